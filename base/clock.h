@@ -1,0 +1,27 @@
+/* Time: one monotonic clock for spans, deadlines and benchmarks. CLOCK_MONOTONIC is the same in
+ * every process of a machine, so spans of different ranks lie on one axis without alignment. */
+#ifndef BASE_CLOCK_H
+#define BASE_CLOCK_H
+
+#include <stdint.h>
+#include <time.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+static inline int64_t now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* A deadline is a point on that clock; it is passed down, never restarted on the way. */
+static inline int64_t deadline_after(double seconds) {
+    return now_ns() + (int64_t)(seconds * 1e9);
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,45 @@
+/* The thread's error text and the map from codes to exit status. */
+#include "base/error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static _Thread_local char message[1024];
+
+static void format_message(const char *format, va_list args) {
+    char text[sizeof message]; /* an argument may be error_message() itself */
+    vsnprintf(text, sizeof text, format, args);
+    memcpy(message, text, sizeof message);
+}
+
+int fail(int code, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    format_message(format, args);
+    va_end(args);
+    return code;
+}
+
+int fail_errno(int code, int error_number, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    format_message(format, args);
+    va_end(args);
+    size_t used = strlen(message);
+    snprintf(message + used, sizeof message - used, ": %s", strerror(error_number));
+    return code;
+}
+
+const char *error_message(void) {
+    return message;
+}
+
+int error_exit_status(int code) {
+    switch (code) {
+    case OK: return 0;
+    case ERR_USAGE: return 2;
+    case ERR_CHECK: return 3;
+    default: return 1;
+    }
+}
