@@ -1,0 +1,163 @@
+/* MT19937 and PyTorch's rules on top of it. What there is to learn: a bit-exact random float is not only the
+ * engine, but the very order of draws, the precision of each step, and which multiply-adds round once (fmaf)
+ * or twice. Change any one of them and weights differ in their last bit, and a long run in every digit. */
+#include "base/random.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { N = 624, M = 397, BLOCK = 16 };
+
+void rng_seed(struct rng *r, uint64_t seed) {
+    r->state[0] = (uint32_t)seed;
+    for (uint32_t i = 1; i < N; i++) {
+        uint32_t before = r->state[i - 1];
+        r->state[i] = 1812433253u * (before ^ (before >> 30)) + i;
+    }
+    r->next = N;
+    r->has_normal = 0;
+    r->normal = 0;
+}
+
+/* The recurrence: word i takes its own top bit, the rest of word i+1, and word i+397. */
+static void renew(struct rng *r) {
+    uint32_t *s = r->state;
+    for (int i = 0; i < N; i++) {
+        uint32_t mixed = (s[i] & 0x80000000u) | (s[(i + 1) % N] & 0x7fffffffu);
+        s[i] = s[(i + M) % N] ^ (mixed >> 1) ^ (mixed & 1 ? 0x9908b0dfu : 0);
+    }
+    r->next = 0;
+}
+
+uint32_t rng_u32(struct rng *r) {
+    if (r->next >= N) renew(r);
+    uint32_t y = r->state[r->next++];
+    y ^= y >> 11;
+    y ^= (y << 7) & 0x9d2c5680u;
+    y ^= (y << 15) & 0xefc60000u;
+    return y ^ (y >> 18);
+}
+
+uint64_t rng_u64(struct rng *r) {
+    uint64_t high = rng_u32(r);
+    return high << 32 | rng_u32(r);
+}
+
+double rng_double(struct rng *r) {
+    return (double)(rng_u64(r) & ((1ull << 53) - 1)) * 0x1p-53;
+}
+
+static float unit_float(struct rng *r) {
+    return (float)(rng_u32(r) & 0xffffffu) * 0x1p-24f;
+}
+
+void rng_uniform(struct rng *r, float *x, size_t count, double from, double to) {
+    float low = (float)from, width = (float)to - low;
+    for (size_t i = 0; i < count; i++) x[i] = fmaf(unit_float(r), width, low);
+}
+
+void rng_bernoulli(struct rng *r, uint8_t *x, size_t count, double p) {
+    for (size_t i = 0; i < count; i++) x[i] = rng_double(r) < p;
+}
+
+void rng_permutation(struct rng *r, int32_t *order, int n) {
+    for (int i = 0; i < n; i++) order[i] = i;
+    for (int i = 0; i < n - 1; i++) {
+        int j = i + (int)(rng_u32(r) % (uint32_t)(n - i));
+        int32_t kept = order[i];
+        order[i] = order[j];
+        order[j] = kept;
+    }
+}
+
+/* Natural logarithm in float, the way Cephes does it in its vector form: x = m 2^e with m in [sqrt(1/2), sqrt(2)),
+ * a polynomial in m - 1, and e ln 2 added in two parts. A multiplication written '*' rounds on its own, fmaf
+ * rounds once: that split is part of the result. */
+static float log_cephes(float x) {
+    static const float coefficient[] = {
+        7.0376836292e-2f, -1.1514610310e-1f, 1.1676998740e-1f, -1.2420140846e-1f, 1.4249322787e-1f,
+        -1.6668057665e-1f, 2.0000714765e-1f, -2.4999993993e-1f, 3.3333331174e-1f,
+    };
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    float e = (float)((int)(bits >> 23) - 126);
+    bits = (bits & 0x007fffffu) | 0x3f000000u;
+    float m;
+    memcpy(&m, &bits, sizeof m);
+    if (m < 0.70710678f) {
+        e -= 1.0f;
+        m = (m - 1.0f) + m;
+    } else {
+        m -= 1.0f;
+    }
+    float z = m * m, y = coefficient[0];
+    for (size_t i = 1; i < sizeof coefficient / sizeof *coefficient; i++) y = fmaf(y, m, coefficient[i]);
+    y = y * m;
+    y = fmaf(y, z, e * -2.12194440e-4f);
+    y -= z * 0.5f;
+    m += y;
+    return fmaf(e, 0.693359375f, m);
+}
+
+/* Sine and cosine of x >= 0, likewise: x is reduced by a multiple j of pi/4 subtracted in three parts, and j's
+ * bits say which polynomial is which and with what sign. */
+static void sincos_cephes(float x, float *sine, float *cosine) {
+    int j = ((int)(x * 1.27323954473516f) + 1) & ~1;
+    float k = (float)j;
+    x = fmaf(k, -0.78515625f, x);
+    x = fmaf(k, -2.4187564849853515625e-4f, x);
+    x = fmaf(k, -3.77489497744594108e-8f, x);
+    float z = x * x;
+    float c = 2.443315711809948e-5f;
+    c = fmaf(c, z, -1.388731625493765e-3f);
+    c = fmaf(c, z, 4.166664568298827e-2f);
+    c = c * z;
+    c = fmaf(c, z, -(z * 0.5f));
+    c += 1.0f;
+    float s = -1.9515295891e-4f;
+    s = fmaf(s, z, 8.3321608736e-3f);
+    s = fmaf(s, z, -1.6666654611e-1f);
+    s = s * z;
+    s = fmaf(s, x, x);
+    *sine = j & 2 ? c : s;
+    *cosine = j & 2 ? s : c;
+    if (j & 4) *sine = -*sine;
+    if (~(j - 2) & 4) *cosine = -*cosine;
+}
+
+/* Box-Muller on 16 uniforms in place: element i of the first half goes with element i of the second. */
+static void normal_block(float *x, float mean, float std) {
+    for (int i = 0; i < BLOCK / 2; i++) {
+        float u1 = 1.0f - x[i], u2 = x[i + BLOCK / 2]; /* u1 in (0, 1]: the logarithm stays finite */
+        float radius = sqrtf(-2.0f * log_cephes(u1)), sine, cosine;
+        sincos_cephes((float)(2.0 * 3.14159265358979323846) * u2, &sine, &cosine);
+        x[i] = fmaf(radius * cosine, std, mean);
+        x[i + BLOCK / 2] = fmaf(radius * sine, std, mean);
+    }
+}
+
+/* One normal of the small-tensor path; of each pair the second is kept for the next call, even across tensors. */
+static double normal_double(struct rng *r) {
+    if (r->has_normal) {
+        r->has_normal = 0;
+        return r->normal;
+    }
+    double u1 = rng_double(r), u2 = rng_double(r);
+    double radius = sqrt(-2.0 * log1p(-u2)), angle = 2.0 * 3.14159265358979323846 * u1;
+    r->normal = radius * sin(angle);
+    r->has_normal = 1;
+    return radius * cos(angle);
+}
+
+void rng_normal(struct rng *r, float *x, size_t count, double mean, double std) {
+    if (count < BLOCK) {
+        for (size_t i = 0; i < count; i++) x[i] = (float)(normal_double(r) * std + mean);
+        return;
+    }
+    for (size_t i = 0; i < count; i++) x[i] = unit_float(r);
+    for (size_t i = 0; i + BLOCK <= count; i += BLOCK) normal_block(x + i, (float)mean, (float)std);
+    if (count % BLOCK == 0) return;
+    float *last = x + count - BLOCK; /* a ragged tail: the last 16 are drawn afresh, over finished ones */
+    for (int i = 0; i < BLOCK; i++) last[i] = unit_float(r);
+    normal_block(last, (float)mean, (float)std);
+}

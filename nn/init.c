@@ -1,0 +1,33 @@
+/* Initialisers. Why fan-in: an output is a sum of fan_in products, so weights shrink like 1 / sqrt(fan_in) to
+ * keep the spread of activations from growing layer by layer. PyTorch's default slope sqrt(5) makes the gain
+ * sqrt(1/3), so that the bound comes to 1 / sqrt(fan_in) for weight and bias alike; it is computed the long way
+ * here because the roundings of that way show in the last bit. */
+#include "nn/init.h"
+
+#include <math.h>
+
+void init_kaiming_uniform(struct rng *r, float *x, size_t count, int fan_in, double slope) {
+    double gain = sqrt(2.0 / (1.0 + slope * slope));
+    double bound = sqrt(3.0) * (gain / sqrt((double)fan_in));
+    rng_uniform(r, x, count, -bound, bound);
+}
+
+static void init_layer(struct rng *r, int out, int fan_in, float *weight, float *bias) {
+    init_kaiming_uniform(r, weight, (size_t)out * (size_t)fan_in, fan_in, sqrt(5.0));
+    if (!bias) return;
+    double bound = 1.0 / sqrt((double)fan_in);
+    rng_uniform(r, bias, (size_t)out, -bound, bound);
+}
+
+void init_linear(struct rng *r, int out, int in, float *weight, float *bias) {
+    init_layer(r, out, in, weight, bias);
+}
+
+void init_conv2d(struct rng *r, int out, int in, int groups, int kh, int kw, float *weight, float *bias) {
+    init_layer(r, out, in / groups * kh * kw, weight, bias);
+}
+
+void init_scaled_normal(struct rng *r, float *x, size_t count, float scale) {
+    rng_normal(r, x, count, 0.0, 1.0);
+    for (size_t i = 0; i < count; i++) x[i] *= scale;
+}
