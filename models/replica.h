@@ -1,0 +1,77 @@
+/* Replica: one model on one device with everything a step needs; what single, DP and DDP have in common.
+ *
+ *     single, DDP:   write_step, load, forward, loss, backward, (allreduce by DDP), update
+ *     DP, device 0:  write_step, load, [scatter], forward, [gather], loss, [scatter dL/dy], backward, [reduce], update
+ *     DP, others:    forward and backward only, on what was scattered and replicated to them
+ *
+ * Everything is enqueued on the device's compute stream; each function sets the stream's phase. */
+#ifndef MODELS_REPLICA_H
+#define MODELS_REPLICA_H
+
+#include "models/model.h"
+#include "nn/optimizer.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct replica_config {
+    int max_samples;  /* capacity of the input buffers, in samples */
+    int log_rows;     /* steps that the logs hold before the host must read them */
+    int log_segments; /* columns of the loss log: segments of the batch whose loss is computed here; 0: no loss here */
+    int hashes;       /* 1: hash values and gradients every step (the proof of equal bits) */
+    int optimizer;    /* 1: this replica updates its parameters; 0: they are replicated to it (DP) */
+    double momentum, weight_decay;
+};
+
+struct replica {
+    struct device *device;
+    const struct model *model;
+    struct replica_config config;
+    struct param_set params;
+    struct sgd sgd;
+    struct tape *tape;
+    struct step_block *step; /* device memory */
+    float *pixels;           /* device memory, MEM_INPUT: (max_samples, C, H, W) */
+    int32_t *labels;         /* device memory, MEM_INPUT: (max_samples) */
+    struct tensor losses;    /* F64 (log_rows, log_segments), device memory */
+    struct tensor hits;      /* I64 (log_rows, log_segments) */
+    struct tensor hashes;    /* U64 (log_rows, 2 * parameters): values first, then gradients */
+    struct segments segments; /* of the batch being worked on */
+};
+
+/* Allocates all of it. values: param_count host arrays to start from, or NULL (zeros: DP's other devices). */
+int replica_init(struct replica *r, struct device *device, const struct model *model,
+                 const struct replica_config *config, float *const *values);
+void replica_free(struct replica *r); /* zeroed and half-built are fine */
+
+int replica_write_step(struct replica *r, const struct step_block *step); /* host value, captured at the call */
+
+/* Copies a batch from host memory (PHASE_INPUT); the memory must stay until an event recorded afterwards is done.
+ * labels may be NULL where no loss is computed. n <= max_samples. */
+int replica_load(struct replica *r, const float *pixels, const int32_t *labels, int n);
+
+/* Forward over the first segments->n samples of r->pixels; the output is PLAIN (n, classes), on the tape.
+ * training 0: evaluation. phase: PHASE_FORWARD or PHASE_EVALUATE. */
+int replica_forward(struct replica *r, const struct segments *segments, int training, struct var **output);
+
+/* Loss (MEAN over the global batch by step->weight) of `output` against r->labels, logged to row step->slot. */
+int replica_loss(struct replica *r, struct var *output, struct var **loss);
+
+/* Backward from a loss of replica_loss, or from an output with its gradient dL/dy. Hooks fire on the way. */
+int replica_backward(struct replica *r, struct var *root, const struct tensor *root_grad);
+
+int replica_update(struct replica *r); /* the optimizer, PHASE_OPTIMIZER */
+
+/* Nothing where config.hashes is 0. Values: call before forward (DP: after replicate), on every device. Gradients: after
+ * reduction, before update, on every device that holds one. Phase PROOF. */
+int replica_hash_values(struct replica *r);
+int replica_hash_grads(struct replica *r);
+
+/* Host copies of rows [0, rows) of the logs; synchronous. Pointers may be NULL. */
+int replica_read_logs(struct replica *r, int rows, double *losses, int64_t *hits, uint64_t *hashes);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,63 @@
+/* Parameters: the values and gradients of one model on one device.
+ *
+ * All values lie in one arena and all gradients in another, in REVERSE registration order, each
+ * parameter 256-byte aligned, pads zero:
+ *
+ *     registration    W1 b1 W2 b2 ...            forward uses them in this order
+ *     arena           ... b2 W2 b1 W1            backward completes gradients in about this order
+ *
+ * so that a bucket of DDP is a pointer and a count, reduced in place, and replication is one copy.
+ * Offsets and counts are in elements (float32). The arenas are charged to MEM_PARAMS and MEM_GRADS. */
+#ifndef NN_PARAM_H
+#define NN_PARAM_H
+
+#include "device/device.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { PARAM_ALIGN = 64 }; /* elements: 256 bytes */
+
+/* What a model says of a parameter. Plain data; the name is static storage or the model's own. */
+struct param_spec {
+    const char *name; /* PyTorch's: "cn1.weight" */
+    int rank;
+    int dims[MAX_RANK];
+};
+
+struct param {
+    const struct param_spec *spec;
+    struct tensor value; /* PLAIN, device memory, inside the value arena */
+    struct tensor grad;  /* PLAIN, device memory, inside the gradient arena */
+    size_t count;        /* elements, pads not counted */
+    size_t value_offset; /* elements from the arena's start */
+    size_t grad_offset;
+};
+
+struct param_set {
+    struct device *device;
+    int count;            /* parameters, in registration order in param[] */
+    struct param *param;  /* owned */
+    float *values, *grads; /* the arenas, device memory, owned */
+    size_t arena_count;   /* elements of each arena, pads included */
+    size_t total_count;   /* elements of all parameters, pads not counted */
+};
+
+/* Lays out both arenas on `device` and enqueues zeros into them on its compute stream. */
+int param_set_init(struct param_set *set, struct device *device, const struct param_spec *specs, int count);
+void param_set_free(struct param_set *set); /* zeroed and half-built are fine; the device must be idle */
+
+/* Lays the gradient arena anew: order[0] first, then order[1] ... (a permutation of 0..count-1). Pointers
+ * in param[].grad move; contents are lost and zeros enqueued. Between steps only. */
+int param_set_relayout_grads(struct param_set *set, const int *order);
+
+/* Host copies of one parameter's value or gradient, row-major; synchronous (sync inside). */
+int param_read_value(struct param_set *set, int index, float *host);
+int param_read_grad(struct param_set *set, int index, float *host);
+int param_write_value(struct param_set *set, int index, const float *host);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
