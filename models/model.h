@@ -23,7 +23,7 @@ struct model {
     int hidden_count, hidden[16]; /* mlp: widths between picture and classes */
     /* Draws the initial values of all parameters from `engine` in the order in which PyTorch would, row-major,
      * values[i] with space for parameter i. */
-    int (*init)(const struct model *model, struct random *engine, float **values);
+    int (*init)(const struct model *model, struct rng *engine, float **values);
     /* x PLAIN (N,channels,height,width) -> scores or log-probabilities PLAIN (N,classes). p: registration order. */
     struct var *(*forward)(const struct model *model, struct tape *tape, struct param *p, struct var *x);
 };
