@@ -1,53 +1,126 @@
 # make            build/duet and build/libduet.a; no test package needed
-# make test       installs what is missing, builds, runs every test
 # make demo       installs what is missing, builds, trains LeNet as single, DP and DDP side by side
-# make SAN=address,undefined | SAN=thread     the same in build/san-<name>
-CC      ?= cc
-B       := build$(if $(SAN),/san-$(subst $(comma),-,$(SAN)))
+# make test       installs what is missing, builds, runs every test      (make check: the same, installs nothing)
+# make bench | data | install PREFIX=... DESTDIR=... | clean      V=1 shows the commands
+# make SAN=address,undefined ... | SAN=thread ...                  the same in build/san-<name>
+VERSION := 0.1.0
+PREFIX  ?= /usr/local
 comma   := ,
-FOLDERS := base trace device device/math data nn models comm scatter_gather allreduce dp ddp train report
-LIB_SRC := $(foreach d,$(FOLDERS),$(wildcard $(d)/*.c))
-CLI_SRC := $(wildcard cli/*.c)
-TESTS   := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/test_*.c))
-BENCHES := $(patsubst bench/%.c,$(B)/bench/%,$(wildcard bench/*.c))
+B       := build$(if $(SAN),/san-$(subst $(comma),-,$(SAN)))
+Q       := $(if $(V),,@)
 
-CFLAGS  ?= -O2 -g
-FLAGS   := -std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror -ffp-contract=off -pthread -I. $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer)
-LIBS    := -lm -pthread
+FOLDERS := base trace device device/math data nn models comm scatter_gather allreduce dp ddp syncbn train report api
+LIB_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard $(FOLDERS:=/*.c)))
+CLI_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard cli/*.c))
+TESTS   := $(patsubst %.c,$(B)/%,$(wildcard tests/test_*.c))
+HELPERS := $(patsubst %.c,$(B)/%,$(wildcard tests/helper_*.c))# programs that tests start: ranks by fork and exec
+BENCHES := $(patsubst %.c,$(B)/%,$(wildcard bench/*.c))
+EXAMPLES := $(patsubst %.c,$(B)/%,$(wildcard examples/*.c))
+PROGRAM := $(if $(CLI_OBJ),$(B)/duet)
 
-ifneq ($(shell pkg-config --exists zlib 2>/dev/null && echo yes),)
-FLAGS += -DHAVE_ZLIB
-LIBS  += -lz
-endif
+# Optional parts, each by the header its development package brings. `make HAVE_ZLIB=` builds as if it were absent.
+has = $(shell $(CC) -E -x c -include $(1) /dev/null >/dev/null 2>&1 && echo yes)
+HAVE_ZLIB      := $(call has,zlib.h)
+HAVE_CRITERION := $(call has,criterion/criterion.h)
+NVCC = $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc))
+CUDA = $(if $(NVCC),$(shell $(NVCC) --version | sed -n 's/.*release \([0-9.]*\).*/\1/p'))
+# Under a sanitizer, or without Criterion, tests use the small runner: tests/harness.h says why.
+PLAIN := $(or $(SAN),$(if $(HAVE_CRITERION),,yes))
 
-LIB_OBJ := $(LIB_SRC:%.c=$(B)/%.o)
-CLI_OBJ := $(CLI_SRC:%.c=$(B)/%.o)
+FLAGS := -std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror -ffp-contract=off -pthread -I. $(if $(HAVE_ZLIB),-DHAVE_ZLIB) \
+         $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer)
+TEST_FLAGS := -DBUILD_DIR='"$(B)"' $(if $(PLAIN),-DHARNESS_PLAIN)
+# -O2, or a folder's own OPT_<folder>; what you give in CFLAGS comes last and wins.
+OPT_device/math := -O3
+CFLAGS ?= -g
+COMPILE = $(CC) $(FLAGS) $(or $(OPT_$(*D)),-O2) $(CFLAGS)
+LINK    = $(CC) $(FLAGS) $(CFLAGS) $(LDFLAGS) $(filter %.o %.a,$^)
+LIBS   := -lm -pthread $(if $(HAVE_ZLIB),-lz)
 
-all: $(if $(CLI_SRC),$(B)/duet) $(B)/libduet.a
+all: found $(PROGRAM) $(B)/libduet.a
 
-$(B)/%.o: %.c
+found:
+	@echo "cuda:      $(if $(CUDA),found $(CUDA)$(comma) not used yet: it comes in its own step,not found: emulated devices)"
+	@echo "nccl:      $(if $(call has,nccl.h),found$(comma) not used yet: it comes with cuda,not found)"
+	@echo "math:      own kernels, no library needed"
+	@echo "zlib:      $(if $(HAVE_ZLIB),found,not found: raw IDX files only)"
+	@echo "criterion: $(if $(HAVE_CRITERION),found,not found: tests use the small runner)"
+
+# Everything compiled depends on the words of its command, so that other flags never meet old objects.
+$(B)/flags $(B)/tests/flags: FORCE
 	@mkdir -p $(@D)
-	$(CC) $(FLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
+	@echo "$(CC) $(FLAGS) $(CFLAGS) $(if $(findstring tests,$@),$(subst ",,$(TEST_FLAGS)))" > $@.new
+	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
+
+$(B)/tests/%.o: tests/%.c $(B)/tests/flags
+	@mkdir -p $(@D)
+	$(if $(Q),@echo "cc $<")
+	$(Q)$(COMPILE) $(TEST_FLAGS) -MMD -MP -c $< -o $@
+
+$(B)/%.o: %.c $(B)/flags
+	@mkdir -p $(@D)
+	$(if $(Q),@echo "cc $<")
+	$(Q)$(COMPILE) -MMD -MP -c $< -o $@
+
+# The command, tests and benches see every name inside; a user's program sees duet_* alone.
+$(B)/libinternal.a: $(LIB_OBJ)
+	@rm -f $@
+	$(Q)$(AR) rcs $@ $^
 
 $(B)/libduet.a: $(LIB_OBJ)
 	@rm -f $@
-	$(AR) rcs $@ $^
+	$(Q)$(LD) -r $^ -o $(B)/libduet-all.o
+	$(Q)objcopy --wildcard --keep-global-symbol='duet_*' $(B)/libduet-all.o $(B)/libduet.o
+	$(Q)$(AR) rcs $@ $(B)/libduet.o
 
-$(B)/duet: $(CLI_OBJ) $(B)/libduet.a
-	$(CC) $(FLAGS) $(CFLAGS) $^ $(LIBS) -o $@
+$(B)/duet: $(CLI_OBJ) $(B)/libinternal.a
+	$(Q)$(LINK) $(LIBS) -o $@
 
-$(B)/tests/%: $(B)/tests/%.o $(B)/libduet.a
-	$(CC) $(FLAGS) $(CFLAGS) $^ $(LIBS) $(if $(filter thread,$(SAN)),,-lcriterion) -o $@
+$(TESTS): $(B)/%: $(B)/%.o $(if $(PLAIN),$(B)/tests/tsan_runner.o) $(B)/libinternal.a
+	$(Q)$(LINK) $(if $(PLAIN),,-lcriterion) $(LIBS) -o $@
 
-$(B)/bench/%: $(B)/bench/%.o $(B)/libduet.a
-	$(CC) $(FLAGS) $(CFLAGS) $^ $(LIBS) -o $@
+$(HELPERS) $(BENCHES): $(B)/%: $(B)/%.o $(B)/libinternal.a
+	$(Q)$(LINK) $(LIBS) -o $@
 
-check: all $(TESTS) $(BENCHES)
-	@for t in $(TESTS); do $$t || exit 1; done
+# Examples are compiled as a user would: duet.h in a folder of its own, libduet.a, nothing else.
+$(B)/examples/%: examples/%.c duet.h $(B)/libduet.a
+	@mkdir -p $(@D) $(B)/include && cp duet.h $(B)/include/
+	$(if $(Q),@echo "cc $<")
+	$(Q)$(CC) $(filter-out -I.,$(FLAGS)) -I$(B)/include -O2 $(CFLAGS) $< $(B)/libduet.a $(LIBS) -o $@
+
+check: all $(TESTS) $(HELPERS) $(BENCHES) $(EXAMPLES)
+	@scripts/run_tests.sh $(B) $(TESTS)
+
+bench: found $(BENCHES)
+examples: $(EXAMPLES)
+
+# The parts are looked for again after setup.sh has installed them: hence a second make, on all cores unless -j was given.
+SUBMAKE = case "$$MAKEFLAGS" in *-j*) j= ;; *) j=-j$$(nproc) ;; esac; $(MAKE) --no-print-directory $$j
+
+test:
+	@scripts/setup.sh test
+	@$(SUBMAKE) check
+
+demo:
+	@scripts/setup.sh demo
+	@$(SUBMAKE) all
+	@$(B)/duet demo
+
+data:
+	@scripts/download_data.sh
+
+install: $(PROGRAM) $(B)/libduet.a
+	install -D -m 755 $(B)/duet $(DESTDIR)$(PREFIX)/bin/duet
+	install -D -m 644 $(B)/libduet.a $(DESTDIR)$(PREFIX)/lib/libduet.a
+	install -D -m 644 duet.h $(DESTDIR)$(PREFIX)/include/duet.h
+	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig
+	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|; s|@LIBS@|$(strip $(LIBS))|' duet.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/duet.pc
 
 clean:
 	rm -rf build
 
+FORCE:
+.PHONY: all found check bench examples test demo data install clean FORCE
 .SECONDARY:
-.PHONY: all check clean
--include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(TESTS:=.d) $(BENCHES:=.d)
+.DELETE_ON_ERROR:
+-include $(wildcard $(B)/*/*.d $(B)/*/*/*.d)

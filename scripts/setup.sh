@@ -1,0 +1,105 @@
+#!/usr/bin/env bash
+# Installs what Duet needs and this machine lacks: scripts/setup.sh [demo|test]
+#
+# For Debian 12 and Ubuntu 24.04. Asks the package database once; says what it installs and why; does nothing, at once, if
+# all is there. A package that cannot be had is named together with what then does not work; only a missing compiler or
+# make is an error. `test` (the default) adds what the tests alone use. On systems without apt-get it says what to install.
+set -u
+purpose=${1:-test}
+case $purpose in
+demo | test) ;;
+*)
+    echo "setup.sh: unknown purpose: $purpose: say demo or test" >&2
+    exit 2
+    ;;
+esac
+
+# package | why | what does not work without it ("!": nothing does)
+table="gcc|the C compiler|!
+libc6-dev|the C library's headers|!
+make|runs the Makefile|!
+pkg-config|lets your own programs find libduet|pkg-config cannot tell your programs where libduet is
+zlib1g-dev|reads the gzip files of the data sets|data sets must be unpacked by hand (gunzip)
+dataset-fashion-mnist|60,000 training and 10,000 test pictures|use 'make data', --data-dir DIR or --dataset synthetic"
+[[ $purpose == test ]] && table+="
+libcriterion-dev|the test framework|the tests run in the small runner of tests/harness.h"
+
+# A tool that is there is there, whatever package brought it (pkgconf, a hand-built gcc, the data by `make data`).
+present() { # PACKAGE INSTALLED-LIST
+    case $1 in
+    gcc) command -v cc >/dev/null && command -v objcopy >/dev/null ;;
+    make | pkg-config) command -v "$1" >/dev/null ;;
+    libc6-dev) grep -qx "$1" <<<"$2" || [[ -e /usr/include/stdio.h ]] ;;
+    *) grep -qx "$1" <<<"$2" ;;
+    esac
+}
+
+# Sets missing to the packages of the table that are not there.
+find_missing() {
+    local installed package rest
+    missing=()
+    # Names that dpkg does not know at all are reported on stderr and are simply not in the list.
+    installed=$(dpkg-query -W -f='${Package} ${db:Status-Status}\n' $(cut -d'|' -f1 <<<"$table") 2>/dev/null |
+        sed -n 's/ installed$//p')
+    while IFS='|' read -r package rest; do
+        present "$package" "$installed" || missing+=("$package")
+    done <<<"$table"
+}
+
+why() { grep "^$1|" <<<"$table" | cut -d'|' -f2; }
+without() { grep "^$1|" <<<"$table" | cut -d'|' -f3; }
+
+find_missing
+((${#missing[@]} == 0)) && exit 0
+
+if ! command -v apt-get >/dev/null; then
+    # Other package systems: names differ and cannot be checked, so only the essentials are.
+    if command -v cc >/dev/null && command -v make >/dev/null && command -v objcopy >/dev/null; then
+        for package in zlib1g-dev dataset-fashion-mnist libcriterion-dev; do
+            grep -q "^$package|" <<<"$table" && echo "setup: no apt-get here; if you lack $package ($(why $package)): $(without $package)"
+        done
+        exit 0
+    fi
+    echo "setup: no apt-get here: cannot install: by hand, get a C compiler with binutils, the C library's headers and make" >&2
+    exit 1
+fi
+
+root=()
+if [[ $(id -u) != 0 ]]; then
+    if ! command -v sudo >/dev/null; then
+        echo "setup: not root and no sudo: as root, run: apt-get install ${missing[*]}" >&2
+        root=(false)
+    elif [[ -t 0 ]]; then
+        root=(sudo)
+    else
+        root=(sudo -n) # nobody could type the password
+    fi
+fi
+apt() { "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=120 -o Acquire::Retries=2 "$@"; }
+install() { apt install -y --no-install-recommends "$@"; }
+
+for package in "${missing[@]}"; do
+    echo "setup: installing $package: $(why "$package")"
+done
+log=$(mktemp) || exit 1
+trap 'rm -f "$log"' EXIT
+if [[ ${root[*]} != false ]]; then
+    apt update >>"$log" 2>&1 || echo "setup: apt-get update failed: going on with the lists that are there"
+    # One by one if together fails: one name that cannot be had must not keep the others out.
+    install "${missing[@]}" >>"$log" 2>&1 || for package in "${missing[@]}"; do install "$package" >>"$log" 2>&1; done
+fi
+
+find_missing
+((${#missing[@]} == 0)) && exit 0
+status=0
+grep -E '^(E|Err|sudo):' "$log" | sort -u | tail -5 >&2
+for package in "${missing[@]}"; do
+    lost=$(without "$package")
+    if [[ $lost == '!' ]]; then
+        echo "setup: cannot install $package ($(why "$package")): nothing can be built: install it by hand" >&2
+        status=1
+    else
+        echo "setup: cannot install $package ($(why "$package")): $lost" >&2
+    fi
+done
+exit $status
