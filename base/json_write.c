@@ -1,0 +1,110 @@
+/* The writing half of base/json.h: no tree is built, each call prints its piece; what is open is a short stack. */
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/json.h"
+
+void json_start(struct json_writer *w, FILE *file) {
+    memset(w, 0, sizeof *w);
+    w->file = file;
+}
+
+int utf8_length(const unsigned char *p, size_t left) {
+    int n = p[0] < 0x80 ? 1 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : 4;
+    if ((p[0] >= 0x80 && p[0] < 0xc2) || p[0] > 0xf4 || (size_t)n > left) return 0;
+    for (int i = 1; i < n; i++)
+        if ((p[i] & 0xc0) != 0x80) return 0;
+    /* too long for its value, a surrogate half, beyond U+10FFFF: all visible in the second byte */
+    if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f)) return 0;
+    if ((p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] > 0x8f)) return 0;
+    return n;
+}
+
+static void write_quoted(FILE *file, const char *text) {
+    static const char named[] = "\"\\\b\f\n\r\t", letter[] = "\"\\bfnrt";
+    const unsigned char *p = (const unsigned char *)text, *end = p + strlen(text);
+    fputc('"', file);
+    while (p < end) {
+        const char *at = strchr(named, *p);
+        int n = utf8_length(p, (size_t)(end - p));
+        if (at) fprintf(file, "\\%c", letter[at - named]);
+        else if (n == 0) fputs("\\ufffd", file);
+        else if (*p < 0x20 || *p == 0x7f) fprintf(file, "\\u%04x", *p);
+        else fwrite(p, 1, (size_t)n, file);
+        p += n ? n : 1;
+    }
+    fputc('"', file);
+}
+
+/* The comma due and the key: what stands before any value. */
+static void before_value(struct json_writer *w, const char *key) {
+    if (w->depth > 0 && w->depth <= JSON_DEPTH) {
+        if (w->has_item[w->depth - 1]) fputs(", ", w->file);
+        w->has_item[w->depth - 1] = 1;
+        if ((key != NULL) != (w->closer[w->depth - 1] == '}')) w->misused = 1;
+    }
+    if (!key) return;
+    write_quoted(w->file, key);
+    fputs(": ", w->file);
+}
+
+static void open_level(struct json_writer *w, const char *key, char opener, char closer) {
+    before_value(w, key);
+    fputc(opener, w->file);
+    if (w->depth < JSON_DEPTH) {
+        w->closer[w->depth] = closer;
+        w->has_item[w->depth] = 0;
+    } else {
+        w->misused = 1;
+    }
+    w->depth++;
+}
+
+void json_object(struct json_writer *w, const char *key) { open_level(w, key, '{', '}'); }
+void json_array(struct json_writer *w, const char *key) { open_level(w, key, '[', ']'); }
+
+void json_close(struct json_writer *w) {
+    if (w->depth == 0) {
+        w->misused = 1;
+        return;
+    }
+    w->depth--;
+    if (w->depth < JSON_DEPTH) fputc(w->closer[w->depth], w->file);
+}
+
+void json_string(struct json_writer *w, const char *key, const char *text) {
+    before_value(w, key);
+    write_quoted(w->file, text);
+}
+
+void json_number(struct json_writer *w, const char *key, double value) {
+    before_value(w, key);
+    if (isfinite(value)) fprintf(w->file, "%.17g", value);
+    else fputs("null", w->file);
+}
+
+void json_integer(struct json_writer *w, const char *key, int64_t value) {
+    before_value(w, key);
+    fprintf(w->file, "%" PRId64, value);
+}
+
+void json_boolean(struct json_writer *w, const char *key, int value) {
+    before_value(w, key);
+    fputs(value ? "true" : "false", w->file);
+}
+
+void json_null(struct json_writer *w, const char *key) {
+    before_value(w, key);
+    fputs("null", w->file);
+}
+
+int json_finish(struct json_writer *w, const char *name) {
+    if (w->depth || w->misused)
+        return fail(ERR_FAILED, "%s: JSON not well formed: %d levels open: close each once", name, w->depth);
+    fputc('\n', w->file);
+    if (fflush(w->file) || ferror(w->file))
+        return fail(ERR_FAILED, "%s: cannot write: see that there is room and permission", name);
+    return OK;
+}

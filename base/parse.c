@@ -1,0 +1,100 @@
+/* Strict parsing. strtol and its kin take " 12abc", hex, "inf" and silent overflow; a training run started with
+ * a misread number is worse than an error, so the shape of the text is checked first and only then converted. */
+#include "base/parse.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/error.h"
+
+/* How long the number at the start of the text is: [sign] digits [. digits] [e [sign] digits]; 0: none. */
+static size_t number_length(const char *text) {
+    static const char digits[] = "0123456789";
+    const char *p = text + (*text == '-' || *text == '+');
+    size_t whole = strspn(p, digits), fraction = 0;
+    p += whole;
+    if (*p == '.') {
+        fraction = strspn(p + 1, digits);
+        p += 1 + fraction;
+    }
+    if (whole + fraction == 0) return 0;
+    if (*p == 'e' || *p == 'E') {
+        const char *exponent = p + 1 + (p[1] == '-' || p[1] == '+');
+        size_t n = strspn(exponent, digits);
+        if (n) p = exponent + n;
+    }
+    return (size_t)(p - text);
+}
+
+/* "12" in text[0..length); the caller has said where it ends. */
+static int convert_int(const char *text, size_t length, int64_t lowest, int64_t highest, int64_t *value) {
+    size_t sign = length && (*text == '-' || *text == '+');
+    if (length == sign || strspn(text + sign, "0123456789") != length - sign) return 0;
+    errno = 0;
+    long long v = strtoll(text, NULL, 10); /* stops at the comma or the end by itself */
+    if (errno || v < lowest || v > highest) return 0;
+    *value = v;
+    return 1;
+}
+
+int parse_int(const char *what, const char *text, int64_t lowest, int64_t highest, int64_t *value) {
+    if (convert_int(text, strlen(text), lowest, highest, value)) return OK;
+    return fail(ERR_USAGE, "%s: '%s': give a whole number from %lld to %lld", what, text, (long long)lowest,
+                (long long)highest);
+}
+
+int parse_int_list(const char *what, const char *text, int64_t lowest, int64_t highest, int64_t *values, int most,
+                   int *count) {
+    int n = 0;
+    for (const char *p = text;; p++) {
+        size_t length = strcspn(p, ",");
+        int64_t value;
+        if (n == most) return fail(ERR_USAGE, "%s: '%s': give at most %d numbers", what, text, most);
+        if (!convert_int(p, length, lowest, highest, &value))
+            return fail(ERR_USAGE, "%s: '%.*s' in '%s': give whole numbers from %lld to %lld, with commas between",
+                        what, (int)length, p, text, (long long)lowest, (long long)highest);
+        values[n++] = value;
+        p += length;
+        if (!*p) break;
+    }
+    *count = n;
+    return OK;
+}
+
+int parse_number(const char *what, const char *text, double lowest, double highest, double *value) {
+    size_t length = number_length(text);
+    double v = length && !text[length] ? strtod(text, NULL) : NAN;
+    if (!isfinite(v) || v < lowest || v > highest) {
+        if (highest == HUGE_VAL || highest >= 1e300)
+            return fail(ERR_USAGE, "%s: '%s': give a finite number of at least %g", what, text, lowest);
+        return fail(ERR_USAGE, "%s: '%s': give a number from %g to %g", what, text, lowest, highest);
+    }
+    *value = v;
+    return OK;
+}
+
+/* The unit at the end of a size; 0: no such unit. */
+static double unit_bytes(const char *unit) {
+    static const struct { const char *name; double bytes; } units[] = {
+        {"", 1}, {"B", 1}, {"K", 0x1p10}, {"KB", 0x1p10}, {"KiB", 0x1p10}, {"M", 0x1p20}, {"MB", 0x1p20},
+        {"MiB", 0x1p20}, {"G", 0x1p30}, {"GB", 0x1p30}, {"GiB", 0x1p30},
+    };
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+        if (!strcasecmp(unit, units[i].name)) return units[i].bytes;
+    return 0;
+}
+
+int parse_size(const char *what, const char *text, uint64_t lowest, uint64_t highest, uint64_t *bytes) {
+    size_t length = number_length(text);
+    double unit = length && *text != '-' ? unit_bytes(text + length) : 0;
+    double v = unit > 0 ? floor(strtod(text, NULL) * unit) : -1;
+    if (v < 0) return fail(ERR_USAGE, "%s: '%s': give a size such as 65536, 512K, 64M or 1.5G", what, text);
+    if (v >= 0x1p64 || (uint64_t)v < lowest || (uint64_t)v > highest)
+        return fail(ERR_USAGE, "%s: '%s': give a size from %llu to %llu bytes", what, text, (unsigned long long)lowest,
+                    (unsigned long long)highest);
+    *bytes = (uint64_t)v;
+    return OK;
+}
