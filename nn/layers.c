@@ -1,0 +1,223 @@
+/* The layers: each enqueues its forward kernel and records how to go back. PyTorch's functional names.
+ *
+ * The pattern of every layer:
+ *     forward    check what only the tape can know; make y in the arena; launch; record a node
+ *     backward   dy = y->grad; parameters first (their allreduce can start), then the gradient of x if asked for */
+#include "base/error.h"
+#include "nn/tape_internal.h"
+
+/* Launches `args` (whose out[0] must have memory) and gives y, its var, to the tape. */
+static struct var *record(struct tape *t, enum op op, struct node *node, int needs_grad) {
+    if (t->error || tape_fail(t, launch(t->stream, op, &node->args))) return NULL;
+    node->y = tape_var(t, node->args.out[0], needs_grad);
+    if (tape_node(t, node)) return NULL;
+    return node->y;
+}
+
+/* dx of an op whose backward takes in[0..1] = a, b and writes out[0]. in_place: dx may be dy's memory. */
+static int backward_to_x(struct tape *t, enum op op, struct node *n, struct op_args *args, int in_place) {
+    if (!n->x->needs_grad) return OK;
+    args->out[0] = in_place && grad_may_reuse(n->x, n->y) ? n->y->grad : grad_target(t, n->x);
+    args->p = n->args.p;
+    args->step = n->args.step;
+    CHECK(tape_error(t));
+    CHECK(launch(t->stream, op, args));
+    return grad_done(t, n->x, &args->out[0]);
+}
+
+/* ---- layouts ---- */
+
+/* Converts segment by segment, as no group of 16 holds samples of two segments. */
+static int convert(struct tape *t, const struct tensor *from, const struct tensor *to) {
+    for (int s = 0; s < t->segments.count; s++) {
+        struct op_args args = {.in[0] = tensor_segment(from, &t->segments, s),
+                               .out[0] = tensor_segment(to, &t->segments, s)};
+        CHECK(launch(t->stream, to->layout == LAYOUT_N16 ? OP_TO_N16 : OP_TO_PLAIN, &args));
+    }
+    return OK;
+}
+
+static int convert_backward(struct tape *t, struct node *n) {
+    if (!n->x->needs_grad) return OK;
+    struct tensor dx = grad_target(t, n->x);
+    CHECK(tape_error(t));
+    CHECK(convert(t, &n->y->grad, &dx));
+    return grad_done(t, n->x, &dx);
+}
+
+static struct var *to_layout(struct tape *t, struct var *x, enum layout layout) {
+    if (tape_stuck(t, x)) return NULL;
+    if (x->value.layout == layout) return x;
+    struct tensor y = arena_tensor(t, DTYPE_F32, layout, x->value.rank, x->value.dims);
+    if (t->error || tape_fail(t, convert(t, &x->value, &y))) return NULL;
+    struct node node = {.backward = convert_backward, .x = x};
+    node.y = tape_var(t, y, x->needs_grad);
+    return tape_node(t, &node) ? NULL : node.y;
+}
+
+struct var *to_device_layout(struct tape *t, struct var *x) {
+    return to_layout(t, x, device_layout(t->device));
+}
+
+struct var *to_plain(struct tape *t, struct var *x) {
+    return to_layout(t, x, LAYOUT_PLAIN);
+}
+
+/* ---- layers with parameters ---- */
+
+static int conv2d_backward(struct tape *t, struct node *n) {
+    CHECK(tape_weight_grads(t, OP_CONV2D_BACKWARD_WEIGHT, n, &n->x->value, &n->y->grad));
+    struct op_args args = {.in = {n->y->grad, n->w->value}};
+    return backward_to_x(t, OP_CONV2D_BACKWARD_DATA, n, &args, 0);
+}
+
+struct var *conv2d(struct tape *t, struct var *x, struct param *w, struct param *b, int stride, int padding) {
+    x = to_device_layout(t, x);
+    if (!x) return NULL;
+    const int *d = x->value.dims, *k = w->value.dims; /* (N,C,H,W), (O,C,k,k) */
+    if (x->value.rank != 4 || k[1] != d[1] || stride < 1 || padding < 0 || d[2] + 2 * padding < k[2] || d[3] + 2 * padding < k[3])
+        return tape_fail(t, fail(ERR_USAGE, "conv2d %s: %dx%d of %d channels does not suit an input of rank %d with %d channels: "
+                                 "check the model", w->spec->name, k[2], k[3], k[1], x->value.rank, d[1])), NULL;
+    int dims[4] = {d[0], k[0], (d[2] + 2 * padding - k[2]) / stride + 1, (d[3] + 2 * padding - k[3]) / stride + 1};
+    struct node node = {.backward = conv2d_backward, .x = x, .w = w, .b = b};
+    node.args = (struct op_args){.in = {x->value, w->value, b->value},
+                                 .out[0] = arena_tensor(t, DTYPE_F32, x->value.layout, 4, dims),
+                                 .p.conv = {stride, padding}};
+    return record(t, OP_CONV2D_FORWARD, &node, 1);
+}
+
+static int linear_backward(struct tape *t, struct node *n) {
+    CHECK(tape_weight_grads(t, OP_LINEAR_BACKWARD_WEIGHT, n, &n->x->value, &n->y->grad));
+    struct op_args args = {.in = {n->y->grad, n->w->value}};
+    return backward_to_x(t, OP_LINEAR_BACKWARD_DATA, n, &args, 0);
+}
+
+static struct var *linear_op(struct tape *t, struct var *x, struct param *w, struct param *b, int weight_is_in_out) {
+    x = to_device_layout(t, x);
+    if (!x) return NULL;
+    int in = w->value.dims[weight_is_in_out ? 0 : 1], out = w->value.dims[weight_is_in_out ? 1 : 0];
+    if (x->value.rank != 2 || x->value.dims[1] != in)
+        return tape_fail(t, fail(ERR_USAGE, "linear %s: takes %d inputs, but was given rank %d with %d: flatten first, or check the model",
+                                 w->spec->name, in, x->value.rank, x->value.dims[1])), NULL;
+    struct node node = {.backward = linear_backward, .x = x, .w = w, .b = b};
+    node.args = (struct op_args){.in = {x->value, w->value, b->value},
+                                 .out[0] = arena_tensor(t, DTYPE_F32, x->value.layout, 2, (int[2]){x->value.dims[0], out}),
+                                 .p.linear = {weight_is_in_out}};
+    return record(t, OP_LINEAR_FORWARD, &node, 1);
+}
+
+struct var *linear(struct tape *t, struct var *x, struct param *w, struct param *b) {
+    return linear_op(t, x, w, b, 0);
+}
+
+struct var *matmul_add(struct tape *t, struct var *x, struct param *w, struct param *b) {
+    return linear_op(t, x, w, b, 1);
+}
+
+/* ---- layers without ---- */
+
+static int relu_backward(struct tape *t, struct node *n) {
+    struct op_args args = {.in = {n->y->value, n->y->grad}};
+    return backward_to_x(t, OP_RELU_BACKWARD, n, &args, 1);
+}
+
+struct var *relu(struct tape *t, struct var *x) {
+    if (tape_stuck(t, x)) return NULL;
+    struct node node = {.backward = relu_backward, .x = x};
+    node.args.in[0] = x->value;
+    node.args.out[0] = arena_tensor(t, DTYPE_F32, x->value.layout, x->value.rank, x->value.dims);
+    return record(t, OP_RELU_FORWARD, &node, x->needs_grad);
+}
+
+static int avg_pool_backward(struct tape *t, struct node *n) {
+    struct op_args args = {.in = {n->y->grad}};
+    return backward_to_x(t, OP_AVG_POOL_BACKWARD, n, &args, 0);
+}
+
+static int max_pool_backward(struct tape *t, struct node *n) {
+    struct op_args args = {.in = {n->x->value, n->y->grad}};
+    return backward_to_x(t, OP_MAX_POOL_BACKWARD, n, &args, 0);
+}
+
+static struct var *pool(struct tape *t, struct var *x, int size, int stride, enum op op, node_backward *backward) {
+    if (tape_stuck(t, x)) return NULL;
+    const int *d = x->value.dims;
+    if (x->value.rank != 4 || size < 1 || stride < 1 || size > d[2] || size > d[3])
+        return tape_fail(t, fail(ERR_USAGE, "pooling: size %d, stride %d does not suit an input of rank %d, %dx%d: check the model",
+                                 size, stride, x->value.rank, d[2], d[3])), NULL;
+    int dims[4] = {d[0], d[1], (d[2] - size) / stride + 1, (d[3] - size) / stride + 1};
+    struct node node = {.backward = backward, .x = x};
+    node.args = (struct op_args){.in = {x->value}, .out[0] = arena_tensor(t, DTYPE_F32, x->value.layout, 4, dims),
+                                 .p.pool = {size, stride}};
+    return record(t, op, &node, x->needs_grad);
+}
+
+struct var *avg_pool2d(struct tape *t, struct var *x, int size, int stride) {
+    return pool(t, x, size, stride, OP_AVG_POOL_FORWARD, avg_pool_backward);
+}
+
+struct var *max_pool2d(struct tape *t, struct var *x, int size, int stride) {
+    return pool(t, x, size, stride, OP_MAX_POOL_FORWARD, max_pool_backward);
+}
+
+/* A view of a tensor as (N, elements of a sample): the memory is the same in both layouts. */
+static struct tensor flat(const struct tensor *x) {
+    struct tensor y = *x;
+    y.rank = 2;
+    y.dims[1] = (int)tensor_sample_count(x);
+    return y;
+}
+
+static int flatten_backward(struct tape *t, struct node *n) {
+    if (!n->x->needs_grad) return OK;
+    struct tensor dx = n->y->grad;
+    dx.rank = n->x->value.rank;
+    for (int i = 0; i < MAX_RANK; i++) dx.dims[i] = n->x->value.dims[i];
+    ((struct tape_var *)n->x)->borrowed |= ((struct tape_var *)n->y)->borrowed;
+    return grad_done(t, n->x, &dx);
+}
+
+struct var *flatten(struct tape *t, struct var *x) {
+    if (tape_stuck(t, x)) return NULL;
+    struct node node = {.backward = flatten_backward, .x = x};
+    node.y = tape_var(t, flat(&x->value), x->needs_grad);
+    return tape_node(t, &node) ? NULL : node.y;
+}
+
+/* The mask depends on the virtual device, so each segment is a launch of its own, forward and backward alike. */
+static int dropout_segments(struct tape *t, enum op op, const struct op_args *whole) {
+    for (int s = 0; s < t->segments.count; s++) {
+        struct op_args args = *whole;
+        args.in[0] = tensor_segment(&whole->in[0], &t->segments, s);
+        args.out[0] = tensor_segment(&whole->out[0], &t->segments, s);
+        args.p.dropout.v = t->segments.seg[s].v;
+        CHECK(launch(t->stream, op, &args));
+    }
+    return OK;
+}
+
+static int dropout_backward(struct tape *t, struct node *n) {
+    if (!n->x->needs_grad) return OK;
+    struct op_args args = n->args;
+    args.in[0] = n->y->grad;
+    args.out[0] = grad_may_reuse(n->x, n->y) ? n->y->grad : grad_target(t, n->x);
+    CHECK(tape_error(t));
+    CHECK(dropout_segments(t, OP_DROPOUT_BACKWARD, &args));
+    return grad_done(t, n->x, &args.out[0]);
+}
+
+struct var *dropout(struct tape *t, struct var *x, double p) {
+    if (tape_stuck(t, x)) return NULL;
+    if (!(p >= 0 && p <= 1))
+        return tape_fail(t, fail(ERR_USAGE, "dropout probability has to be between 0 and 1, but got %g", p)), NULL;
+    int layer = t->dropout_layers++;
+    if (!t->step.training || p == 0) return x;
+    struct node node = {.backward = dropout_backward, .x = x};
+    node.args = (struct op_args){.in = {x->value},
+                                 .out[0] = arena_tensor(t, DTYPE_F32, x->value.layout, x->value.rank, x->value.dims),
+                                 .step = t->step.step,
+                                 .p.dropout = {.p = (float)p, .layer = layer}};
+    if (t->error || tape_fail(t, dropout_segments(t, OP_DROPOUT_FORWARD, &node.args))) return NULL;
+    node.y = tape_var(t, node.args.out[0], x->needs_grad);
+    return tape_node(t, &node) ? NULL : node.y;
+}

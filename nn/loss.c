@@ -1,0 +1,86 @@
+/* Log-softmax and the losses. Row-wise and in plain layout: a row's bits do not depend on its neighbours, so
+ * the loss may be computed on each device or on device 0 over the gathered rows, to the same bits. */
+#include "base/error.h"
+#include "nn/tape_internal.h"
+
+static int log_softmax_backward(struct tape *t, struct node *n) {
+    if (!n->x->needs_grad) return OK;
+    struct op_args args = {.in = {n->y->value, n->y->grad}, .out[0] = grad_target(t, n->x)};
+    CHECK(tape_error(t));
+    CHECK(launch(t->stream, OP_LOG_SOFTMAX_BACKWARD, &args));
+    return grad_done(t, n->x, &args.out[0]);
+}
+
+struct var *log_softmax(struct tape *t, struct var *x) {
+    x = to_plain(t, x);
+    if (!x) return NULL;
+    struct node node = {.backward = log_softmax_backward, .x = x};
+    node.args.in[0] = x->value;
+    node.args.out[0] = arena_tensor(t, DTYPE_F32, LAYOUT_PLAIN, x->value.rank, x->value.dims);
+    if (t->error || tape_fail(t, launch(t->stream, OP_LOG_SOFTMAX_FORWARD, &node.args))) return NULL;
+    node.y = tape_var(t, node.args.out[0], x->needs_grad);
+    return tape_node(t, &node) ? NULL : node.y;
+}
+
+/* The loss's own gradient is 1 (MEAN, SUM: the weight is in the step block) or given per row (NONE). */
+static int loss_backward(struct tape *t, struct node *n, enum op op) {
+    if (!n->x->needs_grad) return OK;
+    struct op_args args = n->args;
+    args.in[2] = n->y->grad;
+    args.out[0] = grad_target(t, n->x);
+    args.out[1] = (struct tensor){0};
+    CHECK(tape_error(t));
+    if (args.p.loss.reduction == REDUCE_NONE && !args.in[2].data)
+        return fail(ERR_USAGE, "loss: reduction none leaves a loss for each sample: give backward a gradient for each");
+    CHECK(launch(t->stream, op, &args));
+    return grad_done(t, n->x, &args.out[0]);
+}
+
+static int cross_entropy_backward(struct tape *t, struct node *n) {
+    return loss_backward(t, n, OP_CROSS_ENTROPY_BACKWARD);
+}
+
+static int nll_backward(struct tape *t, struct node *n) {
+    return loss_backward(t, n, OP_NLL_BACKWARD);
+}
+
+static struct var *loss(struct tape *t, struct var *x, const struct tensor *labels, enum reduction r, enum op op,
+                        node_backward *backward) {
+    x = to_plain(t, x);
+    if (!x) return NULL;
+    int n = x->value.dims[0];
+    struct node node = {.backward = backward, .x = x};
+    node.args.in[0] = x->value;
+    node.args.in[1] = *labels;
+    node.args.in[1].dims[0] = n; /* the buffer of labels may be larger than this batch */
+    node.args.out[0] = arena_tensor(t, DTYPE_F64, LAYOUT_PLAIN, 1, &n);
+    node.args.out[1] = arena_tensor(t, DTYPE_I32, LAYOUT_PLAIN, 1, &n);
+    node.args.step = t->step.step;
+    node.args.p.loss.reduction = r;
+    if (t->error || tape_fail(t, launch(t->stream, op, &node.args))) return NULL;
+    node.y = tape_var(t, node.args.out[0], x->needs_grad);
+    if (!node.y) return NULL;
+    ((struct tape_var *)node.y)->hits = node.args.out[1];
+    return tape_node(t, &node) ? NULL : node.y;
+}
+
+struct var *cross_entropy(struct tape *t, struct var *scores, const struct tensor *labels, enum reduction r) {
+    return loss(t, scores, labels, r, OP_CROSS_ENTROPY_FORWARD, cross_entropy_backward);
+}
+
+struct var *nll_loss(struct tape *t, struct var *log_probabilities, const struct tensor *labels, enum reduction r) {
+    return loss(t, log_probabilities, labels, r, OP_NLL_FORWARD, nll_backward);
+}
+
+int tape_log_loss(struct tape *t, const struct var *loss, const struct tensor *losses, const struct tensor *hits) {
+    if (t->error) return tape_error(t);
+    const struct tensor *row_hits = &((const struct tape_var *)loss)->hits;
+    for (int s = 0; s < t->segments.count; s++) {
+        struct op_args args = {.in = {tensor_segment(&loss->value, &t->segments, s), tensor_segment(row_hits, &t->segments, s)},
+                               .out = {*losses, *hits},
+                               .step = t->step.step,
+                               .p.loss = {.column = s}};
+        CHECK(tape_fail(t, launch(t->stream, OP_LOSS_SUM, &args)));
+    }
+    return OK;
+}

@@ -1,0 +1,100 @@
+/* The two arenas of a model's parameters: see param.h for why they run in reverse registration order. */
+#include "nn/param.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+static size_t spec_count(const struct param_spec *spec) {
+    size_t count = 1;
+    for (int i = 0; i < spec->rank; i++) count *= (size_t)spec->dims[i];
+    return count;
+}
+
+static size_t align_up(size_t count) {
+    return (count + PARAM_ALIGN - 1) / PARAM_ALIGN * PARAM_ALIGN;
+}
+
+static int zero_arena(struct param_set *set, float *arena) {
+    int dims[1] = {(int)set->arena_count};
+    struct op_args args = {.out[0] = tensor_plain(arena, DTYPE_F32, 1, dims)};
+    return launch(device_compute(set->device), OP_FILL, &args);
+}
+
+int param_set_init(struct param_set *set, struct device *device, const struct param_spec *specs, int count) {
+    int code = OK;
+    memset(set, 0, sizeof *set);
+    set->device = device;
+    set->param = calloc((size_t)count + 1, sizeof *set->param);
+    if (!set->param) return fail(ERR_MEMORY, "parameters: no host memory for %d of them", count);
+    set->count = count;
+    for (int i = count - 1; i >= 0; i--) {
+        struct param *p = &set->param[i];
+        p->spec = &specs[i];
+        p->count = spec_count(p->spec);
+        p->value_offset = p->grad_offset = set->arena_count;
+        set->arena_count += align_up(p->count);
+        set->total_count += p->count;
+    }
+    if (set->arena_count > INT32_MAX) {
+        code = fail(ERR_USAGE, "parameters: %zu in all: a model may have 2^31 - 1 of them", set->total_count);
+        goto fail;
+    }
+    size_t bytes = set->arena_count * sizeof(float);
+    CHECK_GOTO(device_alloc(device, (void **)&set->values, bytes, MEM_PARAMS), code, fail);
+    CHECK_GOTO(device_alloc(device, (void **)&set->grads, bytes, MEM_GRADS), code, fail);
+    CHECK_GOTO(zero_arena(set, set->values), code, fail);
+    CHECK_GOTO(zero_arena(set, set->grads), code, fail);
+    for (int i = 0; i < count; i++) {
+        struct param *p = &set->param[i];
+        p->value = tensor_plain(set->values + p->value_offset, DTYPE_F32, p->spec->rank, p->spec->dims);
+        p->grad = tensor_plain(set->grads + p->grad_offset, DTYPE_F32, p->spec->rank, p->spec->dims);
+    }
+    return OK;
+fail:
+    param_set_free(set);
+    return code;
+}
+
+void param_set_free(struct param_set *set) {
+    if (!set) return;
+    if (set->device) {
+        device_free(set->device, set->values);
+        device_free(set->device, set->grads);
+    }
+    free(set->param);
+    memset(set, 0, sizeof *set);
+}
+
+int param_set_relayout_grads(struct param_set *set, const int *order) {
+    size_t offset = 0;
+    for (int k = 0; k < set->count; k++) {
+        struct param *p = &set->param[order[k]];
+        p->grad_offset = offset;
+        p->grad.data = set->grads + offset;
+        offset += align_up(p->count);
+    }
+    return zero_arena(set, set->grads);
+}
+
+static int read_tensor(struct param_set *set, const struct tensor *t, size_t count, float *host) {
+    struct stream *stream = device_compute(set->device);
+    CHECK(copy_to_host(stream, host, t->data, count * sizeof *host));
+    return stream_sync(stream);
+}
+
+int param_read_value(struct param_set *set, int index, float *host) {
+    return read_tensor(set, &set->param[index].value, set->param[index].count, host);
+}
+
+int param_read_grad(struct param_set *set, int index, float *host) {
+    return read_tensor(set, &set->param[index].grad, set->param[index].count, host);
+}
+
+int param_write_value(struct param_set *set, int index, const float *host) {
+    struct stream *stream = device_compute(set->device);
+    struct param *p = &set->param[index];
+    CHECK(copy_to_device(stream, p->value.data, host, p->count * sizeof *host));
+    return stream_sync(stream);
+}

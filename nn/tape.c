@@ -1,0 +1,235 @@
+/* The tape itself: its step arena, its nodes, and the walk back over them.
+ *
+ *     tape_begin ... forward ops append nodes ... tape_backward
+ *
+ *     node 0: y0 = conv2d(x, W1, b1)      ^  the walk goes from the root upward; a node whose output
+ *     node 1: y1 = relu(y0)               |  has no gradient did not lead to the root and is passed by;
+ *     node 2: y2 = matmul_add(y1, W3, b3) |  parameters' gradients complete in about reverse order of
+ *     root:   y2                          |  registration, which is how their arena is laid out
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "nn/tape_internal.h"
+
+int tape_init(struct tape **out, struct device *device) {
+    struct tape *t = *out = calloc(1, sizeof *t);
+    if (!t) return fail(ERR_MEMORY, "tape: no host memory");
+    t->device = device;
+    t->stream = device_compute(device);
+    return OK;
+}
+
+static void free_blocks(struct tape *t) {
+    for (int i = 0; i < t->block_count; i++) device_free(t->device, t->blocks[i].memory);
+    t->block_count = 0;
+}
+
+void tape_free(struct tape *t) {
+    if (!t) return;
+    free_blocks(t);
+    for (int i = 0; i < t->var_capacity; i++) free(t->vars[i]);
+    free(t->vars);
+    free(t->blocks);
+    free(t->nodes);
+    free(t->uses_left);
+    free(t->uses_total);
+    free(t->segment_grads);
+    free(t);
+}
+
+int tape_fail(struct tape *t, int code) {
+    if (!code || t->error) return code;
+    t->error = code;
+    strncpy(t->message, error_message(), sizeof t->message - 1);
+    t->message[sizeof t->message - 1] = 0;
+    return code;
+}
+
+int tape_error(const struct tape *t) {
+    return t->error ? fail(t->error, "%s", t->message) : OK;
+}
+
+void tape_set_hook(struct tape *t, grad_hook *hook, void *context) {
+    t->hook = hook;
+    t->hook_context = context;
+}
+
+void tape_accumulate(struct tape *t, int on) {
+    t->accumulate = on;
+}
+
+/* ---- the step arena ---- */
+
+/* A new block of just the bytes asked for: the ledger then shows what a step truly needs. */
+static int add_block(struct tape *t, size_t bytes) {
+    struct arena_block *blocks = realloc(t->blocks, (size_t)(t->block_count + 1) * sizeof *blocks);
+    if (!blocks) return fail(ERR_MEMORY, "tape: no host memory");
+    t->blocks = blocks;
+    void *memory;
+    CHECK(device_alloc(t->device, &memory, bytes, MEM_ACTIVATIONS));
+    t->blocks[t->block_count++] = (struct arena_block){memory, bytes};
+    return OK;
+}
+
+void *arena_alloc(struct tape *t, size_t bytes) {
+    if (t->error) return NULL;
+    bytes = (bytes + 255) / 256 * 256;
+    struct arena_mark *m = &t->mark;
+    while (m->block < t->block_count && t->blocks[m->block].bytes - m->offset < bytes) {
+        m->block++;
+        m->offset = 0;
+    }
+    if (m->block == t->block_count && tape_fail(t, add_block(t, bytes ? bytes : 256))) return NULL;
+    void *memory = t->blocks[m->block].memory + m->offset;
+    m->offset += bytes;
+    m->in_use += bytes;
+    if (t->high_water < m->in_use) t->high_water = m->in_use;
+    return memory;
+}
+
+/* After a step that needed several blocks, one block of their high water serves the next: the same calls then
+ * always fit, and a steady step allocates nothing. Frees first, so that the peak is not raised. */
+static int merge_blocks(struct tape *t) {
+    if (t->block_count < 2) return OK;
+    CHECK(stream_sync(t->stream));
+    free_blocks(t);
+    return add_block(t, t->high_water);
+}
+
+struct tensor arena_tensor(struct tape *t, enum dtype dtype, enum layout layout, int rank, const int *dims) {
+    struct tensor x = tensor_plain(NULL, dtype, rank, dims);
+    x.layout = layout;
+    x.groups = layout == LAYOUT_N16 ? segments_groups(&t->segments) : 0;
+    x.data = arena_alloc(t, tensor_bytes(&x));
+    return x;
+}
+
+/* ---- vars and nodes ---- */
+
+static int grow_params(struct tape *t, int count) {
+    if (count <= t->param_capacity) return OK;
+    free(t->uses_left);
+    free(t->uses_total);
+    free(t->segment_grads);
+    t->uses_left = calloc((size_t)count, sizeof *t->uses_left);
+    t->uses_total = calloc((size_t)count, sizeof *t->uses_total);
+    t->segment_grads = calloc((size_t)count, sizeof *t->segment_grads);
+    t->param_capacity = count;
+    if (t->uses_left && t->uses_total && t->segment_grads) return OK;
+    t->param_capacity = 0;
+    return fail(ERR_MEMORY, "tape: no host memory");
+}
+
+int tape_begin(struct tape *t, const struct tape_step *step) {
+    t->error = OK;
+    t->step = *step;
+    t->segments = *step->segments;
+    t->node_count = t->var_count = t->dropout_layers = 0;
+    CHECK(tape_fail(t, merge_blocks(t)));
+    memset(&t->mark, 0, sizeof t->mark);
+    return tape_fail(t, grow_params(t, step->params ? step->params->count : 0));
+}
+
+struct var *tape_var(struct tape *t, struct tensor value, int needs_grad) {
+    if (t->error) return NULL;
+    if (t->var_count == t->var_capacity) {
+        int capacity = t->var_capacity ? 2 * t->var_capacity : 32;
+        struct tape_var **vars = realloc(t->vars, (size_t)capacity * sizeof *vars);
+        if (!vars) return tape_fail(t, fail(ERR_MEMORY, "tape: no host memory")), NULL;
+        memset(vars + t->var_capacity, 0, (size_t)(capacity - t->var_capacity) * sizeof *vars);
+        t->vars = vars;
+        t->var_capacity = capacity;
+    }
+    struct tape_var **slot = &t->vars[t->var_count];
+    if (!*slot) *slot = malloc(sizeof **slot);
+    if (!*slot) return tape_fail(t, fail(ERR_MEMORY, "tape: no host memory")), NULL;
+    t->var_count++;
+    memset(*slot, 0, sizeof **slot);
+    (*slot)->var.value = value;
+    (*slot)->var.needs_grad = needs_grad && t->step.training;
+    return &(*slot)->var;
+}
+
+struct var *tape_leaf(struct tape *t, const struct tensor *value, int needs_grad) {
+    return tape_var(t, *value, needs_grad);
+}
+
+int tape_node(struct tape *t, const struct node *node) {
+    if (t->error) return t->error;
+    if (!t->step.training || !node->y || !node->y->needs_grad) return OK;
+    if (t->node_count == t->node_capacity) {
+        int capacity = t->node_capacity ? 2 * t->node_capacity : 32;
+        struct node *nodes = realloc(t->nodes, (size_t)capacity * sizeof *nodes);
+        if (!nodes) return tape_fail(t, fail(ERR_MEMORY, "tape: no host memory"));
+        t->nodes = nodes;
+        t->node_capacity = capacity;
+    }
+    t->nodes[t->node_count++] = *node;
+    return OK;
+}
+
+/* ---- gradients of vars ---- */
+
+struct tensor grad_target(struct tape *t, const struct var *x) {
+    return arena_tensor(t, DTYPE_F32, x->value.layout, x->value.rank, x->value.dims);
+}
+
+int grad_may_reuse(const struct var *x, const struct var *y) {
+    return !x->grad.data && !((const struct tape_var *)y)->borrowed;
+}
+
+int grad_done(struct tape *t, struct var *x, const struct tensor *grad) {
+    if (!x->grad.data) {
+        x->grad = *grad;
+        return OK;
+    }
+    struct op_args args = {.in[0] = *grad, .out[0] = x->grad};
+    return launch(t->stream, OP_ADD, &args);
+}
+
+/* ---- the walk ---- */
+
+static void reach(struct var *x) {
+    if (x) ((struct tape_var *)x)->reached = 1;
+}
+
+static void count_use(struct tape *t, const struct param *p) {
+    if (p) t->uses_total[p - t->step.params->param]++;
+}
+
+/* Marks what the root depends on and counts how often each parameter will contribute. */
+static void count_uses(struct tape *t, struct var *root) {
+    int params = t->step.params ? t->step.params->count : 0;
+    for (int i = 0; i < params; i++) t->uses_total[i] = 0;
+    for (int i = 0; i < t->var_count; i++) t->vars[i]->reached = 0;
+    reach(root);
+    for (int i = t->node_count - 1; i >= 0; i--) {
+        struct node *n = &t->nodes[i];
+        if (!((struct tape_var *)n->y)->reached) continue;
+        reach(n->x);
+        count_use(t, n->w);
+        count_use(t, n->b);
+    }
+    for (int i = 0; i < params; i++) {
+        t->uses_left[i] = t->uses_total[i];
+        t->segment_grads[i] = NULL;
+    }
+}
+
+int tape_backward(struct tape *t, struct var *root, const struct tensor *root_grad) {
+    CHECK(tape_error(t));
+    if (!root) return fail(ERR_FAILED, "backward: no root: the forward pass made none");
+    if (!t->step.training) return fail(ERR_FAILED, "backward: the tape was begun for evaluation: begin it with training");
+    count_uses(t, root);
+    if (root_grad) {
+        root->grad = *root_grad;
+        ((struct tape_var *)root)->borrowed = 1;
+    }
+    for (int i = t->node_count - 1; i >= 0 && !t->error; i--) {
+        struct node *n = &t->nodes[i];
+        if (((struct tape_var *)n->y)->reached) tape_fail(t, n->backward(t, n));
+    }
+    return tape_error(t);
+}

@@ -1,0 +1,101 @@
+/* The inside of a tape, shared by tape.c (arena, nodes, backward walk), layers.c and loss.c. */
+#ifndef NN_TAPE_INTERNAL_H
+#define NN_TAPE_INTERNAL_H
+
+#include "nn/tape.h"
+
+/* A var and what the backward walk needs to know of it. `var` comes first: a struct var * is one of these. */
+struct tape_var {
+    struct var var;
+    int borrowed; /* grad lies in memory that is not the tape's: never written in place */
+    int reached;  /* the root depends on it */
+    struct tensor hits; /* of a loss: I32 (N), 1 where the largest score was the label's */
+};
+
+struct node;
+typedef int node_backward(struct tape *tape, struct node *node);
+
+/* One recorded op: y = op(x, w, b). Pointers into the tape and the param_set. */
+struct node {
+    node_backward *backward;
+    struct var *x, *y;
+    struct param *w, *b;
+    struct op_args args; /* as launched forward: its settings (p) serve the backward op too */
+};
+
+/* Device memory of a step: blocks that only grow in number until the next tape_begin makes one of them. */
+struct arena_block {
+    char *memory;
+    size_t bytes;
+};
+struct arena_mark {
+    int block;     /* the block in use */
+    size_t offset; /* bytes used in it */
+    size_t in_use; /* bytes used in all blocks */
+};
+
+struct tape {
+    struct device *device;
+    struct stream *stream;
+    struct tape_step step;
+    struct segments segments;
+    grad_hook *hook;
+    void *hook_context;
+    int accumulate;
+    int dropout_layers; /* counted in order of call */
+
+    struct node *nodes; /* owned */
+    int node_count, node_capacity;
+    struct tape_var **vars; /* owned, each on its own so that pointers stay valid; reused over steps */
+    int var_count, var_capacity;
+
+    struct arena_block *blocks; /* owned */
+    int block_count;
+    struct arena_mark mark;
+    size_t high_water;
+
+    int *uses_left;            /* per parameter, during backward: contributions still to come */
+    int *uses_total;
+    float **segment_grads;     /* per parameter used more than once: one gradient a segment */
+    int param_capacity;
+
+    int error;
+    char message[512];
+};
+
+/* Records the first failure; returns code. */
+int tape_fail(struct tape *t, int code);
+
+/* 1 if an op cannot go on: an earlier failure or a NULL operand. */
+static inline int tape_stuck(const struct tape *t, const struct var *x) {
+    return t->error || !x;
+}
+
+/* Memory of the step arena, 256-byte aligned; taken back to a mark by arena_release (work already enqueued may
+ * still use it: the stream's order protects it). NULL after a failure, which is then recorded. */
+void *arena_alloc(struct tape *t, size_t bytes);
+static inline struct arena_mark arena_mark(const struct tape *t) { return t->mark; }
+static inline void arena_release(struct tape *t, struct arena_mark mark) { t->mark = mark; }
+
+/* A tensor in the arena; activations get dims[0] = n and, in N16, the segments' groups. data NULL on failure. */
+struct tensor arena_tensor(struct tape *t, enum dtype dtype, enum layout layout, int rank, const int *dims);
+
+/* A new var with value `value`; NULL after a failure. */
+struct var *tape_var(struct tape *t, struct tensor value, int needs_grad);
+
+/* Appends a node when training and y needs a gradient. */
+int tape_node(struct tape *t, const struct node *node);
+
+/* Where the gradient of x is to be written: a fresh tensor shaped like x->value. grad_done then makes it x->grad, or adds it
+ * if x already has one. grad_in_place: y's own gradient may serve as x's (elementwise backward ops). */
+struct tensor grad_target(struct tape *t, const struct var *x);
+int grad_done(struct tape *t, struct var *x, const struct tensor *grad);
+int grad_may_reuse(const struct var *x, const struct var *y);
+
+/* Gradients of w and b from op (CONV2D_ or LINEAR_BACKWARD_WEIGHT) over x and dy: per segment, folded, hooks fired. */
+int tape_weight_grads(struct tape *t, enum op op, struct node *node, const struct tensor *x, const struct tensor *dy);
+
+/* x in the device's own activation layout, converted if it is PLAIN there. */
+struct var *to_device_layout(struct tape *t, struct var *x);
+
+#endif

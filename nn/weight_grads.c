@@ -1,0 +1,130 @@
+/* The gradient of a parameter: one launch a segment, folded over the segments in the one order of summing.
+ *
+ *     segments 0 1 2 3, h = 2:      make 0 -> A      make 2 -> B      A += B
+ *                                   make 1 -> B      make 3 -> C      B += C      A += B
+ *
+ * Depth first, so that 1 + ceil(log2 S) buffers serve S segments; buffer A is the gradient itself. A parameter
+ * used more than once in a step keeps one buffer a segment until its last use, because the uses of one
+ * segment must be added before the segments are: (use 1 + use 2) of segment 0, then over segments. */
+#include "base/error.h"
+#include "nn/fold.h"
+#include "nn/tape_internal.h"
+
+static int add(struct tape *t, const struct tensor *from, struct tensor *to) {
+    struct op_args args = {.in[0] = *from, .out[0] = *to};
+    return launch(t->stream, OP_ADD, &args);
+}
+
+static int fire(struct tape *t, int index) {
+    return t->hook ? t->hook(t->hook_context, index) : OK;
+}
+
+static int launch_segment(struct tape *t, enum op op, struct node *n, const struct tensor *x, const struct tensor *dy,
+                          int segment, const struct tensor *dw, const struct tensor *db) {
+    struct op_args args = {.in[0] = tensor_segment(x, &t->segments, segment),
+                           .in[1] = tensor_segment(dy, &t->segments, segment),
+                           .out[0] = *dw,
+                           .out[1] = *db,
+                           .p = n->args.p};
+    return launch(t->stream, op, &args);
+}
+
+static struct tensor like(struct tape *t, const struct tensor *x) {
+    return arena_tensor(t, DTYPE_F32, LAYOUT_PLAIN, x->rank, x->dims);
+}
+
+/* Both gradients are used here only: made and folded at once. */
+static int fold_once(struct tape *t, enum op op, struct node *n, const struct tensor *x, const struct tensor *dy,
+                     const struct tensor *dw, const struct tensor *db) {
+    struct fold_step steps[2 * MAX_DEVICES];
+    struct tensor w[8] = {*dw}, b[8] = {*db};
+    int buffers, count = fold_schedule(t->segments.count, steps, &buffers);
+    struct arena_mark mark = arena_mark(t);
+    for (int i = 1; i < buffers; i++) {
+        w[i] = like(t, dw);
+        b[i] = like(t, db);
+    }
+    if (t->error) return t->error;
+    for (int i = 0; i < count; i++) {
+        struct fold_step *s = &steps[i];
+        if (!s->add) {
+            CHECK(launch_segment(t, op, n, x, dy, s->term, &w[s->to], &b[s->to]));
+            continue;
+        }
+        CHECK(add(t, &w[s->from], &w[s->to]));
+        CHECK(add(t, &b[s->from], &b[s->to]));
+    }
+    arena_release(t, mark);
+    return OK;
+}
+
+/* ---- parameters used more than once ---- */
+
+static struct tensor segment_grad(struct tape *t, const struct param *p, int segment) {
+    int index = (int)(p - t->step.params->param);
+    struct tensor grad = p->grad;
+    grad.data = t->segment_grads[index] + (size_t)segment * ((p->count + PARAM_ALIGN - 1) / PARAM_ALIGN * PARAM_ALIGN);
+    return grad;
+}
+
+static int first_use(struct tape *t, struct param *p) {
+    int index = (int)(p - t->step.params->param);
+    if (t->segment_grads[index]) return 0;
+    size_t stride = (p->count + PARAM_ALIGN - 1) / PARAM_ALIGN * PARAM_ALIGN;
+    t->segment_grads[index] = arena_alloc(t, stride * (size_t)t->segments.count * sizeof(float));
+    return 1;
+}
+
+static int add_use(struct tape *t, struct param *p, int first, const struct tensor *made, int segment) {
+    struct tensor kept = segment_grad(t, p, segment);
+    if (!first) return add(t, made, &kept);
+    struct op_args zero = {.out[0] = kept};
+    CHECK(launch(t->stream, OP_FILL, &zero));
+    return add(t, made, &kept);
+}
+
+static int keep_use(struct tape *t, enum op op, struct node *n, const struct tensor *x, const struct tensor *dy) {
+    int first_w = first_use(t, n->w), first_b = first_use(t, n->b);
+    struct arena_mark mark = arena_mark(t);
+    struct tensor w = like(t, &n->w->grad), b = like(t, &n->b->grad);
+    if (t->error) return t->error;
+    for (int s = 0; s < t->segments.count; s++) {
+        CHECK(launch_segment(t, op, n, x, dy, s, &w, &b));
+        CHECK(add_use(t, n->w, first_w, &w, s));
+        CHECK(add_use(t, n->b, first_b, &b, s));
+    }
+    arena_release(t, mark);
+    return OK;
+}
+
+/* Folds the kept gradients of one parameter into `total`, in place, level by level. */
+static int fold_kept(struct tape *t, struct param *p, struct tensor *total) {
+    int n = t->segments.count;
+    for (int h; n > 1; n = h) {
+        h = (n + 1) / 2;
+        for (int r = 0; r + h < n; r++) {
+            struct tensor to = segment_grad(t, p, r), from = segment_grad(t, p, r + h);
+            CHECK(add(t, &from, &to));
+        }
+    }
+    struct tensor sum = segment_grad(t, p, 0);
+    struct op_args zero = {.out[0] = *total};
+    if (!t->accumulate) CHECK(launch(t->stream, OP_FILL, &zero));
+    return add(t, &sum, total);
+}
+
+static int complete(struct tape *t, struct param *p, int kept) {
+    int index = (int)(p - t->step.params->param);
+    if (--t->uses_left[index] > 0) return OK;
+    if (kept) CHECK(fold_kept(t, p, &p->grad));
+    return fire(t, index);
+}
+
+int tape_weight_grads(struct tape *t, enum op op, struct node *n, const struct tensor *x, const struct tensor *dy) {
+    struct param *base = t->step.params->param;
+    int once = t->uses_total[n->w - base] == 1 && t->uses_total[n->b - base] == 1 && !t->accumulate;
+    if (once) CHECK(fold_once(t, op, n, x, dy, &n->w->grad, &n->b->grad));
+    else CHECK(keep_use(t, op, n, x, dy));
+    CHECK(complete(t, n->b, !once));
+    return complete(t, n->w, !once);
+}
