@@ -22,7 +22,7 @@ PROGRAM := $(if $(CLI_OBJ),$(B)/duet)
 has = $(shell $(CC) -E -x c -include $(1) /dev/null >/dev/null 2>&1 && echo yes)
 HAVE_ZLIB      := $(call has,zlib.h)
 HAVE_CRITERION := $(call has,criterion/criterion.h)
-NVCC = $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc))
+NVCC = $(firstword $(shell command -v nvcc 2>/dev/null) $(wildcard /usr/local/cuda/bin/nvcc))
 CUDA = $(if $(NVCC),$(shell $(NVCC) --version | sed -n 's/.*release \([0-9.]*\).*/\1/p'))
 # Under a sanitizer, or without Criterion, tests use the small runner: tests/harness.h says why.
 PLAIN := $(or $(SAN),$(if $(HAVE_CRITERION),,yes))
@@ -99,11 +99,11 @@ SUBMAKE = case "$$MAKEFLAGS" in *-j*) j= ;; *) j=-j$$(nproc) ;; esac; $(MAKE) --
 
 test:
 	@scripts/setup.sh test
-	@$(SUBMAKE) check
+	+@$(SUBMAKE) check
 
 demo:
 	@scripts/setup.sh demo
-	@$(SUBMAKE) all
+	+@$(SUBMAKE) all
 	@$(B)/duet demo
 
 data:

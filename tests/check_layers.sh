@@ -5,6 +5,7 @@
 #   2. CUDA and NCCL headers stand only in files named *cuda*
 #   3. no mutable globals: looked up in the objects of BUILD_DIR (default build), which must be built
 #   4. no file longer than 400 lines: one file, one idea
+#   5. headers that say extern "C" compile as C++: CUDA's compiler will include them (needs g++, else left out)
 #
 # Prints each offending line; the last line is `N passed, N failed`, one per rule. Exit status 1 on any failure.
 set -u
@@ -93,6 +94,15 @@ rule "mutable globals, or objects not built" "$(
 rule "files over 400 lines" "$(
     find "${folders[@]}" tests bench examples \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.sh' \) \
         -not -path 'tests/golden/*' 2>/dev/null -exec awk 'END { if (NR > 400) print FILENAME ": " NR " lines" }' {} \;)"
+
+# 5. All in one go: a second and not a minute.
+if command -v g++ >/dev/null; then
+    rule "headers that do not compile as C++" "$(
+        grep -l 'extern "C"' "${sources[@]}" duet.h 2>/dev/null | grep '\.h$' | sed 's/.*/#include "&"/' |
+            g++ -std=c++17 -Wall -Wextra -I. -fsyntax-only -x c++ - 2>&1 | grep -E 'error|warning')"
+else
+    echo "no g++ here: headers not tried as C++"
+fi
 
 echo "$passed passed, $failed failed"
 ((failed == 0))
