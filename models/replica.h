@@ -37,7 +37,7 @@ struct replica {
     struct tensor losses;    /* F64 (log_rows, log_segments), device memory */
     struct tensor hits;      /* I64 (log_rows, log_segments) */
     struct tensor hashes;    /* U64 (log_rows, 2 * parameters): values first, then gradients */
-    struct segments segments; /* of the batch being worked on */
+    int32_t step_number;      /* of the step being worked on: for spans */
 };
 
 /* Allocates all of it. values: param_count host arrays to start from, or NULL (zeros: DP's other devices). */
@@ -55,8 +55,9 @@ int replica_load(struct replica *r, const float *pixels, const int32_t *labels, 
  * training 0: evaluation. phase: PHASE_FORWARD or PHASE_EVALUATE. */
 int replica_forward(struct replica *r, const struct segments *segments, int training, struct var **output);
 
-/* Loss (MEAN over the global batch by step->weight) of `output` against r->labels, logged to row step->slot. */
-int replica_loss(struct replica *r, struct var *output, struct var **loss);
+/* Loss (MEAN over the global batch by step->weight) of `output` against r->labels; each segment's sum and hits are
+ * logged to row step->slot. training 0: PHASE_EVALUATE. */
+int replica_loss(struct replica *r, struct var *output, int training, struct var **loss);
 
 /* Backward from a loss of replica_loss, or from an output with its gradient dL/dy. Hooks fire on the way. */
 int replica_backward(struct replica *r, struct var *root, const struct tensor *root_grad);

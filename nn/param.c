@@ -6,7 +6,8 @@
 
 #include "base/error.h"
 
-static size_t spec_count(const struct param_spec *spec) {
+
+size_t param_spec_count(const struct param_spec *spec) {
     size_t count = 1;
     for (int i = 0; i < spec->rank; i++) count *= (size_t)spec->dims[i];
     return count;
@@ -32,7 +33,7 @@ int param_set_init(struct param_set *set, struct device *device, const struct pa
     for (int i = count - 1; i >= 0; i--) {
         struct param *p = &set->param[i];
         p->spec = &specs[i];
-        p->count = spec_count(p->spec);
+        p->count = param_spec_count(p->spec);
         p->value_offset = p->grad_offset = set->arena_count;
         set->arena_count += align_up(p->count);
         set->total_count += p->count;

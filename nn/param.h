@@ -25,6 +25,7 @@ struct param_spec {
     int rank;
     int dims[MAX_RANK];
 };
+size_t param_spec_count(const struct param_spec *spec); /* elements: the product of dims */
 
 struct param {
     const struct param_spec *spec;

@@ -1,0 +1,52 @@
+/* MLP: linear layers with relu between them, of any width; the model whose gradients can be made as large as
+ * one likes (--mlp-hidden 4096,4096 has 2e7 parameters), to see what communication costs.
+ *
+ *     (N,1,28,28) flatten 784 -> fc1 -> relu -> fc2 -> relu ... -> 10 scores; the loss is cross entropy
+ *
+ * Parameters fc1.weight (out, in), fc1.bias, ... in PyTorch's default initialisation. */
+#include "base/error.h"
+#include "models/models.h"
+#include "nn/init.h"
+
+enum { DEFAULT_HIDDEN = 256 };
+#define LAYER(n) {"fc" #n ".weight", "fc" #n ".bias"}
+static const char *const names[MODEL_MAX_LAYERS][2] = {
+    LAYER(1), LAYER(2),  LAYER(3),  LAYER(4),  LAYER(5),  LAYER(6),  LAYER(7),  LAYER(8), LAYER(9),
+    LAYER(10), LAYER(11), LAYER(12), LAYER(13), LAYER(14), LAYER(15), LAYER(16), LAYER(17),
+};
+static const double COUNT_LIMIT = 1e8; /* parameters in all */
+
+static int init(const struct model *model, struct rng *engine, float **values) {
+    for (int i = 0; i < model->param_count; i += 2)
+        init_linear(engine, model->params[i].dims[0], model->params[i].dims[1], values[i], values[i + 1]);
+    return 0;
+}
+
+static struct var *forward(const struct model *model, struct tape *t, struct param *p, struct var *x) {
+    struct var *h = flatten(t, x); /* (N,784) */
+    for (int i = 0; i < model->param_count; i += 2) {
+        h = linear(t, h, &p[i], &p[i + 1]);
+        if (i + 2 < model->param_count) h = relu(t, h);
+    }
+    return to_plain(t, h); /* (N,10) */
+}
+
+int mlp_describe(struct model *model, const struct model_options *options) {
+    struct param_spec specs[2 * MODEL_MAX_LAYERS];
+    int layers = options->hidden_count ? options->hidden_count + 1 : 2;
+    int in = model->channels * model->height * model->width;
+    double count = 0;
+    for (int i = 0; i < layers; i++) {
+        int out = i == layers - 1 ? model->classes : options->hidden_count ? options->hidden[i] : DEFAULT_HIDDEN;
+        specs[2 * i] = (struct param_spec){.name = names[i][0], .rank = 2, .dims = {out, in}};
+        specs[2 * i + 1] = (struct param_spec){.name = names[i][1], .rank = 1, .dims = {out}};
+        count += (double)out * in + out;
+        in = out;
+    }
+    if (count > COUNT_LIMIT)
+        return fail(ERR_USAGE, "--mlp-hidden: these widths make %.3g parameters: give widths that make at most %.0e",
+                    count, COUNT_LIMIT);
+    model->init = init;
+    model->forward = forward;
+    return model_set_params(model, specs, 2 * layers);
+}

@@ -1,0 +1,50 @@
+/* The models by name, and the host copies of their initial values. */
+#include "models/models.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+static const struct {
+    const char *name;
+    int (*describe)(struct model *model, const struct model_options *options);
+} known[] = {{"lenet", lenet_describe}, {"convnet", convnet_describe}, {"mlp", mlp_describe}};
+
+int model_open(struct model *model, const char *name, const struct model_options *options) {
+    memset(model, 0, sizeof *model);
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        if (strcmp(known[i].name, name)) continue;
+        *model = (struct model){.name = known[i].name, .channels = 1, .height = 28, .width = 28, .classes = 10,
+                                .mean = 0, .std = 1, .dropout = -1};
+        int code = known[i].describe(model, options);
+        if (code) model_free(model);
+        return code;
+    }
+    return fail(ERR_USAGE, "model: %s: there are lenet, convnet and mlp", name);
+}
+
+void model_free(struct model *model) {
+    if (!model) return;
+    free(model->params);
+    memset(model, 0, sizeof *model);
+}
+
+int model_set_params(struct model *model, const struct param_spec *specs, int count) {
+    model->params = malloc((size_t)count * sizeof *specs);
+    if (!model->params) return fail(ERR_MEMORY, "model %s: no host memory", model->name);
+    memcpy(model->params, specs, (size_t)count * sizeof *specs);
+    model->param_count = count;
+    return OK;
+}
+
+size_t model_count(const struct model *model) {
+    size_t count = 0;
+    for (int i = 0; i < model->param_count; i++) count += param_spec_count(&model->params[i]);
+    return count;
+}
+
+struct var *model_loss(const struct model *model, struct tape *t, struct var *output, const struct tensor *labels) {
+    return model->log_probabilities ? nll_loss(t, output, labels, REDUCE_MEAN) : cross_entropy(t, output, labels, REDUCE_MEAN);
+}
