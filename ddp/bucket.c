@@ -1,0 +1,107 @@
+/* PyTorch's bucket assignment: one walk over the parameters, one comparison each. bucket.h has the rule and a drawing. */
+#include "ddp/bucket.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+
+#define MIB (1024.0 * 1024.0)
+#define DEFAULT_FIRST_MB 1.0
+#define DEFAULT_CAP_MB 25.0
+
+static uint64_t whole_bytes(double mb) {
+    double bytes = mb * MIB;
+    return bytes >= 0x1p64 ? BUCKET_NO_LIMIT : (uint64_t)bytes;
+}
+
+int bucket_limits(double cap_mb, double first_mb, uint64_t limits[2]) {
+    if (isnan(cap_mb) || isnan(first_mb))
+        return fail(ERR_USAGE, "bucket size: not a number: give MiB, as 25 or 0.1");
+    double cap = cap_mb < 0 ? DEFAULT_CAP_MB : cap_mb;
+    double first = first_mb >= 0 ? first_mb : cap_mb < 0 ? DEFAULT_FIRST_MB : cap;
+    limits[0] = whole_bytes(first);
+    limits[1] = whole_bytes(cap);
+    return OK;
+}
+
+/* Copies `order`; bucket_of[] is the note of what was seen, -1 until then. */
+static int copy_order(struct bucket_plan *plan, const int *order) {
+    for (int i = 0; i < plan->param_count; i++) plan->bucket_of[i] = -1;
+    for (int i = 0; i < plan->param_count; i++) {
+        int p = order[i];
+        if (p < 0 || p >= plan->param_count || plan->bucket_of[p] != -1)
+            return fail(ERR_FAILED, "buckets: parameter %d at place %d of %d: an order names each parameter once", p, i,
+                        plan->param_count);
+        plan->bucket_of[p] = 0;
+        plan->order[i] = p;
+    }
+    return OK;
+}
+
+static void assign(struct bucket_plan *plan, const uint64_t *bytes, const uint64_t *limits, int limit_count) {
+    const uint64_t *limit = limits, *last_limit = limits + limit_count - 1;
+    struct bucket open = {0, 0, 0};
+    for (int i = 0; i < plan->param_count; i++) {
+        int p = plan->order[i];
+        plan->bucket_of[p] = plan->bucket_count;
+        open.count++;
+        open.bytes += bytes[p];
+        int full = *limit != BUCKET_NO_LIMIT && open.bytes >= *limit;
+        if (full || i + 1 == plan->param_count) {
+            plan->bucket[plan->bucket_count++] = open;
+            open = (struct bucket){i + 1, 0, 0};
+            if (limit < last_limit) limit++;
+        }
+    }
+}
+
+int bucket_plan_init(struct bucket_plan *plan, const uint64_t *bytes, const int *order, int count,
+                     const uint64_t *limits, int limit_count) {
+    int code;
+    size_t room = count > 0 ? (size_t)count : 1;
+    *plan = (struct bucket_plan){.param_count = count,
+                                 .order = malloc(room * sizeof(int)),
+                                 .bucket_of = malloc(room * sizeof(int)),
+                                 .bucket = malloc(room * sizeof(struct bucket))}; /* at most one per parameter */
+    if (!plan->order || !plan->bucket_of || !plan->bucket)
+        CHECK_GOTO(fail(ERR_MEMORY, "buckets: %d parameters: the host is out of memory", count), code, give_back);
+    CHECK_GOTO(copy_order(plan, order), code, give_back);
+    assign(plan, bytes, limits, limit_count);
+    return OK;
+give_back:
+    bucket_plan_free(plan);
+    return code;
+}
+
+void bucket_plan_free(struct bucket_plan *plan) {
+    free(plan->order);
+    free(plan->bucket_of);
+    free(plan->bucket);
+    *plan = (struct bucket_plan){0};
+}
+
+/* Writes one more piece behind the first `used` characters, as far as there is room. */
+static size_t append(char *text, size_t text_bytes, size_t used, const char *separator, uint64_t number) {
+    char *end = used < text_bytes ? text + used : NULL;
+    return used + (size_t)snprintf(end, end ? text_bytes - used : 0, "%s%llu", separator, (unsigned long long)number);
+}
+
+size_t bucket_plan_sizes(const struct bucket_plan *plan, char *text, size_t text_bytes) {
+    size_t used = 0;
+    if (text_bytes) text[0] = 0;
+    for (int b = 0; b < plan->bucket_count; b++)
+        used = append(text, text_bytes, used, b ? ", " : "", plan->bucket[b].bytes);
+    return used;
+}
+
+size_t bucket_plan_indices(const struct bucket_plan *plan, char *text, size_t text_bytes) {
+    size_t used = 0;
+    if (text_bytes) text[0] = 0;
+    for (int i = 0; i < plan->param_count; i++) {
+        int p = plan->order[i], opens = i && plan->bucket[plan->bucket_of[p]].first == i;
+        used = append(text, text_bytes, used, !i ? "" : opens ? ", " : " ", (uint64_t)p);
+    }
+    return used;
+}
