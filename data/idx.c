@@ -1,0 +1,174 @@
+/* Reading IDX files, compressed or not. Input is not trusted: every size is checked against what is there before
+ * memory is asked for, and a file must end exactly where its header says. zlib's simple interface (gzread) takes
+ * anything that is not gzip as it is and ignores what follows the end, so inflate is called here directly. */
+#include "data/idx.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#ifdef HAVE_ZLIB
+#include <zlib.h>
+#endif
+
+#include "base/error.h"
+
+enum { FILE_LIMIT = 1 << 30 };
+
+/* The bytes of the file as it lies on disk, and how many have been taken. */
+struct source {
+    const char *path;
+    uint8_t *bytes;
+    size_t count, taken;
+    int gzip;
+#ifdef HAVE_ZLIB
+    z_stream z;
+    int z_open, z_ended;
+#endif
+};
+
+static void source_close(struct source *s) {
+#ifdef HAVE_ZLIB
+    if (s->z_open) inflateEnd(&s->z);
+#endif
+    free(s->bytes);
+}
+
+static int read_whole(struct source *s, int fd) {
+    struct stat st;
+    if (fstat(fd, &st)) return fail_errno(ERR_FAILED, errno, "cannot read: %s", s->path);
+    if (!S_ISREG(st.st_mode)) return fail(ERR_FAILED, "cannot read: %s: no regular file: give an IDX file", s->path);
+    if (st.st_size > FILE_LIMIT) return fail(ERR_FAILED, "cannot read: %s: over 1 GiB: give an IDX file", s->path);
+    size_t size = (size_t)st.st_size;
+    s->bytes = malloc(size ? size : 1);
+    if (!s->bytes) return fail(ERR_MEMORY, "no memory to read: %s: %zu bytes", s->path, size);
+    while (s->count < size) {
+        ssize_t n = read(fd, s->bytes + s->count, size - s->count);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return fail_errno(ERR_FAILED, errno, "cannot read: %s", s->path);
+        if (n == 0) break; /* it shrank: found below as truncated */
+        s->count += (size_t)n;
+    }
+    return OK;
+}
+
+static int source_open(struct source *s, const char *path) {
+    memset(s, 0, sizeof *s);
+    s->path = path;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe with that name must not hang us */
+    if (fd < 0) return fail_errno(ERR_FAILED, errno, "cannot read: %s", path);
+    int code = read_whole(s, fd);
+    close(fd);
+    if (code) return code;
+    size_t length = strlen(path);
+    int named_gz = length > 3 && !strcmp(path + length - 3, ".gz");
+    s->gzip = s->count >= 2 && s->bytes[0] == 0x1f && s->bytes[1] == 0x8b;
+    if (named_gz && !s->gzip)
+        return fail(ERR_FAILED, "not a gzip file: %s: download it again, or name it without .gz if it is raw", path);
+#ifdef HAVE_ZLIB
+    if (!s->gzip) return OK;
+    s->z.next_in = s->bytes;
+    s->z.avail_in = (uInt)s->count;
+    if (inflateInit2(&s->z, 16 + MAX_WBITS) != Z_OK) return fail(ERR_MEMORY, "no memory to unpack: %s", path);
+    s->z_open = 1;
+#else
+    if (s->gzip) return fail(ERR_FAILED, "built without zlib: %s: gunzip it, or install zlib1g-dev and build again", path);
+#endif
+    return OK;
+}
+
+static int truncated(const struct source *s) {
+    return fail(ERR_FAILED, "truncated file: %s: download it again", s->path);
+}
+
+/* The next `count` unpacked bytes. */
+static int take(struct source *s, uint8_t *out, size_t count) {
+    if (!s->gzip) {
+        if (s->count - s->taken < count) return truncated(s);
+        memcpy(out, s->bytes + s->taken, count);
+        s->taken += count;
+        return OK;
+    }
+#ifdef HAVE_ZLIB
+    s->z.next_out = out;
+    s->z.avail_out = (uInt)count;
+    while (s->z.avail_out > 0) {
+        int result = s->z_ended ? Z_STREAM_END : inflate(&s->z, Z_NO_FLUSH);
+        if (result == Z_STREAM_END) {
+            s->z_ended = 1;
+            if (s->z.avail_out > 0) return truncated(s);
+        } else if (result == Z_BUF_ERROR || (result == Z_OK && s->z.avail_in == 0 && s->z.avail_out > 0)) {
+            return truncated(s);
+        } else if (result != Z_OK) {
+            return fail(ERR_FAILED, "broken gzip file: %s: %s: download it again", s->path,
+                        s->z.msg ? s->z.msg : "no data");
+        }
+    }
+#endif
+    return OK;
+}
+
+/* Nothing may follow, and gzip's own check sum, which comes last, must be right. */
+static int take_end(struct source *s) {
+    size_t rest = s->count - s->taken;
+#ifdef HAVE_ZLIB
+    if (s->gzip) {
+        uint8_t more;
+        s->z.next_out = &more;
+        s->z.avail_out = 1;
+        int result = s->z_ended ? Z_STREAM_END : inflate(&s->z, Z_FINISH);
+        if (result == Z_DATA_ERROR)
+            return fail(ERR_FAILED, "broken gzip file: %s: %s: download it again", s->path, s->z.msg ? s->z.msg : "");
+        if (result != Z_STREAM_END && s->z.avail_out == 1) return truncated(s);
+        rest = s->z.avail_in + (s->z.avail_out == 0);
+    }
+#endif
+    if (rest) return fail(ERR_FAILED, "more bytes than its header says: %s: download it again", s->path);
+    return OK;
+}
+
+static uint32_t big_endian(const uint8_t *p) {
+    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+}
+
+static int read_idx(struct idx *x, struct source *s, int dimensions) {
+    uint8_t header[4 + 4 * IDX_DIMENSIONS];
+    uint32_t expected = 0x800u + (uint32_t)dimensions;
+    CHECK(take(s, header, 4));
+    if (big_endian(header) != expected)
+        return fail(ERR_FAILED, "wrong magic number: %s: %u where %s have %u: give the right file", s->path,
+                    big_endian(header), dimensions == 1 ? "labels" : "images", expected);
+    CHECK(take(s, header + 4, 4 * (size_t)dimensions));
+    uint64_t bytes = 1;
+    x->dimensions = dimensions;
+    for (int i = 0; i < dimensions; i++) {
+        uint32_t size = big_endian(header + 4 + 4 * i);
+        if (size == 0 || size > FILE_LIMIT || bytes * size > FILE_LIMIT)
+            return fail(ERR_FAILED, "size out of range: %s: %u in dimension %d: 1 byte to 1 GiB in all", s->path, size, i);
+        bytes *= size;
+        x->size[i] = (int)size;
+    }
+    if (!s->gzip && s->count - s->taken < bytes) return truncated(s); /* before asking for memory */
+    x->data = malloc((size_t)bytes);
+    if (!x->data) return fail(ERR_MEMORY, "no memory to read: %s: %llu bytes", s->path, (unsigned long long)bytes);
+    CHECK(take(s, x->data, (size_t)bytes));
+    return take_end(s);
+}
+
+int idx_read(struct idx *x, const char *path, int dimensions) {
+    struct source s;
+    memset(x, 0, sizeof *x);
+    int code = source_open(&s, path);
+    if (!code) code = read_idx(x, &s, dimensions);
+    source_close(&s);
+    if (code) idx_free(x);
+    return code;
+}
+
+void idx_free(struct idx *x) {
+    free(x->data);
+    memset(x, 0, sizeof *x);
+}
