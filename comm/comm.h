@@ -83,7 +83,8 @@ struct comm_wait_reason {
 /* Returns OK once flag->epoch >= epoch; what the poster wrote before its post is then visible.
  * Spins a few microseconds if every rank has a core, then sleeps. reason may be NULL.
  * ERR_TIMEOUT: "rank 1: allreduce bucket 3 step 118: no word from rank 2 after 300 s: ...". */
-int comm_wait_flag(struct comm *comm, struct comm_flag *flag, uint64_t epoch, const struct comm_wait_reason *reason);
+int comm_wait_flag(struct comm *comm, struct comm_flag *flag, uint64_t epoch,
+                   const struct comm_wait_reason *reason);
 
 /* Publishes all this thread wrote so far and wakes who sleeps on the flag (a system call only if
  * somebody does). epoch must not be below the flag's present one. Cannot fail. */

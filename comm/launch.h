@@ -37,8 +37,8 @@ struct launch {
 };
 
 struct launch_result {
-    int exit_status; /* 0; the first failing rank's own; 128+n if it or the launcher was ended by signal n */
-    int signal;      /* the signal that ended the launcher's wait (Ctrl-C: SIGINT), 0 if none: start no further job */
+    int exit_status; /* 0; the first failing rank's own; 128+n if it, or the launcher, got signal n */
+    int signal;      /* that the launcher got (Ctrl-C: SIGINT), 0 if none: start no further job */
     int rank;        /* the rank that failed first, -1 if none or unknown */
     long pid;        /* its process id, 0 likewise */
 };

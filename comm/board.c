@@ -1,0 +1,101 @@
+/* The shared segment: creation, mapping, and the abort word that the first failure of a job wins. */
+#include "comm/board.h"
+
+#include "base/error.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+static const uint64_t BOARD_MAGIC = 0x3164726f62746475; /* other programs' files do not begin so */
+
+/* The boxes lie behind the board. Untouched pages cost nothing: 64 ranks have 8 MiB of address space. */
+static size_t board_bytes(int world) {
+    return sizeof(struct board) + (size_t)world * 2 * COMM_BLOB_BYTES;
+}
+
+static int map(struct board **board, int fd, int world) {
+    void *memory = mmap(NULL, board_bytes(world), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (memory == MAP_FAILED)
+        return fail_errno(ERR_MEMORY, errno, "shared segment: %zu bytes: cannot map", board_bytes(world));
+    *board = memory;
+    return OK;
+}
+
+int board_create(struct board **board, int *fd, int world) {
+    *board = NULL;
+    int code = OK;
+    *fd = memfd_create("duet-job", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (*fd < 0) return fail_errno(ERR_FAILED, errno, "shared segment: memfd_create");
+    if (ftruncate(*fd, (off_t)board_bytes(world)) || fcntl(*fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW)) {
+        code = fail_errno(ERR_MEMORY, errno, "shared segment: %zu bytes", board_bytes(world));
+        goto out;
+    }
+    CHECK_GOTO(map(board, *fd, world), code, out);
+    (*board)->world = (uint32_t)world;
+    (*board)->magic = BOARD_MAGIC;
+    return OK;
+out:
+    close(*fd);
+    *fd = -1;
+    return code;
+}
+
+int board_map(struct board **board, int fd, int world) {
+    *board = NULL;
+    struct stat status;
+    if (fstat(fd, &status) || (size_t)status.st_size != board_bytes(world))
+        return fail(ERR_USAGE,
+                    "shared segment: descriptor %d is not that of a job of %d ranks: start the ranks "
+                    "with `duet run`",
+                    fd, world);
+    CHECK(map(board, fd, world));
+    if ((*board)->magic == BOARD_MAGIC && (*board)->world == (uint32_t)world) return OK;
+    munmap(*board, board_bytes(world));
+    *board = NULL;
+    return fail(ERR_USAGE,
+                "shared segment: descriptor %d holds something else: start the ranks with `duet run`", fd);
+}
+
+void board_unmap(struct board *board) {
+    if (board) munmap(board, board_bytes((int)board->world));
+}
+
+void *board_box(struct board *board, int rank, int parity) {
+    return (char *)(board + 1) + ((size_t)rank * 2 + (size_t)parity) * COMM_BLOB_BYTES;
+}
+
+bool board_abort(struct board *board, int rank, int code, const char *text) {
+    struct abort_record *record = &board->abort;
+    uint32_t nobody = 0;
+    if (!__atomic_compare_exchange_n(&record->state, &nobody, 1, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+        return false;
+    record->rank = rank;
+    record->code = code;
+    snprintf(record->text, sizeof record->text, "%s", text);
+    __atomic_store_n(&record->state, 2, __ATOMIC_RELEASE);
+    return true;
+}
+
+bool board_aborted(const struct board *board) {
+    return __atomic_load_n(&board->abort.state, __ATOMIC_ACQUIRE) != 0;
+}
+
+bool board_failure(const struct board *board, struct abort_record *out) {
+    if (!board_aborted(board)) return false;
+    for (int i = 0; i < 20; i++) {
+        if (__atomic_load_n(&board->abort.state, __ATOMIC_ACQUIRE) == 2) {
+            *out = board->abort;
+            return true;
+        }
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    *out = (struct abort_record){
+        .state = 1, .code = ERR_PEER, .rank = -1, .text = "a rank died while it reported a failure"};
+    return true;
+}

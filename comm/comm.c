@@ -1,0 +1,132 @@
+/* Joining a job and leaving it.
+ *
+ * comm_open:  1. the environment says who this process is and which descriptors it inherited
+ *             2. map the board, put the own process id on it
+ *             3. rendezvous: an exchange through the launcher, over when all ranks have come
+ *             4. open a pidfd of every peer, start the watch
+ *             5. a barrier: from here on everybody watches everybody */
+#include "base/error.h"
+#include "comm/rank.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static const double DEFAULT_TIMEOUT_S = 300;
+static const double LONGEST_TIMEOUT_S = 1e9; /* thirty years; keeps nanoseconds within 64 bits */
+
+static int read_number(const char *name, int least, int most, int *out) {
+    const char *text = getenv(name);
+    if (!text)
+        return fail(ERR_USAGE,
+                    "environment variable %s: not set: ranks are started by `duet run` or --mode ddp", name);
+    char *end;
+    errno = 0;
+    long value = strtol(text, &end, 10);
+    if (end == text || *end || errno || value < least || value > most)
+        return fail(ERR_USAGE, "environment variable %s: %s: a number from %d to %d is expected", name, text,
+                    least, most);
+    *out = (int)value;
+    return OK;
+}
+
+static bool is_packet_socket(int fd) {
+    int type = 0;
+    socklen_t size = sizeof type;
+    return !getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) && type == SOCK_SEQPACKET;
+}
+
+/* Takes over the two inherited descriptors; own children shall not inherit them. */
+static int read_environment(struct comm *comm) {
+    int segment = -1, line = -1;
+    CHECK(read_number("WORLD_SIZE", 1, MAX_DEVICES, &comm->world));
+    CHECK(read_number("RANK", 0, comm->world - 1, &comm->rank));
+    CHECK(read_number("DUET_SEGMENT_FD", 0, 1 << 20, &segment));
+    CHECK(read_number("DUET_COMM_FD", 0, 1 << 20, &line));
+    CHECK(board_map(&comm->board, segment, comm->world));
+    close(segment);
+    if (!is_packet_socket(line))
+        return fail(ERR_USAGE,
+                    "environment variable DUET_COMM_FD: %d: not the launcher's socket: join a job only once",
+                    line);
+    comm->socket = line;
+    fcntl(line, F_SETFD, FD_CLOEXEC);
+    return OK;
+}
+
+static bool core_for_each(int ranks) {
+    cpu_set_t cores;
+    return !sched_getaffinity(0, sizeof cores, &cores) && CPU_COUNT(&cores) >= ranks;
+}
+
+static int meet(struct comm *comm) {
+    struct slot *slot = &comm->board->slots[comm->rank];
+    __atomic_store_n(&slot->pid, (uint32_t)getpid(), __ATOMIC_RELAXED);
+    CHECK(comm_exchange(comm, NULL, 0, -1, NULL, NULL));
+    CHECK(watch_start(comm));
+    return comm_barrier(comm, "start");
+}
+
+/* Gives everything back without a word to the peers. */
+static void release(struct comm *comm) {
+    watch_stop(comm);
+    if (comm->socket >= 0) close(comm->socket);
+    board_unmap(comm->board);
+    free(comm);
+}
+
+int comm_open(struct comm **out, const struct comm_options *options) {
+    *out = NULL;
+    double timeout = options && options->timeout_s != 0 ? options->timeout_s : DEFAULT_TIMEOUT_S;
+    if (!(timeout > 0 && timeout <= LONGEST_TIMEOUT_S))
+        return fail(ERR_USAGE, "timeout: %g: seconds above 0 are expected", timeout);
+    struct comm *comm = calloc(1, sizeof *comm);
+    if (!comm) return fail(ERR_MEMORY, "communicator: out of memory");
+    comm->timeout_ns = (int64_t)(timeout * 1e9);
+    comm->socket = comm->watch.stop_fd = -1;
+    for (int r = 0; r < MAX_DEVICES; r++)
+        comm->watch.pidfds[r] = -1;
+
+    int code = OK;
+    CHECK_GOTO(read_environment(comm), code, out);
+    comm->spin = core_for_each(comm->world);
+    CHECK_GOTO(meet(comm), code, out);
+    *out = comm;
+    return OK;
+out:
+    if (comm->board) comm_abort(comm, code, error_message());
+    release(comm);
+    return code;
+}
+
+void comm_close(struct comm *comm) {
+    if (!comm) return;
+    __atomic_store_n(&comm->board->slots[comm->rank].left, 1, __ATOMIC_RELEASE);
+    release(comm);
+}
+
+int comm_rank(const struct comm *comm) {
+    return comm->rank;
+}
+
+int comm_world_size(const struct comm *comm) {
+    return comm->world;
+}
+
+void comm_abort(struct comm *comm, int code, const char *text) {
+    if (!comm || code == OK || code == ERR_PEER) return;
+    char prefix[16], line[BOARD_TEXT];
+    snprintf(prefix, sizeof prefix, "rank %d: ", comm->rank);
+    bool has_prefix = !strncmp(text, prefix, strlen(prefix)); /* the errors of comm/ bring it along */
+    snprintf(line, sizeof line, "%s%s", has_prefix ? "" : prefix, text);
+    board_abort(comm->board, comm->rank, code, line);
+}
+
+int comm_check(struct comm *comm) {
+    return board_aborted(comm->board) ? failure_of_job(comm, "") : OK;
+}

@@ -1,0 +1,108 @@
+/* The rank's side of comm_exchange: one packet to the launcher, one back for every rank of the world,
+ * its own included. The launcher's side is serve.c. */
+#include "base/error.h"
+#include "comm/rank.h"
+#include "comm/wire.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+/* Turns the end of the line into an error. A socket that closes usually means that the launcher is
+ * ending the job, and the abort word says why. */
+static int line_lost(struct comm *comm, enum wire_result result) {
+    int error = errno;
+    CHECK(failure_of_job(comm, "exchange"));
+    if (result == WIRE_CLOSED) return fail(ERR_PEER, "rank %d: exchange: the launcher has gone", comm->rank);
+    if (error == EMFILE) {
+        struct rlimit most = {0};
+        getrlimit(RLIMIT_NOFILE, &most);
+        return fail(ERR_FAILED, "rank %d: exchange: more than %llu open files: raise the limit (ulimit -n)",
+                    comm->rank, (unsigned long long)most.rlim_cur);
+    }
+    return fail_errno(ERR_FAILED, error, "rank %d: exchange: socket to the launcher", comm->rank);
+}
+
+/* Sleeps until the socket is ready or a slice is over. */
+static int wait_for_socket(struct wait *wait, short events) {
+    int64_t slice_ns;
+    CHECK(wait_poll(wait, &slice_ns));
+    struct pollfd line = {.fd = wait->comm->socket, .events = events};
+    poll(&line, 1, (int)(slice_ns / 1000000) + 1);
+    return OK;
+}
+
+static int send_mine(struct comm *comm, struct wait *wait, const struct wire_header *header, const void *blob,
+                     int fd) {
+    for (;;) {
+        enum wire_result result = wire_send(comm->socket, header, blob, fd);
+        if (result == WIRE_DONE) return OK;
+        if (result == WIRE_LATER)
+            CHECK(wait_for_socket(wait, POLLOUT));
+        else if (result == WIRE_CROWDED)
+            CHECK(wait_for_socket(wait, 0));
+        else
+            return line_lost(comm, result);
+    }
+}
+
+static int receive_one(struct comm *comm, struct wait *wait, struct wire_header *header, void *blob,
+                       int *fd) {
+    for (;;) {
+        enum wire_result result = wire_receive(comm->socket, header, blob, fd);
+        if (result == WIRE_DONE) return OK;
+        if (result != WIRE_LATER) return line_lost(comm, result);
+        CHECK(wait_for_socket(wait, POLLIN));
+    }
+}
+
+static int receive_all(struct comm *comm, struct wait *wait, size_t bytes, void *blob, void *all, int *fds) {
+    for (int r = 0; r < comm->world; r++) {
+        struct wire_header header;
+        int fd;
+        CHECK(receive_one(comm, wait, &header, blob, &fd));
+        bool expected =
+            header.exchange == comm->exchanges && header.rank == (uint32_t)r && header.bytes == bytes;
+        if (expected && bytes) memcpy((char *)all + (size_t)r * bytes, blob, bytes);
+        if (expected && fds)
+            fds[r] = fd;
+        else if (fd >= 0)
+            close(fd);
+        if (!expected)
+            return fail(ERR_FAILED, "rank %d: exchange: packet of exchange %u where %llu was due: a bug",
+                        comm->rank, header.exchange, (unsigned long long)comm->exchanges);
+    }
+    return OK;
+}
+
+int comm_exchange(struct comm *comm, const void *mine, size_t bytes, int fd, void *all, int *fds) {
+    if (bytes > COMM_BLOB_BYTES)
+        return fail(ERR_USAGE, "rank %d: exchange: %zu bytes a rank: at most %d", comm->rank, bytes,
+                    COMM_BLOB_BYTES);
+    for (int r = 0; fds && r < comm->world; r++)
+        fds[r] = -1;
+    void *blob = malloc(COMM_BLOB_BYTES);
+    if (!blob) return fail(ERR_MEMORY, "rank %d: exchange: out of memory", comm->rank);
+
+    int code = OK;
+    uint64_t k = ++comm->exchanges;
+    struct wire_header header = {WIRE_MAGIC, (uint32_t)k, (uint32_t)comm->rank, (uint32_t)bytes, fd >= 0};
+    struct wait wait;
+    wait_start(&wait, comm, NULL);
+    wait.reason.collective = k == 1 ? "rendezvous" : "exchange";
+    wait.counter = COUNT_EXCHANGES;
+    wait.target = k;
+    __atomic_store_n(&comm->board->slots[comm->rank].begun[COUNT_EXCHANGES], k, __ATOMIC_RELEASE);
+    CHECK_GOTO(send_mine(comm, &wait, &header, mine, fd), code, out);
+    CHECK_GOTO(receive_all(comm, &wait, bytes, blob, all, fds), code, out);
+out:
+    for (int r = 0; code && fds && r < comm->world; r++) {
+        if (fds[r] >= 0) close(fds[r]);
+        fds[r] = -1;
+    }
+    free(blob);
+    return code;
+}

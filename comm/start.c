@@ -1,0 +1,139 @@
+/* Starting the ranks: fork, a few calls in the child, exec.
+ *
+ * What a child inherits is what it can hold against the others: an open end of a neighbour's socket
+ * would keep that line alive after the neighbour's death. So every descriptor is close-on-exec from
+ * birth, the rank's end of a pair exists in the launcher only from its making to its fork, and the
+ * child lifts the mark from its own socket, the segment and what the caller asked for. Without exec
+ * (the entry function of tests) the child closes the launcher's ends by hand.
+ *
+ * Between fork and exec only calls that are safe in a copy of a program with several threads: the
+ * environment is therefore built before. */
+#include "base/error.h"
+#include "comm/job.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* torchrun's names, and the two of comm_open. No port is opened: programs that read MASTER_PORT find
+ * PyTorch's usual one. */
+static const char *const NAMES[] = {"RANK",           "LOCAL_RANK",  "WORLD_SIZE",   "LOCAL_WORLD_SIZE",
+                                    "MASTER_ADDR",    "MASTER_PORT", "DUET_COMM_FD", "DUET_SEGMENT_FD",
+                                    "OMP_NUM_THREADS"};
+enum { NAME_COUNT = sizeof NAMES / sizeof *NAMES, VALUE_BYTES = 40 };
+
+/* The caller's environment with our names replaced, in one piece of memory: free(). */
+static char **environment_of(const struct job *job, int rank, int socket) {
+    extern char **environ;
+    size_t count = 0, kept = 0;
+    while (environ[count])
+        count++;
+    char **list = calloc(1, (count + NAME_COUNT + 1) * sizeof *list + NAME_COUNT * VALUE_BYTES);
+    if (!list) return NULL;
+    bool threads_set = getenv("OMP_NUM_THREADS") != NULL;
+    int names = threads_set ? NAME_COUNT - 1 : NAME_COUNT; /* the user's number of threads stands */
+    for (size_t i = 0; i < count; i++) {
+        bool ours = false;
+        for (int n = 0; n < names; n++) {
+            size_t length = strlen(NAMES[n]);
+            ours |= !strncmp(environ[i], NAMES[n], length) && environ[i][length] == '=';
+        }
+        if (!ours) list[kept++] = environ[i];
+    }
+    char *text = (char *)(list + count + NAME_COUNT + 1);
+    const int values[NAME_COUNT] = {rank, rank, job->world, job->world, 0, 29500, socket, job->board_fd, 1};
+    for (int n = 0; n < names; n++, text += VALUE_BYTES) {
+        if (!strcmp(NAMES[n], "MASTER_ADDR"))
+            snprintf(text, VALUE_BYTES, "MASTER_ADDR=127.0.0.1");
+        else
+            snprintf(text, VALUE_BYTES, "%s=%d", NAMES[n], values[n]);
+        list[kept++] = text;
+    }
+    return list;
+}
+
+static int keep_over_exec(int fd) {
+    int flags = fcntl(fd, F_GETFD);
+    return flags < 0 ? -1 : fcntl(fd, F_SETFD, flags & ~FD_CLOEXEC);
+}
+
+static void close_launchers_ends(const struct job *job, int last) {
+    for (int r = 0; r <= last; r++) {
+        if (job->ranks[r].socket >= 0) close(job->ranks[r].socket);
+        if (job->ranks[r].pidfd >= 0) close(job->ranks[r].pidfd);
+    }
+    close(job->signal_fd);
+}
+
+/* In the child; does not return. `list` is its environment. */
+static void become_rank(const struct job *job, int rank, pid_t launcher, int socket, char **list) {
+    extern char **environ;
+    const struct launch *launch = job->launch;
+    /* The kernel kills this process when the thread that forked it ends. If that happened before this
+     * call the parent has changed already. */
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != launcher) _exit(1);
+    close_launchers_ends(job, rank);
+    keep_over_exec(socket);
+    keep_over_exec(job->board_fd);
+    for (int i = 0; i < launch->pass_count; i++)
+        if (keep_over_exec(launch->pass_fds[i])) {
+            job->board->slots[rank].start_errno = errno;
+            _exit(127);
+        }
+    environ = list;
+    pthread_sigmask(SIG_SETMASK, &job->mask_before, NULL);
+    if (launch->entry) {
+        int status = launch->entry(launch->context);
+        fflush(NULL);
+        _exit(status);
+    }
+    if (launch->program)
+        execvp(launch->program, launch->argv);
+    else
+        execv("/proc/self/exe", launch->argv);
+    job->board->slots[rank].start_errno = errno;
+    _exit(127);
+}
+
+static int start_rank(struct job *job, int rank) {
+    struct process *process = &job->ranks[rank];
+    int code = OK, pair[2] = {-1, -1};
+    char **list = NULL;
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair)) {
+        code = fail_errno(ERR_FAILED, errno, "starting rank %d: socketpair", rank);
+        goto out;
+    }
+    process->socket = pair[0];
+    list = environment_of(job, rank, pair[1]);
+    if (!list) {
+        code = fail(ERR_MEMORY, "starting rank %d: out of memory", rank);
+        goto out;
+    }
+    pid_t launcher = getpid();
+    pid_t pid = fork();
+    if (pid < 0) {
+        code = fail_errno(ERR_FAILED, errno, "starting rank %d: fork", rank);
+        goto out;
+    }
+    if (pid == 0) become_rank(job, rank, launcher, pair[1], list);
+    process->pid = pid;
+    process->pidfd = (int)syscall(SYS_pidfd_open, pid, 0); /* close-on-exec by itself */
+out:
+    free(list);
+    if (pair[1] >= 0) close(pair[1]);
+    return code;
+}
+
+int start_ranks(struct job *job) {
+    fflush(NULL); /* what lies in buffers would be printed once by every child */
+    for (int r = 0; r < job->world; r++)
+        CHECK(start_rank(job, r));
+    return OK;
+}

@@ -1,0 +1,98 @@
+/* Watching the peers: a rank that dies (kill -9, out of memory, a crash) can tell nobody, but the
+ * kernel can. A pidfd is a handle on one process that becomes readable when it ends; one thread per
+ * rank sleeps in poll on those of all peers. A peer that ends without comm_close has failed: the
+ * thread sets the abort word, and every wait of this rank and the others ends within a slice.
+ *
+ * The launcher watches too, and is enough where the kernel or a sandbox offers no pidfds (ENOSYS,
+ * EPERM): then this thread is not started. The ranks' own watch is there for the case that the
+ * launcher is busy or stopped.
+ *
+ * A process id could name a stranger once its process is gone. Not here: the launcher lets a dead
+ * rank stay a zombie until the job is over (launch.c), so the ids on the board stay its ranks'. */
+#include "base/error.h"
+#include "comm/rank.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static void peer_ended(struct comm *comm, int peer) {
+    struct slot *slot = &comm->board->slots[peer];
+    char text[BOARD_TEXT];
+    if (__atomic_load_n(&slot->left, __ATOMIC_ACQUIRE))
+        return; /* in good order; the launcher judges its status */
+    snprintf(text, sizeof text, "rank %d (pid %u) died", peer, __atomic_load_n(&slot->pid, __ATOMIC_RELAXED));
+    board_abort(comm->board, peer, ERR_PEER, text);
+}
+
+static void *watch_peers(void *argument) {
+    struct comm *comm = argument;
+    struct pollfd watched[MAX_DEVICES + 1];
+    for (int r = 0; r < comm->world; r++)
+        watched[r] = (struct pollfd){.fd = comm->watch.pidfds[r], .events = POLLIN};
+    struct pollfd *stop = &watched[comm->world];
+    *stop = (struct pollfd){.fd = comm->watch.stop_fd, .events = POLLIN};
+    while (!stop->revents) {
+        if (poll(watched, (nfds_t)comm->world + 1, -1) < 0) continue; /* EINTR */
+        for (int r = 0; r < comm->world; r++) {
+            if (watched[r].fd < 0 || !watched[r].revents) continue;
+            peer_ended(comm, r);
+            watched[r].fd = -1; /* poll skips it from now on */
+        }
+    }
+    return NULL;
+}
+
+/* *opened: how many. A peer that is gone entirely cannot be: its launcher keeps the zombie. */
+static int open_pidfds(struct comm *comm, int *opened) {
+    *opened = 0;
+    for (int r = 0; r < comm->world; r++) {
+        if (r == comm->rank) continue;
+        int fd = (int)syscall(SYS_pidfd_open, comm->board->slots[r].pid, 0);
+        if (fd < 0 && (errno == EMFILE || errno == ENFILE))
+            return fail_errno(ERR_FAILED, errno, "rank %d: watching rank %d: raise the limit (ulimit -n)",
+                              comm->rank, r);
+        comm->watch.pidfds[r] = fd;
+        *opened += fd >= 0;
+    }
+    return OK;
+}
+
+int watch_start(struct comm *comm) {
+    struct watch *watch = &comm->watch;
+    int opened;
+    CHECK(open_pidfds(comm, &opened));
+    if (!opened) return OK;
+    watch->stop_fd = eventfd(0, EFD_CLOEXEC);
+    if (watch->stop_fd < 0) return fail_errno(ERR_FAILED, errno, "rank %d: eventfd", comm->rank);
+    /* Signals belong to the program's own threads. */
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(&watch->thread, NULL, watch_peers, comm);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (error) return fail_errno(ERR_FAILED, error, "rank %d: thread that watches the peers", comm->rank);
+    watch->running = true;
+    return OK;
+}
+
+void watch_stop(struct comm *comm) {
+    struct watch *watch = &comm->watch;
+    if (watch->running) {
+        uint64_t one = 1;
+        while (write(watch->stop_fd, &one, sizeof one) < 0 && errno == EINTR)
+            continue;
+        pthread_join(watch->thread, NULL);
+        watch->running = false;
+    }
+    if (watch->stop_fd >= 0) close(watch->stop_fd);
+    watch->stop_fd = -1;
+    for (int r = 0; r < comm->world; r++) {
+        if (watch->pidfds[r] >= 0) close(watch->pidfds[r]);
+        watch->pidfds[r] = -1;
+    }
+}

@@ -1,0 +1,64 @@
+/* One packet over a unix socket, with a file descriptor as ancillary data (SCM_RIGHTS). */
+#include "comm/wire.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* Room for one descriptor, aligned as the kernel wants it. */
+union control {
+    char bytes[CMSG_SPACE(sizeof(int))];
+    struct cmsghdr align;
+};
+
+static enum wire_result why_not(void) {
+    switch (errno) {
+    case EAGAIN:
+    case EINTR: return WIRE_LATER;
+    case ETOOMANYREFS: return WIRE_CROWDED; /* a user's descriptors in flight: at most RLIMIT_NOFILE */
+    case EPIPE:
+    case ECONNRESET: return WIRE_CLOSED;
+    default: return WIRE_BROKEN;
+    }
+}
+
+enum wire_result wire_send(int socket, const struct wire_header *header, const void *blob, int fd) {
+    struct iovec parts[2] = {{(void *)header, sizeof *header}, {(void *)blob, header->bytes}};
+    union control control;
+    struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
+    if (fd >= 0) {
+        memset(&control, 0, sizeof control);
+        message.msg_control = control.bytes;
+        message.msg_controllen = sizeof control.bytes;
+        struct cmsghdr *rights = CMSG_FIRSTHDR(&message);
+        rights->cmsg_level = SOL_SOCKET;
+        rights->cmsg_type = SCM_RIGHTS;
+        rights->cmsg_len = CMSG_LEN(sizeof(int));
+        memcpy(CMSG_DATA(rights), &fd, sizeof fd);
+    }
+    return sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? why_not() : WIRE_DONE;
+}
+
+enum wire_result wire_receive(int socket, struct wire_header *header, void *blob, int *fd) {
+    struct iovec parts[2] = {{header, sizeof *header}, {blob, COMM_BLOB_BYTES}};
+    union control control;
+    struct msghdr message = {.msg_iov = parts,
+                             .msg_iovlen = 2,
+                             .msg_control = control.bytes,
+                             .msg_controllen = sizeof control.bytes};
+    *fd = -1;
+    ssize_t got = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (got < 0) return why_not();
+    if (got == 0) return WIRE_CLOSED;
+    struct cmsghdr *rights = CMSG_FIRSTHDR(&message);
+    if (rights && rights->cmsg_level == SOL_SOCKET && rights->cmsg_type == SCM_RIGHTS)
+        memcpy(fd, CMSG_DATA(rights), sizeof *fd);
+    if ((size_t)got >= sizeof *header && header->magic == WIRE_MAGIC &&
+        (size_t)got == sizeof *header + header->bytes && (*fd >= 0) == (header->has_fd == 1))
+        return WIRE_DONE;
+    errno = message.msg_flags & MSG_CTRUNC ? EMFILE : EPROTO;
+    if (*fd >= 0) close(*fd);
+    *fd = -1;
+    return WIRE_BROKEN;
+}
