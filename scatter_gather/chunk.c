@@ -1,0 +1,24 @@
+/* The chunk rule in ten lines: chunks of ceil(n/k) until the rows are used up. Unlike a fair split (3 3 2 2)
+ * it can leave the last devices short or idle, which is one of DataParallel's costs. */
+#include "scatter_gather/chunk.h"
+
+#include <limits.h>
+
+int chunk_sizes(int n, int k, int *sizes) {
+    int size = n / k + (n % k != 0), left = n, chunks = 0;
+    for (int i = 0; i < k; i++) {
+        sizes[i] = left < size ? left : size;
+        left -= sizes[i];
+        if (sizes[i] > 0) chunks++;
+    }
+    return n == 0 ? k : chunks;
+}
+
+int chunk_offsets(const int *sizes, int k, int *offsets) {
+    offsets[0] = 0;
+    for (int i = 0; i < k; i++) {
+        if (sizes[i] < 0 || sizes[i] > INT_MAX - offsets[i]) return -1;
+        offsets[i + 1] = offsets[i] + sizes[i];
+    }
+    return 0;
+}

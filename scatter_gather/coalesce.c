@@ -1,0 +1,48 @@
+/* Grouping parameters into ranges of their arena; coalesce.h says why. */
+#include "scatter_gather/coalesce.h"
+
+#include <stdlib.h>
+
+#include "base/error.h"
+
+int coalesce(const struct param_range *pieces, int n, size_t limit_bytes, struct param_range *groups) {
+    int count = 0;
+    size_t bytes = 0; /* in the open group, groups[count - 1] */
+    for (int i = 0; i < n; i++) {
+        size_t size = pieces[i].count * sizeof(float);
+        if (count == 0 || (bytes > 0 && bytes + size > limit_bytes)) {
+            groups[count++] = pieces[i];
+            bytes = size;
+            continue;
+        }
+        struct param_range *open = &groups[count - 1];
+        size_t first = open->first < pieces[i].first ? open->first : pieces[i].first;
+        size_t end = open->first + open->count;
+        if (end < pieces[i].first + pieces[i].count) end = pieces[i].first + pieces[i].count;
+        *open = (struct param_range){first, end - first};
+        bytes += size;
+    }
+    return count;
+}
+
+/* A range must hold its own parameters and pads, nothing else: otherwise a reduce would add something twice. */
+static int check_disjoint(const struct param_range *groups, int n) {
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < i; j++)
+            if (groups[i].first < groups[j].first + groups[j].count && groups[j].first < groups[i].first + groups[i].count)
+                return fail(ERR_FAILED, "coalesce: groups %d and %d overlap: lay the arena in registration order", j, i);
+    return OK;
+}
+
+int coalesce_params(const struct param_set *set, int gradients, size_t limit_bytes, struct param_range *groups, int *group_count) {
+    *group_count = 0;
+    struct param_range *pieces = malloc((size_t)(set->count > 0 ? set->count : 1) * sizeof *pieces);
+    if (!pieces) return fail(ERR_MEMORY, "coalesce: no host memory for %d parameters", set->count);
+    for (int i = 0; i < set->count; i++) {
+        const struct param *p = &set->param[i];
+        pieces[i] = (struct param_range){gradients ? p->grad_offset : p->value_offset, p->count};
+    }
+    *group_count = coalesce(pieces, set->count, limit_bytes, groups);
+    free(pieces);
+    return check_disjoint(groups, *group_count);
+}

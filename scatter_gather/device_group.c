@@ -1,0 +1,46 @@
+/* The two events of a device group: ready (the others are done with it) and done (device 0 is). */
+#include "scatter_gather/device_group.h"
+
+#include <string.h>
+
+#include "base/error.h"
+
+int device_group_init(struct device_group *group, int count, struct device *const *devices) {
+    memset(group, 0, sizeof *group);
+    if (count < 1 || count > MAX_DEVICES)
+        return fail(ERR_USAGE, "device group: %d devices: give 1 to %d", count, MAX_DEVICES);
+    int code = OK;
+    group->count = count;
+    for (int r = 0; r < count; r++) group->device[r] = devices[r];
+    group->stream = device_compute(devices[0]);
+    for (int r = 1; r < count; r++) CHECK_GOTO(event_create(devices[r], &group->ready[r]), code, failed);
+    CHECK_GOTO(event_create(devices[0], &group->done), code, failed);
+    return OK;
+
+failed:
+    device_group_free(group);
+    return code;
+}
+
+void device_group_free(struct device_group *group) {
+    for (int r = 0; r < group->count; r++) event_destroy(group->ready[r]);
+    event_destroy(group->done);
+    memset(group, 0, sizeof *group);
+}
+
+int group_ready(struct device_group *group, int r) {
+    return r == 0 ? OK : event_record(group->ready[r], device_compute(group->device[r]));
+}
+
+int group_follow(struct device_group *group, int r) {
+    return r == 0 ? OK : stream_wait(device_compute(group->device[r]), group->done);
+}
+
+int group_enter(struct device_group *group) {
+    for (int r = 1; r < group->count; r++) CHECK(stream_wait(group->stream, group->ready[r]));
+    return OK;
+}
+
+int group_leave(struct device_group *group) {
+    return event_record(group->done, group->stream);
+}

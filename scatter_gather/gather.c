@@ -1,0 +1,52 @@
+/* Gather: device 0 lays every device's rows one below the other, in order of devices. With it the whole output
+ * of the batch comes to stand on device 0, and its gradient later: memory that no other device pays. */
+#include <stdio.h>
+
+#include "base/error.h"
+#include "scatter_gather/scatter_gather.h"
+
+/* "[64, 10]" */
+static const char *shape_text(int rank, const int *dims, char *text, size_t bytes) {
+    size_t used = (size_t)snprintf(text, bytes, "[");
+    for (int i = 0; i < rank && used < bytes; i++)
+        used += (size_t)snprintf(text + used, bytes - used, i ? ", %d" : "%d", dims[i]);
+    if (used < bytes) snprintf(text + used, bytes - used, "]");
+    return text;
+}
+
+/* The input must be the output's shape with sizes[r] rows. The words are PyTorch's; users search for them. */
+static int check_input(const struct tensor *input, int size, const struct tensor *output, const char *device) {
+    int expected[MAX_RANK], same = input->rank == output->rank && input->dims[0] == size;
+    for (int i = 0; i < output->rank; i++) {
+        expected[i] = i ? output->dims[i] : size;
+        if (same && input->dims[i] != expected[i]) same = 0;
+    }
+    if (!same) {
+        char got[64], want[64];
+        return fail(ERR_FAILED, "Gather got an input of invalid size: got %s, but expected %s: from %s",
+                    shape_text(input->rank, input->dims, got, sizeof got),
+                    shape_text(output->rank, expected, want, sizeof want), device);
+    }
+    if (input->dtype != output->dtype || input->layout != LAYOUT_PLAIN)
+        return fail(ERR_FAILED, "gather: an input of another type or layout: from %s", device);
+    return OK;
+}
+
+int gather(struct device_group *group, const struct tensor *inputs, const int *sizes, const struct tensor *output) {
+    int offsets[MAX_DEVICES + 1];
+    if (chunk_offsets(sizes, group->count, offsets) || offsets[group->count] != output->dims[0])
+        return fail(ERR_FAILED, "gather: %d rows: the sizes of %d devices do not sum to that", output->dims[0],
+                    group->count);
+    for (int r = 0; r < group->count; r++)
+        if (sizes[r] > 0) CHECK(check_input(&inputs[r], sizes[r], output, device_name(group->device[r])));
+
+    size_t row_bytes = tensor_sample_count(output) * dtype_bytes(output->dtype);
+    CHECK(group_enter(group));
+    for (int r = 0; r < group->count; r++) {
+        char *rows = (char *)output->data + (size_t)offsets[r] * row_bytes;
+        if (sizes[r] == 0 || inputs[r].data == (void *)rows) continue;
+        CHECK(copy_peer(group->stream, group->device[0], rows, group->device[r], inputs[r].data,
+                        (size_t)sizes[r] * row_bytes));
+    }
+    return group_leave(group);
+}

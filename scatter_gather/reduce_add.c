@@ -1,0 +1,69 @@
+/* Reduce-add: the sum of all devices' gradients, into device 0's, in the one order of the house (nn/fold.h):
+ *
+ *     n = 4:   (g0 + g2) + (g1 + g3)          n = 5:   ((g0 + g3) + g2) + (g1 + g4)
+ *
+ * Float sums depend on their order; this is the order in which a single device folds the same n segments, so both
+ * train the same bits. The sum of an element needs nothing but the n values of that element, so it is made tile by tile: a
+ * few hundred elements of one device are loaded, those of the next added as fold_schedule says, and only the result
+ * is written. Each of the n arenas is read once, whole arrays of partial sums never exist.
+ *
+ * Device 0 reads the others' memory while it adds (remote loads: charged r -> 0) and may overwrite its own arena in place: a
+ * tile of it is read before it is written, and nobody else reads it. */
+#include <string.h>
+
+#include "base/error.h"
+#include "scatter_gather/scatter_gather.h"
+
+enum { TILE = 512, MAX_BUFFERS = 8 }; /* 2 KiB a buffer; 1 + ceil(log2(MAX_DEVICES)) = 7 are enough */
+
+void reduce_plan_init(struct reduce_plan *plan, struct device_group *group, float *const *arenas) {
+    memset(plan, 0, sizeof *plan);
+    plan->group = group;
+    for (int r = 0; r < group->count; r++) plan->arena[r] = arenas[r];
+    plan->step_count = fold_schedule(group->count, plan->steps, &plan->buffers);
+}
+
+void reduce_add_range(const struct reduce_plan *plan, size_t first, size_t count) {
+    float tile[MAX_BUFFERS][TILE];
+    for (size_t done = 0; done < count; done += TILE) {
+        size_t m = count - done < TILE ? count - done : TILE;
+        for (int s = 0; s < plan->step_count; s++) {
+            const struct fold_step *step = &plan->steps[s];
+            float *to = tile[step->to];
+            if (step->add) {
+                const float *from = tile[step->from];
+                for (size_t i = 0; i < m; i++) to[i] += from[i];
+            } else {
+                memcpy(to, plan->arena[step->term] + first + done, m * sizeof(float));
+            }
+        }
+        memcpy(plan->arena[0] + first + done, tile[0], m * sizeof(float));
+    }
+}
+
+struct reduce_call {
+    const struct reduce_plan *plan;
+    struct param_range range;
+};
+
+/* One collective step, run by device 0's stream in its turn. */
+static int reduce_step(void *args) {
+    const struct reduce_call *call = args;
+    struct device_group *group = call->plan->group;
+    reduce_add_range(call->plan, call->range.first, call->range.count);
+    for (int r = 1; r < group->count; r++)
+        traffic_add(device_traffic_mutable(group->device[0]), device_index(group->device[r]),
+                    device_index(group->device[0]), call->range.count * sizeof(float));
+    return OK;
+}
+
+int reduce_add_coalesced(const struct reduce_plan *plan, const struct param_range *groups, int group_count) {
+    struct device_group *group = plan->group;
+    CHECK(group_enter(group));
+    for (int g = 0; g < group_count && group->count > 1; g++) {
+        struct reduce_call call = {plan, groups[g]};
+        uint64_t bytes = (uint64_t)(group->count - 1) * groups[g].count * sizeof(float);
+        CHECK(stream_call_host(group->stream, "reduce add", bytes, reduce_step, &call, sizeof call));
+    }
+    return group_leave(group);
+}
