@@ -37,6 +37,7 @@ struct ledger {
 };
 void ledger_add(struct ledger *ledger, enum mem_cause cause, uint64_t bytes);
 void ledger_remove(struct ledger *ledger, enum mem_cause cause, uint64_t bytes);
+void ledger_reset_peak(struct ledger *ledger); /* peaks start anew from what is held now */
 
 /* One line for an out-of-memory message: "activations 1.2 GiB, params 381 MiB, ..." largest first. */
 void ledger_describe(const struct ledger *ledger, char *text, size_t text_bytes);

@@ -1,0 +1,60 @@
+/* A sorted array and a binary search. Allocations are few (parameters, gradients, a step arena, staging), so
+ * moving the tail on an insert costs nothing that matters. */
+#include "device/allocations.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+/* The number of allocations that begin at or before `address`. */
+static size_t count_up_to(const struct allocations *all, const void *address) {
+    size_t low = 0, high = all->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if ((uintptr_t)all->items[middle].address <= (uintptr_t)address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+int allocations_add(struct allocations *all, void *address, size_t bytes, enum mem_cause cause) {
+    if (all->count == all->capacity) {
+        size_t capacity = all->capacity ? 2 * all->capacity : 64;
+        struct allocation *items = (struct allocation *)realloc(all->items, capacity * sizeof *items);
+        if (!items) return fail(ERR_MEMORY, "out of host memory: the table of %zu allocations", capacity);
+        all->items = items;
+        all->capacity = capacity;
+    }
+    size_t at = count_up_to(all, address);
+    memmove(&all->items[at + 1], &all->items[at], (all->count - at) * sizeof *all->items);
+    struct allocation item = {(char *)address, bytes, cause};
+    all->items[at] = item;
+    all->count++;
+    return OK;
+}
+
+int allocations_remove(struct allocations *all, const void *address, struct allocation *removed) {
+    size_t at = count_up_to(all, address);
+    if (at == 0 || all->items[at - 1].address != (const char *)address) return 0;
+    *removed = all->items[at - 1];
+    memmove(&all->items[at - 1], &all->items[at], (all->count - at) * sizeof *all->items);
+    all->count--;
+    return 1;
+}
+
+const struct allocation *allocations_find(const struct allocations *all, const void *address, size_t bytes) {
+    size_t at = count_up_to(all, address);
+    if (at == 0) return NULL;
+    const struct allocation *a = &all->items[at - 1];
+    size_t offset = (uintptr_t)address - (uintptr_t)a->address;
+    return offset <= a->bytes && bytes <= a->bytes - offset ? a : NULL;
+}
+
+void allocations_free(struct allocations *all) {
+    free(all->items);
+    memset(all, 0, sizeof *all);
+}

@@ -1,0 +1,192 @@
+/* Devices, the half that is the same for every kind: open and close, and memory with its exact ledger.
+ * Whatever differs between a CPU thread and a GPU is behind device->ops (device/table.h). */
+#include "device/device.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "device/table.h"
+
+enum { ALIGNMENT = 256, DEFAULT_TIMEOUT_S = 300 };
+
+static const char *kind_name(enum device_kind kind) {
+    switch (kind) {
+    case DEVICE_HOST: return "cpu";
+    case DEVICE_HOST_LATE: return "cpu-late";
+    case DEVICE_CUDA: return "cuda";
+    }
+    return "unknown";
+}
+
+static int check_config(const struct device_config *config) {
+    if (config->index < 0 || config->index >= MAX_DEVICES)
+        return fail(ERR_USAGE, "device %d: there is no such device: devices are numbered 0 to %d", config->index,
+                    MAX_DEVICES - 1);
+    if (!isfinite(config->timeout_s) || config->timeout_s < 0)
+        return fail(ERR_USAGE, "timeout of device %d: %g s: give seconds above 0", config->index, config->timeout_s);
+    return OK;
+}
+
+int device_open(struct device **out, const struct device_config *config) {
+    *out = NULL;
+    CHECK(check_config(config));
+    const struct device_ops *ops = device_kind_ops(config->kind);
+    if (!ops)
+        return fail(ERR_USAGE, "device %s: not built into this program: use --device cpu", kind_name(config->kind));
+
+    struct device *device = (struct device *)calloc(1, ops->device_bytes);
+    if (!device) return fail(ERR_MEMORY, "out of host memory: device %d could not be opened", config->index);
+    device->ops = ops;
+    device->config = *config;
+    if (config->timeout_s == 0) device->config.timeout_s = DEFAULT_TIMEOUT_S;
+    snprintf(device->name, sizeof device->name, "%s(%d)", ops->name, config->index);
+    pthread_mutex_init(&device->lock, NULL);
+
+    int code = ops->start(device);
+    if (code) {
+        device_close(device);
+        return code;
+    }
+    *out = device;
+    return OK;
+}
+
+void device_close(struct device *device) {
+    if (!device) return;
+    device->ops->stop(device);
+    allocations_free(&device->allocations);
+    pthread_mutex_destroy(&device->lock);
+    free(device);
+}
+
+int device_index(const struct device *device) {
+    return device->config.index;
+}
+
+const char *device_name(const struct device *device) {
+    return device->name;
+}
+
+const struct device_config *device_config(const struct device *device) {
+    return &device->config;
+}
+
+enum layout device_layout(const struct device *device) {
+    return device->layout;
+}
+
+/* Says who holds what, how much one allocation could still get where that is what is lacking, and the way out. */
+static int out_of_memory(struct device *device, size_t bytes, enum mem_cause cause) {
+    const struct ledger *l = &device->ledger;
+    char asked[32], held[32], capacity[32], piece[64] = "", largest[32], who[256];
+    if (bytes <= l->capacity - l->total)
+        snprintf(piece, sizeof piece, " (largest free piece %s)",
+                 format_bytes(device->ops->largest_free(device), largest, sizeof largest));
+    ledger_describe(l, who, sizeof who);
+    return fail(ERR_MEMORY,
+                "out of memory on device %d: %s asked for %s, %s of %s held: %s%s: use a smaller batch or model, or a "
+                "larger --device-memory",
+                device->config.index, format_bytes(bytes, asked, sizeof asked), mem_cause_name(cause),
+                format_bytes(l->total, held, sizeof held), format_bytes(l->capacity, capacity, sizeof capacity), who,
+                piece);
+}
+
+/* What an allocation occupies; 0 where the sum does not fit a size_t. */
+static size_t occupied(size_t bytes) {
+    if (bytes == 0) return ALIGNMENT; /* so that the pointer is distinct */
+    return bytes > SIZE_MAX - ALIGNMENT ? 0 : (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+static int alloc_locked(struct device *device, void **out, size_t bytes, enum mem_cause cause) {
+    size_t size = occupied(bytes);
+    void *memory = size ? device->ops->alloc(device, size) : NULL;
+    if (!memory) return out_of_memory(device, bytes, cause);
+    int code = allocations_add(&device->allocations, memory, size, cause);
+    if (code) {
+        device->ops->free(device, memory, size);
+        return code;
+    }
+    ledger_add(&device->ledger, cause, size);
+    *out = memory;
+    return OK;
+}
+
+int device_alloc(struct device *device, void **out, size_t bytes, enum mem_cause cause) {
+    *out = NULL;
+    pthread_mutex_lock(&device->lock);
+    int code = alloc_locked(device, out, bytes, cause);
+    pthread_mutex_unlock(&device->lock);
+    return code;
+}
+
+void device_free(struct device *device, void *memory) {
+    if (!memory) return;
+    struct allocation a;
+    pthread_mutex_lock(&device->lock);
+    if (allocations_remove(&device->allocations, memory, &a)) {
+        device->ops->free(device, a.address, a.bytes);
+        ledger_remove(&device->ledger, a.cause, a.bytes);
+    }
+    pthread_mutex_unlock(&device->lock);
+}
+
+int device_host_alloc(struct device *device, void **out, size_t bytes) {
+    *out = NULL;
+    return device->ops->host_alloc(device, out, bytes);
+}
+
+void device_host_free(struct device *device, void *memory) {
+    if (memory) device->ops->host_free(device, memory);
+}
+
+struct ledger device_ledger(const struct device *device) {
+    pthread_mutex_t *lock = (pthread_mutex_t *)&device->lock; /* a lock is no part of what is promised unchanged */
+    pthread_mutex_lock(lock);
+    struct ledger ledger = device->ledger;
+    pthread_mutex_unlock(lock);
+    return ledger;
+}
+
+void device_peak_reset(struct device *device) {
+    pthread_mutex_lock(&device->lock);
+    ledger_reset_peak(&device->ledger);
+    pthread_mutex_unlock(&device->lock);
+}
+
+const struct traffic *device_traffic(const struct device *device) {
+    return &device->traffic;
+}
+
+struct traffic *device_traffic_mutable(struct device *device) {
+    return &device->traffic;
+}
+
+void device_traffic_reset(struct device *device) {
+    for (int from = 0; from < LINK_COUNT; from++)
+        for (int to = 0; to < LINK_COUNT; to++)
+            __atomic_store_n(&device->traffic.bytes[from][to], 0, __ATOMIC_RELAXED);
+}
+
+int device_export(struct device *device, const void *memory, struct memory_handle *handle, int *fd) {
+    memset(handle, 0, sizeof *handle);
+    *fd = -1;
+    pthread_mutex_lock(&device->lock);
+    const struct allocation *a = allocations_find(&device->allocations, memory, 1);
+    size_t bytes = a ? (size_t)(a->address + a->bytes - (const char *)memory) : 0;
+    pthread_mutex_unlock(&device->lock);
+    if (!bytes)
+        return fail(ERR_FAILED, "export from %s: %p: no live allocation of this device holds it", device->name, memory);
+    return device->ops->export_memory(device, memory, bytes, handle, fd);
+}
+
+int device_import(struct device *device, const struct memory_handle *handle, int fd, void **out) {
+    *out = NULL;
+    return device->ops->import_memory(device, handle, fd, out);
+}
+
+void device_unimport(struct device *device, void *memory) {
+    if (memory) device->ops->unimport_memory(device, memory);
+}

@@ -1,0 +1,86 @@
+/* Names and costs of operations. Flops are counted from the shapes alone, a multiply-add as two, so that every
+ * kind of device and every kernel is measured against the same number. */
+#include "device/op.h"
+
+const char *op_name(enum op op) {
+    static const char *const names[OP_COUNT] = {
+        [OP_TO_N16] = "to n16",
+        [OP_TO_PLAIN] = "to plain",
+        [OP_CONV2D_FORWARD] = "conv2d forward",
+        [OP_CONV2D_BACKWARD_DATA] = "conv2d backward data",
+        [OP_CONV2D_BACKWARD_WEIGHT] = "conv2d backward weight",
+        [OP_LINEAR_FORWARD] = "linear forward",
+        [OP_LINEAR_BACKWARD_DATA] = "linear backward data",
+        [OP_LINEAR_BACKWARD_WEIGHT] = "linear backward weight",
+        [OP_RELU_FORWARD] = "relu forward",
+        [OP_RELU_BACKWARD] = "relu backward",
+        [OP_AVG_POOL_FORWARD] = "avg pool forward",
+        [OP_AVG_POOL_BACKWARD] = "avg pool backward",
+        [OP_MAX_POOL_FORWARD] = "max pool forward",
+        [OP_MAX_POOL_BACKWARD] = "max pool backward",
+        [OP_DROPOUT_FORWARD] = "dropout forward",
+        [OP_DROPOUT_BACKWARD] = "dropout backward",
+        [OP_LOG_SOFTMAX_FORWARD] = "log_softmax forward",
+        [OP_LOG_SOFTMAX_BACKWARD] = "log_softmax backward",
+        [OP_NLL_FORWARD] = "nll forward",
+        [OP_NLL_BACKWARD] = "nll backward",
+        [OP_CROSS_ENTROPY_FORWARD] = "cross entropy forward",
+        [OP_CROSS_ENTROPY_BACKWARD] = "cross entropy backward",
+        [OP_LOSS_SUM] = "loss sum",
+        [OP_FILL] = "fill",
+        [OP_ADD] = "add",
+        [OP_SCALE] = "scale",
+        [OP_SGD] = "sgd",
+        [OP_HASH] = "hash",
+    };
+    return (unsigned)op < OP_COUNT ? names[op] : "unknown op";
+}
+
+/* One multiply-add for each output pixel and each weight that reaches it. All three products of a convolution
+ * (y, dx, dw) visit the same triples, so they cost the same. */
+static double conv_flops(const struct tensor *y, const struct tensor *w) {
+    return 2.0 * (double)tensor_count(y) * (double)tensor_sample_count(w);
+}
+
+static double linear_flops(const struct tensor *batch, const struct tensor *w) {
+    return 2.0 * batch->dims[0] * (double)tensor_count(w);
+}
+
+double op_flops(enum op op, const struct op_args *args) {
+    const struct tensor *in = args->in, *out = args->out;
+    double size = args->p.pool.size; /* read where the op is a pool */
+    switch (op) {
+    case OP_CONV2D_FORWARD: return conv_flops(&out[0], &in[1]);
+    case OP_CONV2D_BACKWARD_DATA: return conv_flops(&in[0], &in[1]);
+    case OP_CONV2D_BACKWARD_WEIGHT: return conv_flops(&in[1], &out[0]);
+    case OP_LINEAR_FORWARD:
+    case OP_LINEAR_BACKWARD_DATA: return linear_flops(&in[0], &in[1]);
+    case OP_LINEAR_BACKWARD_WEIGHT: return linear_flops(&in[0], &out[0]);
+    case OP_AVG_POOL_FORWARD:
+    case OP_MAX_POOL_FORWARD: return (double)tensor_count(&out[0]) * size * size;
+    case OP_AVG_POOL_BACKWARD: return (double)tensor_count(&in[0]) * size * size;
+    case OP_MAX_POOL_BACKWARD: return (double)tensor_count(&in[1]) * size * size;
+    case OP_LOG_SOFTMAX_FORWARD:
+    case OP_CROSS_ENTROPY_FORWARD: return 5.0 * (double)tensor_count(&in[0]); /* max, subtract, exp, add, subtract */
+    case OP_LOG_SOFTMAX_BACKWARD: return 4.0 * (double)tensor_count(&in[0]);  /* add, exp, multiply, subtract */
+    case OP_CROSS_ENTROPY_BACKWARD: return 6.0 * (double)tensor_count(&in[0]);
+    case OP_SGD: /* value -= lr * grad; with momentum buf = m * buf + grad before, with decay grad + d * value */
+        return (double)tensor_count(&out[0]) *
+               (2.0 + (out[1].data ? 2.0 : 0.0) + (args->p.sgd.weight_decay != 0 ? 2.0 : 0.0));
+    case OP_RELU_FORWARD:
+    case OP_RELU_BACKWARD:
+    case OP_DROPOUT_FORWARD:
+    case OP_DROPOUT_BACKWARD:
+    case OP_ADD:
+    case OP_SCALE: return (double)tensor_count(&out[0]);
+    case OP_NLL_BACKWARD:
+    case OP_LOSS_SUM: return (double)in[0].dims[0];
+    case OP_TO_N16:
+    case OP_TO_PLAIN:
+    case OP_NLL_FORWARD:
+    case OP_FILL:
+    case OP_HASH:
+    case OP_COUNT: break;
+    }
+    return 0;
+}

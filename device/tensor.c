@@ -1,0 +1,69 @@
+/* Sizes and views of tensors. Everything here is arithmetic on the shape; no memory is touched. */
+#include "device/tensor.h"
+
+#include <string.h>
+
+size_t dtype_bytes(enum dtype dtype) {
+    switch (dtype) {
+    case DTYPE_F32:
+    case DTYPE_I32: return 4;
+    case DTYPE_F64:
+    case DTYPE_I64:
+    case DTYPE_U64: return 8;
+    }
+    return 0;
+}
+
+size_t tensor_sample_count(const struct tensor *t) {
+    size_t count = 1;
+    for (int d = 1; d < t->rank; d++) count *= (size_t)t->dims[d];
+    return count;
+}
+
+size_t tensor_count(const struct tensor *t) {
+    return (t->rank > 0 ? (size_t)t->dims[0] : 1) * tensor_sample_count(t);
+}
+
+size_t tensor_stored_count(const struct tensor *t) {
+    if (t->layout == LAYOUT_N16) return (size_t)t->groups * GROUP * tensor_sample_count(t);
+    return tensor_count(t);
+}
+
+size_t tensor_bytes(const struct tensor *t) {
+    return tensor_stored_count(t) * dtype_bytes(t->dtype);
+}
+
+struct tensor tensor_plain(void *data, enum dtype dtype, int rank, const int *dims) {
+    struct tensor t;
+    memset(&t, 0, sizeof t);
+    t.data = data;
+    t.dtype = dtype;
+    t.layout = LAYOUT_PLAIN;
+    t.rank = rank;
+    for (int d = 0; d < rank && d < MAX_RANK; d++) t.dims[d] = dims[d];
+    return t;
+}
+
+static int groups_of(int samples) {
+    return (samples + GROUP - 1) / GROUP;
+}
+
+int segments_groups(const struct segments *segments) {
+    int groups = 0;
+    for (int i = 0; i < segments->count; i++) groups += groups_of(segments->seg[i].n);
+    return groups;
+}
+
+struct tensor tensor_segment(const struct tensor *t, const struct segments *segments, int i) {
+    struct tensor view = *t;
+    size_t samples = 0, groups = 0; /* in front of segment i */
+    for (int j = 0; j < i; j++) {
+        samples += (size_t)segments->seg[j].n;
+        groups += (size_t)groups_of(segments->seg[j].n);
+    }
+    size_t skipped = t->layout == LAYOUT_N16 ? groups * GROUP : samples;
+    if (t->data) view.data = (char *)t->data + skipped * tensor_sample_count(t) * dtype_bytes(t->dtype);
+    view.dims[0] = segments->seg[i].n;
+    view.groups = t->layout == LAYOUT_N16 ? groups_of(segments->seg[i].n) : 0;
+    return view;
+}

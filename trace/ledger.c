@@ -1,0 +1,93 @@
+/* Ledgers: exact sums, kept where memory is handed out and where bytes are moved. */
+#include "trace/ledger.h"
+
+#include <stdio.h>
+
+const char *mem_cause_name(enum mem_cause cause) {
+    static const char *const names[MEM_CAUSE_COUNT] = {"params", "grads",           "optimizer", "activations",
+                                                       "input",  "gathered output", "comm",      "workspace"};
+    return (unsigned)cause < MEM_CAUSE_COUNT ? names[cause] : "unknown";
+}
+
+void ledger_add(struct ledger *ledger, enum mem_cause cause, uint64_t bytes) {
+    ledger->now[cause] += bytes;
+    ledger->total += bytes;
+    if (ledger->now[cause] > ledger->peak[cause]) ledger->peak[cause] = ledger->now[cause];
+    if (ledger->total > ledger->total_peak) {
+        ledger->total_peak = ledger->total;
+        for (int c = 0; c < MEM_CAUSE_COUNT; c++) ledger->at_peak[c] = ledger->now[c];
+    }
+}
+
+void ledger_remove(struct ledger *ledger, enum mem_cause cause, uint64_t bytes) {
+    ledger->now[cause] -= bytes;
+    ledger->total -= bytes;
+}
+
+void ledger_reset_peak(struct ledger *ledger) {
+    ledger->total_peak = ledger->total;
+    for (int c = 0; c < MEM_CAUSE_COUNT; c++) ledger->peak[c] = ledger->at_peak[c] = ledger->now[c];
+}
+
+/* The cause that holds most among those not yet said, or -1. */
+static int next_largest(const struct ledger *ledger, unsigned said) {
+    int best = -1;
+    for (int c = 0; c < MEM_CAUSE_COUNT; c++) {
+        if (said >> c & 1 || ledger->now[c] == 0) continue;
+        if (best < 0 || ledger->now[c] > ledger->now[best]) best = c;
+    }
+    return best;
+}
+
+void ledger_describe(const struct ledger *ledger, char *text, size_t text_bytes) {
+    unsigned said = 0;
+    size_t used = 0;
+    if (text_bytes) text[0] = 0;
+    for (int c; (c = next_largest(ledger, said)) >= 0 && used < text_bytes; said |= 1u << c) {
+        char amount[32];
+        int n = snprintf(text + used, text_bytes - used, "%s%s %s", used ? ", " : "",
+                         mem_cause_name((enum mem_cause)c), format_bytes(ledger->now[c], amount, sizeof amount));
+        used += (size_t)n;
+    }
+    if (!said) snprintf(text, text_bytes, "nothing");
+}
+
+static int is_link(int end) {
+    return end >= 0 && end < LINK_COUNT;
+}
+
+void traffic_add(struct traffic *traffic, int source, int destination, uint64_t bytes) {
+    if (!traffic || !is_link(source) || !is_link(destination)) return;
+    __atomic_fetch_add(&traffic->bytes[source][destination], bytes, __ATOMIC_RELAXED);
+}
+
+uint64_t traffic_into(const struct traffic *traffic, int device) {
+    uint64_t sum = 0;
+    for (int other = 0; is_link(device) && other < LINK_COUNT; other++)
+        if (other != device) sum += __atomic_load_n(&traffic->bytes[other][device], __ATOMIC_RELAXED);
+    return sum;
+}
+
+uint64_t traffic_out_of(const struct traffic *traffic, int device) {
+    uint64_t sum = 0;
+    for (int other = 0; is_link(device) && other < LINK_COUNT; other++)
+        if (other != device) sum += __atomic_load_n(&traffic->bytes[device][other], __ATOMIC_RELAXED);
+    return sum;
+}
+
+/* 999.5 is where three figures would round to four: from there the next unit is shorter. */
+char *format_bytes(uint64_t bytes, char *text, size_t text_bytes) {
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    double value = (double)bytes;
+    int unit = 0;
+    if (bytes < 1024) {
+        snprintf(text, text_bytes, "%d B", (int)bytes);
+        return text;
+    }
+    while (value >= 999.5) {
+        value /= 1024;
+        unit++;
+    }
+    snprintf(text, text_bytes, "%.3g %s", value, units[unit]);
+    return text;
+}
