@@ -44,7 +44,7 @@ found:
 	@echo "nccl:      $(if $(call has,nccl.h),found$(comma) not used yet: it comes with cuda,not found)"
 	@echo "math:      own kernels, no library needed"
 	@echo "zlib:      $(if $(HAVE_ZLIB),found,not found: raw IDX files only)"
-	@echo "criterion: $(if $(HAVE_CRITERION),found,not found: tests use the small runner)"
+	@echo "criterion: $(if $(SAN),not used: under a sanitizer tests use the small runner,$(if $(HAVE_CRITERION),found,not found: tests use the small runner))"
 
 # Everything compiled depends on the words of its command, so that other flags never meet old objects.
 $(B)/flags $(B)/tests/flags: FORCE
