@@ -41,11 +41,13 @@ size_t model_count(const struct model *model); /* elements of all parameters */
 /* The loss that belongs to the model, with reduction MEAN over the global batch. */
 struct var *model_loss(const struct model *model, struct tape *tape, struct var *output, const struct tensor *labels);
 
-/* Host copies of all initial values: drawn from `seed`, or read from a safetensors file (names with or
- * without "module."; wrong shape or a missing name is ERR_USAGE naming it). values: param_count arrays, one block, free(values[0]) and
- * free(values) through model_values_free. */
+/* Host copies of all parameters: param_count arrays, row-major, in one block; the caller frees them with
+ * model_values_free (NULL is fine). init draws from `seed`; load reads a safetensors file (names with or without
+ * "module."; a wrong shape or a missing name is an error naming it); save writes one, whole or not at all. */
+int model_values_alloc(const struct model *model, float ***values);
 int model_values_init(const struct model *model, uint64_t seed, float ***values);
 int model_values_load(const struct model *model, const char *file, float ***values);
+int model_values_save(const struct model *model, const char *file, float *const *values);
 void model_values_free(float **values);
 
 #ifdef __cplusplus

@@ -1,0 +1,74 @@
+/* Initial values and checkpoints: host copies of all parameters, drawn from a seed or kept in safetensors. */
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "data/safetensors.h"
+#include "models/model.h"
+
+/* One block for all, and a pointer to each parameter's part of it. */
+int model_values_alloc(const struct model *model, float ***out) {
+    float **values = calloc((size_t)model->param_count + 1, sizeof *values);
+    float *block = calloc(model_count(model) + 1, sizeof *block);
+    if (!values || !block) {
+        free(values);
+        free(block);
+        return fail(ERR_MEMORY, "model %s: no host memory for %zu parameters", model->name, model_count(model));
+    }
+    for (int i = 0; i < model->param_count; i++) {
+        values[i] = block;
+        block += param_spec_count(&model->params[i]);
+    }
+    *out = values;
+    return OK;
+}
+
+void model_values_free(float **values) {
+    if (!values) return;
+    free(values[0]);
+    free(values);
+}
+
+int model_values_init(const struct model *model, uint64_t seed, float ***out) {
+    struct rng engine;
+    CHECK(model_values_alloc(model, out));
+    rng_seed(&engine, seed);
+    return model->init(model, &engine, *out);
+}
+
+static int64_t *shape_of(const struct param_spec *spec, int64_t *shape) {
+    for (int i = 0; i < spec->rank; i++) shape[i] = spec->dims[i];
+    return shape;
+}
+
+int model_values_load(const struct model *model, const char *file, float ***out) {
+    struct safetensors s = {0};
+    int64_t shape[MAX_RANK];
+    int code = OK;
+    float **values = NULL;
+    CHECK_GOTO(safetensors_open(&s, file), code, done);
+    CHECK_GOTO(model_values_alloc(model, &values), code, done);
+    for (int i = 0; i < model->param_count; i++) {
+        const struct param_spec *spec = &model->params[i];
+        CHECK_GOTO(safetensors_read(&s, spec->name, spec->rank, shape_of(spec, shape), values[i]), code, done);
+    }
+    *out = values;
+    values = NULL;
+done:
+    model_values_free(values);
+    safetensors_close(&s);
+    return code;
+}
+
+int model_values_save(const struct model *model, const char *file, float *const *values) {
+    struct safetensors_item *items = calloc((size_t)model->param_count, sizeof *items);
+    if (!items) return fail(ERR_MEMORY, "%s: no host memory", file);
+    for (int i = 0; i < model->param_count; i++) {
+        const struct param_spec *spec = &model->params[i];
+        items[i] = (struct safetensors_item){.name = spec->name, .dims = spec->rank, .data = values[i]};
+        shape_of(spec, items[i].shape);
+    }
+    const struct safetensors_pair about = {"format", "pt"};
+    int code = safetensors_write(file, items, model->param_count, &about, 1);
+    free(items);
+    return code;
+}
