@@ -1,0 +1,210 @@
+/* Reading safetensors. The file may come from anywhere, so nothing in the header is used before it is checked:
+ * sizes against the file, shapes against offsets (with overflow), offsets against each other. Tensors must fill
+ * the data without hole or overlap; sorted by offset, that is one comparison each. */
+#include "data/safetensors.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/json.h"
+
+enum { HEADER_LIMIT = 100000000 };
+
+static int wrong(const struct safetensors *s, const char *tensor, const char *why) {
+    return fail(ERR_FAILED, "not a valid safetensors file: %s: %s%.100s%s%s: write it again", s->path,
+                tensor ? "tensor '" : "", tensor ? tensor : "", tensor ? "': " : "", why);
+}
+
+static unsigned dtype_size(const char *dtype) {
+    static const struct { const char *name; unsigned bytes; } known[] = {
+        {"F32", 4}, {"F64", 8}, {"F16", 2}, {"BF16", 2}, {"I64", 8}, {"I32", 4}, {"I16", 2}, {"I8", 1}, {"U64", 8},
+        {"U32", 4}, {"U16", 2}, {"U8", 1}, {"BOOL", 1}, {"F8_E4M3", 1}, {"F8_E5M2", 1},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (!strcmp(dtype, known[i].name)) return known[i].bytes;
+    return 0;
+}
+
+/* A number of the header that counts something. */
+static int counts(const struct json *j) {
+    return j && j->kind == JSON_NUMBER && j->is_integer && j->integer >= 0;
+}
+
+static int read_shape(const struct safetensors *s, struct safetensors_entry *e, const struct json *shape) {
+    if (!shape || shape->kind != JSON_ARRAY) return wrong(s, e->name, "no shape");
+    if (shape->count > SAFETENSORS_DIMS) return wrong(s, e->name, "more than 8 dimensions");
+    e->count = 1;
+    for (const struct json *d = shape->child; d; d = d->next) {
+        if (!counts(d)) return wrong(s, e->name, "a dimension is no whole number");
+        if (__builtin_mul_overflow(e->count, (uint64_t)d->integer, &e->count))
+            return wrong(s, e->name, "its shape is too large");
+        e->shape[e->dims++] = d->integer;
+    }
+    return OK;
+}
+
+/* One member of the header; data_bytes: what lies behind the header. */
+static int read_entry(const struct safetensors *s, struct safetensors_entry *e, const struct json *j,
+                      uint64_t data_bytes) {
+    const struct json *dtype = json_find(j, "dtype"), *offsets = json_find(j, "data_offsets");
+    e->name = j->key;
+    if (!strncmp(e->name, "module.", 7)) e->name += 7;
+    if (j->kind != JSON_OBJECT || j->count != 3) return wrong(s, e->name, "not {dtype, shape, data_offsets}");
+    if (!dtype || dtype->kind != JSON_STRING) return wrong(s, e->name, "no dtype");
+    e->dtype = dtype->string;
+    unsigned size = dtype_size(e->dtype);
+    if (!size) return wrong(s, e->name, "unknown dtype");
+    CHECK(read_shape(s, e, json_find(j, "shape")));
+    if (!offsets || offsets->kind != JSON_ARRAY || offsets->count != 2 || !counts(offsets->child) ||
+        !counts(offsets->child->next))
+        return wrong(s, e->name, "data_offsets are not two whole numbers");
+    uint64_t begin = (uint64_t)offsets->child->integer, end = (uint64_t)offsets->child->next->integer;
+    if (begin > end || end > data_bytes) return wrong(s, e->name, "data_offsets lie outside of the file");
+    if (__builtin_mul_overflow(e->count, (uint64_t)size, &e->bytes) || e->bytes != end - begin)
+        return wrong(s, e->name, "shape and data_offsets disagree");
+    e->offset = begin;
+    return OK;
+}
+
+static int by_offset(const void *a, const void *b) {
+    const struct safetensors_entry *x = a, *y = b;
+    if (x->offset != y->offset) return x->offset < y->offset ? -1 : 1;
+    return (x->bytes > y->bytes) - (x->bytes < y->bytes); /* an empty tensor before the one that starts there */
+}
+
+static int by_name(const void *a, const void *b) {
+    return strcmp((*(const struct safetensors_entry *const *)a)->name,
+                  (*(const struct safetensors_entry *const *)b)->name);
+}
+
+/* JSON has seen to equal keys; "module.x" beside "x" is the one way left. */
+static int check_names(const struct safetensors *s) {
+    if (s->count < 2) return OK;
+    const struct safetensors_entry **sorted = malloc((size_t)s->count * sizeof *sorted);
+    if (!sorted) return fail(ERR_MEMORY, "no memory to read: %s", s->path);
+    for (int i = 0; i < s->count; i++) sorted[i] = &s->entries[i];
+    qsort(sorted, (size_t)s->count, sizeof *sorted, by_name);
+    int code = OK;
+    for (int i = 1; i < s->count && !code; i++)
+        if (!strcmp(sorted[i - 1]->name, sorted[i]->name)) code = wrong(s, sorted[i]->name, "there twice");
+    free(sorted);
+    return code;
+}
+
+static int check_metadata(const struct safetensors *s, const struct json *j) {
+    if (j->kind != JSON_OBJECT) return wrong(s, NULL, "__metadata__ is no object");
+    for (const struct json *pair = j->child; pair; pair = pair->next)
+        if (pair->kind != JSON_STRING) return wrong(s, NULL, "__metadata__ holds more than texts");
+    return OK;
+}
+
+static int read_header(struct safetensors *s, uint64_t data_start, uint64_t data_bytes) {
+    if (s->header->kind != JSON_OBJECT) return wrong(s, NULL, "its header is no object");
+    s->entries = calloc((size_t)s->header->count + 1, sizeof *s->entries);
+    if (!s->entries) return fail(ERR_MEMORY, "no memory to read: %s", s->path);
+    for (const struct json *j = s->header->child; j; j = j->next) {
+        if (!strcmp(j->key, "__metadata__")) CHECK(check_metadata(s, j));
+        else CHECK(read_entry(s, &s->entries[s->count++], j, data_bytes));
+    }
+    qsort(s->entries, (size_t)s->count, sizeof *s->entries, by_offset);
+    uint64_t filled = 0;
+    for (int i = 0; i < s->count; i++) {
+        struct safetensors_entry *e = &s->entries[i];
+        if (e->offset < filled) return wrong(s, e->name, "its data overlaps another tensor's");
+        if (e->offset > filled) return wrong(s, e->name, "a hole before its data");
+        filled += e->bytes;
+        e->offset += data_start;
+    }
+    if (filled != data_bytes) return wrong(s, NULL, "more data than its tensors have");
+    return check_names(s);
+}
+
+static int read_at(const struct safetensors *s, uint64_t offset, void *out, uint64_t bytes) {
+    char *to = out;
+    while (bytes) {
+        size_t part = bytes < 1u << 30 ? (size_t)bytes : 1u << 30; /* one call reads 2 GiB at most */
+        ssize_t n = pread(s->fd, to, part, (off_t)offset);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return fail_errno(ERR_FAILED, errno, "cannot read: %s", s->path);
+        if (n == 0) return wrong(s, NULL, "truncated");
+        to += n, offset += (uint64_t)n, bytes -= (uint64_t)n;
+    }
+    return OK;
+}
+
+static int open_checked(struct safetensors *s) {
+    struct stat st;
+    uint64_t length;
+    s->fd = open(s->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (s->fd < 0 || fstat(s->fd, &st)) return fail_errno(ERR_FAILED, errno, "cannot read: %s", s->path);
+    if (!S_ISREG(st.st_mode)) return fail(ERR_FAILED, "cannot read: %s: no regular file: give a file", s->path);
+    uint64_t size = (uint64_t)st.st_size;
+    if (size < 8) return wrong(s, NULL, "shorter than 8 bytes");
+    CHECK(read_at(s, 0, &length, 8));
+    if (length > size - 8) return wrong(s, NULL, "its header is longer than the file");
+    if (length > HEADER_LIMIT) return wrong(s, NULL, "its header is longer than 100 MB");
+    char *text = malloc((size_t)length + 1);
+    if (!text) return fail(ERR_MEMORY, "no memory to read: %s", s->path);
+    int code = read_at(s, 8, text, length);
+    if (!code && text[0] != '{') code = wrong(s, NULL, "its header is no object");
+    if (!code) code = json_parse(s->path, text, (size_t)length, &s->header);
+    free(text);
+    return code ? code : read_header(s, 8 + length, size - 8 - length);
+}
+
+int safetensors_open(struct safetensors *s, const char *path) {
+    memset(s, 0, sizeof *s);
+    s->fd = -1;
+    s->path = strdup(path);
+    int code = s->path ? open_checked(s) : fail(ERR_MEMORY, "no memory to read: %s", path);
+    if (code) safetensors_close(s);
+    return code;
+}
+
+void safetensors_close(struct safetensors *s) {
+    if (s->path && s->fd >= 0) close(s->fd); /* without a path it was never opened */
+    free(s->path);
+    free(s->entries);
+    json_free(s->header);
+    memset(s, 0, sizeof *s);
+}
+
+const struct safetensors_entry *safetensors_find(const struct safetensors *s, const char *name) {
+    for (int i = 0; i < s->count; i++)
+        if (!strcmp(s->entries[i].name, name)) return &s->entries[i];
+    return NULL;
+}
+
+const char *safetensors_metadata(const struct safetensors *s, const char *key) {
+    const struct json *value = json_find(json_find(s->header, "__metadata__"), key);
+    return value ? value->string : NULL;
+}
+
+int safetensors_read_bytes(const struct safetensors *s, const struct safetensors_entry *entry, void *out) {
+    return read_at(s, entry->offset, out, entry->bytes);
+}
+
+/* "[64, 32, 3, 3]" for an error text. */
+static const char *shape_text(char text[200], int dims, const int64_t *shape) {
+    int n = snprintf(text, 200, "[");
+    for (int i = 0; i < dims; i++) n += snprintf(text + n, 200 - (size_t)n, i ? ", %lld" : "%lld", (long long)shape[i]);
+    snprintf(text + n, 200 - (size_t)n, "]");
+    return text;
+}
+
+int safetensors_read(const struct safetensors *s, const char *name, int dims, const int64_t *shape, float *out) {
+    char want[200], have[200];
+    const struct safetensors_entry *e = safetensors_find(s, name);
+    if (!e) return fail(ERR_FAILED, "no tensor '%s' in: %s: give a file of the same model", name, s->path);
+    if (e->dims != dims || (dims && memcmp(e->shape, shape, (size_t)dims * sizeof *shape)))
+        return fail(ERR_FAILED, "tensor '%s' has another shape: %s is %s, the model's %s: give a file of the same model",
+                    name, s->path, shape_text(have, e->dims, e->shape), shape_text(want, dims, shape));
+    if (strcmp(e->dtype, "F32"))
+        return fail(ERR_FAILED, "tensor '%s' is not float32: %s has %s: save it as float32", name, s->path, e->dtype);
+    return safetensors_read_bytes(s, e, out);
+}
