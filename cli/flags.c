@@ -1,0 +1,183 @@
+/* The flags: a table of rows {name, value, help, how to read it, where it goes}. */
+#include "cli/flags.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "allreduce/plan.h"
+#include "base/error.h"
+#include "base/parse.h"
+
+struct flag;
+typedef int flag_reader(const struct flag *flag, const char *text, struct run_config *config);
+
+struct flag {
+    const char *name;
+    const char *value; /* how --help shows the value; NULL: the flag takes none */
+    const char *help;
+    flag_reader *read;
+    size_t offset, bytes; /* of the member it sets */
+    double lowest, highest;
+};
+
+static void *member(const struct flag *flag, struct run_config *config) {
+    return (char *)config + flag->offset;
+}
+
+static int read_int(const struct flag *flag, const char *text, struct run_config *config) {
+    int64_t value = 0;
+    CHECK(parse_int(flag->name, text, (int64_t)flag->lowest, (int64_t)flag->highest, &value));
+    *(int *)member(flag, config) = (int)value;
+    return OK;
+}
+
+static int read_number(const struct flag *flag, const char *text, struct run_config *config) {
+    return parse_number(flag->name, text, flag->lowest, flag->highest, member(flag, config));
+}
+
+static int read_text(const struct flag *flag, const char *text, struct run_config *config) {
+    if (strlen(text) >= flag->bytes)
+        return fail(ERR_USAGE, "%s: %.40s...: at most %zu characters", flag->name, text, flag->bytes - 1);
+    if (!*text) return fail(ERR_USAGE, "%s: the value is empty: give %s", flag->name, flag->value);
+    memcpy(member(flag, config), text, strlen(text) + 1);
+    return OK;
+}
+
+static int read_on(const struct flag *flag, const char *text, struct run_config *config) {
+    (void)text;
+    *(int *)member(flag, config) = 1;
+    return OK;
+}
+
+static int read_off(const struct flag *flag, const char *text, struct run_config *config) {
+    (void)text;
+    *(int *)member(flag, config) = 0;
+    return OK;
+}
+
+static int read_mode(const struct flag *flag, const char *text, struct run_config *config) {
+    for (int mode = 0; mode < MODE_COUNT; mode++) {
+        if (strcmp(mode_name(mode), text)) continue;
+        config->mode = mode;
+        return OK;
+    }
+    return fail(ERR_USAGE, "%s: %s: there are single, dp and ddp", flag->name, text);
+}
+
+static int read_devices(const struct flag *flag, const char *text, struct run_config *config) {
+    config->devices_given = 1;
+    return read_int(flag, text, config);
+}
+
+static int read_virtual(const struct flag *flag, const char *text, struct run_config *config) {
+    if (strcmp(text, "off")) return read_int(flag, text, config);
+    config->virtual_devices = VIRTUAL_OFF;
+    return OK;
+}
+
+static int read_size(const struct flag *flag, const char *text, struct run_config *config) {
+    return parse_size(flag->name, text, (uint64_t)flag->lowest, (uint64_t)flag->highest, member(flag, config));
+}
+
+static int read_seed(const struct flag *flag, const char *text, struct run_config *config) {
+    int64_t value = 0;
+    CHECK(parse_int(flag->name, text, INT64_MIN, INT64_MAX, &value));
+    config->seed = (uint64_t)value;
+    return OK;
+}
+
+static int read_algorithm(const struct flag *flag, const char *text, struct run_config *config) {
+    enum allreduce_algorithm algorithm;
+    (void)flag;
+    CHECK(allreduce_algorithm_parse(text, &algorithm));
+    snprintf(config->allreduce, sizeof config->allreduce, "%s", allreduce_algorithm_name(algorithm));
+    return OK;
+}
+
+static int read_hidden(const struct flag *flag, const char *text, struct run_config *config) {
+    int64_t widths[16];
+    CHECK(parse_int_list(flag->name, text, 1, 1000000, widths, 16, &config->model_options.hidden_count));
+    for (int i = 0; i < config->model_options.hidden_count; i++) config->model_options.hidden[i] = (int)widths[i];
+    return OK;
+}
+
+#define AT(m) offsetof(struct run_config, m), sizeof((struct run_config *)0)->m
+static const struct flag flags[] = {
+    {"--mode", "single|dp|ddp", "strategy (train; default single)", read_mode, AT(mode), 0, 0},
+    {"--device", "auto|cpu|cuda", "kind of device (default auto: emulated on the CPU)", read_text, AT(device), 0, 0},
+    {"--devices", "N", "devices of dp and ddp (default 2); single uses one", read_devices, AT(devices), 1, MAX_DEVICES},
+    {"--virtual-devices", "V|off", "virtual devices, a multiple of N (default N; compare: the largest count)", read_virtual,
+     AT(virtual_devices), 1, MAX_DEVICES},
+    {"--device-memory", "SIZE", "memory of an emulated device, as 512M or 4G (default: printed by `duet devices`)", read_size,
+     AT(device_memory), 1 << 16, 1e15},
+    {"--model", "NAME", "lenet, convnet or mlp (default lenet)", read_text, AT(model), 0, 0},
+    {"--mlp-hidden", "H1,H2,...", "widths between the picture and the 10 classes (default 256)", read_hidden, 0, 0, 0, 0},
+    {"--dropout", "P", "replaces the dropout probabilities of the model", read_number, AT(model_options.dropout), 0, 1},
+    {"--dataset", "NAME", "fashion-mnist, mnist or synthetic (default fashion-mnist)", read_text, AT(dataset), 0, 0},
+    {"--data-dir", "DIR", "folder with the four IDX files, raw or .gz", read_text, AT(data_dir), 0, 0},
+    {"--epochs", "N", "epochs (default 10; demo 3)", read_int, AT(epochs), 1, 1000000},
+    {"--steps", "N", "end after N steps in all", read_int, AT(steps), 1, INT32_MAX - 1},
+    {"--batch-size", "B", "GLOBAL batch, split over the devices (default 256)", read_int, AT(batch_size), 1, 1 << 24},
+    {"--lr", "X", "learning rate (default 0.2)", read_number, AT(lr), 0, 1e30},
+    {"--momentum", "X", "momentum of SGD (default 0)", read_number, AT(momentum), 0, 1e30},
+    {"--weight-decay", "X", "weight decay of SGD (default 0)", read_number, AT(weight_decay), 0, 1e30},
+    {"--seed", "S", "initial weights, sampler and dropout (default 0)", read_seed, AT(seed), 0, 0},
+    {"--shuffle", NULL, "a new order each epoch (default)", read_on, AT(shuffle), 0, 0},
+    {"--no-shuffle", NULL, "the order of the files", read_off, AT(shuffle), 0, 0},
+    {"--drop-last", NULL, "cut instead of pad; no short last batch", read_on, AT(drop_last), 0, 0},
+    {"--workers", "N", "threads that prepare batches; 0: none (default 1)", read_int, AT(workers), 0, 64},
+    {"--allreduce", "NAME", "ddp: auto, naive, oneshot, direct, ring or tree (default auto)", read_algorithm, AT(allreduce), 0, 0},
+    {"--bucket-cap-mb", "X", "ddp: MiB of a bucket (default 25, the first 1); given alone it sets both", read_number,
+     AT(bucket_cap_mb), 1e-6, 1e6},
+    {"--first-bucket-mb", "X", "ddp: MiB of the first bucket", read_number, AT(first_bucket_mb), 1e-6, 1e6},
+    {"--loss-in-forward", NULL, "dp: each device computes its own loss; no output is gathered", read_on, AT(loss_in_forward), 0, 0},
+    {"--timeout", "SECONDS", "deadline of every wait (default 300)", read_number, AT(timeout), 0.01, 1e6},
+    {"--init-from", "FILE", "start from the weights of a safetensors file", read_text, AT(init_from), 0, 0},
+    {"--save", "FILE", "write the weights at the end, safetensors", read_text, AT(save), 0, 0},
+    {"--log-loss", "FILE", "CSV: step,epoch,loss of every step", read_text, AT(log_loss), 0, 0},
+    {"--json", "FILE", "write all results as JSON", read_text, AT(json), 0, 0},
+    {"--quiet", NULL, "no progress", read_on, AT(quiet), 0, 0},
+};
+enum { FLAG_COUNT = sizeof flags / sizeof *flags };
+
+/* Equal up to '=' or the end of `word`, '_' standing for '-' after the first two. */
+static int same_flag(const char *name, const char *word) {
+    for (; *word && *word != '='; name++, word++)
+        if (*name != (*word == '_' ? '-' : *word)) return 0;
+    return !*name;
+}
+
+static const struct flag *find(const char *word) {
+    for (int i = 0; i < FLAG_COUNT; i++)
+        if (same_flag(flags[i].name, word)) return &flags[i];
+    return NULL;
+}
+
+int flags_parse(int argc, char **argv, struct run_config *config, int *help) {
+    *help = 0;
+    for (int i = 0; i < argc; i++) {
+        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
+            *help = 1;
+            return OK;
+        }
+        const struct flag *flag = find(argv[i]);
+        if (!flag) return fail(ERR_USAGE, "unknown flag: %s: see duet --help", argv[i]);
+        const char *equals = strchr(argv[i], '=');
+        if (!flag->value && equals) return fail(ERR_USAGE, "%s: takes no value, but was given %s: leave it out", flag->name, equals + 1);
+        const char *text = !flag->value ? "" : equals ? equals + 1 : i + 1 < argc ? argv[++i] : NULL;
+        if (!text) return fail(ERR_USAGE, "%s: no value: give %s", flag->name, flag->value);
+        CHECK(flag->read(flag, text, config));
+    }
+    return OK;
+}
+
+void flags_help(void) {
+    printf("flags (dash and underscore are the same; --flag value or --flag=value):\n");
+    for (int i = 0; i < FLAG_COUNT; i++) {
+        char left[64];
+        snprintf(left, sizeof left, "%s %s", flags[i].name, flags[i].value ? flags[i].value : "");
+        printf("  %-30s %s\n", left, flags[i].help);
+    }
+}

@@ -1,0 +1,15 @@
+/* The flags of train, compare, profile and demo: one table gives the parser and --help. */
+#ifndef CLI_FLAGS_H
+#define CLI_FLAGS_H
+
+#include "train/run.h"
+
+/* Reads argv[0..argc) (the words behind the subcommand) into *config. Dash and underscore are the same inside a flag;
+ * a value may follow as the next word or behind '='. ERR_USAGE names an unknown flag, a missing value, or what is
+ * wrong with a value. *help is set to 1 by --help and -h, and reading ends there. */
+int flags_parse(int argc, char **argv, struct run_config *config, int *help);
+
+/* Prints the table: flag, default, meaning. */
+void flags_help(void);
+
+#endif

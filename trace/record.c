@@ -1,0 +1,39 @@
+/* The run record: sums over it, and its life as data. JSON form in record_json.c. */
+#include "trace/record.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void record_free(struct run_record *record) {
+    if (!record) return;
+    free(record->losses);
+    free(record->epoch_seconds);
+    free(record->accuracy);
+    for (int d = 0; d < MAX_DEVICES; d++) {
+        free(record->hashes[d]);
+        free(record->final_hashes[d]);
+    }
+    for (int k = 0; k < 8; k++) free(record->snapshots[k]);
+    free(record->grads);
+    for (int i = 0; record->names && i < record->parameters; i++) free(record->names[i]);
+    free(record->names);
+    memset(record, 0, sizeof *record);
+}
+
+int record_has_grads(const struct run_record *record, int device) {
+    return device == 0 || strcmp(record->mode, "dp") != 0;
+}
+
+double record_seconds_per_epoch(const struct run_record *record) {
+    if (!record->images || !record->train_samples) return 0;
+    double epochs = (double)record->images / (record->train_samples + record->duplicates);
+    return record->training_seconds / epochs;
+}
+
+double record_images_per_second(const struct run_record *record) {
+    return record->training_seconds > 0 ? (double)record->images / record->training_seconds : 0;
+}
+
+double record_last_accuracy(const struct run_record *record) {
+    return record->epoch_count ? record->accuracy[record->epoch_count - 1] : -1;
+}

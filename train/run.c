@@ -1,0 +1,65 @@
+/* Defaults and checks of a configuration, before anything is opened. */
+#include "train/run.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "allreduce/plan.h"
+#include "base/error.h"
+
+const char *mode_name(enum run_mode mode) {
+    static const char *const names[MODE_COUNT] = {"single", "dp", "ddp"};
+    return names[mode];
+}
+
+const char *mode_title(enum run_mode mode) {
+    static const char *const titles[MODE_COUNT] = {"single", "DP", "DDP"};
+    return titles[mode];
+}
+
+void run_config_default(struct run_config *config) {
+    *config = (struct run_config){
+        .mode = MODE_SINGLE, .device = "auto", .devices = 2, .virtual_devices = VIRTUAL_DEFAULT, .model = "lenet",
+        .model_options = {.dropout = -1}, .dataset = "fashion-mnist", .epochs = 10, .batch_size = 256, .lr = 0.2,
+        .shuffle = 1, .workers = 1, .allreduce = "auto", .bucket_cap_mb = -1, .first_bucket_mb = -1, .timeout = 300,
+        .evaluate = 1, .snapshots = {-1},
+    };
+}
+
+int run_devices(const struct run_config *config) {
+    return config->mode == MODE_SINGLE ? 1 : config->devices;
+}
+
+int run_virtual_devices(const struct run_config *config) {
+    return config->virtual_devices == VIRTUAL_DEFAULT ? run_devices(config) : config->virtual_devices;
+}
+
+static int check_devices(const struct run_config *config) {
+    int w = run_devices(config), v = run_virtual_devices(config);
+    if (config->devices < 1 || config->devices > MAX_DEVICES)
+        return fail(ERR_USAGE, "--devices: %d: give 1 to %d", config->devices, MAX_DEVICES);
+    if (v != VIRTUAL_OFF && (v < 1 || v > MAX_DEVICES))
+        return fail(ERR_USAGE, "--virtual-devices: %d: give 1 to %d, or off", v, MAX_DEVICES);
+    if (v != VIRTUAL_OFF && v % w)
+        return fail(ERR_USAGE, "--virtual-devices: %d is no multiple of %d devices: give %d, or off", v, w, (v / w + 1) * w);
+    if (config->batch_size < 1)
+        return fail(ERR_USAGE, "--batch-size: %d: give at least 1", config->batch_size);
+    if (config->batch_size < w)
+        return fail(ERR_USAGE, "--batch-size: %d (the global batch) is below %d devices: give at least one sample for each, or fewer --devices",
+                    config->batch_size, w);
+    if (strcmp(config->device, "auto") && strcmp(config->device, "cpu") && strcmp(config->device, "cuda"))
+        return fail(ERR_USAGE, "--device: %s: there are auto, cpu and cuda", config->device);
+    if (!strcmp(config->device, "cuda"))
+        return fail(ERR_USAGE, "--device: cuda: not built into this program yet: use --device cpu, whose devices are emulated");
+    return OK;
+}
+
+int run_config_check(const struct run_config *config) {
+    struct model model = {0};
+    CHECK(model_open(&model, config->model, &config->model_options));
+    model_free(&model);
+    if (strcmp(config->dataset, "fashion-mnist") && strcmp(config->dataset, "mnist") && strcmp(config->dataset, "synthetic"))
+        return fail(ERR_USAGE, "--dataset: %s: there are fashion-mnist, mnist and synthetic", config->dataset);
+    CHECK(check_devices(config));
+    return OK;
+}
