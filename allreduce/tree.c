@@ -32,7 +32,7 @@
  *
  * Order within a rank: slice k of A and B up, then slice k - lag of A and B down, k = 0, 1, ...: while slices
  * climb, earlier ones descend. No deadlock: order all steps by (k; A up from the leaves, B up, A down from the root,
- * B down); each waits only for steps before it. */
+ * B down), after the leaves' first word; each waits only for steps before it. */
 #include "allreduce/plan.h"
 
 /* The parent of `role` in tree A over n ranks; -1 for role 0. */
@@ -92,13 +92,14 @@ static void await(struct plan_step *step, int rank, int kind, int epoch) {
     step->wait_epoch = (uint32_t)epoch;
 }
 
+/* A leaf's sums are its input: all its slices are ready at once, before anything else is done. */
+static void leaf_ready(struct plan *plan, const struct tree_pass *t) {
+    struct plan_step ready = {.op = PLAN_NONE};
+    post(&ready, rank_bit(t->node.parent), t->up, t->slices);
+    if (t->node.children == 0) plan_add(plan, &ready);
+}
+
 static void go_up(struct plan *plan, const struct plan_config *config, const struct tree_pass *t, int k) {
-    if (t->node.children == 0) { /* a leaf: all its slices are ready at once */
-        struct plan_step ready = {.op = PLAN_NONE};
-        post(&ready, rank_bit(t->node.parent), t->up, t->slices);
-        if (k == 0) plan_add(plan, &ready);
-        return;
-    }
     for (int c = 0; c < t->node.children; c++) {
         struct plan_step add = slice_step(plan, config, t, k);
         int last = c == t->node.children - 1, child = t->node.child[c];
@@ -157,6 +158,7 @@ void plan_tree(struct plan *plan, const struct plan_config *config) {
     }
     int slices = pass[0].slices;
     plan->epochs = (uint32_t)slices;
+    for (int which = 0; which < trees; which++) leaf_ready(plan, &pass[which]);
     for (int k = 0; k < slices + lag; k++) {
         for (int which = 0; which < trees && k < slices; which++)
             go_up(plan, config, &pass[which], k);
