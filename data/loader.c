@@ -1,0 +1,301 @@
+/* Prefetching: a few slots of staging memory go round between workers and consumer.
+ *
+ *                claim (worker)        filled             loader_next        loader_release
+ *      FREE ----------------> FILLING --------> READY ----------------> HELD ----------------> FREE
+ *
+ * Steps are claimed in order, so the step the consumer waits for always has a slot, and the number of slots bounds
+ * the memory. One mutex guards states and counters; slot contents belong to whoever the state says: the worker that
+ * claimed it, then the consumer. Workers wait on `work` (a slot or steps came, or stop), the consumer on `done` (a
+ * slot was filled). The order is written only while no slot is FILLING and nothing can be claimed. */
+#include "data/loader.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+
+enum slot_state { FREE, FILLING, READY, HELD };
+
+struct slot {
+    struct loaded_batch batch; /* first: a batch handed out is its slot */
+    enum slot_state state;
+    void *memory;
+    int32_t *sample; /* data set indices of the batch */
+};
+
+struct loader {
+    struct loader_config config;
+    struct order order;
+    int64_t length; /* positions of an epoch */
+    int steps;
+    int32_t *index; /* the epoch's order */
+    float pixel[256]; /* the float of each byte */
+    int slots;
+    struct slot *slot;
+
+    pthread_mutex_t lock;
+    pthread_cond_t work, done;
+    int has_lock, threads;
+    pthread_t thread[LOADER_WORKERS];
+    int stop;          /* guarded by lock, as all below */
+    int epoch;
+    int claim, wanted; /* the next step to be filled, to be handed out */
+    int filling;       /* slots in that state */
+};
+
+static void fill_slot(struct loader *l, struct slot *s) {
+    const struct loader_config *c = &l->config;
+    struct loaded_batch *b = &s->batch;
+    size_t pixels = (size_t)c->set->rows * (size_t)c->set->cols;
+    batch_plan(&c->split, l->index, l->length, c->batch_size, b->step, c->first_device, c->device_count, &b->plan,
+               s->sample);
+    for (int i = 0; i < b->plan.n; i++) {
+        const uint8_t *from = c->set->images + (size_t)s->sample[i] * pixels;
+        float *to = b->pixels + (size_t)i * pixels;
+        for (size_t p = 0; p < pixels; p++) to[p] = l->pixel[from[p]];
+        b->labels[i] = c->set->labels[s->sample[i]];
+    }
+}
+
+/* A free slot for the next step, now FILLING; NULL if there is none. The lock is held. */
+static struct slot *claim_slot(struct loader *l) {
+    if (l->claim >= l->steps) return NULL;
+    for (int i = 0; i < l->slots; i++) {
+        struct slot *s = &l->slot[i];
+        if (s->state != FREE) continue;
+        s->state = FILLING;
+        s->batch.epoch = l->epoch;
+        s->batch.step = l->claim++;
+        l->filling++;
+        return s;
+    }
+    return NULL;
+}
+
+static void *worker(void *argument) {
+    struct loader *l = argument;
+    pthread_mutex_lock(&l->lock);
+    while (!l->stop) {
+        struct slot *s = claim_slot(l);
+        if (!s) {
+            pthread_cond_wait(&l->work, &l->lock); /* woken by loader_free at the latest */
+            continue;
+        }
+        pthread_mutex_unlock(&l->lock);
+        fill_slot(l, s);
+        pthread_mutex_lock(&l->lock);
+        s->state = READY;
+        l->filling--;
+        pthread_cond_signal(&l->done);
+    }
+    pthread_mutex_unlock(&l->lock);
+    return NULL;
+}
+
+/* Waits on `done` once; ERR_TIMEOUT past the deadline. The lock is held. */
+static int wait_done(struct loader *l, int64_t deadline) {
+    struct timespec t = {deadline / 1000000000, deadline % 1000000000};
+    if (pthread_cond_timedwait(&l->done, &l->lock, &t) == 0 || now_ns() < deadline) return OK;
+    return fail(ERR_TIMEOUT, "loader: epoch %d, step %d: no worker delivered in time: raise --timeout", l->epoch,
+                l->wanted);
+}
+
+static int64_t deadline_of(const struct loader *l) {
+    return deadline_after(l->config.timeout_s > 0 ? l->config.timeout_s : 300);
+}
+
+static int check_config(const struct loader_config *c) {
+    CHECK(split_check(&c->split));
+    if (c->batch_size < c->split.devices)
+        return fail(ERR_USAGE, "batch size: %d: give at least one sample for each of the %d devices", c->batch_size,
+                    c->split.devices);
+    if (c->first_device < 0 || c->device_count < 1 || c->first_device > c->split.devices - c->device_count)
+        return fail(ERR_USAGE, "loader: devices %d to %d: there are %d", c->first_device,
+                    c->first_device + c->device_count - 1, c->split.devices);
+    if (c->workers < 0 || c->workers > LOADER_WORKERS)
+        return fail(ERR_USAGE, "workers: %d: give 0 to %d", c->workers, LOADER_WORKERS);
+    return OK;
+}
+
+static int host_alloc(void *context, void **out, size_t bytes) {
+    (void)context;
+    *out = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    return *out ? OK : fail(ERR_MEMORY, "loader: no memory for a batch: %zu bytes: use a smaller batch", bytes);
+}
+
+static void host_release(void *context, void *memory) {
+    (void)context;
+    free(memory);
+}
+
+static int make_slots(struct loader *l) {
+    struct loader_config *c = &l->config;
+    size_t most = (size_t)batch_capacity(&c->split, c->batch_size, c->device_count);
+    size_t pixel_bytes = most * (size_t)c->set->rows * (size_t)c->set->cols * sizeof(float);
+    pixel_bytes = (pixel_bytes + 63) / 64 * 64;
+    int64_t room = l->length > c->set->count ? l->length : c->set->count;
+    l->index = malloc((size_t)(room + 1) * sizeof *l->index);
+    l->slot = calloc((size_t)c->workers + LOADER_SPARE, sizeof *l->slot);
+    if (!l->index || !l->slot) return fail(ERR_MEMORY, "loader: no memory for the order of %d samples", c->set->count);
+    while (l->slots < c->workers + LOADER_SPARE) {
+        struct slot *s = &l->slot[l->slots++];
+        s->sample = malloc(most * sizeof *s->sample);
+        if (!s->sample) return fail(ERR_MEMORY, "loader: no memory for a batch: %zu samples: use fewer", most);
+        CHECK(c->alloc(c->context, &s->memory, pixel_bytes + most * sizeof(int32_t)));
+        s->batch.pixels = s->memory;
+        s->batch.labels = (int32_t *)((char *)s->memory + pixel_bytes);
+    }
+    return OK;
+}
+
+static int start_workers(struct loader *l) {
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_mutex_init(&l->lock, NULL);
+    pthread_cond_init(&l->work, NULL);
+    pthread_cond_init(&l->done, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    l->has_lock = 1;
+    sigset_t all, before; /* signals are for the thread that knows what to do about them */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = 0;
+    while (!error && l->threads < l->config.workers) {
+        error = pthread_create(&l->thread[l->threads], NULL, worker, l);
+        if (!error) l->threads++;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (error) return fail_errno(ERR_FAILED, error, "loader: cannot start worker %d: use fewer", l->threads);
+    return OK;
+}
+
+static int prepare(struct loader *l) {
+    struct loader_config *c = &l->config;
+    CHECK(check_config(c));
+    l->order = (struct order){c->set->count, split_replicas(&c->split), c->end, c->shuffle, c->seed};
+    CHECK(order_check(&l->order));
+    l->length = order_length(&l->order);
+    l->steps = batch_count(l->length, c->batch_size, c->end == ORDER_CUT);
+    l->claim = l->wanted = l->steps; /* nothing to do before the first loader_start_epoch */
+    if (l->steps == 0)
+        return fail(ERR_USAGE, "batch size: %d: no whole batch in %d samples: use a smaller one, or no --drop-last",
+                    c->batch_size, c->set->count);
+    for (int i = 0; i < 256; i++) {
+        float x = (float)i / 255.0f;
+        l->pixel[i] = c->std > 0 ? (x - c->mean) / c->std : x;
+    }
+    if (!c->alloc) c->alloc = host_alloc, c->release = host_release;
+    CHECK(make_slots(l));
+    return start_workers(l);
+}
+
+int loader_init(struct loader **out, const struct loader_config *config) {
+    struct loader *l = *out = calloc(1, sizeof *l);
+    if (!l) return fail(ERR_MEMORY, "loader: no memory");
+    l->config = *config;
+    int code = prepare(l);
+    if (code) {
+        loader_free(l);
+        *out = NULL;
+    }
+    return code;
+}
+
+int loader_steps(const struct loader *l) { return l->steps; }
+int loader_duplicates(const struct loader *l) { return (int)order_duplicates(&l->order); }
+
+int loader_start_epoch(struct loader *l, int epoch, int first_step) {
+    if (first_step < 0 || first_step > l->steps)
+        return fail(ERR_USAGE, "loader: step %d: an epoch has %d", first_step, l->steps);
+    int64_t deadline = deadline_of(l);
+    int code = OK;
+    pthread_mutex_lock(&l->lock);
+    l->claim = l->wanted = l->steps; /* from here on nothing is claimed; what is being filled ends soon */
+    while (l->filling && !code) code = wait_done(l, deadline);
+    if (!code) {
+        for (int i = 0; i < l->slots; i++)
+            if (l->slot[i].state == READY) l->slot[i].state = FREE;
+        order_epoch(&l->order, epoch, l->index);
+        l->epoch = epoch;
+        l->claim = l->wanted = first_step;
+        pthread_cond_broadcast(&l->work);
+    }
+    pthread_mutex_unlock(&l->lock);
+    return code;
+}
+
+/* The slot that holds the wanted step, in whatever state; NULL while no worker has claimed it. The lock is held. */
+static struct slot *wanted_slot(struct loader *l) {
+    for (int i = 0; i < l->slots; i++) {
+        struct slot *s = &l->slot[i];
+        if ((s->state == FILLING || s->state == READY) && s->batch.step == l->wanted) return s;
+    }
+    return NULL;
+}
+
+static int all_held(const struct loader *l) {
+    for (int i = 0; i < l->slots; i++)
+        if (l->slot[i].state != HELD) return 0;
+    return 1;
+}
+
+/* The lock is held. Without workers the caller is the worker. */
+static int take_wanted(struct loader *l, struct loaded_batch **out) {
+    int64_t deadline = deadline_of(l);
+    struct slot *s;
+    if (all_held(l)) return fail(ERR_FAILED, "loader: all %d batches are held: release one first", l->slots);
+    if (l->config.workers == 0) {
+        s = claim_slot(l);
+        fill_slot(l, s);
+        l->filling--;
+        s->state = READY;
+    }
+    while (!(s = wanted_slot(l)) || s->state != READY) CHECK(wait_done(l, deadline));
+    s->state = HELD;
+    l->wanted++;
+    *out = &s->batch;
+    return OK;
+}
+
+int loader_next(struct loader *l, struct loaded_batch **out) {
+    int code = OK;
+    *out = NULL;
+    pthread_mutex_lock(&l->lock);
+    if (l->wanted < l->steps) code = take_wanted(l, out);
+    pthread_mutex_unlock(&l->lock);
+    return code;
+}
+
+void loader_release(struct loader *l, struct loaded_batch *batch) {
+    if (!batch) return;
+    struct slot *s = (struct slot *)batch;
+    pthread_mutex_lock(&l->lock);
+    s->state = FREE;
+    pthread_cond_signal(&l->work);
+    pthread_mutex_unlock(&l->lock);
+}
+
+void loader_free(struct loader *l) {
+    if (!l) return;
+    if (l->has_lock) {
+        pthread_mutex_lock(&l->lock);
+        l->stop = 1;
+        pthread_cond_broadcast(&l->work);
+        pthread_mutex_unlock(&l->lock);
+        for (int i = 0; i < l->threads; i++) pthread_join(l->thread[i], NULL);
+        pthread_cond_destroy(&l->work);
+        pthread_cond_destroy(&l->done);
+        pthread_mutex_destroy(&l->lock);
+    }
+    for (int i = 0; i < l->slots; i++) {
+        free(l->slot[i].sample);
+        if (l->slot[i].memory) l->config.release(l->config.context, l->slot[i].memory);
+    }
+    free(l->slot);
+    free(l->index);
+    free(l);
+}
