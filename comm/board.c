@@ -90,7 +90,10 @@ bool board_failure(const struct board *board, struct abort_record *out) {
     if (!board_aborted(board)) return false;
     for (int i = 0; i < 20; i++) {
         if (__atomic_load_n(&board->abort.state, __ATOMIC_ACQUIRE) == 2) {
-            *out = board->abort;
+            out->state = 2; /* field by field: a late loser may be trying its luck on `state` right now */
+            out->code = board->abort.code;
+            out->rank = board->abort.rank;
+            memcpy(out->text, board->abort.text, sizeof out->text);
             return true;
         }
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
