@@ -22,14 +22,14 @@ int dataset_read(struct dataset *set, const char *name, const char *images_path,
     CHECK_GOTO(idx_read(&images, images_path, 3), code, out);
     CHECK_GOTO(idx_read(&labels, labels_path, 1), code, out);
     if (images.size[0] != labels.size[0]) {
-        code = fail(ERR_FAILED, "images and labels differ in number: %d in %s, %d in %s: give files that belong together",
+        code = fail(ERR_FAILED, "images and labels differ in number: %d in %s, %d in %s: give files that go together",
                     images.size[0], images_path, labels.size[0], labels_path);
         goto out;
     }
     for (int i = 0; i < labels.size[0]; i++) {
         if (labels.data[i] < DATASET_CLASSES) continue;
-        code = fail(ERR_FAILED, "label out of range: %d at %d in %s: labels are 0 to %d", labels.data[i], i, labels_path,
-                    DATASET_CLASSES - 1);
+        code = fail(ERR_FAILED, "label out of range: %d at %d in %s: labels are 0 to %d", labels.data[i], i,
+                    labels_path, DATASET_CLASSES - 1);
         goto out;
     }
     *set = (struct dataset){name, images.size[0], images.size[1], images.size[2], images.data, labels.data,
@@ -74,16 +74,18 @@ static int open_in(struct dataset *set, const char *name, const char *folder, in
     *found = has_images || has_labels;
     if (!*found) return OK;
     if (!has_images || !has_labels)
-        return fail(ERR_FAILED, "data set not complete: %s has no %s[.gz]: get all four files, e.g. by make data", folder,
-                    has_images ? label_file : image_file);
+        return fail(ERR_FAILED, "data set not complete: %s has no %s[.gz]: get all four files, e.g. by make data",
+                    folder, has_images ? label_file : image_file);
     return dataset_read(set, name, images, labels);
 }
 
 /* One line that names every way out. */
 static int not_found(const char *name, const char *folder) {
     int fashion = !strcmp(name, "fashion-mnist");
-    return fail(ERR_FAILED, "data set not found: %s%s%s: %smake data downloads it, --data-dir DIR names the folder of its "
-                "IDX files, --dataset synthetic needs none", name, folder ? " in " : "", folder ? folder : "",
+    return fail(ERR_FAILED,
+                "data set not found: %s%s%s: %smake data downloads it, --data-dir DIR names the folder of its IDX "
+                "files, --dataset synthetic needs none",
+                name, folder ? " in " : "", folder ? folder : "",
                 fashion ? "apt install dataset-fashion-mnist (Debian, Ubuntu), " : "");
 }
 

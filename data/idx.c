@@ -75,7 +75,8 @@ static int source_open(struct source *s, const char *path) {
     if (inflateInit2(&s->z, 16 + MAX_WBITS) != Z_OK) return fail(ERR_MEMORY, "no memory to unpack: %s", path);
     s->z_open = 1;
 #else
-    if (s->gzip) return fail(ERR_FAILED, "built without zlib: %s: gunzip it, or install zlib1g-dev and build again", path);
+    if (s->gzip)
+        return fail(ERR_FAILED, "built without zlib: %s: gunzip it, or install zlib1g-dev and build again", path);
 #endif
     return OK;
 }
@@ -147,7 +148,8 @@ static int read_idx(struct idx *x, struct source *s, int dimensions) {
     for (int i = 0; i < dimensions; i++) {
         uint32_t size = big_endian(header + 4 + 4 * i);
         if (size == 0 || size > FILE_LIMIT || bytes * size > FILE_LIMIT)
-            return fail(ERR_FAILED, "size out of range: %s: %u in dimension %d: 1 byte to 1 GiB in all", s->path, size, i);
+            return fail(ERR_FAILED, "size out of range: %s: %u in dimension %d: give 1 byte to 1 GiB in all", s->path,
+                        size, i);
         bytes *= size;
         x->size[i] = (int)size;
     }

@@ -51,7 +51,8 @@ int sampler_indices(const struct order *o, int rank, int epoch, int32_t **out, i
         return fail(ERR_USAGE, "Invalid rank %d, rank should be in the interval [0, %d]", rank, o->replicas - 1);
     int64_t length = order_length(o), room = length > o->count ? length : o->count;
     int32_t *index = malloc((size_t)(room ? room : 1) * sizeof *index);
-    if (!index) return fail(ERR_MEMORY, "sampler: no memory for %lld positions: use a smaller data set", (long long)room);
+    if (!index)
+        return fail(ERR_MEMORY, "sampler: no memory for %lld positions: use a smaller data set", (long long)room);
     order_epoch(o, epoch, index);
     for (int64_t p = rank; p < length; p += o->replicas) index[(*n)++] = index[p]; /* p >= *n: read before written */
     *out = index;

@@ -184,6 +184,31 @@ Test(loader, a_wait_has_a_deadline, .timeout = 30) {
     cr_assert_eq(loader_start_epoch(l, 0, 0), OK);
     cr_assert_eq(loader_next(l, &b), ERR_TIMEOUT);
     cr_assert(strstr(error_message(), "step 0"), "%s", error_message());
+    cr_assert_eq(loader_start_epoch(l, 1, 0), ERR_TIMEOUT); /* it waits for the batch that is being filled */
+    loader_free(l);
+    dataset_free(&large);
+}
+
+/* The order may not change under a worker that reads it. */
+Test(loader, a_new_epoch_waits_for_the_batch_being_filled, .timeout = 30) {
+    static struct dataset large;
+    enum { N = 3000 };
+    static int32_t order[N];
+    cr_assert_eq(dataset_synthetic(&large, 0, N, 1), OK);
+    struct loader_config c = {0};
+    c.set = &large;
+    c.split = (struct split){SPLIT_CHUNKED, 1, 0};
+    c.batch_size = N, c.device_count = 1, c.workers = 2, c.shuffle = 1;
+    struct loader *l = opened(&c);
+    for (int epoch = 0; epoch < 6; epoch++) cr_assert_eq(loader_start_epoch(l, epoch, 0), OK);
+    struct loaded_batch *b = next(l);
+    struct order o = {N, 1, ORDER_PAD, 1, 0};
+    order_epoch(&o, 5, order);
+    cr_assert_eq(b->epoch, 5);
+    for (int i = 0; i < N; i++) {
+        cr_assert_eq(b->labels[i], large.labels[order[i]], "sample %d", i);
+        cr_assert_eq(b->pixels[i * 784 + 400], (float)large.images[order[i] * 784 + 400] / 255.0f, "sample %d", i);
+    }
     loader_free(l);
     dataset_free(&large);
 }
