@@ -48,7 +48,7 @@ static int convert_backward(struct tape *t, struct node *n) {
 static struct var *to_layout(struct tape *t, struct var *x, enum layout layout) {
     if (tape_stuck(t, x)) return NULL;
     if (x->value.layout == layout) return x;
-    struct tensor y = arena_tensor(t, DTYPE_F32, layout, x->value.rank, x->value.dims);
+    struct tensor y = tape_tensor(t, DTYPE_F32, layout, x->value.rank, x->value.dims);
     if (t->error || tape_fail(t, convert(t, &x->value, &y))) return NULL;
     struct node node = {.backward = convert_backward, .x = x};
     node.y = tape_var(t, y, x->needs_grad);
@@ -81,7 +81,7 @@ struct var *conv2d(struct tape *t, struct var *x, struct param *w, struct param 
     int dims[4] = {d[0], k[0], (d[2] + 2 * padding - k[2]) / stride + 1, (d[3] + 2 * padding - k[3]) / stride + 1};
     struct node node = {.backward = conv2d_backward, .x = x, .w = w, .b = b};
     node.args = (struct op_args){.in = {x->value, w->value, b->value},
-                                 .out[0] = arena_tensor(t, DTYPE_F32, x->value.layout, 4, dims),
+                                 .out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, 4, dims),
                                  .p.conv = {stride, padding}};
     return record(t, OP_CONV2D_FORWARD, &node, 1);
 }
@@ -101,7 +101,7 @@ static struct var *linear_op(struct tape *t, struct var *x, struct param *w, str
                                  w->spec->name, in, x->value.rank, x->value.dims[1])), NULL;
     struct node node = {.backward = linear_backward, .x = x, .w = w, .b = b};
     node.args = (struct op_args){.in = {x->value, w->value, b->value},
-                                 .out[0] = arena_tensor(t, DTYPE_F32, x->value.layout, 2, (int[2]){x->value.dims[0], out}),
+                                 .out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, 2, (int[2]){x->value.dims[0], out}),
                                  .p.linear = {weight_is_in_out}};
     return record(t, OP_LINEAR_FORWARD, &node, 1);
 }
@@ -125,7 +125,7 @@ struct var *relu(struct tape *t, struct var *x) {
     if (tape_stuck(t, x)) return NULL;
     struct node node = {.backward = relu_backward, .x = x};
     node.args.in[0] = x->value;
-    node.args.out[0] = arena_tensor(t, DTYPE_F32, x->value.layout, x->value.rank, x->value.dims);
+    node.args.out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, x->value.rank, x->value.dims);
     return record(t, OP_RELU_FORWARD, &node, x->needs_grad);
 }
 
@@ -147,7 +147,7 @@ static struct var *pool(struct tape *t, struct var *x, int size, int stride, enu
                                  size, stride, x->value.rank, d[2], d[3])), NULL;
     int dims[4] = {d[0], d[1], (d[2] - size) / stride + 1, (d[3] - size) / stride + 1};
     struct node node = {.backward = backward, .x = x};
-    node.args = (struct op_args){.in = {x->value}, .out[0] = arena_tensor(t, DTYPE_F32, x->value.layout, 4, dims),
+    node.args = (struct op_args){.in = {x->value}, .out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, 4, dims),
                                  .p.pool = {size, stride}};
     return record(t, op, &node, x->needs_grad);
 }
@@ -214,7 +214,7 @@ struct var *dropout(struct tape *t, struct var *x, double p) {
     if (!t->step.training || p == 0) return x;
     struct node node = {.backward = dropout_backward, .x = x};
     node.args = (struct op_args){.in = {x->value},
-                                 .out[0] = arena_tensor(t, DTYPE_F32, x->value.layout, x->value.rank, x->value.dims),
+                                 .out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, x->value.rank, x->value.dims),
                                  .step = t->step.step,
                                  .p.dropout = {.p = (float)p, .layer = layer}};
     if (t->error || tape_fail(t, dropout_segments(t, OP_DROPOUT_FORWARD, &node.args))) return NULL;

@@ -16,7 +16,7 @@ struct var *log_softmax(struct tape *t, struct var *x) {
     if (!x) return NULL;
     struct node node = {.backward = log_softmax_backward, .x = x};
     node.args.in[0] = x->value;
-    node.args.out[0] = arena_tensor(t, DTYPE_F32, LAYOUT_PLAIN, x->value.rank, x->value.dims);
+    node.args.out[0] = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, x->value.rank, x->value.dims);
     if (t->error || tape_fail(t, launch(t->stream, OP_LOG_SOFTMAX_FORWARD, &node.args))) return NULL;
     node.y = tape_var(t, node.args.out[0], x->needs_grad);
     return tape_node(t, &node) ? NULL : node.y;
@@ -53,8 +53,8 @@ static struct var *loss(struct tape *t, struct var *x, const struct tensor *labe
     node.args.in[0] = x->value;
     node.args.in[1] = *labels;
     node.args.in[1].dims[0] = n; /* the buffer of labels may be larger than this batch */
-    node.args.out[0] = arena_tensor(t, DTYPE_F64, LAYOUT_PLAIN, 1, &n);
-    node.args.out[1] = arena_tensor(t, DTYPE_I32, LAYOUT_PLAIN, 1, &n);
+    node.args.out[0] = tape_tensor(t, DTYPE_F64, LAYOUT_PLAIN, 1, &n);
+    node.args.out[1] = tape_tensor(t, DTYPE_I32, LAYOUT_PLAIN, 1, &n);
     node.args.step = t->step.step;
     node.args.p.loss.reduction = r;
     if (t->error || tape_fail(t, launch(t->stream, op, &node.args))) return NULL;

@@ -64,19 +64,19 @@ void tape_accumulate(struct tape *t, int on) {
 
 /* A new block of just the bytes asked for: the ledger then shows what a step truly needs. */
 static int add_block(struct tape *t, size_t bytes) {
-    struct arena_block *blocks = realloc(t->blocks, (size_t)(t->block_count + 1) * sizeof *blocks);
+    struct tape_block *blocks = realloc(t->blocks, (size_t)(t->block_count + 1) * sizeof *blocks);
     if (!blocks) return fail(ERR_MEMORY, "tape: no host memory");
     t->blocks = blocks;
     void *memory;
     CHECK(device_alloc(t->device, &memory, bytes, MEM_ACTIVATIONS));
-    t->blocks[t->block_count++] = (struct arena_block){memory, bytes};
+    t->blocks[t->block_count++] = (struct tape_block){memory, bytes};
     return OK;
 }
 
-void *arena_alloc(struct tape *t, size_t bytes) {
+void *tape_alloc(struct tape *t, size_t bytes) {
     if (t->error) return NULL;
     bytes = (bytes + 255) / 256 * 256;
-    struct arena_mark *m = &t->mark;
+    struct tape_mark *m = &t->mark;
     while (m->block < t->block_count && t->blocks[m->block].bytes - m->offset < bytes) {
         m->block++;
         m->offset = 0;
@@ -98,11 +98,11 @@ static int merge_blocks(struct tape *t) {
     return add_block(t, t->high_water);
 }
 
-struct tensor arena_tensor(struct tape *t, enum dtype dtype, enum layout layout, int rank, const int *dims) {
+struct tensor tape_tensor(struct tape *t, enum dtype dtype, enum layout layout, int rank, const int *dims) {
     struct tensor x = tensor_plain(NULL, dtype, rank, dims);
     x.layout = layout;
     x.groups = layout == LAYOUT_N16 ? segments_groups(&t->segments) : 0;
-    x.data = arena_alloc(t, tensor_bytes(&x));
+    x.data = tape_alloc(t, tensor_bytes(&x));
     return x;
 }
 
@@ -173,7 +173,7 @@ int tape_node(struct tape *t, const struct node *node) {
 /* ---- gradients of vars ---- */
 
 struct tensor grad_target(struct tape *t, const struct var *x) {
-    return arena_tensor(t, DTYPE_F32, x->value.layout, x->value.rank, x->value.dims);
+    return tape_tensor(t, DTYPE_F32, x->value.layout, x->value.rank, x->value.dims);
 }
 
 int grad_may_reuse(const struct var *x, const struct var *y) {

@@ -24,11 +24,11 @@ struct node {
 };
 
 /* Device memory of a step: blocks that only grow in number until the next tape_begin makes one of them. */
-struct arena_block {
+struct tape_block {
     char *memory;
     size_t bytes;
 };
-struct arena_mark {
+struct tape_mark {
     int block;     /* the block in use */
     size_t offset; /* bytes used in it */
     size_t in_use; /* bytes used in all blocks */
@@ -49,9 +49,9 @@ struct tape {
     struct tape_var **vars; /* owned, each on its own so that pointers stay valid; reused over steps */
     int var_count, var_capacity;
 
-    struct arena_block *blocks; /* owned */
+    struct tape_block *blocks; /* owned */
     int block_count;
-    struct arena_mark mark;
+    struct tape_mark mark;
     size_t high_water;
 
     int *uses_left;            /* per parameter, during backward: contributions still to come */
@@ -71,14 +71,14 @@ static inline int tape_stuck(const struct tape *t, const struct var *x) {
     return t->error || !x;
 }
 
-/* Memory of the step arena, 256-byte aligned; taken back to a mark by arena_release (work already enqueued may
+/* Memory of the step arena, 256-byte aligned; taken back to a mark by tape_release (work already enqueued may
  * still use it: the stream's order protects it). NULL after a failure, which is then recorded. */
-void *arena_alloc(struct tape *t, size_t bytes);
-static inline struct arena_mark arena_mark(const struct tape *t) { return t->mark; }
-static inline void arena_release(struct tape *t, struct arena_mark mark) { t->mark = mark; }
+void *tape_alloc(struct tape *t, size_t bytes);
+static inline struct tape_mark tape_here(const struct tape *t) { return t->mark; }
+static inline void tape_release(struct tape *t, struct tape_mark mark) { t->mark = mark; }
 
 /* A tensor in the arena; activations get dims[0] = n and, in N16, the segments' groups. data NULL on failure. */
-struct tensor arena_tensor(struct tape *t, enum dtype dtype, enum layout layout, int rank, const int *dims);
+struct tensor tape_tensor(struct tape *t, enum dtype dtype, enum layout layout, int rank, const int *dims);
 
 /* A new var with value `value`; NULL after a failure. */
 struct var *tape_var(struct tape *t, struct tensor value, int needs_grad);

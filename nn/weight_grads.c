@@ -30,7 +30,7 @@ static int launch_segment(struct tape *t, enum op op, struct node *n, const stru
 }
 
 static struct tensor like(struct tape *t, const struct tensor *x) {
-    return arena_tensor(t, DTYPE_F32, LAYOUT_PLAIN, x->rank, x->dims);
+    return tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, x->rank, x->dims);
 }
 
 /* Both gradients are used here only: made and folded at once. */
@@ -39,7 +39,7 @@ static int fold_once(struct tape *t, enum op op, struct node *n, const struct te
     struct fold_step steps[2 * MAX_DEVICES];
     struct tensor w[8] = {*dw}, b[8] = {*db};
     int buffers, count = fold_schedule(t->segments.count, steps, &buffers);
-    struct arena_mark mark = arena_mark(t);
+    struct tape_mark mark = tape_here(t);
     for (int i = 1; i < buffers; i++) {
         w[i] = like(t, dw);
         b[i] = like(t, db);
@@ -54,7 +54,7 @@ static int fold_once(struct tape *t, enum op op, struct node *n, const struct te
         CHECK(add(t, &w[s->from], &w[s->to]));
         CHECK(add(t, &b[s->from], &b[s->to]));
     }
-    arena_release(t, mark);
+    tape_release(t, mark);
     return OK;
 }
 
@@ -71,7 +71,7 @@ static int first_use(struct tape *t, struct param *p) {
     int index = (int)(p - t->step.params->param);
     if (t->segment_grads[index]) return 0;
     size_t stride = (p->count + PARAM_ALIGN - 1) / PARAM_ALIGN * PARAM_ALIGN;
-    t->segment_grads[index] = arena_alloc(t, stride * (size_t)t->segments.count * sizeof(float));
+    t->segment_grads[index] = tape_alloc(t, stride * (size_t)t->segments.count * sizeof(float));
     return 1;
 }
 
@@ -85,7 +85,7 @@ static int add_use(struct tape *t, struct param *p, int first, const struct tens
 
 static int keep_use(struct tape *t, enum op op, struct node *n, const struct tensor *x, const struct tensor *dy) {
     int first_w = first_use(t, n->w), first_b = first_use(t, n->b);
-    struct arena_mark mark = arena_mark(t);
+    struct tape_mark mark = tape_here(t);
     struct tensor w = like(t, &n->w->grad), b = like(t, &n->b->grad);
     if (t->error) return t->error;
     for (int s = 0; s < t->segments.count; s++) {
@@ -93,7 +93,7 @@ static int keep_use(struct tape *t, enum op op, struct node *n, const struct ten
         CHECK(add_use(t, n->w, first_w, &w, s));
         CHECK(add_use(t, n->b, first_b, &b, s));
     }
-    arena_release(t, mark);
+    tape_release(t, mark);
     return OK;
 }
 
