@@ -1,0 +1,61 @@
+/* The executor of emulated devices: runs one rank's plan with plain loads and stores on memory that all ranks map.
+ *
+ * A flag is posted after everything the step wrote (release) and what follows a wait sees all of it (acquire), both in
+ * comm/flag.c: no other fence is needed. A rank that waits sleeps; the deadline and the abort word are watched there. */
+#ifndef ALLREDUCE_HOST_EXECUTOR_H
+#define ALLREDUCE_HOST_EXECUTOR_H
+
+#include "allreduce/plan.h"
+#include "comm/comm.h"
+#include "trace/ledger.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What one rank sees of all ranks; all arrays have n entries, own memory included. */
+struct host_ranks {
+    int n, rank;
+    struct comm *comm;
+    struct comm_flag *flags[MAX_DEVICES]; /* rank r's flags: [kind * n + writer] */
+    float *scratch[MAX_DEVICES];          /* rank r's scratch: two halves */
+    size_t half;                          /* elements of one half */
+    int device[MAX_DEVICES];              /* rank r's device, for the traffic */
+    struct traffic *traffic;              /* of this rank's device; NULL: not counted */
+
+    /* How to wait; NULL: comm_wait_flag. (Tests run ranks as threads of one process, without a comm.) */
+    int (*wait)(void *context, struct comm_flag *flag, uint64_t epoch, const struct comm_wait_reason *reason);
+    void *wait_context;
+};
+
+/* One call: the same on all ranks but for the plan, which is the rank's own. */
+struct host_call {
+    const struct plan *plan;
+    float *const *data; /* [n]: every rank's buffer */
+    size_t offset;      /* where the call's data begins in it, elements */
+    uint64_t base;      /* of the epochs */
+    int half;           /* of scratch: 0 or 1, by turns */
+    float scale;
+    int bucket;
+    long step;
+};
+
+/* Flags of a rank in bytes. */
+size_t host_flags_bytes(int n);
+
+/* Runs the plan to its end. The error of a wait, with which nothing is undone. */
+int host_execute(const struct host_ranks *ranks, const struct host_call *call);
+
+/* The three moves, element by element the same bits as reference_step. Ranges are equal or apart, never shifted.
+ *     copy:    every dest = source * scale
+ *     reduce:  every dest = own * own_scale + source * source_scale
+ *     sum:     every dest = the n sources, each * scale, in tree order                  n 1 .. MAX_DEVICES */
+void host_copy(float *const *dest, int dests, const float *source, float scale, size_t length);
+void host_reduce(float *const *dest, int dests, const float *own, float own_scale, const float *source,
+                 float source_scale, size_t length);
+void host_sum(float *const *dest, int dests, const float *const *source, int n, float scale, size_t length);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
