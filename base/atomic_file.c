@@ -86,7 +86,8 @@ int atomic_commit(struct atomic_file *f) {
     free(f->temporary); /* from here on there is nothing to take back */
     f->temporary = NULL;
     int code = OK;
-    if (f->target && sync_folder(f->target)) code = fail_errno(ERR_FAILED, errno, "cannot sync the folder of: %s", name);
+    if (f->target && sync_folder(f->target))
+        code = fail_errno(ERR_FAILED, errno, "cannot sync the folder of: %s", name);
     int closed = fclose(f->file);
     f->file = NULL;
     if (closed) CHECK_KEEP(fail_errno(ERR_FAILED, errno, "cannot write: %s", name), code);

@@ -12,7 +12,8 @@ int split_check(const struct split *s) {
     if (s->virtual_devices < 1 || s->virtual_devices > MAX_DEVICES)
         return fail(ERR_USAGE, "virtual devices: %d: give 1 to %d", s->virtual_devices, MAX_DEVICES);
     if (s->virtual_devices % s->devices)
-        return fail(ERR_USAGE, "virtual devices: %d: give a multiple of the %d devices", s->virtual_devices, s->devices);
+        return fail(ERR_USAGE, "virtual devices: %d: give a multiple of the %d devices", s->virtual_devices,
+                    s->devices);
     return OK;
 }
 

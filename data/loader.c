@@ -139,7 +139,8 @@ static int make_slots(struct loader *l) {
     int64_t room = l->length > c->set->count ? l->length : c->set->count;
     l->index = malloc((size_t)(room + 1) * sizeof *l->index);
     l->slot = calloc((size_t)c->workers + LOADER_SPARE, sizeof *l->slot);
-    if (!l->index || !l->slot) return fail(ERR_MEMORY, "loader: no memory for the order of %d samples", c->set->count);
+    if (!l->index || !l->slot)
+        return fail(ERR_MEMORY, "loader: no memory for the order of %d samples: use fewer", c->set->count);
     while (l->slots < c->workers + LOADER_SPARE) {
         struct slot *s = &l->slot[l->slots++];
         s->sample = malloc(most * sizeof *s->sample);

@@ -192,7 +192,8 @@ int safetensors_read_bytes(const struct safetensors *s, const struct safetensors
 /* "[64, 32, 3, 3]" for an error text. */
 static const char *shape_text(char text[200], int dims, const int64_t *shape) {
     int n = snprintf(text, 200, "[");
-    for (int i = 0; i < dims; i++) n += snprintf(text + n, 200 - (size_t)n, i ? ", %lld" : "%lld", (long long)shape[i]);
+    for (int i = 0; i < dims; i++)
+        n += snprintf(text + n, 200 - (size_t)n, i ? ", %lld" : "%lld", (long long)shape[i]);
     snprintf(text + n, 200 - (size_t)n, "]");
     return text;
 }
@@ -202,8 +203,8 @@ int safetensors_read(const struct safetensors *s, const char *name, int dims, co
     const struct safetensors_entry *e = safetensors_find(s, name);
     if (!e) return fail(ERR_FAILED, "no tensor '%s' in: %s: give a file of the same model", name, s->path);
     if (e->dims != dims || (dims && memcmp(e->shape, shape, (size_t)dims * sizeof *shape)))
-        return fail(ERR_FAILED, "tensor '%s' has another shape: %s is %s, the model's %s: give a file of the same model",
-                    name, s->path, shape_text(have, e->dims, e->shape), shape_text(want, dims, shape));
+        return fail(ERR_FAILED, "tensor '%s' has another shape: %s in %s, %s in the model: give a file of this model",
+                    name, shape_text(have, e->dims, e->shape), s->path, shape_text(want, dims, shape));
     if (strcmp(e->dtype, "F32"))
         return fail(ERR_FAILED, "tensor '%s' is not float32: %s has %s: save it as float32", name, s->path, e->dtype);
     return safetensors_read_bytes(s, e, out);
