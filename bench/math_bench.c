@@ -1,0 +1,324 @@
+/* How fast the host's kernels are, and how exact: every op of LeNet (d2l's, batch 256), the ConvNet (batch 128) and a wide
+ * mlp (batch 256), on each instruction set this processor has.
+ *
+ *     math_bench [isa [word]]     all, or one of avx512 avx2 generic; only lines whose name holds `word`
+ *
+ * Each line is the best of several runs and is compared, in the same run, with what the core can do at most: a loop of
+ * nothing but multiply-adds, and memcpy. "error" is the largest difference from the reference over the largest value, on a
+ * batch of 33. Small differences are rounding (both orders of a sum are right); above 1e-4 the bench fails. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#include "base/clock.h"
+#include "device/op.h"
+
+enum { CHECKED_BATCH = 33, RUNS = 15 };
+static const double ERROR_MOST = 1e-4, RUN_SECONDS = 1.0; /* the latter: stop repeating a line after so long */
+
+/* A line: C x H x W in, O out (channels, or units of a linear layer), filter or window k. */
+struct work {
+    const char *name;
+    enum op op;
+    int batch, c, h, w, o, k, stride, padding;
+};
+
+static const struct work works[] = {
+    {"lenet input to N16", OP_TO_N16, 256, 1, 28, 28, 0, 0, 0, 0},
+    {"lenet conv1 forward", OP_CONV2D_FORWARD, 256, 1, 28, 28, 20, 3, 1, 0},
+    {"lenet relu1 forward", OP_RELU_FORWARD, 256, 20, 26, 26, 0, 0, 0, 0},
+    {"lenet pool1 forward", OP_AVG_POOL_FORWARD, 256, 20, 26, 26, 0, 2, 2, 0},
+    {"lenet conv2 forward", OP_CONV2D_FORWARD, 256, 20, 13, 13, 50, 5, 1, 0},
+    {"lenet relu2 forward", OP_RELU_FORWARD, 256, 50, 9, 9, 0, 0, 0, 0},
+    {"lenet pool2 forward", OP_AVG_POOL_FORWARD, 256, 50, 9, 9, 0, 2, 2, 0},
+    {"lenet fc1 forward", OP_LINEAR_FORWARD, 256, 800, 1, 1, 128, 1, 1, 0},
+    {"lenet relu3 forward", OP_RELU_FORWARD, 256, 128, 1, 1, 0, 0, 0, 0},
+    {"lenet fc2 forward", OP_LINEAR_FORWARD, 256, 128, 1, 1, 10, 1, 1, 0},
+    {"lenet logits to plain", OP_TO_PLAIN, 256, 10, 1, 1, 0, 0, 0, 0},
+    {"lenet loss forward", OP_CROSS_ENTROPY_FORWARD, 256, 10, 1, 1, 0, 0, 0, 0},
+    {"lenet loss backward", OP_CROSS_ENTROPY_BACKWARD, 256, 10, 1, 1, 0, 0, 0, 0},
+    {"lenet gradient to N16", OP_TO_N16, 256, 10, 1, 1, 0, 0, 0, 0},
+    {"lenet fc2 backward weight", OP_LINEAR_BACKWARD_WEIGHT, 256, 128, 1, 1, 10, 1, 1, 0},
+    {"lenet fc2 backward data", OP_LINEAR_BACKWARD_DATA, 256, 128, 1, 1, 10, 1, 1, 0},
+    {"lenet relu3 backward", OP_RELU_BACKWARD, 256, 128, 1, 1, 0, 0, 0, 0},
+    {"lenet fc1 backward weight", OP_LINEAR_BACKWARD_WEIGHT, 256, 800, 1, 1, 128, 1, 1, 0},
+    {"lenet fc1 backward data", OP_LINEAR_BACKWARD_DATA, 256, 800, 1, 1, 128, 1, 1, 0},
+    {"lenet pool2 backward", OP_AVG_POOL_BACKWARD, 256, 50, 9, 9, 0, 2, 2, 0},
+    {"lenet relu2 backward", OP_RELU_BACKWARD, 256, 50, 9, 9, 0, 0, 0, 0},
+    {"lenet conv2 backward weight", OP_CONV2D_BACKWARD_WEIGHT, 256, 20, 13, 13, 50, 5, 1, 0},
+    {"lenet conv2 backward data", OP_CONV2D_BACKWARD_DATA, 256, 20, 13, 13, 50, 5, 1, 0},
+    {"lenet pool1 backward", OP_AVG_POOL_BACKWARD, 256, 20, 26, 26, 0, 2, 2, 0},
+    {"lenet relu1 backward", OP_RELU_BACKWARD, 256, 20, 26, 26, 0, 0, 0, 0},
+    {"lenet conv1 backward weight", OP_CONV2D_BACKWARD_WEIGHT, 256, 1, 28, 28, 20, 3, 1, 0},
+    {"lenet sgd", OP_SGD, 129068, 1, 1, 1, 0, 0, 0, 0},
+    {"lenet hash", OP_HASH, 129068, 1, 1, 1, 0, 0, 0, 0},
+    {"convnet cn1 forward", OP_CONV2D_FORWARD, 128, 1, 28, 28, 16, 3, 1, 0},
+    {"convnet cn1 backward weight", OP_CONV2D_BACKWARD_WEIGHT, 128, 1, 28, 28, 16, 3, 1, 0},
+    {"convnet cn2 forward", OP_CONV2D_FORWARD, 128, 16, 26, 26, 32, 3, 1, 0},
+    {"convnet cn2 backward data", OP_CONV2D_BACKWARD_DATA, 128, 16, 26, 26, 32, 3, 1, 0},
+    {"convnet cn2 backward weight", OP_CONV2D_BACKWARD_WEIGHT, 128, 16, 26, 26, 32, 3, 1, 0},
+    {"convnet max pool forward", OP_MAX_POOL_FORWARD, 128, 32, 24, 24, 0, 2, 2, 0},
+    {"convnet max pool backward", OP_MAX_POOL_BACKWARD, 128, 32, 24, 24, 0, 2, 2, 0},
+    {"convnet dropout1", OP_DROPOUT_FORWARD, 128, 4608, 1, 1, 0, 0, 0, 0},
+    {"convnet fc1 forward", OP_LINEAR_FORWARD, 128, 4608, 1, 1, 64, 0, 1, 0},
+    {"convnet fc1 backward data", OP_LINEAR_BACKWARD_DATA, 128, 4608, 1, 1, 64, 0, 1, 0},
+    {"convnet fc1 backward weight", OP_LINEAR_BACKWARD_WEIGHT, 128, 4608, 1, 1, 64, 0, 1, 0},
+    {"resnet conv 64 pad 1 forward", OP_CONV2D_FORWARD, 32, 64, 28, 28, 64, 3, 1, 1},
+    {"resnet conv 64 pad 1 backward data", OP_CONV2D_BACKWARD_DATA, 32, 64, 28, 28, 64, 3, 1, 1},
+    {"resnet conv 64 pad 1 backward weight", OP_CONV2D_BACKWARD_WEIGHT, 32, 64, 28, 28, 64, 3, 1, 1},
+    {"resnet conv stride 2 forward", OP_CONV2D_FORWARD, 32, 64, 28, 28, 128, 3, 2, 1},
+    {"resnet conv stride 2 backward data", OP_CONV2D_BACKWARD_DATA, 32, 64, 28, 28, 128, 3, 2, 1},
+    {"resnet conv stride 2 backward weight", OP_CONV2D_BACKWARD_WEIGHT, 32, 64, 28, 28, 128, 3, 2, 1},
+    {"mlp 4096x4096 forward", OP_LINEAR_FORWARD, 256, 4096, 1, 1, 4096, 0, 1, 0},
+    {"mlp 4096x4096 backward data", OP_LINEAR_BACKWARD_DATA, 256, 4096, 1, 1, 4096, 0, 1, 0},
+    {"mlp 4096x4096 backward weight", OP_LINEAR_BACKWARD_WEIGHT, 256, 4096, 1, 1, 4096, 0, 1, 0},
+    {"mlp 4096x4096 (in,out) forward", OP_LINEAR_FORWARD, 256, 4096, 1, 1, 4096, 1, 1, 0},
+    {"mlp 4096x4096 (in,out) backward data", OP_LINEAR_BACKWARD_DATA, 256, 4096, 1, 1, 4096, 1, 1, 0},
+    {"mlp 4096x4096 (in,out) backward weight", OP_LINEAR_BACKWARD_WEIGHT, 256, 4096, 1, 1, 4096, 1, 1, 0},
+    {"mlp sgd 1.6e7", OP_SGD, 4096 * 4096, 1, 1, 1, 0, 0, 0, 0},
+    {"mlp hash 1.6e7", OP_HASH, 4096 * 4096, 1, 1, 1, 0, 0, 0, 0},
+};
+
+/* Bits of operands that the tape keeps in N16: in[0] 1, in[1] 2, out[0] 4. */
+static int n16_operands(enum op op) {
+    switch (op) {
+    case OP_TO_N16: return 4;
+    case OP_TO_PLAIN: return 1;
+    case OP_CONV2D_FORWARD: case OP_CONV2D_BACKWARD_DATA: case OP_LINEAR_FORWARD: case OP_LINEAR_BACKWARD_DATA:
+    case OP_RELU_FORWARD: case OP_AVG_POOL_FORWARD: case OP_AVG_POOL_BACKWARD: case OP_MAX_POOL_FORWARD:
+    case OP_DROPOUT_FORWARD: return 1 | 4;
+    case OP_CONV2D_BACKWARD_WEIGHT: case OP_LINEAR_BACKWARD_WEIGHT: return 1 | 2;
+    case OP_RELU_BACKWARD: case OP_MAX_POOL_BACKWARD: return 1 | 2 | 4;
+    default: return 0;
+    }
+}
+
+static void *must(void *p) {
+    if (p) return p;
+    fprintf(stderr, "math_bench: out of memory\n");
+    exit(1);
+}
+
+static struct tensor make(enum dtype dtype, int rank, int d0, int d1, int d2, int d3) {
+    int dims[4] = {d0, d1, d2, d3};
+    struct tensor t = tensor_plain(NULL, dtype, rank, dims);
+    t.data = must(aligned_alloc(64, (tensor_bytes(&t) + 127) / 64 * 64));
+    memset(t.data, 0, tensor_bytes(&t));
+    for (size_t i = 0; dtype == DTYPE_F32 && i < tensor_count(&t); i++) tensor_f32(&t)[i] = (float)rand() / RAND_MAX - .5f;
+    return t;
+}
+
+static struct tensor in_n16(const struct tensor *plain) {
+    struct tensor t = *plain;
+    t.layout = LAYOUT_N16;
+    t.groups = (plain->dims[0] + GROUP - 1) / GROUP;
+    t.data = must(aligned_alloc(64, tensor_bytes(&t) + 64));
+    struct op_args a = {.in = {*plain}, .out = {t}};
+    host_reference_kernels[OP_TO_N16](&a);
+    return t;
+}
+
+static struct step_block step = {1, 1, 1.0f / 256, 0.1f, 0, 0};
+
+/* The op's operands in PLAIN, filled at random. */
+static struct op_args operands(const struct work *w, int batch) {
+    int linear = w->op >= OP_LINEAR_FORWARD && w->op <= OP_LINEAR_BACKWARD_WEIGHT;
+    int conv = w->op >= OP_CONV2D_FORWARD && w->op <= OP_CONV2D_BACKWARD_WEIGHT;
+    int window = conv || (w->op >= OP_AVG_POOL_FORWARD && w->op <= OP_MAX_POOL_BACKWARD);
+    int p = window ? (w->h + 2 * w->padding - w->k) / w->stride + 1 : w->h;
+    int q = window ? (w->w + 2 * w->padding - w->k) / w->stride + 1 : w->w;
+    int rank = linear || w->h == 1 ? 2 : 4;
+    struct tensor x = make(DTYPE_F32, rank, batch, w->c, w->h, w->w);
+    struct tensor y = make(DTYPE_F32, rank, batch, w->o ? w->o : w->c, p, q);
+    struct tensor weight = linear ? (w->k ? make(DTYPE_F32, 2, w->c, w->o, 1, 1) : make(DTYPE_F32, 2, w->o, w->c, 1, 1))
+                                  : make(DTYPE_F32, 4, w->o, w->c, w->k, w->k);
+    struct tensor bias = make(DTYPE_F32, 1, w->o, 1, 1, 1);
+    struct op_args a = {.step = &step};
+    switch (w->op) {
+    case OP_CONV2D_FORWARD: case OP_LINEAR_FORWARD: a.in[0] = x, a.in[1] = weight, a.in[2] = bias, a.out[0] = y; break;
+    case OP_CONV2D_BACKWARD_DATA: case OP_LINEAR_BACKWARD_DATA: a.in[0] = y, a.in[1] = weight, a.out[0] = x; break;
+    case OP_CONV2D_BACKWARD_WEIGHT: case OP_LINEAR_BACKWARD_WEIGHT:
+        a.in[0] = x, a.in[1] = y, a.out[0] = weight, a.out[1] = bias;
+        break;
+    case OP_AVG_POOL_BACKWARD: a.in[0] = y, a.out[0] = x; break;
+    case OP_MAX_POOL_BACKWARD: a.in[0] = x, a.in[1] = y, a.out[0] = make(DTYPE_F32, 4, batch, w->c, w->h, w->w); break;
+    case OP_RELU_BACKWARD: a.in[0] = x, a.in[1] = y, a.out[0] = y; break;
+    case OP_RELU_FORWARD: a.in[0] = x, a.out[0] = x; break;
+    case OP_CROSS_ENTROPY_FORWARD: case OP_CROSS_ENTROPY_BACKWARD:
+        a.in[0] = x, a.in[1] = make(DTYPE_I32, 1, batch, 1, 1, 1), a.out[0] = y;
+        if (w->op == OP_CROSS_ENTROPY_FORWARD)
+            a.out[0] = make(DTYPE_F64, 1, batch, 1, 1, 1), a.out[1] = make(DTYPE_I32, 1, batch, 1, 1, 1);
+        break;
+    case OP_HASH: a.in[0] = x, a.out[0] = make(DTYPE_U64, 2, 1, 1, 1, 1); break;
+    default: a.in[0] = x, a.out[0] = y;
+    }
+    if (conv) a.p.conv = (struct conv_args){w->stride, w->padding};
+    else if (linear) a.p.linear.weight_is_in_out = w->k;
+    else if (window) a.p.pool = (struct pool_args){w->k, w->stride};
+    else if (w->op == OP_DROPOUT_FORWARD) a.p.dropout = (struct dropout_args){.25f, 0, 0};
+    return a;
+}
+
+static void release(struct op_args *a, const struct op_args *keep) {
+    struct tensor *all[5] = {&a->in[0], &a->in[1], &a->in[2], &a->out[0], &a->out[1]};
+    const struct tensor *kept[5] = {0};
+    if (keep) kept[0] = &keep->in[0], kept[1] = &keep->in[1], kept[2] = &keep->in[2], kept[3] = &keep->out[0], kept[4] = &keep->out[1];
+    for (int i = 0; i < 5; i++) {
+        int shared = 0;
+        for (int j = 0; j < i; j++) shared |= all[j]->data == all[i]->data;
+        for (int j = 0; j < 5; j++) shared |= kept[j] && kept[j]->data == all[i]->data;
+        if (!shared) free(all[i]->data);
+    }
+}
+
+/* The same operands as the fast path wants them; outputs in memory of their own. */
+static struct op_args fast_operands(const struct op_args *plain, enum op op) {
+    struct op_args a = *plain;
+    int n16 = n16_operands(op);
+    int in_place = a.out[0].data == a.in[0].data ? 0 : a.out[0].data == a.in[1].data ? 1 : -1;
+    for (int i = 0; i < 2; i++)
+        if (n16 & 1 << i) a.in[i] = in_n16(&plain->in[i]);
+    if (in_place >= 0) a.out[0] = a.in[in_place];
+    else if (n16 & 4) a.out[0] = in_n16(&plain->out[0]);
+    else {
+        a.out[0].data = must(aligned_alloc(64, (tensor_bytes(&a.out[0]) + 127) / 64 * 64));
+        memcpy(a.out[0].data, plain->out[0].data, tensor_bytes(&a.out[0]));
+    }
+    return a;
+}
+
+/* Largest difference of out[0] from the reference over its largest value, on a small batch. */
+static double error_of(const struct work *w, host_kernel *kernel) {
+    int elementwise = w->op == OP_SGD || w->op == OP_HASH;
+    struct op_args plain = operands(w, elementwise ? w->batch : CHECKED_BATCH), fast = fast_operands(&plain, w->op);
+    int n16 = n16_operands(w->op);
+    kernel(&fast);
+    host_reference_kernels[w->op](&plain);
+    struct tensor got = plain.out[0];
+    got.data = must(calloc(1, tensor_bytes(&got) + 1));
+    if (n16 & 4) host_reference_kernels[OP_TO_PLAIN](&(struct op_args){.in = {fast.out[0]}, .out = {got}});
+    else memcpy(got.data, fast.out[0].data, tensor_bytes(&got));
+    if (w->op == OP_TO_N16 || w->op == OP_TO_PLAIN) memcpy(plain.out[0].data, plain.in[0].data, tensor_bytes(&got));
+    double most = 0, error = 0;
+    if (got.dtype == DTYPE_F32)
+        for (size_t i = 0; i < tensor_count(&got); i++) {
+            double want = tensor_f32(&plain.out[0])[i], off = fabs(tensor_f32(&got)[i] - want);
+            if (fabs(want) > most) most = fabs(want);
+            if (!(off <= error)) error = off;
+        }
+    else error = memcmp(got.data, plain.out[0].data, tensor_bytes(&got)) != 0;
+    free(got.data);
+    release(&fast, &plain);
+    release(&plain, NULL);
+    return most > 0 ? error / most : error;
+}
+
+static double seconds_of(const struct work *w, host_kernel *kernel, double *bytes) {
+    struct op_args plain = operands(w, w->batch), a = fast_operands(&plain, w->op);
+    double best = 1e9;
+    int64_t stop = deadline_after(RUN_SECONDS);
+    for (int i = 0; i < RUNS && (i < 3 || now_ns() < stop); i++) {
+        int64_t begin = now_ns();
+        kernel(&a);
+        double seconds = (double)(now_ns() - begin) * 1e-9;
+        if (seconds < best) best = seconds;
+    }
+    *bytes = 0;
+    for (int i = 0; i < 3; i++) *bytes += a.in[i].data ? (double)tensor_bytes(&a.in[i]) : 0;
+    for (int i = 0; i < 2; i++) *bytes += a.out[i].data ? (double)tensor_bytes(&a.out[i]) : 0;
+    if (w->op == OP_SGD) *bytes += (double)tensor_bytes(&a.out[0]);
+    release(&a, &plain);
+    release(&plain, NULL);
+    return best;
+}
+
+static double flops_of(const struct work *w) {
+    if (w->op >= OP_LINEAR_FORWARD && w->op <= OP_LINEAR_BACKWARD_WEIGHT) return 2.0 * w->batch * w->c * w->o;
+    if (w->op < OP_CONV2D_FORWARD || w->op > OP_CONV2D_BACKWARD_WEIGHT) return 0;
+    double p = (w->h + 2 * w->padding - w->k) / w->stride + 1, q = (w->w + 2 * w->padding - w->k) / w->stride + 1;
+    return 2.0 * w->batch * w->o * p * q * w->c * w->k * w->k;
+}
+
+#if defined(__x86_64__)
+/* 16 independent chains of multiply-adds: what one core can do at most. */
+__attribute__((target("avx512f"))) static double peak_avx512(void) {
+    __m512 a[16], m = _mm512_set1_ps(.999f);
+    for (int i = 0; i < 16; i++) a[i] = _mm512_set1_ps((float)i);
+    int64_t begin = now_ns();
+    for (int i = 0; i < 2000000; i++) {
+        _Pragma("GCC unroll 16") for (int j = 0; j < 16; j++) a[j] = _mm512_fmadd_ps(a[j], m, m);
+    }
+    double gflops = 2000000 * 16 * 32.0 / (double)(now_ns() - begin);
+    for (int i = 1; i < 16; i++) a[0] = _mm512_add_ps(a[0], a[i]);
+    volatile float keep = _mm512_cvtss_f32(a[0]);
+    (void)keep;
+    return gflops;
+}
+
+__attribute__((target("avx2,fma"))) static double peak_avx2(void) {
+    __m256 a[12], m = _mm256_set1_ps(.999f);
+    for (int i = 0; i < 12; i++) a[i] = _mm256_set1_ps((float)i);
+    int64_t begin = now_ns();
+    for (int i = 0; i < 2000000; i++) {
+        _Pragma("GCC unroll 16") for (int j = 0; j < 12; j++) a[j] = _mm256_fmadd_ps(a[j], m, m);
+    }
+    double gflops = 2000000 * 12 * 16.0 / (double)(now_ns() - begin);
+    for (int i = 1; i < 12; i++) a[0] = _mm256_add_ps(a[0], a[i]);
+    volatile float keep = _mm256_cvtss_f32(a[0]);
+    (void)keep;
+    return gflops;
+}
+#endif
+
+static void print_ceiling(const char *isa) {
+    double best = 0;
+#if defined(__x86_64__)
+    for (int i = 0; i < 5; i++) {
+        double peak = strcmp(isa, "avx512") == 0 ? peak_avx512() : strcmp(isa, "avx2") == 0 ? peak_avx2() : 0;
+        if (peak > best) best = peak;
+    }
+#endif
+    size_t bytes = 14 << 20;
+    char *from = must(malloc(bytes)), *to = must(malloc(bytes));
+    memset(from, 1, bytes);
+    memset(to, 1, bytes);
+    int64_t least = INT64_MAX;
+    for (int i = 0; i < 20; i++) {
+        int64_t begin = now_ns();
+        memcpy(to, from, bytes);
+        if (now_ns() - begin < least) least = now_ns() - begin;
+    }
+    printf("%s: peak %.0f GFLOP/s in registers, memcpy of 14 MiB %.0f GB/s read and written\n", isa, best, 2.0 * (double)bytes / (double)least);
+    free(from);
+    free(to);
+}
+
+int main(int argc, char **argv) {
+    static const char *const isas[] = {"avx512", "avx2", "generic"};
+    int failed = 0;
+    for (int i = 0; i < 3; i++) {
+        if (argc > 1 ? strcmp(argv[1], isas[i]) != 0 : i == 2) continue; /* generic is slow: only when asked for */
+        if (!host_fast_kernel(OP_FILL, isas[i])) continue;
+        print_ceiling(isas[i]);
+        printf("%-40s %10s %10s %8s %10s\n", "op", "ms", "GFLOP/s", "GB/s", "error");
+        double lenet = 0;
+        for (size_t j = 0; j < sizeof works / sizeof *works; j++) {
+            const struct work *w = &works[j];
+            if (argc > 2 && !strstr(w->name, argv[2])) continue;
+            host_kernel *kernel = host_fast_kernel(w->op, isas[i]);
+            if (!kernel) kernel = host_reference_kernels[w->op];
+            double bytes, seconds = seconds_of(w, kernel, &bytes), error = error_of(w, kernel);
+            printf("%-40s %10.3f %10.1f %8.1f %10.1e%s\n", w->name, seconds * 1e3, flops_of(w) / seconds * 1e-9, bytes / seconds * 1e-9,
+                   error, error <= ERROR_MOST ? "" : "  WRONG");
+            fflush(stdout);
+            failed |= !(error <= ERROR_MOST);
+            if (strncmp(w->name, "lenet", 5) == 0) lenet += seconds;
+        }
+        if (argc <= 2) printf("%-40s %10.3f\n\n", "lenet, all kernels of a step", lenet * 1e3);
+    }
+    return failed;
+}

@@ -1,0 +1,176 @@
+/* Convolution in N16, backward to the weights: dw[o][tap] = sum over samples and pixels of dy[o] * x at that tap,
+ * where a tap is one (c, ky, kx) of the filter.
+ *
+ * The register tile is outputs x taps (5 x 5, or 4 x 6 where that wastes less): for each pixel it loads
+ * 5 vectors of dy and 5 of x and does 25 multiply-adds, every lane summing its own samples. The sixteen lanes are
+ * added once, at the very end. To keep dy in the first-level cache, a band of its rows serves several tiles
+ * of taps before the walk goes on; the accumulators of those wait in `sums` meanwhile.
+ *
+ * The order of each lane's sum is group, row, column, and the segment is launched alone: the bits depend on the
+ * segment's samples only. Pad lanes of dy are exact zeros and add nothing. */
+
+enum { TAP_TILES = 5, OUTPUTS_MOST = 5, TAPS_MOST = 6, WEIGHT_BAND_BYTES = 20 * 1024 };
+
+/* One sum per output, tap and lane; what a tile adds to. */
+struct weight_sums {
+    float tap[TAP_TILES][OUTPUTS_MOST * TAPS_MOST][GROUP], bias[OUTPUTS_MOST][GROUP];
+};
+
+struct tap {
+    int ky, kx;
+    ptrdiff_t offset; /* of its pixel in x from pixel (0, 0) of the group at channel 0, in floats */
+};
+
+static const float zero_pixel[GROUP];
+
+/* `count` pixels, one behind another in dy and x_step floats apart in x. */
+INLINE void weight_pixels(const int OUTPUTS, const int TAPS, vec acc[], const float *dy, size_t dy_plane,
+                          const float *const x[], size_t x_step, int count) {
+    for (int i = 0; i < count; i++) {
+        vec gradient[OUTPUTS_MOST];
+        UNROLL for (int o = 0; o < OUTPUTS; o++) gradient[o] = load(dy + o * dy_plane + i * GROUP);
+        UNROLL for (int t = 0; t < TAPS; t++) {
+            vec pixel = load(x[t] + i * x_step);
+            UNROLL for (int o = 0; o < OUTPUTS; o++)
+                acc[o * TAPS + t] = fused(gradient[o], pixel, acc[o * TAPS + t]);
+        }
+    }
+}
+
+/* Rows p0 .. p1 - 1 of dy (at the tile's first output) into the sums of one tile of taps. */
+INLINE void weight_tile(const struct conv *s, const int OUTPUTS, const int TAPS, const struct tap *taps, const float *x,
+                        const float *dy, int p0, int p1, float sums[][GROUP]) {
+    vec acc[OUTPUTS_MOST * TAPS_MOST];
+    UNROLL for (int i = 0; i < OUTPUTS * TAPS; i++) acc[i] = load(sums[i]);
+    size_t dy_plane = plane(s->out_height, s->out_width);
+    int stride = s->stride, padding = s->padding;
+    int q_begin = (padding + stride - 1) / stride; /* from here to q_end every tap lies inside the row */
+    int q_end = s->width + padding >= s->k ? (s->width + padding - s->k) / stride + 1 : 0;
+    if (q_end > s->out_width) q_end = s->out_width;
+    for (int p = p0; p < p1; p++) {
+        int top = p * stride - padding, inside = top >= 0 && top + s->k <= s->height;
+        for (int q = 0; q < s->out_width;) {
+            const float *pixel[TAPS_MOST], *gradient = dy + ((size_t)p * s->out_width + q) * GROUP;
+            int left = q * stride - padding, run = inside && q >= q_begin && q < q_end ? q_end - q : 1;
+            ptrdiff_t corner = ((ptrdiff_t)top * s->width + left) * GROUP;
+            UNROLL for (int t = 0; t < TAPS; t++) {
+                int h = top + taps[t].ky, column = left + taps[t].kx;
+                int in_picture = h >= 0 && h < s->height && column >= 0 && column < s->width;
+                pixel[t] = in_picture ? x + (corner + taps[t].offset) : zero_pixel;
+            }
+            weight_pixels(OUTPUTS, TAPS, acc, gradient, dy_plane, pixel, (size_t)stride * GROUP, run);
+            q += run;
+        }
+    }
+    UNROLL for (int i = 0; i < OUTPUTS * TAPS; i++) store(sums[i], acc[i]);
+}
+
+typedef void weight_tile_function(const struct conv *, const struct tap *, const float *, const float *, int, int,
+                                  float[][GROUP]);
+
+#define WEIGHT_TILE(OUTPUTS, TAPS)                                                                                    \
+    static void weight_tile_##OUTPUTS##_##TAPS(const struct conv *s, const struct tap *taps, const float *x,          \
+                                               const float *dy, int p0, int p1, float sums[][GROUP]) {                \
+        weight_tile(s, OUTPUTS, TAPS, taps, x, dy, p0, p1, sums);                                                     \
+    }
+WEIGHT_TILE(1, 5)
+#if ACCUMULATORS >= 28
+WEIGHT_TILE(5, 5) WEIGHT_TILE(4, 6)
+#else
+WEIGHT_TILE(3, 4)
+#endif
+
+/* `run` computes outputs x taps sums; the last shape serves any number of outputs. */
+static const struct weight_shape {
+    int outputs, taps;
+    weight_tile_function *run;
+} weight_shapes[] = {
+#if ACCUMULATORS >= 28
+    {5, 5, weight_tile_5_5}, {4, 6, weight_tile_4_6},
+#else
+    {3, 4, weight_tile_3_4},
+#endif
+    {1, 5, weight_tile_1_5},
+};
+
+/* The shape that computes the fewest sums, those past the last tap included. By the sizes alone. */
+static const struct weight_shape *weight_shape_of(int outputs, int taps) {
+    const struct weight_shape *best = NULL, *end = weight_shapes + sizeof weight_shapes / sizeof *weight_shapes;
+    int64_t least = INT64_MAX;
+    for (const struct weight_shape *shape = weight_shapes; shape < end; shape++) {
+        int64_t sums = (int64_t)tiles_of(outputs, shape->outputs) * shape->outputs * tiles_of(taps, shape->taps) * shape->taps;
+        if (shape->outputs > outputs || (best && (sums >= least || shape->outputs == 1))) continue;
+        best = shape;
+        least = sums;
+    }
+    return best;
+}
+
+/* `count` pixels of each output into its bias sum, four partial sums each. */
+static void bias_pixels(int outputs, const float *dy, size_t dy_plane, int count, float sums[][GROUP]) {
+    for (int o = 0; o < outputs; o++) {
+        const float *p = dy + o * dy_plane;
+        vec acc[4] = {load(sums[o]), splat(0), splat(0), splat(0)};
+        int i = 0;
+        for (; i + 4 <= count; i += 4)
+            for (int j = 0; j < 4; j++) acc[j] += load(p + (i + j) * GROUP);
+        for (; i < count; i++) acc[0] += load(p + i * GROUP);
+        store(sums[o], (acc[0] + acc[1]) + (acc[2] + acc[3]));
+    }
+}
+
+/* All samples of the segment into the sums of outputs o .. and of up to TAP_TILES tiles of taps. */
+static void weight_block(const struct conv *s, const struct weight_shape *shape, const float *x, const float *dy, int o,
+                         struct tap taps[][TAPS_MOST], int tiles, int with_bias, struct weight_sums *sums) {
+    size_t row_bytes = (size_t)shape->outputs * s->out_width * GROUP * sizeof(float), dy_plane = plane(s->out_height, s->out_width);
+    int band = row_bytes < WEIGHT_BAND_BYTES ? (int)(WEIGHT_BAND_BYTES / row_bytes) : 1;
+    memset(sums, 0, sizeof *sums);
+    for (int g = 0; g < s->groups; g++) {
+        const float *xg = x + g * s->channels * plane(s->height, s->width);
+        const float *dyg = dy + ((size_t)g * s->outputs + o) * dy_plane;
+        for (int p0 = 0; p0 < s->out_height; p0 += band) {
+            int p1 = p0 + band < s->out_height ? p0 + band : s->out_height;
+            for (int lane = 0; lane < GROUP; lane += LANES) {
+                for (int t = 0; t < tiles; t++)
+                    shape->run(s, taps[t], xg + lane, dyg + lane, p0, p1, (float(*)[GROUP])&sums->tap[t][0][lane]);
+                if (with_bias)
+                    bias_pixels(shape->outputs, dyg + (size_t)p0 * s->out_width * GROUP + lane, dy_plane,
+                                (p1 - p0) * s->out_width, (float(*)[GROUP])&sums->bias[0][lane]);
+            }
+        }
+    }
+}
+
+static void n16_conv2d_backward_weight(const struct op_args *a) {
+    const struct tensor *x = &a->in[0], *dy = &a->in[1], *dw = &a->out[0];
+    if (x->layout == LAYOUT_PLAIN) {
+        reference_conv2d_backward_weight(a);
+        return;
+    }
+    struct conv s = {dy->groups, x->dims[1], x->dims[2], x->dims[3], dy->dims[1], dy->dims[2], dy->dims[3],
+                     dw->dims[2], a->p.conv.stride, a->p.conv.padding, NULL};
+    int all = s.channels * s.k * s.k; /* taps of a filter */
+    const struct weight_shape *shape = weight_shape_of(s.outputs, all);
+    struct weight_sums sums;
+    for (int o = 0; o < s.outputs; o += shape->outputs) {
+        if (o + shape->outputs > s.outputs) o = s.outputs - shape->outputs; /* some outputs are computed twice over */
+        for (int first = 0; first < all; first += TAP_TILES * shape->taps) {
+            struct tap taps[TAP_TILES][TAPS_MOST];
+            int tiles = tiles_of(all - first, shape->taps);
+            if (tiles > TAP_TILES) tiles = TAP_TILES;
+            for (int i = 0; i < tiles * shape->taps; i++) {
+                int tap = first + i < all ? first + i : all - 1;
+                int c = tap / (s.k * s.k), ky = tap / s.k % s.k, kx = tap % s.k;
+                ptrdiff_t pixel = ((ptrdiff_t)c * s.height + ky) * s.width + kx;
+                taps[i / shape->taps][i % shape->taps] = (struct tap){ky, kx, pixel * GROUP};
+            }
+            weight_block(&s, shape, tensor_f32(x), tensor_f32(dy), o, taps, tiles, first == 0, &sums);
+            for (int i = 0; i < tiles * shape->taps && first + i < all; i++)
+                for (int j = 0; j < shape->outputs; j++)
+                    tensor_f32(dw)[(size_t)(o + j) * all + first + i] =
+                        sum_of_group(sums.tap[i / shape->taps][j * shape->taps + i % shape->taps]);
+            for (int j = 0; j < shape->outputs && first == 0; j++)
+                tensor_f32(&a->out[1])[o + j] = sum_of_group(sums.bias[j]);
+        }
+    }
+}

@@ -1,0 +1,130 @@
+/* What works on one element at a time, in either layout, and the change of layout.
+ *
+ * The vector body and the scalar tail do the same operations with the same rounding, so an element has the same bits
+ * wherever it lies in a call. They stand side by side here: change one, change both. */
+
+/* A LANES x LANES block at a time; the edges one by one. */
+static void n16_to_n16(const struct op_args *a) {
+    const float *x = tensor_f32(&a->in[0]);
+    size_t samples = (size_t)a->in[0].dims[0], count = tensor_sample_count(&a->in[0]);
+    for (size_t n = 0; n < (size_t)a->out[0].groups * GROUP; n += LANES) {
+        const float *from = x + n * count;
+        float *to = tensor_f32(&a->out[0]) + n / GROUP * count * GROUP + n % GROUP;
+        size_t i = 0;
+        if (n + LANES <= samples)
+            for (; i + LANES <= count; i += LANES) transpose(from + i, count, to + i * GROUP, GROUP);
+        for (; i < count; i++)
+            for (size_t lane = 0; lane < LANES; lane++)
+                to[i * GROUP + lane] = n + lane < samples ? from[lane * count + i] : 0;
+    }
+}
+
+static void n16_to_plain(const struct op_args *a) {
+    const float *x = tensor_f32(&a->in[0]);
+    size_t samples = (size_t)a->out[0].dims[0], count = tensor_sample_count(&a->out[0]);
+    for (size_t n = 0; n < samples; n += LANES) {
+        const float *from = x + n / GROUP * count * GROUP + n % GROUP;
+        float *to = tensor_f32(&a->out[0]) + n * count;
+        size_t i = 0;
+        if (n + LANES <= samples)
+            for (; i + LANES <= count; i += LANES) transpose(from + i * GROUP, GROUP, to + i, count);
+        for (; i < count; i++)
+            for (size_t lane = 0; lane < LANES && n + lane < samples; lane++)
+                to[lane * count + i] = from[i * GROUP + lane];
+    }
+}
+
+static void fast_relu_forward(const struct op_args *a) {
+    const float *x = tensor_f32(&a->in[0]);
+    float *y = tensor_f32(&a->out[0]);
+    size_t i = 0, count = tensor_stored_count(&a->out[0]);
+    for (; i + LANES <= count; i += LANES) {
+        vec v = load(x + i);
+        store(y + i, select_vec(v < 0, splat(0), v));
+    }
+    for (; i < count; i++) y[i] = x[i] < 0 ? 0 : x[i];
+}
+
+static void fast_relu_backward(const struct op_args *a) {
+    const float *y = tensor_f32(&a->in[0]), *dy = tensor_f32(&a->in[1]);
+    float *dx = tensor_f32(&a->out[0]);
+    size_t i = 0, count = tensor_stored_count(&a->out[0]);
+    for (; i + LANES <= count; i += LANES) store(dx + i, select_vec(load(y + i) > 0, load(dy + i), splat(0)));
+    for (; i < count; i++) dx[i] = y[i] > 0 ? dy[i] : 0;
+}
+
+static void fast_fill(const struct op_args *a) {
+    float *y = tensor_f32(&a->out[0]), value = a->p.fill.value;
+    size_t i = 0, count = tensor_stored_count(&a->out[0]);
+    for (; i + LANES <= count; i += LANES) store(y + i, splat(value));
+    for (; i < count; i++) y[i] = value;
+}
+
+static void fast_add(const struct op_args *a) {
+    const float *x = tensor_f32(&a->in[0]);
+    float *y = tensor_f32(&a->out[0]);
+    size_t i = 0, count = tensor_stored_count(&a->out[0]);
+    for (; i + LANES <= count; i += LANES) store(y + i, load(y + i) + load(x + i));
+    for (; i < count; i++) y[i] += x[i];
+}
+
+static void fast_scale(const struct op_args *a) {
+    float *y = tensor_f32(&a->out[0]), factor = a->p.fill.value;
+    size_t i = 0, count = tensor_stored_count(&a->out[0]);
+    for (; i + LANES <= count; i += LANES) store(y + i, load(y + i) * factor);
+    for (; i < count; i++) y[i] *= factor;
+}
+
+/* The formula and its roundings: reference_sgd. */
+static void fast_sgd(const struct op_args *a) {
+    const float *grad = tensor_f32(&a->in[0]);
+    float *value = tensor_f32(&a->out[0]), *momentum = tensor_f32(&a->out[1]);
+    float decay = a->p.sgd.weight_decay, keep = a->p.sgd.momentum, rate = -a->step->learning_rate;
+    int first = a->step->first_update;
+    size_t i = 0, count = tensor_count(&a->out[0]);
+    for (; i + LANES <= count; i += LANES) {
+        vec g = load(grad + i), p = load(value + i);
+        if (decay != 0) g = fused(p, splat(decay), g);
+        if (momentum) {
+            if (!first) g += load(momentum + i) * keep;
+            store(momentum + i, g);
+        }
+        store(value + i, fused(g, splat(rate), p));
+    }
+    for (; i < count; i++) {
+        float g = grad[i];
+        if (decay != 0) g = __builtin_fmaf(value[i], decay, g);
+        if (momentum) {
+            if (!first) g += momentum[i] * keep;
+            momentum[i] = g;
+        }
+        value[i] = __builtin_fmaf(g, rate, value[i]);
+    }
+}
+
+/* hash_mix of LANES / 2 elements at once; sums of 64 bits have no order. */
+static void fast_hash(const struct op_args *a) {
+    enum { WIDE = LANES / 2 };
+    const float *x = tensor_f32(&a->in[0]);
+    uint64_t sum = 0;
+    size_t i = 0, count = tensor_count(&a->in[0]);
+    uvec64 sums = {0}, step;
+    for (int lane = 0; lane < WIDE; lane++) step[lane] = (uint64_t)(lane + 1) * HASH_STEP;
+    for (; i + WIDE <= count; i += WIDE, step += (uint64_t)WIDE * HASH_STEP) {
+        uint32_t bits[WIDE];
+        memcpy(bits, x + i, sizeof bits);
+        uvec64 z;
+        UNROLL for (int lane = 0; lane < WIDE; lane++) z[lane] = bits[lane];
+        z += step;
+        z = (z ^ (z >> 30)) * HASH_MUL1;
+        z = (z ^ (z >> 27)) * HASH_MUL2;
+        sums += z ^ (z >> 31);
+    }
+    for (int lane = 0; lane < WIDE; lane++) sum += sums[lane];
+    for (; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, &x[i], sizeof bits);
+        sum += hash_mix(bits, i);
+    }
+    ((uint64_t *)a->out[0].data)[(size_t)a->step->slot * a->out[0].dims[1] + a->p.hash.column] = sum;
+}

@@ -1,0 +1,160 @@
+/* Pooling in N16: every pixel is a vector, every plane (group, channel) alike. These loops do next to no arithmetic;
+ * they are as fast as memory. Each plane is finished before the next begins, so what backward clears first is
+ * still in the cache when it adds. The common 2 x 2 window is unrolled (its size a constant). */
+
+struct pool {
+    size_t planes;
+    int height, width, out_height, out_width, size, stride;
+};
+
+INLINE struct pool pool_of(const struct op_args *a, const struct tensor *x, const struct tensor *y) {
+    return (struct pool){(size_t)x->groups * x->dims[1], x->dims[2], x->dims[3], y->dims[2], y->dims[3],
+                         a->p.pool.size, a->p.pool.stride};
+}
+
+/* The first pixel of window (p, q), in floats from the start of its plane. */
+INLINE size_t window_at(const struct pool *s, int p, int q) {
+    return ((size_t)p * s->stride * s->width + (size_t)q * s->stride) * GROUP;
+}
+
+/* Row i, column j of a window, from its first pixel. */
+INLINE size_t tap_at(const struct pool *s, int i, int j) {
+    return ((size_t)i * s->width + j) * GROUP;
+}
+
+/* Makes a plane of dx ready: windows side by side will write all but the margin at the right and bottom; windows that
+ * overlap or leave gaps will add to zeros. */
+INLINE void clear_uncovered(const struct pool *s, float *dx, int side_by_side) {
+    int height = side_by_side ? s->out_height * s->size : 0, width = side_by_side ? s->out_width * s->size : 0;
+    for (int h = 0; h < s->height; h++) {
+        int begin = h < height ? width : 0;
+        memset(dx + ((size_t)h * s->width + begin) * GROUP, 0, (size_t)(s->width - begin) * GROUP * sizeof(float));
+    }
+}
+
+/* --- mean --- */
+
+INLINE void avg_pool_forward(const struct pool *s, const float *x, float *y, const int size) {
+    vec area = splat((float)(size * size));
+    for (size_t i = 0; i < s->planes; i++, x += plane(s->height, s->width))
+        for (int p = 0; p < s->out_height; p++)
+            for (int q = 0; q < s->out_width; q++, y += GROUP)
+                for (int lane = 0; lane < GROUP; lane += LANES) {
+                    const float *window = x + window_at(s, p, q) + lane;
+                    vec sum = splat(0);
+                    for (int tap = 0; tap < size * size; tap++) sum += load(window + tap_at(s, tap / size, tap % size));
+                    store(y + lane, sum / area);
+                }
+}
+
+/* Where windows lie side by side each pixel of dx belongs to one of them: written once, margins cleared. Otherwise the
+ * plane is cleared and each window adds its share. */
+INLINE void avg_pool_backward(const struct pool *s, const float *dy, float *dx, const int size, const int apart) {
+    vec area = splat((float)(size * size));
+    for (size_t i = 0; i < s->planes; i++, dx += plane(s->height, s->width)) {
+        clear_uncovered(s, dx, apart);
+        for (int p = 0; p < s->out_height; p++)
+            for (int q = 0; q < s->out_width; q++, dy += GROUP)
+                for (int lane = 0; lane < GROUP; lane += LANES) {
+                    vec share = load(dy + lane) / area;
+                    float *window = dx + window_at(s, p, q) + lane;
+                    for (int tap = 0; tap < size * size; tap++) {
+                        float *pixel = window + tap_at(s, tap / size, tap % size);
+                        store(pixel, apart ? share : load(pixel) + share);
+                    }
+                }
+    }
+}
+
+static void n16_avg_pool_forward(const struct op_args *a) {
+    if (a->in[0].layout == LAYOUT_PLAIN) {
+        reference_avg_pool_forward(a);
+        return;
+    }
+    struct pool s = pool_of(a, &a->in[0], &a->out[0]);
+    const float *x = tensor_f32(&a->in[0]);
+    float *y = tensor_f32(&a->out[0]);
+    if (s.size == 2) avg_pool_forward(&s, x, y, 2);
+    else avg_pool_forward(&s, x, y, s.size);
+}
+
+static void n16_avg_pool_backward(const struct op_args *a) {
+    if (a->in[0].layout == LAYOUT_PLAIN) {
+        reference_avg_pool_backward(a);
+        return;
+    }
+    struct pool s = pool_of(a, &a->out[0], &a->in[0]);
+    const float *dy = tensor_f32(&a->in[0]);
+    float *dx = tensor_f32(&a->out[0]);
+    if (s.size == 2 && s.stride == 2) avg_pool_backward(&s, dy, dx, 2, 1);
+    else avg_pool_backward(&s, dy, dx, s.size, 0);
+}
+
+/* --- maximum --- */
+
+/* The largest value of a window and the tap where it stands, lane by lane: the first of equals; a NaN beats all. */
+struct peak {
+    vec value;
+    ivec tap;
+};
+
+INLINE struct peak peak_of(const struct pool *s, const float *window, const int size) {
+    struct peak best = {load(window), (ivec){0}};
+    for (int tap = 1; tap < size * size; tap++) {
+        vec value = load(window + tap_at(s, tap / size, tap % size));
+        ivec wins = (value > best.value) | (value != value);
+        best.value = select_vec(wins, value, best.value);
+        best.tap = (wins & tap) | (~wins & best.tap);
+    }
+    return best;
+}
+
+INLINE void max_pool_forward(const struct pool *s, const float *x, float *y, const int size) {
+    for (size_t i = 0; i < s->planes; i++, x += plane(s->height, s->width))
+        for (int p = 0; p < s->out_height; p++)
+            for (int q = 0; q < s->out_width; q++, y += GROUP)
+                for (int lane = 0; lane < GROUP; lane += LANES)
+                    store(y + lane, peak_of(s, x + window_at(s, p, q) + lane, size).value);
+}
+
+INLINE void max_pool_backward(const struct pool *s, const float *x, const float *dy, float *dx, const int size,
+                              const int apart) {
+    for (size_t i = 0; i < s->planes; i++, x += plane(s->height, s->width), dx += plane(s->height, s->width)) {
+        clear_uncovered(s, dx, apart);
+        for (int p = 0; p < s->out_height; p++)
+            for (int q = 0; q < s->out_width; q++, dy += GROUP)
+                for (int lane = 0; lane < GROUP; lane += LANES) {
+                    struct peak best = peak_of(s, x + window_at(s, p, q) + lane, size);
+                    float *window = dx + window_at(s, p, q) + lane;
+                    for (int tap = 0; tap < size * size; tap++) {
+                        float *pixel = window + tap_at(s, tap / size, tap % size);
+                        vec share = select_vec(best.tap == tap, load(dy + lane), splat(0));
+                        store(pixel, apart ? share : load(pixel) + share);
+                    }
+                }
+    }
+}
+
+static void n16_max_pool_forward(const struct op_args *a) {
+    if (a->in[0].layout == LAYOUT_PLAIN) {
+        reference_max_pool_forward(a);
+        return;
+    }
+    struct pool s = pool_of(a, &a->in[0], &a->out[0]);
+    const float *x = tensor_f32(&a->in[0]);
+    float *y = tensor_f32(&a->out[0]);
+    if (s.size == 2) max_pool_forward(&s, x, y, 2);
+    else max_pool_forward(&s, x, y, s.size);
+}
+
+static void n16_max_pool_backward(const struct op_args *a) {
+    if (a->in[0].layout == LAYOUT_PLAIN) {
+        reference_max_pool_backward(a);
+        return;
+    }
+    struct pool s = pool_of(a, &a->in[0], &a->in[1]);
+    const float *x = tensor_f32(&a->in[0]), *dy = tensor_f32(&a->in[1]);
+    float *dx = tensor_f32(&a->out[0]);
+    if (s.size == 2 && s.stride == 2) max_pool_backward(&s, x, dy, dx, 2, 1);
+    else max_pool_backward(&s, x, dy, dx, s.size, 0);
+}
