@@ -69,7 +69,7 @@ static size_t largest_free(struct device *device) {
 /* Copies of the emulated GPU read host memory where it lies: nothing needs to be pinned. */
 static int alloc_host(struct device *device, void **out, size_t bytes) {
     char size[32];
-    if (posix_memalign(out, 256, bytes ? bytes : 1)) {
+    if (bytes > PTRDIFF_MAX || posix_memalign(out, 256, bytes ? bytes : 1)) {
         *out = NULL;
         return fail(ERR_MEMORY, "out of host memory: %s asked for %s's transfers: use a smaller batch",
                     format_bytes(bytes, size, sizeof size), device->name);
