@@ -31,20 +31,35 @@ static struct var *forward(const struct model *model, struct tape *t, struct par
     return to_plain(t, h); /* (N,10) */
 }
 
+/* Sets the widths between picture and classes. */
+static int choose_hidden(struct model *model, const struct model_options *options) {
+    int count = options->hidden_count;
+    if (count < 0 || count >= MODEL_MAX_LAYERS)
+        return fail(ERR_USAGE, "--mlp-hidden: %d widths: give 1 to %d", count, MODEL_MAX_LAYERS - 1);
+    model->hidden_count = count ? count : 1;
+    model->hidden[0] = DEFAULT_HIDDEN;
+    for (int i = 0; i < count; i++) {
+        if (options->hidden[i] < 1) return fail(ERR_USAGE, "--mlp-hidden: %d: give widths of at least 1", options->hidden[i]);
+        model->hidden[i] = options->hidden[i];
+    }
+    return OK;
+}
+
 int mlp_describe(struct model *model, const struct model_options *options) {
+    CHECK(choose_hidden(model, options));
     struct param_spec specs[2 * MODEL_MAX_LAYERS];
-    int layers = options->hidden_count ? options->hidden_count + 1 : 2;
+    int layers = model->hidden_count + 1;
     int in = model->channels * model->height * model->width;
     double count = 0;
     for (int i = 0; i < layers; i++) {
-        int out = i == layers - 1 ? model->classes : options->hidden_count ? options->hidden[i] : DEFAULT_HIDDEN;
+        int out = i == layers - 1 ? model->classes : model->hidden[i];
         specs[2 * i] = (struct param_spec){.name = names[i][0], .rank = 2, .dims = {out, in}};
         specs[2 * i + 1] = (struct param_spec){.name = names[i][1], .rank = 1, .dims = {out}};
         count += (double)out * in + out;
         in = out;
     }
     if (count > COUNT_LIMIT)
-        return fail(ERR_USAGE, "--mlp-hidden: these widths make %.3g parameters: give widths that make at most %.0e",
+        return fail(ERR_USAGE, "--mlp-hidden: these widths make %.0f parameters: give widths that make at most %.0f",
                     count, COUNT_LIMIT);
     model->init = init;
     model->forward = forward;

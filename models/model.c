@@ -46,5 +46,6 @@ size_t model_count(const struct model *model) {
 }
 
 struct var *model_loss(const struct model *model, struct tape *t, struct var *output, const struct tensor *labels) {
-    return model->log_probabilities ? nll_loss(t, output, labels, REDUCE_MEAN) : cross_entropy(t, output, labels, REDUCE_MEAN);
+    if (model->log_probabilities) return nll_loss(t, output, labels, REDUCE_MEAN);
+    return cross_entropy(t, output, labels, REDUCE_MEAN);
 }

@@ -42,6 +42,7 @@ int replica_init(struct replica *r, struct device *device, const struct model *m
 
 void replica_free(struct replica *r) {
     if (!r || !r->device) return;
+    stream_sync(device_compute(r->device)); /* the device must be idle; its errors were told to whoever asked */
     param_set_free(&r->params);
     sgd_free(&r->sgd);
     tape_free(r->tape);
@@ -66,22 +67,30 @@ int replica_write_step(struct replica *r, const struct step_block *step) {
     return stream_write(enter(r, PHASE_INPUT), r->step, step, sizeof *step);
 }
 
+static int check_samples(const struct replica *r, const char *what, int n) {
+    if (n >= 0 && n <= r->config.max_samples) return OK;
+    return fail(ERR_FAILED, "%s: %d samples: the input buffer of %s holds %d", what, n, device_name(r->device),
+                r->config.max_samples);
+}
+
 int replica_load(struct replica *r, const float *pixels, const int32_t *labels, int n) {
     const struct model *m = r->model;
     size_t sample = (size_t)m->channels * (size_t)m->height * (size_t)m->width;
     struct stream *stream = enter(r, PHASE_INPUT);
-    if (n > r->config.max_samples)
-        return fail(ERR_FAILED, "load: %d samples: the input buffer of %s holds %d", n, device_name(r->device), r->config.max_samples);
+    CHECK(check_samples(r, "load", n));
     CHECK(copy_to_device(stream, r->pixels, pixels, (size_t)n * sample * sizeof *pixels));
     return labels ? copy_to_device(stream, r->labels, labels, (size_t)n * sizeof *labels) : OK;
 }
 
 int replica_forward(struct replica *r, const struct segments *segments, int training, struct var **output) {
     const struct model *m = r->model;
+    *output = NULL;
     enter(r, training ? PHASE_FORWARD : PHASE_EVALUATE);
+    CHECK(check_samples(r, "forward", segments->n));
     struct tape_step step = {.segments = segments, .params = &r->params, .step = r->step, .training = training};
     CHECK(tape_begin(r->tape, &step));
-    struct tensor pixels = tensor_plain(r->pixels, DTYPE_F32, 4, (int[4]){segments->n, m->channels, m->height, m->width});
+    const int shape[4] = {segments->n, m->channels, m->height, m->width};
+    struct tensor pixels = tensor_plain(r->pixels, DTYPE_F32, 4, shape);
     *output = m->forward(m, r->tape, r->params.param, tape_leaf(r->tape, &pixels, 0));
     return tape_error(r->tape);
 }
@@ -130,6 +139,8 @@ static int read_log(struct replica *r, const struct tensor *log, int rows, void 
 }
 
 int replica_read_logs(struct replica *r, int rows, double *losses, int64_t *hits, uint64_t *hashes) {
+    if (rows < 0 || rows > r->config.log_rows)
+        return fail(ERR_FAILED, "logs: %d rows: %s keeps %d", rows, device_name(r->device), r->config.log_rows);
     CHECK(read_log(r, &r->losses, rows, losses));
     CHECK(read_log(r, &r->hits, rows, hits));
     CHECK(read_log(r, &r->hashes, rows, hashes));

@@ -30,9 +30,13 @@ void model_values_free(float **values) {
 
 int model_values_init(const struct model *model, uint64_t seed, float ***out) {
     struct rng engine;
-    CHECK(model_values_alloc(model, out));
+    float **values;
+    CHECK(model_values_alloc(model, &values));
     rng_seed(&engine, seed);
-    return model->init(model, &engine, *out);
+    int code = model->init(model, &engine, values);
+    if (code) model_values_free(values);
+    else *out = values;
+    return code;
 }
 
 static int64_t *shape_of(const struct param_spec *spec, int64_t *shape) {

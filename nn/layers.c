@@ -2,7 +2,7 @@
  *
  * The pattern of every layer:
  *     forward    check what only the tape can know; make y in the arena; launch; record a node
- *     backward   dy = y->grad; parameters first (their allreduce can start), then the gradient of x if asked for */
+ *     backward   dy = y->grad; parameters first, so that their allreduce can start, then the gradient of x */
 #include "base/error.h"
 #include "nn/tape_internal.h"
 
@@ -14,7 +14,7 @@ static struct var *record(struct tape *t, enum op op, struct node *node, int nee
     return node->y;
 }
 
-/* dx of an op whose backward takes in[0..1] = a, b and writes out[0]. in_place: dx may be dy's memory. */
+/* Launches the op that makes dx from the operands in `args`. in_place: dx may be dy's memory. */
 static int backward_to_x(struct tape *t, enum op op, struct node *n, struct op_args *args, int in_place) {
     if (!n->x->needs_grad) return OK;
     args->out[0] = in_place && grad_may_reuse(n->x, n->y) ? n->y->grad : grad_target(t, n->x);
@@ -65,6 +65,23 @@ struct var *to_plain(struct tape *t, struct var *x) {
 
 /* ---- layers with parameters ---- */
 
+/* Backward counts a parameter's uses by its place in the set. */
+static int check_param(const struct tape *t, const char *layer, const struct param *p) {
+    const struct param_set *set = t->step.params;
+    if (set && p >= set->param && p < set->param + set->count) return OK;
+    return fail(ERR_FAILED, "%s: a parameter that is not in the set given to tape_begin", layer);
+}
+
+static int check_params(struct tape *t, const char *layer, const struct param *w, const struct param *b) {
+    CHECK(tape_fail(t, check_param(t, layer, w)));
+    return tape_fail(t, check_param(t, layer, b));
+}
+
+/* Places of a window of `size` pixels along a side. */
+static int window_count(int pixels, int size, int stride, int padding) {
+    return (pixels + 2 * padding - size) / stride + 1;
+}
+
 static int conv2d_backward(struct tape *t, struct node *n) {
     CHECK(tape_weight_grads(t, OP_CONV2D_BACKWARD_WEIGHT, n, &n->x->value, &n->y->grad));
     struct op_args args = {.in = {n->y->grad, n->w->value}};
@@ -73,12 +90,17 @@ static int conv2d_backward(struct tape *t, struct node *n) {
 
 struct var *conv2d(struct tape *t, struct var *x, struct param *w, struct param *b, int stride, int padding) {
     x = to_device_layout(t, x);
-    if (!x) return NULL;
+    if (!x || check_params(t, "conv2d", w, b)) return NULL;
     const int *d = x->value.dims, *k = w->value.dims; /* (N,C,H,W), (O,C,k,k) */
-    if (x->value.rank != 4 || k[1] != d[1] || stride < 1 || padding < 0 || d[2] + 2 * padding < k[2] || d[3] + 2 * padding < k[3])
-        return tape_fail(t, fail(ERR_USAGE, "conv2d %s: %dx%d of %d channels does not suit an input of rank %d with %d channels: "
-                                 "check the model", w->spec->name, k[2], k[3], k[1], x->value.rank, d[1])), NULL;
-    int dims[4] = {d[0], k[0], (d[2] + 2 * padding - k[2]) / stride + 1, (d[3] + 2 * padding - k[3]) / stride + 1};
+    int fits = x->value.rank == 4 && k[1] == d[1] && stride > 0 && padding >= 0 && d[2] + 2 * padding >= k[2] &&
+               d[3] + 2 * padding >= k[3];
+    if (!fits) {
+        tape_fail(t, fail(ERR_USAGE, "conv2d %s: %dx%d of %d channels, stride %d, padding %d, does not suit an input of "
+                          "rank %d, %d channels, %dx%d: check the model", w->spec->name, k[2], k[3], k[1], stride,
+                          padding, x->value.rank, d[1], d[2], d[3]));
+        return NULL;
+    }
+    int dims[4] = {d[0], k[0], window_count(d[2], k[2], stride, padding), window_count(d[3], k[3], stride, padding)};
     struct node node = {.backward = conv2d_backward, .x = x, .w = w, .b = b};
     node.args = (struct op_args){.in = {x->value, w->value, b->value},
                                  .out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, 4, dims),
@@ -94,14 +116,17 @@ static int linear_backward(struct tape *t, struct node *n) {
 
 static struct var *linear_op(struct tape *t, struct var *x, struct param *w, struct param *b, int weight_is_in_out) {
     x = to_device_layout(t, x);
-    if (!x) return NULL;
+    if (!x || check_params(t, "linear", w, b)) return NULL;
     int in = w->value.dims[weight_is_in_out ? 0 : 1], out = w->value.dims[weight_is_in_out ? 1 : 0];
-    if (x->value.rank != 2 || x->value.dims[1] != in)
-        return tape_fail(t, fail(ERR_USAGE, "linear %s: takes %d inputs, but was given rank %d with %d: flatten first, or check the model",
-                                 w->spec->name, in, x->value.rank, x->value.dims[1])), NULL;
+    if (x->value.rank != 2 || x->value.dims[1] != in) {
+        tape_fail(t, fail(ERR_USAGE, "linear %s: takes %d inputs, but was given rank %d with %d: flatten first, or check "
+                          "the model", w->spec->name, in, x->value.rank, x->value.dims[1]));
+        return NULL;
+    }
+    int dims[2] = {x->value.dims[0], out};
     struct node node = {.backward = linear_backward, .x = x, .w = w, .b = b};
     node.args = (struct op_args){.in = {x->value, w->value, b->value},
-                                 .out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, 2, (int[2]){x->value.dims[0], out}),
+                                 .out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, 2, dims),
                                  .p.linear = {weight_is_in_out}};
     return record(t, OP_LINEAR_FORWARD, &node, 1);
 }
@@ -139,25 +164,27 @@ static int max_pool_backward(struct tape *t, struct node *n) {
     return backward_to_x(t, OP_MAX_POOL_BACKWARD, n, &args, 0);
 }
 
-static struct var *pool(struct tape *t, struct var *x, int size, int stride, enum op op, node_backward *backward) {
+static struct var *pool(struct tape *t, struct var *x, struct pool_args p, enum op op, node_backward *backward) {
     if (tape_stuck(t, x)) return NULL;
     const int *d = x->value.dims;
-    if (x->value.rank != 4 || size < 1 || stride < 1 || size > d[2] || size > d[3])
-        return tape_fail(t, fail(ERR_USAGE, "pooling: size %d, stride %d does not suit an input of rank %d, %dx%d: check the model",
-                                 size, stride, x->value.rank, d[2], d[3])), NULL;
-    int dims[4] = {d[0], d[1], (d[2] - size) / stride + 1, (d[3] - size) / stride + 1};
+    if (x->value.rank != 4 || p.size < 1 || p.stride < 1 || p.size > d[2] || p.size > d[3]) {
+        tape_fail(t, fail(ERR_USAGE, "pooling: size %d, stride %d does not suit an input of rank %d, %dx%d: check the model",
+                          p.size, p.stride, x->value.rank, d[2], d[3]));
+        return NULL;
+    }
+    int dims[4] = {d[0], d[1], window_count(d[2], p.size, p.stride, 0), window_count(d[3], p.size, p.stride, 0)};
     struct node node = {.backward = backward, .x = x};
-    node.args = (struct op_args){.in = {x->value}, .out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, 4, dims),
-                                 .p.pool = {size, stride}};
+    node.args = (struct op_args){.in = {x->value}, .p.pool = p};
+    node.args.out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, 4, dims);
     return record(t, op, &node, x->needs_grad);
 }
 
 struct var *avg_pool2d(struct tape *t, struct var *x, int size, int stride) {
-    return pool(t, x, size, stride, OP_AVG_POOL_FORWARD, avg_pool_backward);
+    return pool(t, x, (struct pool_args){size, stride}, OP_AVG_POOL_FORWARD, avg_pool_backward);
 }
 
 struct var *max_pool2d(struct tape *t, struct var *x, int size, int stride) {
-    return pool(t, x, size, stride, OP_MAX_POOL_FORWARD, max_pool_backward);
+    return pool(t, x, (struct pool_args){size, stride}, OP_MAX_POOL_FORWARD, max_pool_backward);
 }
 
 /* A view of a tensor as (N, elements of a sample): the memory is the same in both layouts. */
@@ -208,8 +235,10 @@ static int dropout_backward(struct tape *t, struct node *n) {
 
 struct var *dropout(struct tape *t, struct var *x, double p) {
     if (tape_stuck(t, x)) return NULL;
-    if (!(p >= 0 && p <= 1))
-        return tape_fail(t, fail(ERR_USAGE, "dropout probability has to be between 0 and 1, but got %g", p)), NULL;
+    if (!(p >= 0 && p <= 1)) {
+        tape_fail(t, fail(ERR_USAGE, "dropout probability has to be between 0 and 1, but got %g", p));
+        return NULL;
+    }
     int layer = t->dropout_layers++;
     if (!t->step.training || p == 0) return x;
     struct node node = {.backward = dropout_backward, .x = x};

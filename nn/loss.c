@@ -49,6 +49,8 @@ static struct var *loss(struct tape *t, struct var *x, const struct tensor *labe
     x = to_plain(t, x);
     if (!x) return NULL;
     int n = x->value.dims[0];
+    if (labels->rank != 1 || labels->dims[0] < n)
+        return tape_fail(t, fail(ERR_FAILED, "loss: %d labels for %d samples: give one each", labels->dims[0], n)), NULL;
     struct node node = {.backward = backward, .x = x};
     node.args.in[0] = x->value;
     node.args.in[1] = *labels;
@@ -73,8 +75,9 @@ struct var *nll_loss(struct tape *t, struct var *log_probabilities, const struct
 }
 
 int tape_log_loss(struct tape *t, const struct var *loss, const struct tensor *losses, const struct tensor *hits) {
-    if (t->error) return tape_error(t);
+    CHECK(tape_error(t));
     const struct tensor *row_hits = &((const struct tape_var *)loss)->hits;
+    if (!row_hits->data) return tape_fail(t, fail(ERR_FAILED, "log loss: the value given was made by no loss"));
     for (int s = 0; s < t->segments.count; s++) {
         struct op_args args = {.in = {tensor_segment(&loss->value, &t->segments, s), tensor_segment(row_hits, &t->segments, s)},
                                .out = {*losses, *hits},

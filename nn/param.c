@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 
-
 size_t param_spec_count(const struct param_spec *spec) {
     size_t count = 1;
     for (int i = 0; i < spec->rank; i++) count *= (size_t)spec->dims[i];

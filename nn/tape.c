@@ -1,4 +1,4 @@
-/* The tape itself: its step arena, its nodes, and the walk back over them.
+/* The tape itself: its nodes, and the walk back over them.
  *
  *     tape_begin ... forward ops append nodes ... tape_backward
  *
@@ -7,6 +7,7 @@
  *     node 2: y2 = matmul_add(y1, W3, b3) |  parameters' gradients complete in about reverse order of
  *     root:   y2                          |  registration, which is how their arena is laid out
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,14 +22,10 @@ int tape_init(struct tape **out, struct device *device) {
     return OK;
 }
 
-static void free_blocks(struct tape *t) {
-    for (int i = 0; i < t->block_count; i++) device_free(t->device, t->blocks[i].memory);
-    t->block_count = 0;
-}
-
 void tape_free(struct tape *t) {
     if (!t) return;
-    free_blocks(t);
+    stream_sync(t->stream); /* what is enqueued still uses the arena; its errors were told to whoever asked */
+    tape_free_blocks(t);
     for (int i = 0; i < t->var_capacity; i++) free(t->vars[i]);
     free(t->vars);
     free(t->blocks);
@@ -42,8 +39,7 @@ void tape_free(struct tape *t) {
 int tape_fail(struct tape *t, int code) {
     if (!code || t->error) return code;
     t->error = code;
-    strncpy(t->message, error_message(), sizeof t->message - 1);
-    t->message[sizeof t->message - 1] = 0;
+    snprintf(t->message, sizeof t->message, "%s", error_message());
     return code;
 }
 
@@ -58,52 +54,6 @@ void tape_set_hook(struct tape *t, grad_hook *hook, void *context) {
 
 void tape_accumulate(struct tape *t, int on) {
     t->accumulate = on;
-}
-
-/* ---- the step arena ---- */
-
-/* A new block of just the bytes asked for: the ledger then shows what a step truly needs. */
-static int add_block(struct tape *t, size_t bytes) {
-    struct tape_block *blocks = realloc(t->blocks, (size_t)(t->block_count + 1) * sizeof *blocks);
-    if (!blocks) return fail(ERR_MEMORY, "tape: no host memory");
-    t->blocks = blocks;
-    void *memory;
-    CHECK(device_alloc(t->device, &memory, bytes, MEM_ACTIVATIONS));
-    t->blocks[t->block_count++] = (struct tape_block){memory, bytes};
-    return OK;
-}
-
-void *tape_alloc(struct tape *t, size_t bytes) {
-    if (t->error) return NULL;
-    bytes = (bytes + 255) / 256 * 256;
-    struct tape_mark *m = &t->mark;
-    while (m->block < t->block_count && t->blocks[m->block].bytes - m->offset < bytes) {
-        m->block++;
-        m->offset = 0;
-    }
-    if (m->block == t->block_count && tape_fail(t, add_block(t, bytes ? bytes : 256))) return NULL;
-    void *memory = t->blocks[m->block].memory + m->offset;
-    m->offset += bytes;
-    m->in_use += bytes;
-    if (t->high_water < m->in_use) t->high_water = m->in_use;
-    return memory;
-}
-
-/* After a step that needed several blocks, one block of their high water serves the next: the same calls then
- * always fit, and a steady step allocates nothing. Frees first, so that the peak is not raised. */
-static int merge_blocks(struct tape *t) {
-    if (t->block_count < 2) return OK;
-    CHECK(stream_sync(t->stream));
-    free_blocks(t);
-    return add_block(t, t->high_water);
-}
-
-struct tensor tape_tensor(struct tape *t, enum dtype dtype, enum layout layout, int rank, const int *dims) {
-    struct tensor x = tensor_plain(NULL, dtype, rank, dims);
-    x.layout = layout;
-    x.groups = layout == LAYOUT_N16 ? segments_groups(&t->segments) : 0;
-    x.data = tape_alloc(t, tensor_bytes(&x));
-    return x;
 }
 
 /* ---- vars and nodes ---- */
@@ -122,13 +72,21 @@ static int grow_params(struct tape *t, int count) {
     return fail(ERR_MEMORY, "tape: no host memory");
 }
 
+static int check_segments(const struct segments *s) {
+    int n = 0;
+    if (s->count < 1 || s->count > MAX_DEVICES)
+        return fail(ERR_FAILED, "tape: %d segments: a batch has 1 to %d", s->count, MAX_DEVICES);
+    for (int i = 0; i < s->count; i++) n += s->seg[i].n;
+    return n == s->n ? OK : fail(ERR_FAILED, "tape: the segments hold %d samples, the batch %d", n, s->n);
+}
+
 int tape_begin(struct tape *t, const struct tape_step *step) {
     t->error = OK;
+    t->node_count = t->var_count = t->dropout_layers = 0;
+    CHECK(tape_fail(t, check_segments(step->segments)));
     t->step = *step;
     t->segments = *step->segments;
-    t->node_count = t->var_count = t->dropout_layers = 0;
-    CHECK(tape_fail(t, merge_blocks(t)));
-    memset(&t->mark, 0, sizeof t->mark);
+    CHECK(tape_fail(t, tape_restart_arena(t)));
     return tape_fail(t, grow_params(t, step->params ? step->params->count : 0));
 }
 
@@ -148,7 +106,7 @@ struct var *tape_var(struct tape *t, struct tensor value, int needs_grad) {
     t->var_count++;
     memset(*slot, 0, sizeof **slot);
     (*slot)->var.value = value;
-    (*slot)->var.needs_grad = needs_grad && t->step.training;
+    (*slot)->var.needs_grad = needs_grad && t->step.training; /* an evaluation keeps no nodes */
     return &(*slot)->var;
 }
 
@@ -199,11 +157,14 @@ static void count_use(struct tape *t, const struct param *p) {
     if (p) t->uses_total[p - t->step.params->param]++;
 }
 
-/* Marks what the root depends on and counts how often each parameter will contribute. */
+/* Forgets an earlier walk, marks what the root depends on and counts how often each parameter will contribute. */
 static void count_uses(struct tape *t, struct var *root) {
     int params = t->step.params ? t->step.params->count : 0;
     for (int i = 0; i < params; i++) t->uses_total[i] = 0;
-    for (int i = 0; i < t->var_count; i++) t->vars[i]->reached = 0;
+    for (int i = 0; i < t->var_count; i++) {
+        t->vars[i]->reached = t->vars[i]->borrowed = 0;
+        t->vars[i]->var.grad = (struct tensor){0};
+    }
     reach(root);
     for (int i = t->node_count - 1; i >= 0; i--) {
         struct node *n = &t->nodes[i];
@@ -218,10 +179,25 @@ static void count_uses(struct tape *t, struct var *root) {
     }
 }
 
+static int same_shape(const struct tensor *a, const struct tensor *b) {
+    return a->rank == b->rank && !memcmp(a->dims, b->dims, (size_t)a->rank * sizeof *a->dims);
+}
+
+static int check_root(const struct tape *t, const struct var *root, const struct tensor *grad) {
+    if (!root) return fail(ERR_FAILED, "backward: no root: the forward pass made none");
+    if (!t->step.training)
+        return fail(ERR_FAILED, "backward: the tape was begun for evaluation: begin it with training");
+    if (!grad && !((const struct tape_var *)root)->hits.data)
+        return fail(ERR_FAILED, "backward: the root is no loss: give its gradient");
+    if (grad && (root->value.layout != LAYOUT_PLAIN || grad->layout != LAYOUT_PLAIN || !same_shape(grad, &root->value)))
+        return fail(ERR_FAILED, "backward: the gradient given must be shaped like the root, both in plain layout: "
+                                "end the forward pass with to_plain");
+    return OK;
+}
+
 int tape_backward(struct tape *t, struct var *root, const struct tensor *root_grad) {
     CHECK(tape_error(t));
-    if (!root) return fail(ERR_FAILED, "backward: no root: the forward pass made none");
-    if (!t->step.training) return fail(ERR_FAILED, "backward: the tape was begun for evaluation: begin it with training");
+    CHECK(check_root(t, root, root_grad));
     count_uses(t, root);
     if (root_grad) {
         root->grad = *root_grad;

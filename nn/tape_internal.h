@@ -1,4 +1,5 @@
-/* The inside of a tape, shared by tape.c (arena, nodes, backward walk), layers.c and loss.c. */
+/* The inside of a tape, shared by tape.c (nodes, backward walk), tape_arena.c (memory), layers.c, loss.c and
+ * weight_grads.c. A new op is written against this file and tape.h alone. */
 #ifndef NN_TAPE_INTERNAL_H
 #define NN_TAPE_INTERNAL_H
 
@@ -23,7 +24,7 @@ struct node {
     struct op_args args; /* as launched forward: its settings (p) serve the backward op too */
 };
 
-/* Device memory of a step: blocks that only grow in number until the next tape_begin makes one of them. */
+/* Device memory of a step: see tape_arena.c. */
 struct tape_block {
     char *memory;
     size_t bytes;
@@ -76,6 +77,8 @@ static inline int tape_stuck(const struct tape *t, const struct var *x) {
 void *tape_alloc(struct tape *t, size_t bytes);
 static inline struct tape_mark tape_here(const struct tape *t) { return t->mark; }
 static inline void tape_release(struct tape *t, struct tape_mark mark) { t->mark = mark; }
+int tape_restart_arena(struct tape *t); /* all of it is free again, in one block */
+void tape_free_blocks(struct tape *t);  /* the stream must be done with them */
 
 /* A tensor in the arena; activations get dims[0] = n and, in N16, the segments' groups. data NULL on failure. */
 struct tensor tape_tensor(struct tape *t, enum dtype dtype, enum layout layout, int rank, const int *dims);
@@ -86,8 +89,9 @@ struct var *tape_var(struct tape *t, struct tensor value, int needs_grad);
 /* Appends a node when training and y needs a gradient. */
 int tape_node(struct tape *t, const struct node *node);
 
-/* Where the gradient of x is to be written: a fresh tensor shaped like x->value. grad_done then makes it x->grad, or adds it
- * if x already has one. grad_in_place: y's own gradient may serve as x's (elementwise backward ops). */
+/* Where the gradient of x is to be written: a fresh tensor shaped like x->value. grad_done then makes it x->grad, or
+ * adds it if x already has one. grad_may_reuse: y's own gradient, read for the last time, may serve as x's (elementwise
+ * backward ops). */
 struct tensor grad_target(struct tape *t, const struct var *x);
 int grad_done(struct tape *t, struct var *x, const struct tensor *grad);
 int grad_may_reuse(const struct var *x, const struct var *y);

@@ -19,8 +19,8 @@ static int fire(struct tape *t, int index) {
     return t->hook ? t->hook(t->hook_context, index) : OK;
 }
 
-static int launch_segment(struct tape *t, enum op op, struct node *n, const struct tensor *x, const struct tensor *dy,
-                          int segment, const struct tensor *dw, const struct tensor *db) {
+static int launch_segment(struct tape *t, enum op op, struct node *n, const struct tensor *x,
+                          const struct tensor *dy, int segment, const struct tensor *dw, const struct tensor *db) {
     struct op_args args = {.in[0] = tensor_segment(x, &t->segments, segment),
                            .in[1] = tensor_segment(dy, &t->segments, segment),
                            .out[0] = *dw,
@@ -33,16 +33,16 @@ static struct tensor like(struct tape *t, const struct tensor *x) {
     return tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, x->rank, x->dims);
 }
 
-/* Both gradients are used here only: made and folded at once. */
-static int fold_once(struct tape *t, enum op op, struct node *n, const struct tensor *x, const struct tensor *dy,
-                     const struct tensor *dw, const struct tensor *db) {
+/* The only use of both parameters: made and folded at once. Buffer 0 is the gradient itself, unless that is to be
+ * added to. */
+static int fold_once(struct tape *t, enum op op, struct node *n, const struct tensor *x, const struct tensor *dy) {
     struct fold_step steps[2 * MAX_DEVICES];
-    struct tensor w[8] = {*dw}, b[8] = {*db};
+    struct tensor w[8] = {n->w->grad}, b[8] = {n->b->grad};
     int buffers, count = fold_schedule(t->segments.count, steps, &buffers);
     struct tape_mark mark = tape_here(t);
-    for (int i = 1; i < buffers; i++) {
-        w[i] = like(t, dw);
-        b[i] = like(t, db);
+    for (int i = t->accumulate ? 0 : 1; i < buffers; i++) {
+        w[i] = like(t, &n->w->grad);
+        b[i] = like(t, &n->b->grad);
     }
     if (t->error) return t->error;
     for (int i = 0; i < count; i++) {
@@ -54,6 +54,10 @@ static int fold_once(struct tape *t, enum op op, struct node *n, const struct te
         CHECK(add(t, &w[s->from], &w[s->to]));
         CHECK(add(t, &b[s->from], &b[s->to]));
     }
+    if (t->accumulate) {
+        CHECK(add(t, &w[0], &n->w->grad));
+        CHECK(add(t, &b[0], &n->b->grad));
+    }
     tape_release(t, mark);
     return OK;
 }
@@ -61,13 +65,14 @@ static int fold_once(struct tape *t, enum op op, struct node *n, const struct te
 /* ---- parameters used more than once ---- */
 
 static struct tensor segment_grad(struct tape *t, const struct param *p, int segment) {
-    int index = (int)(p - t->step.params->param);
     struct tensor grad = p->grad;
-    grad.data = t->segment_grads[index] + (size_t)segment * ((p->count + PARAM_ALIGN - 1) / PARAM_ALIGN * PARAM_ALIGN);
+    size_t stride = (p->count + PARAM_ALIGN - 1) / PARAM_ALIGN * PARAM_ALIGN;
+    grad.data = t->segment_grads[p - t->step.params->param] + (size_t)segment * stride;
     return grad;
 }
 
-static int first_use(struct tape *t, struct param *p) {
+/* 1 if this is the first use; it then has the memory for all segments made. */
+static int first_use(struct tape *t, const struct param *p) {
     int index = (int)(p - t->step.params->param);
     if (t->segment_grads[index]) return 0;
     size_t stride = (p->count + PARAM_ALIGN - 1) / PARAM_ALIGN * PARAM_ALIGN;
@@ -75,30 +80,26 @@ static int first_use(struct tape *t, struct param *p) {
     return 1;
 }
 
-static int add_use(struct tape *t, struct param *p, int first, const struct tensor *made, int segment) {
-    struct tensor kept = segment_grad(t, p, segment);
-    if (!first) return add(t, made, &kept);
-    struct op_args zero = {.out[0] = kept};
-    CHECK(launch(t->stream, OP_FILL, &zero));
-    return add(t, made, &kept);
-}
-
+/* The first use of a parameter is made where it is kept, each further one aside and added to it. */
 static int keep_use(struct tape *t, enum op op, struct node *n, const struct tensor *x, const struct tensor *dy) {
     int first_w = first_use(t, n->w), first_b = first_use(t, n->b);
     struct tape_mark mark = tape_here(t);
-    struct tensor w = like(t, &n->w->grad), b = like(t, &n->b->grad);
+    struct tensor w = {0}, b = {0};
+    if (!first_w) w = like(t, &n->w->grad);
+    if (!first_b) b = like(t, &n->b->grad);
     if (t->error) return t->error;
     for (int s = 0; s < t->segments.count; s++) {
-        CHECK(launch_segment(t, op, n, x, dy, s, &w, &b));
-        CHECK(add_use(t, n->w, first_w, &w, s));
-        CHECK(add_use(t, n->b, first_b, &b, s));
+        struct tensor kept_w = segment_grad(t, n->w, s), kept_b = segment_grad(t, n->b, s);
+        CHECK(launch_segment(t, op, n, x, dy, s, first_w ? &kept_w : &w, first_b ? &kept_b : &b));
+        if (!first_w) CHECK(add(t, &w, &kept_w));
+        if (!first_b) CHECK(add(t, &b, &kept_b));
     }
     tape_release(t, mark);
     return OK;
 }
 
-/* Folds the kept gradients of one parameter into `total`, in place, level by level. */
-static int fold_kept(struct tape *t, struct param *p, struct tensor *total) {
+/* Folds the kept gradients of one parameter level by level, then writes or adds the sum to its gradient. */
+static int fold_kept(struct tape *t, struct param *p) {
     int n = t->segments.count;
     for (int h; n > 1; n = h) {
         h = (n + 1) / 2;
@@ -108,23 +109,21 @@ static int fold_kept(struct tape *t, struct param *p, struct tensor *total) {
         }
     }
     struct tensor sum = segment_grad(t, p, 0);
-    struct op_args zero = {.out[0] = *total};
-    if (!t->accumulate) CHECK(launch(t->stream, OP_FILL, &zero));
-    return add(t, &sum, total);
+    if (t->accumulate) return add(t, &sum, &p->grad);
+    return copy_peer(t->stream, t->device, p->grad.data, t->device, sum.data, tensor_bytes(&sum));
 }
 
 static int complete(struct tape *t, struct param *p, int kept) {
     int index = (int)(p - t->step.params->param);
     if (--t->uses_left[index] > 0) return OK;
-    if (kept) CHECK(fold_kept(t, p, &p->grad));
+    if (kept) CHECK(fold_kept(t, p));
     return fire(t, index);
 }
 
 int tape_weight_grads(struct tape *t, enum op op, struct node *n, const struct tensor *x, const struct tensor *dy) {
     struct param *base = t->step.params->param;
-    int once = t->uses_total[n->w - base] == 1 && t->uses_total[n->b - base] == 1 && !t->accumulate;
-    if (once) CHECK(fold_once(t, op, n, x, dy, &n->w->grad, &n->b->grad));
-    else CHECK(keep_use(t, op, n, x, dy));
+    int once = t->uses_total[n->w - base] == 1 && t->uses_total[n->b - base] == 1;
+    CHECK(once ? fold_once(t, op, n, x, dy) : keep_use(t, op, n, x, dy));
     CHECK(complete(t, n->b, !once));
     return complete(t, n->w, !once);
 }

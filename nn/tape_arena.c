@@ -1,0 +1,64 @@
+/* The step arena: the device memory of one step, handed out from the front and taken back all at once.
+ *
+ *     first step    | x | y0 | y1 | ... |       a block for each piece, made as it is asked for
+ *     later         | x   y0   y1   ... |       one block of the most that was ever in use; the same calls fit again
+ *
+ * so a steady step allocates nothing, and the ledger shows what a step truly needs. Pieces of a shorter life (the
+ * buffers of a fold) are taken back to a mark, as on a stack. */
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "nn/tape_internal.h"
+
+enum { ALIGNMENT = 256 };
+
+void tape_free_blocks(struct tape *t) {
+    for (int i = 0; i < t->block_count; i++) device_free(t->device, t->blocks[i].memory);
+    t->block_count = 0;
+}
+
+/* A new block of just the bytes asked for. */
+static int add_block(struct tape *t, size_t bytes) {
+    struct tape_block *blocks = realloc(t->blocks, (size_t)(t->block_count + 1) * sizeof *blocks);
+    if (!blocks) return fail(ERR_MEMORY, "tape: no host memory");
+    t->blocks = blocks;
+    void *memory;
+    CHECK(device_alloc(t->device, &memory, bytes, MEM_ACTIVATIONS));
+    t->blocks[t->block_count++] = (struct tape_block){memory, bytes};
+    return OK;
+}
+
+void *tape_alloc(struct tape *t, size_t bytes) {
+    if (t->error) return NULL;
+    bytes = (bytes ? bytes + ALIGNMENT - 1 : ALIGNMENT) / ALIGNMENT * ALIGNMENT; /* an empty batch has an address too */
+    struct tape_mark *m = &t->mark;
+    while (m->block < t->block_count && t->blocks[m->block].bytes - m->offset < bytes) {
+        m->block++;
+        m->offset = 0;
+    }
+    if (m->block == t->block_count && tape_fail(t, add_block(t, bytes))) return NULL;
+    void *memory = t->blocks[m->block].memory + m->offset;
+    m->offset += bytes;
+    m->in_use += bytes;
+    if (t->high_water < m->in_use) t->high_water = m->in_use;
+    return memory;
+}
+
+/* Blocks are given back before the one block is made, so that the peak is not raised. Where the device's free memory
+ * lies in pieces too small for it, the next step asks for its own pieces again. */
+int tape_restart_arena(struct tape *t) {
+    t->mark = (struct tape_mark){0};
+    if (t->block_count < 2) return OK;
+    CHECK(stream_sync(t->stream));
+    tape_free_blocks(t);
+    int code = add_block(t, t->high_water);
+    return code == ERR_MEMORY ? OK : code;
+}
+
+struct tensor tape_tensor(struct tape *t, enum dtype dtype, enum layout layout, int rank, const int *dims) {
+    struct tensor x = tensor_plain(NULL, dtype, rank, dims);
+    x.layout = layout;
+    x.groups = layout == LAYOUT_N16 ? segments_groups(&t->segments) : 0;
+    x.data = tape_alloc(t, tensor_bytes(&x));
+    return x;
+}
