@@ -37,6 +37,8 @@ COMPILE = $(CC) $(FLAGS) $(or $(OPT_$(*D)),-O2) $(CFLAGS)
 LINK    = $(CC) $(FLAGS) $(CFLAGS) $(LDFLAGS) $(filter %.o %.a,$^)
 LIBS   := -lm -pthread $(if $(HAVE_ZLIB),-lz)
 
+$(B)/cli/main.o: COMPILE += -DDUET_VERSION='"$(VERSION)"'
+
 all: found $(PROGRAM) $(B)/libduet.a
 
 found:

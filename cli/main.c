@@ -1,0 +1,46 @@
+/* duet: finds the subcommand. This file alone turns error codes into an exit status. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "cli/commands.h"
+#include "cli/flags.h"
+#include "train/job.h"
+
+static const struct {
+    const char *name, *help;
+    int (*run)(int argc, char **argv);
+} commands[] = {
+    {"demo", "train LeNet as single, DP and DDP side by side; prints the comparison", command_demo},
+    {"train", "train one way: --mode single, dp or ddp", command_train},
+    {"compare", "train all three ways from the same weights; proves that they agree", command_compare},
+    {"profile", "where time and memory go: DP, DP with the loss in forward, DDP", command_profile},
+    {"sampler", "print DistributedSampler's indices of one rank", command_sampler},
+    {"devices", "list the devices of this machine", command_devices},
+};
+enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
+
+int report_error(int code) {
+    if (code) fprintf(stderr, "duet: %s\n", error_message());
+    return error_exit_status(code);
+}
+
+static int help(void) {
+    printf("duet: one model, two ways to train it on several devices: DataParallel and DistributedDataParallel\n\n"
+           "usage: duet COMMAND [flags]\n\n");
+    for (int i = 0; i < COMMAND_COUNT; i++) printf("  %-8s %s\n", commands[i].name, commands[i].help);
+    printf("\n");
+    flags_help();
+    printf("\nexit status: 0 done, 1 failed at run time, 2 wrong usage, 3 a check of the result failed, 128+n ended by signal n\n");
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    const char *word = argc > 1 ? argv[1] : "--help";
+    if (!strcmp(word, "--help") || !strcmp(word, "-h") || !strcmp(word, "help")) return help();
+    if (!strcmp(word, "--version")) return printf("duet %s\n", DUET_VERSION), 0;
+    if (!strcmp(word, "job")) return job_main(argc - 2, argv + 2);
+    for (int i = 0; i < COMMAND_COUNT; i++)
+        if (!strcmp(commands[i].name, word)) return commands[i].run(argc - 2, argv + 2);
+    return report_error(fail(ERR_USAGE, "unknown command: %s: see duet --help", word));
+}

@@ -1,0 +1,62 @@
+/* duet sampler: the indices of one rank of torch.utils.data.DistributedSampler, one a line. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/parse.h"
+#include "cli/commands.h"
+#include "data/sampler.h"
+
+static int help(void) {
+    printf("usage: duet sampler --dataset-size N --world-size W --rank R [--seed S] [--epoch E] [--drop-last] [--no-shuffle]\n"
+           "prints the indices of rank R, one a line, as torch.utils.data.DistributedSampler gives them\n");
+    return 0;
+}
+
+struct words {
+    int64_t size, world, rank, seed, epoch;
+    int drop_last, shuffle, help;
+};
+
+static int read_words(int argc, char **argv, struct words *w) {
+    const struct { const char *name; int64_t lowest, highest, *value; } numbers[] = {
+        {"--dataset-size", 0, INT32_MAX, &w->size}, {"--world-size", 1, INT32_MAX, &w->world},
+        {"--rank", INT32_MIN, INT32_MAX, &w->rank}, {"--seed", INT64_MIN, INT64_MAX, &w->seed},
+        {"--epoch", 0, INT32_MAX, &w->epoch}};
+    for (int i = 0; i < argc; i++) {
+        char word[32];
+        snprintf(word, sizeof word, "%s", argv[i]);
+        char *value = strchr(word, '=') ? strchr(argv[i], '=') + 1 : NULL;
+        if (value) *strchr(word, '=') = 0;
+        for (char *c = word; *c; c++)
+            if (*c == '_') *c = '-';
+        if (!strcmp(word, "--help") || !strcmp(word, "-h")) return w->help = 1, OK;
+        if (!strcmp(word, "--drop-last")) { w->drop_last = 1; continue; }
+        if (!strcmp(word, "--no-shuffle")) { w->shuffle = 0; continue; }
+        size_t k = 0;
+        while (k < sizeof numbers / sizeof *numbers && strcmp(numbers[k].name, word)) k++;
+        if (k == sizeof numbers / sizeof *numbers) return fail(ERR_USAGE, "unknown flag: %s: see duet sampler --help", argv[i]);
+        if (!value && i + 1 == argc) return fail(ERR_USAGE, "%s: no value: give a number", word);
+        CHECK(parse_int(numbers[k].name, value ? value : argv[++i], numbers[k].lowest, numbers[k].highest, numbers[k].value));
+    }
+    if (w->size < 0 || w->world < 0 || w->rank == INT64_MIN)
+        return fail(ERR_USAGE, "sampler: --dataset-size, --world-size and --rank are needed: see duet sampler --help");
+    return OK;
+}
+
+int command_sampler(int argc, char **argv) {
+    struct words w = {.size = -1, .world = -1, .rank = INT64_MIN, .shuffle = 1};
+    int code = read_words(argc, argv, &w);
+    if (code) return report_error(code);
+    if (w.help) return help();
+    struct order order = {.count = (int)w.size, .replicas = (int)w.world, .end = w.drop_last ? ORDER_CUT : ORDER_PAD,
+                          .shuffle = w.shuffle, .seed = (uint64_t)w.seed};
+    int32_t *index = NULL;
+    int n = 0;
+    code = sampler_indices(&order, (int)w.rank, (int)w.epoch, &index, &n);
+    for (int i = 0; !code && i < n; i++) printf("%d\n", index[i]);
+    if (!code && (fflush(stdout) || ferror(stdout))) code = fail(ERR_FAILED, "sampler: standard output: cannot be written");
+    free(index);
+    return report_error(code);
+}

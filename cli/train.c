@@ -1,0 +1,41 @@
+/* duet train: one run, one way. Single and DP train in this process; DDP is a job of one process per device. */
+#include <stdio.h>
+
+#include "base/error.h"
+#include "cli/commands.h"
+#include "cli/flags.h"
+#include "train/job.h"
+#include "train/trainer.h"
+
+static int describe(const struct run_config *config, const struct run_record *record) {
+    int w = run_devices(config), v = run_virtual_devices(config);
+    char batch[96], virtual[48] = "off";
+    if (v) snprintf(virtual, sizeof virtual, "%d", v);
+    snprintf(batch, sizeof batch, "global %d = %g per device x %d", config->batch_size, (double)config->batch_size / w, w);
+    (void)record;
+    if (!config->quiet)
+        printf("%s: %s on %s, batch %s, lr %g, virtual devices %s\n", mode_title(config->mode), config->model, config->dataset, batch,
+               config->lr, virtual);
+    return fflush(stdout);
+}
+
+int command_train(int argc, char **argv) {
+    struct run_config config;
+    struct run_record record = {0};
+    struct job_result result;
+    int help, code;
+    run_config_default(&config);
+    CHECK_GOTO(flags_parse(argc, argv, &config, &help), code, done);
+    if (help) return flags_help(), 0;
+    CHECK_GOTO(run_config_check(&config), code, done);
+    describe(&config, &record);
+    if (config.mode == MODE_DDP) {
+        code = job_run(&config, NULL, 0, NULL, &result);
+        if (code) return report_error(code), result.exit_status;
+    } else {
+        code = trainer_run(&config, NULL, NULL, 0, &record);
+    }
+done:
+    record_free(&record);
+    return report_error(code);
+}

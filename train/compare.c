@@ -1,0 +1,69 @@
+/* Compare: see compare.h. */
+#include "train/compare.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "allreduce/plan.h"
+#include "base/error.h"
+#include "data/dataset.h"
+#include "train/lockstep.h"
+
+/* Equal bits will not be promised for some mode of this comparison, so that lock step needs the single run's snapshots. */
+static int needs_lockstep(const struct run_config *config) {
+    int w = config->devices, v = config->virtual_devices;
+    enum allreduce_algorithm algorithm = ALLREDUCE_AUTO;
+    allreduce_algorithm_parse(config->allreduce, &algorithm);
+    int own_order = algorithm == ALLREDUCE_RING || algorithm == ALLREDUCE_TREE;
+    int per_device = v ? v / w : 0;
+    return !v || (own_order && w > 2) || (w > 1 && (per_device & (per_device - 1)));
+}
+
+/* Steps of the run, to place the points; the data set's size is asked from its files. */
+static int count_steps(const struct run_config *config, int *steps) {
+    struct dataset set;
+    CHECK(dataset_open(&set, config->dataset, *config->data_dir ? config->data_dir : NULL, 1));
+    int64_t all = ((int64_t)set.count + config->batch_size - 1) / config->batch_size * config->epochs;
+    dataset_free(&set);
+    *steps = config->steps && config->steps < all ? config->steps : (int)(all < INT32_MAX ? all : INT32_MAX);
+    return OK;
+}
+
+static int judge(struct comparison *c, enum run_mode mode, struct job_result *result) {
+    struct verdict *v = &c->verdict[mode];
+    if (verdict_judge(&c->run[MODE_SINGLE], &c->run[mode], v)) return OK;
+    struct run_config config = c->config;
+    config.mode = mode;
+    return lockstep_check(&config, &c->run[MODE_SINGLE], v, result);
+}
+
+int compare_run(struct comparison *c, const struct run_config *config, struct job_result *result) {
+    int steps = 0;
+    memset(result, 0, sizeof *result);
+    result->exit_status = 1;
+    c->config = *config;
+    if (config->virtual_devices == VIRTUAL_DEFAULT) c->config.virtual_devices = config->devices;
+    CHECK(count_steps(&c->config, &steps));
+    for (enum run_mode mode = 0; mode < MODE_COUNT; mode++) {
+        struct run_config one = c->config;
+        one.mode = mode;
+        one.hashes = one.spans = 1;
+        *one.save = *one.log_loss = *one.json = 0;
+        if (mode == MODE_SINGLE && needs_lockstep(&c->config)) lockstep_points(steps, one.snapshots);
+        CHECK(job_run(&one, NULL, 0, &c->run[mode], result));
+    }
+    CHECK(judge(c, MODE_DP, result));
+    CHECK(judge(c, MODE_DDP, result));
+    for (enum run_mode mode = MODE_DP; mode < MODE_COUNT; mode++) {
+        struct verdict *v = &c->verdict[mode];
+        if (v->kind == VERDICT_EQUAL || v->kind == VERDICT_WITHIN) continue;
+        result->exit_status = 3;
+        return fail(ERR_CHECK, "%s and single did not train the same model: step %d, %s of %s, device %d: see the verdict above",
+                    mode_title(mode), v->step, v->in_gradient ? "gradient" : "value", c->run[mode].names[v->parameter], v->device);
+    }
+    return OK;
+}
+
+void comparison_free(struct comparison *c) {
+    for (int mode = 0; mode < MODE_COUNT; mode++) record_free(&c->run[mode]);
+}

@@ -1,0 +1,53 @@
+/* DDP as the trainer's strategy: this rank's replica and the ddp around it. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "ddp/ddp.h"
+#include "train/session.h"
+
+struct distributed {
+    struct replica replica;
+    struct ddp *ddp;
+};
+
+static int distributed_open(struct session *s) {
+    struct distributed *d = s->state = calloc(1, sizeof *d);
+    if (!d) return fail(ERR_MEMORY, "ddp: no host memory");
+    const struct run_config *c = s->config;
+    struct replica_config config = session_replica_config(s, batch_capacity(&s->split, c->batch_size, 1));
+    CHECK(replica_init(&d->replica, s->device[0], &s->model, &config, s->values));
+    s->replicas[0] = &d->replica;
+    struct ddp_config ddp = ddp_config_default();
+    ddp.bucket_cap_mb = c->bucket_cap_mb;
+    ddp.first_bucket_mb = c->first_bucket_mb;
+    CHECK(allreduce_algorithm_parse(c->allreduce, &ddp.algorithm));
+    return ddp_init(&d->ddp, s->comm, &d->replica, &ddp);
+}
+
+static int distributed_step(struct session *s, const struct step_block *step, const struct loaded_batch *batch) {
+    struct distributed *d = s->state;
+    return ddp_step(d->ddp, step, batch->pixels, batch->labels, &batch->plan.segments);
+}
+
+static int distributed_evaluate(struct session *s, const struct step_block *step, const struct loaded_batch *batch) {
+    struct distributed *d = s->state;
+    return evaluate_replica(&d->replica, step, batch);
+}
+
+static int distributed_hash_values(struct session *s, const struct step_block *step) {
+    struct distributed *d = s->state;
+    CHECK(replica_write_step(&d->replica, step));
+    return replica_hash_values(&d->replica);
+}
+
+static void distributed_close(struct session *s) {
+    struct distributed *d = s->state;
+    if (!d) return;
+    ddp_free(d->ddp);
+    replica_free(&d->replica);
+    free(d);
+}
+
+const struct strategy strategy_ddp = {distributed_open, distributed_step, distributed_evaluate, distributed_hash_values,
+                                        distributed_close};

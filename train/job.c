@@ -1,0 +1,135 @@
+/* Jobs: see job.h. What a rank needs to know lies in a memfd:
+ *
+ *     [struct run_config][count][count floats: parameters to start from, count may be 0]
+ *
+ * The same program reads what it wrote, so the struct goes as bytes. The record is JSON, written by rank 0. */
+#include "train/job.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "comm/comm.h"
+#include "comm/launch.h"
+#include "train/trainer.h"
+
+/* ---- memfds ---- */
+
+static int make_memfd(const char *name, int *fd) {
+    *fd = memfd_create(name, MFD_CLOEXEC);
+    return *fd < 0 ? fail(ERR_FAILED, "job: no memory for %s: free some memory", name) : OK;
+}
+
+static int write_all(int fd, const void *data, size_t bytes) {
+    const char *p = data;
+    for (ssize_t n; bytes; p += n, bytes -= (size_t)n)
+        if ((n = write(fd, p, bytes)) <= 0) return fail(ERR_FAILED, "job: cannot write %zu bytes to memory: free some memory", bytes);
+    return OK;
+}
+
+/* Maps a whole file; *bytes 0 and *data NULL where it is empty. */
+static int map_all(int fd, void **data, size_t *bytes) {
+    struct stat about;
+    if (fstat(fd, &about)) return fail(ERR_FAILED, "job: descriptor %d: no job was handed over: start it with duet train", fd);
+    *bytes = (size_t)about.st_size;
+    *data = *bytes ? mmap(NULL, *bytes, PROT_READ, MAP_PRIVATE, fd, 0) : NULL;
+    return *data == MAP_FAILED ? fail(ERR_MEMORY, "job: cannot map %zu bytes: free some memory", *bytes) : OK;
+}
+
+/* ---- the launcher's side ---- */
+
+static int read_record(int fd, struct run_record *record) {
+    void *data = NULL;
+    size_t bytes;
+    struct json *root = NULL;
+    CHECK(map_all(fd, &data, &bytes));
+    int code = json_parse("run record", data ? data : "", bytes, &root);
+    if (!code) code = record_read(record, root);
+    json_free(root);
+    if (data) munmap(data, bytes);
+    return code;
+}
+
+int job_run(const struct run_config *config, const float *initial, size_t initial_count, struct run_record *record,
+            struct job_result *result) {
+    int code = OK, fds[2] = {-1, -1};
+    uint64_t count = initial ? initial_count : 0;
+    memset(result, 0, sizeof *result);
+    result->exit_status = 1;
+    CHECK_GOTO(make_memfd("duet-config", &fds[0]), code, done);
+    CHECK_GOTO(make_memfd("duet-record", &fds[1]), code, done);
+    CHECK_GOTO(write_all(fds[0], config, sizeof *config), code, done);
+    CHECK_GOTO(write_all(fds[0], &count, sizeof count), code, done);
+    CHECK_GOTO(write_all(fds[0], initial, count * sizeof *initial), code, done);
+
+    char words[2][16], title[32];
+    snprintf(words[0], sizeof words[0], "%d", fds[0]);
+    snprintf(words[1], sizeof words[1], "%d", fds[1]);
+    snprintf(title, sizeof title, "%s:%s", mode_name(config->mode), config->model); /* for those who look with ps */
+    char *argv[] = {"duet", "job", words[0], words[1], title, NULL};
+    struct launch launch = {.world_size = config->mode == MODE_DDP ? config->devices : 1, .argv = argv, .pass_fds = fds,
+                            .pass_count = 2, .start_timeout_s = config->timeout};
+    struct launch_result launched = {0};
+    code = launch_ranks(&launch, &launched);
+    result->exit_status = launched.exit_status;
+    result->signal = launched.signal;
+    if (!code && record) code = read_record(fds[1], record);
+    if (code && !result->exit_status) result->exit_status = error_exit_status(code);
+done:
+    if (fds[0] >= 0) close(fds[0]);
+    if (fds[1] >= 0) close(fds[1]);
+    return code;
+}
+
+/* ---- the rank's side ---- */
+
+static int write_record(int fd, const struct run_record *record) {
+    FILE *file = fdopen(dup(fd), "w");
+    if (!file) return fail(ERR_FAILED, "run record: cannot be written to descriptor %d", fd);
+    struct json_writer w;
+    json_start(&w, file);
+    record_write(record, &w, NULL, 1);
+    int code = json_finish(&w, "run record");
+    if (fclose(file)) CHECK_KEEP(fail(ERR_FAILED, "run record: cannot be written: free some memory"), code);
+    return code;
+}
+
+static int run_rank(int config_fd, int record_fd, struct comm **comm) {
+    void *data = NULL;
+    size_t bytes;
+    uint64_t count;
+    struct run_config config;
+    struct run_record record = {0};
+    CHECK(map_all(config_fd, &data, &bytes));
+    if (bytes < sizeof config + sizeof count) return fail(ERR_USAGE, "job: no configuration: start it with duet train");
+    memcpy(&config, data, sizeof config);
+    memcpy(&count, (char *)data + sizeof config, sizeof count);
+    const float *initial = (const float *)((char *)data + sizeof config + sizeof count);
+    struct comm_options options = {.timeout_s = config.timeout};
+    int code = OK;
+    CHECK_GOTO(comm_open(comm, &options), code, done);
+    CHECK_GOTO(trainer_run(&config, *comm, count ? initial : NULL, count, &record), code, done);
+    if (comm_rank(*comm) == 0) CHECK_GOTO(write_record(record_fd, &record), code, done);
+done:
+    record_free(&record);
+    munmap(data, bytes);
+    return code;
+}
+
+int job_main(int argc, char **argv) {
+    if (argc < 2) {
+        fprintf(stderr, "duet: job: is started by duet itself: use duet train\n");
+        return 2;
+    }
+    struct comm *comm = NULL;
+    int code = run_rank(atoi(argv[0]), atoi(argv[1]), &comm);
+    if (code && comm) comm_abort(comm, code, error_message()); /* the launcher prints it */
+    else if (code) fprintf(stderr, "duet: %s\n", error_message());
+    comm_close(comm);
+    return error_exit_status(code);
+}

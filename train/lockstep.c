@@ -1,0 +1,76 @@
+/* Lock step: see lockstep.h. */
+#include "train/lockstep.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/error.h"
+
+void lockstep_points(int steps, int points[8]) {
+    int wanted[] = {0, steps / 4, steps / 2, steps - 1}, n = 0;
+    for (int i = 0; i < 4; i++)
+        if (wanted[i] >= 0 && (n == 0 || wanted[i] > points[n - 1])) points[n++] = wanted[i];
+    points[n] = -1;
+}
+
+static int one_step(const struct run_config *config, enum run_mode mode, const struct run_record *single, int k,
+                    struct run_record *out, struct job_result *result) {
+    struct run_config one = *config;
+    one.mode = mode;
+    one.first_step = single->snapshot_step[k];
+    one.steps = 1;
+    one.hashes = one.spans = one.evaluate = 0;
+    one.dump_grads = one.quiet = 1;
+    one.snapshots[0] = -1;
+    one.model_options.dropout = 0;
+    *one.init_from = *one.save = *one.log_loss = *one.json = 0;
+    return job_run(&one, single->snapshots[k], single->parameter_count, out, result);
+}
+
+/* Relative L2 distance of parameter p's gradients: |a - b| / |a|. */
+static double distance(const float *a, const float *b, size_t count) {
+    double apart = 0, length = 0;
+    for (size_t i = 0; i < count; i++) {
+        double d = (double)a[i] - b[i];
+        apart += d * d;
+        length += (double)a[i] * a[i];
+    }
+    return apart == 0 ? 0 : length > 0 ? sqrt(apart / length) : INFINITY;
+}
+
+static int compare_point(const struct run_config *config, const struct run_record *single, int k, const struct run_record *a,
+                         const struct run_record *b, struct verdict *v) {
+    struct model model;
+    CHECK(model_open(&model, config->model, &config->model_options));
+    size_t offset = 0;
+    for (int p = 0; p < model.param_count; p++) {
+        size_t count = param_spec_count(&model.params[p]);
+        double d = distance(a->grads + offset, b->grads + offset, count);
+        offset += count;
+        if (d <= v->worst) continue;
+        v->worst = d;
+        v->step = single->snapshot_step[k];
+        v->parameter = p;
+    }
+    model_free(&model);
+    return OK;
+}
+
+int lockstep_check(const struct run_config *config, const struct run_record *single, struct verdict *v, struct job_result *result) {
+    v->worst = 0;
+    v->bound = LOCKSTEP_BOUND;
+    v->steps = single->snapshot_count;
+    v->in_gradient = 1;
+    v->device = 0;
+    for (int k = 0; k < single->snapshot_count; k++) {
+        struct run_record a = {0}, b = {0};
+        int code = one_step(config, MODE_SINGLE, single, k, &a, result);
+        if (!code) code = one_step(config, config->mode, single, k, &b, result);
+        if (!code) code = compare_point(config, single, k, &a, &b, v);
+        record_free(&a);
+        record_free(&b);
+        CHECK(code);
+    }
+    v->kind = v->worst <= v->bound ? VERDICT_WITHIN : VERDICT_BEYOND;
+    return OK;
+}

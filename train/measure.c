@@ -1,0 +1,94 @@
+/* Measurement: what each device moved, how long each phase took, how much memory it held. Sums of what the device
+ * layer wrote down; nothing is estimated. */
+#include <string.h>
+
+#include "base/error.h"
+#include "train/session.h"
+
+/* What this process's devices have moved so far, by the device at either end of the link. */
+static void sum_traffic(const struct session *s, uint64_t *in, uint64_t *out) {
+    memset(in, 0, MAX_DEVICES * sizeof *in);
+    memset(out, 0, MAX_DEVICES * sizeof *out);
+    for (int i = 0; i < s->device_count; i++) {
+        const struct traffic *t = device_traffic(s->device[i]);
+        for (int d = 0; d < s->devices; d++) {
+            in[d] += traffic_into(t, d);
+            out[d] += traffic_out_of(t, d);
+        }
+    }
+}
+
+void measure_mark(struct session *s) {
+    sum_traffic(s, s->mark_in, s->mark_out);
+}
+
+void measure_count(struct session *s) {
+    uint64_t in[MAX_DEVICES], out[MAX_DEVICES];
+    sum_traffic(s, in, out);
+    for (int d = 0; d < s->devices; d++) {
+        s->bytes_in[d] += in[d] - s->mark_in[d];
+        s->bytes_out[d] += out[d] - s->mark_out[d];
+    }
+}
+
+static int is_training(int phase) {
+    return phase != PHASE_NONE && phase != PHASE_EVALUATE && phase != PHASE_PROOF;
+}
+
+static void add_span(struct device_record *d, const struct span *span) {
+    int64_t ns = span->end_ns - span->start_ns;
+    if (span->lane == LANE_COMM) {
+        if (!span->waiting) d->comm_ns += ns;
+        return;
+    }
+    if (span->waiting) {
+        if (is_training(span->phase)) d->wait_ns += ns;
+        return;
+    }
+    d->phase_ns[span->phase] += ns;
+    if (!is_training(span->phase)) return;
+    d->busy_ns += ns;
+    d->flops += span->flops;
+}
+
+void measure_spans(struct session *s) {
+    for (int i = 0; i < s->device_count; i++) {
+        struct device_record *d = &s->record->device[s->first_device + i];
+        struct stream *streams[] = {device_compute(s->device[i]), device_comm(s->device[i])};
+        for (int k = 0; k < 2; k++) {
+            struct span_log *log = stream_spans(streams[k]);
+            for (size_t j = 0; j < log->count; j++) add_span(d, &log->spans[j]);
+            log->count = 0;
+        }
+    }
+}
+
+/* Each rank brings its device's record and what it moved between any two devices. */
+struct brought {
+    struct device_record device;
+    uint64_t in[MAX_DEVICES], out[MAX_DEVICES];
+};
+
+int measure_finish(struct session *s) {
+    struct run_record *r = s->record;
+    struct brought mine, all[MAX_DEVICES];
+    for (int i = 0; i < s->device_count; i++) {
+        struct device_record *d = &r->device[s->first_device + i];
+        d->device = s->first_device + i;
+        d->memory = device_ledger(s->device[i]);
+    }
+    mine.device = r->device[s->first_device];
+    memcpy(mine.in, s->bytes_in, sizeof mine.in);
+    memcpy(mine.out, s->bytes_out, sizeof mine.out);
+    all[0] = mine;
+    if (s->comm) CHECK(comm_gather(s->comm, &mine, sizeof mine, all));
+    for (int k = 1; k < s->ranks; k++) r->device[k] = all[k].device;
+    for (int d = 0; d < s->devices; d++) {
+        r->device[d].bytes_in = r->device[d].bytes_out = 0;
+        for (int k = 0; k < s->ranks; k++) {
+            r->device[d].bytes_in += all[k].in[d];
+            r->device[d].bytes_out += all[k].out[d];
+        }
+    }
+    return OK;
+}

@@ -1,0 +1,142 @@
+/* Opening and closing of a session: data, model, devices, strategy, in this order, and back. */
+#include "train/session.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "nn/fold.h"
+
+static int open_values(struct session *s, const float *initial, size_t initial_count) {
+    const struct run_config *c = s->config;
+    if (initial) {
+        if (initial_count != model_count(&s->model))
+            return fail(ERR_FAILED, "initial parameters: %zu numbers: model %s has %zu", initial_count, s->model.name, model_count(&s->model));
+        CHECK(model_values_alloc(&s->model, &s->values));
+        memcpy(s->values[0], initial, initial_count * sizeof *initial);
+        return OK;
+    }
+    if (*c->init_from) return model_values_load(&s->model, c->init_from, &s->values);
+    return model_values_init(&s->model, c->seed, &s->values);
+}
+
+static int open_devices(struct session *s) {
+    const struct run_config *c = s->config;
+    s->device_count = c->mode == MODE_DP ? s->devices : 1;
+    s->first_device = s->rank;
+    uint64_t bytes = c->device_memory ? c->device_memory : device_default_memory(s->devices);
+    for (int i = 0; i < s->device_count; i++) {
+        struct device_config config = {.kind = c->late ? DEVICE_HOST_LATE : DEVICE_HOST, .index = s->first_device + i,
+                                       .rank = s->rank, .memory_bytes = bytes, .check_operands = c->late, .spans = c->spans,
+                                       .timeout_s = c->timeout};
+        CHECK(device_open(&s->device[i], &config));
+    }
+    return OK;
+}
+
+static int host_alloc(void *context, void **out, size_t bytes) {
+    return device_host_alloc(context, out, bytes);
+}
+
+static void host_release(void *context, void *memory) {
+    device_host_free(context, memory);
+}
+
+/* Training batches are cut by virtual device; without them as PyTorch does: DP by the chunk rule, DDP by the sampler. */
+static int open_train_loader(struct session *s) {
+    const struct run_config *c = s->config;
+    s->split = (struct split){.kind = SPLIT_STRIDED, .devices = s->devices, .virtual_devices = s->virtual_devices};
+    if (!s->virtual_devices) {
+        s->split.virtual_devices = s->devices;
+        if (c->mode != MODE_DDP) s->split.kind = SPLIT_CHUNKED;
+    }
+    struct loader_config config = {
+        .set = &s->train_set, .split = s->split, .batch_size = c->batch_size, .shuffle = c->shuffle, .seed = c->seed,
+        .end = c->drop_last ? ORDER_CUT : ORDER_PAD, .first_device = s->first_device, .device_count = s->device_count,
+        .workers = c->workers, .mean = s->model.mean, .std = s->model.normalised ? s->model.std : 0, .timeout_s = c->timeout,
+        .alloc = host_alloc, .release = host_release, .context = s->device[0]};
+    return loader_init(&s->train_loader, &config);
+}
+
+/* Evaluation counts every test sample once: contiguous pieces, nothing padded. */
+static int open_test_loader(struct session *s) {
+    const struct run_config *c = s->config;
+    struct loader_config config = {
+        .set = &s->test_set, .split = {.kind = SPLIT_CHUNKED, .devices = s->devices}, .batch_size = c->batch_size,
+        .end = ORDER_EXACT, .first_device = s->first_device, .device_count = s->device_count,
+        .mean = s->model.mean, .std = s->model.normalised ? s->model.std : 0, .timeout_s = c->timeout,
+        .alloc = host_alloc, .release = host_release, .context = s->device[0]};
+    return c->evaluate ? loader_init(&s->test_loader, &config) : OK;
+}
+
+static void describe(struct session *s) {
+    const struct run_config *c = s->config;
+    struct run_record *r = s->record;
+    snprintf(r->mode, sizeof r->mode, "%s", mode_name(c->mode));
+    snprintf(r->model, sizeof r->model, "%s", s->model.name);
+    snprintf(r->dataset, sizeof r->dataset, "%s", s->train_set.name);
+    snprintf(r->kind, sizeof r->kind, "cpu");
+    snprintf(r->algorithm, sizeof r->algorithm, "%s", c->mode == MODE_DDP ? c->allreduce : "");
+    r->devices = s->devices;
+    r->virtual_devices = s->virtual_devices;
+    r->batch_size = c->batch_size;
+    r->epochs = c->epochs;
+    r->lr = c->lr;
+    r->momentum = c->momentum;
+    r->weight_decay = c->weight_decay;
+    r->seed = c->seed;
+    r->loss_in_forward = c->loss_in_forward;
+    r->first_step = c->first_step;
+    r->parameter_count = model_count(&s->model);
+    r->train_samples = s->train_set.count;
+    r->test_samples = s->test_set.count;
+    r->duplicates = loader_duplicates(s->train_loader);
+    r->bits_promised = s->virtual_devices && fold_fits(s->virtual_devices, s->devices);
+    if (!s->virtual_devices) snprintf(r->why_not, sizeof r->why_not, "virtual devices are off: each mode cuts and sums the batch by its own device count");
+    else if (!r->bits_promised)
+        snprintf(r->why_not, sizeof r->why_not, "%d virtual devices on %d devices: %d a device is no power of two, so sums associate differently",
+                 s->virtual_devices, s->devices, s->virtual_devices / s->devices);
+}
+
+int session_open(struct session *s, const struct run_config *config, struct comm *comm, const float *initial,
+                 size_t initial_count, struct run_record *record) {
+    static const struct strategy *const strategies[MODE_COUNT] = {&strategy_single, &strategy_dp, &strategy_ddp};
+    s->config = config;
+    s->comm = comm;
+    s->rank = comm ? comm_rank(comm) : 0;
+    s->ranks = comm ? comm_world_size(comm) : 1;
+    s->devices = run_devices(config);
+    s->virtual_devices = run_virtual_devices(config);
+    s->record = record;
+    CHECK(model_open(&s->model, config->model, &config->model_options));
+    CHECK(open_values(s, initial, initial_count));
+    const char *folder = *config->data_dir ? config->data_dir : NULL;
+    CHECK(dataset_open(&s->train_set, config->dataset, folder, 1));
+    if (config->evaluate) CHECK(dataset_open(&s->test_set, config->dataset, folder, 0));
+    CHECK(open_devices(s));
+    CHECK(open_train_loader(s));
+    CHECK(open_test_loader(s));
+    s->segments_per_device = s->split.kind == SPLIT_CHUNKED ? 1 : s->split.virtual_devices / s->devices;
+    describe(s);
+    s->strategy = strategies[config->mode];
+    return s->strategy->open(s);
+}
+
+void session_close(struct session *s) {
+    if (s->strategy) s->strategy->close(s);
+    loader_free(s->train_loader);
+    loader_free(s->test_loader);
+    for (int i = 0; i < s->device_count; i++) device_close(s->device[i]);
+    dataset_free(&s->train_set);
+    dataset_free(&s->test_set);
+    model_values_free(s->values);
+    model_free(&s->model);
+    memset(s, 0, sizeof *s);
+}
+
+struct replica_config session_replica_config(const struct session *s, int capacity) {
+    int here = s->config->mode == MODE_DP ? s->devices : 1;
+    return (struct replica_config){.max_samples = capacity, .log_rows = LOG_ROWS, .log_segments = here * s->segments_per_device,
+                                   .hashes = s->config->hashes, .optimizer = 1, .momentum = s->config->momentum,
+                                   .weight_decay = s->config->weight_decay};
+}

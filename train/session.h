@@ -1,0 +1,80 @@
+/* A session: everything that is open in one process while it trains. */
+#ifndef TRAIN_SESSION_H
+#define TRAIN_SESSION_H
+
+#include "comm/comm.h"
+#include "data/loader.h"
+#include "models/replica.h"
+#include "trace/record.h"
+#include "train/run.h"
+
+enum { LOG_ROWS = 64 }; /* steps that lie in device memory before the host reads losses and hashes */
+
+struct session;
+
+/* What differs between the modes. Everything is enqueued; the trainer waits. */
+struct strategy {
+    int (*open)(struct session *s); /* sets s->state and s->replicas */
+    int (*step)(struct session *s, const struct step_block *step, const struct loaded_batch *batch);
+    int (*evaluate)(struct session *s, const struct step_block *step, const struct loaded_batch *batch);
+    int (*hash_values)(struct session *s, const struct step_block *step); /* of every device, as they are now */
+    void (*close)(struct session *s);
+};
+extern const struct strategy strategy_single, strategy_dp, strategy_ddp;
+
+struct session {
+    const struct run_config *config;
+    struct comm *comm;       /* NULL: alone */
+    int rank, ranks;         /* processes of the job */
+    int devices, virtual_devices; /* W, and V (0: off) of the whole run */
+    struct model model;
+    float **values;          /* initial parameters, host */
+    struct dataset train_set, test_set;
+    struct split split;
+    struct loader *train_loader, *test_loader;
+    struct device *device[MAX_DEVICES]; /* of this process: first_device, first_device + 1, ... */
+    int first_device, device_count;
+    int segments_per_device; /* columns of the loss log a device */
+    const struct strategy *strategy;
+    void *state;             /* the strategy's */
+    struct replica *replicas[MAX_DEVICES]; /* one a device of this process; replicas[0] computes losses and updates */
+    struct run_record *record;
+
+    /* Measurement (measure.c) */
+    uint64_t bytes_in[MAX_DEVICES], bytes_out[MAX_DEVICES]; /* training only, moved by this process */
+    uint64_t mark_in[MAX_DEVICES], mark_out[MAX_DEVICES];
+};
+
+/* Opens data, model, devices and strategy. s zeroed before; session_close takes half-built ones. */
+int session_open(struct session *s, const struct run_config *config, struct comm *comm, const float *initial,
+                 size_t initial_count, struct run_record *record);
+void session_close(struct session *s);
+
+/* 1 in the process that prints, saves and records. */
+static inline int session_leads(const struct session *s) { return s->rank == 0; }
+
+/* The configuration of a replica that computes losses; capacity in samples of its input buffers. */
+int evaluate_replica(struct replica *r, const struct step_block *step, const struct loaded_batch *batch); /* single.c */
+struct replica_config session_replica_config(const struct session *s, int capacity);
+
+/* ---- measure.c: what the record says of each device ---- */
+
+/* Between mark and count: bytes moved belong to training. */
+void measure_mark(struct session *s);
+void measure_count(struct session *s);
+/* Adds the spans recorded since the last call to the record's sums and forgets them. Streams must be idle. */
+void measure_spans(struct session *s);
+/* At the end, collective: completes record->device[] on rank 0. */
+int measure_finish(struct session *s);
+
+/* ---- step_log.c: losses, hits and hashes from device memory to the record ---- */
+
+/* Reads the first `rows` rows of all devices' logs. They are those of the next `rows` steps of the record, whose
+ * global batches had global_n[row] samples. Collective. */
+int step_log_read(struct session *s, int rows, const int *global_n);
+/* Sum of hits in the first `rows` rows over all devices. Collective. */
+int step_log_hits(struct session *s, int rows, int64_t *hits);
+/* Hashes of the values as they are now, into record->final_hashes. Collective. */
+int step_log_final(struct session *s);
+
+#endif

@@ -1,0 +1,136 @@
+/* Step logs: each device writes the losses, hits and hashes of a step into a row of its own memory; every so often
+ * the host reads the rows of all devices. A step itself thus never waits for the host.
+ *
+ * Losses come as one sum for each virtual device, in double. They are added up in the one order of summing, so
+ * the loss of a step is the same to the bit in all modes, and so is the file of losses. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "nn/fold.h"
+#include "train/session.h"
+
+/* All-gather of `bytes` of each rank in pieces that the communicator takes. all: ranks * bytes. */
+static int gather(struct session *s, const void *mine, size_t bytes, void *all) {
+    if (s->ranks == 1) {
+        memcpy(all, mine, bytes);
+        return OK;
+    }
+    char *piece = malloc((size_t)s->ranks * COMM_BLOB_BYTES);
+    if (!piece) return fail(ERR_MEMORY, "step log: no host memory");
+    int code = OK;
+    for (size_t done = 0, n; done < bytes && !code; done += n) {
+        n = bytes - done < COMM_BLOB_BYTES ? bytes - done : COMM_BLOB_BYTES;
+        code = comm_gather(s->comm, (const char *)mine + done, n, piece);
+        for (int k = 0; k < s->ranks; k++) memcpy((char *)all + (size_t)k * bytes + done, piece + (size_t)k * n, n);
+    }
+    free(piece);
+    return code;
+}
+
+/* Columns of the loss log of this process's first device. */
+static int columns(const struct session *s) {
+    return s->device_count * s->segments_per_device;
+}
+
+/* ---- losses ---- */
+
+/* Term v of the sum lies on device r = v mod W in segment v / W; DP's device 0 holds all devices' columns in a row. */
+static double row_loss(const struct session *s, const double *all, int rows, int row) {
+    double terms[MAX_DEVICES];
+    int each = s->segments_per_device, total = each * s->devices;
+    for (int v = 0; v < total; v++) {
+        int device = v % s->devices, segment = v / s->devices;
+        int process = s->ranks > 1 ? device : 0, column = s->ranks > 1 ? segment : device * each + segment;
+        terms[v] = all[((size_t)process * (size_t)rows + (size_t)row) * (size_t)columns(s) + (size_t)column];
+    }
+    return fold_sum(terms, total);
+}
+
+static int grow_losses(struct run_record *r, int rows) {
+    double *losses = realloc(r->losses, (size_t)(r->steps + rows) * sizeof *losses);
+    if (!losses) return fail(ERR_MEMORY, "step log: no host memory");
+    r->losses = losses;
+    return OK;
+}
+
+static int read_losses(struct session *s, int rows, const int *global_n) {
+    size_t count = (size_t)rows * (size_t)columns(s);
+    double *mine = malloc(count * sizeof *mine), *all = malloc((size_t)s->ranks * count * sizeof *all);
+    int code = mine && all ? OK : fail(ERR_MEMORY, "step log: no host memory");
+    if (!code) code = replica_read_logs(s->replicas[0], rows, mine, NULL, NULL);
+    if (!code) code = gather(s, mine, count * sizeof *mine, all);
+    if (!code) code = grow_losses(s->record, rows);
+    for (int row = 0; !code && row < rows; row++)
+        s->record->losses[s->record->steps + row] = row_loss(s, all, rows, row) / global_n[row];
+    free(mine);
+    free(all);
+    return code;
+}
+
+int step_log_hits(struct session *s, int rows, int64_t *hits) {
+    int64_t mine = 0, all[MAX_DEVICES], log[LOG_ROWS * MAX_DEVICES];
+    int width = s->replicas[0]->config.log_segments;
+    CHECK(replica_read_logs(s->replicas[0], rows, NULL, log, NULL));
+    for (int row = 0; row < rows; row++)
+        for (int c = 0; c < width; c++) mine += log[row * width + c];
+    CHECK(gather(s, &mine, sizeof mine, all));
+    for (int k = 0; k < s->ranks; k++) *hits += all[k];
+    return OK;
+}
+
+/* ---- hashes ---- */
+
+/* Appends rows of one device to the record. */
+static int append_hashes(struct run_record *r, int device, const uint64_t *from, int rows, size_t width) {
+    uint64_t *grown = realloc(r->hashes[device], (size_t)(r->steps + rows) * width * sizeof *grown);
+    if (!grown) return fail(ERR_MEMORY, "step log: no host memory");
+    r->hashes[device] = grown;
+    memcpy(grown + (size_t)r->steps * width, from, (size_t)rows * width * sizeof *grown);
+    return OK;
+}
+
+/* Reads `rows` rows of the device behind each replica and hands them, all ranks' in order, to the record. */
+static int read_hashes(struct session *s, int rows) {
+    size_t width = 2 * (size_t)s->model.param_count, bytes = (size_t)rows * width * sizeof(uint64_t);
+    uint64_t *mine = malloc(bytes), *all = malloc((size_t)s->ranks * bytes);
+    int code = mine && all ? OK : fail(ERR_MEMORY, "step log: no host memory");
+    for (int i = 0; !code && i < s->device_count; i++) {
+        code = replica_read_logs(s->replicas[i], rows, NULL, NULL, mine);
+        if (!code) code = gather(s, mine, bytes, all);
+        for (int k = 0; !code && k < s->ranks; k++)
+            code = append_hashes(s->record, s->ranks > 1 ? k : i, all + (size_t)k * (size_t)rows * width, rows, width);
+    }
+    free(mine);
+    free(all);
+    return code;
+}
+
+int step_log_read(struct session *s, int rows, const int *global_n) {
+    if (!rows) return OK;
+    CHECK(read_losses(s, rows, global_n));
+    if (s->config->hashes) CHECK(read_hashes(s, rows));
+    s->record->steps += rows;
+    return OK;
+}
+
+int step_log_final(struct session *s) {
+    struct step_block step = {.slot = 0};
+    size_t count = (size_t)s->model.param_count, bytes = count * sizeof(uint64_t);
+    if (!s->config->hashes) return OK;
+    uint64_t *row = malloc(2 * bytes), *all = malloc((size_t)s->ranks * bytes);
+    int code = row && all ? OK : fail(ERR_MEMORY, "step log: no host memory");
+    if (!code) code = s->strategy->hash_values(s, &step);
+    for (int i = 0; !code && i < s->device_count; i++) {
+        if (!code) code = replica_read_logs(s->replicas[i], 1, NULL, NULL, row);
+        if (!code) code = gather(s, row, bytes, all);
+        for (int k = 0; !code && k < s->ranks; k++) {
+            uint64_t *final = s->record->final_hashes[s->ranks > 1 ? k : i] = malloc(bytes + 1);
+            if (!final) code = fail(ERR_MEMORY, "step log: no host memory");
+            else memcpy(final, all + (size_t)k * count, bytes);
+        }
+    }
+    free(row);
+    free(all);
+    return code;
+}

@@ -1,0 +1,252 @@
+/* The trainer: one loop for all strategies.
+ *
+ *     for each epoch                               for each batch
+ *         order drawn, batches prepared ahead          step block written, strategy's step enqueued
+ *         steps                                        the batch before is given back once its step is done
+ *         evaluation on all devices                    every so often losses and hashes are read
+ *
+ * How often the logs are read is a matter of steps alone, so that all ranks do it together: after steps 1, 2, 4, ...
+ * of an epoch (first signs of life early) and whenever the rows are full. */
+#include "train/trainer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "train/output.h"
+#include "train/progress.h"
+#include "train/session.h"
+
+struct loop {
+    struct session *s;
+    struct outputs outputs;
+    struct progress progress;
+    struct event *done[2];           /* behind the last two steps */
+    struct loaded_batch *held;       /* the batch of the step before */
+    int step, last_step;             /* global: next, and the one before which the run ends */
+    int rows, global_n[LOG_ROWS];    /* steps enqueued since the logs were read */
+    int snapshot;                    /* next entry of config->snapshots */
+    int64_t epoch_start_ns;
+};
+
+/* ---- a step ---- */
+
+static int finish_held(struct loop *l) {
+    if (!l->held) return OK;
+    int code = event_sync(l->done[(l->step + 1) % 2]);
+    loader_release(l->s->train_loader, l->held);
+    l->held = NULL;
+    return code;
+}
+
+static int snapshot_if_due(struct loop *l) {
+    struct session *s = l->s;
+    struct run_record *r = s->record;
+    if (l->snapshot == 8 || s->config->snapshots[l->snapshot] != l->step) return OK;
+    l->snapshot++;
+    if (!session_leads(s)) return OK;
+    float *to = malloc(r->parameter_count * sizeof *to);
+    if (!to) return fail(ERR_MEMORY, "snapshot: no host memory");
+    int k = r->snapshot_count++;
+    r->snapshots[k] = to;
+    r->snapshot_step[k] = l->step;
+    for (int i = 0; i < s->model.param_count; i++) {
+        CHECK(param_read_value(&s->replicas[0]->params, i, to));
+        to += s->replicas[0]->params.param[i].count;
+    }
+    return OK;
+}
+
+static int one_step(struct loop *l, struct loaded_batch *batch) {
+    struct session *s = l->s;
+    struct step_block step = {.seed = s->config->seed, .step = (uint64_t)l->step, .weight = 1.0f / (float)batch->plan.global_n,
+                              .learning_rate = (float)s->config->lr, .first_update = l->step == s->config->first_step,
+                              .slot = l->rows};
+    CHECK(snapshot_if_due(l));
+    CHECK(s->strategy->step(s, &step, batch));
+    CHECK(event_record(l->done[l->step % 2], device_compute(s->device[0])));
+    s->record->images += batch->plan.global_n;
+    l->global_n[l->rows++] = batch->plan.global_n;
+    CHECK(finish_held(l));
+    l->held = batch;
+    l->step++;
+    return OK;
+}
+
+static int sync_devices(struct session *s) {
+    for (int i = 0; i < s->device_count; i++) {
+        CHECK(stream_sync(device_compute(s->device[i])));
+        CHECK(stream_sync(device_comm(s->device[i])));
+    }
+    return OK;
+}
+
+static int read_logs(struct loop *l, int epoch, int final) {
+    struct session *s = l->s;
+    struct run_record *r = s->record;
+    if (!l->rows) return OK;
+    int first = r->steps;
+    CHECK(sync_devices(s));
+    CHECK(step_log_read(s, l->rows, l->global_n));
+    measure_spans(s);
+    l->rows = 0;
+    if (!session_leads(s)) return OK;
+    CHECK(outputs_losses(&l->outputs, r, first, epoch));
+    double seconds = r->training_seconds + (double)(now_ns() - l->epoch_start_ns) * 1e-9;
+    if (!final) progress_step(&l->progress, epoch, r->first_step + r->steps, r->losses[r->steps - 1], r->images, seconds);
+    return OK;
+}
+
+static int is_power_of_two(int n) {
+    return (n & (n - 1)) == 0;
+}
+
+static int train_epoch(struct loop *l, int epoch) {
+    struct session *s = l->s;
+    struct loaded_batch *batch;
+    int in_epoch = 0, per_epoch = loader_steps(s->train_loader);
+    CHECK(loader_start_epoch(s->train_loader, epoch, l->step - epoch * per_epoch));
+    if (s->comm) CHECK(comm_barrier(s->comm, "start of epoch"));
+    measure_mark(s);
+    l->epoch_start_ns = now_ns();
+    while (l->step < l->last_step) {
+        CHECK(loader_next(s->train_loader, &batch));
+        if (!batch) break;
+        int code = one_step(l, batch);
+        if (code) {
+            if (l->held != batch) loader_release(s->train_loader, batch);
+            return code;
+        }
+        in_epoch++;
+        if (l->rows == LOG_ROWS || is_power_of_two(in_epoch)) CHECK(read_logs(l, epoch, 0));
+    }
+    CHECK(finish_held(l));
+    CHECK(sync_devices(s));
+    if (s->comm) CHECK(comm_barrier(s->comm, "end of epoch"));
+    CHECK(read_logs(l, epoch, 1));
+    measure_count(s);
+    return OK;
+}
+
+/* ---- evaluation ---- */
+
+/* Test batches come in one piece a device; the logs and DP have a fixed number of segments a device: the rest are empty. */
+static void spread_segments(const struct session *s, struct segments *segments) {
+    int each = s->segments_per_device;
+    for (int d = s->device_count - 1; d >= 0; d--) {
+        struct segment whole = segments->seg[d];
+        for (int i = each - 1; i >= 0; i--) segments->seg[d * each + i] = (struct segment){.v = whole.v + i * s->devices, .n = i ? 0 : whole.n};
+    }
+    segments->count = s->device_count * each;
+}
+
+static int evaluate(struct loop *l, double *accuracy) {
+    struct session *s = l->s;
+    int64_t hits = 0;
+    int rows = 0;
+    struct loaded_batch *batch;
+    *accuracy = -1;
+    if (!s->test_loader) return OK;
+    CHECK(loader_start_epoch(s->test_loader, 0, 0));
+    for (;;) {
+        CHECK(loader_next(s->test_loader, &batch));
+        if (batch) {
+            struct step_block step = {.seed = s->config->seed, .step = (uint64_t)l->step, .weight = 1, .slot = rows++};
+            spread_segments(s, &batch->plan.segments);
+            int code = s->strategy->evaluate(s, &step, batch);
+            if (!code) code = sync_devices(s);
+            loader_release(s->test_loader, batch);
+            CHECK(code);
+        }
+        if (rows && (!batch || rows == LOG_ROWS)) {
+            CHECK(step_log_hits(s, rows, &hits));
+            rows = 0;
+        }
+        if (!batch) break;
+    }
+    measure_spans(s);
+    *accuracy = (double)hits / s->test_set.count;
+    return OK;
+}
+
+/* ---- the whole run ---- */
+
+static int add_epoch(struct loop *l, int epoch) {
+    struct run_record *r = l->s->record;
+    double seconds = (double)(now_ns() - l->epoch_start_ns) * 1e-9, accuracy;
+    int n = r->epoch_count;
+    double *times = realloc(r->epoch_seconds, (size_t)(n + 1) * sizeof *times);
+    if (times) r->epoch_seconds = times;
+    double *tests = realloc(r->accuracy, (size_t)(n + 1) * sizeof *tests);
+    if (tests) r->accuracy = tests;
+    if (!times || !tests) return fail(ERR_MEMORY, "run record: no host memory");
+    r->training_seconds += seconds;
+    CHECK(evaluate(l, &accuracy));
+    times[n] = seconds;
+    tests[n] = accuracy;
+    r->epoch_count = n + 1;
+    if (session_leads(l->s) && r->steps)
+        progress_epoch(&l->progress, epoch, r->first_step + r->steps, r->losses[r->steps - 1], accuracy, r->images, r->training_seconds);
+    return OK;
+}
+
+static int name_parameters(struct session *s) {
+    struct run_record *r = s->record;
+    r->names = calloc((size_t)s->model.param_count, sizeof *r->names);
+    if (!r->names) return fail(ERR_MEMORY, "run record: no host memory");
+    for (; r->parameters < s->model.param_count; r->parameters++) {
+        r->names[r->parameters] = strdup(s->model.params[r->parameters].name);
+        if (!r->names[r->parameters]) return fail(ERR_MEMORY, "run record: no host memory");
+    }
+    return OK;
+}
+
+static int dump_grads(struct session *s) {
+    struct run_record *r = s->record;
+    if (!s->config->dump_grads || !session_leads(s)) return OK;
+    float *to = r->grads = malloc(r->parameter_count * sizeof *to);
+    if (!to) return fail(ERR_MEMORY, "run record: no host memory");
+    for (int i = 0; i < s->model.param_count; i++) {
+        CHECK(param_read_grad(&s->replicas[0]->params, i, to));
+        to += s->replicas[0]->params.param[i].count;
+    }
+    return OK;
+}
+
+static int run_loop(struct loop *l) {
+    struct session *s = l->s;
+    const struct run_config *c = s->config;
+    int per_epoch = loader_steps(s->train_loader);
+    int64_t all = (int64_t)per_epoch * c->epochs;
+    l->step = c->first_step;
+    l->last_step = c->steps && c->steps + c->first_step < all ? c->steps + c->first_step : all > INT32_MAX - 1 ? INT32_MAX - 1 : (int)all;
+    CHECK(name_parameters(s));
+    for (int i = 0; i < 2; i++) CHECK(event_create(s->device[0], &l->done[i]));
+    progress_start(&l->progress, mode_title(c->mode), (l->last_step + per_epoch - 1) / per_epoch, l->last_step, c->quiet || !session_leads(s));
+    for (int epoch = l->step / per_epoch; l->step < l->last_step; epoch++) {
+        CHECK(train_epoch(l, epoch));
+        CHECK(add_epoch(l, epoch));
+    }
+    CHECK(dump_grads(s));
+    CHECK(step_log_final(s));
+    return measure_finish(s);
+}
+
+int trainer_run(const struct run_config *config, struct comm *comm, const float *initial, size_t initial_count,
+                struct run_record *record) {
+    struct session session = {0};
+    struct loop loop = {.s = &session};
+    int code = OK;
+    if (!comm || comm_rank(comm) == 0) CHECK_GOTO(outputs_open(&loop.outputs, config), code, done);
+    CHECK_GOTO(session_open(&session, config, comm, initial, initial_count, record), code, done);
+    CHECK_GOTO(run_loop(&loop), code, done);
+    if (session_leads(&session)) CHECK_GOTO(outputs_commit(&loop.outputs, &session), code, done);
+done:
+    if (code && comm) comm_abort(comm, code, error_message()); /* before anything here waits for a peer */
+    outputs_abandon(&loop.outputs);
+    if (loop.held) loader_release(session.train_loader, loop.held);
+    for (int i = 0; i < 2; i++) event_destroy(loop.done[i]);
+    session_close(&session);
+    return code;
+}

@@ -1,0 +1,144 @@
+/* The verdict: see verdict.h. */
+#include "train/verdict.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static const double LOSS_APART = 0.01; /* relative: what a reader of two curves would see */
+
+int verdict_promised(const struct run_record *a, const struct run_record *b, char *why_not, size_t bytes) {
+    const struct run_record *one[] = {a, b};
+    for (int i = 0; i < 2; i++) {
+        if (one[i]->bits_promised) continue;
+        snprintf(why_not, bytes, "%s", one[i]->why_not);
+        return 0;
+    }
+    if (a->virtual_devices == b->virtual_devices) return *why_not = 0, 1;
+    snprintf(why_not, bytes, "%d virtual devices against %d: the batch is cut differently", a->virtual_devices, b->virtual_devices);
+    return 0;
+}
+
+/* The hash of parameter p (values) or parameters + p (gradients) at a step, on a device. */
+static uint64_t at(const struct run_record *r, int device, int step, int column) {
+    return r->hashes[device][(size_t)step * 2 * (size_t)r->parameters + (size_t)column];
+}
+
+static int differs(struct verdict *v, int step, int parameter, int device, int in_gradient) {
+    v->step = step;
+    v->parameter = parameter;
+    v->device = device;
+    v->in_gradient = in_gradient;
+    return 1;
+}
+
+int verdict_first_difference(const struct run_record *a, const struct run_record *b, struct verdict *v) {
+    int steps = a->steps < b->steps ? a->steps : b->steps;
+    for (int step = 0; step < steps; step++) {
+        for (int d = 0; d < b->devices; d++)
+            for (int p = 0; p < b->parameters; p++)
+                if (at(a, 0, step, p) != at(b, d, step, p)) return differs(v, step, p, d, 0);
+        for (int d = 0; d < b->devices; d++)
+            for (int p = 0; record_has_grads(b, d) && p < b->parameters; p++)
+                if (at(a, 0, step, b->parameters + p) != at(b, d, step, b->parameters + p)) return differs(v, step, p, d, 1);
+    }
+    if (a->steps != b->steps) return differs(v, steps, 0, 0, 0);
+    for (int d = 0; d < b->devices; d++)
+        for (int p = 0; p < b->parameters; p++)
+            if (a->final_hashes[0][p] != b->final_hashes[d][p]) return differs(v, steps, p, d, 0);
+    return 0;
+}
+
+int verdict_replicas_differ(const struct run_record *run, struct verdict *v) {
+    for (int step = 0; step < run->steps; step++)
+        for (int d = 1; d < run->devices; d++)
+            for (int c = 0; c < (record_has_grads(run, d) ? 2 : 1) * run->parameters; c++)
+                if (at(run, 0, step, c) != at(run, d, step, c))
+                    return differs(v, step, c % run->parameters, d, c >= run->parameters);
+    return 0;
+}
+
+static double gap(double a, double b) {
+    double scale = fmax(fabs(a), fabs(b));
+    return scale > 0 ? fabs(a - b) / scale : a == b ? 0 : NAN;
+}
+
+static void look_at_losses(const struct run_record *a, const struct run_record *b, struct verdict *v) {
+    int steps = a->steps < b->steps ? a->steps : b->steps;
+    v->loss_apart_at = -1;
+    for (int i = 0; i < steps; i++) {
+        v->final_loss_gap = gap(a->losses[i], b->losses[i]);
+        if (v->loss_apart_at < 0 && !(v->final_loss_gap <= LOSS_APART)) v->loss_apart_at = i;
+    }
+}
+
+int verdict_judge(const struct run_record *a, const struct run_record *b, struct verdict *v) {
+    *v = (struct verdict){.bits_apart_at = -1, .loss_apart_at = -1, .steps = b->steps};
+    look_at_losses(a, b, v);
+    if (verdict_replicas_differ(b, v)) {
+        v->kind = VERDICT_DIFFERENT;
+        return 1;
+    }
+    int different = verdict_first_difference(a, b, v);
+    v->bits_apart_at = different ? v->step : -1;
+    if (!verdict_promised(a, b, v->why_not, sizeof v->why_not)) return 0;
+    v->kind = different ? VERDICT_DIFFERENT : VERDICT_EQUAL;
+    return 1;
+}
+
+static const char *title(const struct run_record *r) {
+    return !strcmp(r->mode, "dp") ? "DP" : !strcmp(r->mode, "ddp") ? "DDP" : "single";
+}
+
+static void print_drift(FILE *file, const struct verdict *v) {
+    if (v->bits_apart_at < 0) {
+        fprintf(file, "  here the bits agree all the same, at every step\n");
+        return;
+    }
+    fprintf(file, "  bits apart since step %d; losses ", v->bits_apart_at);
+    if (v->loss_apart_at < 0) fprintf(file, "within 1 %% to the end (%.2g at the last step)\n", v->final_loss_gap);
+    else fprintf(file, "more than 1 %% apart since step %d (%.2g at the last): SGD amplifies the last bit\n", v->loss_apart_at, v->final_loss_gap);
+}
+
+void verdict_print(FILE *file, const struct verdict *v, const struct run_record *a, const struct run_record *b) {
+    const char *x = title(a), *y = title(b);
+    switch (v->kind) {
+    case VERDICT_EQUAL:
+        fprintf(file, "%s = %s: identical to the bit after %d steps (every parameter and reduced gradient, every step, every device)\n", y, x, v->steps);
+        return;
+    case VERDICT_DIFFERENT:
+        fprintf(file, "%s != %s: first difference at step %d: the %s of %s on device %d\n", y, x, v->step,
+                v->in_gradient ? "gradient" : "value", b->names[v->parameter], v->device);
+        return;
+    case VERDICT_WITHIN:
+    case VERDICT_BEYOND:
+        fprintf(file, "%s %s %s: gradients in lock step at %d points: relative L2 distance at most %.2g, bound %.2g\n", y,
+                v->kind == VERDICT_WITHIN ? "~" : "!=", x, v->steps, v->worst, v->bound);
+        if (v->kind == VERDICT_BEYOND) fprintf(file, "  beyond the bound at step %d: the gradient of %s\n", v->step, b->names[v->parameter]);
+        fprintf(file, "  equal bits are not promised: %s\n", v->why_not);
+        print_drift(file, v);
+        return;
+    }
+}
+
+void verdict_json(struct json_writer *w, const char *key, const struct verdict *v, const struct run_record *b) {
+    static const char *const kinds[] = {"identical", "different", "within bound", "beyond bound"};
+    json_object(w, key);
+    json_string(w, "verdict", kinds[v->kind]);
+    json_integer(w, "steps", v->steps);
+    if (v->kind == VERDICT_DIFFERENT || v->kind == VERDICT_BEYOND) {
+        json_integer(w, "step", v->step);
+        json_string(w, "parameter", b->names[v->parameter]);
+        json_integer(w, "device", v->device);
+        json_string(w, "what", v->in_gradient ? "gradient" : "value");
+    }
+    if (*v->why_not) {
+        json_string(w, "bits_not_promised_because", v->why_not);
+        json_number(w, "lockstep_distance", v->worst);
+        json_number(w, "lockstep_bound", v->bound);
+        json_integer(w, "bits_apart_at_step", v->bits_apart_at);
+        json_integer(w, "losses_apart_at_step", v->loss_apart_at);
+        json_number(w, "final_loss_gap", v->final_loss_gap);
+    }
+    json_close(w);
+}
