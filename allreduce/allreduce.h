@@ -27,14 +27,15 @@ struct allreduce;
 
 struct allreduce_config {
     enum allreduce_algorithm algorithm; /* AUTO: allreduce_choose for each count */
-    int any_order;           /* AUTO over 3 or more ranks: 1 = ring and tree too, whose bits differ from the others' */
+    int any_order; /* AUTO over 3 or more ranks: 1 = ring and tree too, whose bits differ from the others' */
     struct plan_config plan; /* how data is cut */
 };
 struct allreduce_config allreduce_config_default(void); /* AUTO, 0, plan_config_default() */
 
 /* Collective. Takes the slab and maps the peers'. comm NULL: a world of one rank. comm and device stay the caller's
  * and must outlive the object. config NULL: defaults. ERR_USAGE: the ranks ask for different things; ERR_MEMORY. */
-int allreduce_init(struct allreduce **out, struct comm *comm, struct device *device, const struct allreduce_config *config);
+int allreduce_init(struct allreduce **out, struct comm *comm, struct device *device,
+                   const struct allreduce_config *config);
 
 /* Collective. Shares data[0..count) with all ranks (the same count on each) until unregister or free; before the memory
  * itself is freed. A gradient arena is registered once, whatever buckets are cut from it. */
@@ -48,11 +49,12 @@ int allreduce_unregister(struct allreduce *ar, float *data);
  * rank. Asynchronous: data may be touched again behind an event. count 0: nothing. `bucket` and `step` name the call
  * in its span ("allreduce bucket 1", phase allreduce; -1: left out) and in errors. Allocates only at a count not seen
  * before. Failures of a peer come out of the stream: ERR_PEER, ERR_TIMEOUT, naming rank, bucket, step and peer. */
-int allreduce_enqueue(struct allreduce *ar, struct stream *stream, float *data, size_t count, float scale, int bucket,
-                      long step);
+int allreduce_enqueue(struct allreduce *ar, struct stream *stream, float *data, size_t count, float scale,
+                      int bucket, long step);
 
 /* The algorithm a call of `count` elements takes, and why, in one line of text (NULL: not wanted). */
-enum allreduce_algorithm allreduce_algorithm_for(const struct allreduce *ar, size_t count, char *text, size_t text_bytes);
+enum allreduce_algorithm allreduce_algorithm_for(const struct allreduce *ar, size_t count, char *text,
+                                                 size_t text_bytes);
 
 /* Collective, unless the job has failed: then it waits for nobody, as the others may be dead. NULL is fine. */
 void allreduce_free(struct allreduce *ar);

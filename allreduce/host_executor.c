@@ -1,4 +1,4 @@
-/* Runs a plan, step by step: wait, move, post. host_sum.c moves. */
+/* Runs a plan, step by step: wait, move, post. host_move.c moves. */
 #include "allreduce/host_executor.h"
 
 #include "base/error.h"
@@ -12,7 +12,8 @@ static struct comm_flag *flag_of(const struct host_ranks *ranks, int reader, int
     return ranks->flags[reader] + kind * ranks->n + writer;
 }
 
-static int wait_flags(const struct host_ranks *ranks, const struct host_call *call, const struct plan_step *step) {
+static int wait_flags(const struct host_ranks *ranks, const struct host_call *call,
+                      const struct plan_step *step) {
     for (int peer = 0; peer < ranks->n; peer++) {
         if (!(step->wait_ranks >> peer & 1)) continue;
         struct comm_wait_reason reason = {"allreduce", call->bucket, call->step, peer};
@@ -26,7 +27,8 @@ static int wait_flags(const struct host_ranks *ranks, const struct host_call *ca
     return OK;
 }
 
-static void post_flags(const struct host_ranks *ranks, const struct host_call *call, const struct plan_step *step) {
+static void post_flags(const struct host_ranks *ranks, const struct host_call *call,
+                       const struct plan_step *step) {
     for (int peer = 0; peer < ranks->n; peer++)
         if (step->post_ranks >> peer & 1)
             comm_post_flag(flag_of(ranks, peer, step->post_kind, ranks->rank), call->base + step->post_epoch);
@@ -43,28 +45,33 @@ static void move(const struct host_ranks *ranks, const struct host_call *call, c
     int dests = 0;
     for (int r = 0; r < ranks->n; r++)
         if (s->dest_ranks >> r & 1) dest[dests++] = range_of(ranks, call, s->dest_buffer, r, s->dest_offset);
-    float source_scale = s->scale & PLAN_SCALE_SOURCE ? call->scale : 1, own_scale = s->scale & PLAN_SCALE_DEST ? call->scale : 1;
+    float source_scale = s->scale & PLAN_SCALE_SOURCE ? call->scale : 1,
+          own_scale = s->scale & PLAN_SCALE_DEST ? call->scale : 1;
     if (s->op == PLAN_SUM) {
         const float *source[MAX_DEVICES];
-        for (int r = 0; r < ranks->n; r++) source[r] = range_of(ranks, call, s->source_buffer, r, s->source_offset);
-        host_sum(dest, dests, source, ranks->n, source_scale, s->length);
+        for (int r = 0; r < ranks->n; r++)
+            source[r] = range_of(ranks, call, s->source_buffer, r, s->source_offset);
+        move_sum(dest, dests, source, ranks->n, source_scale, s->length);
         return;
     }
     const float *source = range_of(ranks, call, s->source_buffer, s->source_rank, s->source_offset);
     const float *own = range_of(ranks, call, s->dest_buffer, ranks->rank, s->dest_offset);
     if (s->op == PLAN_COPY)
-        host_copy(dest, dests, source, source_scale, s->length);
+        move_copy(dest, dests, source, source_scale, s->length);
     else
-        host_reduce(dest, dests, own, own_scale, source, source_scale, s->length);
+        move_reduce(dest, dests, own, own_scale, source, source_scale, s->length);
 }
 
 /* Remote loads and stores, charged as copies are. */
 static void charge(const struct host_ranks *ranks, const struct plan_step *s) {
-    uint64_t loads = s->op == PLAN_SUM ? rank_all(ranks->n) : rank_bit(s->source_rank), bytes = s->length * sizeof(float);
+    uint64_t loads = s->op == PLAN_SUM ? rank_all(ranks->n) : rank_bit(s->source_rank),
+             bytes = s->length * sizeof(float);
     int me = ranks->rank;
     for (int r = 0; ranks->traffic && r < ranks->n; r++) {
-        if (r != me && loads >> r & 1) traffic_add(ranks->traffic, ranks->device[r], ranks->device[me], bytes);
-        if (r != me && s->dest_ranks >> r & 1) traffic_add(ranks->traffic, ranks->device[me], ranks->device[r], bytes);
+        if (r != me && loads >> r & 1)
+            traffic_add(ranks->traffic, ranks->device[r], ranks->device[me], bytes);
+        if (r != me && s->dest_ranks >> r & 1)
+            traffic_add(ranks->traffic, ranks->device[me], ranks->device[r], bytes);
     }
 }
 

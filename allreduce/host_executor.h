@@ -50,10 +50,10 @@ int host_execute(const struct host_ranks *ranks, const struct host_call *call);
  *     copy:    every dest = source * scale
  *     reduce:  every dest = own * own_scale + source * source_scale
  *     sum:     every dest = the n sources, each * scale, in tree order                  n 1 .. MAX_DEVICES */
-void host_copy(float *const *dest, int dests, const float *source, float scale, size_t length);
-void host_reduce(float *const *dest, int dests, const float *own, float own_scale, const float *source,
+void move_copy(float *const *dest, int dests, const float *source, float scale, size_t length);
+void move_reduce(float *const *dest, int dests, const float *own, float own_scale, const float *source,
                  float source_scale, size_t length);
-void host_sum(float *const *dest, int dests, const float *const *source, int n, float scale, size_t length);
+void move_sum(float *const *dest, int dests, const float *const *source, int n, float scale, size_t length);
 
 #ifdef __cplusplus
 }

@@ -19,10 +19,12 @@ struct allreduce_link allreduce_link_host(int n) {
     return link;
 }
 
-double allreduce_cost(enum allreduce_algorithm algorithm, int n, size_t count, const struct allreduce_link *link) {
+double allreduce_cost(enum allreduce_algorithm algorithm, int n, size_t count,
+                      const struct allreduce_link *link) {
     double S = (double)count * sizeof(float), words = 0, one = 0, all = 0;
     int levels = 0;
-    while (1 << levels < n) levels++;
+    while (1 << levels < n)
+        levels++;
     switch (algorithm) {
     case ALLREDUCE_NAIVE:
         words = 2;
@@ -50,12 +52,13 @@ double allreduce_cost(enum allreduce_algorithm algorithm, int n, size_t count, c
         break;
     default: break;
     }
-    double alone_us = one / link->rank_gbs * 1e-3, shared_us = link->all_gbs > 0 ? all / link->all_gbs * 1e-3 : 0;
+    double alone_us = one / link->rank_gbs * 1e-3,
+           shared_us = link->all_gbs > 0 ? all / link->all_gbs * 1e-3 : 0;
     return words * link->word_us + (alone_us > shared_us ? alone_us : shared_us);
 }
 
-enum allreduce_algorithm allreduce_choose(int n, size_t count, int any_order, const struct allreduce_link *link, char *text,
-                                          size_t text_bytes) {
+enum allreduce_algorithm allreduce_choose(int n, size_t count, int any_order,
+                                          const struct allreduce_link *link, char *text, size_t text_bytes) {
     enum allreduce_algorithm best = ALLREDUCE_DIRECT;
     int ordered_only = n > 2 && !any_order;
     char size[32], costs[160] = "";
@@ -65,12 +68,13 @@ enum allreduce_algorithm allreduce_choose(int n, size_t count, int any_order, co
         if (ordered_only && !allreduce_keeps_order(a)) continue;
         double cost = allreduce_cost(a, n, count, link);
         if (cost < allreduce_cost(best, n, count, link)) best = a;
-        used += (size_t)snprintf(costs + used, sizeof costs - used, "%s%s %.3g", used ? ", " : "", allreduce_algorithm_name(a), cost);
+        used += (size_t)snprintf(costs + used, sizeof costs - used, "%s%s %.3g", used ? ", " : "",
+                                 allreduce_algorithm_name(a), cost);
     }
     if (text && n == 1) snprintf(text, text_bytes, "one rank: only the scale is left to do");
     if (text && n > 1)
-        snprintf(text, text_bytes, "%s for %s over %d ranks (%s): expected us: %s%s", allreduce_algorithm_name(best),
-                 format_bytes(count * sizeof(float), size, sizeof size), n, link->name, costs,
-                 ordered_only ? "; ring and tree have another order of summing" : "");
+        snprintf(text, text_bytes, "%s for %s over %d ranks (%s): expected us: %s%s",
+                 allreduce_algorithm_name(best), format_bytes(count * sizeof(float), size, sizeof size), n,
+                 link->name, costs, ordered_only ? "; ring and tree have another order of summing" : "");
     return best;
 }

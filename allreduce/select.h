@@ -35,12 +35,13 @@ struct allreduce_link {
 struct allreduce_link allreduce_link_host(int n);
 
 /* Expected microseconds of one call over n >= 2 ranks. */
-double allreduce_cost(enum allreduce_algorithm algorithm, int n, size_t count, const struct allreduce_link *link);
+double allreduce_cost(enum allreduce_algorithm algorithm, int n, size_t count,
+                      const struct allreduce_link *link);
 
 /* The cheapest algorithm; over 3 or more ranks, unless any_order, among those that add in tree order. text (NULL: not
  * wanted) gets the choice and its reason in one line. n = 1: direct, whose plan is the scaling alone. */
-enum allreduce_algorithm allreduce_choose(int n, size_t count, int any_order, const struct allreduce_link *link, char *text,
-                                          size_t text_bytes);
+enum allreduce_algorithm allreduce_choose(int n, size_t count, int any_order,
+                                          const struct allreduce_link *link, char *text, size_t text_bytes);
 
 #ifdef __cplusplus
 }

@@ -158,7 +158,8 @@ void plan_tree(struct plan *plan, const struct plan_config *config) {
     }
     int slices = pass[0].slices;
     plan->epochs = (uint32_t)slices;
-    for (int which = 0; which < trees; which++) leaf_ready(plan, &pass[which]);
+    for (int which = 0; which < trees; which++)
+        leaf_ready(plan, &pass[which]);
     for (int k = 0; k < slices + lag; k++) {
         for (int which = 0; which < trees && k < slices; which++)
             go_up(plan, config, &pass[which], k);

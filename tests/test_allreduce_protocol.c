@@ -20,8 +20,8 @@
 
 enum { RANKS = 4, CALLS = 3, COUNT = 6, HALF = 12, EVENTS = 192 };
 
-static const enum allreduce_algorithm algorithms[] = {ALLREDUCE_NAIVE, ALLREDUCE_ONESHOT, ALLREDUCE_DIRECT, ALLREDUCE_RING,
-                                                      ALLREDUCE_TREE};
+static const enum allreduce_algorithm algorithms[] = {ALLREDUCE_NAIVE, ALLREDUCE_ONESHOT, ALLREDUCE_DIRECT,
+                                                      ALLREDUCE_RING, ALLREDUCE_TREE};
 enum { ALGORITHMS = sizeof algorithms / sizeof *algorithms };
 
 /* ---- the model: for each rank the events of all calls, one after another ---- */
@@ -63,7 +63,8 @@ static float input(int call, int rank, int i) {
 /* Data in `slices` 1, 2 or 3 slices or rounds. */
 static struct plan_config tiny_config(int slices) {
     size_t slice = (size_t)(COUNT / slices);
-    struct plan_config config = {.align = 1, .slice = slice, .pipeline_from = 0, .slices = slices, .scratch = 2 * slice};
+    struct plan_config config = {
+        .align = 1, .slice = slice, .pipeline_from = 0, .slices = slices, .scratch = 2 * slice};
     return config;
 }
 
@@ -74,13 +75,15 @@ static struct model *model_new(int n, int slices, const enum allreduce_algorithm
     m->n = n;
     for (int call = 0; call < CALLS; call++)
         for (int r = 0; r < n; r++)
-            cr_assert_eq(plan_build(&m->plans[call][r], sequence[call], n, r, COUNT, &config), OK, "%s", error_message());
+            cr_assert_eq(plan_build(&m->plans[call][r], sequence[call], n, r, COUNT, &config), OK, "%s",
+                         error_message());
     return m;
 }
 
 static void model_free(struct model *m) {
     for (int call = 0; call < CALLS; call++)
-        for (int r = 0; r < m->n; r++) plan_free(&m->plans[call][r]);
+        for (int r = 0; r < m->n; r++)
+            plan_free(&m->plans[call][r]);
     free(m);
 }
 
@@ -125,11 +128,13 @@ static int accesses(const struct model *m, int rank, const struct event *e, stru
         return 1;
     }
     const struct plan_step *s = e->step;
-    int source = s->source_buffer == PLAN_DATA ? 0 : 1 + half_of(m, e), dest = s->dest_buffer == PLAN_DATA ? 0 : 1 + half_of(m, e);
+    int source = s->source_buffer == PLAN_DATA ? 0 : 1 + half_of(m, e),
+        dest = s->dest_buffer == PLAN_DATA ? 0 : 1 + half_of(m, e);
     for (int r = 0; r < m->n && s->op != PLAN_NONE; r++) {
         if (s->op == PLAN_SUM || r == s->source_rank)
             out[count++] = (struct access){r, source, 0, s->source_offset, s->source_offset + s->length};
-        if (s->dest_ranks >> r & 1) out[count++] = (struct access){r, dest, 1, s->dest_offset, s->dest_offset + s->length};
+        if (s->dest_ranks >> r & 1)
+            out[count++] = (struct access){r, dest, 1, s->dest_offset, s->dest_offset + s->length};
     }
     return count;
 }
@@ -139,8 +144,8 @@ static int conflict(const struct model *m, int r1, const struct event *e1, int r
     int na = accesses(m, r1, e1, a), nb = accesses(m, r2, e2, b);
     for (int i = 0; i < na; i++)
         for (int j = 0; j < nb; j++)
-            if ((a[i].write || b[j].write) && a[i].rank == b[j].rank && a[i].scratch == b[j].scratch && a[i].from < b[j].to &&
-                b[j].from < a[i].to)
+            if ((a[i].write || b[j].write) && a[i].rank == b[j].rank && a[i].scratch == b[j].scratch &&
+                a[i].from < b[j].to && b[j].from < a[i].to)
                 return 1;
     return 0;
 }
@@ -167,7 +172,8 @@ static void hash_state(const struct model *m, const struct state *s, uint64_t ke
         h ^= h >> 31;
     }
     key[0] = 1;
-    for (int r = 0; r < m->n; r++) key[0] = key[0] << 12 | s->at[r];
+    for (int r = 0; r < m->n; r++)
+        key[0] = key[0] << 12 | s->at[r];
     key[1] = h;
 }
 
@@ -183,7 +189,8 @@ static void push(struct search *search, const struct state *s) {
         for (size_t i = 0; i < old_size; i++) {
             if (!old[i][0]) continue;
             size_t at = (old[i][0] * 0xff51afd7ed558ccdu ^ old[i][1]) % size;
-            while (search->seen[at][0]) at = (at + 1) % size;
+            while (search->seen[at][0])
+                at = (at + 1) % size;
             memcpy(search->seen[at], old[i], sizeof key);
         }
         free(old);
@@ -213,7 +220,8 @@ static int end_event(const struct model *m, struct state *s, int rank, const str
     if (!e->step) {
         for (int i = 0; i < COUNT; i++) {
             float sum = 0;
-            for (int r = 0; r < m->n; r++) sum += input(e->call, r, i);
+            for (int r = 0; r < m->n; r++)
+                sum += input(e->call, r, i);
             if (s->memory.data[rank][i] != sum) return WRONG;
             s->memory.data[rank][i] = input(e->call + 1, rank, i);
         }
@@ -240,8 +248,9 @@ static enum verdict advance(struct search *search, const struct state *from, int
         for (int r = 0; r < m->n; r++) {
             const struct event *other = &m->events[r][from->at[r] / 2];
             if (r != rank && from->at[r] % 2 == 1 && conflict(m, rank, e, r, other)) {
-                snprintf(search->text, sizeof search->text, "event %d of rank %d (call %d) overlaps event %d of rank %d (call %d)",
-                         index, rank, e->call, from->at[r] / 2, r, other->call);
+                snprintf(search->text, sizeof search->text,
+                         "event %d of rank %d (call %d) overlaps event %d of rank %d (call %d)", index, rank,
+                         e->call, from->at[r] / 2, r, other->call);
                 return RACE;
             }
         }
@@ -262,7 +271,8 @@ static enum verdict explore(struct model *m, size_t *states, char *text, size_t 
     model_prepare(m);
     memset(&start, 0, sizeof start);
     for (int r = 0; r < m->n; r++)
-        for (int i = 0; i < COUNT; i++) start.memory.data[r][i] = input(0, r, i);
+        for (int i = 0; i < COUNT; i++)
+            start.memory.data[r][i] = input(0, r, i);
     push(&search, &start);
     while (search.depth > 0 && verdict == FINE) {
         struct state s = search.stack[--search.depth];
@@ -273,8 +283,8 @@ static enum verdict explore(struct model *m, size_t *states, char *text, size_t 
         }
         if (verdict == FINE && !moved && ended < m->n) {
             verdict = DEADLOCK;
-            snprintf(search.text, sizeof search.text, "ranks at events %d, %d, %d, %d", s.at[0] / 2, s.at[1] / 2,
-                     s.at[2] / 2, s.at[3] / 2);
+            snprintf(search.text, sizeof search.text, "ranks at events %d, %d, %d, %d", s.at[0] / 2,
+                     s.at[1] / 2, s.at[2] / 2, s.at[3] / 2);
         }
         search.ends += ended == m->n;
     }
@@ -293,8 +303,9 @@ static size_t check_sequence(int n, int slices, const enum allreduce_algorithm *
     size_t states;
     char text[200];
     enum verdict verdict = explore(m, &states, text, sizeof text);
-    cr_assert_eq(verdict, FINE, "%d ranks, %d slices, %s, %s, %s: %s: %s", n, slices, allreduce_algorithm_name(sequence[0]),
-                 allreduce_algorithm_name(sequence[1]), allreduce_algorithm_name(sequence[2]), verdict_names[verdict], text);
+    cr_assert_eq(verdict, FINE, "%d ranks, %d slices, %s, %s, %s: %s: %s", n, slices,
+                 allreduce_algorithm_name(sequence[0]), allreduce_algorithm_name(sequence[1]),
+                 allreduce_algorithm_name(sequence[2]), verdict_names[verdict], text);
     model_free(m);
     return states;
 }
@@ -307,7 +318,8 @@ Test(protocol, every_interleaving_of_three_calls_is_right, .timeout = 240) {
                 enum allreduce_algorithm sequence[CALLS] = {algorithms[a], algorithms[a], algorithms[a]};
                 size_t states = check_sequence(n, slices, sequence);
                 if (getenv("DUET_SHOW"))
-                    printf("%d ranks, %d slices, %s: %zu states\n", n, slices, allreduce_algorithm_name(algorithms[a]), states);
+                    printf("%d ranks, %d slices, %s: %zu states\n", n, slices,
+                           allreduce_algorithm_name(algorithms[a]), states);
             }
         }
     }
@@ -333,7 +345,8 @@ Test(protocol, algorithms_may_follow_each_other, .timeout = 240) {
 /* Drops, in all calls, rank `rank`'s wait for `peer` at step i. */
 static enum verdict explore_without(enum allreduce_algorithm algorithm, int n, int rank, int i, int peer) {
     struct model *m = model_new(n, 2, (enum allreduce_algorithm[CALLS]){algorithm, algorithm, algorithm});
-    for (int call = 0; call < CALLS; call++) m->plans[call][rank].steps[i].wait_ranks &= ~rank_bit(peer);
+    for (int call = 0; call < CALLS; call++)
+        m->plans[call][rank].steps[i].wait_ranks &= ~rank_bit(peer);
     enum verdict verdict = explore(m, NULL, NULL, 0);
     model_free(m);
     return verdict;
@@ -345,7 +358,8 @@ static enum verdict explore_without(enum allreduce_algorithm algorithm, int n, i
 static int heard_before(const struct plan *plan, int i, int peer) {
     struct tree_node a = plan_tree_node(0, plan->n, peer), b = plan_tree_node(1, plan->n, peer);
     const struct plan_step *s = &plan->steps[i];
-    int from_leaf = (s->wait_kind == PLAN_UP_A && a.children == 0) || (s->wait_kind == PLAN_UP_B && b.children == 0);
+    int from_leaf =
+        (s->wait_kind == PLAN_UP_A && a.children == 0) || (s->wait_kind == PLAN_UP_B && b.children == 0);
     for (int j = 0; plan->algorithm == ALLREDUCE_TREE && from_leaf && j < i; j++)
         if (plan->steps[j].wait_ranks >> peer & 1) return 1;
     return 0;
@@ -366,17 +380,21 @@ Test(protocol, any_dropped_wait_is_found, .timeout = 240) {
                         enum verdict verdict = explore_without(algorithms[a], n, r, i, peer);
                         dropped++;
                         spare += verdict == FINE;
-                        cr_expect(verdict == RACE || verdict == WRONG || (verdict == FINE && heard_before(&plan, i, peer)),
+                        cr_expect(verdict == RACE || verdict == WRONG ||
+                                      (verdict == FINE && heard_before(&plan, i, peer)),
                                   "%s, %d ranks: rank %d, step %d does without its wait for rank %d: %s",
-                                  allreduce_algorithm_name(algorithms[a]), n, r, i, peer, verdict_names[verdict]);
+                                  allreduce_algorithm_name(algorithms[a]), n, r, i, peer,
+                                  verdict_names[verdict]);
                     }
                 }
                 plan_free(&plan);
             }
             cr_assert(dropped >= 2, "%s: every plan waits", allreduce_algorithm_name(algorithms[a]));
-            cr_assert(spare <= 1, "%s: %d of %d waits are there for nothing", allreduce_algorithm_name(algorithms[a]), spare, dropped);
+            cr_assert(spare <= 1, "%s: %d of %d waits are there for nothing",
+                      allreduce_algorithm_name(algorithms[a]), spare, dropped);
             if (getenv("DUET_SHOW"))
-                printf("%d ranks, %s: %d waits, %d spare\n", n, allreduce_algorithm_name(algorithms[a]), dropped, spare);
+                printf("%d ranks, %s: %d waits, %d spare\n", n, allreduce_algorithm_name(algorithms[a]),
+                       dropped, spare);
         }
     }
 }
@@ -391,15 +409,18 @@ Test(protocol, any_dropped_post_is_found, .timeout = 240) {
                 for (int i = 0; i < probe->plans[0][r].step_count; i++) {
                     if (!probe->plans[0][r].steps[i].post_ranks) continue;
                     struct model *m = model_new(n, 2, sequence);
-                    m->plans[CALLS - 1][r].steps[i].post_ranks = 0; /* the last call: no later post makes up for it */
+                    m->plans[CALLS - 1][r].steps[i].post_ranks =
+                        0; /* the last call: no later post makes up for it */
                     int last_of_kind = 1;
                     for (int j = i + 1; j < probe->plans[0][r].step_count; j++)
-                        last_of_kind &= !(probe->plans[0][r].steps[j].post_ranks & probe->plans[0][r].steps[i].post_ranks &&
-                                          probe->plans[0][r].steps[j].post_kind == probe->plans[0][r].steps[i].post_kind);
+                        last_of_kind &= !(
+                            probe->plans[0][r].steps[j].post_ranks & probe->plans[0][r].steps[i].post_ranks &&
+                            probe->plans[0][r].steps[j].post_kind == probe->plans[0][r].steps[i].post_kind);
                     enum verdict verdict = explore(m, NULL, NULL, 0);
                     /* An earlier slice's word may come late with the next slice's: slower, and right. */
-                    cr_expect(verdict == DEADLOCK || (!last_of_kind && verdict == FINE), "%s, %d ranks: rank %d, step %d: %s",
-                              allreduce_algorithm_name(algorithms[a]), n, r, i, verdict_names[verdict]);
+                    cr_expect(verdict == DEADLOCK || (!last_of_kind && verdict == FINE),
+                              "%s, %d ranks: rank %d, step %d: %s", allreduce_algorithm_name(algorithms[a]),
+                              n, r, i, verdict_names[verdict]);
                     model_free(m);
                 }
                 model_free(probe);
@@ -424,7 +445,8 @@ Test(protocol, a_post_too_far_is_found, .timeout = 120) {
         }
         cr_assert(planted);
         enum verdict verdict = explore(m, NULL, NULL, 0);
-        cr_assert(verdict == RACE || verdict == WRONG, "%s: %s", allreduce_algorithm_name(sliced[a]), verdict_names[verdict]);
+        cr_assert(verdict == RACE || verdict == WRONG, "%s: %s", allreduce_algorithm_name(sliced[a]),
+                  verdict_names[verdict]);
         model_free(m);
     }
 }
@@ -432,7 +454,8 @@ Test(protocol, a_post_too_far_is_found, .timeout = 120) {
 /* Scratch must alternate between calls: oneshot is the one that leans on it. */
 Test(protocol, scratch_that_does_not_alternate_is_found, .timeout = 60) {
     for (int n = 2; n <= 3; n++) {
-        struct model *m = model_new(n, 1, (enum allreduce_algorithm[CALLS]){ALLREDUCE_ONESHOT, ALLREDUCE_ONESHOT, ALLREDUCE_ONESHOT});
+        struct model *m = model_new(
+            n, 1, (enum allreduce_algorithm[CALLS]){ALLREDUCE_ONESHOT, ALLREDUCE_ONESHOT, ALLREDUCE_ONESHOT});
         m->same_half = 1;
         enum verdict verdict = explore(m, NULL, NULL, 0);
         cr_assert(verdict == RACE || verdict == WRONG, "%d ranks: %s", n, verdict_names[verdict]);
@@ -452,7 +475,8 @@ Test(protocol, swapped_slices_are_found, .timeout = 60) {
             break;
         }
         enum verdict verdict = explore(m, NULL, NULL, 0);
-        cr_assert(verdict == RACE || verdict == WRONG, "%s: %s", allreduce_algorithm_name(pulled[a]), verdict_names[verdict]);
+        cr_assert(verdict == RACE || verdict == WRONG, "%s: %s", allreduce_algorithm_name(pulled[a]),
+                  verdict_names[verdict]);
         model_free(m);
     }
 }

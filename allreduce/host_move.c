@@ -2,7 +2,7 @@
  *
  * A block of 64 floats at a time is loaded from all sources, added in registers, and stored to all destinations:
  * each source is read once, each destination written once, and a destination may be one of the sources. The loops lie
- * in host_sum.inc.h and are compiled for three sets of vector instructions, of which the widest that the processor
+ * in host_move.inc.h and are compiled for three sets of vector instructions, of which the widest that the processor
  * has is taken. The bits are the same for all: each lane does what the plain loop does, and with -ffp-contract=off a
  * product is rounded before it is added, in vectors and in the last odd elements alike.
  *
@@ -19,28 +19,30 @@ enum { LANES = 16, VECS = 4, BLOCK = LANES * VECS };
 #pragma GCC push_options
 #pragma GCC optimize("O3")
 #define SUFFIX(name) name##_generic
-#include "allreduce/host_sum.inc.h"
+#include "allreduce/host_move.inc.h"
 #undef SUFFIX
 #if defined(__x86_64__)
 #pragma GCC target("avx2")
 #define SUFFIX(name) name##_avx2
-#include "allreduce/host_sum.inc.h"
+#include "allreduce/host_move.inc.h"
 #undef SUFFIX
 #pragma GCC target("avx512f,prefer-vector-width=512")
 #define SUFFIX(name) name##_avx512
-#include "allreduce/host_sum.inc.h"
+#include "allreduce/host_move.inc.h"
 #undef SUFFIX
 #endif
 #pragma GCC pop_options
 
 #if defined(__x86_64__)
-#define WIDEST(name)                                           \
-    (__builtin_cpu_supports("avx512f") ? name##_avx512 : __builtin_cpu_supports("avx2") ? name##_avx2 : name##_generic)
+#define WIDEST(name)                                   \
+    (__builtin_cpu_supports("avx512f") ? name##_avx512 \
+     : __builtin_cpu_supports("avx2")  ? name##_avx2   \
+                                       : name##_generic)
 #else
 #define WIDEST(name) name##_generic
 #endif
 
-void host_copy(float *const *dest, int dests, const float *source, float scale, size_t length) {
+void move_copy(float *const *dest, int dests, const float *source, float scale, size_t length) {
     if (scale != 1) {
         WIDEST(scale_copy)(dest, dests, source, scale, length);
         return;
@@ -49,17 +51,19 @@ void host_copy(float *const *dest, int dests, const float *source, float scale, 
         if (dest[d] != source) memcpy(dest[d], source, length * sizeof(float));
 }
 
-void host_reduce(float *const *dest, int dests, const float *own, float own_scale, const float *source,
+void move_reduce(float *const *dest, int dests, const float *own, float own_scale, const float *source,
                  float source_scale, size_t length) {
     WIDEST(reduce)(dest, dests, own, own_scale, source, source_scale, length);
 }
 
-void host_sum(float *const *dest, int dests, const float *const *source, int n, float scale, size_t length) {
+void move_sum(float *const *dest, int dests, const float *const *source, int n, float scale, size_t length) {
     size_t i = WIDEST(sum)(dest, dests, source, n, scale, length);
     for (; i < length; i++) {
         float term[MAX_DEVICES];
-        for (int r = 0; r < n; r++) term[r] = source[r][i] * scale;
+        for (int r = 0; r < n; r++)
+            term[r] = source[r][i] * scale;
         float sum = plan_tree_sum(term, n);
-        for (int d = 0; d < dests; d++) dest[d][i] = sum;
+        for (int d = 0; d < dests; d++)
+            dest[d][i] = sum;
     }
 }

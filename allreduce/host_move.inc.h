@@ -1,38 +1,43 @@
-/* The loops of host_sum.c, compiled once for each set of vector instructions: SUFFIX(name) names the set's version.
+/* The loops of host_move.c, compiled once for each set of vector instructions: SUFFIX(name) names the set's version.
  *
  * `vec` is the compiler's own vector type; where the machine's vectors are narrower it makes several of one. A function
  * must not take or return one (the calling convention would depend on the set), hence LOAD and STORE. */
 
-static void SUFFIX(scale_copy)(float *const *dest, int dests, const float *source, float scale, size_t length) {
+static void SUFFIX(scale_copy)(float *const *dest, int dests, const float *source, float scale,
+                               size_t length) {
     size_t i = 0;
     for (; i + LANES <= length; i += LANES) {
         vec v = LOAD(source + i) * scale;
-        for (int d = 0; d < dests; d++) STORE(dest[d] + i, v);
+        for (int d = 0; d < dests; d++)
+            STORE(dest[d] + i, v);
     }
     for (; i < length; i++) {
         float x = source[i] * scale;
-        for (int d = 0; d < dests; d++) dest[d][i] = x;
+        for (int d = 0; d < dests; d++)
+            dest[d][i] = x;
     }
 }
 
-static void SUFFIX(reduce)(float *const *dest, int dests, const float *own, float own_scale, const float *source,
-                           float source_scale, size_t length) {
+static void SUFFIX(reduce)(float *const *dest, int dests, const float *own, float own_scale,
+                           const float *source, float source_scale, size_t length) {
     size_t i = 0;
     for (; i + LANES <= length; i += LANES) {
         vec v = LOAD(own + i) * own_scale + LOAD(source + i) * source_scale;
-        for (int d = 0; d < dests; d++) STORE(dest[d] + i, v);
+        for (int d = 0; d < dests; d++)
+            STORE(dest[d] + i, v);
     }
     for (; i < length; i++) {
         float x = own[i] * own_scale + source[i] * source_scale;
-        for (int d = 0; d < dests; d++) dest[d][i] = x;
+        for (int d = 0; d < dests; d++)
+            dest[d][i] = x;
     }
 }
 
 /* plan_tree_sum on blocks of BLOCK elements; returns how many elements it did. Inlined with a constant n the terms live
  * in registers. */
 static inline __attribute__((always_inline)) size_t SUFFIX(sum_blocks)(float *const *dest, int dests,
-                                                                       const float *const *source, int n, float scale,
-                                                                       size_t length) {
+                                                                       const float *const *source, int n,
+                                                                       float scale, size_t length) {
     vec term[(MAX_DEVICES + 1) / 2][VECS];
     size_t i = 0;
     for (; i + BLOCK <= length; i += BLOCK) {
@@ -46,15 +51,18 @@ static inline __attribute__((always_inline)) size_t SUFFIX(sum_blocks)(float *co
         for (int m = half; m > 1; m = half) {
             half = (m + 1) / 2;
             for (int r = 0; r + half < m; r++)
-                for (int v = 0; v < VECS; v++) term[r][v] += term[r + half][v];
+                for (int v = 0; v < VECS; v++)
+                    term[r][v] += term[r + half][v];
         }
         for (int d = 0; d < dests; d++)
-            for (int v = 0; v < VECS; v++) STORE(dest[d] + i + v * LANES, term[0][v]);
+            for (int v = 0; v < VECS; v++)
+                STORE(dest[d] + i + v * LANES, term[0][v]);
     }
     return i;
 }
 
-static size_t SUFFIX(sum)(float *const *dest, int dests, const float *const *source, int n, float scale, size_t length) {
+static size_t SUFFIX(sum)(float *const *dest, int dests, const float *const *source, int n, float scale,
+                          size_t length) {
     switch (n) {
     case 2: return SUFFIX(sum_blocks)(dest, dests, source, 2, scale, length);
     case 3: return SUFFIX(sum_blocks)(dest, dests, source, 3, scale, length);
