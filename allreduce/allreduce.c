@@ -74,17 +74,17 @@ static int import_all(struct allreduce *ar, const struct offer *offers, const in
     int me = ar->ranks.rank;
     for (int r = 0; r < ar->ranks.n; r++) {
         ar->ranks.device[r] = offers[r].handle.device;
-        if (offers[r].size != offers[me].size)
-            return fail(
-                ERR_USAGE,
-                "allreduce: rank %d shares %llu elements, rank %d %llu: register the same on all ranks", me,
-                (unsigned long long)offers[me].size, r, (unsigned long long)offers[r].size);
         if (!same_config(&offers[r].config, &offers[me].config))
             return fail(
                 ERR_USAGE,
                 "allreduce: rank %d is set to %s, rank %d to %s (or another slice): give all ranks the same",
                 me, allreduce_algorithm_name(offers[me].config.algorithm), r,
                 allreduce_algorithm_name(offers[r].config.algorithm));
+        if (offers[r].size != offers[me].size)
+            return fail(
+                ERR_USAGE,
+                "allreduce: rank %d shares %llu elements, rank %d %llu: register the same on all ranks", me,
+                (unsigned long long)offers[me].size, r, (unsigned long long)offers[r].size);
         void *mapped = memory->of[me];
         if (r != me) CHECK(device_import(ar->device, &offers[r].handle, fds[r], &mapped));
         memory->of[r] = mapped;
