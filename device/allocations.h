@@ -1,5 +1,6 @@
 /* The live allocations of one device, sorted by address: what free() needs to know, and what an operand
- * check asks ("does this range lie inside something this device handed out?"). Not thread-safe: device->lock. */
+ * check asks ("does this range lie inside something this device handed out?"). Not thread-safe:
+ * device->lock. */
 #ifndef DEVICE_ALLOCATIONS_H
 #define DEVICE_ALLOCATIONS_H
 

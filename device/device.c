@@ -23,10 +23,11 @@ static const char *kind_name(enum device_kind kind) {
 
 static int check_config(const struct device_config *config) {
     if (config->index < 0 || config->index >= MAX_DEVICES)
-        return fail(ERR_USAGE, "device %d: there is no such device: devices are numbered 0 to %d", config->index,
-                    MAX_DEVICES - 1);
+        return fail(ERR_USAGE, "device %d: there is no such device: devices are numbered 0 to %d",
+                    config->index, MAX_DEVICES - 1);
     if (!isfinite(config->timeout_s) || config->timeout_s < 0)
-        return fail(ERR_USAGE, "timeout of device %d: %g s: give seconds above 0", config->index, config->timeout_s);
+        return fail(ERR_USAGE, "timeout of device %d: %g s: give seconds above 0", config->index,
+                    config->timeout_s);
     return OK;
 }
 
@@ -35,7 +36,8 @@ int device_open(struct device **out, const struct device_config *config) {
     CHECK(check_config(config));
     const struct device_ops *ops = device_kind_ops(config->kind);
     if (!ops)
-        return fail(ERR_USAGE, "device %s: not built into this program: use --device cpu", kind_name(config->kind));
+        return fail(ERR_USAGE, "device %s: not built into this program: use --device cpu",
+                    kind_name(config->kind));
 
     struct device *device = (struct device *)calloc(1, ops->device_bytes);
     if (!device) return fail(ERR_MEMORY, "out of host memory: device %d could not be opened", config->index);
@@ -78,7 +80,7 @@ enum layout device_layout(const struct device *device) {
     return device->layout;
 }
 
-/* Says who holds what, how much one allocation could still get where that is what is lacking, and the way out. */
+/* Says who holds what, the largest free piece where that is what is lacking, and the way out. */
 static int out_of_memory(struct device *device, size_t bytes, enum mem_cause cause) {
     const struct ledger *l = &device->ledger;
     char asked[32], held[32], capacity[32], piece[64] = "", largest[32], who[256];
@@ -86,12 +88,13 @@ static int out_of_memory(struct device *device, size_t bytes, enum mem_cause cau
         snprintf(piece, sizeof piece, " (largest free piece %s)",
                  format_bytes(device->ops->largest_free(device), largest, sizeof largest));
     ledger_describe(l, who, sizeof who);
-    return fail(ERR_MEMORY,
-                "out of memory on device %d: %s asked for %s, %s of %s held: %s%s: use a smaller batch or model, or a "
-                "larger --device-memory",
-                device->config.index, format_bytes(bytes, asked, sizeof asked), mem_cause_name(cause),
-                format_bytes(l->total, held, sizeof held), format_bytes(l->capacity, capacity, sizeof capacity), who,
-                piece);
+    return fail(
+        ERR_MEMORY,
+        "out of memory on device %d: %s asked for %s, %s of %s held: %s%s: use a smaller batch or model, "
+        "or a larger --device-memory",
+        device->config.index, format_bytes(bytes, asked, sizeof asked), mem_cause_name(cause),
+        format_bytes(l->total, held, sizeof held), format_bytes(l->capacity, capacity, sizeof capacity), who,
+        piece);
 }
 
 /* What an allocation occupies; 0 where the sum does not fit a size_t. */
@@ -143,7 +146,8 @@ void device_host_free(struct device *device, void *memory) {
 }
 
 struct ledger device_ledger(const struct device *device) {
-    pthread_mutex_t *lock = (pthread_mutex_t *)&device->lock; /* a lock is no part of what is promised unchanged */
+    pthread_mutex_t *lock =
+        (pthread_mutex_t *)&device->lock; /* a lock is no part of what is promised unchanged */
     pthread_mutex_lock(lock);
     struct ledger ledger = device->ledger;
     pthread_mutex_unlock(lock);
@@ -178,7 +182,8 @@ int device_export(struct device *device, const void *memory, struct memory_handl
     size_t bytes = a ? (size_t)(a->address + a->bytes - (const char *)memory) : 0;
     pthread_mutex_unlock(&device->lock);
     if (!bytes)
-        return fail(ERR_FAILED, "export from %s: %p: no live allocation of this device holds it", device->name, memory);
+        return fail(ERR_FAILED, "export from %s: %p: no live allocation of this device holds it",
+                    device->name, memory);
     return device->ops->export_memory(device, memory, bytes, handle, fd);
 }
 

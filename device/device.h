@@ -1,15 +1,20 @@
-/* Devices: what a GPU is to the rest of the house. Memory, streams, events, copies, launches, IPC,
- * behind one table of functions per kind (device/table.h), chosen at run time.
+/* Devices: what a GPU is to the rest of the house. Memory, streams, events, copies, launches, IPC, behind one
+ * table of functions per kind (device/table.h), chosen at run time. The reading order of the folder: this
+ * file, op.h, tensor.h; then table.h, device.c and stream.c (what all kinds share); then host.h and host_*.c
+ * (the emulated GPU).
  *
  * Everything is asynchronous by contract: a launch, copy or write may return before it is done, and
  * its result may be read only after an event recorded behind it, or a sync. Kinds differ in how
  * late they are: `host` runs the compute stream inline in the caller and the communication stream in
- * one thread of its own; `host-late` queues everything and runs it as late as it may (tests: whoever
- * leans on an early completion is caught); `cuda` is a GPU.
+ * one thread of its own; `host-late` queues everything and runs it only once somebody waits for it (tests:
+ * whoever leans on an early completion is caught); `cuda` is a GPU.
  *
  * Threads: a device's compute stream is used by one thread at a time; so is its communication stream.
  * Allocation, ledger and traffic may be used from any thread.
- * Errors: an asynchronous failure stays in its stream and is returned by every later call on it. */
+ *
+ * Errors: an asynchronous failure stays in its stream and is returned, with its text, by every later call on
+ * it. What is queued behind it is skipped, but events are still signalled (with the error), so nobody hangs.
+ * A call refused at once (a wrong shape, a foreign operand) leaves the stream as it was. */
 #ifndef DEVICE_DEVICE_H
 #define DEVICE_DEVICE_H
 
@@ -32,28 +37,32 @@ struct device_config {
     int index;             /* the device's number in the job: DP 0..W-1, DDP the rank */
     int rank;              /* written into spans; 0 outside DDP */
     uint64_t memory_bytes; /* host: the arena's size; rounded up to 2 MiB */
-    int check_operands;    /* 1: every operand must lie in this device's own memory (tests, debug) */
+    int check_operands;    /* tests, debug: operands must lie in the device's own memory; new memory is NaN */
     int spans;             /* 1: record spans */
     int reference_math;    /* host: 1 = the plain reference kernels only, nothing in N16 */
     double timeout_s;      /* deadline of every wait inside the device layer; 0: 300 */
 };
 
-/* Opens device config->index. ERR_USAGE: the kind is not built in or there is no such device.
- * device_close ends its streams (what is queued is dropped), frees all its memory; NULL is fine. */
+/* Opens device config->index. ERR_USAGE: the kind is not built in, there is no such device, or a setting
+ * makes no sense. device_close ends its streams (what is queued is dropped, its events are signalled with
+ * an error, a host function that runs is waited for), frees all its memory; NULL is fine. */
 int device_open(struct device **out, const struct device_config *config);
 void device_close(struct device *device);
 
 int device_index(const struct device *device);
 const char *device_name(const struct device *device); /* "cpu(0)" or "cuda(0)": the device's own storage */
 const struct device_config *device_config(const struct device *device);
-enum layout device_layout(const struct device *device); /* layout of activations: N16, or PLAIN for reference math and cuda */
+
+/* The layout of activations: N16, or PLAIN for reference math and on cuda. */
+enum layout device_layout(const struct device *device);
 
 /* The default of --device-memory for `devices` emulated devices: the smaller of 16 GiB and 80 % of the
  * memory available now (cgroup included), over the devices. */
 uint64_t device_default_memory(int devices);
 
-/* Memory: 256-byte aligned, contents undefined, charged to `cause`. bytes == 0 gives a valid distinct
- * pointer. ERR_MEMORY says "out of memory on device 0", what was asked, and who holds what. */
+/* Memory: 256-byte aligned, contents undefined, charged to `cause` with what it occupies: `bytes` rounded
+ * up to 256. bytes == 0 gives a valid distinct pointer. ERR_MEMORY says "out of memory on device 0", what
+ * was asked, and who holds what. Free only what no queued work uses any more. */
 int device_alloc(struct device *device, void **out, size_t bytes, enum mem_cause cause);
 void device_free(struct device *device, void *memory); /* NULL is fine */
 
@@ -64,39 +73,47 @@ void device_host_free(struct device *device, void *memory);
 /* Snapshots. Traffic lists only what this device executed. */
 struct ledger device_ledger(const struct device *device);
 const struct traffic *device_traffic(const struct device *device);
-struct traffic *device_traffic_mutable(struct device *device); /* for executors that load and store remotely */
+struct traffic *device_traffic_mutable(struct device *device); /* for executors that load remotely */
 void device_traffic_reset(struct device *device);
 void device_peak_reset(struct device *device); /* peaks start anew from what is held now */
 
-/* Streams: two per device, made at open. The phase is put into the spans of what is enqueued next. */
+/* Streams: two per device, made at open. The phase is put into the spans of what is enqueued next. The log of
+ * spans is written by whoever runs the stream: read it after a sync. */
 struct stream *device_compute(struct device *device);
 struct stream *device_comm(struct device *device);
 struct device *stream_device(struct stream *stream);
 void stream_set_phase(struct stream *stream, enum phase phase, int32_t step);
-int stream_sync(struct stream *stream);      /* waits until all enqueued work is done; returns its first error */
+int stream_sync(struct stream *stream); /* waits until all enqueued work is done; returns its first error */
 struct span_log *stream_spans(struct stream *stream);
 
-/* Events: record marks a point of a stream; wait makes a stream (not the caller) wait for the most
- * recent record; sync makes the caller wait; done asks. An event never recorded counts as done. Any
- * stream of any device of the process may wait. An error of the recording stream is passed on by wait and sync. */
+/* Events: record marks a point of a stream; wait makes a stream (not the caller) wait for the most recent
+ * record; sync makes the caller wait; done asks. An event never recorded counts as done. It is recorded on
+ * streams of the device that made it, one stream at a time (ERR_FAILED else); any stream of any device of
+ * the same kind in the process may wait. An error of the recording stream is passed on by wait and sync.
+ * On host-late, sync and a wait that is itself demanded run what they need, and no more; done only asks,
+ * but from the 64th time on it demands too, so that a loop that polls comes to its end. A wait that
+ * blocked its stream is a span with waiting = 1; what a caller waits in sync is the caller's to record. */
 int event_create(struct device *device, struct event **out);
 void event_destroy(struct event *event); /* NULL is fine; must not be waited for any more */
 int event_record(struct event *event, struct stream *stream);
 int stream_wait(struct stream *stream, struct event *event);
 int event_sync(struct event *event);
-int event_done(struct event *event); /* 1 done, 0 not yet */
+int event_done(struct event *event); /* 1 done (or its stream failed), 0 not yet */
 
-/* Kernels. Checks shapes (op_check) and, where config->check_operands, that operands are this device's own. */
+/* Kernels. Checks shapes (op_check) and, with check_operands, that operands are this device's own. */
 int launch(struct stream *stream, enum op op, const struct op_args *args);
 
-/* Copies of `bytes` bytes, charged to the link (LINK_HOST stands for host memory). Host memory must stay
- * valid and unchanged until the copy is done. copy_peer: between devices of this process, executed by
- * `stream`, whichever device that belongs to; source and destination may be the same device (a local move, not charged). */
+/* Copies of `bytes` bytes, charged to the link (LINK_HOST stands for host memory) of the device that
+ * executes them. Host memory must stay valid and unchanged until the copy is done. Source and destination
+ * do not overlap. copy_peer: between devices of this process, executed by `stream`, whichever device that
+ * belongs to; source and destination may be the same device (a local move, not charged). */
 int copy_to_device(struct stream *stream, void *destination, const void *host_source, size_t bytes);
 int copy_to_host(struct stream *stream, void *host_destination, const void *source, size_t bytes);
-int copy_peer(struct stream *stream, struct device *to, void *destination, struct device *from, const void *source, size_t bytes);
+int copy_peer(struct stream *stream, struct device *to, void *destination, struct device *from,
+              const void *source, size_t bytes);
 
-/* Writes a small value (at most 256 bytes), captured at the call: the step block of each step. */
+/* Writes a small value (at most 256 bytes), captured at the call: the step block of each step. Charged as
+ * a copy from the host. */
 int stream_write(struct stream *stream, void *destination, const void *value, size_t bytes);
 
 /* Memory of another process, as CUDA IPC would show it. export: a handle for the allocation that holds
@@ -117,8 +134,8 @@ void device_unimport(struct device *device, void *memory);
  * block only with a deadline. span_name, bytes: for its span; it charges traffic itself. Host kinds only;
  * on cuda ERR_FAILED (there the executors launch kernels of their own). */
 typedef int host_function(void *args);
-int stream_call_host(struct stream *stream, const char *span_name, uint64_t span_bytes, host_function *function,
-                     const void *args, size_t args_bytes);
+int stream_call_host(struct stream *stream, const char *span_name, uint64_t span_bytes,
+                     host_function *function, const void *args, size_t args_bytes);
 
 #ifdef __cplusplus
 }

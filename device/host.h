@@ -26,7 +26,7 @@ struct sticky_error {
     char text[ERROR_TEXT];
 };
 void sticky_set(struct sticky_error *error, int code, const char *text); /* any thread */
-int sticky_get(struct sticky_error *error);                              /* fail()s again with the text; OK if none */
+int sticky_get(struct sticky_error *error); /* fail()s again with the text; OK if none */
 
 /* Memory: one memfd, mapped shared, handed out first fit from a list of free ranges kept outside of it. */
 struct range {
@@ -106,13 +106,14 @@ int host_event_sync(struct event *event);
 int host_event_done(struct event *event);
 
 int host_launch(struct stream *stream, enum op op, const struct op_args *args);
-int host_copy(struct stream *stream, struct device *to, void *destination, struct device *from, const void *source,
-              size_t bytes);
+int host_copy(struct stream *stream, struct device *to, void *destination, struct device *from,
+              const void *source, size_t bytes);
 int host_write(struct stream *stream, void *destination, const void *value, size_t bytes);
 int host_call(struct stream *stream, const char *span_name, uint64_t span_bytes, host_function *function,
               const void *args, size_t args_bytes);
 
-int host_export(struct device *device, const void *memory, size_t bytes, struct memory_handle *handle, int *fd);
+int host_export(struct device *device, const void *memory, size_t bytes, struct memory_handle *handle,
+                int *fd);
 int host_import(struct device *device, const struct memory_handle *handle, int fd, void **out);
 void host_unimport(struct device *device, void *memory);
 void host_unimport_all(struct host_device *device);

@@ -28,7 +28,8 @@ static int open_memory(struct arena *arena) {
         return fail_errno(ERR_MEMORY, errno, "device memory: %s: sealing", size);
     void *base = mmap(NULL, arena->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, arena->fd, 0);
     if (base == MAP_FAILED)
-        return fail_errno(ERR_MEMORY, errno, "device memory: %s: map it: give a smaller --device-memory", size);
+        return fail_errno(ERR_MEMORY, errno, "device memory: %s: map it: give a smaller --device-memory",
+                          size);
     arena->base = base;
     madvise(base, arena->bytes, MADV_HUGEPAGE); /* a wish: fewer page faults where the kernel grants it */
     return OK;
@@ -60,8 +61,8 @@ static void remove_range(struct arena *arena, size_t i) {
     arena->free_count--;
 }
 
-/* Room for one range more is kept at all times, so that arena_free cannot fail: an allocation is what can make
- * one more range, by ending up between two of them. */
+/* Room for one range more is kept at all times, so that arena_free cannot fail: an allocation is what can
+ * make one more range, by ending up between two of them. */
 static int reserve_range(struct arena *arena) {
     if (arena->free_count + 1 < arena->free_capacity) return 1;
     struct range *ranges = realloc(arena->free, 2 * arena->free_capacity * sizeof *ranges);
@@ -87,7 +88,8 @@ void *arena_alloc(struct arena *arena, size_t bytes) {
 
 void arena_free(struct arena *arena, void *memory, size_t bytes) {
     size_t offset = (size_t)((char *)memory - arena->base), i = 0;
-    while (i < arena->free_count && arena->free[i].offset < offset) i++;
+    while (i < arena->free_count && arena->free[i].offset < offset)
+        i++;
     struct range *before = i > 0 ? &arena->free[i - 1] : NULL;
     struct range *after = i < arena->free_count ? &arena->free[i] : NULL;
     int joins_before = before && before->offset + before->bytes == offset;

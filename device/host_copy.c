@@ -58,8 +58,8 @@ static int run_copy(void *args) {
     return OK;
 }
 
-int host_copy(struct stream *stream, struct device *to, void *destination, struct device *from, const void *source,
-              size_t bytes) {
+int host_copy(struct stream *stream, struct device *to, void *destination, struct device *from,
+              const void *source, size_t bytes) {
     struct host_stream *s = (struct host_stream *)stream;
     struct command c;
     struct copy_call *call = (struct copy_call *)c.args;
@@ -73,7 +73,10 @@ int host_copy(struct stream *stream, struct device *to, void *destination, struc
     c.function = run_copy;
     c.control = 0;
     if (s->head.spans.on)
-        host_facts(s, !from ? "copy to device" : !to ? "copy to host" : "copy peer",
+        host_facts(s,
+                   !from ? "copy to device"
+                   : !to ? "copy to host"
+                         : "copy peer",
                    call->from != call->to ? bytes : 0, &c.facts);
     return host_submit(s, &c, sizeof *call);
 }

@@ -1,7 +1,7 @@
 /* Events: a counter of records made and a counter of records reached.
  *
- * event_record raises `recorded` in the caller and enqueues a command that raises `signalled` to the same number
- * when the stream gets there. Whoever waits notes the number of the most recent record and waits until
+ * event_record raises `recorded` in the caller and enqueues a command that raises `signalled` to the same
+ * number when the stream gets there. Whoever waits notes the number of the most recent record and waits until
  * `signalled` has come that far. `signalled` is written by the recording stream alone, release, after all the
  * stream did before; waiters read it with acquire, so they see that work.
  *
@@ -18,8 +18,8 @@
  * instead of waiting is a right program too. Until then the answer is no. */
 enum { ASKS_BEFORE_DEMAND = 64 };
 
-static const int64_t POLL_NS = 20 * 1000000;    /* how often a waiting stream looks whether it is being closed */
-static const int64_t BLOCKED_NS = 1000;         /* shorter waits leave no span: nothing was waited for */
+static const int64_t POLL_NS = 20 * 1000000; /* how often a waiting stream looks whether it is being closed */
+static const int64_t BLOCKED_NS = 1000;      /* shorter waits leave no span: nothing was waited for */
 
 struct host_event {
     struct event head;
@@ -136,8 +136,8 @@ static struct target latest(struct host_event *e) {
     return t;
 }
 
-/* Blocks until the target is reached; `who` for the message, `closing` (may be NULL) ends it early. Returns the
- * event's error. */
+/* Blocks until the target is reached; `who` for the message, `closing` (may be NULL) ends it early.
+ * Returns the event's error. */
 static int wait_for(const struct target *t, double timeout_s, const char *who, const atomic_int *closing) {
     struct host_event *e = t->event;
     if (!reached(e, t->number)) {
@@ -152,10 +152,11 @@ static int wait_for(const struct target *t, double timeout_s, const char *who, c
         pthread_mutex_unlock(&e->lock);
         if (!reached(e, t->number)) {
             if (closing && *closing) return fail(ERR_FAILED, "%s: closed while it waited for an event", who);
-            return fail(ERR_TIMEOUT,
-                        "%s: waited %g s for an event of stream %s of %s: a device or a peer may be stuck; see the "
-                        "first error, or raise --timeout",
-                        who, timeout_s, lane_name(t->recorder->head.lane), t->recorder->head.device->name);
+            return fail(
+                ERR_TIMEOUT,
+                "%s: waited %g s for an event of stream %s of %s: a device or a peer may be stuck; see the "
+                "first error, or raise --timeout",
+                who, timeout_s, lane_name(t->recorder->head.lane), t->recorder->head.device->name);
         }
     }
     return sticky_get(&e->error);
@@ -188,7 +189,8 @@ int host_event_wait(struct stream *stream, struct event *event) {
     struct host_event *e = (struct host_event *)event;
     struct host_stream *s = (struct host_stream *)stream;
     CHECK(sticky_get(&s->error));
-    if (reached(e, e->recorded) && e->error.code == OK) return OK; /* nothing to wait for: nothing to enqueue */
+    if (reached(e, e->recorded) && e->error.code == OK)
+        return OK; /* nothing to wait for: nothing to enqueue */
     struct command c;
     struct wait *w = (struct wait *)c.args;
     w->target = latest(e);

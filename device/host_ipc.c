@@ -19,7 +19,8 @@ struct mapping {
     struct mapping *next;
 };
 
-int host_export(struct device *device, const void *memory, size_t bytes, struct memory_handle *handle, int *fd) {
+int host_export(struct device *device, const void *memory, size_t bytes, struct memory_handle *handle,
+                int *fd) {
     const struct arena *arena = &((struct host_device *)device)->arena;
     memcpy(handle->bytes, MARK, sizeof MARK);
     handle->offset = (uint64_t)((const char *)memory - arena->base);
@@ -36,13 +37,15 @@ static int check_handle(const struct memory_handle *handle, int fd) {
     if (memcmp(handle->bytes, MARK, sizeof MARK))
         return fail(ERR_FAILED, "import of device memory: the handle is of another kind of device");
     if (fstat(fd, &file))
-        return fail_errno(ERR_FAILED, errno, "import of device memory: descriptor %d of process %d", fd, handle->pid);
+        return fail_errno(ERR_FAILED, errno, "import of device memory: descriptor %d of process %d", fd,
+                          handle->pid);
     uint64_t size = (uint64_t)file.st_size;
     if (handle->size == 0 || handle->offset > size || handle->size > size - handle->offset)
-        return fail(ERR_FAILED,
-                    "import of device memory: %llu bytes at %llu: outside of the %llu bytes of device %d, process %d",
-                    (unsigned long long)handle->size, (unsigned long long)handle->offset, (unsigned long long)size,
-                    handle->device, handle->pid);
+        return fail(
+            ERR_FAILED,
+            "import of device memory: %llu bytes at %llu: outside of the %llu bytes of device %d, process %d",
+            (unsigned long long)handle->size, (unsigned long long)handle->offset, (unsigned long long)size,
+            handle->device, handle->pid);
     return OK;
 }
 
@@ -78,7 +81,8 @@ void host_unimport(struct device *device, void *memory) {
     struct host_device *d = (struct host_device *)device;
     pthread_mutex_lock(&d->imports_lock);
     struct mapping **link = &d->imports;
-    while (*link && (*link)->memory != memory) link = &(*link)->next;
+    while (*link && (*link)->memory != memory)
+        link = &(*link)->next;
     struct mapping *found = *link;
     if (found) *link = found->next;
     pthread_mutex_unlock(&d->imports_lock);

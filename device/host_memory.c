@@ -1,6 +1,6 @@
 /* How much memory an emulated device may take by default: what the machine has free now, and no more than the
- * cgroups of this process allow. A container's limit is invisible in /proc/meminfo, and a device sized without
- * it ends in the kernel's out-of-memory killer instead of in an error message.
+ * cgroups of this process allow. A container's limit is invisible in /proc/meminfo, and a device sized
+ * without it ends in the kernel's out-of-memory killer instead of in an error message.
  *
  * Sources: proc(5) for MemAvailable; the kernel's admin-guide/cgroup-v2 (memory.max, memory.current,
  * memory.stat) and cgroup-v1/memory (memory.limit_in_bytes, memory.usage_in_bytes). */
@@ -28,7 +28,8 @@ static int read_keyed(const char *path, const char *key, uint64_t *value) {
 }
 
 /* What this one cgroup still allows: limit - used + the file cache it would give back first. */
-static uint64_t headroom(const char *folder, const char *limit_file, const char *used_file, const char *cache_key) {
+static uint64_t headroom(const char *folder, const char *limit_file, const char *used_file,
+                         const char *cache_key) {
     char path[PATH_MAX + 64];
     uint64_t limit, used, cache = 0;
     snprintf(path, sizeof path, "%s/%s", folder, limit_file);
@@ -77,7 +78,8 @@ static uint64_t cgroup_headroom(const char *root) {
             here = walk_up(mount, cgroup, "memory.max", "memory.current", "inactive_file ");
         } else if (strstr(controllers, "memory")) {
             snprintf(mount, sizeof mount, "%s/sys/fs/cgroup/memory", root);
-            here = walk_up(mount, cgroup, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file ");
+            here = walk_up(mount, cgroup, "memory.limit_in_bytes", "memory.usage_in_bytes",
+                           "total_inactive_file ");
         }
         if (here < least) least = here;
     }

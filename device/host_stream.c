@@ -1,9 +1,9 @@
 /* Streams of the emulated GPU: one command, three ways of being late (device/host.h).
  *
- * A queue is a ring that grows and one thread that sleeps while there is nothing to run. The late policy is the
- * same thread with a brake: it runs a command only once somebody demands it (a sync, an event that somebody
- * waits for, a wait of another stream that was itself demanded). So work happens as late as a program allows,
- * and a program that reads a result without waiting for it reads the old bytes, every time.
+ * A queue is a ring that grows and one thread that sleeps while there is nothing to run. The late policy is
+ * the same thread with a brake: it runs a command only once somebody demands it (a sync, an event that
+ * somebody waits for, a wait of another stream that was itself demanded). So work happens as late as a
+ * program allows, and a program that reads a result without waiting for it reads the old bytes, every time.
  *
  * After a stream's first error its commands are skipped, but records still signal their events (with the
  * error), so that nobody waits for what will never come. Closing is the same path: the error is "closed". */
@@ -73,7 +73,8 @@ static void *stream_thread(void *argument) {
     struct command c;
     pthread_mutex_lock(&s->lock);
     for (;;) {
-        while (!may_run(s) && !s->closing) pthread_cond_wait(&s->work, &s->lock);
+        while (!may_run(s) && !s->closing)
+            pthread_cond_wait(&s->work, &s->lock);
         if (!may_run(s)) break; /* closing, and all is finished */
         c = s->ring[s->finished % s->capacity];
         pthread_mutex_unlock(&s->lock);
@@ -90,8 +91,10 @@ static int grow(struct host_stream *s) {
     size_t capacity = s->capacity ? 2 * s->capacity : RING_START;
     struct command *ring = malloc(capacity * sizeof *ring);
     if (!ring)
-        return fail(ERR_MEMORY, "out of host memory: %zu commands queued on %s", capacity, s->head.device->name);
-    for (uint64_t i = s->finished; i < s->enqueued; i++) ring[i % capacity] = s->ring[i % s->capacity];
+        return fail(ERR_MEMORY, "out of host memory: %zu commands queued on %s", capacity,
+                    s->head.device->name);
+    for (uint64_t i = s->finished; i < s->enqueued; i++)
+        ring[i % capacity] = s->ring[i % s->capacity];
     free(s->ring);
     s->ring = ring;
     s->capacity = capacity;
@@ -114,7 +117,8 @@ int host_submit(struct host_stream *s, struct command *command, size_t args_byte
     if (!command->control) CHECK(sticky_get(&s->error));
     int code = s->policy == POLICY_INLINE ? OK : enqueue(s, command, args_bytes);
     if (code) sticky_set(&s->error, code, error_message());
-    if (s->policy == POLICY_INLINE || (code && command->control)) run(s, command); /* a record must still signal */
+    if (s->policy == POLICY_INLINE || (code && command->control))
+        run(s, command); /* a record must still signal */
     return sticky_get(&s->error);
 }
 
@@ -141,15 +145,17 @@ int host_sync(struct stream *stream) {
     uint64_t target = s->enqueued, missing;
     if (target > s->demanded) s->demanded = target;
     pthread_cond_signal(&s->work);
-    while (s->finished < target && now_ns() < deadline) host_cond_wait_until(&s->done, &s->lock, deadline);
+    while (s->finished < target && now_ns() < deadline)
+        host_cond_wait_until(&s->done, &s->lock, deadline);
     missing = s->finished < target ? target - s->finished : 0;
     pthread_mutex_unlock(&s->lock);
     if (missing)
-        return fail(ERR_TIMEOUT,
-                    "sync of stream %s of %s: %llu commands not done after %g s: a peer may be stuck; see the first "
-                    "error, or raise --timeout",
-                    lane_name(s->head.lane), s->head.device->name, (unsigned long long)missing,
-                    s->head.device->config.timeout_s);
+        return fail(
+            ERR_TIMEOUT,
+            "sync of stream %s of %s: %llu commands not done after %g s: a peer may be stuck; see the first "
+            "error, or raise --timeout",
+            lane_name(s->head.lane), s->head.device->name, (unsigned long long)missing,
+            s->head.device->config.timeout_s);
     return sticky_get(&s->error);
 }
 
@@ -185,7 +191,12 @@ void host_stream_close(struct host_stream *s) {
         pthread_join(s->thread, NULL);
         s->has_thread = 0;
     }
-    free(s->ring);
-    s->ring = NULL;
+    if (s->ring) { /* made last but the thread: the lock and its conditions are there */
+        pthread_cond_destroy(&s->done);
+        pthread_cond_destroy(&s->work);
+        pthread_mutex_destroy(&s->lock);
+        free(s->ring);
+        s->ring = NULL;
+    }
     span_log_free(&s->head.spans);
 }

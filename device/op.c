@@ -1,5 +1,5 @@
-/* Names and costs of operations. Flops are counted from the shapes alone, a multiply-add as two, so that every
- * kind of device and every kernel is measured against the same number. */
+/* Names and costs of operations. Flops are counted from the shapes alone, a multiply-add as two, so that
+ * every kind of device and every kernel is measured against the same number. */
 #include "device/op.h"
 
 const char *op_name(enum op op) {
@@ -61,10 +61,12 @@ double op_flops(enum op op, const struct op_args *args) {
     case OP_AVG_POOL_BACKWARD: return (double)tensor_count(&in[0]) * size * size;
     case OP_MAX_POOL_BACKWARD: return (double)tensor_count(&in[1]) * size * size;
     case OP_LOG_SOFTMAX_FORWARD:
-    case OP_CROSS_ENTROPY_FORWARD: return 5.0 * (double)tensor_count(&in[0]); /* max, subtract, exp, add, subtract */
-    case OP_LOG_SOFTMAX_BACKWARD: return 4.0 * (double)tensor_count(&in[0]);  /* add, exp, multiply, subtract */
+    case OP_CROSS_ENTROPY_FORWARD: /* max, subtract, exp, add, subtract */
+        return 5.0 * (double)tensor_count(&in[0]);
+    case OP_LOG_SOFTMAX_BACKWARD: /* add, exp, multiply, subtract */
+        return 4.0 * (double)tensor_count(&in[0]);
     case OP_CROSS_ENTROPY_BACKWARD: return 6.0 * (double)tensor_count(&in[0]);
-    case OP_SGD: /* value -= lr * grad; with momentum buf = m * buf + grad before, with decay grad + d * value */
+    case OP_SGD: /* value -= lr * grad; with momentum buf = m * buf + grad; with decay grad += d * value */
         return (double)tensor_count(&out[0]) *
                (2.0 + (out[1].data ? 2.0 : 0.0) + (args->p.sgd.weight_decay != 0 ? 2.0 : 0.0));
     case OP_RELU_FORWARD:

@@ -10,8 +10,8 @@
 #include "base/error.h"
 #include "device/op.h"
 
-/* One operand: letter of the type (f F32, d F64, i I32, l I64, u U64), rank (0: any), and whether it may be left
- * out (?) or may lie in N16 (n). {0}: the op takes no such operand. */
+/* One operand: letter of the type (f F32, d F64, i I32, l I64, u U64), rank (0: any), and whether it may
+ * be left out (?) or may lie in N16 (n). {0}: the op takes no such operand. */
 struct operand {
     const char *name, *type;
     int rank;
@@ -26,10 +26,14 @@ static const struct signature {
     [OP_TO_PLAIN] = {{{"x", "fn", 0}}, {{"y", "f", 0}}, .segment = 1},
     [OP_CONV2D_FORWARD] = {{{"x", "fn", 4}, {"w", "f", 4}, {"b", "f", 1}}, {{"y", "fn", 4}}},
     [OP_CONV2D_BACKWARD_DATA] = {{{"dy", "fn", 4}, {"w", "f", 4}}, {{"dx", "fn", 4}}},
-    [OP_CONV2D_BACKWARD_WEIGHT] = {{{"x", "fn", 4}, {"dy", "fn", 4}}, {{"dw", "f", 4}, {"db", "f", 1}}, .segment = 1},
+    [OP_CONV2D_BACKWARD_WEIGHT] = {{{"x", "fn", 4}, {"dy", "fn", 4}},
+                                   {{"dw", "f", 4}, {"db", "f", 1}},
+                                   .segment = 1},
     [OP_LINEAR_FORWARD] = {{{"x", "fn", 2}, {"w", "f", 2}, {"b", "f", 1}}, {{"y", "fn", 2}}},
     [OP_LINEAR_BACKWARD_DATA] = {{{"dy", "fn", 2}, {"w", "f", 2}}, {{"dx", "fn", 2}}},
-    [OP_LINEAR_BACKWARD_WEIGHT] = {{{"x", "fn", 2}, {"dy", "fn", 2}}, {{"dw", "f", 2}, {"db", "f", 1}}, .segment = 1},
+    [OP_LINEAR_BACKWARD_WEIGHT] = {{{"x", "fn", 2}, {"dy", "fn", 2}},
+                                   {{"dw", "f", 2}, {"db", "f", 1}},
+                                   .segment = 1},
     [OP_RELU_FORWARD] = {{{"x", "fn", 0}}, {{"y", "fn", 0}}},
     [OP_RELU_BACKWARD] = {{{"y", "fn", 0}, {"dy", "fn", 0}}, {{"dx", "fn", 0}}},
     [OP_AVG_POOL_FORWARD] = {{{"x", "fn", 4}}, {{"y", "fn", 4}}},
@@ -77,7 +81,8 @@ static int wrong(enum op op, const struct operand *operand, const struct tensor 
 }
 
 static int check_layout(enum op op, const struct operand *o, const struct tensor *t, int segment) {
-    if (t->layout == LAYOUT_PLAIN) return t->groups == 0 ? OK : wrong(op, o, t, "a plain tensor has no groups");
+    if (t->layout == LAYOUT_PLAIN)
+        return t->groups == 0 ? OK : wrong(op, o, t, "a plain tensor has no groups");
     int least = (t->dims[0] + GROUP - 1) / GROUP;
     if (t->layout != LAYOUT_N16 || !strchr(o->type, 'n')) return wrong(op, o, t, "must be in plain layout");
     if (t->groups < least || t->groups > t->dims[0])
@@ -86,16 +91,19 @@ static int check_layout(enum op op, const struct operand *o, const struct tensor
     return OK;
 }
 
-static int check_operand(enum op op, const char *place, int i, const struct operand *o, const struct tensor *t,
-                         int segment) {
+static int check_operand(enum op op, const char *place, int i, const struct operand *o,
+                         const struct tensor *t, int segment) {
     if (!o->name)
-        return t->data ? fail(ERR_FAILED, "%s: %s[%d] is given: this op takes none", op_name(op), place, i) : OK;
+        return t->data ? fail(ERR_FAILED, "%s: %s[%d] is given: this op takes none", op_name(op), place, i)
+                       : OK;
     if (!t->data)
-        return strchr(o->type, '?') ? OK : fail(ERR_FAILED, "%s: operand %s (%s[%d]) is missing", op_name(op),
-                                                o->name, place, i);
+        return strchr(o->type, '?')
+                   ? OK
+                   : fail(ERR_FAILED, "%s: operand %s (%s[%d]) is missing", op_name(op), o->name, place, i);
     if (t->rank < 1 || t->rank > MAX_RANK) return wrong(op, o, t, "rank must be 1 to 4");
     if (o->rank && t->rank != o->rank)
-        return fail(ERR_FAILED, "%s: operand %s: rank %d: must be %d", op_name(op), o->name, t->rank, o->rank);
+        return fail(ERR_FAILED, "%s: operand %s: rank %d: must be %d", op_name(op), o->name, t->rank,
+                    o->rank);
     if (t->dtype != type_of(o->type[0])) return wrong(op, o, t, "is of the wrong type");
     for (int d = 0; d < t->rank; d++)
         if (t->dims[d] < (d ? 1 : 0)) return wrong(op, o, t, "a dimension is too small");
@@ -103,7 +111,8 @@ static int check_operand(enum op op, const char *place, int i, const struct oper
 }
 
 /* What relations between shapes are told with: a tensor must have this shape, and lie like another. */
-static int want(enum op op, const char *name, const struct tensor *t, int rank, int d0, int d1, int d2, int d3) {
+static int want(enum op op, const char *name, const struct tensor *t, int rank, int d0, int d1, int d2,
+                int d3) {
     const int dims[MAX_RANK] = {d0, d1, d2, d3};
     struct tensor wanted = tensor_plain(NULL, t->dtype, rank, dims);
     char is[64], should[64];
@@ -114,8 +123,8 @@ static int want(enum op op, const char *name, const struct tensor *t, int rank, 
 
 static int want_layout(enum op op, const char *name, const struct tensor *t, const struct tensor *other) {
     if (t->layout == other->layout && t->groups == other->groups) return OK;
-    return fail(ERR_FAILED, "%s: operand %s: layout %s, %d groups: must lie as the other operands do", op_name(op),
-                name, t->layout == LAYOUT_N16 ? "N16" : "plain", t->groups);
+    return fail(ERR_FAILED, "%s: operand %s: layout %s, %d groups: must lie as the other operands do",
+                op_name(op), name, t->layout == LAYOUT_N16 ? "N16" : "plain", t->groups);
 }
 
 static int want_same(enum op op, const char *name, const struct tensor *t, const struct tensor *other) {
@@ -135,7 +144,8 @@ static int check_conv(enum op op, const struct tensor *x, const struct tensor *w
     if (height < 0 || width < 0)
         return fail(ERR_FAILED, "%s: a kernel of %d x %d over %d x %d pixels, padding %d: kernel too large",
                     op_name(op), k, k, x->dims[2], x->dims[3], p->padding);
-    CHECK(want(op, backward ? "dy" : "y", y, 4, x->dims[0], w->dims[0], height / p->stride + 1, width / p->stride + 1));
+    CHECK(want(op, backward ? "dy" : "y", y, 4, x->dims[0], w->dims[0], height / p->stride + 1,
+               width / p->stride + 1));
     if (b) CHECK(want(op, backward ? "db" : "b", b, 1, w->dims[0], 0, 0, 0));
     return want_layout(op, backward ? "dy" : "y", y, x);
 }
@@ -153,8 +163,8 @@ static int check_linear(enum op op, const struct tensor *x, const struct tensor 
 static int check_pool(enum op op, const struct tensor *x, const struct tensor *y, const char *name,
                       const struct pool_args *p) {
     if (p->size < 1 || p->stride < 1 || p->size > x->dims[2] || p->size > x->dims[3])
-        return fail(ERR_FAILED, "%s: window %d, stride %d over %d x %d pixels: does not fit", op_name(op), p->size,
-                    p->stride, x->dims[2], x->dims[3]);
+        return fail(ERR_FAILED, "%s: window %d, stride %d over %d x %d pixels: does not fit", op_name(op),
+                    p->size, p->stride, x->dims[2], x->dims[3]);
     CHECK(want(op, name, y, 4, x->dims[0], x->dims[1], (x->dims[2] - p->size) / p->stride + 1,
                (x->dims[3] - p->size) / p->stride + 1));
     return want_layout(op, name, y, x);
@@ -162,15 +172,15 @@ static int check_pool(enum op op, const struct tensor *x, const struct tensor *y
 
 static int check_dropout(enum op op, const struct dropout_args *p) {
     if (p->p >= 0 && p->p <= 1 && p->layer >= 0 && p->v >= 0 && p->v < MAX_DEVICES) return OK;
-    return fail(ERR_FAILED, "%s: p %g, layer %d, virtual device %d: p must lie in 0..1, the others fit", op_name(op),
-                p->p, p->layer, p->v);
+    return fail(ERR_FAILED, "%s: p %g, layer %d, virtual device %d: p must lie in 0..1, the others fit",
+                op_name(op), p->p, p->layer, p->v);
 }
 
 static int check_loss_backward(enum op op, const struct op_args *a) {
     int n = a->in[0].dims[0], none = a->p.loss.reduction == REDUCE_NONE;
     if (none != !!a->in[2].data)
-        return fail(ERR_FAILED, "%s: operand dloss is %s: it goes with reduction none, and only there", op_name(op),
-                    none ? "missing" : "given");
+        return fail(ERR_FAILED, "%s: operand dloss is %s: it goes with reduction none, and only there",
+                    op_name(op), none ? "missing" : "given");
     if (a->p.loss.reduction == REDUCE_MEAN && !a->step)
         return fail(ERR_FAILED, "%s: the mean needs the step block: it holds 1/B", op_name(op));
     CHECK(want(op, "labels", &a->in[1], 1, n, 0, 0, 0));
@@ -234,7 +244,8 @@ static int check_relations(enum op op, const struct op_args *a) {
         return check_column(op, a->p.loss.column, &out[0]);
     case OP_SGD:
         if (a->p.sgd.momentum != 0 && !out[1].data)
-            return fail(ERR_FAILED, "%s: momentum %g: operand momentum is missing", op_name(op), a->p.sgd.momentum);
+            return fail(ERR_FAILED, "%s: momentum %g: operand momentum is missing", op_name(op),
+                        a->p.sgd.momentum);
         if (out[1].data) CHECK(want_same(op, "momentum", &out[1], &out[0]));
         return want_same(op, "grad", &in[0], &out[0]);
     case OP_HASH: return check_column(op, a->p.hash.column, &out[0]);
@@ -280,8 +291,10 @@ static int check_overlaps(enum op op, const struct op_args *a) {
 int op_check(enum op op, const struct op_args *args) {
     if ((unsigned)op >= OP_COUNT) return fail(ERR_FAILED, "op %d: there is none of this number", (int)op);
     const struct signature *s = &signatures[op];
-    for (int i = 0; i < 3; i++) CHECK(check_operand(op, "in", i, &s->in[i], &args->in[i], s->segment));
-    for (int i = 0; i < 2; i++) CHECK(check_operand(op, "out", i, &s->out[i], &args->out[i], s->segment));
+    for (int i = 0; i < 3; i++)
+        CHECK(check_operand(op, "in", i, &s->in[i], &args->in[i], s->segment));
+    for (int i = 0; i < 2; i++)
+        CHECK(check_operand(op, "out", i, &s->out[i], &args->out[i], s->segment));
     if (s->step && !args->step) return fail(ERR_FAILED, "%s: the step block is missing", op_name(op));
     CHECK(check_relations(op, args));
     return check_overlaps(op, args);

@@ -1,5 +1,5 @@
-/* Streams, the half that is the same for every kind: what may be enqueued is checked here, in the caller, where
- * the mistake was made; how it runs is the kind's own affair. */
+/* Streams, the half that is the same for every kind: what may be enqueued is checked here, in the caller,
+ * where the mistake was made; how it runs is the kind's own affair. */
 #include <stdio.h>
 
 #include "base/error.h"
@@ -43,14 +43,16 @@ void event_destroy(struct event *event) {
 
 int event_record(struct event *event, struct stream *stream) {
     if (event->device != stream->device)
-        return fail(ERR_FAILED, "event of another device recorded on a stream of %s: create it on that device",
+        return fail(ERR_FAILED,
+                    "event of another device recorded on a stream of %s: create it on that device",
                     stream->device->name);
     return event->ops->event_record(event, stream);
 }
 
 int stream_wait(struct stream *stream, struct event *event) {
     if (event->ops != stream->device->ops)
-        return fail(ERR_FAILED, "a stream of %s cannot wait for an event of another kind of device: sync it first",
+        return fail(ERR_FAILED,
+                    "a stream of %s cannot wait for an event of another kind of device: sync it first",
                     stream->device->name);
     return stream->device->ops->event_wait(stream, event);
 }
@@ -64,8 +66,8 @@ int event_done(struct event *event) {
 }
 
 /* "Nobody cheats": address .. address + bytes must lie in one live allocation of this very device. */
-static int check_own(struct device *device, const char *what, const char *operand, int number, const void *address,
-                     size_t bytes) {
+static int check_own(struct device *device, const char *what, const char *operand, int number,
+                     const void *address, size_t bytes) {
     pthread_mutex_lock(&device->lock);
     int own = allocations_find(&device->allocations, address, bytes) != NULL;
     pthread_mutex_unlock(&device->lock);
@@ -73,10 +75,12 @@ static int check_own(struct device *device, const char *what, const char *operan
     char size[32], index[16] = "";
     if (number >= 0) snprintf(index, sizeof index, "[%d]", number);
     return fail(ERR_FAILED, "%s on %s: %s%s (%p, %s): not in device %d's memory: copy it there first", what,
-                device->name, operand, index, address, format_bytes(bytes, size, sizeof size), device->config.index);
+                device->name, operand, index, address, format_bytes(bytes, size, sizeof size),
+                device->config.index);
 }
 
-static int check_tensors(struct device *device, enum op op, const char *operand, const struct tensor *t, int count) {
+static int check_tensors(struct device *device, enum op op, const char *operand, const struct tensor *t,
+                         int count) {
     for (int i = 0; i < count; i++)
         if (t[i].data) CHECK(check_own(device, op_name(op), operand, i, t[i].data, tensor_bytes(&t[i])));
     return OK;
@@ -106,8 +110,8 @@ int copy_to_host(struct stream *stream, void *host_destination, const void *sour
     return device->ops->copy(stream, NULL, host_destination, device, source, bytes);
 }
 
-int copy_peer(struct stream *stream, struct device *to, void *destination, struct device *from, const void *source,
-              size_t bytes) {
+int copy_peer(struct stream *stream, struct device *to, void *destination, struct device *from,
+              const void *source, size_t bytes) {
     const struct device_ops *ops = stream->device->ops;
     if (to->ops != ops || from->ops != ops)
         return fail(ERR_FAILED, "copy from %s to %s on a stream of %s: kinds differ: go through host memory",
@@ -124,17 +128,19 @@ int stream_write(struct stream *stream, void *destination, const void *value, si
     if (bytes > WRITE_LIMIT)
         return fail(ERR_FAILED, "write on %s: %zu bytes: at most %d; use copy_to_device", device->name, bytes,
                     WRITE_LIMIT);
-    if (device->config.check_operands) CHECK(check_own(device, "write", "destination", -1, destination, bytes));
+    if (device->config.check_operands)
+        CHECK(check_own(device, "write", "destination", -1, destination, bytes));
     return device->ops->write(stream, destination, value, bytes);
 }
 
-int stream_call_host(struct stream *stream, const char *span_name, uint64_t span_bytes, host_function *function,
-                     const void *args, size_t args_bytes) {
+int stream_call_host(struct stream *stream, const char *span_name, uint64_t span_bytes,
+                     host_function *function, const void *args, size_t args_bytes) {
     struct device *device = stream->device;
     if (args_bytes > CALL_ARGS_LIMIT)
         return fail(ERR_FAILED, "%s on %s: %zu bytes of arguments: at most %d; pass a pointer", span_name,
                     device->name, args_bytes, CALL_ARGS_LIMIT);
     if (!device->ops->call_host)
-        return fail(ERR_FAILED, "%s on %s: this kind of device runs no host functions", span_name, device->name);
+        return fail(ERR_FAILED, "%s on %s: this kind of device runs no host functions", span_name,
+                    device->name);
     return device->ops->call_host(stream, span_name, span_bytes, function, args, args_bytes);
 }

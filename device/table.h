@@ -1,8 +1,8 @@
 /* The seam between "what a device is" (device.c, the same for every kind) and "how one kind does it".
  *
- * A kind is one struct device_ops and one file or two that fill it in: host_*.c for emulated devices; a GPU is
- * one more table in device/cuda*.cu. device.c keeps what must be exact and alike everywhere: the ledger, the
- * table of live allocations, operand checks, shape checks. A kind embeds the structs below as the first
+ * A kind is one struct device_ops and one file or two that fill it in: host_*.c for emulated devices; a GPU
+ * is one more table in device/cuda*.cu. device.c keeps what must be exact and alike everywhere: the ledger,
+ * the table of live allocations, operand checks, shape checks. A kind embeds the structs below as the first
  * member of its own, so that device.c can make and reach them without knowing the kind.
  *
  * Kinds are found in device/kinds.c. A build without CUDA links device/cuda_absent.c, which defines the one
@@ -22,16 +22,17 @@ extern "C" {
 #endif
 
 struct device_ops {
-    const char *name;    /* "cpu": device_name is name(index) */
-    size_t device_bytes; /* of the kind's own struct, whose first member is struct device; zeroed before start */
+    const char *name; /* "cpu": device_name is name(index) */
+    size_t
+        device_bytes; /* of the kind's own struct, whose first member is struct device; zeroed before start */
 
     /* start sets ledger.capacity, layout, compute and comm; stop takes what a failed start has left, ends the
      * streams and gives all memory back. The struct itself belongs to device.c. */
     int (*start)(struct device *device);
     void (*stop)(struct device *device);
 
-    /* Raw memory, `bytes` a positive multiple of 256. Called under device->lock. alloc returns NULL when there is
-     * no room; largest_free says how much one alloc could get, for the message. */
+    /* Raw memory, `bytes` a positive multiple of 256. Called under device->lock. alloc returns NULL when
+     * there is no room; largest_free says how much one alloc could get, for the message. */
     void *(*alloc)(struct device *device, size_t bytes);
     void (*free)(struct device *device, void *memory, size_t bytes);
     size_t (*largest_free)(struct device *device);
@@ -47,15 +48,16 @@ struct device_ops {
     int (*event_sync)(struct event *event);
     int (*event_done)(struct event *event);
     int (*launch)(struct stream *stream, enum op op, const struct op_args *args);
-    int (*copy)(struct stream *stream, struct device *to, void *destination, struct device *from, const void *source,
-                size_t bytes);
+    int (*copy)(struct stream *stream, struct device *to, void *destination, struct device *from,
+                const void *source, size_t bytes);
     int (*write)(struct stream *stream, void *destination, const void *value, size_t bytes);
-    int (*call_host)(struct stream *stream, const char *span_name, uint64_t span_bytes, host_function *function,
-                     const void *args, size_t args_bytes); /* NULL: this kind has no host executors */
+    int (*call_host)(struct stream *stream, const char *span_name, uint64_t span_bytes,
+                     host_function *function, const void *args,
+                     size_t args_bytes); /* NULL: this kind has no host executors */
 
     /* export: offset and size inside the kind's own unit of sharing. */
-    int (*export_memory)(struct device *device, const void *memory, size_t bytes, struct memory_handle *handle,
-                         int *fd);
+    int (*export_memory)(struct device *device, const void *memory, size_t bytes,
+                         struct memory_handle *handle, int *fd);
     int (*import_memory)(struct device *device, const struct memory_handle *handle, int fd, void **out);
     void (*unimport_memory)(struct device *device, void *memory);
 };
@@ -65,9 +67,9 @@ struct device {
     const struct device_ops *ops;
     struct device_config config;
     char name[16];
-    enum layout layout;             /* set by start */
-    struct stream *compute, *comm;  /* set by start */
-    pthread_mutex_t lock;           /* guards ledger, allocations and the kind's own allocator */
+    enum layout layout;            /* set by start */
+    struct stream *compute, *comm; /* set by start */
+    pthread_mutex_t lock;          /* guards ledger, allocations and the kind's own allocator */
     struct ledger ledger;
     struct allocations allocations; /* all that is live, by address */
     struct traffic traffic;         /* relaxed atomics */
@@ -82,7 +84,8 @@ struct stream { /* set by start; phase and step by the thread that uses the stre
 };
 
 struct event {
-    const struct device_ops *ops; /* here too, so that an event may be destroyed after its device was closed */
+    const struct device_ops
+        *ops; /* here too, so that an event may be destroyed after its device was closed */
     struct device *device;
 };
 

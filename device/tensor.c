@@ -16,7 +16,8 @@ size_t dtype_bytes(enum dtype dtype) {
 
 size_t tensor_sample_count(const struct tensor *t) {
     size_t count = 1;
-    for (int d = 1; d < t->rank; d++) count *= (size_t)t->dims[d];
+    for (int d = 1; d < t->rank; d++)
+        count *= (size_t)t->dims[d];
     return count;
 }
 
@@ -40,7 +41,8 @@ struct tensor tensor_plain(void *data, enum dtype dtype, int rank, const int *di
     t.dtype = dtype;
     t.layout = LAYOUT_PLAIN;
     t.rank = rank;
-    for (int d = 0; d < rank && d < MAX_RANK; d++) t.dims[d] = dims[d];
+    for (int d = 0; d < rank && d < MAX_RANK; d++)
+        t.dims[d] = dims[d];
     return t;
 }
 
@@ -50,7 +52,8 @@ static int groups_of(int samples) {
 
 int segments_groups(const struct segments *segments) {
     int groups = 0;
-    for (int i = 0; i < segments->count; i++) groups += groups_of(segments->seg[i].n);
+    for (int i = 0; i < segments->count; i++)
+        groups += groups_of(segments->seg[i].n);
     return groups;
 }
 

@@ -11,7 +11,8 @@
 #include "tests/harness.h"
 
 #define MUST(call) cr_assert_eq((call), OK, "%s", error_message())
-#define MUST_SAY(word) cr_assert_not_null(strstr(error_message(), (word)), "'%s' lacks '%s'", error_message(), (word))
+#define MUST_SAY(word) \
+    cr_assert_not_null(strstr(error_message(), (word)), "'%s' lacks '%s'", error_message(), (word))
 
 static const enum device_kind host_kinds[] = {DEVICE_HOST, DEVICE_HOST_LATE};
 enum { HOST_KINDS = 2 };
@@ -79,7 +80,8 @@ static inline int pass_gate(void *args) {
     struct gate *gate = *(struct gate **)args;
     int64_t deadline = deadline_after(20);
     gate->entered = 1;
-    while (!gate->open && now_ns() < deadline) usleep(200);
+    while (!gate->open && now_ns() < deadline)
+        usleep(200);
     return gate->open ? OK : fail(ERR_TIMEOUT, "the gate stayed shut");
 }
 

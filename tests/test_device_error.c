@@ -86,7 +86,8 @@ struct opener {
 };
 static void *open_when_closing(void *argument) {
     struct opener *o = argument;
-    while (atomic_load(&o->stream->error.code) == OK) usleep(100);
+    while (atomic_load(&o->stream->error.code) == OK)
+        usleep(100);
     o->gate->open = 1;
     return NULL;
 }
@@ -101,11 +102,14 @@ Test(close, drops_what_is_queued, .timeout = 30) {
         int ran = 0;
         MUST(event_create(d, &event));
         MUST(block(device_comm(d), &gate));
-        for (int i = 0; i < 3000; i++) MUST(call_count_up(device_comm(d), &ran));
+        for (int i = 0; i < 3000; i++)
+            MUST(call_count_up(device_comm(d), &ran));
         MUST(event_record(event, device_comm(d)));
-        while (host_kinds[k] == DEVICE_HOST && !gate.entered) usleep(100);
+        while (host_kinds[k] == DEVICE_HOST && !gate.entered)
+            usleep(100);
         pthread_create(&thread, NULL, open_when_closing, &opener);
-        if (host_kinds[k] == DEVICE_HOST_LATE) { /* there nothing holds close up: let the thread see it first */
+        if (host_kinds[k] ==
+            DEVICE_HOST_LATE) { /* there nothing holds close up: let the thread see it first */
             sticky_set(&opener.stream->error, ERR_FAILED, "closed by the test");
             pthread_join(thread, NULL);
         }
@@ -130,8 +134,10 @@ Test(close, does_not_wait_for_events_that_may_never_come, .timeout = 30) {
         MUST(event_record(never, device_comm(stuck)));
         MUST(stream_wait(device_comm(d), never));
         MUST(event_record(behind, device_comm(d)));
-        while (!gate.entered) event_done(behind); /* on host-late asking is what gets it going */
-        device_close(d); /* the gate is still shut: only the early end of the wait lets this return within 20 s */
+        while (!gate.entered)
+            event_done(behind); /* on host-late asking is what gets it going */
+        device_close(
+            d); /* the gate is still shut: only the early end of the wait lets this return within 20 s */
         cr_assert_eq(event_sync(behind), ERR_FAILED);
         gate.open = 1;
         MUST(event_sync(never));

@@ -1,5 +1,5 @@
-/* device/: memory of another process. The descriptor travels over a unix socket, as between ranks; the child is
- * forked before any device exists. */
+/* device/: memory of another process. The descriptor travels over a unix socket, as between ranks; the
+ * child is forked before any device exists. */
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -14,7 +14,8 @@ struct parcel {
 static void send_parcel(int socket, const struct parcel *parcel, int fd) {
     struct iovec data = {(void *)parcel, sizeof *parcel};
     char control[CMSG_SPACE(sizeof fd)] = {0};
-    struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    struct msghdr message = {
+        .msg_iov = &data, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
     struct cmsghdr *c = CMSG_FIRSTHDR(&message);
     c->cmsg_level = SOL_SOCKET;
     c->cmsg_type = SCM_RIGHTS;
@@ -26,7 +27,8 @@ static void send_parcel(int socket, const struct parcel *parcel, int fd) {
 static int receive_parcel(int socket, struct parcel *parcel, int *fd) {
     struct iovec data = {parcel, sizeof *parcel};
     char control[CMSG_SPACE(sizeof *fd)] = {0};
-    struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    struct msghdr message = {
+        .msg_iov = &data, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
     if (recvmsg(socket, &message, MSG_CMSG_CLOEXEC) != (ssize_t)sizeof *parcel) return 0;
     memcpy(fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof *fd);
     return 1;
@@ -44,7 +46,8 @@ static int other_rank(int socket) {
         if (!receive_parcel(socket, &parcel, &fd)) return 11;
         if (device_import(d, &parcel.handle, fd, &memory)) return 12;
         close(fd); /* the mapping stays */
-        for (int j = 0; j < parcel.count; j++) ((float *)memory)[j] *= 2;
+        for (int j = 0; j < parcel.count; j++)
+            ((float *)memory)[j] *= 2;
         if (parcel.handle.pid != getppid() || parcel.handle.device != 0) status = 13;
         if (i == 0) device_unimport(d, memory); /* the second one is left to device_close */
     }
@@ -65,8 +68,10 @@ Test(ipc, a_process_writes_into_anothers_device, .timeout = 30) {
     close(sockets[1]);
     struct device *d = test_open(DEVICE_HOST, 0);
     float *first = test_floats(d, 100), *second = test_floats(d, 5000), *third = test_floats(d, 100);
-    for (int i = 0; i < 100; i++) first[i] = third[i] = 1;
-    for (int i = 0; i < 5000; i++) second[i] = (float)i;
+    for (int i = 0; i < 100; i++)
+        first[i] = third[i] = 1;
+    for (int i = 0; i < 5000; i++)
+        second[i] = (float)i;
     struct parcel parcel = {.count = 5000};
     int fd;
     MUST(device_export(d, second, &parcel.handle, &fd));
@@ -82,8 +87,10 @@ Test(ipc, a_process_writes_into_anothers_device, .timeout = 30) {
     cr_assert_eq(answer, 0);
     cr_assert_eq(waitpid(child, &status, 0), child);
     cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status %x", status);
-    for (int i = 0; i < 5000; i++) cr_assert_eq(second[i], (float)i * (i < 1000 ? 2 : 4), "element %d", i);
-    for (int i = 0; i < 100; i++) cr_assert(first[i] == 1 && third[i] == 1);
+    for (int i = 0; i < 5000; i++)
+        cr_assert_eq(second[i], (float)i * (i < 1000 ? 2 : 4), "element %d", i);
+    for (int i = 0; i < 100; i++)
+        cr_assert(first[i] == 1 && third[i] == 1);
     close(sockets[0]);
     device_close(d);
 }
@@ -120,6 +127,11 @@ Test(ipc, nothing_in_a_handle_is_believed, .timeout = 30) {
     MUST_SAY("outside of");
     bad = good, bad.offset = UINT64_MAX - 10;
     cr_assert_eq(device_import(d, &bad, fd, &memory), ERR_FAILED);
+    bad = good, bad.offset = (8 << 20) - 4096, bad.size = 4097; /* by one byte */
+    cr_assert_eq(device_import(d, &bad, fd, &memory), ERR_FAILED);
+    bad.size = 4096;
+    MUST(device_import(d, &bad, fd, &memory));
+    device_unimport(d, memory);
     bad = good, bad.size = 0;
     cr_assert_eq(device_import(d, &bad, fd, &memory), ERR_FAILED);
     bad = good, bad.bytes[0] ^= 1;
@@ -140,6 +152,7 @@ Test(ipc, the_receiver_cannot_cut_the_memory_off, .timeout = 30) {
     int fd;
     MUST(device_export(d, test_floats(d, 10), &handle, &fd));
     cr_assert_eq(ftruncate(fd, 4096), -1);
-    cr_assert_eq(fcntl(fd, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC, "a program started by a rank would inherit the device");
+    cr_assert_eq(fcntl(fd, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC,
+                 "a program started by a rank would inherit the device");
     device_close(d);
 }

@@ -1,5 +1,5 @@
-/* device/: host-late runs nothing before somebody waits for it. So it catches the program that reads too early,
- * and gives the right program the bits of `host`. */
+/* device/: host-late runs nothing before somebody waits for it. So it catches the program that reads too
+ * early, and gives the right program the bits of `host`. */
 #include "tests/test_device.h"
 
 Test(late, nothing_happens_before_somebody_waits, .timeout = 30) {
@@ -26,7 +26,7 @@ Test(late, catches_the_program_that_reads_too_early, .timeout = 30) {
         MUST(stream_sync(device_compute(d)));
         MUST(copy_to_device(device_compute(d), x, host, 16));
         MUST(event_record(copied, device_compute(d)));
-        host[0] = 99; /* too early: the copy may not have read it yet */
+        host[0] = 99;                                     /* too early: the copy may not have read it yet */
         MUST(copy_to_host(device_comm(d), early, x, 16)); /* and nobody told comm to wait for compute */
         MUST(stream_sync(device_comm(d)));
         MUST(event_sync(copied));
@@ -71,8 +71,10 @@ Test(late, whoever_polls_gets_there, .timeout = 30) {
     for (int round = 0; round < 3; round++) {
         MUST(call_count_up(device_comm(d), &ran));
         MUST(event_record(event, device_comm(d)));
-        for (int i = 0; i < 10; i++) cr_assert_eq(event_done(event), 0, "the first answers are no");
-        for (asked = 0; !event_done(event); asked++) usleep(10);
+        for (int i = 0; i < 10; i++)
+            cr_assert_eq(event_done(event), 0, "the first answers are no");
+        for (asked = 0; !event_done(event); asked++)
+            usleep(10);
         cr_assert_geq(asked, 10);
         cr_assert_eq(ran, round + 1);
     }
@@ -92,7 +94,8 @@ static void program(enum device_kind kind, float result[64]) {
     MUST(test_fill(compute, w, 64, 1));
     for (int step = 0; step < 50; step++) {
         MUST(event_sync(staged)); /* before the staging memory is written again */
-        for (int i = 0; i < 64; i++) host[i] = (float)(step * 64 + i) / 1000;
+        for (int i = 0; i < 64; i++)
+            host[i] = (float)(step * 64 + i) / 1000;
         MUST(stream_wait(compute, reduced)); /* g and sum are free again */
         MUST(copy_to_device(compute, g, host, sizeof host));
         MUST(event_record(staged, compute));

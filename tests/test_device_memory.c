@@ -1,5 +1,5 @@
-/* device/: memory. The arena gives each byte to one owner and gets every byte back; the ledger knows who holds
- * what; running out says so. */
+/* device/: memory. The arena gives each byte to one owner and gets every byte back; the ledger knows who
+ * holds what; running out says so. */
 #include <pthread.h>
 #include <stdint.h>
 #include <sys/stat.h>
@@ -17,18 +17,21 @@ Test(memory, is_aligned_distinct_and_charged_to_the_byte, .timeout = 30) {
     for (int i = 0; i < 8; i++) {
         MUST(device_alloc(d, &memory[i], sizes[i], (enum mem_cause)(i % MEM_CAUSE_COUNT)));
         cr_assert_eq((uintptr_t)memory[i] % 256, 0);
-        for (int j = 0; j < i; j++) cr_assert_neq(memory[i], memory[j]);
+        for (int j = 0; j < i; j++)
+            cr_assert_neq(memory[i], memory[j]);
         total += held[i];
         cr_assert_eq(device_ledger(d).total, total);
         cr_assert_eq(device_ledger(d).now[i % MEM_CAUSE_COUNT], held[i]);
     }
-    for (int i = 0; i < 8; i++) device_free(d, memory[i]);
+    for (int i = 0; i < 8; i++)
+        device_free(d, memory[i]);
     device_free(d, NULL);
     struct ledger l = device_ledger(d);
     cr_assert_eq(l.total, 0);
     cr_assert_eq(l.total_peak, total);
     cr_assert_eq(l.capacity, 8 << 20);
-    for (int i = 0; i < 8; i++) cr_assert(l.now[i] == 0 && l.at_peak[i] == held[i] && l.peak[i] == held[i]);
+    for (int i = 0; i < 8; i++)
+        cr_assert(l.now[i] == 0 && l.at_peak[i] == held[i] && l.peak[i] == held[i]);
     device_peak_reset(d);
     cr_assert_eq(device_ledger(d).total_peak, 0);
     device_close(d);
@@ -44,7 +47,8 @@ Test(memory, no_byte_has_two_owners_and_all_come_back, .timeout = 60) {
         int slot = rand_r(&seed) % SLOTS;
         if (held[slot]) { /* whatever was handed out meanwhile has not touched it */
             for (size_t i = 0; i < sizes[slot]; i += 97)
-                cr_assert_eq(held[slot][i], (unsigned char)slot, "round %d: memory of slot %d was overwritten", round, slot);
+                cr_assert_eq(held[slot][i], (unsigned char)slot,
+                             "round %d: memory of slot %d was overwritten", round, slot);
             device_free(d, held[slot]);
             held[slot] = NULL;
             count--;
@@ -58,7 +62,8 @@ Test(memory, no_byte_has_two_owners_and_all_come_back, .timeout = 60) {
         }
     }
     cr_assert_gt(count, 0);
-    for (int slot = 0; slot < SLOTS; slot++) device_free(d, held[slot]);
+    for (int slot = 0; slot < SLOTS; slot++)
+        device_free(d, held[slot]);
     void *all; /* one piece again: every neighbour was joined */
     MUST(device_alloc(d, &all, 8 << 20, MEM_PARAMS));
     device_close(d);
@@ -69,8 +74,10 @@ Test(memory, freed_in_any_order_neighbours_join, .timeout = 30) {
     struct device *d = test_open(DEVICE_HOST, 0);
     for (int o = 0; o < 6; o++) {
         void *piece[3], *all;
-        for (int i = 0; i < 3; i++) MUST(device_alloc(d, &piece[i], 1 << 20, MEM_INPUT));
-        for (int i = 0; i < 3; i++) device_free(d, piece[orders[o][i]]);
+        for (int i = 0; i < 3; i++)
+            MUST(device_alloc(d, &piece[i], 1 << 20, MEM_INPUT));
+        for (int i = 0; i < 3; i++)
+            device_free(d, piece[orders[o][i]]);
         MUST(device_alloc(d, &all, 8 << 20, MEM_INPUT));
         device_free(d, all);
     }
@@ -84,9 +91,10 @@ Test(memory, running_out_says_who_holds_what, .timeout = 30) {
     MUST(device_alloc(d, &activations, 6 << 20, MEM_ACTIVATIONS));
     cr_assert_eq(device_alloc(d, &more, 3 << 20, MEM_GRADS), ERR_MEMORY);
     cr_assert_null(more);
-    cr_assert_str_eq(error_message(),
-                     "out of memory on device 3: 3 MiB asked for grads, 7 MiB of 8 MiB held: activations 6 MiB, "
-                     "params 1 MiB: use a smaller batch or model, or a larger --device-memory");
+    cr_assert_str_eq(
+        error_message(),
+        "out of memory on device 3: 3 MiB asked for grads, 7 MiB of 8 MiB held: activations 6 MiB, "
+        "params 1 MiB: use a smaller batch or model, or a larger --device-memory");
     cr_assert_eq(device_ledger(d).now[MEM_GRADS], 0);
     cr_assert_eq(device_alloc(d, &more, SIZE_MAX, MEM_GRADS), ERR_MEMORY);
     cr_assert_eq(device_alloc(d, &more, SIZE_MAX - 300, MEM_GRADS), ERR_MEMORY);
@@ -114,8 +122,10 @@ static void *alloc_and_free(void *argument) {
 Test(memory, threads_may_share_a_device, .timeout = 60) {
     struct device *d = test_open(DEVICE_HOST, 0);
     pthread_t threads[4];
-    for (int t = 0; t < 4; t++) pthread_create(&threads[t], NULL, alloc_and_free, d);
-    for (int t = 0; t < 4; t++) pthread_join(threads[t], NULL);
+    for (int t = 0; t < 4; t++)
+        pthread_create(&threads[t], NULL, alloc_and_free, d);
+    for (int t = 0; t < 4; t++)
+        pthread_join(threads[t], NULL);
     cr_assert_eq(device_ledger(d).total, 0);
     device_close(d);
 }
@@ -123,7 +133,8 @@ Test(memory, threads_may_share_a_device, .timeout = 60) {
 Test(memory, checked_devices_hand_out_nan_and_unchecked_ones_commit_nothing, .timeout = 30) {
     struct device *d = test_open(DEVICE_HOST, 0);
     float *x = test_floats(d, 100);
-    for (int i = 0; i < 100; i++) cr_assert(isnan(x[i]));
+    for (int i = 0; i < 100; i++)
+        cr_assert(isnan(x[i]));
     device_close(d);
 
     struct device_config config = test_config(DEVICE_HOST, 0);
@@ -235,7 +246,8 @@ Test(available, is_the_least_of_machine_and_cgroups, .timeout = 30) {
     put(root, "/sys/fs/cgroup/user/job/memory.current", "3000000\n");
     cr_assert_eq(host_memory_available(root), 0, "over its limit");
 
-    put(root, "/proc/self/cgroup", "9:cpu,cpuacct:/x\n4:memory:/not/visible/inside\n"); /* version 1, in a container */
+    put(root, "/proc/self/cgroup",
+        "9:cpu,cpuacct:/x\n4:memory:/not/visible/inside\n"); /* version 1, in a container */
     put(root, "/sys/fs/cgroup/memory/memory.limit_in_bytes", "209715200\n");
     put(root, "/sys/fs/cgroup/memory/memory.usage_in_bytes", "10485760\n");
     cr_assert_eq(host_memory_available(root), 190 * MIB);

@@ -2,7 +2,8 @@
  * flops and views of tensors are right. No kernel runs in the shape tests, so addresses there are made up. */
 #include "tests/test_device.h"
 
-static struct tensor at(int place, enum dtype dtype, enum layout layout, int rank, int d0, int d1, int d2, int d3) {
+static struct tensor at(int place, enum dtype dtype, enum layout layout, int rank, int d0, int d1, int d2,
+                        int d3) {
     const int dims[] = {d0, d1, d2, d3};
     struct tensor t = tensor_plain((void *)((uintptr_t)(place + 1) << 32), dtype, rank, dims);
     t.layout = layout;
@@ -17,7 +18,7 @@ static struct tensor at(int place, enum dtype dtype, enum layout layout, int ran
 enum { N = 20 };
 static const struct step_block *const a_step = (const struct step_block *)((uintptr_t)9 << 32);
 
-/* Arguments that each op must accept: x (20,3,9,8), w (5,3,3,3), stride 2, padding 1 -> y (20,5,5,4), and so on. */
+/* Arguments each op must accept: x (20,3,9,8), w (5,3,3,3), stride 2, padding 1 -> y (20,5,5,4), and so on. */
 static struct op_args good_args(enum op op, enum layout layout) {
     struct op_args a;
     memset(&a, 0, sizeof a);
@@ -26,8 +27,12 @@ static struct op_args good_args(enum op op, enum layout layout) {
     const struct tensor x2 = L(0, 2, N, 7, 0, 0), scores = F(0, 2, N, 10, 0, 0);
     const struct tensor labels = OF(1, DTYPE_I32, 1, N, 0, 0, 0);
     switch (op) {
-    case OP_TO_N16: a.in[0] = F(0, 3, N, 3, 9, 0), a.out[0] = at(4, DTYPE_F32, LAYOUT_N16, 3, N, 3, 9, 0); break;
-    case OP_TO_PLAIN: a.in[0] = at(0, DTYPE_F32, LAYOUT_N16, 3, N, 3, 9, 0), a.out[0] = F(4, 3, N, 3, 9, 0); break;
+    case OP_TO_N16:
+        a.in[0] = F(0, 3, N, 3, 9, 0), a.out[0] = at(4, DTYPE_F32, LAYOUT_N16, 3, N, 3, 9, 0);
+        break;
+    case OP_TO_PLAIN:
+        a.in[0] = at(0, DTYPE_F32, LAYOUT_N16, 3, N, 3, 9, 0), a.out[0] = F(4, 3, N, 3, 9, 0);
+        break;
     case OP_CONV2D_FORWARD:
         a.in[0] = x4, a.in[1] = F(2, 4, 5, 3, 3, 3), a.in[2] = F(3, 1, 5, 0, 0, 0), a.out[0] = conv_y;
         break;
@@ -36,11 +41,15 @@ static struct op_args good_args(enum op op, enum layout layout) {
         a.in[0] = x4, a.in[1] = conv_y, a.out[0] = F(2, 4, 5, 3, 3, 3), a.out[1] = F(3, 1, 5, 0, 0, 0);
         break;
     case OP_LINEAR_FORWARD:
-        a.in[0] = x2, a.in[1] = F(2, 2, 11, 7, 0, 0), a.in[2] = F(3, 1, 11, 0, 0, 0), a.out[0] = L(1, 2, N, 11, 0, 0);
+        a.in[0] = x2, a.in[1] = F(2, 2, 11, 7, 0, 0), a.in[2] = F(3, 1, 11, 0, 0, 0),
+        a.out[0] = L(1, 2, N, 11, 0, 0);
         break;
-    case OP_LINEAR_BACKWARD_DATA: a.in[0] = L(1, 2, N, 11, 0, 0), a.in[1] = F(2, 2, 11, 7, 0, 0), a.out[0] = x2; break;
+    case OP_LINEAR_BACKWARD_DATA:
+        a.in[0] = L(1, 2, N, 11, 0, 0), a.in[1] = F(2, 2, 11, 7, 0, 0), a.out[0] = x2;
+        break;
     case OP_LINEAR_BACKWARD_WEIGHT:
-        a.in[0] = x2, a.in[1] = L(1, 2, N, 11, 0, 0), a.out[0] = F(2, 2, 11, 7, 0, 0), a.out[1] = F(3, 1, 11, 0, 0, 0);
+        a.in[0] = x2, a.in[1] = L(1, 2, N, 11, 0, 0), a.out[0] = F(2, 2, 11, 7, 0, 0),
+        a.out[1] = F(3, 1, 11, 0, 0, 0);
         break;
     case OP_AVG_POOL_FORWARD:
     case OP_MAX_POOL_FORWARD: a.in[0] = x4, a.out[0] = pool_y; break;
@@ -61,20 +70,25 @@ static struct op_args good_args(enum op op, enum layout layout) {
         a.out[0] = OF(4, DTYPE_F64, 1, N, 0, 0, 0), a.out[1] = OF(5, DTYPE_I32, 1, N, 0, 0, 0);
         break;
     case OP_NLL_BACKWARD:
-    case OP_CROSS_ENTROPY_BACKWARD: a.in[0] = scores, a.in[1] = labels, a.out[0] = F(4, 2, N, 10, 0, 0); break;
+    case OP_CROSS_ENTROPY_BACKWARD:
+        a.in[0] = scores, a.in[1] = labels, a.out[0] = F(4, 2, N, 10, 0, 0);
+        break;
     case OP_LOSS_SUM:
         a.in[0] = OF(0, DTYPE_F64, 1, N, 0, 0, 0), a.in[1] = OF(1, DTYPE_I32, 1, N, 0, 0, 0);
         a.out[0] = OF(4, DTYPE_F64, 2, 100, 4, 0, 0), a.out[1] = OF(5, DTYPE_I64, 2, 100, 4, 0, 0);
         break;
     case OP_FILL:
     case OP_SCALE: a.out[0] = L(4, 4, N, 3, 9, 8); break;
-    case OP_SGD: a.in[0] = F(0, 2, 6, 7, 0, 0), a.out[0] = F(4, 2, 6, 7, 0, 0), a.out[1] = F(5, 2, 6, 7, 0, 0); break;
+    case OP_SGD:
+        a.in[0] = F(0, 2, 6, 7, 0, 0), a.out[0] = F(4, 2, 6, 7, 0, 0), a.out[1] = F(5, 2, 6, 7, 0, 0);
+        break;
     case OP_HASH: a.in[0] = F(0, 2, 6, 7, 0, 0), a.out[0] = OF(4, DTYPE_U64, 2, 100, 4, 0, 0); break;
     case OP_COUNT: break;
     }
     if (op >= OP_CONV2D_FORWARD && op <= OP_CONV2D_BACKWARD_WEIGHT) a.p.conv = (struct conv_args){2, 1};
     if (op >= OP_AVG_POOL_FORWARD && op <= OP_MAX_POOL_BACKWARD) a.p.pool = (struct pool_args){2, 2};
-    if (op == OP_DROPOUT_FORWARD || op == OP_DROPOUT_BACKWARD) a.p.dropout = (struct dropout_args){0.5f, 1, 63};
+    if (op == OP_DROPOUT_FORWARD || op == OP_DROPOUT_BACKWARD)
+        a.p.dropout = (struct dropout_args){0.5f, 1, 63};
     if (op == OP_SGD) a.p.sgd = (struct sgd_args){0.9f, 0};
     return a;
 }
@@ -134,7 +148,8 @@ Test(op, right_arguments_are_accepted_and_any_wrong_one_is_not, .timeout = 30) {
             a = good, operand(&a, t)->groups += 100;
             must_refuse(op, &a, "the groups do not fit");
             if (operand(&a, t)->layout == LAYOUT_PLAIN && op != OP_FILL && op != OP_SCALE) {
-                a = good, operand(&a, t)->layout = LAYOUT_N16, operand(&a, t)->groups = (operand(&a, t)->dims[0] + 15) / 16;
+                a = good, operand(&a, t)->layout = LAYOUT_N16,
+                operand(&a, t)->groups = (operand(&a, t)->dims[0] + 15) / 16;
                 must_refuse(op, &a, "one operand alone lies in N16");
             }
             refused += 5;
@@ -143,7 +158,8 @@ Test(op, right_arguments_are_accepted_and_any_wrong_one_is_not, .timeout = 30) {
                 must_refuse(op, &a, "a dimension is negative");
                 if (is_free(op, t, d)) continue;
                 a = good, operand(&a, t)->dims[d] += 17;
-                if (operand(&a, t)->layout == LAYOUT_N16) operand(&a, t)->groups = (operand(&a, t)->dims[0] + 15) / 16;
+                if (operand(&a, t)->layout == LAYOUT_N16)
+                    operand(&a, t)->groups = (operand(&a, t)->dims[0] + 15) / 16;
                 must_refuse(op, &a, "a dimension does not fit the others");
                 refused++;
             }
@@ -161,7 +177,8 @@ Test(op, parameters_and_optional_operands, .timeout = 30) {
     REFUSE(OP_CONV2D_FORWARD, a.p.conv.stride = 0, "stride 0");
     REFUSE(OP_CONV2D_FORWARD, a.p.conv.padding = -1, "padding -1");
     REFUSE(OP_CONV2D_FORWARD, a.p.conv.padding = 0, "y is another size without padding");
-    REFUSE(OP_CONV2D_FORWARD, (a.in[1].dims[2] = a.in[1].dims[3] = 12), "the kernel is larger than the picture");
+    REFUSE(OP_CONV2D_FORWARD, (a.in[1].dims[2] = a.in[1].dims[3] = 12),
+           "the kernel is larger than the picture");
     REFUSE(OP_AVG_POOL_FORWARD, a.p.pool.size = 0, "size 0");
     REFUSE(OP_AVG_POOL_FORWARD, a.p.pool.stride = 0, "stride 0");
     REFUSE(OP_MAX_POOL_FORWARD, a.p.pool.size = 10, "the window is larger than the picture");
@@ -178,7 +195,8 @@ Test(op, parameters_and_optional_operands, .timeout = 30) {
     REFUSE(OP_NLL_BACKWARD, a.p.loss.reduction = REDUCE_NONE, "no dloss");
     REFUSE(OP_NLL_BACKWARD, a.in[2] = F(2, 1, N, 0, 0, 0), "dloss with the mean");
     ACCEPT(OP_NLL_BACKWARD, (a.in[2] = F(2, 1, N, 0, 0, 0), a.p.loss.reduction = REDUCE_NONE));
-    REFUSE(OP_NLL_BACKWARD, (a.in[2] = F(2, 1, N - 1, 0, 0, 0), a.p.loss.reduction = REDUCE_NONE), "dloss is short");
+    REFUSE(OP_NLL_BACKWARD, (a.in[2] = F(2, 1, N - 1, 0, 0, 0), a.p.loss.reduction = REDUCE_NONE),
+           "dloss is short");
     ACCEPT(OP_CROSS_ENTROPY_BACKWARD, (a.step = NULL, a.p.loss.reduction = REDUCE_SUM));
     REFUSE(OP_LOSS_SUM, a.p.loss.column = 4, "column 4 of 4");
     REFUSE(OP_LOSS_SUM, a.out[1].dims[1] = 5, "two logs of different width");
@@ -191,7 +209,8 @@ Test(op, overlaps_are_allowed_where_the_table_says_so, .timeout = 30) {
         for (int in = 0; in < 3; in++) {
             struct op_args a = good_args(op, LAYOUT_PLAIN);
             if (!a.in[in].data) continue;
-            int allowed = ((op == OP_RELU_FORWARD || op == OP_DROPOUT_FORWARD || op == OP_DROPOUT_BACKWARD) && in == 0) ||
+            int allowed = ((op == OP_RELU_FORWARD || op == OP_DROPOUT_FORWARD || op == OP_DROPOUT_BACKWARD) &&
+                           in == 0) ||
                           (op == OP_RELU_BACKWARD && in == 1);
             a.out[0].data = a.in[in].data;
             if (allowed)
@@ -208,7 +227,7 @@ Test(op, overlaps_are_allowed_where_the_table_says_so, .timeout = 30) {
 }
 
 Test(op, segments_empty_or_many, .timeout = 30) {
-    /* Two segments of 17 and 3 samples: 3 groups, not 2. Fine for a forward, too much for a sum over samples. */
+    /* Two segments of 17 and 3 samples: 3 groups, not 2. Fine for a forward, not for a sum over samples. */
     struct op_args a = good_args(OP_CONV2D_FORWARD, LAYOUT_N16);
     a.in[0].groups = a.out[0].groups = 3;
     cr_assert_eq(op_check(OP_CONV2D_FORWARD, &a), OK, "%s", error_message());
@@ -224,17 +243,19 @@ Test(op, segments_empty_or_many, .timeout = 30) {
 
 Test(op, names_and_flops, .timeout = 30) {
     for (int i = 0; i < OP_COUNT; i++) {
-        for (int j = 0; j < i; j++) cr_assert_str_neq(op_name((enum op)i), op_name((enum op)j));
+        for (int j = 0; j < i; j++)
+            cr_assert_str_neq(op_name((enum op)i), op_name((enum op)j));
         struct op_args a = good_args((enum op)i, LAYOUT_PLAIN);
         cr_assert_geq(op_flops((enum op)i, &a), 0);
-        cr_assert_lt(strlen(op_name((enum op)i)), sizeof ((struct span *)0)->name);
+        cr_assert_lt(strlen(op_name((enum op)i)), sizeof((struct span *)0)->name);
     }
     cr_assert_str_eq(op_name(OP_CONV2D_FORWARD), "conv2d forward");
     const double conv = 2.0 * N * 5 * 5 * 4 * 3 * 3 * 3, linear = 2.0 * N * 7 * 11;
     for (int op = OP_CONV2D_FORWARD; op <= OP_LINEAR_BACKWARD_WEIGHT; op++)
         for (int layout = 0; layout < 2; layout++) { /* pads are not counted */
             struct op_args a = good_args((enum op)op, (enum layout)layout);
-            cr_assert_eq(op_flops((enum op)op, &a), op <= OP_CONV2D_BACKWARD_WEIGHT ? conv : linear, "%s", op_name((enum op)op));
+            cr_assert_eq(op_flops((enum op)op, &a), op <= OP_CONV2D_BACKWARD_WEIGHT ? conv : linear, "%s",
+                         op_name((enum op)op));
         }
     struct op_args a = good_args(OP_SGD, LAYOUT_PLAIN);
     cr_assert_eq(op_flops(OP_SGD, &a), 42 * 4);

@@ -14,7 +14,8 @@ Test(operands, must_lie_in_the_devices_own_memory, .timeout = 30) {
     for (int k = 0; k < HOST_KINDS; k++) {
         struct device *d = test_open(host_kinds[k], 0), *other = test_open(host_kinds[k], 1);
         struct stream *s = device_compute(d);
-        float *mine = test_floats(d, 64), *theirs = test_floats(other, 64), *freed = test_floats(d, 64), host[64] = {0};
+        float *mine = test_floats(d, 64), *theirs = test_floats(other, 64), *freed = test_floats(d, 64),
+              host[64] = {0};
         device_free(d, freed);
         float *foreign[] = {theirs, freed, host, mine + 1, mine - 64};
         for (int i = 0; i < 5; i++) {
@@ -108,7 +109,8 @@ Test(tensor, sizes_count_pads_where_they_lie_in_memory, .timeout = 30) {
     cr_assert_eq(tensor_bytes(&t), 62914560000u, "sizes are 64 bits wide");
     const enum dtype types[] = {DTYPE_F32, DTYPE_F64, DTYPE_I32, DTYPE_I64, DTYPE_U64};
     const size_t bytes[] = {4, 8, 4, 8, 8};
-    for (int i = 0; i < 5; i++) cr_assert_eq(dtype_bytes(types[i]), bytes[i]);
+    for (int i = 0; i < 5; i++)
+        cr_assert_eq(dtype_bytes(types[i]), bytes[i]);
 }
 
 Test(tensor, a_segment_is_a_view_of_its_share, .timeout = 30) {

@@ -53,7 +53,8 @@ Test(spans, tell_what_ran_where_and_when, .timeout = 30) {
             cr_assert_eq(span->bytes, expected[i].bytes, "%s", span->name);
             cr_assert_eq(span->flops, expected[i].flops, "%s", span->name);
             cr_assert(span->rank == 6 && span->device == 2 && span->lane == LANE_COMPUTE && !span->waiting);
-            cr_assert(span->start_ns >= (i ? log->spans[i - 1].end_ns : before) && span->end_ns >= span->start_ns);
+            cr_assert(span->start_ns >= (i ? log->spans[i - 1].end_ns : before) &&
+                      span->end_ns >= span->start_ns);
         }
         const struct span *called = &stream_spans(comm)->spans[0];
         cr_assert_str_eq(called->name, "a name of more than twenty-n");
@@ -66,7 +67,8 @@ Test(spans, tell_what_ran_where_and_when, .timeout = 30) {
 
 static void *open_soon(void *argument) {
     struct gate *gate = argument;
-    while (!gate->entered) usleep(100);
+    while (!gate->entered)
+        usleep(100);
     usleep(5000);
     gate->open = 1;
     return NULL;

@@ -6,17 +6,25 @@
 #include "trace/span.h"
 
 static struct span make_span(int phase, int device, int lane, int64_t start, int64_t end, int waiting) {
-    struct span s = {.start_ns = start, .end_ns = end, .step = 7, .rank = 1, .device = (int16_t)device,
-                     .lane = (uint8_t)lane, .phase = (uint8_t)phase, .waiting = (uint8_t)waiting};
+    struct span s = {.start_ns = start,
+                     .end_ns = end,
+                     .step = 7,
+                     .rank = 1,
+                     .device = (int16_t)device,
+                     .lane = (uint8_t)lane,
+                     .phase = (uint8_t)phase,
+                     .waiting = (uint8_t)waiting};
     snprintf(s.name, sizeof s.name, "span %lld", (long long)start);
     return s;
 }
 
 Test(span, every_phase_lane_and_cause_has_a_name_of_its_own, .timeout = 30) {
     for (int a = 0; a < PHASE_COUNT; a++)
-        for (int b = 0; b < a; b++) cr_assert_str_neq(phase_name((enum phase)a), phase_name((enum phase)b));
+        for (int b = 0; b < a; b++)
+            cr_assert_str_neq(phase_name((enum phase)a), phase_name((enum phase)b));
     for (int a = 0; a < MEM_CAUSE_COUNT; a++)
-        for (int b = 0; b < a; b++) cr_assert_str_neq(mem_cause_name((enum mem_cause)a), mem_cause_name((enum mem_cause)b));
+        for (int b = 0; b < a; b++)
+            cr_assert_str_neq(mem_cause_name((enum mem_cause)a), mem_cause_name((enum mem_cause)b));
     cr_assert_str_eq(phase_name(PHASE_SCATTER_GRAD), "scatter_grad");
     cr_assert_str_eq(phase_name(PHASE_PROOF), "proof");
     cr_assert_str_eq(lane_name(LANE_COMM), "comm");
@@ -68,20 +76,26 @@ Test(span, a_name_without_an_end_is_cut, .timeout = 30) {
 
 Test(span, phases_sum_by_device_and_lane_without_the_waits, .timeout = 30) {
     const struct span spans[] = {
-        make_span(PHASE_FORWARD, 0, LANE_COMPUTE, 100, 110, 0), make_span(PHASE_FORWARD, 1, LANE_COMPUTE, 100, 103, 0),
-        make_span(PHASE_FORWARD, 0, LANE_COMM, 100, 107, 0),    make_span(PHASE_FORWARD, 0, LANE_COMPUTE, 110, 610, 1),
+        make_span(PHASE_FORWARD, 0, LANE_COMPUTE, 100, 110, 0),
+        make_span(PHASE_FORWARD, 1, LANE_COMPUTE, 100, 103, 0),
+        make_span(PHASE_FORWARD, 0, LANE_COMM, 100, 107, 0),
+        make_span(PHASE_FORWARD, 0, LANE_COMPUTE, 110, 610, 1),
         make_span(PHASE_REDUCE, 0, LANE_COMPUTE, 610, 640, 0),
     };
     const struct {
         int device, lane;
         int64_t forward, reduce;
-    } cases[] = {{-1, -1, 20, 30}, {0, -1, 17, 30}, {0, LANE_COMPUTE, 10, 30}, {1, -1, 3, 0}, {-1, LANE_COMM, 7, 0}};
+    } cases[] = {
+        {-1, -1, 20, 30}, {0, -1, 17, 30}, {0, LANE_COMPUTE, 10, 30}, {1, -1, 3, 0}, {-1, LANE_COMM, 7, 0}};
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         int64_t ns[PHASE_COUNT];
         span_sum_phases(spans, 5, cases[c].device, cases[c].lane, ns);
         for (int p = 0; p < PHASE_COUNT; p++) {
-            int64_t expected = p == PHASE_FORWARD ? cases[c].forward : p == PHASE_REDUCE ? cases[c].reduce : 0;
-            cr_assert_eq(ns[p], expected, "case %zu, %s: %lld", c, phase_name((enum phase)p), (long long)ns[p]);
+            int64_t expected = p == PHASE_FORWARD  ? cases[c].forward
+                               : p == PHASE_REDUCE ? cases[c].reduce
+                                                   : 0;
+            cr_assert_eq(ns[p], expected, "case %zu, %s: %lld", c, phase_name((enum phase)p),
+                         (long long)ns[p]);
         }
     }
 }
@@ -130,8 +144,15 @@ Test(ledger, bytes_for_people, .timeout = 30) {
     const struct {
         uint64_t bytes;
         const char *text;
-    } cases[] = {{0, "0 B"}, {1, "1 B"}, {1023, "1023 B"}, {1024, "1 KiB"}, {1536, "1.5 KiB"},
-                 {1000 * 1024, "0.977 MiB"}, {999 * 1024, "999 KiB"}, {3628072, "3.46 MiB"}, {1ull << 30, "1 GiB"},
+    } cases[] = {{0, "0 B"},
+                 {1, "1 B"},
+                 {1023, "1023 B"},
+                 {1024, "1 KiB"},
+                 {1536, "1.5 KiB"},
+                 {1000 * 1024, "0.977 MiB"},
+                 {999 * 1024, "999 KiB"},
+                 {3628072, "3.46 MiB"},
+                 {1ull << 30, "1 GiB"},
                  {UINT64_MAX, "16 EiB"}};
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         char text[32];
@@ -140,15 +161,18 @@ Test(ledger, bytes_for_people, .timeout = 30) {
 }
 
 static void *add_many(void *traffic) {
-    for (int i = 0; i < 20000; i++) traffic_add(traffic, i % 3, 3, 2);
+    for (int i = 0; i < 20000; i++)
+        traffic_add(traffic, i % 3, 3, 2);
     return NULL;
 }
 
 Test(traffic, adds_from_many_threads_are_exact, .timeout = 30) {
     static struct traffic traffic;
     pthread_t threads[4];
-    for (int t = 0; t < 4; t++) pthread_create(&threads[t], NULL, add_many, &traffic);
-    for (int t = 0; t < 4; t++) pthread_join(threads[t], NULL);
+    for (int t = 0; t < 4; t++)
+        pthread_create(&threads[t], NULL, add_many, &traffic);
+    for (int t = 0; t < 4; t++)
+        pthread_join(threads[t], NULL);
     cr_assert_eq(traffic_into(&traffic, 3), 160000);
     cr_assert_eq(traffic_out_of(&traffic, 3), 0);
     cr_assert_eq(traffic_out_of(&traffic, 0), traffic.bytes[0][3]);
@@ -161,7 +185,7 @@ Test(traffic, into_and_out_of_leave_out_moves_within_a_device, .timeout = 30) {
     traffic_add(&traffic, 1, 0, 100);
     traffic_add(&traffic, 0, 0, 1000);
     traffic_add(&traffic, 0, LINK_HOST, 10000);
-    traffic_add(&traffic, -1, 0, 5);         /* no such ends: nothing is counted, nothing is written */
+    traffic_add(&traffic, -1, 0, 5); /* no such ends: nothing is counted, nothing is written */
     traffic_add(&traffic, 0, LINK_COUNT, 5);
     cr_assert_eq(traffic_into(&traffic, 0), 101);
     cr_assert_eq(traffic_out_of(&traffic, 0), 10010);

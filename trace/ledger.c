@@ -4,8 +4,8 @@
 #include <stdio.h>
 
 const char *mem_cause_name(enum mem_cause cause) {
-    static const char *const names[MEM_CAUSE_COUNT] = {"params", "grads",           "optimizer", "activations",
-                                                       "input",  "gathered output", "comm",      "workspace"};
+    static const char *const names[MEM_CAUSE_COUNT] = {
+        "params", "grads", "optimizer", "activations", "input", "gathered output", "comm", "workspace"};
     return (unsigned)cause < MEM_CAUSE_COUNT ? names[cause] : "unknown";
 }
 
@@ -15,7 +15,8 @@ void ledger_add(struct ledger *ledger, enum mem_cause cause, uint64_t bytes) {
     if (ledger->now[cause] > ledger->peak[cause]) ledger->peak[cause] = ledger->now[cause];
     if (ledger->total > ledger->total_peak) {
         ledger->total_peak = ledger->total;
-        for (int c = 0; c < MEM_CAUSE_COUNT; c++) ledger->at_peak[c] = ledger->now[c];
+        for (int c = 0; c < MEM_CAUSE_COUNT; c++)
+            ledger->at_peak[c] = ledger->now[c];
     }
 }
 
@@ -26,7 +27,8 @@ void ledger_remove(struct ledger *ledger, enum mem_cause cause, uint64_t bytes) 
 
 void ledger_reset_peak(struct ledger *ledger) {
     ledger->total_peak = ledger->total;
-    for (int c = 0; c < MEM_CAUSE_COUNT; c++) ledger->peak[c] = ledger->at_peak[c] = ledger->now[c];
+    for (int c = 0; c < MEM_CAUSE_COUNT; c++)
+        ledger->peak[c] = ledger->at_peak[c] = ledger->now[c];
 }
 
 /* The cause that holds most among those not yet said, or -1. */
@@ -45,8 +47,9 @@ void ledger_describe(const struct ledger *ledger, char *text, size_t text_bytes)
     if (text_bytes) text[0] = 0;
     for (int c; (c = next_largest(ledger, said)) >= 0 && used < text_bytes; said |= 1u << c) {
         char amount[32];
-        int n = snprintf(text + used, text_bytes - used, "%s%s %s", used ? ", " : "",
-                         mem_cause_name((enum mem_cause)c), format_bytes(ledger->now[c], amount, sizeof amount));
+        int n =
+            snprintf(text + used, text_bytes - used, "%s%s %s", used ? ", " : "",
+                     mem_cause_name((enum mem_cause)c), format_bytes(ledger->now[c], amount, sizeof amount));
         used += (size_t)n;
     }
     if (!said) snprintf(text, text_bytes, "nothing");

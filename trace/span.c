@@ -6,8 +6,8 @@
 
 const char *phase_name(enum phase phase) {
     static const char *const names[PHASE_COUNT] = {
-        "none", "input",    "scatter", "replicate", "forward",  "gather", "loss", "scatter_grad",
-        "backward", "reduce", "allreduce", "optimizer", "evaluate", "proof"};
+        "none",         "input",    "scatter", "replicate", "forward",   "gather",   "loss",
+        "scatter_grad", "backward", "reduce",  "allreduce", "optimizer", "evaluate", "proof"};
     return (unsigned)phase < PHASE_COUNT ? names[phase] : "unknown";
 }
 
