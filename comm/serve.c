@@ -162,7 +162,7 @@ void serve_late_signal(struct job *job) {
         int signal = process->told ? 0 : process->signal;
         likely |= signal == SIGINT || signal == SIGTERM || signal == SIGHUP;
     }
-    if (poll(&own, 1, likely ? 50 : 0) > 0) take_signal(job);
+    if (poll(&own, 1, likely ? 200 : 0) > 0) take_signal(job);
 }
 
 static short wanted(const struct job *job, int rank) {

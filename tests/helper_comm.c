@@ -5,6 +5,7 @@
 #include "comm/comm.h"
 
 #include <dirent.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +36,13 @@ static int maps_mention(const char *text) {
     return found;
 }
 
+/* Of the signals that the launcher blocks for itself, how many this process blocks. */
+static int count_blocked(void) {
+    sigset_t mask;
+    sigprocmask(SIG_SETMASK, NULL, &mask);
+    return sigismember(&mask, SIGINT) + sigismember(&mask, SIGTERM) + sigismember(&mask, SIGHUP);
+}
+
 int main(int argc, char **argv) {
     struct comm *comm;
     if (argc != 3) return 2;
@@ -44,10 +52,10 @@ int main(int argc, char **argv) {
         return error_exit_status(code);
     }
     prctl(PR_GET_PDEATHSIG, &death_signal);
-    dprintf(atoi(argv[2]), "%s %s/%s %s/%s %s %s omp %s sockets %d memfd %d shm %d death %d\n", argv[1],
-            getenv("RANK"), getenv("WORLD_SIZE"), getenv("LOCAL_RANK"), getenv("LOCAL_WORLD_SIZE"),
+    dprintf(atoi(argv[2]), "%s %s/%s %s/%s %s %s omp %s sockets %d memfd %d shm %d death %d blocked %d\n",
+            argv[1], getenv("RANK"), getenv("WORLD_SIZE"), getenv("LOCAL_RANK"), getenv("LOCAL_WORLD_SIZE"),
             getenv("MASTER_ADDR"), getenv("MASTER_PORT"), getenv("OMP_NUM_THREADS"), count_sockets(),
-            maps_mention("memfd:duet-job"), maps_mention("/dev/shm/"), death_signal);
+            maps_mention("memfd:duet-job"), maps_mention("/dev/shm/"), death_signal, count_blocked());
     code = comm_barrier(comm, "all have written");
     comm_close(comm);
     return error_exit_status(code);

@@ -268,8 +268,8 @@ Test(comm, programs_by_exec, .timeout = 30) {
         used += (size_t)n;
     for (int r = 0; r < world; r++) {
         snprintf(expected[r], sizeof expected[r],
-                 "word %d/%d %d/%d 127.0.0.1 29500 omp 1 sockets 1 memfd 1 shm 0 death 9\n", r, world, r,
-                 world);
+                 "word %d/%d %d/%d 127.0.0.1 29500 omp 1 sockets 1 memfd 1 shm 0 death 9 blocked 0\n", r,
+                 world, r, world);
         cr_assert(strstr(got, expected[r]), "got\n%swithout\n%s", got, expected[r]);
     }
     cr_assert_eq(used, 4 * strlen(expected[0]), "got\n%s", got);
