@@ -16,8 +16,8 @@ extern "C" {
  * number of chunks as PyTorch counts them: fewer than k is possible, and 0 rows are k empty chunks. */
 int chunk_sizes(int n, int k, int *sizes);
 
-/* offsets[i] = sizes[0] + ... + sizes[i-1] for i = 0..k, so offsets[k] is the sum. -1 if a size is negative or
- * the sum does not fit an int (offsets are then undefined), else 0. */
+/* offsets[i] = sizes[0] + ... + sizes[i-1] for i = 0..k, so offsets[k] is the sum. -1 if a size is negative
+ * or the sum does not fit an int (offsets are then undefined), else 0. */
 int chunk_offsets(const int *sizes, int k, int *offsets);
 
 #ifdef __cplusplus

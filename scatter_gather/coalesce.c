@@ -25,16 +25,20 @@ int coalesce(const struct param_range *pieces, int n, size_t limit_bytes, struct
     return count;
 }
 
-/* A range must hold its own parameters and pads, nothing else: otherwise a reduce would add something twice. */
+/* A range must hold its own parameters and pads, nothing else: otherwise a reduce would add something
+ * twice. */
 static int check_disjoint(const struct param_range *groups, int n) {
     for (int i = 0; i < n; i++)
         for (int j = 0; j < i; j++)
-            if (groups[i].first < groups[j].first + groups[j].count && groups[j].first < groups[i].first + groups[i].count)
-                return fail(ERR_FAILED, "coalesce: groups %d and %d overlap: lay the arena in registration order", j, i);
+            if (groups[i].first < groups[j].first + groups[j].count &&
+                groups[j].first < groups[i].first + groups[i].count)
+                return fail(ERR_FAILED,
+                            "coalesce: groups %d and %d overlap: lay the arena in registration order", j, i);
     return OK;
 }
 
-int coalesce_params(const struct param_set *set, int gradients, size_t limit_bytes, struct param_range *groups, int *group_count) {
+int coalesce_params(const struct param_set *set, int gradients, size_t limit_bytes,
+                    struct param_range *groups, int *group_count) {
     *group_count = 0;
     struct param_range *pieces = malloc((size_t)(set->count > 0 ? set->count : 1) * sizeof *pieces);
     if (!pieces) return fail(ERR_MEMORY, "coalesce: no host memory for %d parameters", set->count);

@@ -11,9 +11,11 @@ int device_group_init(struct device_group *group, int count, struct device *cons
         return fail(ERR_USAGE, "device group: %d devices: give 1 to %d", count, MAX_DEVICES);
     int code = OK;
     group->count = count;
-    for (int r = 0; r < count; r++) group->device[r] = devices[r];
+    for (int r = 0; r < count; r++)
+        group->device[r] = devices[r];
     group->stream = device_compute(devices[0]);
-    for (int r = 1; r < count; r++) CHECK_GOTO(event_create(devices[r], &group->ready[r]), code, failed);
+    for (int r = 1; r < count; r++)
+        CHECK_GOTO(event_create(devices[r], &group->ready[r]), code, failed);
     CHECK_GOTO(event_create(devices[0], &group->done), code, failed);
     return OK;
 
@@ -23,7 +25,8 @@ failed:
 }
 
 void device_group_free(struct device_group *group) {
-    for (int r = 0; r < group->count; r++) event_destroy(group->ready[r]);
+    for (int r = 0; r < group->count; r++)
+        event_destroy(group->ready[r]);
     event_destroy(group->done);
     memset(group, 0, sizeof *group);
 }
@@ -37,7 +40,8 @@ int group_follow(struct device_group *group, int r) {
 }
 
 int group_enter(struct device_group *group) {
-    for (int r = 1; r < group->count; r++) CHECK(stream_wait(group->stream, group->ready[r]));
+    for (int r = 1; r < group->count; r++)
+        CHECK(stream_wait(group->stream, group->ready[r]));
     return OK;
 }
 

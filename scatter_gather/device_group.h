@@ -1,21 +1,22 @@
 /* Device group: n devices of one process and the events that order them around device 0.
  *
- * Every collective of this folder is executed by device 0's compute stream: device 0 pushes what it scatters and
- * broadcasts, and pulls what it gathers and reduces. (That is DataParallel's bottleneck, and it is meant to be seen.)
- * Two kinds of event keep the devices in order, in both directions:
+ * Every collective of this folder is executed by device 0's compute stream: device 0 pushes what it scatters
+ * and broadcasts, and pulls what it gathers and reduces. (That is DataParallel's bottleneck, and it is meant
+ * to be seen.) Two kinds of event keep the devices in order, in both directions:
  *
- *     thread r:  ... produce or last use ... group_ready(r) |                       | group_follow(r) ... use ...
- *                                        records ready[r]   |                       | stream r waits for done
- *     thread 0:                                             | enter   moves   leave |
- *                                          stream 0 waits for all ready[r]    records done
+ *     thread r:  ... produce or use ... group_ready(r)  |                        |  group_follow(r) ... use
+ *                                       records ready[r]  |                        |  stream r waits for done
+ *     thread 0:                                           |  enter  moves  leave   |
+ *                                         stream 0 waits for all ready[r]    records done
  *
- * - ready[r] is recorded on stream r by device r's thread, when r has enqueued whatever the next collective reads
- *   from r (its output, its gradients) or overwrites on r (its input, its parameters).
- * - done is recorded on stream 0 by device 0's thread, behind the last move of each collective. Stream r waits for it before it
- *   reads what was brought, and before it overwrites what device 0 reads.
+ * - ready[r] is recorded on stream r by device r's thread, when r has enqueued whatever the next collective
+ *   reads from r (its output, its gradients) or overwrites on r (its input, its parameters).
+ * - done is recorded on stream 0 by device 0's thread, behind the last move of each collective. Stream r
+ *   waits for it before it reads what was brought, and before it overwrites what device 0 reads.
  *
  * An event stands for its most recent record, so the calls themselves need an order too: the bars above are a
- * hand-over between threads (dp/worker.h): all group_ready before the collective is called, group_follow after. */
+ * hand-over between threads (dp/worker.h): all group_ready before the collective is called, group_follow
+ * after. */
 #ifndef SCATTER_GATHER_DEVICE_GROUP_H
 #define SCATTER_GATHER_DEVICE_GROUP_H
 

@@ -1,5 +1,6 @@
-/* Gather: device 0 lays every device's rows one below the other, in order of devices. With it the whole output
- * of the batch comes to stand on device 0, and its gradient later: memory that no other device pays. */
+/* Gather: device 0 lays every device's rows one below the other, in order of devices. With it the whole
+ * output of the batch comes to stand on device 0, and its gradient later: memory that no other device
+ * pays. */
 #include <stdio.h>
 
 #include "base/error.h"
@@ -15,7 +16,8 @@ static const char *shape_text(int rank, const int *dims, char *text, size_t byte
 }
 
 /* The input must be the output's shape with sizes[r] rows. The words are PyTorch's; users search for them. */
-static int check_input(const struct tensor *input, int size, const struct tensor *output, const char *device) {
+static int check_input(const struct tensor *input, int size, const struct tensor *output,
+                       const char *device) {
     int expected[MAX_RANK], same = input->rank == output->rank && input->dims[0] == size;
     for (int i = 0; i < output->rank; i++) {
         expected[i] = i ? output->dims[i] : size;
@@ -32,11 +34,12 @@ static int check_input(const struct tensor *input, int size, const struct tensor
     return OK;
 }
 
-int gather(struct device_group *group, const struct tensor *inputs, const int *sizes, const struct tensor *output) {
+int gather(struct device_group *group, const struct tensor *inputs, const int *sizes,
+           const struct tensor *output) {
     int offsets[MAX_DEVICES + 1];
     if (chunk_offsets(sizes, group->count, offsets) || offsets[group->count] != output->dims[0])
-        return fail(ERR_FAILED, "gather: %d rows: the sizes of %d devices do not sum to that", output->dims[0],
-                    group->count);
+        return fail(ERR_FAILED, "gather: %d rows: the sizes of %d devices do not sum to that",
+                    output->dims[0], group->count);
     for (int r = 0; r < group->count; r++)
         if (sizes[r] > 0) CHECK(check_input(&inputs[r], sizes[r], output, device_name(group->device[r])));
 

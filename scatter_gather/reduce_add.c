@@ -2,13 +2,14 @@
  *
  *     n = 4:   (g0 + g2) + (g1 + g3)          n = 5:   ((g0 + g3) + g2) + (g1 + g4)
  *
- * Float sums depend on their order; this is the order in which a single device folds the same n segments, so both
- * train the same bits. The sum of an element needs nothing but the n values of that element, so it is made tile by tile: a
- * few hundred elements of one device are loaded, those of the next added as fold_schedule says, and only the result
- * is written. Each of the n arenas is read once, whole arrays of partial sums never exist.
+ * Float sums depend on their order; this is the order in which a single device folds the same n segments, so
+ * both train the same bits. The sum of an element needs nothing but the n values of that element, so it is
+ * made tile by tile: a few hundred elements of one device are loaded, those of the next added as
+ * fold_schedule says, and only the result is written. Each of the n arenas is read once, whole arrays of
+ * partial sums never exist.
  *
- * Device 0 reads the others' memory while it adds (remote loads: charged r -> 0) and may overwrite its own arena in place: a
- * tile of it is read before it is written, and nobody else reads it. */
+ * Device 0 reads the others' memory while it adds (remote loads: charged r -> 0) and may overwrite its own
+ * arena in place: a tile of it is read before it is written, and nobody else reads it. */
 #include <string.h>
 
 #include "base/error.h"
@@ -19,7 +20,8 @@ enum { TILE = 512, MAX_BUFFERS = 8 }; /* 2 KiB a buffer; 1 + ceil(log2(MAX_DEVIC
 void reduce_plan_init(struct reduce_plan *plan, struct device_group *group, float *const *arenas) {
     memset(plan, 0, sizeof *plan);
     plan->group = group;
-    for (int r = 0; r < group->count; r++) plan->arena[r] = arenas[r];
+    for (int r = 0; r < group->count; r++)
+        plan->arena[r] = arenas[r];
     plan->step_count = fold_schedule(group->count, plan->steps, &plan->buffers);
 }
 
@@ -32,7 +34,8 @@ void reduce_add_range(const struct reduce_plan *plan, size_t first, size_t count
             float *to = tile[step->to];
             if (step->add) {
                 const float *from = tile[step->from];
-                for (size_t i = 0; i < m; i++) to[i] += from[i];
+                for (size_t i = 0; i < m; i++)
+                    to[i] += from[i];
             } else {
                 memcpy(to, plan->arena[step->term] + first + done, m * sizeof(float));
             }

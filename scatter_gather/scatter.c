@@ -1,20 +1,21 @@
-/* Scatter: device 0 hands each device its rows. Rows are contiguous (row-major, batch first), so a share is one
- * copy; the first share stays where it is. */
+/* Scatter: device 0 hands each device its rows. Rows are contiguous (row-major, batch first), so a share is
+ * one copy; the first share stays where it is. */
 #include "base/error.h"
 #include "scatter_gather/scatter_gather.h"
 
 int scatter(struct device_group *group, const struct tensor *source, const int *sizes, void *const *parts) {
     int offsets[MAX_DEVICES + 1];
     if (chunk_offsets(sizes, group->count, offsets) || offsets[group->count] != source->dims[0])
-        return fail(ERR_FAILED, "scatter: %d rows: the sizes of %d devices do not sum to that", source->dims[0],
-                    group->count);
+        return fail(ERR_FAILED, "scatter: %d rows: the sizes of %d devices do not sum to that",
+                    source->dims[0], group->count);
     size_t row_bytes = tensor_sample_count(source) * dtype_bytes(source->dtype);
     CHECK(group_enter(group));
     for (int r = 0; r < group->count; r++) {
         const char *rows = (const char *)source->data + (size_t)offsets[r] * row_bytes;
         int in_place = r == 0 && (!parts[0] || parts[0] == source->data);
         if (sizes[r] == 0 || in_place) continue;
-        CHECK(copy_peer(group->stream, group->device[r], parts[r], group->device[0], rows, (size_t)sizes[r] * row_bytes));
+        CHECK(copy_peer(group->stream, group->device[r], parts[r], group->device[0], rows,
+                        (size_t)sizes[r] * row_bytes));
     }
     return group_leave(group);
 }

@@ -1,4 +1,5 @@
-/* The integers of scatter_gather/: the chunk rule against PyTorch's own answers, offsets, and coalesced groups. */
+/* The integers of scatter_gather/: the chunk rule against PyTorch's own answers, offsets, and coalesced
+ * groups. */
 #include "tests/harness.h"
 
 #include <limits.h>
@@ -21,8 +22,8 @@ Test(chunk, is_pytorchs_rule, .timeout = 30) {
         int chunks = chunk_sizes(goldens[g].n, goldens[g].k, sizes);
         cr_assert_eq(chunks, goldens[g].chunks, "%d over %d: %d chunks", goldens[g].n, goldens[g].k, chunks);
         for (int i = 0; i < goldens[g].k; i++)
-            cr_assert_eq(sizes[i], goldens[g].sizes[i], "%d over %d: chunk %d has %d", goldens[g].n, goldens[g].k, i,
-                         sizes[i]);
+            cr_assert_eq(sizes[i], goldens[g].sizes[i], "%d over %d: chunk %d has %d", goldens[g].n,
+                         goldens[g].k, i, sizes[i]);
     }
 }
 
@@ -35,7 +36,8 @@ Test(chunk, takes_every_row_once, .timeout = 30) {
             int step = (int)ceil((double)n / k);
             for (int row = 0; row < n; row += step, i++, chunks++)
                 cr_assert_eq(sizes[i], row + step <= n ? step : n - row, "%d over %d: chunk %d", n, k, i);
-            for (; i < k; i++) cr_assert_eq(sizes[i], 0, "%d over %d: chunk %d", n, k, i);
+            for (; i < k; i++)
+                cr_assert_eq(sizes[i], 0, "%d over %d: chunk %d", n, k, i);
             cr_assert_eq(returned, n ? chunks : k, "%d over %d", n, k);
             cr_assert_eq(chunk_offsets(sizes, k, offsets), 0);
             cr_assert_eq(offsets[0], 0);
@@ -59,13 +61,15 @@ static int same(const struct param_range *got, int n, const struct param_range *
     return 1;
 }
 
-/* Limit of 100 floats. Registration order runs downwards in the arena, pads between: as nn/param.h lays it. */
+/* Limit of 100 floats. Registration order runs downwards in the arena, pads between: as nn/param.h lays
+ * it. */
 Test(coalesce, is_greedy_and_flushes_before_the_limit, .timeout = 30) {
     struct param_range got[8];
     enum { LIMIT = 400 };
     /* exactly full: stays one group */
     int n = coalesce((struct param_range[]){{128, 60}, {64, 40}}, 2, LIMIT, got);
-    cr_assert(same(got, n, (struct param_range[]){{64, 124}}, 1), "60 + 40 floats fit a limit of 100 (pads not counted)");
+    cr_assert(same(got, n, (struct param_range[]){{64, 124}}, 1),
+              "60 + 40 floats fit a limit of 100 (pads not counted)");
     /* one too many: two groups */
     n = coalesce((struct param_range[]){{128, 60}, {64, 41}}, 2, LIMIT, got);
     cr_assert(same(got, n, (struct param_range[]){{128, 60}, {64, 41}}, 2), "60 + 41 do not");
@@ -82,7 +86,8 @@ Test(coalesce, ten_mebibytes_are_pytorchs, .timeout = 30) {
     cr_assert_eq(COALESCE_BYTES, 10485760);
 }
 
-static void lay(struct param_set *set, struct param *params, const size_t *offsets, const size_t *counts, int n) {
+static void lay(struct param_set *set, struct param *params, const size_t *offsets, const size_t *counts,
+                int n) {
     memset(set, 0, sizeof *set);
     set->param = params;
     set->count = n;
@@ -100,7 +105,8 @@ Test(coalesce, a_relaid_arena_is_refused, .timeout = 30) {
     int count;
     lay(&set, params, (size_t[]){128, 64, 0}, (size_t[]){10, 10, 10}, 3);
     cr_assert_eq(coalesce_params(&set, 0, 80, groups, &count), OK);
-    cr_assert(same(groups, count, (struct param_range[]){{64, 74}, {0, 10}}, 2), "values in reverse order: neighbours");
+    cr_assert(same(groups, count, (struct param_range[]){{64, 74}, {0, 10}}, 2),
+              "values in reverse order: neighbours");
     /* order 0, 2, 1: the first group would span parameter 2 as well */
     params[0].value_offset = 128;
     params[1].value_offset = 0;

@@ -1,0 +1,105 @@
+/* DataParallel's beginning and end: one full replica on device 0, a mirror of it on every other device, the
+ * buffers of the loss on device 0, the events, and the threads. */
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "dp/state.h"
+
+static const double DEFAULT_TIMEOUT_S = 300;
+static const double JOIN_GRACE_S = 5; /* a replica's own waits end, and say why, before the join does */
+
+static int check(const struct dp_config *c) {
+    if (c->devices < 1 || c->devices > MAX_DEVICES)
+        return fail(ERR_USAGE, "DataParallel: %d devices: give 1 to %d", c->devices, MAX_DEVICES);
+    if (c->segments < c->devices || c->segments > MAX_DEVICES || c->segments % c->devices)
+        return fail(ERR_USAGE, "DataParallel: %d segments over %d devices: give a multiple, at most %d",
+                    c->segments, c->devices, MAX_DEVICES);
+    if (c->max_samples < 1 || c->log_rows < 1)
+        return fail(ERR_USAGE, "DataParallel: batches of %d samples, logs of %d rows: give at least 1 each",
+                    c->max_samples, c->log_rows);
+    return OK;
+}
+
+/* Device 0 holds the whole batch; no other device ever gets more than k segments of ceil(batch / S)
+ * samples. */
+static int init_replica(struct dp *dp, const struct dp_config *c, int r) {
+    int k = c->segments / c->devices, most = (c->max_samples + c->segments - 1) / c->segments * k;
+    struct replica_config config = {
+        .max_samples = r ? most : c->max_samples,
+        .log_rows = c->log_rows,
+        .log_segments = r == 0         ? c->segments
+                        : dp->own_loss ? k
+                                       : 0,
+        .hashes = c->hashes,
+        .optimizer = r == 0,
+        .momentum = c->momentum,
+        .weight_decay = c->weight_decay,
+    };
+    CHECK(replica_init(&dp->replica[r], c->device[r], c->model, &config, r ? NULL : c->values));
+    if (r == 0 || dp->own_loss) return OK;
+    return device_alloc(c->device[r], (void **)&dp->grad_share[r],
+                        (size_t)most * (size_t)c->model->classes * sizeof(float), MEM_ACTIVATIONS);
+}
+
+static int init_loss(struct dp *dp, const struct dp_config *c) {
+    if (dp->own_loss) return OK;
+    dp->gathered = tensor_plain(NULL, DTYPE_F32, 2, (int[]){c->max_samples, c->model->classes});
+    CHECK(device_alloc(c->device[0], &dp->gathered.data, tensor_bytes(&dp->gathered), MEM_GATHERED));
+    return tape_init(&dp->loss_tape, c->device[0]);
+}
+
+static int init_moves(struct dp *dp, const struct dp_config *c) {
+    float *grads[MAX_DEVICES];
+    CHECK(device_group_init(&dp->group, c->devices, c->device));
+    for (int r = 0; r < c->devices; r++) {
+        CHECK(group_ready(&dp->group, r)); /* behind the zeros that a new replica writes */
+        grads[r] = dp->replica[r].params.grads;
+    }
+    reduce_plan_init(&dp->reduce, &dp->group, grads);
+    dp->groups = malloc(((size_t)c->model->param_count + 1) * sizeof *dp->groups);
+    if (!dp->groups) return fail(ERR_MEMORY, "DataParallel: no host memory");
+    return coalesce_params(&dp->replica[0].params, 0, COALESCE_BYTES, dp->groups, &dp->group_count);
+}
+
+int dp_init(struct dp **out, const struct dp_config *c) {
+    int code = OK;
+    *out = NULL;
+    CHECK(check(c));
+    struct dp *dp = calloc(1, sizeof *dp);
+    if (!dp) return fail(ERR_MEMORY, "DataParallel: no host memory");
+    dp->count = c->devices;
+    dp->segments = c->segments;
+    dp->own_loss = c->loss_in_forward || c->devices == 1;
+    span_log_init(&dp->waits, device_config(c->device[0])->spans);
+    for (int r = 0; r < c->devices; r++)
+        CHECK_GOTO(init_replica(dp, c, r), code, failed);
+    CHECK_GOTO(init_loss(dp, c), code, failed);
+    CHECK_GOTO(init_moves(dp, c), code, failed);
+    double timeout_s = (c->timeout_s > 0 ? c->timeout_s : DEFAULT_TIMEOUT_S) + JOIN_GRACE_S;
+    CHECK_GOTO(workers_init(&dp->workers, c->devices, timeout_s), code, failed);
+    *out = dp;
+    return OK;
+
+failed:
+    dp_free(dp);
+    return code;
+}
+
+/* Threads first, then what is still queued, then the memory under it. */
+void dp_free(struct dp *dp) {
+    if (!dp) return;
+    if (!workers_free(dp->workers)) return; /* a lost thread may still use all of it */
+    for (int r = 0; r < dp->count; r++)
+        if (dp->replica[r].device) stream_sync(device_compute(dp->replica[r].device));
+    device_group_free(&dp->group);
+    tape_free(dp->loss_tape);
+    for (int r = 0; r < dp->count; r++) {
+        if (!dp->replica[r].device) continue;
+        if (r == 0) device_free(dp->replica[r].device, dp->gathered.data);
+        device_free(dp->replica[r].device, dp->grad_share[r]);
+        replica_free(&dp->replica[r]);
+    }
+    free(dp->groups);
+    span_log_free(&dp->waits);
+    free(dp);
+}
