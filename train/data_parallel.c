@@ -38,5 +38,5 @@ static void data_parallel_close(struct session *s) {
     dp_free(s->state);
 }
 
-const struct strategy strategy_dp = {data_parallel_open, data_parallel_step, data_parallel_evaluate, data_parallel_hash_values,
+const struct strategy strategy_dp = {data_parallel_open, data_parallel_step, data_parallel_evaluate, data_parallel_hash_values, NULL,
                                      data_parallel_close};

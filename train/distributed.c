@@ -21,6 +21,7 @@ static int distributed_open(struct session *s) {
     struct ddp_config ddp = ddp_config_default();
     ddp.bucket_cap_mb = c->bucket_cap_mb;
     ddp.first_bucket_mb = c->first_bucket_mb;
+    ddp.any_order = !s->virtual_devices;
     CHECK(allreduce_algorithm_parse(c->allreduce, &ddp.algorithm));
     return ddp_init(&d->ddp, s->comm, &d->replica, &ddp);
 }
@@ -41,6 +42,28 @@ static int distributed_hash_values(struct session *s, const struct step_block *s
     return replica_hash_values(&d->replica);
 }
 
+/* The buckets, the algorithm of the largest and why, and whether its order of summing is that of the other modes. */
+static void distributed_describe(struct session *s) {
+    struct distributed *d = s->state;
+    struct run_record *r = s->record;
+    const struct bucket_plan *plan = ddp_buckets(d->ddp);
+    uint64_t largest = 0;
+    for (int b = 0; b < plan->bucket_count; b++)
+        if (largest < plan->bucket[b].bytes) largest = plan->bucket[b].bytes;
+    bucket_plan_sizes(plan, r->buckets, sizeof r->buckets);
+    enum allreduce_algorithm algorithm;
+    if (allreduce_algorithm_parse(s->config->allreduce, &algorithm)) return;
+    if (algorithm == ALLREDUCE_AUTO) {
+        struct allreduce_link link = allreduce_link_host(s->devices);
+        algorithm = allreduce_choose(s->devices, largest / sizeof(float), !s->virtual_devices, &link, r->choice, sizeof r->choice);
+    } else {
+        snprintf(r->choice, sizeof r->choice, "%s: asked for", allreduce_algorithm_name(algorithm));
+    }
+    if (!r->bits_promised || s->devices <= 2 || allreduce_keeps_order(algorithm)) return;
+    r->bits_promised = 0;
+    snprintf(r->why_not, sizeof r->why_not, "%s over %d devices adds in an order of its own", allreduce_algorithm_name(algorithm), s->devices);
+}
+
 static void distributed_close(struct session *s) {
     struct distributed *d = s->state;
     if (!d) return;
@@ -50,4 +73,4 @@ static void distributed_close(struct session *s) {
 }
 
 const struct strategy strategy_ddp = {distributed_open, distributed_step, distributed_evaluate, distributed_hash_values,
-                                        distributed_close};
+                                        distributed_describe, distributed_close};

@@ -18,6 +18,7 @@ struct strategy {
     int (*step)(struct session *s, const struct step_block *step, const struct loaded_batch *batch);
     int (*evaluate)(struct session *s, const struct step_block *step, const struct loaded_batch *batch);
     int (*hash_values)(struct session *s, const struct step_block *step); /* of every device, as they are now */
+    void (*describe)(struct session *s); /* at the end: what the record says of this mode alone; NULL: nothing */
     void (*close)(struct session *s);
 };
 extern const struct strategy strategy_single, strategy_dp, strategy_ddp;

@@ -50,4 +50,4 @@ static void single_close(struct session *s) {
     free(s->state);
 }
 
-const struct strategy strategy_single = {single_open, single_step, single_evaluate, single_hash_values, single_close};
+const struct strategy strategy_single = {single_open, single_step, single_evaluate, single_hash_values, NULL, single_close};

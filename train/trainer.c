@@ -230,6 +230,7 @@ static int run_loop(struct loop *l) {
     }
     CHECK(dump_grads(s));
     CHECK(step_log_final(s));
+    if (s->strategy->describe) s->strategy->describe(s);
     return measure_finish(s);
 }
 

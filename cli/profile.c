@@ -1,0 +1,82 @@
+/* duet profile: DP, DP with the loss in forward, DDP: a few steps of each, one table below the other. */
+#include <stdio.h>
+
+#include "base/atomic_file.h"
+#include "base/error.h"
+#include "cli/commands.h"
+#include "cli/flags.h"
+#include "report/profile_table.h"
+#include "train/job.h"
+
+enum { KINDS = 3, DEFAULT_STEPS = 50 };
+
+static const struct { const char *title, *key; enum run_mode mode; int loss_in_forward; } kinds[KINDS] = {
+    {"DP", "dp", MODE_DP, 0}, {"DP, loss in forward", "dp_loss_in_forward", MODE_DP, 1}, {"DDP", "ddp", MODE_DDP, 0}};
+
+static void write_excess(struct json_writer *w, const struct run_record *run) {
+    static const char *const heads[] = {"memory_bytes", "link_bytes_a_step", "ns_a_step"};
+    struct excess list[EXCESS_MAX];
+    json_object(w, "device_0_excess");
+    for (int kind = EXCESS_MEMORY; kind <= EXCESS_TIME; kind++) {
+        int n = profile_excess(run, kind, list);
+        json_object(w, heads[kind]);
+        for (int i = 0; i < n; i++) json_number(w, list[i].name, list[i].amount);
+        json_close(w);
+    }
+    json_close(w);
+}
+
+static int write_json(struct atomic_file *file, const char *path, const struct run_record *runs) {
+    struct json_writer w;
+    if (!file->file) return OK;
+    json_start(&w, file->file);
+    json_object(&w, NULL);
+    for (int i = 0; i < KINDS; i++) {
+        json_object(&w, kinds[i].key);
+        record_write(&runs[i], &w, "run", 0);
+        write_excess(&w, &runs[i]);
+        json_close(&w);
+    }
+    json_close(&w);
+    CHECK(json_finish(&w, path));
+    return atomic_commit(file);
+}
+
+static int profile(const struct run_config *config, struct run_record *runs, struct job_result *result) {
+    struct run_config base = *config;
+    base.spans = base.quiet = 1;
+    base.evaluate = 0;
+    if (!base.steps) base.steps = DEFAULT_STEPS;
+    *base.save = *base.log_loss = *base.json = 0;
+    printf("%s on %s, emulated devices\n", base.model, base.dataset);
+    for (int i = 0; i < KINDS; i++) {
+        base.mode = kinds[i].mode;
+        base.loss_in_forward = kinds[i].loss_in_forward;
+        CHECK(job_run(&base, NULL, 0, &runs[i], result));
+        printf("\n");
+        profile_table(stdout, kinds[i].title, &runs[i]);
+        fflush(stdout);
+    }
+    return OK;
+}
+
+int command_profile(int argc, char **argv) {
+    struct run_config config;
+    struct run_record runs[KINDS] = {{.devices = 0}};
+    struct atomic_file json = {0};
+    struct job_result result = {.exit_status = 0};
+    int help = 0, code;
+    run_config_default(&config);
+    CHECK_GOTO(flags_parse(argc, argv, &config, &help), code, done);
+    if (help) return flags_help(), 0;
+    config.mode = MODE_DP;
+    CHECK_GOTO(run_config_check(&config), code, done);
+    if (*config.json) CHECK_GOTO(atomic_open(&json, config.json), code, done);
+    CHECK_GOTO(profile(&config, runs, &result), code, done);
+    CHECK_GOTO(write_json(&json, config.json, runs), code, done);
+done:
+    atomic_abandon(&json);
+    for (int i = 0; i < KINDS; i++) record_free(&runs[i]);
+    report_error(code);
+    return code && result.exit_status ? result.exit_status : error_exit_status(code);
+}

@@ -1,0 +1,12 @@
+/* Plain text tables: a name column and value columns, right-aligned, no escape codes. */
+#ifndef REPORT_TABLE_H
+#define REPORT_TABLE_H
+
+#include <stdio.h>
+
+enum { TABLE_NAME = 30, TABLE_VALUE = 16 };
+
+void table_row(FILE *file, const char *name, char (*values)[32]); /* three values */
+void table_rule(FILE *file, int columns);
+
+#endif
