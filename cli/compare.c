@@ -25,7 +25,8 @@ static int write_json(struct atomic_file *file, const struct comparison *c) {
 /* Everything after the three runs: shown also when the verdict is bad. */
 static void show(const struct comparison *c) {
     const struct run_record *single = &c->run[MODE_SINGLE];
-    printf("\n%s on %s, %d epoch%s, %d steps\n", single->model, single->dataset, single->epochs, single->epochs > 1 ? "s" : "", single->steps);
+    printf("\n%s on %s, %s devices: %d steps in %d epoch%s\n", single->model, single->dataset, single->kind, single->steps, single->epoch_count,
+           single->epoch_count > 1 ? "s" : "");
     batch_line(stdout, c->run);
     if (*c->run[MODE_DDP].choice) printf("allreduce: %s; buckets of %s bytes\n", c->run[MODE_DDP].choice, c->run[MODE_DDP].buckets);
     printf("\n");

@@ -46,6 +46,7 @@ static int snapshot_if_due(struct loop *l) {
     if (l->snapshot == 8 || s->config->snapshots[l->snapshot] != l->step) return OK;
     l->snapshot++;
     if (!session_leads(s)) return OK;
+    measure_count(s); /* reading the parameters is no part of training */
     float *to = malloc(r->parameter_count * sizeof *to);
     if (!to) return fail(ERR_MEMORY, "snapshot: no host memory");
     int k = r->snapshot_count++;
@@ -55,6 +56,7 @@ static int snapshot_if_due(struct loop *l) {
         CHECK(param_read_value(&s->replicas[0]->params, i, to));
         to += s->replicas[0]->params.param[i].count;
     }
+    measure_mark(s);
     return OK;
 }
 
