@@ -106,17 +106,20 @@ static const struct weight_shape *weight_shape_of(int outputs, int taps) {
     return best;
 }
 
-/* `count` pixels of each output into its bias sum, four partial sums each. */
-static void bias_pixels(int outputs, const float *dy, size_t dy_plane, int count, float sums[][GROUP]) {
-    for (int o = 0; o < outputs; o++) {
-        const float *p = dy + o * dy_plane;
-        vec acc[4] = {load(sums[o]), splat(0), splat(0), splat(0)};
-        int i = 0;
-        for (; i + 4 <= count; i += 4)
-            for (int j = 0; j < 4; j++) acc[j] += load(p + (i + j) * GROUP);
-        for (; i < count; i++) acc[0] += load(p + i * GROUP);
-        store(sums[o], (acc[0] + acc[1]) + (acc[2] + acc[3]));
-    }
+/* Adds `rows` rows of dy to each output's bias sum: each row apart, in four partial sums. (The band's height is none of
+ * the sum's business: it follows from the register tile, which differs between instruction sets.) */
+static void bias_rows(int outputs, const float *dy, size_t dy_plane, int rows, int width, float sums[][GROUP]) {
+    for (int o = 0; o < outputs; o++)
+        for (int p = 0; p < rows; p++) {
+            const float *row = dy + o * dy_plane + (size_t)p * width * GROUP;
+            vec acc[4] = {load(sums[o]), splat(0), splat(0), splat(0)};
+            int q = 0;
+            for (; q + 4 <= width; q += 4) {
+                UNROLL for (int j = 0; j < 4; j++) acc[j] += load(row + (q + j) * GROUP);
+            }
+            for (; q < width; q++) acc[0] += load(row + q * GROUP);
+            store(sums[o], (acc[0] + acc[1]) + (acc[2] + acc[3]));
+        }
 }
 
 /* All samples of the segment into the sums of outputs o .. and of up to TAP_TILES tiles of taps. */
@@ -134,8 +137,8 @@ static void weight_block(const struct conv *s, const struct weight_shape *shape,
                 for (int t = 0; t < tiles; t++)
                     shape->run(s, taps[t], xg + lane, dyg + lane, p0, p1, (float(*)[GROUP])&sums->tap[t][0][lane]);
                 if (with_bias)
-                    bias_pixels(shape->outputs, dyg + (size_t)p0 * s->out_width * GROUP + lane, dy_plane,
-                                (p1 - p0) * s->out_width, (float(*)[GROUP])&sums->bias[0][lane]);
+                    bias_rows(shape->outputs, dyg + (size_t)p0 * s->out_width * GROUP + lane, dy_plane, p1 - p0,
+                              s->out_width, (float(*)[GROUP])&sums->bias[0][lane]);
             }
         }
     }
