@@ -1,0 +1,267 @@
+/* Distributed data parallel, told in one file: ddp.h has the drawing. The counting is all there is to it:
+ *
+ *     pending[b]   parameters of bucket b whose gradient is not ready in this backward
+ *     next         the bucket that leaves next; all before it have left
+ *
+ *     hook(p):     pending[bucket_of[p]]--;   while pending[next] == 0: send off bucket next, next++
+ *
+ * All of it belongs to the compute thread; the only thing shared with the communication stream is device memory,
+ * ordered by two events: `ready` (compute -> comm, recorded behind the last gradient of a bucket) and `reduced`
+ * (comm -> compute, recorded behind the last allreduce). One `ready` serves all buckets, since a wait is for the
+ * record made just before it. */
+#include "ddp/ddp.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "ddp/setup.h"
+
+struct ddp {
+    struct comm *comm;
+    struct replica *replica;
+    struct ddp_config config;
+    struct allreduce *allreduce;
+    struct event *ready, *reduced;
+    float scale;        /* of every term: 1, or 1/W */
+    uint64_t limits[2]; /* of rebuilt buckets */
+    struct bucket_plan plan;
+    int rebuilt;
+    int32_t step;
+    int expecting;    /* between begin and finish: this backward is to be reduced */
+    int *pending;     /* [buckets] */
+    int next;
+    int *ready_order; /* [ready_count] parameters in the order in which their gradients became ready */
+    int ready_count;
+    char *is_ready;   /* [parameters] */
+};
+
+struct ddp_config ddp_config_default(void) {
+    struct ddp_config config = {.bucket_cap_mb = -1, .first_bucket_mb = -1, .algorithm = ALLREDUCE_AUTO};
+    return config;
+}
+
+/* Every public function ends here: whoever gives up ends the job, so that no peer waits for it. */
+static int ended(struct ddp *ddp, int code) {
+    if (code) comm_abort(ddp->comm, code, error_message());
+    return code;
+}
+
+/* ---- buckets ---- */
+
+static int plan_buckets(struct ddp *ddp, const int *order, const uint64_t *limits, int limit_count) {
+    const struct param_set *params = &ddp->replica->params;
+    uint64_t *bytes = malloc((size_t)params->count * sizeof *bytes);
+    if (!bytes) return fail(ERR_MEMORY, "ddp: sizes of %d parameters: the host is out of memory", params->count);
+    for (int i = 0; i < params->count; i++) bytes[i] = params->param[i].count * sizeof(float);
+    bucket_plan_free(&ddp->plan);
+    int code = bucket_plan_init(&ddp->plan, bytes, order, params->count, limits, limit_count);
+    free(bytes);
+    return code;
+}
+
+/* One bucket with everything, in the order in which the gradient arena lies at first: last parameter first. */
+static int plan_first_step(struct ddp *ddp) {
+    uint64_t no_limit = BUCKET_NO_LIMIT;
+    int count = ddp->replica->params.count;
+    for (int i = 0; i < count; i++) ddp->ready_order[i] = count - 1 - i;
+    return plan_buckets(ddp, ddp->ready_order, &no_limit, 1);
+}
+
+/* Rank 0's ready order becomes everybody's. The sync comes first: the arena is about to be laid anew, and a rank
+ * that stops outside of its streams, as in an exchange, must have nothing left in them that a peer may need. */
+static int rebuild(struct ddp *ddp) {
+    struct param_set *params = &ddp->replica->params;
+    CHECK(stream_sync(device_compute(ddp->replica->device)));
+    CHECK(ddp_broadcast_order(ddp->comm, ddp->ready_order, params->count));
+    CHECK(plan_buckets(ddp, ddp->ready_order, ddp->limits, 2));
+    CHECK(param_set_relayout_grads(params, ddp->plan.order));
+    ddp->rebuilt = 1;
+    return OK;
+}
+
+/* A bucket in the gradient arena: its parameters lie there one behind the other, each padded with zeros to a multiple of
+ * PARAM_ALIGN. The pads are summed too: zeros stay zeros. */
+static float *bucket_data(const struct ddp *ddp, const struct bucket *bucket, size_t *count) {
+    const struct param_set *params = &ddp->replica->params;
+    const struct param *first = &params->param[ddp->plan.order[bucket->first]];
+    const struct param *last = &params->param[ddp->plan.order[bucket->first + bucket->count - 1]];
+    size_t end = last->grad_offset + (last->count + PARAM_ALIGN - 1) / PARAM_ALIGN * PARAM_ALIGN;
+    *count = end - first->grad_offset;
+    return params->grads + first->grad_offset;
+}
+
+static int send_off(struct ddp *ddp, int index) {
+    struct device *device = ddp->replica->device;
+    struct stream *comm = device_comm(device);
+    size_t count;
+    float *data = bucket_data(ddp, &ddp->plan.bucket[index], &count);
+    stream_set_phase(comm, PHASE_ALLREDUCE, ddp->step);
+    CHECK(event_record(ddp->ready, device_compute(device)));
+    CHECK(stream_wait(comm, ddp->ready));
+    return allreduce_enqueue(ddp->allreduce, comm, data, count, ddp->scale, index, ddp->step);
+}
+
+/* In index order: a bucket that is full before its turn waits. */
+static int send_off_full(struct ddp *ddp) {
+    while (ddp->next < ddp->plan.bucket_count && ddp->pending[ddp->next] == 0) CHECK(send_off(ddp, ddp->next++));
+    return OK;
+}
+
+/* ---- a step ---- */
+
+/* The hook of the tape. Outside of begin and finish a backward is this rank's own business. */
+static int on_gradient_ready(void *context, int index) {
+    struct ddp *ddp = context;
+    if (!ddp->expecting) return OK;
+    if (ddp->is_ready[index])
+        return fail(ERR_FAILED, "Expected to mark a variable ready only once. Parameter at index %d with name %s has been "
+                    "marked as ready twice: run one backward between ddp_begin and ddp_finish", index,
+                    ddp->replica->params.param[index].spec->name);
+    ddp->is_ready[index] = 1;
+    ddp->ready_order[ddp->ready_count++] = index;
+    ddp->pending[ddp->plan.bucket_of[index]]--;
+    return ddp->config.no_overlap ? OK : send_off_full(ddp);
+}
+
+/* Appends to a list in `text`, as far as there is room. */
+static void list(char *text, size_t bytes, const char *separator, const char *item) {
+    size_t used = strlen(text);
+    snprintf(text + used, bytes - used, "%s%s", used ? separator : "", item);
+}
+
+static int unfinished(const struct ddp *ddp) {
+    char names[256] = "", indices[256] = "", number[16];
+    for (int i = 0; i < ddp->plan.param_count; i++) {
+        if (ddp->is_ready[i]) continue;
+        snprintf(number, sizeof number, "%d", i);
+        list(names, sizeof names, ", ", ddp->replica->params.param[i].spec->name);
+        list(indices, sizeof indices, " ", number);
+    }
+    return fail(ERR_FAILED,
+                "Expected to have finished reduction in the prior iteration before starting a new one. This error indicates "
+                "that your module has parameters that were not used in producing loss. Parameters which did not receive "
+                "grad for rank %d: %s. Parameter indices which did not receive grad for rank %d: %s",
+                comm_rank(ddp->comm), names, comm_rank(ddp->comm), indices);
+}
+
+static int begin(struct ddp *ddp, int32_t step) {
+    int count = ddp->plan.param_count;
+    if (ddp->ready_count && ddp->ready_count < count) return unfinished(ddp);
+    if (ddp->ready_count && !ddp->rebuilt) CHECK(rebuild(ddp));
+    for (int b = 0; b < ddp->plan.bucket_count; b++) ddp->pending[b] = ddp->plan.bucket[b].count;
+    memset(ddp->is_ready, 0, (size_t)count);
+    ddp->ready_count = ddp->next = 0;
+    ddp->step = step;
+    ddp->expecting = 1;
+    return OK;
+}
+
+int ddp_begin(struct ddp *ddp, int32_t step) {
+    return ended(ddp, begin(ddp, step));
+}
+
+static int finish(struct ddp *ddp) {
+    struct device *device = ddp->replica->device;
+    struct stream *compute = device_compute(device);
+    ddp->expecting = 0;
+    CHECK(send_off_full(ddp)); /* no_overlap: all of them; else all have left */
+    CHECK(event_record(ddp->reduced, device_comm(device)));
+    stream_set_phase(compute, PHASE_ALLREDUCE, ddp->step); /* what the wait costs is the allreduce's */
+    return stream_wait(compute, ddp->reduced);
+}
+
+int ddp_finish(struct ddp *ddp) {
+    return ended(ddp, finish(ddp));
+}
+
+static int step(struct ddp *ddp, const struct step_block *block, const float *pixels, const int32_t *labels,
+                const struct segments *segments) {
+    struct replica *r = ddp->replica;
+    struct var *output, *loss;
+    CHECK(begin(ddp, (int32_t)block->step));
+    CHECK(replica_write_step(r, block));
+    CHECK(replica_load(r, pixels, labels, segments->n));
+    CHECK(replica_hash_values(r));
+    CHECK(replica_forward(r, segments, 1, &output));
+    CHECK(replica_loss(r, output, 1, &loss));
+    CHECK(replica_backward(r, loss, NULL));
+    CHECK(finish(ddp));
+    CHECK(replica_hash_grads(r));
+    return replica_update(r);
+}
+
+int ddp_step(struct ddp *ddp, const struct step_block *block, const float *pixels, const int32_t *labels,
+             const struct segments *segments) {
+    return ended(ddp, step(ddp, block, pixels, labels, segments));
+}
+
+/* ---- its life ---- */
+
+static int init(struct ddp *ddp) {
+    struct replica *r = ddp->replica;
+    size_t count = (size_t)r->params.count;
+    CHECK(ddp_check_shapes(ddp->comm, &r->params));
+    if (!count)
+        return fail(ERR_FAILED, "DistributedDataParallel is not needed when a module doesn't have any parameter that "
+                    "requires a gradient.");
+    CHECK(bucket_limits(ddp->config.bucket_cap_mb, ddp->config.first_bucket_mb, ddp->limits));
+    ddp->pending = malloc(count * sizeof *ddp->pending); /* at most a bucket per parameter */
+    ddp->ready_order = malloc(count * sizeof *ddp->ready_order);
+    ddp->is_ready = calloc(count, 1);
+    if (!ddp->pending || !ddp->ready_order || !ddp->is_ready)
+        return fail(ERR_MEMORY, "ddp: counters of %zu parameters: the host is out of memory", count);
+    CHECK(plan_first_step(ddp));
+    CHECK(ddp_broadcast_values(ddp->comm, &r->params));
+    CHECK(event_create(r->device, &ddp->ready));
+    CHECK(event_create(r->device, &ddp->reduced));
+    struct allreduce_config config = allreduce_config_default();
+    config.algorithm = ddp->config.algorithm;
+    config.any_order = ddp->config.any_order;
+    CHECK(allreduce_init(&ddp->allreduce, ddp->comm, r->device, &config));
+    CHECK(allreduce_register(ddp->allreduce, r->params.grads, r->params.arena_count));
+    tape_set_hook(r->tape, on_gradient_ready, ddp);
+    return OK;
+}
+
+int ddp_init(struct ddp **out, struct comm *comm, struct replica *replica, const struct ddp_config *config) {
+    *out = NULL;
+    struct ddp *ddp = calloc(1, sizeof *ddp);
+    if (!ddp) {
+        int code = fail(ERR_MEMORY, "ddp: the host is out of memory");
+        comm_abort(comm, code, error_message());
+        return code;
+    }
+    ddp->comm = comm;
+    ddp->replica = replica;
+    ddp->config = *config;
+    ddp->scale = config->divide ? 1.0f / (float)comm_world_size(comm) : 1.0f;
+    int code = ended(ddp, init(ddp));
+    if (code) ddp_free(ddp);
+    else *out = ddp;
+    return code;
+}
+
+void ddp_free(struct ddp *ddp) {
+    if (!ddp) return;
+    struct device *device = ddp->replica->device;
+    tape_set_hook(ddp->replica->tape, NULL, NULL);
+    stream_sync(device_comm(device)); /* an error of the streams was told where it could be answered */
+    allreduce_free(ddp->allreduce);
+    event_destroy(ddp->ready);
+    event_destroy(ddp->reduced);
+    bucket_plan_free(&ddp->plan);
+    free(ddp->pending);
+    free(ddp->ready_order);
+    free(ddp->is_ready);
+    free(ddp);
+}
+
+const struct bucket_plan *ddp_buckets(const struct ddp *ddp) {
+    return &ddp->plan;
+}
+
+int ddp_has_rebuilt(const struct ddp *ddp) {
+    return ddp->rebuilt;
+}

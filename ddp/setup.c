@@ -1,0 +1,146 @@
+/* Before the first step: the ranks make sure that they hold one and the same model.
+ *
+ * Shapes are compared first, because everything later trusts them: values are copied as one arena, and a bucket is a
+ * pointer and a count that must mean the same parameters everywhere. Then rank 0's values go to all. Each rank
+ * has drawn the same numbers from the same seed anyway; the broadcast makes it certain, for a rank that read
+ * another file or another seed too.
+ *
+ * The broadcast reads rank 0's memory, as every collective does, with nothing in between:
+ *
+ *     rank 0                                   every other rank
+ *     its values are final (sync)
+ *     exports the value arena    --- fd --->   imports it
+ *                                              copies it into its own arena, syncs
+ *     barrier    <--------------------------   lets go of the import; barrier
+ *     may write its values again
+ */
+#include "ddp/setup.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+
+/* ---- shapes ---- */
+
+static int check_counts(struct comm *comm, int count) {
+    int counts[MAX_DEVICES];
+    CHECK(comm_exchange(comm, &count, sizeof count, -1, counts, NULL));
+    for (int r = 0; r < comm_world_size(comm); r++) {
+        if (counts[r] == count) continue;
+        return fail(ERR_FAILED,
+                    "DDP expects same model across all ranks, but Rank %d has %d params, while rank %d has inconsistent %d "
+                    "params.", comm_rank(comm), count, r, counts[r]);
+    }
+    return OK;
+}
+
+/* "[5, 3]" */
+static void describe_sizes(const struct param_spec *spec, char *text, size_t bytes) {
+    size_t used = (size_t)snprintf(text, bytes, "[");
+    for (int i = 0; i < spec->rank; i++)
+        used += (size_t)snprintf(text + used, bytes - used, "%s%d", i ? ", " : "", spec->dims[i]);
+    snprintf(text + used, bytes - used, "]");
+}
+
+struct shape {
+    int rank, dims[MAX_RANK];
+};
+
+static struct shape shape_of(const struct param_spec *spec) {
+    struct shape shape = {.rank = spec->rank};
+    memcpy(shape.dims, spec->dims, (size_t)spec->rank * sizeof *shape.dims);
+    return shape;
+}
+
+static int compare_shapes(const struct param_set *params, int rank, const struct shape *theirs) {
+    for (int i = 0; i < params->count; i++) {
+        const struct param_spec *spec = params->param[i].spec;
+        struct shape mine = shape_of(spec);
+        char sizes[64];
+        if (!memcmp(&mine, &theirs[i], sizeof mine)) continue;
+        describe_sizes(spec, sizes, sizeof sizes);
+        return fail(ERR_FAILED,
+                    "[%d]: params[%d] in this process with sizes %s appears not to match sizes of the same param in "
+                    "process 0.", rank, i, sizes);
+    }
+    return OK;
+}
+
+/* ---- rank 0's bytes to all ---- */
+
+/* Any number of bytes, a blob at a time. The exchange is an all-gather; only rank 0's part of it is used. */
+static int broadcast_bytes(struct comm *comm, void *bytes, size_t count) {
+    size_t most = count < COMM_BLOB_BYTES ? count : COMM_BLOB_BYTES;
+    char *all = malloc(most * (size_t)comm_world_size(comm) + 1);
+    int code = all ? OK : fail(ERR_MEMORY, "ddp: %zu bytes to exchange: the host is out of memory", most);
+    for (size_t done = 0; !code && done < count; done += most) {
+        if (most > count - done) most = count - done;
+        code = comm_exchange(comm, (char *)bytes + done, most, -1, all, NULL);
+        if (!code) memcpy((char *)bytes + done, all, most);
+    }
+    free(all);
+    return code;
+}
+
+int ddp_check_shapes(struct comm *comm, const struct param_set *params) {
+    CHECK(check_counts(comm, params->count));
+    struct shape *shapes = calloc((size_t)params->count + 1, sizeof *shapes);
+    if (!shapes) return fail(ERR_MEMORY, "ddp: shapes of %d parameters: the host is out of memory", params->count);
+    for (int i = 0; i < params->count; i++) shapes[i] = shape_of(params->param[i].spec);
+    int code = broadcast_bytes(comm, shapes, (size_t)params->count * sizeof *shapes);
+    if (!code) code = compare_shapes(params, comm_rank(comm), shapes);
+    free(shapes);
+    return code;
+}
+
+int ddp_broadcast_order(struct comm *comm, int *order, int count) {
+    return broadcast_bytes(comm, order, (size_t)count * sizeof *order);
+}
+
+/* ---- rank 0's values to all ---- */
+
+struct copy_in {
+    struct device *device; /* the receiver's */
+    int source;            /* rank 0's device */
+    const float *from;     /* rank 0's arena, imported */
+    float *to;
+    size_t bytes;
+};
+
+/* On the receiver's compute stream. */
+static int run_copy_in(void *args) {
+    struct copy_in *c = args;
+    memcpy(c->to, c->from, c->bytes);
+    traffic_add(device_traffic_mutable(c->device), c->source, device_index(c->device), c->bytes);
+    return OK;
+}
+
+static int receive(struct param_set *params, const struct memory_handle *handle, int fd) {
+    struct stream *stream = device_compute(params->device);
+    void *imported;
+    CHECK(device_import(params->device, handle, fd, &imported));
+    struct copy_in copy = {params->device, handle->device, imported, params->values, params->arena_count * sizeof(float)};
+    stream_set_phase(stream, PHASE_REPLICATE, -1);
+    int code = stream_call_host(stream, "broadcast parameters", copy.bytes, run_copy_in, &copy, sizeof copy);
+    CHECK_KEEP(stream_sync(stream), code);
+    device_unimport(params->device, imported);
+    return code;
+}
+
+int ddp_broadcast_values(struct comm *comm, struct param_set *params) {
+    int rank = comm_rank(comm), world = comm_world_size(comm), fd = -1, fds[MAX_DEVICES];
+    struct memory_handle mine, all[MAX_DEVICES];
+    memset(&mine, 0, sizeof mine);
+    memset(fds, -1, sizeof fds);
+    CHECK(stream_sync(device_compute(params->device))); /* all that was written to the values is there */
+    if (rank == 0) CHECK(device_export(params->device, params->values, &mine, &fd));
+    CHECK(comm_exchange(comm, &mine, sizeof mine, fd, all, fds));
+    int code = rank == 0 ? OK : receive(params, &all[0], fds[0]);
+    for (int r = 0; r < world; r++)
+        if (fds[r] >= 0) close(fds[r]);
+    CHECK(code);
+    return comm_barrier(comm, "broadcast of parameters");
+}

@@ -1,0 +1,130 @@
+/* The point of buckets, read off the spans: an allreduce begins while backward still computes. And in the first step,
+ * with its one bucket, it cannot. */
+#include "tests/ddp_job.h"
+
+/* What a rank saw of one step: when its first allreduce began and when backward's last kernel ended. */
+struct moment {
+    int64_t allreduce_began, backward_ended;
+    int buckets;
+};
+
+struct watched {
+    struct job job;
+    struct moment *moments; /* [world][steps], shared */
+};
+
+static void look_at(const struct span_log *log, const struct job *job, struct moment *moments) {
+    for (size_t i = 0; i < log->count; i++) {
+        const struct span *span = &log->spans[i];
+        if (span->waiting || span->step < 0 || span->step >= job->steps) continue;
+        struct moment *moment = &moments[span->step];
+        if (span->phase == PHASE_BACKWARD && span->lane == LANE_COMPUTE && span->end_ns > moment->backward_ended)
+            moment->backward_ended = span->end_ns;
+        if (span->phase != PHASE_ALLREDUCE || span->lane != LANE_COMM) continue;
+        if (!moment->allreduce_began || span->start_ns < moment->allreduce_began) moment->allreduce_began = span->start_ns;
+        moment->buckets++;
+    }
+}
+
+static int run_watched(void *context) {
+    const struct watched *watched = context;
+    const struct job *job = &watched->job;
+    struct worker w;
+    int code = worker_open(&w, job);
+    if (!code) code = train(&w, job);
+    if (!code) code = stream_sync(device_comm(w.device));
+    if (!code) {
+        struct moment *mine = watched->moments + comm_rank(w.comm) * job->steps;
+        look_at(stream_spans(device_compute(w.device)), job, mine);
+        look_at(stream_spans(device_comm(w.device)), job, mine);
+    }
+    return note_end(job, &w, code);
+}
+
+static struct watched watch(const struct job *job) {
+    struct watched watched = {.job = *job};
+    watched.job.spans = 1;
+    watched.moments = share((size_t)(job->world * job->steps) * sizeof *watched.moments);
+    watched.job.out = share(WORLD_MOST * sizeof *job->out);
+    struct launch launch = {.world_size = job->world, .entry = run_watched, .context = &watched};
+    struct launch_result result;
+    cr_assert_eq(launch_ranks(&launch, &result), OK, "%s", error_message());
+    return watched;
+}
+
+/* Of the steps after the first, in how many did an allreduce begin before backward ended? Everybody's last bucket
+ * waits for the last gradient, so the numbers of the first step are the same in every run; a later step may
+ * miss its chance when the machine gives the communication thread no core in time, hence one of several. */
+static void expect_overlap(const struct watched *watched, int buckets) {
+    const struct job *job = &watched->job;
+    for (int r = 0; r < job->world; r++) {
+        const struct moment *moments = watched->moments + r * job->steps;
+        int overlapped = 0;
+        cr_assert_eq(moments[0].buckets, 1, "the first step has %d buckets", moments[0].buckets);
+        cr_assert_gt(moments[0].allreduce_began, moments[0].backward_ended, "one bucket, yet it left before backward ended");
+        for (int s = 1; s < job->steps; s++) {
+            cr_assert_eq(moments[s].buckets, buckets, "rank %d, step %d: %d buckets", r, s, moments[s].buckets);
+            overlapped += moments[s].allreduce_began < moments[s].backward_ended;
+        }
+        cr_assert_geq(overlapped, 1, "rank %d: no allreduce began before backward ended in %d steps", r, job->steps - 1);
+    }
+}
+
+static void end_watch(struct watched *watched) {
+    munmap(watched->moments, (size_t)(watched->job.world * watched->job.steps) * sizeof *watched->moments);
+    job_end(&watched->job);
+}
+
+static struct job lenet_job(void) {
+    struct job job = job_default();
+    job.model = "lenet";
+    job.steps = test_short() ? 4 : STEPS_MOST;
+    job.batch = test_short() ? 32 : 128;
+    job.config = ddp_config_default();
+    job.config.bucket_cap_mb = 0.1;
+    return job;
+}
+
+Test(ddp_overlap, lenet_with_a_cap_of_a_tenth, .timeout = 60) {
+    struct job job = lenet_job();
+    struct watched watched = watch(&job);
+    expect_overlap(&watched, 2);
+    cr_assert_str_eq(watched.job.out[0].sizes[1], "415272, 101000", "%s", watched.job.out[0].sizes[1]);
+    end_watch(&watched);
+}
+
+Test(ddp_overlap, lenet_fits_the_default_bucket, .timeout = 60) {
+    struct job job = lenet_job();
+    job.config.bucket_cap_mb = -1;
+    struct watched watched = watch(&job);
+    for (int s = 0; s < job.steps; s++) {
+        cr_assert_eq(watched.moments[s].buckets, 1);
+        cr_assert_gt(watched.moments[s].allreduce_began, watched.moments[s].backward_ended);
+    }
+    end_watch(&watched);
+}
+
+Test(ddp_overlap, none_when_it_is_switched_off, .timeout = 60) {
+    struct job job = lenet_job();
+    job.config.no_overlap = 1;
+    struct watched watched = watch(&job);
+    for (int s = 0; s < job.steps; s++) {
+        cr_assert_eq(watched.moments[s].buckets, s ? 2 : 1);
+        cr_assert_gt(watched.moments[s].allreduce_began, watched.moments[s].backward_ended);
+    }
+    end_watch(&watched);
+}
+
+/* 784 x 2800 + 2800 x 2800 + 2800 x 10 and the biases: 10,068,810 parameters, 38 MiB of gradients. */
+Test(ddp_overlap, mlp_of_ten_million, .timeout = 120) {
+    struct job job = job_default();
+    job.hidden[0] = 2800;
+    job.hidden[1] = 2800;
+    job.batch = 8;
+    job.steps = 4;
+    job.memory = 256 << 20;
+    job.config = ddp_config_default();
+    struct watched watched = watch(&job);
+    expect_overlap(&watched, 2);
+    end_watch(&watched);
+}
