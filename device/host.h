@@ -38,6 +38,7 @@ struct arena {
     size_t bytes;
     struct range *free; /* sorted by offset, never touching each other */
     size_t free_count, free_capacity;
+    size_t live; /* allocations */
 };
 int arena_init(struct arena *arena, size_t bytes);
 void arena_release(struct arena *arena); /* half-built is fine, after arena->fd = -1 */

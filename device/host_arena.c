@@ -61,10 +61,10 @@ static void remove_range(struct arena *arena, size_t i) {
     arena->free_count--;
 }
 
-/* Room for one range more is kept at all times, so that arena_free cannot fail: an allocation is what can
- * make one more range, by ending up between two of them. */
+/* Live allocations part the free ranges: there is at most one range more than allocations. Room for that many is kept, so
+ * that arena_free cannot fail. */
 static int reserve_range(struct arena *arena) {
-    if (arena->free_count + 1 < arena->free_capacity) return 1;
+    if (arena->live + 2 <= arena->free_capacity) return 1;
     struct range *ranges = realloc(arena->free, 2 * arena->free_capacity * sizeof *ranges);
     if (!ranges) return 0;
     arena->free = ranges;
@@ -81,12 +81,14 @@ void *arena_alloc(struct arena *arena, size_t bytes) {
         r->offset += bytes;
         r->bytes -= bytes;
         if (r->bytes == 0) remove_range(arena, i);
+        arena->live++;
         return memory;
     }
     return NULL;
 }
 
 void arena_free(struct arena *arena, void *memory, size_t bytes) {
+    arena->live--;
     size_t offset = (size_t)((char *)memory - arena->base), i = 0;
     while (i < arena->free_count && arena->free[i].offset < offset)
         i++;
