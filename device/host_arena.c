@@ -61,8 +61,8 @@ static void remove_range(struct arena *arena, size_t i) {
     arena->free_count--;
 }
 
-/* Live allocations part the free ranges: there is at most one range more than allocations. Room for that many is kept, so
- * that arena_free cannot fail. */
+/* Live allocations part the free ranges: there is at most one range more than allocations. Room for that many
+ * is kept, so that arena_free cannot fail. */
 static int reserve_range(struct arena *arena) {
     if (arena->live + 2 <= arena->free_capacity) return 1;
     struct range *ranges = realloc(arena->free, 2 * arena->free_capacity * sizeof *ranges);

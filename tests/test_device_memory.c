@@ -84,6 +84,24 @@ Test(memory, freed_in_any_order_neighbours_join, .timeout = 30) {
     device_close(d);
 }
 
+Test(memory, many_holes_may_open_without_an_allocation_between, .timeout = 30) {
+    enum { COUNT = 5000 };
+    struct device *d = test_open(DEVICE_HOST, 0);
+    static void *piece[COUNT];
+    void *all;
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < COUNT; i++)
+            MUST(device_alloc(d, &piece[i], 256, MEM_INPUT));
+        for (int i = round; i < COUNT; i += 2) /* each free opens a hole of its own: 2,500 ranges */
+            device_free(d, piece[i]);
+        for (int i = 1 - round; i < COUNT; i += 2)
+            device_free(d, piece[i]);
+        MUST(device_alloc(d, &all, 8 << 20, MEM_INPUT));
+        device_free(d, all);
+    }
+    device_close(d);
+}
+
 Test(memory, running_out_says_who_holds_what, .timeout = 30) {
     struct device *d = test_open(DEVICE_HOST, 3);
     void *params, *activations, *more;
