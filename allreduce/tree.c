@@ -94,9 +94,10 @@ static void await(struct plan_step *step, int rank, int kind, int epoch) {
 
 /* A leaf's sums are its input: all its slices are ready at once, before anything else is done. */
 static void leaf_ready(struct plan *plan, const struct tree_pass *t) {
+    if (t->node.children > 0) return;
     struct plan_step ready = {.op = PLAN_NONE};
     post(&ready, rank_bit(t->node.parent), t->up, t->slices);
-    if (t->node.children == 0) plan_add(plan, &ready);
+    plan_add(plan, &ready);
 }
 
 static void go_up(struct plan *plan, const struct plan_config *config, const struct tree_pass *t, int k) {
