@@ -7,8 +7,8 @@
 #include "trace/ledger.h"
 
 /* Measured once with bench/allreduce_perf (2 cores, 32 MiB of shared cache): a flag that a spinning peer sees takes
- * under 1 us, one that must wake a process 10; a core moves some 80 GB/s between its own cache and the shared one. */
-static const double SPIN_WORD_US = 0.7, WAKE_WORD_US = 10, CORE_GBS = 80;
+ * 0.3 us, one that must wake a process 9; a core moves some 180 GB/s to and from the shared cache. */
+static const double SPIN_WORD_US = 0.3, WAKE_WORD_US = 9, CORE_GBS = 180;
 
 struct allreduce_link allreduce_link_host(int n) {
     cpu_set_t set;

@@ -1,0 +1,315 @@
+/* How fast is an allreduce here? With the flags and columns of nccl-tests, so that the figures can be laid side by side.
+ *
+ *     allreduce_perf [-b 1K] [-e 64M] [-f 2] [-n 20] [-w 5] [-r 2] [-a all|auto|naive|...] [-o sum|avg] [-c 0|1] [-p 0|1]
+ *
+ * time is that of one call, n calls being enqueued at once and waited for together (the slowest rank's); p50 and p99 are
+ * of single calls, as rank 0's stream ran them. algbw = size / time, busbw = algbw 2(n-1)/n. `floor` is what no
+ * algorithm can beat in shared memory: 2 n size bytes (each input read, each output written, once) at the speed of
+ * memcpy measured in the same run on the same buffer, by as many cores as are at work. `wrong` counts
+ * elements, over all ranks, that are not the exact sum: each algorithm and size is checked before it is timed.
+ *
+ * Where there are cores enough each rank's communication thread is bound to one (-p 0: not). Left alone the kernel
+ * tends to put threads that wake each other on one core, each asleep while the other works, and then finds that core
+ * not busy enough to part them: 20 us a call where 1 would do. */
+#include <getopt.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "allreduce/allreduce.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "comm/launch.h"
+
+struct options {
+    size_t from, to, factor; /* bytes */
+    int calls, warmup, ranks, check, average, pin;
+    enum allreduce_algorithm only; /* AUTO with all == 0: auto itself */
+    int all;
+};
+
+static int core_count(void) {
+    cpu_set_t set;
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+/* In the communication thread of rank *args: keep to the core of that number among those allowed. */
+static int bind_to_core(void *args) {
+    cpu_set_t allowed, one;
+    int left = *(int *)args;
+    CPU_ZERO(&one);
+    if (sched_getaffinity(0, sizeof allowed, &allowed)) return OK; /* only speed is lost */
+    for (int core = 0; core < CPU_SETSIZE; core++)
+        if (CPU_ISSET(core, &allowed) && left-- == 0) CPU_SET(core, &one);
+    sched_setaffinity(0, sizeof one, &one);
+    return OK;
+}
+
+/* ---- words ---- */
+
+static int parse_number(const char *flag, const char *text, size_t least, size_t most, size_t *out) {
+    char *end;
+    double value = strtod(text, &end);
+    static const char units[] = "KMG";
+    const char *unit = *end ? strchr(units, *end & ~0x20) : NULL;
+    for (int i = 0; unit && i <= unit - units; i++)
+        value *= 1024;
+    if (unit) end++;
+    if (end == text || *end || !(value >= (double)least && value <= (double)most))
+        return fail(ERR_USAGE, "-%s: %s: give a number from %zu to %zu, K, M or G behind it if you like",
+                    flag, text, least, most);
+    *out = (size_t)value;
+    return OK;
+}
+
+static int parse_options(int argc, char **argv, struct options *o) {
+    static const struct option longs[] = {
+        {"minbytes", 1, 0, 'b'},     {"maxbytes", 1, 0, 'e'}, {"stepfactor", 1, 0, 'f'}, {"iters", 1, 0, 'n'},
+        {"warmup_iters", 1, 0, 'w'}, {"ranks", 1, 0, 'r'},    {"algorithm", 1, 0, 'a'},  {"op", 1, 0, 'o'},
+        {"check", 1, 0, 'c'},        {"pin", 1, 0, 'p'},      {"help", 0, 0, 'h'},       {0, 0, 0, 0}};
+    size_t most = (size_t)1 << 33, calls = 20, warmup = 5, ranks = 2, check = 1, pin = 1;
+    *o = (struct options){.from = 1 << 10, .to = 64 << 20, .factor = 2, .all = 1};
+    for (int c; (c = getopt_long(argc, argv, "b:e:f:n:w:r:a:o:c:p:h", longs, NULL)) != -1;) {
+        char flag[2] = {(char)c, 0};
+        switch (c) {
+        case 'b': CHECK(parse_number(flag, optarg, 4, most, &o->from)); break;
+        case 'e': CHECK(parse_number(flag, optarg, 4, most, &o->to)); break;
+        case 'f': CHECK(parse_number(flag, optarg, 2, 1024, &o->factor)); break;
+        case 'n': CHECK(parse_number(flag, optarg, 1, 1000000, &calls)); break;
+        case 'w': CHECK(parse_number(flag, optarg, 0, 1000000, &warmup)); break;
+        case 'r': CHECK(parse_number(flag, optarg, 1, MAX_DEVICES, &ranks)); break;
+        case 'c': CHECK(parse_number(flag, optarg, 0, 1, &check)); break;
+        case 'p': CHECK(parse_number(flag, optarg, 0, 1, &pin)); break;
+        case 'a':
+            o->all = strcmp(optarg, "all") == 0;
+            if (!o->all) CHECK(allreduce_algorithm_parse(optarg, &o->only));
+            break;
+        case 'o':
+            o->average = strcmp(optarg, "avg") == 0;
+            if (!o->average && strcmp(optarg, "sum"))
+                return fail(ERR_USAGE, "-o: %s: choose sum or avg", optarg);
+            break;
+        default:
+            return fail(ERR_USAGE,
+                        "usage: %s [-b BYTES] [-e BYTES] [-f FACTOR] [-n CALLS] [-w WARMUP] [-r RANKS] "
+                        "[-a all|auto|naive|oneshot|direct|ring|tree] [-o sum|avg] [-c 0|1] [-p 0|1]",
+                        argv[0]);
+        }
+    }
+    if (optind < argc) return fail(ERR_USAGE, "%s: not understood: -h shows the flags", argv[optind]);
+    if (o->from > o->to)
+        return fail(ERR_USAGE, "-b %zu is more than -e %zu: turn them round", o->from, o->to);
+    o->calls = (int)calls;
+    o->warmup = (int)warmup;
+    o->ranks = (int)ranks;
+    o->check = (int)check;
+    o->pin = pin && o->ranks <= core_count();
+    return OK;
+}
+
+/* ---- one size ---- */
+
+struct rank {
+    const struct options *options;
+    struct comm *comm;
+    struct device *device;
+    struct allreduce *ar;
+    float *data;
+    int n, rank;
+};
+
+/* Small integers: every sum of them, and a 1/n of it for n a power of two, is exact. */
+static float input(int rank, size_t i) {
+    return (float)((i * 7 + (size_t)rank * 13) % 64) * 64;
+}
+
+static int call(struct rank *r, size_t count, float scale) {
+    return allreduce_enqueue(r->ar, device_comm(r->device), r->data, count, scale, -1, -1);
+}
+
+static int count_wrong(struct rank *r, size_t count, float scale, uint64_t *wrong) {
+    uint64_t mine = 0, all[MAX_DEVICES];
+    for (size_t i = 0; i < count; i++)
+        r->data[i] = input(r->rank, i);
+    CHECK(call(r, count, scale));
+    CHECK(stream_sync(device_comm(r->device)));
+    for (size_t i = 0; i < count; i++) {
+        double sum = 0, size = 0;
+        for (int k = 0; k < r->n; k++) {
+            sum += (double)input(k, i) * scale;
+            size += (double)input(k, i) * scale;
+        }
+        double bound =
+            scale == 1 ? 0 : (r->n + 1) * size / (1 << 24); /* each product and each sum rounds once */
+        double off = r->data[i] - sum;
+        mine += !(off <= bound && off >= -bound);
+    }
+    CHECK(comm_gather(r->comm, &mine, sizeof mine, all));
+    *wrong = 0;
+    for (int k = 0; k < r->n; k++)
+        *wrong += all[k];
+    return OK;
+}
+
+static int by_value(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+struct timing {
+    double us, p50, p99;
+};
+
+static int time_calls(struct rank *r, size_t count, float scale, struct timing *t) {
+    int calls = r->options->calls;
+    double mine, all[MAX_DEVICES], *single = calloc((size_t)calls, sizeof *single);
+    if (!single) return fail(ERR_MEMORY, "no host memory for %d times: give a smaller -n", calls);
+    memset(r->data, 0, count * sizeof(float)); /* sums of sums would overflow */
+    int code = OK;
+    for (int i = 0; i < r->options->warmup && !code; i++)
+        code = call(r, count, scale);
+    if (!code) code = stream_sync(device_comm(r->device));
+    if (!code) code = comm_barrier(r->comm, "start of timing");
+    const struct span_log *log = stream_spans(device_comm(r->device));
+    size_t first = log->count;
+    int64_t start = now_ns();
+    for (int i = 0; i < calls && !code; i++)
+        code = call(r, count, scale);
+    if (!code) code = stream_sync(device_comm(r->device));
+    mine = (double)(now_ns() - start) * 1e-3 / calls;
+    if (!code) code = comm_gather(r->comm, &mine, sizeof mine, all);
+
+    for (int k = 0; k < r->n && !code; k++)
+        t->us = all[k] > t->us ? all[k] : t->us;
+    for (int i = 0; i < calls && !code; i++)
+        single[i] =
+            (double)(log->spans[first + (size_t)i].end_ns - log->spans[first + (size_t)i].start_ns) * 1e-3;
+    qsort(single, (size_t)calls, sizeof *single, by_value);
+    t->p50 = single[calls / 2];
+    t->p99 = single[calls * 99 / 100];
+    free(single);
+    return code;
+}
+
+/* GB/s read and written by memcpy from one half of the buffer to the other, on one core, the best of five. */
+static double memcpy_speed(struct rank *r, size_t count) {
+    size_t half = count / 2 * sizeof(float);
+    double best = 0;
+    int repeat = half < 1 << 20 ? 64 : 1;
+    for (int i = 0; i < 5 && half > 0; i++) {
+        int64_t start = now_ns();
+        for (int k = 0; k < repeat; k++) {
+            memcpy(r->data, (char *)r->data + half, half);
+            __asm__ volatile("" ::: "memory"); /* each copy counts */
+        }
+        double speed = 2.0 * (double)half * repeat / (double)(now_ns() - start + 1);
+        if (speed > best) best = speed;
+    }
+    return best;
+}
+
+static int run_size(struct rank *r, size_t bytes, uint64_t *all_wrong) {
+    size_t count = bytes / sizeof(float);
+    float scale = r->options->average ? 1.0f / (float)r->n : 1.0f;
+    uint64_t wrong = 0;
+    struct timing t = {0};
+    if (r->options->check) CHECK(count_wrong(r, count, scale, &wrong));
+    CHECK(time_calls(r, count, scale, &t));
+    *all_wrong += wrong;
+    CHECK(comm_barrier(r->comm, "start of memcpy"));
+    if (r->rank != 0) return OK;
+    int cores = core_count();
+    double S = (double)count * sizeof(float), copy = memcpy_speed(r, count), n = r->n;
+    double floor_us = copy > 0 ? 2 * n * S / (copy * 1e3 * (r->n < cores ? r->n : cores)) : 0;
+    char shown[24] = "-";
+    if (r->options->check) snprintf(shown, sizeof shown, "%llu", (unsigned long long)wrong);
+    printf("%12zu %12zu   float   %s %9.2f %8.2f %8.2f %6s %9.2f %9.2f %9.2f   %s\n", count * sizeof(float),
+           count, r->options->average ? "avg" : "sum", t.us, S / t.us * 1e-3,
+           S / t.us * 1e-3 * 2 * (n - 1) / n, shown, t.p50, t.p99, floor_us,
+           allreduce_algorithm_name(allreduce_algorithm_for(r->ar, count, NULL, 0)));
+    fflush(stdout);
+    return OK;
+}
+
+/* ---- a rank ---- */
+
+static void print_head(const struct options *o) {
+    char line[256], model[256] = "a processor without a name";
+    FILE *info = fopen("/proc/cpuinfo", "r");
+    while (info && fgets(line, sizeof line, info))
+        if (sscanf(line, "model name : %255[^\n]", model) == 1) break;
+    if (info) fclose(info);
+    int cores = core_count();
+    printf("# machine: %s, %d core%s; %d rank%s, emulated devices, host shared memory, %s\n", model, cores,
+           cores == 1 ? "" : "s", o->ranks, o->ranks == 1 ? "" : "s",
+           o->pin ? "a core bound to each" : "cores not bound");
+    printf("# %d calls, %d warm-up, in place; busbw by the formula of nccl-tests: here ranks have no links "
+           "of their own\n",
+           o->calls, o->warmup);
+    printf("# floor: 2 n size bytes at the speed of memcpy in this run%s\n",
+           o->ranks > cores ? "; more ranks than cores: they take turns" : "");
+    printf("#       size        count    type redop      time    algbw    busbw  wrong       p50       p99   "
+           "  floor   algorithm\n");
+    printf("#        (B)   (elements)                    (us)   (GB/s)   (GB/s)              (us)      (us)  "
+           "    (us)\n");
+}
+
+static int run_algorithm(struct rank *r, enum allreduce_algorithm algorithm, uint64_t *wrong) {
+    struct allreduce_config config = allreduce_config_default();
+    config.algorithm = algorithm;
+    config.any_order = 1;
+    CHECK(allreduce_init(&r->ar, r->comm, r->device, &config));
+    int code = allreduce_register(r->ar, r->data, r->options->to / sizeof(float));
+    for (size_t bytes = r->options->from; bytes <= r->options->to && !code; bytes *= r->options->factor)
+        code = run_size(r, bytes, wrong);
+    allreduce_free(r->ar);
+    r->ar = NULL;
+    return code;
+}
+
+static int run_rank(struct rank *r, uint64_t *wrong) {
+    const struct options *o = r->options;
+    CHECK(comm_open(&r->comm, NULL));
+    r->n = comm_world_size(r->comm);
+    r->rank = comm_rank(r->comm);
+    struct device_config config = {.kind = DEVICE_HOST,
+                                   .index = r->rank,
+                                   .rank = r->rank,
+                                   .spans = 1,
+                                   .memory_bytes = o->to + (16 << 20)};
+    CHECK(device_open(&r->device, &config));
+    CHECK(device_alloc(r->device, (void **)&r->data, o->to, MEM_GRADS));
+    if (o->pin)
+        CHECK(stream_call_host(device_comm(r->device), "bind", 0, bind_to_core, &r->rank, sizeof r->rank));
+    if (r->rank == 0) print_head(o);
+    if (!o->all) return run_algorithm(r, o->only, wrong);
+    for (int a = ALLREDUCE_NAIVE; a < ALLREDUCE_ALGORITHM_COUNT; a++)
+        CHECK(run_algorithm(r, (enum allreduce_algorithm)a, wrong));
+    return OK;
+}
+
+static int rank_main(void *options) {
+    struct rank r = {.options = options};
+    uint64_t wrong = 0;
+    int code = run_rank(&r, &wrong);
+    if (!code && wrong)
+        code = fail(ERR_CHECK, "allreduce_perf: %llu elements are wrong: see the column `wrong`",
+                    (unsigned long long)wrong);
+    if (code) comm_abort(r.comm, code, error_message());
+    device_close(r.device);
+    comm_close(r.comm);
+    return error_exit_status(code);
+}
+
+int main(int argc, char **argv) {
+    struct options options;
+    struct launch_result result = {0};
+    int code = parse_options(argc, argv, &options);
+    if (!code) {
+        struct launch launch = {.world_size = options.ranks, .entry = rank_main, .context = &options};
+        code = launch_ranks(&launch, &result);
+    }
+    if (code) fprintf(stderr, "allreduce_perf: %s\n", error_message());
+    return result.exit_status ? result.exit_status : error_exit_status(code);
+}
