@@ -44,7 +44,7 @@ struct dp_batch {
 
 /* Makes replicas and threads. The caller's thread becomes device 0's: it alone may call what follows.
  * ERR_USAGE: numbers that do not fit; ERR_MEMORY names the device. dp_free: NULL is fine; the devices stay
- * open. (Where a thread was lost, ERR_TIMEOUT, dp_free frees nothing: it may still be used. End the process.) */
+ * open. Where a thread was lost (ERR_TIMEOUT) dp_free frees nothing, as it may still be used: end the process. */
 int dp_init(struct dp **out, const struct dp_config *config);
 void dp_free(struct dp *dp);
 

@@ -25,6 +25,16 @@ void reduce_plan_init(struct reduce_plan *plan, struct device_group *group, floa
     plan->step_count = fold_schedule(group->count, plan->steps, &plan->buffers);
 }
 
+/* A whole tile has a length the compiler knows: it then takes vectors. The last one does the same adds one by one. */
+static void add_tile(float *restrict to, const float *restrict from, size_t m) {
+    if (m == TILE)
+        for (size_t i = 0; i < TILE; i++)
+            to[i] += from[i];
+    else
+        for (size_t i = 0; i < m; i++)
+            to[i] += from[i];
+}
+
 void reduce_add_range(const struct reduce_plan *plan, size_t first, size_t count) {
     float tile[MAX_BUFFERS][TILE];
     for (size_t done = 0; done < count; done += TILE) {
@@ -33,9 +43,7 @@ void reduce_add_range(const struct reduce_plan *plan, size_t first, size_t count
             const struct fold_step *step = &plan->steps[s];
             float *to = tile[step->to];
             if (step->add) {
-                const float *from = tile[step->from];
-                for (size_t i = 0; i < m; i++)
-                    to[i] += from[i];
+                add_tile(to, tile[step->from], m);
             } else {
                 memcpy(to, plan->arena[step->term] + first + done, m * sizeof(float));
             }
