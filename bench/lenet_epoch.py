@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+"""One epoch of d2l's LeNet on one core: Duet and PyTorch in turn, in the same run.
+
+    python3 bench/lenet_epoch.py [ROUNDS]          needs torch and numpy, Fashion-MNIST and build/duet
+
+PyTorch trains eagerly on tensors that lie in memory already, without a DataLoader: its best case. Duet reads, prepares
+and trains. Both start from the same weights (0.01 x randn, seed 0) on the same batches, unshuffled; the losses of the
+first steps are compared before anything is timed.
+"""
+import gzip
+import json
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+os.environ["OMP_NUM_THREADS"] = "1"
+import numpy
+import torch
+import torch.nn.functional as F
+
+FOLDER = "/usr/share/datasets/fashion-mnist"
+DUET = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "build", "duet")
+BATCH, LR, FIRST_STEPS = 256, 0.2, 5
+LOSS_TOLERANCE = 1e-5  # two right programs agree to 1e-7 for the first steps
+
+
+def read_idx(name):
+    data = gzip.open(os.path.join(FOLDER, name)).read()
+    rank = data[3]
+    shape = struct.unpack(">%dI" % rank, data[4 : 4 + 4 * rank])
+    return numpy.frombuffer(data, numpy.uint8, offset=4 + 4 * rank).reshape(shape)
+
+
+def parameters():
+    torch.manual_seed(0)
+    shapes = [(20, 1, 3, 3), (50, 20, 5, 5), (800, 128), (128, 10)]
+    result = []
+    for shape in shapes:
+        bias = shape[0] if len(shape) == 4 else shape[1]
+        result += [torch.randn(shape) * 0.01, torch.zeros(bias)]
+    return [p.requires_grad_() for p in result]
+
+
+def lenet(x, p):
+    x = F.avg_pool2d(F.relu(F.conv2d(x, p[0], p[1])), 2)
+    x = F.avg_pool2d(F.relu(F.conv2d(x, p[2], p[3])), 2)
+    x = F.relu(x.reshape(x.shape[0], -1) @ p[4] + p[5])
+    return x @ p[6] + p[7]
+
+
+def torch_epoch(images, labels, steps=None):
+    p, losses = parameters(), []
+    start = time.perf_counter()
+    for i in range(0, len(images), BATCH):
+        if steps is not None and i >= steps * BATCH:
+            break
+        loss = F.cross_entropy(lenet(images[i : i + BATCH], p), labels[i : i + BATCH])
+        loss.backward()
+        with torch.no_grad():
+            for q in p:
+                q -= LR * q.grad
+                q.grad = None
+        if steps is not None:
+            losses.append(loss.item())
+    return time.perf_counter() - start, losses
+
+
+def duet_epoch(steps=None):
+    with tempfile.TemporaryDirectory() as folder:
+        out = os.path.join(folder, "run.json")
+        words = [DUET, "train", "--mode", "single", "--epochs", "1", "--no-shuffle", "--quiet", "--workers", "0", "--json", out]
+        subprocess.run(words + (["--steps", str(steps)] if steps else []), check=True)
+        run = json.load(open(out))
+    return run["training_seconds"], run["losses"]
+
+
+def main():
+    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 3
+    torch.set_num_threads(1)
+    images = torch.from_numpy(read_idx("train-images-idx3-ubyte.gz").astype(numpy.float32) / 255).reshape(-1, 1, 28, 28)
+    labels = torch.from_numpy(read_idx("train-labels-idx1-ubyte.gz").astype(numpy.int64))
+    ours, theirs = duet_epoch(FIRST_STEPS)[1], torch_epoch(images, labels, FIRST_STEPS)[1]
+    apart = max(abs(a - b) for a, b in zip(ours, theirs))
+    if len(ours) != len(theirs) or apart > LOSS_TOLERANCE:
+        sys.exit("losses of the first %d steps differ by %g: not the same training" % (FIRST_STEPS, apart))
+    print("losses of the first %d steps agree to %.1e; torch %s, 1 thread each" % (FIRST_STEPS, apart, torch.__version__))
+    for _ in range(rounds):
+        torch_seconds, duet_seconds = torch_epoch(images, labels)[0], duet_epoch()[0]
+        print("epoch of %d: PyTorch %.2f s, Duet %.2f s: %.2f times" % (len(images), torch_seconds, duet_seconds, torch_seconds / duet_seconds))
+
+
+main()
