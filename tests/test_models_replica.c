@@ -142,6 +142,7 @@ static void check_optimizer(double momentum, double decay, int reference_math) {
     for (size_t k = 0; k < model_count(&m); k++) v[k] = values[0][k];
     for (uint64_t s = 0; s < 5; s++) {
         make_batch(s);
+        if (s == 2) MUST(param_set_relayout_grads(&r.params, (int[]){2, 0, 3, 1})); /* as DDP does once */
         train(&r, s, 0, lr);
         for (int i = 0, at = 0; i < m.param_count; at += (int)r.params.param[i++].count) {
             double far = 0;

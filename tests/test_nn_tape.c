@@ -275,6 +275,61 @@ Test(tape, a_var_used_twice_gets_the_sum_of_both_gradients, .timeout = 30) {
     }
 }
 
+/* The gradient given for the root is the caller's: elementwise layers write theirs elsewhere, also behind a view of it. */
+Test(tape, a_given_gradient_is_not_written_to, .timeout = 30) {
+    for (int math = 0; math < 2; math++)
+        for (int view = 0; view < 2; view++) {
+            struct net net;
+            static float given[41 * 162], after[41 * 162], grad[41 * 162];
+            open_net(&net, DEVICE_HOST, math);
+            begin(&net, 1);
+            struct tensor x = tensor_plain(net.x, DTYPE_F32, 4, (int[4]){net.segments.n, 2, 9, 9});
+            struct var *leaf = tape_leaf(net.tape, &x, 1), *root = dropout(net.tape, relu(net.tape, leaf), 0.5);
+            if (view) root = flatten(net.tape, root);
+            struct tensor dy = root->value;
+            dy.data = net_alloc(&net, sizeof given);
+            for (int i = 0; i < 41 * 162; i++) given[i] = 1 + (float)i;
+            MUST(copy_to_device(net.tape->stream, dy.data, given, sizeof given));
+            MUST(tape_backward(net.tape, root, &dy));
+            MUST(copy_to_host(net.tape->stream, after, dy.data, sizeof after));
+            MUST(copy_to_host(net.tape->stream, grad, leaf->grad.data, sizeof grad));
+            MUST(stream_sync(net.tape->stream));
+            cr_assert_arr_eq(given, after, sizeof given);
+            int kept = 0;
+            for (int i = 0; i < 41 * 162; i++) {
+                cr_assert(grad[i] == 0 || grad[i] == 2 * given[i]);
+                kept += grad[i] != 0;
+            }
+            cr_assert(kept > 1000 && kept < 3000, "%d of 6642 gradients came through a relu and a dropout of 0.5", kept);
+            device_free(net.device, dy.data);
+            net_close(&net);
+        }
+}
+
+static void read_dropped(struct net *net, struct var *y, float *to) {
+    cr_assert_eq(y->value.layout, LAYOUT_PLAIN);
+    MUST(copy_to_host(net->tape->stream, to, y->value.data, 41 * 10 * sizeof *to));
+    MUST(stream_sync(net->tape->stream));
+}
+
+/* A layer's number is its place among the calls of a step, whatever the probabilities and whether or not it drops. */
+Test(tape, dropout_layers_are_numbered_in_order_of_call, .timeout = 30) {
+    struct net net;
+    float first[410], second[410], again[410];
+    open_net(&net, DEVICE_HOST, 0);
+    begin(&net, 1);
+    struct var *x = leaf(&net, 10, 0);
+    read_dropped(&net, dropout(net.tape, x, 0.5), first);
+    read_dropped(&net, dropout(net.tape, x, 0.5), second);
+    cr_assert_arr_neq(first, second, sizeof first);
+    begin(&net, 1);
+    x = leaf(&net, 10, 0);
+    cr_assert_eq(dropout(net.tape, x, 0), x);
+    read_dropped(&net, dropout(net.tape, x, 0.5), again);
+    cr_assert_arr_eq(again, second, sizeof second);
+    net_close(&net);
+}
+
 /* ---- memory ---- */
 
 Test(tape, a_steady_step_allocates_nothing, .timeout = 60) {
