@@ -1,4 +1,4 @@
-/* PyTorch's bucket assignment: one walk over the parameters, one comparison each. bucket.h has the rule and a drawing. */
+/* PyTorch's bucket assignment: one walk over the parameters, one comparison each. The rule: bucket.h. */
 #include "ddp/bucket.h"
 
 #include <math.h>
@@ -32,7 +32,7 @@ static int copy_order(struct bucket_plan *plan, const int *order) {
     for (int i = 0; i < plan->param_count; i++) {
         int p = order[i];
         if (p < 0 || p >= plan->param_count || plan->bucket_of[p] != -1)
-            return fail(ERR_FAILED, "buckets: parameter %d at place %d of %d: an order names each parameter once", p, i,
+            return fail(ERR_FAILED, "buckets: parameter %d at place %d of %d: an order names each once", p, i,
                         plan->param_count);
         plan->bucket_of[p] = 0;
         plan->order[i] = p;
@@ -61,12 +61,13 @@ int bucket_plan_init(struct bucket_plan *plan, const uint64_t *bytes, const int 
                      const uint64_t *limits, int limit_count) {
     int code;
     size_t room = count > 0 ? (size_t)count : 1;
-    *plan = (struct bucket_plan){.param_count = count,
-                                 .order = malloc(room * sizeof(int)),
-                                 .bucket_of = malloc(room * sizeof(int)),
-                                 .bucket = malloc(room * sizeof(struct bucket))}; /* at most one per parameter */
+    *plan = (struct bucket_plan){.param_count = count};
+    plan->order = malloc(room * sizeof *plan->order);
+    plan->bucket_of = malloc(room * sizeof *plan->bucket_of);
+    plan->bucket = malloc(room * sizeof *plan->bucket); /* at most one per parameter */
     if (!plan->order || !plan->bucket_of || !plan->bucket)
-        CHECK_GOTO(fail(ERR_MEMORY, "buckets: %d parameters: the host is out of memory", count), code, give_back);
+        CHECK_GOTO(fail(ERR_MEMORY, "buckets: %d parameters: the host is out of memory", count), code,
+                   give_back);
     CHECK_GOTO(copy_order(plan, order), code, give_back);
     assign(plan, bytes, limits, limit_count);
     return OK;
@@ -85,7 +86,8 @@ void bucket_plan_free(struct bucket_plan *plan) {
 /* Writes one more piece behind the first `used` characters, as far as there is room. */
 static size_t append(char *text, size_t text_bytes, size_t used, const char *separator, uint64_t number) {
     char *end = used < text_bytes ? text + used : NULL;
-    return used + (size_t)snprintf(end, end ? text_bytes - used : 0, "%s%llu", separator, (unsigned long long)number);
+    return used + (size_t)snprintf(end, end ? text_bytes - used : 0, "%s%llu", separator,
+                                   (unsigned long long)number);
 }
 
 size_t bucket_plan_sizes(const struct bucket_plan *plan, char *text, size_t text_bytes) {

@@ -5,10 +5,10 @@
  *
  *     hook(p):     pending[bucket_of[p]]--;   while pending[next] == 0: send off bucket next, next++
  *
- * All of it belongs to the compute thread; the only thing shared with the communication stream is device memory,
- * ordered by two events: `ready` (compute -> comm, recorded behind the last gradient of a bucket) and `reduced`
- * (comm -> compute, recorded behind the last allreduce). One `ready` serves all buckets, since a wait is for the
- * record made just before it. */
+ * All of it belongs to the compute thread; the only thing shared with the communication stream is device
+ * memory, ordered by two events: `ready` (compute -> comm, recorded behind the last gradient of a bucket) and
+ * `reduced` (comm -> compute, recorded behind the last allreduce). One `ready` serves all buckets, since a
+ * wait is for the record made just before it. */
 #include "ddp/ddp.h"
 
 #include <stdio.h>
@@ -29,12 +29,12 @@ struct ddp {
     struct bucket_plan plan;
     int rebuilt;
     int32_t step;
-    int expecting;    /* between begin and finish: this backward is to be reduced */
-    int *pending;     /* [buckets] */
+    int expecting; /* between begin and finish: this backward is to be reduced */
+    int *pending;  /* [buckets] */
     int next;
     int *ready_order; /* [ready_count] parameters in the order in which their gradients became ready */
     int ready_count;
-    char *is_ready;   /* [parameters] */
+    char *is_ready; /* [parameters] */
 };
 
 struct ddp_config ddp_config_default(void) {
@@ -42,7 +42,7 @@ struct ddp_config ddp_config_default(void) {
     return config;
 }
 
-/* Every public function ends here: whoever gives up ends the job, so that no peer waits for it. */
+/* All public functions and the hook end here: whoever gives up ends the job, so that no peer waits for it. */
 static int ended(struct ddp *ddp, int code) {
     if (code) comm_abort(ddp->comm, code, error_message());
     return code;
@@ -53,7 +53,8 @@ static int ended(struct ddp *ddp, int code) {
 static int plan_buckets(struct ddp *ddp, const int *order, const uint64_t *limits, int limit_count) {
     const struct param_set *params = &ddp->replica->params;
     uint64_t *bytes = malloc((size_t)params->count * sizeof *bytes);
-    if (!bytes) return fail(ERR_MEMORY, "ddp: sizes of %d parameters: the host is out of memory", params->count);
+    if (!bytes)
+        return fail(ERR_MEMORY, "ddp: sizes of %d parameters: the host is out of memory", params->count);
     for (int i = 0; i < params->count; i++) bytes[i] = params->param[i].count * sizeof(float);
     bucket_plan_free(&ddp->plan);
     int code = bucket_plan_init(&ddp->plan, bytes, order, params->count, limits, limit_count);
@@ -61,7 +62,8 @@ static int plan_buckets(struct ddp *ddp, const int *order, const uint64_t *limit
     return code;
 }
 
-/* One bucket with everything, in the order in which the gradient arena lies at first: last parameter first. */
+/* One bucket with everything, in the order in which the gradient arena lies at first: last parameter comes
+ * first. */
 static int plan_first_step(struct ddp *ddp) {
     uint64_t no_limit = BUCKET_NO_LIMIT;
     int count = ddp->replica->params.count;
@@ -69,8 +71,9 @@ static int plan_first_step(struct ddp *ddp) {
     return plan_buckets(ddp, ddp->ready_order, &no_limit, 1);
 }
 
-/* Rank 0's ready order becomes everybody's. The sync comes first: the arena is about to be laid anew, and a rank
- * that stops outside of its streams, as in an exchange, must have nothing left in them that a peer may need. */
+/* Rank 0's ready order becomes everybody's. The sync comes first: the arena is about to be laid anew, and a
+ * rank that stops outside of its streams, as in an exchange, must have nothing left in them that a peer may
+ * need. */
 static int rebuild(struct ddp *ddp) {
     struct param_set *params = &ddp->replica->params;
     CHECK(stream_sync(device_compute(ddp->replica->device)));
@@ -81,8 +84,8 @@ static int rebuild(struct ddp *ddp) {
     return OK;
 }
 
-/* A bucket in the gradient arena: its parameters lie there one behind the other, each padded with zeros to a multiple of
- * PARAM_ALIGN. The pads are summed too: zeros stay zeros. */
+/* A bucket in the gradient arena: its parameters lie there one behind the other, each padded with zeros to a
+ * multiple of PARAM_ALIGN. The pads are summed too: zeros stay zeros. */
 static float *bucket_data(const struct ddp *ddp, const struct bucket *bucket, size_t *count) {
     const struct param_set *params = &ddp->replica->params;
     const struct param *first = &params->param[ddp->plan.order[bucket->first]];
@@ -105,24 +108,29 @@ static int send_off(struct ddp *ddp, int index) {
 
 /* In index order: a bucket that is full before its turn waits. */
 static int send_off_full(struct ddp *ddp) {
-    while (ddp->next < ddp->plan.bucket_count && ddp->pending[ddp->next] == 0) CHECK(send_off(ddp, ddp->next++));
+    while (ddp->next < ddp->plan.bucket_count && ddp->pending[ddp->next] == 0)
+        CHECK(send_off(ddp, ddp->next++));
     return OK;
 }
 
 /* ---- a step ---- */
 
-/* The hook of the tape. Outside of begin and finish a backward is this rank's own business. */
-static int on_gradient_ready(void *context, int index) {
-    struct ddp *ddp = context;
-    if (!ddp->expecting) return OK;
+static int count_gradient(struct ddp *ddp, int index) {
     if (ddp->is_ready[index])
-        return fail(ERR_FAILED, "Expected to mark a variable ready only once. Parameter at index %d with name %s has been "
-                    "marked as ready twice: run one backward between ddp_begin and ddp_finish", index,
-                    ddp->replica->params.param[index].spec->name);
+        return fail(ERR_FAILED,
+                    "Expected to mark a variable ready only once. Parameter at index %d with name %s has "
+                    "been marked as ready twice: run one backward between ddp_begin and ddp_finish",
+                    index, ddp->replica->params.param[index].spec->name);
     ddp->is_ready[index] = 1;
     ddp->ready_order[ddp->ready_count++] = index;
     ddp->pending[ddp->plan.bucket_of[index]]--;
     return ddp->config.no_overlap ? OK : send_off_full(ddp);
+}
+
+/* The hook of the tape. Outside of begin and finish a backward is this rank's own business. */
+static int on_gradient_ready(void *context, int index) {
+    struct ddp *ddp = context;
+    return ddp->expecting ? ended(ddp, count_gradient(ddp, index)) : OK;
 }
 
 /* Appends to a list in `text`, as far as there is room. */
@@ -140,9 +148,10 @@ static int unfinished(const struct ddp *ddp) {
         list(indices, sizeof indices, " ", number);
     }
     return fail(ERR_FAILED,
-                "Expected to have finished reduction in the prior iteration before starting a new one. This error indicates "
-                "that your module has parameters that were not used in producing loss. Parameters which did not receive "
-                "grad for rank %d: %s. Parameter indices which did not receive grad for rank %d: %s",
+                "Expected to have finished reduction in the prior iteration before starting a new one. "
+                "This error indicates that your module has parameters that were not used in producing loss. "
+                "Parameters which did not receive grad for rank %d: %s. "
+                "Parameter indices which did not receive grad for rank %d: %s",
                 comm_rank(ddp->comm), names, comm_rank(ddp->comm), indices);
 }
 
@@ -204,7 +213,8 @@ static int init(struct ddp *ddp) {
     size_t count = (size_t)r->params.count;
     CHECK(ddp_check_shapes(ddp->comm, &r->params));
     if (!count)
-        return fail(ERR_FAILED, "DistributedDataParallel is not needed when a module doesn't have any parameter that "
+        return fail(ERR_FAILED,
+                    "DistributedDataParallel is not needed when a module doesn't have any parameter that "
                     "requires a gradient.");
     CHECK(bucket_limits(ddp->config.bucket_cap_mb, ddp->config.first_bucket_mb, ddp->limits));
     ddp->pending = malloc(count * sizeof *ddp->pending); /* at most a bucket per parameter */
@@ -238,9 +248,14 @@ int ddp_init(struct ddp **out, struct comm *comm, struct replica *replica, const
     ddp->config = *config;
     ddp->scale = config->divide ? 1.0f / (float)comm_world_size(comm) : 1.0f;
     int code = ended(ddp, init(ddp));
-    if (code) ddp_free(ddp);
-    else *out = ddp;
-    return code;
+    if (code) {
+        char text[1024];
+        snprintf(text, sizeof text, "%s", error_message()); /* freeing may fail in its own words */
+        ddp_free(ddp);
+        return fail(code, "%s", text);
+    }
+    *out = ddp;
+    return OK;
 }
 
 void ddp_free(struct ddp *ddp) {

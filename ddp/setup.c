@@ -1,9 +1,9 @@
 /* Before the first step: the ranks make sure that they hold one and the same model.
  *
- * Shapes are compared first, because everything later trusts them: values are copied as one arena, and a bucket is a
- * pointer and a count that must mean the same parameters everywhere. Then rank 0's values go to all. Each rank
- * has drawn the same numbers from the same seed anyway; the broadcast makes it certain, for a rank that read
- * another file or another seed too.
+ * Shapes are compared first, because everything later trusts them: values are copied as one arena, and a
+ * bucket is a pointer and a count that must mean the same parameters everywhere. Then rank 0's values go to
+ * all. Each rank has drawn the same numbers from the same seed anyway; the broadcast makes it certain, for a
+ * rank that read another file or another seed too.
  *
  * The broadcast reads rank 0's memory, as every collective does, with nothing in between:
  *
@@ -31,8 +31,9 @@ static int check_counts(struct comm *comm, int count) {
     for (int r = 0; r < comm_world_size(comm); r++) {
         if (counts[r] == count) continue;
         return fail(ERR_FAILED,
-                    "DDP expects same model across all ranks, but Rank %d has %d params, while rank %d has inconsistent %d "
-                    "params.", comm_rank(comm), count, r, counts[r]);
+                    "DDP expects same model across all ranks, but Rank %d has %d params, while rank %d has "
+                    "inconsistent %d params.",
+                    comm_rank(comm), count, r, counts[r]);
     }
     return OK;
 }
@@ -63,8 +64,9 @@ static int compare_shapes(const struct param_set *params, int rank, const struct
         if (!memcmp(&mine, &theirs[i], sizeof mine)) continue;
         describe_sizes(spec, sizes, sizeof sizes);
         return fail(ERR_FAILED,
-                    "[%d]: params[%d] in this process with sizes %s appears not to match sizes of the same param in "
-                    "process 0.", rank, i, sizes);
+                    "[%d]: params[%d] in this process with sizes %s appears not to match sizes of the same "
+                    "param in process 0.",
+                    rank, i, sizes);
     }
     return OK;
 }
@@ -88,7 +90,8 @@ static int broadcast_bytes(struct comm *comm, void *bytes, size_t count) {
 int ddp_check_shapes(struct comm *comm, const struct param_set *params) {
     CHECK(check_counts(comm, params->count));
     struct shape *shapes = calloc((size_t)params->count + 1, sizeof *shapes);
-    if (!shapes) return fail(ERR_MEMORY, "ddp: shapes of %d parameters: the host is out of memory", params->count);
+    if (!shapes)
+        return fail(ERR_MEMORY, "ddp: shapes of %d parameters: the host is out of memory", params->count);
     for (int i = 0; i < params->count; i++) shapes[i] = shape_of(params->param[i].spec);
     int code = broadcast_bytes(comm, shapes, (size_t)params->count * sizeof *shapes);
     if (!code) code = compare_shapes(params, comm_rank(comm), shapes);
@@ -122,7 +125,8 @@ static int receive(struct param_set *params, const struct memory_handle *handle,
     struct stream *stream = device_compute(params->device);
     void *imported;
     CHECK(device_import(params->device, handle, fd, &imported));
-    struct copy_in copy = {params->device, handle->device, imported, params->values, params->arena_count * sizeof(float)};
+    struct copy_in copy = {params->device, handle->device, imported, params->values,
+                           params->arena_count * sizeof(float)};
     stream_set_phase(stream, PHASE_REPLICATE, -1);
     int code = stream_call_host(stream, "broadcast parameters", copy.bytes, run_copy_in, &copy, sizeof copy);
     CHECK_KEEP(stream_sync(stream), code);

@@ -1,7 +1,8 @@
-/* What the tests of DDP share: a job of real processes that train, and its answers in memory shared with the test.
+/* What the tests of DDP share: a job of real processes that train, and its answers in shared memory.
  *
- * The test fills in a struct job, launches run_rank (or a variant of it) on every rank, and reads job->out. Ranks draw
- * the same data from the same seed and take their shares by the rule of docs/design.md section 2. */
+ * The test fills in a struct job, launches run_rank (or a variant of it) on every rank, and reads job->out.
+ * Ranks draw the same data from the same seed and take their shares by the rule of docs/design.md section 2.
+ */
 #ifndef TESTS_DDP_JOB_H
 #define TESTS_DDP_JOB_H
 
@@ -29,7 +30,7 @@ struct rank_out {
 };
 
 struct job {
-    int world, v; /* v: virtual devices, 0: as many as ranks */
+    int world, v;                 /* v: virtual devices, 0: as many as ranks */
     int steps, batch, last_batch; /* global; the last step's, 0: as the others */
     const char *model;
     int hidden_count, hidden[3]; /* mlp */
@@ -37,13 +38,14 @@ struct job {
     enum device_kind kind;
     int spans, seed_per_rank;
     int comm_first;   /* 1: the communication stream is the first to be waited for after a step */
+    int one_looks;    /* 1: rank 0 alone waits for the end of each step */
     double timeout_s; /* of comm; 0: 10 */
     uint64_t memory;  /* 0: 64 MiB */
-    void (*change_model)(struct model *model, int rank);                /* NULL: none */
+    void (*change_model)(struct model *model, int rank);                       /* NULL: none */
     int (*before_ddp)(const struct job *job, struct device *device, int rank); /* NULL: none */
-    struct rank_out *out;    /* [world], shared */
-    float *grads;            /* [world][steps][elements of the model], shared; NULL: do not read them */
-    float *first_values;     /* [world][elements], shared, after ddp_init; NULL: do not read them */
+    struct rank_out *out;                                                      /* [world], shared */
+    float *grads;        /* [world][steps][elements of the model], shared; NULL: do not read them */
+    float *first_values; /* [world][elements], shared, after ddp_init; NULL: do not read them */
     size_t elements;
 };
 
@@ -65,7 +67,12 @@ static inline void *share(size_t bytes) {
 }
 
 static inline struct job job_default(void) {
-    struct job job = {.world = 2, .steps = 3, .batch = 12, .model = "mlp", .hidden_count = 2, .hidden = {64, 32, 24},
+    struct job job = {.world = 2,
+                      .steps = 3,
+                      .batch = 12,
+                      .model = "mlp",
+                      .hidden_count = 2,
+                      .hidden = {64, 32, 24},
                       .config = ddp_config_default()};
     job.config.bucket_cap_mb = 0.001; /* three buckets: a layer each */
     return job;
@@ -77,6 +84,11 @@ static inline int open_model(const struct job *job, struct model *model, int ran
     CHECK(model_open(model, job->model, &options));
     if (job->change_model) job->change_model(model, rank);
     return OK;
+}
+
+/* The summed gradients that a rank saw in a step. */
+static inline float *grads_of(const struct job *job, int rank, int step) {
+    return job->grads + ((size_t)rank * (size_t)job->steps + (size_t)step) * job->elements;
 }
 
 /* ---- data: the same on every rank ---- */
@@ -95,7 +107,7 @@ static inline void draw_sample(int step, int p, float *pixels, int32_t *label) {
 
 /* The share of device r of w: the segments v = r, r + w, ... below V, positions p mod V = v. */
 static inline void draw_share(const struct job *job, int step, int r, int w, float *pixels, int32_t *labels,
-                       struct segments *segments) {
+                              struct segments *segments) {
     int v_count = job->v ? job->v : job->world, batch = batch_of(job, step);
     memset(segments, 0, sizeof *segments);
     for (int v = r; v < v_count; v += w) {
@@ -137,8 +149,9 @@ static inline int worker_model(struct worker *w, const struct job *job, int rank
     CHECK(model_values_init(&w->model, job->seed_per_rank ? 7 + (uint64_t)rank : 7, &values));
     int code = replica_init(&w->replica, w->device, &w->model, &replica, values);
     model_values_free(values);
-    w->pixels = calloc((size_t)job->steps * (size_t)job->batch * PIXELS, sizeof *w->pixels); /* all steps' batches */
-    w->labels = calloc((size_t)job->steps * (size_t)job->batch, sizeof *w->labels);
+    size_t samples = (size_t)job->steps * (size_t)job->batch; /* of all steps: nothing is written twice */
+    w->pixels = calloc(samples * PIXELS, sizeof *w->pixels);
+    w->labels = calloc(samples, sizeof *w->labels);
     return code ? code : w->pixels && w->labels ? OK : fail(ERR_MEMORY, "no memory for the batch");
 }
 
@@ -187,27 +200,28 @@ static inline int train(struct worker *w, const struct job *job) {
         int32_t *labels = w->labels + (size_t)s * (size_t)job->batch;
         draw_share(job, s, rank, job->world, pixels, labels, &segments);
         CHECK(ddp_step(w->ddp, &block, pixels, labels, &segments));
+        if (job->one_looks && rank == 0) CHECK(stream_sync(device_compute(w->device)));
         if (job->comm_first) CHECK(stream_sync(device_comm(w->device)));
         if (s == 0 || s + 1 == job->steps) note_buckets(w, out, s != 0);
         if (job->grads)
-            CHECK(read_all(&w->replica, 1, job->grads + ((size_t)rank * (size_t)job->steps + (size_t)s) * job->elements));
+            CHECK(read_all(&w->replica, 1, grads_of(job, rank, s)));
     }
     uint64_t *hashes = calloc((size_t)job->steps * 2 * PARAMS_MOST, sizeof *hashes);
     int code = replica_read_logs(&w->replica, job->steps, NULL, NULL, hashes);
     size_t row = 2 * (size_t)w->model.param_count;
-    for (int s = 0; s < job->steps; s++) memcpy(out->hashes[s], hashes + (size_t)s * row, row * sizeof *hashes);
+    for (int s = 0; s < job->steps; s++)
+        memcpy(out->hashes[s], hashes + (size_t)s * row, row * sizeof *hashes);
     free(hashes);
     return code;
 }
 
-/* A rank's last words, and its exit status. */
+/* A rank's last words, and its exit status. A failure has been told to the peers by ddp. */
 static inline int note_end(const struct job *job, struct worker *w, int code) {
     int rank = atoi(getenv("RANK"));
     struct rank_out *out = &job->out[rank];
     out->code = code;
     out->ended_ns = now_ns();
     snprintf(out->text, sizeof out->text, "%s", code ? error_message() : "");
-    if (code) comm_abort(w->comm, code, out->text);
     worker_close(w);
     return error_exit_status(code);
 }

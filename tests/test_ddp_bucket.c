@@ -5,7 +5,8 @@
 #include "base/random.h"
 #include "ddp/bucket.h"
 
-/* The net 300-1000-1000-BatchNorm-10 and a loose 3x3, whose buckets were read off PyTorch (torch 1.13.1 and 2.15). */
+/* The net 300-1000-1000-BatchNorm-10 and a loose 3x3, whose buckets were read off PyTorch (torch 1.13.1
+ * and 2.15). */
 enum { NET = 10 };
 static const uint64_t net_bytes[NET] = {1200000, 4000, 4000000, 4000, 4000, 4000, 40000, 40, 36, 12};
 static const int net_ready[NET] = {9, 8, 7, 6, 4, 5, 3, 2, 1, 0};
@@ -24,12 +25,13 @@ static void expect_net(double cap, double first, const char *sizes, const char *
 }
 
 Test(ddp_bucket, rebuilt_buckets_are_pytorchs, .timeout = 10) {
-    expect_net(-1, -1, "4052088, 1204000", "9 8 7 6 4 5 3 2, 1 0");  /* defaults: 1 MiB, then 25 */
-    expect_net(5, 1, "4052088, 1204000", "9 8 7 6 4 5 3 2, 1 0");    /* PyTorch 1.13's reading of a cap of 5 */
-    expect_net(5, -1, "5256088", "9 8 7 6 4 5 3 2 1 0");             /* PyTorch 2.15's: it replaces both limits */
-    expect_net(25, -1, "5256088", "9 8 7 6 4 5 3 2 1 0");            /* also the value 25 */
+    expect_net(-1, -1, "4052088, 1204000", "9 8 7 6 4 5 3 2, 1 0"); /* defaults: 1 MiB, then 25 */
+    expect_net(5, 1, "4052088, 1204000", "9 8 7 6 4 5 3 2, 1 0");   /* PyTorch 1.13's reading of a cap of 5 */
+    expect_net(5, -1, "5256088", "9 8 7 6 4 5 3 2 1 0");  /* PyTorch 2.15's: it replaces both limits */
+    expect_net(25, -1, "5256088", "9 8 7 6 4 5 3 2 1 0"); /* also the value 25 */
     expect_net(0.01, -1, "40088, 12000, 4000000, 1204000", "9 8 7 6, 4 5 3, 2, 1 0");
-    expect_net(0, -1, "12, 36, 40, 40000, 4000, 4000, 4000, 4000000, 4000, 1200000", "9, 8, 7, 6, 4, 5, 3, 2, 1, 0");
+    expect_net(0, -1, "12, 36, 40, 40000, 4000, 4000, 4000, 4000000, 4000, 1200000",
+               "9, 8, 7, 6, 4, 5, 3, 2, 1, 0");
     expect_net(1e300, 0, "12, 5256076", "9, 8 7 6 4 5 3 2 1 0");
 }
 
@@ -45,7 +47,10 @@ Test(ddp_bucket, first_step_has_one_bucket, .timeout = 10) {
 }
 
 Test(ddp_bucket, limits_in_mebibytes, .timeout = 10) {
-    static const struct { double cap, first; uint64_t limit[2]; } cases[] = {
+    static const struct {
+        double cap, first;
+        uint64_t limit[2];
+    } cases[] = {
         {-1, -1, {1048576, 26214400}},
         {25, -1, {26214400, 26214400}},
         {-1, 2, {2097152, 26214400}},
@@ -93,7 +98,8 @@ Test(ddp_bucket, any_assignment_keeps_the_rule, .timeout = 20) {
     struct rng engine;
     rng_seed(&engine, 11);
     for (int round = 0; round < 2000; round++) {
-        int count = (int)(rng_u32(&engine) % (MOST + 1)), order[MOST], limit_count = 1 + (int)(rng_u32(&engine) % 3);
+        int count = (int)(rng_u32(&engine) % (MOST + 1)), order[MOST],
+            limit_count = 1 + (int)(rng_u32(&engine) % 3);
         uint64_t bytes[MOST], limits[3];
         for (int i = 0; i < count; i++) bytes[i] = 4 * (1 + rng_u32(&engine) % (i % 7 ? 50 : 5000));
         rng_permutation(&engine, order, count);
