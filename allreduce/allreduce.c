@@ -118,7 +118,8 @@ out:
     return code;
 }
 
-/* Only rank 0's own scratch (naive) and everyone's (oneshot) is ever used; direct, ring and tree need none. */
+/* Only rank 0's own scratch (naive) and everyone's (oneshot) is ever used; direct, ring and tree need
+ * none. */
 static size_t scratch_half(const struct allreduce_config *config) {
     int none = config->algorithm == ALLREDUCE_DIRECT || config->algorithm == ALLREDUCE_RING ||
                config->algorithm == ALLREDUCE_TREE;
@@ -187,10 +188,11 @@ int allreduce_register(struct allreduce *ar, float *data, size_t count) {
 
 /* ---- the end ---- */
 
-/* A mapping may go only when its rank has left its last call, memory only when no mapping is left: stream sync, barrier,
- * unmap, barrier, then the owner may free. The first barrier is for the peers' sake (they may still be storing
- * into what is unmapped with CUDA's IPC), the second for the owner's. A job that has failed skips both: its ranks
- * touch nothing any more, each wait having ended with an error, and the dead cannot come. */
+/* A mapping may go only when its rank has left its last call, memory only when no mapping is left: stream
+ * sync, barrier, unmap, barrier, then the owner may free. The first barrier is for the peers' sake (they
+ * may still be storing into what is unmapped with CUDA's IPC), the second for the owner's. A job that has
+ * failed skips both: its ranks touch nothing any more, each wait having ended with an error, and the dead
+ * cannot come. */
 static int leave(struct allreduce *ar, const char *what) {
     if (ar->stream) CHECK(stream_sync(ar->stream));
     if (ar->ranks.n == 1) return OK;

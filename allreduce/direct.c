@@ -14,8 +14,8 @@
  *   ready, epoch 1    each rank    each other   my data holds my input: read and write your column of it
  *   done,  epoch 1    each rank    each other   my column is done: I shall not touch your data any more
  *
- * Early overwriting: nobody touches data r before r is in the call (ready), and r leaves when all are done with
- * it. A rank's done comes after its waits for ready, so whoever leaves knows that all have entered. */
+ * Early overwriting: nobody touches data r before r is in the call (ready), and r leaves when all are done
+ * with it. A rank's done comes after its waits for ready, so whoever leaves knows that all have entered. */
 #include "allreduce/plan.h"
 
 void plan_direct(struct plan *plan, const struct plan_config *config) {

@@ -1,7 +1,9 @@
-/* The loops of host_move.c, compiled once for each set of vector instructions: SUFFIX(name) names the set's version.
+/* The loops of host_move.c, compiled once for each set of vector instructions: SUFFIX(name) names the set's
+ * version.
  *
- * `vec` is the compiler's own vector type; where the machine's vectors are narrower it makes several of one. A function
- * must not take or return one (the calling convention would depend on the set), hence LOAD and STORE. */
+ * `vec` is the compiler's own vector type; where the machine's vectors are narrower it makes several of
+ * one. A function must not take or return one (the calling convention would depend on the set), hence LOAD
+ * and STORE. */
 
 static void SUFFIX(scale_copy)(float *const *dest, int dests, const float *source, float scale,
                                size_t length) {
@@ -33,8 +35,8 @@ static void SUFFIX(reduce)(float *const *dest, int dests, const float *own, floa
     }
 }
 
-/* plan_tree_sum on blocks of BLOCK elements; returns how many elements it did. Inlined with a constant n the terms live
- * in registers. */
+/* plan_tree_sum on blocks of BLOCK elements; returns how many elements it did. Inlined with a constant n
+ * the terms live in registers. */
 static inline __attribute__((always_inline)) size_t SUFFIX(sum_blocks)(float *const *dest, int dests,
                                                                        const float *const *source, int n,
                                                                        float scale, size_t length) {
@@ -61,12 +63,21 @@ static inline __attribute__((always_inline)) size_t SUFFIX(sum_blocks)(float *co
     return i;
 }
 
-static size_t SUFFIX(sum)(float *const *dest, int dests, const float *const *source, int n, float scale,
-                          size_t length) {
+static void SUFFIX(sum)(float *const *dest, int dests, const float *const *source, int n, float scale,
+                        size_t length) {
+    size_t i;
     switch (n) {
-    case 2: return SUFFIX(sum_blocks)(dest, dests, source, 2, scale, length);
-    case 3: return SUFFIX(sum_blocks)(dest, dests, source, 3, scale, length);
-    case 4: return SUFFIX(sum_blocks)(dest, dests, source, 4, scale, length);
-    default: return SUFFIX(sum_blocks)(dest, dests, source, n, scale, length);
+    case 2: i = SUFFIX(sum_blocks)(dest, dests, source, 2, scale, length); break;
+    case 3: i = SUFFIX(sum_blocks)(dest, dests, source, 3, scale, length); break;
+    case 4: i = SUFFIX(sum_blocks)(dest, dests, source, 4, scale, length); break;
+    default: i = SUFFIX(sum_blocks)(dest, dests, source, n, scale, length);
+    }
+    for (; i < length; i++) {
+        float term[MAX_DEVICES];
+        for (int r = 0; r < n; r++)
+            term[r] = source[r][i] * scale;
+        float sum = plan_tree_sum(term, n);
+        for (int d = 0; d < dests; d++)
+            dest[d][i] = sum;
     }
 }

@@ -1,5 +1,6 @@
-/* oneshot: every rank reads the inputs of all and adds them up itself. The most bytes, (n-1)S into every rank,
- * and the fewest words: one exchange of flags. Best for small buffers, where words cost more than bytes.
+/* oneshot: every rank reads the inputs of all and adds them up itself. The most bytes, (n-1)S into every
+ * rank, and the fewest words: one exchange of flags. Best for small buffers, where words cost more than
+ * bytes.
  *
  *     copy in            ready (all to all)         add up
  *     data 0 -> scratch 0 ---------\ /------- scratch 0 + scratch 1 + scratch 2 -> data 0
@@ -15,9 +16,9 @@
  * Flags                   written by   read by      meaning
  *   ready, epoch j + 1    each rank    each other   my input of round j is in my scratch
  *
- * Early overwriting: before I copy in round j I have waited for everyone's ready of round j-1, which they post
- * after adding up round j-2, the last readers of this quarter. Between calls the halves alternate (plan.h, the
- * third fact). So there is no flag for "done reading" at all. */
+ * Early overwriting: before I copy in round j I have waited for everyone's ready of round j-1, which they
+ * post after adding up round j-2, the last readers of this quarter. Between calls the halves alternate
+ * (plan.h, the third fact). So there is no flag for "done reading" at all. */
 #include "allreduce/plan.h"
 
 void plan_oneshot(struct plan *plan, const struct plan_config *config) {

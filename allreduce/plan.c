@@ -1,4 +1,5 @@
-/* What all algorithms share: names, cutting ranges, appending steps, counting bytes, and the one order of summing. */
+/* What all algorithms share: names, cutting ranges, appending steps, counting bytes, and the one order of
+ * summing. */
 #include "allreduce/plan.h"
 
 #include <stdlib.h>

@@ -97,7 +97,7 @@ struct plan_config {
     size_t align; /* ranges are cut at multiples of this many elements; 16 (one cache line of floats) */
     size_t slice; /* the longest slice of a pipeline, in elements */
     size_t
-        pipeline_from; /* from this count on, at least `slices` slices a chunk (ring) or a half (tree); below, one */
+        pipeline_from; /* from this count on, `slices` or more a chunk (ring) or half (tree); below, one */
     int slices;
     size_t
         scratch; /* elements in one half of SCRATCH; at least n, n + align where slices are to be aligned */
@@ -118,18 +118,19 @@ struct plan {
     int error; /* building: the first failure */
 };
 
-/* The list of `rank` among n ranks (1 .. MAX_DEVICES) for `count` elements; count 0: no steps. ERR_USAGE: bad n,
- * rank, config or algorithm (AUTO included); ERR_MEMORY. On failure *plan is as after plan_free. */
+/* The list of `rank` among n ranks (1 .. MAX_DEVICES) for `count` elements; count 0: no steps. ERR_USAGE:
+ * bad n, rank, config or algorithm (AUTO included); ERR_MEMORY. On failure *plan is as after plan_free. */
 int plan_build(struct plan *plan, enum allreduce_algorithm algorithm, int n, int rank, size_t count,
                const struct plan_config *config);
 void plan_free(struct plan *plan); /* NULL and zeroed are fine */
 
-/* Bytes (4 an element) that this rank's steps move between different ranks: bytes[source][dest] += ... for each
- * remote load and store, row-major over n ranks; returns their sum. bytes may be NULL. */
+/* Bytes (4 an element) that this rank's steps move between different ranks: bytes[source][dest] += ... for
+ * each remote load and store, row-major over n ranks; returns their sum. bytes may be NULL. */
 uint64_t plan_traffic(const struct plan *plan, uint64_t *bytes);
 
-/* The order of summing over devices, docs/design.md 2 rule 1: term r takes in term r + ceil(m/2), then the same on
- * the lower half, until one is left. Here on n plain floats, which are overwritten; returns term[0]. */
+/* The order of summing over devices, docs/design.md 2 rule 1: term r takes in term r + ceil(m/2), then the
+ * same on the lower half, until one is left. Here on n plain floats, which are overwritten; returns
+ * term[0]. */
 float plan_tree_sum(float *term, int n);
 
 /* ---- for the algorithms, one file each ---- */

@@ -6,8 +6,9 @@
 
 #include "trace/ledger.h"
 
-/* Measured once with bench/allreduce_perf (2 cores, 32 MiB of shared cache): a flag that a spinning peer sees takes
- * 0.3 us, one that must wake a process 9; a core moves some 180 GB/s to and from the shared cache. */
+/* Measured once with bench/allreduce_perf (2 cores, 32 MiB of shared cache): a flag that a spinning peer
+ * sees takes 0.3 us, one that must wake a process 9; a core moves some 180 GB/s to and from the shared
+ * cache. */
 static const double SPIN_WORD_US = 0.3, WAKE_WORD_US = 9, CORE_GBS = 180;
 
 struct allreduce_link allreduce_link_host(int n) {

@@ -11,9 +11,10 @@
  *        / \       / \                            / \       / \
  *       1   3     5   7                          6   4     2   0
  *
- * Tree A is read off the bits of the rank: a rank whose lowest set bit is b lies at the height of b; its parent
- * has that bit cleared and the next one set, or where no such rank exists only cleared. Tree B is the mirror image
- * for even n; for odd n, where a mirror would map the middle onto itself, all roles are shifted by one rank.
+ * Tree A is read off the bits of the rank: a rank whose lowest set bit is b lies at the height of b; its
+ * parent has that bit cleared and the next one set, or where no such rank exists only cleared. Tree B is the
+ * mirror image for even n; for odd n, where a mirror would map the middle onto itself, all roles are shifted
+ * by one rank.
  *
  * Up, per slice: a parent adds its children's sums, read where they lie in the children's data, to its own.
  * Down, per slice: a parent writes the result into its children's data. The root has one child and adds and
@@ -26,13 +27,14 @@
  *
  * Epochs: m slices, 1 .. m.
  *
- * Early overwriting: a child's slice is written by its parent alone, which before has read it itself, and which may
- * do both since the child has said "up" and keeps off until "down". A rank leaves when it has "down" for every
- * slice (so its parent has done all it will do) and has written to its children (its children never touch its data).
+ * Early overwriting: a child's slice is written by its parent alone, which before has read it itself, and
+ * which may do both since the child has said "up" and keeps off until "down". A rank leaves when it has
+ * "down" for every slice (so its parent has done all it will do) and has written to its children (its
+ * children never touch its data).
  *
- * Order within a rank: slice k of A and B up, then slice k - lag of A and B down, k = 0, 1, ...: while slices
- * climb, earlier ones descend. No deadlock: order all steps by (k; A up from the leaves, B up, A down from the root,
- * B down), after the leaves' first word; each waits only for steps before it. */
+ * Order within a rank: slice k of A and B up, then slice k - lag of A and B down, k = 0, 1, ...: while
+ * slices climb, earlier ones descend. No deadlock: order all steps by (k; A up from the leaves, B up, A
+ * down from the root, B down), after the leaves' first word; each waits only for steps before it. */
 #include "allreduce/plan.h"
 
 /* The parent of `role` in tree A over n ranks; -1 for role 0. */

@@ -1,16 +1,19 @@
-/* How fast is an allreduce here? With the flags and columns of nccl-tests, so that the figures can be laid side by side.
+/* How fast is an allreduce here? With the flags and columns of nccl-tests, so that the figures can be laid
+ * side by side.
  *
- *     allreduce_perf [-b 1K] [-e 64M] [-f 2] [-n 20] [-w 5] [-r 2] [-a all|auto|naive|...] [-o sum|avg] [-c 0|1] [-p 0|1]
+ *     allreduce_perf [-b 1K] [-e 64M] [-f 2] [-n 20] [-w 5] [-r 2] [-a all|auto|naive|...]
+ *                    [-o sum|avg] [-c 0|1] [-p 0|1]
  *
- * time is that of one call, n calls being enqueued at once and waited for together (the slowest rank's); p50 and p99 are
- * of single calls, as rank 0's stream ran them. algbw = size / time, busbw = algbw 2(n-1)/n. `floor` is what no
- * algorithm can beat in shared memory: 2 n size bytes (each input read, each output written, once) at the speed of
- * memcpy measured in the same run on the same buffer, by as many cores as are at work. `wrong` counts
- * elements, over all ranks, that are not the exact sum: each algorithm and size is checked before it is timed.
+ * time is that of one call, n calls being enqueued at once and waited for together (the slowest rank's); p50
+ * and p99 are of single calls, as rank 0's stream ran them. algbw = size / time, busbw = algbw 2(n-1)/n.
+ * `floor` is what no algorithm can beat in shared memory: 2 n size bytes (each input read, each output
+ * written, once) at the speed of memcpy measured in the same run on the same buffer, by as many cores as are
+ * at work. `wrong` counts elements, over all ranks, that are not the exact sum: each algorithm and size is
+ * checked before it is timed.
  *
- * Where there are cores enough each rank's communication thread is bound to one (-p 0: not). Left alone the kernel
- * tends to put threads that wake each other on one core, each asleep while the other works, and then finds that core
- * not busy enough to part them: 20 us a call where 1 would do. */
+ * Where there are cores enough each rank's communication thread is bound to one (-p 0: not). Left alone
+ * the kernel tends to put threads that wake each other on one core, each asleep while the other works, and
+ * then finds that core not busy enough to part them: 20 us a call where 1 would do. */
 #include <getopt.h>
 #include <sched.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* Allreduce by real processes over shared memory: the grid of ranks, counts and algorithms against the reference
- * executor's bits and against double; calls in a row; spans and traffic. */
+/* Allreduce by real processes over shared memory: the grid of ranks, counts and algorithms against the
+ * reference executor's bits and against double; calls in a row; spans and traffic. */
 #include "tests/test_allreduce.h"
 
 #include <sched.h>
@@ -92,7 +92,8 @@ static int run_cell(struct rank *r, struct allreduce *ar, const struct cell *cel
     return r->rank == 0 ? judge(r, cell, config, data) : OK;
 }
 
-/* All algorithms one after another on the same counts; those that add in tree order, and on 2 ranks all, agree. */
+/* All algorithms one after another on the same counts; those that add in tree order, and on 2 ranks all,
+ * agree. */
 static int run_counts(struct rank *r, const size_t *counts, int how_many, const struct plan_config *config) {
     uint64_t first[32][2];
     int code = OK;
@@ -159,7 +160,8 @@ Test(allreduce, grid_on_late_devices, .timeout = 120) {
 
 enum { ROW_CALLS = 100, ROW_COUNT = 3000 };
 
-/* On the stream, behind a call: check its result, write the next call's input. What a training step does to gradients. */
+/* On the stream, behind a call: check its result, write the next call's input. What a training step does
+ * to gradients. */
 struct turn {
     float *data;
     size_t count;
@@ -234,12 +236,13 @@ Test(allreduce, a_hundred_calls_without_a_sync, .timeout = 120) {
     }
 }
 
-/* One object, `auto`: small calls go by one algorithm, large by another, through the same flags and scratch. */
+/* One object, `auto`: small calls go by one algorithm, large by another, through the same flags and
+ * scratch. */
 static int auto_entry(void *context) {
     struct job *job = context;
     struct rank r;
     struct allreduce *ar = NULL;
-    size_t large = 40000;
+    size_t large = 400000;
     int code = rank_open(&r, job, large);
     if (!code) code = allreduce_init(&ar, r.comm, r.device, NULL);
     if (!code) code = allreduce_register(ar, r.data, large);
@@ -272,7 +275,8 @@ Test(allreduce, auto_changes_algorithm_between_calls, .timeout = 60) {
 
 /* ---- spans, traffic, memory ---- */
 
-/* Bytes into and out of rank r, from the plans' formulas: test_allreduce_plan.c holds those against theory. */
+/* Bytes into and out of rank r, from the plans' formulas: test_allreduce_plan.c holds those against
+ * theory. */
 static int check_traffic(struct rank *r, enum allreduce_algorithm algorithm, size_t count, int calls) {
     uint64_t want[MAX_DEVICES * MAX_DEVICES] = {0}, moved = 0;
     struct plan_config config = plan_config_default();

@@ -99,7 +99,8 @@ static inline void run_well(int ranks, int (*entry)(void *), struct job *job) {
               error_message());
 }
 
-/* The input of a rank: integers below 1000, exact in any order; or values of very different size and both signs. */
+/* The input of a rank: integers below 1000, exact in any order; or values of very different size and both
+ * signs. */
 static inline float input(int seed, int rank, size_t i, int integers) {
     uint64_t x = ((uint64_t)seed * 64 + (uint64_t)rank + 1) * 0x9e3779b97f4a7c15u + i * 0xbf58476d1ce4e5b9u;
     x ^= x >> 31;

@@ -1,5 +1,5 @@
-/* The executor of emulated devices without processes: its moves against the reference, and whole calls by threads,
- * where the thread sanitizer sees every load and store of every rank. And the choice of `auto`. */
+/* The executor of emulated devices without processes: its moves against the reference, and whole calls by
+ * threads, where the thread sanitizer sees every load and store of every rank. And the choice of `auto`. */
 #include "tests/test_allreduce.h"
 
 #include <pthread.h>
@@ -9,7 +9,8 @@
 
 /* ---- the moves ---- */
 
-/* Lengths around the width of a vector and of a block, starts of any alignment, destinations that are sources. */
+/* Lengths around the width of a vector and of a block, starts of any alignment, destinations that are
+ * sources. */
 Test(executor, moves_give_the_reference_bits, .timeout = 60) {
     static const int ranks[] = {1, 2, 3, 4, 5, 8, 13, 64};
     enum { MOST = 300, ROOM = MOST + 16 };
@@ -51,6 +52,42 @@ Test(executor, moves_give_the_reference_bits, .timeout = 60) {
     }
     free(x);
     free(want);
+}
+
+/* The widest set is what the test above ran; the narrower ones, for other processors, must agree with it. */
+Test(executor, all_vector_sets_give_the_same_bits, .timeout = 30) {
+    enum { N = 5, LENGTH = 331 };
+    float x[N][LENGTH], got[LENGTH], want[LENGTH], *dest = got;
+    const float *source[N];
+    for (int r = 0; r < N; r++) {
+        source[r] = x[r];
+        for (size_t i = 0; i < LENGTH; i++)
+            x[r][i] = input(3, r, i, 0);
+    }
+    cr_assert(move_set_count() >= 1);
+    for (int s = 0; s < move_set_count(); s++) {
+        const struct move_set *set = move_set(s);
+        for (int n = 1; n <= N; n++) {
+            set->sum(&dest, 1, source, n, 0.3f, LENGTH);
+            for (size_t i = 0; i < LENGTH; i++) {
+                float term[N];
+                for (int r = 0; r < n; r++)
+                    term[r] = x[r][i] * 0.3f;
+                want[i] = plan_tree_sum(term, n);
+            }
+            cr_assert_eq(memcmp(got, want, sizeof got), 0, "%s: sum of %d", set->name, n);
+        }
+        set->reduce(&dest, 1, x[0], 0.3f, x[1], 0.7f, LENGTH);
+        for (size_t i = 0; i < LENGTH; i++) {
+            float own = x[0][i] * 0.3f, other = x[1][i] * 0.7f;
+            want[i] = own + other;
+        }
+        cr_assert_eq(memcmp(got, want, sizeof got), 0, "%s: reduce", set->name);
+        set->scale_copy(&dest, 1, x[0], 0.3f, LENGTH);
+        for (size_t i = 0; i < LENGTH; i++)
+            want[i] = x[0][i] * 0.3f;
+        cr_assert_eq(memcmp(got, want, sizeof got), 0, "%s: copy", set->name);
+    }
 }
 
 /* ---- ranks as threads ---- */

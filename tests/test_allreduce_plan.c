@@ -1,4 +1,5 @@
-/* The planner, judged through the reference executor: every algorithm, up to 64 ranks, odd counts, odd slices. */
+/* The planner, judged through the reference executor: every algorithm, up to 64 ranks, odd counts, odd
+ * slices. */
 #include "tests/harness.h"
 
 #include <stdint.h>
@@ -41,7 +42,8 @@ static void world_init(struct world *w, int n, size_t count) {
         w->data[r] = w->memory + r * count;
 }
 
-/* Integers up to 1000: sums below 2^24 are exact in any order. Else values of very different size and both signs. */
+/* Integers up to 1000: sums below 2^24 are exact in any order. Else values of very different size and both
+ * signs. */
 static void world_fill(struct world *w, int integers, uint64_t seed) {
     for (size_t i = 0; i < w->n * w->count; i++) {
         float x = (float)((int)(next_random(&seed) % 2001) - 1000);
@@ -112,7 +114,8 @@ Test(plan, sums_for_64_ranks, .timeout = 60) {
         check_sum(algorithms[a], 64, 2049, &config, 1.0f / 64);
 }
 
-/* Which bits the tree order gives, written out by hand: n = 3 is (0+2)+1, n = 4 (0+2)+(1+3), n = 5 ((0+3)+2)+(1+4). */
+/* Which bits the tree order gives, written out by hand: n = 3 is (0+2)+1, n = 4 (0+2)+(1+3), n = 5
+ * ((0+3)+2)+(1+4). */
 Test(plan, tree_order_is_the_written_one, .timeout = 10) {
     volatile float a = 1e8f, b = -1e8f, c = 3.25f, d = 1e-3f, e = 7e7f;
     float t3[] = {a, b, c}, t4[] = {a, b, c, d}, t5[] = {a, b, c, d, e};
@@ -122,7 +125,8 @@ Test(plan, tree_order_is_the_written_one, .timeout = 10) {
     cr_assert((a + c) + b != (a + b) + c, "the example must tell orders apart");
 }
 
-/* Ring and tree have orders of their own: somewhere they must differ from tree order, or this file proves little. */
+/* Ring and tree have orders of their own: somewhere they must differ from tree order, or this file proves
+ * little. */
 Test(plan, ring_and_tree_have_their_own_order, .timeout = 10) {
     for (int a = 0; a < ALGORITHMS; a++) {
         struct world w, direct;

@@ -2,15 +2,15 @@
  *
  * A run of n ranks is a walk through states: how far each rank is, and what lies in memory. A step has two
  * halves, begin (its flags have arrived, it starts to read and write) and end (all is written, its flags are
- * posted), so two steps of different ranks can overlap. From every state each rank that can move is moved, and
- * states seen before are not visited twice; what remains unseen does not exist. In each state:
+ * posted), so two steps of different ranks can overlap. From every state each rank that can move is moved,
+ * and states seen before are not visited twice; what remains unseen does not exist. In each state:
  *
  *   - no step may overlap another rank's step on a range that one of them writes     (a race)
  *   - some rank can move, unless all are at the end                                  (a deadlock)
- *   - between two calls each rank checks its result and writes its next input        (a wrong sum, an early return)
+ *   - between two calls each rank checks its result and writes its next input  (wrong sum, early return)
  *
- * Three calls in a row, as scratch alternates between two halves. 2 to 4 ranks; data of 6
- * elements in one, two or three slices. Then the explorer itself is tested: any wait dropped from any plan must show up. */
+ * Three calls in a row, as scratch alternates between two halves. 2 to 4 ranks; data of 6 elements in one,
+ * two or three slices. Then the explorer itself is tested: any wait dropped from any plan must show up. */
 #include "tests/harness.h"
 
 #include <stdint.h>
@@ -52,7 +52,8 @@ struct state {
     struct memory memory;
 };
 
-/* Integers below 2^20 that look random: a sum that misses a term, or takes one twice or from another call, shows. */
+/* Integers below 2^20 that look random: a sum that misses a term, or takes one twice or from another call,
+ * shows. */
 static float input(int call, int rank, int i) {
     uint64_t x = (uint64_t)((call * RANKS + rank) * COUNT + i + 1) * 0x9e3779b97f4a7c15u;
     x ^= x >> 29;
@@ -352,9 +353,10 @@ static enum verdict explore_without(enum allreduce_algorithm algorithm, int n, i
     return verdict;
 }
 
-/* The one kind of wait that may be there for nothing: a leaf of a tree says only "I am in this call", and its parent
- * may have heard that already, from the same rank's words in the other tree. Which pairs that strikes depends on n;
- * the planner does not track it, one satisfied look at a flag being cheaper than the rule. */
+/* The one kind of wait that may be there for nothing: a leaf of a tree says only "I am in this call", and
+ * its parent may have heard that already, from the same rank's words in the other tree. Which pairs that
+ * strikes depends on n; the planner does not track it, one satisfied look at a flag being cheaper than the
+ * rule. */
 static int heard_before(const struct plan *plan, int i, int peer) {
     struct tree_node a = plan_tree_node(0, plan->n, peer), b = plan_tree_node(1, plan->n, peer);
     const struct plan_step *s = &plan->steps[i];
