@@ -1,5 +1,6 @@
-/* What the tests of device/math share: tensors of exactly their size (so that AddressSanitizer sees the first byte read
- * too many), filled with numbers that repeat from run to run, and a walk over the instruction sets of this processor. */
+/* What the tests of device/math share: tensors of exactly their size (so that AddressSanitizer sees the first
+ * byte read too many), filled with numbers that repeat from run to run, and a walk over the instruction sets
+ * of this processor. */
 #ifndef TESTS_TEST_MATH_COMMON_H
 #define TESTS_TEST_MATH_COMMON_H
 
@@ -24,7 +25,8 @@ static inline void *heap_take(struct heap *heap, size_t bytes) {
     return heap->block[heap->count++] = p;
 }
 
-static inline struct tensor tensor_new(struct heap *heap, enum dtype dtype, int rank, int d0, int d1, int d2, int d3) {
+static inline struct tensor tensor_new(struct heap *heap, enum dtype dtype, int rank, int d0, int d1, int d2,
+                                       int d3) {
     int dims[4] = {d0, d1, d2, d3};
     struct tensor t = tensor_plain(NULL, dtype, rank, dims);
     t.data = heap_take(heap, tensor_bytes(&t));
@@ -38,7 +40,8 @@ static inline float test_random(uint64_t *seed) {
 }
 
 /* Uniform in [-1, 1). */
-static inline struct tensor tensor_random(struct heap *heap, uint64_t seed, int rank, int d0, int d1, int d2, int d3) {
+static inline struct tensor tensor_random(struct heap *heap, uint64_t seed, int rank, int d0, int d1, int d2,
+                                          int d3) {
     struct tensor t = tensor_new(heap, DTYPE_F32, rank, d0, d1, d2, d3);
     seed = seed * 7919 + 17;
     for (size_t i = 0; i < tensor_count(&t); i++) tensor_f32(&t)[i] = test_random(&seed);
@@ -102,7 +105,8 @@ static inline int same_bits(const struct tensor *a, const struct tensor *b) {
     return memcmp(a->data, b->data, tensor_bytes(a)) == 0;
 }
 
-/* The instruction sets to test; those this processor lacks have no kernels. The last is the one `launch` uses. */
+/* The instruction sets to test; those this processor lacks have no kernels. The last is the one `launch`
+ * uses. */
 static const char *const all_isas[] = {"generic", "avx2", "avx512"};
 enum { ISAS = 3 };
 

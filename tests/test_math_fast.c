@@ -1,13 +1,14 @@
-/* The fast path against the reference, over shapes that fit no tile: odd sizes, strides, paddings, channel counts, every
- * kind of last group; and the rules on which equal training of all modes rests (docs/design.md): the same bits on every
- * instruction set, whatever shares the call, the address or the thread. */
+/* The fast path against the reference, over shapes that fit no tile: odd sizes, strides, paddings, channel
+ * counts, every kind of last group; and the rules on which equal training of all modes rests
+ * (docs/design.md): the same bits on every instruction set, whatever shares the call, the address or the
+ * thread. */
 #include <pthread.h>
 
 #include "tests/test_math_common.h"
 
-/* A sum of t products in float, in any order, differs from the exact sum by at most about t * 2^-24 times the sum of the
- * products' absolute values. That sum the reference computes when given absolute values. One wrong or missing term
- * is of the size of that sum / t: with at most some thousand terms always larger. */
+/* A sum of t products in float, in any order, differs from the exact sum by at most about t * 2^-24 times the
+ * sum of the products' absolute values. That sum the reference computes when given absolute values. One wrong
+ * or missing term is of the size of that sum / t: with at most some thousand terms always larger. */
 static double rounding(size_t terms) {
     return (double)(terms + 2) * 0x1p-24;
 }
@@ -24,22 +25,30 @@ static enum op op_of(const struct layer *l, enum pass pass) {
     return (l->linear ? OP_LINEAR_FORWARD : OP_CONV2D_FORWARD) + (int)pass;
 }
 
-static struct layer conv_layer(struct heap *heap, int n, int c, int h, int w, int o, int k, int stride, int padding) {
+static struct layer conv_layer(struct heap *heap, int n, int c, int h, int w, int o, int k, int stride,
+                               int padding) {
     int p = (h + 2 * padding - k) / stride + 1, q = (w + 2 * padding - k) / stride + 1;
-    struct layer l = {tensor_random(heap, 1, 4, n, c, h, w), tensor_random(heap, 2, 4, o, c, k, k), tensor_random(heap, 3, 1, o, 1, 1, 1),
-                      tensor_new(heap, DTYPE_F32, 4, n, o, p, q), tensor_random(heap, 4, 4, n, o, p, q), 0, {.p.conv = {stride, padding}}};
+    struct layer l = {tensor_random(heap, 1, 4, n, c, h, w), tensor_random(heap, 2, 4, o, c, k, k),
+                      tensor_random(heap, 3, 1, o, 1, 1, 1), tensor_new(heap, DTYPE_F32, 4, n, o, p, q),
+                      tensor_random(heap, 4, 4, n, o, p, q), 0,
+                      {.p.conv = {stride, padding}}};
     return l;
 }
 
 static struct layer linear_layer(struct heap *heap, int n, int inputs, int outputs, int turned) {
     struct layer l = {tensor_random(heap, 1, 2, n, inputs, 1, 1),
-                      turned ? tensor_random(heap, 2, 2, inputs, outputs, 1, 1) : tensor_random(heap, 2, 2, outputs, inputs, 1, 1),
-                      tensor_random(heap, 3, 1, outputs, 1, 1, 1), tensor_new(heap, DTYPE_F32, 2, n, outputs, 1, 1),
-                      tensor_random(heap, 4, 2, n, outputs, 1, 1), 1, {.p.linear = {turned}}};
+                      turned ? tensor_random(heap, 2, 2, inputs, outputs, 1, 1)
+                             : tensor_random(heap, 2, 2, outputs, inputs, 1, 1),
+                      tensor_random(heap, 3, 1, outputs, 1, 1, 1),
+                      tensor_new(heap, DTYPE_F32, 2, n, outputs, 1, 1),
+                      tensor_random(heap, 4, 2, n, outputs, 1, 1),
+                      1,
+                      {.p.linear = {turned}}};
     return l;
 }
 
-/* The launch of a pass, activations taken in N16 (gradients' pads 0, others' junk) or PLAIN; outputs fresh. */
+/* The launch of a pass, activations taken in N16 (gradients' pads 0, others' junk) or PLAIN; outputs fresh.
+ */
 static struct op_args launch_of(struct heap *heap, const struct layer *l, enum pass pass, int n16) {
     struct op_args a = {.p = l->p.p};
     struct tensor x = n16 ? n16_of(heap, &l->x, 7) : l->x, dy = n16 ? n16_of(heap, &l->dy, 0) : l->dy;
@@ -63,23 +72,27 @@ static struct tensor absolute(struct heap *heap, const struct tensor *t) {
     return a;
 }
 
-static void expect_near(const char *what, const struct tensor *got, const struct tensor *want, const struct tensor *size, double bound) {
+static void expect_near(const char *what, const struct tensor *got, const struct tensor *want,
+                        const struct tensor *size, double bound) {
     for (size_t i = 0; i < tensor_count(want); i++) {
         double g = tensor_f32(got)[i], w = tensor_f32(want)[i], most = bound * tensor_f32(size)[i];
-        cr_assert(fabs(g - w) <= most, "%s: element %zu is %.9g, the reference %.9g, off by more than %.3g", what, i, g, w, most);
+        cr_assert(fabs(g - w) <= most, "%s: element %zu is %.9g, the reference %.9g, off by more than %.3g",
+                  what, i, g, w, most);
     }
 }
 
 /* All passes of a layer: every instruction set within rounding of the reference and equal to the first. */
 static void check_layer(struct heap *heap, const struct layer *l, const char *what) {
     struct layer size = *l;
-    size.x = absolute(heap, &l->x), size.w = absolute(heap, &l->w), size.b = absolute(heap, &l->b), size.dy = absolute(heap, &l->dy);
+    size.x = absolute(heap, &l->x), size.w = absolute(heap, &l->w), size.b = absolute(heap, &l->b),
+    size.dy = absolute(heap, &l->dy);
     size_t outputs = tensor_sample_count(&l->y);
     size_t terms[PASSES] = {tensor_count(&l->w) + 1, tensor_count(&l->w), (size_t)l->x.dims[0] * outputs};
     for (enum pass pass = FORWARD; pass < PASSES; pass++) {
         char line[160];
         snprintf(line, sizeof line, "%s, pass %d", what, (int)pass);
-        struct op_args want = launch_of(heap, l, pass, 0), sizes = launch_of(heap, &size, pass, 0), first = {.step = NULL};
+        struct op_args want = launch_of(heap, l, pass, 0), sizes = launch_of(heap, &size, pass, 0),
+                       first = {.step = NULL};
         host_reference_kernels[op_of(l, pass)](&want);
         host_reference_kernels[op_of(l, pass)](&sizes);
         for (int i = 0; i < ISAS; i++) {
@@ -87,12 +100,15 @@ static void check_layer(struct heap *heap, const struct layer *l, const char *wh
             if (!kernel) continue;
             struct op_args got = launch_of(heap, l, pass, 1);
             kernel(&got);
-            if (pass == BACKWARD_DATA) cr_assert(pads_are_zero(&got.out[0]), "%s: a pad lane of dx is not 0", line);
+            if (pass == BACKWARD_DATA)
+                cr_assert(pads_are_zero(&got.out[0]), "%s: a pad lane of dx is not 0", line);
             for (int j = 0; j < 2 && got.out[j].data; j++) {
-                struct tensor plain = got.out[j].layout == LAYOUT_N16 ? plain_of(heap, &got.out[j]) : got.out[j];
+                struct tensor plain =
+                    got.out[j].layout == LAYOUT_N16 ? plain_of(heap, &got.out[j]) : got.out[j];
                 expect_near(line, &plain, &want.out[j], &sizes.out[j], rounding(terms[pass]));
                 if (!first.out[j].data) first.out[j] = got.out[j];
-                cr_assert(same_bits(&got.out[j], &first.out[j]), "%s: %s differs from %s", line, all_isas[i], all_isas[0]);
+                cr_assert(same_bits(&got.out[j], &first.out[j]), "%s: %s differs from %s", line, all_isas[i],
+                          all_isas[0]);
             }
         }
     }
@@ -101,18 +117,21 @@ static void check_layer(struct heap *heap, const struct layer *l, const char *wh
 Test(math_fast, conv2d_equals_the_reference, .timeout = 120) {
     /*                            n  C  H   W   O  k  s  p */
     static const int shapes[][8] = {
-        {1, 1, 1, 1, 1, 1, 1, 0},   {0, 2, 6, 6, 3, 3, 1, 0},   {15, 1, 28, 28, 6, 3, 1, 0}, {16, 2, 13, 13, 5, 5, 1, 0},
-        {17, 3, 9, 11, 4, 5, 1, 2}, {33, 1, 7, 7, 3, 3, 1, 1},  {3, 7, 8, 5, 9, 1, 1, 0},    {2, 4, 10, 9, 11, 2, 1, 0},
-        {5, 3, 12, 31, 2, 3, 1, 1}, {2, 2, 9, 9, 7, 7, 1, 2},   {1, 5, 11, 10, 8, 3, 2, 1},  {18, 2, 9, 14, 4, 5, 2, 2},
-        {2, 3, 13, 8, 5, 2, 2, 0},  {4, 9, 7, 8, 10, 1, 2, 0},  {1, 2, 14, 15, 3, 7, 2, 2},  {2, 1, 10, 11, 6, 3, 3, 0},
-        {3, 2, 8, 8, 4, 2, 3, 1},   {1, 1, 5, 40, 1, 5, 1, 0},  {2, 3, 3, 3, 5, 5, 1, 2},    {1, 2, 6, 30, 4, 3, 1, 2},
-        {1, 17, 6, 6, 25, 3, 1, 1}, {2, 1, 4, 4, 1, 7, 3, 2},
+        {1, 1, 1, 1, 1, 1, 1, 0},    {0, 2, 6, 6, 3, 3, 1, 0},   {15, 1, 28, 28, 6, 3, 1, 0},
+        {16, 2, 13, 13, 5, 5, 1, 0}, {17, 3, 9, 11, 4, 5, 1, 2}, {33, 1, 7, 7, 3, 3, 1, 1},
+        {3, 7, 8, 5, 9, 1, 1, 0},    {2, 4, 10, 9, 11, 2, 1, 0}, {5, 3, 12, 31, 2, 3, 1, 1},
+        {2, 2, 9, 9, 7, 7, 1, 2},    {1, 5, 11, 10, 8, 3, 2, 1}, {18, 2, 9, 14, 4, 5, 2, 2},
+        {2, 3, 13, 8, 5, 2, 2, 0},   {4, 9, 7, 8, 10, 1, 2, 0},  {1, 2, 14, 15, 3, 7, 2, 2},
+        {2, 1, 10, 11, 6, 3, 3, 0},  {3, 2, 8, 8, 4, 2, 3, 1},   {1, 1, 5, 40, 1, 5, 1, 0},
+        {2, 3, 3, 3, 5, 5, 1, 2},    {1, 2, 6, 30, 4, 3, 1, 2},  {1, 17, 6, 6, 25, 3, 1, 1},
+        {2, 1, 4, 4, 1, 7, 3, 2},
     };
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         const int *s = shapes[i];
         struct heap heap = {0};
         char what[100];
-        snprintf(what, sizeof what, "conv n=%d c=%d %dx%d o=%d k=%d stride %d padding %d", s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7]);
+        snprintf(what, sizeof what, "conv n=%d c=%d %dx%d o=%d k=%d stride %d padding %d", s[0], s[1], s[2],
+                 s[3], s[4], s[5], s[6], s[7]);
         struct layer l = conv_layer(&heap, s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7]);
         check_layer(&heap, &l, what);
         heap_free(&heap);
@@ -120,13 +139,15 @@ Test(math_fast, conv2d_equals_the_reference, .timeout = 120) {
 }
 
 Test(math_fast, linear_equals_the_reference, .timeout = 120) {
-    static const int shapes[][3] = {{0, 5, 3},   {1, 1, 1},    {1, 33, 10},  {15, 7, 13}, {16, 64, 6},  {17, 31, 5},
-                                    {33, 65, 7}, {80, 20, 34}, {2, 300, 11}, {3, 11, 300}, {530, 33, 13}, {513, 5, 40}};
+    static const int shapes[][3] = {{0, 5, 3},    {1, 1, 1},    {1, 33, 10},   {15, 7, 13},
+                                    {16, 64, 6},  {17, 31, 5},  {33, 65, 7},   {80, 20, 34},
+                                    {2, 300, 11}, {3, 11, 300}, {530, 33, 13}, {513, 5, 40}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (int turned = 0; turned < 2; turned++) {
             struct heap heap = {0};
             char what[100];
-            snprintf(what, sizeof what, "linear n=%d %d to %d, weight (%s)", shapes[i][0], shapes[i][1], shapes[i][2], turned ? "in,out" : "out,in");
+            snprintf(what, sizeof what, "linear n=%d %d to %d, weight (%s)", shapes[i][0], shapes[i][1],
+                     shapes[i][2], turned ? "in,out" : "out,in");
             struct layer l = linear_layer(&heap, shapes[i][0], shapes[i][1], shapes[i][2], turned);
             check_layer(&heap, &l, what);
             heap_free(&heap);
@@ -158,7 +179,8 @@ static void check_company(struct layer (*make)(struct heap *, int n, int variant
             kernel(&one);
             struct tensor of_one = plain_of(&inner, &one.out[0]);
             size_t count = tensor_sample_count(&of_one);
-            cr_assert_arr_eq(of_one.data, tensor_f32(&of_all) + n * count, count * sizeof(float), "pass %d, variant %d: sample %d depends on its company", (int)pass, variant, n);
+            cr_assert_arr_eq(of_one.data, tensor_f32(&of_all) + n * count, count * sizeof(float),
+                             "pass %d, variant %d: sample %d depends on its company", (int)pass, variant, n);
             heap_free(&inner);
         }
     }
@@ -180,7 +202,8 @@ Test(math_fast, a_sample_has_the_same_bits_in_any_company, .timeout = 60) {
     for (int variant = 0; variant < 2; variant++) check_company(some_linear, variant);
 }
 
-/* The weight gradient of a segment, alone or as a view into a larger batch, and whatever junk its pads hold. */
+/* The weight gradient of a segment, alone or as a view into a larger batch, and whatever junk its pads hold.
+ */
 Test(math_fast, a_weight_gradient_depends_on_its_segment_alone, .timeout = 60) {
     for (int linear = 0; linear < 2; linear++) {
         struct heap heap = {0};
@@ -196,7 +219,8 @@ Test(math_fast, a_weight_gradient_depends_on_its_segment_alone, .timeout = 60) {
             all[i].groups = segments_groups(&segments);
             all[i].data = heap_take(&heap, tensor_bytes(&all[i]));
             for (int s = 0; s < 3; s++) {
-                struct tensor from = tensor_segment(i ? &l.dy : &l.x, &segments, s), to = tensor_segment(&all[i], &segments, s);
+                struct tensor from = tensor_segment(i ? &l.dy : &l.x, &segments, s),
+                              to = tensor_segment(&all[i], &segments, s);
                 struct tensor moved = n16_of(&heap, &from, i ? 0 : 3);
                 cr_assert_eq(tensor_bytes(&moved), tensor_bytes(&to));
                 memcpy(to.data, moved.data, tensor_bytes(&to));
@@ -208,7 +232,8 @@ Test(math_fast, a_weight_gradient_depends_on_its_segment_alone, .timeout = 60) {
         alone = launch_of(&heap, &own, BACKWARD_WEIGHT, 1);
         kernel_of(op_of(&l, BACKWARD_WEIGHT), NULL)(&view);
         kernel_of(op_of(&l, BACKWARD_WEIGHT), NULL)(&alone);
-        for (int j = 0; j < 2; j++) cr_assert(same_bits(&view.out[j], &alone.out[j]), "linear %d, output %d", linear, j);
+        for (int j = 0; j < 2; j++)
+            cr_assert(same_bits(&view.out[j], &alone.out[j]), "linear %d, output %d", linear, j);
         heap_free(&heap);
     }
 }
@@ -240,7 +265,8 @@ Test(math_fast, address_and_thread_do_not_matter, .timeout = 60) {
         for (enum pass pass = FORWARD; pass < PASSES; pass++) {
             struct heap heap = {0};
             struct layer l = which < 3 ? some_conv(&heap, 19, which) : some_linear(&heap, 19, which - 3);
-            struct call here = {kernel_of(op_of(&l, pass), NULL), launch_of(&heap, &l, pass, 1)}, there = here;
+            struct call here = {kernel_of(op_of(&l, pass), NULL), launch_of(&heap, &l, pass, 1)},
+                        there = here;
             for (int i = 0; i < 3; i++) there.args.in[i] = moved(&heap, &here.args.in[i]);
             for (int i = 0; i < 2; i++) there.args.out[i] = moved(&heap, &here.args.out[i]);
             here.kernel(&here.args);
@@ -248,7 +274,8 @@ Test(math_fast, address_and_thread_do_not_matter, .timeout = 60) {
             cr_assert_eq(pthread_create(&thread, NULL, call_in_thread, &there), 0);
             cr_assert_eq(pthread_join(thread, NULL), 0);
             for (int i = 0; i < 2 && here.args.out[i].data; i++)
-                cr_assert(same_bits(&here.args.out[i], &there.args.out[i]), "layer %d, pass %d, output %d", which, (int)pass, i);
+                cr_assert(same_bits(&here.args.out[i], &there.args.out[i]), "layer %d, pass %d, output %d",
+                          which, (int)pass, i);
             heap_free(&heap);
         }
 }

@@ -1,12 +1,12 @@
-/* Every op's backward kernel against central differences of its forward formula. The formula is written here once more,
- * independently and in double, so neither a shared mistake nor float rounding can hide: with a step of 1e-5 the
- * differences are good to about 1e-9, and what is left is the kernels' rounding to float. */
+/* Every op's backward kernel against central differences of its forward formula. The formula is written here
+ * once more, independently and in double, so neither a shared mistake nor float rounding can hide: with a
+ * step of 1e-5 the differences are good to about 1e-9, and what is left is the kernels' rounding to float. */
 #include "base/philox.h"
 #include "tests/test_math_common.h"
 
 static const double STEP = 1e-5;
-/* Kernels sum in double and round once: 6e-8 of the gradient, or of the largest term for softmax, whose log is
- * itself a rounded float; 100 times less than any wrong term would make. */
+/* Kernels sum in double and round once: 6e-8 of the gradient, or of the largest term for softmax, whose log
+ * is itself a rounded float; 100 times less than any wrong term would make. */
 static const double TOLERANCE = 2e-6;
 
 /* out = f(in) in double; the shapes and settings are those of `a`, whose floats are not read. */
@@ -45,7 +45,8 @@ static void linear_oracle(const struct op_args *a, double *const in[3], double *
         for (int m = 0; m < outputs; m++) {
             double sum = in[2][m];
             for (int k = 0; k < inputs; k++)
-                sum += in[0][n * inputs + k] * in[1][a->p.linear.weight_is_in_out ? k * outputs + m : m * inputs + k];
+                sum += in[0][n * inputs + k] *
+                       in[1][a->p.linear.weight_is_in_out ? k * outputs + m : m * inputs + k];
             out[n * outputs + m] = sum;
         }
 }
@@ -56,7 +57,8 @@ static void relu_oracle(const struct op_args *a, double *const in[3], double *ou
 
 static double pool(const struct op_args *a, const double *x, size_t i, int want_max) {
     const struct tensor *y = &a->out[0];
-    int q = (int)(i % dim(y, 3)), p = (int)(i / dim(y, 3) % dim(y, 2)), plane = (int)(i / dim(y, 3) / dim(y, 2));
+    int q = (int)(i % dim(y, 3)), p = (int)(i / dim(y, 3) % dim(y, 2)),
+        plane = (int)(i / dim(y, 3) / dim(y, 2));
     double sum = 0, most = -1e300;
     for (int h = 0; h < a->p.pool.size; h++)
         for (int v = 0; v < a->p.pool.size; v++) {
@@ -79,7 +81,9 @@ static void dropout_oracle(const struct op_args *a, double *const in[3], double 
     double p = (double)a->p.dropout.p;
     for (size_t i = 0; i < tensor_count(&a->out[0]); i++)
         out[i] = philox_keep(a->step->seed, (uint32_t)a->p.dropout.v, (uint32_t)a->step->step,
-                             (uint32_t)a->p.dropout.layer, i, philox_threshold(1 - p)) ? in[0][i] / (1 - p) : 0;
+                             (uint32_t)a->p.dropout.layer, i, philox_threshold(1 - p))
+                     ? in[0][i] / (1 - p)
+                     : 0;
 }
 
 static void log_softmax_oracle(const struct op_args *a, double *const in[3], double *out) {
@@ -114,7 +118,8 @@ static double *doubles(struct heap *heap, const struct tensor *t) {
 static void check(const char *name, oracle *f, const struct op_args *forward, int wrt, const double *weight,
                   const struct tensor *gradient) {
     struct heap heap = {0};
-    double *const in[3] = {doubles(&heap, &forward->in[0]), doubles(&heap, &forward->in[1]), doubles(&heap, &forward->in[2])};
+    double *const in[3] = {doubles(&heap, &forward->in[0]), doubles(&heap, &forward->in[1]),
+                           doubles(&heap, &forward->in[2])};
     size_t outputs = tensor_count(&forward->out[0]);
     double *up = heap_take(&heap, outputs * sizeof *up), *down = heap_take(&heap, outputs * sizeof *down);
     for (size_t i = 0; i < tensor_count(&forward->in[wrt]); i++) {
@@ -126,8 +131,8 @@ static void check(const char *name, oracle *f, const struct op_args *forward, in
         in[wrt][i] = x;
         for (size_t j = 0; j < outputs; j++) want += weight[j] * (up[j] - down[j]) / (2 * STEP);
         double got = tensor_f32(gradient)[i];
-        cr_assert(fabs(got - want) <= TOLERANCE * (1 + fabs(want)), "%s: input %d, element %zu: kernel %.9g, differences %.9g",
-                  name, wrt, i, got, want);
+        cr_assert(fabs(got - want) <= TOLERANCE * (1 + fabs(want)),
+                  "%s: input %d, element %zu: kernel %.9g, differences %.9g", name, wrt, i, got, want);
     }
     heap_free(&heap);
 }
@@ -137,14 +142,19 @@ static void run(enum op op, const struct op_args *a) {
 }
 
 Test(math_gradient, conv2d, .timeout = 60) {
-    static const int shapes[][8] = {{2, 2, 5, 6, 3, 3, 1, 0}, {1, 3, 7, 5, 2, 3, 2, 1}, {2, 1, 6, 6, 2, 5, 1, 2}, {1, 2, 8, 7, 2, 2, 3, 0}};
+    static const int shapes[][8] = {{2, 2, 5, 6, 3, 3, 1, 0},
+                                    {1, 3, 7, 5, 2, 3, 2, 1},
+                                    {2, 1, 6, 6, 2, 5, 1, 2},
+                                    {1, 2, 8, 7, 2, 2, 3, 0}};
     for (int i = 0; i < 4; i++) {
         const int *s = shapes[i];
         struct heap heap = {0};
         int p = (s[2] + 2 * s[7] - s[5]) / s[6] + 1, q = (s[3] + 2 * s[7] - s[5]) / s[6] + 1;
-        struct op_args f = {.in = {tensor_random(&heap, 1, 4, s[0], s[1], s[2], s[3]), tensor_random(&heap, 2, 4, s[4], s[1], s[5], s[5]),
+        struct op_args f = {.in = {tensor_random(&heap, 1, 4, s[0], s[1], s[2], s[3]),
+                                   tensor_random(&heap, 2, 4, s[4], s[1], s[5], s[5]),
                                    tensor_random(&heap, 3, 1, s[4], 1, 1, 1)},
-                            .out = {tensor_new(&heap, DTYPE_F32, 4, s[0], s[4], p, q)}, .p.conv = {s[6], s[7]}};
+                            .out = {tensor_new(&heap, DTYPE_F32, 4, s[0], s[4], p, q)},
+                            .p.conv = {s[6], s[7]}};
         struct tensor dy = tensor_random(&heap, 4, 4, s[0], s[4], p, q), dx = tensor_like(&heap, &f.in[0]);
         struct tensor dw = tensor_like(&heap, &f.in[1]), db = tensor_like(&heap, &f.in[2]);
         double *weight = doubles(&heap, &dy);
@@ -157,7 +167,8 @@ Test(math_gradient, conv2d, .timeout = 60) {
         double *const in[3] = {doubles(&heap, &f.in[0]), doubles(&heap, &f.in[1]), doubles(&heap, &f.in[2])};
         double *want = heap_take(&heap, tensor_count(&dy) * sizeof *want);
         conv_oracle(&f, in, want);
-        for (size_t j = 0; j < tensor_count(&dy); j++) cr_assert_float_eq(tensor_f32(&f.out[0])[j], want[j], TOLERANCE);
+        for (size_t j = 0; j < tensor_count(&dy); j++)
+            cr_assert_float_eq(tensor_f32(&f.out[0])[j], want[j], TOLERANCE);
         heap_free(&heap);
     }
 }
@@ -165,9 +176,11 @@ Test(math_gradient, conv2d, .timeout = 60) {
 Test(math_gradient, linear, .timeout = 60) {
     for (int turned = 0; turned < 2; turned++) {
         struct heap heap = {0};
-        struct op_args f = {.in = {tensor_random(&heap, 1, 4, 3, 2, 2, 3), tensor_random(&heap, 2, 2, turned ? 12 : 5, turned ? 5 : 12, 1, 1),
+        struct op_args f = {.in = {tensor_random(&heap, 1, 4, 3, 2, 2, 3),
+                                   tensor_random(&heap, 2, 2, turned ? 12 : 5, turned ? 5 : 12, 1, 1),
                                    tensor_random(&heap, 3, 1, 5, 1, 1, 1)},
-                            .out = {tensor_new(&heap, DTYPE_F32, 2, 3, 5, 1, 1)}, .p.linear = {turned}};
+                            .out = {tensor_new(&heap, DTYPE_F32, 2, 3, 5, 1, 1)},
+                            .p.linear = {turned}};
         struct tensor dy = tensor_random(&heap, 4, 2, 3, 5, 1, 1), dx = tensor_like(&heap, &f.in[0]);
         struct tensor dw = tensor_like(&heap, &f.in[1]), db = tensor_like(&heap, &f.in[2]);
         double *weight = doubles(&heap, &dy);
@@ -188,7 +201,9 @@ Test(math_gradient, linear, .timeout = 60) {
 Test(math_gradient, relu_and_dropout, .timeout = 60) {
     struct heap heap = {0};
     struct step_block step = {.seed = 5, .step = 3};
-    struct op_args f = {.in = {tensor_random(&heap, 1, 2, 5, 7, 1, 1)}, .out = {tensor_new(&heap, DTYPE_F32, 2, 5, 7, 1, 1)}, .step = &step};
+    struct op_args f = {.in = {tensor_random(&heap, 1, 2, 5, 7, 1, 1)},
+                        .out = {tensor_new(&heap, DTYPE_F32, 2, 5, 7, 1, 1)},
+                        .step = &step};
     struct tensor dy = tensor_random(&heap, 2, 2, 5, 7, 1, 1), dx = tensor_like(&heap, &dy);
     double *weight = doubles(&heap, &dy);
     run(OP_RELU_FORWARD, &f);
@@ -205,7 +220,8 @@ Test(math_gradient, pools, .timeout = 60) {
         for (int stride = 1; stride <= 3; stride++) {
             struct heap heap = {0};
             int p = (6 - size) / stride + 1, q = (7 - size) / stride + 1;
-            struct op_args f = {.in = {tensor_random(&heap, 1, 4, 2, 2, 6, 7)}, .out = {tensor_new(&heap, DTYPE_F32, 4, 2, 2, p, q)},
+            struct op_args f = {.in = {tensor_random(&heap, 1, 4, 2, 2, 6, 7)},
+                                .out = {tensor_new(&heap, DTYPE_F32, 4, 2, 2, p, q)},
                                 .p.pool = {size, stride}};
             struct tensor dy = tensor_random(&heap, 2, 4, 2, 2, p, q), dx = tensor_like(&heap, &f.in[0]);
             double *weight = doubles(&heap, &dy);
@@ -220,9 +236,11 @@ Test(math_gradient, pools, .timeout = 60) {
 Test(math_gradient, losses, .timeout = 60) {
     struct heap heap = {0};
     struct step_block step = {.weight = 0.125f};
-    struct tensor x = tensor_random(&heap, 1, 2, 6, 9, 1, 1), labels = tensor_new(&heap, DTYPE_I32, 1, 6, 1, 1, 1);
+    struct tensor x = tensor_random(&heap, 1, 2, 6, 9, 1, 1),
+                  labels = tensor_new(&heap, DTYPE_I32, 1, 6, 1, 1, 1);
     for (int i = 0; i < 6; i++) ((int32_t *)labels.data)[i] = i * 5 % 9;
-    struct tensor y = tensor_like(&heap, &x), dy = tensor_random(&heap, 2, 2, 6, 9, 1, 1), dx = tensor_like(&heap, &x);
+    struct tensor y = tensor_like(&heap, &x), dy = tensor_random(&heap, 2, 2, 6, 9, 1, 1),
+                  dx = tensor_like(&heap, &x);
     struct op_args softmax = {.in = {x}, .out = {y}};
     run(OP_LOG_SOFTMAX_FORWARD, &softmax);
     run(OP_LOG_SOFTMAX_BACKWARD, &(struct op_args){.in = {y, dy}, .out = {dx}});
@@ -231,10 +249,14 @@ Test(math_gradient, losses, .timeout = 60) {
     for (int reduction = REDUCE_MEAN; reduction <= REDUCE_NONE; reduction++) {
         double weight[6];
         for (int i = 0; i < 6; i++)
-            weight[i] = reduction == REDUCE_MEAN ? 0.125 : reduction == REDUCE_SUM ? 1 : tensor_f32(&dloss)[i];
+            weight[i] = reduction == REDUCE_MEAN  ? 0.125
+                        : reduction == REDUCE_SUM ? 1
+                                                  : tensor_f32(&dloss)[i];
         struct op_args b = {.in = {x, labels}, .out = {dx}, .step = &step, .p.loss = {reduction, 0}};
         if (reduction == REDUCE_NONE) b.in[2] = dloss;
-        struct op_args f = {.in = {x, labels}, .out = {tensor_new(&heap, DTYPE_F64, 1, 6, 1, 1, 1), tensor_new(&heap, DTYPE_I32, 1, 6, 1, 1, 1)}};
+        struct op_args f = {.in = {x, labels},
+                            .out = {tensor_new(&heap, DTYPE_F64, 1, 6, 1, 1, 1),
+                                    tensor_new(&heap, DTYPE_I32, 1, 6, 1, 1, 1)}};
         run(OP_CROSS_ENTROPY_BACKWARD, &b);
         check("cross entropy dx", cross_entropy_oracle, &f, 0, weight, &dx);
         run(OP_NLL_BACKWARD, &b);

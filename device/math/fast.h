@@ -1,4 +1,5 @@
-/* The tables of the fast path, one an instruction set; NULL entries: the reference serves. Chosen by host_fast_kernel. */
+/* The tables of the fast path, one an instruction set; NULL entries: the reference serves. Chosen by
+ * host_fast_kernel. */
 #ifndef DEVICE_MATH_FAST_H
 #define DEVICE_MATH_FAST_H
 

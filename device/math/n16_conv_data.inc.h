@@ -1,30 +1,35 @@
-/* Convolution in N16, backward to the data: dx[c][p*s - pad + ky][q*s - pad + kx] += w[o][c][ky][kx] * dy[o][p][q].
+/* Convolution in N16, backward to the data: dx[c][p*s - pad + ky][q*s - pad + kx] += w[o][c][ky][kx] *
+ * dy[o][p][q].
  *
- * Stride 1 and the common filter widths: the accumulators are a stretch of a row of dx, and each pixel of dy, loaded
- * once, is scattered over the K accumulators that its K taps reach. T pixels of dy reach T + K - 1 pixels of dx;
- * the K - 1 at the end are handed to the next tile through memory. All other shapes take the pixels of dx one
- * by one, several channels at a time.
+ * Stride 1 and the common filter widths: the accumulators are a stretch of a row of dx, and each pixel of dy,
+ * loaded once, is scattered over the K accumulators that its K taps reach. T pixels of dy reach T + K - 1
+ * pixels of dx; the K - 1 at the end are handed to the next tile through memory. All other shapes gather: see
+ * gather_tile.
  *
- * The order of a pixel's sum is a function of the shape alone, so a sample has the same bits in any company. */
+ * The order of a pixel's sum is a function of the shape alone, so a sample has the same bits in any company.
+ */
 
 #if ACCUMULATORS >= 28
 #define DATA_CHANNELS 2
+#define GATHER_CHANNELS 4
 #else
 #define DATA_CHANNELS 1
+#define GATHER_CHANNELS 2
 #endif
 
-enum { DATA_TILE_MOST = 13 }; /* pixels of dx: what the instances below come to */
+enum { DATA_TILE_MOST = 13, GATHER_TILE_MOST = 6 }; /* pixels of dx: what the instances below come to */
 
 /* Row h of dx of the channels c[..], from pixels q0 .. q0 + T - 1 of the rows of dy that reach it. */
-INLINE void data_tile(const struct conv *s, const float *dy, const size_t w_offset[], float *const dx[], int h, int q0,
-                      const int K, const int T) {
+INLINE void data_tile(const struct conv *s, const float *dy, const size_t w_offset[], float *const dx[],
+                      int h, int q0, const int K, const int T) {
     vec acc[DATA_CHANNELS][DATA_TILE_MOST];
     int left = q0 - s->padding; /* column of the first accumulator */
     UNROLL for (int i = 0; i < DATA_CHANNELS; i++) {
         UNROLL for (int j = 0; j < T + K - 1; j++) acc[i][j] = splat(0);
         if (q0 > 0) {
-            UNROLL for (int j = 0; j < K - 1; j++)
+            UNROLL for (int j = 0; j < K - 1; j++) {
                 if (left + j >= 0 && left + j < s->width) acc[i][j] = load(dx[i] + (left + j) * GROUP);
+            }
         }
     }
     size_t dy_plane = plane(s->out_height, s->out_width), filter = (size_t)s->channels * K * K;
@@ -39,23 +44,26 @@ INLINE void data_tile(const struct conv *s, const float *dy, const size_t w_offs
                 UNROLL for (int i = 0; i < DATA_CHANNELS; i++) weight[i] = splat(w[w_offset[i] + kx]);
                 UNROLL for (int j = 0; j < T; j++) {
                     vec pixel = load(row + j * GROUP);
-                    UNROLL for (int i = 0; i < DATA_CHANNELS; i++)
+                    UNROLL for (int i = 0; i < DATA_CHANNELS; i++) {
                         acc[i][j + kx] = fused(weight[i], pixel, acc[i][j + kx]);
+                    }
                 }
             }
         }
     UNROLL for (int i = 0; i < DATA_CHANNELS; i++) {
-        UNROLL for (int j = 0; j < T + K - 1; j++)
+        UNROLL for (int j = 0; j < T + K - 1; j++) {
             if (left + j >= 0 && left + j < s->width) store(dx[i] + (left + j) * GROUP, acc[i][j]);
+        }
     }
 }
 
-typedef void data_tile_function(const struct conv *, const float *, const size_t[], float *const[], int h, int q0);
+typedef void data_tile_function(const struct conv *, const float *, const size_t[], float *const[], int h,
+                                int q0);
 
-#define DATA_TILE(K, T)                                                                                              \
-    static void data_tile_##K##_##T(const struct conv *s, const float *dy, const size_t w_offset[], float *const dx[], \
-                                    int h, int q0) {                                                                 \
-        data_tile(s, dy, w_offset, dx, h, q0, K, T);                                                                 \
+#define DATA_TILE(K, T)                                                                             \
+    static void data_tile_##K##_##T(const struct conv *s, const float *dy, const size_t w_offset[], \
+                                    float *const dx[], int h, int q0) {                             \
+        data_tile(s, dy, w_offset, dx, h, q0, K, T);                                                \
     }
 DATA_TILE(3, 1) DATA_TILE(3, 2) DATA_TILE(3, 3) DATA_TILE(3, 4) DATA_TILE(3, 5) DATA_TILE(3, 6)
 DATA_TILE(3, 7) DATA_TILE(3, 8) DATA_TILE(3, 9) DATA_TILE(3, 10) DATA_TILE(3, 11)
@@ -66,11 +74,13 @@ DATA_TILE(5, 7) DATA_TILE(5, 8) DATA_TILE(5, 9)
 static data_tile_function *const data_tiles_3[] = {
     NULL,          data_tile_3_1, data_tile_3_2, data_tile_3_3, data_tile_3_4,  data_tile_3_5,
     data_tile_3_6, data_tile_3_7, data_tile_3_8, data_tile_3_9, data_tile_3_10, data_tile_3_11};
-static data_tile_function *const data_tiles_5[] = {NULL,          data_tile_5_1, data_tile_5_2, data_tile_5_3, data_tile_5_4,
-                                                   data_tile_5_5, data_tile_5_6, data_tile_5_7, data_tile_5_8, data_tile_5_9};
+static data_tile_function *const data_tiles_5[] = {
+    NULL,          data_tile_5_1, data_tile_5_2, data_tile_5_3, data_tile_5_4,
+    data_tile_5_5, data_tile_5_6, data_tile_5_7, data_tile_5_8, data_tile_5_9};
 
 /* One group (part) of dx by tiles. Channels beyond the last are the last, computed again. */
-static void data_by_tiles(const struct conv *s, const float *dy, float *dx, data_tile_function *const *tile, int most) {
+static void data_by_tiles(const struct conv *s, const float *dy, float *dx, data_tile_function *const *tile,
+                          int most) {
     int tiles = tiles_of(s->out_width, most);
     for (int c = 0; c < s->channels; c += DATA_CHANNELS)
         for (int h = 0; h < s->height; h++) {
@@ -88,38 +98,63 @@ static void data_by_tiles(const struct conv *s, const float *dy, float *dx, data
         }
 }
 
-/* One pixel of dx, of eight channels at a time: any stride, any filter. The taps that reach row h from some row of dy
- * are those with ky = (h + padding) mod stride, every stride-th. */
-static void data_by_pixels(const struct conv *s, const float *dy, float *dx) {
-    enum { CHANNELS = 8 };
-    size_t dy_plane = plane(s->out_height, s->out_width), dx_plane = plane(s->height, s->width);
-    int k = s->k, stride = s->stride;
-    for (int c = 0; c < s->channels; c += CHANNELS)
-        for (int h = 0; h < s->height; h++)
-            for (int column = 0; column < s->width; column++) {
-                int top = h + s->padding, left = column + s->padding;
-                size_t w_offset[CHANNELS];
-                vec acc[CHANNELS];
-                UNROLL for (int i = 0; i < CHANNELS; i++) {
-                    w_offset[i] = (size_t)(c + i < s->channels ? c + i : s->channels - 1) * k * k;
-                    acc[i] = splat(0);
-                }
-                for (int o = 0; o < s->outputs; o++)
-                    for (int ky = top % stride; ky < k && ky <= top; ky += stride) {
-                        int p = (top - ky) / stride;
-                        if (p >= s->out_height) continue;
-                        for (int kx = left % stride; kx < k && kx <= left; kx += stride) {
-                            int q = (left - kx) / stride;
-                            if (q >= s->out_width) continue;
-                            vec pixel = load(dy + o * dy_plane + ((size_t)p * s->out_width + q) * GROUP);
-                            const float *w = s->w + (size_t)o * s->channels * k * k + ky * k + kx;
-                            UNROLL for (int i = 0; i < CHANNELS; i++)
-                                acc[i] = fused(splat(w[w_offset[i]]), pixel, acc[i]);
-                        }
+/* Any stride, any filter: T pixels of row h of dx that lie `stride` apart, so that the same taps reach all of
+ * them, from T neighbours of dy. Those taps are the kx that differ from column + padding by a multiple of the
+ * stride; ky alike. */
+INLINE void gather_tile(const struct conv *s, const float *dy, float *dx, int c, int h, int column,
+                        const int T) {
+    vec acc[GATHER_CHANNELS][GATHER_TILE_MOST];
+    size_t w_offset[GATHER_CHANNELS], dy_plane = plane(s->out_height, s->out_width);
+    int k = s->k, stride = s->stride, top = h + s->padding, left = column + s->padding;
+    UNROLL for (int i = 0; i < GATHER_CHANNELS; i++) {
+        w_offset[i] = (size_t)(c + i < s->channels ? c + i : s->channels - 1) * k * k;
+        UNROLL for (int j = 0; j < T; j++) acc[i][j] = splat(0);
+    }
+    for (int o = 0; o < s->outputs; o++)
+        for (int ky = top % stride; ky < k && ky <= top; ky += stride) {
+            int p = (top - ky) / stride;
+            if (p >= s->out_height) continue;
+            const float *row = dy + o * dy_plane + (size_t)p * s->out_width * GROUP;
+            const float *w = s->w + (size_t)o * s->channels * k * k + ky * k;
+            for (int kx = left % stride, q = left / stride; kx < k; kx += stride, q--) {
+                vec weight[GATHER_CHANNELS];
+                UNROLL for (int i = 0; i < GATHER_CHANNELS; i++) weight[i] = splat(w[w_offset[i] + kx]);
+                UNROLL for (int j = 0; j < T; j++) {
+                    if (q + j < 0 || q + j >= s->out_width) continue;
+                    vec pixel = load_once(row + (ptrdiff_t)(q + j) * GROUP);
+                    UNROLL for (int i = 0; i < GATHER_CHANNELS; i++) {
+                        acc[i][j] = fused(weight[i], pixel, acc[i][j]);
                     }
-                float *out = dx + c * dx_plane + ((size_t)h * s->width + column) * GROUP;
-                UNROLL for (int i = 0; i < CHANNELS; i++)
-                    if (c + i < s->channels) store(out + i * dx_plane, acc[i]);
+                }
+            }
+        }
+    UNROLL for (int i = 0; i < GATHER_CHANNELS; i++) {
+        float *out = dx + (c + i) * plane(s->height, s->width) + ((size_t)h * s->width + column) * GROUP;
+        UNROLL for (int j = 0; j < T; j++) {
+            if (c + i < s->channels) store(out + (size_t)j * stride * GROUP, acc[i][j]);
+        }
+    }
+}
+
+#define GATHER_TILE(T)                                                                          \
+    static void gather_tile_##T(const struct conv *s, const float *dy, float *dx, int c, int h, \
+                                int column) {                                                   \
+        gather_tile(s, dy, dx, c, h, column, T);                                                \
+    }
+GATHER_TILE(1) GATHER_TILE(2) GATHER_TILE(3) GATHER_TILE(4) GATHER_TILE(5) GATHER_TILE(6)
+
+static void data_by_gathering(const struct conv *s, const float *dy, float *dx) {
+    static void (*const tile[])(const struct conv *, const float *, float *, int, int, int) = {
+        NULL, gather_tile_1, gather_tile_2, gather_tile_3, gather_tile_4, gather_tile_5, gather_tile_6};
+    for (int c = 0; c < s->channels; c += GATHER_CHANNELS)
+        for (int h = 0; h < s->height; h++)
+            for (int phase = 0; phase < s->stride && phase < s->width; phase++) {
+                int pixels = (s->width - phase + s->stride - 1) / s->stride,
+                    tiles = tiles_of(pixels, GATHER_TILE_MOST);
+                for (int t = 0; t < tiles; t++) {
+                    int j0 = tile_begin(t, tiles, pixels), j1 = tile_begin(t + 1, tiles, pixels);
+                    tile[j1 - j0](s, dy, dx, c, h, phase + j0 * s->stride);
+                }
             }
 }
 
@@ -132,10 +167,11 @@ static void n16_conv2d_backward_data(const struct op_args *a) {
     struct conv s = conv_of(a, dx, dy);
     for (int g = 0; g < s.groups; g++)
         for (int part = 0; part < PARTS; part++) {
-            const float *from = tensor_f32(dy) + g * s.outputs * plane(s.out_height, s.out_width) + part * LANES;
+            const float *from =
+                tensor_f32(dy) + g * s.outputs * plane(s.out_height, s.out_width) + part * LANES;
             float *to = tensor_f32(dx) + g * s.channels * plane(s.height, s.width) + part * LANES;
             if (s.stride == 1 && s.k == 3) data_by_tiles(&s, from, to, data_tiles_3, DATA_TILE_MOST - 2);
             else if (s.stride == 1 && s.k == 5) data_by_tiles(&s, from, to, data_tiles_5, DATA_TILE_MOST - 4);
-            else data_by_pixels(&s, from, to);
+            else data_by_gathering(&s, from, to);
         }
 }

@@ -1,13 +1,13 @@
-/* Convolution in N16, backward to the weights: dw[o][tap] = sum over samples and pixels of dy[o] * x at that tap,
- * where a tap is one (c, ky, kx) of the filter.
+/* Convolution in N16, backward to the weights: dw[o][tap] = sum over samples and pixels of dy[o] * x at that
+ * tap, where a tap is one (c, ky, kx) of the filter.
  *
- * The register tile is outputs x taps (5 x 5, or 4 x 6 where that wastes less): for each pixel it loads
- * 5 vectors of dy and 5 of x and does 25 multiply-adds, every lane summing its own samples. The sixteen lanes are
- * added once, at the very end. To keep dy in the first-level cache, a band of its rows serves several tiles
- * of taps before the walk goes on; the accumulators of those wait in `sums` meanwhile.
+ * The register tile is outputs x taps (5 x 5, or 4 x 6 where that wastes less): for each pixel it loads 5
+ * vectors of dy and 5 of x and does 25 multiply-adds, every lane summing its own samples. The sixteen lanes
+ * are added once, at the very end. To keep dy in the first-level cache, a band of its rows serves several
+ * tiles of taps before the walk goes on; the accumulators of those wait in `sums` meanwhile.
  *
- * The order of each lane's sum is group, row, column, and the segment is launched alone: the bits depend on the
- * segment's samples only. Pad lanes of dy are exact zeros and add nothing. */
+ * The order of each lane's sum is group, row, column, and the segment is launched alone: the bits depend on
+ * the segment's samples only. Pad lanes of dy are exact zeros and add nothing. */
 
 enum { TAP_TILES = 5, OUTPUTS_MOST = 5, TAPS_MOST = 6, WEIGHT_BAND_BYTES = 20 * 1024 };
 
@@ -31,17 +31,18 @@ INLINE void weight_pixels(const int OUTPUTS, const int TAPS, vec acc[], const fl
         UNROLL for (int o = 0; o < OUTPUTS; o++) gradient[o] = load(dy + o * dy_plane + i * GROUP);
         UNROLL for (int t = 0; t < TAPS; t++) {
             vec pixel = load(x[t] + i * x_step);
-            UNROLL for (int o = 0; o < OUTPUTS; o++)
+            UNROLL for (int o = 0; o < OUTPUTS; o++) {
                 acc[o * TAPS + t] = fused(gradient[o], pixel, acc[o * TAPS + t]);
+            }
         }
     }
 }
 
 /* Rows p0 .. p1 - 1 of dy (at the tile's first output) into the sums of one tile of taps. */
-INLINE void weight_tile(const struct conv *s, const int OUTPUTS, const int TAPS, const struct tap *taps, const float *x,
-                        const float *dy, int p0, int p1, float sums[][GROUP]) {
+INLINE void weight_tile(const struct conv *s, const int OUTPUTS, const int TAPS, const struct tap *taps,
+                        const float *x, const float *dy, int p0, int p1, float *sums) {
     vec acc[OUTPUTS_MOST * TAPS_MOST];
-    UNROLL for (int i = 0; i < OUTPUTS * TAPS; i++) acc[i] = load(sums[i]);
+    UNROLL for (int i = 0; i < OUTPUTS * TAPS; i++) acc[i] = load(sums + i * GROUP);
     size_t dy_plane = plane(s->out_height, s->out_width);
     int stride = s->stride, padding = s->padding;
     int q_begin = (padding + stride - 1) / stride; /* from here to q_end every tap lies inside the row */
@@ -62,31 +63,33 @@ INLINE void weight_tile(const struct conv *s, const int OUTPUTS, const int TAPS,
             q += run;
         }
     }
-    UNROLL for (int i = 0; i < OUTPUTS * TAPS; i++) store(sums[i], acc[i]);
+    UNROLL for (int i = 0; i < OUTPUTS * TAPS; i++) store(sums + i * GROUP, acc[i]);
 }
 
-typedef void weight_tile_function(const struct conv *, const struct tap *, const float *, const float *, int, int,
-                                  float[][GROUP]);
+typedef void weight_tile_function(const struct conv *, const struct tap *, const float *, const float *, int,
+                                  int, float *);
 
-#define WEIGHT_TILE(OUTPUTS, TAPS)                                                                                    \
-    static void weight_tile_##OUTPUTS##_##TAPS(const struct conv *s, const struct tap *taps, const float *x,          \
-                                               const float *dy, int p0, int p1, float sums[][GROUP]) {                \
-        weight_tile(s, OUTPUTS, TAPS, taps, x, dy, p0, p1, sums);                                                     \
+#define WEIGHT_TILE(OUTPUTS, TAPS)                                                                           \
+    static void weight_tile_##OUTPUTS##_##TAPS(const struct conv *s, const struct tap *taps, const float *x, \
+                                               const float *dy, int p0, int p1, float *sums) {       \
+        weight_tile(s, OUTPUTS, TAPS, taps, x, dy, p0, p1, sums);                                            \
     }
 WEIGHT_TILE(1, 5)
 #if ACCUMULATORS >= 28
-WEIGHT_TILE(5, 5) WEIGHT_TILE(4, 6)
+WEIGHT_TILE(5, 5)
+WEIGHT_TILE(4, 6)
 #else
 WEIGHT_TILE(3, 4)
 #endif
 
-/* `run` computes outputs x taps sums; the last shape serves any number of outputs. */
-static const struct weight_shape {
+    /* `run` computes outputs x taps sums; the last shape serves any number of outputs. */
+    static const struct weight_shape {
     int outputs, taps;
     weight_tile_function *run;
 } weight_shapes[] = {
 #if ACCUMULATORS >= 28
-    {5, 5, weight_tile_5_5}, {4, 6, weight_tile_4_6},
+    {5, 5, weight_tile_5_5},
+    {4, 6, weight_tile_4_6},
 #else
     {3, 4, weight_tile_3_4},
 #endif
@@ -95,10 +98,12 @@ static const struct weight_shape {
 
 /* The shape that computes the fewest sums, those past the last tap included. By the sizes alone. */
 static const struct weight_shape *weight_shape_of(int outputs, int taps) {
-    const struct weight_shape *best = NULL, *end = weight_shapes + sizeof weight_shapes / sizeof *weight_shapes;
+    const struct weight_shape *best = NULL,
+                              *end = weight_shapes + sizeof weight_shapes / sizeof *weight_shapes;
     int64_t least = INT64_MAX;
     for (const struct weight_shape *shape = weight_shapes; shape < end; shape++) {
-        int64_t sums = (int64_t)tiles_of(outputs, shape->outputs) * shape->outputs * tiles_of(taps, shape->taps) * shape->taps;
+        int64_t sums = (int64_t)tiles_of(outputs, shape->outputs) * shape->outputs *
+                       tiles_of(taps, shape->taps) * shape->taps;
         if (shape->outputs > outputs || (best && (sums >= least || shape->outputs == 1))) continue;
         best = shape;
         least = sums;
@@ -106,26 +111,30 @@ static const struct weight_shape *weight_shape_of(int outputs, int taps) {
     return best;
 }
 
-/* Adds `rows` rows of dy to each output's bias sum: each row apart, in four partial sums. (The band's height is none of
- * the sum's business: it follows from the register tile, which differs between instruction sets.) */
-static void bias_rows(int outputs, const float *dy, size_t dy_plane, int rows, int width, float sums[][GROUP]) {
+/* Adds `rows` rows of dy to each output's bias sum: each row apart, in four partial sums. (The band's height
+ * is none of the sum's business: it follows from the register tile, which differs between instruction sets.)
+ */
+static void bias_rows(int outputs, const float *dy, size_t dy_plane, int rows, int width,
+                      float *sums) {
     for (int o = 0; o < outputs; o++)
         for (int p = 0; p < rows; p++) {
             const float *row = dy + o * dy_plane + (size_t)p * width * GROUP;
-            vec acc[4] = {load(sums[o]), splat(0), splat(0), splat(0)};
+            vec acc[4] = {load(sums + o * GROUP), splat(0), splat(0), splat(0)};
             int q = 0;
             for (; q + 4 <= width; q += 4) {
                 UNROLL for (int j = 0; j < 4; j++) acc[j] += load(row + (q + j) * GROUP);
             }
             for (; q < width; q++) acc[0] += load(row + q * GROUP);
-            store(sums[o], (acc[0] + acc[1]) + (acc[2] + acc[3]));
+            store(sums + o * GROUP, (acc[0] + acc[1]) + (acc[2] + acc[3]));
         }
 }
 
 /* All samples of the segment into the sums of outputs o .. and of up to TAP_TILES tiles of taps. */
-static void weight_block(const struct conv *s, const struct weight_shape *shape, const float *x, const float *dy, int o,
-                         struct tap taps[][TAPS_MOST], int tiles, int with_bias, struct weight_sums *sums) {
-    size_t row_bytes = (size_t)shape->outputs * s->out_width * GROUP * sizeof(float), dy_plane = plane(s->out_height, s->out_width);
+static void weight_block(const struct conv *s, const struct weight_shape *shape, const float *x,
+                         const float *dy, int o, struct tap taps[][TAPS_MOST], int tiles, int with_bias,
+                         struct weight_sums *sums) {
+    size_t row_bytes = (size_t)shape->outputs * s->out_width * GROUP * sizeof(float),
+           dy_plane = plane(s->out_height, s->out_width);
     int band = row_bytes < WEIGHT_BAND_BYTES ? (int)(WEIGHT_BAND_BYTES / row_bytes) : 1;
     memset(sums, 0, sizeof *sums);
     for (int g = 0; g < s->groups; g++) {
@@ -135,10 +144,11 @@ static void weight_block(const struct conv *s, const struct weight_shape *shape,
             int p1 = p0 + band < s->out_height ? p0 + band : s->out_height;
             for (int lane = 0; lane < GROUP; lane += LANES) {
                 for (int t = 0; t < tiles; t++)
-                    shape->run(s, taps[t], xg + lane, dyg + lane, p0, p1, (float(*)[GROUP])&sums->tap[t][0][lane]);
+                    shape->run(s, taps[t], xg + lane, dyg + lane, p0, p1,
+                               sums->tap[t][0] + lane);
                 if (with_bias)
-                    bias_rows(shape->outputs, dyg + (size_t)p0 * s->out_width * GROUP + lane, dy_plane, p1 - p0,
-                              s->out_width, (float(*)[GROUP])&sums->bias[0][lane]);
+                    bias_rows(shape->outputs, dyg + (size_t)p0 * s->out_width * GROUP + lane, dy_plane,
+                              p1 - p0, s->out_width, sums->bias[0] + lane);
             }
         }
     }
@@ -150,13 +160,14 @@ static void n16_conv2d_backward_weight(const struct op_args *a) {
         reference_conv2d_backward_weight(a);
         return;
     }
-    struct conv s = {dy->groups, x->dims[1], x->dims[2], x->dims[3], dy->dims[1], dy->dims[2], dy->dims[3],
-                     dw->dims[2], a->p.conv.stride, a->p.conv.padding, NULL};
+    struct conv s = {dy->groups,  x->dims[1],  x->dims[2],       x->dims[3],        dy->dims[1], dy->dims[2],
+                     dy->dims[3], dw->dims[2], a->p.conv.stride, a->p.conv.padding, NULL};
     int all = s.channels * s.k * s.k; /* taps of a filter */
     const struct weight_shape *shape = weight_shape_of(s.outputs, all);
     struct weight_sums sums;
     for (int o = 0; o < s.outputs; o += shape->outputs) {
-        if (o + shape->outputs > s.outputs) o = s.outputs - shape->outputs; /* some outputs are computed twice over */
+        if (o + shape->outputs > s.outputs)
+            o = s.outputs - shape->outputs; /* some outputs are computed twice over */
         for (int first = 0; first < all; first += TAP_TILES * shape->taps) {
             struct tap taps[TAP_TILES][TAPS_MOST];
             int tiles = tiles_of(all - first, shape->taps);

@@ -1,7 +1,7 @@
 /* What works on one element at a time, in either layout, and the change of layout.
  *
- * The vector body and the scalar tail do the same operations with the same rounding, so an element has the same bits
- * wherever it lies in a call. They stand side by side here: change one, change both. */
+ * The vector body and the scalar tail do the same operations with the same rounding, so an element has the
+ * same bits wherever it lies in a call. They stand side by side here: change one, change both. */
 
 /* A LANES x LANES block at a time; the edges one by one. */
 static void n16_to_n16(const struct op_args *a) {

@@ -1,14 +1,15 @@
 /* The fully connected layer in N16: three matrix products, in two kernels.
  *
- * Forward and backward to the data are the same product: out[g][r] = start + sum over s of W(r,s) * in[g][s], where a
- * vector holds 16 samples and W(r,s) = w[r * by_row + s * by_sum] is one number broadcast; the two strides
- * serve both passes and both ways a weight matrix may lie. The register tile is ROWS x COLUMNS, a column being a
- * vector of 16 samples (or a part of one). The sum is cut into blocks that fit the cache, so that a large w
- * streams from memory once, whatever the batch. Every output adds its products in order of s, one by one.
+ * Forward and backward to the data are the same product: out[g][r] = start + sum over s of W(r,s) * in[g][s],
+ * where a vector holds 16 samples and W(r,s) = w[r * by_row + s * by_sum] is one number broadcast; the two
+ * strides serve both passes and both ways a weight matrix may lie. The register tile is ROWS x COLUMNS, a
+ * column being a vector of 16 samples (or a part of one). The sum is cut into blocks that fit the cache, so
+ * that a large w streams from memory once, whatever the batch. Every output adds its products in order of s,
+ * one by one.
  *
- * The weight gradient sums over samples: dw(a,b) = sum over n of A[n][a] * B[n][b]. One side is turned to plain rows
- * in a panel on the stack, 32 columns wide; then a vector is 16 neighbours of dw, the other side a broadcast
- * number, and no lane ever has to be added to another. Each sum goes by sample, in order. */
+ * The weight gradient sums over samples: dw(a,b) = sum over n of A[n][a] * B[n][b]. One side is turned to
+ * plain rows in a panel on the stack, 32 columns wide; then a vector is 16 neighbours of dw, the other side a
+ * broadcast number, and no lane ever has to be added to another. Each sum goes by sample, in order. */
 
 enum { SUM_BLOCK = 128, ROWS = 6 };
 #if ACCUMULATORS >= 28
@@ -149,8 +150,9 @@ static void gradient_tile(const struct gradient *d, int g0, int g1, int r, int c
             memset(edge[i], 0, sizeof edge[i]);
             if (g0) memcpy(edge[i], dw[i], width * sizeof(float));
         }
-        UNROLL for (int j = 0; j < PANEL_VECTORS; j++)
+        UNROLL for (int j = 0; j < PANEL_VECTORS; j++) {
             acc[i][j] = g0 ? load((narrow ? edge[i] : dw[i]) + j * LANES) : splat(0);
+        }
     }
     size_t a_group = (size_t)d->rows * GROUP;
     for (int g = g0; g < g1; g++) {
@@ -165,7 +167,8 @@ static void gradient_tile(const struct gradient *d, int g0, int g1, int r, int c
         UNROLL for (int i = 0; i < GRADIENT_ROWS; i++) a[i] += a_group;
     }
     UNROLL for (int i = 0; i < GRADIENT_ROWS; i++) {
-        UNROLL for (int j = 0; j < PANEL_VECTORS; j++) store((narrow ? edge[i] : dw[i]) + j * LANES, acc[i][j]);
+        UNROLL for (int j = 0; j < PANEL_VECTORS; j++)
+            store((narrow ? edge[i] : dw[i]) + j * LANES, acc[i][j]);
         if (narrow) memcpy(dw[i], edge[i], width * sizeof(float));
     }
 }
@@ -197,7 +200,8 @@ static void n16_linear_backward_weight(const struct op_args *a) {
     for (int m = 0; m < outputs; m++) {
         float lanes[GROUP] = {0};
         for (int g = 0; g < groups; g++)
-            for (int lane = 0; lane < GROUP; lane++) lanes[lane] += dys[((size_t)g * outputs + m) * GROUP + lane];
+            for (int lane = 0; lane < GROUP; lane++)
+                lanes[lane] += dys[((size_t)g * outputs + m) * GROUP + lane];
         db[m] = sum_of_group(lanes);
     }
 }

@@ -1,6 +1,7 @@
-/* Pooling in N16: every pixel is a vector, every plane (group, channel) alike. These loops do next to no arithmetic;
- * they are as fast as memory. Each plane is finished before the next begins, so what backward clears first is
- * still in the cache when it adds. The common 2 x 2 window is unrolled (its size a constant). */
+/* Pooling in N16: every pixel is a vector, every plane (group, channel) alike. These loops do next to no
+ * arithmetic; they are as fast as memory. Each plane is finished before the next begins, so what backward
+ * clears first is still in the cache when it adds. The common 2 x 2 window is unrolled (its size a constant).
+ */
 
 struct pool {
     size_t planes;
@@ -8,8 +9,13 @@ struct pool {
 };
 
 INLINE struct pool pool_of(const struct op_args *a, const struct tensor *x, const struct tensor *y) {
-    return (struct pool){(size_t)x->groups * x->dims[1], x->dims[2], x->dims[3], y->dims[2], y->dims[3],
-                         a->p.pool.size, a->p.pool.stride};
+    return (struct pool){(size_t)x->groups * x->dims[1],
+                         x->dims[2],
+                         x->dims[3],
+                         y->dims[2],
+                         y->dims[3],
+                         a->p.pool.size,
+                         a->p.pool.stride};
 }
 
 /* The first pixel of window (p, q), in floats from the start of its plane. */
@@ -22,13 +28,15 @@ INLINE size_t tap_at(const struct pool *s, int i, int j) {
     return ((size_t)i * s->width + j) * GROUP;
 }
 
-/* Makes a plane of dx ready: windows side by side will write all but the margin at the right and bottom; windows that
- * overlap or leave gaps will add to zeros. */
+/* Makes a plane of dx ready: windows side by side will write all but the margin at the right and bottom;
+ * windows that overlap or leave gaps will add to zeros. */
 INLINE void clear_uncovered(const struct pool *s, float *dx, int side_by_side) {
-    int height = side_by_side ? s->out_height * s->size : 0, width = side_by_side ? s->out_width * s->size : 0;
+    int height = side_by_side ? s->out_height * s->size : 0,
+        width = side_by_side ? s->out_width * s->size : 0;
     for (int h = 0; h < s->height; h++) {
         int begin = h < height ? width : 0;
-        memset(dx + ((size_t)h * s->width + begin) * GROUP, 0, (size_t)(s->width - begin) * GROUP * sizeof(float));
+        memset(dx + ((size_t)h * s->width + begin) * GROUP, 0,
+               (size_t)(s->width - begin) * GROUP * sizeof(float));
     }
 }
 
@@ -42,14 +50,16 @@ INLINE void avg_pool_forward(const struct pool *s, const float *x, float *y, con
                 for (int lane = 0; lane < GROUP; lane += LANES) {
                     const float *window = x + window_at(s, p, q) + lane;
                     vec sum = splat(0);
-                    for (int tap = 0; tap < size * size; tap++) sum += load(window + tap_at(s, tap / size, tap % size));
+                    for (int tap = 0; tap < size * size; tap++)
+                        sum += load(window + tap_at(s, tap / size, tap % size));
                     store(y + lane, sum / area);
                 }
 }
 
-/* Where windows lie side by side each pixel of dx belongs to one of them: written once, margins cleared. Otherwise the
- * plane is cleared and each window adds its share. */
-INLINE void avg_pool_backward(const struct pool *s, const float *dy, float *dx, const int size, const int apart) {
+/* Where windows lie side by side each pixel of dx belongs to one of them: written once, margins cleared.
+ * Otherwise the plane is cleared and each window adds its share. */
+INLINE void avg_pool_backward(const struct pool *s, const float *dy, float *dx, const int size,
+                              const int apart) {
     vec area = splat((float)(size * size));
     for (size_t i = 0; i < s->planes; i++, dx += plane(s->height, s->width)) {
         clear_uncovered(s, dx, apart);
@@ -92,7 +102,8 @@ static void n16_avg_pool_backward(const struct op_args *a) {
 
 /* --- maximum --- */
 
-/* The largest value of a window and the tap where it stands, lane by lane: the first of equals; a NaN beats all. */
+/* The largest value of a window and the tap where it stands, lane by lane: the first of equals; a NaN beats
+ * all. */
 struct peak {
     vec value;
     ivec tap;
@@ -117,9 +128,10 @@ INLINE void max_pool_forward(const struct pool *s, const float *x, float *y, con
                     store(y + lane, peak_of(s, x + window_at(s, p, q) + lane, size).value);
 }
 
-INLINE void max_pool_backward(const struct pool *s, const float *x, const float *dy, float *dx, const int size,
-                              const int apart) {
-    for (size_t i = 0; i < s->planes; i++, x += plane(s->height, s->width), dx += plane(s->height, s->width)) {
+INLINE void max_pool_backward(const struct pool *s, const float *x, const float *dy, float *dx,
+                              const int size, const int apart) {
+    for (size_t i = 0; i < s->planes;
+         i++, x += plane(s->height, s->width), dx += plane(s->height, s->width)) {
         clear_uncovered(s, dx, apart);
         for (int p = 0; p < s->out_height; p++)
             for (int q = 0; q < s->out_width; q++, dy += GROUP)

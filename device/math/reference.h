@@ -1,9 +1,9 @@
-/* The reference kernels, one function per op, as the table in device/op.h describes them: plain loops in the order of
- * the formula. They are the judge of the fast path and the text to read first.
+/* The reference kernels, one function per op, as the table in device/op.h describes them: plain loops in the
+ * order of the formula. They are the judge of the fast path and the text to read first.
  *
- * A sum of products (convolutions, matrix products, bias gradients) and everything a softmax touches is kept in
- * double and rounded to float once, at the end: the reference's own error is half a unit in the last place, so
- * what a test sees is the fast path's. */
+ * A sum of products (convolutions, matrix products, bias gradients) and everything a softmax touches is kept
+ * in double and rounded to float once, at the end: the reference's own error is half a unit in the last
+ * place, so what a test sees is the fast path's. */
 #ifndef DEVICE_MATH_REFERENCE_H
 #define DEVICE_MATH_REFERENCE_H
 

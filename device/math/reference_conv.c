@@ -29,7 +29,8 @@ void reference_conv2d_forward(const struct op_args *a) {
                 }
 }
 
-/* The output row (or column) whose tap `tap` falls on input row `h`: p with p*stride - padding + tap = h. -1: none. */
+/* The output row (or column) whose tap `tap` falls on input row `h`: p with p*stride - padding + tap = h. -1:
+ * none. */
 static int output_of(int h, int tap, int stride, int padding, int outputs) {
     int numerator = h + padding - tap;
     if (numerator < 0 || numerator % stride) return -1;

@@ -1,6 +1,6 @@
-/* What works on one element at a time: relu, dropout, fill, sums, the optimizer, the hash, and the change of layout.
- * These take PLAIN and N16 alike (an element's place does not matter to them); dropout alone must know which
- * element of the plain segment it holds, since its mask is a function of that. */
+/* What works on one element at a time: relu, dropout, fill, sums, the optimizer, the hash, and the change of
+ * layout. These take PLAIN and N16 alike (an element's place does not matter to them); dropout alone must
+ * know which element of the plain segment it holds, since its mask is a function of that. */
 #include "device/math/reference.h"
 
 #include <math.h>

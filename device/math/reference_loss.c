@@ -1,12 +1,12 @@
-/* Softmax and the losses: row by row, in double from the scores to the row's loss, so a row has the same bits among
- * any number of rows and a large score overflows nowhere (the row's maximum is taken off before exp):
+/* Softmax and the losses: row by row, in double from the scores to the row's loss, so a row has the same bits
+ * among any number of rows and a large score overflows nowhere (the row's maximum is taken off before exp):
  *
  *     log_softmax(x)[j] = x[j] - max - log(sum over i of exp(x[i] - max))
- *     loss of a row     = -log_softmax(x)[label]              (nll takes log_softmax as given, cross entropy x)
+ *     loss of a row     = -log_softmax(x)[label]       (nll is given log_softmax, cross entropy x)
  *     d loss / d x[j]   = softmax(x)[j] - (j == label)
  *
- * A row weighs step->weight (MEAN), 1 (SUM) or what dloss says (NONE). A label outside the row gives a NaN loss and
- * NaN gradients rather than a read past the row; the data reader refuses such labels long before. */
+ * A row weighs step->weight (MEAN), 1 (SUM) or what dloss says (NONE). A label outside the row gives a NaN
+ * loss and NaN gradients rather than a read past the row; the data reader refuses such labels long before. */
 #include "device/math/reference.h"
 
 #include <math.h>
@@ -38,7 +38,8 @@ void reference_log_softmax_forward(const struct op_args *a) {
 void reference_log_softmax_backward(const struct op_args *a) {
     int rows = a->out[0].dims[0], classes = a->out[0].dims[1];
     for (int i = 0; i < rows; i++) {
-        const float *y = tensor_f32(&a->in[0]) + (size_t)i * classes, *dy = tensor_f32(&a->in[1]) + (size_t)i * classes;
+        const float *y = tensor_f32(&a->in[0]) + (size_t)i * classes,
+                    *dy = tensor_f32(&a->in[1]) + (size_t)i * classes;
         float *dx = tensor_f32(&a->out[0]) + (size_t)i * classes;
         double sum = 0;
         for (int j = 0; j < classes; j++) sum += dy[j];
@@ -108,7 +109,8 @@ void reference_cross_entropy_backward(const struct op_args *a) {
         int known = labels[i] >= 0 && labels[i] < classes;
         struct softmax_row r = softmax_of(x, classes);
         double weight = known ? row_weight(a, i) : NAN;
-        for (int j = 0; j < classes; j++) dx[j] = (float)((exp(x[j] - r.max - r.log_sum) - (j == labels[i])) * weight);
+        for (int j = 0; j < classes; j++)
+            dx[j] = (float)((exp(x[j] - r.max - r.log_sum) - (j == labels[i])) * weight);
     }
 }
 
