@@ -28,7 +28,7 @@ static int open_devices(struct session *s) {
     for (int i = 0; i < s->device_count; i++) {
         struct device_config config = {.kind = c->late ? DEVICE_HOST_LATE : DEVICE_HOST, .index = s->first_device + i,
                                        .rank = s->rank, .memory_bytes = bytes, .check_operands = c->late, .spans = c->spans,
-                                       .timeout_s = c->timeout};
+                                       .timeout_s = 2 * c->timeout}; /* comm's own deadline comes first: it can name the rank */
         CHECK(device_open(&s->device[i], &config));
     }
     return OK;
