@@ -96,14 +96,12 @@ struct plan_step {
 struct plan_config {
     size_t align; /* ranges are cut at multiples of this many elements; 16 (one cache line of floats) */
     size_t slice; /* the longest slice of a pipeline, in elements */
-    size_t
-        pipeline_from; /* from this count on, `slices` or more a chunk (ring) or half (tree); below, one */
-    int slices;
-    size_t
-        scratch; /* elements in one half of SCRATCH; at least n, n + align where slices are to be aligned */
+    int slices;   /* a chunk (ring) or half (tree) has at least so many slices from pipeline_from on; below, one */
+    size_t pipeline_from; /* elements of the whole call */
+    size_t scratch;       /* elements in one half of SCRATCH; at least n, better n times align */
 };
 
-/* 16; 65536 (256 KiB); 262144 (1 MiB); 4; 131072 (512 KiB). */
+/* 16; 65536 (256 KiB); 4; 262144 (1 MiB); 131072 (512 KiB). */
 struct plan_config plan_config_default(void);
 
 /* One rank's list. Plain data after plan_build; read by any number of threads. */
