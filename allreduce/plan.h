@@ -96,7 +96,7 @@ struct plan_step {
 struct plan_config {
     size_t align; /* ranges are cut at multiples of this many elements; 16 (one cache line of floats) */
     size_t slice; /* the longest slice of a pipeline, in elements */
-    int slices;   /* a chunk (ring) or half (tree) has at least so many slices from pipeline_from on; below, one */
+    int slices;   /* at least so many in a chunk (ring) or half (tree) from pipeline_from on; below 1 */
     size_t pipeline_from; /* elements of the whole call */
     size_t scratch;       /* elements in one half of SCRATCH; at least n, better n times align */
 };

@@ -5,11 +5,12 @@
  *                    [-o sum|avg] [-c 0|1] [-p 0|1]
  *
  * time is that of one call, n calls being enqueued at once and waited for together (the slowest rank's); p50
- * and p99 are of single calls, as rank 0's stream ran them. algbw = size / time, busbw = algbw 2(n-1)/n.
- * `floor` is what no algorithm can beat in shared memory: 2 n size bytes (each input read, each output
- * written, once) at the speed of memcpy measured in the same run on the same buffer, by as many cores as are
- * at work. `wrong` counts elements, over all ranks, that are not the exact sum: each algorithm and size is
- * checked before it is timed.
+ * and p99 are of single calls, as rank 0's stream ran them. algbw = size / time, busbw = algbw 2(n-1)/n. The
+ * least an allreduce in shared memory must move is 2 n size bytes, each input read and each output written
+ * once; the column `memcpy` is the time in which memcpy, in the same run, on the same buffer, by as many
+ * cores as are at work, moves as many. It is a yardstick, no floor: direct writes where it has just read,
+ * while what memcpy writes to must be fetched first. `wrong` counts elements, over all ranks, that are not
+ * the exact sum: each algorithm and size is checked before it is timed.
  *
  * Where there are cores enough each rank's communication thread is bound to one (-p 0: not). Left alone
  * the kernel tends to put threads that wake each other on one core, each asleep while the other works, and
@@ -224,12 +225,12 @@ static int run_size(struct rank *r, size_t bytes, uint64_t *all_wrong) {
     if (r->rank != 0) return OK;
     int cores = core_count();
     double S = (double)count * sizeof(float), copy = memcpy_speed(r, count), n = r->n;
-    double floor_us = copy > 0 ? 2 * n * S / (copy * 1e3 * (r->n < cores ? r->n : cores)) : 0;
+    double memcpy_us = copy > 0 ? 2 * n * S / (copy * 1e3 * (r->n < cores ? r->n : cores)) : 0;
     char shown[24] = "-";
     if (r->options->check) snprintf(shown, sizeof shown, "%llu", (unsigned long long)wrong);
     printf("%12zu %12zu   float   %s %9.2f %8.2f %8.2f %6s %9.2f %9.2f %9.2f   %s\n", count * sizeof(float),
            count, r->options->average ? "avg" : "sum", t.us, S / t.us * 1e-3,
-           S / t.us * 1e-3 * 2 * (n - 1) / n, shown, t.p50, t.p99, floor_us,
+           S / t.us * 1e-3 * 2 * (n - 1) / n, shown, t.p50, t.p99, memcpy_us,
            allreduce_algorithm_name(allreduce_algorithm_for(r->ar, count, NULL, 0)));
     fflush(stdout);
     return OK;
@@ -250,7 +251,7 @@ static void print_head(const struct options *o) {
     printf("# %d calls, %d warm-up, in place; busbw by the formula of nccl-tests: here ranks have no links "
            "of their own\n",
            o->calls, o->warmup);
-    printf("# floor: 2 n size bytes at the speed of memcpy in this run%s\n",
+    printf("# memcpy: 2 n size bytes, the least to be moved, at the speed of memcpy in this run%s\n",
            o->ranks > cores ? "; more ranks than cores: they take turns" : "");
     printf("#       size        count    type redop      time    algbw    busbw  wrong       p50       p99   "
            "  floor   algorithm\n");
