@@ -254,7 +254,7 @@ static void print_head(const struct options *o) {
     printf("# memcpy: 2 n size bytes, the least to be moved, at the speed of memcpy in this run%s\n",
            o->ranks > cores ? "; more ranks than cores: they take turns" : "");
     printf("#       size        count    type redop      time    algbw    busbw  wrong       p50       p99   "
-           "  floor   algorithm\n");
+           " memcpy   algorithm\n");
     printf("#        (B)   (elements)                    (us)   (GB/s)   (GB/s)              (us)      (us)  "
            "    (us)\n");
 }
