@@ -1,0 +1,54 @@
+/* What belongs to no object: errors, time, random numbers. The public codes are the internal ones. */
+#include <stdlib.h>
+
+#include "api/api.h"
+#include "base/clock.h"
+#include "base/random.h"
+
+_Static_assert(DUET_OK == (int)OK && DUET_FAILED == (int)ERR_FAILED && DUET_USAGE == (int)ERR_USAGE &&
+                   DUET_CHECK == (int)ERR_CHECK && DUET_MEMORY == (int)ERR_MEMORY &&
+                   DUET_TIMEOUT == (int)ERR_TIMEOUT && DUET_PEER == (int)ERR_PEER,
+               "duet.h repeats the codes of base/error.h");
+_Static_assert(DUET_MAX_DEVICES == MAX_DEVICES && DUET_MAX_RANK == (int)MAX_RANK, "duet.h repeats the limits");
+
+const char *duet_error(void) {
+    return error_message();
+}
+
+int duet_exit_status(int code) {
+    return error_exit_status(code);
+}
+
+double duet_time(void) {
+    return (double)now_ns() * 1e-9;
+}
+
+struct duet_rng {
+    struct rng engine;
+};
+
+int duet_rng_create(duet_rng **out, uint64_t seed) {
+    *out = malloc(sizeof **out);
+    if (!*out) return fail(ERR_MEMORY, "random numbers: no host memory");
+    rng_seed(&(*out)->engine, seed);
+    return OK;
+}
+
+void duet_rng_free(duet_rng *rng) {
+    free(rng);
+}
+
+void duet_rng_normal(duet_rng *rng, float *x, size_t count, double mean, double std) {
+    rng_normal(&rng->engine, x, count, mean, std);
+}
+
+void duet_rng_uniform(duet_rng *rng, float *x, size_t count, double from, double to) {
+    rng_uniform(&rng->engine, x, count, from, to);
+}
+
+int duet_rng_permutation(duet_rng *rng, int32_t *order, int n) {
+    if (n < 0 || n >= RNG_PERMUTATION_LIMIT)
+        return fail(ERR_USAGE, "permutation of %d: give 0 to %d", n, RNG_PERMUTATION_LIMIT - 1);
+    rng_permutation(&rng->engine, order, n);
+    return OK;
+}

@@ -1,0 +1,94 @@
+/* Devices, opened and closed together, and the threads that let them compute side by side. */
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "api/api.h"
+
+static int kind_of(const char *name, struct device_config *config) {
+    static const struct {
+        const char *name;
+        enum device_kind kind;
+    } kinds[] = {{"cpu", DEVICE_HOST}, {"cpu-late", DEVICE_HOST_LATE}, {"cuda", DEVICE_CUDA}, {"auto", DEVICE_HOST}};
+    for (size_t i = 0; name && i < sizeof kinds / sizeof *kinds; i++) {
+        if (strcmp(name, kinds[i].name)) continue;
+        config->kind = kinds[i].kind;
+        config->check_operands = config->kind == DEVICE_HOST_LATE;
+        return OK;
+    }
+    return fail(ERR_USAGE, "kind of device: %s: there are auto, cpu, cpu-late and cuda", name ? name : "none given");
+}
+
+int duet_devices_open(duet_device **devices, int n, const char *kind, uint64_t memory_bytes) {
+    if (n < 1 || n > MAX_DEVICES) return fail(ERR_USAGE, "devices: %d: give 1 to %d", n, MAX_DEVICES);
+    memset(devices, 0, (size_t)n * sizeof *devices);
+    struct device_config config = {.memory_bytes = memory_bytes ? memory_bytes : device_default_memory(n)};
+    CHECK(kind_of(kind, &config));
+    for (int i = 0; i < n; i++) {
+        struct device *device;
+        config.index = i;
+        int code = device_open(&device, &config);
+        if (code) {
+            duet_devices_close(devices, i);
+            return code;
+        }
+        devices[i] = (duet_device *)device;
+    }
+    return OK;
+}
+
+void duet_devices_close(duet_device **devices, int n) {
+    for (int i = 0; devices && i < n; i++) {
+        device_close(device_of(devices[i]));
+        devices[i] = NULL;
+    }
+}
+
+const char *duet_device_name(const duet_device *device) {
+    return device_name(device_of(device));
+}
+
+int duet_device_sync(duet_device *device) {
+    return stream_sync(device_compute(device_of(device)));
+}
+
+int duet_device_memory(const duet_device *device, uint64_t *now, uint64_t *peak) {
+    if (!device) return fail(ERR_USAGE, "device memory: no device was given");
+    struct ledger ledger = device_ledger(device_of(device));
+    if (now) *now = ledger.total;
+    if (peak) *peak = ledger.total_peak;
+    return OK;
+}
+
+/* ---- one thread a device ---- */
+
+struct task {
+    int (*work)(void *context, int i);
+    void *context;
+    int i, code;
+    char message[512]; /* the thread's error text ends with the thread */
+};
+
+static void *run_task(void *argument) {
+    struct task *task = argument;
+    task->code = task->work(task->context, task->i);
+    if (task->code) snprintf(task->message, sizeof task->message, "%s", error_message());
+    return NULL;
+}
+
+int duet_parallel(int n, int (*work)(void *context, int i), void *context) {
+    struct task tasks[MAX_DEVICES];
+    pthread_t threads[MAX_DEVICES];
+    int started = 1, code = OK;
+    if (n < 1 || n > MAX_DEVICES) return fail(ERR_USAGE, "parallel: %d threads: give 1 to %d", n, MAX_DEVICES);
+    for (int i = 0; i < n; i++) tasks[i] = (struct task){.work = work, .context = context, .i = i};
+    for (; started < n && !code; started += !code) {
+        int error = pthread_create(&threads[started], NULL, run_task, &tasks[started]);
+        if (error) code = fail_errno(ERR_FAILED, error, "parallel: thread %d of %d could not be started", started, n);
+    }
+    if (!code) run_task(&tasks[0]);
+    for (int i = 1; i < started; i++) pthread_join(threads[i], NULL);
+    for (int i = 0; i < n && !code; i++)
+        if (tasks[i].code) code = fail(tasks[i].code, "%s", tasks[i].message);
+    return code;
+}

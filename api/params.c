@@ -1,0 +1,158 @@
+/* Parameters of a user's model on one device: the internal param_set with names, plain SGD and files
+ * around it. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/api.h"
+#include "data/safetensors.h"
+
+static void free_specs(struct param_spec *specs, int count) {
+    for (int i = 0; specs && i < count; i++) free((char *)specs[i].name);
+    free(specs);
+}
+
+static int copy_specs(struct param_spec **out, const struct duet_param *params, int count) {
+    struct param_spec *specs = *out = calloc((size_t)count + 1, sizeof *specs);
+    if (!specs) return fail(ERR_MEMORY, "parameters: no host memory for %d of them", count);
+    for (int i = 0; i < count; i++) {
+        if (!params[i].name) return fail(ERR_USAGE, "parameter %d: it has no name: give one", i);
+        CHECK(api_check_shape(params[i].name, params[i].rank, params[i].shape));
+        if (params[i].shape[0] == 0) return fail(ERR_USAGE, "%s: dimension 0 is 0: give at least 1", params[i].name);
+        specs[i].name = strdup(params[i].name);
+        if (!specs[i].name) return fail(ERR_MEMORY, "parameters: no host memory for %d of them", count);
+        specs[i].rank = params[i].rank;
+        memcpy(specs[i].dims, params[i].shape, sizeof specs[i].dims);
+    }
+    return OK;
+}
+
+static int build(struct duet_params *p, struct device *device, const struct duet_param *params, int count) {
+    CHECK(copy_specs(&p->specs, params, count));
+    CHECK(param_set_init(&p->set, device, p->specs, count));
+    CHECK(sgd_init(&p->sgd, &p->set, 0, 0));
+    CHECK(device_alloc(device, (void **)&p->step, sizeof *p->step, MEM_WORKSPACE));
+    p->views = calloc(2 * (size_t)count + 1, sizeof *p->views);
+    if (!p->views) return fail(ERR_MEMORY, "parameters: no host memory for %d of them", count);
+    for (int i = 0; i < count; i++) {
+        p->views[i] = (struct duet_tensor){device, p->set.param[i].value, 1};
+        p->views[count + i] = (struct duet_tensor){device, p->set.param[i].grad, 1};
+        if (params[i].values) CHECK(param_write_value(&p->set, i, params[i].values));
+    }
+    return stream_sync(device_compute(device));
+}
+
+int duet_params_create(duet_params **out, duet_device *device, const struct duet_param *params, int count) {
+    *out = NULL;
+    if (!device) return fail(ERR_USAGE, "parameters: no device was given");
+    if (count < 1 || !params) return fail(ERR_USAGE, "parameters: %d of them: give at least one", count);
+    struct duet_params *p = calloc(1, sizeof *p);
+    if (!p) return fail(ERR_MEMORY, "parameters: no host memory");
+    int code = build(p, device_of(device), params, count);
+    if (code) {
+        p->set.count = count; /* what param_set_init may not have reached; names are freed by it */
+        duet_params_free(p);
+    } else {
+        *out = p;
+    }
+    return code;
+}
+
+void duet_params_free(duet_params *params) {
+    if (!params) return;
+    int count = params->set.count;
+    if (params->set.device) {
+        stream_sync(device_compute(params->set.device));
+        device_free(params->set.device, params->step);
+    }
+    sgd_free(&params->sgd);
+    param_set_free(&params->set);
+    free_specs(params->specs, count);
+    free(params->views);
+    free(params);
+}
+
+int duet_params_count(const duet_params *params) {
+    return params->set.count;
+}
+
+duet_tensor *duet_params_value(duet_params *params, int i) {
+    return params && i >= 0 && i < params->set.count ? &params->views[i] : NULL;
+}
+
+duet_tensor *duet_params_grad(duet_params *params, int i) {
+    return params && i >= 0 && i < params->set.count ? &params->views[params->set.count + i] : NULL;
+}
+
+int duet_sgd(duet_params *params, double lr, int batch_size) {
+    if (!params) return fail(ERR_USAGE, "sgd: no parameters were given");
+    if (!isfinite(lr) || lr < 0) return fail(ERR_USAGE, "sgd: learning rate %g: give a finite number, 0 or more", lr);
+    if (batch_size < 1) return fail(ERR_USAGE, "sgd: batch size %d: give at least 1", batch_size);
+    struct step_block step = {.learning_rate = (float)(lr / batch_size)};
+    CHECK(stream_write(device_compute(params->set.device), params->step, &step, sizeof step));
+    return sgd_step(&params->sgd, &params->set, params->step);
+}
+
+/* ---- files ---- */
+
+/* Host copies of all values, zeros at first, one behind the other; values[count] is their end. */
+static int host_values(const struct param_set *set, float ***out) {
+    float **values = calloc((size_t)set->count + 1, sizeof *values);
+    float *block = calloc(set->total_count, sizeof *block);
+    *out = NULL;
+    if (!values || !block) {
+        free(values);
+        free(block);
+        return fail(ERR_MEMORY, "parameters: no host memory for %zu numbers", set->total_count);
+    }
+    for (int i = 0; i < set->count; i++, block += set->param[i - 1].count) values[i] = block;
+    values[set->count] = block;
+    *out = values;
+    return OK;
+}
+
+static void free_values(float **values) {
+    if (values) free(values[0]);
+    free(values);
+}
+
+static struct safetensors_item item_of(const struct param_spec *spec, const float *values) {
+    struct safetensors_item item = {.name = spec->name, .dims = spec->rank, .data = values};
+    for (int d = 0; d < spec->rank; d++) item.shape[d] = spec->dims[d];
+    return item;
+}
+
+int duet_params_save(duet_params *params, const char *file) {
+    if (!params || !file) return fail(ERR_USAGE, "save: no %s given", params ? "file was" : "parameters were");
+    const struct safetensors_pair about = {"format", "pt"};
+    struct param_set *set = &params->set;
+    struct safetensors_item *items = calloc((size_t)set->count, sizeof *items);
+    float **values = NULL;
+    int code = items ? OK : fail(ERR_MEMORY, "%s: no host memory", file);
+    if (!code) code = host_values(set, &values);
+    for (int i = 0; i < set->count && !code; i++) {
+        code = param_read_value(set, i, values[i]);
+        items[i] = item_of(set->param[i].spec, values[i]);
+    }
+    if (!code) code = safetensors_write(file, items, set->count, &about, 1);
+    free_values(values);
+    free(items);
+    return code;
+}
+
+int duet_params_load(duet_params *params, const char *file) {
+    if (!params || !file) return fail(ERR_USAGE, "load: no %s given", params ? "file was" : "parameters were");
+    struct param_set *set = &params->set;
+    struct safetensors s = {0};
+    float **values = NULL;
+    CHECK(safetensors_open(&s, file));
+    int code = host_values(set, &values);
+    for (int i = 0; i < set->count && !code; i++) {
+        struct safetensors_item item = item_of(set->param[i].spec, NULL);
+        code = safetensors_read(&s, item.name, item.dims, item.shape, values[i]);
+    }
+    for (int i = 0; i < set->count && !code; i++) code = param_write_value(set, i, values[i]);
+    free_values(values);
+    safetensors_close(&s);
+    return code;
+}

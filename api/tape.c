@@ -1,0 +1,216 @@
+/* The public tape: one segment a pass, errors kept until somebody asks, results read back.
+ *
+ * A user's pass is the batch of one device, so it is one segment, whose virtual device is the device's own
+ * number: dropout then differs between devices, as it must. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/api.h"
+
+static int note_fired(void *context, int index) {
+    ((struct duet_tape *)context)->fired[index] = 1;
+    return OK;
+}
+
+static int build(struct duet_tape *t) {
+    const int one[2] = {1, 1};
+    t->losses = tensor_plain(NULL, DTYPE_F64, 2, one);
+    t->hits = tensor_plain(NULL, DTYPE_I64, 2, one);
+    CHECK(tape_init(&t->tape, t->device));
+    tape_set_hook(t->tape, note_fired, t);
+    CHECK(device_alloc(t->device, (void **)&t->step, sizeof *t->step, MEM_WORKSPACE));
+    CHECK(device_alloc(t->device, &t->losses.data, tensor_bytes(&t->losses), MEM_WORKSPACE));
+    return device_alloc(t->device, &t->hits.data, tensor_bytes(&t->hits), MEM_WORKSPACE);
+}
+
+int duet_tape_create(duet_tape **out, duet_device *device) {
+    *out = NULL;
+    if (!device) return fail(ERR_USAGE, "tape: no device was given");
+    struct duet_tape *t = calloc(1, sizeof *t);
+    if (!t) return fail(ERR_MEMORY, "tape: no host memory");
+    t->device = device_of(device);
+    int code = build(t);
+    /* So that a forgotten begin is an error and no crash. */
+    if (!code) code = duet_tape_begin(t, NULL, 0, DUET_EVALUATE);
+    if (code) duet_tape_free(t);
+    else *out = t;
+    return code;
+}
+
+void duet_tape_free(duet_tape *t) {
+    if (!t) return;
+    tape_free(t->tape); /* waits for the device */
+    device_free(t->device, t->step);
+    device_free(t->device, t->losses.data);
+    device_free(t->device, t->hits.data);
+    free(t->fired);
+    free(t);
+}
+
+void duet_tape_seed(duet_tape *t, uint64_t seed) {
+    t->seed = seed;
+}
+
+/* ---- errors ---- */
+
+int api_tape_fail(struct duet_tape *t, int code) {
+    if (!code || t->error || tape_error(t->tape)) return code;
+    t->error = code;
+    snprintf(t->message, sizeof t->message, "%s", error_message());
+    return code;
+}
+
+int duet_tape_error(duet_tape *t) {
+    if (!t) return fail(ERR_USAGE, "tape: none was given");
+    return t->error ? fail(t->error, "%s", t->message) : tape_error(t->tape);
+}
+
+int api_stuck(struct duet_tape *t, const duet_var *x) {
+    return !t || !x || t->error;
+}
+
+int api_operand(const struct duet_tape *t, const char *op, const char *what, const duet_tensor *x, enum dtype dtype) {
+    if (!x) return fail(ERR_USAGE, "%s: no %s was given", op, what);
+    if (x->device != t->device)
+        return fail(ERR_USAGE, "%s: %s lies on %s, the tape on %s: bring it over with duet_tensor_to", op, what,
+                    device_name(x->device), device_name(t->device));
+    if (x->t.dtype != dtype)
+        return fail(ERR_USAGE, "%s: %s is of type %d: must be %s", op, what, (int)duet_tensor_type(x),
+                    dtype == DTYPE_I32 ? "int32" : "float");
+    return OK;
+}
+
+/* ---- a pass ---- */
+
+static int check_begin(struct duet_tape *t, const duet_params *params, int samples, enum duet_pass pass) {
+    if (samples < 0) return fail(ERR_USAGE, "tape: %d samples: give 0 or more", samples);
+    if (pass != DUET_TRAIN && pass != DUET_EVALUATE)
+        return fail(ERR_USAGE, "tape: pass %d: there are DUET_EVALUATE and DUET_TRAIN", (int)pass);
+    if (params && params->set.device != t->device)
+        return fail(ERR_USAGE, "tape: the parameters lie on %s, the tape on %s: each device has its own",
+                    device_name(params->set.device), device_name(t->device));
+    int count = params ? params->set.count : 0;
+    if (count <= t->fired_capacity) return OK;
+    unsigned char *fired = realloc(t->fired, (size_t)count);
+    if (!fired) return fail(ERR_MEMORY, "tape: no host memory");
+    t->fired = fired;
+    t->fired_capacity = count;
+    return OK;
+}
+
+int duet_tape_begin(duet_tape *t, duet_params *params, int samples, enum duet_pass pass) {
+    if (!t) return fail(ERR_USAGE, "tape: none was given");
+    int code = check_begin(t, params, samples, pass);
+    if (code) { /* the pass that did not begin: nothing of the one before may be used */
+        params = NULL;
+        samples = 0;
+        pass = DUET_EVALUATE;
+    }
+    t->error = OK;
+    t->leaf_count = 0;
+    t->params = params;
+    t->segments = (struct segments){.count = 1, .n = samples, .seg = {{device_index(t->device), samples}}};
+    struct step_block block = {.seed = t->seed, .step = t->passes, .weight = samples ? 1.0f / (float)samples : 0};
+    struct tape_step step = {&t->segments, params ? &params->set : NULL, t->step, pass == DUET_TRAIN};
+    t->passes += pass == DUET_TRAIN;
+    if (tape_begin(t->tape, &step)) return tape_error(t->tape);
+    api_tape_fail(t, code);
+    api_tape_fail(t, stream_write(device_compute(t->device), t->step, &block, sizeof block));
+    return duet_tape_error(t);
+}
+
+static duet_var *enter(duet_tape *t, const char *op, const duet_tensor *x, int needs_grad) {
+    if (!t || t->error) return NULL;
+    int code = api_operand(t, op, "tensor", x, DTYPE_F32);
+    if (!code && x->t.dims[0] != t->segments.n)
+        code = fail(ERR_USAGE, "%s: %d samples: the pass was begun with %d", op, x->t.dims[0], t->segments.n);
+    if (api_tape_fail(t, code)) return NULL;
+    return public_var(tape_leaf(t->tape, &x->t, needs_grad));
+}
+
+duet_var *duet_input(duet_tape *t, const duet_tensor *x) {
+    return enter(t, "input", x, 0);
+}
+
+duet_var *duet_leaf(duet_tape *t, const duet_tensor *x) {
+    if (t && t->leaf_count == API_LEAVES) {
+        api_tape_fail(t, fail(ERR_USAGE, "leaf: %d of them in a pass: use duet_input for others", API_LEAVES));
+        return NULL;
+    }
+    duet_var *leaf = enter(t, "leaf", x, 1);
+    if (leaf) t->leaves[t->leaf_count++] = var_of(leaf);
+    return leaf;
+}
+
+/* ---- backward ---- */
+
+/* A gradient that nothing wrote is that of an earlier pass. */
+static int zero_unused(duet_tape *t) {
+    struct param_set *set = &t->params->set;
+    for (int i = 0; i < set->count; i++)
+        if (!t->fired[i]) CHECK(api_zero(t->device, &set->param[i].grad));
+    return OK;
+}
+
+static int backward(duet_tape *t, struct var *root, const struct tensor *grad) {
+    if (t->params) memset(t->fired, 0, (size_t)t->params->set.count);
+    CHECK(tape_backward(t->tape, root, grad));
+    return t->params ? zero_unused(t) : OK;
+}
+
+int duet_backward(duet_tape *t, duet_var *loss) {
+    CHECK(duet_tape_error(t));
+    return backward(t, var_of(loss), NULL);
+}
+
+int duet_backward_from(duet_tape *t, duet_var *root, const duet_tensor *grad) {
+    CHECK(duet_tape_error(t));
+    CHECK(api_operand(t, "backward", "gradient", grad, DTYPE_F32));
+    return backward(t, to_plain(t->tape, var_of(root)), &grad->t);
+}
+
+/* ---- results ---- */
+
+int duet_loss_read(duet_tape *t, duet_var *loss, double *sum, int64_t *right) {
+    double sum_here = 0;
+    int64_t right_here = 0;
+    CHECK(duet_tape_error(t));
+    if (!loss) return fail(ERR_USAGE, "loss: none was given");
+    CHECK(tape_log_loss(t->tape, var_of(loss), &t->losses, &t->hits));
+    struct stream *stream = device_compute(t->device);
+    CHECK(copy_to_host(stream, &sum_here, t->losses.data, sizeof sum_here));
+    CHECK(copy_to_host(stream, &right_here, t->hits.data, sizeof right_here));
+    CHECK(stream_sync(stream));
+    if (sum) *sum = sum_here;
+    if (right) *right = right_here;
+    return OK;
+}
+
+static int copy_out(duet_tensor **out, duet_tape *t, const struct tensor *x) {
+    CHECK(api_tensor_new(out, t->device, x->dtype, x->rank, x->dims, MEM_WORKSPACE));
+    int code = copy_peer(device_compute(t->device), t->device, (*out)->t.data, t->device, x->data, tensor_bytes(x));
+    if (code) {
+        duet_tensor_free(*out);
+        *out = NULL;
+    }
+    return code;
+}
+
+int duet_var_value(duet_tensor **out, duet_tape *t, duet_var *x) {
+    *out = NULL;
+    CHECK(duet_tape_error(t));
+    if (!x) return fail(ERR_USAGE, "value: no var was given");
+    struct var *plain = to_plain(t->tape, var_of(x));
+    return plain ? copy_out(out, t, &plain->value) : tape_error(t->tape);
+}
+
+int duet_var_grad(duet_tensor **out, duet_tape *t, duet_var *leaf) {
+    *out = NULL;
+    CHECK(duet_tape_error(t));
+    int i = 0;
+    while (i < t->leaf_count && t->leaves[i] != var_of(leaf)) i++;
+    if (i == t->leaf_count || !var_of(leaf)->grad.data)
+        return fail(ERR_USAGE, "gradient: none is kept of this var: make it with duet_leaf and call duet_backward");
+    return copy_out(out, t, &var_of(leaf)->grad);
+}

@@ -1,0 +1,319 @@
+/* Data parallelism by hand: LeNet on several devices, as "Dive into Deep Learning" 13.5 builds it from
+ * scratch.
+ *
+ *     each step   split_batch        a piece of the batch to each device
+ *                 forward, backward  on all devices at once; the loss is a SUM over the piece's pictures
+ *                 allreduce          per parameter: add all gradients up on device 0, copy the sum back to everyone
+ *                 sgd                on each device, on its own copy; divides by the size of the WHOLE batch
+ *
+ * so every device takes the very same step and the copies stay equal, which check_replicas proves after
+ * each step. --broken shows the mistake that an early version of the chapter made, and how it is caught:
+ * exit status 3.
+ *
+ * A program for the library alone: cc lenet_from_scratch.c $(pkg-config --cflags --libs duet) */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "duet.h"
+
+#define TRY(call)                \
+    do {                         \
+        int code_ = (call);      \
+        if (code_) return code_; \
+    } while (0)
+
+struct options {
+    int devices, epochs, batch_size, steps; /* steps: in all; 0: whole epochs */
+    double lr;
+    const char *dataset, *data_dir, *save, *kind;
+    int broken;
+};
+
+/* ---- the network ---- */
+
+enum { W1, b1, W2, b2, W3, b3, W4, b4, PARAMS };
+
+static const struct duet_param shapes[PARAMS] = {
+    {"W1", 4, {20, 1, 3, 3}, NULL}, {"b1", 1, {20}, NULL},  {"W2", 4, {50, 20, 5, 5}, NULL}, {"b2", 1, {50}, NULL},
+    {"W3", 2, {800, 128}, NULL},    {"b3", 1, {128}, NULL}, {"W4", 2, {128, 10}, NULL},      {"b4", 1, {10}, NULL},
+};
+
+static size_t count_of(const struct duet_param *p) {
+    size_t count = 1;
+    for (int d = 0; d < p->rank; d++) count *= (size_t)p->shape[d];
+    return count;
+}
+
+/* Weights are randn * 0.01, biases 0; the numbers lie one parameter behind the other in static memory. */
+static int init_params(struct duet_param *params) {
+    static float values[129068];
+    float *at = values;
+    duet_rng *rng;
+    TRY(duet_rng_create(&rng, 0));
+    for (int i = 0; i < PARAMS; i++) {
+        size_t count = count_of(&shapes[i]);
+        params[i] = shapes[i];
+        params[i].values = at;
+        if (params[i].rank > 1) duet_rng_normal(rng, at, count, 0, 1);
+        for (size_t k = 0; k < count; k++) *at++ *= 0.01f;
+    }
+    duet_rng_free(rng);
+    return DUET_OK;
+}
+
+static duet_var *lenet(duet_tape *t, duet_tensor *X) {
+    duet_var *h1 = duet_avg_pool2d(t, duet_relu(t, duet_conv2d(t, duet_input(t, X), W1, b1, 1, 0)), 2, 2);
+    duet_var *h2 = duet_avg_pool2d(t, duet_relu(t, duet_conv2d(t, h1, W2, b2, 1, 0)), 2, 2);
+    duet_var *h3 = duet_relu(t, duet_matmul_add(t, duet_flatten(t, h2), W3, b3));
+    return duet_matmul_add(t, h3, W4, b4);
+}
+
+/* ---- data parallelism ---- */
+
+/* What the chapter keeps in lists side by side: one of these per device. */
+struct replica {
+    duet_device *device;
+    duet_params *params;
+    duet_tape *tape;
+    duet_tensor *X, *y; /* this device's piece of the batch */
+    double loss;        /* summed over it */
+};
+
+static int get_params(duet_params **copy, const struct duet_param *params, duet_device *device) {
+    return duet_params_create(copy, device, params, PARAMS);
+}
+
+/* data[0] += all others, each brought to device 0 first. */
+static int sum_to_first(duet_tensor *data[], int n) {
+    for (int i = 1; i < n; i++) {
+        duet_tensor *moved;
+        TRY(duet_tensor_to(&moved, data[i], duet_tensor_device(data[0])));
+        int code = duet_tensor_add(data[0], moved);
+        duet_tensor_free(moved);
+        TRY(code);
+    }
+    return DUET_OK;
+}
+
+/* All tensors become their sum. */
+static int allreduce(duet_tensor *data[], int n) {
+    TRY(sum_to_first(data, n));
+    for (int i = 1; i < n; i++) TRY(duet_tensor_copy(data[i], data[0]));
+    return DUET_OK;
+}
+
+/* The mistake: `=` instead of a copy INTO the tensor. It only lets data[i] mean another tensor in here; the gradient
+ * on device i stays as it was. Nothing fails; training just gets worse with every device. */
+static int broken_allreduce(duet_tensor *data[], int n) {
+    TRY(sum_to_first(data, n));
+    for (int i = 1; i < n; i++) data[i] = data[0];
+    return DUET_OK;
+}
+
+/* PyTorch's rule: pieces of ceil(batch / devices), so the last devices may get less, or nothing. */
+static int split_batch(const struct duet_batch *batch, struct replica *replicas, int n) {
+    int chunk = (batch->n + n - 1) / n;
+    for (int i = 0; i < n; i++) {
+        struct replica *r = &replicas[i];
+        int from = i * chunk < batch->n ? i * chunk : batch->n;
+        int count = from + chunk < batch->n ? chunk : batch->n - from;
+        duet_tensor_free(r->X);
+        duet_tensor_free(r->y);
+        r->X = r->y = NULL;
+        TRY(duet_tensor_create(&r->X, r->device, DUET_F32, 4, (int[4]){count, 1, 28, 28}, batch->X + from * 28 * 28));
+        TRY(duet_tensor_create(&r->y, r->device, DUET_I32, 1, &count, batch->y + from));
+    }
+    return DUET_OK;
+}
+
+/* On the thread of device i. */
+static int forward_backward(void *replicas, int i) {
+    struct replica *r = (struct replica *)replicas + i;
+    TRY(duet_tape_begin(r->tape, r->params, duet_tensor_dim(r->X, 0), DUET_TRAIN));
+    duet_var *l = duet_cross_entropy(r->tape, lenet(r->tape, r->X), r->y, DUET_SUM);
+    TRY(duet_backward(r->tape, l));
+    return duet_loss_read(r->tape, l, &r->loss, NULL);
+}
+
+static int train_batch(const struct duet_batch *batch, struct replica *replicas, int n, double lr, int broken) {
+    TRY(split_batch(batch, replicas, n));
+    TRY(duet_parallel(n, forward_backward, replicas));
+    for (int i = 0; i < PARAMS; i++) {
+        duet_tensor *grads[DUET_MAX_DEVICES];
+        for (int c = 0; c < n; c++) grads[c] = duet_params_grad(replicas[c].params, i);
+        TRY(broken ? broken_allreduce(grads, n) : allreduce(grads, n));
+    }
+    for (int c = 0; c < n; c++) TRY(duet_sgd(replicas[c].params, lr, batch->n));
+    return DUET_OK;
+}
+
+/* ---- are the replicas still one model? ---- */
+
+static int check_equal(const char *what, int i, duet_tensor *first, duet_tensor *other) {
+    static float a[800 * 128], b[800 * 128]; /* the largest parameter */
+    TRY(duet_tensor_read(first, a));
+    TRY(duet_tensor_read(other, b));
+    if (!memcmp(a, b, duet_tensor_count(first) * sizeof *a)) return DUET_OK;
+    fprintf(stderr, "replicas differ: %s of %s: %s has another than %s: does allreduce write into every tensor?\n",
+            what, shapes[i].name, duet_device_name(duet_tensor_device(other)),
+            duet_device_name(duet_tensor_device(first)));
+    return DUET_CHECK;
+}
+
+/* To the bit: they began equal and took the same steps. */
+static int check_replicas(const struct replica *replicas, int n) {
+    for (int c = 1; c < n; c++) {
+        duet_params *p = replicas[0].params, *q = replicas[c].params;
+        for (int i = 0; i < PARAMS; i++) {
+            TRY(check_equal("the gradient", i, duet_params_grad(p, i), duet_params_grad(q, i)));
+            TRY(check_equal("the value", i, duet_params_value(p, i), duet_params_value(q, i)));
+        }
+    }
+    return DUET_OK;
+}
+
+/* ---- training ---- */
+
+/* On device 0 alone, as the chapter does. */
+static int evaluate_accuracy(struct replica *r, duet_loader *test_iter, double *accuracy) {
+    int64_t all = 0, right = 0, hits;
+    struct duet_batch batch;
+    TRY(duet_loader_start(test_iter, 0));
+    for (;;) {
+        TRY(duet_loader_next(test_iter, &batch));
+        if (!batch.n) break;
+        TRY(split_batch(&batch, r, 1));
+        TRY(duet_tape_begin(r->tape, r->params, batch.n, DUET_EVALUATE));
+        TRY(duet_loss_read(r->tape, duet_cross_entropy(r->tape, lenet(r->tape, r->X), r->y, DUET_SUM), NULL, &hits));
+        right += hits;
+        all += batch.n;
+    }
+    *accuracy = (double)right / (double)all;
+    return DUET_OK;
+}
+
+static int train(const struct options *o, struct replica *replicas, duet_loader *train_iter, duet_loader *test_iter) {
+    double accuracy = 0, seconds = 0;
+    int n = o->devices, steps = 0, epoch = 0;
+    for (; epoch < o->epochs && (!o->steps || steps < o->steps); epoch++) {
+        struct duet_batch batch;
+        double loss = 0, start = duet_time();
+        int64_t pictures = 0;
+        TRY(duet_loader_start(train_iter, epoch));
+        while (!o->steps || steps < o->steps) {
+            TRY(duet_loader_next(train_iter, &batch));
+            if (!batch.n) break;
+            TRY(train_batch(&batch, replicas, n, o->lr, o->broken));
+            TRY(check_replicas(replicas, n));
+            for (int c = 0; c < n; c++) loss += replicas[c].loss;
+            pictures += batch.n;
+            steps++;
+        }
+        seconds += duet_time() - start;
+        TRY(evaluate_accuracy(&replicas[0], test_iter, &accuracy));
+        printf("epoch %d: loss %.6f over %lld pictures, test acc %.4f\n", epoch + 1, loss / (double)pictures,
+               (long long)pictures, accuracy);
+        fflush(stdout);
+    }
+    printf("test acc: %.2f, %.1f sec/epoch on [", accuracy, seconds / epoch);
+    for (int c = 0; c < n; c++) printf("%s%s", c ? ", " : "", duet_device_name(replicas[c].device));
+    printf("]\n");
+    return o->save ? duet_params_save(replicas[0].params, o->save) : DUET_OK;
+}
+
+/* ---- the program ---- */
+
+static int open_replicas(const struct options *o, duet_device **devices, struct replica *replicas) {
+    struct duet_param params[PARAMS];
+    int code = init_params(params);
+    if (!code) code = duet_devices_open(devices, o->devices, o->kind, 0);
+    for (int c = 0; c < o->devices && !code; c++) {
+        replicas[c].device = devices[c];
+        code = get_params(&replicas[c].params, params, devices[c]);
+        if (!code) code = duet_tape_create(&replicas[c].tape, devices[c]);
+    }
+    return code;
+}
+
+static int run(const struct options *o) {
+    duet_device *devices[DUET_MAX_DEVICES] = {0};
+    struct replica replicas[DUET_MAX_DEVICES] = {0};
+    duet_dataset *train_set = NULL, *test_set = NULL;
+    duet_loader *train_iter = NULL, *test_iter = NULL;
+    int code = open_replicas(o, devices, replicas);
+    if (!code) code = duet_dataset_open(&train_set, o->dataset, o->data_dir, 1);
+    if (!code) code = duet_dataset_open(&test_set, o->dataset, o->data_dir, 0);
+    if (!code) code = duet_loader_create(&train_iter, train_set, o->batch_size, 1, 0, 1);
+    if (!code) code = duet_loader_create(&test_iter, test_set, o->batch_size, 0, 0, 1);
+    if (!code) code = train(o, replicas, train_iter, test_iter);
+
+    duet_loader_free(train_iter);
+    duet_loader_free(test_iter);
+    duet_dataset_free(train_set);
+    duet_dataset_free(test_set);
+    for (int c = 0; c < o->devices; c++) {
+        duet_tensor_free(replicas[c].X);
+        duet_tensor_free(replicas[c].y);
+        duet_tape_free(replicas[c].tape);
+        duet_params_free(replicas[c].params);
+    }
+    duet_devices_close(devices, o->devices);
+    return code;
+}
+
+/* A whole number of 1 or more, or a finite one of 0 or more. */
+static int read_count(const char *text, int *value) {
+    char *end;
+    long number = strtol(text, &end, 10);
+    if (end == text || *end || number < 1 || number > 1000000) return 0;
+    *value = (int)number;
+    return 1;
+}
+
+static int read_number(const char *text, double *value) {
+    char *end;
+    *value = strtod(text, &end);
+    return end != text && !*end && isfinite(*value) && *value >= 0;
+}
+
+/* 0, or the word that is wrong. */
+static const char *read_options(char **words, struct options *o) {
+    for (; *words; words++) {
+        const char *flag = *words, *text = words[1];
+        if (!strcmp(flag, "--broken")) {
+            o->broken = 1;
+            continue;
+        }
+        int good = 1;
+        if (!text) return flag;
+        if (!strcmp(flag, "--devices")) good = read_count(text, &o->devices) && o->devices <= DUET_MAX_DEVICES;
+        else if (!strcmp(flag, "--epochs")) good = read_count(text, &o->epochs);
+        else if (!strcmp(flag, "--batch-size")) good = read_count(text, &o->batch_size);
+        else if (!strcmp(flag, "--steps")) good = read_count(text, &o->steps);
+        else if (!strcmp(flag, "--lr")) good = read_number(text, &o->lr);
+        else if (!strcmp(flag, "--dataset")) o->dataset = text;
+        else if (!strcmp(flag, "--data-dir")) o->data_dir = text;
+        else if (!strcmp(flag, "--device")) o->kind = text;
+        else if (!strcmp(flag, "--save")) o->save = text;
+        else return flag;
+        if (!good) return text;
+        words++;
+    }
+    return NULL;
+}
+
+int main(int argc, char **argv) {
+    struct options o = {2, 10, 256, .lr = 0.2, .dataset = "fashion-mnist", .kind = "auto"};
+    const char *wrong = argc > 1 ? read_options(argv + 1, &o) : NULL;
+    if (wrong) {
+        fprintf(stderr, "lenet_from_scratch: unknown flag or wrong value: %s: give [--devices 1..64] [--epochs N] "
+                "[--batch-size N] [--lr X] [--steps N] [--dataset fashion-mnist|mnist|synthetic] [--data-dir DIR] "
+                "[--device auto|cpu|cpu-late] [--save FILE] [--broken]\n", wrong);
+        return 2;
+    }
+    int code = run(&o);
+    if (code && code != DUET_CHECK) fprintf(stderr, "lenet_from_scratch: %s\n", duet_error());
+    return duet_exit_status(code);
+}
