@@ -39,8 +39,9 @@ static int choose_hidden(struct model *model, const struct model_options *option
     model->hidden_count = count ? count : 1;
     model->hidden[0] = DEFAULT_HIDDEN;
     for (int i = 0; i < count; i++) {
-        if (options->hidden[i] < 1) return fail(ERR_USAGE, "--mlp-hidden: %d: give widths of at least 1", options->hidden[i]);
         model->hidden[i] = options->hidden[i];
+        if (model->hidden[i] < 1)
+            return fail(ERR_USAGE, "--mlp-hidden: %d: give widths of at least 1", model->hidden[i]);
     }
     return OK;
 }

@@ -34,7 +34,8 @@ int replica_init(struct replica *r, struct device *device, const struct model *m
     r->model = model;
     r->config = *config;
     int code = alloc_all(r);
-    for (int i = 0; values && !code && i < model->param_count; i++) code = param_write_value(&r->params, i, values[i]);
+    for (int i = 0; values && !code && i < model->param_count; i++)
+        code = param_write_value(&r->params, i, values[i]);
     if (!code) code = stream_sync(device_compute(device));
     if (code) replica_free(r);
     return code;

@@ -1,7 +1,8 @@
 /* Replica: one model on one device with everything a step needs; what single, DP and DDP have in common.
  *
  *     single, DDP:   write_step, load, forward, loss, backward, (allreduce by DDP), update
- *     DP, device 0:  write_step, load, [scatter], forward, [gather], loss, [scatter dL/dy], backward, [reduce], update
+ *     DP, device 0:  write_step, load, [scatter], forward, [gather], loss, [scatter dL/dy], backward, [reduce],
+ *                    update
  *     DP, others:    forward and backward only, on what was scattered and replicated to them
  *
  * Everything is enqueued on the device's compute stream; each function sets the stream's phase. */
@@ -18,7 +19,7 @@ extern "C" {
 struct replica_config {
     int max_samples;  /* capacity of the input buffers, in samples */
     int log_rows;     /* steps that the logs hold before the host must read them */
-    int log_segments; /* columns of the loss log: segments of the batch whose loss is computed here; 0: no loss here */
+    int log_segments; /* columns of the loss log: segments of the batch whose loss is made here; 0: no loss here */
     int hashes;       /* 1: hash values and gradients every step (the proof of equal bits) */
     int optimizer;    /* 1: this replica updates its parameters; 0: they are replicated to it (DP) */
     double momentum, weight_decay;
@@ -40,10 +41,11 @@ struct replica {
     int32_t step_number;      /* of the step being worked on: for spans */
 };
 
-/* Allocates all of it. values: param_count host arrays to start from, or NULL (zeros: DP's other devices). */
+/* Allocates all of it and waits until it is filled. values: param_count host arrays to start from, or NULL (zeros:
+ * DP's other devices). The model must outlive the replica. On failure nothing is left. */
 int replica_init(struct replica *r, struct device *device, const struct model *model,
                  const struct replica_config *config, float *const *values);
-void replica_free(struct replica *r); /* zeroed and half-built are fine */
+void replica_free(struct replica *r); /* NULL, zeroed and half-built are fine; waits for the compute stream */
 
 int replica_write_step(struct replica *r, const struct step_block *step); /* host value, captured at the call */
 
@@ -64,8 +66,8 @@ int replica_backward(struct replica *r, struct var *root, const struct tensor *r
 
 int replica_update(struct replica *r); /* the optimizer, PHASE_OPTIMIZER */
 
-/* Nothing where config.hashes is 0. Values: call before forward (DP: after replicate), on every device. Gradients: after
- * reduction, before update, on every device that holds one. Phase PROOF. */
+/* Nothing where config.hashes is 0. Values: call before forward (DP: after replicate), on every device. Gradients:
+ * after reduction, before update, on every device that holds one. Phase PROOF. */
 int replica_hash_values(struct replica *r);
 int replica_hash_grads(struct replica *r);
 

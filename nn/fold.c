@@ -29,7 +29,7 @@ struct walk {
     int buffers;
 };
 
-/* Makes term r of the terms left after `level` halvings of n[0] into buffer `to`; n[level] terms are left there. */
+/* Makes term r of the n[level] terms left after `level` halvings into buffer `to`. */
 static void make_term(struct walk *w, const int *n, int level, int r, int to) {
     if (w->buffers < to + 1) w->buffers = to + 1;
     if (level == 0) {

@@ -17,7 +17,7 @@ static struct var *record(struct tape *t, enum op op, struct node *node, int nee
 /* Launches the op that makes dx from the operands in `args`. in_place: dx may be dy's memory. */
 static int backward_to_x(struct tape *t, enum op op, struct node *n, struct op_args *args, int in_place) {
     if (!n->x->needs_grad) return OK;
-    args->out[0] = in_place && grad_may_reuse(n->x, n->y) ? n->y->grad : grad_target(t, n->x);
+    args->out[0] = in_place && grad_may_reuse(n->y) ? n->y->grad : grad_target(t, n->x);
     args->p = n->args.p;
     args->step = n->args.step;
     CHECK(tape_error(t));
@@ -83,7 +83,7 @@ static int window_count(int pixels, int size, int stride, int padding) {
 }
 
 static int conv2d_backward(struct tape *t, struct node *n) {
-    CHECK(tape_weight_grads(t, OP_CONV2D_BACKWARD_WEIGHT, n, &n->x->value, &n->y->grad));
+    CHECK(tape_weight_grads(t, OP_CONV2D_BACKWARD_WEIGHT, n));
     struct op_args args = {.in = {n->y->grad, n->w->value}};
     return backward_to_x(t, OP_CONV2D_BACKWARD_DATA, n, &args, 0);
 }
@@ -92,15 +92,15 @@ struct var *conv2d(struct tape *t, struct var *x, struct param *w, struct param 
     x = to_device_layout(t, x);
     if (!x || check_params(t, "conv2d", w, b)) return NULL;
     const int *d = x->value.dims, *k = w->value.dims; /* (N,C,H,W), (O,C,k,k) */
-    int fits = x->value.rank == 4 && k[1] == d[1] && stride > 0 && padding >= 0 && d[2] + 2 * padding >= k[2] &&
-               d[3] + 2 * padding >= k[3];
-    if (!fits) {
-        tape_fail(t, fail(ERR_USAGE, "conv2d %s: %dx%d of %d channels, stride %d, padding %d, does not suit an input of "
-                          "rank %d, %d channels, %dx%d: check the model", w->spec->name, k[2], k[3], k[1], stride,
-                          padding, x->value.rank, d[1], d[2], d[3]));
+    if (x->value.rank != 4 || k[1] != d[1] || stride < 1 || padding < 0 || d[2] + 2 * padding < k[2] ||
+        d[3] + 2 * padding < k[3]) {
+        tape_fail(t, fail(ERR_USAGE, "conv2d %s: %dx%d of %d channels, stride %d, padding %d, does not suit an "
+                          "input of rank %d, %d channels, %dx%d: check the model", w->spec->name, k[2], k[3], k[1],
+                          stride, padding, x->value.rank, d[1], d[2], d[3]));
         return NULL;
     }
-    int dims[4] = {d[0], k[0], window_count(d[2], k[2], stride, padding), window_count(d[3], k[3], stride, padding)};
+    int rows = window_count(d[2], k[2], stride, padding), columns = window_count(d[3], k[3], stride, padding);
+    int dims[4] = {d[0], k[0], rows, columns};
     struct node node = {.backward = conv2d_backward, .x = x, .w = w, .b = b};
     node.args = (struct op_args){.in = {x->value, w->value, b->value},
                                  .out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, 4, dims),
@@ -109,18 +109,19 @@ struct var *conv2d(struct tape *t, struct var *x, struct param *w, struct param 
 }
 
 static int linear_backward(struct tape *t, struct node *n) {
-    CHECK(tape_weight_grads(t, OP_LINEAR_BACKWARD_WEIGHT, n, &n->x->value, &n->y->grad));
+    CHECK(tape_weight_grads(t, OP_LINEAR_BACKWARD_WEIGHT, n));
     struct op_args args = {.in = {n->y->grad, n->w->value}};
     return backward_to_x(t, OP_LINEAR_BACKWARD_DATA, n, &args, 0);
 }
 
-static struct var *linear_op(struct tape *t, struct var *x, struct param *w, struct param *b, int weight_is_in_out) {
+static struct var *linear_op(struct tape *t, struct var *x, struct param *w, struct param *b,
+                             int weight_is_in_out) {
     x = to_device_layout(t, x);
     if (!x || check_params(t, "linear", w, b)) return NULL;
     int in = w->value.dims[weight_is_in_out ? 0 : 1], out = w->value.dims[weight_is_in_out ? 1 : 0];
     if (x->value.rank != 2 || x->value.dims[1] != in) {
-        tape_fail(t, fail(ERR_USAGE, "linear %s: takes %d inputs, but was given rank %d with %d: flatten first, or check "
-                          "the model", w->spec->name, in, x->value.rank, x->value.dims[1]));
+        tape_fail(t, fail(ERR_USAGE, "linear %s: takes %d inputs, but was given rank %d with %d: flatten first, or "
+                          "check the model", w->spec->name, in, x->value.rank, x->value.dims[1]));
         return NULL;
     }
     int dims[2] = {x->value.dims[0], out};
@@ -168,8 +169,8 @@ static struct var *pool(struct tape *t, struct var *x, struct pool_args p, enum 
     if (tape_stuck(t, x)) return NULL;
     const int *d = x->value.dims;
     if (x->value.rank != 4 || p.size < 1 || p.stride < 1 || p.size > d[2] || p.size > d[3]) {
-        tape_fail(t, fail(ERR_USAGE, "pooling: size %d, stride %d does not suit an input of rank %d, %dx%d: check the model",
-                          p.size, p.stride, x->value.rank, d[2], d[3]));
+        tape_fail(t, fail(ERR_USAGE, "pooling: size %d, stride %d does not suit an input of rank %d, %dx%d: check "
+                          "the model", p.size, p.stride, x->value.rank, d[2], d[3]));
         return NULL;
     }
     int dims[4] = {d[0], d[1], window_count(d[2], p.size, p.stride, 0), window_count(d[3], p.size, p.stride, 0)};
@@ -227,7 +228,7 @@ static int dropout_backward(struct tape *t, struct node *n) {
     if (!n->x->needs_grad) return OK;
     struct op_args args = n->args;
     args.in[0] = n->y->grad;
-    args.out[0] = grad_may_reuse(n->x, n->y) ? n->y->grad : grad_target(t, n->x);
+    args.out[0] = grad_may_reuse(n->y) ? n->y->grad : grad_target(t, n->x);
     CHECK(tape_error(t));
     CHECK(dropout_segments(t, OP_DROPOUT_BACKWARD, &args));
     return grad_done(t, n->x, &args.out[0]);
@@ -242,10 +243,9 @@ struct var *dropout(struct tape *t, struct var *x, double p) {
     int layer = t->dropout_layers++;
     if (!t->step.training || p == 0) return x;
     struct node node = {.backward = dropout_backward, .x = x};
-    node.args = (struct op_args){.in = {x->value},
-                                 .out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, x->value.rank, x->value.dims),
-                                 .step = t->step.step,
+    node.args = (struct op_args){.in = {x->value}, .step = t->step.step,
                                  .p.dropout = {.p = (float)p, .layer = layer}};
+    node.args.out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, x->value.rank, x->value.dims);
     if (t->error || tape_fail(t, dropout_segments(t, OP_DROPOUT_FORWARD, &node.args))) return NULL;
     node.y = tape_var(t, node.args.out[0], x->needs_grad);
     return tape_node(t, &node) ? NULL : node.y;

@@ -31,7 +31,7 @@ static int loss_backward(struct tape *t, struct node *n, enum op op) {
     args.out[1] = (struct tensor){0};
     CHECK(tape_error(t));
     if (args.p.loss.reduction == REDUCE_NONE && !args.in[2].data)
-        return fail(ERR_USAGE, "loss: reduction none leaves a loss for each sample: give backward a gradient for each");
+        return fail(ERR_USAGE, "loss: reduction none leaves a loss a sample: give backward a gradient for each");
     CHECK(launch(t->stream, op, &args));
     return grad_done(t, n->x, &args.out[0]);
 }
@@ -49,8 +49,10 @@ static struct var *loss(struct tape *t, struct var *x, const struct tensor *labe
     x = to_plain(t, x);
     if (!x) return NULL;
     int n = x->value.dims[0];
-    if (labels->rank != 1 || labels->dims[0] < n)
-        return tape_fail(t, fail(ERR_FAILED, "loss: %d labels for %d samples: give one each", labels->dims[0], n)), NULL;
+    if (labels->rank != 1 || labels->dims[0] < n) {
+        tape_fail(t, fail(ERR_FAILED, "loss: %d labels for %d samples: give one each", labels->dims[0], n));
+        return NULL;
+    }
     struct node node = {.backward = backward, .x = x};
     node.args.in[0] = x->value;
     node.args.in[1] = *labels;
@@ -79,7 +81,8 @@ int tape_log_loss(struct tape *t, const struct var *loss, const struct tensor *l
     const struct tensor *row_hits = &((const struct tape_var *)loss)->hits;
     if (!row_hits->data) return tape_fail(t, fail(ERR_FAILED, "log loss: the value given was made by no loss"));
     for (int s = 0; s < t->segments.count; s++) {
-        struct op_args args = {.in = {tensor_segment(&loss->value, &t->segments, s), tensor_segment(row_hits, &t->segments, s)},
+        struct op_args args = {.in[0] = tensor_segment(&loss->value, &t->segments, s),
+                               .in[1] = tensor_segment(row_hits, &t->segments, s),
                                .out = {*losses, *hits},
                                .step = t->step.step,
                                .p.loss = {.column = s}};

@@ -47,13 +47,13 @@ struct param_set {
 
 /* Lays out both arenas on `device` and enqueues zeros into them on its compute stream. */
 int param_set_init(struct param_set *set, struct device *device, const struct param_spec *specs, int count);
-void param_set_free(struct param_set *set); /* zeroed and half-built are fine; the device must be idle */
+void param_set_free(struct param_set *set); /* NULL, zeroed and half-built are fine; the device must be idle */
 
 /* Lays the gradient arena anew: order[0] first, then order[1] ... (a permutation of 0..count-1). Pointers
  * in param[].grad move; contents are lost and zeros enqueued. Between steps only. */
 int param_set_relayout_grads(struct param_set *set, const int *order);
 
-/* Host copies of one parameter's value or gradient, row-major; synchronous (sync inside). */
+/* One parameter's value or gradient to or from host memory of p->count elements, row-major; synchronous. */
 int param_read_value(struct param_set *set, int index, float *host);
 int param_read_grad(struct param_set *set, int index, float *host);
 int param_write_value(struct param_set *set, int index, const float *host);

@@ -19,7 +19,12 @@ int tape_init(struct tape **out, struct device *device) {
     if (!t) return fail(ERR_MEMORY, "tape: no host memory");
     t->device = device;
     t->stream = device_compute(device);
+    t->cause = MEM_ACTIVATIONS;
     return OK;
+}
+
+void tape_set_cause(struct tape *t, enum mem_cause cause) {
+    t->cause = cause;
 }
 
 void tape_free(struct tape *t) {
@@ -134,8 +139,8 @@ struct tensor grad_target(struct tape *t, const struct var *x) {
     return tape_tensor(t, DTYPE_F32, x->value.layout, x->value.rank, x->value.dims);
 }
 
-int grad_may_reuse(const struct var *x, const struct var *y) {
-    return !x->grad.data && !((const struct tape_var *)y)->borrowed;
+int grad_may_reuse(const struct var *y) {
+    return !((const struct tape_var *)y)->borrowed;
 }
 
 int grad_done(struct tape *t, struct var *x, const struct tensor *grad) {
@@ -157,7 +162,7 @@ static void count_use(struct tape *t, const struct param *p) {
     if (p) t->uses_total[p - t->step.params->param]++;
 }
 
-/* Forgets an earlier walk, marks what the root depends on and counts how often each parameter will contribute. */
+/* Forgets an earlier walk, marks what the root depends on and counts each parameter's contributions. */
 static void count_uses(struct tape *t, struct var *root) {
     int params = t->step.params ? t->step.params->count : 0;
     for (int i = 0; i < params; i++) t->uses_total[i] = 0;
@@ -187,9 +192,9 @@ static int check_root(const struct tape *t, const struct var *root, const struct
     if (!root) return fail(ERR_FAILED, "backward: no root: the forward pass made none");
     if (!t->step.training)
         return fail(ERR_FAILED, "backward: the tape was begun for evaluation: begin it with training");
-    if (!grad && !((const struct tape_var *)root)->hits.data)
-        return fail(ERR_FAILED, "backward: the root is no loss: give its gradient");
-    if (grad && (root->value.layout != LAYOUT_PLAIN || grad->layout != LAYOUT_PLAIN || !same_shape(grad, &root->value)))
+    if (!grad && ((const struct tape_var *)root)->hits.data) return OK;
+    if (!grad) return fail(ERR_FAILED, "backward: the root is no loss: give its gradient");
+    if (root->value.layout != LAYOUT_PLAIN || grad->layout != LAYOUT_PLAIN || !same_shape(grad, &root->value))
         return fail(ERR_FAILED, "backward: the gradient given must be shaped like the root, both in plain layout: "
                                 "end the forward pass with to_plain");
     return OK;

@@ -1,7 +1,7 @@
 /* The step arena: the device memory of one step, handed out from the front and taken back all at once.
  *
  *     first step    | x | y0 | y1 | ... |       a block for each piece, made as it is asked for
- *     later         | x   y0   y1   ... |       one block of the most that was ever in use; the same calls fit again
+ *     later         | x   y0   y1   ... |       one block of the most ever in use: the same calls fit again
  *
  * so a steady step allocates nothing, and the ledger shows what a step truly needs. Pieces of a shorter life (the
  * buffers of a fold) are taken back to a mark, as on a stack. */
@@ -23,14 +23,15 @@ static int add_block(struct tape *t, size_t bytes) {
     if (!blocks) return fail(ERR_MEMORY, "tape: no host memory");
     t->blocks = blocks;
     void *memory;
-    CHECK(device_alloc(t->device, &memory, bytes, MEM_ACTIVATIONS));
+    CHECK(device_alloc(t->device, &memory, bytes, t->cause));
     t->blocks[t->block_count++] = (struct tape_block){memory, bytes};
     return OK;
 }
 
 void *tape_alloc(struct tape *t, size_t bytes) {
     if (t->error) return NULL;
-    bytes = (bytes ? bytes + ALIGNMENT - 1 : ALIGNMENT) / ALIGNMENT * ALIGNMENT; /* an empty batch has an address too */
+    if (!bytes) bytes = 1; /* an empty batch has an address too */
+    bytes = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     struct tape_mark *m = &t->mark;
     while (m->block < t->block_count && t->blocks[m->block].bytes - m->offset < bytes) {
         m->block++;
@@ -44,8 +45,8 @@ void *tape_alloc(struct tape *t, size_t bytes) {
     return memory;
 }
 
-/* Blocks are given back before the one block is made, so that the peak is not raised. Where the device's free memory
- * lies in pieces too small for it, the next step asks for its own pieces again. */
+/* Blocks are given back before the one block is made, so that the peak is not raised. Where the device's free
+ * memory lies in pieces too small for it, the next step asks for its own pieces again. */
 int tape_restart_arena(struct tape *t) {
     t->mark = (struct tape_mark){0};
     if (t->block_count < 2) return OK;

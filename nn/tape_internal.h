@@ -38,6 +38,7 @@ struct tape_mark {
 struct tape {
     struct device *device;
     struct stream *stream;
+    enum mem_cause cause; /* what the arena is charged to */
     struct tape_step step;
     struct segments segments;
     grad_hook *hook;
@@ -89,15 +90,16 @@ struct var *tape_var(struct tape *t, struct tensor value, int needs_grad);
 /* Appends a node when training and y needs a gradient. */
 int tape_node(struct tape *t, const struct node *node);
 
-/* Where the gradient of x is to be written: a fresh tensor shaped like x->value. grad_done then makes it x->grad, or
- * adds it if x already has one. grad_may_reuse: y's own gradient, read for the last time, may serve as x's (elementwise
- * backward ops). */
+/* Where the gradient of x is to be written: a fresh tensor shaped like x->value. grad_done then makes it x->grad,
+ * or adds it if x already has one. grad_may_reuse: y's own gradient, read for the last time, may serve as x's
+ * (elementwise backward ops). */
 struct tensor grad_target(struct tape *t, const struct var *x);
 int grad_done(struct tape *t, struct var *x, const struct tensor *grad);
-int grad_may_reuse(const struct var *x, const struct var *y);
+int grad_may_reuse(const struct var *y);
 
-/* Gradients of w and b from op (CONV2D_ or LINEAR_BACKWARD_WEIGHT) over x and dy: per segment, folded, hooks fired. */
-int tape_weight_grads(struct tape *t, enum op op, struct node *node, const struct tensor *x, const struct tensor *dy);
+/* Gradients of the node's w and b by op (CONV2D_ or LINEAR_BACKWARD_WEIGHT) from x->value and y->grad: made segment
+ * by segment, folded, hooks fired. */
+int tape_weight_grads(struct tape *t, enum op op, struct node *node);
 
 /* x in the device's own activation layout, converted if it is PLAIN there. */
 struct var *to_device_layout(struct tape *t, struct var *x);

@@ -19,10 +19,10 @@ static int fire(struct tape *t, int index) {
     return t->hook ? t->hook(t->hook_context, index) : OK;
 }
 
-static int launch_segment(struct tape *t, enum op op, struct node *n, const struct tensor *x,
-                          const struct tensor *dy, int segment, const struct tensor *dw, const struct tensor *db) {
-    struct op_args args = {.in[0] = tensor_segment(x, &t->segments, segment),
-                           .in[1] = tensor_segment(dy, &t->segments, segment),
+static int launch_segment(struct tape *t, enum op op, const struct node *n, int segment, const struct tensor *dw,
+                          const struct tensor *db) {
+    struct op_args args = {.in[0] = tensor_segment(&n->x->value, &t->segments, segment),
+                           .in[1] = tensor_segment(&n->y->grad, &t->segments, segment),
                            .out[0] = *dw,
                            .out[1] = *db,
                            .p = n->args.p};
@@ -33,9 +33,9 @@ static struct tensor like(struct tape *t, const struct tensor *x) {
     return tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, x->rank, x->dims);
 }
 
-/* The only use of both parameters: made and folded at once. Buffer 0 is the gradient itself, unless that is to be
- * added to. */
-static int fold_once(struct tape *t, enum op op, struct node *n, const struct tensor *x, const struct tensor *dy) {
+/* The only use of both parameters: made and folded at once. Buffer 0 is the gradient itself, unless that is to
+ * be added to. */
+static int fold_once(struct tape *t, enum op op, struct node *n) {
     struct fold_step steps[2 * MAX_DEVICES];
     struct tensor w[8] = {n->w->grad}, b[8] = {n->b->grad};
     int buffers, count = fold_schedule(t->segments.count, steps, &buffers);
@@ -48,7 +48,7 @@ static int fold_once(struct tape *t, enum op op, struct node *n, const struct te
     for (int i = 0; i < count; i++) {
         struct fold_step *s = &steps[i];
         if (!s->add) {
-            CHECK(launch_segment(t, op, n, x, dy, s->term, &w[s->to], &b[s->to]));
+            CHECK(launch_segment(t, op, n, s->term, &w[s->to], &b[s->to]));
             continue;
         }
         CHECK(add(t, &w[s->from], &w[s->to]));
@@ -81,7 +81,7 @@ static int first_use(struct tape *t, const struct param *p) {
 }
 
 /* The first use of a parameter is made where it is kept, each further one aside and added to it. */
-static int keep_use(struct tape *t, enum op op, struct node *n, const struct tensor *x, const struct tensor *dy) {
+static int keep_use(struct tape *t, enum op op, struct node *n) {
     int first_w = first_use(t, n->w), first_b = first_use(t, n->b);
     struct tape_mark mark = tape_here(t);
     struct tensor w = {0}, b = {0};
@@ -90,7 +90,7 @@ static int keep_use(struct tape *t, enum op op, struct node *n, const struct ten
     if (t->error) return t->error;
     for (int s = 0; s < t->segments.count; s++) {
         struct tensor kept_w = segment_grad(t, n->w, s), kept_b = segment_grad(t, n->b, s);
-        CHECK(launch_segment(t, op, n, x, dy, s, first_w ? &kept_w : &w, first_b ? &kept_b : &b));
+        CHECK(launch_segment(t, op, n, s, first_w ? &kept_w : &w, first_b ? &kept_b : &b));
         if (!first_w) CHECK(add(t, &w, &kept_w));
         if (!first_b) CHECK(add(t, &b, &kept_b));
     }
@@ -120,10 +120,10 @@ static int complete(struct tape *t, struct param *p, int kept) {
     return fire(t, index);
 }
 
-int tape_weight_grads(struct tape *t, enum op op, struct node *n, const struct tensor *x, const struct tensor *dy) {
+int tape_weight_grads(struct tape *t, enum op op, struct node *n) {
     struct param *base = t->step.params->param;
     int once = t->uses_total[n->w - base] == 1 && t->uses_total[n->b - base] == 1;
-    CHECK(once ? fold_once(t, op, n, x, dy) : keep_use(t, op, n, x, dy));
+    CHECK(once ? fold_once(t, op, n) : keep_use(t, op, n));
     CHECK(complete(t, n->b, !once));
     return complete(t, n->w, !once);
 }

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "data/safetensors.h"
 #include "models/replica.h"
+#include "nn/tape_internal.h"
 #include "tests/golden.h"
 
 #define MUST(call) cr_assert_eq(call, OK, "%s", error_message())
@@ -144,7 +145,7 @@ Test(models, an_unknown_name_lists_the_known, .timeout = 30) {
 /* ---- forward ---- */
 
 /* Output of 5 samples in 2 segments; in training the dropout layers are at work. */
-static void run_forward(const char *name, double dropout, int training, float out[50]) {
+static void run_forward(const char *name, double dropout, int training, float out[50], float rates[2]) {
     static float pixels[5 * 784];
     struct device *device;
     struct device_config config = {.memory_bytes = 32 << 20, .check_operands = 1, .timeout_s = 20};
@@ -168,6 +169,8 @@ static void run_forward(const char *name, double dropout, int training, float ou
     MUST(replica_forward(&r, &segments, training, &output));
     cr_assert(output->value.rank == 2 && output->value.dims[0] == 5 && output->value.dims[1] == 10);
     cr_assert_eq(output->value.layout, LAYOUT_PLAIN);
+    for (int i = 0; rates && i < r.tape->node_count; i++) /* of forward's layers dropout alone reads the step block */
+        if (r.tape->nodes[i].args.step) *rates++ = r.tape->nodes[i].args.p.dropout.p;
     MUST(copy_to_host(device_compute(device), out, output->value.data, 50 * sizeof *out));
     MUST(stream_sync(device_compute(device)));
     replica_free(&r);
@@ -180,8 +183,8 @@ Test(models, forward_makes_ten_scores_a_sample, .timeout = 60) {
     static const char *const names[] = {"lenet", "convnet", "mlp"};
     float out[50], again[50];
     for (int i = 0; i < 3; i++) {
-        run_forward(names[i], -1, 0, out);
-        run_forward(names[i], -1, 0, again);
+        run_forward(names[i], -1, 0, out, NULL);
+        run_forward(names[i], -1, 0, again, NULL);
         cr_assert_arr_eq(out, again, sizeof out);
         for (int n = 0; n < 5; n++) {
             double sum = 0;
@@ -193,12 +196,14 @@ Test(models, forward_makes_ten_scores_a_sample, .timeout = 60) {
 }
 
 Test(models, convnet_drops_in_training_alone_and_as_told, .timeout = 60) {
-    float eval[50], train[50], none[50], half[50], all[50];
-    run_forward("convnet", -1, 0, eval);
-    run_forward("convnet", -1, 1, train);
-    run_forward("convnet", 0, 1, none);
-    run_forward("convnet", 0.5, 1, half);
-    run_forward("convnet", 1, 1, all);
+    float eval[50], train[50], none[50], half[50], all[50], rates[2];
+    run_forward("convnet", -1, 0, eval, NULL);
+    run_forward("convnet", -1, 1, train, rates);
+    cr_assert(rates[0] == 0.10f && rates[1] == 0.25f);
+    run_forward("convnet", 0, 1, none, NULL);
+    run_forward("convnet", 0.5, 1, half, rates);
+    cr_assert(rates[0] == 0.5f && rates[1] == 0.5f);
+    run_forward("convnet", 1, 1, all, NULL);
     cr_assert_arr_eq(eval, none, sizeof eval);
     cr_assert_arr_neq(eval, train, sizeof eval);
     cr_assert_arr_neq(half, train, sizeof eval);

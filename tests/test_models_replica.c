@@ -184,7 +184,11 @@ Test(replica, pads_of_the_arenas_stay_zero, .timeout = 30) {
     MUST(replica_init(&r, device, &m, &full, values));
     make_batch(2);
     for (int moved = 0; moved < 2; moved++) {
-        if (moved) MUST(param_set_relayout_grads(&r.params, (int[]){2, 0, 3, 1}));
+        if (moved) {
+            struct op_args junk = {.out[0] = tensor_plain(r.params.grads, DTYPE_F32, 1, (int[1]){4928}), .p.fill = {1}};
+            MUST(launch(device_compute(device), OP_FILL, &junk));
+            MUST(param_set_relayout_grads(&r.params, (int[]){2, 0, 3, 1}));
+        }
         for (uint64_t s = 0; s < 3; s++) train(&r, s, 0, 0.1f);
         static float arena[4928];
         for (int which = 0; which < 2; which++) {
