@@ -36,6 +36,8 @@ int atomic_open(struct atomic_file *f, const char *path) {
     size_t length = strlen(path);
     if (length == 0 || path[length - 1] == '/' || (exists && S_ISDIR(s.st_mode)))
         return fail(ERR_FAILED, "cannot write: '%s': not the name of a file: give one", path);
+    f->name = strdup(path);
+    if (!f->name) return fail(ERR_MEMORY, "cannot write: %s: no host memory", path);
     if (exists && !S_ISREG(s.st_mode)) {
         fd = open(path, O_WRONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe nobody reads is an error, not a hang */
         if (fd >= 0) fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
@@ -78,7 +80,7 @@ static int name_file(struct atomic_file *f) {
 }
 
 int atomic_commit(struct atomic_file *f) {
-    const char *name = f->target ? f->target : "output";
+    const char *name = f->name;
     int bad = fflush(f->file) || ferror(f->file);
     if (!bad && f->target)
         bad = fsync(fileno(f->file)) || (f->unnamed && name_file(f)) || rename(f->temporary, f->target);
@@ -99,5 +101,6 @@ void atomic_abandon(struct atomic_file *f) {
     if (f->file) fclose(f->file);
     free(f->temporary);
     free(f->target);
+    free(f->name);
     memset(f, 0, sizeof *f);
 }

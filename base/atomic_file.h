@@ -21,7 +21,8 @@ extern "C" {
 
 struct atomic_file {
     FILE *file;
-    char *target;    /* the name in the end; NULL: written directly */
+    char *name;      /* as the caller gave it: errors say it */
+    char *target;    /* the name in the end, links followed; NULL: written directly */
     char *temporary; /* the name until then */
     int unnamed;     /* the file has no name yet: if the process is killed now, nothing is left */
 };

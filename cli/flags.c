@@ -66,11 +66,6 @@ static int read_mode(const struct flag *flag, const char *text, struct run_confi
     return fail(ERR_USAGE, "%s: %s: there are single, dp and ddp", flag->name, text);
 }
 
-static int read_devices(const struct flag *flag, const char *text, struct run_config *config) {
-    config->devices_given = 1;
-    return read_int(flag, text, config);
-}
-
 static int read_virtual(const struct flag *flag, const char *text, struct run_config *config) {
     if (strcmp(text, "off")) return read_int(flag, text, config);
     config->virtual_devices = VIRTUAL_OFF;
@@ -107,7 +102,7 @@ static int read_hidden(const struct flag *flag, const char *text, struct run_con
 static const struct flag flags[] = {
     {"--mode", "single|dp|ddp", "strategy (train; default single)", read_mode, AT(mode), 0, 0},
     {"--device", "auto|cpu|cuda", "kind of device (default auto: emulated on the CPU)", read_text, AT(device), 0, 0},
-    {"--devices", "N", "devices of dp and ddp (default 2); single uses one", read_devices, AT(devices), 1, MAX_DEVICES},
+    {"--devices", "N", "devices of dp and ddp (default 2); single uses one", read_int, AT(devices), 1, MAX_DEVICES},
     {"--virtual-devices", "V|off", "virtual devices, a multiple of N (default N; compare: the largest count)", read_virtual,
      AT(virtual_devices), 1, MAX_DEVICES},
     {"--device-memory", "SIZE", "memory of an emulated device, as 512M or 4G (default: printed by `duet devices`)", read_size,
@@ -171,6 +166,12 @@ int flags_parse(int argc, char **argv, struct run_config *config, int *help) {
         CHECK(flag->read(flag, text, config));
     }
     return OK;
+}
+
+int flags_refuse_outputs(const struct run_config *config, const char *command) {
+    if (!*config->save && !*config->log_loss) return OK;
+    return fail(ERR_USAGE, "%s: duet %s trains more than one model and does not write it: use duet train", *config->save ? "--save" : "--log-loss",
+                command);
 }
 
 void flags_help(void) {

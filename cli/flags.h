@@ -9,6 +9,10 @@
  * wrong with a value. *help is set to 1 by --help and -h, and reading ends there. */
 int flags_parse(int argc, char **argv, struct run_config *config, int *help);
 
+/* ERR_USAGE if --save or --log-loss was given to a command that trains several models and so writes neither: `command` is
+ * its name. Silence would cost the user a whole run. */
+int flags_refuse_outputs(const struct run_config *config, const char *command);
+
 /* Prints the table: flag, default, meaning. */
 void flags_help(void);
 

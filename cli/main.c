@@ -35,12 +35,18 @@ static int help(void) {
     return 0;
 }
 
+/* What was printed has reached its reader, or the run was in vain. */
+static int flushed(int status) {
+    if (!fflush(stdout) && !ferror(stdout)) return status;
+    return status ? status : report_error(fail(ERR_FAILED, "standard output: cannot be written: is the disk full?"));
+}
+
 int main(int argc, char **argv) {
     const char *word = argc > 1 ? argv[1] : "--help";
     if (!strcmp(word, "--help") || !strcmp(word, "-h") || !strcmp(word, "help")) return help();
     if (!strcmp(word, "--version")) return printf("duet %s\n", DUET_VERSION), 0;
     if (!strcmp(word, "job")) return job_main(argc - 2, argv + 2);
     for (int i = 0; i < COMMAND_COUNT; i++)
-        if (!strcmp(commands[i].name, word)) return commands[i].run(argc - 2, argv + 2);
+        if (!strcmp(commands[i].name, word)) return flushed(commands[i].run(argc - 2, argv + 2));
     return report_error(fail(ERR_USAGE, "unknown command: %s: see duet --help", word));
 }

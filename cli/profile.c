@@ -52,7 +52,7 @@ static int profile(const struct run_config *config, struct run_record *runs, str
     for (int i = 0; i < KINDS; i++) {
         base.mode = kinds[i].mode;
         base.loss_in_forward = kinds[i].loss_in_forward;
-        CHECK(job_run(&base, NULL, 0, &runs[i], result));
+        CHECK(job_run_titled(kinds[i].title, &base, &runs[i], result));
         printf("\n");
         profile_table(stdout, kinds[i].title, &runs[i]);
         fflush(stdout);
@@ -69,7 +69,8 @@ int command_profile(int argc, char **argv) {
     run_config_default(&config);
     CHECK_GOTO(flags_parse(argc, argv, &config, &help), code, done);
     if (help) return flags_help(), 0;
-    config.mode = MODE_DP;
+    CHECK_GOTO(flags_refuse_outputs(&config, "profile"), code, done);
+    config.mode = MODE_DP; /* so that checks count the devices */
     CHECK_GOTO(run_config_check(&config), code, done);
     if (*config.json) CHECK_GOTO(atomic_open(&json, config.json), code, done);
     CHECK_GOTO(profile(&config, runs, &result), code, done);

@@ -16,7 +16,7 @@ static int help(void) {
 
 struct words {
     int64_t size, world, rank, seed, epoch;
-    int drop_last, shuffle, help;
+    int drop_last, no_shuffle, help;
 };
 
 static int read_words(int argc, char **argv, struct words *w) {
@@ -32,8 +32,12 @@ static int read_words(int argc, char **argv, struct words *w) {
         for (char *c = word; *c; c++)
             if (*c == '_') *c = '-';
         if (!strcmp(word, "--help") || !strcmp(word, "-h")) return w->help = 1, OK;
-        if (!strcmp(word, "--drop-last")) { w->drop_last = 1; continue; }
-        if (!strcmp(word, "--no-shuffle")) { w->shuffle = 0; continue; }
+        int *on_off = !strcmp(word, "--drop-last") ? &w->drop_last : !strcmp(word, "--no-shuffle") ? &w->no_shuffle : NULL;
+        if (on_off && value) return fail(ERR_USAGE, "%s: takes no value, but was given %s: leave it out", word, value);
+        if (on_off) {
+            *on_off = 1;
+            continue;
+        }
         size_t k = 0;
         while (k < sizeof numbers / sizeof *numbers && strcmp(numbers[k].name, word)) k++;
         if (k == sizeof numbers / sizeof *numbers) return fail(ERR_USAGE, "unknown flag: %s: see duet sampler --help", argv[i]);
@@ -46,17 +50,16 @@ static int read_words(int argc, char **argv, struct words *w) {
 }
 
 int command_sampler(int argc, char **argv) {
-    struct words w = {.size = -1, .world = -1, .rank = INT64_MIN, .shuffle = 1};
+    struct words w = {.size = -1, .world = -1, .rank = INT64_MIN};
     int code = read_words(argc, argv, &w);
     if (code) return report_error(code);
     if (w.help) return help();
     struct order order = {.count = (int)w.size, .replicas = (int)w.world, .end = w.drop_last ? ORDER_CUT : ORDER_PAD,
-                          .shuffle = w.shuffle, .seed = (uint64_t)w.seed};
+                          .shuffle = !w.no_shuffle, .seed = (uint64_t)w.seed};
     int32_t *index = NULL;
     int n = 0;
     code = sampler_indices(&order, (int)w.rank, (int)w.epoch, &index, &n);
     for (int i = 0; !code && i < n; i++) printf("%d\n", index[i]);
-    if (!code && (fflush(stdout) || ferror(stdout))) code = fail(ERR_FAILED, "sampler: standard output: cannot be written");
     free(index);
     return report_error(code);
 }

@@ -7,16 +7,14 @@
 #include "train/job.h"
 #include "train/trainer.h"
 
-static int describe(const struct run_config *config, const struct run_record *record) {
+static void describe(const struct run_config *config) {
     int w = run_devices(config), v = run_virtual_devices(config);
-    char batch[96], virtual[48] = "off";
+    char virtual[16] = "off";
+    if (config->quiet) return;
     if (v) snprintf(virtual, sizeof virtual, "%d", v);
-    snprintf(batch, sizeof batch, "global %d = %g per device x %d", config->batch_size, (double)config->batch_size / w, w);
-    (void)record;
-    if (!config->quiet)
-        printf("%s: %s on %s, batch %s, lr %g, virtual devices %s\n", mode_title(config->mode), config->model, config->dataset, batch,
-               config->lr, virtual);
-    return fflush(stdout);
+    printf("%s: %s on %s, batch global %d = %g per device x %d, lr %g, virtual devices %s\n", mode_title(config->mode), config->model,
+           config->dataset, config->batch_size, (double)config->batch_size / w, w, config->lr, virtual);
+    fflush(stdout);
 }
 
 int command_train(int argc, char **argv) {
@@ -28,7 +26,7 @@ int command_train(int argc, char **argv) {
     CHECK_GOTO(flags_parse(argc, argv, &config, &help), code, done);
     if (help) return flags_help(), 0;
     CHECK_GOTO(run_config_check(&config), code, done);
-    describe(&config, &record);
+    describe(&config);
     if (config.mode == MODE_DDP) {
         code = job_run(&config, NULL, 0, NULL, &result);
         if (code) return report_error(code), result.exit_status;

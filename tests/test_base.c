@@ -281,6 +281,7 @@ Test(atomic_file, what_cannot_be_written, .timeout = 30) {
     cr_assert_eq(atomic_open(&f, "/dev/full"), OK);
     fputs("no room", f.file);
     cr_assert_eq(atomic_commit(&f), ERR_FAILED);
+    cr_assert(strstr(error_message(), "/dev/full"), "%s", error_message());
     atomic_abandon(&f);
 }
 

@@ -50,7 +50,7 @@ int compare_run(struct comparison *c, const struct run_config *config, struct jo
         one.hashes = one.spans = 1;
         *one.save = *one.log_loss = *one.json = 0;
         if (mode == MODE_SINGLE && needs_lockstep(&c->config)) lockstep_points(steps, one.snapshots);
-        CHECK(job_run(&one, NULL, 0, &c->run[mode], result));
+        CHECK(job_run_titled(mode_title(mode), &one, &c->run[mode], result));
     }
     CHECK(judge(c, MODE_DP, result));
     CHECK(judge(c, MODE_DDP, result));

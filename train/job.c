@@ -86,6 +86,11 @@ done:
     return code;
 }
 
+int job_run_titled(const char *title, const struct run_config *config, struct run_record *record, struct job_result *result) {
+    int code = job_run(config, NULL, 0, record, result);
+    return code ? fail(code, "%s: %s", title, error_message()) : OK;
+}
+
 /* ---- the rank's side ---- */
 
 static int write_record(int fd, const struct run_record *record) {

@@ -17,6 +17,9 @@ struct job_result {
 int job_run(const struct run_config *config, const float *initial, size_t initial_count, struct run_record *record,
             struct job_result *result);
 
+/* As job_run, for one of several runs: its error text begins with `title`, "DP: rank 0: ...". */
+int job_run_titled(const char *title, const struct run_config *config, struct run_record *record, struct job_result *result);
+
 /* The subcommand that such a process is started with: `duet job CONFIG_FD RECORD_FD`. Returns the exit status. */
 int job_main(int argc, char **argv);
 

@@ -10,7 +10,7 @@ static const int64_t REDRAW_NS = 200000000;
 
 void progress_start(struct progress *p, const char *title, int epochs, int steps, int quiet) {
     *p = (struct progress){.shown = !quiet, .terminal = isatty(STDOUT_FILENO), .title = title, .epochs = epochs,
-                           .steps = steps, .start_ns = now_ns()};
+                           .steps = steps};
 }
 
 static void show(struct progress *p, const char *text, int width, int stays) {

@@ -9,7 +9,7 @@ struct progress {
     int terminal;       /* the output is a terminal: rewrite one line */
     const char *title;  /* "DDP" */
     int epochs, steps;  /* of the whole run */
-    int64_t start_ns, last_ns;
+    int64_t last_ns;     /* when the line was last drawn */
     int line_width;     /* of the line that stands there now */
 };
 

@@ -16,7 +16,6 @@ struct run_config {
     enum run_mode mode;
     char device[8];           /* auto, cpu or cuda */
     int devices;              /* W; a single run uses one of them */
-    int devices_given;
     int virtual_devices;      /* V, VIRTUAL_OFF, or VIRTUAL_DEFAULT: W in train, the largest count in compare */
     uint64_t device_memory;   /* bytes; 0: device_default_memory */
     char model[16];
@@ -34,7 +33,7 @@ struct run_config {
     double bucket_cap_mb, first_bucket_mb; /* < 0: not given */
     int loss_in_forward;
     double timeout;           /* seconds */
-    char init_from[PATH_BYTES], save[PATH_BYTES], log_loss[PATH_BYTES], json[PATH_BYTES], trace[PATH_BYTES];
+    char init_from[PATH_BYTES], save[PATH_BYTES], log_loss[PATH_BYTES], json[PATH_BYTES];
     int quiet;
     int hashes;               /* compare: hash parameters and gradients every step */
     int spans;                /* compare, profile: record time by phase */
