@@ -45,7 +45,9 @@ static int init_loss(struct dp *dp, const struct dp_config *c) {
     if (dp->own_loss) return OK;
     dp->gathered = tensor_plain(NULL, DTYPE_F32, 2, (int[]){c->max_samples, c->model->classes});
     CHECK(device_alloc(c->device[0], &dp->gathered.data, tensor_bytes(&dp->gathered), MEM_GATHERED));
-    return tape_init(&dp->loss_tape, c->device[0]);
+    CHECK(tape_init(&dp->loss_tape, c->device[0]));
+    tape_set_cause(dp->loss_tape, MEM_GATHERED); /* dL/dy and the losses of the gathered rows */
+    return OK;
 }
 
 static int init_moves(struct dp *dp, const struct dp_config *c) {

@@ -86,12 +86,13 @@ static int check_segments(const struct segments *s) {
 }
 
 int tape_begin(struct tape *t, const struct tape_step *step) {
+    int ran_out = t->error == ERR_MEMORY;
     t->error = OK;
     t->node_count = t->var_count = t->dropout_layers = 0;
     CHECK(tape_fail(t, check_segments(step->segments)));
     t->step = *step;
     t->segments = *step->segments;
-    CHECK(tape_fail(t, tape_restart_arena(t)));
+    CHECK(tape_fail(t, tape_restart_arena(t, ran_out)));
     return tape_fail(t, grow_params(t, step->params ? step->params->count : 0));
 }
 

@@ -46,12 +46,17 @@ void *tape_alloc(struct tape *t, size_t bytes) {
 }
 
 /* Blocks are given back before the one block is made, so that the peak is not raised. Where the device's free
- * memory lies in pieces too small for it, the next step asks for its own pieces again. */
-int tape_restart_arena(struct tape *t) {
+ * memory lies in pieces too small for it, the next step asks for its own pieces again. After a step that ran out of
+ * memory nothing is kept: a smaller batch must find all that it would have found without that step. */
+int tape_restart_arena(struct tape *t, int ran_out) {
     t->mark = (struct tape_mark){0};
-    if (t->block_count < 2) return OK;
+    if (t->block_count < 2 && !ran_out) return OK;
     CHECK(stream_sync(t->stream));
     tape_free_blocks(t);
+    if (ran_out) {
+        t->high_water = 0;
+        return OK;
+    }
     int code = add_block(t, t->high_water);
     return code == ERR_MEMORY ? OK : code;
 }

@@ -78,7 +78,7 @@ static inline int tape_stuck(const struct tape *t, const struct var *x) {
 void *tape_alloc(struct tape *t, size_t bytes);
 static inline struct tape_mark tape_here(const struct tape *t) { return t->mark; }
 static inline void tape_release(struct tape *t, struct tape_mark mark) { t->mark = mark; }
-int tape_restart_arena(struct tape *t); /* all of it is free again, in one block */
+int tape_restart_arena(struct tape *t, int ran_out); /* all of it is free again, in one block */
 void tape_free_blocks(struct tape *t);  /* the stream must be done with them */
 
 /* A tensor in the arena; activations get dims[0] = n and, in N16, the segments' groups. data NULL on failure. */
