@@ -25,8 +25,8 @@ INLINE size_t plane(int height, int width) {
     return (size_t)height * width * GROUP;
 }
 
-/* How many tiles of at most `most` pixels a row takes, and where tile i begins when they are as equal as can
- * be. */
+/* How many tiles of at most `most` pixels a row takes, and where tile i begins when they are as equal as
+ * can be. */
 INLINE int tiles_of(int width, int most) {
     return (width + most - 1) / most;
 }
@@ -48,6 +48,7 @@ struct forward_rows {
     const float *w[FORWARD_CHANNELS];
     float *y[FORWARD_CHANNELS], bias[FORWARD_CHANNELS];
     int p;
+    size_t ahead; /* from row p to the next one, whose cache lines are fetched in time for the stores */
 };
 
 /* Pixels q0 .. q0 + T - 1 of these rows. */
@@ -55,7 +56,10 @@ INLINE void forward_tile(const struct conv *s, const float *x, const struct forw
                          int stride, const int T) {
     vec acc[FORWARD_CHANNELS][FORWARD_TILE_MOST];
     UNROLL for (int i = 0; i < FORWARD_CHANNELS; i++) {
-        UNROLL for (int j = 0; j < T; j++) acc[i][j] = splat(rows->bias[i]);
+        UNROLL for (int j = 0; j < T; j++) {
+            acc[i][j] = splat(rows->bias[i]);
+            __builtin_prefetch(rows->y[i] + rows->ahead + (q0 + j) * GROUP, 1);
+        }
     }
     size_t step = (size_t)stride * GROUP;
     int k = s->k, width = s->width, top = rows->p * stride - s->padding, left = q0 * stride - s->padding;
@@ -139,11 +143,12 @@ static void n16_conv2d_forward(const struct op_args *a) {
             for (int p0 = 0; p0 < s.out_height; p0 += band)
                 for (int o = 0; o < s.outputs; o += FORWARD_CHANNELS)
                     for (int p = p0; p < p0 + band && p < s.out_height; p++) {
-                        struct forward_rows rows = {.p = p};
+                        size_t row = (size_t)s.out_width * GROUP;
+                        struct forward_rows rows = {.p = p, .ahead = p + 1 < s.out_height ? row : 0};
                         for (int i = 0; i < FORWARD_CHANNELS; i++) {
                             int channel = o + i < s.outputs ? o + i : s.outputs - 1;
                             rows.w[i] = s.w + channel * filter;
-                            rows.y[i] = yg + channel * y_plane + (size_t)p * s.out_width * GROUP;
+                            rows.y[i] = yg + channel * y_plane + p * row;
                             rows.bias[i] = bias[channel];
                         }
                         for (int t = 0; t < tiles; t++) {

@@ -93,7 +93,7 @@ INLINE void transpose(const float *x, size_t x_step, float *y, size_t y_step) {
     vec row[LANES];
     UNROLL for (int i = 0; i < LANES; i++) row[i] = load(x + i * x_step);
     UNROLL for (int d = 1; d < LANES; d *= 2) {
-        ivec low, high; /* lane l of the new row: an index into both rows, the second's from LANES on */
+        ivec low = {0}, high = {0}; /* lane l of the new row: an index into both rows, the second's from LANES on */
         UNROLL for (int l = 0; l < LANES; l++) {
             low[l] = l & d ? LANES + l - d : l;
             high[l] = l & d ? LANES + l : l + d;
