@@ -7,7 +7,7 @@
  *
  * Each call demands that the command ends in time and that no process of it is left then: the test adopts orphans, so waitpid
  * knows all of them. cli_start, cli_wait are the two halves. A test of these words has .init = cli_folder_make and .fini =
- * cli_folder_remove; it stays in that folder, and cli_root() is the project's root. */
+ * cli_folder_remove; it stays in that folder, where golden/ is tests/golden. */
 #ifndef TESTS_CLI_RUN_H
 #define TESTS_CLI_RUN_H
 
@@ -39,13 +39,14 @@ struct cli {
 
 static char cli_folder[] = "/tmp/duet-cli-XXXXXX", cli_root_path[PATH_MAX], cli_program[PATH_MAX + 64];
 
-static inline const char *cli_root(void) { return cli_root_path; }
-
 static inline void cli_folder_make(void) {
+    char golden[PATH_MAX + 64];
     cr_assert_not_null(getcwd(cli_root_path, sizeof cli_root_path));
+    snprintf(golden, sizeof golden, "%s/tests/golden", cli_root_path);
     cr_assert_not_null(realpath(BUILD_DIR "/duet", cli_program), "%s/duet is not there: build it", BUILD_DIR);
     cr_assert_not_null(mkdtemp(cli_folder));
     cr_assert_eq(chdir(cli_folder), 0);
+    cr_assert_eq(symlink(golden, "golden"), 0);
     cr_assert_eq(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
 }
 

@@ -169,5 +169,5 @@ Test(cli_bad_files, weights, .timeout = 300, .init = cli_folder_make, .fini = cl
     all_modes_refuse("cannot read|w|No such file");
     cli_fails(1, "cannot read|missing", "compare --dataset synthetic --steps 1 --init-from missing --json j");
     cli_fails(1, "cannot read|missing", "profile --dataset synthetic --steps 1 --init-from missing --json j");
-    cli_fails(1, "'fc1.weight'|lenet_300", "train --model mlp --dataset synthetic --steps 1 --init-from %s/tests/golden/lenet_300.safetensors", cli_root());
+    cli_fails(1, "'fc1.weight'|lenet_300", "train --model mlp --dataset synthetic --steps 1 --init-from golden/lenet_300.safetensors");
 }
