@@ -252,8 +252,4 @@ __attribute__((format(printf, 3, 4))) static inline void cli_fails(int status, c
     cli_free(&c);
 }
 
-static inline int cli_has_fashion_mnist(void) {
-    return access("/usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz", R_OK) == 0;
-}
-
 #endif

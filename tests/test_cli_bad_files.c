@@ -1,42 +1,12 @@
 /* Broken files, through the command, in every mode: pictures and labels, and weights. Each is made here, whole, and then
  * broken in one way; the words that the one line must contain stand beside it. */
+#include "tests/cli_data.h"
 #include "tests/cli_run.h"
 
-#include <stdint.h>
-
 static const char *const MODES[] = {"single", "dp", "ddp"};
-enum { TRAIN = 24, TEST = 12, PIXELS = 784 };
+enum { TRAIN = 24, TEST = 12 };
 
 /* ---- pictures ---- */
-
-static void put_number(FILE *f, uint32_t n) {
-    for (int shift = 24; shift >= 0; shift -= 8) fputc((int)(n >> shift & 255), f);
-}
-
-/* `said` pictures by the header, `there` in the file; labels likewise, with one label of value `label` at the end. */
-static void put_images(const char *path, uint32_t magic, uint32_t said, int there) {
-    FILE *f = fopen(path, "w");
-    put_number(f, magic), put_number(f, said), put_number(f, 28), put_number(f, 28);
-    for (int i = 0; i < there * PIXELS; i++) fputc((i * i >> 3) & 255, f);
-    fclose(f);
-}
-
-static void put_labels(const char *path, uint32_t magic, uint32_t said, int there, int label) {
-    FILE *f = fopen(path, "w");
-    put_number(f, magic), put_number(f, said);
-    for (int i = 0; i < there; i++) fputc(i == there - 1 ? label : i % 10, f);
-    fclose(f);
-}
-
-/* A folder "d" with a good data set. */
-static void put_data(void) {
-    cr_assert(mkdir("d", 0777) == 0 || errno == EEXIST);
-    cr_assert_eq(system("rm -f d/*"), 0);
-    put_images("d/train-images-idx3-ubyte", 2051, TRAIN, TRAIN);
-    put_labels("d/train-labels-idx1-ubyte", 2049, TRAIN, TRAIN, 9);
-    put_images("d/t10k-images-idx3-ubyte", 2051, TEST, TEST);
-    put_labels("d/t10k-labels-idx1-ubyte", 2049, TEST, TEST, 0);
-}
 
 static void all_modes_fail(const char *words) {
     for (int m = 0; m < 3; m++) cli_fails(1, words, "train --mode %s --data-dir d --batch-size 8 --steps 2 --save w --log-loss l --json j", MODES[m]);
@@ -44,7 +14,7 @@ static void all_modes_fail(const char *words) {
 }
 
 static void good_again(void) {
-    put_data();
+    put_data(TRAIN, TEST);
     cli_well("train --mode ddp --data-dir d --batch-size 8 --steps 2 --quiet");
 }
 
@@ -70,19 +40,19 @@ Test(cli_bad_files, labels, .timeout = 300, .init = cli_folder_make, .fini = cli
     good_again();
     put_labels("d/train-labels-idx1-ubyte", 2049, TRAIN, TRAIN, 10);
     all_modes_fail("label out of range|10|train-labels-idx1-ubyte|0 to 9");
-    put_data();
+    put_data(TRAIN, TEST);
     put_labels("d/t10k-labels-idx1-ubyte", 2049, TEST, TEST, 255); /* the test set counts as well */
     all_modes_fail("label out of range|255|t10k-labels-idx1-ubyte");
-    put_data();
+    put_data(TRAIN, TEST);
     put_labels("d/t10k-labels-idx1-ubyte", 2051, TEST, TEST, 1); /* the two kinds swapped */
     all_modes_fail("magic|t10k-labels-idx1-ubyte");
-    put_data();
+    put_data(TRAIN, TEST);
     put_labels("d/train-labels-idx1-ubyte", 2049, TRAIN, 0, 1); /* a header and nothing else */
     all_modes_fail("truncated|train-labels-idx1-ubyte");
 }
 
 Test(cli_bad_files, gzip, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
-    put_data();
+    put_data(TRAIN, TEST);
     if (system("gzip d/train-images-idx3-ubyte && mv d/train-images-idx3-ubyte.gz whole && cp whole d/train-images-idx3-ubyte.gz"))
         cr_skip_test("no gzip");
     struct cli c;
@@ -101,7 +71,7 @@ Test(cli_bad_files, folders, .timeout = 120, .init = cli_folder_make, .fini = cl
     cr_assert_eq(mkdir("d", 0777), 0);
     all_modes_fail(all_ways);
     cli_fails(1, all_ways, "train --data-dir nowhere");
-    put_data();
+    put_data(TRAIN, TEST);
     cli_fails(1, "in d/train-images|--data-dir DIR", "train --data-dir d/train-images-idx3-ubyte");
     unlink("d/train-images-idx3-ubyte");
     cr_assert_eq(mkdir("d/train-images-idx3-ubyte", 0777), 0);
@@ -110,7 +80,7 @@ Test(cli_bad_files, folders, .timeout = 120, .init = cli_folder_make, .fini = cl
 
 /* A last batch smaller than the devices is no error, nor is a data set smaller than a batch. */
 Test(cli_bad_files, little_data_is_fine, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
-    put_data();
+    put_data(TRAIN, TEST);
     for (int m = 0; m < 3; m++) {
         cli_well("train --mode %s --devices 4 --data-dir d --batch-size 23 --epochs 1 --quiet", MODES[m]);
         cli_well("train --mode %s --devices 4 --data-dir d --batch-size 5000 --epochs 1 --quiet", MODES[m]);

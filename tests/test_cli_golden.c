@@ -1,5 +1,6 @@
 /* The command against PyTorch's float64: losses from --log-loss, gradients from what one step did to the saved weights. Every
  * mode, 1 to 4 devices, from the initial weights and from a livelier point after 300 steps. */
+#include "tests/cli_data.h"
 #include "tests/cli_run.h"
 #include "tests/golden.h"
 
@@ -16,7 +17,7 @@ static const double LOSS_TOLERANCE = 1e-7, GRADIENT_TOLERANCE = 1e-5;
  * two, so that L g itself is exact, the error is that of a float32 gradient. */
 static const float STEP_LENGTH = 1024;
 
-enum { STEPS = 5 };
+enum { STEPS = 5, PICTURES = 1536 }; /* 5 * 256 and some, a multiple of 3 and of 4 */
 
 static void read_losses(const char *path, double *losses, int steps) {
     char *text = cli_read(path, NULL), *line = strchr(text, '\n');
@@ -70,7 +71,7 @@ static void check_mode(const char *mode, int devices, int point, const char *fro
     char golden[64], what[64], run[256];
     snprintf(golden, sizeof golden, "golden/lenet_grads_%d.safetensors", point);
     snprintf(what, sizeof what, "%s on %d from step %d", mode, devices, point);
-    snprintf(run, sizeof run, "train --mode %s --devices %d --model lenet --no-shuffle --batch-size 256 --quiet", mode, devices);
+    snprintf(run, sizeof run, "train --mode %s --devices %d --model lenet --no-shuffle --batch-size 256 --data-dir d --quiet", mode, devices);
     cli_well("%s --init-from %s --steps 1 --lr %g --log-loss one.csv --save G", run, from, (double)STEP_LENGTH);
     check_gradients(from, "G", golden, what);
     check_losses("one.csv", 1, point, what);
@@ -79,8 +80,9 @@ static void check_mode(const char *mode, int devices, int point, const char *fro
 }
 
 static void check_point(int point, const char *from) {
+    few_pictures(PICTURES);
     check_mode("single", 1, point, from);
-    for (int devices = 1; devices <= 4; devices++) {
+    for (int devices = test_short() ? 3 : 1; devices <= 4; devices++) {
         check_mode("dp", devices, point, from);
         check_mode("ddp", devices, point, from);
     }
@@ -104,11 +106,11 @@ static void make_initial(const char *path) {
 
 Test(cli_golden, initial_weights, .timeout = 400, .init = cli_folder_make, .fini = cli_folder_remove) {
     make_initial("F");
-    if (!cli_has_fashion_mnist()) cr_skip_test("Fashion-MNIST is not installed: apt install dataset-fashion-mnist");
+    if (!has_fashion_mnist()) cr_skip_test("Fashion-MNIST is not installed: apt install dataset-fashion-mnist");
     check_point(0, "F");
 }
 
 Test(cli_golden, after_300_steps, .timeout = 400, .init = cli_folder_make, .fini = cli_folder_remove) {
-    if (!cli_has_fashion_mnist()) cr_skip_test("Fashion-MNIST is not installed: apt install dataset-fashion-mnist");
+    if (!has_fashion_mnist()) cr_skip_test("Fashion-MNIST is not installed: apt install dataset-fashion-mnist");
     check_point(300, "golden/lenet_300.safetensors");
 }
