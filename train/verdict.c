@@ -55,12 +55,15 @@ int verdict_replicas_differ(const struct run_record *run, struct verdict *v) {
             for (int c = 0; c < (record_has_grads(run, d) ? 2 : 1) * run->parameters; c++)
                 if (at(run, 0, step, c) != at(run, d, step, c))
                     return differs(v, step, c % run->parameters, d, c >= run->parameters);
+    for (int d = 1; d < run->devices; d++)
+        for (int p = 0; p < run->parameters; p++)
+            if (run->final_hashes[0][p] != run->final_hashes[d][p]) return differs(v, run->steps, p, d, 0);
     return 0;
 }
 
 static double gap(double a, double b) {
-    double scale = fmax(fabs(a), fabs(b));
-    return scale > 0 ? fabs(a - b) / scale : a == b ? 0 : NAN;
+    if (a == b || (isnan(a) && isnan(b))) return 0; /* two runs that diverged alike are together */
+    return fabs(a - b) / fmax(fabs(a), fabs(b));
 }
 
 static void look_at_losses(const struct run_record *a, const struct run_record *b, struct verdict *v) {
@@ -75,13 +78,12 @@ static void look_at_losses(const struct run_record *a, const struct run_record *
 int verdict_judge(const struct run_record *a, const struct run_record *b, struct verdict *v) {
     *v = (struct verdict){.bits_apart_at = -1, .loss_apart_at = -1, .steps = b->steps};
     look_at_losses(a, b, v);
-    if (verdict_replicas_differ(b, v)) {
-        v->kind = VERDICT_DIFFERENT;
-        return 1;
-    }
     int different = verdict_first_difference(a, b, v);
     v->bits_apart_at = different ? v->step : -1;
-    if (!verdict_promised(a, b, v->why_not, sizeof v->why_not)) return 0;
+    if (!verdict_promised(a, b, v->why_not, sizeof v->why_not)) {
+        v->kind = VERDICT_DIFFERENT;
+        return v->among_replicas = verdict_replicas_differ(b, v);
+    }
     v->kind = different ? VERDICT_DIFFERENT : VERDICT_EQUAL;
     return 1;
 }
@@ -107,7 +109,7 @@ void verdict_print(FILE *file, const struct verdict *v, const struct run_record 
         fprintf(file, "%s = %s: identical to the bit after %d steps (every parameter and reduced gradient, every step, every device)\n", y, x, v->steps);
         return;
     case VERDICT_DIFFERENT:
-        fprintf(file, "%s != %s: first difference at step %d: the %s of %s on device %d\n", y, x, v->step,
+        fprintf(file, "%s != %s: first difference at step %d: the %s of %s on device %d\n", y, v->among_replicas ? "its own device 0" : x, v->step,
                 v->in_gradient ? "gradient" : "value", b->names[v->parameter], v->device);
         return;
     case VERDICT_WITHIN:
@@ -131,6 +133,7 @@ void verdict_json(struct json_writer *w, const char *key, const struct verdict *
         json_string(w, "parameter", b->names[v->parameter]);
         json_integer(w, "device", v->device);
         json_string(w, "what", v->in_gradient ? "gradient" : "value");
+        json_boolean(w, "among_replicas", v->among_replicas);
     }
     if (*v->why_not) {
         json_string(w, "bits_not_promised_because", v->why_not);

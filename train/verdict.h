@@ -17,6 +17,7 @@ struct verdict {
     /* DIFFERENT: the first difference; BEYOND: the worst. */
     int step, parameter, device;
     int in_gradient;        /* 1: the reduced gradient differs, 0: the value before the step; of DIFFERENT */
+    int among_replicas;     /* DIFFERENT: from device 0 of the same run, where the other mode's bits are not demanded */
     double worst, bound;    /* lock step: largest relative L2 distance of a gradient, and what is allowed */
     /* Where bits are not promised: since when the two runs are apart, -1: never. */
     int bits_apart_at;      /* first step whose hashes differ from the other mode's */
@@ -32,7 +33,8 @@ int verdict_promised(const struct run_record *a, const struct run_record *b, cha
  * is one, written to *v (step, parameter, device, in_gradient). Both must be hashed. */
 int verdict_first_difference(const struct run_record *a, const struct run_record *b, struct verdict *v);
 
-/* The same within one run: the replicas of all devices must agree with device 0's at every step, whatever the algorithm. */
+/* The same within one run: the replicas of all devices must agree with device 0's at every step and at the end, whatever
+ * the algorithm. */
 int verdict_replicas_differ(const struct run_record *run, struct verdict *v);
 
 /* Judges b against a by hashes; where bits are not promised only bits_apart_at, loss_apart_at and final_loss_gap are set, and
