@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "data/dataset.h"
 #include "data/safetensors.h"
 #include "tests/harness.h"
 
@@ -11,6 +12,32 @@
 static char folder[] = "/tmp/duet-api-XXXXXX";
 
 static void scratch_make(void) { cr_assert_not_null(mkdtemp(folder)); }
+
+static void write_file(const char *name, const unsigned char *header, size_t header_bytes, const void *data, size_t bytes) {
+    char path[64];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "wb");
+    cr_assert_not_null(file);
+    cr_assert_eq(fwrite(header, 1, header_bytes, file) + fwrite(data, 1, bytes, file), header_bytes + bytes);
+    cr_assert_eq(fclose(file), 0);
+}
+
+/* A data set small enough for sanitizer builds, as IDX files (two bytes of each size are enough here). */
+static void small_set(const char *images, const char *labels, int count, int train) {
+    struct dataset set;
+    unsigned char high = (unsigned char)(count >> 8), low = (unsigned char)count;
+    cr_assert_eq(dataset_synthetic(&set, 0, count, train), OK, "%s", error_message());
+    write_file(images, (unsigned char[]){0, 0, 8, 3, 0, 0, high, low, 0, 0, 0, 28, 0, 0, 0, 28}, 16, set.images,
+               (size_t)count * 784);
+    write_file(labels, (unsigned char[]){0, 0, 8, 1, 0, 0, high, low}, 8, set.labels, (size_t)count);
+    dataset_free(&set);
+}
+
+static void data_make(void) {
+    scratch_make();
+    small_set("train-images-idx3-ubyte", "train-labels-idx1-ubyte", 600, 1);
+    small_set("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte", 100, 0);
+}
 
 /* Runs a shell command; {} in it stands for the scratch folder. Its output goes to the file `out` there. */
 static int shell(const char *command) {
@@ -124,10 +151,10 @@ static double difference(int i, const char *start, const char *a, const char *b)
  * weight + step is what is compared. */
 static const double SAME_STEP = 1e-5;
 
-Test(api_example, any_number_of_devices_takes_the_same_step, .timeout = 200, .init = scratch_make,
+Test(api_example, any_number_of_devices_takes_the_same_step, .timeout = 200, .init = data_make,
      .fini = scratch_remove) {
     char line[512];
-    const char *flags = "--dataset synthetic --epochs 1 --steps 1 --batch-size 250";
+    const char *flags = "--dataset mnist --data-dir {} --epochs 1 --steps 1 --batch-size 250";
     snprintf(line, sizeof line, EXAMPLE " %s --devices 1 --lr 0 --save {}/start", flags);
     RUN(0, line);
     for (int n = 1; n <= (test_short() ? 3 : 4); n++) { /* 250 over 3 is 84, 84, 82; over 4: 63, 63, 63, 61 */
@@ -142,25 +169,25 @@ Test(api_example, any_number_of_devices_takes_the_same_step, .timeout = 200, .in
     cr_assert_gt(difference(0, "start", "1", "start"), 0.99, "the measure sees a step that was not taken");
 }
 
-Test(api_example, replicas_stay_equal_and_lateness_changes_nothing, .timeout = 200, .init = scratch_make,
+Test(api_example, replicas_stay_equal_and_lateness_changes_nothing, .timeout = 200, .init = data_make,
      .fini = scratch_remove) {
     /* The example compares its replicas to the bit after each step and would end with 3. */
-    RUN(0, EXAMPLE " --dataset synthetic --epochs 1 --steps 3 --devices 3 --save {}/cpu");
+    RUN(0, EXAMPLE " --dataset mnist --data-dir {} --epochs 1 --steps 3 --devices 3 --save {}/cpu");
     cr_assert_not_null(strstr(output(), "sec/epoch on [cpu(0), cpu(1), cpu(2)]\n"), "%s", output());
     cr_assert_not_null(strstr(output(), "test acc: 0."), "%s", output());
-    RUN(0, EXAMPLE " --dataset synthetic --epochs 1 --steps 3 --devices 3 --save {}/late --device cpu-late");
+    RUN(0, EXAMPLE " --dataset mnist --data-dir {} --epochs 1 --steps 3 --devices 3 --save {}/late --device cpu-late");
     RUN(0, "cmp {}/cpu {}/late");
-    RUN(0, EXAMPLE " --dataset synthetic --epochs 1 --steps 1 --devices 3 --batch-size 2"); /* nothing for the third */
+    RUN(0, EXAMPLE " --dataset mnist --data-dir {} --epochs 1 --steps 1 --devices 3 --batch-size 2"); /* nothing for the third */
 }
 
-Test(api_example, broken_allreduce_is_caught, .timeout = 100, .init = scratch_make, .fini = scratch_remove) {
-    RUN(3, EXAMPLE " --dataset synthetic --epochs 1 --steps 2 --devices 2 --broken --save {}/broken");
+Test(api_example, broken_allreduce_is_caught, .timeout = 100, .init = data_make, .fini = scratch_remove) {
+    RUN(3, EXAMPLE " --dataset mnist --data-dir {} --epochs 1 --steps 2 --devices 2 --broken --save {}/broken");
     cr_assert_not_null(strstr(output(), "replicas differ: the gradient of W1: cpu(1)"), "%s", output());
     RUN(0, "test ! -e {}/broken");
-    RUN(0, EXAMPLE " --dataset synthetic --epochs 1 --steps 2 --devices 1 --broken"); /* alone it does no harm */
+    RUN(0, EXAMPLE " --dataset mnist --data-dir {} --epochs 1 --steps 2 --devices 1 --broken"); /* alone it does no harm */
 }
 
-Test(api_example, says_what_is_wrong, .timeout = 100, .init = scratch_make, .fini = scratch_remove) {
+Test(api_example, says_what_is_wrong, .timeout = 100, .init = data_make, .fini = scratch_remove) {
     static const struct {
         int status;
         const char *words, *says;
@@ -169,7 +196,7 @@ Test(api_example, says_what_is_wrong, .timeout = 100, .init = scratch_make, .fin
         {2, "--lr -1", " -1:"},             {2, "--lr nan", " nan:"},           {2, "--batch-size", " --batch-size:"},
         {2, "--gpus 2", " --gpus:"},        {2, "--device gpu", "gpu: there"},  {2, "--dataset cifar", "cifar: use"},
         {1, "--data-dir /nowhere", "/nowhere"},
-        {1, "--dataset synthetic --epochs 1 --steps 1 --save /nowhere/x", "/nowhere/x"},
+        {1, "--dataset mnist --data-dir {} --epochs 1 --steps 1 --save /nowhere/x", "/nowhere/x"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         char line[256];
