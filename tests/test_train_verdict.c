@@ -127,6 +127,8 @@ Test(verdict, not_promised, .timeout = 30) {
     v.kind = VERDICT_BEYOND, v.worst = 0.02, v.step = 1, v.parameter = 2;
     text = printed(&v, &single, &ddp);
     cr_assert(strstr(text, "DDP != single") && strstr(text, "step 1: the gradient of W2"), "%s", text);
+    v.kind = VERDICT_WITHIN, v.steps = 0;
+    cr_assert(strstr(printed(&v, &single, &ddp), "DDP ? single: no step of the two is the same work"));
     ddp.hashes[3][2 * WIDTH + 1]++;
     v = judge(&single, &ddp);
     cr_assert(v.kind == VERDICT_DIFFERENT && v.among_replicas && v.step == 2 && v.device == 3 && v.parameter == 1 && !v.in_gradient);

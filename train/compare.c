@@ -6,7 +6,9 @@
 
 #include "allreduce/plan.h"
 #include "base/error.h"
+#include "data/batch.h"
 #include "data/dataset.h"
+#include "data/sampler.h"
 #include "train/lockstep.h"
 
 /* Equal bits will not be promised for some mode of this comparison, so that lock step needs the single run's snapshots. */
@@ -19,13 +21,20 @@ static int needs_lockstep(const struct run_config *config) {
     return !v || (own_order && w > 2) || (w > 1 && (per_device & (per_device - 1)));
 }
 
-/* Steps of the run, to place the points; the data set's size is asked from its files. */
-static int count_steps(const struct run_config *config, int *steps) {
+/* The steps of the single run where lock step looks: their number is asked of the data set's files. Cut by its own device
+ * count DDP pads an epoch that the others do not, so that its last batch is another one, and steps of later epochs may be
+ * shifted: then only steps before the end of the first epoch are the same work. */
+static int choose_points(const struct run_config *config, int points[8]) {
     struct dataset set;
+    int v = config->virtual_devices;
     CHECK(dataset_open(&set, config->dataset, *config->data_dir ? config->data_dir : NULL, 1));
-    int64_t all = ((int64_t)set.count + config->batch_size - 1) / config->batch_size * config->epochs;
+    struct order order = {.count = set.count, .replicas = v ? v : 1, .end = config->drop_last ? ORDER_CUT : ORDER_PAD};
     dataset_free(&set);
-    *steps = config->steps && config->steps < all ? config->steps : (int)(all < INT32_MAX ? all : INT32_MAX);
+    int per_epoch = batch_count(order_length(&order), config->batch_size, config->drop_last);
+    int64_t all = (int64_t)per_epoch * config->epochs;
+    if (!v && order.count % config->devices) all = per_epoch - 1;
+    if (config->steps && config->steps < all) all = config->steps;
+    lockstep_points(all < INT32_MAX ? (int)all : INT32_MAX, points);
     return OK;
 }
 
@@ -38,18 +47,18 @@ static int judge(struct comparison *c, enum run_mode mode, struct job_result *re
 }
 
 int compare_run(struct comparison *c, const struct run_config *config, struct job_result *result) {
-    int steps = 0;
+    int points[8];
     memset(result, 0, sizeof *result);
     result->exit_status = 1;
     c->config = *config;
     if (config->virtual_devices == VIRTUAL_DEFAULT) c->config.virtual_devices = config->devices;
-    CHECK(count_steps(&c->config, &steps));
+    CHECK(choose_points(&c->config, points));
     for (enum run_mode mode = 0; mode < MODE_COUNT; mode++) {
         struct run_config one = c->config;
         one.mode = mode;
         one.hashes = one.spans = 1;
         *one.save = *one.log_loss = *one.json = 0;
-        if (mode == MODE_SINGLE && needs_lockstep(&c->config)) lockstep_points(steps, one.snapshots);
+        if (mode == MODE_SINGLE && needs_lockstep(&c->config)) memcpy(one.snapshots, points, sizeof points);
         CHECK(job_run_titled(mode_title(mode), &one, &c->run[mode], result));
     }
     CHECK(judge(c, MODE_DP, result));

@@ -8,8 +8,8 @@
 
 void lockstep_points(int steps, int points[8]) {
     int wanted[] = {0, steps / 4, steps / 2, steps - 1}, n = 0;
-    for (int i = 0; i < 4; i++)
-        if (wanted[i] >= 0 && (n == 0 || wanted[i] > points[n - 1])) points[n++] = wanted[i];
+    for (int i = 0; steps > 0 && i < 4; i++)
+        if (n == 0 || wanted[i] > points[n - 1]) points[n++] = wanted[i];
     points[n] = -1;
 }
 
@@ -27,15 +27,18 @@ static int one_step(const struct run_config *config, enum run_mode mode, const s
     return job_run(&one, single->snapshots[k], single->parameter_count, out, result);
 }
 
-/* Relative L2 distance of parameter p's gradients: |a - b| / |a|. */
+/* Relative L2 distance of parameter p's gradients: |a - b| / |a|. Elements that are no numbers on both sides are equal: a run
+ * may have diverged. On one side alone they are infinitely far apart. */
 static double distance(const float *a, const float *b, size_t count) {
     double apart = 0, length = 0;
     for (size_t i = 0; i < count; i++) {
+        if (!isfinite(a[i]) && !isfinite(b[i])) continue;
         double d = (double)a[i] - b[i];
         apart += d * d;
         length += (double)a[i] * a[i];
     }
-    return apart == 0 ? 0 : length > 0 ? sqrt(apart / length) : INFINITY;
+    if (!isfinite(apart) || (apart > 0 && length == 0)) return INFINITY;
+    return apart == 0 ? 0 : sqrt(apart / length);
 }
 
 static int compare_point(const struct run_config *config, const struct run_record *single, int k, const struct run_record *a,

@@ -11,7 +11,7 @@
  * most 4.5e-5 apart (where a ReLU input lies within rounding of zero); a real mistake is 1e-2 and up. */
 #define LOCKSTEP_BOUND 3e-4
 
-/* Chooses the steps of a run of `steps` steps at which to compare; -1 ends the list. */
+/* Chooses steps below `steps` at which to compare, the first and the last among them; -1 ends the list. */
 void lockstep_points(int steps, int points[8]);
 
 /* Compares config's mode with the single mode at every snapshot of `single`; sets v->kind, worst, steps, step, parameter.

@@ -114,7 +114,8 @@ void verdict_print(FILE *file, const struct verdict *v, const struct run_record 
         return;
     case VERDICT_WITHIN:
     case VERDICT_BEYOND:
-        fprintf(file, "%s %s %s: gradients in lock step at %d points: relative L2 distance at most %.2g, bound %.2g\n", y,
+        if (v->steps == 0) fprintf(file, "%s ? %s: no step of the two is the same work, so no gradients were compared\n", y, x);
+        else fprintf(file, "%s %s %s: gradients in lock step at %d points: relative L2 distance at most %.2g, bound %.2g\n", y,
                 v->kind == VERDICT_WITHIN ? "~" : "!=", x, v->steps, v->worst, v->bound);
         if (v->kind == VERDICT_BEYOND) fprintf(file, "  beyond the bound at step %d: the gradient of %s\n", v->step, b->names[v->parameter]);
         fprintf(file, "  equal bits are not promised: %s\n", v->why_not);
