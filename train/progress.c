@@ -1,6 +1,7 @@
 /* Progress: see progress.h. A terminal's line is cleared with spaces, not with escape codes. */
 #include "train/progress.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -10,7 +11,11 @@ static const int64_t REDRAW_NS = 200000000;
 
 void progress_start(struct progress *p, const char *title, int epochs, int steps, int quiet) {
     *p = (struct progress){.shown = !quiet, .terminal = isatty(STDOUT_FILENO), .title = title, .epochs = epochs,
-                           .steps = steps};
+                           .steps = steps, .not_finite = -1};
+}
+
+void progress_loss(struct progress *p, int step, double loss) {
+    if (p->not_finite < 0 && !isfinite(loss)) p->not_finite = step;
 }
 
 static void show(struct progress *p, const char *text, int width, int stays) {
@@ -33,9 +38,10 @@ void progress_step(struct progress *p, int epoch, int step, double loss, int64_t
 
 void progress_epoch(struct progress *p, int epoch, int step, double loss, double accuracy, int64_t images, double seconds) {
     if (!p->shown) return;
-    char text[160], tested[32] = "";
+    char text[240], tested[32] = "", warning[80] = "";
     if (accuracy >= 0) snprintf(tested, sizeof tested, "  test acc %.4f", accuracy);
-    int width = snprintf(text, sizeof text, "%-6s epoch %d/%d  step %d  loss %.4f%s  %.0f images/s  %.1f s", p->title,
-                         epoch + 1, p->epochs, step, loss, tested, seconds > 0 ? (double)images / seconds : 0, seconds);
+    if (p->not_finite >= 0) snprintf(warning, sizeof warning, "  loss not finite since step %d: try a smaller --lr", p->not_finite);
+    int width = snprintf(text, sizeof text, "%-6s epoch %d/%d  step %d  loss %.4f%s  %.0f images/s  %.1f s%s", p->title, epoch + 1, p->epochs,
+                         step, loss, tested, seconds > 0 ? (double)images / seconds : 0, seconds, warning);
     show(p, text, width, 1);
 }

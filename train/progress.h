@@ -9,11 +9,15 @@ struct progress {
     int terminal;       /* the output is a terminal: rewrite one line */
     const char *title;  /* "DDP" */
     int epochs, steps;  /* of the whole run */
+    int not_finite;     /* the first step whose loss was no finite number; -1: none. Reported, never an error */
     int64_t last_ns;     /* when the line was last drawn */
     int line_width;     /* of the line that stands there now */
 };
 
 void progress_start(struct progress *p, const char *title, int epochs, int steps, int quiet);
+
+/* The loss of each step, in order. */
+void progress_loss(struct progress *p, int step, double loss);
 
 /* After some steps: `step` steps are done, `images` trained on in `seconds` of training; loss of the last step. */
 void progress_step(struct progress *p, int epoch, int step, double loss, int64_t images, double seconds);

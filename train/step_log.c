@@ -3,6 +3,7 @@
  *
  * Losses come as one sum for each virtual device, in double. They are added up in the one order of summing, so
  * the loss of a step is the same to the bit in all modes, and so is the file of losses. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -61,8 +62,10 @@ static int read_losses(struct session *s, int rows, const int *global_n) {
     if (!code) code = replica_read_logs(s->replicas[0], rows, mine, NULL, NULL);
     if (!code) code = gather(s, mine, count * sizeof *mine, all);
     if (!code) code = grow_losses(s->record, rows);
-    for (int row = 0; !code && row < rows; row++)
-        s->record->losses[s->record->steps + row] = row_loss(s, all, rows, row) / global_n[row];
+    for (int row = 0; !code && row < rows; row++) {
+        double loss = row_loss(s, all, rows, row) / global_n[row];
+        s->record->losses[s->record->steps + row] = isnan(loss) ? NAN : loss; /* one NaN: its sign says nothing */
+    }
     free(mine);
     free(all);
     return code;

@@ -94,6 +94,7 @@ static int read_logs(struct loop *l, int epoch, int final) {
     measure_spans(s);
     l->rows = 0;
     if (!session_leads(s)) return OK;
+    for (int i = first; i < r->steps; i++) progress_loss(&l->progress, r->first_step + i, r->losses[i]);
     CHECK(outputs_losses(&l->outputs, r, first, epoch));
     double seconds = r->training_seconds + (double)(now_ns() - l->epoch_start_ns) * 1e-9;
     if (!final) progress_step(&l->progress, epoch, r->first_step + r->steps, r->losses[r->steps - 1], r->images, seconds);
