@@ -104,37 +104,36 @@ static int write_record(int fd, const struct run_record *record) {
     return code;
 }
 
-static int run_rank(int config_fd, int record_fd, struct comm **comm) {
+/* *told: the launcher knows of the failure and prints it, once for all ranks. */
+static int run_rank(int config_fd, int record_fd, int *told) {
     void *data = NULL;
     size_t bytes;
     uint64_t count;
     struct run_config config;
     struct run_record record = {0};
+    struct comm *comm = NULL;
     CHECK(map_all(config_fd, &data, &bytes));
     if (bytes < sizeof config + sizeof count) return fail(ERR_USAGE, "job: no configuration: start it with duet train");
     memcpy(&config, data, sizeof config);
     memcpy(&count, (char *)data + sizeof config, sizeof count);
     const float *initial = (const float *)((char *)data + sizeof config + sizeof count);
     struct comm_options options = {.timeout_s = config.timeout};
-    int code = OK;
-    CHECK_GOTO(comm_open(comm, &options), code, done);
-    CHECK_GOTO(trainer_run(&config, *comm, count ? initial : NULL, count, &record), code, done);
-    if (comm_rank(*comm) == 0) CHECK_GOTO(write_record(record_fd, &record), code, done);
+    int code = comm_open(&comm, &options);
+    *told = code != ERR_USAGE; /* that one says that there is no launcher */
+    if (code) goto done;
+    CHECK_GOTO(trainer_run(&config, comm, count ? initial : NULL, count, &record), code, done);
+    if (comm_rank(comm) == 0) CHECK_GOTO(write_record(record_fd, &record), code, done);
 done:
+    if (comm) comm_abort(comm, code, error_message());
+    comm_close(comm);
     record_free(&record);
     munmap(data, bytes);
     return code;
 }
 
 int job_main(int argc, char **argv) {
-    if (argc < 2) {
-        fprintf(stderr, "duet: job: is started by duet itself: use duet train\n");
-        return 2;
-    }
-    struct comm *comm = NULL;
-    int code = run_rank(atoi(argv[0]), atoi(argv[1]), &comm);
-    if (code && comm) comm_abort(comm, code, error_message()); /* the launcher prints it */
-    else if (code) fprintf(stderr, "duet: %s\n", error_message());
-    comm_close(comm);
+    int told = 0;
+    int code = argc < 2 ? fail(ERR_USAGE, "job: is started by duet itself: use duet train") : run_rank(atoi(argv[0]), atoi(argv[1]), &told);
+    if (code && !told) fprintf(stderr, "duet: %s\n", error_message());
     return error_exit_status(code);
 }
