@@ -78,7 +78,7 @@ int command_compare(int argc, char **argv) {
     run_config_default(&config);
     int code = read_words("compare", argc, argv, &config, &help);
     if (code) return report_error(code);
-    return help ? flags_help(), 0 : run(&config, 0);
+    return help ? flags_help("compare"), 0 : run(&config, 0);
 }
 
 /* The chapter trains for 10 epochs; less is said. */
@@ -98,7 +98,7 @@ int command_demo(int argc, char **argv) {
     config.epochs = 0; /* not given */
     int code = read_words("demo", argc, argv, &config, &help);
     if (code) return report_error(code);
-    if (help) return flags_help(), 0;
+    if (help) return flags_help("demo"), 0;
     if (!config.epochs) config.epochs = DEMO_EPOCHS;
     announce(&config);
     return run(&config, 1);

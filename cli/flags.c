@@ -103,7 +103,7 @@ static const struct flag flags[] = {
     {"--mode", "single|dp|ddp", "strategy (train; default single)", read_mode, AT(mode), 0, 0},
     {"--device", "auto|cpu|cuda", "kind of device (default auto: emulated on the CPU)", read_text, AT(device), 0, 0},
     {"--devices", "N", "devices of dp and ddp (default 2); single uses one", read_int, AT(devices), 1, MAX_DEVICES},
-    {"--virtual-devices", "V|off", "virtual devices, a multiple of N (default N; compare: the largest count)", read_virtual,
+    {"--virtual-devices", "V|off", "virtual devices, a multiple of the devices (default: as many; compare: N, in all modes)", read_virtual,
      AT(virtual_devices), 1, MAX_DEVICES},
     {"--device-memory", "SIZE", "memory of an emulated device, as 512M or 4G (default: printed by `duet devices`)", read_size,
      AT(device_memory), 1 << 16, 1e15},
@@ -113,7 +113,7 @@ static const struct flag flags[] = {
     {"--dataset", "NAME", "fashion-mnist, mnist or synthetic (default fashion-mnist)", read_text, AT(dataset), 0, 0},
     {"--data-dir", "DIR", "folder with the four IDX files, raw or .gz", read_text, AT(data_dir), 0, 0},
     {"--epochs", "N", "epochs (default 10; demo 3)", read_int, AT(epochs), 1, 1000000},
-    {"--steps", "N", "end after N steps in all", read_int, AT(steps), 1, INT32_MAX - 1},
+    {"--steps", "N", "end after N steps in all (profile: default 50)", read_int, AT(steps), 1, INT32_MAX - 1},
     {"--batch-size", "B", "GLOBAL batch, split over the devices (default 256)", read_int, AT(batch_size), 1, 1 << 24},
     {"--lr", "X", "learning rate (default 0.2)", read_number, AT(lr), 0, 3.4e38},
     {"--momentum", "X", "momentum of SGD (default 0)", read_number, AT(momentum), 0, 3.4e38},
@@ -130,8 +130,8 @@ static const struct flag flags[] = {
     {"--loss-in-forward", NULL, "dp: each device computes its own loss; no output is gathered", read_on, AT(loss_in_forward), 0, 0},
     {"--timeout", "SECONDS", "deadline of every wait (default 300)", read_number, AT(timeout), 0.01, 1e6},
     {"--init-from", "FILE", "start from the weights of a safetensors file", read_text, AT(init_from), 0, 0},
-    {"--save", "FILE", "write the weights at the end, safetensors", read_text, AT(save), 0, 0},
-    {"--log-loss", "FILE", "CSV: step,epoch,loss of every step", read_text, AT(log_loss), 0, 0},
+    {"--save", "FILE", "train: write the weights at the end, safetensors", read_text, AT(save), 0, 0},
+    {"--log-loss", "FILE", "train: write step,epoch,loss of every step, CSV", read_text, AT(log_loss), 0, 0},
     {"--json", "FILE", "write all results as JSON", read_text, AT(json), 0, 0},
     {"--quiet", NULL, "no progress", read_on, AT(quiet), 0, 0},
 };
@@ -174,7 +174,8 @@ int flags_refuse_outputs(const struct run_config *config, const char *command) {
                 command);
 }
 
-void flags_help(void) {
+void flags_help(const char *command) {
+    if (command) printf("usage: duet %s [flags]\n\n", command);
     printf("flags (dash and underscore are the same; --flag value or --flag=value):\n");
     for (int i = 0; i < FLAG_COUNT; i++) {
         char left[64];

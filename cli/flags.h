@@ -13,7 +13,7 @@ int flags_parse(int argc, char **argv, struct run_config *config, int *help);
  * its name. Silence would cost the user a whole run. */
 int flags_refuse_outputs(const struct run_config *config, const char *command);
 
-/* Prints the table: flag, default, meaning. */
-void flags_help(void);
+/* Prints the table: flag, default, meaning; above it the usage of `command`, NULL: of none. */
+void flags_help(const char *command);
 
 #endif

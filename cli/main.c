@@ -30,7 +30,7 @@ static int help(void) {
            "usage: duet COMMAND [flags]\n\n");
     for (int i = 0; i < COMMAND_COUNT; i++) printf("  %-8s %s\n", commands[i].name, commands[i].help);
     printf("\n");
-    flags_help();
+    flags_help(NULL);
     printf("\nexit status: 0 done, 1 failed at run time, 2 wrong usage, 3 a check of the result failed, 128+n ended by signal n\n");
     return 0;
 }

@@ -68,7 +68,7 @@ int command_profile(int argc, char **argv) {
     int help = 0, code;
     run_config_default(&config);
     CHECK_GOTO(flags_parse(argc, argv, &config, &help), code, done);
-    if (help) return flags_help(), 0;
+    if (help) return flags_help("profile"), 0;
     CHECK_GOTO(flags_refuse_outputs(&config, "profile"), code, done);
     config.mode = MODE_DP; /* so that checks count the devices */
     CHECK_GOTO(run_config_check(&config), code, done);

@@ -24,7 +24,7 @@ int command_train(int argc, char **argv) {
     int help, code;
     run_config_default(&config);
     CHECK_GOTO(flags_parse(argc, argv, &config, &help), code, done);
-    if (help) return flags_help(), 0;
+    if (help) return flags_help("train"), 0;
     CHECK_GOTO(run_config_check(&config), code, done);
     describe(&config);
     if (config.mode == MODE_DDP) {
