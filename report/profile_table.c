@@ -100,6 +100,8 @@ int profile_excess(const struct run_record *r, enum excess_kind kind, struct exc
     return n;
 }
 
+static const double SHOWN_NS = 500; /* less would print as 0.000 ms */
+
 static void excess_lines(FILE *file, const struct run_record *r) {
     static const char *const heads[] = {"memory at peak", "link bytes a step", "ms a step"};
     struct excess list[EXCESS_MAX];
@@ -108,6 +110,7 @@ static void excess_lines(FILE *file, const struct run_record *r) {
     for (int kind = EXCESS_MEMORY; kind <= EXCESS_TIME; kind++) {
         int n = profile_excess(r, kind, list);
         fprintf(file, "  %-18s", heads[kind]);
+        while (n && kind == EXCESS_TIME && list[n - 1].amount < SHOWN_NS) n--;
         for (int i = 0; i < n; i++) {
             if (kind == EXCESS_TIME) fprintf(file, "%s %s +%.3f", i ? "," : "", list[i].name, list[i].amount * 1e-6);
             else fprintf(file, "%s %s +%s", i ? "," : "", list[i].name, bytes_text(list[i].amount, text));

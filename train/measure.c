@@ -51,16 +51,25 @@ static void add_span(struct device_record *d, const struct span *span) {
     d->flops += span->flops;
 }
 
-void measure_spans(struct session *s) {
+/* Empties the span logs of this process's devices, into the record or into nothing. */
+static void empty_logs(struct session *s, int into_record) {
     for (int i = 0; i < s->device_count; i++) {
         struct device_record *d = &s->record->device[s->first_device + i];
         struct stream *streams[] = {device_compute(s->device[i]), device_comm(s->device[i])};
         for (int k = 0; k < 2; k++) {
             struct span_log *log = stream_spans(streams[k]);
-            for (size_t j = 0; j < log->count; j++) add_span(d, &log->spans[j]);
+            for (size_t j = 0; into_record && j < log->count; j++) add_span(d, &log->spans[j]);
             log->count = 0;
         }
     }
+}
+
+void measure_start(struct session *s) {
+    empty_logs(s, 0);
+}
+
+void measure_spans(struct session *s) {
+    empty_logs(s, 1);
 }
 
 /* Each rank brings its device's record and what it moved between any two devices. */

@@ -63,6 +63,8 @@ struct replica_config session_replica_config(const struct session *s, int capaci
 /* Between mark and count: bytes moved belong to training. */
 void measure_mark(struct session *s);
 void measure_count(struct session *s);
+/* Forgets the spans of set-up. Streams must be idle. */
+void measure_start(struct session *s);
 /* Adds the spans recorded since the last call to the record's sums and forgets them. Streams must be idle. */
 void measure_spans(struct session *s);
 /* At the end, collective: completes record->device[] on rank 0. */

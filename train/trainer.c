@@ -225,6 +225,8 @@ static int run_loop(struct loop *l) {
     l->step = c->first_step;
     l->last_step = c->steps && c->steps + c->first_step < all ? c->steps + c->first_step : all > INT32_MAX - 1 ? INT32_MAX - 1 : (int)all;
     CHECK(name_parameters(s));
+    CHECK(sync_devices(s)); /* set-up is over: parameters broadcast, spans of it are no step's */
+    measure_start(s);
     for (int i = 0; i < 2; i++) CHECK(event_create(s->device[0], &l->done[i]));
     progress_start(&l->progress, mode_title(c->mode), (l->last_step + per_epoch - 1) / per_epoch, l->last_step, c->quiet || !session_leads(s));
     for (int epoch = l->step / per_epoch; l->step < l->last_step; epoch++) {
