@@ -80,6 +80,18 @@ Test(cli_same_bits, short_last_batches, .timeout = 600, .init = cli_folder_make,
     }
 }
 
+/* A batch that is not full weighs each sample by its own size, not by --batch-size. */
+Test(cli_same_bits, a_batch_that_is_not_full, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+    const char *const ways[] = {"--mode single", "--mode dp", "--mode ddp"};
+    put_data(96, 20);
+    cli_well("train --data-dir d --virtual-devices 2 --epochs 2 --batch-size 96 --init-from golden/lenet_300.safetensors --quiet --log-loss one.csv --save one");
+    for (int i = 0; i < 3; i++) {
+        cli_well("train %s --data-dir d --virtual-devices 2 --epochs 2 --batch-size 256 --init-from golden/lenet_300.safetensors --quiet "
+                 "--log-loss two.csv --save two", ways[i]);
+        cr_expect(cli_same_file("one.csv", "two.csv") && cli_same_file("one", "two"), "%s", ways[i]);
+    }
+}
+
 /* The other side: cut by each mode's own device count the bits do differ, so the checks above can fail. */
 Test(cli_same_bits, off_differs, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
     const char *options = words("--virtual-devices off --steps 12 --init-from golden/lenet_300.safetensors");

@@ -94,6 +94,17 @@ Test(cli_train, what_the_json_says, .timeout = 60, .init = cli_folder_make, .fin
     json_free(j);
 }
 
+/* Whatever else, it learns: the synthetic pictures are easy (a nearest class mean finds most of them; chance is 0.1). */
+Test(cli_train, learns, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+    for (int m = 0; m < 3; m++) {
+        cli_well("train --mode %s --dataset synthetic --model mlp --mlp-hidden 32 --lr 0.1 --momentum 0.9 --steps 200 --json j --quiet", MODES[m]);
+        struct json *root = json_of("j");
+        cr_expect(json_double(root, "accuracy/0") > 0.8, "%s: test accuracy %g", MODES[m], json_double(root, "accuracy/0"));
+        cr_expect(json_double(root, "losses/199") < 0.5 * json_double(root, "losses/0"));
+        json_free(root);
+    }
+}
+
 /* A run that diverges goes on and ends well; its files say nan or inf (CSV) and null (JSON, which knows neither). */
 Test(cli_train, loss_that_is_no_number, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
     put_data(60, 20);
