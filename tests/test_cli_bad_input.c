@@ -1,5 +1,6 @@
 /* Every bad input, through the command: the exit status, one line on stderr that names the value, no process, no file. The
  * files are made here, each broken in one way. */
+#include "tests/cli_data.h"
 #include "tests/cli_run.h"
 
 enum { WRONG_USAGE = 2, FAILED_RUNNING = 1 };
@@ -134,6 +135,7 @@ Test(cli_bad_input, sampler, .timeout = 60, .init = cli_folder_make, .fini = cli
 /* ---- a device memory too small ---- */
 
 Test(cli_bad_input, device_memory_too_small, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+    put_data(300, 20);
     static const struct bad table[] = {
         {1, "out of memory on device 0|activations|8 MiB|--device-memory", "train --mode single --device-memory 8M --save w --log-loss l --json j"},
         {1, "replica|on device|out of memory on device|8 MiB", "train --mode dp --device-memory 8M --save w --log-loss l --json j"},
@@ -145,23 +147,24 @@ Test(cli_bad_input, device_memory_too_small, .timeout = 120, .init = cli_folder_
         {1, "DP|out of memory on device 0", "profile --device-memory 8M --json j"},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-        cli_fails(table[i].status, table[i].words, "%s --dataset synthetic --steps 2", table[i].args);
+        cli_fails(table[i].status, table[i].words, "%s --data-dir d --steps 2", table[i].args);
 }
 
 /* ---- outputs that cannot be written ---- */
 
 Test(cli_bad_input, unwritable_output, .timeout = 240, .init = cli_folder_make, .fini = cli_folder_remove) {
+    put_data(300, 20);
     static const char *const modes[] = {"single", "dp", "ddp"}, *const flags[] = {"--save", "--log-loss", "--json"};
     static const char *const paths[] = {"missing/file", ".", "/proc/file"};
     for (int m = 0; m < 3; m++)
         for (int f = 0; f < 3; f++)
-            cli_fails(1, paths[(f + m) % 3], "train --mode %s --dataset synthetic --steps 1 --log-loss l --json j %s %s", modes[m], flags[f], paths[(f + m) % 3]);
-    cli_fails(1, "missing/j", "compare --dataset synthetic --steps 1 --json missing/j");
-    cli_fails(1, "missing/j", "profile --dataset synthetic --steps 1 --json missing/j");
-    cli_fails(1, "missing/j", "demo --dataset synthetic --steps 1 --json missing/j");
+            cli_fails(1, paths[(f + m) % 3], "train --mode %s --data-dir d --steps 1 --log-loss l --json j %s %s", modes[m], flags[f], paths[(f + m) % 3]);
+    cli_fails(1, "missing/j", "compare --data-dir d --steps 1 --json missing/j");
+    cli_fails(1, "missing/j", "profile --data-dir d --steps 1 --json missing/j");
+    cli_fails(1, "missing/j", "demo --data-dir d --steps 1 --json missing/j");
     /* Found only as it is written: the disk is full. */
-    cli_fails(1, "/dev/full", "train --dataset synthetic --steps 1 --json /dev/full");
-    cli_fails(1, "/dev/full", "train --dataset synthetic --steps 1 --log-loss /dev/full --json j");
-    cli_fails(1, "/dev/full", "train --mode ddp --dataset synthetic --steps 1 --save /dev/full --log-loss l --json j");
-    cli_fails(1, "/dev/full", "compare --dataset synthetic --steps 1 --json /dev/full");
+    cli_fails(1, "/dev/full", "train --data-dir d --steps 1 --json /dev/full");
+    cli_fails(1, "/dev/full", "train --data-dir d --steps 1 --log-loss /dev/full --json j");
+    cli_fails(1, "/dev/full", "train --mode ddp --data-dir d --steps 1 --save /dev/full --log-loss l --json j");
+    cli_fails(1, "/dev/full", "compare --data-dir d --steps 1 --json /dev/full");
 }

@@ -94,6 +94,28 @@ Test(cli_train, what_the_json_says, .timeout = 60, .init = cli_folder_make, .fin
     json_free(j);
 }
 
+/* --virtual-devices off: DP cuts a batch as PyTorch's scatter does, 5 over 4 being 2, 2, 1 and nothing for device 3. By virtual
+ * device it would be 2, 1, 1, 1. What came in shows it: the same parameters, and pictures of 784 floats with their labels. */
+Test(cli_train, off_cuts_in_chunks, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
+    static const int64_t shares[2][4] = {{2, 2, 1, 0}, {2, 1, 1, 1}};
+    put_data(8, 8);
+    for (int on = 0; on < 2; on++) {
+        cli_well("train --mode dp --devices 4 --virtual-devices %s --no-shuffle --data-dir d --batch-size 5 --steps 1 --json j --quiet", on ? "4" : "off");
+        struct json *root = json_of("j");
+        int64_t in[4];
+        for (int d = 1; d < 4; d++) {
+            char key[40];
+            snprintf(key, sizeof key, "per_device/%d/bytes_in", d);
+            in[d] = json_int(root, key);
+        }
+        for (int d = 2; d < 4; d++) {
+            int64_t more = in[1] - in[d], pictures = shares[on][1] - shares[on][d];
+            cr_expect(more >= pictures * 784 * 4 && more < (pictures + 1) * 784 * 4, "device %d took in %lld bytes less than device 1", d, (long long)more);
+        }
+        json_free(root);
+    }
+}
+
 /* Whatever else, it learns: the synthetic pictures are easy (a nearest class mean finds most of them; chance is 0.1). */
 Test(cli_train, learns, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
     for (int m = 0; m < 3; m++) {
