@@ -16,7 +16,8 @@ static int write_json(struct atomic_file *file, const struct comparison *c) {
     if (!file->file) return OK;
     json_start(&w, file->file);
     json_object(&w, NULL);
-    for (int mode = 0; mode < MODE_COUNT; mode++) record_write(&c->run[mode], &w, mode_name(mode), 0);
+    for (int mode = 0; mode < MODE_COUNT; mode++)
+        record_write(&c->run[mode], &w, mode_name(mode), 0);
     verdict_json(&w, "verdict_dp", &c->verdict[MODE_DP], &c->run[MODE_DP]);
     verdict_json(&w, "verdict_ddp", &c->verdict[MODE_DDP], &c->run[MODE_DDP]);
     json_close(&w);
@@ -27,10 +28,11 @@ static int write_json(struct atomic_file *file, const struct comparison *c) {
 /* Everything after the three runs: shown also when the verdict is bad. */
 static void show(const struct comparison *c) {
     const struct run_record *single = &c->run[MODE_SINGLE];
-    printf("\n%s on %s, %s devices: %d steps in %d epoch%s\n", single->model, single->dataset, single->kind, single->steps, single->epoch_count,
-           single->epoch_count > 1 ? "s" : "");
+    printf("\n%s on %s, %s devices: %d steps in %d epoch%s\n", single->model, single->dataset, single->kind,
+           single->steps, single->epoch_count, single->epoch_count > 1 ? "s" : "");
     batch_line(stdout, c->run);
-    if (*c->run[MODE_DDP].choice) printf("allreduce: %s; buckets of %s bytes\n", c->run[MODE_DDP].choice, c->run[MODE_DDP].buckets);
+    if (*c->run[MODE_DDP].choice)
+        printf("allreduce: %s; buckets of %s bytes\n", c->run[MODE_DDP].choice, c->run[MODE_DDP].buckets);
     printf("\n");
     compare_table(stdout, c->run);
     printf("\n");
@@ -86,7 +88,8 @@ static void announce(const struct run_config *config) {
     printf("d2l's multi-GPU chapter, three ways: %s, ", config->model);
     if (config->steps) printf("at most %d steps of ", config->steps);
     printf("%d epoch%s", config->epochs, config->epochs > 1 ? "s" : "");
-    if (config->epochs < CHAPTER_EPOCHS || config->steps) printf(" instead of the chapter's %d (--epochs %d gives those)", CHAPTER_EPOCHS, CHAPTER_EPOCHS);
+    if (config->epochs < CHAPTER_EPOCHS || config->steps)
+        printf(" instead of the chapter's %d (--epochs %d gives those)", CHAPTER_EPOCHS, CHAPTER_EPOCHS);
     printf("\n\n");
     fflush(stdout);
 }

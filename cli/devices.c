@@ -16,11 +16,14 @@ int command_devices(int argc, char **argv) {
     for (int i = 2; i >= 0; i--)
         if (host_fast_kernel(OP_CONV2D_FORWARD, isas[i])) isa = isas[i];
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    printf("cpu     emulated devices, each with a core's arithmetic (%s kernels) and memory of its own; 1 to %d of them\n", isa, MAX_DEVICES);
+    printf("cpu     emulated devices, each with a core's arithmetic (%s kernels) and memory of its own; 1 to "
+           "%d of them\n",
+           isa, MAX_DEVICES);
     printf("        %ld cores here: more devices than cores share them\n", cores);
     for (int n = 1; n <= 8; n *= 2) {
         char text[32];
-        printf("        %d device%s: %s of memory each by default\n", n, n > 1 ? "s" : "", format_bytes(device_default_memory(n), text, sizeof text));
+        printf("        %d device%s: %s of memory each by default\n", n, n > 1 ? "s" : "",
+               format_bytes(device_default_memory(n), text, sizeof text));
     }
     printf("cuda    not built into this program yet\n");
     return 0;

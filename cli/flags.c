@@ -73,7 +73,8 @@ static int read_virtual(const struct flag *flag, const char *text, struct run_co
 }
 
 static int read_size(const struct flag *flag, const char *text, struct run_config *config) {
-    return parse_size(flag->name, text, (uint64_t)flag->lowest, (uint64_t)flag->highest, member(flag, config));
+    return parse_size(flag->name, text, (uint64_t)flag->lowest, (uint64_t)flag->highest,
+                      member(flag, config));
 }
 
 static int read_seed(const struct flag *flag, const char *text, struct run_config *config) {
@@ -94,27 +95,36 @@ static int read_algorithm(const struct flag *flag, const char *text, struct run_
 static int read_hidden(const struct flag *flag, const char *text, struct run_config *config) {
     int64_t widths[16];
     CHECK(parse_int_list(flag->name, text, 1, 1000000, widths, 16, &config->model_options.hidden_count));
-    for (int i = 0; i < config->model_options.hidden_count; i++) config->model_options.hidden[i] = (int)widths[i];
+    for (int i = 0; i < config->model_options.hidden_count; i++)
+        config->model_options.hidden[i] = (int)widths[i];
     return OK;
 }
 
 #define AT(m) offsetof(struct run_config, m), sizeof((struct run_config *)0)->m
 static const struct flag flags[] = {
     {"--mode", "single|dp|ddp", "strategy (train; default single)", read_mode, AT(mode), 0, 0},
-    {"--device", "auto|cpu|cuda", "kind of device (default auto: emulated on the CPU)", read_text, AT(device), 0, 0},
-    {"--devices", "N", "devices of dp and ddp (default 2); single uses one", read_int, AT(devices), 1, MAX_DEVICES},
-    {"--virtual-devices", "V|off", "virtual devices, a multiple of the devices (default: as many; compare: N, in all modes)", read_virtual,
+    {"--device", "auto|cpu|cuda", "kind of device (default auto: emulated on the CPU)", read_text, AT(device),
+     0, 0},
+    {"--devices", "N", "devices of dp and ddp (default 2); single uses one", read_int, AT(devices), 1,
+     MAX_DEVICES},
+    {"--virtual-devices", "V|off",
+     "virtual devices, a multiple of the devices (default: as many; compare: N, in all modes)", read_virtual,
      AT(virtual_devices), 1, MAX_DEVICES},
-    {"--device-memory", "SIZE", "memory of an emulated device, as 512M or 4G (default: printed by `duet devices`)", read_size,
+    {"--device-memory", "SIZE",
+     "memory of an emulated device, as 512M or 4G (default: printed by `duet devices`)", read_size,
      AT(device_memory), 1 << 16, 1e15},
     {"--model", "NAME", "lenet, convnet or mlp (default lenet)", read_text, AT(model), 0, 0},
-    {"--mlp-hidden", "H1,H2,...", "widths between the picture and the 10 classes (default 256)", read_hidden, 0, 0, 0, 0},
-    {"--dropout", "P", "replaces the dropout probabilities of the model", read_number, AT(model_options.dropout), 0, 1},
-    {"--dataset", "NAME", "fashion-mnist, mnist or synthetic (default fashion-mnist)", read_text, AT(dataset), 0, 0},
+    {"--mlp-hidden", "H1,H2,...", "widths between the picture and the 10 classes (default 256)", read_hidden,
+     0, 0, 0, 0},
+    {"--dropout", "P", "replaces the dropout probabilities of the model", read_number,
+     AT(model_options.dropout), 0, 1},
+    {"--dataset", "NAME", "fashion-mnist, mnist or synthetic (default fashion-mnist)", read_text, AT(dataset),
+     0, 0},
     {"--data-dir", "DIR", "folder with the four IDX files, raw or .gz", read_text, AT(data_dir), 0, 0},
     {"--epochs", "N", "epochs (default 10; demo 3)", read_int, AT(epochs), 1, 1000000},
     {"--steps", "N", "end after N steps in all (profile: default 50)", read_int, AT(steps), 1, INT32_MAX - 1},
-    {"--batch-size", "B", "GLOBAL batch, split over the devices (default 256)", read_int, AT(batch_size), 1, 1 << 24},
+    {"--batch-size", "B", "GLOBAL batch, split over the devices (default 256)", read_int, AT(batch_size), 1,
+     1 << 24},
     {"--lr", "X", "learning rate (default 0.2)", read_number, AT(lr), 0, 3.4e38},
     {"--momentum", "X", "momentum of SGD (default 0)", read_number, AT(momentum), 0, 3.4e38},
     {"--weight-decay", "X", "weight decay of SGD (default 0)", read_number, AT(weight_decay), 0, 3.4e38},
@@ -123,11 +133,13 @@ static const struct flag flags[] = {
     {"--no-shuffle", NULL, "the order of the files", read_off, AT(shuffle), 0, 0},
     {"--drop-last", NULL, "cut instead of pad; no short last batch", read_on, AT(drop_last), 0, 0},
     {"--workers", "N", "threads that prepare batches; 0: none (default 1)", read_int, AT(workers), 0, 64},
-    {"--allreduce", "NAME", "ddp: auto, naive, oneshot, direct, ring or tree (default auto)", read_algorithm, AT(allreduce), 0, 0},
-    {"--bucket-cap-mb", "X", "ddp: MiB of a bucket (default 25, the first 1); given alone it sets both", read_number,
-     AT(bucket_cap_mb), 1e-6, 1e6},
+    {"--allreduce", "NAME", "ddp: auto, naive, oneshot, direct, ring or tree (default auto)", read_algorithm,
+     AT(allreduce), 0, 0},
+    {"--bucket-cap-mb", "X", "ddp: MiB of a bucket (default 25, the first 1); given alone it sets both",
+     read_number, AT(bucket_cap_mb), 1e-6, 1e6},
     {"--first-bucket-mb", "X", "ddp: MiB of the first bucket", read_number, AT(first_bucket_mb), 1e-6, 1e6},
-    {"--loss-in-forward", NULL, "dp: each device computes its own loss; no output is gathered", read_on, AT(loss_in_forward), 0, 0},
+    {"--loss-in-forward", NULL, "dp: each device computes its own loss; no output is gathered", read_on,
+     AT(loss_in_forward), 0, 0},
     {"--timeout", "SECONDS", "deadline of every wait (default 300)", read_number, AT(timeout), 0.01, 1e6},
     {"--init-from", "FILE", "start from the weights of a safetensors file", read_text, AT(init_from), 0, 0},
     {"--save", "FILE", "train: write the weights at the end, safetensors", read_text, AT(save), 0, 0},
@@ -160,7 +172,9 @@ int flags_parse(int argc, char **argv, struct run_config *config, int *help) {
         const struct flag *flag = find(argv[i]);
         if (!flag) return fail(ERR_USAGE, "unknown flag: %s: see duet --help", argv[i]);
         const char *equals = strchr(argv[i], '=');
-        if (!flag->value && equals) return fail(ERR_USAGE, "%s: takes no value, but was given %s: leave it out", flag->name, equals + 1);
+        if (!flag->value && equals)
+            return fail(ERR_USAGE, "%s: takes no value, but was given %s: leave it out", flag->name,
+                        equals + 1);
         const char *text = !flag->value ? "" : equals ? equals + 1 : i + 1 < argc ? argv[++i] : NULL;
         if (!text) return fail(ERR_USAGE, "%s: no value: give %s", flag->name, flag->value);
         CHECK(flag->read(flag, text, config));
@@ -170,8 +184,8 @@ int flags_parse(int argc, char **argv, struct run_config *config, int *help) {
 
 int flags_refuse_outputs(const struct run_config *config, const char *command) {
     if (!*config->save && !*config->log_loss) return OK;
-    return fail(ERR_USAGE, "%s: duet %s trains more than one model and does not write it: use duet train", *config->save ? "--save" : "--log-loss",
-                command);
+    return fail(ERR_USAGE, "%s: duet %s trains more than one model and does not write it: use duet train",
+                *config->save ? "--save" : "--log-loss", command);
 }
 
 void flags_help(const char *command) {

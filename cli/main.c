@@ -26,19 +26,23 @@ int report_error(int code) {
 }
 
 static int help(void) {
-    printf("duet: one model, two ways to train it on several devices: DataParallel and DistributedDataParallel\n\n"
+    printf("duet: one model, two ways to train it on several devices: DataParallel and "
+           "DistributedDataParallel\n\n"
            "usage: duet COMMAND [flags]\n\n");
-    for (int i = 0; i < COMMAND_COUNT; i++) printf("  %-8s %s\n", commands[i].name, commands[i].help);
+    for (int i = 0; i < COMMAND_COUNT; i++)
+        printf("  %-8s %s\n", commands[i].name, commands[i].help);
     printf("\n");
     flags_help(NULL);
-    printf("\nexit status: 0 done, 1 failed at run time, 2 wrong usage, 3 a check of the result failed, 128+n ended by signal n\n");
+    printf("\nexit status: 0 done, 1 failed at run time, 2 wrong usage, 3 a check of the result failed, "
+           "128+n ended by signal n\n");
     return 0;
 }
 
 /* What was printed has reached its reader, or the run was in vain. */
 static int flushed(int status) {
     if (!fflush(stdout) && !ferror(stdout)) return status;
-    return status ? status : report_error(fail(ERR_FAILED, "standard output: cannot be written: is the disk full?"));
+    return status ? status
+                  : report_error(fail(ERR_FAILED, "standard output: cannot be written: is the disk full?"));
 }
 
 int main(int argc, char **argv) {

@@ -10,8 +10,13 @@
 
 enum { KINDS = 3, DEFAULT_STEPS = 50 };
 
-static const struct { const char *title, *key; enum run_mode mode; int loss_in_forward; } kinds[KINDS] = {
-    {"DP", "dp", MODE_DP, 0}, {"DP, loss in forward", "dp_loss_in_forward", MODE_DP, 1}, {"DDP", "ddp", MODE_DDP, 0}};
+static const struct {
+    const char *title, *key;
+    enum run_mode mode;
+    int loss_in_forward;
+} kinds[KINDS] = {{"DP", "dp", MODE_DP, 0},
+                  {"DP, loss in forward", "dp_loss_in_forward", MODE_DP, 1},
+                  {"DDP", "ddp", MODE_DDP, 0}};
 
 static void write_excess(struct json_writer *w, const struct run_record *run) {
     static const char *const heads[] = {"memory_bytes", "link_bytes_a_step", "ns_a_step"};
@@ -20,7 +25,8 @@ static void write_excess(struct json_writer *w, const struct run_record *run) {
     for (int kind = EXCESS_MEMORY; kind <= EXCESS_TIME; kind++) {
         int n = profile_excess(run, kind, list);
         json_object(w, heads[kind]);
-        for (int i = 0; i < n; i++) json_number(w, list[i].name, list[i].amount);
+        for (int i = 0; i < n; i++)
+            json_number(w, list[i].name, list[i].amount);
         json_close(w);
     }
     json_close(w);
@@ -77,7 +83,8 @@ int command_profile(int argc, char **argv) {
     CHECK_GOTO(write_json(&json, config.json, runs), code, done);
 done:
     atomic_abandon(&json);
-    for (int i = 0; i < KINDS; i++) record_free(&runs[i]);
+    for (int i = 0; i < KINDS; i++)
+        record_free(&runs[i]);
     report_error(code);
     return code && result.exit_status ? result.exit_status : error_exit_status(code);
 }

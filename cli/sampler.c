@@ -9,7 +9,8 @@
 #include "data/sampler.h"
 
 static int help(void) {
-    printf("usage: duet sampler --dataset-size N --world-size W --rank R [--seed S] [--epoch E] [--drop-last] [--no-shuffle]\n"
+    printf("usage: duet sampler --dataset-size N --world-size W --rank R [--seed S] [--epoch E] "
+           "[--drop-last] [--no-shuffle]\n"
            "prints the indices of rank R, one a line, as torch.utils.data.DistributedSampler gives them\n");
     return 0;
 }
@@ -20,10 +21,14 @@ struct words {
 };
 
 static int read_words(int argc, char **argv, struct words *w) {
-    const struct { const char *name; int64_t lowest, highest, *value; } numbers[] = {
-        {"--dataset-size", 0, INT32_MAX, &w->size}, {"--world-size", 1, INT32_MAX, &w->world},
-        {"--rank", INT32_MIN, INT32_MAX, &w->rank}, {"--seed", INT64_MIN, INT64_MAX, &w->seed},
-        {"--epoch", 0, INT32_MAX, &w->epoch}};
+    const struct {
+        const char *name;
+        int64_t lowest, highest, *value;
+    } numbers[] = {{"--dataset-size", 0, INT32_MAX, &w->size},
+                   {"--world-size", 1, INT32_MAX, &w->world},
+                   {"--rank", INT32_MIN, INT32_MAX, &w->rank},
+                   {"--seed", INT64_MIN, INT64_MAX, &w->seed},
+                   {"--epoch", 0, INT32_MAX, &w->epoch}};
     for (int i = 0; i < argc; i++) {
         char word[32];
         snprintf(word, sizeof word, "%s", argv[i]);
@@ -32,20 +37,27 @@ static int read_words(int argc, char **argv, struct words *w) {
         for (char *c = word; *c; c++)
             if (*c == '_') *c = '-';
         if (!strcmp(word, "--help") || !strcmp(word, "-h")) return w->help = 1, OK;
-        int *on_off = !strcmp(word, "--drop-last") ? &w->drop_last : !strcmp(word, "--no-shuffle") ? &w->no_shuffle : NULL;
-        if (on_off && value) return fail(ERR_USAGE, "%s: takes no value, but was given %s: leave it out", word, value);
+        int *on_off = !strcmp(word, "--drop-last")    ? &w->drop_last
+                      : !strcmp(word, "--no-shuffle") ? &w->no_shuffle
+                                                      : NULL;
+        if (on_off && value)
+            return fail(ERR_USAGE, "%s: takes no value, but was given %s: leave it out", word, value);
         if (on_off) {
             *on_off = 1;
             continue;
         }
         size_t k = 0;
-        while (k < sizeof numbers / sizeof *numbers && strcmp(numbers[k].name, word)) k++;
-        if (k == sizeof numbers / sizeof *numbers) return fail(ERR_USAGE, "unknown flag: %s: see duet sampler --help", argv[i]);
+        while (k < sizeof numbers / sizeof *numbers && strcmp(numbers[k].name, word))
+            k++;
+        if (k == sizeof numbers / sizeof *numbers)
+            return fail(ERR_USAGE, "unknown flag: %s: see duet sampler --help", argv[i]);
         if (!value && i + 1 == argc) return fail(ERR_USAGE, "%s: no value: give a number", word);
-        CHECK(parse_int(numbers[k].name, value ? value : argv[++i], numbers[k].lowest, numbers[k].highest, numbers[k].value));
+        CHECK(parse_int(numbers[k].name, value ? value : argv[++i], numbers[k].lowest, numbers[k].highest,
+                        numbers[k].value));
     }
     if (w->size < 0 || w->world < 0 || w->rank == INT64_MIN)
-        return fail(ERR_USAGE, "sampler: --dataset-size, --world-size and --rank are needed: see duet sampler --help");
+        return fail(ERR_USAGE,
+                    "sampler: --dataset-size, --world-size and --rank are needed: see duet sampler --help");
     return OK;
 }
 
@@ -54,12 +66,16 @@ int command_sampler(int argc, char **argv) {
     int code = read_words(argc, argv, &w);
     if (code) return report_error(code);
     if (w.help) return help();
-    struct order order = {.count = (int)w.size, .replicas = (int)w.world, .end = w.drop_last ? ORDER_CUT : ORDER_PAD,
-                          .shuffle = !w.no_shuffle, .seed = (uint64_t)w.seed};
+    struct order order = {.count = (int)w.size,
+                          .replicas = (int)w.world,
+                          .end = w.drop_last ? ORDER_CUT : ORDER_PAD,
+                          .shuffle = !w.no_shuffle,
+                          .seed = (uint64_t)w.seed};
     int32_t *index = NULL;
     int n = 0;
     code = sampler_indices(&order, (int)w.rank, (int)w.epoch, &index, &n);
-    for (int i = 0; !code && i < n; i++) printf("%d\n", index[i]);
+    for (int i = 0; !code && i < n; i++)
+        printf("%d\n", index[i]);
     free(index);
     return report_error(code);
 }

@@ -1,4 +1,5 @@
-/* duet train: one run, one way. Single and DP train in this process; DDP is a job of one process per device. */
+/* duet train: one run, one way. Single and DP train in this process; DDP is a job of one process per
+ * device. */
 #include <stdio.h>
 
 #include "base/error.h"
@@ -12,8 +13,9 @@ static void describe(const struct run_config *config) {
     char virtual[16] = "off";
     if (config->quiet) return;
     if (v) snprintf(virtual, sizeof virtual, "%d", v);
-    printf("%s: %s on %s, batch global %d = %g per device x %d, lr %g, virtual devices %s\n", mode_title(config->mode), config->model,
-           config->dataset, config->batch_size, (double)config->batch_size / w, w, config->lr, virtual);
+    printf("%s: %s on %s, batch global %d = %g per device x %d, lr %g, virtual devices %s\n",
+           mode_title(config->mode), config->model, config->dataset, config->batch_size,
+           (double)config->batch_size / w, w, config->lr, virtual);
     fflush(stdout);
 }
 

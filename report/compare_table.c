@@ -14,22 +14,31 @@ static double per_step(double total, const struct run_record *r) {
 /* Mean over the devices but the first; 0 where there is none. */
 static double others(const struct run_record *r, double (*value)(const struct device_record *)) {
     double sum = 0;
-    for (int d = 1; d < r->devices; d++) sum += value(&r->device[d]);
+    for (int d = 1; d < r->devices; d++)
+        sum += value(&r->device[d]);
     return r->devices > 1 ? sum / (r->devices - 1) : 0;
 }
 
-static double peak(const struct device_record *d) { return (double)d->memory.total_peak; }
-static double bytes_in(const struct device_record *d) { return (double)d->bytes_in; }
-static double bytes_out(const struct device_record *d) { return (double)d->bytes_out; }
+static double peak(const struct device_record *d) {
+    return (double)d->memory.total_peak;
+}
+static double bytes_in(const struct device_record *d) {
+    return (double)d->bytes_in;
+}
+static double bytes_out(const struct device_record *d) {
+    return (double)d->bytes_out;
+}
 
-static void row_bytes(FILE *file, const char *name, const struct run_record *run, double (*value)(const struct device_record *),
-                      int rest, int each_step) {
+static void row_bytes(FILE *file, const char *name, const struct run_record *run,
+                      double (*value)(const struct device_record *), int rest, int each_step) {
     char text[RUNS][32];
     for (int i = 0; i < RUNS; i++) {
         const struct run_record *r = &run[i];
         double bytes = rest ? others(r, value) : value(&r->device[0]);
-        if (rest && r->devices < 2) snprintf(text[i], sizeof text[i], "-");
-        else format_bytes((uint64_t)((each_step ? per_step(bytes, r) : bytes) + 0.5), text[i], sizeof text[i]);
+        if (rest && r->devices < 2)
+            snprintf(text[i], sizeof text[i], "-");
+        else
+            format_bytes((uint64_t)((each_step ? per_step(bytes, r) : bytes) + 0.5), text[i], sizeof text[i]);
     }
     table_row(file, name, text);
 }
@@ -40,11 +49,15 @@ static void row_phase(FILE *file, const struct run_record *run, int phase) {
     for (int i = 0; i < RUNS; i++) {
         const struct run_record *r = &run[i];
         double first = per_step((double)r->device[0].phase_ns[phase], r) * 1e-6, rest = 0;
-        for (int d = 1; d < r->devices; d++) rest += per_step((double)r->device[d].phase_ns[phase], r) * 1e-6 / (r->devices - 1);
+        for (int d = 1; d < r->devices; d++)
+            rest += per_step((double)r->device[d].phase_ns[phase], r) * 1e-6 / (r->devices - 1);
         any |= first > 0 || rest > 0;
-        if (first <= 0 && rest <= 0) snprintf(text[i], sizeof text[i], "-");
-        else if (r->devices < 2) snprintf(text[i], sizeof text[i], "%.2f", first);
-        else snprintf(text[i], sizeof text[i], "%.2f | %.2f", first, rest);
+        if (first <= 0 && rest <= 0)
+            snprintf(text[i], sizeof text[i], "-");
+        else if (r->devices < 2)
+            snprintf(text[i], sizeof text[i], "%.2f", first);
+        else
+            snprintf(text[i], sizeof text[i], "%.2f | %.2f", first, rest);
     }
     snprintf(name, sizeof name, "  %s", phase_name(phase));
     if (any) table_row(file, name, text);
@@ -59,31 +72,37 @@ static void row_lane(FILE *file, const char *name, const struct run_record *run,
         for (int d = 0; d < r->devices; d++) {
             const struct device_record *x = &r->device[d];
             double ms = per_step((double)(waiting ? x->wait_ns : x->comm_ns), r) * 1e-6;
-            if (d == 0) first = ms;
-            else rest += ms / (r->devices - 1);
+            if (d == 0)
+                first = ms;
+            else
+                rest += ms / (r->devices - 1);
         }
-        if (first <= 0 && rest <= 0) snprintf(text[i], sizeof text[i], "-");
-        else snprintf(text[i], sizeof text[i], "%.2f | %.2f", first, rest);
+        if (first <= 0 && rest <= 0)
+            snprintf(text[i], sizeof text[i], "-");
+        else
+            snprintf(text[i], sizeof text[i], "%.2f | %.2f", first, rest);
     }
     table_row(file, name, text);
 }
 
-#define ROW(name, ...)                                                                                    \
-    do {                                                                                                  \
-        char text[RUNS][32];                                                                              \
-        for (int i = 0; i < RUNS; i++) {                                                                  \
-            const struct run_record *r = &run[i];                                                         \
-            snprintf(text[i], sizeof text[i], __VA_ARGS__);                                               \
-        }                                                                                                 \
-        table_row(file, name, text);                                                                      \
+#define ROW(name, ...)                                      \
+    do {                                                    \
+        char text[RUNS][32];                                \
+        for (int i = 0; i < RUNS; i++) {                    \
+            const struct run_record *r = &run[i];           \
+            snprintf(text[i], sizeof text[i], __VA_ARGS__); \
+        }                                                   \
+        table_row(file, name, text);                        \
     } while (0)
 
 static void accuracy_row(FILE *file, const struct run_record *run) {
     char text[RUNS][32];
     for (int i = 0; i < RUNS; i++) {
         double accuracy = record_last_accuracy(&run[i]);
-        if (accuracy < 0) snprintf(text[i], sizeof text[i], "-");
-        else snprintf(text[i], sizeof text[i], "%.4f", accuracy);
+        if (accuracy < 0)
+            snprintf(text[i], sizeof text[i], "-");
+        else
+            snprintf(text[i], sizeof text[i], "%.4f", accuracy);
     }
     table_row(file, "test accuracy", text);
 }
@@ -117,18 +136,25 @@ void compare_table(FILE *file, const struct run_record *run) {
 void batch_line(FILE *file, const struct run_record *run) {
     for (int i = 0; i < RUNS; i++) {
         const struct run_record *r = &run[i];
-        fprintf(file, "%s%s: %g x %d", i ? ", " : "batch: ", !strcmp(r->mode, "single") ? "single" : !strcmp(r->mode, "dp") ? "DP" : "DDP",
+        fprintf(file, "%s%s: %g x %d", i ? ", " : "batch: ",
+                !strcmp(r->mode, "single") ? "single"
+                : !strcmp(r->mode, "dp")   ? "DP"
+                                           : "DDP",
                 (double)r->batch_size / r->devices, r->devices);
     }
     fprintf(file, " = global %d; learning rate %g", run[0].batch_size, run[0].lr);
-    if (run[0].virtual_devices) fprintf(file, "; %d virtual devices, %d duplicates an epoch\n", run[0].virtual_devices, run[0].duplicates);
-    else fprintf(file, "; virtual devices off\n");
+    if (run[0].virtual_devices)
+        fprintf(file, "; %d virtual devices, %d duplicates an epoch\n", run[0].virtual_devices,
+                run[0].duplicates);
+    else
+        fprintf(file, "; virtual devices off\n");
 }
 
 void chapter_line(FILE *file, const struct run_record *r) {
     double accuracy = record_last_accuracy(r);
     if (accuracy >= 0) fprintf(file, "test acc: %.2f, ", accuracy);
     fprintf(file, "%.1f sec/epoch on [", record_seconds_per_epoch(r));
-    for (int d = 0; d < r->devices; d++) fprintf(file, "%s%s(%d)", d ? ", " : "", r->kind, d);
+    for (int d = 0; d < r->devices; d++)
+        fprintf(file, "%s%s(%d)", d ? ", " : "", r->kind, d);
     fprintf(file, "]\n");
 }

@@ -20,7 +20,8 @@ static int any_memory(const struct run_record *r, int cause) {
     return 0;
 }
 
-static void memory_row(FILE *file, const struct run_record *r, int d, const char *what, const uint64_t *bytes, uint64_t total) {
+static void memory_row(FILE *file, const struct run_record *r, int d, const char *what, const uint64_t *bytes,
+                       uint64_t total) {
     char text[32];
     fprintf(file, "%3d  %-5s %11s", d, what, bytes_text((double)total, text));
     for (int c = 0; c < MEM_CAUSE_COUNT; c++)
@@ -43,7 +44,8 @@ static void memory_table(FILE *file, const struct run_record *r) {
 /* ---- bytes and time ---- */
 
 static int any_phase(const struct run_record *r, int phase) {
-    if (phase == PHASE_NONE || phase == PHASE_EVALUATE || phase == PHASE_PROOF || phase == PHASE_ALLREDUCE) return 0;
+    if (phase == PHASE_NONE || phase == PHASE_EVALUATE || phase == PHASE_PROOF || phase == PHASE_ALLREDUCE)
+        return 0;
     for (int d = 0; d < r->devices; d++)
         if (r->device[d].phase_ns[phase]) return 1;
     return 0;
@@ -54,31 +56,45 @@ static void time_table(FILE *file, const struct run_record *r) {
     int ddp = !strcmp(r->mode, "ddp");
     fprintf(file, "dev    bytes in   bytes out  busy ms");
     for (int p = 0; p < PHASE_COUNT; p++)
-        if (any_phase(r, p)) fprintf(file, " %*s", (int)(strlen(phase_name(p)) > 8 ? strlen(phase_name(p)) : 8), phase_name(p));
+        if (any_phase(r, p))
+            fprintf(file, " %*s", (int)(strlen(phase_name(p)) > 8 ? strlen(phase_name(p)) : 8),
+                    phase_name(p));
     fprintf(file, "%s\n", ddp ? "  waiting  allreduce (beside)" : "");
     for (int d = 0; d < r->devices; d++) {
         const struct device_record *x = &r->device[d];
         fprintf(file, "%3d %11s", d, bytes_text(per_step((double)x->bytes_in, r), text));
-        fprintf(file, " %11s %8.2f", bytes_text(per_step((double)x->bytes_out, r), text), per_step((double)x->busy_ns, r) * 1e-6);
+        fprintf(file, " %11s %8.2f", bytes_text(per_step((double)x->bytes_out, r), text),
+                per_step((double)x->busy_ns, r) * 1e-6);
         for (int p = 0; p < PHASE_COUNT; p++)
             if (any_phase(r, p))
-                fprintf(file, " %*.3f", (int)(strlen(phase_name(p)) > 8 ? strlen(phase_name(p)) : 8), per_step((double)x->phase_ns[p], r) * 1e-6);
-        if (ddp) fprintf(file, " %8.2f  %8.2f", per_step((double)x->wait_ns, r) * 1e-6, per_step((double)x->comm_ns, r) * 1e-6);
+                fprintf(file, " %*.3f", (int)(strlen(phase_name(p)) > 8 ? strlen(phase_name(p)) : 8),
+                        per_step((double)x->phase_ns[p], r) * 1e-6);
+        if (ddp)
+            fprintf(file, " %8.2f  %8.2f", per_step((double)x->wait_ns, r) * 1e-6,
+                    per_step((double)x->comm_ns, r) * 1e-6);
         fprintf(file, "\n");
     }
 }
 
 /* ---- device 0's excess ---- */
 
-static double over_the_others(const struct run_record *r, double (*value)(const struct device_record *, int), int key) {
+static double over_the_others(const struct run_record *r, double (*value)(const struct device_record *, int),
+                              int key) {
     double rest = 0;
-    for (int d = 1; d < r->devices; d++) rest += value(&r->device[d], key) / (r->devices - 1);
+    for (int d = 1; d < r->devices; d++)
+        rest += value(&r->device[d], key) / (r->devices - 1);
     return value(&r->device[0], key) - rest;
 }
 
-static double memory_of(const struct device_record *d, int cause) { return (double)d->memory.at_peak[cause]; }
-static double traffic_of(const struct device_record *d, int out) { return (double)(out ? d->bytes_out : d->bytes_in); }
-static double phase_of(const struct device_record *d, int phase) { return (double)d->phase_ns[phase]; }
+static double memory_of(const struct device_record *d, int cause) {
+    return (double)d->memory.at_peak[cause];
+}
+static double traffic_of(const struct device_record *d, int out) {
+    return (double)(out ? d->bytes_out : d->bytes_in);
+}
+static double phase_of(const struct device_record *d, int phase) {
+    return (double)d->phase_ns[phase];
+}
 
 static int larger_first(const void *a, const void *b) {
     double x = ((const struct excess *)a)->amount, y = ((const struct excess *)b)->amount;
@@ -91,12 +107,14 @@ int profile_excess(const struct run_record *r, enum excess_kind kind, struct exc
     for (int c = 0; kind == EXCESS_MEMORY && c < MEM_CAUSE_COUNT; c++)
         out[n++] = (struct excess){kind, mem_cause_name(c), over_the_others(r, memory_of, c)};
     for (int k = 0; kind == EXCESS_TRAFFIC && k < 2; k++)
-        out[n++] = (struct excess){kind, k ? "bytes out" : "bytes in", per_step(over_the_others(r, traffic_of, k), r)};
+        out[n++] = (struct excess){kind, k ? "bytes out" : "bytes in",
+                                   per_step(over_the_others(r, traffic_of, k), r)};
     for (int p = PHASE_INPUT; kind == EXCESS_TIME && p < PHASE_COUNT; p++)
         if (p != PHASE_EVALUATE && p != PHASE_PROOF)
             out[n++] = (struct excess){kind, phase_name(p), per_step(over_the_others(r, phase_of, p), r)};
     qsort(out, (size_t)n, sizeof *out, larger_first);
-    while (n && out[n - 1].amount <= 0) n--;
+    while (n && out[n - 1].amount <= 0)
+        n--;
     return n;
 }
 
@@ -110,18 +128,21 @@ static void excess_lines(FILE *file, const struct run_record *r) {
     for (int kind = EXCESS_MEMORY; kind <= EXCESS_TIME; kind++) {
         int n = profile_excess(r, kind, list);
         fprintf(file, "  %-18s", heads[kind]);
-        while (n && kind == EXCESS_TIME && list[n - 1].amount < SHOWN_NS) n--;
+        while (n && kind == EXCESS_TIME && list[n - 1].amount < SHOWN_NS)
+            n--;
         for (int i = 0; i < n; i++) {
-            if (kind == EXCESS_TIME) fprintf(file, "%s %s +%.3f", i ? "," : "", list[i].name, list[i].amount * 1e-6);
-            else fprintf(file, "%s %s +%s", i ? "," : "", list[i].name, bytes_text(list[i].amount, text));
+            if (kind == EXCESS_TIME)
+                fprintf(file, "%s %s +%.3f", i ? "," : "", list[i].name, list[i].amount * 1e-6);
+            else
+                fprintf(file, "%s %s +%s", i ? "," : "", list[i].name, bytes_text(list[i].amount, text));
         }
         fprintf(file, "%s\n", n ? "" : " nothing");
     }
 }
 
 void profile_table(FILE *file, const char *title, const struct run_record *run) {
-    fprintf(file, "%s: %d device%s, global batch %d, mean of %d steps, %.0f images/s\n", title, run->devices, run->devices > 1 ? "s" : "",
-            run->batch_size, run->steps, record_images_per_second(run));
+    fprintf(file, "%s: %d device%s, global batch %d, mean of %d steps, %.0f images/s\n", title, run->devices,
+            run->devices > 1 ? "s" : "", run->batch_size, run->steps, record_images_per_second(run));
     memory_table(file, run);
     time_table(file, run);
     excess_lines(file, run);

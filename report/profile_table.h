@@ -6,8 +6,9 @@
 
 #include "trace/record.h"
 
-/* One run: a row a device of memory by cause (now and peak), bytes over links, busy time and time by phase, all a step; then
- * what device 0 has more than the mean of the others, largest first. From ledgers and spans; nothing is estimated. */
+/* One run: a row a device of memory by cause (now and peak), bytes over links, busy time and time by phase,
+ * all a step; then what device 0 has more than the mean of the others, largest first. From ledgers and spans;
+ * nothing is estimated. */
 void profile_table(FILE *file, const char *title, const struct run_record *run);
 
 /* Device 0's excess over the mean of the others, one entry a cause, largest first. */
@@ -18,6 +19,7 @@ struct excess {
     double amount;    /* bytes (memory: at each one's own peak; traffic: a step), or ns a step; positive */
 };
 enum { EXCESS_MAX = MEM_CAUSE_COUNT + 2 + PHASE_COUNT };
-int profile_excess(const struct run_record *run, enum excess_kind kind, struct excess *out); /* returns how many */
+int profile_excess(const struct run_record *run, enum excess_kind kind,
+                   struct excess *out); /* returns how many */
 
 #endif

@@ -3,11 +3,13 @@
 
 void table_row(FILE *file, const char *name, char (*values)[32]) {
     fprintf(file, "%-*s", TABLE_NAME, name);
-    for (int i = 0; i < 3; i++) fprintf(file, " %*s", TABLE_VALUE, values[i]);
+    for (int i = 0; i < 3; i++)
+        fprintf(file, " %*s", TABLE_VALUE, values[i]);
     fprintf(file, "\n");
 }
 
 void table_rule(FILE *file, int columns) {
-    for (int i = 0; i < TABLE_NAME + columns * (TABLE_VALUE + 1); i++) fputc('-', file);
+    for (int i = 0; i < TABLE_NAME + columns * (TABLE_VALUE + 1); i++)
+        fputc('-', file);
     fputc('\n', file);
 }

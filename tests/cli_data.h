@@ -10,21 +10,25 @@
 #include "tests/harness.h"
 
 static inline void put_number(FILE *f, uint32_t n) {
-    for (int shift = 24; shift >= 0; shift -= 8) fputc((int)(n >> shift & 255), f);
+    for (int shift = 24; shift >= 0; shift -= 8)
+        fputc((int)(n >> shift & 255), f);
 }
 
-/* `said` pictures by the header, `there` in the file; labels likewise, with one label of value `label` at the end. */
+/* `said` pictures by the header, `there` in the file; labels likewise, with one label of value `label` at the
+ * end. */
 static inline void put_images(const char *path, uint32_t magic, uint32_t said, int there) {
     FILE *f = fopen(path, "w");
     put_number(f, magic), put_number(f, said), put_number(f, 28), put_number(f, 28);
-    for (int i = 0; i < there * 784; i++) fputc((int)((unsigned)i * (unsigned)i >> 3 & 255), f);
+    for (int i = 0; i < there * 784; i++)
+        fputc((int)((unsigned)i * (unsigned)i >> 3 & 255), f);
     fclose(f);
 }
 
 static inline void put_labels(const char *path, uint32_t magic, uint32_t said, int there, int label) {
     FILE *f = fopen(path, "w");
     put_number(f, magic), put_number(f, said);
-    for (int i = 0; i < there; i++) fputc(i == there - 1 ? label : i % 10, f);
+    for (int i = 0; i < there; i++)
+        fputc(i == there - 1 ? label : i % 10, f);
     fclose(f);
 }
 
@@ -40,14 +44,17 @@ static inline void put_data(int train, int test) {
 
 #define FASHION_MNIST "/usr/share/datasets/fashion-mnist/"
 
-static inline int has_fashion_mnist(void) { return access(FASHION_MNIST "train-images-idx3-ubyte.gz", R_OK) == 0; }
+static inline int has_fashion_mnist(void) {
+    return access(FASHION_MNIST "train-images-idx3-ubyte.gz", R_OK) == 0;
+}
 
 /* The first `count` samples of `bytes` bytes each of a real file, behind a header of their own. */
 static inline void put_real(const char *name, uint32_t magic, int header, int count, int bytes) {
     char command[256], *data = malloc((size_t)(header + count * bytes));
     snprintf(command, sizeof command, "zcat " FASHION_MNIST "%s.gz", name);
     FILE *from = popen(command, "r");
-    cr_assert(data && from && fread(data, 1, (size_t)(header + count * bytes), from) == (size_t)(header + count * bytes));
+    cr_assert(data && from &&
+              fread(data, 1, (size_t)(header + count * bytes), from) == (size_t)(header + count * bytes));
     pclose(from);
     snprintf(command, sizeof command, "d/%s", name);
     FILE *to = fopen(command, "w");
@@ -57,8 +64,8 @@ static inline void put_real(const char *name, uint32_t magic, int header, int co
     free(data);
 }
 
-/* Flags that select few pictures, so that a run of few steps is quick: the first `train` real ones and 100 test pictures, in
- * the folder "d"; where Fashion-MNIST is not installed, the synthetic set. */
+/* Flags that select few pictures, so that a run of few steps is quick: the first `train` real ones and 100
+ * test pictures, in the folder "d"; where Fashion-MNIST is not installed, the synthetic set. */
 static inline const char *few_pictures(int train) {
     if (!has_fashion_mnist()) return "--dataset synthetic";
     put_data(1, 100);

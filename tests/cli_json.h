@@ -17,14 +17,16 @@ static inline struct json *json_of(const char *path) {
     return root;
 }
 
-/* The item at keys separated by '/', as "ddp/per_device"; a number selects an item of an array. Fails the test if it is not there. */
+/* The item at keys separated by '/', as "ddp/per_device"; a number selects an item of an array. Fails the
+ * test if it is not there. */
 static inline const struct json *json_at(const struct json *root, const char *path) {
     char keys[128];
     snprintf(keys, sizeof keys, "%s", path);
     for (char *save, *key = strtok_r(keys, "/", &save); key; key = strtok_r(NULL, "/", &save)) {
         if (root->kind == JSON_ARRAY) {
             root = root->child;
-            for (int i = atoi(key); root && i > 0; i--) root = root->next;
+            for (int i = atoi(key); root && i > 0; i--)
+                root = root->next;
         } else {
             root = json_find(root, key);
         }
@@ -61,6 +63,8 @@ static inline int matches(const char *text, const char *expression) {
 }
 
 /* Not a single escape code, nor a carriage return: what goes to a file is plain lines. */
-static inline int plain_lines(const char *text) { return !strchr(text, '\033') && !strchr(text, '\r'); }
+static inline int plain_lines(const char *text) {
+    return !strchr(text, '\033') && !strchr(text, '\r');
+}
 
 #endif

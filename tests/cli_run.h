@@ -1,13 +1,15 @@
-/* The command as a user meets it: runs BUILD_DIR "/duet" in a folder of the test's own and keeps what it printed.
+/* The command as a user meets it: runs BUILD_DIR "/duet" in a folder of the test's own and keeps what it
+ * printed.
  *
  *     struct cli c;
  *     cli_run(&c, "train --mode ddp --devices %d --steps 1", n);       words are split at spaces, no quotes
  *     cr_assert_eq(c.status, 0, "%s", c.err);                          128+n: ended by signal n
  *     cli_free(&c);
  *
- * Each call demands that the command ends in time and that no process of it is left then: the test adopts orphans, so waitpid
- * knows all of them. cli_start, cli_wait are the two halves. A test of these words has .init = cli_folder_make and .fini =
- * cli_folder_remove; it stays in that folder, where golden/ is tests/golden. */
+ * Each call demands that the command ends in time and that no process of it is left then: the test adopts
+ * orphans, so waitpid knows all of them. cli_start, cli_wait are the two halves. A test of these words has
+ * .init = cli_folder_make and .fini = cli_folder_remove; it stays in that folder, where golden/ is
+ * tests/golden. */
 #ifndef TESTS_CLI_RUN_H
 #define TESTS_CLI_RUN_H
 
@@ -25,16 +27,18 @@
 #include "base/clock.h"
 #include "tests/harness.h"
 
-static const double CLI_SECONDS = 120; /* a command that takes longer hangs; sanitizers on a busy machine included */
-static const double CLI_LEFT_SECONDS = 3; /* until processes must be gone once the command was killed: promised is one */
+static const double CLI_SECONDS =
+    120; /* a command that takes longer hangs; sanitizers on a busy machine included */
+static const double CLI_LEFT_SECONDS =
+    3; /* until processes must be gone once the command was killed: promised is one */
 
 struct cli {
     pid_t pid;
-    int status;     /* exit status, 128+n by signal n; -1 while it runs */
+    int status; /* exit status, 128+n by signal n; -1 while it runs */
     char *out, *err;
-    int fds[2];     /* what it prints to: memory files */
-    int terminal;   /* the test's side of a terminal that is the command's output; -1: none */
-    size_t seen;    /* bytes of out read from the terminal so far */
+    int fds[2];   /* what it prints to: memory files */
+    int terminal; /* the test's side of a terminal that is the command's output; -1: none */
+    size_t seen;  /* bytes of out read from the terminal so far */
 };
 
 static char cli_folder[] = "/tmp/duet-cli-XXXXXX", cli_root_path[PATH_MAX], cli_program[PATH_MAX + 64];
@@ -61,7 +65,8 @@ static inline void cli_folder_remove(void) {
 static inline int cli_files(void) {
     int count = 0;
     DIR *folder = opendir(".");
-    for (struct dirent *entry; folder && (entry = readdir(folder));) count += strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..");
+    for (struct dirent *entry; folder && (entry = readdir(folder));)
+        count += strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..");
     if (folder) closedir(folder);
     return count;
 }
@@ -100,7 +105,8 @@ static inline void cli_become(const struct cli *c, const char *terminal, char *w
     int argc = 1, in = open("/dev/null", O_RDONLY);
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that is stopped takes its command along */
-    for (char *save, *word = strtok_r(words, " ", &save); word && argc < 63; word = strtok_r(NULL, " ", &save))
+    for (char *save, *word = strtok_r(words, " ", &save); word && argc < 63;
+         word = strtok_r(NULL, " ", &save))
         argv[argc++] = strcmp(word, "''") ? word : ""; /* '' stands for an empty word */
     int out = terminal ? open(terminal, O_RDWR | O_NOCTTY) : c->fds[0];
     if (dup2(in, 0) < 0 || dup2(out, 1) < 0 || dup2(c->fds[1], 2) < 0) _exit(125);
@@ -112,7 +118,8 @@ static inline void cli_start_va(struct cli *c, int terminal, const char *format,
     char text[4096], *side = NULL;
     vsnprintf(text, sizeof text, format, words);
     *c = (struct cli){.status = -1, .terminal = -1};
-    for (int i = 0; i < 2; i++) cr_assert_geq(c->fds[i] = memfd_create("cli", MFD_CLOEXEC), 0);
+    for (int i = 0; i < 2; i++)
+        cr_assert_geq(c->fds[i] = memfd_create("cli", MFD_CLOEXEC), 0);
     if (terminal) {
         c->terminal = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
         cr_assert(c->terminal >= 0 && grantpt(c->terminal) == 0 && unlockpt(c->terminal) == 0);
@@ -132,14 +139,17 @@ __attribute__((format(printf, 2, 3))) static inline void cli_start(struct cli *c
     va_end(words);
 }
 
-__attribute__((format(printf, 2, 3))) static inline void cli_start_on_terminal(struct cli *c, const char *format, ...) {
+__attribute__((format(printf, 2, 3))) static inline void cli_start_on_terminal(struct cli *c,
+                                                                               const char *format, ...) {
     va_list words;
     va_start(words, format);
     cli_start_va(c, 1, format, words);
     va_end(words);
 }
 
-static inline void cli_pause(void) { usleep(2000); }
+static inline void cli_pause(void) {
+    usleep(2000);
+}
 
 /* What came over the terminal so far, in c->out. */
 static inline void cli_listen(struct cli *c) {
@@ -197,13 +207,19 @@ static inline void cli_wait_beside(struct cli *c, int others) {
     cli_listen(c);
     c->status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     c->err = cli_text(c->fds[1]);
-    if (c->terminal < 0) c->out = cli_text(c->fds[0]);
-    else close(c->fds[0]), close(c->terminal);
+    if (c->terminal < 0)
+        c->out = cli_text(c->fds[0]);
+    else
+        close(c->fds[0]), close(c->terminal);
     cr_assert(in_time, "the command did not end within %g s: %s", CLI_SECONDS, c->err);
-    if (!others) cr_assert(cli_nobody_left(killed ? CLI_LEFT_SECONDS : 0), "the command left a process behind: %s", c->err);
+    if (!others)
+        cr_assert(cli_nobody_left(killed ? CLI_LEFT_SECONDS : 0), "the command left a process behind: %s",
+                  c->err);
 }
 
-static inline void cli_wait(struct cli *c) { cli_wait_beside(c, 0); }
+static inline void cli_wait(struct cli *c) {
+    cli_wait_beside(c, 0);
+}
 
 __attribute__((format(printf, 2, 3))) static inline void cli_run(struct cli *c, const char *format, ...) {
     va_list words;
@@ -231,9 +247,10 @@ __attribute__((format(printf, 1, 2))) static inline void cli_well(const char *fo
     cli_free(&c);
 }
 
-/* A command that must fail: this status, one line on stderr that begins "duet: " and contains each of `words` (separated by
- * '|'), and not one file more in the folder. */
-__attribute__((format(printf, 3, 4))) static inline void cli_fails(int status, const char *words, const char *format, ...) {
+/* A command that must fail: this status, one line on stderr that begins "duet: " and contains each of `words`
+ * (separated by '|'), and not one file more in the folder. */
+__attribute__((format(printf, 3, 4))) static inline void cli_fails(int status, const char *words,
+                                                                   const char *format, ...) {
     struct cli c;
     va_list list;
     char all[512], line[4096];
@@ -244,7 +261,8 @@ __attribute__((format(printf, 3, 4))) static inline void cli_fails(int status, c
     cli_run(&c, "%s", line);
     cr_expect_eq(c.status, status, "%s: status %d, not %d: %s", line, c.status, status, c.err);
     const char *end = strchr(c.err, '\n');
-    cr_expect(!strncmp(c.err, "duet: ", 6) && end && !end[1], "%s: not one line that begins with duet: '%s'", line, c.err);
+    cr_expect(!strncmp(c.err, "duet: ", 6) && end && !end[1], "%s: not one line that begins with duet: '%s'",
+              line, c.err);
     snprintf(all, sizeof all, "%s", words);
     for (char *save, *word = strtok_r(all, "|", &save); word; word = strtok_r(NULL, "|", &save))
         cr_expect(strstr(c.err, word), "%s: '%s' is not in: %s", line, word, c.err);

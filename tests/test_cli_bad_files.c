@@ -1,5 +1,5 @@
-/* Broken files, through the command, in every mode: pictures and labels, and weights. Each is made here, whole, and then
- * broken in one way; the words that the one line must contain stand beside it. */
+/* Broken files, through the command, in every mode: pictures and labels, and weights. Each is made here,
+ * whole, and then broken in one way; the words that the one line must contain stand beside it. */
 #include "tests/cli_data.h"
 #include "tests/cli_run.h"
 
@@ -9,7 +9,10 @@ enum { TRAIN = 24, TEST = 12 };
 /* ---- pictures ---- */
 
 static void all_modes_fail(const char *words) {
-    for (int m = 0; m < 3; m++) cli_fails(1, words, "train --mode %s --data-dir d --batch-size 8 --steps 2 --save w --log-loss l --json j", MODES[m]);
+    for (int m = 0; m < 3; m++)
+        cli_fails(1, words,
+                  "train --mode %s --data-dir d --batch-size 8 --steps 2 --save w --log-loss l --json j",
+                  MODES[m]);
     cli_fails(1, words, "compare --data-dir d --batch-size 8 --steps 2 --json j");
 }
 
@@ -53,7 +56,8 @@ Test(cli_bad_files, labels, .timeout = 300, .init = cli_folder_make, .fini = cli
 
 Test(cli_bad_files, gzip, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
     put_data(TRAIN, TEST);
-    if (system("gzip d/train-images-idx3-ubyte && mv d/train-images-idx3-ubyte.gz whole && cp whole d/train-images-idx3-ubyte.gz"))
+    if (system("gzip d/train-images-idx3-ubyte && mv d/train-images-idx3-ubyte.gz whole && cp whole "
+               "d/train-images-idx3-ubyte.gz"))
         cr_skip_test("no gzip");
     struct cli c;
     cli_run(&c, "train --data-dir d --batch-size 8 --steps 2 --quiet");
@@ -62,12 +66,15 @@ Test(cli_bad_files, gzip, .timeout = 300, .init = cli_folder_make, .fini = cli_f
     cli_free(&c);
     cr_assert_eq(system("head -c $(($(wc -c < whole) / 2)) whole > d/train-images-idx3-ubyte.gz"), 0);
     all_modes_fail("train-images-idx3-ubyte.gz|truncated");
-    cr_assert_eq(system("{ head -c 200 whole; head -c 50 /dev/zero; tail -c +251 whole; } > d/train-images-idx3-ubyte.gz"), 0);
+    cr_assert_eq(system("{ head -c 200 whole; head -c 50 /dev/zero; tail -c +251 whole; } > "
+                        "d/train-images-idx3-ubyte.gz"),
+                 0);
     all_modes_fail("train-images-idx3-ubyte.gz|gzip");
 }
 
 Test(cli_bad_files, folders, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
-    static const char all_ways[] = "apt install dataset-fashion-mnist|make data|--data-dir|--dataset synthetic";
+    static const char all_ways[] =
+        "apt install dataset-fashion-mnist|make data|--data-dir|--dataset synthetic";
     cr_assert_eq(mkdir("d", 0777), 0);
     all_modes_fail(all_ways);
     cli_fails(1, all_ways, "train --data-dir nowhere");
@@ -95,21 +102,27 @@ static void put_weights(const char *header, uint64_t length, size_t data) {
     FILE *f = fopen("w", "w");
     fwrite(&length, 8, 1, f);
     fputs(header, f);
-    for (size_t i = 0; i < data; i++) fputc(0, f);
+    for (size_t i = 0; i < data; i++)
+        fputc(0, f);
     fclose(f);
 }
 
 static void all_modes_refuse(const char *words) {
     for (int m = 0; m < 3; m++)
-        cli_fails(1, words, "train --mode %s --model mlp --mlp-hidden 1 --dataset synthetic --steps 1 --init-from w --save w2 --json j", MODES[m]);
+        cli_fails(1, words,
+                  "train --mode %s --model mlp --mlp-hidden 1 --dataset synthetic --steps 1 --init-from w "
+                  "--save w2 --json j",
+                  MODES[m]);
 }
 
 /* The four tensors of mlp with one hidden unit, of these shapes and places. */
 static void put_mlp(const char *first, const char *shape, const char *place) {
     char header[1024];
     snprintf(header, sizeof header,
-             "{\"%s\":{\"dtype\":\"F32\",\"shape\":%s,\"data_offsets\":[0,3136]},\"fc1.bias\":{\"dtype\":\"F32\",\"shape\":[1],"
-             "\"data_offsets\":%s},\"fc2.weight\":{\"dtype\":\"F32\",\"shape\":[10,1],\"data_offsets\":[3140,3180]},"
+             "{\"%s\":{\"dtype\":\"F32\",\"shape\":%s,\"data_offsets\":[0,3136]},\"fc1.bias\":{\"dtype\":"
+             "\"F32\",\"shape\":[1],"
+             "\"data_offsets\":%s},\"fc2.weight\":{\"dtype\":\"F32\",\"shape\":[10,1],\"data_offsets\":[3140,"
+             "3180]},"
              "\"fc2.bias\":{\"dtype\":\"F32\",\"shape\":[10],\"data_offsets\":[3180,3220]}}   ",
              first, shape, place);
     put_weights(header, strlen(header), 3220);
@@ -118,7 +131,8 @@ static void put_mlp(const char *first, const char *shape, const char *place) {
 Test(cli_bad_files, weights, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
     static const char good[] = "[1,784]", place[] = "[3136,3140]";
     put_mlp("fc1.weight", good, place);
-    cli_well("train --mode ddp --model mlp --mlp-hidden 1 --dataset synthetic --steps 1 --init-from w --quiet");
+    cli_well(
+        "train --mode ddp --model mlp --mlp-hidden 1 --dataset synthetic --steps 1 --init-from w --quiet");
     put_mlp("fc1.weight", "[784,1]", place);
     all_modes_refuse("'fc1.weight'|[784, 1]|[1, 784]");
     put_mlp("fc1.weights", good, place);
@@ -139,5 +153,6 @@ Test(cli_bad_files, weights, .timeout = 300, .init = cli_folder_make, .fini = cl
     all_modes_refuse("cannot read|w|No such file");
     cli_fails(1, "cannot read|missing", "compare --dataset synthetic --steps 1 --init-from missing --json j");
     cli_fails(1, "cannot read|missing", "profile --dataset synthetic --steps 1 --init-from missing --json j");
-    cli_fails(1, "'fc1.weight'|lenet_300", "train --model mlp --dataset synthetic --steps 1 --init-from golden/lenet_300.safetensors");
+    cli_fails(1, "'fc1.weight'|lenet_300",
+              "train --model mlp --dataset synthetic --steps 1 --init-from golden/lenet_300.safetensors");
 }

@@ -1,5 +1,5 @@
-/* Every bad input, through the command: the exit status, one line on stderr that names the value, no process, no file. The
- * files are made here, each broken in one way. */
+/* Every bad input, through the command: the exit status, one line on stderr that names the value, no process,
+ * no file. The files are made here, each broken in one way. */
 #include "tests/cli_data.h"
 #include "tests/cli_run.h"
 
@@ -7,12 +7,13 @@ enum { WRONG_USAGE = 2, FAILED_RUNNING = 1 };
 
 struct bad {
     int status;
-    const char *words;  /* separated by '|': what the line must contain */
+    const char *words; /* separated by '|': what the line must contain */
     const char *args;
 };
 
 static void all_fail(const struct bad *table, size_t rows) {
-    for (size_t i = 0; i < rows; i++) cli_fails(table[i].status, table[i].words, "%s", table[i].args);
+    for (size_t i = 0; i < rows; i++)
+        cli_fails(table[i].status, table[i].words, "%s", table[i].args);
 }
 
 #define ALL_FAIL(table) all_fail(table, sizeof(table) / sizeof *(table))
@@ -100,7 +101,8 @@ Test(cli_bad_input, long_path, .timeout = 60, .init = cli_folder_make, .fini = c
 }
 
 /* Outputs that compare and profile do not write are refused rather than forgotten. */
-Test(cli_bad_input, outputs_of_train_alone, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
+Test(cli_bad_input, outputs_of_train_alone, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
     static const struct bad table[] = {
         {2, "--save|compare|duet train", "compare --dataset synthetic --steps 1 --save w"},
         {2, "--log-loss|compare|duet train", "compare --dataset synthetic --steps 1 --log-loss l"},
@@ -134,12 +136,16 @@ Test(cli_bad_input, sampler, .timeout = 60, .init = cli_folder_make, .fini = cli
 
 /* ---- a device memory too small ---- */
 
-Test(cli_bad_input, device_memory_too_small, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+Test(cli_bad_input, device_memory_too_small, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
     put_data(300, 20);
     static const struct bad table[] = {
-        {1, "out of memory on device 0|activations|8 MiB|--device-memory", "train --mode single --device-memory 8M --save w --log-loss l --json j"},
-        {1, "replica|on device|out of memory on device|8 MiB", "train --mode dp --device-memory 8M --save w --log-loss l --json j"},
-        {1, "rank|out of memory on device|8 MiB", "train --mode ddp --device-memory 8M --save w --log-loss l --json j"},
+        {1, "out of memory on device 0|activations|8 MiB|--device-memory",
+         "train --mode single --device-memory 8M --save w --log-loss l --json j"},
+        {1, "replica|on device|out of memory on device|8 MiB",
+         "train --mode dp --device-memory 8M --save w --log-loss l --json j"},
+        {1, "rank|out of memory on device|8 MiB",
+         "train --mode ddp --device-memory 8M --save w --log-loss l --json j"},
         {1, "out of memory on device 0", "train --mode dp --devices 4 --device-memory 64K"},
         {1, "rank|out of memory on device", "train --mode ddp --devices 4 --device-memory 64K"},
         {1, "out of memory on device 0|params", "train --model mlp --mlp-hidden 100000 --device-memory 64M"},
@@ -154,17 +160,21 @@ Test(cli_bad_input, device_memory_too_small, .timeout = 120, .init = cli_folder_
 
 Test(cli_bad_input, unwritable_output, .timeout = 240, .init = cli_folder_make, .fini = cli_folder_remove) {
     put_data(300, 20);
-    static const char *const modes[] = {"single", "dp", "ddp"}, *const flags[] = {"--save", "--log-loss", "--json"};
+    static const char *const modes[] = {"single", "dp", "ddp"}, *const flags[] = {"--save", "--log-loss",
+                                                                                  "--json"};
     static const char *const paths[] = {"missing/file", ".", "/proc/file"};
     for (int m = 0; m < 3; m++)
         for (int f = 0; f < 3; f++)
-            cli_fails(1, paths[(f + m) % 3], "train --mode %s --data-dir d --steps 1 --log-loss l --json j %s %s", modes[m], flags[f], paths[(f + m) % 3]);
+            cli_fails(1, paths[(f + m) % 3],
+                      "train --mode %s --data-dir d --steps 1 --log-loss l --json j %s %s", modes[m],
+                      flags[f], paths[(f + m) % 3]);
     cli_fails(1, "missing/j", "compare --data-dir d --steps 1 --json missing/j");
     cli_fails(1, "missing/j", "profile --data-dir d --steps 1 --json missing/j");
     cli_fails(1, "missing/j", "demo --data-dir d --steps 1 --json missing/j");
     /* Found only as it is written: the disk is full. */
     cli_fails(1, "/dev/full", "train --data-dir d --steps 1 --json /dev/full");
     cli_fails(1, "/dev/full", "train --data-dir d --steps 1 --log-loss /dev/full --json j");
-    cli_fails(1, "/dev/full", "train --mode ddp --data-dir d --steps 1 --save /dev/full --log-loss l --json j");
+    cli_fails(1, "/dev/full",
+              "train --mode ddp --data-dir d --steps 1 --save /dev/full --log-loss l --json j");
     cli_fails(1, "/dev/full", "compare --data-dir d --steps 1 --json /dev/full");
 }

@@ -1,5 +1,6 @@
-/* The command against PyTorch's float64: losses from --log-loss, gradients from what one step did to the saved weights. Every
- * mode, 1 to 4 devices, from the initial weights and from a livelier point after 300 steps. */
+/* The command against PyTorch's float64: losses from --log-loss, gradients from what one step did to the
+ * saved weights. Every mode, 1 to 4 devices, from the initial weights and from a livelier point after 300
+ * steps. */
 #include "tests/cli_data.h"
 #include "tests/cli_run.h"
 #include "tests/golden.h"
@@ -7,14 +8,15 @@
 #include "base/error.h"
 #include "models/model.h"
 
-/* Asked for are 2e-6 (loss), 1e-5 (losses of five steps) and 3e-4 (gradients). tests/test_golden.c measured how near our
- * kernels come, and why these bounds still leave a factor of about eight; the way through weight files adds rounding of
- * one part in 2^24. */
+/* Asked for are 2e-6 (loss), 1e-5 (losses of five steps) and 3e-4 (gradients). tests/test_golden.c measured
+ * how near our kernels come, and why these bounds still leave a factor of about eight; the way through weight
+ * files adds rounding of one part in 2^24. */
 static const double LOSS_TOLERANCE = 1e-7, GRADIENT_TOLERANCE = 1e-5;
 
-/* G = F - L g in float32, so (F - G) / L is g but for an error of 2^-24 max(|F|, |L g|) / L. Weights are about 0.01 and gradient
- * elements from 1e-6 on: at L = 1 the weights' last bit would hide the fourth digit of the small ones; at L = 1024, a power of
- * two, so that L g itself is exact, the error is that of a float32 gradient. */
+/* G = F - L g in float32, so (F - G) / L is g but for an error of 2^-24 max(|F|, |L g|) / L. Weights are
+ * about 0.01 and gradient elements from 1e-6 on: at L = 1 the weights' last bit would hide the fourth digit
+ * of the small ones; at L = 1024, a power of two, so that L g itself is exact, the error is that of a float32
+ * gradient. */
 static const float STEP_LENGTH = 1024;
 
 enum { STEPS = 5, PICTURES = 1536 }; /* 5 * 256 and some, a multiple of 3 and of 4 */
@@ -49,7 +51,8 @@ static void check_gradients(const char *from, const char *to, const char *golden
             apart += d * d;
             length += (double)want[i][k] * want[i][k];
         }
-        cr_expect(sqrt(apart / length) < GRADIENT_TOLERANCE, "%s: %s: gradient off by %g", what, m.params[i].name, sqrt(apart / length));
+        cr_expect(sqrt(apart / length) < GRADIENT_TOLERANCE, "%s: %s: gradient off by %g", what,
+                  m.params[i].name, sqrt(apart / length));
     }
     model_values_free(f), model_values_free(g), model_values_free(want);
     model_free(&m);
@@ -63,7 +66,8 @@ static void check_losses(const char *path, int steps, int point, const char *wha
         char key[32];
         snprintf(key, sizeof key, "loss %d %d", point, i);
         double want = golden_number("golden/lenet.txt", key);
-        cr_expect(fabs(losses[i] - want) < LOSS_TOLERANCE, "%s: loss of step %d: %.9g, not %.9g", what, i, losses[i], want);
+        cr_expect(fabs(losses[i] - want) < LOSS_TOLERANCE, "%s: loss of step %d: %.9g, not %.9g", what, i,
+                  losses[i], want);
     }
 }
 
@@ -71,10 +75,14 @@ static void check_mode(const char *mode, int devices, int point, const char *fro
     char golden[64], what[64], run[256];
     snprintf(golden, sizeof golden, "golden/lenet_grads_%d.safetensors", point);
     snprintf(what, sizeof what, "%s on %d from step %d", mode, devices, point);
-    snprintf(run, sizeof run, "train --mode %s --devices %d --model lenet --no-shuffle --batch-size 256 --data-dir d --quiet", mode, devices);
-    cli_well("%s --init-from %s --steps 1 --lr %g --log-loss one.csv --save G", run, from, (double)STEP_LENGTH);
+    snprintf(run, sizeof run,
+             "train --mode %s --devices %d --model lenet --no-shuffle --batch-size 256 --data-dir d --quiet",
+             mode, devices);
+    cli_well("%s --init-from %s --steps 1 --lr %g --log-loss one.csv --save G", run, from,
+             (double)STEP_LENGTH);
     check_gradients(from, "G", golden, what);
     check_losses("one.csv", 1, point, what);
+    if (test_short()) return;
     cli_well("%s --init-from %s --steps %d --lr 0.2 --log-loss five.csv", run, from, STEPS);
     check_losses("five.csv", STEPS, point, what);
 }
@@ -100,7 +108,8 @@ static void make_initial(const char *path) {
         unsigned long long want;
         snprintf(key, sizeof key, "init %s fnv1a64", m.params[i].name);
         cr_assert_eq(sscanf(golden_fact("golden/lenet.txt", key, line), "%llx", &want), 1);
-        cr_assert_eq(fnv1a64(values[i], param_spec_count(&m.params[i])), want, "%s is not PyTorch's", m.params[i].name);
+        cr_assert_eq(fnv1a64(values[i], param_spec_count(&m.params[i])), want, "%s is not PyTorch's",
+                     m.params[i].name);
     }
     model_values_free(values);
     model_free(&m);
@@ -108,11 +117,13 @@ static void make_initial(const char *path) {
 
 Test(cli_golden, initial_weights, .timeout = 400, .init = cli_folder_make, .fini = cli_folder_remove) {
     make_initial("F");
-    if (!has_fashion_mnist()) cr_skip_test("Fashion-MNIST is not installed: apt install dataset-fashion-mnist");
+    if (!has_fashion_mnist())
+        cr_skip_test("Fashion-MNIST is not installed: apt install dataset-fashion-mnist");
     check_point(0, "F");
 }
 
 Test(cli_golden, after_300_steps, .timeout = 400, .init = cli_folder_make, .fini = cli_folder_remove) {
-    if (!has_fashion_mnist()) cr_skip_test("Fashion-MNIST is not installed: apt install dataset-fashion-mnist");
+    if (!has_fashion_mnist())
+        cr_skip_test("Fashion-MNIST is not installed: apt install dataset-fashion-mnist");
     check_point(300, "golden/lenet_300.safetensors");
 }

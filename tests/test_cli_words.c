@@ -1,12 +1,14 @@
-/* The small commands and the help: duet sampler against PyTorch, duet devices, and --help, which must be complete and true. */
+/* The small commands and the help: duet sampler against PyTorch, duet devices, and --help, which must be
+ * complete and true. */
 #include "tests/cli_json.h"
 #include "tests/golden/rng.h"
 
 /* The list of one rank, appended to the hash. */
 static uint64_t hash_of_rank(uint64_t hash, int i, int rank) {
     struct cli c;
-    cli_run(&c, "sampler --dataset-size %d --world-size=%d --rank %d --seed %d --epoch %d %s %s", golden_samplers[i].n, golden_samplers[i].replicas,
-            rank, golden_samplers[i].seed, golden_samplers[i].epoch, golden_samplers[i].drop_last ? "--drop_last" : "",
+    cli_run(&c, "sampler --dataset-size %d --world-size=%d --rank %d --seed %d --epoch %d %s %s",
+            golden_samplers[i].n, golden_samplers[i].replicas, rank, golden_samplers[i].seed,
+            golden_samplers[i].epoch, golden_samplers[i].drop_last ? "--drop_last" : "",
             golden_samplers[i].shuffle ? "" : "--no-shuffle");
     cr_assert(c.status == 0 && !*c.err, "case %d, rank %d: status %d: %s", i, rank, c.status, c.err);
     int n = 0;
@@ -26,8 +28,10 @@ Test(cli_words, sampler_is_pytorch_s, .timeout = 120, .init = cli_folder_make, .
     int cases = (int)(sizeof golden_samplers / sizeof *golden_samplers), done = 0;
     for (int i = 0; i < cases; i++) {
         uint64_t hash = FNV_START;
-        if (golden_samplers[i].replicas > (test_short() ? 2 : 8)) continue; /* a process each; the function itself has a test of all */
-        for (int rank = 0; rank < golden_samplers[i].replicas; rank++) hash = hash_of_rank(hash, i, rank);
+        if (golden_samplers[i].replicas > (test_short() ? 2 : 8))
+            continue; /* a process each; the function itself has a test of all */
+        for (int rank = 0; rank < golden_samplers[i].replicas; rank++)
+            hash = hash_of_rank(hash, i, rank);
         cr_expect_eq(hash, golden_samplers[i].hash, "case %d", i);
         done++;
     }
@@ -36,10 +40,12 @@ Test(cli_words, sampler_is_pytorch_s, .timeout = 120, .init = cli_folder_make, .
 
 /* The same by eye: 10 over 3, padded by the order's beginning or cut, in the order of the files. */
 Test(cli_words, sampler_by_eye, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
-    static const struct { const char *words, *out; } table[] = {{"--rank 0 --no-shuffle", "0\n3\n6\n9\n"},
-                                                               {"--rank 1 --no-shuffle", "1\n4\n7\n0\n"},
-                                                               {"--rank 2 --no-shuffle", "2\n5\n8\n1\n"},
-                                                               {"--rank 2 --no-shuffle --drop-last", "2\n5\n8\n"}};
+    static const struct {
+        const char *words, *out;
+    } table[] = {{"--rank 0 --no-shuffle", "0\n3\n6\n9\n"},
+                 {"--rank 1 --no-shuffle", "1\n4\n7\n0\n"},
+                 {"--rank 2 --no-shuffle", "2\n5\n8\n1\n"},
+                 {"--rank 2 --no-shuffle --drop-last", "2\n5\n8\n"}};
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         struct cli c;
         cli_run(&c, "sampler --dataset-size 10 --world-size 3 %s", table[i].words);
@@ -56,7 +62,9 @@ Test(cli_words, devices, .timeout = 60, .init = cli_folder_make, .fini = cli_fol
     struct cli c;
     cli_run(&c, "devices");
     cr_assert(c.status == 0 && !*c.err, "%s", c.err);
-    cr_expect(matches(c.out, "^cpu .*(avx512|avx2|generic) kernels.*1 to 64") && matches(c.out, "1 device: [0-9.]+ [MG]iB of memory"), "%s", c.out);
+    cr_expect(matches(c.out, "^cpu .*(avx512|avx2|generic) kernels.*1 to 64") &&
+                  matches(c.out, "1 device: [0-9.]+ [MG]iB of memory"),
+              "%s", c.out);
     cr_expect(matches(c.out, "^cuda +not built in") && plain_lines(c.out), "%s", c.out);
     cli_free(&c);
 }
@@ -73,7 +81,9 @@ static int count_of(const char *text, const char *word) {
 }
 
 Test(cli_words, help_is_one_text, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
-    static const char *const ways[] = {"--help", "-h", "help", ""}, *const commands[] = {"demo", "train", "compare", "profile", "sampler", "devices"};
+    static const char *const ways[] = {"--help", "-h", "help", ""}, *const commands[] = {
+                                                                        "demo",    "train",   "compare",
+                                                                        "profile", "sampler", "devices"};
     struct cli first, c;
     cli_run(&first, "--help");
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
@@ -86,7 +96,8 @@ Test(cli_words, help_is_one_text, .timeout = 60, .init = cli_folder_make, .fini 
         snprintf(line, sizeof line, "^  %s ", commands[i]);
         cr_expect(matches(first.out, line), "%s is not in the help", commands[i]);
         cli_run(&c, "%s --help", commands[i]);
-        cr_expect(c.status == 0 && !*c.err && strstr(c.out, commands[i]) && plain_lines(c.out), "%s --help: %s", commands[i], c.out);
+        cr_expect(c.status == 0 && !*c.err && strstr(c.out, commands[i]) && plain_lines(c.out),
+                  "%s --help: %s", commands[i], c.out);
         cli_free(&c);
     }
     cr_expect(matches(first.out, "^exit status: 0 .*1 .*2 .*3 .*128\\+n"));
@@ -95,25 +106,55 @@ Test(cli_words, help_is_one_text, .timeout = 60, .init = cli_folder_make, .fini 
     cli_free(&first), cli_free(&c);
 }
 
-/* Every flag of the design stands once in the help, is taken by the parser as it stands there, and there is no other. */
+/* Every flag of the design stands once in the help, is taken by the parser as it stands there, and there is
+ * no other. */
 Test(cli_words, help_is_true, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
-    static const struct { const char *flag, *good; } flags[] = {
-        {"--mode", "dp"}, {"--device", "cpu"}, {"--devices", "64"}, {"--virtual-devices", "off"}, {"--device-memory", "1.5G"}, {"--model", "mlp"},
-        {"--mlp-hidden", "5,6"}, {"--dropout", "0.1"}, {"--dataset", "synthetic"}, {"--data-dir", "d"}, {"--epochs", "2"}, {"--steps", "3"},
-        {"--batch-size", "64"}, {"--lr", "0"}, {"--momentum", "0.9"}, {"--weight-decay", "1e-4"}, {"--seed", "-1"}, {"--shuffle", NULL},
-        {"--no-shuffle", NULL}, {"--drop-last", NULL}, {"--workers", "0"}, {"--allreduce", "tree"}, {"--bucket-cap-mb", "0.5"},
-        {"--first-bucket-mb", "0.25"}, {"--loss-in-forward", NULL}, {"--timeout", "2.5"}, {"--init-from", "f"}, {"--save", "f"},
-        {"--log-loss", "f"}, {"--json", "f"}, {"--quiet", NULL}};
+    static const struct {
+        const char *flag, *good;
+    } flags[] = {{"--mode", "dp"},
+                 {"--device", "cpu"},
+                 {"--devices", "64"},
+                 {"--virtual-devices", "off"},
+                 {"--device-memory", "1.5G"},
+                 {"--model", "mlp"},
+                 {"--mlp-hidden", "5,6"},
+                 {"--dropout", "0.1"},
+                 {"--dataset", "synthetic"},
+                 {"--data-dir", "d"},
+                 {"--epochs", "2"},
+                 {"--steps", "3"},
+                 {"--batch-size", "64"},
+                 {"--lr", "0"},
+                 {"--momentum", "0.9"},
+                 {"--weight-decay", "1e-4"},
+                 {"--seed", "-1"},
+                 {"--shuffle", NULL},
+                 {"--no-shuffle", NULL},
+                 {"--drop-last", NULL},
+                 {"--workers", "0"},
+                 {"--allreduce", "tree"},
+                 {"--bucket-cap-mb", "0.5"},
+                 {"--first-bucket-mb", "0.25"},
+                 {"--loss-in-forward", NULL},
+                 {"--timeout", "2.5"},
+                 {"--init-from", "f"},
+                 {"--save", "f"},
+                 {"--log-loss", "f"},
+                 {"--json", "f"},
+                 {"--quiet", NULL}};
     struct cli help, c;
     int listed = 0, known = (int)(sizeof flags / sizeof *flags);
     cli_run(&help, "train --help");
-    for (const char *p = help.out; (p = strstr(p, "\n  --")); p++) listed++;
+    for (const char *p = help.out; (p = strstr(p, "\n  --")); p++)
+        listed++;
     cr_expect_eq(listed, known, "%d flags in the help, %d here", listed, known);
     for (int i = 0; i < known; i++) {
         char line[64];
         snprintf(line, sizeof line, "^  %s %s", flags[i].flag, flags[i].good ? "[A-Za-z]" : " ");
-        cr_expect(count_of(help.out, flags[i].flag) == 1 && matches(help.out, line), "%s stands %d times in the help", flags[i].flag, count_of(help.out, flags[i].flag));
-        /* The parser stops at the first wrong word, so that a good one before it lets the error be about the last. */
+        cr_expect(count_of(help.out, flags[i].flag) == 1 && matches(help.out, line),
+                  "%s stands %d times in the help", flags[i].flag, count_of(help.out, flags[i].flag));
+        /* The parser stops at the first wrong word, so that a good one before it lets the error be about the
+         * last. */
         cli_run(&c, "train %s %s --no-such-flag", flags[i].flag, flags[i].good ? flags[i].good : "");
         cr_expect(c.status == 2 && strstr(c.err, "--no-such-flag"), "%s: %s", flags[i].flag, c.err);
         cli_free(&c);
@@ -124,14 +165,18 @@ Test(cli_words, help_is_true, .timeout = 120, .init = cli_folder_make, .fini = c
 /* The defaults that the help states are those in force: the same files with and without the words. */
 Test(cli_words, defaults_as_stated, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
     cli_well("train --dataset synthetic --steps 2 --quiet --save a --log-loss al --json aj");
-    cli_well("train --mode single --device auto --model lenet --dataset synthetic --epochs 10 --steps 2 --batch-size 256 --lr 0.2 --momentum 0 "
-             "--weight-decay 0 --seed 0 --shuffle --workers 1 --timeout 300 --quiet --save b --log-loss bl --json bj");
+    cli_well("train --mode single --device auto --model lenet --dataset synthetic --epochs 10 --steps 2 "
+             "--batch-size 256 --lr 0.2 --momentum 0 "
+             "--weight-decay 0 --seed 0 --shuffle --workers 1 --timeout 300 --quiet --save b --log-loss bl "
+             "--json bj");
     cr_assert(cli_same_file("a", "b") && cli_same_file("al", "bl"));
     struct json *j = json_of("aj");
-    cr_assert(json_int(j, "batch_size") == 256 && json_double(j, "lr") == 0.2 && json_int(j, "epochs") == 10 && json_int(j, "virtual_devices") == 1);
+    cr_assert(json_int(j, "batch_size") == 256 && json_double(j, "lr") == 0.2 &&
+              json_int(j, "epochs") == 10 && json_int(j, "virtual_devices") == 1);
     json_free(j);
     cli_well("train --mode ddp --dataset synthetic --steps 1 --quiet --json j");
     j = json_of("j");
-    cr_assert(json_int(j, "devices") == 2 && json_int(j, "virtual_devices") == 2 && !strcmp(json_text(j, "allreduce"), "auto"));
+    cr_assert(json_int(j, "devices") == 2 && json_int(j, "virtual_devices") == 2 &&
+              !strcmp(json_text(j, "allreduce"), "auto"));
     json_free(j);
 }

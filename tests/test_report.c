@@ -1,5 +1,5 @@
-/* Reports of records made by hand: every number printed is one of the record, in its place and unit, and what makes device 0
- * different is found, in order. */
+/* Reports of records made by hand: every number printed is one of the record, in its place and unit, and what
+ * makes device 0 different is found, in order. */
 #include "report/compare_table.h"
 #include "report/profile_table.h"
 #include "tests/cli_json.h"
@@ -7,8 +7,16 @@
 enum { MIB = 1 << 20, STEPS = 10 };
 
 static struct run_record make(const char *mode, int devices) {
-    struct run_record r = {.devices = devices, .virtual_devices = 4, .batch_size = 250, .lr = 0.125, .steps = STEPS, .images = 2500, .train_samples = 5000,
-                           .training_seconds = 2, .epoch_count = 1, .duplicates = 3};
+    struct run_record r = {.devices = devices,
+                           .virtual_devices = 4,
+                           .batch_size = 250,
+                           .lr = 0.125,
+                           .steps = STEPS,
+                           .images = 2500,
+                           .train_samples = 5000,
+                           .training_seconds = 2,
+                           .epoch_count = 1,
+                           .duplicates = 3};
     strcpy(r.mode, mode), strcpy(r.kind, "cpu");
     r.losses = calloc(STEPS, sizeof *r.losses);
     r.accuracy = calloc(1, sizeof *r.accuracy);
@@ -22,7 +30,8 @@ static struct run_record make(const char *mode, int devices) {
         x->bytes_in = (uint64_t)(d == 0 ? 70 : 10) * MIB, x->bytes_out = (uint64_t)(d == 0 ? 90 : 5) * MIB;
         x->phase_ns[PHASE_FORWARD] = 40000000 + 1000000 * d;
         x->phase_ns[PHASE_OPTIMIZER] = d ? 0 : 20000000;
-        x->phase_ns[PHASE_EVALUATE] = 900000000, x->phase_ns[PHASE_PROOF] = d ? 0 : 7000000; /* neither is a step's work */
+        x->phase_ns[PHASE_EVALUATE] = 900000000,
+        x->phase_ns[PHASE_PROOF] = d ? 0 : 7000000; /* neither is a step's work */
         x->busy_ns = x->phase_ns[PHASE_FORWARD] + x->phase_ns[PHASE_OPTIMIZER];
         x->comm_ns = strcmp(mode, "ddp") ? 0 : 30000000, x->wait_ns = strcmp(mode, "ddp") ? 0 : 15000000;
     }
@@ -38,7 +47,9 @@ static char *text_of(void (*print)(FILE *, const struct run_record *), const str
     return text;
 }
 
-static void has(const char *text, const char *line) { cr_expect(matches(text, line), "no '%s' in:\n%s", line, text); }
+static void has(const char *text, const char *line) {
+    cr_expect(matches(text, line), "no '%s' in:\n%s", line, text);
+}
 
 Test(report, compare_table, .timeout = 30) {
     struct run_record run[3] = {make("single", 1), make("dp", 2), make("ddp", 3)};
@@ -66,13 +77,15 @@ Test(report, compare_table, .timeout = 30) {
     text = text_of(compare_table, run);
     has(text, "^test accuracy +0.8432 +- +0.8432$");
     free(text);
-    for (int i = 0; i < 3; i++) record_free(&run[i]);
+    for (int i = 0; i < 3; i++)
+        record_free(&run[i]);
 }
 
 Test(report, lines, .timeout = 30) {
     struct run_record run[3] = {make("single", 1), make("dp", 2), make("ddp", 2)};
     char *text = text_of(batch_line, run);
-    has(text, "^batch: single: 250 x 1, DP: 125 x 2, DDP: 125 x 2 = global 250; learning rate 0.125; 4 virtual devices, 3 duplicates an epoch$");
+    has(text, "^batch: single: 250 x 1, DP: 125 x 2, DDP: 125 x 2 = global 250; learning rate 0.125; 4 "
+              "virtual devices, 3 duplicates an epoch$");
     free(text);
     run[0].virtual_devices = 0;
     text = text_of(batch_line, run);
@@ -85,10 +98,13 @@ Test(report, lines, .timeout = 30) {
     text = text_of(chapter_line, run);
     cr_expect_str_eq(text, "4.0 sec/epoch on [cpu(0)]\n");
     free(text);
-    for (int i = 0; i < 3; i++) record_free(&run[i]);
+    for (int i = 0; i < 3; i++)
+        record_free(&run[i]);
 }
 
-static void profile(FILE *file, const struct run_record *run) { profile_table(file, "DP", run); }
+static void profile(FILE *file, const struct run_record *run) {
+    profile_table(file, "DP", run);
+}
 
 Test(report, profile_table, .timeout = 30) {
     struct run_record run = make("dp", 3);
@@ -125,18 +141,23 @@ Test(report, profile_table, .timeout = 30) {
 Test(report, excess, .timeout = 30) {
     struct run_record run = make("dp", 2);
     struct excess list[EXCESS_MAX];
-    run.device[0].memory.at_peak[MEM_GATHERED] = 100, run.device[0].memory.at_peak[MEM_INPUT] = 300, run.device[1].memory.at_peak[MEM_INPUT] = 100;
+    run.device[0].memory.at_peak[MEM_GATHERED] = 100, run.device[0].memory.at_peak[MEM_INPUT] = 300,
+    run.device[1].memory.at_peak[MEM_INPUT] = 100;
     run.device[1].memory.at_peak[MEM_COMM] = 5000; /* less on device 0: no excess */
     run.device[0].memory.at_peak[MEM_ACTIVATIONS] = run.device[1].memory.at_peak[MEM_ACTIVATIONS];
     cr_assert_eq(profile_excess(&run, EXCESS_MEMORY, list), 2);
-    cr_assert(!strcmp(list[0].name, "input") && list[0].amount == 200 && !strcmp(list[1].name, "gathered output") && list[1].amount == 100);
+    cr_assert(!strcmp(list[0].name, "input") && list[0].amount == 200 &&
+              !strcmp(list[1].name, "gathered output") && list[1].amount == 100);
     cr_assert_eq(profile_excess(&run, EXCESS_TRAFFIC, list), 2);
-    cr_assert(!strcmp(list[0].name, "bytes out") && list[0].amount == 8.5 * MIB && list[1].amount == 6.0 * MIB);
+    cr_assert(!strcmp(list[0].name, "bytes out") && list[0].amount == 8.5 * MIB &&
+              list[1].amount == 6.0 * MIB);
     run.device[0].phase_ns[PHASE_REDUCE] = 50000000;
     cr_assert_eq(profile_excess(&run, EXCESS_TIME, list), 2);
-    cr_assert(!strcmp(list[0].name, "reduce") && list[0].amount == 5e6 && !strcmp(list[1].name, "optimizer") && list[1].amount == 2e6);
+    cr_assert(!strcmp(list[0].name, "reduce") && list[0].amount == 5e6 &&
+              !strcmp(list[1].name, "optimizer") && list[1].amount == 2e6);
     record_free(&run);
     run = make("single", 1);
-    for (int kind = EXCESS_MEMORY; kind <= EXCESS_TIME; kind++) cr_assert_eq(profile_excess(&run, kind, list), 0);
+    for (int kind = EXCESS_MEMORY; kind <= EXCESS_TIME; kind++)
+        cr_assert_eq(profile_excess(&run, kind, list), 0);
     record_free(&run);
 }

@@ -1,8 +1,9 @@
-/* Compare with a fault planted in one mode, or in one rank: it must be found, named and end with status 3. And with devices
- * that run everything as late as they may: it must find nothing.
+/* Compare with a fault planted in one mode, or in one rank: it must be found, named and end with status 3.
+ * And with devices that run everything as late as they may: it must find nothing.
  *
- * The product has no hook for this. A job is started from /proc/self/exe, which here is this very test: its constructor sees
- * the words of a job, changes the configuration as the environment says (PLANT=mode:rank:fault) and goes on as duet would. */
+ * The product has no hook for this. A job is started from /proc/self/exe, which here is this very test: its
+ * constructor sees the words of a job, changes the configuration as the environment says
+ * (PLANT=mode:rank:fault) and goes on as duet would. */
 #include "base/error.h"
 #include "tests/cli_data.h"
 #include "tests/harness.h"
@@ -17,11 +18,16 @@ enum { V = 4, ANY = -1 };
 /* ---- in a job ---- */
 
 static void plant(struct run_config *config, const char *fault) {
-    if (!strcmp(fault, "late")) config->late = 1;
-    else if (!strcmp(fault, "lr")) config->lr = nextafterf((float)config->lr, 1); /* the last bit */
-    else if (!strcmp(fault, "seed")) config->seed++;
-    else if (!strcmp(fault, "decay")) config->weight_decay = 1e-4;
-    else if (!strcmp(fault, "big lr")) config->lr *= 2;
+    if (!strcmp(fault, "late"))
+        config->late = 1;
+    else if (!strcmp(fault, "lr"))
+        config->lr = nextafterf((float)config->lr, 1); /* the last bit */
+    else if (!strcmp(fault, "seed"))
+        config->seed++;
+    else if (!strcmp(fault, "decay"))
+        config->weight_decay = 1e-4;
+    else if (!strcmp(fault, "big lr"))
+        config->lr *= 2;
 }
 
 /* A copy of the job's memory file, with the fault in it. */
@@ -33,7 +39,9 @@ static int faulty(int fd, const char *fault) {
     char *from = mmap(NULL, (size_t)about.st_size, PROT_READ, MAP_SHARED, fd, 0);
     memcpy(&config, from, sizeof config);
     plant(&config, fault);
-    if (pwrite(copy, from, (size_t)about.st_size, 0) != about.st_size || pwrite(copy, &config, sizeof config, 0) != sizeof config) return fd;
+    if (pwrite(copy, from, (size_t)about.st_size, 0) != about.st_size ||
+        pwrite(copy, &config, sizeof config, 0) != sizeof config)
+        return fd;
     return copy;
 }
 
@@ -55,7 +63,9 @@ __attribute__((constructor)) static void become_a_job(int argc, char **argv) {
 
 static char folder[] = "/tmp/duet-test-XXXXXX";
 
-static void folder_make(void) { cr_assert(mkdtemp(folder) && chdir(folder) == 0); }
+static void folder_make(void) {
+    cr_assert(mkdtemp(folder) && chdir(folder) == 0);
+}
 static void folder_remove(void) {
     char command[64];
     snprintf(command, sizeof command, "rm -rf %s", folder);
@@ -82,7 +92,8 @@ static struct run_config config_of(int devices, const char *allreduce) {
 }
 
 /* Compares with this fault; the verdict of `mode`. */
-static struct verdict judged(const char *planted, enum run_mode mode, const struct run_config *config, int status) {
+static struct verdict judged(const char *planted, enum run_mode mode, const struct run_config *config,
+                             int status) {
     struct comparison c = {0};
     struct job_result result;
     setenv("PLANT", planted, 1);
@@ -92,7 +103,8 @@ static struct verdict judged(const char *planted, enum run_mode mode, const stru
     struct verdict v = c.verdict[mode];
     if (status) {
         char words[64];
-        snprintf(words, sizeof words, "step %d, %s of %s, device %d", v.step, v.in_gradient ? "gradient" : "value", c.run[mode].names[v.parameter], v.device);
+        snprintf(words, sizeof words, "step %d, %s of %s, device %d", v.step,
+                 v.in_gradient ? "gradient" : "value", c.run[mode].names[v.parameter], v.device);
         cr_assert(strstr(error_message(), words), "%s is not in: %s", words, error_message());
     }
     comparison_free(&c);
@@ -112,7 +124,8 @@ Test(compare, a_mode_that_differs, .timeout = 120, .init = folder_make, .fini = 
         char planted[32];
         snprintf(planted, sizeof planted, "%s:-1:lr", names[mode]);
         struct verdict v = judged(planted, mode, &config, 3);
-        cr_assert(v.kind == VERDICT_DIFFERENT && v.step == 1 && !v.in_gradient && v.device == 0 && !v.among_replicas);
+        cr_assert(v.kind == VERDICT_DIFFERENT && v.step == 1 && !v.in_gradient && v.device == 0 &&
+                  !v.among_replicas);
         snprintf(planted, sizeof planted, "%s:-1:seed", names[mode]); /* other weights from the start */
         v = judged(planted, mode, &config, 3);
         cr_assert(v.kind == VERDICT_DIFFERENT && v.step == 0 && !v.in_gradient && v.parameter == 0);
@@ -122,11 +135,13 @@ Test(compare, a_mode_that_differs, .timeout = 120, .init = folder_make, .fini = 
     }
 }
 
-/* One rank out of four. Its learning rate drives its replica away; its sampler's seed spoils everybody's gradient. */
+/* One rank out of four. Its learning rate drives its replica away; its sampler's seed spoils everybody's
+ * gradient. */
 Test(compare, a_rank_that_differs, .timeout = 120, .init = folder_make, .fini = folder_remove) {
     struct run_config config = config_of(4, "direct");
     struct verdict v = judged("ddp:2:lr", MODE_DDP, &config, 3);
-    cr_assert(v.kind == VERDICT_DIFFERENT && v.step == 1 && !v.in_gradient && v.device == 2 && !v.among_replicas);
+    cr_assert(v.kind == VERDICT_DIFFERENT && v.step == 1 && !v.in_gradient && v.device == 2 &&
+              !v.among_replicas);
     v = judged("ddp:1:seed", MODE_DDP, &config, 3);
     cr_assert(v.kind == VERDICT_DIFFERENT && v.step == 0 && v.in_gradient && v.device == 0);
     config = config_of(4, "ring"); /* equal bits with single are not promised, those of the replicas are */
@@ -141,7 +156,8 @@ Test(compare, lock_step, .timeout = 120, .init = folder_make, .fini = folder_rem
     cr_assert(v.kind == VERDICT_WITHIN && v.steps == 4 && v.worst <= v.bound && v.bits_apart_at >= 0);
     v = judged("ddp:1:seed", MODE_DDP, &config, 3);
     cr_assert(v.kind == VERDICT_BEYOND && v.worst > 0.01 && v.in_gradient);
-    v = judged("ddp:-1:seed", MODE_DDP, &config, 3); /* the weights are given in lock step; the order is another one */
+    v = judged("ddp:-1:seed", MODE_DDP, &config,
+               3); /* the weights are given in lock step; the order is another one */
     cr_assert_eq(v.kind, VERDICT_BEYOND);
 }
 
@@ -162,11 +178,13 @@ Test(compare, points, .timeout = 30) {
     cr_assert(points[0] == 0 && points[1] == 25 && points[2] == 50 && points[3] == 99 && points[4] == -1);
 }
 
-/* DDP on 4 devices pads 202 pictures to 204 where single does not: lock step keeps to the steps that are the same work. */
+/* DDP on 4 devices pads 202 pictures to 204 where single does not: lock step keeps to the steps that are the
+ * same work. */
 Test(compare, off_with_an_odd_count, .timeout = 120, .init = folder_make, .fini = folder_remove) {
     struct run_config config = config_of(4, "direct");
     config.virtual_devices = VIRTUAL_OFF;
-    for (int batch = 29; batch <= 202; batch += 173) { /* the second: an epoch is one batch, and no step is the same work */
+    for (int batch = 29; batch <= 202;
+         batch += 173) { /* the second: an epoch is one batch, and no step is the same work */
         put_data(202, 20);
         config.batch_size = batch;
         struct verdict v = judged("", MODE_DDP, &config, 0);

@@ -1,5 +1,6 @@
-/* The verdict on records made by hand: equal ones, and ones with a single hash flipped in each place there is. The first
- * difference by step, then values before gradients, then device, then parameter must be the one that is named. */
+/* The verdict on records made by hand: equal ones, and ones with a single hash flipped in each place there
+ * is. The first difference by step, then values before gradients, then device, then parameter must be the one
+ * that is named. */
 #include "base/error.h"
 #include "tests/harness.h"
 #include "train/verdict.h"
@@ -9,17 +10,25 @@ static const char *const NAMES[PARAMETERS] = {"W1", "b1", "W2"};
 
 /* A run of these devices; all devices hold the same, as they should. */
 static struct run_record make(const char *mode, int devices) {
-    struct run_record r = {.devices = devices, .virtual_devices = DEVICES, .bits_promised = 1, .parameters = PARAMETERS, .steps = STEPS};
+    struct run_record r = {.devices = devices,
+                           .virtual_devices = DEVICES,
+                           .bits_promised = 1,
+                           .parameters = PARAMETERS,
+                           .steps = STEPS};
     snprintf(r.mode, sizeof r.mode, "%s", mode);
     r.names = calloc(PARAMETERS, sizeof *r.names);
     r.losses = calloc(STEPS, sizeof *r.losses);
-    for (int p = 0; p < PARAMETERS; p++) r.names[p] = strdup(NAMES[p]);
-    for (int s = 0; s < STEPS; s++) r.losses[s] = 2.0 - s * 0.25;
+    for (int p = 0; p < PARAMETERS; p++)
+        r.names[p] = strdup(NAMES[p]);
+    for (int s = 0; s < STEPS; s++)
+        r.losses[s] = 2.0 - s * 0.25;
     for (int d = 0; d < devices; d++) {
         r.hashes[d] = calloc(STEPS * WIDTH, sizeof *r.hashes[d]);
         r.final_hashes[d] = calloc(PARAMETERS, sizeof *r.final_hashes[d]);
-        for (int i = 0; i < STEPS * WIDTH; i++) r.hashes[d][i] = 0x9e3779b97f4a7c15u * (uint64_t)(i + 1);
-        for (int i = 0; i < PARAMETERS; i++) r.final_hashes[d][i] = (uint64_t)i + 77;
+        for (int i = 0; i < STEPS * WIDTH; i++)
+            r.hashes[d][i] = 0x9e3779b97f4a7c15u * (uint64_t)(i + 1);
+        for (int i = 0; i < PARAMETERS; i++)
+            r.final_hashes[d][i] = (uint64_t)i + 77;
     }
     return r;
 }
@@ -41,12 +50,14 @@ static char *printed(const struct verdict *v, const struct run_record *a, const 
 Test(verdict, equal, .timeout = 30) {
     struct run_record single = make("single", 1), dp = make("dp", DEVICES), ddp = make("ddp", DEVICES);
     for (int i = 0; i < STEPS * WIDTH; i++)
-        if (i % WIDTH >= PARAMETERS) dp.hashes[2][i] = 5; /* DP's other devices hold no reduced gradient: not looked at */
+        if (i % WIDTH >= PARAMETERS)
+            dp.hashes[2][i] = 5; /* DP's other devices hold no reduced gradient: not looked at */
     struct verdict v = judge(&single, &dp);
     cr_assert(v.kind == VERDICT_EQUAL && v.steps == STEPS && v.bits_apart_at == -1);
     cr_assert_eq(judge(&single, &ddp).kind, VERDICT_EQUAL);
     cr_assert_eq(judge(&single, &single).kind, VERDICT_EQUAL);
-    cr_assert(strstr(printed(&v, &single, &dp), "DP = single: identical to the bit after 4 steps"), "%s", printed(&v, &single, &dp));
+    cr_assert(strstr(printed(&v, &single, &dp), "DP = single: identical to the bit after 4 steps"), "%s",
+              printed(&v, &single, &dp));
     record_free(&single), record_free(&dp), record_free(&ddp);
 }
 
@@ -62,12 +73,16 @@ Test(verdict, one_flipped_hash, .timeout = 60) {
                 struct run_record other = make(modes[m], DEVICES);
                 other.hashes[d][i] ^= i % 2 ? 1 : 1ull << 63;
                 struct verdict v = judge(&single, &other);
-                cr_assert(v.kind == VERDICT_DIFFERENT && v.step == i / WIDTH && v.parameter == i % PARAMETERS && v.device == d &&
+                cr_assert(v.kind == VERDICT_DIFFERENT && v.step == i / WIDTH &&
+                              v.parameter == i % PARAMETERS && v.device == d &&
                               v.in_gradient == in_gradient && !v.among_replicas,
-                          "%s, device %d, hash %d: step %d, parameter %d, device %d", modes[m], d, i, v.step, v.parameter, v.device);
+                          "%s, device %d, hash %d: step %d, parameter %d, device %d", modes[m], d, i, v.step,
+                          v.parameter, v.device);
                 char want[128];
-                snprintf(want, sizeof want, "%s != single: first difference at step %d: the %s of %s on device %d\n", m ? "DDP" : "DP",
-                         i / WIDTH, in_gradient ? "gradient" : "value", NAMES[i % PARAMETERS], d);
+                snprintf(want, sizeof want,
+                         "%s != single: first difference at step %d: the %s of %s on device %d\n",
+                         m ? "DDP" : "DP", i / WIDTH, in_gradient ? "gradient" : "value",
+                         NAMES[i % PARAMETERS], d);
                 cr_assert_str_eq(printed(&v, &single, &other), want);
                 record_free(&other);
             }
@@ -81,7 +96,8 @@ Test(verdict, flipped_at_the_end, .timeout = 30) {
             struct run_record ddp = make("ddp", DEVICES);
             ddp.final_hashes[d][p]++;
             struct verdict v = judge(&single, &ddp);
-            cr_assert(v.kind == VERDICT_DIFFERENT && v.step == STEPS && v.parameter == p && v.device == d && !v.in_gradient);
+            cr_assert(v.kind == VERDICT_DIFFERENT && v.step == STEPS && v.parameter == p && v.device == d &&
+                      !v.in_gradient);
             record_free(&ddp);
         }
     record_free(&single);
@@ -116,14 +132,17 @@ Test(verdict, not_promised, .timeout = 30) {
     snprintf(ddp.why_not, sizeof ddp.why_not, "ring over 4 devices adds in an order of its own");
     cr_assert_eq(verdict_judge(&single, &ddp, &v), 0);
     cr_assert(v.bits_apart_at == -1 && v.loss_apart_at == -1 && v.final_loss_gap == 0);
-    for (int d = 0; d < DEVICES; d++) ddp.hashes[d][WIDTH + PARAMETERS]++;
+    for (int d = 0; d < DEVICES; d++)
+        ddp.hashes[d][WIDTH + PARAMETERS]++;
     ddp.losses[2] *= 1.02, ddp.losses[3] *= 0.5;
     cr_assert_eq(verdict_judge(&single, &ddp, &v), 0);
     cr_assert(v.bits_apart_at == 1 && v.loss_apart_at == 2 && fabs(v.final_loss_gap - 0.5) < 1e-12);
     v.kind = VERDICT_WITHIN, v.worst = 1e-6, v.bound = 3e-4;
     char *text = printed(&v, &single, &ddp);
-    cr_assert(strstr(text, "DDP ~ single") && strstr(text, "bound 0.0003") && strstr(text, "ring over 4 devices") &&
-                  strstr(text, "bits apart since step 1") && strstr(text, "since step 2"), "%s", text);
+    cr_assert(strstr(text, "DDP ~ single") && strstr(text, "bound 0.0003") &&
+                  strstr(text, "ring over 4 devices") && strstr(text, "bits apart since step 1") &&
+                  strstr(text, "since step 2"),
+              "%s", text);
     v.kind = VERDICT_BEYOND, v.worst = 0.02, v.step = 1, v.parameter = 2;
     text = printed(&v, &single, &ddp);
     cr_assert(strstr(text, "DDP != single") && strstr(text, "step 1: the gradient of W2"), "%s", text);
@@ -131,12 +150,15 @@ Test(verdict, not_promised, .timeout = 30) {
     cr_assert(strstr(printed(&v, &single, &ddp), "DDP ? single: no step of the two is the same work"));
     ddp.hashes[3][2 * WIDTH + 1]++;
     v = judge(&single, &ddp);
-    cr_assert(v.kind == VERDICT_DIFFERENT && v.among_replicas && v.step == 2 && v.device == 3 && v.parameter == 1 && !v.in_gradient);
-    cr_assert(strstr(printed(&v, &single, &ddp), "DDP != its own device 0: first difference at step 2: the value of b1 on device 3"));
+    cr_assert(v.kind == VERDICT_DIFFERENT && v.among_replicas && v.step == 2 && v.device == 3 &&
+              v.parameter == 1 && !v.in_gradient);
+    cr_assert(strstr(printed(&v, &single, &ddp),
+                     "DDP != its own device 0: first difference at step 2: the value of b1 on device 3"));
     ddp.hashes[3][2 * WIDTH + 1]--;
     ddp.final_hashes[2][2]++;
     v = judge(&single, &ddp);
-    cr_assert(v.kind == VERDICT_DIFFERENT && v.among_replicas && v.step == STEPS && v.device == 2 && v.parameter == 2);
+    cr_assert(v.kind == VERDICT_DIFFERENT && v.among_replicas && v.step == STEPS && v.device == 2 &&
+              v.parameter == 2);
     record_free(&single), record_free(&ddp);
     single = make("single", 1), ddp = make("ddp", DEVICES);
     ddp.virtual_devices = 2;
@@ -150,7 +172,8 @@ Test(verdict, losses_not_finite, .timeout = 30) {
     struct run_record single = make("single", 1), ddp = make("ddp", DEVICES);
     struct verdict v;
     ddp.bits_promised = 0;
-    for (int s = 1; s < STEPS; s++) single.losses[s] = ddp.losses[s] = s % 2 ? INFINITY : NAN;
+    for (int s = 1; s < STEPS; s++)
+        single.losses[s] = ddp.losses[s] = s % 2 ? INFINITY : NAN;
     cr_assert_eq(verdict_judge(&single, &ddp, &v), 0);
     cr_assert(v.loss_apart_at == -1 && v.final_loss_gap == 0);
     ddp.losses[2] = 1;

@@ -13,9 +13,11 @@ void record_free(struct run_record *record) {
         free(record->hashes[d]);
         free(record->final_hashes[d]);
     }
-    for (int k = 0; k < 8; k++) free(record->snapshots[k]);
+    for (int k = 0; k < 8; k++)
+        free(record->snapshots[k]);
     free(record->grads);
-    for (int i = 0; record->names && i < record->parameters; i++) free(record->names[i]);
+    for (int i = 0; record->names && i < record->parameters; i++)
+        free(record->names[i]);
     free(record->names);
     memset(record, 0, sizeof *record);
 }

@@ -1,5 +1,5 @@
-/* The run record: everything a finished run has to say, as data. The trainer fills it in, a job hands it to its
- * launcher as JSON, reports and the verdict read it. `duet train --json FILE` writes this very form. */
+/* The run record: everything a finished run has to say, as data. The trainer fills it in, a job hands it to
+ * its launcher as JSON, reports and the verdict read it. `duet train --json FILE` writes this very form. */
 #ifndef TRACE_RECORD_H
 #define TRACE_RECORD_H
 
@@ -13,7 +13,8 @@
 extern "C" {
 #endif
 
-/* One device of the run, measured over its training steps (evaluation and set-up left out, but for memory). */
+/* One device of the run, measured over its training steps (evaluation and set-up left out, but for
+ * memory). */
 struct device_record {
     int device;
     struct ledger memory;
@@ -32,11 +33,11 @@ struct run_record {
     size_t parameter_count;
     double lr, momentum, weight_decay;
     uint64_t seed;
-    int duplicates;               /* samples repeated to pad an epoch */
+    int duplicates; /* samples repeated to pad an epoch */
     int train_samples, test_samples;
     int loss_in_forward;
-    char buckets[1024];           /* DDP: sizes in bytes, "4052088, 1204000" */
-    char choice[256];             /* DDP: the algorithm chosen and why */
+    char buckets[1024]; /* DDP: sizes in bytes, "4052088, 1204000" */
+    char choice[256];   /* DDP: the algorithm chosen and why */
 
     int first_step, steps; /* steps done; losses[i] belongs to step first_step + i */
     double *losses;        /* [steps] mean over the global batch */
@@ -44,16 +45,17 @@ struct run_record {
     double *epoch_seconds; /* [epoch_count] training only */
     double *accuracy;      /* [epoch_count] on the test set; -1: not evaluated */
     double training_seconds;
-    int64_t images;        /* trained on, duplicates included */
+    int64_t images; /* trained on, duplicates included */
 
     struct device_record device[MAX_DEVICES];
 
-    char **names;          /* [parameters] */
-    uint64_t *hashes[MAX_DEVICES]; /* per device: [steps][2 * parameters], values then gradients; NULL: not hashed */
+    char **names; /* [parameters] */
+    uint64_t *hashes
+        [MAX_DEVICES]; /* per device: [steps][2 * parameters], values then gradients; NULL: not hashed */
     uint64_t *final_hashes[MAX_DEVICES]; /* [parameters] after the last step */
 
-    /* Lock step. snapshots[k]: all parameters before step snapshot_step[k]; grads: after the last step's reduction.
-     * Row-major, registration order, one after another, parameter_count floats each. */
+    /* Lock step. snapshots[k]: all parameters before step snapshot_step[k]; grads: after the last step's
+     * reduction. Row-major, registration order, one after another, parameter_count floats each. */
     int snapshot_count, snapshot_step[8];
     float *snapshots[8];
     float *grads;
@@ -64,11 +66,13 @@ void record_free(struct run_record *record); /* zeroed is fine; zeroes it */
 /* 1 if gradients of device d are hashed (DP reduces to device 0 alone). */
 int record_has_grads(const struct run_record *record, int device);
 
-double record_seconds_per_epoch(const struct run_record *record); /* mean over full epochs, else scaled from the steps done */
+double record_seconds_per_epoch(
+    const struct run_record *record); /* mean over full epochs, else scaled from the steps done */
 double record_images_per_second(const struct run_record *record);
-double record_last_accuracy(const struct run_record *record);     /* -1: none */
+double record_last_accuracy(const struct run_record *record); /* -1: none */
 
-/* As an object under `key` (NULL: outermost). hashes 1: with hashes, snapshots and gradients, for the verdict. */
+/* As an object under `key` (NULL: outermost). hashes 1: with hashes, snapshots and gradients, for the
+ * verdict. */
 void record_write(const struct run_record *record, struct json_writer *w, const char *key, int hashes);
 int record_read(struct run_record *record, const struct json *object);
 

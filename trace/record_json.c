@@ -35,14 +35,16 @@ static int read_hex(const struct json *object, const char *key, size_t bytes, vo
     *out = NULL;
     if (!item || item->kind == JSON_NULL) return OK;
     if (item->kind != JSON_STRING || strlen(item->string) != 2 * bytes)
-        return fail(ERR_FAILED, "run record: %s: not %zu bytes: it was written by another version", key, bytes);
+        return fail(ERR_FAILED, "run record: %s: not %zu bytes: it was written by another version", key,
+                    bytes);
     unsigned char *data = malloc(bytes + 1);
     if (!data) return fail(ERR_MEMORY, "run record: no host memory");
     for (size_t i = 0; i < bytes; i++) {
         int high = digit(item->string[2 * i]), low = digit(item->string[2 * i + 1]);
         if (high < 0 || low < 0) {
             free(data);
-            return fail(ERR_FAILED, "run record: %s: no hexadecimal digits: it was written by another version", key);
+            return fail(ERR_FAILED,
+                        "run record: %s: no hexadecimal digits: it was written by another version", key);
         }
         data[i] = (unsigned char)(high << 4 | low);
     }
@@ -54,13 +56,15 @@ static int read_hex(const struct json *object, const char *key, size_t bytes, vo
 
 static void write_numbers(struct json_writer *w, const char *key, const double *x, int n) {
     json_array(w, key);
-    for (int i = 0; i < n; i++) json_number(w, NULL, x[i]);
+    for (int i = 0; i < n; i++)
+        json_number(w, NULL, x[i]);
     json_close(w);
 }
 
 static void write_causes(struct json_writer *w, const char *key, const uint64_t *bytes) {
     json_object(w, key);
-    for (int c = 0; c < MEM_CAUSE_COUNT; c++) json_integer(w, mem_cause_name(c), (int64_t)bytes[c]);
+    for (int c = 0; c < MEM_CAUSE_COUNT; c++)
+        json_integer(w, mem_cause_name(c), (int64_t)bytes[c]);
     json_close(w);
 }
 
@@ -76,7 +80,8 @@ static void write_device(struct json_writer *w, const struct device_record *d) {
     json_integer(w, "bytes_in", (int64_t)d->bytes_in);
     json_integer(w, "bytes_out", (int64_t)d->bytes_out);
     json_object(w, "phase_ns");
-    for (int p = 0; p < PHASE_COUNT; p++) json_integer(w, phase_name(p), d->phase_ns[p]);
+    for (int p = 0; p < PHASE_COUNT; p++)
+        json_integer(w, phase_name(p), d->phase_ns[p]);
     json_close(w);
     json_integer(w, "comm_ns", d->comm_ns);
     json_integer(w, "wait_ns", d->wait_ns);
@@ -89,14 +94,18 @@ static void write_proof(const struct run_record *r, struct json_writer *w) {
     size_t row = 2 * (size_t)r->parameters * sizeof(uint64_t);
     json_array(w, "hashes");
     for (int d = 0; d < r->devices; d++) {
-        if (r->hashes[d]) write_hex(w, NULL, r->hashes[d], (size_t)r->steps * row);
-        else json_null(w, NULL);
+        if (r->hashes[d])
+            write_hex(w, NULL, r->hashes[d], (size_t)r->steps * row);
+        else
+            json_null(w, NULL);
     }
     json_close(w);
     json_array(w, "final_hashes");
     for (int d = 0; d < r->devices; d++) {
-        if (r->final_hashes[d]) write_hex(w, NULL, r->final_hashes[d], row / 2);
-        else json_null(w, NULL);
+        if (r->final_hashes[d])
+            write_hex(w, NULL, r->final_hashes[d], row / 2);
+        else
+            json_null(w, NULL);
     }
     json_close(w);
     json_array(w, "snapshots");
@@ -135,7 +144,8 @@ void record_write(const struct run_record *r, struct json_writer *w, const char 
     json_integer(w, "test_samples", r->test_samples);
     json_integer(w, "parameter_count", (int64_t)r->parameter_count);
     json_array(w, "parameters");
-    for (int i = 0; i < r->parameters; i++) json_string(w, NULL, r->names[i]);
+    for (int i = 0; i < r->parameters; i++)
+        json_string(w, NULL, r->names[i]);
     json_close(w);
     json_integer(w, "first_step", r->first_step);
     json_integer(w, "steps", r->steps);
@@ -147,7 +157,8 @@ void record_write(const struct run_record *r, struct json_writer *w, const char 
     write_numbers(w, "accuracy", r->accuracy, r->epoch_count);
     write_numbers(w, "losses", r->losses, r->steps);
     json_array(w, "per_device");
-    for (int d = 0; d < r->devices; d++) write_device(w, &r->device[d]);
+    for (int d = 0; d < r->devices; d++)
+        write_device(w, &r->device[d]);
     json_close(w);
     if (hashes) write_proof(r, w);
     json_close(w);
@@ -176,13 +187,15 @@ static int read_numbers(const struct json *object, const char *key, int n, doubl
         return fail(ERR_FAILED, "run record: %s: not %d numbers: it was written by another version", key, n);
     *out = malloc(((size_t)n + 1) * sizeof **out);
     if (!*out) return fail(ERR_MEMORY, "run record: no host memory");
-    for (int i = 0; i < n; i++, x = x->next) (*out)[i] = x->kind == JSON_NUMBER ? x->number : __builtin_nan("");
+    for (int i = 0; i < n; i++, x = x->next)
+        (*out)[i] = x->kind == JSON_NUMBER ? x->number : __builtin_nan("");
     return OK;
 }
 
 static void read_causes(const struct json *object, const char *key, uint64_t *bytes) {
     const struct json *causes = json_find(object, key);
-    for (int c = 0; c < MEM_CAUSE_COUNT; c++) bytes[c] = (uint64_t)integer(causes, mem_cause_name(c));
+    for (int c = 0; c < MEM_CAUSE_COUNT; c++)
+        bytes[c] = (uint64_t)integer(causes, mem_cause_name(c));
 }
 
 static void read_device(struct device_record *d, const struct json *object) {
@@ -196,7 +209,8 @@ static void read_device(struct device_record *d, const struct json *object) {
     read_causes(object, "memory_at_peak_by_cause", d->memory.at_peak);
     d->bytes_in = (uint64_t)integer(object, "bytes_in");
     d->bytes_out = (uint64_t)integer(object, "bytes_out");
-    for (int p = 0; p < PHASE_COUNT; p++) d->phase_ns[p] = integer(phases, phase_name(p));
+    for (int p = 0; p < PHASE_COUNT; p++)
+        d->phase_ns[p] = integer(phases, phase_name(p));
     d->comm_ns = integer(object, "comm_ns");
     d->wait_ns = integer(object, "wait_ns");
     d->busy_ns = integer(object, "busy_ns");
@@ -209,7 +223,10 @@ static int read_proof(struct run_record *r, const struct json *object) {
     item = item ? item->child : NULL;
     final = final ? final->child : NULL;
     for (int d = 0; d < r->devices && item && final; d++, item = item->next, final = final->next) {
-        struct json one = {.kind = JSON_OBJECT, .count = 1, .child = &(struct json){.kind = item->kind, .string = item->string, .key = "hashes"}};
+        struct json one = {.kind = JSON_OBJECT,
+                           .count = 1,
+                           .child =
+                               &(struct json){.kind = item->kind, .string = item->string, .key = "hashes"}};
         CHECK(read_hex(&one, "hashes", (size_t)r->steps * row, (void **)&r->hashes[d]));
         one.child->kind = final->kind;
         one.child->string = final->string;
@@ -269,7 +286,8 @@ int record_read(struct run_record *r, const struct json *o) {
     if (r->devices < 1 || r->devices > MAX_DEVICES || !devices || devices->count != r->devices)
         return fail(ERR_FAILED, "run record: %d devices: it was written by another version", r->devices);
     int d = 0;
-    for (const struct json *item = devices->child; item; item = item->next) read_device(&r->device[d++], item);
+    for (const struct json *item = devices->child; item; item = item->next)
+        read_device(&r->device[d++], item);
     CHECK(read_names(r, o));
     CHECK(read_numbers(o, "epoch_seconds", r->epoch_count, &r->epoch_seconds));
     CHECK(read_numbers(o, "accuracy", r->epoch_count, &r->accuracy));

@@ -6,26 +6,38 @@
 static int data_parallel_open(struct session *s) {
     const struct run_config *c = s->config;
     struct dp *dp;
-    struct dp_config config = {.devices = s->devices, .device = s->device, .model = &s->model, .values = s->values,
-                               .max_samples = c->batch_size, .segments = s->devices * s->segments_per_device,
-                               .loss_in_forward = c->loss_in_forward, .momentum = c->momentum, .weight_decay = c->weight_decay,
-                               .hashes = c->hashes, .log_rows = LOG_ROWS, .timeout_s = c->timeout};
+    struct dp_config config = {.devices = s->devices,
+                               .device = s->device,
+                               .model = &s->model,
+                               .values = s->values,
+                               .max_samples = c->batch_size,
+                               .segments = s->devices * s->segments_per_device,
+                               .loss_in_forward = c->loss_in_forward,
+                               .momentum = c->momentum,
+                               .weight_decay = c->weight_decay,
+                               .hashes = c->hashes,
+                               .log_rows = LOG_ROWS,
+                               .timeout_s = c->timeout};
     CHECK(dp_init(&dp, &config));
     s->state = dp;
-    for (int i = 0; i < s->devices; i++) s->replicas[i] = dp_replica(dp, i);
+    for (int i = 0; i < s->devices; i++)
+        s->replicas[i] = dp_replica(dp, i);
     return OK;
 }
 
 static struct dp_batch from_loader(const struct loaded_batch *batch) {
-    return (struct dp_batch){.pixels = batch->pixels, .labels = batch->labels, .segments = &batch->plan.segments};
+    return (struct dp_batch){
+        .pixels = batch->pixels, .labels = batch->labels, .segments = &batch->plan.segments};
 }
 
-static int data_parallel_step(struct session *s, const struct step_block *step, const struct loaded_batch *batch) {
+static int data_parallel_step(struct session *s, const struct step_block *step,
+                              const struct loaded_batch *batch) {
     struct dp_batch global = from_loader(batch);
     return dp_step(s->state, &global, step);
 }
 
-static int data_parallel_evaluate(struct session *s, const struct step_block *step, const struct loaded_batch *batch) {
+static int data_parallel_evaluate(struct session *s, const struct step_block *step,
+                                  const struct loaded_batch *batch) {
     struct dp_batch global = from_loader(batch);
     return dp_evaluate(s->state, &global, step);
 }
@@ -38,5 +50,6 @@ static void data_parallel_close(struct session *s) {
     dp_free(s->state);
 }
 
-const struct strategy strategy_dp = {data_parallel_open, data_parallel_step, data_parallel_evaluate, data_parallel_hash_values, NULL,
-                                     data_parallel_close};
+const struct strategy strategy_dp = {
+    data_parallel_open, data_parallel_step, data_parallel_evaluate, data_parallel_hash_values, NULL,
+    data_parallel_close};

@@ -26,12 +26,14 @@ static int distributed_open(struct session *s) {
     return ddp_init(&d->ddp, s->comm, &d->replica, &ddp);
 }
 
-static int distributed_step(struct session *s, const struct step_block *step, const struct loaded_batch *batch) {
+static int distributed_step(struct session *s, const struct step_block *step,
+                            const struct loaded_batch *batch) {
     struct distributed *d = s->state;
     return ddp_step(d->ddp, step, batch->pixels, batch->labels, &batch->plan.segments);
 }
 
-static int distributed_evaluate(struct session *s, const struct step_block *step, const struct loaded_batch *batch) {
+static int distributed_evaluate(struct session *s, const struct step_block *step,
+                                const struct loaded_batch *batch) {
     struct distributed *d = s->state;
     return evaluate_replica(&d->replica, step, batch);
 }
@@ -42,7 +44,8 @@ static int distributed_hash_values(struct session *s, const struct step_block *s
     return replica_hash_values(&d->replica);
 }
 
-/* The buckets, the algorithm of the largest and why, and whether its order of summing is that of the other modes. */
+/* The buckets, the algorithm of the largest and why, and whether its order of summing is that of the other
+ * modes. */
 static void distributed_describe(struct session *s) {
     struct distributed *d = s->state;
     struct run_record *r = s->record;
@@ -55,13 +58,15 @@ static void distributed_describe(struct session *s) {
     if (allreduce_algorithm_parse(s->config->allreduce, &algorithm)) return;
     if (algorithm == ALLREDUCE_AUTO) {
         struct allreduce_link link = allreduce_link_host(s->devices);
-        algorithm = allreduce_choose(s->devices, largest / sizeof(float), !s->virtual_devices, &link, r->choice, sizeof r->choice);
+        algorithm = allreduce_choose(s->devices, largest / sizeof(float), !s->virtual_devices, &link,
+                                     r->choice, sizeof r->choice);
     } else {
         snprintf(r->choice, sizeof r->choice, "%s: asked for", allreduce_algorithm_name(algorithm));
     }
     if (!r->bits_promised || s->devices <= 2 || allreduce_keeps_order(algorithm)) return;
     r->bits_promised = 0;
-    snprintf(r->why_not, sizeof r->why_not, "%s over %d devices adds in an order of its own", allreduce_algorithm_name(algorithm), s->devices);
+    snprintf(r->why_not, sizeof r->why_not, "%s over %d devices adds in an order of its own",
+             allreduce_algorithm_name(algorithm), s->devices);
 }
 
 static void distributed_close(struct session *s) {
@@ -72,5 +77,5 @@ static void distributed_close(struct session *s) {
     free(d);
 }
 
-const struct strategy strategy_ddp = {distributed_open, distributed_step, distributed_evaluate, distributed_hash_values,
-                                        distributed_describe, distributed_close};
+const struct strategy strategy_ddp = {distributed_open,        distributed_step,     distributed_evaluate,
+                                      distributed_hash_values, distributed_describe, distributed_close};

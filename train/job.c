@@ -2,7 +2,8 @@
  *
  *     [struct run_config][count][count floats: parameters to start from, count may be 0]
  *
- * The same program reads what it wrote, so the struct goes as bytes. The record is JSON, written by rank 0. */
+ * The same program reads what it wrote, so the struct goes as bytes. The record is JSON, written by rank
+ * 0. */
 #include "train/job.h"
 
 #include <stdint.h>
@@ -28,14 +29,16 @@ static int make_memfd(const char *name, int *fd) {
 static int write_all(int fd, const void *data, size_t bytes) {
     const char *p = data;
     for (ssize_t n; bytes; p += n, bytes -= (size_t)n)
-        if ((n = write(fd, p, bytes)) <= 0) return fail(ERR_FAILED, "job: cannot write %zu bytes to memory: free some memory", bytes);
+        if ((n = write(fd, p, bytes)) <= 0)
+            return fail(ERR_FAILED, "job: cannot write %zu bytes to memory: free some memory", bytes);
     return OK;
 }
 
 /* Maps a whole file; *bytes 0 and *data NULL where it is empty. */
 static int map_all(int fd, void **data, size_t *bytes) {
     struct stat about;
-    if (fstat(fd, &about)) return fail(ERR_FAILED, "job: descriptor %d: no job was handed over: start it with duet train", fd);
+    if (fstat(fd, &about))
+        return fail(ERR_FAILED, "job: descriptor %d: no job was handed over: start it with duet train", fd);
     *bytes = (size_t)about.st_size;
     *data = *bytes ? mmap(NULL, *bytes, PROT_READ, MAP_PRIVATE, fd, 0) : NULL;
     return *data == MAP_FAILED ? fail(ERR_MEMORY, "job: cannot map %zu bytes: free some memory", *bytes) : OK;
@@ -55,8 +58,8 @@ static int read_record(int fd, struct run_record *record) {
     return code;
 }
 
-int job_run(const struct run_config *config, const float *initial, size_t initial_count, struct run_record *record,
-            struct job_result *result) {
+int job_run(const struct run_config *config, const float *initial, size_t initial_count,
+            struct run_record *record, struct job_result *result) {
     int code = OK, fds[2] = {-1, -1};
     uint64_t count = initial ? initial_count : 0;
     memset(result, 0, sizeof *result);
@@ -70,10 +73,14 @@ int job_run(const struct run_config *config, const float *initial, size_t initia
     char words[2][16], title[32];
     snprintf(words[0], sizeof words[0], "%d", fds[0]);
     snprintf(words[1], sizeof words[1], "%d", fds[1]);
-    snprintf(title, sizeof title, "%s:%s", mode_name(config->mode), config->model); /* for those who look with ps */
+    snprintf(title, sizeof title, "%s:%s", mode_name(config->mode),
+             config->model); /* for those who look with ps */
     char *argv[] = {"duet", "job", words[0], words[1], title, NULL};
-    struct launch launch = {.world_size = config->mode == MODE_DDP ? config->devices : 1, .argv = argv, .pass_fds = fds,
-                            .pass_count = 2, .start_timeout_s = config->timeout};
+    struct launch launch = {.world_size = config->mode == MODE_DDP ? config->devices : 1,
+                            .argv = argv,
+                            .pass_fds = fds,
+                            .pass_count = 2,
+                            .start_timeout_s = config->timeout};
     struct launch_result launched = {0};
     code = launch_ranks(&launch, &launched);
     result->exit_status = launched.exit_status;
@@ -86,7 +93,8 @@ done:
     return code;
 }
 
-int job_run_titled(const char *title, const struct run_config *config, struct run_record *record, struct job_result *result) {
+int job_run_titled(const char *title, const struct run_config *config, struct run_record *record,
+                   struct job_result *result) {
     int code = job_run(config, NULL, 0, record, result);
     return code ? fail(code, "%s: %s", title, error_message()) : OK;
 }
@@ -113,7 +121,8 @@ static int run_rank(int config_fd, int record_fd, int *told) {
     struct run_record record = {0};
     struct comm *comm = NULL;
     CHECK(map_all(config_fd, &data, &bytes));
-    if (bytes < sizeof config + sizeof count) return fail(ERR_USAGE, "job: no configuration: start it with duet train");
+    if (bytes < sizeof config + sizeof count)
+        return fail(ERR_USAGE, "job: no configuration: start it with duet train");
     memcpy(&config, data, sizeof config);
     memcpy(&count, (char *)data + sizeof config, sizeof count);
     const float *initial = (const float *)((char *)data + sizeof config + sizeof count);
@@ -133,7 +142,8 @@ done:
 
 int job_main(int argc, char **argv) {
     int told = 0;
-    int code = argc < 2 ? fail(ERR_USAGE, "job: is started by duet itself: use duet train") : run_rank(atoi(argv[0]), atoi(argv[1]), &told);
+    int code = argc < 2 ? fail(ERR_USAGE, "job: is started by duet itself: use duet train")
+                        : run_rank(atoi(argv[0]), atoi(argv[1]), &told);
     if (code && !told) fprintf(stderr, "duet: %s\n", error_message());
     return error_exit_status(code);
 }

@@ -1,5 +1,5 @@
-/* Jobs: a run as processes of its own. A job is one process (single, DP) or one per device (DDP), all started from
- * this very program by fork+exec; the configuration travels in one memfd, the record comes back in another. */
+/* Jobs: a run as processes of its own: one (single, DP) or one per device (DDP), all started from this very
+ * program by fork+exec. The configuration travels in one memfd, the record comes back in another. */
 #ifndef TRAIN_JOB_H
 #define TRAIN_JOB_H
 
@@ -11,16 +11,19 @@ struct job_result {
     int signal;      /* the signal that ended us while waiting: start no further job */
 };
 
-/* Runs config as a job and waits. record NULL: not wanted; else filled in by the job (record_free it). `initial`: start from
- * these parameters (count floats, registration order) instead of a seed or file; NULL: as config says. On failure the
- * error text is the root cause, and result->exit_status that of the failing rank. */
-int job_run(const struct run_config *config, const float *initial, size_t initial_count, struct run_record *record,
-            struct job_result *result);
+/* Runs config as a job and waits. record NULL: not wanted; else filled in by the job (record_free it).
+ * `initial`: start from these parameters (count floats, registration order) instead of a seed or file; NULL:
+ * as config says. On failure the error text is the root cause, and result->exit_status that of the failing
+ * rank. */
+int job_run(const struct run_config *config, const float *initial, size_t initial_count,
+            struct run_record *record, struct job_result *result);
 
 /* As job_run, for one of several runs: its error text begins with `title`, "DP: rank 0: ...". */
-int job_run_titled(const char *title, const struct run_config *config, struct run_record *record, struct job_result *result);
+int job_run_titled(const char *title, const struct run_config *config, struct run_record *record,
+                   struct job_result *result);
 
-/* The subcommand that such a process is started with: `duet job CONFIG_FD RECORD_FD`. Returns the exit status. */
+/* The subcommand that such a process is started with: `duet job CONFIG_FD RECORD_FD`. Returns the exit
+ * status. */
 int job_main(int argc, char **argv);
 
 #endif

@@ -1,5 +1,5 @@
-/* Measurement: what each device moved, how long each phase took, how much memory it held. Sums of what the device
- * layer wrote down; nothing is estimated. */
+/* Measurement: what each device moved, how long each phase took, how much memory it held. Sums of what the
+ * device layer wrote down; nothing is estimated. */
 #include <string.h>
 
 #include "base/error.h"
@@ -58,7 +58,8 @@ static void empty_logs(struct session *s, int into_record) {
         struct stream *streams[] = {device_compute(s->device[i]), device_comm(s->device[i])};
         for (int k = 0; k < 2; k++) {
             struct span_log *log = stream_spans(streams[k]);
-            for (size_t j = 0; into_record && j < log->count; j++) add_span(d, &log->spans[j]);
+            for (size_t j = 0; into_record && j < log->count; j++)
+                add_span(d, &log->spans[j]);
             log->count = 0;
         }
     }
@@ -91,7 +92,8 @@ int measure_finish(struct session *s) {
     memcpy(mine.out, s->bytes_out, sizeof mine.out);
     all[0] = mine;
     if (s->comm) CHECK(comm_gather(s->comm, &mine, sizeof mine, all));
-    for (int k = 1; k < s->ranks; k++) r->device[k] = all[k].device;
+    for (int k = 1; k < s->ranks; k++)
+        r->device[k] = all[k].device;
     for (int d = 0; d < s->devices; d++) {
         r->device[d].bytes_in = r->device[d].bytes_out = 0;
         for (int k = 0; k < s->ranks; k++) {

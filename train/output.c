@@ -23,13 +23,16 @@ int outputs_losses(struct outputs *o, const struct run_record *record, int first
     if (!o->losses.file) return OK;
     for (int i = first; i < record->steps; i++)
         fprintf(o->losses.file, "%d,%d,%.9g\n", record->first_step + i, epoch, record->losses[i]);
-    return ferror(o->losses.file) ? fail(ERR_FAILED, "%s: cannot write the losses: is the disk full?", o->config->log_loss) : OK;
+    return ferror(o->losses.file)
+               ? fail(ERR_FAILED, "%s: cannot write the losses: is the disk full?", o->config->log_loss)
+               : OK;
 }
 
 static int save_weights(struct session *s) {
     float **values = NULL;
     int code = model_values_alloc(&s->model, &values);
-    for (int i = 0; !code && i < s->model.param_count; i++) code = param_read_value(&s->replicas[0]->params, i, values[i]);
+    for (int i = 0; !code && i < s->model.param_count; i++)
+        code = param_read_value(&s->replicas[0]->params, i, values[i]);
     if (!code) code = model_values_save(&s->model, s->config->save, values);
     model_values_free(values);
     return code;

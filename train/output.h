@@ -1,5 +1,5 @@
-/* Files of a run, written by rank 0: the CSV of losses, the weights, the JSON. Each is there whole or not at all, and
- * whether its folder can be written is asked before training, not after. */
+/* Files of a run, written by rank 0: the CSV of losses, the weights, the JSON. Each is there whole or not at
+ * all, and whether its folder can be written is asked before training, not after. */
 #ifndef TRAIN_OUTPUT_H
 #define TRAIN_OUTPUT_H
 
@@ -12,7 +12,8 @@ struct outputs {
 };
 
 int outputs_open(struct outputs *o, const struct run_config *config);
-int outputs_losses(struct outputs *o, const struct run_record *record, int first, int epoch); /* rows first .. steps - 1 */
+int outputs_losses(struct outputs *o, const struct run_record *record, int first,
+                   int epoch); /* rows first .. steps - 1 */
 int outputs_commit(struct outputs *o, struct session *s);
 void outputs_abandon(struct outputs *o); /* after commit, or zeroed: nothing */
 

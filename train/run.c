@@ -19,10 +19,24 @@ const char *mode_title(enum run_mode mode) {
 
 void run_config_default(struct run_config *config) {
     *config = (struct run_config){
-        .mode = MODE_SINGLE, .device = "auto", .devices = 2, .virtual_devices = VIRTUAL_DEFAULT, .model = "lenet",
-        .model_options = {.dropout = -1}, .dataset = "fashion-mnist", .epochs = 10, .batch_size = 256, .lr = 0.2,
-        .shuffle = 1, .workers = 1, .allreduce = "auto", .bucket_cap_mb = -1, .first_bucket_mb = -1, .timeout = 300,
-        .evaluate = 1, .snapshots = {-1},
+        .mode = MODE_SINGLE,
+        .device = "auto",
+        .devices = 2,
+        .virtual_devices = VIRTUAL_DEFAULT,
+        .model = "lenet",
+        .model_options = {.dropout = -1},
+        .dataset = "fashion-mnist",
+        .epochs = 10,
+        .batch_size = 256,
+        .lr = 0.2,
+        .shuffle = 1,
+        .workers = 1,
+        .allreduce = "auto",
+        .bucket_cap_mb = -1,
+        .first_bucket_mb = -1,
+        .timeout = 300,
+        .evaluate = 1,
+        .snapshots = {-1},
     };
 }
 
@@ -41,16 +55,21 @@ static int check_devices(const struct run_config *config) {
     if (v != VIRTUAL_OFF && (v < 1 || v > MAX_DEVICES))
         return fail(ERR_USAGE, "--virtual-devices: %d: give 1 to %d, or off", v, MAX_DEVICES);
     if (v != VIRTUAL_OFF && v % w)
-        return fail(ERR_USAGE, "--virtual-devices: %d is no multiple of %d devices: give %d, or off", v, w, (v / w + 1) * w);
+        return fail(ERR_USAGE, "--virtual-devices: %d is no multiple of %d devices: give %d, or off", v, w,
+                    (v / w + 1) * w);
     if (config->batch_size < 1)
         return fail(ERR_USAGE, "--batch-size: %d: give at least 1", config->batch_size);
     if (config->batch_size < w)
-        return fail(ERR_USAGE, "--batch-size: %d (the global batch) is below %d devices: give at least one sample for each, or fewer --devices",
+        return fail(ERR_USAGE,
+                    "--batch-size: %d (the global batch) is below %d devices: give at least one sample for "
+                    "each, or fewer --devices",
                     config->batch_size, w);
     if (strcmp(config->device, "auto") && strcmp(config->device, "cpu") && strcmp(config->device, "cuda"))
         return fail(ERR_USAGE, "--device: %s: there are auto, cpu and cuda", config->device);
     if (!strcmp(config->device, "cuda"))
-        return fail(ERR_USAGE, "--device: cuda: not built into this program yet: use --device cpu, whose devices are emulated");
+        return fail(
+            ERR_USAGE,
+            "--device: cuda: not built into this program yet: use --device cpu, whose devices are emulated");
     return OK;
 }
 
@@ -58,8 +77,10 @@ int run_config_check(const struct run_config *config) {
     struct model model = {0};
     CHECK(model_open(&model, config->model, &config->model_options));
     model_free(&model);
-    if (strcmp(config->dataset, "fashion-mnist") && strcmp(config->dataset, "mnist") && strcmp(config->dataset, "synthetic"))
-        return fail(ERR_USAGE, "--dataset: %s: there are fashion-mnist, mnist and synthetic", config->dataset);
+    if (strcmp(config->dataset, "fashion-mnist") && strcmp(config->dataset, "mnist") &&
+        strcmp(config->dataset, "synthetic"))
+        return fail(ERR_USAGE, "--dataset: %s: there are fashion-mnist, mnist and synthetic",
+                    config->dataset);
     CHECK(check_devices(config));
     return OK;
 }

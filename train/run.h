@@ -14,17 +14,17 @@ enum { VIRTUAL_OFF = 0, VIRTUAL_DEFAULT = -1, PATH_BYTES = 512 };
 
 struct run_config {
     enum run_mode mode;
-    char device[8];           /* auto, cpu or cuda */
-    int devices;              /* W; a single run uses one of them */
-    int virtual_devices;      /* V, VIRTUAL_OFF, or VIRTUAL_DEFAULT: W in train, the largest count in compare */
-    uint64_t device_memory;   /* bytes; 0: device_default_memory */
+    char device[8];         /* auto, cpu or cuda */
+    int devices;            /* W; a single run uses one of them */
+    int virtual_devices;    /* V, VIRTUAL_OFF, or VIRTUAL_DEFAULT: W in train, the largest count in compare */
+    uint64_t device_memory; /* bytes; 0: device_default_memory */
     char model[16];
     struct model_options model_options;
     char dataset[16];
     char data_dir[PATH_BYTES];
     int epochs;
-    int steps;                /* in all; 0: as the epochs say */
-    int batch_size;           /* global */
+    int steps;      /* in all; 0: as the epochs say */
+    int batch_size; /* global */
     double lr, momentum, weight_decay;
     uint64_t seed;
     int shuffle, drop_last;
@@ -32,23 +32,23 @@ struct run_config {
     char allreduce[16];
     double bucket_cap_mb, first_bucket_mb; /* < 0: not given */
     int loss_in_forward;
-    double timeout;           /* seconds */
+    double timeout; /* seconds */
     char init_from[PATH_BYTES], save[PATH_BYTES], log_loss[PATH_BYTES], json[PATH_BYTES];
     int quiet;
-    int hashes;               /* compare: hash parameters and gradients every step */
-    int spans;                /* compare, profile: record time by phase */
-    int evaluate;             /* test accuracy after each epoch */
-    int late;                 /* tests: host-late devices */
-    int first_step;           /* lock step: begin at this global step; data order as if the steps before had run */
-    int snapshots[8];         /* lock step: record the parameters before these steps; -1 ends the list */
-    int dump_grads;           /* lock step: record the reduced gradients of the last step */
+    int hashes;       /* compare: hash parameters and gradients every step */
+    int spans;        /* compare, profile: record time by phase */
+    int evaluate;     /* test accuracy after each epoch */
+    int late;         /* tests: host-late devices */
+    int first_step;   /* lock step: begin at this global step; data order as if the steps before had run */
+    int snapshots[8]; /* lock step: record the parameters before these steps; -1 ends the list */
+    int dump_grads;   /* lock step: record the reduced gradients of the last step */
 };
 
 /* The defaults that --help states. */
 void run_config_default(struct run_config *config);
 
-/* Checks what is wrong on its own or together (batch below devices, V no multiple of W, unknown names), before
- * anything is opened. ERR_USAGE with one line. */
+/* Checks what is wrong on its own or together (batch below devices, V no multiple of W, unknown names),
+ * before anything is opened. ERR_USAGE with one line. */
 int run_config_check(const struct run_config *config);
 
 /* Real devices that take part: 1 for single. V as it is in force: 0 for off. */

@@ -11,7 +11,8 @@ static int open_values(struct session *s, const float *initial, size_t initial_c
     const struct run_config *c = s->config;
     if (initial) {
         if (initial_count != model_count(&s->model))
-            return fail(ERR_FAILED, "initial parameters: %zu numbers: model %s has %zu", initial_count, s->model.name, model_count(&s->model));
+            return fail(ERR_FAILED, "initial parameters: %zu numbers: model %s has %zu", initial_count,
+                        s->model.name, model_count(&s->model));
         CHECK(model_values_alloc(&s->model, &s->values));
         memcpy(s->values[0], initial, initial_count * sizeof *initial);
         return OK;
@@ -26,9 +27,14 @@ static int open_devices(struct session *s) {
     s->first_device = s->rank;
     uint64_t bytes = c->device_memory ? c->device_memory : device_default_memory(s->devices);
     for (int i = 0; i < s->device_count; i++) {
-        struct device_config config = {.kind = c->late ? DEVICE_HOST_LATE : DEVICE_HOST, .index = s->first_device + i,
-                                       .rank = s->rank, .memory_bytes = bytes, .check_operands = c->late, .spans = c->spans,
-                                       .timeout_s = 2 * c->timeout}; /* comm's own deadline comes first: it can name the rank */
+        struct device_config config = {
+            .kind = c->late ? DEVICE_HOST_LATE : DEVICE_HOST,
+            .index = s->first_device + i,
+            .rank = s->rank,
+            .memory_bytes = bytes,
+            .check_operands = c->late,
+            .spans = c->spans,
+            .timeout_s = 2 * c->timeout}; /* comm's own deadline comes first: it can name the rank */
         CHECK(device_open(&s->device[i], &config));
     }
     return OK;
@@ -42,30 +48,49 @@ static void host_release(void *context, void *memory) {
     device_host_free(context, memory);
 }
 
-/* Training batches are cut by virtual device; without them as PyTorch does: DP by the chunk rule, DDP by the sampler. */
+/* Training batches are cut by virtual device; without them as PyTorch does: DP by the chunk rule, DDP by the
+ * sampler. */
 static int open_train_loader(struct session *s) {
     const struct run_config *c = s->config;
-    s->split = (struct split){.kind = SPLIT_STRIDED, .devices = s->devices, .virtual_devices = s->virtual_devices};
+    s->split =
+        (struct split){.kind = SPLIT_STRIDED, .devices = s->devices, .virtual_devices = s->virtual_devices};
     if (!s->virtual_devices) {
         s->split.virtual_devices = s->devices;
         if (c->mode != MODE_DDP) s->split.kind = SPLIT_CHUNKED;
     }
-    struct loader_config config = {
-        .set = &s->train_set, .split = s->split, .batch_size = c->batch_size, .shuffle = c->shuffle, .seed = c->seed,
-        .end = c->drop_last ? ORDER_CUT : ORDER_PAD, .first_device = s->first_device, .device_count = s->device_count,
-        .workers = c->workers, .mean = s->model.mean, .std = s->model.normalised ? s->model.std : 0, .timeout_s = c->timeout,
-        .alloc = host_alloc, .release = host_release, .context = s->device[0]};
+    struct loader_config config = {.set = &s->train_set,
+                                   .split = s->split,
+                                   .batch_size = c->batch_size,
+                                   .shuffle = c->shuffle,
+                                   .seed = c->seed,
+                                   .end = c->drop_last ? ORDER_CUT : ORDER_PAD,
+                                   .first_device = s->first_device,
+                                   .device_count = s->device_count,
+                                   .workers = c->workers,
+                                   .mean = s->model.mean,
+                                   .std = s->model.normalised ? s->model.std : 0,
+                                   .timeout_s = c->timeout,
+                                   .alloc = host_alloc,
+                                   .release = host_release,
+                                   .context = s->device[0]};
     return loader_init(&s->train_loader, &config);
 }
 
 /* Evaluation counts every test sample once: contiguous pieces, nothing padded. */
 static int open_test_loader(struct session *s) {
     const struct run_config *c = s->config;
-    struct loader_config config = {
-        .set = &s->test_set, .split = {.kind = SPLIT_CHUNKED, .devices = s->devices}, .batch_size = c->batch_size,
-        .end = ORDER_EXACT, .first_device = s->first_device, .device_count = s->device_count,
-        .mean = s->model.mean, .std = s->model.normalised ? s->model.std : 0, .timeout_s = c->timeout,
-        .alloc = host_alloc, .release = host_release, .context = s->device[0]};
+    struct loader_config config = {.set = &s->test_set,
+                                   .split = {.kind = SPLIT_CHUNKED, .devices = s->devices},
+                                   .batch_size = c->batch_size,
+                                   .end = ORDER_EXACT,
+                                   .first_device = s->first_device,
+                                   .device_count = s->device_count,
+                                   .mean = s->model.mean,
+                                   .std = s->model.normalised ? s->model.std : 0,
+                                   .timeout_s = c->timeout,
+                                   .alloc = host_alloc,
+                                   .release = host_release,
+                                   .context = s->device[0]};
     return c->evaluate ? loader_init(&s->test_loader, &config) : OK;
 }
 
@@ -92,15 +117,20 @@ static void describe(struct session *s) {
     r->test_samples = s->test_set.count;
     r->duplicates = loader_duplicates(s->train_loader);
     r->bits_promised = s->virtual_devices && fold_fits(s->virtual_devices, s->devices);
-    if (!s->virtual_devices) snprintf(r->why_not, sizeof r->why_not, "virtual devices are off: each mode cuts and sums the batch by its own device count");
+    if (!s->virtual_devices)
+        snprintf(r->why_not, sizeof r->why_not,
+                 "virtual devices are off: each mode cuts and sums the batch by its own device count");
     else if (!r->bits_promised)
-        snprintf(r->why_not, sizeof r->why_not, "%d virtual devices on %d devices: %d a device is no power of two, so sums associate differently",
-                 s->virtual_devices, s->devices, s->virtual_devices / s->devices);
+        snprintf(
+            r->why_not, sizeof r->why_not,
+            "%d virtual devices on %d devices: %d a device is no power of two, so sums associate differently",
+            s->virtual_devices, s->devices, s->virtual_devices / s->devices);
 }
 
 int session_open(struct session *s, const struct run_config *config, struct comm *comm, const float *initial,
                  size_t initial_count, struct run_record *record) {
-    static const struct strategy *const strategies[MODE_COUNT] = {&strategy_single, &strategy_dp, &strategy_ddp};
+    static const struct strategy *const strategies[MODE_COUNT] = {&strategy_single, &strategy_dp,
+                                                                  &strategy_ddp};
     s->config = config;
     s->comm = comm;
     s->rank = comm ? comm_rank(comm) : 0;
@@ -126,7 +156,8 @@ void session_close(struct session *s) {
     if (s->strategy) s->strategy->close(s);
     loader_free(s->train_loader);
     loader_free(s->test_loader);
-    for (int i = 0; i < s->device_count; i++) device_close(s->device[i]);
+    for (int i = 0; i < s->device_count; i++)
+        device_close(s->device[i]);
     dataset_free(&s->train_set);
     dataset_free(&s->test_set);
     model_values_free(s->values);
@@ -136,7 +167,11 @@ void session_close(struct session *s) {
 
 struct replica_config session_replica_config(const struct session *s, int capacity) {
     int here = s->config->mode == MODE_DP ? s->devices : 1;
-    return (struct replica_config){.max_samples = capacity, .log_rows = LOG_ROWS, .log_segments = here * s->segments_per_device,
-                                   .hashes = s->config->hashes, .optimizer = 1, .momentum = s->config->momentum,
+    return (struct replica_config){.max_samples = capacity,
+                                   .log_rows = LOG_ROWS,
+                                   .log_segments = here * s->segments_per_device,
+                                   .hashes = s->config->hashes,
+                                   .optimizer = 1,
+                                   .momentum = s->config->momentum,
                                    .weight_decay = s->config->weight_decay};
 }

@@ -17,19 +17,21 @@ struct strategy {
     int (*open)(struct session *s); /* sets s->state and s->replicas */
     int (*step)(struct session *s, const struct step_block *step, const struct loaded_batch *batch);
     int (*evaluate)(struct session *s, const struct step_block *step, const struct loaded_batch *batch);
-    int (*hash_values)(struct session *s, const struct step_block *step); /* of every device, as they are now */
-    void (*describe)(struct session *s); /* at the end: what the record says of this mode alone; NULL: nothing */
+    int (*hash_values)(struct session *s,
+                       const struct step_block *step); /* of every device, as they are now */
+    void (*describe)(
+        struct session *s); /* at the end: what the record says of this mode alone; NULL: nothing */
     void (*close)(struct session *s);
 };
 extern const struct strategy strategy_single, strategy_dp, strategy_ddp;
 
 struct session {
     const struct run_config *config;
-    struct comm *comm;       /* NULL: alone */
-    int rank, ranks;         /* processes of the job */
+    struct comm *comm;            /* NULL: alone */
+    int rank, ranks;              /* processes of the job */
     int devices, virtual_devices; /* W, and V (0: off) of the whole run */
     struct model model;
-    float **values;          /* initial parameters, host */
+    float **values; /* initial parameters, host */
     struct dataset train_set, test_set;
     struct split split;
     struct loader *train_loader, *test_loader;
@@ -37,8 +39,9 @@ struct session {
     int first_device, device_count;
     int segments_per_device; /* columns of the loss log a device */
     const struct strategy *strategy;
-    void *state;             /* the strategy's */
-    struct replica *replicas[MAX_DEVICES]; /* one a device of this process; replicas[0] computes losses and updates */
+    void *state; /* the strategy's */
+    struct replica
+        *replicas[MAX_DEVICES]; /* one a device of this process; replicas[0] computes losses and updates */
     struct run_record *record;
 
     /* Measurement (measure.c) */
@@ -52,11 +55,16 @@ int session_open(struct session *s, const struct run_config *config, struct comm
 void session_close(struct session *s);
 
 /* 1 in the process that prints, saves and records. */
-static inline int session_leads(const struct session *s) { return s->rank == 0; }
+static inline int session_leads(const struct session *s) {
+    return s->rank == 0;
+}
 
-/* The configuration of a replica that computes losses; capacity in samples of its input buffers. */
-int evaluate_replica(struct replica *r, const struct step_block *step, const struct loaded_batch *batch); /* single.c */
+/* The configuration of a replica that computes losses and updates; capacity: samples of its input buffers. */
 struct replica_config session_replica_config(const struct session *s, int capacity);
+
+/* single.c: forward and loss of test samples on one replica; also what each rank of DDP does with its part of
+ * them. */
+int evaluate_replica(struct replica *r, const struct step_block *step, const struct loaded_batch *batch);
 
 /* ---- measure.c: what the record says of each device ---- */
 
@@ -72,8 +80,8 @@ int measure_finish(struct session *s);
 
 /* ---- step_log.c: losses, hits and hashes from device memory to the record ---- */
 
-/* Reads the first `rows` rows of all devices' logs. They are those of the next `rows` steps of the record, whose
- * global batches had global_n[row] samples. Collective. */
+/* Reads the first `rows` rows of all devices' logs. They are those of the next `rows` steps of the record,
+ * whose global batches had global_n[row] samples. Collective. */
 int step_log_read(struct session *s, int rows, const int *global_n);
 /* Sum of hits in the first `rows` rows over all devices. Collective. */
 int step_log_hits(struct session *s, int rows, int64_t *hits);

@@ -1,4 +1,5 @@
-/* Single: one device does all of it. The plainest reading of a training step; DP and DDP are measured against it. */
+/* Single: one device does all of it. The plainest reading of a training step; DP and DDP are measured against
+ * it. */
 #include <stdlib.h>
 
 #include "base/error.h"
@@ -27,7 +28,6 @@ static int single_step(struct session *s, const struct step_block *step, const s
     return replica_update(r);
 }
 
-/* Also what each rank of DDP does with its part of the test set. */
 int evaluate_replica(struct replica *r, const struct step_block *step, const struct loaded_batch *batch) {
     struct var *output, *loss;
     CHECK(replica_write_step(r, step));
@@ -36,7 +36,8 @@ int evaluate_replica(struct replica *r, const struct step_block *step, const str
     return replica_loss(r, output, 0, &loss);
 }
 
-static int single_evaluate(struct session *s, const struct step_block *step, const struct loaded_batch *batch) {
+static int single_evaluate(struct session *s, const struct step_block *step,
+                           const struct loaded_batch *batch) {
     return evaluate_replica(s->state, step, batch);
 }
 
@@ -50,4 +51,5 @@ static void single_close(struct session *s) {
     free(s->state);
 }
 
-const struct strategy strategy_single = {single_open, single_step, single_evaluate, single_hash_values, NULL, single_close};
+const struct strategy strategy_single = {single_open,        single_step, single_evaluate,
+                                         single_hash_values, NULL,        single_close};

@@ -1,8 +1,8 @@
-/* Step logs: each device writes the losses, hits and hashes of a step into a row of its own memory; every so often
- * the host reads the rows of all devices. A step itself thus never waits for the host.
+/* Step logs: each device writes the losses, hits and hashes of a step into a row of its own memory; every so
+ * often the host reads the rows of all devices. A step itself thus never waits for the host.
  *
- * Losses come as one sum for each virtual device, in double. They are added up in the one order of summing, so
- * the loss of a step is the same to the bit in all modes, and so is the file of losses. */
+ * Losses come as one sum for each virtual device, in double. They are added up in the one order of summing,
+ * so the loss of a step is the same to the bit in all modes, and so is the file of losses. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +23,8 @@ static int gather(struct session *s, const void *mine, size_t bytes, void *all) 
     for (size_t done = 0, n; done < bytes && !code; done += n) {
         n = bytes - done < COMM_BLOB_BYTES ? bytes - done : COMM_BLOB_BYTES;
         code = comm_gather(s->comm, (const char *)mine + done, n, piece);
-        for (int k = 0; k < s->ranks; k++) memcpy((char *)all + (size_t)k * bytes + done, piece + (size_t)k * n, n);
+        for (int k = 0; k < s->ranks; k++)
+            memcpy((char *)all + (size_t)k * bytes + done, piece + (size_t)k * n, n);
     }
     free(piece);
     return code;
@@ -36,7 +37,8 @@ static int columns(const struct session *s) {
 
 /* ---- losses ---- */
 
-/* Term v of the sum lies on device r = v mod W in segment v / W; DP's device 0 holds all devices' columns in a row. */
+/* Term v of the sum lies on device r = v mod W in segment v / W; DP's device 0 holds all devices' columns in
+ * a row. */
 static double row_loss(const struct session *s, const double *all, int rows, int row) {
     double terms[MAX_DEVICES];
     int each = s->segments_per_device, total = each * s->devices;
@@ -64,7 +66,8 @@ static int read_losses(struct session *s, int rows, const int *global_n) {
     if (!code) code = grow_losses(s->record, rows);
     for (int row = 0; !code && row < rows; row++) {
         double loss = row_loss(s, all, rows, row) / global_n[row];
-        s->record->losses[s->record->steps + row] = isnan(loss) ? NAN : loss; /* one NaN: its sign says nothing */
+        s->record->losses[s->record->steps + row] =
+            isnan(loss) ? NAN : loss; /* one NaN: its sign says nothing */
     }
     free(mine);
     free(all);
@@ -76,9 +79,11 @@ int step_log_hits(struct session *s, int rows, int64_t *hits) {
     int width = s->replicas[0]->config.log_segments;
     CHECK(replica_read_logs(s->replicas[0], rows, NULL, log, NULL));
     for (int row = 0; row < rows; row++)
-        for (int c = 0; c < width; c++) mine += log[row * width + c];
+        for (int c = 0; c < width; c++)
+            mine += log[row * width + c];
     CHECK(gather(s, &mine, sizeof mine, all));
-    for (int k = 0; k < s->ranks; k++) *hits += all[k];
+    for (int k = 0; k < s->ranks; k++)
+        *hits += all[k];
     return OK;
 }
 
@@ -102,7 +107,8 @@ static int read_hashes(struct session *s, int rows) {
         code = replica_read_logs(s->replicas[i], rows, NULL, NULL, mine);
         if (!code) code = gather(s, mine, bytes, all);
         for (int k = 0; !code && k < s->ranks; k++)
-            code = append_hashes(s->record, s->ranks > 1 ? k : i, all + (size_t)k * (size_t)rows * width, rows, width);
+            code = append_hashes(s->record, s->ranks > 1 ? k : i, all + (size_t)k * (size_t)rows * width,
+                                 rows, width);
     }
     free(mine);
     free(all);
@@ -129,8 +135,10 @@ int step_log_final(struct session *s) {
         if (!code) code = gather(s, row, bytes, all);
         for (int k = 0; !code && k < s->ranks; k++) {
             uint64_t *final = s->record->final_hashes[s->ranks > 1 ? k : i] = malloc(bytes + 1);
-            if (!final) code = fail(ERR_MEMORY, "step log: no host memory");
-            else memcpy(final, all + (size_t)k * count, bytes);
+            if (!final)
+                code = fail(ERR_MEMORY, "step log: no host memory");
+            else
+                memcpy(final, all + (size_t)k * count, bytes);
         }
     }
     free(row);

@@ -5,8 +5,8 @@
  *         steps                                        the batch before is given back once its step is done
  *         evaluation on all devices                    every so often losses and hashes are read
  *
- * How often the logs are read is a matter of steps alone, so that all ranks do it together: after steps 1, 2, 4, ...
- * of an epoch (first signs of life early) and whenever the rows are full. */
+ * How often the logs are read is a matter of steps alone, so that all ranks do it together: after steps 1, 2,
+ * 4, ... of an epoch (first signs of life early) and whenever the rows are full. */
 #include "train/trainer.h"
 
 #include <stdlib.h>
@@ -22,11 +22,11 @@ struct loop {
     struct session *s;
     struct outputs outputs;
     struct progress progress;
-    struct event *done[2];           /* behind the last two steps */
-    struct loaded_batch *held;       /* the batch of the step before */
-    int step, last_step;             /* global: next, and the one before which the run ends */
-    int rows, global_n[LOG_ROWS];    /* steps enqueued since the logs were read */
-    int snapshot;                    /* next entry of config->snapshots */
+    struct event *done[2];        /* behind the last two steps */
+    struct loaded_batch *held;    /* the batch of the step before */
+    int step, last_step;          /* global: next, and the one before which the run ends */
+    int rows, global_n[LOG_ROWS]; /* steps enqueued since the logs were read */
+    int snapshot;                 /* next entry of config->snapshots */
     int64_t epoch_start_ns;
 };
 
@@ -62,8 +62,11 @@ static int snapshot_if_due(struct loop *l) {
 
 static int one_step(struct loop *l, struct loaded_batch *batch) {
     struct session *s = l->s;
-    struct step_block step = {.seed = s->config->seed, .step = (uint64_t)l->step, .weight = 1.0f / (float)batch->plan.global_n,
-                              .learning_rate = (float)s->config->lr, .first_update = l->step == s->config->first_step,
+    struct step_block step = {.seed = s->config->seed,
+                              .step = (uint64_t)l->step,
+                              .weight = 1.0f / (float)batch->plan.global_n,
+                              .learning_rate = (float)s->config->lr,
+                              .first_update = l->step == s->config->first_step,
                               .slot = l->rows};
     CHECK(snapshot_if_due(l));
     CHECK(s->strategy->step(s, &step, batch));
@@ -94,10 +97,13 @@ static int read_logs(struct loop *l, int epoch, int final) {
     measure_spans(s);
     l->rows = 0;
     if (!session_leads(s)) return OK;
-    for (int i = first; i < r->steps; i++) progress_loss(&l->progress, r->first_step + i, r->losses[i]);
+    for (int i = first; i < r->steps; i++)
+        progress_loss(&l->progress, r->first_step + i, r->losses[i]);
     CHECK(outputs_losses(&l->outputs, r, first, epoch));
     double seconds = r->training_seconds + (double)(now_ns() - l->epoch_start_ns) * 1e-9;
-    if (!final) progress_step(&l->progress, epoch, r->first_step + r->steps, r->losses[r->steps - 1], r->images, seconds);
+    if (!final)
+        progress_step(&l->progress, epoch, r->first_step + r->steps, r->losses[r->steps - 1], r->images,
+                      seconds);
     return OK;
 }
 
@@ -134,12 +140,15 @@ static int train_epoch(struct loop *l, int epoch) {
 
 /* ---- evaluation ---- */
 
-/* Test batches come in one piece a device; the logs and DP have a fixed number of segments a device: the rest are empty. */
+/* Test batches come in one piece a device; the logs and DP have a fixed number of segments a device: the rest
+ * are empty. */
 static void spread_segments(const struct session *s, struct segments *segments) {
     int each = s->segments_per_device;
     for (int d = s->device_count - 1; d >= 0; d--) {
         struct segment whole = segments->seg[d];
-        for (int i = each - 1; i >= 0; i--) segments->seg[d * each + i] = (struct segment){.v = whole.v + i * s->devices, .n = i ? 0 : whole.n};
+        for (int i = each - 1; i >= 0; i--)
+            segments->seg[d * each + i] =
+                (struct segment){.v = whole.v + i * s->devices, .n = i ? 0 : whole.n};
     }
     segments->count = s->device_count * each;
 }
@@ -155,7 +164,8 @@ static int evaluate(struct loop *l, double *accuracy) {
     for (;;) {
         CHECK(loader_next(s->test_loader, &batch));
         if (batch) {
-            struct step_block step = {.seed = s->config->seed, .step = (uint64_t)l->step, .weight = 1, .slot = rows++};
+            struct step_block step = {
+                .seed = s->config->seed, .step = (uint64_t)l->step, .weight = 1, .slot = rows++};
             spread_segments(s, &batch->plan.segments);
             int code = s->strategy->evaluate(s, &step, batch);
             if (!code) code = sync_devices(s);
@@ -190,7 +200,8 @@ static int add_epoch(struct loop *l, int epoch) {
     tests[n] = accuracy;
     r->epoch_count = n + 1;
     if (session_leads(l->s) && r->steps)
-        progress_epoch(&l->progress, epoch, r->first_step + r->steps, r->losses[r->steps - 1], accuracy, r->images, r->training_seconds);
+        progress_epoch(&l->progress, epoch, r->first_step + r->steps, r->losses[r->steps - 1], accuracy,
+                       r->images, r->training_seconds);
     return OK;
 }
 
@@ -223,12 +234,16 @@ static int run_loop(struct loop *l) {
     int per_epoch = loader_steps(s->train_loader);
     int64_t all = (int64_t)per_epoch * c->epochs;
     l->step = c->first_step;
-    l->last_step = c->steps && c->steps + c->first_step < all ? c->steps + c->first_step : all > INT32_MAX - 1 ? INT32_MAX - 1 : (int)all;
+    l->last_step = c->steps && c->steps + c->first_step < all ? c->steps + c->first_step
+                   : all > INT32_MAX - 1                      ? INT32_MAX - 1
+                                                              : (int)all;
     CHECK(name_parameters(s));
     CHECK(sync_devices(s)); /* set-up is over: parameters broadcast, spans of it are no step's */
     measure_start(s);
-    for (int i = 0; i < 2; i++) CHECK(event_create(s->device[0], &l->done[i]));
-    progress_start(&l->progress, mode_title(c->mode), (l->last_step + per_epoch - 1) / per_epoch, l->last_step, c->quiet || !session_leads(s));
+    for (int i = 0; i < 2; i++)
+        CHECK(event_create(s->device[0], &l->done[i]));
+    progress_start(&l->progress, mode_title(c->mode), (l->last_step + per_epoch - 1) / per_epoch,
+                   l->last_step, c->quiet || !session_leads(s));
     for (int epoch = l->step / per_epoch; l->step < l->last_step; epoch++) {
         CHECK(train_epoch(l, epoch));
         CHECK(add_epoch(l, epoch));
@@ -239,8 +254,8 @@ static int run_loop(struct loop *l) {
     return measure_finish(s);
 }
 
-int trainer_run(const struct run_config *config, struct comm *comm, const float *initial, size_t initial_count,
-                struct run_record *record) {
+int trainer_run(const struct run_config *config, struct comm *comm, const float *initial,
+                size_t initial_count, struct run_record *record) {
     struct session session = {0};
     struct loop loop = {.s = &session};
     int code = OK;
@@ -252,7 +267,8 @@ done:
     if (code && comm) comm_abort(comm, code, error_message()); /* before anything here waits for a peer */
     outputs_abandon(&loop.outputs);
     if (loop.held) loader_release(session.train_loader, loop.held);
-    for (int i = 0; i < 2; i++) event_destroy(loop.done[i]);
+    for (int i = 0; i < 2; i++)
+        event_destroy(loop.done[i]);
     session_close(&session);
     return code;
 }

@@ -15,7 +15,8 @@ int verdict_promised(const struct run_record *a, const struct run_record *b, cha
         return 0;
     }
     if (a->virtual_devices == b->virtual_devices) return *why_not = 0, 1;
-    snprintf(why_not, bytes, "%d virtual devices against %d: the batch is cut differently", a->virtual_devices, b->virtual_devices);
+    snprintf(why_not, bytes, "%d virtual devices against %d: the batch is cut differently",
+             a->virtual_devices, b->virtual_devices);
     return 0;
 }
 
@@ -40,7 +41,8 @@ int verdict_first_difference(const struct run_record *a, const struct run_record
                 if (at(a, 0, step, p) != at(b, d, step, p)) return differs(v, step, p, d, 0);
         for (int d = 0; d < b->devices; d++)
             for (int p = 0; record_has_grads(b, d) && p < b->parameters; p++)
-                if (at(a, 0, step, b->parameters + p) != at(b, d, step, b->parameters + p)) return differs(v, step, p, d, 1);
+                if (at(a, 0, step, b->parameters + p) != at(b, d, step, b->parameters + p))
+                    return differs(v, step, p, d, 1);
     }
     if (a->steps != b->steps) return differs(v, steps, 0, 0, 0);
     for (int d = 0; d < b->devices; d++)
@@ -98,33 +100,49 @@ static void print_drift(FILE *file, const struct verdict *v) {
         return;
     }
     fprintf(file, "  bits apart since step %d; losses ", v->bits_apart_at);
-    if (v->loss_apart_at < 0) fprintf(file, "within 1 %% to the end (%.2g at the last step)\n", v->final_loss_gap);
-    else fprintf(file, "more than 1 %% apart since step %d (%.2g at the last): SGD amplifies the last bit\n", v->loss_apart_at, v->final_loss_gap);
+    if (v->loss_apart_at < 0)
+        fprintf(file, "within 1 %% to the end (%.2g at the last step)\n", v->final_loss_gap);
+    else
+        fprintf(file, "more than 1 %% apart since step %d (%.2g at the last): SGD amplifies the last bit\n",
+                v->loss_apart_at, v->final_loss_gap);
 }
 
-void verdict_print(FILE *file, const struct verdict *v, const struct run_record *a, const struct run_record *b) {
+void verdict_print(FILE *file, const struct verdict *v, const struct run_record *a,
+                   const struct run_record *b) {
     const char *x = title(a), *y = title(b);
     switch (v->kind) {
     case VERDICT_EQUAL:
-        fprintf(file, "%s = %s: identical to the bit after %d steps (every parameter and reduced gradient, every step, every device)\n", y, x, v->steps);
+        fprintf(file,
+                "%s = %s: identical to the bit after %d steps (every parameter and reduced gradient, every "
+                "step, every device)\n",
+                y, x, v->steps);
         return;
     case VERDICT_DIFFERENT:
-        fprintf(file, "%s != %s: first difference at step %d: the %s of %s on device %d\n", y, v->among_replicas ? "its own device 0" : x, v->step,
-                v->in_gradient ? "gradient" : "value", b->names[v->parameter], v->device);
+        fprintf(file, "%s != %s: first difference at step %d: the %s of %s on device %d\n", y,
+                v->among_replicas ? "its own device 0" : x, v->step, v->in_gradient ? "gradient" : "value",
+                b->names[v->parameter], v->device);
         return;
     case VERDICT_WITHIN:
     case VERDICT_BEYOND:
-        if (v->steps == 0) fprintf(file, "%s ? %s: no step of the two is the same work, so no gradients were compared\n", y, x);
-        else fprintf(file, "%s %s %s: gradients in lock step at %d points: relative L2 distance at most %.2g, bound %.2g\n", y,
-                v->kind == VERDICT_WITHIN ? "~" : "!=", x, v->steps, v->worst, v->bound);
-        if (v->kind == VERDICT_BEYOND) fprintf(file, "  beyond the bound at step %d: the gradient of %s\n", v->step, b->names[v->parameter]);
+        if (v->steps == 0)
+            fprintf(file, "%s ? %s: no step of the two is the same work, so no gradients were compared\n", y,
+                    x);
+        else
+            fprintf(file,
+                    "%s %s %s: gradients in lock step at %d points: relative L2 distance at most %.2g, bound "
+                    "%.2g\n",
+                    y, v->kind == VERDICT_WITHIN ? "~" : "!=", x, v->steps, v->worst, v->bound);
+        if (v->kind == VERDICT_BEYOND)
+            fprintf(file, "  beyond the bound at step %d: the gradient of %s\n", v->step,
+                    b->names[v->parameter]);
         fprintf(file, "  equal bits are not promised: %s\n", v->why_not);
         print_drift(file, v);
         return;
     }
 }
 
-void verdict_json(struct json_writer *w, const char *key, const struct verdict *v, const struct run_record *b) {
+void verdict_json(struct json_writer *w, const char *key, const struct verdict *v,
+                  const struct run_record *b) {
     static const char *const kinds[] = {"identical", "different", "within bound", "beyond bound"};
     json_object(w, key);
     json_string(w, "verdict", kinds[v->kind]);
