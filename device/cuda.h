@@ -14,7 +14,7 @@
 
 #include "base/error.h"
 #include "device/arena.h"
-#include "device/cuda_clock.h"
+#include "device/event_clock.h"
 #include "device/table.h"
 
 #ifdef __cplusplus
@@ -39,9 +39,11 @@ struct cuda_pending {
     cudaEvent_t start, end;
     struct span facts;
 };
+enum { CUDA_ANCHOR_TRIES = 4 };
 struct cuda_spans {
-    struct cuda_clock clock;      /* from the GPU's axis to base/clock.h's */
+    struct event_clock clock;     /* from the GPU's axis to base/clock.h's */
     cudaEvent_t anchor;           /* the point of the GPU's axis that clock.anchor_ns names */
+    cudaEvent_t tries[CUDA_ANCHOR_TRIES];
     struct cuda_pending *pending; /* ring; entry i lies at i % capacity */
     size_t capacity;
     uint64_t begun, harvested;
@@ -57,6 +59,7 @@ struct cuda_stream {
     struct cuda_math *math;    /* compute stream only; NULL on comm, where matrix products are refused */
     void *workspace;           /* CUDA_WORKSPACE_BYTES on the compute stream, NULL on comm */
     struct cuda_spans spans;
+    int capturing;             /* set by who captures it into a graph: no spans, no queries then */
     const char *last_name;     /* what was enqueued last, and in which step: for errors that come later */
     int32_t last_step;
     uint64_t range;            /* NVTX: the open range, 0 if none, */
@@ -141,8 +144,12 @@ int cuda_event_record(struct event *event, struct stream *stream);
 int cuda_event_wait(struct stream *stream, struct event *event);
 int cuda_event_sync(struct event *event);
 int cuda_event_done(struct event *event);
-/* Polls until `event` is done or the device's timeout is over. cudaErrorNotReady: it is over. */
-cudaError_t cuda_poll(cudaEvent_t event, double timeout_s);
+/* Asks an event, or if that is NULL a stream, until it is done or timeout_s is over (cudaErrorNotReady). */
+cudaError_t cuda_poll(cudaEvent_t event, cudaStream_t stream, double timeout_s);
+
+/* Lets `device` reach the memory of GPU number `gpu`, where the machine allows it; else copies between the two
+ * go through host memory, by the driver. Asked once for each GPU. */
+void cuda_reach(struct cuda_device *device, int gpu);
 
 int cuda_memory_open(struct cuda_device *device);
 void cuda_memory_close(struct cuda_device *device);
@@ -165,6 +172,7 @@ void cuda_spans_close(struct cuda_stream *stream);
 int cuda_span_begin(struct cuda_stream *stream, const char *name, uint64_t bytes, double flops, int waiting);
 int cuda_span_end(struct cuda_stream *stream);
 int cuda_spans_harvest(struct cuda_stream *stream);
+int cuda_spans_anchor(struct cuda_stream *stream); /* takes the anchor from the host's clock anew */
 
 /* NVTX (cuda_nvtx.c): a range per phase, seen by profilers, nothing without one. */
 void cuda_nvtx_phase(struct cuda_stream *stream);
