@@ -35,10 +35,10 @@ CUDNN := $(call cuda_word,cudnn)
 NCCL  := $(call cuda_word,nccl)
 CUDA_LIB := $(call cuda_word,lib)
 CUDA_FLAGS := $(patsubst %,-isystem %,$(filter-out /usr/include,$(sort $(call cuda_word,include)))) \
-              $(if $(CUDNN),-DHAVE_CUDNN) $(if $(NCCL),-DHAVE_NCCL) $(if $(call cuda_word,nvtx),-DHAVE_NVTX)
-# Code for Ampere and Hopper, and PTX for what comes later. --fmad=false: a*b+c fuses where it says fmaf, as on the host.
+              -DHAVE_CUDA $(if $(CUDNN),-DHAVE_CUDNN) $(if $(NCCL),-DHAVE_NCCL) $(if $(call cuda_word,nvtx),-DHAVE_NVTX)
+# Code for Ampere and Hopper, and PTX for what comes later. {0} zeroes a struct in C, where C++ wants {}: no warning for it. --fmad=false: a*b+c fuses where it says fmaf, as on the host.
 NVCC_FLAGS := -std=c++17 -O3 --fmad=false -lineinfo -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=[sm_90,compute_90] \
-              -Werror all-warnings -Xcompiler -Wall,-Wextra,-Werror,-pthread,-fno-exceptions,-fno-rtti -I.
+              -Werror all-warnings -Xcompiler -Wall,-Wextra,-Werror,-pthread,-fno-exceptions,-fno-rtti,-fno-threadsafe-statics,-Wno-missing-field-initializers -I.
 # Under a sanitizer, or without Criterion, tests use the small runner: tests/harness.h says why.
 PLAIN := $(or $(SAN),$(if $(HAVE_CRITERION),,yes))
 
@@ -59,7 +59,7 @@ $(B)/cli/main.o: COMPILE += -DDUET_VERSION='"$(VERSION)"'
 all: found $(PROGRAM) $(B)/libduet.a
 
 found:
-	@echo "cuda:      $(if $(SAN),not used: under a sanitizer devices are emulated,$(if $(CUDA),found $(CUDA) ($(call cuda_word,nvcc)),$(if $(call cuda_word,missing),nvcc without $(call cuda_word,missing): emulated devices,not found: emulated devices)))"
+	@echo "cuda:      $(if $(SAN),not used: under a sanitizer devices are emulated,$(if $(CUDA),found $(CUDA) ($(call cuda_word,nvcc)),$(if $(filter command%,$(origin CUDA)),not used: CUDA= was given,$(if $(call cuda_word,missing),nvcc without $(call cuda_word,missing): emulated devices,not found: emulated devices))))"
 	@echo "cublas:    $(if $(CUDA),found ($(filter %cublas.so %cublas.so.12 %cublas.so.13,$(CUDA_LIB))),not used without cuda)"
 	@echo "cudnn:     $(if $(CUDA),$(if $(CUDNN),found $(CUDNN),not found: own convolution),not used without cuda)"
 	@echo "nccl:      $(if $(CUDA),$(if $(NCCL),found $(NCCL),not found),not used without cuda)"
@@ -84,7 +84,7 @@ $(B)/%.o: %.c $(B)/flags
 	$(Q)$(COMPILE) -MMD -MP -c $< -o $@
 
 # The half that calls CUDA is C like the rest; kernels are nvcc's.
-$(patsubst %.c,$(B)/%.o,$(filter %.c,$(CUDA_SRC))): COMPILE += $(if $(CUDA),$(CUDA_FLAGS))
+$(patsubst %.c,$(B)/%.o,$(filter %.c,$(CUDA_SRC)) $(wildcard tests/*cuda*.c)): COMPILE += $(if $(CUDA),$(CUDA_FLAGS))
 
 $(B)/%.o: %.cu $(B)/flags
 	@mkdir -p $(@D)

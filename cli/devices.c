@@ -22,6 +22,8 @@ int command_devices(int argc, char **argv) {
         char text[32];
         printf("        %d device%s: %s of memory each by default\n", n, n > 1 ? "s" : "", format_bytes(device_default_memory(n), text, sizeof text));
     }
-    printf("cuda    not built into this program yet\n");
+    int gpus;
+    if (device_probe(DEVICE_CUDA, &gpus)) printf("cuda    none: %s\n", error_message());
+    else printf("cuda    %d GPU%s; 1 to %d devices: more devices than GPUs share them, device i on GPU i mod %d\n", gpus, gpus > 1 ? "s" : "", MAX_DEVICES, gpus);
     return 0;
 }

@@ -14,7 +14,7 @@ int arena_init(struct arena *arena, void *base, size_t bytes) {
     arena->free_capacity = 16;
     arena->free = malloc(arena->free_capacity * sizeof *arena->free);
     if (!arena->free) return fail(ERR_MEMORY, "out of host memory: the list of free device memory");
-    arena->free[0] = (struct range){0, bytes};
+    arena->free[0] = (struct free_range){0, bytes};
     arena->free_count = 1;
     return OK;
 }
@@ -33,7 +33,7 @@ static void remove_range(struct arena *arena, size_t i) {
  * is kept, so that arena_free cannot fail. */
 static int reserve_range(struct arena *arena) {
     if (arena->live + 2 <= arena->free_capacity) return 1;
-    struct range *ranges = realloc(arena->free, 2 * arena->free_capacity * sizeof *ranges);
+    struct free_range *ranges = realloc(arena->free, 2 * arena->free_capacity * sizeof *ranges);
     if (!ranges) return 0;
     arena->free = ranges;
     arena->free_capacity *= 2;
@@ -43,7 +43,7 @@ static int reserve_range(struct arena *arena) {
 void *arena_alloc(struct arena *arena, size_t bytes) {
     if (!reserve_range(arena)) return NULL;
     for (size_t i = 0; i < arena->free_count; i++) {
-        struct range *r = &arena->free[i];
+        struct free_range *r = &arena->free[i];
         if (r->bytes < bytes) continue;
         void *memory = arena->base + r->offset;
         r->offset += bytes;
@@ -60,8 +60,8 @@ void arena_free(struct arena *arena, void *memory, size_t bytes) {
     size_t offset = (size_t)((char *)memory - arena->base), i = 0;
     while (i < arena->free_count && arena->free[i].offset < offset)
         i++;
-    struct range *before = i > 0 ? &arena->free[i - 1] : NULL;
-    struct range *after = i < arena->free_count ? &arena->free[i] : NULL;
+    struct free_range *before = i > 0 ? &arena->free[i - 1] : NULL;
+    struct free_range *after = i < arena->free_count ? &arena->free[i] : NULL;
     int joins_before = before && before->offset + before->bytes == offset;
     int joins_after = after && offset + bytes == after->offset;
 
@@ -75,7 +75,7 @@ void arena_free(struct arena *arena, void *memory, size_t bytes) {
         after->bytes += bytes;
     } else {
         memmove(&arena->free[i + 1], &arena->free[i], (arena->free_count - i) * sizeof *arena->free);
-        arena->free[i] = (struct range){offset, bytes};
+        arena->free[i] = (struct free_range){offset, bytes};
         arena->free_count++;
     }
 }

@@ -11,13 +11,13 @@
 extern "C" {
 #endif
 
-struct range {
+struct free_range {
     size_t offset, bytes;
 };
 struct arena {
     char *base;         /* not owned */
     size_t bytes;
-    struct range *free; /* sorted by offset, never touching each other */
+    struct free_range *free; /* sorted by offset, never touching each other */
     size_t free_count, free_capacity;
     size_t live;        /* allocations */
 };

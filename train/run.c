@@ -34,6 +34,16 @@ int run_virtual_devices(const struct run_config *config) {
     return config->virtual_devices == VIRTUAL_DEFAULT ? run_devices(config) : config->virtual_devices;
 }
 
+int run_device_kind(const struct run_config *config, enum device_kind *kind, int *count) {
+    *kind = DEVICE_CUDA;
+    if (!config->late && strcmp(config->device, "cpu")) {
+        int code = device_probe(DEVICE_CUDA, count);
+        if (!code || !strcmp(config->device, "cuda")) return code;
+    }
+    *kind = config->late ? DEVICE_HOST_LATE : DEVICE_HOST;
+    return device_probe(*kind, count);
+}
+
 static int check_devices(const struct run_config *config) {
     int w = run_devices(config), v = run_virtual_devices(config);
     if (config->devices < 1 || config->devices > MAX_DEVICES)
@@ -49,8 +59,6 @@ static int check_devices(const struct run_config *config) {
                     config->batch_size, w);
     if (strcmp(config->device, "auto") && strcmp(config->device, "cpu") && strcmp(config->device, "cuda"))
         return fail(ERR_USAGE, "--device: %s: there are auto, cpu and cuda", config->device);
-    if (!strcmp(config->device, "cuda"))
-        return fail(ERR_USAGE, "--device: cuda: not built into this program yet: use --device cpu, whose devices are emulated");
     return OK;
 }
 

@@ -24,9 +24,14 @@ static int open_devices(struct session *s) {
     const struct run_config *c = s->config;
     s->device_count = c->mode == MODE_DP ? s->devices : 1;
     s->first_device = s->rank;
-    uint64_t bytes = c->device_memory ? c->device_memory : device_default_memory(s->devices);
+    enum device_kind kind;
+    int physical;
+    CHECK(run_device_kind(c, &kind, &physical));
+    uint64_t bytes = c->device_memory || kind == DEVICE_CUDA ? c->device_memory : device_default_memory(s->devices);
+    if (s->devices > physical && s->rank == 0 && !c->quiet)
+        printf("%d devices share %d GPU%s\n", s->devices, physical, physical > 1 ? "s" : "");
     for (int i = 0; i < s->device_count; i++) {
-        struct device_config config = {.kind = c->late ? DEVICE_HOST_LATE : DEVICE_HOST, .index = s->first_device + i,
+        struct device_config config = {.kind = kind, .index = s->first_device + i, .devices = s->devices, .allow_tf32 = c->tf32,
                                        .rank = s->rank, .memory_bytes = bytes, .check_operands = c->late, .spans = c->spans,
                                        .timeout_s = 2 * c->timeout}; /* comm's own deadline comes first: it can name the rank */
         CHECK(device_open(&s->device[i], &config));
@@ -75,7 +80,7 @@ static void describe(struct session *s) {
     snprintf(r->mode, sizeof r->mode, "%s", mode_name(c->mode));
     snprintf(r->model, sizeof r->model, "%s", s->model.name);
     snprintf(r->dataset, sizeof r->dataset, "%s", s->train_set.name);
-    snprintf(r->kind, sizeof r->kind, "cpu");
+    snprintf(r->kind, sizeof r->kind, "%s", device_config(s->device[0])->kind == DEVICE_CUDA ? "cuda" : "cpu");
     snprintf(r->algorithm, sizeof r->algorithm, "%s", c->mode == MODE_DDP ? c->allreduce : "");
     r->devices = s->devices;
     r->virtual_devices = s->virtual_devices;
