@@ -44,7 +44,7 @@ static inline double tile_cost(const struct product *p, enum tile tile, int deep
 
 /* Wide tiles are for convolutions of few channels; one less kernel to build for each other kind. */
 static inline int tile_fits(enum product_kind kind, enum tile tile) {
-    return tile != TILE_WIDE || kind == PRODUCT_CONV_FORWARD || kind == PRODUCT_CONV_DATA;
+    return tile != TILE_WIDE || b_takes_taps(kind);
 }
 
 static inline int product_is_deep(enum product_kind kind) {

@@ -25,6 +25,7 @@ static inline int pool_of(enum op op, const struct op_args *a, struct pool *pool
     const struct tensor *x = forward ? &a->in[0] : out;
     const struct tensor *y = forward ? out : &a->in[op == OP_MAX_POOL_BACKWARD];
     struct pool made = ZEROED;
+    *pool = made;
     if (tensor_count(x) >= (size_t)1 << 31 || tensor_count(y) >= (size_t)1 << 31) return 0;
     made.x = forward || op == OP_MAX_POOL_BACKWARD ? tensor_f32(&a->in[0]) : NULL;
     made.dy = forward ? NULL : tensor_f32(y);

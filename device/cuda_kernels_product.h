@@ -22,9 +22,9 @@
 
 #include "device/cuda_kernels.h"
 
-/* LINEAR_xy: neighbours in memory, so neighbouring threads, run along d (K), the rows (R), the columns (C). */
+/* CONV_DATA: stride 1, where no load divides. LINEAR_xy: neighbours in memory, so neighbouring threads, run along d (K), the rows (R), the columns (C). */
 enum product_kind {
-    PRODUCT_CONV_FORWARD, PRODUCT_CONV_DATA, PRODUCT_CONV_WEIGHT,
+    PRODUCT_CONV_FORWARD, PRODUCT_CONV_DATA, PRODUCT_CONV_DATA_STRIDED, PRODUCT_CONV_WEIGHT,
     PRODUCT_LINEAR_KK, PRODUCT_LINEAR_KC, PRODUCT_LINEAR_RC,
     PRODUCT_KINDS
 };
@@ -129,6 +129,7 @@ static inline enum product_kind linear_product_of(enum op op, const struct op_ar
 static inline int product_of(enum op op, const struct op_args *a, struct product *p, enum product_kind *kind) {
     struct product none = ZEROED;
     *p = none;
+    *kind = PRODUCT_CONV_FORWARD;
     p->out = tensor_f32(&a->out[0]);
     p->ones_row = p->ones_col = -1;
     if (product_too_large(a)) return 0;
@@ -136,7 +137,10 @@ static inline int product_of(enum op op, const struct op_args *a, struct product
         *kind = linear_product_of(op, a, p);
     } else {
         conv_product_of(op, a, p);
-        *kind = (enum product_kind)(PRODUCT_CONV_FORWARD + (op - OP_CONV2D_FORWARD));
+        *kind = op == OP_CONV2D_FORWARD           ? PRODUCT_CONV_FORWARD
+                : op == OP_CONV2D_BACKWARD_WEIGHT ? PRODUCT_CONV_WEIGHT
+                : p->stride == 1                  ? PRODUCT_CONV_DATA
+                                                  : PRODUCT_CONV_DATA_STRIDED;
     }
     return 1;
 }
@@ -152,61 +156,128 @@ DUET_HD int b_runs_along_depth(int kind) {
     return kind == PRODUCT_CONV_WEIGHT || kind == PRODUCT_LINEAR_KK;
 }
 
-/* Pixel i of a batch of one-channel pictures: its sample, row and column. */
-DUET_HD uint32_t sample_of(const struct picture *t, uint32_t i, uint32_t *row, uint32_t *column) {
-    uint32_t pixel, n = divide(t->by_pixels, i, &pixel);
-    *row = divide(t->by_width, pixel, column);
-    return n;
+/* Where a convolution reads is the sum of two parts: a spot, set by the pixel, and a tap, set by the entry of the
+ * filter bank. Each costs divisions, their sum only an addition and two comparisons; so a thread finds its
+ * pixels' spots once, and the taps of a slab are found once for the whole block (cuda_kernels_tile.h).
+ * Offsets wrap around 2^32 and come right in the sum. */
+struct spot {
+    uint32_t offset;
+    int row, column;
+};
+
+struct tap {
+    uint32_t offset;
+    uint16_t ky, kx;
+};
+
+DUET_HD int is_conv_data(int kind) {
+    return kind == PRODUCT_CONV_DATA || kind == PRODUCT_CONV_DATA_STRIDED;
 }
 
-/* Entry i of a filter bank: its channel and tap. */
-DUET_HD uint32_t channel_of(const struct product *p, uint32_t i, uint32_t *ky, uint32_t *kx) {
-    uint32_t tap, channel = divide(p->by_taps, i, &tap);
-    *ky = divide(p->by_k, tap, kx);
-    return channel;
+/* i: a pixel of the batch, counted as (n, row, column). For x: where tap (0, 0, 0) of that output pixel falls. For
+ * dy: the input pixel itself, moved by the padding. */
+DUET_HD struct spot spot_of(int kind, const struct product *p, uint32_t i) {
+    struct spot at;
+    uint32_t pixel, row, column, n;
+    if (is_conv_data(kind)) {
+        n = divide(p->x.by_pixels, i, &pixel);
+        row = divide(p->x.by_width, pixel, &column);
+        at.row = (int)row + p->padding, at.column = (int)column + p->padding;
+        at.offset = n * (uint32_t)p->y.channels * p->y.pixels;
+        if (kind == PRODUCT_CONV_DATA) at.offset += (uint32_t)at.row * (uint32_t)p->y.width + (uint32_t)at.column;
+    } else {
+        n = divide(p->y.by_pixels, i, &pixel);
+        row = divide(p->y.by_width, pixel, &column);
+        at.row = (int)row * p->stride - p->padding, at.column = (int)column * p->stride - p->padding;
+        at.offset = n * (uint32_t)p->x.channels * p->x.pixels + (uint32_t)at.row * (uint32_t)p->x.width +
+                    (uint32_t)at.column;
+    }
+    return at;
 }
 
-/* x under the tap `entry` = (c, ky, kx) of output pixel i = (n, row, column); 0 in the padding. */
-DUET_HD float x_under(const struct product *p, uint32_t entry, uint32_t i) {
-    uint32_t ky, kx, row, column;
-    uint32_t c = channel_of(p, entry, &ky, &kx), n = sample_of(&p->y, i, &row, &column);
-    uint32_t h = row * (uint32_t)p->stride + ky - (uint32_t)p->padding; /* above the picture: wraps to huge */
-    uint32_t v = column * (uint32_t)p->stride + kx - (uint32_t)p->padding;
-    if (h >= (uint32_t)p->x.height || v >= (uint32_t)p->x.width) return 0;
-    return p->b[(n * (uint32_t)p->x.channels + c) * p->x.pixels + h * (uint32_t)p->x.width + v];
+/* entry: (channel, ky, kx) of the filter bank; the channel is x's, or dy's for its gradient. */
+DUET_HD struct tap tap_of(int kind, const struct product *p, uint32_t entry) {
+    struct tap t;
+    uint32_t rest, kx, channel = divide(p->by_taps, entry, &rest), ky = divide(p->by_k, rest, &kx);
+    t.ky = (uint16_t)ky, t.kx = (uint16_t)kx;
+    if (is_conv_data(kind)) {
+        t.offset = channel * p->y.pixels;
+        if (kind == PRODUCT_CONV_DATA) t.offset -= ky * (uint32_t)p->y.width + kx;
+    } else {
+        t.offset = channel * p->x.pixels + ky * (uint32_t)p->x.width + kx;
+    }
+    return t;
 }
 
-/* dy at the output whose tap `entry` = (o, ky, kx) fell on input pixel i = (n, h, v); 0 if there is none. */
-DUET_HD float dy_over(const struct product *p, uint32_t entry, uint32_t i) {
-    uint32_t ky, kx, h, v, rest_row, rest_column;
-    uint32_t o = channel_of(p, entry, &ky, &kx), n = sample_of(&p->x, i, &h, &v);
-    h += (uint32_t)p->padding, v += (uint32_t)p->padding;
-    if (h < ky || v < kx) return 0;
-    uint32_t row = divide(p->by_stride, h - ky, &rest_row), column = divide(p->by_stride, v - kx, &rest_column);
+/* x under a tap; 0 in the padding. */
+DUET_HD float x_under(const struct product *p, struct spot at, struct tap t) {
+    uint32_t h = (uint32_t)(at.row + t.ky), v = (uint32_t)(at.column + t.kx); /* above the picture: huge */
+    return h < (uint32_t)p->x.height && v < (uint32_t)p->x.width ? p->b[at.offset + t.offset] : 0;
+}
+
+/* dy at the output whose tap fell on this input pixel; 0 if there is none. */
+DUET_HD float dy_over(int kind, const struct product *p, struct spot at, struct tap t) {
+    uint32_t row = (uint32_t)(at.row - t.ky), column = (uint32_t)(at.column - t.kx), rest_row, rest_column;
+    if (kind == PRODUCT_CONV_DATA)
+        return row < (uint32_t)p->y.height && column < (uint32_t)p->y.width ? p->b[at.offset + t.offset] : 0;
+    if (at.row < t.ky || at.column < t.kx) return 0;
+    row = divide(p->by_stride, row, &rest_row), column = divide(p->by_stride, column, &rest_column);
     if (rest_row || rest_column || row >= (uint32_t)p->y.height || column >= (uint32_t)p->y.width) return 0;
-    return p->b[(n * (uint32_t)p->y.channels + o) * p->y.pixels + row * (uint32_t)p->y.width + column];
+    return p->b[at.offset + t.offset + row * (uint32_t)p->y.width + column];
 }
 
-DUET_HD float load_a(int kind, const struct product *p, uint32_t row, uint32_t d) {
-    uint32_t rest, outer;
+/* What the loads of a convolution find by division, each as rarely as it changes:
+ *     columns of the block     a thread's spots (forward, data) or taps (weight), once a block
+ *     one d of the slab        its channel and tap (data), sample and pixel and spot (weight), once a slab
+ *     all d of the slab        their taps (forward, data), found by the block's threads together, once a slab */
+struct column {
+    struct spot spot;
+    struct tap tap;
+};
+
+struct depth {
+    uint32_t outer, rest;
+    struct spot spot;
+};
+
+DUET_HD int b_takes_taps(int kind) {
+    return kind == PRODUCT_CONV_FORWARD || is_conv_data(kind);
+}
+
+DUET_HD struct column column_of(int kind, const struct product *p, uint32_t col) {
+    struct column c = ZEROED;
+    if (b_takes_taps(kind)) c.spot = spot_of(kind, p, col);
+    if (kind == PRODUCT_CONV_WEIGHT) c.tap = tap_of(kind, p, col);
+    return c;
+}
+
+DUET_HD struct depth depth_of(int kind, const struct product *p, uint32_t d) {
+    struct depth at = ZEROED;
+    if (is_conv_data(kind)) at.outer = divide(p->by_taps, d, &at.rest);
+    if (kind == PRODUCT_CONV_WEIGHT) at.outer = divide(p->y.by_pixels, d, &at.rest), at.spot = spot_of(kind, p, d);
+    return at;
+}
+
+/* `at` is depth_of(d). */
+DUET_HD float load_a(int kind, const struct product *p, uint32_t row, uint32_t d, const struct depth *at) {
     switch (kind) {
     case PRODUCT_CONV_FORWARD: return p->a[row * p->depth + d];
     case PRODUCT_CONV_DATA:
-        outer = divide(p->by_taps, d, &rest); /* w[o][c = row][tap] */
-        return p->a[(outer * p->rows + row) * p->by_taps.d + rest];
-    case PRODUCT_CONV_WEIGHT:
-        outer = divide(p->y.by_pixels, d, &rest); /* dy[n][o = row][pixel] */
-        return p->a[(outer * p->rows + row) * p->y.pixels + rest];
+    case PRODUCT_CONV_DATA_STRIDED: return p->a[(at->outer * p->rows + row) * p->by_taps.d + at->rest]; /* w[o][c][tap] */
+    case PRODUCT_CONV_WEIGHT: return p->a[(at->outer * p->rows + row) * p->y.pixels + at->rest]; /* dy[n][o][pixel] */
     case PRODUCT_LINEAR_RC: return (int)row == p->ones_row ? 1 : p->a[row + d * p->a_depth];
     default: return p->a[row * p->a_row + d];
     }
 }
 
-DUET_HD float load_b(int kind, const struct product *p, uint32_t d, uint32_t col) {
+/* `c` is column_of(col); `at` depth_of(d), read for PRODUCT_CONV_WEIGHT; `tap` tap_of(d), where b_takes_taps. */
+DUET_HD float load_b(int kind, const struct product *p, uint32_t d, uint32_t col, const struct column *c,
+                     const struct depth *at, const struct tap *tap) {
     switch (kind) {
-    case PRODUCT_CONV_FORWARD: return x_under(p, d, col);
-    case PRODUCT_CONV_DATA: return dy_over(p, d, col);
-    case PRODUCT_CONV_WEIGHT: return col + 1 == p->cols ? 1 : x_under(p, col, d);
+    case PRODUCT_CONV_FORWARD: return x_under(p, c->spot, *tap);
+    case PRODUCT_CONV_DATA:
+    case PRODUCT_CONV_DATA_STRIDED: return dy_over(kind, p, c->spot, *tap);
+    case PRODUCT_CONV_WEIGHT: return col + 1 == p->cols ? 1 : x_under(p, at->spot, c->tap);
     case PRODUCT_LINEAR_RC: return (int)col == p->ones_col ? 1 : p->b[d * p->b_depth + col];
     case PRODUCT_LINEAR_KC: return p->b[d * p->b_depth + col];
     default: return p->b[d + col * p->b_col];
@@ -221,6 +292,7 @@ DUET_HD void store_c(int kind, const struct product *p, uint32_t row, uint32_t c
         p->out[(n * p->rows + row) * p->y.pixels + pixel] = value + p->bias[row];
         return;
     case PRODUCT_CONV_DATA:
+    case PRODUCT_CONV_DATA_STRIDED:
         n = divide(p->x.by_pixels, col, &pixel);
         p->out[(n * p->rows + row) * p->x.pixels + pixel] = value;
         return;

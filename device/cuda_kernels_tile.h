@@ -1,6 +1,7 @@
 /* The multiplication itself: a block of threads computes a tile of c, walking along the depth in slabs.
  *
  *     slab by slab:  registers <- the next slab of a and b      (the loads of cuda_kernels_product.h)
+ *                    taps <- those of the slab after it         (into the place of this slab's, read before)
  *                    acc += this slab, from shared memory       (an outer product a step: TM x TN fmaf per thread)
  *                    the other half of shared memory <- registers
  *                    barrier
@@ -55,14 +56,17 @@ DUET_CONSTANT int tile_pad(int tile) {
     return tile == TILE_SMALL ? 1 : 4;
 }
 
-/* The most of any tile: a thread's own elements of c; its share of a slab of a and of b; floats of two slabs. */
-enum { OWN_LIMIT = 48, FETCH_A_LIMIT = 8, FETCH_B_LIMIT = 16, SHARED_FLOATS = 2 * 32 * (32 + 32 + 2 * 4) };
+/* The most of any tile: a thread's own elements of c; its share of a slab of a and of b, and its
+ * columns of b; d of a slab; floats of two slabs. */
+enum { OWN_LIMIT = 48, FETCH_A_LIMIT = 8, FETCH_B_LIMIT = 16, COLUMN_LIMIT = 8, SLAB_LIMIT = 64,
+       SHARED_FLOATS = 2 * 32 * (32 + 32 + 2 * 4) };
 
 struct product_shared {
 #ifdef __CUDACC__
     __align__(16)
 #endif
     float at[SHARED_FLOATS];
+    struct tap taps[2][SLAB_LIMIT]; /* of two slabs in turn */
 };
 
 DUET_HD float *shared_a(int tile, float *shared, uint32_t half) {
@@ -82,23 +86,52 @@ DUET_HD uint32_t along_depth(int tile, int width, int runs_along_depth, uint32_t
     return runs_along_depth ? e % (uint32_t)tile_slab(tile) : e / (uint32_t)width;
 }
 
-/* This thread's share of the slab at `depth`, 0 outside of the matrices and from `end` on. */
+/* The taps of the slab at `depth`, one a thread, for the loads of a convolution. */
+DUET_HD void find_taps(int kind, int tile, const struct product *p, uint32_t depth, uint32_t end, uint32_t thread,
+                       struct tap *taps) {
+    if (b_takes_taps(kind) && thread < (uint32_t)tile_slab(tile) && depth + thread < end)
+        taps[thread] = tap_of(kind, p, depth + thread);
+}
+
+/* A thread's columns of b: its element i lies in column i modulo this many. (Threads are a multiple of every slab,
+ * and of the columns or half of them, so what a thread loads repeats.) */
+DUET_CONSTANT int own_columns(int kind, int tile) {
+    return kind == PRODUCT_CONV_WEIGHT                  ? tile_cols(tile) * tile_slab(tile) / tile_threads(tile)
+           : tile_cols(tile) > tile_threads(tile) ? tile_cols(tile) / tile_threads(tile)
+                                                        : 1;
+}
+
+DUET_HD void find_columns(int kind, int tile, const struct product *p, uint32_t col0, uint32_t thread,
+                          struct column *columns) {
+    DUET_UNROLL
+    for (int i = 0; i < own_columns(kind, tile); i++) {
+        uint32_t e = thread + (uint32_t)(i * tile_threads(tile));
+        columns[i] = column_of(kind, p, col0 + along_width(tile, tile_cols(tile), b_runs_along_depth(kind), e));
+    }
+}
+
+/* This thread's share of the slab at `depth`, 0 outside of the matrices and from `end` on. Where it runs along the
+ * depth, all its elements have the same d. */
 DUET_HD void fetch(int kind, int tile, const struct product *p, uint32_t row0, uint32_t col0, uint32_t depth,
-                   uint32_t end, uint32_t thread, float *a, float *b) {
+                   uint32_t end, const struct column *columns, const struct tap *taps, uint32_t thread, float *a,
+                   float *b) {
     const int threads = tile_threads(tile), rows = tile_rows(tile), cols = tile_cols(tile);
+    const struct depth at = depth_of(kind, p, depth + thread % (uint32_t)tile_slab(tile));
     DUET_UNROLL
     for (int i = 0; i < rows * tile_slab(tile) / threads; i++) {
         uint32_t e = thread + (uint32_t)(i * threads);
         uint32_t row = row0 + along_width(tile, rows, a_runs_along_depth(kind), e);
         uint32_t d = depth + along_depth(tile, rows, a_runs_along_depth(kind), e);
-        a[i] = row < p->rows && d < end ? load_a(kind, p, row, d) : 0;
+        a[i] = row < p->rows && d < end ? load_a(kind, p, row, d, &at) : 0;
     }
     DUET_UNROLL
     for (int i = 0; i < cols * tile_slab(tile) / threads; i++) {
         uint32_t e = thread + (uint32_t)(i * threads);
         uint32_t col = col0 + along_width(tile, cols, b_runs_along_depth(kind), e);
-        uint32_t d = depth + along_depth(tile, cols, b_runs_along_depth(kind), e);
-        b[i] = col < p->cols && d < end ? load_b(kind, p, d, col) : 0;
+        uint32_t step = along_depth(tile, cols, b_runs_along_depth(kind), e), d = depth + step;
+        b[i] = col < p->cols && d < end
+                   ? load_b(kind, p, d, col, &columns[i % own_columns(kind, tile)], &at, &taps[step])
+                   : 0;
     }
 }
 
@@ -175,22 +208,31 @@ DUET_HD void store_own(int kind, int tile, const struct product *p, uint32_t row
 DUET_BLOCK void k_product(int kind, int tile, const struct product *p, struct product_shared *memory,
                           struct place at) {
     float acc[STATES][OWN_LIMIT], a[STATES][FETCH_A_LIMIT], b[STATES][FETCH_B_LIMIT];
+    struct column columns[STATES][COLUMN_LIMIT];
     uint32_t row_tile = at.block % p->row_tiles, rest = at.block / p->row_tiles;
     uint32_t split = rest / p->col_tiles, slab = (uint32_t)tile_slab(tile), half = 0;
     uint32_t row0 = row_tile * (uint32_t)tile_rows(tile), col0 = rest % p->col_tiles * (uint32_t)tile_cols(tile);
     uint32_t depth = split * p->split_depth;
     uint32_t end = p->depth - depth < p->split_depth ? p->depth : depth + p->split_depth;
     BLOCK_PHASE(at) {
+        find_taps(kind, tile, p, depth, end, at.thread, memory->taps[0]);
+        find_taps(kind, tile, p, depth + slab, end, at.thread, memory->taps[1]);
+    }
+    BLOCK_PHASE(at) {
         DUET_UNROLL
         for (int i = 0; i < tile_own_rows(tile) * tile_own_cols(tile); i++) acc[STATE(at)][i] = 0;
-        fetch(kind, tile, p, row0, col0, depth, end, at.thread, a[STATE(at)], b[STATE(at)]);
-        put(kind, tile, memory->at, half, at.thread, a[STATE(at)], b[STATE(at)]);
+        find_columns(kind, tile, p, col0, at.thread, columns[STATE(at)]);
+        fetch(kind, tile, p, row0, col0, depth, end, columns[STATE(at)], memory->taps[0], at.thread, a[STATE(at)],
+              b[STATE(at)]);
+        put(kind, tile, memory->at, 0, at.thread, a[STATE(at)], b[STATE(at)]);
     }
     for (; depth < end; depth += slab, half ^= 1) {
         BLOCK_PHASE(at) {
             int more = depth + slab < end;
             if (more)
-                fetch(kind, tile, p, row0, col0, depth + slab, end, at.thread, a[STATE(at)], b[STATE(at)]);
+                fetch(kind, tile, p, row0, col0, depth + slab, end, columns[STATE(at)], memory->taps[half ^ 1],
+                      at.thread, a[STATE(at)], b[STATE(at)]);
+            find_taps(kind, tile, p, depth + 2 * slab, end, at.thread, memory->taps[half]);
             multiply(tile, memory->at, half, at.thread, acc[STATE(at)]);
             if (more) put(kind, tile, memory->at, half ^ 1, at.thread, a[STATE(at)], b[STATE(at)]);
         }
