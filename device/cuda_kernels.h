@@ -3,11 +3,12 @@
  *
  *     DUET_HD void k_relu_forward(const struct elementwise *e, struct place at);
  *
- * On a GPU a one-line __global__ function calls it with the thread's own place (cuda_ops*.cu); a test calls it
- * on the host for every block and every thread, one after another, and compares with the reference. So index
- * arithmetic, tails and the order of every sum are tested on machines without a GPU. Where the threads of a block
- * work together through shared memory, the kernel is cut into phases with a barrier behind each: on the host, a
- * loop over all threads. What such a test cannot see is a race: a read in the phase of the write.
+ * On a GPU a one-line __global__ function calls it with the thread's own place (cuda_ops*.cu); a test calls
+ * it on the host for every block and every thread, one after another, and compares with the reference. So
+ * index arithmetic, tails and the order of every sum are tested on machines without a GPU. Where the threads
+ * of a block work together through shared memory, the kernel is cut into phases with a barrier behind each:
+ * on the host, a loop over all threads. What such a test cannot see is a race: a read in the phase of the
+ * write.
  *
  * Compiled by gcc as C and by nvcc as CUDA C++, with the same bits for everything except exp and log: IEEE
  * operations, no contraction (nvcc fuses a*b+c unless told otherwise, so products that must be rounded say
@@ -39,9 +40,9 @@
  *
  *     BLOCK_PHASE(at) { what thread at.thread does }
  *
- * with a barrier behind each. What a thread keeps from phase to phase lies at [STATE(at)] of an array of STATES:
- * registers on the GPU, one entry a thread on the host. Every thread reaches every BLOCK_PHASE, so loops
- * around it have bounds that the whole block shares. */
+ * with a barrier behind each. What a thread keeps from phase to phase lies at [STATE(at)] of an array of
+ * STATES: registers on the GPU, one entry a thread on the host. Every thread reaches every BLOCK_PHASE, so
+ * loops around it have bounds that the whole block shares. */
 enum { BLOCK_LIMIT = 256 }; /* threads of the largest block */
 #ifdef __CUDACC__
 #define DUET_BLOCK static __device__ __forceinline__
@@ -130,8 +131,8 @@ static inline int is_aligned_16(const void *p) {
 /* Division by a number that is known at launch: a multiplication and a shift instead of some twenty
  * instructions. With s = ceil(log2 d) and m = floor(2^32 (2^s - d) / d) + 1,
  *     x / d = (high(x m) + x) >> s      for all x < 2^31 and 1 <= d < 2^31
- * (Granlund, Montgomery: "Division by invariant integers using multiplication", 1994, section 4; below 2^31 the
- * sum does not overflow). Launches keep every index they divide below 2^31. */
+ * (Granlund, Montgomery: "Division by invariant integers using multiplication", 1994, section 4; below 2^31
+ * the sum does not overflow). Launches keep every index they divide below 2^31. */
 struct divider {
     uint32_t d, multiplier, shift;
 };

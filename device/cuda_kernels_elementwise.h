@@ -98,7 +98,8 @@ DUET_HD void k_relu_backward(const struct elementwise *e, struct place at) {
 DUET_HD void k_dropout(const struct elementwise *e, struct place at) {
     FOR_EACH_QUAD(q, e, at) {
         float x[4];
-        struct philox words = philox_quad(e->step->seed, e->v, (uint32_t)e->step->step, e->layer, (uint32_t)q);
+        struct philox words =
+            philox_quad(e->step->seed, e->v, (uint32_t)e->step->step, e->layer, (uint32_t)q);
         quad_load(e, x, e->in0, q);
         DUET_UNROLL
         for (int i = 0; i < 4; i++) x[i] = mul_f32(x[i], words.word[i] < e->threshold ? e->value : 0.0f);

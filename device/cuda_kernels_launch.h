@@ -1,6 +1,6 @@
-/* Between the files of the CUDA ops: cuda_ops.cu chooses the family, cuda_ops_simple.cu and cuda_ops_product.cu
- * launch its kernels. A kernel takes one struct by value, so a launch is a pointer, a grid and that struct, and a
- * family's kernels are a table that can be walked to load them. */
+/* Between the files of the CUDA ops: cuda_ops.cu chooses the family, cuda_ops_simple.cu and
+ * cuda_ops_product.cu launch its kernels. A kernel takes one struct by value, so a launch is a pointer, a
+ * grid and that struct, and a family's kernels are a table that can be walked to load them. */
 #ifndef DEVICE_CUDA_KERNELS_LAUNCH_H
 #define DEVICE_CUDA_KERNELS_LAUNCH_H
 

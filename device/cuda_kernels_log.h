@@ -5,9 +5,9 @@
  * of the proof that all modes train the same model, and a batch is some hundred rows. The other threads only
  * bring the rows into shared memory.
  *
- * The hash is a sum mod 2^64, which has no order: the parts of all blocks may meet in the log's cell by atomic
- * additions. A small tensor takes one block, which stores its sum; a large one takes a first kernel that zeroes
- * the cell and a second whose blocks add to it. */
+ * The hash is a sum mod 2^64, which has no order: the parts of all blocks may meet in the log's cell by
+ * atomic additions. A small tensor takes one block, which stores its sum; a large one takes a first kernel
+ * that zeroes the cell and a second whose blocks add to it. */
 #ifndef DEVICE_CUDA_KERNELS_LOG_H
 #define DEVICE_CUDA_KERNELS_LOG_H
 

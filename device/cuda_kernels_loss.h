@@ -1,11 +1,12 @@
-/* Softmax and the losses, a row to 32 threads, in double from the scores to the row's loss as in the reference:
+/* Softmax and the losses, a row to 32 threads, in double from the scores to the row's loss as in the
+ * reference:
  *
  *     log_softmax(x)[j] = x[j] - max - log(sum over i of exp(x[i] - max))
  *     loss of a row     = -log_softmax(x)[label]
  *     d loss / d x[j]   = softmax(x)[j] - (j == label)
  *
- * Lane l takes the columns l, l + 32, ...; the lanes' parts meet in a tree. That order is set by the number of
- * classes alone, so a row has the same bits among any number of rows. A label outside the row gives a NaN
+ * Lane l takes the columns l, l + 32, ...; the lanes' parts meet in a tree. That order is set by the number
+ * of classes alone, so a row has the same bits among any number of rows. A label outside the row gives a NaN
  * loss and NaN gradients rather than a read past the row. */
 #ifndef DEVICE_CUDA_KERNELS_LOSS_H
 #define DEVICE_CUDA_KERNELS_LOSS_H
@@ -46,8 +47,9 @@ static inline struct row_op row_op_of(enum op op, const struct op_args *a) {
 }
 
 /* The rows of a block, ROWS_A_BLOCK at a time; the bounds are the same for all its threads. */
-#define FOR_EACH_ROW_GROUP(first, p, at) \
-    for (int first = (int)(at).block * ROWS_A_BLOCK; first < (p)->rows; first += (int)(at).blocks * ROWS_A_BLOCK)
+#define FOR_EACH_ROW_GROUP(first, p, at)                                \
+    for (int first = (int)(at).block * ROWS_A_BLOCK; first < (p)->rows; \
+         first += (int)(at).blocks * ROWS_A_BLOCK)
 
 /* This thread's row of the group (it may lie past the last) and lane. */
 DUET_HD int row_of(int first, struct place at) {
@@ -63,8 +65,9 @@ DUET_HD int row_slot(struct place at) {
     return (int)at.thread / ROW_LANES * ROW_LANES;
 }
 
-DUET_HD double larger_or_nan(double a, double b) {
-    return b > a || b != b ? b : a;
+/* A NaN need not win: it will make the row's sum of exponentials a NaN. */
+DUET_HD double larger(double a, double b) {
+    return b > a ? b : a;
 }
 
 #define ROW_TREE(at, half) \
@@ -76,11 +79,11 @@ DUET_BLOCK void rows_softmax(const struct row_op *p, struct row_shared *shared, 
         const float *x = p->scores + (size_t)row_of(first, at) * (size_t)p->classes;
         double max = -(double)INFINITY;
         for (int j = lane_of(at); j < p->classes && row_of(first, at) < p->rows; j += ROW_LANES)
-            max = larger_or_nan(max, x[j]);
+            max = larger(max, x[j]);
         shared->max[at.thread] = max;
     }
     ROW_TREE(at, half) {
-        shared->max[at.thread] = larger_or_nan(shared->max[at.thread], shared->max[at.thread + half]);
+        shared->max[at.thread] = larger(shared->max[at.thread], shared->max[at.thread + half]);
     }
     BLOCK_PHASE(at) {
         const float *x = p->scores + (size_t)row_of(first, at) * (size_t)p->classes;
@@ -151,8 +154,8 @@ DUET_BLOCK void k_log_softmax_backward(const struct row_op *p, struct row_shared
             size_t start = (size_t)row_of(first, at) * (size_t)p->classes;
             double sum = shared->sum[row_slot(at)];
             for (int j = lane_of(at); j < p->classes && row_of(first, at) < p->rows; j += ROW_LANES)
-                p->out[start + (size_t)j] =
-                    (float)(p->dy[start + (size_t)j] - mul_f64(exp((double)p->scores[start + (size_t)j]), sum));
+                p->out[start + (size_t)j] = (float)(p->dy[start + (size_t)j] -
+                                                    mul_f64(exp((double)p->scores[start + (size_t)j]), sum));
         }
     }
 }
@@ -183,8 +186,8 @@ DUET_BLOCK void k_cross_entropy_forward(const struct row_op *p, struct row_share
                 const float *x = p->scores + (size_t)row * (size_t)p->classes;
                 int32_t label = p->labels[row];
                 int known = label >= 0 && label < p->classes;
-                p->loss[row] =
-                    known ? log(shared->sum[at.thread]) - (x[label] - shared->max[at.thread]) : not_a_number();
+                p->loss[row] = known ? log(shared->sum[at.thread]) - (x[label] - shared->max[at.thread])
+                                     : not_a_number();
                 p->hits[row] = shared->beaten[at.thread] == 0;
             }
         }
@@ -220,8 +223,8 @@ DUET_BLOCK void k_cross_entropy_backward(const struct row_op *p, struct row_shar
                 double weight = label >= 0 && label < p->classes ? row_weight(p, row) : not_a_number();
                 double max = shared->max[row_slot(at)], log_sum = log(shared->sum[row_slot(at)]);
                 for (int j = lane_of(at); j < p->classes; j += ROW_LANES)
-                    p->out[start + (size_t)j] =
-                        (float)mul_f64(exp(p->scores[start + (size_t)j] - max - log_sum) - (j == label), weight);
+                    p->out[start + (size_t)j] = (float)mul_f64(
+                        exp(p->scores[start + (size_t)j] - max - log_sum) - (j == label), weight);
             }
         }
     }

@@ -1,11 +1,11 @@
-/* How a product (cuda_kernels_product.h) is laid over a GPU: which tile, how many blocks, how many splits of the
- * depth. All of it follows from the shape and from constants, never from the GPU at hand or a timing, so that the
- * same shape always takes the same way. Only the splits touch the bits: they cut the chain of a sum.
+/* How a product (cuda_kernels_product.h) is laid over a GPU: which tile, how many blocks, how many splits of
+ * the depth. All of it follows from the shape and from constants, never from the GPU at hand or a timing, so
+ * that the same shape always takes the same way. Only the splits touch the bits: they cut the chain of a sum.
  *
- * The model: the blocks of one wave run at once, a wave for each MULTIPROCESSORS blocks; a block's time is its area
- * over how near the tile comes to the arithmetic peak. That peak counts 1 for the large tile; the small ones
- * read shared memory more often per multiply-add (their ratio of own elements to reads). The numbers
- * are estimates: they have not been measured yet. */
+ * The model: the blocks of one wave run at once, a wave for each MULTIPROCESSORS blocks; a block's time is
+ * its area over how near the tile comes to the arithmetic peak. That peak counts 1 for the large tile; the
+ * small ones read shared memory more often per multiply-add (their ratio of own elements to reads). The
+ * numbers are estimates: they have not been measured yet. */
 #ifndef DEVICE_CUDA_KERNELS_PLAN_H
 #define DEVICE_CUDA_KERNELS_PLAN_H
 
@@ -36,7 +36,8 @@ static inline uint64_t tile_blocks(const struct product *p, enum tile tile) {
            product_ceil(p->cols, (uint32_t)tile_cols(tile));
 }
 
-/* Estimated time. Where the depth may be split (`deep`) blocks come as many as wanted, and area alone counts. */
+/* Estimated time. Where the depth may be split (`deep`) blocks come as many as wanted, and area alone
+ * counts. */
 static inline double tile_cost(const struct product *p, enum tile tile, int deep) {
     uint64_t blocks = tile_blocks(p, tile), waves = (blocks + MULTIPROCESSORS - 1) / MULTIPROCESSORS;
     return (double)(deep ? blocks : waves) * tile_rows(tile) * tile_cols(tile) / tile_speed(tile);
@@ -55,13 +56,14 @@ static inline enum tile product_choose(const struct product *p, enum product_kin
     enum tile best = TILE_LARGE;
     int deep = product_is_deep(kind);
     for (int tile = TILE_LARGE + 1; tile < TILES; tile++)
-        if (tile_fits(kind, (enum tile)tile) && tile_cost(p, (enum tile)tile, deep) < tile_cost(p, best, deep))
+        if (tile_fits(kind, (enum tile)tile) &&
+            tile_cost(p, (enum tile)tile, deep) < tile_cost(p, best, deep))
             best = (enum tile)tile;
     return best;
 }
 
-/* Fills in the grid of *p. `partial`, `bytes`: where splits may keep their sums; their number depends on `bytes`,
- * which is one constant for every GPU. */
+/* Fills in the grid of *p. `partial`, `bytes`: where splits may keep their sums; their number depends on
+ * `bytes`, which is one constant for every GPU. */
 static inline void product_grid(struct product *p, enum product_kind kind, enum tile tile, float *partial,
                                 size_t bytes) {
     p->row_tiles = product_ceil(p->rows, (uint32_t)tile_rows(tile));

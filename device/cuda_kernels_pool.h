@@ -1,6 +1,7 @@
 /* Pooling, and its two gradients in gather form: a thread owns one pixel of dx and asks which windows cover
  * it, instead of a thread per window adding into pixels that other windows share. So nothing is added by two
- * threads, no float atomics are needed, and a pixel adds its windows up in row-major order, as the reference does.
+ * threads, no float atomics are needed, and a pixel adds its windows up in row-major order, as the reference
+ * does.
  *
  * A pixel h lies in the windows p with p * stride <= h < p * stride + size, that is
  *     p from max(0, ceil((h - size + 1) / stride)) to min(P - 1, h / stride). */

@@ -4,25 +4,27 @@
  *
  *                          rows    cols         depth        a(row, d)        b(d, col)
  *     conv forward         O       N*P*Q        C*k*k        w                x at the tap (0 in the padding)
- *     conv backward data   C       N*H*W        O*k*k        w turned         dy where the tap came from, or 0
+ *     conv backward data   C       N*H*W        O*k*k        w turned         dy the tap came from, or 0
  *     conv backward weight O       C*k*k + 1    N*P*Q        dy               x at the tap; last column: 1
  *     linear, all three    by strides: see product_of
  *
  * The loaders below compute a and b from x, dy and w on the fly ("implicit GEMM": im2col's matrix is never
  * written). The bias gradient is the weight gradient of an input that is always 1: one more column, no more
- * kernel. cuda_kernels_tile.h multiplies; the judge of both is device/math/reference_conv.c, reference_linear.c.
+ * kernel. cuda_kernels_tile.h multiplies; the judge of both is device/math/reference_conv.c,
+ * reference_linear.c.
  *
- * The same bits: an element of c is one chain of fmaf in the order of d, whatever the tile, the grid, or how many
- * samples are in the call, so forward and backward data may take a whole batch. A weight gradient, whose depth
- * runs over samples and is long, is cut into `splits` chains that a second kernel folds in order; their number
- * follows from the shape alone, and the op takes one segment a launch. No library is called: the bits of a
- * sample in cuBLAS and cuDNN depend on how many share the call, and on the alignment of a segment. */
+ * The same bits: an element of c is one chain of fmaf in the order of d, whatever the tile, the grid, or how
+ * many samples are in the call, so forward and backward data may take a whole batch. A weight gradient, whose
+ * depth runs over samples and is long, is cut into `splits` chains that a second kernel folds in order; their
+ * number follows from the shape alone, and the op takes one segment a launch. No library is called: the bits
+ * of a sample in cuBLAS and cuDNN depend on how many share the call, and on the alignment of a segment. */
 #ifndef DEVICE_CUDA_KERNELS_PRODUCT_H
 #define DEVICE_CUDA_KERNELS_PRODUCT_H
 
 #include "device/cuda_kernels.h"
 
-/* CONV_DATA: stride 1, where no load divides. LINEAR_xy: neighbours in memory, so neighbouring threads, run along d (K), the rows (R), the columns (C). */
+/* CONV_DATA: stride 1, where no load divides. LINEAR_xy: neighbours in memory, so neighbouring threads, run
+ * along d (K), the rows (R), the columns (C). */
 enum product_kind {
     PRODUCT_CONV_FORWARD, PRODUCT_CONV_DATA, PRODUCT_CONV_DATA_STRIDED, PRODUCT_CONV_WEIGHT,
     PRODUCT_LINEAR_KK, PRODUCT_LINEAR_KC, PRODUCT_LINEAR_RC,
@@ -97,7 +99,8 @@ static inline enum product_kind linear_product_of(enum op op, const struct op_ar
     const struct tensor *y = op == OP_LINEAR_FORWARD        ? &a->out[0]
                              : op == OP_LINEAR_BACKWARD_DATA ? &a->in[0]
                                                              : &a->in[1];
-    uint32_t n = (uint32_t)x->dims[0], k = (uint32_t)tensor_sample_count(x), m = (uint32_t)tensor_sample_count(y);
+    uint32_t n = (uint32_t)x->dims[0], k = (uint32_t)tensor_sample_count(x),
+             m = (uint32_t)tensor_sample_count(y);
     int in_out = a->p.linear.weight_is_in_out;
     uint32_t by_m = in_out ? 1 : k, by_k = in_out ? m : 1;
     p->out_col = 1;
@@ -126,7 +129,8 @@ static inline enum product_kind linear_product_of(enum op op, const struct op_ar
 }
 
 /* The product an op is; *kind says which loaders. 0 if it is too large for 32-bit indices. */
-static inline int product_of(enum op op, const struct op_args *a, struct product *p, enum product_kind *kind) {
+static inline int product_of(enum op op, const struct op_args *a, struct product *p,
+                             enum product_kind *kind) {
     struct product none = ZEROED;
     *p = none;
     *kind = PRODUCT_CONV_FORWARD;
@@ -156,9 +160,9 @@ DUET_HD int b_runs_along_depth(int kind) {
     return kind == PRODUCT_CONV_WEIGHT || kind == PRODUCT_LINEAR_KK;
 }
 
-/* Where a convolution reads is the sum of two parts: a spot, set by the pixel, and a tap, set by the entry of the
- * filter bank. Each costs divisions, their sum only an addition and two comparisons; so a thread finds its
- * pixels' spots once, and the taps of a slab are found once for the whole block (cuda_kernels_tile.h).
+/* Where a convolution reads is the sum of two parts: a spot, set by the pixel, and a tap, set by the entry of
+ * the filter bank. Each costs divisions, their sum only an addition and two comparisons; so a thread finds
+ * its pixels' spots once, and the taps of a slab are found once for the whole block (cuda_kernels_tile.h).
  * Offsets wrap around 2^32 and come right in the sum. */
 struct spot {
     uint32_t offset;
@@ -174,8 +178,8 @@ DUET_HD int is_conv_data(int kind) {
     return kind == PRODUCT_CONV_DATA || kind == PRODUCT_CONV_DATA_STRIDED;
 }
 
-/* i: a pixel of the batch, counted as (n, row, column). For x: where tap (0, 0, 0) of that output pixel falls. For
- * dy: the input pixel itself, moved by the padding. */
+/* i: a pixel of the batch, counted as (n, row, column). For x: where tap (0, 0, 0) of that output pixel
+ * falls. For dy: the input pixel itself, moved by the padding. */
 DUET_HD struct spot spot_of(int kind, const struct product *p, uint32_t i) {
     struct spot at;
     uint32_t pixel, row, column, n;
@@ -184,7 +188,8 @@ DUET_HD struct spot spot_of(int kind, const struct product *p, uint32_t i) {
         row = divide(p->x.by_width, pixel, &column);
         at.row = (int)row + p->padding, at.column = (int)column + p->padding;
         at.offset = n * (uint32_t)p->y.channels * p->y.pixels;
-        if (kind == PRODUCT_CONV_DATA) at.offset += (uint32_t)at.row * (uint32_t)p->y.width + (uint32_t)at.column;
+        if (kind == PRODUCT_CONV_DATA)
+            at.offset += (uint32_t)at.row * (uint32_t)p->y.width + (uint32_t)at.column;
     } else {
         n = divide(p->y.by_pixels, i, &pixel);
         row = divide(p->y.by_width, pixel, &column);
@@ -229,7 +234,7 @@ DUET_HD float dy_over(int kind, const struct product *p, struct spot at, struct 
 /* What the loads of a convolution find by division, each as rarely as it changes:
  *     columns of the block     a thread's spots (forward, data) or taps (weight), once a block
  *     one d of the slab        its channel and tap (data), sample and pixel and spot (weight), once a slab
- *     all d of the slab        their taps (forward, data), found by the block's threads together, once a slab */
+ *     all d of the slab        their taps (forward, data), once a slab, by all threads together */
 struct column {
     struct spot spot;
     struct tap tap;
@@ -254,23 +259,25 @@ DUET_HD struct column column_of(int kind, const struct product *p, uint32_t col)
 DUET_HD struct depth depth_of(int kind, const struct product *p, uint32_t d) {
     struct depth at = ZEROED;
     if (is_conv_data(kind)) at.outer = divide(p->by_taps, d, &at.rest);
-    if (kind == PRODUCT_CONV_WEIGHT) at.outer = divide(p->y.by_pixels, d, &at.rest), at.spot = spot_of(kind, p, d);
+    if (kind == PRODUCT_CONV_WEIGHT)
+        at.outer = divide(p->y.by_pixels, d, &at.rest), at.spot = spot_of(kind, p, d);
     return at;
 }
 
-/* `at` is depth_of(d). */
+/* `at` is depth_of(d): o and tap of w[o][c][tap], or n and pixel of dy[n][o][pixel]. */
 DUET_HD float load_a(int kind, const struct product *p, uint32_t row, uint32_t d, const struct depth *at) {
     switch (kind) {
     case PRODUCT_CONV_FORWARD: return p->a[row * p->depth + d];
     case PRODUCT_CONV_DATA:
-    case PRODUCT_CONV_DATA_STRIDED: return p->a[(at->outer * p->rows + row) * p->by_taps.d + at->rest]; /* w[o][c][tap] */
-    case PRODUCT_CONV_WEIGHT: return p->a[(at->outer * p->rows + row) * p->y.pixels + at->rest]; /* dy[n][o][pixel] */
+    case PRODUCT_CONV_DATA_STRIDED: return p->a[(at->outer * p->rows + row) * p->by_taps.d + at->rest];
+    case PRODUCT_CONV_WEIGHT: return p->a[(at->outer * p->rows + row) * p->y.pixels + at->rest];
     case PRODUCT_LINEAR_RC: return (int)row == p->ones_row ? 1 : p->a[row + d * p->a_depth];
     default: return p->a[row * p->a_row + d];
     }
 }
 
-/* `c` is column_of(col); `at` depth_of(d), read for PRODUCT_CONV_WEIGHT; `tap` tap_of(d), where b_takes_taps. */
+/* `c` is column_of(col); `at` depth_of(d), read for PRODUCT_CONV_WEIGHT; `tap` tap_of(d), where
+ * b_takes_taps. */
 DUET_HD float load_b(int kind, const struct product *p, uint32_t d, uint32_t col, const struct column *c,
                      const struct depth *at, const struct tap *tap) {
     switch (kind) {

@@ -2,14 +2,14 @@
  *
  *     slab by slab:  registers <- the next slab of a and b      (the loads of cuda_kernels_product.h)
  *                    taps <- those of the slab after it         (into the place of this slab's, read before)
- *                    acc += this slab, from shared memory       (an outer product a step: TM x TN fmaf per thread)
+ *                    acc += this slab, from shared memory       (an outer product a step, TM x TN a thread)
  *                    the other half of shared memory <- registers
  *                    barrier
  *
  * Shared memory holds two slabs in turn, so one barrier a slab is enough and the loads have a whole slab's
  * arithmetic to arrive in. A thread owns TM x TN elements of c: it reads TM + TN numbers for TM * TN
- * multiply-adds, which is what lifts the kernel above shared memory's bandwidth. Four tile shapes, because small
- * layers fit none of them well; which one is taken changes the time, never the bits. */
+ * multiply-adds, which is what lifts the kernel above shared memory's bandwidth. Four tile shapes, because
+ * small layers fit none of them well; which one is taken changes the time, never the bits. */
 #ifndef DEVICE_CUDA_KERNELS_TILE_H
 #define DEVICE_CUDA_KERNELS_TILE_H
 
@@ -50,8 +50,8 @@ DUET_CONSTANT int tile_cols(int tile) {
     return tile_own_cols(tile) * tile_across(tile);
 }
 
-/* Floats behind each row of a slab in shared memory, so that stores along d spread over the banks; 16 bytes where
- * threads read 16 bytes at once, which must stay aligned. */
+/* Floats behind each row of a slab in shared memory, so that stores along d spread over the banks; 16 bytes
+ * where threads read 16 bytes at once, which must stay aligned. */
 DUET_CONSTANT int tile_pad(int tile) {
     return tile == TILE_SMALL ? 1 : 4;
 }
@@ -70,7 +70,8 @@ struct product_shared {
 };
 
 DUET_HD float *shared_a(int tile, float *shared, uint32_t half) {
-    return shared + half * (uint32_t)(tile_slab(tile) * (tile_rows(tile) + tile_cols(tile) + 2 * tile_pad(tile)));
+    return shared +
+           half * (uint32_t)(tile_slab(tile) * (tile_rows(tile) + tile_cols(tile) + 2 * tile_pad(tile)));
 }
 
 DUET_HD float *shared_b(int tile, float *shared, uint32_t half) {
@@ -87,18 +88,18 @@ DUET_HD uint32_t along_depth(int tile, int width, int runs_along_depth, uint32_t
 }
 
 /* The taps of the slab at `depth`, one a thread, for the loads of a convolution. */
-DUET_HD void find_taps(int kind, int tile, const struct product *p, uint32_t depth, uint32_t end, uint32_t thread,
-                       struct tap *taps) {
+DUET_HD void find_taps(int kind, int tile, const struct product *p, uint32_t depth, uint32_t end,
+                       uint32_t thread, struct tap *taps) {
     if (b_takes_taps(kind) && thread < (uint32_t)tile_slab(tile) && depth + thread < end)
         taps[thread] = tap_of(kind, p, depth + thread);
 }
 
-/* A thread's columns of b: its element i lies in column i modulo this many. (Threads are a multiple of every slab,
- * and of the columns or half of them, so what a thread loads repeats.) */
+/* A thread's columns of b: its element i lies in column i modulo this many. (Threads are a multiple of every
+ * slab, and of the columns or half of them, so what a thread loads repeats.) */
 DUET_CONSTANT int own_columns(int kind, int tile) {
-    return kind == PRODUCT_CONV_WEIGHT                  ? tile_cols(tile) * tile_slab(tile) / tile_threads(tile)
+    return kind == PRODUCT_CONV_WEIGHT            ? tile_cols(tile) * tile_slab(tile) / tile_threads(tile)
            : tile_cols(tile) > tile_threads(tile) ? tile_cols(tile) / tile_threads(tile)
-                                                        : 1;
+                                                  : 1;
 }
 
 DUET_HD void find_columns(int kind, int tile, const struct product *p, uint32_t col0, uint32_t thread,
@@ -106,15 +107,16 @@ DUET_HD void find_columns(int kind, int tile, const struct product *p, uint32_t 
     DUET_UNROLL
     for (int i = 0; i < own_columns(kind, tile); i++) {
         uint32_t e = thread + (uint32_t)(i * tile_threads(tile));
-        columns[i] = column_of(kind, p, col0 + along_width(tile, tile_cols(tile), b_runs_along_depth(kind), e));
+        columns[i] =
+            column_of(kind, p, col0 + along_width(tile, tile_cols(tile), b_runs_along_depth(kind), e));
     }
 }
 
-/* This thread's share of the slab at `depth`, 0 outside of the matrices and from `end` on. Where it runs along the
- * depth, all its elements have the same d. */
+/* This thread's share of the slab at `depth`, 0 outside of the matrices and from `end` on. Where it runs
+ * along the depth, all its elements have the same d. */
 DUET_HD void fetch(int kind, int tile, const struct product *p, uint32_t row0, uint32_t col0, uint32_t depth,
-                   uint32_t end, const struct column *columns, const struct tap *taps, uint32_t thread, float *a,
-                   float *b) {
+                   uint32_t end, const struct column *columns, const struct tap *taps, uint32_t thread,
+                   float *a, float *b) {
     const int threads = tile_threads(tile), rows = tile_rows(tile), cols = tile_cols(tile);
     const struct depth at = depth_of(kind, p, depth + thread % (uint32_t)tile_slab(tile));
     DUET_UNROLL
@@ -184,8 +186,8 @@ DUET_HD void multiply(int tile, float *shared, uint32_t half, uint32_t thread, f
 }
 
 /* acc into c, or into this split's partial sums. */
-DUET_HD void store_own(int kind, int tile, const struct product *p, uint32_t row0, uint32_t col0, uint32_t split,
-                       uint32_t thread, const float *acc) {
+DUET_HD void store_own(int kind, int tile, const struct product *p, uint32_t row0, uint32_t col0,
+                       uint32_t split, uint32_t thread, const float *acc) {
     const int own_rows = tile_own_rows(tile), own_cols = tile_own_cols(tile);
     const uint32_t across = (uint32_t)tile_across(tile);
     row0 += thread / across * (uint32_t)own_rows;
@@ -211,7 +213,8 @@ DUET_BLOCK void k_product(int kind, int tile, const struct product *p, struct pr
     struct column columns[STATES][COLUMN_LIMIT];
     uint32_t row_tile = at.block % p->row_tiles, rest = at.block / p->row_tiles;
     uint32_t split = rest / p->col_tiles, slab = (uint32_t)tile_slab(tile), half = 0;
-    uint32_t row0 = row_tile * (uint32_t)tile_rows(tile), col0 = rest % p->col_tiles * (uint32_t)tile_cols(tile);
+    uint32_t row0 = row_tile * (uint32_t)tile_rows(tile),
+             col0 = rest % p->col_tiles * (uint32_t)tile_cols(tile);
     uint32_t depth = split * p->split_depth;
     uint32_t end = p->depth - depth < p->split_depth ? p->depth : depth + p->split_depth;
     BLOCK_PHASE(at) {
@@ -222,16 +225,16 @@ DUET_BLOCK void k_product(int kind, int tile, const struct product *p, struct pr
         DUET_UNROLL
         for (int i = 0; i < tile_own_rows(tile) * tile_own_cols(tile); i++) acc[STATE(at)][i] = 0;
         find_columns(kind, tile, p, col0, at.thread, columns[STATE(at)]);
-        fetch(kind, tile, p, row0, col0, depth, end, columns[STATE(at)], memory->taps[0], at.thread, a[STATE(at)],
-              b[STATE(at)]);
+        fetch(kind, tile, p, row0, col0, depth, end, columns[STATE(at)], memory->taps[0], at.thread,
+              a[STATE(at)], b[STATE(at)]);
         put(kind, tile, memory->at, 0, at.thread, a[STATE(at)], b[STATE(at)]);
     }
     for (; depth < end; depth += slab, half ^= 1) {
         BLOCK_PHASE(at) {
             int more = depth + slab < end;
             if (more)
-                fetch(kind, tile, p, row0, col0, depth + slab, end, columns[STATE(at)], memory->taps[half ^ 1],
-                      at.thread, a[STATE(at)], b[STATE(at)]);
+                fetch(kind, tile, p, row0, col0, depth + slab, end, columns[STATE(at)],
+                      memory->taps[half ^ 1], at.thread, a[STATE(at)], b[STATE(at)]);
             find_taps(kind, tile, p, depth + 2 * slab, end, at.thread, memory->taps[half]);
             multiply(tile, memory->at, half, at.thread, acc[STATE(at)]);
             if (more) put(kind, tile, memory->at, half ^ 1, at.thread, a[STATE(at)], b[STATE(at)]);

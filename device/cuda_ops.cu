@@ -1,5 +1,5 @@
-/* CUDA: which kernel serves an op. The text of the kernels lies in cuda_kernels_*.h, where it also compiles for
- * the host and is tested there; here and in cuda_ops_*.cu it meets the GPU.
+/* CUDA: which kernel serves an op. The text of the kernels lies in cuda_kernels_*.h, where it also compiles
+ * for the host and is tested there; here and in cuda_ops_*.cu it meets the GPU.
  *
  * No library is called: own kernels give a sample the same bits in any company, which cuBLAS and cuDNN do not
  * promise, so forward and backward data take a whole batch in one launch (docs/design.md 2, rule 2). */

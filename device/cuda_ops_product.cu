@@ -1,18 +1,20 @@
-/* CUDA kernels and launches of convolutions and linear layers: one template, made for each kind of product and
- * each shape of tile that product_choose may name. What is multiplied is told in cuda_kernels_product.h, how in
- * cuda_kernels_tile.h, with which grid in cuda_kernels_plan.h. */
+/* CUDA kernels and launches of convolutions and linear layers: one template, made for each kind of product
+ * and each shape of tile that product_choose may name. What is multiplied is told in cuda_kernels_product.h,
+ * how in cuda_kernels_tile.h, with which grid in cuda_kernels_plan.h. */
 #include "device/cuda_kernels_launch.h"
 #include "device/cuda_kernels_plan.h"
 
 template <int KIND, int TILE>
-static __global__ void __launch_bounds__(tile_threads(TILE)) product(const __grid_constant__ struct product p) {
+static __global__ void __launch_bounds__(tile_threads(TILE))
+    product(const __grid_constant__ struct product p) {
     __shared__ struct product_shared shared;
     struct place at = {blockIdx.x, gridDim.x, threadIdx.x, blockDim.x};
     k_product(KIND, TILE, &p, &shared, at);
 }
 
 template <int KIND>
-static __global__ void __launch_bounds__(SIMPLE_THREADS) product_fold(const __grid_constant__ struct product p) {
+static __global__ void __launch_bounds__(SIMPLE_THREADS)
+    product_fold(const __grid_constant__ struct product p) {
     struct place at = {blockIdx.x, gridDim.x, threadIdx.x, blockDim.x};
     k_product_fold(KIND, &p, at);
 }
@@ -60,7 +62,8 @@ int enqueue_product(struct cuda_stream *stream, enum op op, const struct op_args
         return fail(ERR_FAILED, "%s: 2^31 elements or more: give a smaller batch", op_name(op));
     enum tile tile = product_choose(&p, kind);
     product_grid(&p, kind, tile, (float *)stream->workspace, CUDA_WORKSPACE_BYTES);
-    enqueue(stream, kernels[kind][tile], p.row_tiles * p.col_tiles * p.splits, (uint32_t)tile_threads(tile), &p);
+    enqueue(stream, kernels[kind][tile], p.row_tiles * p.col_tiles * p.splits, (uint32_t)tile_threads(tile),
+            &p);
     if (p.splits > 1)
         enqueue(stream, fold_of(kind), grid_for((size_t)p.rows * p.cols, SIMPLE_THREADS), SIMPLE_THREADS, &p);
     return OK;

@@ -1,8 +1,8 @@
 /* CUDA kernels and launches of everything that is no matrix product: elementwise, pools, rows (softmax and
  * losses), logs (loss sum, hash). Each __global__ function is one line around its text in cuda_kernels_*.h.
  *
- * These kernels move bytes or are too small to matter: grids are filled, a thread takes 16 bytes at a time, and
- * launch bounds leave registers for full occupancy. */
+ * These kernels move bytes or are too small to matter: grids are filled, a thread takes 16 bytes at a time,
+ * and launch bounds leave registers for full occupancy. */
 #include "device/cuda_kernels_elementwise.h"
 #include "device/cuda_kernels_launch.h"
 #include "device/cuda_kernels_log.h"

@@ -9,8 +9,9 @@ static int same_value(float a, float b) {
 
 static void expect_same(const struct tensor *got, const struct tensor *want, const char *what, int variant) {
     for (size_t i = 0; i < tensor_count(want); i++)
-        cr_assert(same_value(tensor_f32(got)[i], tensor_f32(want)[i]), "%s, variant %d: element %zu is %g, not %g",
-                  what, variant, i, (double)tensor_f32(got)[i], (double)tensor_f32(want)[i]);
+        cr_assert(same_value(tensor_f32(got)[i], tensor_f32(want)[i]),
+                  "%s, variant %d: element %zu is %g, not %g", what, variant, i, (double)tensor_f32(got)[i],
+                  (double)tensor_f32(want)[i]);
 }
 
 Test(cuda_index, division_by_multiplication, .timeout = 60) {
@@ -21,7 +22,8 @@ Test(cuda_index, division_by_multiplication, .timeout = 60) {
         struct divider by = divider_of(edges[i]);
         for (int j = 0; j < 40000; j++) {
             seed = seed * 6364136223846793005u + 1442695040888963407u;
-            uint32_t x = (uint32_t)(seed >> 33), rest; /* then: around a multiple, where rounding would show */
+            uint32_t x = (uint32_t)(seed >> 33),
+                     rest; /* then: around a multiple, where rounding would show */
             if (j % 2) x = x / edges[i] * edges[i] - (uint32_t)(j % 4 == 1);
             x &= 0x7fffffff;
             cr_assert_eq(divide(by, x, &rest), x / edges[i], "%u / %u", x, edges[i]);
@@ -79,7 +81,8 @@ Test(cuda_index, elementwise_equals_the_reference, .timeout = 120) {
         struct tensor x = skewed(&heap, 1, counts[i], 0), y = skewed(&heap, 2, counts[i], 0);
         for (int in_place = 0; in_place < 2; in_place++) {
             check_elementwise(OP_RELU_FORWARD, &(struct op_args){.in = {x}, .out = {y}}, in_place - 1);
-            check_elementwise(OP_RELU_BACKWARD, &(struct op_args){.in = {x, y}, .out = {y}}, in_place ? 1 : -1);
+            check_elementwise(OP_RELU_BACKWARD, &(struct op_args){.in = {x, y}, .out = {y}},
+                              in_place ? 1 : -1);
             for (int v = 0; v < 3; v++)
                 check_elementwise(v ? OP_DROPOUT_FORWARD : OP_DROPOUT_BACKWARD,
                                   &(struct op_args){.in = {x}, .out = {y}, .step = &step,
@@ -108,7 +111,8 @@ Test(cuda_index, sgd_rounds_as_the_reference, .timeout = 120) {
         }
 }
 
-/* p = 1 multiplies by 0 and not by infinity; the step's high half does not reach the counter, as on the host. */
+/* p = 1 multiplies by 0 and not by infinity; the step's high half does not reach the counter, as on the
+ * host. */
 Test(cuda_index, dropout_at_the_ends, .timeout = 60) {
     struct heap heap = {0};
     struct step_block step = {.seed = 0x123456789abcdef, .step = 0x100000007};
@@ -128,21 +132,24 @@ Test(cuda_index, pools_equal_the_reference, .timeout = 120) {
     for (int i = 0; i < 4; i++)
         for (int shape = 0; shape < 15; shape++) {
             struct heap heap = {0};
-            int size = shape % 4 + 1, stride = shape / 4 + 1, h = 6 + shape % 2, w = 9 - shape % 3, n = samples[i];
+            int size = shape % 4 + 1, stride = shape / 4 + 1, h = 6 + shape % 2, w = 9 - shape % 3,
+                n = samples[i];
             struct tensor x = tensor_random(&heap, 1, 4, n, 3, h, w),
-                          dy = tensor_random(&heap, 2, 4, n, 3, (h - size) / stride + 1, (w - size) / stride + 1);
+                          dy = tensor_random(&heap, 2, 4, n, 3, (h - size) / stride + 1,
+                                             (w - size) / stride + 1);
             for (size_t j = 0; j < tensor_count(&x); j++)
                 tensor_f32(&x)[j] = roundf(3 * tensor_f32(&x)[j]) / 2; /* many equal */
             if (n) tensor_f32(&x)[1] = tensor_f32(&x)[w] = NAN;
-            struct op_args cases[OP_COUNT] = {
-                [OP_AVG_POOL_FORWARD] = {.in = {x}, .out = {dy}}, [OP_AVG_POOL_BACKWARD] = {.in = {dy}, .out = {x}},
-                [OP_MAX_POOL_FORWARD] = {.in = {x}, .out = {dy}},
-                [OP_MAX_POOL_BACKWARD] = {.in = {x, dy}, .out = {x}}};
+            struct op_args cases[OP_COUNT] = {[OP_AVG_POOL_FORWARD] = {.in = {x}, .out = {dy}},
+                                              [OP_AVG_POOL_BACKWARD] = {.in = {dy}, .out = {x}},
+                                              [OP_MAX_POOL_FORWARD] = {.in = {x}, .out = {dy}},
+                                              [OP_MAX_POOL_BACKWARD] = {.in = {x, dy}, .out = {x}}};
             for (enum op op = OP_AVG_POOL_FORWARD; op <= OP_MAX_POOL_BACKWARD; op++)
                 for (int g = 0; g < ODD_GRIDS; g++) {
                     struct op_args want = cases[op], got = cases[op];
                     want.p.pool = got.p.pool = (struct pool_args){size, stride};
-                    want.out[0] = tensor_like(&heap, &want.out[0]), got.out[0] = tensor_like(&heap, &got.out[0]);
+                    want.out[0] = tensor_like(&heap, &want.out[0]),
+                    got.out[0] = tensor_like(&heap, &got.out[0]);
                     host_reference_kernels[op](&want);
                     run_pool(op, &got, odd_grids[g]);
                     expect_same(&got.out[0], &want.out[0], op_name(op), 10 * shape + g);
@@ -195,7 +202,8 @@ Test(cuda_index, hash_has_the_hosts_bits, .timeout = 60) {
                 }
                 host_reference_kernels[OP_HASH](&a[0]);
                 run_hash(&a[1], blocks[g]);
-                cr_assert(same_bits(&a[0].out[0], &a[1].out[0]), "%d elements, %u blocks", sizes[i], blocks[g]);
+                cr_assert(same_bits(&a[0].out[0], &a[1].out[0]), "%d elements, %u blocks", sizes[i],
+                          blocks[g]);
             }
             heap_free(&heap);
         }

@@ -1,6 +1,6 @@
-/* A GPU made of loops: runs the kernels of device/cuda_kernels_*.h on the host, every block and every thread of a
- * grid one after another, with shared memory of exactly its size that starts as NaN. Index arithmetic, tails
- * and the order of sums are those of the GPU; races and the GPU's own exp and log are not seen here. */
+/* A GPU made of loops: runs the kernels of device/cuda_kernels_*.h on the host, every block and every thread
+ * of a grid one after another, with shared memory of exactly its size that starts as NaN. Index arithmetic,
+ * tails and the order of sums are those of the GPU; races and the GPU's own exp and log are not seen here. */
 #ifndef TESTS_TEST_CUDA_INDEX_H
 #define TESTS_TEST_CUDA_INDEX_H
 

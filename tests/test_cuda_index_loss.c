@@ -1,5 +1,5 @@
-/* The CUDA kernels of softmax and the losses, run on the host: 32 lanes to a row, against the reference, which
- * goes through a row in order. Only the order of a sum of doubles differs. */
+/* The CUDA kernels of softmax and the losses, run on the host: 32 lanes to a row, against the reference,
+ * which goes through a row in order. Only the order of a sum of doubles differs. */
 #include "tests/test_cuda_index.h"
 
 /* A sum of at most 1000 doubles in another order is off by at most 1000 * 2^-53 of itself, and a log or a
@@ -17,8 +17,8 @@ static void expect_near(const char *what, const struct tensor *got, const struct
         int wide = want->dtype == DTYPE_F64;
         double g = wide ? ((double *)got->data)[i] : (double)tensor_f32(got)[i];
         double w = wide ? ((double *)want->data)[i] : (double)tensor_f32(want)[i];
-        cr_assert(near(g, w, wide ? DOUBLE_ORDER : FLOAT_ROUNDING), "%s: element %zu is %.17g, not %.17g", what, i,
-                  g, w);
+        cr_assert(near(g, w, wide ? DOUBLE_ORDER : FLOAT_ROUNDING), "%s: element %zu is %.17g, not %.17g",
+                  what, i, g, w);
     }
 }
 
@@ -62,7 +62,8 @@ static void check(enum op op, const struct op_args *a, const char *what) {
         if (op == OP_NLL_FORWARD || op == OP_NLL_BACKWARD) /* no sum, no exp */
             for (size_t i = 0; i < tensor_count(&want.out[0]); i++) {
                 double g = op == OP_NLL_FORWARD ? ((double *)got.out[0].data)[i] : tensor_f32(&got.out[0])[i];
-                double w = op == OP_NLL_FORWARD ? ((double *)want.out[0].data)[i] : tensor_f32(&want.out[0])[i];
+                double w =
+                    op == OP_NLL_FORWARD ? ((double *)want.out[0].data)[i] : tensor_f32(&want.out[0])[i];
                 cr_assert(g == w || (isnan(g) && isnan(w)), "%s: element %zu", what, i);
             }
         heap_free(&heap);
@@ -91,7 +92,8 @@ Test(cuda_index_loss, losses_equal_the_reference, .timeout = 60) {
             struct tensor dloss = tensor_random(&heap, 4, 1, rows, 1, 1, 1);
             struct tensor loss = tensor_new(&heap, DTYPE_F64, 1, rows, 1, 1, 1),
                           hits = tensor_new(&heap, DTYPE_I32, 1, rows, 1, 1, 1);
-            struct op_args a = {.in = {x, labels}, .out = {loss, hits}, .step = &step, .p.loss = {reduction, 0}};
+            struct op_args a = {
+                .in = {x, labels}, .out = {loss, hits}, .step = &step, .p.loss = {reduction, 0}};
             check(OP_NLL_FORWARD, &a, "nll");
             check(OP_CROSS_ENTROPY_FORWARD, &a, "cross entropy");
             a.out[0] = x, a.out[1] = (struct tensor){.data = NULL};

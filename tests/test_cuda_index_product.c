@@ -1,11 +1,11 @@
 /* The CUDA kernels of convolutions and linear layers, run on the host: every tile over shapes that fit none,
- * against the reference; and the rules on which equal training of all modes rests (docs/design.md 2): whatever
- * tile, grid and company, the same bits. */
+ * against the reference; and the rules on which equal training of all modes rests (docs/design.md 2):
+ * whatever tile, grid and company, the same bits. */
 #include "tests/test_cuda_index.h"
 
 /* A sum of t products in float, in any order, differs from the exact sum by at most about t * 2^-24 times the
- * sum of the products' absolute values, which the reference computes when given absolute values. A wrong or missing
- * term is of the size of that sum / t. */
+ * sum of the products' absolute values, which the reference computes when given absolute values. A wrong or
+ * missing term is of the size of that sum / t. */
 static double rounding(size_t terms) {
     return (double)(terms + 2) * 0x1p-24;
 }
@@ -69,8 +69,8 @@ static void expect_near(const char *what, const struct tensor *got, const struct
                         const struct tensor *size, double bound) {
     for (size_t i = 0; i < tensor_count(want); i++) {
         double g = tensor_f32(got)[i], w = tensor_f32(want)[i], most = bound * (double)tensor_f32(size)[i];
-        cr_assert(fabs(g - w) <= most, "%s: element %zu is %.9g, the reference %.9g, off by more than %.3g", what, i,
-                  g, w, most);
+        cr_assert(fabs(g - w) <= most, "%s: element %zu is %.9g, the reference %.9g, off by more than %.3g",
+                  what, i, g, w, most);
     }
 }
 
@@ -81,8 +81,9 @@ static int fits(const struct op_args *a, enum op op, int tile) {
     return tile_fits(kind, (enum tile)tile);
 }
 
-/* All passes, the tile the plan names (-1) and every other: within rounding of the reference; forward and backward
- * data with the same bits from every tile, weight gradients too as long as the depth is not split. */
+/* All passes, the tile the plan names (-1) and every other: within rounding of the reference; forward and
+ * backward data with the same bits from every tile, weight gradients too as long as the depth is not
+ * split. */
 static void check_layer(struct heap *heap, const struct layer *l, const char *what, size_t workspace) {
     struct layer size = *l;
     size.x = absolute(heap, &l->x), size.w = absolute(heap, &l->w), size.b = absolute(heap, &l->b),
@@ -105,7 +106,8 @@ static void check_layer(struct heap *heap, const struct layer *l, const char *wh
             for (int j = 0; j < 2 && got.out[j].data; j++) {
                 expect_near(line, &got.out[j], &want.out[j], &sizes.out[j], rounding(terms[pass]));
                 if (pass != BACKWARD_WEIGHT || workspace == 0)
-                    cr_assert(same_bits(&got.out[j], &first.out[j]), "%s: other bits than the plan's tile", line);
+                    cr_assert(same_bits(&got.out[j], &first.out[j]), "%s: other bits than the plan's tile",
+                              line);
             }
         }
     }
@@ -128,8 +130,8 @@ Test(cuda_index_product, conv2d_equals_the_reference, .timeout = 240) {
             const int *s = shapes[i];
             struct heap heap = {0};
             char what[100];
-            snprintf(what, sizeof what, "conv n=%d c=%d %dx%d o=%d k=%d stride %d padding %d", s[0], s[1], s[2],
-                     s[3], s[4], s[5], s[6], s[7]);
+            snprintf(what, sizeof what, "conv n=%d c=%d %dx%d o=%d k=%d stride %d padding %d", s[0], s[1],
+                     s[2], s[3], s[4], s[5], s[6], s[7]);
             struct layer l = conv_layer(&heap, s);
             check_layer(&heap, &l, what, split ? WORKSPACE : 0);
             heap_free(&heap);
@@ -182,8 +184,9 @@ Test(cuda_index_product, a_sample_has_the_same_bits_in_any_company, .timeout = 1
                 struct op_args one = launch_of(&inner, &alone, pass);
                 run_product(op_of(&alone, pass), &one, -1, WORKSPACE);
                 size_t count = tensor_sample_count(&one.out[0]);
-                cr_assert_arr_eq(one.out[0].data, tensor_f32(&all.out[0]) + (size_t)n * count, count * sizeof(float),
-                                 "pass %d, variant %d: sample %d depends on its company", (int)pass, variant, n);
+                cr_assert_arr_eq(
+                    one.out[0].data, tensor_f32(&all.out[0]) + (size_t)n * count, count * sizeof(float),
+                    "pass %d, variant %d: sample %d depends on its company", (int)pass, variant, n);
                 heap_free(&inner);
             }
         }
@@ -227,8 +230,8 @@ Test(cuda_index_product, the_grid_covers_everything_once, .timeout = 60) {
         product_grid(&p, kind, tile, NULL, workspace);
         cr_assert_eq(p.row_tiles, (p.rows + (uint32_t)tile_rows(tile) - 1) / (uint32_t)tile_rows(tile));
         cr_assert_eq(p.col_tiles, (p.cols + (uint32_t)tile_cols(tile) - 1) / (uint32_t)tile_cols(tile));
-        cr_assert(p.splits >= 1 && (uint64_t)p.splits * p.split_depth >= p.depth, "depth %u in %u x %u", p.depth,
-                  p.splits, p.split_depth);
+        cr_assert(p.splits >= 1 && (uint64_t)p.splits * p.split_depth >= p.depth, "depth %u in %u x %u",
+                  p.depth, p.splits, p.split_depth);
         cr_assert(p.splits == 1 || (uint64_t)(p.splits - 1) * p.split_depth < p.depth, "an empty split");
         cr_assert(p.splits == 1 || sizeof(float) * p.splits * p.rows * p.cols <= workspace, "workspace");
         cr_assert(p.splits == 1 || product_is_deep(kind));
@@ -247,7 +250,7 @@ Test(cuda_index_product, lenet_fills_the_gpu, .timeout = 60) {
         struct product p = {0};
         p.rows = layers[i].rows, p.cols = layers[i].cols, p.depth = layers[i].depth;
         product_grid(&p, layers[i].kind, product_choose(&p, layers[i].kind), NULL, WORKSPACE);
-        cr_assert(p.row_tiles * p.col_tiles * p.splits >= 100, "layer %zu: %u x %u x %u blocks", i, p.row_tiles,
-                  p.col_tiles, p.splits);
+        cr_assert(p.row_tiles * p.col_tiles * p.splits >= 100, "layer %zu: %u x %u x %u blocks", i,
+                  p.row_tiles, p.col_tiles, p.splits);
     }
 }
