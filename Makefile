@@ -31,11 +31,12 @@ HAVE_CRITERION := $(call has,criterion/criterion.h)
 CUDA_FOUND := $(if $(SAN),,$(shell scripts/find_cuda.sh))
 cuda_word = $(patsubst $(1)=%,%,$(filter $(1)=%,$(CUDA_FOUND)))
 CUDA  := $(call cuda_word,version)
+CUBLAS := $(call cuda_word,cublas)
 CUDNN := $(call cuda_word,cudnn)
 NCCL  := $(call cuda_word,nccl)
 CUDA_LIB := $(call cuda_word,lib)
 CUDA_FLAGS := $(patsubst %,-isystem %,$(filter-out /usr/include,$(sort $(call cuda_word,include)))) \
-              -DHAVE_CUDA $(if $(CUDNN),-DHAVE_CUDNN) $(if $(NCCL),-DHAVE_NCCL) $(if $(call cuda_word,nvtx),-DHAVE_NVTX)
+              -DHAVE_CUDA $(if $(CUBLAS),-DHAVE_CUBLAS) $(if $(CUDNN),-DHAVE_CUDNN) $(if $(NCCL),-DHAVE_NCCL) $(if $(call cuda_word,nvtx),-DHAVE_NVTX)
 # Code for Ampere and Hopper, and PTX for what comes later. {0} zeroes a struct in C, where C++ wants {}: no warning for it. --fmad=false: a*b+c fuses where it says fmaf, as on the host.
 NVCC_FLAGS := -std=c++17 -O3 --fmad=false -lineinfo -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=[sm_90,compute_90] \
               -Werror all-warnings -Xcompiler -Wall,-Wextra,-Werror,-pthread,-fno-exceptions,-fno-rtti,-fno-threadsafe-statics,-Wno-missing-field-initializers -I.
@@ -60,9 +61,7 @@ all: found $(PROGRAM) $(B)/libduet.a
 
 found:
 	@echo "cuda:      $(if $(SAN),not used: under a sanitizer devices are emulated,$(if $(CUDA),found $(CUDA) ($(call cuda_word,nvcc)),$(if $(filter command%,$(origin CUDA)),not used: CUDA= was given,$(if $(call cuda_word,missing),nvcc without $(call cuda_word,missing): emulated devices,not found: emulated devices))))"
-	@echo "cublas:    $(if $(CUDA),found ($(filter %cublas.so %cublas.so.12 %cublas.so.13,$(CUDA_LIB))),not used without cuda)"
-	@echo "cudnn:     $(if $(CUDA),$(if $(CUDNN),found $(CUDNN),not found: own convolution),not used without cuda)"
-	@echo "nccl:      $(if $(CUDA),$(if $(NCCL),found $(NCCL),not found),not used without cuda)"
+	@echo "libraries: $(if $(CUDA),cublas $(or $(CUBLAS),not found)$(comma) cudnn $(or $(CUDNN),not found)$(comma) nccl $(or $(NCCL),not found),none of CUDA's)"
 	@echo "math:      own kernels, no library needed"
 	@echo "zlib:      $(if $(HAVE_ZLIB),found,not found: raw IDX files only)"
 	@echo "criterion: $(if $(SAN),not used: under a sanitizer tests use the small runner,$(if $(HAVE_CRITERION),found,not found: tests use the small runner))"

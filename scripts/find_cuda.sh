@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # What of CUDA is on this machine, for the Makefile: one line of words
 #
-#   nvcc=PATH version=13.0 include=DIR... lib=FILE-OR-FLAG...      enough to build: nvcc, the runtime, cuBLAS
-#   cudnn=9.12 nccl=2.27                                          each only where it was found; its words come with it
+#   nvcc=PATH version=13.0 include=DIR... lib=FILE...              enough to build: nvcc and the static runtime
+#   cublas=13.0 cudnn=9.12 nccl=2.27 nvtx=3                       each only where it was found; its words come with it
 #   missing=WHAT                                                  nvcc is there, but WHAT it needs is not
 #
 # Searched: CUDA_HOME, the nvcc in PATH, /usr/local/cuda, the system's own folders, Python packages named nvidia-*.
@@ -67,9 +67,9 @@ may() { # WORD HEADER LIBRARY VERSION-FILE MAJOR MINOR
     extra+=("$1=$(number "$h/$4" "$5").$(number "$h/$4" "$6")")
 }
 need libcudart_static cuda_runtime_api.h libcudart_static.a
-need cublas cublas_v2.h libcublas.so
+may cublas cublas_v2.h libcublas.so cublas_api.h CUBLAS_VER_MAJOR CUBLAS_VER_MINOR
 may cudnn cudnn.h libcudnn.so cudnn_version.h CUDNN_MAJOR CUDNN_MINOR
 may nccl nccl.h libnccl.so nccl.h NCCL_MAJOR NCCL_MINOR
-header nvtx3/nvToolsExt.h >/dev/null && extra+=(nvtx=3)
+h=$(header nvtx3/nvToolsExt.h) && include+=("include=$h") extra+=(nvtx=3)
 
 echo "nvcc=$nvcc" "version=$version" "${include[@]}" "${lib[@]}" "${extra[@]}"
