@@ -20,13 +20,10 @@ static int open_values(struct session *s, const float *initial, size_t initial_c
     return model_values_init(&s->model, c->seed, &s->values);
 }
 
-static int open_devices(struct session *s) {
+static int open_devices(struct session *s, enum device_kind kind, int physical) {
     const struct run_config *c = s->config;
     s->device_count = c->mode == MODE_DP ? s->devices : 1;
     s->first_device = s->rank;
-    enum device_kind kind;
-    int physical;
-    CHECK(run_device_kind(c, &kind, &physical));
     uint64_t bytes = c->device_memory || kind == DEVICE_CUDA ? c->device_memory : device_default_memory(s->devices);
     if (s->devices > physical && s->rank == 0 && !c->quiet)
         printf("%d devices share %d GPU%s\n", s->devices, physical, physical > 1 ? "s" : "");
@@ -106,6 +103,9 @@ static void describe(struct session *s) {
 int session_open(struct session *s, const struct run_config *config, struct comm *comm, const float *initial,
                  size_t initial_count, struct run_record *record) {
     static const struct strategy *const strategies[MODE_COUNT] = {&strategy_single, &strategy_dp, &strategy_ddp};
+    enum device_kind kind;
+    int physical;
+    CHECK(run_device_kind(config, &kind, &physical)); /* first: a GPU that is not there is said at once */
     s->config = config;
     s->comm = comm;
     s->rank = comm ? comm_rank(comm) : 0;
@@ -118,7 +118,7 @@ int session_open(struct session *s, const struct run_config *config, struct comm
     const char *folder = *config->data_dir ? config->data_dir : NULL;
     CHECK(dataset_open(&s->train_set, config->dataset, folder, 1));
     if (config->evaluate) CHECK(dataset_open(&s->test_set, config->dataset, folder, 0));
-    CHECK(open_devices(s));
+    CHECK(open_devices(s, kind, physical));
     CHECK(open_train_loader(s));
     CHECK(open_test_loader(s));
     s->segments_per_device = s->split.kind == SPLIT_CHUNKED ? 1 : s->split.virtual_devices / s->devices;
