@@ -9,21 +9,24 @@
  * Shared memory holds two slabs in turn, so one barrier a slab is enough and the loads have a whole slab's
  * arithmetic to arrive in. A thread owns TM x TN elements of c: it reads TM + TN numbers for TM * TN
  * multiply-adds, which is what lifts the kernel above shared memory's bandwidth. Four tile shapes, because
- * small layers fit none of them well; which one is taken changes the time, never the bits. */
+ * small layers fit none of them well; which one is taken changes the time, never the bits. (A fifth, for runs
+ * that allow tf32, does change them.) */
 #ifndef DEVICE_CUDA_KERNELS_TILE_H
 #define DEVICE_CUDA_KERNELS_TILE_H
 
 #include "device/cuda_kernels_product.h"
+#include "device/cuda_kernels_tf32.h"
 
 /*                    rows x cols   a thread's own   threads (across)   slab
  *   TILE_LARGE       64 x 64       8 x 4            128 (16)           16
  *   TILE_MEDIUM      32 x 32       4 x 2            128 (16)           32
  *   TILE_SMALL       16 x 16       2 x 1            128 (16)           64    few outputs, deep sums
- *   TILE_WIDE        24 x 128      12 x 4           64 (32)            8     convolutions of few channels */
-enum tile { TILE_LARGE, TILE_MEDIUM, TILE_SMALL, TILE_WIDE, TILES };
+ *   TILE_WIDE        24 x 128      12 x 4           64 (32)            8     convolutions of few channels
+ *   TILE_TF32        64 x 64       32 in all        128                16    tensor cores, if tf32 is allowed */
+enum tile { TILE_LARGE, TILE_MEDIUM, TILE_SMALL, TILE_WIDE, TILE_TF32, TILES };
 
 DUET_CONSTANT int tile_own_rows(int tile) {
-    return tile == TILE_LARGE ? 8 : tile == TILE_MEDIUM ? 4 : tile == TILE_SMALL ? 2 : 12;
+    return tile == TILE_WIDE ? 12 : tile == TILE_MEDIUM ? 4 : tile == TILE_SMALL ? 2 : 8;
 }
 
 DUET_CONSTANT int tile_own_cols(int tile) {
@@ -39,7 +42,7 @@ DUET_CONSTANT int tile_across(int tile) {
 }
 
 DUET_CONSTANT int tile_slab(int tile) {
-    return tile == TILE_LARGE ? 16 : tile == TILE_MEDIUM ? 32 : tile == TILE_SMALL ? 64 : 8;
+    return tile == TILE_WIDE ? 8 : tile == TILE_MEDIUM ? 32 : tile == TILE_SMALL ? 64 : 16;
 }
 
 DUET_CONSTANT int tile_rows(int tile) {
@@ -53,7 +56,7 @@ DUET_CONSTANT int tile_cols(int tile) {
 /* Floats behind each row of a slab in shared memory, so that stores along d spread over the banks; 16 bytes
  * where threads read 16 bytes at once, which must stay aligned. */
 DUET_CONSTANT int tile_pad(int tile) {
-    return tile == TILE_SMALL ? 1 : 4;
+    return tile == TILE_SMALL ? 1 : tile == TILE_TF32 ? 8 : 4;
 }
 
 /* The most of any tile: a thread's own elements of c; its share of a slab of a and of b, and its
@@ -169,6 +172,15 @@ DUET_HD void read_own(int count, float *v, const float *from) {
 DUET_HD void multiply(int tile, float *shared, uint32_t half, uint32_t thread, float *acc) {
     const int own_rows = tile_own_rows(tile), own_cols = tile_own_cols(tile);
     const uint32_t across = (uint32_t)tile_across(tile);
+    if (tile == TILE_TF32) {
+        const uint32_t a_pitch = (uint32_t)(tile_rows(tile) + tile_pad(tile));
+        const uint32_t b_pitch = (uint32_t)(tile_cols(tile) + tile_pad(tile));
+        DUET_UNROLL
+        for (uint32_t d = 0; d < (uint32_t)tile_slab(tile); d += TF32_DEPTH)
+            tf32_multiply(thread, shared_a(tile, shared, half) + d * a_pitch, a_pitch,
+                          shared_b(tile, shared, half) + d * b_pitch, b_pitch, acc);
+        return;
+    }
     const float *a = shared_a(tile, shared, half) + thread / across * (uint32_t)own_rows;
     const float *b = shared_b(tile, shared, half) + thread % across * (uint32_t)own_cols;
     DUET_UNROLL
@@ -185,24 +197,30 @@ DUET_HD void multiply(int tile, float *shared, uint32_t half, uint32_t thread, f
     }
 }
 
+/* Where in the tile a thread's element i lies. */
+DUET_HD uint32_t own_row(int tile, uint32_t thread, int i) {
+    if (tile == TILE_TF32) return tf32_row(thread, i);
+    return thread / (uint32_t)tile_across(tile) * (uint32_t)tile_own_rows(tile) +
+           (uint32_t)(i / tile_own_cols(tile));
+}
+
+DUET_HD uint32_t own_col(int tile, uint32_t thread, int i) {
+    if (tile == TILE_TF32) return tf32_col(thread, i);
+    return thread % (uint32_t)tile_across(tile) * (uint32_t)tile_own_cols(tile) +
+           (uint32_t)(i % tile_own_cols(tile));
+}
+
 /* acc into c, or into this split's partial sums. */
 DUET_HD void store_own(int kind, int tile, const struct product *p, uint32_t row0, uint32_t col0,
                        uint32_t split, uint32_t thread, const float *acc) {
-    const int own_rows = tile_own_rows(tile), own_cols = tile_own_cols(tile);
-    const uint32_t across = (uint32_t)tile_across(tile);
-    row0 += thread / across * (uint32_t)own_rows;
-    col0 += thread % across * (uint32_t)own_cols;
     DUET_UNROLL
-    for (int i = 0; i < own_rows; i++) {
-        DUET_UNROLL
-        for (int j = 0; j < own_cols; j++) {
-            uint32_t row = row0 + (uint32_t)i, col = col0 + (uint32_t)j;
-            if (row >= p->rows || col >= p->cols) continue;
-            if (p->splits == 1)
-                store_c(kind, p, row, col, acc[i * own_cols + j]);
-            else
-                p->partial[((size_t)split * p->rows + row) * p->cols + col] = acc[i * own_cols + j];
-        }
+    for (int i = 0; i < tile_own_rows(tile) * tile_own_cols(tile); i++) {
+        uint32_t row = row0 + own_row(tile, thread, i), col = col0 + own_col(tile, thread, i);
+        if (row >= p->rows || col >= p->cols) continue;
+        if (p->splits == 1)
+            store_c(kind, p, row, col, acc[i]);
+        else
+            p->partial[((size_t)split * p->rows + row) * p->cols + col] = acc[i];
     }
 }
 

@@ -23,12 +23,13 @@ static __global__ void __launch_bounds__(SIMPLE_THREADS)
 #define TILES_OF(kind)                                                                          \
     {                                                                                           \
         (const void *)product<kind, TILE_LARGE>, (const void *)product<kind, TILE_MEDIUM>,      \
-            (const void *)product<kind, TILE_SMALL>, NULL                                       \
+            (const void *)product<kind, TILE_SMALL>, NULL, (const void *)product<kind, TILE_TF32> \
     }
 #define ALL_TILES_OF(kind)                                                                      \
     {                                                                                           \
         (const void *)product<kind, TILE_LARGE>, (const void *)product<kind, TILE_MEDIUM>,      \
-            (const void *)product<kind, TILE_SMALL>, (const void *)product<kind, TILE_WIDE>     \
+            (const void *)product<kind, TILE_SMALL>, (const void *)product<kind, TILE_WIDE>,    \
+            (const void *)product<kind, TILE_TF32>                                              \
     }
 
 static const void *const kernels[PRODUCT_KINDS][TILES] = {
@@ -60,7 +61,7 @@ int enqueue_product(struct cuda_stream *stream, enum op op, const struct op_args
         return fail(ERR_FAILED, "%s: on a stream without a workspace: use the compute stream", op_name(op));
     if (!product_of(op, args, &p, &kind))
         return fail(ERR_FAILED, "%s: 2^31 elements or more: give a smaller batch", op_name(op));
-    enum tile tile = product_choose(&p, kind);
+    enum tile tile = product_choose(&p, kind, stream->head.device->config.allow_tf32);
     product_grid(&p, kind, tile, (float *)stream->workspace, CUDA_WORKSPACE_BYTES);
     enqueue(stream, kernels[kind][tile], p.row_tiles * p.col_tiles * p.splits, (uint32_t)tile_threads(tile),
             &p);

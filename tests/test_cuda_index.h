@@ -94,7 +94,7 @@ static inline uint32_t run_product(enum op op, const struct op_args *a, int tile
     enum product_kind kind;
     struct heap heap = {0};
     cr_assert(product_of(op, a, &p, &kind));
-    if (tile < 0) tile = (int)product_choose(&p, kind);
+    if (tile < 0) tile = (int)product_choose(&p, kind, 0);
     product_grid(&p, kind, (enum tile)tile, NULL, workspace);
     if (p.splits > 1) p.partial = heap_take(&heap, sizeof(float) * p.splits * p.rows * p.cols);
     uint32_t blocks = p.row_tiles * p.col_tiles * p.splits;

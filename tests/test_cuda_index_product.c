@@ -78,8 +78,11 @@ static int fits(const struct op_args *a, enum op op, int tile) {
     struct product p;
     enum product_kind kind;
     cr_assert(product_of(op, a, &p, &kind));
-    return tile_fits(kind, (enum tile)tile);
+    return tile_fits(kind, (enum tile)tile, 1);
 }
+
+/* Both factors rounded to 10 bits of mantissa: a product is off by at most 2 * 2^-11 of itself and a little. */
+static const double TF32_PRODUCT = 0x1.01p-10;
 
 /* All passes, the tile the plan names (-1) and every other: within rounding of the reference; forward and
  * backward data with the same bits from every tile, weight gradients too as long as the depth is not
@@ -104,8 +107,9 @@ static void check_layer(struct heap *heap, const struct layer *l, const char *wh
             cr_assert(pass == BACKWARD_WEIGHT || splits == 1, "%s: only weight gradients are split", line);
             if (tile == -1) first = got;
             for (int j = 0; j < 2 && got.out[j].data; j++) {
-                expect_near(line, &got.out[j], &want.out[j], &sizes.out[j], rounding(terms[pass]));
-                if (pass != BACKWARD_WEIGHT || workspace == 0)
+                double bound = rounding(terms[pass]) + (tile == TILE_TF32 ? TF32_PRODUCT : 0);
+                expect_near(line, &got.out[j], &want.out[j], &sizes.out[j], bound);
+                if (tile != TILE_TF32 && (pass != BACKWARD_WEIGHT || workspace == 0))
                     cr_assert(same_bits(&got.out[j], &first.out[j]), "%s: other bits than the plan's tile",
                               line);
             }
@@ -125,7 +129,7 @@ Test(cuda_index_product, conv2d_equals_the_reference, .timeout = 240) {
         {2, 3, 3, 3, 5, 5, 1, 2},   {1, 17, 6, 6, 65, 3, 1, 1}, {2, 1, 4, 4, 1, 7, 3, 2},
         {2, 20, 13, 13, 50, 5, 1, 0},
     };
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i += test_short() ? 3 : 1)
         for (int split = 0; split < 2; split++) {
             const int *s = shapes[i];
             struct heap heap = {0};
@@ -142,7 +146,7 @@ Test(cuda_index_product, linear_equals_the_reference, .timeout = 240) {
     static const int shapes[][3] = {{0, 5, 3},    {1, 1, 1},    {1, 33, 10},  {15, 7, 13},
                                     {16, 64, 6},  {17, 31, 5},  {33, 65, 7},  {80, 20, 34},
                                     {2, 300, 11}, {3, 11, 300}, {530, 33, 13}, {130, 70, 129}};
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i += test_short() ? 3 : 1)
         for (int variant = 0; variant < 4; variant++) {
             struct heap heap = {0};
             char what[100];
@@ -225,8 +229,8 @@ Test(cuda_index_product, the_grid_covers_everything_once, .timeout = 60) {
         if (i % 10 == 0) p.depth = 0;
         size_t workspace = i % 3 ? WORKSPACE : 100000;
         enum product_kind kind = (enum product_kind)(i % PRODUCT_KINDS);
-        enum tile tile = product_choose(&p, kind);
-        cr_assert(tile_fits(kind, tile));
+        enum tile tile = product_choose(&p, kind, i % 2);
+        cr_assert(tile_fits(kind, tile, i % 2));
         product_grid(&p, kind, tile, NULL, workspace);
         cr_assert_eq(p.row_tiles, (p.rows + (uint32_t)tile_rows(tile) - 1) / (uint32_t)tile_rows(tile));
         cr_assert_eq(p.col_tiles, (p.cols + (uint32_t)tile_cols(tile) - 1) / (uint32_t)tile_cols(tile));
@@ -249,8 +253,29 @@ Test(cuda_index_product, lenet_fills_the_gpu, .timeout = 60) {
     for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
         struct product p = {0};
         p.rows = layers[i].rows, p.cols = layers[i].cols, p.depth = layers[i].depth;
-        product_grid(&p, layers[i].kind, product_choose(&p, layers[i].kind), NULL, WORKSPACE);
+        product_grid(&p, layers[i].kind, product_choose(&p, layers[i].kind, 0), NULL, WORKSPACE);
         cr_assert(p.row_tiles * p.col_tiles * p.splits >= 100, "layer %zu: %u x %u x %u blocks", i,
                   p.row_tiles, p.col_tiles, p.splits);
+    }
+}
+
+/* --- tf32 --- */
+
+Test(cuda_index_product, tf32_rounds_to_ten_bits_and_must_be_allowed, .timeout = 60) {
+    static const float pairs[][2] = {{1, 1},
+                                     {0x1.002p0f, 0x1.004p0f}, /* a tie goes away from zero */
+                                     {-0x1.002p0f, -0x1.004p0f},
+                                     {0x1.001ffep0f, 1},
+                                     {0x1.ffep0f, 2},
+                                     {-0.0f, -0.0f},
+                                     {INFINITY, INFINITY}};
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+        cr_assert_eq(tf32_of(pairs[i][0]), bits_of(pairs[i][1]), "%a", (double)pairs[i][0]);
+    cr_assert(isnan(tf32_float(NAN)));
+    struct product p = {0};
+    p.rows = p.cols = p.depth = 2048;
+    for (enum product_kind kind = PRODUCT_CONV_FORWARD; kind < PRODUCT_KINDS; kind++) {
+        cr_assert_eq(product_choose(&p, kind, 1), TILE_TF32);
+        cr_assert_neq(product_choose(&p, kind, 0), TILE_TF32);
     }
 }
