@@ -20,7 +20,6 @@ enum {
 static inline double tile_speed(enum tile tile) {
     switch (tile) {
     case TILE_LARGE: return 1;
-    case TILE_TF32: return 2; /* instructions of a slab, counted in the machine code: half */
     case TILE_WIDE: return .9;
     case TILE_MEDIUM: return .6;
     default: return .25;
@@ -45,8 +44,7 @@ static inline double tile_cost(const struct product *p, enum tile tile, int deep
 }
 
 /* Wide tiles are for convolutions of few channels; one less kernel to build for each other kind. */
-static inline int tile_fits(enum product_kind kind, enum tile tile, int allow_tf32) {
-    if (tile == TILE_TF32) return allow_tf32;
+static inline int tile_fits(enum product_kind kind, enum tile tile) {
     return tile != TILE_WIDE || b_takes_taps(kind);
 }
 
@@ -54,11 +52,15 @@ static inline int product_is_deep(enum product_kind kind) {
     return kind == PRODUCT_CONV_WEIGHT || kind == PRODUCT_LINEAR_RC;
 }
 
+/* The cost depends on the number of samples, and may, since the four tiles have the same bits. Tensor cores
+ * have bits of their own: where they are allowed they take everything, so that a sample's bits do not depend
+ * on how many share the call. */
 static inline enum tile product_choose(const struct product *p, enum product_kind kind, int allow_tf32) {
     enum tile best = TILE_LARGE;
     int deep = product_is_deep(kind);
-    for (int tile = TILE_LARGE + 1; tile < TILES; tile++)
-        if (tile_fits(kind, (enum tile)tile, allow_tf32) &&
+    if (allow_tf32) return TILE_TF32;
+    for (int tile = TILE_LARGE + 1; tile < TILE_TF32; tile++)
+        if (tile_fits(kind, (enum tile)tile) &&
             tile_cost(p, (enum tile)tile, deep) < tile_cost(p, best, deep))
             best = (enum tile)tile;
     return best;

@@ -22,7 +22,7 @@
  *   TILE_MEDIUM      32 x 32       4 x 2            128 (16)           32
  *   TILE_SMALL       16 x 16       2 x 1            128 (16)           64    few outputs, deep sums
  *   TILE_WIDE        24 x 128      12 x 4           64 (32)            8     convolutions of few channels
- *   TILE_TF32        64 x 64       32 in all        128                16    tensor cores, if tf32 is allowed */
+ *   TILE_TF32        64 x 64       32 in all        128                16    where tf32 is allowed */
 enum tile { TILE_LARGE, TILE_MEDIUM, TILE_SMALL, TILE_WIDE, TILE_TF32, TILES };
 
 DUET_CONSTANT int tile_own_rows(int tile) {
