@@ -174,15 +174,14 @@ static void copy_sample(const struct tensor *from, int n, struct tensor *to) {
 }
 
 Test(cuda_index_product, a_sample_has_the_same_bits_in_any_company, .timeout = 120) {
-    enum { CROWD = 37 };
     for (int variant = 0; variant < 10; variant++) {
-        int tile = variant < 5 ? -1 : TILE_TF32;
+        int tile = variant < 5 ? -1 : TILE_TF32, samples = variant < 5 ? 37 : 5;
         struct heap heap = {0};
-        struct layer crowd = some_layer(&heap, CROWD, variant % 5), alone = some_layer(&heap, 1, variant % 5);
+        struct layer crowd = some_layer(&heap, samples, variant % 5), alone = some_layer(&heap, 1, variant % 5);
         for (enum pass pass = FORWARD; pass <= BACKWARD_DATA; pass++) {
             struct op_args all = launch_of(&heap, &crowd, pass);
             run_product(op_of(&crowd, pass), &all, tile, WORKSPACE);
-            for (int n = 0; n < CROWD; n++) {
+            for (int n = 0; n < samples; n++) {
                 struct heap inner = {0};
                 copy_sample(&crowd.x, n, &alone.x);
                 copy_sample(&crowd.dy, n, &alone.dy);
