@@ -3,6 +3,7 @@
 # make test       installs what is missing, builds, runs every test      (make check: the same, installs nothing)
 # make bench | data | install PREFIX=... DESTDIR=... | clean      V=1 shows the commands
 # make SAN=address,undefined ... | SAN=thread ...                  the same in build/san-<name>
+# make CUDA= ...                                                   without CUDA, as if there were no nvcc
 VERSION := 0.1.0
 PREFIX  ?= /usr/local
 comma   := ,
@@ -10,7 +11,11 @@ B       := build$(if $(SAN),/san-$(subst $(comma),-,$(SAN)))
 Q       := $(if $(V),,@)
 
 FOLDERS := base trace device device/math data nn models comm scatter_gather allreduce dp ddp syncbn train report api
-LIB_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard $(FOLDERS:=/*.c)))
+CUDA_SRC := $(wildcard $(FOLDERS:=/*cuda*.c) $(FOLDERS:=/*cuda*.cu))
+# A kind of file is there twice: *cuda_absent.c where CUDA is not, all other *cuda* where it is.
+LIB_SRC = $(filter-out $(CUDA_SRC),$(wildcard $(FOLDERS:=/*.c))) \
+          $(if $(CUDA),$(filter-out %cuda_absent.c,$(CUDA_SRC)),$(filter %cuda_absent.c,$(CUDA_SRC)))
+LIB_OBJ = $(patsubst %.cu,$(B)/%.o,$(patsubst %.c,$(B)/%.o,$(LIB_SRC)))
 CLI_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard cli/*.c))
 TESTS   := $(patsubst %.c,$(B)/%,$(wildcard tests/test_*.c))
 HELPERS := $(patsubst %.c,$(B)/%,$(wildcard tests/helper_*.c))# programs that tests start: ranks by fork and exec
@@ -22,8 +27,19 @@ PROGRAM := $(if $(CLI_OBJ),$(B)/duet)
 has = $(shell $(CC) -E -x c -include $(1) /dev/null >/dev/null 2>&1 && echo yes)
 HAVE_ZLIB      := $(call has,zlib.h)
 HAVE_CRITERION := $(call has,criterion/criterion.h)
-NVCC = $(firstword $(shell command -v nvcc 2>/dev/null) $(wildcard /usr/local/cuda/bin/nvcc))
-CUDA = $(if $(NVCC),$(shell $(NVCC) --version | sed -n 's/.*release \([0-9.]*\).*/\1/p'))
+# CUDA: what scripts/find_cuda.sh says, as words. Not under a sanitizer: the driver maps memory where ASan wants its own.
+CUDA_FOUND := $(if $(SAN),,$(shell scripts/find_cuda.sh))
+cuda_word = $(patsubst $(1)=%,%,$(filter $(1)=%,$(CUDA_FOUND)))
+CUDA  := $(call cuda_word,version)
+CUBLAS := $(call cuda_word,cublas)
+CUDNN := $(call cuda_word,cudnn)
+NCCL  := $(call cuda_word,nccl)
+CUDA_LIB := $(call cuda_word,lib)
+CUDA_FLAGS := $(patsubst %,-isystem %,$(filter-out /usr/include,$(sort $(call cuda_word,include)))) \
+              -DHAVE_CUDA $(if $(CUBLAS),-DHAVE_CUBLAS) $(if $(CUDNN),-DHAVE_CUDNN) $(if $(NCCL),-DHAVE_NCCL) $(if $(call cuda_word,nvtx),-DHAVE_NVTX)
+# Code for Ampere and Hopper, and PTX for what comes later. {0} zeroes a struct in C, where C++ wants {}: no warning for it. --fmad=false: a*b+c fuses where it says fmaf, as on the host.
+NVCC_FLAGS := -std=c++17 -O3 --fmad=false -lineinfo -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=[sm_90,compute_90] \
+              -Werror all-warnings -Xcompiler -Wall,-Wextra,-Werror,-pthread,-fno-exceptions,-fno-rtti,-fno-threadsafe-statics,-Wno-missing-field-initializers -I.
 # Under a sanitizer, or without Criterion, tests use the small runner: tests/harness.h says why.
 PLAIN := $(or $(SAN),$(if $(HAVE_CRITERION),,yes))
 
@@ -35,15 +51,17 @@ OPT_device/math := -O3
 CFLAGS ?= -g
 COMPILE = $(CC) $(FLAGS) $(or $(OPT_$(*D)),-O2) $(CFLAGS)
 LINK    = $(CC) $(FLAGS) $(CFLAGS) $(LDFLAGS) $(filter %.o %.a,$^)
-LIBS   := -lm -pthread $(if $(HAVE_ZLIB),-lz)
+# Only what a program uses is asked for at its start, and is found where the build found it.
+LIBS   := -lm -pthread $(if $(HAVE_ZLIB),-lz) \
+          $(if $(CUDA),-Wl$(comma)--as-needed $(CUDA_LIB) -ldl -lrt -Wl$(comma)--no-as-needed $(patsubst %,-Wl$(comma)-rpath$(comma)%,$(sort $(patsubst %/,%,$(dir $(filter-out %.a,$(CUDA_LIB)))))))
 
 $(B)/cli/main.o: COMPILE += -DDUET_VERSION='"$(VERSION)"'
 
 all: found $(PROGRAM) $(B)/libduet.a
 
 found:
-	@echo "cuda:      $(if $(CUDA),found $(CUDA)$(comma) not used yet: it comes in its own step,not found: emulated devices)"
-	@echo "nccl:      $(if $(call has,nccl.h),found$(comma) not used yet: it comes with cuda,not found)"
+	@echo "cuda:      $(if $(SAN),not used: under a sanitizer devices are emulated,$(if $(CUDA),found $(CUDA) ($(call cuda_word,nvcc)),$(if $(filter command%,$(origin CUDA)),not used: CUDA= was given,$(if $(call cuda_word,missing),nvcc without $(call cuda_word,missing): emulated devices,not found: emulated devices))))"
+	@echo "libraries: $(if $(CUDA),cublas $(or $(CUBLAS),not found)$(comma) cudnn $(or $(CUDNN),not found)$(comma) nccl $(or $(NCCL),not found),none of CUDA's)"
 	@echo "math:      own kernels, no library needed"
 	@echo "zlib:      $(if $(HAVE_ZLIB),found,not found: raw IDX files only)"
 	@echo "criterion: $(if $(SAN),not used: under a sanitizer tests use the small runner,$(if $(HAVE_CRITERION),found,not found: tests use the small runner))"
@@ -51,7 +69,7 @@ found:
 # Everything compiled depends on the words of its command, so that other flags never meet old objects.
 $(B)/flags $(B)/tests/flags: FORCE
 	@mkdir -p $(@D)
-	@echo "$(CC) $(FLAGS) $(CFLAGS) $(if $(findstring tests,$@),$(subst ",,$(TEST_FLAGS)))" > $@.new
+	@echo "$(CC) $(FLAGS) $(CFLAGS) $(if $(findstring tests,$@),$(subst ",,$(TEST_FLAGS)),$(if $(CUDA),$(CUDA_FLAGS) $(NVCC_FLAGS)))" > $@.new
 	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
 
 $(B)/tests/%.o: tests/%.c $(B)/tests/flags
@@ -63,6 +81,14 @@ $(B)/%.o: %.c $(B)/flags
 	@mkdir -p $(@D)
 	$(if $(Q),@echo "cc $<")
 	$(Q)$(COMPILE) -MMD -MP -c $< -o $@
+
+# The half that calls CUDA is C like the rest; kernels are nvcc's.
+$(patsubst %.c,$(B)/%.o,$(filter %.c,$(CUDA_SRC)) $(wildcard tests/*cuda*.c)): COMPILE += $(if $(CUDA),$(CUDA_FLAGS))
+
+$(B)/%.o: %.cu $(B)/flags
+	@mkdir -p $(@D)
+	$(if $(Q),@echo "nvcc $<")
+	$(Q)$(call cuda_word,nvcc) $(NVCC_FLAGS) $(CUDA_FLAGS) $(CFLAGS) -MMD -MP -MF $(@:.o=.d) -c $< -o $@
 
 # The command, tests and benches see every name inside; a user's program sees duet_* alone.
 $(B)/libinternal.a: $(LIB_OBJ)

@@ -25,6 +25,10 @@ int command_devices(int argc, char **argv) {
         printf("        %d device%s: %s of memory each by default\n", n, n > 1 ? "s" : "",
                format_bytes(device_default_memory(n), text, sizeof text));
     }
-    printf("cuda    not built into this program yet\n");
+    int gpus;
+    if (device_probe(DEVICE_CUDA, &gpus)) printf("cuda    none: %s\n", error_message());
+    else
+        printf("cuda    %d GPU%s, for duet train --mode single --device cuda; not yet run on hardware\n", gpus,
+               gpus > 1 ? "s" : "");
     return 0;
 }

@@ -103,7 +103,7 @@ static int read_hidden(const struct flag *flag, const char *text, struct run_con
 #define AT(m) offsetof(struct run_config, m), sizeof((struct run_config *)0)->m
 static const struct flag flags[] = {
     {"--mode", "single|dp|ddp", "strategy (train; default single)", read_mode, AT(mode), 0, 0},
-    {"--device", "auto|cpu|cuda", "kind of device (default auto: emulated on the CPU)", read_text, AT(device),
+    {"--device", "auto|cpu|cuda", "auto and cpu: emulated devices; cuda: a GPU, single mode only so far", read_text, AT(device),
      0, 0},
     {"--devices", "N", "devices of dp and ddp (default 2); single uses one", read_int, AT(devices), 1,
      MAX_DEVICES},
@@ -140,6 +140,7 @@ static const struct flag flags[] = {
     {"--first-bucket-mb", "X", "ddp: MiB of the first bucket", read_number, AT(first_bucket_mb), 1e-6, 1e6},
     {"--loss-in-forward", NULL, "dp: each device computes its own loss; no output is gathered", read_on,
      AT(loss_in_forward), 0, 0},
+    {"--tf32", NULL, "cuda: products may round their inputs to tf32", read_on, AT(tf32), 0, 0},
     {"--timeout", "SECONDS", "deadline of every wait (default 300)", read_number, AT(timeout), 0.01, 1e6},
     {"--init-from", "FILE", "start from the weights of a safetensors file", read_text, AT(init_from), 0, 0},
     {"--save", "FILE", "train: write the weights at the end, safetensors", read_text, AT(save), 0, 0},

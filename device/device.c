@@ -31,14 +31,24 @@ static int check_config(const struct device_config *config) {
     return OK;
 }
 
+static int kind_ops(const struct device_ops **ops, enum device_kind kind) {
+    *ops = device_kind_ops(kind);
+    if (*ops) return OK;
+    return fail(ERR_USAGE, "device %s: not built into this program: use --device cpu", kind_name(kind));
+}
+
+int device_probe(enum device_kind kind, int *count) {
+    const struct device_ops *ops;
+    *count = 0;
+    CHECK(kind_ops(&ops, kind));
+    return ops->probe(count);
+}
+
 int device_open(struct device **out, const struct device_config *config) {
     *out = NULL;
     CHECK(check_config(config));
-    const struct device_ops *ops = device_kind_ops(config->kind);
-    if (!ops)
-        return fail(ERR_USAGE, "device %s: not built into this program: use --device cpu",
-                    kind_name(config->kind));
-
+    const struct device_ops *ops;
+    CHECK(kind_ops(&ops, config->kind));
     struct device *device = (struct device *)calloc(1, ops->device_bytes);
     if (!device) return fail(ERR_MEMORY, "out of host memory: device %d could not be opened", config->index);
     device->ops = ops;

@@ -36,12 +36,18 @@ struct device_config {
     enum device_kind kind;
     int index;             /* the device's number in the job: DP 0..W-1, DDP the rank */
     int rank;              /* written into spans; 0 outside DDP */
-    uint64_t memory_bytes; /* host: the arena's size; rounded up to 2 MiB */
+    int devices;           /* devices of the job, for the share of a GPU that several have; 0: 1 */
+    uint64_t memory_bytes; /* the device's memory; rounded up to 2 MiB; cuda: 0 takes the default share */
     int check_operands;    /* tests, debug: operands must lie in the device's own memory; new memory is NaN */
     int spans;             /* 1: record spans */
     int reference_math;    /* host: 1 = the plain reference kernels only, nothing in N16 */
+    int allow_tf32;        /* cuda: matrix products and convolutions may round their inputs to tf32 */
     double timeout_s;      /* deadline of every wait inside the device layer; 0: 300 */
 };
+
+/* How many physical devices of a kind there are. ERR_USAGE and one line where there are none: the kind is not
+ * built in, no driver, a driver too old, no GPU. *count is at least 1 on OK. Makes no context on any GPU. */
+int device_probe(enum device_kind kind, int *count);
 
 /* Opens device config->index. ERR_USAGE: the kind is not built in, there is no such device, or a setting
  * makes no sense. device_close ends its streams (what is queued is dropped, its events are signalled with
@@ -121,7 +127,7 @@ int stream_write(struct stream *stream, void *destination, const void *value, si
  * device, do not close). import: maps it; the fd received from the peer may be closed afterwards.
  * unimport before the exporter frees. Imported memory is reached by collectives alone. */
 struct memory_handle {
-    unsigned char bytes[64]; /* the kind's own */
+    unsigned char bytes[128]; /* the kind's own */
     uint64_t offset, size;   /* of the exported memory inside the allocation */
     int32_t pid, device;
 };

@@ -14,6 +14,7 @@
 
 #include <stdatomic.h>
 
+#include "device/arena.h"
 #include "device/table.h"
 
 enum { ARGS_LIMIT = 512, ERROR_TEXT = 512 };
@@ -28,23 +29,14 @@ struct sticky_error {
 void sticky_set(struct sticky_error *error, int code, const char *text); /* any thread */
 int sticky_get(struct sticky_error *error); /* fail()s again with the text; OK if none */
 
-/* Memory: one memfd, mapped shared, handed out first fit from a list of free ranges kept outside of it. */
-struct range {
-    size_t offset, bytes;
-};
-struct arena {
+/* Memory: one memfd, mapped shared, handed out by the allocator of device/arena.h. */
+struct host_memfd {
     int fd;
     char *base;
     size_t bytes;
-    struct range *free; /* sorted by offset, never touching each other */
-    size_t free_count, free_capacity;
-    size_t live; /* allocations */
 };
-int arena_init(struct arena *arena, size_t bytes);
-void arena_release(struct arena *arena); /* half-built is fine, after arena->fd = -1 */
-void *arena_alloc(struct arena *arena, size_t bytes);
-void arena_free(struct arena *arena, void *memory, size_t bytes);
-size_t arena_largest(const struct arena *arena);
+int host_memfd_init(struct host_memfd *memory, size_t bytes);
+void host_memfd_release(struct host_memfd *memory); /* half-built is fine, after memory->fd = -1 */
 
 struct command {
     host_function *function;
@@ -88,6 +80,7 @@ int host_sync(struct stream *stream);
 
 struct host_device {
     struct device head;
+    struct host_memfd memfd;
     struct arena arena;
     struct host_stream compute, comm;
     host_kernel *kernels[OP_COUNT]; /* fast where there is one, else the reference */

@@ -9,6 +9,11 @@
 
 static const uint64_t ARENA_STEP = 2 << 20; /* sizes are whole huge pages */
 
+static int probe(int *count) {
+    *count = MAX_DEVICES; /* as many as one asks for: more than cores share them */
+    return OK;
+}
+
 static int arena_size(const struct device_config *config, size_t *bytes) {
     if (config->memory_bytes == 0 || config->memory_bytes > (uint64_t)INT64_MAX - ARENA_STEP)
         return fail(ERR_USAGE, "memory of device %d: %llu bytes: give a size such as --device-memory 2GiB",
@@ -28,10 +33,11 @@ static int start(struct device *device) {
     struct host_device *d = (struct host_device *)device;
     int late = device->config.kind == DEVICE_HOST_LATE;
     size_t bytes = 0;
-    d->arena.fd = -1;
+    d->memfd.fd = -1;
     pthread_mutex_init(&d->imports_lock, NULL);
     CHECK(arena_size(&device->config, &bytes));
-    CHECK(arena_init(&d->arena, bytes));
+    CHECK(host_memfd_init(&d->memfd, bytes));
+    CHECK(arena_init(&d->arena, d->memfd.base, bytes));
     device->ledger.capacity = bytes;
     device->layout = device->config.reference_math ? LAYOUT_PLAIN : LAYOUT_N16;
     choose_kernels(d);
@@ -47,6 +53,7 @@ static void stop(struct device *device) {
     host_stream_close(&d->compute);
     host_unimport_all(d);
     arena_release(&d->arena);
+    host_memfd_release(&d->memfd);
     pthread_mutex_destroy(&d->imports_lock);
 }
 
@@ -85,6 +92,7 @@ static void free_host(struct device *device, void *memory) {
 const struct device_ops host_device_ops = {
     .name = "cpu",
     .device_bytes = sizeof(struct host_device),
+    .probe = probe,
     .start = start,
     .stop = stop,
     .alloc = alloc_memory,

@@ -21,13 +21,13 @@ struct mapping {
 
 int host_export(struct device *device, const void *memory, size_t bytes, struct memory_handle *handle,
                 int *fd) {
-    const struct arena *arena = &((struct host_device *)device)->arena;
+    const struct host_memfd *memfd = &((struct host_device *)device)->memfd;
     memcpy(handle->bytes, MARK, sizeof MARK);
-    handle->offset = (uint64_t)((const char *)memory - arena->base);
+    handle->offset = (uint64_t)((const char *)memory - memfd->base);
     handle->size = bytes;
     handle->pid = (int32_t)getpid();
     handle->device = device->config.index;
-    *fd = arena->fd;
+    *fd = memfd->fd;
     return OK;
 }
 

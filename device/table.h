@@ -1,12 +1,12 @@
 /* The seam between "what a device is" (device.c, the same for every kind) and "how one kind does it".
  *
  * A kind is one struct device_ops and one file or two that fill it in: host_*.c for emulated devices; a GPU
- * is one more table in device/cuda*.cu. device.c keeps what must be exact and alike everywhere: the ledger,
+ * is one more table in device/cuda_*.c, its kernels in device/cuda_*.cu. device.c keeps what must be exact and alike everywhere: the ledger,
  * the table of live allocations, operand checks, shape checks. A kind embeds the structs below as the first
  * member of its own, so that device.c can make and reach them without knowing the kind.
  *
  * Kinds are found in device/kinds.c. A build without CUDA links device/cuda_absent.c, which defines the one
- * symbol cuda_device_ops as NULL; a build with CUDA leaves that file out and links device/cuda*.cu, which
+ * symbol cuda_device_ops as NULL; a build with CUDA leaves that file out and links all other device/cuda*, which
  * define it as their table. So the choice lies in the Makefile alone, and nowhere is there an #ifdef. (A
  * weak symbol would not do: the linker does not fetch a library member for one.) */
 #ifndef DEVICE_TABLE_H
@@ -25,6 +25,8 @@ struct device_ops {
     const char *name; /* "cpu": device_name is name(index) */
     size_t
         device_bytes; /* of the kind's own struct, whose first member is struct device; zeroed before start */
+
+    int (*probe)(int *count); /* as device_probe */
 
     /* start sets ledger.capacity, layout, compute and comm; stop takes what a failed start has left, ends the
      * streams and gives all memory back. The struct itself belongs to device.c. */
@@ -93,7 +95,7 @@ struct event {
 const struct device_ops *device_kind_ops(enum device_kind kind);
 
 extern const struct device_ops host_device_ops;        /* host_device.c: DEVICE_HOST and DEVICE_HOST_LATE */
-extern const struct device_ops *const cuda_device_ops; /* device/cuda*.cu, or NULL from cuda_absent.c */
+extern const struct device_ops *const cuda_device_ops; /* cuda_device.c, or NULL from cuda_absent.c */
 
 #ifdef __cplusplus
 }

@@ -25,7 +25,8 @@ api
 cli"
 
 # Static variables that have to be mutable, as file:name, each with its reason. Keep it short.
-allowed_statics=""
+allowed_statics="device/cuda_nvtx.c:nvtxGlobals_v3
+device/cuda_nvtx.c:InitializeInjectionNvtx2_fnptr" # NVTX lives in its header: the table that a profiler fills in at its start
 
 passed=0 failed=0
 rule() { # NAME OFFENDING-LINES
@@ -73,7 +74,8 @@ rule "CUDA outside files named *cuda*" "$(
 objects=()
 for source in "${sources[@]}"; do
     object=$build/${source%.c}.o
-    [[ $source == *.c ]] && { [[ -e $object ]] && objects+=("$object") || objects+=("missing:$object"); }
+    # Either cuda_absent.c or the other *cuda* files are built.
+    [[ $source == *.c ]] && { [[ -e $object ]] && objects+=("$object") || [[ $source == *cuda* ]] || objects+=("missing:$object"); }
 done
 rule "mutable globals, or objects not built" "$(
     for object in "${objects[@]}"; do
@@ -95,10 +97,10 @@ rule "files over 400 lines" "$(
     find "${folders[@]}" tests bench examples \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.sh' \) \
         -not -path 'tests/golden/*' 2>/dev/null -exec awk 'END { if (NR > 400) print FILENAME ": " NR " lines" }' {} \;)"
 
-# 5. All in one go: a second and not a minute.
+# 5. All in one go: a second and not a minute. *cuda* headers include CUDA's own: nvcc reads them where there is one.
 if command -v g++ >/dev/null; then
     rule "headers that do not compile as C++" "$(
-        grep -l 'extern "C"' "${sources[@]}" duet.h 2>/dev/null | grep '\.h$' | sed 's/.*/#include "&"/' |
+        grep -l 'extern "C"' "${sources[@]}" duet.h 2>/dev/null | grep '\.h$' | grep -v cuda | sed 's/.*/#include "&"/' |
             g++ -std=c++17 -Wall -Wextra -I. -fsyntax-only -x c++ - 2>&1 | grep -E 'error|warning')"
 else
     echo "no g++ here: headers not tried as C++"

@@ -48,6 +48,13 @@ int run_virtual_devices(const struct run_config *config) {
     return config->virtual_devices == VIRTUAL_DEFAULT ? run_devices(config) : config->virtual_devices;
 }
 
+int run_device_kind(const struct run_config *config, enum device_kind *kind, int *count) {
+    *kind = config->late ? DEVICE_HOST_LATE : DEVICE_HOST;
+    if (strcmp(config->device, "cuda")) return device_probe(*kind, count);
+    *kind = DEVICE_CUDA;
+    return device_probe(DEVICE_CUDA, count);
+}
+
 static int check_devices(const struct run_config *config) {
     int w = run_devices(config), v = run_virtual_devices(config);
     if (config->devices < 1 || config->devices > MAX_DEVICES)
@@ -66,10 +73,10 @@ static int check_devices(const struct run_config *config) {
                     config->batch_size, w);
     if (strcmp(config->device, "auto") && strcmp(config->device, "cpu") && strcmp(config->device, "cuda"))
         return fail(ERR_USAGE, "--device: %s: there are auto, cpu and cuda", config->device);
-    if (!strcmp(config->device, "cuda"))
-        return fail(
-            ERR_USAGE,
-            "--device: cuda: not built into this program yet: use --device cpu, whose devices are emulated");
+    if (!strcmp(config->device, "cuda") && config->mode != MODE_SINGLE)
+        return fail(ERR_USAGE,
+                    "--device: cuda: the collectives of DP and DDP do not run on GPUs yet: use duet train --mode "
+                    "single, or --device cpu");
     return OK;
 }
 

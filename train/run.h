@@ -4,6 +4,7 @@
 #define TRAIN_RUN_H
 
 #include "base/limits.h"
+#include "device/device.h"
 #include "models/model.h"
 
 enum run_mode { MODE_SINGLE, MODE_DP, MODE_DDP, MODE_COUNT };
@@ -18,6 +19,7 @@ struct run_config {
     int devices;            /* W; a single run uses one of them */
     int virtual_devices;    /* V, VIRTUAL_OFF, or VIRTUAL_DEFAULT: W in train, the largest count in compare */
     uint64_t device_memory; /* bytes; 0: device_default_memory */
+    int tf32;               /* cuda: products may round their inputs to tf32 */
     char model[16];
     struct model_options model_options;
     char dataset[16];
@@ -54,5 +56,9 @@ int run_config_check(const struct run_config *config);
 /* Real devices that take part: 1 for single. V as it is in force: 0 for off. */
 int run_devices(const struct run_config *config);
 int run_virtual_devices(const struct run_config *config);
+
+/* The kind of device in force: auto means emulated ones so far. Asked by whoever opens devices, not by a
+ * launcher, which stays without CUDA. ERR_USAGE: a GPU is asked for, and why there is none. *count: physical ones. */
+int run_device_kind(const struct run_config *config, enum device_kind *kind, int *count);
 
 #endif

@@ -21,14 +21,18 @@ static int open_values(struct session *s, const float *initial, size_t initial_c
     return model_values_init(&s->model, c->seed, &s->values);
 }
 
-static int open_devices(struct session *s) {
+static int open_devices(struct session *s, enum device_kind kind, int physical) {
     const struct run_config *c = s->config;
     s->device_count = c->mode == MODE_DP ? s->devices : 1;
     s->first_device = s->rank;
-    uint64_t bytes = c->device_memory ? c->device_memory : device_default_memory(s->devices);
+    uint64_t bytes = c->device_memory || kind == DEVICE_CUDA ? c->device_memory : device_default_memory(s->devices);
+    if (s->devices > physical && s->rank == 0 && !c->quiet)
+        printf("%d devices share %d GPU%s\n", s->devices, physical, physical > 1 ? "s" : "");
     for (int i = 0; i < s->device_count; i++) {
         struct device_config config = {
-            .kind = c->late ? DEVICE_HOST_LATE : DEVICE_HOST,
+            .kind = kind,
+            .devices = s->devices,
+            .allow_tf32 = c->tf32,
             .index = s->first_device + i,
             .rank = s->rank,
             .memory_bytes = bytes,
@@ -100,7 +104,7 @@ static void describe(struct session *s) {
     snprintf(r->mode, sizeof r->mode, "%s", mode_name(c->mode));
     snprintf(r->model, sizeof r->model, "%s", s->model.name);
     snprintf(r->dataset, sizeof r->dataset, "%s", s->train_set.name);
-    snprintf(r->kind, sizeof r->kind, "cpu");
+    snprintf(r->kind, sizeof r->kind, "%s", device_config(s->device[0])->kind == DEVICE_CUDA ? "cuda" : "cpu");
     snprintf(r->algorithm, sizeof r->algorithm, "%s", c->mode == MODE_DDP ? c->allreduce : "");
     r->devices = s->devices;
     r->virtual_devices = s->virtual_devices;
@@ -131,6 +135,9 @@ int session_open(struct session *s, const struct run_config *config, struct comm
                  size_t initial_count, struct run_record *record) {
     static const struct strategy *const strategies[MODE_COUNT] = {&strategy_single, &strategy_dp,
                                                                   &strategy_ddp};
+    enum device_kind kind;
+    int physical;
+    CHECK(run_device_kind(config, &kind, &physical)); /* first: a GPU that is not there is said at once */
     s->config = config;
     s->comm = comm;
     s->rank = comm ? comm_rank(comm) : 0;
@@ -143,7 +150,7 @@ int session_open(struct session *s, const struct run_config *config, struct comm
     const char *folder = *config->data_dir ? config->data_dir : NULL;
     CHECK(dataset_open(&s->train_set, config->dataset, folder, 1));
     if (config->evaluate) CHECK(dataset_open(&s->test_set, config->dataset, folder, 0));
-    CHECK(open_devices(s));
+    CHECK(open_devices(s, kind, physical));
     CHECK(open_train_loader(s));
     CHECK(open_test_loader(s));
     s->segments_per_device = s->split.kind == SPLIT_CHUNKED ? 1 : s->split.virtual_devices / s->devices;

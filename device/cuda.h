@@ -1,0 +1,184 @@
+/* The GPU's own structs: private to device/cuda*.{c,cu} and to executors in files named *cuda*. Read it after
+ * table.h. The half that talks to the CUDA runtime is C11 (cuda_*.c), kernels are CUDA C++ (cuda_*.cu), so
+ * this header is both, and every function in it has C linkage.
+ *
+ * Only the runtime API is linked, and statically: a program built with CUDA starts on a machine that has no
+ * driver, and says so when a GPU is asked for.
+ *
+ * Threads: a stream is used by one thread at a time (device.h). Each function that calls the runtime makes
+ * its device current first (cuda_use), since that is the calling thread's own setting. */
+#ifndef DEVICE_CUDA_H
+#define DEVICE_CUDA_H
+
+#include <cuda_runtime_api.h>
+
+#include "base/error.h"
+#include "device/arena.h"
+#include "device/event_clock.h"
+#include "device/table.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Scratch of the compute stream, one size for every shape and machine, since the choice of an algorithm (and
+ * with it the bits) may depend on how much there is. Part of the slab, charged to workspace. */
+#define CUDA_WORKSPACE_BYTES ((size_t)64 << 20)
+
+/* A call of the runtime outside of a stream: ERR_FAILED (ERR_MEMORY where the GPU is full) and one line
+ * "what: name of the CUDA error". For a stream use CUDA_STREAM_CHECK. */
+int cuda_fail(cudaError_t error, const char *what, const char *device_name);
+#define CUDA_CHECK(call, what, device_name)                                                \
+    do {                                                                                   \
+        cudaError_t cuda_error_ = (call);                                                  \
+        if (cuda_error_ != cudaSuccess) return cuda_fail(cuda_error_, (what), (device_name)); \
+    } while (0)
+
+/* One open interval on a stream, between two events of the pool: cuda_spans.c. */
+struct cuda_pending {
+    cudaEvent_t start, end;
+    struct span facts;
+};
+enum { CUDA_ANCHOR_TRIES = 4 };
+struct cuda_spans {
+    struct event_clock clock;     /* from the GPU's axis to base/clock.h's */
+    cudaEvent_t anchor;           /* the point of the GPU's axis that clock.anchor_ns names */
+    cudaEvent_t tries[CUDA_ANCHOR_TRIES];
+    struct cuda_pending *pending; /* ring; entry i lies at i % capacity */
+    size_t capacity;
+    uint64_t begun, harvested;
+};
+
+struct cuda_math; /* cuda_ops*.cu's own: library handles */
+
+enum { CUDA_ERROR_TEXT = 512 };
+
+struct cuda_stream {
+    struct stream head;
+    cudaStream_t stream;       /* non-blocking: never ordered by the legacy default stream */
+    struct cuda_math *math;    /* compute stream only; NULL on comm, where matrix products are refused */
+    void *workspace;           /* CUDA_WORKSPACE_BYTES on the compute stream, NULL on comm */
+    struct cuda_spans spans;
+    int capturing;             /* set by who captures it into a graph: no spans, no queries then */
+    const char *last_name;     /* what was enqueued last, and in which step: for errors that come later */
+    int32_t last_step;
+    uint64_t range;            /* NVTX: the open range, 0 if none, */
+    enum phase range_phase;    /* and its phase */
+    int error;                 /* sticky: the first error of the stream, with its text */
+    char error_text[CUDA_ERROR_TEXT];
+};
+
+struct cuda_device {
+    struct device head;
+    int gpu;                   /* CUDA's number; several devices may have the same */
+    int gpus, sharers;         /* GPUs here; devices of this job on this very GPU */
+    int major, minor, multiprocessors;
+    unsigned char uuid[16];
+    char gpu_name[64];
+    void *slab;                /* one cudaMalloc, whole multiples of 2 MiB: what IPC exports */
+    struct arena arena;
+    struct cuda_stream compute, comm;
+    cudaStream_t service;      /* NaN fills and clock anchors, under service_lock */
+    pthread_mutex_t service_lock;
+    uint64_t peers_asked;      /* bit g: peer access to GPU g was tried; under service_lock */
+    struct cuda_import *imports; /* cuda_ipc.c; under service_lock */
+};
+
+static inline int cuda_use(const struct device *device) {
+    CUDA_CHECK(cudaSetDevice(((const struct cuda_device *)device)->gpu), "choosing the GPU", device->name);
+    return OK;
+}
+
+/* Streams (cuda_stream.c). cuda_stream_fail makes `error` the stream's first error, if it has none yet, with
+ * the text "what failed, on which device, behind what, in which step"; returns the stream's error. A refusal
+ * that is no CUDA error (a shape, a layout) is returned by fail() alone and leaves the stream as it was. */
+int cuda_stream_fail(struct cuda_stream *stream, cudaError_t error, const char *what);
+int cuda_stream_error(const struct cuda_stream *stream); /* fail()s again with the text; OK if none */
+#define CUDA_STREAM_CHECK(stream, call, what)                                                          \
+    do {                                                                                               \
+        cudaError_t cuda_error_ = (call);                                                              \
+        if (cuda_error_ != cudaSuccess) return cuda_stream_fail((stream), cuda_error_, (what));        \
+    } while (0)
+
+/* What enqueues work brackets it: begin before, end after the last call; both do nothing with spans off.
+ *     CHECK(cuda_begin(stream, "copy peer", bytes, 0));
+ *     CUDA_STREAM_CHECK(stream, cudaMemcpyAsync(...), "copy peer");
+ *     return cuda_end(stream);
+ * `name` is static storage. begin makes the device current and returns the stream's error. Executors in
+ * other folders (allreduce, scatter_gather) use the same two for their kernels. */
+int cuda_begin(struct cuda_stream *stream, const char *name, uint64_t bytes, double flops);
+int cuda_end(struct cuda_stream *stream);
+
+int cuda_stream_open(struct cuda_stream *stream, struct device *device, enum lane lane);
+void cuda_stream_close(struct cuda_stream *stream); /* zeroed or half-built is fine */
+
+/* Operations: cuda_ops*.cu. The device layer has checked the shapes, made the device current and opened the
+ * span; cuda_launch_op enqueues the kernels of one op on stream->stream and looks at cudaGetLastError once
+ * behind them. It allocates nothing, waits for nothing, and may be called while the stream is captured.
+ *
+ * cuda_math_open: library handles bound to stream->stream and stream->workspace, math mode by
+ * config.allow_tf32; sets stream->math. close takes what a failed open has left.
+ *
+ * cuda_load_kernels: cudaFuncGetAttributes on every kernel of the ops, once per device at open. A kernel that
+ * is not loaded is loaded by its first launch, which waits for the GPU to drain; behind a kernel that spins on
+ * another rank's flag that may be forever. CUDA_MODULE_LOADING=EAGER would do it too, but loads every kernel of
+ * cuBLAS and cuDNN into each process: seconds, and gigabytes with several ranks on one GPU. */
+int cuda_launch_op(struct cuda_stream *stream, enum op op, const struct op_args *args);
+int cuda_math_open(struct cuda_stream *stream);
+void cuda_math_close(struct cuda_stream *stream);
+int cuda_load_kernels(struct cuda_device *device);
+
+/* The rest of the table, file by file. */
+int cuda_sync(struct stream *stream);
+int cuda_copy(struct stream *stream, struct device *to, void *destination, struct device *from,
+              const void *source, size_t bytes);
+int cuda_write(struct stream *stream, void *destination, const void *value, size_t bytes);
+int cuda_launch(struct stream *stream, enum op op, const struct op_args *args);
+/* The kernel behind cuda_write, in cuda_write.cu: value (at most 256 bytes) travels as its argument. */
+cudaError_t cuda_write_launch(cudaStream_t stream, void *destination, const void *value, size_t bytes);
+cudaError_t cuda_write_load(void);
+
+int cuda_event_create(struct device *device, struct event **out);
+void cuda_event_destroy(struct event *event);
+int cuda_event_record(struct event *event, struct stream *stream);
+int cuda_event_wait(struct stream *stream, struct event *event);
+int cuda_event_sync(struct event *event);
+int cuda_event_done(struct event *event);
+/* Asks an event, or if that is NULL a stream, until it is done or timeout_s is over (cudaErrorNotReady). */
+cudaError_t cuda_poll(cudaEvent_t event, cudaStream_t stream, double timeout_s);
+
+/* Lets `device` reach the memory of GPU number `gpu`, where the machine allows it; else copies between the two
+ * go through host memory, by the driver. Asked once for each GPU. */
+void cuda_reach(struct cuda_device *device, int gpu);
+
+int cuda_memory_open(struct cuda_device *device);
+void cuda_memory_close(struct cuda_device *device);
+void *cuda_memory_alloc(struct device *device, size_t bytes);
+void cuda_memory_free(struct device *device, void *memory, size_t bytes);
+size_t cuda_memory_largest(struct device *device);
+int cuda_host_alloc(struct device *device, void **out, size_t bytes);
+void cuda_host_free(struct device *device, void *memory);
+
+int cuda_export(struct device *device, const void *memory, size_t bytes, struct memory_handle *handle,
+                int *fd);
+int cuda_import(struct device *device, const struct memory_handle *handle, int fd, void **out);
+void cuda_unimport(struct device *device, void *memory);
+void cuda_unimport_all(struct cuda_device *device);
+
+/* Spans by events (cuda_spans.c). harvest: everything that is done, oldest first, into head.spans; never
+ * waits. After a sync nothing is left. */
+int cuda_spans_open(struct cuda_stream *stream);
+void cuda_spans_close(struct cuda_stream *stream);
+int cuda_span_begin(struct cuda_stream *stream, const char *name, uint64_t bytes, double flops, int waiting);
+int cuda_span_end(struct cuda_stream *stream);
+int cuda_spans_harvest(struct cuda_stream *stream);
+int cuda_spans_anchor(struct cuda_stream *stream); /* takes the anchor from the host's clock anew */
+
+/* NVTX (cuda_nvtx.c): a range per phase, seen by profilers, nothing without one. */
+void cuda_nvtx_phase(struct cuda_stream *stream);
+void cuda_nvtx_end(struct cuda_stream *stream);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,71 @@
+/* CUDA kernels and launches of convolutions and linear layers: one template, made for each kind of product
+ * and each shape of tile that product_choose may name. What is multiplied is told in cuda_kernels_product.h,
+ * how in cuda_kernels_tile.h, with which grid in cuda_kernels_plan.h. */
+#include "device/cuda_kernels_launch.h"
+#include "device/cuda_kernels_plan.h"
+
+template <int KIND, int TILE>
+static __global__ void __launch_bounds__(tile_threads(TILE))
+    product(const __grid_constant__ struct product p) {
+    __shared__ struct product_shared shared;
+    struct place at = {blockIdx.x, gridDim.x, threadIdx.x, blockDim.x};
+    k_product(KIND, TILE, &p, &shared, at);
+}
+
+template <int KIND>
+static __global__ void __launch_bounds__(SIMPLE_THREADS)
+    product_fold(const __grid_constant__ struct product p) {
+    struct place at = {blockIdx.x, gridDim.x, threadIdx.x, blockDim.x};
+    k_product_fold(KIND, &p, at);
+}
+
+/* The tiles of one kind; NULL where tile_fits says no. */
+#define TILES_OF(kind)                                                                          \
+    {                                                                                           \
+        (const void *)product<kind, TILE_LARGE>, (const void *)product<kind, TILE_MEDIUM>,      \
+            (const void *)product<kind, TILE_SMALL>, NULL, (const void *)product<kind, TILE_TF32> \
+    }
+#define ALL_TILES_OF(kind)                                                                      \
+    {                                                                                           \
+        (const void *)product<kind, TILE_LARGE>, (const void *)product<kind, TILE_MEDIUM>,      \
+            (const void *)product<kind, TILE_SMALL>, (const void *)product<kind, TILE_WIDE>,    \
+            (const void *)product<kind, TILE_TF32>                                              \
+    }
+
+static const void *const kernels[PRODUCT_KINDS][TILES] = {
+    ALL_TILES_OF(PRODUCT_CONV_FORWARD),
+    ALL_TILES_OF(PRODUCT_CONV_DATA),
+    ALL_TILES_OF(PRODUCT_CONV_DATA_STRIDED),
+    TILES_OF(PRODUCT_CONV_WEIGHT),
+    TILES_OF(PRODUCT_LINEAR_KK),
+    TILES_OF(PRODUCT_LINEAR_KC),
+    TILES_OF(PRODUCT_LINEAR_RC),
+};
+
+static const void *fold_of(enum product_kind kind) {
+    return kind == PRODUCT_CONV_WEIGHT ? (const void *)product_fold<PRODUCT_CONV_WEIGHT>
+                                       : (const void *)product_fold<PRODUCT_LINEAR_RC>;
+}
+
+const void *product_kernel(int i) {
+    for (int kind = 0; kind < PRODUCT_KINDS; kind++)
+        for (int tile = 0; tile < TILES; tile++)
+            if (kernels[kind][tile] && i-- == 0) return kernels[kind][tile];
+    return i == 0 ? fold_of(PRODUCT_CONV_WEIGHT) : i == 1 ? fold_of(PRODUCT_LINEAR_RC) : NULL;
+}
+
+int enqueue_product(struct cuda_stream *stream, enum op op, const struct op_args *args) {
+    struct product p;
+    enum product_kind kind;
+    if (!stream->workspace)
+        return fail(ERR_FAILED, "%s: on a stream without a workspace: use the compute stream", op_name(op));
+    if (!product_of(op, args, &p, &kind))
+        return fail(ERR_FAILED, "%s: 2^31 elements or more: give a smaller batch", op_name(op));
+    enum tile tile = product_choose(&p, kind, stream->head.device->config.allow_tf32);
+    product_grid(&p, kind, tile, (float *)stream->workspace, CUDA_WORKSPACE_BYTES);
+    enqueue(stream, kernels[kind][tile], p.row_tiles * p.col_tiles * p.splits, (uint32_t)tile_threads(tile),
+            &p);
+    if (p.splits > 1)
+        enqueue(stream, fold_of(kind), grid_for((size_t)p.rows * p.cols, SIMPLE_THREADS), SIMPLE_THREADS, &p);
+    return OK;
+}

@@ -1,0 +1,75 @@
+#!/usr/bin/env bash
+# What of CUDA is on this machine, for the Makefile: one line of words
+#
+#   nvcc=PATH version=13.0 include=DIR... lib=FILE...              enough to build: nvcc and the static runtime
+#   cublas=13.0 cudnn=9.12 nccl=2.27 nvtx=3                       each only where it was found; its words come with it
+#   missing=WHAT                                                  nvcc is there, but WHAT it needs is not
+#
+# Searched: CUDA_HOME, the nvcc in PATH, /usr/local/cuda, the system's own folders, Python packages named nvidia-*.
+# Nothing here needs a GPU or a driver.
+set -u
+
+packages=() # folders of the packages named nvidia-*: .../site-packages/nvidia/cublas and the like
+if command -v python3 >/dev/null; then
+    mapfile -t packages < <(python3 -c 'import nvidia, os
+for root in nvidia.__path__:
+    for name in sorted(os.listdir(root)): print(os.path.join(root, name))' 2>/dev/null)
+fi
+
+nvcc=
+for candidate in ${CUDA_HOME:+"$CUDA_HOME/bin/nvcc"} "$(command -v nvcc)" /usr/local/cuda/bin/nvcc "${packages[@]/%//bin/nvcc}"; do
+    [[ -x $candidate ]] && nvcc=$candidate && break
+done
+[[ -n $nvcc ]] || exit 0
+version=$("$nvcc" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')
+root=$(dirname "$(dirname "$(readlink -f "$nvcc")")")
+machine=$(uname -m)
+roots=(${CUDA_HOME:+"$CUDA_HOME"} "$root" /usr/local/cuda "${packages[@]}" /usr)
+libs=(lib64 lib "targets/$machine-linux/lib" targets/sbsa-linux/lib "lib/$machine-linux-gnu")
+
+header() { # NAME: its folder
+    local r
+    for r in "${roots[@]}"; do
+        [[ -e $r/include/$1 ]] && echo "$r/include" && return
+    done
+    return 1
+}
+library() { # NAME...: the first of these files, libx.so or, in a package, libx.so.12 alone
+    local r l name
+    for r in "${roots[@]}"; do
+        for l in "${libs[@]}"; do
+            for name in "$@"; do
+                for name in "$r/$l/$name" "$r/$l/$name".[0-9]*; do
+                    [[ -e $name ]] && echo "$name" && return
+                done
+            done
+        done
+    done
+    return 1
+}
+number() { # FILE MACRO: its value
+    sed -n "s/^#define  *$2  *\([0-9]*\).*/\1/p" "$1" | head -1
+}
+
+include=() lib=() extra=()
+need() { # WORD HEADER LIBRARY: both, or the build goes without CUDA
+    local h l
+    if ! h=$(header "$2") || ! l=$(library "$3"); then
+        echo "nvcc=$nvcc missing=$1"
+        exit 0
+    fi
+    include+=("include=$h") lib+=("lib=$l")
+}
+may() { # WORD HEADER LIBRARY VERSION-FILE MAJOR MINOR
+    local h l
+    h=$(header "$2") && l=$(library "$3") || return
+    include+=("include=$h") lib+=("lib=$l")
+    extra+=("$1=$(number "$h/$4" "$5").$(number "$h/$4" "$6")")
+}
+need libcudart_static cuda_runtime_api.h libcudart_static.a
+may cublas cublas_v2.h libcublas.so cublas_api.h CUBLAS_VER_MAJOR CUBLAS_VER_MINOR
+may cudnn cudnn.h libcudnn.so cudnn_version.h CUDNN_MAJOR CUDNN_MINOR
+may nccl nccl.h libnccl.so nccl.h NCCL_MAJOR NCCL_MINOR
+h=$(header nvtx3/nvToolsExt.h) && include+=("include=$h") extra+=(nvtx=3)
+
+echo "nvcc=$nvcc" "version=$version" "${include[@]}" "${lib[@]}" "${extra[@]}"
