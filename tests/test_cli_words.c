@@ -1,5 +1,6 @@
 /* The small commands and the help: duet sampler against PyTorch, duet devices, and --help, which must be
  * complete and true. */
+#include "tests/cli_data.h"
 #include "tests/cli_json.h"
 #include "tests/golden/rng.h"
 
@@ -26,7 +27,7 @@ static uint64_t hash_of_rank(uint64_t hash, int i, int rank) {
 
 Test(cli_words, sampler_is_pytorch_s, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
     int cases = (int)(sizeof golden_samplers / sizeof *golden_samplers), done = 0;
-    for (int i = 0; i < cases; i++) {
+    for (int i = 0; i < cases; i += test_short() ? 7 : 1) {
         uint64_t hash = FNV_START;
         if (golden_samplers[i].replicas > (test_short() ? 2 : 8))
             continue; /* a process each; the function itself has a test of all */
@@ -164,8 +165,9 @@ Test(cli_words, help_is_true, .timeout = 120, .init = cli_folder_make, .fini = c
 
 /* The defaults that the help states are those in force: the same files with and without the words. */
 Test(cli_words, defaults_as_stated, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
-    cli_well("train --dataset synthetic --steps 2 --quiet --save a --log-loss al --json aj");
-    cli_well("train --mode single --device auto --model lenet --dataset synthetic --epochs 10 --steps 2 "
+    put_data(600, 20);
+    cli_well("train --data-dir d --steps 2 --quiet --save a --log-loss al --json aj");
+    cli_well("train --mode single --device auto --model lenet --data-dir d --epochs 10 --steps 2 "
              "--batch-size 256 --lr 0.2 --momentum 0 "
              "--weight-decay 0 --seed 0 --shuffle --workers 1 --timeout 300 --quiet --save b --log-loss bl "
              "--json bj");
@@ -174,7 +176,7 @@ Test(cli_words, defaults_as_stated, .timeout = 120, .init = cli_folder_make, .fi
     cr_assert(json_int(j, "batch_size") == 256 && json_double(j, "lr") == 0.2 &&
               json_int(j, "epochs") == 10 && json_int(j, "virtual_devices") == 1);
     json_free(j);
-    cli_well("train --mode ddp --dataset synthetic --steps 1 --quiet --json j");
+    cli_well("train --mode ddp --data-dir d --steps 1 --quiet --json j");
     j = json_of("j");
     cr_assert(json_int(j, "devices") == 2 && json_int(j, "virtual_devices") == 2 &&
               !strcmp(json_text(j, "allreduce"), "auto"));

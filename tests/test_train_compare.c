@@ -4,6 +4,7 @@
  * The product has no hook for this. A job is started from /proc/self/exe, which here is this very test: its
  * constructor sees the words of a job, changes the configuration as the environment says
  * (PLANT=mode:rank:fault) and goes on as duet would. */
+#include "base/clock.h"
 #include "base/error.h"
 #include "tests/cli_data.h"
 #include "tests/harness.h"
@@ -26,8 +27,8 @@ static void plant(struct run_config *config, const char *fault) {
         config->seed++;
     else if (!strcmp(fault, "decay"))
         config->weight_decay = 1e-4;
-    else if (!strcmp(fault, "big lr"))
-        config->lr *= 2;
+    else if (!strncmp(fault, "memory ", 7))
+        config->device_memory = strtoull(fault + 7, NULL, 10) << 10;
 }
 
 /* A copy of the job's memory file, with the fault in it. */
@@ -46,11 +47,11 @@ static int faulty(int fd, const char *fault) {
 }
 
 __attribute__((constructor)) static void become_a_job(int argc, char **argv) {
-    char mode[16], fault[16], words[16];
+    char mode[16], fault[24], words[16];
     int rank;
     const char *planted = getenv("PLANT"), *mine = getenv("RANK");
     if (argc != 5 || strcmp(argv[1], "job")) return;
-    if (planted && mine && sscanf(planted, "%15[^:]:%d:%15[^:]", mode, &rank, fault) == 3 &&
+    if (planted && mine && sscanf(planted, "%15[^:]:%d:%23[^:]", mode, &rank, fault) == 3 &&
         (!strcmp(mode, "all") || (!strncmp(argv[4], mode, strlen(mode)) && argv[4][strlen(mode)] == ':')) &&
         (rank == ANY || rank == atoi(mine))) {
         snprintf(words, sizeof words, "%d", faulty(atoi(argv[2]), fault));
@@ -190,6 +191,36 @@ Test(compare, off_with_an_odd_count, .timeout = 120, .init = folder_make, .fini 
         struct verdict v = judged("", MODE_DDP, &config, 0);
         cr_assert(v.kind == VERDICT_WITHIN && v.steps == (batch == 29 ? 4 : 0));
     }
+}
+
+/* One rank runs out of memory, at set-up or in a step, depending on how little it has: its peers, who wait
+ * for it somewhere, do not wait for --timeout, and the rank is named. */
+Test(compare, a_rank_without_memory, .timeout = 120, .init = folder_make, .fini = folder_remove) {
+    struct run_config config = config_of(3, "direct");
+    int failed = 0, went_well = 0;
+    config.virtual_devices = 3;
+    config.steps = 2;
+    config.model_options.hidden[0] = 2000; /* 6 MiB of parameters; memory comes in pieces of 2 MiB */
+    for (int kib = 2048; !went_well; kib += test_short() ? 8192 : 2048) {
+        struct comparison c = {0};
+        struct job_result result;
+        char planted[32];
+        snprintf(planted, sizeof planted, "ddp:2:memory %d", kib);
+        setenv("PLANT", planted, 1);
+        int64_t start = now_ns();
+        int code = compare_run(&c, &config, &result);
+        went_well = code == OK;
+        failed += code != OK;
+        if (code) {
+            cr_expect(result.exit_status == 1 &&
+                          strstr(error_message(), "DDP: rank 2: out of memory on device 2"),
+                      "%s", error_message());
+            cr_expect(now_ns() - start < 60000000000, "the others waited for --timeout");
+        }
+        comparison_free(&c);
+        cr_assert(kib < 1 << 20);
+    }
+    cr_assert_geq(failed, 2);
 }
 
 /* Every op and copy as late as it may: whoever leans on synchronous completion shows it here. */
