@@ -51,17 +51,16 @@ OPT_device/math := -O3
 CFLAGS ?= -g
 COMPILE = $(CC) $(FLAGS) $(or $(OPT_$(*D)),-O2) $(CFLAGS)
 LINK    = $(CC) $(FLAGS) $(CFLAGS) $(LDFLAGS) $(filter %.o %.a,$^)
-# Only what a program uses is asked for at its start, and is found where the build found it.
-LIBS   := -lm -pthread $(if $(HAVE_ZLIB),-lz) \
-          $(if $(CUDA),-Wl$(comma)--as-needed $(CUDA_LIB) -ldl -lrt -Wl$(comma)--no-as-needed $(patsubst %,-Wl$(comma)-rpath$(comma)%,$(sort $(patsubst %/,%,$(dir $(filter-out %.a,$(CUDA_LIB)))))))
+# Of CUDA only the runtime, and that statically: no code calls cuBLAS, cuDNN or NCCL yet.
+LIBS   := -lm -pthread $(if $(HAVE_ZLIB),-lz) $(if $(CUDA),$(filter %.a,$(CUDA_LIB)) -ldl -lrt)
 
 $(B)/cli/main.o: COMPILE += -DDUET_VERSION='"$(VERSION)"'
 
 all: found $(PROGRAM) $(B)/libduet.a
 
 found:
-	@echo "cuda:      $(if $(SAN),not used: under a sanitizer devices are emulated,$(if $(CUDA),found $(CUDA) ($(call cuda_word,nvcc)),$(if $(filter command%,$(origin CUDA)),not used: CUDA= was given,$(if $(call cuda_word,missing),nvcc without $(call cuda_word,missing): emulated devices,not found: emulated devices))))"
-	@echo "libraries: $(if $(CUDA),cublas $(or $(CUBLAS),not found)$(comma) cudnn $(or $(CUDNN),not found)$(comma) nccl $(or $(NCCL),not found),none of CUDA's)"
+	@echo "cuda:      $(if $(SAN),not used: under a sanitizer devices are emulated,$(if $(CUDA),found $(CUDA) ($(call cuda_word,nvcc)): single mode only$(comma) not yet run on hardware,$(if $(filter command%,$(origin CUDA)),not used: CUDA= was given,$(if $(call cuda_word,missing),nvcc without $(call cuda_word,missing): emulated devices,not found: emulated devices))))"
+	@echo "libraries: $(if $(CUDA),cublas $(or $(CUBLAS),not found)$(comma) cudnn $(or $(CUDNN),not found)$(comma) nccl $(or $(NCCL),not found)$(comma) not used yet,none of CUDA's)"
 	@echo "math:      own kernels, no library needed"
 	@echo "zlib:      $(if $(HAVE_ZLIB),found,not found: raw IDX files only)"
 	@echo "criterion: $(if $(SAN),not used: under a sanitizer tests use the small runner,$(if $(HAVE_CRITERION),found,not found: tests use the small runner))"

@@ -99,8 +99,8 @@ Test(api_library, installs_for_pkg_config, .timeout = 300, .init = scratch_make,
     RUN(0, "make --no-print-directory B=" BUILD_DIR " PREFIX=/opt/duet DESTDIR={}/root install");
     RUN(0, "test -x {}/root/opt/duet/bin/duet && cp examples/lenet_from_scratch.c {}/program.c");
     /* The .pc file names the place it is made for; the program is built before the tree is moved there. */
-    RUN(0, "cd {} && export PKG_CONFIG_PATH={}/root/opt/duet/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR={}/root"
-           " && pkg-config --modversion duet && cc program.c $(pkg-config --cflags --libs duet) -o program");
+    RUN(0, "cd {} && export PKG_CONFIG_PATH={}/root/opt/duet/lib/pkgconfig && pkg-config --modversion duet"
+           " && cc program.c $(pkg-config --define-variable=prefix={}/root/opt/duet --cflags --libs duet) -o program");
     RUN(0, "{}/program --steps 1 --epochs 1 --dataset synthetic --devices 1");
     cr_assert_not_null(strstr(output(), "sec/epoch on [cpu(0)]"), "%s", output());
 }
