@@ -179,6 +179,7 @@ Test(cli_compare, demo, .timeout = 300, .init = cli_folder_make, .fini = cli_fol
     cr_assert_eq(json_int(root, "ddp/steps"), 3);
     json_free(root);
     cli_free(&c);
+    if (test_short()) return;
     put_data(60, 20);
     cli_run(&c, "demo --data-dir d --devices 3");
     cr_assert_eq(c.status, 0, "%s", c.err);

@@ -101,7 +101,8 @@ static void make_initial(const char *path) {
     struct model_options options = {.dropout = -1};
     struct model m;
     cr_assert_eq(model_open(&m, "lenet", &options), OK);
-    cli_well("train --dataset synthetic --seed 0 --steps 1 --lr 0 --quiet --save %s", path);
+    put_data(256, 20);
+    cli_well("train --data-dir d --seed 0 --steps 1 --lr 0 --quiet --save %s", path);
     float **values = load(path, &m);
     for (int i = 0; i < m.param_count; i++) {
         char key[64], line[512];

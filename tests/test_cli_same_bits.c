@@ -103,7 +103,7 @@ Test(cli_same_bits, short_last_batches, .timeout = 600, .init = cli_folder_make,
         char options[256];
         snprintf(options, sizeof options,
                  "--data-dir d --virtual-devices 4 --epochs %d --init-from golden/lenet_300.safetensors %s",
-                 test_short() ? 2 : 4, ends[i]);
+                 test_short() ? 1 : 4, ends[i]);
         all_equal(some(), options);
     }
 }

@@ -41,6 +41,40 @@ Test(cli_train, plain_lines, .timeout = 120, .init = cli_folder_make, .fini = cl
     }
 }
 
+/* What the numbers do not show is said: samples that pad the order, and bits that other modes need not
+ * share. */
+Test(cli_train, remarks, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+    static const struct {
+        const char *words, *remark;
+    } with[] = {
+        {"--mode dp --devices 7", "^DP +3 duplicates an epoch: the order is padded to a multiple of 7$"},
+        {"--mode ddp --devices 7", "^DDP +3 duplicates an epoch: the order is padded to a multiple of 7$"},
+        {"--mode ddp --devices 2 --virtual-devices 6",
+         "^DDP +equal bits are not promised: 6 virtual devices on 2 "},
+        {"--mode ddp --devices 3 --allreduce ring",
+         "^DDP +equal bits are not promised: ring over 3 devices "},
+        {"--mode dp --devices 3 --virtual-devices off",
+         "^DP +equal bits are not promised: virtual devices are off"}};
+    static const char *const without[] = {"--mode dp --devices 7 --drop-last",
+                                          "--mode ddp --devices 2 --allreduce ring",
+                                          "--mode ddp --devices 2 --virtual-devices 4"};
+    put_data(60, 20);
+    for (size_t i = 0; i < sizeof with / sizeof *with; i++) {
+        struct cli c;
+        cli_run(&c, "train --data-dir d --batch-size 20 --epochs 1 %s", with[i].words);
+        cr_expect(c.status == 0 && lines(c.out) == 3 && matches(c.out, with[i].remark), "%s: %s",
+                  with[i].words, c.out);
+        cli_free(&c);
+    }
+    for (size_t i = 0; i < sizeof without / sizeof *without; i++) {
+        struct cli c;
+        cli_run(&c, "train --data-dir d --batch-size 20 --epochs 1 %s", without[i]);
+        cr_expect(c.status == 0 && !strstr(c.out, "duplicates") && !strstr(c.out, "promised"), "%s: %s",
+                  without[i], c.out);
+        cli_free(&c);
+    }
+}
+
 /* On a terminal the line of progress is rewritten in place, by a carriage return and spaces alone. */
 Test(cli_train, terminal, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
     put_data(60, 20);
@@ -160,7 +194,8 @@ Test(cli_train, off_cuts_in_chunks, .timeout = 60, .init = cli_folder_make, .fin
 /* Whatever else, it learns: the synthetic pictures are easy (a nearest class mean finds most of them; chance
  * is 0.1). */
 Test(cli_train, learns, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
-    for (int m = test_short() ? 2 : 0; m < 3; m++) {
+    if (test_short()) cr_skip_test("60,000 pictures are for the full suite");
+    for (int m = 0; m < 3; m++) {
         cli_well("train --mode %s --dataset synthetic --model mlp --mlp-hidden 32 --lr 0.1 --momentum 0.9 "
                  "--steps 200 --json j --quiet",
                  MODES[m]);
@@ -218,7 +253,7 @@ Test(cli_train, a_failed_run_keeps_old_files, .timeout = 120, .init = cli_folder
 /* Two jobs in one folder, at once, each as if it were alone. */
 Test(cli_train, two_jobs_at_once, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
     struct cli c[4];
-    put_data(400, 20);
+    put_data(test_short() ? 100 : 400, 20);
     for (int i = 0; i < 4; i++)
         cli_start(&c[i],
                   "train --mode %s --devices %d --data-dir d --batch-size 40 --epochs 2 --virtual-devices 4 "

@@ -9,6 +9,7 @@
  * 4, ... of an epoch (first signs of life early) and whenever the rows are full. */
 #include "train/trainer.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -228,6 +229,17 @@ static int dump_grads(struct session *s) {
     return OK;
 }
 
+/* What the numbers of a run do not show: samples seen twice, and bits that other modes need not share. compare says
+ * both in its own words. */
+static void add_remarks(const struct loop *l) {
+    const struct run_record *r = l->s->record;
+    if (!l->progress.shown || l->s->config->hashes) return;
+    if (r->duplicates)
+        printf("%-6s %d duplicates an epoch: the order is padded to a multiple of %d\n", l->progress.title,
+               r->duplicates, split_replicas(&l->s->split));
+    if (!r->bits_promised) printf("%-6s equal bits are not promised: %s\n", l->progress.title, r->why_not);
+}
+
 static int run_loop(struct loop *l) {
     struct session *s = l->s;
     const struct run_config *c = s->config;
@@ -251,6 +263,7 @@ static int run_loop(struct loop *l) {
     CHECK(dump_grads(s));
     CHECK(step_log_final(s));
     if (s->strategy->describe) s->strategy->describe(s);
+    add_remarks(l);
     return measure_finish(s);
 }
 
