@@ -44,7 +44,7 @@ NVCC_FLAGS := -std=c++17 -O3 --fmad=false -lineinfo -gencode arch=compute_80,cod
 PLAIN := $(or $(SAN),$(if $(HAVE_CRITERION),,yes))
 
 FLAGS := -std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror -ffp-contract=off -pthread -I. $(if $(HAVE_ZLIB),-DHAVE_ZLIB) \
-         $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer)
+         $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer -DDUET_CHECK_OPERANDS)
 TEST_FLAGS := -DBUILD_DIR='"$(B)"' $(if $(PLAIN),-DHARNESS_PLAIN)
 # -O2, or a folder's own OPT_<folder>; what you give in CFLAGS comes last and wins.
 OPT_device/math := -O3

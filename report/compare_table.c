@@ -64,14 +64,29 @@ static void row_phase(FILE *file, const struct run_record *run, int phase) {
 }
 
 /* What is no phase of the compute lane: DDP's communication beside it, and waiting for it. */
-static void row_lane(FILE *file, const char *name, const struct run_record *run, int waiting) {
+static double comm_ms(const struct run_record *r, const struct device_record *d) {
+    return per_step((double)d->comm_ns, r) * 1e-6;
+}
+
+static double waiting_ms(const struct run_record *r, const struct device_record *d) {
+    return per_step((double)d->wait_ns, r) * 1e-6;
+}
+
+/* What of a step's wall time the compute lane neither worked nor waited for a stream: in DP, asleep while another works. */
+static double idle_ms(const struct run_record *r, const struct device_record *d) {
+    double used = (double)(d->busy_ns + d->wait_ns + d->phase_ns[PHASE_PROOF]);
+    double left = per_step(r->training_seconds * 1e9 - used, r) * 1e-6;
+    return left > 0 ? left : 0;
+}
+
+static void row_lane(FILE *file, const char *name, const struct run_record *run,
+                     double (*value)(const struct run_record *, const struct device_record *)) {
     char text[RUNS][32];
     for (int i = 0; i < RUNS; i++) {
         const struct run_record *r = &run[i];
         double first = 0, rest = 0;
         for (int d = 0; d < r->devices; d++) {
-            const struct device_record *x = &r->device[d];
-            double ms = per_step((double)(waiting ? x->wait_ns : x->comm_ns), r) * 1e-6;
+            double ms = value(r, &r->device[d]);
             if (d == 0)
                 first = ms;
             else
@@ -79,6 +94,8 @@ static void row_lane(FILE *file, const char *name, const struct run_record *run,
         }
         if (first <= 0 && rest <= 0)
             snprintf(text[i], sizeof text[i], "-");
+        else if (r->devices < 2)
+            snprintf(text[i], sizeof text[i], "%.2f", first);
         else
             snprintf(text[i], sizeof text[i], "%.2f | %.2f", first, rest);
     }
@@ -129,8 +146,9 @@ void compare_table(FILE *file, const struct run_record *run) {
     fprintf(file, "ms a step: device 0 | mean of the others\n");
     for (int p = PHASE_INPUT; p < PHASE_COUNT; p++)
         if (p != PHASE_EVALUATE && p != PHASE_ALLREDUCE) row_phase(file, run, p);
-    row_lane(file, "  allreduce, beside backward", run, 0);
-    row_lane(file, "  waiting", run, 1);
+    row_lane(file, "  allreduce, beside backward", run, comm_ms);
+    row_lane(file, "  waiting for allreduce", run, waiting_ms);
+    row_lane(file, "  idle", run, idle_ms);
 }
 
 void batch_line(FILE *file, const struct run_record *run) {

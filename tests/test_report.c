@@ -70,7 +70,8 @@ Test(report, compare_table, .timeout = 30) {
     has(text, "^  forward +4.00 +4.00 \\| 4.10 +4.00 \\| 4.15$");
     has(text, "^  optimizer +2.00 +2.00 \\| 0.00 +2.00 \\| 0.00$");
     has(text, "^  allreduce, beside backward +- +- +3.00 \\| 3.00$");
-    has(text, "^  waiting +- +- +1.50 \\| 1.50$");
+    has(text, "^  waiting for allreduce +- +- +1.50 \\| 1.50$");
+    has(text, "^  idle +193.30 +93.30 \\| 95.90 +391.80 \\| 394.35$"); /* the rest of a step's wall time */
     cr_expect(!strstr(text, "evaluate") && !strstr(text, "scatter"), "%s", text);
     free(text);
     run[1].accuracy[0] = -1;

@@ -7,6 +7,13 @@
 #include "base/error.h"
 #include "nn/fold.h"
 
+/* Debug builds (SAN=...) check that each op's operands lie in its own device's memory, and fill new memory with NaN. */
+#ifdef DUET_CHECK_OPERANDS
+enum { CHECK_OPERANDS = 1 };
+#else
+enum { CHECK_OPERANDS = 0 };
+#endif
+
 static int open_values(struct session *s, const float *initial, size_t initial_count) {
     const struct run_config *c = s->config;
     if (initial) {
@@ -36,7 +43,7 @@ static int open_devices(struct session *s, enum device_kind kind, int physical) 
             .index = s->first_device + i,
             .rank = s->rank,
             .memory_bytes = bytes,
-            .check_operands = c->late,
+            .check_operands = CHECK_OPERANDS || c->late,
             .spans = c->spans,
             .timeout_s = 2 * c->timeout}; /* comm's own deadline comes first: it can name the rank */
         CHECK(device_open(&s->device[i], &config));
