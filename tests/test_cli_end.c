@@ -49,10 +49,10 @@ static pid_t find_rank(const struct cli *c, int rank) {
 }
 
 /* Starts a job of three ranks that would run for long in this phase, and returns when it is there. */
-static void start_in(struct cli *c, enum phase phase, const char *command) {
+static void start_in(struct cli *c, enum phase phase, const char *command, int signal) {
     /* Until a stopped rank is missed; others may lag behind on a busy machine, and the short form is the slow
-     * one. */
-    const double timeout = test_short() ? 5 : 2;
+     * one. Where nobody is stopped no deadline shall pass. */
+    const double timeout = signal != SIGSTOP ? 60 : test_short() ? 5 : 2;
     const int width = test_short() ? 1024 : 2048;
     if (phase == EVALUATION) { /* one quick step, then a test set that takes long */
         put_data(30, test_short() ? 4000 : 20000);
@@ -89,7 +89,7 @@ static void hit_ranks(int signal) {
             int once = test_short() || (signal == SIGSTOP &&
                                         phase != TRAINING); /* each wait for a stopped rank takes its time */
             if (once && rank != (int)phase) continue;
-            start_in(&c, phase, "train --mode ddp --save w --log-loss l");
+            start_in(&c, phase, "train --mode ddp --save w --log-loss l", signal);
             kill(find_rank(&c, rank), signal);
             cli_wait(&c);
             snprintf(what, sizeof what, "rank %d gets signal %d in %s", rank, signal, NAMES[phase]);
@@ -116,7 +116,7 @@ Test(cli_end, signals_to_the_command, .timeout = 300, .init = cli_folder_make, .
             struct cli c;
             char what[64];
             if (test_short() && (k == 1) != (signals[i] == SIGTERM)) continue;
-            start_in(&c, TRAINING, commands[k]);
+            start_in(&c, TRAINING, commands[k], signals[i]);
             kill(c.pid, signals[i]);
             cli_wait(&c);
             snprintf(what, sizeof what, "%.7s, signal %d", commands[k], signals[i]);
@@ -133,7 +133,7 @@ Test(cli_end, signals_to_the_command, .timeout = 300, .init = cli_folder_make, .
 /* A terminal sends Ctrl-C to the whole group: the command and all its ranks. */
 Test(cli_end, ctrl_c_to_all, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
     struct cli c;
-    start_in(&c, TRAINING, "train --mode ddp --save w --log-loss l --json j");
+    start_in(&c, TRAINING, "train --mode ddp --save w --log-loss l --json j", SIGINT);
     kill(-c.pid, SIGINT);
     cli_wait(&c);
     one_line(&c, 130, "signal 2 ", "Ctrl-C");
@@ -149,7 +149,7 @@ Test(cli_end, one_process, .timeout = 120, .init = cli_folder_make, .fini = cli_
             char command[128];
             int signal = i ? SIGKILL : SIGINT;
             snprintf(command, sizeof command, "train --mode %s --save w --log-loss l --json j", modes[m]);
-            start_in(&c, TRAINING, command);
+            start_in(&c, TRAINING, command, signal);
             kill(c.pid, signal);
             cli_wait(&c);
             cr_expect(c.status == 128 + signal && cli_files() == 2, "%s: status %d", modes[m], c.status);
