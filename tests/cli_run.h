@@ -122,7 +122,8 @@ static inline void cli_start_va(struct cli *c, int terminal, const char *format,
         cr_assert_geq(c->fds[i] = memfd_create("cli", MFD_CLOEXEC), 0);
     if (terminal) {
         c->terminal = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
-        cr_assert(c->terminal >= 0 && grantpt(c->terminal) == 0 && unlockpt(c->terminal) == 0);
+        if (c->terminal < 0 || grantpt(c->terminal) != 0 || unlockpt(c->terminal) != 0)
+            cr_skip_test("no pseudo-terminals here (is /dev/pts mounted?): %s", strerror(errno));
         fcntl(c->terminal, F_SETFL, O_NONBLOCK);
         side = ptsname(c->terminal);
     }
