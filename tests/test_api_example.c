@@ -96,11 +96,11 @@ Test(api_library, defines_what_the_header_says_and_no_other_name, .timeout = 60,
 Test(api_library, installs_for_pkg_config, .timeout = 300, .init = scratch_make, .fini = scratch_remove) {
     if (SANITIZED) cr_skip_test("a sanitizer's library needs the sanitizer's flags");
     if (shell("command -v pkg-config")) cr_skip_test("no pkg-config here");
-    RUN(0, "make --no-print-directory B=" BUILD_DIR " PREFIX=/opt/duet DESTDIR={}/root install");
-    RUN(0, "test -x {}/root/opt/duet/bin/duet && cp examples/lenet_from_scratch.c {}/program.c");
+    RUN(0, "make --no-print-directory B=" BUILD_DIR " PREFIX=/opt/duet DESTDIR={}/stage install");
+    RUN(0, "test -x {}/stage/opt/duet/bin/duet && cp examples/lenet_from_scratch.c {}/program.c");
     /* The .pc file names the place it is made for; the program is built before the tree is moved there. */
-    RUN(0, "cd {} && export PKG_CONFIG_PATH={}/root/opt/duet/lib/pkgconfig && pkg-config --modversion duet"
-           " && cc program.c $(pkg-config --define-variable=prefix={}/root/opt/duet --cflags --libs duet) -o program");
+    RUN(0, "cd {} && export PKG_CONFIG_PATH={}/stage/opt/duet/lib/pkgconfig && pkg-config --modversion duet"
+           " && cc program.c $(pkg-config --define-variable=prefix={}/stage/opt/duet --cflags --libs duet) -o program");
     RUN(0, "{}/program --steps 1 --epochs 1 --dataset synthetic --devices 1");
     cr_assert_not_null(strstr(output(), "sec/epoch on [cpu(0)]"), "%s", output());
 }
