@@ -110,7 +110,9 @@ int cuda_begin(struct cuda_stream *stream, const char *name, uint64_t bytes, dou
 int cuda_end(struct cuda_stream *stream);
 
 int cuda_stream_open(struct cuda_stream *stream, struct device *device, enum lane lane);
-void cuda_stream_close(struct cuda_stream *stream); /* zeroed or half-built is fine */
+/* Waits for what is queued and gives all back; zeroed or half-built is fine. 0: the stream still works, past every
+ * deadline: the memory it may reach has to stay. */
+int cuda_stream_close(struct cuda_stream *stream);
 
 /* Operations: cuda_ops*.cu. The device layer has checked the shapes, made the device current and opened the
  * span; cuda_launch_op enqueues the kernels of one op on stream->stream and looks at cudaGetLastError once
@@ -144,15 +146,16 @@ int cuda_event_record(struct event *event, struct stream *stream);
 int cuda_event_wait(struct stream *stream, struct event *event);
 int cuda_event_sync(struct event *event);
 int cuda_event_done(struct event *event);
-/* Asks an event, or if that is NULL a stream, until it is done or timeout_s is over (cudaErrorNotReady). */
-cudaError_t cuda_poll(cudaEvent_t event, cudaStream_t stream, double timeout_s);
+/* Asks an event, or if that is NULL a stream, until it is done, has failed, or the device's timeout_s is over
+ * (*state: cudaErrorNotReady). A code other than OK is that of config.interrupted, which ended the wait. */
+int cuda_poll(const struct device *device, cudaEvent_t event, cudaStream_t stream, cudaError_t *state);
 
 /* Lets `device` reach the memory of GPU number `gpu`, where the machine allows it; else copies between the two
  * go through host memory, by the driver. Asked once for each GPU. */
 void cuda_reach(struct cuda_device *device, int gpu);
 
 int cuda_memory_open(struct cuda_device *device);
-void cuda_memory_close(struct cuda_device *device);
+void cuda_memory_close(struct cuda_device *device, int drained); /* not drained: the slab stays till the process ends */
 void *cuda_memory_alloc(struct device *device, size_t bytes);
 void cuda_memory_free(struct device *device, void *memory, size_t bytes);
 size_t cuda_memory_largest(struct device *device);
@@ -163,7 +166,7 @@ int cuda_export(struct device *device, const void *memory, size_t bytes, struct 
                 int *fd);
 int cuda_import(struct device *device, const struct memory_handle *handle, int fd, void **out);
 void cuda_unimport(struct device *device, void *memory);
-void cuda_unimport_all(struct cuda_device *device);
+void cuda_unimport_all(struct cuda_device *device, int drained);
 
 /* Spans by events (cuda_spans.c). harvest: everything that is done, oldest first, into head.spans; never
  * waits. After a sync nothing is left. */

@@ -97,16 +97,16 @@ static int start(struct device *device) {
     return cuda_math_open(&d->compute);
 }
 
-/* A GPU does not drop what is queued: its end is waited for, as long as any wait may last. Freeing the slab
- * waits for kernels too; those that wait for a peer have a deadline of their own. */
+/* Where a stream did not end in time its memory stays, with the peers' that it may reach: giving that back waits
+ * for the GPU without a deadline. The end of the process takes it. */
 static void stop(struct device *device) {
     struct cuda_device *d = (struct cuda_device *)device;
     if (d->service) {
         cudaSetDevice(d->gpu); /* where the context is broken this and all below fail, and only host memory is freed */
-        cuda_stream_close(&d->comm);
-        cuda_stream_close(&d->compute);
-        cuda_unimport_all(d);
-        cuda_memory_close(d);
+        int drained = cuda_stream_close(&d->comm);
+        drained &= cuda_stream_close(&d->compute);
+        cuda_unimport_all(d, drained);
+        cuda_memory_close(d, drained);
         cudaStreamDestroy(d->service);
     }
     pthread_mutex_destroy(&d->service_lock);

@@ -82,7 +82,8 @@ int cuda_event_sync(struct event *event) {
     struct cuda_event *e = (struct cuda_event *)event;
     const struct device *device = e->head.device;
     CHECK(event_error(e));
-    cudaError_t state = cuda_poll(e->event, NULL, device->config.timeout_s);
+    cudaError_t state;
+    CHECK(cuda_poll(device, e->event, NULL, &state));
     if (state == cudaErrorNotReady) {
         cudaGetLastError();
         return fail(ERR_TIMEOUT,

@@ -124,11 +124,11 @@ void cuda_unimport(struct device *device, void *memory) {
     pthread_mutex_unlock(&d->service_lock);
 }
 
-void cuda_unimport_all(struct cuda_device *d) {
+void cuda_unimport_all(struct cuda_device *d, int drained) {
     while (d->imports) {
         struct cuda_import *m = d->imports;
         d->imports = m->next;
-        cudaIpcCloseMemHandle(m->base);
+        if (drained) cudaIpcCloseMemHandle(m->base);
         free(m);
     }
 }

@@ -48,9 +48,9 @@ int cuda_memory_open(struct cuda_device *d) {
     return OK;
 }
 
-void cuda_memory_close(struct cuda_device *d) {
+void cuda_memory_close(struct cuda_device *d, int drained) {
     arena_release(&d->arena);
-    if (d->slab) cudaFree(d->slab);
+    if (d->slab && drained) cudaFree(d->slab);
     d->slab = NULL;
 }
 
@@ -59,8 +59,8 @@ void cuda_memory_close(struct cuda_device *d) {
 static void fill_with_nan(struct cuda_device *d, void *memory, size_t bytes) {
     if (cudaSetDevice(d->gpu)) return;
     pthread_mutex_lock(&d->service_lock);
-    if (cudaMemsetAsync(memory, 0xff, bytes, d->service) == cudaSuccess)
-        cuda_poll(NULL, d->service, d->head.config.timeout_s);
+    cudaError_t state = cudaMemsetAsync(memory, 0xff, bytes, d->service);
+    if (state == cudaSuccess) (void)cuda_poll(&d->head, NULL, d->service, &state);
     pthread_mutex_unlock(&d->service_lock);
 }
 

@@ -20,14 +20,16 @@ int cuda_spans_anchor(struct cuda_stream *s) {
     struct cuda_spans *spans = &s->spans;
     int64_t before[CUDA_ANCHOR_TRIES], after[CUDA_ANCHOR_TRIES];
     cudaError_t error = cudaSuccess;
+    int interrupted = OK;
     pthread_mutex_lock(&d->service_lock);
-    for (int i = 0; i < CUDA_ANCHOR_TRIES && error == cudaSuccess; i++) {
+    for (int i = 0; i < CUDA_ANCHOR_TRIES && error == cudaSuccess && !interrupted; i++) {
         before[i] = now_ns();
         error = cudaEventRecord(spans->tries[i], d->service);
-        if (error == cudaSuccess) error = cuda_poll(spans->tries[i], NULL, d->head.config.timeout_s);
+        if (error == cudaSuccess) interrupted = cuda_poll(&d->head, spans->tries[i], NULL, &error);
         after[i] = now_ns();
     }
     pthread_mutex_unlock(&d->service_lock);
+    if (interrupted) return interrupted;
     CUDA_STREAM_CHECK(s, error, "aligning clocks");
     int best = event_clock_anchor(&spans->clock, before, after, CUDA_ANCHOR_TRIES);
     cudaEvent_t old = spans->anchor;

@@ -13,20 +13,28 @@
 
 static const int64_t EAGER_NS = 1000000; /* so long a wait asks without a pause, as steps are short; */
 static const long PAUSE_NS = 20000;      /* then with this one, for its core may be another rank's */
+static const double DRAIN_S = 1;         /* what a stream has to end in when its job is being ended */
 
-cudaError_t cuda_poll(cudaEvent_t event, cudaStream_t stream, double timeout_s) {
+/* `interruptible`: the device whose config.interrupted is asked, or NULL. */
+static int poll_for(double timeout_s, const struct device *interruptible, cudaEvent_t event,
+                    cudaStream_t stream, cudaError_t *state) {
     int64_t begun = now_ns(), deadline = deadline_after(timeout_s);
     for (;;) {
-        cudaError_t state = event ? cudaEventQuery(event) : cudaStreamQuery(stream);
+        *state = event ? cudaEventQuery(event) : cudaStreamQuery(stream);
         int64_t now = now_ns();
-        if (state != cudaErrorNotReady || now >= deadline) return state;
+        if (*state != cudaErrorNotReady || now >= deadline) return OK;
         if (now - begun < EAGER_NS) {
             sched_yield();
-        } else {
-            struct timespec pause = {0, PAUSE_NS};
-            nanosleep(&pause, NULL);
+            continue;
         }
+        if (interruptible) CHECK(device_interrupted(interruptible));
+        struct timespec pause = {0, PAUSE_NS};
+        nanosleep(&pause, NULL);
     }
+}
+
+int cuda_poll(const struct device *device, cudaEvent_t event, cudaStream_t stream, cudaError_t *state) {
+    return poll_for(device->config.timeout_s, device, event, stream, state);
 }
 
 int cuda_stream_error(const struct cuda_stream *s) {
@@ -117,8 +125,10 @@ int cuda_sync(struct stream *stream) {
     struct cuda_stream *s = (struct cuda_stream *)stream;
     const struct device *device = stream->device;
     CUDA_STREAM_CHECK(s, cudaSetDevice(((const struct cuda_device *)device)->gpu), "sync");
-    cudaError_t state = cuda_poll(NULL, s->stream, device->config.timeout_s);
+    cudaError_t state;
+    int interrupted = cuda_poll(device, NULL, s->stream, &state);
     cuda_nvtx_end(s);
+    if (interrupted) return interrupted;
     if (state == cudaErrorNotReady) {
         cudaGetLastError();
         return fail(ERR_TIMEOUT,
@@ -148,9 +158,18 @@ int cuda_stream_open(struct cuda_stream *s, struct device *device, enum lane lan
     return cuda_spans_open(s);
 }
 
-void cuda_stream_close(struct cuda_stream *s) {
+/* A GPU does not drop what is queued: its end is waited for, as long as any wait may last. Where the job is being
+ * ended, what waits for a peer has been let go by its executor and ends at once, so a little more is enough. */
+static int drain(struct cuda_stream *s) {
+    cudaError_t state;
+    if (cuda_poll(s->head.device, NULL, s->stream, &state)) poll_for(DRAIN_S, NULL, NULL, s->stream, &state);
+    return state != cudaErrorNotReady; /* a broken context counts as drained: nothing runs in it any more */
+}
+
+int cuda_stream_close(struct cuda_stream *s) {
+    int drained = 1;
     if (s->stream) {
-        cuda_poll(NULL, s->stream, s->head.device->config.timeout_s);
+        drained = drain(s);
         cuda_nvtx_end(s);
         cuda_math_close(s);
         cuda_spans_close(s);
@@ -158,4 +177,5 @@ void cuda_stream_close(struct cuda_stream *s) {
         s->stream = NULL;
     }
     span_log_free(&s->head.spans);
+    return drained;
 }

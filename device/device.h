@@ -43,6 +43,12 @@ struct device_config {
     int reference_math;    /* host: 1 = the plain reference kernels only, nothing in N16 */
     int allow_tf32;        /* cuda: matrix products and convolutions may round their inputs to tf32 */
     double timeout_s;      /* deadline of every wait inside the device layer; 0: 300 */
+    /* Asked, by whichever thread waits, in every wait inside the device layer that lasts: a code other than OK
+     * ends the wait with that code and its error text (a job passes comm_check, so a rank that waits for its
+     * device sees that another one failed). It is quick, safe from any thread, and calls nothing of this layer.
+     * NULL: never. */
+    int (*interrupted)(void *context);
+    void *interrupt_context;
 };
 
 /* How many physical devices of a kind there are. ERR_USAGE and one line where there are none: the kind is not

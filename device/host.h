@@ -92,6 +92,9 @@ struct host_device {
 int host_cond_init(pthread_cond_t *cond);
 void host_cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t deadline);
 
+/* How often a wait that lasts looks whether it is interrupted, or its stream is being closed. */
+static const int64_t HOST_POLL_NS = 20 * 1000000;
+
 int host_event_create(struct device *device, struct event **out);
 void host_event_destroy(struct event *event);
 int host_event_record(struct event *event, struct stream *stream);

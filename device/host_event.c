@@ -18,8 +18,7 @@
  * instead of waiting is a right program too. Until then the answer is no. */
 enum { ASKS_BEFORE_DEMAND = 64 };
 
-static const int64_t POLL_NS = 20 * 1000000; /* how often a waiting stream looks whether it is being closed */
-static const int64_t BLOCKED_NS = 1000;      /* shorter waits leave no span: nothing was waited for */
+static const int64_t BLOCKED_NS = 1000; /* shorter waits leave no span: nothing was waited for */
 
 struct host_event {
     struct event head;
@@ -136,21 +135,25 @@ static struct target latest(struct host_event *e) {
     return t;
 }
 
-/* Blocks until the target is reached; `who` for the message, `closing` (may be NULL) ends it early.
- * Returns the event's error. */
-static int wait_for(const struct target *t, double timeout_s, const char *who, const atomic_int *closing) {
+/* Blocks `waiter` until the target is reached; `who` for the message, `closing` (may be NULL) and the device's
+ * interruption end it early. Returns the event's error. */
+static int wait_for(const struct target *t, const struct device *waiter, const char *who,
+                    const atomic_int *closing) {
     struct host_event *e = t->event;
+    double timeout_s = waiter->config.timeout_s;
     if (!reached(e, t->number)) {
         int64_t deadline = deadline_after(timeout_s);
+        int interrupted = OK;
         host_demand(t->recorder, t->position);
         pthread_mutex_lock(&e->lock);
         while (!reached(e, t->number) && !(closing && *closing)) {
-            int64_t now = now_ns();
-            if (now >= deadline) break;
-            host_cond_wait_until(&e->changed, &e->lock, now + POLL_NS < deadline ? now + POLL_NS : deadline);
+            int64_t now = now_ns(), look = now + HOST_POLL_NS;
+            if (now >= deadline || (interrupted = device_interrupted(waiter))) break;
+            host_cond_wait_until(&e->changed, &e->lock, look < deadline ? look : deadline);
         }
         pthread_mutex_unlock(&e->lock);
         if (!reached(e, t->number)) {
+            if (interrupted) return interrupted;
             if (closing && *closing) return fail(ERR_FAILED, "%s: closed while it waited for an event", who);
             return fail(
                 ERR_TIMEOUT,
@@ -177,7 +180,7 @@ static int run_wait(void *args) {
         char who[64];
         snprintf(who, sizeof who, "stream %s of %s", lane_name(s->head.lane), device->name);
         w->facts.start_ns = now_ns();
-        code = wait_for(&w->target, device->config.timeout_s, who, &s->closing);
+        code = wait_for(&w->target, device, who, &s->closing);
         w->facts.end_ns = now_ns();
         if (w->facts.end_ns - w->facts.start_ns > BLOCKED_NS) span_add(&s->head.spans, &w->facts);
     }
@@ -207,7 +210,7 @@ int host_event_sync(struct event *event) {
     struct host_event *e = (struct host_event *)event;
     if (reached(e, e->recorded)) return sticky_get(&e->error);
     struct target t = latest(e);
-    return wait_for(&t, e->head.device->config.timeout_s, "event sync", NULL);
+    return wait_for(&t, e->head.device, "event sync", NULL);
 }
 
 int host_event_done(struct event *event) {

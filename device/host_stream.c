@@ -141,14 +141,19 @@ int host_sync(struct stream *stream) {
     struct host_stream *s = (struct host_stream *)stream;
     if (s->policy == POLICY_INLINE) return sticky_get(&s->error);
     int64_t deadline = deadline_after(s->head.device->config.timeout_s);
+    int interrupted = OK;
     pthread_mutex_lock(&s->lock);
     uint64_t target = s->enqueued, missing;
     if (target > s->demanded) s->demanded = target;
     pthread_cond_signal(&s->work);
-    while (s->finished < target && now_ns() < deadline)
-        host_cond_wait_until(&s->done, &s->lock, deadline);
+    while (s->finished < target) {
+        int64_t now = now_ns(), look = now + HOST_POLL_NS;
+        if (now >= deadline || (interrupted = device_interrupted(s->head.device))) break;
+        host_cond_wait_until(&s->done, &s->lock, look < deadline ? look : deadline);
+    }
     missing = s->finished < target ? target - s->finished : 0;
     pthread_mutex_unlock(&s->lock);
+    if (interrupted) return interrupted;
     if (missing)
         return fail(
             ERR_TIMEOUT,

@@ -91,6 +91,12 @@ struct event {
     struct device *device;
 };
 
+/* What each wait asks between two looks at what it waits for: OK, or the code (with its text) that ends it. */
+static inline int device_interrupted(const struct device *device) {
+    const struct device_config *c = &device->config;
+    return c->interrupted ? c->interrupted(c->interrupt_context) : 0;
+}
+
 /* The table of a kind; NULL if it is not built into this program. */
 const struct device_ops *device_kind_ops(enum device_kind kind);
 

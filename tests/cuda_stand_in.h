@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "device/cuda.h"
+#include "tests/test_device.h"
 
 struct CUstream_st { int64_t busy_until; };
 struct CUevent_st { int64_t at; int recorded, timed; };
@@ -209,6 +210,23 @@ int cuda_launch_op(struct cuda_stream *s, enum op op, const struct op_args *args
     host_reference_kernels[op](args);
     work(s->stream);
     return OK;
+}
+
+/* Devices on it. */
+static const uint64_t MEMORY = 80 << 20;
+
+static inline struct device_config config_of(int index, int devices) {
+    struct device_config config = test_config(DEVICE_CUDA, index);
+    config.devices = devices;
+    config.memory_bytes = MEMORY;
+    return config;
+}
+
+static inline struct device *open_one(int index, int devices) {
+    struct device_config config = config_of(index, devices);
+    struct device *device;
+    MUST(device_open(&device, &config));
+    return device;
 }
 
 #endif

@@ -79,6 +79,60 @@ Test(error, waits_end_at_the_deadline_and_say_where, .timeout = 30) {
     }
 }
 
+/* A job that is being ended: from the second look on the answer is an error. */
+struct end_of_job {
+    atomic_int looks, begins_at;
+};
+static int job_ended(void *context) {
+    struct end_of_job *job = context;
+    if (atomic_fetch_add(&job->looks, 1) < job->begins_at) return OK;
+    return fail(ERR_PEER, "rank 1: it fell over");
+}
+
+Test(error, a_wait_ends_with_the_job_and_its_words, .timeout = 30) {
+    for (int k = 0; k < HOST_KINDS; k++) {
+        struct device_config config = test_config(host_kinds[k], 0);
+        struct end_of_job job = {.begins_at = 2};
+        struct gate gate = {0};
+        struct event *event;
+        struct device *d;
+        config.interrupted = job_ended, config.interrupt_context = &job;
+        MUST(device_open(&d, &config));
+        MUST(event_create(d, &event));
+        MUST(block(device_comm(d), &gate));
+        MUST(event_record(event, device_comm(d)));
+        int64_t begun = now_ns();
+        cr_assert_eq(stream_sync(device_comm(d)), ERR_PEER);
+        cr_assert_str_eq(error_message(), "rank 1: it fell over");
+        cr_assert_eq(job.looks, 3, "asked %d times: at each pause of a wait", job.looks);
+        fail(ERR_FAILED, "something else");
+        cr_assert_eq(event_sync(event), ERR_PEER);
+        MUST_SAY("rank 1: it fell over");
+        stream_wait(device_compute(d), event); /* a stream that waits is ended too, and keeps the error */
+        cr_assert_eq(stream_sync(device_compute(d)), ERR_PEER);
+        MUST_SAY("rank 1: it fell over");
+        cr_assert_lt(now_ns() - begun, 5000000000, "long before the 20 s that any of them may last");
+        gate.open = 1;
+        job.begins_at = 1 << 30;
+        MUST(stream_sync(device_comm(d))); /* which had no error of its own */
+        event_destroy(event);
+        device_close(d);
+    }
+}
+
+Test(error, who_need_not_wait_is_not_interrupted, .timeout = 30) {
+    struct device_config config = test_config(DEVICE_HOST, 0);
+    struct end_of_job job = {.begins_at = 0};
+    struct device *d;
+    config.interrupted = job_ended, config.interrupt_context = &job;
+    MUST(device_open(&d, &config));
+    MUST(test_fill(device_compute(d), test_floats(d, 4), 4, 1));
+    MUST(stream_sync(device_compute(d)));
+    MUST(stream_sync(device_comm(d)));
+    cr_assert_eq(job.looks, 0);
+    device_close(d);
+}
+
 /* Opens the gate once close has told the stream: from then on what is queued must not run. */
 struct opener {
     struct host_stream *stream;
