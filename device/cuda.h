@@ -134,6 +134,8 @@ int cuda_load_kernels(struct cuda_device *device);
 int cuda_sync(struct stream *stream);
 int cuda_copy(struct stream *stream, struct device *to, void *destination, struct device *from,
               const void *source, size_t bytes);
+int cuda_copy_imported(struct stream *stream, void *destination, const void *imported, int source_device,
+                       size_t bytes);
 int cuda_write(struct stream *stream, void *destination, const void *value, size_t bytes);
 int cuda_launch(struct stream *stream, enum op op, const struct op_args *args);
 /* The kernel behind cuda_write, in cuda_write.cu: value (at most 256 bytes) travels as its argument. */

@@ -131,7 +131,7 @@ int stream_write(struct stream *stream, void *destination, const void *value, si
 /* Memory of another process, as CUDA IPC would show it. export: a handle for the allocation that holds
  * `memory`, to be sent to the peer together with file descriptor *fd (-1 if the kind needs none; owned by the
  * device, do not close). import: maps it; the fd received from the peer may be closed afterwards.
- * unimport before the exporter frees. Imported memory is reached by collectives alone. */
+ * unimport before the exporter frees. Imported memory is reached by collectives and copy_imported alone. */
 struct memory_handle {
     unsigned char bytes[128]; /* the kind's own */
     uint64_t offset, size;   /* of the exported memory inside the allocation */
@@ -140,6 +140,13 @@ struct memory_handle {
 int device_export(struct device *device, const void *memory, struct memory_handle *handle, int *fd);
 int device_import(struct device *device, const struct memory_handle *handle, int fd, void **out);
 void device_unimport(struct device *device, void *memory);
+
+/* Copies `bytes` bytes of memory that device_import of the stream's device gave out (or of its middle) into that
+ * device's own memory; charged to the link source_device -> own, source_device being the exporter's number
+ * (memory_handle.device). Nothing orders it with the exporter's work: flags or messages between the two
+ * processes say when the source is written, and when it may be written again. */
+int copy_imported(struct stream *stream, void *destination, const void *imported, int source_device,
+                  size_t bytes);
 
 /* Collective steps see more than one device: host executors (scatter_gather, allreduce) enqueue a
  * function that the stream runs in its turn; `args` (at most 512 bytes) is copied at the call. It may

@@ -58,27 +58,29 @@ static int run_copy(void *args) {
     return OK;
 }
 
-int host_copy(struct stream *stream, struct device *to, void *destination, struct device *from,
-              const void *source, size_t bytes) {
-    struct host_stream *s = (struct host_stream *)stream;
+static int submit_copy(struct host_stream *s, const char *name, int to, void *destination, int from,
+                       const void *source, size_t bytes) {
     struct command c;
     struct copy_call *call = (struct copy_call *)c.args;
     if (bytes == 0) return sticky_get(&s->error);
-    call->destination = destination;
-    call->source = source;
-    call->bytes = bytes;
-    call->traffic = &stream->device->traffic;
-    call->from = from ? from->config.index : LINK_HOST;
-    call->to = to ? to->config.index : LINK_HOST;
+    *call = (struct copy_call){destination, source, bytes, &s->head.device->traffic, from, to};
     c.function = run_copy;
     c.control = 0;
-    if (s->head.spans.on)
-        host_facts(s,
-                   !from ? "copy to device"
-                   : !to ? "copy to host"
-                         : "copy peer",
-                   call->from != call->to ? bytes : 0, &c.facts);
+    if (s->head.spans.on) host_facts(s, name, from != to ? bytes : 0, &c.facts);
     return host_submit(s, &c, sizeof *call);
+}
+
+int host_copy(struct stream *stream, struct device *to, void *destination, struct device *from,
+              const void *source, size_t bytes) {
+    const char *name = !from ? "copy to device" : !to ? "copy to host" : "copy peer";
+    return submit_copy((struct host_stream *)stream, name, to ? to->config.index : LINK_HOST, destination,
+                       from ? from->config.index : LINK_HOST, source, bytes);
+}
+
+int host_copy_imported(struct stream *stream, void *destination, const void *imported, int source_device,
+                       size_t bytes) {
+    return submit_copy((struct host_stream *)stream, "copy imported", stream->device->config.index,
+                       destination, source_device, imported, bytes);
 }
 
 struct write_call {

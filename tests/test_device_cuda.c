@@ -327,6 +327,13 @@ Test(cuda, a_slab_is_opened_once_and_closed_with_its_last_piece, .timeout = 30) 
     MUST(device_import(e, &hx, -1, &seen[2]));
     cr_assert(seen[0] == (void *)x && seen[1] == (void *)(y + 1));
     cr_assert_eq(gpu.opens, 1);
+    float *z = test_floats(e, 2);
+    x[0] = 17;
+    MUST(copy_imported(device_comm(e), z, seen[0], hx.device, 4));
+    MUST(stream_sync(device_comm(e)));
+    cr_assert(z[0] == 17 && isnan(z[1]));
+    cr_assert_eq(device_traffic(e)->bytes[0][1], 4);
+    cr_assert_eq(traffic_into(device_traffic(e), 1), 4);
     device_unimport(e, seen[0]);
     device_unimport(e, seen[1]);
     cr_assert_eq(gpu.opened, 1);
