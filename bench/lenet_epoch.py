@@ -71,7 +71,7 @@ def torch_epoch(images, labels, steps=None):
 def duet_epoch(steps=None):
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "run.json")
-        words = [DUET, "train", "--mode", "single", "--epochs", "1", "--no-shuffle", "--quiet", "--workers", "0", "--json", out]
+        words = [DUET, "train", "--mode", "single", "--device", "cpu", "--epochs", "1", "--no-shuffle", "--quiet", "--workers", "0", "--json", out]
         subprocess.run(words + (["--steps", str(steps)] if steps else []), check=True)
         run = json.load(open(out))
     return run["training_seconds"], run["losses"]

@@ -7,7 +7,8 @@
  *     cli_free(&c);
  *
  * Each call demands that the command ends in time and that no process of it is left then: the test adopts
- * orphans, so waitpid knows all of them. cli_start, cli_wait are the two halves. A test of these words has
+ * orphans, so waitpid knows all of them. cli_start, cli_wait are the two halves. Devices are emulated ones, on a machine
+ * with a GPU too, unless the words name others. A test of these words has
  * .init = cli_folder_make and .fini = cli_folder_remove; it stays in that folder, where golden/ is
  * tests/golden. */
 #ifndef TESTS_CLI_RUN_H
@@ -99,15 +100,23 @@ static inline int cli_same_file(const char *a, const char *b) {
 
 /* ---- one command ---- */
 
+/* 1 if this subcommand takes --device. Of a flag given twice the last counts, so a test may still name another. */
+static inline int cli_takes_device(const char *command) {
+    return !strcmp(command, "train") || !strcmp(command, "compare") || !strcmp(command, "profile") ||
+           !strcmp(command, "demo");
+}
+
 /* In the child: a process group of its own, its output, and the words. */
 static inline void cli_become(const struct cli *c, const char *terminal, char *words) {
-    char *argv[64] = {"duet"};
+    char *argv[66] = {"duet"};
     int argc = 1, in = open("/dev/null", O_RDONLY);
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that is stopped takes its command along */
     for (char *save, *word = strtok_r(words, " ", &save); word && argc < 63;
-         word = strtok_r(NULL, " ", &save))
+         word = strtok_r(NULL, " ", &save)) {
         argv[argc++] = strcmp(word, "''") ? word : ""; /* '' stands for an empty word */
+        if (argc == 2 && cli_takes_device(argv[1])) argv[argc++] = "--device", argv[argc++] = "cpu";
+    }
     int out = terminal ? open(terminal, O_RDWR | O_NOCTTY) : c->fds[0];
     if (dup2(in, 0) < 0 || dup2(out, 1) < 0 || dup2(c->fds[1], 2) < 0) _exit(125);
     execv(cli_program, argv);

@@ -168,7 +168,7 @@ Test(cli_words, help_is_true, .timeout = 120, .init = cli_folder_make, .fini = c
 Test(cli_words, defaults_as_stated, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
     put_data(600, 20);
     cli_well("train --data-dir d --steps 2 --quiet --save a --log-loss al --json aj");
-    cli_well("train --mode single --device auto --model lenet --data-dir d --epochs 10 --steps 2 "
+    cli_well("train --mode single --model lenet --data-dir d --epochs 10 --steps 2 "
              "--batch-size 256 --lr 0.2 --momentum 0 "
              "--weight-decay 0 --seed 0 --shuffle --workers 1 --timeout 300 --quiet --save b --log-loss bl "
              "--json bj");

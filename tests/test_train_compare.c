@@ -77,6 +77,7 @@ static struct run_config config_of(int devices, const char *allreduce) {
     struct run_config config;
     put_data(200, 20);
     run_config_default(&config);
+    snprintf(config.device, sizeof config.device, "cpu");
     config.mode = MODE_DP;
     config.devices = devices;
     config.virtual_devices = V;
