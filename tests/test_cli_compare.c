@@ -58,6 +58,9 @@ static void check_json(const char *path, int devices) {
                   json_at(run, "parameters")->count == 8);
         cr_assert(json_int(run, "virtual_devices") == devices && json_at(run, "bits_promised")->integer);
         cr_assert(json_double(run, "training_seconds") > 0 && json_double(run, "images_per_second") > 0);
+        /* From the launch: at least the step itself, on a clock that ranks and launcher share. */
+        double first = json_double(run, "first_step_seconds");
+        cr_assert(first > 0 && first < CLI_SECONDS, "%g s to the first step", first);
         cr_assert(json_at(run, "accuracy")->count == 1 &&
                   json_double(run, "accuracy/0") == json_double(root, "single/accuracy/0"));
         for (int s = 0; s < 6; s++) {

@@ -33,6 +33,7 @@ static struct run_record make(void) {
                            .steps = STEPS,
                            .epoch_count = 2,
                            .training_seconds = 12.25,
+                           .first_step_seconds = 0.75,
                            .images = INT64_MAX,
                            .snapshot_count = 2,
                            .snapshot_step = {3, 8}};
@@ -129,7 +130,8 @@ Test(record, round_trip, .timeout = 30) {
     cr_assert(b.virtual_devices == 6 && b.bits_promised == 1 && b.batch_size == 256 && b.epochs == 2 &&
               b.parameters == PARAMETERS && b.parameter_count == COUNT && b.duplicates == 4 &&
               b.train_samples == 60000 && b.test_samples == 10000 && b.loss_in_forward == 1 &&
-              b.first_step == 9 && b.steps == STEPS && b.training_seconds == 12.25);
+              b.first_step == 9 && b.steps == STEPS && b.training_seconds == 12.25 &&
+              b.first_step_seconds == 0.75);
     cr_assert(!strcmp(a.mode, b.mode) && !strcmp(a.model, b.model) && !strcmp(a.dataset, b.dataset) &&
               !strcmp(a.kind, b.kind) && !strcmp(a.algorithm, b.algorithm) && !strcmp(a.why_not, b.why_not) &&
               !strcmp(a.buckets, b.buckets) && !strcmp(a.choice, b.choice));

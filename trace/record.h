@@ -45,6 +45,7 @@ struct run_record {
     double *epoch_seconds; /* [epoch_count] training only */
     double *accuracy;      /* [epoch_count] on the test set; -1: not evaluated */
     double training_seconds;
+    double first_step_seconds; /* from the launch to the end of the first step: processes, devices, data, parameters */
     int64_t images; /* trained on, duplicates included */
 
     struct device_record device[MAX_DEVICES];

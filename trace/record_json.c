@@ -151,6 +151,7 @@ void record_write(const struct run_record *r, struct json_writer *w, const char 
     json_integer(w, "steps", r->steps);
     json_integer(w, "images", r->images);
     json_number(w, "training_seconds", r->training_seconds);
+    json_number(w, "first_step_seconds", r->first_step_seconds);
     json_number(w, "seconds_per_epoch", record_seconds_per_epoch(r));
     json_number(w, "images_per_second", record_images_per_second(r));
     write_numbers(w, "epoch_seconds", r->epoch_seconds, r->epoch_count);
@@ -281,6 +282,7 @@ int record_read(struct run_record *r, const struct json *o) {
     r->steps = (int)integer(o, "steps");
     r->images = integer(o, "images");
     r->training_seconds = number(o, "training_seconds");
+    r->first_step_seconds = number(o, "first_step_seconds");
     const struct json *epochs = json_find(o, "epoch_seconds"), *devices = json_find(o, "per_device");
     r->epoch_count = epochs ? epochs->count : 0;
     if (r->devices < 1 || r->devices > MAX_DEVICES || !devices || devices->count != r->devices)

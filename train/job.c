@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "comm/comm.h"
 #include "comm/launch.h"
@@ -62,11 +63,13 @@ int job_run(const struct run_config *config, const float *initial, size_t initia
             struct run_record *record, struct job_result *result) {
     int code = OK, fds[2] = {-1, -1};
     uint64_t count = initial ? initial_count : 0;
+    struct run_config stamped = *config;
+    stamped.started_ns = now_ns();
     memset(result, 0, sizeof *result);
     result->exit_status = 1;
     CHECK_GOTO(make_memfd("duet-config", &fds[0]), code, done);
     CHECK_GOTO(make_memfd("duet-record", &fds[1]), code, done);
-    CHECK_GOTO(write_all(fds[0], config, sizeof *config), code, done);
+    CHECK_GOTO(write_all(fds[0], &stamped, sizeof stamped), code, done);
     CHECK_GOTO(write_all(fds[0], &count, sizeof count), code, done);
     CHECK_GOTO(write_all(fds[0], initial, count * sizeof *initial), code, done);
 

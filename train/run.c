@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "allreduce/plan.h"
+#include "base/clock.h"
 #include "base/error.h"
 
 const char *mode_name(enum run_mode mode) {
@@ -37,6 +38,7 @@ void run_config_default(struct run_config *config) {
         .timeout = 300,
         .evaluate = 1,
         .snapshots = {-1},
+        .started_ns = now_ns(),
     };
 }
 

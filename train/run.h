@@ -37,6 +37,7 @@ struct run_config {
     double timeout; /* seconds */
     char init_from[PATH_BYTES], save[PATH_BYTES], log_loss[PATH_BYTES], json[PATH_BYTES];
     int quiet;
+    int64_t started_ns; /* now_ns when the run was asked for: the time to the first step counts from it */
     int hashes;       /* compare: hash parameters and gradients every step */
     int spans;        /* compare, profile: record time by phase */
     int evaluate;     /* test accuracy after each epoch */

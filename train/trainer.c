@@ -98,6 +98,7 @@ static int read_logs(struct loop *l, int epoch, int final) {
     measure_spans(s);
     l->rows = 0;
     if (!session_leads(s)) return OK;
+    if (first == 0) r->first_step_seconds = (double)(now_ns() - s->config->started_ns) * 1e-9;
     for (int i = first; i < r->steps; i++)
         progress_loss(&l->progress, r->first_step + i, r->losses[i]);
     CHECK(outputs_losses(&l->outputs, r, first, epoch));
