@@ -105,30 +105,13 @@ int ddp_broadcast_order(struct comm *comm, int *order, int count) {
 
 /* ---- rank 0's values to all ---- */
 
-struct copy_in {
-    struct device *device; /* the receiver's */
-    int source;            /* rank 0's device */
-    const float *from;     /* rank 0's arena, imported */
-    float *to;
-    size_t bytes;
-};
-
-/* On the receiver's compute stream. */
-static int run_copy_in(void *args) {
-    struct copy_in *c = args;
-    memcpy(c->to, c->from, c->bytes);
-    traffic_add(device_traffic_mutable(c->device), c->source, device_index(c->device), c->bytes);
-    return OK;
-}
-
+/* Rank 0's arena, imported, is copied on the receiver's compute stream. */
 static int receive(struct param_set *params, const struct memory_handle *handle, int fd) {
     struct stream *stream = device_compute(params->device);
     void *imported;
     CHECK(device_import(params->device, handle, fd, &imported));
-    struct copy_in copy = {params->device, handle->device, imported, params->values,
-                           params->arena_count * sizeof(float)};
     stream_set_phase(stream, PHASE_REPLICATE, -1);
-    int code = stream_call_host(stream, "broadcast parameters", copy.bytes, run_copy_in, &copy, sizeof copy);
+    int code = copy_imported(stream, params->values, imported, handle->device, params->arena_count * sizeof(float));
     CHECK_KEEP(stream_sync(stream), code);
     device_unimport(params->device, imported);
     return code;

@@ -28,6 +28,11 @@ static int open_values(struct session *s, const float *initial, size_t initial_c
     return model_values_init(&s->model, c->seed, &s->values);
 }
 
+/* A wait inside the device layer ends when the job has failed elsewhere. */
+static int job_failed(void *comm) {
+    return comm_check(comm);
+}
+
 static int open_devices(struct session *s, enum device_kind kind, int physical) {
     const struct run_config *c = s->config;
     s->device_count = c->mode == MODE_DP ? s->devices : 1;
@@ -45,7 +50,9 @@ static int open_devices(struct session *s, enum device_kind kind, int physical) 
             .memory_bytes = bytes,
             .check_operands = CHECK_OPERANDS || c->late,
             .spans = c->spans,
-            .timeout_s = 2 * c->timeout}; /* comm's own deadline comes first: it can name the rank */
+            .timeout_s = 2 * c->timeout, /* comm's own deadline comes first: it can name the rank */
+            .interrupted = s->comm ? job_failed : NULL,
+            .interrupt_context = s->comm};
         CHECK(device_open(&s->device[i], &config));
     }
     return OK;
