@@ -90,6 +90,17 @@ enum layout device_layout(const struct device *device) {
     return device->layout;
 }
 
+int device_whole_batch(const struct device *device, enum op op) {
+    int library = device->config.kind == DEVICE_CUDA && device->config.math == DEVICE_MATH_LIBRARY;
+    switch (op) {
+    case OP_CONV2D_FORWARD:
+    case OP_CONV2D_BACKWARD_DATA:
+    case OP_LINEAR_FORWARD:
+    case OP_LINEAR_BACKWARD_DATA: return !library;
+    default: return 1;
+    }
+}
+
 /* Says who holds what, the largest free piece where that is what is lacking, and the way out. */
 static int out_of_memory(struct device *device, size_t bytes, enum mem_cause cause) {
     const struct ledger *l = &device->ledger;

@@ -32,6 +32,9 @@ struct event;
 
 enum device_kind { DEVICE_HOST, DEVICE_HOST_LATE, DEVICE_CUDA };
 
+/* Who multiplies on a GPU: Duet's own kernels, or cuBLAS and, where it is found, cuDNN (device/cuda_library.h). */
+enum device_math { DEVICE_MATH_OWN, DEVICE_MATH_LIBRARY };
+
 struct device_config {
     enum device_kind kind;
     int index;             /* the device's number in the job: DP 0..W-1, DDP the rank */
@@ -42,6 +45,7 @@ struct device_config {
     int spans;             /* 1: record spans */
     int reference_math;    /* host: 1 = the plain reference kernels only, nothing in N16 */
     int allow_tf32;        /* cuda: matrix products and convolutions may round their inputs to tf32 */
+    enum device_math math; /* cuda: LIBRARY where cuBLAS is not found is ERR_USAGE */
     double timeout_s;      /* deadline of every wait inside the device layer; 0: 300 */
     /* Asked, by whichever thread waits, in every wait inside the device layer that lasts: a code other than OK
      * ends the wait with that code and its error text (a job passes comm_check, so a rank that waits for its
@@ -114,6 +118,11 @@ int event_done(struct event *event); /* 1 done (or its stream failed), 0 not yet
 
 /* Kernels. Checks shapes (op_check) and, with check_operands, that operands are this device's own. */
 int launch(struct stream *stream, enum op op, const struct op_args *args);
+
+/* 1: a sample's result of this op does not depend on the samples that share the launch, so a whole batch may take one.
+ * 0: it may (convolutions and linear layers by a library): one segment a launch, forward and backward alike. Asked
+ * for ops that treat each sample alike; what sums over samples is launched by segment anyway. */
+int device_whole_batch(const struct device *device, enum op op);
 
 /* Copies of `bytes` bytes, charged to the link (LINK_HOST stands for host memory) of the device that
  * executes them. Host memory must stay valid and unchanged until the copy is done. Source and destination

@@ -6,9 +6,26 @@
 #include "base/error.h"
 #include "nn/tape_internal.h"
 
+/* One launch a segment: in[0] and out[0] are the batch, the other operands are the same for all. */
+static int launch_segments(struct tape *t, enum op op, const struct op_args *whole) {
+    for (int s = 0; s < t->segments.count; s++) {
+        struct op_args args = *whole;
+        args.in[0] = tensor_segment(&whole->in[0], &t->segments, s);
+        args.out[0] = tensor_segment(&whole->out[0], &t->segments, s);
+        if (op == OP_DROPOUT_FORWARD || op == OP_DROPOUT_BACKWARD) args.p.dropout.v = t->segments.seg[s].v;
+        CHECK(launch(t->stream, op, &args));
+    }
+    return OK;
+}
+
+/* What treats each sample alike takes the whole batch, unless this device's way of doing it does not. */
+static int launch_batch(struct tape *t, enum op op, const struct op_args *args) {
+    return device_whole_batch(t->device, op) ? launch(t->stream, op, args) : launch_segments(t, op, args);
+}
+
 /* Launches `args` (whose out[0] must have memory) and gives y, its var, to the tape. */
 static struct var *record(struct tape *t, enum op op, struct node *node, int needs_grad) {
-    if (t->error || tape_fail(t, launch(t->stream, op, &node->args))) return NULL;
+    if (t->error || tape_fail(t, launch_batch(t, op, &node->args))) return NULL;
     node->y = tape_var(t, node->args.out[0], needs_grad);
     if (tape_node(t, node)) return NULL;
     return node->y;
@@ -21,7 +38,7 @@ static int backward_to_x(struct tape *t, enum op op, struct node *n, struct op_a
     args->p = n->args.p;
     args->step = n->args.step;
     CHECK(tape_error(t));
-    CHECK(launch(t->stream, op, args));
+    CHECK(launch_batch(t, op, args));
     return grad_done(t, n->x, &args->out[0]);
 }
 
@@ -213,24 +230,13 @@ struct var *flatten(struct tape *t, struct var *x) {
 }
 
 /* The mask depends on the virtual device, so each segment is a launch of its own, forward and backward alike. */
-static int dropout_segments(struct tape *t, enum op op, const struct op_args *whole) {
-    for (int s = 0; s < t->segments.count; s++) {
-        struct op_args args = *whole;
-        args.in[0] = tensor_segment(&whole->in[0], &t->segments, s);
-        args.out[0] = tensor_segment(&whole->out[0], &t->segments, s);
-        args.p.dropout.v = t->segments.seg[s].v;
-        CHECK(launch(t->stream, op, &args));
-    }
-    return OK;
-}
-
 static int dropout_backward(struct tape *t, struct node *n) {
     if (!n->x->needs_grad) return OK;
     struct op_args args = n->args;
     args.in[0] = n->y->grad;
     args.out[0] = grad_may_reuse(n->y) ? n->y->grad : grad_target(t, n->x);
     CHECK(tape_error(t));
-    CHECK(dropout_segments(t, OP_DROPOUT_BACKWARD, &args));
+    CHECK(launch_segments(t, OP_DROPOUT_BACKWARD, &args));
     return grad_done(t, n->x, &args.out[0]);
 }
 
@@ -246,7 +252,7 @@ struct var *dropout(struct tape *t, struct var *x, double p) {
     node.args = (struct op_args){.in = {x->value}, .step = t->step.step,
                                  .p.dropout = {.p = (float)p, .layer = layer}};
     node.args.out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, x->value.rank, x->value.dims);
-    if (t->error || tape_fail(t, dropout_segments(t, OP_DROPOUT_FORWARD, &node.args))) return NULL;
+    if (t->error || tape_fail(t, launch_segments(t, OP_DROPOUT_FORWARD, &node.args))) return NULL;
     node.y = tape_var(t, node.args.out[0], x->needs_grad);
     return tape_node(t, &node) ? NULL : node.y;
 }
