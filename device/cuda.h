@@ -80,7 +80,7 @@ struct cuda_device {
     struct cuda_stream compute, comm;
     cudaStream_t service;      /* NaN fills and clock anchors, under service_lock */
     pthread_mutex_t service_lock;
-    uint64_t peers_asked;      /* bit g: peer access to GPU g was tried; under service_lock */
+    uint64_t peers_asked, peers; /* bit g: peer access to GPU g was tried; is there; under service_lock */
     struct cuda_import *imports; /* cuda_ipc.c; under service_lock */
 };
 
@@ -152,9 +152,10 @@ int cuda_event_done(struct event *event);
  * (*state: cudaErrorNotReady). A code other than OK is that of config.interrupted, which ended the wait. */
 int cuda_poll(const struct device *device, cudaEvent_t event, cudaStream_t stream, cudaError_t *state);
 
-/* Lets `device` reach the memory of GPU number `gpu`, where the machine allows it; else copies between the two
- * go through host memory, by the driver. Asked once for each GPU. */
-void cuda_reach(struct cuda_device *device, int gpu);
+/* Lets `device` reach the memory of GPU number `gpu`, where the machine allows it: 1, also for its own. 0: kernels
+ * cannot, and copies between the two go through host memory, by the driver. Asked once for each GPU; the device is
+ * current. */
+int cuda_reach(struct cuda_device *device, int gpu);
 
 int cuda_memory_open(struct cuda_device *device);
 void cuda_memory_close(struct cuda_device *device, int drained); /* not drained: the slab stays till the process ends */

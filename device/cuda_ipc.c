@@ -18,16 +18,23 @@ struct cuda_import {
     struct cuda_import *next;
 };
 
-void cuda_reach(struct cuda_device *d, int gpu) {
+int cuda_reach(struct cuda_device *d, int gpu) {
+    if (gpu == d->gpu) return 1;
+    if (gpu >= 64) return 0;
+    uint64_t bit = (uint64_t)1 << gpu;
     pthread_mutex_lock(&d->service_lock);
-    int possible = 0, asked = gpu >= 64 || gpu == d->gpu || d->peers_asked >> gpu & 1;
-    if (!asked) {
-        d->peers_asked |= (uint64_t)1 << gpu;
-        if (cudaDeviceCanAccessPeer(&possible, d->gpu, gpu) == cudaSuccess && possible)
-            cudaDeviceEnablePeerAccess(gpu, 0); /* another device of this GPU may have: that is fine too */
+    if (!(d->peers_asked & bit)) {
+        int possible = 0;
+        d->peers_asked |= bit;
+        cudaError_t error = cudaDeviceCanAccessPeer(&possible, d->gpu, gpu);
+        if (error == cudaSuccess && possible) error = cudaDeviceEnablePeerAccess(gpu, 0);
+        /* Another device of this GPU may have opened the way before: that is fine too. */
+        if (possible && (error == cudaSuccess || error == cudaErrorPeerAccessAlreadyEnabled)) d->peers |= bit;
         cudaGetLastError();
     }
+    int reached = (d->peers & bit) != 0;
     pthread_mutex_unlock(&d->service_lock);
+    return reached;
 }
 
 int cuda_export(struct device *device, const void *memory, size_t bytes, struct memory_handle *handle,

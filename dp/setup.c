@@ -50,6 +50,13 @@ static int init_loss(struct dp *dp, const struct dp_config *c) {
     return OK;
 }
 
+static size_t largest_range(const struct param_range *groups, int count) {
+    size_t most = 0;
+    for (int g = 0; g < count; g++)
+        if (most < groups[g].count) most = groups[g].count;
+    return most;
+}
+
 static int init_moves(struct dp *dp, const struct dp_config *c) {
     float *grads[MAX_DEVICES];
     CHECK(device_group_init(&dp->group, c->devices, c->device));
@@ -57,10 +64,10 @@ static int init_moves(struct dp *dp, const struct dp_config *c) {
         CHECK(group_ready(&dp->group, r)); /* behind the zeros that a new replica writes */
         grads[r] = dp->replica[r].params.grads;
     }
-    reduce_plan_init(&dp->reduce, &dp->group, grads);
     dp->groups = malloc(((size_t)c->model->param_count + 1) * sizeof *dp->groups);
     if (!dp->groups) return fail(ERR_MEMORY, "DataParallel: no host memory");
-    return coalesce_params(&dp->replica[0].params, 0, COALESCE_BYTES, dp->groups, &dp->group_count);
+    CHECK(coalesce_params(&dp->replica[0].params, 0, COALESCE_BYTES, dp->groups, &dp->group_count));
+    return reduce_plan_init(&dp->reduce, &dp->group, grads, largest_range(dp->groups, dp->group_count));
 }
 
 int dp_init(struct dp **out, const struct dp_config *c) {
@@ -93,6 +100,7 @@ void dp_free(struct dp *dp) {
     if (!workers_free(dp->workers)) return; /* a lost thread may still use all of it */
     for (int r = 0; r < dp->count; r++)
         if (dp->replica[r].device) stream_sync(device_compute(dp->replica[r].device));
+    reduce_plan_free(&dp->reduce);
     device_group_free(&dp->group);
     tape_free(dp->loss_tape);
     for (int r = 0; r < dp->count; r++) {

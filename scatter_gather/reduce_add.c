@@ -9,20 +9,35 @@
  * partial sums never exist.
  *
  * Device 0 reads the others' memory while it adds (remote loads: charged r -> 0) and may overwrite its own
- * arena in place: a tile of it is read before it is written, and nobody else reads it. */
+ * arena in place: a tile of it is read before it is written, and nobody else reads it.
+ *
+ * On emulated devices that is a host function on device 0's stream, below; on GPUs one kernel
+ * (cuda_reduce_add.cu), in which a tile is what one thread holds in registers. */
 #include <string.h>
 
 #include "base/error.h"
-#include "scatter_gather/scatter_gather.h"
+#include "scatter_gather/reduce_executor.h"
 
 enum { TILE = 512, MAX_BUFFERS = 8 }; /* 2 KiB a buffer; 1 + ceil(log2(MAX_DEVICES)) = 7 are enough */
 
-void reduce_plan_init(struct reduce_plan *plan, struct device_group *group, float *const *arenas) {
+int reduce_plan_init(struct reduce_plan *plan, struct device_group *group, float *const *arenas, size_t most) {
     memset(plan, 0, sizeof *plan);
     plan->group = group;
+    plan->most = most;
     for (int r = 0; r < group->count; r++)
         plan->arena[r] = arenas[r];
     plan->step_count = fold_schedule(group->count, plan->steps, &plan->buffers);
+    int cuda = device_config(group->device[0])->kind == DEVICE_CUDA;
+    plan->executor = cuda ? cuda_reduce_executor : &host_reduce_executor;
+    int code = plan->executor->open ? plan->executor->open(plan) : OK;
+    if (code) reduce_plan_free(plan);
+    return code;
+}
+
+void reduce_plan_free(struct reduce_plan *plan) {
+    for (int r = 0; plan->group && r < plan->group->count; r++)
+        device_free(plan->group->device[0], plan->staging[r]);
+    memset(plan, 0, sizeof *plan);
 }
 
 /* A whole tile has a length the compiler knows: it then takes vectors. The last one does the same adds one by one. */
@@ -68,13 +83,22 @@ static int reduce_step(void *args) {
     return OK;
 }
 
+static int host_add(const struct reduce_plan *plan, struct param_range range) {
+    struct reduce_call call = {plan, range};
+    uint64_t bytes = (uint64_t)(plan->group->count - 1) * range.count * sizeof(float);
+    return stream_call_host(plan->group->stream, "reduce add", bytes, reduce_step, &call, sizeof call);
+}
+
+const struct reduce_executor host_reduce_executor = {.add = host_add};
+
 int reduce_add_coalesced(const struct reduce_plan *plan, const struct param_range *groups, int group_count) {
     struct device_group *group = plan->group;
     CHECK(group_enter(group));
     for (int g = 0; g < group_count && group->count > 1; g++) {
-        struct reduce_call call = {plan, groups[g]};
-        uint64_t bytes = (uint64_t)(group->count - 1) * groups[g].count * sizeof(float);
-        CHECK(stream_call_host(group->stream, "reduce add", bytes, reduce_step, &call, sizeof call));
+        if (groups[g].count > plan->most)
+            return fail(ERR_FAILED, "reduce add: a range of %zu elements: the plan was made for %zu",
+                        groups[g].count, plan->most);
+        if (groups[g].count) CHECK(plan->executor->add(plan, groups[g]));
     }
     return group_leave(group);
 }

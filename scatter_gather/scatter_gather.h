@@ -45,8 +45,15 @@ struct reduce_plan {
     float *arena[MAX_DEVICES];
     struct fold_step steps[2 * MAX_DEVICES]; /* the order of the additions, for one tile of elements */
     int step_count, buffers;
+    const struct reduce_executor *executor; /* reduce_executor.h: by the kind of the devices */
+    size_t most;                   /* elements of the largest range that will be asked for */
+    float *staging[MAX_DEVICES];   /* cuda: `most` elements on device 0, where it cannot read device r; else NULL */
 };
-void reduce_plan_init(struct reduce_plan *plan, struct device_group *group, float *const *arenas);
+
+/* `most`: see above. Allocates staging (MEM_COMM on device 0) only where GPUs do not reach each other. On failure the
+ * plan is zeroed. free: zeroed is fine; the stream must be done with it. */
+int reduce_plan_init(struct reduce_plan *plan, struct device_group *group, float *const *arenas, size_t most);
+void reduce_plan_free(struct reduce_plan *plan);
 int reduce_add_coalesced(const struct reduce_plan *plan, const struct param_range *groups, int group_count);
 
 /* The arithmetic of one step alone, apart from streams and devices: arena[0][first..first+count) = tree

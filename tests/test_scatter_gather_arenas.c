@@ -45,7 +45,7 @@ static void broadcast_and_reduce(struct bed *bed, size_t count, size_t limit_byt
         put(bed, r, arenas[r], host[r], bytes);
 
     all(bed, group_ready);
-    reduce_plan_init(&plan, &bed->group, arenas);
+    cr_assert_eq(reduce_plan_init(&plan, &bed->group, arenas, count), OK, "%s", error_message());
     cr_assert_eq(reduce_add_coalesced(&plan, groups, group_count), OK, "%s", error_message());
     all(bed, group_follow);
     for (int i = 0; i < n; i++) { /* untouched, and then overwritten: device 0 must have read it before */
@@ -66,6 +66,7 @@ static void broadcast_and_reduce(struct bed *bed, size_t count, size_t limit_byt
     for (int r = 1; r < n; r++)
         want[r][0] = moved;
     check_traffic(bed, want, "reduce");
+    reduce_plan_free(&plan);
 
     for (int r = 1; r < n; r++)
         put(bed, r, arenas[r], host[r], bytes);
@@ -118,7 +119,7 @@ Test(scatter_gather, the_order_shows_in_the_bits, .timeout = 30) {
     enum { N = 4, COUNT = 1000 };
     static float x[N][COUNT], tree[N][COUNT];
     float *pointers[N], *arenas[N];
-    struct device_group group = {.count = N};
+    struct bed bed;
     int differ = 0;
     for (int r = 0; r < N; r++) {
         fill_random(x[r], COUNT, (uint64_t)r + 5);
@@ -133,11 +134,17 @@ Test(scatter_gather, the_order_shows_in_the_bits, .timeout = 30) {
                  differ, COUNT);
 
     struct reduce_plan plan;
-    reduce_plan_init(&plan, &group, arenas);
+    make_bed(&bed, N, DEVICE_HOST, 1); /* the arithmetic alone: the arrays need not lie in its memory */
+    cr_assert_eq(reduce_plan_init(&plan, &bed.group, arenas, COUNT), OK);
     float outside = x[0][COUNT - 1];
     x[0][0] = -0.0f, x[1][0] = x[2][0] = x[3][0] = 0.0f;
     reduce_add_range(&plan, 0, COUNT - 1);
     cr_assert(!signbit(x[0][0]), "-0 + 0 is +0");
     cr_assert(memcmp(x[0] + 1, tree[0] + 1, (COUNT - 2) * sizeof(float)) == 0);
     cr_assert_eq(x[0][COUNT - 1], outside, "nothing beyond the range is touched");
+    struct param_range longer = {0, COUNT + 1};
+    cr_assert_eq(reduce_add_coalesced(&plan, &longer, 1), ERR_FAILED);
+    cr_assert(strstr(error_message(), "a range of 1001 elements"), "%s", error_message());
+    reduce_plan_free(&plan);
+    free_bed(&bed);
 }
