@@ -75,6 +75,7 @@ int param_set_relayout_grads(struct param_set *set, const int *order) {
         p->grad.data = set->grads + offset;
         offset += align_up(p->count);
     }
+    set->layout_version++;
     return zero_arena(set, set->grads);
 }
 

@@ -43,6 +43,7 @@ struct param_set {
     float *values, *grads; /* the arenas, device memory, owned */
     size_t arena_count;   /* elements of each arena, pads included */
     size_t total_count;   /* elements of all parameters, pads not counted */
+    uint64_t layout_version; /* how often gradients were laid anew: their addresses were others before */
 };
 
 /* Lays out both arenas on `device` and enqueues zeros into them on its compute stream. */

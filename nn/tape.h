@@ -61,6 +61,10 @@ struct tape_step {
     int training;
 };
 int tape_begin(struct tape *tape, const struct tape_step *step);
+
+/* Grows whenever the step arena's memory changes. While it stays, a step of the same segments puts everything
+ * where it lay before: that is what a recording of its launches (models/recorded.h) leans on. */
+uint64_t tape_arena_version(const struct tape *tape);
 void tape_set_hook(struct tape *tape, grad_hook *hook, void *context); /* kept over steps; NULL: none */
 
 /* The code of the first op that failed since tape_begin, its message restored; OK if none. */

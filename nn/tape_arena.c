@@ -15,6 +15,11 @@ enum { ALIGNMENT = 256 };
 void tape_free_blocks(struct tape *t) {
     for (int i = 0; i < t->block_count; i++) device_free(t->device, t->blocks[i].memory);
     t->block_count = 0;
+    t->arena_version++;
+}
+
+uint64_t tape_arena_version(const struct tape *t) {
+    return t->arena_version;
 }
 
 /* A new block of just the bytes asked for. */
@@ -25,6 +30,7 @@ static int add_block(struct tape *t, size_t bytes) {
     void *memory;
     CHECK(device_alloc(t->device, &memory, bytes, t->cause));
     t->blocks[t->block_count++] = (struct tape_block){memory, bytes};
+    t->arena_version++;
     return OK;
 }
 

@@ -55,6 +55,7 @@ struct tape {
     int block_count;
     struct tape_mark mark;
     size_t high_water;
+    uint64_t arena_version; /* changes of blocks so far */
 
     int *uses_left;            /* per parameter, during backward: contributions still to come */
     int *uses_total;
