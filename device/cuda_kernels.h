@@ -56,6 +56,14 @@ enum { STATES = BLOCK_LIMIT };
 #define BLOCK_PHASE(at) for ((at).thread = 0; (at).thread < (at).threads; (at).thread++)
 #endif
 
+/* By what a launch names a kernel: its address; and the first line of a __global__ function whose kernel is written
+ * in phases, which on a GPU is nothing. The emulated runtime of the tests brings its own two (tests/cuda_emulation/
+ * launch.h): there one run of a kernel in phases stands for all threads of the block. */
+#ifndef DUET_KERNEL
+#define DUET_KERNEL(...) ((const void *)(__VA_ARGS__))
+#define DUET_BLOCK_KERNEL(at) ((void)(at))
+#endif
+
 /* Which thread of which grid. One dimension is enough here. */
 struct place {
     uint32_t block, blocks, thread, threads;

@@ -22,7 +22,9 @@ static __device__ __forceinline__ struct place here(void) {
 #define SHARING(name, type, shared_type, threads)                                              \
     static __global__ void __launch_bounds__(threads) name(const __grid_constant__ type p) { \
         __shared__ shared_type shared;                                                         \
-        k_##name(&p, &shared, here());                                                         \
+        struct place at = here();                                                              \
+        DUET_BLOCK_KERNEL(at);                                                                 \
+        k_##name(&p, &shared, at);                                                             \
     }
 
 LONELY(relu_forward, struct elementwise, SIMPLE_THREADS)
@@ -49,26 +51,26 @@ SHARING(hash, struct hash, struct hash_shared, LOG_THREADS)
 /* The kernel that serves an op; NULL: not in this file. */
 static const void *kernel_of(enum op op) {
     switch (op) {
-    case OP_RELU_FORWARD: return (const void *)relu_forward;
-    case OP_RELU_BACKWARD: return (const void *)relu_backward;
+    case OP_RELU_FORWARD: return DUET_KERNEL(relu_forward);
+    case OP_RELU_BACKWARD: return DUET_KERNEL(relu_backward);
     case OP_DROPOUT_FORWARD:
-    case OP_DROPOUT_BACKWARD: return (const void *)dropout;
-    case OP_FILL: return (const void *)fill;
-    case OP_ADD: return (const void *)add;
-    case OP_SCALE: return (const void *)scale;
-    case OP_SGD: return (const void *)sgd;
-    case OP_AVG_POOL_FORWARD: return (const void *)avg_pool_forward;
-    case OP_AVG_POOL_BACKWARD: return (const void *)avg_pool_backward;
-    case OP_MAX_POOL_FORWARD: return (const void *)max_pool_forward;
-    case OP_MAX_POOL_BACKWARD: return (const void *)max_pool_backward;
-    case OP_LOG_SOFTMAX_FORWARD: return (const void *)log_softmax_forward;
-    case OP_LOG_SOFTMAX_BACKWARD: return (const void *)log_softmax_backward;
-    case OP_NLL_FORWARD: return (const void *)nll_forward;
-    case OP_NLL_BACKWARD: return (const void *)nll_backward;
-    case OP_CROSS_ENTROPY_FORWARD: return (const void *)cross_entropy_forward;
-    case OP_CROSS_ENTROPY_BACKWARD: return (const void *)cross_entropy_backward;
-    case OP_LOSS_SUM: return (const void *)loss_sum;
-    case OP_HASH: return (const void *)hash;
+    case OP_DROPOUT_BACKWARD: return DUET_KERNEL(dropout);
+    case OP_FILL: return DUET_KERNEL(fill);
+    case OP_ADD: return DUET_KERNEL(add);
+    case OP_SCALE: return DUET_KERNEL(scale);
+    case OP_SGD: return DUET_KERNEL(sgd);
+    case OP_AVG_POOL_FORWARD: return DUET_KERNEL(avg_pool_forward);
+    case OP_AVG_POOL_BACKWARD: return DUET_KERNEL(avg_pool_backward);
+    case OP_MAX_POOL_FORWARD: return DUET_KERNEL(max_pool_forward);
+    case OP_MAX_POOL_BACKWARD: return DUET_KERNEL(max_pool_backward);
+    case OP_LOG_SOFTMAX_FORWARD: return DUET_KERNEL(log_softmax_forward);
+    case OP_LOG_SOFTMAX_BACKWARD: return DUET_KERNEL(log_softmax_backward);
+    case OP_NLL_FORWARD: return DUET_KERNEL(nll_forward);
+    case OP_NLL_BACKWARD: return DUET_KERNEL(nll_backward);
+    case OP_CROSS_ENTROPY_FORWARD: return DUET_KERNEL(cross_entropy_forward);
+    case OP_CROSS_ENTROPY_BACKWARD: return DUET_KERNEL(cross_entropy_backward);
+    case OP_LOSS_SUM: return DUET_KERNEL(loss_sum);
+    case OP_HASH: return DUET_KERNEL(hash);
     default: return NULL;
     }
 }
@@ -77,7 +79,7 @@ static const void *kernel_of(enum op op) {
 const void *simple_kernel(int i) {
     for (int op = 0; op < OP_COUNT; op++)
         if (kernel_of((enum op)op) && i-- == 0) return kernel_of((enum op)op);
-    return i == 0 ? (const void *)hash_zero : NULL;
+    return i == 0 ? DUET_KERNEL(hash_zero) : NULL;
 }
 
 int enqueue_elementwise(struct cuda_stream *stream, enum op op, const struct op_args *args) {
@@ -108,7 +110,7 @@ int enqueue_log(struct cuda_stream *stream, enum op op, const struct op_args *ar
     } else {
         struct hash h = hash_of(args);
         uint32_t blocks = hash_blocks(h.count);
-        if (blocks > 1) enqueue(stream, (const void *)hash_zero, 1, 32, &h);
+        if (blocks > 1) enqueue(stream, DUET_KERNEL(hash_zero), 1, 32, &h);
         enqueue(stream, kernel_of(op), blocks, LOG_THREADS, &h);
     }
     return OK;

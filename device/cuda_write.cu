@@ -3,27 +3,31 @@
  * stays in order with the stream. */
 #include <string.h>
 
-#include "device/cuda.h"
+#include "device/cuda_kernels_launch.h"
 
 enum { LIMIT = 256 }; /* bytes: what device.h promises, checked in stream.c */
 
-struct value {
-    unsigned char bytes[LIMIT];
+struct write {
+    unsigned char *destination;
+    unsigned bytes;
+    unsigned char value[LIMIT];
 };
 
-static __global__ void write_value(unsigned char *destination, const __grid_constant__ struct value value, int bytes) {
-    if ((int)threadIdx.x < bytes) destination[threadIdx.x] = value.bytes[threadIdx.x];
+static __global__ void write_value(const __grid_constant__ struct write w) {
+    if (threadIdx.x < w.bytes) w.destination[threadIdx.x] = w.value[threadIdx.x];
 }
 
 cudaError_t cuda_write_launch(cudaStream_t stream, void *destination, const void *value, size_t bytes) {
-    struct value v;
-    memcpy(v.bytes, value, bytes);
-    memset(v.bytes + bytes, 0, LIMIT - bytes);
-    write_value<<<1, LIMIT, 0, stream>>>(static_cast<unsigned char *>(destination), v, (int)bytes);
-    return cudaGetLastError();
+    struct write w;
+    w.destination = static_cast<unsigned char *>(destination);
+    w.bytes = (unsigned)bytes;
+    memcpy(w.value, value, bytes);
+    memset(w.value + bytes, 0, LIMIT - bytes);
+    void *params[1] = {&w};
+    return cudaLaunchKernel(DUET_KERNEL(write_value), dim3(1), dim3(LIMIT), params, 0, stream);
 }
 
 cudaError_t cuda_write_load(void) {
     struct cudaFuncAttributes attributes;
-    return cudaFuncGetAttributes(&attributes, reinterpret_cast<const void *>(write_value));
+    return cudaFuncGetAttributes(&attributes, DUET_KERNEL(write_value));
 }
