@@ -4,17 +4,20 @@
 # make bench | data | install PREFIX=... DESTDIR=... | clean      V=1 shows the commands
 # make SAN=address,undefined ... | SAN=thread ...                  the same in build/san-<name>
 # make CUDA= ...                                                   without CUDA, as if there were no nvcc
+# make EMULATION=1 ...   all of CUDA's files on the CPU, in build/emulation: for tests, docs/cuda.md "Without a GPU"
 VERSION := 0.1.0
 PREFIX  ?= /usr/local
 comma   := ,
-B       := build$(if $(SAN),/san-$(subst $(comma),-,$(SAN)))
+B       := build$(if $(EMULATION),/emulation)$(if $(SAN),$(if $(EMULATION),-,/)san-$(subst $(comma),-,$(SAN)))
 Q       := $(if $(V),,@)
 
 FOLDERS := base trace device device/math data nn models comm scatter_gather allreduce dp ddp syncbn train report api
 CUDA_SRC := $(wildcard $(FOLDERS:=/*cuda*.c) $(FOLDERS:=/*cuda*.cu))
 # A kind of file is there twice: *cuda_absent.c where CUDA is not, all other *cuda* where it is.
+# So are the files that need a library's header: *_absent.c where it is not.
 LIB_SRC = $(filter-out $(CUDA_SRC),$(wildcard $(FOLDERS:=/*.c))) \
-          $(if $(CUDA),$(filter-out %cuda_absent.c,$(CUDA_SRC)),$(filter %cuda_absent.c,$(CUDA_SRC)))
+          $(if $(CUDA),$(filter-out %cuda_absent.c $(NO_HEADER),$(CUDA_SRC)),$(filter %cuda_absent.c,$(CUDA_SRC)))
+NO_HEADER = %cuda_library_blas$(if $(CUBLAS),_absent).c %cuda_library_conv$(if $(CUDNN),_absent).c
 LIB_OBJ = $(patsubst %.cu,$(B)/%.o,$(patsubst %.c,$(B)/%.o,$(LIB_SRC)))
 CLI_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard cli/*.c))
 TESTS   := $(patsubst %.c,$(B)/%,$(wildcard tests/test_*.c))
@@ -28,9 +31,13 @@ has = $(shell $(CC) -E -x c -include $(1) /dev/null >/dev/null 2>&1 && echo yes)
 HAVE_ZLIB      := $(call has,zlib.h)
 HAVE_CRITERION := $(call has,criterion/criterion.h)
 # CUDA: what scripts/find_cuda.sh says, as words. Not under a sanitizer: the driver maps memory where ASan wants its own.
-CUDA_FOUND := $(if $(SAN),,$(shell scripts/find_cuda.sh))
+# EMULATION: the headers alone, and in place of the runtime the one in tests/cuda_emulation.
+CUDA_FOUND := $(if $(EMULATION),$(shell scripts/find_cuda.sh headers),$(if $(SAN),,$(shell scripts/find_cuda.sh)))
 cuda_word = $(patsubst $(1)=%,%,$(filter $(1)=%,$(CUDA_FOUND)))
 CUDA  := $(call cuda_word,version)
+$(if $(EMULATION),$(if $(CUDA),,$(error EMULATION=1: no cuda_runtime_api.h: install the headers of the CUDA toolkit, or set CUDA_HOME)))
+EMULATION_OBJ := $(if $(EMULATION),$(patsubst %.c,$(B)/%.o,$(wildcard tests/cuda_emulation/*.c)))
+EMULATION_LIB := $(if $(EMULATION),$(B)/libcuda_emulation.a)
 CUBLAS := $(call cuda_word,cublas)
 CUDNN := $(call cuda_word,cudnn)
 NCCL  := $(call cuda_word,nccl)
@@ -45,7 +52,11 @@ PLAIN := $(or $(SAN),$(if $(HAVE_CRITERION),,yes))
 
 FLAGS := -std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror -ffp-contract=off -pthread -I. $(if $(HAVE_ZLIB),-DHAVE_ZLIB) \
          $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer -DDUET_CHECK_OPERANDS)
-TEST_FLAGS := -DBUILD_DIR='"$(B)"' $(if $(PLAIN),-DHARNESS_PLAIN)
+TEST_FLAGS := -DBUILD_DIR='"$(B)"' $(if $(PLAIN),-DHARNESS_PLAIN) $(if $(EMULATION),-DCUDA_EMULATION)
+# A .cu file is nvcc's, or, emulated, C++ with a header before it that gives CUDA's words a meaning.
+EMULATED_FLAGS = -x c++ -std=c++17 $(filter-out -std=c11,$(FLAGS)) -O2 -fno-exceptions -fno-rtti -fno-threadsafe-statics $(if $(SAN),-fno-sanitize=vptr) \
+                 -Wno-missing-field-initializers -include tests/cuda_emulation/launch.h
+COMPILE_CU = $(if $(EMULATION),$(CXX) $(EMULATED_FLAGS),$(call cuda_word,nvcc) $(NVCC_FLAGS)) $(CUDA_FLAGS) $(CFLAGS)
 # -O2, or a folder's own OPT_<folder>; what you give in CFLAGS comes last and wins.
 OPT_device/math := -O3
 CFLAGS ?= -g
@@ -54,12 +65,16 @@ LINK    = $(CC) $(FLAGS) $(CFLAGS) $(LDFLAGS) $(filter %.o %.a,$^)
 # Of CUDA only the runtime, and that statically: no code calls cuBLAS, cuDNN or NCCL yet.
 LIBS   := -lm -pthread $(if $(HAVE_ZLIB),-lz) $(if $(CUDA),$(filter %.a,$(CUDA_LIB)) -ldl -lrt)
 
+# The file of a library as found here, tried first where it is loaded.
+library_file = '"$(firstword $(foreach file,$(CUDA_LIB),$(if $(findstring /$(1).so,$(file)),$(file))))"'
+$(B)/device/cuda_library_blas.o: COMPILE += -DCUBLAS_FILE=$(call library_file,libcublas)
+$(B)/device/cuda_library_conv.o: COMPILE += -DCUDNN_FILE=$(call library_file,libcudnn)
 $(B)/cli/main.o: COMPILE += -DDUET_VERSION='"$(VERSION)"'
 
 all: found $(PROGRAM) $(B)/libduet.a
 
 found:
-	@echo "cuda:      $(if $(SAN),not used: under a sanitizer devices are emulated,$(if $(CUDA),found $(CUDA) ($(call cuda_word,nvcc)): single mode only$(comma) not yet run on hardware,$(if $(filter command%,$(origin CUDA)),not used: CUDA= was given,$(if $(call cuda_word,missing),nvcc without $(call cuda_word,missing): emulated devices,not found: emulated devices))))"
+	@echo "cuda:      $(if $(EMULATION),emulated by tests/cuda_emulation: for tests$(comma) no hardware,$(if $(SAN),not used: under a sanitizer devices are emulated,$(if $(CUDA),found $(CUDA) ($(call cuda_word,nvcc)): single mode only$(comma) not yet run on hardware,$(if $(filter command%,$(origin CUDA)),not used: CUDA= was given,$(if $(call cuda_word,missing),nvcc without $(call cuda_word,missing): emulated devices,not found: emulated devices)))))"
 	@echo "libraries: $(if $(CUDA),cublas $(or $(CUBLAS),not found)$(comma) cudnn $(or $(CUDNN),not found)$(comma) nccl $(or $(NCCL),not found)$(comma) not used yet,none of CUDA's)"
 	@echo "math:      own kernels, no library needed"
 	@echo "zlib:      $(if $(HAVE_ZLIB),found,not found: raw IDX files only)"
@@ -68,7 +83,7 @@ found:
 # Everything compiled depends on the words of its command, so that other flags never meet old objects.
 $(B)/flags $(B)/tests/flags: FORCE
 	@mkdir -p $(@D)
-	@echo "$(CC) $(FLAGS) $(CFLAGS) $(if $(findstring tests,$@),$(subst ",,$(TEST_FLAGS)),$(if $(CUDA),$(CUDA_FLAGS) $(NVCC_FLAGS)))" > $@.new
+	@echo "$(CC) $(FLAGS) $(CFLAGS) $(if $(findstring tests,$@),$(subst ",,$(TEST_FLAGS)),$(if $(CUDA),$(CUDA_FLAGS) $(if $(EMULATION),$(EMULATED_FLAGS),$(NVCC_FLAGS))))" > $@.new
 	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
 
 $(B)/tests/%.o: tests/%.c $(B)/tests/flags
@@ -82,12 +97,16 @@ $(B)/%.o: %.c $(B)/flags
 	$(Q)$(COMPILE) -MMD -MP -c $< -o $@
 
 # The half that calls CUDA is C like the rest; kernels are nvcc's.
-$(patsubst %.c,$(B)/%.o,$(filter %.c,$(CUDA_SRC)) $(wildcard tests/*cuda*.c)): COMPILE += $(if $(CUDA),$(CUDA_FLAGS))
+$(patsubst %.c,$(B)/%.o,$(filter %.c,$(CUDA_SRC)) $(wildcard tests/*cuda*.c)) $(EMULATION_OBJ): COMPILE += $(if $(CUDA),$(CUDA_FLAGS))
 
 $(B)/%.o: %.cu $(B)/flags
 	@mkdir -p $(@D)
-	$(if $(Q),@echo "nvcc $<")
-	$(Q)$(call cuda_word,nvcc) $(NVCC_FLAGS) $(CUDA_FLAGS) $(CFLAGS) -MMD -MP -MF $(@:.o=.d) -c $< -o $@
+	$(if $(Q),@echo "$(if $(EMULATION),c++,nvcc) $<")
+	$(Q)$(COMPILE_CU) -MMD -MP -MF $(@:.o=.d) -c $< -o $@
+
+$(B)/libcuda_emulation.a: $(EMULATION_OBJ)
+	@rm -f $@
+	$(Q)$(AR) rcs $@ $^
 
 # The command, tests and benches see every name inside; a user's program sees duet_* alone.
 $(B)/libinternal.a: $(LIB_OBJ)
@@ -100,20 +119,20 @@ $(B)/libduet.a: $(LIB_OBJ)
 	$(Q)objcopy --wildcard --keep-global-symbol='duet_*' $(B)/libduet-all.o $(B)/libduet.o
 	$(Q)$(AR) rcs $@ $(B)/libduet.o
 
-$(B)/duet: $(CLI_OBJ) $(B)/libinternal.a
+$(B)/duet: $(CLI_OBJ) $(B)/libinternal.a $(EMULATION_LIB)
 	$(Q)$(LINK) $(LIBS) -o $@
 
-$(TESTS): $(B)/%: $(B)/%.o $(if $(PLAIN),$(B)/tests/tsan_runner.o) $(B)/libinternal.a
+$(TESTS): $(B)/%: $(B)/%.o $(if $(PLAIN),$(B)/tests/tsan_runner.o) $(B)/libinternal.a $(EMULATION_LIB)
 	$(Q)$(LINK) $(if $(PLAIN),,-lcriterion) $(LIBS) -o $@
 
-$(HELPERS) $(BENCHES): $(B)/%: $(B)/%.o $(B)/libinternal.a
+$(HELPERS) $(BENCHES): $(B)/%: $(B)/%.o $(B)/libinternal.a $(EMULATION_LIB)
 	$(Q)$(LINK) $(LIBS) -o $@
 
 # Examples are compiled as a user would: duet.h in a folder of its own, libduet.a, nothing else.
-$(B)/examples/%: examples/%.c duet.h $(B)/libduet.a
+$(B)/examples/%: examples/%.c duet.h $(B)/libduet.a $(EMULATION_LIB)
 	@mkdir -p $(@D) $(B)/include && cp duet.h $(B)/include/
 	$(if $(Q),@echo "cc $<")
-	$(Q)$(CC) $(filter-out -I.,$(FLAGS)) -I$(B)/include -O2 $(CFLAGS) $< $(B)/libduet.a $(LIBS) -o $@
+	$(Q)$(CC) $(filter-out -I.,$(FLAGS)) -I$(B)/include -O2 $(CFLAGS) $< $(B)/libduet.a $(EMULATION_LIB) $(LIBS) -o $@
 
 check: all $(TESTS) $(HELPERS) $(BENCHES) $(EXAMPLES)
 	@scripts/run_tests.sh $(B) $(TESTS)
@@ -137,6 +156,7 @@ data:
 	@scripts/download_data.sh
 
 install: $(PROGRAM) $(B)/libduet.a
+	$(if $(EMULATION),$(error EMULATION=1: a build for tests: it is not installed))
 	install -D -m 755 $(B)/duet $(DESTDIR)$(PREFIX)/bin/duet
 	install -D -m 644 $(B)/libduet.a $(DESTDIR)$(PREFIX)/lib/libduet.a
 	install -D -m 644 duet.h $(DESTDIR)$(PREFIX)/include/duet.h

@@ -5,6 +5,10 @@
 #   cublas=13.0 cudnn=9.12 nccl=2.27 nvtx=3                       each only where it was found; its words come with it
 #   missing=WHAT                                                  nvcc is there, but WHAT it needs is not
 #
+# With the argument `headers` (make EMULATION=1: nothing is compiled for a GPU):
+#
+#   version=emulated include=DIR                                  where cuda_runtime_api.h and cuda.h are
+#
 # Searched: CUDA_HOME, the nvcc in PATH, /usr/local/cuda, the system's own folders, Python packages named nvidia-*.
 # Nothing here needs a GPU or a driver.
 set -u
@@ -16,15 +20,16 @@ for root in nvidia.__path__:
     for name in sorted(os.listdir(root)): print(os.path.join(root, name))' 2>/dev/null)
 fi
 
+only_headers=$([[ ${1:-} == headers ]] && echo yes)
 nvcc=
 for candidate in ${CUDA_HOME:+"$CUDA_HOME/bin/nvcc"} "$(command -v nvcc)" /usr/local/cuda/bin/nvcc "${packages[@]/%//bin/nvcc}"; do
     [[ -x $candidate ]] && nvcc=$candidate && break
 done
-[[ -n $nvcc ]] || exit 0
-version=$("$nvcc" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')
-root=$(dirname "$(dirname "$(readlink -f "$nvcc")")")
+[[ -n $nvcc || $only_headers ]] || exit 0
+root=
+[[ -n $nvcc ]] && root=$(dirname "$(dirname "$(readlink -f "$nvcc")")")
 machine=$(uname -m)
-roots=(${CUDA_HOME:+"$CUDA_HOME"} "$root" /usr/local/cuda "${packages[@]}" /usr)
+roots=(${CUDA_HOME:+"$CUDA_HOME"} ${root:+"$root"} /usr/local/cuda "${packages[@]}" /usr)
 libs=(lib64 lib "targets/$machine-linux/lib" targets/sbsa-linux/lib "lib/$machine-linux-gnu")
 
 header() { # NAME: its folder
@@ -51,6 +56,11 @@ number() { # FILE MACRO: its value
     sed -n "s/^#define  *$2  *\([0-9]*\).*/\1/p" "$1" | head -1
 }
 
+if [[ $only_headers ]]; then
+    h=$(header cuda_runtime_api.h) && d=$(header cuda.h) && echo version=emulated include="$h" include="$d"
+    exit 0
+fi
+version=$("$nvcc" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')
 include=() lib=() extra=()
 need() { # WORD HEADER LIBRARY: both, or the build goes without CUDA
     local h l
