@@ -49,17 +49,28 @@ struct cuda_spans {
     uint64_t begun, harvested;
 };
 
-struct cuda_math; /* cuda_ops*.cu's own: library handles */
+/* A recording: the graph's instance, and the events that each launch of it records. */
+struct cuda_recording {
+    struct recording head;
+    cudaGraphExec_t instance;
+    struct event **events; /* not owned */
+    int event_count;
+    double flops;
+};
+
+struct cuda_math; /* cuda_library.h: handles of libraries */
 
 enum { CUDA_ERROR_TEXT = 512 };
 
 struct cuda_stream {
     struct stream head;
     cudaStream_t stream;       /* non-blocking: never ordered by the legacy default stream */
-    struct cuda_math *math;    /* compute stream only; NULL on comm, where matrix products are refused */
+    struct cuda_math *math;    /* libraries, on a compute stream that was asked to use them; else NULL */
     void *workspace;           /* CUDA_WORKSPACE_BYTES on the compute stream, NULL on comm */
     struct cuda_spans spans;
-    int capturing;             /* set by who captures it into a graph: no spans, no queries then */
+    int capturing;             /* it is being captured into a graph (cuda_graph.c): no spans, no queries then */
+    struct cuda_recording *recording; /* into which; the recorded events are kept in it */
+    const char *recorded_name; /* what was taken down last while capturing */
     const char *last_name;     /* what was enqueued last, and in which step: for errors that come later */
     int32_t last_step;
     uint64_t range;            /* NVTX: the open range, 0 if none, */
@@ -100,6 +111,16 @@ int cuda_stream_error(const struct cuda_stream *stream); /* fail()s again with t
         if (cuda_error_ != cudaSuccess) return cuda_stream_fail((stream), cuda_error_, (what));        \
     } while (0)
 
+/* Recordings (cuda_graph.c). keep_event: a captured record of an event is the recording's. fail: the error of a call
+ * while capturing, which is the recording's and not the stream's. abandon: ends a capture that nobody wants. */
+int cuda_record_begin(struct stream *stream);
+int cuda_record_end(struct stream *stream, struct recording **out);
+int cuda_replay(struct stream *stream, struct recording *recording, const char *span_name);
+void cuda_recording_free(struct recording *recording);
+int cuda_record_keep_event(struct cuda_stream *stream, struct event *event);
+int cuda_record_fail(struct cuda_stream *stream, cudaError_t error, const char *what);
+void cuda_record_abandon(struct cuda_stream *stream);
+
 /* What enqueues work brackets it: begin before, end after the last call; both do nothing with spans off.
  *     CHECK(cuda_begin(stream, "copy peer", bytes, 0));
  *     CUDA_STREAM_CHECK(stream, cudaMemcpyAsync(...), "copy peer");
@@ -118,8 +139,8 @@ int cuda_stream_close(struct cuda_stream *stream);
  * span; cuda_launch_op enqueues the kernels of one op on stream->stream and looks at cudaGetLastError once
  * behind them. It allocates nothing, waits for nothing, and may be called while the stream is captured.
  *
- * cuda_math_open: library handles bound to stream->stream and stream->workspace, math mode by
- * config.allow_tf32; sets stream->math. close takes what a failed open has left.
+ * cuda_math_open: handles of libraries bound to stream->stream, where config.math asks for them; sets stream->math.
+ * close takes what a failed open has left, and may wait for the GPU without a deadline: not for a stuck one.
  *
  * cuda_load_kernels: cudaFuncGetAttributes on every kernel of the ops, once per device at open. A kernel that
  * is not loaded is loaded by its first launch, which waits for the GPU to drain; behind a kernel that spins on
@@ -148,6 +169,7 @@ int cuda_event_record(struct event *event, struct stream *stream);
 int cuda_event_wait(struct stream *stream, struct event *event);
 int cuda_event_sync(struct event *event);
 int cuda_event_done(struct event *event);
+void cuda_event_set_error(struct event *event, int code, const char *text); /* the first one stays */
 /* Asks an event, or if that is NULL a stream, until it is done, has failed, or the device's timeout_s is over
  * (*state: cudaErrorNotReady). A code other than OK is that of config.interrupted, which ended the wait. */
 int cuda_poll(const struct device *device, cudaEvent_t event, cudaStream_t stream, cudaError_t *state);

@@ -41,7 +41,8 @@ static int event_error(struct cuda_event *e) {
     return code ? fail(code, "%s", e->text) : OK;
 }
 
-static void set_error(struct cuda_event *e, int code, const char *text) {
+void cuda_event_set_error(struct event *event, int code, const char *text) {
+    struct cuda_event *e = (struct cuda_event *)event;
     if (e->error) return;
     snprintf(e->text, sizeof e->text, "%s", text);
     __atomic_store_n(&e->error, code, __ATOMIC_RELEASE);
@@ -51,15 +52,22 @@ int cuda_event_record(struct event *event, struct stream *stream) {
     struct cuda_event *e = (struct cuda_event *)event;
     struct cuda_stream *s = (struct cuda_stream *)stream;
     CHECK(cuda_use(stream->device));
-    if (e->recorder && e->recorder != s && !s->capturing && cudaEventQuery(e->event) == cudaErrorNotReady) {
+    if (e->recorder && e->recorder != s && !record_is_mine(stream->device) &&
+        cudaEventQuery(e->event) == cudaErrorNotReady) {
         cudaGetLastError();
         return fail(ERR_FAILED, "event of %s: recorded on two streams at once: use an event for each",
                     stream->device->name);
     }
     e->recorder = s;
-    cudaError_t error = s->error ? cudaSuccess : cudaEventRecord(e->event, s->stream);
+    cudaError_t error = cudaSuccess;
+    if (s->capturing) { /* external: a node that others may wait for, not an edge inside the graph */
+        CUDA_STREAM_CHECK(s, cudaEventRecordWithFlags(e->event, s->stream, cudaEventRecordExternal),
+                          "record of an event");
+        return cuda_record_keep_event(s, event);
+    }
+    if (!s->error) error = cudaEventRecord(e->event, s->stream);
     if (error != cudaSuccess) cuda_stream_fail(s, error, "record of an event");
-    if (s->error) set_error(e, s->error, s->error_text);
+    if (s->error) cuda_event_set_error(event, s->error, s->error_text);
     return cuda_stream_error(s);
 }
 

@@ -44,6 +44,7 @@ int cuda_stream_error(const struct cuda_stream *s) {
 int cuda_stream_fail(struct cuda_stream *s, cudaError_t error, const char *what) {
     cudaGetLastError();
     if (s->error) return cuda_stream_error(s);
+    if (s->capturing) return cuda_record_fail(s, error, what);
     char step[32] = "";
     if (s->last_step >= 0) snprintf(step, sizeof step, " of step %d", (int)s->last_step);
     snprintf(s->error_text, sizeof s->error_text,
@@ -60,10 +61,12 @@ int cuda_begin(struct cuda_stream *s, const char *name, uint64_t bytes, double f
     s->last_name = name;
     s->last_step = s->head.step;
     cuda_nvtx_phase(s);
+    if (s->capturing) s->recording->flops += flops;
     return cuda_span_begin(s, name, bytes, flops, 0);
 }
 
 int cuda_end(struct cuda_stream *s) {
+    if (s->capturing) s->recorded_name = s->last_name;
     return cuda_span_end(s);
 }
 
@@ -175,6 +178,7 @@ int cuda_stream_open(struct cuda_stream *s, struct device *device, enum lane lan
  * ended, what waits for a peer has been let go by its executor and ends at once, so a little more is enough. */
 static int drain(struct cuda_stream *s) {
     cudaError_t state;
+    cuda_record_abandon(s);
     if (cuda_poll(s->head.device, NULL, s->stream, &state)) poll_for(DRAIN_S, NULL, NULL, s->stream, &state);
     return state != cudaErrorNotReady; /* a broken context counts as drained: nothing runs in it any more */
 }
@@ -184,7 +188,7 @@ int cuda_stream_close(struct cuda_stream *s) {
     if (s->stream) {
         drained = drain(s);
         cuda_nvtx_end(s);
-        cuda_math_close(s);
+        if (drained) cuda_math_close(s); /* a library waits for the GPU before it goes, without a deadline */
         cuda_spans_close(s);
         cudaStreamDestroy(s->stream);
         s->stream = NULL;

@@ -29,6 +29,7 @@ extern "C" {
 struct device;
 struct stream;
 struct event;
+struct recording;
 
 enum device_kind { DEVICE_HOST, DEVICE_HOST_LATE, DEVICE_CUDA };
 
@@ -136,6 +137,30 @@ int copy_peer(struct stream *stream, struct device *to, void *destination, struc
 /* Writes a small value (at most 256 bytes), captured at the call: the step block of each step. Charged as
  * a copy from the host. */
 int stream_write(struct stream *stream, void *destination, const void *value, size_t bytes);
+
+/* Recording: a sequence of launches taken down once and replayed with one call, where the kind can (CUDA graphs;
+ * 1 from device_can_record). What differs from replay to replay is read from device memory: the step block.
+ *
+ *     CHECK(stream_record_begin(compute));       nothing runs from here on, everything is taken down
+ *     code = forward(...);                       launches, copies inside the device, event_record
+ *     CHECK_KEEP(stream_record_end(compute, code ? NULL : &recording), code);    always, once begun
+ *     each step: stream_replay(compute, recording, "forward")
+ *
+ * Only the compute stream is recorded, begin to end by one thread, which calls nothing else of the device layer in
+ * between. What may not be recorded is refused with its name: syncs, waits, event_done (it says 0), stream_write,
+ * copies from or to the host, another device or an import, replays, allocation. Any call that fails in between breaks
+ * the recording; it goes on being taken down, but record_end keeps nothing and returns that first error (also an
+ * out of NULL throws it away). After record_end the stream is as it was before begin, whatever happened.
+ *
+ * The memory and the events that were recorded must outlive the recording. A recorded event is recorded anew by each
+ * replay: a stream that shall wait for it is told to behind stream_replay, for before it the wait is for the
+ * replay before. There are no spans while recording; a replay is one span of this name, of all its flops. A
+ * recording belongs to its stream. recording_free: NULL is fine; before its device is closed; waits for the last replay. */
+int device_can_record(const struct device *device);
+int stream_record_begin(struct stream *compute);
+int stream_record_end(struct stream *compute, struct recording **out);
+int stream_replay(struct stream *compute, struct recording *recording, const char *span_name);
+void recording_free(struct recording *recording);
 
 /* Memory of another process, as CUDA IPC would show it. export: a handle for the allocation that holds
  * `memory`, to be sent to the peer together with file descriptor *fd (-1 if the kind needs none; owned by the

@@ -29,6 +29,7 @@ struct span_log *stream_spans(struct stream *stream) {
 }
 
 int stream_sync(struct stream *stream) {
+    CHECK(record_refuse_on(stream->device, "sync"));
     return stream->device->ops->sync(stream);
 }
 
@@ -46,10 +47,11 @@ int event_record(struct event *event, struct stream *stream) {
         return fail(ERR_FAILED,
                     "event of another device recorded on a stream of %s: create it on that device",
                     stream->device->name);
-    return event->ops->event_record(event, stream);
+    return record_keep(stream, event->ops->event_record(event, stream));
 }
 
 int stream_wait(struct stream *stream, struct event *event) {
+    CHECK(record_refuse(stream, "wait"));
     if (event->ops != stream->device->ops)
         return fail(ERR_FAILED,
                     "a stream of %s cannot wait for an event of another kind of device: sync it first",
@@ -58,10 +60,12 @@ int stream_wait(struct stream *stream, struct event *event) {
 }
 
 int event_sync(struct event *event) {
+    CHECK(record_refuse_on(event->device, "event sync"));
     return event->ops->event_sync(event);
 }
 
 int event_done(struct event *event) {
+    if (record_is_mine(event->device)) return 0; /* a question that would end the recording */
     return event->ops->event_done(event);
 }
 
@@ -86,7 +90,7 @@ static int check_tensors(struct device *device, enum op op, const char *operand,
     return OK;
 }
 
-int launch(struct stream *stream, enum op op, const struct op_args *args) {
+static int check_and_launch(struct stream *stream, enum op op, const struct op_args *args) {
     struct device *device = stream->device;
     CHECK(op_check(op, args));
     if (device->config.check_operands) {
@@ -97,8 +101,13 @@ int launch(struct stream *stream, enum op op, const struct op_args *args) {
     return device->ops->launch(stream, op, args);
 }
 
+int launch(struct stream *stream, enum op op, const struct op_args *args) {
+    return record_keep(stream, check_and_launch(stream, op, args));
+}
+
 int copy_to_device(struct stream *stream, void *destination, const void *host_source, size_t bytes) {
     struct device *device = stream->device;
+    CHECK(record_refuse(stream, "copy to device"));
     if (device->config.check_operands)
         CHECK(check_own(device, "copy to device", "destination", -1, destination, bytes));
     return device->ops->copy(stream, device, destination, NULL, host_source, bytes);
@@ -106,13 +115,15 @@ int copy_to_device(struct stream *stream, void *destination, const void *host_so
 
 int copy_to_host(struct stream *stream, void *host_destination, const void *source, size_t bytes) {
     struct device *device = stream->device;
+    CHECK(record_refuse(stream, "copy to host"));
     if (device->config.check_operands) CHECK(check_own(device, "copy to host", "source", -1, source, bytes));
     return device->ops->copy(stream, NULL, host_destination, device, source, bytes);
 }
 
-int copy_peer(struct stream *stream, struct device *to, void *destination, struct device *from,
-              const void *source, size_t bytes) {
+static int check_and_copy_peer(struct stream *stream, struct device *to, void *destination, struct device *from,
+                               const void *source, size_t bytes) {
     const struct device_ops *ops = stream->device->ops;
+    if (to != stream->device || from != stream->device) CHECK(record_refuse(stream, "copy between devices"));
     if (to->ops != ops || from->ops != ops)
         return fail(ERR_FAILED, "copy from %s to %s on a stream of %s: kinds differ: go through host memory",
                     from->name, to->name, stream->device->name);
@@ -123,9 +134,15 @@ int copy_peer(struct stream *stream, struct device *to, void *destination, struc
     return ops->copy(stream, to, destination, from, source, bytes);
 }
 
+int copy_peer(struct stream *stream, struct device *to, void *destination, struct device *from,
+              const void *source, size_t bytes) {
+    return record_keep(stream, check_and_copy_peer(stream, to, destination, from, source, bytes));
+}
+
 int copy_imported(struct stream *stream, void *destination, const void *imported, int source_device,
                   size_t bytes) {
     struct device *device = stream->device;
+    CHECK(record_refuse(stream, "copy imported"));
     if (source_device < 0 || source_device >= MAX_DEVICES)
         return fail(ERR_FAILED, "copy imported on %s: from device %d: there is no such device", device->name,
                     source_device);
@@ -136,6 +153,7 @@ int copy_imported(struct stream *stream, void *destination, const void *imported
 
 int stream_write(struct stream *stream, void *destination, const void *value, size_t bytes) {
     struct device *device = stream->device;
+    CHECK(record_refuse(stream, "write"));
     if (bytes > WRITE_LIMIT)
         return fail(ERR_FAILED, "write on %s: %zu bytes: at most %d; use copy_to_device", device->name, bytes,
                     WRITE_LIMIT);
@@ -147,6 +165,7 @@ int stream_write(struct stream *stream, void *destination, const void *value, si
 int stream_call_host(struct stream *stream, const char *span_name, uint64_t span_bytes,
                      host_function *function, const void *args, size_t args_bytes) {
     struct device *device = stream->device;
+    CHECK(record_refuse(stream, span_name));
     if (args_bytes > CALL_ARGS_LIMIT)
         return fail(ERR_FAILED, "%s on %s: %zu bytes of arguments: at most %d; pass a pointer", span_name,
                     device->name, args_bytes, CALL_ARGS_LIMIT);

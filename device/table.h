@@ -59,12 +59,33 @@ struct device_ops {
                      host_function *function, const void *args,
                      size_t args_bytes); /* NULL: this kind has no host executors */
 
+    /* Recording; all NULL where a kind cannot. What may not be recorded never gets here (recording.c). record_end:
+     * out NULL throws it away; the stream is usable again whatever it returns. */
+    int (*record_begin)(struct stream *stream);
+    int (*record_end)(struct stream *stream, struct recording **out);
+    int (*replay)(struct stream *stream, struct recording *recording, const char *span_name);
+    void (*recording_free)(struct recording *recording);
+
     /* export: offset and size inside the kind's own unit of sharing. */
     int (*export_memory)(struct device *device, const void *memory, size_t bytes,
                          struct memory_handle *handle, int *fd);
     int (*import_memory)(struct device *device, const struct memory_handle *handle, int fd, void **out);
     void (*unimport_memory)(struct device *device, void *memory);
 };
+
+/* What stream.c and device.c ask about recordings: recording.c. */
+struct recording {
+    const struct device_ops *ops;
+    struct stream *stream;
+};
+/* ERR_FAILED "what on cuda(0): ..." where the stream is recorded, or the calling thread records the device's compute
+ * stream: what is asked for cannot be part of it. The recording is broken by that. */
+int record_refuse(struct stream *stream, const char *what);
+int record_refuse_on(struct device *device, const char *what);
+/* Passes `code` on; while the stream is recorded an error breaks the recording. */
+int record_keep(struct stream *stream, int code);
+/* Does the calling thread record the device's compute stream? */
+int record_is_mine(const struct device *device);
 
 /* The common heads. Set by device.c before start, unless said. */
 struct device {
@@ -85,6 +106,9 @@ struct stream { /* set by start; phase and step by the thread that uses the stre
     enum phase phase;
     int32_t step;
     struct span_log spans; /* written by whoever executes the stream */
+    uintptr_t recorder;    /* the thread that records this stream, 0: none; relaxed atomic, for other threads ask */
+    int record_error;      /* the first call that failed while recording, */
+    char record_text[512]; /* and what it said; both the recorder's own */
 };
 
 struct event {

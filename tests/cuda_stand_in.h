@@ -15,8 +15,14 @@
 #include "device/cuda.h"
 #include "tests/test_device.h"
 
-struct CUstream_st { int64_t busy_until; };
+struct CUstream_st { int64_t busy_until; struct CUgraph_st *taken_down; int broken; };
 struct CUevent_st { int64_t at; int recorded, timed; };
+
+/* What a captured stream takes down: an op, a copy (to, from, bytes) or the record of an event. */
+struct node { enum op op; struct op_args args; void *to; const void *from; size_t bytes; cudaEvent_t event; };
+enum { NODES = 64 };
+struct CUgraph_st { int count; struct node node[NODES]; };
+struct CUgraphExec_st { struct CUgraph_st graph; int uploaded; };
 
 static struct gpu {
     int count, driver;              /* GPUs; version of the driver, 0: none */
@@ -24,7 +30,8 @@ static struct gpu {
     int fail_at;
     int64_t work_ns;                /* INT64_MAX: work that never ends */
     size_t total;
-    int current, memory, pinned, events, streams, opened, opens, math, pairs;
+    int current, memory, pinned, events, streams, opened, opens, math, pairs, graphs;
+    cudaStream_t capture;           /* of the one thread that these tests have; NULL: none */
 } gpu;
 
 static const int64_t OFFSET_NS = 7123456789; /* the GPU's clock is another one than the host's */
@@ -36,7 +43,7 @@ static void stand_in_reset(void) {
 }
 
 static int stand_in_left(void) { /* what was not given back */
-    return gpu.memory + gpu.pinned + gpu.events + gpu.streams + gpu.opened + gpu.math;
+    return gpu.memory + gpu.pinned + gpu.events + gpu.streams + gpu.opened + gpu.math + gpu.graphs;
 }
 
 static cudaError_t enter(void) {
@@ -44,6 +51,21 @@ static cudaError_t enter(void) {
     return gpu.fail_at && --gpu.fail_at == 0 ? cudaErrorUnknown : cudaSuccess;
 }
 #define ENTER() do { cudaError_t e_ = enter(); if (e_) return e_; } while (0)
+
+/* Calls that wait, ask or allocate are forbidden while the thread captures, and break the capture. */
+static cudaError_t enter_unsafe(void) {
+    if (gpu.capture) return gpu.capture->broken = 1, cudaErrorStreamCaptureUnsupported;
+    return enter();
+}
+#define ENTER_UNSAFE() do { cudaError_t e_ = enter_unsafe(); if (e_) return e_; } while (0)
+
+/* Is the call taken down and not run? Then node is added, unless the capture is broken. */
+static int is_taken_down(cudaStream_t s, const struct node *node, cudaError_t *error) {
+    if (!s->taken_down) return 0;
+    *error = s->broken ? cudaErrorStreamCaptureInvalidated : cudaSuccess;
+    if (!s->broken) s->taken_down->node[s->taken_down->count++ % NODES] = *node;
+    return 1;
+}
 
 static int64_t gpu_now(void) { return now_ns() + OFFSET_NS; }
 
@@ -90,7 +112,7 @@ cudaError_t cudaMemGetInfo(size_t *free_now, size_t *total) {
     return *free_now = gpu.total / 2, *total = gpu.total, cudaSuccess;
 }
 cudaError_t cudaMalloc(void **out, size_t bytes) {
-    ENTER();
+    ENTER_UNSAFE();
     if (gpu.malloc_error) return gpu.malloc_error;
     *out = aligned_alloc(2 << 20, bytes);
     gpu.memory++;
@@ -98,7 +120,7 @@ cudaError_t cudaMalloc(void **out, size_t bytes) {
 }
 cudaError_t cudaFree(void *memory) { return free(memory), gpu.memory--, gpu.fault; }
 cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned flags) {
-    ENTER();
+    ENTER_UNSAFE();
     (void)flags;
     if (gpu.malloc_error) return gpu.malloc_error;
     *out = malloc(bytes);
@@ -112,6 +134,9 @@ cudaError_t cudaMemsetAsync(void *memory, int byte, size_t bytes, cudaStream_t s
 }
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t s) {
     ENTER();
+    struct node node = {.to = to, .from = from, .bytes = bytes};
+    cudaError_t error;
+    if (is_taken_down(s, &node, &error)) return error;
     (void)kind;
     return memcpy(to, from, bytes), work(s), cudaSuccess;
 }
@@ -153,7 +178,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *s, unsigned flags, int pr
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags) { return cudaStreamCreateWithPriority(s, flags, 0); }
 cudaError_t cudaStreamDestroy(cudaStream_t s) { return free(s), gpu.streams--, gpu.fault; }
 cudaError_t cudaStreamQuery(cudaStream_t s) {
-    ENTER();
+    ENTER_UNSAFE();
     return s->busy_until > gpu_now() ? cudaErrorNotReady : cudaSuccess;
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned flags) {
@@ -166,11 +191,19 @@ cudaError_t cudaEventCreate(cudaEvent_t *e) { return cudaEventCreateWithFlags(e,
 cudaError_t cudaEventDestroy(cudaEvent_t e) { return free(e), gpu.events--, gpu.fault; }
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
     ENTER();
+    if (s->taken_down) return s->broken = 1, cudaErrorStreamCaptureUnsupported; /* an edge inside the graph: not wanted here */
     e->at = s->busy_until > gpu_now() ? s->busy_until : gpu_now();
     return e->recorded = 1, cudaSuccess;
 }
-cudaError_t cudaEventQuery(cudaEvent_t e) {
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t e, cudaStream_t s, unsigned flags) {
+    struct node node = {.event = e};
+    cudaError_t error;
+    if (flags != cudaEventRecordExternal) return cudaEventRecord(e, s);
     ENTER();
+    return is_taken_down(s, &node, &error) ? error : cudaErrorIllegalState;
+}
+cudaError_t cudaEventQuery(cudaEvent_t e) {
+    ENTER_UNSAFE();
     return e->recorded && e->at > gpu_now() ? cudaErrorNotReady : cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags) {
@@ -206,11 +239,58 @@ void cuda_math_close(struct cuda_stream *s) {
     s->math = NULL;
 }
 int cuda_launch_op(struct cuda_stream *s, enum op op, const struct op_args *args) {
-    CUDA_STREAM_CHECK(s, enter(), op_name(op));
+    struct node node = {.op = op, .args = *args};
+    cudaError_t error = enter();
+    CUDA_STREAM_CHECK(s, error, op_name(op));
+    if (is_taken_down(s->stream, &node, &error)) {
+        CUDA_STREAM_CHECK(s, error, op_name(op));
+        return OK;
+    }
     host_reference_kernels[op](args);
     work(s->stream);
     return OK;
 }
+
+/* Graphs. */
+cudaError_t cudaStreamBeginCapture(cudaStream_t s, enum cudaStreamCaptureMode mode) {
+    ENTER();
+    if (mode != cudaStreamCaptureModeThreadLocal || s->taken_down || gpu.capture) return cudaErrorIllegalState;
+    s->taken_down = calloc(1, sizeof *s->taken_down);
+    gpu.capture = s;
+    return gpu.graphs++, cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *graph) {
+    int broken = s->broken;
+    if (!s->taken_down) return cudaErrorIllegalState;
+    *graph = broken ? NULL : s->taken_down;
+    if (broken) free(s->taken_down), gpu.graphs--;
+    s->taken_down = NULL, s->broken = 0, gpu.capture = NULL;
+    return broken ? cudaErrorStreamCaptureInvalidated : enter();
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph, unsigned long long flags) {
+    ENTER();
+    (void)flags;
+    *out = calloc(1, sizeof **out);
+    (*out)->graph = *graph;
+    return gpu.graphs++, cudaSuccess;
+}
+cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t s) {
+    ENTER();
+    return (void)s, exec->uploaded++, cudaSuccess;
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t s) {
+    ENTER();
+    if (!exec->uploaded) return cudaErrorInvalidValue; /* allowed, but slow the first time */
+    for (int i = 0; i < exec->graph.count; i++) {
+        struct node *n = &exec->graph.node[i];
+        if (n->event) cudaEventRecord(n->event, s);
+        else if (n->to) cudaMemcpyAsync(n->to, n->from, n->bytes, cudaMemcpyDefault, s);
+        else host_reference_kernels[n->op](&n->args), work(s);
+    }
+    return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) { return free(graph), gpu.graphs--, gpu.fault; }
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) { return free(exec), gpu.graphs--, gpu.fault; }
 
 /* Devices on it. */
 static const uint64_t MEMORY = 80 << 20;

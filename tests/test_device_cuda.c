@@ -229,18 +229,6 @@ Test(cuda, thousands_of_open_spans_come_in_order_and_none_is_lost, .timeout = 60
     cr_assert_eq(stand_in_left(), 0);
 }
 
-Test(cuda, a_captured_stream_leaves_no_spans, .timeout = 30) {
-    stand_in_reset();
-    struct device *d = open_one(0, 1);
-    struct cuda_stream *s = (struct cuda_stream *)device_compute(d);
-    s->capturing = 1;
-    MUST(test_fill(&s->head, test_floats(d, 4), 4, 1));
-    s->capturing = 0;
-    MUST(stream_sync(&s->head));
-    cr_assert_eq(stream_spans(&s->head)->count, 0);
-    device_close(d);
-}
-
 /* ---- errors and deadlines ---- */
 
 Test(cuda, a_fault_stays_names_op_and_step_and_travels_by_events, .timeout = 30) {
