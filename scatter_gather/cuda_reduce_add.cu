@@ -37,7 +37,7 @@ static int open_plan(struct reduce_plan *plan) {
     struct cuda_device *first = (struct cuda_device *)group->device[0];
     struct cudaFuncAttributes attributes;
     CHECK(cuda_use(group->device[0]));
-    CUDA_CHECK(cudaFuncGetAttributes(&attributes, (const void *)reduce_add), "loading kernels", first->head.name);
+    CUDA_CHECK(cudaFuncGetAttributes(&attributes, DUET_KERNEL(reduce_add)), "loading kernels", first->head.name);
     for (int r = 1; r < group->count; r++) {
         if (cuda_reach(first, ((struct cuda_device *)group->device[r])->gpu)) continue;
         void *memory;
@@ -79,7 +79,7 @@ static int add(const struct reduce_plan *plan, struct param_range range) {
         p.step[s].to = (unsigned char)step->to;
     }
     CHECK(cuda_begin(stream, "reduce add", (uint64_t)(n - 1) * range.count * sizeof(float), 0));
-    enqueue(stream, (const void *)reduce_add, grid_for(range.count, SIMPLE_THREADS), SIMPLE_THREADS, &p);
+    enqueue(stream, DUET_KERNEL(reduce_add), grid_for(range.count, SIMPLE_THREADS), SIMPLE_THREADS, &p);
     CUDA_STREAM_CHECK(stream, cudaGetLastError(), "reduce add");
     return cuda_end(stream);
 }
