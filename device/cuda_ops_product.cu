@@ -9,6 +9,7 @@ static __global__ void __launch_bounds__(tile_threads(TILE))
     product(const __grid_constant__ struct product p) {
     __shared__ struct product_shared shared;
     struct place at = {blockIdx.x, gridDim.x, threadIdx.x, blockDim.x};
+    DUET_BLOCK_KERNEL(at);
     k_product(KIND, TILE, &p, &shared, at);
 }
 
@@ -20,17 +21,13 @@ static __global__ void __launch_bounds__(SIMPLE_THREADS)
 }
 
 /* The tiles of one kind; NULL where tile_fits says no. */
-#define TILES_OF(kind)                                                                          \
-    {                                                                                           \
-        (const void *)product<kind, TILE_LARGE>, (const void *)product<kind, TILE_MEDIUM>,      \
-            (const void *)product<kind, TILE_SMALL>, NULL, (const void *)product<kind, TILE_TF32> \
-    }
-#define ALL_TILES_OF(kind)                                                                      \
-    {                                                                                           \
-        (const void *)product<kind, TILE_LARGE>, (const void *)product<kind, TILE_MEDIUM>,      \
-            (const void *)product<kind, TILE_SMALL>, (const void *)product<kind, TILE_WIDE>,    \
-            (const void *)product<kind, TILE_TF32>                                              \
-    }
+#define TILES_OF(kind)                                                                                    \
+    {DUET_KERNEL(product<kind, TILE_LARGE>), DUET_KERNEL(product<kind, TILE_MEDIUM>),                     \
+     DUET_KERNEL(product<kind, TILE_SMALL>), NULL, DUET_KERNEL(product<kind, TILE_TF32>)}
+#define ALL_TILES_OF(kind)                                                                                \
+    {DUET_KERNEL(product<kind, TILE_LARGE>), DUET_KERNEL(product<kind, TILE_MEDIUM>),                     \
+     DUET_KERNEL(product<kind, TILE_SMALL>), DUET_KERNEL(product<kind, TILE_WIDE>),                       \
+     DUET_KERNEL(product<kind, TILE_TF32>)}
 
 static const void *const kernels[PRODUCT_KINDS][TILES] = {
     ALL_TILES_OF(PRODUCT_CONV_FORWARD),
@@ -43,8 +40,8 @@ static const void *const kernels[PRODUCT_KINDS][TILES] = {
 };
 
 static const void *fold_of(enum product_kind kind) {
-    return kind == PRODUCT_CONV_WEIGHT ? (const void *)product_fold<PRODUCT_CONV_WEIGHT>
-                                       : (const void *)product_fold<PRODUCT_LINEAR_RC>;
+    return kind == PRODUCT_CONV_WEIGHT ? DUET_KERNEL(product_fold<PRODUCT_CONV_WEIGHT>)
+                                       : DUET_KERNEL(product_fold<PRODUCT_LINEAR_RC>);
 }
 
 const void *product_kernel(int i) {
