@@ -21,6 +21,7 @@ static int poll_for(double timeout_s, const struct device *interruptible, cudaEv
     int64_t begun = now_ns(), deadline = deadline_after(timeout_s);
     for (;;) {
         *state = event ? cudaEventQuery(event) : cudaStreamQuery(stream);
+        if (*state == cudaErrorNotReady) cudaGetLastError(); /* CUDA keeps it as an error: who asks behind a launch would find it */
         int64_t now = now_ns();
         if (*state != cudaErrorNotReady || now >= deadline) return OK;
         if (now - begun < EAGER_NS) {
