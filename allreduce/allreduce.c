@@ -1,4 +1,4 @@
-/* Memory shared between ranks, plans kept, calls put on a stream. */
+/* Memory shared between ranks, plans kept, calls put on a stream. How a call runs: executor.h. */
 #include "allreduce/allreduce.h"
 
 #include <stdio.h>
@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "allreduce/host_executor.h"
+#include "allreduce/executor.h"
 #include "base/error.h"
 
 /* One piece of device memory of each rank, as this rank reaches it: its own pointer, and n-1 mappings. */
@@ -23,6 +23,7 @@ struct registration {
 /* Plans are kept for good: a training run sees a handful of counts, and a steady step allocates nothing. */
 struct kept_plan {
     struct plan plan;
+    void *kept;     /* the executor's own form of it */
     uint64_t moved; /* bytes over links by this rank's steps, for the span */
     struct kept_plan *next;
 };
@@ -33,7 +34,10 @@ struct allreduce {
     struct comm *comm;
     struct device *device;
     struct stream *stream; /* the one that calls were put on; NULL before the first */
-    struct host_ranks ranks;
+    const struct executor_kind *kind;
+    const struct executor_ops *ops; /* NULL until all ranks' memory is known */
+    struct executor *executor;      /* NULL before its open */
+    struct executor_ranks ranks;
     struct shared slab; /* flags, then two halves of scratch */
     struct registration *registrations;
     struct kept_plan *plans;
@@ -69,11 +73,9 @@ static int same_config(const struct allreduce_config *a, const struct allreduce_
            a->plan.slices == b->plan.slices && a->plan.scratch == b->plan.scratch;
 }
 
-static int import_all(struct allreduce *ar, const struct offer *offers, const int *fds,
-                      struct shared *memory) {
+static int check_offers(const struct allreduce *ar, const struct offer *offers) {
     int me = ar->ranks.rank;
     for (int r = 0; r < ar->ranks.n; r++) {
-        ar->ranks.device[r] = offers[r].handle.device;
         if (!same_config(&offers[r].config, &offers[me].config))
             return fail(
                 ERR_USAGE,
@@ -85,11 +87,31 @@ static int import_all(struct allreduce *ar, const struct offer *offers, const in
                 ERR_USAGE,
                 "allreduce: rank %d shares %llu elements, rank %d %llu: register the same on all ranks", me,
                 (unsigned long long)offers[me].size, r, (unsigned long long)offers[r].size);
+    }
+    return OK;
+}
+
+/* Once, when it is known whose memory lies where: the executor, and the figures `auto` goes by. All ranks see the same
+ * offers and so take the same. offers NULL: a world of one. */
+static int choose_executor(struct allreduce *ar, const struct offer *offers) {
+    if (ar->ops) return OK;
+    struct executor_question question = {
+        .device = ar->device, .algorithm = ar->config.algorithm, .n = ar->ranks.n, .rank = ar->ranks.rank};
+    for (int r = 0; offers && r < ar->ranks.n; r++)
+        question.handle[r] = &offers[r].handle;
+    if (offers) ar->link = offers[0].link;
+    return ar->kind->choose(&question, &ar->ops, &ar->link);
+}
+
+static int import_all(struct allreduce *ar, const struct offer *offers, const int *fds,
+                      struct shared *memory) {
+    int me = ar->ranks.rank;
+    for (int r = 0; r < ar->ranks.n; r++) {
         void *mapped = memory->of[me];
         if (r != me) CHECK(device_import(ar->device, &offers[r].handle, fds[r], &mapped));
         memory->of[r] = mapped;
+        ar->ranks.link[r] = offers[r].handle.device;
     }
-    ar->link = offers[0].link;
     return OK;
 }
 
@@ -109,6 +131,8 @@ static int share(struct allreduce *ar, float *own, size_t size, struct shared *m
     mine.link = ar->link;
     CHECK_GOTO(device_export(ar->device, own, &mine.handle, &fd), code, out);
     CHECK_GOTO(comm_exchange(ar->comm, &mine, sizeof mine, fd, offers, fds), code, out);
+    CHECK_GOTO(check_offers(ar, offers), code, out);
+    CHECK_GOTO(choose_executor(ar, offers), code, out);
     code = import_all(ar, offers, fds, memory);
 out:
     for (int r = 0; r < n; r++)
@@ -118,57 +142,32 @@ out:
     return code;
 }
 
-/* Only rank 0's own scratch (naive) and everyone's (oneshot) is ever used; direct, ring and tree need
- * none. */
-static size_t scratch_half(const struct allreduce_config *config) {
-    int none = config->algorithm == ALLREDUCE_DIRECT || config->algorithm == ALLREDUCE_RING ||
-               config->algorithm == ALLREDUCE_TREE;
-    return none ? 0 : config->plan.scratch;
+/* Only rank 0's own scratch (naive) and everyone's (oneshot) is ever used; the others need none. */
+static size_t scratch_half(const struct allreduce *ar) {
+    enum allreduce_algorithm a = ar->config.algorithm;
+    int some = a == ALLREDUCE_AUTO || a == ALLREDUCE_NAIVE || a == ALLREDUCE_ONESHOT;
+    return some ? ar->config.plan.scratch + ar->kind->scratch_pad : 0;
 }
 
+/* The flags are zero before a peer learns where they are. */
 static int take_slab(struct allreduce *ar) {
-    struct host_ranks *ranks = &ar->ranks;
-    size_t flags = host_flags_bytes(ranks->n);
-    ranks->half = scratch_half(&ar->config);
+    struct executor_ranks *ranks = &ar->ranks;
+    size_t flags = ar->kind->flags_bytes(ranks->n);
+    ranks->half = scratch_half(ar);
     void *own;
     CHECK(device_alloc(ar->device, &own, flags + 2 * ranks->half * sizeof(float), MEM_COMM));
-    memset(own, 0, flags); /* an emulated device: its memory is memory. Peers learn of it only after this. */
-    int code = share(ar, own, ranks->half, &ar->slab);
+    int code = ar->kind->clear(ar->device, own, flags);
+    if (!code) code = share(ar, own, ranks->half, &ar->slab);
     if (code) {
         device_free(ar->device, own);
         memset(&ar->slab, 0, sizeof ar->slab);
         return code;
     }
     for (int r = 0; r < ranks->n; r++) {
-        ranks->flags[r] = (struct comm_flag *)(void *)ar->slab.of[r];
+        ranks->flags[r] = ar->slab.of[r];
         ranks->scratch[r] = ar->slab.of[r] + flags / sizeof(float);
     }
     return OK;
-}
-
-int allreduce_init(struct allreduce **out, struct comm *comm, struct device *device,
-                   const struct allreduce_config *config) {
-    *out = NULL;
-    if (device_config(device)->kind == DEVICE_CUDA)
-        return fail(ERR_FAILED,
-                    "allreduce on %s: this build runs it on emulated devices only: use --device cpu",
-                    device_name(device));
-    struct allreduce *ar = calloc(1, sizeof *ar);
-    if (!ar) return fail(ERR_MEMORY, "allreduce: no host memory: free some");
-    ar->config = config ? *config : allreduce_config_default();
-    ar->comm = comm;
-    ar->device = device;
-    ar->ranks.comm = comm;
-    ar->ranks.n = comm ? comm_world_size(comm) : 1;
-    ar->ranks.rank = comm ? comm_rank(comm) : 0;
-    ar->ranks.traffic = device_traffic_mutable(device);
-    ar->link = allreduce_link_host(ar->ranks.n);
-    int code = ar->ranks.n > 1 ? take_slab(ar) : OK;
-    if (code)
-        allreduce_free(ar);
-    else
-        *out = ar;
-    return code;
 }
 
 int allreduce_register(struct allreduce *ar, float *data, size_t count) {
@@ -191,8 +190,8 @@ int allreduce_register(struct allreduce *ar, float *data, size_t count) {
 /* A mapping may go only when its rank has left its last call, memory only when no mapping is left: stream
  * sync, barrier, unmap, barrier, then the owner may free. The first barrier is for the peers' sake (they
  * may still be storing into what is unmapped with CUDA's IPC), the second for the owner's. A job that has
- * failed skips both: its ranks touch nothing any more, each wait having ended with an error, and the dead
- * cannot come. */
+ * failed skips both: its ranks touch nothing any more, each wait having ended with an error or been let go, and
+ * the dead cannot come. */
 static int leave(struct allreduce *ar, const char *what) {
     if (ar->stream) CHECK(stream_sync(ar->stream));
     if (ar->ranks.n == 1) return OK;
@@ -210,35 +209,83 @@ int allreduce_unregister(struct allreduce *ar, float *data) {
                     "allreduce: %p is not registered: register it first, or give its first element",
                     (void *)data);
     int code = leave(ar, "end of a shared buffer");
+    if (code) return code; /* the job has failed: calls may be under way, allreduce_free lets them go first */
     *link = gone->next;
     unshare(ar, &gone->memory);
     free(gone);
-    if (!code && ar->ranks.n > 1) code = comm_barrier(ar->comm, "end of a shared buffer");
-    return code;
+    return ar->ranks.n > 1 ? comm_barrier(ar->comm, "end of a shared buffer") : OK;
 }
 
-void allreduce_free(struct allreduce *ar) {
-    if (!ar) return;
-    void *own = ar->slab.of[ar->ranks.rank];
-    int complete = own || ar->ranks.n == 1; /* else init failed, here and on all other ranks */
-    int together = complete && leave(ar, "end of allreduce") == OK && ar->ranks.n > 1;
-    while (ar->registrations) {
-        struct registration *next = ar->registrations->next;
-        unshare(ar, &ar->registrations->memory);
-        free(ar->registrations);
-        ar->registrations = next;
-    }
-    unshare(ar, &ar->slab);
-    if (together)
-        comm_barrier(ar->comm, "end of allreduce"); /* on failure there is nobody left to be careful for */
-    device_free(ar->device, own);
+int allreduce_release(struct allreduce *ar) {
+    return !ar || !ar->executor || !ar->ops->release || ar->ops->release(ar->executor);
+}
+
+static void drop_plans(struct allreduce *ar) {
     while (ar->plans) {
         struct kept_plan *next = ar->plans->next;
+        if (ar->plans->kept) ar->ops->drop_plan(ar->executor, ar->plans->kept);
         plan_free(&ar->plans->plan);
         free(ar->plans);
         ar->plans = next;
     }
+}
+
+/* `together`: all ranks are here. `idle`: nothing of this object is under way on a stream any more; else what it may
+ * reach stays as it is, for the end of the process to take. */
+static void give_back(struct allreduce *ar, int together, int idle) {
+    void *own = ar->slab.of[ar->ranks.rank];
+    drop_plans(ar);
+    if (ar->executor) ar->ops->close(ar->executor);
+    while (ar->registrations) {
+        struct registration *next = ar->registrations->next;
+        if (idle) unshare(ar, &ar->registrations->memory);
+        free(ar->registrations);
+        ar->registrations = next;
+    }
+    if (idle) unshare(ar, &ar->slab);
+    if (together)
+        comm_barrier(ar->comm, "end of allreduce"); /* on failure there is nobody left to be careful for */
+    if (idle) device_free(ar->device, own);
     free(ar);
+}
+
+void allreduce_free(struct allreduce *ar) {
+    if (!ar) return;
+    int code = leave(ar, "end of allreduce");
+    give_back(ar, !code && ar->ranks.n > 1, code ? allreduce_release(ar) : 1);
+}
+
+/* ---- the beginning ---- */
+
+static int init(struct allreduce *ar) {
+    if (!ar->kind)
+        return fail(ERR_USAGE, "allreduce on %s: not built in: use --device cpu", device_name(ar->device));
+    CHECK(ar->ranks.n > 1 ? take_slab(ar) : choose_executor(ar, NULL));
+    return ar->ops->open(&ar->executor, &ar->ranks);
+}
+
+int allreduce_init(struct allreduce **out, struct comm *comm, struct device *device,
+                   const struct allreduce_config *config) {
+    *out = NULL;
+    struct allreduce *ar = calloc(1, sizeof *ar);
+    if (!ar) return fail(ERR_MEMORY, "allreduce: no host memory: free some");
+    ar->config = config ? *config : allreduce_config_default();
+    ar->comm = comm;
+    ar->device = device;
+    ar->kind = executor_kind(device_config(device)->kind);
+    ar->ranks = (struct executor_ranks){.n = comm ? comm_world_size(comm) : 1,
+                                        .rank = comm ? comm_rank(comm) : 0,
+                                        .comm = comm,
+                                        .device = device,
+                                        .traffic = device_traffic_mutable(device)};
+    ar->ranks.link[ar->ranks.rank] = device_index(device);
+    ar->link = allreduce_link_host(ar->ranks.n);
+    int code = init(ar);
+    if (code)
+        give_back(ar, 0, 1);
+    else
+        *out = ar;
+    return code;
 }
 
 /* ---- calls ---- */
@@ -252,18 +299,27 @@ enum allreduce_algorithm allreduce_algorithm_for(const struct allreduce *ar, siz
     return ar->config.algorithm;
 }
 
+static int build_plan(struct allreduce *ar, size_t count, struct kept_plan *kept) {
+    kept->plan.count = count;
+    if (!ar->ops->runs_plans) return OK;
+    CHECK(plan_build(&kept->plan, allreduce_algorithm_for(ar, count, NULL, 0), ar->ranks.n, ar->ranks.rank,
+                     count, &ar->config.plan));
+    kept->moved = plan_traffic(&kept->plan, NULL);
+    int code = ar->ops->keep_plan ? ar->ops->keep_plan(ar->executor, &kept->plan, &kept->kept) : OK;
+    if (code) plan_free(&kept->plan);
+    return code;
+}
+
 static int find_plan(struct allreduce *ar, size_t count, struct kept_plan **out) {
     for (*out = ar->plans; *out; *out = (*out)->next)
         if ((*out)->plan.count == count) return OK;
     struct kept_plan *kept = calloc(1, sizeof *kept);
     if (!kept) return fail(ERR_MEMORY, "allreduce: no host memory for a plan: free some");
-    int code = plan_build(&kept->plan, allreduce_algorithm_for(ar, count, NULL, 0), ar->ranks.n,
-                          ar->ranks.rank, count, &ar->config.plan);
+    int code = build_plan(ar, count, kept);
     if (code) {
         free(kept);
         return code;
     }
-    kept->moved = plan_traffic(&kept->plan, NULL);
     kept->next = ar->plans;
     ar->plans = kept;
     *out = kept;
@@ -281,17 +337,6 @@ static const struct registration *find_registration(const struct allreduce *ar, 
     return NULL;
 }
 
-/* Travels by value through the stream's queue. */
-struct queued {
-    const struct host_ranks *ranks;
-    struct host_call call;
-};
-
-static int run_queued(void *args) {
-    const struct queued *queued = args;
-    return host_execute(queued->ranks, &queued->call);
-}
-
 int allreduce_enqueue(struct allreduce *ar, struct stream *stream, float *data, size_t count, float scale,
                       int bucket, long step) {
     if (count == 0) return OK;
@@ -304,19 +349,21 @@ int allreduce_enqueue(struct allreduce *ar, struct stream *stream, float *data, 
             count, (void *)data);
     struct kept_plan *kept;
     CHECK(find_plan(ar, count, &kept));
-    struct queued queued = {.ranks = &ar->ranks,
-                            .call = {.plan = &kept->plan,
-                                     .data = registration->memory.of,
-                                     .offset = offset,
-                                     .base = ar->base,
-                                     .half = (int)(ar->calls % 2),
-                                     .scale = scale,
-                                     .bucket = bucket,
-                                     .step = step}};
+    struct executor_call call = {.plan = ar->ops->runs_plans ? &kept->plan : NULL,
+                                 .kept = kept->kept,
+                                 .data = registration->memory.of,
+                                 .offset = offset,
+                                 .count = count,
+                                 .base = ar->base,
+                                 .half = (int)(ar->calls % 2),
+                                 .scale = scale,
+                                 .bucket = bucket,
+                                 .step = step,
+                                 .moved = kept->moved};
     char name[32];
     snprintf(name, sizeof name, bucket < 0 ? "allreduce" : "allreduce bucket %d", bucket);
     stream_set_phase(stream, PHASE_ALLREDUCE, (int32_t)step);
-    CHECK(stream_call_host(stream, name, kept->moved, run_queued, &queued, sizeof queued));
+    CHECK(ar->ops->enqueue(ar->executor, stream, &call, name));
     ar->stream = stream;
     ar->base += kept->plan.epochs;
     ar->calls++;

@@ -2,7 +2,7 @@
  *
  *     plan.h           what each rank does, as integers: naive.c oneshot.c direct.c ring.c tree.c
  *     select.h         which algorithm is quickest for this size
- *     host_executor.h  runs one rank's plan on emulated devices
+ *     executor.h       the ways to run a plan: host_executor.h on emulated devices, cuda_*.c on GPUs
  *     allreduce.h      what DDP calls: memory shared between ranks, calls put on a stream
  *
  * Each rank holds one slab of device memory, flags and scratch (cause "comm"), and registers the buffers it
@@ -59,6 +59,12 @@ int allreduce_enqueue(struct allreduce *ar, struct stream *stream, float *data, 
 /* The algorithm a call of `count` elements takes, and why, in one line of text (NULL: not wanted). */
 enum allreduce_algorithm allreduce_algorithm_for(const struct allreduce *ar, size_t count, char *text,
                                                  size_t text_bytes);
+
+/* After a failure of the job (a code from comm_check, a sync or a call): work of this rank that waits for a peer on
+ * its own streams goes on at once, so that the streams run empty and the process can end; the sums are worth
+ * nothing. Waits for that a second or two at most. Returns 1 if nothing of this object is under way any more. No
+ * call after it but allreduce_free, which does the same where the job has failed. NULL is fine. */
+int allreduce_release(struct allreduce *ar);
 
 /* Collective, unless the job has failed: then it waits for nobody, as the others may be dead. NULL is
  * fine. */

@@ -7,46 +7,27 @@
 #ifndef ALLREDUCE_HOST_EXECUTOR_H
 #define ALLREDUCE_HOST_EXECUTOR_H
 
-#include "allreduce/plan.h"
-#include "comm/comm.h"
-#include "trace/ledger.h"
+#include "allreduce/executor.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* What one rank sees of all ranks; all arrays have n entries, own memory included. */
+/* What one rank sees of all ranks, as executor.h has it, with the flags in their true shape. */
 struct host_ranks {
-    int n, rank;
-    struct comm *comm;
+    struct executor_ranks all;
     struct comm_flag *flags[MAX_DEVICES]; /* rank r's flags: [kind * n + writer] */
-    float *scratch[MAX_DEVICES];          /* rank r's scratch: two halves */
-    size_t half;                          /* elements of one half */
-    int device[MAX_DEVICES];              /* rank r's device, for the traffic */
-    struct traffic *traffic;              /* of this rank's device; NULL: not counted */
 
     /* How to wait; NULL: comm_wait_flag. (Tests run ranks as threads of one process, without a comm.) */
     int (*wait)(void *context, struct comm_flag *flag, uint64_t epoch, const struct comm_wait_reason *reason);
     void *wait_context;
 };
 
-/* One call: the same on all ranks but for the plan, which is the rank's own. */
-struct host_call {
-    const struct plan *plan;
-    float *const *data; /* [n]: every rank's buffer */
-    size_t offset;      /* where the call's data begins in it, elements */
-    uint64_t base;      /* of the epochs */
-    int half;           /* of scratch: 0 or 1, by turns */
-    float scale;
-    int bucket;
-    long step;
-};
-
 /* Flags of a rank in bytes. */
 size_t host_flags_bytes(int n);
 
 /* Runs the plan to its end. The error of a wait, with which nothing is undone. */
-int host_execute(const struct host_ranks *ranks, const struct host_call *call);
+int host_execute(const struct host_ranks *ranks, const struct executor_call *call);
 
 /* The three moves, element by element the same bits as reference_step. Ranges are equal or apart, never
  * shifted.

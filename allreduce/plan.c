@@ -7,8 +7,13 @@
 
 #include "base/error.h"
 
-static const char *const algorithm_names[ALLREDUCE_ALGORITHM_COUNT] = {"auto",   "naive", "oneshot",
-                                                                       "direct", "ring",  "tree"};
+static const char *const algorithm_names[ALLREDUCE_ALGORITHM_COUNT] = {"auto", "naive", "oneshot", "direct",
+                                                                       "ring", "tree",  "fused"};
+
+static void (*const builders[ALLREDUCE_ALGORITHM_COUNT])(struct plan *, const struct plan_config *) = {
+    [ALLREDUCE_NAIVE] = plan_naive, [ALLREDUCE_ONESHOT] = plan_oneshot, [ALLREDUCE_DIRECT] = plan_direct,
+    [ALLREDUCE_RING] = plan_ring,   [ALLREDUCE_TREE] = plan_tree,       [ALLREDUCE_FUSED] = plan_fused,
+};
 
 const char *allreduce_algorithm_name(enum allreduce_algorithm algorithm) {
     return (unsigned)algorithm < ALLREDUCE_ALGORITHM_COUNT ? algorithm_names[algorithm] : "?";
@@ -21,12 +26,17 @@ int allreduce_algorithm_parse(const char *word, enum allreduce_algorithm *out) {
             return OK;
         }
     }
-    return fail(ERR_USAGE, "allreduce algorithm: %s: choose auto, naive, oneshot, direct, ring or tree",
+    return fail(ERR_USAGE, "allreduce algorithm: %s: choose auto, naive, oneshot, direct, ring, tree or fused",
                 word);
 }
 
+int allreduce_has_plan(enum allreduce_algorithm algorithm) {
+    return (unsigned)algorithm < ALLREDUCE_ALGORITHM_COUNT && builders[algorithm];
+}
+
 int allreduce_keeps_order(enum allreduce_algorithm algorithm) {
-    return algorithm == ALLREDUCE_NAIVE || algorithm == ALLREDUCE_ONESHOT || algorithm == ALLREDUCE_DIRECT;
+    return algorithm == ALLREDUCE_NAIVE || algorithm == ALLREDUCE_ONESHOT || algorithm == ALLREDUCE_DIRECT ||
+           algorithm == ALLREDUCE_FUSED;
 }
 
 const char *plan_flag_name(enum plan_flag kind) {
@@ -98,15 +108,11 @@ static void plan_alone(struct plan *plan) {
 
 int plan_build(struct plan *plan, enum allreduce_algorithm algorithm, int n, int rank, size_t count,
                const struct plan_config *config) {
-    static void (*const algorithms[ALLREDUCE_ALGORITHM_COUNT])(struct plan *, const struct plan_config *) = {
-        [ALLREDUCE_NAIVE] = plan_naive, [ALLREDUCE_ONESHOT] = plan_oneshot, [ALLREDUCE_DIRECT] = plan_direct,
-        [ALLREDUCE_RING] = plan_ring,   [ALLREDUCE_TREE] = plan_tree,
-    };
     memset(plan, 0, sizeof *plan);
     if (n < 1 || n > MAX_DEVICES) return fail(ERR_USAGE, "allreduce: %d ranks: give 1 to %d", n, MAX_DEVICES);
     if (rank < 0 || rank >= n)
         return fail(ERR_USAGE, "allreduce: rank %d of %d: give 0 to %d", rank, n, n - 1);
-    if ((unsigned)algorithm >= ALLREDUCE_ALGORITHM_COUNT || !algorithms[algorithm])
+    if (!allreduce_has_plan(algorithm))
         return fail(ERR_USAGE, "allreduce plan: algorithm %s: has no plan of its own: choose one first",
                     allreduce_algorithm_name(algorithm));
     if (config->align < 1 || config->slice < 1 || config->slices < 1 || config->scratch < (size_t)n)
@@ -121,7 +127,7 @@ int plan_build(struct plan *plan, enum allreduce_algorithm algorithm, int n, int
     if (n == 1)
         plan_alone(plan);
     else
-        algorithms[algorithm](plan, config);
+        builders[algorithm](plan, config);
     int code = plan->error;
     if (code) plan_free(plan);
     return code;

@@ -3,7 +3,7 @@
  * An algorithm is told once, as the ordered list of steps each rank takes: which range of which rank's
  * memory is read, which is written, which flag is awaited before and which is posted after. Nothing here
  * touches memory or a device. Executors run such a list: one thread standing for all ranks (reference.h,
- * the judge), a process per rank over shared memory (host_executor.h), later GPU kernels; and a test
+ * the judge), a process per rank over shared memory (host_executor.h), GPU kernels (cuda_*.c); and a test
  * explores every order in which the steps of all ranks can interleave.
  *
  *     step  =  wait for flags  ->  move or add one range  ->  post flags
@@ -43,6 +43,7 @@ enum allreduce_algorithm {
     ALLREDUCE_DIRECT,  /* the owner of a slice reads n inputs and writes n outputs */
     ALLREDUCE_RING,    /* reduce-scatter, then all-gather, around a ring */
     ALLREDUCE_TREE,    /* two binary trees, half the data each */
+    ALLREDUCE_FUSED,   /* rank 0 reads n inputs and writes n outputs: for ranks that share one processor */
     ALLREDUCE_ALGORITHM_COUNT
 };
 const char *
@@ -50,6 +51,9 @@ allreduce_algorithm_name(enum allreduce_algorithm algorithm); /* "auto", "naive"
 
 /* The algorithm of that name. ERR_USAGE lists the names. */
 int allreduce_algorithm_parse(const char *word, enum allreduce_algorithm *out);
+
+/* 1 if plan_build knows it: not AUTO. */
+int allreduce_has_plan(enum allreduce_algorithm algorithm);
 
 /* 1 if the algorithm adds in tree order (plan_tree_sum below), so that its bits are those of every other that
  * does, for any number of ranks. Ring and tree have orders of their own; over 2 ranks all orders agree. */
@@ -160,6 +164,7 @@ void plan_oneshot(struct plan *plan, const struct plan_config *config);
 void plan_direct(struct plan *plan, const struct plan_config *config);
 void plan_ring(struct plan *plan, const struct plan_config *config);
 void plan_tree(struct plan *plan, const struct plan_config *config);
+void plan_fused(struct plan *plan, const struct plan_config *config);
 
 /* The shape of the two trees over n ranks, for tests and drawings: which 0 or 1. */
 struct tree_node {

@@ -20,6 +20,22 @@ struct allreduce_link allreduce_link_host(int n) {
     return link;
 }
 
+/* The order of size of NVLink 4 through a switch (450 GB/s each way, some 370 of it reached), both ways counted; a
+ * word is a store to the peer, a fence before it and a poll behind it. */
+static const double GPU_WORD_US = 2, GPU_GBS = 740;
+
+struct allreduce_link allreduce_link_gpus(void) {
+    struct allreduce_link link = {.name = "a GPU for each rank", .word_us = GPU_WORD_US, .rank_gbs = GPU_GBS};
+    return link;
+}
+
+/* A handoff between processes and the memory of one GPU: named for the reader of a cost, not chosen by. */
+struct allreduce_link allreduce_link_shared_gpu(void) {
+    struct allreduce_link link = {
+        .name = "one GPU for all", .word_us = 50, .rank_gbs = 3000, .all_gbs = 3000, .takes_turns = 1};
+    return link;
+}
+
 double allreduce_cost(enum allreduce_algorithm algorithm, int n, size_t count,
                       const struct allreduce_link *link) {
     double S = (double)count * sizeof(float), words = 0, one = 0, all = 0;
@@ -51,6 +67,10 @@ double allreduce_cost(enum allreduce_algorithm algorithm, int n, size_t count,
         one = n > 2 ? 4.5 * S : 2.5 * S;
         all = 5 * (n - 1) * S;
         break;
+    case ALLREDUCE_FUSED:
+        words = 2;
+        one = all = 2 * n * S;
+        break;
     default: break;
     }
     double alone_us = one / link->rank_gbs * 1e-3,
@@ -64,8 +84,16 @@ enum allreduce_algorithm allreduce_choose(int n, size_t count, int any_order,
     int ordered_only = n > 2 && !any_order;
     char size[32], costs[160] = "";
     size_t used = 0;
+    if (n > 1 && link->takes_turns) {
+        if (text)
+            snprintf(text, text_bytes,
+                     "fused for %s over %d ranks (%s): their kernels would take turns, so one of them does it all",
+                     format_bytes(count * sizeof(float), size, sizeof size), n, link->name);
+        return ALLREDUCE_FUSED;
+    }
     for (int i = ALLREDUCE_NAIVE; n > 1 && i < ALLREDUCE_ALGORITHM_COUNT; i++) {
         enum allreduce_algorithm a = (enum allreduce_algorithm)i;
+        if (!allreduce_has_plan(a)) continue;
         if (ordered_only && !allreduce_keeps_order(a)) continue;
         double cost = allreduce_cost(a, n, count, link);
         if (cost < allreduce_cost(best, n, count, link)) best = a;

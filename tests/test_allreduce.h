@@ -15,7 +15,7 @@
 #include "tests/harness.h"
 
 static const enum allreduce_algorithm algorithms[] = {ALLREDUCE_NAIVE, ALLREDUCE_ONESHOT, ALLREDUCE_DIRECT,
-                                                      ALLREDUCE_RING, ALLREDUCE_TREE};
+                                                      ALLREDUCE_RING,  ALLREDUCE_TREE,    ALLREDUCE_FUSED};
 enum { ALGORITHMS = sizeof algorithms / sizeof *algorithms };
 
 /* What ranks tell the test. */

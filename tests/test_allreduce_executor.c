@@ -31,7 +31,7 @@ Test(executor, moves_give_the_reference_bits, .timeout = 60) {
                                          .dest_offset = start,
                                          .length = length};
                 step.dest_ranks = op == PLAN_REDUCE ? rank_bit(plan.rank) : rank_all(n);
-                struct host_ranks all = {.n = n, .rank = plan.rank};
+                struct host_ranks all = {.all = {.n = n, .rank = plan.rank}};
                 float *data[64], *reference[64];
                 for (int r = 0; r < n; r++) {
                     data[r] = x[r];
@@ -41,7 +41,7 @@ Test(executor, moves_give_the_reference_bits, .timeout = 60) {
                 }
                 plan.steps = &step;
                 plan.step_count = 1;
-                struct host_call call = {.plan = &plan, .data = data, .scale = scale};
+                struct executor_call call = {.plan = &plan, .data = data, .scale = scale};
                 cr_assert_eq(host_execute(&all, &call), OK);
                 reference_step(&plan, &step, reference, reference, scale);
                 for (int r = 0; r < n; r++)
@@ -117,21 +117,21 @@ static int thread_calls(struct thread_rank *t) {
     struct plan_config config = {.align = 1, .slice = 40, .pipeline_from = 0, .slices = 3, .scratch = 240};
     uint64_t base = 0;
     for (int call = 0; call < CALLS; call++) {
-        float *own = t->data[t->ranks.rank];
+        float *own = t->data[t->ranks.all.rank];
         enum allreduce_algorithm algorithm =
             t->algorithm == ALLREDUCE_AUTO ? algorithms[call % ALGORITHMS] : t->algorithm;
         for (size_t i = 0; i < COUNT; i++)
-            own[i] = input(call, t->ranks.rank, i, 1);
+            own[i] = input(call, t->ranks.all.rank, i, 1);
         struct plan plan;
-        CHECK(plan_build(&plan, algorithm, t->ranks.n, t->ranks.rank, COUNT, &config));
-        struct host_call run = {.plan = &plan, .data = t->data, .base = base, .half = call % 2, .scale = 1};
+        CHECK(plan_build(&plan, algorithm, t->ranks.all.n, t->ranks.all.rank, COUNT, &config));
+        struct executor_call run = {.plan = &plan, .data = t->data, .base = base, .half = call % 2, .scale = 1};
         int code = host_execute(&t->ranks, &run);
         base += plan.epochs;
         plan_free(&plan);
         if (code) return code;
         for (size_t i = 0; i < COUNT; i++) {
             float sum = 0;
-            for (int r = 0; r < t->ranks.n; r++)
+            for (int r = 0; r < t->ranks.all.n; r++)
                 sum += input(call, r, i, 1);
             t->wrong += own[i] != sum;
         }
@@ -150,18 +150,18 @@ static void run_threads(int n, enum allreduce_algorithm algorithm) {
     struct thread_rank rank[WORLD];
     float *data[WORLD];
     pthread_t thread[WORLD];
-    struct host_ranks ranks = {.n = n, .half = half, .wait = wait_by_spinning};
+    struct host_ranks ranks = {.all = {.n = n, .half = half}, .wait = wait_by_spinning};
     for (int r = 0; r < n; r++) {
         void *flags = aligned_alloc(128, host_flags_bytes(n));
         cr_assert_not_null(flags);
         memset(flags, 0, host_flags_bytes(n));
         ranks.flags[r] = flags;
-        ranks.scratch[r] = malloc(2 * half * sizeof(float));
+        ranks.all.scratch[r] = malloc(2 * half * sizeof(float));
         data[r] = malloc(COUNT * sizeof(float));
     }
     for (int r = 0; r < n; r++) {
         rank[r] = (struct thread_rank){.ranks = ranks, .data = data, .algorithm = algorithm};
-        rank[r].ranks.rank = r;
+        rank[r].ranks.all.rank = r;
         cr_assert_eq(pthread_create(&thread[r], NULL, thread_main, &rank[r]), 0);
     }
     for (int r = 0; r < n; r++) {
@@ -171,7 +171,7 @@ static void run_threads(int n, enum allreduce_algorithm algorithm) {
     }
     for (int r = 0; r < n; r++) {
         free(ranks.flags[r]);
-        free(ranks.scratch[r]);
+        free(ranks.all.scratch[r]);
         free(data[r]);
     }
 }
@@ -194,6 +194,23 @@ Test(select, keeps_the_order_over_three_and_more, .timeout = 10) {
             cr_assert(allreduce_keeps_order(allreduce_choose(n, count, 0, &slow_words, NULL, 0)));
             cr_assert(allreduce_keeps_order(allreduce_choose(n, count, 0, &own_links, NULL, 0)));
         }
+}
+
+/* fused has its place where ranks share one processor, and only there: on the host direct is never slower. */
+Test(select, fused_is_for_ranks_that_take_turns, .timeout = 10) {
+    struct allreduce_link host = allreduce_link_host(1), gpus = allreduce_link_gpus(),
+                          shared = allreduce_link_shared_gpu();
+    char text[256];
+    for (int n = 2; n <= 64; n++)
+        for (size_t count = 1; count < (size_t)1 << 28; count *= 3)
+            for (int any_order = 0; any_order < 2; any_order++) {
+                host = allreduce_link_host(n);
+                cr_assert_neq(allreduce_choose(n, count, any_order, &host, NULL, 0), ALLREDUCE_FUSED);
+                cr_assert_neq(allreduce_choose(n, count, any_order, &gpus, NULL, 0), ALLREDUCE_FUSED);
+                cr_assert_eq(allreduce_choose(n, count, any_order, &shared, text, sizeof text), ALLREDUCE_FUSED);
+            }
+    cr_assert(strstr(text, "fused for") && strstr(text, "64 ranks") && strstr(text, "one GPU"), "%s", text);
+    cr_assert_eq(allreduce_choose(1, 100, 0, &shared, NULL, 0), ALLREDUCE_DIRECT);
 }
 
 Test(select, follows_the_formulas, .timeout = 10) {

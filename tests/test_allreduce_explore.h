@@ -13,7 +13,7 @@
 enum { RANKS = 4, CALLS = 3, COUNT = 6, HALF = 12, EVENTS = 192 };
 
 static const enum allreduce_algorithm algorithms[] = {ALLREDUCE_NAIVE, ALLREDUCE_ONESHOT, ALLREDUCE_DIRECT,
-                                                      ALLREDUCE_RING, ALLREDUCE_TREE};
+                                                      ALLREDUCE_RING,  ALLREDUCE_TREE,    ALLREDUCE_FUSED};
 enum { ALGORITHMS = sizeof algorithms / sizeof *algorithms };
 
 /* ---- the model: for each rank the events of all calls, one after another ---- */

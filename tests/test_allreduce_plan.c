@@ -8,7 +8,7 @@
 #include "base/error.h"
 
 static const enum allreduce_algorithm algorithms[] = {ALLREDUCE_NAIVE, ALLREDUCE_ONESHOT, ALLREDUCE_DIRECT,
-                                                      ALLREDUCE_RING, ALLREDUCE_TREE};
+                                                      ALLREDUCE_RING,  ALLREDUCE_TREE,    ALLREDUCE_FUSED};
 enum { ALGORITHMS = sizeof algorithms / sizeof *algorithms };
 
 /* u = 2^-24: the rounding of one fp32 operation, relative. */
@@ -171,6 +171,7 @@ Test(plan, traffic_is_what_the_formulas_say, .timeout = 30) {
             for (int r = 0; r < n; r++) {
                 switch (algorithms[a]) {
                 case ALLREDUCE_NAIVE:
+                case ALLREDUCE_FUSED:
                     cr_assert_eq(into[r], r == 0 ? (m - 1) * S : S);
                     cr_assert_eq(out_of[r], r == 0 ? (m - 1) * S : S);
                     break;
@@ -297,6 +298,7 @@ Test(plan, bad_input_is_refused, .timeout = 10) {
     cr_assert_eq(plan_build(&plan, ALLREDUCE_RING, 65, 0, 10, &config), ERR_USAGE);
     cr_assert_eq(plan_build(&plan, ALLREDUCE_RING, 2, 2, 10, &config), ERR_USAGE);
     cr_assert_eq(plan_build(&plan, ALLREDUCE_AUTO, 2, 0, 10, &config), ERR_USAGE);
+    cr_assert(!allreduce_has_plan(ALLREDUCE_AUTO) && !allreduce_has_plan(ALLREDUCE_ALGORITHM_COUNT));
     bad.align = 0;
     cr_assert_eq(plan_build(&plan, ALLREDUCE_RING, 2, 0, 10, &bad), ERR_USAGE);
     plan_free(&plan);
