@@ -28,7 +28,7 @@ int command_devices(int argc, char **argv) {
     int gpus;
     if (device_probe(DEVICE_CUDA, &gpus)) printf("cuda    none: %s\n", error_message());
     else
-        printf("cuda    %d GPU%s, for duet train --mode single --device cuda; not yet run on hardware\n", gpus,
+        printf("cuda    %d GPU%s; not yet run on hardware\n", gpus,
                gpus > 1 ? "s" : "");
     return 0;
 }

@@ -6,9 +6,13 @@
  *     hook(p):     pending[bucket_of[p]]--;   while pending[next] == 0: send off bucket next, next++
  *
  * All of it belongs to the compute thread; the only thing shared with the communication stream is device
- * memory, ordered by two events: `ready` (compute -> comm, recorded behind the last gradient of a bucket) and
- * `reduced` (comm -> compute, recorded behind the last allreduce). One `ready` serves all buckets, since a
- * wait is for the record made just before it. */
+ * memory, ordered by two kinds of event: ready[b] (compute -> comm, recorded behind the last gradient of bucket
+ * b) and `reduced` (comm -> compute, recorded behind the last allreduce).
+ *
+ * Where the step is recorded (models/recorded.h) the hook fires only while it is taken down, and then records
+ * ready[b] alone, as part of the recording. A replay records those events each at its place among the kernels; the
+ * buckets are sent off, in the same order, right behind the replay's call: the communication stream waits for
+ * ready[b] all the same, so communication still runs beside backward. Allreduce itself is no part of it. */
 #include "ddp/ddp.h"
 
 #include <stdio.h>
@@ -23,7 +27,8 @@ struct ddp {
     struct replica *replica;
     struct ddp_config config;
     struct allreduce *allreduce;
-    struct event *ready, *reduced;
+    struct event **ready, *reduced; /* ready[buckets] */
+    int ready_made;                 /* of ready: as many as the most buckets so far */
     float scale;        /* of every term: 1, or 1/W */
     uint64_t limits[2]; /* of rebuilt buckets */
     struct bucket_plan plan;
@@ -62,6 +67,12 @@ static int plan_buckets(struct ddp *ddp, const int *order, const uint64_t *limit
     return code;
 }
 
+static int make_events(struct ddp *ddp) {
+    for (; ddp->ready_made < ddp->plan.bucket_count; ddp->ready_made++)
+        CHECK(event_create(ddp->replica->device, &ddp->ready[ddp->ready_made]));
+    return OK;
+}
+
 /* One bucket with everything, in the order in which the gradient arena lies at first: last parameter comes
  * first. */
 static int plan_first_step(struct ddp *ddp) {
@@ -79,6 +90,7 @@ static int rebuild(struct ddp *ddp) {
     CHECK(stream_sync(device_compute(ddp->replica->device)));
     CHECK(ddp_broadcast_order(ddp->comm, ddp->ready_order, params->count));
     CHECK(plan_buckets(ddp, ddp->ready_order, ddp->limits, 2));
+    CHECK(make_events(ddp));
     CHECK(param_set_relayout_grads(params, ddp->plan.order));
     ddp->rebuilt = 1;
     return OK;
@@ -95,21 +107,34 @@ static float *bucket_data(const struct ddp *ddp, const struct bucket *bucket, si
     return params->grads + first->grad_offset;
 }
 
+/* Behind the record of its event. */
 static int send_off(struct ddp *ddp, int index) {
-    struct device *device = ddp->replica->device;
-    struct stream *comm = device_comm(device);
+    struct stream *comm = device_comm(ddp->replica->device);
     size_t count;
     float *data = bucket_data(ddp, &ddp->plan.bucket[index], &count);
     stream_set_phase(comm, PHASE_ALLREDUCE, ddp->step);
-    CHECK(event_record(ddp->ready, device_compute(device)));
-    CHECK(stream_wait(comm, ddp->ready));
+    CHECK(stream_wait(comm, ddp->ready[index]));
     return allreduce_enqueue(ddp->allreduce, comm, data, count, ddp->scale, index, ddp->step);
 }
 
 /* In index order: a bucket that is full before its turn waits. */
 static int send_off_full(struct ddp *ddp) {
-    while (ddp->next < ddp->plan.bucket_count && ddp->pending[ddp->next] == 0)
-        CHECK(send_off(ddp, ddp->next++));
+    int taken_down = recorded_is_recording(&ddp->replica->recorded);
+    for (; ddp->next < ddp->plan.bucket_count && ddp->pending[ddp->next] == 0; ddp->next++) {
+        CHECK(event_record(ddp->ready[ddp->next], device_compute(ddp->replica->device)));
+        if (!taken_down) CHECK(send_off(ddp, ddp->next));
+    }
+    return OK;
+}
+
+/* Behind a replay: all gradients are ready, and unless buckets wait for the end of backward their events were
+ * recorded on the way. */
+static int send_off_replayed(struct ddp *ddp) {
+    ddp->ready_count = ddp->plan.param_count;
+    memset(ddp->pending, 0, (size_t)ddp->plan.bucket_count * sizeof *ddp->pending);
+    ddp->next = 0;
+    if (ddp->config.no_overlap) return OK;
+    for (; ddp->next < ddp->plan.bucket_count; ddp->next++) CHECK(send_off(ddp, ddp->next));
     return OK;
 }
 
@@ -188,17 +213,13 @@ int ddp_finish(struct ddp *ddp) {
 static int step(struct ddp *ddp, const struct step_block *block, const float *pixels, const int32_t *labels,
                 const struct segments *segments) {
     struct replica *r = ddp->replica;
-    struct var *output, *loss;
     CHECK(begin(ddp, (int32_t)block->step));
     CHECK(replica_write_step(r, block));
     CHECK(replica_load(r, pixels, labels, segments->n));
-    CHECK(replica_hash_values(r));
-    CHECK(replica_forward(r, segments, 1, &output));
-    CHECK(replica_loss(r, output, 1, &loss));
-    CHECK(replica_backward(r, loss, NULL));
+    CHECK(replica_train(r, segments)); /* forward, loss, backward with the hook */
+    if (r->recorded.stage != STAGE_PLAIN) CHECK(send_off_replayed(ddp));
     CHECK(finish(ddp));
-    CHECK(replica_hash_grads(r));
-    return replica_update(r);
+    return replica_finish(r); /* the optimizer */
 }
 
 int ddp_step(struct ddp *ddp, const struct step_block *block, const float *pixels, const int32_t *labels,
@@ -220,17 +241,19 @@ static int init(struct ddp *ddp) {
     ddp->pending = malloc(count * sizeof *ddp->pending); /* at most a bucket per parameter */
     ddp->ready_order = malloc(count * sizeof *ddp->ready_order);
     ddp->is_ready = calloc(count, 1);
-    if (!ddp->pending || !ddp->ready_order || !ddp->is_ready)
+    ddp->ready = calloc(count, sizeof *ddp->ready);
+    if (!ddp->pending || !ddp->ready_order || !ddp->is_ready || !ddp->ready)
         return fail(ERR_MEMORY, "ddp: counters of %zu parameters: the host is out of memory", count);
     CHECK(plan_first_step(ddp));
     CHECK(ddp_broadcast_values(ddp->comm, &r->params));
-    CHECK(event_create(r->device, &ddp->ready));
+    CHECK(make_events(ddp));
     CHECK(event_create(r->device, &ddp->reduced));
     struct allreduce_config config = allreduce_config_default();
     config.algorithm = ddp->config.algorithm;
     config.any_order = ddp->config.any_order;
     CHECK(allreduce_init(&ddp->allreduce, ddp->comm, r->device, &config));
     CHECK(allreduce_register(ddp->allreduce, r->params.grads, r->params.arena_count));
+    recorded_forget(&r->recorded); /* what was recorded before knows of no buckets */
     tape_set_hook(r->tape, on_gradient_ready, ddp);
     return OK;
 }
@@ -262,9 +285,11 @@ void ddp_free(struct ddp *ddp) {
     if (!ddp) return;
     struct device *device = ddp->replica->device;
     tape_set_hook(ddp->replica->tape, NULL, NULL);
+    recorded_forget(&ddp->replica->recorded); /* it records our events */
     stream_sync(device_comm(device)); /* an error of the streams was told where it could be answered */
     allreduce_free(ddp->allreduce);
-    event_destroy(ddp->ready);
+    for (int b = 0; b < ddp->ready_made; b++) event_destroy(ddp->ready[b]);
+    free(ddp->ready);
     event_destroy(ddp->reduced);
     bucket_plan_free(&ddp->plan);
     free(ddp->pending);

@@ -63,19 +63,42 @@ static int in_order(struct dp *dp, int r, int (*part)(struct dp *, int)) {
     return fail(code, "%s", text);
 }
 
+/* Forward and backward of plain DP are two parts of one recorded step, since gather, loss and scatter of dL/dy lie
+ * between; what those need of a replayed forward, where its output lies, is kept with the recording. */
+struct part {
+    struct dp *dp;
+    int r;
+};
+
+static int forward_part(void *context) {
+    struct part *part = context;
+    struct dp *dp = part->dp;
+    struct replica *replica = &dp->replica[part->r];
+    if (dp->training) CHECK(replica_hash_values(replica));
+    CHECK(replica_forward(replica, &dp->share[part->r], dp->training, &dp->output[part->r]));
+    *recorded_output(&replica->recorded) = dp->output[part->r]->value;
+    return OK;
+}
+
+static int backward_part(void *context) {
+    struct part *part = context;
+    struct dp *dp = part->dp;
+    return replica_backward(&dp->replica[part->r], dp->output[part->r], &dp->grad_output[part->r]);
+}
+
 static int forward(struct dp *dp, int r) {
     struct replica *replica = &dp->replica[r];
-    struct var *loss;
+    struct part part = {dp, r};
+    struct recorded_key key = {.kind = dp->training ? WORK_TRAIN : WORK_EVALUATE, .segments = dp->share[r]};
     if (r > 0) CHECK(replica_write_step(replica, dp->step));
-    if (dp->training) CHECK(replica_hash_values(replica));
-    CHECK(replica_forward(replica, &dp->share[r], dp->training, &dp->output[r]));
-    if (!dp->own_loss) return OK;
-    CHECK(replica_loss(replica, dp->output[r], dp->training, &loss));
-    return dp->training ? replica_backward(replica, loss, NULL) : OK;
+    if (dp->own_loss) return dp->training ? replica_train(replica, &dp->share[r]) : replica_evaluate(replica, &dp->share[r]);
+    recorded_begin(&replica->recorded, &key, dp->training ? 2 : 1);
+    return recorded_part(&replica->recorded, "forward", forward_part, &part);
 }
 
 static int backward(struct dp *dp, int r) {
-    return replica_backward(&dp->replica[r], dp->output[r], &dp->grad_output[r]);
+    struct part part = {dp, r};
+    return recorded_part(&dp->replica[r].recorded, "backward", backward_part, &part);
 }
 
 static int hash_values(struct dp *dp, int r) {
@@ -180,6 +203,13 @@ static int replicate(struct dp *dp, enum phase phase) {
     return broadcast_coalesced(&dp->group, values, dp->groups, dp->group_count);
 }
 
+/* Before forward: device 0's backward, recorded, reads dL/dy where it lay, so the tape's memory must not move between
+ * the two (dp/setup.c has it watched). */
+static int begin_loss(struct dp *dp, const struct segments *segments) {
+    struct tape_step begun = {.segments = segments, .step = dp->replica[0].step, .training = dp->training};
+    return dp->own_loss ? OK : tape_begin(dp->loss_tape, &begun);
+}
+
 /* The loss of the whole batch on device 0, and dL/dy handed out. */
 static int gather_and_loss(struct dp *dp, const struct segments *segments) {
     struct replica *first = &dp->replica[0];
@@ -187,14 +217,12 @@ static int gather_and_loss(struct dp *dp, const struct segments *segments) {
     struct tensor outputs[MAX_DEVICES], labels = tensor_plain(first->labels, DTYPE_I32, 1, &n);
     struct tensor gathered = tensor_plain(dp->gathered.data, DTYPE_F32, 2, (int[]){n, classes});
     for (int r = 0; r < dp->count; r++)
-        outputs[r] = dp->output[r]->value;
+        outputs[r] = *recorded_output(&dp->replica[r].recorded);
     enter(dp, PHASE_GATHER);
     CHECK(gather(&dp->group, outputs, dp->sizes, &gathered));
 
     enter(dp, PHASE_LOSS);
     struct tape *t = dp->loss_tape;
-    struct tape_step begun = {.segments = segments, .step = first->step, .training = dp->training};
-    CHECK(tape_begin(t, &begun));
     struct var *y = tape_leaf(t, &gathered, 1);
     struct var *loss = model_loss(first->model, t, y, &labels);
     CHECK(tape_error(t));
@@ -244,6 +272,7 @@ int dp_step(struct dp *dp, const struct dp_batch *batch, const struct step_block
     CHECK(begin(dp, batch, step, 1));
     CHECK(replica_write_step(first, step));
     CHECK(load_and_scatter(dp, batch));
+    CHECK(begin_loss(dp, batch->segments));
     CHECK(replicate(dp, PHASE_REPLICATE));
     CHECK(on_all_devices(dp, forward_task)); /* with loss in forward: and backward */
     if (dp->own_loss) {
@@ -254,14 +283,14 @@ int dp_step(struct dp *dp, const struct dp_batch *batch, const struct step_block
     }
     enter(dp, PHASE_REDUCE);
     CHECK(reduce_add_coalesced(&dp->reduce, dp->groups, dp->group_count));
-    CHECK(replica_hash_grads(first));
-    return replica_update(first);
+    return replica_finish(first);
 }
 
 int dp_evaluate(struct dp *dp, const struct dp_batch *batch, const struct step_block *step) {
     CHECK(begin(dp, batch, step, 0));
     CHECK(replica_write_step(&dp->replica[0], step));
     CHECK(load_and_scatter(dp, batch));
+    CHECK(begin_loss(dp, batch->segments));
     CHECK(replicate(dp, PHASE_EVALUATE)); /* the last update has reached device 0 alone */
     CHECK(on_all_devices(dp, forward_task));
     return dp->own_loss ? gather_loss_sums(dp) : gather_and_loss(dp, batch->segments);

@@ -30,6 +30,7 @@ struct dp_config {
     int loss_in_forward; /* 1: each device computes its own loss, nothing is gathered but loss sums */
     double momentum, weight_decay;
     int hashes;
+    int graph;        /* as replica_config.graph */
     int log_rows;     /* at least 1 */
     double timeout_s; /* for a replica to come back; 0: 300 */
 };

@@ -34,6 +34,7 @@ static int init_replica(struct dp *dp, const struct dp_config *c, int r) {
         .optimizer = r == 0,
         .momentum = c->momentum,
         .weight_decay = c->weight_decay,
+        .graph = c->graph,
     };
     CHECK(replica_init(&dp->replica[r], c->device[r], c->model, &config, r ? NULL : c->values));
     if (r == 0 || dp->own_loss) return OK;
@@ -47,6 +48,7 @@ static int init_loss(struct dp *dp, const struct dp_config *c) {
     CHECK(device_alloc(c->device[0], &dp->gathered.data, tensor_bytes(&dp->gathered), MEM_GATHERED));
     CHECK(tape_init(&dp->loss_tape, c->device[0]));
     tape_set_cause(dp->loss_tape, MEM_GATHERED); /* dL/dy and the losses of the gathered rows */
+    recorded_watch(&dp->replica[0].recorded, dp->loss_tape);
     return OK;
 }
 

@@ -27,7 +27,7 @@ struct dp {
     int training;
     struct segments share[MAX_DEVICES];
     int sizes[MAX_DEVICES]; /* samples of each share */
-    struct var *output[MAX_DEVICES];
+    struct var *output[MAX_DEVICES]; /* on the tape of thread r; of a replayed step: nothing */
     struct tensor grad_output[MAX_DEVICES]; /* dL/dy, on device r */
 
     struct span_log waits;

@@ -20,6 +20,7 @@ struct model {
     struct param_spec *params;   /* registration order, owned */
     int log_probabilities;       /* 1: forward ends in log_softmax and the loss is nll; 0: scores and cross entropy */
     double dropout;              /* < 0: the model's own probabilities; else replaces them all */
+    int collective_inside;       /* 1: forward or backward itself waits for other ranks: it cannot be recorded */
     int hidden_count, hidden[16]; /* mlp: widths between picture and classes */
     /* Draws the initial values of all parameters from `engine` in the order in which PyTorch would, row-major,
      * values[i] with space for parameter i. */

@@ -34,6 +34,7 @@ int replica_init(struct replica *r, struct device *device, const struct model *m
     r->model = model;
     r->config = *config;
     int code = alloc_all(r);
+    if (!code) recorded_init(&r->recorded, device, r->tape, &r->params, config->graph && !model->collective_inside);
     for (int i = 0; values && !code && i < model->param_count; i++)
         code = param_write_value(&r->params, i, values[i]);
     if (!code) code = stream_sync(device_compute(device));
@@ -44,6 +45,7 @@ int replica_init(struct replica *r, struct device *device, const struct model *m
 void replica_free(struct replica *r) {
     if (!r || !r->device) return;
     stream_sync(device_compute(r->device)); /* the device must be idle; its errors were told to whoever asked */
+    recorded_free(&r->recorded);
     param_set_free(&r->params);
     sgd_free(&r->sgd);
     tape_free(r->tape);
@@ -131,6 +133,55 @@ int replica_hash_grads(struct replica *r) {
     enter(r, PHASE_PROOF);
     for (int i = 0; i < r->params.count; i++) CHECK(hash(r, &r->params.param[i].grad, r->params.count + i));
     return OK;
+}
+
+/* ---- recorded ---- */
+
+struct work {
+    struct replica *replica;
+    const struct segments *segments;
+};
+
+static int train(void *context) {
+    struct work *w = context;
+    struct replica *r = w->replica;
+    struct var *output, *loss;
+    CHECK(replica_hash_values(r));
+    CHECK(replica_forward(r, w->segments, 1, &output));
+    CHECK(replica_loss(r, output, 1, &loss));
+    return replica_backward(r, loss, NULL);
+}
+
+static int evaluate(void *context) {
+    struct work *w = context;
+    struct var *output, *loss;
+    CHECK(replica_forward(w->replica, w->segments, 0, &output));
+    return replica_loss(w->replica, output, 0, &loss);
+}
+
+static int finish(void *replica) {
+    CHECK(replica_hash_grads(replica));
+    return replica_update(replica);
+}
+
+int replica_train(struct replica *r, const struct segments *segments) {
+    struct recorded_key key = {.kind = WORK_TRAIN, .segments = *segments};
+    struct work work = {r, segments};
+    enter(r, PHASE_FORWARD);
+    return recorded_run(&r->recorded, &key, "forward and backward", train, &work);
+}
+
+int replica_evaluate(struct replica *r, const struct segments *segments) {
+    struct recorded_key key = {.kind = WORK_EVALUATE, .segments = *segments};
+    struct work work = {r, segments};
+    enter(r, PHASE_EVALUATE);
+    return recorded_run(&r->recorded, &key, "forward", evaluate, &work);
+}
+
+int replica_finish(struct replica *r) {
+    const struct recorded_key key = {.kind = WORK_UPDATE};
+    enter(r, PHASE_OPTIMIZER);
+    return recorded_run(&r->recorded, &key, "optimizer", finish, r);
 }
 
 static int read_log(struct replica *r, const struct tensor *log, int rows, void *host) {

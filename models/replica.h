@@ -5,11 +5,13 @@
  *                    update
  *     DP, others:    forward and backward only, on what was scattered and replicated to them
  *
- * Everything is enqueued on the device's compute stream; each function sets the stream's phase. */
+ * Everything is enqueued on the device's compute stream; each function sets the stream's phase. What a step enqueues
+ * between load and update may be recorded once and replayed: models/recorded.h. */
 #ifndef MODELS_REPLICA_H
 #define MODELS_REPLICA_H
 
 #include "models/model.h"
+#include "models/recorded.h"
 #include "nn/optimizer.h"
 
 #ifdef __cplusplus
@@ -23,6 +25,7 @@ struct replica_config {
     int hashes;       /* 1: hash values and gradients every step (the proof of equal bits) */
     int optimizer;    /* 1: this replica updates its parameters; 0: they are replicated to it (DP) */
     double momentum, weight_decay;
+    int graph; /* 1: steps are recorded and replayed where device and model allow it */
 };
 
 struct replica {
@@ -39,7 +42,11 @@ struct replica {
     struct tensor hits;      /* I64 (log_rows, log_segments) */
     struct tensor hashes;    /* U64 (log_rows, 2 * parameters): values first, then gradients */
     int32_t step_number;      /* of the step being worked on: for spans */
+    struct recorded recorded;
 };
+
+/* What a replica records (recorded_key.kind). */
+enum { WORK_TRAIN, WORK_EVALUATE, WORK_UPDATE };
 
 /* Allocates all of it and waits until it is filled. values: param_count host arrays to start from, or NULL (zeros:
  * DP's other devices). The model must outlive the replica. On failure nothing is left. */
@@ -65,6 +72,12 @@ int replica_loss(struct replica *r, struct var *output, int training, struct var
 int replica_backward(struct replica *r, struct var *root, const struct tensor *root_grad);
 
 int replica_update(struct replica *r); /* the optimizer, PHASE_OPTIMIZER */
+
+/* The same in one call, recorded and replayed where that is on (models/recorded.h). train: hash_values, forward, loss,
+ * backward. evaluate: forward and loss. finish: hash_grads, update. */
+int replica_train(struct replica *r, const struct segments *segments);
+int replica_evaluate(struct replica *r, const struct segments *segments);
+int replica_finish(struct replica *r);
 
 /* Nothing where config.hashes is 0. Values: call before forward (DP: after replicate), on every device. Gradients:
  * after reduction, before update, on every device that holds one. Phase PROOF. */

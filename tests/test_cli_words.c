@@ -138,6 +138,7 @@ Test(cli_words, help_is_true, .timeout = 120, .init = cli_folder_make, .fini = c
                  {"--first-bucket-mb", "0.25"},
                  {"--loss-in-forward", NULL},
                  {"--tf32", NULL},
+                 {"--no-graph", NULL},
                  {"--timeout", "2.5"},
                  {"--init-from", "f"},
                  {"--save", "f"},

@@ -125,6 +125,8 @@ void record_write(const struct run_record *r, struct json_writer *w, const char 
     json_string(w, "model", r->model);
     json_string(w, "dataset", r->dataset);
     json_string(w, "device_kind", r->kind);
+    json_integer(w, "gpus", r->gpus);
+    json_boolean(w, "graph", r->graph);
     json_string(w, "allreduce", r->algorithm);
     json_string(w, "allreduce_choice", r->choice);
     json_string(w, "bucket_sizes", r->buckets);
@@ -264,6 +266,8 @@ int record_read(struct run_record *r, const struct json *o) {
     text(o, "allreduce_choice", r->choice, sizeof r->choice);
     text(o, "bucket_sizes", r->buckets, sizeof r->buckets);
     text(o, "why_not", r->why_not, sizeof r->why_not);
+    r->gpus = (int)integer(o, "gpus");
+    r->graph = (int)integer(o, "graph");
     r->devices = (int)integer(o, "devices");
     r->virtual_devices = (int)integer(o, "virtual_devices");
     r->bits_promised = (int)integer(o, "bits_promised");

@@ -16,6 +16,7 @@ static int data_parallel_open(struct session *s) {
                                .momentum = c->momentum,
                                .weight_decay = c->weight_decay,
                                .hashes = c->hashes,
+                               .graph = !c->no_graph,
                                .log_rows = LOG_ROWS,
                                .timeout_s = c->timeout};
     CHECK(dp_init(&dp, &config));

@@ -51,10 +51,10 @@ int run_virtual_devices(const struct run_config *config) {
 }
 
 int run_device_kind(const struct run_config *config, enum device_kind *kind, int *count) {
-    *kind = config->late ? DEVICE_HOST_LATE : DEVICE_HOST;
-    if (strcmp(config->device, "cuda")) return device_probe(*kind, count);
-    *kind = DEVICE_CUDA;
-    return device_probe(DEVICE_CUDA, count);
+    enum device_kind emulated = config->late ? DEVICE_HOST_LATE : DEVICE_HOST;
+    *kind = strcmp(config->device, "cpu") ? DEVICE_CUDA : emulated;
+    if (!strcmp(config->device, "auto") && device_probe(DEVICE_CUDA, count)) *kind = emulated;
+    return device_probe(*kind, count);
 }
 
 static int check_devices(const struct run_config *config) {
@@ -75,10 +75,6 @@ static int check_devices(const struct run_config *config) {
                     config->batch_size, w);
     if (strcmp(config->device, "auto") && strcmp(config->device, "cpu") && strcmp(config->device, "cuda"))
         return fail(ERR_USAGE, "--device: %s: there are auto, cpu and cuda", config->device);
-    if (!strcmp(config->device, "cuda") && config->mode != MODE_SINGLE)
-        return fail(ERR_USAGE,
-                    "--device: cuda: the collectives of DP and DDP do not run on GPUs yet: use duet train --mode "
-                    "single, or --device cpu");
     return OK;
 }
 

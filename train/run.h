@@ -20,6 +20,7 @@ struct run_config {
     int virtual_devices;    /* V, VIRTUAL_OFF, or VIRTUAL_DEFAULT: W in train, the largest count in compare */
     uint64_t device_memory; /* bytes; 0: device_default_memory */
     int tf32;               /* cuda: products may round their inputs to tf32 */
+    int no_graph;           /* cuda: every kernel is enqueued anew in each step, nothing is recorded and replayed */
     char model[16];
     struct model_options model_options;
     char dataset[16];
@@ -58,8 +59,8 @@ int run_config_check(const struct run_config *config);
 int run_devices(const struct run_config *config);
 int run_virtual_devices(const struct run_config *config);
 
-/* The kind of device in force: auto means emulated ones so far. Asked by whoever opens devices, not by a
- * launcher, which stays without CUDA. ERR_USAGE: a GPU is asked for, and why there is none. *count: physical ones. */
+/* The kind of device in force. Asked by whoever opens devices, not by a launcher, which stays without CUDA.
+ * ERR_USAGE: a GPU is asked for, and why there is none. *count: physical ones. */
 int run_device_kind(const struct run_config *config, enum device_kind *kind, int *count);
 
 #endif

@@ -38,7 +38,8 @@ static int open_devices(struct session *s, enum device_kind kind, int physical) 
     s->device_count = c->mode == MODE_DP ? s->devices : 1;
     s->first_device = s->rank;
     uint64_t bytes = c->device_memory || kind == DEVICE_CUDA ? c->device_memory : device_default_memory(s->devices);
-    if (s->devices > physical && s->rank == 0 && !c->quiet)
+    s->gpus = kind == DEVICE_CUDA ? (s->devices < physical ? s->devices : physical) : 0;
+    if (s->devices > physical && s->rank == 0 && !c->quiet && !c->hashes) /* compare says it in its own words */
         printf("%d devices share %d GPU%s\n", s->devices, physical, physical > 1 ? "s" : "");
     for (int i = 0; i < s->device_count; i++) {
         struct device_config config = {
@@ -120,6 +121,7 @@ static void describe(struct session *s) {
     snprintf(r->dataset, sizeof r->dataset, "%s", s->train_set.name);
     snprintf(r->kind, sizeof r->kind, "%s", device_config(s->device[0])->kind == DEVICE_CUDA ? "cuda" : "cpu");
     snprintf(r->algorithm, sizeof r->algorithm, "%s", c->mode == MODE_DDP ? c->allreduce : "");
+    r->gpus = s->gpus;
     r->devices = s->devices;
     r->virtual_devices = s->virtual_devices;
     r->batch_size = c->batch_size;
@@ -194,5 +196,6 @@ struct replica_config session_replica_config(const struct session *s, int capaci
                                    .hashes = s->config->hashes,
                                    .optimizer = 1,
                                    .momentum = s->config->momentum,
-                                   .weight_decay = s->config->weight_decay};
+                                   .weight_decay = s->config->weight_decay,
+                                   .graph = !s->config->no_graph};
 }

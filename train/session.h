@@ -30,6 +30,7 @@ struct session {
     struct comm *comm;            /* NULL: alone */
     int rank, ranks;              /* processes of the job */
     int devices, virtual_devices; /* W, and V (0: off) of the whole run */
+    int gpus;                     /* that the devices share; 0: emulated devices */
     struct model model;
     float **values; /* initial parameters, host */
     struct dataset train_set, test_set;

@@ -17,23 +17,16 @@ static int single_open(struct session *s) {
 
 static int single_step(struct session *s, const struct step_block *step, const struct loaded_batch *batch) {
     struct replica *r = s->state;
-    struct var *output, *loss;
     CHECK(replica_write_step(r, step));
     CHECK(replica_load(r, batch->pixels, batch->labels, batch->plan.n));
-    CHECK(replica_hash_values(r));
-    CHECK(replica_forward(r, &batch->plan.segments, 1, &output));
-    CHECK(replica_loss(r, output, 1, &loss));
-    CHECK(replica_backward(r, loss, NULL));
-    CHECK(replica_hash_grads(r));
-    return replica_update(r);
+    CHECK(replica_train(r, &batch->plan.segments)); /* forward, loss, backward */
+    return replica_finish(r);                       /* the optimizer */
 }
 
 int evaluate_replica(struct replica *r, const struct step_block *step, const struct loaded_batch *batch) {
-    struct var *output, *loss;
     CHECK(replica_write_step(r, step));
     CHECK(replica_load(r, batch->pixels, batch->labels, batch->plan.n));
-    CHECK(replica_forward(r, &batch->plan.segments, 0, &output));
-    return replica_loss(r, output, 0, &loss);
+    return replica_evaluate(r, &batch->plan.segments); /* forward, loss */
 }
 
 static int single_evaluate(struct session *s, const struct step_block *step,

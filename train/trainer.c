@@ -230,14 +230,16 @@ static int dump_grads(struct session *s) {
     return OK;
 }
 
-/* What the numbers of a run do not show: samples seen twice, and bits that other modes need not share. compare says
- * both in its own words. */
+/* What the numbers of a run do not show: samples seen twice, bits that other modes need not share, and that a model
+ * keeps its steps from being recorded. compare says what of it concerns it in its own words. */
 static void add_remarks(const struct loop *l) {
     const struct run_record *r = l->s->record;
     if (!l->progress.shown || l->s->config->hashes) return;
     if (r->duplicates)
         printf("%-6s %d duplicates an epoch: the order is padded to a multiple of %d\n", l->progress.title,
                r->duplicates, split_replicas(&l->s->split));
+    if (l->s->model.collective_inside && l->s->gpus && !l->s->config->no_graph)
+        printf("%-6s no graph: forward and backward of %s hold a collective\n", l->progress.title, r->model);
     if (!r->bits_promised) printf("%-6s equal bits are not promised: %s\n", l->progress.title, r->why_not);
 }
 
@@ -251,6 +253,7 @@ static int run_loop(struct loop *l) {
                    : all > INT32_MAX - 1                      ? INT32_MAX - 1
                                                               : (int)all;
     CHECK(name_parameters(s));
+    s->record->graph = s->replicas[0]->recorded.on;
     CHECK(sync_devices(s)); /* set-up is over: parameters broadcast, spans of it are no step's */
     measure_start(s);
     for (int i = 0; i < 2; i++)

@@ -1,0 +1,128 @@
+/* Recorded steps: which stage a step is in, and the few recordings that are kept. See recorded.h. */
+#include "models/recorded.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+
+void recorded_init(struct recorded *r, struct device *device, const struct tape *tape, const struct param_set *params,
+                   int wanted) {
+    memset(r, 0, sizeof *r);
+    r->stream = device_compute(device);
+    r->tape[0] = tape;
+    r->params = params;
+    r->on = wanted && device_can_record(device) && !device_config(device)->spans;
+}
+
+void recorded_watch(struct recorded *r, const struct tape *tape) {
+    r->tape[1] = tape;
+}
+
+/* Every one of the numbers only grows, so their sum changes with each of them. */
+static uint64_t version_now(const struct recorded *r) {
+    uint64_t version = r->params ? r->params->layout_version : 0;
+    for (int i = 0; i < RECORDED_TAPES; i++)
+        if (r->tape[i]) version += tape_arena_version(r->tape[i]);
+    return version;
+}
+
+static void drop_parts(struct recorded_step *step) {
+    for (int i = 0; i < RECORDED_PARTS; i++) {
+        recording_free(step->part[i]);
+        step->part[i] = NULL;
+    }
+}
+
+static void drop(struct recorded_step *step) {
+    drop_parts(step);
+    memset(step, 0, sizeof *step);
+}
+
+void recorded_free(struct recorded *r) {
+    for (int i = 0; i < r->count; i++) drop(&r->step[i]);
+    memset(r, 0, sizeof *r);
+}
+
+/* ---- the steps that are kept ---- */
+
+static int same_key(const struct recorded_key *a, const struct recorded_key *b) {
+    if (a->kind != b->kind || a->segments.count != b->segments.count) return 0;
+    for (int i = 0; i < a->segments.count; i++)
+        if (a->segments.seg[i].v != b->segments.seg[i].v || a->segments.seg[i].n != b->segments.seg[i].n) return 0;
+    return 1;
+}
+
+/* The one with this key; else a new one, in place of the one that was not used for longest. */
+static struct recorded_step *find(struct recorded *r, const struct recorded_key *key) {
+    struct recorded_step *oldest = &r->step[0];
+    for (int i = 0; i < r->count; i++) {
+        if (same_key(&r->step[i].key, key)) return &r->step[i];
+        if (r->step[i].used < oldest->used) oldest = &r->step[i];
+    }
+    struct recorded_step *step = r->count < RECORDED_STEPS ? &r->step[r->count++] : oldest;
+    drop(step);
+    step->key = *key;
+    return step;
+}
+
+void recorded_forget(struct recorded *r) {
+    for (int i = 0; i < r->count; i++) drop(&r->step[i]);
+    r->count = 0;
+}
+
+/* ---- a step ---- */
+
+enum recorded_stage recorded_begin(struct recorded *r, const struct recorded_key *key, int parts) {
+    r->version_before = version_now(r);
+    if (r->version_before != r->version) recorded_forget(r);
+    r->version = r->version_before;
+    r->now = find(r, key);
+    r->now->used = ++r->clock;
+    r->part = 0;
+    r->parts = parts;
+    int complete = 1;
+    for (int i = 0; i < parts; i++) complete &= r->now->part[i] != NULL;
+    r->stage = !r->on || !r->now->settled ? STAGE_PLAIN : complete ? STAGE_REPLAYED : STAGE_RECORDED;
+    if (r->stage == STAGE_RECORDED) drop_parts(r->now); /* an attempt that failed half-way: all bodies are needed anew */
+    return r->stage;
+}
+
+static int record(struct recorded *r, struct recording **out, recorded_body *body, void *context) {
+    CHECK(stream_record_begin(r->stream));
+    r->taking_down = 1;
+    int code = body(context);
+    r->taking_down = 0;
+    char text[512] = "";
+    if (code) snprintf(text, sizeof text, "%s", error_message()); /* ending it may fail in its own words */
+    int ended = stream_record_end(r->stream, code ? NULL : out);
+    return code ? fail(code, "%s", text) : ended;
+}
+
+int recorded_part(struct recorded *r, const char *name, recorded_body *body, void *context) {
+    struct recorded_step *step = r->now;
+    int part = r->part++;
+    if (r->stage == STAGE_PLAIN) {
+        CHECK(body(context));
+        if (r->part == r->parts) step->settled = version_now(r) == r->version_before;
+        return OK;
+    }
+    if (version_now(r) != r->version_before)
+        return fail(ERR_FAILED, "%s: memory of the recorded step has moved since it began: give --no-graph", name);
+    if (!step->part[part]) CHECK(record(r, &step->part[part], body, context));
+    return stream_replay(r->stream, step->part[part], name);
+}
+
+int recorded_run(struct recorded *r, const struct recorded_key *key, const char *name, recorded_body *body,
+                 void *context) {
+    recorded_begin(r, key, 1);
+    return recorded_part(r, name, body, context);
+}
+
+struct tensor *recorded_output(struct recorded *r) {
+    return &r->now->output;
+}
+
+int recorded_is_recording(const struct recorded *r) {
+    return r->taking_down;
+}
