@@ -7,6 +7,10 @@
 #include "device/cuda.h"
 #include "device/cuda_kernels.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* Grids are filled up to this many blocks; beyond, threads take more turns. A constant: see rule 4 of "the
  * same bits" (docs/design.md 2). */
 enum { GRID_LIMIT = 132 * 16, SIMPLE_THREADS = 256 };
@@ -21,7 +25,7 @@ static inline uint32_t grid_for(size_t items, uint32_t items_a_block) {
 static inline void enqueue(struct cuda_stream *stream, const void *kernel, uint32_t blocks, uint32_t threads,
                            const void *param) {
     void *params[1] = {(void *)param};
-    dim3 grid(blocks), block(threads);
+    dim3 grid = {blocks, 1, 1}, block = {threads, 1, 1};
     if (blocks) (void)cudaLaunchKernel(kernel, grid, block, params, 0, stream->stream);
 }
 
@@ -31,9 +35,14 @@ int enqueue_pool(struct cuda_stream *stream, enum op op, const struct op_args *a
 int enqueue_rows(struct cuda_stream *stream, enum op op, const struct op_args *args);
 int enqueue_log(struct cuda_stream *stream, enum op op, const struct op_args *args);
 int enqueue_product(struct cuda_stream *stream, enum op op, const struct op_args *args);
+/* Of an OP_..._BACKWARD_WEIGHT the bias's gradient alone, for who gets the rest from a library. */
+int enqueue_bias_gradient(struct cuda_stream *stream, enum op op, const struct op_args *args);
 
 /* Every kernel of the two files, one after another; NULL after the last. */
 const void *simple_kernel(int i);
 const void *product_kernel(int i);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -149,6 +149,14 @@ static inline int product_of(enum op op, const struct op_args *a, struct product
     return 1;
 }
 
+/* Of a weight gradient what is the bias's alone: the row, or the column, of ones. */
+static inline void product_bias_alone(struct product *p, enum product_kind kind) {
+    if (p->ones_row >= 0)
+        p->rows = 1, p->ones_row = 0;
+    else
+        p->cols = 1, p->ones_col = kind == PRODUCT_LINEAR_RC ? 0 : -1;
+}
+
 /* --- loaders: row < rows, d < depth, col < cols --- */
 
 /* Do neighbours along d lie side by side? Then a warp reads along d, else across. */

@@ -1,9 +1,11 @@
 /* CUDA: which kernel serves an op. The text of the kernels lies in cuda_kernels_*.h, where it also compiles
  * for the host and is tested there; here and in cuda_ops_*.cu it meets the GPU.
  *
- * No library is called: own kernels give a sample the same bits in any company, which cuBLAS and cuDNN do not
- * promise, so forward and backward data take a whole batch in one launch (docs/design.md 2, rule 2). */
+ * Unless libraries are asked for (cuda_library.h) no other is called: own kernels give a sample the same bits in any
+ * company, which cuBLAS and cuDNN do not promise, so forward and backward data take a whole batch in one launch
+ * (docs/design.md 2, rule 2). */
 #include "device/cuda_kernels_launch.h"
+#include "device/cuda_library.h"
 
 /* GPUs hold activations in plain layout: neighbouring threads read neighbouring pixels. */
 static int refuse_n16(enum op op) {
@@ -55,19 +57,9 @@ static int enqueue_op(struct cuda_stream *stream, enum op op, const struct op_ar
 
 int cuda_launch_op(struct cuda_stream *stream, enum op op, const struct op_args *args) {
     if (is_n16(args)) return refuse_n16(op);
-    CHECK(enqueue_op(stream, op, args));
+    CHECK(cuda_library_takes(stream, op) ? cuda_library_enqueue(stream, op, args) : enqueue_op(stream, op, args));
     CUDA_STREAM_CHECK(stream, cudaGetLastError(), op_name(op));
     return OK;
-}
-
-/* No library, no handles: see the top. */
-int cuda_math_open(struct cuda_stream *stream) {
-    stream->math = NULL;
-    return OK;
-}
-
-void cuda_math_close(struct cuda_stream *stream) {
-    stream->math = NULL;
 }
 
 static int load(const struct cuda_device *device, const void *kernel) {

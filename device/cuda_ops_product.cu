@@ -51,18 +51,37 @@ const void *product_kernel(int i) {
     return i == 0 ? fold_of(PRODUCT_CONV_WEIGHT) : i == 1 ? fold_of(PRODUCT_LINEAR_RC) : NULL;
 }
 
+static int make_product(struct cuda_stream *stream, enum op op, const struct op_args *args, struct product *p,
+                        enum product_kind *kind) {
+    if (!stream->workspace)
+        return fail(ERR_FAILED, "%s: on a stream without a workspace: use the compute stream", op_name(op));
+    if (!product_of(op, args, p, kind))
+        return fail(ERR_FAILED, "%s: 2^31 elements or more: give a smaller batch", op_name(op));
+    return OK;
+}
+
+static void enqueue_tiles(struct cuda_stream *stream, struct product *p, enum product_kind kind, int allow_tf32) {
+    enum tile tile = product_choose(p, kind, allow_tf32);
+    product_grid(p, kind, tile, (float *)stream->workspace, CUDA_WORKSPACE_BYTES);
+    enqueue(stream, kernels[kind][tile], p->row_tiles * p->col_tiles * p->splits, (uint32_t)tile_threads(tile),
+            p);
+    if (p->splits > 1)
+        enqueue(stream, fold_of(kind), grid_for((size_t)p->rows * p->cols, SIMPLE_THREADS), SIMPLE_THREADS, p);
+}
+
 int enqueue_product(struct cuda_stream *stream, enum op op, const struct op_args *args) {
     struct product p;
     enum product_kind kind;
-    if (!stream->workspace)
-        return fail(ERR_FAILED, "%s: on a stream without a workspace: use the compute stream", op_name(op));
-    if (!product_of(op, args, &p, &kind))
-        return fail(ERR_FAILED, "%s: 2^31 elements or more: give a smaller batch", op_name(op));
-    enum tile tile = product_choose(&p, kind, stream->head.device->config.allow_tf32);
-    product_grid(&p, kind, tile, (float *)stream->workspace, CUDA_WORKSPACE_BYTES);
-    enqueue(stream, kernels[kind][tile], p.row_tiles * p.col_tiles * p.splits, (uint32_t)tile_threads(tile),
-            &p);
-    if (p.splits > 1)
-        enqueue(stream, fold_of(kind), grid_for((size_t)p.rows * p.cols, SIMPLE_THREADS), SIMPLE_THREADS, &p);
+    CHECK(make_product(stream, op, args, &p, &kind));
+    enqueue_tiles(stream, &p, kind, stream->head.device->config.allow_tf32);
+    return OK;
+}
+
+int enqueue_bias_gradient(struct cuda_stream *stream, enum op op, const struct op_args *args) {
+    struct product p;
+    enum product_kind kind;
+    CHECK(make_product(stream, op, args, &p, &kind));
+    product_bias_alone(&p, kind);
+    enqueue_tiles(stream, &p, kind, 0);
     return OK;
 }
