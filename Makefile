@@ -11,7 +11,7 @@ comma   := ,
 B       := build$(if $(EMULATION),/emulation)$(if $(SAN),$(if $(EMULATION),-,/)san-$(subst $(comma),-,$(SAN)))
 Q       := $(if $(V),,@)
 
-FOLDERS := base trace device device/math data nn models comm scatter_gather allreduce dp ddp syncbn train report api
+FOLDERS := base trace device device/math data nn models comm scatter_gather allreduce dp ddp syncbn train report doctor api
 CUDA_SRC := $(wildcard $(FOLDERS:=/*cuda*.c) $(FOLDERS:=/*cuda*.cu))
 # A kind of file is there twice: *cuda_absent.c where CUDA is not, all other *cuda* where it is.
 # So are the files that need a library's header: *_absent.c where it is not.

@@ -8,6 +8,7 @@ int command_compare(int argc, char **argv);
 int command_profile(int argc, char **argv);
 int command_sampler(int argc, char **argv);
 int command_devices(int argc, char **argv);
+int command_doctor(int argc, char **argv);
 
 /* Prints "duet: " and the error text on stderr; returns the exit status of `code`. */
 int report_error(int code);

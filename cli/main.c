@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
+#include "doctor/doctor.h"
 #include "train/job.h"
 
 static const struct {
@@ -17,6 +18,7 @@ static const struct {
     {"profile", "where time and memory go: DP, DP with the loss in forward, DDP", command_profile},
     {"sampler", "print DistributedSampler's indices of one rank", command_sampler},
     {"devices", "list the devices of this machine", command_devices},
+    {"doctor", "check this machine: every device, operation and collective against its reference", command_doctor},
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
 
@@ -50,6 +52,7 @@ int main(int argc, char **argv) {
     if (!strcmp(word, "--help") || !strcmp(word, "-h") || !strcmp(word, "help")) return help();
     if (!strcmp(word, "--version")) return printf("duet %s\n", DUET_VERSION), 0;
     if (!strcmp(word, "job")) return job_main(argc - 2, argv + 2);
+    if (!strcmp(word, "doctor-rank")) return doctor_rank_main(argc - 2, argv + 2);
     for (int i = 0; i < COMMAND_COUNT; i++)
         if (!strcmp(commands[i].name, word)) return flushed(commands[i].run(argc - 2, argv + 2));
     return report_error(fail(ERR_USAGE, "unknown command: %s: see duet --help", word));

@@ -21,6 +21,7 @@ allreduce scatter_gather
 syncbn models
 dp ddp
 report train
+doctor
 api
 cli"
 

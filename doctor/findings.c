@@ -1,0 +1,80 @@
+/* Findings: see findings.h. */
+#include "doctor/findings.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+const char *finding_state_name(enum finding_state state) {
+    static const char *const names[] = {"ok", "off", "not here"};
+    return names[state];
+}
+
+struct findings *findings_new(void) {
+    void *memory = mmap(NULL, sizeof(struct findings), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
+void findings_free(struct findings *findings) {
+    if (findings) munmap(findings, sizeof *findings);
+}
+
+/* The row first, then the count (release): whoever reads the count (acquire) sees whole rows below it. */
+void finding_add(struct findings *findings, enum finding_state state, const char *check, const char *measured,
+                 const char *bound) {
+    int count = findings->count;
+    if (count >= FINDINGS_MOST) return;
+    if (count == FINDINGS_MOST - 1) {
+        state = FINDING_OFF;
+        check = "table", measured = "full: what comes now is not told", bound = "";
+    }
+    struct finding *row = &findings->row[count];
+    row->state = state;
+    snprintf(row->check, sizeof row->check, "%s", check);
+    snprintf(row->measured, sizeof row->measured, "%s", measured);
+    snprintf(row->bound, sizeof row->bound, "%s", bound);
+    __atomic_store_n(&findings->count, count + 1, __ATOMIC_RELEASE);
+}
+
+int findings_count(const struct findings *findings, enum finding_state state) {
+    int n = 0, count = __atomic_load_n(&findings->count, __ATOMIC_ACQUIRE);
+    for (int i = 0; i < count; i++)
+        n += findings->row[i].state == state;
+    return n;
+}
+
+/* ---- for people ---- */
+
+enum { CHECK_WIDTH = 36, STATE_WIDTH = 8, MEASURED_WIDTH = 54 };
+
+void findings_print_head(FILE *file) {
+    fprintf(file, "%-*s  %-*s  %-*s  %s\n", CHECK_WIDTH, "check", STATE_WIDTH, "", MEASURED_WIDTH, "measured",
+            "bound, and why");
+    for (int i = 0; i < CHECK_WIDTH + STATE_WIDTH + MEASURED_WIDTH + 50; i++)
+        fputc('-', file);
+    fputc('\n', file);
+}
+
+void finding_print(FILE *file, const struct finding *f) {
+    if (*f->bound)
+        fprintf(file, "%-*s  %-*s  %-*s  %s\n", CHECK_WIDTH, f->check, STATE_WIDTH, finding_state_name(f->state),
+                MEASURED_WIDTH, f->measured, f->bound);
+    else
+        fprintf(file, "%-*s  %-*s  %s\n", CHECK_WIDTH, f->check, STATE_WIDTH, finding_state_name(f->state),
+                f->measured);
+}
+
+/* ---- for programs ---- */
+
+void findings_json(const struct findings *findings, struct json_writer *w, const char *key) {
+    json_array(w, key);
+    for (int i = 0; i < findings->count; i++) {
+        const struct finding *f = &findings->row[i];
+        json_object(w, NULL);
+        json_string(w, "check", f->check);
+        json_string(w, "state", finding_state_name(f->state));
+        json_string(w, "measured", f->measured);
+        json_string(w, "bound", f->bound);
+        json_close(w);
+    }
+    json_close(w);
+}

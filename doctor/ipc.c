@@ -1,0 +1,98 @@
+/* Memory of another process: two ranks, a device each. Each exports a block, imports the other's and copies it to a
+ * block of its own; then the other way round at once, as collectives do. What a container without a common IPC
+ * namespace, or another user, refuses is refused here, and in the driver's words. */
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "doctor/ranks.h"
+
+enum { WORLD = 2, POISON = 0xa5 };
+
+struct bed {
+    struct doctor *d;
+    struct comm *comm;
+    int rank, peer;
+    struct device *device;
+    size_t bytes;
+    char *own, *other; /* what is exported, and where the peer's arrives */
+    unsigned char *host; /* pinned */
+    void *imported;
+};
+
+static uint64_t seed_of(const struct bed *bed, int rank) {
+    return bed->d->config.seed + 7 + (uint64_t)rank;
+}
+
+/* Nobody reads before it is all there: the stream is synchronised before the handle goes out. */
+static int offer(struct bed *bed, struct memory_handle handles[WORLD], int fds[WORLD]) {
+    struct stream *stream = device_compute(bed->device);
+    struct memory_handle mine;
+    int fd;
+    pattern_fill(bed->host, bed->bytes, seed_of(bed, bed->rank));
+    CHECK(copy_to_device(stream, bed->own, bed->host, bed->bytes));
+    CHECK(stream_sync(stream));
+    CHECK(device_export(bed->device, bed->own, &mine, &fd));
+    return comm_exchange(bed->comm, &mine, sizeof mine, fd, handles, fds);
+}
+
+static int fetch(struct bed *bed, struct rank_task *task) {
+    struct stream *stream = device_compute(bed->device);
+    char size[32];
+    memset(bed->host, POISON, bed->bytes);
+    CHECK(copy_imported(stream, bed->other, bed->imported, bed->peer, bed->bytes));
+    CHECK(copy_to_host(stream, bed->host, bed->other, bed->bytes));
+    CHECK(stream_sync(stream));
+    size_t good = pattern_check(bed->host, bed->bytes, seed_of(bed, bed->peer));
+    format_bytes(bed->bytes, size, sizeof size);
+    if (good == bed->bytes) rank_say(bed->comm, task, 0, FINDING_OK, "%s copied, equal", size);
+    else rank_say(bed->comm, task, 0, FINDING_OFF, "byte %zu of %s is wrong, the first of them", good, size);
+    return OK;
+}
+
+static int work(struct bed *bed, struct rank_task *task) {
+    struct memory_handle handles[WORLD];
+    int fds[WORLD] = {-1, -1}, code;
+    CHECK(doctor_open(bed->d, bed->rank, 2 * (uint64_t)bed->bytes, 0, &bed->device));
+    CHECK(device_alloc(bed->device, (void **)&bed->own, bed->bytes, MEM_COMM));
+    CHECK(device_alloc(bed->device, (void **)&bed->other, bed->bytes, MEM_COMM));
+    CHECK(device_host_alloc(bed->device, (void **)&bed->host, bed->bytes));
+    CHECK(offer(bed, handles, fds));
+    code = device_import(bed->device, &handles[bed->peer], fds[bed->peer], &bed->imported);
+    for (int r = 0; r < WORLD; r++)
+        if (fds[r] >= 0) close(fds[r]);
+    if (code) return code;
+    CHECK(fetch(bed, task));
+    CHECK(comm_barrier(bed->comm, "end of copies")); /* before anybody unmaps, */
+    device_unimport(bed->device, bed->imported);
+    return comm_barrier(bed->comm, "end of imports"); /* and before anybody frees */
+}
+
+int ipc_rank(struct doctor *d, struct comm *comm, struct rank_task *task) {
+    struct bed bed = {.d = d, .comm = comm, .rank = comm_rank(comm), .bytes = doctor_block(d) / 4};
+    d->devices = WORLD;
+    bed.peer = 1 - bed.rank;
+    int code = work(&bed, task);
+    if (bed.device) device_host_free(bed.device, bed.host);
+    device_close(bed.device);
+    return code;
+}
+
+int check_ipc(struct doctor *d, int first) {
+    static const char *const names[WORLD] = {"rank 0 opens memory of rank 1", "rank 1 opens memory of rank 0"};
+    static const char bound[] = "every byte equal, both ways at once";
+    if (first > 0) return OK;
+    doctor_step(d, 0, "%s: memory of another process", doctor_kind_name(d));
+    struct rank_task *task = rank_task_new(d, WORK_IPC);
+    if (!task) return fail(ERR_MEMORY, "doctor: no memory to share with ranks: free some");
+    int code = ranks_run(d, WORLD, task);
+    for (int r = 0; r < WORLD && !code; r++) {
+        char name[48];
+        const struct rank_word *word = &task->said[0][r];
+        snprintf(name, sizeof name, "%s: %s", doctor_kind_name(d), names[r]);
+        note(d, word->done ? word->state : FINDING_OFF, name, bound, "%s",
+             word->done ? word->text : "said nothing");
+    }
+    rank_task_free(task);
+    return code;
+}

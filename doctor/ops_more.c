@@ -1,0 +1,191 @@
+/* Cases of the ops without products: elementwise, pools, dropout, softmax and losses, logs. Values that have rules of
+ * their own (0 and -0, infinities, NaN, numbers below the normal ones, ties) are strewn among the random ones. */
+#include <math.h>
+
+#include "base/error.h"
+#include "doctor/ops.h"
+
+#define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
+
+static void strew(struct tensor *t) {
+    static const float odd[] = {0.0f, -0.0f, INFINITY, -INFINITY, NAN, 0x1p-149f, -0x1p-130f, 0x1.fffffep127f};
+    size_t count = tensor_count(t);
+    for (size_t i = 0; t->data && i < 16 && 13 * i + 5 < count; i++)
+        tensor_f32(t)[13 * i + 5] = odd[i % 8];
+}
+
+/* ---- element by element ---- */
+
+static int elementwise(struct trial_bed *bed, enum op op) {
+    static const int shapes[][2] = {{1, 1}, {3, 1}, {1, 127}, {5, 128}, {17, 401}, {64, 1021}};
+    for (int i = 0; i < COUNT(shapes); i++) {
+        int n = shapes[i][0], k = shapes[i][1];
+        struct step_block step = {.seed = bed->d->config.seed, .step = 7, .learning_rate = .37f,
+                                  .first_update = i % 2};
+        struct tensor x = trial_random(bed, 2, n, k, 1, 1), dy = trial_random(bed, 2, n, k, 1, 1);
+        struct op_args a = {.out = {trial_tensor(bed, DTYPE_F32, 2, n, k, 1, 1)}};
+        strew(&x);
+        if (op != OP_FILL && op != OP_SCALE) a.in[0] = x;
+        switch (op) {
+        case OP_RELU_BACKWARD: a.in[1] = dy; break;
+        case OP_ADD: a.out[0] = dy; break;
+        case OP_SCALE: a.out[0] = x; /* fall through */
+        case OP_FILL: a.p.fill.value = 1.0f / 3; break;
+        case OP_SGD:
+            a.step = &step;
+            a.p.sgd = (struct sgd_args){i % 3 ? .9f : 0, i % 2 ? .013f : 0};
+            a.out[0] = trial_random(bed, 2, n, k, 1, 1);
+            if (i % 3) a.out[1] = trial_random(bed, 2, n, k, 1, 1);
+            break;
+        case OP_DROPOUT_FORWARD:
+        case OP_DROPOUT_BACKWARD:
+            a.step = &step;
+            a.p.dropout = (struct dropout_args){.25f * (float)(i % 5), i, 3 * i};
+            break;
+        default: break;
+        }
+        CHECK(run_trial(bed, op, &a, 0));
+        trial_forget(bed);
+    }
+    return OK;
+}
+
+/* Several of one layout, so that flattened groups and tails of 16 samples are seen. */
+static int layout(struct trial_bed *bed, enum op op) {
+    static const int shapes[][4] = {{1, 1, 1, 1}, {15, 3, 5, 4}, {16, 2, 3, 3}, {17, 5, 1, 7}, {50, 4, 9, 9}};
+    for (int i = 0; i < COUNT(shapes); i++) {
+        const int *s = shapes[i];
+        struct op_args a = {.in = {trial_random(bed, 4, s[0], s[1], s[2], s[3])},
+                            .out = {trial_tensor(bed, DTYPE_F32, 4, s[0], s[1], s[2], s[3])}};
+        CHECK(run_trial(bed, op, &a, 0));
+        trial_forget(bed);
+    }
+    return OK;
+}
+
+static int pool(struct trial_bed *bed, enum op op) {
+    static const int samples[] = {1, 17, 33};
+    int forward = op == OP_AVG_POOL_FORWARD || op == OP_MAX_POOL_FORWARD;
+    for (int i = 0; i < 12; i++) {
+        int size = i % 4 + 1, stride = i / 4 + 1, h = 6 + i % 2, w = 9 - i % 3, n = samples[i % 3];
+        int p = (h - size) / stride + 1, q = (w - size) / stride + 1;
+        struct tensor x = trial_random(bed, 4, n, 3, h, w), dy = trial_random(bed, 4, n, 3, p, q);
+        for (size_t k = 0; x.data && k < tensor_count(&x); k++)
+            tensor_f32(&x)[k] = roundf(3 * tensor_f32(&x)[k]) / 2; /* many ties */
+        if (x.data) tensor_f32(&x)[1] = tensor_f32(&x)[w] = NAN;
+        struct op_args a = {.p.pool = {size, stride}};
+        a.in[0] = op == OP_AVG_POOL_BACKWARD ? dy : x;
+        if (op == OP_MAX_POOL_BACKWARD) a.in[1] = dy;
+        a.out[0] = forward ? trial_tensor(bed, DTYPE_F32, 4, n, 3, p, q) : trial_tensor(bed, DTYPE_F32, 4, n, 3, h, w);
+        CHECK(run_trial(bed, op, &a, 0));
+        trial_forget(bed);
+    }
+    return OK;
+}
+
+/* ---- row by row ---- */
+
+static struct tensor labels_of(struct trial_bed *bed, int rows, int classes) {
+    struct tensor labels = trial_tensor(bed, DTYPE_I32, 1, rows, 1, 1, 1);
+    for (int i = 0; labels.data && i < rows; i++)
+        ((int32_t *)labels.data)[i] = (int32_t)(rng_u32(&bed->rng) % (uint32_t)classes);
+    return labels;
+}
+
+/* Scores from near to far apart, with ties for the largest. */
+static struct tensor scores_of(struct trial_bed *bed, int rows, int classes) {
+    struct tensor x = trial_random(bed, 2, rows, classes, 1, 1);
+    for (int i = 0; x.data && i < rows; i++)
+        for (int j = 0; j < classes; j++) {
+            float *score = tensor_f32(&x) + (size_t)i * (size_t)classes + j;
+            *score = i % 3 == 0 ? *score : i % 3 == 1 ? roundf(*score * 4) : *score * 60;
+        }
+    return x;
+}
+
+static int rows(struct trial_bed *bed, enum op op) {
+    static const int shapes[][2] = {{1, 1}, {41, 10}, {5, 31}, {7, 33}, {3, 1000}, {256, 10}};
+    int loss = op >= OP_NLL_FORWARD, forward = op == OP_NLL_FORWARD || op == OP_CROSS_ENTROPY_FORWARD;
+    for (int i = 0; i < COUNT(shapes); i++) {
+        int n = shapes[i][0], k = shapes[i][1], reduction = i % 3;
+        struct step_block step = {.weight = 1.0f / 96};
+        struct op_args a = {.in = {scores_of(bed, n, k)}, .out = {trial_tensor(bed, DTYPE_F32, 2, n, k, 1, 1)}};
+        if (op == OP_LOG_SOFTMAX_BACKWARD) { /* its input is what forward gave */
+            struct tensor y = trial_tensor(bed, DTYPE_F32, 2, n, k, 1, 1);
+            if (a.in[0].data && y.data)
+                host_reference_kernels[OP_LOG_SOFTMAX_FORWARD](&(struct op_args){.in = {a.in[0]}, .out = {y}});
+            a.in[0] = y;
+            a.in[1] = trial_random(bed, 2, n, k, 1, 1);
+        }
+        if (loss) {
+            a.in[1] = labels_of(bed, n, k);
+            a.step = &step;
+            a.p.loss = (struct loss_args){reduction, 0};
+            if (!forward && reduction == REDUCE_NONE) a.in[2] = trial_random(bed, 1, n, 1, 1, 1);
+        }
+        if (forward) {
+            a.out[0] = trial_tensor(bed, DTYPE_F64, 1, n, 1, 1, 1);
+            a.out[1] = trial_tensor(bed, DTYPE_I32, 1, n, 1, 1, 1);
+        }
+        CHECK(run_trial(bed, op, &a, 0));
+        trial_forget(bed);
+    }
+    return OK;
+}
+
+/* ---- logs: one cell is written, all others stay as they were ---- */
+
+static int loss_sum(struct trial_bed *bed) {
+    static const int samples[] = {0, 1, 2, 255, 257, 1000};
+    for (int i = 0; i < COUNT(samples); i++) {
+        struct step_block step = {.slot = 2};
+        struct op_args a = {.in = {trial_tensor(bed, DTYPE_F64, 1, samples[i], 1, 1, 1),
+                                   trial_tensor(bed, DTYPE_I32, 1, samples[i], 1, 1, 1)},
+                            .out = {trial_tensor(bed, DTYPE_F64, 2, 4, 3, 1, 1),
+                                    trial_tensor(bed, DTYPE_I64, 2, 4, 3, 1, 1)},
+                            .step = &step,
+                            .p.loss = {0, 1}};
+        for (int k = 0; a.in[0].data && a.in[1].data && k < samples[i]; k++) {
+            ((double *)a.in[0].data)[k] = exp(9 * rng_double(&bed->rng)) / 3;
+            ((int32_t *)a.in[1].data)[k] = (int32_t)(rng_u32(&bed->rng) % 2);
+        }
+        CHECK(run_trial(bed, OP_LOSS_SUM, &a, 0));
+        trial_forget(bed);
+    }
+    return OK;
+}
+
+static int hash(struct trial_bed *bed) {
+    static const int sizes[] = {1, 3, 255, 1023, 4097, 70003};
+    for (int i = 0; i < COUNT(sizes); i++) {
+        struct step_block step = {.slot = 1};
+        struct op_args a = {.in = {trial_random(bed, 1, sizes[i], 1, 1, 1)},
+                            .out = {trial_tensor(bed, DTYPE_U64, 2, 3, 4, 1, 1)},
+                            .step = &step,
+                            .p.hash = {2}};
+        strew(&a.in[0]);
+        CHECK(run_trial(bed, OP_HASH, &a, 0));
+        trial_forget(bed);
+    }
+    return OK;
+}
+
+int other_cases(struct trial_bed *bed, enum op op) {
+    switch (op) {
+    case OP_TO_N16:
+    case OP_TO_PLAIN: return layout(bed, op);
+    case OP_AVG_POOL_FORWARD:
+    case OP_AVG_POOL_BACKWARD:
+    case OP_MAX_POOL_FORWARD:
+    case OP_MAX_POOL_BACKWARD: return pool(bed, op);
+    case OP_LOG_SOFTMAX_FORWARD:
+    case OP_LOG_SOFTMAX_BACKWARD:
+    case OP_NLL_FORWARD:
+    case OP_NLL_BACKWARD:
+    case OP_CROSS_ENTROPY_FORWARD:
+    case OP_CROSS_ENTROPY_BACKWARD: return rows(bed, op);
+    case OP_LOSS_SUM: return loss_sum(bed);
+    case OP_HASH: return hash(bed);
+    default: return elementwise(bed, op);
+    }
+}

@@ -1,0 +1,110 @@
+/* Copies between the devices of one process, as DP makes them: every pair, both directions, by the stream of either
+ * side. Speed and latency are told as measured; nothing is asked of them. With one GPU the devices share it. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "doctor/check.h"
+#include "doctor/gpu.h"
+
+enum { SMALL_COPIES = 20, POISON = 0xa5 };
+
+struct bed {
+    struct doctor *d;
+    struct device *device[MAX_DEVICES];
+    char *block[MAX_DEVICES], *landing[MAX_DEVICES]; /* each device's own pattern, and where others' arrive */
+    size_t bytes;
+    unsigned char *host;
+};
+
+static int open_bed(struct bed *bed) {
+    struct doctor *d = bed->d;
+    bed->bytes = doctor_block(d) / 4;
+    bed->host = malloc(bed->bytes);
+    if (!bed->host) return fail(ERR_MEMORY, "doctor: no host memory for a block: free some");
+    for (int i = 0; i < d->devices; i++) {
+        CHECK(doctor_open(d, i, 2 * (uint64_t)bed->bytes, 0, &bed->device[i]));
+        CHECK(device_alloc(bed->device[i], (void **)&bed->block[i], bed->bytes, MEM_WORKSPACE));
+        CHECK(device_alloc(bed->device[i], (void **)&bed->landing[i], bed->bytes, MEM_WORKSPACE));
+        pattern_fill(bed->host, bed->bytes, d->config.seed + (uint64_t)i);
+        CHECK(copy_to_device(device_compute(bed->device[i]), bed->block[i], bed->host, bed->bytes));
+        CHECK(stream_sync(device_compute(bed->device[i])));
+    }
+    return OK;
+}
+
+/* One copy from -> to by `stream`, looked at. *good: bytes that are right; *seconds: it took. */
+static int one_copy(struct bed *bed, struct stream *stream, int from, int to, size_t *good, double *seconds) {
+    struct stream *own = device_compute(bed->device[to]);
+    memset(bed->host, POISON, bed->bytes);
+    CHECK(copy_to_device(own, bed->landing[to], bed->host, bed->bytes));
+    CHECK(stream_sync(own));
+    int64_t start = now_ns();
+    CHECK(copy_peer(stream, bed->device[to], bed->landing[to], bed->device[from], bed->block[from], bed->bytes));
+    CHECK(stream_sync(stream));
+    *seconds = (double)(now_ns() - start) * 1e-9;
+    CHECK(copy_to_host(own, bed->host, bed->landing[to], bed->bytes));
+    CHECK(stream_sync(own));
+    *good = pattern_check(bed->host, bed->bytes, bed->d->config.seed + (uint64_t)from);
+    return OK;
+}
+
+/* From a copy of 4 bytes enqueued to its end seen, the shortest of some. */
+static int latency(struct bed *bed, int from, int to, double *microseconds) {
+    struct stream *stream = device_compute(bed->device[from]);
+    for (int i = 0; i < SMALL_COPIES; i++) {
+        int64_t start = now_ns();
+        CHECK(copy_peer(stream, bed->device[to], bed->landing[to], bed->device[from], bed->block[from], 4));
+        CHECK(stream_sync(stream));
+        double us = (double)(now_ns() - start) * 1e-3;
+        if (i == 0 || us < *microseconds) *microseconds = us;
+    }
+    return OK;
+}
+
+static const char *way(const struct doctor *d, int from, int to) {
+    int gpus = d->progress->gpus;
+    if (d->kind != DEVICE_CUDA) return "one memory";
+    if (gpus == 0 || from % gpus == to % gpus) return "one GPU";
+    return gpu_reaches(from % gpus, to % gpus) ? "direct" : "through host memory";
+}
+
+static int one_pair(struct bed *bed, int from, int to) {
+    size_t good[2];
+    double seconds[2], us = 0;
+    char name[48], size[32];
+    for (int by = 0; by < 2; by++) /* pushed by the source's stream, pulled by the destination's */
+        CHECK(one_copy(bed, device_compute(bed->device[by ? to : from]), from, to, &good[by], &seconds[by]));
+    CHECK(latency(bed, from, to, &us));
+    snprintf(name, sizeof name, "%s -> %s", device_name(bed->device[from]), device_name(bed->device[to]));
+    format_bytes(bed->bytes, size, sizeof size);
+    for (int by = 0; by < 2; by++)
+        if (good[by] != bed->bytes) {
+            note(bed->d, FINDING_OFF, name, "every byte equal", "%s, %s: byte %zu of %s is wrong, the first of them",
+                 way(bed->d, from, to), by ? "pulled" : "pushed", good[by], size);
+            return OK;
+        }
+    note(bed->d, FINDING_OK, name, "every byte equal", "%s: %s, GB/s pushed %.1f, pulled %.1f; 4 B in %.1f us",
+         way(bed->d, from, to), size, (double)bed->bytes / seconds[0] * 1e-9, (double)bed->bytes / seconds[1] * 1e-9, us);
+    return OK;
+}
+
+int check_peers(struct doctor *d, int first) {
+    struct bed bed = {.d = d};
+    int pairs = d->devices * d->devices, code = OK;
+    if (first >= pairs) return OK;
+    doctor_step(d, first, "%s: peers", doctor_kind_name(d));
+    code = open_bed(&bed);
+    for (int i = first; i < pairs && !code; i++) {
+        int from = i / d->devices, to = i % d->devices;
+        if (from == to) continue;
+        doctor_step(d, i, "%s(%d) -> %s(%d)", doctor_kind_name(d), from, doctor_kind_name(d), to);
+        code = one_pair(&bed, from, to);
+    }
+    for (int i = 0; i < d->devices; i++)
+        device_close(bed.device[i]);
+    free(bed.host);
+    return code;
+}

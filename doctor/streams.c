@@ -1,0 +1,83 @@
+/* Two streams and an event between them. One stream overwrites a block many times, alternately with two patterns,
+ * and records; the other waits for the record and copies the block away. Had it not waited, it would find an
+ * earlier pattern, or a mixture: the writing takes far longer than the way to the wait. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "doctor/check.h"
+
+enum { TURNS = 16 }; /* even: the last pattern is the second */
+
+struct bed {
+    struct doctor *d;
+    struct device *device;
+    size_t bytes;
+    char *pattern[2], *block, *copy; /* device memory */
+    unsigned char *host;
+    struct event *written;
+};
+
+static int open_bed(struct bed *bed, int index) {
+    struct stream *stream;
+    char **const all[] = {&bed->pattern[0], &bed->pattern[1], &bed->block, &bed->copy};
+    bed->bytes = doctor_block(bed->d) / 4;
+    CHECK(doctor_open(bed->d, index, 4 * (uint64_t)bed->bytes, 0, &bed->device));
+    for (int i = 0; i < 4; i++)
+        CHECK(device_alloc(bed->device, (void **)all[i], bed->bytes, MEM_WORKSPACE));
+    CHECK(event_create(bed->device, &bed->written));
+    bed->host = malloc(bed->bytes);
+    if (!bed->host) return fail(ERR_MEMORY, "doctor: no host memory for a block: free some");
+    stream = device_compute(bed->device);
+    for (uint64_t i = 0; i < 2; i++) {
+        pattern_fill(bed->host, bed->bytes, bed->d->config.seed + i);
+        CHECK(copy_to_device(stream, bed->pattern[i], bed->host, bed->bytes));
+        CHECK(stream_sync(stream));
+    }
+    return OK;
+}
+
+/* Says too whether there was anything to wait for: had the writing been over already, order was not tried. */
+static int one_way(struct bed *bed, struct stream *writer, struct stream *reader, const char *what) {
+    static const char bound[] = "the reader finds what was written last";
+    struct device *device = bed->device;
+    char name[48];
+    for (int i = 0; i < TURNS; i++)
+        CHECK(copy_peer(writer, device, bed->block, device, bed->pattern[i % 2], bed->bytes));
+    CHECK(event_record(bed->written, writer));
+    int over = event_done(bed->written);
+    CHECK(stream_wait(reader, bed->written));
+    CHECK(copy_peer(reader, device, bed->copy, device, bed->block, bed->bytes));
+    CHECK(stream_sync(reader));
+    CHECK(stream_sync(writer));
+    CHECK(event_sync(bed->written));
+    CHECK(copy_to_host(reader, bed->host, bed->copy, bed->bytes));
+    CHECK(stream_sync(reader));
+    size_t good = pattern_check(bed->host, bed->bytes, bed->d->config.seed + 1);
+    snprintf(name, sizeof name, "%s: %s", device_name(device), what);
+    if (good == bed->bytes)
+        note(bed->d, FINDING_OK, name, bound, "in order; the reader came %s",
+             over ? "after the last write" : "while it was being written");
+    else
+        note(bed->d, FINDING_OFF, name, bound, "byte %zu of %zu is not what was written last", good, bed->bytes);
+    return OK;
+}
+
+int check_streams(struct doctor *d, int first) {
+    int gpus = d->progress->gpus, devices = d->kind == DEVICE_CUDA && gpus ? gpus : 1;
+    for (int i = first; i < devices; i++) {
+        struct bed bed = {.d = d};
+        doctor_step(d, i, "%s(%d): streams", doctor_kind_name(d), i);
+        int code = open_bed(&bed, i);
+        if (!code)
+            code = one_way(&bed, device_comm(bed.device), device_compute(bed.device), "compute after comm");
+        if (!code)
+            code = one_way(&bed, device_compute(bed.device), device_comm(bed.device), "comm after compute");
+        event_destroy(bed.written);
+        free(bed.host);
+        device_close(bed.device);
+        CHECK(code);
+    }
+    return OK;
+}
