@@ -7,6 +7,7 @@
 #include "cli/commands.h"
 #include "cli/flags.h"
 #include "report/compare_table.h"
+#include "report/table.h"
 #include "train/compare.h"
 
 enum { CHAPTER_EPOCHS = 10, DEMO_EPOCHS = 3 }; /* three fit in 3 minutes on 2 cores */
@@ -28,8 +29,9 @@ static int write_json(struct atomic_file *file, const struct comparison *c) {
 /* Everything after the three runs: shown also when the verdict is bad. */
 static void show(const struct comparison *c) {
     const struct run_record *single = &c->run[MODE_SINGLE];
-    printf("\n%s on %s, %s devices: %d steps in %d epoch%s\n", single->model, single->dataset, single->kind,
-           single->steps, single->epoch_count, single->epoch_count > 1 ? "s" : "");
+    printf("\n%s on %s, ", single->model, single->dataset);
+    device_words(stdout, &c->run[MODE_DDP]);
+    printf(": %d steps in %d epoch%s\n", single->steps, single->epoch_count, single->epoch_count > 1 ? "s" : "");
     batch_line(stdout, c->run);
     if (*c->run[MODE_DDP].choice)
         printf("allreduce: %s; buckets of %s bytes\n", c->run[MODE_DDP].choice, c->run[MODE_DDP].buckets);

@@ -6,6 +6,7 @@
 #include "cli/commands.h"
 #include "cli/flags.h"
 #include "report/profile_table.h"
+#include "report/table.h"
 #include "train/job.h"
 
 enum { KINDS = 3, DEFAULT_STEPS = 50 };
@@ -54,11 +55,15 @@ static int profile(const struct run_config *config, struct run_record *runs, str
     base.evaluate = 0;
     if (!base.steps) base.steps = DEFAULT_STEPS;
     *base.save = *base.log_loss = *base.json = 0;
-    printf("%s on %s, emulated devices\n", base.model, base.dataset);
     for (int i = 0; i < KINDS; i++) {
         base.mode = kinds[i].mode;
         base.loss_in_forward = kinds[i].loss_in_forward;
         CHECK(job_run_titled(kinds[i].title, &base, &runs[i], result));
+        if (i == 0) { /* only a job knows what `auto` has found */
+            printf("%s on %s, ", base.model, base.dataset);
+            device_words(stdout, &runs[i]);
+            printf("\n");
+        }
         printf("\n");
         profile_table(stdout, kinds[i].title, &runs[i]);
         fflush(stdout);

@@ -13,3 +13,9 @@ void table_rule(FILE *file, int columns) {
         fputc('-', file);
     fputc('\n', file);
 }
+
+void device_words(FILE *file, const struct run_record *r) {
+    fprintf(file, "%s devices", r->kind);
+    if (r->gpus && r->devices > r->gpus)
+        fprintf(file, " (%d devices share %d GPU%s)", r->devices, r->gpus, r->gpus > 1 ? "s" : "");
+}

@@ -2,6 +2,7 @@
  * makes device 0 different is found, in order. */
 #include "report/compare_table.h"
 #include "report/profile_table.h"
+#include "report/table.h"
 #include "tests/cli_json.h"
 
 enum { MIB = 1 << 20, STEPS = 10 };
@@ -92,6 +93,18 @@ Test(report, lines, .timeout = 30) {
     text = text_of(batch_line, run);
     has(text, "learning rate 0.125; virtual devices off$");
     free(text);
+    const struct {
+        int gpus, devices;
+        const char *words;
+    } kinds[] = {{0, 4, "cpu devices"}, {4, 4, "cuda devices"}, {1, 4, "cuda devices (4 devices share 1 GPU)"},
+                 {2, 3, "cuda devices (3 devices share 2 GPUs)"}, {1, 1, "cuda devices"}};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        struct run_record r = {.gpus = kinds[i].gpus, .devices = kinds[i].devices};
+        strcpy(r.kind, r.gpus ? "cuda" : "cpu");
+        text = text_of(device_words, &r);
+        cr_expect_str_eq(text, kinds[i].words);
+        free(text);
+    }
     text = text_of(chapter_line, &run[1]);
     cr_expect_str_eq(text, "test acc: 0.84, 4.0 sec/epoch on [cpu(0), cpu(1)]\n");
     free(text);
