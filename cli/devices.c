@@ -7,6 +7,12 @@
 #include "cli/commands.h"
 #include "device/device.h"
 
+static void print_libraries(void) {
+    char text[1100];
+    device_libraries(DEVICE_CUDA, text, sizeof text);
+    printf("        libraries, for --cuda-math library: %s\n", text);
+}
+
 int command_devices(int argc, char **argv) {
     if (argc && (!strcmp(argv[0], "--help") || !strcmp(argv[0], "-h")))
         return printf("usage: duet devices\nlists the devices that --device and --devices choose from\n"), 0;
@@ -26,9 +32,11 @@ int command_devices(int argc, char **argv) {
                format_bytes(device_default_memory(n), text, sizeof text));
     }
     int gpus;
-    if (device_probe(DEVICE_CUDA, &gpus)) printf("cuda    none: %s\n", error_message());
-    else
-        printf("cuda    %d GPU%s; not yet run on hardware\n", gpus,
-               gpus > 1 ? "s" : "");
+    if (device_probe(DEVICE_CUDA, &gpus)) {
+        printf("cuda    none: %s\n", error_message());
+    } else {
+        printf("cuda    %d GPU%s; not yet run on hardware\n", gpus, gpus > 1 ? "s" : "");
+        print_libraries();
+    }
     return 0;
 }

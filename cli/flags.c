@@ -72,6 +72,16 @@ static int read_virtual(const struct flag *flag, const char *text, struct run_co
     return OK;
 }
 
+static int read_math(const struct flag *flag, const char *text, struct run_config *config) {
+    if (!strcmp(text, "own"))
+        config->cuda_math = DEVICE_MATH_OWN;
+    else if (!strcmp(text, "library"))
+        config->cuda_math = DEVICE_MATH_LIBRARY;
+    else
+        return fail(ERR_USAGE, "%s: %s: there are own and library", flag->name, text);
+    return OK;
+}
+
 static int read_size(const struct flag *flag, const char *text, struct run_config *config) {
     return parse_size(flag->name, text, (uint64_t)flag->lowest, (uint64_t)flag->highest,
                       member(flag, config));
@@ -140,6 +150,8 @@ static const struct flag flags[] = {
     {"--first-bucket-mb", "X", "ddp: MiB of the first bucket", read_number, AT(first_bucket_mb), 1e-6, 1e6},
     {"--loss-in-forward", NULL, "dp: each device computes its own loss; no output is gathered", read_on,
      AT(loss_in_forward), 0, 0},
+    {"--cuda-math", "own|library", "cuda: products by own kernels, or by cuBLAS and (if found) cuDNN (default own)",
+     read_math, AT(cuda_math), 0, 0},
     {"--tf32", NULL, "cuda: products may round their inputs to tf32", read_on, AT(tf32), 0, 0},
     {"--no-graph", NULL, "cuda: enqueue each kernel anew instead of replaying a graph (compare, profile: always)", read_on,
      AT(no_graph), 0, 0},

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "device/cuda.h"
+#include "device/cuda_library.h"
 
 enum { OLDEST_MAJOR = 8 }; /* kernels are built for compute capability 8.0 and up (Makefile) */
 
@@ -112,10 +113,18 @@ static void stop(struct device *device) {
     pthread_mutex_destroy(&d->service_lock);
 }
 
+static void libraries(char *text, size_t bytes) {
+    char blas[512], conv[512];
+    cuda_blas_describe(blas, sizeof blas);
+    cuda_conv_describe(conv, sizeof conv);
+    snprintf(text, bytes, "%s; %s", blas, conv);
+}
+
 static const struct device_ops table = {
     .name = "cuda",
     .device_bytes = sizeof(struct cuda_device),
     .probe = probe,
+    .libraries = libraries,
     .start = start,
     .stop = stop,
     .alloc = cuda_memory_alloc,

@@ -44,6 +44,12 @@ int device_probe(enum device_kind kind, int *count) {
     return ops->probe(count);
 }
 
+void device_libraries(enum device_kind kind, char *text, size_t bytes) {
+    const struct device_ops *ops = device_kind_ops(kind);
+    snprintf(text, bytes, "%s", "");
+    if (ops && ops->libraries) ops->libraries(text, bytes);
+}
+
 int device_open(struct device **out, const struct device_config *config) {
     *out = NULL;
     CHECK(check_config(config));

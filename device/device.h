@@ -60,6 +60,10 @@ struct device_config {
  * built in, no driver, a driver too old, no GPU. *count is at least 1 on OK. Makes no context on any GPU. */
 int device_probe(enum device_kind kind, int *count);
 
+/* The libraries that a kind may use, with their versions, or why one cannot be: "cuBLAS 13.1.0; cuDNN: not found: ...".
+ * "" where it uses none. Loads them, which may take seconds. */
+void device_libraries(enum device_kind kind, char *text, size_t bytes);
+
 /* Opens device config->index. ERR_USAGE: the kind is not built in, there is no such device, or a setting
  * makes no sense. device_close ends its streams (what is queued is dropped, its events are signalled with
  * an error, a host function that runs is waited for), frees all its memory; NULL is fine. */

@@ -27,6 +27,7 @@ struct device_ops {
         device_bytes; /* of the kind's own struct, whose first member is struct device; zeroed before start */
 
     int (*probe)(int *count); /* as device_probe */
+    void (*libraries)(char *text, size_t bytes); /* as device_libraries; NULL: it uses none */
 
     /* start sets ledger.capacity, layout, compute and comm; stop takes what a failed start has left, ends the
      * streams and gives all memory back. The struct itself belongs to device.c. */

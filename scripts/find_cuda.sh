@@ -7,7 +7,8 @@
 #
 # With the argument `headers` (make EMULATION=1: nothing is compiled for a GPU):
 #
-#   version=emulated include=DIR                                  where cuda_runtime_api.h and cuda.h are
+#   version=emulated include=DIR...                               where cuda_runtime_api.h and cuda.h are
+#   cublas=13.0 ...                                               where their headers are: tests bring libraries of their own
 #
 # Searched: CUDA_HOME, the nvcc in PATH, /usr/local/cuda, the system's own folders, Python packages named nvidia-*.
 # Nothing here needs a GPU or a driver.
@@ -56,11 +57,6 @@ number() { # FILE MACRO: its value
     sed -n "s/^#define  *$2  *\([0-9]*\).*/\1/p" "$1" | head -1
 }
 
-if [[ $only_headers ]]; then
-    h=$(header cuda_runtime_api.h) && d=$(header cuda.h) && echo version=emulated include="$h" include="$d"
-    exit 0
-fi
-version=$("$nvcc" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')
 include=() lib=() extra=()
 need() { # WORD HEADER LIBRARY: both, or the build goes without CUDA
     local h l
@@ -72,14 +68,21 @@ need() { # WORD HEADER LIBRARY: both, or the build goes without CUDA
 }
 may() { # WORD HEADER LIBRARY VERSION-FILE MAJOR MINOR
     local h l
-    h=$(header "$2") && l=$(library "$3") || return
-    include+=("include=$h") lib+=("lib=$l")
+    h=$(header "$2") || return
+    [[ $only_headers ]] || { l=$(library "$3") && lib+=("lib=$l"); } || return
+    include+=("include=$h")
     extra+=("$1=$(number "$h/$4" "$5").$(number "$h/$4" "$6")")
 }
-need libcudart_static cuda_runtime_api.h libcudart_static.a
+if [[ $only_headers ]]; then
+    h=$(header cuda_runtime_api.h) && d=$(header cuda.h) || exit 0
+    version=emulated include=("include=$h" "include=$d")
+else
+    version=$("$nvcc" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')
+    need libcudart_static cuda_runtime_api.h libcudart_static.a
+fi
 may cublas cublas_v2.h libcublas.so cublas_api.h CUBLAS_VER_MAJOR CUBLAS_VER_MINOR
 may cudnn cudnn.h libcudnn.so cudnn_version.h CUDNN_MAJOR CUDNN_MINOR
 may nccl nccl.h libnccl.so nccl.h NCCL_MAJOR NCCL_MINOR
-h=$(header nvtx3/nvToolsExt.h) && include+=("include=$h") extra+=(nvtx=3)
+[[ ! $only_headers ]] && h=$(header nvtx3/nvToolsExt.h) && include+=("include=$h") extra+=(nvtx=3)
 
 echo "nvcc=$nvcc" "version=$version" "${include[@]}" "${lib[@]}" "${extra[@]}"

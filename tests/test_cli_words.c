@@ -137,6 +137,7 @@ Test(cli_words, help_is_true, .timeout = 120, .init = cli_folder_make, .fini = c
                  {"--bucket-cap-mb", "0.5"},
                  {"--first-bucket-mb", "0.25"},
                  {"--loss-in-forward", NULL},
+                 {"--cuda-math", "own"},
                  {"--tf32", NULL},
                  {"--no-graph", NULL},
                  {"--timeout", "2.5"},

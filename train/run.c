@@ -54,7 +54,11 @@ int run_device_kind(const struct run_config *config, enum device_kind *kind, int
     enum device_kind emulated = config->late ? DEVICE_HOST_LATE : DEVICE_HOST;
     *kind = strcmp(config->device, "cpu") ? DEVICE_CUDA : emulated;
     if (!strcmp(config->device, "auto") && device_probe(DEVICE_CUDA, count)) *kind = emulated;
-    return device_probe(*kind, count);
+    CHECK(device_probe(*kind, count));
+    if (*kind != DEVICE_CUDA && config->cuda_math == DEVICE_MATH_LIBRARY)
+        return fail(ERR_USAGE, "--cuda-math: library: devices are emulated, which have own kernels alone: give --device "
+                    "cuda where there is a GPU");
+    return OK;
 }
 
 static int check_devices(const struct run_config *config) {

@@ -19,6 +19,7 @@ struct run_config {
     int devices;            /* W; a single run uses one of them */
     int virtual_devices;    /* V, VIRTUAL_OFF, or VIRTUAL_DEFAULT: W in train, the largest count in compare */
     uint64_t device_memory; /* bytes; 0: device_default_memory */
+    enum device_math cuda_math; /* cuda: who multiplies */
     int tf32;               /* cuda: products may round their inputs to tf32 */
     int no_graph;           /* cuda: every kernel is enqueued anew in each step, nothing is recorded and replayed */
     char model[16];

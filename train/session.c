@@ -46,6 +46,7 @@ static int open_devices(struct session *s, enum device_kind kind, int physical) 
             .kind = kind,
             .devices = s->devices,
             .allow_tf32 = c->tf32,
+            .math = c->cuda_math,
             .index = s->first_device + i,
             .rank = s->rank,
             .memory_bytes = bytes,
