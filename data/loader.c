@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "device/op.h"
 
 enum slot_state { FREE, FILLING, READY, HELD };
 
@@ -185,10 +186,8 @@ static int prepare(struct loader *l) {
     if (l->steps == 0)
         return fail(ERR_USAGE, "batch size: %d: no whole batch in %d samples: use a smaller one, or no --drop-last",
                     c->batch_size, c->set->count);
-    for (int i = 0; i < 256; i++) {
-        float x = (float)i / 255.0f;
-        l->pixel[i] = c->std > 0 ? (x - c->mean) / c->std : x;
-    }
+    const struct gather_args scale = {c->mean, c->std};
+    for (int i = 0; i < 256; i++) l->pixel[i] = gather_pixel(&scale, (unsigned char)i);
     if (!c->alloc) c->alloc = host_alloc, c->release = host_release;
     CHECK(make_slots(l));
     return start_workers(l);

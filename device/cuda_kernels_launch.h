@@ -35,12 +35,14 @@ int enqueue_pool(struct cuda_stream *stream, enum op op, const struct op_args *a
 int enqueue_rows(struct cuda_stream *stream, enum op op, const struct op_args *args);
 int enqueue_log(struct cuda_stream *stream, enum op op, const struct op_args *args);
 int enqueue_product(struct cuda_stream *stream, enum op op, const struct op_args *args);
+int enqueue_gather(struct cuda_stream *stream, const struct op_args *args);
 /* Of an OP_..._BACKWARD_WEIGHT the bias's gradient alone, for who gets the rest from a library. */
 int enqueue_bias_gradient(struct cuda_stream *stream, enum op op, const struct op_args *args);
 
 /* Every kernel of the two files, one after another; NULL after the last. */
 const void *simple_kernel(int i);
 const void *product_kernel(int i);
+const void *gather_kernel(void); /* cuda_ops_gather.cu has this one */
 
 #ifdef __cplusplus
 }

@@ -48,6 +48,7 @@ static int enqueue_op(struct cuda_stream *stream, enum op op, const struct op_ar
     case OP_CROSS_ENTROPY_BACKWARD: return enqueue_rows(stream, op, args);
     case OP_LOSS_SUM:
     case OP_HASH: return enqueue_log(stream, op, args);
+    case OP_GATHER_SAMPLES: return enqueue_gather(stream, args);
     case OP_TO_N16:
     case OP_TO_PLAIN:
     case OP_COUNT: break;
@@ -71,5 +72,5 @@ static int load(const struct cuda_device *device, const void *kernel) {
 int cuda_load_kernels(struct cuda_device *device) {
     for (int i = 0; simple_kernel(i); i++) CHECK(load(device, simple_kernel(i)));
     for (int i = 0; product_kernel(i); i++) CHECK(load(device, product_kernel(i)));
-    return OK;
+    return load(device, gather_kernel());
 }

@@ -32,6 +32,7 @@ const char *op_name(enum op op) {
         [OP_SCALE] = "scale",
         [OP_SGD] = "sgd",
         [OP_HASH] = "hash",
+        [OP_GATHER_SAMPLES] = "gather samples",
     };
     return (unsigned)op < OP_COUNT ? names[op] : "unknown op";
 }
@@ -75,6 +76,8 @@ double op_flops(enum op op, const struct op_args *args) {
     case OP_DROPOUT_BACKWARD:
     case OP_ADD:
     case OP_SCALE: return (double)tensor_count(&out[0]);
+    case OP_GATHER_SAMPLES: /* divide, subtract, divide */
+        return (double)tensor_count(&out[0]) * (args->p.gather.std > 0 ? 3 : 1);
     case OP_NLL_BACKWARD:
     case OP_LOSS_SUM: return (double)in[0].dims[0];
     case OP_TO_N16:

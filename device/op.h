@@ -38,9 +38,13 @@
  *   SCALE                     -            -            -          y (y *= f)     -            fill
  *   SGD                       grad         -            -          value          momentum|-   sgd
  *   HASH                      x F32        -            -          U64 (R,cols)   -            hash    row step->slot
+ *   GATHER_SAMPLES            U8 (R,C,H,W) labels U8(R) index I32(N) x (N,C,H,W)  labels I32(N) gather
  *   CONVOLUTION IN N16: x, y, dx, dy in N16; w, b, dw, db always PLAIN. LINEAR the same: x is (N,K) in N16 = [group][K][16].
  *
- * "hits" is 1 where the largest score is the label's (first of equals), else 0. */
+ * "hits" is 1 where the largest score is the label's (first of equals), else 0.
+ * GATHER_SAMPLES makes a batch of a data set that lies on the device: row n of x are the pixels of picture index[n],
+ * each the float that gather_pixel says. An index outside of 0..R-1 reads nothing: the row is NaN and its label -1,
+ * of which the losses make NaN in turn. */
 #ifndef DEVICE_OP_H
 #define DEVICE_OP_H
 
@@ -59,7 +63,7 @@ enum op {
     OP_DROPOUT_FORWARD, OP_DROPOUT_BACKWARD,
     OP_LOG_SOFTMAX_FORWARD, OP_LOG_SOFTMAX_BACKWARD, OP_NLL_FORWARD, OP_NLL_BACKWARD,
     OP_CROSS_ENTROPY_FORWARD, OP_CROSS_ENTROPY_BACKWARD, OP_LOSS_SUM,
-    OP_FILL, OP_ADD, OP_SCALE, OP_SGD, OP_HASH,
+    OP_FILL, OP_ADD, OP_SCALE, OP_SGD, OP_HASH, OP_GATHER_SAMPLES,
     OP_COUNT
 };
 const char *op_name(enum op op); /* "conv2d forward": static storage */
@@ -86,6 +90,14 @@ struct loss_args { int reduction; int column; };    /* enum reduction; LOSS_SUM:
 struct fill_args { float value; };
 struct sgd_args { float momentum, weight_decay; };
 struct hash_args { int column; };
+struct gather_args { float mean, std; };            /* std 0: pixels stay in 0..1 */
+
+/* The float of a byte, as torchvision has it: byte / 255, then (x - mean) / std. The loader's table holds these very
+ * numbers, and the kernels of every kind of device give their bits. */
+static inline float gather_pixel(const struct gather_args *p, unsigned char byte) {
+    float x = (float)byte / 255.0f;
+    return p->std > 0 ? (x - p->mean) / p->std : x;
+}
 
 /* How row losses become the loss. MEAN: times step->weight. SUM: weight 1. NONE: row i's gradient is
  * times dloss[i] (in[2], F32 (N)). The row loss itself (out[0] of FORWARD) is unweighted and in double. */
@@ -104,6 +116,7 @@ struct op_args {
         struct fill_args fill;
         struct sgd_args sgd;
         struct hash_args hash;
+        struct gather_args gather;
     } p;
 };
 

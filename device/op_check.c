@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "device/op.h"
 
-/* One operand: letter of the type (f F32, d F64, i I32, l I64, u U64), rank (0: any), and whether it may
+/* One operand: letter of the type (f F32, d F64, i I32, l I64, u U64, b U8), rank (0: any), and whether it may
  * be left out (?) or may lie in N16 (n). {0}: the op takes no such operand. */
 struct operand {
     const char *name, *type;
@@ -54,6 +54,8 @@ static const struct signature {
     [OP_SCALE] = {{{0}}, {{"y", "fn", 0}}},
     [OP_SGD] = {{{"grad", "f", 0}}, {{"value", "f", 0}, {"momentum", "f?", 0}}, .step = 1},
     [OP_HASH] = {{{"x", "f", 0}}, {{"hashes", "u", 2}}, .step = 1},
+    [OP_GATHER_SAMPLES] = {{{"images", "b", 4}, {"labels", "b", 1}, {"index", "i", 1}},
+                           {{"x", "f", 4}, {"labels of x", "i", 1}}},
 };
 
 static enum dtype type_of(char letter) {
@@ -62,6 +64,7 @@ static enum dtype type_of(char letter) {
     case 'i': return DTYPE_I32;
     case 'l': return DTYPE_I64;
     case 'u': return DTYPE_U64;
+    case 'b': return DTYPE_U8;
     default: return DTYPE_F32;
     }
 }
@@ -200,6 +203,18 @@ static int check_column(enum op op, int column, const struct tensor *log) {
     return fail(ERR_FAILED, "%s: column %d: the log has %d", op_name(op), column, log->dims[1]);
 }
 
+static int check_gather(enum op op, const struct op_args *a) {
+    const struct tensor *images = &a->in[0];
+    int n = a->in[2].dims[0];
+    float mean = a->p.gather.mean, std = a->p.gather.std;
+    if (!(std >= 0 && std - std == 0 && mean - mean == 0)) /* infinite or not a number: the difference is NaN */
+        return fail(ERR_FAILED, "%s: mean %g, std %g: must be numbers, std above 0, or 0 for none", op_name(op), mean,
+                    std);
+    CHECK(want(op, "labels", &a->in[1], 1, images->dims[0], 0, 0, 0));
+    CHECK(want(op, "x", &a->out[0], 4, n, images->dims[1], images->dims[2], images->dims[3]));
+    return want(op, "labels of x", &a->out[1], 1, n, 0, 0, 0);
+}
+
 static int check_relations(enum op op, const struct op_args *a) {
     const struct tensor *in = a->in, *out = a->out;
     switch (op) {
@@ -249,6 +264,7 @@ static int check_relations(enum op op, const struct op_args *a) {
         if (out[1].data) CHECK(want_same(op, "momentum", &out[1], &out[0]));
         return want_same(op, "grad", &in[0], &out[0]);
     case OP_HASH: return check_column(op, a->p.hash.column, &out[0]);
+    case OP_GATHER_SAMPLES: return check_gather(op, a);
     case OP_FILL:
     case OP_SCALE:
     case OP_COUNT: break;

@@ -27,7 +27,7 @@ extern "C" {
 enum { MAX_RANK = 4, GROUP = 16 };
 
 enum layout { LAYOUT_PLAIN, LAYOUT_N16 };
-enum dtype { DTYPE_F32, DTYPE_F64, DTYPE_I32, DTYPE_I64, DTYPE_U64 };
+enum dtype { DTYPE_F32, DTYPE_F64, DTYPE_I32, DTYPE_I64, DTYPE_U64, DTYPE_U8 };
 size_t dtype_bytes(enum dtype dtype);
 
 struct tensor {

@@ -1,4 +1,4 @@
-/* Cases of the ops without products: elementwise, pools, dropout, softmax and losses, logs. Values that have rules of
+/* Cases of the ops without products: elementwise, pools, dropout, softmax and losses, logs, batches. Values that have rules of
  * their own (0 and -0, infinities, NaN, numbers below the normal ones, ties) are strewn among the random ones. */
 #include <math.h>
 
@@ -170,6 +170,37 @@ static int hash(struct trial_bed *bed) {
     return OK;
 }
 
+/* ---- a batch out of a data set ---- */
+
+static struct tensor bytes_of(struct trial_bed *bed, int rank, int d0, int d1, int d2, int d3, unsigned below) {
+    struct tensor t = trial_tensor(bed, DTYPE_U8, rank, d0, d1, d2, d3);
+    for (size_t i = 0; t.data && i < tensor_count(&t); i++)
+        ((uint8_t *)t.data)[i] = (uint8_t)(rng_u32(&bed->rng) % below);
+    return t;
+}
+
+/* Pictures taken twice, not at all, from the ends, and from outside: row NaN, label -1. */
+static int gather(struct trial_bed *bed) {
+    static const int shapes[][5] = {{1, 1, 1, 1, 1}, {7, 1, 5, 3, 19}, {200, 1, 28, 28, 65}, {300, 3, 5, 7, 33}};
+    for (int i = 0; i < COUNT(shapes); i++) {
+        const int *s = shapes[i];
+        struct op_args a = {.in = {bytes_of(bed, 4, s[0], s[1], s[2], s[3], 256), bytes_of(bed, 1, s[0], 1, 1, 1, 10),
+                                   trial_tensor(bed, DTYPE_I32, 1, s[4], 1, 1, 1)},
+                            .out = {trial_tensor(bed, DTYPE_F32, 4, s[4], s[1], s[2], s[3]),
+                                    trial_tensor(bed, DTYPE_I32, 1, s[4], 1, 1, 1)},
+                            .p.gather = {.1307f, i % 2 ? .3081f : 0}};
+        int32_t *index = a.in[2].data;
+        for (int n = 0; index && n < s[4]; n++)
+            index[n] = n % 9 == 4   ? s[0] + n
+                       : n % 9 == 7 ? -1 - n
+                       : n % 9 == 8 ? s[0] - 1
+                                    : (int32_t)(rng_u32(&bed->rng) % (uint32_t)s[0]);
+        CHECK(run_trial(bed, OP_GATHER_SAMPLES, &a, 0));
+        trial_forget(bed);
+    }
+    return OK;
+}
+
 int other_cases(struct trial_bed *bed, enum op op) {
     switch (op) {
     case OP_TO_N16:
@@ -186,6 +217,7 @@ int other_cases(struct trial_bed *bed, enum op op) {
     case OP_CROSS_ENTROPY_BACKWARD: return rows(bed, op);
     case OP_LOSS_SUM: return loss_sum(bed);
     case OP_HASH: return hash(bed);
+    case OP_GATHER_SAMPLES: return gather(bed);
     default: return elementwise(bed, op);
     }
 }

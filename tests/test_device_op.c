@@ -83,6 +83,11 @@ static struct op_args good_args(enum op op, enum layout layout) {
         a.in[0] = F(0, 2, 6, 7, 0, 0), a.out[0] = F(4, 2, 6, 7, 0, 0), a.out[1] = F(5, 2, 6, 7, 0, 0);
         break;
     case OP_HASH: a.in[0] = F(0, 2, 6, 7, 0, 0), a.out[0] = OF(4, DTYPE_U64, 2, 100, 4, 0, 0); break;
+    case OP_GATHER_SAMPLES:
+        a.in[0] = OF(0, DTYPE_U8, 4, 50, 3, 9, 8), a.in[1] = OF(1, DTYPE_U8, 1, 50, 0, 0, 0);
+        a.in[2] = OF(2, DTYPE_I32, 1, N, 0, 0, 0);
+        a.out[0] = F(4, 4, N, 3, 9, 8), a.out[1] = OF(5, DTYPE_I32, 1, N, 0, 0, 0);
+        break;
     case OP_COUNT: break;
     }
     if (op >= OP_CONV2D_FORWARD && op <= OP_CONV2D_BACKWARD_WEIGHT) a.p.conv = (struct conv_args){2, 1};
@@ -201,6 +206,13 @@ Test(op, parameters_and_optional_operands, .timeout = 30) {
     REFUSE(OP_LOSS_SUM, a.p.loss.column = 4, "column 4 of 4");
     REFUSE(OP_LOSS_SUM, a.out[1].dims[1] = 5, "two logs of different width");
     REFUSE(OP_HASH, a.p.hash.column = -1, "column -1");
+    ACCEPT(OP_GATHER_SAMPLES, (a.p.gather = (struct gather_args){-0.5f, 0.25f}));
+    ACCEPT(OP_GATHER_SAMPLES, (a.in[2].dims[0] = a.out[0].dims[0] = a.out[1].dims[0] = 0));
+    REFUSE(OP_GATHER_SAMPLES, a.p.gather.std = -1, "std below 0");
+    REFUSE(OP_GATHER_SAMPLES, a.p.gather.std = NAN, "std is no number");
+    REFUSE(OP_GATHER_SAMPLES, a.p.gather.std = INFINITY, "std is infinite");
+    REFUSE(OP_GATHER_SAMPLES, a.p.gather.mean = NAN, "the mean is no number");
+    REFUSE(OP_GATHER_SAMPLES, a.in[1].dtype = DTYPE_I32, "labels of the set are bytes");
 }
 
 Test(op, overlaps_are_allowed_where_the_table_says_so, .timeout = 30) {
@@ -261,4 +273,8 @@ Test(op, names_and_flops, .timeout = 30) {
     cr_assert_eq(op_flops(OP_SGD, &a), 42 * 4);
     a = good_args(OP_TO_N16, LAYOUT_PLAIN);
     cr_assert_eq(op_flops(OP_TO_N16, &a), 0);
+    a = good_args(OP_GATHER_SAMPLES, LAYOUT_PLAIN);
+    cr_assert_eq(op_flops(OP_GATHER_SAMPLES, &a), N * 3 * 9 * 8);
+    a.p.gather.std = 2;
+    cr_assert_eq(op_flops(OP_GATHER_SAMPLES, &a), N * 3 * 9 * 8 * 3);
 }

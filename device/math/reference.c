@@ -30,4 +30,5 @@ host_kernel *const host_reference_kernels[OP_COUNT] = {
     [OP_SCALE] = reference_scale,
     [OP_SGD] = reference_sgd,
     [OP_HASH] = reference_hash,
+    [OP_GATHER_SAMPLES] = reference_gather_samples,
 };
