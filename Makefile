@@ -1,6 +1,7 @@
 # make            build/duet and build/libduet.a; no test package needed
 # make demo       installs what is missing, builds, trains LeNet as single, DP and DDP side by side
 # make test       installs what is missing, builds, runs every test      (make check: the same, installs nothing)
+# make gpu-check [PARTS="build doctor"] [OUT=DIR]                  all that needs a GPU, in 8 minutes
 # make bench | data | install PREFIX=... DESTDIR=... | clean      V=1 shows the commands
 # make SAN=address,undefined ... | SAN=thread ...                  the same in build/san-<name>
 # make CUDA= ...                                                   without CUDA, as if there were no nvcc
@@ -23,6 +24,8 @@ CLI_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard cli/*.c))
 TESTS   := $(patsubst %.c,$(B)/%,$(wildcard tests/test_*.c))
 HELPERS := $(patsubst %.c,$(B)/%,$(wildcard tests/helper_*.c))# programs that tests start: ranks by fork and exec
 BENCHES := $(patsubst %.c,$(B)/%,$(wildcard bench/*.c))
+# Tests that look at a GPU where there is one, for make gpu-check.
+GPU_TESTS = $(basename $(notdir $(shell grep -lE 'DEVICE_CUDA|device cuda' tests/test_*.c)))
 EXAMPLES := $(patsubst %.c,$(B)/%,$(wildcard examples/*.c))
 PROGRAM := $(if $(CLI_OBJ),$(B)/duet)
 
@@ -140,6 +143,11 @@ check: all $(TESTS) $(HELPERS) $(BENCHES) $(EXAMPLES)
 bench: found $(BENCHES)
 examples: $(EXAMPLES)
 
+# Everything that needs a GPU, in at most 8 minutes: scripts/gpu_check.sh says what.
+gpu-check:
+	@B=$(B) EMULATION=$(EMULATION) OUT=$(OUT) TESTS="$(GPU_TESTS)" scripts/gpu_check.sh $(PARTS)
+gpu-check-programs: $(GPU_TESTS:%=$(B)/tests/%) $(HELPERS) $(BENCHES)
+
 # The parts are looked for again after setup.sh has installed them: hence a second make, on all cores unless -j was given.
 SUBMAKE = case "$$MAKEFLAGS" in *-j*) j= ;; *) j=-j$$(nproc) ;; esac; $(MAKE) --no-print-directory $$j
 
@@ -167,7 +175,7 @@ clean:
 	rm -rf build
 
 FORCE:
-.PHONY: all found check bench examples test demo data install clean FORCE
+.PHONY: all found check bench examples test demo data gpu-check gpu-check-programs install clean FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 -include $(wildcard $(B)/*/*.d $(B)/*/*/*.d)

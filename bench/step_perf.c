@@ -1,0 +1,363 @@
+/* How fast is a training step here, as a user gets it?
+ *
+ *     step_perf [--device auto|cpu|cuda] [--models lenet,convnet] [--batches 256,64,1024] [--devices 2,4]
+ *               [--epochs 5] [--data-dir DIR] [--tf32] [--json FILE]
+ *
+ * Each line is a job of its own, started and timed as `duet train` would: the loader, the step and the reading of
+ * the losses are in the time, evaluation is not. Every model runs single at each batch, plain and captured as a
+ * graph (on a GPU), and with the first batch as DP and DDP on each of --devices. The first epoch warms up; us/step
+ * is the median of the other epochs' times over their steps, least and most stand beside it. `first step` counts
+ * from the launch: processes, devices, contexts, data.
+ *
+ * The answer is checked: losses are finite and fall, and a run with graphs ends in the bits of the run without. Models
+ * start from weights large enough to learn at once (LeNet's own 0.01 x randn stands still for most of an
+ * epoch), at a rate that keeps the loss falling. */
+#include <getopt.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/atomic_file.h"
+#include "base/error.h"
+#include "base/json.h"
+#include "base/parse.h"
+#include "models/model.h"
+#include "train/job.h"
+
+enum { LIST = 8, EPOCH_PICTURES = 60000 };
+static const double RATE = 0.02;
+/* What the project wants to reach on one H200; shown beside what was measured on whatever GPU this is. */
+static const double EPOCH_SECONDS_MOST = 0.05, FIRST_STEP_SECONDS_MOST = 3;
+
+struct options {
+    struct run_config base;
+    const char *models[LIST];
+    int64_t batches[LIST], devices[LIST];
+    int model_count, batch_count, device_count;
+    char json[PATH_BYTES], model_words[64];
+};
+
+struct measured {
+    struct run_config config;
+    char kind[16];
+    int graph;                    /* 1 with graphs, 0 without */
+    double us, least_us, most_us; /* a step */
+    double epoch_s, images_s, first_step_s, loss_first, loss_last;
+    int steps, train_samples;
+    int same_bits; /* 1 as its plain run, 0 not, -1 has none */
+    int code;
+    char error[256];
+};
+
+/* ---- words ---- */
+
+static int read_models(char *text, struct options *o) {
+    for (char *save, *word = strtok_r(text, ",", &save); word; word = strtok_r(NULL, ",", &save)) {
+        struct model model = {0};
+        CHECK(model_open(&model, word, &o->base.model_options));
+        model_free(&model);
+        if (o->model_count == LIST) return fail(ERR_USAGE, "--models: %s: at most %d", word, LIST);
+        o->models[o->model_count++] = word;
+    }
+    return o->model_count ? OK : fail(ERR_USAGE, "--models: names none: give lenet, convnet or mlp");
+}
+
+static int read_word(const char *flag, char *out, size_t bytes, const char *text) {
+    if (strlen(text) >= bytes) return fail(ERR_USAGE, "--%s: %.40s...: at most %zu characters", flag, text, bytes - 1);
+    strcpy(out, text);
+    return OK;
+}
+
+static int parse_options(int argc, char **argv, struct options *o) {
+    static const struct option longs[] = {
+        {"device", 1, 0, 'd'},   {"models", 1, 0, 'm'}, {"batches", 1, 0, 'b'}, {"devices", 1, 0, 'n'}, {"epochs", 1, 0, 'e'},
+        {"data-dir", 1, 0, 'D'}, {"tf32", 0, 0, 't'},    {"json", 1, 0, 'j'},    {"help", 0, 0, 'h'},
+        {0, 0, 0, 0}};
+    int64_t epochs = 5;
+    char models[] = "lenet,convnet", batches[] = "256,64,1024", devices[] = "2,4", *model_words = models;
+    const char *batch_words = batches, *device_words = devices;
+    *o = (struct options){.model_count = 0};
+    run_config_default(&o->base);
+    for (int c; (c = getopt_long(argc, argv, "", longs, NULL)) != -1;) {
+        switch (c) {
+        case 'd': CHECK(read_word("device", o->base.device, sizeof o->base.device, optarg)); break;
+        case 'm': model_words = optarg; break;
+        case 'b': batch_words = optarg; break;
+        case 'n': device_words = optarg; break;
+        case 'e': CHECK(parse_int("--epochs", optarg, 2, 1000, &epochs)); break;
+        case 'D': CHECK(read_word("data-dir", o->base.data_dir, sizeof o->base.data_dir, optarg)); break;
+        case 't': o->base.tf32 = 1; break;
+        case 'j': CHECK(read_word("json", o->json, sizeof o->json, optarg)); break;
+        default:
+            return fail(ERR_USAGE, "usage: step_perf [--device auto|cpu|cuda] [--models NAME,...] [--batches B,...] "
+                                   "[--devices N,...|0] [--epochs N] [--data-dir DIR] [--tf32] [--json FILE]");
+        }
+    }
+    if (optind < argc) return fail(ERR_USAGE, "%s: not understood: --help shows the flags", argv[optind]);
+    CHECK(read_word("models", o->model_words, sizeof o->model_words, model_words));
+    CHECK(read_models(o->model_words, o));
+    CHECK(parse_int_list("--batches", batch_words, 1, 1 << 20, o->batches, LIST, &o->batch_count));
+    CHECK(parse_int_list("--devices", device_words, 0, MAX_DEVICES, o->devices, LIST, &o->device_count));
+    strcpy(o->base.dataset, *o->base.data_dir ? "fashion-mnist" : "synthetic"); /* in a folder any pictures */
+    o->base.epochs = (int)epochs;
+    o->base.lr = RATE;
+    o->base.evaluate = 0;
+    o->base.quiet = 1;
+    return OK;
+}
+
+/* ---- one run ---- */
+
+/* Weights as LeNet's own, but large enough that the signal neither dies nor grows on its way: deviation
+ * sqrt(2 / inputs of an output), He et al. 2015. Other models start so by themselves. */
+static void liven(const struct model *model, float **values) {
+    if (strcmp(model->name, "lenet")) return;
+    for (int i = 0; i < model->param_count; i++) {
+        const struct param_spec *spec = &model->params[i];
+        size_t count = param_spec_count(spec);
+        double inputs = spec->rank == 4 ? (double)count / spec->dims[0] : spec->dims[0]; /* (in, out) in LeNet */
+        for (size_t k = 0; k < count; k++)
+            values[i][k] *= (float)(100 * sqrt(2 / inputs));
+    }
+}
+
+static int by_value(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* The first epoch, which warms up, left out. */
+static void take_times(struct measured *m, const struct run_record *r) {
+    int timed = r->epoch_count - 1, per_epoch = r->steps / r->epoch_count;
+    double *s = r->epoch_seconds + 1;
+    qsort(s, (size_t)timed, sizeof *s, by_value);
+    m->epoch_s = timed % 2 ? s[timed / 2] : (s[timed / 2 - 1] + s[timed / 2]) / 2;
+    m->us = m->epoch_s / per_epoch * 1e6;
+    m->least_us = s[0] / per_epoch * 1e6;
+    m->most_us = s[timed - 1] / per_epoch * 1e6;
+    m->images_s = (double)r->images / r->epoch_count / m->epoch_s;
+    m->first_step_s = r->first_step_seconds;
+    m->steps = r->steps;
+    snprintf(m->kind, sizeof m->kind, "%s", r->kind);
+    m->train_samples = r->train_samples;
+}
+
+/* Means over an eighth of the steps: single ones go up and down. */
+static int check_losses(struct measured *m, const struct run_record *r) {
+    int some = r->steps / 8 ? r->steps / 8 : 1;
+    for (int i = 0; i < r->steps; i++)
+        if (!isfinite(r->losses[i])) return fail(ERR_CHECK, "loss of step %d is %g", i, r->losses[i]);
+    for (int i = 0; i < some; i++) {
+        m->loss_first += r->losses[i] / some;
+        m->loss_last += r->losses[r->steps - some + i] / some;
+    }
+    return m->loss_last < m->loss_first ? OK : fail(ERR_CHECK, "loss does not fall: %.4f at first, %.4f at last",
+                                                    m->loss_first, m->loss_last);
+}
+
+static int measure(struct measured *m) {
+    struct model model = {0};
+    struct run_record record = {0};
+    struct job_result result;
+    float **values = NULL;
+    int code = OK;
+    CHECK_GOTO(run_config_check(&m->config), code, done);
+    CHECK_GOTO(model_open(&model, m->config.model, &m->config.model_options), code, done);
+    CHECK_GOTO(model_values_init(&model, 0, &values), code, done);
+    liven(&model, values);
+    CHECK_GOTO(job_run(&m->config, values[0], model_count(&model), &record, &result), code, done);
+    take_times(m, &record);
+    CHECK_GOTO(check_losses(m, &record), code, done);
+done:
+    m->code = code;
+    if (code) snprintf(m->error, sizeof m->error, "%s", error_message());
+    record_free(&record);
+    model_values_free(values);
+    model_free(&model);
+    return code;
+}
+
+/* ---- plain and with graphs ---- */
+
+static int same_files(const char *a, const char *b) {
+    FILE *x = fopen(a, "rb"), *y = fopen(b, "rb");
+    int c = 0, d = x && y ? 0 : 1;
+    while (c == d && c != EOF && x && y)
+        c = getc(x), d = getc(y);
+    if (x) fclose(x);
+    if (y) fclose(y);
+    return c == d;
+}
+
+static void print_row(const struct measured *m) {
+    char mode[32];
+    int many = m->config.mode != MODE_SINGLE;
+    snprintf(mode, sizeof mode, many ? "%s x %d" : "%s", mode_title(m->config.mode), m->config.devices);
+    printf("%-8s %-8s %5d  %-5s ", m->config.model, mode, m->config.batch_size, m->graph ? "graph" : "plain");
+    if (!m->steps) printf(" failed: %s\n", m->error);
+    else
+        printf("%11.1f %10.1f %10.1f %10.4f %11.0f %12.2f  %s\n", m->us, m->least_us, m->most_us, m->epoch_s,
+               m->images_s, m->first_step_s,
+               m->code ? m->error : m->same_bits == 1 ? "falls; the bits of plain" : "falls");
+    fflush(stdout);
+}
+
+/* One line of the table, and a second with graphs where the first ran on a GPU. m has room for both. Returns how many
+ * ran. The weights are saved to be compared. */
+static int measure_pair(struct measured *m, const struct run_config *config, const char *folder) {
+    int runs = 0;
+    do {
+        struct measured *now = &m[runs];
+        *now = (struct measured){.config = *config, .graph = runs, .same_bits = -1};
+        now->config.no_graph = !now->graph;
+        snprintf(now->config.save, PATH_BYTES, "%s/%d", folder, runs);
+        measure(now);
+        if (runs == 1 && !m[0].code && !now->code) {
+            now->same_bits = same_files(m[0].config.save, now->config.save);
+            if (!now->same_bits) now->code = fail(ERR_CHECK, "graph and plain end in different weights");
+            snprintf(now->error, sizeof now->error, "%s", now->code ? error_message() : "");
+        }
+        print_row(now);
+    } while (++runs < 2 && !strcmp(m[0].kind, "cuda"));
+    for (int i = 0; i < runs; i++)
+        unlink(m[i].config.save);
+    return runs;
+}
+
+/* ---- targets ---- */
+
+struct target {
+    const char *what;
+    double most, measured; /* seconds; measured < 0: not part of this run */
+};
+
+/* Of GPUs alone: an emulated device has a core's arithmetic. */
+static void find_targets(const struct measured *m, int runs, struct target targets[2]) {
+    targets[0] = (struct target){"LeNet, batch 256, one device: training steps of an epoch of 60,000", EPOCH_SECONDS_MOST, -1};
+    targets[1] = (struct target){"launch to the end of the first step of 4 DDP ranks", FIRST_STEP_SECONDS_MOST, -1};
+    for (int i = 0; i < runs; i++) {
+        const struct run_config *c = &m[i].config;
+        if (m[i].code || strcmp(m[i].kind, "cuda") || !m[i].graph || strcmp(c->model, "lenet") || c->batch_size != 256)
+            continue;
+        if (c->mode == MODE_SINGLE && m[i].train_samples == EPOCH_PICTURES) targets[0].measured = m[i].epoch_s;
+        if (c->mode == MODE_DDP && c->devices == 4) targets[1].measured = m[i].first_step_s;
+    }
+}
+
+/* Lines that scripts/gpu_check.sh collects. */
+static void print_targets(const struct target *targets) {
+    for (int t = 0; t < 2; t++)
+        if (targets[t].measured >= 0)
+            printf("target: %s | at most %g s | %.4f s | %s\n", targets[t].what, targets[t].most, targets[t].measured,
+                   targets[t].measured <= targets[t].most ? "reached" : "not reached");
+}
+
+/* ---- the whole ---- */
+
+static void write_run(struct json_writer *w, const struct measured *m) {
+    json_object(w, NULL);
+    json_string(w, "model", m->config.model);
+    json_string(w, "mode", mode_name(m->config.mode));
+    json_integer(w, "devices", run_devices(&m->config));
+    json_integer(w, "batch_size", m->config.batch_size);
+    json_string(w, "device_kind", m->kind);
+    json_boolean(w, "graph", m->graph);
+    json_boolean(w, "tf32", m->config.tf32);
+    json_number(w, "us_per_step", m->us);
+    json_number(w, "us_per_step_least", m->least_us);
+    json_number(w, "us_per_step_most", m->most_us);
+    json_number(w, "epoch_seconds", m->epoch_s);
+    json_number(w, "images_per_second", m->images_s);
+    json_number(w, "first_step_seconds", m->first_step_s);
+    json_integer(w, "train_samples", m->train_samples);
+    json_integer(w, "steps", m->steps);
+    json_number(w, "loss_first", m->loss_first);
+    json_number(w, "loss_last", m->loss_last);
+    if (m->same_bits < 0) json_null(w, "same_bits_as_plain");
+    else json_boolean(w, "same_bits_as_plain", m->same_bits);
+    if (m->code) json_string(w, "error", m->error);
+    else json_null(w, "error");
+    json_close(w);
+}
+
+static int write_json(struct atomic_file *file, const char *name, const struct measured *m, int runs) {
+    struct json_writer w;
+    struct target targets[2];
+    json_start(&w, file->file);
+    json_object(&w, NULL);
+    json_array(&w, "runs");
+    for (int i = 0; i < runs; i++)
+        write_run(&w, &m[i]);
+    json_close(&w);
+    json_array(&w, "targets");
+    find_targets(m, runs, targets);
+    for (int t = 0; t < 2; t++) {
+        if (targets[t].measured < 0) continue;
+        json_object(&w, NULL);
+        json_string(&w, "what", targets[t].what);
+        json_number(&w, "most_seconds", targets[t].most);
+        json_number(&w, "seconds", targets[t].measured);
+        json_boolean(&w, "reached", targets[t].measured <= targets[t].most);
+        json_close(&w);
+    }
+    json_close(&w);
+    json_close(&w);
+    CHECK(json_finish(&w, name));
+    return atomic_commit(file);
+}
+
+/* single at every batch, then DP and DDP on each number of devices at the first. */
+static int measure_model(const struct options *o, const char *model, const char *folder, struct measured *m) {
+    int runs = 0;
+    struct run_config config = o->base;
+    snprintf(config.model, sizeof config.model, "%s", model);
+    for (int b = 0; b < o->batch_count; b++) {
+        config.batch_size = (int)o->batches[b];
+        runs += measure_pair(m + runs, &config, folder);
+    }
+    config.batch_size = (int)o->batches[0];
+    for (int d = 0; d < o->device_count && o->devices[d]; d++)
+        for (config.mode = MODE_DP; config.mode <= MODE_DDP; config.mode++) {
+            config.devices = (int)o->devices[d];
+            runs += measure_pair(m + runs, &config, folder);
+        }
+    return runs;
+}
+
+static int run(int argc, char **argv) {
+    struct options o;
+    struct atomic_file json = {0};
+    static const int MOST = LIST * (LIST + 2 * LIST) * 2;
+    struct measured *m = NULL;
+    struct target targets[2];
+    char folder[] = "/tmp/step_perf-XXXXXX";
+    int code = OK, runs = 0, made = 0;
+    CHECK(parse_options(argc, argv, &o));
+    if (*o.json) CHECK_GOTO(atomic_open(&json, o.json), code, done);
+    m = calloc((size_t)MOST, sizeof *m);
+    made = mkdtemp(folder) != NULL;
+    if (!m || !made) CHECK_GOTO(fail(ERR_FAILED, "%s: cannot be made: free some space", folder), code, done);
+    printf("# %d epochs, the first warms up; time of a step: median of the others, least, most\n", o.base.epochs);
+    printf("# model  mode     batch  how       us/step      least       most    epoch s    images/s first step s  loss\n");
+    for (int i = 0; i < o.model_count; i++)
+        runs += measure_model(&o, o.models[i], folder, m + runs);
+    find_targets(m, runs, targets);
+    print_targets(targets);
+    if (json.file) CHECK_GOTO(write_json(&json, o.json, m, runs), code, done);
+    for (int i = 0; i < runs && !code; i++)
+        if (m[i].code) code = fail(m[i].code, "%s, %s: %s", m[i].config.model, mode_title(m[i].config.mode), m[i].error);
+done:
+    if (made) rmdir(folder);
+    free(m);
+    atomic_abandon(&json);
+    return code;
+}
+
+int main(int argc, char **argv) {
+    if (argc > 1 && !strcmp(argv[1], "job")) return job_main(argc - 2, argv + 2); /* a rank of a run */
+    int code = run(argc, argv);
+    if (code) fprintf(stderr, "step_perf: %s\n", error_message());
+    return error_exit_status(code);
+}

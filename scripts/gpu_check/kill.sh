@@ -1,0 +1,99 @@
+# Ends commands in the middle of training, each rank and each signal once, and looks at what they say and leave: exit
+# status, one line that names the rank, no process, no GPU memory.
+. scripts/gpu_check/common.sh
+set -m # children get signals as from a terminal, not ignored as a script's background jobs have them
+SECONDS_TO_TRAIN=30 SECONDS_TO_END=10 SECONDS_TO_VANISH=3
+SLACK=256 # MiB that the memory in use may move by itself: other programs, the driver's own
+ranks=4
+[[ -n $EMULATED ]] && ranks=2
+mark=$$-$RANDOM # stands in the environment of every process of a command
+launcher= out=$WORK/kill.out err=$WORK/kill.err
+trap '[[ -n $launcher ]] && kill -KILL "$launcher"' EXIT
+trap 'exit 143' TERM
+
+# Processes of the command that runs, or that ran: those that inherited the mark.
+processes() {
+    local folder
+    for folder in /proc/[0-9]*; do
+        grep -qzx "GPU_CHECK_MARK=$mark" "$folder/environ" 2>/dev/null && echo "${folder#/proc/}"
+    done
+}
+process_of_rank() {
+    local pid
+    for pid in $(processes); do
+        grep -qzx "RANK=$1" "/proc/$pid/environ" 2>/dev/null && echo "$pid" && return
+    done
+}
+
+# MiB in use on all GPUs together, as the driver says, or a small program of ours; fails where neither knows.
+memory_used() {
+    {
+        nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits 2>/dev/null ||
+            "$B/bench/gpu_facts" 2>/dev/null | sed -n 's/^gpu .* MiB, \([0-9]*\) MiB in use$/\1/p'
+    } | awk '$1 ~ /^[0-9]+$/ { sum += $1; n++ } END { if (n) print sum; exit !n }'
+}
+
+# Whether a test becomes true within some seconds.
+within() { # SECONDS COMMAND...
+    local end=$((SECONDS + $1))
+    shift
+    until "$@"; do
+        ((SECONDS >= end)) && return 1
+        sleep 0.05
+    done
+}
+trains() { grep -q 'epoch 2/' "$out" || ! kill -0 "$launcher" 2>/dev/null; }
+ended() { ! kill -0 "$launcher" 2>/dev/null; }
+vanished() { [[ -z $(processes) ]]; }
+memory_is_back() { [[ -z $used_before ]] || (($(memory_used) <= used_before + SLACK)); }
+
+# Starts a job, waits until it trains, sends SIGNAL to rank RANK (or - : the command itself), and judges the end.
+try() { # NAME MODE SIGNAL RANK STATUS WORDS
+    local name=$1 mode=$2 signal=$3 rank=$4 wanted=$5 words=$6 target status lines complaint=
+    [[ $name =~ ${GPU_CHECK_KILLS-} ]] || return # tests of this script take some of them
+    : >"$out"
+    GPU_CHECK_MARK=$mark "$duet" train --mode "$mode" --device "$device" --devices $ranks --data-dir "$folder" --batch-size 32 \
+        --epochs 1000000 --timeout 20 >"$out" 2>"$err" &
+    launcher=$!
+    { # the shell's own words on a job that was killed go nowhere
+        within $SECONDS_TO_TRAIN trains || complaint="no second epoch in $SECONDS_TO_TRAIN s"
+        target=$launcher
+        [[ $rank != - ]] && target=$(process_of_rank "$rank")
+        if [[ -z $complaint && -n $target ]]; then kill -"$signal" "$target" || complaint="had ended before"; fi
+        [[ -n $target ]] || complaint="no process of rank $rank"
+        within $SECONDS_TO_END ended || complaint+="${complaint:+, }did not end in $SECONDS_TO_END s"
+        kill -KILL "$launcher" 2>/dev/null
+        wait "$launcher" 2>/dev/null
+        status=$?
+        launcher=
+        within $SECONDS_TO_VANISH vanished || {
+            complaint+="${complaint:+, }left processes $(processes | tr '\n' ' ')"
+            processes | xargs -r kill -KILL
+        }
+        within $SECONDS_TO_VANISH memory_is_back || complaint+="${complaint:+, }$(memory_used) MiB in use, $used_before before"
+        ((status == wanted)) || complaint+="${complaint:+, }status $status, not $wanted"
+    } 2>/dev/null
+    lines=$(wc -l <"$err")
+    if [[ -n $words ]]; then
+        ((lines == 1)) && grep -Eq "^duet: .*$words" "$err" || complaint+="${complaint:+, }not one line with '$words' but: $(head -c 300 "$err")"
+    else
+        ((lines == 0)) || complaint+="${complaint:+, }said: $(head -c 300 "$err")"
+    fi
+    if [[ -z $complaint ]]; then check ok "$name" "status $status; $(head -n 1 "$err" | cut -c1-100)"; else check off "$name" "$complaint"; fi
+}
+
+folder=$(pictures small) || exit 1
+if used_before=$(memory_used); then
+    echo "GPU memory in use before: $used_before MiB"
+elif [[ $device == cuda ]]; then
+    check off "GPU memory" "neither nvidia-smi nor $B/bench/gpu_facts says how much is in use"
+fi
+for ((rank = 0; rank < ranks; rank++)); do
+    try "rank $rank of $ranks by SIGKILL" ddp KILL $rank 137 "rank $rank \(pid [0-9]+\).*signal 9"
+done
+try "launcher by SIGINT" ddp INT - 130 "signal 2 "
+try "launcher by SIGTERM" ddp TERM - 143 "signal 15 "
+try "launcher by SIGKILL" ddp KILL - 137 ""
+try "DP by SIGTERM" dp TERM - 143 ""
+try "single by SIGKILL" single KILL - 137 ""
+conclude

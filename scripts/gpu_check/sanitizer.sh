@@ -1,0 +1,43 @@
+# Short forms under compute-sanitizer: memcheck finds accesses out of bounds and leaks, racecheck races in shared memory. Races
+# between blocks, processes and GPUs it does not see. Several at once: most of the time they load and patch kernels.
+. scripts/gpu_check/common.sh
+tool=$(command -v compute-sanitizer || ls "${CUDA_HOME:-/usr/local/cuda}/bin/compute-sanitizer" 2>/dev/null) || not_here "no compute-sanitizer in PATH, CUDA_HOME or /usr/local/cuda"
+SECONDS_EACH=75 FOUND=86
+folder=$(pictures small) || exit 1
+train="$duet train --device cuda --data-dir $folder --batch-size 64 --steps 3 --quiet --timeout 60"
+# tool | name | command
+forms="memcheck|lenet, single|$train --mode single
+memcheck|convnet, single, no graph|$train --mode single --model convnet --no-graph
+memcheck|lenet, DP on 2|$train --mode dp --devices 2
+memcheck|lenet, DDP on 2|$train --mode ddp --devices 2
+racecheck|lenet, single, no graph|$train --mode single --no-graph
+racecheck|convnet, single, no graph|$train --mode single --model convnet --no-graph"
+
+run_form() { # NUMBER TOOL COMMAND...
+    local number=$1 which=$2 begin=$SECONDS
+    shift 2
+    timeout -k 5 $SECONDS_EACH "$tool" --tool "$which" --target-processes all --error-exitcode $FOUND "$@" >"$WORK/form-$number" 2>&1
+    echo "$? $((SECONDS - begin))" >"$WORK/form-$number.end"
+}
+
+jobs=$(jobs_here) number=0
+while IFS='|' read -r which name command; do
+    number=$((number + 1))
+    while (($(jobs -rp | wc -l) * 2 >= jobs)); do wait -n; done
+    run_form $number "$which" $command &
+done <<<"$forms"
+wait
+number=0
+while IFS='|' read -r which name command; do
+    number=$((number + 1))
+    read -r status seconds <"$WORK/form-$number.end"
+    words="status $status, $seconds s; $(grep -h 'ERROR SUMMARY\|RACECHECK SUMMARY' "$WORK/form-$number" | sed 's/^=* *//' | sort | uniq -c | tr -s ' \n' ' ')"
+    if ((status == 0)); then
+        check ok "$which: $name" "$words"
+    else
+        ((status == 124 || status == 137)) && words="not done in $SECONDS_EACH s"
+        check off "$which: $name" "$words"
+        grep -v '^$' "$WORK/form-$number" | head -n 25
+    fi
+done <<<"$forms"
+conclude
