@@ -140,26 +140,24 @@ static const struct rank_word *worst(const struct rank_task *task, int n, int tr
     return word;
 }
 
-/* Ranks that fail end their job; the next begins behind the algorithm they failed in. */
-static int one_world(struct doctor *d, int n) {
+/* Ranks that fail end their job; the next begins behind the algorithm they failed in. A launch is a step of the
+ * check, numbered by world and algorithm. */
+static int one_world(struct doctor *d, int world, int n, int first) {
+    static const char bound[] = "equal to the one-thread reference";
     struct rank_task *task = rank_task_new(d, WORK_ALLREDUCE);
     if (!task) return fail(ERR_MEMORY, "doctor: no memory to share with ranks: free some");
-    for (int a = 1; a < ALLREDUCE_ALGORITHM_COUNT;) {
+    for (int a = first; a < ALLREDUCE_ALGORITHM_COUNT;) {
+        doctor_step(d, world * ALLREDUCE_ALGORITHM_COUNT + a, "%s: allreduce, %d ranks", doctor_kind_name(d), n);
         task->first = a;
-        int code = ranks_run(d, n, task);
-        for (; a < ALLREDUCE_ALGORITHM_COUNT; a++) {
+        int code = ranks_run(d, n, task), stopped = 0;
+        for (; a < ALLREDUCE_ALGORITHM_COUNT && !stopped; a++) {
             const struct rank_word *word = worst(task, n, a);
             char name[48];
             snprintf(name, sizeof name, "%s: allreduce %s, %d ranks", doctor_kind_name(d),
                      allreduce_algorithm_name((enum allreduce_algorithm)a), n);
-            if (word) {
-                note(d, word->state, name, "equal to the one-thread reference", "%s", word->text);
-                continue;
-            }
-            note(d, FINDING_OFF, name, "equal to the one-thread reference", "%s",
-                 code ? error_message() : "ended without a word");
-            a++;
-            break;
+            stopped = !word;
+            if (word) note(d, word->state, name, bound, "%s", word->text);
+            else note(d, FINDING_OFF, name, bound, "%s", code ? error_message() : "ended without a word");
         }
     }
     rank_task_free(task);
@@ -168,9 +166,8 @@ static int one_world(struct doctor *d, int n) {
 
 int check_allreduce(struct doctor *d, int first) {
     static const int worlds[] = {2, MOST_RANKS};
-    for (int i = first; i < 2; i++) {
-        doctor_step(d, i, "%s: allreduce, %d ranks", doctor_kind_name(d), worlds[i]);
-        CHECK(one_world(d, worlds[i]));
-    }
+    int world = first / ALLREDUCE_ALGORITHM_COUNT, a = first % ALLREDUCE_ALGORITHM_COUNT;
+    for (; world < 2; world++, a = 0)
+        CHECK(one_world(d, world, worlds[world], a > ALLREDUCE_AUTO ? a : ALLREDUCE_AUTO + 1));
     return OK;
 }

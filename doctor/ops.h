@@ -16,6 +16,7 @@ extern "C" {
 
 /* How an op's outputs are judged. */
 enum judge {
+    JUDGE_BITS,    /* byte by byte: logs, in which all but one cell stay as they were */
     JUDGE_EQUAL,   /* value by value: the same operations in the same order */
     JUDGE_PRODUCT, /* sums of products in an order of the device's own */
     JUDGE_SOFTMAX, /* sums, exp and log in double, then rounded to float, or left in double */

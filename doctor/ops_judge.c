@@ -26,7 +26,7 @@ const struct tolerance *op_tolerance(enum op op, int tf32) {
     static const struct tolerance table[] = {{JUDGE_EQUAL, equal},
                                              {JUDGE_PRODUCT, product},
                                              {JUDGE_SOFTMAX, softmax},
-                                             {JUDGE_EQUAL, integers},
+                                             {JUDGE_BITS, integers},
                                              {JUDGE_PRODUCT, tf32_product}};
     switch (op) {
     case OP_CONV2D_FORWARD:
@@ -59,6 +59,7 @@ static double value_of(const struct tensor *t, size_t i) {
 static double allowed(enum op op, const struct comparison *c, size_t i) {
     double want = fabs(value_of(c->want, i));
     switch (op_tolerance(op, c->tf32)->judge) {
+    case JUDGE_BITS:
     case JUDGE_EQUAL: return 0;
     case JUDGE_PRODUCT:
         if (!c->terms) return 0;
@@ -81,18 +82,17 @@ static void tell_first(struct tally *tally, int output, const struct comparison 
 
 void judge_output(struct tally *tally, enum op op, int output, const struct comparison *c) {
     size_t width = dtype_bytes(c->want->dtype);
-    int wide_integer = c->want->dtype == DTYPE_I64 || c->want->dtype == DTYPE_U64;
+    int bits = op_tolerance(op, c->tf32)->judge == JUDGE_BITS;
     for (size_t i = 0, count = tensor_count(c->want); i < count; i++) {
         const char *g = (const char *)c->got->data + i * width, *w = (const char *)c->want->data + i * width;
         tally->values++;
         if (!memcmp(g, w, width)) continue;
         double got = value_of(c->got, i), want = value_of(c->want, i);
-        /* 0 and -0 are one value, all NaN are, and infinities only themselves */
-        if (!wide_integer && (got == want || (isnan(got) && isnan(want)))) continue;
+        if (!bits && (got == want || (isnan(got) && isnan(want)))) continue; /* 0 and -0 are one value, all NaN are */
         double most = allowed(op, c, i), off = fabs(got - want);
         if (off > tally->off) tally->off = off;
         if (most > 0 && off / most > tally->share) tally->share = off / most;
-        if (off <= most) continue; /* a NaN is not */
+        if (isfinite(off) && off <= most) continue; /* infinities are near nothing but themselves */
         if (tally->wrong++ == 0) tell_first(tally, output, c, i, most);
     }
 }
