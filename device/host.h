@@ -103,6 +103,7 @@ int host_event_sync(struct event *event);
 int host_event_done(struct event *event);
 
 int host_launch(struct stream *stream, enum op op, const struct op_args *args);
+void host_race_check(enum op op, const struct op_args *args); /* host_race.c: before its kernel runs, in that thread */
 int host_copy(struct stream *stream, struct device *to, void *destination, struct device *from,
               const void *source, size_t bytes);
 int host_copy_imported(struct stream *stream, void *destination, const void *imported, int source_device,

@@ -7,11 +7,13 @@
 
 struct kernel_call {
     host_kernel *kernel;
+    enum op op;
     struct op_args args;
 };
 
 static int run_kernel(void *args) {
     struct kernel_call *call = args;
+    host_race_check(call->op, &call->args);
     call->kernel(&call->args);
     return OK;
 }
@@ -33,6 +35,7 @@ int host_launch(struct stream *stream, enum op op, const struct op_args *args) {
         return fail(ERR_FAILED, "%s on %s: an operand in N16: the reference kernels know plain layout only",
                     op_name(op), device->head.name);
     call->kernel = device->kernels[op];
+    call->op = op;
     call->args = *args;
     c.function = run_kernel;
     c.control = 0;
