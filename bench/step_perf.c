@@ -1,7 +1,7 @@
 /* How fast is a training step here, as a user gets it?
  *
  *     step_perf [--device auto|cpu|cuda] [--models lenet,convnet] [--batches 256,64,1024] [--devices 2,4]
- *               [--epochs 5] [--data-dir DIR] [--tf32] [--json FILE]
+ *               [--epochs 5] [--data-dir DIR] [--cuda-math own|library] [--tf32] [--json FILE]
  *
  * Each line is a job of its own, started and timed as `duet train` would: the loader, the step and the reading of
  * the losses are in the time, evaluation is not. Every model runs single at each batch, plain and captured as a
@@ -70,10 +70,16 @@ static int read_word(const char *flag, char *out, size_t bytes, const char *text
     return OK;
 }
 
+static int read_math(const char *text, enum device_math *math) {
+    *math = strcmp(text, "library") ? DEVICE_MATH_OWN : DEVICE_MATH_LIBRARY;
+    return *math == DEVICE_MATH_OWN && strcmp(text, "own") ? fail(ERR_USAGE, "--cuda-math: %s: there are own and library", text)
+                                                           : OK;
+}
+
 static int parse_options(int argc, char **argv, struct options *o) {
     static const struct option longs[] = {
         {"device", 1, 0, 'd'},   {"models", 1, 0, 'm'}, {"batches", 1, 0, 'b'}, {"devices", 1, 0, 'n'}, {"epochs", 1, 0, 'e'},
-        {"data-dir", 1, 0, 'D'}, {"tf32", 0, 0, 't'},    {"json", 1, 0, 'j'},    {"help", 0, 0, 'h'},
+        {"data-dir", 1, 0, 'D'}, {"tf32", 0, 0, 't'},    {"cuda-math", 1, 0, 'M'}, {"json", 1, 0, 'j'},    {"help", 0, 0, 'h'},
         {0, 0, 0, 0}};
     int64_t epochs = 5;
     char models[] = "lenet,convnet", batches[] = "256,64,1024", devices[] = "2,4", *model_words = models;
@@ -89,10 +95,12 @@ static int parse_options(int argc, char **argv, struct options *o) {
         case 'e': CHECK(parse_int("--epochs", optarg, 2, 1000, &epochs)); break;
         case 'D': CHECK(read_word("data-dir", o->base.data_dir, sizeof o->base.data_dir, optarg)); break;
         case 't': o->base.tf32 = 1; break;
+        case 'M': CHECK(read_math(optarg, &o->base.cuda_math)); break;
         case 'j': CHECK(read_word("json", o->json, sizeof o->json, optarg)); break;
         default:
             return fail(ERR_USAGE, "usage: step_perf [--device auto|cpu|cuda] [--models NAME,...] [--batches B,...] "
-                                   "[--devices N,...|0] [--epochs N] [--data-dir DIR] [--tf32] [--json FILE]");
+                                   "[--devices N,...|0] [--epochs N] [--data-dir DIR] [--cuda-math own|library] [--tf32] "
+                                   "[--json FILE]");
         }
     }
     if (optind < argc) return fail(ERR_USAGE, "%s: not understood: --help shows the flags", argv[optind]);
@@ -239,6 +247,7 @@ static void find_targets(const struct measured *m, int runs, struct target targe
     targets[1] = (struct target){"launch to the end of the first step of 4 DDP ranks", FIRST_STEP_SECONDS_MOST, -1};
     for (int i = 0; i < runs; i++) {
         const struct run_config *c = &m[i].config;
+        if (c->tf32 || c->cuda_math == DEVICE_MATH_LIBRARY) continue; /* the defaults are what counts */
         if (m[i].code || strcmp(m[i].kind, "cuda") || !m[i].graph || strcmp(c->model, "lenet") || c->batch_size != 256)
             continue;
         if (c->mode == MODE_SINGLE && m[i].train_samples == EPOCH_PICTURES) targets[0].measured = m[i].epoch_s;
@@ -265,6 +274,7 @@ static void write_run(struct json_writer *w, const struct measured *m) {
     json_string(w, "device_kind", m->kind);
     json_boolean(w, "graph", m->graph);
     json_boolean(w, "tf32", m->config.tf32);
+    json_string(w, "cuda_math", m->config.cuda_math == DEVICE_MATH_LIBRARY ? "library" : "own");
     json_number(w, "us_per_step", m->us);
     json_number(w, "us_per_step_least", m->least_us);
     json_number(w, "us_per_step_most", m->most_us);
@@ -339,7 +349,8 @@ static int run(int argc, char **argv) {
     m = calloc((size_t)MOST, sizeof *m);
     made = mkdtemp(folder) != NULL;
     if (!m || !made) CHECK_GOTO(fail(ERR_FAILED, "%s: cannot be made: free some space", folder), code, done);
-    printf("# %d epochs, the first warms up; time of a step: median of the others, least, most\n", o.base.epochs);
+    printf("# %d epochs, the first warms up; time of a step: median of the others, least, most%s%s\n", o.base.epochs,
+           o.base.cuda_math == DEVICE_MATH_LIBRARY ? "; products by cuBLAS and cuDNN" : "", o.base.tf32 ? "; tf32" : "");
     printf("# model  mode     batch  how       us/step      least       most    epoch s    images/s first step s  loss\n");
     for (int i = 0; i < o.model_count; i++)
         runs += measure_model(&o, o.models[i], folder, m + runs);

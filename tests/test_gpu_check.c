@@ -220,7 +220,7 @@ static struct json *run_real(const char *part, int status) {
 
 Test(gpu_check, demo_and_steps_on_this_machine, .timeout = 240, .init = make_place, .fini = cli_folder_remove) {
     struct json *root = run_real("step demo", 0);
-    const struct json *run = json_at(root, "parts/0/results/runs/0");
+    const struct json *run = json_at(root, "parts/0/results/own/runs/0");
     cr_expect(json_double(run, "us_per_step") > 0 && json_double(run, "loss_last") < json_double(run, "loss_first"));
     cr_expect(strstr(json_text(root, "parts/1/checks/1/words"), "identical"));
     json_free(root);

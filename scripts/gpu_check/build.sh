@@ -6,5 +6,9 @@ export MAKEFLAGS
 make -k -j"$(jobs_here)" B="$B" ${EMULATED:+EMULATION=1} HAVE_CRITERION= all gpu-check-programs
 status=$?
 "$B/bench/gpu_facts" || exit 1
-echo "note: $("$B/bench/gpu_facts" | sed -n 's/^built: //p')"
+if ((status == 0)); then
+    echo "note: $("$B/bench/gpu_facts" | sed -n 's/^built: //p')"
+else
+    echo "note: not all could be built: see what make says"
+fi
 exit $status

@@ -2,7 +2,7 @@
 . scripts/gpu_check/common.sh
 words=(--dataset fashion-mnist)
 if [[ -n $EMULATED ]]; then
-    words=(--data-dir "$(pictures small)" --epochs 1 --steps 3 --batch-size 32)
+    words=(--data-dir "$(pictures small)" --epochs 1 --steps 3 --batch-size 8 --model mlp --mlp-hidden 16)
 elif ! "$duet" train --device cpu --model mlp --mlp-hidden 1 --batch-size 1 --steps 1 --quiet 2>/dev/null; then
     echo "no data set on this machine (or packed, and no zlib): synthetic pictures instead"
     words=(--data-dir "$(pictures full)")

@@ -4,8 +4,8 @@
 set -m # children get signals as from a terminal, not ignored as a script's background jobs have them
 SECONDS_TO_TRAIN=30 SECONDS_TO_END=10 SECONDS_TO_VANISH=3
 SLACK=256 # MiB that the memory in use may move by itself: other programs, the driver's own
-ranks=4
-[[ -n $EMULATED ]] && ranks=2
+ranks=4 model=(--model lenet --batch-size 32)
+[[ -n $EMULATED ]] && ranks=2 model=(--model mlp --mlp-hidden 16 --batch-size 8)
 mark=$$-$RANDOM # stands in the environment of every process of a command
 launcher= out=$WORK/kill.out err=$WORK/kill.err
 trap '[[ -n $launcher ]] && kill -KILL "$launcher"' EXIT
@@ -52,8 +52,8 @@ try() { # NAME MODE SIGNAL RANK STATUS WORDS
     local name=$1 mode=$2 signal=$3 rank=$4 wanted=$5 words=$6 target status lines complaint=
     [[ $name =~ ${GPU_CHECK_KILLS-} ]] || return # tests of this script take some of them
     : >"$out"
-    GPU_CHECK_MARK=$mark "$duet" train --mode "$mode" --device "$device" --devices $ranks --data-dir "$folder" --batch-size 32 \
-        --epochs 1000000 --timeout 20 >"$out" 2>"$err" &
+    GPU_CHECK_MARK=$mark "$duet" train --mode "$mode" --device "$device" --devices $ranks --data-dir "$folder" \
+        "${model[@]}" --epochs 1000000 --timeout 20 >"$out" 2>"$err" &
     launcher=$!
     { # the shell's own words on a job that was killed go nowhere
         within $SECONDS_TO_TRAIN trains || complaint="no second epoch in $SECONDS_TO_TRAIN s"

@@ -20,10 +20,10 @@ run_form() { # NUMBER TOOL COMMAND...
     echo "$? $((SECONDS - begin))" >"$WORK/form-$number.end"
 }
 
-jobs=$(jobs_here) number=0
+cores=$(jobs_here) number=0
 while IFS='|' read -r which name command; do
     number=$((number + 1))
-    while (($(jobs -rp | wc -l) * 2 >= jobs)); do wait -n; done
+    while (($(jobs -rp | wc -l) * 2 >= cores)); do wait -n; done
     run_form $number "$which" $command &
 done <<<"$forms"
 wait

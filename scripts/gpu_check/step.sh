@@ -1,8 +1,33 @@
-# Training steps, as bench/step_perf measures and checks them.
+# Training steps, as bench/step_perf measures and checks them: Duet's own kernels, and cuBLAS and cuDNN where they are found.
 . scripts/gpu_check/common.sh
 words=(--batches 256,64,1024 --devices 4 --epochs 5)
-[[ -n $EMULATED ]] && words=(--batches 32 --devices 2 --epochs 3 --models lenet)
-"$B/bench/step_perf" --device "$device" --data-dir "$(pictures full)" --json "$WORK/step.json" "${words[@]}" | tee "$WORK/step.out"
-status=${PIPESTATUS[0]}
-echo "note: $(grep -c 'falls' "$WORK/step.out") runs with the right answer; LeNet, single, as a graph: $(awk '/^lenet +single .* graph /{ print $5 " us (batch " $3 ")"; exit }' "$WORK/step.out")"
-exit "$status"
+[[ -n $EMULATED ]] && words=(--batches 8 --devices 2 --epochs 3 --models mlp)
+folder=$(pictures full) || exit 1
+
+perf() { # NAME WORDS...: a table, and its JSON
+    local name=$1
+    shift
+    "$B/bench/step_perf" --device "$device" --data-dir "$folder" --json "$WORK/step-$name.json" "$@" >"$WORK/step-$name.out" 2>&1
+    local status=$?
+    cat "$WORK/step-$name.out"
+    results+="${results:+, }\"$name\": $(cat "$WORK/step-$name.json" 2>/dev/null || echo null)"
+    if ((status == 0)); then
+        check ok "steps, $name" "$(grep -c ' falls' "$WORK/step-$name.out") runs; LeNet single as a graph $(
+            awk '/^lenet +single .* graph / && !n++ { print $5 " us a step at batch " $3 }' "$WORK/step-$name.out")"
+    else
+        check off "steps, $name" "status $status: $(tail -n 1 "$WORK/step-$name.out")"
+    fi
+    echo "{$results}" >"$WORK/step.json"
+}
+
+results=
+perf own "${words[@]}"
+if [[ $device == cuda && -z $EMULATED ]]; then
+    if "$duet" train --device cuda --cuda-math library --model mlp --steps 1 --quiet --data-dir "$folder" 2>"$WORK/step.err"; then
+        perf library --cuda-math library --batches 256 --devices 0 --epochs 4
+    else
+        echo "--cuda-math library: not here: $(cat "$WORK/step.err")"
+    fi
+fi
+echo "note: $(sed -n 's/.*"words": "\(.*\)"}$/\1/p' "$WORK/step.checks" | head -1)"
+((bad == 0 && good > 0))
