@@ -22,6 +22,7 @@ struct doctor {
     struct progress *progress;
     enum device_kind kind; /* of the devices that the check in hand is about */
     int devices;           /* that it opens: 2 at least, every GPU once */
+    enum device_math math; /* who multiplies on the GPUs it opens */
     struct comm *comm;     /* in a rank: the job, which its devices' waits look at; else NULL */
 };
 
@@ -40,6 +41,7 @@ doctor_check check_ipc;       /* ipc.c: memory of another process */
 doctor_check check_ops;       /* ops.c: every op against the host's reference */
 doctor_check check_allreduce; /* collective.c: every algorithm over 2 and 4 ranks */
 doctor_check check_step;      /* step.c: a training step of LeNet and ConvNet */
+doctor_check check_replay;    /* replay.c: steps recorded and replayed */
 
 /* Adds a finding about `what` ("cpu(0): copies"): measured by format. */
 void note(struct doctor *d, enum finding_state state, const char *what, const char *bound, const char *format, ...)

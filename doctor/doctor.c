@@ -16,7 +16,7 @@ static const struct {
 } checks[] = {{"memory", check_memory},       {"streams", check_streams},
               {"peers", check_peers},         {"memory of another process", check_ipc},
               {"operations", check_ops},      {"allreduce", check_allreduce},
-              {"training step", check_step}};
+              {"training step", check_step},  {"replayed steps", check_replay}};
 enum { CHECKS = sizeof checks / sizeof *checks };
 
 struct doctor_config doctor_config_default(void) {
@@ -67,6 +67,7 @@ int doctor_open(const struct doctor *d, int index, uint64_t bytes, int checked, 
                                    .memory_bytes = bytes + SPARE,
                                    .check_operands = checked,
                                    .allow_tf32 = d->config.tf32,
+                                   .math = d->math,
                                    .timeout_s = d->config.timeout / 2,
                                    .interrupted = d->comm ? job_failed : NULL,
                                    .interrupt_context = d->comm};

@@ -85,6 +85,9 @@ static void look_for_gpus(struct doctor *d) {
         return;
     }
     d->progress->gpus = count;
+    char libraries[300];
+    device_libraries(DEVICE_CUDA, libraries, sizeof libraries);
+    if (*libraries) note(d, FINDING_OK, "libraries", "", "%s", libraries);
     note(d, FINDING_OK, "GPUs", "", "%d%s%s", count, visible ? ", chosen by CUDA_VISIBLE_DEVICES=" : "",
          visible ? visible : "");
 }

@@ -249,9 +249,8 @@ static void tell(struct trial_bed *bed, enum op op, const char *name) {
 }
 
 static int check_op(struct trial_bed *bed, enum op op, const char *name) {
-    static const char layout[] = "activations are plain on this device: nothing changes their layout";
     if ((op == OP_TO_N16 || op == OP_TO_PLAIN) && device_layout(bed->device) != LAYOUT_N16) {
-        note(bed->d, FINDING_NOT_HERE, name, "", "%s", layout);
+        note(bed->d, FINDING_NOT_HERE, name, "", "activations lie plain on this device: nothing changes that");
         return OK;
     }
     memset(&bed->tally, 0, sizeof bed->tally);
@@ -263,9 +262,10 @@ static int check_op(struct trial_bed *bed, enum op op, const char *name) {
     return OK;
 }
 
-/* A launch that fails may have poisoned the process: the doctor begins anew behind it. */
-int check_ops(struct doctor *d, int first) {
-    static const uint64_t ENOUGH = (uint64_t)32 << 20; /* the largest case takes some 10 MiB */
+static const uint64_t ENOUGH = (uint64_t)32 << 20; /* device memory: the largest case takes some 10 MiB */
+
+/* A launch that fails may have poisoned the process: the doctor begins anew behind it. Step i is op i. */
+static int own_kernels(struct doctor *d, int first) {
     struct trial_bed bed = {.d = d};
     if (first >= OP_COUNT) return OK;
     doctor_step(d, first, "%s: %s", doctor_kind_name(d), op_name((enum op)first));
@@ -278,4 +278,34 @@ int check_ops(struct doctor *d, int first) {
     }
     device_close(bed.device);
     return code;
+}
+
+/* Products once more, by cuBLAS and cuDNN where they are: --cuda-math library. Step OP_COUNT + i is product i. */
+static int library_kernels(struct doctor *d, int first) {
+    enum { PRODUCTS = OP_LINEAR_BACKWARD_WEIGHT - OP_CONV2D_FORWARD + 1 };
+    struct trial_bed bed = {.d = d};
+    if (d->kind != DEVICE_CUDA || first >= OP_COUNT + PRODUCTS) return OK;
+    int from = first > OP_COUNT ? first - OP_COUNT : 0;
+    doctor_step(d, OP_COUNT + from, "cuda: products by libraries");
+    d->math = DEVICE_MATH_LIBRARY;
+    int code = doctor_open(d, 0, ENOUGH, 1, &bed.device);
+    d->math = DEVICE_MATH_OWN;
+    if (code == ERR_USAGE) {
+        note(d, FINDING_NOT_HERE, "cuda: products by libraries", "", "%s", error_message());
+        return OK;
+    }
+    for (int i = from; i < PRODUCTS && !code; i++) {
+        char name[48];
+        enum op op = (enum op)(OP_CONV2D_FORWARD + i);
+        snprintf(name, sizeof name, "cuda, libraries: %s", op_name(op));
+        doctor_step(d, OP_COUNT + i, "%s", name);
+        code = check_op(&bed, op, name);
+    }
+    device_close(bed.device);
+    return code;
+}
+
+int check_ops(struct doctor *d, int first) {
+    CHECK(own_kernels(d, first));
+    return library_kernels(d, first);
 }

@@ -2,17 +2,16 @@
  *
  *     against the reference  the same step by the plain kernels of the host, from the same values: loss and every
  *                            parameter's gradient within a bound
- *     the same bits          the batch in two segments, and each segment by itself: the folded gradients, the
- *                            losses and the hashes of rule 2 (docs/design.md) must be equal to the bit, since
- *                            that is what makes single, DP and DDP the same training */
+ *     the same bits          the batch in two segments, and each segment by itself: the losses and the folded
+ *                            gradients must be equal to the bit, since that is what makes single, DP and DDP the
+ *                            same training (docs/design.md 2, rules 1 and 2) */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
-#include "doctor/check.h"
-#include "models/replica.h"
+#include "doctor/sample.h"
 #include "train/lockstep.h"
 
 /* What float kernels of any make keep in the loss of one step; ours sum in double and come far nearer. */
@@ -21,12 +20,10 @@ static const double LOSS_BOUND = 2e-6;
  * off by all of itself. */
 static const double TF32_LOSS_BOUND = 2e-3, TF32_GRADIENT_BOUND = 3e-2;
 
-enum { MOST_SAMPLES = 40 };
-
 struct batch {
     struct segments segments;
-    float *pixels;
-    int32_t labels[MOST_SAMPLES];
+    const float *pixels;
+    const int32_t *labels;
 };
 
 struct outcome {
@@ -36,75 +33,45 @@ struct outcome {
 
 struct bed {
     struct doctor *d;
-    struct model model;
-    float **values;
-    struct batch all;
-    float *memory; /* pixels, then gradients of the four outcomes */
+    struct sample sample;
+    float *memory; /* gradients of the four outcomes */
     size_t grads;
     struct outcome reference, whole, part[2];
 };
 
-/* Scores that lie apart, so that the loss says something of every layer: LeNet as the chapter starts it gives all
- * classes one probability, whatever the picture. */
-static const struct {
-    const char *name;
-    float spread; /* times the initial values */
-} models[] = {{"lenet", 10}, {"convnet", 1.5f}};
-enum { MODELS = sizeof models / sizeof *models };
-
-static int make_bed(struct bed *bed, const char *name, float spread) {
-    static const struct model_options options = {.dropout = -1};
-    int samples = bed->d->config.quick ? 21 : MOST_SAMPLES - 3; /* segments that end inside a group of 16 */
+static int open_bed(struct bed *bed, int i) {
     struct outcome *outcomes[] = {&bed->reference, &bed->whole, &bed->part[0], &bed->part[1]};
-    struct rng rng;
-    CHECK(model_open(&bed->model, name, &options));
-    CHECK(model_values_init(&bed->model, bed->d->config.seed, &bed->values));
-    for (int p = 0; p < bed->model.param_count; p++)
-        for (size_t i = 0; i < param_spec_count(&bed->model.params[p]); i++)
-            bed->values[p][i] *= spread;
-    size_t pixels = (size_t)samples * (size_t)(bed->model.channels * bed->model.height * bed->model.width);
-    bed->grads = model_count(&bed->model);
-    bed->memory = malloc((pixels + 4 * bed->grads) * sizeof(float));
-    if (!bed->memory) return fail(ERR_MEMORY, "doctor: no host memory for a batch: free some");
-    for (size_t i = 0; i < 4; i++)
-        outcomes[i]->grads = bed->memory + pixels + i * bed->grads;
-    rng_seed(&rng, bed->d->config.seed + 1);
-    rng_uniform(&rng, bed->memory, pixels, 0, 1);
-    bed->all.pixels = bed->memory;
-    bed->all.segments = (struct segments){2, samples, {{0, samples / 2 + 1}, {1, samples - samples / 2 - 1}}};
-    for (int i = 0; i < samples; i++)
-        bed->all.labels[i] = (int32_t)(rng_u32(&rng) % (uint32_t)bed->model.classes);
+    CHECK(sample_open(&bed->sample, bed->d, i));
+    bed->grads = model_count(&bed->sample.model);
+    bed->memory = malloc(4 * bed->grads * sizeof(float));
+    if (!bed->memory) return fail(ERR_MEMORY, "doctor: no host memory for gradients: free some");
+    for (size_t k = 0; k < 4; k++)
+        outcomes[k]->grads = bed->memory + k * bed->grads;
     return OK;
 }
 
-static void free_bed(struct bed *bed) {
-    free(bed->memory);
-    model_values_free(bed->values);
-    model_free(&bed->model);
+static struct batch whole_batch(const struct bed *bed) {
+    const struct sample *s = &bed->sample;
+    return (struct batch){s->segments, s->pixels, s->labels};
 }
 
 /* The batch of one virtual device alone: a piece of the whole. */
 static struct batch part_of(const struct bed *bed, int v) {
-    const struct segment *seg = bed->all.segments.seg;
-    size_t pixels = (size_t)(bed->model.channels * bed->model.height * bed->model.width);
-    int from = v ? seg[0].n : 0;
-    struct batch part = {.segments = {1, seg[v].n, {seg[v]}}, .pixels = bed->all.pixels + (size_t)from * pixels};
-    memcpy(part.labels, bed->all.labels + from, (size_t)seg[v].n * sizeof *part.labels);
-    return part;
+    const struct sample *s = &bed->sample;
+    struct segment seg = s->segments.seg[v];
+    size_t from = v ? (size_t)s->segments.seg[0].n : 0;
+    return (struct batch){{1, seg.n, {seg}}, s->pixels + from * s->pixels_each, s->labels + from};
 }
 
 /* ---- one step ---- */
 
 static int take_step(struct replica *r, const struct batch *batch, int samples, struct outcome *out) {
     struct step_block step = {.seed = 5, .weight = 1.0f / (float)samples, .learning_rate = 0.1f, .first_update = 1};
-    struct var *output, *loss;
     size_t at = 0;
     CHECK(replica_write_step(r, &step));
     CHECK(replica_load(r, batch->pixels, batch->labels, batch->segments.n));
-    CHECK(replica_forward(r, &batch->segments, 1, &output));
-    CHECK(replica_loss(r, output, 1, &loss));
-    CHECK(replica_backward(r, loss, NULL));
-    CHECK(replica_update(r));
+    CHECK(replica_train(r, &batch->segments));
+    CHECK(replica_finish(r));
     CHECK(replica_read_logs(r, 1, out->loss, NULL, NULL));
     for (int i = 0; i < r->params.count; at += r->params.param[i++].count)
         CHECK(param_read_grad(&r->params, i, out->grads + at));
@@ -112,39 +79,37 @@ static int take_step(struct replica *r, const struct batch *batch, int samples, 
 }
 
 /* A replica of its own for each step: all start from the same values. */
-static int step_on(struct bed *bed, struct device *device, const struct batch *batch, struct outcome *out) {
-    struct replica_config config = {.max_samples = batch->segments.n,
+static int step_on(struct bed *bed, struct device *device, struct batch batch, struct outcome *out) {
+    struct replica_config config = {.max_samples = batch.segments.n,
                                     .log_rows = 1,
-                                    .log_segments = batch->segments.count,
+                                    .log_segments = batch.segments.count,
                                     .optimizer = 1,
                                     .momentum = 0.9};
     struct replica r;
-    CHECK(replica_init(&r, device, &bed->model, &config, bed->values));
-    int code = take_step(&r, batch, bed->all.segments.n, out);
+    CHECK(replica_init(&r, device, &bed->sample.model, &config, bed->sample.values));
+    int code = take_step(&r, &batch, bed->sample.segments.n, out);
     replica_free(&r);
     return code;
 }
 
-static const uint64_t STEP_BYTES = (uint64_t)64 << 20;
-
 static int step_by_the_reference(struct bed *bed) {
-    struct device_config config = {
-        .kind = DEVICE_HOST, .memory_bytes = STEP_BYTES, .reference_math = 1, .timeout_s = bed->d->config.timeout / 2};
+    struct device_config config = {.kind = DEVICE_HOST,
+                                   .memory_bytes = SAMPLE_DEVICE_BYTES,
+                                   .reference_math = 1,
+                                   .timeout_s = bed->d->config.timeout / 2};
     struct device *device;
     CHECK(device_open(&device, &config));
-    int code = step_on(bed, device, &bed->all, &bed->reference);
+    int code = step_on(bed, device, whole_batch(bed), &bed->reference);
     device_close(device);
     return code;
 }
 
 static int steps_on_the_device(struct bed *bed) {
     struct device *device;
-    CHECK(doctor_open(bed->d, 0, STEP_BYTES, 1, &device));
-    int code = step_on(bed, device, &bed->all, &bed->whole);
-    for (int v = 0; v < 2 && !code; v++) {
-        struct batch part = part_of(bed, v);
-        code = step_on(bed, device, &part, &bed->part[v]);
-    }
+    CHECK(doctor_open(bed->d, 0, SAMPLE_DEVICE_BYTES, 1, &device));
+    int code = step_on(bed, device, whole_batch(bed), &bed->whole);
+    for (int v = 0; v < 2 && !code; v++)
+        code = step_on(bed, device, part_of(bed, v), &bed->part[v]);
     device_close(device);
     return code;
 }
@@ -163,6 +128,7 @@ static double apart(const float *a, const float *b, size_t count) {
 }
 
 static void compare_with_reference(struct bed *bed) {
+    const struct model *model = &bed->sample.model;
     int tf32 = bed->d->kind == DEVICE_CUDA && bed->d->config.tf32;
     double loss = 0, want = 0, worst = 0;
     char name[48], bound[160];
@@ -174,13 +140,13 @@ static void compare_with_reference(struct bed *bed) {
     }
     double loss_off = fabs(loss - want) / fabs(want);
     double most_loss = tf32 ? TF32_LOSS_BOUND : LOSS_BOUND, most = tf32 ? TF32_GRADIENT_BOUND : LOCKSTEP_BOUND;
-    for (int i = 0; i < bed->model.param_count; i++) {
-        size_t count = param_spec_count(&bed->model.params[i]);
+    for (int i = 0; i < model->param_count; i++) {
+        size_t count = param_spec_count(&model->params[i]);
         double far = apart(bed->reference.grads + at, bed->whole.grads + at, count);
-        if (far > worst) worst = far, where = bed->model.params[i].name;
+        if (far > worst) worst = far, where = model->params[i].name;
         at += count;
     }
-    snprintf(name, sizeof name, "%s: step of %s", doctor_kind_name(bed->d), bed->model.name);
+    snprintf(name, sizeof name, "%s: step of %s", doctor_kind_name(bed->d), model->name);
     snprintf(bound, sizeof bound, "loss %.0e, gradients %.0e: %s", most_loss, most,
              tf32 ? "factors of 11 bits, 4 layers, there and back" : "right ones were 4.5e-5 apart, wrong ones 1e-2");
     note(bed->d, loss_off <= most_loss && worst <= most ? FINDING_OK : FINDING_OFF, name, bound,
@@ -188,15 +154,15 @@ static void compare_with_reference(struct bed *bed) {
 }
 
 static void compare_bits(struct bed *bed) {
+    static const char bound[] = "equal: both at once, and each alone, folded";
     char name[48];
     size_t wrong = 0, first = 0;
-    snprintf(name, sizeof name, "%s: %s in two segments", doctor_kind_name(bed->d), bed->model.name);
+    snprintf(name, sizeof name, "%s: %s in two segments", doctor_kind_name(bed->d), bed->sample.model.name);
     for (size_t i = 0; i < bed->grads; i++) {
-        float folded = bed->part[0].grads[i] + bed->part[1].grads[i]; /* docs/design.md 2, rule 1 */
+        float folded = bed->part[0].grads[i] + bed->part[1].grads[i];
         if (memcmp(&folded, &bed->whole.grads[i], sizeof folded) && wrong++ == 0) first = i;
     }
     int losses = bed->part[0].loss[0] == bed->whole.loss[0] && bed->part[1].loss[0] == bed->whole.loss[1];
-    static const char bound[] = "equal: both at once, and each alone, folded";
     if (!wrong && losses)
         note(bed->d, FINDING_OK, name, bound, "losses and %zu gradients equal", bed->grads);
     else if (!losses)
@@ -208,15 +174,16 @@ static void compare_bits(struct bed *bed) {
 }
 
 int check_step(struct doctor *d, int first) {
-    for (int i = first; i < MODELS; i++) {
+    for (int i = first; i < SAMPLE_MODELS; i++) {
         struct bed bed = {.d = d};
-        doctor_step(d, i, "%s: step of %s", doctor_kind_name(d), models[i].name);
-        int code = make_bed(&bed, models[i].name, models[i].spread);
+        doctor_step(d, i, "%s: step of %s", doctor_kind_name(d), sample_name(i));
+        int code = open_bed(&bed, i);
         if (!code) code = step_by_the_reference(&bed);
         if (!code) code = steps_on_the_device(&bed);
         if (!code) compare_with_reference(&bed);
         if (!code) compare_bits(&bed);
-        free_bed(&bed);
+        free(bed.memory);
+        sample_free(&bed.sample);
         CHECK(code);
     }
     return OK;

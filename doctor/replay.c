@@ -1,0 +1,95 @@
+/* Recorded steps (CUDA graphs): the same training twice, launched anew each step and replayed from a recording. What
+ * varies from step to step (batch, learning rate, dropout's masks, the row of the logs) reaches a replay through
+ * device memory alone; whatever was captured by value instead shows in the next step's hashes. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "doctor/sample.h"
+
+enum { STEPS = 6, MOST_PARAMS = 16 };
+
+struct outcome {
+    double losses[2 * STEPS];
+    uint64_t hashes[STEPS * 2 * MOST_PARAMS]; /* values before, gradients after, each step */
+    int replayed;                             /* steps that were replayed from begin to end */
+};
+
+static int train(struct replica *r, struct sample *s, struct outcome *out) {
+    for (int k = 0; k < STEPS; k++) {
+        struct step_block step = {.seed = 5,
+                                  .step = (uint64_t)k,
+                                  .weight = 1.0f / (float)(s->segments.n + k),
+                                  .learning_rate = 0.01f * (float)(k + 1),
+                                  .first_update = k == 0,
+                                  .slot = STEPS - 1 - k};
+        s->pixels[k] = (float)k; /* another batch each time */
+        CHECK(replica_write_step(r, &step));
+        CHECK(replica_load(r, s->pixels, s->labels, s->segments.n));
+        CHECK(replica_train(r, &s->segments));
+        int replayed = r->recorded.stage == STAGE_REPLAYED;
+        CHECK(replica_finish(r));
+        out->replayed += replayed && r->recorded.stage == STAGE_REPLAYED;
+        CHECK(stream_sync(device_compute(r->device))); /* the batch's memory is the next one's */
+    }
+    return replica_read_logs(r, STEPS, out->losses, NULL, out->hashes);
+}
+
+static int train_on(struct sample *s, struct device *device, int graph, struct outcome *out) {
+    struct replica_config config = {.max_samples = s->segments.n,
+                                    .log_rows = STEPS,
+                                    .log_segments = s->segments.count,
+                                    .hashes = 1,
+                                    .optimizer = 1,
+                                    .momentum = 0.9,
+                                    .graph = graph};
+    struct replica r;
+    if (s->model.param_count > MOST_PARAMS)
+        return fail(ERR_FAILED, "doctor: model %s has more than %d parameters", s->model.name, MOST_PARAMS);
+    CHECK(replica_init(&r, device, &s->model, &config, s->values));
+    int code = train(&r, s, out);
+    replica_free(&r);
+    return code;
+}
+
+static void compare(struct doctor *d, const struct sample *s, const struct outcome *launched,
+                    const struct outcome *replayed) {
+    static const char bound[] = "equal to steps launched anew; 3 replayed at least";
+    char name[48];
+    int rows = 2 * s->model.param_count, row = STEPS - 1;
+    snprintf(name, sizeof name, "%s: %s replayed", doctor_kind_name(d), s->model.name);
+    while (row >= 0 && !memcmp(&launched->hashes[row * rows], &replayed->hashes[row * rows], (size_t)rows * sizeof(uint64_t)) &&
+           !memcmp(&launched->losses[2 * row], &replayed->losses[2 * row], 2 * sizeof(double)))
+        row--; /* row STEPS - 1 is the first step's */
+    if (row >= 0)
+        note(d, FINDING_OFF, name, bound, "losses, values or gradients differ from step %d on", STEPS - 1 - row);
+    else
+        note(d, replayed->replayed >= 3 ? FINDING_OK : FINDING_OFF, name, bound,
+             "%d of %d steps replayed: losses, values, gradients equal", replayed->replayed, STEPS);
+}
+
+static int one_model(struct doctor *d, int i) {
+    struct sample sample = {.pixels = NULL};
+    struct outcome launched = {.replayed = 0}, replayed = {.replayed = 0};
+    struct device *device = NULL;
+    int code = sample_open(&sample, d, i);
+    if (!code) code = doctor_open(d, 0, SAMPLE_DEVICE_BYTES, 1, &device);
+    if (!code) code = train_on(&sample, device, 0, &launched);
+    if (!code) code = train_on(&sample, device, 1, &replayed);
+    if (!code) compare(d, &sample, &launched, &replayed);
+    device_close(device);
+    sample_free(&sample);
+    return code;
+}
+
+int check_replay(struct doctor *d, int first) {
+    if (d->kind != DEVICE_CUDA) {
+        note(d, FINDING_NOT_HERE, "cpu: steps replayed", "", "emulated devices launch every step anew");
+        return OK;
+    }
+    for (int i = first; i < SAMPLE_MODELS; i++) {
+        doctor_step(d, i, "%s: %s replayed", doctor_kind_name(d), sample_name(i));
+        CHECK(one_model(d, i));
+    }
+    return OK;
+}
