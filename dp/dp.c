@@ -89,9 +89,10 @@ static int backward_part(void *context) {
 static int forward(struct dp *dp, int r) {
     struct replica *replica = &dp->replica[r];
     struct part part = {dp, r};
-    struct recorded_key key = {.kind = dp->training ? WORK_TRAIN : WORK_EVALUATE, .segments = dp->share[r]};
     if (r > 0) CHECK(replica_write_step(replica, dp->step));
     if (dp->own_loss) return dp->training ? replica_train(replica, &dp->share[r]) : replica_evaluate(replica, &dp->share[r]);
+    /* The whole batch, not the share: where device 0's dL/dy lies depends on all of it. */
+    struct recorded_key key = {.kind = dp->training ? WORK_TRAIN : WORK_EVALUATE, .segments = *dp->all};
     recorded_begin(&replica->recorded, &key, dp->training ? 2 : 1);
     return recorded_part(&replica->recorded, "forward", forward_part, &part);
 }
@@ -153,6 +154,7 @@ static int begin_row(struct dp *dp, const struct step_block *step, int training)
 static int begin(struct dp *dp, const struct dp_batch *batch, const struct step_block *step, int training) {
     const struct segments *all = batch->segments;
     int k = dp->segments / dp->count, total = 0;
+    dp->all = all;
     if (all->count != dp->segments || all->n < 1)
         return fail(ERR_FAILED,
                     "DataParallel: a batch of %d samples in %d segments: it was set up for %d segments of at "

@@ -25,6 +25,7 @@ struct dp {
     /* The step being worked on: written by thread 0 before the threads start; output[r] by thread r. */
     const struct step_block *step;
     int training;
+    const struct segments *all; /* of the whole batch */
     struct segments share[MAX_DEVICES];
     int sizes[MAX_DEVICES]; /* samples of each share */
     struct var *output[MAX_DEVICES]; /* on the tape of thread r; of a replayed step: nothing */
