@@ -23,8 +23,8 @@ enum slot_state { FREE, FILLING, READY, HELD };
 struct slot {
     struct loaded_batch batch; /* first: a batch handed out is its slot */
     enum slot_state state;
-    void *memory;
-    int32_t *sample; /* data set indices of the batch */
+    void *memory;    /* staging: pixels and labels, or samples alone */
+    int32_t *sample; /* data set indices of the batch; in `memory` where they are what is staged */
 };
 
 struct loader {
@@ -53,6 +53,7 @@ static void fill_slot(struct loader *l, struct slot *s) {
     size_t pixels = (size_t)c->set->rows * (size_t)c->set->cols;
     batch_plan(&c->split, l->index, l->length, c->batch_size, b->step, c->first_device, c->device_count, &b->plan,
                s->sample);
+    if (c->indices_only) return;
     for (int i = 0; i < b->plan.n; i++) {
         const uint8_t *from = c->set->images + (size_t)s->sample[i] * pixels;
         float *to = b->pixels + (size_t)i * pixels;
@@ -144,6 +145,11 @@ static int make_slots(struct loader *l) {
         return fail(ERR_MEMORY, "loader: no memory for the order of %d samples: use fewer", c->set->count);
     while (l->slots < c->workers + LOADER_SPARE) {
         struct slot *s = &l->slot[l->slots++];
+        if (c->indices_only) {
+            CHECK(c->alloc(c->context, &s->memory, most * sizeof(int32_t)));
+            s->batch.samples = s->sample = s->memory;
+            continue;
+        }
         s->sample = malloc(most * sizeof *s->sample);
         if (!s->sample) return fail(ERR_MEMORY, "loader: no memory for a batch: %zu samples: use fewer", most);
         CHECK(c->alloc(c->context, &s->memory, pixel_bytes + most * sizeof(int32_t)));
@@ -292,7 +298,7 @@ void loader_free(struct loader *l) {
         pthread_mutex_destroy(&l->lock);
     }
     for (int i = 0; i < l->slots; i++) {
-        free(l->slot[i].sample);
+        if (!l->slot[i].batch.samples) free(l->slot[i].sample);
         if (l->slot[i].memory) l->config.release(l->config.context, l->slot[i].memory);
     }
     free(l->slot);

@@ -1,6 +1,7 @@
 /* The loader: batches in the epoch's order, prepared ahead by worker threads in memory a device can copy from.
  *
- * Pixels become float32 as torchvision does it: byte / 255, then (x - mean) / std where asked for. One thread (the
+ * Pixels become float32 as torchvision does it: byte / 255, then (x - mean) / std where asked for. Where the data set
+ * lies on the device (device_dataset.h) a batch is no more than its samples' numbers. One thread (the
  * consumer) calls these functions; workers are inside. Steps count from 0 within an epoch.
  *
  *     loader_init(&loader, &config);
@@ -36,6 +37,7 @@ struct loader_config {
     int first_device, device_count; /* whose shares are loaded: one rank its own, DP's device 0 all */
     int workers;               /* 0: batches are made in loader_next */
     float mean, std;           /* std 0: pixels stay in 0..1 */
+    int indices_only;          /* 1: batches are lists of samples, without pixels: the set lies on the device */
     double timeout_s;          /* deadline of a wait for a worker; 0: 300 */
     /* Staging memory, at least 64-byte aligned; called by the consumer's thread in loader_init and loader_free. Both
      * NULL: plain host memory. A device passes its pinned memory. */
@@ -48,6 +50,8 @@ struct loaded_batch {
     int epoch, step;
     float *pixels;   /* (plan.n, 1, rows, cols) */
     int32_t *labels; /* (plan.n) */
+    int32_t *samples; /* with indices_only, and then in place of the other two, which are NULL: data set indices,
+                       * (plan.n) in the order of the rows; else NULL */
     struct batch_plan plan;
 };
 

@@ -2,7 +2,7 @@
  * tests/test_cuda_index.c; and launched, where a GPU (or the emulated runtime) is there. */
 #include "device/cuda_kernels_gather.h"
 #include "tests/test_cuda_index.h"
-#include "tests/test_gather.h"
+#include "tests/test_device_dataset.h"
 
 /* Operands of exactly their size, `shift` elements off their alignment. */
 static void run_text(const struct gather_set *s, struct gather_args p, struct grid grid, size_t shift) {
@@ -61,5 +61,8 @@ Test(cuda_gather, launched_it_does_the_same, .timeout = 120) {
     if (!d) cr_skip_test("no GPU: %s", error_message());
     gather_all_shapes(d);
     gather_outside(d);
+    resident_arrives_whole(d);
+    resident_batches_equal_the_loaders(d);
+    resident_too_large(d, 70000); /* of the 64 MiB that are left */
     device_close(d);
 }

@@ -54,7 +54,10 @@ static void check_batch(const struct loader_config *c, const struct loaded_batch
     cr_assert(b->epoch == epoch && b->step == step, "epoch %d step %d", b->epoch, b->step);
     cr_assert(b->plan.n == plan.n && b->plan.global_n == plan.global_n);
     cr_assert(!memcmp(&b->plan.segments, &plan.segments, sizeof plan.segments));
-    for (int i = 0; i < plan.n; i++) {
+    cr_assert((b->samples != NULL) == c->indices_only && (b->pixels != NULL) == !c->indices_only);
+    cr_assert_eq(b->labels != NULL, !c->indices_only);
+    if (c->indices_only) cr_assert(!memcmp(b->samples, sample, (size_t)plan.n * sizeof *sample), "other samples");
+    for (int i = 0; i < plan.n && !c->indices_only; i++) {
         cr_assert_eq(b->labels[i], labels[sample[i]]);
         for (int p = 0; p < PIXELS; p++) {
             float want = (float)images[sample[i] * PIXELS + p] / 255.0f;
@@ -79,16 +82,17 @@ Test(loader, whole_epochs_with_any_number_of_workers, .timeout = 60, .init = tin
     static const enum order_end ends[] = {ORDER_PAD, ORDER_CUT, ORDER_EXACT};
     static const int steps[] = {11, 10, 11}; /* 104, 100 and 103 positions in tens */
     for (int workers = 0; workers <= 3; workers++)
-        for (int end = 0; end < 3; end++) {
+        for (int end = 0; end < 6; end++) {
             struct loader_config c = config(workers);
-            c.end = ends[end];
+            c.end = ends[end % 3];
+            c.indices_only = end >= 3;
             struct loader *l = opened(&c);
-            cr_assert_eq(loader_steps(l), steps[end]);
-            cr_assert_eq(loader_duplicates(l), end == 0 ? 1 : 0);
+            cr_assert_eq(loader_steps(l), steps[end % 3]);
+            cr_assert_eq(loader_duplicates(l), end % 3 == 0 ? 1 : 0);
             cr_assert_null(next(l)); /* nothing before the first epoch */
-            for (int epoch = 0; epoch < 3; epoch++) cr_assert_eq(walk_epoch(l, &c, epoch, 0), steps[end]);
-            cr_assert_eq(walk_epoch(l, &c, 7, 4), steps[end]);
-            cr_assert_eq(walk_epoch(l, &c, 7, steps[end]), steps[end]);
+            for (int epoch = 0; epoch < 3; epoch++) cr_assert_eq(walk_epoch(l, &c, epoch, 0), steps[end % 3]);
+            cr_assert_eq(walk_epoch(l, &c, 7, 4), steps[end % 3]);
+            cr_assert_eq(walk_epoch(l, &c, 7, steps[end % 3]), steps[end % 3]);
             loader_free(l);
         }
 }
@@ -220,9 +224,11 @@ Test(loader, a_new_epoch_waits_for_the_batch_being_filled, .timeout = 30) {
 /* Staging memory from the caller: counted, and refused at the `left`-th request. */
 struct store {
     int left, open;
+    size_t bytes; /* of the last request */
 };
 static int store_alloc(void *context, void **out, size_t bytes) {
     struct store *s = context;
+    s->bytes = bytes;
     if (s->left-- == 0) return fail(ERR_MEMORY, "out of memory on device 0: %zu bytes", bytes);
     *out = aligned_alloc(64, (bytes + 63) / 64 * 64);
     s->open++;
@@ -234,13 +240,15 @@ static void store_release(void *context, void *memory) {
 }
 
 Test(loader, staging_memory_is_the_callers, .timeout = 30, .init = tiny_make) {
-    for (int left = 0; left <= 4; left++) {
+    for (int left = 0; left <= 9; left++) {
         struct loader_config c = config(2);
-        struct store s = {left, 0};
+        struct store s = {left % 5, 0, 0};
         struct loader *l;
+        c.indices_only = left >= 5;
         c.alloc = store_alloc, c.release = store_release, c.context = &s;
         int code = loader_init(&l, &c);
-        cr_assert_eq(code, left < 4 ? ERR_MEMORY : OK);
+        cr_assert_eq(code, left % 5 < 4 ? ERR_MEMORY : OK);
+        cr_assert_eq(s.bytes, c.indices_only ? 40u : 256u + 40u, "%zu bytes a batch", s.bytes);
         cr_assert((l != NULL) == (code == OK));
         if (l) walk_epoch(l, &c, 0, 0);
         if (l) cr_assert_eq(s.open, 2 + LOADER_SPARE);

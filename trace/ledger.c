@@ -5,7 +5,8 @@
 
 const char *mem_cause_name(enum mem_cause cause) {
     static const char *const names[MEM_CAUSE_COUNT] = {
-        "params", "grads", "optimizer", "activations", "input", "gathered output", "comm", "workspace"};
+        "params",   "grads",           "optimizer", "activations", "input",
+        "data set", "gathered output", "comm",      "workspace"};
     return (unsigned)cause < MEM_CAUSE_COUNT ? names[cause] : "unknown";
 }
 

@@ -21,6 +21,7 @@ enum mem_cause {
     MEM_OPTIMIZER,
     MEM_ACTIVATIONS, /* the tape's step arena: activations and their gradients */
     MEM_INPUT,       /* batches: pixels and labels */
+    MEM_DATASET,     /* the data set itself, as bytes, where batches are made on the device */
     MEM_GATHERED,    /* DP, device 0: the gathered output and dL/dy */
     MEM_COMM,        /* flags and scratch of collectives, staging of DP's reduce */
     MEM_WORKSPACE,   /* everything a kernel needs beside its operands; loss log, step block */

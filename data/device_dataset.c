@@ -1,0 +1,102 @@
+/* The upload goes through two pieces of pinned memory in turn: while one is on its way the other is filled. Copying
+ * straight from the set would let the driver stage it page by page, with the caller waiting. */
+#include "data/device_dataset.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+
+static const double SETTLE_S = 1;
+
+static size_t image_bytes(const struct dataset *set) {
+    return (size_t)set->count * (size_t)set->rows * (size_t)set->cols;
+}
+
+static uint64_t occupied(size_t bytes) { /* as device_alloc charges it */
+    return ((uint64_t)bytes + 255) / 256 * 256;
+}
+
+uint64_t device_dataset_bytes(const struct dataset *set) {
+    return occupied(image_bytes(set)) + occupied((size_t)set->count);
+}
+
+struct piece {
+    void *memory;
+    struct event *sent; /* its last copy is done: it may be filled again */
+};
+
+static int upload(struct stream *stream, struct piece pieces[2], char *to, const uint8_t *from, size_t bytes) {
+    for (size_t at = 0, turn = 0; at < bytes; at += DATASET_PIECE, turn ^= 1) {
+        struct piece *p = &pieces[turn];
+        size_t size = bytes - at < DATASET_PIECE ? bytes - at : DATASET_PIECE;
+        CHECK(event_sync(p->sent));
+        memcpy(p->memory, from + at, size);
+        CHECK(copy_to_device(stream, to + at, p->memory, size));
+        CHECK(event_record(p->sent, stream));
+    }
+    return OK;
+}
+
+static int make_pieces(struct device *device, struct piece pieces[2], size_t largest) {
+    size_t bytes = largest < DATASET_PIECE ? largest : DATASET_PIECE;
+    for (int i = 0; i < 2; i++) {
+        CHECK(device_host_alloc(device, &pieces[i].memory, bytes));
+        CHECK(event_create(device, &pieces[i].sent));
+    }
+    return OK;
+}
+
+/* After an error copies may still be under way: in a job that ends, a wait ends before its work. Are they done? */
+static int settled(struct piece pieces[2]) {
+    int64_t deadline = deadline_after(SETTLE_S);
+    for (int i = 0; i < 2; i++)
+        while (pieces[i].sent && !event_done(pieces[i].sent)) {
+            if (now_ns() > deadline) return 0;
+            nanosleep(&(struct timespec){0, 1000000}, NULL);
+        }
+    return 1;
+}
+
+int device_dataset_init(struct device_dataset *d, struct device *device, const struct dataset *set) {
+    const int dims[4] = {set->count, 1, set->rows, set->cols};
+    struct stream *stream = device_compute(device);
+    struct piece pieces[2] = {{0}};
+    void *images = NULL, *labels = NULL;
+    int code;
+    memset(d, 0, sizeof *d);
+    d->device = device;
+    CHECK_GOTO(device_alloc(device, &images, image_bytes(set), MEM_DATASET), code, out);
+    d->images = tensor_plain(images, DTYPE_U8, 4, dims);
+    CHECK_GOTO(device_alloc(device, &labels, (size_t)set->count, MEM_DATASET), code, out);
+    d->labels = tensor_plain(labels, DTYPE_U8, 1, dims);
+    CHECK_GOTO(make_pieces(device, pieces, image_bytes(set)), code, out);
+    CHECK_GOTO(upload(stream, pieces, images, set->images, image_bytes(set)), code, out);
+    CHECK_GOTO(upload(stream, pieces, labels, set->labels, (size_t)set->count), code, out);
+out:
+    CHECK_KEEP(stream_sync(stream), code);
+    if (code && !settled(pieces)) return memset(d, 0, sizeof *d), code; /* a stuck device keeps what it may touch */
+    for (int i = 0; i < 2; i++) {
+        event_destroy(pieces[i].sent);
+        device_host_free(device, pieces[i].memory);
+    }
+    if (code) device_dataset_free(d);
+    return code;
+}
+
+void device_dataset_free(struct device_dataset *d) {
+    if (!d) return;
+    if (d->device) {
+        device_free(d->device, d->images.data);
+        device_free(d->device, d->labels.data);
+    }
+    memset(d, 0, sizeof *d);
+}
+
+int device_dataset_gather(const struct device_dataset *d, struct stream *stream, const struct tensor *index,
+                          float mean, float std, const struct tensor *x, const struct tensor *x_labels) {
+    struct op_args args = {.in = {d->images, d->labels, *index}, .out = {*x, *x_labels}};
+    args.p.gather = (struct gather_args){mean, std};
+    return launch(stream, OP_GATHER_SAMPLES, &args);
+}
