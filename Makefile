@@ -59,9 +59,11 @@ PLAIN := $(or $(SAN),$(if $(HAVE_CRITERION),,yes))
 FLAGS := -std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror -ffp-contract=off -pthread -I. $(if $(HAVE_ZLIB),-DHAVE_ZLIB) \
          $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer -DDUET_CHECK_OPERANDS)
 TEST_FLAGS := -DBUILD_DIR='"$(B)"' $(if $(PLAIN),-DHARNESS_PLAIN) $(if $(EMULATION),-DCUDA_EMULATION)
-# A .cu file is nvcc's, or, emulated, C++ with a header before it that gives CUDA's words a meaning.
-EMULATED_FLAGS = -x c++ -std=c++17 $(filter-out -std=c11,$(FLAGS)) -O2 -fno-exceptions -fno-rtti -fno-threadsafe-statics $(if $(SAN),-fno-sanitize=vptr) \
-                 -Wno-missing-field-initializers -include tests/cuda_emulation/launch.h
+# A .cu file is nvcc's, or, emulated, C++ with a header before it that gives CUDA's words a meaning. Shared memory starts as rubbish; fmaf is one instruction where the CPU has it.
+takes = $(shell $(CXX) $(1) -E -x c++ /dev/null >/dev/null 2>&1 && echo $(1))
+EMULATED_FLAGS := $(if $(EMULATION),-x c++ -std=c++17 $(filter-out -std=c11,$(FLAGS)) -O2 $(if $(shell grep -sw fma /proc/cpuinfo),$(call takes,-mfma)) \
+                  $(call takes,-ftrivial-auto-var-init=pattern) $(if $(SAN),-fno-sanitize=vptr) -fno-exceptions -fno-rtti -fno-threadsafe-statics \
+                  -Wno-missing-field-initializers -include tests/cuda_emulation/launch.h)
 COMPILE_CU = $(if $(EMULATION),$(CXX) $(EMULATED_FLAGS),$(call cuda_word,nvcc) $(NVCC_FLAGS)) $(CUDA_FLAGS) $(CFLAGS)
 # -O2, or a folder's own OPT_<folder>; what you give in CFLAGS comes last and wins.
 OPT_device/math := -O3 $(if $(filter thread,$(SAN)),-fno-sanitize=thread)# device/host_race.c says why
