@@ -93,6 +93,7 @@ struct cuda_device {
     pthread_mutex_t service_lock;
     uint64_t peers_asked, peers; /* bit g: peer access to GPU g was tried; is there; under service_lock */
     struct cuda_import *imports; /* cuda_ipc.c; under service_lock */
+    void *value_write, *value_wait; /* the driver's functions (cuda_value.c); NULL: not asked for yet */
 };
 
 static inline int cuda_use(const struct device *device) {

@@ -114,7 +114,8 @@ DUET_HD uint32_t bits_of(float x) {
 #endif
 }
 
-/* Four floats in one 16-byte access; `p` is 16-byte aligned. */
+/* Four floats in one 16-byte access; `p` is 16-byte aligned, in global memory. The store is asked for by name, since nvcc
+ * may make four of an assignment. */
 DUET_HD void load_4(float v[4], const float *p) {
 #ifdef __CUDA_ARCH__
     const float4 four = *(const float4 *)p;
@@ -126,7 +127,7 @@ DUET_HD void load_4(float v[4], const float *p) {
 
 DUET_HD void store_4(float *p, const float v[4]) {
 #ifdef __CUDA_ARCH__
-    *(float4 *)p = make_float4(v[0], v[1], v[2], v[3]);
+    __stwb((float4 *)p, make_float4(v[0], v[1], v[2], v[3]));
 #else
     for (int i = 0; i < 4; i++) p[i] = v[i];
 #endif
