@@ -18,6 +18,7 @@
 # smaller, results say "emulated" and go to the build folder.
 set -u
 cd "$(dirname "$0")/.." || exit 2
+export LC_ALL=C # quotes of compilers are ASCII, numbers have points
 # part | seconds it may take
 table="build|170
 doctor|60
