@@ -13,8 +13,8 @@
  * text); ERR_PEER another rank failed, died or left; ERR_FAILED / ERR_USAGE / ERR_MEMORY as usual.
  * After any error but ERR_USAGE the communicator is only good for comm_abort and comm_close.
  *
- * Threads: comm_wait_flag, comm_post_flag, comm_check, comm_abort and the getters from any thread
- * at any time. comm_exchange, comm_gather and comm_barrier are collective: all ranks call the same
+ * Threads: comm_wait_flag, comm_post_flag, comm_distant_..., comm_check, comm_abort and the getters from any
+ * thread at any time. comm_exchange, comm_gather and comm_barrier are collective: all ranks call the same
  * ones in the same order, each rank from one thread at a time. */
 #ifndef COMM_COMM_H
 #define COMM_COMM_H
@@ -89,6 +89,20 @@ int comm_wait_flag(struct comm *comm, struct comm_flag *flag, uint64_t epoch,
 /* Publishes all this thread wrote so far and wakes who sleeps on the flag (a system call only if
  * somebody does). epoch must not be below the flag's present one. Cannot fail. */
 void comm_post_flag(struct comm_flag *flag, uint64_t epoch);
+
+/* A wait that a GPU does for this rank. Nobody sleeps here for it: the rank looks after it, now and then, for as long
+ * as the word of `reason.peer` is missing, and learns what comm_wait_flag would have ended with. */
+struct comm_distant_wait {
+    struct comm_wait_reason reason;
+    int64_t last, left; /* of comm/wait.c */
+};
+void comm_distant_begin(struct comm *comm, struct comm_distant_wait *wait, const struct comm_wait_reason *reason);
+int comm_distant_look(struct comm *comm, struct comm_distant_wait *wait); /* OK: still within the deadline */
+
+/* The same for a wait that kept the deadline by itself, comm_timeout_s, and has passed it: ERR_TIMEOUT as from
+ * comm_wait_flag (or ERR_PEER, if the job had failed before). */
+int comm_distant_late(struct comm *comm, const struct comm_wait_reason *reason);
+double comm_timeout_s(const struct comm *comm);
 
 /* ---- the abort word ---- */
 

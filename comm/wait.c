@@ -123,3 +123,39 @@ int wait_poll(struct wait *wait, int64_t *slice_ns) {
     if (board_aborted(comm->board)) return failure_of_job(comm, where);
     return gone ? peer_left(wait, where, gone) : run_late(wait, where);
 }
+
+/* ---- waits that run elsewhere ---- */
+
+/* The word of the peer is missing, or nobody would look. */
+static int look(struct comm *comm, const struct comm_wait_reason *reason, int64_t last, int64_t *left) {
+    static const uint64_t missing = 0;
+    int64_t slice_ns;
+    struct wait wait;
+    wait_start(&wait, comm, reason);
+    wait.word = &missing;
+    wait.target = 1;
+    wait.last = last;
+    wait.left = *left;
+    int code = wait_poll(&wait, &slice_ns);
+    *left = wait.left;
+    return code;
+}
+
+void comm_distant_begin(struct comm *comm, struct comm_distant_wait *wait, const struct comm_wait_reason *reason) {
+    *wait = (struct comm_distant_wait){*reason, now_ns(), comm->timeout_ns};
+}
+
+int comm_distant_look(struct comm *comm, struct comm_distant_wait *wait) {
+    int64_t last = wait->last;
+    wait->last = now_ns();
+    return look(comm, &wait->reason, last, &wait->left);
+}
+
+int comm_distant_late(struct comm *comm, const struct comm_wait_reason *reason) {
+    int64_t none_left = 0;
+    return look(comm, reason, now_ns(), &none_left);
+}
+
+double comm_timeout_s(const struct comm *comm) {
+    return (double)comm->timeout_ns * 1e-9;
+}

@@ -10,9 +10,11 @@ static const double SECONDS_TO_END = 5;
 static const double LONG_TIMEOUT_S = 60;
 
 enum { WORLD = 3 };
-enum phase { BEFORE_RENDEZVOUS, IN_RENDEZVOUS, BETWEEN, IN_BARRIER, IN_GATHER, IN_EXCHANGE, IN_FLAG, PHASES };
+enum phase { BEFORE_RENDEZVOUS, IN_RENDEZVOUS, BETWEEN, IN_BARRIER, IN_GATHER, IN_EXCHANGE, IN_FLAG,
+             IN_DISTANT, PHASES, DISTANT_IS_LATE };
 static const char *const PHASE_NAMES[PHASES] = {"before rendezvous", "in rendezvous", "between", "in barrier",
-                                                "in gather",         "in exchange",   "in flag"};
+                                                "in gather",         "in exchange",   "in flag",
+                                                "in distant wait"};
 
 /* A flag that nobody ever posts, on a page of its own that all ranks share. */
 static struct comm_flag *new_flag(void) {
@@ -26,6 +28,16 @@ struct kill_case {
     struct comm_flag *flag;
 };
 
+/* As a rank does for its GPU: it looks, and does something else in between. */
+static int look_after(struct comm *comm, const struct comm_wait_reason *why) {
+    struct comm_distant_wait wait;
+    int code = OK;
+    comm_distant_begin(comm, &wait, why);
+    while (!(code = comm_distant_look(comm, &wait)))
+        sleep_ms(2);
+    return code;
+}
+
 static int call_of_phase(struct comm *comm, const struct kill_case *test) {
     struct comm_wait_reason why = {"allreduce", 3, 118, test->job.victim};
     int all[MAX_DEVICES] = {0};
@@ -33,6 +45,8 @@ static int call_of_phase(struct comm *comm, const struct kill_case *test) {
     case IN_GATHER: return comm_gather(comm, all, 0, all);
     case IN_EXCHANGE: return comm_exchange(comm, NULL, 0, -1, NULL, NULL);
     case IN_FLAG: return comm_wait_flag(comm, test->flag, 1, &why);
+    case IN_DISTANT: return look_after(comm, &why);
+    case DISTANT_IS_LATE: return comm_distant_late(comm, &why);
     default: return comm_barrier(comm, "kill test");
     }
 }
@@ -88,7 +102,7 @@ static void kill_in_phase(int victim, int phase) {
     snprintf(expected, sizeof expected, "rank %d (pid %d) ended by signal 9 (Killed)", victim,
              page->pids[victim]);
     cr_assert(!strncmp(text, expected, strlen(expected)), "rank %d killed %s: %s", victim, where, text);
-    cr_assert(phase != IN_FLAG || strstr(text, " was in allreduce bucket 3 step 118: "), "%s", text);
+    cr_assert((phase != IN_FLAG && phase != IN_DISTANT) || strstr(text, " was in allreduce bucket 3 step 118: "), "%s", text);
     snprintf(expected, sizeof expected, "a peer failed first: rank %d (pid %d)", victim, page->pids[victim]);
     for (int r = 0; r < WORLD; r++)
         cr_assert(r == victim || (page->codes[r] == ERR_PEER && strstr(page->texts[r], expected)),
@@ -289,6 +303,8 @@ Test(comm_fail, deadline_says_who_and_where, .timeout = 30) {
         const char *text;
     } CASES[] = {
         {IN_FLAG, 2, TOO_LATE("allreduce bucket 3 step 118", "rank 1")},
+        {IN_DISTANT, 2, TOO_LATE("allreduce bucket 3 step 118", "rank 1")},
+        {DISTANT_IS_LATE, 2, TOO_LATE("allreduce bucket 3 step 118", "rank 1")},
         {IN_BARRIER, 4, TOO_LATE("barrier (kill test)", "ranks 1, 2, 3")},
         {IN_GATHER, 3, TOO_LATE("gather", "ranks 1, 2")},
         {IN_EXCHANGE, 2, TOO_LATE("exchange", "rank 1")},
