@@ -290,8 +290,9 @@ static int library_kernels(struct doctor *d, int first) {
     d->math = DEVICE_MATH_LIBRARY;
     int code = doctor_open(d, 0, ENOUGH, 1, &bed.device);
     d->math = DEVICE_MATH_OWN;
-    if (code == ERR_USAGE) {
-        note(d, FINDING_NOT_HERE, "cuda: products by libraries", "", "%s", error_message());
+    if (code) { /* not there: nobody needs them. There, and of no use: --cuda-math library fails in these words */
+        note(d, code == ERR_USAGE ? FINDING_NOT_HERE : FINDING_OFF, "cuda: products by libraries", "", "%s",
+             error_message());
         return OK;
     }
     for (int i = from; i < PRODUCTS && !code; i++) {
