@@ -93,6 +93,8 @@ struct cuda_device {
     pthread_mutex_t service_lock;
     uint64_t peers_asked, peers; /* bit g: peer access to GPU g was tried; is there; under service_lock */
     struct cuda_import *imports; /* cuda_ipc.c; under service_lock */
+    struct cuda_watch *watches; /* cuda_watch.c; under watch_lock */
+    pthread_mutex_t watch_lock;
     void *value_write, *value_wait; /* the driver's functions (cuda_value.c); NULL: not asked for yet */
 };
 
@@ -174,6 +176,17 @@ void cuda_event_set_error(struct event *event, int code, const char *text); /* t
 /* Asks an event, or if that is NULL a stream, until it is done, has failed, or the device's timeout_s is over
  * (*state: cudaErrorNotReady). A code other than OK is that of config.interrupted, which ended the wait. */
 int cuda_poll(const struct device *device, cudaEvent_t event, cudaStream_t stream, cudaError_t *state);
+
+/* Who has put work on a stream that may wait for another rank (cuda_watch.c). look: OK, or the failure with its text,
+ * which ends the wait or sync that asked; it waits for nothing itself and calls no function of a stream here.
+ * waiting 1: asked in a wait that lasts; 0: at the end of a sync. */
+struct cuda_watch {
+    int (*look)(struct cuda_watch *watch, int waiting);
+    struct cuda_watch *next;
+};
+void cuda_watch_add(struct cuda_device *device, struct cuda_watch *watch);
+void cuda_watch_remove(struct cuda_device *device, struct cuda_watch *watch);
+int cuda_watch_look(const struct device *device, int waiting);
 
 /* Lets `device` reach the memory of GPU number `gpu`, where the machine allows it: 1, also for its own. 0: kernels
  * cannot, and copies between the two go through host memory, by the driver. Asked once for each GPU; the device is

@@ -81,6 +81,7 @@ static int start(struct device *device) {
     struct cuda_device *d = (struct cuda_device *)device;
     void *workspace;
     pthread_mutex_init(&d->service_lock, NULL);
+    pthread_mutex_init(&d->watch_lock, NULL);
     CHECK(probe(&d->gpus));
     place(d);
     CHECK(cuda_use(device));
@@ -111,6 +112,7 @@ static void stop(struct device *device) {
         cudaStreamDestroy(d->service);
     }
     pthread_mutex_destroy(&d->service_lock);
+    pthread_mutex_destroy(&d->watch_lock);
 }
 
 static void libraries(char *text, size_t bytes) {

@@ -100,6 +100,7 @@ int cuda_event_sync(struct event *event) {
                     device->config.timeout_s, device->name);
     }
     CUDA_CHECK(state, "event sync", device->name);
+    CHECK(cuda_watch_look(device, 0));
     return event_error(e);
 }
 

@@ -28,6 +28,7 @@ static int poll_for(double timeout_s, const struct device *interruptible, cudaEv
             sched_yield();
             continue;
         }
+        if (interruptible) CHECK(cuda_watch_look(interruptible, 1));
         if (interruptible) CHECK(device_interrupted(interruptible));
         struct timespec pause = {0, PAUSE_NS};
         nanosleep(&pause, NULL);
@@ -154,6 +155,7 @@ int cuda_sync(struct stream *stream) {
                     lane_name(stream->lane), device->name, device->config.timeout_s);
     }
     CUDA_STREAM_CHECK(s, state, "sync");
+    CHECK(cuda_watch_look(device, 0));
     CHECK(cuda_spans_harvest(s));
     if (s->head.spans.on && event_clock_is_old(&s->spans.clock, now_ns())) CHECK(cuda_spans_anchor(s));
     return cuda_stream_error(s);
