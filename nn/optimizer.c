@@ -1,4 +1,7 @@
-/* SGD: one launch a parameter, so that a parameter's value and gradient may lie in different orders. */
+/* SGD: one launch for each run of parameters whose gradients lie in the same order as their values. A model whose
+ * backward pass ends with its first layer is a single run, in DDP too after gradients were laid anew; at worst a run
+ * is one parameter. The pads inside a run are zero in values, gradients and momentum alike, and 0 - rate 0 is 0: they
+ * stay so. The update of an element knows nothing of its neighbours, so the bits are those of single launches. */
 #include "nn/optimizer.h"
 
 #include <string.h>
@@ -23,15 +26,21 @@ void sgd_free(struct sgd *sgd) {
     memset(sgd, 0, sizeof *sgd);
 }
 
+/* Does the gradient of b lie as far behind a's as its value does? */
+static int in_step(const struct param *a, const struct param *b) {
+    return b->value_offset - a->value_offset == b->grad_offset - a->grad_offset;
+}
+
 int sgd_step(struct sgd *sgd, struct param_set *set, const struct step_block *step) {
-    for (int i = 0; i < set->count; i++) {
-        struct param *p = &set->param[i];
-        struct op_args args = {.in[0] = p->grad, .out[0] = p->value, .step = step};
+    for (int i = set->count - 1; i >= 0;) { /* values lie in reverse order of registration */
+        const struct param *first = &set->param[i], *last = first;
+        while (--i >= 0 && in_step(last, &set->param[i])) last = &set->param[i];
+        int count = (int)(last->value_offset + last->count - first->value_offset);
+        struct op_args args = {.in[0] = tensor_plain(first->grad.data, DTYPE_F32, 1, &count),
+                               .out[0] = tensor_plain(first->value.data, DTYPE_F32, 1, &count),
+                               .step = step};
+        if (sgd->buffers) args.out[1] = tensor_plain(sgd->buffers + first->value_offset, DTYPE_F32, 1, &count);
         args.p.sgd = (struct sgd_args){.momentum = sgd->momentum, .weight_decay = sgd->weight_decay};
-        if (sgd->buffers) {
-            args.out[1] = p->value;
-            args.out[1].data = sgd->buffers + p->value_offset;
-        }
         CHECK(launch(device_compute(set->device), OP_SGD, &args));
     }
     return OK;
