@@ -215,7 +215,7 @@ static int step(struct ddp *ddp, const struct step_block *block, const float *pi
     struct replica *r = ddp->replica;
     CHECK(begin(ddp, (int32_t)block->step));
     CHECK(replica_write_step(r, block));
-    CHECK(replica_load(r, pixels, labels, segments->n));
+    if (pixels) CHECK(replica_load(r, pixels, labels, segments->n));
     CHECK(replica_train(r, segments)); /* forward, loss, backward with the hook */
     if (r->recorded.stage != STAGE_PLAIN) CHECK(send_off_replayed(ddp));
     CHECK(finish(ddp));

@@ -68,7 +68,8 @@ int ddp_begin(struct ddp *ddp, int32_t step);
 int ddp_finish(struct ddp *ddp);
 
 /* One whole training step of this rank. `pixels` and `labels`: segments->n samples in host memory, which must
- * stay until an event recorded afterwards is done; n may be 0. step->weight is 1/B of the GLOBAL batch. */
+ * stay until an event recorded afterwards is done; n may be 0. pixels NULL: the caller has loaded the replica
+ * (replica_load_samples). step->weight is 1/B of the GLOBAL batch. */
 int ddp_step(struct ddp *ddp, const struct step_block *step, const float *pixels, const int32_t *labels,
              const struct segments *segments);
 

@@ -183,7 +183,12 @@ static int load_and_scatter(struct dp *dp, const struct dp_batch *batch) {
     const struct model *m = first->model;
     int n = batch->segments->n;
     void *pixels[MAX_DEVICES], *labels[MAX_DEVICES];
-    CHECK(replica_load(first, batch->pixels, batch->labels, n));
+    if (batch->from) {
+        CHECK(replica_load_samples(first, batch->from, batch->samples, n));
+        CHECK(replica_make_rows(first, n));
+    } else {
+        CHECK(replica_load(first, batch->pixels, batch->labels, n));
+    }
     for (int r = 0; r < dp->count; r++) {
         pixels[r] = dp->replica[r].pixels;
         labels[r] = dp->replica[r].labels;

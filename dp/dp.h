@@ -41,6 +41,9 @@ struct dp_batch {
     const float *pixels;             /* (segments->n, C, H, W) */
     const int32_t *labels;           /* (segments->n) */
     const struct segments *segments; /* S of them; segments of 0 samples, and devices of 0, are legal */
+    /* In place of pixels and labels, where the data set lies on device 0: the numbers of the samples. */
+    const struct device_dataset *from;
+    const int32_t *samples; /* (segments->n) */
 };
 
 /* Makes replicas and threads. The caller's thread becomes device 0's: it alone may call what follows.

@@ -47,7 +47,7 @@ void recorded_free(struct recorded *r) {
 /* ---- the steps that are kept ---- */
 
 static int same_key(const struct recorded_key *a, const struct recorded_key *b) {
-    if (a->kind != b->kind || a->segments.count != b->segments.count) return 0;
+    if (a->kind != b->kind || a->source != b->source || a->segments.count != b->segments.count) return 0;
     for (int i = 0; i < a->segments.count; i++)
         if (a->segments.seg[i].v != b->segments.seg[i].v || a->segments.seg[i].n != b->segments.seg[i].n) return 0;
     return 1;

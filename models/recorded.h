@@ -32,7 +32,8 @@ enum { RECORDED_STEPS = 8, RECORDED_PARTS = 2, RECORDED_TAPES = 2 };
 
 /* What a recording stands for. Steps with equal keys must enqueue the same. */
 struct recorded_key {
-    int kind; /* the caller's number for what is done: train, evaluate, update, ... */
+    int kind;                 /* the caller's number for what is done: train, evaluate, update, ... */
+    const void *source;       /* what else the launches read by address, as a data set; NULL: nothing */
     struct segments segments; /* count 0: the batch plays no part */
 };
 

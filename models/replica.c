@@ -52,6 +52,7 @@ void replica_free(struct replica *r) {
     device_free(r->device, r->step);
     device_free(r->device, r->pixels);
     device_free(r->device, r->labels);
+    device_free(r->device, r->samples);
     device_free(r->device, r->losses.data);
     device_free(r->device, r->hits.data);
     device_free(r->device, r->hashes.data);
@@ -80,9 +81,31 @@ int replica_load(struct replica *r, const float *pixels, const int32_t *labels, 
     const struct model *m = r->model;
     size_t sample = (size_t)m->channels * (size_t)m->height * (size_t)m->width;
     struct stream *stream = enter(r, PHASE_INPUT);
+    r->waiting = NULL;
     CHECK(check_samples(r, "load", n));
     CHECK(copy_to_device(stream, r->pixels, pixels, (size_t)n * sample * sizeof *pixels));
     return labels ? copy_to_device(stream, r->labels, labels, (size_t)n * sizeof *labels) : OK;
+}
+
+int replica_load_samples(struct replica *r, const struct device_dataset *from, const int32_t *samples, int n) {
+    size_t room = (size_t)r->config.max_samples * sizeof *samples;
+    struct stream *stream = enter(r, PHASE_INPUT);
+    CHECK(check_samples(r, "load", n));
+    if (!r->samples) CHECK(device_alloc(r->device, (void **)&r->samples, room, MEM_INPUT));
+    CHECK(copy_to_device(stream, r->samples, samples, (size_t)n * sizeof *samples));
+    r->waiting = from;
+    return OK;
+}
+
+int replica_make_rows(struct replica *r, int n) {
+    const struct model *m = r->model;
+    const struct device_dataset *from = r->waiting;
+    const int shape[4] = {n, m->channels, m->height, m->width};
+    if (!from) return OK;
+    r->waiting = NULL;
+    struct tensor samples = tensor_plain(r->samples, DTYPE_I32, 1, &n), x = tensor_plain(r->pixels, DTYPE_F32, 4, shape),
+                  labels = tensor_plain(r->labels, DTYPE_I32, 1, &n);
+    return device_dataset_gather(from, enter(r, PHASE_INPUT), &samples, m->mean, m->normalised ? m->std : 0, &x, &labels);
 }
 
 int replica_forward(struct replica *r, const struct segments *segments, int training, struct var **output) {
@@ -146,6 +169,7 @@ static int train(void *context) {
     struct work *w = context;
     struct replica *r = w->replica;
     struct var *output, *loss;
+    CHECK(replica_make_rows(r, w->segments->n));
     CHECK(replica_hash_values(r));
     CHECK(replica_forward(r, w->segments, 1, &output));
     CHECK(replica_loss(r, output, 1, &loss));
@@ -155,6 +179,7 @@ static int train(void *context) {
 static int evaluate(void *context) {
     struct work *w = context;
     struct var *output, *loss;
+    CHECK(replica_make_rows(w->replica, w->segments->n));
     CHECK(replica_forward(w->replica, w->segments, 0, &output));
     return replica_loss(w->replica, output, 0, &loss);
 }
@@ -164,18 +189,22 @@ static int finish(void *replica) {
     return replica_update(replica);
 }
 
-int replica_train(struct replica *r, const struct segments *segments) {
-    struct recorded_key key = {.kind = WORK_TRAIN, .segments = *segments};
+/* What waits for make_rows is done with behind a replay too, which has made them. */
+static int run(struct replica *r, int kind, const char *name, recorded_body *body, const struct segments *segments) {
+    struct recorded_key key = {.kind = kind, .source = r->waiting, .segments = *segments};
     struct work work = {r, segments};
-    enter(r, PHASE_FORWARD);
-    return recorded_run(&r->recorded, &key, "forward and backward", train, &work);
+    enter(r, kind == WORK_TRAIN ? PHASE_FORWARD : PHASE_EVALUATE);
+    int code = recorded_run(&r->recorded, &key, name, body, &work);
+    r->waiting = NULL;
+    return code;
+}
+
+int replica_train(struct replica *r, const struct segments *segments) {
+    return run(r, WORK_TRAIN, "forward and backward", train, segments);
 }
 
 int replica_evaluate(struct replica *r, const struct segments *segments) {
-    struct recorded_key key = {.kind = WORK_EVALUATE, .segments = *segments};
-    struct work work = {r, segments};
-    enter(r, PHASE_EVALUATE);
-    return recorded_run(&r->recorded, &key, "forward", evaluate, &work);
+    return run(r, WORK_EVALUATE, "forward", evaluate, segments);
 }
 
 int replica_finish(struct replica *r) {

@@ -1,6 +1,6 @@
 /* Replica: one model on one device with everything a step needs; what single, DP and DDP have in common.
  *
- *     single, DDP:   write_step, load, forward, loss, backward, (allreduce by DDP), update
+ *     single, DDP:   write_step, load, (make_rows,) forward, loss, backward, (allreduce by DDP), update
  *     DP, device 0:  write_step, load, [scatter], forward, [gather], loss, [scatter dL/dy], backward, [reduce],
  *                    update
  *     DP, others:    forward and backward only, on what was scattered and replicated to them
@@ -10,6 +10,7 @@
 #ifndef MODELS_REPLICA_H
 #define MODELS_REPLICA_H
 
+#include "data/device_dataset.h"
 #include "models/model.h"
 #include "models/recorded.h"
 #include "nn/optimizer.h"
@@ -38,6 +39,8 @@ struct replica {
     struct step_block *step; /* device memory */
     float *pixels;           /* device memory, MEM_INPUT: (max_samples, C, H, W) */
     int32_t *labels;         /* device memory, MEM_INPUT: (max_samples) */
+    int32_t *samples;        /* device memory, MEM_INPUT: (max_samples); made with the first load_samples */
+    const struct device_dataset *waiting; /* load_samples has come, make_rows has not */
     struct tensor losses;    /* F64 (log_rows, log_segments), device memory */
     struct tensor hits;      /* I64 (log_rows, log_segments) */
     struct tensor hashes;    /* U64 (log_rows, 2 * parameters): values first, then gradients */
@@ -60,6 +63,12 @@ int replica_write_step(struct replica *r, const struct step_block *step); /* hos
  * labels may be NULL where no loss is computed. n <= max_samples. */
 int replica_load(struct replica *r, const float *pixels, const int32_t *labels, int n);
 
+/* The same where the data set lies on this device: only the numbers of the samples travel, of the host's memory under the
+ * same rule. make_rows enqueues their pixels and labels, once: called by train and evaluate below, so that it is
+ * recorded with them, or by whoever needs the rows before (DP's scatter). n must be the batch's. */
+int replica_load_samples(struct replica *r, const struct device_dataset *from, const int32_t *samples, int n);
+int replica_make_rows(struct replica *r, int n);
+
 /* Forward over the first segments->n samples of r->pixels; the output is PLAIN (n, classes), on the tape.
  * training 0: evaluation. phase: PHASE_FORWARD or PHASE_EVALUATE. */
 int replica_forward(struct replica *r, const struct segments *segments, int training, struct var **output);
@@ -73,8 +82,8 @@ int replica_backward(struct replica *r, struct var *root, const struct tensor *r
 
 int replica_update(struct replica *r); /* the optimizer, PHASE_OPTIMIZER */
 
-/* The same in one call, recorded and replayed where that is on (models/recorded.h). train: hash_values, forward, loss,
- * backward. evaluate: forward and loss. finish: hash_grads, update. */
+/* The same in one call, recorded and replayed where that is on (models/recorded.h). train: make_rows, hash_values,
+ * forward, loss, backward. evaluate: make_rows, forward, loss. finish: hash_grads, update. */
 int replica_train(struct replica *r, const struct segments *segments);
 int replica_evaluate(struct replica *r, const struct segments *segments);
 int replica_finish(struct replica *r);

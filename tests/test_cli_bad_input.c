@@ -41,12 +41,14 @@ Test(cli_bad_input, words, .timeout = 300, .init = cli_folder_make, .fini = cli_
         {2, "fastest", "train --mode single --allreduce fastest"}, /* checked also where it is of no use */
         {2, "--dataset|cifar|synthetic", "train --dataset cifar"},
         {2, "--device|gpu|auto, cpu", "train --device gpu"},
+        {2, "--data-on|disk|auto, host and device", "train --data-on disk"},
         {2, "--cuda-math|fast|own and library", "train --cuda-math fast"},
         {2, "--cuda-math|library|emulated|--device cuda", "train --device cpu --dataset synthetic --cuda-math library"},
         {2, "--device|cuda|cpu", "train --device cuda"},
         {2, "--mlp-hidden|'x'|whole numbers", "train --model mlp --mlp-hidden 8,x"},
         {2, "--mlp-hidden|parameters", "train --model mlp --mlp-hidden 1000000,1000000"},
     };
+    setenv("CUDA_VISIBLE_DEVICES", "", 1); /* no GPU, on a machine that has one too */
     ALL_FAIL(table);
 }
 

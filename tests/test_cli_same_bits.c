@@ -2,7 +2,7 @@
  * by byte, where docs/design.md section 2 promises it. From the initial weights a wrong order of summing
  * changes few parameters, so most of it starts from a livelier point too. */
 #include "tests/cli_data.h"
-#include "tests/cli_run.h"
+#include "tests/cli_json.h"
 
 struct way {
     const char *mode;
@@ -122,6 +122,38 @@ Test(cli_same_bits, a_batch_that_is_not_full, .timeout = 120, .init = cli_folder
                  ways[i]);
         cr_expect(cli_same_file("one.csv", "two.csv") && cli_same_file("one", "two"), "%s", ways[i]);
     }
+}
+
+static int64_t occupied(int64_t bytes) { /* of a device's memory */
+    return (bytes + 255) / 256 * 256;
+}
+
+/* Batches made on the device, out of a data set that lies there: the same pixels, so the same bits, and the same answers
+ * to the test pictures. 103 pictures: a last batch of 4, one a device. */
+Test(cli_same_bits, data_set_on_the_device, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
+    static const char *const ways[] = {"--mode single", "--mode dp --devices 2", "--mode dp --devices 4 --loss-in-forward",
+                                       "--mode ddp --devices 2", "--mode ddp --devices 4 --workers 0"};
+    static const char common[] = "--data-dir d --virtual-devices 4 --epochs 2 --batch-size 20 --model convnet --quiet "
+                                 "--log-loss l --save w --json j";
+    put_data(103, 20);
+    cli_well("train %s --data-on host", common);
+    cr_assert_eq(system("mv l l0; mv w w0; mv j j0"), 0);
+    struct json *staged = json_of("j0");
+    for (int i = 0; i < 5; i++) {
+        cli_well("train %s %s --data-on device", ways[i], common);
+        cr_expect(cli_same_file("l", "l0") && cli_same_file("w", "w0"), "%s", ways[i]);
+        struct json *j = json_of("j");
+        cr_expect(json_double(j, "accuracy/1") == json_double(staged, "accuracy/1"), "%s: another accuracy", ways[i]);
+        cr_expect(json_at(j, "data_on_device")->integer && !json_at(staged, "data_on_device")->integer);
+        cr_expect_eq(json_int(j, "per_device/0/memory_now_by_cause/data set"),
+                     occupied(103 * 784) + occupied(103) + occupied(20 * 784) + occupied(20));
+        int64_t in = json_int(j, "per_device/0/bytes_in"), steps = json_int(j, "steps");
+        if (i == 0) cr_expect_eq(in, 2 * 104 * 4 + steps * 32, "numbers of samples and step blocks: %lld", (long long)in);
+        json_free(j);
+    }
+    json_free(staged);
+    put_data(4000, 20); /* 3 MiB */
+    cli_fails(1, "out of memory on device 0|data set", "train --data-dir d --data-on device --device-memory 2M");
 }
 
 /* The other side: cut by each mode's own device count the bits do differ, so the checks above can fail. */

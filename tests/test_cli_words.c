@@ -122,6 +122,7 @@ Test(cli_words, help_is_true, .timeout = 120, .init = cli_folder_make, .fini = c
                  {"--dropout", "0.1"},
                  {"--dataset", "synthetic"},
                  {"--data-dir", "d"},
+                 {"--data-on", "device"},
                  {"--epochs", "2"},
                  {"--steps", "3"},
                  {"--batch-size", "64"},

@@ -40,6 +40,7 @@ static void all_equal(const struct way *ways, const char *options) {
                   way->options, options);
         struct json *j = json_of("two.json");
         cr_expect_eq(json_at(j, "graph")->integer, !strstr(way->options, "--no-graph"));
+        cr_expect_eq(json_at(j, "data_on_device")->integer, !strstr(way->options, "--data-on host"));
         cr_expect_str_eq(json_text(j, "device_kind"), "cuda");
         json_free(j);
     }
@@ -53,7 +54,8 @@ static const struct way WAYS[] = {{"single", 1, "--no-graph"},
                                   {"dp", 2, "--no-graph"},
                                   {"dp", 2, "--loss-in-forward"},
                                   {"dp", 4, ""},
-                                  {"dp", 4, "--loss-in-forward --workers 0"},
+                                  {"dp", 4, "--loss-in-forward --workers 0 --data-on host"},
+                                  {"dp", 4, "--data-on host --no-graph"},
                                   {NULL, 0, NULL}};
 
 Test(cuda_train, on_one_gpu, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {

@@ -34,7 +34,7 @@ static void fail_then_go_on(enum device_kind kind, int loss_in_forward, int also
         segments.seg[v] = (struct segment){v, SHARE};
     float *pixels = calloc(784 * 4 * SHARE, sizeof *pixels);
     int32_t *labels = calloc(4 * SHARE, sizeof *labels);
-    struct dp_batch batch = {pixels, labels, &segments};
+    struct dp_batch batch = {.pixels = pixels, .labels = labels, .segments = &segments};
     struct step_block step = rig_step(0, segments.n);
     for (int attempt = 0; attempt < 2; attempt++) {
         int code = dp_step(rig.dp, &batch, &step), lowest = also && also < 2 ? also : 2;
@@ -123,7 +123,7 @@ Test(dp_failures, numbers_that_do_not_fit, .timeout = 60) {
     static int32_t labels[RIG_BATCH];
     struct step_block step = rig_step(0, 1), row = rig_step(0, 1);
     struct segments s = {.count = 3, .n = 3, .seg = {{0, 1}, {1, 1}, {2, 1}}};
-    struct dp_batch batch = {pixels, labels, &s};
+    struct dp_batch batch = {.pixels = pixels, .labels = labels, .segments = &s};
     cr_assert_eq(dp_step(rig.dp, &batch, &step), ERR_FAILED, "3 segments");
     s = (struct segments){.count = 2, .n = 0};
     cr_assert_eq(dp_step(rig.dp, &batch, &step), ERR_FAILED, "no sample at all");

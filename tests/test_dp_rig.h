@@ -155,7 +155,7 @@ static inline int rig_run(struct rig *rig, int step, int n, int training) {
     struct rig_batch batch;
     struct step_block block = rig_step(step, n);
     rig_batch(&batch, step, n, rig->segments, rig->devices);
-    struct dp_batch b = {batch.pixels, batch.labels, &batch.segments};
+    struct dp_batch b = {.pixels = batch.pixels, .labels = batch.labels, .segments = &batch.segments};
     int code = training ? dp_step(rig->dp, &b, &block) : dp_evaluate(rig->dp, &b, &block);
     char text[512];
     snprintf(text, sizeof text, "%s", error_message());

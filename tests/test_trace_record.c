@@ -19,6 +19,7 @@ static struct run_record make(void) {
                            .bits_promised = 1,
                            .gpus = 2,
                            .graph = 1,
+                           .data_on_device = 1,
                            .batch_size = 256,
                            .epochs = 2,
                            .parameters = PARAMETERS,
@@ -129,7 +130,7 @@ Test(record, round_trip, .timeout = 30) {
               b.epoch_count == 2);
     cr_assert(b.seed == a.seed && b.images == a.images && b.lr == a.lr && b.momentum == a.momentum &&
               b.weight_decay == a.weight_decay);
-    cr_assert(b.virtual_devices == 6 && b.bits_promised == 1 && b.gpus == 2 && b.graph == 1 && b.batch_size == 256 && b.epochs == 2 &&
+    cr_assert(b.virtual_devices == 6 && b.bits_promised == 1 && b.gpus == 2 && b.graph == 1 && b.data_on_device == 1 && b.batch_size == 256 && b.epochs == 2 &&
               b.parameters == PARAMETERS && b.parameter_count == COUNT && b.duplicates == 4 &&
               b.train_samples == 60000 && b.test_samples == 10000 && b.loss_in_forward == 1 &&
               b.first_step == 9 && b.steps == STEPS && b.training_seconds == 12.25 &&

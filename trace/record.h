@@ -28,6 +28,7 @@ struct run_record {
     char mode[8], model[16], dataset[16], kind[16], algorithm[16];
     int gpus;                     /* physical ones that the devices share; 0: emulated devices */
     int graph;                    /* steps are recorded once and replayed */
+    int data_on_device;           /* the data set lies there, batches are made of it by index */
     int devices, virtual_devices; /* W; V, 0 for off */
     int bits_promised;            /* the rules of equal bits cover this run */
     char why_not[160];            /* else the reason */

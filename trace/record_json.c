@@ -127,6 +127,7 @@ void record_write(const struct run_record *r, struct json_writer *w, const char 
     json_string(w, "device_kind", r->kind);
     json_integer(w, "gpus", r->gpus);
     json_boolean(w, "graph", r->graph);
+    json_boolean(w, "data_on_device", r->data_on_device);
     json_string(w, "allreduce", r->algorithm);
     json_string(w, "allreduce_choice", r->choice);
     json_string(w, "bucket_sizes", r->buckets);
@@ -268,6 +269,7 @@ int record_read(struct run_record *r, const struct json *o) {
     text(o, "why_not", r->why_not, sizeof r->why_not);
     r->gpus = (int)integer(o, "gpus");
     r->graph = (int)integer(o, "graph");
+    r->data_on_device = (int)integer(o, "data_on_device");
     r->devices = (int)integer(o, "devices");
     r->virtual_devices = (int)integer(o, "virtual_devices");
     r->bits_promised = (int)integer(o, "bits_promised");

@@ -26,20 +26,23 @@ static int data_parallel_open(struct session *s) {
     return OK;
 }
 
-static struct dp_batch from_loader(const struct loaded_batch *batch) {
-    return (struct dp_batch){
-        .pixels = batch->pixels, .labels = batch->labels, .segments = &batch->plan.segments};
+static struct dp_batch from_loader(const struct device_dataset *from, const struct loaded_batch *batch) {
+    return (struct dp_batch){.pixels = batch->pixels,
+                             .labels = batch->labels,
+                             .segments = &batch->plan.segments,
+                             .from = batch->samples ? from : NULL,
+                             .samples = batch->samples};
 }
 
 static int data_parallel_step(struct session *s, const struct step_block *step,
                               const struct loaded_batch *batch) {
-    struct dp_batch global = from_loader(batch);
+    struct dp_batch global = from_loader(&s->train_data, batch);
     return dp_step(s->state, &global, step);
 }
 
 static int data_parallel_evaluate(struct session *s, const struct step_block *step,
                                   const struct loaded_batch *batch) {
-    struct dp_batch global = from_loader(batch);
+    struct dp_batch global = from_loader(&s->test_data, batch);
     return dp_evaluate(s->state, &global, step);
 }
 

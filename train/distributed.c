@@ -29,13 +29,14 @@ static int distributed_open(struct session *s) {
 static int distributed_step(struct session *s, const struct step_block *step,
                             const struct loaded_batch *batch) {
     struct distributed *d = s->state;
+    if (batch->samples) CHECK(load_batch(&d->replica, &s->train_data, batch));
     return ddp_step(d->ddp, step, batch->pixels, batch->labels, &batch->plan.segments);
 }
 
 static int distributed_evaluate(struct session *s, const struct step_block *step,
                                 const struct loaded_batch *batch) {
     struct distributed *d = s->state;
-    return evaluate_replica(&d->replica, step, batch);
+    return evaluate_replica(s, &d->replica, step, batch);
 }
 
 static int distributed_hash_values(struct session *s, const struct step_block *step) {

@@ -27,6 +27,7 @@ void run_config_default(struct run_config *config) {
         .model = "lenet",
         .model_options = {.dropout = -1},
         .dataset = "fashion-mnist",
+        .data_on = "auto",
         .epochs = 10,
         .batch_size = 256,
         .lr = 0.2,
@@ -90,6 +91,7 @@ int run_config_check(const struct run_config *config) {
         strcmp(config->dataset, "synthetic"))
         return fail(ERR_USAGE, "--dataset: %s: there are fashion-mnist, mnist and synthetic",
                     config->dataset);
-    CHECK(check_devices(config));
-    return OK;
+    if (strcmp(config->data_on, "auto") && strcmp(config->data_on, "host") && strcmp(config->data_on, "device"))
+        return fail(ERR_USAGE, "--data-on: %s: there are auto, host and device", config->data_on);
+    return check_devices(config);
 }

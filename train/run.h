@@ -26,6 +26,7 @@ struct run_config {
     struct model_options model_options;
     char dataset[16];
     char data_dir[PATH_BYTES];
+    char data_on[8]; /* auto, host or device: where the data set lies that batches are made of */
     int epochs;
     int steps;      /* in all; 0: as the epochs say */
     int batch_size; /* global */

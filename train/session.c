@@ -60,6 +60,18 @@ static int open_devices(struct session *s, enum device_kind kind, int physical) 
     return OK;
 }
 
+/* auto: on a GPU, if the sets take a quarter of its memory at most. What a step then brings to the device are the
+ * numbers of its samples. Emulated devices: the host's memory is as near. */
+static int put_data_on_device(struct session *s, enum device_kind kind) {
+    const struct run_config *c = s->config;
+    uint64_t bytes = device_dataset_bytes(&s->train_set) + (c->evaluate ? device_dataset_bytes(&s->test_set) : 0);
+    int fits = bytes <= device_ledger(s->device[0]).capacity / 4;
+    s->data_on_device = !strcmp(c->data_on, "device") || (!strcmp(c->data_on, "auto") && kind == DEVICE_CUDA && fits);
+    if (!s->data_on_device) return OK;
+    CHECK(device_dataset_init(&s->train_data, s->device[0], &s->train_set));
+    return c->evaluate ? device_dataset_init(&s->test_data, s->device[0], &s->test_set) : OK;
+}
+
 static int host_alloc(void *context, void **out, size_t bytes) {
     return device_host_alloc(context, out, bytes);
 }
@@ -89,6 +101,7 @@ static int open_train_loader(struct session *s) {
                                    .workers = c->workers,
                                    .mean = s->model.mean,
                                    .std = s->model.normalised ? s->model.std : 0,
+                                   .indices_only = s->data_on_device,
                                    .timeout_s = c->timeout,
                                    .alloc = host_alloc,
                                    .release = host_release,
@@ -107,6 +120,7 @@ static int open_test_loader(struct session *s) {
                                    .device_count = s->device_count,
                                    .mean = s->model.mean,
                                    .std = s->model.normalised ? s->model.std : 0,
+                                   .indices_only = s->data_on_device,
                                    .timeout_s = c->timeout,
                                    .alloc = host_alloc,
                                    .release = host_release,
@@ -123,6 +137,7 @@ static void describe(struct session *s) {
     snprintf(r->kind, sizeof r->kind, "%s", device_config(s->device[0])->kind == DEVICE_CUDA ? "cuda" : "cpu");
     snprintf(r->algorithm, sizeof r->algorithm, "%s", c->mode == MODE_DDP ? c->allreduce : "");
     r->gpus = s->gpus;
+    r->data_on_device = s->data_on_device;
     r->devices = s->devices;
     r->virtual_devices = s->virtual_devices;
     r->batch_size = c->batch_size;
@@ -168,6 +183,7 @@ int session_open(struct session *s, const struct run_config *config, struct comm
     CHECK(dataset_open(&s->train_set, config->dataset, folder, 1));
     if (config->evaluate) CHECK(dataset_open(&s->test_set, config->dataset, folder, 0));
     CHECK(open_devices(s, kind, physical));
+    CHECK(put_data_on_device(s, kind));
     CHECK(open_train_loader(s));
     CHECK(open_test_loader(s));
     s->segments_per_device = s->split.kind == SPLIT_CHUNKED ? 1 : s->split.virtual_devices / s->devices;
@@ -180,6 +196,8 @@ void session_close(struct session *s) {
     if (s->strategy) s->strategy->close(s);
     loader_free(s->train_loader);
     loader_free(s->test_loader);
+    device_dataset_free(&s->train_data);
+    device_dataset_free(&s->test_data);
     for (int i = 0; i < s->device_count; i++)
         device_close(s->device[i]);
     dataset_free(&s->train_set);

@@ -34,6 +34,8 @@ struct session {
     struct model model;
     float **values; /* initial parameters, host */
     struct dataset train_set, test_set;
+    int data_on_device;                         /* batches are made there: */
+    struct device_dataset train_data, test_data; /* on device[0] */
     struct split split;
     struct loader *train_loader, *test_loader;
     struct device *device[MAX_DEVICES]; /* of this process: first_device, first_device + 1, ... */
@@ -63,9 +65,11 @@ static inline int session_leads(const struct session *s) {
 /* The configuration of a replica that computes losses and updates; capacity: samples of its input buffers. */
 struct replica_config session_replica_config(const struct session *s, int capacity);
 
-/* single.c: forward and loss of test samples on one replica; also what each rank of DDP does with its part of
- * them. */
-int evaluate_replica(struct replica *r, const struct step_block *step, const struct loaded_batch *batch);
+/* single.c, for each rank of DDP too. A batch comes to a replica: staged, or as numbers of samples of `from`, the data
+ * set on its device. And forward and loss of test samples. */
+int load_batch(struct replica *r, const struct device_dataset *from, const struct loaded_batch *batch);
+int evaluate_replica(struct session *s, struct replica *r, const struct step_block *step,
+                     const struct loaded_batch *batch);
 
 /* ---- measure.c: what the record says of each device ---- */
 

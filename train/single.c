@@ -15,23 +15,29 @@ static int single_open(struct session *s) {
     return OK;
 }
 
+int load_batch(struct replica *r, const struct device_dataset *from, const struct loaded_batch *batch) {
+    if (batch->samples) return replica_load_samples(r, from, batch->samples, batch->plan.n);
+    return replica_load(r, batch->pixels, batch->labels, batch->plan.n);
+}
+
 static int single_step(struct session *s, const struct step_block *step, const struct loaded_batch *batch) {
     struct replica *r = s->state;
     CHECK(replica_write_step(r, step));
-    CHECK(replica_load(r, batch->pixels, batch->labels, batch->plan.n));
+    CHECK(load_batch(r, &s->train_data, batch));
     CHECK(replica_train(r, &batch->plan.segments)); /* forward, loss, backward */
     return replica_finish(r);                       /* the optimizer */
 }
 
-int evaluate_replica(struct replica *r, const struct step_block *step, const struct loaded_batch *batch) {
+int evaluate_replica(struct session *s, struct replica *r, const struct step_block *step,
+                     const struct loaded_batch *batch) {
     CHECK(replica_write_step(r, step));
-    CHECK(replica_load(r, batch->pixels, batch->labels, batch->plan.n));
+    CHECK(load_batch(r, &s->test_data, batch));
     return replica_evaluate(r, &batch->plan.segments); /* forward, loss */
 }
 
 static int single_evaluate(struct session *s, const struct step_block *step,
                            const struct loaded_batch *batch) {
-    return evaluate_replica(s->state, step, batch);
+    return evaluate_replica(s, s->state, step, batch);
 }
 
 static int single_hash_values(struct session *s, const struct step_block *step) {
