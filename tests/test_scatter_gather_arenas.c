@@ -93,7 +93,7 @@ static void arena_grid(enum device_kind kind) {
     for (int d = 0; d < DEVICE_COUNTS && device_counts[d] <= most_devices(); d++) {
         int n = device_counts[d];
         struct bed bed;
-        make_bed(&bed, n, kind, (size_t)32 << 20);
+        make_bed(&bed, n, kind, (size_t)(kind == DEVICE_CUDA ? 160 : 32) << 20); /* a GPU's workspace lies there too */
         size_t counts[] = {0, 1, (size_t)n - 1, (size_t)n, (size_t)n + 1, 511, 512, 513, 1000};
         for (int i = 0; i < 9; i++) {
             broadcast_and_reduce(&bed, counts[i], COALESCE_BYTES, i % 2);
@@ -111,6 +111,25 @@ Test(scatter_gather, sums_in_tree_order_and_broadcasts, .timeout = 120) {
 
 Test(scatter_gather, sums_and_broadcasts_late, .timeout = 120) {
     arena_grid(DEVICE_HOST_LATE);
+}
+
+/* Devices with a GPU each, sharing two, and out of each other's reach, so that arenas go by way of staging. */
+static void gpu_grid(const char *gpus, const char *peers) {
+    int count;
+    setenv("EMULATED_GPUS", gpus, 1); /* where GPUs are emulated; real ones are what they are */
+    setenv("EMULATED_PEER", peers, 1);
+    if (device_probe(DEVICE_CUDA, &count)) cr_skip_test("%s", error_message());
+    arena_grid(DEVICE_CUDA);
+}
+
+Test(scatter_gather, sums_and_broadcasts_on_gpus, .timeout = 120) {
+    gpu_grid("8", "1");
+}
+Test(scatter_gather, sums_and_broadcasts_on_shared_gpus, .timeout = 120) {
+    gpu_grid("2", "1");
+}
+Test(scatter_gather, sums_and_broadcasts_through_staging, .timeout = 120) {
+    gpu_grid("8", "0");
 }
 
 /* Rounding makes the order visible on every second element: the tree and the order of ranks must not agree,
