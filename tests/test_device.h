@@ -17,13 +17,22 @@
 static const enum device_kind host_kinds[] = {DEVICE_HOST, DEVICE_HOST_LATE};
 enum { HOST_KINDS = 2 };
 
-/* Operands checked, spans on, 8 MiB, waits of at most 20 s. */
+/* All that a right program cannot tell apart: emulated devices, and where the CUDA runtime is emulated (make EMULATION=1)
+ * a GPU too. (On hardware duet doctor looks.) */
+static const enum device_kind all_kinds[] = {DEVICE_HOST, DEVICE_HOST_LATE, DEVICE_CUDA};
+#ifdef CUDA_EMULATION
+enum { ALL_KINDS = 3 };
+#else
+enum { ALL_KINDS = 2 };
+#endif
+
+/* Operands checked, spans on, 8 MiB (a GPU has 64 beside them, its workspace), waits of at most 20 s. */
 static inline struct device_config test_config(enum device_kind kind, int index) {
     struct device_config config;
     memset(&config, 0, sizeof config);
     config.kind = kind;
     config.index = index;
-    config.memory_bytes = 8 << 20;
+    config.memory_bytes = kind == DEVICE_CUDA ? 72 << 20 : 8 << 20;
     config.check_operands = 1;
     config.spans = 1;
     config.timeout_s = 20;

@@ -104,8 +104,8 @@ Test(spans, a_wait_that_blocked_is_one_marked_span, .timeout = 30) {
 }
 
 Test(spans, off_records_nothing, .timeout = 30) {
-    for (int k = 0; k < HOST_KINDS; k++) {
-        struct device_config config = test_config(host_kinds[k], 0);
+    for (int k = 0; k < ALL_KINDS; k++) {
+        struct device_config config = test_config(all_kinds[k], 0);
         struct device *d;
         config.spans = 0;
         MUST(device_open(&d, &config));

@@ -1,12 +1,12 @@
-/* device/: streams, events and copies. Every test that does not say otherwise runs on `host` and
- * on `host-late`: a right program cannot tell them apart. */
+/* device/: streams, events and copies. Most tests run on `host` and on `host-late`, and where the CUDA runtime is
+ * emulated on `cuda`: a right program cannot tell them apart. (On a GPU no host function can hold a stream.) */
 #include <pthread.h>
 
 #include "tests/test_device.h"
 
 Test(copy, moves_bytes_and_charges_each_link_once, .timeout = 30) {
-    for (int k = 0; k < HOST_KINDS; k++) {
-        struct device *a = test_open(host_kinds[k], 0), *b = test_open(host_kinds[k], 5);
+    for (int k = 0; k < ALL_KINDS; k++) {
+        struct device *a = test_open(all_kinds[k], 0), *b = test_open(all_kinds[k], 5);
         struct stream *s = device_compute(a);
         float *xa = test_floats(a, 1000), *ya = test_floats(a, 1000), *xb = test_floats(b, 1000);
         float source[1000], back[1000] = {0};
@@ -41,8 +41,8 @@ Test(copy, moves_bytes_and_charges_each_link_once, .timeout = 30) {
 }
 
 Test(write, takes_the_value_at_the_call, .timeout = 30) {
-    for (int k = 0; k < HOST_KINDS; k++) {
-        struct device *d = test_open(host_kinds[k], 0);
+    for (int k = 0; k < ALL_KINDS; k++) {
+        struct device *d = test_open(all_kinds[k], 0);
         void *memory;
         unsigned char value[257], back[256];
         MUST(device_alloc(d, &memory, 256, MEM_WORKSPACE));
@@ -106,8 +106,8 @@ Test(stream, comm_runs_beside_the_caller, .timeout = 30) {
 }
 
 Test(event, orders_streams_and_devices, .timeout = 60) {
-    for (int k = 0; k < HOST_KINDS; k++) {
-        struct device *d[2] = {test_open(host_kinds[k], 0), test_open(host_kinds[k], 1)};
+    for (int k = 0; k < ALL_KINDS; k++) {
+        struct device *d[2] = {test_open(all_kinds[k], 0), test_open(all_kinds[k], 1)};
         struct stream *s[4] = {device_compute(d[0]), device_comm(d[0]), device_compute(d[1]),
                                device_comm(d[1])};
         float *x[2] = {test_floats(d[0], 8), test_floats(d[1], 8)}, result[8];
@@ -162,8 +162,8 @@ static void *play(void *argument) {
 }
 
 Test(event, two_threads_may_wait_for_each_other, .timeout = 60) {
-    for (int k = 0; k < HOST_KINDS; k++) {
-        struct device *d[2] = {test_open(host_kinds[k], 0), test_open(host_kinds[k], 1)};
+    for (int k = 0; k < ALL_KINDS; k++) {
+        struct device *d[2] = {test_open(all_kinds[k], 0), test_open(all_kinds[k], 1)};
         float *x[2] = {test_floats(d[0], 4), test_floats(d[1], 4)}, result[4];
         struct event *e[2];
         pthread_barrier_t barrier;
