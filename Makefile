@@ -44,6 +44,8 @@ CUDA  := $(call cuda_word,version)
 $(if $(EMULATION),$(if $(CUDA),,$(error EMULATION=1: no cuda_runtime_api.h: install the headers of the CUDA toolkit, or set CUDA_HOME)))
 EMULATION_OBJ := $(if $(EMULATION),$(patsubst %.c,$(B)/%.o,$(wildcard tests/cuda_emulation/*.c)))
 EMULATION_LIB := $(if $(EMULATION),$(B)/libcuda_emulation.a)
+# In place of CUDA's libraries, loaded at run time as those are.
+FAKE_LIBRARIES := $(if $(EMULATION),$(patsubst %.c,$(B)/%.so,$(wildcard tests/fake_cuda_libraries/*.c)))
 CUBLAS := $(call cuda_word,cublas)
 CUDNN := $(call cuda_word,cudnn)
 NCCL  := $(call cuda_word,nccl)
@@ -69,8 +71,8 @@ COMPILE_CU = $(if $(EMULATION),$(CXX) $(EMULATED_FLAGS),$(call cuda_word,nvcc) $
 OPT_device/math := -O3 $(if $(filter thread,$(SAN)),-fno-sanitize=thread)# device/host_race.c says why
 CFLAGS ?= -g
 COMPILE = $(CC) $(FLAGS) $(or $(OPT_$(*D)),-O2) $(CFLAGS)
-LINK    = $(CC) $(FLAGS) $(CFLAGS) $(LDFLAGS) $(filter %.o %.a,$^)
-# Of CUDA only the runtime, and that statically: no code calls cuBLAS, cuDNN or NCCL yet.
+LINK    = $(CC) $(FLAGS) $(CFLAGS) $(LDFLAGS) $(if $(EMULATION),-Wl$(comma)--export-dynamic-symbol=cuda*) $(filter %.o %.a,$^)
+# Of CUDA only the runtime, and that statically: cuBLAS and cuDNN are loaded when they are asked for.
 LIBS   := -lm -pthread $(if $(HAVE_ZLIB),-lz) $(if $(CUDA),$(filter %.a,$(CUDA_LIB)) -ldl -lrt)
 
 # The file of a library as found here, tried first where it is loaded.
@@ -83,7 +85,7 @@ all: found $(PROGRAM) $(B)/libduet.a
 
 found:
 	@echo "cuda:      $(if $(EMULATION),emulated by tests/cuda_emulation: for tests$(comma) no hardware,$(if $(SAN),not used: under a sanitizer devices are emulated,$(if $(CUDA),found $(CUDA) ($(call cuda_word,nvcc)): single mode only$(comma) not yet run on hardware,$(if $(filter command%,$(origin CUDA)),not used: CUDA= was given,$(if $(call cuda_word,missing),nvcc without $(call cuda_word,missing): emulated devices,not found: emulated devices)))))"
-	@echo "libraries: $(if $(CUDA),cublas $(or $(CUBLAS),not found)$(comma) cudnn $(or $(CUDNN),not found)$(comma) nccl $(or $(NCCL),not found)$(comma) not used yet,none of CUDA's)"
+	@echo "libraries: $(if $(CUDA),cublas $(or $(CUBLAS),not found)$(comma) cudnn $(or $(CUDNN),not found)$(comma) loaded for --cuda-math library; nccl $(or $(NCCL),not found)$(comma) not used yet,none of CUDA's)"
 	@echo "math:      own kernels, no library needed"
 	@echo "zlib:      $(if $(HAVE_ZLIB),found,not found: raw IDX files only)"
 	@echo "criterion: $(if $(SAN),not used: under a sanitizer tests use the small runner,$(if $(HAVE_CRITERION),found,not found: tests use the small runner))"
@@ -130,6 +132,12 @@ $(B)/libduet.a: $(LIB_OBJ)
 $(B)/duet: $(CLI_OBJ) $(B)/libinternal.a $(EMULATION_LIB)
 	$(Q)$(LINK) $(LIBS) -o $@
 
+$(B)/tests/fake_cuda_libraries/%.so: tests/fake_cuda_libraries/%.c $(B)/tests/flags
+	@mkdir -p $(@D)
+	$(if $(Q),@echo "cc $<")
+	$(Q)$(COMPILE) $(CUDA_FLAGS) -fPIC -shared -MMD -MP -MF $(@:.so=.d) $< -o $@
+
+$(TESTS): | $(FAKE_LIBRARIES)
 $(TESTS): $(B)/%: $(B)/%.o $(if $(PLAIN),$(B)/tests/tsan_runner.o) $(B)/libinternal.a $(EMULATION_LIB)
 	$(Q)$(LINK) $(if $(PLAIN),,-lcriterion) $(LIBS) -o $@
 
