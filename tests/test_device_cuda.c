@@ -176,7 +176,8 @@ Test(cuda, spans_are_as_long_as_the_work_and_on_the_hosts_axis, .timeout = 30) {
         cr_assert_str_eq(spans[i].name, "fill");
         cr_assert(spans[i].phase == PHASE_FORWARD && spans[i].step == 7 && !spans[i].waiting);
         int64_t length = spans[i].end_ns - spans[i].start_ns;
-        cr_assert(length > 2999000 && length < 3002000, "%lld ns", (long long)length); /* the float's step */
+        /* below: the float's step; above: a busy machine stops between the event and the work, but not for a second */
+        cr_assert(length > 2999000 && length < 1000000000, "%lld ns", (long long)length);
     }
     cr_assert_geq(spans[0].start_ns, before - slack);
     cr_assert_leq(spans[1].end_ns, after + slack);
