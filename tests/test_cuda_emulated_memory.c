@@ -235,10 +235,10 @@ Test(emulated_memory, a_fault_may_be_of_one_rank_alone, .timeout = 30) {
 Test(emulated_memory, a_kernel_may_never_end, .timeout = 30) {
     setenv("EMULATED_CUDA_FAULT", "hang:2", 1);
     cudaStream_t s = new_stream(), t = new_stream();
-    struct adding p = {device_ints(1, 0), 1};
+    struct adding p = {device_ints(1, 0), 1}, q = {device_ints(1, 0), 1};
     DONE(start(&add_kernel, 1, 1, &p, s));
     DONE(start(&add_kernel, 1, 1, &p, s));
-    DONE(start(&add_kernel, 1, 1, &p, t));
+    DONE(start(&add_kernel, 1, 1, &q, t));
     DONE(cudaStreamSynchronize(t));
     pause_us(50000);
     GIVES(cudaStreamQuery(s), cudaErrorNotReady);
