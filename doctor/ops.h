@@ -1,6 +1,7 @@
 /* Every op against the host's reference. Inside doctor/.
  *
- *     ops.c         runs one launch on the device and by the reference, both from the same inputs
+ *     ops.c         the check: op by op
+ *     ops_run.c     runs one launch on the device and by the reference, both from the same inputs
  *     ops_judge.c   what may differ, and why: the table of tolerances
  *     ops_cases.c   shapes and data: products (convolutions, linear layers)
  *     ops_more.c    shapes and data of all other ops */
@@ -66,8 +67,9 @@ void trial_forget(struct trial_bed *bed);
 /* Runs `op` on the device and by the reference, from `args`: PLAIN tensors and a step block in host memory. An output
  * that the op only writes is NaN before; one that it changes (ADD, SCALE, SGD) starts as given. terms: see above. */
 int run_trial(struct trial_bed *bed, enum op op, const struct op_args *args, size_t terms);
+int trial_tf32(const struct trial_bed *bed); /* 1: this device rounds the factors of products to tf32 */
 
-/* All cases of an op. *none: a reason why this device has no such op, else left alone. */
+/* All cases of an op. */
 int product_cases(struct trial_bed *bed, enum op op);
 int other_cases(struct trial_bed *bed, enum op op);
 

@@ -18,7 +18,7 @@ static void spoil(enum op op, const struct tensor *t) {
     if (!tensor_count(t)) return;
     switch (t->dtype) {
     case DTYPE_F32: *narrow = soft ? *narrow + 1e-5f * (1 + fabsf(*narrow)) : nextafterf(*narrow, 2); break;
-    case DTYPE_F64: *wide = isnan(*wide) ? 0 : soft ? *wide + 1e-9 : nextafter(*wide, 2); break;
+    case DTYPE_F64: *wide = isnan(*wide) ? 0 : soft ? *wide + 1e-6 : nextafter(*wide, 2); break;
     case DTYPE_I32: ++*(int32_t *)t->data; break;
     default: ++*(int64_t *)t->data; break;
     }
