@@ -27,7 +27,8 @@
 #include "train/job.h"
 
 enum { LIST = 8, EPOCH_PICTURES = 60000 };
-static const double RATE = 0.02;
+static const double RATE = 0.1;
+static const double FALL = 0.985; /* the last losses over the first at most; standing still gave 0.998 on 2,000 pictures */
 /* What the project wants to reach on one H200; shown beside what was measured on whatever GPU this is. */
 static const double EPOCH_SECONDS_MOST = 0.05, FIRST_STEP_SECONDS_MOST = 3;
 
@@ -161,8 +162,8 @@ static int check_losses(struct measured *m, const struct run_record *r) {
         m->loss_first += r->losses[i] / some;
         m->loss_last += r->losses[r->steps - some + i] / some;
     }
-    return m->loss_last < m->loss_first ? OK : fail(ERR_CHECK, "loss does not fall: %.4f at first, %.4f at last",
-                                                    m->loss_first, m->loss_last);
+    return m->loss_last < FALL * m->loss_first ? OK : fail(ERR_CHECK, "loss does not fall: %.4f at first, %.4f at last",
+                                                           m->loss_first, m->loss_last);
 }
 
 static int measure(struct measured *m) {
