@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# The tests that a GPU has a part in, against the emulated CUDA runtime (docs/cuda.md "Without a GPU"):
+#
+#   tests/check_cuda_emulation.sh [SANITIZER [TEST...]]
+#
+# Which they are is read from them: those that name DEVICE_CUDA, an EMULATED_ variable or CUDA_EMULATION, themselves or in a
+# header of theirs; less those with a stand-in of their own for the runtime, and less test_gpu_check, which takes minutes and
+# must be named. The last line is `N passed, N failed`. Exit status 1 on any failure; where CUDA's headers are not, nothing
+# is done.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+san=${1:-}
+shift $(($# > 0))
+if [[ -z $(scripts/find_cuda.sh headers) ]]; then
+    echo "no headers of the CUDA toolkit here: the emulated runtime is not built"
+    echo "0 passed, 0 failed"
+    exit 0
+fi
+build=build/emulation${san:+-san-${san//,/-}}
+words='DEVICE_CUDA|ALL_KINDS|CUDA_EMULATION|EMULATED_'
+headers=$(grep -lE "$words" tests/*.h | grep -vE 'stand_in|test_device\.h' | paste -sd '|') # test_device.h: its users say ALL_KINDS
+names=("$@")
+if ((${#names[@]} == 0)); then
+    mapfile -t names < <(grep -lE "$words|\"($headers)\"" tests/test_*.c | xargs grep -L cuda_stand_in.h | sed 's|tests/||; s|\.c$||' | grep -vx test_gpu_check)
+fi
+started=(tests/helper_*.c bench/*.c) # programs that tests start
+started=("${started[@]/#/$build/}")
+make -j"$(nproc)" EMULATION=1 SAN="$san" "$build/duet" "${started[@]%.c}" "${names[@]/#/$build/tests/}" || exit 1
+scripts/run_tests.sh "$build" "${names[@]/#/$build/tests/}"
