@@ -25,6 +25,8 @@ struct gather {
 static inline int gather_of(const struct op_args *a, struct gather *g) {
     size_t count = tensor_sample_count(&a->in[0]), quads = (count + 3) / 4;
     size_t n = (size_t)a->in[2].dims[0];
+    const struct gather none = ZEROED;
+    *g = none;
     if (count >= (size_t)1 << 31 || n * quads >= (size_t)1 << 29) return 0;
     g->images = (const uint8_t *)a->in[0].data, g->labels = (const uint8_t *)a->in[1].data;
     g->index = (const int32_t *)a->in[2].data;
