@@ -146,7 +146,8 @@ out:
 static size_t scratch_half(const struct allreduce *ar) {
     enum allreduce_algorithm a = ar->config.algorithm;
     int some = a == ALLREDUCE_AUTO || a == ALLREDUCE_NAIVE || a == ALLREDUCE_ONESHOT;
-    return some ? ar->config.plan.scratch + ar->kind->scratch_pad : 0;
+    size_t pad = ar->kind->scratch_pad;
+    return !some ? 0 : pad ? (ar->config.plan.scratch + 2 * pad - 1) / pad * pad : ar->config.plan.scratch;
 }
 
 /* The flags are zero before a peer learns where they are. */
@@ -297,6 +298,14 @@ enum allreduce_algorithm allreduce_algorithm_for(const struct allreduce *ar, siz
     if (text)
         snprintf(text, text_bytes, "%s: asked for by name", allreduce_algorithm_name(ar->config.algorithm));
     return ar->config.algorithm;
+}
+
+const char *allreduce_executor_name(const struct allreduce *ar) {
+    return ar->ops->name;
+}
+
+int allreduce_shares_device(const struct allreduce *ar) {
+    return ar->ranks.n > 1 && ar->ops->shares_device;
 }
 
 static int build_plan(struct allreduce *ar, size_t count, struct kept_plan *kept) {

@@ -60,6 +60,10 @@ int allreduce_enqueue(struct allreduce *ar, struct stream *stream, float *data, 
 enum allreduce_algorithm allreduce_algorithm_for(const struct allreduce *ar, size_t count, char *text,
                                                  size_t text_bytes);
 
+/* How calls run here, for people: "host", "stepwise", "spin" (executor.h); and whether ranks share one GPU. */
+const char *allreduce_executor_name(const struct allreduce *ar);
+int allreduce_shares_device(const struct allreduce *ar);
+
 /* After a failure of the job (a code from comm_check, a sync or a call): work of this rank that waits for a peer on
  * its own streams goes on at once, so that the streams run empty and the process can end; the sums are worth
  * nothing. Waits for that a second or two at most. Returns 1 if nothing of this object is under way any more. No

@@ -1,25 +1,113 @@
-/* Executors of GPUs: not there yet. */
-#include "allreduce/executor.h"
-#include "base/error.h"
+/* Executors of GPUs: which one, and what both have in common. */
+#include "allreduce/cuda_executor.h"
 
-static size_t flags_bytes(int n) {
-    return (size_t)n * 128;
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/cuda_value.h"
+#include "device/gpu_handle.h"
+
+/* ---- the choice ---- */
+
+static int is_shared(const struct executor_question *q) {
+    for (int a = 0; a < q->n; a++)
+        for (int b = 0; b < a; b++)
+            if (gpu_handles_share(q->handle[a], q->handle[b])) return 1;
+    return 0;
 }
 
-static int refuse(const struct executor_question *question, const struct executor_ops **ops,
-                  struct allreduce_link *link) {
-    (void)ops;
-    (void)link;
-    return fail(ERR_FAILED, "allreduce on %s: this build runs it on emulated devices only: use --device cpu",
-                device_name(question->device));
+/* This process's number of the GPU that the handle is of; -1: hidden from it (CUDA_VISIBLE_DEVICES). */
+static int gpu_number(const struct cuda_device *d, const struct memory_handle *handle) {
+    struct gpu_handle gpu;
+    struct cudaDeviceProp p;
+    if (gpu_handle_unpack(handle, &gpu)) return -1;
+    for (int g = 0; g < d->gpus; g++)
+        if (cudaGetDeviceProperties(&p, g) == cudaSuccess && !memcmp(p.uuid.bytes, gpu.uuid, sizeof gpu.uuid))
+            return g;
+    cudaGetLastError();
+    return -1;
+}
+
+/* Kernels that run a whole plan load from and store to the peers' memory. Where the peer's GPU cannot be seen from here
+ * its import will tell. */
+static int check_peers(const struct executor_question *q) {
+    const struct cuda_device *d = (const struct cuda_device *)q->device;
+    for (int r = 0; r < q->n; r++) {
+        int can = 1, gpu = r == q->rank ? -1 : gpu_number(d, q->handle[r]);
+        if (gpu >= 0) CUDA_CHECK(cudaDeviceCanAccessPeer(&can, d->gpu, gpu), "peer access", d->head.name);
+        if (!can)
+            return fail(ERR_FAILED,
+                        "allreduce: rank %d's GPU %d cannot reach rank %d's GPU %d: its kernels need peer access: use "
+                        "--allreduce nccl, or --device cpu",
+                        q->rank, d->gpu, r, gpu);
+    }
+    return OK;
+}
+
+/* A library's own collective would be taken here, by name, before all others. */
+static int choose(const struct executor_question *q, const struct executor_ops **ops, struct allreduce_link *link) {
+    *link = allreduce_link_shared_gpu();
+    *ops = &cuda_stepwise_ops;
+    if (q->n == 1 || is_shared(q)) return OK;
+    CHECK(check_peers(q));
+    *link = allreduce_link_gpus();
+    *ops = &cuda_spin_ops;
+    return OK;
+}
+
+/* ---- from the side ---- */
+
+/* Under service_lock; `error` is what enqueuing gave. */
+static int finish(struct cuda_device *d, cudaError_t error) {
+    int code = OK;
+    if (error == cudaSuccess) code = cuda_poll(&d->head, NULL, d->service, &error);
+    pthread_mutex_unlock(&d->service_lock);
+    if (code) return code;
+    if (error == cudaErrorNotReady)
+        return fail(ERR_TIMEOUT, "allreduce: memory of %s: not written after %g s: the GPU may be stuck", d->head.name,
+                    d->head.config.timeout_s);
+    CUDA_CHECK(error, "allreduce: writing memory", d->head.name);
+    return OK;
+}
+
+int cuda_fill(struct cuda_device *d, void *memory, int byte, size_t bytes) {
+    CHECK(cuda_use(&d->head));
+    pthread_mutex_lock(&d->service_lock);
+    return finish(d, cudaMemsetAsync(memory, byte, bytes, d->service));
+}
+
+int cuda_upload(struct cuda_device *d, void *memory, const void *pinned, size_t bytes) {
+    CHECK(cuda_use(&d->head));
+    pthread_mutex_lock(&d->service_lock);
+    return finish(d, cudaMemcpyAsync(memory, pinned, bytes, cudaMemcpyHostToDevice, d->service));
 }
 
 static int clear(struct device *device, void *flags, size_t bytes) {
-    (void)flags;
-    (void)bytes;
-    struct executor_question question = {.device = device};
-    return refuse(&question, NULL, NULL);
+    return cuda_fill((struct cuda_device *)device, flags, 0, bytes);
 }
 
-static const struct executor_kind kind = {.flags_bytes = flags_bytes, .clear = clear, .choose = refuse};
+/* ---- life ---- */
+
+int cuda_executor_open(struct executor **out, const struct executor_ranks *ranks) {
+    struct executor *e = calloc(1, sizeof *e);
+    if (!e) return fail(ERR_MEMORY, "allreduce: no host memory: free some");
+    e->ranks = ranks;
+    e->device = (struct cuda_device *)ranks->device;
+    int code = cuda_use(ranks->device);
+    if (!code) code = cuda_calls_open(e);
+    if (code)
+        cuda_executor_close(e);
+    else
+        *out = e;
+    return code;
+}
+
+void cuda_executor_close(struct executor *e) {
+    if (!e) return;
+    cuda_calls_close(e);
+    free(e);
+}
+
+static const struct executor_kind kind = {
+    .flags_bytes = cuda_flags_bytes, .scratch_pad = 16, .clear = clear, .choose = choose};
 const struct executor_kind *const cuda_executors = &kind;

@@ -87,7 +87,7 @@ struct executor_question {
 /* The executors of one kind of device. */
 struct executor_kind {
     size_t (*flags_bytes)(int n);
-    size_t scratch_pad; /* elements behind each half that the executor wants for itself */
+    size_t scratch_pad; /* not 0: halves are whole multiples of so many elements, with as many to spare */
 
     /* Zeroes the flags in this device's memory, which the host may not be able to touch. Done when it returns. */
     int (*clear)(struct device *device, void *flags, size_t bytes);

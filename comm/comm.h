@@ -100,8 +100,9 @@ void comm_distant_begin(struct comm *comm, struct comm_distant_wait *wait, const
 int comm_distant_look(struct comm *comm, struct comm_distant_wait *wait); /* OK: still within the deadline */
 
 /* The same for a wait that kept the deadline by itself, comm_timeout_s, and has passed it: ERR_TIMEOUT as from
- * comm_wait_flag (or ERR_PEER, if the job had failed before). */
-int comm_distant_late(struct comm *comm, const struct comm_wait_reason *reason);
+ * comm_wait_flag (or ERR_PEER, if the job had failed before). `what`, if not NULL, is put in parentheses behind the
+ * collective. */
+int comm_distant_late(struct comm *comm, const struct comm_wait_reason *reason, const char *what);
 double comm_timeout_s(const struct comm *comm);
 
 /* ---- the abort word ---- */

@@ -127,11 +127,13 @@ int wait_poll(struct wait *wait, int64_t *slice_ns) {
 /* ---- waits that run elsewhere ---- */
 
 /* The word of the peer is missing, or nobody would look. */
-static int look(struct comm *comm, const struct comm_wait_reason *reason, int64_t last, int64_t *left) {
+static int look(struct comm *comm, const struct comm_wait_reason *reason, const char *what, int64_t last,
+                int64_t *left) {
     static const uint64_t missing = 0;
     int64_t slice_ns;
     struct wait wait;
     wait_start(&wait, comm, reason);
+    wait.what = what;
     wait.word = &missing;
     wait.target = 1;
     wait.last = last;
@@ -148,12 +150,12 @@ void comm_distant_begin(struct comm *comm, struct comm_distant_wait *wait, const
 int comm_distant_look(struct comm *comm, struct comm_distant_wait *wait) {
     int64_t last = wait->last;
     wait->last = now_ns();
-    return look(comm, &wait->reason, last, &wait->left);
+    return look(comm, &wait->reason, NULL, last, &wait->left);
 }
 
-int comm_distant_late(struct comm *comm, const struct comm_wait_reason *reason) {
+int comm_distant_late(struct comm *comm, const struct comm_wait_reason *reason, const char *what) {
     int64_t none_left = 0;
-    return look(comm, reason, now_ns(), &none_left);
+    return look(comm, reason, what, now_ns(), &none_left);
 }
 
 double comm_timeout_s(const struct comm *comm) {

@@ -179,14 +179,17 @@ int cuda_poll(const struct device *device, cudaEvent_t event, cudaStream_t strea
 
 /* Who has put work on a stream that may wait for another rank (cuda_watch.c). look: OK, or the failure with its text,
  * which ends the wait or sync that asked; it waits for nothing itself and calls no function of a stream here.
- * waiting 1: asked in a wait that lasts; 0: at the end of a sync. */
+ * waiting 1: asked in a wait that lasts; 0: at the end of a sync. let_go: the job has failed; what waits for another
+ * rank is told to go on. It waits for nothing itself either. */
 struct cuda_watch {
     int (*look)(struct cuda_watch *watch, int waiting);
+    void (*let_go)(struct cuda_watch *watch);
     struct cuda_watch *next;
 };
 void cuda_watch_add(struct cuda_device *device, struct cuda_watch *watch);
 void cuda_watch_remove(struct cuda_device *device, struct cuda_watch *watch);
 int cuda_watch_look(const struct device *device, int waiting);
+void cuda_watch_let_go(struct cuda_device *device); /* all of them: one behind the other may hold the same stream */
 
 /* Lets `device` reach the memory of GPU number `gpu`, where the machine allows it: 1, also for its own. 0: kernels
  * cannot, and copies between the two go through host memory, by the driver. Asked once for each GPU; the device is

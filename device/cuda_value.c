@@ -56,3 +56,10 @@ int cuda_value_wait(struct cuda_stream *s, const uint64_t *flag, uint64_t at_lea
     const struct cuda_device *d = (const struct cuda_device *)s->head.device;
     return enqueue_value(s, d->value_wait, flag, at_least, CU_STREAM_WAIT_VALUE_GEQ, "wait for a word");
 }
+
+void cuda_value_put(const struct cuda_device *d, cudaStream_t stream, uint64_t *flag, uint64_t value) {
+    value_function *function;
+    memcpy(&function, &d->value_write, sizeof function);
+    function(stream, (CUdeviceptr)(uintptr_t)flag, value, CU_STREAM_WRITE_VALUE_DEFAULT);
+    cudaGetLastError();
+}

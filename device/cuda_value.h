@@ -19,8 +19,8 @@
 extern "C" {
 #endif
 
-/* A byte repeated eight times (so that a fill can write it), larger than any epoch by far less than 2^63. */
-enum { CUDA_VALUE_RELEASE_BYTE = 0x3f };
+/* Larger than any epoch, by less than 2^63. */
+#define CUDA_VALUE_RELEASE ((uint64_t)1 << 62)
 
 /* Once per device, by the thread that made it, before the other two. ERR_FAILED: the driver or the GPU has no such
  * operations. */
@@ -28,6 +28,9 @@ int cuda_value_open(struct cuda_device *device);
 
 int cuda_value_write(struct cuda_stream *stream, uint64_t *flag, uint64_t value);
 int cuda_value_wait(struct cuda_stream *stream, const uint64_t *flag, uint64_t at_least);
+
+/* A write on any stream of the current GPU, without a word about failures: for a release after one. */
+void cuda_value_put(const struct cuda_device *device, cudaStream_t stream, uint64_t *flag, uint64_t value);
 
 #ifdef __cplusplus
 }

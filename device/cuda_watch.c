@@ -28,3 +28,9 @@ int cuda_watch_look(const struct device *device, int waiting) {
     pthread_mutex_unlock(&d->watch_lock);
     return code;
 }
+
+void cuda_watch_let_go(struct cuda_device *d) {
+    pthread_mutex_lock(&d->watch_lock);
+    for (struct cuda_watch *w = d->watches; w; w = w->next) w->let_go(w);
+    pthread_mutex_unlock(&d->watch_lock);
+}

@@ -49,7 +49,11 @@ static inline struct page *new_page(void) {
     return page;
 }
 
-/* Joins the job, opens a device, takes `count` floats on it. */
+static inline int job_failed(void *comm) {
+    return comm_check(comm);
+}
+
+/* Joins the job, opens a device, takes `count` floats on it. A GPU's waits end with the job, as training's do. */
 static inline int rank_open(struct rank *r, struct job *job, size_t count) {
     struct comm_options options = {.timeout_s = job->timeout_s};
     memset(r, 0, sizeof *r);
@@ -59,10 +63,14 @@ static inline int rank_open(struct rank *r, struct job *job, size_t count) {
     r->rank = comm_rank(r->comm);
     r->count = count;
     job->page->pid[r->rank] = (int)getpid();
+    int gpu = job->kind == DEVICE_CUDA;
     struct device_config config = {.kind = job->kind,
                                    .index = r->rank,
                                    .rank = r->rank,
-                                   .memory_bytes = count * sizeof(float) + (8 << 20),
+                                   .devices = r->n,
+                                   .memory_bytes = count * sizeof(float) + (gpu ? 128 << 20 : 8 << 20),
+                                   .interrupted = gpu ? job_failed : NULL,
+                                   .interrupt_context = r->comm,
                                    .check_operands = 1,
                                    .spans = 1,
                                    .timeout_s = job->timeout_s > 0 ? 2 * job->timeout_s : 60};

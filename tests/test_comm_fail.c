@@ -46,7 +46,7 @@ static int call_of_phase(struct comm *comm, const struct kill_case *test) {
     case IN_EXCHANGE: return comm_exchange(comm, NULL, 0, -1, NULL, NULL);
     case IN_FLAG: return comm_wait_flag(comm, test->flag, 1, &why);
     case IN_DISTANT: return look_after(comm, &why);
-    case DISTANT_IS_LATE: return comm_distant_late(comm, &why);
+    case DISTANT_IS_LATE: return comm_distant_late(comm, &why, "tree: its step 5");
     default: return comm_barrier(comm, "kill test");
     }
 }
@@ -304,7 +304,7 @@ Test(comm_fail, deadline_says_who_and_where, .timeout = 30) {
     } CASES[] = {
         {IN_FLAG, 2, TOO_LATE("allreduce bucket 3 step 118", "rank 1")},
         {IN_DISTANT, 2, TOO_LATE("allreduce bucket 3 step 118", "rank 1")},
-        {DISTANT_IS_LATE, 2, TOO_LATE("allreduce bucket 3 step 118", "rank 1")},
+        {DISTANT_IS_LATE, 2, TOO_LATE("allreduce (tree: its step 5) bucket 3 step 118", "rank 1")},
         {IN_BARRIER, 4, TOO_LATE("barrier (kill test)", "ranks 1, 2, 3")},
         {IN_GATHER, 3, TOO_LATE("gather", "ranks 1, 2")},
         {IN_EXCHANGE, 2, TOO_LATE("exchange", "rank 1")},
