@@ -52,7 +52,7 @@ static int open_devices(struct session *s, enum device_kind kind, int physical) 
             .memory_bytes = bytes,
             .check_operands = CHECK_OPERANDS || c->late,
             .spans = c->spans,
-            .timeout_s = 2 * c->timeout, /* comm's own deadline comes first: it can name the rank */
+            .timeout_s = s->ranks > 1 ? 2 * c->timeout : c->timeout, /* comm's comes first: it can name the rank */
             .interrupted = s->comm ? job_failed : NULL,
             .interrupt_context = s->comm};
         CHECK(device_open(&s->device[i], &config));

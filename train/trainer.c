@@ -23,8 +23,10 @@ struct loop {
     struct session *s;
     struct outputs outputs;
     struct progress progress;
-    struct event *done[2];        /* behind the last two steps */
-    struct loaded_batch *held;    /* the batch of the step before */
+    struct event *done[2];        /* behind the last two steps; the next one's is done[turn] */
+    int turn;
+    struct loaded_batch *held;    /* the batch of the step before, */
+    struct loader *held_from;     /* which goes back there */
     int step, last_step;          /* global: next, and the one before which the run ends */
     int rows, global_n[LOG_ROWS]; /* steps enqueued since the logs were read */
     int snapshot;                 /* next entry of config->snapshots */
@@ -35,10 +37,21 @@ struct loop {
 
 static int finish_held(struct loop *l) {
     if (!l->held) return OK;
-    int code = event_sync(l->done[(l->step + 1) % 2]);
-    loader_release(l->s->train_loader, l->held);
+    int code = event_sync(l->done[l->turn ^ 1]);
+    loader_release(l->held_from, l->held);
     l->held = NULL;
     return code;
+}
+
+/* The step of this batch is enqueued. One step may be under way while the next is being enqueued; no more, for a batch's
+ * host memory is needed until its step is done. */
+static int hold(struct loop *l, struct loader *from, struct loaded_batch *batch) {
+    CHECK(event_record(l->done[l->turn], device_compute(l->s->device[0])));
+    CHECK(finish_held(l));
+    l->held = batch;
+    l->held_from = from;
+    l->turn ^= 1;
+    return OK;
 }
 
 static int snapshot_if_due(struct loop *l) {
@@ -71,13 +84,10 @@ static int one_step(struct loop *l, struct loaded_batch *batch) {
                               .slot = l->rows};
     CHECK(snapshot_if_due(l));
     CHECK(s->strategy->step(s, &step, batch));
-    CHECK(event_record(l->done[l->step % 2], device_compute(s->device[0])));
     s->record->images += batch->plan.global_n;
     l->global_n[l->rows++] = batch->plan.global_n;
-    CHECK(finish_held(l));
-    l->held = batch;
     l->step++;
-    return OK;
+    return hold(l, s->train_loader, batch);
 }
 
 static int sync_devices(struct session *s) {
@@ -155,6 +165,16 @@ static void spread_segments(const struct session *s, struct segments *segments) 
     segments->count = s->device_count * each;
 }
 
+static int evaluate_batch(struct loop *l, struct loaded_batch *batch, int row) {
+    struct session *s = l->s;
+    struct step_block step = {.seed = s->config->seed, .step = (uint64_t)l->step, .weight = 1, .slot = row};
+    spread_segments(s, &batch->plan.segments);
+    int code = s->strategy->evaluate(s, &step, batch);
+    if (!code) code = hold(l, s->test_loader, batch);
+    if (code && l->held != batch) loader_release(s->test_loader, batch);
+    return code;
+}
+
 static int evaluate(struct loop *l, double *accuracy) {
     struct session *s = l->s;
     int64_t hits = 0;
@@ -165,21 +185,15 @@ static int evaluate(struct loop *l, double *accuracy) {
     CHECK(loader_start_epoch(s->test_loader, 0, 0));
     for (;;) {
         CHECK(loader_next(s->test_loader, &batch));
-        if (batch) {
-            struct step_block step = {
-                .seed = s->config->seed, .step = (uint64_t)l->step, .weight = 1, .slot = rows++};
-            spread_segments(s, &batch->plan.segments);
-            int code = s->strategy->evaluate(s, &step, batch);
-            if (!code) code = sync_devices(s);
-            loader_release(s->test_loader, batch);
-            CHECK(code);
-        }
+        if (batch) CHECK(evaluate_batch(l, batch, rows++));
         if (rows && (!batch || rows == LOG_ROWS)) {
             CHECK(step_log_hits(s, rows, &hits));
             rows = 0;
         }
         if (!batch) break;
     }
+    CHECK(finish_held(l));
+    CHECK(sync_devices(s));
     measure_spans(s);
     *accuracy = (double)hits / s->test_set.count;
     return OK;
@@ -283,7 +297,7 @@ int trainer_run(const struct run_config *config, struct comm *comm, const float 
 done:
     if (code && comm) comm_abort(comm, code, error_message()); /* before anything here waits for a peer */
     outputs_abandon(&loop.outputs);
-    if (loop.held) loader_release(session.train_loader, loop.held);
+    if (loop.held) loader_release(loop.held_from, loop.held);
     for (int i = 0; i < 2; i++)
         event_destroy(loop.done[i]);
     session_close(&session);
