@@ -6,6 +6,7 @@
  *   twice           opens the same handle two times: one address, closed when both are
  *   open            reads a handle and opens it, no more
  *   raise N         reads a handle of words; after a byte on stdin lets a stream write N to the first
+ *   held            takes 40 MiB of memory, says 'x', and keeps it until stdin ends
  *   event           reads an event's handle; a stream of its own waits for it, then writes 'x' to stdout */
 #include "tests/harness.h"
 
@@ -98,6 +99,14 @@ static void raise_value(int n) {
     MUST_DO(cudaStreamSynchronize(s));
 }
 
+static void keep_memory(void) {
+    void *memory;
+    char end;
+    MUST_DO(cudaMalloc(&memory, 40 << 20));
+    put("x", 1);
+    while (read(0, &end, 1) > 0) {}
+}
+
 static void wait_for_event(void) {
     cudaIpcEventHandle_t handle;
     cudaEvent_t event;
@@ -119,6 +128,7 @@ int main(int count, char **words) {
     else if (!strcmp(word, "twice")) twice();
     else if (!strcmp(word, "open")) open_handle();
     else if (!strcmp(word, "raise")) raise_value(n);
+    else if (!strcmp(word, "held")) keep_memory();
     else if (!strcmp(word, "event")) wait_for_event();
     else return 2;
     return 0;

@@ -132,6 +132,26 @@ Test(emulated_ipc, without_peer_access_a_gpu_is_alone, .timeout = 60) {
     cr_assert_eq(end(&o), 0);
 }
 
+Test(emulated_ipc, processes_of_one_machine_share_its_memory, .timeout = 60) {
+    char name[32], said;
+    size_t free_now, total;
+    void *memory;
+    snprintf(name, sizeof name, "test %d", (int)getpid());
+    setenv("EMULATED_MACHINE", name, 1);
+    setenv("EMULATED_GPU_MEMORY", "64M", 1);
+    struct other o = begin("held", NULL);
+    hear(&o, &said, 1);
+    DONE(cudaMemGetInfo(&free_now, &total));
+    cr_assert(free_now == 24 << 20 && total == 64 << 20, "%zu", free_now);
+    GIVES(cudaMalloc(&memory, 26 << 20), cudaErrorMemoryAllocation);
+    DONE(cudaMalloc(&memory, 22 << 20));
+    GIVES(cudaMalloc(&memory, 4 << 20), cudaErrorMemoryAllocation);
+    cr_assert_eq(end(&o), 0); /* what it held is free with it */
+    DONE(cudaMalloc(&memory, 40 << 20));
+    DONE(cudaMemGetInfo(&free_now, &total));
+    cr_assert_eq(free_now, 2 << 20);
+}
+
 Test(emulated_ipc, opening_may_be_made_to_fail, .timeout = 60) {
     setenv("EMULATED_CUDA_FAULT", "ipc:1", 1);
     cudaIpcMemHandle_t handle = handle_of(device_ints(4, 0));

@@ -5,6 +5,10 @@
 #ifndef CUDA_EMULATION
 ONLY_EMULATED(emulated_runtime)
 #else
+#include <errno.h>
+#include <pthread.h>
+#include <sys/wait.h>
+
 /* ---- launches ---- */
 
 struct counting {
@@ -171,6 +175,30 @@ Test(emulated_runtime, a_late_stream_shows_a_missing_wait, .timeout = 30) {
     cr_assert_eq(*pinned, 2);
 }
 
+/* As on a GPU: who runs far ahead of a stream that stands still waits in a launch. */
+static void *run_ahead(void *argument) {
+    cudaStream_t s = argument;
+    cudaEvent_t e = test_event(cudaEventDisableTiming);
+    for (int i = 0; i < 8; i++) DONE(cudaEventRecord(e, s));
+    return NULL;
+}
+
+Test(emulated_runtime, a_queue_has_an_end, .timeout = 30) {
+    setenv("EMULATED_CUDA_QUEUE", "8", 1);
+    atomic_int open = 0;
+    pthread_t thread;
+    struct timespec soon;
+    cudaStream_t s = new_stream();
+    hold_stream(s, &open);
+    cr_assert_eq(pthread_create(&thread, NULL, run_ahead, s), 0);
+    clock_gettime(CLOCK_REALTIME, &soon);
+    soon.tv_sec++;
+    cr_assert_eq(pthread_timedjoin_np(thread, NULL, &soon), ETIMEDOUT, "nine items in a queue of eight");
+    open = 1;
+    cr_assert_eq(pthread_join(thread, NULL), 0);
+    DONE(cudaStreamSynchronize(s));
+}
+
 Test(emulated_runtime, a_stream_destroyed_ends_its_work_first, .timeout = 30) {
     atomic_int open = 0;
     cudaStream_t s = new_stream();
@@ -243,6 +271,33 @@ Test(emulated_runtime, an_event_may_go_while_it_is_waited_for, .timeout = 30) {
     open = 1;
     DONE(cudaStreamSynchronize(b));
 }
+
+#ifdef __SANITIZE_THREAD__
+/* What ThreadSanitizer is for here: two streams, one memory, and no event between them. Where there is one it is silent. */
+static int two_streams_write(int with_event) {
+    int status = -1;
+    pid_t child = fork();
+    if (child == 0) {
+        struct adding p = {device_ints(1, 0), 1};
+        cudaStream_t a = new_stream(), b = new_stream();
+        cudaEvent_t e = test_event(cudaEventDisableTiming);
+        if (!freopen("/dev/null", "w", stderr)) _exit(1);
+        DONE(start(&add_kernel, 1, 1, &p, a));
+        DONE(cudaEventRecord(e, a));
+        if (with_event) DONE(cudaStreamWaitEvent(b, e, 0));
+        DONE(start(&add_kernel, 1, 1, &p, b));
+        DONE(cudaDeviceSynchronize());
+        _exit(0);
+    }
+    waitpid(child, &status, 0);
+    return WEXITSTATUS(status);
+}
+
+Test(emulated_runtime, a_missing_wait_is_a_race_that_is_reported, .timeout = 60) {
+    cr_assert_eq(two_streams_write(1), 0);
+    cr_assert_eq(two_streams_write(0), 66);
+}
+#endif
 
 Test(emulated_runtime, times_are_of_the_stream_not_of_the_caller, .timeout = 30) {
     atomic_int open = 0;

@@ -19,9 +19,11 @@
  *
  * Environment, read at the first call of a process:
  *   EMULATED_GPUS=n            how many GPUs (1)            CUDA_VISIBLE_DEVICES=0,2   as with real ones
- *   EMULATED_GPU_MEMORY=bytes  of each (80 GiB), K M G allowed; counted in each process by itself
+ *   EMULATED_GPU_MEMORY=bytes  of each (80 GiB), K M G allowed; counted in each process by itself,
+ *   EMULATED_MACHINE=name      or over all living processes that say the same name
  *   EMULATED_PEER=0            no peer access between GPUs (and no IPC across)
  *   EMULATED_MULTIPROCESSORS=n (132)
+ *   EMULATED_CUDA_QUEUE=n      so many items may be under way on a stream, then a launch waits (1024); 0: no limit
  *   EMULATED_CUDA_LATE_US=n    every item of a stream starts n microseconds late: a missing wait shows
  *   EMULATED_CUDA_GUARD=1      device memory is mapped only while an item runs: the host's access is a SIGSEGV
  *   EMULATED_CUDA_TRACE=1      a line on stderr for each item that starts
@@ -66,7 +68,8 @@ extern struct emulated {
     struct gpu gpus[GPU_LIMIT];
     size_t memory; /* of each */
     int peer, multiprocessors, guard, trace;
-    long late_us;
+    long late_us, queue;
+    char machine[32]; /* "": memory is counted for this process alone */
     int forked; /* this process is a fork of one that had called CUDA: nothing works here */
 } emulated;
 

@@ -58,6 +58,8 @@ static void read_environment(void) {
     emulated.guard = number("EMULATED_CUDA_GUARD", 0) != 0;
     emulated.trace = number("EMULATED_CUDA_TRACE", 0) != 0;
     emulated.late_us = number("EMULATED_CUDA_LATE_US", 0);
+    emulated.queue = number("EMULATED_CUDA_QUEUE", 1024);
+    if (getenv("EMULATED_MACHINE")) snprintf(emulated.machine, sizeof emulated.machine, "%s", getenv("EMULATED_MACHINE"));
     pthread_atfork(NULL, NULL, in_child);
 }
 

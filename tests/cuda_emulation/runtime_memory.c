@@ -3,8 +3,10 @@
  * ordinary memory that is known here, so that copies can tell it from what nobody has pinned. */
 #include "tests/cuda_emulation/emulation.h"
 
+#include <dirent.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const size_t STEP = (size_t)2 << 20;
@@ -108,10 +110,53 @@ static size_t round_up(size_t bytes) {
 
 /* ---- device memory ---- */
 
+/* What a memfd of device memory is called, as /proc/PID/fd shows it. */
+static void memory_name(const struct gpu *gpu, char *name, size_t bytes) {
+    snprintf(name, bytes, "memory of GPU %d of emulated machine %s", gpu->number, emulated.machine);
+}
+
+/* Bytes of such memfds in one process, without those of `inodes`, which are counted already. */
+static size_t used_by(const char *process, const char *wanted, uint64_t *inodes, int *count, int most) {
+    char path[300], link[128];
+    struct stat stat_;
+    size_t sum = 0;
+    snprintf(path, sizeof path, "/proc/%s/fd", process);
+    DIR *folder = opendir(path);
+    for (struct dirent *entry; folder && (entry = readdir(folder));) {
+        ssize_t n = readlinkat(dirfd(folder), entry->d_name, link, sizeof link - 1);
+        if (n <= 0) continue;
+        link[n] = 0;
+        if (strncmp(link, "/memfd:", 7) || strncmp(link + 7, wanted, strlen(wanted)) || link[7 + strlen(wanted)] != ' ') continue;
+        if (fstatat(dirfd(folder), entry->d_name, &stat_, 0)) continue;
+        int known = 0;
+        for (int i = 0; i < *count; i++) known |= inodes[i] == (uint64_t)stat_.st_ino;
+        if (known || *count == most) continue;
+        inodes[(*count)++] = (uint64_t)stat_.st_ino;
+        sum += (size_t)stat_.st_size;
+    }
+    if (folder) closedir(folder);
+    return sum;
+}
+
+/* In use on the GPU: by this process, or on a named machine by all, which is read from what they hold open. */
+static size_t used_now(const struct gpu *gpu) {
+    uint64_t inodes[256];
+    char wanted[96];
+    int count = 0;
+    size_t sum = 0;
+    if (!*emulated.machine) return gpu->used;
+    memory_name(gpu, wanted, sizeof wanted);
+    DIR *processes = opendir("/proc");
+    for (struct dirent *entry; processes && (entry = readdir(processes));)
+        if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9') sum += used_by(entry->d_name, wanted, inodes, &count, 256);
+    if (processes) closedir(processes);
+    return sum;
+}
+
 static cudaError_t take(struct gpu *gpu, size_t bytes) {
-    size_t used = gpu->used;
+    size_t used = gpu->used, elsewhere = used_now(gpu) - used;
     do {
-        if (bytes > emulated.memory - used) return cudaErrorMemoryAllocation;
+        if (bytes > emulated.memory || used + elsewhere > emulated.memory - bytes) return cudaErrorMemoryAllocation;
     } while (!atomic_compare_exchange_weak(&gpu->used, &used, used + bytes));
     return cudaSuccess;
 }
@@ -125,7 +170,9 @@ cudaError_t cudaMalloc(void **out, size_t bytes) {
     if (fault_now("malloc") || bytes > emulated.memory) return give(cudaErrorMemoryAllocation);
     struct allocation a = {.kind = MEMORY_DEVICE, .gpu = gpu, .bytes = bytes, .mapped = round_up(bytes)};
     ENTER(take(gpu, a.mapped));
-    a.fd = memfd_create("emulated GPU memory", MFD_CLOEXEC);
+    char name[96];
+    memory_name(gpu, name, sizeof name);
+    a.fd = memfd_create(name, MFD_CLOEXEC);
     cudaError_t error = a.fd < 0 || ftruncate(a.fd, (off_t)a.mapped) ? cudaErrorMemoryAllocation : memory_map(a.fd, a.mapped, &a.base);
     if (error != cudaSuccess) {
         if (a.fd >= 0) close(a.fd);
@@ -154,7 +201,8 @@ cudaError_t cudaFree(void *memory) {
 cudaError_t cudaMemGetInfo(size_t *free_now, size_t *total) {
     ENTER(enter_gpu());
     *total = emulated.memory;
-    *free_now = emulated.memory - current_gpu()->used;
+    size_t used = used_now(current_gpu());
+    *free_now = used < emulated.memory ? emulated.memory - used : 0;
     return cudaSuccess;
 }
 

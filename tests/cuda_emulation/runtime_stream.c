@@ -50,7 +50,12 @@ struct item *item_copy(const struct item *item) {
 
 static void trace(const struct CUstream_st *s, const struct item *item) {
     static const char *const names[] = {"kernel", "copy", "fill", "record", "wait", "write value", "wait value", "host function", "end"};
-    const char *name = item->kind == ITEM_KERNEL ? item->u.launch.kernel->name() : names[item->kind];
+    const char *name = names[item->kind];
+    if (item->kind == ITEM_KERNEL) { /* of a .cu file: "... KERNEL)(PARAM) = product<0, 3>]" */
+        name = item->u.launch.kernel->name();
+        const char *behind = strstr(name, "(PARAM) = ");
+        if (behind) name = behind + 10;
+    }
     fprintf(stderr, "emulated GPU %d, process %d, stream %p: %s\n", s->gpu->number, (int)getpid(), (const void *)s, name);
 }
 
@@ -107,7 +112,17 @@ static void *work(void *argument) {
 
 /* ---- producers ---- */
 
+/* A GPU's queue is not endless: who enqueues more waits in the call. */
+static void wait_for_room(struct CUstream_st *s) {
+    for (;;) {
+        unsigned finished = atomic_load_explicit(&s->finished, memory_order_relaxed);
+        if ((long)(atomic_load_explicit(&s->posted, memory_order_relaxed) - finished) < emulated.queue) return;
+        word_wait(&s->finished, finished, 1000000);
+    }
+}
+
 void stream_post(struct CUstream_st *s, struct item *item) {
+    if (emulated.queue) wait_for_room(s);
     pthread_mutex_lock(&s->post_lock);
     struct item *last = s->tail;
     s->tail = item;
