@@ -10,13 +10,14 @@ forms="memcheck|lenet, single|$train --mode single
 memcheck|convnet, single, no graph|$train --mode single --model convnet --no-graph
 memcheck|lenet, DP on 2|$train --mode dp --devices 2
 memcheck|lenet, DDP on 2|$train --mode ddp --devices 2
+memcheck|recorded steps: test_cuda_graph|$B/tests/test_cuda_graph
 racecheck|lenet, single, no graph|$train --mode single --no-graph
 racecheck|convnet, single, no graph|$train --mode single --model convnet --no-graph"
 
 run_form() { # NUMBER TOOL COMMAND...
     local number=$1 which=$2 begin=$SECONDS
     shift 2
-    timeout -k 5 $SECONDS_EACH "$tool" --tool "$which" --target-processes all --error-exitcode $FOUND "$@" >"$WORK/form-$number" 2>&1
+    timeout -k 5 $SECONDS_EACH "$tool" --tool "$which" --target-processes all --error-exitcode $FOUND --print-limit 20 "$@" >"$WORK/form-$number" 2>&1
     echo "$? $((SECONDS - begin))" >"$WORK/form-$number.end"
 }
 
