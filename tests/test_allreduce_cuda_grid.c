@@ -1,0 +1,144 @@
+/* One cooperative grid that stands for all ranks (allreduce/grid.h): the spin kernel with real concurrency of blocks, every
+ * algorithm against the reference's bits; its deadline; what is refused. On the emulated runtime each block is a
+ * thread, so the thread sanitizer sees a missing release or acquire as a race. */
+#include "tests/test_allreduce_cuda.h"
+
+#include "allreduce/grid.h"
+
+static struct device *open_device(void) {
+    struct device_config config = {
+        .kind = DEVICE_CUDA, .memory_bytes = 256 << 20, .check_operands = 1, .spans = 1, .timeout_s = 60};
+    struct device *device;
+    cr_assert_eq(device_open(&device, &config), OK, "%s", error_message());
+    return device;
+}
+
+/* Two calls in a row on the same data, without a sync between them, and the reference's. */
+static void run_grid(struct device *device, enum allreduce_algorithm algorithm, int n, size_t count, int channels,
+                     size_t start, const struct plan_config *plan) {
+    struct allreduce_grid_config config = allreduce_grid_config_default(algorithm, n);
+    struct allreduce_grid *grid;
+    struct stream *stream = device_comm(device);
+    size_t room = count + start + 2;
+    float *data[MAX_DEVICES], *want[MAX_DEVICES], *got = malloc(room * sizeof *got);
+    cr_assert_not_null(got);
+    config.channels = channels;
+    config.plan = *plan;
+    config.timeout_s = 60;
+    cr_assert_eq(allreduce_grid_open(&grid, device, &config), OK, "%s", error_message());
+    cr_assert(allreduce_grid_channels(grid, count) >= 1 && allreduce_grid_channels(grid, count) <= channels);
+    for (int r = 0; r < n; r++) {
+        void *memory;
+        cr_assert_eq(device_alloc(device, &memory, room * sizeof(float), MEM_GRADS), OK, "%s", error_message());
+        want[r] = malloc(count * sizeof(float) + 1);
+        got[start] = got[start + 1 + count] = guard;
+        for (size_t i = 0; i < count; i++) got[start + 1 + i] = want[r][i] = input(7, r, i, 0);
+        cr_assert_eq(copy_to_device(stream, memory, got, room * sizeof *got), OK);
+        cr_assert_eq(stream_sync(stream), OK);
+        data[r] = (float *)memory + start + 1;
+    }
+    for (int call = 0; call < 2; call++) {
+        float scale = call ? 0.5f : 1;
+        cr_assert_eq(allreduce_grid_run(grid, stream, data, count, scale), OK, "%s", error_message());
+        cr_assert_eq(reference_allreduce(algorithm, n, count, plan, want, scale), OK, "%s", error_message());
+    }
+    for (int r = 0; r < n; r++) {
+        cr_assert_eq(copy_to_host(stream, got, data[r] - start - 1, room * sizeof *got), OK);
+        cr_assert_eq(stream_sync(stream), OK, "%s", error_message());
+        cr_assert(got[start] == guard && got[start + 1 + count] == guard, "rank %d: wrote outside", r);
+        for (size_t i = 0; i < count; i++)
+            cr_assert(!memcmp(&got[start + 1 + i], &want[r][i], sizeof *got),
+                      "%s, %d ranks, %zu elements, %d channels: rank %d, element %zu: %.9g, not %.9g",
+                      allreduce_algorithm_name(algorithm), n, count, channels, r, i, (double)got[start + 1 + i],
+                      (double)want[r][i]);
+        device_free(device, data[r] - start - 1);
+        free(want[r]);
+    }
+    allreduce_grid_close(grid);
+    free(got);
+}
+
+Test(allreduce_cuda_grid, all_algorithms, .timeout = 240) {
+    need_gpus(1);
+    struct device *device = open_device();
+    struct plan_config whole = plan_config_default(), small = small_slices(8);
+    int most = test_short() ? 3 : 5;
+    for (int n = 1; n <= most; n++)
+        for (int a = 0; a < ALGORITHMS; a++) {
+            size_t counts[] = {1, (size_t)n, (size_t)n + 1, 1000, 20011};
+            for (int c = 0; c < 5; c++) {
+                run_grid(device, algorithms[a], n, counts[c], 3, (size_t)(c + n) % 5, &whole);
+                if (c < 4) run_grid(device, algorithms[a], n, counts[c], 2, (size_t)c, &small);
+            }
+        }
+    cr_assert_eq(device_ledger(device).now[MEM_COMM], 0, "a grid kept memory");
+    device_close(device);
+}
+
+Test(allreduce_cuda_grid, eight_ranks_of_many_channels, .timeout = 240) {
+    need_gpus(1);
+    struct device *device = open_device();
+    struct plan_config whole = plan_config_default();
+    for (int a = 0; a < ALGORITHMS && !test_short(); a++) run_grid(device, algorithms[a], 8, 70001, 8, 0, &whole);
+    device_close(device);
+}
+
+/* A rank that never comes: the others end by themselves, and say for whom they waited. */
+Test(allreduce_cuda_grid, a_silent_rank_is_named_at_the_deadline, .timeout = 120) {
+    need_gpus(1);
+    struct device *device = open_device();
+    struct stream *stream = device_comm(device);
+    for (int a = 0; a < ALGORITHMS; a++) {
+        struct allreduce_grid_config config = allreduce_grid_config_default(algorithms[a], 2);
+        struct allreduce_grid *grid;
+        float *data[2];
+        void *memory;
+        config.timeout_s = 0.2;
+        config.channels = 2;
+        config.silent = 1;
+        cr_assert_eq(allreduce_grid_open(&grid, device, &config), OK, "%s", error_message());
+        cr_assert_eq(device_alloc(device, &memory, 2 * 20000 * sizeof(float), MEM_GRADS), OK);
+        data[0] = memory;
+        data[1] = data[0] + 20000;
+        int64_t start = now_ns();
+        cr_assert_eq(allreduce_grid_run(grid, stream, data, 20000, 1), OK, "%s", error_message());
+        int code = stream_sync(stream);
+        const char *text = error_message(), *name = allreduce_algorithm_name(algorithms[a]);
+        cr_assert_eq(code, ERR_TIMEOUT, "%s: %d: %s", name, code, text);
+        cr_assert(now_ns() - start < 5 * 1000000000ll, "%s: it took too long", name);
+        cr_assert(strstr(text, "rank 0 of a grid: allreduce (") && strstr(text, name) && strstr(text, "of its plan") &&
+                      strstr(text, "seen 0") && strstr(text, "no word from rank 1 after 0.2 s"),
+                  "%s: %s", name, text);
+        cr_assert_eq(allreduce_grid_run(grid, stream, data, 20000, 1), ERR_TIMEOUT, "%s: it goes on", name);
+        allreduce_grid_close(grid);
+        device_free(device, memory);
+        cr_assert_eq(stream_sync(stream), OK, "%s", error_message());
+    }
+    device_close(device);
+}
+
+Test(allreduce_cuda_grid, what_is_refused, .timeout = 60) {
+    struct device_config host = {.kind = DEVICE_HOST, .memory_bytes = 4 << 20};
+    struct allreduce_grid_config config = allreduce_grid_config_default(ALLREDUCE_RING, 2);
+    struct allreduce_grid *grid = (struct allreduce_grid *)&host;
+    struct device *device;
+    cr_assert_eq(device_open(&device, &host), OK);
+    cr_assert_eq(allreduce_grid_open(&grid, device, &config), ERR_USAGE);
+    cr_assert_null(grid);
+    device_close(device);
+    allreduce_grid_close(NULL);
+    setenv("EMULATED_MULTIPROCESSORS", "1", 1); /* four blocks of 512 threads */
+    need_gpus(1);
+    device = open_device();
+    config.algorithm = ALLREDUCE_AUTO;
+    cr_assert_eq(allreduce_grid_open(&grid, device, &config), ERR_USAGE);
+    cr_assert(strstr(error_message(), "auto"), "%s", error_message());
+    config = allreduce_grid_config_default(ALLREDUCE_RING, 65);
+    cr_assert_eq(allreduce_grid_open(&grid, device, &config), ERR_USAGE);
+    config = allreduce_grid_config_default(ALLREDUCE_RING, 5);
+#ifdef CUDA_EMULATION
+    cr_assert_eq(allreduce_grid_open(&grid, device, &config), ERR_FAILED);
+    cr_assert(strstr(error_message(), "holds 4 blocks") && strstr(error_message(), "5 ranks"), "%s", error_message());
+#endif
+    device_close(device);
+}
