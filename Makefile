@@ -25,7 +25,8 @@ TESTS   := $(patsubst %.c,$(B)/%,$(wildcard tests/test_*.c))
 HELPERS := $(patsubst %.c,$(B)/%,$(wildcard tests/helper_*.c))# programs that tests start: ranks by fork and exec
 BENCHES := $(patsubst %.c,$(B)/%,$(wildcard bench/*.c))
 # Tests that look at a GPU where there is one, for make gpu-check.
-GPU_TESTS = $(basename $(notdir $(shell grep -lE 'DEVICE_CUDA|device cuda' tests/test_*.c)))
+GPU_TESTS = $(sort $(filter-out test_cuda_index% test_cuda_emulated% test_gpu_check,$(basename $(notdir \
+            $(shell ls tests/test_*cuda*.c; grep -lE 'DEVICE_CUDA|device cuda' tests/test_*.c)))))
 # What `make check` runs. A race takes two threads: under SAN=thread programs that have but one are left out.
 CHECKS  := $(filter-out $(if $(filter thread,$(SAN)),$(addprefix $(B)/tests/,test_math_% test_cuda_index% test_allreduce_plan \
            test_data_download test_base_random)),$(TESTS))
