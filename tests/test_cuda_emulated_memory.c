@@ -69,6 +69,7 @@ Test(emulated_memory, copies_know_what_lies_where, .timeout = 30) {
     GIVES(cudaMemcpyAsync(x, plain, 20, cudaMemcpyHostToDevice, s), cudaErrorInvalidValue);
     GIVES(cudaMemcpyAsync(x + 3, plain, 8, cudaMemcpyHostToDevice, s), cudaErrorInvalidValue);
     GIVES(cudaMemcpyAsync(x, pinned, 20, cudaMemcpyHostToDevice, s), cudaErrorInvalidValue);
+    GIVES(cudaMemcpyAsync(x + 3, plain, 8, cudaMemcpyDefault, s), cudaErrorInvalidValue);
     GIVES(cudaMemsetAsync(x + 3, 0, 5, s), cudaErrorInvalidValue);
     GIVES(cudaMemsetAsync(plain, 0, 4, s), cudaErrorInvalidValue);
     GIVES(cudaMemcpyAsync(x, plain, 4, (enum cudaMemcpyKind)9, s), cudaErrorInvalidMemcpyDirection);

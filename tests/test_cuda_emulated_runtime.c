@@ -309,6 +309,7 @@ Test(emulated_runtime, times_are_of_the_stream_not_of_the_caller, .timeout = 30)
     hold_stream(s, &open);
     DONE(cudaEventRecord(b, s));
     DONE(cudaEventRecord(untimed, s));
+    DONE(cudaEventSynchronize(a));
     GIVES(cudaEventElapsedTime(&ms, a, b), cudaErrorNotReady);
     pause_us(30000);
     open = 1;
