@@ -305,3 +305,7 @@ const struct bucket_plan *ddp_buckets(const struct ddp *ddp) {
 int ddp_has_rebuilt(const struct ddp *ddp) {
     return ddp->rebuilt;
 }
+
+enum allreduce_algorithm ddp_algorithm(const struct ddp *ddp, size_t count, char *text, size_t text_bytes) {
+    return allreduce_algorithm_for(ddp->allreduce, count, text, text_bytes);
+}

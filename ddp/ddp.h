@@ -78,6 +78,9 @@ int ddp_step(struct ddp *ddp, const struct step_block *step, const float *pixels
 const struct bucket_plan *ddp_buckets(const struct ddp *ddp);
 int ddp_has_rebuilt(const struct ddp *ddp);
 
+/* The algorithm that a bucket of `count` elements takes, and why, in one line of text. */
+enum allreduce_algorithm ddp_algorithm(const struct ddp *ddp, size_t count, char *text, size_t text_bytes);
+
 #ifdef __cplusplus
 }
 #endif

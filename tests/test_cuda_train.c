@@ -56,6 +56,14 @@ static const struct way WAYS[] = {{"single", 1, "--no-graph"},
                                   {"dp", 4, ""},
                                   {"dp", 4, "--loss-in-forward --workers 0 --data-on host"},
                                   {"dp", 4, "--data-on host --no-graph"},
+                                  {"ddp", 1, ""},
+                                  {"ddp", 2, "--allreduce fused"},
+                                  {"ddp", 2, "--allreduce ring --no-graph --data-on host"},
+                                  {"ddp", 2, "--allreduce tree --bucket-cap-mb 0.0001"},
+                                  {"ddp", 4, "--bucket-cap-mb 0.0001"},
+                                  {"ddp", 4, "--allreduce naive"},
+                                  {"ddp", 4, "--allreduce oneshot --no-graph --bucket-cap-mb 0.0001"},
+                                  {"ddp", 4, "--allreduce direct"},
                                   {NULL, 0, NULL}};
 
 Test(cuda_train, on_one_gpu, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
@@ -93,7 +101,7 @@ Test(cuda_train, shares_that_look_alike, .timeout = 300, .init = cli_folder_make
 }
 
 Test(cuda_train, lenet, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
-    static const struct way ways[] = {{"single", 1, "--no-graph"}, {"dp", 2, ""}, {NULL, 0, NULL}};
+    static const struct way ways[] = {{"dp", 2, ""}, {"ddp", 2, "--bucket-cap-mb 0.1"}, {NULL, 0, NULL}};
     set_up(2, 1);
     all_equal(ways, "--model lenet --batch-size 8 --steps 6 --init-from golden/lenet_300.safetensors");
 }
@@ -130,6 +138,44 @@ Test(cuda_train, auto_and_sharing, .timeout = 120, .init = cli_folder_make, .fin
     const char *said = strstr(c.out, "3 devices share ");
     if (gpus < 3) cr_expect(said && atoi(said + 16) == gpus && !strstr(said + 16, "devices share"), "%s", c.out);
     else cr_expect(!said, "%s", c.out);
+    json_free(j);
+    cli_free(&c);
+}
+
+/* compare: the proof, on GPUs, and which devices it was; no graphs, whose phases would not be seen. */
+Test(cuda_train, compare, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
+    static const char proof[] = " = single: identical to the bit after 14 steps";
+    set_up(1, 1);
+    struct cli c;
+    cli_run(&c, "compare --device cuda --devices 2 --data-dir d --model mlp --mlp-hidden 16 --batch-size 12 --epochs 2 --json j");
+    cr_assert(c.status == 0 && !*c.err, "%d %s", c.status, c.err);
+    const char *first = strstr(c.out, proof);
+    cr_expect(first && strstr(first + 1, proof), "%s", c.out);
+    cr_expect(matches(c.out, "^mlp on fashion-mnist, cuda devices( \\(2 devices share 1 GPU\\))?: 14 steps"), "%s", c.out);
+    cr_expect(!strstr(c.out, "host shared memory"), "%s", c.out);
+    struct json *j = json_of("j");
+    for (int m = 0; m < 3; m++) {
+        static const char *const keys[] = {"single", "dp", "ddp"};
+        const struct json *run = json_at(j, keys[m]);
+        cr_expect(!json_at(run, "graph")->integer && json_at(run, "data_on_device")->integer);
+        cr_expect(json_int(run, "per_device/0/phase_ns/forward") > 0 && json_int(run, "per_device/0/phase_ns/backward") > 0);
+    }
+    json_free(j);
+    cli_free(&c);
+}
+
+Test(cuda_train, profile, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
+    set_up(1, 1);
+    struct cli c;
+    cli_run(&c, "profile --device cuda --devices 2 --data-dir d --model mlp --mlp-hidden 16 --batch-size 12 --steps 5 --json j");
+    cr_assert(c.status == 0 && !*c.err, "%d %s", c.status, c.err);
+    cr_expect(matches(c.out, "^mlp on fashion-mnist, cuda devices") && strstr(c.out, "data set"), "%s", c.out);
+    struct json *j = json_of("j");
+    /* The data set lies on DP's device 0 alone, and on every rank of DDP. */
+    cr_expect(json_int(j, "dp/run/per_device/0/memory_now_by_cause/data set") > 0 &&
+              json_int(j, "dp/run/per_device/1/memory_now_by_cause/data set") == 0 &&
+              json_int(j, "ddp/run/per_device/1/memory_now_by_cause/data set") > 0);
+    cr_expect_gt(json_int(j, "ddp/run/per_device/1/comm_ns"), 0);
     json_free(j);
     cli_free(&c);
 }

@@ -55,15 +55,8 @@ static void distributed_describe(struct session *s) {
     for (int b = 0; b < plan->bucket_count; b++)
         if (largest < plan->bucket[b].bytes) largest = plan->bucket[b].bytes;
     bucket_plan_sizes(plan, r->buckets, sizeof r->buckets);
-    enum allreduce_algorithm algorithm;
-    if (allreduce_algorithm_parse(s->config->allreduce, &algorithm)) return;
-    if (algorithm == ALLREDUCE_AUTO) {
-        struct allreduce_link link = allreduce_link_host(s->devices);
-        algorithm = allreduce_choose(s->devices, largest / sizeof(float), !s->virtual_devices, &link,
-                                     r->choice, sizeof r->choice);
-    } else {
-        snprintf(r->choice, sizeof r->choice, "%s: asked for", allreduce_algorithm_name(algorithm));
-    }
+    enum allreduce_algorithm algorithm =
+        ddp_algorithm(d->ddp, largest / sizeof(float), r->choice, sizeof r->choice);
     if (!r->bits_promised || s->devices <= 2 || allreduce_keeps_order(algorithm)) return;
     r->bits_promised = 0;
     snprintf(r->why_not, sizeof r->why_not, "%s over %d devices adds in an order of its own",
