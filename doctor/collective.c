@@ -72,15 +72,6 @@ static int run(struct bed *bed, struct allreduce *ar, double *ms) {
     return stream_sync(stream);
 }
 
-/* A library's collective has no plan, so no order of its own that could be told: one round, near enough to the sum in
- * tree order. */
-static int has_plan(enum allreduce_algorithm algorithm, const struct plan_config *config) {
-    struct plan plan = {.n = 0};
-    int code = plan_build(&plan, algorithm, 2, 0, 1, config);
-    plan_free(&plan);
-    return !code;
-}
-
 static int run_reference(struct bed *bed, enum allreduce_algorithm algorithm, const struct plan_config *config) {
     for (int round = 0; round < bed->rounds; round++)
         for (int i = 0; i < bed->calls; i++) {
@@ -97,7 +88,7 @@ static double allowed(const struct bed *bed) {
     return bed->exact ? 0 : (bed->n + 1) * 0x1p-24;
 }
 
-static void judge(struct bed *bed, enum allreduce_algorithm algorithm, double ms) {
+static void judge(struct bed *bed, enum allreduce_algorithm algorithm, const char *executor, double ms) {
     const float *want = bed->of[bed->rank];
     size_t wrong = 0, first = 0;
     double most = 0;
@@ -112,12 +103,12 @@ static void judge(struct bed *bed, enum allreduce_algorithm algorithm, double ms
                  "rank %d: %zu of %d elements differ, first element %zu: %.9g, not %.9g", bed->rank, wrong, LENGTH,
                  first, (double)bed->got[first], (double)want[first]);
     else if (bed->exact)
-        rank_say(bed->comm, bed->task, (int)algorithm, FINDING_OK, "%d calls, 1 to %zu elements: equal; %.2f ms",
-                 bed->rounds * bed->calls, calls[bed->calls - 1].count, ms);
+        rank_say(bed->comm, bed->task, (int)algorithm, FINDING_OK, "%s: %d calls, 1 to %zu elements: equal; %.2f ms",
+                 executor, bed->rounds * bed->calls, calls[bed->calls - 1].count, ms);
     else
         rank_say(bed->comm, bed->task, (int)algorithm, FINDING_OK,
-                 "%d calls: off by %.1e, of %.1e for %d terms in any order; %.2f ms", bed->calls, most, allowed(bed),
-                 bed->n, ms);
+                 "%s: %d calls: off by %.1e, of %.1e for %d terms in any order; %.2f ms", executor, bed->calls, most,
+                 allowed(bed), bed->n, ms);
 }
 
 static int trial(struct bed *bed, enum allreduce_algorithm algorithm) {
@@ -125,8 +116,8 @@ static int trial(struct bed *bed, enum allreduce_algorithm algorithm) {
     struct allreduce *ar = NULL;
     double ms = 0;
     config.algorithm = algorithm;
-    bed->exact = has_plan(algorithm, &config.plan);
-    bed->rounds = bed->exact ? ROUNDS : 1;
+    bed->exact = allreduce_has_plan(algorithm);
+    bed->rounds = bed->exact ? ROUNDS : 1; /* what a library adds up has no order that could be told */
     CHECK(fill(bed, algorithm));
     int code = allreduce_init(&ar, bed->comm, bed->device, &config);
     if (code == ERR_USAGE) { /* not for these ranks: all of them were told the same */
@@ -136,7 +127,7 @@ static int trial(struct bed *bed, enum allreduce_algorithm algorithm) {
     if (!code) code = allreduce_register(ar, bed->data, LENGTH);
     if (!code) code = run(bed, ar, &ms);
     if (!code) code = run_reference(bed, bed->exact ? algorithm : ALLREDUCE_DIRECT, &config.plan);
-    if (!code) judge(bed, algorithm, ms);
+    if (!code) judge(bed, algorithm, allreduce_executor_name(ar), ms);
     allreduce_free(ar);
     return code;
 }
@@ -183,7 +174,7 @@ static int one_world(struct doctor *d, int world, int n, int first) {
             snprintf(name, sizeof name, "%s: allreduce %s, %d ranks", doctor_kind_name(d),
                      allreduce_algorithm_name((enum allreduce_algorithm)a), n);
             stopped = !word;
-            if (word) note(d, word->state, name, bound, "%s", word->text);
+            if (word) note(d, word->state, name, word->state == FINDING_NOT_HERE ? "" : bound, "%s", word->text);
             else note(d, FINDING_OFF, name, bound, "%s", code ? error_message() : "ended without a word");
         }
     }

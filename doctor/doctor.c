@@ -16,7 +16,8 @@ static const struct {
 } checks[] = {{"memory", check_memory},       {"streams", check_streams},
               {"peers", check_peers},         {"memory of another process", check_ipc},
               {"operations", check_ops},      {"allreduce", check_allreduce},
-              {"training step", check_step},  {"replayed steps", check_replay}};
+              {"grid", check_grid},           {"training step", check_step},
+              {"replayed steps", check_replay}};
 enum { CHECKS = sizeof checks / sizeof *checks };
 
 struct doctor_config doctor_config_default(void) {

@@ -18,7 +18,7 @@ const char *sample_name(int i) {
 
 int sample_open(struct sample *s, const struct doctor *d, int i) {
     static const struct model_options options = {.dropout = -1};
-    int n = d->config.quick ? 21 : SAMPLE_MOST - 3; /* segments that end inside a group of 16 */
+    int n = d->config.quick ? 9 : SAMPLE_MOST - 3; /* segments that end inside a group of 16 */
     struct rng rng;
     CHECK(model_open(&s->model, models[i].name, &options));
     CHECK(model_values_init(&s->model, d->config.seed, &s->values));

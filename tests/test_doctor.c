@@ -155,9 +155,10 @@ Test(doctor, a_rank_that_does_not_come, .timeout = 200) {
     plant = forgets;
     struct findings *f = examine(check_allreduce, &config);
     int off = findings_count(f, FINDING_OFF);
-    cr_expect(off == f->count && off > 8, "every algorithm of both worlds is some calls short: %d of %d", off, f->count);
+    cr_expect(!findings_count(f, FINDING_OK) && off > 8, "every algorithm of both worlds is some calls short: %d", off);
     for (int i = 0; i < f->count; i++)
-        cr_expect(strstr(f->row[i].measured, "no word from rank"), "%s: %s", f->row[i].check, f->row[i].measured);
+        cr_expect(f->row[i].state == FINDING_NOT_HERE || strstr(f->row[i].measured, "no word from rank") || strstr(f->row[i].measured, "no end within"), "%s: %s",
+                  f->row[i].check, f->row[i].measured); /* the second where the machine is too busy for the first */
     findings_free(f);
 }
 
@@ -176,8 +177,9 @@ static void wrong_bit(struct device_ops *ops) {
 Test(doctor, one_bit_of_one_rank, .timeout = 120) {
     struct findings *f = examine_lying(check_allreduce, wrong_bit);
     for (int i = 0; i < f->count; i++)
-        cr_expect(f->row[i].state == FINDING_OFF && strstr(f->row[i].measured, "rank 1: 1 of"), "%s: %s",
+        cr_expect(f->row[i].state == FINDING_NOT_HERE || strstr(f->row[i].measured, "rank 1: 1 of"), "%s: %s",
                   f->row[i].check, f->row[i].measured);
+    cr_expect(!findings_count(f, FINDING_OK) && findings_count(f, FINDING_OFF) > 8);
     findings_free(f);
 }
 
@@ -218,7 +220,7 @@ Test(doctor, a_gradient_a_hundredth_off, .timeout = 120) {
 }
 
 Test(doctor, bits_that_hang_on_the_company, .timeout = 120) {
-    large_batch = 20;
+    large_batch = 9;
     struct findings *f = examine_lying(check_step, moody);
     only_off(f, "cpu: lenet in two segments|cpu: convnet in two segments");
     findings_free(f);

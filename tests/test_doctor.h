@@ -35,15 +35,21 @@ static inline struct doctor_config lying_config(void) {
     return config;
 }
 
-/* Runs one check as the doctor would. */
-static inline struct findings *examine(doctor_check *check, const struct doctor_config *config) {
-    struct doctor d = {.config = *config, .findings = findings_new(), .kind = DEVICE_HOST, .devices = 2};
+/* Runs one check as the doctor would. gpus 0: on emulated devices. */
+static inline struct findings *examine_on(doctor_check *check, const struct doctor_config *config, int gpus) {
+    struct doctor d = {.config = *config, .findings = findings_new(), .kind = gpus ? DEVICE_CUDA : DEVICE_HOST};
     d.progress = mmap(NULL, sizeof *d.progress, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     cr_assert(d.findings && d.progress != MAP_FAILED);
+    d.progress->gpus = gpus;
+    d.devices = gpus > 2 ? gpus : 2;
     cr_assert_eq(guard_check(&d, "test", check, NULL, NULL), OK, "%s", error_message());
     munmap(d.progress, sizeof *d.progress);
     cr_assert_gt(d.findings->count, 0);
     return d.findings;
+}
+
+static inline struct findings *examine(doctor_check *check, const struct doctor_config *config) {
+    return examine_on(check, config, 0);
 }
 
 static inline struct findings *examine_lying(doctor_check *check, void (*with)(struct device_ops *ops)) {
