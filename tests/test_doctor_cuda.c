@@ -22,6 +22,7 @@ static struct findings *examine_gpus(doctor_check *check, int gpus, double timeo
 static void without_libraries(void) {
     setenv("DUET_CUBLAS", "/nowhere/libcublas.so", 1);
     setenv("DUET_CUDNN", "/nowhere/libcudnn.so", 1);
+    setenv("DUET_NCCL", "/nowhere/libnccl.so", 1); /* the real one finds no GPU */
 }
 
 static void fault(const char *list) {
