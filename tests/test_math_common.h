@@ -1,28 +1,69 @@
-/* What the tests of device/math share: tensors of exactly their size (so that AddressSanitizer sees the first
- * byte read too many), filled with numbers that repeat from run to run, and a walk over the instruction sets
- * of this processor. */
+/* What the tests of device/math share: tensors of exactly their size, so that the first byte read too many is seen; filled
+ * with numbers that repeat from run to run; and a walk over the instruction sets of this processor.
+ *
+ * A tensor ends where a page begins that nobody may touch: this finds what any kernel reads or writes behind it, in every
+ * build. What a kernel writes before it is found as the tensor is freed. AddressSanitizer, which watches the generic
+ * kernels and the references (Makefile), also sees reads before it: there memory comes from malloc. */
 #ifndef TESTS_TEST_MATH_COMMON_H
 #define TESTS_TEST_MATH_COMMON_H
+
+#include <sys/mman.h>
 
 #include "device/op.h"
 #include "tests/harness.h"
 
+enum { PAGE = 4096, BEFORE = 0xa5 };
+
 /* Everything a test allocates, freed at once. */
 struct heap {
-    void *block[128];
+    struct block {
+        unsigned char *memory, *data; /* data: where the tensor begins */
+        size_t bytes;                 /* of memory, without the page behind it */
+    } block[128];
     int count;
 };
 
-static inline void heap_free(struct heap *heap) {
-    while (heap->count) free(heap->block[--heap->count]);
+#if defined(__SANITIZE_ADDRESS__)
+
+static inline struct block block_take(size_t bytes) {
+    unsigned char *p = malloc(bytes ? bytes : 1);
+    cr_assert_not_null(p, "out of memory");
+    return (struct block){p, p, bytes};
 }
 
-/* 64-byte aligned, all bits set: a NaN wherever nothing is written. */
+static inline void block_free(struct block *b) {
+    free(b->memory);
+}
+
+#else
+
+static inline struct block block_take(size_t bytes) {
+    size_t whole = (bytes + PAGE - 1) / PAGE * PAGE;
+    unsigned char *p = mmap(NULL, whole + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    cr_assert(p != MAP_FAILED && !mprotect(p + whole, PAGE, PROT_NONE), "out of memory");
+    memset(p, BEFORE, whole - bytes);
+    return (struct block){p, p + whole - bytes, whole};
+}
+
+static inline void block_free(struct block *b) {
+    for (unsigned char *p = b->memory; p < b->data; p++)
+        cr_assert_eq(*p, BEFORE, "a kernel wrote %td bytes before a tensor", b->data - p);
+    munmap(b->memory, b->bytes + PAGE);
+}
+
+#endif
+
+static inline void heap_free(struct heap *heap) {
+    while (heap->count) block_free(&heap->block[--heap->count]);
+}
+
+/* All bits set: a NaN wherever nothing is written. Aligned to its numbers, not to vectors: kernels may not ask for more. */
 static inline void *heap_take(struct heap *heap, size_t bytes) {
-    void *p = NULL;
-    cr_assert(heap->count < 128 && posix_memalign(&p, 64, bytes ? bytes : 1) == 0, "out of memory");
-    memset(p, 0xff, bytes);
-    return heap->block[heap->count++] = p;
+    cr_assert(heap->count < 128, "too many tensors in one test");
+    struct block *b = &heap->block[heap->count++];
+    *b = block_take(bytes);
+    memset(b->data, 0xff, bytes);
+    return b->data;
 }
 
 static inline struct tensor tensor_new(struct heap *heap, enum dtype dtype, int rank, int d0, int d1, int d2,
