@@ -235,6 +235,11 @@ static void wrap(const char *text) {
     put_script("b/duet", script);
 }
 
+/* Of the script alone, which is the same beside every build. */
+static void skip_where_short(void) {
+    if (test_short()) cr_skip_test("short form: the script is tried beside the plain build");
+}
+
 static int checks_off(const struct json *root, const char *words) {
     int off = 0;
     const struct json *checks = json_at(root, "parts/0/checks");
@@ -255,6 +260,7 @@ Test(gpu_check, kills_end_well, .timeout = 240, .init = make_place, .fini = cli_
 
 /* What kill.sh is there to find: another status, a second line, a process that stays, memory that stays. */
 Test(gpu_check, kills_that_end_badly_are_noticed, .timeout = 300, .init = make_place, .fini = cli_folder_remove) {
+    skip_where_short();
     static const char *const wrappers[][2] = {{"\"$DUET\" \"$@\"; exit 9", "status 9, not 137"},
                                               {"echo 'duet: more' >&2; exec \"$DUET\" \"$@\"", "not one line with"},
                                               {"sleep 300 & exec \"$DUET\" \"$@\"", "left processes "},
@@ -270,6 +276,7 @@ Test(gpu_check, kills_that_end_badly_are_noticed, .timeout = 300, .init = make_p
 
 Test(gpu_check, gpu_memory_that_stays_is_noticed, .timeout = 240, .init = make_place, .fini = cli_folder_remove) {
     char path[2 * PATH_MAX], here[PATH_MAX];
+    skip_where_short();
     cr_assert_not_null(getcwd(here, sizeof here));
     put_script("p/nvidia-smi", "#!/usr/bin/env bash\n[[ $1 == --query-gpu=memory.used ]] || exit 1\n"
                                "echo >>${0%/*}/asked\nwc -l <${0%/*}/asked | awk '{ print $1 * 1000 }'\n");
