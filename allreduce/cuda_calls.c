@@ -22,7 +22,8 @@
 
 enum { STEPS_AHEAD = 2, OPERATIONS_A_MARK = 128 };
 static const int64_t LOOK_NS = 50 * 1000000;    /* as often as a sleeping host looks (comm/wait.c) */
-static const double READ_S = 0.1, DRAIN_S = 1.5; /* what a copy of some flags may take; what the streams need to end */
+static const double READ_S = 0.1, DRAIN_S = 1.5; /* what a copy of some flags may take; what the streams need to end, */
+static const double LET_GO_AGAIN_S = 0.05;       /* let go so often */
 
 static struct cuda_call *call_at(struct cuda_calls *c, uint64_t number) {
     return &c->call[number % CUDA_CALLS];
@@ -134,9 +135,14 @@ static void let_go(struct cuda_watch *watch) {
     pthread_mutex_unlock(&d->service_lock);
 }
 
+/* Again and again until the stream is empty: a peer whose stream also drains may still write its own, lower epoch over
+ * a released flag. */
 int cuda_calls_release(struct executor *e) {
-    cuda_watch_let_go(e->device);
-    e->stuck = e->stream && !is_done_within(e->stream->stream, DRAIN_S);
+    int64_t deadline = deadline_after(DRAIN_S);
+    do {
+        cuda_watch_let_go(e->device);
+        e->stuck = e->stream && !is_done_within(e->stream->stream, LET_GO_AGAIN_S);
+    } while (e->stuck && now_ns() < deadline);
     return !e->stuck;
 }
 
@@ -175,7 +181,6 @@ int cuda_calls_begin(struct executor *e, struct cuda_stream *s, const struct exe
     next->bucket = call->bucket;
     next->step = call->step;
     c->next++;
-    c->since_mark = 0;
     return OK;
 }
 

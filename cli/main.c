@@ -1,5 +1,6 @@
 /* duet: finds the subcommand. This file alone turns error codes into an exit status. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -47,8 +48,16 @@ static int flushed(int status) {
                   : report_error(fail(ERR_FAILED, "standard output: cannot be written: is the disk full?"));
 }
 
+/* CUDA maps a process's streams to so many queues of a GPU. Two streams in one queue stand behind each other, and a wait for
+ * another rank at its head would hold up both: so as many as there may be. Read when the GPU is first asked for; ranks
+ * inherit it. */
+static void ask_for_queues(void) {
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+}
+
 int main(int argc, char **argv) {
     const char *word = argc > 1 ? argv[1] : "--help";
+    ask_for_queues();
     if (!strcmp(word, "--help") || !strcmp(word, "-h") || !strcmp(word, "help")) return help();
     if (!strcmp(word, "--version")) return printf("duet %s\n", DUET_VERSION), 0;
     if (!strcmp(word, "job")) return job_main(argc - 2, argv + 2);

@@ -125,7 +125,7 @@ void cuda_unimport(struct device *device, void *memory) {
     struct cuda_import *m = *link;
     if (m && --m->pieces == 0) {
         *link = m->next;
-        cudaIpcCloseMemHandle(m->base);
+        if (cudaIpcCloseMemHandle(m->base)) cudaGetLastError(); /* the next launch starts clean */
         free(m);
     }
     pthread_mutex_unlock(&d->service_lock);

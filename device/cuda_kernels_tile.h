@@ -263,13 +263,24 @@ DUET_BLOCK void k_product(int kind, int tile, const struct product *p, struct pr
     }
 }
 
-/* The splits' sums, folded in order, in double since it costs nothing here. */
+/* The splits' sums, folded in order, in double since it costs nothing here. There may be more splits than elements of c,
+ * few threads with many loads each: they leave in groups, and the additions follow in the same order. */
+enum { FOLD_AT_ONCE = 16 };
 DUET_HD void k_product_fold(int kind, const struct product *p, struct place at) {
     size_t count = (size_t)p->rows * p->cols;
     for (size_t i = place_first(at); i < count; i += place_stride(at)) {
         uint32_t col, row = divide(p->by_cols, (uint32_t)i, &col);
+        const float *part = p->partial + i;
         double sum = 0;
-        for (uint32_t split = 0; split < p->splits; split++) sum += p->partial[split * count + i];
+        uint32_t split = 0;
+        for (; split + FOLD_AT_ONCE <= p->splits; split += FOLD_AT_ONCE) {
+            float v[FOLD_AT_ONCE];
+            DUET_UNROLL
+            for (uint32_t j = 0; j < FOLD_AT_ONCE; j++) v[j] = part[(split + j) * count];
+            DUET_UNROLL
+            for (uint32_t j = 0; j < FOLD_AT_ONCE; j++) sum += v[j];
+        }
+        for (; split < p->splits; split++) sum += part[split * count];
         store_c(kind, p, row, col, (float)sum);
     }
 }
