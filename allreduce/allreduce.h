@@ -64,6 +64,10 @@ enum allreduce_algorithm allreduce_algorithm_for(const struct allreduce *ar, siz
 const char *allreduce_executor_name(const struct allreduce *ar);
 int allreduce_shares_device(const struct allreduce *ar);
 
+/* The libraries that may run an allreduce on this kind of device, with their versions, or why one cannot be: "NCCL
+ * 2.28.9". "" where there are none. Loads them. */
+void allreduce_libraries(enum device_kind kind, char *text, size_t bytes);
+
 /* After a failure of the job (a code from comm_check, a sync or a call): work of this rank that waits for a peer on
  * its own streams goes on at once, so that the streams run empty and the process can end; the sums are worth
  * nothing. Waits for that a second or two at most. Returns 1 if nothing of this object is under way any more. No

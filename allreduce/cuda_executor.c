@@ -1,5 +1,6 @@
 /* Executors of GPUs: which one, and what both have in common. */
 #include "allreduce/cuda_executor.h"
+#include "allreduce/cuda_nccl.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -44,8 +45,12 @@ static int check_peers(const struct executor_question *q) {
     return OK;
 }
 
-/* A library's own collective would be taken here, by name, before all others. */
 static int choose(const struct executor_question *q, const struct executor_ops **ops, struct allreduce_link *link) {
+    if (q->algorithm == ALLREDUCE_NCCL) { /* a library's own collective: by name alone */
+        *link = allreduce_link_gpus();
+        *ops = &cuda_nccl_ops;
+        return cuda_nccl_check(q);
+    }
     *link = allreduce_link_shared_gpu();
     *ops = &cuda_stepwise_ops;
     if (q->n == 1 || is_shared(q)) return OK;
@@ -109,5 +114,5 @@ void cuda_executor_close(struct executor *e) {
 }
 
 static const struct executor_kind kind = {
-    .flags_bytes = cuda_flags_bytes, .scratch_pad = 16, .clear = clear, .choose = choose};
+    .flags_bytes = cuda_flags_bytes, .scratch_pad = 16, .clear = clear, .choose = choose, .libraries = cuda_nccl_describe};
 const struct executor_kind *const cuda_executors = &kind;

@@ -1,6 +1,10 @@
 /* What all executors share: which kinds there are, and the accounts. */
 #include "allreduce/executor.h"
 
+#include <stdio.h>
+
+#include "allreduce/allreduce.h"
+
 const struct executor_kind *executor_kind(enum device_kind kind) {
     switch (kind) {
     case DEVICE_HOST:
@@ -8,6 +12,12 @@ const struct executor_kind *executor_kind(enum device_kind kind) {
     case DEVICE_CUDA: return cuda_executors;
     }
     return NULL;
+}
+
+void allreduce_libraries(enum device_kind device, char *text, size_t bytes) {
+    const struct executor_kind *kind = executor_kind(device);
+    snprintf(text, bytes, "%s", "");
+    if (kind && kind->libraries) kind->libraries(text, bytes);
 }
 
 void executor_charge(const struct executor_ranks *ranks, const struct plan_step *s) {

@@ -3,6 +3,7 @@
  *     host       emulated devices: a function on the stream that waits, moves and posts      host_executor.c
  *     stepwise   GPUs that ranks share: a kernel a step, waits and posts by the stream       cuda_stepwise.c
  *     spin       a GPU for each rank: one kernel runs the whole plan                         cuda_spin.c
+ *     nccl       NVIDIA's library, by name alone: no plan                                    cuda_nccl.c
  *
  * allreduce.c shares memory between ranks, keeps buffers and plans, and counts calls; it does not know how a flag
  * looks or who moves a byte. Which table a job takes depends on the kind of its devices, on the algorithm and on
@@ -96,6 +97,7 @@ struct executor_kind {
      * can serve these ranks. */
     int (*choose)(const struct executor_question *question, const struct executor_ops **ops,
                   struct allreduce_link *link);
+    void (*libraries)(char *text, size_t bytes); /* as allreduce_libraries; NULL: none */
 };
 extern const struct executor_kind host_executors;        /* host_executor.c */
 extern const struct executor_kind *const cuda_executors; /* cuda_executor.c, or NULL from cuda_absent.c */

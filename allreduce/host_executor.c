@@ -127,8 +127,10 @@ static const struct executor_ops host_ops = {
 
 static int host_choose(const struct executor_question *question, const struct executor_ops **ops,
                        struct allreduce_link *link) {
-    (void)question;
     (void)link; /* as the host's cores have it */
+    if (question->algorithm == ALLREDUCE_NCCL)
+        return fail(ERR_USAGE, "allreduce nccl on %s: nccl needs GPUs: use --device cuda, or --allreduce auto",
+                    device_name(question->device));
     *ops = &host_ops;
     return OK;
 }

@@ -8,7 +8,7 @@
 #include "base/error.h"
 
 static const char *const algorithm_names[ALLREDUCE_ALGORITHM_COUNT] = {"auto", "naive", "oneshot", "direct",
-                                                                       "ring", "tree",  "fused"};
+                                                                       "ring", "tree",  "fused", "nccl"};
 
 static void (*const builders[ALLREDUCE_ALGORITHM_COUNT])(struct plan *, const struct plan_config *) = {
     [ALLREDUCE_NAIVE] = plan_naive, [ALLREDUCE_ONESHOT] = plan_oneshot, [ALLREDUCE_DIRECT] = plan_direct,
@@ -26,7 +26,7 @@ int allreduce_algorithm_parse(const char *word, enum allreduce_algorithm *out) {
             return OK;
         }
     }
-    return fail(ERR_USAGE, "allreduce algorithm: %s: choose auto, naive, oneshot, direct, ring, tree or fused",
+    return fail(ERR_USAGE, "allreduce algorithm: %s: choose auto, naive, oneshot, direct, ring, tree, fused or nccl",
                 word);
 }
 

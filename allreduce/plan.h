@@ -44,6 +44,7 @@ enum allreduce_algorithm {
     ALLREDUCE_RING,    /* reduce-scatter, then all-gather, around a ring */
     ALLREDUCE_TREE,    /* two binary trees, half the data each */
     ALLREDUCE_FUSED,   /* rank 0 reads n inputs and writes n outputs: for ranks that share one processor */
+    ALLREDUCE_NCCL,    /* the library's, on GPUs: no plan of its own here */
     ALLREDUCE_ALGORITHM_COUNT
 };
 const char *
@@ -52,11 +53,11 @@ allreduce_algorithm_name(enum allreduce_algorithm algorithm); /* "auto", "naive"
 /* The algorithm of that name. ERR_USAGE lists the names. */
 int allreduce_algorithm_parse(const char *word, enum allreduce_algorithm *out);
 
-/* 1 if plan_build knows it: not AUTO. */
+/* 1 if plan_build knows it: not AUTO, not NCCL. */
 int allreduce_has_plan(enum allreduce_algorithm algorithm);
 
 /* 1 if the algorithm adds in tree order (plan_tree_sum below), so that its bits are those of every other that
- * does, for any number of ranks. Ring and tree have orders of their own; over 2 ranks all orders agree. */
+ * does, for any number of ranks. Ring, tree and NCCL have orders of their own; over 2 ranks all orders agree. */
 int allreduce_keeps_order(enum allreduce_algorithm algorithm);
 
 enum plan_op {

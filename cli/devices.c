@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "allreduce/allreduce.h"
 #include "base/error.h"
 #include "cli/commands.h"
 #include "device/device.h"
@@ -53,6 +54,8 @@ static void list_gpus(void) {
         printf("        all devices of a job share it, and its memory\n");
     device_libraries(DEVICE_CUDA, libraries, sizeof libraries);
     printf("        libraries, for --cuda-math library: %s\n", libraries);
+    allreduce_libraries(DEVICE_CUDA, libraries, sizeof libraries);
+    printf("        for --allreduce nccl: %s\n", libraries);
 }
 
 int command_devices(int argc, char **argv) {

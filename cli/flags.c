@@ -146,7 +146,7 @@ static const struct flag flags[] = {
     {"--no-shuffle", NULL, "the order of the files", read_off, AT(shuffle), 0, 0},
     {"--drop-last", NULL, "cut instead of pad; no short last batch", read_on, AT(drop_last), 0, 0},
     {"--workers", "N", "threads that prepare batches; 0: none (default 1)", read_int, AT(workers), 0, 64},
-    {"--allreduce", "NAME", "ddp: auto, naive, oneshot, direct, ring, tree or fused (default auto)", read_algorithm,
+    {"--allreduce", "NAME", "ddp: auto, naive, oneshot, direct, ring, tree, fused or nccl (default auto)", read_algorithm,
      AT(allreduce), 0, 0},
     {"--bucket-cap-mb", "X", "ddp: MiB of a bucket (default 25, the first 1); given alone it sets both",
      read_number, AT(bucket_cap_mb), 1e-6, 1e6},

@@ -299,6 +299,8 @@ Test(plan, bad_input_is_refused, .timeout = 10) {
     cr_assert_eq(plan_build(&plan, ALLREDUCE_RING, 2, 2, 10, &config), ERR_USAGE);
     cr_assert_eq(plan_build(&plan, ALLREDUCE_AUTO, 2, 0, 10, &config), ERR_USAGE);
     cr_assert(!allreduce_has_plan(ALLREDUCE_AUTO) && !allreduce_has_plan(ALLREDUCE_ALGORITHM_COUNT));
+    cr_assert(!allreduce_has_plan(ALLREDUCE_NCCL) && !allreduce_keeps_order(ALLREDUCE_NCCL));
+    cr_assert_eq(plan_build(&plan, ALLREDUCE_NCCL, 2, 0, 10, &config), ERR_USAGE);
     bad.align = 0;
     cr_assert_eq(plan_build(&plan, ALLREDUCE_RING, 2, 0, 10, &bad), ERR_USAGE);
     plan_free(&plan);

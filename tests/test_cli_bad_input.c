@@ -37,7 +37,8 @@ Test(cli_bad_input, words, .timeout = 300, .init = cli_folder_make, .fini = cli_
         {2, "--shuffle|no value|3", "train --shuffle=3"},
         {2, "--mode|ring|single, dp and ddp", "train --mode ring"},
         {2, "lenet5|lenet, convnet and mlp", "train --model lenet5"},
-        {2, "nccl|naive, oneshot, direct, ring", "train --mode ddp --allreduce nccl"},
+        {2, "rings|naive, oneshot, direct, ring", "train --mode ddp --allreduce rings"},
+        {2, "nccl needs GPUs", "train --mode ddp --device cpu --dataset synthetic --steps 1 --allreduce nccl"},
         {2, "fastest", "train --mode single --allreduce fastest"}, /* checked also where it is of no use */
         {2, "--dataset|cifar|synthetic", "train --dataset cifar"},
         {2, "--device|gpu|auto, cpu", "train --device gpu"},

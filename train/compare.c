@@ -17,7 +17,7 @@ static int needs_lockstep(const struct run_config *config) {
     int w = config->devices, v = config->virtual_devices;
     enum allreduce_algorithm algorithm = ALLREDUCE_AUTO;
     allreduce_algorithm_parse(config->allreduce, &algorithm);
-    int own_order = algorithm == ALLREDUCE_RING || algorithm == ALLREDUCE_TREE;
+    int own_order = algorithm != ALLREDUCE_AUTO && !allreduce_keeps_order(algorithm);
     int per_device = v ? v / w : 0;
     return !v || (own_order && w > 2) || (w > 1 && (per_device & (per_device - 1)));
 }
