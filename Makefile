@@ -18,7 +18,8 @@ CUDA_SRC := $(wildcard $(FOLDERS:=/*cuda*.c) $(FOLDERS:=/*cuda*.cu))
 # So are the files that need a library's header: *_absent.c where it is not.
 LIB_SRC = $(filter-out $(CUDA_SRC),$(wildcard $(FOLDERS:=/*.c))) \
           $(if $(CUDA),$(filter-out %cuda_absent.c $(NO_HEADER),$(CUDA_SRC)),$(filter %cuda_absent.c,$(CUDA_SRC)))
-NO_HEADER = %cuda_library_blas$(if $(CUBLAS),_absent).c %cuda_library_conv$(if $(CUDNN),_absent).c
+NO_HEADER = %cuda_library_blas$(if $(CUBLAS),_absent).c %cuda_library_conv$(if $(CUDNN),_absent).c \
+            $(if $(NCCL),%cuda_nccl_absent.c,%cuda_nccl.c %cuda_nccl_calls.c)
 LIB_OBJ = $(patsubst %.cu,$(B)/%.o,$(patsubst %.c,$(B)/%.o,$(LIB_SRC)))
 CLI_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard cli/*.c))
 TESTS   := $(patsubst %.c,$(B)/%,$(wildcard tests/test_*.c))
@@ -77,20 +78,21 @@ $(if $(SAN),$(B)/device/math/n16_avx2.o $(B)/device/math/n16_avx512.o): COMPILE 
 CFLAGS ?= -g
 COMPILE = $(CC) $(FLAGS) $(or $(OPT_$(*D)),-O2) $(CFLAGS)
 LINK    = $(CC) $(FLAGS) $(CFLAGS) $(LDFLAGS) $(if $(EMULATION),-Wl$(comma)--export-dynamic-symbol=cuda*) $(filter %.o %.a,$^)
-# Of CUDA only the runtime, and that statically: cuBLAS and cuDNN are loaded when they are asked for.
+# Of CUDA only the runtime, and that statically: cuBLAS, cuDNN and NCCL are loaded when they are asked for.
 LIBS   := -lm -pthread $(if $(HAVE_ZLIB),-lz) $(if $(CUDA),$(filter %.a,$(CUDA_LIB)) -ldl -lrt)
 
 # The file of a library as found here, tried first where it is loaded.
 library_file = '"$(firstword $(foreach file,$(CUDA_LIB),$(if $(findstring /$(1).so,$(file)),$(file))))"'
 $(B)/device/cuda_library_blas.o: COMPILE += -DCUBLAS_FILE=$(call library_file,libcublas)
 $(B)/device/cuda_library_conv.o: COMPILE += -DCUDNN_FILE=$(call library_file,libcudnn)
+$(B)/allreduce/cuda_nccl.o: COMPILE += -DNCCL_FILE=$(call library_file,libnccl)
 $(B)/cli/main.o: COMPILE += -DDUET_VERSION='"$(VERSION)"'
 
 all: found $(PROGRAM) $(B)/libduet.a
 
 found:
 	@echo "cuda:      $(if $(EMULATION),emulated by tests/cuda_emulation: for tests$(comma) no hardware,$(if $(SAN),not used: under a sanitizer devices are emulated,$(if $(CUDA),found $(CUDA) ($(call cuda_word,nvcc)): single mode only$(comma) not yet run on hardware,$(if $(filter command%,$(origin CUDA)),not used: CUDA= was given,$(if $(call cuda_word,missing),nvcc without $(call cuda_word,missing): emulated devices,not found: emulated devices)))))"
-	@echo "libraries: $(if $(CUDA),cublas $(or $(CUBLAS),not found)$(comma) cudnn $(or $(CUDNN),not found)$(comma) loaded for --cuda-math library; nccl $(or $(NCCL),not found)$(comma) not used yet,none of CUDA's)"
+	@echo "libraries: $(if $(CUDA),cublas $(or $(CUBLAS),not found)$(comma) cudnn $(or $(CUDNN),not found)$(comma) loaded for --cuda-math library; nccl $(or $(NCCL),not found)$(comma) for --allreduce nccl,none of CUDA's)"
 	@echo "math:      own kernels, no library needed"
 	@echo "zlib:      $(if $(HAVE_ZLIB),found,not found: raw IDX files only)"
 	@echo "criterion: $(if $(SAN),not used: under a sanitizer tests use the small runner,$(if $(HAVE_CRITERION),found,not found: tests use the small runner))"
