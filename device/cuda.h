@@ -91,6 +91,7 @@ struct cuda_device {
     struct cuda_stream compute, comm;
     cudaStream_t service;      /* NaN fills and clock anchors, under service_lock */
     pthread_mutex_t service_lock;
+    int overdue;               /* a wait has seen its deadline pass: the next ones are short; atomic */
     uint64_t peers_asked, peers; /* bit g: peer access to GPU g was tried; is there; under service_lock */
     struct cuda_import *imports; /* cuda_ipc.c; under service_lock */
     struct cuda_watch *watches; /* cuda_watch.c; under watch_lock */
@@ -132,6 +133,9 @@ void cuda_record_abandon(struct cuda_stream *stream);
  * other folders (allreduce, scatter_gather) use the same two for their kernels. */
 int cuda_begin(struct cuda_stream *stream, const char *name, uint64_t bytes, double flops);
 int cuda_end(struct cuda_stream *stream);
+
+/* 1 once nothing of the stream is under way; 0 if that takes longer than a wait may, or the job is being ended. */
+int cuda_drain(struct cuda_stream *stream);
 
 int cuda_stream_open(struct cuda_stream *stream, struct device *device, enum lane lane);
 /* Waits for what is queued and gives all back; zeroed or half-built is fine. 0: the stream still works, past every

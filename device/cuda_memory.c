@@ -92,6 +92,9 @@ int cuda_host_alloc(struct device *device, void **out, size_t bytes) {
                 format_bytes(bytes, size, sizeof size), device->name, cudaGetErrorString(error));
 }
 
+/* cudaFreeHost waits for the GPU and knows no deadline: behind a kernel that does not end the memory, which a copy may
+ * still read, is left to the process's end. */
 void cuda_host_free(struct device *device, void *memory) {
-    if (cudaSetDevice(((struct cuda_device *)device)->gpu) == cudaSuccess) cudaFreeHost(memory);
+    struct cuda_device *d = (struct cuda_device *)device;
+    if (cudaSetDevice(d->gpu) == cudaSuccess && cuda_drain(&d->compute) && cuda_drain(&d->comm)) cudaFreeHost(memory);
 }

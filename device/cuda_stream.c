@@ -35,8 +35,15 @@ static int poll_for(double timeout_s, const struct device *interruptible, cudaEv
     }
 }
 
+/* A GPU that was not done in time gets a moment at each later wait, not the whole time anew: the way to a process's
+ * end has many of them. */
 int cuda_poll(const struct device *device, cudaEvent_t event, cudaStream_t stream, cudaError_t *state) {
-    return poll_for(device->config.timeout_s, device, event, stream, state);
+    struct cuda_device *d = (struct cuda_device *)device;
+    int overdue = __atomic_load_n(&d->overdue, __ATOMIC_RELAXED);
+    double timeout_s = device->config.timeout_s;
+    CHECK(poll_for(overdue && timeout_s > DRAIN_S ? DRAIN_S : timeout_s, device, event, stream, state));
+    __atomic_store_n(&d->overdue, *state == cudaErrorNotReady, __ATOMIC_RELAXED);
+    return OK;
 }
 
 int cuda_stream_error(const struct cuda_stream *s) {
@@ -179,9 +186,8 @@ int cuda_stream_open(struct cuda_stream *s, struct device *device, enum lane lan
 
 /* A GPU does not drop what is queued: its end is waited for, as long as any wait may last. Where the job is being
  * ended, what waits for a peer has been let go by its executor and ends at once, so a little more is enough. */
-static int drain(struct cuda_stream *s) {
+int cuda_drain(struct cuda_stream *s) {
     cudaError_t state;
-    cuda_record_abandon(s);
     if (cuda_poll(s->head.device, NULL, s->stream, &state)) poll_for(DRAIN_S, NULL, NULL, s->stream, &state);
     return state != cudaErrorNotReady; /* a broken context counts as drained: nothing runs in it any more */
 }
@@ -189,7 +195,8 @@ static int drain(struct cuda_stream *s) {
 int cuda_stream_close(struct cuda_stream *s) {
     int drained = 1;
     if (s->stream) {
-        drained = drain(s);
+        cuda_record_abandon(s);
+        drained = cuda_drain(s);
         cuda_nvtx_end(s);
         if (drained) cuda_math_close(s); /* a library waits for the GPU before it goes, without a deadline */
         cuda_spans_close(s);
