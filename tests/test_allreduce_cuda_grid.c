@@ -100,8 +100,11 @@ Test(allreduce_cuda_grid, a_silent_rank_is_named_at_the_deadline, .timeout = 120
         cr_assert_eq(device_alloc(device, &memory, 2 * 20000 * sizeof(float), MEM_GRADS), OK);
         data[0] = memory;
         data[1] = data[0] + 20000;
+        static float before[20000], after[20000];
+        for (int i = 0; i < 20000; i++) before[i] = input(3, 0, (size_t)i, 0);
+        for (int r = 0; r < 2; r++) cr_assert_eq(copy_to_device(stream, data[r], before, sizeof before), OK);
         int64_t start = now_ns();
-        cr_assert_eq(allreduce_grid_run(grid, stream, data, 20000, 1), OK, "%s", error_message());
+        cr_assert_eq(allreduce_grid_run(grid, stream, data, 20000, 0.5f), OK, "%s", error_message());
         int code = stream_sync(stream);
         const char *text = error_message(), *name = allreduce_algorithm_name(algorithms[a]);
         cr_assert_eq(code, ERR_TIMEOUT, "%s: %d: %s", name, code, text);
@@ -111,8 +114,10 @@ Test(allreduce_cuda_grid, a_silent_rank_is_named_at_the_deadline, .timeout = 120
                   "%s: %s", name, text);
         cr_assert_eq(allreduce_grid_run(grid, stream, data, 20000, 1), ERR_TIMEOUT, "%s: it goes on", name);
         allreduce_grid_close(grid);
-        device_free(device, memory);
+        cr_assert_eq(copy_to_host(stream, after, data[0], sizeof after), OK);
         cr_assert_eq(stream_sync(stream), OK, "%s", error_message());
+        cr_assert_arr_eq(after, before, sizeof after, "%s: a step ran without its word", name);
+        device_free(device, memory);
     }
     device_close(device);
 }
