@@ -1,6 +1,7 @@
 /* The thread's error text and the map from codes to exit status. */
 #include "base/error.h"
 
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -40,6 +41,7 @@ int error_exit_status(int code) {
     case OK: return 0;
     case ERR_USAGE: return 2;
     case ERR_CHECK: return 3;
+    case ERR_READER: return 128 + SIGPIPE;
     default: return 1;
     }
 }

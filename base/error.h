@@ -23,6 +23,7 @@ enum error_code {
     ERR_MEMORY,  /* a device (or the host) is out of memory: exit status 1 */
     ERR_TIMEOUT, /* a wait ran past its deadline: exit status 1 */
     ERR_PEER,    /* another rank failed or died first: exit status 1 */
+    ERR_READER,  /* who read standard output has gone (SIGPIPE): the command ends without a word, as cat does: 141 */
 };
 
 #define CHECK(call)                          \
@@ -53,7 +54,7 @@ int fail_errno(int code, int error_number, const char *format, ...) __attribute_
 /* The thread's last error text; "" if none. Valid until the thread fails again. */
 const char *error_message(void);
 
-/* The exit status of a code, docs/design.md section 8: 0, 1, 2 or 3. */
+/* The exit status of a code, docs/design.md section 8: 0, 1, 2, 3, or 128 + SIGPIPE. */
 int error_exit_status(int code);
 
 #ifdef __cplusplus

@@ -139,6 +139,9 @@ static int read_number(struct cursor *c, struct json *j) {
     text[length] = 0;
     j->number = strtod(text, NULL);
     errno = 0;
+    if (j->is_integer && *text != '-') j->natural = strtoull(text, NULL, 10);
+    if (errno) j->natural = 0;
+    errno = 0;
     if (j->is_integer) j->integer = strtoll(text, NULL, 10);
     if (errno) j->is_integer = 0, j->integer = 0;
     return OK;

@@ -31,6 +31,7 @@ void json_close(struct json_writer *w);
 void json_string(struct json_writer *w, const char *key, const char *text); /* what is no UTF-8 becomes U+FFFD */
 void json_number(struct json_writer *w, const char *key, double value); /* %.17g: nothing is lost; nan, inf: null */
 void json_integer(struct json_writer *w, const char *key, int64_t value);
+void json_natural(struct json_writer *w, const char *key, uint64_t value);
 void json_boolean(struct json_writer *w, const char *key, int value);
 void json_null(struct json_writer *w, const char *key);
 /* Ends the text with a newline and flushes. ERR_FAILED: the file could not be written, or a level is open. */
@@ -42,6 +43,7 @@ struct json {
     enum json_kind kind;
     int is_integer;     /* a number written without fraction or exponent that fits 64 bits */
     int64_t integer;    /* its exact value; of a boolean 0 or 1 */
+    uint64_t natural;   /* the same of a whole number from 0 to 2^64 - 1, else 0 */
     double number;
     char *string;       /* UTF-8 */
     char *key;          /* inside an object */

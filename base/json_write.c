@@ -90,6 +90,11 @@ void json_integer(struct json_writer *w, const char *key, int64_t value) {
     fprintf(w->file, "%" PRId64, value);
 }
 
+void json_natural(struct json_writer *w, const char *key, uint64_t value) {
+    before_value(w, key);
+    fprintf(w->file, "%" PRIu64, value);
+}
+
 void json_boolean(struct json_writer *w, const char *key, int value) {
     before_value(w, key);
     fputs(value ? "true" : "false", w->file);

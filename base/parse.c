@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -64,6 +65,17 @@ int parse_int_list(const char *what, const char *text, int64_t lowest, int64_t h
     return OK;
 }
 
+int parse_seed(const char *what, const char *text, uint64_t *seed) {
+    size_t sign = *text == '-' || *text == '+', digits = strspn(text + sign, "0123456789");
+    errno = 0;
+    uint64_t value = *text == '-' ? (uint64_t)strtoll(text, NULL, 10) : strtoull(text, NULL, 10);
+    if (errno || !digits || text[sign + digits])
+        return fail(ERR_USAGE, "%s: '%s': give a whole number from %lld to %llu", what, text, (long long)INT64_MIN,
+                    (unsigned long long)UINT64_MAX);
+    *seed = value;
+    return OK;
+}
+
 int parse_number(const char *what, const char *text, double lowest, double highest, double *value) {
     size_t length = number_length(text);
     double v = length && !text[length] ? strtod(text, NULL) : NAN;
@@ -74,6 +86,16 @@ int parse_number(const char *what, const char *text, double lowest, double highe
     }
     *value = v;
     return OK;
+}
+
+/* A bound as one would type it: 2M, 1536K, 7. */
+static const char *size_text(uint64_t bytes, char text[32]) {
+    static const char units[] = {'K', 'M', 'G'};
+    int i = -1;
+    for (; i < 2 && bytes && bytes % 1024 == 0; i++)
+        bytes /= 1024;
+    snprintf(text, 32, "%llu%.*s", (unsigned long long)bytes, i >= 0, i < 0 ? "" : &units[i]);
+    return text;
 }
 
 /* The unit at the end of a size; 0: no such unit. */
@@ -91,10 +113,11 @@ int parse_size(const char *what, const char *text, uint64_t lowest, uint64_t hig
     size_t length = number_length(text);
     double unit = length && *text != '-' ? unit_bytes(text + length) : 0;
     double v = unit > 0 ? floor(strtod(text, NULL) * unit) : -1;
+    char low[32], high[32];
     if (v < 0) return fail(ERR_USAGE, "%s: '%s': give a size such as 65536, 512K, 64M or 1.5G", what, text);
     if (v >= 0x1p64 || (uint64_t)v < lowest || (uint64_t)v > highest)
-        return fail(ERR_USAGE, "%s: '%s': give a size from %llu to %llu bytes", what, text, (unsigned long long)lowest,
-                    (unsigned long long)highest);
+        return fail(ERR_USAGE, "%s: '%s': give a size from %s to %s", what, text, size_text(lowest, low),
+                    size_text(highest, high));
     *bytes = (uint64_t)v;
     return OK;
 }

@@ -13,6 +13,9 @@ extern "C" {
 /* A whole decimal number, optional sign, lowest <= *value <= highest. */
 int parse_int(const char *what, const char *text, int64_t lowest, int64_t highest, int64_t *value);
 
+/* A seed as torch.manual_seed takes it: a whole number from -2^63 to 2^64 - 1; a negative one stands for 2^64 + seed. */
+int parse_seed(const char *what, const char *text, uint64_t *seed);
+
 /* Bytes: a decimal number, fractions allowed, and no unit or one of B, K, KB, KiB, M, MB, MiB, G, GB, GiB (any
  * case). K is 1024 throughout, as in nccl-tests. lowest <= *bytes <= highest. */
 int parse_size(const char *what, const char *text, uint64_t lowest, uint64_t highest, uint64_t *bytes);

@@ -10,7 +10,7 @@ int command_sampler(int argc, char **argv);
 int command_devices(int argc, char **argv);
 int command_doctor(int argc, char **argv);
 
-/* Prints "duet: " and the error text on stderr; returns the exit status of `code`. */
+/* Prints "duet: " and the error text on stderr, but for ERR_READER; returns the exit status of `code`. */
 int report_error(int code);
 
 #endif

@@ -1,10 +1,12 @@
 /* The flags: a table of rows {name, value, help, how to read it, where it goes}. */
 #include "cli/flags.h"
 
+#include <limits.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "allreduce/plan.h"
 #include "base/error.h"
@@ -63,7 +65,7 @@ static int read_mode(const struct flag *flag, const char *text, struct run_confi
         config->mode = mode;
         return OK;
     }
-    return fail(ERR_USAGE, "%s: %s: there are single, dp and ddp", flag->name, text);
+    return fail(ERR_USAGE, "%s: '%s': there are single, dp and ddp", flag->name, text);
 }
 
 static int read_virtual(const struct flag *flag, const char *text, struct run_config *config) {
@@ -78,7 +80,7 @@ static int read_math(const struct flag *flag, const char *text, struct run_confi
     else if (!strcmp(text, "library"))
         config->cuda_math = DEVICE_MATH_LIBRARY;
     else
-        return fail(ERR_USAGE, "%s: %s: there are own and library", flag->name, text);
+        return fail(ERR_USAGE, "%s: '%s': there are own and library", flag->name, text);
     return OK;
 }
 
@@ -88,10 +90,7 @@ static int read_size(const struct flag *flag, const char *text, struct run_confi
 }
 
 static int read_seed(const struct flag *flag, const char *text, struct run_config *config) {
-    int64_t value = 0;
-    CHECK(parse_int(flag->name, text, INT64_MIN, INT64_MAX, &value));
-    config->seed = (uint64_t)value;
-    return OK;
+    return parse_seed(flag->name, text, &config->seed);
 }
 
 static int read_algorithm(const struct flag *flag, const char *text, struct run_config *config) {
@@ -121,8 +120,9 @@ static const struct flag flags[] = {
      "virtual devices, a multiple of the devices (default: as many; compare: N, in all modes)", read_virtual,
      AT(virtual_devices), 1, MAX_DEVICES},
     {"--device-memory", "SIZE",
-     "memory of a device, as 512M or 4G (default: printed by `duet devices`; cuda: a share of the GPU)", read_size,
-     AT(device_memory), 1 << 16, 1e15},
+     "memory of a device, as 512M or 4G; rounded up to whole 2 MiB, at least 2M (default: `duet devices` says; cuda: "
+     "a share of the GPU)",
+     read_size, AT(device_memory), 2 << 20, 0x1p50},
     {"--model", "NAME", "lenet, convnet or mlp (default lenet)", read_text, AT(model), 0, 0},
     {"--mlp-hidden", "H1,H2,...", "widths between the picture and the 10 classes (default 256)", read_hidden,
      0, 0, 0, 0},
@@ -141,7 +141,7 @@ static const struct flag flags[] = {
     {"--lr", "X", "learning rate (default 0.2)", read_number, AT(lr), 0, 3.4e38},
     {"--momentum", "X", "momentum of SGD (default 0)", read_number, AT(momentum), 0, 3.4e38},
     {"--weight-decay", "X", "weight decay of SGD (default 0)", read_number, AT(weight_decay), 0, 3.4e38},
-    {"--seed", "S", "initial weights, sampler and dropout (default 0)", read_seed, AT(seed), 0, 0},
+    {"--seed", "S", "initial weights, sampler and dropout, as torch.manual_seed takes it (default 0)", read_seed, AT(seed), 0, 0},
     {"--shuffle", NULL, "a new order each epoch (default)", read_on, AT(shuffle), 0, 0},
     {"--no-shuffle", NULL, "the order of the files", read_off, AT(shuffle), 0, 0},
     {"--drop-last", NULL, "cut instead of pad; no short last batch", read_on, AT(drop_last), 0, 0},
@@ -166,6 +166,36 @@ static const struct flag flags[] = {
     {"--quiet", NULL, "no progress", read_on, AT(quiet), 0, 0},
 };
 enum { FLAG_COUNT = sizeof flags / sizeof *flags };
+
+/* The file that a path leads to, as atomic_open replaces it: an existing one by its real name, a new one by its folder's.
+ * 0: none that two outputs could spoil for each other (a device, a pipe), or none at all: opening it will say why. */
+static int file_of(const char *path, char real[PATH_MAX]) {
+    struct stat s;
+    char folder[PATH_BYTES];
+    if (!stat(path, &s)) return S_ISREG(s.st_mode) && realpath(path, real);
+    snprintf(folder, sizeof folder, "%s", path);
+    char *slash = strrchr(folder, '/');
+    const char *name = slash ? path + (slash - folder) + 1 : path;
+    if (slash) slash[slash == folder] = 0; /* "/x" lies in "/" */
+    if (!realpath(slash ? folder : ".", real) || strlen(real) + strlen(name) + 2 > PATH_MAX) return 0;
+    strcat(strcat(real, "/"), name);
+    return 1;
+}
+
+/* Two results in one file: the later would replace the earlier, and nobody would know. */
+static int refuse_one_file(const struct run_config *config) {
+    const char *const names[] = {"--save", "--log-loss", "--json"};
+    const char *const paths[] = {config->save, config->log_loss, config->json};
+    char real[3][PATH_MAX];
+    for (int i = 0; i < 3; i++) {
+        if (!*paths[i] || !file_of(paths[i], real[i])) *real[i] = 0;
+        for (int j = 0; j < i; j++)
+            if (*real[i] && !strcmp(real[i], real[j]))
+                return fail(ERR_USAGE, "%s and %s: %s and %s are the same file: give two", names[j], names[i], paths[j],
+                            paths[i]);
+    }
+    return OK;
+}
 
 /* Equal up to '=' or the end of `word`, '_' standing for '-' after the first two. */
 static int same_flag(const char *name, const char *word) {
@@ -197,7 +227,7 @@ int flags_parse(int argc, char **argv, struct run_config *config, int *help) {
         if (!text) return fail(ERR_USAGE, "%s: no value: give %s", flag->name, flag->value);
         CHECK(flag->read(flag, text, config));
     }
-    return OK;
+    return refuse_one_file(config);
 }
 
 int flags_refuse_outputs(const struct run_config *config, const char *command) {

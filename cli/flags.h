@@ -6,7 +6,7 @@
 
 /* Reads argv[0..argc) (the words behind the subcommand) into *config. Dash and underscore are the same inside
  * a flag; a value may follow as the next word or behind '='. ERR_USAGE names an unknown flag, a missing
- * value, or what is wrong with a value. *help is set to 1 by --help and -h, and reading ends there. */
+ * value, what is wrong with a value, or two outputs that would go to the same file. *help is set to 1 by --help and -h, and reading ends there. */
 int flags_parse(int argc, char **argv, struct run_config *config, int *help);
 
 /* ERR_USAGE if --save or --log-loss was given to a command that trains several models and so writes neither:

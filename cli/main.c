@@ -24,7 +24,7 @@ static const struct {
 enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
 
 int report_error(int code) {
-    if (code) fprintf(stderr, "duet: %s\n", error_message());
+    if (code && code != ERR_READER) fprintf(stderr, "duet: %s\n", error_message());
     return error_exit_status(code);
 }
 
@@ -58,8 +58,8 @@ static void ask_for_queues(void) {
 int main(int argc, char **argv) {
     const char *word = argc > 1 ? argv[1] : "--help";
     ask_for_queues();
-    if (!strcmp(word, "--help") || !strcmp(word, "-h") || !strcmp(word, "help")) return help();
-    if (!strcmp(word, "--version")) return printf("duet %s\n", DUET_VERSION), 0;
+    if (!strcmp(word, "--help") || !strcmp(word, "-h") || !strcmp(word, "help")) return flushed(help());
+    if (!strcmp(word, "--version")) return printf("duet %s\n", DUET_VERSION), flushed(0);
     if (!strcmp(word, "job")) return job_main(argc - 2, argv + 2);
     if (!strcmp(word, "doctor-rank")) return doctor_rank_main(argc - 2, argv + 2);
     for (int i = 0; i < COMMAND_COUNT; i++)

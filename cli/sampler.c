@@ -16,7 +16,8 @@ static int help(void) {
 }
 
 struct words {
-    int64_t size, world, rank, seed, epoch;
+    int64_t size, world, rank, epoch;
+    uint64_t seed;
     int drop_last, no_shuffle, help;
 };
 
@@ -27,7 +28,6 @@ static int read_words(int argc, char **argv, struct words *w) {
     } numbers[] = {{"--dataset-size", 0, INT32_MAX, &w->size},
                    {"--world-size", 1, INT32_MAX, &w->world},
                    {"--rank", INT32_MIN, INT32_MAX, &w->rank},
-                   {"--seed", INT64_MIN, INT64_MAX, &w->seed},
                    {"--epoch", 0, INT32_MAX, &w->epoch}};
     for (int i = 0; i < argc; i++) {
         char word[32];
@@ -46,14 +46,16 @@ static int read_words(int argc, char **argv, struct words *w) {
             *on_off = 1;
             continue;
         }
+        int is_seed = !strcmp(word, "--seed");
         size_t k = 0;
         while (k < sizeof numbers / sizeof *numbers && strcmp(numbers[k].name, word))
             k++;
-        if (k == sizeof numbers / sizeof *numbers)
+        if (k == sizeof numbers / sizeof *numbers && !is_seed)
             return fail(ERR_USAGE, "unknown flag: %s: see duet sampler --help", argv[i]);
         if (!value && i + 1 == argc) return fail(ERR_USAGE, "%s: no value: give a number", word);
-        CHECK(parse_int(numbers[k].name, value ? value : argv[++i], numbers[k].lowest, numbers[k].highest,
-                        numbers[k].value));
+        if (!value) value = argv[++i];
+        CHECK(is_seed ? parse_seed(word, value, &w->seed)
+                      : parse_int(word, value, numbers[k].lowest, numbers[k].highest, numbers[k].value));
     }
     if (w->size < 0 || w->world < 0 || w->rank == INT64_MIN)
         return fail(ERR_USAGE,
@@ -70,7 +72,7 @@ int command_sampler(int argc, char **argv) {
                           .replicas = (int)w.world,
                           .end = w.drop_last ? ORDER_CUT : ORDER_PAD,
                           .shuffle = !w.no_shuffle,
-                          .seed = (uint64_t)w.seed};
+                          .seed = w.seed};
     int32_t *index = NULL;
     int n = 0;
     code = sampler_indices(&order, (int)w.rank, (int)w.epoch, &index, &n);

@@ -46,7 +46,7 @@ struct launch_result {
 /* Runs a job to its end. Each rank's environment is the caller's with RANK, LOCAL_RANK, WORLD_SIZE,
  * LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT (named for programs that read them; no port is opened),
  * OMP_NUM_THREADS=1 unless set, as torchrun has it, and the two descriptors comm_open needs.
- * OK if every rank ended with 0. Else the root cause is the error text and main exits with
+ * OK if every rank ended with 0. ERR_READER if the first to end was one whose reader had gone (SIGPIPE). Else the root cause is the error text and main exits with
  * out->exit_status:  rank 2 (pid 123) ended by signal 9 (Killed): ...
  * When it returns no process of the job is left. Blocks SIGINT, SIGTERM, SIGHUP in its thread for
  * the time and restores the mask. One call at a time in a process. */

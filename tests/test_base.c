@@ -36,6 +36,23 @@ Test(parse, whole_numbers, .timeout = 30) {
     refused(parse_int("--flag", "9223372036854775808", INT64_MIN, INT64_MAX, &v), "9223372036854775808");
 }
 
+/* torch.manual_seed's range, and what it makes of negative ones. */
+Test(parse, seeds, .timeout = 30) {
+    static const struct { const char *text; uint64_t seed; } good[] = {
+        {"0", 0}, {"7", 7}, {"+7", 7}, {"9223372036854775808", 1ull << 63}, {"18446744073709551615", UINT64_MAX},
+        {"-1", UINT64_MAX}, {"-9223372036854775808", 1ull << 63}, {"-0", 0},
+    };
+    const char *bad[] = {"", "-", "+", "x", "1x", " 1", "1 ", "1.5", "1e3", "0x1", "18446744073709551616",
+                         "-9223372036854775809", "99999999999999999999", "--1"};
+    uint64_t seed = 5;
+    for (int i = 0; i < COUNT(bad); i++) refused(parse_seed("--flag", bad[i], &seed), bad[i]);
+    cr_assert_eq(seed, 5u);
+    for (int i = 0; i < COUNT(good); i++) {
+        cr_assert_eq(parse_seed("--flag", good[i].text, &seed), OK, "%s", good[i].text);
+        cr_assert_eq(seed, good[i].seed, "%s: %llu", good[i].text, (unsigned long long)seed);
+    }
+}
+
 Test(parse, sizes, .timeout = 30) {
     static const struct { const char *text; uint64_t bytes; } good[] = {
         {"0", 0}, {"8", 8}, {"8B", 8}, {"64K", 65536}, {"64KiB", 65536}, {"64kb", 65536}, {"1M", 1 << 20},
@@ -50,6 +67,8 @@ Test(parse, sizes, .timeout = 30) {
     const char *bad[] = {"", "K", "-1", "-1K", "1 K", "1T", "1KK", "1KiBx", "inf", "nan", "2G", "1e30", "0x1"};
     for (int i = 0; i < COUNT(bad); i++) refused(parse_size("--flag", bad[i], 0, 1 << 30, &v), bad[i]);
     refused(parse_size("--flag", "7", 8, 9, &v), "7");
+    refused(parse_size("--flag", "64K", 2 << 20, 1ull << 50, &v), "from 2M to 1048576G"); /* bounds as one types them */
+    refused(parse_size("--flag", "0", 1536 << 10, 3000, &v), "from 1536K to 3000");
     cr_assert_eq(v, 5u);
 }
 

@@ -35,7 +35,15 @@ Test(cli_bad_input, words, .timeout = 300, .init = cli_folder_make, .fini = cli_
         {2, "--save|empty|FILE", "train --save ''"},
         {2, "--save|empty", "train --save="},
         {2, "--shuffle|no value|3", "train --shuffle=3"},
-        {2, "--mode|ring|single, dp and ddp", "train --mode ring"},
+        {2, "--mode|'ring'|single, dp and ddp", "train --mode ring"},
+        {2, "--mode: ''|single, dp and ddp", "train --mode ''"},
+        {2, "--mode: ''|single, dp and ddp", "train --mode="},
+        {2, "--cuda-math: ''|own and library", "train --cuda-math="},
+        {2, "--model|empty|NAME", "train --model ''"},
+        {2, "--device|empty|auto", "train --device="},
+        {2, "--seed: ''|18446744073709551615", "train --seed ''"},
+        {2, "--lr: ''|number", "train --lr="},
+        {2, "--device-memory: ''|64M", "train --device-memory="},
         {2, "lenet5|lenet, convnet and mlp", "train --model lenet5"},
         {2, "rings|naive, oneshot, direct, ring", "train --mode ddp --allreduce rings"},
         {2, "nccl needs GPUs", "train --mode ddp --device cpu --dataset synthetic --steps 1 --allreduce nccl"},
@@ -75,7 +83,8 @@ Test(cli_bad_input, numbers, .timeout = 300, .init = cli_folder_make, .fini = cl
         {2, "--device-memory|'12Q'|64M", "train --device-memory 12Q"},
         {2, "--device-memory|'1..5G'", "train --device-memory 1..5G"},
         {2, "--device-memory|'-1G'", "train --mode dp --device-memory -1G"},
-        {2, "--device-memory|'1'|65536", "train --device-memory 1"},
+        {2, "--device-memory|'1'|from 2M to", "train --device-memory 1"},
+        {2, "--device-memory|'2097151'|from 2M to", "train --mode ddp --device-memory 2097151"},
         {2, "--device-memory|'9999999P'", "train --device-memory 9999999P"},
         {2, "--lr|'nan'", "train --lr nan"},
         {2, "--lr|'inf'", "train --lr inf"},
@@ -91,6 +100,9 @@ Test(cli_bad_input, numbers, .timeout = 300, .init = cli_folder_make, .fini = cl
         {2, "--epochs|'0'", "demo --epochs 0"},
         {2, "--workers|'65'|0 to 64", "train --workers 65"},
         {2, "--seed|'1.5'", "train --seed 1.5"},
+        {2, "--seed|'18446744073709551616'|-9223372036854775808 to 18446744073709551615",
+         "train --seed 18446744073709551616"},
+        {2, "--seed|'-9223372036854775809'", "compare --seed -9223372036854775809"},
         {2, "--bucket-cap-mb|'0'", "train --mode ddp --bucket-cap-mb 0"},
         {2, "--first-bucket-mb|'nan'", "train --mode ddp --first-bucket-mb nan"},
     };
@@ -117,6 +129,34 @@ Test(cli_bad_input, outputs_of_train_alone, .timeout = 60, .init = cli_folder_ma
     ALL_FAIL(table);
 }
 
+/* One file for two results: however it is named, whether it is there yet or not. */
+Test(cli_bad_input, one_file_for_two_outputs, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
+    cr_assert(!mkdir("sub", 0777) && !symlink(".", "here") && !symlink("old", "link"));
+    cr_assert_eq(system("echo before >old; ln old hard"), 0);
+    static const struct bad table[] = {
+        {2, "--save and --json|same file", "train --save x --json x"},
+        {2, "--log-loss and --json|./x and x|same file", "train --log-loss ./x --json x"},
+        {2, "--save and --log-loss|sub/../x|same file", "train --mode ddp --save sub/../x --log-loss x"},
+        {2, "--save and --json|here/x|same file", "train --json here/x --save x"},
+        {2, "--save and --log-loss|link|same file", "train --mode dp --save old --log-loss link"},
+    };
+    ALL_FAIL(table);
+    char *text = cli_read("old", NULL);
+    cr_expect_str_eq(text, "before\n", "nothing is written");
+    free(text);
+    /* Not the same: names in different folders; a file's second name, which is replaced for itself; no file. */
+    put_data(60, 20);
+    cli_well("train --data-dir d --steps 1 --quiet --save x --log-loss sub/x --json here/y");
+    cli_well("train --data-dir d --steps 1 --quiet --log-loss old --json hard");
+    text = cli_read("old", NULL);
+    cr_expect(!strncmp(text, "step,epoch,loss\n", 16), "%s", text);
+    free(text);
+    text = cli_read("hard", NULL);
+    cr_expect(*text == '{', "%s", text);
+    free(text);
+    cli_well("train --data-dir d --steps 1 --quiet --log-loss /dev/null --json /dev/null");
+}
+
 Test(cli_bad_input, sampler, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
     static const struct bad table[] = {
         {2, "--dataset-size|--world-size|--rank", "sampler"},
@@ -128,6 +168,9 @@ Test(cli_bad_input, sampler, .timeout = 60, .init = cli_folder_make, .fini = cli
         {2, "--dataset-size|'-1'", "sampler --dataset-size -1 --world-size 1 --rank 0"},
         {2, "--dataset-size|'many'", "sampler --dataset-size many --world-size 1 --rank 0"},
         {2, "--epoch|'-1'", "sampler --dataset-size 9 --world-size 1 --rank 0 --epoch -1"},
+        {2, "--seed|no value", "sampler --dataset-size 9 --world-size 1 --rank 0 --seed"},
+        {2, "--seed|'18446744073709551616'",
+         "sampler --dataset-size 9 --world-size 1 --rank 0 --seed 18446744073709551616"},
         {2, "--drop-last|no value|yes", "sampler --dataset-size 9 --world-size 1 --rank 0 --drop-last=yes"},
         {2, "unknown flag|--shuffled|sampler", "sampler --shuffled"},
         {2, "unknown flag|--mode", "sampler --mode dp"},
@@ -151,8 +194,8 @@ Test(cli_bad_input, device_memory_too_small, .timeout = 120, .init = cli_folder_
          "train --mode dp --device-memory 8M --save w --log-loss l --json j"},
         {1, "rank|out of memory on device|8 MiB",
          "train --mode ddp --device-memory 8M --save w --log-loss l --json j"},
-        {1, "out of memory on device 0", "train --mode dp --devices 4 --device-memory 64K"},
-        {1, "rank|out of memory on device", "train --mode ddp --devices 4 --device-memory 64K"},
+        {1, "out of memory on device 0|2 MiB", "train --mode dp --devices 4 --device-memory 2M"},
+        {1, "rank|out of memory on device", "train --mode ddp --devices 4 --device-memory 2M"},
         {1, "out of memory on device 0|params", "train --model mlp --mlp-hidden 100000 --device-memory 64M"},
         {1, "single|out of memory on device 0", "compare --device-memory 8M --json j"},
         {1, "DP|out of memory on device 0", "profile --device-memory 8M --json j"},

@@ -107,6 +107,44 @@ Test(cli_words, help_is_one_text, .timeout = 60, .init = cli_folder_make, .fini 
     cli_free(&first), cli_free(&c);
 }
 
+/* Help that did not reach its reader is a failure. */
+Test(cli_words, help_to_a_full_disk, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
+    static const char *const words[] = {"--help", "", "--version", "train --help", "sampler --help", "devices"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        char command[PATH_MAX + 256];
+        snprintf(command, sizeof command, "%s %s >/dev/full 2>e", cli_program, words[i]);
+        int status = system(command);
+        char *errors = cli_read("e", NULL), *end = strchr(errors, '\n');
+        cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 1, "'%s': status %d", words[i], status);
+        cr_expect(!strncmp(errors, "duet: standard output: ", 23) && end && !end[1], "'%s': '%s'", words[i], errors);
+        free(errors);
+    }
+}
+
+/* The seed is torch.manual_seed's: all 64 bits, a negative one stands for 2^64 + seed; the record has it as it is. */
+Test(cli_words, seeds, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
+    static const char *const seeds[] = {"-1", "18446744073709551615", "9223372036854775808"};
+    put_data(60, 20);
+    for (int i = 0; i < 3; i++) {
+        char text[64];
+        cli_well("train --data-dir d --steps 1 --quiet --seed %s --save w%d --json j", seeds[i], i);
+        char *json = cli_read("j", NULL);
+        snprintf(text, sizeof text, "\"seed\": %s,", i < 2 ? seeds[1] : seeds[i]);
+        cr_expect(strstr(json, text), "no %s in %.600s", text, json);
+        free(json);
+    }
+    cr_expect(cli_same_file("w0", "w1") && !cli_same_file("w1", "w2"));
+    cli_well("compare --data-dir d --steps 1 --seed 18446744073709551615 --json j");
+    char *json = cli_read("j", NULL);
+    cr_expect(strstr(json, "\"seed\": 18446744073709551615,"), "the launcher's copy: %.600s", json);
+    free(json);
+    struct cli a, b;
+    cli_run(&a, "sampler --dataset-size 50 --world-size 2 --rank 1 --seed -2 --epoch 1");
+    cli_run(&b, "sampler --dataset-size 50 --world-size 2 --rank 1 --seed=18446744073709551615");
+    cr_expect(a.status == 0 && !strcmp(a.out, b.out), "seed + epoch, in 64 bits: %s", a.err);
+    cli_free(&a), cli_free(&b);
+}
+
 /* Every flag of the design stands once in the help, is taken by the parser as it stands there, and there is
  * no other. */
 Test(cli_words, help_is_true, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {

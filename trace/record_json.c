@@ -140,7 +140,7 @@ void record_write(const struct run_record *r, struct json_writer *w, const char 
     json_number(w, "lr", r->lr);
     json_number(w, "momentum", r->momentum);
     json_number(w, "weight_decay", r->weight_decay);
-    json_integer(w, "seed", (int64_t)r->seed);
+    json_natural(w, "seed", r->seed);
     json_boolean(w, "loss_in_forward", r->loss_in_forward);
     json_integer(w, "duplicates", r->duplicates);
     json_integer(w, "train_samples", r->train_samples);
@@ -278,7 +278,8 @@ int record_read(struct run_record *r, const struct json *o) {
     r->lr = number(o, "lr");
     r->momentum = number(o, "momentum");
     r->weight_decay = number(o, "weight_decay");
-    r->seed = (uint64_t)integer(o, "seed");
+    const struct json *seed = json_find(o, "seed");
+    r->seed = seed ? seed->natural : 0;
     r->loss_in_forward = (int)integer(o, "loss_in_forward");
     r->duplicates = (int)integer(o, "duplicates");
     r->train_samples = (int)integer(o, "train_samples");
