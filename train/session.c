@@ -192,6 +192,18 @@ int session_open(struct session *s, const struct run_config *config, struct comm
     return s->strategy->open(s);
 }
 
+int session_is_stuck(struct session *s) {
+    char text[1024];
+    int stuck = 0;
+    snprintf(text, sizeof text, "%s", error_message());
+    for (int i = 0; s->gpus && s->ranks == 1 && i < s->device_count && s->device[i]; i++) {
+        stuck |= stream_sync(device_compute(s->device[i])) == ERR_TIMEOUT;
+        stuck |= stream_sync(device_comm(s->device[i])) == ERR_TIMEOUT;
+    }
+    fail(ERR_FAILED, "%s", text);
+    return stuck;
+}
+
 void session_close(struct session *s) {
     if (s->strategy) s->strategy->close(s);
     loader_free(s->train_loader);

@@ -57,6 +57,11 @@ int session_open(struct session *s, const struct run_config *config, struct comm
                  size_t initial_count, struct run_record *record);
 void session_close(struct session *s);
 
+/* After a failure on GPUs, of a process alone: 1 if a device does not end its work. Giving back memory of any that shares
+ * its GPU would wait for it without a deadline, so all is left to the process's end. Keeps the error's text. In a job
+ * of ranks the collectives' release comes first, and each rank's GPU memory is its own process's. */
+int session_is_stuck(struct session *s);
+
 /* 1 in the process that prints, saves and records. */
 static inline int session_leads(const struct session *s) {
     return s->rank == 0;

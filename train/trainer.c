@@ -297,6 +297,7 @@ int trainer_run(const struct run_config *config, struct comm *comm, const float 
 done:
     if (code && comm) comm_abort(comm, code, error_message()); /* before anything here waits for a peer */
     outputs_abandon(&loop.outputs);
+    if (code && session_is_stuck(&session)) return code;
     if (loop.held) loader_release(loop.held_from, loop.held);
     for (int i = 0; i < 2; i++)
         event_destroy(loop.done[i]);
