@@ -5,8 +5,8 @@
 #
 #   build       program, benchmarks and the tests that look at a GPU        demo     single, DP and DDP on 2 and 4 devices
 #   doctor      is this machine fit, is every operation right               step     bench/step_perf: time of a training step
-#   torch       the same steps in PyTorch, where it is                      tests    the tests that look at a GPU
-#   kill        ranks and launcher killed: what is said, what is left
+#   allreduce   bench/allreduce_perf: right, and beside a copy              torch    the same steps in PyTorch, where it is
+#   kill        ranks and launcher killed: what is said, what is left       tests    the tests that look at a GPU
 #   sanitizer   short forms under compute-sanitizer: memcheck, racecheck
 #
 # Each part is scripts/gpu_check/PART.sh, a program of its own with a time limit: one that fails or is cut off is
@@ -24,6 +24,7 @@ table="build|170
 doctor|60
 demo|60
 step|100
+allreduce|60
 torch|80
 kill|60
 tests|90
