@@ -59,7 +59,9 @@ static int is_done(cudaEvent_t event) {
 }
 
 static void retire(struct executor *e) {
-    while (e->oldest < e->next && is_done(e->call[e->oldest % NCCL_CALLS].ended)) e->oldest++;
+    while (e->oldest < e->next && e->call[e->oldest % NCCL_CALLS].complete &&
+           is_done(e->call[e->oldest % NCCL_CALLS].ended))
+        e->oldest++;
 }
 
 /* NCCL does not know what ended its peer; the job may, in a moment. */
@@ -76,7 +78,7 @@ static int look_at_peers(struct executor *e) {
     struct comm *comm = e->ranks->comm;
     retire(e);
     const struct nccl_call *oldest = &e->call[e->oldest % NCCL_CALLS];
-    if (e->oldest == e->next || !is_done(oldest->begun)) return OK;
+    if (e->oldest == e->next || !oldest->complete || !is_done(oldest->begun)) return OK;
     if (e->waiting != e->oldest + 1) {
         struct comm_wait_reason reason = {"allreduce", oldest->bucket, oldest->step, -1};
         comm_distant_begin(comm, &e->wait, &reason);
@@ -143,6 +145,7 @@ static int run(struct executor *e, struct cuda_stream *s, struct nccl_call *c, f
     ncclResult_t result = e->nccl.ncclAllReduce(data, data, count, ncclFloat32, ncclSum, e->comm, s->stream);
     CHECK(nccl_settle(e, result, "a call of NCCL")); /* before: the kernel may not be on the stream yet */
     CUDA_STREAM_CHECK(s, cudaEventRecord(c->ended, s->stream), "allreduce");
+    c->complete = 1;
     return OK;
 }
 
@@ -155,6 +158,7 @@ int nccl_enqueue(struct executor *e, struct stream *stream, const struct executo
     if (!e->comm) return fail(ERR_FAILED, "allreduce nccl on %s: NCCL was aborted: start anew", stream->device->name);
     CHECK(wait_for_oldest(e));
     struct nccl_call *c = &e->call[e->next++ % NCCL_CALLS];
+    c->complete = 0;
     c->bucket = call->bucket, c->step = call->step;
     CHECK(cuda_begin(s, span_name, charge(e->ranks, call->count), 0));
     s->last_name = "allreduce"; /* span_name is the caller's */

@@ -22,6 +22,7 @@ enum { NCCL_CALLS = 64 };
 
 struct nccl_call {
     cudaEvent_t begun, ended;
+    int complete; /* both are recorded: until then they are those of the call that had this place before */
     int bucket;
     long step;
 };
