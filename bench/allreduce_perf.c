@@ -1,15 +1,16 @@
 /* How fast is an allreduce here? With the flags and columns of nccl-tests, so that the figures can be laid
  * side by side.
  *
- *     allreduce_perf [-b 1K] [-e 64M] [-f 2] [-n 20] [-w 5] [-r 2] [-a all|auto|naive|...]
+ *     allreduce_perf [-d cpu|cuda] [-b 1K] [-e 64M] [-f 2] [-n 20] [-w 5] [-r 2] [-a all|auto|naive|...]
  *                    [-o sum|avg] [-c 0|1] [-p 0|1]
  *
  * time is that of one call, n calls being enqueued at once and waited for together (the slowest rank's); p50
  * and p99 are of single calls, as rank 0's stream ran them. algbw = size / time, busbw = algbw 2(n-1)/n. The
  * least an allreduce in shared memory must move is 2 n size bytes, each input read and each output written
- * once; the column `memcpy` is the time in which memcpy, in the same run, on the same buffer, by as many
+ * once; the column `copy` is the time in which memcpy, in the same run, on the same buffer, by as many
  * cores as are at work, moves as many. It is a yardstick, no floor: direct writes where it has just read,
- * while what memcpy writes to must be fetched first. `wrong` counts elements, over all ranks, that are not
+ * while what memcpy writes to must be fetched first. On GPUs it is a copy inside the device, by as many GPUs as are at
+ * work; where ranks share one GPU no rank has a link of its own, and busbw means nothing. `wrong` counts elements, over all ranks, that are not
  * the exact sum: each algorithm and size is checked before it is timed.
  *
  * Where there are cores enough each rank's communication thread is bound to one (-p 0: not). Left alone
@@ -25,10 +26,12 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "comm/launch.h"
+#include "doctor/gpu.h"
 
 struct options {
     size_t from, to, factor; /* bytes */
     int calls, warmup, ranks, check, average, pin;
+    enum device_kind kind;
     enum allreduce_algorithm only; /* AUTO with all == 0: auto itself */
     int all;
 };
@@ -71,10 +74,11 @@ static int parse_options(int argc, char **argv, struct options *o) {
     static const struct option longs[] = {
         {"minbytes", 1, 0, 'b'},     {"maxbytes", 1, 0, 'e'}, {"stepfactor", 1, 0, 'f'}, {"iters", 1, 0, 'n'},
         {"warmup_iters", 1, 0, 'w'}, {"ranks", 1, 0, 'r'},    {"algorithm", 1, 0, 'a'},  {"op", 1, 0, 'o'},
-        {"check", 1, 0, 'c'},        {"pin", 1, 0, 'p'},      {"help", 0, 0, 'h'},       {0, 0, 0, 0}};
+        {"check", 1, 0, 'c'},        {"pin", 1, 0, 'p'},      {"device", 1, 0, 'd'},     {"help", 0, 0, 'h'},
+        {0, 0, 0, 0}};
     size_t most = (size_t)1 << 33, calls = 20, warmup = 5, ranks = 2, check = 1, pin = 1;
     *o = (struct options){.from = 1 << 10, .to = 64 << 20, .factor = 2, .all = 1};
-    for (int c; (c = getopt_long(argc, argv, "b:e:f:n:w:r:a:o:c:p:h", longs, NULL)) != -1;) {
+    for (int c; (c = getopt_long(argc, argv, "b:e:f:n:w:r:a:o:c:p:d:h", longs, NULL)) != -1;) {
         char flag[2] = {(char)c, 0};
         switch (c) {
         case 'b': CHECK(parse_number(flag, optarg, 4, most, &o->from)); break;
@@ -94,10 +98,15 @@ static int parse_options(int argc, char **argv, struct options *o) {
             if (!o->average && strcmp(optarg, "sum"))
                 return fail(ERR_USAGE, "-o: %s: choose sum or avg", optarg);
             break;
+        case 'd':
+            o->kind = strcmp(optarg, "cuda") == 0 ? DEVICE_CUDA : DEVICE_HOST;
+            if (o->kind == DEVICE_HOST && strcmp(optarg, "cpu"))
+                return fail(ERR_USAGE, "-d: %s: choose cpu or cuda", optarg);
+            break;
         default:
             return fail(ERR_USAGE,
-                        "usage: %s [-b BYTES] [-e BYTES] [-f FACTOR] [-n CALLS] [-w WARMUP] [-r RANKS] "
-                        "[-a all|auto|naive|oneshot|direct|ring|tree] [-o sum|avg] [-c 0|1] [-p 0|1]",
+                        "usage: %s [-d cpu|cuda] [-b BYTES] [-e BYTES] [-f FACTOR] [-n CALLS] [-w WARMUP] [-r RANKS] "
+                        "[-a all|auto|naive|oneshot|direct|ring|tree|fused|nccl] [-o sum|avg] [-c 0|1] [-p 0|1]",
                         argv[0]);
         }
     }
@@ -108,7 +117,7 @@ static int parse_options(int argc, char **argv, struct options *o) {
     o->warmup = (int)warmup;
     o->ranks = (int)ranks;
     o->check = (int)check;
-    o->pin = pin && o->ranks <= core_count();
+    o->pin = pin && o->kind == DEVICE_HOST && o->ranks <= core_count();
     return OK;
 }
 
@@ -119,7 +128,8 @@ struct rank {
     struct comm *comm;
     struct device *device;
     struct allreduce *ar;
-    float *data;
+    float *data; /* device memory */
+    float *host; /* what goes there and comes back: host memory that copies may read at any time */
     int n, rank;
 };
 
@@ -134,10 +144,14 @@ static int call(struct rank *r, size_t count, float scale) {
 
 static int count_wrong(struct rank *r, size_t count, float scale, uint64_t *wrong) {
     uint64_t mine = 0, all[MAX_DEVICES];
+    struct stream *stream = device_comm(r->device);
     for (size_t i = 0; i < count; i++)
-        r->data[i] = input(r->rank, i);
+        r->host[i] = input(r->rank, i);
+    CHECK(copy_to_device(stream, r->data, r->host, count * sizeof(float)));
+    CHECK(stream_sync(stream));
     CHECK(call(r, count, scale));
-    CHECK(stream_sync(device_comm(r->device)));
+    CHECK(copy_to_host(stream, r->host, r->data, count * sizeof(float)));
+    CHECK(stream_sync(stream));
     for (size_t i = 0; i < count; i++) {
         double sum = 0, size = 0;
         for (int k = 0; k < r->n; k++) {
@@ -146,7 +160,7 @@ static int count_wrong(struct rank *r, size_t count, float scale, uint64_t *wron
         }
         double bound =
             scale == 1 ? 0 : (r->n + 1) * size / (1 << 24); /* each product and each sum rounds once */
-        double off = r->data[i] - sum;
+        double off = r->host[i] - sum;
         mine += !(off <= bound && off >= -bound);
     }
     CHECK(comm_gather(r->comm, &mine, sizeof mine, all));
@@ -169,8 +183,10 @@ static int time_calls(struct rank *r, size_t count, float scale, struct timing *
     int calls = r->options->calls;
     double mine, all[MAX_DEVICES], *single = calloc((size_t)calls, sizeof *single);
     if (!single) return fail(ERR_MEMORY, "no host memory for %d times: give a smaller -n", calls);
-    memset(r->data, 0, count * sizeof(float)); /* sums of sums would overflow */
-    int code = OK;
+    memset(r->host, 0, count * sizeof(float)); /* sums of sums would overflow */
+    int code = copy_to_device(device_comm(r->device), r->data, r->host, count * sizeof(float));
+    if (!code) code = stream_sync(device_comm(r->device)); /* all ranks' zeros are there before the first call reads them */
+    if (!code) code = comm_barrier(r->comm, "zeros");
     for (int i = 0; i < r->options->warmup && !code; i++)
         code = call(r, count, scale);
     if (!code) code = stream_sync(device_comm(r->device));
@@ -196,21 +212,50 @@ static int time_calls(struct rank *r, size_t count, float scale, struct timing *
     return code;
 }
 
-/* GB/s read and written by memcpy from one half of the buffer to the other, on one core, the best of five. */
-static double memcpy_speed(struct rank *r, size_t count) {
+/* GB/s read and written by copies from one half of the buffer to the other, the best of five: by memcpy on one core, or
+ * inside a GPU. */
+static int copy_speed(struct rank *r, size_t count, double *best) {
     size_t half = count / 2 * sizeof(float);
-    double best = 0;
-    int repeat = half < 1 << 20 ? 64 : 1;
+    struct stream *stream = device_comm(r->device);
+    int repeat = half < 1 << 20 ? 64 : r->options->kind == DEVICE_CUDA ? 8 : 1;
+    *best = 0;
     for (int i = 0; i < 5 && half > 0; i++) {
         int64_t start = now_ns();
         for (int k = 0; k < repeat; k++) {
-            memcpy(r->data, (char *)r->data + half, half);
-            __asm__ volatile("" ::: "memory"); /* each copy counts */
+            if (r->options->kind == DEVICE_CUDA) {
+                CHECK(copy_peer(stream, r->device, r->data, r->device, (char *)r->data + half, half));
+            } else {
+                memcpy(r->data, (char *)r->data + half, half);
+                __asm__ volatile("" ::: "memory"); /* each copy counts */
+            }
         }
+        CHECK(stream_sync(stream));
         double speed = 2.0 * (double)half * repeat / (double)(now_ns() - start + 1);
-        if (speed > best) best = speed;
+        if (speed > *best) *best = speed;
     }
-    return best;
+    return OK;
+}
+
+/* How many cores or GPUs share the work of n ranks. */
+static int at_work(const struct rank *r) {
+    int cores = core_count();
+    if (r->options->kind == DEVICE_CUDA) return allreduce_shares_device(r->ar) ? 1 : r->n;
+    return r->n < cores ? r->n : cores;
+}
+
+static int print_size(struct rank *r, size_t count, const struct timing *t, uint64_t wrong) {
+    double S = (double)count * sizeof(float), n = r->n, speed;
+    char shown[24] = "-", bus[24] = "n/a";
+    CHECK(copy_speed(r, count, &speed));
+    double copy_us = speed > 0 ? 2 * n * S / (speed * 1e3 * at_work(r)) : 0;
+    if (r->options->check) snprintf(shown, sizeof shown, "%llu", (unsigned long long)wrong);
+    if (r->options->kind == DEVICE_HOST || !allreduce_shares_device(r->ar))
+        snprintf(bus, sizeof bus, "%.2f", S / t->us * 1e-3 * 2 * (n - 1) / n);
+    printf("%12zu %12zu   float   %s %9.2f %8.2f %8s %6s %9.2f %9.2f %9.2f   %s, %s\n", count * sizeof(float), count,
+           r->options->average ? "avg" : "sum", t->us, S / t->us * 1e-3, bus, shown, t->p50, t->p99, copy_us,
+           allreduce_algorithm_name(allreduce_algorithm_for(r->ar, count, NULL, 0)), allreduce_executor_name(r->ar));
+    fflush(stdout);
+    return OK;
 }
 
 static int run_size(struct rank *r, size_t bytes, uint64_t *all_wrong) {
@@ -221,42 +266,53 @@ static int run_size(struct rank *r, size_t bytes, uint64_t *all_wrong) {
     if (r->options->check) CHECK(count_wrong(r, count, scale, &wrong));
     CHECK(time_calls(r, count, scale, &t));
     *all_wrong += wrong;
-    CHECK(comm_barrier(r->comm, "start of memcpy"));
-    if (r->rank != 0) return OK;
-    int cores = core_count();
-    double S = (double)count * sizeof(float), copy = memcpy_speed(r, count), n = r->n;
-    double memcpy_us = copy > 0 ? 2 * n * S / (copy * 1e3 * (r->n < cores ? r->n : cores)) : 0;
-    char shown[24] = "-";
-    if (r->options->check) snprintf(shown, sizeof shown, "%llu", (unsigned long long)wrong);
-    printf("%12zu %12zu   float   %s %9.2f %8.2f %8.2f %6s %9.2f %9.2f %9.2f   %s\n", count * sizeof(float),
-           count, r->options->average ? "avg" : "sum", t.us, S / t.us * 1e-3,
-           S / t.us * 1e-3 * 2 * (n - 1) / n, shown, t.p50, t.p99, memcpy_us,
-           allreduce_algorithm_name(allreduce_algorithm_for(r->ar, count, NULL, 0)));
-    fflush(stdout);
-    return OK;
+    CHECK(comm_barrier(r->comm, "start of copies"));
+    if (r->rank == 0) CHECK(print_size(r, count, &t, wrong));
+    return comm_barrier(r->comm, "end of copies"); /* who shares a GPU with rank 0 has left it alone meanwhile */
 }
 
 /* ---- a rank ---- */
 
-static void print_head(const struct options *o) {
+static void processor_name(char *text, size_t bytes) {
     char line[256], model[256] = "a processor without a name";
     FILE *info = fopen("/proc/cpuinfo", "r");
     while (info && fgets(line, sizeof line, info))
         if (sscanf(line, "model name : %255[^\n]", model) == 1) break;
     if (info) fclose(info);
-    int cores = core_count();
-    printf("# machine: %s, %d core%s; %d rank%s, emulated devices, host shared memory, %s\n", model, cores,
+    snprintf(text, bytes, "%s", model);
+}
+
+static int print_machine(const struct options *o) {
+    char name[256];
+    struct gpu_facts gpu;
+    int cores = core_count(), gpus;
+    if (o->kind == DEVICE_CUDA) {
+        CHECK(device_probe(DEVICE_CUDA, &gpus));
+        CHECK(gpu_facts(0, &gpu));
+        printf("# machine: %d GPU%s, %s; %d rank%s%s\n", gpus, gpus == 1 ? "" : "s", gpu.name, o->ranks,
+               o->ranks == 1 ? "" : "s", o->ranks > gpus ? ", several share a GPU: busbw means nothing" : "");
+        return OK;
+    }
+    processor_name(name, sizeof name);
+    printf("# machine: %s, %d core%s; %d rank%s, emulated devices, host shared memory, %s\n", name, cores,
            cores == 1 ? "" : "s", o->ranks, o->ranks == 1 ? "" : "s",
            o->pin ? "a core bound to each" : "cores not bound");
-    printf("# %d calls, %d warm-up, in place; busbw by the formula of nccl-tests: here ranks have no links "
-           "of their own\n",
-           o->calls, o->warmup);
-    printf("# memcpy: 2 n size bytes, the least to be moved, at the speed of memcpy in this run%s\n",
-           o->ranks > cores ? "; more ranks than cores: they take turns" : "");
+    return OK;
+}
+
+static int print_head(const struct options *o) {
+    int emulated = o->kind == DEVICE_HOST;
+    CHECK(print_machine(o));
+    printf("# %d calls, %d warm-up, in place; busbw by the formula of nccl-tests%s\n", o->calls, o->warmup,
+           emulated ? ": here ranks have no links of their own" : "");
+    printf("# copy: 2 n size bytes, the least to be moved, at the speed of %s in this run%s\n",
+           emulated ? "memcpy" : "a copy inside a GPU",
+           emulated && o->ranks > core_count() ? "; more ranks than cores: they take turns" : "");
     printf("#       size        count    type redop      time    algbw    busbw  wrong       p50       p99   "
-           " memcpy   algorithm\n");
+           "   copy   algorithm, executor\n");
     printf("#        (B)   (elements)                    (us)   (GB/s)   (GB/s)              (us)      (us)  "
            "    (us)\n");
+    return OK;
 }
 
 static int run_algorithm(struct rank *r, enum allreduce_algorithm algorithm, uint64_t *wrong) {
@@ -277,16 +333,18 @@ static int run_rank(struct rank *r, uint64_t *wrong) {
     CHECK(comm_open(&r->comm, NULL));
     r->n = comm_world_size(r->comm);
     r->rank = comm_rank(r->comm);
-    struct device_config config = {.kind = DEVICE_HOST,
+    struct device_config config = {.kind = o->kind,
                                    .index = r->rank,
+                                   .devices = r->n,
                                    .rank = r->rank,
                                    .spans = 1,
-                                   .memory_bytes = o->to + (16 << 20)};
+                                   .memory_bytes = o->to + (o->kind == DEVICE_CUDA ? 128 << 20 : 16 << 20)};
     CHECK(device_open(&r->device, &config));
     CHECK(device_alloc(r->device, (void **)&r->data, o->to, MEM_GRADS));
+    CHECK(device_host_alloc(r->device, (void **)&r->host, o->to));
     if (o->pin)
         CHECK(stream_call_host(device_comm(r->device), "bind", 0, bind_to_core, &r->rank, sizeof r->rank));
-    if (r->rank == 0) print_head(o);
+    if (r->rank == 0) CHECK(print_head(o));
     if (!o->all) return run_algorithm(r, o->only, wrong);
     for (int a = ALLREDUCE_NAIVE; a < ALLREDUCE_ALGORITHM_COUNT; a++)
         if (allreduce_has_plan((enum allreduce_algorithm)a)) CHECK(run_algorithm(r, (enum allreduce_algorithm)a, wrong));
@@ -301,6 +359,7 @@ static int rank_main(void *options) {
         code = fail(ERR_CHECK, "allreduce_perf: %llu elements are wrong: see the column `wrong`",
                     (unsigned long long)wrong);
     if (code) comm_abort(r.comm, code, error_message());
+    if (r.device) device_host_free(r.device, r.host);
     device_close(r.device);
     comm_close(r.comm);
     return error_exit_status(code);
