@@ -9,7 +9,7 @@
 #include "device/cuda.h"
 
 static const size_t STEP = (size_t)2 << 20;
-static const size_t DEFAULT_CAP = (size_t)16 << 30;  /* as emulated devices: more is asked for, not assumed */
+static const size_t DEFAULT_CAP = (size_t)4 << 30; /* other programs want of a GPU, too: more is asked for, not assumed */
 static const size_t CONTEXT_BYTES = (size_t)512 << 20; /* of each process on a GPU: its context and libraries */
 
 /* What config.memory_bytes asks for, or the default share. From the GPU's size, not from what is free now: the

@@ -109,12 +109,22 @@ static cudaError_t enqueue_copy(struct cuda_stream *s, struct cuda_device *to, v
     return cudaMemcpyPeerAsync(destination, to->gpu, source, from->gpu, bytes, s->stream);
 }
 
+/* Memory the runtime does not know: it stages such a copy itself, and then waits, without a deadline, until the stream
+ * has got there; which may stand behind a peer that is dead. */
+static int is_pageable(const void *host) {
+    struct cudaPointerAttributes a;
+    if (cudaPointerGetAttributes(&a, host) == cudaSuccess) return a.type == cudaMemoryTypeUnregistered;
+    cudaGetLastError();
+    return 1;
+}
+
 int cuda_copy(struct stream *stream, struct device *to, void *destination, struct device *from,
               const void *source, size_t bytes) {
     struct cuda_stream *s = (struct cuda_stream *)stream;
     int source_end = from ? from->config.index : LINK_HOST, end = to ? to->config.index : LINK_HOST;
     const char *name = !from ? "copy to device" : !to ? "copy to host" : "copy peer";
     if (bytes == 0) return cuda_stream_error(s);
+    if (!s->capturing && ((!from && is_pageable(source)) || (!to && is_pageable(destination)))) CHECK(cuda_sync(stream));
     CHECK(cuda_begin(s, name, source_end != end ? bytes : 0, 0));
     CUDA_STREAM_CHECK(s,
                       enqueue_copy(s, (struct cuda_device *)to, destination, (struct cuda_device *)from, source,
