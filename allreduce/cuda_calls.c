@@ -156,7 +156,7 @@ static int wait_for_oldest(struct executor *e) {
     if (state == cudaErrorNotReady)
         return fail(ERR_TIMEOUT, "allreduce on %s: a call is not done after %g s: the GPU may be stuck",
                     e->device->head.name, e->device->head.config.timeout_s);
-    c->oldest++;
+    retire(c); /* a look inside the poll may have done it already */
     return OK;
 }
 

@@ -137,6 +137,10 @@ void host_demand(struct host_stream *s, uint64_t position) {
     pthread_mutex_unlock(&s->lock);
 }
 
+/* What a stream runs when the job ends looks at the same word and ends too. The caller is about to free what it works on,
+ * so it is waited for, a moment. */
+static const int64_t GRACE_NS = 1000000000;
+
 int host_sync(struct stream *stream) {
     struct host_stream *s = (struct host_stream *)stream;
     if (s->policy == POLICY_INLINE) return sticky_get(&s->error);
@@ -148,7 +152,9 @@ int host_sync(struct stream *stream) {
     pthread_cond_signal(&s->work);
     while (s->finished < target) {
         int64_t now = now_ns(), look = now + HOST_POLL_NS;
-        if (now >= deadline || (interrupted = device_interrupted(s->head.device))) break;
+        if (!interrupted && (interrupted = device_interrupted(s->head.device)) && deadline > now + GRACE_NS)
+            deadline = now + GRACE_NS;
+        if (now >= deadline) break;
         host_cond_wait_until(&s->done, &s->lock, look < deadline ? look : deadline);
     }
     missing = s->finished < target ? target - s->finished : 0;

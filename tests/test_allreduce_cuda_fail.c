@@ -212,6 +212,12 @@ static int init_entry(void *context) {
     return rank_close(&r, code);
 }
 
+#ifdef CUDA_EMULATION
+enum { EMULATED = 1 };
+#else
+enum { EMULATED = 0 };
+#endif
+
 static void init_fails(int gpus, const char *variable, const char *value, const char *words, const char *more) {
     struct job job = {.page = new_page(), .timeout_s = 20, .kind = DEVICE_CUDA};
     struct launch launch = {.world_size = 2, .entry = init_entry, .context = &job};
@@ -226,14 +232,11 @@ static void init_fails(int gpus, const char *variable, const char *value, const 
 }
 
 Test(allreduce_cuda_fail, what_cannot_begin_says_why, .timeout = 60) {
-#ifdef CUDA_EMULATION
+    if (!EMULATED) cr_skip_test("faults need the emulated runtime");
     init_fails(2, "EMULATED_PEER", "0", "peer access", "nccl, or --device cpu");
     init_fails(1, "EMULATED_CUDA_FAULT", "driver:values", "stream memory operations", "--device cpu");
     init_fails(1, "EMULATED_CUDA_FAULT", "ipc:1@1", "import of memory", "container");
     init_fails(2, "EMULATED_CUDA_FAULT", "host:2@0", "out of pinned host memory", "rank 0");
-#else
-    cr_skip_test("faults need the emulated runtime");
-#endif
 }
 
 /* ---- accounts ---- */

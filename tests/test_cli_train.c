@@ -240,7 +240,7 @@ Test(cli_train, a_failed_run_keeps_old_files, .timeout = 120, .init = cli_folder
         cr_assert_eq(system("cp w w0; cp l l0; cp j j0"), 0);
         cli_fails(1, "out of memory",
                   "train --mode %s --data-dir d --steps 1 --batch-size 20 --save w --log-loss l --json j "
-                  "--device-memory 1M --model convnet",
+                  "--device-memory 2M --model convnet",
                   MODES[m]);
         cr_assert(cli_same_file("w", "w0") && cli_same_file("l", "l0") && cli_same_file("j", "j0"));
         cli_well("train --mode %s --data-dir d --steps 2 --batch-size 20 --quiet --init-from w --save w "
