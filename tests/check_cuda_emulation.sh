@@ -4,8 +4,8 @@
 #   tests/check_cuda_emulation.sh [SANITIZER [TEST...]]
 #
 # Which they are is read from them: those that name DEVICE_CUDA, an EMULATED_ variable or CUDA_EMULATION, themselves or in a
-# header of theirs; less those with a stand-in of their own for the runtime, and less test_gpu_check, which takes minutes and
-# must be named. The last line is `N passed, N failed`. Exit status 1 on any failure; where CUDA's headers are not, nothing
+# header of theirs; less those with a stand-in of their own for the runtime, and less test_gpu_check and test_doctor_cuda, which take
+# minutes and must be named. The last line is `N passed, N failed`. Exit status 1 on any failure; where CUDA's headers are not, nothing
 # is done.
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -18,10 +18,10 @@ if [[ -z $(scripts/find_cuda.sh headers) ]]; then
 fi
 build=build/emulation${san:+-san-${san//,/-}}
 words='DEVICE_CUDA|ALL_KINDS|CUDA_EMULATION|EMULATED_'
-headers=$(grep -lE "$words" tests/*.h | grep -vE 'stand_in|test_device\.h' | paste -sd '|') # test_device.h: its users say ALL_KINDS
+headers=$(grep -lE "$words" tests/*.h | grep -vE 'stand_in|test_device\.h|doctor' | paste -sd '|') # users of the last two name a GPU themselves
 names=("$@")
 if ((${#names[@]} == 0)); then
-    mapfile -t names < <(grep -lE "$words|\"($headers)\"" tests/test_*.c | xargs grep -L cuda_stand_in.h | sed 's|tests/||; s|\.c$||' | grep -vx test_gpu_check)
+    mapfile -t names < <(grep -lE "$words|\"($headers)\"" tests/test_*.c | xargs grep -L cuda_stand_in.h | sed 's|tests/||; s|\.c$||' | grep -vxE 'test_gpu_check|test_doctor_cuda')
 fi
 started=(tests/helper_*.c bench/*.c) # programs that tests start
 started=("${started[@]/#/$build/}")
