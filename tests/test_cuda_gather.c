@@ -17,7 +17,7 @@ static void run_text(const struct gather_set *s, struct gather_args p, struct gr
     struct gather g = {0}; /* the small runner's words may return, for a compiler */
     MUST(op_check(OP_GATHER_SAMPLES, &a));
     cr_assert(gather_of(&a, &g));
-    cr_assert_eq(g.aligned, shift % 4 == 0 && pixels % 4 == 0);
+    cr_assert_eq(g.aligned, (uintptr_t)images % 4 == 0 && (uintptr_t)x % 16 == 0 && pixels % 4 == 0);
     RUN_LONELY(k_gather_samples, &g, grid);
     gather_expect(s, p, x, x_labels, "the kernel's text");
     heap_free(&heap);
