@@ -11,6 +11,8 @@ struct cuda_event {
     struct event head;
     cudaEvent_t event;
     struct cuda_stream *recorder; /* of the most recent record; by the recording threads alone */
+    const char *behind;           /* what that stream had enqueued last, static storage, and in which step: for the */
+    int32_t step;                 /* one who syncs and is the first to see a fault; relaxed atomics */
     int error;
     char text[CUDA_ERROR_TEXT];
 };
@@ -59,6 +61,8 @@ int cuda_event_record(struct event *event, struct stream *stream) {
                     stream->device->name);
     }
     e->recorder = s;
+    __atomic_store_n(&e->behind, s->last_name, __ATOMIC_RELAXED);
+    __atomic_store_n(&e->step, s->last_step, __ATOMIC_RELAXED);
     cudaError_t error = cudaSuccess;
     if (s->capturing) { /* external: a node that others may wait for, not an edge inside the graph */
         CUDA_STREAM_CHECK(s, cudaEventRecordWithFlags(e->event, s->stream, cudaEventRecordExternal),
@@ -86,6 +90,18 @@ int cuda_event_wait(struct stream *stream, struct event *event) {
     return cuda_span_end(s);
 }
 
+/* A fault that nobody has seen before, at the latest that of what the event was recorded behind. */
+static int sync_fault(struct cuda_event *e, cudaError_t state) {
+    const char *behind = __atomic_load_n(&e->behind, __ATOMIC_RELAXED);
+    int step = __atomic_load_n(&e->step, __ATOMIC_RELAXED);
+    char of_step[32] = "";
+    cudaGetLastError();
+    if (step >= 0) snprintf(of_step, sizeof of_step, " of step %d", step);
+    return fail(state == cudaErrorMemoryAllocation ? ERR_MEMORY : ERR_FAILED,
+                "event sync on %s: %s: %s: up to %s%s; CUDA_LAUNCH_BLOCKING=1 names the very one", e->head.device->name,
+                cudaGetErrorName(state), cudaGetErrorString(state), behind ? behind : "nothing", of_step);
+}
+
 int cuda_event_sync(struct event *event) {
     struct cuda_event *e = (struct cuda_event *)event;
     const struct device *device = e->head.device;
@@ -99,7 +115,7 @@ int cuda_event_sync(struct event *event) {
                     "error, or raise --timeout",
                     device->config.timeout_s, device->name);
     }
-    CUDA_CHECK(state, "event sync", device->name);
+    if (state != cudaSuccess) return sync_fault(e, state);
     CHECK(cuda_watch_look(device, 0));
     return event_error(e);
 }
