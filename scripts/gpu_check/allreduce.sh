@@ -47,4 +47,14 @@ if [[ $device == cuda ]]; then
         printf " | at least 85 %% | %.1f %% | %s\n", share, reached
     }' "$WORK/allreduce.out"
 fi
+grid=(4 67108864 20)
+[[ -n $EMULATED ]] && grid=(3 65536 2)
+if [[ $device == cuda && -x $B/bench/allreduce_grid ]]; then # one grid for all ranks, the kernel of ranks with a GPU each
+    if "$B/bench/allreduce_grid" "${grid[@]}" >"$WORK/grid.out" 2>&1; then
+        check ok "one grid, ${grid[0]} ranks" "$(grep -c ' 0$' "$WORK/grid.out") plans, no sum is wrong"
+    else
+        check off "one grid, ${grid[0]} ranks" "$(tail -n 1 "$WORK/grid.out")"
+    fi
+    cat "$WORK/grid.out"
+fi
 conclude
