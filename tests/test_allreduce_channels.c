@@ -139,11 +139,12 @@ static void end_block(struct world *w, int r) {
 
 /* One turn of block b of rank r, if its words are there: 1. Whether data or post comes first is the kernel's order. */
 static int try_block(struct world *w, int r, uint32_t b) {
+    if (w->call[r] == CALLS) return 0;
     struct channel *block = &w->blocks[r][b];
     const struct plan *plan = &w->plans[w->call[r]][r];
     const struct spin_call *c = &w->calls[w->call[r]];
     const struct spin_rank *me = &block->shared.me;
-    if (w->call[r] == CALLS || block->step == (uint32_t)plan->step_count) return 0;
+    if (block->step == (uint32_t)plan->step_count) return 0;
     const struct plan_step *s = &plan->steps[block->step];
     for (int peer = 0; peer < w->n; peer++)
         if (s->wait_ranks >> peer & 1 &&
