@@ -127,8 +127,9 @@ static int caught(struct dp *dp, int r) {
                 workers_text(dp->workers, r));
 }
 
-static int on_all_devices(struct dp *dp, worker_task *task) {
+static int on_all_devices(struct dp *dp, enum phase phase, worker_task *task) {
     struct span wait = {.step = (int32_t)dp->step->step,
+                        .phase = (uint8_t)(dp->training ? phase : PHASE_EVALUATE),
                         .device = (int16_t)device_index(dp->group.device[0]),
                         .lane = LANE_HOST,
                         .waiting = 1,
@@ -281,12 +282,12 @@ int dp_step(struct dp *dp, const struct dp_batch *batch, const struct step_block
     CHECK(load_and_scatter(dp, batch));
     CHECK(begin_loss(dp, batch->segments));
     CHECK(replicate(dp, PHASE_REPLICATE));
-    CHECK(on_all_devices(dp, forward_task)); /* with loss in forward: and backward */
+    CHECK(on_all_devices(dp, PHASE_FORWARD, forward_task)); /* with loss in forward: and backward */
     if (dp->own_loss) {
         CHECK(gather_loss_sums(dp));
     } else {
         CHECK(gather_and_loss(dp, batch->segments));
-        CHECK(on_all_devices(dp, backward_task));
+        CHECK(on_all_devices(dp, PHASE_BACKWARD, backward_task));
     }
     enter(dp, PHASE_REDUCE);
     CHECK(reduce_add_coalesced(&dp->reduce, dp->groups, dp->group_count));
@@ -299,7 +300,7 @@ int dp_evaluate(struct dp *dp, const struct dp_batch *batch, const struct step_b
     CHECK(load_and_scatter(dp, batch));
     CHECK(begin_loss(dp, batch->segments));
     CHECK(replicate(dp, PHASE_EVALUATE)); /* the last update has reached device 0 alone */
-    CHECK(on_all_devices(dp, forward_task));
+    CHECK(on_all_devices(dp, PHASE_FORWARD, forward_task));
     return dp->own_loss ? gather_loss_sums(dp) : gather_and_loss(dp, batch->segments);
 }
 
@@ -307,7 +308,7 @@ int dp_hash_values(struct dp *dp, const struct step_block *step) {
     CHECK(begin_row(dp, step, 1));
     CHECK(replica_write_step(&dp->replica[0], step));
     CHECK(replicate(dp, PHASE_PROOF));
-    return on_all_devices(dp, hash_values_task);
+    return on_all_devices(dp, PHASE_PROOF, hash_values_task);
 }
 
 struct replica *dp_replica(struct dp *dp, int index) {
@@ -319,6 +320,6 @@ int dp_column_v(const struct dp *dp, int column) {
     return column / k + column % k * dp->count;
 }
 
-const struct span_log *dp_waits(const struct dp *dp) {
+struct span_log *dp_waits(struct dp *dp) {
     return &dp->waits;
 }

@@ -66,8 +66,9 @@ int dp_hash_values(struct dp *dp, const struct step_block *step);
 struct replica *dp_replica(struct dp *dp, int index); /* for logs, parameters, ledgers */
 int dp_column_v(const struct dp *dp, int column);
 
-/* Where device 0's thread waited for the other threads (LANE_HOST); written by the functions above. */
-const struct span_log *dp_waits(const struct dp *dp);
+/* Where device 0's thread waited for the other threads (LANE_HOST); written by the functions above, emptied by the
+ * reader. */
+struct span_log *dp_waits(struct dp *dp);
 
 #ifdef __cplusplus
 }

@@ -63,7 +63,8 @@ static void row_phase(FILE *file, const struct run_record *run, int phase) {
     if (any) table_row(file, name, text);
 }
 
-/* What is no phase of the compute lane: DDP's communication beside it, and waiting for it. */
+/* What is no phase of the compute lane: DDP's communication beside it, and waiting for it; in DP device 0's thread, done
+ * with its own share, waiting for the other threads. */
 static double comm_ms(const struct run_record *r, const struct device_record *d) {
     return per_step((double)d->comm_ns, r) * 1e-6;
 }
@@ -72,7 +73,7 @@ static double waiting_ms(const struct run_record *r, const struct device_record 
     return per_step((double)d->wait_ns, r) * 1e-6;
 }
 
-/* What of a step's wall time the compute lane neither worked nor waited for a stream: in DP, asleep while another works. */
+/* What of a step's wall time is left: in DP the other devices, asleep until device 0 needs them. */
 static double idle_ms(const struct run_record *r, const struct device_record *d) {
     double used = (double)(d->busy_ns + d->wait_ns + d->phase_ns[PHASE_PROOF]);
     double left = per_step(r->training_seconds * 1e9 - used, r) * 1e-6;
@@ -96,6 +97,8 @@ static void row_lane(FILE *file, const char *name, const struct run_record *run,
             snprintf(text[i], sizeof text[i], "-");
         else if (r->devices < 2)
             snprintf(text[i], sizeof text[i], "%.2f", first);
+        else if (value == waiting_ms && !strcmp(r->mode, "dp")) /* the others' waiting is not measured: part of idle */
+            snprintf(text[i], sizeof text[i], "%.2f | -", first);
         else
             snprintf(text[i], sizeof text[i], "%.2f | %.2f", first, rest);
     }
@@ -131,7 +134,8 @@ void compare_table(FILE *file, const struct run_record *run) {
     snprintf(head[2], sizeof head[2], "DDP x %d", run[2].devices);
     table_row(file, "", head);
     table_rule(file, RUNS);
-    ROW("seconds an epoch", "%.2f", record_seconds_per_epoch(r));
+    ROW(record_extrapolated(&run[0]) ? "seconds an epoch, extrapolated" : "seconds an epoch", "%.2f",
+        record_seconds_per_epoch(r));
     ROW("images/s", "%.0f", record_images_per_second(r));
     ROW("speed-up over single", "%.2f", single > 0 ? record_images_per_second(r) / single : 0);
     accuracy_row(file, run);
@@ -147,7 +151,7 @@ void compare_table(FILE *file, const struct run_record *run) {
     for (int p = PHASE_INPUT; p < PHASE_COUNT; p++)
         if (p != PHASE_EVALUATE && p != PHASE_ALLREDUCE) row_phase(file, run, p);
     row_lane(file, "  allreduce, beside backward", run, comm_ms);
-    row_lane(file, "  waiting for allreduce", run, waiting_ms);
+    row_lane(file, "  waiting for the others", run, waiting_ms);
     row_lane(file, "  idle", run, idle_ms);
 }
 
@@ -174,5 +178,7 @@ void chapter_line(FILE *file, const struct run_record *r) {
     fprintf(file, "%.1f sec/epoch on [", record_seconds_per_epoch(r));
     for (int d = 0; d < r->devices; d++)
         fprintf(file, "%s%s(%d)", d ? ", " : "", r->kind, d);
-    fprintf(file, "]\n");
+    fprintf(file, "]");
+    if (record_extrapolated(r)) fprintf(file, ", extrapolated from %d of %d steps", r->steps, r->steps_per_epoch);
+    fprintf(file, "\n");
 }

@@ -53,13 +53,13 @@ static int any_phase(const struct run_record *r, int phase) {
 
 static void time_table(FILE *file, const struct run_record *r) {
     char text[32];
-    int ddp = !strcmp(r->mode, "ddp");
+    int ddp = !strcmp(r->mode, "ddp"), waits = r->devices > 1;
     fprintf(file, "dev    bytes in   bytes out  busy ms");
     for (int p = 0; p < PHASE_COUNT; p++)
         if (any_phase(r, p))
             fprintf(file, " %*s", (int)(strlen(phase_name(p)) > 8 ? strlen(phase_name(p)) : 8),
                     phase_name(p));
-    fprintf(file, "%s\n", ddp ? "  waiting  allreduce (beside)" : "");
+    fprintf(file, "%s%s\n", waits ? "  waiting" : "", ddp ? "  allreduce (beside)" : "");
     for (int d = 0; d < r->devices; d++) {
         const struct device_record *x = &r->device[d];
         fprintf(file, "%3d %11s", d, bytes_text(per_step((double)x->bytes_in, r), text));
@@ -69,9 +69,11 @@ static void time_table(FILE *file, const struct run_record *r) {
             if (any_phase(r, p))
                 fprintf(file, " %*.3f", (int)(strlen(phase_name(p)) > 8 ? strlen(phase_name(p)) : 8),
                         per_step((double)x->phase_ns[p], r) * 1e-6);
-        if (ddp)
-            fprintf(file, " %8.2f  %8.2f", per_step((double)x->wait_ns, r) * 1e-6,
-                    per_step((double)x->comm_ns, r) * 1e-6);
+        if (waits && !ddp && d > 0) /* asleep until device 0 needs them: not measured */
+            fprintf(file, " %8s", "-");
+        else if (waits)
+            fprintf(file, " %8.2f", per_step((double)x->wait_ns, r) * 1e-6);
+        if (ddp) fprintf(file, "  %8.2f", per_step((double)x->comm_ns, r) * 1e-6);
         fprintf(file, "\n");
     }
 }
@@ -118,23 +120,29 @@ int profile_excess(const struct run_record *r, enum excess_kind kind, struct exc
     return n;
 }
 
-static const double SHOWN_NS = 500; /* less would print as 0.000 ms */
+/* "+1.5 MiB", "+0.012": as it is printed. 1 if that is more than nothing. */
+static int excess_text(const struct excess *e, char text[40]) {
+    char bytes[32];
+    if (e->kind == EXCESS_TIME)
+        snprintf(text, 40, "+%.3f", e->amount * 1e-6);
+    else
+        snprintf(text, 40, "+%s", bytes_text(e->amount, bytes));
+    return strcmp(text, "+0.000") && strcmp(text, "+0 B");
+}
 
 static void excess_lines(FILE *file, const struct run_record *r) {
     static const char *const heads[] = {"memory at peak", "link bytes a step", "ms a step"};
     struct excess list[EXCESS_MAX];
-    char text[32];
+    char text[40];
     fprintf(file, "device 0 over the mean of the others, largest first:\n");
     for (int kind = EXCESS_MEMORY; kind <= EXCESS_TIME; kind++) {
         int n = profile_excess(r, kind, list);
         fprintf(file, "  %-18s", heads[kind]);
-        while (n && kind == EXCESS_TIME && list[n - 1].amount < SHOWN_NS)
+        while (n && !excess_text(&list[n - 1], text))
             n--;
         for (int i = 0; i < n; i++) {
-            if (kind == EXCESS_TIME)
-                fprintf(file, "%s %s +%.3f", i ? "," : "", list[i].name, list[i].amount * 1e-6);
-            else
-                fprintf(file, "%s %s +%s", i ? "," : "", list[i].name, bytes_text(list[i].amount, text));
+            excess_text(&list[i], text);
+            fprintf(file, "%s %s %s", i ? "," : "", list[i].name, text);
         }
         fprintf(file, "%s\n", n ? "" : " nothing");
     }

@@ -114,6 +114,11 @@ Test(cli_train, steps_and_files, .timeout = 120, .init = cli_folder_make, .fini 
             cr_assert(json_at(root, "epoch_seconds")->count == table[i].epochs &&
                       json_at(root, "accuracy")->count == table[i].epochs);
             cr_assert_eq(json_int(root, "images"), table[i].done * 20);
+            cr_assert_eq(json_int(root, "steps_per_epoch"), 3);
+            double epochs = table[i].done % 3 ? table[i].done * 20 / 61.0 : table[i].done / 3; /* of 3 steps, or pictures */
+            cr_assert_eq(json_at(root, "seconds_per_epoch_extrapolated")->integer, table[i].done % 3 != 0);
+            cr_assert_float_eq(json_double(root, "seconds_per_epoch") * epochs, json_double(root, "training_seconds"),
+                               1e-9 * json_double(root, "training_seconds"));
             for (int s = 0; s < table[i].done; s++) {
                 char want[64], key[32];
                 snprintf(key, sizeof key, "losses/%d", s);
@@ -162,6 +167,17 @@ Test(cli_train, what_the_json_says, .timeout = 60, .init = cli_folder_make, .fin
                      json_double(j, numbers[i].key));
     cr_expect(strchr(json_text(j, "bucket_sizes"), ','), "more than one bucket: %s",
               json_text(j, "bucket_sizes"));
+    /* Times by phase are not measured here: no word of them, instead of zeros. */
+    cr_expect(!json_at(j, "phases_measured")->integer);
+    for (int d = 0; d < 3; d++) {
+        static const char *const absent[] = {"phase_ns", "comm_ns", "wait_ns", "busy_ns", "flops"};
+        char key[32];
+        snprintf(key, sizeof key, "per_device/%d", d);
+        const struct json *device = json_at(j, key);
+        cr_expect(json_int(device, "memory_peak") > 0 && json_int(device, "bytes_in") > 0);
+        for (int i = 0; i < 5; i++)
+            cr_expect_null(json_find(device, absent[i]), "%s", absent[i]);
+    }
     json_free(j);
 }
 

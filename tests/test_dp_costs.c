@@ -135,9 +135,10 @@ Test(dp_costs, each_phase_runs_where_it_should, .timeout = 60) {
         cr_assert_eq(phases(&rig, 0, 1), P(INPUT) | P(EVALUATE), "device 0 evaluates: %x",
                      phases(&rig, 0, 1));
         const struct span_log *waits = dp_waits(rig.dp);
+        const enum phase first[] = {PHASE_FORWARD, loss_in_forward ? PHASE_EVALUATE : PHASE_BACKWARD, PHASE_EVALUATE};
         cr_assert_eq(waits->count, loss_in_forward ? 2 : 3, "one wait for each time the threads come back");
         for (size_t i = 0; i < waits->count; i++)
-            cr_assert(waits->spans[i].waiting && waits->spans[i].lane == LANE_HOST &&
+            cr_assert(waits->spans[i].phase == first[i] && waits->spans[i].waiting && waits->spans[i].lane == LANE_HOST &&
                       waits->spans[i].end_ns >= waits->spans[i].start_ns);
         rig_free(&rig);
     }

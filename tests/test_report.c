@@ -15,6 +15,7 @@ static struct run_record make(const char *mode, int devices) {
                            .steps = STEPS,
                            .images = 2500,
                            .train_samples = 5000,
+                           .steps_per_epoch = 20,
                            .training_seconds = 2,
                            .epoch_count = 1,
                            .duplicates = 3};
@@ -34,7 +35,8 @@ static struct run_record make(const char *mode, int devices) {
         x->phase_ns[PHASE_EVALUATE] = 900000000,
         x->phase_ns[PHASE_PROOF] = d ? 0 : 7000000; /* neither is a step's work */
         x->busy_ns = x->phase_ns[PHASE_FORWARD] + x->phase_ns[PHASE_OPTIMIZER];
-        x->comm_ns = strcmp(mode, "ddp") ? 0 : 30000000, x->wait_ns = strcmp(mode, "ddp") ? 0 : 15000000;
+        x->comm_ns = strcmp(mode, "ddp") ? 0 : 30000000;
+        x->wait_ns = !strcmp(mode, "ddp") ? 15000000 : !strcmp(mode, "dp") && d == 0 ? 5000000 : 0;
     }
     return r;
 }
@@ -57,7 +59,7 @@ Test(report, compare_table, .timeout = 30) {
     run[1].training_seconds = 1, run[2].training_seconds = 4;
     char *text = text_of(compare_table, run);
     has(text, "^ +single +DP x 2 +DDP x 3$");
-    has(text, "^seconds an epoch +4.00 +2.00 +8.00$"); /* 2500 of 5003 images, in 2, 1 and 4 s */
+    has(text, "^seconds an epoch, extrapolated +4.00 +2.00 +8.00$"); /* 2500 of 5003 images, in 2, 1 and 4 s */
     has(text, "^images/s +1250 +2500 +625$");
     has(text, "^speed-up over single +1.00 +2.00 +0.50$");
     has(text, "^test accuracy( +0.8432){3}$");
@@ -71,12 +73,15 @@ Test(report, compare_table, .timeout = 30) {
     has(text, "^  forward +4.00 +4.00 \\| 4.10 +4.00 \\| 4.15$");
     has(text, "^  optimizer +2.00 +2.00 \\| 0.00 +2.00 \\| 0.00$");
     has(text, "^  allreduce, beside backward +- +- +3.00 \\| 3.00$");
-    has(text, "^  waiting for allreduce +- +- +1.50 \\| 1.50$");
-    has(text, "^  idle +193.30 +93.30 \\| 95.90 +391.80 \\| 394.35$"); /* the rest of a step's wall time */
+    has(text, "^  waiting for the others +- +0.50 \\| - +1.50 \\| 1.50$");
+    has(text, "^  idle +193.30 +92.80 \\| 95.90 +391.80 \\| 394.35$"); /* the rest of a step's wall time */
     cr_expect(!strstr(text, "evaluate") && !strstr(text, "scatter"), "%s", text);
     free(text);
     run[1].accuracy[0] = -1;
+    for (int i = 0; i < 3; i++)
+        run[i].steps_per_epoch = 5; /* two whole epochs: what they took, even if pictures were left out */
     text = text_of(compare_table, run);
+    has(text, "^seconds an epoch +1.00 +0.50 +2.00$");
     has(text, "^test accuracy +0.8432 +- +0.8432$");
     free(text);
     for (int i = 0; i < 3; i++)
@@ -106,11 +111,11 @@ Test(report, lines, .timeout = 30) {
         free(text);
     }
     text = text_of(chapter_line, &run[1]);
-    cr_expect_str_eq(text, "test acc: 0.84, 4.0 sec/epoch on [cpu(0), cpu(1)]\n");
+    cr_expect_str_eq(text, "test acc: 0.84, 4.0 sec/epoch on [cpu(0), cpu(1)], extrapolated from 10 of 20 steps\n");
     free(text);
-    run[0].accuracy[0] = -1;
+    run[0].accuracy[0] = -1, run[0].steps_per_epoch = 10;
     text = text_of(chapter_line, run);
-    cr_expect_str_eq(text, "4.0 sec/epoch on [cpu(0)]\n");
+    cr_expect_str_eq(text, "2.0 sec/epoch on [cpu(0)]\n");
     free(text);
     for (int i = 0; i < 3; i++)
         record_free(&run[i]);
@@ -128,13 +133,20 @@ Test(report, profile_table, .timeout = 30) {
     has(text, "^  0  now +2 MiB +2 MiB +-$");
     has(text, "^  0  peak +9 MiB +2 MiB +7 MiB$");
     has(text, "^  2  peak +5 MiB +2 MiB +3 MiB$");
-    has(text, "^dev +bytes in +bytes out +busy ms +forward optimizer$");
-    has(text, "^  0 +7 MiB +9 MiB +6.00 +4.000 +2.000$");
-    has(text, "^  1 +1 MiB +512 KiB +4.10 +4.100 +0.000$");
+    has(text, "^dev +bytes in +bytes out +busy ms +forward optimizer +waiting$");
+    has(text, "^  0 +7 MiB +9 MiB +6.00 +4.000 +2.000 +0.50$");
+    has(text, "^  1 +1 MiB +512 KiB +4.10 +4.100 +0.000 +-$");
     has(text, "^  memory at peak +activations \\+4.5 MiB$");
     has(text, "^  link bytes a step +bytes out \\+8.5 MiB, bytes in \\+6 MiB$");
     has(text, "^  ms a step +optimizer \\+2.000$");
     cr_expect(!strstr(text, "evaluate") && !strstr(text, "proof") && !strstr(text, "allreduce"), "%s", text);
+    free(text);
+    /* What would print as nothing is no entry. */
+    run.device[0].phase_ns[PHASE_INPUT] = 4999, run.device[0].phase_ns[PHASE_LOSS] = 5001; /* of 10 steps, in ns */
+    run.device[0].bytes_in = run.device[1].bytes_in + 4;
+    text = text_of(profile, &run);
+    has(text, "^  ms a step +optimizer \\+2.000, loss \\+0.001$");
+    has(text, "^  link bytes a step +bytes out \\+8.5 MiB$");
     free(text);
     record_free(&run);
     run = make("ddp", 2);

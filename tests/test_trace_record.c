@@ -32,6 +32,8 @@ static struct run_record make(void) {
                            .train_samples = 60000,
                            .test_samples = 10000,
                            .loss_in_forward = 1,
+                           .timed = 1,
+                           .steps_per_epoch = 7,
                            .first_step = 9,
                            .steps = STEPS,
                            .epoch_count = 2,

@@ -26,8 +26,15 @@ int record_has_grads(const struct run_record *record, int device) {
     return device == 0 || strcmp(record->mode, "dp") != 0;
 }
 
+int record_extrapolated(const struct run_record *record) {
+    return !record->steps || !record->steps_per_epoch ||
+           (record->first_step + record->steps) % record->steps_per_epoch != 0;
+}
+
 double record_seconds_per_epoch(const struct run_record *record) {
     if (!record->images || !record->train_samples) return 0;
+    if (!record_extrapolated(record))
+        return record->training_seconds / record->steps * record->steps_per_epoch; /* also where an epoch is cut short */
     double epochs = (double)record->images / (record->train_samples + record->duplicates);
     return record->training_seconds / epochs;
 }

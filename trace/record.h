@@ -20,13 +20,15 @@ struct device_record {
     struct ledger memory;
     uint64_t bytes_in, bytes_out;      /* over links, all training steps */
     int64_t phase_ns[PHASE_COUNT];     /* compute lane, busy */
-    int64_t comm_ns, wait_ns, busy_ns; /* communication lane busy; compute lane waiting; compute lane busy */
+    int64_t comm_ns, busy_ns;          /* communication lane busy; compute lane busy */
+    int64_t wait_ns; /* compute lane waiting for communication; DP, device 0: its thread, for the other threads */
     double flops;
 };
 
 struct run_record {
     char mode[8], model[16], dataset[16], kind[16], algorithm[16];
     int gpus;                     /* physical ones that the devices share; 0: emulated devices */
+    int timed;                    /* times by phase and flops were measured; else they are 0, and not in the JSON form */
     int graph;                    /* steps are recorded once and replayed */
     int data_on_device;           /* the data set lies there, batches are made of it by index */
     int devices, virtual_devices; /* W; V, 0 for off */
@@ -42,6 +44,7 @@ struct run_record {
     char buckets[1024]; /* DDP: sizes in bytes, "4052088, 1204000" */
     char choice[256];   /* DDP: the algorithm chosen and why */
 
+    int steps_per_epoch;
     int first_step, steps; /* steps done; losses[i] belongs to step first_step + i */
     double *losses;        /* [steps] mean over the global batch */
     int epoch_count;       /* epochs timed */
@@ -70,8 +73,9 @@ void record_free(struct run_record *record); /* zeroed is fine; zeroes it */
 /* 1 if gradients of device d are hashed (DP reduces to device 0 alone). */
 int record_has_grads(const struct run_record *record, int device);
 
-double record_seconds_per_epoch(
-    const struct run_record *record); /* mean over full epochs, else scaled from the steps done */
+/* Of a run that ended with an epoch the mean; else scaled from the pictures done, and then record_extrapolated is 1. */
+double record_seconds_per_epoch(const struct run_record *record);
+int record_extrapolated(const struct run_record *record);
 double record_images_per_second(const struct run_record *record);
 double record_last_accuracy(const struct run_record *record); /* -1: none */
 

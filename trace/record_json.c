@@ -68,7 +68,18 @@ static void write_causes(struct json_writer *w, const char *key, const uint64_t 
     json_close(w);
 }
 
-static void write_device(struct json_writer *w, const struct device_record *d) {
+static void write_times(struct json_writer *w, const struct device_record *d) {
+    json_object(w, "phase_ns");
+    for (int p = 0; p < PHASE_COUNT; p++)
+        json_integer(w, phase_name(p), d->phase_ns[p]);
+    json_close(w);
+    json_integer(w, "comm_ns", d->comm_ns);
+    json_integer(w, "wait_ns", d->wait_ns);
+    json_integer(w, "busy_ns", d->busy_ns);
+    json_number(w, "flops", d->flops);
+}
+
+static void write_device(struct json_writer *w, const struct device_record *d, int timed) {
     json_object(w, NULL);
     json_integer(w, "device", d->device);
     json_integer(w, "memory_capacity", (int64_t)d->memory.capacity);
@@ -79,14 +90,7 @@ static void write_device(struct json_writer *w, const struct device_record *d) {
     write_causes(w, "memory_at_peak_by_cause", d->memory.at_peak);
     json_integer(w, "bytes_in", (int64_t)d->bytes_in);
     json_integer(w, "bytes_out", (int64_t)d->bytes_out);
-    json_object(w, "phase_ns");
-    for (int p = 0; p < PHASE_COUNT; p++)
-        json_integer(w, phase_name(p), d->phase_ns[p]);
-    json_close(w);
-    json_integer(w, "comm_ns", d->comm_ns);
-    json_integer(w, "wait_ns", d->wait_ns);
-    json_integer(w, "busy_ns", d->busy_ns);
-    json_number(w, "flops", d->flops);
+    if (timed) write_times(w, d);
     json_close(w);
 }
 
@@ -126,6 +130,7 @@ void record_write(const struct run_record *r, struct json_writer *w, const char 
     json_string(w, "dataset", r->dataset);
     json_string(w, "device_kind", r->kind);
     json_integer(w, "gpus", r->gpus);
+    json_boolean(w, "phases_measured", r->timed);
     json_boolean(w, "graph", r->graph);
     json_boolean(w, "data_on_device", r->data_on_device);
     json_string(w, "allreduce", r->algorithm);
@@ -150,19 +155,21 @@ void record_write(const struct run_record *r, struct json_writer *w, const char 
     for (int i = 0; i < r->parameters; i++)
         json_string(w, NULL, r->names[i]);
     json_close(w);
+    json_integer(w, "steps_per_epoch", r->steps_per_epoch);
     json_integer(w, "first_step", r->first_step);
     json_integer(w, "steps", r->steps);
     json_integer(w, "images", r->images);
     json_number(w, "training_seconds", r->training_seconds);
     json_number(w, "first_step_seconds", r->first_step_seconds);
     json_number(w, "seconds_per_epoch", record_seconds_per_epoch(r));
+    json_boolean(w, "seconds_per_epoch_extrapolated", record_extrapolated(r));
     json_number(w, "images_per_second", record_images_per_second(r));
     write_numbers(w, "epoch_seconds", r->epoch_seconds, r->epoch_count);
     write_numbers(w, "accuracy", r->accuracy, r->epoch_count);
     write_numbers(w, "losses", r->losses, r->steps);
     json_array(w, "per_device");
     for (int d = 0; d < r->devices; d++)
-        write_device(w, &r->device[d]);
+        write_device(w, &r->device[d], r->timed);
     json_close(w);
     if (hashes) write_proof(r, w);
     json_close(w);
@@ -218,7 +225,7 @@ static void read_device(struct device_record *d, const struct json *object) {
     d->comm_ns = integer(object, "comm_ns");
     d->wait_ns = integer(object, "wait_ns");
     d->busy_ns = integer(object, "busy_ns");
-    d->flops = number(object, "flops");
+    d->flops = phases ? number(object, "flops") : 0;
 }
 
 static int read_proof(struct run_record *r, const struct json *object) {
@@ -268,6 +275,7 @@ int record_read(struct run_record *r, const struct json *o) {
     text(o, "bucket_sizes", r->buckets, sizeof r->buckets);
     text(o, "why_not", r->why_not, sizeof r->why_not);
     r->gpus = (int)integer(o, "gpus");
+    r->timed = (int)integer(o, "phases_measured");
     r->graph = (int)integer(o, "graph");
     r->data_on_device = (int)integer(o, "data_on_device");
     r->devices = (int)integer(o, "devices");
@@ -285,6 +293,7 @@ int record_read(struct run_record *r, const struct json *o) {
     r->train_samples = (int)integer(o, "train_samples");
     r->test_samples = (int)integer(o, "test_samples");
     r->parameter_count = (size_t)integer(o, "parameter_count");
+    r->steps_per_epoch = (int)integer(o, "steps_per_epoch");
     r->first_step = (int)integer(o, "first_step");
     r->steps = (int)integer(o, "steps");
     r->images = integer(o, "images");

@@ -50,10 +50,14 @@ static int data_parallel_hash_values(struct session *s, const struct step_block 
     return dp_hash_values(s->state, step);
 }
 
+static struct span_log *data_parallel_waits(struct session *s) {
+    return dp_waits(s->state);
+}
+
 static void data_parallel_close(struct session *s) {
     dp_free(s->state);
 }
 
 const struct strategy strategy_dp = {
     data_parallel_open, data_parallel_step, data_parallel_evaluate, data_parallel_hash_values, NULL,
-    data_parallel_close};
+    data_parallel_close, data_parallel_waits};

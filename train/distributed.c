@@ -72,4 +72,4 @@ static void distributed_close(struct session *s) {
 }
 
 const struct strategy strategy_ddp = {distributed_open,        distributed_step,     distributed_evaluate,
-                                      distributed_hash_values, distributed_describe, distributed_close};
+                                      distributed_hash_values, distributed_describe, distributed_close, NULL};

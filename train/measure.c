@@ -63,6 +63,10 @@ static void empty_logs(struct session *s, int into_record) {
             log->count = 0;
         }
     }
+    struct span_log *waits = s->strategy->waits ? s->strategy->waits(s) : NULL;
+    for (size_t j = 0; waits && into_record && j < waits->count; j++)
+        add_span(&s->record->device[0], &waits->spans[j]);
+    if (waits) waits->count = 0;
 }
 
 void measure_start(struct session *s) {

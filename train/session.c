@@ -148,6 +148,8 @@ static void describe(struct session *s) {
     r->seed = c->seed;
     r->loss_in_forward = c->loss_in_forward;
     r->first_step = c->first_step;
+    r->timed = c->spans;
+    r->steps_per_epoch = loader_steps(s->train_loader);
     r->parameter_count = model_count(&s->model);
     r->train_samples = s->train_set.count;
     r->test_samples = s->test_set.count;

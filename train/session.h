@@ -22,6 +22,7 @@ struct strategy {
     void (*describe)(
         struct session *s); /* at the end: what the record says of this mode alone; NULL: nothing */
     void (*close)(struct session *s);
+    struct span_log *(*waits)(struct session *s); /* of device 0's thread for the others; NULL: it waits in streams alone */
 };
 extern const struct strategy strategy_single, strategy_dp, strategy_ddp;
 

@@ -51,4 +51,4 @@ static void single_close(struct session *s) {
 }
 
 const struct strategy strategy_single = {single_open,        single_step, single_evaluate,
-                                         single_hash_values, NULL,        single_close};
+                                         single_hash_values, NULL,        single_close, NULL};

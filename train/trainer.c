@@ -104,7 +104,9 @@ static int read_logs(struct loop *l, int epoch, int final) {
     if (!l->rows) return OK;
     int first = r->steps;
     CHECK(sync_devices(s));
+    measure_count(s); /* losses and hashes for the host's eyes are no training traffic */
     CHECK(step_log_read(s, l->rows, l->global_n));
+    measure_mark(s);
     measure_spans(s);
     l->rows = 0;
     if (!session_leads(s)) return OK;
