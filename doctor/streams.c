@@ -8,7 +8,8 @@
 #include "base/error.h"
 #include "doctor/check.h"
 
-enum { TURNS = 16, ROUNDS = 4 }; /* TURNS even: the last pattern is the second. Rounds: on a busy machine the reader may come late */
+enum { TURNS = 16, LEAST = 4, MOST = 64 }; /* TURNS even: the last pattern is the second. Rounds: on a busy machine the
+                                            * reader may come late, again and again */
 
 struct bed {
     struct doctor *d;
@@ -62,7 +63,7 @@ static int one_way(struct bed *bed, struct stream *writer, struct stream *reader
     char name[48];
     int tried = 0;
     size_t good = bed->bytes;
-    for (int round = 0; round < ROUNDS && good == bed->bytes; round++) {
+    for (int round = 0; good == bed->bytes && (round < LEAST || tried < LEAST / 2) && round < MOST; round++) {
         int over;
         CHECK(one_round(bed, writer, reader, &over, &good));
         tried += !over;

@@ -151,7 +151,7 @@ static void forgets(struct device_ops *ops) {
 
 Test(doctor, a_rank_that_does_not_come, .timeout = 200) {
     struct doctor_config config = lying_config();
-    config.timeout = test_short() ? 12 : 4; /* a rank waits for half of it */
+    config.timeout = test_short() ? 5 : 4; /* a rank waits for half of it */
     plant = forgets;
     struct findings *f = examine(check_allreduce, &config);
     int off = findings_count(f, FINDING_OFF);
@@ -266,7 +266,7 @@ static void hangs(struct device_ops *ops) {
 
 Test(doctor, a_hang_is_stopped_in_time, .timeout = 200) {
     struct doctor_config config = lying_config();
-    config.timeout = test_short() ? 20 : 6;
+    config.timeout = test_short() ? 9 : 6;
     plant = hangs;
     int64_t start = now_ns();
     struct findings *f = examine(check_ops, &config);
