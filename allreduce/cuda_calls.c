@@ -152,11 +152,12 @@ int cuda_calls_release(struct executor *e) {
 static int wait_for_oldest(struct executor *e) {
     struct cuda_calls *c = &e->calls;
     cudaError_t state;
-    CHECK(cuda_poll(&e->device->head, call_at(c, c->oldest)->ended, NULL, &state));
+    uint64_t oldest = c->oldest;
+    CHECK(cuda_poll(&e->device->head, call_at(c, oldest)->ended, NULL, &state));
     if (state == cudaErrorNotReady)
         return fail(ERR_TIMEOUT, "allreduce on %s: a call is not done after %g s: the GPU may be stuck",
                     e->device->head.name, e->device->head.config.timeout_s);
-    retire(c); /* a look inside the poll may have done it already */
+    if (c->oldest == oldest) c->oldest++; /* else a look inside the poll has retired it */
     return OK;
 }
 

@@ -32,13 +32,11 @@ static const int64_t PAUSE_NS = 100000; /* between two questions */
 
 /* ---- the library ---- */
 
-#define TEXT(x) #x
-#define NUMBER(x) TEXT(x)
 static const struct library_place place = {
     .title = "NCCL",
     .variable = "DUET_NCCL",
     .file = NCCL_FILE, /* by the Makefile */
-    .name = "libnccl.so." NUMBER(NCCL_MAJOR),
+    .name = "libnccl.so." LIBRARY_NUMBER(NCCL_MAJOR),
     .instead = "use --allreduce auto",
 };
 

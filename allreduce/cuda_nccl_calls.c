@@ -115,11 +115,12 @@ static int wait_for_oldest(struct executor *e) {
     cudaError_t state;
     retire(e);
     if (e->next - e->oldest < NCCL_CALLS) return OK;
-    CHECK(cuda_poll(&e->device->head, e->call[e->oldest % NCCL_CALLS].ended, NULL, &state));
+    uint64_t oldest = e->oldest;
+    CHECK(cuda_poll(&e->device->head, e->call[oldest % NCCL_CALLS].ended, NULL, &state));
     if (state == cudaErrorNotReady)
         return fail(ERR_TIMEOUT, "allreduce on %s: a call is not done after %g s: the GPU may be stuck", e->device->head.name,
                     e->device->head.config.timeout_s);
-    retire(e); /* a look inside the poll may have done it already */
+    if (e->oldest == oldest) e->oldest++; /* else a look inside the poll has retired it */
     return OK;
 }
 

@@ -39,6 +39,8 @@ struct library_function {
     const char *name;
     size_t offset;
 };
+#define LIBRARY_TEXT(x) #x
+#define LIBRARY_NUMBER(macro) LIBRARY_TEXT(macro) /* the version in a macro of the library's header, as text */
 #define LIBRARY_MEMBER(function) __typeof__(function) *function;
 #define LIBRARY_ROW(function) {#function, offsetof(LIBRARY_TABLE, function)},
 

@@ -37,13 +37,11 @@ struct cuda_blas {
     cublasHandle_t handle;
 };
 
-#define TEXT(x) #x
-#define NUMBER(x) TEXT(x)
 static const struct library_place place = {
     .title = "cuBLAS",
     .variable = "DUET_CUBLAS",
     .file = CUBLAS_FILE, /* by the Makefile */
-    .name = "libcublas.so." NUMBER(CUBLAS_VER_MAJOR),
+    .name = "libcublas.so." LIBRARY_NUMBER(CUBLAS_VER_MAJOR),
     .instead = "use --cuda-math own",
 };
 

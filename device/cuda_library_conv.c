@@ -58,13 +58,11 @@ struct cuda_conv {
     struct plan *plans;
 };
 
-#define TEXT(x) #x
-#define NUMBER(x) TEXT(x)
 static const struct library_place place = {
     .title = "cuDNN",
     .variable = "DUET_CUDNN",
     .file = CUDNN_FILE, /* by the Makefile */
-    .name = "libcudnn.so." NUMBER(CUDNN_MAJOR),
+    .name = "libcudnn.so." LIBRARY_NUMBER(CUDNN_MAJOR),
     .instead = "use --cuda-math own",
 };
 

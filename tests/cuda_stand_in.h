@@ -30,7 +30,8 @@ static struct gpu {
     void *slab[SLABS];
     int count, driver;              /* GPUs; version of the driver, 0: none */
     cudaError_t fault, count_error, malloc_error, ipc_error;
-    int fail_at;
+    int pageable;                   /* 1: memory is none that the runtime knows */
+    int copies, fail_at;
     int64_t work_ns;                /* INT64_MAX: work that never ends */
     size_t total;
     int current, memory, pinned, events, streams, opened, opens, math, pairs, graphs;
@@ -149,7 +150,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
     struct node node = {.to = to, .from = from, .bytes = bytes};
     cudaError_t error;
     if (is_taken_down(s, &node, &error)) return error;
-    (void)kind;
+    (void)kind, gpu.copies++;
     return memcpy(to, from, bytes), work(s), cudaSuccess;
 }
 cudaError_t cudaMemcpyPeerAsync(void *to, int to_gpu, const void *from, int from_gpu, size_t bytes, cudaStream_t s) {
@@ -160,7 +161,7 @@ cudaError_t cudaMemcpyPeerAsync(void *to, int to_gpu, const void *from, int from
 cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *a, const void *p) {
     ENTER();
     memset(a, 0, sizeof *a);
-    a->type = p ? cudaMemoryTypeDevice : cudaMemoryTypeUnregistered;
+    a->type = p && !gpu.pageable ? cudaMemoryTypeDevice : cudaMemoryTypeUnregistered;
     return cudaSuccess;
 }
 

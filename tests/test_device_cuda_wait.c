@@ -47,6 +47,35 @@ Test(cuda_wait, ends_with_the_job_and_its_words, .timeout = 30) {
     device_close(d);
 }
 
+/* The runtime would wait inside the call, where nobody can end it: so the stream is waited for first, out here. */
+Test(cuda_wait, a_copy_of_pageable_memory_never_waits_inside_the_runtime, .timeout = 30) {
+    struct end_of_job job = {.after_ns = 50 * 1000000};
+    float host[4] = {1, 2, 3, 4};
+    stand_in_reset();
+    struct device *d = open_in(&job);
+    struct stream *s = device_compute(d);
+    float *x = test_floats(d, 4);
+    MUST(test_fill(s, x, 4, 7));
+    for (int pageable = 0; pageable < 2; pageable++) {
+        gpu.pageable = pageable;
+        gpu.work_ns = 0;
+        MUST(stream_sync(s));
+        gpu.work_ns = 400000000; /* behind which a copy would stand */
+        MUST(test_fill(s, x, 4, 7));
+        gpu.copies = 0;
+        job.looks = 0;
+        cr_assert_eq(copy_to_host(s, host, x, sizeof host), pageable ? ERR_PEER : OK);
+        cr_assert_eq(gpu.copies, !pageable, "into pinned memory it is enqueued at once");
+        cr_assert_eq(copy_to_device(s, x, host, sizeof host), pageable ? ERR_PEER : OK);
+        cr_assert_eq(gpu.copies, pageable ? 0 : 2);
+        job.after_ns = INT64_MAX; /* the job goes on, and so does the stream */
+        MUST(stream_sync(s));
+        job.after_ns = 50 * 1000000;
+    }
+    device_close(d);
+    cr_assert_eq(stand_in_left(), 0);
+}
+
 Test(cuda_wait, close_gives_what_was_let_go_a_moment_to_end, .timeout = 30) {
     struct end_of_job job = {.after_ns = 0};
     stand_in_reset();
