@@ -5,6 +5,8 @@
 #include "api/api.h"
 #include "data/loader.h"
 
+enum { SIDE = 28 }; /* of a picture: duet.h promises it */
+
 struct duet_dataset {
     struct dataset set;
 };
@@ -21,7 +23,10 @@ int duet_dataset_open(duet_dataset **out, const char *name, const char *folder, 
     struct duet_dataset *set = calloc(1, sizeof *set);
     if (!set) return fail(ERR_MEMORY, "data set %s: no host memory", name);
     int code = dataset_open(&set->set, name, folder, train);
-    if (code) free(set);
+    if (!code && (set->set.rows != SIDE || set->set.cols != SIDE))
+        code = fail(ERR_FAILED, "pictures of %s: %d x %d: must be %d x %d: give the folder of such files", name,
+                    set->set.rows, set->set.cols, SIDE, SIDE);
+    if (code) duet_dataset_free(set);
     else *out = set;
     return code;
 }

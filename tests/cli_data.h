@@ -16,12 +16,16 @@ static inline void put_number(FILE *f, uint32_t n) {
 
 /* `said` pictures by the header, `there` in the file; labels likewise, with one label of value `label` at the
  * end. */
-static inline void put_images(const char *path, uint32_t magic, uint32_t said, int there) {
+static inline void put_images_of(const char *path, uint32_t magic, uint32_t said, int there, int rows, int cols) {
     FILE *f = fopen(path, "w");
-    put_number(f, magic), put_number(f, said), put_number(f, 28), put_number(f, 28);
-    for (int i = 0; i < there * 784; i++)
+    put_number(f, magic), put_number(f, said), put_number(f, (uint32_t)rows), put_number(f, (uint32_t)cols);
+    for (int i = 0; i < there * rows * cols; i++)
         fputc((int)((unsigned)i * (unsigned)i >> 3 & 255), f);
     fclose(f);
+}
+
+static inline void put_images(const char *path, uint32_t magic, uint32_t said, int there) {
+    put_images_of(path, magic, said, there, 28, 28);
 }
 
 static inline void put_labels(const char *path, uint32_t magic, uint32_t said, int there, int label) {

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <unistd.h>
 
+#include "tests/cli_data.h"
 #include "tests/test_api.h"
 
 /* ---- parameters ---- */
@@ -207,4 +208,21 @@ Test(api_data, refuses_what_is_wrong, .timeout = 30) {
     MUST_FAIL(duet_loader_start(NULL, 0), DUET_USAGE, "none was given");
     duet_loader_free(loader);
     duet_dataset_free(set);
+}
+
+/* duet.h says 28 x 28; a caller who reads that many floats a picture must not get others. */
+Test(api_data, pictures_of_another_size, .timeout = 30) {
+    char folder[] = "/tmp/duet-test-XXXXXX", images[64], labels[64];
+    duet_dataset *set;
+    cr_assert_not_null(mkdtemp(folder));
+    snprintf(images, sizeof images, "%s/train-images-idx3-ubyte", folder);
+    snprintf(labels, sizeof labels, "%s/train-labels-idx1-ubyte", folder);
+    put_labels(labels, 2049, 3, 3, 1);
+    put_images_of(images, 2051, 3, 3, 32, 32);
+    MUST_FAIL(duet_dataset_open(&set, "mnist", folder, 1), DUET_FAILED, "32 x 32");
+    cr_assert_null(set);
+    put_images_of(images, 2051, 3, 3, 28, 28);
+    MUST(duet_dataset_open(&set, "mnist", folder, 1));
+    duet_dataset_free(set);
+    unlink(images), unlink(labels), rmdir(folder);
 }

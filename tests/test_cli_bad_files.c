@@ -39,6 +39,21 @@ Test(cli_bad_files, pictures, .timeout = 300, .init = cli_folder_make, .fini = c
     all_modes_fail("not a gzip file|train-images-idx3-ubyte.gz");
 }
 
+/* Larger, smaller, of as many pixels in all: each would be read across its rows, or beyond its end. */
+Test(cli_bad_files, pictures_of_another_size, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+    static const int sizes[][2] = {{32, 32}, {14, 14}, {14, 56}, {28, 27}};
+    for (int i = 0; i < 4; i++) {
+        char words[64];
+        good_again();
+        snprintf(words, sizeof words, "pictures|%d x %d|28 x 28", sizes[i][0], sizes[i][1]);
+        put_images_of("d/train-images-idx3-ubyte", 2051, TRAIN, TRAIN, sizes[i][0], sizes[i][1]);
+        all_modes_fail(words);
+    }
+    put_data(TRAIN, TEST);
+    put_images_of("d/t10k-images-idx3-ubyte", 2051, TEST, TEST, 32, 32); /* the test part alone */
+    all_modes_fail("test pictures|32 x 32|28 x 28");
+}
+
 Test(cli_bad_files, labels, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
     good_again();
     put_labels("d/train-labels-idx1-ubyte", 2049, TRAIN, TRAIN, 10);

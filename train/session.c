@@ -28,6 +28,16 @@ static int open_values(struct session *s, const float *initial, size_t initial_c
     return model_values_init(&s->model, c->seed, &s->values);
 }
 
+/* A file may say any size; a batch is copied as rows of the model's. */
+static int open_set(const struct session *s, struct dataset *set, int train) {
+    const struct run_config *c = s->config;
+    const struct model *m = &s->model;
+    CHECK(dataset_open(set, c->dataset, *c->data_dir ? c->data_dir : NULL, train));
+    if (set->rows == m->height && set->cols == m->width) return OK;
+    return fail(ERR_FAILED, "%s pictures of %s: %d x %d: model %s takes %d x %d: give the folder of such files",
+                train ? "training" : "test", set->name, set->rows, set->cols, m->name, m->height, m->width);
+}
+
 /* A wait inside the device layer ends when the job has failed elsewhere. */
 static int job_failed(void *comm) {
     return comm_check(comm);
@@ -181,9 +191,8 @@ int session_open(struct session *s, const struct run_config *config, struct comm
     s->record = record;
     CHECK(model_open(&s->model, config->model, &config->model_options));
     CHECK(open_values(s, initial, initial_count));
-    const char *folder = *config->data_dir ? config->data_dir : NULL;
-    CHECK(dataset_open(&s->train_set, config->dataset, folder, 1));
-    if (config->evaluate) CHECK(dataset_open(&s->test_set, config->dataset, folder, 0));
+    CHECK(open_set(s, &s->train_set, 1));
+    if (config->evaluate) CHECK(open_set(s, &s->test_set, 0));
     CHECK(open_devices(s, kind, physical));
     CHECK(put_data_on_device(s, kind));
     CHECK(open_train_loader(s));
