@@ -17,30 +17,24 @@ static int is_shared(const struct executor_question *q) {
     return 0;
 }
 
-/* This process's number of the GPU that the handle is of; -1: hidden from it (CUDA_VISIBLE_DEVICES). */
-static int gpu_number(const struct cuda_device *d, const struct memory_handle *handle) {
-    struct gpu_handle gpu;
-    struct cudaDeviceProp p;
-    if (gpu_handle_unpack(handle, &gpu)) return -1;
-    for (int g = 0; g < d->gpus; g++)
-        if (cudaGetDeviceProperties(&p, g) == cudaSuccess && !memcmp(p.uuid.bytes, gpu.uuid, sizeof gpu.uuid))
-            return g;
-    cudaGetLastError();
-    return -1;
-}
-
-/* Kernels that run a whole plan load from and store to the peers' memory. Where the peer's GPU cannot be seen from here
- * its import will tell. */
+/* Kernels that run a whole plan load from and store to the peers' memory. A peer's GPU that is hidden from this process
+ * (CUDA_VISIBLE_DEVICES) is not found here: its import will tell. A GPU's properties take a while, so each is asked once. */
 static int check_peers(const struct executor_question *q) {
     const struct cuda_device *d = (const struct cuda_device *)q->device;
-    for (int r = 0; r < q->n; r++) {
-        int can = 1, gpu = r == q->rank ? -1 : gpu_number(d, q->handle[r]);
-        if (gpu >= 0) CUDA_CHECK(cudaDeviceCanAccessPeer(&can, d->gpu, gpu), "peer access", d->head.name);
-        if (!can)
-            return fail(ERR_FAILED,
-                        "allreduce: rank %d's GPU %d cannot reach rank %d's GPU %d: its kernels need peer access: use "
-                        "--allreduce nccl, or --device cpu",
-                        q->rank, d->gpu, r, gpu);
+    struct gpu_handle peer[MAX_DEVICES];
+    for (int r = 0; r < q->n; r++) CHECK(gpu_handle_unpack(q->handle[r], &peer[r]));
+    for (int gpu = 0; gpu < d->gpus; gpu++) {
+        struct cudaDeviceProp p;
+        int can = 1;
+        if (gpu == d->gpu) continue;
+        CUDA_CHECK(cudaGetDeviceProperties(&p, gpu), "properties of a peer's GPU", d->head.name);
+        CUDA_CHECK(cudaDeviceCanAccessPeer(&can, d->gpu, gpu), "peer access", d->head.name);
+        for (int r = 0; r < q->n && !can; r++)
+            if (!memcmp(p.uuid.bytes, peer[r].uuid, sizeof peer[r].uuid))
+                return fail(ERR_FAILED,
+                            "allreduce: rank %d's GPU %d cannot reach rank %d's GPU %d: its kernels need peer access: use "
+                            "--allreduce nccl, or --device cpu",
+                            q->rank, d->gpu, r, gpu);
     }
     return OK;
 }

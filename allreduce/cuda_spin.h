@@ -16,7 +16,7 @@
  * behind the data, and the data's first load behind a barrier behind the wait:
  *
  *     writer   all stores ... barrier ... thread r: st.release.sys (a fence, then the word, into the reader's memory)
- *     reader   thread w: ld.acquire.sys until it is there ... barrier ... all loads
+ *     reader   thread w: ld.relaxed.sys until it is there, ld.acquire.sys once ... barrier ... all loads
  *
  * Release and acquire at the width of the system, the barriers in between: the loads see the stores (PTX memory model,
  * causality order). The acquire also empties this multiprocessor's L1, so plain loads read what is true now.
@@ -159,8 +159,11 @@ DUET_HD int spin_wait(const struct spin_call *c, const struct spin_rank *me, uin
     const uint64_t *word = spin_awaited(me, w->step, w->channel, w->peer);
     uint64_t begun = 0, epoch = me->state.base + w->step->wait_epoch;
     for (uint32_t polls = 1;; polls++) {
-        uint64_t seen = word_acquire(word);
-        if (cuda_flag_reached(seen, epoch)) return 0;
+        uint64_t seen = word_relaxed(word);
+        if (cuda_flag_reached(seen, epoch)) {
+            word_acquire(word); /* the same or a later epoch: words only grow */
+            return 0;
+        }
         if (polls % SPIN_POLLS) continue;
         uint64_t now = spin_now();
         if (!begun) begun = now;

@@ -15,6 +15,17 @@ enum { SPIN_POLLS = 1024 }; /* between two looks at the clock: some 0.7 ms of po
 enum { SPIN_POLLS = 32 };
 #endif
 
+/* For polls: an acquire at each of them would empty the multiprocessor's L1 each time, also for kernels that run beside. */
+DUET_HD uint64_t word_relaxed(const uint64_t *word) {
+#ifdef __CUDA_ARCH__
+    uint64_t value;
+    asm volatile("ld.relaxed.sys.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
+    return value;
+#else
+    return __atomic_load_n(word, __ATOMIC_RELAXED);
+#endif
+}
+
 DUET_HD uint64_t word_acquire(const uint64_t *word) {
 #ifdef __CUDA_ARCH__
     uint64_t value;

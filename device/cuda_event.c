@@ -54,12 +54,9 @@ int cuda_event_record(struct event *event, struct stream *stream) {
     struct cuda_event *e = (struct cuda_event *)event;
     struct cuda_stream *s = (struct cuda_stream *)stream;
     CHECK(cuda_use(stream->device));
-    if (e->recorder && e->recorder != s && !record_is_mine(stream->device) &&
-        cudaEventQuery(e->event) == cudaErrorNotReady) {
-        cudaGetLastError();
+    if (e->recorder && e->recorder != s && !record_is_mine(stream->device) && !cuda_event_done(event))
         return fail(ERR_FAILED, "event of %s: recorded on two streams at once: use an event for each",
                     stream->device->name);
-    }
     e->recorder = s;
     __atomic_store_n(&e->behind, s->last_name, __ATOMIC_RELAXED);
     __atomic_store_n(&e->step, s->last_step, __ATOMIC_RELAXED);

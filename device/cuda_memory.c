@@ -96,5 +96,6 @@ int cuda_host_alloc(struct device *device, void **out, size_t bytes) {
  * still read, is left to the process's end. */
 void cuda_host_free(struct device *device, void *memory) {
     struct cuda_device *d = (struct cuda_device *)device;
-    if (cudaSetDevice(d->gpu) == cudaSuccess && cuda_drain(&d->compute) && cuda_drain(&d->comm)) cudaFreeHost(memory);
+    if (cudaSetDevice(d->gpu) != cudaSuccess || !cuda_drain(&d->compute) || !cuda_drain(&d->comm)) return;
+    if (cudaFreeHost(memory)) cudaGetLastError(); /* the next launch starts clean */
 }
