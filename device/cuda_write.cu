@@ -13,7 +13,7 @@ struct write {
     unsigned char value[LIMIT];
 };
 
-static __global__ void write_value(const __grid_constant__ struct write w) {
+static __global__ void __launch_bounds__(LIMIT) write_value(const __grid_constant__ struct write w) {
     if (threadIdx.x < w.bytes) w.destination[threadIdx.x] = w.value[threadIdx.x];
 }
 

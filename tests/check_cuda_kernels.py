@@ -1,0 +1,168 @@
+#!/usr/bin/env python3
+"""What each kernel takes of a multiprocessor, read from the objects that nvcc has made; no GPU, no tool of CUDA's.
+
+    tests/check_cuda_kernels.py OBJECT...        a table, and status 1 if a kernel could not be launched or spills,
+                                                 or is not there for all of sm_80, sm_90 and, as PTX, what comes later
+
+An object of nvcc holds a fat binary (a header, then entries {kind 1 PTX or 2 ELF, ..., size, ..., architecture at byte
+28}). In an ELF file of code each kernel has a section .nv.info.KERNEL and a line in .nv.info: lists of {format, attribute,
+value}. Registers, threads, the stack and the parameter are such attributes; shared memory is a section's size.
+
+A block cannot be launched with more registers than a multiprocessor has, more static shared memory than 48 KiB, or a
+parameter above 4 KiB. Each kernel says its threads by __launch_bounds__, in the words of its launch, so that the compiler
+keeps within the registers. A stack is local memory: registers that were spilled, or an array with an index that is not
+known when compiled. Both are slow, so each kernel that has one stands in STACKS, with the most bytes and the reason."""
+import re
+import struct
+import sys
+
+REGISTERS, REGISTER_LIMIT, SHARED_LIMIT, PARAMETER_LIMIT = 65536, 255, 48 * 1024, 4096
+SHARED, WARPS, BLOCKS = {80: 164 * 1024, 90: 228 * 1024}, 64, 32  # of a multiprocessor
+RESERVED = 1024  # of shared memory, for each block; sm_90's sections count it already
+
+STACKS = {
+    "sum_kernel": (176, "the tree over more than 8 sources, and vectors cut short: rarely run"),
+    "spin_kernel": (192, "the same tree; 8 bytes on sm_80 for two blocks a multiprocessor"),
+    "cross_entropy_forward": (8, "one register, once for 4 rows: ptxas keeps to 32 for full occupancy"),
+}
+
+# Blocks that a multiprocessor must hold at once.
+RESIDENT = {
+    "sum_kernel": 4,  # reads under way, device/cuda_sum.cu
+    "spin_kernel": 2,  # one grid for 8 ranks, allreduce/cuda_grid.c
+}
+
+TARGETS = {(2, 80), (2, 90), (1, 90)}
+FORMAT_LIST, INT32 = 4, "<I"
+ATTRIBUTE = {0x2F: "registers", 0x12: "stack", 0x05: "threads", 0x19: "parameter"}
+
+
+def code_of(data):
+    """(kind, architecture, bytes) of each entry of an object's fat binary; none of a host's object."""
+    at = data.find(struct.pack(INT32, 0xBA55ED50))
+    if at < 0:
+        return
+    header, size = struct.unpack_from("<HQ", data, at + 6)
+    entry, end = at + header, at + header + size
+    while entry < end:
+        kind, _, head, body, arch = struct.unpack_from("<HHIQ12xI", data, entry)
+        yield kind, arch, data[entry + head:entry + head + body]
+        entry += head + body
+
+
+def text(data, at):
+    return data[at:data.index(b"\0", at)].decode()
+
+
+def sections_of(elf):
+    """name: (bytes of it, its size)."""
+    (table,), (entry, count, names) = struct.unpack_from("<Q", elf, 40), struct.unpack_from("<HHH", elf, 58)
+    raw = [struct.unpack_from("<IIQQQQIIQQ", elf, table + i * entry) for i in range(count)]
+    return {text(elf, raw[names][4] + s[0]): (elf[s[4]:s[4] + s[5]], s[5]) for s in raw}
+
+
+def attributes_of(info):
+    at = 0
+    while at < len(info):
+        form, attribute, value = struct.unpack_from("<BBH", info, at)
+        at += 4
+        if form == FORMAT_LIST:
+            yield ATTRIBUTE.get(attribute), info[at:at + value]
+            at += value
+        else:
+            yield ATTRIBUTE.get(attribute), struct.pack(INT32, value)
+
+
+def kernels_of(elf):
+    sections = sections_of(elf)
+    symbols, names = sections[".symtab"][0], sections[".strtab"][0]
+    symbol = [text(names, struct.unpack_from(INT32, symbols, i)[0]) for i in range(0, len(symbols), 24)]
+    kernels = {name[len(".nv.info."):]: {} for name in sections if name.startswith(".nv.info.")}
+    for what, value in attributes_of(sections[".nv.info"][0]):  # of all kernels: (symbol, value)
+        if what in ("registers", "stack"):
+            index, number = struct.unpack_from("<II", value)
+            if symbol[index] in kernels:
+                kernels[symbol[index]][what] = number
+    for name, k in kernels.items():
+        k["shared"] = sections.get(".nv.shared." + name, (b"", 0))[1]
+        for what, value in attributes_of(sections[".nv.info." + name][0]):
+            if what == "threads":
+                x, y, z = struct.unpack("<III", value)
+                k[what] = x * y * z
+            elif what == "parameter":
+                k[what] = struct.unpack(INT32, value)[0]
+    return kernels
+
+
+def plain(name):
+    """_Z7productILi3ELi0EEv7product: product<3,0>."""
+    length = re.match(r"_Z(\d+)", name)
+    if not length:
+        return name
+    start = length.end()
+    numbers = re.match(r"I((?:Li\d+E)+)E", name[start + int(length[1]):])
+    return name[start:start + int(length[1])] + (
+        "<" + ",".join(re.findall(r"\d+", numbers[1])) + ">" if numbers else "")
+
+
+def round_up(x, to):
+    return -(-x // to) * to
+
+
+def judge(name, arch, k):
+    """Blocks that a multiprocessor holds at once, and what is wrong."""
+    threads = k.get("threads", 1024)
+    warps = -(-threads // 32)
+    registers = round_up(k["registers"], 8) * 32 * warps
+    shared = k["shared"] + (0 if arch >= 90 and k["shared"] else RESERVED)
+    blocks = min(REGISTERS // registers, SHARED[arch] // shared, WARPS // warps, BLOCKS)
+    wrong = []
+    if "threads" not in k:
+        wrong.append("no __launch_bounds__")
+    if blocks < RESIDENT.get(name, 1):
+        wrong.append(f"{blocks} blocks of it on a multiprocessor")
+    if registers > REGISTERS or k["registers"] > REGISTER_LIMIT:
+        wrong.append(f"{k['registers']} registers in {threads} threads")
+    if k["shared"] > SHARED_LIMIT + (RESERVED if arch >= 90 else 0):
+        wrong.append(f"{k['shared']} bytes of shared memory")
+    if k["parameter"] > PARAMETER_LIMIT:
+        wrong.append(f"a parameter of {k['parameter']} bytes")
+    most = STACKS.get(name, (0, ""))[0]
+    if k["stack"] > most:
+        wrong.append(f"a stack of {k['stack']} bytes, {most} in STACKS")
+    return blocks, wrong
+
+
+def main(objects):
+    failed, seen = 0, {}
+    print(f"{'kernel':26}{'arch':>6}{'threads':>9}{'registers':>11}{'shared':>8}{'stack':>7}{'parameter':>11}{'blocks/SM':>11}")
+    for file in objects:
+        with open(file, "rb") as f:
+            data = f.read()
+        entries = list(code_of(data))
+        if entries and {(kind, arch) for kind, arch, _ in entries} != TARGETS:
+            failed += 1
+            print(f"{file}: code for {sorted((kind, arch) for kind, arch, _ in entries)}")
+        for kind, arch, elf in entries:
+            if kind != 2:
+                continue
+            for mangled, k in sorted(kernels_of(elf).items()):
+                name = plain(mangled)
+                blocks, wrong = judge(name, arch, k)
+                seen[name] = max(seen.get(name, 0), k["stack"])
+                print(f"{name:26}{'sm_' + str(arch):>6}{k.get('threads', '-'):>9}{k['registers']:>11}{k['shared']:>8}"
+                      f"{k['stack']:>7}{k['parameter']:>11}{blocks:>11}")
+                for line in wrong:
+                    failed += 1
+                    print(f"{file}: {name} on sm_{arch}: {line}")
+    for name in STACKS:
+        if seen.get(name) == 0:  # an excuse that nobody needs any more
+            failed += 1
+            print(f"{name}: no stack any more: take it out of STACKS")
+    if not seen:
+        print("no kernels in these objects")
+    return 1 if failed or not seen else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
