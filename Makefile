@@ -166,7 +166,7 @@ examples: $(EXAMPLES)
 
 # Everything that needs a GPU, in at most 8 minutes: scripts/gpu_check.sh says what.
 gpu-check:
-	@B=$(B) EMULATION=$(EMULATION) OUT=$(OUT) TESTS="$(GPU_TESTS)" scripts/gpu_check.sh $(PARTS)
+	@B='$(B)' EMULATION=$(EMULATION) OUT='$(OUT)' TESTS="$(GPU_TESTS)" scripts/gpu_check.sh $(PARTS)
 gpu-check-programs: $(GPU_TESTS:%=$(B)/tests/%) $(HELPERS) $(BENCHES)
 
 # The parts are looked for again after setup.sh has installed them: hence a second make, on all cores unless -j was given.

@@ -48,17 +48,34 @@ done
 gpu_is_here() {
     [[ -n $EMULATED ]] && return
     [[ -n ${CUDA_VISIBLE_DEVICES-all} && ${CUDA_VISIBLE_DEVICES-all} != -1 ]] || return
-    nvidia-smi -L 2>/dev/null | grep -q '^GPU ' && return
+    soon nvidia-smi -L 2>/dev/null | grep -q '^GPU ' && return
     compgen -G '/dev/nvidia[0-9]*' >/dev/null || compgen -G '/proc/driver/nvidia/gpus/*' >/dev/null || [[ -e /dev/dxg ]]
 }
 hidden=${CUDA_VISIBLE_DEVICES+CUDA_VISIBLE_DEVICES is \"$CUDA_VISIBLE_DEVICES\"}
 gpu_is_here || stop "no GPU here: ${hidden:-no nvidia-smi that lists one, no /dev/nvidia0}: nothing was checked"
 
 WORK=$(mktemp -d "${TMPDIR:-/tmp}/gpu_check.XXXXXX") || exit 2
-current=
+current= file=
+run=$$-$RANDOM # stands in the environment of all that a part starts
+
+# Ends what a part has left, which may lie in process groups of its own (timeout, set -m); fails where nothing was left.
+end_the_rest() {
+    local pids found=
+    while pids=$(grep -lzxs "GPU_CHECK_RUN=$run" /proc/[0-9]*/environ | cut -d/ -f3) && [[ -n $pids ]]; do
+        kill -KILL $pids 2>/dev/null
+        found=yes
+        sleep 0.05
+        ((SECONDS < last_second)) || break
+    done
+    [[ -n $found ]]
+}
+
 clean_up() {
     [[ -n $current ]] && kill "$current" 2>/dev/null && wait "$current"
+    last_second=$((SECONDS + 2))
+    end_the_rest
     rm -rf "$WORK"
+    [[ -n $file ]] && rm -f "$file.json.new" "$file.txt.new"
 }
 trap clean_up EXIT
 trap 'exit 130' INT
@@ -67,12 +84,12 @@ trap 'exit 143' TERM HUP
 # ---- what the results are called ----
 
 describe_machine() {
-    gpu=$("$B/bench/gpu_facts" 2>/dev/null | sed -n 's/^gpu 0: \(.*\) | .*/\1/p')
-    [[ -z $gpu ]] && gpu=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -1)
+    gpu=$(soon "$B/bench/gpu_facts" 2>/dev/null | sed -n 's/^gpu 0: \(.*\) | .*/\1/p')
+    [[ -z $gpu ]] && gpu=$(soon nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -1)
     [[ -z $gpu && -n $EMULATED ]] && gpu="emulated GPU (no hardware)"
     gpu=${gpu:-unknown GPU}
     [[ $gpu == *emulated* ]] && EMULATED=1
-    driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null | head -1)
+    driver=$(soon nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null | head -1)
     local out=${OUT:-bench/results}
     if [[ -n $EMULATED && $(readlink -m "$out") == "$(readlink -m bench/results)" ]]; then out=$B/gpu_check; fi
     mkdir -p "$out" || stop "$out: cannot be made: give OUT=DIR"
@@ -85,7 +102,6 @@ cores=$(jobs_here)
 cpu=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)
 commit=$(git rev-parse --short HEAD 2>/dev/null && { git diff --quiet HEAD 2>/dev/null || echo "with changes"; })
 commit=${commit//$'\n'/, }
-file=
 
 # ---- the results: built up in files, written whole after each part ----
 
@@ -134,7 +150,7 @@ take_targets() { # LOG
 # ---- one part ----
 
 run_part() { # NAME LIMIT
-    local name=$1 limit=$2 left=$((limit_all - SECONDS)) begin=$SECONDS status state note log=$WORK/$1.log
+    local name=$1 limit=$2 left=$((limit_all - SECONDS)) begin=$SECONDS status state note left_some= log=$WORK/$1.log
     ((limit > left)) && limit=$left
     if ((limit < 5)); then
         echo "no time was left for it" >"$log"
@@ -144,11 +160,13 @@ run_part() { # NAME LIMIT
         status=1
     else
         echo "== $name, at most $limit s"
-        timeout -k 5 "$limit" bash "${GPU_CHECK_PARTS:-scripts/gpu_check}/$name.sh" >"$log" 2>&1 </dev/null &
+        LIMIT=$limit GPU_CHECK_RUN=$run timeout -k 5 "$limit" bash "${GPU_CHECK_PARTS:-scripts/gpu_check}/$name.sh" >"$log" 2>&1 </dev/null &
         current=$!
         { wait "$current"; } 2>/dev/null # without the shell's own word on how it ended
         status=$?
         current=
+        last_second=$((SECONDS + 2))
+        end_the_rest && left_some=yes
     fi
     local seconds=$((SECONDS - begin))
     note=$(sed -n 's/^note: //p' "$log" | tail -1)
@@ -158,6 +176,7 @@ run_part() { # NAME LIMIT
     124 | 137) state="cut off" failed=$((failed + 1)) note="${note:+$note; }after $seconds s" ;;
     *) state="failed" failed=$((failed + 1)) note=${note:-"status $status: $(tail -n 1 "$log" | cut -c1-160)"} ;;
     esac
+    [[ -n $left_some && $state != "cut off" ]] && note="${note:+$note; }left processes, which were ended"
     printf '  %-10s %-9s %4d s  %s\n' "$name" "$state" "$seconds" "$note" | tee -a "$WORK/summary"
     take_targets "$log"
     local results=null

@@ -87,9 +87,9 @@ Test(gpu_check, whatever_parts_do_the_results_are_whole, .timeout = 60, .init = 
     put_script("p/torch.sh", ". scripts/gpu_check/common.sh\nnot_here 'no \"torch\" \\ here'\n");
     put_script("p/step.sh", "echo 'note: first'\necho 'note: last'\n"
                             "echo 'target: how much | at least 10 times | 9.99 times | not reached'\n");
-    put_script("p/kill.sh", ". scripts/gpu_check/common.sh\ncheck ok a b\ncheck off c d\nconclude\n");
+    put_script("p/kill.sh", ". scripts/gpu_check/common.sh\ncheck ok a b\ncheck off c d\ntimeout 100 sleep 100 &\nconclude\n");
     put_script("p/tests.sh", "kill -KILL $$\n");
-    cli_run(&c, "doctor demo torch step kill tests");
+    run_to_end(&c, "doctor demo torch step kill tests");
     cr_expect_eq(c.status, 1, "%d: %s", c.status, c.err);
     cr_expect(!*c.err, "%s", c.err);
     const char *last = strstr(c.out, "2 passed, 3 failed, 1 not here\n");
@@ -115,7 +115,7 @@ Test(gpu_check, whatever_parts_do_the_results_are_whole, .timeout = 60, .init = 
     cr_expect(json_at(part, "results")->kind == JSON_NULL && json_at(part, "checks")->count == 0);
     part = part_at(root, 4, "kill", "failed");
     cr_expect(json_at(part, "checks")->count == 2 && json_at(part, "checks/1/ok")->integer == 0);
-    cr_expect_str_eq(json_text(part, "note"), "1 ok, 1 off");
+    cr_expect_str_eq(json_text(part, "note"), "1 ok, 1 off; left processes, which were ended");
     part_at(root, 5, "tests", "cut off");
     cr_assert_eq(json_at(root, "targets")->count, 2);
     cr_expect(json_at(root, "targets/0/reached")->integer == 1 && json_at(root, "targets/1/reached")->integer == 0);
@@ -154,11 +154,12 @@ Test(gpu_check, nothing_looked_at_is_no_success, .timeout = 60, .init = make_pla
     cli_free(&c);
 }
 
-/* A part that hangs takes its children along, and what no time is left for is said. */
+/* A part that hangs takes its children along, also those in process groups of their own, as `timeout` and `set -m` make them;
+ * and what no time is left for is said. */
 Test(gpu_check, a_part_that_hangs_is_cut_off, .timeout = 60, .init = make_place, .fini = cli_folder_remove) {
     struct cli c;
     setenv("GPU_CHECK_SECONDS", "7", 1);
-    put_script("p/doctor.sh", "echo begun\nsleep 100 &\nsleep 100\n");
+    put_script("p/doctor.sh", "echo begun\nsleep 100 &\ntimeout 100 sleep 100 &\nset -m\n(sleep 100; sleep 100) &\nsleep 100\n");
     put_script("p/demo.sh", "touch $OUT/ran\n");
     run_to_end(&c, "doctor demo");
     cr_expect_eq(c.status, 1);

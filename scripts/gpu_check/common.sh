@@ -1,5 +1,5 @@
 # Words that the parts of gpu_check.sh share; read by `.`. B is the build folder, WORK the folder of this run, which is
-# removed in the end, EMULATED not empty where CUDA is emulated.
+# removed in the end, EMULATED not empty where CUDA is emulated, LIMIT the seconds after which a part is cut off.
 #
 # A part prints what happened; its lines `note: ...` (the last one) and `target: WHAT | WANTED | MEASURED | reached` go into
 # the summary. It leaves $WORK/PART.json (JSON of a program, whole) and, by `check`, $WORK/PART.checks. It ends with
@@ -12,6 +12,9 @@ stop() {
     echo "gpu-check: $*" >&2
     exit 2
 }
+
+# A driver that does not answer holds nobody up for long.
+soon() { timeout -k 5 20 "$@"; }
 
 not_here() {
     echo "note: $*"
