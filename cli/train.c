@@ -23,7 +23,7 @@ int command_train(int argc, char **argv) {
     struct run_config config;
     struct run_record record = {0};
     struct job_result result;
-    int help, code;
+    int help, code, in_use; /* the process ends here: nothing to do about it */
     run_config_default(&config);
     CHECK_GOTO(flags_parse(argc, argv, &config, &help), code, done);
     if (help) return flags_help("train"), 0;
@@ -33,7 +33,7 @@ int command_train(int argc, char **argv) {
         code = job_run(&config, NULL, 0, NULL, &result);
         if (code) return report_error(code), result.exit_status;
     } else {
-        code = trainer_run(&config, NULL, NULL, 0, &record);
+        code = trainer_run(&config, NULL, NULL, 0, &record, &in_use);
     }
 done:
     record_free(&record);

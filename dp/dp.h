@@ -47,10 +47,11 @@ struct dp_batch {
 };
 
 /* Makes replicas and threads. The caller's thread becomes device 0's: it alone may call what follows.
- * ERR_USAGE: numbers that do not fit; ERR_MEMORY names the device. dp_free: NULL is fine; the devices stay
- * open. Where a thread was lost (ERR_TIMEOUT) dp_free frees nothing, as it may still be used: end the process. */
+ * ERR_USAGE: numbers that do not fit; ERR_MEMORY names the device. dp_free: 1, also for NULL; the devices stay
+ * open. 0: a thread was lost (ERR_TIMEOUT) and may go on at any time. Nothing is freed then, and what dp_init was given,
+ * devices, model and what they refer to, must stay as well until the process ends. */
 int dp_init(struct dp **out, const struct dp_config *config);
-void dp_free(struct dp *dp);
+int dp_free(struct dp *dp);
 
 /* One training step, or a forward pass whose losses and hits are logged. Asynchronous, like everything on
  * streams. A failing replica: all threads come to the end of the phase, then the lowest replica's code is

@@ -97,9 +97,9 @@ failed:
 }
 
 /* Threads first, then what is still queued, then the memory under it. */
-void dp_free(struct dp *dp) {
-    if (!dp) return;
-    if (!workers_free(dp->workers)) return; /* a lost thread may still use all of it */
+int dp_free(struct dp *dp) {
+    if (!dp) return 1;
+    if (!workers_free(dp->workers)) return 0; /* a lost thread may still use all of it */
     for (int r = 0; r < dp->count; r++)
         if (dp->replica[r].device) stream_sync(device_compute(dp->replica[r].device));
     reduce_plan_free(&dp->reduce);
@@ -114,4 +114,5 @@ void dp_free(struct dp *dp) {
     free(dp->groups);
     span_log_free(&dp->waits);
     free(dp);
+    return 1;
 }

@@ -54,8 +54,8 @@ static struct span_log *data_parallel_waits(struct session *s) {
     return dp_waits(s->state);
 }
 
-static void data_parallel_close(struct session *s) {
-    dp_free(s->state);
+static int data_parallel_close(struct session *s) {
+    return dp_free(s->state);
 }
 
 const struct strategy strategy_dp = {

@@ -63,12 +63,13 @@ static void distributed_describe(struct session *s) {
              allreduce_algorithm_name(algorithm), s->devices);
 }
 
-static void distributed_close(struct session *s) {
+static int distributed_close(struct session *s) {
     struct distributed *d = s->state;
-    if (!d) return;
+    if (!d) return 1;
     ddp_free(d->ddp);
     replica_free(&d->replica);
     free(d);
+    return 1;
 }
 
 const struct strategy strategy_ddp = {distributed_open,        distributed_step,     distributed_evaluate,

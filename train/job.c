@@ -120,6 +120,7 @@ static int run_rank(int config_fd, int record_fd, int *told) {
     void *data = NULL;
     size_t bytes;
     uint64_t count;
+    int in_use = 0;
     struct run_config config;
     struct run_record record = {0};
     struct comm *comm = NULL;
@@ -133,11 +134,11 @@ static int run_rank(int config_fd, int record_fd, int *told) {
     int code = comm_open(&comm, &options);
     *told = code != ERR_USAGE; /* that one says that there is no launcher */
     if (code) goto done;
-    CHECK_GOTO(trainer_run(&config, comm, count ? initial : NULL, count, &record), code, done);
+    CHECK_GOTO(trainer_run(&config, comm, count ? initial : NULL, count, &record, &in_use), code, done);
     if (comm_rank(comm) == 0) CHECK_GOTO(write_record(record_fd, &record), code, done);
 done:
     if (comm) comm_abort(comm, code, error_message());
-    comm_close(comm);
+    if (!in_use) comm_close(comm);
     record_free(&record);
     munmap(data, bytes);
     return code;

@@ -215,8 +215,8 @@ int session_is_stuck(struct session *s) {
     return stuck;
 }
 
-void session_close(struct session *s) {
-    if (s->strategy) s->strategy->close(s);
+int session_close(struct session *s) {
+    if (s->strategy && !s->strategy->close(s)) return 0;
     loader_free(s->train_loader);
     loader_free(s->test_loader);
     device_dataset_free(&s->train_data);
@@ -228,6 +228,7 @@ void session_close(struct session *s) {
     model_values_free(s->values);
     model_free(&s->model);
     memset(s, 0, sizeof *s);
+    return 1;
 }
 
 struct replica_config session_replica_config(const struct session *s, int capacity) {

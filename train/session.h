@@ -21,7 +21,7 @@ struct strategy {
                        const struct step_block *step); /* of every device, as they are now */
     void (*describe)(
         struct session *s); /* at the end: what the record says of this mode alone; NULL: nothing */
-    void (*close)(struct session *s);
+    int (*close)(struct session *s); /* 0: a thread of it is lost and may go on using the session at any time */
     struct span_log *(*waits)(struct session *s); /* of device 0's thread for the others; NULL: it waits in streams alone */
 };
 extern const struct strategy strategy_single, strategy_dp, strategy_ddp;
@@ -53,10 +53,12 @@ struct session {
     uint64_t mark_in[MAX_DEVICES], mark_out[MAX_DEVICES];
 };
 
-/* Opens data, model, devices and strategy. s zeroed before; session_close takes half-built ones. */
+/* Opens data, model, devices and strategy. s zeroed before; session_close takes half-built ones. It returns 1; 0 where
+ * the strategy has lost a thread: then nothing more is given back, and s itself and comm must stay until the process
+ * ends. */
 int session_open(struct session *s, const struct run_config *config, struct comm *comm, const float *initial,
                  size_t initial_count, struct run_record *record);
-void session_close(struct session *s);
+int session_close(struct session *s);
 
 /* After a failure on GPUs, of a process alone: 1 if a device does not end its work. Giving back memory of any that shares
  * its GPU would wait for it without a deadline, so all is left to the process's end. Keeps the error's text. In a job

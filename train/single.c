@@ -45,9 +45,10 @@ static int single_hash_values(struct session *s, const struct step_block *step) 
     return replica_hash_values(s->state);
 }
 
-static void single_close(struct session *s) {
+static int single_close(struct session *s) {
     replica_free(s->state);
     free(s->state);
+    return 1;
 }
 
 const struct strategy strategy_single = {single_open,        single_step, single_evaluate,

@@ -274,8 +274,8 @@ static int run_loop(struct loop *l) {
     measure_start(s);
     for (int i = 0; i < 2; i++)
         CHECK(event_create(s->device[0], &l->done[i]));
-    progress_start(&l->progress, mode_title(c->mode), (l->last_step + per_epoch - 1) / per_epoch,
-                   l->last_step, c->quiet || !session_leads(s));
+    progress_start(&l->progress, mode_title(c->mode), (l->last_step - 1) / per_epoch + 1, l->last_step,
+                   c->quiet || !session_leads(s));
     for (int epoch = l->step / per_epoch; l->step < l->last_step; epoch++) {
         CHECK(train_epoch(l, epoch));
         CHECK(add_epoch(l, epoch));
@@ -287,22 +287,34 @@ static int run_loop(struct loop *l) {
     return measure_finish(s);
 }
 
+/* Closing may fail in its own words: the text that stays is that of the failure. Returns 1, or 0 where something is left
+ * in use. */
+static int close_all(struct loop *l, int code) {
+    char text[1024];
+    snprintf(text, sizeof text, "%s", error_message());
+    outputs_abandon(&l->outputs);
+    int closed = !(code && session_is_stuck(l->s));
+    for (int i = 0; closed && i < 2; i++)
+        event_destroy(l->done[i]);
+    closed = closed && session_close(l->s);
+    if (code) fail(code, "%s", text);
+    return closed;
+}
+
 int trainer_run(const struct run_config *config, struct comm *comm, const float *initial,
-                size_t initial_count, struct run_record *record) {
-    struct session session = {0};
-    struct loop loop = {.s = &session};
+                size_t initial_count, struct run_record *record, int *in_use) {
     int code = OK;
+    *in_use = 0;
+    struct session *session = calloc(1, sizeof *session); /* not on the stack: it may have to outlive this call */
+    struct loop loop = {.s = session};
+    if (!session) return fail(ERR_MEMORY, "trainer: no host memory");
     if (!comm || comm_rank(comm) == 0) CHECK_GOTO(outputs_open(&loop.outputs, config), code, done);
-    CHECK_GOTO(session_open(&session, config, comm, initial, initial_count, record), code, done);
+    CHECK_GOTO(session_open(session, config, comm, initial, initial_count, record), code, done);
     CHECK_GOTO(run_loop(&loop), code, done);
-    if (session_leads(&session)) CHECK_GOTO(outputs_commit(&loop.outputs, &session), code, done);
+    if (session_leads(session)) CHECK_GOTO(outputs_commit(&loop.outputs, session), code, done);
 done:
     if (code && comm) comm_abort(comm, code, error_message()); /* before anything here waits for a peer */
-    outputs_abandon(&loop.outputs);
-    if (code && session_is_stuck(&session)) return code;
-    if (loop.held) loader_release(loop.held_from, loop.held);
-    for (int i = 0; i < 2; i++)
-        event_destroy(loop.done[i]);
-    session_close(&session);
+    *in_use = !close_all(&loop, code);
+    if (!*in_use) free(session);
     return code;
 }
