@@ -134,8 +134,8 @@ void compare_table(FILE *file, const struct run_record *run) {
     snprintf(head[2], sizeof head[2], "DDP x %d", run[2].devices);
     table_row(file, "", head);
     table_rule(file, RUNS);
-    ROW(record_extrapolated(&run[0]) ? "seconds an epoch, extrapolated" : "seconds an epoch", "%.2f",
-        record_seconds_per_epoch(r));
+    int extrapolated = record_extrapolated(&run[0]) || record_extrapolated(&run[1]) || record_extrapolated(&run[2]);
+    ROW(extrapolated ? "seconds an epoch, extrapolated" : "seconds an epoch", "%.2f", record_seconds_per_epoch(r));
     ROW("images/s", "%.0f", record_images_per_second(r));
     ROW("speed-up over single", "%.2f", single > 0 ? record_images_per_second(r) / single : 0);
     accuracy_row(file, run);
@@ -179,6 +179,6 @@ void chapter_line(FILE *file, const struct run_record *r) {
     for (int d = 0; d < r->devices; d++)
         fprintf(file, "%s%s(%d)", d ? ", " : "", r->kind, d);
     fprintf(file, "]");
-    if (record_extrapolated(r)) fprintf(file, ", extrapolated from %d of %d steps", r->steps, r->steps_per_epoch);
+    if (record_extrapolated(r)) fprintf(file, ", extrapolated from %d steps (an epoch has %d)", r->steps, r->steps_per_epoch);
     fprintf(file, "\n");
 }

@@ -8,7 +8,7 @@ enum { PICTURES = 2000 };
     "identical to the bit after 6 steps \\(every parameter and reduced gradient, every step, every " \
     "device\\)$"
 
-#define PART_OF_AN_EPOCH ", extrapolated from 3 of [0-9]+ steps$"
+#define PART_OF_AN_EPOCH ", extrapolated from 3 steps \\(an epoch has [0-9]+\\)$"
 
 static const char *const ROWS[] = {"^ +single +DP x %d +DDP x %d$",
                                    "^seconds an epoch, extrapolated( +[0-9.]+){3}$",

@@ -111,7 +111,7 @@ Test(report, lines, .timeout = 30) {
         free(text);
     }
     text = text_of(chapter_line, &run[1]);
-    cr_expect_str_eq(text, "test acc: 0.84, 4.0 sec/epoch on [cpu(0), cpu(1)], extrapolated from 10 of 20 steps\n");
+    cr_expect_str_eq(text, "test acc: 0.84, 4.0 sec/epoch on [cpu(0), cpu(1)], extrapolated from 10 steps (an epoch has 20)\n");
     free(text);
     run[0].accuracy[0] = -1, run[0].steps_per_epoch = 10;
     text = text_of(chapter_line, run);

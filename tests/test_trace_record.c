@@ -195,6 +195,10 @@ Test(record, what_is_no_record, .timeout = 60) {
 Test(record, sums, .timeout = 30) {
     struct run_record r = {.train_samples = 100, .duplicates = 4, .images = 52, .training_seconds = 3};
     cr_assert_float_eq(record_seconds_per_epoch(&r), 6, 1e-12, "half an epoch in 3 s is 6 s an epoch");
+    r.steps = 2, r.batch_size = 26, r.steps_per_epoch = 4;
+    cr_assert_float_eq(record_seconds_per_epoch(&r), 6, 1e-12);
+    r.steps_per_epoch = 3; /* --drop-last: an epoch has 78 pictures */
+    cr_assert_float_eq(record_seconds_per_epoch(&r), 4.5, 1e-12, "two steps of three in 3 s");
     cr_assert_float_eq(record_images_per_second(&r), 52 / 3.0, 1e-12);
     cr_assert_eq(record_last_accuracy(&r), -1);
     r = (struct run_record){.devices = 1};

@@ -35,8 +35,9 @@ double record_seconds_per_epoch(const struct run_record *record) {
     if (!record->images || !record->train_samples) return 0;
     if (!record_extrapolated(record))
         return record->training_seconds / record->steps * record->steps_per_epoch; /* also where an epoch is cut short */
-    double epochs = (double)record->images / (record->train_samples + record->duplicates);
-    return record->training_seconds / epochs;
+    double order = (double)record->train_samples + record->duplicates;
+    double whole = (double)record->steps_per_epoch * record->batch_size; /* less than that: a last batch is left out */
+    return record->training_seconds / (double)record->images * (whole > 0 && whole < order ? whole : order);
 }
 
 double record_images_per_second(const struct run_record *record) {
