@@ -6,8 +6,10 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "comm/launch.h"
 #include "tests/cli_data.h"
 #include "tests/cli_run.h"
+#include "train/trainer.h"
 
 struct gate {
     atomic_int open, fired; /* fired: gradients that the lost thread has made */
@@ -70,4 +72,79 @@ Test(session, closes_whole_otherwise, .timeout = 60, .init = cli_folder_make, .f
         cr_assert_eq(session_close(&s), 1, "twice");
         record_free(&record);
     }
+}
+
+/* ---- ranks that find different devices ---- */
+
+static void (*make_different)(struct run_config *config, int rank);
+
+static int one_rank(void *context) {
+    struct run_config config = *(struct run_config *)context;
+    struct run_record record = {0};
+    struct comm *comm;
+    int in_use, code = comm_open(&comm, NULL);
+    if (code) return 1;
+    make_different(&config, comm_rank(comm));
+    code = trainer_run(&config, comm, NULL, 0, &record, &in_use);
+    comm_abort(comm, code, error_message());
+    comm_close(comm);
+    record_free(&record);
+    return error_exit_status(code);
+}
+
+static int run_ranks(void (*different)(struct run_config *, int), const char *device) {
+    struct run_config config;
+    put_data(16, 4);
+    run_config_default(&config);
+    config.mode = MODE_DDP;
+    config.devices = 3;
+    config.batch_size = 12;
+    config.epochs = 1;
+    config.quiet = 1;
+    config.timeout = 20;
+    snprintf(config.model, sizeof config.model, "mlp");
+    config.model_options.hidden_count = 1, config.model_options.hidden[0] = 4;
+    snprintf(config.device, sizeof config.device, "%s", device);
+    snprintf(config.data_dir, sizeof config.data_dir, "d");
+    make_different = different;
+    struct launch launch = {.world_size = 3, .entry = one_rank, .context = &config, .start_timeout_s = 20};
+    struct launch_result result;
+    return launch_ranks(&launch, &result);
+}
+
+static void all_alike(struct run_config *config, int rank) {
+    (void)config, (void)rank;
+}
+
+static void rank_1_is_late(struct run_config *config, int rank) {
+    config->late = rank == 1;
+}
+
+static void rank_2_sees_no_gpu(struct run_config *config, int rank) {
+    (void)config;
+    setenv("EMULATED_GPUS", rank == 2 ? "0" : "2", 1);
+}
+
+static void rank_1_sees_one_gpu(struct run_config *config, int rank) {
+    (void)config;
+    setenv("EMULATED_GPUS", rank == 1 ? "1" : "2", 1);
+}
+
+static void differ(void (*different)(struct run_config *, int), const char *device, const char *words) {
+    cr_assert_eq(run_ranks(different, device), ERR_FAILED, "%s", error_message());
+    cr_assert(strstr(error_message(), words), "%s", error_message());
+}
+
+Test(session, ranks_must_find_the_same_devices, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
+    cr_assert_eq(run_ranks(all_alike, "cpu"), OK, "%s", error_message());
+    differ(rank_1_is_late, "cpu", "devices: rank 1 finds late emulated devices, rank 0 emulated devices");
+}
+
+/* auto is decided by each rank for itself. */
+Test(session, ranks_must_find_the_same_gpus, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+#ifndef CUDA_EMULATION
+    cr_skip_test("needs GPUs that can be hidden from a rank: make EMULATION=1");
+#endif
+    differ(rank_2_sees_no_gpu, "auto", "devices: rank 2 finds emulated devices, rank 0 2 GPUs");
+    differ(rank_1_sees_one_gpu, "auto", "devices: rank 1 finds 1 GPU, rank 0 2 GPUs");
 }

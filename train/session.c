@@ -43,6 +43,29 @@ static int job_failed(void *comm) {
     return comm_check(comm);
 }
 
+static const char *found_words(enum device_kind kind, int physical, char text[40]) {
+    if (kind == DEVICE_CUDA) snprintf(text, 40, "%d GPU%s", physical, physical > 1 ? "s" : "");
+    else snprintf(text, 40, "%s devices", kind == DEVICE_HOST ? "emulated" : "late emulated");
+    return text;
+}
+
+/* Each rank has looked for GPUs by itself. Where one sees others than rank 0 its bits would be others, and they could
+ * not read each other's memory. Collective. */
+static int agree_on_devices(const struct session *s, enum device_kind kind, int physical) {
+    struct found {
+        int kind, physical;
+    } mine = {(int)kind, physical}, all[MAX_DEVICES];
+    char its[40], first[40];
+    if (s->ranks == 1) return OK;
+    CHECK(comm_gather(s->comm, &mine, sizeof mine, all));
+    for (int r = 1; r < s->ranks; r++)
+        if (all[r].kind != all[0].kind || all[r].physical != all[0].physical)
+            return fail(ERR_FAILED, "devices: rank %d finds %s, rank 0 %s: all must see the same: look at duet devices, or "
+                        "give --device cpu", r, found_words((enum device_kind)all[r].kind, all[r].physical, its),
+                        found_words((enum device_kind)all[0].kind, all[0].physical, first));
+    return OK;
+}
+
 static int open_devices(struct session *s, enum device_kind kind, int physical) {
     const struct run_config *c = s->config;
     s->device_count = c->mode == MODE_DP ? s->devices : 1;
@@ -186,6 +209,7 @@ int session_open(struct session *s, const struct run_config *config, struct comm
     s->comm = comm;
     s->rank = comm ? comm_rank(comm) : 0;
     s->ranks = comm ? comm_world_size(comm) : 1;
+    CHECK(agree_on_devices(s, kind, physical));
     s->devices = run_devices(config);
     s->virtual_devices = run_virtual_devices(config);
     s->record = record;
