@@ -26,10 +26,10 @@ demo|60
 step|100
 allreduce|60
 torch|80
-kill|60
+kill|75
 tests|90
 sanitizer|90"
-limit_all=${GPU_CHECK_SECONDS:-475} # what is left then is cut off
+limit_all=${GPU_CHECK_SECONDS:-465} # what is left then is cut off, which takes some seconds
 slower=1
 [[ -n ${EMULATION-} && -z ${GPU_CHECK_SECONDS-} ]] && slower=5 limit_all=2400 # on the few cores of whoever writes this
 

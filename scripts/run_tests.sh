@@ -8,6 +8,7 @@
 # run. The last line is `N passed, N failed` (and `, N skipped`); the exit status is 1 on any failure.
 set -u
 limit=900 # seconds a program may take; single tests have timeouts of their own
+# TEST_SECONDS, where it is set, is what all may take together: a program that has no more time is one failure.
 
 # A race ends the process that has it. Ranks fork from threaded processes and start threads themselves.
 export TSAN_OPTIONS=${TSAN_OPTIONS:-halt_on_error=1:exitcode=66:die_after_fork=0}
@@ -17,6 +18,10 @@ export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
 # its name on standard output says that they are there.
 run_one() { # PROGRAM
     local program=$1 name=${1##*/} log=$1.log prefix=() start status ms plain numbers ok bad skip note=
+    if [[ -n ${TESTS_END-} ]]; then
+        limit=$((TESTS_END - $(date +%s)))
+        ((limit > 0)) || limit=1
+    fi
     # ThreadSanitizer of gcc 12 and 13 cannot start ("unexpected memory mapping") where addresses are drawn from more than
     # 28 bits, as on newer kernels. There the programs run without address randomisation, if the system lets us.
     if [[ $program == *thread* && $(cat /proc/sys/vm/mmap_rnd_bits 2>/dev/null || echo 28) -gt 28 ]] && setarch -R true 2>/dev/null; then
@@ -81,6 +86,7 @@ if [[ $1 == --one ]]; then
     exit
 fi
 shift # the build folder: its programs carry its name
+[[ -n ${TEST_SECONDS-} ]] && export TESTS_END=$(($(date +%s) + TEST_SECONDS))
 
 # 1: the tests of the command, 2: those that train or wait in themselves, 3: the rest; then as given.
 printf '%s\n' "$@" |

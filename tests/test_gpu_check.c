@@ -275,16 +275,73 @@ Test(gpu_check, kills_that_end_badly_are_noticed, .timeout = 300, .init = make_p
     }
 }
 
-Test(gpu_check, gpu_memory_that_stays_is_noticed, .timeout = 240, .init = make_place, .fini = cli_folder_remove) {
+/* Puts p/ before all other programs. */
+static void tools_first(void) {
     char path[2 * PATH_MAX], here[PATH_MAX];
-    skip_where_short();
     cr_assert_not_null(getcwd(here, sizeof here));
-    put_script("p/nvidia-smi", "#!/usr/bin/env bash\n[[ $1 == --query-gpu=memory.used ]] || exit 1\n"
-                               "echo >>${0%/*}/asked\nwc -l <${0%/*}/asked | awk '{ print $1 * 1000 }'\n");
     snprintf(path, sizeof path, "%s/p:%s", here, getenv("PATH"));
     setenv("PATH", path, 1);
+}
+
+/* compute-sanitizer with another verdict in each turn. One that looked at nothing, or hung, has not found nothing. */
+Test(gpu_check, sanitizers_words_are_read, .timeout = 120, .init = make_place, .fini = cli_folder_remove) {
+    static const struct {
+        const char *says, *words;
+        int off; /* -1: some, by how many cores there are */
+    } turns[] = {{"echo '========= ERROR SUMMARY: 0 errors'; [[ $2 == memcheck ]] || "
+                  "echo '========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)'", "", 0},
+                 {"echo '========= ERROR SUMMARY: 2 errors'; exit 86", "status 86", 7},
+                 {":", "status 0, ", 7},
+                 {"[[ $2 == memcheck ]] && echo '========= ERROR SUMMARY: 0 errors' || "
+                  "echo '========= RACECHECK SUMMARY: 1 hazard displayed (0 errors, 1 warning)'", "1 hazard", 2},
+                 {"[[ $* == *'mode dp'* ]] && sleep 100; echo '========= ERROR SUMMARY: 0 errors'", "not done after ", -1}};
+    tools_first();
+    for (size_t i = 0; i < sizeof turns / sizeof *turns; i++) {
+        char text[512];
+        if (i == 4) setenv("GPU_CHECK_SECONDS", "22", 1); /* what ended is told, though time is short */
+        snprintf(text, sizeof text, "#!/usr/bin/env bash\n%s\n", turns[i].says);
+        put_script("p/compute-sanitizer", text);
+        struct json *root = run_real("sanitizer", turns[i].off ? 1 : 0);
+        cr_expect_eq(json_at(root, "parts/0/checks")->count, 7, "%s", turns[i].says);
+        cr_expect_str_eq(json_text(root, "parts/0/state"), turns[i].off ? "failed" : "passed");
+        int off = checks_off(root, turns[i].words);
+        cr_expect(turns[i].off < 0 ? off > 0 : off == turns[i].off, "%s: %d", turns[i].says, off);
+        json_free(root);
+    }
+}
+
+/* A test that hangs is named before the part is cut off, and the others count. */
+Test(gpu_check, a_test_that_hangs_is_named, .timeout = 60, .init = make_place, .fini = cli_folder_remove) {
+    static const char good[] = "#!/usr/bin/env bash\necho '[====] Synthesis: Tested: 2 | Passing: 2 | Failing: 0 | Crashing: 0'\n";
+    cr_assert_eq(mkdir("b/tests", 0777), 0);
+    put_script("b/tests/test_good", good);
+    put_script("b/tests/test_hangs", "#!/usr/bin/env bash\nsleep 100\n");
+    setenv("TESTS", "test_good test_hangs", 1);
+    setenv("GPU_CHECK_SECONDS", "14", 1);
+    struct json *root = run_real("tests", 1);
+    cr_expect_str_eq(json_text(root, "parts/0/state"), "failed");
+    cr_expect_str_eq(json_text(root, "parts/0/note"), "2 passed, 1 failed");
+    cr_expect(strstr(json_text(root, "parts/0/log_end"), "test_hangs"), "%s", json_text(root, "parts/0/log_end"));
+    json_free(root);
+}
+
+Test(gpu_check, gpu_memory_that_stays_is_noticed, .timeout = 240, .init = make_place, .fini = cli_folder_remove) {
+    skip_where_short();
+    put_script("p/nvidia-smi", "#!/usr/bin/env bash\n[[ $1 == --query-gpu=memory.used ]] || exit 1\n"
+                               "echo >>${0%/*}/asked\nwc -l <${0%/*}/asked | awk '{ print $1 * 1000 }'\n");
+    tools_first();
     setenv("GPU_CHECK_KILLS", "rank|DP", 1);
     struct json *root = run_real("kill", 1);
     cr_expect_eq(checks_off(root, "MiB in use, 1000 before"), 3);
+    json_free(root);
+}
+
+/* As where a GPU is cut into parts: the driver then gives no number. */
+Test(gpu_check, without_a_number_of_the_driver_memory_is_asked_elsewhere, .timeout = 60, .init = make_place, .fini = cli_folder_remove) {
+    put_script("p/nvidia-smi", "#!/usr/bin/env bash\necho '[N/A]'\n");
+    tools_first();
+    setenv("GPU_CHECK_KILLS", "single", 1);
+    struct json *root = run_real("kill", 0);
+    cr_expect_eq(json_at(root, "parts/0/checks")->count, 1);
     json_free(root);
 }

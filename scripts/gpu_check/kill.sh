@@ -13,10 +13,7 @@ trap 'exit 143' TERM
 
 # Processes of the command that runs, or that ran: those that inherited the mark.
 processes() {
-    local folder
-    for folder in /proc/[0-9]*; do
-        grep -qzx "GPU_CHECK_MARK=$mark" "$folder/environ" 2>/dev/null && echo "${folder#/proc/}"
-    done
+    grep -lzxs "GPU_CHECK_MARK=$mark" /proc/[0-9]*/environ | cut -d/ -f3
 }
 process_of_rank() {
     local pid
@@ -25,12 +22,12 @@ process_of_rank() {
     done
 }
 
-# MiB in use on all GPUs together, as the driver says, or a small program of ours; fails where neither knows.
+# MiB in use on the GPUs that this run sees, all together, as the driver says, or, where that only says [N/A], a small program
+# of ours; fails where neither knows.
 memory_used() {
-    {
-        nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits 2>/dev/null ||
-            "$B/bench/gpu_facts" 2>/dev/null | sed -n 's/^gpu .* MiB, \([0-9]*\) MiB in use$/\1/p'
-    } | awk '$1 ~ /^[0-9]+$/ { sum += $1; n++ } END { if (n) print sum; exit !n }'
+    add_up() { awk '$1 ~ /^[0-9]+$/ { sum += $1; n++ } END { if (n) print sum; exit !n }'; }
+    soon nvidia-smi ${CUDA_VISIBLE_DEVICES:+-i "$CUDA_VISIBLE_DEVICES"} --query-gpu=memory.used --format=csv,noheader,nounits 2>/dev/null | add_up ||
+        soon "$B/bench/gpu_facts" 2>/dev/null | sed -n 's/^gpu .* MiB, \([0-9]*\) MiB in use$/\1/p' | add_up
 }
 
 # Whether a test becomes true within some seconds.

@@ -1,5 +1,6 @@
 # The same steps in PyTorch and in Duet, in turn.
 . scripts/gpu_check/common.sh
+export PYTHONUNBUFFERED=1 # what was said before a part is cut off is not lost
 command -v python3 >/dev/null || not_here "no python3"
 python3 -c 'import torch' 2>/dev/null || not_here "python3 has no torch"
 [[ -n $EMULATED ]] && not_here "CUDA is emulated: PyTorch could not use it"
