@@ -240,13 +240,16 @@ Test(cuda_library, an_empty_segment_is_no_call, .timeout = 60) {
     device_close(device);
 }
 
-/* No deterministic algorithm for a shape, or too large a workspace: own kernels, and the others stay cuDNN's. */
+/* No deterministic algorithm for a shape, said at once or only by the call, or too large a workspace: own kernels, and the
+ * others stay cuDNN's. */
 Test(cuda_library, what_cudnn_refuses_own_kernels_take, .timeout = 60) {
     struct device *device = library_device(0);
-    cudnn()->refuse = 3, cudnn()->greedy = 5;
+    cudnn()->refuse = 3, cudnn()->greedy = 5, cudnn()->late = 4;
     check_conv(device, (int[]){4, 2, 9, 9, 5, 3, 2, 1}, 0);
     check_conv(device, (int[]){4, 2, 9, 9, 5, 5, 1, 1}, 0);
+    check_conv(device, (int[]){4, 2, 9, 9, 5, 4, 1, 1}, 0);
     for (int pass = 0; pass < PASSES; pass++) cr_assert_eq(cudnn()->calls[pass], 0);
+    cr_assert_eq(cudnn()->refused, PASSES, "what was refused once is not asked for again");
     check_conv(device, (int[]){4, 2, 9, 9, 5, 2, 1, 1}, 0);
     for (int pass = 0; pass < PASSES; pass++) cr_assert_eq(cudnn()->calls[pass], 6);
     expect_no_mistake();

@@ -182,6 +182,34 @@ Test(cuda_nccl, a_call_is_one_span_and_is_charged_as_a_ring, .timeout = 60) {
 
 /* ---- refusals ---- */
 
+/* Inside a recording; and nothing of it is left in the way of the next call. */
+static int recording_entry(void *context) {
+    static float host[3000];
+    struct rank r;
+    struct allreduce *ar = NULL;
+    int code = open_all(&r, context, &ar, 3000);
+    struct stream *compute = device_compute(r.device);
+    for (size_t i = 0; i < 3000; i++) host[i] = input(4, r.rank, i, 1);
+    if (!code) code = put(&r, host, 3000);
+    if (!code) code = stream_record_begin(compute);
+    if (!code && allreduce_enqueue(ar, compute, r.data, 3000, 1, 0, 0) == OK) code = fail(ERR_CHECK, "it was recorded");
+    if (!code && !strstr(error_message(), "allreduce nccl on cuda(0): not inside a recording"))
+        code = fail(ERR_CHECK, "refused with: %s", error_message());
+    if (!code) code = stream_record_end(compute, NULL);
+    if (!code) code = allreduce_enqueue(ar, compute, r.data, 3000, 1, 0, 0);
+    if (!code) code = stream_sync(compute);
+    if (!code) code = get(&r, host, 3000);
+    if (!code) code = judge_sum(&r, host, 3000, 4, 1, 1);
+    allreduce_free(ar);
+    return rank_close(&r, check_fake(code));
+}
+
+Test(cuda_nccl, a_recording_takes_no_call, .timeout = 60) {
+    struct job job = job_of(60);
+    use_gpus(1);
+    run_well(1, recording_entry, &job);
+}
+
 static int init_entry(void *context) {
     struct rank r;
     struct allreduce *ar = NULL;
@@ -205,6 +233,8 @@ Test(cuda_nccl, ranks_that_share_a_gpu_are_refused_before_it_is_called, .timeout
     use_gpus(2);
     refused(3, &job, ERR_USAGE, "ranks 0 and 2 share a GPU, which NCCL 2.28.9 refuses (\"Duplicate GPU detected\")");
     cr_assert_not_null(strstr(error_message(), "use --allreduce auto"), "%s", error_message());
+    setenv("FAKE_NCCL_VERSION", "22999", 1); /* the last that does */
+    refused(3, &job, ERR_USAGE, "which NCCL 2.29.99 refuses");
 }
 
 Test(cuda_nccl, from_version_2_30_on_they_may_share, .timeout = 60) {

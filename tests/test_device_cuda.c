@@ -263,6 +263,29 @@ Test(cuda, a_fault_stays_names_op_and_step_and_travels_by_events, .timeout = 30)
     cr_assert_eq(stand_in_left(), 0);
 }
 
+/* Who syncs an event may be the first to see a fault: it knows what the event was recorded behind, and no more. */
+Test(cuda, a_fault_first_seen_by_an_event_names_what_it_was_recorded_behind, .timeout = 30) {
+    stand_in_reset();
+    struct device *d = open_one(0, 1);
+    struct stream *s = device_compute(d);
+    struct event *event;
+    float *x = test_floats(d, 4), value = 2;
+    MUST(event_create(d, &event));
+    stream_set_phase(s, PHASE_FORWARD, 12);
+    MUST(test_fill(s, x, 4, 1));
+    MUST(event_record(event, s));
+    stream_set_phase(s, PHASE_FORWARD, 13);
+    MUST(stream_write(s, x, &value, sizeof value));
+    gpu.fault = cudaErrorIllegalAddress;
+    cr_assert_eq(event_sync(event), ERR_FAILED);
+    MUST_SAY("event sync on cuda(0): cudaErrorIllegalAddress");
+    MUST_SAY("up to fill of step 12;");
+    gpu.fault = cudaSuccess;
+    event_destroy(event);
+    device_close(d);
+    cr_assert_eq(stand_in_left(), 0);
+}
+
 Test(cuda, a_broken_context_is_closed_without_a_hang, .timeout = 30) {
     stand_in_reset();
     struct device *d = open_one(0, 1);

@@ -30,6 +30,8 @@ struct fake_log {
     int handles;    /* open ones, and descriptors */
     int refuse;     /* set by a test: cudnn: of which filter size there is no algorithm */
     int greedy;     /* set by a test: cudnn: of which filter size the workspace is a gigabyte */
+    int late;       /* set by a test: cudnn: which filter size only the call itself refuses, */
+    int refused;    /* and how often it has */
 };
 #define FAKE_LOG "fake_log"
 extern struct fake_log fake_log;

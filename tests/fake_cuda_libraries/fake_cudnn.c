@@ -254,6 +254,7 @@ static cudnnStatus_t enqueue(cudnnHandle_t handle, struct conv *c, int determini
     cudnnStatus_t status = workspace_of(c, deterministic, &needed);
     if (status) return status;
     if (c->workspace_bytes < needed || (needed && !c->workspace)) return forbid("less workspace than asked for");
+    if (c->w.r == fake_log.late) return fake_log.refused++, CUDNN_STATUS_NOT_SUPPORTED;
     c->workspace_bytes = needed;
     int shape[12] = {(int)c->pass, c->x.n, c->x.c, c->x.h, c->x.w, c->w.k, c->w.r, c->w.s, c->d.u, c->d.pad_h, (int)c->d.math, 0};
     c->chains = fake_chains(shape, 12, (const void *const[3]){c->xs, c->ws, c->ys});

@@ -25,7 +25,7 @@ struct meeting { /* the file; zero at first */
 };
 
 struct ncclComm {
-    int alive, rank, ranks;
+    int alive, rank, ranks, blocks; /* blocks: at most so many on a GPU */
     struct meeting *m;
     atomic_int aborted, running; /* kernels */
     int polls;                   /* until what was asked for is done */
@@ -95,7 +95,9 @@ static ncclResult_t check_gpus(const struct ncclComm *c) {
     int version;
     const char *allowed = getenv("NCCL_MULTI_RANK_GPU_ENABLE");
     ncclGetVersion(&version);
-    if (!shares_a_gpu(c) || (version >= 23000 && allowed && !strcmp(allowed, "1"))) return ncclSuccess;
+    if (!shares_a_gpu(c)) return ncclSuccess;
+    int fits = c->blocks > 0 && c->blocks * c->ranks <= 32; /* all of them must stand on the GPU together */
+    if (version >= 23000 && allowed && !strcmp(allowed, "1") && fits) return ncclSuccess;
     fake_forbidden("nccl", "ranks on one GPU");
     return ncclInvalidUsage;
 }
@@ -114,7 +116,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int ranks, ncclUniqueId id,
     c->m = mmap(NULL, sizeof *c->m, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     close(fd);
     if (c->m == MAP_FAILED || cudaGetDevice(&gpu) || cudaGetDeviceProperties(&p, gpu)) return ncclUnhandledCudaError;
-    c->alive = ALIVE, c->rank = rank, c->ranks = ranks, c->polls = POLLS;
+    c->alive = ALIVE, c->rank = rank, c->ranks = ranks, c->blocks = config->maxCTAs, c->polls = POLLS;
     memcpy(c->m->uuid[rank], p.uuid.bytes, sizeof c->m->uuid[0]);
     atomic_fetch_add(&c->m->joined, 1);
     fake_log.handles++;
