@@ -64,9 +64,10 @@ double duet_time(void);
 
 /* Opens devices 0 .. n-1 into devices[0 .. n). kind: "cpu" are emulated devices: each has memory of its
  * own that runs out, and computes in the thread that calls; "cpu-late" does its work as late as it may and
- * checks that no device reaches into another's memory, slow, for tests of your program; "auto" takes the
- * best there is. memory_bytes: of each device; 0: a default that fits the machine. On failure none stays
- * open and all are NULL. */
+ * checks that no device reaches into another's memory, slow, for tests of your program; "cuda" are GPUs,
+ * which devices share in turn where n is above their number; "auto" is cuda where a GPU is found, else
+ * cpu. memory_bytes: of each device; 0: a default that fits the machine. On failure none stays open and
+ * all are NULL. */
 int duet_devices_open(duet_device **devices, int n, const char *kind, uint64_t memory_bytes);
 void duet_devices_close(duet_device **devices, int n); /* sets them to NULL */
 

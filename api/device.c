@@ -5,16 +5,20 @@
 
 #include "api/api.h"
 
-static int kind_of(const char *name, struct device_config *config) {
+static int kind_of(const char *name, enum device_kind *kind) {
     static const struct {
         const char *name;
         enum device_kind kind;
-    } kinds[] = {{"cpu", DEVICE_HOST}, {"cpu-late", DEVICE_HOST_LATE}, {"cuda", DEVICE_CUDA}, {"auto", DEVICE_HOST}};
+    } kinds[] = {{"cpu", DEVICE_HOST}, {"cpu-late", DEVICE_HOST_LATE}, {"cuda", DEVICE_CUDA}};
+    int count;
+    if (name && !strcmp(name, "auto")) {
+        *kind = device_probe(DEVICE_CUDA, &count) ? DEVICE_HOST : DEVICE_CUDA;
+        return OK;
+    }
     for (size_t i = 0; name && i < sizeof kinds / sizeof *kinds; i++) {
         if (strcmp(name, kinds[i].name)) continue;
-        config->kind = kinds[i].kind;
-        config->check_operands = config->kind == DEVICE_HOST_LATE;
-        return OK;
+        *kind = kinds[i].kind;
+        return device_probe(*kind, &count);
     }
     return fail(ERR_USAGE, "kind of device: %s: there are auto, cpu, cpu-late and cuda", name ? name : "none given");
 }
@@ -22,8 +26,10 @@ static int kind_of(const char *name, struct device_config *config) {
 int duet_devices_open(duet_device **devices, int n, const char *kind, uint64_t memory_bytes) {
     if (n < 1 || n > MAX_DEVICES) return fail(ERR_USAGE, "devices: %d: give 1 to %d", n, MAX_DEVICES);
     memset(devices, 0, (size_t)n * sizeof *devices);
-    struct device_config config = {.memory_bytes = memory_bytes ? memory_bytes : device_default_memory(n)};
-    CHECK(kind_of(kind, &config));
+    struct device_config config = {.memory_bytes = memory_bytes, .devices = n};
+    CHECK(kind_of(kind, &config.kind));
+    config.check_operands = config.kind == DEVICE_HOST_LATE;
+    if (!memory_bytes && config.kind != DEVICE_CUDA) config.memory_bytes = device_default_memory(n); /* a GPU knows its own */
     for (int i = 0; i < n; i++) {
         struct device *device;
         config.index = i;

@@ -21,7 +21,7 @@ Test(api_base, codes_become_exit_statuses, .timeout = 30) {
 Test(api_device, opens_and_closes, .timeout = 30) {
     duet_device *devices[3];
     uint64_t now = 1, peak = 1;
-    MUST(duet_devices_open(devices, 3, "auto", API_MEMORY));
+    MUST(duet_devices_open(devices, 3, "cpu", API_MEMORY));
     for (int i = 0; i < 3; i++) {
         char name[16];
         snprintf(name, sizeof name, "cpu(%d)", i);
@@ -41,6 +41,20 @@ Test(api_device, opens_and_closes, .timeout = 30) {
     duet_devices_close(devices, 3);
     for (int i = 0; i < 3; i++) cr_assert_null(devices[i]);
     duet_devices_close(NULL, 3);
+}
+
+/* GPUs where there are any, each with its share of the memory; a GPU asked for by name where there is none is an error. */
+Test(api_device, auto_takes_the_best_there_is, .timeout = 60) {
+    duet_device *devices[2];
+    int has_gpu = duet_devices_open(devices, 2, "cuda", 0) == DUET_OK;
+#ifdef CUDA_EMULATION
+    cr_assert(has_gpu, "%s", duet_error());
+#endif
+    if (has_gpu) duet_devices_close(devices, 2);
+    else cr_assert(*duet_error() && !devices[0]);
+    MUST(duet_devices_open(devices, 2, "auto", 0));
+    cr_assert_str_eq(duet_device_name(devices[1]), has_gpu ? "cuda(1)" : "cpu(1)");
+    duet_devices_close(devices, 2);
 }
 
 Test(api_device, refuses_what_is_not_there, .timeout = 30) {
@@ -88,7 +102,7 @@ Test(api_tensor, goes_in_and_out, .timeout = 30) {
         float floats[12], back[12];
         int32_t ints[3] = {7, -1, 2147483647}, ints_back[3];
         double doubles[2] = {0.1, -1e300}, doubles_back[2] = {1, 1};
-        MUST(duet_devices_open(&device, 1, api_kinds[kind], API_MEMORY));
+        MUST(duet_devices_open(&device, 1, api_kinds[kind], api_memory(api_kinds[kind])));
         f = api_tensor(device, 3, (int[3]){2, 3, 2}, floats);
         MUST(duet_tensor_create(&i, device, DUET_I32, 1, (int[1]){3}, ints));
         MUST(duet_tensor_create(&d, device, DUET_F64, 1, (int[1]){2}, NULL));
@@ -127,7 +141,7 @@ Test(api_tensor, moves_between_devices_and_adds_in_place, .timeout = 30) {
         duet_device *devices[2];
         duet_tensor *a, *b, *moved, *same;
         float host[1000], back[1000];
-        MUST(duet_devices_open(devices, 2, api_kinds[kind], API_MEMORY));
+        MUST(duet_devices_open(devices, 2, api_kinds[kind], api_memory(api_kinds[kind])));
         a = api_tensor(devices[0], 1, (int[1]){1000}, host);
         MUST(duet_tensor_create(&b, devices[1], DUET_F32, 1, (int[1]){1000}, NULL));
         MUST(duet_tensor_scale(a, 3));

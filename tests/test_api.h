@@ -15,8 +15,16 @@
         cr_assert(strstr(duet_error(), (word)), "'%s' lacks '%s'", duet_error(), (word)); \
     } while (0)
 
+#ifdef CUDA_EMULATION
+static const char *const api_kinds[] = {"cpu", "cpu-late", "cuda"};
+#else
 static const char *const api_kinds[] = {"cpu", "cpu-late"};
-enum { API_KINDS = 2, API_MEMORY = 8 << 20 };
+#endif
+enum { API_KINDS = sizeof api_kinds / sizeof *api_kinds, API_MEMORY = 8 << 20 };
+
+static inline uint64_t api_memory(const char *kind) {
+    return strcmp(kind, "cuda") ? API_MEMORY : 96 << 20; /* a GPU's workspace takes 64 MiB */
+}
 
 /* A float tensor of the numbers 0, 1, 2, 0, -1 ...: small whole ones, so that sums are exact in any order. */
 static inline float api_number(size_t i) {

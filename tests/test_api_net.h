@@ -27,7 +27,7 @@ static inline void net_open(struct net *net, const char *kind) {
         for (size_t k = 0; k < O * C * 9; k++) net->value[i][k] = api_number(k + (size_t)i);
         params[i].values = net->value[i];
     }
-    MUST(duet_devices_open(net->devices, 2, kind, API_MEMORY));
+    MUST(duet_devices_open(net->devices, 2, kind, api_memory(kind)));
     MUST(duet_params_create(&net->params, net->devices[0], params, PARAMS));
     MUST(duet_tape_create(&net->tape, net->devices[0]));
 }

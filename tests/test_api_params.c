@@ -15,7 +15,7 @@ Test(api_params, start_and_step, .timeout = 30) {
         duet_device *device;
         duet_params *params;
         float w[6], g[6] = {1, 2, 3, 4, 5, 0.7f}, back[6];
-        MUST(duet_devices_open(&device, 1, api_kinds[kind], API_MEMORY));
+        MUST(duet_devices_open(&device, 1, api_kinds[kind], api_memory(api_kinds[kind])));
         MUST(duet_params_create(&params, device, two_params, 2));
         cr_assert_eq(duet_params_count(params), 2);
         cr_assert_null(duet_params_value(params, 2));
