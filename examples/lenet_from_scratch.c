@@ -310,7 +310,7 @@ int main(int argc, char **argv) {
     if (wrong) {
         fprintf(stderr, "lenet_from_scratch: unknown flag or wrong value: %s: give [--devices 1..64] [--epochs N] "
                 "[--batch-size N] [--lr X] [--steps N] [--dataset fashion-mnist|mnist|synthetic] [--data-dir DIR] "
-                "[--device auto|cpu|cpu-late] [--save FILE] [--broken]\n", wrong);
+                "[--device auto|cpu|cpu-late|cuda] [--save FILE] [--broken]\n", wrong);
         return 2;
     }
     int code = run(&o);
