@@ -29,7 +29,8 @@ enum { SLABS = 16 };
 static struct gpu {
     void *slab[SLABS];
     int count, driver;              /* GPUs; version of the driver, 0: none */
-    cudaError_t fault, count_error, malloc_error, ipc_error;
+    cudaError_t fault, count_error, malloc_error, ipc_error, close_error;
+    cudaError_t last;               /* of an IPC close: who launches next and asks would find it */
     int pageable;                   /* 1: memory is none that the runtime knows */
     int copies, fail_at;
     int64_t work_ns;                /* INT64_MAX: work that never ends */
@@ -78,7 +79,10 @@ static void work(cudaStream_t s) {
     s->busy_until = begin == NEVER || gpu.work_ns == NEVER ? NEVER : begin + gpu.work_ns;
 }
 
-cudaError_t cudaGetLastError(void) { return gpu.fault; }
+cudaError_t cudaGetLastError(void) { /* takes it away, where it is not the context's */
+    cudaError_t last = gpu.fault ? gpu.fault : gpu.last;
+    return gpu.last = cudaSuccess, last;
+}
 const char *cudaGetErrorName(cudaError_t e) { return e == cudaErrorIllegalAddress ? "cudaErrorIllegalAddress" : "cudaErrorOther"; }
 const char *cudaGetErrorString(cudaError_t e) { return e == cudaErrorIllegalAddress ? "an illegal memory access" : "another error"; }
 cudaError_t cudaDriverGetVersion(int *v) { return *v = gpu.driver, cudaSuccess; }
@@ -178,7 +182,11 @@ cudaError_t cudaIpcOpenMemHandle(void **out, cudaIpcMemHandle_t handle, unsigned
     memcpy(out, &handle, sizeof *out);
     return gpu.opened++, gpu.opens++, cudaSuccess;
 }
-cudaError_t cudaIpcCloseMemHandle(void *memory) { return (void)memory, gpu.opened--, gpu.fault; }
+cudaError_t cudaIpcCloseMemHandle(void *memory) {
+    (void)memory;
+    gpu.opened--;
+    return gpu.last = gpu.fault ? gpu.fault : gpu.close_error;
+}
 
 /* Streams and events. */
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *s, unsigned flags, int priority) {

@@ -347,10 +347,14 @@ Test(cuda, a_slab_is_opened_once_and_closed_with_its_last_piece, .timeout = 30) 
     cr_assert_eq(device_traffic(e)->bytes[0][1], 4);
     cr_assert_eq(traffic_into(device_traffic(e), 1), 4);
     device_unimport(e, seen[0]);
+    char *slab = ((struct cuda_device *)d)->slab;
+    device_unimport(e, slab - 1), device_unimport(e, slab + device_ledger(d).capacity); /* in no mapping of e's */
     device_unimport(e, seen[1]);
     cr_assert_eq(gpu.opened, 1);
+    gpu.close_error = cudaErrorInvalidValue;
     device_unimport(e, seen[2]);
-    cr_assert_eq(gpu.opened, 0);
+    cr_assert(gpu.opened == 0 && gpu.last == cudaSuccess, "an error is left for the next launch to find");
+    gpu.close_error = cudaSuccess;
     MUST(device_import(e, &hx, -1, &seen[0])); /* left for close */
     gpu.ipc_error = cudaErrorInvalidResourceHandle;
     hx.bytes[20] ^= 1; /* of another slab */
