@@ -24,13 +24,14 @@ struct page {
     int64_t ended_ns[MAX_DEVICES]; /* when the failure was known */
     char text[MAX_DEVICES][600];
     int calls[MAX_DEVICES]; /* finished so far; atomic */
+    int64_t hit_ns;         /* when a rank was killed or stopped; atomic */
 };
 
 struct job {
     struct page *page;
     enum device_kind kind;
     enum allreduce_algorithm algorithm;
-    double timeout_s;
+    double timeout_s, free_s; /* free_s: what giving back may take after a failure */
     int victim, signal;
 };
 

@@ -1,5 +1,5 @@
 /* Allreduce on GPUs, ranks as real processes: several on one GPU (stepwise), and a GPU for each (spin). Every algorithm
- * on the grid of counts against the reference executor's bits; calls in a row; accounts; inside a recording.
+ * on the grid of counts against the reference executor's bits; calls in a row; inside a recording.
  *
  * Runs on the emulated runtime (make EMULATION=1), and on a machine with GPUs: there spin is skipped where ranks are
  * more than GPUs. */
@@ -101,7 +101,8 @@ Test(allreduce_cuda, grid_of_4_and_5_on_one_gpu, .timeout = 240) {
 
 Test(allreduce_cuda, grid_of_8_on_one_gpu, .timeout = 240) {
     need_gpus(1);
-    if (!test_short()) run_grid(8, 1);
+    if (test_short()) cr_skip_test("8 ranks");
+    run_grid(8, 1);
 }
 
 Test(allreduce_cuda, grid_of_2_and_3_with_a_gpu_each, .timeout = 240) {
@@ -118,7 +119,8 @@ Test(allreduce_cuda, grid_of_4_and_5_with_a_gpu_each, .timeout = 240) {
 
 Test(allreduce_cuda, grid_of_8_with_a_gpu_each, .timeout = 240) {
     need_gpus(8);
-    if (!test_short()) run_grid(8, 8);
+    if (test_short()) cr_skip_test("8 ranks");
+    run_grid(8, 8);
 }
 
 /* Where only some share, all take turns. */
@@ -228,4 +230,91 @@ Test(allreduce_cuda, calls_in_a_row_with_a_gpu_each, .timeout = 240) {
     need_gpus(3);
     run_row(2, 2);
     run_row(3, 3);
+}
+
+/* ---- inside a recording ---- */
+
+enum { REPLAYS = 3 };
+
+static int refused(int code, const char *words) {
+    return code && strstr(error_message(), words) ? OK : fail(ERR_CHECK, "not refused for '%s': %s", words, error_message());
+}
+
+static int replay_all(struct stream *stream, struct recording *recording) {
+    for (int i = 0; i < REPLAYS; i++) CHECK(stream_replay(stream, recording, "allreduce"));
+    return stream_sync(stream);
+}
+
+/* Ranks that share a GPU are refused. Else replays run between plain calls, each a call of its own: the first plain one brings
+ * the plan over, which a recording cannot. *calls: how many there were. */
+static int record_call(struct rank *r, struct allreduce *ar, size_t count, int *calls) {
+    struct stream *stream = device_compute(r->device);
+    struct recording *recording = NULL;
+    int spins = !strcmp(allreduce_executor_name(ar), "spin");
+    const char *why = spins ? "only counts that were seen before" : "ranks that share a GPU wait for each other's words";
+    CHECK(allreduce_enqueue(ar, stream, r->data, count, 0.5f, 0, 0));
+    CHECK(stream_sync(stream));
+    CHECK(stream_record_begin(stream));
+    CHECK(refused(allreduce_enqueue(ar, stream, r->data, count - 1, 0.5f, 0, 0), why));
+    CHECK(stream_record_end(stream, NULL));
+    CHECK(comm_barrier(r->comm, "recording"));
+    if (spins) {
+        CHECK(stream_record_begin(stream));
+        int code = allreduce_enqueue(ar, stream, r->data, count, 0.5f, 0, 0);
+        CHECK_KEEP(stream_record_end(stream, code ? NULL : &recording), code);
+        if (!code) code = replay_all(stream, recording);
+        recording_free(recording);
+        CHECK(code);
+    }
+    *calls = 2 + (spins ? REPLAYS : 0);
+    CHECK(allreduce_enqueue(ar, stream, r->data, count, 0.5f, 0, 1));
+    return stream_sync(stream);
+}
+
+static int judge_calls(const struct rank *r, const struct allreduce_config *config, const float *got, size_t count, int calls) {
+    static float all[MAX_DEVICES][4099];
+    float *data[MAX_DEVICES];
+    for (int k = 0; k < r->n; k++) {
+        data[k] = all[k];
+        for (size_t i = 0; i < count; i++) data[k][i] = input(9, k, i, 0);
+    }
+    for (int call = 0; call < calls; call++)
+        CHECK(reference_allreduce(config->algorithm, r->n, count, &config->plan, data, 0.5f));
+    return memcmp(got, data[r->rank], count * sizeof *got) ? fail(ERR_CHECK, "%d calls: other bits than the reference's", calls)
+                                                           : OK;
+}
+
+static int recorded_entry(void *context) {
+    struct job *job = context;
+    struct rank r;
+    struct allreduce *ar = NULL;
+    struct allreduce_config config = {.algorithm = job->algorithm, .plan = small_slices(2)};
+    static float host[4099];
+    int code = rank_open(&r, job, 4099), calls = 0;
+    if (!code) code = allreduce_init(&ar, r.comm, r.device, &config);
+    if (!code) code = allreduce_register(ar, r.data, 4099);
+    for (size_t i = 0; i < 4099; i++) host[i] = input(9, r.rank, i, 0);
+    if (!code) code = put(&r, host, r.data, 4099);
+    if (!code) code = record_call(&r, ar, 4099, &calls);
+    if (!code) code = get(&r, host, r.data, 4099);
+    if (!code) code = judge_calls(&r, &config, host, 4099, calls);
+    allreduce_free(ar);
+    return rank_close(&r, code);
+}
+
+static void run_recorded(int gpus) {
+    static const enum allreduce_algorithm some[] = {ALLREDUCE_ONESHOT, ALLREDUCE_TREE};
+    need_gpus(gpus);
+    for (int a = 0; a < 2; a++) {
+        struct job job = {.page = new_page(), .timeout_s = 60, .kind = DEVICE_CUDA, .algorithm = some[a]};
+        run_well(2, recorded_entry, &job);
+    }
+}
+
+Test(allreduce_cuda, a_recording_is_refused_on_one_gpu, .timeout = 60) {
+    run_recorded(1);
+}
+
+Test(allreduce_cuda, replays_are_calls_with_a_gpu_each, .timeout = 60) {
+    run_recorded(2);
 }
