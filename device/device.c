@@ -107,21 +107,21 @@ int device_whole_batch(const struct device *device, enum op op) {
     }
 }
 
-/* Says who holds what, the largest free piece where that is what is lacking, and the way out. */
+/* Says what is free and who holds the rest, the largest free piece where that is what is lacking, and the way out. */
 static int out_of_memory(struct device *device, size_t bytes, enum mem_cause cause) {
     const struct ledger *l = &device->ledger;
-    char asked[32], held[32], capacity[32], piece[64] = "", largest[32], who[256];
+    char asked[32], left[32], capacity[32], piece[64] = "", largest[32], who[256];
     if (bytes <= l->capacity - l->total)
-        snprintf(piece, sizeof piece, " (largest free piece %s)",
+        snprintf(piece, sizeof piece, " (largest piece %s)",
                  format_bytes(device->ops->largest_free(device), largest, sizeof largest));
     ledger_describe(l, who, sizeof who);
     return fail(
         ERR_MEMORY,
-        "out of memory on device %d: %s asked for %s, %s of %s held: %s%s: use a smaller batch or model, "
+        "out of memory on device %d: %s asked for %s, %s of %s free%s, held: %s: use a smaller batch or model, "
         "or a larger --device-memory",
         device->config.index, format_bytes(bytes, asked, sizeof asked), mem_cause_name(cause),
-        format_bytes(l->total, held, sizeof held), format_bytes(l->capacity, capacity, sizeof capacity), who,
-        piece);
+        format_bytes(l->capacity - l->total, left, sizeof left), format_bytes(l->capacity, capacity, sizeof capacity),
+        piece, who);
 }
 
 /* What an allocation occupies; 0 where the sum does not fit a size_t. */

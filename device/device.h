@@ -83,7 +83,7 @@ uint64_t device_default_memory(int devices);
 
 /* Memory: 256-byte aligned, contents undefined, charged to `cause` with what it occupies: `bytes` rounded
  * up to 256. bytes == 0 gives a valid distinct pointer. ERR_MEMORY says "out of memory on device 0", what
- * was asked, and who holds what. Free only what no queued work uses any more. */
+ * was asked, what is free, and who holds the rest. Free only what no queued work uses any more. */
 int device_alloc(struct device *device, void **out, size_t bytes, enum mem_cause cause);
 void device_free(struct device *device, void *memory); /* NULL is fine */
 

@@ -35,7 +35,7 @@ struct host_memfd {
     char *base;
     size_t bytes;
 };
-int host_memfd_init(struct host_memfd *memory, size_t bytes);
+int host_memfd_init(struct host_memfd *memory, int device, size_t bytes); /* device: its number, for errors */
 void host_memfd_release(struct host_memfd *memory); /* half-built is fine, after memory->fd = -1 */
 
 struct command {

@@ -36,7 +36,7 @@ static int start(struct device *device) {
     d->memfd.fd = -1;
     pthread_mutex_init(&d->imports_lock, NULL);
     CHECK(arena_size(&device->config, &bytes));
-    CHECK(host_memfd_init(&d->memfd, bytes));
+    CHECK(host_memfd_init(&d->memfd, device->config.index, bytes));
     CHECK(arena_init(&d->arena, d->memfd.base, bytes));
     device->ledger.capacity = bytes;
     device->layout = device->config.reference_math ? LAYOUT_PLAIN : LAYOUT_N16;
