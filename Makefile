@@ -92,7 +92,7 @@ $(B)/cli/main.o: COMPILE += -DDUET_VERSION='"$(VERSION)"'
 all: found $(PROGRAM) $(B)/libduet.a
 
 found:
-	@echo "cuda:      $(if $(EMULATION),emulated by tests/cuda_emulation: for tests$(comma) no hardware,$(if $(SAN),not used: under a sanitizer devices are emulated,$(if $(CUDA),found $(CUDA) ($(call cuda_word,nvcc)): single mode only$(comma) not yet run on hardware,$(if $(filter command%,$(origin CUDA)),not used: CUDA= was given,$(if $(call cuda_word,missing),nvcc without $(call cuda_word,missing): emulated devices,not found: emulated devices)))))"
+	@echo "cuda:      $(if $(EMULATION),emulated by tests/cuda_emulation: for tests$(comma) no hardware,$(if $(SAN),not used: under a sanitizer devices are emulated,$(if $(CUDA),found $(CUDA) ($(call cuda_word,nvcc)): not yet run on hardware,$(if $(filter command%,$(origin CUDA)),not used: CUDA= was given,$(if $(call cuda_word,missing),nvcc without $(call cuda_word,missing): emulated devices,not found: emulated devices)))))"
 	@echo "libraries: $(if $(CUDA),cublas $(or $(CUBLAS),not found)$(comma) cudnn $(or $(CUDNN),not found)$(comma) loaded for --cuda-math library; nccl $(or $(NCCL),not found)$(comma) for --allreduce nccl,none of CUDA's)"
 	@echo "math:      own kernels, no library needed"
 	@echo "zlib:      $(if $(HAVE_ZLIB),found,not found: raw IDX files only)"
