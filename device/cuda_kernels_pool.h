@@ -16,7 +16,9 @@ struct pool {
     float *out;
     uint32_t count; /* elements of out, below 2^31 */
     int height, width, rows, columns, size, stride;
+    float area, part;  /* pixels of a window; what dividing by it multiplies with, where that gives the same bits, or 0 */
     struct divider by_out_width, by_out_height; /* of out's own plane */
+    struct divider by_stride;
 };
 
 /* 0 and nothing written if there are too many elements for the index arithmetic. */
@@ -34,6 +36,9 @@ static inline int pool_of(enum op op, const struct op_args *a, struct pool *pool
     made.count = (uint32_t)tensor_count(out);
     made.height = x->dims[2], made.width = x->dims[3], made.rows = y->dims[2], made.columns = y->dims[3];
     made.size = a->p.pool.size, made.stride = a->p.pool.stride;
+    made.area = (float)(made.size * made.size);
+    made.part = (made.size & (made.size - 1)) == 0 ? 1 / made.area : 0; /* a power of two has an exact inverse */
+    made.by_stride = divider_of((uint32_t)made.stride);
     made.by_out_width = divider_of((uint32_t)out->dims[3]);
     made.by_out_height = divider_of((uint32_t)out->dims[2]);
     *pool = made;
@@ -63,6 +68,10 @@ DUET_HD const float *window_of(const struct pool *p, size_t plane, int row, int 
            (size_t)(column * p->stride);
 }
 
+DUET_HD float over_area(const struct pool *p, float x) {
+    return p->part != 0 ? mul_f32(x, p->part) : x / p->area;
+}
+
 DUET_HD void k_avg_pool_forward(const struct pool *p, struct place at) {
     FOR_EACH_PIXEL(i, p, at) {
         struct pixel y = pixel_of(p, (uint32_t)i);
@@ -70,7 +79,7 @@ DUET_HD void k_avg_pool_forward(const struct pool *p, struct place at) {
         float sum = 0;
         for (int a = 0; a < p->size; a++)
             for (int b = 0; b < p->size; b++) sum += window[a * p->width + b];
-        p->out[i] = sum / (float)(p->size * p->size);
+        p->out[i] = over_area(p, sum);
     }
 }
 
@@ -100,27 +109,42 @@ DUET_HD void k_max_pool_forward(const struct pool *p, struct place at) {
 }
 
 /* The windows that cover pixel h in one direction: first .. last, none if last < first. */
-DUET_HD int first_window(int h, int size, int stride) {
-    int before = h - size + 1;
-    return before <= 0 ? 0 : (before + stride - 1) / stride;
+DUET_HD int first_window(const struct pool *p, int h) {
+    uint32_t rest;
+    int before = h - p->size + 1;
+    return before <= 0 ? 0 : (int)divide(p->by_stride, (uint32_t)(before + p->stride - 1), &rest);
 }
 
-DUET_HD int last_window(int h, int stride, int windows) {
-    int last = h / stride;
+DUET_HD int last_window(const struct pool *p, int h, int windows) {
+    uint32_t rest;
+    int last = (int)divide(p->by_stride, (uint32_t)h, &rest);
     return last < windows ? last : windows - 1;
+}
+
+DUET_HD float avg_of_windows(const struct pool *p, const float *dy, struct pixel x) {
+    int first_column = first_window(p, x.column), last_column = last_window(p, x.column, p->columns);
+    int last_row = last_window(p, x.row, p->rows);
+    float sum = 0;
+    for (int r = first_window(p, x.row); r <= last_row; r++)
+        for (int c = first_column; c <= last_column; c++) sum += over_area(p, dy[r * p->columns + c]);
+    return sum;
+}
+
+/* Where windows lie side by side: one, or none at the edge. The same bits, -0 included: a sum begins with 0. */
+DUET_HD float avg_of_window(const struct pool *p, const float *dy, struct pixel x) {
+    uint32_t rest, row = divide(p->by_stride, (uint32_t)x.row, &rest),
+                   column = divide(p->by_stride, (uint32_t)x.column, &rest);
+    float sum = 0;
+    if (row < (uint32_t)p->rows && column < (uint32_t)p->columns)
+        sum += over_area(p, dy[row * (uint32_t)p->columns + column]);
+    return sum;
 }
 
 DUET_HD void k_avg_pool_backward(const struct pool *p, struct place at) {
     FOR_EACH_PIXEL(i, p, at) {
         struct pixel x = pixel_of(p, (uint32_t)i);
         const float *dy = p->dy + x.plane * (size_t)p->rows * (size_t)p->columns;
-        int last_row = last_window(x.row, p->stride, p->rows);
-        int last_column = last_window(x.column, p->stride, p->columns);
-        float sum = 0;
-        for (int r = first_window(x.row, p->size, p->stride); r <= last_row; r++)
-            for (int c = first_window(x.column, p->size, p->stride); c <= last_column; c++)
-                sum += dy[r * p->columns + c] / (float)(p->size * p->size);
-        p->out[i] = sum;
+        p->out[i] = p->size == p->stride ? avg_of_window(p, dy, x) : avg_of_windows(p, dy, x);
     }
 }
 
@@ -128,15 +152,17 @@ DUET_HD void k_max_pool_backward(const struct pool *p, struct place at) {
     FOR_EACH_PIXEL(i, p, at) {
         struct pixel x = pixel_of(p, (uint32_t)i);
         const float *dy = p->dy + x.plane * (size_t)p->rows * (size_t)p->columns;
-        int last_row = last_window(x.row, p->stride, p->rows);
-        int last_column = last_window(x.column, p->stride, p->columns);
+        int last_row = last_window(p, x.row, p->rows);
+        int last_column = last_window(p, x.column, p->columns);
+        int first_column = first_window(p, x.column);
         float sum = 0, most;
-        for (int r = first_window(x.row, p->size, p->stride); r <= last_row; r++)
-            for (int c = first_window(x.column, p->size, p->stride); c <= last_column; c++) {
+        for (int r = first_window(p, x.row); r <= last_row; r++) {
+                for (int c = first_column; c <= last_column; c++) {
                 int mine = (x.row - r * p->stride) * p->width + x.column - c * p->stride;
                 if (window_argmax(p, window_of(p, x.plane, r, c), &most) == mine)
                     sum += dy[r * p->columns + c];
             }
+        }
         p->out[i] = sum;
     }
 }

@@ -14,10 +14,10 @@ static __device__ __forceinline__ struct place here(void) {
     return at;
 }
 
-/* A kernel whose threads are alone, and one whose threads share memory. */
-#define LONELY(name, type, threads)                                                            \
-    static __global__ void __launch_bounds__(threads) name(const __grid_constant__ type p) { \
-        k_##name(&p, here());                                                                  \
+/* A kernel whose threads are alone, with its launch bounds, and one whose threads share memory. */
+#define LONELY(name, type, ...)                                                                    \
+    static __global__ void __launch_bounds__(__VA_ARGS__) name(const __grid_constant__ type p) { \
+        k_##name(&p, here());                                                                      \
     }
 #define SHARING(name, type, shared_type, threads)                                              \
     static __global__ void __launch_bounds__(threads) name(const __grid_constant__ type p) { \
@@ -27,6 +27,8 @@ static __device__ __forceinline__ struct place here(void) {
         k_##name(&p, &shared, at);                                                             \
     }
 
+enum { POOL_BLOCKS = 6 }; /* of a multiprocessor: for the 8 that would fit the compiler spills registers */
+
 LONELY(relu_forward, struct elementwise, SIMPLE_THREADS)
 LONELY(relu_backward, struct elementwise, SIMPLE_THREADS)
 LONELY(dropout, struct elementwise, SIMPLE_THREADS)
@@ -34,10 +36,10 @@ LONELY(fill, struct elementwise, SIMPLE_THREADS)
 LONELY(add, struct elementwise, SIMPLE_THREADS)
 LONELY(scale, struct elementwise, SIMPLE_THREADS)
 LONELY(sgd, struct elementwise, SIMPLE_THREADS)
-LONELY(avg_pool_forward, struct pool, SIMPLE_THREADS)
-LONELY(avg_pool_backward, struct pool, SIMPLE_THREADS)
-LONELY(max_pool_forward, struct pool, SIMPLE_THREADS)
-LONELY(max_pool_backward, struct pool, SIMPLE_THREADS)
+LONELY(avg_pool_forward, struct pool, SIMPLE_THREADS, POOL_BLOCKS)
+LONELY(avg_pool_backward, struct pool, SIMPLE_THREADS, POOL_BLOCKS)
+LONELY(max_pool_forward, struct pool, SIMPLE_THREADS, POOL_BLOCKS)
+LONELY(max_pool_backward, struct pool, SIMPLE_THREADS, POOL_BLOCKS)
 LONELY(hash_zero, struct hash, 32)
 SHARING(log_softmax_forward, struct row_op, struct row_shared, ROW_THREADS)
 SHARING(log_softmax_backward, struct row_op, struct row_shared, ROW_THREADS)
