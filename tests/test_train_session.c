@@ -30,6 +30,7 @@ static void open_session(struct session *s, struct run_config *config, struct ru
     config->mode = mode;
     config->batch_size = 8;
     config->quiet = 1;
+    config->workers = 0;
     config->timeout = 0.1; /* DP gives its threads 5 s more */
     snprintf(config->device, sizeof config->device, "cpu");
     snprintf(config->data_dir, sizeof config->data_dir, "d");
