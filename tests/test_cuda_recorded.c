@@ -261,6 +261,33 @@ Test(cuda_recorded, forgotten_when_memory_moves, .timeout = 60) {
     close_bench(&b);
 }
 
+/* Whatever of the key differs makes another step, plain at first; gradients that are laid anew make all of them so. */
+Test(cuda_recorded, what_makes_another_step, .timeout = 60) {
+    struct bench b;
+    struct param_set params = {.layout_version = 3};
+    struct recorded_key keys[5] = {{.kind = 2, .segments = {.count = 2, .n = 64, .seg = {{0, 32}, {1, 32}}}}};
+    need_gpu(1);
+    open_bench(&b, DEVICE_CUDA);
+    recorded_init(&b.recorded, b.device, b.tape, &params, 1);
+    for (int k = 1; k < 5; k++) keys[k] = keys[0];
+    keys[1].source = &params;
+    keys[2].segments.seg[1].v = 3;
+    keys[3].segments.seg[0].n = 31, keys[3].segments.seg[1].n = 33;
+    keys[4].segments.count = 1;
+    for (int k = 0; k < 5; k++)
+        for (int i = 0; i < 5; i++) {
+            cr_assert_eq(recorded_run(&b.recorded, &keys[k], "a step", body, &b), OK, "%s", error_message());
+            if (i == 0) cr_expect_eq((int)b.recorded.stage, STAGE_PLAIN, "key %d is taken for another", k);
+            if (i == 4) cr_expect_eq((int)b.recorded.stage, STAGE_REPLAYED, "key %d", k);
+        }
+    params.layout_version++;
+    for (int k = 0; k < 5; k++) {
+        cr_assert_eq(recorded_run(&b.recorded, &keys[k], "a step", body, &b), OK, "%s", error_message());
+        cr_expect_eq((int)b.recorded.stage, STAGE_PLAIN, "key %d: its gradients lie elsewhere now", k);
+    }
+    close_bench(&b);
+}
+
 /* ---- where nothing is recorded ---- */
 
 Test(cuda_recorded, plain_for_ever_on_emulated_devices, .timeout = 60) {

@@ -83,6 +83,68 @@ Test(cuda_wait, a_copy_of_pageable_memory_never_waits_inside_the_runtime, .timeo
     cr_assert_eq(stand_in_left(), 0);
 }
 
+/* Two of them put work on the device that CUDA knows no failure of. */
+struct watcher {
+    struct cuda_watch watch; /* first */
+    int looks, let_go, code;
+};
+static int look_on(struct cuda_watch *watch, int waiting) {
+    struct watcher *w = (struct watcher *)watch;
+    (void)waiting;
+    w->looks++;
+    return w->code ? fail(w->code, "watcher %d", w->code) : OK;
+}
+static void let_it_go(struct cuda_watch *watch) {
+    ((struct watcher *)watch)->let_go++;
+}
+
+Test(cuda_wait, asks_all_who_watch_and_lets_all_go, .timeout = 30) {
+    struct watcher w[3];
+    stand_in_reset();
+    struct device *d = open_one(0, 1);
+    struct cuda_device *cuda = (struct cuda_device *)d;
+    for (int i = 0; i < 3; i++) {
+        w[i] = (struct watcher){.watch = {.look = look_on, .let_go = let_it_go}};
+        cuda_watch_add(cuda, &w[i].watch);
+    }
+    MUST(stream_sync(device_compute(d)));
+    for (int i = 0; i < 3; i++) cr_assert_eq(w[i].looks, 1, "watcher %d was asked %d times", i, w[i].looks);
+    for (int i = 0; i < 3; i++) {
+        w[i].code = ERR_PEER;
+        cr_assert_eq(stream_sync(device_compute(d)), ERR_PEER, "watcher %d was not heard", i);
+        w[i].code = OK;
+    }
+    cuda_watch_let_go(cuda);
+    for (int i = 0; i < 3; i++) cr_assert_eq(w[i].let_go, 1);
+    cuda_watch_remove(cuda, &w[1].watch); /* from the middle, the end, the front; and one that is not there */
+    cuda_watch_remove(cuda, &w[0].watch);
+    cuda_watch_remove(cuda, &w[1].watch);
+    w[0].code = w[1].code = w[2].code = ERR_PEER;
+    cr_assert_eq(stream_sync(device_compute(d)), ERR_PEER);
+    cuda_watch_remove(cuda, &w[2].watch);
+    MUST(stream_sync(device_compute(d)));
+    device_close(d);
+    cr_assert_eq(stand_in_left(), 0);
+}
+
+Test(cuda_wait, pinned_memory_is_freed_behind_what_either_stream_does_with_it, .timeout = 30) {
+    stand_in_reset();
+    struct device *d = open_one(0, 1);
+    struct stream *streams[] = {device_compute(d), device_comm(d)};
+    float *x = test_floats(d, 4), *host;
+    for (int i = 0; i < 2; i++) {
+        MUST(device_host_alloc(d, (void **)&host, sizeof *host));
+        int64_t begun = now_ns();
+        gpu.work_ns = 200000000;
+        MUST(copy_to_device(streams[i], x, host, sizeof *host));
+        device_host_free(d, host);
+        cr_assert_geq(now_ns() - begun, gpu.work_ns, "while stream %d read it", i);
+        gpu.work_ns = 0;
+    }
+    device_close(d);
+    cr_assert_eq(stand_in_left(), 0);
+}
+
 Test(cuda_wait, close_gives_what_was_let_go_a_moment_to_end, .timeout = 30) {
     struct end_of_job job = {.end = 0};
     stand_in_reset();
