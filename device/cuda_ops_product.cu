@@ -1,8 +1,8 @@
 /* CUDA kernels and launches of convolutions and linear layers: one template, made for each kind of product
- * and each shape of tile that product_choose may name. What is multiplied is told in cuda_kernels_product.h,
- * how in cuda_kernels_tile.h, with which grid in cuda_kernels_plan.h. */
+ * and each shape of tile that product_choose may name; and another for small convolutions. What is multiplied is told in
+ * cuda_kernels_product.h, how in cuda_kernels_tile.h and cuda_kernels_planes.h, with which grid in cuda_kernels_plan.h. */
 #include "device/cuda_kernels_launch.h"
-#include "device/cuda_kernels_plan.h"
+#include "device/cuda_kernels_planes.h"
 
 template <int KIND, int TILE>
 static __global__ void __launch_bounds__(tile_threads(TILE))
@@ -11,6 +11,15 @@ static __global__ void __launch_bounds__(tile_threads(TILE))
     struct place at = {blockIdx.x, gridDim.x, threadIdx.x, blockDim.x};
     DUET_BLOCK_KERNEL(at);
     k_product(KIND, TILE, &p, &shared, at);
+}
+
+template <int KIND, int K>
+static __global__ void __launch_bounds__(32 * PLANES_WARPS, 3)
+    product_planes(const __grid_constant__ struct planes q) {
+    __shared__ struct planes_shared shared;
+    struct place at = {blockIdx.x, gridDim.x, threadIdx.x, blockDim.x};
+    DUET_BLOCK_KERNEL(at);
+    k_planes(KIND, K, &q, &shared, at);
 }
 
 template <int KIND>
@@ -39,6 +48,12 @@ static const void *const kernels[PRODUCT_KINDS][TILES] = {
     TILES_OF(PRODUCT_LINEAR_RC),
 };
 
+/* By direction and size: forward, data; 3 x 3, 5 x 5. */
+static const void *const planes_kernels[2][2] = {
+    {DUET_KERNEL(product_planes<PRODUCT_CONV_FORWARD, 3>), DUET_KERNEL(product_planes<PRODUCT_CONV_FORWARD, 5>)},
+    {DUET_KERNEL(product_planes<PRODUCT_CONV_DATA, 3>), DUET_KERNEL(product_planes<PRODUCT_CONV_DATA, 5>)},
+};
+
 static const void *fold_of(enum product_kind kind) {
     return kind == PRODUCT_CONV_WEIGHT ? DUET_KERNEL(product_fold<PRODUCT_CONV_WEIGHT>)
                                        : DUET_KERNEL(product_fold<PRODUCT_LINEAR_RC>);
@@ -48,7 +63,8 @@ const void *product_kernel(int i) {
     for (int kind = 0; kind < PRODUCT_KINDS; kind++)
         for (int tile = 0; tile < TILES; tile++)
             if (kernels[kind][tile] && i-- == 0) return kernels[kind][tile];
-    return i == 0 ? fold_of(PRODUCT_CONV_WEIGHT) : i == 1 ? fold_of(PRODUCT_LINEAR_RC) : NULL;
+    if (i < 4) return planes_kernels[i / 2][i % 2];
+    return i == 4 ? fold_of(PRODUCT_CONV_WEIGHT) : i == 5 ? fold_of(PRODUCT_LINEAR_RC) : NULL;
 }
 
 static int make_product(struct cuda_stream *stream, enum op op, const struct op_args *args, struct product *p,
@@ -61,6 +77,12 @@ static int make_product(struct cuda_stream *stream, enum op op, const struct op_
 }
 
 static void enqueue_tiles(struct cuda_stream *stream, struct product *p, enum product_kind kind, int allow_tf32) {
+    struct planes q;
+    if (planes_chosen(p, kind, allow_tf32, &q)) {
+        enqueue(stream, planes_kernels[kind != PRODUCT_CONV_FORWARD][p->k == 5], planes_blocks(&q),
+                planes_threads(&q), &q);
+        return;
+    }
     enum tile tile = product_choose(p, kind, allow_tf32);
     product_grid(p, kind, tile, (float *)stream->workspace, CUDA_WORKSPACE_BYTES);
     enqueue(stream, kernels[kind][tile], p->row_tiles * p->col_tiles * p->splits, (uint32_t)tile_threads(tile),

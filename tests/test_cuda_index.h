@@ -7,7 +7,7 @@
 #include "device/cuda_kernels_elementwise.h"
 #include "device/cuda_kernels_log.h"
 #include "device/cuda_kernels_loss.h"
-#include "device/cuda_kernels_plan.h"
+#include "device/cuda_kernels_planes.h"
 #include "device/cuda_kernels_pool.h"
 #include "tests/test_math_common.h"
 
@@ -87,13 +87,29 @@ static inline void run_hash(const struct op_args *a, uint32_t blocks) {
     RUN_SHARING(k_hash, &h, struct hash_shared, grid);
 }
 
-/* `tile` < 0: the one that product_choose names. `workspace` in bytes; what is used of it is allocated to the
- * byte. Returns the number of splits. */
+/* In place of a tile: what a launch takes, and the kernels of cuda_kernels_planes.h. */
+enum { AS_LAUNCHED = -2, PLANES = -1 };
+
+static inline uint32_t run_planes(const struct planes *q, enum product_kind kind) {
+    for (uint32_t b = 0; b < planes_blocks(q); b++) {
+        struct planes_shared shared;
+        memset(&shared, 0xff, sizeof shared);
+        k_planes((int)kind, q->p.k, q, &shared, (struct place){b, planes_blocks(q), 0, planes_threads(q)});
+    }
+    return 1;
+}
+
+/* `tile`: one of enum tile, or of the two above. `workspace` in bytes; what is used of it is allocated to the byte.
+ * Returns the number of splits. */
 static inline uint32_t run_product(enum op op, const struct op_args *a, int tile, size_t workspace) {
     struct product p;
+    struct planes q;
     enum product_kind kind;
     struct heap heap = {0};
     cr_assert(product_of(op, a, &p, &kind));
+    if (tile == PLANES ? planes_of(&p, kind, &q) : tile == AS_LAUNCHED && planes_chosen(&p, kind, 0, &q))
+        return run_planes(&q, kind);
+    cr_assert_neq(tile, PLANES);
     if (tile < 0) tile = (int)product_choose(&p, kind, 0);
     product_grid(&p, kind, (enum tile)tile, NULL, workspace);
     if (p.splits > 1) p.partial = heap_take(&heap, sizeof(float) * p.splits * p.rows * p.cols);

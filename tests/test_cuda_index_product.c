@@ -77,14 +77,15 @@ static void expect_near(const char *what, const struct tensor *got, const struct
 static int fits(const struct op_args *a, enum op op, int tile) {
     struct product p;
     enum product_kind kind;
+    struct planes q;
     cr_assert(product_of(op, a, &p, &kind));
-    return tile_fits(kind, (enum tile)tile);
+    return tile == PLANES ? planes_of(&p, kind, &q) : tile_fits(kind, (enum tile)tile);
 }
 
 /* Both factors rounded to 10 bits of mantissa: a product is off by 2 * 2^-11 of itself and a little. */
 static const double TF32_PRODUCT = 0x1.01p-10;
 
-/* All passes, the tile the plan names (-1) and every other: within rounding of the reference; forward and
+/* All passes, what a launch takes (first in the loop) and every other way: within rounding of the reference; forward and
  * backward data with the same bits from every tile, weight gradients too as long as the depth is not
  * split. */
 static void check_layer(struct heap *heap, const struct layer *l, const char *what, size_t workspace) {
@@ -98,19 +99,19 @@ static void check_layer(struct heap *heap, const struct layer *l, const char *wh
         struct op_args want = launch_of(heap, l, pass), sizes = launch_of(heap, &size, pass), first = want;
         host_reference_kernels[op](&want);
         host_reference_kernels[op](&sizes);
-        for (int tile = -1; tile < TILES; tile++) {
+        for (int tile = AS_LAUNCHED; tile < TILES; tile++) {
             char line[200];
             struct op_args got = launch_of(heap, l, pass);
-            if (tile >= 0 && !fits(&got, op, tile)) continue;
+            if (tile != AS_LAUNCHED && !fits(&got, op, tile)) continue;
             uint32_t splits = run_product(op, &got, tile, workspace);
             snprintf(line, sizeof line, "%s, %s, tile %d, %u splits", what, op_name(op), tile, splits);
             cr_assert(pass == BACKWARD_WEIGHT || splits == 1, "%s: only weight gradients are split", line);
-            if (tile == -1) first = got;
+            if (tile == AS_LAUNCHED) first = got;
             for (int j = 0; j < 2 && got.out[j].data; j++) {
                 double bound = rounding(terms[pass]) + (tile == TILE_TF32 ? TF32_PRODUCT : 0);
                 expect_near(line, &got.out[j], &want.out[j], &sizes.out[j], bound);
                 if (tile != TILE_TF32 && (pass != BACKWARD_WEIGHT || workspace == 0))
-                    cr_assert(same_bits(&got.out[j], &first.out[j]), "%s: other bits than the plan's tile",
+                    cr_assert(same_bits(&got.out[j], &first.out[j]), "%s: other bits than as launched",
                               line);
             }
         }
@@ -127,7 +128,8 @@ Test(cuda_index_product, conv2d_equals_the_reference, .timeout = 240) {
         {2, 3, 13, 8, 5, 2, 2, 0},  {4, 9, 7, 8, 10, 1, 2, 0},  {1, 2, 14, 15, 3, 7, 2, 2},
         {2, 1, 10, 11, 6, 3, 3, 0}, {3, 2, 8, 8, 4, 2, 3, 1},   {1, 1, 5, 40, 1, 5, 1, 0},
         {2, 3, 3, 3, 5, 5, 1, 2},   {1, 17, 6, 6, 65, 3, 1, 1}, {2, 1, 4, 4, 1, 7, 3, 2},
-        {2, 20, 13, 13, 50, 5, 1, 0},
+        {2, 20, 13, 13, 50, 5, 1, 0}, {30, 2, 5, 5, 21, 3, 1, 1}, {3, 2, 6, 6, 12, 3, 1, 3},
+        {13, 2, 9, 9, 31, 5, 2, 3},  {2, 3, 26, 26, 51, 3, 1, 0},
     };
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i += test_short() ? 3 : 1)
         for (int split = 0; split < 2; split++) {
@@ -175,7 +177,7 @@ static void copy_sample(const struct tensor *from, int n, struct tensor *to) {
 
 Test(cuda_index_product, a_sample_has_the_same_bits_in_any_company, .timeout = 120) {
     for (int variant = 0; variant < 10; variant++) {
-        int tile = variant < 5 ? -1 : TILE_TF32, samples = variant < 5 ? 37 : 5;
+        int tile = variant < 5 ? AS_LAUNCHED : TILE_TF32, samples = variant < 5 ? 37 : 5;
         struct heap heap = {0};
         struct layer crowd = some_layer(&heap, samples, variant % 5), alone = some_layer(&heap, 1, variant % 5);
         for (enum pass pass = FORWARD; pass <= BACKWARD_DATA; pass++) {
@@ -209,8 +211,8 @@ Test(cuda_index_product, a_weight_gradient_depends_on_its_segment_alone, .timeou
         memcpy(own.x.data, view.in[0].data, tensor_bytes(&own.x));
         memcpy(own.dy.data, view.in[1].data, tensor_bytes(&own.dy));
         alone = launch_of(&heap, &own, BACKWARD_WEIGHT);
-        run_product(op_of(&all, BACKWARD_WEIGHT), &view, -1, WORKSPACE);
-        run_product(op_of(&own, BACKWARD_WEIGHT), &alone, -1, WORKSPACE);
+        run_product(op_of(&all, BACKWARD_WEIGHT), &view, AS_LAUNCHED, WORKSPACE);
+        run_product(op_of(&own, BACKWARD_WEIGHT), &alone, AS_LAUNCHED, WORKSPACE);
         for (int j = 0; j < 2; j++)
             cr_assert(same_bits(&view.out[j], &alone.out[j]), "variant %d, output %d", variant, j);
         heap_free(&heap);
