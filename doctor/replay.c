@@ -72,7 +72,7 @@ static int one_model(struct doctor *d, int i) {
     struct sample sample = {.pixels = NULL};
     struct outcome launched = {.replayed = 0}, replayed = {.replayed = 0};
     struct device *device = NULL;
-    int code = sample_open(&sample, d, i);
+    int code = sample_open(&sample, d, i, d->config.seed);
     if (!code) code = doctor_open(d, 0, SAMPLE_DEVICE_BYTES, 1, &device);
     if (!code) code = train_on(&sample, device, 0, &launched);
     if (!code) code = train_on(&sample, device, 1, &replayed);

@@ -16,19 +16,19 @@ const char *sample_name(int i) {
     return models[i].name;
 }
 
-int sample_open(struct sample *s, const struct doctor *d, int i) {
+int sample_open(struct sample *s, const struct doctor *d, int i, uint64_t seed) {
     static const struct model_options options = {.dropout = -1};
     int n = d->config.quick ? 9 : SAMPLE_MOST - 3; /* segments that end inside a group of 16 */
     struct rng rng;
     CHECK(model_open(&s->model, models[i].name, &options));
-    CHECK(model_values_init(&s->model, d->config.seed, &s->values));
+    CHECK(model_values_init(&s->model, seed, &s->values));
     for (int p = 0; p < s->model.param_count; p++)
         for (size_t k = 0; k < param_spec_count(&s->model.params[p]); k++)
             s->values[p][k] *= models[i].spread;
     s->pixels_each = (size_t)(s->model.channels * s->model.height * s->model.width);
     s->pixels = malloc((size_t)n * s->pixels_each * sizeof(float));
     if (!s->pixels) return fail(ERR_MEMORY, "doctor: no host memory for a batch: free some");
-    rng_seed(&rng, d->config.seed + 1);
+    rng_seed(&rng, seed + 1);
     rng_uniform(&rng, s->pixels, (size_t)n * s->pixels_each, 0, 1);
     s->segments = (struct segments){2, n, {{0, n / 2 + 1}, {1, n - n / 2 - 1}}};
     for (int k = 0; k < n; k++)

@@ -23,8 +23,8 @@ struct sample {
     int32_t labels[SAMPLE_MOST];
 };
 
-/* Model i. Zeroed and half open are fine for sample_free. */
-int sample_open(struct sample *s, const struct doctor *d, int i);
+/* Model i; values and pictures are drawn from `seed`. Zeroed and half open are fine for sample_free. */
+int sample_open(struct sample *s, const struct doctor *d, int i, uint64_t seed);
 void sample_free(struct sample *s);
 
 #ifdef __cplusplus

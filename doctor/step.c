@@ -1,7 +1,10 @@
 /* One training step of a whole model, as `duet train` takes it: batch in, forward, loss, backward, update.
  *
  *     against the reference  the same step by the plain kernels of the host, from the same values: loss and every
- *                            parameter's gradient within a bound
+ *                            parameter's gradient within a bound. Where a ReLU's input lies within rounding of zero,
+ *                            or two values of a max-pool within rounding of each other, two right programs go
+ *                            different ways, and a gradient may miss the bound by far: 4 of 200 batches did. So another
+ *                            batch is tried, and one that agrees is enough: what is wrong is so on every batch
  *     the same bits          the batch in two segments, and each segment by itself: the losses and the folded
  *                            gradients must be equal to the bit, since that is what makes single, DP and DDP the
  *                            same training (docs/design.md 2, rules 1 and 2) */
@@ -17,8 +20,11 @@
 /* What float kernels of any make keep in the loss of one step; ours sum in double and come far nearer. */
 static const double LOSS_BOUND = 2e-6;
 /* tf32 rounds every factor to 2^-11: some 5e-4 of each product, in 4 layers there and back. A wrong gradient is
- * off by all of itself. */
-static const double TF32_LOSS_BOUND = 2e-3, TF32_GRADIENT_BOUND = 3e-2;
+ * off by all of itself. So many values then go the other way that right gradients were up to 4.1e-2 apart. */
+static const double TF32_LOSS_BOUND = 2e-3, TF32_GRADIENT_BOUND = 1e-1;
+
+enum { BATCHES = 3 }; /* tried at most */
+static const uint64_t OTHER_BATCH = 1000003; /* from one batch's seed to the next */
 
 struct batch {
     struct segments segments;
@@ -34,6 +40,7 @@ struct outcome {
 struct bed {
     struct doctor *d;
     struct sample sample;
+    int batch; /* the how-manieth, from 0 */
     float *memory; /* gradients of the four outcomes */
     size_t grads;
     struct outcome reference, whole, part[2];
@@ -41,7 +48,7 @@ struct bed {
 
 static int open_bed(struct bed *bed, int i) {
     struct outcome *outcomes[] = {&bed->reference, &bed->whole, &bed->part[0], &bed->part[1]};
-    CHECK(sample_open(&bed->sample, bed->d, i));
+    CHECK(sample_open(&bed->sample, bed->d, i, bed->d->config.seed + (uint64_t)bed->batch * OTHER_BATCH));
     bed->grads = model_count(&bed->sample.model);
     bed->memory = malloc(4 * bed->grads * sizeof(float));
     if (!bed->memory) return fail(ERR_MEMORY, "doctor: no host memory for gradients: free some");
@@ -127,11 +134,12 @@ static double apart(const float *a, const float *b, size_t count) {
     return far == 0 ? 0 : isfinite(far) && length > 0 ? sqrt(far / length) : INFINITY;
 }
 
-static void compare_with_reference(struct bed *bed) {
+/* 0: they are too far apart, and another batch is to be tried; nothing was told. */
+static int compare_with_reference(struct bed *bed) {
     const struct model *model = &bed->sample.model;
     int tf32 = bed->d->kind == DEVICE_CUDA && bed->d->config.tf32;
     double loss = 0, want = 0, worst = 0;
-    char name[48], bound[160];
+    char name[48], bound[160], batch[48] = "";
     const char *where = "all";
     size_t at = 0;
     for (int s = 0; s < 2; s++) {
@@ -146,11 +154,15 @@ static void compare_with_reference(struct bed *bed) {
         if (far > worst) worst = far, where = model->params[i].name;
         at += count;
     }
+    int agree = loss_off <= most_loss && worst <= most;
+    if (!agree && bed->batch + 1 < BATCHES) return 0;
+    if (bed->batch) snprintf(batch, sizeof batch, agree ? "; batch %d" : "; no better in %d batches", bed->batch + 1);
     snprintf(name, sizeof name, "%s: step of %s", doctor_kind_name(bed->d), model->name);
     snprintf(bound, sizeof bound, "loss %.0e, gradients %.0e: %s", most_loss, most,
              tf32 ? "factors of 11 bits, 4 layers, there and back" : "right ones were 4.5e-5 apart, wrong ones 1e-2");
-    note(bed->d, loss_off <= most_loss && worst <= most ? FINDING_OK : FINDING_OFF, name, bound,
-         "loss off by %.1e, gradients by %.1e (%s)", loss_off, worst, where);
+    note(bed->d, agree ? FINDING_OK : FINDING_OFF, name, bound, "loss off by %.1e, gradients by %.1e (%s)%s", loss_off,
+         worst, where, batch);
+    return 1;
 }
 
 static void compare_bits(struct bed *bed) {
@@ -173,18 +185,25 @@ static void compare_bits(struct bed *bed) {
              first);
 }
 
+/* One batch. *told: it was the last. */
+static int one_batch(struct doctor *d, int model, int batch, int *told) {
+    struct bed bed = {.d = d, .batch = batch};
+    int code = open_bed(&bed, model);
+    if (!code) code = step_by_the_reference(&bed);
+    if (!code) code = steps_on_the_device(&bed);
+    if (!code) *told = compare_with_reference(&bed);
+    if (!code && *told) compare_bits(&bed);
+    free(bed.memory);
+    sample_free(&bed.sample);
+    return code;
+}
+
 int check_step(struct doctor *d, int first) {
     for (int i = first; i < SAMPLE_MODELS; i++) {
-        struct bed bed = {.d = d};
+        int told = 0;
         doctor_step(d, i, "%s: step of %s", doctor_kind_name(d), sample_name(i));
-        int code = open_bed(&bed, i);
-        if (!code) code = step_by_the_reference(&bed);
-        if (!code) code = steps_on_the_device(&bed);
-        if (!code) compare_with_reference(&bed);
-        if (!code) compare_bits(&bed);
-        free(bed.memory);
-        sample_free(&bed.sample);
-        CHECK(code);
+        for (int batch = 0; !told; batch++)
+            CHECK(one_batch(d, i, batch, &told));
     }
     return OK;
 }
