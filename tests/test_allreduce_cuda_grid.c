@@ -13,57 +13,86 @@ static struct device *open_device(void) {
     return device;
 }
 
+/* n ranks' buffers, guards around the data, `start` elements behind a beginning; and what the reference makes of them. */
+struct buffers {
+    struct device *device;
+    int n;
+    size_t count, start;
+    float *data[MAX_DEVICES], *want[MAX_DEVICES], *host;
+};
+
+static void open_buffers(struct buffers *b, struct device *device, int n, size_t count, size_t start) {
+    struct stream *stream = device_comm(device);
+    size_t room = count + start + 2;
+    *b = (struct buffers){.device = device, .n = n, .count = count, .start = start, .host = malloc(room * sizeof(float))};
+    cr_assert_not_null(b->host);
+    for (int r = 0; r < n; r++) {
+        void *memory;
+        cr_assert_eq(device_alloc(device, &memory, room * sizeof(float), MEM_GRADS), OK, "%s", error_message());
+        b->want[r] = malloc(count * sizeof(float) + 1);
+        b->host[start] = b->host[start + 1 + count] = guard;
+        for (size_t i = 0; i < count; i++) b->host[start + 1 + i] = b->want[r][i] = input(7, r, i, 0);
+        cr_assert_eq(copy_to_device(stream, memory, b->host, room * sizeof(float)), OK);
+        cr_assert_eq(stream_sync(stream), OK);
+        b->data[r] = (float *)memory + start + 1;
+    }
+}
+
+/* One call over the first `count` elements, not waited for. */
+static void call(struct buffers *b, struct allreduce_grid *grid, const struct allreduce_grid_config *config, size_t count,
+                 float scale) {
+    cr_assert_eq(allreduce_grid_run(grid, device_comm(b->device), b->data, count, scale), OK, "%s", error_message());
+    cr_assert_eq(reference_allreduce(config->algorithm, b->n, count, &config->plan, b->want, scale), OK, "%s",
+                 error_message());
+}
+
+static void judge_buffers(struct buffers *b, const struct allreduce_grid_config *config) {
+    struct stream *stream = device_comm(b->device);
+    for (int r = 0; r < b->n; r++) {
+        cr_assert_eq(copy_to_host(stream, b->host, b->data[r] - b->start - 1, (b->count + b->start + 2) * sizeof(float)), OK);
+        cr_assert_eq(stream_sync(stream), OK, "%s", error_message());
+        const float *got = b->host + b->start + 1;
+        cr_assert(got[-1] == guard && got[b->count] == guard, "rank %d: wrote outside", r);
+        for (size_t i = 0; i < b->count; i++)
+            cr_assert(!memcmp(&got[i], &b->want[r][i], sizeof *got),
+                      "%s, %d ranks, %zu elements, %d channels: rank %d, element %zu: %.9g, not %.9g",
+                      allreduce_algorithm_name(config->algorithm), b->n, b->count, config->channels, r, i, (double)got[i],
+                      (double)b->want[r][i]);
+    }
+}
+
+static void close_buffers(struct buffers *b) {
+    for (int r = 0; r < b->n; r++) {
+        device_free(b->device, b->data[r] - b->start - 1);
+        free(b->want[r]);
+    }
+    free(b->host);
+}
+
 /* Two calls in a row on the same data, without a sync between them, and the reference's. */
 static void run_grid(struct device *device, enum allreduce_algorithm algorithm, int n, size_t count, int channels,
                      size_t start, const struct plan_config *plan) {
     struct allreduce_grid_config config = allreduce_grid_config_default(algorithm, n);
     struct allreduce_grid *grid;
-    struct stream *stream = device_comm(device);
-    size_t room = count + start + 2;
-    float *data[MAX_DEVICES], *want[MAX_DEVICES], *got = malloc(room * sizeof *got);
-    cr_assert_not_null(got);
+    struct buffers b;
     config.channels = channels;
     config.plan = *plan;
     config.timeout_s = 60;
     cr_assert_eq(allreduce_grid_open(&grid, device, &config), OK, "%s", error_message());
     cr_assert(allreduce_grid_channels(grid, count) >= 1 && allreduce_grid_channels(grid, count) <= channels);
-    for (int r = 0; r < n; r++) {
-        void *memory;
-        cr_assert_eq(device_alloc(device, &memory, room * sizeof(float), MEM_GRADS), OK, "%s", error_message());
-        want[r] = malloc(count * sizeof(float) + 1);
-        got[start] = got[start + 1 + count] = guard;
-        for (size_t i = 0; i < count; i++) got[start + 1 + i] = want[r][i] = input(7, r, i, 0);
-        cr_assert_eq(copy_to_device(stream, memory, got, room * sizeof *got), OK);
-        cr_assert_eq(stream_sync(stream), OK);
-        data[r] = (float *)memory + start + 1;
-    }
-    for (int call = 0; call < 2; call++) {
-        float scale = call ? 0.5f : 1;
-        cr_assert_eq(allreduce_grid_run(grid, stream, data, count, scale), OK, "%s", error_message());
-        cr_assert_eq(reference_allreduce(algorithm, n, count, plan, want, scale), OK, "%s", error_message());
-    }
-    for (int r = 0; r < n; r++) {
-        cr_assert_eq(copy_to_host(stream, got, data[r] - start - 1, room * sizeof *got), OK);
-        cr_assert_eq(stream_sync(stream), OK, "%s", error_message());
-        cr_assert(got[start] == guard && got[start + 1 + count] == guard, "rank %d: wrote outside", r);
-        for (size_t i = 0; i < count; i++)
-            cr_assert(!memcmp(&got[start + 1 + i], &want[r][i], sizeof *got),
-                      "%s, %d ranks, %zu elements, %d channels: rank %d, element %zu: %.9g, not %.9g",
-                      allreduce_algorithm_name(algorithm), n, count, channels, r, i, (double)got[start + 1 + i],
-                      (double)want[r][i]);
-        device_free(device, data[r] - start - 1);
-        free(want[r]);
-    }
+    open_buffers(&b, device, n, count, start);
+    call(&b, grid, &config, count, 1);
+    call(&b, grid, &config, count, 0.5f);
+    judge_buffers(&b, &config);
+    close_buffers(&b);
     allreduce_grid_close(grid);
-    free(got);
 }
 
 Test(allreduce_cuda_grid, all_algorithms, .timeout = 240) {
     need_gpus(1);
     struct device *device = open_device();
     struct plan_config whole = plan_config_default(), small = small_slices(8);
-    int most = test_short() ? 3 : 5;
-    for (int n = 1; n <= most; n++)
+    for (int n = 1; n <= 5; n++)
         for (int a = 0; a < ALGORITHMS; a++) {
             size_t counts[] = {1, (size_t)n, (size_t)n + 1, 1000, 20011};
             for (int c = 0; c < 5; c++) {
@@ -75,9 +104,33 @@ Test(allreduce_cuda_grid, all_algorithms, .timeout = 240) {
     device_close(device);
 }
 
+/* One object: each count has a plan of its own, and the one before may still run when the next comes. A plan of more steps than
+ * are brought to the GPU at a time is among them. */
+Test(allreduce_cuda_grid, counts_by_turns, .timeout = 120) {
+    static const size_t counts[] = {20011, 700, 20011, 1, 9000};
+    need_gpus(1);
+    struct device *device = open_device();
+    struct allreduce_grid_config config = allreduce_grid_config_default(ALLREDUCE_RING, 2);
+    struct allreduce_grid *grid;
+    struct buffers b;
+    struct plan plan;
+    config.plan = (struct plan_config){.align = 1, .slice = 10, .pipeline_from = 0, .slices = 3, .scratch = 64};
+    config.channels = 3, config.timeout_s = 60;
+    cr_assert_eq(plan_build(&plan, config.algorithm, 2, 0, counts[0], &config.plan), OK);
+    cr_assert_gt((size_t)plan.step_count * sizeof *plan.steps, 65536, "all of it came at once: SPIN_STAGING");
+    plan_free(&plan);
+    cr_assert_eq(allreduce_grid_open(&grid, device, &config), OK, "%s", error_message());
+    open_buffers(&b, device, 2, counts[0], 2);
+    for (int i = 0; i < 5; i++) call(&b, grid, &config, counts[i], 0.5f);
+    judge_buffers(&b, &config);
+    close_buffers(&b);
+    allreduce_grid_close(grid);
+    cr_assert_eq(device_ledger(device).now[MEM_COMM], 0, "a grid kept memory");
+    device_close(device);
+}
+
 Test(allreduce_cuda_grid, eight_ranks_of_many_channels, .timeout = 240) {
     need_gpus(1);
-    if (test_short()) cr_skip_test("64 blocks");
     struct device *device = open_device();
     struct plan_config whole = plan_config_default();
     for (int a = 0; a < ALGORITHMS; a++) run_grid(device, algorithms[a], 8, 70001, 8, 0, &whole);
@@ -96,7 +149,10 @@ Test(allreduce_cuda_grid, a_silent_rank_is_named_at_the_deadline, .timeout = 120
         void *memory;
         config.timeout_s = 0.2;
         config.channels = 2;
-        config.silent = 1;
+        config.silent = a % 2;
+        int waits = 1 - config.silent;
+        char words[64];
+        snprintf(words, sizeof words, "rank %d of a grid: allreduce (", waits);
         cr_assert_eq(allreduce_grid_open(&grid, device, &config), OK, "%s", error_message());
         cr_assert_eq(device_alloc(device, &memory, 2 * 20000 * sizeof(float), MEM_GRADS), OK);
         data[0] = memory;
@@ -110,12 +166,13 @@ Test(allreduce_cuda_grid, a_silent_rank_is_named_at_the_deadline, .timeout = 120
         const char *text = error_message(), *name = allreduce_algorithm_name(algorithms[a]);
         cr_assert_eq(code, ERR_TIMEOUT, "%s: %d: %s", name, code, text);
         cr_assert(now_ns() - start < 5 * 1000000000ll, "%s: it took too long", name);
-        cr_assert(strstr(text, "rank 0 of a grid: allreduce (") && strstr(text, name) && strstr(text, "of its plan") &&
-                      strstr(text, "seen 0") && strstr(text, "no word from rank 1 after 0.2 s"),
-                  "%s: %s", name, text);
+        cr_assert(strstr(text, words) && strstr(text, name) && strstr(text, "of its plan") && strstr(text, "seen 0"), "%s: %s",
+                  name, text);
+        snprintf(words, sizeof words, "no word from rank %d after 0.2 s", config.silent);
+        cr_assert(strstr(text, words), "%s: %s", name, text);
         cr_assert_eq(allreduce_grid_run(grid, stream, data, 20000, 1), ERR_TIMEOUT, "%s: it goes on", name);
         allreduce_grid_close(grid);
-        cr_assert_eq(copy_to_host(stream, after, data[0], sizeof after), OK);
+        cr_assert_eq(copy_to_host(stream, after, data[waits], sizeof after), OK);
         cr_assert_eq(stream_sync(stream), OK, "%s", error_message());
         cr_assert_arr_eq(after, before, sizeof after, "%s: a step ran without its word", name);
         device_free(device, memory);

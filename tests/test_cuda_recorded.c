@@ -112,7 +112,10 @@ static int body(void *context) {
     relu(b->tape, tape_leaf(b->tape, &from, 0));
     CHECK(tape_error(b->tape));
     struct op_args args = {.out[0] = x, .p.fill.value = 2};
-    if (b->calls == b->fail_at) return fail(ERR_FAILED, "the body of call %d failed", b->calls);
+    if (b->calls == b->fail_at) {
+        if (recorded_is_recording(&b->recorded)) (void)stream_sync(device_compute(b->device)); /* its end fails too, then */
+        return fail(ERR_FAILED, "the body of call %d failed", b->calls);
+    }
     return launch(device_compute(b->device), OP_SCALE, &args);
 }
 
