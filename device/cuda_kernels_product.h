@@ -222,21 +222,43 @@ DUET_HD struct tap tap_of(int kind, const struct product *p, uint32_t entry) {
     return t;
 }
 
+/* A number of a matrix: where it lies, or that it is 0, or 1, and lies nowhere. The address is found in any case and only
+ * the load hangs on `kind`: a condition for one instruction, not a branch around ten. */
+enum entry_kind { ENTRY_ZERO, ENTRY_ONE, ENTRY_IN_MEMORY };
+struct entry {
+    const float *at;
+    enum entry_kind kind;
+};
+
+DUET_HD struct entry entry_of(const float *base, uint32_t i, int there) {
+    struct entry e = {base, there ? ENTRY_IN_MEMORY : ENTRY_ZERO};
+    e.at += i;
+    return e;
+}
+
+DUET_HD float entry_load(struct entry e) {
+    float v = e.kind == ENTRY_ONE;
+    if (e.kind == ENTRY_IN_MEMORY) v = *e.at;
+    return v;
+}
+
 /* x under a tap; 0 in the padding. */
-DUET_HD float x_under(const struct product *p, struct spot at, struct tap t) {
+DUET_HD struct entry x_under(const struct product *p, struct spot at, struct tap t) {
     uint32_t h = (uint32_t)(at.row + t.ky), v = (uint32_t)(at.column + t.kx); /* above the picture: huge */
-    return h < (uint32_t)p->x.height && v < (uint32_t)p->x.width ? p->b[at.offset + t.offset] : 0;
+    return entry_of(p->b, at.offset + t.offset, h < (uint32_t)p->x.height && v < (uint32_t)p->x.width);
 }
 
 /* dy at the output whose tap fell on this input pixel; 0 if there is none. */
-DUET_HD float dy_over(int kind, const struct product *p, struct spot at, struct tap t) {
-    uint32_t row = (uint32_t)(at.row - t.ky), column = (uint32_t)(at.column - t.kx), rest_row, rest_column;
-    if (kind == PRODUCT_CONV_DATA)
-        return row < (uint32_t)p->y.height && column < (uint32_t)p->y.width ? p->b[at.offset + t.offset] : 0;
-    if (at.row < t.ky || at.column < t.kx) return 0;
-    row = divide(p->by_stride, row, &rest_row), column = divide(p->by_stride, column, &rest_column);
-    if (rest_row || rest_column || row >= (uint32_t)p->y.height || column >= (uint32_t)p->y.width) return 0;
-    return p->b[at.offset + t.offset + row * (uint32_t)p->y.width + column];
+DUET_HD struct entry dy_over(int kind, const struct product *p, struct spot at, struct tap t) {
+    uint32_t row = (uint32_t)(at.row - t.ky), column = (uint32_t)(at.column - t.kx), rest_row = 0, rest_column = 0;
+    uint32_t offset = at.offset + t.offset;
+    int there = at.row >= t.ky && at.column >= t.kx;
+    if (kind == PRODUCT_CONV_DATA_STRIDED) {
+        row = divide(p->by_stride, row, &rest_row), column = divide(p->by_stride, column, &rest_column);
+        offset += row * (uint32_t)p->y.width + column;
+        there &= rest_row == 0 && rest_column == 0;
+    }
+    return entry_of(p->b, offset, there && row < (uint32_t)p->y.height && column < (uint32_t)p->y.width);
 }
 
 /* What the loads of a convolution find by division, each as rarely as it changes:
@@ -273,29 +295,40 @@ DUET_HD struct depth depth_of(int kind, const struct product *p, uint32_t d) {
 }
 
 /* `at` is depth_of(d): o and tap of w[o][c][tap], or n and pixel of dy[n][o][pixel]. */
-DUET_HD float load_a(int kind, const struct product *p, uint32_t row, uint32_t d, const struct depth *at) {
+DUET_HD struct entry entry_a(int kind, const struct product *p, uint32_t row, uint32_t d, const struct depth *at) {
+    struct entry e;
     switch (kind) {
-    case PRODUCT_CONV_FORWARD: return p->a[row * p->depth + d];
+    case PRODUCT_CONV_FORWARD: return entry_of(p->a, row * p->depth + d, 1);
     case PRODUCT_CONV_DATA:
-    case PRODUCT_CONV_DATA_STRIDED: return p->a[(at->outer * p->rows + row) * p->by_taps.d + at->rest];
-    case PRODUCT_CONV_WEIGHT: return p->a[(at->outer * p->rows + row) * p->y.pixels + at->rest];
-    case PRODUCT_LINEAR_RC: return (int)row == p->ones_row ? 1 : p->a[row + d * p->a_depth];
-    default: return p->a[row * p->a_row + d];
+    case PRODUCT_CONV_DATA_STRIDED: return entry_of(p->a, (at->outer * p->rows + row) * p->by_taps.d + at->rest, 1);
+    case PRODUCT_CONV_WEIGHT: return entry_of(p->a, (at->outer * p->rows + row) * p->y.pixels + at->rest, 1);
+    case PRODUCT_LINEAR_RC:
+        e = entry_of(p->a, row + d * p->a_depth, 1);
+        if ((int)row == p->ones_row) e.kind = ENTRY_ONE;
+        return e;
+    default: return entry_of(p->a, row * p->a_row + d, 1);
     }
 }
 
 /* `c` is column_of(col); `at` depth_of(d), read for PRODUCT_CONV_WEIGHT; `tap` tap_of(d), where
  * b_takes_taps. */
-DUET_HD float load_b(int kind, const struct product *p, uint32_t d, uint32_t col, const struct column *c,
-                     const struct depth *at, const struct tap *tap) {
+DUET_HD struct entry entry_b(int kind, const struct product *p, uint32_t d, uint32_t col, const struct column *c,
+                             const struct depth *at, const struct tap *tap) {
+    struct entry e;
     switch (kind) {
     case PRODUCT_CONV_FORWARD: return x_under(p, c->spot, *tap);
     case PRODUCT_CONV_DATA:
     case PRODUCT_CONV_DATA_STRIDED: return dy_over(kind, p, c->spot, *tap);
-    case PRODUCT_CONV_WEIGHT: return col + 1 == p->cols ? 1 : x_under(p, at->spot, c->tap);
-    case PRODUCT_LINEAR_RC: return (int)col == p->ones_col ? 1 : p->b[d * p->b_depth + col];
-    case PRODUCT_LINEAR_KC: return p->b[d * p->b_depth + col];
-    default: return p->b[d + col * p->b_col];
+    case PRODUCT_CONV_WEIGHT:
+        e = x_under(p, at->spot, c->tap);
+        if (col + 1 == p->cols) e.kind = ENTRY_ONE;
+        return e;
+    case PRODUCT_LINEAR_RC:
+        e = entry_of(p->b, d * p->b_depth + col, 1);
+        if ((int)col == p->ones_col) e.kind = ENTRY_ONE;
+        return e;
+    case PRODUCT_LINEAR_KC: return entry_of(p->b, d * p->b_depth + col, 1);
+    default: return entry_of(p->b, d + col * p->b_col, 1);
     }
 }
 

@@ -127,16 +127,18 @@ DUET_HD void fetch(int kind, int tile, const struct product *p, uint32_t row0, u
         uint32_t e = thread + (uint32_t)(i * threads);
         uint32_t row = row0 + along_width(tile, rows, a_runs_along_depth(kind), e);
         uint32_t d = depth + along_depth(tile, rows, a_runs_along_depth(kind), e);
-        a[i] = row < p->rows && d < end ? load_a(kind, p, row, d, &at) : 0;
+        struct entry from = entry_a(kind, p, row, d, &at);
+        if (row >= p->rows || d >= end) from.kind = ENTRY_ZERO;
+        a[i] = entry_load(from);
     }
     DUET_UNROLL
     for (int i = 0; i < cols * tile_slab(tile) / threads; i++) {
         uint32_t e = thread + (uint32_t)(i * threads);
         uint32_t col = col0 + along_width(tile, cols, b_runs_along_depth(kind), e);
         uint32_t step = along_depth(tile, cols, b_runs_along_depth(kind), e), d = depth + step;
-        b[i] = col < p->cols && d < end
-                   ? load_b(kind, p, d, col, &columns[i % own_columns(kind, tile)], &at, &taps[step])
-                   : 0;
+        struct entry from = entry_b(kind, p, d, col, &columns[i % own_columns(kind, tile)], &at, &taps[step]);
+        if (col >= p->cols || d >= end) from.kind = ENTRY_ZERO;
+        b[i] = entry_load(from);
     }
 }
 
