@@ -226,7 +226,7 @@ DUET_HD void spin_leave(struct spin_state *state, const struct spin_plan *plan, 
 
 /* Without a barrier: no thread stays in the first half for another. Where threads run one after another all of them
  * must have spoken before the first one listens. */
-#ifdef __CUDACC__
+#ifdef BLOCK_BARRIER
 #define BLOCK_PART(at)
 #else
 #define BLOCK_PART(at) BLOCK_PHASE(at)

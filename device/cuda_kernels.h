@@ -7,8 +7,8 @@
  * it on the host for every block and every thread, one after another, and compares with the reference. So
  * index arithmetic, tails and the order of every sum are tested on machines without a GPU. Where the threads
  * of a block work together through shared memory, the kernel is cut into phases with a barrier behind each:
- * on the host, a loop over all threads. What such a test cannot see is a race: a read in the phase of the
- * write.
+ * on the host, a loop over all threads. A race, a read in the phase of the write, is what tests/test_cuda_races.c
+ * looks for: under ThreadSanitizer, where each thread runs by itself.
  *
  * Compiled by gcc as C and by nvcc as CUDA C++, with the same bits for everything except exp and log: IEEE
  * operations, no contraction (nvcc fuses a*b+c unless told otherwise, so products that must be rounded say
@@ -46,11 +46,15 @@
 enum { BLOCK_LIMIT = 256 }; /* threads of the largest block */
 #ifdef __CUDACC__
 #define DUET_BLOCK static __device__ __forceinline__
-enum { STATES = 1 };
-#define STATE(at) 0
-#define BLOCK_PHASE(at) for (int phase_ = 1; phase_; phase_ = 0, __syncthreads())
+#define BLOCK_BARRIER() __syncthreads()
 #else
 #define DUET_BLOCK static inline
+#endif
+#ifdef BLOCK_BARRIER /* each thread runs by itself: on a GPU, and in tests/gpu_of_threads.h */
+enum { STATES = 1 };
+#define STATE(at) 0
+#define BLOCK_PHASE(at) for (int phase_ = 1; phase_; phase_ = 0, BLOCK_BARRIER())
+#else
 enum { STATES = BLOCK_LIMIT };
 #define STATE(at) ((at).thread)
 #define BLOCK_PHASE(at) for ((at).thread = 0; (at).thread < (at).threads; (at).thread++)

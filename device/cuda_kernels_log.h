@@ -112,7 +112,7 @@ DUET_BLOCK void hash_add(uint64_t *cell, uint64_t part) {
 #ifdef __CUDA_ARCH__
     atomicAdd((unsigned long long *)cell, (unsigned long long)part);
 #else
-    *cell += part;
+    __atomic_fetch_add(cell, part, __ATOMIC_RELAXED);
 #endif
 }
 

@@ -2,9 +2,7 @@
  * and that they need nothing from each other: one thread stands for all ranks and all channels, advances any of them at
  * random through calls in a row, and gets the reference's bits. The very functions of the kernel are called, but for
  * its loops. */
-#include "tests/test_allreduce_cell.h"
-
-#include "allreduce/cuda_spin.h"
+#include "tests/test_allreduce_world.h"
 
 /* ---- no element has two channels ---- */
 
@@ -57,14 +55,6 @@ static void check_plans(enum allreduce_algorithm algorithm, int n, size_t count,
             free(o.of[r][b]);
 }
 
-/* Slices that end within a granule, scratch that every slice uses anew, shorter last ones, odd alignments. */
-static const struct plan_config configs[] = {
-    {.align = 16, .slice = 64 * 1024, .pipeline_from = 256 * 1024, .slices = 4, .scratch = 128 * 1024},
-    {.align = 1, .slice = 1500, .pipeline_from = 0, .slices = 3, .scratch = 4111},
-    {.align = 16, .slice = 5000, .pipeline_from = 0, .slices = 2, .scratch = 9001},
-};
-enum { CONFIGS = 3 };
-
 Test(channels, no_element_has_two, .timeout = 240) {
     static const size_t counts[] = {1, 2, 100, 1023, 1024, 1025, 8193, 33333, 70001};
     for (int n = 1; n <= 9; n++)
@@ -89,60 +79,41 @@ Test(channels, no_element_has_two_in_large_calls, .timeout = 240) {
 
 /* ---- any order of channels gives the same bits ---- */
 
-enum { MOST_RANKS = 5, CALLS = 4 };
-
 /* One block of one rank's kernel. */
 struct channel {
     struct spin_shared shared;
     uint32_t step; /* of the plan */
 };
 
-struct world {
-    int n;
-    size_t count, offset;
-    uint32_t channels;
-    struct plan plans[CALLS][MOST_RANKS];
-    struct spin_rank ranks[MOST_RANKS];
-    struct spin_call calls[CALLS];
-    float *data[MOST_RANKS];
+struct progress {
     struct channel blocks[MOST_RANKS][CUDA_CHANNELS];
     int call[MOST_RANKS], running[MOST_RANKS]; /* the rank's present kernel; blocks of it that are not done */
-    uint64_t seed;
 };
 
-static uint32_t draw(struct world *w) {
-    w->seed = w->seed * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)(w->seed >> 33);
-}
-
-static float term(int call, int rank, size_t i) {
-    return input(call + 10, rank, i, 0);
-}
-
 /* A kernel starts: its stream has reached it. Every block takes its copies, as spin_enter does. */
-static void start_kernel(struct world *w, int r) {
+static void start_kernel(struct world *w, struct progress *p, int r) {
     for (size_t i = 0; i < w->count; i++)
-        w->data[r][w->offset + i] += term(w->call[r], r, i);
-    w->running[r] = (int)w->channels;
+        w->data[r][w->offset + i] += term(p->call[r], r, i);
+    p->running[r] = (int)w->channels;
     for (uint32_t b = 0; b < w->channels; b++) {
-        w->blocks[r][b].step = 0;
-        w->blocks[r][b].shared.me = w->ranks[r];
+        p->blocks[r][b].step = 0;
+        p->blocks[r][b].shared.me = w->ranks[r];
     }
 }
 
-static void end_block(struct world *w, int r) {
-    struct spin_plan plan = {.epochs = w->plans[w->call[r]][r].epochs};
+static void end_block(struct world *w, struct progress *p, int r) {
+    struct spin_plan plan = {.epochs = w->plans[p->call[r]][r].epochs};
     spin_leave(&w->ranks[r].state, &plan, w->channels);
-    if (--w->running[r] > 0) return;
-    if (++w->call[r] < CALLS) start_kernel(w, r);
+    if (--p->running[r] > 0) return;
+    if (++p->call[r] < CALLS) start_kernel(w, p, r);
 }
 
 /* One turn of block b of rank r, if its words are there: 1. Whether data or post comes first is the kernel's order. */
-static int try_block(struct world *w, int r, uint32_t b) {
-    if (w->call[r] == CALLS) return 0;
-    struct channel *block = &w->blocks[r][b];
-    const struct plan *plan = &w->plans[w->call[r]][r];
-    const struct spin_call *c = &w->calls[w->call[r]];
+static int try_block(struct world *w, struct progress *p, int r, uint32_t b) {
+    if (p->call[r] == CALLS) return 0;
+    struct channel *block = &p->blocks[r][b];
+    const struct plan *plan = &w->plans[p->call[r]][r];
+    const struct spin_call *c = &w->calls[p->call[r]];
     const struct spin_rank *me = &block->shared.me;
     if (block->step == (uint32_t)plan->step_count) return 0;
     const struct plan_step *s = &plan->steps[block->step];
@@ -157,96 +128,31 @@ static int try_block(struct world *w, int r, uint32_t b) {
         sum_run(&block->shared.sum, part, (struct place){0, 1, t, 64});
     for (int peer = 0; peer < w->n; peer++)
         spin_post(me, s, b, peer);
-    if (++block->step == (uint32_t)plan->step_count) end_block(w, r);
+    if (++block->step == (uint32_t)plan->step_count) end_block(w, p, r);
     return 1;
 }
 
-static float *new_floats(size_t count) {
-    float *x = aligned_alloc(64, (count * sizeof(float) + 63) / 64 * 64);
-    cr_assert_not_null(x);
-    for (size_t i = 0; i < count; i++)
-        x[i] = 0;
-    return x;
-}
-
-static struct world *new_world(const enum allreduce_algorithm *by, int n, size_t count, size_t offset, uint32_t channels,
-                               const struct plan_config *config) {
-    struct world *w = calloc(1, sizeof *w);
-    uint64_t half = (config->scratch + 31) / 16 * 16;
-    cr_assert_not_null(w);
-    *w = (struct world){.n = n, .count = count, .offset = offset, .channels = channels, .seed = count * 31 + (size_t)n};
-    for (int r = 0; r < n; r++) {
-        w->data[r] = new_floats(count + offset);
-        void *flags = aligned_alloc(128, cuda_flags_bytes(n));
-        cr_assert_not_null(flags);
-        memset(flags, 0, cuda_flags_bytes(n));
-        float *scratch = new_floats(2 * half);
-        for (int other = 0; other < n; other++) {
-            w->ranks[other].flags[r] = flags;
-            w->ranks[other].scratch[r] = scratch;
-        }
-        w->ranks[r].n = n;
-        w->ranks[r].rank = r;
-        w->ranks[r].half = half;
-        for (int call = 0; call < CALLS; call++)
-            cr_assert_eq(plan_build(&w->plans[call][r], by[call], n, r, count, config), OK, "%s", error_message());
-    }
-    for (int call = 0; call < CALLS; call++) {
-        struct spin_call *c = &w->calls[call];
-        *c = (struct spin_call){.offset = offset, .channels = channels, .scale = call % 2 ? 0.5f : 1};
-        memcpy(c->data, w->data, sizeof w->data);
-        spin_align(c, n, w->ranks[0].scratch, half);
-    }
-    for (int r = 0; r < n; r++) start_kernel(w, r);
-    return w;
-}
-
-static void free_world(struct world *w) {
-    for (int r = 0; r < w->n; r++) {
-        free(w->ranks[0].flags[r]);
-        free(w->ranks[0].scratch[r]);
-        free(w->data[r]);
-        for (int call = 0; call < CALLS; call++) plan_free(&w->plans[call][r]);
-    }
-    free(w);
-}
-
 /* Until all calls of all ranks are done. Nobody can move: a deadlock. */
-static void run_world(struct world *w) {
+static void run_world(struct world *w, struct progress *p) {
     for (int idle = 0;;) {
         int left = 0;
-        for (int r = 0; r < w->n; r++) left += w->call[r] < CALLS;
+        for (int r = 0; r < w->n; r++) left += p->call[r] < CALLS;
         if (!left) return;
-        idle = try_block(w, (int)(draw(w) % (uint32_t)w->n), draw(w) % w->channels) ? 0 : idle + 1;
+        idle = try_block(w, p, (int)(draw(w) % (uint32_t)w->n), draw(w) % w->channels) ? 0 : idle + 1;
         cr_assert(idle < 200000, "nobody can move");
-    }
-}
-
-static void judge_world(struct world *w, const enum allreduce_algorithm *by, const struct plan_config *config) {
-    float *want[MOST_RANKS];
-    for (int r = 0; r < w->n; r++) want[r] = new_floats(w->count);
-    for (int call = 0; call < CALLS; call++) {
-        for (int r = 0; r < w->n; r++)
-            for (size_t i = 0; i < w->count; i++) want[r][i] += term(call, r, i);
-        cr_assert_eq(reference_allreduce(by[call], w->n, w->count, config, want, call % 2 ? 0.5f : 1), OK, "%s",
-                     error_message());
-    }
-    for (int r = 0; r < w->n; r++) {
-        for (size_t i = 0; i < w->count; i++)
-            cr_assert(!memcmp(&want[r][i], &w->data[r][w->offset + i], sizeof(float)),
-                      "%s, %d ranks, %zu elements, %u channels: rank %d, element %zu: %.9g, not %.9g",
-                      allreduce_algorithm_name(by[0]), w->n, w->count, w->channels, r, i,
-                      (double)w->data[r][w->offset + i], (double)want[r][i]);
-        free(want[r]);
     }
 }
 
 static void interleave(const enum allreduce_algorithm *by, int n, size_t count, size_t offset, uint32_t channels,
                        const struct plan_config *config) {
     struct world *w = new_world(by, n, count, offset, channels, config);
-    run_world(w);
+    struct progress *p = calloc(1, sizeof *p);
+    cr_assert_not_null(p);
+    for (int r = 0; r < n; r++) start_kernel(w, p, r);
+    run_world(w, p);
     judge_world(w, by, config);
     for (int r = 0; r < n; r++) cr_assert_eq(w->ranks[r].state.calls, CALLS);
+    free(p);
     free_world(w);
 }
 

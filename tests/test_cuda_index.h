@@ -1,8 +1,13 @@
-/* A GPU made of loops: runs the kernels of device/cuda_kernels_*.h on the host, every block and every thread
- * of a grid one after another, with shared memory of exactly its size that starts as NaN. Index arithmetic,
- * tails and the order of sums are those of the GPU; races and the GPU's own exp and log are not seen here. */
+/* Runs the kernels of device/cuda_kernels_*.h on the host, every block and every thread of a grid. Index arithmetic, tails and
+ * the order of sums are those of the GPU, and under ThreadSanitizer (test_cuda_races.c) the barriers too; its own exp and log are not. */
 #ifndef TESTS_TEST_CUDA_INDEX_H
 #define TESTS_TEST_CUDA_INDEX_H
+
+#ifdef __SANITIZE_THREAD__
+#include "tests/gpu_of_threads.h"
+#else
+#include "tests/gpu_of_loops.h"
+#endif
 
 #include "device/cuda_kernels_elementwise.h"
 #include "device/cuda_kernels_log.h"
@@ -11,23 +16,10 @@
 #include "device/cuda_kernels_pool.h"
 #include "tests/test_math_common.h"
 
-struct grid {
-    uint32_t blocks, threads;
-};
-
-/* Threads that know nothing of each other: any grid must do. */
-#define RUN_LONELY(kernel, param, grid)                                      \
-    for (uint32_t b_ = 0; b_ < (grid).blocks; b_++)                          \
-        for (uint32_t t_ = 0; t_ < (grid).threads; t_++)                     \
-            kernel(param, (struct place){b_, (grid).blocks, t_, (grid).threads})
-
-/* Threads that share memory; the block's size is the kernel's own. */
-#define RUN_SHARING(kernel, param, shared_type, grid)                        \
-    for (uint32_t b_ = 0; b_ < (grid).blocks; b_++) {                        \
-        shared_type shared_;                                                 \
-        memset(&shared_, 0xff, sizeof shared_);                              \
-        kernel(param, &shared_, (struct place){b_, (grid).blocks, 0, (grid).threads}); \
-    }
+/* A kernel's parameters are pointers to structs, which a call may take for pointers to anything. */
+#define RUN_LONELY(kernel, param, grid) gpu_run_threads((lonely_kernel *)(void (*)(void))(kernel), param, grid)
+#define RUN_SHARING(kernel, param, shared_type, grid) \
+    gpu_run_blocks((sharing_kernel *)(void (*)(void))(kernel), param, sizeof(shared_type), grid)
 
 /* Grids no launch would take, beside those that a launch does. */
 static const struct grid odd_grids[] = {{1, 1}, {1, 256}, {3, 33}, {7, 96}, {2, 256}};
@@ -87,15 +79,35 @@ static inline void run_hash(const struct op_args *a, uint32_t blocks) {
     RUN_SHARING(k_hash, &h, struct hash_shared, grid);
 }
 
+struct product_call {
+    int kind, tile;
+    const struct product *p;
+};
+static inline void product_block(const void *param, void *shared, struct place at) {
+    const struct product_call *c = param;
+    k_product(c->kind, c->tile, c->p, shared, at);
+}
+static inline void product_fold_thread(const void *param, struct place at) {
+    const struct product_call *c = param;
+    k_product_fold(c->kind, c->p, at);
+}
+
 /* In place of a tile: what a launch takes, and the kernels of cuda_kernels_planes.h. */
 enum { AS_LAUNCHED = -2, PLANES = -1 };
 
+struct planes_call {
+    int kind;
+    const struct planes *q;
+};
+static inline void planes_block(const void *param, void *shared, struct place at) {
+    const struct planes_call *c = param;
+    k_planes(c->kind, c->q->p.k, c->q, shared, at);
+}
+
 static inline uint32_t run_planes(const struct planes *q, enum product_kind kind) {
-    for (uint32_t b = 0; b < planes_blocks(q); b++) {
-        struct planes_shared shared;
-        memset(&shared, 0xff, sizeof shared);
-        k_planes((int)kind, q->p.k, q, &shared, (struct place){b, planes_blocks(q), 0, planes_threads(q)});
-    }
+    struct planes_call call = {(int)kind, q};
+    struct grid grid = {planes_blocks(q), planes_threads(q)};
+    gpu_run_blocks(planes_block, &call, sizeof(struct planes_shared), grid);
     return 1;
 }
 
@@ -113,17 +125,10 @@ static inline uint32_t run_product(enum op op, const struct op_args *a, int tile
     if (tile < 0) tile = (int)product_choose(&p, kind, 0);
     product_grid(&p, kind, (enum tile)tile, NULL, workspace);
     if (p.splits > 1) p.partial = heap_take(&heap, sizeof(float) * p.splits * p.rows * p.cols);
-    uint32_t blocks = p.row_tiles * p.col_tiles * p.splits;
-    for (uint32_t b = 0; b < blocks; b++) {
-        struct product_shared shared;
-        memset(&shared, 0xff, sizeof shared);
-        k_product((int)kind, tile, &p, &shared, (struct place){b, blocks, 0, (uint32_t)tile_threads(tile)});
-    }
-    struct grid fold = {3, 33};
-    if (p.splits > 1)
-        for (uint32_t b = 0; b < fold.blocks; b++)
-            for (uint32_t t = 0; t < fold.threads; t++)
-                k_product_fold((int)kind, &p, (struct place){b, fold.blocks, t, fold.threads});
+    struct product_call call = {(int)kind, tile, &p};
+    struct grid grid = {p.row_tiles * p.col_tiles * p.splits, (uint32_t)tile_threads(tile)}, fold = {3, 33};
+    gpu_run_blocks(product_block, &call, sizeof(struct product_shared), grid);
+    if (p.splits > 1) gpu_run_threads(product_fold_thread, &call, fold);
     heap_free(&heap);
     return p.splits;
 }

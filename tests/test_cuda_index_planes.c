@@ -86,7 +86,7 @@ Test(cuda_index_planes, who_takes_it, .timeout = 60) {
     } layers[] = {{{256, 20, 13, 13, 50, 5, 1, 0}, 1, 1}, {{256, 1, 28, 28, 20, 3, 1, 0}, 1, 1},
                   {{256, 16, 26, 26, 32, 3, 1, 0}, 1, 1}, {{2, 20, 13, 13, 50, 5, 1, 0}, 0, 0},
                   {{256, 20, 13, 13, 50, 1, 1, 0}, 0, 0}, {{4, 3, 500, 500, 16, 3, 1, 1}, 0, 0},
-                  {{512, 20, 13, 13, 50, 5, 2, 0}, 1, 0}};
+                  {{1024, 20, 13, 13, 50, 5, 2, 0}, 1, 0}};
     for (size_t i = 0; i < sizeof layers / sizeof *layers; i++)
         for (enum op op = OP_CONV2D_FORWARD; op <= OP_CONV2D_BACKWARD_DATA; op++) {
             struct product p;
