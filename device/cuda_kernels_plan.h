@@ -4,8 +4,8 @@
  *
  * The model: the blocks of one wave run at once, a wave for each MULTIPROCESSORS blocks; a block's time is
  * its area over how near the tile comes to the arithmetic peak. That peak counts 1 for the large tile; the
- * small ones read shared memory more often per multiply-add (their ratio of own elements to reads). The
- * numbers are estimates: they have not been measured yet. */
+ * small ones read shared memory more often per multiply-add (their ratio of own elements to reads), the wide one spends
+ * more of its instructions on finding b. The numbers are estimates: they have not been measured yet. */
 #ifndef DEVICE_CUDA_KERNELS_PLAN_H
 #define DEVICE_CUDA_KERNELS_PLAN_H
 
@@ -20,7 +20,7 @@ enum {
 static inline double tile_speed(enum tile tile) {
     switch (tile) {
     case TILE_LARGE: return 1;
-    case TILE_WIDE: return .9;
+    case TILE_WIDE: return .7;
     case TILE_MEDIUM: return .6;
     default: return .25;
     }
