@@ -65,10 +65,7 @@ enum { OWN_LIMIT = 48, FETCH_A_LIMIT = 8, FETCH_B_LIMIT = 16, COLUMN_LIMIT = 8, 
        SHARED_FLOATS = 2 * 32 * (32 + 32 + 2 * 4) };
 
 struct product_shared {
-#ifdef __CUDACC__
-    __align__(16)
-#endif
-    float at[SHARED_FLOATS];
+    float at[SHARED_FLOATS] __attribute__((aligned(16))); /* for load_4 */
     struct tap taps[2][SLAB_LIMIT]; /* of two slabs in turn */
 };
 
