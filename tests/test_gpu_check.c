@@ -241,6 +241,26 @@ static void skip_where_short(void) {
     if (test_short()) cr_skip_test("short form: the script is tried beside the plain build");
 }
 
+/* As on a bare machine: a demo of other pictures, and its table says so. The part alone, since the script would first ask for
+ * a GPU. */
+Test(gpu_check, without_a_data_set_pictures_are_synthetic, .timeout = 240, .init = make_place, .fini = cli_folder_remove) {
+    struct cli c;
+    char command[2 * PATH_MAX];
+    skip_where_short();
+    wrap("[[ $* == *synthetic* ]] || { echo 'duet: no data set' >&2; exit 1; }\n"
+         "exec \"$DUET\" \"$@\" --model mlp --mlp-hidden 8 --batch-size 16 --steps 2 --epochs 1");
+    snprintf(command, sizeof command, "%s/scripts/gpu_check/demo.sh", cli_root_path);
+    cr_assert_eq(chdir(cli_root_path), 0); /* where the script starts its parts */
+    strcpy(cli_program, "/usr/bin/env");
+    setenv("WORK", getenv("OUT"), 1);
+    cr_assert_eq(mkdir(getenv("OUT"), 0777), 0);
+    cli_run(&c, "bash %s", command);
+    cr_expect_eq(c.status, 0, "%d: %s%s", c.status, c.out, c.err);
+    cr_expect(matches(c.out, "^no data set on this machine") && matches(c.out, "^mlp on synthetic, ") &&
+                  matches(c.out, "^ok +demo on 4 devices, synthetic pictures +DP and DDP identical to single"), "%s", c.out);
+    cli_free(&c);
+}
+
 static int checks_off(const struct json *root, const char *words) {
     int off = 0;
     const struct json *checks = json_at(root, "parts/0/checks");
