@@ -2,77 +2,9 @@
  * against the reference; and the rules on which equal training of all modes rests (docs/design.md 2):
  * whatever tile, grid and company, the same bits. */
 #include "tests/test_cuda_index.h"
-
-/* A sum of t products in float, in any order, differs from the exact sum by at most about t * 2^-24 times the
- * sum of the products' absolute values, which the reference computes when given absolute values. A wrong or
- * missing term is of the size of that sum / t. */
-static double rounding(size_t terms) {
-    return (double)(terms + 2) * 0x1p-24;
-}
+#include "tests/test_layer.h"
 
 enum { WORKSPACE = 64 << 20 }; /* CUDA_WORKSPACE_BYTES of device/cuda.h, which needs CUDA's headers */
-enum pass { FORWARD, BACKWARD_DATA, BACKWARD_WEIGHT, PASSES };
-
-struct layer {
-    struct tensor x, w, b, y, dy;
-    int linear;
-    struct op_args p;
-};
-
-static enum op op_of(const struct layer *l, enum pass pass) {
-    return (l->linear ? OP_LINEAR_FORWARD : OP_CONV2D_FORWARD) + (int)pass;
-}
-
-static struct layer conv_layer(struct heap *heap, const int s[8]) { /* n C H W O k stride padding */
-    int p = (s[2] + 2 * s[7] - s[5]) / s[6] + 1, q = (s[3] + 2 * s[7] - s[5]) / s[6] + 1;
-    struct layer l = {tensor_random(heap, 1, 4, s[0], s[1], s[2], s[3]),
-                      tensor_random(heap, 2, 4, s[4], s[1], s[5], s[5]),
-                      tensor_random(heap, 3, 1, s[4], 1, 1, 1),
-                      tensor_new(heap, DTYPE_F32, 4, s[0], s[4], p, q),
-                      tensor_random(heap, 4, 4, s[0], s[4], p, q), 0,
-                      {.p.conv = {s[6], s[7]}}};
-    return l;
-}
-
-static struct layer linear_layer(struct heap *heap, int n, int inputs, int outputs, int turned) {
-    struct layer l = {tensor_random(heap, 1, 2, n, inputs, 1, 1),
-                      turned ? tensor_random(heap, 2, 2, inputs, outputs, 1, 1)
-                             : tensor_random(heap, 2, 2, outputs, inputs, 1, 1),
-                      tensor_random(heap, 3, 1, outputs, 1, 1, 1),
-                      tensor_new(heap, DTYPE_F32, 2, n, outputs, 1, 1),
-                      tensor_random(heap, 4, 2, n, outputs, 1, 1), 1,
-                      {.p.linear = {turned}}};
-    return l;
-}
-
-static struct op_args launch_of(struct heap *heap, const struct layer *l, enum pass pass) {
-    struct op_args a = {.p = l->p.p};
-    if (pass == FORWARD) {
-        a.in[0] = l->x, a.in[1] = l->w, a.in[2] = l->b, a.out[0] = tensor_like(heap, &l->y);
-    } else if (pass == BACKWARD_DATA) {
-        a.in[0] = l->dy, a.in[1] = l->w, a.out[0] = tensor_like(heap, &l->x);
-    } else {
-        a.in[0] = l->x, a.in[1] = l->dy;
-        a.out[0] = tensor_like(heap, &l->w), a.out[1] = tensor_like(heap, &l->b);
-    }
-    cr_assert_eq(op_check(op_of(l, pass), &a), 0, "the test's own shapes");
-    return a;
-}
-
-static struct tensor absolute(struct heap *heap, const struct tensor *t) {
-    struct tensor a = tensor_copy(heap, t);
-    for (size_t i = 0; i < tensor_count(&a); i++) tensor_f32(&a)[i] = fabsf(tensor_f32(&a)[i]);
-    return a;
-}
-
-static void expect_near(const char *what, const struct tensor *got, const struct tensor *want,
-                        const struct tensor *size, double bound) {
-    for (size_t i = 0; i < tensor_count(want); i++) {
-        double g = tensor_f32(got)[i], w = tensor_f32(want)[i], most = bound * (double)tensor_f32(size)[i];
-        cr_assert(fabs(g - w) <= most, "%s: element %zu is %.9g, the reference %.9g, off by more than %.3g",
-                  what, i, g, w, most);
-    }
-}
 
 static int fits(const struct op_args *a, enum op op, int tile) {
     struct product p;
@@ -82,16 +14,11 @@ static int fits(const struct op_args *a, enum op op, int tile) {
     return tile == PLANES ? planes_of(&p, kind, &q) : tile_fits(kind, (enum tile)tile);
 }
 
-/* Both factors rounded to 10 bits of mantissa: a product is off by 2 * 2^-11 of itself and a little. */
-static const double TF32_PRODUCT = 0x1.01p-10;
-
 /* All passes, what a launch takes (first in the loop) and every other way: within rounding of the reference; forward and
  * backward data with the same bits from every tile, weight gradients too as long as the depth is not
  * split. */
 static void check_layer(struct heap *heap, const struct layer *l, const char *what, size_t workspace) {
-    struct layer size = *l;
-    size.x = absolute(heap, &l->x), size.w = absolute(heap, &l->w), size.b = absolute(heap, &l->b),
-    size.dy = absolute(heap, &l->dy);
+    struct layer size = absolute_layer(heap, l);
     size_t terms[PASSES] = {tensor_count(&l->w) + 1, tensor_count(&l->w),
                             (size_t)l->x.dims[0] * tensor_sample_count(&l->y)};
     for (enum pass pass = FORWARD; pass < PASSES; pass++) {

@@ -3,59 +3,9 @@
  * operands, shapes, transpositions, descriptors, workspaces and the stream are told to the libraries as their
  * documentation wants them. What is not: the libraries themselves. */
 #include "tests/test_cuda_library.h"
+#include "tests/test_layer.h"
 
 #ifdef CUDA_EMULATION
-
-static double rounding(size_t terms) { /* as in tests/test_cuda_index_product.c */
-    return (double)(terms + 2) * 0x1p-24;
-}
-static const double TF32_PRODUCT = 0x1.01p-10;
-
-enum pass { FORWARD, BACKWARD_DATA, BACKWARD_WEIGHT, PASSES };
-
-struct layer {
-    struct tensor x, w, b, y, dy;
-    int linear;
-    struct op_args p;
-};
-
-static struct layer conv_layer(struct heap *heap, const int s[8]) { /* n C H W O k stride padding */
-    int p = (s[2] + 2 * s[7] - s[5]) / s[6] + 1, q = (s[3] + 2 * s[7] - s[5]) / s[6] + 1;
-    return (struct layer){.x = tensor_random(heap, 1, 4, s[0], s[1], s[2], s[3]),
-                          .w = tensor_random(heap, 2, 4, s[4], s[1], s[5], s[5]),
-                          .b = tensor_random(heap, 3, 1, s[4], 1, 1, 1),
-                          .y = tensor_new(heap, DTYPE_F32, 4, s[0], s[4], p, q),
-                          .dy = tensor_random(heap, 4, 4, s[0], s[4], p, q),
-                          .p = {.p.conv = {s[6], s[7]}}};
-}
-
-static struct layer linear_layer(struct heap *heap, int n, int inputs, int outputs, int in_out) {
-    return (struct layer){.x = tensor_random(heap, 1, 2, n, inputs, 1, 1),
-                          .w = in_out ? tensor_random(heap, 2, 2, inputs, outputs, 1, 1)
-                                      : tensor_random(heap, 2, 2, outputs, inputs, 1, 1),
-                          .b = tensor_random(heap, 3, 1, outputs, 1, 1, 1),
-                          .y = tensor_new(heap, DTYPE_F32, 2, n, outputs, 1, 1),
-                          .dy = tensor_random(heap, 4, 2, n, outputs, 1, 1),
-                          .linear = 1,
-                          .p = {.p.linear = {in_out}}};
-}
-
-static enum op op_of(const struct layer *l, enum pass pass) {
-    return (l->linear ? OP_LINEAR_FORWARD : OP_CONV2D_FORWARD) + (int)pass;
-}
-
-static struct op_args launch_of(struct heap *heap, const struct layer *l, enum pass pass) {
-    struct op_args a = {.p = l->p.p};
-    if (pass == FORWARD) {
-        a.in[0] = l->x, a.in[1] = l->w, a.in[2] = l->b, a.out[0] = tensor_like(heap, &l->y);
-    } else if (pass == BACKWARD_DATA) {
-        a.in[0] = l->dy, a.in[1] = l->w, a.out[0] = tensor_like(heap, &l->x);
-    } else {
-        a.in[0] = l->x, a.in[1] = l->dy;
-        a.out[0] = tensor_like(heap, &l->w), a.out[1] = tensor_like(heap, &l->b);
-    }
-    return a;
-}
 
 /* The launch on the device: operand i lies `shift` bytes behind a multiple of 256, where bit i of `shifted` says so.
  * Results come back into the tensors of `a`. */
@@ -81,20 +31,6 @@ static int run_on(struct device *device, enum op op, struct op_args *a, unsigned
     return code;
 }
 
-static struct tensor absolute(struct heap *heap, const struct tensor *t) {
-    struct tensor a = tensor_copy(heap, t);
-    for (size_t i = 0; i < tensor_count(&a); i++) tensor_f32(&a)[i] = fabsf(tensor_f32(&a)[i]);
-    return a;
-}
-
-static void expect_near(const char *what, const struct tensor *got, const struct tensor *want, const struct tensor *size,
-                        double bound) {
-    for (size_t i = 0; i < tensor_count(want); i++) {
-        double g = tensor_f32(got)[i], w = tensor_f32(want)[i], most = bound * (double)tensor_f32(size)[i];
-        cr_assert(fabs(g - w) <= most, "%s: element %zu is %.9g, the reference %.9g, off by more than %.3g", what, i, g, w, most);
-    }
-}
-
 static size_t terms_of(const struct layer *l, enum pass pass) {
     if (pass == BACKWARD_WEIGHT) return (size_t)l->x.dims[0] * tensor_sample_count(&l->y);
     return tensor_count(&l->w) + 1;
@@ -103,9 +39,7 @@ static size_t terms_of(const struct layer *l, enum pass pass) {
 /* All passes within rounding of the reference, wherever operands lie, and then with the same bits. */
 static void check_layer(struct device *device, const struct layer *l, const char *what, double extra) {
     struct heap heap = {0};
-    struct layer size = *l;
-    size.x = absolute(&heap, &l->x), size.w = absolute(&heap, &l->w), size.b = absolute(&heap, &l->b),
-    size.dy = absolute(&heap, &l->dy);
+    struct layer size = absolute_layer(&heap, l);
     for (enum pass pass = FORWARD; pass < PASSES; pass++) {
         enum op op = op_of(l, pass);
         char line[200];

@@ -4,101 +4,34 @@
  * thread. */
 #include <pthread.h>
 
-#include "tests/test_math_common.h"
+#include "tests/test_layer.h"
 
-/* A sum of t products in float, in any order, differs from the exact sum by at most about t * 2^-24 times the
- * sum of the products' absolute values. That sum the reference computes when given absolute values. One wrong
- * or missing term is of the size of that sum / t: with at most some thousand terms always larger. */
-static double rounding(size_t terms) {
-    return (double)(terms + 2) * 0x1p-24;
-}
-
-/* In every layer: in[0], out[0] of forward; in[0] = dy, out[0] = dx; in = x, dy, out = dw, db. */
-struct layer {
-    struct tensor x, w, b, y, dy;
-    int linear;
-    struct op_args p;
-};
-enum pass { FORWARD, BACKWARD_DATA, BACKWARD_WEIGHT, PASSES };
-
-static enum op op_of(const struct layer *l, enum pass pass) {
-    return (l->linear ? OP_LINEAR_FORWARD : OP_CONV2D_FORWARD) + (int)pass;
-}
-
-static struct layer conv_layer(struct heap *heap, int n, int c, int h, int w, int o, int k, int stride,
-                               int padding) {
-    int p = (h + 2 * padding - k) / stride + 1, q = (w + 2 * padding - k) / stride + 1;
-    struct layer l = {tensor_random(heap, 1, 4, n, c, h, w), tensor_random(heap, 2, 4, o, c, k, k),
-                      tensor_random(heap, 3, 1, o, 1, 1, 1), tensor_new(heap, DTYPE_F32, 4, n, o, p, q),
-                      tensor_random(heap, 4, 4, n, o, p, q), 0,
-                      {.p.conv = {stride, padding}}};
-    return l;
-}
-
-static struct layer linear_layer(struct heap *heap, int n, int inputs, int outputs, int turned) {
-    struct layer l = {tensor_random(heap, 1, 2, n, inputs, 1, 1),
-                      turned ? tensor_random(heap, 2, 2, inputs, outputs, 1, 1)
-                             : tensor_random(heap, 2, 2, outputs, inputs, 1, 1),
-                      tensor_random(heap, 3, 1, outputs, 1, 1, 1),
-                      tensor_new(heap, DTYPE_F32, 2, n, outputs, 1, 1),
-                      tensor_random(heap, 4, 2, n, outputs, 1, 1),
-                      1,
-                      {.p.linear = {turned}}};
-    return l;
-}
-
-/* The launch of a pass, activations taken in N16 (gradients' pads 0, others' junk) or PLAIN; outputs fresh.
- */
-static struct op_args launch_of(struct heap *heap, const struct layer *l, enum pass pass, int n16) {
-    struct op_args a = {.p = l->p.p};
-    struct tensor x = n16 ? n16_of(heap, &l->x, 7) : l->x, dy = n16 ? n16_of(heap, &l->dy, 0) : l->dy;
-    if (pass == FORWARD) {
-        a.in[0] = x, a.in[1] = l->w, a.in[2] = l->b;
-        a.out[0] = n16 ? n16_new(heap, &l->y) : tensor_like(heap, &l->y);
-    } else if (pass == BACKWARD_DATA) {
-        a.in[0] = dy, a.in[1] = l->w;
-        a.out[0] = n16 ? n16_new(heap, &l->x) : tensor_like(heap, &l->x);
-    } else {
-        a.in[0] = x, a.in[1] = dy;
-        a.out[0] = tensor_like(heap, &l->w);
-        a.out[1] = tensor_like(heap, &l->b);
-    }
+/* The launch of a pass with activations in N16: gradients' pads 0, others' junk. */
+static struct op_args launch_n16(struct heap *heap, const struct layer *l, enum pass pass) {
+    struct layer packed = *l;
+    packed.x = n16_of(heap, &l->x, 7), packed.dy = n16_of(heap, &l->dy, 0);
+    struct op_args a = launch_of(heap, l, pass);
+    a.in[0] = pass == BACKWARD_DATA ? packed.dy : packed.x;
+    if (pass == BACKWARD_WEIGHT) a.in[1] = packed.dy;
+    else a.out[0] = n16_new(heap, &a.out[0]);
     return a;
-}
-
-static struct tensor absolute(struct heap *heap, const struct tensor *t) {
-    struct tensor a = tensor_copy(heap, t);
-    for (size_t i = 0; i < tensor_count(&a); i++) tensor_f32(&a)[i] = fabsf(tensor_f32(&a)[i]);
-    return a;
-}
-
-static void expect_near(const char *what, const struct tensor *got, const struct tensor *want,
-                        const struct tensor *size, double bound) {
-    for (size_t i = 0; i < tensor_count(want); i++) {
-        double g = tensor_f32(got)[i], w = tensor_f32(want)[i], most = bound * tensor_f32(size)[i];
-        cr_assert(fabs(g - w) <= most, "%s: element %zu is %.9g, the reference %.9g, off by more than %.3g",
-                  what, i, g, w, most);
-    }
 }
 
 /* All passes of a layer: every instruction set within rounding of the reference and equal to the first. */
 static void check_layer(struct heap *heap, const struct layer *l, const char *what) {
-    struct layer size = *l;
-    size.x = absolute(heap, &l->x), size.w = absolute(heap, &l->w), size.b = absolute(heap, &l->b),
-    size.dy = absolute(heap, &l->dy);
+    struct layer size = absolute_layer(heap, l);
     size_t outputs = tensor_sample_count(&l->y);
     size_t terms[PASSES] = {tensor_count(&l->w) + 1, tensor_count(&l->w), (size_t)l->x.dims[0] * outputs};
     for (enum pass pass = FORWARD; pass < PASSES; pass++) {
         char line[160];
         snprintf(line, sizeof line, "%s, pass %d", what, (int)pass);
-        struct op_args want = launch_of(heap, l, pass, 0), sizes = launch_of(heap, &size, pass, 0),
-                       first = {.step = NULL};
+        struct op_args want = launch_of(heap, l, pass), sizes = launch_of(heap, &size, pass), first = {.step = NULL};
         host_reference_kernels[op_of(l, pass)](&want);
         host_reference_kernels[op_of(l, pass)](&sizes);
         for (int i = 0; i < ISAS; i++) {
             host_kernel *kernel = kernel_of(op_of(l, pass), all_isas[i]);
             if (!kernel) continue;
-            struct op_args got = launch_of(heap, l, pass, 1);
+            struct op_args got = launch_n16(heap, l, pass);
             kernel(&got);
             if (pass == BACKWARD_DATA)
                 cr_assert(pads_are_zero(&got.out[0]), "%s: a pad lane of dx is not 0", line);
@@ -132,7 +65,7 @@ Test(math_fast, conv2d_equals_the_reference, .timeout = 120) {
         char what[100];
         snprintf(what, sizeof what, "conv n=%d c=%d %dx%d o=%d k=%d stride %d padding %d", s[0], s[1], s[2],
                  s[3], s[4], s[5], s[6], s[7]);
-        struct layer l = conv_layer(&heap, s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7]);
+        struct layer l = conv_layer(&heap, s);
         check_layer(&heap, &l, what);
         heap_free(&heap);
     }
@@ -168,14 +101,14 @@ static void check_company(struct layer (*make)(struct heap *, int n, int variant
     struct layer crowd = make(&heap, CROWD, variant), alone = make(&heap, 1, variant);
     for (enum pass pass = FORWARD; pass <= BACKWARD_DATA; pass++) {
         host_kernel *kernel = kernel_of(op_of(&crowd, pass), NULL);
-        struct op_args all = launch_of(&heap, &crowd, pass, 1);
+        struct op_args all = launch_n16(&heap, &crowd, pass);
         kernel(&all);
         struct tensor of_all = plain_of(&heap, &all.out[0]);
         for (int n = 0; n < CROWD; n++) {
             struct heap inner = {0};
             copy_sample(&crowd.x, n, &alone.x, 0);
             copy_sample(&crowd.dy, n, &alone.dy, 0);
-            struct op_args one = launch_of(&inner, &alone, pass, 1);
+            struct op_args one = launch_n16(&inner, &alone, pass);
             kernel(&one);
             struct tensor of_one = plain_of(&inner, &one.out[0]);
             size_t count = tensor_sample_count(&of_one);
@@ -189,8 +122,9 @@ static void check_company(struct layer (*make)(struct heap *, int n, int variant
 
 static struct layer some_conv(struct heap *heap, int n, int variant) {
     static const int shapes[][7] = {{3, 13, 13, 5, 5, 1, 0}, {2, 15, 9, 3, 3, 1, 1}, {3, 9, 9, 4, 3, 2, 1}};
-    const int *s = shapes[variant];
-    return conv_layer(heap, n, s[0], s[1], s[2], s[3], s[4], s[5], s[6]);
+    int s[8] = {n};
+    memcpy(s + 1, shapes[variant], sizeof shapes[0]);
+    return conv_layer(heap, s);
 }
 
 static struct layer some_linear(struct heap *heap, int n, int variant) {
@@ -210,7 +144,7 @@ Test(math_fast, a_weight_gradient_depends_on_its_segment_alone, .timeout = 60) {
         struct layer l = linear ? some_linear(&heap, 40, 0) : some_conv(&heap, 40, 0);
         struct segments segments = {.count = 3, .n = 40, .seg = {{0, 5}, {2, 19}, {4, 16}}};
         struct layer own = linear ? some_linear(&heap, 19, 0) : some_conv(&heap, 19, 0);
-        struct op_args view = launch_of(&heap, &l, BACKWARD_WEIGHT, 0), alone;
+        struct op_args view = launch_of(&heap, &l, BACKWARD_WEIGHT), alone;
         struct tensor x = tensor_segment(&l.x, &segments, 1), dy = tensor_segment(&l.dy, &segments, 1);
         /* Lay all three segments one after another, as a tape does. */
         struct tensor all[2] = {l.x, l.dy};
@@ -229,7 +163,7 @@ Test(math_fast, a_weight_gradient_depends_on_its_segment_alone, .timeout = 60) {
         }
         memcpy(own.x.data, x.data, tensor_bytes(&x));
         memcpy(own.dy.data, dy.data, tensor_bytes(&dy));
-        alone = launch_of(&heap, &own, BACKWARD_WEIGHT, 1);
+        alone = launch_n16(&heap, &own, BACKWARD_WEIGHT);
         kernel_of(op_of(&l, BACKWARD_WEIGHT), NULL)(&view);
         kernel_of(op_of(&l, BACKWARD_WEIGHT), NULL)(&alone);
         for (int j = 0; j < 2; j++)
@@ -265,7 +199,7 @@ Test(math_fast, address_and_thread_do_not_matter, .timeout = 60) {
         for (enum pass pass = FORWARD; pass < PASSES; pass++) {
             struct heap heap = {0};
             struct layer l = which < 3 ? some_conv(&heap, 19, which) : some_linear(&heap, 19, which - 3);
-            struct call here = {kernel_of(op_of(&l, pass), NULL), launch_of(&heap, &l, pass, 1)},
+            struct call here = {kernel_of(op_of(&l, pass), NULL), launch_n16(&heap, &l, pass)},
                         there = here;
             for (int i = 0; i < 3; i++) there.args.in[i] = moved(&heap, &here.args.in[i]);
             for (int i = 0; i < 2; i++) there.args.out[i] = moved(&heap, &here.args.out[i]);
