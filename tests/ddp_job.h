@@ -37,6 +37,7 @@ struct job {
     struct ddp_config config;
     enum device_kind kind;
     int spans, seed_per_rank;
+    int graph;        /* 1: steps are recorded and replayed where the device can */
     int comm_first;   /* 1: the communication stream is the first to be waited for after a step */
     int one_looks;    /* 1: rank 0 alone waits for the end of each step */
     double timeout_s; /* of comm; 0: 10 */
@@ -142,7 +143,8 @@ static inline int worker_model(struct worker *w, const struct job *job, int rank
                                      .log_segments = job->v ? job->v : 1,
                                      .hashes = 1,
                                      .optimizer = 1,
-                                     .momentum = 0.9};
+                                     .momentum = 0.9,
+                                     .graph = job->graph};
     float **values;
     CHECK(open_model(job, &w->model, rank));
     CHECK(device_open(&w->device, &device));

@@ -56,6 +56,11 @@ static void has(const char *text, const char *line) {
 
 Test(report, compare_table, .timeout = 30) {
     struct run_record run[3] = {make("single", 1), make("dp", 2), make("ddp", 3)};
+    run[0].steps_per_epoch = run[1].steps_per_epoch = STEPS; /* whole epochs, but for DDP's, which is padded */
+    char *head = text_of(compare_table, run);
+    has(head, "^seconds an epoch, extrapolated ");
+    free(head);
+    run[0].steps_per_epoch = run[1].steps_per_epoch = run[2].steps_per_epoch;
     run[1].training_seconds = 1, run[2].training_seconds = 4;
     char *text = text_of(compare_table, run);
     has(text, "^ +single +DP x 2 +DDP x 3$");
