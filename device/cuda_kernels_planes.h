@@ -55,10 +55,7 @@ struct planes {
 };
 
 struct planes_shared {
-#ifdef __CUDACC__
-    __align__(16)
-#endif
-    float a[2][PLANES_WEIGHTS]; /* [tap][group][row] */
+    float a[2][PLANES_WEIGHTS] __attribute__((aligned(16))); /* [tap][group][row] */
     float b[2][PLANES_PIECE];
 };
 
