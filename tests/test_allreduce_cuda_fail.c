@@ -127,6 +127,36 @@ Test(allreduce_cuda_fail, a_long_call_is_interrupted_while_it_is_enqueued, .time
     cr_assert(strstr(text, "bucket 3 step 118: no word from rank 1 after 1.5 s"), "%s", text);
 }
 
+/* Steps are enqueued up to two ahead of the GPU: the fourth waits for the first, in vain here. What ended its wait is the
+ * stream's error from then on. */
+static int ahead_entry(void *context) {
+    struct rank r;
+    struct allreduce *ar = NULL;
+    int code = open_all(&r, context, NULL, &ar);
+    if (!code && r.rank == 1) code = absent(&r);
+    long step = 0;
+    float value = 1;
+    while (!code && step < 10) {
+        code = allreduce_enqueue(ar, device_comm(r.device), r.data, COUNT, 1, 3, step);
+        step += !code;
+    }
+    int own_end = ar && !strcmp(allreduce_executor_name(ar), "spin"); /* the first kernel gives up by itself: one more, then */
+    if (r.rank == 0 && (step < 3 || step > 3 + own_end)) code = fail(ERR_CHECK, "%ld steps were enqueued", step);
+    if (r.rank == 0 && code == ERR_TIMEOUT && stream_write(device_comm(r.device), r.data, &value, sizeof value) != code)
+        code = fail(ERR_CHECK, "the stream goes on");
+    return close_all(&r, ar, code);
+}
+
+Test(allreduce_cuda_fail, the_host_stays_two_steps_ahead, .timeout = 60) {
+    need_gpus(2);
+    for (int gpus = 1; gpus <= 2; gpus++) {
+        struct job job = {.page = new_page(), .algorithm = ALLREDUCE_FUSED, .timeout_s = 1.5, .kind = DEVICE_CUDA};
+        set_gpus(gpus);
+        const char *text = wait_in_vain(&job, ahead_entry);
+        cr_assert(strstr(text, "bucket 3 step 0: no word from rank 1 after 1.5 s"), "%s", text);
+    }
+}
+
 /* ---- a rank that leaves in good order, without the call ---- */
 
 static int leaver_entry(void *context) {

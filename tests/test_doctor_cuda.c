@@ -30,6 +30,10 @@ static void fault(const char *list) {
     setenv("EMULATED_CUDA_FAULT", list, 1);
 }
 
+static void skip_where_short(void) {
+    if (test_short()) cr_skip_test("tests/check_cuda_emulation.sh \"\" test_doctor_cuda runs it, in a minute or two");
+}
+
 /* ---- the command ---- */
 
 static void passes(int gpus, const char *rows) {
@@ -62,12 +66,14 @@ Test(doctor_cuda, one_gpu_passes, .timeout = 300, .init = cli_folder_make, .fini
 }
 
 Test(doctor_cuda, two_gpus_pass, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
+    skip_where_short();
     without_libraries();
     passes(2, every_check);
 }
 
 /* A fault of a kernel, in whatever process its number comes up: status 3, and copies between devices go on. */
 Test(doctor_cuda, a_fault_is_status_3, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
+    skip_where_short();
     struct cli c;
     fault("launch:1");
     cli_run(&c, "doctor --device cuda --quick --timeout 20");
@@ -155,6 +161,7 @@ Test(doctor_cuda, every_op_faults, .timeout = 280) {
 }
 
 Test(doctor_cuda, a_kernel_that_never_ends, .timeout = 200) {
+    skip_where_short();
     fault("hang:3");
     struct findings *f = examine_gpus(check_step, 1, test_short() ? 20 : 6);
     only_off(f, "cuda: step of lenet|cuda: step of convnet");
@@ -176,6 +183,7 @@ Test(doctor_cuda, a_fault_of_one_rank, .timeout = 280) {
 
 /* Everything late, and device memory out of the host's reach: the checks themselves lean on nothing. */
 Test(doctor_cuda, late_and_guarded, .timeout = 280) {
+    skip_where_short();
     doctor_check *const checks[] = {check_memory, check_streams, check_peers, check_ipc, check_step, check_replay};
     for (int guarded = 0; guarded < 2; guarded++) {
         without_libraries();
