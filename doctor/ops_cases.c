@@ -73,6 +73,8 @@ static const int conv_random[][8] = {{5, 1, 28, 28, 6, 3, 1, 0},  {7, 3, 9, 11, 
 /* LeNet's two layers, ConvNet's two, at batches that end in a part of a tile */
 static const int conv_whole[][8] = {{35, 1, 28, 28, 20, 3, 1, 0}, {19, 20, 13, 13, 50, 5, 1, 0},
                                     {19, 1, 28, 28, 16, 3, 1, 0}, {9, 16, 26, 26, 32, 3, 1, 0}};
+/* So many samples of LeNet's second layer that a GPU takes device/cuda_kernels_planes.h for it both ways, as training does. */
+static const int conv_many[8] = {105, 20, 13, 13, 50, 5, 1, 0};
 /*                                     n  in  out */
 static const int linear_random[][3] = {{1, 1, 1},    {17, 31, 5},  {33, 65, 7},
                                        {2, 300, 11}, {3, 11, 300}, {130, 70, 129}};
@@ -93,5 +95,7 @@ int product_cases(struct trial_bed *bed, enum op op) {
         if (conv) CHECK(convolution(bed, op, conv_whole[i], trial_whole));
         else CHECK(linear(bed, op, linear_whole[i], i % 2, trial_whole));
     }
+    if (conv && !bed->d->config.quick && bed->d->kind == DEVICE_CUDA)
+        CHECK(convolution(bed, op, conv_many, trial_whole));
     return OK;
 }
