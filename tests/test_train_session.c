@@ -136,9 +136,10 @@ static void differ(void (*different)(struct run_config *, int), const char *devi
     cr_assert(strstr(error_message(), words), "%s", error_message());
 }
 
-Test(session, ranks_must_find_the_same_devices, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
+/* Emulated devices are alike, whatever their pace. */
+Test(session, ranks_on_emulated_devices, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
     cr_assert_eq(run_ranks(all_alike, "cpu"), OK, "%s", error_message());
-    differ(rank_1_is_late, "cpu", "devices: rank 1 finds late emulated devices, rank 0 emulated devices");
+    cr_assert_eq(run_ranks(rank_1_is_late, "cpu"), OK, "%s", error_message());
 }
 
 /* auto is decided by each rank for itself. */
@@ -146,6 +147,6 @@ Test(session, ranks_must_find_the_same_gpus, .timeout = 120, .init = cli_folder_
 #ifndef CUDA_EMULATION
     cr_skip_test("needs GPUs that can be hidden from a rank: make EMULATION=1");
 #endif
-    differ(rank_2_sees_no_gpu, "auto", "devices: rank 2 finds emulated devices, rank 0 2 GPUs");
+    differ(rank_2_sees_no_gpu, "auto", "devices: rank 2 finds no GPU, rank 0 2 GPUs");
     differ(rank_1_sees_one_gpu, "auto", "devices: rank 1 finds 1 GPU, rank 0 2 GPUs");
 }

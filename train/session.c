@@ -43,26 +43,22 @@ static int job_failed(void *comm) {
     return comm_check(comm);
 }
 
-static const char *found_words(enum device_kind kind, int physical, char text[40]) {
-    if (kind == DEVICE_CUDA) snprintf(text, 40, "%d GPU%s", physical, physical > 1 ? "s" : "");
-    else snprintf(text, 40, "%s devices", kind == DEVICE_HOST ? "emulated" : "late emulated");
+static const char *found_words(int gpus, char text[40]) {
+    snprintf(text, 40, gpus ? "%d GPU%s" : "no GPU", gpus, gpus > 1 ? "s" : "");
     return text;
 }
 
 /* Each rank has looked for GPUs by itself. Where one sees others than rank 0 its bits would be others, and they could
  * not read each other's memory. Collective. */
 static int agree_on_devices(const struct session *s, enum device_kind kind, int physical) {
-    struct found {
-        int kind, physical;
-    } mine = {(int)kind, physical}, all[MAX_DEVICES];
+    int mine = kind == DEVICE_CUDA ? physical : 0, all[MAX_DEVICES];
     char its[40], first[40];
     if (s->ranks == 1) return OK;
     CHECK(comm_gather(s->comm, &mine, sizeof mine, all));
     for (int r = 1; r < s->ranks; r++)
-        if (all[r].kind != all[0].kind || all[r].physical != all[0].physical)
+        if (all[r] != all[0])
             return fail(ERR_FAILED, "devices: rank %d finds %s, rank 0 %s: all must see the same: look at duet devices, or "
-                        "give --device cpu", r, found_words((enum device_kind)all[r].kind, all[r].physical, its),
-                        found_words((enum device_kind)all[0].kind, all[0].physical, first));
+                        "give --device cpu", r, found_words(all[r], its), found_words(all[0], first));
     return OK;
 }
 
