@@ -294,10 +294,11 @@ static int late_entry(void *context) {
     return fail_rank(comm, test->page, code);
 }
 
+/* The deadline holds for the rendezvous too, which a busy machine does not reach in a tenth of a second. */
 Test(comm_fail, deadline_says_who_and_where, .timeout = 30) {
 #define TOO_LATE(WHERE, WHO)               \
     "rank 0: " WHERE ": no word from " WHO \
-    " after 0.15 s: it may be stopped or far behind: see its output, or give a longer --timeout"
+    " after 0.7 s: it may be stopped or far behind: see its output, or give a longer --timeout"
     static const struct {
         int phase, world;
         const char *text;
@@ -310,7 +311,7 @@ Test(comm_fail, deadline_says_who_and_where, .timeout = 30) {
         {IN_EXCHANGE, 2, TOO_LATE("exchange", "rank 1")},
     };
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
-        struct job_case test = {.page = NULL, .victim = 1, .phase = CASES[i].phase, .timeout_s = 0.15};
+        struct job_case test = {.page = NULL, .victim = 1, .phase = CASES[i].phase, .timeout_s = 0.7};
         test.page =
             mmap(NULL, sizeof(struct page) + 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
         cr_assert(test.page != MAP_FAILED);
