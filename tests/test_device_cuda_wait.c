@@ -145,6 +145,32 @@ Test(cuda_wait, pinned_memory_is_freed_behind_what_either_stream_does_with_it, .
     cr_assert_eq(stand_in_left(), 0);
 }
 
+/* The way to a process's end has many waits: behind a deadline that has passed each is short, until one ends well. */
+Test(cuda_wait, those_behind_a_passed_deadline_are_short, .timeout = 30) {
+    struct device_config config = config_of(0, 1);
+    struct device *d;
+    stand_in_reset();
+    config.timeout_s = 3;
+    MUST(device_open(&d, &config));
+    struct stream *s = device_compute(d);
+    float *x = test_floats(d, 4);
+    gpu.work_ns = NEVER;
+    MUST(test_fill(s, x, 4, 1));
+    int64_t begun = now_ns();
+    cr_assert_eq(stream_sync(s), ERR_TIMEOUT);
+    cr_assert_geq(now_ns() - begun, 3000000000);
+    begun = now_ns();
+    cr_assert_eq(stream_sync(s), ERR_TIMEOUT);
+    cr_assert_lt(now_ns() - begun, 2500000000, "the whole time anew");
+    end_work(s);
+    MUST(stream_sync(s));
+    gpu.work_ns = 1300000000; /* longer than a short wait */
+    MUST(test_fill(s, x, 4, 1));
+    MUST(stream_sync(s));
+    device_close(d);
+    cr_assert_eq(stand_in_left(), 0);
+}
+
 Test(cuda_wait, close_gives_what_was_let_go_a_moment_to_end, .timeout = 30) {
     struct end_of_job job = {.end = 0};
     stand_in_reset();
