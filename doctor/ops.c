@@ -33,7 +33,7 @@ static int check_op(struct trial_bed *bed, enum op op, const char *name) {
     return OK;
 }
 
-static const uint64_t ENOUGH = (uint64_t)32 << 20; /* device memory: the largest case takes some 10 MiB */
+static const uint64_t ENOUGH = (uint64_t)128 << 20; /* device memory: the largest case takes some 30 MiB, libraries as much again */
 
 /* A launch that fails may have poisoned the process: the doctor begins anew behind it. Step i is op i. */
 static int own_kernels(struct doctor *d, int first) {

@@ -73,12 +73,17 @@ static const int conv_random[][8] = {{5, 1, 28, 28, 6, 3, 1, 0},  {7, 3, 9, 11, 
 /* LeNet's two layers, ConvNet's two, at batches that end in a part of a tile */
 static const int conv_whole[][8] = {{35, 1, 28, 28, 20, 3, 1, 0}, {19, 20, 13, 13, 50, 5, 1, 0},
                                     {19, 1, 28, 28, 16, 3, 1, 0}, {9, 16, 26, 26, 32, 3, 1, 0}};
-/* So many samples of LeNet's second layer that a GPU takes device/cuda_kernels_planes.h for it both ways, as training does. */
-static const int conv_many[8] = {105, 20, 13, 13, 50, 5, 1, 0};
 /*                                     n  in  out */
 static const int linear_random[][3] = {{1, 1, 1},    {17, 31, 5},  {33, 65, 7},
                                        {2, 300, 11}, {3, 11, 300}, {130, 70, 129}};
 static const int linear_whole[][3] = {{67, 800, 128}, {67, 128, 10}, {19, 4608, 64}};
+
+/* On GPUs, where a product's kernel is chosen by the number of samples too (device/cuda_kernels_plan.h, cuda_kernels_planes.h):
+ * the layers at batches as they are trained with, which in part take kernels that no case above does. */
+static const int conv_large[][8] = {{64, 20, 13, 13, 50, 5, 1, 0},  {256, 1, 28, 28, 20, 3, 1, 0},
+                                    {256, 20, 13, 13, 50, 5, 1, 0}, {256, 1, 28, 28, 16, 3, 1, 0},
+                                    {256, 16, 26, 26, 32, 3, 1, 0}};
+static const int linear_large[][3] = {{256, 800, 128}, {1024, 800, 128}, {256, 128, 10}, {256, 4608, 64}, {256, 64, 10}};
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
@@ -95,7 +100,10 @@ int product_cases(struct trial_bed *bed, enum op op) {
         if (conv) CHECK(convolution(bed, op, conv_whole[i], trial_whole));
         else CHECK(linear(bed, op, linear_whole[i], i % 2, trial_whole));
     }
-    if (conv && !bed->d->config.quick && bed->d->kind == DEVICE_CUDA)
-        CHECK(convolution(bed, op, conv_many, trial_whole));
+    int larges = bed->d->kind != DEVICE_CUDA || bed->d->config.quick ? 0 : conv ? COUNT(conv_large) : COUNT(linear_large);
+    for (int i = 0; i < larges; i++) {
+        if (conv) CHECK(convolution(bed, op, conv_large[i], trial_whole));
+        else CHECK(linear(bed, op, linear_large[i], i < 3, trial_whole)); /* LeNet's weights are (in, out) */
+    }
     return OK;
 }

@@ -21,7 +21,7 @@ cd "$(dirname "$0")/.." || exit 2
 export LC_ALL=C # quotes of compilers are ASCII, numbers have points
 # part | seconds it may take
 table="build|170
-doctor|60
+doctor|75
 demo|60
 step|100
 allreduce|60

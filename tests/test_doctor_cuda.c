@@ -160,6 +160,32 @@ Test(doctor_cuda, every_op_faults, .timeout = 280) {
     findings_free(f);
 }
 
+/* Kernels are chosen by the number of samples too: what is wrong at the batches of training alone is found. */
+static int wrong_when_large(struct stream *stream, enum op op, const struct op_args *args) {
+    struct op_args less = *args;
+    if (op == OP_CONV2D_FORWARD && args->in[0].dims[0] >= 200) less.in[2].data = NULL; /* no bias */
+    if (op == OP_LINEAR_BACKWARD_WEIGHT && args->in[0].dims[0] >= 200) /* a sample is missing */
+        less.in[0].dims[0]--, less.in[1].dims[0]--;
+    return honest->launch(stream, op, &less);
+}
+
+static void plant_wrong_when_large(struct device_ops *ops) {
+    ops->launch = wrong_when_large;
+}
+
+Test(doctor_cuda, products_of_large_batches, .timeout = 280) {
+    if (test_short()) cr_skip_test("short form: batches of training take long here");
+    struct doctor_config config = lying_config();
+    without_libraries();
+    setenv("EMULATED_GPUS", "1", 1);
+    config.target = DOCTOR_CUDA;
+    config.quick = 0;
+    plant = plant_wrong_when_large;
+    struct findings *f = examine_on(check_ops, &config, 1);
+    only_off(f, "cuda: conv2d forward|cuda: linear backward weight");
+    findings_free(f);
+}
+
 Test(doctor_cuda, a_kernel_that_never_ends, .timeout = 200) {
     skip_where_short();
     fault("hang:3");
