@@ -8,6 +8,8 @@
 #ifdef HAVE_CUDA
 #include <cuda_runtime_api.h>
 
+#include "device/cuda_value.h"
+
 enum { COUNT = 1000 };
 
 /* Before the first call of the runtime; a real GPU does not look at them. */
@@ -219,6 +221,33 @@ Test(cuda_graph, a_capture_broken_behind_its_back_is_named_and_the_stream_goes_o
     MUST(copy_to_host(s, &got, x, sizeof got));
     MUST(stream_sync(s));
     cr_assert_eq(got, 7);
+    device_close(d);
+}
+
+/* Words for other ranks: a replay would say the old ones again. */
+Test(cuda_graph, words_are_no_part_of_a_recording, .timeout = 60) {
+    struct device *d = open_gpu(0, 20);
+    struct stream *s = device_compute(d);
+    struct cuda_stream *stream = (struct cuda_stream *)s;
+    uint64_t *word = (uint64_t *)(void *)test_floats(d, 2), zero = 0, got = 0;
+    if (cuda_value_open((struct cuda_device *)d)) cr_skip_test("%s", error_message());
+    MUST(stream_write(s, word, &zero, sizeof zero));
+    MUST(stream_sync(s));
+    MUST(stream_record_begin(s));
+    cr_assert_eq(cuda_value_write(stream, word, 5), ERR_FAILED);
+    MUST_SAY("write of a word on cuda(0): not inside a recording");
+    cr_assert_eq(cuda_value_wait(stream, word, 5), ERR_FAILED);
+    MUST_SAY("wait for a word on cuda(0): not inside a recording");
+    MUST(stream_record_end(s, NULL));
+    MUST(copy_to_host(s, &got, word, sizeof got));
+    MUST(stream_sync(s));
+    cr_assert_eq(got, 0);
+    MUST(cuda_value_write(stream, word, 5));
+    MUST(cuda_value_wait(stream, word, 5)); /* there, and so is what is below it */
+    MUST(cuda_value_wait(stream, word, 3));
+    MUST(copy_to_host(s, &got, word, sizeof got));
+    MUST(stream_sync(s));
+    cr_assert_eq(got, 5);
     device_close(d);
 }
 
