@@ -120,6 +120,33 @@ Test(error, a_wait_ends_with_the_job_and_its_words, .timeout = 30) {
     }
 }
 
+static void *open_in_a_moment(void *gate) {
+    usleep(200000);
+    ((struct gate *)gate)->open = 1;
+    return NULL;
+}
+
+/* Who is told of the end frees what the stream works on: so what runs is waited for, a moment. */
+Test(error, what_runs_as_the_job_ends_is_waited_for, .timeout = 30) {
+    for (int k = 0; k < HOST_KINDS; k++) {
+        struct device_config config = test_config(host_kinds[k], 0);
+        struct end_of_job job = {.begins_at = 0};
+        struct gate gate = {0};
+        struct device *d;
+        pthread_t thread;
+        int ran = 0;
+        config.interrupted = job_ended, config.interrupt_context = &job;
+        MUST(device_open(&d, &config));
+        MUST(block(device_comm(d), &gate));
+        MUST(call_count_up(device_comm(d), &ran));
+        pthread_create(&thread, NULL, open_in_a_moment, &gate);
+        cr_assert_eq(stream_sync(device_comm(d)), ERR_PEER);
+        cr_assert_eq(ran, 1, "it was still at work");
+        pthread_join(thread, NULL);
+        device_close(d);
+    }
+}
+
 Test(error, who_need_not_wait_is_not_interrupted, .timeout = 30) {
     struct device_config config = test_config(DEVICE_HOST, 0);
     struct end_of_job job = {.begins_at = 0};
