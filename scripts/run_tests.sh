@@ -88,9 +88,9 @@ fi
 shift # the build folder: its programs carry its name
 [[ -n ${TEST_SECONDS-} ]] && export TESTS_END=$(($(date +%s) + TEST_SECONDS))
 
-# 1: the tests of the command, 2: those that train or wait in themselves, 3: the rest; then as given.
+# 0: the longest, 1: the tests of the command, 2: those that train or wait in themselves, 3: the rest; then as given.
 printf '%s\n' "$@" |
-    awk '{ print /\/test_cli_/ ? 1 : /\/test_(dp|ddp|train|golden|allreduce|comm|math|cuda)/ ? 2 : 3, NR, $0 }' |
+    awk '{ print /\/test_cli_same_bits/ ? 0 : /\/test_cli_/ ? 1 : /\/test_(dp|ddp|train|golden|allreduce|comm|math|cuda|doctor|gpu_check)/ ? 2 : 3, NR, $0 }' |
     sort -n -k1,1 -k2,2 | cut -d' ' -f3- |
     xargs -P "${TEST_JOBS:-2}" -I{} "$0" --one {} |
     sum_up $#
