@@ -135,6 +135,13 @@ DUET_HD uint32_t place_in(const float *shared, uint32_t i) {
 #endif
 }
 
+/* Where the kernels' text is compiled for the host a copy is made at once, unless the test makes it late (tests/
+ * gpu_copies.h). */
+#ifndef DUET_COPY_AHEAD
+#define DUET_COPY_AHEAD(to, from) (*(to) = *(from))
+#define DUET_COPIES_ARRIVED() ((void)0)
+#endif
+
 /* 4 bytes, which need not be aligned to more, from global memory to `behind` floats behind a place. They are there for
  * the thread itself when it has been at copies_arrived, and for the block behind the next barrier. */
 DUET_HD void copy_ahead(float *shared, uint32_t place, uint32_t behind, const float *global) {
@@ -142,13 +149,15 @@ DUET_HD void copy_ahead(float *shared, uint32_t place, uint32_t behind, const fl
     (void)shared;
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(place + 4 * behind), "l"(global) : "memory");
 #else
-    shared[place + behind] = *global;
+    DUET_COPY_AHEAD(&shared[place + behind], global);
 #endif
 }
 
 DUET_HD void copies_arrived(void) {
 #ifdef __CUDA_ARCH__
     asm volatile("cp.async.wait_all;" ::: "memory");
+#else
+    DUET_COPIES_ARRIVED();
 #endif
 }
 

@@ -3,8 +3,9 @@
 #ifndef TESTS_GPU_OF_LOOPS_H
 #define TESTS_GPU_OF_LOOPS_H
 
+#include "tests/gpu_copies.h"
+
 #include "device/cuda_kernels.h"
-#include "tests/harness.h"
 
 struct grid {
     uint32_t blocks, threads;
@@ -25,6 +26,7 @@ static inline void gpu_run_blocks(sharing_kernel *kernel, const void *param, siz
         cr_assert_not_null(shared);
         memset(shared, 0xff, shared_bytes);
         kernel(param, shared, (struct place){b, grid.blocks, 0, grid.threads});
+        gpu_copies_done();
         free(shared);
     }
 }

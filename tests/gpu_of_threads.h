@@ -24,7 +24,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#include "tests/harness.h"
+#include "tests/gpu_copies.h"
 
 static void gpu_barrier(void);
 static void gpu_yield(void);
@@ -41,7 +41,6 @@ typedef void sharing_kernel(const void *param, void *shared, struct place at);
 
 enum { GPU_STACK = 64 << 10, GPU_SETS = 3 };
 enum gpu_state { GPU_RUNS, GPU_AT_BARRIER, GPU_ENDED };
-#define GPU_NO_SANITIZE __attribute__((no_sanitize("thread"), noinline))
 
 /* A fiber keeps its stack: another's traces on it would look like races. */
 struct gpu_thread {
@@ -86,7 +85,7 @@ GPU_NO_SANITIZE static void gpu_leave(enum gpu_state state) {
     swapcontext(&self->context, &gpu.scheduler);
 }
 
-GPU_NO_SANITIZE __attribute__((unused)) static void gpu_barrier(void) {
+GPU_NO_SANITIZE static void gpu_barrier(void) {
     struct gpu_block *block = gpu.block;
     char *meeting = &block->barrier[block->barriers % 2];
     __tsan_release(meeting);
@@ -94,7 +93,7 @@ GPU_NO_SANITIZE __attribute__((unused)) static void gpu_barrier(void) {
     __tsan_acquire(meeting);
 }
 
-GPU_NO_SANITIZE __attribute__((unused)) static void gpu_yield(void) {
+GPU_NO_SANITIZE static void gpu_yield(void) {
     gpu_leave(GPU_RUNS);
 }
 
@@ -154,6 +153,7 @@ GPU_NO_SANITIZE static int gpu_step_block(struct gpu_block *block) {
     for (gpu.thread = 0; gpu.thread < block->at.threads; gpu.thread++) {
         struct gpu_thread *thread = block->thread[gpu.thread];
         if (thread->state == GPU_RUNS) {
+            gpu_copier = gpu.thread;
             __tsan_switch_to_fiber(thread->fiber, __tsan_switch_to_fiber_no_sync);
             swapcontext(&gpu.scheduler, &thread->context);
         }
@@ -185,6 +185,7 @@ static inline void gpu_run_block(struct gpu_block *block) {
     block->begin = &gpu.begin, block->end = &gpu.end;
     gpu_start_block(block, NULL);
     while (!gpu_step_block(block)) {}
+    gpu_copies_done();
 }
 
 static inline void gpu_run_threads(lonely_kernel *kernel, const void *param, struct grid grid) {
