@@ -46,6 +46,28 @@ Test(doctor, a_copy_that_drops_the_last_byte, .timeout = 120) {
     }
 }
 
+/* Between two devices: by the destination's stream, or the source's. */
+static int pulled; /* lost: what the destination's stream copies; else what the source's does */
+
+static int short_on_one_side(struct stream *stream, struct device *to, void *destination, struct device *from,
+                             const void *source, size_t bytes) {
+    int lost = from && to && from != to && stream->device == (pulled ? to : from);
+    return honest->copy(stream, to, destination, from, source, bytes - (bytes > 4 && lost));
+}
+
+static void short_copies_on_one_side(struct device_ops *ops) {
+    ops->copy = short_on_one_side;
+}
+
+Test(doctor, a_copy_that_one_side_drops_a_byte_of, .timeout = 60) {
+    for (pulled = 0; pulled < 2; pulled++) {
+        struct findings *f = examine_lying(check_peers, short_copies_on_one_side);
+        only_off(f, "cpu(0) -> cpu(1)|cpu(1) -> cpu(0)");
+        cr_expect(strstr(row_of(f, "cpu(0) -> cpu(1)")->measured, pulled ? "pulled" : "pushed"));
+        findings_free(f);
+    }
+}
+
 /* Keeps the pointer, not the value. */
 static int late_write(struct stream *stream, void *destination, const void *value, size_t bytes) {
     static const unsigned char later[256];
@@ -329,6 +351,16 @@ Test(doctor, a_full_table_says_so, .timeout = 20) {
     cr_expect_eq(findings_count(f, FINDING_OFF), 1);
     findings_free(f);
     findings_free(NULL);
+}
+
+/* What lands pages or blocks away from its place is another pattern there. */
+Test(doctor, a_pattern_does_not_repeat_itself, .timeout = 20) {
+    enum { WORDS = 1 << 17 }; /* 1 MiB */
+    static uint64_t x[WORDS];
+    pattern_fill(x, sizeof x, 5);
+    for (size_t away = 1; away < WORDS; away *= 2)
+        for (size_t i = 0; i + away < WORDS; i++)
+            cr_assert_neq(x[i], x[i + away], "word %zu is that of %zu words before", i + away, away);
 }
 
 Test(doctor, a_pattern_sees_every_byte, .timeout = 20) {
