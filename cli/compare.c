@@ -69,18 +69,11 @@ done:
     return code && result.exit_status ? result.exit_status : error_exit_status(code);
 }
 
-static int read_words(const char *command, int argc, char **argv, struct run_config *config, int *help) {
-    CHECK(flags_parse(argc, argv, config, help));
-    CHECK(flags_refuse_outputs(config, command));
-    config->mode = MODE_DP; /* so that checks count the devices */
-    return OK;
-}
-
 int command_compare(int argc, char **argv) {
     struct run_config config;
     int help = 0;
     run_config_default(&config);
-    int code = read_words("compare", argc, argv, &config, &help);
+    int code = flags_parse_all_modes(argc, argv, &config, &help, "compare");
     if (code) return report_error(code);
     return help ? flags_help("compare"), 0 : run(&config, 0);
 }
@@ -101,7 +94,7 @@ int command_demo(int argc, char **argv) {
     int help = 0;
     run_config_default(&config);
     config.epochs = 0; /* not given */
-    int code = read_words("demo", argc, argv, &config, &help);
+    int code = flags_parse_all_modes(argc, argv, &config, &help, "demo");
     if (code) return report_error(code);
     if (help) return flags_help("demo"), 0;
     if (!config.epochs) config.epochs = DEMO_EPOCHS;

@@ -230,10 +230,16 @@ int flags_parse(int argc, char **argv, struct run_config *config, int *help) {
     return refuse_one_file(config);
 }
 
-int flags_refuse_outputs(const struct run_config *config, const char *command) {
-    if (!*config->save && !*config->log_loss) return OK;
-    return fail(ERR_USAGE, "%s: duet %s trains more than one model and does not write it: use duet train",
-                *config->save ? "--save" : "--log-loss", command);
+int flags_parse_all_modes(int argc, char **argv, struct run_config *config, int *help, const char *command) {
+    config->mode = MODE_COUNT; /* none yet */
+    CHECK(flags_parse(argc, argv, config, help));
+    if (!*help && config->mode != MODE_COUNT)
+        return fail(ERR_USAGE, "--mode: duet %s runs several: leave it out, or use duet train", command);
+    if (*config->save || *config->log_loss)
+        return fail(ERR_USAGE, "%s: duet %s trains more than one model and does not write it: use duet train",
+                    *config->save ? "--save" : "--log-loss", command);
+    config->mode = MODE_DP;
+    return OK;
 }
 
 void flags_help(const char *command) {

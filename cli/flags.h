@@ -9,9 +9,10 @@
  * value, what is wrong with a value, or two outputs that would go to the same file. *help is set to 1 by --help and -h, and reading ends there. */
 int flags_parse(int argc, char **argv, struct run_config *config, int *help);
 
-/* ERR_USAGE if --save or --log-loss was given to a command that trains several models and so writes neither:
- * `command` is its name. Silence would cost the user a whole run. */
-int flags_refuse_outputs(const struct run_config *config, const char *command);
+/* flags_parse for a command that trains in several modes, whose name is `command`. ERR_USAGE, too, if --save or --log-loss was
+ * given, since it writes neither, or --mode, since it takes them all. Silence would cost the user a whole run. config->mode is
+ * MODE_DP, so that checks count the devices. */
+int flags_parse_all_modes(int argc, char **argv, struct run_config *config, int *help, const char *command);
 
 /* Prints the table: flag, default, meaning; above it the usage of `command`, NULL: of none. */
 void flags_help(const char *command);

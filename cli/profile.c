@@ -78,10 +78,8 @@ int command_profile(int argc, char **argv) {
     struct job_result result = {.exit_status = 0};
     int help = 0, code;
     run_config_default(&config);
-    CHECK_GOTO(flags_parse(argc, argv, &config, &help), code, done);
+    CHECK_GOTO(flags_parse_all_modes(argc, argv, &config, &help, "profile"), code, done);
     if (help) return flags_help("profile"), 0;
-    CHECK_GOTO(flags_refuse_outputs(&config, "profile"), code, done);
-    config.mode = MODE_DP; /* so that checks count the devices */
     CHECK_GOTO(run_config_check(&config), code, done);
     if (*config.json) CHECK_GOTO(atomic_open(&json, config.json), code, done);
     CHECK_GOTO(profile(&config, runs, &result), code, done);

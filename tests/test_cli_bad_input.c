@@ -124,6 +124,9 @@ Test(cli_bad_input, outputs_of_train_alone, .timeout = 60, .init = cli_folder_ma
         {2, "--save|compare|duet train", "compare --dataset synthetic --steps 1 --save w"},
         {2, "--log-loss|compare|duet train", "compare --dataset synthetic --steps 1 --log-loss l"},
         {2, "--save|demo", "demo --dataset synthetic --steps 1 --save w"},
+        {2, "--mode|compare|duet train", "compare --dataset synthetic --steps 1 --mode single"},
+        {2, "--mode|demo", "demo --dataset synthetic --steps 1 --mode ddp"},
+        {2, "--mode|profile", "profile --dataset synthetic --steps 1 --mode=dp"},
         {2, "--log-loss|profile", "profile --dataset synthetic --steps 1 --log-loss l"},
     };
     ALL_FAIL(table);
