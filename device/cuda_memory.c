@@ -25,12 +25,19 @@ static size_t slab_size(const struct cuda_device *d, size_t total) {
 
 int cuda_memory_open(struct cuda_device *d) {
     size_t free_now = 0, total = 0;
-    char wanted[32], available[32];
+    char wanted[32], available[32], workspace[32];
     if (d->head.config.memory_bytes > (uint64_t)INT64_MAX - STEP)
         return fail(ERR_USAGE, "memory of %s: %llu bytes: give a size such as --device-memory 2GiB",
                     d->head.name, (unsigned long long)d->head.config.memory_bytes);
     CUDA_CHECK(cudaMemGetInfo(&free_now, &total), "size of the memory", d->head.name);
     size_t bytes = slab_size(d, total);
+    if (bytes < CUDA_WORKSPACE_BYTES + STEP) /* said here, where the cause is known */
+        return fail(ERR_MEMORY,
+                    "out of memory on device %d: %s for it on GPU %d (%s, %s for %d device%s), and the workspace of its "
+                    "kernels alone takes %s: give fewer --devices, or a larger --device-memory",
+                    d->head.config.index, format_bytes(bytes, wanted, sizeof wanted), d->gpu, d->gpu_name,
+                    format_bytes(total, available, sizeof available), d->sharers, d->sharers > 1 ? "s" : "",
+                    format_bytes(CUDA_WORKSPACE_BYTES, workspace, sizeof workspace));
     cudaError_t error = cudaMalloc(&d->slab, bytes);
     if (error == cudaErrorMemoryAllocation) {
         cudaGetLastError();
