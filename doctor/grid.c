@@ -76,7 +76,7 @@ static const struct call *call_of(int i, float *const *of, int n, float **data) 
 
 static int run(struct bed *bed, struct allreduce_grid *grid, const struct allreduce_grid_config *config, double *ms) {
     struct stream *stream = device_comm(bed->device);
-    float *data[MOST_RANKS], scale = 1.0f / (float)bed->n;
+    float *data[MOST_RANKS], scale = 1.5f / (float)bed->n; /* the mean would stay as it is in a second round */
     int64_t start = now_ns();
     for (int i = 0; i < call_count(bed); i++) {
         const struct call *call = call_of(i, bed->data, bed->n, data);
