@@ -56,6 +56,8 @@ struct cuda_recording {
     struct event **events; /* not owned */
     int event_count;
     double flops;
+    const char *before; /* what the stream was given last, for real, and in which step: for faults that show while recording */
+    int32_t before_step;
 };
 
 struct cuda_math; /* cuda_library.h: handles of libraries */
@@ -108,6 +110,8 @@ static inline int cuda_use(const struct device *device) {
  * the text "what failed, on which device, behind what, in which step"; returns the stream's error. A refusal
  * that is no CUDA error (a shape, a layout) is returned by fail() alone and leaves the stream as it was. */
 int cuda_stream_fail(struct cuda_stream *stream, cudaError_t error, const char *what);
+enum { CUDA_STEP_TEXT = 32 };
+const char *cuda_step_text(int32_t step, char text[CUDA_STEP_TEXT]); /* " of step 7", "" below 0 */
 int cuda_stream_error(const struct cuda_stream *stream); /* fail()s again with the text; OK if none */
 #define CUDA_STREAM_CHECK(stream, call, what)                                                          \
     do {                                                                                               \

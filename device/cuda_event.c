@@ -91,12 +91,11 @@ int cuda_event_wait(struct stream *stream, struct event *event) {
 static int sync_fault(struct cuda_event *e, cudaError_t state) {
     const char *behind = __atomic_load_n(&e->behind, __ATOMIC_RELAXED);
     int step = __atomic_load_n(&e->step, __ATOMIC_RELAXED);
-    char of_step[32] = "";
+    char of_step[CUDA_STEP_TEXT];
     cudaGetLastError();
-    if (step >= 0) snprintf(of_step, sizeof of_step, " of step %d", step);
     return fail(state == cudaErrorMemoryAllocation ? ERR_MEMORY : ERR_FAILED,
                 "event sync on %s: %s: %s: up to %s%s; CUDA_LAUNCH_BLOCKING=1 names the very one", e->head.device->name,
-                cudaGetErrorName(state), cudaGetErrorString(state), behind ? behind : "nothing", of_step);
+                cudaGetErrorName(state), cudaGetErrorString(state), behind ? behind : "nothing", cuda_step_text(step, of_step));
 }
 
 int cuda_event_sync(struct event *event) {

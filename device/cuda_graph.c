@@ -17,6 +17,7 @@
  * To be checked on hardware: that a wait enqueued behind cudaGraphLaunch takes the record of this very launch and
  * not of the one before; what an upload and a launch cost; how much of the GPU's memory an instance holds, which is
  * the driver's own and in no ledger of ours; that a fault inside a graph is reported like one outside. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "device/cuda.h"
@@ -36,6 +37,8 @@ int cuda_record_begin(struct stream *stream) {
     if (!r) return fail(ERR_MEMORY, "out of host memory: a recording of %s", stream->device->name);
     r->head.ops = stream->device->ops;
     r->head.stream = stream;
+    r->before = s->last_name;
+    r->before_step = s->last_step;
     cudaError_t error = cudaStreamBeginCapture(s->stream, cudaStreamCaptureModeThreadLocal);
     if (error != cudaSuccess) {
         release(r);
@@ -58,12 +61,18 @@ int cuda_record_keep_event(struct cuda_stream *s, struct event *event) {
     return OK;
 }
 
-/* A call that broke the capture from outside of this layer shows at the next one that is taken down. */
+/* A call that broke the capture from outside of this layer shows at the next one that is taken down. Any other error may be
+ * the fault of what still ran when the recording began: nothing that is taken down runs. */
 int cuda_record_fail(struct cuda_stream *s, cudaError_t error, const char *what) {
+    int by_capture = error >= cudaErrorStreamCaptureUnsupported && error <= cudaErrorStreamCaptureWrongThread;
+    const struct cuda_recording *r = s->recording;
+    char step[CUDA_STEP_TEXT], ran[128] = "";
     cudaGetLastError();
-    const char *why = error == cudaErrorStreamCaptureInvalidated ? " (a call that cannot be recorded)" : "";
+    if (error == cudaErrorStreamCaptureInvalidated) snprintf(ran, sizeof ran, " (a call that cannot be recorded)");
+    if (!by_capture && r->before)
+        snprintf(ran, sizeof ran, ", or a fault up to %.64s%s", r->before, cuda_step_text(r->before_step, step));
     fail(ERR_FAILED, "%s, being recorded on %s: %s: %s%s: it came behind %s: nothing of it is kept", what,
-         s->head.device->name, cudaGetErrorName(error), cudaGetErrorString(error), why,
+         s->head.device->name, cudaGetErrorName(error), cudaGetErrorString(error), ran,
          s->recorded_name ? s->recorded_name : "the begin");
     return record_keep(&s->head, ERR_FAILED);
 }

@@ -50,16 +50,21 @@ int cuda_stream_error(const struct cuda_stream *s) {
     return s->error ? fail(s->error, "%s", s->error_text) : OK;
 }
 
+const char *cuda_step_text(int32_t step, char text[CUDA_STEP_TEXT]) {
+    text[0] = 0;
+    if (step >= 0) snprintf(text, CUDA_STEP_TEXT, " of step %d", (int)step);
+    return text;
+}
+
 int cuda_stream_fail(struct cuda_stream *s, cudaError_t error, const char *what) {
     cudaGetLastError();
     if (s->error) return cuda_stream_error(s);
     if (s->capturing) return cuda_record_fail(s, error, what);
-    char step[32] = "";
-    if (s->last_step >= 0) snprintf(step, sizeof step, " of step %d", (int)s->last_step);
+    char step[CUDA_STEP_TEXT];
     snprintf(s->error_text, sizeof s->error_text,
              "%s on %s: %s: %s: last begun on stream %s: %s%s; CUDA_LAUNCH_BLOCKING=1 names the very one", what,
              s->head.device->name, cudaGetErrorName(error), cudaGetErrorString(error),
-             lane_name(s->head.lane), s->last_name ? s->last_name : "nothing", step);
+             lane_name(s->head.lane), s->last_name ? s->last_name : "nothing", cuda_step_text(s->last_step, step));
     s->error = error == cudaErrorMemoryAllocation ? ERR_MEMORY : ERR_FAILED;
     return cuda_stream_error(s);
 }

@@ -189,6 +189,23 @@ Test(record, a_capture_broken_from_outside_says_where, .timeout = 30) {
     close_all(d, &q);
 }
 
+/* What still runs as a recording begins may fault then. Nothing of the recording has run, so it is not to blame. */
+Test(record, a_fault_of_what_ran_before_names_it_and_its_step, .timeout = 30) {
+    struct sequence q;
+    struct device *d = open_with(&q);
+    struct stream *s = device_compute(d);
+    stream_set_phase(s, PHASE_FORWARD, 17);
+    MUST(test_fill(s, q.y, 4, 1));
+    MUST(stream_record_begin(s));
+    gpu.fault = cudaErrorIllegalAddress;
+    cr_assert_eq(test_scale(s, q.y, 4, 2), ERR_FAILED);
+    MUST_SAY("scale, being recorded on cuda(0): cudaErrorIllegalAddress");
+    MUST_SAY("or a fault up to fill of step 17: it came behind the begin");
+    gpu.fault = cudaSuccess;
+    cr_assert_eq(stream_record_end(s, NULL), ERR_FAILED);
+    close_all(d, &q);
+}
+
 Test(record, whatever_call_fails_nothing_is_left_and_the_stream_goes_on, .timeout = 60) {
     int failed = 0, recorded = 0;
     for (int k = 1; !recorded && k < 100; k++) {
