@@ -28,10 +28,11 @@ BENCHES := $(patsubst %.c,$(B)/%,$(wildcard bench/*.c))
 # Tests that look at a GPU where there is one, for make gpu-check.
 GPU_TESTS = $(sort $(filter-out test_cuda_index% test_cuda_emulated% test_gpu_check,$(basename $(notdir \
             $(shell ls tests/test_*cuda*.c; grep -lE 'DEVICE_CUDA|device cuda' tests/test_*.c)))))
-# What `make check` runs. A race takes two threads: under SAN=thread programs that have but one are left out, and those that
-# only run what others try there too.
-CHECKS  := $(filter-out $(if $(filter thread,$(SAN)),$(addprefix $(B)/tests/,test_math_% test_cuda_index% test_allreduce_plan test_allreduce_channels test_doctor% test_gpu_check test_cli_bad_files \
-           test_data_download test_base_random)),$(TESTS))
+# What `make check` runs. A test of a shell script learns nothing from a sanitizer. A race takes two threads: under SAN=thread programs that
+# have but one are left out, and those that only run what others try there too.
+CHECKS  := $(filter-out $(if $(SAN),$(addprefix $(B)/tests/,test_gpu_check test_data_download)) \
+           $(if $(filter thread,$(SAN)),$(addprefix $(B)/tests/,test_math_% test_cuda_index% test_allreduce_plan test_allreduce_channels test_doctor% \
+           test_cli_bad_files test_base_random)),$(TESTS))
 EXAMPLES := $(patsubst %.c,$(B)/%,$(wildcard examples/*.c))
 PROGRAM := $(if $(CLI_OBJ),$(B)/duet)
 

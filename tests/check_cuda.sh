@@ -49,7 +49,7 @@ if scripts/find_cuda.sh | grep -q version=; then
     fi
     check "libduet.a shows duet_* alone" own_names
 fi
-make CUDA= B=build/without-cuda build/without-cuda/duet >/dev/null || echo "make CUDA= failed"
+make -j"$(nproc)" CUDA= B=build/without-cuda build/without-cuda/duet >/dev/null || echo "make CUDA= failed"
 check "a build without CUDA refuses it" refuses
 echo "$passed passed, $failed failed"
 ((failed == 0))

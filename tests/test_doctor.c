@@ -173,7 +173,7 @@ static void forgets(struct device_ops *ops) {
 
 Test(doctor, a_rank_that_does_not_come, .timeout = 200) {
     struct doctor_config config = lying_config();
-    config.timeout = test_short() ? 5 : 4; /* a rank waits for half of it */
+    config.timeout = test_short() ? 3 : 2; /* a rank waits for half of it */
     plant = forgets;
     struct findings *f = examine(check_allreduce, &config);
     int off = findings_count(f, FINDING_OFF);
