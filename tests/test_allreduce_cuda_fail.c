@@ -220,6 +220,7 @@ Test(allreduce_cuda_fail, what_cannot_begin_says_why, .timeout = 60) {
     init_fails(1, "EMULATED_CUDA_FAULT", "driver:values", "stream memory operations", "--device cpu");
     init_fails(1, "EMULATED_CUDA_FAULT", "ipc:1@1", "import of memory", "container");
     init_fails(2, "EMULATED_CUDA_FAULT", "host:2@0", "out of pinned host memory", "rank 0");
+    init_fails(2, "EMULATED_MULTIPROCESSORS", "5", "blocks of its kernel at once, 32 are needed", "--device cpu");
 }
 
 /* ---- accounts ---- */
