@@ -109,6 +109,21 @@ static void host_release(void *context, void *memory) {
     device_host_free(context, memory);
 }
 
+/* What the loaders of both sets have in common. */
+static struct loader_config common_loader(const struct session *s, const struct dataset *set) {
+    return (struct loader_config){.set = set,
+                                  .batch_size = s->config->batch_size,
+                                  .first_device = s->first_device,
+                                  .device_count = s->device_count,
+                                  .mean = s->model.mean,
+                                  .std = s->model.normalised ? s->model.std : 0,
+                                  .indices_only = s->data_on_device,
+                                  .timeout_s = s->config->timeout,
+                                  .alloc = host_alloc,
+                                  .release = host_release,
+                                  .context = s->device[0]};
+}
+
 /* Training batches are cut by virtual device; without them as PyTorch does: DP by the chunk rule, DDP by the
  * sampler. */
 static int open_train_loader(struct session *s) {
@@ -119,42 +134,21 @@ static int open_train_loader(struct session *s) {
         s->split.virtual_devices = s->devices;
         if (c->mode != MODE_DDP) s->split.kind = SPLIT_CHUNKED;
     }
-    struct loader_config config = {.set = &s->train_set,
-                                   .split = s->split,
-                                   .batch_size = c->batch_size,
-                                   .shuffle = c->shuffle,
-                                   .seed = c->seed,
-                                   .end = c->drop_last ? ORDER_CUT : ORDER_PAD,
-                                   .first_device = s->first_device,
-                                   .device_count = s->device_count,
-                                   .workers = c->workers,
-                                   .mean = s->model.mean,
-                                   .std = s->model.normalised ? s->model.std : 0,
-                                   .indices_only = s->data_on_device,
-                                   .timeout_s = c->timeout,
-                                   .alloc = host_alloc,
-                                   .release = host_release,
-                                   .context = s->device[0]};
+    struct loader_config config = common_loader(s, &s->train_set);
+    config.split = s->split;
+    config.shuffle = c->shuffle;
+    config.seed = c->seed;
+    config.end = c->drop_last ? ORDER_CUT : ORDER_PAD;
+    config.workers = c->workers;
     return loader_init(&s->train_loader, &config);
 }
 
 /* Evaluation counts every test sample once: contiguous pieces, nothing padded. */
 static int open_test_loader(struct session *s) {
-    const struct run_config *c = s->config;
-    struct loader_config config = {.set = &s->test_set,
-                                   .split = {.kind = SPLIT_CHUNKED, .devices = s->devices},
-                                   .batch_size = c->batch_size,
-                                   .end = ORDER_EXACT,
-                                   .first_device = s->first_device,
-                                   .device_count = s->device_count,
-                                   .mean = s->model.mean,
-                                   .std = s->model.normalised ? s->model.std : 0,
-                                   .indices_only = s->data_on_device,
-                                   .timeout_s = c->timeout,
-                                   .alloc = host_alloc,
-                                   .release = host_release,
-                                   .context = s->device[0]};
-    return c->evaluate ? loader_init(&s->test_loader, &config) : OK;
+    struct loader_config config = common_loader(s, &s->test_set);
+    config.split = (struct split){.kind = SPLIT_CHUNKED, .devices = s->devices};
+    config.end = ORDER_EXACT;
+    return s->config->evaluate ? loader_init(&s->test_loader, &config) : OK;
 }
 
 static void describe(struct session *s) {
