@@ -157,7 +157,7 @@ DUET_HD void k_max_pool_backward(const struct pool *p, struct place at) {
         int first_column = first_window(p, x.column);
         float sum = 0, most;
         for (int r = first_window(p, x.row); r <= last_row; r++) {
-                for (int c = first_column; c <= last_column; c++) {
+            for (int c = first_column; c <= last_column; c++) {
                 int mine = (x.row - r * p->stride) * p->width + x.column - c * p->stride;
                 if (window_argmax(p, window_of(p, x.plane, r, c), &most) == mine)
                     sum += dy[r * p->columns + c];

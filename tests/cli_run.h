@@ -193,6 +193,47 @@ static inline int cli_nobody_left(double seconds) {
     return 0;
 }
 
+/* Parent of a process, 0 if it is gone. */
+static inline pid_t cli_parent_of(pid_t pid) {
+    char path[64], line[256];
+    int parent = 0;
+    snprintf(path, sizeof path, "/proc/%d/status", pid);
+    FILE *f = fopen(path, "r");
+    while (f && fgets(line, sizeof line, f))
+        sscanf(line, "PPid: %d", &parent);
+    if (f) fclose(f);
+    return parent;
+}
+
+/* The rank a process is, by its environment; -1: none, or not started yet. */
+static inline int cli_rank_of(pid_t pid) {
+    char path[64], text[16384];
+    snprintf(path, sizeof path, "/proc/%d/environ", pid);
+    FILE *f = fopen(path, "r");
+    size_t n = f ? fread(text, 1, sizeof text - 1, f) : 0;
+    if (f) fclose(f);
+    text[n] = 0;
+    for (char *word = text; word < text + n; word += strlen(word) + 1)
+        if (!strncmp(word, "RANK=", 5)) return atoi(word + 5);
+    return -1;
+}
+
+/* The process of a rank of the command's, as soon as it has begun. */
+static inline pid_t cli_find_rank(const struct cli *c, int rank) {
+    for (int64_t deadline = deadline_after(CLI_SECONDS); now_ns() < deadline; usleep(500)) {
+        DIR *all = opendir("/proc");
+        pid_t found = 0;
+        for (struct dirent *entry; !found && (entry = readdir(all));) {
+            pid_t pid = atoi(entry->d_name);
+            if (pid > 0 && cli_parent_of(pid) == c->pid && cli_rank_of(pid) == rank) found = pid;
+        }
+        closedir(all);
+        if (found) return found;
+    }
+    cr_assert_fail("rank %d did not start", rank);
+    return 0;
+}
+
 static inline char *cli_text(int fd) {
     char path[64];
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);

@@ -7,47 +7,6 @@ enum phase { START, TRAINING, EVALUATION, PHASES };
 static const char *const NAMES[PHASES] = {"start", "training", "evaluation"};
 enum { RANKS = 3 };
 
-/* Parent of a process, 0 if it is gone. */
-static pid_t parent_of(pid_t pid) {
-    char path[64], line[256];
-    int parent = 0;
-    snprintf(path, sizeof path, "/proc/%d/status", pid);
-    FILE *f = fopen(path, "r");
-    while (f && fgets(line, sizeof line, f))
-        sscanf(line, "PPid: %d", &parent);
-    if (f) fclose(f);
-    return parent;
-}
-
-/* The rank a process is, by its environment; -1: none, or not started yet. */
-static int rank_of(pid_t pid) {
-    char path[64], text[16384];
-    snprintf(path, sizeof path, "/proc/%d/environ", pid);
-    FILE *f = fopen(path, "r");
-    size_t n = f ? fread(text, 1, sizeof text - 1, f) : 0;
-    if (f) fclose(f);
-    text[n] = 0;
-    for (char *word = text; word < text + n; word += strlen(word) + 1)
-        if (!strncmp(word, "RANK=", 5)) return atoi(word + 5);
-    return -1;
-}
-
-/* The process of a rank, as soon as it has begun. */
-static pid_t find_rank(const struct cli *c, int rank) {
-    for (int64_t deadline = deadline_after(CLI_SECONDS); now_ns() < deadline; usleep(500)) {
-        DIR *all = opendir("/proc");
-        pid_t found = 0;
-        for (struct dirent *entry; !found && (entry = readdir(all));) {
-            pid_t pid = atoi(entry->d_name);
-            if (pid > 0 && parent_of(pid) == c->pid && rank_of(pid) == rank) found = pid;
-        }
-        closedir(all);
-        if (found) return found;
-    }
-    cr_assert_fail("rank %d did not start", rank);
-    return 0;
-}
-
 /* Starts a job of three ranks that would run for long in this phase, and returns when it is there. */
 static void start_in(struct cli *c, enum phase phase, const char *command, int signal) {
     /* Until a stopped rank is missed; others may lag behind on a busy machine, and the short form is the slow
@@ -90,7 +49,7 @@ static void hit_ranks(int signal) {
                                         phase != TRAINING); /* each wait for a stopped rank takes its time */
             if (once && rank != (int)phase) continue;
             start_in(&c, phase, "train --mode ddp --save w --log-loss l", signal);
-            kill(find_rank(&c, rank), signal);
+            kill(cli_find_rank(&c, rank), signal);
             cli_wait(&c);
             snprintf(what, sizeof what, "rank %d gets signal %d in %s", rank, signal, NAMES[phase]);
             snprintf(want, sizeof want, signal == SIGKILL ? "rank %d \\(pid [0-9]+\\) .*signal 9" : "rank %d",

@@ -77,26 +77,6 @@ Test(cuda_train_fail, no_driver, .timeout = 120, .init = cli_folder_make, .fini 
 
 /* ---- a rank that is killed while others wait for it ---- */
 
-static pid_t rank_of(pid_t launcher, int rank) {
-    char path[64], word[16];
-    snprintf(word, sizeof word, "RANK=%d", rank);
-    snprintf(path, sizeof path, "/proc/%d/task/%d/children", launcher, launcher);
-    FILE *children = fopen(path, "r");
-    pid_t found = 0;
-    for (int pid; children && !found && fscanf(children, "%d", &pid) == 1;) {
-        char text[16384], name[64];
-        snprintf(name, sizeof name, "/proc/%d/environ", pid);
-        FILE *f = fopen(name, "r");
-        size_t n = f ? fread(text, 1, sizeof text - 1, f) : 0;
-        if (f) fclose(f);
-        text[n] = 0;
-        for (char *w = text; w < text + n; w += strlen(w) + 1)
-            if (!strcmp(w, word)) found = pid;
-    }
-    if (children) fclose(children);
-    return found;
-}
-
 /* Each signal to each of two ranks in the middle of training, whatever the way of summing. */
 static void hit(int signal, const char *algorithm, int rank) {
     struct cli c;
@@ -105,8 +85,7 @@ static void hit(int signal, const char *algorithm, int rank) {
     cli_start_on_terminal(&c, "train --mode ddp --devices 2 --device cuda --data-dir d --model mlp --mlp-hidden 20 --batch-size 12 "
                               "--epochs 100000 --allreduce %s --save w --timeout %g", algorithm, TIMEOUT_S);
     cr_assert(cli_shows(&c, "epoch 3/"), "%s", c.out);
-    pid_t pid = rank_of(c.pid, rank);
-    cr_assert(pid > 0, "rank %d was not found", rank);
+    pid_t pid = cli_find_rank(&c, rank);
     int64_t begun = now_ns();
     kill(pid, signal);
     cli_wait(&c);
