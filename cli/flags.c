@@ -233,7 +233,8 @@ int flags_parse(int argc, char **argv, struct run_config *config, int *help) {
 int flags_parse_all_modes(int argc, char **argv, struct run_config *config, int *help, const char *command) {
     config->mode = MODE_COUNT; /* none yet */
     CHECK(flags_parse(argc, argv, config, help));
-    if (!*help && config->mode != MODE_COUNT)
+    if (*help) return OK;
+    if (config->mode != MODE_COUNT)
         return fail(ERR_USAGE, "--mode: duet %s runs several: leave it out, or use duet train", command);
     if (*config->save || *config->log_loss)
         return fail(ERR_USAGE, "%s: duet %s trains more than one model and does not write it: use duet train",
