@@ -23,7 +23,7 @@ int command_train(int argc, char **argv) {
     struct run_config config;
     struct run_record record = {0};
     struct job_result result;
-    int help, code, in_use; /* the process ends here: nothing to do about it */
+    int help, code, in_use = 0;
     run_config_default(&config);
     CHECK_GOTO(flags_parse(argc, argv, &config, &help), code, done);
     if (help) return flags_help("train"), 0;
@@ -37,5 +37,7 @@ int command_train(int argc, char **argv) {
     }
 done:
     record_free(&record);
-    return report_error(code);
+    int status = report_error(code);
+    if (in_use) job_leave(status);
+    return status;
 }

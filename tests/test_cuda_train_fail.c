@@ -14,6 +14,7 @@ static void set_up(void) {
     int emulated = strstr(c.out, "emulated GPU") != NULL;
     cli_free(&c);
     if (!emulated) cr_skip_test("faults are planted in an emulated GPU, and there is none: make EMULATION=1");
+    setenv("EMULATED_CUDA_EXIT", "waits", 1); /* the worst that a driver can do */
     put_data(36, 8);
 }
 

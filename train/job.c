@@ -115,12 +115,16 @@ static int write_record(int fd, const struct run_record *record) {
     return code;
 }
 
+_Noreturn void job_leave(int status) {
+    fflush(NULL);
+    _exit(status);
+}
+
 /* *told: the launcher knows of the failure and prints it, once for all ranks. */
-static int run_rank(int config_fd, int record_fd, int *told) {
+static int run_rank(int config_fd, int record_fd, int *told, int *in_use) {
     void *data = NULL;
     size_t bytes;
     uint64_t count;
-    int in_use = 0;
     struct run_config config;
     struct run_record record = {0};
     struct comm *comm = NULL;
@@ -134,20 +138,21 @@ static int run_rank(int config_fd, int record_fd, int *told) {
     int code = comm_open(&comm, &options);
     *told = code != ERR_USAGE; /* that one says that there is no launcher */
     if (code) goto done;
-    CHECK_GOTO(trainer_run(&config, comm, count ? initial : NULL, count, &record, &in_use), code, done);
+    CHECK_GOTO(trainer_run(&config, comm, count ? initial : NULL, count, &record, in_use), code, done);
     if (comm_rank(comm) == 0) CHECK_GOTO(write_record(record_fd, &record), code, done);
 done:
     if (comm) comm_abort(comm, code, error_message());
-    if (!in_use) comm_close(comm);
+    if (!*in_use) comm_close(comm);
     record_free(&record);
     munmap(data, bytes);
     return code;
 }
 
 int job_main(int argc, char **argv) {
-    int told = 0;
+    int told = 0, in_use = 0;
     int code = argc < 2 ? fail(ERR_USAGE, "job: is started by duet itself: use duet train")
-                        : run_rank(atoi(argv[0]), atoi(argv[1]), &told);
+                        : run_rank(atoi(argv[0]), atoi(argv[1]), &told, &in_use);
     if (code && !told) fprintf(stderr, "duet: %s\n", error_message());
+    if (in_use) job_leave(error_exit_status(code));
     return error_exit_status(code);
 }

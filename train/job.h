@@ -26,4 +26,8 @@ int job_run_titled(const char *title, const struct run_config *config, struct ru
  * status. */
 int job_main(int argc, char **argv);
 
+/* For main alone, after trainer_run has left something in use: ends the process without what libraries do at exit, where a
+ * driver may wait for its GPU without a deadline. What was printed is written. */
+_Noreturn void job_leave(int status);
+
 #endif

@@ -26,6 +26,7 @@
  *   EMULATED_CUDA_QUEUE=n      so many items may be under way on a stream, then a launch waits (1024); 0: no limit
  *   EMULATED_CUDA_LATE_US=n    every item of a stream starts n microseconds late: a missing wait shows
  *   EMULATED_CUDA_GUARD=1      device memory is mapped only while an item runs: the host's access is a SIGSEGV
+ *   EMULATED_CUDA_EXIT=waits   exit() waits for kernels, also for one that never ends
  *   EMULATED_CUDA_TRACE=1      a line on stderr for each item that starts
  *   EMULATED_CUDA_FAULT=LIST   failures, by commas: WHAT[:N][@RANK], N the how-manieth of its kind in the process,
  *                              RANK the value of the environment's RANK (else all processes):

@@ -71,12 +71,21 @@ static void run_together(const struct item *item, struct gpu *gpu) {
     free(all);
 }
 
+static atomic_int hangs; /* a kernel never ends */
+
+/* EMULATED_CUDA_EXIT=waits: as a driver may that ends its context in an orderly way. */
+__attribute__((destructor)) static void wait_at_exit(void) {
+    const char *value = getenv("EMULATED_CUDA_EXIT");
+    while (value && !strcmp(value, "waits") && atomic_load(&hangs)) pause();
+}
+
 void kernel_run(const struct item *item, struct gpu *gpu) {
     const struct emulated_index grid = item->u.launch.grid;
     if (item->fails == 1) {
         gpu->fault = cudaErrorIllegalAddress;
         return;
     }
+    if (item->fails == 2) atomic_store(&hangs, 1);
     while (item->fails == 2) pause();
     if (item->u.launch.cooperative) {
         run_together(item, gpu);
