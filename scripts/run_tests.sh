@@ -5,7 +5,8 @@
 # own. The long ones begin: what starts last decides when all is done. The lines come in the order in which programs end.
 # A program's output goes to a file beside it and is shown only if something failed; skipped tests are always named. A
 # program that crashes, hangs, runs no test, or lets a sanitizer speak counts as one failure more, and the others still
-# run. The last line is `N passed, N failed` (and `, N skipped`); the exit status is 1 on any failure.
+# run. What failed is named again at the end. The last line is `N passed, N failed` (and `, N skipped`); the exit status
+# is 1 on any failure.
 set -u
 limit=900 # seconds a program may take; single tests have timeouts of their own
 # TEST_SECONDS, where it is set, is what all may take together: a program that has no more time is one failure.
@@ -64,17 +65,19 @@ run_one() { # PROGRAM
 
 # Reads the names of programs that have ended.
 sum_up() { # HOW_MANY
-    local passed=0 failed=0 skipped=0 ended=0 program ok bad skip summary
+    local passed=0 failed=0 skipped=0 ended=0 program ok bad skip summary failures=
     while read -r program; do
         cat "$program.report"
         read -r ok bad skip <"$program.counts"
         passed=$((passed + ok)) failed=$((failed + bad)) skipped=$((skipped + skip)) ended=$((ended + 1))
+        ((bad > 0)) && failures+=$(sed -n '1p; /^\[FAIL\]/p; /^\[----\]/p' "$program.report" | head -12)$'\n'
         rm -f "$program.report" "$program.counts"
     done
     if ((ended < $1)); then
         echo "$(($1 - ended)) of $1 programs were not run to their end"
         failed=$((failed + $1 - ended))
     fi
+    [[ -n $failures ]] && printf 'What failed, once more:\n%s' "$failures" # the reports lie far above
     summary="$passed passed, $failed failed"
     ((skipped > 0)) && summary+=", $skipped skipped"
     echo "$summary"
