@@ -18,6 +18,8 @@
 #include "base/error.h"
 #include "device/op.h"
 
+enum { LOOK_NS = 50 * 1000 * 1000 }; /* how often a wait that lasts asks whether it is interrupted */
+
 enum slot_state { FREE, FILLING, READY, HELD };
 
 struct slot {
@@ -97,9 +99,13 @@ static void *worker(void *argument) {
     return NULL;
 }
 
-/* Waits on `done` once; ERR_TIMEOUT past the deadline. The lock is held. */
+/* Waits on `done` for a while; the caller looks whether it has what it waits for, and comes again. ERR_TIMEOUT past the
+ * deadline. The lock is held. */
 static int wait_done(struct loader *l, int64_t deadline) {
-    struct timespec t = {deadline / 1000000000, deadline % 1000000000};
+    const struct loader_config *c = &l->config;
+    if (c->interrupted) CHECK(c->interrupted(c->interrupt_context));
+    int64_t until = now_ns() + LOOK_NS < deadline ? now_ns() + LOOK_NS : deadline;
+    struct timespec t = {until / 1000000000, until % 1000000000};
     if (pthread_cond_timedwait(&l->done, &l->lock, &t) == 0 || now_ns() < deadline) return OK;
     return fail(ERR_TIMEOUT, "loader: epoch %d, step %d: no worker delivered in time: raise --timeout", l->epoch,
                 l->wanted);

@@ -39,6 +39,8 @@ struct loader_config {
     float mean, std;           /* std 0: pixels stay in 0..1 */
     int indices_only;          /* 1: batches are lists of samples, without pixels: the set lies on the device */
     double timeout_s;          /* deadline of a wait for a worker; 0: 300 */
+    int (*interrupted)(void *interrupt_context); /* asked while it waits: OK, or the code (with its text) that ends the */
+    void *interrupt_context;                     /* wait; NULL: nobody is asked */
     /* Staging memory, at least 64-byte aligned; called by the consumer's thread in loader_init and loader_free. Both
      * NULL: plain host memory. A device passes its pinned memory. */
     int (*alloc)(void *context, void **out, size_t bytes);
@@ -67,7 +69,8 @@ int loader_duplicates(const struct loader *l); /* samples an epoch repeats so th
 int loader_start_epoch(struct loader *l, int epoch, int first_step);
 
 /* The next batch, in order; *out = NULL after the last one. The batch is the caller's until loader_release. At most
- * workers + LOADER_SPARE may be held (ERR_FAILED past that). ERR_TIMEOUT: no worker delivered. */
+ * workers + LOADER_SPARE may be held (ERR_FAILED past that). ERR_TIMEOUT: no worker delivered; or what `interrupted`
+ * said. */
 int loader_next(struct loader *l, struct loaded_batch **out);
 void loader_release(struct loader *l, struct loaded_batch *batch); /* NULL is fine */
 

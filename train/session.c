@@ -119,6 +119,8 @@ static struct loader_config common_loader(const struct session *s, const struct 
                                   .std = s->model.normalised ? s->model.std : 0,
                                   .indices_only = s->data_on_device,
                                   .timeout_s = s->config->timeout,
+                                  .interrupted = s->comm ? job_failed : NULL,
+                                  .interrupt_context = s->comm,
                                   .alloc = host_alloc,
                                   .release = host_release,
                                   .context = s->device[0]};
