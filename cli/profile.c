@@ -63,6 +63,7 @@ static int profile(const struct run_config *config, struct run_record *runs, str
             printf("%s on %s, ", base.model, base.dataset);
             device_words(stdout, &runs[i]);
             printf("\n");
+            snprintf(base.device, sizeof base.device, "%s", runs[i].kind); /* it holds for all */
         }
         printf("\n");
         profile_table(stdout, kinds[i].title, &runs[i]);

@@ -164,6 +164,18 @@ Test(cuda_train, compare, .timeout = 300, .init = cli_folder_make, .fini = cli_f
     cli_free(&c);
 }
 
+/* What NCCL cannot do is said before two modes have trained in vain. */
+Test(cuda_train, compare_tries_nccl_first, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+    struct cli c;
+    set_up(1, 1);
+    setenv("DUET_NCCL", "/nowhere/libnccl.so", 1);
+    cli_run(&c, "compare --device cuda --devices 2 --data-dir d --model mlp --mlp-hidden 16 --batch-size 12 --epochs 2 "
+                "--allreduce nccl --json j");
+    cr_expect(c.status == 2 && strstr(c.err, "duet: DDP: ") && strstr(c.err, "/nowhere/libnccl.so"), "%d %s", c.status, c.err);
+    cr_expect(!*c.out && access("j", F_OK), "%s", c.out);
+    cli_free(&c);
+}
+
 Test(cuda_train, profile, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
     set_up(1, 1);
     struct cli c;

@@ -48,7 +48,7 @@ struct run_record {
     int first_step, steps; /* steps done; losses[i] belongs to step first_step + i */
     double *losses;        /* [steps] mean over the global batch */
     int epoch_count;       /* epochs timed */
-    double *epoch_seconds; /* [epoch_count] training only */
+    double *epoch_seconds; /* [epoch_count] training only; --steps may have cut the last */
     double *accuracy;      /* [epoch_count] on the test set; -1: not evaluated */
     double training_seconds;
     double first_step_seconds; /* from the launch to the end of the first step: processes, devices, data, parameters */

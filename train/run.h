@@ -15,7 +15,7 @@ enum { VIRTUAL_OFF = 0, VIRTUAL_DEFAULT = -1, PATH_BYTES = 512 };
 
 struct run_config {
     enum run_mode mode;
-    char device[8];         /* auto, cpu or cuda */
+    char device[16];        /* auto, cpu or cuda */
     int devices;            /* W; a single run uses one of them */
     int virtual_devices;    /* V, VIRTUAL_OFF, or VIRTUAL_DEFAULT: W in train, the largest count in compare */
     uint64_t device_memory; /* bytes; 0: device_default_memory */
