@@ -86,10 +86,14 @@ static int backward_part(void *context) {
     return replica_backward(&dp->replica[part->r], dp->output[part->r], &dp->grad_output[part->r]);
 }
 
+static int write_step(struct dp *dp, int r) {
+    return replica_write_other(&dp->replica[r], dp->step, dp->training ? PHASE_INPUT : PHASE_EVALUATE);
+}
+
 static int forward(struct dp *dp, int r) {
     struct replica *replica = &dp->replica[r];
     struct part part = {dp, r};
-    if (r > 0) CHECK(replica_write_step(replica, dp->step));
+    if (r > 0) CHECK(write_step(dp, r));
     if (dp->own_loss) return dp->training ? replica_train(replica, &dp->share[r]) : replica_evaluate(replica, &dp->share[r]);
     /* The whole batch, not the share: where device 0's dL/dy lies depends on all of it. */
     struct recorded_key key = {.kind = dp->training ? WORK_TRAIN : WORK_EVALUATE, .segments = *dp->all};
@@ -103,7 +107,7 @@ static int backward(struct dp *dp, int r) {
 }
 
 static int hash_values(struct dp *dp, int r) {
-    if (r > 0) CHECK(replica_write_step(&dp->replica[r], dp->step));
+    if (r > 0) CHECK(replica_write_other(&dp->replica[r], dp->step, PHASE_PROOF));
     return replica_hash_values(&dp->replica[r]);
 }
 
@@ -278,7 +282,7 @@ static int gather_loss_sums(struct dp *dp) {
 int dp_step(struct dp *dp, const struct dp_batch *batch, const struct step_block *step) {
     struct replica *first = &dp->replica[0];
     CHECK(begin(dp, batch, step, 1));
-    CHECK(replica_write_step(first, step));
+    CHECK(write_step(dp, 0));
     CHECK(load_and_scatter(dp, batch));
     CHECK(begin_loss(dp, batch->segments));
     CHECK(replicate(dp, PHASE_REPLICATE));
@@ -296,7 +300,7 @@ int dp_step(struct dp *dp, const struct dp_batch *batch, const struct step_block
 
 int dp_evaluate(struct dp *dp, const struct dp_batch *batch, const struct step_block *step) {
     CHECK(begin(dp, batch, step, 0));
-    CHECK(replica_write_step(&dp->replica[0], step));
+    CHECK(write_step(dp, 0));
     CHECK(load_and_scatter(dp, batch));
     CHECK(begin_loss(dp, batch->segments));
     CHECK(replicate(dp, PHASE_EVALUATE)); /* the last update has reached device 0 alone */
@@ -306,7 +310,7 @@ int dp_evaluate(struct dp *dp, const struct dp_batch *batch, const struct step_b
 
 int dp_hash_values(struct dp *dp, const struct step_block *step) {
     CHECK(begin_row(dp, step, 1));
-    CHECK(replica_write_step(&dp->replica[0], step));
+    CHECK(replica_write_other(&dp->replica[0], step, PHASE_PROOF));
     CHECK(replicate(dp, PHASE_PROOF));
     return on_all_devices(dp, PHASE_PROOF, hash_values_task);
 }

@@ -33,6 +33,7 @@ int replica_init(struct replica *r, struct device *device, const struct model *m
     r->device = device;
     r->model = model;
     r->config = *config;
+    r->input = PHASE_INPUT;
     int code = alloc_all(r);
     if (!code) recorded_init(&r->recorded, device, r->tape, &r->params, config->graph && !model->collective_inside);
     for (int i = 0; values && !code && i < model->param_count; i++)
@@ -66,9 +67,18 @@ static struct stream *enter(struct replica *r, enum phase phase) {
     return stream;
 }
 
+void replica_begin_step(struct replica *r, uint64_t step, enum phase input) {
+    r->step_number = (int32_t)step;
+    r->input = input;
+}
+
+int replica_write_other(struct replica *r, const struct step_block *step, enum phase phase) {
+    replica_begin_step(r, step->step, phase);
+    return stream_write(enter(r, phase), r->step, step, sizeof *step);
+}
+
 int replica_write_step(struct replica *r, const struct step_block *step) {
-    r->step_number = (int32_t)step->step;
-    return stream_write(enter(r, PHASE_INPUT), r->step, step, sizeof *step);
+    return replica_write_other(r, step, PHASE_INPUT);
 }
 
 static int check_samples(const struct replica *r, const char *what, int n) {
@@ -80,7 +90,7 @@ static int check_samples(const struct replica *r, const char *what, int n) {
 int replica_load(struct replica *r, const float *pixels, const int32_t *labels, int n) {
     const struct model *m = r->model;
     size_t sample = (size_t)m->channels * (size_t)m->height * (size_t)m->width;
-    struct stream *stream = enter(r, PHASE_INPUT);
+    struct stream *stream = enter(r, r->input);
     r->waiting = NULL;
     CHECK(check_samples(r, "load", n));
     CHECK(copy_to_device(stream, r->pixels, pixels, (size_t)n * sample * sizeof *pixels));
@@ -89,7 +99,7 @@ int replica_load(struct replica *r, const float *pixels, const int32_t *labels, 
 
 int replica_load_samples(struct replica *r, const struct device_dataset *from, const int32_t *samples, int n) {
     size_t room = (size_t)r->config.max_samples * sizeof *samples;
-    struct stream *stream = enter(r, PHASE_INPUT);
+    struct stream *stream = enter(r, r->input);
     CHECK(check_samples(r, "load", n));
     if (!r->samples) CHECK(device_alloc(r->device, (void **)&r->samples, room, MEM_INPUT));
     CHECK(copy_to_device(stream, r->samples, samples, (size_t)n * sizeof *samples));
@@ -105,7 +115,7 @@ int replica_make_rows(struct replica *r, int n) {
     r->waiting = NULL;
     struct tensor samples = tensor_plain(r->samples, DTYPE_I32, 1, &n), x = tensor_plain(r->pixels, DTYPE_F32, 4, shape),
                   labels = tensor_plain(r->labels, DTYPE_I32, 1, &n);
-    return device_dataset_gather(from, enter(r, PHASE_INPUT), &samples, m->mean, m->normalised ? m->std : 0, &x, &labels);
+    return device_dataset_gather(from, enter(r, r->input), &samples, m->mean, m->normalised ? m->std : 0, &x, &labels);
 }
 
 int replica_forward(struct replica *r, const struct segments *segments, int training, struct var **output) {

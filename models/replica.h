@@ -44,7 +44,8 @@ struct replica {
     struct tensor losses;    /* F64 (log_rows, log_segments), device memory */
     struct tensor hits;      /* I64 (log_rows, log_segments) */
     struct tensor hashes;    /* U64 (log_rows, 2 * parameters): values first, then gradients */
-    int32_t step_number;      /* of the step being worked on: for spans */
+    int32_t step_number;     /* of the step being worked on, */
+    enum phase input;        /* and the phase of what is brought in for it: both for spans */
     struct recorded recorded;
 };
 
@@ -57,9 +58,13 @@ int replica_init(struct replica *r, struct device *device, const struct model *m
                  const struct replica_config *config, float *const *values);
 void replica_free(struct replica *r); /* NULL, zeroed and half-built are fine; waits for the compute stream */
 
-int replica_write_step(struct replica *r, const struct step_block *step); /* host value, captured at the call */
+/* The step block comes to the device: a host value, captured at the call. What is brought in from here on counts as input of
+ * a training step; with write_other as `phase`: PHASE_EVALUATE or PHASE_PROOF. begin_step alone: only spans know. */
+int replica_write_step(struct replica *r, const struct step_block *step);
+int replica_write_other(struct replica *r, const struct step_block *step, enum phase phase);
+void replica_begin_step(struct replica *r, uint64_t step, enum phase input);
 
-/* Copies a batch from host memory (PHASE_INPUT); the memory must stay until an event recorded afterwards is done.
+/* Copies a batch from host memory; the memory must stay until an event recorded afterwards is done.
  * labels may be NULL where no loss is computed. n <= max_samples. */
 int replica_load(struct replica *r, const float *pixels, const int32_t *labels, int n);
 

@@ -129,10 +129,10 @@ Test(dp_costs, each_phase_runs_where_it_should, .timeout = 60) {
         for (int r = 1; r < 3; r++) {
             unsigned want = follower | (loss_in_forward ? P(LOSS) : 0);
             cr_assert_eq(phases(&rig, r, 0), want, "device %d: %x", r, phases(&rig, r, 0));
-            cr_assert_eq(phases(&rig, r, 1), P(INPUT) | P(EVALUATE), "device %d evaluates: %x", r,
+            cr_assert_eq(phases(&rig, r, 1), (unsigned)P(EVALUATE), "device %d evaluates: %x", r,
                          phases(&rig, r, 1));
         }
-        cr_assert_eq(phases(&rig, 0, 1), P(INPUT) | P(EVALUATE), "device 0 evaluates: %x",
+        cr_assert_eq(phases(&rig, 0, 1), (unsigned)P(EVALUATE), "device 0 evaluates: %x",
                      phases(&rig, 0, 1));
         const struct span_log *waits = dp_waits(rig.dp);
         const enum phase first[] = {PHASE_FORWARD, loss_in_forward ? PHASE_EVALUATE : PHASE_BACKWARD, PHASE_EVALUATE};

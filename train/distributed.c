@@ -29,6 +29,7 @@ static int distributed_open(struct session *s) {
 static int distributed_step(struct session *s, const struct step_block *step,
                             const struct loaded_batch *batch) {
     struct distributed *d = s->state;
+    replica_begin_step(&d->replica, step->step, PHASE_INPUT); /* the samples come before ddp_step writes the step */
     if (batch->samples) CHECK(load_batch(&d->replica, &s->train_data, batch));
     return ddp_step(d->ddp, step, batch->pixels, batch->labels, &batch->plan.segments);
 }
@@ -41,7 +42,7 @@ static int distributed_evaluate(struct session *s, const struct step_block *step
 
 static int distributed_hash_values(struct session *s, const struct step_block *step) {
     struct distributed *d = s->state;
-    CHECK(replica_write_step(&d->replica, step));
+    CHECK(replica_write_other(&d->replica, step, PHASE_PROOF));
     return replica_hash_values(&d->replica);
 }
 

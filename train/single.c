@@ -30,7 +30,7 @@ static int single_step(struct session *s, const struct step_block *step, const s
 
 int evaluate_replica(struct session *s, struct replica *r, const struct step_block *step,
                      const struct loaded_batch *batch) {
-    CHECK(replica_write_step(r, step));
+    CHECK(replica_write_other(r, step, PHASE_EVALUATE));
     CHECK(load_batch(r, &s->test_data, batch));
     return replica_evaluate(r, &batch->plan.segments); /* forward, loss */
 }
@@ -41,7 +41,7 @@ static int single_evaluate(struct session *s, const struct step_block *step,
 }
 
 static int single_hash_values(struct session *s, const struct step_block *step) {
-    CHECK(replica_write_step(s->state, step));
+    CHECK(replica_write_other(s->state, step, PHASE_PROOF));
     return replica_hash_values(s->state);
 }
 
