@@ -31,6 +31,7 @@ void json_close(struct json_writer *w);
 void json_string(struct json_writer *w, const char *key, const char *text); /* what is no UTF-8 becomes U+FFFD */
 void json_number(struct json_writer *w, const char *key, double value); /* %.17g: nothing is lost; nan, inf: null */
 void json_integer(struct json_writer *w, const char *key, int64_t value);
+void json_thousandths(struct json_writer *w, const char *key, int64_t value); /* value / 1000, exact: 12.345 */
 void json_natural(struct json_writer *w, const char *key, uint64_t value);
 void json_boolean(struct json_writer *w, const char *key, int value);
 void json_null(struct json_writer *w, const char *key);

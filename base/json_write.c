@@ -90,6 +90,12 @@ void json_integer(struct json_writer *w, const char *key, int64_t value) {
     fprintf(w->file, "%" PRId64, value);
 }
 
+void json_thousandths(struct json_writer *w, const char *key, int64_t value) {
+    uint64_t size = value < 0 ? -(uint64_t)value : (uint64_t)value;
+    before_value(w, key);
+    fprintf(w->file, "%s%" PRIu64 ".%03" PRIu64, value < 0 ? "-" : "", size / 1000, size % 1000);
+}
+
 void json_natural(struct json_writer *w, const char *key, uint64_t value) {
     before_value(w, key);
     fprintf(w->file, "%" PRIu64, value);

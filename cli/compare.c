@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
+#include "report/chrome_trace.h"
 #include "report/compare_table.h"
 #include "report/table.h"
 #include "train/compare.h"
@@ -24,6 +25,13 @@ static int write_json(struct atomic_file *file, const struct comparison *c) {
     json_close(&w);
     CHECK(json_finish(&w, c->config.json));
     return atomic_commit(file);
+}
+
+static int write_trace(struct atomic_file *file, const struct comparison *c) {
+    struct trace_run runs[MODE_COUNT];
+    for (int mode = 0; mode < MODE_COUNT; mode++)
+        runs[mode] = (struct trace_run){mode_title(mode), &c->run[mode]};
+    return chrome_trace_write(file, c->config.trace, runs, MODE_COUNT);
 }
 
 /* Everything after the three runs: shown also when the verdict is bad. */
@@ -45,11 +53,12 @@ static void show(const struct comparison *c) {
 
 static int run(struct run_config *config, int chapter) {
     struct comparison comparison = {0};
-    struct atomic_file json = {0};
+    struct atomic_file json = {0}, trace = {0};
     struct job_result result = {.exit_status = 0};
     int code = OK;
     CHECK_GOTO(run_config_check(config), code, done);
     if (*config->json) CHECK_GOTO(atomic_open(&json, config->json), code, done);
+    if (*config->trace) CHECK_GOTO(atomic_open(&trace, config->trace), code, done);
     code = compare_run(&comparison, config, &result);
     if (code && code != ERR_CHECK) goto done;
     show(&comparison);
@@ -61,9 +70,11 @@ static int run(struct run_config *config, int chapter) {
     char text[1024]; /* the verdict's words matter more than those of a full disk */
     snprintf(text, sizeof text, "%s", error_message());
     int written = write_json(&json, &comparison);
+    if (!written) written = write_trace(&trace, &comparison);
     code = code ? fail(code, "%s", text) : written;
 done:
     atomic_abandon(&json);
+    atomic_abandon(&trace);
     comparison_free(&comparison);
     report_error(code);
     return code && result.exit_status ? result.exit_status : error_exit_status(code);

@@ -156,13 +156,15 @@ static const struct flag flags[] = {
     {"--cuda-math", "own|library", "cuda: products by own kernels, or by cuBLAS and (if found) cuDNN (default own)",
      read_math, AT(cuda_math), 0, 0},
     {"--tf32", NULL, "cuda: products may round their inputs to tf32", read_on, AT(tf32), 0, 0},
-    {"--no-graph", NULL, "cuda: enqueue each kernel anew instead of replaying a graph (compare, profile: always)", read_on,
+    {"--no-graph", NULL, "cuda: enqueue each kernel anew instead of replaying a graph (compare, profile, --trace: always)", read_on,
      AT(no_graph), 0, 0},
     {"--timeout", "SECONDS", "deadline of every wait (default 300)", read_number, AT(timeout), 0.01, 1e6},
     {"--init-from", "FILE", "start from the weights of a safetensors file", read_text, AT(init_from), 0, 0},
     {"--save", "FILE", "train: write the weights at the end, safetensors", read_text, AT(save), 0, 0},
     {"--log-loss", "FILE", "train: write step,epoch,loss of every step, CSV", read_text, AT(log_loss), 0, 0},
     {"--json", "FILE", "write all results as JSON", read_text, AT(json), 0, 0},
+    {"--trace", "FILE", "write a timeline of the first 1000 steps, to open in Perfetto; cuda: without graphs", read_text, AT(trace),
+     0, 0},
     {"--quiet", NULL, "no progress", read_on, AT(quiet), 0, 0},
 };
 enum { FLAG_COUNT = sizeof flags / sizeof *flags };
@@ -184,10 +186,10 @@ static int file_of(const char *path, char real[PATH_MAX]) {
 
 /* Two results in one file: the later would replace the earlier, and nobody would know. */
 static int refuse_one_file(const struct run_config *config) {
-    const char *const names[] = {"--save", "--log-loss", "--json"};
-    const char *const paths[] = {config->save, config->log_loss, config->json};
-    char real[3][PATH_MAX];
-    for (int i = 0; i < 3; i++) {
+    const char *const names[] = {"--save", "--log-loss", "--json", "--trace"};
+    const char *const paths[] = {config->save, config->log_loss, config->json, config->trace};
+    char real[4][PATH_MAX];
+    for (int i = 0; i < 4; i++) {
         if (!*paths[i] || !file_of(paths[i], real[i])) *real[i] = 0;
         for (int j = 0; j < i; j++)
             if (*real[i] && !strcmp(real[i], real[j]))

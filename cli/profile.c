@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
+#include "report/chrome_trace.h"
 #include "report/profile_table.h"
 #include "report/table.h"
 #include "train/job.h"
@@ -49,6 +50,13 @@ static int write_json(struct atomic_file *file, const char *path, const struct r
     return atomic_commit(file);
 }
 
+static int write_trace(struct atomic_file *file, const char *path, const struct run_record *runs) {
+    struct trace_run list[KINDS];
+    for (int i = 0; i < KINDS; i++)
+        list[i] = (struct trace_run){kinds[i].title, &runs[i]};
+    return chrome_trace_write(file, path, list, KINDS);
+}
+
 static int profile(const struct run_config *config, struct run_record *runs, struct job_result *result) {
     struct run_config base = *config;
     base.spans = base.quiet = 1;
@@ -75,7 +83,7 @@ static int profile(const struct run_config *config, struct run_record *runs, str
 int command_profile(int argc, char **argv) {
     struct run_config config;
     struct run_record runs[KINDS] = {{.devices = 0}};
-    struct atomic_file json = {0};
+    struct atomic_file json = {0}, trace = {0};
     struct job_result result = {.exit_status = 0};
     int help = 0, code;
     run_config_default(&config);
@@ -83,10 +91,13 @@ int command_profile(int argc, char **argv) {
     if (help) return flags_help("profile"), 0;
     CHECK_GOTO(run_config_check(&config), code, done);
     if (*config.json) CHECK_GOTO(atomic_open(&json, config.json), code, done);
+    if (*config.trace) CHECK_GOTO(atomic_open(&trace, config.trace), code, done);
     CHECK_GOTO(profile(&config, runs, &result), code, done);
     CHECK_GOTO(write_json(&json, config.json, runs), code, done);
+    CHECK_GOTO(write_trace(&trace, config.trace, runs), code, done);
 done:
     atomic_abandon(&json);
+    atomic_abandon(&trace);
     for (int i = 0; i < KINDS; i++)
         record_free(&runs[i]);
     report_error(code);

@@ -2,9 +2,11 @@
  * device. */
 #include <stdio.h>
 
+#include "base/atomic_file.h"
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
+#include "report/chrome_trace.h"
 #include "train/job.h"
 #include "train/trainer.h"
 
@@ -22,22 +24,25 @@ static void describe(const struct run_config *config) {
 int command_train(int argc, char **argv) {
     struct run_config config;
     struct run_record record = {0};
-    struct job_result result;
+    struct job_result result = {.exit_status = 0};
+    struct atomic_file trace = {0};
+    struct trace_run traced = {.run = &record};
     int help, code, in_use = 0;
     run_config_default(&config);
     CHECK_GOTO(flags_parse(argc, argv, &config, &help), code, done);
     if (help) return flags_help("train"), 0;
     CHECK_GOTO(run_config_check(&config), code, done);
+    if (*config.trace) CHECK_GOTO(atomic_open(&trace, config.trace), code, done);
+    config.spans = *config.trace != 0;
+    traced.title = mode_title(config.mode);
     describe(&config);
-    if (config.mode == MODE_DDP) {
-        code = job_run(&config, NULL, 0, NULL, &result);
-        if (code) return report_error(code), result.exit_status;
-    } else {
-        code = trainer_run(&config, NULL, NULL, 0, &record, &in_use);
-    }
+    code = config.mode == MODE_DDP ? job_run(&config, NULL, 0, &record, &result)
+                                   : trainer_run(&config, NULL, NULL, 0, &record, &in_use);
+    if (!code) code = chrome_trace_write(&trace, config.trace, &traced, 1);
 done:
+    atomic_abandon(&trace);
     record_free(&record);
     int status = report_error(code);
     if (in_use) job_leave(status);
-    return status;
+    return code && result.exit_status ? result.exit_status : status;
 }

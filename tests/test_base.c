@@ -117,6 +117,9 @@ static void write_all(struct json_writer *w) {
     json_number(w, "nan", NAN);
     json_number(w, "inf", -INFINITY);
     json_integer(w, "least", INT64_MIN);
+    json_array(w, "thousandths");
+    json_thousandths(w, NULL, 12345), json_thousandths(w, NULL, 7), json_thousandths(w, NULL, -1), json_thousandths(w, NULL, INT64_MIN);
+    json_close(w);
     json_array(w, "list");
     json_boolean(w, NULL, 1);
     json_null(w, NULL);
@@ -132,10 +135,11 @@ Test(json, writes_what_it_reads, .timeout = 30) {
     cr_assert_eq(code, OK, "%s", error_message());
     cr_assert(strstr(text, "tab\\t bell\\u0007 \xc3\xa9 \xf0\x9f\x98\x80 bad\\ufffd\\ufffd end"));
     cr_assert(strstr(text, "\"nan\": null, \"inf\": null"));
+    cr_assert(strstr(text, "[12.345, 0.007, -0.001, -9223372036854775.808]"));
     cr_assert(strstr(text, "\"list\": [true, null, {}]"));
     struct json *j;
     cr_assert_eq(json_parse("test", text, strlen(text), &j), OK, "%s", error_message());
-    cr_assert_eq(j->count, 6);
+    cr_assert_eq(j->count, 7);
     cr_assert_eq(json_find(j, "third")->number, 1.0 / 3);
     cr_assert_eq(json_find(j, "least")->integer, INT64_MIN);
     cr_assert(json_find(j, "text \"\\\n"));

@@ -141,6 +141,7 @@ Test(cli_bad_input, one_file_for_two_outputs, .timeout = 60, .init = cli_folder_
         {2, "--log-loss and --json|./x and x|same file", "train --log-loss ./x --json x"},
         {2, "--save and --log-loss|sub/../x|same file", "train --mode ddp --save sub/../x --log-loss x"},
         {2, "--save and --json|here/x|same file", "train --json here/x --save x"},
+        {2, "--json and --trace|sub/../x|same file", "train --json sub/../x --trace x"},
         {2, "--save and --log-loss|link|same file", "train --mode dp --save old --log-loss link"},
     };
     ALL_FAIL(table);
@@ -179,8 +180,9 @@ Test(cli_bad_input, sampler, .timeout = 60, .init = cli_folder_make, .fini = cli
         {2, "unknown flag|--mode", "sampler --mode dp"},
         {2, "unknown flag|all", "devices all"},
         {2, "train", "job"},
-        {2, "train", "job x y"},
-        {1, "train", "job 55 56"},
+        {2, "train", "job 55 56"},
+        {2, "train", "job x y z"},
+        {1, "train", "job 55 56 57"},
     };
     ALL_FAIL(table);
 }

@@ -184,6 +184,7 @@ Test(cli_words, help_is_true, .timeout = 120, .init = cli_folder_make, .fini = c
                  {"--save", "f"},
                  {"--log-loss", "f"},
                  {"--json", "f"},
+                 {"--trace", "f"},
                  {"--quiet", NULL}};
     struct cli help, c;
     int listed = 0, known = (int)(sizeof flags / sizeof *flags);

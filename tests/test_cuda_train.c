@@ -6,7 +6,7 @@
  * then recorded, then replayed (models/recorded.h): eight steps see all of it. */
 #include "device/device.h"
 #include "tests/cli_data.h"
-#include "tests/cli_json.h"
+#include "tests/cli_trace.h"
 
 enum { PICTURES = 83, TESTS = 8, STEPS = 8 }; /* batches of 12: the last holds 11, or is padded where V = 4 */
 
@@ -174,6 +174,22 @@ Test(cuda_train, compare_tries_nccl_first, .timeout = 120, .init = cli_folder_ma
     cr_expect(c.status == 2 && strstr(c.err, "duet: DDP: ") && strstr(c.err, "/nowhere/libnccl.so"), "%d %s", c.status, c.err);
     cr_expect(!*c.out && access("j", F_OK), "%s", c.out);
     cli_free(&c);
+}
+
+/* Graphs would hide the kernels: with a trace each is launched, on the clock of its device. */
+Test(cuda_train, trace, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
+    static const char *const modes[] = {"single", "dp", "ddp"}, *const titles[] = {"single", "DP", "DDP"};
+    set_up(2, 2);
+    for (int m = 0; m < 3; m++) {
+        struct cli c;
+        cli_run(&c, "train --mode %s --devices 2 --device cuda --data-dir d --model mlp --mlp-hidden 16 --batch-size 12 --epochs 2 --quiet "
+                    "--json j --trace t", modes[m]);
+        cr_assert(c.status == 0 && !*c.err, "%d %s", c.status, c.err);
+        struct json *trace = json_of("t"), *run = json_of("j");
+        check_traced_run(trace, titles[m], run, 14);
+        json_free(trace), json_free(run);
+        cli_free(&c);
+    }
 }
 
 Test(cuda_train, profile, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {

@@ -50,9 +50,9 @@ __attribute__((constructor)) static void become_a_job(int argc, char **argv) {
     char mode[16], fault[24], words[16];
     int rank;
     const char *planted = getenv("PLANT"), *mine = getenv("RANK");
-    if (argc != 5 || strcmp(argv[1], "job")) return;
+    if (argc != 6 || strcmp(argv[1], "job")) return;
     if (planted && mine && sscanf(planted, "%15[^:]:%d:%23[^:]", mode, &rank, fault) == 3 &&
-        (!strcmp(mode, "all") || (!strncmp(argv[4], mode, strlen(mode)) && argv[4][strlen(mode)] == ':')) &&
+        (!strcmp(mode, "all") || (!strncmp(argv[5], mode, strlen(mode)) && argv[5][strlen(mode)] == ':')) &&
         (rank == ANY || rank == atoi(mine))) {
         snprintf(words, sizeof words, "%d", faulty(atoi(argv[2]), fault));
         argv[2] = words;

@@ -16,6 +16,7 @@ void record_free(struct run_record *record) {
     for (int k = 0; k < 8; k++)
         free(record->snapshots[k]);
     free(record->grads);
+    span_log_free(&record->kept);
     for (int i = 0; record->names && i < record->parameters; i++)
         free(record->names[i]);
     free(record->names);

@@ -25,6 +25,8 @@ struct device_record {
     double flops;
 };
 
+enum { TRACE_STEPS = 1000 }; /* of LeNet some 45 spans each: 3 MiB a device, 7 MB of trace */
+
 struct run_record {
     char mode[8], model[16], dataset[16], kind[16], algorithm[16];
     int gpus;                     /* physical ones that the devices share; 0: emulated devices */
@@ -55,6 +57,8 @@ struct run_record {
     int64_t images; /* trained on, duplicates included */
 
     struct device_record device[MAX_DEVICES];
+    struct span_log kept; /* on, where a trace is wanted: spans of the first TRACE_STEPS steps, device by device. Not in the
+                           * JSON form: a job hands them over beside it */
 
     char **names; /* [parameters] */
     uint64_t *hashes

@@ -3,7 +3,7 @@
  * Every kernel, copy and wait reports one span to the log of the stream (or thread) that ran it.
  * Profile, compare's time by phase and the Chrome trace are readers of these logs; nothing else in
  * the house measures time. A log has one writer; it is read when the writer is done (after a sync).
- * Spans are plain data without pointers, so a rank can hand its log to rank 0 as bytes. */
+ * Spans are plain data without pointers, so a rank can hand its log to the launcher as bytes. */
 #ifndef TRACE_SPAN_H
 #define TRACE_SPAN_H
 

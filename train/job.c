@@ -3,9 +3,10 @@
  *     [struct run_config][count][count floats: parameters to start from, count may be 0]
  *
  * The same program reads what it wrote, so the struct goes as bytes. The record is JSON, written by rank
- * 0. */
+ * 0. Where a trace is wanted each rank appends the spans it kept to a third memfd, as structs. */
 #include "train/job.h"
 
+#include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,9 +60,26 @@ static int read_record(int fd, struct run_record *record) {
     return code;
 }
 
+/* What the ranks appended, in no order between them. */
+static int read_spans(int fd, struct span_log *kept) {
+    void *data = NULL;
+    size_t bytes;
+    CHECK(map_all(fd, &data, &bytes));
+    const struct span *spans = data;
+    span_log_init(kept, 1);
+    for (size_t i = 0; i < bytes / sizeof *spans; i++)
+        span_add(kept, &spans[i]);
+    if (data) munmap(data, bytes);
+    if (bytes % sizeof *spans)
+        return fail(ERR_FAILED, "job: spans: %zu bytes: %zu each: a rank wrote half of one", bytes, sizeof *spans);
+    if (kept->dropped)
+        return fail(ERR_MEMORY, "trace: no host memory for %zu spans: use fewer --steps", bytes / sizeof *spans);
+    return OK;
+}
+
 int job_run(const struct run_config *config, const float *initial, size_t initial_count,
             struct run_record *record, struct job_result *result) {
-    int code = OK, fds[2] = {-1, -1};
+    int code = OK, fds[3] = {-1, -1, -1};
     uint64_t count = initial ? initial_count : 0;
     struct run_config stamped = *config;
     stamped.started_ns = now_ns();
@@ -69,30 +87,33 @@ int job_run(const struct run_config *config, const float *initial, size_t initia
     result->exit_status = 1;
     CHECK_GOTO(make_memfd("duet-config", &fds[0]), code, done);
     CHECK_GOTO(make_memfd("duet-record", &fds[1]), code, done);
+    CHECK_GOTO(make_memfd("duet-spans", &fds[2]), code, done);
+    if (fcntl(fds[2], F_SETFL, O_APPEND)) CHECK_GOTO(fail(ERR_FAILED, "job: spans cannot be appended"), code, done);
     CHECK_GOTO(write_all(fds[0], &stamped, sizeof stamped), code, done);
     CHECK_GOTO(write_all(fds[0], &count, sizeof count), code, done);
     CHECK_GOTO(write_all(fds[0], initial, count * sizeof *initial), code, done);
 
-    char words[2][16], title[32];
-    snprintf(words[0], sizeof words[0], "%d", fds[0]);
-    snprintf(words[1], sizeof words[1], "%d", fds[1]);
+    char words[3][16], title[32];
+    for (int i = 0; i < 3; i++)
+        snprintf(words[i], sizeof words[i], "%d", fds[i]);
     snprintf(title, sizeof title, "%s:%s", mode_name(config->mode),
              config->model); /* for those who look with ps */
-    char *argv[] = {"duet", "job", words[0], words[1], title, NULL};
+    char *argv[] = {"duet", "job", words[0], words[1], words[2], title, NULL};
     struct launch launch = {.world_size = config->mode == MODE_DDP ? config->devices : 1,
                             .argv = argv,
                             .pass_fds = fds,
-                            .pass_count = 2,
+                            .pass_count = 3,
                             .start_timeout_s = config->timeout};
     struct launch_result launched = {0};
     code = launch_ranks(&launch, &launched);
     result->exit_status = launched.exit_status;
     result->signal = launched.signal;
     if (!code && record) code = read_record(fds[1], record);
+    if (!code && record) code = read_spans(fds[2], &record->kept);
     if (code && !result->exit_status) result->exit_status = error_exit_status(code);
 done:
-    if (fds[0] >= 0) close(fds[0]);
-    if (fds[1] >= 0) close(fds[1]);
+    for (int i = 0; i < 3; i++)
+        if (fds[i] >= 0) close(fds[i]);
     return code;
 }
 
@@ -121,7 +142,7 @@ _Noreturn void job_leave(int status) {
 }
 
 /* *told: the launcher knows of the failure and prints it, once for all ranks. */
-static int run_rank(int config_fd, int record_fd, int *told, int *in_use) {
+static int run_rank(int config_fd, int record_fd, int spans_fd, int *told, int *in_use) {
     void *data = NULL;
     size_t bytes;
     uint64_t count;
@@ -140,6 +161,7 @@ static int run_rank(int config_fd, int record_fd, int *told, int *in_use) {
     if (code) goto done;
     CHECK_GOTO(trainer_run(&config, comm, count ? initial : NULL, count, &record, in_use), code, done);
     if (comm_rank(comm) == 0) CHECK_GOTO(write_record(record_fd, &record), code, done);
+    CHECK_GOTO(write_all(spans_fd, record.kept.spans, record.kept.count * sizeof *record.kept.spans), code, done);
 done:
     if (comm) comm_abort(comm, code, error_message());
     if (!*in_use) comm_close(comm);
@@ -150,8 +172,8 @@ done:
 
 int job_main(int argc, char **argv) {
     int told = 0, in_use = 0;
-    int code = argc < 2 ? fail(ERR_USAGE, "job: is started by duet itself: use duet train")
-                        : run_rank(atoi(argv[0]), atoi(argv[1]), &told, &in_use);
+    int code = argc < 3 ? fail(ERR_USAGE, "job: is started by duet itself: use duet train")
+                        : run_rank(atoi(argv[0]), atoi(argv[1]), atoi(argv[2]), &told, &in_use);
     if (code && !told) fprintf(stderr, "duet: %s\n", error_message());
     if (in_use) job_leave(error_exit_status(code));
     return error_exit_status(code);

@@ -22,7 +22,7 @@ int job_run(const struct run_config *config, const float *initial, size_t initia
 int job_run_titled(const char *title, const struct run_config *config, struct run_record *record,
                    struct job_result *result);
 
-/* The subcommand that such a process is started with: `duet job CONFIG_FD RECORD_FD`. Returns the exit
+/* The subcommand that such a process is started with: `duet job CONFIG_FD RECORD_FD SPANS_FD`. Returns the exit
  * status. */
 int job_main(int argc, char **argv);
 

@@ -51,22 +51,22 @@ static void add_span(struct device_record *d, const struct span *span) {
     d->flops += span->flops;
 }
 
+static void empty_log(struct session *s, struct span_log *log, int device, int into_record) {
+    struct run_record *r = s->record;
+    for (size_t i = 0; into_record && i < log->count; i++) {
+        add_span(&r->device[device], &log->spans[i]);
+        if (log->spans[i].step < s->config->first_step + TRACE_STEPS) span_add(&r->kept, &log->spans[i]);
+    }
+    log->count = 0;
+}
+
 /* Empties the span logs of this process's devices, into the record or into nothing. */
 static void empty_logs(struct session *s, int into_record) {
     for (int i = 0; i < s->device_count; i++) {
-        struct device_record *d = &s->record->device[s->first_device + i];
-        struct stream *streams[] = {device_compute(s->device[i]), device_comm(s->device[i])};
-        for (int k = 0; k < 2; k++) {
-            struct span_log *log = stream_spans(streams[k]);
-            for (size_t j = 0; into_record && j < log->count; j++)
-                add_span(d, &log->spans[j]);
-            log->count = 0;
-        }
+        empty_log(s, stream_spans(device_compute(s->device[i])), s->first_device + i, into_record);
+        empty_log(s, stream_spans(device_comm(s->device[i])), s->first_device + i, into_record);
     }
-    struct span_log *waits = s->strategy->waits ? s->strategy->waits(s) : NULL;
-    for (size_t j = 0; waits && into_record && j < waits->count; j++)
-        add_span(&s->record->device[0], &waits->spans[j]);
-    if (waits) waits->count = 0;
+    if (s->strategy->waits) empty_log(s, s->strategy->waits(s), 0, into_record);
 }
 
 void measure_start(struct session *s) {

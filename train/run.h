@@ -39,6 +39,7 @@ struct run_config {
     int loss_in_forward;
     double timeout; /* seconds */
     char init_from[PATH_BYTES], save[PATH_BYTES], log_loss[PATH_BYTES], json[PATH_BYTES];
+    char trace[PATH_BYTES]; /* given, and spans on: the record keeps spans; the command writes them, not the trainer */
     int quiet;
     int64_t started_ns; /* now_ns when the run was asked for: the time to the first step counts from it */
     int hashes;       /* compare: hash parameters and gradients every step */

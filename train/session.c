@@ -174,6 +174,7 @@ static void describe(struct session *s) {
     r->loss_in_forward = c->loss_in_forward;
     r->first_step = c->first_step;
     r->timed = c->spans;
+    span_log_init(&r->kept, c->spans && *c->trace);
     r->steps_per_epoch = loader_steps(s->train_loader);
     r->parameter_count = model_count(&s->model);
     r->train_samples = s->train_set.count;

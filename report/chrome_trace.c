@@ -1,0 +1,188 @@
+/* Chrome trace events: see chrome_trace.h. Slices are "X" events {ts, dur}, names of tracks "M" events; on one track slices
+ * must lie beside or inside each other, which is why steps and phases have a track of their own. */
+#include "report/chrome_trace.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/json.h"
+
+enum { RUN_PROCESSES = 100 };                /* process ids: 100, 101 of the first run, 200 ... of the second; viewers show them */
+enum track { TRACK_STEPS = 1, TRACK_LANES }; /* thread ids: TRACK_LANES + enum lane. Perfetto calls a thread with its process's
+                                              * id the main thread: there is none */
+_Static_assert(MAX_DEVICES <= RUN_PROCESSES, "processes of two runs would be one");
+static const char *const lane_titles[LANE_COUNT] = {"compute", "communication", "host"};
+
+struct writer {
+    struct json_writer json;
+    const struct trace_run *run;
+    int process;     /* of the device being written */
+    int64_t zero_ns; /* the run's first start */
+};
+
+/* ---- events ---- */
+
+static void open_event(struct writer *w, const char *kind, int track, const char *name) {
+    fputc('\n', w->json.file); /* an event a line, for people and grep */
+    json_object(&w->json, NULL);
+    json_string(&w->json, "ph", kind);
+    json_integer(&w->json, "pid", w->process);
+    json_integer(&w->json, "tid", track);
+    json_string(&w->json, "name", name);
+}
+
+/* Up to its args; two json_close end it. */
+static void open_slice(struct writer *w, int track, const char *name, const char *category, int64_t start_ns, int64_t end_ns) {
+    open_event(w, "X", track, name);
+    json_string(&w->json, "cat", category);
+    json_thousandths(&w->json, "ts", start_ns - w->zero_ns);
+    json_thousandths(&w->json, "dur", end_ns - start_ns);
+    json_object(&w->json, "args");
+}
+
+static void close_event(struct writer *w) {
+    json_close(&w->json);
+    json_close(&w->json);
+}
+
+static void write_name(struct writer *w, const char *what, int track, const char *name) {
+    open_event(w, "M", track, what);
+    json_object(&w->json, "args");
+    json_string(&w->json, "name", name);
+    close_event(w);
+}
+
+static void write_place(struct writer *w, const char *what, int track, int place) {
+    open_event(w, "M", track, what);
+    json_object(&w->json, "args");
+    json_integer(&w->json, "sort_index", place);
+    close_event(w);
+}
+
+static void write_span(struct writer *w, const struct span *s) {
+    open_slice(w, TRACK_LANES + s->lane, s->name, s->waiting ? "waiting" : phase_name(s->phase), s->start_ns, s->end_ns);
+    json_integer(&w->json, "step", s->step);
+    json_string(&w->json, "phase", phase_name(s->phase));
+    if (s->bytes) json_natural(&w->json, "bytes", s->bytes);
+    if (s->flops > 0) json_number(&w->json, "flops", s->flops);
+    close_event(w);
+}
+
+/* ---- steps and phases, from the spans of a compute lane in their order ---- */
+
+/* Between two steps test samples are run and logs are read. */
+static int step_of(const struct span *s) {
+    return s->phase == PHASE_EVALUATE || s->phase == PHASE_NONE ? -1 : s->step;
+}
+
+/* How many of spans[0..count) from the first on belong to its step, or to its phase of it. */
+static size_t run_length(const struct span *const *spans, size_t count, int of_phase) {
+    size_t n = 1;
+    while (n < count && step_of(spans[n]) == step_of(spans[0]) && (!of_phase || spans[n]->phase == spans[0]->phase)) n++;
+    return n;
+}
+
+static void write_stretch(struct writer *w, const struct span *const *spans, size_t count, const char *name) {
+    open_slice(w, TRACK_STEPS, name, "steps", spans[0]->start_ns, spans[count - 1]->end_ns);
+    close_event(w);
+}
+
+static void write_steps(struct writer *w, const struct span *const *spans, size_t count) {
+    for (size_t i = 0, n; i < count; i += n) {
+        char name[32];
+        n = run_length(spans + i, count - i, 0);
+        snprintf(name, sizeof name, "step %d", step_of(spans[i]));
+        if (step_of(spans[i]) >= 0) write_stretch(w, spans + i, n, name);
+        for (size_t k = 0, m; k < n; k += m) {
+            const struct span *const *first = spans + i + k;
+            m = run_length(first, n - k, 1);
+            if (first[0]->phase != PHASE_NONE) write_stretch(w, first, m, phase_name(first[0]->phase));
+        }
+    }
+}
+
+/* ---- a device, a run ---- */
+
+static void write_device(struct writer *w, const struct span *const *spans, size_t count) {
+    char name[96];
+    int lane = -1;
+    snprintf(name, sizeof name, "%s: %s(%d)", w->run->title, w->run->run->kind, spans[0]->device);
+    write_name(w, "process_name", 0, name);
+    write_place(w, "process_sort_index", 0, w->process);
+    for (size_t i = 0; i < count; i++) {
+        if (spans[i]->lane == LANE_COMPUTE && lane < 0) {
+            size_t n = 1;
+            while (i + n < count && spans[i + n]->lane == LANE_COMPUTE) n++;
+            write_name(w, "thread_name", TRACK_STEPS, "steps and phases");
+            write_place(w, "thread_sort_index", TRACK_STEPS, TRACK_STEPS);
+            write_steps(w, spans + i, n);
+        }
+        if (spans[i]->lane != lane) {
+            lane = spans[i]->lane;
+            write_name(w, "thread_name", TRACK_LANES + lane, lane_titles[lane]);
+            write_place(w, "thread_sort_index", TRACK_LANES + lane, TRACK_LANES + lane);
+        }
+        write_span(w, spans[i]);
+    }
+}
+
+/* By device, lane and start; of two that start together the longer first. */
+static int compare_spans(const void *left, const void *right) {
+    const struct span *a = *(const struct span *const *)left, *b = *(const struct span *const *)right;
+    if (a->device != b->device) return a->device < b->device ? -1 : 1;
+    if (a->lane != b->lane) return a->lane < b->lane ? -1 : 1;
+    if (a->start_ns != b->start_ns) return a->start_ns < b->start_ns ? -1 : 1;
+    return a->end_ns == b->end_ns ? 0 : a->end_ns > b->end_ns ? -1 : 1;
+}
+
+static int write_run(struct writer *w, int first_process) {
+    const struct span_log *kept = &w->run->run->kept;
+    const struct span **spans = malloc((kept->count + 1) * sizeof *spans);
+    if (!spans) return fail(ERR_MEMORY, "trace: no host memory for %zu spans", kept->count);
+    w->zero_ns = INT64_MAX;
+    for (size_t i = 0; i < kept->count; i++) {
+        spans[i] = &kept->spans[i];
+        if (spans[i]->start_ns < w->zero_ns) w->zero_ns = spans[i]->start_ns;
+    }
+    qsort(spans, kept->count, sizeof *spans, compare_spans);
+    for (size_t i = 0, n; i < kept->count; i += n) {
+        for (n = 1; i + n < kept->count && spans[i + n]->device == spans[i]->device;) n++;
+        w->process = first_process + spans[i]->device;
+        write_device(w, spans + i, n);
+    }
+    free(spans);
+    return OK;
+}
+
+/* What the runs were, for who finds the file later; in Perfetto under "Info and stats". */
+static void write_facts(struct json_writer *w, const struct trace_run *runs, int count) {
+    json_object(w, "otherData");
+    for (int i = 0; i < count; i++) {
+        const struct run_record *r = runs[i].run;
+        char text[256];
+        int kept = r->steps < TRACE_STEPS ? r->steps : TRACE_STEPS;
+        snprintf(text, sizeof text, "%s on %s, %s x %d, global batch %d, %d of %d steps", r->model, r->dataset, r->kind,
+                 r->devices, r->batch_size, kept, r->steps);
+        json_string(w, runs[i].title, text);
+    }
+    json_close(w);
+}
+
+int chrome_trace_write(struct atomic_file *file, const char *path, const struct trace_run *runs, int count) {
+    struct writer w = {0};
+    if (!file->file) return OK;
+    json_start(&w.json, file->file);
+    json_object(&w.json, NULL);
+    json_string(&w.json, "displayTimeUnit", "ms");
+    write_facts(&w.json, runs, count);
+    json_array(&w.json, "traceEvents");
+    for (int i = 0; i < count; i++) {
+        w.run = &runs[i];
+        CHECK(write_run(&w, (i + 1) * RUN_PROCESSES));
+    }
+    json_close(&w.json);
+    json_close(&w.json);
+    CHECK(json_finish(&w.json, path));
+    return atomic_commit(file);
+}
