@@ -158,7 +158,7 @@ static int pausing_entry(void *context) {
 }
 
 Test(comm_signals, stopped_job_goes_on, .timeout = 60) {
-    struct job_case test = {.page = new_page(), .timeout_s = 1.8};
+    struct job_case test = {.page = new_page(), .timeout_s = 3}; /* of which a stop takes one second at most */
     pid_t launcher = fork();
     if (launcher == 0) {
         setpgid(0, 0);
@@ -170,7 +170,7 @@ Test(comm_signals, stopped_job_goes_on, .timeout = 60) {
     while (__atomic_load_n(&test.page->ready, __ATOMIC_SEQ_CST) < WORLD)
         sleep_ms(1);
     kill(-launcher, SIGSTOP);
-    sleep_ms(2500);
+    sleep_ms(3500);
     __atomic_store_n(&test.page->ready, GO_ON, __ATOMIC_SEQ_CST);
     kill(-launcher, SIGCONT);
     int status = wait_for(launcher);
