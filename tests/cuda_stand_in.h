@@ -34,6 +34,7 @@ static struct gpu {
     int pageable;                   /* 1: memory is none that the runtime knows */
     int copies, fail_at;
     int64_t work_ns;                /* INT64_MAX: work that never ends */
+    int64_t still_ns;               /* not 0: the time, which stands still */
     size_t total;
     int current, memory, pinned, events, streams, opened, opens, math, pairs, graphs;
     cudaStream_t capture;           /* of the one thread that these tests have; NULL: none */
@@ -72,7 +73,7 @@ static int is_taken_down(cudaStream_t s, const struct node *node, cudaError_t *e
     return 1;
 }
 
-static int64_t gpu_now(void) { return now_ns() + OFFSET_NS; }
+static int64_t gpu_now(void) { return (gpu.still_ns ? gpu.still_ns : now_ns()) + OFFSET_NS; }
 
 static void work(cudaStream_t s) {
     int64_t begin = s->busy_until > gpu_now() ? s->busy_until : gpu_now();
