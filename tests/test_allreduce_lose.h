@@ -82,11 +82,11 @@ static inline void kill_one(struct job *job, int victim, double seconds) {
 static inline void stop_one(struct job *job) {
     struct launch_result result;
     const char *text = job->page->text[0], *name = allreduce_algorithm_name(job->algorithm);
-    job->victim = 1, job->signal = SIGSTOP, job->timeout_s = 0.7;
+    job->victim = 1, job->signal = SIGSTOP, job->timeout_s = 1.5; /* also of the rendezvous and of each call before */
     lose_a_rank(job, 2, &result);
     cr_assert_eq(job->page->code[0], ERR_TIMEOUT, "%s: %d: %s", name, job->page->code[0], text);
     cr_assert(strstr(text, "rank 0: allreduce") && strstr(text, " bucket 2 step ") &&
-                  strstr(text, "no word from rank 1 after 0.7 s: it may be stopped"),
+                  strstr(text, "no word from rank 1 after 1.5 s: it may be stopped"),
               "%s: %s", name, text);
     cr_assert_eq(result.exit_status, 1);
 }
