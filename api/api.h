@@ -22,7 +22,7 @@ struct duet_tensor {
 struct duet_params {
     struct param_set set;
     struct param_spec *specs; /* owned, names too */
-    struct sgd sgd;
+    struct optimizer sgd;
     struct step_block *step;   /* device memory: the learning rate */
     struct duet_tensor *views; /* count values, then count gradients */
 };

@@ -30,7 +30,7 @@ static int copy_specs(struct param_spec **out, const struct duet_param *params, 
 static int build(struct duet_params *p, struct device *device, const struct duet_param *params, int count) {
     CHECK(copy_specs(&p->specs, params, count));
     CHECK(param_set_init(&p->set, device, p->specs, count));
-    CHECK(sgd_init(&p->sgd, &p->set, 0, 0));
+    CHECK(optimizer_init(&p->sgd, &p->set, &(struct optimizer_config){.kind = OPTIMIZER_SGD}));
     CHECK(device_alloc(device, (void **)&p->step, sizeof *p->step, MEM_WORKSPACE));
     p->views = calloc(2 * (size_t)count + 1, sizeof *p->views);
     if (!p->views) return fail(ERR_MEMORY, "parameters: no host memory for %d of them", count);
@@ -65,7 +65,7 @@ void duet_params_free(duet_params *params) {
         stream_sync(device_compute(params->set.device));
         device_free(params->set.device, params->step);
     }
-    sgd_free(&params->sgd);
+    optimizer_free(&params->sgd);
     param_set_free(&params->set);
     free_specs(params->specs, count);
     free(params->views);
@@ -90,7 +90,7 @@ int duet_sgd(duet_params *params, double lr, int batch_size) {
     if (batch_size < 1) return fail(ERR_USAGE, "sgd: batch size %d: give at least 1", batch_size);
     struct step_block step = {.learning_rate = (float)(lr / batch_size)};
     CHECK(stream_write(device_compute(params->set.device), params->step, &step, sizeof step));
-    return sgd_step(&params->sgd, &params->set, params->step);
+    return optimizer_step(&params->sgd, &params->set, params->step);
 }
 
 /* ---- files ---- */

@@ -57,6 +57,8 @@ static const struct work works[] = {
     {"lenet relu1 backward", OP_RELU_BACKWARD, 256, 20, 26, 26, 0, 0, 0, 0},
     {"lenet conv1 backward weight", OP_CONV2D_BACKWARD_WEIGHT, 256, 1, 28, 28, 20, 3, 1, 0},
     {"lenet sgd", OP_SGD, 129068, 1, 1, 1, 0, 0, 0, 0},
+    {"lenet adadelta", OP_ADADELTA, 129068, 1, 1, 1, 0, 0, 0, 0},
+    {"lenet adam", OP_ADAM, 129068, 1, 1, 1, 0, 0, 0, 0},
     {"lenet hash", OP_HASH, 129068, 1, 1, 1, 0, 0, 0, 0},
     {"convnet cn1 forward", OP_CONV2D_FORWARD, 128, 1, 28, 28, 16, 3, 1, 0},
     {"convnet cn1 backward weight", OP_CONV2D_BACKWARD_WEIGHT, 128, 1, 28, 28, 16, 3, 1, 0},
@@ -140,7 +142,7 @@ static struct tensor in_n16(const struct tensor *plain) {
     return t;
 }
 
-static struct step_block step = {1, 1, 1.0f / 256, 0.1f, 0, 0};
+static struct step_block step = {1, 1, 1.0f / 256, 0.1f, 0, 0, 0.2f, 0.9f};
 
 /* The op's operands in PLAIN, filled at random. */
 static struct op_args operands(const struct work *w, int batch) {
@@ -176,6 +178,12 @@ static struct op_args operands(const struct work *w, int batch) {
         if (w->op == OP_CROSS_ENTROPY_FORWARD)
             a.out[0] = make(DTYPE_F64, 1, batch, 1, 1, 1), a.out[1] = make(DTYPE_I32, 1, batch, 1, 1, 1);
         break;
+    case OP_ADADELTA:
+    case OP_ADAM:
+        a.in[0] = x, a.out[0] = y, a.out[1] = make(DTYPE_F32, 2, (int)tensor_count(&y), 2, 1, 1);
+        for (size_t i = 0; i < tensor_count(&a.out[1]); i++) /* means of squares */
+            tensor_f32(&a.out[1])[i] = fabsf(tensor_f32(&a.out[1])[i]);
+        break;
     case OP_HASH: a.in[0] = x, a.out[0] = make(DTYPE_U64, 2, 1, 1, 1, 1); break;
     default: a.in[0] = x, a.out[0] = y;
     }
@@ -200,6 +208,15 @@ static void release(struct op_args *a, const struct op_args *keep) {
     }
 }
 
+static int is_update(enum op op) {
+    return op == OP_SGD || op == OP_ADADELTA || op == OP_ADAM;
+}
+
+static void *copied(const struct tensor *t) {
+    void *copy = must(aligned_alloc(64, (tensor_bytes(t) + 127) / 64 * 64));
+    return memcpy(copy, t->data, tensor_bytes(t));
+}
+
 /* The same operands as the fast path wants them; outputs in memory of their own. */
 static struct op_args fast_operands(const struct op_args *plain, enum op op) {
     struct op_args a = *plain;
@@ -209,16 +226,14 @@ static struct op_args fast_operands(const struct op_args *plain, enum op op) {
         if (n16 & 1 << i) a.in[i] = in_n16(&plain->in[i]);
     if (in_place >= 0) a.out[0] = a.in[in_place];
     else if (n16 & 4) a.out[0] = in_n16(&plain->out[0]);
-    else {
-        a.out[0].data = must(aligned_alloc(64, (tensor_bytes(&a.out[0]) + 127) / 64 * 64));
-        memcpy(a.out[0].data, plain->out[0].data, tensor_bytes(&a.out[0]));
-    }
+    else a.out[0].data = copied(&plain->out[0]);
+    if (is_update(op) && a.out[1].data) a.out[1].data = copied(&plain->out[1]);
     return a;
 }
 
 /* Largest difference of out[0] from the reference over its largest value, on a small batch. */
 static double error_of(const struct work *w, host_kernel *kernel) {
-    int elementwise = w->op == OP_SGD || w->op == OP_HASH;
+    int elementwise = is_update(w->op) || w->op == OP_HASH;
     struct op_args plain = operands(w, elementwise ? w->batch : CHECKED_BATCH),
                    fast = fast_operands(&plain, w->op);
     int n16 = n16_operands(w->op);
@@ -257,7 +272,8 @@ static double seconds_of(const struct work *w, host_kernel *kernel, double *byte
     *bytes = 0;
     for (int i = 0; i < 3; i++) *bytes += a.in[i].data ? (double)tensor_bytes(&a.in[i]) : 0;
     for (int i = 0; i < 2; i++) *bytes += a.out[i].data ? (double)tensor_bytes(&a.out[i]) : 0;
-    if (w->op == OP_SGD) *bytes += (double)tensor_bytes(&a.out[0]);
+    for (int i = 0; i < 2 && is_update(w->op); i++) /* read, too */
+        *bytes += a.out[i].data ? (double)tensor_bytes(&a.out[i]) : 0;
     release(&a, &plain);
     release(&plain, NULL);
     return best;

@@ -84,6 +84,15 @@ static int read_math(const struct flag *flag, const char *text, struct run_confi
     return OK;
 }
 
+static int read_optimizer(const struct flag *flag, const char *text, struct run_config *config) {
+    for (int kind = 0; kind < OPTIMIZER_COUNT; kind++) {
+        if (strcmp(optimizer_name(kind), text)) continue;
+        config->optimizer = kind;
+        return OK;
+    }
+    return fail(ERR_USAGE, "%s: '%s': there are sgd, adadelta and adam", flag->name, text);
+}
+
 static int read_size(const struct flag *flag, const char *text, struct run_config *config) {
     return parse_size(flag->name, text, (uint64_t)flag->lowest, (uint64_t)flag->highest,
                       member(flag, config));
@@ -138,9 +147,10 @@ static const struct flag flags[] = {
     {"--steps", "N", "end after N steps in all (profile: default 50)", read_int, AT(steps), 1, INT32_MAX - 1},
     {"--batch-size", "B", "GLOBAL batch, split over the devices (default 256)", read_int, AT(batch_size), 1,
      1 << 24},
-    {"--lr", "X", "learning rate (default 0.2)", read_number, AT(lr), 0, 3.4e38},
+    {"--optimizer", "NAME", "sgd, adadelta or adam (default sgd)", read_optimizer, 0, 0, 0, 0},
+    {"--lr", "X", "learning rate (default: sgd 0.2, adadelta 1, adam 0.001)", read_number, AT(lr), 0, 3.4e38},
     {"--momentum", "X", "momentum of SGD (default 0)", read_number, AT(momentum), 0, 3.4e38},
-    {"--weight-decay", "X", "weight decay of SGD (default 0)", read_number, AT(weight_decay), 0, 3.4e38},
+    {"--weight-decay", "X", "weight decay, added to the gradient (default 0)", read_number, AT(weight_decay), 0, 3.4e38},
     {"--seed", "S", "initial weights, sampler and dropout, as torch.manual_seed takes it (default 0)", read_seed, AT(seed), 0, 0},
     {"--shuffle", NULL, "a new order each epoch (default)", read_on, AT(shuffle), 0, 0},
     {"--no-shuffle", NULL, "the order of the files", read_off, AT(shuffle), 0, 0},
@@ -214,6 +224,7 @@ static const struct flag *find(const char *word) {
 
 int flags_parse(int argc, char **argv, struct run_config *config, int *help) {
     *help = 0;
+    config->lr = -1; /* not given */
     for (int i = 0; i < argc; i++) {
         if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
             *help = 1;
@@ -229,6 +240,7 @@ int flags_parse(int argc, char **argv, struct run_config *config, int *help) {
         if (!text) return fail(ERR_USAGE, "%s: no value: give %s", flag->name, flag->value);
         CHECK(flag->read(flag, text, config));
     }
+    if (config->lr < 0) config->lr = optimizer_learning_rate(config->optimizer);
     return refuse_one_file(config);
 }
 

@@ -15,9 +15,9 @@ static void describe(const struct run_config *config) {
     char virtual[16] = "off";
     if (config->quiet) return;
     if (v) snprintf(virtual, sizeof virtual, "%d", v);
-    printf("%s: %s on %s, batch global %d = %g per device x %d, lr %g, virtual devices %s\n",
+    printf("%s: %s on %s, batch global %d = %g per device x %d, %s lr %g, virtual devices %s\n",
            mode_title(config->mode), config->model, config->dataset, config->batch_size,
-           (double)config->batch_size / w, w, config->lr, virtual);
+           (double)config->batch_size / w, w, optimizer_name(config->optimizer), config->lr, virtual);
     fflush(stdout);
 }
 

@@ -32,6 +32,7 @@ static inline struct elementwise elementwise_of(enum op op, const struct op_args
     e.step = a->step;
     if (op == OP_FILL || op == OP_SCALE) e.value = a->p.fill.value;
     if (op == OP_SGD) e.sgd = a->p.sgd;
+    if (op == OP_ADADELTA || op == OP_ADAM) e.sgd.weight_decay = a->p.decay.weight_decay;
     if (op == OP_DROPOUT_FORWARD || op == OP_DROPOUT_BACKWARD) {
         e.value = 1.0f / (1.0f - a->p.dropout.p);
         e.threshold = philox_threshold(1.0 - (double)a->p.dropout.p);
@@ -150,6 +151,80 @@ DUET_HD void k_sgd(const struct elementwise *e, struct place at) {
             value[i] = fmaf(g[i], -rate, value[i]);
         }
         if (e->out1) quad_store(e, e->out1, q, g);
+        quad_store(e, e->out, q, value);
+    }
+}
+
+/* The pairs of moments of quad q, out1[8 q ..], and back. */
+DUET_HD void pairs_load(const struct elementwise *e, float first[4], float second[4], size_t q) {
+    int size = quad_size(e, q);
+    float both[8];
+    if (size == 4 && e->aligned) {
+        load_4(both, e->out1 + 8 * q);
+        load_4(both + 4, e->out1 + 8 * q + 4);
+    } else {
+        DUET_UNROLL
+        for (int i = 0; i < 8; i++) both[i] = i < 2 * size ? e->out1[8 * q + (size_t)i] : 0;
+    }
+    DUET_UNROLL
+    for (int i = 0; i < 4; i++) first[i] = both[2 * i], second[i] = both[2 * i + 1];
+}
+
+DUET_HD void pairs_store(const struct elementwise *e, size_t q, const float first[4], const float second[4]) {
+    int size = quad_size(e, q);
+    float both[8];
+    DUET_UNROLL
+    for (int i = 0; i < 4; i++) both[2 * i] = first[i], both[2 * i + 1] = second[i];
+    if (size == 4 && e->aligned) {
+        store_4(e->out1 + 8 * q, both);
+        store_4(e->out1 + 8 * q + 4, both + 4);
+        return;
+    }
+    DUET_UNROLL
+    for (int i = 0; i < 8; i++)
+        if (i < 2 * size) e->out1[8 * q + (size_t)i] = both[i];
+}
+
+/* Rounded exactly as reference_adadelta; in0 = gradient, out = value, out1 = moments. */
+DUET_HD void k_adadelta(const struct elementwise *e, struct place at) {
+    const float rho = (float)ADADELTA_RHO, rest = (float)(1 - ADADELTA_RHO), epsilon = (float)ADADELTA_EPSILON;
+    float rate = e->step->learning_rate;
+    FOR_EACH_QUAD(q, e, at) {
+        float g[4], value[4], v[4], u[4];
+        quad_load(e, g, e->in0, q);
+        quad_load(e, value, e->out, q);
+        pairs_load(e, v, u, q);
+        DUET_UNROLL
+        for (int i = 0; i < 4; i++) {
+            if (e->sgd.weight_decay != 0) g[i] = fmaf(value[i], e->sgd.weight_decay, g[i]);
+            v[i] = fmaf(mul_f32(rest, g[i]), g[i], mul_f32(v[i], rho));
+            float d = mul_f32(sqrtf(u[i] + epsilon) / sqrtf(v[i] + epsilon), g[i]);
+            u[i] = fmaf(mul_f32(rest, d), d, mul_f32(u[i], rho));
+            value[i] = fmaf(d, -rate, value[i]);
+        }
+        pairs_store(e, q, v, u);
+        quad_store(e, e->out, q, value);
+    }
+}
+
+/* Rounded exactly as reference_adam. */
+DUET_HD void k_adam(const struct elementwise *e, struct place at) {
+    const float rest1 = (float)(1 - ADAM_BETA1), beta2 = (float)ADAM_BETA2, rest2 = (float)(1 - ADAM_BETA2),
+                epsilon = (float)ADAM_EPSILON;
+    float rate = e->step->adam_rate, root = e->step->adam_root;
+    FOR_EACH_QUAD(q, e, at) {
+        float g[4], value[4], m[4], v[4];
+        quad_load(e, g, e->in0, q);
+        quad_load(e, value, e->out, q);
+        pairs_load(e, m, v, q);
+        DUET_UNROLL
+        for (int i = 0; i < 4; i++) {
+            if (e->sgd.weight_decay != 0) g[i] = fmaf(value[i], e->sgd.weight_decay, g[i]);
+            m[i] = fmaf(rest1, g[i] - m[i], m[i]);
+            v[i] = fmaf(mul_f32(rest2, g[i]), g[i], mul_f32(v[i], beta2));
+            value[i] += mul_f32(-rate, m[i]) / (sqrtf(v[i]) / root + epsilon);
+        }
+        pairs_store(e, q, m, v);
         quad_store(e, e->out, q, value);
     }
 }

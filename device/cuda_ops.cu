@@ -35,7 +35,9 @@ static int enqueue_op(struct cuda_stream *stream, enum op op, const struct op_ar
     case OP_FILL:
     case OP_ADD:
     case OP_SCALE:
-    case OP_SGD: return enqueue_elementwise(stream, op, args);
+    case OP_SGD:
+    case OP_ADADELTA:
+    case OP_ADAM: return enqueue_elementwise(stream, op, args);
     case OP_AVG_POOL_FORWARD:
     case OP_AVG_POOL_BACKWARD:
     case OP_MAX_POOL_FORWARD:

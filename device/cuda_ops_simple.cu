@@ -36,6 +36,8 @@ LONELY(fill, struct elementwise, SIMPLE_THREADS)
 LONELY(add, struct elementwise, SIMPLE_THREADS)
 LONELY(scale, struct elementwise, SIMPLE_THREADS)
 LONELY(sgd, struct elementwise, SIMPLE_THREADS)
+LONELY(adadelta, struct elementwise, SIMPLE_THREADS)
+LONELY(adam, struct elementwise, SIMPLE_THREADS)
 LONELY(avg_pool_forward, struct pool, SIMPLE_THREADS, POOL_BLOCKS)
 LONELY(avg_pool_backward, struct pool, SIMPLE_THREADS, POOL_BLOCKS)
 LONELY(max_pool_forward, struct pool, SIMPLE_THREADS, POOL_BLOCKS)
@@ -61,6 +63,8 @@ static const void *kernel_of(enum op op) {
     case OP_ADD: return DUET_KERNEL(add);
     case OP_SCALE: return DUET_KERNEL(scale);
     case OP_SGD: return DUET_KERNEL(sgd);
+    case OP_ADADELTA: return DUET_KERNEL(adadelta);
+    case OP_ADAM: return DUET_KERNEL(adam);
     case OP_AVG_POOL_FORWARD: return DUET_KERNEL(avg_pool_forward);
     case OP_AVG_POOL_BACKWARD: return DUET_KERNEL(avg_pool_backward);
     case OP_MAX_POOL_FORWARD: return DUET_KERNEL(max_pool_forward);

@@ -31,6 +31,8 @@ const char *op_name(enum op op) {
         [OP_ADD] = "add",
         [OP_SCALE] = "scale",
         [OP_SGD] = "sgd",
+        [OP_ADADELTA] = "adadelta",
+        [OP_ADAM] = "adam",
         [OP_HASH] = "hash",
         [OP_GATHER_SAMPLES] = "gather samples",
     };
@@ -70,6 +72,9 @@ double op_flops(enum op op, const struct op_args *args) {
     case OP_SGD: /* value -= lr * grad; with momentum buf = m * buf + grad; with decay grad += d * value */
         return (double)tensor_count(&out[0]) *
                (2.0 + (out[1].data ? 2.0 : 0.0) + (args->p.sgd.weight_decay != 0 ? 2.0 : 0.0));
+    case OP_ADADELTA: /* a root and a quotient count one each */
+        return (double)tensor_count(&out[0]) * (args->p.decay.weight_decay != 0 ? 18.0 : 16.0);
+    case OP_ADAM: return (double)tensor_count(&out[0]) * (args->p.decay.weight_decay != 0 ? 15.0 : 13.0);
     case OP_RELU_FORWARD:
     case OP_RELU_BACKWARD:
     case OP_DROPOUT_FORWARD:

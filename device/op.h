@@ -37,11 +37,15 @@
  *   ADD                       x [same]     -            -          y (y += x)     -            -
  *   SCALE                     -            -            -          y (y *= f)     -            fill
  *   SGD                       grad         -            -          value          momentum|-   sgd
+ *   ADADELTA                  grad [same]  -            -          value          moments (count,2)      decay
+ *   ADAM                      grad [same]  -            -          value          moments (count,2)      decay
  *   HASH                      x F32        -            -          U64 (R,cols)   -            hash    row step->slot
  *   GATHER_SAMPLES            U8 (R,C,H,W) labels U8(R) index I32(N) x (N,C,H,W)  labels I32(N) gather
  *   CONVOLUTION IN N16: x, y, dx, dy in N16; w, b, dw, db always PLAIN. LINEAR the same: x is (N,K) in N16 = [group][K][16].
  *
  * "hits" is 1 where the largest score is the label's (first of equals), else 0.
+ * moments: the two running means of each element side by side, zero before the first update. ADADELTA: of g^2 and of d^2, d
+ * being what the update took before the learning rate; ADAM: of g and of g^2.
  * GATHER_SAMPLES makes a batch of a data set that lies on the device: row n of x are the pixels of picture index[n],
  * each the float that gather_pixel says. An index outside of 0..R-1 reads nothing: the row is NaN and its label -1,
  * of which the losses make NaN in turn. */
@@ -63,7 +67,7 @@ enum op {
     OP_DROPOUT_FORWARD, OP_DROPOUT_BACKWARD,
     OP_LOG_SOFTMAX_FORWARD, OP_LOG_SOFTMAX_BACKWARD, OP_NLL_FORWARD, OP_NLL_BACKWARD,
     OP_CROSS_ENTROPY_FORWARD, OP_CROSS_ENTROPY_BACKWARD, OP_LOSS_SUM,
-    OP_FILL, OP_ADD, OP_SCALE, OP_SGD, OP_HASH, OP_GATHER_SAMPLES,
+    OP_FILL, OP_ADD, OP_SCALE, OP_SGD, OP_ADADELTA, OP_ADAM, OP_HASH, OP_GATHER_SAMPLES,
     OP_COUNT
 };
 const char *op_name(enum op op); /* "conv2d forward": static storage */
@@ -80,6 +84,8 @@ struct step_block {
     float learning_rate;
     int32_t first_update;  /* 1 before the first update: momentum starts as the gradient */
     int32_t slot;          /* row of the logs (loss, hits, hashes) that this step writes */
+    float adam_rate;       /* learning rate / (1 - beta1^t), t the number of this update, from 1, */
+    float adam_root;       /* and sqrt(1 - beta2^t): nn/optimizer.h fills them in */
 };
 
 struct conv_args { int stride, padding; };          /* P = (H + 2*padding - k) / stride + 1 */
@@ -89,8 +95,16 @@ struct dropout_args { float p; int layer, v; };     /* element = sample in segme
 struct loss_args { int reduction; int column; };    /* enum reduction; LOSS_SUM: column of the log */
 struct fill_args { float value; };
 struct sgd_args { float momentum, weight_decay; };
+struct decay_args { float weight_decay; };          /* ADADELTA, ADAM: g += weight_decay * value */
 struct hash_args { int column; };
 struct gather_args { float mean, std; };            /* std 0: pixels stay in 0..1 */
+
+/* PyTorch's defaults, each rounded to float once from double, as PyTorch rounds its scalars. */
+#define ADADELTA_RHO 0.9
+#define ADADELTA_EPSILON 1e-6
+#define ADAM_BETA1 0.9
+#define ADAM_BETA2 0.999
+#define ADAM_EPSILON 1e-8
 
 /* The float of a byte, as torchvision has it: byte / 255, then (x - mean) / std. The loader's table holds these very
  * numbers, and the kernels of every kind of device give their bits. */
@@ -115,6 +129,7 @@ struct op_args {
         struct loss_args loss;
         struct fill_args fill;
         struct sgd_args sgd;
+        struct decay_args decay;
         struct hash_args hash;
         struct gather_args gather;
     } p;

@@ -53,6 +53,8 @@ static const struct signature {
     [OP_ADD] = {{{"x", "fn", 0}}, {{"y", "fn", 0}}},
     [OP_SCALE] = {{{0}}, {{"y", "fn", 0}}},
     [OP_SGD] = {{{"grad", "f", 0}}, {{"value", "f", 0}, {"momentum", "f?", 0}}, .step = 1},
+    [OP_ADADELTA] = {{{"grad", "f", 0}}, {{"value", "f", 0}, {"moments", "f", 2}}, .step = 1},
+    [OP_ADAM] = {{{"grad", "f", 0}}, {{"value", "f", 0}, {"moments", "f", 2}}, .step = 1},
     [OP_HASH] = {{{"x", "f", 0}}, {{"hashes", "u", 2}}, .step = 1},
     [OP_GATHER_SAMPLES] = {{{"images", "b", 4}, {"labels", "b", 1}, {"index", "i", 1}},
                            {{"x", "f", 4}, {"labels of x", "i", 1}}},
@@ -262,6 +264,10 @@ static int check_relations(enum op op, const struct op_args *a) {
             return fail(ERR_FAILED, "%s: momentum %g: operand momentum is missing", op_name(op),
                         a->p.sgd.momentum);
         if (out[1].data) CHECK(want_same(op, "momentum", &out[1], &out[0]));
+        return want_same(op, "grad", &in[0], &out[0]);
+    case OP_ADADELTA:
+    case OP_ADAM:
+        CHECK(want(op, "moments", &out[1], 2, (int)tensor_count(&out[0]), 2, 0, 0));
         return want_same(op, "grad", &in[0], &out[0]);
     case OP_HASH: return check_column(op, a->p.hash.column, &out[0]);
     case OP_GATHER_SAMPLES: return check_gather(op, a);

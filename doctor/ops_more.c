@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "doctor/ops.h"
+#include "nn/optimizer.h"
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
@@ -36,6 +37,16 @@ static int elementwise(struct trial_bed *bed, enum op op) {
             a.p.sgd = (struct sgd_args){i % 3 ? .9f : 0, i % 2 ? .013f : 0};
             a.out[0] = trial_random(bed, 2, n, k, 1, 1);
             if (i % 3) a.out[1] = trial_random(bed, 2, n, k, 1, 1);
+            break;
+        case OP_ADADELTA:
+        case OP_ADAM:
+            optimizer_schedule(&step, .37, 2 * i);
+            a.step = &step;
+            a.p.decay.weight_decay = i % 2 ? .013f : 0;
+            a.out[0] = trial_random(bed, 2, n, k, 1, 1);
+            a.out[1] = trial_random(bed, 2, n * k, 2, 1, 1);
+            for (size_t e = 0; a.out[1].data && e < tensor_count(&a.out[1]); e++) /* means of squares */
+                if (op == OP_ADADELTA || e % 2) tensor_f32(&a.out[1])[e] = fabsf(tensor_f32(&a.out[1])[e]);
             break;
         case OP_DROPOUT_FORWARD:
         case OP_DROPOUT_BACKWARD:

@@ -41,7 +41,7 @@ static int train_on(struct sample *s, struct device *device, int graph, struct o
                                     .log_segments = s->segments.count,
                                     .hashes = 1,
                                     .optimizer = 1,
-                                    .momentum = 0.9,
+                                    .update.momentum = 0.9,
                                     .graph = graph};
     struct replica r;
     if (s->model.param_count > MOST_PARAMS)

@@ -91,7 +91,7 @@ static int step_on(struct bed *bed, struct device *device, struct batch batch, s
                                     .log_rows = 1,
                                     .log_segments = batch.segments.count,
                                     .optimizer = 1,
-                                    .momentum = 0.9};
+                                    .update.momentum = 0.9};
     struct replica r;
     CHECK(replica_init(&r, device, &bed->sample.model, &config, bed->sample.values));
     int code = take_step(&r, &batch, bed->sample.segments.n, out);

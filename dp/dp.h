@@ -28,7 +28,7 @@ struct dp_config {
     int max_samples;              /* the largest global batch, of training or evaluation */
     int segments;                 /* S, a multiple of W: V, or W */
     int loss_in_forward; /* 1: each device computes its own loss, nothing is gathered but loss sums */
-    double momentum, weight_decay;
+    struct optimizer_config update; /* of device 0 */
     int hashes;
     int graph;        /* as replica_config.graph */
     int log_rows;     /* at least 1 */

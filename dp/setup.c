@@ -32,8 +32,7 @@ static int init_replica(struct dp *dp, const struct dp_config *c, int r) {
                                        : 0,
         .hashes = c->hashes,
         .optimizer = r == 0,
-        .momentum = c->momentum,
-        .weight_decay = c->weight_decay,
+        .update = c->update,
         .graph = c->graph,
     };
     CHECK(replica_init(&dp->replica[r], c->device[r], c->model, &config, r ? NULL : c->values));

@@ -17,7 +17,7 @@ static int alloc_all(struct replica *r) {
     size_t pixels = (size_t)m->channels * (size_t)m->height * (size_t)m->width;
     size_t samples = (size_t)r->config.max_samples;
     CHECK(param_set_init(&r->params, d, m->params, m->param_count));
-    if (r->config.optimizer) CHECK(sgd_init(&r->sgd, &r->params, r->config.momentum, r->config.weight_decay));
+    if (r->config.optimizer) CHECK(optimizer_init(&r->optimizer, &r->params, &r->config.update));
     CHECK(tape_init(&r->tape, d));
     CHECK(device_alloc(d, (void **)&r->step, sizeof *r->step, MEM_WORKSPACE));
     CHECK(device_alloc(d, (void **)&r->pixels, samples * pixels * sizeof(float), MEM_INPUT));
@@ -48,7 +48,7 @@ void replica_free(struct replica *r) {
     stream_sync(device_compute(r->device)); /* the device must be idle; its errors were told to whoever asked */
     recorded_free(&r->recorded);
     param_set_free(&r->params);
-    sgd_free(&r->sgd);
+    optimizer_free(&r->optimizer);
     tape_free(r->tape);
     device_free(r->device, r->step);
     device_free(r->device, r->pixels);
@@ -146,7 +146,7 @@ int replica_backward(struct replica *r, struct var *root, const struct tensor *r
 
 int replica_update(struct replica *r) {
     enter(r, PHASE_OPTIMIZER);
-    return sgd_step(&r->sgd, &r->params, r->step);
+    return optimizer_step(&r->optimizer, &r->params, r->step);
 }
 
 static int hash(struct replica *r, const struct tensor *x, int column) {

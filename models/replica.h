@@ -25,7 +25,7 @@ struct replica_config {
     int log_segments; /* columns of the loss log: segments of the batch whose loss is made here; 0: no loss here */
     int hashes;       /* 1: hash values and gradients every step (the proof of equal bits) */
     int optimizer;    /* 1: this replica updates its parameters; 0: they are replicated to it (DP) */
-    double momentum, weight_decay;
+    struct optimizer_config update; /* how, where it does */
     int graph; /* 1: steps are recorded and replayed where device and model allow it */
 };
 
@@ -34,7 +34,7 @@ struct replica {
     const struct model *model;
     struct replica_config config;
     struct param_set params;
-    struct sgd sgd;
+    struct optimizer optimizer;
     struct tape *tape;
     struct step_block *step; /* device memory */
     float *pixels;           /* device memory, MEM_INPUT: (max_samples, C, H, W) */

@@ -164,7 +164,7 @@ void batch_line(FILE *file, const struct run_record *run) {
                                            : "DDP",
                 (double)r->batch_size / r->devices, r->devices);
     }
-    fprintf(file, " = global %d; learning rate %g", run[0].batch_size, run[0].lr);
+    fprintf(file, " = global %d; %s, learning rate %g", run[0].batch_size, run[0].optimizer, run[0].lr);
     if (run[0].virtual_devices)
         fprintf(file, "; %d virtual devices, %d duplicates an epoch\n", run[0].virtual_devices,
                 run[0].duplicates);

@@ -143,7 +143,7 @@ static inline int worker_model(struct worker *w, const struct job *job, int rank
                                      .log_segments = job->v ? job->v : 1,
                                      .hashes = 1,
                                      .optimizer = 1,
-                                     .momentum = 0.9,
+                                     .update.momentum = 0.9,
                                      .graph = job->graph};
     float **values;
     CHECK(open_model(job, &w->model, rank));

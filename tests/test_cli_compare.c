@@ -110,7 +110,7 @@ Test(cli_compare, identical, .timeout = 300, .init = cli_folder_make, .fini = cl
                   "%s", c.out);
         cr_expect(
             matches(c.out,
-                    "global 250; learning rate 0.2; [234] virtual devices, [0-9]+ duplicates an epoch$"),
+                    "global 250; sgd, learning rate 0.2; [234] virtual devices, [0-9]+ duplicates an epoch$"),
             "%s", c.out);
         char batch[64], file[8];
         snprintf(batch, sizeof batch, "DDP: %g x %d", 250.0 / devices, devices);

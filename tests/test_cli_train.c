@@ -23,7 +23,7 @@ Test(cli_train, plain_lines, .timeout = 120, .init = cli_folder_make, .fini = cl
         cr_assert(c.status == 0 && !*c.err, "%s: status %d: %s", MODES[m], c.status, c.err);
         cr_expect(lines(c.out) == 5 && plain_lines(c.out), "%s", c.out);
         snprintf(line, sizeof line,
-                 "^%s: lenet on fashion-mnist, batch global 20 = [0-9.]+ per device x %d, lr 0.2, virtual "
+                 "^%s: lenet on fashion-mnist, batch global 20 = [0-9.]+ per device x %d, sgd lr 0.2, virtual "
                  "devices %d$",
                  TITLES[m], m ? 3 : 1, m ? 3 : 1);
         cr_expect(matches(c.out, line), "%s", c.out);
@@ -155,7 +155,7 @@ Test(cli_train, what_the_json_says, .timeout = 60, .init = cli_folder_make, .fin
         const char *key, *value;
     } words[] = {
         {"mode", "ddp"},          {"model", "mlp"}, {"dataset", "fashion-mnist"},  {"device_kind", "cpu"},
-        {"allreduce", "oneshot"}, {"why_not", ""},  {"parameters/0", "fc1.weight"}};
+        {"allreduce", "oneshot"}, {"why_not", ""},  {"parameters/0", "fc1.weight"}, {"optimizer", "sgd"}};
     static const struct {
         const char *key;
         double value;

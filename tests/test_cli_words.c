@@ -164,6 +164,7 @@ Test(cli_words, help_is_true, .timeout = 120, .init = cli_folder_make, .fini = c
                  {"--epochs", "2"},
                  {"--steps", "3"},
                  {"--batch-size", "64"},
+                 {"--optimizer", "adam"},
                  {"--lr", "0"},
                  {"--momentum", "0.9"},
                  {"--weight-decay", "1e-4"},
@@ -211,7 +212,7 @@ Test(cli_words, defaults_as_stated, .timeout = 120, .init = cli_folder_make, .fi
     put_data(600, 20);
     cli_well("train --data-dir d --steps 2 --quiet --save a --log-loss al --json aj");
     cli_well("train --mode single --model lenet --data-dir d --epochs 10 --steps 2 "
-             "--batch-size 256 --lr 0.2 --momentum 0 "
+             "--batch-size 256 --optimizer sgd --lr 0.2 --momentum 0 "
              "--weight-decay 0 --seed 0 --shuffle --workers 1 --timeout 300 --quiet --save b --log-loss bl "
              "--json bj");
     cr_assert(cli_same_file("a", "b") && cli_same_file("al", "bl"));
@@ -219,6 +220,14 @@ Test(cli_words, defaults_as_stated, .timeout = 120, .init = cli_folder_make, .fi
     cr_assert(json_int(j, "batch_size") == 256 && json_double(j, "lr") == 0.2 &&
               json_int(j, "epochs") == 10 && json_int(j, "virtual_devices") == 1);
     json_free(j);
+    static const char *const optimizers[] = {"adam", "adadelta"};
+    for (int i = 0; i < 2; i++) { /* each has a learning rate of its own */
+        cli_well("train --data-dir d --steps 2 --quiet --save a --optimizer %s --json aj", optimizers[i]);
+        cli_well("train --data-dir d --steps 2 --quiet --save b --lr %s --optimizer %s", i ? "1" : "0.001", optimizers[i]);
+        j = json_of("aj");
+        cr_assert(cli_same_file("a", "b") && json_double(j, "lr") == (i ? 1 : 0.001) && !strcmp(json_text(j, "optimizer"), optimizers[i]));
+        json_free(j);
+    }
     cli_well("train --mode ddp --data-dir d --steps 1 --quiet --json j");
     j = json_of("j");
     cr_assert(json_int(j, "devices") == 2 && json_int(j, "virtual_devices") == 2 &&

@@ -130,6 +130,11 @@ static void try_elementwise(struct bed *b, int count) {
     check(b, OP_SCALE, &(struct op_args){.out = {y}, .p.fill = {1 / 3.0f}}, 0, NULL);
     check(b, OP_SGD, &(struct op_args){.in = {x}, .out = {y, m}, .step = &step, .p.sgd = {.9f, .013f}}, 0, NULL);
     check(b, OP_SGD, &(struct op_args){.in = {x}, .out = {y}, .step = &step}, 0, NULL);
+    struct tensor pairs = tensor_random(&b->heap, 4, 2, count, 2, 1, 1);
+    for (size_t i = 0; i < tensor_count(&pairs); i++) tensor_f32(&pairs)[i] = fabsf(tensor_f32(&pairs)[i]);
+    step.adam_rate = .7f, step.adam_root = .31f;
+    check(b, OP_ADADELTA, &(struct op_args){.in = {x}, .out = {y, pairs}, .step = &step}, 0, NULL);
+    check(b, OP_ADAM, &(struct op_args){.in = {x}, .out = {y, pairs}, .step = &step, .p.decay = {.013f}}, 0, NULL);
     step.slot = 1;
     struct tensor hashes = tensor_new(&b->heap, DTYPE_U64, 2, 3, 3, 1, 1);
     struct op_args a = {.in = {x}, .out = {hashes}, .step = &step, .p.hash = {2}};

@@ -53,6 +53,12 @@ Test(emulated_train, an_mlp_with_momentum_and_dropout_too, .timeout = 240, .init
 }
 
 /* Failures of the driver, of memory and of a kernel: one line each, by the command. */
+Test(emulated_train, adam_and_adadelta_too, .timeout = 240, .init = cli_folder_make, .fini = cli_folder_remove) {
+    put_data(64, 4);
+    as_on_the_cpu("--model mlp --mlp-hidden 33,20 --optimizer adam --lr 0.0005 --batch-size 12", 8);
+    as_on_the_cpu("--model mlp --mlp-hidden 33,20 --optimizer adadelta --lr 0.1 --weight-decay 0.001 --batch-size 12", 8);
+}
+
 Test(emulated_train, what_a_gpu_may_refuse_is_one_line, .timeout = 240, .init = cli_folder_make, .fini = cli_folder_remove) {
     static const struct {
         const char *fault, *says;

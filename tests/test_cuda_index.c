@@ -44,7 +44,8 @@ static struct tensor skewed(struct heap *heap, uint64_t seed, int count, int ski
 }
 
 static struct tensor skewed_copy(struct heap *heap, const struct tensor *t, int skip) {
-    struct tensor copy = skewed(heap, 1, t->dims[0], skip);
+    struct tensor copy = *t;
+    copy.data = skewed(heap, 1, (int)tensor_count(t), skip).data;
     memcpy(copy.data, t->data, tensor_bytes(t));
     return copy;
 }
@@ -107,6 +108,26 @@ Test(cuda_index, sgd_rounds_as_the_reference, .timeout = 120) {
             a.p.sgd = (struct sgd_args){v & 2 ? .9f : 0, v & 4 ? .013f : 0};
             if (v & 2) a.out[1] = momentum;
             check_elementwise(OP_SGD, &a, -1);
+            heap_free(&heap);
+        }
+}
+
+static struct tensor pairs_of(struct heap *heap, int count, int first_has_sign) {
+    struct tensor pairs = tensor_random(heap, 3, 2, count, 2, 1, 1);
+    for (int i = 0; i < 2 * count; i++) /* means of squares */
+        if (!first_has_sign || i % 2) tensor_f32(&pairs)[i] = fabsf(tensor_f32(&pairs)[i]);
+    return pairs;
+}
+
+Test(cuda_index, adadelta_and_adam_round_as_the_reference, .timeout = 120) {
+    for (int i = 0; i < COUNTS; i++)
+        for (int v = 0; v < 4; v++) {
+            struct heap heap = {0};
+            struct step_block step = {.learning_rate = .37f, .adam_rate = .7f, .adam_root = .31f};
+            struct tensor grad = skewed(&heap, 1, counts[i], 0), value = skewed(&heap, 2, counts[i], 0);
+            struct op_args a = {.in = {grad}, .out = {value, pairs_of(&heap, counts[i], v & 1)}, .step = &step};
+            a.p.decay.weight_decay = v & 2 ? .013f : 0;
+            check_elementwise(v & 1 ? OP_ADAM : OP_ADADELTA, &a, -1);
             heap_free(&heap);
         }
 }

@@ -36,6 +36,8 @@ static inline void run_elementwise(enum op op, const struct op_args *a, struct g
     case OP_ADD: RUN_LONELY(k_add, &e, grid); break;
     case OP_SCALE: RUN_LONELY(k_scale, &e, grid); break;
     case OP_SGD: RUN_LONELY(k_sgd, &e, grid); break;
+    case OP_ADADELTA: RUN_LONELY(k_adadelta, &e, grid); break;
+    case OP_ADAM: RUN_LONELY(k_adam, &e, grid); break;
     default: cr_assert_fail("%s is not elementwise", op_name(op));
     }
 }

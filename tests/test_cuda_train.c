@@ -106,6 +106,14 @@ Test(cuda_train, lenet, .timeout = 300, .init = cli_folder_make, .fini = cli_fol
     all_equal(ways, "--model lenet --batch-size 8 --steps 6 --init-from golden/lenet_300.safetensors");
 }
 
+/* What an update reads of the step block changes from step to step: a replayed graph must see it. */
+Test(cuda_train, adam_and_adadelta, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
+    static const struct way ways[] = {{"single", 1, "--no-graph"}, {"dp", 2, ""}, {"ddp", 2, ""}, {NULL, 0, NULL}};
+    set_up(1, 1);
+    all_equal(ways, "--model mlp --mlp-hidden 20,13 --batch-size 12 --epochs 2 --optimizer adam --weight-decay 0.01");
+    all_equal(ways, "--model mlp --mlp-hidden 20,13 --batch-size 12 --epochs 2 --optimizer adadelta");
+}
+
 /* The same numbers as on emulated devices, but for rounding: 1e-4 is some thousand roundings of a loss near 2.3, and an
  * update left out or a wrong gradient moves it by more within these steps. */
 Test(cuda_train, as_on_the_cpu, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {

@@ -82,6 +82,10 @@ static struct op_args good_args(enum op op, enum layout layout) {
     case OP_SGD:
         a.in[0] = F(0, 2, 6, 7, 0, 0), a.out[0] = F(4, 2, 6, 7, 0, 0), a.out[1] = F(5, 2, 6, 7, 0, 0);
         break;
+    case OP_ADADELTA:
+    case OP_ADAM:
+        a.in[0] = F(0, 2, 6, 7, 0, 0), a.out[0] = F(4, 2, 6, 7, 0, 0), a.out[1] = F(5, 2, 42, 2, 0, 0);
+        break;
     case OP_HASH: a.in[0] = F(0, 2, 6, 7, 0, 0), a.out[0] = OF(4, DTYPE_U64, 2, 100, 4, 0, 0); break;
     case OP_GATHER_SAMPLES:
         a.in[0] = OF(0, DTYPE_U8, 4, 50, 3, 9, 8), a.in[1] = OF(1, DTYPE_U8, 1, 50, 0, 0, 0);
@@ -196,6 +200,14 @@ Test(op, parameters_and_optional_operands, .timeout = 30) {
     REFUSE(OP_SGD, a.step = NULL, "no step block");
     REFUSE(OP_SGD, a.out[1].data = NULL, "momentum without its buffer");
     ACCEPT(OP_SGD, (a.out[1].data = NULL, a.p.sgd.momentum = 0));
+    for (int op = OP_ADADELTA; op <= OP_ADAM; op++) {
+        REFUSE(op, a.step = NULL, "no step block");
+        REFUSE(op, a.out[1].data = NULL, "no moments");
+        REFUSE(op, a.out[1] = F(5, 2, 6, 7, 0, 0), "one number for each element, not two");
+        REFUSE(op, a.out[1] = F(5, 2, 2, 42, 0, 0), "moments one behind the other");
+        REFUSE(op, a.in[0].dims[1] = 8, "a gradient of another shape");
+        ACCEPT(op, (a.in[0].dims[0] = a.out[0].dims[0] = a.out[1].dims[0] = 0));
+    }
     REFUSE(OP_NLL_BACKWARD, a.step = NULL, "the mean without 1/B");
     REFUSE(OP_NLL_BACKWARD, a.p.loss.reduction = REDUCE_NONE, "no dloss");
     REFUSE(OP_NLL_BACKWARD, a.in[2] = F(2, 1, N, 0, 0, 0), "dloss with the mean");
@@ -271,6 +283,11 @@ Test(op, names_and_flops, .timeout = 30) {
         }
     struct op_args a = good_args(OP_SGD, LAYOUT_PLAIN);
     cr_assert_eq(op_flops(OP_SGD, &a), 42 * 4);
+    a = good_args(OP_ADAM, LAYOUT_PLAIN);
+    cr_assert_eq(op_flops(OP_ADAM, &a), 42 * 13);
+    cr_assert_eq(op_flops(OP_ADADELTA, &a), 42 * 16);
+    a.p.decay.weight_decay = 1;
+    cr_assert_eq(op_flops(OP_ADAM, &a), 42 * 15);
     a = good_args(OP_TO_N16, LAYOUT_PLAIN);
     cr_assert_eq(op_flops(OP_TO_N16, &a), 0);
     a = good_args(OP_GATHER_SAMPLES, LAYOUT_PLAIN);

@@ -125,8 +125,7 @@ static inline struct dp_config rig_config(struct rig *rig, int loss_in_forward) 
                               .max_samples = RIG_BATCH,
                               .segments = rig->segments,
                               .loss_in_forward = loss_in_forward,
-                              .momentum = 0.9,
-                              .weight_decay = 1e-3,
+                              .update = {.momentum = 0.9, .weight_decay = 1e-3},
                               .hashes = 1,
                               .log_rows = RIG_ROWS,
                               .timeout_s = 20};
@@ -211,8 +210,7 @@ static inline void judge(struct record *record, const char *name, int segments, 
                                     .log_segments = segments,
                                     .hashes = 1,
                                     .optimizer = 1,
-                                    .momentum = 0.9,
-                                    .weight_decay = 1e-3};
+                                    .update = {.momentum = 0.9, .weight_decay = 1e-3}};
     cr_assert_eq(replica_init(&replica, device, &model, &config, values), OK, "%s", error_message());
     for (int i = 0; i <= steps; i++) {
         int training = i < steps && batches[i] > 0, n = i < steps ? abs(batches[i]) : 1;

@@ -245,16 +245,19 @@ Test(math_ops, dropout_masks_are_a_function_of_the_element, .timeout = 60) {
 
 /* Every count from 0 to 70, each at four offsets: an element has the reference's bits wherever it lies. */
 Test(math_ops, elementwise_ops_have_the_same_bits_anywhere, .timeout = 60) {
-    static const enum op ops[] = {OP_FILL, OP_ADD, OP_SCALE, OP_SGD, OP_SGD, OP_SGD, OP_SGD};
-    struct step_block step = {.learning_rate = .1f};
-    for (int which = 0; which < 7; which++)
+    static const enum op ops[] = {OP_FILL, OP_ADD, OP_SCALE, OP_SGD, OP_SGD, OP_SGD, OP_SGD, OP_ADADELTA, OP_ADAM, OP_ADAM};
+    struct step_block step = {.learning_rate = .1f, .adam_rate = .7f, .adam_root = .31f};
+    for (int which = 0; which < 10; which++)
         for (int count = 0; count <= 70; count++)
             for (int offset = 0; offset < 4; offset++) {
                 struct heap heap = {0};
                 struct tensor x = tensor_random(&heap, 1, 1, count + offset, 1, 1, 1),
                               y = tensor_random(&heap, 2, 1, count + offset, 1, 1, 1);
-                struct tensor m = tensor_random(&heap, 3, 1, count + offset, 1, 1, 1),
-                              y0 = tensor_copy(&heap, &y), m0 = tensor_copy(&heap, &m);
+                int each = which >= 7 ? 2 : 1; /* numbers of state an element */
+                struct tensor m = tensor_random(&heap, 3, each, count + offset, each, 1, 1);
+                for (size_t i = 0; i < tensor_count(&m); i++)
+                    if (which >= 7) tensor_f32(&m)[i] = fabsf(tensor_f32(&m)[i]);
+                struct tensor y0 = tensor_copy(&heap, &y), m0 = tensor_copy(&heap, &m);
                 struct tensor *all[5] = {&x, &y, &m, &y0, &m0};
                 for (int i = 0; i < 5; i++)
                     all[i]->data = tensor_f32(all[i]) + offset, all[i]->dims[0] = count;
@@ -263,6 +266,7 @@ Test(math_ops, elementwise_ops_have_the_same_bits_anywhere, .timeout = 60) {
                 step.first_update = which == 6;
                 if (ops[which] == OP_SGD)
                     a.p.sgd = (struct sgd_args){which >= 5 ? .9f : 0, which == 4 || which == 6 ? .01f : 0};
+                else if (which >= 7) a.p.decay.weight_decay = which == 8 ? 0 : .01f;
                 else a.p.fill.value = .7f;
                 host_reference_kernels[ops[which]](&a);
                 struct tensor want = tensor_copy(&heap, &y), want_m = tensor_copy(&heap, &m);

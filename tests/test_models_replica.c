@@ -36,7 +36,7 @@ static void open_model(struct model *m, float ***values) {
 }
 
 static const struct replica_config full = {.max_samples = SAMPLES, .log_rows = 4, .log_segments = 2, .hashes = 1,
-                                           .optimizer = 1, .momentum = 0.9, .weight_decay = 0.01};
+                                           .optimizer = 1, .update = {.momentum = 0.9, .weight_decay = 0.01}};
 
 /* One training step, row `slot` of the logs. */
 static void train(struct replica *r, uint64_t number, int slot, float lr) {
@@ -135,8 +135,7 @@ static void check_optimizer(double momentum, double decay, int reference_math) {
     static double v[4704 + 76], b[4704 + 76];
     static float got[4704], grad[4704];
     float lr = 0.1f, mu = (float)momentum, wd = (float)decay;
-    config.momentum = momentum;
-    config.weight_decay = decay;
+    config.update = (struct optimizer_config){OPTIMIZER_SGD, momentum, decay};
     open_model(&m, &values);
     MUST(replica_init(&r, device, &m, &config, values));
     for (size_t k = 0; k < model_count(&m); k++) v[k] = values[0][k];

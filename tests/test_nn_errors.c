@@ -209,7 +209,7 @@ Test(errors, memory_in_pieces_still_trains, .timeout = 30) {
 
 Test(errors, of_parameter_sets, .timeout = 30) {
     struct param_set set;
-    struct sgd sgd;
+    struct optimizer sgd;
     const struct param_spec huge[] = {{"a", 2, {40000, 40000}}, {"b", 2, {40000, 40000}}}, large = {"c", 1, {1 << 24}};
     open_net();
     struct ledger before = device_ledger(net.device);
@@ -220,15 +220,15 @@ Test(errors, of_parameter_sets, .timeout = 30) {
     void *hoarded = hoard((1 << 20) + 256);
     const struct param_spec half = {"d", 1, {1 << 17}};
     MUST(param_set_init(&set, net.device, &half, 1));
-    expect(sgd_init(&sgd, &set, 0.9, 0), ERR_MEMORY, "out of memory on device 0");
-    sgd_free(&sgd);
+    expect(optimizer_init(&sgd, &set, &(struct optimizer_config){.momentum = 0.9}), ERR_MEMORY, "out of memory on device 0");
+    optimizer_free(&sgd);
     MUST(stream_sync(device_compute(net.device)));
     param_set_free(&set);
     const struct param_spec more = {"e", 1, {1 << 18}};
     expect(param_set_init(&set, net.device, &more, 1), ERR_MEMORY, "out of memory on device 0");
     param_set_free(&set);
     param_set_free(NULL);
-    sgd_free(NULL);
+    optimizer_free(NULL);
     tape_free(NULL);
     device_free(net.device, hoarded);
     cr_assert_arr_eq(device_ledger(net.device).now, before.now, sizeof before.now);

@@ -19,7 +19,7 @@ static struct run_record make(const char *mode, int devices) {
                            .training_seconds = 2,
                            .epoch_count = 1,
                            .duplicates = 3};
-    strcpy(r.mode, mode), strcpy(r.kind, "cpu");
+    strcpy(r.mode, mode), strcpy(r.kind, "cpu"), strcpy(r.optimizer, "adam");
     r.losses = calloc(STEPS, sizeof *r.losses);
     r.accuracy = calloc(1, sizeof *r.accuracy);
     r.losses[STEPS - 1] = 0.123456789;
@@ -96,12 +96,12 @@ Test(report, compare_table, .timeout = 30) {
 Test(report, lines, .timeout = 30) {
     struct run_record run[3] = {make("single", 1), make("dp", 2), make("ddp", 2)};
     char *text = text_of(batch_line, run);
-    has(text, "^batch: single: 250 x 1, DP: 125 x 2, DDP: 125 x 2 = global 250; learning rate 0.125; 4 "
+    has(text, "^batch: single: 250 x 1, DP: 125 x 2, DDP: 125 x 2 = global 250; adam, learning rate 0.125; 4 "
               "virtual devices, 3 duplicates an epoch$");
     free(text);
     run[0].virtual_devices = 0;
     text = text_of(batch_line, run);
-    has(text, "learning rate 0.125; virtual devices off$");
+    has(text, "adam, learning rate 0.125; virtual devices off$");
     free(text);
     const struct {
         int gpus, devices;

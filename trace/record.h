@@ -38,6 +38,7 @@ struct run_record {
     char why_not[160];            /* else the reason */
     int batch_size, epochs, parameters;
     size_t parameter_count;
+    char optimizer[16];
     double lr, momentum, weight_decay;
     uint64_t seed;
     int duplicates; /* samples repeated to pad an epoch */

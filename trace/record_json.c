@@ -142,6 +142,7 @@ void record_write(const struct run_record *r, struct json_writer *w, const char 
     json_string(w, "why_not", r->why_not);
     json_integer(w, "batch_size", r->batch_size);
     json_integer(w, "epochs", r->epochs);
+    json_string(w, "optimizer", r->optimizer);
     json_number(w, "lr", r->lr);
     json_number(w, "momentum", r->momentum);
     json_number(w, "weight_decay", r->weight_decay);
@@ -283,6 +284,7 @@ int record_read(struct run_record *r, const struct json *o) {
     r->bits_promised = (int)integer(o, "bits_promised");
     r->batch_size = (int)integer(o, "batch_size");
     r->epochs = (int)integer(o, "epochs");
+    text(o, "optimizer", r->optimizer, sizeof r->optimizer);
     r->lr = number(o, "lr");
     r->momentum = number(o, "momentum");
     r->weight_decay = number(o, "weight_decay");

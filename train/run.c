@@ -51,6 +51,10 @@ int run_virtual_devices(const struct run_config *config) {
     return config->virtual_devices == VIRTUAL_DEFAULT ? run_devices(config) : config->virtual_devices;
 }
 
+struct optimizer_config run_optimizer(const struct run_config *config) {
+    return (struct optimizer_config){config->optimizer, config->momentum, config->weight_decay};
+}
+
 int run_device_kind(const struct run_config *config, enum device_kind *kind, int *count) {
     enum device_kind emulated = config->late ? DEVICE_HOST_LATE : DEVICE_HOST;
     *kind = strcmp(config->device, "cpu") ? DEVICE_CUDA : emulated;
@@ -93,5 +97,8 @@ int run_config_check(const struct run_config *config) {
                     config->dataset);
     if (strcmp(config->data_on, "auto") && strcmp(config->data_on, "host") && strcmp(config->data_on, "device"))
         return fail(ERR_USAGE, "--data-on: %s: there are auto, host and device", config->data_on);
+    if (config->optimizer != OPTIMIZER_SGD && config->momentum != 0)
+        return fail(ERR_USAGE, "--momentum: %g: %s has none: leave it out, or give --optimizer sgd", config->momentum,
+                    optimizer_name(config->optimizer));
     return check_devices(config);
 }

@@ -6,6 +6,7 @@
 #include "base/limits.h"
 #include "device/device.h"
 #include "models/model.h"
+#include "nn/optimizer.h"
 
 enum run_mode { MODE_SINGLE, MODE_DP, MODE_DDP, MODE_COUNT };
 const char *mode_name(enum run_mode mode);  /* "single", "dp", "ddp": as flags and files say it */
@@ -30,6 +31,7 @@ struct run_config {
     int epochs;
     int steps;      /* in all; 0: as the epochs say */
     int batch_size; /* global */
+    enum optimizer_kind optimizer;
     double lr, momentum, weight_decay;
     uint64_t seed;
     int shuffle, drop_last;
@@ -61,6 +63,8 @@ int run_config_check(const struct run_config *config);
 /* Real devices that take part: 1 for single. V as it is in force: 0 for off. */
 int run_devices(const struct run_config *config);
 int run_virtual_devices(const struct run_config *config);
+
+struct optimizer_config run_optimizer(const struct run_config *config);
 
 /* The kind of device in force. Asked by whoever opens devices, not by a launcher, which stays without CUDA.
  * ERR_USAGE: a GPU is asked for, and why there is none. *count: physical ones. */

@@ -167,6 +167,7 @@ static void describe(struct session *s) {
     r->virtual_devices = s->virtual_devices;
     r->batch_size = c->batch_size;
     r->epochs = c->epochs;
+    snprintf(r->optimizer, sizeof r->optimizer, "%s", optimizer_name(c->optimizer));
     r->lr = c->lr;
     r->momentum = c->momentum;
     r->weight_decay = c->weight_decay;
@@ -255,7 +256,6 @@ struct replica_config session_replica_config(const struct session *s, int capaci
                                    .log_segments = here * s->segments_per_device,
                                    .hashes = s->config->hashes,
                                    .optimizer = 1,
-                                   .momentum = s->config->momentum,
-                                   .weight_decay = s->config->weight_decay,
+                                   .update = run_optimizer(s->config),
                                    .graph = !s->config->no_graph};
 }

@@ -79,9 +79,8 @@ static int one_step(struct loop *l, struct loaded_batch *batch) {
     struct step_block step = {.seed = s->config->seed,
                               .step = (uint64_t)l->step,
                               .weight = 1.0f / (float)batch->plan.global_n,
-                              .learning_rate = (float)s->config->lr,
-                              .first_update = l->step == s->config->first_step,
                               .slot = l->rows};
+    optimizer_schedule(&step, s->config->lr, l->step - s->config->first_step);
     CHECK(snapshot_if_due(l));
     CHECK(s->strategy->step(s, &step, batch));
     s->record->images += batch->plan.global_n;

@@ -32,5 +32,7 @@ host_kernel *const KERNELS[OP_COUNT] = {
     [OP_ADD] = fast_add,
     [OP_SCALE] = fast_scale,
     [OP_SGD] = fast_sgd,
+    [OP_ADADELTA] = fast_adadelta,
+    [OP_ADAM] = fast_adam,
     [OP_HASH] = fast_hash,
 };

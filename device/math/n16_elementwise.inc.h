@@ -102,6 +102,55 @@ static void fast_sgd(const struct op_args *a) {
     }
 }
 
+/* The formulas and their roundings: reference_adadelta, reference_adam. */
+
+/* The elements past the last whole block, by the reference. */
+static void finish_by_reference(const struct op_args *a, size_t from, host_kernel *reference) {
+    struct op_args rest = *a;
+    int left = (int)(tensor_count(&a->out[0]) - from), pairs[2] = {left, 2};
+    rest.in[0] = tensor_plain(tensor_f32(&a->in[0]) + from, DTYPE_F32, 1, &left);
+    rest.out[0] = tensor_plain(tensor_f32(&a->out[0]) + from, DTYPE_F32, 1, &left);
+    rest.out[1] = tensor_plain(tensor_f32(&a->out[1]) + 2 * from, DTYPE_F32, 2, pairs);
+    reference(&rest);
+}
+
+static void fast_adadelta(const struct op_args *a) {
+    const float *grad = tensor_f32(&a->in[0]);
+    float *value = tensor_f32(&a->out[0]), *moments = tensor_f32(&a->out[1]), decay = a->p.decay.weight_decay;
+    const vec rho = splat((float)ADADELTA_RHO), rest = splat((float)(1 - ADADELTA_RHO)), epsilon = splat((float)ADADELTA_EPSILON),
+              rate = splat(-a->step->learning_rate);
+    size_t i = 0, count = tensor_count(&a->out[0]);
+    for (; i + LANES <= count; i += LANES) {
+        vec g = load(grad + i), p = load(value + i), v, u;
+        load_pairs(moments + 2 * i, &v, &u);
+        if (decay != 0) g = fused(p, splat(decay), g);
+        v = fused(rest * g, g, v * rho);
+        vec d = roots(u + epsilon) / roots(v + epsilon) * g;
+        u = fused(rest * d, d, u * rho);
+        store_pairs(moments + 2 * i, v, u);
+        store(value + i, fused(d, rate, p));
+    }
+    finish_by_reference(a, i, reference_adadelta);
+}
+
+static void fast_adam(const struct op_args *a) {
+    const float *grad = tensor_f32(&a->in[0]);
+    float *value = tensor_f32(&a->out[0]), *moments = tensor_f32(&a->out[1]), decay = a->p.decay.weight_decay;
+    const vec rest1 = splat((float)(1 - ADAM_BETA1)), beta2 = splat((float)ADAM_BETA2), rest2 = splat((float)(1 - ADAM_BETA2)),
+              epsilon = splat((float)ADAM_EPSILON), rate = splat(-a->step->adam_rate), root = splat(a->step->adam_root);
+    size_t i = 0, count = tensor_count(&a->out[0]);
+    for (; i + LANES <= count; i += LANES) {
+        vec g = load(grad + i), p = load(value + i), m, v;
+        load_pairs(moments + 2 * i, &m, &v);
+        if (decay != 0) g = fused(p, splat(decay), g);
+        m = fused(rest1, g - m, m);
+        v = fused(rest2 * g, g, v * beta2);
+        store_pairs(moments + 2 * i, m, v);
+        store(value + i, p + rate * m / (roots(v) / root + epsilon));
+    }
+    finish_by_reference(a, i, reference_adam);
+}
+
 /* hash_mix of LANES / 2 elements at once; sums of 64 bits have no order. */
 static void fast_hash(const struct op_args *a) {
     enum { WIDE = LANES / 2 };

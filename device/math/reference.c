@@ -29,6 +29,8 @@ host_kernel *const host_reference_kernels[OP_COUNT] = {
     [OP_ADD] = reference_add,
     [OP_SCALE] = reference_scale,
     [OP_SGD] = reference_sgd,
+    [OP_ADADELTA] = reference_adadelta,
+    [OP_ADAM] = reference_adam,
     [OP_HASH] = reference_hash,
     [OP_GATHER_SAMPLES] = reference_gather_samples,
 };

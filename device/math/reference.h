@@ -24,7 +24,8 @@ host_kernel reference_dropout_forward, reference_dropout_backward;
 host_kernel reference_log_softmax_forward, reference_log_softmax_backward;
 host_kernel reference_nll_forward, reference_nll_backward;
 host_kernel reference_cross_entropy_forward, reference_cross_entropy_backward, reference_loss_sum;
-host_kernel reference_fill, reference_add, reference_scale, reference_sgd, reference_hash;
+host_kernel reference_fill, reference_add, reference_scale, reference_sgd, reference_adadelta,
+    reference_adam, reference_hash;
 host_kernel reference_gather_samples;
 
 #endif

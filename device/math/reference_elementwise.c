@@ -95,6 +95,40 @@ void reference_sgd(const struct op_args *a) {
     }
 }
 
+/* PyTorch's Adadelta with its fused multiply-adds:
+ *
+ *     v = rho v + (1 - rho) g^2;    d = sqrt(u + epsilon) / sqrt(v + epsilon) g;    u = rho u + (1 - rho) d^2;    p -= rate d */
+void reference_adadelta(const struct op_args *a) {
+    const float *grad = tensor_f32(&a->in[0]);
+    float *value = tensor_f32(&a->out[0]), *moments = tensor_f32(&a->out[1]);
+    const float rho = ADADELTA_RHO, rest = 1 - ADADELTA_RHO, epsilon = ADADELTA_EPSILON, decay = a->p.decay.weight_decay;
+    for (size_t i = 0, count = tensor_count(&a->out[0]); i < count; i++) {
+        float *v = &moments[2 * i], *u = &moments[2 * i + 1];
+        float g = decay != 0 ? fmaf(value[i], decay, grad[i]) : grad[i];
+        *v = fmaf(rest * g, g, *v * rho);
+        float d = sqrtf(*u + epsilon) / sqrtf(*v + epsilon) * g;
+        *u = fmaf(rest * d, d, *u * rho);
+        value[i] = fmaf(d, -a->step->learning_rate, value[i]);
+    }
+}
+
+/* PyTorch's Adam likewise; the corrections for the means' start at zero come with the step block:
+ *
+ *     m += (1 - beta1) (g - m);    v = beta2 v + (1 - beta2) g^2;    p -= adam_rate m / (sqrt(v) / adam_root + epsilon) */
+void reference_adam(const struct op_args *a) {
+    const float *grad = tensor_f32(&a->in[0]);
+    float *value = tensor_f32(&a->out[0]), *moments = tensor_f32(&a->out[1]);
+    const float rest1 = 1 - ADAM_BETA1, beta2 = ADAM_BETA2, rest2 = 1 - ADAM_BETA2, epsilon = ADAM_EPSILON;
+    const float decay = a->p.decay.weight_decay, rate = a->step->adam_rate, root = a->step->adam_root;
+    for (size_t i = 0, count = tensor_count(&a->out[0]); i < count; i++) {
+        float *m = &moments[2 * i], *v = &moments[2 * i + 1];
+        float g = decay != 0 ? fmaf(value[i], decay, grad[i]) : grad[i];
+        *m = fmaf(rest1, g - *m, *m);
+        *v = fmaf(rest2 * g, g, *v * beta2);
+        value[i] += -rate * *m / (sqrtf(*v) / root + epsilon);
+    }
+}
+
 void reference_hash(const struct op_args *a) {
     const float *x = tensor_f32(&a->in[0]);
     uint64_t sum = 0;

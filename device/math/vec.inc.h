@@ -73,6 +73,34 @@ INLINE vec fused(vec a, vec b, vec c) {
 #endif
 }
 
+/* Square roots, correctly rounded everywhere. */
+INLINE vec roots(vec x) {
+#if defined(__AVX512F__)
+    return (vec)_mm512_sqrt_ps((__m512)x);
+#elif defined(__AVX2__)
+    return (vec)_mm256_sqrt_ps((__m256)x);
+#else
+    UNROLL for (int i = 0; i < LANES; i++) x[i] = __builtin_sqrtf(x[i]);
+    return x;
+#endif
+}
+
+/* Pairs in memory, a b a b ..., as a vector of the a and one of the b; and back. */
+INLINE void load_pairs(const float *pairs, vec *a, vec *b) {
+    vec low = load(pairs), high = load(pairs + LANES);
+    ivec even = {0}; /* indices into both, the second's from LANES on */
+    UNROLL for (int i = 0; i < LANES; i++) even[i] = 2 * i;
+    *a = __builtin_shuffle(low, high, even);
+    *b = __builtin_shuffle(low, high, even + 1);
+}
+
+INLINE void store_pairs(float *pairs, vec a, vec b) {
+    ivec low = {0};
+    UNROLL for (int i = 0; i < LANES; i++) low[i] = i / 2 + i % 2 * LANES;
+    store(pairs, __builtin_shuffle(a, b, low));
+    store(pairs + LANES, __builtin_shuffle(a, b, low + LANES / 2));
+}
+
 /* mask (all ones or all zeros a lane) ? a : b */
 INLINE vec select_vec(ivec mask, vec a, vec b) {
     return (vec)((mask & (ivec)a) | (~mask & (ivec)b));
