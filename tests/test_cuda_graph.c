@@ -284,7 +284,7 @@ Test(cuda_graph, a_fault_inside_a_graph_names_the_replay_and_reaches_its_events,
 
 Test(cuda_graph, a_graph_that_hangs_meets_the_deadline, .timeout = 60) {
     emulated("EMULATED_CUDA_FAULT", "hang:2");
-    struct device *d = open_gpu(0, 0.3);
+    struct device *d = open_gpu(0, 1); /* what does not hang is done within it on a busy machine too */
     struct buckets b = {d, test_floats(d, COUNT), NULL, NULL};
     MUST(event_create(d, &b.half));
     struct recording *r = record(device_compute(d), fill_twice, &b);
@@ -299,7 +299,7 @@ Test(cuda_graph, a_graph_that_hangs_meets_the_deadline, .timeout = 60) {
     recording_free(r);
     event_destroy(b.half);
     device_close(d);
-    cr_assert_lt(now_ns() - begun, 5000000000);
+    cr_assert_lt(now_ns() - begun, 10000000000);
 }
 #endif
 #else
