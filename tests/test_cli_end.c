@@ -9,9 +9,9 @@ enum { RANKS = 3 };
 
 /* Starts a job of three ranks that would run for long in this phase, and returns when it is there. */
 static void start_in(struct cli *c, enum phase phase, const char *command, int signal) {
-    /* Until a stopped rank is missed; others may lag behind on a busy machine, and the short form is the slow
-     * one. Where nobody is stopped no deadline shall pass. */
-    const double timeout = signal != SIGSTOP ? 60 : test_short() ? 5 : 2;
+    /* Until a stopped rank is missed; others may lag behind on a busy machine, most of all in a long evaluation, and the
+     * short form is the slow one. Where nobody is stopped no deadline shall pass. */
+    const double timeout = signal != SIGSTOP ? 60 : test_short() || phase == EVALUATION ? 5 : 2;
     const int width = test_short() ? 1024 : 2048;
     if (phase == EVALUATION) { /* one quick step, then a test set that takes long */
         put_data(30, test_short() ? 4000 : 20000);
