@@ -87,6 +87,7 @@ static inline void check_steps(const struct json *trace, int pid, int steps) {
         if (!is_slice(e, pid, TRACK_COMPUTE)) continue;
         const char *phase = json_text(e, "args/phase");
         if (!strcmp(phase, "evaluate") || !strcmp(phase, "none")) continue; /* between steps */
+        cr_assert_str_neq(json_text(e, "name"), "copy to host", "in %s: no step of training reads its device", phase);
         int64_t step = json_int(e, "args/step"), start = ns_of(e, "ts");
         cr_assert(start >= from[step] && start + ns_of(e, "dur") <= to[step], "%s of step %d", json_text(e, "name"), (int)step);
     }

@@ -23,6 +23,8 @@ Test(cli_trace, train, .timeout = 120, .init = cli_folder_make, .fini = cli_fold
     train("single", "single", 1, 10, "--epochs 2");
     train("dp", "DP", 3, 10, "--epochs 2 --virtual-devices off");
     train("dp", "DP", 2, 10, "--epochs 2 --loss-in-forward");
+    train("dp", "DP", 2, 10, "--epochs 2 --data-on device");
+    train("ddp", "DDP", 2, 10, "--epochs 2 --data-on device");
     train("ddp", "DDP", 3, 4, "--steps 4 --first-bucket-mb 0.001 --bucket-cap-mb 0.01");
     train("single", "single", 1, 3, "--steps 3 --model lenet");
 }
@@ -30,13 +32,13 @@ Test(cli_trace, train, .timeout = 120, .init = cli_folder_make, .fini = cli_fold
 static void several(const char *command, const char *const *keys, const char *const *titles, int runs, const char *under) {
     struct cli c;
     int pid = 0;
-    cli_run(&c, "%s --devices 2 --virtual-devices 2 %s --steps 5 --json j --trace t", command, MODEL);
+    cli_run(&c, "%s --devices 2 %s --steps 9 --epochs 3 --json j --trace t", command, MODEL);
     cr_assert(c.status == 0 && !*c.err, "%d %s", c.status, c.err);
     struct json *trace = json_of("t"), *root = json_of("j");
     for (int i = 0; i < runs; i++) {
         char path[64];
         snprintf(path, sizeof path, "%s%s", keys[i], under);
-        check_traced_run(trace, titles[i], json_at(root, path), 5);
+        check_traced_run(trace, titles[i], json_at(root, path), 9);
         snprintf(path, sizeof path, "%s: cpu(0)", titles[i]);
         cr_expect_gt(process_of(trace, path), pid, "runs come in the order of the tables");
         pid = process_of(trace, path);
@@ -51,11 +53,12 @@ Test(cli_trace, compare_and_profile, .timeout = 120, .init = cli_folder_make, .f
     static const char *const kinds[] = {"dp", "dp_loss_in_forward", "ddp"};
     static const char *const kind_titles[] = {"DP", "DP, loss in forward", "DDP"};
     put_data(100, 20);
-    several("compare", modes, mode_titles, 3, "");
+    several("compare --virtual-devices 2", modes, mode_titles, 3, "");
+    several("compare --virtual-devices off", modes, mode_titles, 3, ""); /* lock step reads the single run's parameters */
     several("profile", kinds, kind_titles, 3, "/run");
 }
 
-/* No more than the first steps, whole, of a run that goes on; in lock step none of the extra jobs'. */
+/* No more than the first steps, whole, of a run that goes on. */
 Test(cli_trace, the_first_steps, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
     struct cli c;
     put_data(8, 4);

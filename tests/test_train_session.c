@@ -75,6 +75,63 @@ Test(session, closes_whole_otherwise, .timeout = 60, .init = cli_folder_make, .f
     }
 }
 
+/* ---- the trainer counts updates ---- */
+
+static struct run_config adam_config(enum run_mode mode) {
+    struct run_config config;
+    run_config_default(&config);
+    config.mode = mode;
+    config.optimizer = OPTIMIZER_ADAM;
+    config.lr = 0.01;
+    config.batch_size = 8, config.epochs = 3; /* of two batches */
+    config.quiet = 1;
+    snprintf(config.device, sizeof config.device, "cpu");
+    snprintf(config.model, sizeof config.model, "mlp");
+    snprintf(config.data_dir, sizeof config.data_dir, "d");
+    return config;
+}
+
+/* Adam's step depends on the number of steps before it: those that the trainer makes are those made here by hand. */
+static void train_by_hand(const struct run_config *config, struct run_record *record, struct session *s) {
+    struct loaded_batch *batch;
+    cr_assert_eq(session_open(s, config, NULL, NULL, 0, record), OK, "%s", error_message());
+    for (int i = 0; i < 6; i++) {
+        struct step_block step = {.step = (uint64_t)i, .weight = 1.0f / 8};
+        optimizer_schedule(&step, 0.01, i);
+        if (i % 2 == 0) cr_assert_eq(loader_start_epoch(s->train_loader, i / 2, 0), OK, "%s", error_message());
+        cr_assert_eq(loader_next(s->train_loader, &batch), OK, "%s", error_message());
+        cr_assert_eq(s->strategy->step(s, &step, batch), OK, "%s", error_message());
+        cr_assert_eq(stream_sync(device_compute(s->device[0])), OK, "%s", error_message());
+        loader_release(s->train_loader, batch);
+    }
+}
+
+Test(session, the_trainer_counts_updates, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
+    static const enum run_mode modes[] = {MODE_SINGLE, MODE_DP};
+    put_data(16, 4);
+    for (int i = 0; i < 2; i++) {
+        struct run_config config = adam_config(modes[i]);
+        struct run_record record = {0}, by_hand = {0};
+        struct session s = {0};
+        float **want = NULL;
+        int in_use;
+        train_by_hand(&config, &by_hand, &s);
+        snprintf(config.save, sizeof config.save, "w");
+        cr_assert_eq(trainer_run(&config, NULL, NULL, 0, &record, &in_use), OK, "%s", error_message());
+        cr_assert_eq(model_values_load(&s.model, "w", &want), OK, "%s", error_message());
+        for (int p = 0; p < s.model.param_count; p++) {
+            size_t count = s.replicas[0]->params.param[p].count;
+            float *got = malloc(count * sizeof *got);
+            cr_assert_eq(param_read_value(&s.replicas[0]->params, p, got), OK, "%s", error_message());
+            cr_assert(!memcmp(got, want[p], count * sizeof *got), "%s: %s", mode_name(modes[i]), s.model.params[p].name);
+            free(got);
+        }
+        model_values_free(want);
+        cr_assert_eq(session_close(&s), 1);
+        record_free(&record), record_free(&by_hand);
+    }
+}
+
 /* ---- ranks that find different devices ---- */
 
 static void (*make_different)(struct run_config *config, int rank);

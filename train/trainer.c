@@ -60,7 +60,8 @@ static int snapshot_if_due(struct loop *l) {
     if (l->snapshot == 8 || s->config->snapshots[l->snapshot] != l->step) return OK;
     l->snapshot++;
     if (!session_leads(s)) return OK;
-    measure_count(s); /* reading the parameters is no part of training */
+    measure_count(s); /* reading the parameters is no part of training, */
+    stream_set_phase(device_compute(s->device[0]), PHASE_NONE, l->step); /* nor of the step before */
     float *to = malloc(r->parameter_count * sizeof *to);
     if (!to) return fail(ERR_MEMORY, "snapshot: no host memory");
     int k = r->snapshot_count++;
