@@ -63,6 +63,7 @@ static int profile(const struct run_config *config, struct run_record *runs, str
     base.evaluate = 0;
     if (!base.steps) base.steps = DEFAULT_STEPS;
     *base.save = *base.log_loss = *base.json = 0;
+    CHECK(job_try_nccl(&base, result));
     for (int i = 0; i < KINDS; i++) {
         base.mode = kinds[i].mode;
         base.loss_in_forward = kinds[i].loss_in_forward;

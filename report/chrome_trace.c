@@ -2,6 +2,7 @@
  * must lie beside or inside each other, which is why steps and phases have a track of their own. */
 #include "report/chrome_trace.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -160,10 +161,11 @@ static void write_facts(struct json_writer *w, const struct trace_run *runs, int
     json_object(w, "otherData");
     for (int i = 0; i < count; i++) {
         const struct run_record *r = runs[i].run;
-        char text[256];
+        char text[256], lost[64] = "";
         int kept = r->steps < TRACE_STEPS ? r->steps : TRACE_STEPS;
-        snprintf(text, sizeof text, "%s on %s, %s x %d, global batch %d, %d of %d steps", r->model, r->dataset, r->kind,
-                 r->devices, r->batch_size, kept, r->steps);
+        if (r->spans_lost) snprintf(lost, sizeof lost, "; %" PRId64 " spans lost for want of memory", r->spans_lost);
+        snprintf(text, sizeof text, "%s on %s, %s, %s x %d, global batch %d, %d of %d steps%s", r->model, r->dataset,
+                 r->optimizer, r->kind, r->devices, r->batch_size, kept, r->steps, lost);
         json_string(w, runs[i].title, text);
     }
     json_close(w);

@@ -19,7 +19,7 @@ static void add(struct run_record *r, int device, enum lane lane, enum phase pha
 
 static struct run_record make(int steps) {
     struct run_record r = {.devices = 2, .steps = steps, .batch_size = 8};
-    strcpy(r.model, "mlp"), strcpy(r.dataset, "mnist"), strcpy(r.kind, "cpu");
+    strcpy(r.model, "mlp"), strcpy(r.dataset, "mnist"), strcpy(r.kind, "cpu"), strcpy(r.optimizer, "adam");
     span_log_init(&r.kept, 1);
     return r;
 }
@@ -70,7 +70,7 @@ Test(report_trace, tracks, .timeout = 30) {
                    "\"args\": {\"step\": 0, \"phase\": \"forward\", \"flops\": 2000000}}");
     cr_expect(strstr(text, "\"first\"") < strstr(text, "\"a\"") && strstr(text, "\"a\"") < strstr(text, "\"b\""));
     cr_expect(!strstr(text, "\"name\": \"none\""), "%s", text);
-    cr_expect_str_eq(json_text(root, "otherData/DDP"), "mlp on mnist, cpu x 2, global batch 8, 2 of 2 steps");
+    cr_expect_str_eq(json_text(root, "otherData/DDP"), "mlp on mnist, adam, cpu x 2, global batch 8, 2 of 2 steps");
     json_free(root);
     free(text);
     record_free(&r);
@@ -81,6 +81,7 @@ Test(report_trace, several_runs, .timeout = 30) {
     struct run_record a = make(TRACE_STEPS + 5), b = make(0), c = make(1);
     add(&a, 1, LANE_COMPUTE, PHASE_FORWARD, 0, 5000, 6000, "x");
     add(&c, 0, LANE_COMPUTE, PHASE_FORWARD, 0, 90000, 91234, "y");
+    c.spans_lost = 7;
     const struct trace_run runs[] = {{"one", &a}, {"none", &b}, {"three", &c}};
     char *text = written(runs, 3), process[120];
     struct json *root = NULL;
@@ -88,8 +89,9 @@ Test(report_trace, several_runs, .timeout = 30) {
     has_line(text, "\"pid\": 101, \"tid\": 1, \"name\": \"step 0\", \"cat\": \"steps\", \"ts\": 0.000, \"dur\": 1.000, \"args\": {}}");
     snprintf(process, sizeof process, "\"pid\": %d, \"tid\": 1, \"name\": \"step 0\", \"cat\": \"steps\", \"ts\": 0.000, \"dur\": 1.234, ", 300);
     cr_expect(strstr(text, process), "%s", text);
-    cr_expect_str_eq(json_text(root, "otherData/one"), "mlp on mnist, cpu x 2, global batch 8, 1000 of 1005 steps");
+    cr_expect_str_eq(json_text(root, "otherData/one"), "mlp on mnist, adam, cpu x 2, global batch 8, 1000 of 1005 steps");
     cr_expect(strstr(json_text(root, "otherData/none"), "0 of 0 steps"));
+    cr_expect(strstr(json_text(root, "otherData/three"), "1 of 1 steps; 7 spans lost"));
     json_free(root);
     free(text);
     record_free(&a), record_free(&b), record_free(&c);

@@ -25,6 +25,7 @@ static struct run_record make(void) {
                            .parameters = PARAMETERS,
                            .parameter_count = COUNT,
                            .optimizer = "adadelta",
+                           .spans_lost = 12,
                            .lr = 0.1,
                            .momentum = 1.0 / 3,
                            .weight_decay = 5e-324,
@@ -131,7 +132,7 @@ Test(record, round_trip, .timeout = 30) {
     cr_assert(b.snapshot_count == 2 && b.snapshot_step[0] == 3 && b.snapshot_step[1] == 8);
     cr_assert(b.epoch_seconds[1] == 6.25 && b.accuracy[0] == 0.5 && b.accuracy[1] == -1 &&
               b.epoch_count == 2);
-    cr_assert(b.seed == a.seed && b.images == a.images && b.lr == a.lr && b.momentum == a.momentum && !strcmp(b.optimizer, a.optimizer) && *a.optimizer &&
+    cr_assert(b.seed == a.seed && b.images == a.images && b.lr == a.lr && b.momentum == a.momentum && !strcmp(b.optimizer, a.optimizer) && b.spans_lost == 12 && *a.optimizer &&
               b.weight_decay == a.weight_decay);
     cr_assert(b.virtual_devices == 6 && b.bits_promised == 1 && b.gpus == 2 && b.graph == 1 && b.data_on_device == 1 && b.batch_size == 256 && b.epochs == 2 &&
               b.parameters == PARAMETERS && b.parameter_count == COUNT && b.duplicates == 4 &&

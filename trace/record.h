@@ -60,6 +60,7 @@ struct run_record {
     struct device_record device[MAX_DEVICES];
     struct span_log kept; /* on, where a trace is wanted: spans of the first TRACE_STEPS steps, device by device. Not in the
                            * JSON form: a job hands them over beside it */
+    int64_t spans_lost;   /* for want of host memory, of all ranks: 0, or times and trace have holes */
 
     char **names; /* [parameters] */
     uint64_t *hashes

@@ -156,6 +156,7 @@ void record_write(const struct run_record *r, struct json_writer *w, const char 
     for (int i = 0; i < r->parameters; i++)
         json_string(w, NULL, r->names[i]);
     json_close(w);
+    json_integer(w, "spans_lost", r->spans_lost);
     json_integer(w, "steps_per_epoch", r->steps_per_epoch);
     json_integer(w, "first_step", r->first_step);
     json_integer(w, "steps", r->steps);
@@ -295,6 +296,7 @@ int record_read(struct run_record *r, const struct json *o) {
     r->train_samples = (int)integer(o, "train_samples");
     r->test_samples = (int)integer(o, "test_samples");
     r->parameter_count = (size_t)integer(o, "parameter_count");
+    r->spans_lost = integer(o, "spans_lost");
     r->steps_per_epoch = (int)integer(o, "steps_per_epoch");
     r->first_step = (int)integer(o, "first_step");
     r->steps = (int)integer(o, "steps");

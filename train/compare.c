@@ -49,17 +49,6 @@ static int judge(struct comparison *c, enum run_mode mode, struct job_result *re
     return lockstep_check(&config, &c->run[MODE_SINGLE], v, result);
 }
 
-/* Whether its ranks may share a GPU only NCCL knows, in a job: it is asked before two other modes have trained in vain. */
-static int try_nccl(const struct run_config *config, struct job_result *result) {
-    struct run_config one = *config;
-    if (strcmp(config->allreduce, "nccl")) return OK;
-    one.mode = MODE_DDP;
-    one.steps = one.quiet = 1;
-    one.evaluate = 0;
-    *one.save = *one.log_loss = *one.json = 0;
-    return job_run_titled(mode_title(MODE_DDP), &one, NULL, result);
-}
-
 int compare_run(struct comparison *c, const struct run_config *config, struct job_result *result) {
     int points[8];
     memset(result, 0, sizeof *result);
@@ -67,7 +56,7 @@ int compare_run(struct comparison *c, const struct run_config *config, struct jo
     c->config = *config;
     if (config->virtual_devices == VIRTUAL_DEFAULT) c->config.virtual_devices = config->devices;
     CHECK(choose_points(&c->config, points));
-    CHECK(try_nccl(&c->config, result));
+    CHECK(job_try_nccl(&c->config, result));
     for (enum run_mode mode = 0; mode < MODE_COUNT; mode++) {
         struct run_config one = c->config;
         one.mode = mode;

@@ -22,6 +22,10 @@ int job_run(const struct run_config *config, const float *initial, size_t initia
 int job_run_titled(const char *title, const struct run_config *config, struct run_record *record,
                    struct job_result *result);
 
+/* For a command that runs several modes, before the first: whether its ranks may share a GPU only NCCL knows, in a job. With
+ * --allreduce nccl one step of DDP, unseen; else nothing. Error texts as those of the run itself. */
+int job_try_nccl(const struct run_config *config, struct job_result *result);
+
 /* The subcommand that such a process is started with: `duet job CONFIG_FD RECORD_FD SPANS_FD`. Returns the exit
  * status. */
 int job_main(int argc, char **argv);

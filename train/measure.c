@@ -57,7 +57,8 @@ static void empty_log(struct session *s, struct span_log *log, int device, int i
         add_span(&r->device[device], &log->spans[i]);
         if (log->spans[i].step < s->config->first_step + TRACE_STEPS) span_add(&r->kept, &log->spans[i]);
     }
-    log->count = 0;
+    if (into_record) r->spans_lost += (int64_t)log->dropped;
+    log->count = log->dropped = 0;
 }
 
 /* Empties the span logs of this process's devices, into the record or into nothing. */
@@ -80,6 +81,7 @@ void measure_spans(struct session *s) {
 /* Each rank brings its device's record and what it moved between any two devices. */
 struct brought {
     struct device_record device;
+    int64_t spans_lost;
     uint64_t in[MAX_DEVICES], out[MAX_DEVICES];
 };
 
@@ -91,13 +93,17 @@ int measure_finish(struct session *s) {
         d->device = s->first_device + i;
         d->memory = device_ledger(s->device[i]);
     }
+    r->spans_lost += (int64_t)r->kept.dropped;
     mine.device = r->device[s->first_device];
+    mine.spans_lost = r->spans_lost;
     memcpy(mine.in, s->bytes_in, sizeof mine.in);
     memcpy(mine.out, s->bytes_out, sizeof mine.out);
     all[0] = mine;
     if (s->comm) CHECK(comm_gather(s->comm, &mine, sizeof mine, all));
-    for (int k = 1; k < s->ranks; k++)
+    for (int k = 1; k < s->ranks; k++) {
         r->device[k] = all[k].device;
+        r->spans_lost += all[k].spans_lost;
+    }
     for (int d = 0; d < s->devices; d++) {
         r->device[d].bytes_in = r->device[d].bytes_out = 0;
         for (int k = 0; k < s->ranks; k++) {
