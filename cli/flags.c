@@ -194,14 +194,14 @@ static int file_of(const char *path, char real[PATH_MAX]) {
     return 1;
 }
 
-/* Two results in one file: the later would replace the earlier, and nobody would know. */
+/* Two results in one file: the later would replace the earlier, and nobody would know. Weights may go where they came from. */
 static int refuse_one_file(const struct run_config *config) {
-    const char *const names[] = {"--save", "--log-loss", "--json", "--trace"};
-    const char *const paths[] = {config->save, config->log_loss, config->json, config->trace};
-    char real[4][PATH_MAX];
-    for (int i = 0; i < 4; i++) {
+    const char *const names[] = {"--init-from", "--save", "--log-loss", "--json", "--trace"};
+    const char *const paths[] = {config->init_from, config->save, config->log_loss, config->json, config->trace};
+    char real[5][PATH_MAX];
+    for (int i = 0; i < 5; i++) {
         if (!*paths[i] || !file_of(paths[i], real[i])) *real[i] = 0;
-        for (int j = 0; j < i; j++)
+        for (int j = i == 1 ? 1 : 0; j < i; j++)
             if (*real[i] && !strcmp(real[i], real[j]))
                 return fail(ERR_USAGE, "%s and %s: %s and %s are the same file: give two", names[j], names[i], paths[j],
                             paths[i]);

@@ -144,6 +144,7 @@ Test(cli_bad_input, one_file_for_two_outputs, .timeout = 60, .init = cli_folder_
         {2, "--log-loss and --json|./x and x|same file", "train --log-loss ./x --json x"},
         {2, "--save and --log-loss|sub/../x|same file", "train --mode ddp --save sub/../x --log-loss x"},
         {2, "--save and --json|here/x|same file", "train --json here/x --save x"},
+        {2, "--init-from and --trace|same file", "train --init-from old --trace old"},
         {2, "--json and --trace|sub/../x|same file", "train --json sub/../x --trace x"},
         {2, "--save and --log-loss|link|same file", "train --mode dp --save old --log-loss link"},
     };
