@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Runs test programs and sums what they say: scripts/run_tests.sh BUILD_DIR PROGRAM...
 #
-# TEST_JOBS (default 2) programs run side by side, each its tests one after another; a test may start several ranks of its
-# own. The long ones begin: what starts last decides when all is done. The lines come in the order in which programs end.
+# TEST_JOBS (default 3: many wait more than they work) programs run side by side, each its tests one after another; a test
+# may start several ranks of its own. The long ones begin: what starts last decides when all is done. The lines come in the
+# order in which programs end.
 # A program's output goes to a file beside it and is shown only if something failed; skipped tests are always named. A
 # program that crashes, hangs, runs no test, or lets a sanitizer speak counts as one failure more, and the others still
 # run. What failed is named again at the end. The last line is `N passed, N failed` (and `, N skipped`); the exit status
@@ -95,5 +96,5 @@ shift # the build folder: its programs carry its name
 printf '%s\n' "$@" |
     awk '{ print /\/test_cli_same_bits/ ? 0 : /\/test_cli_/ ? 1 : /\/test_(dp|ddp|train|golden|allreduce|comm|math|cuda|doctor|gpu_check)/ ? 2 : 3, NR, $0 }' |
     sort -n -k1,1 -k2,2 | cut -d' ' -f3- |
-    xargs -P "${TEST_JOBS:-2}" -I{} "$0" --one {} |
+    xargs -P "${TEST_JOBS:-3}" -I{} "$0" --one {} |
     sum_up $#
