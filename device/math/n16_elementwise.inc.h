@@ -102,9 +102,7 @@ static void fast_sgd(const struct op_args *a) {
     }
 }
 
-/* The formulas and their roundings: reference_adadelta, reference_adam. */
-
-/* The elements past the last whole block, by the reference. */
+/* The elements past the last whole block, by the reference: its operations are those of the body, in the same order. */
 static void finish_by_reference(const struct op_args *a, size_t from, host_kernel *reference) {
     struct op_args rest = *a;
     int left = (int)(tensor_count(&a->out[0]) - from), pairs[2] = {left, 2};
@@ -114,6 +112,7 @@ static void finish_by_reference(const struct op_args *a, size_t from, host_kerne
     reference(&rest);
 }
 
+/* The formula and its roundings: reference_adadelta. */
 static void fast_adadelta(const struct op_args *a) {
     const float *grad = tensor_f32(&a->in[0]);
     float *value = tensor_f32(&a->out[0]), *moments = tensor_f32(&a->out[1]), decay = a->p.decay.weight_decay;
@@ -133,6 +132,7 @@ static void fast_adadelta(const struct op_args *a) {
     finish_by_reference(a, i, reference_adadelta);
 }
 
+/* The formula and its roundings: reference_adam. */
 static void fast_adam(const struct op_args *a) {
     const float *grad = tensor_f32(&a->in[0]);
     float *value = tensor_f32(&a->out[0]), *moments = tensor_f32(&a->out[1]), decay = a->p.decay.weight_decay;
