@@ -2,7 +2,7 @@
  *
  *     plan.h           what each rank does, as integers: naive.c oneshot.c direct.c ring.c tree.c
  *     select.h         which algorithm is quickest for this size
- *     executor.h       the ways to run a plan: host_executor.h on emulated devices, cuda_*.c on GPUs
+ *     executor.h       the ways to run a plan: host/executor.h on emulated devices, cuda_*.c on GPUs
  *     allreduce.h      what DDP calls: memory shared between ranks, calls put on a stream
  *
  * Each rank holds one slab of device memory, flags and scratch (cause "comm"), and registers the buffers it

@@ -1,9 +1,9 @@
 /* How a call runs: a table of functions for each way to run a plan.
  *
- *     host       emulated devices: a function on the stream that waits, moves and posts      host_executor.c
- *     stepwise   GPUs that ranks share: a kernel a step, waits and posts by the stream       cuda_stepwise.c
- *     spin       a GPU for each rank: one kernel runs the whole plan                         cuda_spin.c
- *     nccl       NVIDIA's library, by name alone: no plan                                    cuda_nccl.c
+ *     host       emulated devices: a function on the stream that waits, moves and posts      host/executor.c
+ *     stepwise   GPUs that ranks share: a kernel a step, waits and posts by the stream       cuda/stepwise.c
+ *     spin       a GPU for each rank: one kernel runs the whole plan                         cuda/spin.c
+ *     nccl       NVIDIA's library, by name alone: no plan                                    cuda/nccl.c
  *
  * allreduce.c shares memory between ranks, keeps buffers and plans, and counts calls; it does not know how a flag
  * looks or who moves a byte. Which table a job takes depends on the kind of its devices, on the algorithm and on
@@ -99,8 +99,8 @@ struct executor_kind {
                   struct allreduce_link *link);
     void (*libraries)(char *text, size_t bytes); /* as allreduce_libraries; NULL: none */
 };
-extern const struct executor_kind host_executors;        /* host_executor.c */
-extern const struct executor_kind *const cuda_executors; /* cuda_executor.c, or NULL from cuda_absent.c */
+extern const struct executor_kind host_executors;        /* host/executor.c */
+extern const struct executor_kind *const cuda_executors; /* cuda/executor.c, or NULL from cuda_absent.c */
 const struct executor_kind *executor_kind(enum device_kind kind); /* NULL: not built in */
 
 /* Remote loads and stores of one step, charged as copies are. */

@@ -3,7 +3,7 @@
  * An algorithm is told once, as the ordered list of steps each rank takes: which range of which rank's
  * memory is read, which is written, which flag is awaited before and which is posted after. Nothing here
  * touches memory or a device. Executors run such a list: one thread standing for all ranks (reference.h,
- * the judge), a process per rank over shared memory (host_executor.h), GPU kernels (cuda_*.c); and a test
+ * the judge), a process per rank over shared memory (host/executor.h), GPU kernels (cuda_*.c); and a test
  * explores every order in which the steps of all ranks can interleave.
  *
  *     step  =  wait for flags  ->  move or add one range  ->  post flags

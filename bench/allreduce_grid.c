@@ -1,4 +1,4 @@
-/* What the plans cost where all ranks share one GPU's memory: one cooperative grid stands for n ranks (allreduce/grid.h)
+/* What the plans cost where all ranks share one GPU's memory: one cooperative grid stands for n ranks (allreduce/cuda/grid.h)
  * and runs the very kernel that ranks with a GPU each run.
  *
  *     allreduce_grid [RANKS [BYTES [CALLS]]]                                  4, 64 MiB, 20
@@ -9,10 +9,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "allreduce/grid.h"
+#include "allreduce/cuda/grid.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "doctor/gpu.h"
+#include "doctor/cuda/gpu.h"
 
 struct bench {
     struct device *device;

@@ -26,7 +26,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "comm/launch.h"
-#include "doctor/gpu.h"
+#include "doctor/cuda/gpu.h"
 
 struct options {
     size_t from, to, factor; /* bytes */

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "device/device.h"
-#include "doctor/gpu.h"
+#include "doctor/cuda/gpu.h"
 
 static int print_facts(void) {
     char text[256];

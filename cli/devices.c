@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "cli/commands.h"
 #include "device/device.h"
-#include "doctor/gpu.h"
+#include "doctor/cuda/gpu.h"
 
 static void list_emulated(void) {
     static const char *const isas[] = {"avx512", "avx2", "generic"};

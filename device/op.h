@@ -138,7 +138,7 @@ struct op_args {
 /* A kernel of the host: runs to its end in the calling thread. Shapes were checked at launch. */
 typedef void host_kernel(const struct op_args *args);
 
-/* The host's two tables (device/math): the plain reference of every op, row-major, the judge; and
+/* The host's two tables (device/host/kernels): the plain reference of every op, row-major, the judge; and
  * the fast table, whose entries take what LAYOUT_N16 touches and fast versions of the rest (NULL:
  * the reference serves). `isa` is "avx512", "avx2", "generic" or NULL for the best this CPU has;
  * the bits are the same for all of them. */

@@ -5,7 +5,7 @@
  * the table of live allocations, operand checks, shape checks. A kind embeds the structs below as the first
  * member of its own, so that device.c can make and reach them without knowing the kind.
  *
- * Kinds are found in device/kinds.c. A build without CUDA links device/cuda_absent.c, which defines the one
+ * Kinds are found in device/kinds.c. A build without CUDA links device/cuda/absent.c, which defines the one
  * symbol cuda_device_ops as NULL; a build with CUDA leaves that file out and links all other device/cuda*, which
  * define it as their table. So the choice lies in the Makefile alone, and nowhere is there an #ifdef. (A
  * weak symbol would not do: the linker does not fetch a library member for one.) */
@@ -127,8 +127,8 @@ static inline int device_interrupted(const struct device *device) {
 /* The table of a kind; NULL if it is not built into this program. */
 const struct device_ops *device_kind_ops(enum device_kind kind);
 
-extern const struct device_ops host_device_ops;        /* host_device.c: DEVICE_HOST and DEVICE_HOST_LATE */
-extern const struct device_ops *const cuda_device_ops; /* cuda_device.c, or NULL from cuda_absent.c */
+extern const struct device_ops host_device_ops;        /* host/device.c: DEVICE_HOST and DEVICE_HOST_LATE */
+extern const struct device_ops *const cuda_device_ops; /* cuda/device.c, or NULL from cuda_absent.c */
 
 #ifdef __cplusplus
 }

@@ -1,10 +1,10 @@
 /* The collective grid: one cooperative launch on a single GPU whose blocks stand for n ranks and run the very kernel that
- * ranks with a GPU each run (allreduce/grid.h). Every algorithm against the reference executor, equal to the bit; and
+ * ranks with a GPU each run (allreduce/cuda/grid.h). Every algorithm against the reference executor, equal to the bit; and
  * a rank that never comes must end the others' wait by their deadline, with its name. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "allreduce/grid.h"
+#include "allreduce/cuda/grid.h"
 #include "allreduce/reference.h"
 #include "base/clock.h"
 #include "base/error.h"

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "doctor/check.h"
-#include "doctor/gpu.h"
+#include "doctor/cuda/gpu.h"
 
 /* What the largest check takes at a time: 4 ranks with a device each. */
 static const uint64_t NEEDED = (uint64_t)4 * (160 << 20);

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "doctor/check.h"
-#include "doctor/gpu.h"
+#include "doctor/cuda/gpu.h"
 
 struct bed {
     struct doctor *d;

@@ -58,9 +58,9 @@ static int library_kernels(struct doctor *d, int first) {
     if (d->kind != DEVICE_CUDA || first >= OP_COUNT + PRODUCTS) return OK;
     int from = first > OP_COUNT ? first - OP_COUNT : 0;
     doctor_step(d, OP_COUNT + from, "cuda: products by libraries");
-    d->math = DEVICE_MATH_LIBRARY;
+    d->math = DEVICE_HOST_KERNELS_LIBRARY;
     int code = doctor_open(d, 0, ENOUGH, 1, &bed.device);
-    d->math = DEVICE_MATH_OWN;
+    d->math = DEVICE_HOST_KERNELS_OWN;
     if (code) { /* not there: nobody needs them. There, and of no use: --cuda-math library fails in these words */
         note(d, code == ERR_USAGE ? FINDING_NOT_HERE : FINDING_OFF, "cuda: products by libraries", "", "%s",
              error_message());

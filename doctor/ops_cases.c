@@ -78,7 +78,7 @@ static const int linear_random[][3] = {{1, 1, 1},    {17, 31, 5},  {33, 65, 7},
                                        {2, 300, 11}, {3, 11, 300}, {130, 70, 129}};
 static const int linear_whole[][3] = {{67, 800, 128}, {67, 128, 10}, {19, 4608, 64}};
 
-/* On GPUs, where a product's kernel is chosen by the number of samples too (device/cuda_kernels_plan.h, cuda_kernels_planes.h):
+/* On GPUs, where a product's kernel is chosen by the number of samples too (device/cuda/kernels/plan.h, kernels/planes.h):
  * the layers at batches as they are trained with, which in part take kernels that no case above does. */
 static const int conv_large[][8] = {{64, 20, 13, 13, 50, 5, 1, 0},  {256, 1, 28, 28, 20, 3, 1, 0},
                                     {256, 20, 13, 13, 50, 5, 1, 0}, {256, 1, 28, 28, 16, 3, 1, 0},

@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "doctor/check.h"
-#include "doctor/gpu.h"
+#include "doctor/cuda/gpu.h"
 
 enum { SMALL_COPIES = 20, POISON = 0xa5 };
 

@@ -12,7 +12,7 @@
  * arena in place: a tile of it is read before it is written, and nobody else reads it.
  *
  * On emulated devices that is a host function on device 0's stream, below; on GPUs one kernel
- * (cuda_reduce.c), in which a tile is what one thread holds in registers. */
+ * (cuda/reduce.c), in which a tile is what one thread holds in registers. */
 #include <string.h>
 
 #include "base/error.h"

@@ -1,7 +1,7 @@
 /* The seam between the order of a reduce-add (reduce_add.c, the same for every kind) and who adds: the host in a
  * function on the stream, or a kernel of device 0. Private to this folder.
  *
- * A build without CUDA links cuda_absent.c, which says NULL; one with CUDA links cuda_reduce.c. */
+ * A build without CUDA links cuda_absent.c, which says NULL; one with CUDA links cuda/reduce.c. */
 #ifndef SCATTER_GATHER_REDUCE_EXECUTOR_H
 #define SCATTER_GATHER_REDUCE_EXECUTOR_H
 

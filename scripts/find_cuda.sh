@@ -10,9 +10,40 @@
 #   version=emulated include=DIR...                               where cuda_runtime_api.h and cuda.h are
 #   cublas=13.0 ...                                               where their headers are: tests bring libraries of their own
 #
+# With `report USE WORD...` it prints what `make` says of CUDA: USE is how this build uses it (mk/cuda.mk), the words are
+# what was found.
+#
 # Searched: CUDA_HOME, the nvcc in PATH, /usr/local/cuda, the system's own folders, Python packages named nvidia-*.
 # Nothing here needs a GPU or a driver.
 set -u
+
+report() { # USE WORD...
+    local use=$1 word version= nvcc= missing= cublas= cudnn= nccl=
+    shift
+    for word; do
+        case $word in
+        version=* | nvcc=* | missing=* | cublas=* | cudnn=* | nccl=*) local "${word%%=*}=${word#*=}" ;;
+        esac
+    done
+    case $use in
+    emulated) echo "cuda:      emulated by tests/stand_ins/cuda_emulation: for tests, no hardware" ;;
+    sanitizer) echo "cuda:      not used: under a sanitizer devices are emulated" ;;
+    hardware) echo "cuda:      found $version ($nvcc): not yet run on hardware" ;;
+    given) echo "cuda:      not used: CUDA= was given" ;;
+    *) echo "cuda:      ${missing:+nvcc without }${missing:-not found}: emulated devices" ;;
+    esac
+    case $use in
+    emulated | hardware)
+        echo "libraries: cublas ${cublas:-not found}, cudnn ${cudnn:-not found}, loaded for --cuda-math library;" \
+            "nccl ${nccl:-not found}, for --allreduce nccl"
+        ;;
+    *) echo "libraries: none of CUDA's" ;;
+    esac
+}
+if [[ ${1:-} == report ]]; then
+    report "${@:2}"
+    exit 0
+fi
 
 packages=() # folders of the packages named nvidia-*: .../site-packages/nvidia/cublas and the like
 if command -v python3 >/dev/null; then

@@ -14,7 +14,7 @@
 # gpu_check-GPU-DATE.json and .txt. The last line is `N passed, N failed, N not here`.
 # Exit status: 0 all passed, 1 something failed or was cut off, 2 wrong usage or no GPU.
 #
-# With EMULATION=1 (the emulated CUDA runtime of tests/cuda_emulation) only the script itself is tried: everything is
+# With EMULATION=1 (the emulated CUDA runtime of tests/stand_ins/cuda_emulation) only the script itself is tried: everything is
 # smaller, results say "emulated" and go to the build folder.
 set -u
 cd "$(dirname "$0")/.." || exit 2

@@ -19,7 +19,7 @@ export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
 # One program. Its line, and what else there is to show, go to PROGRAM.report, "passed failed skipped" to PROGRAM.counts;
 # its name on standard output says that they are there.
 run_one() { # PROGRAM
-    local program=$1 name=${1##*/} log=$1.log prefix=() start status ms plain numbers ok bad skip note=
+    local program=$1 name=${1##*/tests/} log=$1.log prefix=() start status ms plain numbers ok bad skip note=
     if [[ -n ${TESTS_END-} ]]; then
         limit=$((TESTS_END - $(date +%s)))
         ((limit > 0)) || limit=1
@@ -94,7 +94,7 @@ shift # the build folder: its programs carry its name
 
 # 0: the longest, 1: the tests of the command, 2: those that train or wait in themselves, 3: the rest; then as given.
 printf '%s\n' "$@" |
-    awk '{ print /\/test_cli_same_bits/ ? 0 : /\/test_cli_/ ? 1 : /\/test_(dp|ddp|train|golden|allreduce|comm|math|cuda|doctor|gpu_check)/ ? 2 : 3, NR, $0 }' |
+    awk '{ print /\/cli\/test_same_bits/ ? 0 : /\/cli\/test_/ ? 1 : /test_(kernels|golden|gpu_check)|\/(dp|ddp|train|allreduce|comm|cuda|doctor)\/test_/ ? 2 : 3, NR, $0 }' |
     sort -n -k1,1 -k2,2 | cut -d' ' -f3- |
     xargs -P "${TEST_JOBS:-3}" -I{} "$0" --one {} |
     sum_up $#

@@ -22,7 +22,7 @@ pkg-config|lets your own programs find libduet|pkg-config cannot tell your progr
 zlib1g-dev|reads the gzip files of the data sets|data sets must be unpacked by hand (gunzip)
 dataset-fashion-mnist|60,000 training and 10,000 test pictures|use 'make data', --data-dir DIR or --dataset synthetic"
 [[ $purpose == test ]] && table+="
-libcriterion-dev|the test framework|the tests run in the small runner of tests/harness.h"
+libcriterion-dev|the test framework|the tests run in the small runner of tests/harness/harness.h"
 
 # A tool that is there is there, whatever package brought it (pkgconf, a hand-built gcc, the data by `make data`).
 present() { # PACKAGE INSTALLED-LIST

@@ -26,7 +26,7 @@ no_driver_needed() {
     needed=$(readelf -d "$build/duet") && grep -q 'NEEDED.*libc\.so' <<<"$needed" && ! grep -q 'NEEDED.*libcuda\.so' <<<"$needed"
 }
 starts() { CUDA_VISIBLE_DEVICES= "$build/duet" devices | grep -q '^cuda  *none: device cuda: '; }
-kernels() { python3 tests/check_cuda_kernels.py "$build"/*/cuda*.o > "$build/cuda_kernels.txt"; }
+kernels() { python3 tests/check_cuda_kernels.py "$build"/*/cuda/*.o "$build"/*/cuda/kernels/*.o > "$build/cuda_kernels.txt"; }
 own_names() {
     local names
     names=$(nm --defined-only "$build/libduet.o" | awk '$2 ~ /^[A-TV-Z]$/ { print $3 }')

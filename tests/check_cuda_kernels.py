@@ -28,8 +28,8 @@ STACKS = {
 
 # Blocks that a multiprocessor must hold at once.
 RESIDENT = {
-    "sum_kernel": 4,  # reads under way, device/cuda_sum.cu
-    "spin_kernel": 2,  # one grid for 8 ranks, allreduce/cuda_grid.c
+    "sum_kernel": 4,  # reads under way, device/cuda/kernels/sum.cu
+    "spin_kernel": 2,  # one grid for 8 ranks, allreduce/cuda/grid.c
 }
 
 TARGETS = {(2, 80), (2, 90), (1, 90)}

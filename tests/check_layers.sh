@@ -2,7 +2,7 @@
 # The rules of the house that a compiler does not know: tests/check_layers.sh [BUILD_DIR]
 #
 #   1. arrows point down: a folder includes itself and folders of lower layers only (docs/design.md section 1)
-#   2. CUDA and NCCL headers stand only in files named *cuda*
+#   2. CUDA and NCCL headers stand only below folders named cuda
 #   3. no mutable globals: looked up in the objects of BUILD_DIR (default build), which must be built
 #   4. no file longer than 400 lines: one file, one idea
 #   5. headers that say extern "C" compile as C++: CUDA's compiler will include them (needs g++, else left out)
@@ -26,8 +26,8 @@ api
 cli"
 
 # Static variables that have to be mutable, as file:name, each with its reason. Keep it short.
-allowed_statics="device/cuda_nvtx.c:nvtxGlobals_v3
-device/cuda_nvtx.c:InitializeInjectionNvtx2_fnptr" # NVTX lives in its header: the table that a profiler fills in at its start
+allowed_statics="device/cuda/nvtx.c:nvtxGlobals_v3
+device/cuda/nvtx.c:InitializeInjectionNvtx2_fnptr" # NVTX lives in its header: the table that a profiler fills in at its start
 
 passed=0 failed=0
 rule() { # NAME OFFENDING-LINES
@@ -43,7 +43,7 @@ rule() { # NAME OFFENDING-LINES
 mapfile -t folders < <(tr ' ' '\n' <<<"$layers")
 mapfile -t sources < <(find "${folders[@]}" -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' 2>/dev/null | sort)
 
-# 1. "folder/..." includes, file:line:text. device/math belongs to device.
+# 1. "folder/..." includes, file:line:text. A folder within a folder belongs to it: device/cuda to device.
 rule "includes that point up or sideways, or not from the root" "$(
     grep -nE '^[[:space:]]*#[[:space:]]*include[[:space:]]*"' "${sources[@]}" /dev/null | awk -v layers="$layers" '
         BEGIN {
@@ -65,18 +65,18 @@ rule "includes that point up or sideways, or not from the root" "$(
             else if (from != to && layer[to] >= layer[from]) print
         }')"
 
-# 2. By header name; and CUDA source only where the name says so.
-rule "CUDA outside files named *cuda*" "$(
+# 2. By header name; and CUDA source only where the folder says so.
+rule "CUDA outside folders named cuda" "$(
     grep -nE '#[[:space:]]*include[[:space:]]*[<"](cuda|cublas|cudnn|curand|cooperative_groups|nccl|nvtx|nvml)' \
-        "${sources[@]}" /dev/null | grep -vE '^[^:]*cuda[^/:]*:'
-    printf '%s\n' "${sources[@]}" | grep -E '\.cuh?$' | grep -vE 'cuda[^/]*$')"
+        "${sources[@]}" /dev/null | grep -vE '^[^:]*/cuda/'
+    printf '%s\n' "${sources[@]}" | grep -E '\.cuh?$' | grep -v '/cuda/')"
 
 # 3. An OBJECT in a section that stays writable. Left out: const data (.rodata, .data.rel.ro), thread-local (type TLS).
 objects=()
 for source in "${sources[@]}"; do
     object=$build/${source%.c}.o
-    # Either cuda_absent.c or the other *cuda* files are built.
-    [[ $source == *.c ]] && { [[ -e $object ]] && objects+=("$object") || [[ $source == *cuda* ]] || objects+=("missing:$object"); }
+    # Of a folder cuda either absent.c or the other files are built.
+    [[ $source == *.c ]] && { [[ -e $object ]] && objects+=("$object") || [[ $source == */cuda/* ]] || objects+=("missing:$object"); }
 done
 rule "mutable globals, or objects not built" "$(
     for object in "${objects[@]}"; do
@@ -98,10 +98,10 @@ rule "files over 400 lines" "$(
     find "${folders[@]}" tests bench examples \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.sh' \) \
         -not -path 'tests/golden/*' 2>/dev/null -exec awk 'END { if (NR > 400) print FILENAME ": " NR " lines" }' {} \;)"
 
-# 5. All in one go: a second and not a minute. *cuda* headers include CUDA's own: nvcc reads them where there is one.
+# 5. All in one go: a second and not a minute. Headers below cuda/ include CUDA's own: nvcc reads them where there is one.
 if command -v g++ >/dev/null; then
     rule "headers that do not compile as C++" "$(
-        grep -l 'extern "C"' "${sources[@]}" duet.h 2>/dev/null | grep '\.h$' | grep -v cuda | sed 's/.*/#include "&"/' |
+        grep -l 'extern "C"' "${sources[@]}" duet.h 2>/dev/null | grep '\.h$' | grep -v /cuda/ | sed 's/.*/#include "&"/' |
             g++ -std=c++17 -Wall -Wextra -I. -fsyntax-only -x c++ - 2>&1 | grep -E 'error|warning')"
 else
     echo "no g++ here: headers not tried as C++"

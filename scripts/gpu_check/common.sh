@@ -6,7 +6,7 @@
 # 0, with 77 where this machine has not what it needs, or with anything else.
 PART=$(basename "$0" .sh)
 duet=$B/duet
-device=${GPU_CHECK_DEVICE:-cuda} # cpu: the parts themselves are tried, on emulated devices (tests/test_gpu_check.c)
+device=${GPU_CHECK_DEVICE:-cuda} # cpu: the parts themselves are tried, on emulated devices (tests/scripts/test_gpu_check.c)
 
 stop() {
     echo "gpu-check: $*" >&2

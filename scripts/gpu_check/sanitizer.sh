@@ -10,7 +10,7 @@ forms="memcheck|lenet, single|$train --mode single
 memcheck|convnet, single, no graph|$train --mode single --model convnet --no-graph
 memcheck|lenet, DP on 2|$train --mode dp --devices 2
 memcheck|lenet, DDP on 2|$train --mode ddp --devices 2
-memcheck|recorded steps: test_cuda_graph|$B/tests/test_cuda_graph
+memcheck|recorded steps: cuda/test_graph|$B/tests/cuda/test_graph
 racecheck|lenet, single, no graph|$train --mode single --no-graph
 racecheck|convnet, single, no graph|$train --mode single --model convnet --no-graph"
 

@@ -1,4 +1,4 @@
-"""Writes optimizers.h: parameters after updates by PyTorch's optimizers, as facts for tests/test_nn_optimizer.c.
+"""Writes optimizers.h: parameters after updates by PyTorch's optimizers, as facts for tests/nn/test_optimizer.c.
 
     python3 tests/golden/make_optimizers.py > tests/golden/optimizers.h
 

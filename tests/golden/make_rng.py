@@ -1,4 +1,4 @@
-"""Writes rng.h: what PyTorch draws, as facts for tests/test_base.c and tests/test_data.c.
+"""Writes rng.h: what PyTorch draws, as facts for tests/base/test_base.c and tests/data/test_data.c.
 
     python3 tests/golden/make_rng.py > tests/golden/rng.h
 

@@ -1,0 +1,139 @@
+/* Runs a plan, step by step: wait, move, post. host/move.c moves. */
+#include "allreduce/host/executor.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+size_t host_flags_bytes(int n) {
+    return (size_t)PLAN_FLAG_KINDS * (size_t)n * sizeof(struct comm_flag);
+}
+
+/* The flag [kind][writer] in the memory of `reader`. */
+static struct comm_flag *flag_of(const struct host_ranks *ranks, int reader, int kind, int writer) {
+    return ranks->flags[reader] + kind * ranks->all.n + writer;
+}
+
+static int wait_flags(const struct host_ranks *ranks, const struct executor_call *call,
+                      const struct plan_step *step) {
+    for (int peer = 0; peer < ranks->all.n; peer++) {
+        if (!(step->wait_ranks >> peer & 1)) continue;
+        struct comm_wait_reason reason = {"allreduce", call->bucket, call->step, peer};
+        struct comm_flag *flag = flag_of(ranks, ranks->all.rank, step->wait_kind, peer);
+        uint64_t epoch = call->base + step->wait_epoch;
+        if (ranks->wait)
+            CHECK(ranks->wait(ranks->wait_context, flag, epoch, &reason));
+        else
+            CHECK(comm_wait_flag(ranks->all.comm, flag, epoch, &reason));
+    }
+    return OK;
+}
+
+static void post_flags(const struct host_ranks *ranks, const struct executor_call *call,
+                       const struct plan_step *step) {
+    for (int peer = 0; peer < ranks->all.n; peer++)
+        if (step->post_ranks >> peer & 1)
+            comm_post_flag(flag_of(ranks, peer, step->post_kind, ranks->all.rank), call->base + step->post_epoch);
+}
+
+static float *range_of(const struct host_ranks *ranks, const struct executor_call *call, int buffer, int rank,
+                       uint64_t offset) {
+    if (buffer == PLAN_DATA) return call->data[rank] + call->offset + offset;
+    return ranks->all.scratch[rank] + (size_t)call->half * ranks->all.half + offset;
+}
+
+static void move(const struct host_ranks *ranks, const struct executor_call *call, const struct plan_step *s) {
+    float *dest[MAX_DEVICES];
+    int dests = 0;
+    for (int r = 0; r < ranks->all.n; r++)
+        if (s->dest_ranks >> r & 1) dest[dests++] = range_of(ranks, call, s->dest_buffer, r, s->dest_offset);
+    float source_scale = s->scale & PLAN_SCALE_SOURCE ? call->scale : 1,
+          own_scale = s->scale & PLAN_SCALE_DEST ? call->scale : 1;
+    if (s->op == PLAN_SUM) {
+        const float *source[MAX_DEVICES];
+        for (int r = 0; r < ranks->all.n; r++)
+            source[r] = range_of(ranks, call, s->source_buffer, r, s->source_offset);
+        move_sum(dest, dests, source, ranks->all.n, source_scale, s->length);
+        return;
+    }
+    const float *source = range_of(ranks, call, s->source_buffer, s->source_rank, s->source_offset);
+    const float *own = range_of(ranks, call, s->dest_buffer, ranks->all.rank, s->dest_offset);
+    if (s->op == PLAN_COPY)
+        move_copy(dest, dests, source, source_scale, s->length);
+    else
+        move_reduce(dest, dests, own, own_scale, source, source_scale, s->length);
+}
+
+int host_execute(const struct host_ranks *ranks, const struct executor_call *call) {
+    for (int i = 0; i < call->plan->step_count; i++) {
+        const struct plan_step *step = &call->plan->steps[i];
+        CHECK(wait_flags(ranks, call, step));
+        if (step->length > 0) {
+            move(ranks, call, step);
+            executor_charge(&ranks->all, step);
+        }
+        post_flags(ranks, call, step);
+    }
+    return OK;
+}
+
+/* ---- the table ---- */
+
+struct executor {
+    struct host_ranks ranks;
+};
+
+static int host_open(struct executor **out, const struct executor_ranks *ranks) {
+    struct executor *e = calloc(1, sizeof *e);
+    if (!e) return fail(ERR_MEMORY, "allreduce: no host memory: free some");
+    e->ranks.all = *ranks;
+    for (int r = 0; r < ranks->n; r++)
+        e->ranks.flags[r] = ranks->flags[r];
+    *out = e;
+    return OK;
+}
+
+static void host_close(struct executor *executor) {
+    free(executor);
+}
+
+/* Travels by value through the stream's queue. */
+struct queued {
+    const struct host_ranks *ranks;
+    struct executor_call call;
+};
+
+static int run_queued(void *args) {
+    const struct queued *queued = args;
+    return host_execute(queued->ranks, &queued->call);
+}
+
+static int host_enqueue(struct executor *executor, struct stream *stream, const struct executor_call *call,
+                        const char *span_name) {
+    struct queued queued = {.ranks = &executor->ranks, .call = *call};
+    return stream_call_host(stream, span_name, call->moved, run_queued, &queued, sizeof queued);
+}
+
+/* An emulated device: its memory is memory. */
+static int host_clear(struct device *device, void *flags, size_t bytes) {
+    (void)device;
+    memset(flags, 0, bytes);
+    return OK;
+}
+
+static const struct executor_ops host_ops = {
+    .name = "host", .runs_plans = 1, .open = host_open, .enqueue = host_enqueue, .close = host_close};
+
+static int host_choose(const struct executor_question *question, const struct executor_ops **ops,
+                       struct allreduce_link *link) {
+    (void)link; /* as the host's cores have it */
+    if (question->algorithm == ALLREDUCE_NCCL)
+        return fail(ERR_USAGE, "allreduce nccl on %s: nccl needs GPUs: use --device cuda, or --allreduce auto",
+                    device_name(question->device));
+    *ops = &host_ops;
+    return OK;
+}
+
+const struct executor_kind host_executors = {
+    .flags_bytes = host_flags_bytes, .clear = host_clear, .choose = host_choose};

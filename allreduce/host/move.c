@@ -1,0 +1,79 @@
+/* Adding up ranges of memory as fast as the caches deliver them.
+ *
+ * A block of 64 floats at a time is loaded from all sources, added in registers, and stored to all
+ * destinations: each source is read once, each destination written once, and a destination may be one of the
+ * sources. The loops lie in host/move.inc.h and are compiled for three sets of vector instructions, of which
+ * the widest that the processor has is taken. The bits are the same for all: each lane does what the plain
+ * loop does, and with -ffp-contract=off a product is rounded before it is added, in vectors and in the last
+ * odd elements alike.
+ *
+ * Stores bypassing the cache would not pay: all that is written has just been read. */
+#include <string.h>
+
+#include "allreduce/host/executor.h"
+
+typedef float vec __attribute__((vector_size(64), aligned(4), may_alias));
+enum { LANES = 16, VECS = 4, BLOCK = LANES * VECS };
+#define LOAD(from) (*(const vec *)(from))
+#define STORE(to, v) (*(vec *)(to) = (v))
+
+#pragma GCC push_options
+#pragma GCC optimize("O3")
+#define SUFFIX(name) name##_generic
+#include "allreduce/host/move.inc.h"
+#undef SUFFIX
+#if defined(__x86_64__)
+#pragma GCC target("avx2")
+#define SUFFIX(name) name##_avx2
+#include "allreduce/host/move.inc.h"
+#undef SUFFIX
+#pragma GCC target("avx512f,prefer-vector-width=512")
+#define SUFFIX(name) name##_avx512
+#include "allreduce/host/move.inc.h"
+#undef SUFFIX
+#endif
+#pragma GCC pop_options
+
+#define MOVES(name) \
+    { #name, scale_copy_##name, reduce_##name, sum_##name }
+static const struct move_set sets[] = {
+    MOVES(generic),
+#if defined(__x86_64__)
+    MOVES(avx2),
+    MOVES(avx512),
+#endif
+};
+
+int move_set_count(void) {
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx512f")) return 3;
+    if (__builtin_cpu_supports("avx2")) return 2;
+#endif
+    return 1;
+}
+
+const struct move_set *move_set(int i) {
+    return &sets[i];
+}
+
+static const struct move_set *widest(void) {
+    return move_set(move_set_count() - 1);
+}
+
+void move_copy(float *const *dest, int dests, const float *source, float scale, size_t length) {
+    if (scale != 1) {
+        widest()->scale_copy(dest, dests, source, scale, length);
+        return;
+    }
+    for (int d = 0; d < dests; d++)
+        if (dest[d] != source) memcpy(dest[d], source, length * sizeof(float));
+}
+
+void move_reduce(float *const *dest, int dests, const float *own, float own_scale, const float *source,
+                 float source_scale, size_t length) {
+    widest()->reduce(dest, dests, own, own_scale, source, source_scale, length);
+}
+
+void move_sum(float *const *dest, int dests, const float *const *source, int n, float scale, size_t length) {
+    widest()->sum(dest, dests, source, n, scale, length);
+}

@@ -1,0 +1,156 @@
+/* A GPU put together: find it, take a slab of its memory, load the kernels, make the streams; and the table
+ * that the rest of the house sees (device/table.h).
+ *
+ * Devices and GPUs are two things. A job of N devices on a machine of G GPUs puts device i on GPU i mod G, so
+ * several devices may share one; each has its own slab and streams, and all of a process share the GPU's one
+ * context. Every failure to find a GPU is one line that names the reason: no driver, one that is too old for
+ * this program, no GPU, one that is too old for its kernels. */
+#include <stdio.h>
+#include <string.h>
+
+#include "device/cuda/cuda.h"
+#include "device/cuda/library.h"
+
+enum { OLDEST_MAJOR = 8 }; /* kernels are built for compute capability 8.0 and up (Makefile) */
+
+int cuda_fail(cudaError_t error, const char *what, const char *device_name) {
+    cudaGetLastError(); /* the next call starts clean, unless the context itself is broken */
+    return fail(error == cudaErrorMemoryAllocation ? ERR_MEMORY : ERR_FAILED, "%s on %s: %s: %s", what,
+                device_name, cudaGetErrorName(error), cudaGetErrorString(error));
+}
+
+/* The runtime gives one code for "no driver" and "driver too old"; its version tells them apart. */
+static int driver_missing(void) {
+    int driver = 0, runtime = 0;
+    if (cudaDriverGetVersion(&driver) || driver == 0)
+        return fail(ERR_USAGE, "device cuda: no NVIDIA driver on this machine: install one, or use --device cpu");
+    cudaRuntimeGetVersion(&runtime);
+    return fail(ERR_USAGE,
+                "device cuda: the driver is for CUDA %d.%d, this program for %d.%d: install a newer driver, build "
+                "with an older toolkit, or use --device cpu",
+                driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
+}
+
+static int probe(int *count) {
+    cudaError_t error = cudaGetDeviceCount(count);
+    if (error != cudaSuccess) {
+        cudaGetLastError();
+        *count = 0;
+    }
+    if (error == cudaErrorInsufficientDriver) return driver_missing();
+    if (error == cudaErrorNoDevice || (error == cudaSuccess && *count == 0)) {
+        *count = 0;
+        return fail(ERR_USAGE,
+                    "device cuda: no GPU found (CUDA_VISIBLE_DEVICES may hide it): use --device cpu");
+    }
+    if (error != cudaSuccess)
+        return fail(ERR_USAGE, "device cuda: %s: %s: use --device cpu", cudaGetErrorName(error),
+                    cudaGetErrorString(error));
+    return OK;
+}
+
+static int describe(struct cuda_device *d) {
+    struct cudaDeviceProp p;
+    CUDA_CHECK(cudaGetDeviceProperties(&p, d->gpu), "properties of the GPU", d->head.name);
+    d->major = p.major;
+    d->minor = p.minor;
+    d->multiprocessors = p.multiProcessorCount;
+    memcpy(d->uuid, p.uuid.bytes, sizeof d->uuid);
+    snprintf(d->gpu_name, sizeof d->gpu_name, "%.63s", p.name);
+    if (d->major < OLDEST_MAJOR)
+        return fail(ERR_USAGE,
+                    "device %s: %s has compute capability %d.%d: this program's kernels need %d.0: use "
+                    "--device cpu",
+                    d->head.name, d->gpu_name, d->major, d->minor, OLDEST_MAJOR);
+    return OK;
+}
+
+static void place(struct cuda_device *d) {
+    int devices = d->head.config.devices, index = d->head.config.index;
+    if (devices <= index) devices = index + 1;
+    d->gpu = index % d->gpus;
+    d->sharers = (devices - d->gpu + d->gpus - 1) / d->gpus;
+}
+
+static int load_kernels(struct cuda_device *d) {
+    CUDA_CHECK(cuda_write_load(), "loading kernels", d->head.name);
+    return cuda_load_kernels(d);
+}
+
+static int start(struct device *device) {
+    struct cuda_device *d = (struct cuda_device *)device;
+    void *workspace;
+    pthread_mutex_init(&d->service_lock, NULL);
+    pthread_mutex_init(&d->watch_lock, NULL);
+    CHECK(probe(&d->gpus));
+    place(d);
+    CHECK(cuda_use(device));
+    CHECK(describe(d));
+    CUDA_CHECK(cudaStreamCreateWithFlags(&d->service, cudaStreamNonBlocking), "a stream", device->name);
+    CHECK(load_kernels(d));
+    CHECK(cuda_memory_open(d));
+    device->layout = LAYOUT_PLAIN;
+    device->compute = &d->compute.head;
+    device->comm = &d->comm.head;
+    CHECK(cuda_stream_open(&d->compute, device, LANE_COMPUTE));
+    CHECK(cuda_stream_open(&d->comm, device, LANE_COMM));
+    CHECK(device_alloc(device, &workspace, CUDA_WORKSPACE_BYTES, MEM_WORKSPACE));
+    d->compute.workspace = workspace;
+    return cuda_math_open(&d->compute);
+}
+
+/* Where a stream did not end in time its memory stays, with the peers' that it may reach: giving that back waits
+ * for the GPU without a deadline. The end of the process takes it. */
+static void stop(struct device *device) {
+    struct cuda_device *d = (struct cuda_device *)device;
+    if (d->service) {
+        cudaSetDevice(d->gpu); /* where the context is broken this and all below fail, and only host memory is freed */
+        int drained = cuda_stream_close(&d->comm);
+        drained &= cuda_stream_close(&d->compute);
+        cuda_unimport_all(d, drained);
+        cuda_memory_close(d, drained);
+        cudaStreamDestroy(d->service);
+    }
+    pthread_mutex_destroy(&d->service_lock);
+    pthread_mutex_destroy(&d->watch_lock);
+}
+
+static void libraries(char *text, size_t bytes) {
+    char blas[512], conv[512];
+    cuda_blas_describe(blas, sizeof blas);
+    cuda_conv_describe(conv, sizeof conv);
+    snprintf(text, bytes, "%s; %s", blas, conv);
+}
+
+static const struct device_ops table = {
+    .name = "cuda",
+    .device_bytes = sizeof(struct cuda_device),
+    .probe = probe,
+    .libraries = libraries,
+    .start = start,
+    .stop = stop,
+    .alloc = cuda_memory_alloc,
+    .free = cuda_memory_free,
+    .largest_free = cuda_memory_largest,
+    .host_alloc = cuda_host_alloc,
+    .host_free = cuda_host_free,
+    .sync = cuda_sync,
+    .event_create = cuda_event_create,
+    .event_destroy = cuda_event_destroy,
+    .event_record = cuda_event_record,
+    .event_wait = cuda_event_wait,
+    .event_sync = cuda_event_sync,
+    .event_done = cuda_event_done,
+    .launch = cuda_launch,
+    .copy = cuda_copy,
+    .copy_imported = cuda_copy_imported,
+    .write = cuda_write,
+    .record_begin = cuda_record_begin,
+    .record_end = cuda_record_end,
+    .replay = cuda_replay,
+    .recording_free = cuda_recording_free,
+    .export_memory = cuda_export,
+    .import_memory = cuda_import,
+    .unimport_memory = cuda_unimport,
+};
+const struct device_ops *const cuda_device_ops = &table;

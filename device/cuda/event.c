@@ -1,0 +1,126 @@
+/* Events of a GPU: CUDA's own, plus what CUDA leaves out: a deadline, and an error that travels with the event.
+ *
+ * An event may be recorded by one thread and waited for by another. The error is the recorder's: the text is
+ * written first, then `error` (release); a reader looks at `error` first (acquire), so it sees the text whole. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "device/cuda/cuda.h"
+
+struct cuda_event {
+    struct event head;
+    cudaEvent_t event;
+    struct cuda_stream *recorder; /* of the most recent record; by the recording threads alone */
+    const char *behind;           /* what that stream had enqueued last, static storage, and in which step: for the */
+    int32_t step;                 /* one who syncs and is the first to see a fault; relaxed atomics */
+    int error;
+    char text[CUDA_ERROR_TEXT];
+};
+
+int cuda_event_create(struct device *device, struct event **out) {
+    struct cuda_event *e = calloc(1, sizeof *e);
+    if (!e) return fail(ERR_MEMORY, "out of host memory: an event of %s", device->name);
+    e->head.ops = device->ops;
+    e->head.device = device;
+    cudaError_t error = cudaSetDevice(((struct cuda_device *)device)->gpu);
+    if (error == cudaSuccess) error = cudaEventCreateWithFlags(&e->event, cudaEventDisableTiming);
+    if (error != cudaSuccess) {
+        free(e);
+        return cuda_fail(error, "an event", device->name);
+    }
+    *out = &e->head;
+    return OK;
+}
+
+void cuda_event_destroy(struct event *event) {
+    struct cuda_event *e = (struct cuda_event *)event;
+    cudaEventDestroy(e->event); /* its device may be closed already: CUDA keeps what is under way */
+    free(e);
+}
+
+static int event_error(struct cuda_event *e) {
+    int code = __atomic_load_n(&e->error, __ATOMIC_ACQUIRE);
+    return code ? fail(code, "%s", e->text) : OK;
+}
+
+void cuda_event_set_error(struct event *event, int code, const char *text) {
+    struct cuda_event *e = (struct cuda_event *)event;
+    if (e->error) return;
+    snprintf(e->text, sizeof e->text, "%s", text);
+    __atomic_store_n(&e->error, code, __ATOMIC_RELEASE);
+}
+
+int cuda_event_record(struct event *event, struct stream *stream) {
+    struct cuda_event *e = (struct cuda_event *)event;
+    struct cuda_stream *s = (struct cuda_stream *)stream;
+    CHECK(cuda_use(stream->device));
+    if (e->recorder && e->recorder != s && !record_is_mine(stream->device) && !cuda_event_done(event))
+        return fail(ERR_FAILED, "event of %s: recorded on two streams at once: use an event for each",
+                    stream->device->name);
+    e->recorder = s;
+    __atomic_store_n(&e->behind, s->last_name, __ATOMIC_RELAXED);
+    __atomic_store_n(&e->step, s->last_step, __ATOMIC_RELAXED);
+    cudaError_t error = cudaSuccess;
+    if (s->capturing) { /* external: a node that others may wait for, not an edge inside the graph */
+        CUDA_STREAM_CHECK(s, cudaEventRecordWithFlags(e->event, s->stream, cudaEventRecordExternal),
+                          "record of an event");
+        return cuda_record_keep_event(s, event);
+    }
+    if (!s->error) error = cudaEventRecord(e->event, s->stream);
+    if (error != cudaSuccess) cuda_stream_fail(s, error, "record of an event");
+    if (s->error) cuda_event_set_error(event, s->error, s->error_text);
+    return cuda_stream_error(s);
+}
+
+int cuda_event_wait(struct stream *stream, struct event *event) {
+    struct cuda_event *e = (struct cuda_event *)event;
+    struct cuda_stream *s = (struct cuda_stream *)stream;
+    CHECK(cuda_stream_error(s));
+    int code = event_error(e);
+    if (code) { /* as if this stream had failed: what would have waited is skipped */
+        snprintf(s->error_text, sizeof s->error_text, "%s", e->text);
+        return s->error = code;
+    }
+    CUDA_STREAM_CHECK(s, cudaSetDevice(((struct cuda_device *)stream->device)->gpu), "wait");
+    CHECK(cuda_span_begin(s, "wait", 0, 0, 1));
+    CUDA_STREAM_CHECK(s, cudaStreamWaitEvent(s->stream, e->event, 0), "wait");
+    return cuda_span_end(s);
+}
+
+/* A fault that nobody has seen before, at the latest that of what the event was recorded behind. */
+static int sync_fault(struct cuda_event *e, cudaError_t state) {
+    const char *behind = __atomic_load_n(&e->behind, __ATOMIC_RELAXED);
+    int step = __atomic_load_n(&e->step, __ATOMIC_RELAXED);
+    char of_step[CUDA_STEP_TEXT];
+    cudaGetLastError();
+    return fail(state == cudaErrorMemoryAllocation ? ERR_MEMORY : ERR_FAILED,
+                "event sync on %s: %s: %s: up to %s%s; CUDA_LAUNCH_BLOCKING=1 names the very one", e->head.device->name,
+                cudaGetErrorName(state), cudaGetErrorString(state), behind ? behind : "nothing", cuda_step_text(step, of_step));
+}
+
+int cuda_event_sync(struct event *event) {
+    struct cuda_event *e = (struct cuda_event *)event;
+    const struct device *device = e->head.device;
+    CHECK(event_error(e));
+    cudaError_t state;
+    CHECK(cuda_poll(device, e->event, NULL, &state));
+    if (state == cudaErrorNotReady) {
+        cudaGetLastError();
+        return fail(ERR_TIMEOUT,
+                    "event sync: waited %g s for an event of %s: a device or a peer may be stuck; see the first "
+                    "error, or raise --timeout",
+                    device->config.timeout_s, device->name);
+    }
+    if (state != cudaSuccess) return sync_fault(e, state);
+    CHECK(cuda_watch_look(device, 0));
+    return event_error(e);
+}
+
+int cuda_event_done(struct event *event) {
+    struct cuda_event *e = (struct cuda_event *)event;
+    if (__atomic_load_n(&e->error, __ATOMIC_ACQUIRE)) return 1;
+    cudaError_t state = cudaEventQuery(e->event);
+    if (state == cudaSuccess) return 1;
+    cudaGetLastError();
+    return state != cudaErrorNotReady; /* failed counts as done: sync tells with what */
+}

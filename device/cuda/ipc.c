@@ -1,0 +1,141 @@
+/* Another process's device memory, by CUDA IPC; and the way to another GPU's memory inside this process.
+ *
+ * A handle names the whole slab; what is shared is an offset into it. A process opens a slab once however many
+ * pieces of it are imported, and closes it with the last. Its own slab it reaches directly, since the driver
+ * refuses to open a handle in the process that made it. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "device/cuda/cuda.h"
+#include "device/gpu_handle.h"
+
+struct cuda_import {
+    cudaIpcMemHandle_t ipc;
+    char *base;
+    size_t bytes;
+    int pieces; /* imported and not yet given back */
+    struct cuda_import *next;
+};
+
+int cuda_reach(struct cuda_device *d, int gpu) {
+    if (gpu == d->gpu) return 1;
+    if (gpu >= 64) return 0;
+    uint64_t bit = (uint64_t)1 << gpu;
+    pthread_mutex_lock(&d->service_lock);
+    if (!(d->peers_asked & bit)) {
+        int possible = 0;
+        d->peers_asked |= bit;
+        cudaError_t error = cudaDeviceCanAccessPeer(&possible, d->gpu, gpu);
+        if (error == cudaSuccess && possible) error = cudaDeviceEnablePeerAccess(gpu, 0);
+        /* Another device of this GPU may have opened the way before: that is fine too. */
+        if (possible && (error == cudaSuccess || error == cudaErrorPeerAccessAlreadyEnabled)) d->peers |= bit;
+        cudaGetLastError();
+    }
+    int reached = (d->peers & bit) != 0;
+    pthread_mutex_unlock(&d->service_lock);
+    return reached;
+}
+
+int cuda_export(struct device *device, const void *memory, size_t bytes, struct memory_handle *handle,
+                int *fd) {
+    struct cuda_device *d = (struct cuda_device *)device;
+    struct gpu_handle gpu = {.slab = (uint64_t)(uintptr_t)d->slab,
+                             .slab_bytes = d->arena.bytes,
+                             .pid_namespace = gpu_pid_namespace()};
+    cudaIpcMemHandle_t ipc;
+    _Static_assert(sizeof ipc == GPU_IPC_BYTES, "the driver's handle fits its place");
+    CHECK(cuda_use(device));
+    CUDA_CHECK(cudaIpcGetMemHandle(&ipc, d->slab), "export of memory by CUDA IPC", device->name);
+    memcpy(gpu.ipc, &ipc, sizeof ipc);
+    memcpy(gpu.uuid, d->uuid, sizeof d->uuid);
+    gpu_handle_pack(handle, &gpu);
+    handle->offset = (uint64_t)((const char *)memory - (const char *)d->slab);
+    handle->size = bytes;
+    handle->pid = (int32_t)getpid();
+    handle->device = device->config.index;
+    *fd = -1;
+    return OK;
+}
+
+/* Under service_lock. */
+static int open_slab(struct cuda_device *d, const struct memory_handle *handle, const struct gpu_handle *gpu,
+                     struct cuda_import **out) {
+    for (*out = d->imports; *out; *out = (*out)->next)
+        if (!memcmp(&(*out)->ipc, gpu->ipc, GPU_IPC_BYTES)) return OK;
+    struct cuda_import *m = calloc(1, sizeof *m);
+    if (!m) return fail(ERR_MEMORY, "out of host memory: import of device memory");
+    memcpy(&m->ipc, gpu->ipc, sizeof m->ipc);
+    m->bytes = (size_t)gpu->slab_bytes;
+    cudaError_t error = cudaIpcOpenMemHandle((void **)&m->base, m->ipc, cudaIpcMemLazyEnablePeerAccess);
+    if (error != cudaSuccess) {
+        cudaGetLastError();
+        free(m);
+        return fail(ERR_FAILED,
+                    "import of memory of device %d, process %d, on %s: %s: %s: ranks must be one user's, in one "
+                    "container or with a common IPC namespace, on GPUs that reach each other",
+                    handle->device, handle->pid, d->head.name, cudaGetErrorName(error),
+                    cudaGetErrorString(error));
+    }
+    m->next = d->imports;
+    d->imports = m;
+    *out = m;
+    return OK;
+}
+
+static int import_own(struct cuda_device *d, const struct memory_handle *handle, const struct gpu_handle *gpu,
+                      void **out) {
+    struct cudaPointerAttributes attributes;
+    void *memory = (char *)(uintptr_t)gpu->slab + handle->offset;
+    CUDA_CHECK(cudaPointerGetAttributes(&attributes, memory), "import of own memory", d->head.name);
+    if (attributes.type != cudaMemoryTypeDevice)
+        return fail(ERR_FAILED, "import of memory of device %d, this process, on %s: it is no longer there",
+                    handle->device, d->head.name);
+    cuda_reach(d, attributes.device);
+    *out = memory;
+    return OK;
+}
+
+int cuda_import(struct device *device, const struct memory_handle *handle, int fd, void **out) {
+    struct cuda_device *d = (struct cuda_device *)device;
+    struct gpu_handle gpu;
+    struct cuda_import *m = NULL;
+    (void)fd; /* this kind sends none */
+    CHECK(gpu_handle_unpack(handle, &gpu));
+    CHECK(cuda_use(device));
+    if (gpu_handle_is_own(handle, &gpu)) return import_own(d, handle, &gpu, out);
+    pthread_mutex_lock(&d->service_lock);
+    int code = open_slab(d, handle, &gpu, &m);
+    if (!code) {
+        m->pieces++;
+        *out = m->base + handle->offset;
+    }
+    pthread_mutex_unlock(&d->service_lock);
+    return code;
+}
+
+/* An own piece is in no mapping: nothing is to be given back. */
+void cuda_unimport(struct device *device, void *memory) {
+    struct cuda_device *d = (struct cuda_device *)device;
+    if (cudaSetDevice(d->gpu)) return;
+    pthread_mutex_lock(&d->service_lock);
+    struct cuda_import **link = &d->imports;
+    while (*link && !((char *)memory >= (*link)->base && (char *)memory < (*link)->base + (*link)->bytes))
+        link = &(*link)->next;
+    struct cuda_import *m = *link;
+    if (m && --m->pieces == 0) {
+        *link = m->next;
+        if (cudaIpcCloseMemHandle(m->base)) cudaGetLastError(); /* the next launch starts clean */
+        free(m);
+    }
+    pthread_mutex_unlock(&d->service_lock);
+}
+
+void cuda_unimport_all(struct cuda_device *d, int drained) {
+    while (d->imports) {
+        struct cuda_import *m = d->imports;
+        d->imports = m->next;
+        if (drained) cudaIpcCloseMemHandle(m->base);
+        free(m);
+    }
+}

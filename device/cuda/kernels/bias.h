@@ -1,0 +1,36 @@
+/* y += b, where a library has made y without the bias: each number of y takes that of its channel, which runs slower
+ * than the pixels and faster than the samples. A linear layer's outputs are channels of one pixel. */
+#ifndef DEVICE_CUDA_KERNELS_BIAS_H
+#define DEVICE_CUDA_KERNELS_BIAS_H
+
+#include "device/cuda/kernels/kernel.h"
+
+struct add_bias {
+    float *y;
+    const float *b;
+    uint32_t count;
+    struct divider by_pixels, by_channels;
+};
+
+/* 0 if it is too large for 32-bit indices. */
+static inline int add_bias_of(const struct tensor *y, const struct tensor *b, struct add_bias *a) {
+    size_t count = tensor_count(y), channels = tensor_count(b);
+    struct add_bias none = ZEROED;
+    *a = none;
+    if (count >= (size_t)1 << 31) return 0;
+    a->y = tensor_f32(y), a->b = tensor_f32(b), a->count = (uint32_t)count;
+    a->by_channels = divider_of((uint32_t)channels);
+    a->by_pixels = divider_of((uint32_t)(tensor_sample_count(y) / channels));
+    return 1;
+}
+
+DUET_HD void k_add_bias(const struct add_bias *a, struct place at) {
+    for (size_t i = place_first(at); i < a->count; i += place_stride(at)) {
+        uint32_t rest, channel;
+        uint32_t plane = divide(a->by_pixels, (uint32_t)i, &rest);
+        divide(a->by_channels, plane, &channel);
+        a->y[i] += a->b[channel];
+    }
+}
+
+#endif

@@ -1,0 +1,92 @@
+/* The kernel that makes a batch out of a data set on the GPU: bytes in, floats out, rows chosen by an index.
+ *
+ * A thread takes four neighbouring pixels (a quad) of one picture: a 4-byte load and a 16-byte store where they are
+ * aligned, so that a warp reads 128 and writes 512 bytes in a row. The two divisions of a pixel are exact ones, for
+ * the same bits as the host's; there are some ten instructions to each 5 bytes moved, which memory hides. */
+#ifndef DEVICE_CUDA_KERNELS_GATHER_H
+#define DEVICE_CUDA_KERNELS_GATHER_H
+
+#include "device/cuda/kernels/kernel.h"
+
+struct gather {
+    const uint8_t *images, *labels;
+    const int32_t *index;
+    float *x;
+    int32_t *x_labels;
+    int32_t rows;           /* pictures of the set */
+    uint32_t count, quads;  /* of a picture: pixels; quads, the last one perhaps short */
+    size_t all_quads;       /* of the batch: below 2^31 */
+    int aligned;            /* every quad is whole, and aligned on both sides */
+    struct divider by_quads;
+    float mean, std;
+};
+
+/* 0: a batch of more than 2^31 pixels, whose indices would not fit. */
+static inline int gather_of(const struct op_args *a, struct gather *g) {
+    size_t count = tensor_sample_count(&a->in[0]), quads = (count + 3) / 4;
+    size_t n = (size_t)a->in[2].dims[0];
+    const struct gather none = ZEROED;
+    *g = none;
+    if (count >= (size_t)1 << 31 || n * quads >= (size_t)1 << 29) return 0;
+    g->images = (const uint8_t *)a->in[0].data, g->labels = (const uint8_t *)a->in[1].data;
+    g->index = (const int32_t *)a->in[2].data;
+    g->x = tensor_f32(&a->out[0]), g->x_labels = (int32_t *)a->out[1].data;
+    g->rows = a->in[0].dims[0];
+    g->count = (uint32_t)count, g->quads = (uint32_t)quads;
+    g->all_quads = n * quads;
+    g->aligned = count % 4 == 0 && (uintptr_t)g->images % 4 == 0 && is_aligned_16(g->x);
+    g->by_quads = divider_of((uint32_t)quads);
+    g->mean = a->p.gather.mean, g->std = a->p.gather.std;
+    return 1;
+}
+
+/* gather_pixel (op.h), which the GPU cannot call. */
+DUET_HD float gathered_pixel(const struct gather *g, uint8_t byte) {
+    float x = (float)byte / 255.0f;
+    return g->std > 0 ? (x - g->mean) / g->std : x;
+}
+
+DUET_HD void load_4_bytes(uint8_t v[4], const uint8_t *p) {
+#ifdef __CUDA_ARCH__
+    const uchar4 four = *(const uchar4 *)p;
+    v[0] = four.x, v[1] = four.y, v[2] = four.z, v[3] = four.w;
+#else
+    for (int i = 0; i < 4; i++) v[i] = p[i];
+#endif
+}
+
+/* The pixels at + 0..3 of a picture, as many as there are. A picture that is not there is NaN. */
+DUET_HD void gather_quad(const struct gather *g, int32_t picture, int known, uint32_t at, float *to) {
+    const uint8_t *from = g->images + (size_t)(known ? picture : 0) * g->count + at;
+    float x[4];
+    if (known && g->aligned) {
+        uint8_t bytes[4];
+        load_4_bytes(bytes, from);
+        DUET_UNROLL
+        for (int i = 0; i < 4; i++) x[i] = gathered_pixel(g, bytes[i]);
+    } else {
+        DUET_UNROLL
+        for (uint32_t i = 0; i < 4; i++)
+            x[i] = known && at + i < g->count ? gathered_pixel(g, from[i]) : (float)not_a_number();
+    }
+    if (g->aligned) {
+        store_4(to, x);
+        return;
+    }
+    DUET_UNROLL
+    for (uint32_t i = 0; i < 4; i++)
+        if (at + i < g->count) to[i] = x[i];
+}
+
+/* The thread of a picture's first quad writes its label too. */
+DUET_HD void k_gather_samples(const struct gather *g, struct place at) {
+    for (size_t q = place_first(at); q < g->all_quads; q += place_stride(at)) {
+        uint32_t quad, n = divide(g->by_quads, (uint32_t)q, &quad);
+        int32_t picture = g->index[n];
+        int known = picture >= 0 && picture < g->rows;
+        gather_quad(g, picture, known, 4 * quad, g->x + (size_t)n * g->count + 4 * quad);
+        if (quad == 0) g->x_labels[n] = known ? (int32_t)g->labels[picture] : -1;
+    }
+}
+
+#endif

@@ -1,0 +1,233 @@
+/* Softmax and the losses, a row to 32 threads, in double from the scores to the row's loss as in the
+ * reference:
+ *
+ *     log_softmax(x)[j] = x[j] - max - log(sum over i of exp(x[i] - max))
+ *     loss of a row     = -log_softmax(x)[label]
+ *     d loss / d x[j]   = softmax(x)[j] - (j == label)
+ *
+ * Lane l takes the columns l, l + 32, ...; the lanes' parts meet in a tree. That order is set by the number
+ * of classes alone, so a row has the same bits among any number of rows. A label outside the row gives a NaN
+ * loss and NaN gradients rather than a read past the row. */
+#ifndef DEVICE_CUDA_KERNELS_LOSS_H
+#define DEVICE_CUDA_KERNELS_LOSS_H
+
+#include "device/cuda/kernels/kernel.h"
+
+enum { ROW_LANES = 32, ROWS_A_BLOCK = 4, ROW_THREADS = ROW_LANES * ROWS_A_BLOCK };
+
+/* scores: x, log-probabilities, or (log_softmax backward) y. */
+struct row_op {
+    const float *scores, *dy, *dloss;
+    const int32_t *labels;
+    float *out;
+    double *loss;
+    int32_t *hits;
+    int rows, classes, reduction;
+    const struct step_block *step;
+};
+
+struct row_shared {
+    double max[ROW_THREADS], sum[ROW_THREADS];
+    int32_t beaten[ROW_THREADS];
+};
+
+static inline struct row_op row_op_of(enum op op, const struct op_args *a) {
+    struct row_op r = ZEROED;
+    r.scores = tensor_f32(&a->in[0]);
+    r.rows = a->in[0].dims[0], r.classes = a->in[0].dims[1], r.step = a->step;
+    if (op == OP_NLL_FORWARD || op == OP_CROSS_ENTROPY_FORWARD)
+        r.loss = (double *)a->out[0].data, r.hits = (int32_t *)a->out[1].data;
+    else
+        r.out = tensor_f32(&a->out[0]);
+    if (op == OP_LOG_SOFTMAX_BACKWARD) r.dy = tensor_f32(&a->in[1]);
+    if (op == OP_LOG_SOFTMAX_FORWARD || op == OP_LOG_SOFTMAX_BACKWARD) return r;
+    r.labels = (const int32_t *)a->in[1].data, r.dloss = tensor_f32(&a->in[2]);
+    r.reduction = a->p.loss.reduction;
+    return r;
+}
+
+/* The rows of a block, ROWS_A_BLOCK at a time; the bounds are the same for all its threads. */
+#define FOR_EACH_ROW_GROUP(first, p, at)                                \
+    for (int first = (int)(at).block * ROWS_A_BLOCK; first < (p)->rows; \
+         first += (int)(at).blocks * ROWS_A_BLOCK)
+
+/* This thread's row of the group (it may lie past the last) and lane. */
+DUET_HD int row_of(int first, struct place at) {
+    return first + (int)at.thread / ROW_LANES;
+}
+
+DUET_HD int lane_of(struct place at) {
+    return (int)at.thread % ROW_LANES;
+}
+
+/* Where lane 0 of this thread's row keeps what the tree leaves. */
+DUET_HD int row_slot(struct place at) {
+    return (int)at.thread / ROW_LANES * ROW_LANES;
+}
+
+/* A NaN need not win: it will make the row's sum of exponentials a NaN. */
+DUET_HD double larger(double a, double b) {
+    return b > a ? b : a;
+}
+
+#define ROW_TREE(at, half) \
+    for (int half = ROW_LANES / 2; half; half /= 2) BLOCK_PHASE(at) if (lane_of(at) < half)
+
+/* Leaves max and sum over exp(x - max) of each row of the group in its slot. */
+DUET_BLOCK void rows_softmax(const struct row_op *p, struct row_shared *shared, int first, struct place at) {
+    BLOCK_PHASE(at) {
+        const float *x = p->scores + (size_t)row_of(first, at) * (size_t)p->classes;
+        double max = -(double)INFINITY;
+        for (int j = lane_of(at); j < p->classes && row_of(first, at) < p->rows; j += ROW_LANES)
+            max = larger(max, x[j]);
+        shared->max[at.thread] = max;
+    }
+    ROW_TREE(at, half) {
+        shared->max[at.thread] = larger(shared->max[at.thread], shared->max[at.thread + half]);
+    }
+    BLOCK_PHASE(at) {
+        const float *x = p->scores + (size_t)row_of(first, at) * (size_t)p->classes;
+        double max = shared->max[row_slot(at)], sum = 0;
+        for (int j = lane_of(at); j < p->classes && row_of(first, at) < p->rows; j += ROW_LANES)
+            sum += exp(x[j] - max);
+        shared->sum[at.thread] = sum;
+    }
+    ROW_TREE(at, half) {
+        shared->sum[at.thread] += shared->sum[at.thread + half];
+    }
+}
+
+/* Leaves in each row's slot how many scores say that the label's is not the first of the largest. A NaN beats
+ * nobody, except in front: the reference's search starts from score 0 and would never leave it. */
+DUET_BLOCK void rows_beaten(const struct row_op *p, struct row_shared *shared, int first, struct place at) {
+    BLOCK_PHASE(at) {
+        const float *x = p->scores + (size_t)row_of(first, at) * (size_t)p->classes;
+        int32_t beaten = 0, label = row_of(first, at) < p->rows ? p->labels[row_of(first, at)] : -1;
+        if (label < 0 || label >= p->classes) {
+            beaten = 1;
+        } else if (is_nan(x[0]) || is_nan(x[label])) {
+            beaten = label != 0;
+        } else {
+            for (int j = lane_of(at); j < p->classes; j += ROW_LANES)
+                beaten += j < label ? x[j] >= x[label] : x[j] > x[label];
+        }
+        shared->beaten[at.thread] = beaten;
+    }
+    ROW_TREE(at, half) {
+        shared->beaten[at.thread] += shared->beaten[at.thread + half];
+    }
+}
+
+DUET_HD double row_weight(const struct row_op *p, int row) {
+    switch (p->reduction) {
+    case REDUCE_MEAN: return p->step->weight;
+    case REDUCE_SUM: return 1;
+    default: return p->dloss[row];
+    }
+}
+
+DUET_BLOCK void k_log_softmax_forward(const struct row_op *p, struct row_shared *shared, struct place at) {
+    FOR_EACH_ROW_GROUP(first, p, at) {
+        rows_softmax(p, shared, first, at);
+        BLOCK_PHASE(at) {
+            size_t start = (size_t)row_of(first, at) * (size_t)p->classes;
+            double max = shared->max[row_slot(at)], log_sum = log(shared->sum[row_slot(at)]);
+            for (int j = lane_of(at); j < p->classes && row_of(first, at) < p->rows; j += ROW_LANES)
+                p->out[start + (size_t)j] = (float)(p->scores[start + (size_t)j] - max - log_sum);
+        }
+    }
+}
+
+DUET_BLOCK void k_log_softmax_backward(const struct row_op *p, struct row_shared *shared, struct place at) {
+    FOR_EACH_ROW_GROUP(first, p, at) {
+        BLOCK_PHASE(at) {
+            const float *dy = p->dy + (size_t)row_of(first, at) * (size_t)p->classes;
+            double sum = 0;
+            for (int j = lane_of(at); j < p->classes && row_of(first, at) < p->rows; j += ROW_LANES)
+                sum += dy[j];
+            shared->sum[at.thread] = sum;
+        }
+        ROW_TREE(at, half) {
+            shared->sum[at.thread] += shared->sum[at.thread + half];
+        }
+        BLOCK_PHASE(at) {
+            size_t start = (size_t)row_of(first, at) * (size_t)p->classes;
+            double sum = shared->sum[row_slot(at)];
+            for (int j = lane_of(at); j < p->classes && row_of(first, at) < p->rows; j += ROW_LANES)
+                p->out[start + (size_t)j] = (float)(p->dy[start + (size_t)j] -
+                                                    mul_f64(exp((double)p->scores[start + (size_t)j]), sum));
+        }
+    }
+}
+
+DUET_BLOCK void k_nll_forward(const struct row_op *p, struct row_shared *shared, struct place at) {
+    FOR_EACH_ROW_GROUP(first, p, at) {
+        rows_beaten(p, shared, first, at);
+        BLOCK_PHASE(at) {
+            int row = row_of(first, at);
+            if (lane_of(at) == 0 && row < p->rows) {
+                int32_t label = p->labels[row];
+                int known = label >= 0 && label < p->classes;
+                p->loss[row] = known ? -(double)p->scores[(size_t)row * (size_t)p->classes + (size_t)label]
+                                     : not_a_number();
+                p->hits[row] = shared->beaten[at.thread] == 0;
+            }
+        }
+    }
+}
+
+DUET_BLOCK void k_cross_entropy_forward(const struct row_op *p, struct row_shared *shared, struct place at) {
+    FOR_EACH_ROW_GROUP(first, p, at) {
+        rows_softmax(p, shared, first, at);
+        rows_beaten(p, shared, first, at);
+        BLOCK_PHASE(at) {
+            int row = row_of(first, at);
+            if (lane_of(at) == 0 && row < p->rows) {
+                const float *x = p->scores + (size_t)row * (size_t)p->classes;
+                int32_t label = p->labels[row];
+                int known = label >= 0 && label < p->classes;
+                p->loss[row] = known ? log(shared->sum[at.thread]) - (x[label] - shared->max[at.thread])
+                                     : not_a_number();
+                p->hits[row] = shared->beaten[at.thread] == 0;
+            }
+        }
+    }
+}
+
+/* No sum here; `shared` is not used. */
+DUET_BLOCK void k_nll_backward(const struct row_op *p, struct row_shared *shared, struct place at) {
+    (void)shared;
+    FOR_EACH_ROW_GROUP(first, p, at) {
+        BLOCK_PHASE(at) {
+            int row = row_of(first, at);
+            if (row < p->rows) {
+                float *dlogp = p->out + (size_t)row * (size_t)p->classes;
+                int32_t label = p->labels[row];
+                int known = label >= 0 && label < p->classes;
+                float weight = known ? (float)-row_weight(p, row) : 0;
+                for (int j = lane_of(at); j < p->classes; j += ROW_LANES)
+                    dlogp[j] = !known ? (float)not_a_number() : j == label ? weight : 0;
+            }
+        }
+    }
+}
+
+DUET_BLOCK void k_cross_entropy_backward(const struct row_op *p, struct row_shared *shared, struct place at) {
+    FOR_EACH_ROW_GROUP(first, p, at) {
+        rows_softmax(p, shared, first, at);
+        BLOCK_PHASE(at) {
+            int row = row_of(first, at);
+            if (row < p->rows) {
+                size_t start = (size_t)row * (size_t)p->classes;
+                int32_t label = p->labels[row];
+                double weight = label >= 0 && label < p->classes ? row_weight(p, row) : not_a_number();
+                double max = shared->max[row_slot(at)], log_sum = log(shared->sum[row_slot(at)]);
+                for (int j = lane_of(at); j < p->classes; j += ROW_LANES)
+                    p->out[start + (size_t)j] = (float)mul_f64(
+                        exp(p->scores[start + (size_t)j] - max - log_sum) - (j == label), weight);
+            }
+        }
+    }
+}
+
+#endif

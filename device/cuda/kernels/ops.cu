@@ -1,0 +1,78 @@
+/* CUDA: which kernel serves an op. The text of the kernels lies in cuda_kernels_*.h, where it also compiles
+ * for the host and is tested there; here and in cuda_ops_*.cu it meets the GPU.
+ *
+ * Unless libraries are asked for (cuda/library.h) no other is called: own kernels give a sample the same bits in any
+ * company, which cuBLAS and cuDNN do not promise, so forward and backward data take a whole batch in one launch
+ * (docs/design.md 2, rule 2). */
+#include "device/cuda/kernels/launch.h"
+#include "device/cuda/library.h"
+
+/* GPUs hold activations in plain layout: neighbouring threads read neighbouring pixels. */
+static int refuse_n16(enum op op) {
+    return fail(ERR_FAILED, "%s: a GPU has no N16 layout: use plain tensors on cuda", op_name(op));
+}
+
+static int is_n16(const struct op_args *args) {
+    for (int i = 0; i < 3; i++)
+        if (args->in[i].data && args->in[i].layout != LAYOUT_PLAIN) return 1;
+    for (int i = 0; i < 2; i++)
+        if (args->out[i].data && args->out[i].layout != LAYOUT_PLAIN) return 1;
+    return 0;
+}
+
+static int enqueue_op(struct cuda_stream *stream, enum op op, const struct op_args *args) {
+    switch (op) {
+    case OP_CONV2D_FORWARD:
+    case OP_CONV2D_BACKWARD_DATA:
+    case OP_CONV2D_BACKWARD_WEIGHT:
+    case OP_LINEAR_FORWARD:
+    case OP_LINEAR_BACKWARD_DATA:
+    case OP_LINEAR_BACKWARD_WEIGHT: return enqueue_product(stream, op, args);
+    case OP_RELU_FORWARD:
+    case OP_RELU_BACKWARD:
+    case OP_DROPOUT_FORWARD:
+    case OP_DROPOUT_BACKWARD:
+    case OP_FILL:
+    case OP_ADD:
+    case OP_SCALE:
+    case OP_SGD:
+    case OP_ADADELTA:
+    case OP_ADAM: return enqueue_elementwise(stream, op, args);
+    case OP_AVG_POOL_FORWARD:
+    case OP_AVG_POOL_BACKWARD:
+    case OP_MAX_POOL_FORWARD:
+    case OP_MAX_POOL_BACKWARD: return enqueue_pool(stream, op, args);
+    case OP_LOG_SOFTMAX_FORWARD:
+    case OP_LOG_SOFTMAX_BACKWARD:
+    case OP_NLL_FORWARD:
+    case OP_NLL_BACKWARD:
+    case OP_CROSS_ENTROPY_FORWARD:
+    case OP_CROSS_ENTROPY_BACKWARD: return enqueue_rows(stream, op, args);
+    case OP_LOSS_SUM:
+    case OP_HASH: return enqueue_log(stream, op, args);
+    case OP_GATHER_SAMPLES: return enqueue_gather(stream, args);
+    case OP_TO_N16:
+    case OP_TO_PLAIN:
+    case OP_COUNT: break;
+    }
+    return refuse_n16(op);
+}
+
+int cuda_launch_op(struct cuda_stream *stream, enum op op, const struct op_args *args) {
+    if (is_n16(args)) return refuse_n16(op);
+    CHECK(cuda_library_takes(stream, op) ? cuda_library_enqueue(stream, op, args) : enqueue_op(stream, op, args));
+    CUDA_STREAM_CHECK(stream, cudaGetLastError(), op_name(op));
+    return OK;
+}
+
+static int load(const struct cuda_device *device, const void *kernel) {
+    struct cudaFuncAttributes attributes;
+    CUDA_CHECK(cudaFuncGetAttributes(&attributes, kernel), "loading the kernels", device->head.name);
+    return OK;
+}
+
+int cuda_load_kernels(struct cuda_device *device) {
+    for (int i = 0; simple_kernel(i); i++) CHECK(load(device, simple_kernel(i)));
+    for (int i = 0; product_kernel(i); i++) CHECK(load(device, product_kernel(i)));
+    return load(device, gather_kernel());
+}

@@ -1,0 +1,170 @@
+/* Pooling, and its two gradients in gather form: a thread owns one pixel of dx and asks which windows cover
+ * it, instead of a thread per window adding into pixels that other windows share. So nothing is added by two
+ * threads, no float atomics are needed, and a pixel adds its windows up in row-major order, as the reference
+ * does.
+ *
+ * A pixel h lies in the windows p with p * stride <= h < p * stride + size, that is
+ *     p from max(0, ceil((h - size + 1) / stride)) to min(P - 1, h / stride). */
+#ifndef DEVICE_CUDA_KERNELS_POOL_H
+#define DEVICE_CUDA_KERNELS_POOL_H
+
+#include "device/cuda/kernels/kernel.h"
+
+/* x and dx (planes, height, width), y and dy (planes, rows, columns), planes = N * C. */
+struct pool {
+    const float *x, *dy;
+    float *out;
+    uint32_t count; /* elements of out, below 2^31 */
+    int height, width, rows, columns, size, stride;
+    float area, part;  /* pixels of a window; what dividing by it multiplies with, where that gives the same bits, or 0 */
+    struct divider by_out_width, by_out_height; /* of out's own plane */
+    struct divider by_stride;
+};
+
+/* 0 and nothing written if there are too many elements for the index arithmetic. */
+static inline int pool_of(enum op op, const struct op_args *a, struct pool *pool) {
+    const struct tensor *out = &a->out[0];
+    int forward = op == OP_AVG_POOL_FORWARD || op == OP_MAX_POOL_FORWARD;
+    const struct tensor *x = forward ? &a->in[0] : out;
+    const struct tensor *y = forward ? out : &a->in[op == OP_MAX_POOL_BACKWARD];
+    struct pool made = ZEROED;
+    *pool = made;
+    if (tensor_count(x) >= (size_t)1 << 31 || tensor_count(y) >= (size_t)1 << 31) return 0;
+    made.x = forward || op == OP_MAX_POOL_BACKWARD ? tensor_f32(&a->in[0]) : NULL;
+    made.dy = forward ? NULL : tensor_f32(y);
+    made.out = tensor_f32(out);
+    made.count = (uint32_t)tensor_count(out);
+    made.height = x->dims[2], made.width = x->dims[3], made.rows = y->dims[2], made.columns = y->dims[3];
+    made.size = a->p.pool.size, made.stride = a->p.pool.stride;
+    made.area = (float)(made.size * made.size);
+    made.part = (made.size & (made.size - 1)) == 0 ? 1 / made.area : 0; /* a power of two has an exact inverse */
+    made.by_stride = divider_of((uint32_t)made.stride);
+    made.by_out_width = divider_of((uint32_t)out->dims[3]);
+    made.by_out_height = divider_of((uint32_t)out->dims[2]);
+    *pool = made;
+    return 1;
+}
+
+/* Element i of out: its plane, row and column. */
+struct pixel {
+    size_t plane;
+    int row, column;
+};
+
+DUET_HD struct pixel pixel_of(const struct pool *p, uint32_t i) {
+    struct pixel at;
+    uint32_t column, row;
+    at.plane = divide(p->by_out_height, divide(p->by_out_width, i, &column), &row);
+    at.row = (int)row, at.column = (int)column;
+    return at;
+}
+
+#define FOR_EACH_PIXEL(i, p, at) \
+    for (size_t i = place_first(at); i < (p)->count; i += place_stride(at))
+
+/* The first pixel of window (row, column) of a plane of x. */
+DUET_HD const float *window_of(const struct pool *p, size_t plane, int row, int column) {
+    return p->x + (plane * (size_t)p->height + (size_t)(row * p->stride)) * (size_t)p->width +
+           (size_t)(column * p->stride);
+}
+
+DUET_HD float over_area(const struct pool *p, float x) {
+    return p->part != 0 ? mul_f32(x, p->part) : x / p->area;
+}
+
+DUET_HD void k_avg_pool_forward(const struct pool *p, struct place at) {
+    FOR_EACH_PIXEL(i, p, at) {
+        struct pixel y = pixel_of(p, (uint32_t)i);
+        const float *window = window_of(p, y.plane, y.row, y.column);
+        float sum = 0;
+        for (int a = 0; a < p->size; a++)
+            for (int b = 0; b < p->size; b++) sum += window[a * p->width + b];
+        p->out[i] = over_area(p, sum);
+    }
+}
+
+/* Where in the window the maximum lies, as an offset from its first pixel; the value into *most. The first of
+ * equal maxima; a NaN wins, the last one of several. */
+DUET_HD int window_argmax(const struct pool *p, const float *window, float *most) {
+    int best = 0;
+    *most = window[0];
+    for (int a = 0; a < p->size; a++)
+        for (int b = a == 0; b < p->size; b++) {
+            float value = window[a * p->width + b];
+            if (value > *most || is_nan(value)) {
+                *most = value;
+                best = a * p->width + b;
+            }
+        }
+    return best;
+}
+
+DUET_HD void k_max_pool_forward(const struct pool *p, struct place at) {
+    FOR_EACH_PIXEL(i, p, at) {
+        struct pixel y = pixel_of(p, (uint32_t)i);
+        float most;
+        window_argmax(p, window_of(p, y.plane, y.row, y.column), &most);
+        p->out[i] = most;
+    }
+}
+
+/* The windows that cover pixel h in one direction: first .. last, none if last < first. */
+DUET_HD int first_window(const struct pool *p, int h) {
+    uint32_t rest;
+    int before = h - p->size + 1;
+    return before <= 0 ? 0 : (int)divide(p->by_stride, (uint32_t)(before + p->stride - 1), &rest);
+}
+
+DUET_HD int last_window(const struct pool *p, int h, int windows) {
+    uint32_t rest;
+    int last = (int)divide(p->by_stride, (uint32_t)h, &rest);
+    return last < windows ? last : windows - 1;
+}
+
+DUET_HD float avg_of_windows(const struct pool *p, const float *dy, struct pixel x) {
+    int first_column = first_window(p, x.column), last_column = last_window(p, x.column, p->columns);
+    int last_row = last_window(p, x.row, p->rows);
+    float sum = 0;
+    for (int r = first_window(p, x.row); r <= last_row; r++)
+        for (int c = first_column; c <= last_column; c++) sum += over_area(p, dy[r * p->columns + c]);
+    return sum;
+}
+
+/* Where windows lie side by side: one, or none at the edge. The same bits, -0 included: a sum begins with 0. */
+DUET_HD float avg_of_window(const struct pool *p, const float *dy, struct pixel x) {
+    uint32_t rest, row = divide(p->by_stride, (uint32_t)x.row, &rest),
+                   column = divide(p->by_stride, (uint32_t)x.column, &rest);
+    float sum = 0;
+    if (row < (uint32_t)p->rows && column < (uint32_t)p->columns)
+        sum += over_area(p, dy[row * (uint32_t)p->columns + column]);
+    return sum;
+}
+
+DUET_HD void k_avg_pool_backward(const struct pool *p, struct place at) {
+    FOR_EACH_PIXEL(i, p, at) {
+        struct pixel x = pixel_of(p, (uint32_t)i);
+        const float *dy = p->dy + x.plane * (size_t)p->rows * (size_t)p->columns;
+        p->out[i] = p->size == p->stride ? avg_of_window(p, dy, x) : avg_of_windows(p, dy, x);
+    }
+}
+
+DUET_HD void k_max_pool_backward(const struct pool *p, struct place at) {
+    FOR_EACH_PIXEL(i, p, at) {
+        struct pixel x = pixel_of(p, (uint32_t)i);
+        const float *dy = p->dy + x.plane * (size_t)p->rows * (size_t)p->columns;
+        int last_row = last_window(p, x.row, p->rows);
+        int last_column = last_window(p, x.column, p->columns);
+        int first_column = first_window(p, x.column);
+        float sum = 0, most;
+        for (int r = first_window(p, x.row); r <= last_row; r++) {
+            for (int c = first_column; c <= last_column; c++) {
+                int mine = (x.row - r * p->stride) * p->width + x.column - c * p->stride;
+                if (window_argmax(p, window_of(p, x.plane, r, c), &most) == mine)
+                    sum += dy[r * p->columns + c];
+            }
+        }
+        p->out[i] = sum;
+    }
+}
+
+#endif

@@ -1,0 +1,109 @@
+/* CUDA kernels and launches of convolutions and linear layers: one template, made for each kind of product
+ * and each shape of tile that product_choose may name; and another for small convolutions. What is multiplied is told in
+ * kernels/product.h, how in kernels/tile.h and kernels/planes.h, with which grid in kernels/plan.h. */
+#include "device/cuda/kernels/launch.h"
+#include "device/cuda/kernels/planes.h"
+
+template <int KIND, int TILE>
+static __global__ void __launch_bounds__(tile_threads(TILE))
+    product(const __grid_constant__ struct product p) {
+    __shared__ struct product_shared shared;
+    struct place at = {blockIdx.x, gridDim.x, threadIdx.x, blockDim.x};
+    DUET_BLOCK_KERNEL(at);
+    k_product(KIND, TILE, &p, &shared, at);
+}
+
+template <int KIND, int K>
+static __global__ void __launch_bounds__(32 * PLANES_WARPS, 3)
+    product_planes(const __grid_constant__ struct planes q) {
+    __shared__ struct planes_shared shared;
+    struct place at = {blockIdx.x, gridDim.x, threadIdx.x, blockDim.x};
+    DUET_BLOCK_KERNEL(at);
+    k_planes(KIND, K, &q, &shared, at);
+}
+
+template <int KIND>
+static __global__ void __launch_bounds__(SIMPLE_THREADS)
+    product_fold(const __grid_constant__ struct product p) {
+    struct place at = {blockIdx.x, gridDim.x, threadIdx.x, blockDim.x};
+    k_product_fold(KIND, &p, at);
+}
+
+/* The tiles of one kind; NULL where tile_fits says no. */
+#define TILES_OF(kind)                                                                                    \
+    {DUET_KERNEL(product<kind, TILE_LARGE>), DUET_KERNEL(product<kind, TILE_MEDIUM>),                     \
+     DUET_KERNEL(product<kind, TILE_SMALL>), NULL, DUET_KERNEL(product<kind, TILE_TF32>)}
+#define ALL_TILES_OF(kind)                                                                                \
+    {DUET_KERNEL(product<kind, TILE_LARGE>), DUET_KERNEL(product<kind, TILE_MEDIUM>),                     \
+     DUET_KERNEL(product<kind, TILE_SMALL>), DUET_KERNEL(product<kind, TILE_WIDE>),                       \
+     DUET_KERNEL(product<kind, TILE_TF32>)}
+
+static const void *const kernels[PRODUCT_KINDS][TILES] = {
+    ALL_TILES_OF(PRODUCT_CONV_FORWARD),
+    ALL_TILES_OF(PRODUCT_CONV_DATA),
+    ALL_TILES_OF(PRODUCT_CONV_DATA_STRIDED),
+    TILES_OF(PRODUCT_CONV_WEIGHT),
+    TILES_OF(PRODUCT_LINEAR_KK),
+    TILES_OF(PRODUCT_LINEAR_KC),
+    TILES_OF(PRODUCT_LINEAR_RC),
+};
+
+/* By direction and size: forward, data; 3 x 3, 5 x 5. */
+static const void *const planes_kernels[2][2] = {
+    {DUET_KERNEL(product_planes<PRODUCT_CONV_FORWARD, 3>), DUET_KERNEL(product_planes<PRODUCT_CONV_FORWARD, 5>)},
+    {DUET_KERNEL(product_planes<PRODUCT_CONV_DATA, 3>), DUET_KERNEL(product_planes<PRODUCT_CONV_DATA, 5>)},
+};
+
+static const void *fold_of(enum product_kind kind) {
+    return kind == PRODUCT_CONV_WEIGHT ? DUET_KERNEL(product_fold<PRODUCT_CONV_WEIGHT>)
+                                       : DUET_KERNEL(product_fold<PRODUCT_LINEAR_RC>);
+}
+
+const void *product_kernel(int i) {
+    for (int kind = 0; kind < PRODUCT_KINDS; kind++)
+        for (int tile = 0; tile < TILES; tile++)
+            if (kernels[kind][tile] && i-- == 0) return kernels[kind][tile];
+    if (i < 4) return planes_kernels[i / 2][i % 2];
+    return i == 4 ? fold_of(PRODUCT_CONV_WEIGHT) : i == 5 ? fold_of(PRODUCT_LINEAR_RC) : NULL;
+}
+
+static int make_product(struct cuda_stream *stream, enum op op, const struct op_args *args, struct product *p,
+                        enum product_kind *kind) {
+    if (!stream->workspace)
+        return fail(ERR_FAILED, "%s: on a stream without a workspace: use the compute stream", op_name(op));
+    if (!product_of(op, args, p, kind))
+        return fail(ERR_FAILED, "%s: 2^31 elements or more: give a smaller batch", op_name(op));
+    return OK;
+}
+
+static void enqueue_tiles(struct cuda_stream *stream, struct product *p, enum product_kind kind, int allow_tf32) {
+    struct planes q;
+    if (planes_chosen(p, kind, allow_tf32, &q)) {
+        enqueue(stream, planes_kernels[kind != PRODUCT_CONV_FORWARD][p->k == 5], planes_blocks(&q),
+                planes_threads(&q), &q);
+        return;
+    }
+    enum tile tile = product_choose(p, kind, allow_tf32);
+    product_grid(p, kind, tile, (float *)stream->workspace, CUDA_WORKSPACE_BYTES);
+    enqueue(stream, kernels[kind][tile], p->row_tiles * p->col_tiles * p->splits, (uint32_t)tile_threads(tile),
+            p);
+    if (p->splits > 1)
+        enqueue(stream, fold_of(kind), grid_for((size_t)p->rows * p->cols, SIMPLE_THREADS), SIMPLE_THREADS, p);
+}
+
+int enqueue_product(struct cuda_stream *stream, enum op op, const struct op_args *args) {
+    struct product p;
+    enum product_kind kind;
+    CHECK(make_product(stream, op, args, &p, &kind));
+    enqueue_tiles(stream, &p, kind, stream->head.device->config.allow_tf32);
+    return OK;
+}
+
+int enqueue_bias_gradient(struct cuda_stream *stream, enum op op, const struct op_args *args) {
+    struct product p;
+    enum product_kind kind;
+    CHECK(make_product(stream, op, args, &p, &kind));
+    product_bias_alone(&p, kind);
+    enqueue_tiles(stream, &p, kind, 0);
+    return OK;
+}

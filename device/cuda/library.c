@@ -1,0 +1,56 @@
+/* Finding a shared library and its functions. A library of another major version than its header has another ABI,
+ * hence the version in the name; a file given by hand may be any, so the caller asks the library itself. */
+#include "device/cuda/library.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Never unloaded: NODELETE. LOCAL: nobody else finds its functions in it by accident. */
+static void *load(const char *file) {
+    return *file ? dlopen(file, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE) : NULL;
+}
+
+/* The file is there but will not load: for want of another library, or it is none. */
+static int not_loaded(const struct library_place *p) {
+    return fail(ERR_USAGE, "%s: %s: set %s to the library's file, or %s", p->title, dlerror(), p->variable, p->instead);
+}
+
+static int find_library(const struct library_place *p, void **library, int *found) {
+    const char *given = getenv(p->variable);
+    *found = LIBRARY_UNUSABLE; /* what was named by hand is wanted */
+    if (given && *given) {
+        *library = load(given);
+        return *library ? OK : not_loaded(p);
+    }
+    *library = load(p->file);
+    if (!*library && *p->file && access(p->file, F_OK) == 0) return not_loaded(p);
+    if (!*library) *library = load(p->name);
+    if (*library) return OK;
+    *found = LIBRARY_NOT_FOUND;
+    return fail(ERR_USAGE, "%s: not found: looked for %s%s%s in the system's folders: set %s to its file, or %s",
+                p->title, p->file, *p->file ? " and for " : "", p->name, p->variable, p->instead);
+}
+
+static int find_functions(const struct library_place *p, void *library, const struct library_function *functions,
+                          int count, void *table) {
+    for (int i = 0; i < count; i++) {
+        void *function = dlsym(library, functions[i].name);
+        if (!function)
+            return fail(ERR_USAGE, "%s: the library found has no %s: install the version that this program was built "
+                        "with (%s), or %s", p->title, functions[i].name, p->name, p->instead);
+        memcpy((char *)table + functions[i].offset, &function, sizeof function);
+    }
+    return OK;
+}
+
+int library_load(const struct library_place *place, const struct library_function *functions, int count, void *table,
+                 int *found) {
+    void *library;
+    CHECK(find_library(place, &library, found));
+    int code = find_functions(place, library, functions, count, table);
+    dlclose(library); /* gives back this call's count of users, no more: see NODELETE */
+    if (!code) *found = LIBRARY_FOUND;
+    return code;
+}

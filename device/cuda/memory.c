@@ -1,0 +1,108 @@
+/* A GPU's memory: one slab, handed out by the same allocator as the emulated device's (device/arena.h).
+ *
+ * One slab, because IPC shares whole allocations: a handle names what cudaMalloc gave out, rounded by the
+ * driver to 2 MiB, whatever else lies in it. With one slab of whole 2 MiB for each device, a peer maps exactly
+ * that device's memory, once, and everything in it is an offset. And a steady step allocates nothing, for
+ * cudaMalloc waits for the GPU. */
+#include <string.h>
+
+#include "device/cuda/cuda.h"
+
+static const size_t STEP = (size_t)2 << 20;
+static const size_t DEFAULT_CAP = (size_t)4 << 30; /* other programs want of a GPU, too: more is asked for, not assumed */
+static const size_t CONTEXT_BYTES = (size_t)512 << 20; /* of each process on a GPU: its context and libraries */
+
+/* What config.memory_bytes asks for, or the default share. From the GPU's size, not from what is free now: the
+ * ranks that share it start at the same time. */
+static size_t slab_size(const struct cuda_device *d, size_t total) {
+    size_t sharers = (size_t)d->sharers, asked = (size_t)d->head.config.memory_bytes;
+    if (asked) return (asked + STEP - 1) / STEP * STEP;
+    size_t contexts = sharers * CONTEXT_BYTES;
+    size_t share = total > contexts ? (total - contexts) / sharers / 10 * 8 : 0;
+    if (share > DEFAULT_CAP) share = DEFAULT_CAP;
+    return share < STEP ? STEP : share / STEP * STEP;
+}
+
+int cuda_memory_open(struct cuda_device *d) {
+    size_t free_now = 0, total = 0;
+    char wanted[32], available[32], workspace[32];
+    if (d->head.config.memory_bytes > (uint64_t)INT64_MAX - STEP)
+        return fail(ERR_USAGE, "memory of %s: %llu bytes: give a size such as --device-memory 2GiB",
+                    d->head.name, (unsigned long long)d->head.config.memory_bytes);
+    CUDA_CHECK(cudaMemGetInfo(&free_now, &total), "size of the memory", d->head.name);
+    size_t bytes = slab_size(d, total);
+    if (bytes < CUDA_WORKSPACE_BYTES + STEP) /* said here, where the cause is known */
+        return fail(ERR_MEMORY,
+                    "out of memory on device %d: %s for it on GPU %d (%s, %s for %d device%s), and the workspace of its "
+                    "kernels alone takes %s: give fewer --devices, or a larger --device-memory",
+                    d->head.config.index, format_bytes(bytes, wanted, sizeof wanted), d->gpu, d->gpu_name,
+                    format_bytes(total, available, sizeof available), d->sharers, d->sharers > 1 ? "s" : "",
+                    format_bytes(CUDA_WORKSPACE_BYTES, workspace, sizeof workspace));
+    cudaError_t error = cudaMalloc(&d->slab, bytes);
+    if (error == cudaErrorMemoryAllocation) {
+        cudaGetLastError();
+        d->slab = NULL;
+        return fail(ERR_MEMORY,
+                    "out of memory on device %d: its memory of %s: GPU %d (%s) has %s free for %d device%s: give "
+                    "a smaller --device-memory, or fewer --devices",
+                    d->head.config.index, format_bytes(bytes, wanted, sizeof wanted), d->gpu, d->gpu_name,
+                    format_bytes(free_now, available, sizeof available), d->sharers,
+                    d->sharers > 1 ? "s" : "");
+    }
+    CUDA_CHECK(error, "memory", d->head.name);
+    CHECK(arena_init(&d->arena, d->slab, bytes));
+    d->head.ledger.capacity = bytes;
+    return OK;
+}
+
+void cuda_memory_close(struct cuda_device *d, int drained) {
+    arena_release(&d->arena);
+    if (d->slab && drained) cudaFree(d->slab);
+    d->slab = NULL;
+}
+
+/* Where operands are checked new memory is NaN, as on the host, before anybody can use it. A failure here is the
+ * context's and comes back from the next call on a stream. */
+static void fill_with_nan(struct cuda_device *d, void *memory, size_t bytes) {
+    if (cudaSetDevice(d->gpu)) return;
+    pthread_mutex_lock(&d->service_lock);
+    cudaError_t state = cudaMemsetAsync(memory, 0xff, bytes, d->service);
+    if (state == cudaSuccess) (void)cuda_poll(&d->head, NULL, d->service, &state);
+    pthread_mutex_unlock(&d->service_lock);
+}
+
+void *cuda_memory_alloc(struct device *device, size_t bytes) {
+    struct cuda_device *d = (struct cuda_device *)device;
+    void *memory = arena_alloc(&d->arena, bytes);
+    if (memory && device->config.check_operands) fill_with_nan(d, memory, bytes);
+    return memory;
+}
+
+void cuda_memory_free(struct device *device, void *memory, size_t bytes) {
+    arena_free(&((struct cuda_device *)device)->arena, memory, bytes);
+}
+
+size_t cuda_memory_largest(struct device *device) {
+    return arena_largest(&((struct cuda_device *)device)->arena);
+}
+
+/* Pinned: the GPU's copy engine reads it while the program goes on. Portable: pinned for every GPU of the
+ * process. */
+int cuda_host_alloc(struct device *device, void **out, size_t bytes) {
+    char size[32];
+    CHECK(cuda_use(device));
+    cudaError_t error = cudaHostAlloc(out, bytes ? bytes : 1, cudaHostAllocPortable);
+    if (error == cudaSuccess) return OK;
+    *out = NULL;
+    cudaGetLastError();
+    return fail(ERR_MEMORY, "out of pinned host memory: %s asked for %s's transfers: %s: use a smaller batch",
+                format_bytes(bytes, size, sizeof size), device->name, cudaGetErrorString(error));
+}
+
+/* cudaFreeHost waits for the GPU and knows no deadline: behind a kernel that does not end the memory, which a copy may
+ * still read, is left to the process's end. */
+void cuda_host_free(struct device *device, void *memory) {
+    struct cuda_device *d = (struct cuda_device *)device;
+    if (cudaSetDevice(d->gpu) != cudaSuccess || !cuda_drain(&d->compute) || !cuda_drain(&d->comm)) return;
+    if (cudaFreeHost(memory)) cudaGetLastError(); /* the next launch starts clean */
+}

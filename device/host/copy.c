@@ -1,0 +1,127 @@
+/* What the streams of the emulated GPU run: kernels, copies, small writes and host functions. Each is a plain
+ * function of its arguments; when and where it runs is the stream's policy. */
+#include <string.h>
+
+#include "base/error.h"
+#include "device/host/host.h"
+
+struct kernel_call {
+    host_kernel *kernel;
+    enum op op;
+    struct op_args args;
+};
+
+static int run_kernel(void *args) {
+    struct kernel_call *call = args;
+    host_race_check(call->op, &call->args);
+    call->kernel(&call->args);
+    return OK;
+}
+
+static int any_n16(const struct op_args *args) {
+    for (int i = 0; i < 3; i++)
+        if (args->in[i].data && args->in[i].layout == LAYOUT_N16) return 1;
+    for (int i = 0; i < 2; i++)
+        if (args->out[i].data && args->out[i].layout == LAYOUT_N16) return 1;
+    return 0;
+}
+
+int host_launch(struct stream *stream, enum op op, const struct op_args *args) {
+    struct host_stream *s = (struct host_stream *)stream;
+    struct host_device *device = (struct host_device *)stream->device;
+    struct command c;
+    struct kernel_call *call = (struct kernel_call *)c.args;
+    if (device->head.layout == LAYOUT_PLAIN && any_n16(args))
+        return fail(ERR_FAILED, "%s on %s: an operand in N16: the reference kernels know plain layout only",
+                    op_name(op), device->head.name);
+    call->kernel = device->kernels[op];
+    call->op = op;
+    call->args = *args;
+    c.function = run_kernel;
+    c.control = 0;
+    if (s->head.spans.on) {
+        host_facts(s, op_name(op), 0, &c.facts);
+        c.facts.flops = op_flops(op, args);
+    }
+    return host_submit(s, &c, sizeof *call);
+}
+
+struct copy_call {
+    void *destination;
+    const void *source;
+    size_t bytes;
+    struct traffic *traffic; /* of the device that executes it */
+    int from, to;            /* ends of the link; equal: nothing is charged */
+};
+
+static int run_copy(void *args) {
+    struct copy_call *call = args;
+    memcpy(call->destination, call->source, call->bytes);
+    if (call->from != call->to) traffic_add(call->traffic, call->from, call->to, call->bytes);
+    return OK;
+}
+
+static int submit_copy(struct host_stream *s, const char *name, int to, void *destination, int from,
+                       const void *source, size_t bytes) {
+    struct command c;
+    struct copy_call *call = (struct copy_call *)c.args;
+    if (bytes == 0) return sticky_get(&s->error);
+    *call = (struct copy_call){destination, source, bytes, &s->head.device->traffic, from, to};
+    c.function = run_copy;
+    c.control = 0;
+    if (s->head.spans.on) host_facts(s, name, from != to ? bytes : 0, &c.facts);
+    return host_submit(s, &c, sizeof *call);
+}
+
+int host_copy(struct stream *stream, struct device *to, void *destination, struct device *from,
+              const void *source, size_t bytes) {
+    const char *name = !from ? "copy to device" : !to ? "copy to host" : "copy peer";
+    return submit_copy((struct host_stream *)stream, name, to ? to->config.index : LINK_HOST, destination,
+                       from ? from->config.index : LINK_HOST, source, bytes);
+}
+
+int host_copy_imported(struct stream *stream, void *destination, const void *imported, int source_device,
+                       size_t bytes) {
+    return submit_copy((struct host_stream *)stream, "copy imported", stream->device->config.index,
+                       destination, source_device, imported, bytes);
+}
+
+struct write_call {
+    void *destination;
+    struct device *device;
+    size_t bytes;
+    unsigned char value[256]; /* device.h's limit, checked in stream.c */
+};
+
+static int run_write(void *args) {
+    struct write_call *call = args;
+    memcpy(call->destination, call->value, call->bytes);
+    traffic_add(&call->device->traffic, LINK_HOST, call->device->config.index, call->bytes);
+    return OK;
+}
+
+int host_write(struct stream *stream, void *destination, const void *value, size_t bytes) {
+    struct host_stream *s = (struct host_stream *)stream;
+    struct command c;
+    struct write_call *call = (struct write_call *)c.args;
+    if (bytes == 0) return sticky_get(&s->error);
+    call->destination = destination;
+    call->device = stream->device;
+    call->bytes = bytes;
+    memcpy(call->value, value, bytes);
+    c.function = run_write;
+    c.control = 0;
+    if (s->head.spans.on) host_facts(s, "write", bytes, &c.facts);
+    return host_submit(s, &c, offsetof(struct write_call, value) + bytes);
+}
+
+int host_call(struct stream *stream, const char *span_name, uint64_t span_bytes, host_function *function,
+              const void *args, size_t args_bytes) {
+    struct host_stream *s = (struct host_stream *)stream;
+    struct command c;
+    if (args_bytes) memcpy(c.args, args, args_bytes);
+    c.function = function;
+    c.control = 0;
+    if (s->head.spans.on) host_facts(s, span_name, span_bytes, &c.facts);
+    return host_submit(s, &c, args_bytes);
+}

@@ -1,0 +1,118 @@
+/* The emulated GPU put together: an arena, two streams, a table of kernels. `host` and `host-late` are one
+ * kind that differs in the policy of its streams alone. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "device/host/host.h"
+
+static const uint64_t ARENA_STEP = 2 << 20; /* sizes are whole huge pages */
+
+static int probe(int *count) {
+    *count = MAX_DEVICES; /* as many as one asks for: more than cores share them */
+    return OK;
+}
+
+static int arena_size(const struct device_config *config, size_t *bytes) {
+    if (config->memory_bytes == 0 || config->memory_bytes > (uint64_t)INT64_MAX - ARENA_STEP)
+        return fail(ERR_USAGE, "memory of device %d: %llu bytes: give a size such as --device-memory 2GiB",
+                    config->index, (unsigned long long)config->memory_bytes);
+    *bytes = (size_t)((config->memory_bytes + ARENA_STEP - 1) / ARENA_STEP * ARENA_STEP);
+    return OK;
+}
+
+static void choose_kernels(struct host_device *d) {
+    for (int op = 0; op < OP_COUNT; op++) {
+        host_kernel *fast = d->head.config.reference_math ? NULL : host_fast_kernel((enum op)op, NULL);
+        d->kernels[op] = fast ? fast : host_reference_kernels[op];
+    }
+}
+
+static int start(struct device *device) {
+    struct host_device *d = (struct host_device *)device;
+    int late = device->config.kind == DEVICE_HOST_LATE;
+    size_t bytes = 0;
+    d->memfd.fd = -1;
+    pthread_mutex_init(&d->imports_lock, NULL);
+    CHECK(arena_size(&device->config, &bytes));
+    CHECK(host_memfd_init(&d->memfd, device->config.index, bytes));
+    CHECK(arena_init(&d->arena, d->memfd.base, bytes));
+    device->ledger.capacity = bytes;
+    device->layout = device->config.reference_math ? LAYOUT_PLAIN : LAYOUT_N16;
+    choose_kernels(d);
+    device->compute = &d->compute.head;
+    device->comm = &d->comm.head;
+    CHECK(host_stream_init(&d->compute, device, LANE_COMPUTE, late ? POLICY_LATE : POLICY_INLINE));
+    return host_stream_init(&d->comm, device, LANE_COMM, late ? POLICY_LATE : POLICY_QUEUE);
+}
+
+static void stop(struct device *device) {
+    struct host_device *d = (struct host_device *)device;
+    host_stream_close(&d->comm);
+    host_stream_close(&d->compute);
+    host_unimport_all(d);
+    arena_release(&d->arena);
+    host_memfd_release(&d->memfd);
+    pthread_mutex_destroy(&d->imports_lock);
+}
+
+/* New memory holds what it holds. Where operands are checked it is filled with NaN bit patterns, so that a
+ * kernel that leans on zeros is found. */
+static void *alloc_memory(struct device *device, size_t bytes) {
+    void *memory = arena_alloc(&((struct host_device *)device)->arena, bytes);
+    if (memory && device->config.check_operands) memset(memory, 0xff, bytes);
+    return memory;
+}
+
+static void free_memory(struct device *device, void *memory, size_t bytes) {
+    arena_free(&((struct host_device *)device)->arena, memory, bytes);
+}
+
+static size_t largest_free(struct device *device) {
+    return arena_largest(&((struct host_device *)device)->arena);
+}
+
+/* Copies of the emulated GPU read host memory where it lies: nothing needs to be pinned. */
+static int alloc_host(struct device *device, void **out, size_t bytes) {
+    char size[32];
+    if (bytes > PTRDIFF_MAX || posix_memalign(out, 256, bytes ? bytes : 1)) {
+        *out = NULL;
+        return fail(ERR_MEMORY, "out of host memory: %s asked for %s's transfers: use a smaller batch",
+                    format_bytes(bytes, size, sizeof size), device->name);
+    }
+    return OK;
+}
+
+static void free_host(struct device *device, void *memory) {
+    (void)device;
+    free(memory);
+}
+
+const struct device_ops host_device_ops = {
+    .name = "cpu",
+    .device_bytes = sizeof(struct host_device),
+    .probe = probe,
+    .start = start,
+    .stop = stop,
+    .alloc = alloc_memory,
+    .free = free_memory,
+    .largest_free = largest_free,
+    .host_alloc = alloc_host,
+    .host_free = free_host,
+    .sync = host_sync,
+    .event_create = host_event_create,
+    .event_destroy = host_event_destroy,
+    .event_record = host_event_record,
+    .event_wait = host_event_wait,
+    .event_sync = host_event_sync,
+    .event_done = host_event_done,
+    .launch = host_launch,
+    .copy = host_copy,
+    .copy_imported = host_copy_imported,
+    .write = host_write,
+    .call_host = host_call,
+    .export_memory = host_export,
+    .import_memory = host_import,
+    .unimport_memory = host_unimport,
+};

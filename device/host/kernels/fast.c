@@ -1,0 +1,23 @@
+/* Which fast kernel serves an op on this processor: asked of the processor at run time, so that one binary
+ * runs everywhere. */
+#include "device/host/kernels/fast.h"
+
+#include <string.h>
+
+static host_kernel *const *kernels_of(const char *isa) {
+    if (isa && strcmp(isa, "generic") == 0) return n16_generic_kernels;
+#if defined(__x86_64__)
+    if ((!isa || strcmp(isa, "avx512") == 0) && __builtin_cpu_supports("avx512f") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("fma"))
+        return n16_avx512_kernels;
+    if ((!isa || strcmp(isa, "avx2") == 0) && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        return n16_avx2_kernels;
+#endif
+    return isa ? NULL : n16_generic_kernels;
+}
+
+host_kernel *host_fast_kernel(enum op op, const char *isa) {
+    host_kernel *const *kernels = kernels_of(isa);
+    return kernels ? kernels[op] : NULL;
+}

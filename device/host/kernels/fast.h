@@ -1,0 +1,15 @@
+/* The tables of the fast path, one an instruction set; NULL entries: the reference serves. Chosen by
+ * host_fast_kernel. */
+#ifndef DEVICE_HOST_KERNELS_FAST_H
+#define DEVICE_HOST_KERNELS_FAST_H
+
+#include "base/philox.h"
+#include "device/host/kernels/hash_mix.h"
+#include "device/host/kernels/reference.h"
+
+#if defined(__x86_64__)
+extern host_kernel *const n16_avx512_kernels[OP_COUNT], *const n16_avx2_kernels[OP_COUNT];
+#endif
+extern host_kernel *const n16_generic_kernels[OP_COUNT];
+
+#endif

@@ -1,0 +1,38 @@
+/* The fast path of one instruction set: the kernels and their table. The including file has set the target
+ * and defined KERNELS, the table's name. A kernel whose operands are PLAIN but which knows N16 only hands
+ * over to the reference. */
+#include "device/host/kernels/vec.inc.h"
+
+#include "device/host/kernels/n16_conv_forward.inc.h"
+#include "device/host/kernels/n16_conv_data.inc.h"
+#include "device/host/kernels/n16_conv_weight.inc.h"
+#include "device/host/kernels/n16_linear.inc.h"
+#include "device/host/kernels/n16_pool.inc.h"
+#include "device/host/kernels/n16_dropout.inc.h"
+#include "device/host/kernels/n16_elementwise.inc.h"
+
+host_kernel *const KERNELS[OP_COUNT] = {
+    [OP_TO_N16] = n16_to_n16,
+    [OP_TO_PLAIN] = n16_to_plain,
+    [OP_CONV2D_FORWARD] = n16_conv2d_forward,
+    [OP_CONV2D_BACKWARD_DATA] = n16_conv2d_backward_data,
+    [OP_CONV2D_BACKWARD_WEIGHT] = n16_conv2d_backward_weight,
+    [OP_LINEAR_FORWARD] = n16_linear_forward,
+    [OP_LINEAR_BACKWARD_DATA] = n16_linear_backward_data,
+    [OP_LINEAR_BACKWARD_WEIGHT] = n16_linear_backward_weight,
+    [OP_RELU_FORWARD] = fast_relu_forward,
+    [OP_RELU_BACKWARD] = fast_relu_backward,
+    [OP_AVG_POOL_FORWARD] = n16_avg_pool_forward,
+    [OP_AVG_POOL_BACKWARD] = n16_avg_pool_backward,
+    [OP_MAX_POOL_FORWARD] = n16_max_pool_forward,
+    [OP_MAX_POOL_BACKWARD] = n16_max_pool_backward,
+    [OP_DROPOUT_FORWARD] = n16_dropout_forward,
+    [OP_DROPOUT_BACKWARD] = n16_dropout_backward,
+    [OP_FILL] = fast_fill,
+    [OP_ADD] = fast_add,
+    [OP_SCALE] = fast_scale,
+    [OP_SGD] = fast_sgd,
+    [OP_ADADELTA] = fast_adadelta,
+    [OP_ADAM] = fast_adam,
+    [OP_HASH] = fast_hash,
+};

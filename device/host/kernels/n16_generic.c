@@ -1,0 +1,6 @@
+/* The fast path for any processor: four lanes, as SSE and NEON have. Where the target has no fused
+ * multiply-add each lane calls fmaf: slow, and the same bits. */
+#include "device/host/kernels/fast.h"
+
+#define KERNELS n16_generic_kernels
+#include "device/host/kernels/n16.inc.h"

@@ -1,0 +1,141 @@
+/* What works on one element at a time: relu, dropout, fill, sums, the optimizer, the hash, and the change of
+ * layout. These take PLAIN and N16 alike (an element's place does not matter to them); dropout alone must
+ * know which element of the plain segment it holds, since its mask is a function of that. */
+#include "device/host/kernels/reference.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/philox.h"
+#include "device/host/kernels/hash_mix.h"
+
+/* plain [n][i] <-> N16 [n / 16][i][n % 16]; the lanes past n are zero. */
+void reference_to_n16(const struct op_args *a) {
+    const float *x = tensor_f32(&a->in[0]);
+    float *y = tensor_f32(&a->out[0]);
+    size_t samples = (size_t)a->in[0].dims[0], count = tensor_sample_count(&a->in[0]);
+    for (size_t n = 0; n < (size_t)a->out[0].groups * GROUP; n++)
+        for (size_t i = 0; i < count; i++)
+            y[(n / GROUP * count + i) * GROUP + n % GROUP] = n < samples ? x[n * count + i] : 0;
+}
+
+void reference_to_plain(const struct op_args *a) {
+    const float *x = tensor_f32(&a->in[0]);
+    float *y = tensor_f32(&a->out[0]);
+    size_t samples = (size_t)a->out[0].dims[0], count = tensor_sample_count(&a->out[0]);
+    for (size_t n = 0; n < samples; n++)
+        for (size_t i = 0; i < count; i++) y[n * count + i] = x[(n / GROUP * count + i) * GROUP + n % GROUP];
+}
+
+/* A NaN stays a NaN, so that a broken run shows. */
+void reference_relu_forward(const struct op_args *a) {
+    const float *x = tensor_f32(&a->in[0]);
+    float *y = tensor_f32(&a->out[0]);
+    for (size_t i = 0, count = tensor_stored_count(&a->out[0]); i < count; i++) y[i] = x[i] < 0 ? 0 : x[i];
+}
+
+void reference_relu_backward(const struct op_args *a) {
+    const float *y = tensor_f32(&a->in[0]), *dy = tensor_f32(&a->in[1]);
+    float *dx = tensor_f32(&a->out[0]);
+    for (size_t i = 0, count = tensor_stored_count(&a->out[0]); i < count; i++) dx[i] = y[i] > 0 ? dy[i] : 0;
+}
+
+/* y = x * (kept ? 1 / (1 - p) : 0), the scale in float as PyTorch has it; p = 1 keeps nothing. */
+void reference_dropout_forward(const struct op_args *a) {
+    const float *x = tensor_f32(&a->in[0]);
+    float *y = tensor_f32(&a->out[0]);
+    struct dropout_args d = a->p.dropout;
+    uint64_t threshold = philox_threshold(1.0 - (double)d.p);
+    float scale = 1.0f / (1.0f - d.p);
+    int n16 = a->out[0].layout == LAYOUT_N16;
+    size_t count = tensor_sample_count(&a->out[0]);
+    for (size_t i = 0, stored = tensor_stored_count(&a->out[0]); i < stored; i++) {
+        size_t sample = n16 ? i / (GROUP * count) * GROUP + i % GROUP : i / count;
+        size_t index = n16 ? i / GROUP % count : i % count;
+        int kept = philox_keep(a->step->seed, (uint32_t)d.v, (uint32_t)a->step->step, (uint32_t)d.layer,
+                               sample * count + index, threshold);
+        y[i] = x[i] * (kept ? scale : 0.0f);
+    }
+}
+
+/* d(x * mask) = dy * mask: forward again, on the gradient. */
+void reference_dropout_backward(const struct op_args *a) {
+    reference_dropout_forward(a);
+}
+
+void reference_fill(const struct op_args *a) {
+    float *y = tensor_f32(&a->out[0]);
+    for (size_t i = 0, count = tensor_stored_count(&a->out[0]); i < count; i++) y[i] = a->p.fill.value;
+}
+
+void reference_add(const struct op_args *a) {
+    const float *x = tensor_f32(&a->in[0]);
+    float *y = tensor_f32(&a->out[0]);
+    for (size_t i = 0, count = tensor_stored_count(&a->out[0]); i < count; i++) y[i] += x[i];
+}
+
+void reference_scale(const struct op_args *a) {
+    float *y = tensor_f32(&a->out[0]);
+    for (size_t i = 0, count = tensor_stored_count(&a->out[0]); i < count; i++) y[i] *= a->p.fill.value;
+}
+
+/* PyTorch's SGD to the bit of its vector code on the CPU: weight decay and step are fused multiply-adds, the
+ * momentum product is rounded before the gradient is added. */
+void reference_sgd(const struct op_args *a) {
+    const float *grad = tensor_f32(&a->in[0]);
+    float *value = tensor_f32(&a->out[0]), *momentum = tensor_f32(&a->out[1]);
+    struct sgd_args sgd = a->p.sgd;
+    for (size_t i = 0, count = tensor_count(&a->out[0]); i < count; i++) {
+        float g = sgd.weight_decay != 0 ? fmaf(value[i], sgd.weight_decay, grad[i]) : grad[i];
+        if (momentum) {
+            if (!a->step->first_update) g += momentum[i] * sgd.momentum;
+            momentum[i] = g;
+        }
+        value[i] = fmaf(g, -a->step->learning_rate, value[i]);
+    }
+}
+
+/* PyTorch's Adadelta with its fused multiply-adds:
+ *
+ *     v = rho v + (1 - rho) g^2;    d = sqrt(u + epsilon) / sqrt(v + epsilon) g;    u = rho u + (1 - rho) d^2;    p -= rate d */
+void reference_adadelta(const struct op_args *a) {
+    const float *grad = tensor_f32(&a->in[0]);
+    float *value = tensor_f32(&a->out[0]), *moments = tensor_f32(&a->out[1]);
+    const float rho = ADADELTA_RHO, rest = 1 - ADADELTA_RHO, epsilon = ADADELTA_EPSILON, decay = a->p.decay.weight_decay;
+    for (size_t i = 0, count = tensor_count(&a->out[0]); i < count; i++) {
+        float *v = &moments[2 * i], *u = &moments[2 * i + 1];
+        float g = decay != 0 ? fmaf(value[i], decay, grad[i]) : grad[i];
+        *v = fmaf(rest * g, g, *v * rho);
+        float d = sqrtf(*u + epsilon) / sqrtf(*v + epsilon) * g;
+        *u = fmaf(rest * d, d, *u * rho);
+        value[i] = fmaf(d, -a->step->learning_rate, value[i]);
+    }
+}
+
+/* PyTorch's Adam likewise; the corrections for the means' start at zero come with the step block:
+ *
+ *     m += (1 - beta1) (g - m);    v = beta2 v + (1 - beta2) g^2;    p -= adam_rate m / (sqrt(v) / adam_root + epsilon) */
+void reference_adam(const struct op_args *a) {
+    const float *grad = tensor_f32(&a->in[0]);
+    float *value = tensor_f32(&a->out[0]), *moments = tensor_f32(&a->out[1]);
+    const float rest1 = 1 - ADAM_BETA1, beta2 = ADAM_BETA2, rest2 = 1 - ADAM_BETA2, epsilon = ADAM_EPSILON;
+    const float decay = a->p.decay.weight_decay, rate = a->step->adam_rate, root = a->step->adam_root;
+    for (size_t i = 0, count = tensor_count(&a->out[0]); i < count; i++) {
+        float *m = &moments[2 * i], *v = &moments[2 * i + 1];
+        float g = decay != 0 ? fmaf(value[i], decay, grad[i]) : grad[i];
+        *m = fmaf(rest1, g - *m, *m);
+        *v = fmaf(rest2 * g, g, *v * beta2);
+        value[i] += -rate * *m / (sqrtf(*v) / root + epsilon);
+    }
+}
+
+void reference_hash(const struct op_args *a) {
+    const float *x = tensor_f32(&a->in[0]);
+    uint64_t sum = 0;
+    for (size_t i = 0, count = tensor_count(&a->in[0]); i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, &x[i], sizeof bits);
+        sum += hash_mix(bits, i);
+    }
+    ((uint64_t *)a->out[0].data)[(size_t)a->step->slot * a->out[0].dims[1] + a->p.hash.column] = sum;
+}

@@ -1,0 +1,130 @@
+/* Softmax and the losses: row by row, in double from the scores to the row's loss, so a row has the same bits
+ * among any number of rows and a large score overflows nowhere (the row's maximum is taken off before exp):
+ *
+ *     log_softmax(x)[j] = x[j] - max - log(sum over i of exp(x[i] - max))
+ *     loss of a row     = -log_softmax(x)[label]       (nll is given log_softmax, cross entropy x)
+ *     d loss / d x[j]   = softmax(x)[j] - (j == label)
+ *
+ * A row weighs step->weight (MEAN), 1 (SUM) or what dloss says (NONE). A label outside the row gives a NaN
+ * loss and NaN gradients rather than a read past the row; the data reader refuses such labels long before. */
+#include "device/host/kernels/reference.h"
+
+#include <math.h>
+
+struct softmax_row {
+    double max, log_sum;
+};
+
+static struct softmax_row softmax_of(const float *x, int classes) {
+    struct softmax_row r = {x[0], 0};
+    for (int j = 1; j < classes; j++)
+        if (x[j] > r.max || isnan(x[j])) r.max = x[j];
+    double sum = 0;
+    for (int j = 0; j < classes; j++) sum += exp(x[j] - r.max);
+    r.log_sum = log(sum);
+    return r;
+}
+
+void reference_log_softmax_forward(const struct op_args *a) {
+    int rows = a->out[0].dims[0], classes = a->out[0].dims[1];
+    for (int i = 0; i < rows; i++) {
+        const float *x = tensor_f32(&a->in[0]) + (size_t)i * classes;
+        float *y = tensor_f32(&a->out[0]) + (size_t)i * classes;
+        struct softmax_row r = softmax_of(x, classes);
+        for (int j = 0; j < classes; j++) y[j] = (float)(x[j] - r.max - r.log_sum);
+    }
+}
+
+void reference_log_softmax_backward(const struct op_args *a) {
+    int rows = a->out[0].dims[0], classes = a->out[0].dims[1];
+    for (int i = 0; i < rows; i++) {
+        const float *y = tensor_f32(&a->in[0]) + (size_t)i * classes,
+                    *dy = tensor_f32(&a->in[1]) + (size_t)i * classes;
+        float *dx = tensor_f32(&a->out[0]) + (size_t)i * classes;
+        double sum = 0;
+        for (int j = 0; j < classes; j++) sum += dy[j];
+        for (int j = 0; j < classes; j++) dx[j] = (float)(dy[j] - exp(y[j]) * sum);
+    }
+}
+
+/* 1 where the first of the largest scores is the label's. */
+static int32_t is_hit(const float *scores, int classes, int label) {
+    int best = 0;
+    for (int j = 1; j < classes; j++)
+        if (scores[j] > scores[best]) best = j;
+    return best == label;
+}
+
+static double row_weight(const struct op_args *a, int row) {
+    switch ((enum reduction)a->p.loss.reduction) {
+    case REDUCE_MEAN: return a->step->weight;
+    case REDUCE_SUM: return 1;
+    case REDUCE_NONE: return tensor_f32(&a->in[2])[row];
+    }
+    return NAN;
+}
+
+void reference_nll_forward(const struct op_args *a) {
+    int rows = a->in[0].dims[0], classes = a->in[0].dims[1];
+    const int32_t *labels = a->in[1].data;
+    double *loss = a->out[0].data;
+    int32_t *hits = a->out[1].data;
+    for (int i = 0; i < rows; i++) {
+        const float *logp = tensor_f32(&a->in[0]) + (size_t)i * classes;
+        loss[i] = labels[i] >= 0 && labels[i] < classes ? -(double)logp[labels[i]] : NAN;
+        hits[i] = is_hit(logp, classes, labels[i]);
+    }
+}
+
+void reference_nll_backward(const struct op_args *a) {
+    int rows = a->in[0].dims[0], classes = a->in[0].dims[1];
+    const int32_t *labels = a->in[1].data;
+    for (int i = 0; i < rows; i++) {
+        float *dlogp = tensor_f32(&a->out[0]) + (size_t)i * classes;
+        int known = labels[i] >= 0 && labels[i] < classes;
+        for (int j = 0; j < classes; j++) dlogp[j] = known ? 0 : NAN;
+        if (known) dlogp[labels[i]] = (float)-row_weight(a, i);
+    }
+}
+
+void reference_cross_entropy_forward(const struct op_args *a) {
+    int rows = a->in[0].dims[0], classes = a->in[0].dims[1];
+    const int32_t *labels = a->in[1].data;
+    double *loss = a->out[0].data;
+    int32_t *hits = a->out[1].data;
+    for (int i = 0; i < rows; i++) {
+        const float *x = tensor_f32(&a->in[0]) + (size_t)i * classes;
+        struct softmax_row r = softmax_of(x, classes);
+        loss[i] = labels[i] >= 0 && labels[i] < classes ? r.log_sum - (x[labels[i]] - r.max) : NAN;
+        hits[i] = is_hit(x, classes, labels[i]);
+    }
+}
+
+void reference_cross_entropy_backward(const struct op_args *a) {
+    int rows = a->in[0].dims[0], classes = a->in[0].dims[1];
+    const int32_t *labels = a->in[1].data;
+    for (int i = 0; i < rows; i++) {
+        const float *x = tensor_f32(&a->in[0]) + (size_t)i * classes;
+        float *dx = tensor_f32(&a->out[0]) + (size_t)i * classes;
+        int known = labels[i] >= 0 && labels[i] < classes;
+        struct softmax_row r = softmax_of(x, classes);
+        double weight = known ? row_weight(a, i) : NAN;
+        for (int j = 0; j < classes; j++)
+            dx[j] = (float)((exp(x[j] - r.max - r.log_sum) - (j == labels[i])) * weight);
+    }
+}
+
+/* One segment's rows in order; the tree over segments and ranks is the trainer's. */
+void reference_loss_sum(const struct op_args *a) {
+    const double *loss = a->in[0].data;
+    const int32_t *hits = a->in[1].data;
+    double loss_sum = 0;
+    int64_t hit_sum = 0;
+    for (int i = 0; i < a->in[0].dims[0]; i++) {
+        loss_sum += loss[i];
+        hit_sum += hits[i];
+    }
+    size_t cell = (size_t)a->step->slot * a->out[0].dims[1] + a->p.loss.column;
+    ((double *)a->out[0].data)[cell] = loss_sum;
+    ((int64_t *)a->out[1].data)[cell] = hit_sum;
+}

@@ -1,0 +1,81 @@
+/* Pooling: each window of size x size pixels, `stride` apart, becomes one pixel: its mean or its maximum.
+ *
+ * Backward gives the mean's gradient to all pixels of the window in equal parts, the maximum's to the first
+ * of the equal maxima in row-major order. Windows may overlap (stride < size: a pixel then adds up what it
+ * gets) or leave pixels out (these get 0). A NaN wins a maximum, the last one of several, as in PyTorch. */
+#include "device/host/kernels/reference.h"
+
+#include <math.h>
+#include <string.h>
+
+void reference_avg_pool_forward(const struct op_args *a) {
+    const struct tensor *x = &a->in[0], *y = &a->out[0];
+    int size = a->p.pool.size, stride = a->p.pool.stride;
+    for (int n = 0; n < y->dims[0]; n++)
+        for (int c = 0; c < y->dims[1]; c++)
+            for (int p = 0; p < y->dims[2]; p++)
+                for (int q = 0; q < y->dims[3]; q++) {
+                    float sum = 0;
+                    for (int i = 0; i < size; i++)
+                        for (int j = 0; j < size; j++)
+                            sum += *element4(x, n, c, p * stride + i, q * stride + j);
+                    *element4(y, n, c, p, q) = sum / (float)(size * size);
+                }
+}
+
+void reference_avg_pool_backward(const struct op_args *a) {
+    const struct tensor *dy = &a->in[0], *dx = &a->out[0];
+    int size = a->p.pool.size, stride = a->p.pool.stride;
+    memset(dx->data, 0, tensor_count(dx) * sizeof(float));
+    for (int n = 0; n < dy->dims[0]; n++)
+        for (int c = 0; c < dy->dims[1]; c++)
+            for (int p = 0; p < dy->dims[2]; p++)
+                for (int q = 0; q < dy->dims[3]; q++) {
+                    float share = *element4(dy, n, c, p, q) / (float)(size * size);
+                    for (int i = 0; i < size; i++)
+                        for (int j = 0; j < size; j++)
+                            *element4(dx, n, c, p * stride + i, q * stride + j) += share;
+                }
+}
+
+/* The tap (i * size + j) of the window's maximum. */
+static int window_argmax(const struct tensor *x, int n, int c, int p, int q, struct pool_args pool) {
+    int best = 0;
+    float most = *element4(x, n, c, p * pool.stride, q * pool.stride);
+    for (int tap = 1; tap < pool.size * pool.size; tap++) {
+        float value =
+            *element4(x, n, c, p * pool.stride + tap / pool.size, q * pool.stride + tap % pool.size);
+        if (value > most || isnan(value)) {
+            most = value;
+            best = tap;
+        }
+    }
+    return best;
+}
+
+void reference_max_pool_forward(const struct op_args *a) {
+    const struct tensor *x = &a->in[0], *y = &a->out[0];
+    int size = a->p.pool.size, stride = a->p.pool.stride;
+    for (int n = 0; n < y->dims[0]; n++)
+        for (int c = 0; c < y->dims[1]; c++)
+            for (int p = 0; p < y->dims[2]; p++)
+                for (int q = 0; q < y->dims[3]; q++) {
+                    int tap = window_argmax(x, n, c, p, q, a->p.pool);
+                    *element4(y, n, c, p, q) =
+                        *element4(x, n, c, p * stride + tap / size, q * stride + tap % size);
+                }
+}
+
+void reference_max_pool_backward(const struct op_args *a) {
+    const struct tensor *x = &a->in[0], *dy = &a->in[1], *dx = &a->out[0];
+    int size = a->p.pool.size, stride = a->p.pool.stride;
+    memset(dx->data, 0, tensor_count(dx) * sizeof(float));
+    for (int n = 0; n < dy->dims[0]; n++)
+        for (int c = 0; c < dy->dims[1]; c++)
+            for (int p = 0; p < dy->dims[2]; p++)
+                for (int q = 0; q < dy->dims[3]; q++) {
+                    int tap = window_argmax(x, n, c, p, q, a->p.pool);
+                    *element4(dx, n, c, p * stride + tap / size, q * stride + tap % size) +=
+                        *element4(dy, n, c, p, q);
+                }
+}

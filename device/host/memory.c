@@ -1,0 +1,105 @@
+/* How much memory an emulated device may take by default: what the machine has free now, and no more than the
+ * cgroups of this process allow. A container's limit is invisible in /proc/meminfo, and a device sized
+ * without it ends in the kernel's out-of-memory killer instead of in an error message.
+ *
+ * Sources: proc(5) for MemAvailable; the kernel's admin-guide/cgroup-v2 (memory.max, memory.current,
+ * memory.stat) and cgroup-v1/memory (memory.limit_in_bytes, memory.usage_in_bytes). */
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/host/host.h"
+
+static const uint64_t DEFAULT_CAP = 16ull << 30; /* a device larger than this is asked for, not assumed */
+static const uint64_t SMALLEST = 2ull << 20;     /* one step of arena sizes */
+
+/* The number after `key` at the start of a line of the file; 0 if the file or the line is not there. */
+static int read_keyed(const char *path, const char *key, uint64_t *value) {
+    FILE *file = fopen(path, "r");
+    char line[256];
+    int found = 0;
+    if (!file) return 0;
+    while (!found && fgets(line, sizeof line, file))
+        if (!strncmp(line, key, strlen(key))) found = sscanf(line + strlen(key), "%" SCNu64, value) == 1;
+    fclose(file);
+    return found;
+}
+
+/* What this one cgroup still allows: limit - used + the file cache it would give back first. */
+static uint64_t headroom(const char *folder, const char *limit_file, const char *used_file,
+                         const char *cache_key) {
+    char path[PATH_MAX + 64];
+    uint64_t limit, used, cache = 0;
+    snprintf(path, sizeof path, "%s/%s", folder, limit_file);
+    if (!read_keyed(path, "", &limit)) return UINT64_MAX; /* not there, or "max" */
+    snprintf(path, sizeof path, "%s/%s", folder, used_file);
+    if (!read_keyed(path, "", &used)) return UINT64_MAX;
+    snprintf(path, sizeof path, "%s/memory.stat", folder);
+    read_keyed(path, cache_key, &cache);
+    used = used > cache ? used - cache : 0;
+    return limit > used ? limit - used : 0;
+}
+
+/* The least headroom from the process's own cgroup up to the mount; inside a container the path is often not
+ * visible, but the mount itself is then the container's cgroup. */
+static uint64_t walk_up(const char *mount, const char *cgroup, const char *limit_file, const char *used_file,
+                        const char *cache_key) {
+    char folder[PATH_MAX];
+    uint64_t least = UINT64_MAX;
+    int n = snprintf(folder, sizeof folder, "%s%s", mount, cgroup);
+    if (n < 0 || (size_t)n >= sizeof folder) return least;
+    for (;;) {
+        uint64_t here = headroom(folder, limit_file, used_file, cache_key);
+        if (here < least) least = here;
+        char *slash = strrchr(folder, '/');
+        if (strlen(folder) <= strlen(mount) || !slash) return least;
+        *slash = 0;
+    }
+}
+
+/* Lines of /proc/self/cgroup: "0::/path" is version 2, "4:memory:/path" is version 1. */
+static uint64_t cgroup_headroom(const char *root) {
+    char path[256], mount[256], line[PATH_MAX];
+    uint64_t least = UINT64_MAX;
+    snprintf(path, sizeof path, "%s/proc/self/cgroup", root);
+    FILE *file = fopen(path, "r");
+    if (!file) return least;
+    while (fgets(line, sizeof line, file)) {
+        line[strcspn(line, "\n")] = 0;
+        char *controllers = strchr(line, ':'), *cgroup = controllers ? strchr(controllers + 1, ':') : NULL;
+        if (!cgroup) continue;
+        *cgroup++ = 0;
+        controllers++;
+        uint64_t here = UINT64_MAX;
+        if (!*controllers) {
+            snprintf(mount, sizeof mount, "%s/sys/fs/cgroup", root);
+            here = walk_up(mount, cgroup, "memory.max", "memory.current", "inactive_file ");
+        } else if (strstr(controllers, "memory")) {
+            snprintf(mount, sizeof mount, "%s/sys/fs/cgroup/memory", root);
+            here = walk_up(mount, cgroup, "memory.limit_in_bytes", "memory.usage_in_bytes",
+                           "total_inactive_file ");
+        }
+        if (here < least) least = here;
+    }
+    fclose(file);
+    return least;
+}
+
+uint64_t host_memory_available(const char *root) {
+    char path[256];
+    uint64_t available = 0;
+    snprintf(path, sizeof path, "%s/proc/meminfo", root);
+    if (read_keyed(path, "MemAvailable:", &available)) available *= 1024; /* the file counts in KiB */
+    uint64_t allowed = cgroup_headroom(root);
+    return allowed < available ? allowed : available;
+}
+
+uint64_t device_default_memory(int devices) {
+    uint64_t most = host_memory_available("") / 10 * 8;
+    if (most > DEFAULT_CAP) most = DEFAULT_CAP;
+    most /= (uint64_t)(devices > 0 ? devices : 1);
+    most -= most % SMALLEST;
+    return most > SMALLEST ? most : SMALLEST;
+}

@@ -1,0 +1,213 @@
+/* Streams of the emulated GPU: one command, three ways of being late (device/host/host.h).
+ *
+ * A queue is a ring that grows and one thread that sleeps while there is nothing to run. The late policy is
+ * the same thread with a brake: it runs a command only once somebody demands it (a sync, an event that
+ * somebody waits for, a wait of another stream that was itself demanded). So work happens as late as a
+ * program allows, and a program that reads a result without waiting for it reads the old bytes, every time.
+ *
+ * After a stream's first error its commands are skipped, but records still signal their events (with the
+ * error), so that nobody waits for what will never come. Closing is the same path: the error is "closed". */
+#include "device/host/host.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+
+enum { RING_START = 64 };
+
+int host_cond_init(pthread_cond_t *cond) {
+    pthread_condattr_t attributes;
+    int code = pthread_condattr_init(&attributes);
+    if (!code) {
+        code = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+        if (!code) code = pthread_cond_init(cond, &attributes);
+        pthread_condattr_destroy(&attributes);
+    }
+    return code ? fail_errno(ERR_FAILED, code, "condition variable of a device: could not be made") : OK;
+}
+
+void host_cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t deadline) {
+    struct timespec until = {(time_t)(deadline / 1000000000), (long)(deadline % 1000000000)};
+    pthread_cond_timedwait(cond, lock, &until);
+}
+
+void host_facts(const struct host_stream *stream, const char *name, uint64_t bytes, struct span *facts) {
+    const struct stream *s = &stream->head;
+    memset(facts, 0, sizeof *facts);
+    facts->bytes = bytes;
+    facts->step = s->step;
+    facts->rank = (int16_t)s->device->config.rank;
+    facts->device = (int16_t)s->device->config.index;
+    facts->lane = (uint8_t)s->lane;
+    facts->phase = (uint8_t)s->phase;
+    snprintf(facts->name, sizeof facts->name, "%s", name);
+}
+
+/* In the thread that executes the stream. */
+static void run(struct host_stream *s, struct command *c) {
+    int code = OK;
+    if (c->control) {
+        code = c->function(c->args);
+    } else if (atomic_load_explicit(&s->error.code, memory_order_relaxed) == OK) {
+        if (s->head.spans.on) c->facts.start_ns = now_ns();
+        code = c->function(c->args);
+        if (s->head.spans.on) {
+            c->facts.end_ns = now_ns();
+            span_add(&s->head.spans, &c->facts);
+        }
+    }
+    if (code) sticky_set(&s->error, code, error_message());
+}
+
+/* Is there a command that may run now? Under stream->lock. */
+static int may_run(const struct host_stream *s) {
+    if (s->finished == s->enqueued) return 0;
+    return s->policy == POLICY_QUEUE || s->finished < s->demanded || s->closing;
+}
+
+static void *stream_thread(void *argument) {
+    struct host_stream *s = argument;
+    struct command c;
+    pthread_mutex_lock(&s->lock);
+    for (;;) {
+        while (!may_run(s) && !s->closing)
+            pthread_cond_wait(&s->work, &s->lock);
+        if (!may_run(s)) break; /* closing, and all is finished */
+        c = s->ring[s->finished % s->capacity];
+        pthread_mutex_unlock(&s->lock);
+        run(s, &c);
+        pthread_mutex_lock(&s->lock);
+        s->finished++;
+        pthread_cond_broadcast(&s->done);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return NULL;
+}
+
+static int grow(struct host_stream *s) {
+    size_t capacity = s->capacity ? 2 * s->capacity : RING_START;
+    struct command *ring = malloc(capacity * sizeof *ring);
+    if (!ring)
+        return fail(ERR_MEMORY, "out of host memory: %zu commands queued on %s", capacity,
+                    s->head.device->name);
+    for (uint64_t i = s->finished; i < s->enqueued; i++)
+        ring[i % capacity] = s->ring[i % s->capacity];
+    free(s->ring);
+    s->ring = ring;
+    s->capacity = capacity;
+    return OK;
+}
+
+static int enqueue(struct host_stream *s, const struct command *command, size_t args_bytes) {
+    pthread_mutex_lock(&s->lock);
+    int code = s->enqueued - s->finished == s->capacity ? grow(s) : OK;
+    if (!code) {
+        memcpy(&s->ring[s->enqueued % s->capacity], command, offsetof(struct command, args) + args_bytes);
+        s->enqueued++;
+        if (may_run(s)) pthread_cond_signal(&s->work);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return code;
+}
+
+int host_submit(struct host_stream *s, struct command *command, size_t args_bytes) {
+    if (!command->control) CHECK(sticky_get(&s->error));
+    int code = s->policy == POLICY_INLINE ? OK : enqueue(s, command, args_bytes);
+    if (code) sticky_set(&s->error, code, error_message());
+    if (s->policy == POLICY_INLINE || (code && command->control))
+        run(s, command); /* a record must still signal */
+    return sticky_get(&s->error);
+}
+
+uint64_t host_next_position(struct host_stream *s) {
+    pthread_mutex_lock(&s->lock);
+    uint64_t position = s->enqueued + 1;
+    pthread_mutex_unlock(&s->lock);
+    return position;
+}
+
+void host_demand(struct host_stream *s, uint64_t position) {
+    if (s->policy != POLICY_LATE) return;
+    pthread_mutex_lock(&s->lock);
+    if (position > s->demanded) s->demanded = position;
+    pthread_cond_signal(&s->work);
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* What a stream runs when the job ends looks at the same word and ends too. The caller is about to free what it works on,
+ * so it is waited for, a moment. */
+static const int64_t GRACE_NS = 1000000000;
+
+int host_sync(struct stream *stream) {
+    struct host_stream *s = (struct host_stream *)stream;
+    if (s->policy == POLICY_INLINE) return sticky_get(&s->error);
+    int64_t deadline = deadline_after(s->head.device->config.timeout_s);
+    int interrupted = OK;
+    pthread_mutex_lock(&s->lock);
+    uint64_t target = s->enqueued, missing;
+    if (target > s->demanded) s->demanded = target;
+    pthread_cond_signal(&s->work);
+    while (s->finished < target) {
+        int64_t now = now_ns(), look = now + HOST_POLL_NS;
+        if (!interrupted && (interrupted = device_interrupted(s->head.device)) && deadline > now + GRACE_NS)
+            deadline = now + GRACE_NS;
+        if (now >= deadline) break;
+        host_cond_wait_until(&s->done, &s->lock, look < deadline ? look : deadline);
+    }
+    missing = s->finished < target ? target - s->finished : 0;
+    pthread_mutex_unlock(&s->lock);
+    if (interrupted) return interrupted;
+    if (missing)
+        return fail(
+            ERR_TIMEOUT,
+            "sync of stream %s of %s: %llu commands not done after %g s: a peer may be stuck; see the first "
+            "error, or raise --timeout",
+            lane_name(s->head.lane), s->head.device->name, (unsigned long long)missing,
+            s->head.device->config.timeout_s);
+    return sticky_get(&s->error);
+}
+
+int host_stream_init(struct host_stream *s, struct device *device, enum lane lane, enum policy policy) {
+    memset(s, 0, sizeof *s);
+    s->head.device = device;
+    s->head.lane = lane;
+    s->head.step = -1;
+    s->policy = policy;
+    span_log_init(&s->head.spans, device->config.spans);
+    if (policy == POLICY_INLINE) return OK;
+
+    pthread_mutex_init(&s->lock, NULL);
+    CHECK(host_cond_init(&s->work));
+    CHECK(host_cond_init(&s->done));
+    CHECK(grow(s));
+    int code = pthread_create(&s->thread, NULL, stream_thread, s);
+    if (code) return fail_errno(ERR_FAILED, code, "thread of stream %s of %s", lane_name(lane), device->name);
+    s->has_thread = 1;
+    return OK;
+}
+
+void host_stream_close(struct host_stream *s) {
+    if (s->has_thread) {
+        char text[ERROR_TEXT];
+        snprintf(text, sizeof text, "stream %s of %s: closed with work queued", lane_name(s->head.lane),
+                 s->head.device->name);
+        sticky_set(&s->error, ERR_FAILED, text); /* before closing: what is queued is skipped, not run */
+        pthread_mutex_lock(&s->lock);
+        s->closing = 1;
+        pthread_cond_signal(&s->work);
+        pthread_mutex_unlock(&s->lock);
+        pthread_join(s->thread, NULL);
+        s->has_thread = 0;
+    }
+    if (s->ring) { /* made last but the thread: the lock and its conditions are there */
+        pthread_cond_destroy(&s->done);
+        pthread_cond_destroy(&s->work);
+        pthread_mutex_destroy(&s->lock);
+        free(s->ring);
+        s->ring = NULL;
+    }
+    span_log_free(&s->head.spans);
+}

@@ -1,0 +1,32 @@
+# make EMULATION=1: all of CUDA's files on the CPU, for tests (docs/cuda.md, "Without a GPU").
+#
+# The toolkit's headers are needed; in place of the runtime stands tests/stand_ins/cuda_emulation, and in
+# place of CUDA's libraries stands tests/stand_ins/fake_cuda_libraries, loaded at run time as those are.
+ifneq ($(EMULATION),)
+$(if $(CUDA),,$(error EMULATION=1: no cuda_runtime_api.h: install CUDA's headers, or set CUDA_HOME))
+STAND_INS := tests/stand_ins
+EMULATION_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard $(STAND_INS)/cuda_emulation/*.c))
+EMULATION_LIB := $(B)/libcuda_emulation.a
+FAKE_LIBRARIES := $(patsubst %.c,$(B)/%.so,$(wildcard $(STAND_INS)/fake_cuda_libraries/*.c))
+
+# A .cu file is C++ here, with a header before it that gives CUDA's words a meaning. Shared memory starts
+# as rubbish; fmaf is one instruction where the CPU has it.
+takes = $(shell $(CXX) $(1) -E -x c++ /dev/null >/dev/null 2>&1 && echo $(1))
+EMULATED_FLAGS := -x c++ -std=c++17 $(filter-out -std=c11,$(FLAGS)) -O2 \
+                  $(if $(shell grep -sw fma /proc/cpuinfo),$(call takes,-mfma)) \
+                  $(call takes,-ftrivial-auto-var-init=pattern) $(if $(SAN),-fno-sanitize=vptr) \
+                  -fno-exceptions -fno-rtti -fno-threadsafe-statics -Wno-missing-field-initializers \
+                  -include $(STAND_INS)/cuda_emulation/launch.h
+COMPILE_CU = $(CXX) $(EMULATED_FLAGS) $(CUDA_FLAGS) $(CFLAGS)
+LINK += -Wl,--export-dynamic-symbol=cuda*
+
+$(EMULATION_OBJ): COMPILE += $(CUDA_FLAGS)
+$(EMULATION_LIB): $(EMULATION_OBJ)
+	@rm -f $@
+	$(Q)$(AR) rcs $@ $^
+
+$(B)/$(STAND_INS)/fake_cuda_libraries/%.so: $(STAND_INS)/fake_cuda_libraries/%.c $(B)/tests/flags
+	@mkdir -p $(@D)
+	$(if $(Q),@echo "cc $<")
+	$(Q)$(COMPILE) $(CUDA_FLAGS) -fPIC -shared -MMD -MP -MF $(@:.so=.d) $< -o $@
+endif

@@ -1,0 +1,58 @@
+/* Reduce-add on GPUs: one kernel on device 0's stream (device/cuda/kernels/sum.h, which allreduce runs too) reads a range
+ * of all n arenas, adds in the tree order of nn/fold.h in registers, and writes device 0's. Where GPU 0 reaches a peer's
+ * memory it is read where it lies; where it does not, the range is first copied into staging on device 0, by the driver
+ * through the host, and read there. Either way the same bytes cross the same link and are charged to it. */
+#include <string.h>
+
+#include "device/cuda/kernels/sum_launch.h"
+#include "scatter_gather/reduce_executor.h"
+
+/* Staging for those whose memory GPU 0 cannot read; and the kernel is loaded, before anything may spin. */
+static int open_plan(struct reduce_plan *plan) {
+    struct device_group *group = plan->group;
+    struct cuda_device *first = (struct cuda_device *)group->device[0];
+    CHECK(cuda_use(group->device[0]));
+    CHECK(cuda_sum_load(first));
+    for (int r = 1; r < group->count; r++) {
+        if (cuda_reach(first, ((struct cuda_device *)group->device[r])->gpu)) continue;
+        void *memory;
+        CHECK(device_alloc(group->device[0], &memory, plan->most * sizeof(float), MEM_COMM));
+        plan->staging[r] = memory;
+    }
+    return OK;
+}
+
+/* Where device 0 reads device r's part of the range. */
+static int bring(const struct reduce_plan *plan, struct param_range range, int r, const float **source) {
+    struct device_group *group = plan->group;
+    size_t bytes = range.count * sizeof(float);
+    *source = plan->arena[r] + range.first;
+    if (r == 0) return OK;
+    if (!plan->staging[r]) {
+        traffic_add(device_traffic_mutable(group->device[0]), device_index(group->device[r]),
+                    device_index(group->device[0]), bytes);
+        return OK;
+    }
+    const float *there = *source;
+    *source = plan->staging[r];
+    return copy_peer(group->stream, group->device[0], plan->staging[r], group->device[r], there, bytes);
+}
+
+static int add(const struct reduce_plan *plan, struct param_range range) {
+    struct cuda_stream *stream = (struct cuda_stream *)plan->group->stream;
+    int n = plan->group->count;
+    struct sum sum;
+    memset(&sum, 0, sizeof sum);
+    for (int r = 0; r < n; r++) CHECK(bring(plan, range, r, &sum.source[r]));
+    sum.dest[0] = plan->arena[0] + range.first;
+    sum.length = range.count;
+    sum.sources = (uint32_t)n;
+    sum.dests = 1;
+    sum.first_scale = sum.scale = 1;
+    CHECK(cuda_begin(stream, "reduce add", (uint64_t)(n - 1) * range.count * sizeof(float), 0));
+    CHECK(cuda_sum(stream, &sum, "reduce add"));
+    return cuda_end(stream);
+}
+
+static const struct reduce_executor executor = {.open = open_plan, .add = add};
+const struct reduce_executor *const cuda_reduce_executor = &executor;

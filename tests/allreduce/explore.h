@@ -1,0 +1,293 @@
+/* The explorer of tests/allreduce/test_protocol.c: a model of n ranks that run plans, and the walk through
+ * all of its states. What it looks for stands there. */
+#ifndef TESTS_TEST_ALLREDUCE_EXPLORE_H
+#define TESTS_TEST_ALLREDUCE_EXPLORE_H
+
+#include "tests/harness/harness.h"
+
+#include <stdint.h>
+
+#include "allreduce/reference.h"
+#include "base/error.h"
+
+enum { RANKS = 4, CALLS = 3, COUNT = 6, HALF = 12, EVENTS = 192 };
+
+static const enum allreduce_algorithm algorithms[] = {ALLREDUCE_NAIVE, ALLREDUCE_ONESHOT, ALLREDUCE_DIRECT,
+                                                      ALLREDUCE_RING,  ALLREDUCE_TREE,    ALLREDUCE_FUSED};
+enum { ALGORITHMS = sizeof algorithms / sizeof *algorithms };
+
+/* ---- the model: for each rank the events of all calls, one after another ---- */
+
+struct event {
+    const struct plan *plan;
+    const struct plan_step *step; /* NULL: the user checks the result of `call` and writes the next input */
+    int call;
+    uint32_t base;
+};
+
+struct model {
+    int n;
+    int same_half; /* a planted bug: scratch does not alternate */
+    struct plan plans[CALLS][RANKS];
+    struct event events[RANKS][EVENTS];
+    int count[RANKS];
+    /* flags[w][p][kind][r]: what rank w has posted to r once p of its events have ended */
+    uint32_t flags[RANKS][EVENTS + 1][PLAN_FLAG_KINDS][RANKS];
+};
+
+struct memory {
+    float data[RANKS][COUNT], scratch[RANKS][2][HALF];
+};
+
+struct state {
+    uint16_t at[RANKS]; /* half steps: 2 e before event e begins, 2 e + 1 inside it */
+    struct memory memory;
+};
+
+/* Integers below 2^20 that look random: a sum that misses a term, or takes one twice or from another call,
+ * shows. */
+static inline float input(int call, int rank, int i) {
+    uint64_t x = (uint64_t)((call * RANKS + rank) * COUNT + i + 1) * 0x9e3779b97f4a7c15u;
+    x ^= x >> 29;
+    x *= 0xbf58476d1ce4e5b9u;
+    return (float)(x >> 44);
+}
+
+/* Data in `slices` 1, 2 or 3 slices or rounds. */
+static inline struct plan_config tiny_config(int slices) {
+    size_t slice = (size_t)(COUNT / slices);
+    struct plan_config config = {
+        .align = 1, .slice = slice, .pipeline_from = 0, .slices = slices, .scratch = 2 * slice};
+    return config;
+}
+
+static inline struct model *model_new(int n, int slices, const enum allreduce_algorithm *sequence) {
+    struct model *m = calloc(1, sizeof *m);
+    struct plan_config config = tiny_config(slices);
+    cr_assert_not_null(m);
+    m->n = n;
+    for (int call = 0; call < CALLS; call++)
+        for (int r = 0; r < n; r++)
+            cr_assert_eq(plan_build(&m->plans[call][r], sequence[call], n, r, COUNT, &config), OK, "%s",
+                         error_message());
+    return m;
+}
+
+static inline void model_free(struct model *m) {
+    for (int call = 0; call < CALLS; call++)
+        for (int r = 0; r < m->n; r++)
+            plan_free(&m->plans[call][r]);
+    free(m);
+}
+
+/* Lays out events and flags; after any change of the plans. */
+static inline void model_prepare(struct model *m) {
+    memset(m->flags, 0, sizeof m->flags);
+    for (int r = 0; r < m->n; r++) {
+        uint32_t base = 0;
+        m->count[r] = 0;
+        for (int call = 0; call < CALLS; call++) {
+            const struct plan *p = &m->plans[call][r];
+            cr_assert(m->count[r] + p->step_count + 1 <= EVENTS);
+            for (int i = 0; i <= p->step_count; i++) {
+                struct event *e = &m->events[r][m->count[r]];
+                *e = (struct event){p, i < p->step_count ? &p->steps[i] : NULL, call, base};
+                memcpy(m->flags[r][m->count[r] + 1], m->flags[r][m->count[r]], sizeof m->flags[r][0]);
+                m->count[r]++;
+                for (int to = 0; e->step && to < m->n; to++)
+                    if (e->step->post_ranks >> to & 1)
+                        m->flags[r][m->count[r]][e->step->post_kind][to] = base + e->step->post_epoch;
+            }
+            base += p->epochs;
+        }
+    }
+}
+
+/* ---- what an event touches ---- */
+
+struct access {
+    int rank, scratch, write; /* scratch: 0 data, 1 and 2 the halves */
+    uint64_t from, to;
+};
+
+static inline int half_of(const struct model *m, const struct event *e) {
+    return m->same_half ? 0 : e->call % 2;
+}
+
+static inline int accesses(const struct model *m, int rank, const struct event *e, struct access *out) {
+    int count = 0;
+    if (!e->step) {
+        out[0] = (struct access){rank, 0, 1, 0, COUNT};
+        return 1;
+    }
+    const struct plan_step *s = e->step;
+    int source = s->source_buffer == PLAN_DATA ? 0 : 1 + half_of(m, e),
+        dest = s->dest_buffer == PLAN_DATA ? 0 : 1 + half_of(m, e);
+    for (int r = 0; r < m->n && s->op != PLAN_NONE; r++) {
+        if (s->op == PLAN_SUM || r == s->source_rank)
+            out[count++] = (struct access){r, source, 0, s->source_offset, s->source_offset + s->length};
+        if (s->dest_ranks >> r & 1)
+            out[count++] = (struct access){r, dest, 1, s->dest_offset, s->dest_offset + s->length};
+    }
+    return count;
+}
+
+static inline int conflict(const struct model *m, int r1, const struct event *e1, int r2,
+                           const struct event *e2) {
+    struct access a[2 * RANKS], b[2 * RANKS];
+    int na = accesses(m, r1, e1, a), nb = accesses(m, r2, e2, b);
+    for (int i = 0; i < na; i++)
+        for (int j = 0; j < nb; j++)
+            if ((a[i].write || b[j].write) && a[i].rank == b[j].rank && a[i].scratch == b[j].scratch &&
+                a[i].from < b[j].to && b[j].from < a[i].to)
+                return 1;
+    return 0;
+}
+
+/* ---- the walk ---- */
+
+enum verdict { FINE, RACE, DEADLOCK, WRONG };
+static const char *const verdict_names[] = {"fine", "race", "deadlock", "wrong"};
+
+struct search {
+    const struct model *model;
+    struct state *stack;
+    uint64_t (*seen)[2]; /* open addressing; key 0 is free */
+    size_t depth, stack_size, states, table_size, ends;
+    char text[200];
+};
+
+static inline void hash_state(const struct model *m, const struct state *s, uint64_t key[2]) {
+    uint64_t h = 0x243f6a8885a308d3u, word;
+    const unsigned char *bytes = (const unsigned char *)&s->memory;
+    for (size_t i = 0; i < sizeof s->memory; i += 8) {
+        memcpy(&word, bytes + i, 8);
+        h = (h ^ word) * 0x9e3779b97f4a7c15u;
+        h ^= h >> 31;
+    }
+    key[0] = 1;
+    for (int r = 0; r < m->n; r++)
+        key[0] = key[0] << 12 | s->at[r];
+    key[1] = h;
+}
+
+static inline void push(struct search *search, const struct state *s) {
+    uint64_t key[2];
+    hash_state(search->model, s, key);
+    if (2 * search->states >= search->table_size) {
+        size_t old_size = search->table_size, size = old_size ? 2 * old_size : 1 << 14;
+        uint64_t(*old)[2] = search->seen;
+        search->seen = calloc(size, sizeof *search->seen);
+        cr_assert_not_null(search->seen);
+        search->table_size = size;
+        for (size_t i = 0; i < old_size; i++) {
+            if (!old[i][0]) continue;
+            size_t at = (old[i][0] * 0xff51afd7ed558ccdu ^ old[i][1]) % size;
+            while (search->seen[at][0])
+                at = (at + 1) % size;
+            memcpy(search->seen[at], old[i], sizeof key);
+        }
+        free(old);
+    }
+    size_t at = (key[0] * 0xff51afd7ed558ccdu ^ key[1]) % search->table_size;
+    for (; search->seen[at][0]; at = (at + 1) % search->table_size)
+        if (search->seen[at][0] == key[0] && search->seen[at][1] == key[1]) return;
+    memcpy(search->seen[at], key, sizeof key);
+    search->states++;
+    if (search->depth == search->stack_size) {
+        search->stack_size = search->stack_size ? 2 * search->stack_size : 1024;
+        search->stack = realloc(search->stack, search->stack_size * sizeof *search->stack);
+        cr_assert_not_null(search->stack);
+    }
+    search->stack[search->depth++] = *s;
+}
+
+static inline int may_begin(const struct model *m, const struct state *s, int rank, const struct event *e) {
+    for (int w = 0; e->step && w < m->n; w++)
+        if (e->step->wait_ranks >> w & 1 &&
+            m->flags[w][s->at[w] / 2][e->step->wait_kind][rank] < e->base + e->step->wait_epoch)
+            return 0;
+    return 1;
+}
+
+static inline int end_event(const struct model *m, struct state *s, int rank, const struct event *e) {
+    if (!e->step) {
+        for (int i = 0; i < COUNT; i++) {
+            float sum = 0;
+            for (int r = 0; r < m->n; r++)
+                sum += input(e->call, r, i);
+            if (s->memory.data[rank][i] != sum) return WRONG;
+            s->memory.data[rank][i] = input(e->call + 1, rank, i);
+        }
+        return FINE;
+    }
+    float *data[RANKS], *scratch[RANKS];
+    for (int r = 0; r < m->n; r++) {
+        data[r] = s->memory.data[r];
+        scratch[r] = s->memory.scratch[r][half_of(m, e)];
+    }
+    reference_step(e->plan, e->step, data, scratch, 1);
+    return FINE;
+}
+
+/* Moves one rank by half a step if it can move; *moved says so. */
+static inline enum verdict advance(struct search *search, const struct state *from, int rank, int *moved) {
+    const struct model *m = search->model;
+    struct state next = *from;
+    int index = from->at[rank] / 2;
+    if (index == m->count[rank]) return FINE;
+    const struct event *e = &m->events[rank][index];
+    if (from->at[rank] % 2 == 0) {
+        if (!may_begin(m, from, rank, e)) return FINE;
+        for (int r = 0; r < m->n; r++) {
+            const struct event *other = &m->events[r][from->at[r] / 2];
+            if (r != rank && from->at[r] % 2 == 1 && conflict(m, rank, e, r, other)) {
+                snprintf(search->text, sizeof search->text,
+                         "event %d of rank %d (call %d) overlaps event %d of rank %d (call %d)", index, rank,
+                         e->call, from->at[r] / 2, r, other->call);
+                return RACE;
+            }
+        }
+    } else if (end_event(m, &next, rank, e) == WRONG) {
+        snprintf(search->text, sizeof search->text, "call %d of rank %d", e->call, rank);
+        return WRONG;
+    }
+    next.at[rank]++;
+    *moved = 1;
+    push(search, &next);
+    return FINE;
+}
+
+static inline enum verdict explore(struct model *m, size_t *states, char *text, size_t text_bytes) {
+    struct search search = {.model = m};
+    struct state start;
+    enum verdict verdict = FINE;
+    model_prepare(m);
+    memset(&start, 0, sizeof start);
+    for (int r = 0; r < m->n; r++)
+        for (int i = 0; i < COUNT; i++)
+            start.memory.data[r][i] = input(0, r, i);
+    push(&search, &start);
+    while (search.depth > 0 && verdict == FINE) {
+        struct state s = search.stack[--search.depth];
+        int moved = 0, ended = 0;
+        for (int r = 0; r < m->n && verdict == FINE; r++) {
+            verdict = advance(&search, &s, r, &moved);
+            ended += s.at[r] == 2 * m->count[r];
+        }
+        if (verdict == FINE && !moved && ended < m->n) {
+            verdict = DEADLOCK;
+            snprintf(search.text, sizeof search.text, "ranks at events %d, %d, %d, %d", s.at[0] / 2,
+                     s.at[1] / 2, s.at[2] / 2, s.at[3] / 2);
+        }
+        search.ends += ended == m->n;
+    }
+    if (verdict == FINE && search.ends == 0) verdict = DEADLOCK;
+    if (states) *states = search.states;
+    if (text) snprintf(text, text_bytes, "%s", search.text);
+    free(search.stack);
+    free(search.seen);
+    return verdict;
+}
+
+#endif

@@ -1,0 +1,43 @@
+/* What the tests of the public library share. They include duet.h and nothing of Duet's inside. */
+#ifndef TESTS_TEST_API_H
+#define TESTS_TEST_API_H
+
+#include <string.h>
+
+#include "duet.h"
+#include "tests/harness/harness.h"
+
+#define MUST(call) cr_assert_eq((call), DUET_OK, "%s", duet_error())
+#define MUST_SAY(word) cr_assert_not_null(strstr(duet_error(), (word)), "'%s' lacks '%s'", duet_error(), (word))
+#define MUST_FAIL(call, want, word)                                                 \
+    do {                                                                            \
+        cr_assert_eq((call), (want), "%s", #call);                                  \
+        cr_assert(strstr(duet_error(), (word)), "'%s' lacks '%s'", duet_error(), (word)); \
+    } while (0)
+
+#ifdef CUDA_EMULATION
+static const char *const api_kinds[] = {"cpu", "cpu-late", "cuda"};
+#else
+static const char *const api_kinds[] = {"cpu", "cpu-late"};
+#endif
+enum { API_KINDS = sizeof api_kinds / sizeof *api_kinds, API_MEMORY = 8 << 20 };
+
+static inline uint64_t api_memory(const char *kind) {
+    return strcmp(kind, "cuda") ? API_MEMORY : 96 << 20; /* a GPU's workspace takes 64 MiB */
+}
+
+/* A float tensor of the numbers 0, 1, 2, 0, -1 ...: small whole ones, so that sums are exact in any order. */
+static inline float api_number(size_t i) {
+    return (float)((int)(i * 7 % 5) - 2);
+}
+
+static inline duet_tensor *api_tensor(duet_device *device, int rank, const int *shape, float *host) {
+    duet_tensor *tensor;
+    size_t count = 1;
+    for (int i = 0; i < rank; i++) count *= (size_t)shape[i];
+    for (size_t i = 0; i < count; i++) host[i] = api_number(i);
+    MUST(duet_tensor_create(&tensor, device, DUET_F32, rank, shape, host));
+    return tensor;
+}
+
+#endif

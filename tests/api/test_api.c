@@ -1,0 +1,227 @@
+/* The public library: errors, devices, threads, tensors. */
+#include <stdio.h>
+#include <unistd.h>
+
+#include "tests/api/shared.h"
+
+/* ---- errors, devices, threads ---- */
+
+Test(api_base, codes_become_exit_statuses, .timeout = 30) {
+    cr_assert_eq(duet_exit_status(DUET_OK), 0);
+    cr_assert_eq(duet_exit_status(DUET_FAILED), 1);
+    cr_assert_eq(duet_exit_status(DUET_USAGE), 2);
+    cr_assert_eq(duet_exit_status(DUET_CHECK), 3);
+    cr_assert_eq(duet_exit_status(DUET_MEMORY), 1);
+    cr_assert_str_eq(duet_error(), "", "no failure yet");
+    double start = duet_time();
+    usleep(2000);
+    cr_assert_geq(duet_time() - start, 0.002);
+}
+
+Test(api_device, opens_and_closes, .timeout = 30) {
+    duet_device *devices[3];
+    uint64_t now = 1, peak = 1;
+    MUST(duet_devices_open(devices, 3, "cpu", API_MEMORY));
+    for (int i = 0; i < 3; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "cpu(%d)", i);
+        cr_assert_str_eq(duet_device_name(devices[i]), name);
+        MUST(duet_device_sync(devices[i]));
+    }
+    MUST(duet_device_memory(devices[2], &now, &peak));
+    cr_assert_eq(now, 0);
+    duet_tensor *tensor;
+    MUST(duet_tensor_create(&tensor, devices[2], DUET_F32, 1, (int[1]){1000}, NULL));
+    MUST(duet_device_memory(devices[2], &now, NULL));
+    cr_assert_eq(now, 4096, "4000 bytes in pieces of 256");
+    duet_tensor_free(tensor);
+    MUST(duet_device_memory(devices[2], &now, &peak));
+    cr_assert_eq(now, 0);
+    cr_assert_eq(peak, 4096);
+    duet_devices_close(devices, 3);
+    for (int i = 0; i < 3; i++) cr_assert_null(devices[i]);
+    duet_devices_close(NULL, 3);
+}
+
+/* GPUs where there are any, each with its share of the memory; a GPU asked for by name where there is none is an error. */
+Test(api_device, auto_takes_the_best_there_is, .timeout = 60) {
+    duet_device *devices[2];
+    int has_gpu = duet_devices_open(devices, 2, "cuda", 0) == DUET_OK;
+#ifdef CUDA_EMULATION
+    cr_assert(has_gpu, "%s", duet_error());
+#endif
+    if (has_gpu) duet_devices_close(devices, 2);
+    else cr_assert(*duet_error() && !devices[0]);
+    MUST(duet_devices_open(devices, 2, "auto", 0));
+    cr_assert_str_eq(duet_device_name(devices[1]), has_gpu ? "cuda(1)" : "cpu(1)");
+    duet_devices_close(devices, 2);
+}
+
+Test(api_device, refuses_what_is_not_there, .timeout = 30) {
+    duet_device *devices[DUET_MAX_DEVICES + 1];
+    MUST_FAIL(duet_devices_open(devices, 0, "cpu", 0), DUET_USAGE, "devices: 0");
+    MUST_FAIL(duet_devices_open(devices, 65, "cpu", 0), DUET_USAGE, "devices: 65");
+    MUST_FAIL(duet_devices_open(devices, 1, "gpu", 0), DUET_USAGE, "gpu");
+    cr_assert_null(devices[0]);
+    MUST_FAIL(duet_devices_open(devices, 1, NULL, 0), DUET_USAGE, "none given");
+    MUST_FAIL(duet_device_memory(NULL, NULL, NULL), DUET_USAGE, "no device");
+}
+
+static int square(void *context, int i) {
+    ((int *)context)[i] = i * i;
+    return DUET_OK;
+}
+
+/* Fails on 2 and 5, each with a text of its own that only its thread sees. */
+static int fail_on_some(void *context, int i) {
+    duet_device *none[1];
+    (void)context;
+    if (i == 2) usleep(20000); /* fails last in time, and is still the one reported */
+    return i == 2 || i == 5 ? duet_devices_open(none, 100 + i, "cpu", 0) : DUET_OK;
+}
+
+Test(api_parallel, runs_all_and_tells_the_first_failure, .timeout = 30) {
+    int results[DUET_MAX_DEVICES];
+    for (int n = 1; n <= DUET_MAX_DEVICES; n = 2 * n + (n == 1)) {
+        memset(results, -1, sizeof results);
+        MUST(duet_parallel(n, square, results));
+        for (int i = 0; i < DUET_MAX_DEVICES; i++) cr_assert_eq(results[i], i < n ? i * i : -1);
+    }
+    MUST_FAIL(duet_parallel(8, fail_on_some, NULL), DUET_USAGE, "devices: 102");
+    MUST(duet_parallel(2, fail_on_some, NULL));
+    MUST_FAIL(duet_parallel(0, square, results), DUET_USAGE, "0 threads");
+    MUST_FAIL(duet_parallel(65, square, results), DUET_USAGE, "65 threads");
+}
+
+/* ---- tensors ---- */
+
+Test(api_tensor, goes_in_and_out, .timeout = 30) {
+    for (int kind = 0; kind < API_KINDS; kind++) {
+        duet_device *device;
+        duet_tensor *f, *i, *d;
+        float floats[12], back[12];
+        int32_t ints[3] = {7, -1, 2147483647}, ints_back[3];
+        double doubles[2] = {0.1, -1e300}, doubles_back[2] = {1, 1};
+        MUST(duet_devices_open(&device, 1, api_kinds[kind], api_memory(api_kinds[kind])));
+        f = api_tensor(device, 3, (int[3]){2, 3, 2}, floats);
+        MUST(duet_tensor_create(&i, device, DUET_I32, 1, (int[1]){3}, ints));
+        MUST(duet_tensor_create(&d, device, DUET_F64, 1, (int[1]){2}, NULL));
+        cr_assert_eq(duet_tensor_count(f), 12);
+        cr_assert_eq(duet_tensor_rank(f), 3);
+        cr_assert_eq(duet_tensor_dim(f, 1), 3);
+        cr_assert_eq(duet_tensor_dim(f, 3), 0);
+        cr_assert_eq(duet_tensor_dim(f, -1), 0);
+        cr_assert_eq(duet_tensor_device(f), device);
+        cr_assert_eq(duet_tensor_type(f), DUET_F32);
+        cr_assert_eq(duet_tensor_type(i), DUET_I32);
+        cr_assert_eq(duet_tensor_type(d), DUET_F64);
+        MUST(duet_tensor_read(f, back));
+        cr_assert_arr_eq(back, floats, sizeof floats);
+        MUST(duet_tensor_read(i, ints_back));
+        cr_assert_arr_eq(ints_back, ints, sizeof ints);
+        MUST(duet_tensor_read(d, doubles_back));
+        cr_assert(doubles_back[0] == 0 && doubles_back[1] == 0, "made without host memory: zeros");
+        MUST(duet_tensor_write(d, doubles));
+        MUST(duet_tensor_read(d, doubles_back));
+        cr_assert_arr_eq(doubles_back, doubles, sizeof doubles);
+        duet_tensor_free(f);
+        duet_tensor_free(i);
+        duet_tensor_free(d);
+        duet_tensor_free(NULL);
+        MUST(duet_tensor_create(&f, device, DUET_F32, 2, (int[2]){0, 5}, NULL)); /* no sample is legal */
+        cr_assert_eq(duet_tensor_count(f), 0);
+        MUST(duet_tensor_read(f, back));
+        duet_tensor_free(f);
+        duet_devices_close(&device, 1);
+    }
+}
+
+Test(api_tensor, moves_between_devices_and_adds_in_place, .timeout = 30) {
+    for (int kind = 0; kind < API_KINDS; kind++) {
+        duet_device *devices[2];
+        duet_tensor *a, *b, *moved, *same;
+        float host[1000], back[1000];
+        MUST(duet_devices_open(devices, 2, api_kinds[kind], api_memory(api_kinds[kind])));
+        a = api_tensor(devices[0], 1, (int[1]){1000}, host);
+        MUST(duet_tensor_create(&b, devices[1], DUET_F32, 1, (int[1]){1000}, NULL));
+        MUST(duet_tensor_scale(a, 3));
+        MUST(duet_tensor_copy(b, a));
+        MUST(duet_tensor_scale(a, -1)); /* what was copied stays as it was */
+        MUST(duet_tensor_to(&moved, b, devices[0]));
+        MUST(duet_tensor_to(&same, moved, devices[0]));
+        cr_assert_eq(duet_tensor_device(moved), devices[0]);
+        MUST(duet_tensor_add(a, moved));
+        MUST(duet_tensor_add(a, same));
+        MUST(duet_tensor_copy(a, a));
+        MUST(duet_tensor_read(a, back));
+        for (int i = 0; i < 1000; i++) cr_assert_eq(back[i], 3 * host[i], "-3 + 3 + 3 of element %d", i);
+        MUST(duet_tensor_read(b, back));
+        for (int i = 0; i < 1000; i++) cr_assert_eq(back[i], 3 * host[i]);
+        duet_tensor *all[] = {a, b, moved, same};
+        for (int i = 0; i < 4; i++) duet_tensor_free(all[i]);
+        duet_devices_close(devices, 2);
+    }
+}
+
+Test(api_tensor, refuses_what_does_not_fit, .timeout = 30) {
+    duet_device *devices[2];
+    duet_tensor *t = NULL, *u = NULL, *v = NULL, *w = NULL;
+    float host[6];
+    MUST(duet_devices_open(devices, 2, "cpu", API_MEMORY));
+    MUST_FAIL(duet_tensor_create(&t, devices[0], DUET_F32, 0, NULL, NULL), DUET_USAGE, "rank 0");
+    MUST_FAIL(duet_tensor_create(&t, devices[0], DUET_F32, 5, (int[5]){1, 1, 1, 1, 1}, NULL), DUET_USAGE, "rank 5");
+    MUST_FAIL(duet_tensor_create(&t, devices[0], DUET_F32, 2, (int[2]){2, 0}, NULL), DUET_USAGE, "dimension 1 is 0");
+    MUST_FAIL(duet_tensor_create(&t, devices[0], DUET_F32, 1, (int[1]){-4}, NULL), DUET_USAGE, "dimension 0 is -4");
+    MUST_FAIL(duet_tensor_create(&t, devices[0], DUET_F32, 4, (int[4]){65536, 65536, 65536, 65536}, NULL), DUET_USAGE,
+              "2^31");
+    MUST_FAIL(duet_tensor_create(&t, devices[0], (enum duet_type)3, 1, (int[1]){1}, NULL), DUET_USAGE, "type 3");
+    MUST_FAIL(duet_tensor_create(&t, NULL, DUET_F32, 1, (int[1]){1}, NULL), DUET_USAGE, "no device");
+    MUST_FAIL(duet_tensor_create(&t, devices[0], DUET_F32, 1, (int[1]){3 << 20}, NULL), DUET_MEMORY,
+              "out of memory on device 0");
+    MUST_SAY("12 MiB");
+    cr_assert_null(t);
+
+    t = api_tensor(devices[0], 2, (int[2]){2, 3}, host);
+    u = api_tensor(devices[0], 2, (int[2]){3, 2}, host);
+    v = api_tensor(devices[1], 2, (int[2]){2, 3}, host);
+    MUST(duet_tensor_create(&w, devices[0], DUET_I32, 2, (int[2]){2, 3}, NULL));
+    MUST_FAIL(duet_tensor_add(t, u), DUET_USAGE, "shape and type must agree");
+    MUST_FAIL(duet_tensor_copy(t, w), DUET_USAGE, "shape and type must agree");
+    MUST_FAIL(duet_tensor_add(t, v), DUET_USAGE, "cpu(1)");
+    MUST_FAIL(duet_tensor_add(w, w), DUET_USAGE, "float only");
+    MUST_FAIL(duet_tensor_scale(w, 2), DUET_USAGE, "float only");
+    MUST_FAIL(duet_tensor_add(t, t), DUET_FAILED, "overlap");
+    MUST_FAIL(duet_tensor_add(t, NULL), DUET_USAGE, "no tensor");
+    MUST_FAIL(duet_tensor_copy(NULL, t), DUET_USAGE, "no tensor");
+    MUST_FAIL(duet_tensor_scale(NULL, 1), DUET_USAGE, "no tensor");
+    MUST_FAIL(duet_tensor_read(t, NULL), DUET_USAGE, "no host memory");
+    MUST_FAIL(duet_tensor_write(NULL, host), DUET_USAGE, "no tensor");
+    duet_tensor *moved = t;
+    MUST_FAIL(duet_tensor_to(&moved, t, NULL), DUET_USAGE, "no device");
+    cr_assert_null(moved);
+    float back[6];
+    MUST(duet_tensor_read(t, back)); /* a refused call leaves all as it was */
+    cr_assert_arr_eq(back, host, sizeof back);
+    duet_tensor *all[] = {t, u, v, w};
+    for (int i = 0; i < 4; i++) duet_tensor_free(all[i]);
+    duet_devices_close(devices, 2);
+}
+
+/* A copy that finds no room leaves nothing behind. */
+Test(api_tensor, a_full_device_stays_usable, .timeout = 30) {
+    duet_device *devices[2];
+    duet_tensor *large, *held, *moved = NULL;
+    uint64_t before, after;
+    MUST(duet_devices_open(devices, 2, "cpu", API_MEMORY));
+    MUST(duet_tensor_create(&large, devices[0], DUET_F32, 1, (int[1]){3 << 19}, NULL)); /* 6 of 8 MiB */
+    MUST(duet_tensor_create(&held, devices[1], DUET_F32, 1, (int[1]){3 << 19}, NULL));
+    MUST(duet_device_memory(devices[1], &before, NULL));
+    MUST_FAIL(duet_tensor_to(&moved, large, devices[1]), DUET_MEMORY, "out of memory on device 1");
+    MUST(duet_device_memory(devices[1], &after, NULL));
+    cr_assert_eq(before, after);
+    duet_tensor_free(held);
+    MUST(duet_tensor_to(&moved, large, devices[1]));
+    duet_tensor_free(moved);
+    duet_tensor_free(large);
+    duet_devices_close(devices, 2);
+}

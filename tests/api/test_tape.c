@@ -1,0 +1,334 @@
+/* The public tape: losses, backward, gradients, and errors that wait to be asked for. */
+#include <math.h>
+
+#include "tests/api/net.h"
+
+/* float rounding of sums of a few terms below 10 */
+static const double CLOSE = 5e-6;
+
+/* ---- losses: scores = x W + b, whose gradients have a formula ---- */
+
+static const int32_t answers[N] = {0, 2, 1, 1, 0};
+static const float row_weight[N] = {1, -2, 0.5f, 0, 3}; /* with DUET_NONE */
+
+struct expected {
+    double error[N * M]; /* softmax(x W + b) - onehot(answer) */
+    double loss[N];
+    double weight[N]; /* of a sample's loss in what backward starts from */
+    int right;
+};
+
+static struct expected expect(const struct net *net, const float *x, enum duet_reduction r) {
+    struct expected e = {0};
+    for (int n = 0; n < N; n++) {
+        double score[M], sum = 0;
+        int best = 0;
+        for (int m = 0; m < M; m++) {
+            score[m] = net->value[MATMUL_B][m];
+            for (int k = 0; k < K; k++) score[m] += (double)x[n * K + k] * net->value[MATMUL_W][k * M + m];
+            sum += exp(score[m]);
+            if (score[m] > score[best]) best = m;
+        }
+        for (int m = 0; m < M; m++) e.error[n * M + m] = exp(score[m]) / sum - (m == answers[n]);
+        e.loss[n] = log(sum) - score[answers[n]];
+        e.weight[n] = r == DUET_SUM ? 1 : r == DUET_MEAN ? 1.0 / N : row_weight[n];
+        e.right += best == answers[n];
+    }
+    return e;
+}
+
+static void check_weights(struct net *net, const float *x, const struct expected *e) {
+    float got[K * M], bias[M];
+    MUST(duet_tensor_read(duet_params_grad(net->params, MATMUL_W), got));
+    MUST(duet_tensor_read(duet_params_grad(net->params, MATMUL_B), bias));
+    for (int i = 0; i < K * M; i++) {
+        double want = 0, want_bias = 0;
+        for (int n = 0; n < N; n++) {
+            want += e->weight[n] * x[n * K + i / M] * e->error[n * M + i % M];
+            want_bias += e->weight[n] * e->error[n * M + i % M];
+        }
+        cr_assert_float_eq(got[i], want, CLOSE, "weight %d", i);
+        cr_assert_float_eq(bias[i % M], want_bias, CLOSE, "bias %d", i % M);
+    }
+}
+
+static void check_input(struct net *net, duet_var *leaf, const struct expected *e) {
+    duet_tensor *grad;
+    float got[N * K];
+    MUST(duet_var_grad(&grad, net->tape, leaf));
+    MUST(duet_tensor_read(grad, got));
+    for (int i = 0; i < N * K; i++) {
+        double want = 0;
+        for (int m = 0; m < M; m++)
+            want += e->weight[i / K] * e->error[i / K * M + m] * net->value[MATMUL_W][i % K * M + m];
+        cr_assert_float_eq(got[i], want, CLOSE, "gradient of input %d", i);
+    }
+    duet_tensor_free(grad);
+}
+
+static void check_loss(struct net *net, duet_var *loss, const struct expected *e) {
+    double each[N], sum = 0, total = 0;
+    int64_t right = -1;
+    read_var(net, loss, 1, (int[1]){N}, each);
+    for (int n = 0; n < N; n++) {
+        cr_assert_float_eq(each[n], e->loss[n], CLOSE, "loss of sample %d", n);
+        total += each[n];
+    }
+    MUST(duet_loss_read(net->tape, loss, &sum, &right));
+    cr_assert_float_eq(sum, total, 1e-12, "both in double");
+    cr_assert_eq(right, e->right);
+    MUST(duet_loss_read(net->tape, loss, NULL, NULL));
+}
+
+static duet_var *loss_of(duet_tape *t, duet_var *scores, duet_tensor *labels, enum duet_reduction r, int nll) {
+    return nll ? duet_nll_loss(t, duet_log_softmax(t, scores), labels, r) : duet_cross_entropy(t, scores, labels, r);
+}
+
+static void try_loss(const char *kind, enum duet_reduction r, int nll) {
+    struct net net;
+    float x[N * K];
+    duet_tensor *y, *given;
+    net_open(&net, kind);
+    duet_tensor *X = api_tensor(net.devices[0], 2, (int[2]){N, K}, x);
+    MUST(duet_tensor_create(&y, net.devices[0], DUET_I32, 1, (int[1]){N}, answers));
+    MUST(duet_tensor_create(&given, net.devices[0], DUET_F32, 1, (int[1]){N}, row_weight));
+    struct expected e = expect(&net, x, r);
+    for (int pass = 0; pass < 2; pass++) { /* the second finds what the first left: gradients are written, not added to */
+        MUST(duet_tape_begin(net.tape, net.params, N, DUET_TRAIN));
+        duet_var *leaf = duet_leaf(net.tape, X);
+        duet_var *loss = loss_of(net.tape, duet_matmul_add(net.tape, leaf, MATMUL_W, MATMUL_B), y, r, nll);
+        MUST(r == DUET_NONE ? duet_backward_from(net.tape, loss, given) : duet_backward(net.tape, loss));
+        check_weights(&net, x, &e);
+        check_input(&net, leaf, &e);
+        check_loss(&net, loss, &e);
+    }
+    duet_tensor_free(X);
+    duet_tensor_free(y);
+    duet_tensor_free(given);
+    net_close(&net);
+}
+
+Test(api_tape, losses_and_their_gradients, .timeout = 60) {
+    for (int kind = 0; kind < API_KINDS; kind++)
+        for (int r = DUET_MEAN; r <= DUET_NONE; r++)
+            for (int nll = 0; nll < 2; nll++) try_loss(api_kinds[kind], (enum duet_reduction)r, nll);
+}
+
+/* ---- backward from any var ---- */
+
+Test(api_tape, backward_from_a_convolution, .timeout = 30) {
+    struct net net;
+    enum { P = H - 2, Q = W - 2 };
+    float x[N * C * H * W], dy[N * O * P * Q], got[O * C * 9];
+    net_open(&net, "cpu");
+    duet_tensor *X = picture(&net, x), *grad = api_tensor(net.devices[0], 4, (int[4]){N, O, P, Q}, dy);
+    MUST(duet_tape_begin(net.tape, net.params, N, DUET_TRAIN));
+    duet_var *y = duet_conv2d(net.tape, duet_input(net.tape, X), CONV_W, CONV_B, 1, 0);
+    MUST(duet_backward_from(net.tape, y, grad));
+    MUST(duet_tensor_read(duet_params_grad(net.params, CONV_W), got));
+    for (int i = 0; i < O * C * 9; i++) {
+        float want = 0;
+        for (int k = 0; k < N * P * Q; k++) {
+            int n = k / (P * Q), p = k / Q % P, q = k % Q;
+            want += x[((n * C + i / 9 % C) * H + p + i / 3 % 3) * W + q + i % 3] * dy[((n * O + i / (C * 9)) * P + p) * Q + q];
+        }
+        cr_assert_eq(got[i], want, "weight %d", i);
+    }
+    duet_tensor_free(X);
+    duet_tensor_free(grad);
+    net_close(&net);
+}
+
+Test(api_tape, a_parameter_that_took_no_part_has_gradient_zero, .timeout = 30) {
+    struct net net;
+    float x[N * K], back[4], old[4] = {1, 2, 3, 4};
+    duet_tensor *y;
+    net_open(&net, "cpu");
+    duet_tensor *X = api_tensor(net.devices[0], 2, (int[2]){N, K}, x);
+    MUST(duet_tensor_create(&y, net.devices[0], DUET_I32, 1, (int[1]){N}, answers));
+    MUST(duet_tensor_write(duet_params_grad(net.params, UNUSED), old));
+    MUST(duet_tape_begin(net.tape, net.params, N, DUET_TRAIN));
+    duet_var *loss = loss_of(net.tape, duet_linear(net.tape, duet_input(net.tape, X), LINEAR_W, LINEAR_B), y, DUET_SUM, 0);
+    MUST(duet_backward(net.tape, loss));
+    MUST(duet_tensor_read(duet_params_grad(net.params, UNUSED), back));
+    for (int i = 0; i < 4; i++) cr_assert_eq(back[i], 0);
+    MUST(duet_tensor_read(duet_params_grad(net.params, LINEAR_B), back));
+    cr_assert(back[0] != 0, "the others are not wiped");
+    duet_tensor_free(X);
+    duet_tensor_free(y);
+    net_close(&net);
+}
+
+/* The share of a device in a last batch that is smaller than the devices. */
+Test(api_tape, no_samples_give_gradients_of_zero, .timeout = 30) {
+    struct net net;
+    duet_tensor *X, *y;
+    double sum = 1;
+    float got[K * M];
+    net_open(&net, "cpu");
+    MUST(duet_tensor_create(&X, net.devices[0], DUET_F32, 2, (int[2]){0, K}, NULL));
+    MUST(duet_tensor_create(&y, net.devices[0], DUET_I32, 1, (int[1]){0}, NULL));
+    for (int r = DUET_MEAN; r <= DUET_SUM; r++) {
+        MUST(duet_tensor_write(duet_params_grad(net.params, MATMUL_W), net.value[MATMUL_W]));
+        MUST(duet_tape_begin(net.tape, net.params, 0, DUET_TRAIN));
+        duet_var *scores = duet_matmul_add(net.tape, duet_input(net.tape, X), MATMUL_W, MATMUL_B);
+        duet_var *loss = duet_cross_entropy(net.tape, scores, y, (enum duet_reduction)r);
+        MUST(duet_backward(net.tape, loss));
+        MUST(duet_loss_read(net.tape, loss, &sum, NULL));
+        cr_assert_eq(sum, 0);
+        MUST(duet_tensor_read(duet_params_grad(net.params, MATMUL_W), got));
+        for (int i = 0; i < K * M; i++) cr_assert_eq(got[i], 0);
+    }
+    duet_tensor_free(X);
+    duet_tensor_free(y);
+    net_close(&net);
+}
+
+/* ---- errors ---- */
+
+struct wrong {
+    struct net net;
+    duet_tensor *X, *flat, *elsewhere, *y, *short_y;
+    float host[N * C * H * W];
+};
+
+static void wrong_open(struct wrong *w) {
+    net_open(&w->net, "cpu");
+    w->elsewhere = api_tensor(w->net.devices[1], 2, (int[2]){N, K}, w->host);
+    w->flat = api_tensor(w->net.devices[0], 2, (int[2]){N, K}, w->host);
+    w->X = picture(&w->net, w->host);
+    MUST(duet_tensor_create(&w->y, w->net.devices[0], DUET_I32, 1, (int[1]){N}, answers));
+    MUST(duet_tensor_create(&w->short_y, w->net.devices[0], DUET_I32, 1, (int[1]){N - 1}, answers));
+}
+
+static void wrong_close(struct wrong *w) {
+    duet_tensor *all[] = {w->X, w->flat, w->elsewhere, w->y, w->short_y};
+    for (int i = 0; i < 5; i++) duet_tensor_free(all[i]);
+    net_close(&w->net);
+}
+
+/* One wrong op of each kind, on a fresh pass. */
+static duet_var *mistake(struct wrong *w, int i, const char **says) {
+    duet_tape *t = w->net.tape;
+    duet_var *x, *flat;
+    MUST(duet_tape_begin(t, w->net.params, N, DUET_TRAIN));
+    x = duet_input(t, w->X);
+    flat = duet_input(t, w->flat);
+    switch (i) {
+    case 0: return *says = "parameter 7", duet_conv2d(t, x, PARAMS, CONV_B, 1, 0);
+    case 1: return *says = "parameter -1", duet_linear(t, flat, LINEAR_W, -1);
+    case 2: return *says = "conv.bias is of rank 1", duet_conv2d(t, x, CONV_B, CONV_B, 1, 0);
+    case 3: return *says = "stride 0", duet_conv2d(t, x, CONV_W, CONV_B, 0, 0);
+    case 4: return *says = "conv.weight", duet_conv2d(t, flat, CONV_W, CONV_B, 1, 0);
+    case 5: return *says = "flatten first", duet_linear(t, x, LINEAR_W, LINEAR_B);
+    case 6: return *says = "takes 4 inputs", duet_matmul_add(t, duet_flatten(t, x), MATMUL_W, MATMUL_B);
+    case 7: return *says = "size 8", duet_avg_pool2d(t, x, 8, 1);
+    case 8: return *says = "rank 2", duet_max_pool2d(t, flat, 2, 2);
+    case 9: return *says = "between 0 and 1", duet_dropout(t, x, 1.5);
+    case 10: return *says = "cpu(1)", duet_input(t, w->elsewhere);
+    case 11: return *says = "must be float", duet_leaf(t, w->y);
+    case 12: return *says = "no tensor", duet_input(t, NULL);
+    case 13: return *says = "scores of rank 4", duet_cross_entropy(t, x, w->y, DUET_SUM);
+    case 14: return *says = "4 of them, for 5", duet_cross_entropy(t, flat, w->short_y, DUET_SUM);
+    case 15: return *says = "must be int32", duet_nll_loss(t, flat, w->flat, DUET_SUM);
+    case 16: return *says = "no labels", duet_nll_loss(t, flat, NULL, DUET_SUM);
+    case 17: return *says = "reduction 3", duet_cross_entropy(t, flat, w->y, (enum duet_reduction)3);
+    case 18: return *says = "linear", duet_linear(t, flat, LINEAR_W, UNUSED); /* 4 biases for 3 outputs */
+    default: return *says = NULL, NULL;
+    }
+}
+
+Test(api_tape, a_mistake_is_kept_and_passed_on, .timeout = 60) {
+    struct wrong w;
+    const char *says;
+    wrong_open(&w);
+    for (int i = 0;; i++) {
+        duet_tensor *out = w.X;
+        duet_tape *t = w.net.tape;
+        duet_var *x = mistake(&w, i, &says);
+        if (!says) {
+            cr_assert_eq(i, 19);
+            break;
+        }
+        cr_assert_null(x, "mistake %d", i);
+        duet_var *all[] = {duet_conv2d(t, x, CONV_W, CONV_B, 1, 0), duet_linear(t, x, LINEAR_W, LINEAR_B),
+                           duet_matmul_add(t, x, MATMUL_W, MATMUL_B), duet_relu(t, x), duet_avg_pool2d(t, x, 2, 2),
+                           duet_max_pool2d(t, x, 2, 2), duet_flatten(t, x), duet_dropout(t, x, 0.5),
+                           duet_log_softmax(t, x), duet_cross_entropy(t, x, w.y, DUET_SUM),
+                           duet_nll_loss(t, x, w.y, DUET_SUM), duet_input(t, w.elsewhere), duet_leaf(t, NULL)};
+        for (size_t k = 0; k < sizeof all / sizeof *all; k++) cr_assert_null(all[k], "mistake %d, op %zu", i, k);
+        duet_tape_begin(NULL, NULL, 0, DUET_TRAIN); /* another error in between */
+        int code = duet_tape_error(t);
+        cr_assert(code == DUET_USAGE || code == DUET_FAILED, "mistake %d: code %d", i, code);
+        MUST_SAY(says);
+        MUST_FAIL(duet_backward(t, x), code, says);
+        MUST_FAIL(duet_backward_from(t, x, w.flat), code, says);
+        MUST_FAIL(duet_loss_read(t, x, NULL, NULL), code, says);
+        MUST_FAIL(duet_var_value(&out, t, x), code, says);
+        MUST_FAIL(duet_var_grad(&out, t, x), code, says);
+        cr_assert_null(out);
+    }
+    MUST(duet_tape_begin(w.net.tape, w.net.params, N, DUET_TRAIN)); /* a new pass is free of it */
+    cr_assert_not_null(duet_relu(w.net.tape, duet_input(w.net.tape, w.X)));
+    wrong_close(&w);
+}
+
+Test(api_tape, refuses_to_begin_or_to_go_back, .timeout = 30) {
+    struct wrong w;
+    duet_params *elsewhere;
+    duet_tape *fresh;
+    duet_tensor *grad;
+    wrong_open(&w);
+    duet_tape *t = w.net.tape;
+    MUST_FAIL(duet_tape_create(&fresh, NULL), DUET_USAGE, "no device");
+    MUST(duet_tape_create(&fresh, w.net.devices[0])); /* no pass was begun: no sample may enter, no parameter is there */
+    cr_assert_null(duet_input(fresh, w.flat));
+    MUST_FAIL(duet_backward(fresh, NULL), DUET_USAGE, "begun with 0");
+    duet_tape_free(fresh);
+    duet_tape_free(NULL);
+
+    MUST(duet_params_create(&elsewhere, w.net.devices[1], shapes, PARAMS));
+    MUST_FAIL(duet_tape_begin(t, elsewhere, N, DUET_TRAIN), DUET_USAGE, "cpu(1)");
+    cr_assert_null(duet_input(t, w.X), "the pass did not begin");
+    MUST_FAIL(duet_tape_begin(t, w.net.params, -1, DUET_TRAIN), DUET_USAGE, "-1 samples");
+    MUST_FAIL(duet_tape_begin(t, w.net.params, N, (enum duet_pass)2), DUET_USAGE, "pass 2");
+    MUST_FAIL(duet_tape_begin(NULL, NULL, N, DUET_TRAIN), DUET_USAGE, "none was given");
+    MUST_FAIL(duet_tape_error(NULL), DUET_USAGE, "none was given");
+    MUST(duet_tape_begin(t, w.net.params, N + 1, DUET_TRAIN));
+    cr_assert_null(duet_input(t, w.X));
+    MUST_FAIL(duet_tape_error(t), DUET_USAGE, "begun with 6");
+
+    MUST(duet_tape_begin(t, w.net.params, N, DUET_TRAIN));
+    duet_var *leaf = duet_leaf(t, w.flat), *h = duet_relu(t, leaf);
+    MUST_FAIL(duet_var_grad(&grad, t, leaf), DUET_USAGE, "duet_backward"); /* not yet */
+    MUST_FAIL(duet_backward(t, h), DUET_FAILED, "no loss");
+    MUST_FAIL(duet_backward_from(t, h, w.X), DUET_FAILED, "shaped like the root");
+    MUST_FAIL(duet_backward_from(t, h, w.elsewhere), DUET_USAGE, "cpu(1)");
+    MUST(duet_backward_from(t, h, w.flat));
+    MUST_FAIL(duet_var_grad(&grad, t, h), DUET_USAGE, "duet_leaf");
+    MUST(duet_tape_begin(t, w.net.params, N, DUET_EVALUATE));
+    h = duet_relu(t, duet_input(t, w.flat));
+    MUST_FAIL(duet_loss_read(t, h, NULL, NULL), DUET_FAILED, "loss");
+    MUST(duet_tape_begin(t, w.net.params, N, DUET_EVALUATE));
+    MUST_FAIL(duet_backward(t, duet_cross_entropy(t, duet_input(t, w.flat), w.y, DUET_SUM)), DUET_FAILED, "evaluation");
+    MUST(duet_tape_begin(t, w.net.params, N, DUET_TRAIN));
+    for (int i = 0; i < 16; i++) cr_assert_not_null(duet_leaf(t, w.flat));
+    cr_assert_null(duet_leaf(t, w.flat));
+    MUST_FAIL(duet_tape_error(t), DUET_USAGE, "16 of them");
+    duet_params_free(elsewhere);
+    wrong_close(&w);
+}
+
+Test(api_tape, a_full_device_is_named, .timeout = 30) {
+    struct net net;
+    duet_tensor *X;
+    net_open(&net, "cpu");
+    MUST(duet_tensor_create(&X, net.devices[0], DUET_F32, 4, (int[4]){500, C, 32, 32}, NULL)); /* 4 of 8 MiB */
+    MUST(duet_tape_begin(net.tape, net.params, 500, DUET_TRAIN));
+    duet_var *h = duet_relu(net.tape, duet_conv2d(net.tape, duet_input(net.tape, X), CONV_W, CONV_B, 1, 1));
+    cr_assert_null(h);
+    MUST_FAIL(duet_backward(net.tape, h), DUET_MEMORY, "out of memory on device 0");
+    MUST_SAY("activations");
+    duet_tensor_free(X);
+    net_close(&net);
+}

@@ -1,0 +1,70 @@
+/* JSON that the command wrote, read back in tests. */
+#ifndef TESTS_CLI_JSON_H
+#define TESTS_CLI_JSON_H
+
+#include <regex.h>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "tests/cli/run.h"
+
+static inline struct json *json_of(const char *path) {
+    size_t bytes;
+    struct json *root = NULL;
+    char *text = cli_read(path, &bytes);
+    cr_assert_eq(json_parse(path, text, bytes, &root), OK, "%s", error_message());
+    free(text);
+    return root;
+}
+
+/* The item at keys separated by '/', as "ddp/per_device"; a number selects an item of an array. Fails the
+ * test if it is not there. */
+static inline const struct json *json_at(const struct json *root, const char *path) {
+    char keys[128];
+    snprintf(keys, sizeof keys, "%s", path);
+    for (char *save, *key = strtok_r(keys, "/", &save); key; key = strtok_r(NULL, "/", &save)) {
+        if (root->kind == JSON_ARRAY) {
+            root = root->child;
+            for (int i = atoi(key); root && i > 0; i--)
+                root = root->next;
+        } else {
+            root = json_find(root, key);
+        }
+        cr_assert_not_null(root, "%s is not in the file, at %s", path, key);
+    }
+    return root;
+}
+
+static inline double json_double(const struct json *root, const char *path) {
+    const struct json *item = json_at(root, path);
+    cr_assert_eq(item->kind, JSON_NUMBER, "%s is no number", path);
+    return item->number;
+}
+
+static inline int64_t json_int(const struct json *root, const char *path) {
+    const struct json *item = json_at(root, path);
+    cr_assert(item->kind == JSON_NUMBER && item->is_integer, "%s is no whole number", path);
+    return item->integer;
+}
+
+static inline const char *json_text(const struct json *root, const char *path) {
+    const struct json *item = json_at(root, path);
+    cr_assert_eq(item->kind, JSON_STRING, "%s is no text", path);
+    return item->string;
+}
+
+/* POSIX extended expression; '^' and '$' match at lines. */
+static inline int matches(const char *text, const char *expression) {
+    regex_t regex;
+    cr_assert_eq(regcomp(&regex, expression, REG_EXTENDED | REG_NEWLINE | REG_NOSUB), 0, "%s", expression);
+    int found = regexec(&regex, text, 0, NULL, 0) == 0;
+    regfree(&regex);
+    return found;
+}
+
+/* Not a single escape code, nor a carriage return: what goes to a file is plain lines. */
+static inline int plain_lines(const char *text) {
+    return !strchr(text, '\033') && !strchr(text, '\r');
+}
+
+#endif

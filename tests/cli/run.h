@@ -1,0 +1,328 @@
+/* The command as a user meets it: runs BUILD_DIR "/duet" in a folder of the test's own and keeps what it
+ * printed.
+ *
+ *     struct cli c;
+ *     cli_run(&c, "train --mode ddp --devices %d --steps 1", n);       words are split at spaces, no quotes
+ *     cr_assert_eq(c.status, 0, "%s", c.err);                          128+n: ended by signal n
+ *     cli_free(&c);
+ *
+ * Each call demands that the command ends in time and that no process of it is left then: the test adopts
+ * orphans, so waitpid knows all of them. cli_start, cli_wait are the two halves. Devices are emulated ones, on a machine
+ * with a GPU too, unless the words name others. A test of these words has
+ * .init = cli_folder_make and .fini = cli_folder_remove; it stays in that folder, where golden/ is
+ * tests/golden. */
+#ifndef TESTS_CLI_RUN_H
+#define TESTS_CLI_RUN_H
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "tests/harness/harness.h"
+
+static const double CLI_SECONDS =
+    120; /* a command that takes longer hangs; sanitizers on a busy machine included */
+static const double CLI_LEFT_SECONDS =
+    3; /* until processes must be gone once the command was killed: promised is one */
+
+struct cli {
+    pid_t pid;
+    int status; /* exit status, 128+n by signal n; -1 while it runs */
+    char *out, *err;
+    int fds[2];   /* what it prints to: memory files */
+    int terminal; /* the test's side of a terminal that is the command's output; -1: none */
+    size_t seen;  /* bytes of out read from the terminal so far */
+};
+
+static char cli_folder[] = "/tmp/duet-cli-XXXXXX", cli_root_path[PATH_MAX], cli_program[PATH_MAX + 64];
+
+static inline void cli_folder_make(void) {
+    char golden[PATH_MAX + 64];
+    cr_assert_not_null(getcwd(cli_root_path, sizeof cli_root_path));
+    snprintf(golden, sizeof golden, "%s/tests/golden", cli_root_path);
+    cr_assert_not_null(realpath(BUILD_DIR "/duet", cli_program), "%s/duet is not there: build it", BUILD_DIR);
+    cr_assert_not_null(mkdtemp(cli_folder));
+    cr_assert_eq(chdir(cli_folder), 0);
+    cr_assert_eq(symlink(golden, "golden"), 0);
+    cr_assert_eq(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
+}
+
+static inline void cli_folder_remove(void) {
+    char command[64];
+    cr_assert_eq(chdir(cli_root_path), 0);
+    snprintf(command, sizeof command, "rm -rf %s", cli_folder);
+    cr_assert_eq(system(command), 0);
+}
+
+/* Files in the folder: a partial or temporary one that a command leaves is seen here. */
+static inline int cli_files(void) {
+    int count = 0;
+    DIR *folder = opendir(".");
+    for (struct dirent *entry; folder && (entry = readdir(folder));)
+        count += strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..");
+    if (folder) closedir(folder);
+    return count;
+}
+
+/* A whole file as text, malloc'ed; *bytes may be NULL. Fails the test where it cannot be read. */
+static inline char *cli_read(const char *path, size_t *bytes) {
+    FILE *f = fopen(path, "r");
+    cr_assert_not_null(f, "%s was not written", path);
+    char *text = NULL;
+    size_t size = 0, n;
+    do {
+        text = realloc(text, size + 65537);
+        n = fread(text + size, 1, 65536, f);
+        size += n;
+    } while (n);
+    text[size] = 0;
+    fclose(f);
+    if (bytes) *bytes = size;
+    return text;
+}
+
+static inline int cli_same_file(const char *a, const char *b) {
+    size_t n, m;
+    char *x = cli_read(a, &n), *y = cli_read(b, &m);
+    int same = n == m && n > 0 && !memcmp(x, y, n);
+    free(x);
+    free(y);
+    return same;
+}
+
+/* ---- one command ---- */
+
+/* 1 if this subcommand takes --device. Of a flag given twice the last counts, so a test may still name another. */
+static inline int cli_takes_device(const char *command) {
+    return !strcmp(command, "train") || !strcmp(command, "compare") || !strcmp(command, "profile") ||
+           !strcmp(command, "demo");
+}
+
+/* In the child: a process group of its own, its output, and the words. */
+static inline void cli_become(const struct cli *c, const char *terminal, char *words) {
+    char *argv[66] = {"duet"};
+    int argc = 1, in = open("/dev/null", O_RDONLY);
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that is stopped takes its command along */
+    for (char *save, *word = strtok_r(words, " ", &save); word && argc < 63;
+         word = strtok_r(NULL, " ", &save)) {
+        argv[argc++] = strcmp(word, "''") ? word : ""; /* '' stands for an empty word */
+        if (argc == 2 && cli_takes_device(argv[1])) argv[argc++] = "--device", argv[argc++] = "cpu";
+    }
+    int out = terminal ? open(terminal, O_RDWR | O_NOCTTY) : c->fds[0];
+    if (dup2(in, 0) < 0 || dup2(out, 1) < 0 || dup2(c->fds[1], 2) < 0) _exit(125);
+    execv(cli_program, argv);
+    _exit(126);
+}
+
+static inline void cli_start_va(struct cli *c, int terminal, const char *format, va_list words) {
+    char text[4096], *side = NULL;
+    vsnprintf(text, sizeof text, format, words);
+    *c = (struct cli){.status = -1, .terminal = -1};
+    for (int i = 0; i < 2; i++)
+        cr_assert_geq(c->fds[i] = memfd_create("cli", MFD_CLOEXEC), 0);
+    if (terminal) {
+        c->terminal = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+        if (c->terminal < 0 || grantpt(c->terminal) != 0 || unlockpt(c->terminal) != 0)
+            cr_skip_test("no pseudo-terminals here (is /dev/pts mounted?): %s", strerror(errno));
+        fcntl(c->terminal, F_SETFL, O_NONBLOCK);
+        side = ptsname(c->terminal);
+    }
+    c->pid = fork();
+    cr_assert_geq(c->pid, 0);
+    if (c->pid == 0) cli_become(c, side, text);
+    setpgid(c->pid, c->pid); /* whoever comes first: the group exists once we go on */
+}
+
+__attribute__((format(printf, 2, 3))) static inline void cli_start(struct cli *c, const char *format, ...) {
+    va_list words;
+    va_start(words, format);
+    cli_start_va(c, 0, format, words);
+    va_end(words);
+}
+
+__attribute__((format(printf, 2, 3))) static inline void cli_start_on_terminal(struct cli *c,
+                                                                               const char *format, ...) {
+    va_list words;
+    va_start(words, format);
+    cli_start_va(c, 1, format, words);
+    va_end(words);
+}
+
+static inline void cli_pause(void) {
+    usleep(2000);
+}
+
+/* What came over the terminal so far, in c->out. */
+static inline void cli_listen(struct cli *c) {
+    char piece[4096];
+    for (ssize_t n; c->terminal >= 0 && (n = read(c->terminal, piece, sizeof piece)) > 0;) {
+        c->out = realloc(c->out, c->seen + (size_t)n + 1);
+        memcpy(c->out + c->seen, piece, (size_t)n);
+        c->out[c->seen += (size_t)n] = 0;
+    }
+}
+
+/* Waits until the command has shown `text` on its terminal; 0 if it ended or took too long. */
+static inline int cli_shows(struct cli *c, const char *text) {
+    for (int64_t deadline = deadline_after(CLI_SECONDS); now_ns() < deadline; cli_pause()) {
+        cli_listen(c);
+        if (c->out && strstr(c->out, text)) return 1;
+        siginfo_t ended = {0};
+        if (waitid(P_PID, (id_t)c->pid, &ended, WEXITED | WNOHANG | WNOWAIT) || ended.si_pid) return 0;
+    }
+    return 0;
+}
+
+/* 1 once no process of any command started by this test is left. An address sanitizer looks for leaks by a process of its own,
+ * which is an orphan on its way out where a rank is ended meanwhile. */
+static inline int cli_nobody_left(double seconds) {
+#if defined __SANITIZE_ADDRESS__
+    seconds += 5;
+#endif
+    int64_t deadline = deadline_after(seconds);
+    do {
+        pid_t pid = waitpid(-1, NULL, WNOHANG);
+        if (pid < 0 && errno == ECHILD) return 1;
+        if (pid == 0) cli_pause();
+    } while (now_ns() < deadline);
+    return 0;
+}
+
+/* Parent of a process, 0 if it is gone. */
+static inline pid_t cli_parent_of(pid_t pid) {
+    char path[64], line[256];
+    int parent = 0;
+    snprintf(path, sizeof path, "/proc/%d/status", pid);
+    FILE *f = fopen(path, "r");
+    while (f && fgets(line, sizeof line, f))
+        sscanf(line, "PPid: %d", &parent);
+    if (f) fclose(f);
+    return parent;
+}
+
+/* The rank a process is, by its environment; -1: none, or not started yet. */
+static inline int cli_rank_of(pid_t pid) {
+    char path[64], text[16384];
+    snprintf(path, sizeof path, "/proc/%d/environ", pid);
+    FILE *f = fopen(path, "r");
+    size_t n = f ? fread(text, 1, sizeof text - 1, f) : 0;
+    if (f) fclose(f);
+    text[n] = 0;
+    for (char *word = text; word < text + n; word += strlen(word) + 1)
+        if (!strncmp(word, "RANK=", 5)) return atoi(word + 5);
+    return -1;
+}
+
+/* The process of a rank of the command's, as soon as it has begun. */
+static inline pid_t cli_find_rank(const struct cli *c, int rank) {
+    for (int64_t deadline = deadline_after(CLI_SECONDS); now_ns() < deadline; usleep(500)) {
+        DIR *all = opendir("/proc");
+        pid_t found = 0;
+        for (struct dirent *entry; !found && (entry = readdir(all));) {
+            pid_t pid = atoi(entry->d_name);
+            if (pid > 0 && cli_parent_of(pid) == c->pid && cli_rank_of(pid) == rank) found = pid;
+        }
+        closedir(all);
+        if (found) return found;
+    }
+    cr_assert_fail("rank %d did not start", rank);
+    return 0;
+}
+
+static inline char *cli_text(int fd) {
+    char path[64];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    char *text = cli_read(path, NULL);
+    close(fd);
+    return text;
+}
+
+/* Waits for its end; `others` commands may go on running. */
+static inline void cli_wait_beside(struct cli *c, int others) {
+    int status = 0;
+    pid_t pid = 0;
+    for (int64_t deadline = deadline_after(CLI_SECONDS); pid == 0 && now_ns() < deadline; cli_pause()) {
+        cli_listen(c);
+        pid = waitpid(c->pid, &status, WNOHANG);
+    }
+    int in_time = pid == c->pid, killed = in_time && WIFSIGNALED(status);
+    if (!in_time) {
+        kill(-c->pid, SIGKILL);
+        waitpid(c->pid, &status, 0);
+    }
+    cli_listen(c);
+    c->status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    c->err = cli_text(c->fds[1]);
+    if (c->terminal < 0)
+        c->out = cli_text(c->fds[0]);
+    else
+        close(c->fds[0]), close(c->terminal);
+    cr_assert(in_time, "the command did not end within %g s: %s", CLI_SECONDS, c->err);
+    if (!others)
+        cr_assert(cli_nobody_left(killed ? CLI_LEFT_SECONDS : 0), "the command left a process behind: %s",
+                  c->err);
+}
+
+static inline void cli_wait(struct cli *c) {
+    cli_wait_beside(c, 0);
+}
+
+__attribute__((format(printf, 2, 3))) static inline void cli_run(struct cli *c, const char *format, ...) {
+    va_list words;
+    va_start(words, format);
+    cli_start_va(c, 0, format, words);
+    va_end(words);
+    cli_wait(c);
+}
+
+static inline void cli_free(struct cli *c) {
+    free(c->out);
+    free(c->err);
+    *c = (struct cli){.status = -1};
+}
+
+/* A command that must go well; its output is not looked at. */
+__attribute__((format(printf, 1, 2))) static inline void cli_well(const char *format, ...) {
+    struct cli c;
+    va_list words;
+    va_start(words, format);
+    cli_start_va(&c, 0, format, words);
+    va_end(words);
+    cli_wait(&c);
+    cr_assert(c.status == 0 && !*c.err, "%s: status %d: %s", format, c.status, c.err);
+    cli_free(&c);
+}
+
+/* A command that must fail: this status, one line on stderr that begins "duet: " and contains each of `words`
+ * (separated by '|'), and not one file more in the folder. */
+__attribute__((format(printf, 3, 4))) static inline void cli_fails(int status, const char *words,
+                                                                   const char *format, ...) {
+    struct cli c;
+    va_list list;
+    char all[512], line[4096];
+    int files = cli_files();
+    va_start(list, format);
+    vsnprintf(line, sizeof line, format, list);
+    va_end(list);
+    cli_run(&c, "%s", line);
+    cr_expect_eq(c.status, status, "%s: status %d, not %d: %s", line, c.status, status, c.err);
+    const char *end = strchr(c.err, '\n');
+    cr_expect(!strncmp(c.err, "duet: ", 6) && end && !end[1], "%s: not one line that begins with duet: '%s'",
+              line, c.err);
+    snprintf(all, sizeof all, "%s", words);
+    for (char *save, *word = strtok_r(all, "|", &save); word; word = strtok_r(NULL, "|", &save))
+        cr_expect(strstr(c.err, word), "%s: '%s' is not in: %s", line, word, c.err);
+    cr_expect_eq(cli_files(), files, "%s: left a file", line);
+    cli_free(&c);
+}
+
+#endif

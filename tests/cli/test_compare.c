@@ -1,0 +1,197 @@
+/* duet compare and demo: what they print, what --json holds, and that the two agree. */
+#include "tests/cli/data.h"
+#include "tests/cli/json.h"
+
+enum { PICTURES = 2000 };
+
+#define IDENTICAL                                                                                    \
+    "identical to the bit after 6 steps \\(every parameter and reduced gradient, every step, every " \
+    "device\\)$"
+
+#define PART_OF_AN_EPOCH ", extrapolated from 3 steps \\(an epoch has [0-9]+\\)$"
+
+static const char *const ROWS[] = {"^ +single +DP x %d +DDP x %d$",
+                                   "^seconds an epoch, extrapolated( +[0-9.]+){3}$",
+                                   "^images/s( +[0-9]+){3}$",
+                                   "^speed-up over single +1.00( +[0-9.]+){2}$",
+                                   "^test accuracy( +[01]\\.[0-9]{4}){3}$",
+                                   "^last loss( +[0-9.]+){3}$",
+                                   "^peak memory, device 0( +[0-9.]+ [KM]iB){3}$",
+                                   "^peak memory, each other +-( +[0-9.]+ [KM]iB){2}$",
+                                   "^bytes into device 0, a step( +[0-9.]+ ([KM]i)?B){3}$",
+                                   "^bytes out of device 0 +0 B( +[0-9.]+ ([KM]i)?B){2}$",
+                                   "^bytes into each other +-( +[0-9.]+ [KM]iB){2}$",
+                                   "^bytes out of each other +-( +[0-9.]+ [KM]iB){2}$",
+                                   "^  forward",
+                                   "^  backward",
+                                   "^  scatter",
+                                   "^  gather",
+                                   "^  reduce",
+                                   "^  replicate",
+                                   "^  loss",
+                                   "^  optimizer",
+                                   "^  allreduce, beside backward +- +- +[0-9.]+ \\| [0-9.]+$",
+                                   "^  waiting for the others +- +[0-9.]+ \\| - +[0-9.]+ \\| [0-9.]+$"};
+
+static void check_rows(const char *out, int devices) {
+    for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
+        char row[256];
+        if (strstr(ROWS[i], "%d"))
+            snprintf(row, sizeof row, "^ +single +DP x %d +DDP x %d$", devices, devices);
+        else
+            snprintf(row, sizeof row, "%s", ROWS[i]);
+        cr_expect(matches(out, row), "no line like '%s' in:\n%s", row, out);
+    }
+    cr_expect(plain_lines(out));
+}
+
+/* Losses of all modes equal, each device described, the verdict as printed. */
+static void check_json(const char *path, int devices) {
+    static const char *const runs[] = {"single", "dp", "ddp"};
+    struct json *root = json_of(path);
+    for (int m = 0; m < 3; m++) {
+        const struct json *run = json_at(root, runs[m]);
+        int here = m ? devices : 1;
+        cr_assert_str_eq(json_text(run, "mode"), runs[m]);
+        cr_assert(json_int(run, "devices") == here && json_at(run, "per_device")->count == here);
+        cr_assert(json_int(run, "steps") == 6 && json_at(run, "losses")->count == 6 &&
+                  json_int(run, "batch_size") == 250);
+        cr_assert(json_int(run, "images") == 6 * 250 && json_int(run, "parameter_count") == 129068 &&
+                  json_at(run, "parameters")->count == 8);
+        cr_assert(json_int(run, "virtual_devices") == devices && json_at(run, "bits_promised")->integer);
+        cr_assert(json_double(run, "training_seconds") > 0 && json_double(run, "images_per_second") > 0);
+        /* From the launch: at least the step itself, on a clock that ranks and launcher share. */
+        double first = json_double(run, "first_step_seconds");
+        cr_assert(first > 0 && first < CLI_SECONDS, "%g s to the first step", first);
+        cr_assert(json_at(run, "accuracy")->count == 1 &&
+                  json_double(run, "accuracy/0") == json_double(root, "single/accuracy/0"));
+        for (int s = 0; s < 6; s++) {
+            char one[32];
+            snprintf(one, sizeof one, "losses/%d", s);
+            cr_assert_eq(json_double(run, one), json_double(json_at(root, "single"), one), "loss of step %d",
+                         s);
+        }
+        for (int d = 0; d < here; d++) {
+            char device[32];
+            snprintf(device, sizeof device, "per_device/%d", d);
+            const struct json *x = json_at(run, device);
+            int64_t sum = 0, now = 0, busy = 0;
+            for (const struct json *c = json_at(x, "memory_at_peak_by_cause")->child; c; c = c->next)
+                sum += c->integer;
+            for (const struct json *c = json_at(x, "memory_now_by_cause")->child; c; c = c->next)
+                now += c->integer;
+            for (const struct json *c = json_at(x, "phase_ns")->child; c; c = c->next)
+                if (strcmp(c->key, "evaluate") && strcmp(c->key, "proof") && strcmp(c->key, "none"))
+                    busy += c->integer;
+            cr_assert(json_int(x, "device") == d && json_int(x, "memory_peak") == sum &&
+                      json_int(x, "memory_now") == now);
+            cr_assert(json_int(x, "memory_peak") <= json_int(x, "memory_capacity") &&
+                      json_int(x, "busy_ns") == busy && busy > 0);
+            /* What the host reads of losses and hashes is no traffic of training: nothing leaves a single device. */
+            cr_assert(json_int(x, "bytes_in") > 0 && (json_int(x, "bytes_out") > 0) == (m > 0));
+        }
+    }
+    cr_assert_str_eq(json_text(root, "verdict_dp/verdict"), "identical");
+    cr_assert_str_eq(json_text(root, "verdict_ddp/verdict"), "identical");
+    cr_assert_eq(json_int(root, "verdict_ddp/steps"), 6);
+    json_free(root);
+}
+
+Test(cli_compare, identical, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
+    const char *data = few_pictures(PICTURES);
+    for (int devices = test_short() ? 3 : 2; devices <= (test_short() ? 3 : 4); devices++) {
+        struct cli c;
+        cli_run(&c,
+                "compare %s --devices %d --steps 6 --batch-size 250 --init-from golden/lenet_300.safetensors "
+                "--json j%d",
+                data, devices, devices);
+        cr_assert(c.status == 0 && !*c.err, "%d devices: status %d: %s", devices, c.status, c.err);
+        cr_expect(matches(c.out, "^DP = single: " IDENTICAL) && matches(c.out, "^DDP = single: " IDENTICAL),
+                  "%s", c.out);
+        cr_expect(
+            matches(c.out,
+                    "global 250; sgd, learning rate 0.2; [234] virtual devices, [0-9]+ duplicates an epoch$"),
+            "%s", c.out);
+        char batch[64], file[8];
+        snprintf(batch, sizeof batch, "DDP: %g x %d", 250.0 / devices, devices);
+        cr_expect(strstr(c.out, batch), "'%s' is not in: %s", batch, c.out);
+        check_rows(c.out, devices);
+        snprintf(file, sizeof file, "j%d", devices);
+        check_json(file, devices);
+        cli_free(&c);
+    }
+}
+
+/* Where bits are not promised: how far apart in lock step, the bound, and why. The comparison still ends
+ * well. */
+Test(cli_compare, within_the_bound, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
+    if (test_short()) cr_skip_test("slow kernels; train/test_compare checks in lock step with a small model");
+    static const struct {
+        const char *args, *why, *dp;
+    } table[] = {{"--devices 4 --allreduce ring", "ring over 4 devices adds in an order of its own",
+                  "DP = single: identical"},
+                 {"--devices 3 --allreduce tree", "tree over 3 devices adds in an order of its own",
+                  "DP = single: identical"},
+                 {"--devices 2 --virtual-devices 6",
+                  "6 virtual devices on 2 devices: 3 a device is no power of two", "DP ~ single"},
+                 {"--devices 4 --virtual-devices off", "virtual devices are off", "DP ~ single"}};
+    const char *data = few_pictures(PICTURES);
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        struct cli c;
+        cli_run(&c,
+                "compare %s %s --steps 6 --batch-size 250 --init-from golden/lenet_300.safetensors --json j",
+                data, table[i].args);
+        cr_assert(c.status == 0 && !*c.err, "%s: status %d: %s", table[i].args, c.status, c.err);
+        cr_expect(matches(c.out, "^DDP ~ single: gradients in lock step at 4 points: relative L2 distance at "
+                                 "most [0-9.e-]+, bound 0.0003$"),
+                  "%s", c.out);
+        cr_expect(strstr(c.out, table[i].why) && strstr(c.out, table[i].dp), "%s: %s", table[i].args, c.out);
+        cr_expect(
+            matches(
+                c.out,
+                "^  bits apart since step [0-9]+; losses (within 1 %|more than 1 % apart since step [0-9]+)"),
+            "%s", c.out);
+        struct json *root = json_of("j");
+        cr_assert_str_eq(json_text(root, "verdict_ddp/verdict"), "within bound");
+        cr_assert(strstr(json_text(root, "verdict_ddp/bits_not_promised_because"), table[i].why));
+        cr_assert(json_double(root, "verdict_ddp/lockstep_distance") <
+                  json_double(root, "verdict_ddp/lockstep_bound"));
+        cr_assert_geq(json_int(root, "verdict_ddp/bits_apart_at_step"), 0);
+        json_free(root);
+        cli_free(&c);
+    }
+}
+
+/* The demo ends with the chapter's own line for each mode, and says what it cuts. */
+Test(cli_compare, demo, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
+    const char *data = few_pictures(PICTURES);
+    struct cli c;
+    cli_run(&c, "demo %s --epochs 1 --steps 3 --json j", data);
+    cr_assert(c.status == 0 && !*c.err, "status %d: %s", c.status, c.err);
+    cr_expect(matches(c.out,
+                      "^d2l.*: lenet, at most 3 steps of 1 epoch instead of the chapter's 10 \\(--epochs 10"),
+              "%s", c.out);
+    cr_expect(matches(c.out, "^single +test acc: [01]\\.[0-9]{2}, [0-9.]+ sec/epoch on \\[cpu\\(0\\)\\]" PART_OF_AN_EPOCH),
+              "%s", c.out);
+    cr_expect(
+        matches(c.out, "^DP +test acc: [01]\\.[0-9]{2}, [0-9.]+ sec/epoch on \\[cpu\\(0\\), cpu\\(1\\)\\]" PART_OF_AN_EPOCH),
+        "%s", c.out);
+    cr_expect(
+        matches(c.out, "^DDP +test acc: [01]\\.[0-9]{2}, [0-9.]+ sec/epoch on \\[cpu\\(0\\), cpu\\(1\\)\\]" PART_OF_AN_EPOCH),
+        "%s", c.out);
+    cr_expect(matches(c.out, "^DDP = single: identical to the bit after 3 steps"), "%s", c.out);
+    check_rows(c.out, 2);
+    struct json *root = json_of("j");
+    cr_assert_eq(json_int(root, "ddp/steps"), 3);
+    json_free(root);
+    cli_free(&c);
+    if (test_short()) return;
+    put_data(60, 20);
+    cli_run(&c, "demo --data-dir d --devices 3");
+    cr_assert_eq(c.status, 0, "%s", c.err);
+    cr_expect(matches(c.out, "^d2l.*: lenet, 3 epochs instead of the chapter's 10"), "%s", c.out);
+    cr_expect(matches(c.out, "^DDP .* on \\[cpu\\(0\\), cpu\\(1\\), cpu\\(2\\)\\]$") &&
+                  matches(c.out, "^seconds an epoch( +[0-9.]+){3}$"),
+              "whole epochs, nothing is extrapolated: %s", c.out);
+    cli_free(&c);
+}

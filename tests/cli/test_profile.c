@@ -1,0 +1,132 @@
+/* duet profile: the three tables one below the other, their numbers those of --json, and what must hold of
+ * them. */
+#include "tests/cli/data.h"
+#include "tests/cli/json.h"
+
+static const char *const KEYS[] = {"dp", "dp_loss_in_forward", "ddp"};
+static const char *const TITLES[] = {"DP: ", "DP, loss in forward: ", "DDP: "};
+enum { STEPS = 4, DEVICES = 3 };
+
+/* The text of one table: from its title to the next. */
+static char *section(const char *out, int i) {
+    const char *from = strstr(out, TITLES[i]);
+    while (from && from > out && from[-1] != '\n')
+        from = strstr(from + 1, TITLES[i]);
+    cr_assert_not_null(from, "no table '%s' in %s", TITLES[i], out);
+    const char *end = strstr(from, "\n\n");
+    return end ? strndup(from, (size_t)(end - from) + 1) : strdup(from);
+}
+
+static const struct json *device(const struct json *root, int run, int d) {
+    char path[64];
+    snprintf(path, sizeof path, "%s/run/per_device/%d", KEYS[run], d);
+    return json_at(root, path);
+}
+
+/* Bytes and times of the table against those of the file. */
+static void check_numbers(const char *table, const struct json *root, int run) {
+    for (int d = 0; d < DEVICES; d++) {
+        const struct json *x = device(root, run, d);
+        char row[128];
+        snprintf(row, sizeof row, "^  %d +[0-9.]+ [KM]iB +[0-9.]+ [KM]iB +%.2f( |$)", d,
+                 (double)json_int(x, "busy_ns") / STEPS * 1e-6);
+        cr_expect(matches(table, row), "no '%s' in %s", row, table);
+        const struct json *phases = json_at(x, "phase_ns");
+        snprintf(row, sizeof row, "^  %d .* %.3f .* %.3f", d,
+                 (double)json_int(phases, "forward") / STEPS * 1e-6,
+                 (double)json_int(phases, "backward") / STEPS * 1e-6);
+        cr_expect(matches(table, row), "no '%s' in %s", row, table);
+    }
+}
+
+static int64_t sum_of(const struct json *root, int run, const char *key) {
+    int64_t sum = 0;
+    for (int d = 0; d < DEVICES; d++)
+        sum += json_int(device(root, run, d), key);
+    return sum;
+}
+
+Test(cli_profile, three_tables, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+    struct cli c;
+    char *table[3];
+    put_data(300, 20);
+    cli_run(&c, "profile --devices %d --data-dir d --batch-size 60 --steps %d --json j", DEVICES, STEPS);
+    cr_assert(c.status == 0 && !*c.err, "status %d: %s", c.status, c.err);
+    cr_expect(plain_lines(c.out));
+    struct json *root = json_of("j");
+    for (int i = 0; i < 3; i++) {
+        table[i] = section(c.out, i);
+        cr_expect(strstr(table[i], "3 devices, global batch 60, mean of 4 steps"), "%s", table[i]);
+        check_numbers(table[i], root, i);
+        cr_expect_eq(json_at(root, KEYS[i])->count, 2, "run and device_0_excess");
+        /* What leaves a device enters another or the host, and what the host sends is the batch. */
+        cr_expect_geq(sum_of(root, i, "bytes_in"), sum_of(root, i, "bytes_out"));
+        for (int d = 0; d < DEVICES; d++) {
+            const struct json *phases = json_at(device(root, i, d), "phase_ns");
+            cr_expect(json_int(phases, "evaluate") == 0 && json_int(phases, "proof") == 0,
+                      "only training is measured");
+            cr_expect(json_int(phases, "forward") > 0 && json_int(phases, "backward") > 0);
+            cr_expect_eq(json_int(phases, "optimizer") > 0, i == 2 || d == 0,
+                         "DP's optimizer runs on device 0 alone");
+            cr_expect_eq(json_int(phases, "replicate") > 0, i < 2 && d == 0,
+                         "DDP replicates in set-up, which is not measured");
+        }
+    }
+    /* In DP device 0's thread waits for the others; what they wait for it is not measured. */
+    for (int i = 0; i < 2; i++)
+        cr_expect(json_int(device(root, i, 0), "wait_ns") > 0 && json_int(device(root, i, 1), "wait_ns") == 0 &&
+                      matches(table[i], "^dev +bytes in .* waiting$") && matches(table[i], "^  1 .* -$"),
+                  "%s", table[i]);
+    /* The output is gathered by plain DP alone; its bytes are those of 60 rows of 10 numbers and of their
+     * gradient. */
+    cr_expect(strstr(table[0], "gathered output") && !strstr(table[1], "gathered output") &&
+              !strstr(table[2], "gathered output"));
+    cr_expect_geq(json_int(device(root, 0, 0), "memory_at_peak_by_cause/gathered output"), 60 * 10 * 4);
+    cr_expect_eq(json_int(device(root, 0, 1), "memory_at_peak_by_cause/gathered output"), 0);
+    cr_expect_gt(json_double(root, "dp/device_0_excess/memory_bytes/gathered output"), 0);
+    /* DP hands every other device the parameters each step and takes in as many gradients. */
+    cr_expect_geq(json_int(device(root, 0, 0), "bytes_out"), (int64_t)(DEVICES - 1) * 129068 * 4 * STEPS);
+    cr_expect_geq(json_int(device(root, 0, 0), "bytes_in"), (int64_t)(DEVICES - 1) * 129068 * 4 * STEPS);
+    cr_expect(
+        matches(table[0],
+                "^  link bytes a step +bytes (in|out) \\+[0-9.]+ [KM]iB, bytes (in|out) \\+[0-9.]+ [KM]iB$"),
+        "%s", table[0]);
+    /* DDP's ranks do the same, each with memory for collectives. */
+    cr_expect(matches(table[2], "^  memory at peak +nothing$") && strstr(table[2], "allreduce (beside)"),
+              "%s", table[2]);
+    cr_expect_gt(json_int(device(root, 2, 1), "comm_ns"), 0);
+    cr_expect_eq(json_int(device(root, 2, 0), "memory_peak"), json_int(device(root, 2, 2), "memory_peak"));
+    /* Causes in order: each line's amounts fall. */
+    for (int i = 0; i < 3; i++)
+        for (const struct json *kind = json_at(json_at(root, KEYS[i]), "device_0_excess")->child; kind;
+             kind = kind->next)
+            for (const struct json *cause = kind->child; cause && cause->next; cause = cause->next)
+                cr_expect_geq(cause->number, cause->next->number, "%s: %s before %s", KEYS[i], cause->key,
+                              cause->next->key);
+    for (int i = 0; i < 3; i++)
+        free(table[i]);
+    json_free(root);
+    cli_free(&c);
+}
+
+/* Memory and bytes do not depend on chance: two profiles agree in them to the byte. */
+Test(cli_profile, repeatable, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+    put_data(300, 20);
+    for (int i = 0; i < 2; i++) {
+        struct cli c;
+        cli_run(
+            &c,
+            "profile --devices %d --data-dir d --batch-size 50 --steps %d --model convnet --json j%d --quiet",
+            DEVICES, STEPS, i);
+        cr_assert_eq(c.status, 0, "%s", c.err);
+        cli_free(&c);
+    }
+    static const char *const keys[] = {"bytes_in", "bytes_out", "memory_peak", "memory_now"};
+    struct json *a = json_of("j0"), *b = json_of("j1");
+    for (int run = 0; run < 3; run++)
+        for (int d = 0; d < DEVICES; d++)
+            for (int k = 0; k < 4; k++)
+                cr_expect_eq(json_int(device(a, run, d), keys[k]), json_int(device(b, run, d), keys[k]),
+                             "%s, device %d: %s", KEYS[run], d, keys[k]);
+    json_free(a), json_free(b);
+}

@@ -1,0 +1,85 @@
+/* --trace of train, compare and profile: a file that Perfetto can draw and whose times are those of --json, to the
+ * nanosecond; the limit in steps; and what must not leave a file. */
+#include "tests/cli/data.h"
+#include "tests/cli/trace.h"
+
+static const char MODEL[] = "--data-dir d --model mlp --mlp-hidden 20 --batch-size 24";
+
+static void train(const char *mode, const char *title, int devices, int steps, const char *more) {
+    struct cli c;
+    cli_run(&c, "train --mode %s --devices %d %s --quiet --json j --trace t %s", mode, devices, MODEL, more);
+    cr_assert(c.status == 0 && !*c.out && !*c.err, "%d %s", c.status, c.err);
+    struct json *trace = json_of("t"), *run = json_of("j");
+    cr_expect_eq(processes(trace), devices);
+    check_traced_run(trace, title, run, steps);
+    begins_at_zero(trace, 100, devices);
+    json_free(trace), json_free(run);
+    cli_free(&c);
+}
+
+/* Two epochs, so that tests lie between steps; the last batch of each is short. */
+Test(cli_trace, train, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+    put_data(100, 20);
+    train("single", "single", 1, 10, "--epochs 2");
+    train("dp", "DP", 3, 10, "--epochs 2 --virtual-devices off");
+    train("dp", "DP", 2, 10, "--epochs 2 --loss-in-forward");
+    train("dp", "DP", 2, 10, "--epochs 2 --data-on device");
+    train("ddp", "DDP", 2, 10, "--epochs 2 --data-on device");
+    train("ddp", "DDP", 3, 4, "--steps 4 --first-bucket-mb 0.001 --bucket-cap-mb 0.01");
+    train("single", "single", 1, 3, "--steps 3 --model lenet");
+}
+
+static void several(const char *command, const char *const *keys, const char *const *titles, int runs, const char *under) {
+    struct cli c;
+    int pid = 0;
+    cli_run(&c, "%s --devices 2 %s --steps 9 --epochs 3 --json j --trace t", command, MODEL);
+    cr_assert(c.status == 0 && !*c.err, "%d %s", c.status, c.err);
+    struct json *trace = json_of("t"), *root = json_of("j");
+    for (int i = 0; i < runs; i++) {
+        char path[64];
+        snprintf(path, sizeof path, "%s%s", keys[i], under);
+        check_traced_run(trace, titles[i], json_at(root, path), 9);
+        snprintf(path, sizeof path, "%s: cpu(0)", titles[i]);
+        cr_expect_gt(process_of(trace, path), pid, "runs come in the order of the tables");
+        pid = process_of(trace, path);
+        begins_at_zero(trace, pid, 2);
+    }
+    json_free(trace), json_free(root);
+    cli_free(&c);
+}
+
+Test(cli_trace, compare_and_profile, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+    static const char *const modes[] = {"single", "dp", "ddp"}, *const mode_titles[] = {"single", "DP", "DDP"};
+    static const char *const kinds[] = {"dp", "dp_loss_in_forward", "ddp"};
+    static const char *const kind_titles[] = {"DP", "DP, loss in forward", "DDP"};
+    put_data(100, 20);
+    several("compare --virtual-devices 2", modes, mode_titles, 3, "");
+    several("compare --virtual-devices off", modes, mode_titles, 3, ""); /* lock step reads the single run's parameters */
+    several("profile", kinds, kind_titles, 3, "/run");
+}
+
+/* No more than the first steps, whole, of a run that goes on. */
+Test(cli_trace, the_first_steps, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+    struct cli c;
+    put_data(8, 4);
+    cli_run(&c, "train --mode ddp --devices 2 --data-dir d --model mlp --mlp-hidden 1 --batch-size 8 --epochs %d --quiet --trace t",
+            TRACE_STEPS + 20);
+    cr_assert(c.status == 0 && !*c.err, "%d %s", c.status, c.err);
+    struct json *trace = json_of("t");
+    for (int rank = 0; rank < 2; rank++)
+        check_steps(trace, process_of(trace, rank ? "DDP: cpu(1)" : "DDP: cpu(0)"), TRACE_STEPS);
+    cr_expect(strstr(json_text(trace, "otherData/DDP"), "1000 of 1020 steps"));
+    json_free(trace);
+    cli_free(&c);
+}
+
+/* Neither before training nor after it. */
+Test(cli_trace, no_file_of_a_run_that_failed, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+    put_data(100, 20);
+    cli_fails(1, "nowhere", "train %s --init-from nowhere --trace t", MODEL);
+    cli_fails(1, "nowhere", "train --mode ddp %s --init-from nowhere --trace t", MODEL);
+    cli_fails(1, "no-folder/t", "train %s --trace no-folder/t", MODEL);
+    cli_fails(1, "no-folder/t", "train --mode ddp %s --trace no-folder/t", MODEL);
+    cli_fails(1, "no-folder/t", "compare %s --trace no-folder/t", MODEL);
+    cli_fails(1, "no-folder/t", "profile %s --trace no-folder/t", MODEL);
+}

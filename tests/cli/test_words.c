@@ -1,0 +1,236 @@
+/* The small commands and the help: duet sampler against PyTorch, duet devices, and --help, which must be
+ * complete and true. */
+#include "tests/cli/data.h"
+#include "tests/cli/json.h"
+#include "tests/golden/rng.h"
+
+/* The list of one rank, appended to the hash. */
+static uint64_t hash_of_rank(uint64_t hash, int i, int rank) {
+    struct cli c;
+    cli_run(&c, "sampler --dataset-size %d --world-size=%d --rank %d --seed %d --epoch %d %s %s",
+            golden_samplers[i].n, golden_samplers[i].replicas, rank, golden_samplers[i].seed,
+            golden_samplers[i].epoch, golden_samplers[i].drop_last ? "--drop_last" : "",
+            golden_samplers[i].shuffle ? "" : "--no-shuffle");
+    cr_assert(c.status == 0 && !*c.err, "case %d, rank %d: status %d: %s", i, rank, c.status, c.err);
+    int n = 0;
+    for (char *line = c.out; *line; n++) {
+        char *end;
+        int32_t index = (int32_t)strtol(line, &end, 10);
+        cr_assert(end > line && *end == '\n');
+        hash = fnv_words(hash, &index, 1);
+        line = end + 1;
+    }
+    cr_assert_eq(n, golden_samplers[i].per_rank, "case %d, rank %d: %d lines", i, rank, n);
+    cli_free(&c);
+    return hash;
+}
+
+Test(cli_words, sampler_is_pytorch_s, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+    int cases = (int)(sizeof golden_samplers / sizeof *golden_samplers), done = 0;
+    for (int i = 0; i < cases; i += test_short() ? 7 : 1) {
+        uint64_t hash = FNV_START;
+        if (golden_samplers[i].replicas > (test_short() ? 2 : 8))
+            continue; /* a process each; the function itself has a test of all */
+        for (int rank = 0; rank < golden_samplers[i].replicas; rank++)
+            hash = hash_of_rank(hash, i, rank);
+        cr_expect_eq(hash, golden_samplers[i].hash, "case %d", i);
+        done++;
+    }
+    cr_assert_geq(done, 5, "too few cases are small enough");
+}
+
+/* The same by eye: 10 over 3, padded by the order's beginning or cut, in the order of the files. */
+Test(cli_words, sampler_by_eye, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
+    static const struct {
+        const char *words, *out;
+    } table[] = {{"--rank 0 --no-shuffle", "0\n3\n6\n9\n"},
+                 {"--rank 1 --no-shuffle", "1\n4\n7\n0\n"},
+                 {"--rank 2 --no-shuffle", "2\n5\n8\n1\n"},
+                 {"--rank 2 --no-shuffle --drop-last", "2\n5\n8\n"}};
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        struct cli c;
+        cli_run(&c, "sampler --dataset-size 10 --world-size 3 %s", table[i].words);
+        cr_expect_str_eq(c.out, table[i].out, "%s", table[i].words);
+        cli_free(&c);
+    }
+    struct cli c;
+    cli_run(&c, "sampler --dataset-size 0 --world-size 3 --rank 0");
+    cr_expect(c.status == 0 && !*c.out, "no samples, no lines: %d '%s' %s", c.status, c.out, c.err);
+    cli_free(&c);
+}
+
+Test(cli_words, devices, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
+    struct cli c;
+    cli_run(&c, "devices");
+    cr_assert(c.status == 0 && !*c.err, "%s", c.err);
+    cr_expect(matches(c.out, "^cpu .*(avx512|avx2|generic) kernels.*1 to 64") &&
+                  matches(c.out, "1 device: [0-9.]+ [MG]iB of memory"),
+              "%s", c.out);
+    cr_expect(matches(c.out, "^cuda +(not built in|none: |[0-9]+ GPU)") && plain_lines(c.out), "%s", c.out);
+    cli_free(&c);
+}
+
+/* ---- help ---- */
+
+/* How often `word` stands in `text` as a whole word. */
+static int count_of(const char *text, const char *word) {
+    int n = 0;
+    size_t length = strlen(word);
+    for (const char *p = text; (p = strstr(p, word)); p += length)
+        n += (p == text || p[-1] == ' ' || p[-1] == '\n') && (p[length] == ' ' || p[length] == '\n');
+    return n;
+}
+
+Test(cli_words, help_is_one_text, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
+    static const char *const ways[] = {"--help", "-h", "help", ""}, *const commands[] = {
+                                                                        "demo",    "train",   "compare",
+                                                                        "profile", "sampler", "devices"};
+    struct cli first, c;
+    cli_run(&first, "--help");
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        cli_run(&c, "%s", ways[i]);
+        cr_expect(c.status == 0 && !*c.err && !strcmp(c.out, first.out), "'%s'", ways[i]);
+        cli_free(&c);
+    }
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        char line[32];
+        snprintf(line, sizeof line, "^  %s ", commands[i]);
+        cr_expect(matches(first.out, line), "%s is not in the help", commands[i]);
+        cli_run(&c, "%s --help", commands[i]);
+        cr_expect(c.status == 0 && !*c.err && strstr(c.out, commands[i]) && plain_lines(c.out),
+                  "%s --help: %s", commands[i], c.out);
+        cli_free(&c);
+    }
+    cr_expect(matches(first.out, "^exit status: 0 .*1 .*2 .*3 .*128\\+n"));
+    cli_run(&c, "--version");
+    cr_expect(c.status == 0 && matches(c.out, "^duet [0-9]+\\.[0-9]+\\.[0-9]+$"), "%s", c.out);
+    cli_free(&first), cli_free(&c);
+}
+
+/* Help that did not reach its reader is a failure. */
+Test(cli_words, help_to_a_full_disk, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
+    static const char *const words[] = {"--help", "", "--version", "train --help", "sampler --help", "devices"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        char command[PATH_MAX + 256];
+        snprintf(command, sizeof command, "%s %s >/dev/full 2>e", cli_program, words[i]);
+        int status = system(command);
+        char *errors = cli_read("e", NULL), *end = strchr(errors, '\n');
+        cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 1, "'%s': status %d", words[i], status);
+        cr_expect(!strncmp(errors, "duet: standard output: ", 23) && end && !end[1], "'%s': '%s'", words[i], errors);
+        free(errors);
+    }
+}
+
+/* The seed is torch.manual_seed's: all 64 bits, a negative one stands for 2^64 + seed; the record has it as it is. */
+Test(cli_words, seeds, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
+    static const char *const seeds[] = {"-1", "18446744073709551615", "9223372036854775808"};
+    put_data(60, 20);
+    for (int i = 0; i < 3; i++) {
+        char text[64];
+        cli_well("train --data-dir d --steps 1 --quiet --seed %s --save w%d --json j", seeds[i], i);
+        char *json = cli_read("j", NULL);
+        snprintf(text, sizeof text, "\"seed\": %s,", i < 2 ? seeds[1] : seeds[i]);
+        cr_expect(strstr(json, text), "no %s in %.600s", text, json);
+        free(json);
+    }
+    cr_expect(cli_same_file("w0", "w1") && !cli_same_file("w1", "w2"));
+    cli_well("compare --data-dir d --steps 1 --seed 18446744073709551615 --json j");
+    char *json = cli_read("j", NULL);
+    cr_expect(strstr(json, "\"seed\": 18446744073709551615,"), "the launcher's copy: %.600s", json);
+    free(json);
+    struct cli a, b;
+    cli_run(&a, "sampler --dataset-size 50 --world-size 2 --rank 1 --seed -2 --epoch 1");
+    cli_run(&b, "sampler --dataset-size 50 --world-size 2 --rank 1 --seed=18446744073709551615");
+    cr_expect(a.status == 0 && !strcmp(a.out, b.out), "seed + epoch, in 64 bits: %s", a.err);
+    cli_free(&a), cli_free(&b);
+}
+
+/* Every flag of the design stands once in the help, is taken by the parser as it stands there, and there is
+ * no other. */
+Test(cli_words, help_is_true, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+    static const struct {
+        const char *flag, *good;
+    } flags[] = {{"--mode", "dp"},
+                 {"--device", "cpu"},
+                 {"--devices", "64"},
+                 {"--virtual-devices", "off"},
+                 {"--device-memory", "1.5G"},
+                 {"--model", "mlp"},
+                 {"--mlp-hidden", "5,6"},
+                 {"--dropout", "0.1"},
+                 {"--dataset", "synthetic"},
+                 {"--data-dir", "d"},
+                 {"--data-on", "device"},
+                 {"--epochs", "2"},
+                 {"--steps", "3"},
+                 {"--batch-size", "64"},
+                 {"--optimizer", "adam"},
+                 {"--lr", "0"},
+                 {"--momentum", "0.9"},
+                 {"--weight-decay", "1e-4"},
+                 {"--seed", "-1"},
+                 {"--shuffle", NULL},
+                 {"--no-shuffle", NULL},
+                 {"--drop-last", NULL},
+                 {"--workers", "0"},
+                 {"--allreduce", "tree"},
+                 {"--bucket-cap-mb", "0.5"},
+                 {"--first-bucket-mb", "0.25"},
+                 {"--loss-in-forward", NULL},
+                 {"--cuda-math", "own"},
+                 {"--tf32", NULL},
+                 {"--no-graph", NULL},
+                 {"--timeout", "2.5"},
+                 {"--init-from", "f"},
+                 {"--save", "f"},
+                 {"--log-loss", "f"},
+                 {"--json", "f"},
+                 {"--trace", "f"},
+                 {"--quiet", NULL}};
+    struct cli help, c;
+    int listed = 0, known = (int)(sizeof flags / sizeof *flags);
+    cli_run(&help, "train --help");
+    for (const char *p = help.out; (p = strstr(p, "\n  --")); p++)
+        listed++;
+    cr_expect_eq(listed, known, "%d flags in the help, %d here", listed, known);
+    for (int i = 0; i < known; i++) {
+        char line[64];
+        snprintf(line, sizeof line, "^  %s %s", flags[i].flag, flags[i].good ? "[A-Za-z]" : " ");
+        cr_expect(count_of(help.out, flags[i].flag) == 1 && matches(help.out, line),
+                  "%s stands %d times in the help", flags[i].flag, count_of(help.out, flags[i].flag));
+        /* The parser stops at the first wrong word, so that a good one before it lets the error be about the
+         * last. */
+        cli_run(&c, "train %s %s --no-such-flag", flags[i].flag, flags[i].good ? flags[i].good : "");
+        cr_expect(c.status == 2 && strstr(c.err, "--no-such-flag"), "%s: %s", flags[i].flag, c.err);
+        cli_free(&c);
+    }
+    cli_free(&help);
+}
+
+/* The defaults that the help states are those in force: the same files with and without the words. */
+Test(cli_words, defaults_as_stated, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+    put_data(600, 20);
+    cli_well("train --data-dir d --steps 2 --quiet --save a --log-loss al --json aj");
+    cli_well("train --mode single --model lenet --data-dir d --epochs 10 --steps 2 "
+             "--batch-size 256 --optimizer sgd --lr 0.2 --momentum 0 "
+             "--weight-decay 0 --seed 0 --shuffle --workers 1 --timeout 300 --quiet --save b --log-loss bl "
+             "--json bj");
+    cr_assert(cli_same_file("a", "b") && cli_same_file("al", "bl"));
+    struct json *j = json_of("aj");
+    cr_assert(json_int(j, "batch_size") == 256 && json_double(j, "lr") == 0.2 &&
+              json_int(j, "epochs") == 10 && json_int(j, "virtual_devices") == 1);
+    json_free(j);
+    static const char *const optimizers[] = {"adam", "adadelta"};
+    for (int i = 0; i < 2; i++) { /* each has a learning rate of its own */
+        cli_well("train --data-dir d --steps 2 --quiet --save a --optimizer %s --json aj", optimizers[i]);
+        cli_well("train --data-dir d --steps 2 --quiet --save b --lr %s --optimizer %s", i ? "1" : "0.001", optimizers[i]);
+        j = json_of("aj");
+        cr_assert(cli_same_file("a", "b") && json_double(j, "lr") == (i ? 1 : 0.001) && !strcmp(json_text(j, "optimizer"), optimizers[i]));
+        json_free(j);
+    }
+    cli_well("train --mode ddp --data-dir d --steps 1 --quiet --json j");
+    j = json_of("j");
+    cr_assert(json_int(j, "devices") == 2 && json_int(j, "virtual_devices") == 2 &&
+              !strcmp(json_text(j, "allreduce"), "auto"));
+    json_free(j);
+}

@@ -1,0 +1,138 @@
+/* Runs the kernels of device/cuda_kernels_*.h on the host, every block and every thread of a grid. Index arithmetic, tails and
+ * the order of sums are those of the GPU, and under ThreadSanitizer (cuda/test_races.c) the barriers too; its own exp and log are not. */
+#ifndef TESTS_TEST_CUDA_INDEX_H
+#define TESTS_TEST_CUDA_INDEX_H
+
+#ifdef __SANITIZE_THREAD__
+#include "tests/stand_ins/gpu_of_threads.h"
+#else
+#include "tests/stand_ins/gpu_of_loops.h"
+#endif
+
+#include "device/cuda/kernels/elementwise.h"
+#include "device/cuda/kernels/log.h"
+#include "device/cuda/kernels/loss.h"
+#include "device/cuda/kernels/planes.h"
+#include "device/cuda/kernels/pool.h"
+#include "tests/device/kernels_common.h"
+
+/* A kernel's parameters are pointers to structs, which a call may take for pointers to anything. */
+#define RUN_LONELY(kernel, param, grid) gpu_run_threads((lonely_kernel *)(void (*)(void))(kernel), param, grid)
+#define RUN_SHARING(kernel, param, shared_type, grid) \
+    gpu_run_blocks((sharing_kernel *)(void (*)(void))(kernel), param, sizeof(shared_type), grid)
+
+/* Grids no launch would take, beside those that a launch does. */
+static const struct grid odd_grids[] = {{1, 1}, {1, 256}, {3, 33}, {7, 96}, {2, 256}};
+enum { ODD_GRIDS = 5 };
+
+static inline void run_elementwise(enum op op, const struct op_args *a, struct grid grid) {
+    struct elementwise e = elementwise_of(op, a);
+    switch (op) {
+    case OP_RELU_FORWARD: RUN_LONELY(k_relu_forward, &e, grid); break;
+    case OP_RELU_BACKWARD: RUN_LONELY(k_relu_backward, &e, grid); break;
+    case OP_DROPOUT_FORWARD:
+    case OP_DROPOUT_BACKWARD: RUN_LONELY(k_dropout, &e, grid); break;
+    case OP_FILL: RUN_LONELY(k_fill, &e, grid); break;
+    case OP_ADD: RUN_LONELY(k_add, &e, grid); break;
+    case OP_SCALE: RUN_LONELY(k_scale, &e, grid); break;
+    case OP_SGD: RUN_LONELY(k_sgd, &e, grid); break;
+    case OP_ADADELTA: RUN_LONELY(k_adadelta, &e, grid); break;
+    case OP_ADAM: RUN_LONELY(k_adam, &e, grid); break;
+    default: cr_assert_fail("%s is not elementwise", op_name(op));
+    }
+}
+
+static inline void run_pool(enum op op, const struct op_args *a, struct grid grid) {
+    struct pool p;
+    cr_assert(pool_of(op, a, &p));
+    switch (op) {
+    case OP_AVG_POOL_FORWARD: RUN_LONELY(k_avg_pool_forward, &p, grid); break;
+    case OP_AVG_POOL_BACKWARD: RUN_LONELY(k_avg_pool_backward, &p, grid); break;
+    case OP_MAX_POOL_FORWARD: RUN_LONELY(k_max_pool_forward, &p, grid); break;
+    case OP_MAX_POOL_BACKWARD: RUN_LONELY(k_max_pool_backward, &p, grid); break;
+    default: cr_assert_fail("%s is no pool", op_name(op));
+    }
+}
+
+static inline void run_rows(enum op op, const struct op_args *a, uint32_t blocks) {
+    struct row_op r = row_op_of(op, a);
+    struct grid grid = {blocks, ROW_THREADS};
+    switch (op) {
+    case OP_LOG_SOFTMAX_FORWARD: RUN_SHARING(k_log_softmax_forward, &r, struct row_shared, grid); break;
+    case OP_LOG_SOFTMAX_BACKWARD: RUN_SHARING(k_log_softmax_backward, &r, struct row_shared, grid); break;
+    case OP_NLL_FORWARD: RUN_SHARING(k_nll_forward, &r, struct row_shared, grid); break;
+    case OP_NLL_BACKWARD: RUN_SHARING(k_nll_backward, &r, struct row_shared, grid); break;
+    case OP_CROSS_ENTROPY_FORWARD: RUN_SHARING(k_cross_entropy_forward, &r, struct row_shared, grid); break;
+    case OP_CROSS_ENTROPY_BACKWARD: RUN_SHARING(k_cross_entropy_backward, &r, struct row_shared, grid); break;
+    default: cr_assert_fail("%s does not work by rows", op_name(op));
+    }
+}
+
+static inline void run_loss_sum(const struct op_args *a) {
+    struct loss_sum s = loss_sum_of(a);
+    struct grid grid = {1, LOG_THREADS};
+    RUN_SHARING(k_loss_sum, &s, struct loss_sum_shared, grid);
+}
+
+static inline void run_hash(const struct op_args *a, uint32_t blocks) {
+    struct hash h = hash_of(a);
+    struct grid zero = {1, 32}, grid = {blocks, LOG_THREADS};
+    if (blocks > 1) RUN_LONELY(k_hash_zero, &h, zero);
+    RUN_SHARING(k_hash, &h, struct hash_shared, grid);
+}
+
+struct product_call {
+    int kind, tile;
+    const struct product *p;
+};
+static inline void product_block(const void *param, void *shared, struct place at) {
+    const struct product_call *c = param;
+    k_product(c->kind, c->tile, c->p, shared, at);
+}
+static inline void product_fold_thread(const void *param, struct place at) {
+    const struct product_call *c = param;
+    k_product_fold(c->kind, c->p, at);
+}
+
+/* In place of a tile: what a launch takes, and the kernels of kernels/planes.h. */
+enum { AS_LAUNCHED = -2, PLANES = -1 };
+
+struct planes_call {
+    int kind;
+    const struct planes *q;
+};
+static inline void planes_block(const void *param, void *shared, struct place at) {
+    const struct planes_call *c = param;
+    k_planes(c->kind, c->q->p.k, c->q, shared, at);
+}
+
+static inline uint32_t run_planes(const struct planes *q, enum product_kind kind) {
+    struct planes_call call = {(int)kind, q};
+    struct grid grid = {planes_blocks(q), planes_threads(q)};
+    gpu_run_blocks(planes_block, &call, sizeof(struct planes_shared), grid);
+    return 1;
+}
+
+/* `tile`: one of enum tile, or of the two above. `workspace` in bytes; what is used of it is allocated to the byte.
+ * Returns the number of splits. */
+static inline uint32_t run_product(enum op op, const struct op_args *a, int tile, size_t workspace) {
+    struct product p;
+    struct planes q;
+    enum product_kind kind;
+    struct heap heap = {0};
+    cr_assert(product_of(op, a, &p, &kind));
+    if (tile == PLANES ? planes_of(&p, kind, &q) : tile == AS_LAUNCHED && planes_chosen(&p, kind, 0, &q))
+        return run_planes(&q, kind);
+    cr_assert_neq(tile, PLANES);
+    if (tile < 0) tile = (int)product_choose(&p, kind, 0);
+    product_grid(&p, kind, (enum tile)tile, NULL, workspace);
+    if (p.splits > 1) p.partial = heap_take(&heap, sizeof(float) * p.splits * p.rows * p.cols);
+    struct product_call call = {(int)kind, tile, &p};
+    struct grid grid = {p.row_tiles * p.col_tiles * p.splits, (uint32_t)tile_threads(tile)}, fold = {3, 33};
+    gpu_run_blocks(product_block, &call, sizeof(struct product_shared), grid);
+    if (p.splits > 1) gpu_run_threads(product_fold_thread, &call, fold);
+    heap_free(&heap);
+    return p.splits;
+}
+
+#endif

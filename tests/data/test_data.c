@@ -1,0 +1,262 @@
+/* Data sets: the real files, every way a file can be bad, and the synthetic pictures. */
+#include <sys/stat.h>
+#include <unistd.h>
+
+#ifdef HAVE_ZLIB
+#include <zlib.h>
+#endif
+
+#include "base/error.h"
+#include "data/dataset.h"
+#include "data/idx.h"
+#include "data/synthetic.h"
+#include "tests/harness/harness.h"
+
+#define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))
+
+#define SYNTHETIC_HASH 0x78fb4ed6f265a14fu
+
+static char folder[] = "/tmp/duet-test-XXXXXX";
+
+/* A scratch folder and paths in it (a few may live at once). */
+static void scratch_make(void) { cr_assert_not_null(mkdtemp(folder)); }
+static void scratch_remove(void) {
+    char command[64];
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    cr_assert_eq(system(command), 0);
+}
+static const char *in(const char *name) {
+    static char path[4][128];
+    static int turn;
+    turn = (turn + 1) % 4;
+    snprintf(path[turn], sizeof path[turn], "%s/%s", folder, name);
+    return path[turn];
+}
+
+static void put(const char *path, const void *bytes, size_t count) {
+    FILE *f = fopen(path, "w");
+    cr_assert_not_null(f, "%s", path);
+    cr_assert_eq(fwrite(bytes, 1, count, f), count);
+    fclose(f);
+}
+
+/* Three pictures of 2 x 2, and their labels. */
+static const uint8_t pictures[] = {0, 0, 8, 3, 0, 0, 0, 3, 0, 0, 0, 2, 0, 0, 0, 2, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 255};
+static const uint8_t marks[] = {0, 0, 8, 1, 0, 0, 0, 3, 9, 0, 4};
+
+/* The one error line: it names the path and has no line break. */
+static void refused(int code, const char *path, const char *why) {
+    cr_assert_eq(code, ERR_FAILED, "%s was taken", path);
+    cr_assert(strstr(error_message(), why), "'%s' does not say '%s'", error_message(), why);
+    cr_assert(strstr(error_message(), path), "'%s' does not name %s", error_message(), path);
+    cr_assert_not(strchr(error_message(), '\n'));
+}
+
+static void bad_idx(const char *name, const void *bytes, size_t count, const char *why) {
+    struct idx x;
+    put(in(name), bytes, count);
+    refused(idx_read(&x, in(name), 3), in(name), why);
+    cr_assert_null(x.data);
+}
+
+Test(idx, reads_raw, .timeout = 30, .init = scratch_make, .fini = scratch_remove) {
+    struct idx x;
+    put(in("good"), pictures, sizeof pictures);
+    cr_assert_eq(idx_read(&x, in("good"), 3), OK, "%s", error_message());
+    cr_assert(x.size[0] == 3 && x.size[1] == 2 && x.size[2] == 2);
+    cr_assert_arr_eq(x.data, pictures + 16, 12);
+    idx_free(&x);
+    idx_free(&x);
+}
+
+Test(idx, refuses_bad_files, .timeout = 30, .init = scratch_make, .fini = scratch_remove) {
+    uint8_t b[64];
+    struct idx x;
+    refused(idx_read(&x, in("absent"), 3), in("absent"), "No such file");
+    refused(idx_read(&x, folder, 3), folder, "no regular file");
+    cr_assert_eq(mkfifo(in("pipe"), 0600), 0);
+    refused(idx_read(&x, in("pipe"), 3), in("pipe"), "no regular file");
+    for (size_t n = 0; n < sizeof pictures; n++) bad_idx("short", pictures, n, "truncated"); /* cut at every byte */
+    memcpy(b, pictures, sizeof pictures);
+    b[sizeof pictures] = 0;
+    bad_idx("long", b, sizeof pictures + 1, "more bytes");
+    bad_idx("labels", marks, sizeof marks, "wrong magic number");
+    memcpy(b, pictures, sizeof pictures), b[2] = 9;
+    bad_idx("type", b, sizeof pictures, "wrong magic number");
+    memcpy(b, pictures, sizeof pictures), b[7] = 0;
+    bad_idx("none", b, sizeof pictures, "size out of range");
+    memcpy(b, pictures, sizeof pictures), memset(b + 4, 0xff, 12); /* a product past 64 bits */
+    bad_idx("huge", b, sizeof pictures, "size out of range");
+    memcpy(b, pictures, sizeof pictures), b[4] = 4; /* 256 MiB said, 12 bytes there */
+    bad_idx("much", b, sizeof pictures, "truncated");
+    bad_idx("raw.gz", pictures, sizeof pictures, "not a gzip file");
+    bad_idx("empty.gz", "", 0, "not a gzip file");
+}
+
+#ifdef HAVE_ZLIB
+/* Packs into out (64 KiB), returns the bytes. */
+static size_t pack(const void *bytes, size_t count, uint8_t *out) {
+    gzFile f = gzopen(in("packed"), "wb");
+    gzwrite(f, bytes, (unsigned)count);
+    gzclose(f);
+    FILE *r = fopen(in("packed"), "r");
+    size_t n = fread(out, 1, 1 << 16, r);
+    fclose(r);
+    return n;
+}
+#endif
+
+Test(idx, gzip, .timeout = 60, .init = scratch_make, .fini = scratch_remove) {
+#ifdef HAVE_ZLIB
+    static uint8_t gz[1 << 16], twice[1 << 17], b[64], large[16 + 200 * 200];
+    struct idx x;
+    size_t n = pack(pictures, sizeof pictures, gz);
+    put(in("good.gz"), gz, n);
+    cr_assert_eq(idx_read(&x, in("good.gz"), 3), OK, "%s", error_message());
+    cr_assert_arr_eq(x.data, pictures + 16, 12);
+    idx_free(&x);
+    put(in("good"), gz, n); /* known by its content, not its name */
+    cr_assert_eq(idx_read(&x, in("good"), 3), OK, "%s", error_message());
+    idx_free(&x);
+    for (size_t cut = 2; cut < n; cut++) bad_idx("short.gz", gz, cut, "truncated");
+    memcpy(twice, gz, n), memcpy(twice + n, gz, n);
+    bad_idx("twice.gz", twice, 2 * n, "more bytes");
+    bad_idx("tail.gz", twice, n + 1, "more bytes");
+    memcpy(twice, gz, n), twice[n - 6] ^= 1; /* the check sum */
+    bad_idx("sum.gz", twice, n, "broken gzip");
+    memcpy(twice, gz, n), twice[12] = 0xff; /* the packed data */
+    bad_idx("junk.gz", twice, n, "gz");
+    memcpy(b, pictures, sizeof pictures), b[sizeof pictures] = 0;
+    n = pack(b, sizeof pictures + 1, gz);
+    bad_idx("long.gz", gz, n, "more bytes");
+    n = pack(pictures, sizeof pictures - 1, gz);
+    bad_idx("less.gz", gz, n, "truncated");
+    memcpy(large, pictures, 16), large[7] = 1, large[11] = 200, large[15] = 200;
+    for (int i = 0; i < 200 * 200; i++) large[16 + i] = (uint8_t)(i * i >> 4 ^ i);
+    n = pack(large, sizeof large, gz);
+    put(in("large.gz"), gz, n);
+    cr_assert_eq(idx_read(&x, in("large.gz"), 3), OK, "%s", error_message());
+    cr_assert_arr_eq(x.data, large + 16, 200 * 200);
+    idx_free(&x);
+#else
+    static const uint8_t gz[] = {0x1f, 0x8b, 8, 0};
+    bad_idx("any.gz", gz, sizeof gz, "built without zlib");
+#endif
+}
+
+Test(dataset, images_and_labels_must_agree, .timeout = 30, .init = scratch_make, .fini = scratch_remove) {
+    struct dataset set;
+    uint8_t b[16];
+    put(in("train-images-idx3-ubyte"), pictures, sizeof pictures);
+    refused(dataset_open(&set, "mnist", folder, 1), folder, "not complete");
+    put(in("train-labels-idx1-ubyte"), marks, sizeof marks);
+    cr_assert_eq(dataset_open(&set, "mnist", folder, 1), OK, "%s", error_message());
+    cr_assert(set.count == 3 && set.rows == 2 && set.cols == 2);
+    cr_assert(set.images[11] == 255 && set.labels[0] == 9 && set.labels[2] == 4);
+    cr_assert_str_eq(set.name, "mnist");
+    dataset_free(&set);
+    dataset_free(&set);
+    memcpy(b, marks, sizeof marks), b[9] = 10;
+    put(in("train-labels-idx1-ubyte"), b, sizeof marks);
+    refused(dataset_open(&set, "mnist", folder, 1), folder, "label out of range: 10 at 1");
+    cr_assert_null(set.images);
+    memcpy(b, marks, sizeof marks), b[7] = 2;
+    put(in("train-labels-idx1-ubyte"), b, sizeof marks - 1);
+    refused(dataset_open(&set, "mnist", folder, 1), folder, "differ in number: 3 in");
+    refused(dataset_open(&set, "mnist", folder, 0), folder, "not found"); /* the test part */
+}
+
+Test(dataset, a_missing_set_names_all_ways_out, .timeout = 30, .init = scratch_make, .fini = scratch_remove) {
+    struct dataset set;
+    refused(dataset_open(&set, "fashion-mnist", in("nowhere"), 1), in("nowhere"), "not found: fashion-mnist");
+    const char *ways[] = {"apt install dataset-fashion-mnist", "make data", "--data-dir DIR", "--dataset synthetic"};
+    for (int i = 0; i < COUNT(ways); i++) cr_assert(strstr(error_message(), ways[i]), "no way '%s'", ways[i]);
+    cr_assert_eq(chdir(folder), 0); /* without a folder the known places are searched, from here */
+    cr_assert_eq(dataset_open(&set, "mnist", NULL, 1), ERR_FAILED);
+    cr_assert_not(strstr(error_message(), "apt"), "no package has mnist: %s", error_message());
+    cr_assert(mkdir("datasets", 0700) == 0 && mkdir("datasets/mnist", 0700) == 0);
+    put("datasets/mnist/t10k-images-idx3-ubyte", pictures, sizeof pictures);
+    put("datasets/mnist/t10k-labels-idx1-ubyte", marks, sizeof marks);
+    cr_assert_eq(dataset_open(&set, "mnist", NULL, 0), OK, "%s", error_message());
+    dataset_free(&set);
+    cr_assert_eq(dataset_open(&set, "cifar", NULL, 1), ERR_USAGE);
+    cr_assert(strstr(error_message(), "cifar"));
+    cr_assert_eq(chdir("/"), 0);
+}
+
+Test(dataset, the_real_fashion_mnist, .timeout = 60) {
+    const char *place = "/usr/share/datasets/fashion-mnist";
+    if (access(place, F_OK)) cr_skip_test("%s is not there: apt install dataset-fashion-mnist", place);
+#ifndef HAVE_ZLIB
+    cr_skip_test("built without zlib: the package's files are packed");
+#endif
+    static const uint8_t train_first[] = {9, 0, 0, 3, 0, 2, 7, 2, 5, 5}, test_first[] = {9, 2, 1, 1, 6, 1, 4, 6, 5, 7};
+    for (int train = 0; train < 2; train++) {
+        struct dataset set;
+        cr_assert_eq(dataset_open(&set, "fashion-mnist", place, train), OK, "%s", error_message());
+        cr_assert_eq(set.count, train ? 60000 : 10000);
+        cr_assert(set.rows == 28 && set.cols == 28);
+        cr_assert_arr_eq(set.labels, train ? train_first : test_first, 10);
+        int of_class[10] = {0};
+        double sum = 0;
+        for (int i = 0; i < set.count; i++) of_class[set.labels[i]]++;
+        for (int i = 0; i < 10; i++) cr_assert_eq(of_class[i], set.count / 10, "class %d", i);
+        for (int64_t i = 0; i < set.count * 784ll; i++) sum += set.images[i];
+        if (train) cr_assert_float_eq(sum / (60000.0 * 784 * 255), 0.2860405969887955, 1e-12); /* the known mean */
+        dataset_free(&set);
+    }
+}
+
+Test(synthetic, the_same_everywhere_and_of_all_classes, .timeout = 60) {
+    enum { N = 2000 };
+    static uint8_t images[N * 784], again[N * 784], labels[N], other[N];
+    synthetic_fill(0, 0, N, images, labels);
+    uint64_t hash = 0xcbf29ce484222325u; /* of the first 100 pictures: the bytes are promised on every machine */
+    for (int i = 0; i < 100 * 784; i++) hash = (hash ^ images[i]) * 0x100000001b3u;
+    cr_assert_eq(hash, SYNTHETIC_HASH, "%#llx", (unsigned long long)hash);
+    int of_class[10] = {0};
+    for (int i = 0; i < N; i++) of_class[labels[i]]++;
+    for (int i = 0; i < 10; i++) cr_assert(of_class[i] > N / 20, "class %d: %d of %d", i, of_class[i], N);
+    synthetic_fill(0, 0, 10, again, other); /* a picture does not depend on how many are made */
+    cr_assert(!memcmp(images, again, 10 * 784) && !memcmp(labels, other, 10));
+    synthetic_fill(0, 1, N, again, other);
+    cr_assert_arr_neq(images, again, sizeof images);
+    synthetic_fill(1, 0, N, again, other);
+    cr_assert_arr_neq(images, again, sizeof images);
+}
+
+/* Harder than a glance, easier than noise: no pixel comes near telling two classes apart, while the nearest of
+ * 2000 training pictures is right far above chance. */
+Test(synthetic, learnable_but_not_by_one_pixel, .timeout = 60) {
+    enum { N = 2000, TESTS = 200 };
+    static uint8_t images[N * 784], labels[N], test[TESTS * 784], expected[TESTS];
+    synthetic_fill(0, 0, N, images, labels);
+    synthetic_fill(0, 1, TESTS, test, expected);
+    double best = 0;
+    for (int pixel = 0; pixel < 784; pixel++) {
+        int bright[10] = {0}, total[10] = {0};
+        for (int i = 0; i < N; i++) total[labels[i]]++, bright[labels[i]] += images[i * 784 + pixel] > 80;
+        double most = 0, rest = 0; /* the best one-pixel answer: one class when bright, another when dark */
+        for (int c = 0; c < 10; c++) {
+            if (bright[c] > most) most = bright[c];
+            if (total[c] - bright[c] > rest) rest = total[c] - bright[c];
+        }
+        if ((most + rest) / N > best) best = (most + rest) / N;
+    }
+    cr_assert(best < 0.25, "one pixel is right for %.2f", best); /* chance is 0.1, two classes of ten 0.2 */
+    int right = 0;
+    for (int t = 0; t < TESTS; t++) {
+        int64_t nearest = INT64_MAX;
+        int label = 0;
+        for (int i = 0; i < N; i++) {
+            int64_t distance = 0;
+            for (int p = 0; p < 784; p++) {
+                int d = images[i * 784 + p] - test[t * 784 + p];
+                distance += d * d;
+            }
+            if (distance < nearest) nearest = distance, label = labels[i];
+        }
+        right += label == expected[t];
+    }
+    cr_assert(right > TESTS / 2, "%d of %d right", right, TESTS);
+}

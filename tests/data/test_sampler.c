@@ -1,0 +1,100 @@
+/* DistributedSampler's lists against PyTorch's, and the properties that every epoch's order has. */
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/random.h"
+#include "data/sampler.h"
+#include "tests/golden/rng.h"
+#include "tests/harness/harness.h"
+
+#define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))
+
+static int32_t *indices(const struct order *o, int rank, int epoch, int *n) {
+    int32_t *list;
+    cr_assert_eq(sampler_indices(o, rank, epoch, &list, n), OK, "%s", error_message());
+    return list;
+}
+
+Test(sampler, lists_are_pytorchs, .timeout = 30) {
+    for (int i = 0; i < COUNT(golden_samplers); i++) {
+        struct order o = {golden_samplers[i].n, golden_samplers[i].replicas,
+                          golden_samplers[i].drop_last ? ORDER_CUT : ORDER_PAD, golden_samplers[i].shuffle,
+                          (uint64_t)golden_samplers[i].seed};
+        uint64_t hash = FNV_START;
+        for (int rank = 0; rank < o.replicas; rank++) {
+            int n;
+            int32_t *list = indices(&o, rank, golden_samplers[i].epoch, &n);
+            cr_assert_eq(n, golden_samplers[i].per_rank, "row %d: %d of a rank", i, n);
+            hash = fnv_words(hash, list, n);
+            free(list);
+        }
+        cr_assert_eq(hash, golden_samplers[i].hash, "row %d: n %d, %d replicas", i, o.count, o.replicas);
+    }
+}
+
+/* Written out, so that a reader sees one whole: seed 7, epoch 2, ten samples over three ranks. */
+Test(sampler, ten_over_three_written_out, .timeout = 30) {
+    static const int32_t want[3][4] = {{0, 7, 9, 3}, {5, 6, 1, 0}, {8, 2, 4, 5}};
+    struct order o = {10, 3, ORDER_PAD, 1, 7};
+    for (int rank = 0; rank < 3; rank++) {
+        int n;
+        int32_t *list = indices(&o, rank, 2, &n);
+        cr_assert_eq(n, 4);
+        cr_assert_arr_eq(list, want[rank], sizeof want[rank], "rank %d", rank);
+        free(list);
+    }
+    cr_assert_eq(order_duplicates(&o), 2);
+    o.end = ORDER_CUT;
+    cr_assert_eq(order_length(&o), 9);
+    cr_assert_eq(order_duplicates(&o), 0);
+    struct order tiny = {2, 5, ORDER_PAD, 0, 0};
+    int32_t padded[5];
+    order_epoch(&tiny, 0, padded);
+    cr_assert_arr_eq(padded, ((int32_t[]){0, 1, 0, 1, 0}), sizeof padded);
+    cr_assert_eq(order_duplicates(&tiny), 3);
+}
+
+Test(sampler, exact_serves_each_sample_once, .timeout = 30) {
+    struct order o = {10, 4, ORDER_EXACT, 1, 1};
+    int seen[10] = {0}, total = 0;
+    for (int rank = 0; rank < 4; rank++) {
+        int n;
+        int32_t *list = indices(&o, rank, 0, &n);
+        for (int i = 0; i < n; i++) seen[list[i]]++;
+        total += n;
+        free(list);
+    }
+    cr_assert_eq(total, 10);
+    for (int i = 0; i < 10; i++) cr_assert_eq(seen[i], 1, "sample %d", i);
+}
+
+Test(sampler, an_epoch_changes_the_order_and_is_repeatable, .timeout = 30) {
+    struct order o = {1000, 1, ORDER_PAD, 1, 4};
+    static int32_t a[1000], b[1000];
+    order_epoch(&o, 0, a), order_epoch(&o, 1, b);
+    cr_assert_arr_neq(a, b, sizeof a);
+    order_epoch(&o, 0, b);
+    cr_assert_arr_eq(a, b, sizeof a);
+    o.seed = 5; /* seed + epoch: seed 4, epoch 1 is seed 5, epoch 0, in PyTorch too */
+    order_epoch(&o, 0, a);
+    o.seed = 4;
+    order_epoch(&o, 1, b);
+    cr_assert_arr_eq(a, b, sizeof a);
+}
+
+Test(sampler, bad_numbers_are_named, .timeout = 30) {
+    struct order good = {10, 3, ORDER_PAD, 1, 0}, o;
+    int32_t *list;
+    int n;
+    cr_assert_eq(sampler_indices(&good, 3, 0, &list, &n), ERR_USAGE);
+    cr_assert_str_eq(error_message(), "Invalid rank 3, rank should be in the interval [0, 2]");
+    cr_assert_eq(sampler_indices(&good, -1, 0, &list, &n), ERR_USAGE);
+    cr_assert_null(list);
+    o = good, o.replicas = 0;
+    cr_assert_eq(order_check(&o), ERR_USAGE);
+    o = good, o.count = -1;
+    cr_assert_eq(order_check(&o), ERR_USAGE);
+    cr_assert(strstr(error_message(), "-1"));
+    o = good, o.count = RNG_PERMUTATION_LIMIT;
+    cr_assert_eq(order_check(&o), ERR_USAGE);
+}

@@ -1,0 +1,297 @@
+/* device/: op_check is the table of op.h and nothing less; operand checks keep each device in its own memory;
+ * flops and views of tensors are right. No kernel runs in the shape tests, so addresses there are made up. */
+#include "tests/device/shared.h"
+
+static struct tensor at(int place, enum dtype dtype, enum layout layout, int rank, int d0, int d1, int d2,
+                        int d3) {
+    const int dims[] = {d0, d1, d2, d3};
+    struct tensor t = tensor_plain((void *)((uintptr_t)(place + 1) << 32), dtype, rank, dims);
+    t.layout = layout;
+    if (layout == LAYOUT_N16) t.groups = (d0 + GROUP - 1) / GROUP;
+    return t;
+}
+
+#define F(place, ...) at(place, DTYPE_F32, LAYOUT_PLAIN, __VA_ARGS__)
+#define L(place, ...) at(place, DTYPE_F32, layout, __VA_ARGS__) /* lies as the case says */
+#define OF(place, type, ...) at(place, type, LAYOUT_PLAIN, __VA_ARGS__)
+
+enum { N = 20 };
+static const struct step_block *const a_step = (const struct step_block *)((uintptr_t)9 << 32);
+
+/* Arguments each op must accept: x (20,3,9,8), w (5,3,3,3), stride 2, padding 1 -> y (20,5,5,4), and so on. */
+static struct op_args good_args(enum op op, enum layout layout) {
+    struct op_args a;
+    memset(&a, 0, sizeof a);
+    a.step = a_step;
+    const struct tensor x4 = L(0, 4, N, 3, 9, 8), conv_y = L(1, 4, N, 5, 5, 4), pool_y = L(1, 4, N, 3, 4, 4);
+    const struct tensor x2 = L(0, 2, N, 7, 0, 0), scores = F(0, 2, N, 10, 0, 0);
+    const struct tensor labels = OF(1, DTYPE_I32, 1, N, 0, 0, 0);
+    switch (op) {
+    case OP_TO_N16:
+        a.in[0] = F(0, 3, N, 3, 9, 0), a.out[0] = at(4, DTYPE_F32, LAYOUT_N16, 3, N, 3, 9, 0);
+        break;
+    case OP_TO_PLAIN:
+        a.in[0] = at(0, DTYPE_F32, LAYOUT_N16, 3, N, 3, 9, 0), a.out[0] = F(4, 3, N, 3, 9, 0);
+        break;
+    case OP_CONV2D_FORWARD:
+        a.in[0] = x4, a.in[1] = F(2, 4, 5, 3, 3, 3), a.in[2] = F(3, 1, 5, 0, 0, 0), a.out[0] = conv_y;
+        break;
+    case OP_CONV2D_BACKWARD_DATA: a.in[0] = conv_y, a.in[1] = F(2, 4, 5, 3, 3, 3), a.out[0] = x4; break;
+    case OP_CONV2D_BACKWARD_WEIGHT:
+        a.in[0] = x4, a.in[1] = conv_y, a.out[0] = F(2, 4, 5, 3, 3, 3), a.out[1] = F(3, 1, 5, 0, 0, 0);
+        break;
+    case OP_LINEAR_FORWARD:
+        a.in[0] = x2, a.in[1] = F(2, 2, 11, 7, 0, 0), a.in[2] = F(3, 1, 11, 0, 0, 0),
+        a.out[0] = L(1, 2, N, 11, 0, 0);
+        break;
+    case OP_LINEAR_BACKWARD_DATA:
+        a.in[0] = L(1, 2, N, 11, 0, 0), a.in[1] = F(2, 2, 11, 7, 0, 0), a.out[0] = x2;
+        break;
+    case OP_LINEAR_BACKWARD_WEIGHT:
+        a.in[0] = x2, a.in[1] = L(1, 2, N, 11, 0, 0), a.out[0] = F(2, 2, 11, 7, 0, 0),
+        a.out[1] = F(3, 1, 11, 0, 0, 0);
+        break;
+    case OP_AVG_POOL_FORWARD:
+    case OP_MAX_POOL_FORWARD: a.in[0] = x4, a.out[0] = pool_y; break;
+    case OP_AVG_POOL_BACKWARD: a.in[0] = pool_y, a.out[0] = x4; break;
+    case OP_MAX_POOL_BACKWARD: a.in[0] = x4, a.in[1] = pool_y, a.out[0] = L(2, 4, N, 3, 9, 8); break;
+    case OP_RELU_FORWARD:
+    case OP_DROPOUT_FORWARD:
+    case OP_DROPOUT_BACKWARD:
+    case OP_ADD: a.in[0] = x4, a.out[0] = L(4, 4, N, 3, 9, 8); break;
+    case OP_RELU_BACKWARD: a.in[0] = x4, a.in[1] = L(2, 4, N, 3, 9, 8), a.out[0] = L(4, 4, N, 3, 9, 8); break;
+    case OP_LOG_SOFTMAX_FORWARD: a.in[0] = scores, a.out[0] = F(4, 2, N, 10, 0, 0); break;
+    case OP_LOG_SOFTMAX_BACKWARD:
+        a.in[0] = scores, a.in[1] = F(2, 2, N, 10, 0, 0), a.out[0] = F(4, 2, N, 10, 0, 0);
+        break;
+    case OP_NLL_FORWARD:
+    case OP_CROSS_ENTROPY_FORWARD:
+        a.in[0] = scores, a.in[1] = labels;
+        a.out[0] = OF(4, DTYPE_F64, 1, N, 0, 0, 0), a.out[1] = OF(5, DTYPE_I32, 1, N, 0, 0, 0);
+        break;
+    case OP_NLL_BACKWARD:
+    case OP_CROSS_ENTROPY_BACKWARD:
+        a.in[0] = scores, a.in[1] = labels, a.out[0] = F(4, 2, N, 10, 0, 0);
+        break;
+    case OP_LOSS_SUM:
+        a.in[0] = OF(0, DTYPE_F64, 1, N, 0, 0, 0), a.in[1] = OF(1, DTYPE_I32, 1, N, 0, 0, 0);
+        a.out[0] = OF(4, DTYPE_F64, 2, 100, 4, 0, 0), a.out[1] = OF(5, DTYPE_I64, 2, 100, 4, 0, 0);
+        break;
+    case OP_FILL:
+    case OP_SCALE: a.out[0] = L(4, 4, N, 3, 9, 8); break;
+    case OP_SGD:
+        a.in[0] = F(0, 2, 6, 7, 0, 0), a.out[0] = F(4, 2, 6, 7, 0, 0), a.out[1] = F(5, 2, 6, 7, 0, 0);
+        break;
+    case OP_ADADELTA:
+    case OP_ADAM:
+        a.in[0] = F(0, 2, 6, 7, 0, 0), a.out[0] = F(4, 2, 6, 7, 0, 0), a.out[1] = F(5, 2, 42, 2, 0, 0);
+        break;
+    case OP_HASH: a.in[0] = F(0, 2, 6, 7, 0, 0), a.out[0] = OF(4, DTYPE_U64, 2, 100, 4, 0, 0); break;
+    case OP_GATHER_SAMPLES:
+        a.in[0] = OF(0, DTYPE_U8, 4, 50, 3, 9, 8), a.in[1] = OF(1, DTYPE_U8, 1, 50, 0, 0, 0);
+        a.in[2] = OF(2, DTYPE_I32, 1, N, 0, 0, 0);
+        a.out[0] = F(4, 4, N, 3, 9, 8), a.out[1] = OF(5, DTYPE_I32, 1, N, 0, 0, 0);
+        break;
+    case OP_COUNT: break;
+    }
+    if (op >= OP_CONV2D_FORWARD && op <= OP_CONV2D_BACKWARD_WEIGHT) a.p.conv = (struct conv_args){2, 1};
+    if (op >= OP_AVG_POOL_FORWARD && op <= OP_MAX_POOL_BACKWARD) a.p.pool = (struct pool_args){2, 2};
+    if (op == OP_DROPOUT_FORWARD || op == OP_DROPOUT_BACKWARD)
+        a.p.dropout = (struct dropout_args){0.5f, 1, 63};
+    if (op == OP_SGD) a.p.sgd = (struct sgd_args){0.9f, 0};
+    return a;
+}
+
+static int takes_n16(enum op op) {
+    return op <= OP_DROPOUT_BACKWARD || op == OP_FILL || op == OP_ADD || op == OP_SCALE;
+}
+
+static void must_refuse(enum op op, const struct op_args *a, const char *why) {
+    cr_assert_eq(op_check(op, a), ERR_FAILED, "%s was accepted although %s", op_name(op), why);
+    MUST_SAY(op_name(op));
+    cr_assert_null(strchr(error_message(), '\n'));
+}
+
+static void must_accept(enum op op, const struct op_args *a) {
+    cr_assert_eq(op_check(op, a), OK, "%s", error_message());
+}
+
+static struct tensor *operand(struct op_args *a, int i) {
+    return i < 3 ? &a->in[i] : &a->out[i - 3];
+}
+
+/* May dimension d of operand t change alone? */
+static int is_free(enum op op, int t, int d) {
+    switch (op) {
+    case OP_FILL:
+    case OP_SCALE:
+    case OP_HASH: return 1;
+    case OP_NLL_FORWARD:
+    case OP_CROSS_ENTROPY_FORWARD: return t == 0 && d == 1; /* the number of classes */
+    default: return 0;
+    }
+}
+
+Test(op, right_arguments_are_accepted_and_any_wrong_one_is_not, .timeout = 30) {
+    int refused = 0;
+    for (int i = 0; i < 2 * OP_COUNT; i++) {
+        enum op op = (enum op)(i / 2);
+        const struct op_args good = good_args(op, i % 2 && takes_n16(op) ? LAYOUT_N16 : LAYOUT_PLAIN);
+        cr_assert_eq(op_check(op, &good), OK, "%s", error_message());
+        for (int t = 0; t < 5; t++) {
+            struct op_args a = good;
+            if (!operand(&a, t)->data) {
+                *operand(&a, t) = F(7, 1, 3, 0, 0, 0);
+                must_refuse(op, &a, "it was given an operand too many");
+                refused++;
+                continue;
+            }
+            operand(&a, t)->data = NULL;
+            must_refuse(op, &a, "an operand is missing");
+            a = good, operand(&a, t)->dtype = operand(&a, t)->dtype == DTYPE_I64 ? DTYPE_I32 : DTYPE_I64;
+            must_refuse(op, &a, "a type is wrong");
+            a = good, operand(&a, t)->rank = 0;
+            must_refuse(op, &a, "rank 0");
+            a = good, operand(&a, t)->rank = 5;
+            must_refuse(op, &a, "rank 5");
+            a = good, operand(&a, t)->groups += 100;
+            must_refuse(op, &a, "the groups do not fit");
+            if (operand(&a, t)->layout == LAYOUT_PLAIN && op != OP_FILL && op != OP_SCALE) {
+                a = good, operand(&a, t)->layout = LAYOUT_N16,
+                operand(&a, t)->groups = (operand(&a, t)->dims[0] + 15) / 16;
+                must_refuse(op, &a, "one operand alone lies in N16");
+            }
+            refused += 5;
+            for (int d = 0; d < operand(&a, t)->rank; d++) {
+                a = good, operand(&a, t)->dims[d] = -1;
+                must_refuse(op, &a, "a dimension is negative");
+                if (is_free(op, t, d)) continue;
+                a = good, operand(&a, t)->dims[d] += 17;
+                if (operand(&a, t)->layout == LAYOUT_N16)
+                    operand(&a, t)->groups = (operand(&a, t)->dims[0] + 15) / 16;
+                must_refuse(op, &a, "a dimension does not fit the others");
+                refused++;
+            }
+        }
+    }
+    cr_assert_gt(refused, 500);
+    const struct op_args none = good_args(OP_FILL, LAYOUT_PLAIN);
+    cr_assert_eq(op_check(OP_COUNT, &none), ERR_FAILED);
+}
+
+Test(op, parameters_and_optional_operands, .timeout = 30) {
+    struct op_args a;
+#define REFUSE(op, change, why) (a = good_args((op), LAYOUT_PLAIN), change, must_refuse((op), &a, (why)))
+#define ACCEPT(op, change) (a = good_args((op), LAYOUT_PLAIN), change, must_accept((op), &a))
+    REFUSE(OP_CONV2D_FORWARD, a.p.conv.stride = 0, "stride 0");
+    REFUSE(OP_CONV2D_FORWARD, a.p.conv.padding = -1, "padding -1");
+    REFUSE(OP_CONV2D_FORWARD, a.p.conv.padding = 0, "y is another size without padding");
+    REFUSE(OP_CONV2D_FORWARD, (a.in[1].dims[2] = a.in[1].dims[3] = 12),
+           "the kernel is larger than the picture");
+    REFUSE(OP_AVG_POOL_FORWARD, a.p.pool.size = 0, "size 0");
+    REFUSE(OP_AVG_POOL_FORWARD, a.p.pool.stride = 0, "stride 0");
+    REFUSE(OP_MAX_POOL_FORWARD, a.p.pool.size = 10, "the window is larger than the picture");
+    REFUSE(OP_LINEAR_FORWARD, a.p.linear.weight_is_in_out = 1, "w lies the other way");
+    ACCEPT(OP_LINEAR_FORWARD, (a.p.linear.weight_is_in_out = 1, a.in[1].dims[0] = 7, a.in[1].dims[1] = 11));
+    REFUSE(OP_DROPOUT_FORWARD, a.p.dropout.p = 1.5f, "p above 1");
+    REFUSE(OP_DROPOUT_FORWARD, a.p.dropout.p = NAN, "p is no number");
+    REFUSE(OP_DROPOUT_FORWARD, a.p.dropout.v = 64, "virtual device 64");
+    REFUSE(OP_DROPOUT_BACKWARD, a.step = NULL, "no step block");
+    REFUSE(OP_SGD, a.step = NULL, "no step block");
+    REFUSE(OP_SGD, a.out[1].data = NULL, "momentum without its buffer");
+    ACCEPT(OP_SGD, (a.out[1].data = NULL, a.p.sgd.momentum = 0));
+    for (int op = OP_ADADELTA; op <= OP_ADAM; op++) {
+        REFUSE(op, a.step = NULL, "no step block");
+        REFUSE(op, a.out[1].data = NULL, "no moments");
+        REFUSE(op, a.out[1] = F(5, 2, 6, 7, 0, 0), "one number for each element, not two");
+        REFUSE(op, a.out[1] = F(5, 2, 2, 42, 0, 0), "moments one behind the other");
+        REFUSE(op, a.in[0].dims[1] = 8, "a gradient of another shape");
+        ACCEPT(op, (a.in[0].dims[0] = a.out[0].dims[0] = a.out[1].dims[0] = 0));
+    }
+    REFUSE(OP_NLL_BACKWARD, a.step = NULL, "the mean without 1/B");
+    REFUSE(OP_NLL_BACKWARD, a.p.loss.reduction = REDUCE_NONE, "no dloss");
+    REFUSE(OP_NLL_BACKWARD, a.in[2] = F(2, 1, N, 0, 0, 0), "dloss with the mean");
+    ACCEPT(OP_NLL_BACKWARD, (a.in[2] = F(2, 1, N, 0, 0, 0), a.p.loss.reduction = REDUCE_NONE));
+    REFUSE(OP_NLL_BACKWARD, (a.in[2] = F(2, 1, N - 1, 0, 0, 0), a.p.loss.reduction = REDUCE_NONE),
+           "dloss is short");
+    ACCEPT(OP_CROSS_ENTROPY_BACKWARD, (a.step = NULL, a.p.loss.reduction = REDUCE_SUM));
+    REFUSE(OP_LOSS_SUM, a.p.loss.column = 4, "column 4 of 4");
+    REFUSE(OP_LOSS_SUM, a.out[1].dims[1] = 5, "two logs of different width");
+    REFUSE(OP_HASH, a.p.hash.column = -1, "column -1");
+    ACCEPT(OP_GATHER_SAMPLES, (a.p.gather = (struct gather_args){-0.5f, 0.25f}));
+    ACCEPT(OP_GATHER_SAMPLES, (a.in[2].dims[0] = a.out[0].dims[0] = a.out[1].dims[0] = 0));
+    REFUSE(OP_GATHER_SAMPLES, a.p.gather.std = -1, "std below 0");
+    REFUSE(OP_GATHER_SAMPLES, a.p.gather.std = NAN, "std is no number");
+    REFUSE(OP_GATHER_SAMPLES, a.p.gather.std = INFINITY, "std is infinite");
+    REFUSE(OP_GATHER_SAMPLES, a.p.gather.mean = NAN, "the mean is no number");
+    REFUSE(OP_GATHER_SAMPLES, a.in[1].dtype = DTYPE_I32, "labels of the set are bytes");
+}
+
+Test(op, overlaps_are_allowed_where_the_table_says_so, .timeout = 30) {
+    for (int i = 0; i < OP_COUNT; i++) {
+        enum op op = (enum op)i;
+        for (int in = 0; in < 3; in++) {
+            struct op_args a = good_args(op, LAYOUT_PLAIN);
+            if (!a.in[in].data) continue;
+            int allowed = ((op == OP_RELU_FORWARD || op == OP_DROPOUT_FORWARD || op == OP_DROPOUT_BACKWARD) &&
+                           in == 0) ||
+                          (op == OP_RELU_BACKWARD && in == 1);
+            a.out[0].data = a.in[in].data;
+            if (allowed)
+                cr_assert_eq(op_check(op, &a), OK, "%s", error_message());
+            else
+                must_refuse(op, &a, "output and input overlap");
+            a.out[0].data = (char *)a.in[in].data + 8;
+            must_refuse(op, &a, "output and input overlap in part");
+        }
+    }
+    struct op_args a = good_args(OP_SGD, LAYOUT_PLAIN);
+    a.out[1].data = a.out[0].data;
+    must_refuse(OP_SGD, &a, "two outputs overlap");
+}
+
+Test(op, segments_empty_or_many, .timeout = 30) {
+    /* Two segments of 17 and 3 samples: 3 groups, not 2. Fine for a forward, not for a sum over samples. */
+    struct op_args a = good_args(OP_CONV2D_FORWARD, LAYOUT_N16);
+    a.in[0].groups = a.out[0].groups = 3;
+    cr_assert_eq(op_check(OP_CONV2D_FORWARD, &a), OK, "%s", error_message());
+    a.out[0].groups = 2;
+    must_refuse(OP_CONV2D_FORWARD, &a, "x and y are cut differently");
+    a = good_args(OP_CONV2D_BACKWARD_WEIGHT, LAYOUT_N16);
+    a.in[0].groups = a.in[1].groups = 3;
+    must_refuse(OP_CONV2D_BACKWARD_WEIGHT, &a, "two segments in one launch");
+    a = good_args(OP_CONV2D_BACKWARD_WEIGHT, LAYOUT_N16);
+    a.in[0].groups = a.in[1].groups = a.in[0].dims[0] = a.in[1].dims[0] = 0;
+    cr_assert_eq(op_check(OP_CONV2D_BACKWARD_WEIGHT, &a), OK, "an empty segment: %s", error_message());
+}
+
+Test(op, names_and_flops, .timeout = 30) {
+    for (int i = 0; i < OP_COUNT; i++) {
+        for (int j = 0; j < i; j++)
+            cr_assert_str_neq(op_name((enum op)i), op_name((enum op)j));
+        struct op_args a = good_args((enum op)i, LAYOUT_PLAIN);
+        cr_assert_geq(op_flops((enum op)i, &a), 0);
+        cr_assert_lt(strlen(op_name((enum op)i)), sizeof((struct span *)0)->name);
+    }
+    cr_assert_str_eq(op_name(OP_CONV2D_FORWARD), "conv2d forward");
+    const double conv = 2.0 * N * 5 * 5 * 4 * 3 * 3 * 3, linear = 2.0 * N * 7 * 11;
+    for (int op = OP_CONV2D_FORWARD; op <= OP_LINEAR_BACKWARD_WEIGHT; op++)
+        for (int layout = 0; layout < 2; layout++) { /* pads are not counted */
+            struct op_args a = good_args((enum op)op, (enum layout)layout);
+            cr_assert_eq(op_flops((enum op)op, &a), op <= OP_CONV2D_BACKWARD_WEIGHT ? conv : linear, "%s",
+                         op_name((enum op)op));
+        }
+    struct op_args a = good_args(OP_SGD, LAYOUT_PLAIN);
+    cr_assert_eq(op_flops(OP_SGD, &a), 42 * 4);
+    a = good_args(OP_ADAM, LAYOUT_PLAIN);
+    cr_assert_eq(op_flops(OP_ADAM, &a), 42 * 13);
+    cr_assert_eq(op_flops(OP_ADADELTA, &a), 42 * 16);
+    a.p.decay.weight_decay = 1;
+    cr_assert_eq(op_flops(OP_ADAM, &a), 42 * 15);
+    a = good_args(OP_TO_N16, LAYOUT_PLAIN);
+    cr_assert_eq(op_flops(OP_TO_N16, &a), 0);
+    a = good_args(OP_GATHER_SAMPLES, LAYOUT_PLAIN);
+    cr_assert_eq(op_flops(OP_GATHER_SAMPLES, &a), N * 3 * 9 * 8);
+    a.p.gather.std = 2;
+    cr_assert_eq(op_flops(OP_GATHER_SAMPLES, &a), N * 3 * 9 * 8 * 3);
+}

@@ -1,0 +1,126 @@
+/* device/: what the spans of a stream say about what it ran. */
+#include <pthread.h>
+
+#include "tests/device/shared.h"
+
+static const struct span *find_span(struct stream *stream, const char *name, size_t from) {
+    const struct span_log *log = stream_spans(stream);
+    for (size_t i = from; i < log->count; i++)
+        if (!strcmp(log->spans[i].name, name)) return &log->spans[i];
+    return NULL;
+}
+
+Test(spans, tell_what_ran_where_and_when, .timeout = 30) {
+    for (int k = 0; k < HOST_KINDS; k++) {
+        struct device_config config = test_config(host_kinds[k], 2);
+        struct device *d, *peer = test_open(host_kinds[k], 4);
+        config.rank = 6;
+        MUST(device_open(&d, &config));
+        struct stream *s = device_compute(d), *comm = device_comm(d);
+        float *x = test_floats(d, 100), *y = test_floats(peer, 100), host[100] = {0};
+        int ran = 0;
+        int64_t before = now_ns();
+        stream_set_phase(s, PHASE_INPUT, 11);
+        MUST(copy_to_device(s, x, host, 400));
+        stream_set_phase(s, PHASE_FORWARD, 12); /* what is enqueued already keeps its phase */
+        MUST(test_scale(s, x, 100, 2));
+        MUST(copy_peer(s, peer, y, d, x, 80));
+        MUST(copy_peer(s, d, x + 50, d, x, 100));
+        MUST(stream_sync(s));
+        stream_set_phase(comm, PHASE_ALLREDUCE, 12);
+        int *counter = &ran;
+        MUST(stream_call_host(comm, "a name of more than twenty-nine characters", 123, count_up, &counter,
+                              sizeof counter));
+        MUST(stream_sync(comm));
+        int64_t after = now_ns();
+
+        const struct span_log *log = stream_spans(s);
+        const struct {
+            const char *name;
+            int phase, step;
+            uint64_t bytes;
+            double flops;
+        } expected[] = {{"copy to device", PHASE_INPUT, 11, 400, 0},
+                        {"scale", PHASE_FORWARD, 12, 0, 100},
+                        {"copy peer", PHASE_FORWARD, 12, 80, 0},
+                        {"copy peer", PHASE_FORWARD, 12, 0, 0}};
+        cr_assert_eq(log->count, 4);
+        for (int i = 0; i < 4; i++) {
+            const struct span *span = &log->spans[i];
+            cr_assert_str_eq(span->name, expected[i].name);
+            cr_assert_eq(span->phase, expected[i].phase);
+            cr_assert_eq(span->step, expected[i].step);
+            cr_assert_eq(span->bytes, expected[i].bytes, "%s", span->name);
+            cr_assert_eq(span->flops, expected[i].flops, "%s", span->name);
+            cr_assert(span->rank == 6 && span->device == 2 && span->lane == LANE_COMPUTE && !span->waiting);
+            cr_assert(span->start_ns >= (i ? log->spans[i - 1].end_ns : before) &&
+                      span->end_ns >= span->start_ns);
+        }
+        const struct span *called = &stream_spans(comm)->spans[0];
+        cr_assert_str_eq(called->name, "a name of more than twenty-n");
+        cr_assert(called->lane == LANE_COMM && called->bytes == 123 && called->phase == PHASE_ALLREDUCE);
+        cr_assert(called->start_ns >= log->spans[3].end_ns && called->end_ns <= after);
+        device_close(d);
+        device_close(peer);
+    }
+}
+
+/* Opens the gate from within the wait for it, which looks now and then whether its job has ended: so it always blocks, however
+ * late a thread may be. On `host` that is the caller's own wait; on `host-late` the stream's thread waits, and the caller, who
+ * looks too, waits for that one. */
+struct opener {
+    struct gate *gate;
+    pthread_t caller;
+    int by_caller;
+};
+static int open_in_wait(void *context) {
+    struct opener *o = context;
+    int is_caller = pthread_equal(pthread_self(), o->caller) != 0;
+    if (is_caller != o->by_caller) return OK;
+    usleep(1000); /* far longer than what counts as no wait */
+    o->gate->open = 1;
+    return OK;
+}
+
+Test(spans, a_wait_that_blocked_is_one_marked_span, .timeout = 30) {
+    for (int k = 0; k < HOST_KINDS; k++) {
+        struct device_config config = test_config(host_kinds[k], 0);
+        struct gate gate = {0};
+        struct opener opener = {&gate, pthread_self(), host_kinds[k] == DEVICE_HOST};
+        struct device *d;
+        struct event *event;
+        config.interrupted = open_in_wait, config.interrupt_context = &opener;
+        MUST(device_open(&d, &config));
+        struct stream *s = device_compute(d);
+        MUST(event_create(d, &event));
+        MUST(block(device_comm(d), &gate));
+        MUST(event_record(event, device_comm(d)));
+        stream_set_phase(s, PHASE_REDUCE, 3);
+        MUST(stream_wait(s, event));
+        MUST(stream_wait(s, event)); /* is there already */
+        MUST(stream_sync(s));
+        const struct span *wait = find_span(s, "wait", 0);
+        cr_assert_not_null(wait);
+        cr_assert(wait->waiting == 1 && wait->phase == PHASE_REDUCE && wait->step == 3 && wait->bytes == 0);
+        cr_assert_geq(wait->end_ns - wait->start_ns, 1000000);
+        if (host_kinds[k] == DEVICE_HOST) cr_assert_eq(stream_spans(s)->count, 1);
+        int64_t ns[PHASE_COUNT];
+        span_sum_phases(stream_spans(s)->spans, stream_spans(s)->count, -1, -1, ns);
+        cr_assert_eq(ns[PHASE_REDUCE], 0, "waiting is not busy");
+        event_destroy(event);
+        device_close(d);
+    }
+}
+
+Test(spans, off_records_nothing, .timeout = 30) {
+    for (int k = 0; k < ALL_KINDS; k++) {
+        struct device_config config = test_config(all_kinds[k], 0);
+        struct device *d;
+        config.spans = 0;
+        MUST(device_open(&d, &config));
+        MUST(test_fill(device_compute(d), test_floats(d, 10), 10, 1));
+        MUST(stream_sync(device_compute(d)));
+        cr_assert_eq(stream_spans(device_compute(d))->count, 0);
+        device_close(d);
+    }
+}

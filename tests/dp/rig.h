@@ -1,0 +1,244 @@
+/* What the tests of DP share: devices, lively weights, batches cut by virtual device, and the judge: one
+ * replica on one device that holds all segments itself. */
+#ifndef TESTS_TEST_DP_RIG_H
+#define TESTS_TEST_DP_RIG_H
+
+#include "tests/harness/harness.h"
+
+#include "base/error.h"
+#include "dp/dp.h"
+
+enum { RIG_BATCH = 40, RIG_ROWS = 12, RIG_MIB = 1024 * 1024 };
+
+static inline uint32_t rig_random(uint64_t *state) {
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(*state >> 32);
+}
+
+static inline float rig_uniform(uint64_t *state, float bound) {
+    return ((float)(rig_random(state) >> 8) / 8388608.0f - 1) * bound;
+}
+
+/* ---- batches ---- */
+
+/* Sample i of virtual device v in step `step` is the same wherever it is trained. */
+static inline void rig_sample(int step, int v, int i, int count, float *pixels, int32_t *label) {
+    uint64_t state = ((uint64_t)step * 64 + (uint64_t)v) * 1000 + (uint64_t)i + 1;
+    for (int warm = 0; warm < 4; warm++)
+        rig_random(&state);
+    for (int p = 0; p < count; p++)
+        pixels[p] = rig_uniform(&state, 1);
+    *label = (int32_t)(rig_random(&state) % 10);
+}
+
+struct rig_batch {
+    float *pixels;
+    int32_t labels[RIG_BATCH];
+    struct segments segments;
+};
+
+/* The batch of n samples as W devices hold it: v = 0, W, 2W ... first. n mod V samples are the first devices'
+ * surplus. */
+static inline void rig_batch(struct rig_batch *batch, int step, int n, int segments, int devices) {
+    batch->pixels = malloc(sizeof(float) * 784 * RIG_BATCH);
+    memset(&batch->segments, 0, sizeof batch->segments);
+    batch->segments.count = segments;
+    for (int s = 0, k = segments / devices; s < segments; s++) {
+        int v = s / k + s % k * devices, share = n / segments + (v < n % segments);
+        batch->segments.seg[s] = (struct segment){v, share};
+        for (int i = 0; i < share; i++, batch->segments.n++)
+            rig_sample(step, v, i, 784, batch->pixels + 784 * batch->segments.n,
+                       &batch->labels[batch->segments.n]);
+    }
+}
+
+static inline struct step_block rig_step(int step, int n) {
+    return (struct step_block){.seed = 7,
+                               .step = (uint64_t)step,
+                               .weight = 1.0f / (float)n,
+                               .learning_rate = 0.1f,
+                               .first_update = step == 0,
+                               .slot = step};
+}
+
+/* ---- model ---- */
+
+static inline void rig_model(struct model *model, const char *name) {
+    struct model_options options = {.dropout = -1, .hidden_count = 2, .hidden = {24, 16}};
+    if (strcmp(name, "mlp")) options.hidden_count = 0;
+    cr_assert_eq(model_open(model, name, &options), OK, "%s", error_message());
+}
+
+/* Weights at which activations are neither saturated nor tiny, so that a wrong order of summing shows in the
+ * bits. */
+static inline float **rig_values(const struct model *model) {
+    float **values;
+    cr_assert_eq(model_values_init(model, 3, &values), OK, "%s", error_message());
+    for (int p = 0; p < model->param_count; p++) {
+        size_t count = 1, fan_in = 1;
+        for (int d = 0; d < model->params[p].rank; d++)
+            count *= (size_t)model->params[p].dims[d];
+        if (model->params[p].rank > 1) fan_in = count / (size_t)model->params[p].dims[0];
+        uint64_t state = (uint64_t)p + 11;
+        for (size_t i = 0; i < count; i++)
+            values[p][i] = rig_uniform(&state, 1.7f / sqrtf((float)fan_in));
+    }
+    return values;
+}
+
+/* ---- devices ---- */
+
+static inline struct device *rig_device(int index, enum device_kind kind, int mib, int spans) {
+    struct device *device;
+    struct device_config config = {.kind = kind,
+                                   .index = index,
+                                   .memory_bytes = (uint64_t)mib * RIG_MIB,
+                                   .check_operands = 1,
+                                   .spans = spans,
+                                   .timeout_s = 20};
+    cr_assert_eq(device_open(&device, &config), OK, "%s", error_message());
+    return device;
+}
+
+/* Everything given back: else a leak. */
+static inline void rig_close(struct device *device) {
+    struct ledger ledger = device_ledger(device);
+    int cuda = device_config(device)->kind == DEVICE_CUDA; /* its kernels have a workspace */
+    cr_assert_eq(ledger.total, cuda ? ledger.now[MEM_WORKSPACE] : 0, "%s still holds %llu bytes", device_name(device),
+                 (unsigned long long)ledger.total);
+    device_close(device);
+}
+
+struct rig {
+    int devices, segments;
+    struct device *device[8];
+    struct model model;
+    float **values;
+    struct dp *dp;
+};
+
+static inline struct dp_config rig_config(struct rig *rig, int loss_in_forward) {
+    return (struct dp_config){.devices = rig->devices,
+                              .device = rig->device,
+                              .model = &rig->model,
+                              .values = rig->values,
+                              .max_samples = RIG_BATCH,
+                              .segments = rig->segments,
+                              .loss_in_forward = loss_in_forward,
+                              .update = {.momentum = 0.9, .weight_decay = 1e-3},
+                              .hashes = 1,
+                              .log_rows = RIG_ROWS,
+                              .timeout_s = 20};
+}
+
+static inline void rig_open(struct rig *rig, const char *model, int devices, int segments,
+                            enum device_kind kind, int spans) {
+    memset(rig, 0, sizeof *rig);
+    rig->devices = devices;
+    rig->segments = segments;
+    for (int r = 0; r < devices; r++)
+        rig->device[r] = rig_device(r, kind, kind == DEVICE_CUDA ? 160 : 64, spans);
+    rig_model(&rig->model, model);
+    rig->values = rig_values(&rig->model);
+}
+
+static inline void rig_free(struct rig *rig) {
+    dp_free(rig->dp);
+    for (int r = 0; r < rig->devices; r++)
+        rig_close(rig->device[r]);
+    model_values_free(rig->values);
+    model_free(&rig->model);
+}
+
+/* One DP step or evaluation; host memory of the batch is freed once device 0 is done with it. */
+static inline int rig_run(struct rig *rig, int step, int n, int training) {
+    struct rig_batch batch;
+    struct step_block block = rig_step(step, n);
+    rig_batch(&batch, step, n, rig->segments, rig->devices);
+    struct dp_batch b = {.pixels = batch.pixels, .labels = batch.labels, .segments = &batch.segments};
+    int code = training ? dp_step(rig->dp, &b, &block) : dp_evaluate(rig->dp, &b, &block);
+    char text[512];
+    snprintf(text, sizeof text, "%s", error_message());
+    int synced = stream_sync(device_compute(rig->device[0]));
+    free(batch.pixels);
+    return code ? fail(code, "%s", text) : synced;
+}
+
+/* ---- the judge ---- */
+
+struct record {
+    int segments, params;
+    size_t count;
+    float *values, *grads; /* all parameters one after another, after the last step */
+    double losses[RIG_ROWS * 64];
+    int64_t hits[RIG_ROWS * 64];
+    uint64_t *hashes; /* (RIG_ROWS, 2 * params) */
+};
+
+static inline void record_replica(struct record *record, struct replica *r) {
+    record->params = r->params.count;
+    record->count = r->params.total_count;
+    record->values = malloc(record->count * sizeof(float));
+    record->grads = malloc(record->count * sizeof(float));
+    record->hashes = malloc(sizeof(uint64_t) * RIG_ROWS * 2 * (size_t)r->params.count);
+    size_t at = 0;
+    for (int p = 0; p < r->params.count; at += r->params.param[p++].count) {
+        cr_assert_eq(param_read_value(&r->params, p, record->values + at), OK, "%s", error_message());
+        cr_assert_eq(param_read_grad(&r->params, p, record->grads + at), OK, "%s", error_message());
+    }
+    cr_assert_eq(replica_read_logs(r, RIG_ROWS, record->losses, record->hits, record->hashes), OK, "%s",
+                 error_message());
+}
+
+static inline void record_free(struct record *record) {
+    free(record->values);
+    free(record->grads);
+    free(record->hashes);
+}
+
+/* The same steps on one device: batch[i] samples in step i, an evaluation where negative; then the values'
+ * hashes. */
+static inline void judge(struct record *record, const char *name, int segments, const int *batches,
+                         int steps) {
+    struct model model;
+    rig_model(&model, name);
+    float **values = rig_values(&model);
+    struct device *device = rig_device(0, DEVICE_HOST, 64, 0);
+    struct replica replica;
+    struct replica_config config = {.max_samples = RIG_BATCH,
+                                    .log_rows = RIG_ROWS,
+                                    .log_segments = segments,
+                                    .hashes = 1,
+                                    .optimizer = 1,
+                                    .update = {.momentum = 0.9, .weight_decay = 1e-3}};
+    cr_assert_eq(replica_init(&replica, device, &model, &config, values), OK, "%s", error_message());
+    for (int i = 0; i <= steps; i++) {
+        int training = i < steps && batches[i] > 0, n = i < steps ? abs(batches[i]) : 1;
+        struct step_block block = rig_step(i, n);
+        cr_assert_eq(replica_write_step(&replica, &block), OK);
+        if (training || i == steps) cr_assert_eq(replica_hash_values(&replica), OK, "%s", error_message());
+        if (i == steps) break;
+        struct rig_batch batch;
+        struct var *output, *loss;
+        rig_batch(&batch, i, n, segments, 1);
+        cr_assert_eq(replica_load(&replica, batch.pixels, batch.labels, n), OK, "%s", error_message());
+        cr_assert_eq(replica_forward(&replica, &batch.segments, training, &output), OK, "%s",
+                     error_message());
+        cr_assert_eq(replica_loss(&replica, output, training, &loss), OK, "%s", error_message());
+        if (training) {
+            cr_assert_eq(replica_backward(&replica, loss, NULL), OK, "%s", error_message());
+            cr_assert_eq(replica_hash_grads(&replica), OK, "%s", error_message());
+            cr_assert_eq(replica_update(&replica), OK, "%s", error_message());
+        }
+        cr_assert_eq(stream_sync(device_compute(device)), OK, "%s", error_message());
+        free(batch.pixels);
+    }
+    record->segments = segments;
+    record_replica(record, &replica);
+    replica_free(&replica);
+    rig_close(device);
+    model_values_free(values);
+    model_free(&model);
+}
+
+#endif

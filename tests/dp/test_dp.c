@@ -1,0 +1,131 @@
+/* DP trains the very same model: after several steps on 1 to 4 devices every parameter, gradient, loss and
+ * hash has the bits of one device that holds all segments itself. */
+#include "tests/dp/rig.h"
+
+/* Even, uneven, smaller than the devices, one sample; then an evaluation (negative), and training goes on. */
+static const int batches[] = {40, 37, 3, 1, -29, 24, 2};
+enum { STEPS = 7 };
+
+static void check_against(struct rig *rig, const struct record *want, const char *what) {
+    struct record got;
+    record_replica(&got, dp_replica(rig->dp, 0));
+    int params = want->params, columns = rig->segments;
+    for (int i = 0; i < STEPS; i++)
+        for (int c = 0; c < columns; c++) {
+            int v = dp_column_v(rig->dp, c), n = abs(batches[i]);
+            cr_assert(memcmp(&got.losses[i * columns + c], &want->losses[i * columns + v], sizeof(double)) ==
+                          0,
+                      "%s: step %d, loss of virtual device %d: %.17g, not %.17g", what, i, v,
+                      got.losses[i * columns + c], want->losses[i * columns + v]);
+            cr_assert_eq(got.hits[i * columns + c], want->hits[i * columns + v], "%s: step %d, hits of %d",
+                         what, i, v);
+            if (v >= n)
+                cr_assert_eq(got.losses[i * columns + c], 0.0, "%s: an empty segment has no loss", what);
+        }
+    for (int i = 0; i <= STEPS; i++) {
+        if (i < STEPS && batches[i] < 0) continue;
+        for (int p = 0; p < 2 * params && (i < STEPS || p < params); p++)
+            cr_assert_eq(got.hashes[i * 2 * params + p], want->hashes[i * 2 * params + p],
+                         "%s: step %d, hash of %s %d", what, i, p < params ? "value" : "gradient",
+                         p % params);
+    }
+    cr_assert(memcmp(got.values, want->values, want->count * sizeof(float)) == 0, "%s: other parameters",
+              what);
+    cr_assert(memcmp(got.grads, want->grads, want->count * sizeof(float)) == 0, "%s: other gradients", what);
+    record_free(&got);
+
+    for (int r = 1; r < rig->devices; r++) { /* every device saw the same values, by its own hashes */
+        record_replica(&got, dp_replica(rig->dp, r));
+        for (int i = 0; i <= STEPS; i++)
+            for (int p = 0; p < params && (i == STEPS || batches[i] > 0); p++)
+                cr_assert_eq(got.hashes[i * 2 * params + p], want->hashes[i * 2 * params + p],
+                             "%s: step %d, device %d saw another parameter %d", what, i, r, p);
+        record_free(&got);
+    }
+}
+
+static void train(const char *model, int devices, int segments, enum device_kind kind, int loss_in_forward,
+                  const struct record *want) {
+    char what[96];
+    struct rig rig;
+    snprintf(what, sizeof what, "%s on %d devices, %d segments%s%s", model, devices, segments,
+             loss_in_forward ? ", loss in forward" : "", kind == DEVICE_HOST_LATE ? ", late" : "");
+    rig_open(&rig, model, devices, segments, kind, 0);
+    struct dp_config config = rig_config(&rig, loss_in_forward);
+    cr_assert_eq(dp_init(&rig.dp, &config), OK, "%s: %s", what, error_message());
+    for (int i = 0; i < STEPS; i++)
+        cr_assert_eq(rig_run(&rig, i, abs(batches[i]), batches[i] > 0), OK, "%s: step %d: %s", what, i,
+                     error_message());
+    struct step_block last = rig_step(STEPS, 1);
+    cr_assert_eq(dp_hash_values(rig.dp, &last), OK, "%s: %s", what, error_message());
+    check_against(&rig, want, what);
+    rig_free(&rig);
+}
+
+static void train_all(const char *model, int segments) {
+    struct record want;
+    judge(&want, model, segments, batches, STEPS);
+    for (int devices = 1; devices <= 4; devices++) {
+        int k = segments / devices;
+        if (segments % devices || (devices > 1 && (k & (k - 1)))) continue; /* fold_fits */
+        train(model, devices, segments, DEVICE_HOST, 0, &want);
+        train(model, devices, segments, DEVICE_HOST, 1, &want);
+        train(model, devices, segments, DEVICE_HOST_LATE, 0, &want);
+        train(model, devices, segments, DEVICE_HOST_LATE, 1, &want);
+    }
+    record_free(&want);
+}
+
+Test(dp, lenet_has_the_bits_of_one_device, .timeout = 240) {
+    train_all("lenet", 4); /* 1, 2 and 4 devices */
+}
+
+Test(dp, mlp_has_the_bits_of_one_device, .timeout = 120) {
+    for (int segments = 1; segments <= 4; segments++)
+        train_all("mlp", segments);
+}
+
+Test(dp, mlp_with_many_virtual_devices, .timeout = 120) {
+    train_all("mlp", 8);
+    train_all("mlp", 12); /* 3 devices of 4 segments each */
+    if (test_short()) return;
+    struct record want; /* more devices than most batches have samples */
+    judge(&want, "mlp", 8, batches, STEPS);
+    train("mlp", 8, 8, DEVICE_HOST, 0, &want);
+    train("mlp", 8, 8, DEVICE_HOST_LATE, 1, &want);
+    record_free(&want);
+}
+
+/* Dropout masks belong to the virtual device; log-softmax and nll instead of cross entropy. */
+Test(dp, convnet_has_the_bits_of_one_device, .timeout = 240) {
+    struct record want;
+    judge(&want, "convnet", 4, batches, STEPS);
+    train("convnet", 2, 4, DEVICE_HOST, 0, &want);
+    train("convnet", 4, 4, DEVICE_HOST, 1, &want);
+    record_free(&want);
+}
+
+/* The judge must see a wrong order: sums over four segments in another order give other hashes in these very
+ * steps. */
+Test(dp, the_order_of_summing_shows, .timeout = 120) {
+    struct record four, one;
+    judge(&four, "lenet", 4, batches, 1);
+    judge(&one, "lenet", 1, batches, 1);
+    int same = 0;
+    for (int p = 0; p < four.params; p++)
+        same += four.hashes[four.params + p] == one.hashes[four.params + p];
+    cr_assert_lt(same, four.params, "gradients summed over 1 or 4 segments are equal: the data is too easy");
+    record_free(&four);
+    record_free(&one);
+}
+
+Test(dp, columns_belong_to_virtual_devices, .timeout = 30) {
+    struct rig rig;
+    rig_open(&rig, "mlp", 3, 6, DEVICE_HOST, 0);
+    struct dp_config config = rig_config(&rig, 0);
+    cr_assert_eq(dp_init(&rig.dp, &config), OK, "%s", error_message());
+    static const int v[] = {0, 3, 1, 4, 2, 5};
+    for (int c = 0; c < 6; c++)
+        cr_assert_eq(dp_column_v(rig.dp, c), v[c]);
+    rig_free(&rig);
+}

@@ -1,0 +1,196 @@
+/* DP when something fails: a replica without memory, wrong set-ups, a thread that does not come back. Nothing
+ * hangs, nothing leaks (rig_free looks at every ledger), and the parameters are those of before the step. */
+#include "tests/dp/rig.h"
+
+#include <stdatomic.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "dp/worker.h"
+
+/* ---- a replica runs out of memory ---- */
+
+static void reopen(struct rig *rig, int r, enum device_kind kind, int mib) {
+    device_close(rig->device[r]);
+    rig->device[r] = rig_device(r, kind, mib, 0);
+}
+
+enum { SHARE = 160 };
+
+static void fail_then_go_on(enum device_kind kind, int loss_in_forward, int also) {
+    struct rig rig;
+    struct record before, after;
+    rig_open(&rig, "lenet", 4, 4, kind, 0);
+    /* 6 MiB hold parameters, gradients, input and the activations of some pictures, not those of 160. */
+    reopen(&rig, 2, kind, 6);
+    if (also) reopen(&rig, also, kind, 6);
+    struct dp_config config = rig_config(&rig, loss_in_forward);
+    config.max_samples = 4 * SHARE;
+    cr_assert_eq(dp_init(&rig.dp, &config), OK, "%s", error_message());
+    record_replica(&before, dp_replica(rig.dp, 0));
+
+    struct segments segments = {.count = 4, .n = 4 * SHARE};
+    for (int v = 0; v < 4; v++)
+        segments.seg[v] = (struct segment){v, SHARE};
+    float *pixels = calloc(784 * 4 * SHARE, sizeof *pixels);
+    int32_t *labels = calloc(4 * SHARE, sizeof *labels);
+    struct dp_batch batch = {.pixels = pixels, .labels = labels, .segments = &segments};
+    struct step_block step = rig_step(0, segments.n);
+    for (int attempt = 0; attempt < 2; attempt++) {
+        int code = dp_step(rig.dp, &batch, &step), lowest = also && also < 2 ? also : 2;
+        char want[128];
+        snprintf(want, sizeof want,
+                 "Caught OutOfMemoryError in replica %d on device %d. out of memory on device %d", lowest,
+                 lowest, lowest);
+        cr_assert_eq(code, ERR_MEMORY, "%d: %s", code, error_message());
+        cr_assert_eq(strncmp(error_message(), want, strlen(want)), 0, "%s", error_message());
+        cr_assert_null(strchr(error_message(), '\n'), "one line");
+        for (int r = 0; r < 4; r++)
+            cr_assert_eq(stream_sync(device_compute(rig.device[r])), OK, "device %d: %s", r, error_message());
+    }
+    record_replica(&after, dp_replica(rig.dp, 0));
+    cr_assert(memcmp(before.values, after.values, before.count * sizeof(float)) == 0,
+              "the parameters changed");
+    record_free(&before);
+    record_free(&after);
+
+    /* A batch that fits trains on, to the bits of a run that never failed. */
+    struct record want;
+    static const int small[] = {6, 5};
+    judge(&want, "lenet", 4, small, 2);
+    for (int i = 0; i < 2; i++)
+        cr_assert_eq(rig_run(&rig, i, small[i], 1), OK, "%s", error_message());
+    record_replica(&after, dp_replica(rig.dp, 0));
+    cr_assert(memcmp(want.values, after.values, want.count * sizeof(float)) == 0,
+              "after the failure: other parameters");
+    record_free(&after);
+    record_free(&want);
+    rig_free(&rig);
+    free(pixels);
+    free(labels);
+}
+
+Test(dp_failures, a_failing_replica_is_named, .timeout = 60) {
+    fail_then_go_on(DEVICE_HOST, 0, 0);
+    fail_then_go_on(DEVICE_HOST, 1, 0);
+}
+
+Test(dp_failures, a_failing_replica_is_named_late, .timeout = 60) {
+    fail_then_go_on(DEVICE_HOST_LATE, 0, 0);
+    fail_then_go_on(DEVICE_HOST_LATE, 1, 0);
+}
+
+Test(dp_failures, of_several_the_lowest_is_named, .timeout = 60) {
+    fail_then_go_on(DEVICE_HOST, 0, 1);
+    fail_then_go_on(DEVICE_HOST, 0, 3);
+}
+
+/* ---- wrong set-ups ---- */
+
+Test(dp_failures, a_device_too_small_for_the_model_is_named, .timeout = 60) {
+    struct rig rig;
+    rig_open(&rig, "convnet", 3, 3, DEVICE_HOST, 0); /* 1.2 MB of parameters, as much of gradients */
+    reopen(&rig, 1, DEVICE_HOST, 2);
+    struct dp_config config = rig_config(&rig, 0);
+    cr_assert_eq(dp_init(&rig.dp, &config), ERR_MEMORY, "%s", error_message());
+    cr_assert(strstr(error_message(), "out of memory on device 1"), "%s", error_message());
+    cr_assert_null(rig.dp);
+    rig_free(&rig);
+}
+
+Test(dp_failures, numbers_that_do_not_fit, .timeout = 60) {
+    struct rig rig;
+    rig_open(&rig, "mlp", 2, 2, DEVICE_HOST, 0);
+    struct dp_config good = rig_config(&rig, 0), bad;
+    bad = good, bad.devices = 0;
+    cr_assert_eq(dp_init(&rig.dp, &bad), ERR_USAGE);
+    bad = good, bad.devices = 65;
+    cr_assert_eq(dp_init(&rig.dp, &bad), ERR_USAGE);
+    cr_assert(strstr(error_message(), "65"), "%s", error_message());
+    bad = good, bad.segments = 3;
+    cr_assert_eq(dp_init(&rig.dp, &bad), ERR_USAGE, "3 segments over 2 devices");
+    bad = good, bad.segments = 0;
+    cr_assert_eq(dp_init(&rig.dp, &bad), ERR_USAGE);
+    bad = good, bad.max_samples = 0;
+    cr_assert_eq(dp_init(&rig.dp, &bad), ERR_USAGE);
+    bad = good, bad.log_rows = 0;
+    cr_assert_eq(dp_init(&rig.dp, &bad), ERR_USAGE);
+    cr_assert_null(rig.dp);
+    cr_assert_eq(dp_init(&rig.dp, &good), OK, "%s", error_message());
+
+    /* Batches it was not set up for. */
+    static float pixels[784 * SHARE];
+    static int32_t labels[RIG_BATCH];
+    struct step_block step = rig_step(0, 1), row = rig_step(0, 1);
+    struct segments s = {.count = 3, .n = 3, .seg = {{0, 1}, {1, 1}, {2, 1}}};
+    struct dp_batch batch = {.pixels = pixels, .labels = labels, .segments = &s};
+    cr_assert_eq(dp_step(rig.dp, &batch, &step), ERR_FAILED, "3 segments");
+    s = (struct segments){.count = 2, .n = 0};
+    cr_assert_eq(dp_step(rig.dp, &batch, &step), ERR_FAILED, "no sample at all");
+    s = (struct segments){.count = 2, .n = 30, .seg = {{0, 5}, {1, 25}}};
+    cr_assert_eq(dp_step(rig.dp, &batch, &step), ERR_FAILED, "more than a share");
+    cr_assert(strstr(error_message(), "25 samples for device 1"), "%s", error_message());
+    s = (struct segments){.count = 2, .n = 3, .seg = {{0, 1}, {1, 1}}};
+    cr_assert_eq(dp_step(rig.dp, &batch, &step), ERR_FAILED, "segments that do not sum");
+    s.n = 2;
+    row.slot = RIG_ROWS;
+    cr_assert_eq(dp_step(rig.dp, &batch, &row), ERR_FAILED, "a row past the logs");
+    cr_assert_eq(dp_step(rig.dp, &batch, &step), OK, "%s", error_message());
+    rig_free(&rig);
+}
+
+/* ---- the threads ---- */
+
+struct job {
+    int fails[8], ran[8];
+    atomic_int stuck; /* 1: index 1 spins here */
+};
+
+static int work(void *context, int index) {
+    struct job *job = context;
+    while (index == 1 && atomic_load(&job->stuck))
+        usleep(1000);
+    job->ran[index]++;
+    return job->fails[index] ? fail(job->fails[index], "failure of %d", index) : OK;
+}
+
+Test(dp_workers, run_every_index_and_name_the_lowest_failure, .timeout = 60) {
+    for (int n = 1; n <= 8; n++) {
+        struct workers *workers;
+        struct job job = {.stuck = 0};
+        int64_t own_end;
+        cr_assert_eq(workers_init(&workers, n, 20), OK, "%s", error_message());
+        for (int round = 0; round < 50; round++) {
+            for (int i = 0; i < n; i++)
+                job.fails[i] = round % (i + 2) == 1 ? ERR_MEMORY : OK;
+            int lowest = -1;
+            for (int i = n - 1; i >= 0; i--)
+                if (job.fails[i]) lowest = i;
+            cr_assert_eq(workers_run(workers, work, &job, &own_end), lowest);
+            cr_assert(own_end > 0 && own_end <= now_ns());
+            for (int i = 0; i < n; i++) {
+                char want[32];
+                snprintf(want, sizeof want, job.fails[i] ? "failure of %d" : "", i);
+                cr_assert_eq(job.ran[i], round + 1, "index %d", i);
+                cr_assert_eq(workers_code(workers, i), job.fails[i]);
+                cr_assert_str_eq(workers_text(workers, i), want);
+            }
+        }
+        cr_assert_eq(workers_free(workers), 1);
+    }
+    cr_assert_eq(workers_free(NULL), 1);
+}
+
+Test(dp_workers, a_lost_thread_is_a_timeout_and_takes_no_more_orders, .timeout = 60) {
+    struct workers *workers;
+    struct job job = {.stuck = 1};
+    cr_assert_eq(workers_init(&workers, 3, 1), OK); /* in which a busy machine lets the others have their turn */
+    cr_assert_eq(workers_run(workers, work, &job, NULL), 1);
+    cr_assert_eq(workers_code(workers, 1), ERR_TIMEOUT);
+    cr_assert(strstr(workers_text(workers, 1), "not come back"), "%s", workers_text(workers, 1));
+    cr_assert_eq(job.ran[2], 1, "the others were joined");
+    cr_assert_eq(workers_run(workers, work, &job, NULL), 1, "no second order");
+    cr_assert_eq(job.ran[0], 1);
+    atomic_store(&job.stuck, 0);
+    cr_assert_eq(workers_free(workers), 1, "it came back in the last second");
+}

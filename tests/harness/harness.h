@@ -1,0 +1,143 @@
+/* The one header of the tests: Criterion, or the small runner in harness/runner.c with the same words.
+ *
+ * Criterion cannot start under ThreadSanitizer (its shared arena meets the sanitizer's memory map), it does not see a leak
+ * that AddressSanitizer reports as a test ends, and it is not installed everywhere. There the Makefile defines
+ * HARNESS_PLAIN and links tests/harness/runner.c, so a test file reads the same everywhere:
+ *
+ *     #include "tests/harness/harness.h"
+ *     Test(ring, sums_three_ranks, .timeout = 30) {
+ *         cr_assert_eq(got, want, "rank %d got %d", rank, got);        a message is optional
+ *     }
+ *
+ * Each test runs in a process of its own, so a crash or an endless loop is one failure and the others go on. Options of
+ * Test: .timeout (seconds), .init, .fini, .signal, .exit_code, .disabled, .description. Words: cr_assert..., cr_expect...
+ * (the same, but the test goes on), cr_skip_test("reason"). Messages are string literals with printf arguments.
+ *
+ * BUILD_DIR is the folder of this build: BUILD_DIR "/duet" is the command under test. */
+#ifndef TESTS_HARNESS_H
+#define TESTS_HARNESS_H
+
+#include <math.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifndef BUILD_DIR
+#define BUILD_DIR "build"
+#endif
+
+/* True in sanitizer runs: tests then take 4 ranks at most and 20 steps at most. */
+static inline int test_short(void) {
+    const char *value = getenv("DUET_TEST_SHORT");
+    return value && *value && strcmp(value, "0") != 0;
+}
+
+#ifndef HARNESS_PLAIN
+
+#include <criterion/criterion.h>
+
+/* Criterion shows a skipped test only when verbose; a skip without its reason is a hole nobody sees. The test is named, and
+ * not the function of a header that found the reason. */
+#undef cr_skip_test
+#define cr_skip_test(...)                                                                                  \
+    do {                                                                                                   \
+        fprintf(stderr, "[SKIP] %s::%s: ", criterion_current_test->category, criterion_current_test->name); \
+        fprintf(stderr, __VA_ARGS__);                                                                      \
+        fputc('\n', stderr);                                                                               \
+        criterion_skip_test("" __VA_ARGS__);                                                               \
+    } while (0)
+
+#else /* the small runner's side */
+
+struct harness_test {
+    const char *suite, *name, *description, *file;
+    int line;
+    void (*body)(void), (*init)(void), (*fini)(void);
+    int signal, exit_code;
+    bool disabled;
+    double timeout; /* seconds; 0: the runner's default */
+    struct harness_test *next;
+};
+
+/* Called before main, once per test. */
+void harness_add(struct harness_test *test);
+
+/* Prints one failure. `fatal` ends the test (the whole process: also right from a thread or a rank the test forked). */
+void harness_fail(bool fatal, const char *file, int line, const char *expression, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
+
+/* Ends the test as skipped. */
+void harness_skip(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
+
+#define Test(Suite, Name, ...)                                                         \
+    static void Suite##_##Name##_body(void);                                           \
+    static struct harness_test Suite##_##Name##_test = {.suite = #Suite,               \
+                                                        .name = #Name,                 \
+                                                        .file = __FILE__,              \
+                                                        .line = __LINE__,              \
+                                                        .body = Suite##_##Name##_body, \
+                                                        __VA_ARGS__};                  \
+    __attribute__((constructor)) static void Suite##_##Name##_add(void) {              \
+        harness_add(&Suite##_##Name##_test);                                           \
+    }                                                                                  \
+    static void Suite##_##Name##_body(void)
+
+/* " " before the caller's message keeps the format a literal that is never empty. */
+#define HARNESS_CHECK(fatal, condition, text, ...)                                         \
+    do {                                                                                   \
+        if (!(condition)) harness_fail(fatal, __FILE__, __LINE__, text, " " __VA_ARGS__); \
+    } while (0)
+#define HARNESS_COMPARE(fatal, a, op, b, ...) HARNESS_CHECK(fatal, (a)op(b), "(" #a ") " #op " (" #b ")", __VA_ARGS__)
+#define HARNESS_STR(fatal, a, op, b, ...) \
+    HARNESS_CHECK(fatal, strcmp((a), (b)) op 0, "(as strings) (" #a ") " #op " (" #b ")", __VA_ARGS__)
+#define HARNESS_FLOAT(fatal, a, b, eps, ...) \
+    HARNESS_CHECK(fatal, fabs((double)(a) - (double)(b)) <= (eps), "(" #a ") == (" #b ") within " #eps, __VA_ARGS__)
+#define HARNESS_ARR(fatal, a, op, b, bytes, ...) \
+    HARNESS_CHECK(fatal, memcmp((a), (b), (bytes)) op 0, "(as bytes) (" #a ") " #op " (" #b ")", __VA_ARGS__)
+
+#define cr_assert(c, ...) HARNESS_CHECK(true, c, #c, __VA_ARGS__)
+#define cr_assert_not(c, ...) HARNESS_CHECK(true, !(c), "!(" #c ")", __VA_ARGS__)
+#define cr_assert_fail(...) HARNESS_CHECK(true, false, "reached", __VA_ARGS__)
+#define cr_assert_eq(a, b, ...) HARNESS_COMPARE(true, a, ==, b, __VA_ARGS__)
+#define cr_assert_neq(a, b, ...) HARNESS_COMPARE(true, a, !=, b, __VA_ARGS__)
+#define cr_assert_lt(a, b, ...) HARNESS_COMPARE(true, a, <, b, __VA_ARGS__)
+#define cr_assert_leq(a, b, ...) HARNESS_COMPARE(true, a, <=, b, __VA_ARGS__)
+#define cr_assert_gt(a, b, ...) HARNESS_COMPARE(true, a, >, b, __VA_ARGS__)
+#define cr_assert_geq(a, b, ...) HARNESS_COMPARE(true, a, >=, b, __VA_ARGS__)
+#define cr_assert_null(p, ...) HARNESS_CHECK(true, (p) == NULL, "(" #p ") == NULL", __VA_ARGS__)
+#define cr_assert_not_null(p, ...) HARNESS_CHECK(true, (p) != NULL, "(" #p ") != NULL", __VA_ARGS__)
+#define cr_assert_str_eq(a, b, ...) HARNESS_STR(true, a, ==, b, __VA_ARGS__)
+#define cr_assert_str_neq(a, b, ...) HARNESS_STR(true, a, !=, b, __VA_ARGS__)
+#define cr_assert_float_eq(a, b, eps, ...) HARNESS_FLOAT(true, a, b, eps, __VA_ARGS__)
+#define cr_assert_arr_eq(a, b, bytes, ...) HARNESS_ARR(true, a, ==, b, bytes, __VA_ARGS__)
+#define cr_assert_arr_neq(a, b, bytes, ...) HARNESS_ARR(true, a, !=, b, bytes, __VA_ARGS__)
+
+#define cr_expect(c, ...) HARNESS_CHECK(false, c, #c, __VA_ARGS__)
+#define cr_expect_not(c, ...) HARNESS_CHECK(false, !(c), "!(" #c ")", __VA_ARGS__)
+#define cr_expect_fail(...) HARNESS_CHECK(false, false, "reached", __VA_ARGS__)
+#define cr_expect_eq(a, b, ...) HARNESS_COMPARE(false, a, ==, b, __VA_ARGS__)
+#define cr_expect_neq(a, b, ...) HARNESS_COMPARE(false, a, !=, b, __VA_ARGS__)
+#define cr_expect_lt(a, b, ...) HARNESS_COMPARE(false, a, <, b, __VA_ARGS__)
+#define cr_expect_leq(a, b, ...) HARNESS_COMPARE(false, a, <=, b, __VA_ARGS__)
+#define cr_expect_gt(a, b, ...) HARNESS_COMPARE(false, a, >, b, __VA_ARGS__)
+#define cr_expect_geq(a, b, ...) HARNESS_COMPARE(false, a, >=, b, __VA_ARGS__)
+#define cr_expect_null(p, ...) HARNESS_CHECK(false, (p) == NULL, "(" #p ") == NULL", __VA_ARGS__)
+#define cr_expect_not_null(p, ...) HARNESS_CHECK(false, (p) != NULL, "(" #p ") != NULL", __VA_ARGS__)
+#define cr_expect_str_eq(a, b, ...) HARNESS_STR(false, a, ==, b, __VA_ARGS__)
+#define cr_expect_str_neq(a, b, ...) HARNESS_STR(false, a, !=, b, __VA_ARGS__)
+#define cr_expect_float_eq(a, b, eps, ...) HARNESS_FLOAT(false, a, b, eps, __VA_ARGS__)
+#define cr_expect_arr_eq(a, b, bytes, ...) HARNESS_ARR(false, a, ==, b, bytes, __VA_ARGS__)
+#define cr_expect_arr_neq(a, b, bytes, ...) HARNESS_ARR(false, a, !=, b, bytes, __VA_ARGS__)
+
+#define cr_skip_test(...) harness_skip("" __VA_ARGS__)
+
+#endif
+
+/* The shorter names some of us reach for. */
+#define cr_assert_le cr_assert_leq
+#define cr_assert_ge cr_assert_geq
+#define cr_expect_le cr_expect_leq
+#define cr_expect_ge cr_expect_geq
+#endif

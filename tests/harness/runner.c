@@ -1,0 +1,174 @@
+/* The small test runner: what tests/harness/harness.h uses where Criterion cannot serve, first of all under ThreadSanitizer.
+ *
+ * Tests register themselves before main (a constructor each). main runs them one after another, each in a forked child
+ * that leads its own process group, so that a test past its timeout is killed with every rank it started. What the child
+ * found (failed? skipped, and why?) it writes into one shared page, which its own threads and forked ranks write too; the
+ * parent reads the page only after the child has been reaped, and judges it with the child's exit status.
+ *
+ *     test_x                          runs all tests
+ *     test_x --filter 'ring/sums_*'   those whose suite/name matches (shell pattern, as Criterion's)
+ *     test_x --list                   prints suite/name, one a line
+ */
+#include "tests/harness/harness.h"
+
+#include <errno.h>
+#include <fnmatch.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+/* Sanitizers slow a test 5 to 15 times; the tests' own timeouts are meant for plain builds. */
+#define TIMEOUT_FACTOR 4.0
+#define TIMEOUT_DEFAULT 120.0
+
+struct page {
+    atomic_int failed, skipped;
+    char reason[256];
+};
+
+static struct harness_test *first_test, **test_tail = &first_test;
+static struct page *page;
+
+/* Read by the sanitizer's runtime as it starts. A race ends the process at once, with a status no test expects; tests that
+ * fork from a threaded process and start threads in the child are legal here (ranks do it). */
+const char *__tsan_default_options(void);
+const char *__tsan_default_options(void) {
+    return "halt_on_error=1:exitcode=66:die_after_fork=0";
+}
+
+void harness_add(struct harness_test *test) {
+    *test_tail = test;
+    test_tail = &test->next;
+}
+
+void harness_fail(bool fatal, const char *file, int line, const char *expression, const char *format, ...) {
+    char message[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(message, sizeof message, format, args);
+    va_end(args);
+    fprintf(stderr, "[----] %s:%d: Assertion Failed: %s is false.%s\n", file, line, expression, message);
+    atomic_store(&page->failed, 1);
+    if (fatal) _exit(1); /* not exit: other threads of the test may still run */
+}
+
+void harness_skip(const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    vsnprintf(page->reason, sizeof page->reason, format, args);
+    va_end(args);
+    atomic_store(&page->skipped, 1);
+    _exit(0);
+}
+
+static void run_child(const struct harness_test *test, pid_t runner) {
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* Ctrl-C on the runner must not leave the test behind */
+    if (getppid() != runner) _exit(1);
+    if (test->init) test->init();
+    test->body();
+    if (test->fini) test->fini();
+    exit(0); /* not _exit: the leak check and the sanitizers' last word come at exit */
+}
+
+/* Waits for the child until the timeout; true if it ended by itself. Its status is left for waitpid. */
+static bool wait_child(pid_t child, double seconds) {
+    int fd = (int)syscall(SYS_pidfd_open, child, 0);
+    int64_t deadline = deadline_after(seconds);
+    struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
+    int ready = 0;
+    while (fd >= 0 && ready <= 0) {
+        int64_t left = deadline - now_ns();
+        if (left <= 0) break;
+        ready = poll(&poll_fd, 1, (int)(left / 1000000) + 1);
+        if (ready < 0 && errno != EINTR) break;
+    }
+    if (fd >= 0) close(fd);
+    return ready > 0;
+}
+
+enum outcome { PASSED, FAILED, CRASHED, SKIPPED };
+
+static enum outcome run_test(const struct harness_test *test) {
+    const char *suite = test->suite, *name = test->name;
+    double timeout = (test->timeout > 0 ? test->timeout : TIMEOUT_DEFAULT) * TIMEOUT_FACTOR;
+    int64_t start = now_ns();
+    memset(page, 0, sizeof *page);
+    fflush(NULL);
+    pid_t runner = getpid(), child = fork();
+    if (child < 0) {
+        fprintf(stderr, "[FAIL] %s::%s: fork: %s\n", suite, name, strerror(errno));
+        return FAILED;
+    }
+    if (child == 0) run_child(test, runner);
+    setpgid(child, child); /* parent and child both set it: whoever comes first */
+    bool ended = wait_child(child, timeout);
+    /* Also after a good end: ranks the test forgot would disturb the next one. The zombie keeps the group's id ours. */
+    kill(-child, SIGKILL);
+    int status = 0;
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
+    double seconds = (double)(now_ns() - start) * 1e-9;
+
+    if (!ended) {
+        fprintf(stderr, "[FAIL] %s::%s: Timed out. (%.2fs)\n", suite, name, seconds);
+        return FAILED;
+    }
+    if (atomic_load(&page->skipped) && !atomic_load(&page->failed)) {
+        fprintf(stderr, "[SKIP] %s::%s: %s\n", suite, name, page->reason);
+        return SKIPPED;
+    }
+    if (WIFSIGNALED(status) && WTERMSIG(status) != test->signal) {
+        fprintf(stderr, "[FAIL] %s::%s: CRASH! %s:%d, signal %d (%s)\n", suite, name, test->file, test->line,
+                WTERMSIG(status), strsignal(WTERMSIG(status)));
+        return CRASHED;
+    }
+    bool as_told = test->signal ? WIFSIGNALED(status) : WIFEXITED(status) && WEXITSTATUS(status) == test->exit_code;
+    if (!atomic_load(&page->failed) && as_told) return PASSED;
+    fprintf(stderr, "[FAIL] %s::%s: (%.2fs) exit status %d\n", suite, name, seconds,
+            WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status));
+    return FAILED;
+}
+
+int main(int argc, char **argv) {
+    const char *filter = NULL;
+    bool list = false;
+    for (int i = 1; i < argc; i++) {
+        if (!strcmp(argv[i], "--filter") && i + 1 < argc)
+            filter = argv[++i];
+        else if (!strncmp(argv[i], "--filter=", 9))
+            filter = argv[i] + 9;
+        else if (!strcmp(argv[i], "--list"))
+            list = true;
+        else if (strncmp(argv[i], "-j", 2) && strcmp(argv[i], "--verbose")) { /* Criterion's, without meaning here */
+            fprintf(stderr, "%s: unknown option: %s: use --filter SUITE/NAME or --list\n", argv[0], argv[i]);
+            return 2;
+        }
+    }
+    page = mmap(NULL, sizeof *page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED) {
+        perror("mmap");
+        return 1;
+    }
+    int count[4] = {0};
+    for (struct harness_test *test = first_test; test; test = test->next) {
+        char path[512];
+        snprintf(path, sizeof path, "%s/%s", test->suite, test->name);
+        if (test->disabled || (filter && fnmatch(filter, path, FNM_EXTMATCH))) continue;
+        if (list)
+            puts(path);
+        else
+            count[run_test(test)]++;
+    }
+    if (list) return 0;
+    int tested = count[PASSED] + count[FAILED] + count[CRASHED], failing = count[FAILED] + count[CRASHED];
+    fprintf(stderr, "[====] Synthesis: Tested: %d | Passing: %d | Failing: %d | Crashing: %d \n", tested, count[PASSED],
+            failing, count[CRASHED]);
+    return failing ? 1 : 0;
+}

@@ -1,0 +1,274 @@
+/* The models' descriptions: names, shapes and counts of parameters, initial values to PyTorch's bits, checkpoints, and
+ * what their forward functions make. */
+#include "tests/harness/harness.h"
+
+#include <unistd.h>
+
+#include "base/error.h"
+#include "data/safetensors.h"
+#include "models/replica.h"
+#include "nn/tape_internal.h"
+#include "tests/golden/golden.h"
+
+#define MUST(call) cr_assert_eq(call, OK, "%s", error_message())
+
+static void open_model(struct model *m, const char *name) {
+    struct model_options options = {.dropout = -1};
+    MUST(model_open(m, name, &options));
+}
+
+static void expect(int code, int want, const char *text) {
+    cr_assert_eq(code, want, "code %d: %s", code, error_message());
+    cr_assert(strstr(error_message(), text), "\"%s\" does not say \"%s\"", error_message(), text);
+}
+
+/* "W1(20,1,3,3) b1(20) ..." */
+static void describe(const struct model *m, char *text) {
+    *text = 0;
+    for (int i = 0; i < m->param_count; i++) {
+        text += sprintf(text, "%s%s(", i ? " " : "", m->params[i].name);
+        for (int d = 0; d < m->params[i].rank; d++) text += sprintf(text, d ? ",%d" : "%d", m->params[i].dims[d]);
+        text += sprintf(text, ")");
+    }
+}
+
+Test(models, parameters_are_those_of_the_originals, .timeout = 30) {
+    static const struct { const char *name, *params; size_t count; } known[] = {
+        {"lenet", "W1(20,1,3,3) b1(20) W2(50,20,5,5) b2(50) W3(800,128) b3(128) W4(128,10) b4(10)", 129068},
+        {"convnet", "cn1.weight(16,1,3,3) cn1.bias(16) cn2.weight(32,16,3,3) cn2.bias(32) fc1.weight(64,4608) fc1.bias(64) "
+                    "fc2.weight(10,64) fc2.bias(10)", 160 + 4640 + 294976 + 650},
+        {"mlp", "fc1.weight(256,784) fc1.bias(256) fc2.weight(10,256) fc2.bias(10)", 784 * 256 + 256 + 2570},
+    };
+    for (int i = 0; i < 3; i++) {
+        struct model m;
+        char text[1024];
+        open_model(&m, known[i].name);
+        describe(&m, text);
+        cr_assert_str_eq(text, known[i].params);
+        cr_assert_eq(model_count(&m), known[i].count);
+        cr_assert_eq(m.normalised, i == 1);
+        cr_assert_eq(m.log_probabilities, i == 1);
+        if (m.normalised) cr_assert(m.mean == 0.1302f && m.std == 0.3069f);
+        model_free(&m);
+        model_free(&m);
+    }
+}
+
+static void check_initial_values(const char *name, uint64_t seed, const char *file) {
+    struct model m;
+    float **values;
+    open_model(&m, name);
+    MUST(model_values_init(&m, seed, &values));
+    for (int i = 0; i < m.param_count; i++) {
+        char key[64], line[512], got[128];
+        uint32_t first[4];
+        snprintf(key, sizeof key, "init %s", m.params[i].name);
+        const char *fact = golden_fact(file, key, line), *first4 = strstr(fact, "first4 ");
+        memcpy(first, values[i], sizeof first);
+        snprintf(got, sizeof got, "first4 %08x %08x %08x %08x", first[0], first[1], first[2], first[3]);
+        cr_assert_str_eq(got, first4, "%s of %s begins otherwise", m.params[i].name, name);
+        snprintf(got, sizeof got, "fnv1a64 %016llx ",
+                 (unsigned long long)fnv1a64(values[i], param_spec_count(&m.params[i])));
+        cr_assert_eq(strncmp(fact, got, strlen(got)), 0, "%s of %s is not PyTorch's: %s", m.params[i].name, name, got);
+    }
+    model_values_free(values);
+    model_free(&m);
+}
+
+Test(models, initial_values_are_those_of_pytorch_to_the_bit, .timeout = 30) {
+    check_initial_values("lenet", 0, "tests/golden/lenet.txt");
+    check_initial_values("convnet", 1, "tests/golden/convnet.txt");
+}
+
+/* torch.nn.Linear's bounds, and every seed its own values. */
+Test(models, mlp_starts_within_the_bounds_of_linear, .timeout = 30) {
+    struct model m;
+    float **values, **other;
+    struct model_options options = {.dropout = -1, .hidden_count = 2, .hidden = {30, 20}};
+    MUST(model_open(&m, "mlp", &options));
+    MUST(model_values_init(&m, 3, &values));
+    MUST(model_values_init(&m, 4, &other));
+    for (int i = 0; i < m.param_count; i++) {
+        float bound = 1 / sqrtf((float)m.params[i / 2 * 2].dims[1]), most = 0;
+        size_t count = param_spec_count(&m.params[i]);
+        for (size_t k = 0; k < count; k++) most = fmaxf(most, fabsf(values[i][k]));
+        cr_assert(most <= bound && most > 0.5f * bound, "%s reaches %g of %g", m.params[i].name, most, bound);
+        cr_assert_arr_neq(values[i], other[i], count * sizeof(float));
+    }
+    model_values_free(values);
+    model_values_free(other);
+    model_values_free(NULL);
+    model_free(&m);
+}
+
+Test(models, mlp_takes_widths_up_to_1e8_parameters, .timeout = 30) {
+    struct model m;
+    char text[2048];
+    struct model_options options = {.dropout = -1, .hidden_count = 3, .hidden = {7, 5, 3}};
+    MUST(model_open(&m, "mlp", &options));
+    describe(&m, text);
+    cr_assert_str_eq(text, "fc1.weight(7,784) fc1.bias(7) fc2.weight(5,7) fc2.bias(5) fc3.weight(3,5) fc3.bias(3) "
+                           "fc4.weight(10,3) fc4.bias(10)");
+    cr_assert(m.hidden_count == 3 && m.hidden[2] == 3);
+    model_free(&m);
+
+    options.hidden_count = 16;
+    for (int i = 0; i < 16; i++) options.hidden[i] = i + 1;
+    MUST(model_open(&m, "mlp", &options));
+    cr_assert_eq(m.param_count, 34);
+    cr_assert_str_eq(m.params[33].name, "fc17.bias");
+    model_free(&m);
+
+    options.hidden_count = 1; /* 795 h + 10 parameters */
+    options.hidden[0] = 125786;
+    MUST(model_open(&m, "mlp", &options));
+    cr_assert_eq(model_count(&m), 99999880);
+    model_free(&m);
+    options.hidden[0] = 125787;
+    expect(model_open(&m, "mlp", &options), ERR_USAGE, "100000675 parameters: give widths that make at most 100000000");
+    options.hidden[0] = 0;
+    expect(model_open(&m, "mlp", &options), ERR_USAGE, "--mlp-hidden: 0: ");
+    options.hidden_count = 17;
+    expect(model_open(&m, "mlp", &options), ERR_USAGE, "17 widths: give 1 to 16");
+    cr_assert_null(m.params);
+}
+
+Test(models, an_unknown_name_lists_the_known, .timeout = 30) {
+    struct model m;
+    struct model_options options = {.dropout = -1};
+    expect(model_open(&m, "alexnet", &options), ERR_USAGE, "alexnet: there are lenet, convnet and mlp");
+    expect(model_open(&m, "", &options), ERR_USAGE, "lenet");
+    model_free(&m);
+    model_free(NULL);
+}
+
+/* ---- forward ---- */
+
+/* Output of 5 samples in 2 segments; in training the dropout layers are at work. */
+static void run_forward(const char *name, double dropout, int training, float out[50], float rates[2]) {
+    static float pixels[5 * 784];
+    struct device *device;
+    struct device_config config = {.memory_bytes = 32 << 20, .check_operands = 1, .timeout_s = 20};
+    struct replica_config want = {.max_samples = 8};
+    struct segments segments = {2, 5, {{0, 3}, {1, 2}}};
+    struct step_block step = {.seed = 1, .weight = 1};
+    struct model_options options = {.dropout = dropout};
+    struct model m;
+    struct replica r;
+    struct rng rng;
+    struct var *output;
+    float **values;
+    rng_seed(&rng, 9);
+    rng_uniform(&rng, pixels, 5 * 784, 0, 1);
+    MUST(device_open(&device, &config));
+    MUST(model_open(&m, name, &options));
+    MUST(model_values_init(&m, 5, &values));
+    MUST(replica_init(&r, device, &m, &want, values));
+    MUST(replica_write_step(&r, &step));
+    MUST(replica_load(&r, pixels, NULL, 5));
+    MUST(replica_forward(&r, &segments, training, &output));
+    cr_assert(output->value.rank == 2 && output->value.dims[0] == 5 && output->value.dims[1] == 10);
+    cr_assert_eq(output->value.layout, LAYOUT_PLAIN);
+    for (int i = 0; rates && i < r.tape->node_count; i++) /* of forward's layers dropout alone reads the step block */
+        if (r.tape->nodes[i].args.step) *rates++ = r.tape->nodes[i].args.p.dropout.p;
+    MUST(copy_to_host(device_compute(device), out, output->value.data, 50 * sizeof *out));
+    MUST(stream_sync(device_compute(device)));
+    replica_free(&r);
+    model_values_free(values);
+    model_free(&m);
+    device_close(device);
+}
+
+Test(models, forward_makes_ten_scores_a_sample, .timeout = 60) {
+    static const char *const names[] = {"lenet", "convnet", "mlp"};
+    float out[50], again[50];
+    for (int i = 0; i < 3; i++) {
+        run_forward(names[i], -1, 0, out, NULL);
+        run_forward(names[i], -1, 0, again, NULL);
+        cr_assert_arr_eq(out, again, sizeof out);
+        for (int n = 0; n < 5; n++) {
+            double sum = 0;
+            for (int k = 0; k < 10; k++) sum += exp(out[n * 10 + k]);
+            cr_assert_eq(fabs(sum - 1) < 1e-5, i == 1, "%s: the exponents of row %d sum to %g", names[i], n, sum);
+        }
+        for (int k = 0; k < 50; k++) cr_assert(isfinite(out[k]) && (k < 10 || out[k] != out[k % 10]));
+    }
+}
+
+Test(models, convnet_drops_in_training_alone_and_as_told, .timeout = 60) {
+    float eval[50], train[50], none[50], half[50], all[50], rates[2];
+    run_forward("convnet", -1, 0, eval, NULL);
+    run_forward("convnet", -1, 1, train, rates);
+    cr_assert(rates[0] == 0.10f && rates[1] == 0.25f);
+    run_forward("convnet", 0, 1, none, NULL);
+    run_forward("convnet", 0.5, 1, half, rates);
+    cr_assert(rates[0] == 0.5f && rates[1] == 0.5f);
+    run_forward("convnet", 1, 1, all, NULL);
+    cr_assert_arr_eq(eval, none, sizeof eval);
+    cr_assert_arr_neq(eval, train, sizeof eval);
+    cr_assert_arr_neq(half, train, sizeof eval);
+    for (int k = 10; k < 50; k++) cr_assert(all[k] == all[k % 10], "dropout 1 leaves only the last bias");
+}
+
+/* ---- checkpoints ---- */
+
+static void temp_file(char path[64]) {
+    snprintf(path, 64, "%s/values_%d.safetensors", BUILD_DIR, (int)getpid());
+}
+
+Test(models, values_survive_a_checkpoint, .timeout = 30) {
+    struct model m;
+    float **values, **back;
+    char path[64];
+    temp_file(path);
+    open_model(&m, "convnet");
+    MUST(model_values_init(&m, 8, &values));
+    MUST(model_values_save(&m, path, values));
+    MUST(model_values_load(&m, path, &back));
+    cr_assert_arr_eq(values[0], back[0], model_count(&m) * sizeof(float));
+    model_values_free(back);
+
+    struct model lenet;
+    open_model(&lenet, "lenet");
+    back = NULL;
+    expect(model_values_load(&lenet, path, &back), ERR_FAILED, "W1");
+    cr_assert_null(back);
+    unlink(path);
+    expect(model_values_load(&m, path, &back), ERR_FAILED, path);
+    expect(model_values_save(&m, "build/no/such/folder/x", values), ERR_FAILED, "build/no/such/folder");
+    model_values_free(values);
+    model_free(&lenet);
+    model_free(&m);
+}
+
+/* A file as DP or DDP would save it, with "module." before each name, and one with a weight laid the other way. */
+Test(models, a_checkpoint_may_have_prefixes_but_no_other_shape, .timeout = 30) {
+    struct model_options options = {.dropout = -1, .hidden_count = 1, .hidden = {4}};
+    struct model m;
+    float **values, **back = NULL;
+    char path[64];
+    temp_file(path);
+    MUST(model_open(&m, "mlp", &options));
+    MUST(model_values_init(&m, 8, &values));
+    for (int turned = 0; turned < 2; turned++) {
+        struct safetensors_item items[] = {{"module.fc1.weight", 2, {4, 784}, values[0]}, {"module.fc1.bias", 1, {4}, values[1]},
+                                           {"module.fc2.weight", 2, {10, 4}, values[2]}, {"module.fc2.bias", 1, {10}, values[3]}};
+        if (turned) {
+            items[2].shape[0] = 4;
+            items[2].shape[1] = 10;
+        }
+        MUST(safetensors_write(path, items, 4, NULL, 0));
+        if (turned) {
+            expect(model_values_load(&m, path, &back), ERR_FAILED, "fc2.weight");
+            cr_assert_null(back);
+        } else {
+            MUST(model_values_load(&m, path, &back));
+            cr_assert_arr_eq(values[0], back[0], model_count(&m) * sizeof(float));
+            model_values_free(back);
+            back = NULL;
+        }
+    }
+    unlink(path);
+    model_values_free(values);
+    model_free(&m);
+}

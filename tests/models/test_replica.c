@@ -1,0 +1,321 @@
+/* A replica: its memory at the start, its logs and hashes, and training steps against the optimizer's formula in double. */
+#include "tests/harness/harness.h"
+
+#include "base/error.h"
+#include "models/replica.h"
+
+#define MUST(call) cr_assert_eq(call, OK, "%s", error_message())
+
+enum { SAMPLES = 24, PIXELS = 784 };
+/* One fused multiply-add a step and a momentum product, each rounded once: some 1e-7 a step of the values' own size. */
+static const double OPTIMIZER_TOLERANCE = 1e-6;
+
+static float pixels[SAMPLES * PIXELS];
+static int32_t labels[SAMPLES];
+static const struct segments two_segments = {2, SAMPLES, {{0, 13}, {1, 11}}};
+
+static void make_batch(uint64_t seed) {
+    struct rng rng;
+    rng_seed(&rng, seed);
+    rng_uniform(&rng, pixels, SAMPLES * PIXELS, 0, 1);
+    for (int i = 0; i < SAMPLES; i++) labels[i] = (int32_t)(rng_u32(&rng) % 10);
+}
+
+static struct device *open_device(enum device_kind kind, int reference_math) {
+    struct device *device;
+    struct device_config config = {.kind = kind, .memory_bytes = 32 << 20, .check_operands = 1, .timeout_s = 20,
+                                   .reference_math = reference_math};
+    MUST(device_open(&device, &config));
+    return device;
+}
+
+static void open_model(struct model *m, float ***values) {
+    struct model_options options = {.dropout = -1, .hidden_count = 1, .hidden = {6}};
+    MUST(model_open(m, "mlp", &options));
+    MUST(model_values_init(m, 1, values));
+}
+
+static const struct replica_config full = {.max_samples = SAMPLES, .log_rows = 4, .log_segments = 2, .hashes = 1,
+                                           .optimizer = 1, .update = {.momentum = 0.9, .weight_decay = 0.01}};
+
+/* One training step, row `slot` of the logs. */
+static void train(struct replica *r, uint64_t number, int slot, float lr) {
+    struct step_block step = {.step = number, .weight = 1.0f / SAMPLES, .learning_rate = lr, .first_update = number == 0,
+                              .slot = slot};
+    struct var *output, *loss;
+    MUST(replica_write_step(r, &step));
+    MUST(replica_load(r, pixels, labels, SAMPLES));
+    MUST(replica_hash_values(r));
+    MUST(replica_forward(r, &two_segments, 1, &output));
+    MUST(replica_loss(r, output, 1, &loss));
+    MUST(replica_backward(r, loss, NULL));
+    MUST(replica_hash_grads(r));
+    MUST(replica_update(r));
+}
+
+/* For every amount of free memory too small by 256 bytes or more: an error that says so, and nothing left behind. The short
+ * form takes every seventh amount, up to the one that is enough. */
+Test(replica, half_built_leaves_nothing, .timeout = 120) {
+    const size_t apart = test_short() ? 7 * 256 : 256;
+    struct model m;
+    float **values;
+    struct replica r;
+    open_model(&m, &values);
+    for (int late = 0; late < 2; late++) {
+        struct device *device = open_device(late ? DEVICE_HOST_LATE : DEVICE_HOST, 0);
+        MUST(replica_init(&r, device, &m, &full, values));
+        size_t needed = device_ledger(device).total, capacity = device_ledger(device).capacity;
+        replica_free(&r);
+        cr_assert_eq(device_ledger(device).total, 0);
+        for (size_t left = needed % apart; left <= needed; left += apart) {
+            void *hoarded;
+            MUST(device_alloc(device, &hoarded, capacity - left, MEM_WORKSPACE));
+            int code = replica_init(&r, device, &m, &full, values);
+            cr_assert_eq(code, left < needed ? ERR_MEMORY : OK, "%zu of %zu bytes: %s", left, needed, error_message());
+            if (code) {
+                cr_assert(strstr(error_message(), "out of memory on device 0"), "%s", error_message());
+                cr_assert_eq(device_ledger(device).total, capacity - left);
+                cr_assert_null(r.device);
+            }
+            replica_free(&r);
+            device_free(device, hoarded);
+        }
+        cr_assert_eq(device_ledger(device).total, 0);
+        device_close(device);
+    }
+    replica_free(NULL);
+    model_values_free(values);
+    model_free(&m);
+}
+
+/* The ledger by cause, to the byte: what each buffer takes, in whole 256 bytes. */
+Test(replica, the_ledger_is_exact, .timeout = 30) {
+    struct model m;
+    float **values;
+    struct replica r;
+    struct device *device = open_device(DEVICE_HOST, 0);
+    open_model(&m, &values);
+    MUST(replica_init(&r, device, &m, &full, values));
+    struct ledger l = device_ledger(device);
+    uint64_t arena = (4736 + 64 + 64 + 64) * 4; /* 6*784 = 4704, 6, 60, 10: each in whole 64 elements */
+    cr_assert_eq(l.now[MEM_PARAMS], arena);
+    cr_assert_eq(l.now[MEM_GRADS], arena);
+    cr_assert_eq(l.now[MEM_OPTIMIZER], arena);
+    cr_assert_eq(l.now[MEM_INPUT], SAMPLES * PIXELS * 4 + 256);
+    cr_assert_eq(l.now[MEM_WORKSPACE], 256 + 256 + 256 + 256); /* step block, 4 x 2 losses, hits; 4 x 8 hashes */
+    cr_assert_eq(l.now[MEM_ACTIVATIONS], 0);
+    make_batch(1);
+    for (uint64_t s = 0; s < 4; s++) train(&r, s, (int)s, 0.1f);
+    struct ledger after = device_ledger(device);
+    cr_assert_gt(after.now[MEM_ACTIVATIONS], 0);
+    after.now[MEM_ACTIVATIONS] = 0;
+    cr_assert_arr_eq(after.now, l.now, sizeof l.now);
+    replica_free(&r);
+
+    struct replica_config bare = {.max_samples = 1}; /* what another device of DP has beside parameters and gradients */
+    MUST(replica_init(&r, device, &m, &bare, NULL));
+    l = device_ledger(device);
+    cr_assert(l.now[MEM_OPTIMIZER] == 0 && l.now[MEM_WORKSPACE] == 256);
+    float value[4704], zero[4704] = {0};
+    MUST(param_read_value(&r.params, 0, value));
+    cr_assert_arr_eq(value, zero, sizeof zero);
+    MUST(replica_hash_values(&r)); /* asked not to: nothing happens */
+    MUST(replica_hash_grads(&r));
+    replica_free(&r);
+    model_values_free(values);
+    model_free(&m);
+    device_close(device);
+}
+
+/* v' = v - lr b, b = momentum b + g + decay v, from the gradients that the device itself reports. */
+static void check_optimizer(double momentum, double decay, int reference_math) {
+    struct model m;
+    float **values;
+    struct replica r;
+    struct device *device = open_device(DEVICE_HOST, reference_math);
+    struct replica_config config = full;
+    static double v[4704 + 76], b[4704 + 76];
+    static float got[4704], grad[4704];
+    float lr = 0.1f, mu = (float)momentum, wd = (float)decay;
+    config.update = (struct optimizer_config){OPTIMIZER_SGD, momentum, decay};
+    open_model(&m, &values);
+    MUST(replica_init(&r, device, &m, &config, values));
+    for (size_t k = 0; k < model_count(&m); k++) v[k] = values[0][k];
+    for (uint64_t s = 0; s < 5; s++) {
+        make_batch(s);
+        if (s == 2) MUST(param_set_relayout_grads(&r.params, (int[]){2, 0, 3, 1})); /* as DDP does once */
+        train(&r, s, 0, lr);
+        for (int i = 0, at = 0; i < m.param_count; at += (int)r.params.param[i++].count) {
+            double far = 0;
+            MUST(param_read_grad(&r.params, i, grad));
+            MUST(param_read_value(&r.params, i, got));
+            for (size_t k = 0; k < r.params.param[i].count; k++) {
+                double g = grad[k] + (double)wd * v[(size_t)at + k], *buffer = &b[(size_t)at + k];
+                *buffer = s == 0 ? g : mu * *buffer + g;
+                v[(size_t)at + k] -= (double)lr * *buffer;
+                far = fmax(far, fabs(got[k] - v[(size_t)at + k]));
+            }
+            cr_assert(far < OPTIMIZER_TOLERANCE, "momentum %g, decay %g, step %d: %s is off by %g", momentum, decay, (int)s,
+                      m.params[i].name, far);
+            cr_assert(memcmp(got, values[i], r.params.param[i].count * sizeof(float)) != 0, "nothing was learnt");
+        }
+    }
+    replica_free(&r);
+    model_values_free(values);
+    model_free(&m);
+    device_close(device);
+}
+
+Test(replica, updates_by_the_formula_of_sgd, .timeout = 60) {
+    for (int math = 0; math < 2; math++) {
+        check_optimizer(0, 0, math);
+        check_optimizer(0.9, 0, math);
+        check_optimizer(0, 0.05, math);
+        check_optimizer(0.9, 0.05, math);
+    }
+}
+
+/* Pads stay zero, whatever the optimizer does: a bucket of DDP sums them too. */
+Test(replica, pads_of_the_arenas_stay_zero, .timeout = 30) {
+    struct model m;
+    float **values;
+    struct replica r;
+    struct device *device = open_device(DEVICE_HOST, 0);
+    open_model(&m, &values);
+    MUST(replica_init(&r, device, &m, &full, values));
+    make_batch(2);
+    for (int moved = 0; moved < 2; moved++) {
+        if (moved) {
+            struct op_args junk = {.out[0] = tensor_plain(r.params.grads, DTYPE_F32, 1, (int[1]){4928}), .p.fill = {1}};
+            MUST(launch(device_compute(device), OP_FILL, &junk));
+            MUST(param_set_relayout_grads(&r.params, (int[]){2, 0, 3, 1}));
+        }
+        for (uint64_t s = 0; s < 3; s++) train(&r, s, 0, 0.1f);
+        static float arena[4928];
+        for (int which = 0; which < 2; which++) {
+            int pads = 0;
+            MUST(copy_to_host(device_compute(device), arena, which ? r.params.grads : r.params.values, sizeof arena));
+            MUST(stream_sync(device_compute(device)));
+            for (size_t k = 0; k < r.params.arena_count; k++) {
+                int inside = 0;
+                for (int i = 0; i < 4; i++) {
+                    size_t at = which ? r.params.param[i].grad_offset : r.params.param[i].value_offset;
+                    inside |= k >= at && k < at + r.params.param[i].count;
+                }
+                if (inside) continue;
+                cr_assert(arena[k] == 0, "element %zu of arena %d", k, which);
+                pads++;
+            }
+            cr_assert_eq(pads, 4928 - 4780);
+        }
+        cr_assert_eq(r.params.param[2].grad_offset, moved ? 0 : 64);
+    }
+    replica_free(&r);
+    model_values_free(values);
+    model_free(&m);
+    device_close(device);
+}
+
+/* ---- logs ---- */
+
+Test(replica, logs_have_a_row_a_step_and_a_column_a_segment, .timeout = 30) {
+    struct model m;
+    float **values;
+    for (int late = 0; late < 2; late++) {
+        struct replica r;
+        double losses[8], again[8];
+        int64_t hits[8];
+        struct device *device = open_device(late ? DEVICE_HOST_LATE : DEVICE_HOST, 0);
+        open_model(&m, &values);
+        MUST(replica_init(&r, device, &m, &full, values));
+        make_batch(3);
+        for (uint64_t s = 0; s < 4; s++) train(&r, s, (int)(3 - s), 0.5f);
+        MUST(replica_read_logs(&r, 4, losses, hits, NULL));
+        for (int i = 0; i < 8; i++) {
+            cr_assert(losses[i] > 0 && losses[i] < 13 * 4, "loss %d is %g", i, losses[i]);
+            cr_assert(hits[i] >= 0 && hits[i] <= (i % 2 ? 11 : 13));
+        }
+        cr_assert_lt(losses[0] + losses[1], losses[6] + losses[7], "four steps on one batch made the loss larger");
+        MUST(replica_read_logs(&r, 1, again, NULL, NULL));
+        cr_assert_arr_eq(again, losses, 2 * sizeof *again);
+        cr_assert_eq(replica_read_logs(&r, 5, losses, hits, NULL), ERR_FAILED);
+        cr_assert_eq(replica_read_logs(&r, -1, losses, hits, NULL), ERR_FAILED);
+
+        /* evaluation with the same weights logs what training would */
+        struct step_block step = {.weight = 1, .slot = 1};
+        struct var *output, *loss;
+        MUST(replica_write_step(&r, &step));
+        MUST(replica_forward(&r, &two_segments, 0, &output));
+        MUST(replica_loss(&r, output, 0, &loss));
+        train(&r, 9, 2, 0);
+        MUST(replica_read_logs(&r, 4, again, NULL, NULL));
+        cr_assert_arr_eq(again + 2, again + 4, 2 * sizeof *again);
+
+        struct segments many = {1, SAMPLES + 1, {{0, SAMPLES + 1}}};
+        cr_assert_eq(replica_load(&r, pixels, labels, SAMPLES + 1), ERR_FAILED);
+        cr_assert(strstr(error_message(), "25 samples"), "%s", error_message());
+        cr_assert_eq(replica_forward(&r, &many, 0, &output), ERR_FAILED);
+        cr_assert_null(output);
+        replica_free(&r);
+        model_values_free(values);
+        model_free(&m);
+        device_close(device);
+    }
+}
+
+/* ---- hashes ---- */
+
+static void read_hashes(struct replica *r, uint64_t hashes[8]) {
+    MUST(replica_read_logs(r, 1, NULL, NULL, hashes));
+}
+
+Test(replica, a_hash_changes_with_its_parameter_alone, .timeout = 30) {
+    struct model m;
+    float **values;
+    struct replica r;
+    uint64_t before[8], after[8];
+    struct device *device = open_device(DEVICE_HOST, 0);
+    open_model(&m, &values);
+    MUST(replica_init(&r, device, &m, &full, values));
+    make_batch(4);
+    train(&r, 0, 0, 0);
+    read_hashes(&r, before);
+    for (int i = 0; i < 8; i++)
+        for (int k = 0; k < i; k++) cr_assert_neq(before[i], before[k], "hashes %d and %d are equal", i, k);
+    for (int i = 0; i < 4; i++) {
+        size_t last = r.params.param[i].count - 1;
+        float keep = values[i][last];
+        values[i][last] = nextafterf(keep, 9); /* the least change there is */
+        MUST(param_write_value(&r.params, i, values[i]));
+        MUST(replica_hash_values(&r));
+        read_hashes(&r, after);
+        for (int k = 0; k < 8; k++) cr_assert_eq(before[k] == after[k], k != i, "parameter %d, hash %d", i, k);
+        float other = values[i][0]; /* and two exchanged elements are another tensor */
+        values[i][last] = other;
+        values[i][0] = keep;
+        MUST(param_write_value(&r.params, i, values[i]));
+        MUST(replica_hash_values(&r));
+        read_hashes(&r, after);
+        cr_assert_neq(before[i], after[i]);
+        values[i][0] = other;
+        values[i][last] = keep;
+        MUST(param_write_value(&r.params, i, values[i]));
+    }
+    train(&r, 0, 0, 0);
+    read_hashes(&r, after);
+    cr_assert_arr_eq(before, after, sizeof before);
+    labels[0] = (labels[0] + 1) % 10;
+    train(&r, 0, 0, 0);
+    read_hashes(&r, after);
+    cr_assert_arr_eq(before, after, sizeof before / 2);
+    cr_assert_neq(before[7], after[7]);
+    MUST(param_set_relayout_grads(&r.params, (int[]){1, 3, 0, 2})); /* a hash does not see where a gradient lies */
+    train(&r, 0, 0, 0);
+    uint64_t moved[8];
+    read_hashes(&r, moved);
+    cr_assert_arr_eq(moved, after, sizeof moved);
+    replica_free(&r);
+    model_values_free(values);
+    model_free(&m);
+    device_close(device);
+}

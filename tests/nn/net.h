@@ -1,0 +1,241 @@
+/* A small network with one of every layer, on a device of the test's choice, and the same network told again in double,
+ * sample by sample, sharing no code with nn/: the oracle of the gradient tests.
+ *
+ *     (N,2,9,9) conv 3x3 stride 2 padding 1 -> (3,5,5) relu, max 2x2 stride 1 -> (3,4,4)
+ *               conv 2x2 -> (4,3,3) relu, average 2x2 stride 1 -> (4,2,2), dropout, flatten 16
+ *               linear -> 6 relu, matmul -> 5 scores; cross entropy, or log-softmax and nll
+ *
+ * Samples belong to virtual devices; a device r of W trains those of r, r + W, ... as its segments. */
+#ifndef TESTS_NN_NET_H
+#define TESTS_NN_NET_H
+
+#include "tests/harness/harness.h"
+
+#include "base/error.h"
+#include "base/philox.h"
+#include "base/random.h"
+#include "nn/tape.h"
+
+enum { NET_PARAMS = 8, NET_WEIGHTS = 54 + 3 + 48 + 4 + 96 + 6 + 30 + 5, NET_IN = 2 * 9 * 9, NET_CLASSES = 5, NET_SAMPLES = 96 };
+enum { NET_SEED = 17, NET_STEP = 5 };
+
+static const struct param_spec net_specs[NET_PARAMS] = {
+    {"conv1.weight", 4, {3, 2, 3, 3}}, {"conv1.bias", 1, {3}}, {"conv2.weight", 4, {4, 3, 2, 2}}, {"conv2.bias", 1, {4}},
+    {"fc.weight", 2, {6, 16}},         {"fc.bias", 1, {6}},    {"out.weight", 2, {6, 5}},         {"out.bias", 1, {5}},
+};
+
+#define MUST(call) cr_assert_eq(call, OK, "%s", error_message())
+
+/* The samples of all virtual devices, one virtual device after another. */
+struct net_data {
+    int devices, n[MAX_DEVICES], first[MAX_DEVICES], count;
+    float x[NET_SAMPLES][NET_IN];
+    int32_t label[NET_SAMPLES];
+    float row_weight[NET_SAMPLES]; /* for reduction none */
+    float weights[NET_WEIGHTS];
+};
+
+static inline void net_data_make(struct net_data *d, int devices, const int *n, uint64_t seed) {
+    struct rng r;
+    rng_seed(&r, seed);
+    d->devices = devices;
+    d->count = 0;
+    for (int v = 0; v < devices; v++) {
+        d->n[v] = n[v];
+        d->first[v] = d->count;
+        d->count += n[v];
+    }
+    cr_assert_leq(d->count, (int)NET_SAMPLES);
+    for (int i = 0; i < NET_SAMPLES; i++) {
+        rng_uniform(&r, d->x[i], NET_IN, -1, 1);
+        d->label[i] = (int32_t)(rng_u32(&r) % NET_CLASSES);
+    }
+    rng_uniform(&r, d->row_weight, NET_SAMPLES, -1, 1);
+    rng_uniform(&r, d->weights, NET_WEIGHTS, -0.6, 0.6);
+}
+
+/* What a pass is made of. */
+struct net_pass {
+    int nll;                  /* 1: log-softmax and nll, 0: cross entropy */
+    enum reduction reduction;
+    double dropout;
+    int eval;
+};
+
+/* ---- the network on a device ---- */
+
+struct net {
+    struct device *device;
+    size_t device_bytes; /* what the device holds for itself */
+    struct tape *tape;
+    struct param_set params;
+    struct step_block *step;
+    float *x, *row_weight;
+    int32_t *labels;
+    struct tensor losses, hits; /* (1, MAX_DEVICES) */
+    struct segments segments;
+    struct var *input, *scores, *loss;
+};
+
+static inline void *net_alloc(struct net *n, size_t bytes) {
+    void *memory;
+    MUST(device_alloc(n->device, &memory, bytes, MEM_WORKSPACE));
+    return memory;
+}
+
+static inline void net_open_on(struct net *n, const struct device_config *config, const struct net_data *d) {
+    memset(n, 0, sizeof *n);
+    MUST(device_open(&n->device, config));
+    n->device_bytes = device_ledger(n->device).total;
+    MUST(tape_init(&n->tape, n->device));
+    MUST(param_set_init(&n->params, n->device, net_specs, NET_PARAMS));
+    const float *w = d->weights;
+    for (int i = 0; i < NET_PARAMS; w += param_spec_count(&net_specs[i++])) MUST(param_write_value(&n->params, i, w));
+    n->step = net_alloc(n, sizeof *n->step);
+    n->x = net_alloc(n, sizeof d->x);
+    n->row_weight = net_alloc(n, sizeof d->row_weight);
+    n->labels = net_alloc(n, sizeof d->label);
+    n->losses = tensor_plain(net_alloc(n, MAX_DEVICES * 8), DTYPE_F64, 2, (int[2]){1, MAX_DEVICES});
+    n->hits = tensor_plain(net_alloc(n, MAX_DEVICES * 8), DTYPE_I64, 2, (int[2]){1, MAX_DEVICES});
+}
+
+static inline void net_open(struct net *n, enum device_kind kind, int reference_math, int index, const struct net_data *d) {
+    struct device_config config = {.kind = kind, .index = index, .memory_bytes = 32 << 20, .check_operands = 1,
+                                   .reference_math = reference_math, .timeout_s = 20};
+    net_open_on(n, &config, d);
+}
+
+static inline void net_close(struct net *n) {
+    tape_free(n->tape);
+    param_set_free(&n->params);
+    device_free(n->device, n->step);
+    device_free(n->device, n->x);
+    device_free(n->device, n->row_weight);
+    device_free(n->device, n->labels);
+    device_free(n->device, n->losses.data);
+    device_free(n->device, n->hits.data);
+    cr_assert_eq(device_ledger(n->device).total, n->device_bytes, "%zu bytes are left", (size_t)device_ledger(n->device).total);
+    device_close(n->device);
+}
+
+/* Sends the share of device r of W. The data must stay. */
+static inline void net_load(struct net *n, const struct net_data *d, int r, int w) {
+    struct stream *stream = device_compute(n->device);
+    struct step_block step = {.seed = NET_SEED, .step = NET_STEP, .weight = 1.0f / (float)d->count};
+    int at = 0;
+    MUST(stream_write(stream, n->step, &step, sizeof step));
+    n->segments = (struct segments){0};
+    for (int v = r; v < d->devices; v += w) {
+        size_t count = (size_t)d->n[v], first = (size_t)d->first[v];
+        MUST(copy_to_device(stream, n->x + (size_t)at * NET_IN, d->x[first], count * sizeof d->x[0]));
+        MUST(copy_to_device(stream, n->labels + at, &d->label[first], count * sizeof d->label[0]));
+        MUST(copy_to_device(stream, n->row_weight + at, &d->row_weight[first], count * sizeof(float)));
+        n->segments.seg[n->segments.count++] = (struct segment){v, d->n[v]};
+        at += d->n[v];
+    }
+    n->segments.n = at;
+}
+
+static inline struct var *net_forward(struct tape *t, struct param *p, struct var *x, double drop) {
+    struct var *h = max_pool2d(t, relu(t, conv2d(t, x, &p[0], &p[1], 2, 1)), 2, 1);
+    h = avg_pool2d(t, relu(t, conv2d(t, h, &p[2], &p[3], 1, 0)), 2, 1);
+    h = relu(t, linear(t, flatten(t, dropout(t, h, drop)), &p[4], &p[5]));
+    return to_plain(t, matmul_add(t, h, &p[6], &p[7]));
+}
+
+/* Forward of what was loaded, up to the loss; its sums by segment go to the logs. */
+static inline int net_run_forward(struct net *n, const struct net_pass *pass) {
+    struct tape_step step = {&n->segments, &n->params, n->step, !pass->eval};
+    struct tensor x = tensor_plain(n->x, DTYPE_F32, 4, (int[4]){n->segments.n, 2, 9, 9});
+    struct tensor labels = tensor_plain(n->labels, DTYPE_I32, 1, (int[1]){NET_SAMPLES});
+    CHECK(tape_begin(n->tape, &step));
+    n->input = tape_leaf(n->tape, &x, 1);
+    n->scores = net_forward(n->tape, n->params.param, n->input, pass->dropout);
+    n->loss = pass->nll ? nll_loss(n->tape, log_softmax(n->tape, n->scores), &labels, pass->reduction)
+                        : cross_entropy(n->tape, n->scores, &labels, pass->reduction);
+    CHECK(tape_error(n->tape));
+    return tape_log_loss(n->tape, n->loss, &n->losses, &n->hits);
+}
+
+static inline int net_run_backward(struct net *n, const struct net_pass *pass) {
+    struct tensor grad = tensor_plain(n->row_weight, DTYPE_F32, 1, &n->segments.n);
+    return tape_backward(n->tape, n->loss, pass->reduction == REDUCE_NONE ? &grad : NULL);
+}
+
+static inline void net_run(struct net *n, const struct net_pass *pass) {
+    MUST(net_run_forward(n, pass));
+    MUST(net_run_backward(n, pass));
+}
+
+/* All gradients in registration order. */
+static inline void net_read_grads(struct net *n, float *grads) {
+    for (int i = 0; i < NET_PARAMS; grads += n->params.param[i++].count) MUST(param_read_grad(&n->params, i, grads));
+}
+
+/* ---- the same in double ---- */
+
+static inline void oracle_conv(const double *x, int c, int h, int w, const double *weight, const double *bias, int o, int k,
+                               int stride, int padding, double *y) {
+    int p = (h + 2 * padding - k) / stride + 1, q = (w + 2 * padding - k) / stride + 1;
+    for (int f = 0; f < o; f++)
+        for (int a = 0; a < p; a++)
+            for (int b = 0; b < q; b++) {
+                double sum = bias[f];
+                for (int ch = 0; ch < c; ch++)
+                    for (int i = 0; i < k; i++)
+                        for (int j = 0; j < k; j++) {
+                            int row = a * stride + i - padding, col = b * stride + j - padding;
+                            if (row < 0 || col < 0 || row >= h || col >= w) continue;
+                            sum += weight[((f * c + ch) * k + i) * k + j] * x[(ch * h + row) * w + col];
+                        }
+                y[(f * p + a) * q + b] = sum > 0 ? sum : 0; /* a relu follows each convolution */
+            }
+}
+
+/* 2x2 windows, stride 1: the mean (0) or the largest (1). */
+static inline void oracle_pool(const double *x, int c, int side, int largest, double *y) {
+    int out = side - 1;
+    for (int ch = 0; ch < c; ch++)
+        for (int a = 0; a < out; a++)
+            for (int b = 0; b < out; b++) {
+                const double *w = x + (ch * side + a) * side + b;
+                double most = fmax(fmax(w[0], w[1]), fmax(w[side], w[side + 1]));
+                y[(ch * out + a) * out + b] = largest ? most : (w[0] + w[1] + w[side] + w[side + 1]) / 4;
+            }
+}
+
+/* The loss of one sample, number `s` of virtual device v. */
+static inline double oracle_loss(const double *p, const double *x, int label, int v, int s, double drop) {
+    double h1[75], h2[48], h3[36], h4[16], h5[6], scores[NET_CLASSES], sum = 0;
+    oracle_conv(x, 2, 9, 9, p, p + 54, 3, 3, 2, 1, h1);
+    oracle_pool(h1, 3, 5, 1, h2);
+    oracle_conv(h2, 3, 4, 4, p + 57, p + 105, 4, 2, 1, 0, h3);
+    oracle_pool(h3, 4, 3, 0, h4);
+    for (int i = 0; i < 16; i++) {
+        int kept = philox_keep(NET_SEED, (uint32_t)v, NET_STEP, 0, (uint64_t)(s * 16 + i), philox_threshold(1 - drop));
+        h4[i] = kept ? h4[i] / (1 - drop) : 0;
+    }
+    for (int m = 0; m < 6; m++) {
+        double y = p[205 + m];
+        for (int k = 0; k < 16; k++) y += p[109 + m * 16 + k] * h4[k];
+        h5[m] = y > 0 ? y : 0;
+    }
+    for (int m = 0; m < NET_CLASSES; m++) {
+        scores[m] = p[241 + m];
+        for (int k = 0; k < 6; k++) scores[m] += p[211 + k * NET_CLASSES + m] * h5[k];
+    }
+    for (int m = 0; m < NET_CLASSES; m++) sum += exp(scores[m]);
+    return log(sum) - scores[label];
+}
+
+/* The relative L2 distance of got from want. */
+static inline double distance(const float *got, const double *want, size_t count) {
+    double difference = 0, norm = 0;
+    for (size_t i = 0; i < count; i++) {
+        difference += ((double)got[i] - want[i]) * ((double)got[i] - want[i]);
+        norm += want[i] * want[i];
+    }
+    return norm > 0 ? sqrt(difference / norm) : sqrt(difference);
+}
+
+#endif

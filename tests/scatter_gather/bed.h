@@ -1,0 +1,117 @@
+/* What the tests of the collectives share: devices, pending writes, and a look at every link.
+ *
+ * One thread plays all devices in turn. On `host-late` nothing runs before somebody waits for it, so a
+ * collective that forgot an event reads old bytes there, or is overwritten by work that should have come
+ * before it. Results are asked for from the last device down (is everything waited for that brings them?) and
+ * from device 0 up (does device 0, asked first and alone, wait for what the others still have in their
+ * queues?). */
+#ifndef TESTS_TEST_SCATTER_GATHER_BED_H
+#define TESTS_TEST_SCATTER_GATHER_BED_H
+
+#include "tests/harness/harness.h"
+
+#include "base/error.h"
+#include "scatter_gather/scatter_gather.h"
+
+static const int device_counts[] = {1, 2, 3, 4, 5, 8};
+enum { DEVICE_COUNTS = 6 };
+
+static inline int most_devices(void) {
+    return test_short() ? 4 : 8;
+}
+
+struct bed {
+    int n;
+    struct device *device[8];
+    struct device_group group;
+};
+
+static inline void make_bed(struct bed *bed, int n, enum device_kind kind, size_t bytes) {
+    memset(bed, 0, sizeof *bed);
+    bed->n = n;
+    for (int r = 0; r < n; r++) {
+        struct device_config config = {
+            .kind = kind, .index = r, .memory_bytes = bytes, .check_operands = 1, .timeout_s = 20};
+        cr_assert_eq(device_open(&bed->device[r], &config), OK, "%s", error_message());
+    }
+    cr_assert_eq(device_group_init(&bed->group, n, bed->device), OK, "%s", error_message());
+}
+
+static inline void free_bed(struct bed *bed) {
+    for (int r = 0; r < bed->n; r++)
+        cr_assert_eq(stream_sync(device_compute(bed->device[r])), OK, "%s", error_message());
+    device_group_free(&bed->group);
+    for (int r = 0; r < bed->n; r++) {
+        struct ledger ledger = device_ledger(bed->device[r]);
+        int cuda = device_config(bed->device[r])->kind == DEVICE_CUDA; /* its kernels have a workspace */
+        cr_assert_eq(ledger.total, cuda ? ledger.now[MEM_WORKSPACE] : 0, "device %d still holds memory", r);
+        device_close(bed->device[r]);
+    }
+}
+
+static inline void *alloc(struct bed *bed, int r, size_t bytes) {
+    void *memory;
+    cr_assert_eq(device_alloc(bed->device[r], &memory, bytes, MEM_INPUT), OK, "%s", error_message());
+    return memory;
+}
+
+/* Enqueued, not waited for: the host memory stays until free_bed. */
+static inline void put(struct bed *bed, int r, void *to, const void *from, size_t bytes) {
+    if (bytes)
+        cr_assert_eq(copy_to_device(device_compute(bed->device[r]), to, from, bytes), OK, "%s",
+                     error_message());
+}
+
+/* Waits for device r alone. */
+static inline void get(struct bed *bed, int r, void *to, const void *from, size_t bytes) {
+    if (bytes)
+        cr_assert_eq(copy_to_host(device_compute(bed->device[r]), to, from, bytes), OK, "%s",
+                     error_message());
+    cr_assert_eq(stream_sync(device_compute(bed->device[r])), OK, "%s", error_message());
+}
+
+static inline void all(struct bed *bed, int (*step)(struct device_group *, int)) {
+    for (int r = 0; r < bed->n; r++)
+        cr_assert_eq(step(&bed->group, r), OK, "%s", error_message());
+}
+
+static inline void forget_traffic(struct bed *bed) {
+    for (int r = 0; r < bed->n; r++) {
+        cr_assert_eq(stream_sync(device_compute(bed->device[r])), OK);
+        device_traffic_reset(bed->device[r]);
+    }
+}
+
+/* Between devices exactly `want` moved, and all of it was executed by device 0. */
+static inline void check_traffic(struct bed *bed, uint64_t want[8][8], const char *what) {
+    for (int r = 0; r < bed->n; r++)
+        cr_assert_eq(stream_sync(device_compute(bed->device[r])), OK, "%s", error_message());
+    for (int d = 0; d < bed->n; d++)
+        for (int a = 0; a < bed->n; a++)
+            for (int b = 0; b < bed->n; b++) {
+                uint64_t got = device_traffic(bed->device[d])->bytes[a][b],
+                         expected = d == 0 ? want[a][b] : 0;
+                cr_assert_eq(got, expected, "%s over %d: device %d charged %llu bytes for %d -> %d, not %llu",
+                             what, bed->n, d, (unsigned long long)got, a, b, (unsigned long long)expected);
+            }
+}
+
+static inline uint32_t next_random(uint64_t *state) {
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(*state >> 32);
+}
+
+/* Values of every size and sign, so that another order of summing gives other bits. */
+static inline void fill_random(float *x, size_t count, uint64_t seed) {
+    for (size_t i = 0; i < count; i++) {
+        int exponent = (int)(next_random(&seed) % 12);
+        x[i] = ldexpf((float)(int32_t)next_random(&seed), -31 - exponent);
+    }
+}
+
+/* The i-th device to be asked: 0, 1, ... or n-1, n-2, ... */
+static inline int turn(int n, int i, int upwards) {
+    return upwards ? i : n - 1 - i;
+}
+
+#endif

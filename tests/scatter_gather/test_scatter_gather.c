@@ -1,0 +1,119 @@
+/* The integers of scatter_gather/: the chunk rule against PyTorch's own answers, offsets, and coalesced
+ * groups. */
+#include "tests/harness/harness.h"
+
+#include <limits.h>
+
+#include "base/error.h"
+#include "scatter_gather/chunk.h"
+#include "scatter_gather/coalesce.h"
+
+/* torch.zeros(n).chunk(k), torch 1.13.1 and 2.15.0: sizes, and how many chunks there are. */
+static const struct golden {
+    int n, k, chunks, sizes[8];
+} goldens[] = {
+    {10, 4, 4, {3, 3, 3, 1}}, {7, 4, 4, {2, 2, 2, 1}}, {5, 4, 3, {2, 2, 1, 0}}, {9, 4, 3, {3, 3, 3, 0}},
+    {6, 4, 3, {2, 2, 2, 0}},  {3, 4, 3, {1, 1, 1, 0}}, {1, 4, 1, {1, 0, 0, 0}}, {0, 4, 4, {0, 0, 0, 0}},
+};
+
+Test(chunk, is_pytorchs_rule, .timeout = 30) {
+    for (size_t g = 0; g < sizeof goldens / sizeof *goldens; g++) {
+        int sizes[8];
+        int chunks = chunk_sizes(goldens[g].n, goldens[g].k, sizes);
+        cr_assert_eq(chunks, goldens[g].chunks, "%d over %d: %d chunks", goldens[g].n, goldens[g].k, chunks);
+        for (int i = 0; i < goldens[g].k; i++)
+            cr_assert_eq(sizes[i], goldens[g].sizes[i], "%d over %d: chunk %d has %d", goldens[g].n,
+                         goldens[g].k, i, sizes[i]);
+    }
+}
+
+/* The definition, said in another way: walk the rows in steps of ceil(n/k). */
+Test(chunk, takes_every_row_once, .timeout = 30) {
+    for (int k = 1; k <= 64; k++)
+        for (int n = 0; n <= 300; n++) {
+            int sizes[64], offsets[65], chunks = 0, i = 0;
+            int returned = chunk_sizes(n, k, sizes);
+            int step = (int)ceil((double)n / k);
+            for (int row = 0; row < n; row += step, i++, chunks++)
+                cr_assert_eq(sizes[i], row + step <= n ? step : n - row, "%d over %d: chunk %d", n, k, i);
+            for (; i < k; i++)
+                cr_assert_eq(sizes[i], 0, "%d over %d: chunk %d", n, k, i);
+            cr_assert_eq(returned, n ? chunks : k, "%d over %d", n, k);
+            cr_assert_eq(chunk_offsets(sizes, k, offsets), 0);
+            cr_assert_eq(offsets[0], 0);
+            cr_assert_eq(offsets[k], n, "%d over %d: offsets end at %d", n, k, offsets[k]);
+        }
+}
+
+Test(chunk, survives_the_largest_counts, .timeout = 30) {
+    int sizes[64], offsets[65];
+    cr_assert_eq(chunk_sizes(INT_MAX, 64, sizes), 64);
+    cr_assert_eq(chunk_offsets(sizes, 64, offsets), 0);
+    cr_assert_eq(offsets[64], INT_MAX);
+    cr_assert_eq(chunk_offsets((int[]){INT_MAX, 1}, 2, offsets), -1, "a sum past INT_MAX");
+    cr_assert_eq(chunk_offsets((int[]){3, -1}, 2, offsets), -1, "a negative size");
+}
+
+static int same(const struct param_range *got, int n, const struct param_range *want, int m) {
+    if (n != m) return 0;
+    for (int i = 0; i < n; i++)
+        if (got[i].first != want[i].first || got[i].count != want[i].count) return 0;
+    return 1;
+}
+
+/* Limit of 100 floats. Registration order runs downwards in the arena, pads between: as nn/param.h lays
+ * it. */
+Test(coalesce, is_greedy_and_flushes_before_the_limit, .timeout = 30) {
+    struct param_range got[8];
+    enum { LIMIT = 400 };
+    /* exactly full: stays one group */
+    int n = coalesce((struct param_range[]){{128, 60}, {64, 40}}, 2, LIMIT, got);
+    cr_assert(same(got, n, (struct param_range[]){{64, 124}}, 1),
+              "60 + 40 floats fit a limit of 100 (pads not counted)");
+    /* one too many: two groups */
+    n = coalesce((struct param_range[]){{128, 60}, {64, 41}}, 2, LIMIT, got);
+    cr_assert(same(got, n, (struct param_range[]){{128, 60}, {64, 41}}, 2), "60 + 41 do not");
+    /* above the limit: a group of its own, and the next starts anew */
+    n = coalesce((struct param_range[]){{640, 30}, {256, 300}, {192, 50}, {128, 50}, {64, 1}}, 5, LIMIT, got);
+    cr_assert(same(got, n, (struct param_range[]){{640, 30}, {256, 300}, {128, 114}, {64, 1}}, 4));
+    /* empty pieces never flush, and an arena may also run upwards */
+    n = coalesce((struct param_range[]){{0, 0}, {0, 100}, {128, 0}, {128, 1}}, 4, LIMIT, got);
+    cr_assert(same(got, n, (struct param_range[]){{0, 128}, {128, 1}}, 2), "%d groups", n);
+    cr_assert_eq(coalesce(NULL, 0, LIMIT, got), 0);
+}
+
+Test(coalesce, ten_mebibytes_are_pytorchs, .timeout = 30) {
+    cr_assert_eq(COALESCE_BYTES, 10485760);
+}
+
+static void lay(struct param_set *set, struct param *params, const size_t *offsets, const size_t *counts,
+                int n) {
+    memset(set, 0, sizeof *set);
+    set->param = params;
+    set->count = n;
+    for (int i = 0; i < n; i++) {
+        params[i].count = counts[i];
+        params[i].value_offset = offsets[i];
+        params[i].grad_offset = offsets[n - 1 - i];
+    }
+}
+
+Test(coalesce, a_relaid_arena_is_refused, .timeout = 30) {
+    struct param_set set;
+    struct param params[3];
+    struct param_range groups[3];
+    int count;
+    lay(&set, params, (size_t[]){128, 64, 0}, (size_t[]){10, 10, 10}, 3);
+    cr_assert_eq(coalesce_params(&set, 0, 80, groups, &count), OK);
+    cr_assert(same(groups, count, (struct param_range[]){{64, 74}, {0, 10}}, 2),
+              "values in reverse order: neighbours");
+    /* order 0, 2, 1: the first group would span parameter 2 as well */
+    params[0].value_offset = 128;
+    params[1].value_offset = 0;
+    params[2].value_offset = 64;
+    cr_assert_eq(coalesce_params(&set, 0, 80, groups, &count), ERR_FAILED);
+    cr_assert(strstr(error_message(), "overlap"), "%s", error_message());
+    /* gradients have offsets of their own */
+    cr_assert_eq(coalesce_params(&set, 1, 80, groups, &count), OK);
+    cr_assert(same(groups, count, (struct param_range[]){{0, 74}, {128, 10}}, 2));
+}

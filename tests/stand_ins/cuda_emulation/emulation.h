@@ -1,0 +1,235 @@
+/* An emulated CUDA runtime: a test tool of this project. It implements the part of NVIDIA's runtime that Duet calls
+ * (and three functions of the driver) on the CPU, so that the whole CUDA build of Duet (device/cuda*, the
+ * collectives' executors, the command) runs on a machine without a GPU: `make EMULATION=1`, docs/cuda.md "Without a
+ * GPU". It is linked into that build alone, in place of libcudart_static.
+ *
+ * What is real here:
+ *   - asynchrony. A stream is a queue and a thread; a launch or copy returns before it is done and reads host memory
+ *     when the stream gets there. ThreadSanitizer then sees a missing wait as what it is, a data race: the only
+ *     order between two streams is what events, syncs and value waits make (queues have no lock that both sides
+ *     take, see runtime_stream.c).
+ *   - memory. An allocation is a memfd; another process maps it through /proc/PID/fd with a handle of 64 bytes.
+ *   - kernels' code: the .cu files compiled as C++ (launch.h), each block in turn, or all at once in a cooperative launch.
+ *   - refusals, as documented: what a capture forbids, unknown handles, copies beyond an allocation, sizes of grids.
+ *   - the first launch of a kernel that was not loaded waits until its GPU is idle, as CUDA's lazy loading does.
+ *
+ * What it cannot show: races and missing barriers inside a block (its threads run one after another), a GPU's memory
+ * model where it is weaker than this CPU's, registers, shared memory's size, speed, and the driver's own habits beyond
+ * its documentation. A host that dereferences device memory is caught only with EMULATED_CUDA_GUARD=1.
+ *
+ * Environment, read at the first call of a process:
+ *   EMULATED_GPUS=n            how many GPUs (1)            CUDA_VISIBLE_DEVICES=0,2   as with real ones
+ *   EMULATED_GPU_MEMORY=bytes  of each (80 GiB), K M G allowed; counted in each process by itself,
+ *   EMULATED_MACHINE=name      or over all living processes that say the same name
+ *   EMULATED_PEER=0            no peer access between GPUs (and no IPC across)
+ *   EMULATED_MULTIPROCESSORS=n (132)
+ *   EMULATED_CUDA_QUEUE=n      so many items may be under way on a stream, then a launch waits (1024); 0: no limit
+ *   EMULATED_CUDA_LATE_US=n    every item of a stream starts n microseconds late: a missing wait shows
+ *   EMULATED_CUDA_GUARD=1      device memory is mapped only while an item runs: the host's access is a SIGSEGV
+ *   EMULATED_CUDA_EXIT=waits   exit() waits for kernels, also for one that never ends
+ *   EMULATED_CUDA_TRACE=1      a line on stderr for each item that starts
+ *   EMULATED_CUDA_FAULT=LIST   failures, by commas: WHAT[:N][@RANK], N the how-manieth of its kind in the process,
+ *                              RANK the value of the environment's RANK (else all processes):
+ *                                launch:N   kernel N faults: sticky cudaErrorIllegalAddress
+ *                                hang:N     kernel N never ends
+ *                                malloc:N   cudaMalloc N finds no memory      host:N  the same for pinned memory
+ *                                ipc:N      cudaIpcOpenMemHandle N is refused  export:N  cudaIpcGetMemHandle
+ *                                driver:none | driver:old | driver:values (no stream memory operations)
+ *
+ * Files: runtime_device.c (GPUs, their properties, the environment), runtime_error.c, runtime_memory.c,
+ * runtime_ipc.c, runtime_stream.c (queues and their threads), runtime_copy.c, runtime_event.c, runtime_launch.c
+ * (kernels), runtime_graph.c (capture), runtime_driver.c (stream memory operations). */
+#ifndef TESTS_CUDA_EMULATION_EMULATION_H
+#define TESTS_CUDA_EMULATION_EMULATION_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cuda_runtime_api.h>
+
+#include "tests/stand_ins/cuda_emulation/launch.h"
+
+enum { GPU_LIMIT = 16 };
+
+/* ---- GPUs (runtime_device.c) ---- */
+
+struct gpu {
+    int number; /* of the machine; an index into emulated.gpus is what CUDA_VISIBLE_DEVICES leaves */
+    atomic_int fault; /* cudaError_t: sticky, of the context */
+    atomic_size_t used;
+    atomic_uint peers; /* bit g: access was enabled */
+    cudaStream_t legacy; /* made when first asked for */
+};
+
+extern struct emulated {
+    int count;
+    struct gpu gpus[GPU_LIMIT];
+    size_t memory; /* of each */
+    int peer, multiprocessors, guard, trace;
+    long late_us, queue;
+    char machine[32]; /* "": memory is counted for this process alone */
+    int forked; /* this process is a fork of one that had called CUDA: nothing works here */
+} emulated;
+
+/* Of the calling thread. */
+struct emulated_thread {
+    int gpu;
+    cudaError_t last_error;
+    int on_stream;               /* it runs a stream: host functions may not call CUDA */
+    struct CUstream_st *capture; /* what it captures in a mode that forbids unsafe calls; NULL: nothing */
+};
+extern __thread struct emulated_thread emulated_self;
+
+/* How a function of the API begins: `return enter_...` on anything but cudaSuccess. The first looks only for a usable
+ * driver; the second also for a fault of the current GPU; the third is for calls that a capture forbids. Each error
+ * becomes the thread's last error. */
+cudaError_t enter_driver(void);
+cudaError_t enter_gpu(void);
+cudaError_t enter_unsafe(void);
+cudaError_t give(cudaError_t error); /* sets the thread's last error, returns `error` */
+#define ENTER(how)                                   \
+    do {                                             \
+        cudaError_t error_ = (how);                  \
+        if (error_ != cudaSuccess) return give(error_); \
+    } while (0)
+
+struct gpu *current_gpu(void);
+
+/* Counts an event of kind `what` and says whether EMULATED_CUDA_FAULT wants it to fail. */
+int fault_now(const char *what);
+int fault_set(const char *word); /* the list has this very word, e.g. "driver:none" */
+
+/* ---- memory (runtime_memory.c) ---- */
+
+enum memory_kind { MEMORY_DEVICE, MEMORY_IMPORTED, MEMORY_PINNED, MEMORY_REGISTERED };
+
+struct allocation {
+    enum memory_kind kind;
+    struct gpu *gpu;
+    char *base;
+    size_t bytes, mapped; /* asked for; whole pages */
+    int fd;               /* of device memory */
+    uint64_t inode;       /* IMPORTED: which memfd this is */
+    int opened;           /* IMPORTED: how often */
+    unsigned flags;
+    struct allocation *next;
+};
+
+/* The allocation that holds all of [memory, memory + bytes); 0 if none, *out a copy of it. */
+int memory_find(const void *memory, size_t bytes, struct allocation *out);
+int is_on_device(enum memory_kind kind);
+cudaError_t memory_map(int fd, size_t bytes, char **out); /* 2 MiB aligned */
+void memory_add(const struct allocation *a);
+/* Takes the allocation that begins at `base` out of the list. */
+int memory_remove(const void *base, int opened_less, struct allocation *out);
+int memory_find_inode(uint64_t inode, struct allocation *out, int open_once_more);
+/* EMULATED_CUDA_GUARD: device memory is there between the two; they nest. */
+void guard_open(void);
+void guard_close(void);
+
+/* ---- streams (runtime_stream.c) ---- */
+
+enum item_kind { ITEM_KERNEL, ITEM_COPY, ITEM_FILL, ITEM_RECORD, ITEM_WAIT, ITEM_WRITE_VALUE, ITEM_WAIT_VALUE, ITEM_HOST, ITEM_END };
+
+/* A piece of work. Whole, with its parameter behind it, it is one block of `size` bytes: a graph copies it. */
+struct item {
+    struct item *_Atomic next;
+    size_t size;
+    enum item_kind kind;
+    int fails; /* a kernel that faults (1) or never ends (2) */
+    union {
+        struct {
+            const struct emulated_kernel *kernel;
+            struct emulated_index grid, threads;
+            int cooperative;
+        } launch;
+        struct {
+            char *to;
+            const char *from;
+            size_t bytes;
+        } copy;
+        struct {
+            char *to;
+            int byte;
+            size_t bytes;
+        } fill;
+        struct {
+            cudaEvent_t event;
+            uint32_t number; /* which record: event->state->recorded at the call */
+        } event;
+        struct {
+            uint64_t *address;
+            uint64_t value;
+        } value;
+        struct {
+            void (*function)(void *);
+            void *data;
+        } host;
+    } u;
+    _Alignas(64) unsigned char param[]; /* of a kernel */
+};
+
+struct item *item_new(enum item_kind kind, size_t param_bytes); /* NULL: out of memory */
+struct item *item_copy(const struct item *item);
+
+enum { STREAM_ALIVE = 0x73747265, STREAM_GONE = 0x676f6e65 };
+
+struct CUstream_st {
+    atomic_uint magic;
+    struct gpu *gpu;
+    int priority;
+    unsigned flags;
+    struct capture *capture; /* runtime_graph.c; NULL: not capturing */
+    pthread_mutex_t post_lock; /* producers only */
+    struct item *tail;         /* under post_lock */
+    struct item *head;         /* the thread's own: done last */
+    atomic_uint posted, finished;
+    struct CUstream_st *next_all;
+};
+
+/* The stream behind a handle, NULL if it is none (any more). The legacy stream is one of the current GPU. */
+struct CUstream_st *stream_of(cudaStream_t handle);
+/* Enqueues the item, or adds it to the graph that the stream captures; owns it either way. */
+cudaError_t stream_submit(struct CUstream_st *stream, struct item *item);
+void stream_post(struct CUstream_st *stream, struct item *item);
+void stream_drain(struct CUstream_st *stream); /* until what is posted now is done */
+void gpu_drain(const struct gpu *gpu);         /* the same for all streams of a GPU; NULL: of all GPUs */
+/* Sleeps while *word == value, at most `us` microseconds. */
+void word_wait(atomic_uint *word, unsigned value, long us);
+void word_wake(atomic_uint *word);
+
+/* ---- events (runtime_event.c) ---- */
+
+/* Records are numbered; `done` is the highest that a stream has come to. */
+struct event_state {
+    atomic_uint recorded, done;
+    atomic_llong at_ns;
+};
+enum { EVENT_ALIVE = 0x65766e74 };
+struct CUevent_st {
+    atomic_uint magic;
+    struct gpu *gpu;
+    unsigned flags;
+    int foreign;                   /* opened by a handle of another process */
+    struct event_state *state;     /* own, or in a memfd if interprocess */
+    int fd;
+    _Atomic(void *) captured_in;   /* the capture that recorded it last, if one did; only compared */
+    struct event_state own;
+    struct CUevent_st *next_all;
+};
+void event_run_record(const struct item *item);
+void event_run_wait(const struct item *item, const struct gpu *gpu);
+struct item *event_record_item(cudaEvent_t event); /* numbers the record; NULL: out of memory */
+
+/* ---- the others ---- */
+
+void kernel_run(const struct item *item, struct gpu *gpu);          /* runtime_launch.c */
+void value_run_write(const struct item *item);                     /* runtime_driver.c */
+void value_run_wait(const struct item *item, const struct gpu *gpu);
+cudaError_t capture_add(struct CUstream_st *stream, struct item *item); /* runtime_graph.c */
+cudaError_t capture_refuse(struct CUstream_st *stream, cudaError_t error); /* invalidates what is captured there */
+
+#endif

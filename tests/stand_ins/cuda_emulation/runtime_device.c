@@ -1,0 +1,269 @@
+/* The emulated machine: how many GPUs, what they say of themselves, which failures were asked for. Everything that
+ * the environment may say is read here, once. */
+#include "tests/stand_ins/cuda_emulation/emulation.h"
+
+#include <stdio.h>
+
+struct emulated emulated;
+__thread struct emulated_thread emulated_self;
+
+static const char *const fault_kinds[] = {"launch", "hang", "malloc", "host", "ipc", "export"};
+enum { FAULT_KINDS = 6 };
+static atomic_long fault_counts[FAULT_KINDS];
+
+/* ---- the environment ---- */
+
+static long number(const char *name, long otherwise) {
+    const char *text = getenv(name);
+    return text && *text ? strtol(text, NULL, 10) : otherwise;
+}
+
+static size_t size(const char *name, size_t otherwise) {
+    const char *text = getenv(name);
+    char *end;
+    if (!text || !*text) return otherwise;
+    size_t value = strtoull(text, &end, 10);
+    return *end == 'G' ? value << 30 : *end == 'M' ? value << 20 : *end == 'K' ? value << 10 : value;
+}
+
+/* CUDA_VISIBLE_DEVICES: GPUs by number, up to the first that is not there. */
+static int choose(int here) {
+    const char *text = getenv("CUDA_VISIBLE_DEVICES");
+    int count = 0;
+    if (!text) {
+        for (; count < here; count++) emulated.gpus[count].number = count;
+        return count;
+    }
+    while (count < GPU_LIMIT) {
+        char *end;
+        long gpu = strtol(text, &end, 10);
+        if (end == text || gpu < 0 || gpu >= here) break;
+        emulated.gpus[count++].number = (int)gpu;
+        if (*end != ',') break;
+        text = end + 1;
+    }
+    return count;
+}
+
+static void in_child(void) {
+    emulated.forked = 1;
+}
+
+static void read_environment(void) {
+    long gpus = number("EMULATED_GPUS", 1);
+    emulated.count = choose(gpus < 0 ? 0 : gpus > GPU_LIMIT ? GPU_LIMIT : (int)gpus);
+    emulated.memory = size("EMULATED_GPU_MEMORY", (size_t)80 << 30);
+    emulated.peer = number("EMULATED_PEER", 1) != 0;
+    emulated.multiprocessors = (int)number("EMULATED_MULTIPROCESSORS", 132);
+    emulated.guard = number("EMULATED_CUDA_GUARD", 0) != 0;
+    emulated.trace = number("EMULATED_CUDA_TRACE", 0) != 0;
+    emulated.late_us = number("EMULATED_CUDA_LATE_US", 0);
+    emulated.queue = number("EMULATED_CUDA_QUEUE", 1024);
+    if (getenv("EMULATED_MACHINE")) snprintf(emulated.machine, sizeof emulated.machine, "%s", getenv("EMULATED_MACHINE"));
+    pthread_atfork(NULL, NULL, in_child);
+}
+
+/* Calls visit(word, data) with each entry of EMULATED_CUDA_FAULT that is meant for this process, its @RANK cut off. */
+static int any_fault(int (*visit)(const char *word, const void *data), const void *data) {
+    const char *all = getenv("EMULATED_CUDA_FAULT"), *rank = getenv("RANK");
+    char list[256], *rest = list, *word;
+    if (!all) return 0;
+    snprintf(list, sizeof list, "%s", all);
+    while ((word = strsep(&rest, ","))) {
+        char *at = strchr(word, '@');
+        if (at) *at++ = 0;
+        if ((!at || (rank && !strcmp(at, rank))) && visit(word, data)) return 1;
+    }
+    return 0;
+}
+
+static int is_word(const char *word, const void *data) {
+    return !strcmp(word, data);
+}
+
+int fault_set(const char *word) {
+    return any_fault(is_word, word);
+}
+
+int fault_now(const char *what) {
+    char word[64];
+    if (!getenv("EMULATED_CUDA_FAULT")) return 0;
+    for (int i = 0; i < FAULT_KINDS; i++)
+        if (!strcmp(what, fault_kinds[i])) {
+            snprintf(word, sizeof word, "%s:%ld", what, atomic_fetch_add(&fault_counts[i], 1) + 1);
+            return fault_set(word) || fault_set(what);
+        }
+    return 0;
+}
+
+/* ---- entering ---- */
+
+cudaError_t enter_driver(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, read_environment);
+    if (emulated_self.on_stream) return cudaErrorNotPermitted; /* a host function of a stream */
+    if (emulated.forked) return cudaErrorInitializationError;
+    if (fault_set("driver:none") || fault_set("driver:old")) return cudaErrorInsufficientDriver;
+    return emulated.count ? cudaSuccess : cudaErrorNoDevice;
+}
+
+cudaError_t enter_gpu(void) {
+    cudaError_t error = enter_driver();
+    return error != cudaSuccess ? error : (cudaError_t)current_gpu()->fault;
+}
+
+cudaError_t enter_unsafe(void) {
+    cudaError_t error = enter_gpu();
+    if (error != cudaSuccess || !emulated_self.capture) return error;
+    return capture_refuse(emulated_self.capture, cudaErrorStreamCaptureUnsupported);
+}
+
+struct gpu *current_gpu(void) {
+    return &emulated.gpus[emulated_self.gpu];
+}
+
+/* ---- the API ---- */
+
+cudaError_t cudaGetDeviceCount(int *count) {
+    *count = 0;
+    ENTER(enter_driver());
+    *count = emulated.count;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDriverGetVersion(int *version) {
+    *version = fault_set("driver:none") ? 0 : fault_set("driver:old") ? 11040 : CUDART_VERSION;
+    return cudaSuccess;
+}
+
+cudaError_t cudaRuntimeGetVersion(int *version) {
+    *version = CUDART_VERSION;
+    return cudaSuccess;
+}
+
+static cudaError_t check_device(int device) {
+    cudaError_t error = enter_driver();
+    if (error != cudaSuccess) return error;
+    return device < 0 || device >= emulated.count ? cudaErrorInvalidDevice : cudaSuccess;
+}
+
+cudaError_t cudaSetDevice(int device) {
+    ENTER(check_device(device));
+    emulated_self.gpu = device;
+    return give(current_gpu()->fault);
+}
+
+cudaError_t cudaGetDevice(int *device) {
+    ENTER(enter_driver());
+    *device = emulated_self.gpu;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device) {
+    ENTER(check_device(device));
+    const struct gpu *gpu = &emulated.gpus[device];
+    memset(p, 0, sizeof *p);
+    snprintf(p->name, sizeof p->name, "emulated GPU (no hardware)");
+    memcpy(p->uuid.bytes, "emulated-gpu-", 13);
+    p->uuid.bytes[15] = (char)gpu->number;
+    p->major = 9;
+    p->multiProcessorCount = emulated.multiprocessors;
+    p->totalGlobalMem = emulated.memory;
+    p->sharedMemPerBlock = 48 << 10;
+    p->sharedMemPerBlockOptin = 227 << 10;
+    p->sharedMemPerMultiprocessor = 228 << 10;
+    p->regsPerBlock = p->regsPerMultiprocessor = 65536;
+    p->warpSize = 32;
+    p->maxThreadsPerBlock = 1024;
+    p->maxThreadsPerMultiProcessor = 2048;
+    p->maxBlocksPerMultiProcessor = 32;
+    p->maxThreadsDim[0] = p->maxThreadsDim[1] = 1024, p->maxThreadsDim[2] = 64;
+    p->maxGridSize[0] = 0x7fffffff, p->maxGridSize[1] = p->maxGridSize[2] = 65535;
+    p->l2CacheSize = 50 << 20;
+    p->memoryBusWidth = 5120;
+    p->asyncEngineCount = 3;
+    p->pciBusID = gpu->number + 1;
+    p->canMapHostMemory = p->unifiedAddressing = p->concurrentKernels = p->cooperativeLaunch = 1;
+    p->streamPrioritiesSupported = p->hostRegisterSupported = p->ipcEventSupported = 1;
+    p->canUseHostPointerForRegisteredMem = p->computePreemptionSupported = 1;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device) {
+    struct cudaDeviceProp p;
+    ENTER(cudaGetDeviceProperties(&p, device));
+    switch (attribute) {
+    case cudaDevAttrMaxThreadsPerBlock: *value = p.maxThreadsPerBlock; break;
+    case cudaDevAttrMaxThreadsPerMultiProcessor: *value = p.maxThreadsPerMultiProcessor; break;
+    case cudaDevAttrMaxBlocksPerMultiprocessor: *value = p.maxBlocksPerMultiProcessor; break;
+    case cudaDevAttrMaxSharedMemoryPerBlock: *value = (int)p.sharedMemPerBlock; break;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = (int)p.sharedMemPerBlockOptin; break;
+    case cudaDevAttrWarpSize: *value = p.warpSize; break;
+    case cudaDevAttrMultiProcessorCount: *value = p.multiProcessorCount; break;
+    case cudaDevAttrComputeCapabilityMajor: *value = p.major; break;
+    case cudaDevAttrComputeCapabilityMinor: *value = p.minor; break;
+    case cudaDevAttrCooperativeLaunch: *value = p.cooperativeLaunch; break;
+    case cudaDevAttrUnifiedAddressing: *value = p.unifiedAddressing; break;
+    case cudaDevAttrCanMapHostMemory: *value = p.canMapHostMemory; break;
+    case cudaDevAttrCanUseHostPointerForRegisteredMem: *value = p.canUseHostPointerForRegisteredMem; break;
+    case cudaDevAttrIpcEventSupport: *value = p.ipcEventSupported; break;
+    case cudaDevAttrL2CacheSize: *value = p.l2CacheSize; break;
+    case cudaDevAttrGlobalMemoryBusWidth: *value = p.memoryBusWidth; break;
+    case cudaDevAttrAsyncEngineCount: *value = p.asyncEngineCount; break;
+    case cudaDevAttrPciBusId: *value = p.pciBusID; break;
+    case cudaDevAttrConcurrentKernels: *value = p.concurrentKernels; break;
+    case cudaDevAttrMemoryClockRate: *value = 2619000; break;
+    case cudaDevAttrClockRate: *value = 1980000; break;
+    case cudaDevAttrComputeMode: *value = 0; break;
+    default: return give(cudaErrorInvalidValue);
+    }
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetPCIBusId(char *text, int bytes, int device) {
+    ENTER(check_device(device));
+    if (bytes < 13) return give(cudaErrorInvalidValue);
+    snprintf(text, (size_t)bytes, "0000:%02X:00.0", emulated.gpus[device].number + 1);
+    return cudaSuccess;
+}
+
+static int reaches(int device, int peer) {
+    return device != peer && emulated.peer;
+}
+
+cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer) {
+    ENTER(check_device(device));
+    ENTER(check_device(peer));
+    *can = reaches(device, peer);
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
+    ENTER(check_device(peer));
+    ENTER(enter_gpu());
+    struct gpu *gpu = current_gpu();
+    if (flags) return give(cudaErrorInvalidValue);
+    if (peer == emulated_self.gpu) return give(cudaErrorInvalidDevice);
+    if (!emulated.peer) return give(cudaErrorPeerAccessUnsupported);
+    if (atomic_fetch_or(&gpu->peers, 1u << peer) >> peer & 1) return give(cudaErrorPeerAccessAlreadyEnabled);
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceDisablePeerAccess(int peer) {
+    ENTER(check_device(peer));
+    ENTER(enter_gpu());
+    if (!(atomic_fetch_and(&current_gpu()->peers, ~(1u << peer)) >> peer & 1)) return give(cudaErrorPeerAccessNotEnabled);
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetP2PAttribute(int *value, enum cudaDeviceP2PAttr attribute, int device, int peer) {
+    ENTER(check_device(device));
+    ENTER(check_device(peer));
+    switch (attribute) {
+    case cudaDevP2PAttrAccessSupported:
+    case cudaDevP2PAttrNativeAtomicSupported: *value = reaches(device, peer); break;
+    case cudaDevP2PAttrPerformanceRank: *value = 0; break;
+    default: return give(cudaErrorInvalidValue);
+    }
+    return cudaSuccess;
+}

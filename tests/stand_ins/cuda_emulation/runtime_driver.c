@@ -1,0 +1,92 @@
+/* What Duet asks of the driver itself, found by name as with the real one: stream memory operations, which write a
+ * word in device memory when a stream comes to it, or let a stream wait until the word is large enough. The word may be
+ * another process's. A write is a release behind all the stream has done; a wait acquires. */
+#include "tests/stand_ins/cuda_emulation/emulation.h"
+
+#include <cuda.h>
+#include <sched.h>
+#include <time.h>
+
+static const struct timespec PAUSE = {0, 20000};
+
+void value_run_write(const struct item *item) {
+    __atomic_store_n(item->u.value.address, item->u.value.value, __ATOMIC_RELEASE);
+}
+
+void value_run_wait(const struct item *item, const struct gpu *gpu) {
+    for (int turns = 0; !gpu->fault; turns++) {
+        uint64_t now = __atomic_load_n(item->u.value.address, __ATOMIC_ACQUIRE);
+        if ((int64_t)(now - item->u.value.value) >= 0) return; /* cyclic, as documented */
+        if (turns < 100) sched_yield();
+        else nanosleep(&PAUSE, NULL);
+    }
+}
+
+static CUresult enqueue(CUstream stream, CUdeviceptr address, uint64_t value, enum item_kind kind) {
+    struct allocation a;
+    void *word = (void *)(uintptr_t)address;
+    cudaError_t error = enter_gpu();
+    struct CUstream_st *s = error == cudaSuccess ? stream_of(stream) : NULL;
+    if (error != cudaSuccess) return (CUresult)error; /* the two lists of codes agree where we use them */
+    if (!s) return CUDA_ERROR_INVALID_HANDLE;
+    if (address % sizeof value || !memory_find(word, sizeof value, &a)) return CUDA_ERROR_INVALID_VALUE;
+    struct item *item = item_new(kind, 0);
+    if (!item) return CUDA_ERROR_OUT_OF_MEMORY;
+    item->u.value.address = word;
+    item->u.value.value = value;
+    return (CUresult)stream_submit(s, item);
+}
+
+static CUresult write_value(CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned flags) {
+    if (flags != CU_STREAM_WRITE_VALUE_DEFAULT) return CUDA_ERROR_NOT_SUPPORTED;
+    return enqueue(stream, address, value, ITEM_WRITE_VALUE);
+}
+
+static CUresult wait_value(CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned flags) {
+    if (flags != CU_STREAM_WAIT_VALUE_GEQ) return CUDA_ERROR_NOT_SUPPORTED;
+    return enqueue(stream, address, value, ITEM_WAIT_VALUE);
+}
+
+static CUresult device_attribute(int *value, CUdevice_attribute attribute, CUdevice device) {
+    if (device < 0 || device >= emulated.count) return CUDA_ERROR_INVALID_DEVICE;
+    if (attribute != CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS)
+        return (CUresult)cudaDeviceGetAttribute(value, (enum cudaDeviceAttr)attribute, device); /* one numbering */
+    *value = !fault_set("driver:values");
+    return CUDA_SUCCESS;
+}
+
+static CUresult error_name(CUresult error, const char **out) {
+    *out = cudaGetErrorName((cudaError_t)error);
+    return CUDA_SUCCESS;
+}
+
+static CUresult error_string(CUresult error, const char **out) {
+    *out = cudaGetErrorString((cudaError_t)error);
+    return CUDA_SUCCESS;
+}
+
+cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **out, unsigned version, unsigned long long flags,
+                                             enum cudaDriverEntryPointQueryResult *status) {
+    static const struct {
+        const char *name;
+        void (*function)(void);
+        unsigned since;
+    } known[] = {
+        {"cuStreamWriteValue64", (void (*)(void))write_value, 9000},
+        {"cuStreamWaitValue64", (void (*)(void))wait_value, 9000},
+        {"cuDeviceGetAttribute", (void (*)(void))device_attribute, 2000},
+        {"cuGetErrorName", (void (*)(void))error_name, 6000},
+        {"cuGetErrorString", (void (*)(void))error_string, 6000},
+    };
+    ENTER(enter_driver());
+    if (!symbol || !out || flags > cudaEnablePerThreadDefaultStream) return give(cudaErrorInvalidValue);
+    enum cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
+    *out = NULL;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (!strcmp(symbol, known[i].name)) {
+            found = version < known[i].since ? cudaDriverEntryPointVersionNotSufficent : cudaDriverEntryPointSuccess;
+            if (version >= known[i].since) memcpy(out, &known[i].function, sizeof *out);
+        }
+    if (status) *status = found;
+    return cudaSuccess;
+}

@@ -1,0 +1,245 @@
+/* Events. Each record has a number, taken at the call; when a stream comes to it, `done` becomes that number. A wait
+ * takes the number of the most recent record at its call and lets its stream wait until `done` has come so far; an
+ * event never recorded is at 0 with both. An event is recorded on one stream at a time: of two records under way
+ * at once the older one counts as done with the newer.
+ *
+ * An interprocess event has the same few words in a memfd, which another process maps. */
+#include "tests/stand_ins/cuda_emulation/emulation.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+static struct CUevent_st *_Atomic all_events; /* as streams: never freed */
+
+static int64_t gpu_clock_ns(void) { /* an axis of its own, as a GPU's */
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec + 7123456789;
+}
+
+void event_run_record(const struct item *item) {
+    struct event_state *state = item->u.event.event->state;
+    unsigned done = atomic_load_explicit(&state->done, memory_order_relaxed), number = item->u.event.number;
+    atomic_store_explicit(&state->at_ns, gpu_clock_ns(), memory_order_relaxed);
+    while ((int)(number - done) > 0 &&
+           !atomic_compare_exchange_weak_explicit(&state->done, &done, number, memory_order_release, memory_order_relaxed)) {}
+    word_wake(&state->done);
+}
+
+static int is_done(struct event_state *state, unsigned number) {
+    return (int)(atomic_load_explicit(&state->done, memory_order_acquire) - number) >= 0;
+}
+
+static void wait_for(struct event_state *state, unsigned number, const struct gpu *gpu) {
+    while (!is_done(state, number) && !gpu->fault) {
+        unsigned done = atomic_load_explicit(&state->done, memory_order_acquire);
+        if ((int)(done - number) < 0) word_wait(&state->done, done, 20000);
+    }
+}
+
+void event_run_wait(const struct item *item, const struct gpu *gpu) {
+    wait_for(item->u.event.event->state, item->u.event.number, gpu);
+}
+
+static cudaEvent_t event_of(cudaEvent_t event) {
+    if (!event || (uintptr_t)event % _Alignof(struct CUevent_st)) return NULL;
+    return atomic_load_explicit(&event->magic, memory_order_relaxed) == EVENT_ALIVE ? event : NULL;
+}
+
+static cudaEvent_t new_event(unsigned flags) {
+    cudaEvent_t e = calloc(1, sizeof *e);
+    if (!e) return NULL;
+    atomic_init(&e->magic, EVENT_ALIVE);
+    e->gpu = current_gpu();
+    e->flags = flags;
+    e->state = &e->own;
+    e->fd = -1;
+    return e;
+}
+
+static void list(cudaEvent_t e) {
+    e->next_all = all_events;
+    while (!atomic_compare_exchange_weak(&all_events, &e->next_all, e)) {}
+}
+
+static int map_state(cudaEvent_t e) {
+    void *map = mmap(NULL, sizeof *e->state, PROT_READ | PROT_WRITE, MAP_SHARED, e->fd, 0);
+    if (map == MAP_FAILED) return 0;
+    e->state = map;
+    return 1;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned flags) {
+    ENTER(enter_gpu());
+    unsigned known = cudaEventBlockingSync | cudaEventDisableTiming | cudaEventInterprocess;
+    int shared = (flags & cudaEventInterprocess) != 0;
+    if (!out || flags & ~known || (shared && !(flags & cudaEventDisableTiming))) return give(cudaErrorInvalidValue);
+    cudaEvent_t e = new_event(flags);
+    if (!e) return give(cudaErrorMemoryAllocation);
+    if (shared) {
+        e->fd = memfd_create("emulated CUDA event", MFD_CLOEXEC);
+        if (e->fd < 0 || ftruncate(e->fd, sizeof *e->state) || !map_state(e)) {
+            if (e->fd >= 0) close(e->fd);
+            free(e);
+            return give(cudaErrorMemoryAllocation);
+        }
+    }
+    list(e);
+    *out = e;
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventCreate(cudaEvent_t *out) {
+    return cudaEventCreateWithFlags(out, cudaEventDefault);
+}
+
+/* Queued work may still use it: its words stay. */
+cudaError_t cudaEventDestroy(cudaEvent_t handle) {
+    ENTER(enter_driver());
+    cudaEvent_t e = event_of(handle);
+    if (!e) return give(cudaErrorInvalidResourceHandle);
+    atomic_store(&e->magic, 0);
+    if (e->fd >= 0) close(e->fd);
+    return give(e->gpu->fault);
+}
+
+struct item *event_record_item(cudaEvent_t e) {
+    struct item *item = item_new(ITEM_RECORD, 0);
+    if (!item) return NULL;
+    item->u.event.event = e;
+    item->u.event.number = atomic_fetch_add_explicit(&e->state->recorded, 1, memory_order_relaxed) + 1;
+    return item;
+}
+
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t handle, cudaStream_t stream, unsigned flags) {
+    ENTER(enter_gpu());
+    cudaEvent_t e = event_of(handle);
+    struct CUstream_st *s = stream_of(stream);
+    if (!e || !s) return give(cudaErrorInvalidResourceHandle);
+    if (e->gpu != s->gpu) return give(cudaErrorInvalidResourceHandle); /* "must be associated with the same device" */
+    if (flags & ~(unsigned)cudaEventRecordExternal) return give(cudaErrorInvalidValue);
+    if (s->capture) {
+        struct item *item = NULL;
+        if (flags & cudaEventRecordExternal) { /* numbered by each launch of the graph */
+            item = item_new(ITEM_RECORD, 0);
+            if (!item) return give(cudaErrorMemoryAllocation);
+            item->u.event.event = e;
+            return give(capture_add(s, item));
+        }
+        atomic_store(&e->captured_in, s->capture); /* a point of the capture: no work at a launch */
+        return cudaSuccess;
+    }
+    if (flags) return give(cudaErrorInvalidValue); /* external: of a capture only */
+    atomic_store_explicit(&e->captured_in, NULL, memory_order_relaxed);
+    return give(stream_submit(s, event_record_item(e)));
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+    return cudaEventRecordWithFlags(event, stream, cudaEventRecordDefault);
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t handle, unsigned flags) {
+    ENTER(enter_gpu());
+    cudaEvent_t e = event_of(handle);
+    struct CUstream_st *s = stream_of(stream);
+    if (!e || !s) return give(cudaErrorInvalidResourceHandle);
+    if (flags & ~(unsigned)cudaEventWaitExternal) return give(cudaErrorInvalidValue);
+    void *captured = atomic_load_explicit(&e->captured_in, memory_order_relaxed);
+    if (captured && captured == s->capture) return cudaSuccess; /* in order anyway */
+    if (captured) {
+        fprintf(stderr, "emulated CUDA: a wait takes a second stream into a capture: one stream at a time is emulated\n");
+        return give(cudaErrorNotSupported);
+    }
+    if (s->capture && !(flags & cudaEventWaitExternal)) return give(capture_refuse(s, cudaErrorStreamCaptureIsolation));
+    if (!s->capture && flags) return give(cudaErrorInvalidValue);
+    struct item *item = item_new(ITEM_WAIT, 0);
+    if (!item) return give(cudaErrorMemoryAllocation);
+    item->u.event.event = e;
+    item->u.event.number = atomic_load_explicit(&e->state->recorded, memory_order_relaxed); /* of a graph: taken anew by each launch */
+    return give(stream_submit(s, item));
+}
+
+/* A query of an event is among the calls that a capturing thread must not make, whatever the event. */
+static cudaError_t look(cudaEvent_t handle, cudaEvent_t *out) {
+    cudaError_t error = enter_unsafe();
+    if (error != cudaSuccess) return error;
+    *out = event_of(handle);
+    if (!*out) return cudaErrorInvalidResourceHandle;
+    return (*out)->captured_in ? cudaErrorCapturedEvent : (cudaError_t)(*out)->gpu->fault;
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t handle) {
+    cudaEvent_t e;
+    ENTER(look(handle, &e));
+    if (!is_done(e->state, atomic_load_explicit(&e->state->recorded, memory_order_relaxed))) return give(cudaErrorNotReady);
+    return give(e->gpu->fault);
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
+    cudaEvent_t e;
+    ENTER(look(handle, &e));
+    wait_for(e->state, atomic_load_explicit(&e->state->recorded, memory_order_relaxed), e->gpu);
+    return give(e->gpu->fault);
+}
+
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end) {
+    cudaEvent_t both[2] = {event_of(start), event_of(end)};
+    ENTER(enter_gpu());
+    if (!ms) return give(cudaErrorInvalidValue);
+    for (int i = 0; i < 2; i++)
+        if (!both[i] || both[i]->captured_in || both[i]->flags & cudaEventDisableTiming || !both[i]->state->recorded)
+            return give(cudaErrorInvalidResourceHandle);
+    if (both[0]->gpu != both[1]->gpu) return give(cudaErrorInvalidResourceHandle);
+    for (int i = 0; i < 2; i++)
+        if (!is_done(both[i]->state, both[i]->state->recorded)) return give(cudaErrorNotReady);
+    *ms = (float)((double)(both[1]->state->at_ns - both[0]->state->at_ns) / 1e6);
+    return cudaSuccess;
+}
+
+/* ---- between processes ---- */
+
+struct event_handle {
+    uint64_t magic, inode;
+    int32_t pid, fd, gpu, flags;
+};
+_Static_assert(sizeof(struct event_handle) <= sizeof(cudaIpcEventHandle_t), "it travels as CUDA's handle");
+static const uint64_t HANDLE_MAGIC = 0x746e657665696c64;
+
+cudaError_t cudaIpcGetEventHandle(cudaIpcEventHandle_t *out, cudaEvent_t handle) {
+    ENTER(enter_gpu());
+    cudaEvent_t e = event_of(handle);
+    struct stat stat;
+    if (!e || !out) return give(cudaErrorInvalidResourceHandle);
+    if (e->fd < 0 || e->foreign || fstat(e->fd, &stat)) return give(cudaErrorInvalidResourceHandle);
+    struct event_handle h = {HANDLE_MAGIC, (uint64_t)stat.st_ino, (int32_t)getpid(), e->fd, e->gpu->number, (int32_t)e->flags};
+    memset(out, 0, sizeof *out);
+    memcpy(out, &h, sizeof h);
+    return cudaSuccess;
+}
+
+cudaError_t cudaIpcOpenEventHandle(cudaEvent_t *out, cudaIpcEventHandle_t handle) {
+    struct event_handle h;
+    struct stat stat;
+    char path[64];
+    ENTER(enter_gpu());
+    memcpy(&h, &handle, sizeof h);
+    if (!out || h.magic != HANDLE_MAGIC) return give(cudaErrorInvalidResourceHandle);
+    if (h.pid == (int32_t)getpid()) return give(cudaErrorDeviceUninitialized);
+    cudaEvent_t e = new_event((unsigned)h.flags);
+    if (!e) return give(cudaErrorMemoryAllocation);
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", h.pid, h.fd);
+    e->foreign = 1;
+    e->fd = open(path, O_RDWR | O_CLOEXEC);
+    if (e->fd < 0 || fstat(e->fd, &stat) || (uint64_t)stat.st_ino != h.inode || !map_state(e)) {
+        if (e->fd >= 0) close(e->fd);
+        free(e);
+        return give(cudaErrorMapBufferObjectFailed);
+    }
+    list(e);
+    *out = e;
+    return cudaSuccess;
+}

@@ -1,0 +1,242 @@
+/* An NCCL of one collective: a float sum over processes of one machine, by its documentation. See fake.h.
+ *
+ * The unique id is the path to a memfd of rank 0's, which all map: nothing is left when they end. A call is a kernel
+ * on the caller's stream that moves its data through that file, piece by piece, and waits there for its peers as NCCL's
+ * does: without a deadline, until its communicator is aborted. Sums run in the order of a ring, not in Duet's. */
+#include <errno.h>
+#include <fcntl.h>
+#include <nccl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "tests/stand_ins/fake_cuda_libraries/fake.h"
+
+struct fake_log fake_log;
+
+enum { RANKS = 16, PIECE = 4096, ALIVE = 0x6e63636c, POLLS = 3, QUEUE = 64 };
+
+struct meeting { /* the file; zero at first */
+    atomic_int joined;
+    atomic_uint arrived; /* at barriers, in all */
+    unsigned char uuid[RANKS][16];
+    float piece[RANKS][PIECE];
+};
+
+struct ncclComm {
+    int alive, rank, ranks, blocks; /* blocks: at most so many on a GPU */
+    struct meeting *m;
+    atomic_int aborted, running; /* kernels */
+    int polls;                   /* until what was asked for is done */
+    ncclResult_t error;
+    int finalized;
+    struct allreduce *pending; /* the first call: put on the stream only while it is polled */
+    cudaStream_t stream;
+    unsigned barriers, calls;
+};
+
+struct allreduce { /* the kernel's parameter */
+    struct ncclComm *comm;
+    float *data;
+    size_t count;
+};
+
+/* "init@1", "call:3@0", "async:2": at what, the how-manieth time (0: the first), on which rank (else all). */
+static int fails(const char *what, int rank, unsigned number) {
+    const char *list = getenv("FAKE_NCCL_FAIL");
+    char word[32];
+    unsigned at = 0;
+    int whom = -1;
+    if (!list || sscanf(list, "%31[a-z]:%u@%d", word, &at, &whom) < 2) {
+        at = 0;
+        if (!list || sscanf(list, "%31[a-z]@%d", word, &whom) < 1) return 0;
+    }
+    return !strcmp(word, what) && at == number && (whom < 0 || whom == rank);
+}
+
+static int bad(ncclComm_t comm, const char *function) {
+    return !comm || comm->alive != ALIVE ? fake_forbidden("nccl", "%s: no such communicator", function) : 0;
+}
+
+ncclResult_t ncclGetVersion(int *version) {
+    const char *other = getenv("FAKE_NCCL_VERSION");
+    *version = other ? atoi(other) : NCCL_VERSION_CODE;
+    return ncclSuccess;
+}
+
+const char *ncclGetErrorString(ncclResult_t result) {
+    return result == ncclInvalidUsage ? "invalid usage" : result == ncclRemoteError ? "remote process exited" : "internal error";
+}
+
+const char *ncclGetLastError(ncclComm_t comm) {
+    return comm && comm->error == ncclInvalidUsage ? "Duplicate GPU\ndetected" : "";
+}
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
+    memset(id, 0, sizeof *id);
+    if (fails("id", 0, 0)) return ncclSystemError;
+    int fd = memfd_create("fake-nccl", MFD_CLOEXEC); /* open until the process ends */
+    if (fd < 0 || ftruncate(fd, sizeof(struct meeting))) return ncclSystemError;
+    snprintf(id->internal, sizeof id->internal, "/proc/%d/fd/%d", (int)getpid(), fd);
+    return ncclSuccess;
+}
+
+/* ---- set-up ---- */
+
+static int shares_a_gpu(const struct ncclComm *c) {
+    for (int a = 0; a < c->ranks; a++)
+        for (int b = 0; b < a; b++)
+            if (!memcmp(c->m->uuid[a], c->m->uuid[b], sizeof c->m->uuid[0])) return 1;
+    return 0;
+}
+
+static ncclResult_t check_gpus(const struct ncclComm *c) {
+    int version;
+    const char *allowed = getenv("NCCL_MULTI_RANK_GPU_ENABLE");
+    ncclGetVersion(&version);
+    if (!shares_a_gpu(c)) return ncclSuccess;
+    int fits = c->blocks > 0 && c->blocks * c->ranks <= 32; /* all of them must stand on the GPU together */
+    if (version >= 23000 && allowed && !strcmp(allowed, "1") && fits) return ncclSuccess;
+    fake_forbidden("nccl", "ranks on one GPU");
+    return ncclInvalidUsage;
+}
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int ranks, ncclUniqueId id, int rank, ncclConfig_t *config) {
+    struct cudaDeviceProp p;
+    int gpu, fd = open(id.internal, O_RDWR);
+    *out = NULL;
+    if (ranks > RANKS || rank < 0 || rank >= ranks || config->size != sizeof *config || config->magic != 0xcafebeef ||
+        config->blocking != 0) {
+        fake_forbidden("nccl", "rank %d of %d, or a configuration that is blocking or was not initialised", rank, ranks);
+        return ncclInvalidArgument;
+    }
+    if (fd < 0 || fails("init", rank, 0)) return ncclSystemError;
+    struct ncclComm *c = calloc(1, sizeof *c);
+    c->m = mmap(NULL, sizeof *c->m, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
+    if (c->m == MAP_FAILED || cudaGetDevice(&gpu) || cudaGetDeviceProperties(&p, gpu)) return ncclUnhandledCudaError;
+    c->alive = ALIVE, c->rank = rank, c->ranks = ranks, c->blocks = config->maxCTAs, c->polls = POLLS;
+    memcpy(c->m->uuid[rank], p.uuid.bytes, sizeof c->m->uuid[0]);
+    atomic_fetch_add(&c->m->joined, 1);
+    fake_log.handles++;
+    *out = c;
+    return ncclInProgress;
+}
+
+/* ---- a call ---- */
+
+static int wait_for_all(struct ncclComm *c) {
+    unsigned want = ++c->barriers * (unsigned)c->ranks;
+    atomic_fetch_add(&c->m->arrived, 1);
+    while (atomic_load(&c->m->arrived) < want) {
+        if (atomic_load(&c->aborted)) return 0;
+        usleep(50);
+    }
+    return 1;
+}
+
+static void run_allreduce(const void *param) {
+    const struct allreduce *a = param;
+    struct ncclComm *c = a->comm;
+    for (size_t at = 0; at < a->count; at += PIECE) {
+        size_t length = a->count - at < PIECE ? a->count - at : PIECE;
+        memcpy(c->m->piece[c->rank], a->data + at, length * sizeof(float));
+        if (!wait_for_all(c)) break;
+        for (size_t i = 0; i < length; i++) {
+            int first = (int)((at + i) / 16 + 1) % c->ranks; /* a chunk's sum begins behind its owner */
+            float sum = c->m->piece[first][i];
+            for (int k = 1; k < c->ranks; k++) sum += c->m->piece[(first + k) % c->ranks][i];
+            a->data[at + i] = sum;
+        }
+        if (!wait_for_all(c)) break;
+    }
+    atomic_fetch_sub(&c->running, 1);
+}
+FAKE_KERNEL(allreduce_kernel, struct allreduce, run_allreduce);
+
+static ncclResult_t put_on_stream(struct ncclComm *c, const struct allreduce *a) {
+    atomic_fetch_add(&c->running, 1);
+    if (fake_launch(&allreduce_kernel, a, c->stream) == cudaSuccess) return ncclSuccess;
+    atomic_fetch_sub(&c->running, 1);
+    return ncclUnhandledCudaError;
+}
+
+ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t c,
+                           cudaStream_t stream) {
+    if (bad(c, "allreduce")) return ncclInvalidArgument;
+    if (c->polls || c->pending || c->finalized) {
+        fake_forbidden("nccl", "a call before the last one was done");
+        return ncclInvalidUsage;
+    }
+    if (from != to || type != ncclFloat32 || op != ncclSum) {
+        fake_forbidden("nccl", "not in place, not float, or no sum");
+        return ncclInvalidArgument;
+    }
+    if (atomic_load(&c->running) >= QUEUE) fake_forbidden("nccl", "%d calls under way: a launch would block", QUEUE);
+    if (fails("call", c->rank, c->calls)) return c->error = ncclInternalError;
+    if (fails("async", c->rank, c->calls)) c->error = ncclRemoteError;
+    struct allreduce a = {c, to, count};
+    c->stream = stream;
+    fake_log.calls[0]++;
+    if (c->calls++) return put_on_stream(c, &a);
+    c->pending = malloc(sizeof a); /* connections are made at the first call */
+    *c->pending = a;
+    c->polls = POLLS;
+    return ncclInProgress;
+}
+
+/* ---- asked again and again ---- */
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *state) {
+    if (bad(c, "get async error")) return ncclInvalidArgument;
+    *state = c->error;
+    if (c->error || !c->polls) return ncclSuccess;
+    *state = ncclInProgress;
+    if (atomic_load(&c->m->joined) < c->ranks || --c->polls) {
+        if (!c->polls) c->polls = 1;
+        return ncclSuccess;
+    }
+    if (c->pending) {
+        c->error = put_on_stream(c, c->pending);
+        free(c->pending);
+        c->pending = NULL;
+    } else if (!c->finalized) {
+        c->error = check_gpus(c);
+    }
+    *state = c->error;
+    return ncclSuccess;
+}
+
+/* ---- the end ---- */
+
+static void leave(struct ncclComm *c) {
+    munmap(c->m, sizeof *c->m);
+    free(c->pending);
+    c->alive = 0;
+    free(c);
+    fake_log.handles--;
+}
+
+ncclResult_t ncclCommFinalize(ncclComm_t c) {
+    if (bad(c, "finalize")) return ncclInvalidArgument;
+    if (c->polls || atomic_load(&c->running)) fake_forbidden("nccl", "finalize while a call is under way");
+    c->finalized = 1;
+    c->polls = POLLS;
+    return ncclInProgress;
+}
+
+ncclResult_t ncclCommDestroy(ncclComm_t c) {
+    if (bad(c, "destroy")) return ncclInvalidArgument;
+    if (!c->finalized || c->polls) fake_forbidden("nccl", "destroy before finalize was done");
+    leave(c);
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommAbort(ncclComm_t c) {
+    if (bad(c, "abort")) return ncclInvalidArgument;
+    atomic_store(&c->aborted, 1);
+    while (atomic_load(&c->running)) usleep(50);
+    leave(c);
+    return ncclSuccess;
+}

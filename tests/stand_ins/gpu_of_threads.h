@@ -1,0 +1,217 @@
+/* A GPU made of threads, for ThreadSanitizer: it finds the races that gpu_of_loops.h cannot see.
+ *
+ * Each thread of a block has a stack of its own and runs the kernel as a GPU's thread does, up to the next barrier; then
+ * the next one runs (ucontext). To the sanitizer each is a thread (a fiber), and nothing orders two of them but
+ *
+ *     the launch              what the host did before it comes before all
+ *     a barrier of the block  what its threads did before it comes before what they do behind it
+ *     the end of the grid     all of it comes before what the host does next
+ *
+ * So a value that is read in the phase in which another thread writes it is reported as the data race it would be on a
+ * GPU, whichever ran first here; also between blocks, and between the kernels of ranks that run at once, which nothing
+ * orders but release and acquire (allreduce/cuda/words.h). A block of which some threads end while others wait at a barrier is
+ * a failure too. Making a fiber takes milliseconds, so blocks take them from GPU_SETS sets, drawn at random: two blocks of one set
+ * are in order, and of a race between two given blocks 1 / GPU_SETS remains unseen. What it cannot see: what a warp does in one instruction (tensor cores, which a host's
+ * text stands for), caches that a weaker memory model allows to be old where the words are right, atomics of
+ * less than the system's width, alignment.
+ *
+ * The scheduler is not instrumented. Included before the kernels' headers, whose barrier it is. */
+#ifndef TESTS_GPU_OF_THREADS_H
+#define TESTS_GPU_OF_THREADS_H
+
+#include <sanitizer/tsan_interface.h>
+#include <stdint.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include "tests/stand_ins/gpu_copies.h"
+
+static void gpu_barrier(void);
+static void gpu_yield(void);
+#define BLOCK_BARRIER() gpu_barrier()
+
+#include "device/cuda/kernels/kernel.h"
+
+struct grid {
+    uint32_t blocks, threads;
+};
+
+typedef void lonely_kernel(const void *param, struct place at);
+typedef void sharing_kernel(const void *param, void *shared, struct place at);
+
+enum { GPU_STACK = 64 << 10, GPU_SETS = 3 };
+enum gpu_state { GPU_RUNS, GPU_AT_BARRIER, GPU_ENDED };
+
+/* A fiber keeps its stack: another's traces on it would look like races. */
+struct gpu_thread {
+    ucontext_t context;
+    void *fiber;
+    char *stack;
+    enum gpu_state state;
+};
+
+struct gpu_block {
+    lonely_kernel *lonely; /* this or */
+    sharing_kernel *sharing;
+    const void *param;
+    void *shared;
+    struct place at; /* .thread is each thread's own */
+    struct gpu_thread **thread;
+    char *begin, *end; /* addresses that stand for what the block comes behind and what comes behind it */
+    char *barrier; /* two addresses that stand for it, in turn: who is late shall not meet what others did since */
+    uint32_t barriers;
+};
+
+struct gpu_set {
+    struct gpu_thread **thread;
+    uint32_t count;
+};
+
+static struct gpu {
+    ucontext_t scheduler;
+    void *host; /* its fiber */
+    struct gpu_block *block;
+    uint32_t thread; /* the running one */
+    char begin, end; /* of a grid that the host waits for */
+    struct gpu_set set[GPU_SETS];
+    uint64_t draw;
+} gpu;
+
+/* Back to the scheduler. */
+GPU_NO_SANITIZE static void gpu_leave(enum gpu_state state) {
+    struct gpu_thread *self = gpu.block->thread[gpu.thread];
+    self->state = state;
+    __tsan_switch_to_fiber(gpu.host, __tsan_switch_to_fiber_no_sync);
+    swapcontext(&self->context, &gpu.scheduler);
+}
+
+GPU_NO_SANITIZE static void gpu_barrier(void) {
+    struct gpu_block *block = gpu.block;
+    char *meeting = &block->barrier[block->barriers % 2];
+    __tsan_release(meeting);
+    gpu_leave(GPU_AT_BARRIER);
+    __tsan_acquire(meeting);
+}
+
+GPU_NO_SANITIZE static void gpu_yield(void) {
+    gpu_leave(GPU_RUNS);
+}
+
+GPU_NO_SANITIZE static void gpu_entry(void) {
+    struct gpu_block *block = gpu.block;
+    struct place at = block->at;
+    at.thread = gpu.thread;
+    __tsan_acquire(block->begin);
+    if (block->lonely)
+        block->lonely(block->param, at);
+    else
+        block->sharing(block->param, block->shared, at);
+    __tsan_release(block->end);
+    gpu_leave(GPU_ENDED);
+}
+
+static struct gpu_thread **gpu_threads(struct gpu_set *set, uint32_t count) {
+    if (set->count >= count) return set->thread;
+    set->thread = realloc(set->thread, count * sizeof(struct gpu_thread *));
+    cr_assert_not_null(set->thread);
+    for (; set->count < count; set->count++) {
+        struct gpu_thread *thread = calloc(1, sizeof *thread);
+        cr_assert_not_null(thread);
+        thread->stack = malloc(GPU_STACK);
+        thread->fiber = __tsan_create_fiber(0);
+        set->thread[set->count] = thread;
+    }
+    return set->thread;
+}
+
+/* Addresses that nobody had before: what they stood for would be remembered. Freed with the grid. */
+static char *gpu_addresses(size_t count) {
+    char *addresses = malloc(count);
+    cr_assert_not_null(addresses);
+    return addresses;
+}
+
+/* With the threads of a set, or (NULL) of a set drawn. */
+static void gpu_start_block(struct gpu_block *block, struct gpu_set *set) {
+    gpu.draw = gpu.draw * 6364136223846793005u + 1442695040888963407u;
+    block->thread = gpu_threads(set ? set : &gpu.set[(gpu.draw >> 33) % GPU_SETS], block->at.threads);
+    block->barriers = 0;
+    for (uint32_t t = 0; t < block->at.threads; t++) {
+        struct gpu_thread *thread = block->thread[t];
+        thread->state = GPU_RUNS;
+        getcontext(&thread->context);
+        thread->context.uc_stack.ss_sp = thread->stack;
+        thread->context.uc_stack.ss_size = GPU_STACK;
+        makecontext(&thread->context, gpu_entry, 0);
+    }
+}
+
+/* Every thread that can runs once, up to where it waits. 1: the block is done. */
+GPU_NO_SANITIZE static int gpu_step_block(struct gpu_block *block) {
+    uint32_t count[3] = {0, 0, 0};
+    gpu.block = block;
+    for (gpu.thread = 0; gpu.thread < block->at.threads; gpu.thread++) {
+        struct gpu_thread *thread = block->thread[gpu.thread];
+        if (thread->state == GPU_RUNS) {
+            gpu_copier = gpu.thread;
+            __tsan_switch_to_fiber(thread->fiber, __tsan_switch_to_fiber_no_sync);
+            swapcontext(&gpu.scheduler, &thread->context);
+        }
+        count[thread->state]++;
+    }
+    if (count[GPU_RUNS]) return 0;
+    if (count[GPU_AT_BARRIER] && count[GPU_ENDED]) {
+        fprintf(stderr, "block %u: %u threads wait at barrier %u, %u have ended\n", block->at.block,
+                count[GPU_AT_BARRIER], block->barriers, count[GPU_ENDED]);
+        _exit(1);
+    }
+    if (count[GPU_ENDED]) return 1;
+    block->barriers++;
+    for (uint32_t t = 0; t < block->at.threads; t++) block->thread[t]->state = GPU_RUNS;
+    return 0;
+}
+
+static inline void gpu_begin(void) {
+    gpu.host = __tsan_get_current_fiber();
+    __tsan_release(&gpu.begin);
+}
+
+static inline void gpu_end(void) {
+    __tsan_acquire(&gpu.end);
+}
+
+/* A block of a grid that the host waits for. */
+static inline void gpu_run_block(struct gpu_block *block) {
+    block->begin = &gpu.begin, block->end = &gpu.end;
+    gpu_start_block(block, NULL);
+    while (!gpu_step_block(block)) {}
+    gpu_copies_done();
+}
+
+static inline void gpu_run_threads(lonely_kernel *kernel, const void *param, struct grid grid) {
+    gpu_begin();
+    for (uint32_t b = 0; b < grid.blocks; b++) {
+        struct gpu_block block = {.lonely = kernel, .param = param, .at = {b, grid.blocks, 0, grid.threads}};
+        gpu_run_block(&block);
+    }
+    gpu_end();
+}
+
+/* Each block's shared memory, too, has an address of its own until the grid ends. */
+static inline void gpu_run_blocks(sharing_kernel *kernel, const void *param, size_t shared_bytes, struct grid grid) {
+    size_t bytes = (shared_bytes + 15) / 16 * 16;
+    char *shared = aligned_alloc(16, grid.blocks * bytes), *barriers = gpu_addresses(2 * grid.blocks);
+    cr_assert_not_null(shared);
+    memset(shared, 0xff, grid.blocks * bytes);
+    gpu_begin();
+    for (uint32_t b = 0; b < grid.blocks; b++) {
+        struct gpu_block block = {.sharing = kernel, .param = param, .shared = shared + b * bytes,
+                                  .at = {b, grid.blocks, 0, grid.threads}, .barrier = barriers + 2 * b};
+        gpu_run_block(&block);
+    }
+    gpu_end();
+    free(shared);
+    free(barriers);
+}
+
+#endif

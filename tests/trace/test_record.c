@@ -1,0 +1,212 @@
+/* The run record: what is written comes back, to the bit where bits count, and what is no record is
+ * refused. */
+#include "base/error.h"
+#include "tests/harness/harness.h"
+#include "trace/record.h"
+
+enum { DEVICES = 3, STEPS = 5, PARAMETERS = 2, COUNT = 7 };
+
+static void fill(void *data, size_t bytes, unsigned seed) {
+    unsigned char *p = data;
+    for (size_t i = 0; i < bytes; i++)
+        p[i] = (unsigned char)((seed = seed * 1664525u + 1013904223u) >> 24);
+}
+
+/* Every member holds something of its own, so that none can be forgotten or swapped. */
+static struct run_record make(void) {
+    struct run_record r = {.devices = DEVICES,
+                           .virtual_devices = 6,
+                           .bits_promised = 1,
+                           .gpus = 2,
+                           .graph = 1,
+                           .data_on_device = 1,
+                           .batch_size = 256,
+                           .epochs = 2,
+                           .parameters = PARAMETERS,
+                           .parameter_count = COUNT,
+                           .optimizer = "adadelta",
+                           .spans_lost = 12,
+                           .lr = 0.1,
+                           .momentum = 1.0 / 3,
+                           .weight_decay = 5e-324,
+                           .seed = UINT64_MAX - 3,
+                           .duplicates = 4,
+                           .train_samples = 60000,
+                           .test_samples = 10000,
+                           .loss_in_forward = 1,
+                           .timed = 1,
+                           .steps_per_epoch = 7,
+                           .first_step = 9,
+                           .steps = STEPS,
+                           .epoch_count = 2,
+                           .training_seconds = 12.25,
+                           .first_step_seconds = 0.75,
+                           .images = INT64_MAX,
+                           .snapshot_count = 2,
+                           .snapshot_step = {3, 8}};
+    strcpy(r.mode, "ddp"), strcpy(r.model, "lenet"), strcpy(r.dataset, "synthetic"), strcpy(r.kind, "cpu"),
+        strcpy(r.algorithm, "tree");
+    strcpy(r.why_not, "\"quoted\", with a comma"), strcpy(r.buckets, "16, 32"),
+        strcpy(r.choice, "tree: asked for");
+    r.losses = malloc(STEPS * sizeof *r.losses);
+    const double losses[STEPS] = {2.3025887909104572, 5e-324, NAN, INFINITY, -0.0};
+    memcpy(r.losses, losses, sizeof losses);
+    r.epoch_seconds = malloc(2 * sizeof(double)), r.accuracy = malloc(2 * sizeof(double));
+    r.epoch_seconds[0] = 6, r.epoch_seconds[1] = 6.25, r.accuracy[0] = 0.5, r.accuracy[1] = -1;
+    r.names = calloc(PARAMETERS, sizeof *r.names);
+    r.names[0] = strdup("cn1.weight"), r.names[1] = strdup("b\xc3\xa9");
+    for (int d = 0; d < DEVICES; d++) {
+        struct device_record *x = &r.device[d];
+        x->device = d;
+        x->memory.capacity = 1u << 30, x->memory.total = (uint64_t)d + 100,
+        x->memory.total_peak = (uint64_t)d + 200;
+        for (int c = 0; c < MEM_CAUSE_COUNT; c++)
+            x->memory.now[c] = (uint64_t)(1000 * d + c), x->memory.peak[c] = x->memory.now[c] + 50,
+            x->memory.at_peak[c] = x->memory.now[c] + 20;
+        for (int p = 0; p < PHASE_COUNT; p++)
+            x->phase_ns[p] = 100 * d + p;
+        x->bytes_in = (1ull << 60) + (uint64_t)d, x->bytes_out = (uint64_t)d + 7, x->comm_ns = d + 1,
+        x->wait_ns = d + 2, x->busy_ns = d + 3;
+        x->flops = 1e12 + d;
+        if (d == 1) continue; /* not hashed */
+        fill(r.hashes[d] = malloc(STEPS * 2 * PARAMETERS * 8), STEPS * 2 * PARAMETERS * 8, (unsigned)d);
+        fill(r.final_hashes[d] = malloc(PARAMETERS * 8), PARAMETERS * 8, (unsigned)d + 9);
+    }
+    for (int k = 0; k < 2; k++)
+        fill(r.snapshots[k] = malloc(COUNT * 4), COUNT * 4, (unsigned)k + 40);
+    fill(r.grads = malloc(COUNT * 4), COUNT * 4, 50);
+    return r;
+}
+
+static char *written(const struct run_record *r, int hashes, size_t *bytes) {
+    char *text;
+    FILE *f = open_memstream(&text, bytes);
+    struct json_writer w;
+    json_start(&w, f);
+    record_write(r, &w, NULL, hashes);
+    cr_assert_eq(json_finish(&w, "record"), OK);
+    fclose(f);
+    return text;
+}
+
+static int read_back(const char *text, size_t bytes, struct run_record *r) {
+    struct json *root = NULL;
+    cr_assert_eq(json_parse("record", text, bytes, &root), OK, "%s", error_message());
+    int code = record_read(r, root);
+    json_free(root);
+    return code;
+}
+
+static void same_device(const struct device_record *a, const struct device_record *b) {
+    cr_assert(a->device == b->device && a->bytes_in == b->bytes_in && a->bytes_out == b->bytes_out &&
+              a->comm_ns == b->comm_ns && a->wait_ns == b->wait_ns && a->busy_ns == b->busy_ns &&
+              a->flops == b->flops);
+    cr_assert_arr_eq(a->phase_ns, b->phase_ns, sizeof a->phase_ns);
+    cr_assert(a->memory.capacity == b->memory.capacity && a->memory.total == b->memory.total &&
+              a->memory.total_peak == b->memory.total_peak);
+    cr_assert_arr_eq(a->memory.now, b->memory.now, sizeof a->memory.now);
+    cr_assert_arr_eq(a->memory.peak, b->memory.peak, sizeof a->memory.peak);
+    cr_assert_arr_eq(a->memory.at_peak, b->memory.at_peak, sizeof a->memory.at_peak);
+}
+
+Test(record, round_trip, .timeout = 30) {
+    struct run_record a = make(), b;
+    size_t bytes, again_bytes;
+    char *text = written(&a, 1, &bytes);
+    cr_assert_eq(read_back(text, bytes, &b), OK, "%s", error_message());
+    char *again = written(&b, 1, &again_bytes);
+    cr_assert_eq(bytes, again_bytes);
+    for (int d = 0; d < DEVICES; d++) {
+        same_device(&a.device[d], &b.device[d]);
+        cr_assert_eq(!a.hashes[d], !b.hashes[d]);
+        if (!a.hashes[d]) continue;
+        cr_assert_arr_eq(a.hashes[d], b.hashes[d], STEPS * 2 * PARAMETERS * 8);
+        cr_assert_arr_eq(a.final_hashes[d], b.final_hashes[d], PARAMETERS * 8);
+    }
+    for (int k = 0; k < 2; k++)
+        cr_assert_arr_eq(a.snapshots[k], b.snapshots[k], COUNT * 4);
+    cr_assert_arr_eq(a.grads, b.grads, COUNT * 4);
+    cr_assert_arr_eq(a.losses, b.losses, 2 * sizeof *a.losses);
+    cr_assert(isnan(b.losses[2]) && isnan(b.losses[3]), "JSON knows no infinity: both read as not a number");
+    cr_assert(b.losses[4] == 0 && signbit(b.losses[4]));
+    cr_assert(b.snapshot_count == 2 && b.snapshot_step[0] == 3 && b.snapshot_step[1] == 8);
+    cr_assert(b.epoch_seconds[1] == 6.25 && b.accuracy[0] == 0.5 && b.accuracy[1] == -1 &&
+              b.epoch_count == 2);
+    cr_assert(b.seed == a.seed && b.images == a.images && b.lr == a.lr && b.momentum == a.momentum && !strcmp(b.optimizer, a.optimizer) && b.spans_lost == 12 && *a.optimizer &&
+              b.weight_decay == a.weight_decay);
+    cr_assert(b.virtual_devices == 6 && b.bits_promised == 1 && b.gpus == 2 && b.graph == 1 && b.data_on_device == 1 && b.batch_size == 256 && b.epochs == 2 &&
+              b.parameters == PARAMETERS && b.parameter_count == COUNT && b.duplicates == 4 &&
+              b.train_samples == 60000 && b.test_samples == 10000 && b.loss_in_forward == 1 &&
+              b.first_step == 9 && b.steps == STEPS && b.training_seconds == 12.25 &&
+              b.first_step_seconds == 0.75);
+    cr_assert(!strcmp(a.mode, b.mode) && !strcmp(a.model, b.model) && !strcmp(a.dataset, b.dataset) &&
+              !strcmp(a.kind, b.kind) && !strcmp(a.algorithm, b.algorithm) && !strcmp(a.why_not, b.why_not) &&
+              !strcmp(a.buckets, b.buckets) && !strcmp(a.choice, b.choice));
+    cr_assert(!strcmp(b.names[0], "cn1.weight") && !strcmp(b.names[1], "b\xc3\xa9"));
+    free(text), free(again);
+    record_free(&a), record_free(&b), record_free(&b), record_free(NULL);
+}
+
+Test(record, without_proof, .timeout = 30) {
+    struct run_record a = make(), b;
+    size_t bytes;
+    char *text = written(&a, 0, &bytes);
+    cr_assert_null(strstr(text, "hashes"));
+    cr_assert_eq(read_back(text, bytes, &b), OK, "%s", error_message());
+    for (int d = 0; d < DEVICES; d++)
+        cr_assert(!b.hashes[d] && !b.final_hashes[d]);
+    cr_assert(b.snapshot_count == 0 && !b.grads);
+    free(text);
+    record_free(&a), record_free(&b);
+}
+
+/* What another version, or chance, may have written. Nothing is read past the text, nothing leaks. */
+Test(record, what_is_no_record, .timeout = 60) {
+    struct run_record a = make(), b;
+    size_t bytes;
+    char *text = written(&a, 1, &bytes);
+    const char *const changes[][2] = {{"\"devices\": 3", "\"devices\": 2"},
+                                      {"\"devices\": 3", "\"devices\": 65"},
+                                      {"\"steps\": 5", "\"steps\": 6"},
+                                      {"\"steps\": 5", "\"steps\": -1"},
+                                      {"\"losses\"", "\"lasses\""},
+                                      {"\"per_device\"", "\"per_divice\""},
+                                      {"\"parameter_count\": 7", "\"parameter_count\": 8"},
+                                      {"\"grads\": \"", "\"grads\": \"zz"},
+                                      {"\"hashes\": [\"", "\"hashes\": [\"0"},
+                                      {"\"parameters\": [", "\"parameters\": [\"more\", "}};
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        char *other = malloc(bytes + 64), *at = strstr(text, changes[i][0]);
+        cr_assert_not_null(at, "%s is not in the text", changes[i][0]);
+        int length =
+            sprintf(other, "%.*s%s%s", (int)(at - text), text, changes[i][1], at + strlen(changes[i][0]));
+        cr_assert_eq(read_back(other, (size_t)length, &b), ERR_FAILED, "%s was read", changes[i][1]);
+        record_free(&b);
+        free(other);
+    }
+    const char *const nonsense[] = {
+        "{}", "[]", "7", "null", "{\"devices\":1}", "{\"devices\":1,\"per_device\":[7]}"};
+    for (size_t i = 0; i < sizeof nonsense / sizeof *nonsense; i++) {
+        cr_assert_eq(read_back(nonsense[i], strlen(nonsense[i]), &b), ERR_FAILED, "%s was read", nonsense[i]);
+        record_free(&b);
+    }
+    free(text);
+    record_free(&a);
+}
+
+Test(record, sums, .timeout = 30) {
+    struct run_record r = {.train_samples = 100, .duplicates = 4, .images = 52, .training_seconds = 3};
+    cr_assert_float_eq(record_seconds_per_epoch(&r), 6, 1e-12, "half an epoch in 3 s is 6 s an epoch");
+    r.steps = 2, r.batch_size = 26, r.steps_per_epoch = 4;
+    cr_assert_float_eq(record_seconds_per_epoch(&r), 6, 1e-12);
+    r.steps_per_epoch = 3; /* --drop-last: an epoch has 78 pictures */
+    cr_assert_float_eq(record_seconds_per_epoch(&r), 4.5, 1e-12, "two steps of three in 3 s");
+    cr_assert_float_eq(record_images_per_second(&r), 52 / 3.0, 1e-12);
+    cr_assert_eq(record_last_accuracy(&r), -1);
+    r = (struct run_record){.devices = 1};
+    cr_assert(record_seconds_per_epoch(&r) == 0 && record_images_per_second(&r) == 0);
+    strcpy(r.mode, "dp");
+    cr_assert(record_has_grads(&r, 0) && !record_has_grads(&r, 1));
+    strcpy(r.mode, "ddp");
+    cr_assert(record_has_grads(&r, 0) && record_has_grads(&r, 1));
+}

@@ -1,0 +1,183 @@
+/* The verdict on records made by hand: equal ones, and ones with a single hash flipped in each place there
+ * is. The first difference by step, then values before gradients, then device, then parameter must be the one
+ * that is named. */
+#include "base/error.h"
+#include "tests/harness/harness.h"
+#include "train/verdict.h"
+
+enum { STEPS = 4, PARAMETERS = 3, DEVICES = 4, WIDTH = 2 * PARAMETERS };
+static const char *const NAMES[PARAMETERS] = {"W1", "b1", "W2"};
+
+/* A run of these devices; all devices hold the same, as they should. */
+static struct run_record make(const char *mode, int devices) {
+    struct run_record r = {.devices = devices,
+                           .virtual_devices = DEVICES,
+                           .bits_promised = 1,
+                           .parameters = PARAMETERS,
+                           .steps = STEPS};
+    snprintf(r.mode, sizeof r.mode, "%s", mode);
+    r.names = calloc(PARAMETERS, sizeof *r.names);
+    r.losses = calloc(STEPS, sizeof *r.losses);
+    for (int p = 0; p < PARAMETERS; p++)
+        r.names[p] = strdup(NAMES[p]);
+    for (int s = 0; s < STEPS; s++)
+        r.losses[s] = 2.0 - s * 0.25;
+    for (int d = 0; d < devices; d++) {
+        r.hashes[d] = calloc(STEPS * WIDTH, sizeof *r.hashes[d]);
+        r.final_hashes[d] = calloc(PARAMETERS, sizeof *r.final_hashes[d]);
+        for (int i = 0; i < STEPS * WIDTH; i++)
+            r.hashes[d][i] = 0x9e3779b97f4a7c15u * (uint64_t)(i + 1);
+        for (int i = 0; i < PARAMETERS; i++)
+            r.final_hashes[d][i] = (uint64_t)i + 77;
+    }
+    return r;
+}
+
+static struct verdict judge(const struct run_record *a, const struct run_record *b) {
+    struct verdict v;
+    cr_assert_eq(verdict_judge(a, b, &v), 1);
+    return v;
+}
+
+static char *printed(const struct verdict *v, const struct run_record *a, const struct run_record *b) {
+    static char text[2048];
+    FILE *f = fmemopen(text, sizeof text, "w");
+    verdict_print(f, v, a, b);
+    fclose(f);
+    return text;
+}
+
+Test(verdict, equal, .timeout = 30) {
+    struct run_record single = make("single", 1), dp = make("dp", DEVICES), ddp = make("ddp", DEVICES);
+    for (int i = 0; i < STEPS * WIDTH; i++)
+        if (i % WIDTH >= PARAMETERS)
+            dp.hashes[2][i] = 5; /* DP's other devices hold no reduced gradient: not looked at */
+    struct verdict v = judge(&single, &dp);
+    cr_assert(v.kind == VERDICT_EQUAL && v.steps == STEPS && v.bits_apart_at == -1);
+    cr_assert_eq(judge(&single, &ddp).kind, VERDICT_EQUAL);
+    cr_assert_eq(judge(&single, &single).kind, VERDICT_EQUAL);
+    cr_assert(strstr(printed(&v, &single, &dp), "DP = single: identical to the bit after 4 steps"), "%s",
+              printed(&v, &single, &dp));
+    record_free(&single), record_free(&dp), record_free(&ddp);
+}
+
+/* Every single hash of every device that counts, flipped in its lowest or highest bit. */
+Test(verdict, one_flipped_hash, .timeout = 60) {
+    static const char *const modes[] = {"dp", "ddp"};
+    struct run_record single = make("single", 1);
+    for (int m = 0; m < 2; m++)
+        for (int d = 0; d < DEVICES; d++)
+            for (int i = 0; i < STEPS * WIDTH; i++) {
+                int in_gradient = i % WIDTH >= PARAMETERS;
+                if (m == 0 && d > 0 && in_gradient) continue;
+                struct run_record other = make(modes[m], DEVICES);
+                other.hashes[d][i] ^= i % 2 ? 1 : 1ull << 63;
+                struct verdict v = judge(&single, &other);
+                cr_assert(v.kind == VERDICT_DIFFERENT && v.step == i / WIDTH &&
+                              v.parameter == i % PARAMETERS && v.device == d &&
+                              v.in_gradient == in_gradient && !v.among_replicas,
+                          "%s, device %d, hash %d: step %d, parameter %d, device %d", modes[m], d, i, v.step,
+                          v.parameter, v.device);
+                char want[128];
+                snprintf(want, sizeof want,
+                         "%s != single: first difference at step %d: the %s of %s on device %d\n",
+                         m ? "DDP" : "DP", i / WIDTH, in_gradient ? "gradient" : "value",
+                         NAMES[i % PARAMETERS], d);
+                cr_assert_str_eq(printed(&v, &single, &other), want);
+                record_free(&other);
+            }
+    record_free(&single);
+}
+
+Test(verdict, flipped_at_the_end, .timeout = 30) {
+    struct run_record single = make("single", 1);
+    for (int d = 0; d < DEVICES; d++)
+        for (int p = 0; p < PARAMETERS; p++) {
+            struct run_record ddp = make("ddp", DEVICES);
+            ddp.final_hashes[d][p]++;
+            struct verdict v = judge(&single, &ddp);
+            cr_assert(v.kind == VERDICT_DIFFERENT && v.step == STEPS && v.parameter == p && v.device == d &&
+                      !v.in_gradient);
+            record_free(&ddp);
+        }
+    record_free(&single);
+}
+
+/* The earliest counts: a value before a gradient of the same step, a step before any of a later one. */
+Test(verdict, the_first_is_named, .timeout = 30) {
+    struct run_record single = make("single", 1), ddp = make("ddp", DEVICES);
+    ddp.final_hashes[0][0]++;
+    ddp.hashes[0][3 * WIDTH]++;
+    ddp.hashes[0][2 * WIDTH + PARAMETERS]++;
+    struct verdict v = judge(&single, &ddp);
+    cr_assert(v.step == 2 && v.in_gradient && v.device == 0 && v.parameter == 0);
+    ddp.hashes[3][2 * WIDTH + 2]++;
+    v = judge(&single, &ddp);
+    cr_assert(v.step == 2 && !v.in_gradient && v.device == 3 && v.parameter == 2);
+    ddp.hashes[2][1 * WIDTH + PARAMETERS + 1]++;
+    v = judge(&single, &ddp);
+    cr_assert(v.step == 1 && v.in_gradient && v.device == 2 && v.parameter == 1 && v.bits_apart_at == 1);
+    record_free(&ddp);
+    ddp = make("ddp", DEVICES);
+    ddp.steps--; /* a run that ended early is not the same */
+    cr_assert(judge(&single, &ddp).kind == VERDICT_DIFFERENT && judge(&single, &ddp).step == STEPS - 1);
+    record_free(&single), record_free(&ddp);
+}
+
+/* Bits not promised: hashes of the two runs may differ, those of one run's replicas may not. */
+Test(verdict, not_promised, .timeout = 30) {
+    struct run_record single = make("single", 1), ddp = make("ddp", DEVICES);
+    struct verdict v;
+    ddp.bits_promised = 0;
+    snprintf(ddp.why_not, sizeof ddp.why_not, "ring over 4 devices adds in an order of its own");
+    cr_assert_eq(verdict_judge(&single, &ddp, &v), 0);
+    cr_assert(v.bits_apart_at == -1 && v.loss_apart_at == -1 && v.final_loss_gap == 0);
+    for (int d = 0; d < DEVICES; d++)
+        ddp.hashes[d][WIDTH + PARAMETERS]++;
+    ddp.losses[2] *= 1.02, ddp.losses[3] *= 0.5;
+    cr_assert_eq(verdict_judge(&single, &ddp, &v), 0);
+    cr_assert(v.bits_apart_at == 1 && v.loss_apart_at == 2 && fabs(v.final_loss_gap - 0.5) < 1e-12);
+    v.kind = VERDICT_WITHIN, v.worst = 1e-6, v.bound = 3e-4;
+    char *text = printed(&v, &single, &ddp);
+    cr_assert(strstr(text, "DDP ~ single") && strstr(text, "bound 0.0003") &&
+                  strstr(text, "ring over 4 devices") && strstr(text, "bits apart since step 1") &&
+                  strstr(text, "since step 2"),
+              "%s", text);
+    v.kind = VERDICT_BEYOND, v.worst = 0.02, v.step = 1, v.parameter = 2;
+    text = printed(&v, &single, &ddp);
+    cr_assert(strstr(text, "DDP != single") && strstr(text, "step 1: the gradient of W2"), "%s", text);
+    v.kind = VERDICT_WITHIN, v.steps = 0;
+    cr_assert(strstr(printed(&v, &single, &ddp), "DDP ? single: no step of the two is the same work"));
+    ddp.hashes[3][2 * WIDTH + 1]++;
+    v = judge(&single, &ddp);
+    cr_assert(v.kind == VERDICT_DIFFERENT && v.among_replicas && v.step == 2 && v.device == 3 &&
+              v.parameter == 1 && !v.in_gradient);
+    cr_assert(strstr(printed(&v, &single, &ddp),
+                     "DDP != its own device 0: first difference at step 2: the value of b1 on device 3"));
+    ddp.hashes[3][2 * WIDTH + 1]--;
+    ddp.final_hashes[2][2]++;
+    v = judge(&single, &ddp);
+    cr_assert(v.kind == VERDICT_DIFFERENT && v.among_replicas && v.step == STEPS && v.device == 2 &&
+              v.parameter == 2);
+    record_free(&single), record_free(&ddp);
+    single = make("single", 1), ddp = make("ddp", DEVICES);
+    ddp.virtual_devices = 2;
+    cr_assert_eq(verdict_judge(&single, &ddp, &v), 0);
+    cr_assert(strstr(v.why_not, "4 virtual devices against 2"), "%s", v.why_not);
+    record_free(&single), record_free(&ddp);
+}
+
+/* Losses that are not finite: the same on both sides is together, on one side is apart. */
+Test(verdict, losses_not_finite, .timeout = 30) {
+    struct run_record single = make("single", 1), ddp = make("ddp", DEVICES);
+    struct verdict v;
+    ddp.bits_promised = 0;
+    for (int s = 1; s < STEPS; s++)
+        single.losses[s] = ddp.losses[s] = s % 2 ? INFINITY : NAN;
+    cr_assert_eq(verdict_judge(&single, &ddp, &v), 0);
+    cr_assert(v.loss_apart_at == -1 && v.final_loss_gap == 0);
+    ddp.losses[2] = 1;
+    cr_assert_eq(verdict_judge(&single, &ddp, &v), 0);
+    cr_assert_eq(v.loss_apart_at, 2);
+    record_free(&single), record_free(&ddp);
+}
