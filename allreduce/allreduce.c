@@ -9,7 +9,8 @@
 #include "allreduce/executor.h"
 #include "base/error.h"
 
-/* One piece of device memory of each rank, as this rank reaches it: its own pointer, and n-1 mappings. */
+/* One piece of device memory of each rank, as this rank reaches it: its own pointer, and n-1
+ * mappings. */
 struct shared {
     float *of[MAX_DEVICES];
 };
@@ -20,7 +21,8 @@ struct registration {
     struct registration *next;
 };
 
-/* Plans are kept for good: a training run sees a handful of counts, and a steady step allocates nothing. */
+/* Plans are kept for good: a training run sees a handful of counts, and a steady step allocates
+ * nothing. */
 struct kept_plan {
     struct plan plan;
     void *kept;     /* the executor's own form of it */
@@ -68,35 +70,39 @@ static void unshare(struct allreduce *ar, struct shared *memory) {
 }
 
 static int same_config(const struct allreduce_config *a, const struct allreduce_config *b) {
-    return a->algorithm == b->algorithm && a->any_order == b->any_order && a->plan.align == b->plan.align &&
-           a->plan.slice == b->plan.slice && a->plan.pipeline_from == b->plan.pipeline_from &&
-           a->plan.slices == b->plan.slices && a->plan.scratch == b->plan.scratch;
+    return a->algorithm == b->algorithm && a->any_order == b->any_order &&
+           a->plan.align == b->plan.align && a->plan.slice == b->plan.slice &&
+           a->plan.pipeline_from == b->plan.pipeline_from && a->plan.slices == b->plan.slices &&
+           a->plan.scratch == b->plan.scratch;
 }
 
 static int check_offers(const struct allreduce *ar, const struct offer *offers) {
     int me = ar->ranks.rank;
     for (int r = 0; r < ar->ranks.n; r++) {
         if (!same_config(&offers[r].config, &offers[me].config))
-            return fail(
-                ERR_USAGE,
-                "allreduce: rank %d is set to %s, rank %d to %s (or another slice): give all ranks the same",
-                me, allreduce_algorithm_name(offers[me].config.algorithm), r,
-                allreduce_algorithm_name(offers[r].config.algorithm));
+            return fail(ERR_USAGE,
+                        "allreduce: rank %d is set to %s, rank %d to %s (or another slice): give "
+                        "all ranks the same",
+                        me, allreduce_algorithm_name(offers[me].config.algorithm), r,
+                        allreduce_algorithm_name(offers[r].config.algorithm));
         if (offers[r].size != offers[me].size)
-            return fail(
-                ERR_USAGE,
-                "allreduce: rank %d shares %llu elements, rank %d %llu: register the same on all ranks", me,
-                (unsigned long long)offers[me].size, r, (unsigned long long)offers[r].size);
+            return fail(ERR_USAGE,
+                        "allreduce: rank %d shares %llu elements, rank %d %llu: register the same "
+                        "on all ranks",
+                        me, (unsigned long long)offers[me].size, r,
+                        (unsigned long long)offers[r].size);
     }
     return OK;
 }
 
-/* Once, when it is known whose memory lies where: the executor, and the figures `auto` goes by. All ranks see the same
- * offers and so take the same. offers NULL: a world of one. */
+/* Once, when it is known whose memory lies where: the executor, and the figures `auto` goes by.
+ * All ranks see the same offers and so take the same. offers NULL: a world of one. */
 static int choose_executor(struct allreduce *ar, const struct offer *offers) {
     if (ar->ops) return OK;
-    struct executor_question question = {
-        .device = ar->device, .algorithm = ar->config.algorithm, .n = ar->ranks.n, .rank = ar->ranks.rank};
+    struct executor_question question = {.device = ar->device,
+                                         .algorithm = ar->config.algorithm,
+                                         .n = ar->ranks.n,
+                                         .rank = ar->ranks.rank};
     for (int r = 0; offers && r < ar->ranks.n; r++)
         question.handle[r] = &offers[r].handle;
     if (offers) ar->link = offers[0].link;
@@ -108,8 +114,11 @@ static int import_all(struct allreduce *ar, const struct offer *offers, const in
     int me = ar->ranks.rank;
     for (int r = 0; r < ar->ranks.n; r++) {
         void *mapped = memory->of[me];
-        if (r != me && !ar->ops->runs_plans) mapped = NULL; /* a library reaches its peers by itself */
-        else if (r != me) CHECK(device_import(ar->device, &offers[r].handle, fds[r], &mapped));
+        /* a library reaches its peers by itself */
+        if (r != me && !ar->ops->runs_plans)
+            mapped = NULL;
+        else if (r != me)
+            CHECK(device_import(ar->device, &offers[r].handle, fds[r], &mapped));
         memory->of[r] = mapped;
         ar->ranks.link[r] = offers[r].handle.device;
     }
@@ -121,7 +130,8 @@ static int share(struct allreduce *ar, float *own, size_t size, struct shared *m
     int n = ar->ranks.n, me = ar->ranks.rank, fd = -1, fds[MAX_DEVICES], code = OK;
     struct offer mine, *offers = calloc((size_t)n, sizeof *offers);
     if (!offers)
-        return fail(ERR_MEMORY, "allreduce: no host memory for the handles of %d ranks: free some", n);
+        return fail(ERR_MEMORY, "allreduce: no host memory for the handles of %d ranks: free some",
+                    n);
     for (int r = 0; r < n; r++)
         fds[r] = -1;
     memset(memory, 0, sizeof *memory);
@@ -148,7 +158,9 @@ static size_t scratch_half(const struct allreduce *ar) {
     enum allreduce_algorithm a = ar->config.algorithm;
     int some = a == ALLREDUCE_AUTO || a == ALLREDUCE_NAIVE || a == ALLREDUCE_ONESHOT;
     size_t pad = ar->kind->scratch_pad;
-    return !some ? 0 : pad ? (ar->config.plan.scratch + 2 * pad - 1) / pad * pad : ar->config.plan.scratch;
+    return !some ? 0
+           : pad ? (ar->config.plan.scratch + 2 * pad - 1) / pad * pad
+                 : ar->config.plan.scratch;
 }
 
 /* The flags are zero before a peer learns where they are. */
@@ -174,7 +186,8 @@ static int take_slab(struct allreduce *ar) {
 
 int allreduce_register(struct allreduce *ar, float *data, size_t count) {
     struct registration *added = calloc(1, sizeof *added);
-    if (!added) return fail(ERR_MEMORY, "allreduce: no host memory to register a buffer: free some");
+    if (!added)
+        return fail(ERR_MEMORY, "allreduce: no host memory to register a buffer: free some");
     added->count = count;
     added->memory.of[ar->ranks.rank] = data;
     int code = ar->ranks.n > 1 ? share(ar, data, count, &added->memory) : OK;
@@ -189,11 +202,11 @@ int allreduce_register(struct allreduce *ar, float *data, size_t count) {
 
 /* ---- the end ---- */
 
-/* A mapping may go only when its rank has left its last call, memory only when no mapping is left: stream
- * sync, barrier, unmap, barrier, then the owner may free. The first barrier is for the peers' sake (they
- * may still be storing into what is unmapped with CUDA's IPC), the second for the owner's. A job that has
- * failed skips both: its ranks touch nothing any more, each wait having ended with an error or been let go, and
- * the dead cannot come. */
+/* A mapping may go only when its rank has left its last call, memory only when no mapping is
+ * left: stream sync, barrier, unmap, barrier, then the owner may free. The first barrier is for
+ * the peers' sake (they may still be storing into what is unmapped with CUDA's IPC), the second
+ * for the owner's. A job that has failed skips both: its ranks touch nothing any more, each wait
+ * having ended with an error or been let go, and the dead cannot come. */
 static int leave(struct allreduce *ar, const char *what) {
     if (ar->stream) CHECK(stream_sync(ar->stream));
     if (ar->ranks.n == 1) return OK;
@@ -211,7 +224,8 @@ int allreduce_unregister(struct allreduce *ar, float *data) {
                     "allreduce: %p is not registered: register it first, or give its first element",
                     (void *)data);
     int code = leave(ar, "end of a shared buffer");
-    if (code) return code; /* the job has failed: calls may be under way, allreduce_free lets them go first */
+    /* the job has failed: calls may be under way, allreduce_free lets them go first */
+    if (code) return code;
     *link = gone->next;
     unshare(ar, &gone->memory);
     free(gone);
@@ -232,8 +246,8 @@ static void drop_plans(struct allreduce *ar) {
     }
 }
 
-/* `together`: all ranks are here. `idle`: nothing of this object is under way on a stream any more; else what it may
- * reach stays as it is, for the end of the process to take. */
+/* `together`: all ranks are here. `idle`: nothing of this object is under way on a stream any
+ * more; else what it may reach stays as it is, for the end of the process to take. */
 static void give_back(struct allreduce *ar, int together, int idle) {
     void *own = ar->slab.of[ar->ranks.rank];
     drop_plans(ar);
@@ -245,8 +259,8 @@ static void give_back(struct allreduce *ar, int together, int idle) {
         ar->registrations = next;
     }
     if (idle) unshare(ar, &ar->slab);
-    if (together)
-        comm_barrier(ar->comm, "end of allreduce"); /* on failure there is nobody left to be careful for */
+    if (together) /* on failure there is nobody left to be careful for */
+        comm_barrier(ar->comm, "end of allreduce");
     if (idle) device_free(ar->device, own);
     free(ar);
 }
@@ -261,7 +275,8 @@ void allreduce_free(struct allreduce *ar) {
 
 static int init(struct allreduce *ar) {
     if (!ar->kind)
-        return fail(ERR_USAGE, "allreduce on %s: not built in: use --device cpu", device_name(ar->device));
+        return fail(ERR_USAGE, "allreduce on %s: not built in: use --device cpu",
+                    device_name(ar->device));
     CHECK(ar->ranks.n > 1 ? take_slab(ar) : choose_executor(ar, NULL));
     return ar->ops->open(&ar->executor, &ar->ranks);
 }
@@ -292,12 +307,14 @@ int allreduce_init(struct allreduce **out, struct comm *comm, struct device *dev
 
 /* ---- calls ---- */
 
-enum allreduce_algorithm allreduce_algorithm_for(const struct allreduce *ar, size_t count, char *text,
-                                                 size_t text_bytes) {
+enum allreduce_algorithm allreduce_algorithm_for(const struct allreduce *ar, size_t count,
+                                                 char *text, size_t text_bytes) {
     if (ar->config.algorithm == ALLREDUCE_AUTO)
-        return allreduce_choose(ar->ranks.n, count, ar->config.any_order, &ar->link, text, text_bytes);
+        return allreduce_choose(ar->ranks.n, count, ar->config.any_order, &ar->link, text,
+                                text_bytes);
     if (text)
-        snprintf(text, text_bytes, "%s: asked for by name", allreduce_algorithm_name(ar->config.algorithm));
+        snprintf(text, text_bytes, "%s: asked for by name",
+                 allreduce_algorithm_name(ar->config.algorithm));
     return ar->config.algorithm;
 }
 
@@ -312,8 +329,8 @@ int allreduce_shares_device(const struct allreduce *ar) {
 static int build_plan(struct allreduce *ar, size_t count, struct kept_plan *kept) {
     kept->plan.count = count;
     if (!ar->ops->runs_plans) return OK;
-    CHECK(plan_build(&kept->plan, allreduce_algorithm_for(ar, count, NULL, 0), ar->ranks.n, ar->ranks.rank,
-                     count, &ar->config.plan));
+    CHECK(plan_build(&kept->plan, allreduce_algorithm_for(ar, count, NULL, 0), ar->ranks.n,
+                     ar->ranks.rank, count, &ar->config.plan));
     kept->moved = plan_traffic(&kept->plan, NULL);
     int code = ar->ops->keep_plan ? ar->ops->keep_plan(ar->executor, &kept->plan, &kept->kept) : OK;
     if (code) plan_free(&kept->plan);
@@ -347,16 +364,16 @@ static const struct registration *find_registration(const struct allreduce *ar, 
     return NULL;
 }
 
-int allreduce_enqueue(struct allreduce *ar, struct stream *stream, float *data, size_t count, float scale,
-                      int bucket, long step) {
+int allreduce_enqueue(struct allreduce *ar, struct stream *stream, float *data, size_t count,
+                      float scale, int bucket, long step) {
     if (count == 0) return OK;
     size_t offset = 0;
     const struct registration *registration = find_registration(ar, data, count, &offset);
     if (!registration)
-        return fail(
-            ERR_FAILED,
-            "allreduce: %zu elements at %p: not inside a registered buffer: allreduce_register it first",
-            count, (void *)data);
+        return fail(ERR_FAILED,
+                    "allreduce: %zu elements at %p: not inside a registered buffer: "
+                    "allreduce_register it first",
+                    count, (void *)data);
     struct kept_plan *kept;
     CHECK(find_plan(ar, count, &kept));
     struct executor_call call = {.plan = ar->ops->runs_plans ? &kept->plan : NULL,

@@ -1,22 +1,23 @@
-/* naive: everything goes to rank 0, is added there, and comes back. The textbook's first allreduce, kept
- * because it shows what the others save: rank 0 moves 2(n-1)S bytes and does all the work while the rest
- * wait.
+/* naive: everything goes to rank 0, is added there, and comes back. The textbook's first
+ * allreduce, kept because it shows what the others save: rank 0 moves 2(n-1)S bytes and does all
+ * the work while the rest wait.
  *
  *     rank 1 --\                      /--> rank 1
  *     rank 2 ---> rank 0: x0+x1+.. --+---> rank 2
  *     rank 3 --/                      \--> rank 3
  *
- * Rank 0 acts alone; the others only say "ready" and wait for "done". The sum is taken literally, term by
- * term in the tree order of plan_tree_sum: x1 .. x(n-1) are copied into rank 0's scratch, one slice at a
- * time, and added there. So `naive` judges PLAN_SUM, which the others use, by different means.
+ * Rank 0 acts alone; the others only say "ready" and wait for "done". The sum is taken
+ * literally, term by term in the tree order of plan_tree_sum: x1 .. x(n-1) are copied into rank
+ * 0's scratch, one slice at a time, and added there. So `naive` judges PLAN_SUM, which the
+ * others use, by different means.
  *
  * Flags                written by          read by         meaning
  *   ready, epoch 1     each rank r > 0     rank 0          r is in the call: its data may be read and written
  *   done,  epoch 1     rank 0              each rank r > 0 r's data holds the result and is left alone
  *
- * Early overwriting: rank 0 alone touches everything between ready and done, and takes its steps in order.
- * Its scratch is its own. A rank r > 0 waits for done before it leaves, and says ready of the next call
- * after that. */
+ * Early overwriting: rank 0 alone touches everything between ready and done, and takes its steps
+ * in order. Its scratch is its own. A rank r > 0 waits for done before it leaves, and says ready
+ * of the next call after that. */
 #include "allreduce/plan.h"
 
 /* Where term r of the present slice lies: rank 0's own in its data, the others' in its scratch. */
@@ -48,7 +49,8 @@ static void sum_slice(struct plan *plan, struct range part, size_t slice, int fi
     for (int m = n; m > 1; m = (m + 1) / 2) {
         int half = (m + 1) / 2;
         for (int r = 0; r + half < m; r++) {
-            struct plan_step from = place_term((struct plan_step){.op = PLAN_NONE}, r + half, slice, part);
+            struct plan_step from =
+                place_term((struct plan_step){.op = PLAN_NONE}, r + half, slice, part);
             struct plan_step add = {.op = PLAN_REDUCE,
                                     .source_buffer = from.dest_buffer,
                                     .source_offset = from.dest_offset,
@@ -82,8 +84,10 @@ static void sum_slice(struct plan *plan, struct range part, size_t slice, int fi
 void plan_naive(struct plan *plan, const struct plan_config *config) {
     plan->epochs = 1;
     if (plan->rank > 0) {
-        struct plan_step ready = {.post_ranks = rank_bit(0), .post_kind = PLAN_READY, .post_epoch = 1};
-        struct plan_step done = {.wait_ranks = rank_bit(0), .wait_kind = PLAN_DONE, .wait_epoch = 1};
+        struct plan_step ready = {
+            .post_ranks = rank_bit(0), .post_kind = PLAN_READY, .post_epoch = 1};
+        struct plan_step done = {
+            .wait_ranks = rank_bit(0), .wait_kind = PLAN_DONE, .wait_epoch = 1};
         plan_add(plan, &ready);
         plan_add(plan, &done);
         return;

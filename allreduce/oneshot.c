@@ -1,24 +1,25 @@
-/* oneshot: every rank reads the inputs of all and adds them up itself. The most bytes, (n-1)S into every
- * rank, and the fewest words: one exchange of flags. Best for small buffers, where words cost more than
- * bytes.
+/* oneshot: every rank reads the inputs of all and adds them up itself. The most bytes, (n-1)S
+ * into every rank, and the fewest words: one exchange of flags. Best for small buffers, where
+ * words cost more than bytes.
  *
  *     copy in            ready (all to all)         add up
  *     data 0 -> scratch 0 ---------\ /------- scratch 0 + scratch 1 + scratch 2 -> data 0
  *     data 1 -> scratch 1 ----------X-------- scratch 0 + scratch 1 + scratch 2 -> data 1
  *     data 2 -> scratch 2 ---------/ \------- scratch 0 + scratch 1 + scratch 2 -> data 2
  *
- * In place, a rank that has its sum would overwrite the input others still read, so the input is copied to
- * scratch first and read from there; data is touched by its own rank alone. All add in tree order: the same
- * operations in the same order, so the same bits everywhere.
+ * In place, a rank that has its sum would overwrite the input others still read, so the input is
+ * copied to scratch first and read from there; data is touched by its own rank alone. All add in
+ * tree order: the same operations in the same order, so the same bits everywhere.
  *
- * Data longer than a slice goes in rounds; round j uses scratch quarter j mod 2 of the call's half.
+ * Data longer than a slice goes in rounds; round j uses scratch quarter j mod 2 of the call's
+ * half.
  *
  * Flags                   written by   read by      meaning
  *   ready, epoch j + 1    each rank    each other   my input of round j is in my scratch
  *
- * Early overwriting: before I copy in round j I have waited for everyone's ready of round j-1, which they
- * post after adding up round j-2, the last readers of this quarter. Between calls the halves alternate
- * (plan.h, the third fact). So there is no flag for "done reading" at all. */
+ * Early overwriting: before I copy in round j I have waited for everyone's ready of round j-1,
+ * which they post after adding up round j-2, the last readers of this quarter. Between calls the
+ * halves alternate (plan.h, the third fact). So there is no flag for "done reading" at all. */
 #include "allreduce/plan.h"
 
 void plan_oneshot(struct plan *plan, const struct plan_config *config) {

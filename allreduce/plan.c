@@ -1,5 +1,5 @@
-/* What all algorithms share: names, cutting ranges, appending steps, counting bytes, and the one order of
- * summing. */
+/* What all algorithms share: names, cutting ranges, appending steps, counting bytes, and the one
+ * order of summing. */
 #include "allreduce/plan.h"
 
 #include <stdlib.h>
@@ -7,12 +7,14 @@
 
 #include "base/error.h"
 
-static const char *const algorithm_names[ALLREDUCE_ALGORITHM_COUNT] = {"auto", "naive", "oneshot", "direct",
-                                                                       "ring", "tree",  "fused", "nccl"};
+static const char *const algorithm_names[ALLREDUCE_ALGORITHM_COUNT] = {
+    "auto", "naive", "oneshot", "direct", "ring", "tree", "fused", "nccl"};
 
-static void (*const builders[ALLREDUCE_ALGORITHM_COUNT])(struct plan *, const struct plan_config *) = {
-    [ALLREDUCE_NAIVE] = plan_naive, [ALLREDUCE_ONESHOT] = plan_oneshot, [ALLREDUCE_DIRECT] = plan_direct,
-    [ALLREDUCE_RING] = plan_ring,   [ALLREDUCE_TREE] = plan_tree,       [ALLREDUCE_FUSED] = plan_fused,
+static void (*const builders[ALLREDUCE_ALGORITHM_COUNT])(struct plan *,
+                                                         const struct plan_config *) = {
+    [ALLREDUCE_NAIVE] = plan_naive,   [ALLREDUCE_ONESHOT] = plan_oneshot,
+    [ALLREDUCE_DIRECT] = plan_direct, [ALLREDUCE_RING] = plan_ring,
+    [ALLREDUCE_TREE] = plan_tree,     [ALLREDUCE_FUSED] = plan_fused,
 };
 
 const char *allreduce_algorithm_name(enum allreduce_algorithm algorithm) {
@@ -26,8 +28,10 @@ int allreduce_algorithm_parse(const char *word, enum allreduce_algorithm *out) {
             return OK;
         }
     }
-    return fail(ERR_USAGE, "allreduce algorithm: %s: choose auto, naive, oneshot, direct, ring, tree, fused or nccl",
-                word);
+    return fail(
+        ERR_USAGE,
+        "allreduce algorithm: %s: choose auto, naive, oneshot, direct, ring, tree, fused or nccl",
+        word);
 }
 
 int allreduce_has_plan(enum allreduce_algorithm algorithm) {
@@ -35,8 +39,8 @@ int allreduce_has_plan(enum allreduce_algorithm algorithm) {
 }
 
 int allreduce_keeps_order(enum allreduce_algorithm algorithm) {
-    return algorithm == ALLREDUCE_NAIVE || algorithm == ALLREDUCE_ONESHOT || algorithm == ALLREDUCE_DIRECT ||
-           algorithm == ALLREDUCE_FUSED;
+    return algorithm == ALLREDUCE_NAIVE || algorithm == ALLREDUCE_ONESHOT ||
+           algorithm == ALLREDUCE_DIRECT || algorithm == ALLREDUCE_FUSED;
 }
 
 const char *plan_flag_name(enum plan_flag kind) {
@@ -46,8 +50,11 @@ const char *plan_flag_name(enum plan_flag kind) {
 }
 
 struct plan_config plan_config_default(void) {
-    struct plan_config config = {
-        .align = 16, .slice = 64 * 1024, .pipeline_from = 256 * 1024, .slices = 4, .scratch = 128 * 1024};
+    struct plan_config config = {.align = 16,
+                                 .slice = 64 * 1024,
+                                 .pipeline_from = 256 * 1024,
+                                 .slices = 4,
+                                 .scratch = 128 * 1024};
     return config;
 }
 
@@ -86,7 +93,8 @@ void plan_add(struct plan *plan, const struct plan_step *step) {
         struct plan_step *steps = realloc(plan->steps, (size_t)capacity * sizeof *steps);
         if (!steps) {
             plan->error =
-                fail(ERR_MEMORY, "allreduce plan: no host memory for %d steps: use larger slices", capacity);
+                fail(ERR_MEMORY, "allreduce plan: no host memory for %d steps: use larger slices",
+                     capacity);
             return;
         }
         plan->steps = steps;
@@ -109,15 +117,18 @@ static void plan_alone(struct plan *plan) {
 int plan_build(struct plan *plan, enum allreduce_algorithm algorithm, int n, int rank, size_t count,
                const struct plan_config *config) {
     memset(plan, 0, sizeof *plan);
-    if (n < 1 || n > MAX_DEVICES) return fail(ERR_USAGE, "allreduce: %d ranks: give 1 to %d", n, MAX_DEVICES);
+    if (n < 1 || n > MAX_DEVICES)
+        return fail(ERR_USAGE, "allreduce: %d ranks: give 1 to %d", n, MAX_DEVICES);
     if (rank < 0 || rank >= n)
         return fail(ERR_USAGE, "allreduce: rank %d of %d: give 0 to %d", rank, n, n - 1);
     if (!allreduce_has_plan(algorithm))
-        return fail(ERR_USAGE, "allreduce plan: algorithm %s: has no plan of its own: choose one first",
+        return fail(ERR_USAGE,
+                    "allreduce plan: algorithm %s: has no plan of its own: choose one first",
                     allreduce_algorithm_name(algorithm));
     if (config->align < 1 || config->slice < 1 || config->slices < 1 || config->scratch < (size_t)n)
         return fail(ERR_USAGE,
-                    "allreduce plan: align %zu, slice %zu, slices %d, scratch %zu: give at least 1, 1, 1, %d",
+                    "allreduce plan: align %zu, slice %zu, slices %d, scratch %zu: give at least "
+                    "1, 1, 1, %d",
                     config->align, config->slice, config->slices, config->scratch, n);
     plan->algorithm = algorithm;
     plan->n = n;

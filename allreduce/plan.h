@@ -1,24 +1,26 @@
 /* Plans: an allreduce as a list of integers.
  *
- * An algorithm is told once, as the ordered list of steps each rank takes: which range of which rank's
- * memory is read, which is written, which flag is awaited before and which is posted after. Nothing here
- * touches memory or a device. Executors run such a list: one thread standing for all ranks (reference.h,
- * the judge), a process per rank over shared memory (host/executor.h), GPU kernels (cuda_*.c); and a test
- * explores every order in which the steps of all ranks can interleave.
+ * An algorithm is told once, as the ordered list of steps each rank takes: which range of which
+ * rank's memory is read, which is written, which flag is awaited before and which is posted
+ * after. Nothing here touches memory or a device. Executors run such a list: one thread standing
+ * for all ranks (reference.h, the judge), a process per rank over shared memory
+ * (host/executor.h), GPU kernels (cuda_*.c); and a test explores every order in which the steps
+ * of all ranks can interleave.
  *
  *     step  =  wait for flags  ->  move or add one range  ->  post flags
  *
- * Memory. Each rank has DATA (`count` elements, in place: input and output) and SCRATCH. Offsets are in
- * elements from the start of the call's DATA, or of the call's half of SCRATCH.
+ * Memory. Each rank has DATA (`count` elements, in place: input and output) and SCRATCH. Offsets
+ * are in elements from the start of the call's DATA, or of the call's half of SCRATCH.
  *
- * Flags. A rank holds, in its own memory, one flag for each (kind, peer): flag [kind][w] of rank r is
- * written by rank w alone and read by rank r alone. "Post kind to r" of rank w writes it, "wait kind from w"
- * of rank r reads it. A flag only grows: values are epochs, 1 .. plan->epochs within a call, added to a
- * base that is 0 in the first call and grows by plan->epochs in each, on every rank alike. A wait is for
- * "at least", so a fast peer that has posted more, even in its next call, disturbs nobody.
+ * Flags. A rank holds, in its own memory, one flag for each (kind, peer): flag [kind][w] of rank
+ * r is written by rank w alone and read by rank r alone. "Post kind to r" of rank w writes it,
+ * "wait kind from w" of rank r reads it. A flag only grows: values are epochs, 1 .. plan->epochs
+ * within a call, added to a base that is 0 in the first call and grows by plan->epochs in each,
+ * on every rank alike. A wait is for "at least", so a fast peer that has posted more, even in
+ * its next call, disturbs nobody.
  *
- * Two calls in a row. Three facts, which every algorithm here keeps, make them safe without a barrier
- * between them:
+ * Two calls in a row. Three facts, which every algorithm here keeps, make them safe without a
+ * barrier between them:
  *   1. A rank leaves a call only when nobody will touch its DATA in this call any more.
  *   2. Nobody touches a rank's DATA before that rank has posted something in this call.
  *   3. The result depends on every rank's input, so when a rank leaves call k every rank has entered k, and
@@ -43,12 +45,14 @@ enum allreduce_algorithm {
     ALLREDUCE_DIRECT,  /* the owner of a slice reads n inputs and writes n outputs */
     ALLREDUCE_RING,    /* reduce-scatter, then all-gather, around a ring */
     ALLREDUCE_TREE,    /* two binary trees, half the data each */
-    ALLREDUCE_FUSED,   /* rank 0 reads n inputs and writes n outputs: for ranks that share one processor */
-    ALLREDUCE_NCCL,    /* the library's, on GPUs: no plan of its own here */
+    /* rank 0 reads n inputs and writes n outputs: for ranks that share one processor */
+    ALLREDUCE_FUSED,
+    ALLREDUCE_NCCL, /* the library's, on GPUs: no plan of its own here */
     ALLREDUCE_ALGORITHM_COUNT
 };
 const char *
-allreduce_algorithm_name(enum allreduce_algorithm algorithm); /* "auto", "naive", ...: static storage */
+/* "auto", "naive", ...: static storage */
+allreduce_algorithm_name(enum allreduce_algorithm algorithm);
 
 /* The algorithm of that name. ERR_USAGE lists the names. */
 int allreduce_algorithm_parse(const char *word, enum allreduce_algorithm *out);
@@ -56,8 +60,9 @@ int allreduce_algorithm_parse(const char *word, enum allreduce_algorithm *out);
 /* 1 if plan_build knows it: not AUTO, not NCCL. */
 int allreduce_has_plan(enum allreduce_algorithm algorithm);
 
-/* 1 if the algorithm adds in tree order (plan_tree_sum below), so that its bits are those of every other that
- * does, for any number of ranks. Ring, tree and NCCL have orders of their own; over 2 ranks all orders agree. */
+/* 1 if the algorithm adds in tree order (plan_tree_sum below), so that its bits are those of
+ * every other that does, for any number of ranks. Ring, tree and NCCL have orders of their own;
+ * over 2 ranks all orders agree. */
 int allreduce_keeps_order(enum allreduce_algorithm algorithm);
 
 enum plan_op {
@@ -86,7 +91,8 @@ const char *plan_flag_name(enum plan_flag kind); /* "ready", ...: static storage
 /* The first read of each rank's own term multiplies it by the call's scale: rounded, then added. */
 enum { PLAN_SCALE_SOURCE = 1, PLAN_SCALE_DEST = 2 }; /* DEST: the own term of a REDUCE */
 
-/* Sets of ranks are bits: rank r is 1 << r. Epoch 0 never occurs; an empty set means no wait or no post. */
+/* Sets of ranks are bits: rank r is 1 << r. Epoch 0 never occurs; an empty set means no wait or
+ * no post. */
 struct plan_step {
     uint8_t op;                         /* enum plan_op */
     uint8_t scale;                      /* PLAN_SCALE_... */
@@ -99,9 +105,11 @@ struct plan_step {
 };
 
 struct plan_config {
-    size_t align; /* ranges are cut at multiples of this many elements; 16 (one cache line of floats) */
+    /* ranges are cut at multiples of this many elements; 16 (one cache line of floats) */
+    size_t align;
     size_t slice; /* the longest slice of a pipeline, in elements */
-    int slices;   /* at least so many in a chunk (ring) or half (tree) from pipeline_from on; below 1 */
+    /* at least so many in a chunk (ring) or half (tree) from pipeline_from on; below 1 */
+    int slices;
     size_t pipeline_from; /* elements of the whole call */
     size_t scratch;       /* elements in one half of SCRATCH; at least n, better n times align */
 };
@@ -114,26 +122,29 @@ struct plan {
     enum allreduce_algorithm algorithm;
     int n, rank;
     size_t count;
-    size_t scratch;          /* elements of scratch (one half) that the steps use, at most config.scratch */
+    /* elements of scratch (one half) that the steps use, at most config.scratch */
+    size_t scratch;
     uint32_t epochs;         /* how far a call moves the base: the same on every rank */
     struct plan_step *steps; /* owned */
     int step_count, step_capacity;
     int error; /* building: the first failure */
 };
 
-/* The list of `rank` among n ranks (1 .. MAX_DEVICES) for `count` elements; count 0: no steps. ERR_USAGE:
- * bad n, rank, config or algorithm (AUTO included); ERR_MEMORY. On failure *plan is as after plan_free. */
+/* The list of `rank` among n ranks (1 .. MAX_DEVICES) for `count` elements; count 0: no steps.
+ * ERR_USAGE: bad n, rank, config or algorithm (AUTO included); ERR_MEMORY. On failure *plan is
+ * as after plan_free. */
 int plan_build(struct plan *plan, enum allreduce_algorithm algorithm, int n, int rank, size_t count,
                const struct plan_config *config);
 void plan_free(struct plan *plan); /* NULL and zeroed are fine */
 
-/* Bytes (4 an element) that this rank's steps move between different ranks: bytes[source][dest] += ... for
- * each remote load and store, row-major over n ranks; returns their sum. bytes may be NULL. */
+/* Bytes (4 an element) that this rank's steps move between different ranks: bytes[source][dest]
+ * += ... for each remote load and store, row-major over n ranks; returns their sum. bytes may be
+ * NULL. */
 uint64_t plan_traffic(const struct plan *plan, uint64_t *bytes);
 
-/* The order of summing over devices, docs/design.md 2 rule 1: term r takes in term r + ceil(m/2), then the
- * same on the lower half, until one is left. Here on n plain floats, which are overwritten; returns
- * term[0]. */
+/* The order of summing over devices, docs/design.md 2 rule 1: term r takes in term r +
+ * ceil(m/2), then the same on the lower half, until one is left. Here on n plain floats, which
+ * are overwritten; returns term[0]. */
 float plan_tree_sum(float *term, int n);
 
 /* ---- for the algorithms, one file each ---- */
@@ -141,7 +152,8 @@ float plan_tree_sum(float *term, int n);
 struct range {
     size_t offset, length;
 };
-/* Part i of `parts` of `whole`: all but the last non-empty one of equal length, cut at multiples of align. */
+/* Part i of `parts` of `whole`: all but the last non-empty one of equal length, cut at multiples
+ * of align. */
 struct range range_part(struct range whole, int parts, int i, size_t align);
 
 /* How many slices a pipelined range of `length` elements takes in a call of `count` elements. */

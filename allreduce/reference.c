@@ -1,4 +1,5 @@
-/* The reference executor; reference.h says what it is for. Nothing here is fast, and nothing is clever. */
+/* The reference executor; reference.h says what it is for. Nothing here is fast, and nothing is
+ * clever. */
 #include "allreduce/reference.h"
 
 #include <math.h>
@@ -11,7 +12,8 @@
 /* flags[reader][kind][writer]: the last epoch posted. */
 typedef uint32_t flag_table[MAX_DEVICES][PLAN_FLAG_KINDS][MAX_DEVICES];
 
-static float *range_of(float *const *data, float *const *scratch, int buffer, int rank, size_t offset) {
+static float *range_of(float *const *data, float *const *scratch, int buffer, int rank,
+                       size_t offset) {
     return (buffer == PLAN_DATA ? data[rank] : scratch[rank]) + offset;
 }
 
@@ -24,14 +26,17 @@ void reference_step(const struct plan *plan, const struct plan_step *s, float *c
         float term[MAX_DEVICES], result;
         if (s->op == PLAN_SUM) {
             for (int r = 0; r < plan->n; r++)
-                term[r] = *range_of(data, scratch, s->source_buffer, r, s->source_offset + i) * source_scale;
+                term[r] = *range_of(data, scratch, s->source_buffer, r, s->source_offset + i) *
+                          source_scale;
             result = plan_tree_sum(term, plan->n);
         } else {
-            result = *range_of(data, scratch, s->source_buffer, s->source_rank, s->source_offset + i) *
-                     source_scale;
+            result =
+                *range_of(data, scratch, s->source_buffer, s->source_rank, s->source_offset + i) *
+                source_scale;
         }
         if (s->op == PLAN_REDUCE || s->op == PLAN_REDUCE_COPY) {
-            float own = *range_of(data, scratch, s->dest_buffer, plan->rank, s->dest_offset + i) * dest_scale;
+            float own = *range_of(data, scratch, s->dest_buffer, plan->rank, s->dest_offset + i) *
+                        dest_scale;
             result = own + result;
         }
         for (int r = 0; r < plan->n; r++)
@@ -46,23 +51,25 @@ static int check_range(const struct plan *plan, int i, int buffer, uint64_t offs
                        size_t scratch) {
     uint64_t end = buffer == PLAN_DATA ? plan->count : scratch;
     if (offset <= end && length <= end - offset) return OK;
-    return fail(ERR_FAILED,
-                "%s plan of rank %d, step %d: range %llu + %llu lies outside of %llu elements of %s: a bug "
-                "in the planner",
-                allreduce_algorithm_name(plan->algorithm), plan->rank, i, (unsigned long long)offset,
-                (unsigned long long)length, (unsigned long long)end,
-                buffer == PLAN_DATA ? "data" : "scratch");
+    return fail(
+        ERR_FAILED,
+        "%s plan of rank %d, step %d: range %llu + %llu lies outside of %llu elements of %s: a bug "
+        "in the planner",
+        allreduce_algorithm_name(plan->algorithm), plan->rank, i, (unsigned long long)offset,
+        (unsigned long long)length, (unsigned long long)end,
+        buffer == PLAN_DATA ? "data" : "scratch");
 }
 
 static int check_step(const struct plan *plan, int i, size_t scratch) {
     const struct plan_step *s = &plan->steps[i];
     uint64_t all = rank_all(plan->n), others = rank_others(plan->n, plan->rank);
     int reduces = s->op == PLAN_REDUCE || s->op == PLAN_REDUCE_COPY;
-    int sane = s->op <= PLAN_SUM && s->wait_kind < PLAN_FLAG_KINDS && s->post_kind < PLAN_FLAG_KINDS &&
-               !(s->wait_ranks & ~others) && !(s->post_ranks & ~others) && !(s->dest_ranks & ~all) &&
+    int sane = s->op <= PLAN_SUM && s->wait_kind < PLAN_FLAG_KINDS &&
+               s->post_kind < PLAN_FLAG_KINDS && !(s->wait_ranks & ~others) &&
+               !(s->post_ranks & ~others) && !(s->dest_ranks & ~all) &&
                !s->wait_ranks == !s->wait_epoch && !s->post_ranks == !s->post_epoch &&
-               s->wait_epoch <= plan->epochs && s->post_epoch <= plan->epochs && s->source_rank >= 0 &&
-               s->source_rank < plan->n;
+               s->wait_epoch <= plan->epochs && s->post_epoch <= plan->epochs &&
+               s->source_rank >= 0 && s->source_rank < plan->n;
     if (s->op == PLAN_NONE) {
         sane = sane && s->length == 0 && (s->wait_ranks || s->post_ranks);
     } else {
@@ -71,12 +78,11 @@ static int check_step(const struct plan *plan, int i, size_t scratch) {
         CHECK(check_range(plan, i, s->source_buffer, s->source_offset, s->length, scratch));
         CHECK(check_range(plan, i, s->dest_buffer, s->dest_offset, s->length, scratch));
     }
-    return sane
-               ? OK
-               : fail(
-                     ERR_FAILED,
-                     "%s plan of rank %d, step %d: op %d, ranks or flags make no sense: a bug in the planner",
-                     allreduce_algorithm_name(plan->algorithm), plan->rank, i, s->op);
+    return sane ? OK
+                : fail(ERR_FAILED,
+                       "%s plan of rank %d, step %d: op %d, ranks or flags make no sense: a bug in "
+                       "the planner",
+                       allreduce_algorithm_name(plan->algorithm), plan->rank, i, s->op);
 }
 
 /* Does what the posts of the step say; a flag that does not grow is an error. */
@@ -85,10 +91,11 @@ static int post_flags(flag_table flags, const struct plan *plan, const struct pl
         if (!(s->post_ranks >> r & 1)) continue;
         uint32_t *flag = &flags[r][s->post_kind][plan->rank];
         if (s->post_epoch <= *flag)
-            return fail(ERR_FAILED,
-                        "%s plan of rank %d: flag %s of rank %d goes from %u to %u: a bug in the planner",
-                        allreduce_algorithm_name(plan->algorithm), plan->rank,
-                        plan_flag_name((enum plan_flag)s->post_kind), r, *flag, s->post_epoch);
+            return fail(
+                ERR_FAILED,
+                "%s plan of rank %d: flag %s of rank %d goes from %u to %u: a bug in the planner",
+                allreduce_algorithm_name(plan->algorithm), plan->rank,
+                plan_flag_name((enum plan_flag)s->post_kind), r, *flag, s->post_epoch);
         *flag = s->post_epoch;
     }
     return OK;
@@ -107,10 +114,12 @@ int plan_check(const struct plan *plans, int n, size_t scratch) {
     int code = OK;
     for (int r = 0; r < n; r++) {
         const struct plan *p = &plans[r];
-        if (p->rank != r || p->n != n || p->count != plans[0].count || p->epochs != plans[0].epochs ||
-            p->algorithm != plans[0].algorithm || p->scratch > scratch)
+        if (p->rank != r || p->n != n || p->count != plans[0].count ||
+            p->epochs != plans[0].epochs || p->algorithm != plans[0].algorithm ||
+            p->scratch > scratch)
             CHECK_GOTO(fail(ERR_FAILED,
-                            "plan of rank %d: differs from rank 0's in n, count, epochs or algorithm: a bug "
+                            "plan of rank %d: differs from rank 0's in n, count, epochs or "
+                            "algorithm: a bug "
                             "in the planner",
                             r),
                        code, out);
@@ -123,11 +132,11 @@ int plan_check(const struct plan *plans, int n, size_t scratch) {
         for (int i = 0; i < plans[r].step_count; i++) {
             int w = missing(*flags, &plans[r], &plans[r].steps[i]);
             if (w >= 0)
-                CHECK_GOTO(
-                    fail(ERR_FAILED,
-                         "%s plan of rank %d, step %d: rank %d never posts enough: a bug in the planner",
-                         allreduce_algorithm_name(plans[r].algorithm), r, i, w),
-                    code, out);
+                CHECK_GOTO(fail(ERR_FAILED,
+                                "%s plan of rank %d, step %d: rank %d never posts enough: a bug in "
+                                "the planner",
+                                allreduce_algorithm_name(plans[r].algorithm), r, i, w),
+                           code, out);
         }
     }
 out:
@@ -144,14 +153,16 @@ static int deadlock(const struct plan *plans, int n, const int *at, flag_table f
         if (at[r] == plans[r].step_count || used > sizeof text - 80) continue;
         const struct plan_step *s = &plans[r].steps[at[r]];
         used += (size_t)snprintf(text + used, sizeof text - used,
-                                 "%srank %d at step %d for flag %s of rank %d", used ? ", " : "", r, at[r],
-                                 plan_flag_name((enum plan_flag)s->wait_kind), missing(flags, &plans[r], s));
+                                 "%srank %d at step %d for flag %s of rank %d", used ? ", " : "", r,
+                                 at[r], plan_flag_name((enum plan_flag)s->wait_kind),
+                                 missing(flags, &plans[r], s));
     }
     return fail(ERR_FAILED, "%s plan: deadlock: %s: a bug in the planner",
                 allreduce_algorithm_name(plans[0].algorithm), text);
 }
 
-int reference_run(const struct plan *plans, int n, float *const *data, float *const *scratch, float scale) {
+int reference_run(const struct plan *plans, int n, float *const *data, float *const *scratch,
+                  float scale) {
     flag_table *flags = calloc(1, sizeof *flags);
     if (!flags) return fail(ERR_MEMORY, "reference executor: no host memory for flags: free some");
     int at[MAX_DEVICES] = {0}, code = OK, ended = 0, moved = 1;
@@ -176,14 +187,16 @@ out:
 
 int reference_allreduce(enum allreduce_algorithm algorithm, int n, size_t count,
                         const struct plan_config *config, float *const *data, float scale) {
-    if (n < 1 || n > MAX_DEVICES) return fail(ERR_USAGE, "allreduce: %d ranks: give 1 to %d", n, MAX_DEVICES);
+    if (n < 1 || n > MAX_DEVICES)
+        return fail(ERR_USAGE, "allreduce: %d ranks: give 1 to %d", n, MAX_DEVICES);
     int code = OK;
     size_t half = config->scratch;
     float *memory = malloc((size_t)n * half * sizeof *memory + 1), *scratch[MAX_DEVICES];
     struct plan *plans = calloc((size_t)n, sizeof *plans);
     if (!memory || !plans)
-        CHECK_GOTO(fail(ERR_MEMORY, "reference executor: no host memory for scratch: use a smaller one"),
-                   code, out);
+        CHECK_GOTO(
+            fail(ERR_MEMORY, "reference executor: no host memory for scratch: use a smaller one"),
+            code, out);
     for (size_t i = 0; i < (size_t)n * half; i++)
         memory[i] = NAN;
     for (int r = 0; r < n; r++) {

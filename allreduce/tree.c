@@ -1,6 +1,7 @@
-/* tree: sums go up a binary tree, the result comes down: 2 log2 n steps of latency where the ring has 2(n-1).
- * In one tree the leaves would idle while inner ranks do all the work, so there are two trees, each with half
- * of the data, and a rank that is inside one is a leaf of the other (Sanders, Speck, Traeff 2009).
+/* tree: sums go up a binary tree, the result comes down: 2 log2 n steps of latency where the
+ * ring has 2(n-1). In one tree the leaves would idle while inner ranks do all the work, so there
+ * are two trees, each with half of the data, and a rank that is inside one is a leaf of the
+ * other (Sanders, Speck, Traeff 2009).
  *
  *     tree A, 8 ranks                          tree B, 8 ranks: A in the mirror (r -> 7 - r)
  *
@@ -11,14 +12,14 @@
  *        / \       / \                            / \       / \
  *       1   3     5   7                          6   4     2   0
  *
- * Tree A is read off the bits of the rank: a rank whose lowest set bit is b lies at the height of b; its
- * parent has that bit cleared and the next one set, or where no such rank exists only cleared. Tree B is the
- * mirror image for even n; for odd n, where a mirror would map the middle onto itself, all roles are shifted
- * by one rank.
+ * Tree A is read off the bits of the rank: a rank whose lowest set bit is b lies at the height
+ * of b; its parent has that bit cleared and the next one set, or where no such rank exists only
+ * cleared. Tree B is the mirror image for even n; for odd n, where a mirror would map the middle
+ * onto itself, all roles are shifted by one rank.
  *
- * Up, per slice: a parent adds its children's sums, read where they lie in the children's data, to its own.
- * Down, per slice: a parent writes the result into its children's data. The root has one child and adds and
- * writes in one step (REDUCE_COPY). No scratch.
+ * Up, per slice: a parent adds its children's sums, read where they lie in the children's data,
+ * to its own. Down, per slice: a parent writes the result into its children's data. The root has
+ * one child and adds and writes in one step (REDUCE_COPY). No scratch.
  *
  * Flags (A and B have their own)   written by   read by      meaning
  *   up,   epoch s + 1              a rank       its parent   slice s of my data is my subtree's sum
@@ -27,14 +28,15 @@
  *
  * Epochs: m slices, 1 .. m.
  *
- * Early overwriting: a child's slice is written by its parent alone, which before has read it itself, and
- * which may do both since the child has said "up" and keeps off until "down". A rank leaves when it has
- * "down" for every slice (so its parent has done all it will do) and has written to its children (its
- * children never touch its data).
+ * Early overwriting: a child's slice is written by its parent alone, which before has read it
+ * itself, and which may do both since the child has said "up" and keeps off until "down". A rank
+ * leaves when it has "down" for every slice (so its parent has done all it will do) and has
+ * written to its children (its children never touch its data).
  *
- * Order within a rank: slice k of A and B up, then slice k - lag of A and B down, k = 0, 1, ...: while
- * slices climb, earlier ones descend. No deadlock: order all steps by (k; A up from the leaves, B up, A
- * down from the root, B down), after the leaves' first word; each waits only for steps before it. */
+ * Order within a rank: slice k of A and B up, then slice k - lag of A and B down, k = 0, 1, ...:
+ * while slices climb, earlier ones descend. No deadlock: order all steps by (k; A up from the
+ * leaves, B up, A down from the root, B down), after the leaves' first word; each waits only for
+ * steps before it. */
 #include "allreduce/plan.h"
 
 /* The parent of `role` in tree A over n ranks; -1 for role 0. */
@@ -102,7 +104,8 @@ static void leaf_ready(struct plan *plan, const struct tree_pass *t) {
     plan_add(plan, &ready);
 }
 
-static void go_up(struct plan *plan, const struct plan_config *config, const struct tree_pass *t, int k) {
+static void go_up(struct plan *plan, const struct plan_config *config, const struct tree_pass *t,
+                  int k) {
     for (int c = 0; c < t->node.children; c++) {
         struct plan_step add = slice_step(plan, config, t, k);
         int last = c == t->node.children - 1, child = t->node.child[c];
@@ -121,7 +124,8 @@ static void go_up(struct plan *plan, const struct plan_config *config, const str
     }
 }
 
-static void go_down(struct plan *plan, const struct plan_config *config, const struct tree_pass *t, int k) {
+static void go_down(struct plan *plan, const struct plan_config *config, const struct tree_pass *t,
+                    int k) {
     if (t->node.parent < 0) return; /* the root wrote the slice on its way up */
     if (t->node.children == 0) {    /* a leaf: only the end concerns it */
         struct plan_step done = {.op = PLAN_NONE};
@@ -148,12 +152,13 @@ void plan_tree(struct plan *plan, const struct plan_config *config) {
         struct range half = range_part(whole, 2, which, config->align);
         if (half.length == 0) break; /* tiny data: tree A takes it all */
         trees++;
-        *t = (struct tree_pass){
-            .node = plan_tree_node(which, n, plan->rank),
-            .half = half,
-            .slices = plan_slices(config, plan->count, range_part(whole, 2, 0, config->align).length),
-            .up = which == 0 ? PLAN_UP_A : PLAN_UP_B,
-            .down = which == 0 ? PLAN_DOWN_A : PLAN_DOWN_B};
+        *t =
+            (struct tree_pass){.node = plan_tree_node(which, n, plan->rank),
+                               .half = half,
+                               .slices = plan_slices(config, plan->count,
+                                                     range_part(whole, 2, 0, config->align).length),
+                               .up = which == 0 ? PLAN_UP_A : PLAN_UP_B,
+                               .down = which == 0 ? PLAN_DOWN_A : PLAN_DOWN_B};
         for (int c = 0; c < t->node.children; c++) {
             t->children |= rank_bit(t->node.child[c]);
             t->leaf_child[c] = plan_tree_node(which, n, t->node.child[c]).children == 0;

@@ -1,5 +1,5 @@
-/* The inside of the library's public face, for the files of api/ alone. Contracts stand in duet.h; here
- * stands how the public objects are made of the internal ones:
+/* The inside of the library's public face, for the files of api/ alone. Contracts stand in
+ * duet.h; here stands how the public objects are made of the internal ones:
  *
  *     duet_device, duet_var    are struct device and struct var under another name
  *     duet_tensor              a struct tensor and the device it lies on
@@ -27,16 +27,22 @@ struct duet_params {
     struct duet_tensor *views; /* count values, then count gradients */
 };
 
-static inline struct device *device_of(const duet_device *device) { return (struct device *)device; }
-static inline struct var *var_of(duet_var *x) { return (struct var *)x; }
-static inline duet_var *public_var(struct var *x) { return (duet_var *)x; }
+static inline struct device *device_of(const duet_device *device) {
+    return (struct device *)device;
+}
+static inline struct var *var_of(duet_var *x) {
+    return (struct var *)x;
+}
+static inline duet_var *public_var(struct var *x) {
+    return (duet_var *)x;
+}
 
 /* ERR_USAGE unless the shape is one that a tensor may have; `what` begins the text. */
 int api_check_shape(const char *what, int rank, const int *shape);
 
 /* A tensor with memory of its own, contents undefined. */
-int api_tensor_new(duet_tensor **out, struct device *device, enum dtype dtype, int rank, const int *dims,
-                   enum mem_cause cause);
+int api_tensor_new(duet_tensor **out, struct device *device, enum dtype dtype, int rank,
+                   const int *dims, enum mem_cause cause);
 
 /* Enqueues zeros into a float tensor. */
 int api_zero(struct device *device, const struct tensor *t);
@@ -50,12 +56,13 @@ struct duet_tape {
     struct tape *tape;
     struct duet_params *params; /* of this pass; NULL: none */
     struct segments segments;
-    struct step_block *step;      /* device memory */
-    struct tensor losses, hits;   /* device memory: one row, one column */
-    uint64_t seed, passes;        /* passes: training passes begun */
-    unsigned char *fired;         /* per parameter: its gradient was written by this backward */
+    struct step_block *step;    /* device memory */
+    struct tensor losses, hits; /* device memory: one row, one column */
+    uint64_t seed, passes;      /* passes: training passes begun */
+    unsigned char *fired;       /* per parameter: its gradient was written by this backward */
     int fired_capacity;
-    struct var *leaves[API_LEAVES]; /* of this pass: the vars whose gradient stays as backward left it */
+    /* of this pass: the vars whose gradient stays as backward left it */
+    struct var *leaves[API_LEAVES];
     int leaf_count;
     int error; /* the first failure of the wrapper itself; those of the ops are in the tape */
     char message[512];
@@ -68,6 +75,7 @@ int api_tape_fail(struct duet_tape *t, int code);
 int api_stuck(struct duet_tape *t, const duet_var *x);
 
 /* OK if `x` is a `dtype` tensor on the tape's device; `op` and `what` name it in the text. */
-int api_operand(const struct duet_tape *t, const char *op, const char *what, const duet_tensor *x, enum dtype dtype);
+int api_operand(const struct duet_tape *t, const char *op, const char *what, const duet_tensor *x,
+                enum dtype dtype);
 
 #endif

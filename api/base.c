@@ -1,15 +1,18 @@
-/* What belongs to no object: errors, time, random numbers. The public codes are the internal ones. */
+/* What belongs to no object: errors, time, random numbers. The public codes are the internal
+ * ones. */
 #include <stdlib.h>
 
 #include "api/api.h"
 #include "base/clock.h"
 #include "base/random.h"
 
-_Static_assert(DUET_OK == (int)OK && DUET_FAILED == (int)ERR_FAILED && DUET_USAGE == (int)ERR_USAGE &&
-                   DUET_CHECK == (int)ERR_CHECK && DUET_MEMORY == (int)ERR_MEMORY &&
-                   DUET_TIMEOUT == (int)ERR_TIMEOUT && DUET_PEER == (int)ERR_PEER,
+_Static_assert(DUET_OK == (int)OK && DUET_FAILED == (int)ERR_FAILED &&
+                   DUET_USAGE == (int)ERR_USAGE && DUET_CHECK == (int)ERR_CHECK &&
+                   DUET_MEMORY == (int)ERR_MEMORY && DUET_TIMEOUT == (int)ERR_TIMEOUT &&
+                   DUET_PEER == (int)ERR_PEER,
                "duet.h repeats the codes of base/error.h");
-_Static_assert(DUET_MAX_DEVICES == MAX_DEVICES && DUET_MAX_RANK == (int)MAX_RANK, "duet.h repeats the limits");
+_Static_assert(DUET_MAX_DEVICES == MAX_DEVICES && DUET_MAX_RANK == (int)MAX_RANK,
+               "duet.h repeats the limits");
 
 const char *duet_error(void) {
     return error_message();

@@ -1,5 +1,5 @@
-/* Data sets and batches: the internal loader with one device, so that a batch is a piece of the epoch's
- * order. */
+/* Data sets and batches: the internal loader with one device, so that a batch is a piece of the
+ * epoch's order. */
 #include <stdlib.h>
 
 #include "api/api.h"
@@ -19,15 +19,20 @@ struct duet_loader {
 
 int duet_dataset_open(duet_dataset **out, const char *name, const char *folder, int train) {
     *out = NULL;
-    if (!name) return fail(ERR_USAGE, "data set: no name was given: there are fashion-mnist, mnist and synthetic");
+    if (!name)
+        return fail(ERR_USAGE,
+                    "data set: no name was given: there are fashion-mnist, mnist and synthetic");
     struct duet_dataset *set = calloc(1, sizeof *set);
     if (!set) return fail(ERR_MEMORY, "data set %s: no host memory", name);
     int code = dataset_open(&set->set, name, folder, train);
     if (!code && (set->set.rows != SIDE || set->set.cols != SIDE))
-        code = fail(ERR_FAILED, "pictures of %s: %d x %d: must be %d x %d: give the folder of such files", name,
+        code = fail(ERR_FAILED,
+                    "pictures of %s: %d x %d: must be %d x %d: give the folder of such files", name,
                     set->set.rows, set->set.cols, SIDE, SIDE);
-    if (code) duet_dataset_free(set);
-    else *out = set;
+    if (code)
+        duet_dataset_free(set);
+    else
+        *out = set;
     return code;
 }
 
@@ -41,23 +46,26 @@ int duet_dataset_count(const duet_dataset *set) {
     return set->set.count;
 }
 
-int duet_loader_create(duet_loader **out, const duet_dataset *set, int batch_size, int shuffle, uint64_t seed,
-                       int workers) {
+int duet_loader_create(duet_loader **out, const duet_dataset *set, int batch_size, int shuffle,
+                       uint64_t seed, int workers) {
     *out = NULL;
     if (!set) return fail(ERR_USAGE, "loader: no data set was given");
-    struct loader_config config = {.set = &set->set,
-                                   .split = {.kind = SPLIT_CHUNKED, .devices = 1, .virtual_devices = 1},
-                                   .batch_size = batch_size,
-                                   .shuffle = !!shuffle,
-                                   .seed = seed,
-                                   .end = ORDER_EXACT,
-                                   .device_count = 1,
-                                   .workers = workers};
+    struct loader_config config = {
+        .set = &set->set,
+        .split = {.kind = SPLIT_CHUNKED, .devices = 1, .virtual_devices = 1},
+        .batch_size = batch_size,
+        .shuffle = !!shuffle,
+        .seed = seed,
+        .end = ORDER_EXACT,
+        .device_count = 1,
+        .workers = workers};
     struct duet_loader *l = calloc(1, sizeof *l);
     if (!l) return fail(ERR_MEMORY, "loader: no host memory");
     int code = loader_init(&l->loader, &config);
-    if (code) free(l);
-    else *out = l;
+    if (code)
+        free(l);
+    else
+        *out = l;
     return code;
 }
 
@@ -88,9 +96,12 @@ int duet_loader_start(duet_loader *loader, int epoch) {
 int duet_loader_next(duet_loader *loader, struct duet_batch *batch) {
     *batch = (struct duet_batch){0};
     if (!loader) return fail(ERR_USAGE, "loader: none was given");
-    if (!loader->started) return fail(ERR_USAGE, "loader: no epoch was started: call duet_loader_start");
+    if (!loader->started)
+        return fail(ERR_USAGE, "loader: no epoch was started: call duet_loader_start");
     release(loader);
     CHECK(loader_next(loader->loader, &loader->held));
-    if (loader->held) *batch = (struct duet_batch){loader->held->plan.n, loader->held->pixels, loader->held->labels};
+    if (loader->held)
+        *batch =
+            (struct duet_batch){loader->held->plan.n, loader->held->pixels, loader->held->labels};
     return OK;
 }

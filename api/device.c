@@ -20,16 +20,19 @@ static int kind_of(const char *name, enum device_kind *kind) {
         *kind = kinds[i].kind;
         return device_probe(*kind, &count);
     }
-    return fail(ERR_USAGE, "kind of device: %s: there are auto, cpu, cpu-late and cuda", name ? name : "none given");
+    return fail(ERR_USAGE, "kind of device: %s: there are auto, cpu, cpu-late and cuda",
+                name ? name : "none given");
 }
 
 int duet_devices_open(duet_device **devices, int n, const char *kind, uint64_t memory_bytes) {
-    if (n < 1 || n > MAX_DEVICES) return fail(ERR_USAGE, "devices: %d: give 1 to %d", n, MAX_DEVICES);
+    if (n < 1 || n > MAX_DEVICES)
+        return fail(ERR_USAGE, "devices: %d: give 1 to %d", n, MAX_DEVICES);
     memset(devices, 0, (size_t)n * sizeof *devices);
     struct device_config config = {.memory_bytes = memory_bytes, .devices = n};
     CHECK(kind_of(kind, &config.kind));
     config.check_operands = config.kind == DEVICE_HOST_LATE;
-    if (!memory_bytes && config.kind != DEVICE_CUDA) config.memory_bytes = device_default_memory(n); /* a GPU knows its own */
+    /* a GPU knows its own */
+    if (!memory_bytes && config.kind != DEVICE_CUDA) config.memory_bytes = device_default_memory(n);
     for (int i = 0; i < n; i++) {
         struct device *device;
         config.index = i;
@@ -86,14 +89,19 @@ int duet_parallel(int n, int (*work)(void *context, int i), void *context) {
     struct task tasks[MAX_DEVICES];
     pthread_t threads[MAX_DEVICES];
     int started = 1, code = OK;
-    if (n < 1 || n > MAX_DEVICES) return fail(ERR_USAGE, "parallel: %d threads: give 1 to %d", n, MAX_DEVICES);
-    for (int i = 0; i < n; i++) tasks[i] = (struct task){.work = work, .context = context, .i = i};
+    if (n < 1 || n > MAX_DEVICES)
+        return fail(ERR_USAGE, "parallel: %d threads: give 1 to %d", n, MAX_DEVICES);
+    for (int i = 0; i < n; i++)
+        tasks[i] = (struct task){.work = work, .context = context, .i = i};
     for (; started < n && !code; started += !code) {
         int error = pthread_create(&threads[started], NULL, run_task, &tasks[started]);
-        if (error) code = fail_errno(ERR_FAILED, error, "parallel: thread %d of %d could not be started", started, n);
+        if (error)
+            code = fail_errno(ERR_FAILED, error, "parallel: thread %d of %d could not be started",
+                              started, n);
     }
     if (!code) run_task(&tasks[0]);
-    for (int i = 1; i < started; i++) pthread_join(threads[i], NULL);
+    for (int i = 1; i < started; i++)
+        pthread_join(threads[i], NULL);
     for (int i = 0; i < n && !code; i++)
         if (tasks[i].code) code = fail(tasks[i].code, "%s", tasks[i].message);
     return code;

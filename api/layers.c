@@ -1,25 +1,27 @@
 /* The layers: a place in the parameters becomes the parameter, the rest is the internal op. */
 #include "api/api.h"
 
-/* Parameter i of this pass, of the rank that the layer needs; NULL and an error in the tape if there is
- * none. */
+/* Parameter i of this pass, of the rank that the layer needs; NULL and an error in the tape if
+ * there is none. */
 static struct param *param_at(duet_tape *t, const char *layer, int i, int rank) {
     struct param_set *set = t->params ? &t->params->set : NULL;
     int count = set ? set->count : 0;
     if (i < 0 || i >= count) {
-        api_tape_fail(t, fail(ERR_USAGE, "%s: parameter %d: the pass was begun with %d of them", layer, i, count));
+        api_tape_fail(t, fail(ERR_USAGE, "%s: parameter %d: the pass was begun with %d of them",
+                              layer, i, count));
         return NULL;
     }
     if (set->param[i].value.rank == rank) return &set->param[i];
-    api_tape_fail(t, fail(ERR_USAGE, "%s: %s is of rank %d: must be %d", layer, set->param[i].spec->name,
-                          set->param[i].value.rank, rank));
+    api_tape_fail(t, fail(ERR_USAGE, "%s: %s is of rank %d: must be %d", layer,
+                          set->param[i].spec->name, set->param[i].value.rank, rank));
     return NULL;
 }
 
 duet_var *duet_conv2d(duet_tape *t, duet_var *x, int w, int b, int stride, int padding) {
     if (api_stuck(t, x)) return NULL;
     struct param *weight = param_at(t, "conv2d", w, 4), *bias = param_at(t, "conv2d", b, 1);
-    return weight && bias ? public_var(conv2d(t->tape, var_of(x), weight, bias, stride, padding)) : NULL;
+    return weight && bias ? public_var(conv2d(t->tape, var_of(x), weight, bias, stride, padding))
+                          : NULL;
 }
 
 duet_var *duet_linear(duet_tape *t, duet_var *x, int w, int b) {
@@ -60,28 +62,34 @@ duet_var *duet_log_softmax(duet_tape *t, duet_var *x) {
 
 /* ---- losses ---- */
 
-_Static_assert(DUET_MEAN == (int)REDUCE_MEAN && DUET_SUM == (int)REDUCE_SUM && DUET_NONE == (int)REDUCE_NONE,
+_Static_assert(DUET_MEAN == (int)REDUCE_MEAN && DUET_SUM == (int)REDUCE_SUM &&
+                   DUET_NONE == (int)REDUCE_NONE,
                "duet.h repeats the reductions of device/op.h");
 
-static int check_loss(const duet_tape *t, const char *op, const struct var *x, const duet_tensor *labels,
-                      enum duet_reduction r) {
+static int check_loss(const duet_tape *t, const char *op, const struct var *x,
+                      const duet_tensor *labels, enum duet_reduction r) {
     CHECK(api_operand(t, op, "labels", labels, DTYPE_I32));
     if ((unsigned)r > DUET_NONE)
-        return fail(ERR_USAGE, "%s: reduction %d: there are DUET_MEAN, DUET_SUM and DUET_NONE", op, (int)r);
+        return fail(ERR_USAGE, "%s: reduction %d: there are DUET_MEAN, DUET_SUM and DUET_NONE", op,
+                    (int)r);
     if (x->value.dtype != DTYPE_F32 || x->value.rank != 2)
-        return fail(ERR_USAGE, "%s: scores of rank %d: must be (samples, classes)", op, x->value.rank);
+        return fail(ERR_USAGE, "%s: scores of rank %d: must be (samples, classes)", op,
+                    x->value.rank);
     if (labels->t.rank == 1 && labels->t.dims[0] == x->value.dims[0]) return OK;
-    return fail(ERR_USAGE, "%s: labels of rank %d, %d of them, for %d samples: give one each", op, labels->t.rank,
-                labels->t.dims[0], x->value.dims[0]);
+    return fail(ERR_USAGE, "%s: labels of rank %d, %d of them, for %d samples: give one each", op,
+                labels->t.rank, labels->t.dims[0], x->value.dims[0]);
 }
 
-duet_var *duet_cross_entropy(duet_tape *t, duet_var *scores, const duet_tensor *labels, enum duet_reduction r) {
-    if (api_stuck(t, scores) || api_tape_fail(t, check_loss(t, "cross entropy", var_of(scores), labels, r)))
+duet_var *duet_cross_entropy(duet_tape *t, duet_var *scores, const duet_tensor *labels,
+                             enum duet_reduction r) {
+    if (api_stuck(t, scores) ||
+        api_tape_fail(t, check_loss(t, "cross entropy", var_of(scores), labels, r)))
         return NULL;
     return public_var(cross_entropy(t->tape, var_of(scores), &labels->t, (enum reduction)r));
 }
 
-duet_var *duet_nll_loss(duet_tape *t, duet_var *log_probabilities, const duet_tensor *labels, enum duet_reduction r) {
+duet_var *duet_nll_loss(duet_tape *t, duet_var *log_probabilities, const duet_tensor *labels,
+                        enum duet_reduction r) {
     if (api_stuck(t, log_probabilities) ||
         api_tape_fail(t, check_loss(t, "nll loss", var_of(log_probabilities), labels, r)))
         return NULL;

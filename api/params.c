@@ -1,5 +1,5 @@
-/* Parameters of a user's model on one device: the internal param_set with names, plain SGD and files
- * around it. */
+/* Parameters of a user's model on one device: the internal param_set with names, plain SGD and
+ * files around it. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,8 @@
 #include "data/safetensors.h"
 
 static void free_specs(struct param_spec *specs, int count) {
-    for (int i = 0; specs && i < count; i++) free((char *)specs[i].name);
+    for (int i = 0; specs && i < count; i++)
+        free((char *)specs[i].name);
     free(specs);
 }
 
@@ -18,16 +19,19 @@ static int copy_specs(struct param_spec **out, const struct duet_param *params, 
     for (int i = 0; i < count; i++) {
         if (!params[i].name) return fail(ERR_USAGE, "parameter %d: it has no name: give one", i);
         CHECK(api_check_shape(params[i].name, params[i].rank, params[i].shape));
-        if (params[i].shape[0] == 0) return fail(ERR_USAGE, "%s: dimension 0 is 0: give at least 1", params[i].name);
+        if (params[i].shape[0] == 0)
+            return fail(ERR_USAGE, "%s: dimension 0 is 0: give at least 1", params[i].name);
         specs[i].name = strdup(params[i].name);
-        if (!specs[i].name) return fail(ERR_MEMORY, "parameters: no host memory for %d of them", count);
+        if (!specs[i].name)
+            return fail(ERR_MEMORY, "parameters: no host memory for %d of them", count);
         specs[i].rank = params[i].rank;
         memcpy(specs[i].dims, params[i].shape, sizeof specs[i].dims);
     }
     return OK;
 }
 
-static int build(struct duet_params *p, struct device *device, const struct duet_param *params, int count) {
+static int build(struct duet_params *p, struct device *device, const struct duet_param *params,
+                 int count) {
     CHECK(copy_specs(&p->specs, params, count));
     CHECK(param_set_init(&p->set, device, p->specs, count));
     CHECK(optimizer_init(&p->sgd, &p->set, &(struct optimizer_config){.kind = OPTIMIZER_SGD}));
@@ -42,10 +46,12 @@ static int build(struct duet_params *p, struct device *device, const struct duet
     return stream_sync(device_compute(device));
 }
 
-int duet_params_create(duet_params **out, duet_device *device, const struct duet_param *params, int count) {
+int duet_params_create(duet_params **out, duet_device *device, const struct duet_param *params,
+                       int count) {
     *out = NULL;
     if (!device) return fail(ERR_USAGE, "parameters: no device was given");
-    if (count < 1 || !params) return fail(ERR_USAGE, "parameters: %d of them: give at least one", count);
+    if (count < 1 || !params)
+        return fail(ERR_USAGE, "parameters: %d of them: give at least one", count);
     struct duet_params *p = calloc(1, sizeof *p);
     if (!p) return fail(ERR_MEMORY, "parameters: no host memory");
     int code = build(p, device_of(device), params, count);
@@ -86,7 +92,8 @@ duet_tensor *duet_params_grad(duet_params *params, int i) {
 
 int duet_sgd(duet_params *params, double lr, int batch_size) {
     if (!params) return fail(ERR_USAGE, "sgd: no parameters were given");
-    if (!isfinite(lr) || lr < 0) return fail(ERR_USAGE, "sgd: learning rate %g: give a finite number, 0 or more", lr);
+    if (!isfinite(lr) || lr < 0)
+        return fail(ERR_USAGE, "sgd: learning rate %g: give a finite number, 0 or more", lr);
     if (batch_size < 1) return fail(ERR_USAGE, "sgd: batch size %d: give at least 1", batch_size);
     struct step_block step = {.learning_rate = (float)(lr / batch_size)};
     CHECK(stream_write(device_compute(params->set.device), params->step, &step, sizeof step));
@@ -105,7 +112,8 @@ static int host_values(const struct param_set *set, float ***out) {
         free(block);
         return fail(ERR_MEMORY, "parameters: no host memory for %zu numbers", set->total_count);
     }
-    for (int i = 0; i < set->count; i++, block += set->param[i - 1].count) values[i] = block;
+    for (int i = 0; i < set->count; i++, block += set->param[i - 1].count)
+        values[i] = block;
     values[set->count] = block;
     *out = values;
     return OK;
@@ -118,12 +126,14 @@ static void free_values(float **values) {
 
 static struct safetensors_item item_of(const struct param_spec *spec, const float *values) {
     struct safetensors_item item = {.name = spec->name, .dims = spec->rank, .data = values};
-    for (int d = 0; d < spec->rank; d++) item.shape[d] = spec->dims[d];
+    for (int d = 0; d < spec->rank; d++)
+        item.shape[d] = spec->dims[d];
     return item;
 }
 
 int duet_params_save(duet_params *params, const char *file) {
-    if (!params || !file) return fail(ERR_USAGE, "save: no %s given", params ? "file was" : "parameters were");
+    if (!params || !file)
+        return fail(ERR_USAGE, "save: no %s given", params ? "file was" : "parameters were");
     const struct safetensors_pair about = {"format", "pt"};
     struct param_set *set = &params->set;
     struct safetensors_item *items = calloc((size_t)set->count, sizeof *items);
@@ -141,7 +151,8 @@ int duet_params_save(duet_params *params, const char *file) {
 }
 
 int duet_params_load(duet_params *params, const char *file) {
-    if (!params || !file) return fail(ERR_USAGE, "load: no %s given", params ? "file was" : "parameters were");
+    if (!params || !file)
+        return fail(ERR_USAGE, "load: no %s given", params ? "file was" : "parameters were");
     struct param_set *set = &params->set;
     struct safetensors s = {0};
     float **values = NULL;
@@ -151,7 +162,8 @@ int duet_params_load(duet_params *params, const char *file) {
         struct safetensors_item item = item_of(set->param[i].spec, NULL);
         code = safetensors_read(&s, item.name, item.dims, item.shape, values[i]);
     }
-    for (int i = 0; i < set->count && !code; i++) code = param_write_value(set, i, values[i]);
+    for (int i = 0; i < set->count && !code; i++)
+        code = param_write_value(set, i, values[i]);
     free_values(values);
     safetensors_close(&s);
     return code;

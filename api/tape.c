@@ -1,7 +1,7 @@
 /* The public tape: one segment a pass, errors kept until somebody asks, results read back.
  *
- * A user's pass is the batch of one device, so it is one segment, whose virtual device is the device's own
- * number: dropout then differs between devices, as it must. */
+ * A user's pass is the batch of one device, so it is one segment, whose virtual device is the
+ * device's own number: dropout then differs between devices, as it must. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,8 +33,10 @@ int duet_tape_create(duet_tape **out, duet_device *device) {
     int code = build(t);
     /* So that a forgotten begin is an error and no crash. */
     if (!code) code = duet_tape_begin(t, NULL, 0, DUET_EVALUATE);
-    if (code) duet_tape_free(t);
-    else *out = t;
+    if (code)
+        duet_tape_free(t);
+    else
+        *out = t;
     return code;
 }
 
@@ -70,25 +72,29 @@ int api_stuck(struct duet_tape *t, const duet_var *x) {
     return !t || !x || t->error;
 }
 
-int api_operand(const struct duet_tape *t, const char *op, const char *what, const duet_tensor *x, enum dtype dtype) {
+int api_operand(const struct duet_tape *t, const char *op, const char *what, const duet_tensor *x,
+                enum dtype dtype) {
     if (!x) return fail(ERR_USAGE, "%s: no %s was given", op, what);
     if (x->device != t->device)
-        return fail(ERR_USAGE, "%s: %s lies on %s, the tape on %s: bring it over with duet_tensor_to", op, what,
-                    device_name(x->device), device_name(t->device));
+        return fail(ERR_USAGE,
+                    "%s: %s lies on %s, the tape on %s: bring it over with duet_tensor_to", op,
+                    what, device_name(x->device), device_name(t->device));
     if (x->t.dtype != dtype)
-        return fail(ERR_USAGE, "%s: %s is of type %d: must be %s", op, what, (int)duet_tensor_type(x),
-                    dtype == DTYPE_I32 ? "int32" : "float");
+        return fail(ERR_USAGE, "%s: %s is of type %d: must be %s", op, what,
+                    (int)duet_tensor_type(x), dtype == DTYPE_I32 ? "int32" : "float");
     return OK;
 }
 
 /* ---- a pass ---- */
 
-static int check_begin(struct duet_tape *t, const duet_params *params, int samples, enum duet_pass pass) {
+static int check_begin(struct duet_tape *t, const duet_params *params, int samples,
+                       enum duet_pass pass) {
     if (samples < 0) return fail(ERR_USAGE, "tape: %d samples: give 0 or more", samples);
     if (pass != DUET_TRAIN && pass != DUET_EVALUATE)
         return fail(ERR_USAGE, "tape: pass %d: there are DUET_EVALUATE and DUET_TRAIN", (int)pass);
     if (params && params->set.device != t->device)
-        return fail(ERR_USAGE, "tape: the parameters lie on %s, the tape on %s: each device has its own",
+        return fail(ERR_USAGE,
+                    "tape: the parameters lie on %s, the tape on %s: each device has its own",
                     device_name(params->set.device), device_name(t->device));
     int count = params ? params->set.count : 0;
     if (count <= t->fired_capacity) return OK;
@@ -110,9 +116,12 @@ int duet_tape_begin(duet_tape *t, duet_params *params, int samples, enum duet_pa
     t->error = OK;
     t->leaf_count = 0;
     t->params = params;
-    t->segments = (struct segments){.count = 1, .n = samples, .seg = {{device_index(t->device), samples}}};
-    struct step_block block = {.seed = t->seed, .step = t->passes, .weight = samples ? 1.0f / (float)samples : 0};
-    struct tape_step step = {&t->segments, params ? &params->set : NULL, t->step, pass == DUET_TRAIN};
+    t->segments =
+        (struct segments){.count = 1, .n = samples, .seg = {{device_index(t->device), samples}}};
+    struct step_block block = {
+        .seed = t->seed, .step = t->passes, .weight = samples ? 1.0f / (float)samples : 0};
+    struct tape_step step = {&t->segments, params ? &params->set : NULL, t->step,
+                             pass == DUET_TRAIN};
     t->passes += pass == DUET_TRAIN;
     if (tape_begin(t->tape, &step)) return tape_error(t->tape);
     api_tape_fail(t, code);
@@ -124,7 +133,8 @@ static duet_var *enter(duet_tape *t, const char *op, const duet_tensor *x, int n
     if (!t || t->error) return NULL;
     int code = api_operand(t, op, "tensor", x, DTYPE_F32);
     if (!code && x->t.dims[0] != t->segments.n)
-        code = fail(ERR_USAGE, "%s: %d samples: the pass was begun with %d", op, x->t.dims[0], t->segments.n);
+        code = fail(ERR_USAGE, "%s: %d samples: the pass was begun with %d", op, x->t.dims[0],
+                    t->segments.n);
     if (api_tape_fail(t, code)) return NULL;
     return public_var(tape_leaf(t->tape, &x->t, needs_grad));
 }
@@ -135,7 +145,8 @@ duet_var *duet_input(duet_tape *t, const duet_tensor *x) {
 
 duet_var *duet_leaf(duet_tape *t, const duet_tensor *x) {
     if (t && t->leaf_count == API_LEAVES) {
-        api_tape_fail(t, fail(ERR_USAGE, "leaf: %d of them in a pass: use duet_input for others", API_LEAVES));
+        api_tape_fail(t, fail(ERR_USAGE, "leaf: %d of them in a pass: use duet_input for others",
+                              API_LEAVES));
         return NULL;
     }
     duet_var *leaf = enter(t, "leaf", x, 1);
@@ -189,7 +200,8 @@ int duet_loss_read(duet_tape *t, duet_var *loss, double *sum, int64_t *right) {
 
 static int copy_out(duet_tensor **out, duet_tape *t, const struct tensor *x) {
     CHECK(api_tensor_new(out, t->device, x->dtype, x->rank, x->dims, MEM_WORKSPACE));
-    int code = copy_peer(device_compute(t->device), t->device, (*out)->t.data, t->device, x->data, tensor_bytes(x));
+    int code = copy_peer(device_compute(t->device), t->device, (*out)->t.data, t->device, x->data,
+                         tensor_bytes(x));
     if (code) {
         duet_tensor_free(*out);
         *out = NULL;
@@ -209,8 +221,11 @@ int duet_var_grad(duet_tensor **out, duet_tape *t, duet_var *leaf) {
     *out = NULL;
     CHECK(duet_tape_error(t));
     int i = 0;
-    while (i < t->leaf_count && t->leaves[i] != var_of(leaf)) i++;
+    while (i < t->leaf_count && t->leaves[i] != var_of(leaf))
+        i++;
     if (i == t->leaf_count || !var_of(leaf)->grad.data)
-        return fail(ERR_USAGE, "gradient: none is kept of this var: make it with duet_leaf and call duet_backward");
+        return fail(
+            ERR_USAGE,
+            "gradient: none is kept of this var: make it with duet_leaf and call duet_backward");
     return copy_out(out, t, &var_of(leaf)->grad);
 }

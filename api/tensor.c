@@ -1,13 +1,14 @@
 /* Tensors on devices: host memory in and out, copies between devices, sums in place.
  *
- * Between two devices a copy waits three times: until the source is written, until the destination is no
- * longer read, and until the copy is done. A program that wants copies behind computation uses more of
- * Duet than this. */
+ * Between two devices a copy waits three times: until the source is written, until the
+ * destination is no longer read, and until the copy is done. A program that wants copies behind
+ * computation uses more of Duet than this. */
 #include <stdlib.h>
 
 #include "api/api.h"
 
-static const enum dtype dtypes[] = {[DUET_F32] = DTYPE_F32, [DUET_I32] = DTYPE_I32, [DUET_F64] = DTYPE_F64};
+static const enum dtype dtypes[] = {
+    [DUET_F32] = DTYPE_F32, [DUET_I32] = DTYPE_I32, [DUET_F64] = DTYPE_F64};
 
 int api_check_shape(const char *what, int rank, const int *shape) {
     int64_t count = 1;
@@ -15,23 +16,27 @@ int api_check_shape(const char *what, int rank, const int *shape) {
         return fail(ERR_USAGE, "%s: rank %d: give 1 to %d dimensions", what, rank, MAX_RANK);
     for (int i = 0; i < rank; i++) {
         if (shape[i] < (i ? 1 : 0))
-            return fail(ERR_USAGE, "%s: dimension %d is %d: give at least %d", what, i, shape[i], i ? 1 : 0);
+            return fail(ERR_USAGE, "%s: dimension %d is %d: give at least %d", what, i, shape[i],
+                        i ? 1 : 0);
         count *= shape[i];
-        if (count > INT32_MAX) return fail(ERR_USAGE, "%s: more than 2^31 - 1 elements: use several tensors", what);
+        if (count > INT32_MAX)
+            return fail(ERR_USAGE, "%s: more than 2^31 - 1 elements: use several tensors", what);
     }
     return OK;
 }
 
-int api_tensor_new(duet_tensor **out, struct device *device, enum dtype dtype, int rank, const int *dims,
-                   enum mem_cause cause) {
+int api_tensor_new(duet_tensor **out, struct device *device, enum dtype dtype, int rank,
+                   const int *dims, enum mem_cause cause) {
     struct duet_tensor *tensor = calloc(1, sizeof *tensor);
     *out = NULL;
     if (!tensor) return fail(ERR_MEMORY, "tensor: no host memory");
     tensor->device = device;
     tensor->t = tensor_plain(NULL, dtype, rank, dims);
     int code = device_alloc(device, &tensor->t.data, tensor_bytes(&tensor->t), cause);
-    if (code) free(tensor);
-    else *out = tensor;
+    if (code)
+        free(tensor);
+    else
+        *out = tensor;
     return code;
 }
 
@@ -41,22 +46,27 @@ int api_zero(struct device *device, const struct tensor *t) {
 }
 
 static int zero_any_type(struct device *device, const struct tensor *t) {
-    int words = (int)(dtype_bytes(t->dtype) / sizeof(float)); /* of zero bits, whatever they stand for */
-    struct tensor as_floats = tensor_plain(t->data, DTYPE_F32, 2, (int[2]){(int)tensor_count(t), words});
+    /* of zero bits, whatever they stand for */
+    int words = (int)(dtype_bytes(t->dtype) / sizeof(float));
+    struct tensor as_floats =
+        tensor_plain(t->data, DTYPE_F32, 2, (int[2]){(int)tensor_count(t), words});
     return api_zero(device, &as_floats);
 }
 
-int duet_tensor_create(duet_tensor **out, duet_device *device, enum duet_type type, int rank, const int *shape,
-                       const void *host) {
+int duet_tensor_create(duet_tensor **out, duet_device *device, enum duet_type type, int rank,
+                       const int *shape, const void *host) {
     *out = NULL;
     if (!device) return fail(ERR_USAGE, "tensor: no device was given");
-    if ((unsigned)type > DUET_F64) return fail(ERR_USAGE, "tensor: type %d: there are 0 to %d", (int)type, DUET_F64);
+    if ((unsigned)type > DUET_F64)
+        return fail(ERR_USAGE, "tensor: type %d: there are 0 to %d", (int)type, DUET_F64);
     CHECK(api_check_shape("tensor", rank, shape));
     struct duet_tensor *tensor;
     CHECK(api_tensor_new(&tensor, device_of(device), dtypes[type], rank, shape, MEM_INPUT));
     int code = host ? duet_tensor_write(tensor, host) : zero_any_type(tensor->device, &tensor->t);
-    if (code) duet_tensor_free(tensor);
-    else *out = tensor;
+    if (code)
+        duet_tensor_free(tensor);
+    else
+        *out = tensor;
     return code;
 }
 
@@ -92,14 +102,16 @@ size_t duet_tensor_count(const duet_tensor *tensor) {
 }
 
 int duet_tensor_read(const duet_tensor *tensor, void *host) {
-    if (!tensor || !host) return fail(ERR_USAGE, "tensor read: no %s was given", tensor ? "host memory" : "tensor");
+    if (!tensor || !host)
+        return fail(ERR_USAGE, "tensor read: no %s was given", tensor ? "host memory" : "tensor");
     struct stream *stream = device_compute(tensor->device);
     CHECK(copy_to_host(stream, host, tensor->t.data, tensor_bytes(&tensor->t)));
     return stream_sync(stream);
 }
 
 int duet_tensor_write(duet_tensor *tensor, const void *host) {
-    if (!tensor || !host) return fail(ERR_USAGE, "tensor write: no %s was given", tensor ? "host memory" : "tensor");
+    if (!tensor || !host)
+        return fail(ERR_USAGE, "tensor write: no %s was given", tensor ? "host memory" : "tensor");
     struct stream *stream = device_compute(tensor->device);
     CHECK(copy_to_device(stream, tensor->t.data, host, tensor_bytes(&tensor->t)));
     return stream_sync(stream);
@@ -107,7 +119,8 @@ int duet_tensor_write(duet_tensor *tensor, const void *host) {
 
 int duet_tensor_to(duet_tensor **out, const duet_tensor *tensor, duet_device *device) {
     *out = NULL;
-    if (!tensor || !device) return fail(ERR_USAGE, "tensor to: no %s was given", tensor ? "device" : "tensor");
+    if (!tensor || !device)
+        return fail(ERR_USAGE, "tensor to: no %s was given", tensor ? "device" : "tensor");
     const struct tensor *t = &tensor->t;
     enum mem_cause cause = device_of(device) == tensor->device ? MEM_WORKSPACE : MEM_COMM;
     CHECK(api_tensor_new(out, device_of(device), t->dtype, t->rank, t->dims, cause));
@@ -124,11 +137,15 @@ int duet_tensor_to(duet_tensor **out, const duet_tensor *tensor, duet_device *de
 static int check_pair(const char *what, const duet_tensor *to, const duet_tensor *from) {
     if (!to || !from) return fail(ERR_USAGE, "%s: no tensor was given", what);
     int same = to->t.rank == from->t.rank && to->t.dtype == from->t.dtype;
-    for (int i = 0; same && i < to->t.rank; i++) same = to->t.dims[i] == from->t.dims[i];
+    for (int i = 0; same && i < to->t.rank; i++)
+        same = to->t.dims[i] == from->t.dims[i];
     if (same) return OK;
-    return fail(ERR_USAGE, "%s: rank %d, %zu elements of type %d, from rank %d, %zu of type %d: shape and type must "
-                "agree", what, to->t.rank, tensor_count(&to->t), (int)duet_tensor_type(to), from->t.rank,
-                tensor_count(&from->t), (int)duet_tensor_type(from));
+    return fail(
+        ERR_USAGE,
+        "%s: rank %d, %zu elements of type %d, from rank %d, %zu of type %d: shape and type must "
+        "agree",
+        what, to->t.rank, tensor_count(&to->t), (int)duet_tensor_type(to), from->t.rank,
+        tensor_count(&from->t), (int)duet_tensor_type(from));
 }
 
 int duet_tensor_copy(duet_tensor *to, const duet_tensor *from) {
@@ -137,16 +154,20 @@ int duet_tensor_copy(duet_tensor *to, const duet_tensor *from) {
     struct stream *stream = device_compute(to->device);
     int between = to->device != from->device;
     if (between) CHECK(stream_sync(device_compute(from->device)));
-    CHECK(copy_peer(stream, to->device, to->t.data, from->device, from->t.data, tensor_bytes(&to->t)));
+    CHECK(copy_peer(stream, to->device, to->t.data, from->device, from->t.data,
+                    tensor_bytes(&to->t)));
     return between ? stream_sync(stream) : OK;
 }
 
 int duet_tensor_add(duet_tensor *to, const duet_tensor *from) {
     CHECK(check_pair("tensor add", to, from));
-    if (to->t.dtype != DTYPE_F32) return fail(ERR_USAGE, "tensor add: type %d: float only", (int)duet_tensor_type(to));
+    if (to->t.dtype != DTYPE_F32)
+        return fail(ERR_USAGE, "tensor add: type %d: float only", (int)duet_tensor_type(to));
     if (to->device != from->device)
-        return fail(ERR_USAGE, "tensor add: one lies on %s, the other on %s: bring it over with duet_tensor_to",
-                    device_name(to->device), device_name(from->device));
+        return fail(
+            ERR_USAGE,
+            "tensor add: one lies on %s, the other on %s: bring it over with duet_tensor_to",
+            device_name(to->device), device_name(from->device));
     struct op_args args = {.in[0] = from->t, .out[0] = to->t};
     return launch(device_compute(to->device), OP_ADD, &args);
 }

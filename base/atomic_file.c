@@ -1,5 +1,6 @@
-/* Atomic replacement of a file. The order matters: data reaches the disk (fsync of the file) before the name
- * points at it (rename), and the name reaches the disk (fsync of the folder) before we say it is saved. */
+/* Atomic replacement of a file. The order matters: data reaches the disk (fsync of the file)
+ * before the name points at it (rename), and the name reaches the disk (fsync of the folder)
+ * before we say it is saved. */
 #include "base/atomic_file.h"
 
 #include <errno.h>
@@ -18,8 +19,8 @@ static char *folder_of(const char *path) {
     return strndup(path, slash == path ? 1 : (size_t)(slash - path));
 }
 
-/* Opens the file that will become f->target: without a name where the file system can (O_TMPFILE), else under the
- * temporary name. */
+/* Opens the file that will become f->target: without a name where the file system can
+ * (O_TMPFILE), else under the temporary name. */
 static int open_new(struct atomic_file *f) {
     char *folder = folder_of(f->target);
     int fd = folder ? open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666) : -1;
@@ -39,7 +40,8 @@ int atomic_open(struct atomic_file *f, const char *path) {
     f->name = strdup(path);
     if (!f->name) return fail(ERR_MEMORY, "cannot write: %s: no host memory", path);
     if (exists && !S_ISREG(s.st_mode)) {
-        fd = open(path, O_WRONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe nobody reads is an error, not a hang */
+        /* a pipe nobody reads is an error, not a hang */
+        fd = open(path, O_WRONLY | O_CLOEXEC | O_NONBLOCK);
         if (fd >= 0) fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
     } else {
         f->target = exists ? realpath(path, NULL) : strdup(path);
@@ -83,7 +85,8 @@ int atomic_commit(struct atomic_file *f) {
     const char *name = f->name;
     int bad = fflush(f->file) || ferror(f->file);
     if (!bad && f->target)
-        bad = fsync(fileno(f->file)) || (f->unnamed && name_file(f)) || rename(f->temporary, f->target);
+        bad = fsync(fileno(f->file)) || (f->unnamed && name_file(f)) ||
+              rename(f->temporary, f->target);
     if (bad) return fail_errno(ERR_FAILED, errno, "cannot write: %s", name);
     free(f->temporary); /* from here on there is nothing to take back */
     f->temporary = NULL;

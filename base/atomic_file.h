@@ -1,6 +1,7 @@
-/* Files that are there whole or not at all: written under no name (or a temporary one in the same folder), synced,
- * then put in place of the old file by rename, which is atomic. A reader, a crash or a full disk never shows half
- * a checkpoint, and the old one stays until the new one is safe.
+/* Files that are there whole or not at all: written under no name (or a temporary one in the
+ * same folder), synced, then put in place of the old file by rename, which is atomic. A reader,
+ * a crash or a full disk never shows half a checkpoint, and the old one stays until the new one
+ * is safe.
  *
  *     struct atomic_file f = {0};
  *     CHECK_GOTO(atomic_open(&f, path), code, out);     fails here if the folder cannot be written: ask early
@@ -9,7 +10,8 @@
  * out:
  *     atomic_abandon(&f);                               nothing after a commit, else removes what was begun
  *
- * A path that exists and is no regular file (/dev/null, a pipe) is written directly; a link stays a link. */
+ * A path that exists and is no regular file (/dev/null, a pipe) is written directly; a link
+ * stays a link. */
 #ifndef BASE_ATOMIC_FILE_H
 #define BASE_ATOMIC_FILE_H
 

@@ -23,7 +23,9 @@ enum error_code {
     ERR_MEMORY,  /* a device (or the host) is out of memory: exit status 1 */
     ERR_TIMEOUT, /* a wait ran past its deadline: exit status 1 */
     ERR_PEER,    /* another rank failed or died first: exit status 1 */
-    ERR_READER,  /* who read standard output has gone (SIGPIPE): the command ends without a word, as cat does: 141 */
+    /* who read standard output has gone (SIGPIPE): the command ends without a word, as cat does:
+     * 141 */
+    ERR_READER,
 };
 
 #define CHECK(call)                          \
@@ -38,9 +40,9 @@ enum error_code {
         if (code) goto label;         \
     } while (0)
 
-#define CHECK_KEEP(call, code)                       \
-    do {                                             \
-        int check_code_ = (call);                    \
+#define CHECK_KEEP(call, code)                            \
+    do {                                                  \
+        int check_code_ = (call);                         \
         if (check_code_ && !(code)) (code) = check_code_; \
     } while (0)
 
@@ -49,7 +51,8 @@ enum error_code {
 int fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* As fail, and ": " with strerror(error_number) is put behind the text. */
-int fail_errno(int code, int error_number, const char *format, ...) __attribute__((format(printf, 3, 4)));
+int fail_errno(int code, int error_number, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* The thread's last error text; "" if none. Valid until the thread fails again. */
 const char *error_message(void);

@@ -1,5 +1,6 @@
-/* The reading half of base/json.h: one function per rule of the grammar (RFC 8259), each leaving the cursor
- * behind what it read. Input may be hostile, so depth is bounded, and nothing is believed before it is checked. */
+/* The reading half of base/json.h: one function per rule of the grammar (RFC 8259), each leaving
+ * the cursor behind what it read. Input may be hostile, so depth is bounded, and nothing is
+ * believed before it is checked. */
 #include "base/json.h"
 
 #include <ctype.h>
@@ -17,10 +18,13 @@ static int wrong(const struct cursor *c, const char *why) {
     return fail(ERR_FAILED, "%s: JSON: %s at byte %zu", c->name, why, (size_t)(c->at - c->start));
 }
 
-static int peek(const struct cursor *c) { return c->at < c->end ? (unsigned char)*c->at : -1; }
+static int peek(const struct cursor *c) {
+    return c->at < c->end ? (unsigned char)*c->at : -1;
+}
 
 static void skip_space(struct cursor *c) {
-    while (c->at < c->end && strchr(" \t\n\r", *c->at) && *c->at) c->at++;
+    while (c->at < c->end && strchr(" \t\n\r", *c->at) && *c->at)
+        c->at++;
 }
 
 static int hex4(struct cursor *c, unsigned *value) {
@@ -59,7 +63,8 @@ static int read_unicode(struct cursor *c, char **out) {
     if (u == 0) return wrong(c, "\\u0000 is not accepted");
     if (u >= 0xdc00 && u <= 0xdfff) return wrong(c, "lone surrogate");
     if (u >= 0xd800 && u <= 0xdbff) {
-        if (c->end - c->at < 6 || c->at[0] != '\\' || c->at[1] != 'u') return wrong(c, "lone surrogate");
+        if (c->end - c->at < 6 || c->at[0] != '\\' || c->at[1] != 'u')
+            return wrong(c, "lone surrogate");
         c->at += 2;
         CHECK(hex4(c, &low));
         if (low < 0xdc00 || low > 0xdfff) return wrong(c, "lone surrogate");
@@ -74,7 +79,8 @@ static int read_string(struct cursor *c, char **text) {
     static const char letter[] = "\"\\/bfnrt", byte[] = "\"\\/\b\f\n\r\t";
     if (peek(c) != '"') return wrong(c, "a quoted string expected");
     const char *close = ++c->at;
-    while (close < c->end && *close != '"') close += *close == '\\' ? 2 : 1;
+    while (close < c->end && *close != '"')
+        close += *close == '\\' ? 2 : 1;
     if (close >= c->end) return wrong(c, "a string without end");
     char *out = *text = malloc((size_t)(close - c->at) + 1);
     if (!out) return fail(ERR_MEMORY, "%s: JSON: no memory", c->name);
@@ -91,7 +97,8 @@ static int read_string(struct cursor *c, char **text) {
         char escape = c->at[1];
         const char *found = escape ? strchr(letter, escape) : NULL;
         c->at += 2;
-        if (found) *out++ = byte[found - letter];
+        if (found)
+            *out++ = byte[found - letter];
         else if (escape == 'u') {
             struct cursor inside = *c;
             inside.end = close;
@@ -108,7 +115,8 @@ static int read_string(struct cursor *c, char **text) {
 
 static size_t digits(struct cursor *c) {
     const char *from = c->at;
-    while (peek(c) >= '0' && peek(c) <= '9') c->at++;
+    while (peek(c) >= '0' && peek(c) <= '9')
+        c->at++;
     return (size_t)(c->at - from);
 }
 
@@ -157,18 +165,21 @@ static int check_keys_differ(struct cursor *c, const struct json *object) {
     const struct json **item = malloc((size_t)object->count * sizeof *item);
     if (!item) return fail(ERR_MEMORY, "%s: JSON: no memory", c->name);
     int n = 0, code = OK;
-    for (const struct json *j = object->child; j; j = j->next) item[n++] = j;
+    for (const struct json *j = object->child; j; j = j->next)
+        item[n++] = j;
     qsort(item, (size_t)n, sizeof *item, by_key);
     for (int i = 1; i < n && !code; i++)
         if (!strcmp(item[i - 1]->key, item[i]->key))
-            code = fail(ERR_FAILED, "%s: JSON: key '%.100s' stands twice in one object", c->name, item[i]->key);
+            code = fail(ERR_FAILED, "%s: JSON: key '%.100s' stands twice in one object", c->name,
+                        item[i]->key);
     free(item);
     return code;
 }
 
 static int read_value(struct cursor *c, struct json *j, int depth);
 
-/* Items up to the closer. Each is chained before it is filled, so that json_free finds all of a broken tree. */
+/* Items up to the closer. Each is chained before it is filled, so that json_free finds all of a
+ * broken tree. */
 static int read_items(struct cursor *c, struct json *j, int depth) {
     char closer = j->kind == JSON_OBJECT ? '}' : ']';
     struct json **end = &j->child;
@@ -201,7 +212,8 @@ static int read_items(struct cursor *c, struct json *j, int depth) {
     return j->kind == JSON_OBJECT ? check_keys_differ(c, j) : OK;
 }
 
-static int read_word(struct cursor *c, struct json *j, const char *word, enum json_kind kind, int value) {
+static int read_word(struct cursor *c, struct json *j, const char *word, enum json_kind kind,
+                     int value) {
     size_t n = strlen(word);
     if ((size_t)(c->end - c->at) < n || memcmp(c->at, word, n)) return wrong(c, "a value expected");
     c->at += n;
@@ -231,8 +243,10 @@ int json_parse(const char *name, const char *text, size_t bytes, struct json **r
     if (!code) code = read_value(&c, j, 0);
     skip_space(&c);
     if (!code && c.at != c.end) code = wrong(&c, "more text after the value");
-    if (code) json_free(j);
-    else *root = j;
+    if (code)
+        json_free(j);
+    else
+        *root = j;
     return code;
 }
 

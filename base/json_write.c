@@ -1,4 +1,5 @@
-/* The writing half of base/json.h: no tree is built, each call prints its piece; what is open is a short stack. */
+/* The writing half of base/json.h: no tree is built, each call prints its piece; what is open is
+ * a short stack. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -29,10 +30,14 @@ static void write_quoted(FILE *file, const char *text) {
     while (p < end) {
         const char *at = strchr(named, *p);
         int n = utf8_length(p, (size_t)(end - p));
-        if (at) fprintf(file, "\\%c", letter[at - named]);
-        else if (n == 0) fputs("\\ufffd", file);
-        else if (*p < 0x20 || *p == 0x7f) fprintf(file, "\\u%04x", *p);
-        else fwrite(p, 1, (size_t)n, file);
+        if (at)
+            fprintf(file, "\\%c", letter[at - named]);
+        else if (n == 0)
+            fputs("\\ufffd", file);
+        else if (*p < 0x20 || *p == 0x7f)
+            fprintf(file, "\\u%04x", *p);
+        else
+            fwrite(p, 1, (size_t)n, file);
         p += n ? n : 1;
     }
     fputc('"', file);
@@ -62,8 +67,12 @@ static void open_level(struct json_writer *w, const char *key, char opener, char
     w->depth++;
 }
 
-void json_object(struct json_writer *w, const char *key) { open_level(w, key, '{', '}'); }
-void json_array(struct json_writer *w, const char *key) { open_level(w, key, '[', ']'); }
+void json_object(struct json_writer *w, const char *key) {
+    open_level(w, key, '{', '}');
+}
+void json_array(struct json_writer *w, const char *key) {
+    open_level(w, key, '[', ']');
+}
 
 void json_close(struct json_writer *w) {
     if (w->depth == 0) {
@@ -81,8 +90,10 @@ void json_string(struct json_writer *w, const char *key, const char *text) {
 
 void json_number(struct json_writer *w, const char *key, double value) {
     before_value(w, key);
-    if (isfinite(value)) fprintf(w->file, "%.17g", value);
-    else fputs("null", w->file);
+    if (isfinite(value))
+        fprintf(w->file, "%.17g", value);
+    else
+        fputs("null", w->file);
 }
 
 void json_integer(struct json_writer *w, const char *key, int64_t value) {
@@ -113,7 +124,8 @@ void json_null(struct json_writer *w, const char *key) {
 
 int json_finish(struct json_writer *w, const char *name) {
     if (w->depth || w->misused)
-        return fail(ERR_FAILED, "%s: JSON not well formed: %d levels open: close each once", name, w->depth);
+        return fail(ERR_FAILED, "%s: JSON not well formed: %d levels open: close each once", name,
+                    w->depth);
     fputc('\n', w->file);
     if (fflush(w->file) || ferror(w->file))
         return fail(ERR_FAILED, "%s: cannot write: see that there is room and permission", name);

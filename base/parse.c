@@ -1,5 +1,6 @@
-/* Strict parsing. strtol and its kin take " 12abc", hex, "inf" and silent overflow; a training run started with
- * a misread number is worse than an error, so the shape of the text is checked first and only then converted. */
+/* Strict parsing. strtol and its kin take " 12abc", hex, "inf" and silent overflow; a training
+ * run started with a misread number is worse than an error, so the shape of the text is checked
+ * first and only then converted. */
 #include "base/parse.h"
 
 #include <errno.h>
@@ -11,7 +12,8 @@
 
 #include "base/error.h"
 
-/* How long the number at the start of the text is: [sign] digits [. digits] [e [sign] digits]; 0: none. */
+/* How long the number at the start of the text is: [sign] digits [. digits] [e [sign] digits];
+ * 0: none. */
 static size_t number_length(const char *text) {
     static const char digits[] = "0123456789";
     const char *p = text + (*text == '-' || *text == '+');
@@ -31,7 +33,8 @@ static size_t number_length(const char *text) {
 }
 
 /* "12" in text[0..length); the caller has said where it ends. */
-static int convert_int(const char *text, size_t length, int64_t lowest, int64_t highest, int64_t *value) {
+static int convert_int(const char *text, size_t length, int64_t lowest, int64_t highest,
+                       int64_t *value) {
     size_t sign = length && (*text == '-' || *text == '+');
     if (length == sign || strspn(text + sign, "0123456789") != length - sign) return 0;
     errno = 0;
@@ -43,20 +46,23 @@ static int convert_int(const char *text, size_t length, int64_t lowest, int64_t 
 
 int parse_int(const char *what, const char *text, int64_t lowest, int64_t highest, int64_t *value) {
     if (convert_int(text, strlen(text), lowest, highest, value)) return OK;
-    return fail(ERR_USAGE, "%s: '%s': give a whole number from %lld to %lld", what, text, (long long)lowest,
-                (long long)highest);
+    return fail(ERR_USAGE, "%s: '%s': give a whole number from %lld to %lld", what, text,
+                (long long)lowest, (long long)highest);
 }
 
-int parse_int_list(const char *what, const char *text, int64_t lowest, int64_t highest, int64_t *values, int most,
-                   int *count) {
+int parse_int_list(const char *what, const char *text, int64_t lowest, int64_t highest,
+                   int64_t *values, int most, int *count) {
     int n = 0;
     for (const char *p = text;; p++) {
         size_t length = strcspn(p, ",");
         int64_t value;
-        if (n == most) return fail(ERR_USAGE, "%s: '%s': give at most %d numbers", what, text, most);
+        if (n == most)
+            return fail(ERR_USAGE, "%s: '%s': give at most %d numbers", what, text, most);
         if (!convert_int(p, length, lowest, highest, &value))
-            return fail(ERR_USAGE, "%s: '%.*s' in '%s': give whole numbers from %lld to %lld, with commas between",
-                        what, (int)length, p, text, (long long)lowest, (long long)highest);
+            return fail(
+                ERR_USAGE,
+                "%s: '%.*s' in '%s': give whole numbers from %lld to %lld, with commas between",
+                what, (int)length, p, text, (long long)lowest, (long long)highest);
         values[n++] = value;
         p += length;
         if (!*p) break;
@@ -70,8 +76,8 @@ int parse_seed(const char *what, const char *text, uint64_t *seed) {
     errno = 0;
     uint64_t value = *text == '-' ? (uint64_t)strtoll(text, NULL, 10) : strtoull(text, NULL, 10);
     if (errno || !digits || text[sign + digits])
-        return fail(ERR_USAGE, "%s: '%s': give a whole number from %lld to %llu", what, text, (long long)INT64_MIN,
-                    (unsigned long long)UINT64_MAX);
+        return fail(ERR_USAGE, "%s: '%s': give a whole number from %lld to %llu", what, text,
+                    (long long)INT64_MIN, (unsigned long long)UINT64_MAX);
     *seed = value;
     return OK;
 }
@@ -81,8 +87,10 @@ int parse_number(const char *what, const char *text, double lowest, double highe
     double v = length && !text[length] ? strtod(text, NULL) : NAN;
     if (!isfinite(v) || v < lowest || v > highest) {
         if (highest == HUGE_VAL || highest >= 1e300)
-            return fail(ERR_USAGE, "%s: '%s': give a finite number of at least %g", what, text, lowest);
-        return fail(ERR_USAGE, "%s: '%s': give a number from %g to %g", what, text, lowest, highest);
+            return fail(ERR_USAGE, "%s: '%s': give a finite number of at least %g", what, text,
+                        lowest);
+        return fail(ERR_USAGE, "%s: '%s': give a number from %g to %g", what, text, lowest,
+                    highest);
     }
     *value = v;
     return OK;
@@ -100,24 +108,31 @@ static const char *size_text(uint64_t bytes, char text[32]) {
 
 /* The unit at the end of a size; 0: no such unit. */
 static double unit_bytes(const char *unit) {
-    static const struct { const char *name; double bytes; } units[] = {
-        {"", 1}, {"B", 1}, {"K", 0x1p10}, {"KB", 0x1p10}, {"KiB", 0x1p10}, {"M", 0x1p20}, {"MB", 0x1p20},
-        {"MiB", 0x1p20}, {"G", 0x1p30}, {"GB", 0x1p30}, {"GiB", 0x1p30},
+    static const struct {
+        const char *name;
+        double bytes;
+    } units[] = {
+        {"", 1},         {"B", 1},       {"K", 0x1p10},   {"KB", 0x1p10},
+        {"KiB", 0x1p10}, {"M", 0x1p20},  {"MB", 0x1p20},  {"MiB", 0x1p20},
+        {"G", 0x1p30},   {"GB", 0x1p30}, {"GiB", 0x1p30},
     };
     for (size_t i = 0; i < sizeof units / sizeof *units; i++)
         if (!strcasecmp(unit, units[i].name)) return units[i].bytes;
     return 0;
 }
 
-int parse_size(const char *what, const char *text, uint64_t lowest, uint64_t highest, uint64_t *bytes) {
+int parse_size(const char *what, const char *text, uint64_t lowest, uint64_t highest,
+               uint64_t *bytes) {
     size_t length = number_length(text);
     double unit = length && *text != '-' ? unit_bytes(text + length) : 0;
     double v = unit > 0 ? floor(strtod(text, NULL) * unit) : -1;
     char low[32], high[32];
-    if (v < 0) return fail(ERR_USAGE, "%s: '%s': give a size such as 65536, 512K, 64M or 1.5G", what, text);
+    if (v < 0)
+        return fail(ERR_USAGE, "%s: '%s': give a size such as 65536, 512K, 64M or 1.5G", what,
+                    text);
     if (v >= 0x1p64 || (uint64_t)v < lowest || (uint64_t)v > highest)
-        return fail(ERR_USAGE, "%s: '%s': give a size from %s to %s", what, text, size_text(lowest, low),
-                    size_text(highest, high));
+        return fail(ERR_USAGE, "%s: '%s': give a size from %s to %s", what, text,
+                    size_text(lowest, low), size_text(highest, high));
     *bytes = (uint64_t)v;
     return OK;
 }

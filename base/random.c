@@ -1,6 +1,7 @@
-/* MT19937 and PyTorch's rules on top of it. What there is to learn: a bit-exact random float is not only the
- * engine, but the very order of draws, the precision of each step, and which multiply-adds round once (fmaf)
- * or twice. Change any one of them and weights differ in their last bit, and a long run in every digit. */
+/* MT19937 and PyTorch's rules on top of it. What there is to learn: a bit-exact random float is
+ * not only the engine, but the very order of draws, the precision of each step, and which
+ * multiply-adds round once (fmaf) or twice. Change any one of them and weights differ in their
+ * last bit, and a long run in every digit. */
 #include "base/random.h"
 
 #include <math.h>
@@ -53,15 +54,18 @@ static float unit_float(struct rng *r) {
 
 void rng_uniform(struct rng *r, float *x, size_t count, double from, double to) {
     float low = (float)from, width = (float)to - low;
-    for (size_t i = 0; i < count; i++) x[i] = fmaf(unit_float(r), width, low);
+    for (size_t i = 0; i < count; i++)
+        x[i] = fmaf(unit_float(r), width, low);
 }
 
 void rng_bernoulli(struct rng *r, uint8_t *x, size_t count, double p) {
-    for (size_t i = 0; i < count; i++) x[i] = rng_double(r) < p;
+    for (size_t i = 0; i < count; i++)
+        x[i] = rng_double(r) < p;
 }
 
 void rng_permutation(struct rng *r, int32_t *order, int n) {
-    for (int i = 0; i < n; i++) order[i] = i;
+    for (int i = 0; i < n; i++)
+        order[i] = i;
     for (int i = 0; i < n - 1; i++) {
         int j = i + (int)(rng_u32(r) % (uint32_t)(n - i));
         int32_t kept = order[i];
@@ -70,13 +74,14 @@ void rng_permutation(struct rng *r, int32_t *order, int n) {
     }
 }
 
-/* Natural logarithm in float, the way Cephes does it in its vector form: x = m 2^e with m in [sqrt(1/2), sqrt(2)),
- * a polynomial in m - 1, and e ln 2 added in two parts. A multiplication written '*' rounds on its own, fmaf
- * rounds once: that split is part of the result. */
+/* Natural logarithm in float, the way Cephes does it in its vector form: x = m 2^e with m in
+ * [sqrt(1/2), sqrt(2)), a polynomial in m - 1, and e ln 2 added in two parts. A multiplication
+ * written '*' rounds on its own, fmaf rounds once: that split is part of the result. */
 static float log_cephes(float x) {
     static const float coefficient[] = {
-        7.0376836292e-2f, -1.1514610310e-1f, 1.1676998740e-1f, -1.2420140846e-1f, 1.4249322787e-1f,
-        -1.6668057665e-1f, 2.0000714765e-1f, -2.4999993993e-1f, 3.3333331174e-1f,
+        7.0376836292e-2f,  -1.1514610310e-1f, 1.1676998740e-1f,
+        -1.2420140846e-1f, 1.4249322787e-1f,  -1.6668057665e-1f,
+        2.0000714765e-1f,  -2.4999993993e-1f, 3.3333331174e-1f,
     };
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
@@ -91,7 +96,8 @@ static float log_cephes(float x) {
         m -= 1.0f;
     }
     float z = m * m, y = coefficient[0];
-    for (size_t i = 1; i < sizeof coefficient / sizeof *coefficient; i++) y = fmaf(y, m, coefficient[i]);
+    for (size_t i = 1; i < sizeof coefficient / sizeof *coefficient; i++)
+        y = fmaf(y, m, coefficient[i]);
     y = y * m;
     y = fmaf(y, z, e * -2.12194440e-4f);
     y -= z * 0.5f;
@@ -99,8 +105,8 @@ static float log_cephes(float x) {
     return fmaf(e, 0.693359375f, m);
 }
 
-/* Sine and cosine of x >= 0, likewise: x is reduced by a multiple j of pi/4 subtracted in three parts, and j's
- * bits say which polynomial is which and with what sign. */
+/* Sine and cosine of x >= 0, likewise: x is reduced by a multiple j of pi/4 subtracted in three
+ * parts, and j's bits say which polynomial is which and with what sign. */
 static void sincos_cephes(float x, float *sine, float *cosine) {
     int j = ((int)(x * 1.27323954473516f) + 1) & ~1;
     float k = (float)j;
@@ -125,10 +131,12 @@ static void sincos_cephes(float x, float *sine, float *cosine) {
     if (~(j - 2) & 4) *cosine = -*cosine;
 }
 
-/* Box-Muller on 16 uniforms in place: element i of the first half goes with element i of the second. */
+/* Box-Muller on 16 uniforms in place: element i of the first half goes with element i of the
+ * second. */
 static void normal_block(float *x, float mean, float std) {
     for (int i = 0; i < BLOCK / 2; i++) {
-        float u1 = 1.0f - x[i], u2 = x[i + BLOCK / 2]; /* u1 in (0, 1]: the logarithm stays finite */
+        /* u1 in (0, 1]: the logarithm stays finite */
+        float u1 = 1.0f - x[i], u2 = x[i + BLOCK / 2];
         float radius = sqrtf(-2.0f * log_cephes(u1)), sine, cosine;
         sincos_cephes((float)(2.0 * 3.14159265358979323846) * u2, &sine, &cosine);
         x[i] = fmaf(radius * cosine, std, mean);
@@ -136,7 +144,8 @@ static void normal_block(float *x, float mean, float std) {
     }
 }
 
-/* One normal of the small-tensor path; of each pair the second is kept for the next call, even across tensors. */
+/* One normal of the small-tensor path; of each pair the second is kept for the next call, even
+ * across tensors. */
 static double normal_double(struct rng *r) {
     if (r->has_normal) {
         r->has_normal = 0;
@@ -151,13 +160,18 @@ static double normal_double(struct rng *r) {
 
 void rng_normal(struct rng *r, float *x, size_t count, double mean, double std) {
     if (count < BLOCK) {
-        for (size_t i = 0; i < count; i++) x[i] = (float)(normal_double(r) * std + mean);
+        for (size_t i = 0; i < count; i++)
+            x[i] = (float)(normal_double(r) * std + mean);
         return;
     }
-    for (size_t i = 0; i < count; i++) x[i] = unit_float(r);
-    for (size_t i = 0; i + BLOCK <= count; i += BLOCK) normal_block(x + i, (float)mean, (float)std);
+    for (size_t i = 0; i < count; i++)
+        x[i] = unit_float(r);
+    for (size_t i = 0; i + BLOCK <= count; i += BLOCK)
+        normal_block(x + i, (float)mean, (float)std);
     if (count % BLOCK == 0) return;
-    float *last = x + count - BLOCK; /* a ragged tail: the last 16 are drawn afresh, over finished ones */
-    for (int i = 0; i < BLOCK; i++) last[i] = unit_float(r);
+    /* a ragged tail: the last 16 are drawn afresh, over finished ones */
+    float *last = x + count - BLOCK;
+    for (int i = 0; i < BLOCK; i++)
+        last[i] = unit_float(r);
     normal_block(last, (float)mean, (float)std);
 }

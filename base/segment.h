@@ -1,7 +1,8 @@
 /* Segments: how one device's batch is made of the batches of its virtual devices.
  *
- * Device r of W holds the virtual devices v = r, r+W, r+2W, ... as segments stored one after another.
- * What sums over samples runs once per segment, so its bits do not depend on W (docs/design.md 2). */
+ * Device r of W holds the virtual devices v = r, r+W, r+2W, ... as segments stored one after
+ * another. What sums over samples runs once per segment, so its bits do not depend on W
+ * (docs/design.md 2). */
 #ifndef BASE_SEGMENT_H
 #define BASE_SEGMENT_H
 

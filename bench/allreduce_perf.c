@@ -1,21 +1,24 @@
-/* How fast is an allreduce here? With the flags and columns of nccl-tests, so that the figures can be laid
- * side by side.
+/* How fast is an allreduce here? With the flags and columns of nccl-tests, so that the figures
+ * can be laid side by side.
  *
  *     allreduce_perf [-d cpu|cuda] [-b 1K] [-e 64M] [-f 2] [-n 20] [-w 5] [-r 2] [-a all|auto|naive|...]
  *                    [-o sum|avg] [-c 0|1] [-p 0|1]
  *
- * time is that of one call, n calls being enqueued at once and waited for together (the slowest rank's); p50
- * and p99 are of single calls, as rank 0's stream ran them. algbw = size / time, busbw = algbw 2(n-1)/n. The
- * least an allreduce in shared memory must move is 2 n size bytes, each input read and each output written
- * once; the column `copy` is the time in which memcpy, in the same run, on the same buffer, by as many
- * cores as are at work, moves as many. It is a yardstick, no floor: direct writes where it has just read,
- * while what memcpy writes to must be fetched first. On GPUs it is a copy inside the device, by as many GPUs as are at
- * work; where ranks share one GPU no rank has a link of its own, and busbw means nothing. `wrong` counts elements, over all ranks, that are not
- * the exact sum: each algorithm and size is checked before it is timed.
+ * time is that of one call, n calls being enqueued at once and waited for together (the slowest
+ * rank's); p50 and p99 are of single calls, as rank 0's stream ran them. algbw = size / time,
+ * busbw = algbw 2(n-1)/n. The least an allreduce in shared memory must move is 2 n size bytes,
+ * each input read and each output written once; the column `copy` is the time in which memcpy,
+ * in the same run, on the same buffer, by as many cores as are at work, moves as many. It is a
+ * yardstick, no floor: direct writes where it has just read, while what memcpy writes to must be
+ * fetched first. On GPUs it is a copy inside the device, by as many GPUs as are at work; where
+ * ranks share one GPU no rank has a link of its own, and busbw means nothing. `wrong` counts
+ * elements, over all ranks, that are not the exact sum: each algorithm and size is checked
+ * before it is timed.
  *
- * Where there are cores enough each rank's communication thread is bound to one (-p 0: not). Left alone
- * the kernel tends to put threads that wake each other on one core, each asleep while the other works, and
- * then finds that core not busy enough to part them: 20 us a call where 1 would do. */
+ * Where there are cores enough each rank's communication thread is bound to one (-p 0: not).
+ * Left alone the kernel tends to put threads that wake each other on one core, each asleep while
+ * the other works, and then finds that core not busy enough to part them: 20 us a call where 1
+ * would do. */
 #include <getopt.h>
 #include <sched.h>
 #include <stdio.h>
@@ -41,7 +44,8 @@ static int core_count(void) {
     return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
-/* In the communication thread of rank *args: keep to the core of that number among those allowed. */
+/* In the communication thread of rank *args: keep to the core of that number among those
+ * allowed. */
 static int bind_to_core(void *args) {
     cpu_set_t allowed, one;
     int left = *(int *)args;
@@ -55,7 +59,8 @@ static int bind_to_core(void *args) {
 
 /* ---- words ---- */
 
-static int parse_number(const char *flag, const char *text, size_t least, size_t most, size_t *out) {
+static int parse_number(const char *flag, const char *text, size_t least, size_t most,
+                        size_t *out) {
     char *end;
     double value = strtod(text, &end);
     static const char units[] = "KMG";
@@ -64,18 +69,27 @@ static int parse_number(const char *flag, const char *text, size_t least, size_t
         value *= 1024;
     if (unit) end++;
     if (end == text || *end || !(value >= (double)least && value <= (double)most))
-        return fail(ERR_USAGE, "-%s: %s: give a number from %zu to %zu, K, M or G behind it if you like",
-                    flag, text, least, most);
+        return fail(ERR_USAGE,
+                    "-%s: %s: give a number from %zu to %zu, K, M or G behind it if you like", flag,
+                    text, least, most);
     *out = (size_t)value;
     return OK;
 }
 
 static int parse_options(int argc, char **argv, struct options *o) {
-    static const struct option longs[] = {
-        {"minbytes", 1, 0, 'b'},     {"maxbytes", 1, 0, 'e'}, {"stepfactor", 1, 0, 'f'}, {"iters", 1, 0, 'n'},
-        {"warmup_iters", 1, 0, 'w'}, {"ranks", 1, 0, 'r'},    {"algorithm", 1, 0, 'a'},  {"op", 1, 0, 'o'},
-        {"check", 1, 0, 'c'},        {"pin", 1, 0, 'p'},      {"device", 1, 0, 'd'},     {"help", 0, 0, 'h'},
-        {0, 0, 0, 0}};
+    static const struct option longs[] = {{"minbytes", 1, 0, 'b'},
+                                          {"maxbytes", 1, 0, 'e'},
+                                          {"stepfactor", 1, 0, 'f'},
+                                          {"iters", 1, 0, 'n'},
+                                          {"warmup_iters", 1, 0, 'w'},
+                                          {"ranks", 1, 0, 'r'},
+                                          {"algorithm", 1, 0, 'a'},
+                                          {"op", 1, 0, 'o'},
+                                          {"check", 1, 0, 'c'},
+                                          {"pin", 1, 0, 'p'},
+                                          {"device", 1, 0, 'd'},
+                                          {"help", 0, 0, 'h'},
+                                          {0, 0, 0, 0}};
     size_t most = (size_t)1 << 33, calls = 20, warmup = 5, ranks = 2, check = 1, pin = 1;
     *o = (struct options){.from = 1 << 10, .to = 64 << 20, .factor = 2, .all = 1};
     for (int c; (c = getopt_long(argc, argv, "b:e:f:n:w:r:a:o:c:p:d:h", longs, NULL)) != -1;) {
@@ -105,12 +119,15 @@ static int parse_options(int argc, char **argv, struct options *o) {
             break;
         default:
             return fail(ERR_USAGE,
-                        "usage: %s [-d cpu|cuda] [-b BYTES] [-e BYTES] [-f FACTOR] [-n CALLS] [-w WARMUP] [-r RANKS] "
-                        "[-a all|auto|naive|oneshot|direct|ring|tree|fused|nccl] [-o sum|avg] [-c 0|1] [-p 0|1]",
+                        "usage: %s [-d cpu|cuda] [-b BYTES] [-e BYTES] [-f FACTOR] [-n CALLS] [-w "
+                        "WARMUP] [-r RANKS] "
+                        "[-a all|auto|naive|oneshot|direct|ring|tree|fused|nccl] [-o sum|avg] [-c "
+                        "0|1] [-p 0|1]",
                         argv[0]);
         }
     }
-    if (optind < argc) return fail(ERR_USAGE, "%s: not understood: -h shows the flags", argv[optind]);
+    if (optind < argc)
+        return fail(ERR_USAGE, "%s: not understood: -h shows the flags", argv[optind]);
     if (o->from > o->to)
         return fail(ERR_USAGE, "-b %zu is more than -e %zu: turn them round", o->from, o->to);
     o->calls = (int)calls;
@@ -159,7 +176,8 @@ static int count_wrong(struct rank *r, size_t count, float scale, uint64_t *wron
             size += (double)input(k, i) * scale;
         }
         double bound =
-            scale == 1 ? 0 : (r->n + 1) * size / (1 << 24); /* each product and each sum rounds once */
+            /* each product and each sum rounds once */
+            scale == 1 ? 0 : (r->n + 1) * size / (1 << 24);
         double off = r->host[i] - sum;
         mine += !(off <= bound && off >= -bound);
     }
@@ -185,7 +203,8 @@ static int time_calls(struct rank *r, size_t count, float scale, struct timing *
     if (!single) return fail(ERR_MEMORY, "no host memory for %d times: give a smaller -n", calls);
     memset(r->host, 0, count * sizeof(float)); /* sums of sums would overflow */
     int code = copy_to_device(device_comm(r->device), r->data, r->host, count * sizeof(float));
-    if (!code) code = stream_sync(device_comm(r->device)); /* all ranks' zeros are there before the first call reads them */
+    /* all ranks' zeros are there before the first call reads them */
+    if (!code) code = stream_sync(device_comm(r->device));
     if (!code) code = comm_barrier(r->comm, "zeros");
     for (int i = 0; i < r->options->warmup && !code; i++)
         code = call(r, count, scale);
@@ -203,8 +222,9 @@ static int time_calls(struct rank *r, size_t count, float scale, struct timing *
     for (int k = 0; k < r->n && !code; k++)
         t->us = all[k] > t->us ? all[k] : t->us;
     for (int i = 0; i < calls && !code; i++)
-        single[i] =
-            (double)(log->spans[first + (size_t)i].end_ns - log->spans[first + (size_t)i].start_ns) * 1e-3;
+        single[i] = (double)(log->spans[first + (size_t)i].end_ns -
+                             log->spans[first + (size_t)i].start_ns) *
+                    1e-3;
     qsort(single, (size_t)calls, sizeof *single, by_value);
     t->p50 = single[calls / 2];
     t->p99 = single[calls * 99 / 100];
@@ -212,8 +232,8 @@ static int time_calls(struct rank *r, size_t count, float scale, struct timing *
     return code;
 }
 
-/* GB/s read and written by copies from one half of the buffer to the other, the best of five: by memcpy on one core, or
- * inside a GPU. */
+/* GB/s read and written by copies from one half of the buffer to the other, the best of five: by
+ * memcpy on one core, or inside a GPU. */
 static int copy_speed(struct rank *r, size_t count, double *best) {
     size_t half = count / 2 * sizeof(float);
     struct stream *stream = device_comm(r->device);
@@ -223,7 +243,8 @@ static int copy_speed(struct rank *r, size_t count, double *best) {
         int64_t start = now_ns();
         for (int k = 0; k < repeat; k++) {
             if (r->options->kind == DEVICE_CUDA) {
-                CHECK(copy_peer(stream, r->device, r->data, r->device, (char *)r->data + half, half));
+                CHECK(
+                    copy_peer(stream, r->device, r->data, r->device, (char *)r->data + half, half));
             } else {
                 memcpy(r->data, (char *)r->data + half, half);
                 __asm__ volatile("" ::: "memory"); /* each copy counts */
@@ -251,9 +272,11 @@ static int print_size(struct rank *r, size_t count, const struct timing *t, uint
     if (r->options->check) snprintf(shown, sizeof shown, "%llu", (unsigned long long)wrong);
     if (r->options->kind == DEVICE_HOST || !allreduce_shares_device(r->ar))
         snprintf(bus, sizeof bus, "%.2f", S / t->us * 1e-3 * 2 * (n - 1) / n);
-    printf("%12zu %12zu   float   %s %9.2f %8.2f %8s %6s %9.2f %9.2f %9.2f   %s, %s\n", count * sizeof(float), count,
-           r->options->average ? "avg" : "sum", t->us, S / t->us * 1e-3, bus, shown, t->p50, t->p99, copy_us,
-           allreduce_algorithm_name(allreduce_algorithm_for(r->ar, count, NULL, 0)), allreduce_executor_name(r->ar));
+    printf("%12zu %12zu   float   %s %9.2f %8.2f %8s %6s %9.2f %9.2f %9.2f   %s, %s\n",
+           count * sizeof(float), count, r->options->average ? "avg" : "sum", t->us,
+           S / t->us * 1e-3, bus, shown, t->p50, t->p99, copy_us,
+           allreduce_algorithm_name(allreduce_algorithm_for(r->ar, count, NULL, 0)),
+           allreduce_executor_name(r->ar));
     fflush(stdout);
     return OK;
 }
@@ -268,7 +291,8 @@ static int run_size(struct rank *r, size_t bytes, uint64_t *all_wrong) {
     *all_wrong += wrong;
     CHECK(comm_barrier(r->comm, "start of copies"));
     if (r->rank == 0) CHECK(print_size(r, count, &t, wrong));
-    return comm_barrier(r->comm, "end of copies"); /* who shares a GPU with rank 0 has left it alone meanwhile */
+    /* who shares a GPU with rank 0 has left it alone meanwhile */
+    return comm_barrier(r->comm, "end of copies");
 }
 
 /* ---- a rank ---- */
@@ -289,13 +313,14 @@ static int print_machine(const struct options *o) {
     if (o->kind == DEVICE_CUDA) {
         CHECK(device_probe(DEVICE_CUDA, &gpus));
         CHECK(gpu_facts(0, &gpu));
-        printf("# machine: %d GPU%s, %s; %d rank%s%s\n", gpus, gpus == 1 ? "" : "s", gpu.name, o->ranks,
-               o->ranks == 1 ? "" : "s", o->ranks > gpus ? ", several share a GPU: busbw means nothing" : "");
+        printf("# machine: %d GPU%s, %s; %d rank%s%s\n", gpus, gpus == 1 ? "" : "s", gpu.name,
+               o->ranks, o->ranks == 1 ? "" : "s",
+               o->ranks > gpus ? ", several share a GPU: busbw means nothing" : "");
         return OK;
     }
     processor_name(name, sizeof name);
-    printf("# machine: %s, %d core%s; %d rank%s, emulated devices, host shared memory, %s\n", name, cores,
-           cores == 1 ? "" : "s", o->ranks, o->ranks == 1 ? "" : "s",
+    printf("# machine: %s, %d core%s; %d rank%s, emulated devices, host shared memory, %s\n", name,
+           cores, cores == 1 ? "" : "s", o->ranks, o->ranks == 1 ? "" : "s",
            o->pin ? "a core bound to each" : "cores not bound");
     return OK;
 }
@@ -303,14 +328,16 @@ static int print_machine(const struct options *o) {
 static int print_head(const struct options *o) {
     int emulated = o->kind == DEVICE_HOST;
     CHECK(print_machine(o));
-    printf("# %d calls, %d warm-up, in place; busbw by the formula of nccl-tests%s\n", o->calls, o->warmup,
-           emulated ? ": here ranks have no links of their own" : "");
+    printf("# %d calls, %d warm-up, in place; busbw by the formula of nccl-tests%s\n", o->calls,
+           o->warmup, emulated ? ": here ranks have no links of their own" : "");
     printf("# copy: 2 n size bytes, the least to be moved, at the speed of %s in this run%s\n",
            emulated ? "memcpy" : "a copy inside a GPU",
            emulated && o->ranks > core_count() ? "; more ranks than cores: they take turns" : "");
-    printf("#       size        count    type redop      time    algbw    busbw  wrong       p50       p99   "
+    printf("#       size        count    type redop      time    algbw    busbw  wrong       p50   "
+           "    p99   "
            "   copy   algorithm, executor\n");
-    printf("#        (B)   (elements)                    (us)   (GB/s)   (GB/s)              (us)      (us)  "
+    printf("#        (B)   (elements)                    (us)   (GB/s)   (GB/s)              (us)  "
+           "    (us)  "
            "    (us)\n");
     return OK;
 }
@@ -321,7 +348,8 @@ static int run_algorithm(struct rank *r, enum allreduce_algorithm algorithm, uin
     config.any_order = 1;
     CHECK(allreduce_init(&r->ar, r->comm, r->device, &config));
     int code = allreduce_register(r->ar, r->data, r->options->to / sizeof(float));
-    for (size_t bytes = r->options->from; bytes <= r->options->to && !code; bytes *= r->options->factor)
+    for (size_t bytes = r->options->from; bytes <= r->options->to && !code;
+         bytes *= r->options->factor)
         code = run_size(r, bytes, wrong);
     allreduce_free(r->ar);
     r->ar = NULL;
@@ -338,16 +366,19 @@ static int run_rank(struct rank *r, uint64_t *wrong) {
                                    .devices = r->n,
                                    .rank = r->rank,
                                    .spans = 1,
-                                   .memory_bytes = o->to + (o->kind == DEVICE_CUDA ? 128 << 20 : 16 << 20)};
+                                   .memory_bytes =
+                                       o->to + (o->kind == DEVICE_CUDA ? 128 << 20 : 16 << 20)};
     CHECK(device_open(&r->device, &config));
     CHECK(device_alloc(r->device, (void **)&r->data, o->to, MEM_GRADS));
     CHECK(device_host_alloc(r->device, (void **)&r->host, o->to));
     if (o->pin)
-        CHECK(stream_call_host(device_comm(r->device), "bind", 0, bind_to_core, &r->rank, sizeof r->rank));
+        CHECK(stream_call_host(device_comm(r->device), "bind", 0, bind_to_core, &r->rank,
+                               sizeof r->rank));
     if (r->rank == 0) CHECK(print_head(o));
     if (!o->all) return run_algorithm(r, o->only, wrong);
     for (int a = ALLREDUCE_NAIVE; a < ALLREDUCE_ALGORITHM_COUNT; a++)
-        if (allreduce_has_plan((enum allreduce_algorithm)a)) CHECK(run_algorithm(r, (enum allreduce_algorithm)a, wrong));
+        if (allreduce_has_plan((enum allreduce_algorithm)a))
+            CHECK(run_algorithm(r, (enum allreduce_algorithm)a, wrong));
     return OK;
 }
 
@@ -370,7 +401,8 @@ int main(int argc, char **argv) {
     struct launch_result result = {0};
     int code = parse_options(argc, argv, &options);
     if (!code) {
-        struct launch launch = {.world_size = options.ranks, .entry = rank_main, .context = &options};
+        struct launch launch = {
+            .world_size = options.ranks, .entry = rank_main, .context = &options};
         code = launch_ranks(&launch, &result);
     }
     if (code) fprintf(stderr, "allreduce_perf: %s\n", error_message());

@@ -1,10 +1,12 @@
-/* What the GPUs of this machine are and how much of their memory is in use, for scripts: one line each
+/* What the GPUs of this machine are and how much of their memory is in use, for scripts: one
+ * line each
  *
  *     gpu 0: NVIDIA H200 | sm_90, 132 multiprocessors, 143167 MiB, 528 MiB in use
  *     driver: for CUDA 13.0
  *     built: CUDA 13.0; ...
  *
- * In use by everybody, this program's own context included. Exit status 2 and the reason where there is no GPU. */
+ * In use by everybody, this program's own context included. Exit status 2 and the reason where
+ * there is no GPU. */
 #include <stdio.h>
 
 #include "base/error.h"
@@ -20,8 +22,9 @@ static int print_facts(void) {
         uint64_t available;
         CHECK(gpu_facts(gpu, &facts));
         CHECK(gpu_free_memory(gpu, &available));
-        printf("gpu %d: %s | sm_%d%d, %d multiprocessors, %llu MiB, %llu MiB in use\n", gpu, facts.name, facts.major,
-               facts.minor, facts.multiprocessors, (unsigned long long)(facts.memory >> 20),
+        printf("gpu %d: %s | sm_%d%d, %d multiprocessors, %llu MiB, %llu MiB in use\n", gpu,
+               facts.name, facts.major, facts.minor, facts.multiprocessors,
+               (unsigned long long)(facts.memory >> 20),
                (unsigned long long)((facts.memory - available) >> 20));
     }
     CHECK(gpu_driver(text, sizeof text));

@@ -2,8 +2,9 @@
  *
  *     make_data FOLDER [TRAIN [TEST]]          pictures; default 60000 and 10000, as --dataset synthetic has
  *
- * For measurements: each process of a run would otherwise draw 70,000 pictures before its first step, and other
- * programs (bench/torch_step.py) read the very same ones. Each file is there whole or not at all. */
+ * For measurements: each process of a run would otherwise draw 70,000 pictures before its first
+ * step, and other programs (bench/torch_step.py) read the very same ones. Each file is there
+ * whole or not at all. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -15,7 +16,8 @@
 #include "base/parse.h"
 #include "data/dataset.h"
 
-/* The header: two zero bytes, 8 for unsigned bytes, the number of dimensions, and each of them, big end first. */
+/* The header: two zero bytes, 8 for unsigned bytes, the number of dimensions, and each of them,
+ * big end first. */
 static void put_header(FILE *file, int rank, const int *dims) {
     const unsigned char magic[4] = {0, 0, 8, (unsigned char)rank};
     fwrite(magic, 1, sizeof magic, file);
@@ -24,7 +26,8 @@ static void put_header(FILE *file, int rank, const int *dims) {
             fputc(dims[d] >> shift & 255, file);
 }
 
-static int write_idx(const char *folder, const char *name, int rank, const int *dims, const uint8_t *bytes) {
+static int write_idx(const char *folder, const char *name, int rank, const int *dims,
+                     const uint8_t *bytes) {
     char path[PATH_MAX];
     struct atomic_file f = {0};
     size_t count = 1;
@@ -46,9 +49,11 @@ static int write_part(const char *folder, int count, int train) {
     int code = OK;
     CHECK_GOTO(dataset_synthetic(&set, 0, count, train), code, done);
     const int dims[3] = {set.count, set.rows, set.cols};
-    CHECK_GOTO(write_idx(folder, train ? "train-images-idx3-ubyte" : "t10k-images-idx3-ubyte", 3, dims, set.images),
+    CHECK_GOTO(write_idx(folder, train ? "train-images-idx3-ubyte" : "t10k-images-idx3-ubyte", 3,
+                         dims, set.images),
                code, done);
-    CHECK_GOTO(write_idx(folder, train ? "train-labels-idx1-ubyte" : "t10k-labels-idx1-ubyte", 1, dims, set.labels),
+    CHECK_GOTO(write_idx(folder, train ? "train-labels-idx1-ubyte" : "t10k-labels-idx1-ubyte", 1,
+                         dims, set.labels),
                code, done);
 done:
     dataset_free(&set);
@@ -60,7 +65,8 @@ static int run(int argc, char **argv) {
     if (argc < 2 || argc > 4) return fail(ERR_USAGE, "usage: make_data FOLDER [TRAIN [TEST]]");
     if (argc > 2) CHECK(parse_int("TRAIN", argv[2], 1, 1000000, &train));
     if (argc > 3) CHECK(parse_int("TEST", argv[3], 1, 1000000, &test));
-    if (mkdir(argv[1], 0777) && errno != EEXIST) return fail_errno(ERR_FAILED, errno, "%s: cannot be made", argv[1]);
+    if (mkdir(argv[1], 0777) && errno != EEXIST)
+        return fail_errno(ERR_FAILED, errno, "%s: cannot be made", argv[1]);
     CHECK(write_part(argv[1], (int)train, 1));
     return write_part(argv[1], (int)test, 0);
 }

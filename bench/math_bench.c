@@ -1,12 +1,12 @@
-/* How fast the host's kernels are, and how exact: every op of LeNet (d2l's, batch 256), the ConvNet (batch
- * 128) and a wide mlp (batch 256), on each instruction set this processor has.
+/* How fast the host's kernels are, and how exact: every op of LeNet (d2l's, batch 256), the
+ * ConvNet (batch 128) and a wide mlp (batch 256), on each instruction set this processor has.
  *
  *     math_bench [isa [word]]     all, or one of avx512 avx2 generic; only lines whose name holds `word`
  *
- * Each line is the best of several runs and is compared, in the same run, with what the core can do at most:
- * a loop of nothing but multiply-adds, and memcpy. "error" is the largest difference from the reference over
- * the largest value, on a batch of 33. Small differences are rounding (both orders of a sum are right); above
- * 1e-4 the bench fails. */
+ * Each line is the best of several runs and is compared, in the same run, with what the core can
+ * do at most: a loop of nothing but multiply-adds, and memcpy. "error" is the largest difference
+ * from the reference over the largest value, on a batch of 33. Small differences are rounding
+ * (both orders of a sum are right); above 1e-4 the bench fails. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -73,16 +73,20 @@ static const struct work works[] = {
     {"convnet fc1 backward weight", OP_LINEAR_BACKWARD_WEIGHT, 128, 4608, 1, 1, 64, 0, 1, 0},
     {"resnet conv 64 pad 1 forward", OP_CONV2D_FORWARD, 32, 64, 28, 28, 64, 3, 1, 1},
     {"resnet conv 64 pad 1 backward data", OP_CONV2D_BACKWARD_DATA, 32, 64, 28, 28, 64, 3, 1, 1},
-    {"resnet conv 64 pad 1 backward weight", OP_CONV2D_BACKWARD_WEIGHT, 32, 64, 28, 28, 64, 3, 1, 1},
+    {"resnet conv 64 pad 1 backward weight", OP_CONV2D_BACKWARD_WEIGHT, 32, 64, 28, 28, 64, 3, 1,
+     1},
     {"resnet conv stride 2 forward", OP_CONV2D_FORWARD, 32, 64, 28, 28, 128, 3, 2, 1},
     {"resnet conv stride 2 backward data", OP_CONV2D_BACKWARD_DATA, 32, 64, 28, 28, 128, 3, 2, 1},
-    {"resnet conv stride 2 backward weight", OP_CONV2D_BACKWARD_WEIGHT, 32, 64, 28, 28, 128, 3, 2, 1},
+    {"resnet conv stride 2 backward weight", OP_CONV2D_BACKWARD_WEIGHT, 32, 64, 28, 28, 128, 3, 2,
+     1},
     {"mlp 4096x4096 forward", OP_LINEAR_FORWARD, 256, 4096, 1, 1, 4096, 0, 1, 0},
     {"mlp 4096x4096 backward data", OP_LINEAR_BACKWARD_DATA, 256, 4096, 1, 1, 4096, 0, 1, 0},
     {"mlp 4096x4096 backward weight", OP_LINEAR_BACKWARD_WEIGHT, 256, 4096, 1, 1, 4096, 0, 1, 0},
     {"mlp 4096x4096 (in,out) forward", OP_LINEAR_FORWARD, 256, 4096, 1, 1, 4096, 1, 1, 0},
-    {"mlp 4096x4096 (in,out) backward data", OP_LINEAR_BACKWARD_DATA, 256, 4096, 1, 1, 4096, 1, 1, 0},
-    {"mlp 4096x4096 (in,out) backward weight", OP_LINEAR_BACKWARD_WEIGHT, 256, 4096, 1, 1, 4096, 1, 1, 0},
+    {"mlp 4096x4096 (in,out) backward data", OP_LINEAR_BACKWARD_DATA, 256, 4096, 1, 1, 4096, 1, 1,
+     0},
+    {"mlp 4096x4096 (in,out) backward weight", OP_LINEAR_BACKWARD_WEIGHT, 256, 4096, 1, 1, 4096, 1,
+     1, 0},
     {"mlp sgd 1.6e7", OP_SGD, 4096 * 4096, 1, 1, 1, 0, 0, 0, 0},
     {"mlp hash 1.6e7", OP_HASH, 4096 * 4096, 1, 1, 1, 0, 0, 0, 0},
 };
@@ -154,9 +158,9 @@ static struct op_args operands(const struct work *w, int batch) {
     int rank = linear || w->h == 1 ? 2 : 4;
     struct tensor x = make(DTYPE_F32, rank, batch, w->c, w->h, w->w);
     struct tensor y = make(DTYPE_F32, rank, batch, w->o ? w->o : w->c, p, q);
-    struct tensor weight =
-        linear ? (w->k ? make(DTYPE_F32, 2, w->c, w->o, 1, 1) : make(DTYPE_F32, 2, w->o, w->c, 1, 1))
-               : make(DTYPE_F32, 4, w->o, w->c, w->k, w->k);
+    struct tensor weight = linear ? (w->k ? make(DTYPE_F32, 2, w->c, w->o, 1, 1)
+                                          : make(DTYPE_F32, 2, w->o, w->c, 1, 1))
+                                  : make(DTYPE_F32, 4, w->o, w->c, w->k, w->k);
     struct tensor bias = make(DTYPE_F32, 1, w->o, 1, 1, 1);
     struct op_args a = {.step = &step};
     switch (w->op) {
@@ -165,7 +169,9 @@ static struct op_args operands(const struct work *w, int batch) {
     case OP_CONV2D_BACKWARD_DATA:
     case OP_LINEAR_BACKWARD_DATA: a.in[0] = y, a.in[1] = weight, a.out[0] = x; break;
     case OP_CONV2D_BACKWARD_WEIGHT:
-    case OP_LINEAR_BACKWARD_WEIGHT: a.in[0] = x, a.in[1] = y, a.out[0] = weight, a.out[1] = bias; break;
+    case OP_LINEAR_BACKWARD_WEIGHT:
+        a.in[0] = x, a.in[1] = y, a.out[0] = weight, a.out[1] = bias;
+        break;
     case OP_AVG_POOL_BACKWARD: a.in[0] = y, a.out[0] = x; break;
     case OP_MAX_POOL_BACKWARD:
         a.in[0] = x, a.in[1] = y, a.out[0] = make(DTYPE_F32, 4, batch, w->c, w->h, w->w);
@@ -176,7 +182,8 @@ static struct op_args operands(const struct work *w, int batch) {
     case OP_CROSS_ENTROPY_BACKWARD:
         a.in[0] = x, a.in[1] = make(DTYPE_I32, 1, batch, 1, 1, 1), a.out[0] = y;
         if (w->op == OP_CROSS_ENTROPY_FORWARD)
-            a.out[0] = make(DTYPE_F64, 1, batch, 1, 1, 1), a.out[1] = make(DTYPE_I32, 1, batch, 1, 1, 1);
+            a.out[0] = make(DTYPE_F64, 1, batch, 1, 1, 1),
+            a.out[1] = make(DTYPE_I32, 1, batch, 1, 1, 1);
         break;
     case OP_ADADELTA:
     case OP_ADAM:
@@ -187,10 +194,14 @@ static struct op_args operands(const struct work *w, int batch) {
     case OP_HASH: a.in[0] = x, a.out[0] = make(DTYPE_U64, 2, 1, 1, 1, 1); break;
     default: a.in[0] = x, a.out[0] = y;
     }
-    if (conv) a.p.conv = (struct conv_args){w->stride, w->padding};
-    else if (linear) a.p.linear.weight_is_in_out = w->k;
-    else if (window) a.p.pool = (struct pool_args){w->k, w->stride};
-    else if (w->op == OP_DROPOUT_FORWARD) a.p.dropout = (struct dropout_args){.25f, 0, 0};
+    if (conv)
+        a.p.conv = (struct conv_args){w->stride, w->padding};
+    else if (linear)
+        a.p.linear.weight_is_in_out = w->k;
+    else if (window)
+        a.p.pool = (struct pool_args){w->k, w->stride};
+    else if (w->op == OP_DROPOUT_FORWARD)
+        a.p.dropout = (struct dropout_args){.25f, 0, 0};
     return a;
 }
 
@@ -198,12 +209,14 @@ static void release(struct op_args *a, const struct op_args *keep) {
     struct tensor *all[5] = {&a->in[0], &a->in[1], &a->in[2], &a->out[0], &a->out[1]};
     const struct tensor *kept[5] = {0};
     if (keep)
-        kept[0] = &keep->in[0], kept[1] = &keep->in[1], kept[2] = &keep->in[2], kept[3] = &keep->out[0],
-        kept[4] = &keep->out[1];
+        kept[0] = &keep->in[0], kept[1] = &keep->in[1], kept[2] = &keep->in[2],
+        kept[3] = &keep->out[0], kept[4] = &keep->out[1];
     for (int i = 0; i < 5; i++) {
         int shared = 0;
-        for (int j = 0; j < i; j++) shared |= all[j]->data == all[i]->data;
-        for (int j = 0; j < 5; j++) shared |= kept[j] && kept[j]->data == all[i]->data;
+        for (int j = 0; j < i; j++)
+            shared |= all[j]->data == all[i]->data;
+        for (int j = 0; j < 5; j++)
+            shared |= kept[j] && kept[j]->data == all[i]->data;
         if (!shared) free(all[i]->data);
     }
 }
@@ -224,9 +237,12 @@ static struct op_args fast_operands(const struct op_args *plain, enum op op) {
     int in_place = a.out[0].data == a.in[0].data ? 0 : a.out[0].data == a.in[1].data ? 1 : -1;
     for (int i = 0; i < 2; i++)
         if (n16 & 1 << i) a.in[i] = in_n16(&plain->in[i]);
-    if (in_place >= 0) a.out[0] = a.in[in_place];
-    else if (n16 & 4) a.out[0] = in_n16(&plain->out[0]);
-    else a.out[0].data = copied(&plain->out[0]);
+    if (in_place >= 0)
+        a.out[0] = a.in[in_place];
+    else if (n16 & 4)
+        a.out[0] = in_n16(&plain->out[0]);
+    else
+        a.out[0].data = copied(&plain->out[0]);
     if (is_update(op) && a.out[1].data) a.out[1].data = copied(&plain->out[1]);
     return a;
 }
@@ -241,8 +257,10 @@ static double error_of(const struct work *w, host_kernel *kernel) {
     host_reference_kernels[w->op](&plain);
     struct tensor got = plain.out[0];
     got.data = must(calloc(1, tensor_bytes(&got) + 1));
-    if (n16 & 4) host_reference_kernels[OP_TO_PLAIN](&(struct op_args){.in = {fast.out[0]}, .out = {got}});
-    else memcpy(got.data, fast.out[0].data, tensor_bytes(&got));
+    if (n16 & 4)
+        host_reference_kernels[OP_TO_PLAIN](&(struct op_args){.in = {fast.out[0]}, .out = {got}});
+    else
+        memcpy(got.data, fast.out[0].data, tensor_bytes(&got));
     if (w->op == OP_TO_N16 || w->op == OP_TO_PLAIN)
         memcpy(plain.out[0].data, plain.in[0].data, tensor_bytes(&got));
     double most = 0, error = 0;
@@ -252,7 +270,8 @@ static double error_of(const struct work *w, host_kernel *kernel) {
             if (fabs(want) > most) most = fabs(want);
             if (!(off <= error)) error = off;
         }
-    else error = memcmp(got.data, plain.out[0].data, tensor_bytes(&got)) != 0;
+    else
+        error = memcmp(got.data, plain.out[0].data, tensor_bytes(&got)) != 0;
     free(got.data);
     release(&fast, &plain);
     release(&plain, NULL);
@@ -270,8 +289,10 @@ static double seconds_of(const struct work *w, host_kernel *kernel, double *byte
         if (seconds < best) best = seconds;
     }
     *bytes = 0;
-    for (int i = 0; i < 3; i++) *bytes += a.in[i].data ? (double)tensor_bytes(&a.in[i]) : 0;
-    for (int i = 0; i < 2; i++) *bytes += a.out[i].data ? (double)tensor_bytes(&a.out[i]) : 0;
+    for (int i = 0; i < 3; i++)
+        *bytes += a.in[i].data ? (double)tensor_bytes(&a.in[i]) : 0;
+    for (int i = 0; i < 2; i++)
+        *bytes += a.out[i].data ? (double)tensor_bytes(&a.out[i]) : 0;
     for (int i = 0; i < 2 && is_update(w->op); i++) /* read, too */
         *bytes += a.out[i].data ? (double)tensor_bytes(&a.out[i]) : 0;
     release(&a, &plain);
@@ -280,7 +301,8 @@ static double seconds_of(const struct work *w, host_kernel *kernel, double *byte
 }
 
 static double flops_of(const struct work *w) {
-    if (w->op >= OP_LINEAR_FORWARD && w->op <= OP_LINEAR_BACKWARD_WEIGHT) return 2.0 * w->batch * w->c * w->o;
+    if (w->op >= OP_LINEAR_FORWARD && w->op <= OP_LINEAR_BACKWARD_WEIGHT)
+        return 2.0 * w->batch * w->c * w->o;
     if (w->op < OP_CONV2D_FORWARD || w->op > OP_CONV2D_BACKWARD_WEIGHT) return 0;
     double p = (w->h + 2 * w->padding - w->k) / w->stride + 1,
            q = (w->w + 2 * w->padding - w->k) / w->stride + 1;
@@ -291,13 +313,15 @@ static double flops_of(const struct work *w) {
 /* 16 independent chains of multiply-adds: what one core can do at most. */
 __attribute__((target("avx512f"))) static double peak_avx512(void) {
     __m512 a[16], m = _mm512_set1_ps(.999f);
-    for (int i = 0; i < 16; i++) a[i] = _mm512_set1_ps((float)i);
+    for (int i = 0; i < 16; i++)
+        a[i] = _mm512_set1_ps((float)i);
     int64_t begin = busy_ns();
     for (int i = 0; i < 2000000; i++) {
         _Pragma("GCC unroll 16") for (int j = 0; j < 16; j++) a[j] = _mm512_fmadd_ps(a[j], m, m);
     }
     double gflops = 2000000 * 16 * 32.0 / (double)(busy_ns() - begin);
-    for (int i = 1; i < 16; i++) a[0] = _mm512_add_ps(a[0], a[i]);
+    for (int i = 1; i < 16; i++)
+        a[0] = _mm512_add_ps(a[0], a[i]);
     volatile float keep = _mm512_cvtss_f32(a[0]);
     (void)keep;
     return gflops;
@@ -305,13 +329,15 @@ __attribute__((target("avx512f"))) static double peak_avx512(void) {
 
 __attribute__((target("avx2,fma"))) static double peak_avx2(void) {
     __m256 a[12], m = _mm256_set1_ps(.999f);
-    for (int i = 0; i < 12; i++) a[i] = _mm256_set1_ps((float)i);
+    for (int i = 0; i < 12; i++)
+        a[i] = _mm256_set1_ps((float)i);
     int64_t begin = busy_ns();
     for (int i = 0; i < 2000000; i++) {
         _Pragma("GCC unroll 16") for (int j = 0; j < 12; j++) a[j] = _mm256_fmadd_ps(a[j], m, m);
     }
     double gflops = 2000000 * 12 * 16.0 / (double)(busy_ns() - begin);
-    for (int i = 1; i < 12; i++) a[0] = _mm256_add_ps(a[0], a[i]);
+    for (int i = 1; i < 12; i++)
+        a[0] = _mm256_add_ps(a[0], a[i]);
     volatile float keep = _mm256_cvtss_f32(a[0]);
     (void)keep;
     return gflops;
@@ -322,7 +348,9 @@ static void print_ceiling(const char *isa) {
     double best = 0;
 #if defined(__x86_64__)
     for (int i = 0; i < 5; i++) {
-        double peak = strcmp(isa, "avx512") == 0 ? peak_avx512() : strcmp(isa, "avx2") == 0 ? peak_avx2() : 0;
+        double peak = strcmp(isa, "avx512") == 0 ? peak_avx512()
+                      : strcmp(isa, "avx2") == 0 ? peak_avx2()
+                                                 : 0;
         if (peak > best) best = peak;
     }
 #endif
@@ -336,8 +364,8 @@ static void print_ceiling(const char *isa) {
         memcpy(to, from, bytes);
         if (busy_ns() - begin < least) least = busy_ns() - begin;
     }
-    printf("%s: peak %.0f GFLOP/s in registers, memcpy of 14 MiB %.0f GB/s read and written\n", isa, best,
-           2.0 * (double)bytes / (double)least);
+    printf("%s: peak %.0f GFLOP/s in registers, memcpy of 14 MiB %.0f GB/s read and written\n", isa,
+           best, 2.0 * (double)bytes / (double)least);
     free(from);
     free(to);
 }

@@ -3,15 +3,16 @@
  *     step_perf [--device auto|cpu|cuda] [--models lenet,convnet] [--batches 256,64,1024] [--devices 2,4]
  *               [--epochs 5] [--data-dir DIR] [--cuda-math own|library] [--tf32] [--json FILE]
  *
- * Each line is a job of its own, started and timed as `duet train` would: the loader, the step and the reading of
- * the losses are in the time, evaluation is not. Every model runs single at each batch, plain and captured as a
- * graph (on a GPU), and with the first batch as DP and DDP on each of --devices. The first epoch warms up; us/step
- * is the median of the other epochs' times over their steps, least and most stand beside it. `first step` counts
- * from the launch: processes, devices, contexts, data.
+ * Each line is a job of its own, started and timed as `duet train` would: the loader, the step
+ * and the reading of the losses are in the time, evaluation is not. Every model runs single at
+ * each batch, plain and captured as a graph (on a GPU), and with the first batch as DP and DDP
+ * on each of --devices. The first epoch warms up; us/step is the median of the other epochs'
+ * times over their steps, least and most stand beside it. `first step` counts from the launch:
+ * processes, devices, contexts, data.
  *
- * The answer is checked: losses are finite and fall, and a run with graphs ends in the bits of the run without. Models
- * start from weights large enough to learn at once (LeNet's own 0.01 x randn stands still for most of an
- * epoch), at a rate that keeps the loss falling. */
+ * The answer is checked: losses are finite and fall, and a run with graphs ends in the bits of
+ * the run without. Models start from weights large enough to learn at once (LeNet's own 0.01 x
+ * randn stands still for most of an epoch), at a rate that keeps the loss falling. */
 #include <getopt.h>
 #include <math.h>
 #include <stdio.h>
@@ -28,8 +29,10 @@
 
 enum { LIST = 8, EPOCH_PICTURES = 60000 };
 static const double RATE = 0.1;
-static const double FALL = 0.985; /* the last losses over the first at most; standing still gave 0.998 on 2,000 pictures */
-/* What the project wants to reach on one H200; shown beside what was measured on whatever GPU this is. */
+/* the last losses over the first at most; standing still gave 0.998 on 2,000 pictures */
+static const double FALL = 0.985;
+/* What the project wants to reach on one H200; shown beside what was measured on whatever GPU
+ * this is. */
 static const double EPOCH_SECONDS_MOST = 0.05, FIRST_STEP_SECONDS_MOST = 3;
 
 struct options {
@@ -62,28 +65,39 @@ static int read_models(char *text, struct options *o) {
         if (o->model_count == LIST) return fail(ERR_USAGE, "--models: %s: at most %d", word, LIST);
         o->models[o->model_count++] = word;
     }
-    return o->model_count ? OK : fail(ERR_USAGE, "--models: names none: give lenet, convnet or mlp");
+    return o->model_count ? OK
+                          : fail(ERR_USAGE, "--models: names none: give lenet, convnet or mlp");
 }
 
 static int read_word(const char *flag, char *out, size_t bytes, const char *text) {
-    if (strlen(text) >= bytes) return fail(ERR_USAGE, "--%s: %.40s...: at most %zu characters", flag, text, bytes - 1);
+    if (strlen(text) >= bytes)
+        return fail(ERR_USAGE, "--%s: %.40s...: at most %zu characters", flag, text, bytes - 1);
     strcpy(out, text);
     return OK;
 }
 
 static int read_math(const char *text, enum device_math *math) {
     *math = strcmp(text, "library") ? DEVICE_HOST_KERNELS_OWN : DEVICE_HOST_KERNELS_LIBRARY;
-    return *math == DEVICE_HOST_KERNELS_OWN && strcmp(text, "own") ? fail(ERR_USAGE, "--cuda-math: %s: there are own and library", text)
-                                                           : OK;
+    return *math == DEVICE_HOST_KERNELS_OWN && strcmp(text, "own")
+               ? fail(ERR_USAGE, "--cuda-math: %s: there are own and library", text)
+               : OK;
 }
 
 static int parse_options(int argc, char **argv, struct options *o) {
-    static const struct option longs[] = {
-        {"device", 1, 0, 'd'},   {"models", 1, 0, 'm'}, {"batches", 1, 0, 'b'}, {"devices", 1, 0, 'n'}, {"epochs", 1, 0, 'e'},
-        {"data-dir", 1, 0, 'D'}, {"tf32", 0, 0, 't'},    {"cuda-math", 1, 0, 'M'}, {"json", 1, 0, 'j'},    {"help", 0, 0, 'h'},
-        {0, 0, 0, 0}};
+    static const struct option longs[] = {{"device", 1, 0, 'd'},
+                                          {"models", 1, 0, 'm'},
+                                          {"batches", 1, 0, 'b'},
+                                          {"devices", 1, 0, 'n'},
+                                          {"epochs", 1, 0, 'e'},
+                                          {"data-dir", 1, 0, 'D'},
+                                          {"tf32", 0, 0, 't'},
+                                          {"cuda-math", 1, 0, 'M'},
+                                          {"json", 1, 0, 'j'},
+                                          {"help", 0, 0, 'h'},
+                                          {0, 0, 0, 0}};
     int64_t epochs = 5;
-    char models[] = "lenet,convnet", batches[] = "256,64,1024", devices[] = "2,4", *model_words = models;
+    char models[] = "lenet,convnet", batches[] = "256,64,1024", devices[] = "2,4",
+         *model_words = models;
     const char *batch_words = batches, *device_words = devices;
     *o = (struct options){.model_count = 0};
     run_config_default(&o->base);
@@ -94,22 +108,30 @@ static int parse_options(int argc, char **argv, struct options *o) {
         case 'b': batch_words = optarg; break;
         case 'n': device_words = optarg; break;
         case 'e': CHECK(parse_int("--epochs", optarg, 2, 1000, &epochs)); break;
-        case 'D': CHECK(read_word("data-dir", o->base.data_dir, sizeof o->base.data_dir, optarg)); break;
+        case 'D':
+            CHECK(read_word("data-dir", o->base.data_dir, sizeof o->base.data_dir, optarg));
+            break;
         case 't': o->base.tf32 = 1; break;
         case 'M': CHECK(read_math(optarg, &o->base.cuda_math)); break;
         case 'j': CHECK(read_word("json", o->json, sizeof o->json, optarg)); break;
         default:
-            return fail(ERR_USAGE, "usage: step_perf [--device auto|cpu|cuda] [--models NAME,...] [--batches B,...] "
-                                   "[--devices N,...|0] [--epochs N] [--data-dir DIR] [--cuda-math own|library] [--tf32] "
-                                   "[--json FILE]");
+            return fail(
+                ERR_USAGE,
+                "usage: step_perf [--device auto|cpu|cuda] [--models NAME,...] [--batches B,...] "
+                "[--devices N,...|0] [--epochs N] [--data-dir DIR] [--cuda-math own|library] "
+                "[--tf32] "
+                "[--json FILE]");
         }
     }
-    if (optind < argc) return fail(ERR_USAGE, "%s: not understood: --help shows the flags", argv[optind]);
+    if (optind < argc)
+        return fail(ERR_USAGE, "%s: not understood: --help shows the flags", argv[optind]);
     CHECK(read_word("models", o->model_words, sizeof o->model_words, model_words));
     CHECK(read_models(o->model_words, o));
     CHECK(parse_int_list("--batches", batch_words, 1, 1 << 20, o->batches, LIST, &o->batch_count));
-    CHECK(parse_int_list("--devices", device_words, 0, MAX_DEVICES, o->devices, LIST, &o->device_count));
-    strcpy(o->base.dataset, *o->base.data_dir ? "fashion-mnist" : "synthetic"); /* in a folder any pictures */
+    CHECK(parse_int_list("--devices", device_words, 0, MAX_DEVICES, o->devices, LIST,
+                         &o->device_count));
+    /* in a folder any pictures */
+    strcpy(o->base.dataset, *o->base.data_dir ? "fashion-mnist" : "synthetic");
     o->base.epochs = (int)epochs;
     o->base.lr = RATE;
     o->base.evaluate = 0;
@@ -119,14 +141,15 @@ static int parse_options(int argc, char **argv, struct options *o) {
 
 /* ---- one run ---- */
 
-/* Weights as LeNet's own, but large enough that the signal neither dies nor grows on its way: deviation
- * sqrt(2 / inputs of an output), He et al. 2015. Other models start so by themselves. */
+/* Weights as LeNet's own, but large enough that the signal neither dies nor grows on its way:
+ * deviation sqrt(2 / inputs of an output), He et al. 2015. Other models start so by themselves. */
 static void liven(const struct model *model, float **values) {
     if (strcmp(model->name, "lenet")) return;
     for (int i = 0; i < model->param_count; i++) {
         const struct param_spec *spec = &model->params[i];
         size_t count = param_spec_count(spec);
-        double inputs = spec->rank == 4 ? (double)count / spec->dims[0] : spec->dims[0]; /* (in, out) in LeNet */
+        /* (in, out) in LeNet */
+        double inputs = spec->rank == 4 ? (double)count / spec->dims[0] : spec->dims[0];
         for (size_t k = 0; k < count; k++)
             values[i][k] *= (float)(100 * sqrt(2 / inputs));
     }
@@ -157,13 +180,16 @@ static void take_times(struct measured *m, const struct run_record *r) {
 static int check_losses(struct measured *m, const struct run_record *r) {
     int some = r->steps / 8 ? r->steps / 8 : 1;
     for (int i = 0; i < r->steps; i++)
-        if (!isfinite(r->losses[i])) return fail(ERR_CHECK, "loss of step %d is %g", i, r->losses[i]);
+        if (!isfinite(r->losses[i]))
+            return fail(ERR_CHECK, "loss of step %d is %g", i, r->losses[i]);
     for (int i = 0; i < some; i++) {
         m->loss_first += r->losses[i] / some;
         m->loss_last += r->losses[r->steps - some + i] / some;
     }
-    return m->loss_last < FALL * m->loss_first ? OK : fail(ERR_CHECK, "loss does not fall: %.4f at first, %.4f at last",
-                                                           m->loss_first, m->loss_last);
+    return m->loss_last < FALL * m->loss_first
+               ? OK
+               : fail(ERR_CHECK, "loss does not fall: %.4f at first, %.4f at last", m->loss_first,
+                      m->loss_last);
 }
 
 static int measure(struct measured *m) {
@@ -203,18 +229,23 @@ static int same_files(const char *a, const char *b) {
 static void print_row(const struct measured *m) {
     char mode[32];
     int many = m->config.mode != MODE_SINGLE;
-    snprintf(mode, sizeof mode, many ? "%s x %d" : "%s", mode_title(m->config.mode), m->config.devices);
-    printf("%-8s %-8s %5d  %-5s ", m->config.model, mode, m->config.batch_size, m->graph ? "graph" : "plain");
-    if (!m->steps) printf(" failed: %s\n", m->error);
+    snprintf(mode, sizeof mode, many ? "%s x %d" : "%s", mode_title(m->config.mode),
+             m->config.devices);
+    printf("%-8s %-8s %5d  %-5s ", m->config.model, mode, m->config.batch_size,
+           m->graph ? "graph" : "plain");
+    if (!m->steps)
+        printf(" failed: %s\n", m->error);
     else
-        printf("%11.1f %10.1f %10.1f %10.4f %11.0f %12.2f  %s\n", m->us, m->least_us, m->most_us, m->epoch_s,
-               m->images_s, m->first_step_s,
-               m->code ? m->error : m->same_bits == 1 ? "falls; the bits of plain" : "falls");
+        printf("%11.1f %10.1f %10.1f %10.4f %11.0f %12.2f  %s\n", m->us, m->least_us, m->most_us,
+               m->epoch_s, m->images_s, m->first_step_s,
+               m->code             ? m->error
+               : m->same_bits == 1 ? "falls; the bits of plain"
+                                   : "falls");
     fflush(stdout);
 }
 
-/* One line of the table, and a second with graphs where the first ran on a GPU. m has room for both. Returns how many
- * ran. The weights are saved to be compared. */
+/* One line of the table, and a second with graphs where the first ran on a GPU. m has room for
+ * both. Returns how many ran. The weights are saved to be compared. */
 static int measure_pair(struct measured *m, const struct run_config *config, const char *folder) {
     int runs = 0;
     do {
@@ -225,7 +256,8 @@ static int measure_pair(struct measured *m, const struct run_config *config, con
         measure(now);
         if (runs == 1 && !m[0].code && !now->code) {
             now->same_bits = same_files(m[0].config.save, now->config.save);
-            if (!now->same_bits) now->code = fail(ERR_CHECK, "graph and plain end in different weights");
+            if (!now->same_bits)
+                now->code = fail(ERR_CHECK, "graph and plain end in different weights");
             snprintf(now->error, sizeof now->error, "%s", now->code ? error_message() : "");
         }
         print_row(now);
@@ -244,14 +276,20 @@ struct target {
 
 /* Of GPUs alone: an emulated device has a core's arithmetic. */
 static void find_targets(const struct measured *m, int runs, struct target targets[2]) {
-    targets[0] = (struct target){"LeNet, batch 256, one device: training steps of an epoch of 60,000", EPOCH_SECONDS_MOST, -1};
-    targets[1] = (struct target){"launch to the end of the first step of 4 DDP ranks", FIRST_STEP_SECONDS_MOST, -1};
+    targets[0] =
+        (struct target){"LeNet, batch 256, one device: training steps of an epoch of 60,000",
+                        EPOCH_SECONDS_MOST, -1};
+    targets[1] = (struct target){"launch to the end of the first step of 4 DDP ranks",
+                                 FIRST_STEP_SECONDS_MOST, -1};
     for (int i = 0; i < runs; i++) {
         const struct run_config *c = &m[i].config;
-        if (c->tf32 || c->cuda_math == DEVICE_HOST_KERNELS_LIBRARY) continue; /* the defaults are what counts */
-        if (m[i].code || strcmp(m[i].kind, "cuda") || !m[i].graph || strcmp(c->model, "lenet") || c->batch_size != 256)
+        /* the defaults are what counts */
+        if (c->tf32 || c->cuda_math == DEVICE_HOST_KERNELS_LIBRARY) continue;
+        if (m[i].code || strcmp(m[i].kind, "cuda") || !m[i].graph || strcmp(c->model, "lenet") ||
+            c->batch_size != 256)
             continue;
-        if (c->mode == MODE_SINGLE && m[i].train_samples == EPOCH_PICTURES) targets[0].measured = m[i].epoch_s;
+        if (c->mode == MODE_SINGLE && m[i].train_samples == EPOCH_PICTURES)
+            targets[0].measured = m[i].epoch_s;
         if (c->mode == MODE_DDP && c->devices == 4) targets[1].measured = m[i].first_step_s;
     }
 }
@@ -260,7 +298,8 @@ static void find_targets(const struct measured *m, int runs, struct target targe
 static void print_targets(const struct target *targets) {
     for (int t = 0; t < 2; t++)
         if (targets[t].measured >= 0)
-            printf("target: %s | at most %g s | %.4f s | %s\n", targets[t].what, targets[t].most, targets[t].measured,
+            printf("target: %s | at most %g s | %.4f s | %s\n", targets[t].what, targets[t].most,
+                   targets[t].measured,
                    targets[t].measured <= targets[t].most ? "reached" : "not reached");
 }
 
@@ -275,7 +314,8 @@ static void write_run(struct json_writer *w, const struct measured *m) {
     json_string(w, "device_kind", m->kind);
     json_boolean(w, "graph", m->graph);
     json_boolean(w, "tf32", m->config.tf32);
-    json_string(w, "cuda_math", m->config.cuda_math == DEVICE_HOST_KERNELS_LIBRARY ? "library" : "own");
+    json_string(w, "cuda_math",
+                m->config.cuda_math == DEVICE_HOST_KERNELS_LIBRARY ? "library" : "own");
     json_number(w, "us_per_step", m->us);
     json_number(w, "us_per_step_least", m->least_us);
     json_number(w, "us_per_step_most", m->most_us);
@@ -286,14 +326,19 @@ static void write_run(struct json_writer *w, const struct measured *m) {
     json_integer(w, "steps", m->steps);
     json_number(w, "loss_first", m->loss_first);
     json_number(w, "loss_last", m->loss_last);
-    if (m->same_bits < 0) json_null(w, "same_bits_as_plain");
-    else json_boolean(w, "same_bits_as_plain", m->same_bits);
-    if (m->code) json_string(w, "error", m->error);
-    else json_null(w, "error");
+    if (m->same_bits < 0)
+        json_null(w, "same_bits_as_plain");
+    else
+        json_boolean(w, "same_bits_as_plain", m->same_bits);
+    if (m->code)
+        json_string(w, "error", m->error);
+    else
+        json_null(w, "error");
     json_close(w);
 }
 
-static int write_json(struct atomic_file *file, const char *name, const struct measured *m, int runs) {
+static int write_json(struct atomic_file *file, const char *name, const struct measured *m,
+                      int runs) {
     struct json_writer w;
     struct target targets[2];
     json_start(&w, file->file);
@@ -320,7 +365,8 @@ static int write_json(struct atomic_file *file, const char *name, const struct m
 }
 
 /* single at every batch, then DP and DDP on each number of devices at the first. */
-static int measure_model(const struct options *o, const char *model, const char *folder, struct measured *m) {
+static int measure_model(const struct options *o, const char *model, const char *folder,
+                         struct measured *m) {
     int runs = 0;
     struct run_config config = o->base;
     snprintf(config.model, sizeof config.model, "%s", model);
@@ -349,17 +395,24 @@ static int run(int argc, char **argv) {
     if (*o.json) CHECK_GOTO(atomic_open(&json, o.json), code, done);
     m = calloc((size_t)MOST, sizeof *m);
     made = mkdtemp(folder) != NULL;
-    if (!m || !made) CHECK_GOTO(fail(ERR_FAILED, "%s: cannot be made: free some space", folder), code, done);
-    printf("# %d epochs, the first warms up; time of a step: median of the others, least, most%s%s\n", o.base.epochs,
-           o.base.cuda_math == DEVICE_HOST_KERNELS_LIBRARY ? "; products by cuBLAS and cuDNN" : "", o.base.tf32 ? "; tf32" : "");
-    printf("# model  mode     batch  how       us/step      least       most    epoch s    images/s first step s  loss\n");
+    if (!m || !made)
+        CHECK_GOTO(fail(ERR_FAILED, "%s: cannot be made: free some space", folder), code, done);
+    printf(
+        "# %d epochs, the first warms up; time of a step: median of the others, least, most%s%s\n",
+        o.base.epochs,
+        o.base.cuda_math == DEVICE_HOST_KERNELS_LIBRARY ? "; products by cuBLAS and cuDNN" : "",
+        o.base.tf32 ? "; tf32" : "");
+    printf("# model  mode     batch  how       us/step      least       most    epoch s    "
+           "images/s first step s  loss\n");
     for (int i = 0; i < o.model_count; i++)
         runs += measure_model(&o, o.models[i], folder, m + runs);
     find_targets(m, runs, targets);
     print_targets(targets);
     if (json.file) CHECK_GOTO(write_json(&json, o.json, m, runs), code, done);
     for (int i = 0; i < runs && !code; i++)
-        if (m[i].code) code = fail(m[i].code, "%s, %s: %s", m[i].config.model, mode_title(m[i].config.mode), m[i].error);
+        if (m[i].code)
+            code = fail(m[i].code, "%s, %s: %s", m[i].config.model, mode_title(m[i].config.mode),
+                        m[i].error);
 done:
     if (made) rmdir(folder);
     free(m);
@@ -368,7 +421,8 @@ done:
 }
 
 int main(int argc, char **argv) {
-    if (argc > 1 && !strcmp(argv[1], "job")) return job_main(argc - 2, argv + 2); /* a rank of a run */
+    /* a rank of a run */
+    if (argc > 1 && !strcmp(argv[1], "job")) return job_main(argc - 2, argv + 2);
     int code = run(argc, argv);
     if (code) fprintf(stderr, "step_perf: %s\n", error_message());
     return error_exit_status(code);

@@ -1,4 +1,5 @@
-/* The subcommands: each reads its own words (argv behind the subcommand) and returns the exit status. */
+/* The subcommands: each reads its own words (argv behind the subcommand) and returns the exit
+ * status. */
 #ifndef CLI_COMMANDS_H
 #define CLI_COMMANDS_H
 
@@ -10,7 +11,8 @@ int command_sampler(int argc, char **argv);
 int command_devices(int argc, char **argv);
 int command_doctor(int argc, char **argv);
 
-/* Prints "duet: " and the error text on stderr, but for ERR_READER; returns the exit status of `code`. */
+/* Prints "duet: " and the error text on stderr, but for ERR_READER; returns the exit status of
+ * `code`. */
 int report_error(int code);
 
 #endif

@@ -39,10 +39,12 @@ static void show(const struct comparison *c) {
     const struct run_record *single = &c->run[MODE_SINGLE];
     printf("\n%s on %s, ", single->model, single->dataset);
     device_words(stdout, &c->run[MODE_DDP]);
-    printf(": %d steps in %d epoch%s\n", single->steps, single->epoch_count, single->epoch_count > 1 ? "s" : "");
+    printf(": %d steps in %d epoch%s\n", single->steps, single->epoch_count,
+           single->epoch_count > 1 ? "s" : "");
     batch_line(stdout, c->run);
     if (*c->run[MODE_DDP].choice)
-        printf("allreduce: %s; buckets of %s bytes\n", c->run[MODE_DDP].choice, c->run[MODE_DDP].buckets);
+        printf("allreduce: %s; buckets of %s bytes\n", c->run[MODE_DDP].choice,
+               c->run[MODE_DDP].buckets);
     printf("\n");
     compare_table(stdout, c->run);
     printf("\n");
@@ -95,7 +97,8 @@ static void announce(const struct run_config *config) {
     if (config->steps) printf("at most %d steps of ", config->steps);
     printf("%d epoch%s", config->epochs, config->epochs > 1 ? "s" : "");
     if (config->epochs < CHAPTER_EPOCHS || config->steps)
-        printf(" instead of the chapter's %d (--epochs %d gives those)", CHAPTER_EPOCHS, CHAPTER_EPOCHS);
+        printf(" instead of the chapter's %d (--epochs %d gives those)", CHAPTER_EPOCHS,
+               CHAPTER_EPOCHS);
     printf("\n\n");
     fflush(stdout);
 }

@@ -1,5 +1,5 @@
-/* duet devices: what there is to train on: emulated devices and their memory by default, GPUs and how a job's devices
- * share them, and the libraries that a GPU's products may use. */
+/* duet devices: what there is to train on: emulated devices and their memory by default, GPUs
+ * and how a job's devices share them, and the libraries that a GPU's products may use. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,10 +15,12 @@ static void list_emulated(void) {
     const char *isa = "generic";
     for (int i = 2; i >= 0; i--)
         if (host_fast_kernel(OP_CONV2D_FORWARD, isas[i])) isa = isas[i];
-    printf("cpu     emulated devices, each with a core's arithmetic (%s kernels) and memory of its own; 1 to "
+    printf("cpu     emulated devices, each with a core's arithmetic (%s kernels) and memory of its "
+           "own; 1 to "
            "%d of them\n",
            isa, MAX_DEVICES);
-    printf("        %ld cores here: more devices than cores share them\n", sysconf(_SC_NPROCESSORS_ONLN));
+    printf("        %ld cores here: more devices than cores share them\n",
+           sysconf(_SC_NPROCESSORS_ONLN));
     for (int n = 1; n <= 8; n *= 2) {
         char text[32];
         printf("        %d device%s: %s of memory each by default\n", n, n > 1 ? "s" : "",
@@ -33,8 +35,8 @@ static void list_gpu(int gpu) {
         printf("        %s\n", error_message());
         return;
     }
-    printf("        GPU %d: %s, compute capability %d.%d, %s%s\n", gpu, facts.name, facts.major, facts.minor,
-           format_bytes(facts.memory, memory, sizeof memory),
+    printf("        GPU %d: %s, compute capability %d.%d, %s%s\n", gpu, facts.name, facts.major,
+           facts.minor, format_bytes(facts.memory, memory, sizeof memory),
            facts.exclusive ? "; takes one process at a time: ranks cannot share it" : "");
 }
 
@@ -45,11 +47,14 @@ static void list_gpus(void) {
         printf("cuda    none: %s\n", error_message());
         return;
     }
-    printf("cuda    %d GPU%s; duet doctor checks %s\n", gpus, gpus > 1 ? "s" : "", gpus > 1 ? "them" : "it");
+    printf("cuda    %d GPU%s; duet doctor checks %s\n", gpus, gpus > 1 ? "s" : "",
+           gpus > 1 ? "them" : "it");
     for (int gpu = 0; gpu < gpus; gpu++)
         list_gpu(gpu);
     if (gpus > 1)
-        printf("        device i of a job is on GPU i mod %d: above %d devices share GPUs, and their memory\n", gpus, gpus);
+        printf("        device i of a job is on GPU i mod %d: above %d devices share GPUs, and "
+               "their memory\n",
+               gpus, gpus);
     else
         printf("        all devices of a job share it, and its memory\n");
     device_libraries(DEVICE_CUDA, libraries, sizeof libraries);
@@ -60,8 +65,11 @@ static void list_gpus(void) {
 
 int command_devices(int argc, char **argv) {
     if (argc && (!strcmp(argv[0], "--help") || !strcmp(argv[0], "-h")))
-        return printf("usage: duet devices\nlists the devices that --device and --devices choose from\n"), 0;
-    if (argc) return report_error(fail(ERR_USAGE, "unknown flag: %s: duet devices takes none", argv[0]));
+        return printf("usage: duet devices\nlists the devices that --device and --devices choose "
+                      "from\n"),
+               0;
+    if (argc)
+        return report_error(fail(ERR_USAGE, "unknown flag: %s: duet devices takes none", argv[0]));
     list_emulated();
     list_gpus();
     return 0;

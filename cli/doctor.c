@@ -10,13 +10,18 @@
 #include "doctor/doctor.h"
 
 static int help(void) {
-    printf("usage: duet doctor [--device auto|cpu|cuda] [--quick] [--tf32] [--timeout SECONDS] [--seed S] [--json FILE]\n"
-           "checks what Duet needs of this machine: memory, streams, copies between devices, memory of other\n"
-           "processes, every operation and allreduce against its reference, a training step of two models\n\n"
-           "  --device auto|cpu|cuda  auto (default): emulated devices, and GPUs where there are any; cuda: GPUs,\n"
+    printf("usage: duet doctor [--device auto|cpu|cuda] [--quick] [--tf32] [--timeout SECONDS] "
+           "[--seed S] [--json FILE]\n"
+           "checks what Duet needs of this machine: memory, streams, copies between devices, "
+           "memory of other\n"
+           "processes, every operation and allreduce against its reference, a training step of two "
+           "models\n\n"
+           "  --device auto|cpu|cuda  auto (default): emulated devices, and GPUs where there are "
+           "any; cuda: GPUs,\n"
            "                          and none being here is off\n"
            "  --quick                 smaller blocks and fewer shapes\n"
-           "  --tf32                  GPUs may round the inputs of products to tf32, and are judged by its bound\n"
+           "  --tf32                  GPUs may round the inputs of products to tf32, and are "
+           "judged by its bound\n"
            "  --timeout SECONDS       that a single step of a check may take (default 60)\n"
            "  --seed S                of all data (default: a fresh one, printed)\n"
            "  --json FILE             write the findings as JSON\n\n"
@@ -62,9 +67,12 @@ static int read_words(int argc, char **argv, struct words *w) {
         char *value = strchr(word, '=') ? strchr(argv[i], '=') + 1 : NULL;
         if (value) *strchr(word, '=') = 0;
         if (!strcmp(word, "--help") || !strcmp(word, "-h")) return w->help = 1, OK;
-        int *on = !strcmp(word, "--quick") ? &w->config.quick : !strcmp(word, "--tf32") ? &w->config.tf32 : NULL;
+        int *on = !strcmp(word, "--quick")  ? &w->config.quick
+                  : !strcmp(word, "--tf32") ? &w->config.tf32
+                                            : NULL;
         if (on && value)
-            return fail(ERR_USAGE, "%s: takes no value, but was given %s: leave it out", word, value);
+            return fail(ERR_USAGE, "%s: takes no value, but was given %s: leave it out", word,
+                        value);
         if (on) {
             *on = 1;
             continue;
@@ -74,7 +82,8 @@ static int read_words(int argc, char **argv, struct words *w) {
             k++;
         if (k == sizeof valued / sizeof *valued)
             return fail(ERR_USAGE, "unknown flag: %s: see duet doctor --help", argv[i]);
-        if (!value && i + 1 == argc) return fail(ERR_USAGE, "%s: no value: see duet doctor --help", word);
+        if (!value && i + 1 == argc)
+            return fail(ERR_USAGE, "%s: no value: see duet doctor --help", word);
         CHECK(read_value(w, valued[k], value ? value : argv[++i]));
     }
     return OK;
@@ -86,7 +95,8 @@ static void show(void *context, const struct finding *finding) {
     fflush(stdout);
 }
 
-static int write_json(struct atomic_file *file, const struct words *w, const struct findings *findings, double seconds) {
+static int write_json(struct atomic_file *file, const struct words *w,
+                      const struct findings *findings, double seconds) {
     static const char *const targets[] = {"auto", "cpu", "cuda"};
     struct json_writer j;
     if (!w->json) return OK;
@@ -112,10 +122,11 @@ static int examine(const struct words *w, struct findings *findings) {
     int code = doctor_run(&w->config, findings, show, NULL);
     double seconds = (double)(now_ns() - start) * 1e-9;
     if (!code || code == ERR_CHECK) {
-        printf("\n%d ok, %d off, %d not here; seed %llu; %.1f s\n", findings_count(findings, FINDING_OK),
-               findings_count(findings, FINDING_OFF), findings_count(findings, FINDING_NOT_HERE),
-               (unsigned long long)w->config.seed, seconds);
-        fflush(stdout); /* before the line on stderr */
+        printf("\n%d ok, %d off, %d not here; seed %llu; %.1f s\n",
+               findings_count(findings, FINDING_OK), findings_count(findings, FINDING_OFF),
+               findings_count(findings, FINDING_NOT_HERE), (unsigned long long)w->config.seed,
+               seconds);
+        fflush(stdout);  /* before the line on stderr */
         char text[1024]; /* what is off matters more than a full disk */
         snprintf(text, sizeof text, "%s", error_message());
         int written = write_json(&json, w, findings, seconds);
@@ -131,7 +142,8 @@ int command_doctor(int argc, char **argv) {
     if (code) return report_error(code);
     if (w.help) return help();
     struct findings *findings = findings_new();
-    code = findings ? examine(&w, findings) : fail(ERR_MEMORY, "doctor: no memory for its findings: free some");
+    code = findings ? examine(&w, findings)
+                    : fail(ERR_MEMORY, "doctor: no memory for its findings: free some");
     findings_free(findings);
     return report_error(code);
 }

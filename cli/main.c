@@ -15,11 +15,13 @@ static const struct {
 } commands[] = {
     {"demo", "train LeNet as single, DP and DDP side by side; prints the comparison", command_demo},
     {"train", "train one way: --mode single, dp or ddp", command_train},
-    {"compare", "train all three ways from the same weights; proves that they agree", command_compare},
+    {"compare", "train all three ways from the same weights; proves that they agree",
+     command_compare},
     {"profile", "where time and memory go: DP, DP with the loss in forward, DDP", command_profile},
     {"sampler", "print DistributedSampler's indices of one rank", command_sampler},
     {"devices", "list the devices of this machine", command_devices},
-    {"doctor", "check this machine: every device, operation and collective against its reference", command_doctor},
+    {"doctor", "check this machine: every device, operation and collective against its reference",
+     command_doctor},
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
 
@@ -36,7 +38,8 @@ static int help(void) {
         printf("  %-8s %s\n", commands[i].name, commands[i].help);
     printf("\n");
     flags_help(NULL);
-    printf("\nexit status: 0 done, 1 failed at run time, 2 wrong usage, 3 a check of the result failed, "
+    printf("\nexit status: 0 done, 1 failed at run time, 2 wrong usage, 3 a check of the result "
+           "failed, "
            "128+n ended by signal n\n");
     return 0;
 }
@@ -45,12 +48,13 @@ static int help(void) {
 static int flushed(int status) {
     if (!fflush(stdout) && !ferror(stdout)) return status;
     return status ? status
-                  : report_error(fail(ERR_FAILED, "standard output: cannot be written: is the disk full?"));
+                  : report_error(
+                        fail(ERR_FAILED, "standard output: cannot be written: is the disk full?"));
 }
 
-/* CUDA maps a process's streams to so many queues of a GPU. Two streams in one queue stand behind each other, and a wait for
- * another rank at its head would hold up both: so as many as there may be. Read when the GPU is first asked for; ranks
- * inherit it. */
+/* CUDA maps a process's streams to so many queues of a GPU. Two streams in one queue stand
+ * behind each other, and a wait for another rank at its head would hold up both: so as many as
+ * there may be. Read when the GPU is first asked for; ranks inherit it. */
 static void ask_for_queues(void) {
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
 }
@@ -58,7 +62,8 @@ static void ask_for_queues(void) {
 int main(int argc, char **argv) {
     const char *word = argc > 1 ? argv[1] : "--help";
     ask_for_queues();
-    if (!strcmp(word, "--help") || !strcmp(word, "-h") || !strcmp(word, "help")) return flushed(help());
+    if (!strcmp(word, "--help") || !strcmp(word, "-h") || !strcmp(word, "help"))
+        return flushed(help());
     if (!strcmp(word, "--version")) return printf("duet %s\n", DUET_VERSION), flushed(0);
     if (!strcmp(word, "job")) return job_main(argc - 2, argv + 2);
     if (!strcmp(word, "doctor-rank")) return doctor_rank_main(argc - 2, argv + 2);

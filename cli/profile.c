@@ -1,4 +1,5 @@
-/* duet profile: DP, DP with the loss in forward, DDP: a few steps of each, one table below the other. */
+/* duet profile: DP, DP with the loss in forward, DDP: a few steps of each, one table below the
+ * other. */
 #include <stdio.h>
 
 #include "base/atomic_file.h"
@@ -57,7 +58,8 @@ static int write_trace(struct atomic_file *file, const char *path, const struct 
     return chrome_trace_write(file, path, list, KINDS);
 }
 
-static int profile(const struct run_config *config, struct run_record *runs, struct job_result *result) {
+static int profile(const struct run_config *config, struct run_record *runs,
+                   struct job_result *result) {
     struct run_config base = *config;
     base.spans = base.quiet = 1;
     base.evaluate = 0;

@@ -11,7 +11,8 @@
 static int help(void) {
     printf("usage: duet sampler --dataset-size N --world-size W --rank R [--seed S] [--epoch E] "
            "[--drop-last] [--no-shuffle]\n"
-           "prints the indices of rank R, one a line, as torch.utils.data.DistributedSampler gives them\n");
+           "prints the indices of rank R, one a line, as torch.utils.data.DistributedSampler gives "
+           "them\n");
     return 0;
 }
 
@@ -41,7 +42,8 @@ static int read_words(int argc, char **argv, struct words *w) {
                       : !strcmp(word, "--no-shuffle") ? &w->no_shuffle
                                                       : NULL;
         if (on_off && value)
-            return fail(ERR_USAGE, "%s: takes no value, but was given %s: leave it out", word, value);
+            return fail(ERR_USAGE, "%s: takes no value, but was given %s: leave it out", word,
+                        value);
         if (on_off) {
             *on_off = 1;
             continue;
@@ -55,11 +57,13 @@ static int read_words(int argc, char **argv, struct words *w) {
         if (!value && i + 1 == argc) return fail(ERR_USAGE, "%s: no value: give a number", word);
         if (!value) value = argv[++i];
         CHECK(is_seed ? parse_seed(word, value, &w->seed)
-                      : parse_int(word, value, numbers[k].lowest, numbers[k].highest, numbers[k].value));
+                      : parse_int(word, value, numbers[k].lowest, numbers[k].highest,
+                                  numbers[k].value));
     }
     if (w->size < 0 || w->world < 0 || w->rank == INT64_MIN)
-        return fail(ERR_USAGE,
-                    "sampler: --dataset-size, --world-size and --rank are needed: see duet sampler --help");
+        return fail(
+            ERR_USAGE,
+            "sampler: --dataset-size, --world-size and --rank are needed: see duet sampler --help");
     return OK;
 }
 

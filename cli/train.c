@@ -1,5 +1,5 @@
-/* duet train: one run, one way. Single and DP train in this process; DDP is a job of one process per
- * device. */
+/* duet train: one run, one way. Single and DP train in this process; DDP is a job of one process
+ * per device. */
 #include <stdio.h>
 
 #include "base/atomic_file.h"
@@ -17,7 +17,8 @@ static void describe(const struct run_config *config) {
     if (v) snprintf(virtual, sizeof virtual, "%d", v);
     printf("%s: %s on %s, batch global %d = %g per device x %d, %s lr %g, virtual devices %s\n",
            mode_title(config->mode), config->model, config->dataset, config->batch_size,
-           (double)config->batch_size / w, w, optimizer_name(config->optimizer), config->lr, virtual);
+           (double)config->batch_size / w, w, optimizer_name(config->optimizer), config->lr,
+           virtual);
     fflush(stdout);
 }
 

@@ -1,4 +1,5 @@
-/* The shared segment: creation, mapping, and the abort word that the first failure of a job wins. */
+/* The shared segment: creation, mapping, and the abort word that the first failure of a job
+ * wins. */
 #include "comm/board.h"
 
 #include "base/error.h"
@@ -14,7 +15,8 @@
 
 static const uint64_t BOARD_MAGIC = 0x3164726f62746475; /* other programs' files do not begin so */
 
-/* The boxes lie behind the board. Untouched pages cost nothing: 64 ranks have 8 MiB of address space. */
+/* The boxes lie behind the board. Untouched pages cost nothing: 64 ranks have 8 MiB of address
+ * space. */
 static size_t board_bytes(int world) {
     return sizeof(struct board) + (size_t)world * 2 * COMM_BLOB_BYTES;
 }
@@ -22,7 +24,8 @@ static size_t board_bytes(int world) {
 static int map(struct board **board, int fd, int world) {
     void *memory = mmap(NULL, board_bytes(world), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (memory == MAP_FAILED)
-        return fail_errno(ERR_MEMORY, errno, "shared segment: %zu bytes: cannot map", board_bytes(world));
+        return fail_errno(ERR_MEMORY, errno, "shared segment: %zu bytes: cannot map",
+                          board_bytes(world));
     *board = memory;
     return OK;
 }
@@ -32,7 +35,8 @@ int board_create(struct board **board, int *fd, int world) {
     int code = OK;
     *fd = memfd_create("duet-job", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (*fd < 0) return fail_errno(ERR_FAILED, errno, "shared segment: memfd_create");
-    if (ftruncate(*fd, (off_t)board_bytes(world)) || fcntl(*fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW)) {
+    if (ftruncate(*fd, (off_t)board_bytes(world)) ||
+        fcntl(*fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW)) {
         code = fail_errno(ERR_MEMORY, errno, "shared segment: %zu bytes", board_bytes(world));
         goto out;
     }
@@ -50,16 +54,18 @@ int board_map(struct board **board, int fd, int world) {
     *board = NULL;
     struct stat status;
     if (fstat(fd, &status) || (size_t)status.st_size != board_bytes(world))
-        return fail(ERR_USAGE,
-                    "shared segment: descriptor %d is not that of a job of %d ranks: start the ranks "
-                    "with `duet run`",
-                    fd, world);
+        return fail(
+            ERR_USAGE,
+            "shared segment: descriptor %d is not that of a job of %d ranks: start the ranks "
+            "with `duet run`",
+            fd, world);
     CHECK(map(board, fd, world));
     if ((*board)->magic == BOARD_MAGIC && (*board)->world == (uint32_t)world) return OK;
     munmap(*board, board_bytes(world));
     *board = NULL;
-    return fail(ERR_USAGE,
-                "shared segment: descriptor %d holds something else: start the ranks with `duet run`", fd);
+    return fail(
+        ERR_USAGE,
+        "shared segment: descriptor %d holds something else: start the ranks with `duet run`", fd);
 }
 
 void board_unmap(struct board *board) {
@@ -73,7 +79,8 @@ void *board_box(struct board *board, int rank, int parity) {
 bool board_abort(struct board *board, int rank, int code, const char *text) {
     struct abort_record *record = &board->abort;
     uint32_t nobody = 0;
-    if (!__atomic_compare_exchange_n(&record->state, &nobody, 1, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+    if (!__atomic_compare_exchange_n(&record->state, &nobody, 1, false, __ATOMIC_ACQ_REL,
+                                     __ATOMIC_ACQUIRE))
         return false;
     record->rank = rank;
     record->code = code;
@@ -90,7 +97,8 @@ bool board_failure(const struct board *board, struct abort_record *out) {
     if (!board_aborted(board)) return false;
     for (int i = 0; i < 20; i++) {
         if (__atomic_load_n(&board->abort.state, __ATOMIC_ACQUIRE) == 2) {
-            out->state = 2; /* field by field: a late loser may be trying its luck on `state` right now */
+            /* field by field: a late loser may be trying its luck on `state` right now */
+            out->state = 2;
             out->code = board->abort.code;
             out->rank = board->abort.rank;
             memcpy(out->text, board->abort.text, sizeof out->text);
@@ -98,7 +106,9 @@ bool board_failure(const struct board *board, struct abort_record *out) {
         }
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
-    *out = (struct abort_record){
-        .state = 1, .code = ERR_PEER, .rank = -1, .text = "a rank died while it reported a failure"};
+    *out = (struct abort_record){.state = 1,
+                                 .code = ERR_PEER,
+                                 .rank = -1,
+                                 .text = "a rank died while it reported a failure"};
     return true;
 }

@@ -1,5 +1,5 @@
-/* The board: the one memory segment of a job, a memfd that the launcher creates and every rank maps.
- * Everything on it starts as zero. Who writes what:
+/* The board: the one memory segment of a job, a memfd that the launcher creates and every rank
+ * maps. Everything on it starts as zero. Who writes what:
  *
  *   abort     whoever fails first, rank or launcher, once     read by all in every wait
  *   slots[r]  rank r alone (pid, start_errno: its process     read by the launcher and the peers
@@ -8,8 +8,8 @@
  *   released  the rank that arrives last                      barrier.c
  *   boxes     rank r its own two                              read by all after the barrier, barrier.c
  *
- * A word that crosses processes is only touched by the __atomic built-ins, store release and load
- * acquire: the plain fields beside it are written before the store and read after the load. */
+ * A word that crosses processes is only touched by the __atomic built-ins, store release and
+ * load acquire: the plain fields beside it are written before the store and read after the load. */
 #ifndef COMM_BOARD_H
 #define COMM_BOARD_H
 
@@ -51,8 +51,8 @@ struct board {
     struct slot slots[MAX_DEVICES];
 };
 
-/* Creates the segment for `world` ranks. *fd: close-on-exec, sealed against a change of size (a rank
- * that truncated it would kill the others). On failure *board is NULL and *fd -1. */
+/* Creates the segment for `world` ranks. *fd: close-on-exec, sealed against a change of size (a
+ * rank that truncated it would kill the others). On failure *board is NULL and *fd -1. */
 int board_create(struct board **board, int *fd, int world);
 
 /* Maps an inherited segment; ERR_USAGE if fd is none, or one of another world size. */

@@ -23,14 +23,16 @@ static const double LONGEST_TIMEOUT_S = 1e9; /* thirty years; keeps nanoseconds 
 static int read_number(const char *name, int least, int most, int *out) {
     const char *text = getenv(name);
     if (!text)
-        return fail(ERR_USAGE,
-                    "environment variable %s: not set: ranks are started by `duet run` or --mode ddp", name);
+        return fail(
+            ERR_USAGE,
+            "environment variable %s: not set: ranks are started by `duet run` or --mode ddp",
+            name);
     char *end;
     errno = 0;
     long value = strtol(text, &end, 10);
     if (end == text || *end || errno || value < least || value > most)
-        return fail(ERR_USAGE, "environment variable %s: %s: a number from %d to %d is expected", name, text,
-                    least, most);
+        return fail(ERR_USAGE, "environment variable %s: %s: a number from %d to %d is expected",
+                    name, text, least, most);
     *out = (int)value;
     return OK;
 }
@@ -52,7 +54,8 @@ static int read_environment(struct comm *comm) {
     close(segment);
     if (!is_packet_socket(line))
         return fail(ERR_USAGE,
-                    "environment variable DUET_COMM_FD: %d: not the launcher's socket: join a job only once",
+                    "environment variable DUET_COMM_FD: %d: not the launcher's socket: join a job "
+                    "only once",
                     line);
     comm->socket = line;
     fcntl(line, F_SETFD, FD_CLOEXEC);
@@ -122,7 +125,8 @@ void comm_abort(struct comm *comm, int code, const char *text) {
     if (!comm || code == OK || code == ERR_PEER) return;
     char prefix[16], line[BOARD_TEXT];
     snprintf(prefix, sizeof prefix, "rank %d: ", comm->rank);
-    bool has_prefix = !strncmp(text, prefix, strlen(prefix)); /* the errors of comm/ bring it along */
+    /* the errors of comm/ bring it along */
+    bool has_prefix = !strncmp(text, prefix, strlen(prefix));
     snprintf(line, sizeof line, "%s%s", has_prefix ? "" : prefix, text);
     board_abort(comm->board, comm->rank, code, line);
 }

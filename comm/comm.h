@@ -9,13 +9,15 @@
  * first failure of a job is written down once (comm_abort); every other rank then gets ERR_PEER
  * from whatever it waits in, and the launcher reports the one that was first.
  *
- * Return codes: OK; ERR_TIMEOUT the deadline passed (the job is aborted by that, with this rank's
- * text); ERR_PEER another rank failed, died or left; ERR_FAILED / ERR_USAGE / ERR_MEMORY as usual.
- * After any error but ERR_USAGE the communicator is only good for comm_abort and comm_close.
+ * Return codes: OK; ERR_TIMEOUT the deadline passed (the job is aborted by that, with this
+ * rank's text); ERR_PEER another rank failed, died or left; ERR_FAILED / ERR_USAGE / ERR_MEMORY
+ * as usual. After any error but ERR_USAGE the communicator is only good for comm_abort and
+ * comm_close.
  *
- * Threads: comm_wait_flag, comm_post_flag, comm_distant_..., comm_check, comm_abort and the getters from any
- * thread at any time. comm_exchange, comm_gather and comm_barrier are collective: all ranks call the same
- * ones in the same order, each rank from one thread at a time. */
+ * Threads: comm_wait_flag, comm_post_flag, comm_distant_..., comm_check, comm_abort and the
+ * getters from any thread at any time. comm_exchange, comm_gather and comm_barrier are
+ * collective: all ranks call the same ones in the same order, each rank from one thread at a
+ * time. */
 #ifndef COMM_COMM_H
 #define COMM_COMM_H
 
@@ -55,8 +57,8 @@ int comm_world_size(const struct comm *comm);
  * close (also that of its own rank), -1 where a rank brought none; NULL drops them. */
 int comm_exchange(struct comm *comm, const void *mine, size_t bytes, int fd, void *all, int *fds);
 
-/* All-gather through the shared segment, for every step (losses, hits, statistics): no launcher, one
- * barrier. Same shapes as comm_exchange; `mine` may lie inside `all`. */
+/* All-gather through the shared segment, for every step (losses, hits, statistics): no launcher,
+ * one barrier. Same shapes as comm_exchange; `mine` may lie inside `all`. */
 int comm_gather(struct comm *comm, const void *mine, size_t bytes, void *all);
 
 /* Returns OK once every rank has called it. `what` names it in errors, as "start of epoch". */
@@ -77,7 +79,8 @@ struct comm_wait_reason {
     const char *collective; /* "allreduce" */
     int bucket;
     long step;
-    int peer; /* the rank that is to post the flag; also tells a peer that has left from a slow one */
+    /* the rank that is to post the flag; also tells a peer that has left from a slow one */
+    int peer;
 };
 
 /* Returns OK once flag->epoch >= epoch; what the poster wrote before its post is then visible.
@@ -90,27 +93,31 @@ int comm_wait_flag(struct comm *comm, struct comm_flag *flag, uint64_t epoch,
  * somebody does). epoch must not be below the flag's present one. Cannot fail. */
 void comm_post_flag(struct comm_flag *flag, uint64_t epoch);
 
-/* A wait that a GPU does for this rank. Nobody sleeps here for it: the rank looks after it, now and then, for as long
- * as the word of `reason.peer` is missing, and learns what comm_wait_flag would have ended with. */
+/* A wait that a GPU does for this rank. Nobody sleeps here for it: the rank looks after it, now
+ * and then, for as long as the word of `reason.peer` is missing, and learns what comm_wait_flag
+ * would have ended with. */
 struct comm_distant_wait {
     struct comm_wait_reason reason;
     int64_t last, left; /* of comm/wait.c */
 };
-void comm_distant_begin(struct comm *comm, struct comm_distant_wait *wait, const struct comm_wait_reason *reason);
-int comm_distant_look(struct comm *comm, struct comm_distant_wait *wait); /* OK: still within the deadline */
+void comm_distant_begin(struct comm *comm, struct comm_distant_wait *wait,
+                        const struct comm_wait_reason *reason);
+/* OK: still within the deadline */
+int comm_distant_look(struct comm *comm, struct comm_distant_wait *wait);
 
-/* The same for a wait that kept the deadline by itself, comm_timeout_s, and has passed it: ERR_TIMEOUT as from
- * comm_wait_flag (or ERR_PEER, if the job had failed before). `what`, if not NULL, is put in parentheses behind the
- * collective. */
+/* The same for a wait that kept the deadline by itself, comm_timeout_s, and has passed it:
+ * ERR_TIMEOUT as from comm_wait_flag (or ERR_PEER, if the job had failed before). `what`, if not
+ * NULL, is put in parentheses behind the collective. */
 int comm_distant_late(struct comm *comm, const struct comm_wait_reason *reason, const char *what);
 double comm_timeout_s(const struct comm *comm);
 
 /* ---- the abort word ---- */
 
 /* Ends the job: the first caller of all ranks wins and its code and text become the job's error,
- * which peers find in their waits and the launcher prints ("rank 2: " is put in front). A rank that
- * fails calls comm_abort(comm, code, error_message()), closes, and exits with error_exit_status(code)
- * without printing: with ERR_PEER, or later than another, it changes nothing. NULL comm: nothing. */
+ * which peers find in their waits and the launcher prints ("rank 2: " is put in front). A rank
+ * that fails calls comm_abort(comm, code, error_message()), closes, and exits with
+ * error_exit_status(code) without printing: with ERR_PEER, or later than another, it changes
+ * nothing. NULL comm: nothing. */
 void comm_abort(struct comm *comm, int code, const char *text);
 
 /* OK, or once the job is aborted ERR_PEER with the first failure's text (in the rank that failed

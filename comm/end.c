@@ -15,14 +15,16 @@
 
 /* Within a second in all, with time to spare for the kernel. */
 static const int64_t LEAVE_NS = 500000000, TERM_NS = 750000000;
-static const int64_t GIVE_UP_NS = 30000000000; /* a process that SIGKILL does not end hangs in the kernel */
+/* a process that SIGKILL does not end hangs in the kernel */
+static const int64_t GIVE_UP_NS = 30000000000;
 
 static void signal_all(struct job *job, int signal) {
     for (int r = 0; r < job->world; r++) {
         struct process *process = &job->ranks[r];
         if (!process->pid || process->ended) continue;
         process->told = true;
-        kill(process->pid, signal); /* never a stranger: an ended one stays a zombie until reap_ranks() */
+        /* never a stranger: an ended one stays a zombie until reap_ranks() */
+        kill(process->pid, signal);
     }
 }
 
@@ -31,7 +33,8 @@ void end_job(struct job *job, int rank, int code, const char *text) {
     if (!job->ending_since) job->ending_since = now_ns();
 }
 
-/* Drives the stages. A stopped process takes SIGTERM only when it continues; SIGKILL needs no such help. */
+/* Drives the stages. A stopped process takes SIGTERM only when it continues; SIGKILL needs no
+ * such help. */
 static void press(struct job *job) {
     int64_t passed = now_ns() - job->ending_since;
     if (job->stage == 0 && passed >= LEAVE_NS) {
@@ -141,7 +144,8 @@ static void describe_where(const struct job *job, int culprit, char *text, size_
 static const char *way_out(const struct process *process) {
     switch (process->signal) {
     case 0: return "see its own message above";
-    case SIGKILL: return "if nobody killed it, memory ran out: use fewer devices or a smaller batch";
+    case SIGKILL:
+        return "if nobody killed it, memory ran out: use fewer devices or a smaller batch";
     case SIGSEGV:
     case SIGBUS:
     case SIGABRT:
@@ -164,8 +168,8 @@ static int count_left_over(const struct job *job) {
     return left_over;
 }
 
-/* Did the rank to blame end by its own doing, in a way that needs words? One that left in good order and
- * is missed by the others does not: then the record has the words of who missed it. */
+/* Did the rank to blame end by its own doing, in a way that needs words? One that left in good
+ * order and is missed by the others does not: then the record has the words of who missed it. */
 static bool ended_by_itself(const struct job *job, int rank) {
     return job->ranks[rank].ended && !job->ranks[rank].told && !ended_well(job, rank);
 }
@@ -192,7 +196,8 @@ int report_end(const struct job *job, struct launch_result *out) {
     if (failure.code != ERR_PEER || !culprit || !ended_by_itself(job, failure.rank))
         return fail(failure.code == ERR_PEER ? ERR_FAILED : failure.code, "%s", failure.text);
     describe_end(job, failure.rank, end, sizeof end);
-    if (culprit->signal == SIGPIPE) return fail(ERR_READER, "%s", end); /* no failure: nobody reads on (| head) */
+    /* no failure: nobody reads on (| head) */
+    if (culprit->signal == SIGPIPE) return fail(ERR_READER, "%s", end);
     describe_where(job, failure.rank, where, sizeof where);
     return fail(ERR_FAILED, "%s%s: %s", end, where, way_out(culprit));
 }

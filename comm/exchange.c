@@ -1,5 +1,5 @@
-/* The rank's side of comm_exchange: one packet to the launcher, one back for every rank of the world,
- * its own included. The launcher's side is serve.c. */
+/* The rank's side of comm_exchange: one packet to the launcher, one back for every rank of the
+ * world, its own included. The launcher's side is serve.c. */
 #include "base/error.h"
 #include "comm/rank.h"
 #include "comm/wire.h"
@@ -16,11 +16,13 @@
 static int line_lost(struct comm *comm, enum wire_result result) {
     int error = errno;
     CHECK(failure_of_job(comm, "exchange"));
-    if (result == WIRE_CLOSED) return fail(ERR_PEER, "rank %d: exchange: the launcher has gone", comm->rank);
+    if (result == WIRE_CLOSED)
+        return fail(ERR_PEER, "rank %d: exchange: the launcher has gone", comm->rank);
     if (error == EMFILE) {
         struct rlimit most = {0};
         getrlimit(RLIMIT_NOFILE, &most);
-        return fail(ERR_FAILED, "rank %d: exchange: more than %llu open files: raise the limit (ulimit -n)",
+        return fail(ERR_FAILED,
+                    "rank %d: exchange: more than %llu open files: raise the limit (ulimit -n)",
                     comm->rank, (unsigned long long)most.rlim_cur);
     }
     return fail_errno(ERR_FAILED, error, "rank %d: exchange: socket to the launcher", comm->rank);
@@ -35,8 +37,8 @@ static int wait_for_socket(struct wait *wait, short events) {
     return OK;
 }
 
-static int send_mine(struct comm *comm, struct wait *wait, const struct wire_header *header, const void *blob,
-                     int fd) {
+static int send_mine(struct comm *comm, struct wait *wait, const struct wire_header *header,
+                     const void *blob, int fd) {
     for (;;) {
         enum wire_result result = wire_send(comm->socket, header, blob, fd);
         if (result == WIRE_DONE) return OK;
@@ -59,20 +61,22 @@ static int receive_one(struct comm *comm, struct wait *wait, struct wire_header 
     }
 }
 
-static int receive_all(struct comm *comm, struct wait *wait, size_t bytes, void *blob, void *all, int *fds) {
+static int receive_all(struct comm *comm, struct wait *wait, size_t bytes, void *blob, void *all,
+                       int *fds) {
     for (int r = 0; r < comm->world; r++) {
         struct wire_header header;
         int fd;
         CHECK(receive_one(comm, wait, &header, blob, &fd));
-        bool expected =
-            header.exchange == comm->exchanges && header.rank == (uint32_t)r && header.bytes == bytes;
+        bool expected = header.exchange == comm->exchanges && header.rank == (uint32_t)r &&
+                        header.bytes == bytes;
         if (expected && bytes) memcpy((char *)all + (size_t)r * bytes, blob, bytes);
         if (expected && fds)
             fds[r] = fd;
         else if (fd >= 0)
             close(fd);
         if (!expected)
-            return fail(ERR_FAILED, "rank %d: exchange: packet of exchange %u where %llu was due: a bug",
+            return fail(ERR_FAILED,
+                        "rank %d: exchange: packet of exchange %u where %llu was due: a bug",
                         comm->rank, header.exchange, (unsigned long long)comm->exchanges);
     }
     return OK;
@@ -89,7 +93,8 @@ int comm_exchange(struct comm *comm, const void *mine, size_t bytes, int fd, voi
 
     int code = OK;
     uint64_t k = ++comm->exchanges;
-    struct wire_header header = {WIRE_MAGIC, (uint32_t)k, (uint32_t)comm->rank, (uint32_t)bytes, fd >= 0};
+    struct wire_header header = {WIRE_MAGIC, (uint32_t)k, (uint32_t)comm->rank, (uint32_t)bytes,
+                                 fd >= 0};
     struct wait wait;
     wait_start(&wait, comm, NULL);
     wait.reason.collective = k == 1 ? "rendezvous" : "exchange";

@@ -1,13 +1,13 @@
 /* Flags: how one process tells another that data is ready.
  *
- * A flag is a 64-bit epoch that one writer raises and others wait for with >=. It never goes back, so
- * there is no reset to race with. The writer's plain stores before comm_post_flag are visible to a
- * reader after comm_wait_flag (release, acquire).
+ * A flag is a 64-bit epoch that one writer raises and others wait for with >=. It never goes
+ * back, so there is no reset to race with. The writer's plain stores before comm_post_flag are
+ * visible to a reader after comm_wait_flag (release, acquire).
  *
- * Sleeping. A futex compares 32 bits, so waiters sleep on the low half of the epoch (the first four
- * bytes: little endian is demanded below). The kernel puts a waiter to sleep only if that half still
- * is what the waiter last saw. To spare the writer a system call when nobody sleeps, waiters announce
- * themselves in `sleepers`:
+ * Sleeping. A futex compares 32 bits, so waiters sleep on the low half of the epoch (the first
+ * four bytes: little endian is demanded below). The kernel puts a waiter to sleep only if that
+ * half still is what the waiter last saw. To spare the writer a system call when nobody sleeps,
+ * waiters announce themselves in `sleepers`:
  *
  *     writer                                waiter
  *     W1  epoch = e                         R1  sleepers += 1
@@ -15,13 +15,15 @@
  *                                           R3  if (seen < e) sleep while low half == seen
  *                                           R4  sleepers -= 1
  *
- * No wake-up is lost: W1, W2, R1, R2 are sequentially consistent, so they lie in one order that all
- * processors agree on. If R2 did not see W1, R2 lies before W1, hence R1 before W2, and the writer sees
- * the sleeper. Its wake then finds the waiter asleep, or the waiter finds the low half changed. (With
- * release and acquire alone both could read the old value: the store buffer of every CPU allows it.)
- * The low half equals `seen` again only after exactly 2^32 epochs, and then costs one slice of wait.c.
+ * No wake-up is lost: W1, W2, R1, R2 are sequentially consistent, so they lie in one order that
+ * all processors agree on. If R2 did not see W1, R2 lies before W1, hence R1 before W2, and the
+ * writer sees the sleeper. Its wake then finds the waiter asleep, or the waiter finds the low
+ * half changed. (With release and acquire alone both could read the old value: the store buffer
+ * of every CPU allows it.) The low half equals `seen` again only after exactly 2^32 epochs, and
+ * then costs one slice of wait.c.
  *
- * A waiter that is killed between R1 and R4 leaves sleepers too high: a wasted wake, never a lost one. */
+ * A waiter that is killed between R1 and R4 leaves sleepers too high: a wasted wake, never a
+ * lost one. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "comm/rank.h"
@@ -32,7 +34,8 @@
 #include <time.h>
 #include <unistd.h>
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "a futex waits on the first half of the epoch");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "a futex waits on the first half of the epoch");
 _Static_assert(sizeof(struct comm_flag) == 128, "flags lie 128 bytes apart");
 
 static const int64_t SPIN_NS = 5000; /* what a futex sleep and wake-up cost */

@@ -35,22 +35,22 @@ struct job {
     sigset_t mask_before;
     struct process ranks[MAX_DEVICES];
 
-    uint32_t exchange; /* the one under way, from 1 */
-    bool giving;       /* all offers are here and are being sent back */
-    bool crowded;      /* too many descriptors in flight: pause for a moment */
+    uint32_t exchange;  /* the one under way, from 1 */
+    bool giving;        /* all offers are here and are being sent back */
+    bool crowded;       /* too many descriptors in flight: pause for a moment */
     int64_t first_came; /* when the first rank came to the rendezvous, ns; 0: none yet */
 
-    int signal;          /* that the launcher received, 0: none */
-    int signals;         /* how many */
+    int signal;           /* that the launcher received, 0: none */
+    int signals;          /* how many */
     int64_t ending_since; /* ns; 0: the job runs */
-    int stage;           /* of ending: 0 wait, 1 SIGTERM sent, 2 SIGKILL sent */
+    int stage;            /* of ending: 0 wait, 1 SIGTERM sent, 2 SIGKILL sent */
 };
 
 /* start.c: makes one process per rank. On an error some may be running. */
 int start_ranks(struct job *job);
 
-/* serve.c: sleeps for at most timeout_ms until a rank speaks or ends or a signal comes; takes what the
- * ranks bring and gives all to each. */
+/* serve.c: sleeps for at most timeout_ms until a rank speaks or ends or a signal comes; takes
+ * what the ranks bring and gives all to each. */
 int serve_start(struct job *job);
 int serve_ranks(struct job *job, int timeout_ms);
 void serve_late_signal(struct job *job); /* when all ranks have ended */
@@ -59,8 +59,8 @@ void serve_stop(struct job *job);
 /* end.c: sees who has ended; begins and drives the end of the job. Returns how many still run. */
 int watch_processes(struct job *job);
 void end_job(struct job *job, int rank, int code, const char *text); /* first call wins */
-int time_to_next_stage(const struct job *job);                      /* ms */
-void reap_ranks(struct job *job);                                         /* no process is left */
+int time_to_next_stage(const struct job *job);                       /* ms */
+void reap_ranks(struct job *job);                                    /* no process is left */
 int report_end(const struct job *job, struct launch_result *out);
 
 #endif

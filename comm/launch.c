@@ -17,8 +17,8 @@ static int check_words(const struct launch *launch) {
     return OK;
 }
 
-/* SIGINT, SIGTERM and SIGHUP become readable instead of deadly. One that is ignored (nohup, a job in
- * the background of a script) stays ignored. */
+/* SIGINT, SIGTERM and SIGHUP become readable instead of deadly. One that is ignored (nohup, a
+ * job in the background of a script) stays ignored. */
 static int take_signals(struct job *job) {
     static const int ending[] = {SIGINT, SIGTERM, SIGHUP};
     sigset_t taken;
@@ -38,7 +38,8 @@ static int patience_ms(const struct job *job) {
     if (job->ending_since) return time_to_next_stage(job);
     for (int r = 0; r < job->world; r++)
         if (job->ranks[r].pidfd < 0) return 20;
-    return 200; /* also how soon an abort is seen that a rank made and has not followed by its end */
+    /* also how soon an abort is seen that a rank made and has not followed by its end */
+    return 200;
 }
 
 static int run_job(struct job *job) {

@@ -10,7 +10,7 @@
 struct watch {
     pthread_t thread;
     bool running;
-    int stop_fd; /* an eventfd; -1: none */
+    int stop_fd;             /* an eventfd; -1: none */
     int pidfds[MAX_DEVICES]; /* by rank; -1: itself, ended, or the kernel does not offer pidfds */
 };
 
@@ -28,12 +28,11 @@ struct comm {
 int watch_start(struct comm *comm);
 void watch_stop(struct comm *comm); /* also when half started */
 
-/* One wait. Between two sleeps wait_poll says whether to go on; it fails for an abort, for a missing
- * peer that has left, and for the deadline (which aborts the job).
- * What is waited for: `begun` >= 0, that begun[counter] of all ranks reaches target; else that *word
- * does, which `reason.peer` is to write.
- * The deadline counts waiting, not wall time: between two polls at most a second is charged, so that
- * a job stopped by Ctrl-Z and continued an hour later goes on. */
+/* One wait. Between two sleeps wait_poll says whether to go on; it fails for an abort, for a
+ * missing peer that has left, and for the deadline (which aborts the job). What is waited for:
+ * `begun` >= 0, that begun[counter] of all ranks reaches target; else that *word does, which
+ * `reason.peer` is to write. The deadline counts waiting, not wall time: between two polls at
+ * most a second is charged, so that a job stopped by Ctrl-Z and continued an hour later goes on. */
 struct wait {
     struct comm *comm;
     struct comm_wait_reason reason;
@@ -49,8 +48,8 @@ void wait_start(struct wait *wait, struct comm *comm, const struct comm_wait_rea
 /* OK: sleep for *slice_ns at most and look again. */
 int wait_poll(struct wait *wait, int64_t *slice_ns);
 
-/* The whole wait for a flag, on behalf of comm_wait_flag and the barrier; `wait` is started and says
- * what is waited for. */
+/* The whole wait for a flag, on behalf of comm_wait_flag and the barrier; `wait` is started and
+ * says what is waited for. */
 int wait_flag(struct comm *comm, struct comm_flag *flag, uint64_t epoch, struct wait *wait);
 
 /* ERR_PEER (or this rank's own code) with the job's first failure; `where` may be "". */

@@ -1,11 +1,11 @@
 /* The launcher as the server of the rendezvous: one poll loop, no thread.
  *
  * An exchange has two phases. Taking: each rank's packet is read when it comes; a rank that has
- * brought its own is not read again. Giving: once all are here each rank is sent all of them, in rank
- * order, as fast as its socket takes them; meanwhile nothing is read, so a fast rank's next packet
- * waits in its socket. 64 ranks with a descriptor each are 4096 descriptors in flight if nobody reads;
- * the kernel allows a user as many as one process may open, often 1024, so a full kernel is no error:
- * we pause and go on. */
+ * brought its own is not read again. Giving: once all are here each rank is sent all of them, in
+ * rank order, as fast as its socket takes them; meanwhile nothing is read, so a fast rank's next
+ * packet waits in its socket. 64 ranks with a descriptor each are 4096 descriptors in flight if
+ * nobody reads; the kernel allows a user as many as one process may open, often 1024, so a full
+ * kernel is no error: we pause and go on. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "comm/job.h"
@@ -22,7 +22,8 @@
 int serve_start(struct job *job) {
     job->exchange = 1;
     for (int r = 0; r < job->world; r++) {
-        job->ranks[r].offer.blob = malloc(COMM_BLOB_BYTES); /* no page is touched before it is used */
+        /* no page is touched before it is used */
+        job->ranks[r].offer.blob = malloc(COMM_BLOB_BYTES);
         if (!job->ranks[r].offer.blob) return fail(ERR_MEMORY, "launcher: out of memory");
     }
     return OK;
@@ -59,8 +60,8 @@ static void check_offer(struct job *job, int rank, const struct wire_header *hea
         const struct offer *other = &job->ranks[r].offer;
         if (r == rank || !other->here || other->bytes == header->bytes) continue;
         snprintf(text, sizeof text,
-                 "rank %d: exchange: %u bytes, but rank %d brought %u: all must bring the same", rank,
-                 header->bytes, r, other->bytes);
+                 "rank %d: exchange: %u bytes, but rank %d brought %u: all must bring the same",
+                 rank, header->bytes, r, other->bytes);
         end_job(job, rank, ERR_FAILED, text);
         return;
     }
@@ -70,7 +71,8 @@ static void take(struct job *job, int rank) {
     struct process *process = &job->ranks[rank];
     struct wire_header header;
     char text[BOARD_TEXT];
-    enum wire_result result = wire_receive(process->socket, &header, process->offer.blob, &process->offer.fd);
+    enum wire_result result =
+        wire_receive(process->socket, &header, process->offer.blob, &process->offer.fd);
     switch (result) {
     case WIRE_LATER:
     case WIRE_CROWDED: return;
@@ -94,7 +96,8 @@ static void give(struct job *job, int rank) {
     while (process->socket >= 0 && process->offer.given < job->world) {
         int from = process->offer.given;
         const struct offer *offer = &job->ranks[from].offer;
-        struct wire_header header = {WIRE_MAGIC, job->exchange, (uint32_t)from, offer->bytes, offer->fd >= 0};
+        struct wire_header header = {WIRE_MAGIC, job->exchange, (uint32_t)from, offer->bytes,
+                                     offer->fd >= 0};
         enum wire_result result = wire_send(process->socket, &header, offer->blob, offer->fd);
         if (result == WIRE_LATER) return;
         if (result == WIRE_CROWDED) {
@@ -130,7 +133,8 @@ static void check_start(struct job *job) {
         if (job->ranks[r].offer.here) continue;
         char text[BOARD_TEXT];
         snprintf(text, sizeof text,
-                 "rank %d: rendezvous: did not come within %g s of the first rank: see its output", r, limit);
+                 "rank %d: rendezvous: did not come within %g s of the first rank: see its output",
+                 r, limit);
         end_job(job, r, ERR_TIMEOUT, text);
         return;
     }
@@ -148,12 +152,13 @@ static void take_signal(struct job *job) {
     if (!signal) return;
     if (!job->signal) job->signal = signal;
     job->signals++;
-    snprintf(text, sizeof text, "signal %d (%s) to the launcher", job->signal, strsignal(job->signal));
+    snprintf(text, sizeof text, "signal %d (%s) to the launcher", job->signal,
+             strsignal(job->signal));
     end_job(job, -1, ERR_PEER, text);
 }
 
-/* Ctrl-C reaches launcher and ranks alike. If the ranks died of it first, the launcher's own is on its
- * way and is the true cause. */
+/* Ctrl-C reaches launcher and ranks alike. If the ranks died of it first, the launcher's own is
+ * on its way and is the true cause. */
 void serve_late_signal(struct job *job) {
     struct pollfd own = {.fd = job->signal_fd, .events = POLLIN};
     bool likely = false;
@@ -175,7 +180,8 @@ int serve_ranks(struct job *job, int timeout_ms) {
     struct pollfd polled[2 * MAX_DEVICES + 1], *sockets = polled, *pidfds = polled + job->world;
     for (int r = 0; r < job->world; r++) {
         const struct process *process = &job->ranks[r];
-        short events = wanted(job, r); /* none: not polled at all, or a closed line would keep us awake */
+        /* none: not polled at all, or a closed line would keep us awake */
+        short events = wanted(job, r);
         sockets[r] = (struct pollfd){.fd = events ? process->socket : -1, .events = events};
         pidfds[r] = (struct pollfd){.fd = process->ended ? -1 : process->pidfd, .events = POLLIN};
     }

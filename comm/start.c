@@ -21,11 +21,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* torchrun's names, and the two of comm_open. No port is opened: programs that read MASTER_PORT find
- * PyTorch's usual one. */
-static const char *const NAMES[] = {"RANK",           "LOCAL_RANK",  "WORLD_SIZE",   "LOCAL_WORLD_SIZE",
-                                    "MASTER_ADDR",    "MASTER_PORT", "DUET_COMM_FD", "DUET_SEGMENT_FD",
-                                    "OMP_NUM_THREADS"};
+/* torchrun's names, and the two of comm_open. No port is opened: programs that read MASTER_PORT
+ * find PyTorch's usual one. */
+static const char *const NAMES[] = {
+    "RANK",        "LOCAL_RANK",   "WORLD_SIZE",      "LOCAL_WORLD_SIZE", "MASTER_ADDR",
+    "MASTER_PORT", "DUET_COMM_FD", "DUET_SEGMENT_FD", "OMP_NUM_THREADS"};
 enum { NAME_COUNT = sizeof NAMES / sizeof *NAMES, VALUE_BYTES = 40 };
 
 /* The caller's environment with our names replaced, in one piece of memory: free(). */
@@ -47,7 +47,8 @@ static char **environment_of(const struct job *job, int rank, int socket) {
         if (!ours) list[kept++] = environ[i];
     }
     char *text = (char *)(list + count + NAME_COUNT + 1);
-    const int values[NAME_COUNT] = {rank, rank, job->world, job->world, 0, 29500, socket, job->board_fd, 1};
+    const int values[NAME_COUNT] = {rank,  rank,   job->world,    job->world, 0,
+                                    29500, socket, job->board_fd, 1};
     for (int n = 0; n < names; n++, text += VALUE_BYTES) {
         if (!strcmp(NAMES[n], "MASTER_ADDR"))
             snprintf(text, VALUE_BYTES, "MASTER_ADDR=127.0.0.1");
@@ -75,8 +76,8 @@ static void close_launchers_ends(const struct job *job, int last) {
 static void become_rank(const struct job *job, int rank, pid_t launcher, int socket, char **list) {
     extern char **environ;
     const struct launch *launch = job->launch;
-    /* The kernel kills this process when the thread that forked it ends. If that happened before this
-     * call the parent has changed already. */
+    /* The kernel kills this process when the thread that forked it ends. If that happened before
+     * this call the parent has changed already. */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != launcher) _exit(1);
     close_launchers_ends(job, rank);

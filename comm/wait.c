@@ -1,9 +1,10 @@
 /* Waiting with a deadline: what every wait of a rank does between two sleeps.
  *
- * A waiter must not outlive the failure of a peer, yet the peer that fails cannot know whom to wake
- * (it may be dead). So nobody sleeps longer than one slice: after each, the waiter looks at the abort
- * word, at whether a rank it waits for has left, and at the clock. 50 ms of delay after a failure is
- * nothing; 20 looks a second cost nothing either. In good order wake-ups do not wait for a slice. */
+ * A waiter must not outlive the failure of a peer, yet the peer that fails cannot know whom to
+ * wake (it may be dead). So nobody sleeps longer than one slice: after each, the waiter looks at
+ * the abort word, at whether a rank it waits for has left, and at the clock. 50 ms of delay
+ * after a failure is nothing; 20 looks a second cost nothing either. In good order wake-ups do
+ * not wait for a slice. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "comm/rank.h"
@@ -14,10 +15,12 @@
 static const int64_t SLICE_NS = 50 * 1000000;
 static const int64_t MOST_CHARGED_NS = 1000000000; /* per look, see struct wait */
 
-static const char WAY_OUT[] = "it may be stopped or far behind: see its output, or give a longer --timeout";
+static const char WAY_OUT[] =
+    "it may be stopped or far behind: see its output, or give a longer --timeout";
 
 void wait_start(struct wait *wait, struct comm *comm, const struct comm_wait_reason *reason) {
-    *wait = (struct wait){.comm = comm, .reason = {.bucket = -1, .step = -1, .peer = -1}, .counter = -1};
+    *wait = (struct wait){
+        .comm = comm, .reason = {.bucket = -1, .step = -1, .peer = -1}, .counter = -1};
     if (reason) wait->reason = *reason;
     wait->last = now_ns();
     wait->left = comm->timeout_ns;
@@ -26,11 +29,14 @@ void wait_start(struct wait *wait, struct comm *comm, const struct comm_wait_rea
 /* "allreduce bucket 3 step 118", "barrier (start of epoch)" */
 static void describe(const struct wait *wait, char *text, size_t size) {
     const struct comm_wait_reason *reason = &wait->reason;
-    size_t used = (size_t)snprintf(text, size, "%s", reason->collective ? reason->collective : "wait");
-    if (wait->what && used < size) used += (size_t)snprintf(text + used, size - used, " (%s)", wait->what);
+    size_t used =
+        (size_t)snprintf(text, size, "%s", reason->collective ? reason->collective : "wait");
+    if (wait->what && used < size)
+        used += (size_t)snprintf(text + used, size - used, " (%s)", wait->what);
     if (reason->bucket >= 0 && used < size)
         used += (size_t)snprintf(text + used, size - used, " bucket %d", reason->bucket);
-    if (reason->step >= 0 && used < size) snprintf(text + used, size - used, " step %ld", reason->step);
+    if (reason->step >= 0 && used < size)
+        snprintf(text + used, size - used, " step %ld", reason->step);
 }
 
 /* The ranks that have not done their part, a bit each. */
@@ -44,7 +50,8 @@ static uint64_t missing_ranks(const struct wait *wait) {
     }
     uint64_t missing = 0;
     for (int r = 0; r < comm->world; r++)
-        if (__atomic_load_n(&comm->board->slots[r].begun[wait->counter], __ATOMIC_ACQUIRE) < wait->target)
+        if (__atomic_load_n(&comm->board->slots[r].begun[wait->counter], __ATOMIC_ACQUIRE) <
+            wait->target)
             missing |= 1ull << r;
     return missing;
 }
@@ -59,7 +66,8 @@ static uint64_t ranks_that_left(const struct comm *comm) {
 static void name_ranks(uint64_t ranks, char *text, size_t size) {
     size_t used = 0;
     for (int r = 0, n = 0; r < MAX_DEVICES && used < size; r++)
-        if (ranks >> r & 1) used += (size_t)snprintf(text + used, size - used, n++ ? ", %d" : "%d", r);
+        if (ranks >> r & 1)
+            used += (size_t)snprintf(text + used, size - used, n++ ? ", %d" : "%d", r);
 }
 
 void note_where(struct comm *comm, const char *where) {
@@ -71,10 +79,11 @@ void note_where(struct comm *comm, const char *where) {
 int failure_of_job(struct comm *comm, const char *where) {
     struct abort_record failure;
     if (!board_failure(comm->board, &failure)) return OK;
-    if (failure.rank == comm->rank && failure.code != ERR_PEER) return fail(failure.code, "%s", failure.text);
+    if (failure.rank == comm->rank && failure.code != ERR_PEER)
+        return fail(failure.code, "%s", failure.text);
     note_where(comm, where);
-    return fail(ERR_PEER, "rank %d: %s%sa peer failed first: %s", comm->rank, where, where[0] ? ": " : "",
-                failure.text);
+    return fail(ERR_PEER, "rank %d: %s%sa peer failed first: %s", comm->rank, where,
+                where[0] ? ": " : "", failure.text);
 }
 
 /* Makes this wait's failure the job's, unless another was first. */
@@ -91,12 +100,14 @@ static int run_late(struct wait *wait, const char *where) {
     double seconds = (double)wait->comm->timeout_ns * 1e-9;
     name_ranks(missing, ranks, sizeof ranks);
     if (missing)
-        snprintf(text, sizeof text, "rank %d: %s: no word from rank%s %s after %g s: %s", wait->comm->rank,
-                 where, missing & (missing - 1) ? "s" : "", ranks, seconds, WAY_OUT);
+        snprintf(text, sizeof text, "rank %d: %s: no word from rank%s %s after %g s: %s",
+                 wait->comm->rank, where, missing & (missing - 1) ? "s" : "", ranks, seconds,
+                 WAY_OUT);
     else
-        snprintf(text, sizeof text, "rank %d: %s: nothing came within %g s: %s", wait->comm->rank, where,
-                 seconds,
-                 "a rank or the launcher may be stopped: see their output, or give a longer --timeout");
+        snprintf(
+            text, sizeof text, "rank %d: %s: nothing came within %g s: %s", wait->comm->rank, where,
+            seconds,
+            "a rank or the launcher may be stopped: see their output, or give a longer --timeout");
     return give_up(wait, ERR_TIMEOUT, wait->comm->rank, where, text);
 }
 
@@ -111,8 +122,8 @@ static int peer_left(struct wait *wait, const char *where, uint64_t gone) {
 int wait_poll(struct wait *wait, int64_t *slice_ns) {
     struct comm *comm = wait->comm;
     char where[BOARD_WHERE];
-    /* Who has left is read before who is missing: a rank leaves after its last word, so one that has
-     * left and is still missing will never come. */
+    /* Who has left is read before who is missing: a rank leaves after its last word, so one that
+     * has left and is still missing will never come. */
     uint64_t left = ranks_that_left(comm), gone = left ? left & missing_ranks(wait) : 0;
     int64_t now = now_ns(), passed = now - wait->last;
     wait->left -= passed < MOST_CHARGED_NS ? passed : MOST_CHARGED_NS;
@@ -127,8 +138,8 @@ int wait_poll(struct wait *wait, int64_t *slice_ns) {
 /* ---- waits that run elsewhere ---- */
 
 /* The word of the peer is missing, or nobody would look. */
-static int look(struct comm *comm, const struct comm_wait_reason *reason, const char *what, int64_t last,
-                int64_t *left) {
+static int look(struct comm *comm, const struct comm_wait_reason *reason, const char *what,
+                int64_t last, int64_t *left) {
     static const uint64_t missing = 0;
     int64_t slice_ns;
     struct wait wait;
@@ -143,7 +154,8 @@ static int look(struct comm *comm, const struct comm_wait_reason *reason, const 
     return code;
 }
 
-void comm_distant_begin(struct comm *comm, struct comm_distant_wait *wait, const struct comm_wait_reason *reason) {
+void comm_distant_begin(struct comm *comm, struct comm_distant_wait *wait,
+                        const struct comm_wait_reason *reason) {
     *wait = (struct comm_distant_wait){*reason, now_ns(), comm->timeout_ns};
 }
 

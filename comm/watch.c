@@ -25,7 +25,8 @@ static void peer_ended(struct comm *comm, int peer) {
     char text[BOARD_TEXT];
     if (__atomic_load_n(&slot->left, __ATOMIC_ACQUIRE))
         return; /* in good order; the launcher judges its status */
-    snprintf(text, sizeof text, "rank %d (pid %u) died", peer, __atomic_load_n(&slot->pid, __ATOMIC_RELAXED));
+    snprintf(text, sizeof text, "rank %d (pid %u) died", peer,
+             __atomic_load_n(&slot->pid, __ATOMIC_RELAXED));
     board_abort(comm->board, peer, ERR_PEER, text);
 }
 
@@ -54,8 +55,9 @@ static int open_pidfds(struct comm *comm, int *opened) {
         if (r == comm->rank) continue;
         int fd = (int)syscall(SYS_pidfd_open, comm->board->slots[r].pid, 0);
         if (fd < 0 && (errno == EMFILE || errno == ENFILE))
-            return fail_errno(ERR_FAILED, errno, "rank %d: watching rank %d: raise the limit (ulimit -n)",
-                              comm->rank, r);
+            return fail_errno(ERR_FAILED, errno,
+                              "rank %d: watching rank %d: raise the limit (ulimit -n)", comm->rank,
+                              r);
         comm->watch.pidfds[r] = fd;
         *opened += fd >= 0;
     }
@@ -75,7 +77,8 @@ int watch_start(struct comm *comm) {
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int error = pthread_create(&watch->thread, NULL, watch_peers, comm);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (error) return fail_errno(ERR_FAILED, error, "rank %d: thread that watches the peers", comm->rank);
+    if (error)
+        return fail_errno(ERR_FAILED, error, "rank %d: thread that watches the peers", comm->rank);
     watch->running = true;
     return OK;
 }

@@ -16,7 +16,8 @@ static enum wire_result why_not(void) {
     switch (errno) {
     case EAGAIN:
     case EINTR: return WIRE_LATER;
-    case ETOOMANYREFS: return WIRE_CROWDED; /* a user's descriptors in flight: at most RLIMIT_NOFILE */
+    /* a user's descriptors in flight: at most RLIMIT_NOFILE */
+    case ETOOMANYREFS: return WIRE_CROWDED;
     case EPIPE:
     case ECONNRESET: return WIRE_CLOSED;
     default: return WIRE_BROKEN;

@@ -1,6 +1,6 @@
-/* Packets between a rank and the launcher: a header, a blob, and perhaps one file descriptor. The
- * socket is a SOCK_SEQPACKET pair: a packet arrives whole or not at all, and a closed end is seen as
- * an empty packet. */
+/* Packets between a rank and the launcher: a header, a blob, and perhaps one file descriptor.
+ * The socket is a SOCK_SEQPACKET pair: a packet arrives whole or not at all, and a closed end is
+ * seen as an empty packet. */
 #ifndef COMM_WIRE_H
 #define COMM_WIRE_H
 

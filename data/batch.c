@@ -10,10 +10,11 @@ int split_check(const struct split *s) {
         return fail(ERR_USAGE, "devices: %d: give 1 to %d", s->devices, MAX_DEVICES);
     if (s->kind == SPLIT_CHUNKED) return OK;
     if (s->virtual_devices < 1 || s->virtual_devices > MAX_DEVICES)
-        return fail(ERR_USAGE, "virtual devices: %d: give 1 to %d", s->virtual_devices, MAX_DEVICES);
+        return fail(ERR_USAGE, "virtual devices: %d: give 1 to %d", s->virtual_devices,
+                    MAX_DEVICES);
     if (s->virtual_devices % s->devices)
-        return fail(ERR_USAGE, "virtual devices: %d: give a multiple of the %d devices", s->virtual_devices,
-                    s->devices);
+        return fail(ERR_USAGE, "virtual devices: %d: give a multiple of the %d devices",
+                    s->virtual_devices, s->devices);
     return OK;
 }
 
@@ -33,24 +34,27 @@ int batch_capacity(const struct split *s, int batch_size, int devices) {
 }
 
 /* Appends one segment: positions from, from + stride, ... below end. */
-static void add_segment(struct batch_plan *plan, int device, int v, const int32_t *order, int64_t from, int64_t end,
-                        int stride, int32_t *sample) {
+static void add_segment(struct batch_plan *plan, int device, int v, const int32_t *order,
+                        int64_t from, int64_t end, int stride, int32_t *sample) {
     struct segment *g = &plan->segments.seg[plan->segments.count++];
     g->v = v;
     g->n = 0;
-    for (int64_t p = from; p < end; p += stride) sample[plan->n + g->n++] = order[p];
+    for (int64_t p = from; p < end; p += stride)
+        sample[plan->n + g->n++] = order[p];
     plan->n += g->n;
     plan->device_n[device] += g->n;
 }
 
-void batch_plan(const struct split *s, const int32_t *order, int64_t length, int batch_size, int k, int first,
-                int devices, struct batch_plan *plan, int32_t *sample) {
-    int64_t start = (int64_t)k * batch_size, end = start + batch_size < length ? start + batch_size : length;
+void batch_plan(const struct split *s, const int32_t *order, int64_t length, int batch_size, int k,
+                int first, int devices, struct batch_plan *plan, int32_t *sample) {
+    int64_t start = (int64_t)k * batch_size,
+            end = start + batch_size < length ? start + batch_size : length;
     int W = s->devices, V = s->virtual_devices;
     memset(plan, 0, sizeof *plan);
     plan->global_n = (int)(end - start);
     plan->per_device = s->kind == SPLIT_CHUNKED ? 1 : V / W;
-    int64_t chunk = (plan->global_n + W - 1) / W; /* ceil(n / W): the last devices may get less, or nothing */
+    /* ceil(n / W): the last devices may get less, or nothing */
+    int64_t chunk = (plan->global_n + W - 1) / W;
     for (int r = first; r < first + devices; r++) {
         if (s->kind == SPLIT_CHUNKED) {
             int64_t from = start + r * chunk, to = from + chunk < end ? from + chunk : end;
@@ -58,7 +62,8 @@ void batch_plan(const struct split *s, const int32_t *order, int64_t length, int
             continue;
         }
         for (int v = r; v < V; v += W) {
-            int64_t from = start + (v + V - start % V) % V; /* the first position with p mod V = v */
+            /* the first position with p mod V = v */
+            int64_t from = start + (v + V - start % V) % V;
             add_segment(plan, r - first, v, order, from, end, V, sample);
         }
     }
@@ -69,6 +74,7 @@ struct segments batch_share(const struct batch_plan *plan, int i) {
     struct segments share = {0};
     share.count = plan->per_device;
     share.n = plan->device_n[i];
-    memcpy(share.seg, plan->segments.seg + i * plan->per_device, (size_t)plan->per_device * sizeof *share.seg);
+    memcpy(share.seg, plan->segments.seg + i * plan->per_device,
+           (size_t)plan->per_device * sizeof *share.seg);
     return share;
 }

@@ -15,24 +15,32 @@ enum { PATH_BYTES = 4096, TRAIN_COUNT = 60000, TEST_COUNT = 10000 };
 
 static const char *const names[] = {"fashion-mnist", "mnist", "synthetic"};
 
-int dataset_read(struct dataset *set, const char *name, const char *images_path, const char *labels_path) {
+int dataset_read(struct dataset *set, const char *name, const char *images_path,
+                 const char *labels_path) {
     struct idx images = {0}, labels = {0};
     int code;
     memset(set, 0, sizeof *set);
     CHECK_GOTO(idx_read(&images, images_path, 3), code, out);
     CHECK_GOTO(idx_read(&labels, labels_path, 1), code, out);
     if (images.size[0] != labels.size[0]) {
-        code = fail(ERR_FAILED, "images and labels differ in number: %d in %s, %d in %s: give files that go together",
-                    images.size[0], images_path, labels.size[0], labels_path);
+        code = fail(
+            ERR_FAILED,
+            "images and labels differ in number: %d in %s, %d in %s: give files that go together",
+            images.size[0], images_path, labels.size[0], labels_path);
         goto out;
     }
     for (int i = 0; i < labels.size[0]; i++) {
         if (labels.data[i] < DATASET_CLASSES) continue;
-        code = fail(ERR_FAILED, "label out of range: %d at %d in %s: labels are 0 to %d", labels.data[i], i,
-                    labels_path, DATASET_CLASSES - 1);
+        code = fail(ERR_FAILED, "label out of range: %d at %d in %s: labels are 0 to %d",
+                    labels.data[i], i, labels_path, DATASET_CLASSES - 1);
         goto out;
     }
-    *set = (struct dataset){name, images.size[0], images.size[1], images.size[2], images.data, labels.data,
+    *set = (struct dataset){name,
+                            images.size[0],
+                            images.size[1],
+                            images.size[2],
+                            images.data,
+                            labels.data,
                             {images.data, labels.data}};
     return OK;
 out:
@@ -52,7 +60,8 @@ int dataset_synthetic(struct dataset *set, uint64_t seed, int count, int train) 
         return fail(ERR_MEMORY, "no memory for synthetic pictures: %d: use fewer", count);
     }
     synthetic_fill(seed, train ? 0 : 1, count, images, labels);
-    *set = (struct dataset){"synthetic", count, SYNTHETIC_SIDE, SYNTHETIC_SIDE, images, labels, {images, labels}};
+    *set = (struct dataset){"synthetic", count,  SYNTHETIC_SIDE,  SYNTHETIC_SIDE,
+                            images,      labels, {images, labels}};
     return OK;
 }
 
@@ -66,16 +75,20 @@ static int find_file(char *path, const char *folder, const char *file) {
     return 0;
 }
 
-static int open_in(struct dataset *set, const char *name, const char *folder, int train, int *found) {
+static int open_in(struct dataset *set, const char *name, const char *folder, int train,
+                   int *found) {
     char images[PATH_BYTES], labels[PATH_BYTES], image_file[32], label_file[32];
     snprintf(image_file, sizeof image_file, "%s-images-idx3-ubyte", train ? "train" : "t10k");
     snprintf(label_file, sizeof label_file, "%s-labels-idx1-ubyte", train ? "train" : "t10k");
-    int has_images = find_file(images, folder, image_file), has_labels = find_file(labels, folder, label_file);
+    int has_images = find_file(images, folder, image_file),
+        has_labels = find_file(labels, folder, label_file);
     *found = has_images || has_labels;
     if (!*found) return OK;
     if (!has_images || !has_labels)
-        return fail(ERR_FAILED, "data set not complete: %s has no %s[.gz]: get all four files, e.g. by make data",
-                    folder, has_images ? label_file : image_file);
+        return fail(
+            ERR_FAILED,
+            "data set not complete: %s has no %s[.gz]: get all four files, e.g. by make data",
+            folder, has_images ? label_file : image_file);
     return dataset_read(set, name, images, labels);
 }
 
@@ -83,7 +96,8 @@ static int open_in(struct dataset *set, const char *name, const char *folder, in
 static int not_found(const char *name, const char *folder) {
     int fashion = !strcmp(name, "fashion-mnist");
     return fail(ERR_FAILED,
-                "data set not found: %s%s%s: %smake data downloads it, --data-dir DIR names the folder of its IDX "
+                "data set not found: %s%s%s: %smake data downloads it, --data-dir DIR names the "
+                "folder of its IDX "
                 "files, --dataset synthetic needs none",
                 name, folder ? " in " : "", folder ? folder : "",
                 fashion ? "apt install dataset-fashion-mnist (Debian, Ubuntu), " : "");
@@ -95,8 +109,10 @@ int dataset_open(struct dataset *set, const char *name, const char *folder, int 
     memset(set, 0, sizeof *set);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!strcmp(name, names[i])) known = names[i]; /* ours lives as long as the set */
-    if (!known) return fail(ERR_USAGE, "unknown data set: %s: use fashion-mnist, mnist or synthetic", name);
-    if (!strcmp(known, "synthetic")) return dataset_synthetic(set, 0, train ? TRAIN_COUNT : TEST_COUNT, train);
+    if (!known)
+        return fail(ERR_USAGE, "unknown data set: %s: use fashion-mnist, mnist or synthetic", name);
+    if (!strcmp(known, "synthetic"))
+        return dataset_synthetic(set, 0, train ? TRAIN_COUNT : TEST_COUNT, train);
     int found = 0;
     if (folder) {
         CHECK(open_in(set, known, folder, train, &found));

@@ -1,5 +1,6 @@
-/* The upload goes through two pieces of pinned memory in turn: while one is on its way the other is filled. Copying
- * straight from the set would let the driver stage it page by page, with the caller waiting. */
+/* The upload goes through two pieces of pinned memory in turn: while one is on its way the other
+ * is filled. Copying straight from the set would let the driver stage it page by page, with the
+ * caller waiting. */
 #include "data/device_dataset.h"
 
 #include <string.h>
@@ -27,7 +28,8 @@ struct piece {
     struct event *sent; /* its last copy is done: it may be filled again */
 };
 
-static int upload(struct stream *stream, struct piece pieces[2], char *to, const uint8_t *from, size_t bytes) {
+static int upload(struct stream *stream, struct piece pieces[2], char *to, const uint8_t *from,
+                  size_t bytes) {
     for (size_t at = 0, turn = 0; at < bytes; at += DATASET_PIECE, turn ^= 1) {
         struct piece *p = &pieces[turn];
         size_t size = bytes - at < DATASET_PIECE ? bytes - at : DATASET_PIECE;
@@ -48,7 +50,8 @@ static int make_pieces(struct device *device, struct piece pieces[2], size_t lar
     return OK;
 }
 
-/* After an error copies may still be under way: in a job that ends, a wait ends before its work. Are they done? */
+/* After an error copies may still be under way: in a job that ends, a wait ends before its work.
+ * Are they done? */
 static int settled(struct piece pieces[2]) {
     int64_t deadline = deadline_after(SETTLE_S);
     for (int i = 0; i < 2; i++)
@@ -59,7 +62,8 @@ static int settled(struct piece pieces[2]) {
     return 1;
 }
 
-int device_dataset_init(struct device_dataset *d, struct device *device, const struct dataset *set) {
+int device_dataset_init(struct device_dataset *d, struct device *device,
+                        const struct dataset *set) {
     const int dims[4] = {set->count, 1, set->rows, set->cols};
     struct stream *stream = device_compute(device);
     struct piece pieces[2] = {{0}};
@@ -76,7 +80,8 @@ int device_dataset_init(struct device_dataset *d, struct device *device, const s
     CHECK_GOTO(upload(stream, pieces, labels, set->labels, (size_t)set->count), code, out);
 out:
     CHECK_KEEP(stream_sync(stream), code);
-    if (code && !settled(pieces)) return memset(d, 0, sizeof *d), code; /* a stuck device keeps what it may touch */
+    /* a stuck device keeps what it may touch */
+    if (code && !settled(pieces)) return memset(d, 0, sizeof *d), code;
     for (int i = 0; i < 2; i++) {
         event_destroy(pieces[i].sent);
         device_host_free(device, pieces[i].memory);
@@ -94,8 +99,9 @@ void device_dataset_free(struct device_dataset *d) {
     memset(d, 0, sizeof *d);
 }
 
-int device_dataset_gather(const struct device_dataset *d, struct stream *stream, const struct tensor *index,
-                          float mean, float std, const struct tensor *x, const struct tensor *x_labels) {
+int device_dataset_gather(const struct device_dataset *d, struct stream *stream,
+                          const struct tensor *index, float mean, float std, const struct tensor *x,
+                          const struct tensor *x_labels) {
     struct op_args args = {.in = {d->images, d->labels, *index}, .out = {*x, *x_labels}};
     args.p.gather = (struct gather_args){mean, std};
     return launch(stream, OP_GATHER_SAMPLES, &args);

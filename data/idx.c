@@ -1,6 +1,7 @@
-/* Reading IDX files, compressed or not. Input is not trusted: every size is checked against what is there before
- * memory is asked for, and a file must end exactly where its header says. zlib's simple interface (gzread) takes
- * anything that is not gzip as it is and ignores what follows the end, so inflate is called here directly. */
+/* Reading IDX files, compressed or not. Input is not trusted: every size is checked against what
+ * is there before memory is asked for, and a file must end exactly where its header says. zlib's
+ * simple interface (gzread) takes anything that is not gzip as it is and ignores what follows
+ * the end, so inflate is called here directly. */
 #include "data/idx.h"
 
 #include <errno.h>
@@ -40,8 +41,10 @@ static void source_close(struct source *s) {
 static int read_whole(struct source *s, int fd) {
     struct stat st;
     if (fstat(fd, &st)) return fail_errno(ERR_FAILED, errno, "cannot read: %s", s->path);
-    if (!S_ISREG(st.st_mode)) return fail(ERR_FAILED, "cannot read: %s: no regular file: give an IDX file", s->path);
-    if (st.st_size > FILE_LIMIT) return fail(ERR_FAILED, "cannot read: %s: over 1 GiB: give an IDX file", s->path);
+    if (!S_ISREG(st.st_mode))
+        return fail(ERR_FAILED, "cannot read: %s: no regular file: give an IDX file", s->path);
+    if (st.st_size > FILE_LIMIT)
+        return fail(ERR_FAILED, "cannot read: %s: over 1 GiB: give an IDX file", s->path);
     size_t size = (size_t)st.st_size;
     s->bytes = malloc(size ? size : 1);
     if (!s->bytes) return fail(ERR_MEMORY, "no memory to read: %s: %zu bytes", s->path, size);
@@ -58,7 +61,8 @@ static int read_whole(struct source *s, int fd) {
 static int source_open(struct source *s, const char *path) {
     memset(s, 0, sizeof *s);
     s->path = path;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe with that name must not hang us */
+    /* a pipe with that name must not hang us */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) return fail_errno(ERR_FAILED, errno, "cannot read: %s", path);
     int code = read_whole(s, fd);
     close(fd);
@@ -67,16 +71,21 @@ static int source_open(struct source *s, const char *path) {
     int named_gz = length > 3 && !strcmp(path + length - 3, ".gz");
     s->gzip = s->count >= 2 && s->bytes[0] == 0x1f && s->bytes[1] == 0x8b;
     if (named_gz && !s->gzip)
-        return fail(ERR_FAILED, "not a gzip file: %s: download it again, or name it without .gz if it is raw", path);
+        return fail(ERR_FAILED,
+                    "not a gzip file: %s: download it again, or name it without .gz if it is raw",
+                    path);
 #ifdef HAVE_ZLIB
     if (!s->gzip) return OK;
     s->z.next_in = s->bytes;
     s->z.avail_in = (uInt)s->count;
-    if (inflateInit2(&s->z, 16 + MAX_WBITS) != Z_OK) return fail(ERR_MEMORY, "no memory to unpack: %s", path);
+    if (inflateInit2(&s->z, 16 + MAX_WBITS) != Z_OK)
+        return fail(ERR_MEMORY, "no memory to unpack: %s", path);
     s->z_open = 1;
 #else
     if (s->gzip)
-        return fail(ERR_FAILED, "built without zlib: %s: gunzip it, or install zlib1g-dev and build again", path);
+        return fail(ERR_FAILED,
+                    "built without zlib: %s: gunzip it, or install zlib1g-dev and build again",
+                    path);
 #endif
     return OK;
 }
@@ -101,7 +110,8 @@ static int take(struct source *s, uint8_t *out, size_t count) {
         if (result == Z_STREAM_END) {
             s->z_ended = 1;
             if (s->z.avail_out > 0) return truncated(s);
-        } else if (result == Z_BUF_ERROR || (result == Z_OK && s->z.avail_in == 0 && s->z.avail_out > 0)) {
+        } else if (result == Z_BUF_ERROR ||
+                   (result == Z_OK && s->z.avail_in == 0 && s->z.avail_out > 0)) {
             return truncated(s);
         } else if (result != Z_OK) {
             return fail(ERR_FAILED, "broken gzip file: %s: %s: download it again", s->path,
@@ -122,12 +132,14 @@ static int take_end(struct source *s) {
         s->z.avail_out = 1;
         int result = s->z_ended ? Z_STREAM_END : inflate(&s->z, Z_FINISH);
         if (result == Z_DATA_ERROR)
-            return fail(ERR_FAILED, "broken gzip file: %s: %s: download it again", s->path, s->z.msg ? s->z.msg : "");
+            return fail(ERR_FAILED, "broken gzip file: %s: %s: download it again", s->path,
+                        s->z.msg ? s->z.msg : "");
         if (result != Z_STREAM_END && s->z.avail_out == 1) return truncated(s);
         rest = s->z.avail_in + (s->z.avail_out == 0);
     }
 #endif
-    if (rest) return fail(ERR_FAILED, "more bytes than its header says: %s: download it again", s->path);
+    if (rest)
+        return fail(ERR_FAILED, "more bytes than its header says: %s: download it again", s->path);
     return OK;
 }
 
@@ -140,22 +152,25 @@ static int read_idx(struct idx *x, struct source *s, int dimensions) {
     uint32_t expected = 0x800u + (uint32_t)dimensions;
     CHECK(take(s, header, 4));
     if (big_endian(header) != expected)
-        return fail(ERR_FAILED, "wrong magic number: %s: %u where %s have %u: give the right file", s->path,
-                    big_endian(header), dimensions == 1 ? "labels" : "images", expected);
+        return fail(ERR_FAILED, "wrong magic number: %s: %u where %s have %u: give the right file",
+                    s->path, big_endian(header), dimensions == 1 ? "labels" : "images", expected);
     CHECK(take(s, header + 4, 4 * (size_t)dimensions));
     uint64_t bytes = 1;
     x->dimensions = dimensions;
     for (int i = 0; i < dimensions; i++) {
         uint32_t size = big_endian(header + 4 + 4 * i);
         if (size == 0 || size > FILE_LIMIT || bytes * size > FILE_LIMIT)
-            return fail(ERR_FAILED, "size out of range: %s: %u in dimension %d: give 1 byte to 1 GiB in all", s->path,
-                        size, i);
+            return fail(ERR_FAILED,
+                        "size out of range: %s: %u in dimension %d: give 1 byte to 1 GiB in all",
+                        s->path, size, i);
         bytes *= size;
         x->size[i] = (int)size;
     }
     if (!s->gzip && s->count - s->taken < bytes) return truncated(s); /* before asking for memory */
     x->data = malloc((size_t)bytes);
-    if (!x->data) return fail(ERR_MEMORY, "no memory to read: %s: %llu bytes", s->path, (unsigned long long)bytes);
+    if (!x->data)
+        return fail(ERR_MEMORY, "no memory to read: %s: %llu bytes", s->path,
+                    (unsigned long long)bytes);
     CHECK(take(s, x->data, (size_t)bytes));
     return take_end(s);
 }

@@ -3,10 +3,11 @@
  *                claim (worker)        filled             loader_next        loader_release
  *      FREE ----------------> FILLING --------> READY ----------------> HELD ----------------> FREE
  *
- * Steps are claimed in order, so the step the consumer waits for always has a slot, and the number of slots bounds
- * the memory. One mutex guards states and counters; slot contents belong to whoever the state says: the worker that
- * claimed it, then the consumer. Workers wait on `work` (a slot or steps came, or stop), the consumer on `done` (a
- * slot was filled). The order is written only while no slot is FILLING and nothing can be claimed. */
+ * Steps are claimed in order, so the step the consumer waits for always has a slot, and the
+ * number of slots bounds the memory. One mutex guards states and counters; slot contents belong
+ * to whoever the state says: the worker that claimed it, then the consumer. Workers wait on
+ * `work` (a slot or steps came, or stop), the consumer on `done` (a slot was filled). The order
+ * is written only while no slot is FILLING and nothing can be claimed. */
 #include "data/loader.h"
 
 #include <pthread.h>
@@ -18,7 +19,8 @@
 #include "base/error.h"
 #include "device/op.h"
 
-enum { LOOK_NS = 50 * 1000 * 1000 }; /* how often a wait that lasts asks whether it is interrupted */
+/* how often a wait that lasts asks whether it is interrupted */
+enum { LOOK_NS = 50 * 1000 * 1000 };
 
 enum slot_state { FREE, FILLING, READY, HELD };
 
@@ -34,7 +36,7 @@ struct loader {
     struct order order;
     int64_t length; /* positions of an epoch */
     int steps;
-    int32_t *index; /* the epoch's order */
+    int32_t *index;   /* the epoch's order */
     float pixel[256]; /* the float of each byte */
     int slots;
     struct slot *slot;
@@ -43,7 +45,7 @@ struct loader {
     pthread_cond_t work, done;
     int has_lock, threads;
     pthread_t thread[LOADER_WORKERS];
-    int stop;          /* guarded by lock, as all below */
+    int stop; /* guarded by lock, as all below */
     int epoch;
     int claim, wanted; /* the next step to be filled, to be handed out */
     int filling;       /* slots in that state */
@@ -53,13 +55,14 @@ static void fill_slot(struct loader *l, struct slot *s) {
     const struct loader_config *c = &l->config;
     struct loaded_batch *b = &s->batch;
     size_t pixels = (size_t)c->set->rows * (size_t)c->set->cols;
-    batch_plan(&c->split, l->index, l->length, c->batch_size, b->step, c->first_device, c->device_count, &b->plan,
-               s->sample);
+    batch_plan(&c->split, l->index, l->length, c->batch_size, b->step, c->first_device,
+               c->device_count, &b->plan, s->sample);
     if (c->indices_only) return;
     for (int i = 0; i < b->plan.n; i++) {
         const uint8_t *from = c->set->images + (size_t)s->sample[i] * pixels;
         float *to = b->pixels + (size_t)i * pixels;
-        for (size_t p = 0; p < pixels; p++) to[p] = l->pixel[from[p]];
+        for (size_t p = 0; p < pixels; p++)
+            to[p] = l->pixel[from[p]];
         b->labels[i] = c->set->labels[s->sample[i]];
     }
 }
@@ -99,15 +102,16 @@ static void *worker(void *argument) {
     return NULL;
 }
 
-/* Waits on `done` for a while; the caller looks whether it has what it waits for, and comes again. ERR_TIMEOUT past the
- * deadline. The lock is held. */
+/* Waits on `done` for a while; the caller looks whether it has what it waits for, and comes
+ * again. ERR_TIMEOUT past the deadline. The lock is held. */
 static int wait_done(struct loader *l, int64_t deadline) {
     const struct loader_config *c = &l->config;
     if (c->interrupted) CHECK(c->interrupted(c->interrupt_context));
     int64_t until = now_ns() + LOOK_NS < deadline ? now_ns() + LOOK_NS : deadline;
     struct timespec t = {until / 1000000000, until % 1000000000};
     if (pthread_cond_timedwait(&l->done, &l->lock, &t) == 0 || now_ns() < deadline) return OK;
-    return fail(ERR_TIMEOUT, "loader: epoch %d, step %d: no worker delivered in time: raise --timeout", l->epoch,
+    return fail(ERR_TIMEOUT,
+                "loader: epoch %d, step %d: no worker delivered in time: raise --timeout", l->epoch,
                 l->wanted);
 }
 
@@ -118,9 +122,11 @@ static int64_t deadline_of(const struct loader *l) {
 static int check_config(const struct loader_config *c) {
     CHECK(split_check(&c->split));
     if (c->batch_size < c->split.devices)
-        return fail(ERR_USAGE, "batch size: %d: give at least one sample for each of the %d devices", c->batch_size,
-                    c->split.devices);
-    if (c->first_device < 0 || c->device_count < 1 || c->first_device > c->split.devices - c->device_count)
+        return fail(ERR_USAGE,
+                    "batch size: %d: give at least one sample for each of the %d devices",
+                    c->batch_size, c->split.devices);
+    if (c->first_device < 0 || c->device_count < 1 ||
+        c->first_device > c->split.devices - c->device_count)
         return fail(ERR_USAGE, "loader: devices %d to %d: there are %d", c->first_device,
                     c->first_device + c->device_count - 1, c->split.devices);
     if (c->workers < 0 || c->workers > LOADER_WORKERS)
@@ -131,7 +137,9 @@ static int check_config(const struct loader_config *c) {
 static int host_alloc(void *context, void **out, size_t bytes) {
     (void)context;
     *out = aligned_alloc(64, (bytes + 63) / 64 * 64);
-    return *out ? OK : fail(ERR_MEMORY, "loader: no memory for a batch: %zu bytes: use a smaller batch", bytes);
+    return *out ? OK
+                : fail(ERR_MEMORY, "loader: no memory for a batch: %zu bytes: use a smaller batch",
+                       bytes);
 }
 
 static void host_release(void *context, void *memory) {
@@ -148,7 +156,8 @@ static int make_slots(struct loader *l) {
     l->index = malloc((size_t)(room + 1) * sizeof *l->index);
     l->slot = calloc((size_t)c->workers + LOADER_SPARE, sizeof *l->slot);
     if (!l->index || !l->slot)
-        return fail(ERR_MEMORY, "loader: no memory for the order of %d samples: use fewer", c->set->count);
+        return fail(ERR_MEMORY, "loader: no memory for the order of %d samples: use fewer",
+                    c->set->count);
     while (l->slots < c->workers + LOADER_SPARE) {
         struct slot *s = &l->slot[l->slots++];
         if (c->indices_only) {
@@ -157,7 +166,8 @@ static int make_slots(struct loader *l) {
             continue;
         }
         s->sample = malloc(most * sizeof *s->sample);
-        if (!s->sample) return fail(ERR_MEMORY, "loader: no memory for a batch: %zu samples: use fewer", most);
+        if (!s->sample)
+            return fail(ERR_MEMORY, "loader: no memory for a batch: %zu samples: use fewer", most);
         CHECK(c->alloc(c->context, &s->memory, pixel_bytes + most * sizeof(int32_t)));
         s->batch.pixels = s->memory;
         s->batch.labels = (int32_t *)((char *)s->memory + pixel_bytes);
@@ -183,23 +193,29 @@ static int start_workers(struct loader *l) {
         if (!error) l->threads++;
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (error) return fail_errno(ERR_FAILED, error, "loader: cannot start worker %d: use fewer", l->threads);
+    if (error)
+        return fail_errno(ERR_FAILED, error, "loader: cannot start worker %d: use fewer",
+                          l->threads);
     return OK;
 }
 
 static int prepare(struct loader *l) {
     struct loader_config *c = &l->config;
     CHECK(check_config(c));
-    l->order = (struct order){c->set->count, split_replicas(&c->split), c->end, c->shuffle, c->seed};
+    l->order =
+        (struct order){c->set->count, split_replicas(&c->split), c->end, c->shuffle, c->seed};
     CHECK(order_check(&l->order));
     l->length = order_length(&l->order);
     l->steps = batch_count(l->length, c->batch_size, c->end == ORDER_CUT);
     l->claim = l->wanted = l->steps; /* nothing to do before the first loader_start_epoch */
     if (l->steps == 0)
-        return fail(ERR_USAGE, "batch size: %d: no whole batch in %d samples: use a smaller one, or no --drop-last",
-                    c->batch_size, c->set->count);
+        return fail(
+            ERR_USAGE,
+            "batch size: %d: no whole batch in %d samples: use a smaller one, or no --drop-last",
+            c->batch_size, c->set->count);
     const struct gather_args scale = {c->mean, c->std};
-    for (int i = 0; i < 256; i++) l->pixel[i] = gather_pixel(&scale, (unsigned char)i);
+    for (int i = 0; i < 256; i++)
+        l->pixel[i] = gather_pixel(&scale, (unsigned char)i);
     if (!c->alloc) c->alloc = host_alloc, c->release = host_release;
     CHECK(make_slots(l));
     return start_workers(l);
@@ -217,8 +233,12 @@ int loader_init(struct loader **out, const struct loader_config *config) {
     return code;
 }
 
-int loader_steps(const struct loader *l) { return l->steps; }
-int loader_duplicates(const struct loader *l) { return (int)order_duplicates(&l->order); }
+int loader_steps(const struct loader *l) {
+    return l->steps;
+}
+int loader_duplicates(const struct loader *l) {
+    return (int)order_duplicates(&l->order);
+}
 
 int loader_start_epoch(struct loader *l, int epoch, int first_step) {
     if (first_step < 0 || first_step > l->steps)
@@ -226,8 +246,10 @@ int loader_start_epoch(struct loader *l, int epoch, int first_step) {
     int64_t deadline = deadline_of(l);
     int code = OK;
     pthread_mutex_lock(&l->lock);
-    l->claim = l->wanted = l->steps; /* from here on nothing is claimed; what is being filled ends soon */
-    while (l->filling && !code) code = wait_done(l, deadline);
+    /* from here on nothing is claimed; what is being filled ends soon */
+    l->claim = l->wanted = l->steps;
+    while (l->filling && !code)
+        code = wait_done(l, deadline);
     if (!code) {
         for (int i = 0; i < l->slots; i++)
             if (l->slot[i].state == READY) l->slot[i].state = FREE;
@@ -240,7 +262,8 @@ int loader_start_epoch(struct loader *l, int epoch, int first_step) {
     return code;
 }
 
-/* The slot that holds the wanted step, in whatever state; NULL while no worker has claimed it. The lock is held. */
+/* The slot that holds the wanted step, in whatever state; NULL while no worker has claimed it.
+ * The lock is held. */
 static struct slot *wanted_slot(struct loader *l) {
     for (int i = 0; i < l->slots; i++) {
         struct slot *s = &l->slot[i];
@@ -259,14 +282,16 @@ static int all_held(const struct loader *l) {
 static int take_wanted(struct loader *l, struct loaded_batch **out) {
     int64_t deadline = deadline_of(l);
     struct slot *s;
-    if (all_held(l)) return fail(ERR_FAILED, "loader: all %d batches are held: release one first", l->slots);
+    if (all_held(l))
+        return fail(ERR_FAILED, "loader: all %d batches are held: release one first", l->slots);
     if (l->config.workers == 0) {
         s = claim_slot(l);
         fill_slot(l, s);
         l->filling--;
         s->state = READY;
     }
-    while (!(s = wanted_slot(l)) || s->state != READY) CHECK(wait_done(l, deadline));
+    while (!(s = wanted_slot(l)) || s->state != READY)
+        CHECK(wait_done(l, deadline));
     s->state = HELD;
     l->wanted++;
     *out = &s->batch;
@@ -298,7 +323,8 @@ void loader_free(struct loader *l) {
         l->stop = 1;
         pthread_cond_broadcast(&l->work);
         pthread_mutex_unlock(&l->lock);
-        for (int i = 0; i < l->threads; i++) pthread_join(l->thread[i], NULL);
+        for (int i = 0; i < l->threads; i++)
+            pthread_join(l->thread[i], NULL);
         pthread_cond_destroy(&l->work);
         pthread_cond_destroy(&l->done);
         pthread_mutex_destroy(&l->lock);

@@ -1,6 +1,7 @@
-/* Reading safetensors. The file may come from anywhere, so nothing in the header is used before it is checked:
- * sizes against the file, shapes against offsets (with overflow), offsets against each other. Tensors must fill
- * the data without hole or overlap; sorted by offset, that is one comparison each. */
+/* Reading safetensors. The file may come from anywhere, so nothing in the header is used before
+ * it is checked: sizes against the file, shapes against offsets (with overflow), offsets against
+ * each other. Tensors must fill the data without hole or overlap; sorted by offset, that is one
+ * comparison each. */
 #include "data/safetensors.h"
 
 #include <errno.h>
@@ -16,14 +17,18 @@
 enum { HEADER_LIMIT = 100000000 };
 
 static int wrong(const struct safetensors *s, const char *tensor, const char *why) {
-    return fail(ERR_FAILED, "not a valid safetensors file: %s: %s%.100s%s%s: write it again", s->path,
-                tensor ? "tensor '" : "", tensor ? tensor : "", tensor ? "': " : "", why);
+    return fail(ERR_FAILED, "not a valid safetensors file: %s: %s%.100s%s%s: write it again",
+                s->path, tensor ? "tensor '" : "", tensor ? tensor : "", tensor ? "': " : "", why);
 }
 
 static unsigned dtype_size(const char *dtype) {
-    static const struct { const char *name; unsigned bytes; } known[] = {
-        {"F32", 4}, {"F64", 8}, {"F16", 2}, {"BF16", 2}, {"I64", 8}, {"I32", 4}, {"I16", 2}, {"I8", 1}, {"U64", 8},
-        {"U32", 4}, {"U16", 2}, {"U8", 1}, {"BOOL", 1}, {"F8_E4M3", 1}, {"F8_E5M2", 1},
+    static const struct {
+        const char *name;
+        unsigned bytes;
+    } known[] = {
+        {"F32", 4}, {"F64", 8}, {"F16", 2},  {"BF16", 2},    {"I64", 8},
+        {"I32", 4}, {"I16", 2}, {"I8", 1},   {"U64", 8},     {"U32", 4},
+        {"U16", 2}, {"U8", 1},  {"BOOL", 1}, {"F8_E4M3", 1}, {"F8_E5M2", 1},
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (!strcmp(dtype, known[i].name)) return known[i].bytes;
@@ -35,7 +40,8 @@ static int counts(const struct json *j) {
     return j && j->kind == JSON_NUMBER && j->is_integer && j->integer >= 0;
 }
 
-static int read_shape(const struct safetensors *s, struct safetensors_entry *e, const struct json *shape) {
+static int read_shape(const struct safetensors *s, struct safetensors_entry *e,
+                      const struct json *shape) {
     if (!shape || shape->kind != JSON_ARRAY) return wrong(s, e->name, "no shape");
     if (shape->count > SAFETENSORS_DIMS) return wrong(s, e->name, "more than 8 dimensions");
     e->count = 1;
@@ -49,12 +55,13 @@ static int read_shape(const struct safetensors *s, struct safetensors_entry *e, 
 }
 
 /* One member of the header; data_bytes: what lies behind the header. */
-static int read_entry(const struct safetensors *s, struct safetensors_entry *e, const struct json *j,
-                      uint64_t data_bytes) {
+static int read_entry(const struct safetensors *s, struct safetensors_entry *e,
+                      const struct json *j, uint64_t data_bytes) {
     const struct json *dtype = json_find(j, "dtype"), *offsets = json_find(j, "data_offsets");
     e->name = j->key;
     if (!strncmp(e->name, "module.", 7)) e->name += 7;
-    if (j->kind != JSON_OBJECT || j->count != 3) return wrong(s, e->name, "not {dtype, shape, data_offsets}");
+    if (j->kind != JSON_OBJECT || j->count != 3)
+        return wrong(s, e->name, "not {dtype, shape, data_offsets}");
     if (!dtype || dtype->kind != JSON_STRING) return wrong(s, e->name, "no dtype");
     e->dtype = dtype->string;
     unsigned size = dtype_size(e->dtype);
@@ -63,8 +70,10 @@ static int read_entry(const struct safetensors *s, struct safetensors_entry *e, 
     if (!offsets || offsets->kind != JSON_ARRAY || offsets->count != 2 || !counts(offsets->child) ||
         !counts(offsets->child->next))
         return wrong(s, e->name, "data_offsets are not two whole numbers");
-    uint64_t begin = (uint64_t)offsets->child->integer, end = (uint64_t)offsets->child->next->integer;
-    if (begin > end || end > data_bytes) return wrong(s, e->name, "data_offsets lie outside of the file");
+    uint64_t begin = (uint64_t)offsets->child->integer,
+             end = (uint64_t)offsets->child->next->integer;
+    if (begin > end || end > data_bytes)
+        return wrong(s, e->name, "data_offsets lie outside of the file");
     if (__builtin_mul_overflow(e->count, (uint64_t)size, &e->bytes) || e->bytes != end - begin)
         return wrong(s, e->name, "shape and data_offsets disagree");
     e->offset = begin;
@@ -74,7 +83,8 @@ static int read_entry(const struct safetensors *s, struct safetensors_entry *e, 
 static int by_offset(const void *a, const void *b) {
     const struct safetensors_entry *x = a, *y = b;
     if (x->offset != y->offset) return x->offset < y->offset ? -1 : 1;
-    return (x->bytes > y->bytes) - (x->bytes < y->bytes); /* an empty tensor before the one that starts there */
+    /* an empty tensor before the one that starts there */
+    return (x->bytes > y->bytes) - (x->bytes < y->bytes);
 }
 
 static int by_name(const void *a, const void *b) {
@@ -87,11 +97,13 @@ static int check_names(const struct safetensors *s) {
     if (s->count < 2) return OK;
     const struct safetensors_entry **sorted = malloc((size_t)s->count * sizeof *sorted);
     if (!sorted) return fail(ERR_MEMORY, "no memory to read: %s", s->path);
-    for (int i = 0; i < s->count; i++) sorted[i] = &s->entries[i];
+    for (int i = 0; i < s->count; i++)
+        sorted[i] = &s->entries[i];
     qsort(sorted, (size_t)s->count, sizeof *sorted, by_name);
     int code = OK;
     for (int i = 1; i < s->count && !code; i++)
-        if (!strcmp(sorted[i - 1]->name, sorted[i]->name)) code = wrong(s, sorted[i]->name, "there twice");
+        if (!strcmp(sorted[i - 1]->name, sorted[i]->name))
+            code = wrong(s, sorted[i]->name, "there twice");
     free(sorted);
     return code;
 }
@@ -108,8 +120,10 @@ static int read_header(struct safetensors *s, uint64_t data_start, uint64_t data
     s->entries = calloc((size_t)s->header->count + 1, sizeof *s->entries);
     if (!s->entries) return fail(ERR_MEMORY, "no memory to read: %s", s->path);
     for (const struct json *j = s->header->child; j; j = j->next) {
-        if (!strcmp(j->key, "__metadata__")) CHECK(check_metadata(s, j));
-        else CHECK(read_entry(s, &s->entries[s->count++], j, data_bytes));
+        if (!strcmp(j->key, "__metadata__"))
+            CHECK(check_metadata(s, j));
+        else
+            CHECK(read_entry(s, &s->entries[s->count++], j, data_bytes));
     }
     qsort(s->entries, (size_t)s->count, sizeof *s->entries, by_offset);
     uint64_t filled = 0;
@@ -127,7 +141,8 @@ static int read_header(struct safetensors *s, uint64_t data_start, uint64_t data
 static int read_at(const struct safetensors *s, uint64_t offset, void *out, uint64_t bytes) {
     char *to = out;
     while (bytes) {
-        size_t part = bytes < 1u << 30 ? (size_t)bytes : 1u << 30; /* one call reads 2 GiB at most */
+        /* one call reads 2 GiB at most */
+        size_t part = bytes < 1u << 30 ? (size_t)bytes : 1u << 30;
         ssize_t n = pread(s->fd, to, part, (off_t)offset);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) return fail_errno(ERR_FAILED, errno, "cannot read: %s", s->path);
@@ -141,8 +156,10 @@ static int open_checked(struct safetensors *s) {
     struct stat st;
     uint64_t length;
     s->fd = open(s->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (s->fd < 0 || fstat(s->fd, &st)) return fail_errno(ERR_FAILED, errno, "cannot read: %s", s->path);
-    if (!S_ISREG(st.st_mode)) return fail(ERR_FAILED, "cannot read: %s: no regular file: give a file", s->path);
+    if (s->fd < 0 || fstat(s->fd, &st))
+        return fail_errno(ERR_FAILED, errno, "cannot read: %s", s->path);
+    if (!S_ISREG(st.st_mode))
+        return fail(ERR_FAILED, "cannot read: %s: no regular file: give a file", s->path);
     uint64_t size = (uint64_t)st.st_size;
     if (size < 8) return wrong(s, NULL, "shorter than 8 bytes");
     CHECK(read_at(s, 0, &length, 8));
@@ -185,7 +202,8 @@ const char *safetensors_metadata(const struct safetensors *s, const char *key) {
     return value ? value->string : NULL;
 }
 
-int safetensors_read_bytes(const struct safetensors *s, const struct safetensors_entry *entry, void *out) {
+int safetensors_read_bytes(const struct safetensors *s, const struct safetensors_entry *entry,
+                           void *out) {
     return read_at(s, entry->offset, out, entry->bytes);
 }
 
@@ -198,14 +216,20 @@ static const char *shape_text(char text[200], int dims, const int64_t *shape) {
     return text;
 }
 
-int safetensors_read(const struct safetensors *s, const char *name, int dims, const int64_t *shape, float *out) {
+int safetensors_read(const struct safetensors *s, const char *name, int dims, const int64_t *shape,
+                     float *out) {
     char want[200], have[200];
     const struct safetensors_entry *e = safetensors_find(s, name);
-    if (!e) return fail(ERR_FAILED, "no tensor '%s' in: %s: give a file of the same model", name, s->path);
+    if (!e)
+        return fail(ERR_FAILED, "no tensor '%s' in: %s: give a file of the same model", name,
+                    s->path);
     if (e->dims != dims || (dims && memcmp(e->shape, shape, (size_t)dims * sizeof *shape)))
-        return fail(ERR_FAILED, "tensor '%s' has another shape: %s in %s, %s in the model: give a file of this model",
-                    name, shape_text(have, e->dims, e->shape), s->path, shape_text(want, dims, shape));
+        return fail(
+            ERR_FAILED,
+            "tensor '%s' has another shape: %s in %s, %s in the model: give a file of this model",
+            name, shape_text(have, e->dims, e->shape), s->path, shape_text(want, dims, shape));
     if (strcmp(e->dtype, "F32"))
-        return fail(ERR_FAILED, "tensor '%s' is not float32: %s has %s: save it as float32", name, s->path, e->dtype);
+        return fail(ERR_FAILED, "tensor '%s' is not float32: %s has %s: save it as float32", name,
+                    s->path, e->dtype);
     return safetensors_read_bytes(s, e, out);
 }

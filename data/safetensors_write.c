@@ -10,7 +10,8 @@
 
 static uint64_t item_bytes(const struct safetensors_item *item) {
     uint64_t bytes = sizeof(float);
-    for (int i = 0; i < item->dims; i++) bytes *= (uint64_t)item->shape[i];
+    for (int i = 0; i < item->dims; i++)
+        bytes *= (uint64_t)item->shape[i];
     return bytes;
 }
 
@@ -20,14 +21,16 @@ static void describe(struct json_writer *w, const struct safetensors_item *items
     json_object(w, NULL);
     if (pairs) {
         json_object(w, "__metadata__");
-        for (int i = 0; i < pairs; i++) json_string(w, metadata[i].key, metadata[i].value);
+        for (int i = 0; i < pairs; i++)
+            json_string(w, metadata[i].key, metadata[i].value);
         json_close(w);
     }
     for (int i = 0; i < count; i++) {
         json_object(w, items[i].name);
         json_string(w, "dtype", "F32");
         json_array(w, "shape");
-        for (int k = 0; k < items[i].dims; k++) json_integer(w, NULL, items[i].shape[k]);
+        for (int k = 0; k < items[i].dims; k++)
+            json_integer(w, NULL, items[i].shape[k]);
         json_close(w);
         json_array(w, "data_offsets");
         json_integer(w, NULL, (int64_t)offset);
@@ -40,7 +43,8 @@ static void describe(struct json_writer *w, const struct safetensors_item *items
 
 /* The header's text, padded with spaces so that the data begins at a multiple of 8; malloc'ed. */
 static int make_header(const char *path, const struct safetensors_item *items, int count,
-                       const struct safetensors_pair *metadata, int pairs, char **text, size_t *bytes) {
+                       const struct safetensors_pair *metadata, int pairs, char **text,
+                       size_t *bytes) {
     struct json_writer w;
     FILE *file = open_memstream(text, bytes);
     if (!file) return fail_errno(ERR_MEMORY, errno, "cannot write: %s", path);
@@ -48,10 +52,12 @@ static int make_header(const char *path, const struct safetensors_item *items, i
     describe(&w, items, count, metadata, pairs);
     int code = json_finish(&w, path);
     size_t end = *bytes; /* as flushed by json_finish */
-    for (size_t n = end; !code && n % 8; n++) fputc(' ', file);
+    for (size_t n = end; !code && n % 8; n++)
+        fputc(' ', file);
     if (fclose(file)) CHECK_KEEP(fail(ERR_MEMORY, "cannot write: %s: no memory", path), code);
     if (!code) (*text)[end - 1] = ' '; /* where json_finish ended the line */
-    struct json *parsed = NULL; /* one place knows what a good header is; it finds equal names, too */
+    /* one place knows what a good header is; it finds equal names, too */
+    struct json *parsed = NULL;
     if (!code) code = json_parse(path, *text, *bytes, &parsed);
     json_free(parsed);
     return code;
@@ -68,7 +74,8 @@ int safetensors_write(const char *path, const struct safetensors_item *items, in
     uint64_t length = bytes;
     fwrite(&length, 8, 1, f.file); /* errors are found by atomic_commit */
     fwrite(text, 1, bytes, f.file);
-    for (int i = 0; i < count; i++) fwrite(items[i].data, 1, (size_t)item_bytes(&items[i]), f.file);
+    for (int i = 0; i < count; i++)
+        fwrite(items[i].data, 1, (size_t)item_bytes(&items[i]), f.file);
     code = atomic_commit(&f);
 out:
     atomic_abandon(&f);

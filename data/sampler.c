@@ -1,6 +1,6 @@
-/* The epoch's order and its shares. The point of interest is the end: R replicas need equally many samples, or
- * one of them would wait for ever in an allreduce the others never join. Padding trains a few samples twice;
- * cutting leaves a few out, others each epoch. */
+/* The epoch's order and its shares. The point of interest is the end: R replicas need equally
+ * many samples, or one of them would wait for ever in an allreduce the others never join.
+ * Padding trains a few samples twice; cutting leaves a few out, others each epoch. */
 #include "data/sampler.h"
 
 #include <stdlib.h>
@@ -12,10 +12,13 @@ enum { LENGTH_LIMIT = INT32_MAX };
 
 int order_check(const struct order *o) {
     if (o->count < 0 || o->count >= RNG_PERMUTATION_LIMIT)
-        return fail(ERR_USAGE, "data set size: %d: give 0 to %d samples", o->count, RNG_PERMUTATION_LIMIT - 1);
-    if (o->replicas < 1) return fail(ERR_USAGE, "number of replicas: %d: give at least 1", o->replicas);
+        return fail(ERR_USAGE, "data set size: %d: give 0 to %d samples", o->count,
+                    RNG_PERMUTATION_LIMIT - 1);
+    if (o->replicas < 1)
+        return fail(ERR_USAGE, "number of replicas: %d: give at least 1", o->replicas);
     if (order_length(o) > LENGTH_LIMIT)
-        return fail(ERR_USAGE, "number of replicas: %d: give at most %d", o->replicas, LENGTH_LIMIT);
+        return fail(ERR_USAGE, "number of replicas: %d: give at most %d", o->replicas,
+                    LENGTH_LIMIT);
     return OK;
 }
 
@@ -37,10 +40,13 @@ void order_epoch(const struct order *o, int epoch, int32_t *index) {
         rng_seed(&r, o->seed + (uint64_t)epoch);
         rng_permutation(&r, index, o->count);
     } else {
-        for (int i = 0; i < o->count; i++) index[i] = i;
+        for (int i = 0; i < o->count; i++)
+            index[i] = i;
     }
     int64_t length = order_length(o);
-    for (int64_t p = o->count; p < length; p++) index[p] = index[p - o->count]; /* again and again if R > count */
+    /* again and again if R > count */
+    for (int64_t p = o->count; p < length; p++)
+        index[p] = index[p - o->count];
 }
 
 int sampler_indices(const struct order *o, int rank, int epoch, int32_t **out, int *n) {
@@ -48,13 +54,17 @@ int sampler_indices(const struct order *o, int rank, int epoch, int32_t **out, i
     *n = 0;
     CHECK(order_check(o));
     if (rank < 0 || rank >= o->replicas)
-        return fail(ERR_USAGE, "Invalid rank %d, rank should be in the interval [0, %d]", rank, o->replicas - 1);
+        return fail(ERR_USAGE, "Invalid rank %d, rank should be in the interval [0, %d]", rank,
+                    o->replicas - 1);
     int64_t length = order_length(o), room = length > o->count ? length : o->count;
     int32_t *index = malloc((size_t)(room ? room : 1) * sizeof *index);
     if (!index)
-        return fail(ERR_MEMORY, "sampler: no memory for %lld positions: use a smaller data set", (long long)room);
+        return fail(ERR_MEMORY, "sampler: no memory for %lld positions: use a smaller data set",
+                    (long long)room);
     order_epoch(o, epoch, index);
-    for (int64_t p = rank; p < length; p += o->replicas) index[(*n)++] = index[p]; /* p >= *n: read before written */
+    /* p >= *n: read before written */
+    for (int64_t p = rank; p < length; p += o->replicas)
+        index[(*n)++] = index[p];
     *out = index;
     return OK;
 }

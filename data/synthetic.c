@@ -10,8 +10,8 @@
  *        |           |
  *      (0,2) --6-- (1,2)
  *
- * Only +, -, *, / and sqrt on doubles, which IEEE 754 rounds alike everywhere: the bytes are the same on every
- * machine. The numbers come from Philox, so pictures do not depend on each other. */
+ * Only +, -, *, / and sqrt on doubles, which IEEE 754 rounds alike everywhere: the bytes are the
+ * same on every machine. The numbers come from Philox, so pictures do not depend on each other. */
 #include "data/synthetic.h"
 
 #include <math.h>
@@ -44,8 +44,10 @@ static double between(struct draws *d, double low, double high) {
 /* Inks every pixel within `width` of the segment a-b, fading over one pixel at the rim. */
 static void draw_stroke(float *ink, struct point a, struct point b, double width, double darkness) {
     double reach = width + 1, dx = b.x - a.x, dy = b.y - a.y, length2 = dx * dx + dy * dy;
-    int left = (int)fmax(0, fmin(a.x, b.x) - reach), right = (int)fmin(SIDE - 1, fmax(a.x, b.x) + reach);
-    int top = (int)fmax(0, fmin(a.y, b.y) - reach), bottom = (int)fmin(SIDE - 1, fmax(a.y, b.y) + reach);
+    int left = (int)fmax(0, fmin(a.x, b.x) - reach),
+        right = (int)fmin(SIDE - 1, fmax(a.x, b.x) + reach);
+    int top = (int)fmax(0, fmin(a.y, b.y) - reach),
+        bottom = (int)fmin(SIDE - 1, fmax(a.y, b.y) + reach);
     for (int y = top; y <= bottom; y++) {
         for (int x = left; x <= right; x++) {
             double along = length2 > 0 ? ((x - a.x) * dx + (y - a.y) * dy) / length2 : 0;
@@ -60,15 +62,17 @@ static void draw_stroke(float *ink, struct point a, struct point b, double width
 
 static void draw_digit(struct draws *d, int digit, float *ink) {
     static const int ends[STROKES][2] = {{0, 1}, {0, 2}, {1, 3}, {2, 3}, {2, 4}, {3, 5}, {4, 5}};
-    static const char *strokes_of[SYNTHETIC_CLASSES] = {"012456", "25", "02346", "02356", "1235",
-                                                        "01356", "013456", "025", "0123456", "012356"};
-    double width = between(d, 5, 9), height = between(d, 6, 9);                     /* of one half */
-    double across = between(d, -0.25, 0.25), down = between(d, -0.15, 0.15);        /* shear */
+    static const char *strokes_of[SYNTHETIC_CLASSES] = {
+        "012456", "25", "02346", "02356", "1235", "01356", "013456", "025", "0123456", "012356"};
+    /* of one half */
+    double width = between(d, 5, 9), height = between(d, 6, 9);
+    double across = between(d, -0.25, 0.25), down = between(d, -0.15, 0.15); /* shear */
     double middle_x = 13.5 + between(d, -3, 3), middle_y = 13.5 + between(d, -3, 3);
     double pen = between(d, 0.4, 1.4), darkness = between(d, 110, 255);
     struct point corner[CORNERS];
     for (int i = 0; i < CORNERS; i++) {
-        double x = (i % 2 - 0.5) * width + between(d, -1.2, 1.2), y = (i / 2 - 1) * height + between(d, -1.2, 1.2);
+        double x = (i % 2 - 0.5) * width + between(d, -1.2, 1.2),
+               y = (i / 2 - 1) * height + between(d, -1.2, 1.2);
         corner[i].x = middle_x + x + across * y;
         corner[i].y = middle_y + y + down * x;
     }
@@ -79,7 +83,8 @@ static void draw_digit(struct draws *d, int digit, float *ink) {
     draw_stroke(ink, from, to, between(d, 0.2, 0.8), between(d, 60, 200));
 }
 
-/* Noise of -32..32, falling off to both sides: the sum of two random bytes, four pixels from two words. */
+/* Noise of -32..32, falling off to both sides: the sum of two random bytes, four pixels from two
+ * words. */
 static void add_noise(struct draws *d, const float *ink, uint8_t *image) {
     for (int i = 0; i < SIDE * SIDE; i += 4) {
         uint32_t a = next_word(d), b = next_word(d);

@@ -1,4 +1,5 @@
-/* PyTorch's bucket assignment: one walk over the parameters, one comparison each. The rule: bucket.h. */
+/* PyTorch's bucket assignment: one walk over the parameters, one comparison each. The rule:
+ * bucket.h. */
 #include "ddp/bucket.h"
 
 #include <math.h>
@@ -28,11 +29,13 @@ int bucket_limits(double cap_mb, double first_mb, uint64_t limits[2]) {
 
 /* Copies `order`; bucket_of[] is the note of what was seen, -1 until then. */
 static int copy_order(struct bucket_plan *plan, const int *order) {
-    for (int i = 0; i < plan->param_count; i++) plan->bucket_of[i] = -1;
+    for (int i = 0; i < plan->param_count; i++)
+        plan->bucket_of[i] = -1;
     for (int i = 0; i < plan->param_count; i++) {
         int p = order[i];
         if (p < 0 || p >= plan->param_count || plan->bucket_of[p] != -1)
-            return fail(ERR_FAILED, "buckets: parameter %d at place %d of %d: an order names each once", p, i,
+            return fail(ERR_FAILED,
+                        "buckets: parameter %d at place %d of %d: an order names each once", p, i,
                         plan->param_count);
         plan->bucket_of[p] = 0;
         plan->order[i] = p;
@@ -40,7 +43,8 @@ static int copy_order(struct bucket_plan *plan, const int *order) {
     return OK;
 }
 
-static void assign(struct bucket_plan *plan, const uint64_t *bytes, const uint64_t *limits, int limit_count) {
+static void assign(struct bucket_plan *plan, const uint64_t *bytes, const uint64_t *limits,
+                   int limit_count) {
     const uint64_t *limit = limits, *last_limit = limits + limit_count - 1;
     struct bucket open = {0, 0, 0};
     for (int i = 0; i < plan->param_count; i++) {
@@ -66,8 +70,8 @@ int bucket_plan_init(struct bucket_plan *plan, const uint64_t *bytes, const int 
     plan->bucket_of = malloc(room * sizeof *plan->bucket_of);
     plan->bucket = malloc(room * sizeof *plan->bucket); /* at most one per parameter */
     if (!plan->order || !plan->bucket_of || !plan->bucket)
-        CHECK_GOTO(fail(ERR_MEMORY, "buckets: %d parameters: the host is out of memory", count), code,
-                   give_back);
+        CHECK_GOTO(fail(ERR_MEMORY, "buckets: %d parameters: the host is out of memory", count),
+                   code, give_back);
     CHECK_GOTO(copy_order(plan, order), code, give_back);
     assign(plan, bytes, limits, limit_count);
     return OK;
@@ -84,7 +88,8 @@ void bucket_plan_free(struct bucket_plan *plan) {
 }
 
 /* Writes one more piece behind the first `used` characters, as far as there is room. */
-static size_t append(char *text, size_t text_bytes, size_t used, const char *separator, uint64_t number) {
+static size_t append(char *text, size_t text_bytes, size_t used, const char *separator,
+                     uint64_t number) {
     char *end = used < text_bytes ? text + used : NULL;
     return used + (size_t)snprintf(end, end ? text_bytes - used : 0, "%s%llu", separator,
                                    (unsigned long long)number);

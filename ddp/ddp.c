@@ -1,18 +1,21 @@
-/* Distributed data parallel, told in one file: ddp.h has the drawing. The counting is all there is to it:
+/* Distributed data parallel, told in one file: ddp.h has the drawing. The counting is all there
+ * is to it:
  *
  *     pending[b]   parameters of bucket b whose gradient is not ready in this backward
  *     next         the bucket that leaves next; all before it have left
  *
  *     hook(p):     pending[bucket_of[p]]--;   while pending[next] == 0: send off bucket next, next++
  *
- * All of it belongs to the compute thread; the only thing shared with the communication stream is device
- * memory, ordered by two kinds of event: ready[b] (compute -> comm, recorded behind the last gradient of bucket
- * b) and `reduced` (comm -> compute, recorded behind the last allreduce).
+ * All of it belongs to the compute thread; the only thing shared with the communication stream
+ * is device memory, ordered by two kinds of event: ready[b] (compute -> comm, recorded behind
+ * the last gradient of bucket b) and `reduced` (comm -> compute, recorded behind the last
+ * allreduce).
  *
- * Where the step is recorded (models/recorded.h) the hook fires only while it is taken down, and then records
- * ready[b] alone, as part of the recording. A replay records those events each at its place among the kernels; the
- * buckets are sent off, in the same order, right behind the replay's call: the communication stream waits for
- * ready[b] all the same, so communication still runs beside backward. Allreduce itself is no part of it. */
+ * Where the step is recorded (models/recorded.h) the hook fires only while it is taken down, and
+ * then records ready[b] alone, as part of the recording. A replay records those events each at
+ * its place among the kernels; the buckets are sent off, in the same order, right behind the
+ * replay's call: the communication stream waits for ready[b] all the same, so communication
+ * still runs beside backward. Allreduce itself is no part of it. */
 #include "ddp/ddp.h"
 
 #include <stdio.h>
@@ -29,25 +32,28 @@ struct ddp {
     struct allreduce *allreduce;
     struct event **ready, *reduced; /* ready[buckets] */
     int ready_made;                 /* of ready: as many as the most buckets so far */
-    float scale;        /* of every term: 1, or 1/W */
-    uint64_t limits[2]; /* of rebuilt buckets */
+    float scale;                    /* of every term: 1, or 1/W */
+    uint64_t limits[2];             /* of rebuilt buckets */
     struct bucket_plan plan;
     int rebuilt;
     int32_t step;
     int expecting; /* between begin and finish: this backward is to be reduced */
     int *pending;  /* [buckets] */
     int next;
-    int *ready_order; /* [ready_count] parameters in the order in which their gradients became ready */
+    /* [ready_count] parameters in the order in which their gradients became ready */
+    int *ready_order;
     int ready_count;
     char *is_ready; /* [parameters] */
 };
 
 struct ddp_config ddp_config_default(void) {
-    struct ddp_config config = {.bucket_cap_mb = -1, .first_bucket_mb = -1, .algorithm = ALLREDUCE_AUTO};
+    struct ddp_config config = {
+        .bucket_cap_mb = -1, .first_bucket_mb = -1, .algorithm = ALLREDUCE_AUTO};
     return config;
 }
 
-/* All public functions and the hook end here: whoever gives up ends the job, so that no peer waits for it. */
+/* All public functions and the hook end here: whoever gives up ends the job, so that no peer
+ * waits for it. */
 static int ended(struct ddp *ddp, int code) {
     if (code) comm_abort(ddp->comm, code, error_message());
     return code;
@@ -55,12 +61,15 @@ static int ended(struct ddp *ddp, int code) {
 
 /* ---- buckets ---- */
 
-static int plan_buckets(struct ddp *ddp, const int *order, const uint64_t *limits, int limit_count) {
+static int plan_buckets(struct ddp *ddp, const int *order, const uint64_t *limits,
+                        int limit_count) {
     const struct param_set *params = &ddp->replica->params;
     uint64_t *bytes = malloc((size_t)params->count * sizeof *bytes);
     if (!bytes)
-        return fail(ERR_MEMORY, "ddp: sizes of %d parameters: the host is out of memory", params->count);
-    for (int i = 0; i < params->count; i++) bytes[i] = params->param[i].count * sizeof(float);
+        return fail(ERR_MEMORY, "ddp: sizes of %d parameters: the host is out of memory",
+                    params->count);
+    for (int i = 0; i < params->count; i++)
+        bytes[i] = params->param[i].count * sizeof(float);
     bucket_plan_free(&ddp->plan);
     int code = bucket_plan_init(&ddp->plan, bytes, order, params->count, limits, limit_count);
     free(bytes);
@@ -73,18 +82,19 @@ static int make_events(struct ddp *ddp) {
     return OK;
 }
 
-/* One bucket with everything, in the order in which the gradient arena lies at first: last parameter comes
- * first. */
+/* One bucket with everything, in the order in which the gradient arena lies at first: last
+ * parameter comes first. */
 static int plan_first_step(struct ddp *ddp) {
     uint64_t no_limit = BUCKET_NO_LIMIT;
     int count = ddp->replica->params.count;
-    for (int i = 0; i < count; i++) ddp->ready_order[i] = count - 1 - i;
+    for (int i = 0; i < count; i++)
+        ddp->ready_order[i] = count - 1 - i;
     return plan_buckets(ddp, ddp->ready_order, &no_limit, 1);
 }
 
-/* Rank 0's ready order becomes everybody's. The sync comes first: the arena is about to be laid anew, and a
- * rank that stops outside of its streams, as in an exchange, must have nothing left in them that a peer may
- * need. */
+/* Rank 0's ready order becomes everybody's. The sync comes first: the arena is about to be laid
+ * anew, and a rank that stops outside of its streams, as in an exchange, must have nothing left
+ * in them that a peer may need. */
 static int rebuild(struct ddp *ddp) {
     struct param_set *params = &ddp->replica->params;
     CHECK(stream_sync(device_compute(ddp->replica->device)));
@@ -96,8 +106,8 @@ static int rebuild(struct ddp *ddp) {
     return OK;
 }
 
-/* A bucket in the gradient arena: its parameters lie there one behind the other, each padded with zeros to a
- * multiple of PARAM_ALIGN. The pads are summed too: zeros stay zeros. */
+/* A bucket in the gradient arena: its parameters lie there one behind the other, each padded
+ * with zeros to a multiple of PARAM_ALIGN. The pads are summed too: zeros stay zeros. */
 static float *bucket_data(const struct ddp *ddp, const struct bucket *bucket, size_t *count) {
     const struct param_set *params = &ddp->replica->params;
     const struct param *first = &params->param[ddp->plan.order[bucket->first]];
@@ -127,14 +137,15 @@ static int send_off_full(struct ddp *ddp) {
     return OK;
 }
 
-/* Behind a replay: all gradients are ready, and unless buckets wait for the end of backward their events were
- * recorded on the way. */
+/* Behind a replay: all gradients are ready, and unless buckets wait for the end of backward
+ * their events were recorded on the way. */
 static int send_off_replayed(struct ddp *ddp) {
     ddp->ready_count = ddp->plan.param_count;
     memset(ddp->pending, 0, (size_t)ddp->plan.bucket_count * sizeof *ddp->pending);
     ddp->next = 0;
     if (ddp->config.no_overlap) return OK;
-    for (; ddp->next < ddp->plan.bucket_count; ddp->next++) CHECK(send_off(ddp, ddp->next));
+    for (; ddp->next < ddp->plan.bucket_count; ddp->next++)
+        CHECK(send_off(ddp, ddp->next));
     return OK;
 }
 
@@ -142,10 +153,11 @@ static int send_off_replayed(struct ddp *ddp) {
 
 static int count_gradient(struct ddp *ddp, int index) {
     if (ddp->is_ready[index])
-        return fail(ERR_FAILED,
-                    "Expected to mark a variable ready only once. Parameter at index %d with name %s has "
-                    "been marked as ready twice: run one backward between ddp_begin and ddp_finish",
-                    index, ddp->replica->params.param[index].spec->name);
+        return fail(
+            ERR_FAILED,
+            "Expected to mark a variable ready only once. Parameter at index %d with name %s has "
+            "been marked as ready twice: run one backward between ddp_begin and ddp_finish",
+            index, ddp->replica->params.param[index].spec->name);
     ddp->is_ready[index] = 1;
     ddp->ready_order[ddp->ready_count++] = index;
     ddp->pending[ddp->plan.bucket_of[index]]--;
@@ -172,19 +184,22 @@ static int unfinished(const struct ddp *ddp) {
         list(names, sizeof names, ", ", ddp->replica->params.param[i].spec->name);
         list(indices, sizeof indices, " ", number);
     }
-    return fail(ERR_FAILED,
-                "Expected to have finished reduction in the prior iteration before starting a new one. "
-                "This error indicates that your module has parameters that were not used in producing loss. "
-                "Parameters which did not receive grad for rank %d: %s. "
-                "Parameter indices which did not receive grad for rank %d: %s",
-                comm_rank(ddp->comm), names, comm_rank(ddp->comm), indices);
+    return fail(
+        ERR_FAILED,
+        "Expected to have finished reduction in the prior iteration before starting a new one. "
+        "This error indicates that your module has parameters that were not used in producing "
+        "loss. "
+        "Parameters which did not receive grad for rank %d: %s. "
+        "Parameter indices which did not receive grad for rank %d: %s",
+        comm_rank(ddp->comm), names, comm_rank(ddp->comm), indices);
 }
 
 static int begin(struct ddp *ddp, int32_t step) {
     int count = ddp->plan.param_count;
     if (ddp->ready_count && ddp->ready_count < count) return unfinished(ddp);
     if (ddp->ready_count && !ddp->rebuilt) CHECK(rebuild(ddp));
-    for (int b = 0; b < ddp->plan.bucket_count; b++) ddp->pending[b] = ddp->plan.bucket[b].count;
+    for (int b = 0; b < ddp->plan.bucket_count; b++)
+        ddp->pending[b] = ddp->plan.bucket[b].count;
     memset(ddp->is_ready, 0, (size_t)count);
     ddp->ready_count = ddp->next = 0;
     ddp->step = step;
@@ -202,7 +217,8 @@ static int finish(struct ddp *ddp) {
     ddp->expecting = 0;
     CHECK(send_off_full(ddp)); /* no_overlap: all of them; else all have left */
     CHECK(event_record(ddp->reduced, device_comm(device)));
-    stream_set_phase(compute, PHASE_ALLREDUCE, ddp->step); /* what the wait costs is the allreduce's */
+    /* what the wait costs is the allreduce's */
+    stream_set_phase(compute, PHASE_ALLREDUCE, ddp->step);
     return stream_wait(compute, ddp->reduced);
 }
 
@@ -210,8 +226,8 @@ int ddp_finish(struct ddp *ddp) {
     return ended(ddp, finish(ddp));
 }
 
-static int step(struct ddp *ddp, const struct step_block *block, const float *pixels, const int32_t *labels,
-                const struct segments *segments) {
+static int step(struct ddp *ddp, const struct step_block *block, const float *pixels,
+                const int32_t *labels, const struct segments *segments) {
     struct replica *r = ddp->replica;
     CHECK(begin(ddp, (int32_t)block->step));
     CHECK(replica_write_step(r, block));
@@ -222,8 +238,8 @@ static int step(struct ddp *ddp, const struct step_block *block, const float *pi
     return replica_finish(r); /* the optimizer */
 }
 
-int ddp_step(struct ddp *ddp, const struct step_block *block, const float *pixels, const int32_t *labels,
-             const struct segments *segments) {
+int ddp_step(struct ddp *ddp, const struct step_block *block, const float *pixels,
+             const int32_t *labels, const struct segments *segments) {
     return ended(ddp, step(ddp, block, pixels, labels, segments));
 }
 
@@ -234,16 +250,18 @@ static int init(struct ddp *ddp) {
     size_t count = (size_t)r->params.count;
     CHECK(ddp_check_shapes(ddp->comm, &r->params));
     if (!count)
-        return fail(ERR_FAILED,
-                    "DistributedDataParallel is not needed when a module doesn't have any parameter that "
-                    "requires a gradient.");
+        return fail(
+            ERR_FAILED,
+            "DistributedDataParallel is not needed when a module doesn't have any parameter that "
+            "requires a gradient.");
     CHECK(bucket_limits(ddp->config.bucket_cap_mb, ddp->config.first_bucket_mb, ddp->limits));
     ddp->pending = malloc(count * sizeof *ddp->pending); /* at most a bucket per parameter */
     ddp->ready_order = malloc(count * sizeof *ddp->ready_order);
     ddp->is_ready = calloc(count, 1);
     ddp->ready = calloc(count, sizeof *ddp->ready);
     if (!ddp->pending || !ddp->ready_order || !ddp->is_ready || !ddp->ready)
-        return fail(ERR_MEMORY, "ddp: counters of %zu parameters: the host is out of memory", count);
+        return fail(ERR_MEMORY, "ddp: counters of %zu parameters: the host is out of memory",
+                    count);
     CHECK(plan_first_step(ddp));
     CHECK(ddp_broadcast_values(ddp->comm, &r->params));
     CHECK(make_events(ddp));
@@ -258,7 +276,8 @@ static int init(struct ddp *ddp) {
     return OK;
 }
 
-int ddp_init(struct ddp **out, struct comm *comm, struct replica *replica, const struct ddp_config *config) {
+int ddp_init(struct ddp **out, struct comm *comm, struct replica *replica,
+             const struct ddp_config *config) {
     *out = NULL;
     struct ddp *ddp = calloc(1, sizeof *ddp);
     if (!ddp) {
@@ -286,9 +305,11 @@ void ddp_free(struct ddp *ddp) {
     struct device *device = ddp->replica->device;
     tape_set_hook(ddp->replica->tape, NULL, NULL);
     recorded_forget(&ddp->replica->recorded); /* it records our events */
-    stream_sync(device_comm(device)); /* an error of the streams was told where it could be answered */
+    /* an error of the streams was told where it could be answered */
+    stream_sync(device_comm(device));
     allreduce_free(ddp->allreduce);
-    for (int b = 0; b < ddp->ready_made; b++) event_destroy(ddp->ready[b]);
+    for (int b = 0; b < ddp->ready_made; b++)
+        event_destroy(ddp->ready[b]);
     free(ddp->ready);
     event_destroy(ddp->reduced);
     bucket_plan_free(&ddp->plan);
@@ -306,6 +327,7 @@ int ddp_has_rebuilt(const struct ddp *ddp) {
     return ddp->rebuilt;
 }
 
-enum allreduce_algorithm ddp_algorithm(const struct ddp *ddp, size_t count, char *text, size_t text_bytes) {
+enum allreduce_algorithm ddp_algorithm(const struct ddp *ddp, size_t count, char *text,
+                                       size_t text_bytes) {
     return allreduce_algorithm_for(ddp->allreduce, count, text, text_bytes);
 }

@@ -1,9 +1,9 @@
 /* Before the first step: the ranks make sure that they hold one and the same model.
  *
- * Shapes are compared first, because everything later trusts them: values are copied as one arena, and a
- * bucket is a pointer and a count that must mean the same parameters everywhere. Then rank 0's values go to
- * all. Each rank has drawn the same numbers from the same seed anyway; the broadcast makes it certain, for a
- * rank that read another file or another seed too.
+ * Shapes are compared first, because everything later trusts them: values are copied as one
+ * arena, and a bucket is a pointer and a count that must mean the same parameters everywhere.
+ * Then rank 0's values go to all. Each rank has drawn the same numbers from the same seed
+ * anyway; the broadcast makes it certain, for a rank that read another file or another seed too.
  *
  * The broadcast reads rank 0's memory, as every collective does, with nothing in between:
  *
@@ -30,10 +30,11 @@ static int check_counts(struct comm *comm, int count) {
     CHECK(comm_exchange(comm, &count, sizeof count, -1, counts, NULL));
     for (int r = 0; r < comm_world_size(comm); r++) {
         if (counts[r] == count) continue;
-        return fail(ERR_FAILED,
-                    "DDP expects same model across all ranks, but Rank %d has %d params, while rank %d has "
-                    "inconsistent %d params.",
-                    comm_rank(comm), count, r, counts[r]);
+        return fail(
+            ERR_FAILED,
+            "DDP expects same model across all ranks, but Rank %d has %d params, while rank %d has "
+            "inconsistent %d params.",
+            comm_rank(comm), count, r, counts[r]);
     }
     return OK;
 }
@@ -63,21 +64,24 @@ static int compare_shapes(const struct param_set *params, int rank, const struct
         char sizes[64];
         if (!memcmp(&mine, &theirs[i], sizeof mine)) continue;
         describe_sizes(spec, sizes, sizeof sizes);
-        return fail(ERR_FAILED,
-                    "[%d]: params[%d] in this process with sizes %s appears not to match sizes of the same "
-                    "param in process 0.",
-                    rank, i, sizes);
+        return fail(
+            ERR_FAILED,
+            "[%d]: params[%d] in this process with sizes %s appears not to match sizes of the same "
+            "param in process 0.",
+            rank, i, sizes);
     }
     return OK;
 }
 
 /* ---- rank 0's bytes to all ---- */
 
-/* Any number of bytes, a blob at a time. The exchange is an all-gather; only rank 0's part of it is used. */
+/* Any number of bytes, a blob at a time. The exchange is an all-gather; only rank 0's part of it
+ * is used. */
 static int broadcast_bytes(struct comm *comm, void *bytes, size_t count) {
     size_t most = count < COMM_BLOB_BYTES ? count : COMM_BLOB_BYTES;
     char *all = malloc(most * (size_t)comm_world_size(comm) + 1);
-    int code = all ? OK : fail(ERR_MEMORY, "ddp: %zu bytes to exchange: the host is out of memory", most);
+    int code =
+        all ? OK : fail(ERR_MEMORY, "ddp: %zu bytes to exchange: the host is out of memory", most);
     for (size_t done = 0; !code && done < count; done += most) {
         if (most > count - done) most = count - done;
         code = comm_exchange(comm, (char *)bytes + done, most, -1, all, NULL);
@@ -91,8 +95,10 @@ int ddp_check_shapes(struct comm *comm, const struct param_set *params) {
     CHECK(check_counts(comm, params->count));
     struct shape *shapes = calloc((size_t)params->count + 1, sizeof *shapes);
     if (!shapes)
-        return fail(ERR_MEMORY, "ddp: shapes of %d parameters: the host is out of memory", params->count);
-    for (int i = 0; i < params->count; i++) shapes[i] = shape_of(params->param[i].spec);
+        return fail(ERR_MEMORY, "ddp: shapes of %d parameters: the host is out of memory",
+                    params->count);
+    for (int i = 0; i < params->count; i++)
+        shapes[i] = shape_of(params->param[i].spec);
     int code = broadcast_bytes(comm, shapes, (size_t)params->count * sizeof *shapes);
     if (!code) code = compare_shapes(params, comm_rank(comm), shapes);
     free(shapes);
@@ -111,7 +117,8 @@ static int receive(struct param_set *params, const struct memory_handle *handle,
     void *imported;
     CHECK(device_import(params->device, handle, fd, &imported));
     stream_set_phase(stream, PHASE_REPLICATE, -1);
-    int code = copy_imported(stream, params->values, imported, handle->device, params->arena_count * sizeof(float));
+    int code = copy_imported(stream, params->values, imported, handle->device,
+                             params->arena_count * sizeof(float));
     CHECK_KEEP(stream_sync(stream), code);
     device_unimport(params->device, imported);
     return code;
@@ -122,7 +129,8 @@ int ddp_broadcast_values(struct comm *comm, struct param_set *params) {
     struct memory_handle mine, all[MAX_DEVICES];
     memset(&mine, 0, sizeof mine);
     memset(fds, -1, sizeof fds);
-    CHECK(stream_sync(device_compute(params->device))); /* all that was written to the values is there */
+    /* all that was written to the values is there */
+    CHECK(stream_sync(device_compute(params->device)));
     if (rank == 0) CHECK(device_export(params->device, params->values, &mine, &fd));
     CHECK(comm_exchange(comm, &mine, sizeof mine, fd, all, fds));
     int code = rank == 0 ? OK : receive(params, &all[0], fds[0]);

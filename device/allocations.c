@@ -1,5 +1,5 @@
-/* A sorted array and a binary search. Allocations are few (parameters, gradients, a step arena, staging), so
- * moving the tail on an insert costs nothing that matters. */
+/* A sorted array and a binary search. Allocations are few (parameters, gradients, a step arena,
+ * staging), so moving the tail on an insert costs nothing that matters. */
 #include "device/allocations.h"
 
 #include <stdint.h>
@@ -24,8 +24,10 @@ static size_t count_up_to(const struct allocations *all, const void *address) {
 int allocations_add(struct allocations *all, void *address, size_t bytes, enum mem_cause cause) {
     if (all->count == all->capacity) {
         size_t capacity = all->capacity ? 2 * all->capacity : 64;
-        struct allocation *items = (struct allocation *)realloc(all->items, capacity * sizeof *items);
-        if (!items) return fail(ERR_MEMORY, "out of host memory: the table of %zu allocations", capacity);
+        struct allocation *items =
+            (struct allocation *)realloc(all->items, capacity * sizeof *items);
+        if (!items)
+            return fail(ERR_MEMORY, "out of host memory: the table of %zu allocations", capacity);
         all->items = items;
         all->capacity = capacity;
     }
@@ -46,7 +48,8 @@ int allocations_remove(struct allocations *all, const void *address, struct allo
     return 1;
 }
 
-const struct allocation *allocations_find(const struct allocations *all, const void *address, size_t bytes) {
+const struct allocation *allocations_find(const struct allocations *all, const void *address,
+                                          size_t bytes) {
     size_t at = count_up_to(all, address);
     if (at == 0) return NULL;
     const struct allocation *a = &all->items[at - 1];

@@ -1,6 +1,6 @@
-/* The live allocations of one device, sorted by address: what free() needs to know, and what an operand
- * check asks ("does this range lie inside something this device handed out?"). Not thread-safe:
- * device->lock. */
+/* The live allocations of one device, sorted by address: what free() needs to know, and what an
+ * operand check asks ("does this range lie inside something this device handed out?"). Not
+ * thread-safe: device->lock. */
 #ifndef DEVICE_ALLOCATIONS_H
 #define DEVICE_ALLOCATIONS_H
 
@@ -30,7 +30,8 @@ int allocations_add(struct allocations *all, void *address, size_t bytes, enum m
 int allocations_remove(struct allocations *all, const void *address, struct allocation *removed);
 
 /* The allocation that holds address .. address + bytes, or NULL. */
-const struct allocation *allocations_find(const struct allocations *all, const void *address, size_t bytes);
+const struct allocation *allocations_find(const struct allocations *all, const void *address,
+                                          size_t bytes);
 
 void allocations_free(struct allocations *all);
 

@@ -1,5 +1,5 @@
-/* First fit (device/arena.h). A device makes some hundred allocations at set-up and none in a steady step, so a
- * list that is walked is fast enough, and it can be read. */
+/* First fit (device/arena.h). A device makes some hundred allocations at set-up and none in a
+ * steady step, so a list that is walked is fast enough, and it can be read. */
 #include "device/arena.h"
 
 #include <stdlib.h>
@@ -25,12 +25,13 @@ void arena_release(struct arena *arena) {
 }
 
 static void remove_range(struct arena *arena, size_t i) {
-    memmove(&arena->free[i], &arena->free[i + 1], (arena->free_count - i - 1) * sizeof *arena->free);
+    memmove(&arena->free[i], &arena->free[i + 1],
+            (arena->free_count - i - 1) * sizeof *arena->free);
     arena->free_count--;
 }
 
-/* Live allocations part the free ranges: there is at most one range more than allocations. Room for that many
- * is kept, so that arena_free cannot fail. */
+/* Live allocations part the free ranges: there is at most one range more than allocations. Room
+ * for that many is kept, so that arena_free cannot fail. */
 static int reserve_range(struct arena *arena) {
     if (arena->live + 2 <= arena->free_capacity) return 1;
     struct free_range *ranges = realloc(arena->free, 2 * arena->free_capacity * sizeof *ranges);
@@ -74,7 +75,8 @@ void arena_free(struct arena *arena, void *memory, size_t bytes) {
         after->offset = offset;
         after->bytes += bytes;
     } else {
-        memmove(&arena->free[i + 1], &arena->free[i], (arena->free_count - i) * sizeof *arena->free);
+        memmove(&arena->free[i + 1], &arena->free[i],
+                (arena->free_count - i) * sizeof *arena->free);
         arena->free[i] = (struct free_range){offset, bytes};
         arena->free_count++;
     }

@@ -1,5 +1,6 @@
-/* Devices, the half that is the same for every kind: open and close, and memory with its exact ledger.
- * Whatever differs between a CPU thread and a GPU is behind device->ops (device/table.h). */
+/* Devices, the half that is the same for every kind: open and close, and memory with its exact
+ * ledger. Whatever differs between a CPU thread and a GPU is behind device->ops
+ * (device/table.h). */
 #include "device/device.h"
 
 #include <math.h>
@@ -34,7 +35,8 @@ static int check_config(const struct device_config *config) {
 static int kind_ops(const struct device_ops **ops, enum device_kind kind) {
     *ops = device_kind_ops(kind);
     if (*ops) return OK;
-    return fail(ERR_USAGE, "device %s: not built into this program: use --device cpu", kind_name(kind));
+    return fail(ERR_USAGE, "device %s: not built into this program: use --device cpu",
+                kind_name(kind));
 }
 
 int device_probe(enum device_kind kind, int *count) {
@@ -56,7 +58,8 @@ int device_open(struct device **out, const struct device_config *config) {
     const struct device_ops *ops;
     CHECK(kind_ops(&ops, config->kind));
     struct device *device = (struct device *)calloc(1, ops->device_bytes);
-    if (!device) return fail(ERR_MEMORY, "out of host memory: device %d could not be opened", config->index);
+    if (!device)
+        return fail(ERR_MEMORY, "out of host memory: device %d could not be opened", config->index);
     device->ops = ops;
     device->config = *config;
     if (config->timeout_s == 0) device->config.timeout_s = DEFAULT_TIMEOUT_S;
@@ -97,7 +100,8 @@ enum layout device_layout(const struct device *device) {
 }
 
 int device_whole_batch(const struct device *device, enum op op) {
-    int library = device->config.kind == DEVICE_CUDA && device->config.math == DEVICE_HOST_KERNELS_LIBRARY;
+    int library =
+        device->config.kind == DEVICE_CUDA && device->config.math == DEVICE_HOST_KERNELS_LIBRARY;
     switch (op) {
     case OP_CONV2D_FORWARD:
     case OP_CONV2D_BACKWARD_DATA:
@@ -107,7 +111,8 @@ int device_whole_batch(const struct device *device, enum op op) {
     }
 }
 
-/* Says what is free and who holds the rest, the largest free piece where that is what is lacking, and the way out. */
+/* Says what is free and who holds the rest, the largest free piece where that is what is
+ * lacking, and the way out. */
 static int out_of_memory(struct device *device, size_t bytes, enum mem_cause cause) {
     const struct ledger *l = &device->ledger;
     char asked[32], left[32], capacity[32], piece[64] = "", largest[32], who[256];
@@ -115,13 +120,13 @@ static int out_of_memory(struct device *device, size_t bytes, enum mem_cause cau
         snprintf(piece, sizeof piece, " (largest piece %s)",
                  format_bytes(device->ops->largest_free(device), largest, sizeof largest));
     ledger_describe(l, who, sizeof who);
-    return fail(
-        ERR_MEMORY,
-        "out of memory on device %d: %s asked for %s, %s of %s free%s, held: %s: use a smaller batch or model, "
-        "or a larger --device-memory",
-        device->config.index, format_bytes(bytes, asked, sizeof asked), mem_cause_name(cause),
-        format_bytes(l->capacity - l->total, left, sizeof left), format_bytes(l->capacity, capacity, sizeof capacity),
-        piece, who);
+    return fail(ERR_MEMORY,
+                "out of memory on device %d: %s asked for %s, %s of %s free%s, held: %s: use a "
+                "smaller batch or model, "
+                "or a larger --device-memory",
+                device->config.index, format_bytes(bytes, asked, sizeof asked),
+                mem_cause_name(cause), format_bytes(l->capacity - l->total, left, sizeof left),
+                format_bytes(l->capacity, capacity, sizeof capacity), piece, who);
 }
 
 /* What an allocation occupies; 0 where the sum does not fit a size_t. */
@@ -203,7 +208,8 @@ void device_traffic_reset(struct device *device) {
             __atomic_store_n(&device->traffic.bytes[from][to], 0, __ATOMIC_RELAXED);
 }
 
-int device_export(struct device *device, const void *memory, struct memory_handle *handle, int *fd) {
+int device_export(struct device *device, const void *memory, struct memory_handle *handle,
+                  int *fd) {
     memset(handle, 0, sizeof *handle);
     *fd = -1;
     pthread_mutex_lock(&device->lock);

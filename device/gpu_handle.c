@@ -9,7 +9,8 @@
 
 #include "base/error.h"
 
-static const char MARK[8] = "duet-g1"; /* tells a handle of this kind from another's, or from noise */
+/* tells a handle of this kind from another's, or from noise */
+static const char MARK[8] = "duet-g1";
 
 enum { AT_IPC = 8, AT_UUID = 72, AT_SLAB = 88, AT_BYTES = 96, AT_NAMESPACE = 104 };
 
@@ -35,11 +36,11 @@ int gpu_handle_unpack(const struct memory_handle *handle, struct gpu_handle *gpu
     memcpy(&gpu->pid_namespace, from + AT_NAMESPACE, sizeof gpu->pid_namespace);
     if (handle->size == 0 || handle->offset > gpu->slab_bytes ||
         handle->size > gpu->slab_bytes - handle->offset)
-        return fail(
-            ERR_FAILED,
-            "import of device memory: %llu bytes at %llu: outside of the %llu bytes of device %d, process %d",
-            (unsigned long long)handle->size, (unsigned long long)handle->offset,
-            (unsigned long long)gpu->slab_bytes, handle->device, handle->pid);
+        return fail(ERR_FAILED,
+                    "import of device memory: %llu bytes at %llu: outside of the %llu bytes of "
+                    "device %d, process %d",
+                    (unsigned long long)handle->size, (unsigned long long)handle->offset,
+                    (unsigned long long)gpu->slab_bytes, handle->device, handle->pid);
     return OK;
 }
 

@@ -1,5 +1,5 @@
-/* Names and costs of operations. Flops are counted from the shapes alone, a multiply-add as two, so that
- * every kind of device and every kernel is measured against the same number. */
+/* Names and costs of operations. Flops are counted from the shapes alone, a multiply-add as two,
+ * so that every kind of device and every kernel is measured against the same number. */
 #include "device/op.h"
 
 const char *op_name(enum op op) {
@@ -39,8 +39,8 @@ const char *op_name(enum op op) {
     return (unsigned)op < OP_COUNT ? names[op] : "unknown op";
 }
 
-/* One multiply-add for each output pixel and each weight that reaches it. All three products of a convolution
- * (y, dx, dw) visit the same triples, so they cost the same. */
+/* One multiply-add for each output pixel and each weight that reaches it. All three products of
+ * a convolution (y, dx, dw) visit the same triples, so they cost the same. */
 static double conv_flops(const struct tensor *y, const struct tensor *w) {
     return 2.0 * (double)tensor_count(y) * (double)tensor_sample_count(w);
 }
@@ -69,12 +69,14 @@ double op_flops(enum op op, const struct op_args *args) {
     case OP_LOG_SOFTMAX_BACKWARD: /* add, exp, multiply, subtract */
         return 4.0 * (double)tensor_count(&in[0]);
     case OP_CROSS_ENTROPY_BACKWARD: return 6.0 * (double)tensor_count(&in[0]);
-    case OP_SGD: /* value -= lr * grad; with momentum buf = m * buf + grad; with decay grad += d * value */
+    /* value -= lr * grad; with momentum buf = m * buf + grad; with decay grad += d * value */
+    case OP_SGD:
         return (double)tensor_count(&out[0]) *
                (2.0 + (out[1].data ? 2.0 : 0.0) + (args->p.sgd.weight_decay != 0 ? 2.0 : 0.0));
     case OP_ADADELTA: /* a root and a quotient count one each */
         return (double)tensor_count(&out[0]) * (args->p.decay.weight_decay != 0 ? 18.0 : 16.0);
-    case OP_ADAM: return (double)tensor_count(&out[0]) * (args->p.decay.weight_decay != 0 ? 15.0 : 13.0);
+    case OP_ADAM:
+        return (double)tensor_count(&out[0]) * (args->p.decay.weight_decay != 0 ? 15.0 : 13.0);
     case OP_RELU_FORWARD:
     case OP_RELU_BACKWARD:
     case OP_DROPOUT_FORWARD:

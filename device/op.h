@@ -1,13 +1,15 @@
-/* Operations: what a device can compute. One enum, one argument struct, one table per kind of device.
+/* Operations: what a device can compute. One enum, one argument struct, one table per kind of
+ * device.
  *
- * An op is launched on a stream with launch() (device.h); the arguments are copied at the call, so the
- * caller's struct may go at once, but the memory behind the tensors is read and written only when the
- * stream gets there. What changes from step to step (1/B, learning rate, step number) is read from
- * the step block in device memory, so that a recorded sequence of launches can be replayed.
+ * An op is launched on a stream with launch() (device.h); the arguments are copied at the call,
+ * so the caller's struct may go at once, but the memory behind the tensors is read and written
+ * only when the stream gets there. What changes from step to step (1/B, learning rate, step
+ * number) is read from the step block in device memory, so that a recorded sequence of launches
+ * can be replayed.
  *
  * Shapes: N samples, C channels, H x W pixels, O output channels, P x Q output pixels, K inputs,
- * M outputs. "[same]" = any shape. Tensors are float32 PLAIN unless said. Outputs are overwritten,
- * never added to, unless said. Outputs may not overlap inputs unless said.
+ * M outputs. "[same]" = any shape. Tensors are float32 PLAIN unless said. Outputs are
+ * overwritten, never added to, unless said. Outputs may not overlap inputs unless said.
  *
  *   op                        in[0]        in[1]        in[2]      out[0]         out[1]       p
  *   TO_N16                    x (N,..)     -            -          y N16          -            - (one segment; pad lanes 0)
@@ -43,12 +45,12 @@
  *   GATHER_SAMPLES            U8 (R,C,H,W) labels U8(R) index I32(N) x (N,C,H,W)  labels I32(N) gather
  *   CONVOLUTION IN N16: x, y, dx, dy in N16; w, b, dw, db always PLAIN. LINEAR the same: x is (N,K) in N16 = [group][K][16].
  *
- * "hits" is 1 where the largest score is the label's (first of equals), else 0.
- * moments: the two running means of each element side by side, zero before the first update. ADADELTA: of g^2 and of d^2, d
- * being what the update took before the learning rate; ADAM: of g and of g^2.
- * GATHER_SAMPLES makes a batch of a data set that lies on the device: row n of x are the pixels of picture index[n],
- * each the float that gather_pixel says. An index outside of 0..R-1 reads nothing: the row is NaN and its label -1,
- * of which the losses make NaN in turn. */
+ * "hits" is 1 where the largest score is the label's (first of equals), else 0. moments: the two
+ * running means of each element side by side, zero before the first update. ADADELTA: of g^2 and
+ * of d^2, d being what the update took before the learning rate; ADAM: of g and of g^2.
+ * GATHER_SAMPLES makes a batch of a data set that lies on the device: row n of x are the pixels
+ * of picture index[n], each the float that gather_pixel says. An index outside of 0..R-1 reads
+ * nothing: the row is NaN and its label -1, of which the losses make NaN in turn. */
 #ifndef DEVICE_OP_H
 #define DEVICE_OP_H
 
@@ -59,45 +61,95 @@ extern "C" {
 #endif
 
 enum op {
-    OP_TO_N16, OP_TO_PLAIN,
-    OP_CONV2D_FORWARD, OP_CONV2D_BACKWARD_DATA, OP_CONV2D_BACKWARD_WEIGHT,
-    OP_LINEAR_FORWARD, OP_LINEAR_BACKWARD_DATA, OP_LINEAR_BACKWARD_WEIGHT,
-    OP_RELU_FORWARD, OP_RELU_BACKWARD,
-    OP_AVG_POOL_FORWARD, OP_AVG_POOL_BACKWARD, OP_MAX_POOL_FORWARD, OP_MAX_POOL_BACKWARD,
-    OP_DROPOUT_FORWARD, OP_DROPOUT_BACKWARD,
-    OP_LOG_SOFTMAX_FORWARD, OP_LOG_SOFTMAX_BACKWARD, OP_NLL_FORWARD, OP_NLL_BACKWARD,
-    OP_CROSS_ENTROPY_FORWARD, OP_CROSS_ENTROPY_BACKWARD, OP_LOSS_SUM,
-    OP_FILL, OP_ADD, OP_SCALE, OP_SGD, OP_ADADELTA, OP_ADAM, OP_HASH, OP_GATHER_SAMPLES,
+    OP_TO_N16,
+    OP_TO_PLAIN,
+    OP_CONV2D_FORWARD,
+    OP_CONV2D_BACKWARD_DATA,
+    OP_CONV2D_BACKWARD_WEIGHT,
+    OP_LINEAR_FORWARD,
+    OP_LINEAR_BACKWARD_DATA,
+    OP_LINEAR_BACKWARD_WEIGHT,
+    OP_RELU_FORWARD,
+    OP_RELU_BACKWARD,
+    OP_AVG_POOL_FORWARD,
+    OP_AVG_POOL_BACKWARD,
+    OP_MAX_POOL_FORWARD,
+    OP_MAX_POOL_BACKWARD,
+    OP_DROPOUT_FORWARD,
+    OP_DROPOUT_BACKWARD,
+    OP_LOG_SOFTMAX_FORWARD,
+    OP_LOG_SOFTMAX_BACKWARD,
+    OP_NLL_FORWARD,
+    OP_NLL_BACKWARD,
+    OP_CROSS_ENTROPY_FORWARD,
+    OP_CROSS_ENTROPY_BACKWARD,
+    OP_LOSS_SUM,
+    OP_FILL,
+    OP_ADD,
+    OP_SCALE,
+    OP_SGD,
+    OP_ADADELTA,
+    OP_ADAM,
+    OP_HASH,
+    OP_GATHER_SAMPLES,
     OP_COUNT
 };
 const char *op_name(enum op op); /* "conv2d forward": static storage */
 
-/* Floating point operations of one launch (a multiply-add counts 2), from the shapes; 0 for moves. */
+/* Floating point operations of one launch (a multiply-add counts 2), from the shapes; 0 for
+ * moves. */
 struct op_args;
 double op_flops(enum op op, const struct op_args *args);
 
-/* What changes from step to step; lies in device memory, written once a step on the compute stream. */
+/* What changes from step to step; lies in device memory, written once a step on the compute
+ * stream. */
 struct step_block {
-    uint64_t seed;         /* dropout */
-    uint64_t step;         /* global step from 0; dropout */
-    float weight;          /* what a sample's loss weighs: 1/B, B the samples of this global batch */
+    uint64_t seed; /* dropout */
+    uint64_t step; /* global step from 0; dropout */
+    /* what a sample's loss weighs: 1/B, B the samples of this global batch */
+    float weight;
     float learning_rate;
-    int32_t first_update;  /* 1 before the first update: momentum starts as the gradient */
-    int32_t slot;          /* row of the logs (loss, hits, hashes) that this step writes */
-    float adam_rate;       /* learning rate / (1 - beta1^t), t the number of this update, from 1, */
-    float adam_root;       /* and sqrt(1 - beta2^t): nn/optimizer.h fills them in */
+    int32_t first_update; /* 1 before the first update: momentum starts as the gradient */
+    int32_t slot;         /* row of the logs (loss, hits, hashes) that this step writes */
+    float adam_rate;      /* learning rate / (1 - beta1^t), t the number of this update, from 1, */
+    float adam_root;      /* and sqrt(1 - beta2^t): nn/optimizer.h fills them in */
 };
 
-struct conv_args { int stride, padding; };          /* P = (H + 2*padding - k) / stride + 1 */
-struct linear_args { int weight_is_in_out; };       /* 0: w (M,K), PyTorch's Linear; 1: w (K,M), d2l's X @ W */
-struct pool_args { int size, stride; };             /* no padding; P = (H - size) / stride + 1 */
-struct dropout_args { float p; int layer, v; };     /* element = sample in segment * sample_count + plain index */
-struct loss_args { int reduction; int column; };    /* enum reduction; LOSS_SUM: column of the log */
-struct fill_args { float value; };
-struct sgd_args { float momentum, weight_decay; };
-struct decay_args { float weight_decay; };          /* ADADELTA, ADAM: g += weight_decay * value */
-struct hash_args { int column; };
-struct gather_args { float mean, std; };            /* std 0: pixels stay in 0..1 */
+struct conv_args {
+    int stride, padding;
+}; /* P = (H + 2*padding - k) / stride + 1 */
+/* 0: w (M,K), PyTorch's Linear; 1: w (K,M), d2l's X @ W */
+struct linear_args {
+    int weight_is_in_out;
+};
+struct pool_args {
+    int size, stride;
+}; /* no padding; P = (H - size) / stride + 1 */
+/* element = sample in segment * sample_count + plain index */
+struct dropout_args {
+    float p;
+    int layer, v;
+};
+/* enum reduction; LOSS_SUM: column of the log */
+struct loss_args {
+    int reduction;
+    int column;
+};
+struct fill_args {
+    float value;
+};
+struct sgd_args {
+    float momentum, weight_decay;
+};
+struct decay_args {
+    float weight_decay;
+}; /* ADADELTA, ADAM: g += weight_decay * value */
+struct hash_args {
+    int column;
+};
+struct gather_args {
+    float mean, std;
+}; /* std 0: pixels stay in 0..1 */
 
 /* PyTorch's defaults, each rounded to float once from double, as PyTorch rounds its scalars. */
 #define ADADELTA_RHO 0.9
@@ -106,15 +158,16 @@ struct gather_args { float mean, std; };            /* std 0: pixels stay in 0..
 #define ADAM_BETA2 0.999
 #define ADAM_EPSILON 1e-8
 
-/* The float of a byte, as torchvision has it: byte / 255, then (x - mean) / std. The loader's table holds these very
- * numbers, and the kernels of every kind of device give their bits. */
+/* The float of a byte, as torchvision has it: byte / 255, then (x - mean) / std. The loader's
+ * table holds these very numbers, and the kernels of every kind of device give their bits. */
 static inline float gather_pixel(const struct gather_args *p, unsigned char byte) {
     float x = (float)byte / 255.0f;
     return p->std > 0 ? (x - p->mean) / p->std : x;
 }
 
-/* How row losses become the loss. MEAN: times step->weight. SUM: weight 1. NONE: row i's gradient is
- * times dloss[i] (in[2], F32 (N)). The row loss itself (out[0] of FORWARD) is unweighted and in double. */
+/* How row losses become the loss. MEAN: times step->weight. SUM: weight 1. NONE: row i's
+ * gradient is times dloss[i] (in[2], F32 (N)). The row loss itself (out[0] of FORWARD) is
+ * unweighted and in double. */
 enum reduction { REDUCE_MEAN, REDUCE_SUM, REDUCE_NONE };
 
 struct op_args {
@@ -138,15 +191,15 @@ struct op_args {
 /* A kernel of the host: runs to its end in the calling thread. Shapes were checked at launch. */
 typedef void host_kernel(const struct op_args *args);
 
-/* The host's two tables (device/host/kernels): the plain reference of every op, row-major, the judge; and
- * the fast table, whose entries take what LAYOUT_N16 touches and fast versions of the rest (NULL:
- * the reference serves). `isa` is "avx512", "avx2", "generic" or NULL for the best this CPU has;
- * the bits are the same for all of them. */
+/* The host's two tables (device/host/kernels): the plain reference of every op, row-major, the
+ * judge; and the fast table, whose entries take what LAYOUT_N16 touches and fast versions of the
+ * rest (NULL: the reference serves). `isa` is "avx512", "avx2", "generic" or NULL for the best
+ * this CPU has; the bits are the same for all of them. */
 extern host_kernel *const host_reference_kernels[OP_COUNT];
 host_kernel *host_fast_kernel(enum op op, const char *isa);
 
-/* ERR_USAGE-free internal check: shapes and layouts of `args` are those of the table above; ERR_FAILED
- * names the op and the operand. Called by launch() for every kind of device. */
+/* ERR_USAGE-free internal check: shapes and layouts of `args` are those of the table above;
+ * ERR_FAILED names the op and the operand. Called by launch() for every kind of device. */
 int op_check(enum op op, const struct op_args *args);
 
 #ifdef __cplusplus

@@ -1,8 +1,9 @@
-/* The table of op.h as a checker: is this launch one that the kernels may trust? Kernels check nothing
- * themselves, so a wrong shape would be a wild read on a GPU; here it is one line in the caller.
+/* The table of op.h as a checker: is this launch one that the kernels may trust? Kernels check
+ * nothing themselves, so a wrong shape would be a wild read on a GPU; here it is one line in the
+ * caller.
  *
- * First the signature: which operands an op takes, their type, rank and layout. Then the relations between
- * their shapes, op by op. Last the overlaps. */
+ * First the signature: which operands an op takes, their type, rank and layout. Then the
+ * relations between their shapes, op by op. Last the overlaps. */
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,8 +11,8 @@
 #include "base/error.h"
 #include "device/op.h"
 
-/* One operand: letter of the type (f F32, d F64, i I32, l I64, u U64, b U8), rank (0: any), and whether it may
- * be left out (?) or may lie in N16 (n). {0}: the op takes no such operand. */
+/* One operand: letter of the type (f F32, d F64, i I32, l I64, u U64, b U8), rank (0: any), and
+ * whether it may be left out (?) or may lie in N16 (n). {0}: the op takes no such operand. */
 struct operand {
     const char *name, *type;
     int rank;
@@ -44,11 +45,17 @@ static const struct signature {
     [OP_DROPOUT_BACKWARD] = {{{"dy", "fn", 0}}, {{"dx", "fn", 0}}, .step = 1, .segment = 1},
     [OP_LOG_SOFTMAX_FORWARD] = {{{"x", "f", 2}}, {{"y", "f", 2}}},
     [OP_LOG_SOFTMAX_BACKWARD] = {{{"y", "f", 2}, {"dy", "f", 2}}, {{"dx", "f", 2}}},
-    [OP_NLL_FORWARD] = {{{"logp", "f", 2}, {"labels", "i", 1}}, {{"loss", "d", 1}, {"hits", "i", 1}}},
-    [OP_NLL_BACKWARD] = {{{"logp", "f", 2}, {"labels", "i", 1}, {"dloss", "f?", 1}}, {{"dlogp", "f", 2}}},
-    [OP_CROSS_ENTROPY_FORWARD] = {{{"x", "f", 2}, {"labels", "i", 1}}, {{"loss", "d", 1}, {"hits", "i", 1}}},
-    [OP_CROSS_ENTROPY_BACKWARD] = {{{"x", "f", 2}, {"labels", "i", 1}, {"dloss", "f?", 1}}, {{"dx", "f", 2}}},
-    [OP_LOSS_SUM] = {{{"loss", "d", 1}, {"hits", "i", 1}}, {{"losses", "d", 2}, {"hits", "l", 2}}, .step = 1},
+    [OP_NLL_FORWARD] = {{{"logp", "f", 2}, {"labels", "i", 1}},
+                        {{"loss", "d", 1}, {"hits", "i", 1}}},
+    [OP_NLL_BACKWARD] = {{{"logp", "f", 2}, {"labels", "i", 1}, {"dloss", "f?", 1}},
+                         {{"dlogp", "f", 2}}},
+    [OP_CROSS_ENTROPY_FORWARD] = {{{"x", "f", 2}, {"labels", "i", 1}},
+                                  {{"loss", "d", 1}, {"hits", "i", 1}}},
+    [OP_CROSS_ENTROPY_BACKWARD] = {{{"x", "f", 2}, {"labels", "i", 1}, {"dloss", "f?", 1}},
+                                   {{"dx", "f", 2}}},
+    [OP_LOSS_SUM] = {{{"loss", "d", 1}, {"hits", "i", 1}},
+                     {{"losses", "d", 2}, {"hits", "l", 2}},
+                     .step = 1},
     [OP_FILL] = {{{0}}, {{"y", "fn", 0}}},
     [OP_ADD] = {{{"x", "fn", 0}}, {{"y", "fn", 0}}},
     [OP_SCALE] = {{{0}}, {{"y", "fn", 0}}},
@@ -80,74 +87,86 @@ static const char *shape_text(const struct tensor *t, char text[64]) {
     return text;
 }
 
-static int wrong(enum op op, const struct operand *operand, const struct tensor *t, const char *what) {
+static int wrong(enum op op, const struct operand *operand, const struct tensor *t,
+                 const char *what) {
     char shape[64];
-    return fail(ERR_FAILED, "%s: operand %s %s: %s", op_name(op), operand->name, shape_text(t, shape), what);
+    return fail(ERR_FAILED, "%s: operand %s %s: %s", op_name(op), operand->name,
+                shape_text(t, shape), what);
 }
 
 static int check_layout(enum op op, const struct operand *o, const struct tensor *t, int segment) {
     if (t->layout == LAYOUT_PLAIN)
         return t->groups == 0 ? OK : wrong(op, o, t, "a plain tensor has no groups");
     int least = (t->dims[0] + GROUP - 1) / GROUP;
-    if (t->layout != LAYOUT_N16 || !strchr(o->type, 'n')) return wrong(op, o, t, "must be in plain layout");
+    if (t->layout != LAYOUT_N16 || !strchr(o->type, 'n'))
+        return wrong(op, o, t, "must be in plain layout");
     if (t->groups < least || t->groups > t->dims[0])
         return wrong(op, o, t, "the number of N16 groups does not fit the samples");
-    if (segment && t->groups != least) return wrong(op, o, t, "one segment a launch: give tensor_segment()");
+    if (segment && t->groups != least)
+        return wrong(op, o, t, "one segment a launch: give tensor_segment()");
     return OK;
 }
 
 static int check_operand(enum op op, const char *place, int i, const struct operand *o,
                          const struct tensor *t, int segment) {
     if (!o->name)
-        return t->data ? fail(ERR_FAILED, "%s: %s[%d] is given: this op takes none", op_name(op), place, i)
+        return t->data ? fail(ERR_FAILED, "%s: %s[%d] is given: this op takes none", op_name(op),
+                              place, i)
                        : OK;
     if (!t->data)
-        return strchr(o->type, '?')
-                   ? OK
-                   : fail(ERR_FAILED, "%s: operand %s (%s[%d]) is missing", op_name(op), o->name, place, i);
+        return strchr(o->type, '?') ? OK
+                                    : fail(ERR_FAILED, "%s: operand %s (%s[%d]) is missing",
+                                           op_name(op), o->name, place, i);
     if (t->rank < 1 || t->rank > MAX_RANK) return wrong(op, o, t, "rank must be 1 to 4");
     if (o->rank && t->rank != o->rank)
-        return fail(ERR_FAILED, "%s: operand %s: rank %d: must be %d", op_name(op), o->name, t->rank,
-                    o->rank);
+        return fail(ERR_FAILED, "%s: operand %s: rank %d: must be %d", op_name(op), o->name,
+                    t->rank, o->rank);
     if (t->dtype != type_of(o->type[0])) return wrong(op, o, t, "is of the wrong type");
     for (int d = 0; d < t->rank; d++)
         if (t->dims[d] < (d ? 1 : 0)) return wrong(op, o, t, "a dimension is too small");
     return check_layout(op, o, t, segment);
 }
 
-/* What relations between shapes are told with: a tensor must have this shape, and lie like another. */
-static int want(enum op op, const char *name, const struct tensor *t, int rank, int d0, int d1, int d2,
-                int d3) {
+/* What relations between shapes are told with: a tensor must have this shape, and lie like
+ * another. */
+static int want(enum op op, const char *name, const struct tensor *t, int rank, int d0, int d1,
+                int d2, int d3) {
     const int dims[MAX_RANK] = {d0, d1, d2, d3};
     struct tensor wanted = tensor_plain(NULL, t->dtype, rank, dims);
     char is[64], should[64];
     if (t->rank == rank && !memcmp(t->dims, dims, (size_t)rank * sizeof *dims)) return OK;
-    return fail(ERR_FAILED, "%s: operand %s is %s: the other operands make it %s", op_name(op), name,
-                shape_text(t, is), shape_text(&wanted, should));
+    return fail(ERR_FAILED, "%s: operand %s is %s: the other operands make it %s", op_name(op),
+                name, shape_text(t, is), shape_text(&wanted, should));
 }
 
-static int want_layout(enum op op, const char *name, const struct tensor *t, const struct tensor *other) {
+static int want_layout(enum op op, const char *name, const struct tensor *t,
+                       const struct tensor *other) {
     if (t->layout == other->layout && t->groups == other->groups) return OK;
-    return fail(ERR_FAILED, "%s: operand %s: layout %s, %d groups: must lie as the other operands do",
+    return fail(ERR_FAILED,
+                "%s: operand %s: layout %s, %d groups: must lie as the other operands do",
                 op_name(op), name, t->layout == LAYOUT_N16 ? "N16" : "plain", t->groups);
 }
 
-static int want_same(enum op op, const char *name, const struct tensor *t, const struct tensor *other) {
-    CHECK(want(op, name, t, other->rank, other->dims[0], other->dims[1], other->dims[2], other->dims[3]));
+static int want_same(enum op op, const char *name, const struct tensor *t,
+                     const struct tensor *other) {
+    CHECK(want(op, name, t, other->rank, other->dims[0], other->dims[1], other->dims[2],
+               other->dims[3]));
     return want_layout(op, name, t, other);
 }
 
-static int check_conv(enum op op, const struct tensor *x, const struct tensor *w, const struct tensor *b,
-                      const struct tensor *y, const struct conv_args *p) {
+static int check_conv(enum op op, const struct tensor *x, const struct tensor *w,
+                      const struct tensor *b, const struct tensor *y, const struct conv_args *p) {
     int k = w->dims[2];
     int backward = op != OP_CONV2D_FORWARD;
     if (p->stride < 1 || p->padding < 0)
-        return fail(ERR_FAILED, "%s: stride %d, padding %d: must be at least 1 and 0", op_name(op), p->stride,
-                    p->padding);
-    CHECK(want(op, op == OP_CONV2D_BACKWARD_WEIGHT ? "dw" : "w", w, 4, w->dims[0], x->dims[1], k, k));
+        return fail(ERR_FAILED, "%s: stride %d, padding %d: must be at least 1 and 0", op_name(op),
+                    p->stride, p->padding);
+    CHECK(
+        want(op, op == OP_CONV2D_BACKWARD_WEIGHT ? "dw" : "w", w, 4, w->dims[0], x->dims[1], k, k));
     int height = x->dims[2] + 2 * p->padding - k, width = x->dims[3] + 2 * p->padding - k;
     if (height < 0 || width < 0)
-        return fail(ERR_FAILED, "%s: a kernel of %d x %d over %d x %d pixels, padding %d: kernel too large",
+        return fail(ERR_FAILED,
+                    "%s: a kernel of %d x %d over %d x %d pixels, padding %d: kernel too large",
                     op_name(op), k, k, x->dims[2], x->dims[3], p->padding);
     CHECK(want(op, backward ? "dy" : "y", y, 4, x->dims[0], w->dims[0], height / p->stride + 1,
                width / p->stride + 1));
@@ -155,8 +174,9 @@ static int check_conv(enum op op, const struct tensor *x, const struct tensor *w
     return want_layout(op, backward ? "dy" : "y", y, x);
 }
 
-static int check_linear(enum op op, const struct tensor *x, const struct tensor *w, const struct tensor *b,
-                        const struct tensor *y, const struct linear_args *p) {
+static int check_linear(enum op op, const struct tensor *x, const struct tensor *w,
+                        const struct tensor *b, const struct tensor *y,
+                        const struct linear_args *p) {
     int k = x->dims[1], m = y->dims[1], backward = op != OP_LINEAR_FORWARD;
     CHECK(want(op, op == OP_LINEAR_BACKWARD_WEIGHT ? "dw" : "w", w, 2, p->weight_is_in_out ? k : m,
                p->weight_is_in_out ? m : k, 0, 0));
@@ -168,8 +188,8 @@ static int check_linear(enum op op, const struct tensor *x, const struct tensor 
 static int check_pool(enum op op, const struct tensor *x, const struct tensor *y, const char *name,
                       const struct pool_args *p) {
     if (p->size < 1 || p->stride < 1 || p->size > x->dims[2] || p->size > x->dims[3])
-        return fail(ERR_FAILED, "%s: window %d, stride %d over %d x %d pixels: does not fit", op_name(op),
-                    p->size, p->stride, x->dims[2], x->dims[3]);
+        return fail(ERR_FAILED, "%s: window %d, stride %d over %d x %d pixels: does not fit",
+                    op_name(op), p->size, p->stride, x->dims[2], x->dims[3]);
     CHECK(want(op, name, y, 4, x->dims[0], x->dims[1], (x->dims[2] - p->size) / p->stride + 1,
                (x->dims[3] - p->size) / p->stride + 1));
     return want_layout(op, name, y, x);
@@ -177,14 +197,16 @@ static int check_pool(enum op op, const struct tensor *x, const struct tensor *y
 
 static int check_dropout(enum op op, const struct dropout_args *p) {
     if (p->p >= 0 && p->p <= 1 && p->layer >= 0 && p->v >= 0 && p->v < MAX_DEVICES) return OK;
-    return fail(ERR_FAILED, "%s: p %g, layer %d, virtual device %d: p must lie in 0..1, the others fit",
+    return fail(ERR_FAILED,
+                "%s: p %g, layer %d, virtual device %d: p must lie in 0..1, the others fit",
                 op_name(op), p->p, p->layer, p->v);
 }
 
 static int check_loss_backward(enum op op, const struct op_args *a) {
     int n = a->in[0].dims[0], none = a->p.loss.reduction == REDUCE_NONE;
     if (none != !!a->in[2].data)
-        return fail(ERR_FAILED, "%s: operand dloss is %s: it goes with reduction none, and only there",
+        return fail(ERR_FAILED,
+                    "%s: operand dloss is %s: it goes with reduction none, and only there",
                     op_name(op), none ? "missing" : "given");
     if (a->p.loss.reduction == REDUCE_MEAN && !a->step)
         return fail(ERR_FAILED, "%s: the mean needs the step block: it holds 1/B", op_name(op));
@@ -209,9 +231,10 @@ static int check_gather(enum op op, const struct op_args *a) {
     const struct tensor *images = &a->in[0];
     int n = a->in[2].dims[0];
     float mean = a->p.gather.mean, std = a->p.gather.std;
-    if (!(std >= 0 && std - std == 0 && mean - mean == 0)) /* infinite or not a number: the difference is NaN */
-        return fail(ERR_FAILED, "%s: mean %g, std %g: must be numbers, std above 0, or 0 for none", op_name(op), mean,
-                    std);
+    /* infinite or not a number: the difference is NaN */
+    if (!(std >= 0 && std - std == 0 && mean - mean == 0))
+        return fail(ERR_FAILED, "%s: mean %g, std %g: must be numbers, std above 0, or 0 for none",
+                    op_name(op), mean, std);
     CHECK(want(op, "labels", &a->in[1], 1, images->dims[0], 0, 0, 0));
     CHECK(want(op, "x", &a->out[0], 4, n, images->dims[1], images->dims[2], images->dims[3]));
     return want(op, "labels of x", &a->out[1], 1, n, 0, 0, 0);
@@ -223,17 +246,22 @@ static int check_relations(enum op op, const struct op_args *a) {
     case OP_TO_N16:
         if (out[0].layout != LAYOUT_N16 && out[0].dims[0])
             return fail(ERR_FAILED, "%s: operand y: must be in N16", op_name(op));
-        return want(op, "y", &out[0], in[0].rank, in[0].dims[0], in[0].dims[1], in[0].dims[2], in[0].dims[3]);
+        return want(op, "y", &out[0], in[0].rank, in[0].dims[0], in[0].dims[1], in[0].dims[2],
+                    in[0].dims[3]);
     case OP_TO_PLAIN:
         if (in[0].layout != LAYOUT_N16 && in[0].dims[0])
             return fail(ERR_FAILED, "%s: operand x: must be in N16", op_name(op));
-        return want(op, "y", &out[0], in[0].rank, in[0].dims[0], in[0].dims[1], in[0].dims[2], in[0].dims[3]);
+        return want(op, "y", &out[0], in[0].rank, in[0].dims[0], in[0].dims[1], in[0].dims[2],
+                    in[0].dims[3]);
     case OP_CONV2D_FORWARD: return check_conv(op, &in[0], &in[1], &in[2], &out[0], &a->p.conv);
     case OP_CONV2D_BACKWARD_DATA: return check_conv(op, &out[0], &in[1], NULL, &in[0], &a->p.conv);
-    case OP_CONV2D_BACKWARD_WEIGHT: return check_conv(op, &in[0], &out[0], &out[1], &in[1], &a->p.conv);
+    case OP_CONV2D_BACKWARD_WEIGHT:
+        return check_conv(op, &in[0], &out[0], &out[1], &in[1], &a->p.conv);
     case OP_LINEAR_FORWARD: return check_linear(op, &in[0], &in[1], &in[2], &out[0], &a->p.linear);
-    case OP_LINEAR_BACKWARD_DATA: return check_linear(op, &out[0], &in[1], NULL, &in[0], &a->p.linear);
-    case OP_LINEAR_BACKWARD_WEIGHT: return check_linear(op, &in[0], &out[0], &out[1], &in[1], &a->p.linear);
+    case OP_LINEAR_BACKWARD_DATA:
+        return check_linear(op, &out[0], &in[1], NULL, &in[0], &a->p.linear);
+    case OP_LINEAR_BACKWARD_WEIGHT:
+        return check_linear(op, &in[0], &out[0], &out[1], &in[1], &a->p.linear);
     case OP_AVG_POOL_FORWARD:
     case OP_MAX_POOL_FORWARD: return check_pool(op, &in[0], &out[0], "y", &a->p.pool);
     case OP_AVG_POOL_BACKWARD: return check_pool(op, &out[0], &in[0], "dy", &a->p.pool);
@@ -300,24 +328,26 @@ static int check_overlaps(enum op op, const struct op_args *a) {
         for (int i = 0; i < 3; i++) {
             if (!overlap(&a->out[o], &a->in[i])) continue;
             if (o == 0 && a->out[0].data == a->in[i].data && may_be_in_place(op, i)) continue;
-            return fail(ERR_FAILED, "%s: operands %s and %s overlap in memory", op_name(op), s->in[i].name,
-                        s->out[o].name);
+            return fail(ERR_FAILED, "%s: operands %s and %s overlap in memory", op_name(op),
+                        s->in[i].name, s->out[o].name);
         }
     }
     if (overlap(&a->out[0], &a->out[1]))
-        return fail(ERR_FAILED, "%s: operands %s and %s overlap in memory", op_name(op), s->out[0].name,
-                    s->out[1].name);
+        return fail(ERR_FAILED, "%s: operands %s and %s overlap in memory", op_name(op),
+                    s->out[0].name, s->out[1].name);
     return OK;
 }
 
 int op_check(enum op op, const struct op_args *args) {
-    if ((unsigned)op >= OP_COUNT) return fail(ERR_FAILED, "op %d: there is none of this number", (int)op);
+    if ((unsigned)op >= OP_COUNT)
+        return fail(ERR_FAILED, "op %d: there is none of this number", (int)op);
     const struct signature *s = &signatures[op];
     for (int i = 0; i < 3; i++)
         CHECK(check_operand(op, "in", i, &s->in[i], &args->in[i], s->segment));
     for (int i = 0; i < 2; i++)
         CHECK(check_operand(op, "out", i, &s->out[i], &args->out[i], s->segment));
-    if (s->step && !args->step) return fail(ERR_FAILED, "%s: the step block is missing", op_name(op));
+    if (s->step && !args->step)
+        return fail(ERR_FAILED, "%s: the step block is missing", op_name(op));
     CHECK(check_relations(op, args));
     return check_overlaps(op, args);
 }

@@ -1,9 +1,10 @@
-/* Recordings, the half that is the same for every kind: what may be recorded and what not, and that a recording
- * which went wrong anywhere is not kept.
+/* Recordings, the half that is the same for every kind: what may be recorded and what not, and
+ * that a recording which went wrong anywhere is not kept.
  *
- * A recording is a promise that replaying it does the same as launching again. So any call that fails while it is
- * made breaks it, also one that was refused at once for its shape: a program that overlooked the error would
- * else replay a sequence with a hole. The first error is kept in the stream and comes back from record_end. */
+ * A recording is a promise that replaying it does the same as launching again. So any call that
+ * fails while it is made breaks it, also one that was refused at once for its shape: a program
+ * that overlooked the error would else replay a sequence with a hole. The first error is kept in
+ * the stream and comes back from record_end. */
 #include <stdio.h>
 
 #include "base/error.h"
@@ -28,7 +29,8 @@ int record_keep(struct stream *s, int code) {
 }
 
 static int refuse(struct stream *s, const char *what) {
-    return record_keep(s, fail(ERR_FAILED, "%s on %s: cannot be part of a recording: do it before or behind it",
+    return record_keep(s, fail(ERR_FAILED,
+                               "%s on %s: cannot be part of a recording: do it before or behind it",
                                what, s->device->name));
 }
 
@@ -47,10 +49,12 @@ int device_can_record(const struct device *device) {
 int stream_record_begin(struct stream *s) {
     struct device *device = s->device;
     if (!device_can_record(device))
-        return fail(ERR_FAILED, "recording on %s: this kind of device cannot: launch each time", device->name);
+        return fail(ERR_FAILED, "recording on %s: this kind of device cannot: launch each time",
+                    device->name);
     if (s != device->compute)
-        return fail(ERR_FAILED, "recording on %s: of stream %s: only the compute stream is recorded", device->name,
-                    lane_name(s->lane));
+        return fail(ERR_FAILED,
+                    "recording on %s: of stream %s: only the compute stream is recorded",
+                    device->name, lane_name(s->lane));
     CHECK(record_refuse(s, "recording"));
     CHECK(device->ops->record_begin(s));
     s->record_error = OK;
@@ -61,9 +65,11 @@ int stream_record_begin(struct stream *s) {
 int stream_record_end(struct stream *s, struct recording **out) {
     if (out) *out = NULL;
     if (!recorder_of(s))
-        return fail(ERR_FAILED, "end of a recording on %s: nothing is being recorded", s->device->name);
+        return fail(ERR_FAILED, "end of a recording on %s: nothing is being recorded",
+                    s->device->name);
     if (recorder_of(s) != me())
-        return fail(ERR_FAILED, "end of a recording on %s: another thread records: it has to end it",
+        return fail(ERR_FAILED,
+                    "end of a recording on %s: another thread records: it has to end it",
                     s->device->name);
     int code = s->device->ops->record_end(s, s->record_error ? NULL : out);
     if (s->record_error) code = fail(s->record_error, "%s", s->record_text);
@@ -74,8 +80,9 @@ int stream_record_end(struct stream *s, struct recording **out) {
 int stream_replay(struct stream *s, struct recording *recording, const char *span_name) {
     CHECK(record_refuse(s, span_name));
     if (recording->stream != s)
-        return fail(ERR_FAILED, "%s on %s: a recording of another stream: replay it where it was made", span_name,
-                    s->device->name);
+        return fail(ERR_FAILED,
+                    "%s on %s: a recording of another stream: replay it where it was made",
+                    span_name, s->device->name);
     return recording->ops->replay(s, recording, span_name);
 }
 

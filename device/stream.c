@@ -1,5 +1,5 @@
-/* Streams, the half that is the same for every kind: what may be enqueued is checked here, in the caller,
- * where the mistake was made; how it runs is the kind's own affair. */
+/* Streams, the half that is the same for every kind: what may be enqueued is checked here, in
+ * the caller, where the mistake was made; how it runs is the kind's own affair. */
 #include <stdio.h>
 
 #include "base/error.h"
@@ -53,13 +53,15 @@ int event_record(struct event *event, struct stream *stream) {
 int stream_wait(struct stream *stream, struct event *event) {
     CHECK(record_refuse(stream, "wait"));
     if (event->ops != stream->device->ops)
-        return fail(ERR_FAILED,
-                    "a stream of %s cannot wait for an event of another kind of device: sync it first",
-                    stream->device->name);
+        return fail(
+            ERR_FAILED,
+            "a stream of %s cannot wait for an event of another kind of device: sync it first",
+            stream->device->name);
     return stream->device->ops->event_wait(stream, event);
 }
 
-/* An event of an emulated device may be asked after its device was closed; such a device is never recorded. */
+/* An event of an emulated device may be asked after its device was closed; such a device is
+ * never recorded. */
 static int is_recorded_by_me(const struct event *event) {
     return event->ops->record_begin && record_is_mine(event->device);
 }
@@ -74,7 +76,8 @@ int event_done(struct event *event) {
     return event->ops->event_done(event);
 }
 
-/* "Nobody cheats": address .. address + bytes must lie in one live allocation of this very device. */
+/* "Nobody cheats": address .. address + bytes must lie in one live allocation of this very
+ * device. */
 static int check_own(struct device *device, const char *what, const char *operand, int number,
                      const void *address, size_t bytes) {
     pthread_mutex_lock(&device->lock);
@@ -83,15 +86,17 @@ static int check_own(struct device *device, const char *what, const char *operan
     if (own) return OK;
     char size[32], index[16] = "";
     if (number >= 0) snprintf(index, sizeof index, "[%d]", number);
-    return fail(ERR_FAILED, "%s on %s: %s%s (%p, %s): not in device %d's memory: copy it there first", what,
+    return fail(ERR_FAILED,
+                "%s on %s: %s%s (%p, %s): not in device %d's memory: copy it there first", what,
                 device->name, operand, index, address, format_bytes(bytes, size, sizeof size),
                 device->config.index);
 }
 
-static int check_tensors(struct device *device, enum op op, const char *operand, const struct tensor *t,
-                         int count) {
+static int check_tensors(struct device *device, enum op op, const char *operand,
+                         const struct tensor *t, int count) {
     for (int i = 0; i < count; i++)
-        if (t[i].data) CHECK(check_own(device, op_name(op), operand, i, t[i].data, tensor_bytes(&t[i])));
+        if (t[i].data)
+            CHECK(check_own(device, op_name(op), operand, i, t[i].data, tensor_bytes(&t[i])));
     return OK;
 }
 
@@ -101,7 +106,8 @@ static int check_and_launch(struct stream *stream, enum op op, const struct op_a
     if (device->config.check_operands) {
         CHECK(check_tensors(device, op, "in", args->in, 3));
         CHECK(check_tensors(device, op, "out", args->out, 2));
-        if (args->step) CHECK(check_own(device, op_name(op), "step", -1, args->step, sizeof *args->step));
+        if (args->step)
+            CHECK(check_own(device, op_name(op), "step", -1, args->step, sizeof *args->step));
     }
     return device->ops->launch(stream, op, args);
 }
@@ -110,7 +116,8 @@ int launch(struct stream *stream, enum op op, const struct op_args *args) {
     return record_keep(stream, check_and_launch(stream, op, args));
 }
 
-int copy_to_device(struct stream *stream, void *destination, const void *host_source, size_t bytes) {
+int copy_to_device(struct stream *stream, void *destination, const void *host_source,
+                   size_t bytes) {
     struct device *device = stream->device;
     CHECK(record_refuse(stream, "copy to device"));
     if (device->config.check_operands)
@@ -121,16 +128,19 @@ int copy_to_device(struct stream *stream, void *destination, const void *host_so
 int copy_to_host(struct stream *stream, void *host_destination, const void *source, size_t bytes) {
     struct device *device = stream->device;
     CHECK(record_refuse(stream, "copy to host"));
-    if (device->config.check_operands) CHECK(check_own(device, "copy to host", "source", -1, source, bytes));
+    if (device->config.check_operands)
+        CHECK(check_own(device, "copy to host", "source", -1, source, bytes));
     return device->ops->copy(stream, NULL, host_destination, device, source, bytes);
 }
 
-static int check_and_copy_peer(struct stream *stream, struct device *to, void *destination, struct device *from,
-                               const void *source, size_t bytes) {
+static int check_and_copy_peer(struct stream *stream, struct device *to, void *destination,
+                               struct device *from, const void *source, size_t bytes) {
     const struct device_ops *ops = stream->device->ops;
-    if (to != stream->device || from != stream->device) CHECK(record_refuse(stream, "copy between devices"));
+    if (to != stream->device || from != stream->device)
+        CHECK(record_refuse(stream, "copy between devices"));
     if (to->ops != ops || from->ops != ops)
-        return fail(ERR_FAILED, "copy from %s to %s on a stream of %s: kinds differ: go through host memory",
+        return fail(ERR_FAILED,
+                    "copy from %s to %s on a stream of %s: kinds differ: go through host memory",
                     from->name, to->name, stream->device->name);
     if (stream->device->config.check_operands) {
         CHECK(check_own(to, "copy peer", "destination", -1, destination, bytes));
@@ -149,8 +159,8 @@ int copy_imported(struct stream *stream, void *destination, const void *imported
     struct device *device = stream->device;
     CHECK(record_refuse(stream, "copy imported"));
     if (source_device < 0 || source_device >= MAX_DEVICES)
-        return fail(ERR_FAILED, "copy imported on %s: from device %d: there is no such device", device->name,
-                    source_device);
+        return fail(ERR_FAILED, "copy imported on %s: from device %d: there is no such device",
+                    device->name, source_device);
     if (device->config.check_operands)
         CHECK(check_own(device, "copy imported", "destination", -1, destination, bytes));
     return device->ops->copy_imported(stream, destination, imported, source_device, bytes);
@@ -160,8 +170,8 @@ int stream_write(struct stream *stream, void *destination, const void *value, si
     struct device *device = stream->device;
     CHECK(record_refuse(stream, "write"));
     if (bytes > WRITE_LIMIT)
-        return fail(ERR_FAILED, "write on %s: %zu bytes: at most %d; use copy_to_device", device->name, bytes,
-                    WRITE_LIMIT);
+        return fail(ERR_FAILED, "write on %s: %zu bytes: at most %d; use copy_to_device",
+                    device->name, bytes, WRITE_LIMIT);
     if (device->config.check_operands)
         CHECK(check_own(device, "write", "destination", -1, destination, bytes));
     return device->ops->write(stream, destination, value, bytes);
@@ -172,8 +182,8 @@ int stream_call_host(struct stream *stream, const char *span_name, uint64_t span
     struct device *device = stream->device;
     CHECK(record_refuse(stream, span_name));
     if (args_bytes > CALL_ARGS_LIMIT)
-        return fail(ERR_FAILED, "%s on %s: %zu bytes of arguments: at most %d; pass a pointer", span_name,
-                    device->name, args_bytes, CALL_ARGS_LIMIT);
+        return fail(ERR_FAILED, "%s on %s: %zu bytes of arguments: at most %d; pass a pointer",
+                    span_name, device->name, args_bytes, CALL_ARGS_LIMIT);
     if (!device->ops->call_host)
         return fail(ERR_FAILED, "%s on %s: this kind of device runs no host functions", span_name,
                     device->name);

@@ -1,14 +1,17 @@
-/* The seam between "what a device is" (device.c, the same for every kind) and "how one kind does it".
+/* The seam between "what a device is" (device.c, the same for every kind) and "how one kind does
+ * it".
  *
- * A kind is one struct device_ops and one file or two that fill it in: host_*.c for emulated devices; a GPU
- * is one more table in device/cuda_*.c, its kernels in device/cuda_*.cu. device.c keeps what must be exact and alike everywhere: the ledger,
- * the table of live allocations, operand checks, shape checks. A kind embeds the structs below as the first
- * member of its own, so that device.c can make and reach them without knowing the kind.
+ * A kind is one struct device_ops and one file or two that fill it in: host_*.c for emulated
+ * devices; a GPU is one more table in device/cuda_*.c, its kernels in device/cuda_*.cu. device.c
+ * keeps what must be exact and alike everywhere: the ledger, the table of live allocations,
+ * operand checks, shape checks. A kind embeds the structs below as the first member of its own,
+ * so that device.c can make and reach them without knowing the kind.
  *
- * Kinds are found in device/kinds.c. A build without CUDA links device/cuda/absent.c, which defines the one
- * symbol cuda_device_ops as NULL; a build with CUDA leaves that file out and links all other device/cuda*, which
- * define it as their table. So the choice lies in the Makefile alone, and nowhere is there an #ifdef. (A
- * weak symbol would not do: the linker does not fetch a library member for one.) */
+ * Kinds are found in device/kinds.c. A build without CUDA links device/cuda/absent.c, which
+ * defines the one symbol cuda_device_ops as NULL; a build with CUDA leaves that file out and
+ * links all other device/cuda*, which define it as their table. So the choice lies in the
+ * Makefile alone, and nowhere is there an #ifdef. (A weak symbol would not do: the linker does
+ * not fetch a library member for one.) */
 #ifndef DEVICE_TABLE_H
 #define DEVICE_TABLE_H
 
@@ -23,19 +26,20 @@ extern "C" {
 
 struct device_ops {
     const char *name; /* "cpu": device_name is name(index) */
-    size_t
-        device_bytes; /* of the kind's own struct, whose first member is struct device; zeroed before start */
+    /* of the kind's own struct, whose first member is struct device; zeroed before start */
+    size_t device_bytes;
 
-    int (*probe)(int *count); /* as device_probe */
+    int (*probe)(int *count);                    /* as device_probe */
     void (*libraries)(char *text, size_t bytes); /* as device_libraries; NULL: it uses none */
 
-    /* start sets ledger.capacity, layout, compute and comm; stop takes what a failed start has left, ends the
-     * streams and gives all memory back. The struct itself belongs to device.c. */
+    /* start sets ledger.capacity, layout, compute and comm; stop takes what a failed start has
+     * left, ends the streams and gives all memory back. The struct itself belongs to device.c. */
     int (*start)(struct device *device);
     void (*stop)(struct device *device);
 
-    /* Raw memory, `bytes` a positive multiple of 256. Called under device->lock. alloc returns NULL when
-     * there is no room; largest_free says how much one alloc could get, for the message. */
+    /* Raw memory, `bytes` a positive multiple of 256. Called under device->lock. alloc returns
+     * NULL when there is no room; largest_free says how much one alloc could get, for the
+     * message. */
     void *(*alloc)(struct device *device, size_t bytes);
     void (*free)(struct device *device, void *memory, size_t bytes);
     size_t (*largest_free)(struct device *device);
@@ -53,15 +57,16 @@ struct device_ops {
     int (*launch)(struct stream *stream, enum op op, const struct op_args *args);
     int (*copy)(struct stream *stream, struct device *to, void *destination, struct device *from,
                 const void *source, size_t bytes);
-    int (*copy_imported)(struct stream *stream, void *destination, const void *imported, int source_device,
-                         size_t bytes);
+    int (*copy_imported)(struct stream *stream, void *destination, const void *imported,
+                         int source_device, size_t bytes);
     int (*write)(struct stream *stream, void *destination, const void *value, size_t bytes);
     int (*call_host)(struct stream *stream, const char *span_name, uint64_t span_bytes,
                      host_function *function, const void *args,
                      size_t args_bytes); /* NULL: this kind has no host executors */
 
-    /* Recording; all NULL where a kind cannot. What may not be recorded never gets here (recording.c). record_end:
-     * out NULL throws it away; the stream is usable again whatever it returns. */
+    /* Recording; all NULL where a kind cannot. What may not be recorded never gets here
+     * (recording.c). record_end: out NULL throws it away; the stream is usable again whatever it
+     * returns. */
     int (*record_begin)(struct stream *stream);
     int (*record_end)(struct stream *stream, struct recording **out);
     int (*replay)(struct stream *stream, struct recording *recording, const char *span_name);
@@ -70,7 +75,8 @@ struct device_ops {
     /* export: offset and size inside the kind's own unit of sharing. */
     int (*export_memory)(struct device *device, const void *memory, size_t bytes,
                          struct memory_handle *handle, int *fd);
-    int (*import_memory)(struct device *device, const struct memory_handle *handle, int fd, void **out);
+    int (*import_memory)(struct device *device, const struct memory_handle *handle, int fd,
+                         void **out);
     void (*unimport_memory)(struct device *device, void *memory);
 };
 
@@ -79,8 +85,9 @@ struct recording {
     const struct device_ops *ops;
     struct stream *stream;
 };
-/* ERR_FAILED "what on cuda(0): ..." where the stream is recorded, or the calling thread records the device's compute
- * stream: what is asked for cannot be part of it. The recording is broken by that. */
+/* ERR_FAILED "what on cuda(0): ..." where the stream is recorded, or the calling thread records
+ * the device's compute stream: what is asked for cannot be part of it. The recording is broken
+ * by that. */
 int record_refuse(struct stream *stream, const char *what);
 int record_refuse_on(struct device *device, const char *what);
 /* Passes `code` on; while the stream is recorded an error breaks the recording. */
@@ -107,18 +114,20 @@ struct stream { /* set by start; phase and step by the thread that uses the stre
     enum phase phase;
     int32_t step;
     struct span_log spans; /* written by whoever executes the stream */
-    uintptr_t recorder;    /* the thread that records this stream, 0: none; relaxed atomic, for other threads ask */
+    /* the thread that records this stream, 0: none; relaxed atomic, for other threads ask */
+    uintptr_t recorder;
     int record_error;      /* the first call that failed while recording, */
     char record_text[512]; /* and what it said; both the recorder's own */
 };
 
 struct event {
-    const struct device_ops
-        *ops; /* here too, so that an event may be destroyed after its device was closed */
+    /* here too, so that an event may be destroyed after its device was closed */
+    const struct device_ops *ops;
     struct device *device;
 };
 
-/* What each wait asks between two looks at what it waits for: OK, or the code (with its text) that ends it. */
+/* What each wait asks between two looks at what it waits for: OK, or the code (with its text)
+ * that ends it. */
 static inline int device_interrupted(const struct device *device) {
     const struct device_config *c = &device->config;
     return c->interrupted ? c->interrupted(c->interrupt_context) : 0;
@@ -127,8 +136,10 @@ static inline int device_interrupted(const struct device *device) {
 /* The table of a kind; NULL if it is not built into this program. */
 const struct device_ops *device_kind_ops(enum device_kind kind);
 
-extern const struct device_ops host_device_ops;        /* host/device.c: DEVICE_HOST and DEVICE_HOST_LATE */
-extern const struct device_ops *const cuda_device_ops; /* cuda/device.c, or NULL from cuda_absent.c */
+/* host/device.c: DEVICE_HOST and DEVICE_HOST_LATE */
+extern const struct device_ops host_device_ops;
+/* cuda/device.c, or NULL from cuda_absent.c */
+extern const struct device_ops *const cuda_device_ops;
 
 #ifdef __cplusplus
 }

@@ -66,7 +66,8 @@ struct tensor tensor_segment(const struct tensor *t, const struct segments *segm
         groups += (size_t)groups_of(segments->seg[j].n);
     }
     size_t skipped = t->layout == LAYOUT_N16 ? groups * GROUP : samples;
-    if (t->data) view.data = (char *)t->data + skipped * tensor_sample_count(t) * dtype_bytes(t->dtype);
+    if (t->data)
+        view.data = (char *)t->data + skipped * tensor_sample_count(t) * dtype_bytes(t->dtype);
     view.dims[0] = segments->seg[i].n;
     view.groups = t->layout == LAYOUT_N16 ? groups_of(segments->seg[i].n) : 0;
     return view;

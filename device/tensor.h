@@ -2,16 +2,17 @@
  *
  * PLAIN is row-major, batch first: the only layout that crosses a device, a file or a test.
  *
- * N16 is the host's fast layout, used inside a tape only: the samples of a segment are cut into groups
- * of 16 (the last one padded), and the 16 samples of a group lie innermost:
+ * N16 is the host's fast layout, used inside a tape only: the samples of a segment are cut into
+ * groups of 16 (the last one padded), and the 16 samples of a group lie innermost:
  *
  *     plain  [n][c][h][w]                     one sample after another
  *     N16    [group][c][h][w][16]             one vector = one pixel of 16 samples
  *
- * A vector instruction then works on 16 samples at once, whatever the width of the picture, and a
- * weight is one scalar broadcast to all lanes. A segment never shares a group with another segment, so
- * that what is summed over a segment's samples has the same bits wherever the segment is trained.
- * Lanes past the segment's end hold finite junk in activations and exact zeros in gradients. */
+ * A vector instruction then works on 16 samples at once, whatever the width of the picture, and
+ * a weight is one scalar broadcast to all lanes. A segment never shares a group with another
+ * segment, so that what is summed over a segment's samples has the same bits wherever the
+ * segment is trained. Lanes past the segment's end hold finite junk in activations and exact
+ * zeros in gradients. */
 #ifndef DEVICE_TENSOR_H
 #define DEVICE_TENSOR_H
 
@@ -39,7 +40,9 @@ struct tensor {
     int groups;         /* N16: groups of 16 samples, pads included; 0 in PLAIN */
 };
 
-static inline float *tensor_f32(const struct tensor *t) { return (float *)t->data; }
+static inline float *tensor_f32(const struct tensor *t) {
+    return (float *)t->data;
+}
 
 /* Product of dims[1..]: elements of one sample. Product of all dims: elements without pads. */
 size_t tensor_sample_count(const struct tensor *t);

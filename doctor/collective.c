@@ -1,9 +1,11 @@
-/* Allreduce over ranks as DDP runs it: processes, memory mapped from each other, calls on the communication stream.
- * Every algorithm, over 2 and over 4 ranks, against the reference executor (one thread, allreduce/reference.h), which
- * every rank runs for itself over the data of all: equal to the bit.
+/* Allreduce over ranks as DDP runs it: processes, memory mapped from each other, calls on the
+ * communication stream. Every algorithm, over 2 and over 4 ranks, against the reference executor
+ * (one thread, allreduce/reference.h), which every rank runs for itself over the data of all:
+ * equal to the bit.
  *
- * The calls of a trial lie in one buffer with gaps between them, are enqueued one behind the other and waited for
- * once; then all of it again on the results. The gaps must stay as they were. */
+ * The calls of a trial lie in one buffer with gaps between them, are enqueued one behind the
+ * other and waited for once; then all of it again on the results. The gaps must stay as they
+ * were. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,18 +33,20 @@ struct bed {
     int n, rank, calls;
     int exact, rounds; /* of the algorithm at hand */
     struct device *device;
-    float *data;              /* on the device, LENGTH floats */
-    float *of[MOST_RANKS];    /* host: every rank's buffer as the reference sees it */
-    float *got;               /* host, pinned */
+    float *data;           /* on the device, LENGTH floats */
+    float *of[MOST_RANKS]; /* host: every rank's buffer as the reference sees it */
+    float *got;            /* host, pinned */
 };
 
 static int open_bed(struct bed *bed) {
-    CHECK(doctor_open(bed->d, bed->rank, (uint64_t)LENGTH * sizeof(float) + (32 << 20), 0, &bed->device));
+    CHECK(doctor_open(bed->d, bed->rank, (uint64_t)LENGTH * sizeof(float) + (32 << 20), 0,
+                      &bed->device));
     CHECK(device_alloc(bed->device, (void **)&bed->data, LENGTH * sizeof(float), MEM_GRADS));
     CHECK(device_host_alloc(bed->device, (void **)&bed->got, LENGTH * sizeof(float)));
     for (int r = 0; r < bed->n; r++)
         if (!(bed->of[r] = malloc(LENGTH * sizeof(float))))
-            return fail(ERR_MEMORY, "doctor: no host memory for the data of %d ranks: free some", bed->n);
+            return fail(ERR_MEMORY, "doctor: no host memory for the data of %d ranks: free some",
+                        bed->n);
     return OK;
 }
 
@@ -63,8 +67,8 @@ static int run(struct bed *bed, struct allreduce *ar, double *ms) {
     int64_t start = now_ns();
     for (int round = 0; round < bed->rounds; round++)
         for (int i = 0; i < bed->calls; i++)
-            CHECK(allreduce_enqueue(ar, stream, bed->data + calls[i].offset, calls[i].count, 1.0f / (float)bed->n, i,
-                                    round));
+            CHECK(allreduce_enqueue(ar, stream, bed->data + calls[i].offset, calls[i].count,
+                                    1.0f / (float)bed->n, i, round));
     CHECK(stream_sync(stream));
     *ms = (double)(now_ns() - start) * 1e-6;
     memset(bed->got, 0xff, LENGTH * sizeof(float));
@@ -72,13 +76,15 @@ static int run(struct bed *bed, struct allreduce *ar, double *ms) {
     return stream_sync(stream);
 }
 
-static int run_reference(struct bed *bed, enum allreduce_algorithm algorithm, const struct plan_config *config) {
+static int run_reference(struct bed *bed, enum allreduce_algorithm algorithm,
+                         const struct plan_config *config) {
     for (int round = 0; round < bed->rounds; round++)
         for (int i = 0; i < bed->calls; i++) {
             float *data[MOST_RANKS];
             for (int r = 0; r < bed->n; r++)
                 data[r] = bed->of[r] + calls[i].offset;
-            CHECK(reference_allreduce(algorithm, bed->n, calls[i].count, config, data, 1.0f / (float)bed->n));
+            CHECK(reference_allreduce(algorithm, bed->n, calls[i].count, config, data,
+                                      1.0f / (float)bed->n));
         }
     return OK;
 }
@@ -88,7 +94,8 @@ static double allowed(const struct bed *bed) {
     return bed->exact ? 0 : (bed->n + 1) * 0x1p-24;
 }
 
-static void judge(struct bed *bed, enum allreduce_algorithm algorithm, const char *executor, double ms) {
+static void judge(struct bed *bed, enum allreduce_algorithm algorithm, const char *executor,
+                  double ms) {
     const float *want = bed->of[bed->rank];
     size_t wrong = 0, first = 0;
     double most = 0;
@@ -100,15 +107,16 @@ static void judge(struct bed *bed, enum allreduce_algorithm algorithm, const cha
     }
     if (wrong)
         rank_say(bed->comm, bed->task, (int)algorithm, FINDING_OFF,
-                 "rank %d: %zu of %d elements differ, first element %zu: %.9g, not %.9g", bed->rank, wrong, LENGTH,
-                 first, (double)bed->got[first], (double)want[first]);
+                 "rank %d: %zu of %d elements differ, first element %zu: %.9g, not %.9g", bed->rank,
+                 wrong, LENGTH, first, (double)bed->got[first], (double)want[first]);
     else if (bed->exact)
-        rank_say(bed->comm, bed->task, (int)algorithm, FINDING_OK, "%s: %d calls, 1 to %zu elements: equal; %.2f ms",
-                 executor, bed->rounds * bed->calls, calls[bed->calls - 1].count, ms);
+        rank_say(bed->comm, bed->task, (int)algorithm, FINDING_OK,
+                 "%s: %d calls, 1 to %zu elements: equal; %.2f ms", executor,
+                 bed->rounds * bed->calls, calls[bed->calls - 1].count, ms);
     else
         rank_say(bed->comm, bed->task, (int)algorithm, FINDING_OK,
-                 "%s: %d calls: off by %.1e, of %.1e for %d terms in any order; %.2f ms", executor, bed->calls, most,
-                 allowed(bed), bed->n, ms);
+                 "%s: %d calls: off by %.1e, of %.1e for %d terms in any order; %.2f ms", executor,
+                 bed->calls, most, allowed(bed), bed->n, ms);
 }
 
 static int trial(struct bed *bed, enum allreduce_algorithm algorithm) {
@@ -117,7 +125,8 @@ static int trial(struct bed *bed, enum allreduce_algorithm algorithm) {
     double ms = 0;
     config.algorithm = algorithm;
     bed->exact = allreduce_has_plan(algorithm);
-    bed->rounds = bed->exact ? ROUNDS : 1; /* what a library adds up has no order that could be told */
+    /* what a library adds up has no order that could be told */
+    bed->rounds = bed->exact ? ROUNDS : 1;
     CHECK(fill(bed, algorithm));
     int code = allreduce_init(&ar, bed->comm, bed->device, &config);
     if (code == ERR_USAGE) { /* not for these ranks: all of them were told the same */
@@ -133,7 +142,8 @@ static int trial(struct bed *bed, enum allreduce_algorithm algorithm) {
 }
 
 int allreduce_rank(struct doctor *d, struct comm *comm, struct rank_task *task) {
-    struct bed bed = {.d = d, .comm = comm, .task = task, .n = comm_world_size(comm), .rank = comm_rank(comm)};
+    struct bed bed = {
+        .d = d, .comm = comm, .task = task, .n = comm_world_size(comm), .rank = comm_rank(comm)};
     bed.calls = d->config.quick ? CALLS - 1 : CALLS;
     d->devices = bed.n;
     int code = open_bed(&bed);
@@ -148,7 +158,8 @@ int allreduce_rank(struct doctor *d, struct comm *comm, struct rank_task *task) 
 
 /* ---- the check's side ---- */
 
-/* The word of the first rank that is not content, or of rank 0; NULL: some rank has not come so far. */
+/* The word of the first rank that is not content, or of rank 0; NULL: some rank has not come so
+ * far. */
 static const struct rank_word *worst(const struct rank_task *task, int n, int trial) {
     const struct rank_word *word = &task->said[trial][0];
     for (int r = 0; r < n; r++) {
@@ -158,14 +169,15 @@ static const struct rank_word *worst(const struct rank_task *task, int n, int tr
     return word;
 }
 
-/* Ranks that fail end their job; the next begins behind the algorithm they failed in. A launch is a step of the
- * check, numbered by world and algorithm. */
+/* Ranks that fail end their job; the next begins behind the algorithm they failed in. A launch
+ * is a step of the check, numbered by world and algorithm. */
 static int one_world(struct doctor *d, int world, int n, int first) {
     static const char bound[] = "equal to the one-thread reference";
     struct rank_task *task = rank_task_new(d, WORK_ALLREDUCE);
     if (!task) return fail(ERR_MEMORY, "doctor: no memory to share with ranks: free some");
     for (int a = first; a < ALLREDUCE_ALGORITHM_COUNT;) {
-        doctor_step(d, world * ALLREDUCE_ALGORITHM_COUNT + a, "%s: allreduce, %d ranks", doctor_kind_name(d), n);
+        doctor_step(d, world * ALLREDUCE_ALGORITHM_COUNT + a, "%s: allreduce, %d ranks",
+                    doctor_kind_name(d), n);
         task->first = a;
         int code = ranks_run(d, n, task), stopped = 0;
         for (; a < ALLREDUCE_ALGORITHM_COUNT && !stopped; a++) {
@@ -174,8 +186,12 @@ static int one_world(struct doctor *d, int world, int n, int first) {
             snprintf(name, sizeof name, "%s: allreduce %s, %d ranks", doctor_kind_name(d),
                      allreduce_algorithm_name((enum allreduce_algorithm)a), n);
             stopped = !word;
-            if (word) note(d, word->state, name, word->state == FINDING_NOT_HERE ? "" : bound, "%s", word->text);
-            else note(d, FINDING_OFF, name, bound, "%s", code ? error_message() : "ended without a word");
+            if (word)
+                note(d, word->state, name, word->state == FINDING_NOT_HERE ? "" : bound, "%s",
+                     word->text);
+            else
+                note(d, FINDING_OFF, name, bound, "%s",
+                     code ? error_message() : "ended without a word");
         }
     }
     rank_task_free(task);

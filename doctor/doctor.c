@@ -13,10 +13,14 @@
 static const struct {
     const char *name;
     doctor_check *check;
-} checks[] = {{"memory", check_memory},       {"streams", check_streams},
-              {"peers", check_peers},         {"memory of another process", check_ipc},
-              {"operations", check_ops},      {"allreduce", check_allreduce},
-              {"grid", check_grid},           {"training step", check_step},
+} checks[] = {{"memory", check_memory},
+              {"streams", check_streams},
+              {"peers", check_peers},
+              {"memory of another process", check_ipc},
+              {"operations", check_ops},
+              {"allreduce", check_allreduce},
+              {"grid", check_grid},
+              {"training step", check_step},
               {"replayed steps", check_replay}};
 enum { CHECKS = sizeof checks / sizeof *checks };
 
@@ -42,7 +46,8 @@ void doctor_step(struct doctor *d, int step, const char *format, ...) {
     __atomic_store_n(&d->progress->step, step, __ATOMIC_RELEASE);
 }
 
-void note(struct doctor *d, enum finding_state state, const char *what, const char *bound, const char *format, ...) {
+void note(struct doctor *d, enum finding_state state, const char *what, const char *bound,
+          const char *format, ...) {
     char measured[sizeof d->findings->row->measured];
     va_list words;
     va_start(words, format);
@@ -52,7 +57,8 @@ void note(struct doctor *d, enum finding_state state, const char *what, const ch
 }
 
 size_t doctor_block(const struct doctor *d) {
-    size_t quick = (size_t)4 << 20, whole = d->kind == DEVICE_CUDA ? (size_t)256 << 20 : (size_t)32 << 20;
+    size_t quick = (size_t)4 << 20,
+           whole = d->kind == DEVICE_CUDA ? (size_t)256 << 20 : (size_t)32 << 20;
     return (d->config.quick ? quick : whole) + 5;
 }
 
@@ -60,7 +66,8 @@ static int job_failed(void *comm) {
     return comm_check(comm);
 }
 
-int doctor_open(const struct doctor *d, int index, uint64_t bytes, int checked, struct device **out) {
+int doctor_open(const struct doctor *d, int index, uint64_t bytes, int checked,
+                struct device **out) {
     static const uint64_t SPARE = (uint64_t)96 << 20; /* 64 MiB of it are a GPU's workspace */
     struct device_config config = {.kind = d->kind,
                                    .index = index,
@@ -94,7 +101,9 @@ static void tell_new(void *context) {
 static int run_kind(struct doctor *d, enum device_kind kind, struct teller *teller) {
     enum { MOST = 8 }; /* GPUs of a large machine; memory and time grow with the pairs */
     d->kind = kind;
-    d->devices = d->progress->gpus < 2 || kind != DEVICE_CUDA ? 2 : d->progress->gpus < MOST ? d->progress->gpus : MOST;
+    d->devices = d->progress->gpus < 2 || kind != DEVICE_CUDA ? 2
+                 : d->progress->gpus < MOST                   ? d->progress->gpus
+                                                              : MOST;
     for (int i = 0; i < CHECKS; i++)
         CHECK(guard_check(d, checks[i].name, checks[i].check, tell_new, teller));
     return OK;
@@ -112,10 +121,13 @@ static int verdict(const struct findings *findings) {
 int doctor_run(const struct doctor_config *config, struct findings *findings,
                void (*report)(void *context, const struct finding *finding), void *context) {
     struct doctor d = {.config = *config, .findings = findings, .kind = DEVICE_HOST, .devices = 2};
-    struct teller teller = {.findings = findings, .told = findings->count, .report = report, .context = context};
+    struct teller teller = {
+        .findings = findings, .told = findings->count, .report = report, .context = context};
     int code = OK;
-    d.progress = mmap(NULL, sizeof *d.progress, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (d.progress == MAP_FAILED) return fail(ERR_MEMORY, "doctor: no memory to share with its checks: free some");
+    d.progress =
+        mmap(NULL, sizeof *d.progress, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (d.progress == MAP_FAILED)
+        return fail(ERR_MEMORY, "doctor: no memory to share with its checks: free some");
     CHECK_GOTO(guard_check(&d, "machine", check_machine, tell_new, &teller), code, done);
     if (config->target != DOCTOR_CUDA) CHECK_GOTO(run_kind(&d, DEVICE_HOST, &teller), code, done);
     if (d.progress->gpus) CHECK_GOTO(run_kind(&d, DEVICE_CUDA, &teller), code, done);

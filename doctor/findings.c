@@ -10,7 +10,8 @@ const char *finding_state_name(enum finding_state state) {
 }
 
 struct findings *findings_new(void) {
-    void *memory = mmap(NULL, sizeof(struct findings), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    void *memory = mmap(NULL, sizeof(struct findings), PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     return memory == MAP_FAILED ? NULL : memory;
 }
 
@@ -18,9 +19,10 @@ void findings_free(struct findings *findings) {
     if (findings) munmap(findings, sizeof *findings);
 }
 
-/* The row first, then the count (release): whoever reads the count (acquire) sees whole rows below it. */
-void finding_add(struct findings *findings, enum finding_state state, const char *check, const char *measured,
-                 const char *bound) {
+/* The row first, then the count (release): whoever reads the count (acquire) sees whole rows
+ * below it. */
+void finding_add(struct findings *findings, enum finding_state state, const char *check,
+                 const char *measured, const char *bound) {
     int count = findings->count;
     if (count >= FINDINGS_MOST) return;
     if (count == FINDINGS_MOST - 1) {
@@ -47,8 +49,8 @@ int findings_count(const struct findings *findings, enum finding_state state) {
 enum { CHECK_WIDTH = 36, STATE_WIDTH = 8, MEASURED_WIDTH = 54 };
 
 void findings_print_head(FILE *file) {
-    fprintf(file, "%-*s  %-*s  %-*s  %s\n", CHECK_WIDTH, "check", STATE_WIDTH, "", MEASURED_WIDTH, "measured",
-            "bound, and why");
+    fprintf(file, "%-*s  %-*s  %-*s  %s\n", CHECK_WIDTH, "check", STATE_WIDTH, "", MEASURED_WIDTH,
+            "measured", "bound, and why");
     for (int i = 0; i < CHECK_WIDTH + STATE_WIDTH + MEASURED_WIDTH + 50; i++)
         fputc('-', file);
     fputc('\n', file);
@@ -56,11 +58,11 @@ void findings_print_head(FILE *file) {
 
 void finding_print(FILE *file, const struct finding *f) {
     if (*f->bound)
-        fprintf(file, "%-*s  %-*s  %-*s  %s\n", CHECK_WIDTH, f->check, STATE_WIDTH, finding_state_name(f->state),
-                MEASURED_WIDTH, f->measured, f->bound);
+        fprintf(file, "%-*s  %-*s  %-*s  %s\n", CHECK_WIDTH, f->check, STATE_WIDTH,
+                finding_state_name(f->state), MEASURED_WIDTH, f->measured, f->bound);
     else
-        fprintf(file, "%-*s  %-*s  %s\n", CHECK_WIDTH, f->check, STATE_WIDTH, finding_state_name(f->state),
-                f->measured);
+        fprintf(file, "%-*s  %-*s  %s\n", CHECK_WIDTH, f->check, STATE_WIDTH,
+                finding_state_name(f->state), f->measured);
 }
 
 /* ---- for programs ---- */

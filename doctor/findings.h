@@ -1,5 +1,6 @@
-/* Findings: the rows of the doctor's table. They lie in memory shared between the doctor and the process of each
- * check, so that what was found before a crash is kept. One process writes at a time. */
+/* Findings: the rows of the doctor's table. They lie in memory shared between the doctor and the
+ * process of each check, so that what was found before a crash is kept. One process writes at a
+ * time. */
 #ifndef DOCTOR_FINDINGS_H
 #define DOCTOR_FINDINGS_H
 
@@ -38,8 +39,8 @@ struct findings *findings_new(void);
 void findings_free(struct findings *findings);
 
 /* Adds a row; texts that are too long are cut. The table full: the last row says so and is off. */
-void finding_add(struct findings *findings, enum finding_state state, const char *check, const char *measured,
-                 const char *bound);
+void finding_add(struct findings *findings, enum finding_state state, const char *check,
+                 const char *measured, const char *bound);
 
 int findings_count(const struct findings *findings, enum finding_state state);
 

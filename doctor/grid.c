@@ -1,6 +1,7 @@
-/* The collective grid: one cooperative launch on a single GPU whose blocks stand for n ranks and run the very kernel that
- * ranks with a GPU each run (allreduce/cuda/grid.h). Every algorithm against the reference executor, equal to the bit; and
- * a rank that never comes must end the others' wait by their deadline, with its name. */
+/* The collective grid: one cooperative launch on a single GPU whose blocks stand for n ranks and
+ * run the very kernel that ranks with a GPU each run (allreduce/cuda/grid.h). Every algorithm
+ * against the reference executor, equal to the bit; and a rank that never comes must end the
+ * others' wait by their deadline, with its name. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,8 +15,9 @@
 enum { MOST_RANKS = 8, WORLDS = 2, ROUNDS = 2 };
 static const int worlds[WORLDS] = {3, MOST_RANKS}; /* one that divides nothing, and one of all */
 
-/* Starts on and off a multiple of 16 bytes, the same on every rank, as in a registered buffer. The calls overlap: each works
- * on what the last one left, alike on all ranks where it has been, and not beyond. */
+/* Starts on and off a multiple of 16 bytes, the same on every rank, as in a registered buffer.
+ * The calls overlap: each works on what the last one left, alike on all ranks where it has been,
+ * and not beyond. */
 static const struct call {
     size_t offset, count;
 } calls[] = {{0, 1}, {3, 5}, {1, 1021}, {4, 65537}, {2, 300007}};
@@ -32,12 +34,14 @@ struct bed {
 
 static int open_bed(struct bed *bed, int n) {
     bed->n = n;
-    CHECK(doctor_open(bed->d, 0, (uint64_t)n * (LENGTH * sizeof(float) + (8 << 20)) + (32 << 20), 0, &bed->device));
+    CHECK(doctor_open(bed->d, 0, (uint64_t)n * (LENGTH * sizeof(float) + (8 << 20)) + (32 << 20), 0,
+                      &bed->device));
     CHECK(device_host_alloc(bed->device, (void **)&bed->got, LENGTH * sizeof(float)));
     for (int r = 0; r < n; r++) {
         CHECK(device_alloc(bed->device, (void **)&bed->data[r], LENGTH * sizeof(float), MEM_GRADS));
         if (!(bed->want[r] = malloc(LENGTH * sizeof(float))))
-            return fail(ERR_MEMORY, "doctor: no host memory for the data of %d ranks: free some", n);
+            return fail(ERR_MEMORY, "doctor: no host memory for the data of %d ranks: free some",
+                        n);
     }
     return OK;
 }
@@ -74,9 +78,11 @@ static const struct call *call_of(int i, float *const *of, int n, float **data) 
     return call;
 }
 
-static int run(struct bed *bed, struct allreduce_grid *grid, const struct allreduce_grid_config *config, double *ms) {
+static int run(struct bed *bed, struct allreduce_grid *grid,
+               const struct allreduce_grid_config *config, double *ms) {
     struct stream *stream = device_comm(bed->device);
-    float *data[MOST_RANKS], scale = 1.5f / (float)bed->n; /* the mean would stay as it is in a second round */
+    /* the mean would stay as it is in a second round */
+    float *data[MOST_RANKS], scale = 1.5f / (float)bed->n;
     int64_t start = now_ns();
     for (int i = 0; i < call_count(bed); i++) {
         const struct call *call = call_of(i, bed->data, bed->n, data);
@@ -86,7 +92,8 @@ static int run(struct bed *bed, struct allreduce_grid *grid, const struct allred
     *ms = (double)(now_ns() - start) * 1e-6;
     for (int i = 0; i < call_count(bed); i++) {
         const struct call *call = call_of(i, bed->want, bed->n, data);
-        CHECK(reference_allreduce(config->algorithm, bed->n, call->count, &config->plan, data, scale));
+        CHECK(reference_allreduce(config->algorithm, bed->n, call->count, &config->plan, data,
+                                  scale));
     }
     return OK;
 }
@@ -100,13 +107,13 @@ static int judge(struct bed *bed, const char *name, int channels, double ms) {
         CHECK(stream_sync(stream));
         for (size_t i = 0; i < LENGTH; i++) {
             if (!memcmp(&bed->got[i], &bed->want[r][i], sizeof(float))) continue;
-            note(bed->d, FINDING_OFF, name, bound, "rank %d, element %zu is %.9g, not %.9g", r, i, (double)bed->got[i],
-                 (double)bed->want[r][i]);
+            note(bed->d, FINDING_OFF, name, bound, "rank %d, element %zu is %.9g, not %.9g", r, i,
+                 (double)bed->got[i], (double)bed->want[r][i]);
             return OK;
         }
     }
-    note(bed->d, FINDING_OK, name, bound, "%d calls, up to %d blocks: equal; %.2f ms", call_count(bed),
-         bed->n * channels, ms);
+    note(bed->d, FINDING_OK, name, bound, "%d calls, up to %d blocks: equal; %.2f ms",
+         call_count(bed), bed->n * channels, ms);
     return OK;
 }
 
@@ -140,7 +147,8 @@ static int one_world(struct doctor *d, int world, int first) {
 }
 
 static int rank_that_does_not_come(struct doctor *d) {
-    static const char name[] = "cuda: grid without rank 1", bound[] = "a timeout that names it, and the GPU free again";
+    static const char name[] = "cuda: grid without rank 1",
+                      bound[] = "a timeout that names it, and the GPU free again";
     struct bed bed = {.d = d};
     struct allreduce_grid *grid = NULL;
     struct allreduce_grid_config config = allreduce_grid_config_default(ALLREDUCE_DIRECT, 3);
@@ -155,8 +163,9 @@ static int rank_that_does_not_come(struct doctor *d) {
         int ended = allreduce_grid_run(grid, device_comm(bed.device), bed.data, 1000, 1);
         if (!ended) ended = stream_sync(device_comm(bed.device));
         int right = ended == ERR_TIMEOUT && strstr(error_message(), "rank 1");
-        note(d, right ? FINDING_OK : FINDING_OFF, name, bound, "%s%.2f s: %s", right ? "ended after " : "after ",
-             (double)(now_ns() - start) * 1e-9, ended ? error_message() : "no error");
+        note(d, right ? FINDING_OK : FINDING_OFF, name, bound, "%s%.2f s: %s",
+             right ? "ended after " : "after ", (double)(now_ns() - start) * 1e-9,
+             ended ? error_message() : "no error");
     }
     allreduce_grid_close(grid);
     close_bed(&bed);
@@ -166,7 +175,8 @@ static int rank_that_does_not_come(struct doctor *d) {
 int check_grid(struct doctor *d, int first) {
     int world = first / ALLREDUCE_ALGORITHM_COUNT, a = first % ALLREDUCE_ALGORITHM_COUNT;
     if (d->kind != DEVICE_CUDA) {
-        note(d, FINDING_NOT_HERE, "cpu: collective grid", "", "emulated devices run ranks as processes alone");
+        note(d, FINDING_NOT_HERE, "cpu: collective grid", "",
+             "emulated devices run ranks as processes alone");
         return OK;
     }
     for (; world < WORLDS; world++, a = 0)

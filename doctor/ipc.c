@@ -1,6 +1,7 @@
-/* Memory of another process: two ranks, a device each. Each exports a block, imports the other's and copies it to a
- * block of its own; then the other way round at once, as collectives do. What a container without a common IPC
- * namespace, or another user, refuses is refused here, and in the driver's words. */
+/* Memory of another process: two ranks, a device each. Each exports a block, imports the other's
+ * and copies it to a block of its own; then the other way round at once, as collectives do. What
+ * a container without a common IPC namespace, or another user, refuses is refused here, and in
+ * the driver's words. */
 #include <string.h>
 #include <unistd.h>
 
@@ -15,7 +16,7 @@ struct bed {
     int rank, peer;
     struct device *device;
     size_t bytes;
-    char *own, *other; /* what is exported, and where the peer's arrives */
+    char *own, *other;   /* what is exported, and where the peer's arrives */
     unsigned char *host; /* pinned */
     void *imported;
 };
@@ -45,8 +46,11 @@ static int fetch(struct bed *bed, struct rank_task *task) {
     CHECK(stream_sync(stream));
     size_t good = pattern_check(bed->host, bed->bytes, seed_of(bed, bed->peer));
     format_bytes(bed->bytes, size, sizeof size);
-    if (good == bed->bytes) rank_say(bed->comm, task, 0, FINDING_OK, "%s copied, equal", size);
-    else rank_say(bed->comm, task, 0, FINDING_OFF, "byte %zu of %s is wrong, the first of them", good, size);
+    if (good == bed->bytes)
+        rank_say(bed->comm, task, 0, FINDING_OK, "%s copied, equal", size);
+    else
+        rank_say(bed->comm, task, 0, FINDING_OFF, "byte %zu of %s is wrong, the first of them",
+                 good, size);
     return OK;
 }
 
@@ -79,7 +83,8 @@ int ipc_rank(struct doctor *d, struct comm *comm, struct rank_task *task) {
 }
 
 int check_ipc(struct doctor *d, int first) {
-    static const char *const names[WORLD] = {"rank 0 opens memory of rank 1", "rank 1 opens memory of rank 0"};
+    static const char *const names[WORLD] = {"rank 0 opens memory of rank 1",
+                                             "rank 1 opens memory of rank 0"};
     static const char bound[] = "every byte equal, both ways at once";
     if (first > 0) return OK;
     doctor_step(d, 0, "%s: memory of another process", doctor_kind_name(d));

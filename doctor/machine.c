@@ -1,5 +1,5 @@
-/* The machine and the program: cores, memory, vector kernels; what the build found; the driver, and how many GPUs
- * there are, which decides what else is checked. */
+/* The machine and the program: cores, memory, vector kernels; what the build found; the driver,
+ * and how many GPUs there are, which decides what else is checked. */
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,20 +18,23 @@ static void look_at_cores(struct doctor *d) {
     cpu_set_t set;
     long here = sysconf(_SC_NPROCESSORS_ONLN);
     int usable = sched_getaffinity(0, sizeof set, &set) ? (int)here : CPU_COUNT(&set);
-    note(d, FINDING_OK, "cores", "", "%d usable of %ld: more emulated devices than cores share them", usable, here);
+    note(d, FINDING_OK, "cores", "",
+         "%d usable of %ld: more emulated devices than cores share them", usable, here);
 }
 
 static void look_at_memory(struct doctor *d) {
     char available[32], needed[32], bound[100], all[32];
     uint64_t bytes = device_default_memory(1);
-    snprintf(bound, sizeof bound, "%s at least: 4 ranks, each with a device", format_bytes(NEEDED, needed, sizeof needed));
-    format_bytes((uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE), all, sizeof all);
-    note(d, bytes < NEEDED ? FINDING_OFF : FINDING_OK, "memory", bound, "%s for emulated devices, of %s",
-         format_bytes(bytes, available, sizeof available), all);
+    snprintf(bound, sizeof bound, "%s at least: 4 ranks, each with a device",
+             format_bytes(NEEDED, needed, sizeof needed));
+    format_bytes((uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE), all,
+                 sizeof all);
+    note(d, bytes < NEEDED ? FINDING_OFF : FINDING_OK, "memory", bound,
+         "%s for emulated devices, of %s", format_bytes(bytes, available, sizeof available), all);
 }
 
-/* The launcher holds a socket and a pidfd of each rank; a rank a pidfd of each peer and, while it maps their memory, a
- * descriptor of that. */
+/* The launcher holds a socket and a pidfd of each rank; a rank a pidfd of each peer and, while
+ * it maps their memory, a descriptor of that. */
 static void look_at_limits(struct doctor *d) {
     struct rlimit files;
     static const rlim_t ENOUGH = 2 * MAX_DEVICES + 32;
@@ -47,11 +50,13 @@ static void look_at_kernels(struct doctor *d) {
     const char *best = NULL;
     for (int i = 0; i < 3; i++) {
         if (!host_fast_kernel(OP_CONV2D_FORWARD, isas[i])) continue;
-        if (best) snprintf(others + strlen(others), sizeof others - strlen(others), " %s", isas[i]);
-        else best = isas[i];
+        if (best)
+            snprintf(others + strlen(others), sizeof others - strlen(others), " %s", isas[i]);
+        else
+            best = isas[i];
     }
-    note(d, best ? FINDING_OK : FINDING_OFF, "vector kernels", "one set at least", "%s in force%s%s",
-         best ? best : "none", *others ? "; also here:" : "", others);
+    note(d, best ? FINDING_OK : FINDING_OFF, "vector kernels", "one set at least",
+         "%s in force%s%s", best ? best : "none", *others ? "; also here:" : "", others);
 }
 
 static void look_at_build(struct doctor *d) {
@@ -88,14 +93,15 @@ static void look_for_gpus(struct doctor *d) {
     char libraries[300];
     device_libraries(DEVICE_CUDA, libraries, sizeof libraries);
     if (*libraries) note(d, FINDING_OK, "libraries", "", "%s", libraries);
-    note(d, FINDING_OK, "GPUs", "", "%d%s%s", count, visible ? ", chosen by CUDA_VISIBLE_DEVICES=" : "",
-         visible ? visible : "");
+    note(d, FINDING_OK, "GPUs", "", "%d%s%s", count,
+         visible ? ", chosen by CUDA_VISIBLE_DEVICES=" : "", visible ? visible : "");
 }
 
 int check_machine(struct doctor *d, int first) {
     void (*const looks[])(struct doctor *) = {look_at_cores,   look_at_memory, look_at_limits,
                                               look_at_kernels, look_at_build,  look_for_gpus};
-    static const char *const names[] = {"cores", "memory", "open files", "vector kernels", "build", "GPUs"};
+    static const char *const names[] = {"cores",          "memory", "open files",
+                                        "vector kernels", "build",  "GPUs"};
     for (int i = first; i < 6; i++) {
         doctor_step(d, i, "%s", names[i]);
         looks[i](d);

@@ -28,7 +28,8 @@ static const char *title(const struct bed *bed, const char *what, char text[48])
     return text;
 }
 
-static void tell_bytes(struct bed *bed, const char *what, size_t good, size_t bytes, const char *more) {
+static void tell_bytes(struct bed *bed, const char *what, size_t good, size_t bytes,
+                       const char *more) {
     char name[48], size[32];
     format_bytes(bytes, size, sizeof size);
     if (good == bytes)
@@ -46,22 +47,25 @@ static void describe(struct bed *bed) {
     int gpus = bed->d->progress->gpus, gpu = gpus ? device_index(bed->device) % gpus : 0;
     format_bytes(device_ledger(bed->device).capacity, memory, sizeof memory);
     if (bed->d->kind != DEVICE_CUDA) {
-        note(bed->d, FINDING_OK, title(bed, "device", name), "", "emulated; opened with %s", memory);
+        note(bed->d, FINDING_OK, title(bed, "device", name), "", "emulated; opened with %s",
+             memory);
     } else if (gpu_facts(gpu, &facts) || gpu_free_memory(gpu, &bytes)) {
         note(bed->d, FINDING_OFF, title(bed, "device", name), "", "%s", error_message());
     } else {
         char all[32];
         note(bed->d, FINDING_OK, title(bed, "device", name), "",
-             "GPU %d: %s, compute capability %d.%d, %d SMs, %s, free %s%s; opened with %s", gpu, facts.name,
-             facts.major, facts.minor, facts.multiprocessors, format_bytes(facts.memory, all, sizeof all),
-             format_bytes(bytes, available, sizeof available), facts.exclusive ? ", one process at a time" : "", memory);
+             "GPU %d: %s, compute capability %d.%d, %d SMs, %s, free %s%s; opened with %s", gpu,
+             facts.name, facts.major, facts.minor, facts.multiprocessors,
+             format_bytes(facts.memory, all, sizeof all),
+             format_bytes(bytes, available, sizeof available),
+             facts.exclusive ? ", one process at a time" : "", memory);
     }
 }
 
-/* Host -> a -> b -> host. The source is spoilt before anything is looked at, so that nothing is equal to it by
- * having stayed where it was. *good: bytes that are right; more: how fast it was. */
-static int there_and_back(struct bed *bed, unsigned char *source, unsigned char *back, size_t bytes, uint64_t seed,
-                          size_t *good, char more[64]) {
+/* Host -> a -> b -> host. The source is spoilt before anything is looked at, so that nothing is
+ * equal to it by having stayed where it was. *good: bytes that are right; more: how fast it was. */
+static int there_and_back(struct bed *bed, unsigned char *source, unsigned char *back, size_t bytes,
+                          uint64_t seed, size_t *good, char more[64]) {
     struct stream *stream = device_compute(bed->device);
     pattern_fill(source, bytes, seed);
     memset(back, POISON, bytes);
@@ -83,9 +87,10 @@ static int there_and_back(struct bed *bed, unsigned char *source, unsigned char 
     return OK;
 }
 
-/* Twice with other bytes: the first time commits the memory, and the second finds the first one's bytes there. */
-static int check_copies(struct bed *bed, const char *what, unsigned char *source, unsigned char *back, size_t bytes,
-                        uint64_t seed) {
+/* Twice with other bytes: the first time commits the memory, and the second finds the first
+ * one's bytes there. */
+static int check_copies(struct bed *bed, const char *what, unsigned char *source,
+                        unsigned char *back, size_t bytes, uint64_t seed) {
     size_t good = bytes;
     char more[64];
     for (uint64_t turn = 0; turn < 2 && good == bytes; turn++)
@@ -107,7 +112,8 @@ out:
     return code;
 }
 
-/* Values of every size up to the largest, one behind the other, from one buffer that changes at once. */
+/* Values of every size up to the largest, one behind the other, from one buffer that changes at
+ * once. */
 static int check_write(struct bed *bed, uint64_t seed) {
     enum { LARGEST = 256, TOTAL = LARGEST * (LARGEST + 1) / 2 };
     struct stream *stream = device_compute(bed->device);
@@ -132,12 +138,16 @@ static int check_the_end(struct bed *bed) {
     struct ledger before = device_ledger(bed->device);
     char name[48];
     void *memory;
-    int code = device_alloc(bed->device, &memory, before.capacity - before.total + 1, MEM_ACTIVATIONS);
+    int code =
+        device_alloc(bed->device, &memory, before.capacity - before.total + 1, MEM_ACTIVATIONS);
     struct ledger after = device_ledger(bed->device);
-    int right = code == ERR_MEMORY && !memory && after.total == before.total && strstr(error_message(), "out of memory");
+    int right = code == ERR_MEMORY && !memory && after.total == before.total &&
+                strstr(error_message(), "out of memory");
     note(bed->d, right ? FINDING_OK : FINDING_OFF, title(bed, "end of its memory", name),
          "a byte too many is refused by name", "%s",
-         right ? "refused" : code ? error_message() : "handed out what it does not have");
+         right  ? "refused"
+         : code ? error_message()
+                : "handed out what it does not have");
     device_free(bed->device, memory);
     return OK;
 }
@@ -152,7 +162,8 @@ static int look_at_device(struct bed *bed, int index) {
     CHECK(device_alloc(bed->device, (void **)&bed->b, bed->bytes + SHIFT, MEM_WORKSPACE));
     bed->host = malloc(bed->bytes);
     bed->check = malloc(bed->bytes);
-    if (!bed->host || !bed->check) return fail(ERR_MEMORY, "doctor: no host memory for a block: free some");
+    if (!bed->host || !bed->check)
+        return fail(ERR_MEMORY, "doctor: no host memory for a block: free some");
     CHECK(check_copies(bed, "copies", bed->host, bed->check, bed->bytes, seed));
     CHECK(check_pinned(bed, seed + 2));
     CHECK(check_write(bed, seed + 4));

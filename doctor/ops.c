@@ -1,5 +1,5 @@
-/* Every op against the host's reference, by Duet's own kernels; then products once more, by libraries where they are.
- * See ops.h for who does what. */
+/* Every op against the host's reference, by Duet's own kernels; then products once more, by
+ * libraries where they are. See ops.h for who does what. */
 #include "doctor/ops.h"
 
 #include <stdio.h>
@@ -11,31 +11,37 @@ static void tell(struct trial_bed *bed, enum op op, const char *name) {
     const struct tally *t = &bed->tally;
     const char *reason = op_tolerance(op, trial_tf32(bed))->reason;
     if (t->wrong)
-        note(bed->d, FINDING_OFF, name, reason, "%zu of %zu values wrong: %s", t->wrong, t->values, t->first);
+        note(bed->d, FINDING_OFF, name, reason, "%zu of %zu values wrong: %s", t->wrong, t->values,
+             t->first);
     else if (t->off > 0)
         note(bed->d, FINDING_OK, name, reason, "%d shapes: off by %.1e at most, %.2g of the bound",
              t->launches, t->off, t->share);
     else
-        note(bed->d, FINDING_OK, name, reason, "%d shapes: %zu values equal", t->launches, t->values);
+        note(bed->d, FINDING_OK, name, reason, "%d shapes: %zu values equal", t->launches,
+             t->values);
 }
 
 static int check_op(struct trial_bed *bed, enum op op, const char *name) {
     if ((op == OP_TO_N16 || op == OP_TO_PLAIN) && device_layout(bed->device) != LAYOUT_N16) {
-        note(bed->d, FINDING_NOT_HERE, name, "", "activations lie plain on this device: nothing changes that");
+        note(bed->d, FINDING_NOT_HERE, name, "",
+             "activations lie plain on this device: nothing changes that");
         return OK;
     }
     memset(&bed->tally, 0, sizeof bed->tally);
     rng_seed(&bed->rng, bed->d->config.seed + (uint64_t)op);
-    int code = op_tolerance(op, 0)->judge == JUDGE_PRODUCT ? product_cases(bed, op) : other_cases(bed, op);
+    int code =
+        op_tolerance(op, 0)->judge == JUDGE_PRODUCT ? product_cases(bed, op) : other_cases(bed, op);
     trial_forget(bed);
     if (code) return code;
     tell(bed, op, name);
     return OK;
 }
 
-static const uint64_t ENOUGH = (uint64_t)128 << 20; /* device memory: the largest case takes some 30 MiB, libraries as much again */
+/* device memory: the largest case takes some 30 MiB, libraries as much again */
+static const uint64_t ENOUGH = (uint64_t)128 << 20;
 
-/* A launch that fails may have poisoned the process: the doctor begins anew behind it. Step i is op i. */
+/* A launch that fails may have poisoned the process: the doctor begins anew behind it. Step i is
+ * op i. */
 static int own_kernels(struct doctor *d, int first) {
     struct trial_bed bed = {.d = d};
     if (first >= OP_COUNT) return OK;
@@ -51,7 +57,8 @@ static int own_kernels(struct doctor *d, int first) {
     return code;
 }
 
-/* Products once more, by cuBLAS and cuDNN where they are: --cuda-math library. Step OP_COUNT + i is product i. */
+/* Products once more, by cuBLAS and cuDNN where they are: --cuda-math library. Step OP_COUNT + i
+ * is product i. */
 static int library_kernels(struct doctor *d, int first) {
     enum { PRODUCTS = OP_LINEAR_BACKWARD_WEIGHT - OP_CONV2D_FORWARD + 1 };
     struct trial_bed bed = {.d = d};
@@ -61,9 +68,11 @@ static int library_kernels(struct doctor *d, int first) {
     d->math = DEVICE_HOST_KERNELS_LIBRARY;
     int code = doctor_open(d, 0, ENOUGH, 1, &bed.device);
     d->math = DEVICE_HOST_KERNELS_OWN;
-    if (code) { /* not there: nobody needs them. There, and of no use: --cuda-math library fails in these words */
-        note(d, code == ERR_USAGE ? FINDING_NOT_HERE : FINDING_OFF, "cuda: products by libraries", "", "%s",
-             error_message());
+    /* not there: nobody needs them. There, and of no use: --cuda-math library fails in these
+     * words */
+    if (code) {
+        note(d, code == ERR_USAGE ? FINDING_NOT_HERE : FINDING_OFF, "cuda: products by libraries",
+             "", "%s", error_message());
         return OK;
     }
     for (int i = from; i < PRODUCTS && !code; i++) {

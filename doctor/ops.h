@@ -26,20 +26,22 @@ struct tolerance {
     enum judge judge;
     const char *reason; /* for the table */
 };
-const struct tolerance *op_tolerance(enum op op, int tf32); /* tf32: where products round their factors to it */
+/* tf32: where products round their factors to it */
+const struct tolerance *op_tolerance(enum op op, int tf32);
 
 /* What was seen of one op, over all its launches. */
 struct tally {
     int launches;
     size_t values, wrong;
-    double off;     /* the largest |got - want| */
-    double share;   /* the largest part of what was allowed */
+    double off;      /* the largest |got - want| */
+    double share;    /* the largest part of what was allowed */
     char first[160]; /* the first value that is wrong, in words */
 };
 
-/* Compares an output (PLAIN, host memory) with what the reference gave. size: the same output of the reference when
- * all inputs are taken absolute: the sum of |a b| behind each value; NULL where no product is judged. terms: products
- * in the longest sum; 0: every sum is exact, all values must be equal. */
+/* Compares an output (PLAIN, host memory) with what the reference gave. size: the same output of
+ * the reference when all inputs are taken absolute: the sum of |a b| behind each value; NULL
+ * where no product is judged. terms: products in the longest sum; 0: every sum is exact, all
+ * values must be equal. */
 struct comparison {
     const struct tensor *got, *want, *size;
     size_t terms;
@@ -58,16 +60,21 @@ struct trial_bed {
 };
 
 /* Host tensors that live until the case is over. NULL data: no memory, which run_trial reports. */
-struct tensor trial_tensor(struct trial_bed *bed, enum dtype dtype, int rank, int d0, int d1, int d2, int d3);
-struct tensor trial_random(struct trial_bed *bed, int rank, int d0, int d1, int d2, int d3); /* uniform in [-1, 1) */
-struct tensor trial_whole(struct trial_bed *bed, int rank, int d0, int d1, int d2, int d3);  /* whole, -4 .. 4 */
+struct tensor trial_tensor(struct trial_bed *bed, enum dtype dtype, int rank, int d0, int d1,
+                           int d2, int d3);
+/* uniform in [-1, 1) */
+struct tensor trial_random(struct trial_bed *bed, int rank, int d0, int d1, int d2, int d3);
+/* whole, -4 .. 4 */
+struct tensor trial_whole(struct trial_bed *bed, int rank, int d0, int d1, int d2, int d3);
 struct tensor trial_copy(struct trial_bed *bed, const struct tensor *t);
 void trial_forget(struct trial_bed *bed);
 
-/* Runs `op` on the device and by the reference, from `args`: PLAIN tensors and a step block in host memory. An output
- * that the op only writes is NaN before; one that it changes (ADD, SCALE, SGD) starts as given. terms: see above. */
+/* Runs `op` on the device and by the reference, from `args`: PLAIN tensors and a step block in
+ * host memory. An output that the op only writes is NaN before; one that it changes (ADD, SCALE,
+ * SGD) starts as given. terms: see above. */
 int run_trial(struct trial_bed *bed, enum op op, const struct op_args *args, size_t terms);
-int trial_tf32(const struct trial_bed *bed); /* 1: this device rounds the factors of products to tf32 */
+/* 1: this device rounds the factors of products to tf32 */
+int trial_tf32(const struct trial_bed *bed);
 
 /* All cases of an op. */
 int product_cases(struct trial_bed *bed, enum op op);

@@ -18,7 +18,8 @@ struct layer {
 typedef struct tensor maker(struct trial_bed *bed, int rank, int d0, int d1, int d2, int d3);
 
 /* Inputs and outputs of one pass, and the longest sum in it. */
-static int run_pass(struct trial_bed *bed, enum op op, enum pass pass, const struct layer *l, maker *make) {
+static int run_pass(struct trial_bed *bed, enum op op, enum pass pass, const struct layer *l,
+                    maker *make) {
     struct op_args a = {.p = l->p.p};
     const int *yd = l->y.dims;
     struct tensor dy = make(bed, l->y.rank, yd[0], yd[1], yd[2], yd[3]);
@@ -37,8 +38,8 @@ static int run_pass(struct trial_bed *bed, enum op op, enum pass pass, const str
     }
     for (int i = 0; i < 2; i++) /* outputs: their shapes, NaN */
         if (a.out[i].rank)
-            a.out[i] = trial_tensor(bed, DTYPE_F32, a.out[i].rank, a.out[i].dims[0], a.out[i].dims[1],
-                                    a.out[i].dims[2], a.out[i].dims[3]);
+            a.out[i] = trial_tensor(bed, DTYPE_F32, a.out[i].rank, a.out[i].dims[0],
+                                    a.out[i].dims[1], a.out[i].dims[2], a.out[i].dims[3]);
     return run_trial(bed, op, &a, make == trial_whole ? 0 : terms);
 }
 
@@ -71,19 +72,25 @@ static const int conv_random[][8] = {{5, 1, 28, 28, 6, 3, 1, 0},  {7, 3, 9, 11, 
                                      {33, 2, 10, 9, 11, 2, 1, 0}, {2, 9, 7, 8, 10, 1, 2, 0},
                                      {1, 1, 1, 1, 1, 1, 1, 0},    {2, 3, 3, 3, 5, 5, 1, 2}};
 /* LeNet's two layers, ConvNet's two, at batches that end in a part of a tile */
-static const int conv_whole[][8] = {{35, 1, 28, 28, 20, 3, 1, 0}, {19, 20, 13, 13, 50, 5, 1, 0},
-                                    {19, 1, 28, 28, 16, 3, 1, 0}, {9, 16, 26, 26, 32, 3, 1, 0}};
+static const int conv_whole[][8] = {{35, 1, 28, 28, 20, 3, 1, 0},
+                                    {19, 20, 13, 13, 50, 5, 1, 0},
+                                    {19, 1, 28, 28, 16, 3, 1, 0},
+                                    {9, 16, 26, 26, 32, 3, 1, 0}};
 /*                                     n  in  out */
 static const int linear_random[][3] = {{1, 1, 1},    {17, 31, 5},  {33, 65, 7},
                                        {2, 300, 11}, {3, 11, 300}, {130, 70, 129}};
 static const int linear_whole[][3] = {{67, 800, 128}, {67, 128, 10}, {19, 4608, 64}};
 
-/* On GPUs, where a product's kernel is chosen by the number of samples too (device/cuda/kernels/plan.h, kernels/planes.h):
- * the layers at batches as they are trained with, which in part take kernels that no case above does. */
-static const int conv_large[][8] = {{64, 20, 13, 13, 50, 5, 1, 0},  {256, 1, 28, 28, 20, 3, 1, 0},
-                                    {256, 20, 13, 13, 50, 5, 1, 0}, {256, 1, 28, 28, 16, 3, 1, 0},
+/* On GPUs, where a product's kernel is chosen by the number of samples too
+ * (device/cuda/kernels/plan.h, kernels/planes.h): the layers at batches as they are trained
+ * with, which in part take kernels that no case above does. */
+static const int conv_large[][8] = {{64, 20, 13, 13, 50, 5, 1, 0},
+                                    {256, 1, 28, 28, 20, 3, 1, 0},
+                                    {256, 20, 13, 13, 50, 5, 1, 0},
+                                    {256, 1, 28, 28, 16, 3, 1, 0},
                                     {256, 16, 26, 26, 32, 3, 1, 0}};
-static const int linear_large[][3] = {{256, 800, 128}, {1024, 800, 128}, {256, 128, 10}, {256, 4608, 64}, {256, 64, 10}};
+static const int linear_large[][3] = {
+    {256, 800, 128}, {1024, 800, 128}, {256, 128, 10}, {256, 4608, 64}, {256, 64, 10}};
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
@@ -97,13 +104,19 @@ int product_cases(struct trial_bed *bed, enum op op) {
             CHECK(linear(bed, op, linear_random[i], turned, trial_random));
     }
     for (int i = 0; i < wholes; i += every) {
-        if (conv) CHECK(convolution(bed, op, conv_whole[i], trial_whole));
-        else CHECK(linear(bed, op, linear_whole[i], i % 2, trial_whole));
+        if (conv)
+            CHECK(convolution(bed, op, conv_whole[i], trial_whole));
+        else
+            CHECK(linear(bed, op, linear_whole[i], i % 2, trial_whole));
     }
-    int larges = bed->d->kind != DEVICE_CUDA || bed->d->config.quick ? 0 : conv ? COUNT(conv_large) : COUNT(linear_large);
+    int larges = bed->d->kind != DEVICE_CUDA || bed->d->config.quick ? 0
+                 : conv                                              ? COUNT(conv_large)
+                                                                     : COUNT(linear_large);
     for (int i = 0; i < larges; i++) {
         if (conv) CHECK(convolution(bed, op, conv_large[i], trial_whole));
-        else CHECK(linear(bed, op, linear_large[i], i < 3, trial_whole)); /* LeNet's weights are (in, out) */
+        /* LeNet's weights are (in, out) */
+        else
+            CHECK(linear(bed, op, linear_large[i], i < 3, trial_whole));
     }
     return OK;
 }

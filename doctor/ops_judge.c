@@ -1,5 +1,6 @@
-/* What may differ between a device and the reference, and why. Nothing here was measured: each bound follows from
- * the arithmetic, so a device that keeps its rules cannot miss it and one that does not has no room. */
+/* What may differ between a device and the reference, and why. Nothing here was measured: each
+ * bound follows from the arithmetic, so a device that keeps its rules cannot miss it and one
+ * that does not has no room. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,16 +10,19 @@
 /* Half a unit in the last place of a float and of a double, relative. */
 static const double FLOAT_ROUNDING = 0x1p-24, DOUBLE_ROUNDING = 0x1p-53;
 
-/* Both factors rounded to 10 bits of mantissa (2^-11 of each): a product is off by 2^-10 of itself and a little. */
+/* Both factors rounded to 10 bits of mantissa (2^-11 of each): a product is off by 2^-10 of
+ * itself and a little. */
 static const double TF32_PRODUCT = 0x1.01p-10;
 
-/* Softmax in double: a sum of 1000 terms, none above 1, in any order is off by at most 1000 * 1000 * 2^-53; exp and log
- * are good to a few units. That is a thousandth of what a float shows of 1. */
+/* Softmax in double: a sum of 1000 terms, none above 1, in any order is off by at most 1000 *
+ * 1000 * 2^-53; exp and log are good to a few units. That is a thousandth of what a float shows
+ * of 1. */
 static const double DOUBLE_WORK = 0x1p-33;
 
 static const char equal[] = "equal: same operations, same order",
                   product[] = "(k+2) 2^-24 sum|ab|: k products in any order; whole numbers equal",
-                  tf32_product[] = "2^-10 sum|ab| and that of float: factors of 11 bits; whole numbers equal",
+                  tf32_product[] =
+                      "2^-10 sum|ab| and that of float: factors of 11 bits; whole numbers equal",
                   softmax[] = "1 ulp of float; in double 2^-33: sums, exp, log",
                   integers[] = "equal: integers, doubles in one order";
 
@@ -54,8 +58,9 @@ static double value_of(const struct tensor *t, size_t i) {
     }
 }
 
-/* The most that value i of the output may be off by. Beside its own rounding, a product's reference (a sum in double)
- * has one of 2^-24 too: they are the 2 in k + 2. A sum's bias is one more term. */
+/* The most that value i of the output may be off by. Beside its own rounding, a product's
+ * reference (a sum in double) has one of 2^-24 too: they are the 2 in k + 2. A sum's bias is one
+ * more term. */
 static double allowed(enum op op, const struct comparison *c, size_t i) {
     double want = fabs(value_of(c->want, i));
     switch (op_tolerance(op, c->tf32)->judge) {
@@ -63,7 +68,8 @@ static double allowed(enum op op, const struct comparison *c, size_t i) {
     case JUDGE_EQUAL: return 0;
     case JUDGE_PRODUCT:
         if (!c->terms) return 0;
-        return ((double)(c->terms + 2) * FLOAT_ROUNDING + (c->tf32 ? TF32_PRODUCT : 0)) * value_of(c->size, i);
+        return ((double)(c->terms + 2) * FLOAT_ROUNDING + (c->tf32 ? TF32_PRODUCT : 0)) *
+               value_of(c->size, i);
     case JUDGE_SOFTMAX:
         if (c->want->dtype == DTYPE_I32) return 0; /* hits */
         if (c->want->dtype == DTYPE_F64) return DOUBLE_WORK * (1 + want) + DOUBLE_ROUNDING * want;
@@ -72,23 +78,27 @@ static double allowed(enum op op, const struct comparison *c, size_t i) {
     return 0;
 }
 
-static void tell_first(struct tally *tally, int output, const struct comparison *c, size_t i, double most) {
+static void tell_first(struct tally *tally, int output, const struct comparison *c, size_t i,
+                       double most) {
     char shape[48] = "";
     for (int k = 0; k < c->want->rank; k++)
-        snprintf(shape + strlen(shape), sizeof shape - strlen(shape), k ? ",%d" : "%d", c->want->dims[k]);
-    snprintf(tally->first, sizeof tally->first, "out[%d] (%s)[%zu] is %.9g, not %.9g, allowed %.2g", output, shape, i,
-             value_of(c->got, i), value_of(c->want, i), most);
+        snprintf(shape + strlen(shape), sizeof shape - strlen(shape), k ? ",%d" : "%d",
+                 c->want->dims[k]);
+    snprintf(tally->first, sizeof tally->first, "out[%d] (%s)[%zu] is %.9g, not %.9g, allowed %.2g",
+             output, shape, i, value_of(c->got, i), value_of(c->want, i), most);
 }
 
 void judge_output(struct tally *tally, enum op op, int output, const struct comparison *c) {
     size_t width = dtype_bytes(c->want->dtype);
     int bits = op_tolerance(op, c->tf32)->judge == JUDGE_BITS;
     for (size_t i = 0, count = tensor_count(c->want); i < count; i++) {
-        const char *g = (const char *)c->got->data + i * width, *w = (const char *)c->want->data + i * width;
+        const char *g = (const char *)c->got->data + i * width,
+                   *w = (const char *)c->want->data + i * width;
         tally->values++;
         if (!memcmp(g, w, width)) continue;
         double got = value_of(c->got, i), want = value_of(c->want, i);
-        if (!bits && (got == want || (isnan(got) && isnan(want)))) continue; /* 0 and -0 are one value, all NaN are */
+        /* 0 and -0 are one value, all NaN are */
+        if (!bits && (got == want || (isnan(got) && isnan(want)))) continue;
         double most = allowed(op, c, i), off = fabs(got - want);
         if (off > tally->off) tally->off = off;
         if (most > 0 && off / most > tally->share) tally->share = off / most;

@@ -1,5 +1,6 @@
-/* Cases of the ops without products: elementwise, pools, dropout, softmax and losses, logs, batches. Values that have rules of
- * their own (0 and -0, infinities, NaN, numbers below the normal ones, ties) are strewn among the random ones. */
+/* Cases of the ops without products: elementwise, pools, dropout, softmax and losses, logs,
+ * batches. Values that have rules of their own (0 and -0, infinities, NaN, numbers below the
+ * normal ones, ties) are strewn among the random ones. */
 #include <math.h>
 
 #include "base/error.h"
@@ -9,7 +10,8 @@
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
 static void strew(struct tensor *t) {
-    static const float odd[] = {0.0f, -0.0f, INFINITY, -INFINITY, NAN, 0x1p-149f, -0x1p-130f, 0x1.fffffep127f};
+    static const float odd[] = {0.0f, -0.0f,     INFINITY,   -INFINITY,
+                                NAN,  0x1p-149f, -0x1p-130f, 0x1.fffffep127f};
     size_t count = tensor_count(t);
     for (size_t i = 0; t->data && i < 16 && 13 * i + 5 < count; i++)
         tensor_f32(t)[13 * i + 5] = odd[i % 8];
@@ -21,8 +23,8 @@ static int elementwise(struct trial_bed *bed, enum op op) {
     static const int shapes[][2] = {{1, 1}, {3, 1}, {1, 127}, {5, 128}, {17, 401}, {64, 1021}};
     for (int i = 0; i < COUNT(shapes); i++) {
         int n = shapes[i][0], k = shapes[i][1];
-        struct step_block step = {.seed = bed->d->config.seed, .step = 7, .learning_rate = .37f,
-                                  .first_update = i % 2};
+        struct step_block step = {
+            .seed = bed->d->config.seed, .step = 7, .learning_rate = .37f, .first_update = i % 2};
         struct tensor x = trial_random(bed, 2, n, k, 1, 1), dy = trial_random(bed, 2, n, k, 1, 1);
         struct op_args a = {.out = {trial_tensor(bed, DTYPE_F32, 2, n, k, 1, 1)}};
         strew(&x);
@@ -45,8 +47,10 @@ static int elementwise(struct trial_bed *bed, enum op op) {
             a.p.decay.weight_decay = i % 2 ? .013f : 0;
             a.out[0] = trial_random(bed, 2, n, k, 1, 1);
             a.out[1] = trial_random(bed, 2, n * k, 2, 1, 1);
-            for (size_t e = 0; a.out[1].data && e < tensor_count(&a.out[1]); e++) /* means of squares */
-                if (op == OP_ADADELTA || e % 2) tensor_f32(&a.out[1])[e] = fabsf(tensor_f32(&a.out[1])[e]);
+            /* means of squares */
+            for (size_t e = 0; a.out[1].data && e < tensor_count(&a.out[1]); e++)
+                if (op == OP_ADADELTA || e % 2)
+                    tensor_f32(&a.out[1])[e] = fabsf(tensor_f32(&a.out[1])[e]);
             break;
         case OP_DROPOUT_FORWARD:
         case OP_DROPOUT_BACKWARD:
@@ -63,7 +67,8 @@ static int elementwise(struct trial_bed *bed, enum op op) {
 
 /* Several of one layout, so that flattened groups and tails of 16 samples are seen. */
 static int layout(struct trial_bed *bed, enum op op) {
-    static const int shapes[][4] = {{1, 1, 1, 1}, {15, 3, 5, 4}, {16, 2, 3, 3}, {17, 5, 1, 7}, {50, 4, 9, 9}};
+    static const int shapes[][4] = {
+        {1, 1, 1, 1}, {15, 3, 5, 4}, {16, 2, 3, 3}, {17, 5, 1, 7}, {50, 4, 9, 9}};
     for (int i = 0; i < COUNT(shapes); i++) {
         const int *s = shapes[i];
         struct op_args a = {.in = {trial_random(bed, 4, s[0], s[1], s[2], s[3])},
@@ -87,7 +92,8 @@ static int pool(struct trial_bed *bed, enum op op) {
         struct op_args a = {.p.pool = {size, stride}};
         a.in[0] = op == OP_AVG_POOL_BACKWARD ? dy : x;
         if (op == OP_MAX_POOL_BACKWARD) a.in[1] = dy;
-        a.out[0] = forward ? trial_tensor(bed, DTYPE_F32, 4, n, 3, p, q) : trial_tensor(bed, DTYPE_F32, 4, n, 3, h, w);
+        a.out[0] = forward ? trial_tensor(bed, DTYPE_F32, 4, n, 3, p, q)
+                           : trial_tensor(bed, DTYPE_F32, 4, n, 3, h, w);
         CHECK(run_trial(bed, op, &a, 0));
         trial_forget(bed);
     }
@@ -116,15 +122,18 @@ static struct tensor scores_of(struct trial_bed *bed, int rows, int classes) {
 
 static int rows(struct trial_bed *bed, enum op op) {
     static const int shapes[][2] = {{1, 1}, {41, 10}, {5, 31}, {7, 33}, {3, 1000}, {256, 10}};
-    int loss = op >= OP_NLL_FORWARD, forward = op == OP_NLL_FORWARD || op == OP_CROSS_ENTROPY_FORWARD;
+    int loss = op >= OP_NLL_FORWARD,
+        forward = op == OP_NLL_FORWARD || op == OP_CROSS_ENTROPY_FORWARD;
     for (int i = 0; i < COUNT(shapes); i++) {
         int n = shapes[i][0], k = shapes[i][1], reduction = i % 3;
         struct step_block step = {.weight = 1.0f / 96};
-        struct op_args a = {.in = {scores_of(bed, n, k)}, .out = {trial_tensor(bed, DTYPE_F32, 2, n, k, 1, 1)}};
+        struct op_args a = {.in = {scores_of(bed, n, k)},
+                            .out = {trial_tensor(bed, DTYPE_F32, 2, n, k, 1, 1)}};
         if (op == OP_LOG_SOFTMAX_BACKWARD) { /* its input is what forward gave */
             struct tensor y = trial_tensor(bed, DTYPE_F32, 2, n, k, 1, 1);
             if (a.in[0].data && y.data)
-                host_reference_kernels[OP_LOG_SOFTMAX_FORWARD](&(struct op_args){.in = {a.in[0]}, .out = {y}});
+                host_reference_kernels[OP_LOG_SOFTMAX_FORWARD](
+                    &(struct op_args){.in = {a.in[0]}, .out = {y}});
             a.in[0] = y;
             a.in[1] = trial_random(bed, 2, n, k, 1, 1);
         }
@@ -183,7 +192,8 @@ static int hash(struct trial_bed *bed) {
 
 /* ---- a batch out of a data set ---- */
 
-static struct tensor bytes_of(struct trial_bed *bed, int rank, int d0, int d1, int d2, int d3, unsigned below) {
+static struct tensor bytes_of(struct trial_bed *bed, int rank, int d0, int d1, int d2, int d3,
+                              unsigned below) {
     struct tensor t = trial_tensor(bed, DTYPE_U8, rank, d0, d1, d2, d3);
     for (size_t i = 0; t.data && i < tensor_count(&t); i++)
         ((uint8_t *)t.data)[i] = (uint8_t)(rng_u32(&bed->rng) % below);
@@ -192,10 +202,12 @@ static struct tensor bytes_of(struct trial_bed *bed, int rank, int d0, int d1, i
 
 /* Pictures taken twice, not at all, from the ends, and from outside: row NaN, label -1. */
 static int gather(struct trial_bed *bed) {
-    static const int shapes[][5] = {{1, 1, 1, 1, 1}, {7, 1, 5, 3, 19}, {200, 1, 28, 28, 65}, {300, 3, 5, 7, 33}};
+    static const int shapes[][5] = {
+        {1, 1, 1, 1, 1}, {7, 1, 5, 3, 19}, {200, 1, 28, 28, 65}, {300, 3, 5, 7, 33}};
     for (int i = 0; i < COUNT(shapes); i++) {
         const int *s = shapes[i];
-        struct op_args a = {.in = {bytes_of(bed, 4, s[0], s[1], s[2], s[3], 256), bytes_of(bed, 1, s[0], 1, 1, 1, 10),
+        struct op_args a = {.in = {bytes_of(bed, 4, s[0], s[1], s[2], s[3], 256),
+                                   bytes_of(bed, 1, s[0], 1, 1, 1, 10),
                                    trial_tensor(bed, DTYPE_I32, 1, s[4], 1, 1, 1)},
                             .out = {trial_tensor(bed, DTYPE_F32, 4, s[4], s[1], s[2], s[3]),
                                     trial_tensor(bed, DTYPE_I32, 1, s[4], 1, 1, 1)},

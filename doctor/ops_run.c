@@ -1,5 +1,5 @@
-/* Runs an op on the device as training does (device memory, launch on the compute stream, the device's own layout)
- * and by the reference on the host, and lets ops_judge.c compare. */
+/* Runs an op on the device as training does (device memory, launch on the compute stream, the
+ * device's own layout) and by the reference on the host, and lets ops_judge.c compare. */
 #include "doctor/ops.h"
 
 #include <math.h>
@@ -13,7 +13,8 @@
 
 static void *take(struct trial_bed *bed, size_t bytes) {
     void *p = NULL;
-    if (bed->heap_count == (int)(sizeof bed->heap / sizeof *bed->heap) || posix_memalign(&p, 64, bytes ? bytes : 1))
+    if (bed->heap_count == (int)(sizeof bed->heap / sizeof *bed->heap) ||
+        posix_memalign(&p, 64, bytes ? bytes : 1))
         return NULL;
     memset(p, 0xff, bytes); /* NaN */
     return bed->heap[bed->heap_count++] = p;
@@ -24,7 +25,8 @@ void trial_forget(struct trial_bed *bed) {
         free(bed->heap[--bed->heap_count]);
 }
 
-struct tensor trial_tensor(struct trial_bed *bed, enum dtype dtype, int rank, int d0, int d1, int d2, int d3) {
+struct tensor trial_tensor(struct trial_bed *bed, enum dtype dtype, int rank, int d0, int d1,
+                           int d2, int d3) {
     struct tensor t = tensor_plain(NULL, dtype, rank, (int[4]){d0, d1, d2, d3});
     t.data = take(bed, tensor_bytes(&t));
     return t;
@@ -95,11 +97,14 @@ static struct tensor n16_of(struct trial_bed *bed, const struct tensor *plain) {
 
 /* ---- the device's side ---- */
 
-/* Device memory for every operand of `laid` (host memory, in the device's layout), filled from there. */
+/* Device memory for every operand of `laid` (host memory, in the device's layout), filled from
+ * there. */
 static int to_device(struct trial_bed *bed, const struct op_args *laid, struct op_args *there) {
     struct stream *stream = device_compute(bed->device);
-    const struct tensor *from[5] = {&laid->in[0], &laid->in[1], &laid->in[2], &laid->out[0], &laid->out[1]};
-    struct tensor *to[5] = {&there->in[0], &there->in[1], &there->in[2], &there->out[0], &there->out[1]};
+    const struct tensor *from[5] = {&laid->in[0], &laid->in[1], &laid->in[2], &laid->out[0],
+                                    &laid->out[1]};
+    struct tensor *to[5] = {&there->in[0], &there->in[1], &there->in[2], &there->out[0],
+                            &there->out[1]};
     void *step = NULL;
     *there = *laid;
     for (int i = 0; i < 5; i++)
@@ -126,7 +131,8 @@ static void free_on_device(struct trial_bed *bed, struct op_args *there) {
     device_free(bed->device, (void *)(uintptr_t)there->step);
 }
 
-static int launch_there(struct trial_bed *bed, enum op op, const struct op_args *laid, struct tensor out[2]) {
+static int launch_there(struct trial_bed *bed, enum op op, const struct op_args *laid,
+                        struct tensor out[2]) {
     struct stream *stream = device_compute(bed->device);
     struct op_args there;
     int code;
@@ -134,26 +140,31 @@ static int launch_there(struct trial_bed *bed, enum op op, const struct op_args 
     CHECK_GOTO(launch(stream, op, &there), code, done);
     for (int i = 0; i < 2; i++)
         if (out[i].data)
-            CHECK_GOTO(copy_to_host(stream, out[i].data, there.out[i].data, tensor_bytes(&out[i])), code, done);
+            CHECK_GOTO(copy_to_host(stream, out[i].data, there.out[i].data, tensor_bytes(&out[i])),
+                       code, done);
     code = stream_sync(stream);
 done:
     free_on_device(bed, &there);
     return code;
 }
 
-/* Gradients have exact zeros in the lanes past the last sample, since sums over samples take them in. */
+/* Gradients have exact zeros in the lanes past the last sample, since sums over samples take
+ * them in. */
 static void check_pads(struct trial_bed *bed, enum op op, const struct tensor *n16) {
-    int gradient = op == OP_CONV2D_BACKWARD_DATA || op == OP_LINEAR_BACKWARD_DATA || op == OP_RELU_BACKWARD ||
-                   op == OP_AVG_POOL_BACKWARD || op == OP_MAX_POOL_BACKWARD || op == OP_DROPOUT_BACKWARD;
+    int gradient = op == OP_CONV2D_BACKWARD_DATA || op == OP_LINEAR_BACKWARD_DATA ||
+                   op == OP_RELU_BACKWARD || op == OP_AVG_POOL_BACKWARD ||
+                   op == OP_MAX_POOL_BACKWARD || op == OP_DROPOUT_BACKWARD;
     size_t count = tensor_sample_count(n16);
     for (size_t n = (size_t)n16->dims[0]; gradient && n < (size_t)n16->groups * GROUP; n++)
         for (size_t i = 0; i < count; i++)
-            if (tensor_f32(n16)[(n / GROUP * count + i) * GROUP + n % GROUP] != 0 && bed->tally.wrong++ == 0)
-                snprintf(bed->tally.first, sizeof bed->tally.first, "a lane past the last of %d samples is not 0",
-                         n16->dims[0]);
+            if (tensor_f32(n16)[(n / GROUP * count + i) * GROUP + n % GROUP] != 0 &&
+                bed->tally.wrong++ == 0)
+                snprintf(bed->tally.first, sizeof bed->tally.first,
+                         "a lane past the last of %d samples is not 0", n16->dims[0]);
 }
 
-static int run_there(struct trial_bed *bed, enum op op, const struct op_args *args, struct tensor got[2]) {
+static int run_there(struct trial_bed *bed, enum op op, const struct op_args *args,
+                     struct tensor got[2]) {
     int n16 = device_layout(bed->device) == LAYOUT_N16;
     struct in_n16 where = n16 ? operands_in_n16(op) : (struct in_n16){0, 0};
     struct op_args laid = *args;
@@ -164,7 +175,8 @@ static int run_there(struct trial_bed *bed, enum op op, const struct op_args *ar
         if (laid.out[i].data && where.out >> i & 1) laid.out[i] = n16_of(bed, &args->out[i]);
         out[i] = trial_copy(bed, &laid.out[i]);
         got[i] = args->out[i];
-        if (got[i].data && !(got[i].data = take(bed, tensor_bytes(&got[i])))) return out_of_memory();
+        if (got[i].data && !(got[i].data = take(bed, tensor_bytes(&got[i]))))
+            return out_of_memory();
         if (laid.out[i].data && !out[i].data) return out_of_memory();
     }
     for (int i = 0; i < 3; i++)
@@ -185,19 +197,23 @@ static int run_there(struct trial_bed *bed, enum op op, const struct op_args *ar
 /* ---- the reference's side ---- */
 
 /* Two changes of layout are the identity, seen from PLAIN. */
-static int reference(struct trial_bed *bed, enum op op, const struct op_args *args, struct tensor want[2]) {
+static int reference(struct trial_bed *bed, enum op op, const struct op_args *args,
+                     struct tensor want[2]) {
     struct op_args a = *args;
     for (int i = 0; i < 2; i++) {
         want[i] = a.out[i] = trial_copy(bed, &args->out[i]);
         if (args->out[i].data && !want[i].data) return out_of_memory();
     }
-    if (op == OP_TO_N16 || op == OP_TO_PLAIN) memcpy(want[0].data, a.in[0].data, tensor_bytes(&want[0]));
-    else host_reference_kernels[op](&a);
+    if (op == OP_TO_N16 || op == OP_TO_PLAIN)
+        memcpy(want[0].data, a.in[0].data, tensor_bytes(&want[0]));
+    else
+        host_reference_kernels[op](&a);
     return OK;
 }
 
 /* The sum of |a b| behind each output: the same sum of absolute values. */
-static int sizes(struct trial_bed *bed, enum op op, const struct op_args *args, struct tensor size[2]) {
+static int sizes(struct trial_bed *bed, enum op op, const struct op_args *args,
+                 struct tensor size[2]) {
     struct op_args a = *args;
     for (int i = 0; i < 3; i++) {
         a.in[i] = trial_copy(bed, &args->in[i]);

@@ -1,5 +1,6 @@
-/* Patterns: word i is a mix of the seed and i, so any two words differ (in all but one case of 2^64). What is off
- * by a word, by a block, from an earlier copy, or cut short is then off in almost every byte. */
+/* Patterns: word i is a mix of the seed and i, so any two words differ (in all but one case of
+ * 2^64). What is off by a word, by a block, from an earlier copy, or cut short is then off in
+ * almost every byte. */
 #include <string.h>
 
 #include "doctor/check.h"

@@ -1,5 +1,6 @@
-/* Copies between the devices of one process, as DP makes them: every pair, both directions, by the stream of either
- * side. Speed and latency are told as measured; nothing is asked of them. With one GPU the devices share it. */
+/* Copies between the devices of one process, as DP makes them: every pair, both directions, by
+ * the stream of either side. Speed and latency are told as measured; nothing is asked of them.
+ * With one GPU the devices share it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,8 @@ enum { SMALL_COPIES = 20, POISON = 0xa5 };
 struct bed {
     struct doctor *d;
     struct device *device[MAX_DEVICES];
-    char *block[MAX_DEVICES], *landing[MAX_DEVICES]; /* each device's own pattern, and where others' arrive */
+    /* each device's own pattern, and where others' arrive */
+    char *block[MAX_DEVICES], *landing[MAX_DEVICES];
     size_t bytes;
     unsigned char *host;
 };
@@ -36,13 +38,15 @@ static int open_bed(struct bed *bed) {
 }
 
 /* One copy from -> to by `stream`, looked at. *good: bytes that are right; *seconds: it took. */
-static int one_copy(struct bed *bed, struct stream *stream, int from, int to, size_t *good, double *seconds) {
+static int one_copy(struct bed *bed, struct stream *stream, int from, int to, size_t *good,
+                    double *seconds) {
     struct stream *own = device_compute(bed->device[to]);
     memset(bed->host, POISON, bed->bytes);
     CHECK(copy_to_device(own, bed->landing[to], bed->host, bed->bytes));
     CHECK(stream_sync(own));
     int64_t start = now_ns();
-    CHECK(copy_peer(stream, bed->device[to], bed->landing[to], bed->device[from], bed->block[from], bed->bytes));
+    CHECK(copy_peer(stream, bed->device[to], bed->landing[to], bed->device[from], bed->block[from],
+                    bed->bytes));
     CHECK(stream_sync(stream));
     *seconds = (double)(now_ns() - start) * 1e-9;
     CHECK(copy_to_host(own, bed->host, bed->landing[to], bed->bytes));
@@ -56,7 +60,8 @@ static int latency(struct bed *bed, int from, int to, double *microseconds) {
     struct stream *stream = device_compute(bed->device[from]);
     for (int i = 0; i < SMALL_COPIES; i++) {
         int64_t start = now_ns();
-        CHECK(copy_peer(stream, bed->device[to], bed->landing[to], bed->device[from], bed->block[from], 4));
+        CHECK(copy_peer(stream, bed->device[to], bed->landing[to], bed->device[from],
+                        bed->block[from], 4));
         CHECK(stream_sync(stream));
         double us = (double)(now_ns() - start) * 1e-3;
         if (i == 0 || us < *microseconds) *microseconds = us;
@@ -76,18 +81,22 @@ static int one_pair(struct bed *bed, int from, int to) {
     double seconds[2], us = 0;
     char name[48], size[32];
     for (int by = 0; by < 2; by++) /* pushed by the source's stream, pulled by the destination's */
-        CHECK(one_copy(bed, device_compute(bed->device[by ? to : from]), from, to, &good[by], &seconds[by]));
+        CHECK(one_copy(bed, device_compute(bed->device[by ? to : from]), from, to, &good[by],
+                       &seconds[by]));
     CHECK(latency(bed, from, to, &us));
-    snprintf(name, sizeof name, "%s -> %s", device_name(bed->device[from]), device_name(bed->device[to]));
+    snprintf(name, sizeof name, "%s -> %s", device_name(bed->device[from]),
+             device_name(bed->device[to]));
     format_bytes(bed->bytes, size, sizeof size);
     for (int by = 0; by < 2; by++)
         if (good[by] != bed->bytes) {
-            note(bed->d, FINDING_OFF, name, "every byte equal", "%s, %s: byte %zu of %s is wrong, the first of them",
-                 way(bed->d, from, to), by ? "pulled" : "pushed", good[by], size);
+            note(bed->d, FINDING_OFF, name, "every byte equal",
+                 "%s, %s: byte %zu of %s is wrong, the first of them", way(bed->d, from, to),
+                 by ? "pulled" : "pushed", good[by], size);
             return OK;
         }
-    note(bed->d, FINDING_OK, name, "every byte equal", "%s: %s, GB/s pushed %.1f, pulled %.1f; 4 B in %.1f us",
-         way(bed->d, from, to), size, (double)bed->bytes / seconds[0] * 1e-9, (double)bed->bytes / seconds[1] * 1e-9, us);
+    note(bed->d, FINDING_OK, name, "every byte equal",
+         "%s: %s, GB/s pushed %.1f, pulled %.1f; 4 B in %.1f us", way(bed->d, from, to), size,
+         (double)bed->bytes / seconds[0] * 1e-9, (double)bed->bytes / seconds[1] * 1e-9, us);
     return OK;
 }
 

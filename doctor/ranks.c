@@ -19,7 +19,8 @@ struct shared_task {
 };
 
 static struct shared_task *map_task(int fd) {
-    void *memory = mmap(NULL, sizeof(struct shared_task), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    void *memory =
+        mmap(NULL, sizeof(struct shared_task), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     return memory == MAP_FAILED ? NULL : memory;
 }
 
@@ -43,8 +44,8 @@ void rank_task_free(struct rank_task *task) {
     munmap(task, sizeof(struct shared_task));
 }
 
-void rank_say(struct comm *comm, struct rank_task *task, int trial, enum finding_state state, const char *format,
-              ...) {
+void rank_say(struct comm *comm, struct rank_task *task, int trial, enum finding_state state,
+              const char *format, ...) {
     struct rank_word *word = &task->said[trial][comm_rank(comm)];
     va_list words;
     va_start(words, format);
@@ -60,7 +61,10 @@ void rank_say(struct comm *comm, struct rank_task *task, int trial, enum finding
 static int be_rank(struct rank_task *task, int *told) {
     rank_main *const mains[WORK_KINDS] = {ipc_rank, allreduce_rank};
     struct progress progress = {.gpus = task->gpus};
-    struct doctor d = {.config = task->config, .progress = &progress, .kind = task->kind, .devices = task->devices};
+    struct doctor d = {.config = task->config,
+                       .progress = &progress,
+                       .kind = task->kind,
+                       .devices = task->devices};
     struct comm *comm = NULL;
     struct comm_options options = {.timeout_s = task->config.timeout / 2};
     int code = comm_open(&comm, &options);

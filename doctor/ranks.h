@@ -1,7 +1,8 @@
-/* The ranks that a check starts: real processes by comm's launcher, as DDP's are, `duet doctor-rank` by exec.
+/* The ranks that a check starts: real processes by comm's launcher, as DDP's are, `duet
+ * doctor-rank` by exec.
  *
- * What they are to do and what they found lies in one task, in a memfd that all of them and the check map. A rank
- * writes its own row and a progress that others do not touch. */
+ * What they are to do and what they found lies in one task, in a memfd that all of them and the
+ * check map. A rank writes its own row and a progress that others do not touch. */
 #ifndef DOCTOR_RANKS_H
 #define DOCTOR_RANKS_H
 
@@ -32,12 +33,13 @@ struct rank_task {
     struct rank_word said[RANK_TRIALS][MAX_DEVICES];
 };
 
-/* Ranks of each kind of work: ipc.c, collective.c. Called by all with the job joined; d->findings is NULL. */
+/* Ranks of each kind of work: ipc.c, collective.c. Called by all with the job joined;
+ * d->findings is NULL. */
 typedef int rank_main(struct doctor *d, struct comm *comm, struct rank_task *task);
 rank_main ipc_rank, allreduce_rank;
 
-/* Starts `world` ranks of task->work and waits for their end. task is shared memory from rank_task_new. The error is
- * the job's root cause. */
+/* Starts `world` ranks of task->work and waits for their end. task is shared memory from
+ * rank_task_new. The error is the job's root cause. */
 int ranks_run(struct doctor *d, int world, struct rank_task *task);
 
 /* Filled in from d, all words empty. NULL: no memory. */
@@ -45,8 +47,8 @@ struct rank_task *rank_task_new(const struct doctor *d, enum rank_work work);
 void rank_task_free(struct rank_task *task); /* NULL is fine */
 
 /* Writes what this rank says. */
-void rank_say(struct comm *comm, struct rank_task *task, int trial, enum finding_state state, const char *format, ...)
-    __attribute__((format(printf, 5, 6)));
+void rank_say(struct comm *comm, struct rank_task *task, int trial, enum finding_state state,
+              const char *format, ...) __attribute__((format(printf, 5, 6)));
 
 #ifdef __cplusplus
 }

@@ -1,6 +1,7 @@
-/* Recorded steps (CUDA graphs): the same training twice, launched anew each step and replayed from a recording. What
- * varies from step to step (batch, learning rate, dropout's masks, the row of the logs) reaches a replay through
- * device memory alone; whatever was captured by value instead shows in the next step's hashes. */
+/* Recorded steps (CUDA graphs): the same training twice, launched anew each step and replayed
+ * from a recording. What varies from step to step (batch, learning rate, dropout's masks, the
+ * row of the logs) reaches a replay through device memory alone; whatever was captured by value
+ * instead shows in the next step's hashes. */
 #include <stdio.h>
 #include <string.h>
 
@@ -45,7 +46,8 @@ static int train_on(struct sample *s, struct device *device, int graph, struct o
                                     .graph = graph};
     struct replica r;
     if (s->model.param_count > MOST_PARAMS)
-        return fail(ERR_FAILED, "doctor: model %s has more than %d parameters", s->model.name, MOST_PARAMS);
+        return fail(ERR_FAILED, "doctor: model %s has more than %d parameters", s->model.name,
+                    MOST_PARAMS);
     CHECK(replica_init(&r, device, &s->model, &config, s->values));
     int code = train(&r, s, out);
     replica_free(&r);
@@ -58,11 +60,14 @@ static void compare(struct doctor *d, const struct sample *s, const struct outco
     char name[48];
     int rows = 2 * s->model.param_count, row = STEPS - 1;
     snprintf(name, sizeof name, "%s: %s replayed", doctor_kind_name(d), s->model.name);
-    while (row >= 0 && !memcmp(&launched->hashes[row * rows], &replayed->hashes[row * rows], (size_t)rows * sizeof(uint64_t)) &&
+    while (row >= 0 &&
+           !memcmp(&launched->hashes[row * rows], &replayed->hashes[row * rows],
+                   (size_t)rows * sizeof(uint64_t)) &&
            !memcmp(&launched->losses[2 * row], &replayed->losses[2 * row], 2 * sizeof(double)))
         row--; /* row STEPS - 1 is the first step's */
     if (row >= 0)
-        note(d, FINDING_OFF, name, bound, "losses, values or gradients differ from step %d on", STEPS - 1 - row);
+        note(d, FINDING_OFF, name, bound, "losses, values or gradients differ from step %d on",
+             STEPS - 1 - row);
     else
         note(d, replayed->replayed >= ENOUGH ? FINDING_OK : FINDING_OFF, name, bound,
              "%d of %d steps replayed: losses, values, gradients equal", replayed->replayed, STEPS);
@@ -84,7 +89,8 @@ static int one_model(struct doctor *d, int i) {
 
 int check_replay(struct doctor *d, int first) {
     if (d->kind != DEVICE_CUDA) {
-        note(d, FINDING_NOT_HERE, "cpu: steps replayed", "", "emulated devices launch every step anew");
+        note(d, FINDING_NOT_HERE, "cpu: steps replayed", "",
+             "emulated devices launch every step anew");
         return OK;
     }
     for (int i = first; i < SAMPLE_MODELS; i++) {

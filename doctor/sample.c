@@ -5,8 +5,8 @@
 
 #include "base/error.h"
 
-/* Scores that lie apart, so that the loss says something of every layer: LeNet as the chapter starts it gives all
- * classes one probability, whatever the picture. */
+/* Scores that lie apart, so that the loss says something of every layer: LeNet as the chapter
+ * starts it gives all classes one probability, whatever the picture. */
 static const struct {
     const char *name;
     float spread; /* times the initial values */

@@ -1,4 +1,5 @@
-/* One training step of a whole model, as `duet train` takes it: batch in, forward, loss, backward, update.
+/* One training step of a whole model, as `duet train` takes it: batch in, forward, loss,
+ * backward, update.
  *
  *     against the reference  the same step by the plain kernels of the host, from the same values: loss and every
  *                            parameter's gradient within a bound. Where a ReLU's input lies within rounding of zero,
@@ -17,13 +18,15 @@
 #include "doctor/sample.h"
 #include "train/lockstep.h"
 
-/* What float kernels of any make keep in the loss of one step; ours sum in double and come far nearer. */
+/* What float kernels of any make keep in the loss of one step; ours sum in double and come far
+ * nearer. */
 static const double LOSS_BOUND = 2e-6;
-/* tf32 rounds every factor to 2^-11: some 5e-4 of each product, in 4 layers there and back. A wrong gradient is
- * off by all of itself. So many values then go the other way that right gradients were up to 4.1e-2 apart. */
+/* tf32 rounds every factor to 2^-11: some 5e-4 of each product, in 4 layers there and back. A
+ * wrong gradient is off by all of itself. So many values then go the other way that right
+ * gradients were up to 4.1e-2 apart. */
 static const double TF32_LOSS_BOUND = 2e-3, TF32_GRADIENT_BOUND = 1e-1;
 
-enum { BATCHES = 3 }; /* tried at most */
+enum { BATCHES = 3 };                        /* tried at most */
 static const uint64_t OTHER_BATCH = 1000003; /* from one batch's seed to the next */
 
 struct batch {
@@ -40,7 +43,7 @@ struct outcome {
 struct bed {
     struct doctor *d;
     struct sample sample;
-    int batch; /* the how-manieth, from 0 */
+    int batch;     /* the how-manieth, from 0 */
     float *memory; /* gradients of the four outcomes */
     size_t grads;
     struct outcome reference, whole, part[2];
@@ -48,7 +51,8 @@ struct bed {
 
 static int open_bed(struct bed *bed, int i) {
     struct outcome *outcomes[] = {&bed->reference, &bed->whole, &bed->part[0], &bed->part[1]};
-    CHECK(sample_open(&bed->sample, bed->d, i, bed->d->config.seed + (uint64_t)bed->batch * OTHER_BATCH));
+    CHECK(sample_open(&bed->sample, bed->d, i,
+                      bed->d->config.seed + (uint64_t)bed->batch * OTHER_BATCH));
     bed->grads = model_count(&bed->sample.model);
     bed->memory = malloc(4 * bed->grads * sizeof(float));
     if (!bed->memory) return fail(ERR_MEMORY, "doctor: no host memory for gradients: free some");
@@ -72,8 +76,10 @@ static struct batch part_of(const struct bed *bed, int v) {
 
 /* ---- one step ---- */
 
-static int take_step(struct replica *r, const struct batch *batch, int samples, struct outcome *out) {
-    struct step_block step = {.seed = 5, .weight = 1.0f / (float)samples, .learning_rate = 0.1f, .first_update = 1};
+static int take_step(struct replica *r, const struct batch *batch, int samples,
+                     struct outcome *out) {
+    struct step_block step = {
+        .seed = 5, .weight = 1.0f / (float)samples, .learning_rate = 0.1f, .first_update = 1};
     size_t at = 0;
     CHECK(replica_write_step(r, &step));
     CHECK(replica_load(r, batch->pixels, batch->labels, batch->segments.n));
@@ -86,7 +92,8 @@ static int take_step(struct replica *r, const struct batch *batch, int samples, 
 }
 
 /* A replica of its own for each step: all start from the same values. */
-static int step_on(struct bed *bed, struct device *device, struct batch batch, struct outcome *out) {
+static int step_on(struct bed *bed, struct device *device, struct batch batch,
+                   struct outcome *out) {
     struct replica_config config = {.max_samples = batch.segments.n,
                                     .log_rows = 1,
                                     .log_segments = batch.segments.count,
@@ -147,7 +154,8 @@ static int compare_with_reference(struct bed *bed) {
         want += bed->reference.loss[s];
     }
     double loss_off = fabs(loss - want) / fabs(want);
-    double most_loss = tf32 ? TF32_LOSS_BOUND : LOSS_BOUND, most = tf32 ? TF32_GRADIENT_BOUND : LOCKSTEP_BOUND;
+    double most_loss = tf32 ? TF32_LOSS_BOUND : LOSS_BOUND,
+           most = tf32 ? TF32_GRADIENT_BOUND : LOCKSTEP_BOUND;
     for (int i = 0; i < model->param_count; i++) {
         size_t count = param_spec_count(&model->params[i]);
         double far = apart(bed->reference.grads + at, bed->whole.grads + at, count);
@@ -156,12 +164,15 @@ static int compare_with_reference(struct bed *bed) {
     }
     int agree = loss_off <= most_loss && worst <= most;
     if (!agree && bed->batch + 1 < BATCHES) return 0;
-    if (bed->batch) snprintf(batch, sizeof batch, agree ? "; batch %d" : "; no better in %d batches", bed->batch + 1);
+    if (bed->batch)
+        snprintf(batch, sizeof batch, agree ? "; batch %d" : "; no better in %d batches",
+                 bed->batch + 1);
     snprintf(name, sizeof name, "%s: step of %s", doctor_kind_name(bed->d), model->name);
     snprintf(bound, sizeof bound, "loss %.0e, gradients %.0e: %s", most_loss, most,
-             tf32 ? "factors of 11 bits, 4 layers, there and back" : "right ones were 4.5e-5 apart, wrong ones 1e-2");
-    note(bed->d, agree ? FINDING_OK : FINDING_OFF, name, bound, "loss off by %.1e, gradients by %.1e (%s)%s", loss_off,
-         worst, where, batch);
+             tf32 ? "factors of 11 bits, 4 layers, there and back"
+                  : "right ones were 4.5e-5 apart, wrong ones 1e-2");
+    note(bed->d, agree ? FINDING_OK : FINDING_OFF, name, bound,
+         "loss off by %.1e, gradients by %.1e (%s)%s", loss_off, worst, where, batch);
     return 1;
 }
 
@@ -169,20 +180,22 @@ static void compare_bits(struct bed *bed) {
     static const char bound[] = "equal: both at once, and each alone, folded";
     char name[48];
     size_t wrong = 0, first = 0;
-    snprintf(name, sizeof name, "%s: %s in two segments", doctor_kind_name(bed->d), bed->sample.model.name);
+    snprintf(name, sizeof name, "%s: %s in two segments", doctor_kind_name(bed->d),
+             bed->sample.model.name);
     for (size_t i = 0; i < bed->grads; i++) {
         float folded = bed->part[0].grads[i] + bed->part[1].grads[i];
         if (memcmp(&folded, &bed->whole.grads[i], sizeof folded) && wrong++ == 0) first = i;
     }
-    int losses = bed->part[0].loss[0] == bed->whole.loss[0] && bed->part[1].loss[0] == bed->whole.loss[1];
+    int losses =
+        bed->part[0].loss[0] == bed->whole.loss[0] && bed->part[1].loss[0] == bed->whole.loss[1];
     if (!wrong && losses)
         note(bed->d, FINDING_OK, name, bound, "losses and %zu gradients equal", bed->grads);
     else if (!losses)
-        note(bed->d, FINDING_OFF, name, bound, "losses %.17g and %.17g, alone %.17g and %.17g", bed->whole.loss[0],
-             bed->whole.loss[1], bed->part[0].loss[0], bed->part[1].loss[0]);
+        note(bed->d, FINDING_OFF, name, bound, "losses %.17g and %.17g, alone %.17g and %.17g",
+             bed->whole.loss[0], bed->whole.loss[1], bed->part[0].loss[0], bed->part[1].loss[0]);
     else
-        note(bed->d, FINDING_OFF, name, bound, "%zu of %zu gradients differ, the first is number %zu", wrong, bed->grads,
-             first);
+        note(bed->d, FINDING_OFF, name, bound,
+             "%zu of %zu gradients differ, the first is number %zu", wrong, bed->grads, first);
 }
 
 /* One batch. *told: it was the last. */

@@ -1,6 +1,7 @@
-/* Two streams and an event between them. One stream overwrites a block many times, alternately with two patterns,
- * and records; the other waits for the record and copies the block away. Had it not waited, it would find an
- * earlier pattern, or a mixture: the writing takes far longer than the way to the wait. */
+/* Two streams and an event between them. One stream overwrites a block many times, alternately
+ * with two patterns, and records; the other waits for the record and copies the block away. Had
+ * it not waited, it would find an earlier pattern, or a mixture: the writing takes far longer
+ * than the way to the wait. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +9,11 @@
 #include "base/error.h"
 #include "doctor/check.h"
 
-enum { TURNS = 16, LEAST = 4, MOST = 64 }; /* TURNS even: the last pattern is the second. Rounds: on a busy machine the
+enum {
+    TURNS = 16,
+    LEAST = 4,
+    MOST = 64
+}; /* TURNS even: the last pattern is the second. Rounds: on a busy machine the
                                             * reader may come late, again and again */
 
 struct bed {
@@ -39,9 +44,10 @@ static int open_bed(struct bed *bed, int index) {
     return OK;
 }
 
-/* Once: how many bytes are right, and whether there was anything to wait for: had the writing been over already, order
- * was not tried. */
-static int one_round(struct bed *bed, struct stream *writer, struct stream *reader, int *over, size_t *good) {
+/* Once: how many bytes are right, and whether there was anything to wait for: had the writing
+ * been over already, order was not tried. */
+static int one_round(struct bed *bed, struct stream *writer, struct stream *reader, int *over,
+                     size_t *good) {
     struct device *device = bed->device;
     for (int i = 0; i < TURNS; i++)
         CHECK(copy_peer(writer, device, bed->block, device, bed->pattern[i % 2], bed->bytes));
@@ -58,12 +64,14 @@ static int one_round(struct bed *bed, struct stream *writer, struct stream *read
     return OK;
 }
 
-static int one_way(struct bed *bed, struct stream *writer, struct stream *reader, const char *what) {
+static int one_way(struct bed *bed, struct stream *writer, struct stream *reader,
+                   const char *what) {
     static const char bound[] = "the reader finds what was written last";
     char name[48];
     int tried = 0;
     size_t good = bed->bytes;
-    for (int round = 0; good == bed->bytes && (round < LEAST || tried < LEAST / 2) && round < MOST; round++) {
+    for (int round = 0; good == bed->bytes && (round < LEAST || tried < LEAST / 2) && round < MOST;
+         round++) {
         int over;
         CHECK(one_round(bed, writer, reader, &over, &good));
         tried += !over;
@@ -73,7 +81,8 @@ static int one_way(struct bed *bed, struct stream *writer, struct stream *reader
         note(bed->d, FINDING_OK, name, bound, "in order; the reader came %s",
              tried ? "while it was being written" : "after the last write");
     else
-        note(bed->d, FINDING_OFF, name, bound, "byte %zu of %zu is not what was written last", good, bed->bytes);
+        note(bed->d, FINDING_OFF, name, bound, "byte %zu of %zu is not what was written last", good,
+             bed->bytes);
     return OK;
 }
 
@@ -84,9 +93,11 @@ int check_streams(struct doctor *d, int first) {
         doctor_step(d, i, "%s(%d): streams", doctor_kind_name(d), i);
         int code = open_bed(&bed, i);
         if (!code)
-            code = one_way(&bed, device_comm(bed.device), device_compute(bed.device), "compute after comm");
+            code = one_way(&bed, device_comm(bed.device), device_compute(bed.device),
+                           "compute after comm");
         if (!code)
-            code = one_way(&bed, device_compute(bed.device), device_comm(bed.device), "comm after compute");
+            code = one_way(&bed, device_compute(bed.device), device_comm(bed.device),
+                           "comm after compute");
         event_destroy(bed.written);
         free(bed.host);
         device_close(bed.device);

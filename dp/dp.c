@@ -1,5 +1,5 @@
-/* DataParallel, told in one file. One step, from top to bottom; every arrow is memory of one device copied
- * to, or read by, another, and all arrows are executed by device 0's stream:
+/* DataParallel, told in one file. One step, from top to bottom; every arrow is memory of one
+ * device copied to, or read by, another, and all arrows are executed by device 0's stream:
  *
  *     thread 0 = the caller, device 0                           thread r, device r = 1 .. W-1
  *     -------------------------------------------------------   -------------------------------------------
@@ -18,24 +18,24 @@
  *     reduce        0 <-- gradients, summed as they are read -  r
  *     optimizer     on device 0 alone                           (asleep)
  *
- * Device 0 does everything the others do, and besides holds the whole batch, all outputs and their gradient,
- * carries every byte that moves, and computes loss and update while the others sleep. That is why DDP exists
- * (ddp/).
+ * Device 0 does everything the others do, and besides holds the whole batch, all outputs and
+ * their gradient, carries every byte that moves, and computes loss and update while the others
+ * sleep. That is why DDP exists (ddp/).
  *
  * *) --loss-in-forward: labels are scattered too, each device computes its own loss at the end of forward and
- * goes on into backward at once; gather fetches S loss sums instead of all outputs, scatter_grad and the
- * second start are gone. The bits are the same: a row's loss and gradient depend on that row and 1/B alone. A
- * single device is run in this way, too: there is nothing to gather.
+ * goes on into backward at once; gather fetches S loss sums instead of all outputs, scatter_grad
+ * and the second start are gone. The bits are the same: a row's loss and gradient depend on that
+ * row and 1/B alone. A single device is run in this way, too: there is nothing to gather.
  *
- * Who waits for whom. Threads: the bars, dp/worker.h. Streams: stream 0 waits for ready[r], which thread r
- * records at the end of its part (all it read, wrote and produced is then complete); stream r waits for done,
- * which stream 0 records behind each collective, at the start of its part (scatter_gather/device_group.h).
- * The threads hand over what was enqueued, not what is done: on an asynchronous device no thread waits for a
- * kernel.
+ * Who waits for whom. Threads: the bars, dp/worker.h. Streams: stream 0 waits for ready[r],
+ * which thread r records at the end of its part (all it read, wrote and produced is then
+ * complete); stream r waits for done, which stream 0 records behind each collective, at the
+ * start of its part (scatter_gather/device_group.h). The threads hand over what was enqueued,
+ * not what is done: on an asynchronous device no thread waits for a kernel.
  *
- * A device without samples (a short last batch) walks the same path with 0 rows. Its gradients are exact
- * zeros and are added like any others, as a single device adds an empty segment's: -0 + 0 is +0, so leaving
- * them out would not be the same. (PyTorch uses fewer replicas then.) */
+ * A device without samples (a short last batch) walks the same path with 0 rows. Its gradients
+ * are exact zeros and are added like any others, as a single device adds an empty segment's: -0
+ * + 0 is +0, so leaving them out would not be the same. (PyTorch uses fewer replicas then.) */
 #include "dp/dp.h"
 
 #include <stdio.h>
@@ -45,26 +45,29 @@
 #include "dp/state.h"
 
 static struct stream *enter(struct dp *dp, enum phase phase) {
-    stream_set_phase(dp->group.stream, dp->training ? phase : PHASE_EVALUATE, (int32_t)dp->step->step);
+    stream_set_phase(dp->group.stream, dp->training ? phase : PHASE_EVALUATE,
+                     (int32_t)dp->step->step);
     return dp->group.stream;
 }
 
 /* ---- the parts of a step that run on every device's own thread ---- */
 
-/* Begins and ends a part in its stream's order, and ends it also after a failure, so that the next step is in
- * order again. */
+/* Begins and ends a part in its stream's order, and ends it also after a failure, so that the
+ * next step is in order again. */
 static int in_order(struct dp *dp, int r, int (*part)(struct dp *, int)) {
     CHECK(group_follow(&dp->group, r));
     int code = part(dp, r);
     if (!code) return group_ready(&dp->group, r);
     char text[512];
-    snprintf(text, sizeof text, "%s", error_message()); /* the first failure is the one to be told */
+    /* the first failure is the one to be told */
+    snprintf(text, sizeof text, "%s", error_message());
     group_ready(&dp->group, r);
     return fail(code, "%s", text);
 }
 
-/* Forward and backward of plain DP are two parts of one recorded step, since gather, loss and scatter of dL/dy lie
- * between; what those need of a replayed forward, where its output lies, is kept with the recording. */
+/* Forward and backward of plain DP are two parts of one recorded step, since gather, loss and
+ * scatter of dL/dy lie between; what those need of a replayed forward, where its output lies, is
+ * kept with the recording. */
 struct part {
     struct dp *dp;
     int r;
@@ -87,16 +90,20 @@ static int backward_part(void *context) {
 }
 
 static int write_step(struct dp *dp, int r) {
-    return replica_write_other(&dp->replica[r], dp->step, dp->training ? PHASE_INPUT : PHASE_EVALUATE);
+    return replica_write_other(&dp->replica[r], dp->step,
+                               dp->training ? PHASE_INPUT : PHASE_EVALUATE);
 }
 
 static int forward(struct dp *dp, int r) {
     struct replica *replica = &dp->replica[r];
     struct part part = {dp, r};
     if (r > 0) CHECK(write_step(dp, r));
-    if (dp->own_loss) return dp->training ? replica_train(replica, &dp->share[r]) : replica_evaluate(replica, &dp->share[r]);
+    if (dp->own_loss)
+        return dp->training ? replica_train(replica, &dp->share[r])
+                            : replica_evaluate(replica, &dp->share[r]);
     /* The whole batch, not the share: where device 0's dL/dy lies depends on all of it. */
-    struct recorded_key key = {.kind = dp->training ? WORK_TRAIN : WORK_EVALUATE, .segments = *dp->all};
+    struct recorded_key key = {.kind = dp->training ? WORK_TRAIN : WORK_EVALUATE,
+                               .segments = *dp->all};
     recorded_begin(&replica->recorded, &key, dp->training ? 2 : 1);
     return recorded_part(&replica->recorded, "forward", forward_part, &part);
 }
@@ -127,8 +134,8 @@ static int caught(struct dp *dp, int r) {
     const char *what = code == ERR_MEMORY    ? "OutOfMemoryError"
                        : code == ERR_TIMEOUT ? "TimeoutError"
                                              : "RuntimeError";
-    return fail(code, "Caught %s in replica %d on device %d. %s", what, r, device_index(dp->group.device[r]),
-                workers_text(dp->workers, r));
+    return fail(code, "Caught %s in replica %d on device %d. %s", what, r,
+                device_index(dp->group.device[r]), workers_text(dp->workers, r));
 }
 
 static int on_all_devices(struct dp *dp, enum phase phase, worker_task *task) {
@@ -156,13 +163,15 @@ static int begin_row(struct dp *dp, const struct step_block *step, int training)
     return OK;
 }
 
-static int begin(struct dp *dp, const struct dp_batch *batch, const struct step_block *step, int training) {
+static int begin(struct dp *dp, const struct dp_batch *batch, const struct step_block *step,
+                 int training) {
     const struct segments *all = batch->segments;
     int k = dp->segments / dp->count, total = 0;
     dp->all = all;
     if (all->count != dp->segments || all->n < 1)
         return fail(ERR_FAILED,
-                    "DataParallel: a batch of %d samples in %d segments: it was set up for %d segments of at "
+                    "DataParallel: a batch of %d samples in %d segments: it was set up for %d "
+                    "segments of at "
                     "least one sample",
                     all->n, all->count, dp->segments);
     for (int r = 0; r < dp->count; r++) {
@@ -175,11 +184,13 @@ static int begin(struct dp *dp, const struct dp_batch *batch, const struct step_
         }
         total += dp->sizes[r] = share->n;
         if (share->n > dp->replica[r].config.max_samples)
-            return fail(ERR_FAILED, "DataParallel: %d samples for device %d: its input buffer holds %d",
+            return fail(ERR_FAILED,
+                        "DataParallel: %d samples for device %d: its input buffer holds %d",
                         share->n, r, dp->replica[r].config.max_samples);
     }
     if (total != all->n)
-        return fail(ERR_FAILED, "DataParallel: segments of %d samples in a batch of %d", total, all->n);
+        return fail(ERR_FAILED, "DataParallel: segments of %d samples in a batch of %d", total,
+                    all->n);
     return begin_row(dp, step, training);
 }
 
@@ -215,10 +226,11 @@ static int replicate(struct dp *dp, enum phase phase) {
     return broadcast_coalesced(&dp->group, values, dp->groups, dp->group_count);
 }
 
-/* Before forward: device 0's backward, recorded, reads dL/dy where it lay, so the tape's memory must not move between
- * the two (dp/setup.c has it watched). */
+/* Before forward: device 0's backward, recorded, reads dL/dy where it lay, so the tape's memory
+ * must not move between the two (dp/setup.c has it watched). */
 static int begin_loss(struct dp *dp, const struct segments *segments) {
-    struct tape_step begun = {.segments = segments, .step = dp->replica[0].step, .training = dp->training};
+    struct tape_step begun = {
+        .segments = segments, .step = dp->replica[0].step, .training = dp->training};
     return dp->own_loss ? OK : tape_begin(dp->loss_tape, &begun);
 }
 

@@ -1,21 +1,24 @@
-/* DataParallel's beginning and end: one full replica on device 0, a mirror of it on every other device, the
- * buffers of the loss on device 0, the events, and the threads. */
+/* DataParallel's beginning and end: one full replica on device 0, a mirror of it on every other
+ * device, the buffers of the loss on device 0, the events, and the threads. */
 #include <stdlib.h>
 
 #include "base/error.h"
 #include "dp/state.h"
 
 static const double DEFAULT_TIMEOUT_S = 300;
-static const double JOIN_GRACE_S = 5; /* a replica's own waits end, and say why, before the join does */
+/* a replica's own waits end, and say why, before the join does */
+static const double JOIN_GRACE_S = 5;
 
 static int check(const struct dp_config *c) {
     if (c->devices < 1 || c->devices > MAX_DEVICES)
         return fail(ERR_USAGE, "DataParallel: %d devices: give 1 to %d", c->devices, MAX_DEVICES);
     if (c->segments < c->devices || c->segments > MAX_DEVICES || c->segments % c->devices)
-        return fail(ERR_USAGE, "DataParallel: %d segments over %d devices: give a multiple, at most %d",
+        return fail(ERR_USAGE,
+                    "DataParallel: %d segments over %d devices: give a multiple, at most %d",
                     c->segments, c->devices, MAX_DEVICES);
     if (c->max_samples < 1 || c->log_rows < 1)
-        return fail(ERR_USAGE, "DataParallel: batches of %d samples, logs of %d rows: give at least 1 each",
+        return fail(ERR_USAGE,
+                    "DataParallel: batches of %d samples, logs of %d rows: give at least 1 each",
                     c->max_samples, c->log_rows);
     return OK;
 }
@@ -44,7 +47,8 @@ static int init_replica(struct dp *dp, const struct dp_config *c, int r) {
 static int init_loss(struct dp *dp, const struct dp_config *c) {
     if (dp->own_loss) return OK;
     dp->gathered = tensor_plain(NULL, DTYPE_F32, 2, (int[]){c->max_samples, c->model->classes});
-    CHECK(device_alloc(c->device[0], &dp->gathered.data, tensor_bytes(&dp->gathered), MEM_GATHERED));
+    CHECK(
+        device_alloc(c->device[0], &dp->gathered.data, tensor_bytes(&dp->gathered), MEM_GATHERED));
     CHECK(tape_init(&dp->loss_tape, c->device[0]));
     tape_set_cause(dp->loss_tape, MEM_GATHERED); /* dL/dy and the losses of the gathered rows */
     recorded_watch(&dp->replica[0].recorded, dp->loss_tape);
@@ -68,7 +72,8 @@ static int init_moves(struct dp *dp, const struct dp_config *c) {
     dp->groups = malloc(((size_t)c->model->param_count + 1) * sizeof *dp->groups);
     if (!dp->groups) return fail(ERR_MEMORY, "DataParallel: no host memory");
     CHECK(coalesce_params(&dp->replica[0].params, 0, COALESCE_BYTES, dp->groups, &dp->group_count));
-    return reduce_plan_init(&dp->reduce, &dp->group, grads, largest_range(dp->groups, dp->group_count));
+    return reduce_plan_init(&dp->reduce, &dp->group, grads,
+                            largest_range(dp->groups, dp->group_count));
 }
 
 int dp_init(struct dp **out, const struct dp_config *c) {

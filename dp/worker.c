@@ -21,7 +21,8 @@ struct slot {
     pthread_cond_t changed;
     int made;    /* lock and changed exist */
     int started; /* the thread exists */
-    int lost; /* it was not back in time: its code and text are not read any more, it may still write them */
+    /* it was not back in time: its code and text are not read any more, it may still write them */
+    int lost;
     int index;
     enum slot_state state;
     worker_task *task;
@@ -46,7 +47,8 @@ static void perform(struct slot *slot, worker_task *task, void *context) {
     snprintf(slot->text, sizeof slot->text, "%s", slot->code ? error_message() : "");
 }
 
-/* An idle worker sleeps without a deadline: nothing is owed to it, and workers_free always wakes it. */
+/* An idle worker sleeps without a deadline: nothing is owed to it, and workers_free always wakes
+ * it. */
 static void *worker_thread(void *argument) {
     struct slot *slot = argument;
     pthread_mutex_lock(&slot->lock);
@@ -55,7 +57,8 @@ static void *worker_thread(void *argument) {
             pthread_cond_wait(&slot->changed, &slot->lock);
         if (slot->state == QUIT) break;
         pthread_mutex_unlock(&slot->lock);
-        perform(slot, slot->task, slot->context); /* while ORDERED, code and text are the worker's own */
+        /* while ORDERED, code and text are the worker's own */
+        perform(slot, slot->task, slot->context);
         pthread_mutex_lock(&slot->lock);
         if (slot->state == ORDERED) slot->state = IDLE; /* QUIT may have come in between */
         pthread_cond_broadcast(&slot->changed);
@@ -84,7 +87,8 @@ static int start_slot(struct slot *slot, int index) {
     pthread_condattr_destroy(&monotonic);
     slot->made = 1;
     int error = pthread_create(&slot->thread, NULL, worker_thread, slot);
-    if (error) return fail_errno(ERR_FAILED, error, "thread of replica %d: could not be started", index);
+    if (error)
+        return fail_errno(ERR_FAILED, error, "thread of replica %d: could not be started", index);
     slot->started = 1;
     return OK;
 }
@@ -170,7 +174,7 @@ int workers_code(const struct workers *w, int index) {
 }
 
 const char *workers_text(const struct workers *w, int index) {
-    return w->slot[index].lost
-               ? "its thread has not come back in time: look for its first error, or raise --timeout"
-               : w->slot[index].text;
+    return w->slot[index].lost ? "its thread has not come back in time: look for its first error, "
+                                 "or raise --timeout"
+                               : w->slot[index].text;
 }

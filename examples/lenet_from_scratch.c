@@ -1,14 +1,14 @@
-/* Data parallelism by hand: LeNet on several devices, as "Dive into Deep Learning" 13.5 builds it from
- * scratch.
+/* Data parallelism by hand: LeNet on several devices, as "Dive into Deep Learning" 13.5 builds
+ * it from scratch.
  *
  *     each step   split_batch        a piece of the batch to each device
  *                 forward, backward  on all devices at once; the loss is a SUM over the piece's pictures
  *                 allreduce          per parameter: add all gradients up on device 0, copy the sum back to everyone
  *                 sgd                on each device, on its own copy; divides by the size of the WHOLE batch
  *
- * so every device takes the very same step and the copies stay equal, which check_replicas proves after
- * each step. --broken shows the mistake that an early version of the chapter made, and how it is caught:
- * exit status 3.
+ * so every device takes the very same step and the copies stay equal, which check_replicas
+ * proves after each step. --broken shows the mistake that an early version of the chapter made,
+ * and how it is caught: exit status 3.
  *
  * A program for the library alone: cc lenet_from_scratch.c $(pkg-config --cflags --libs duet) */
 #include <math.h>
@@ -36,17 +36,20 @@ struct options {
 enum { W1, b1, W2, b2, W3, b3, W4, b4, PARAMS };
 
 static const struct duet_param shapes[PARAMS] = {
-    {"W1", 4, {20, 1, 3, 3}, NULL}, {"b1", 1, {20}, NULL},  {"W2", 4, {50, 20, 5, 5}, NULL}, {"b2", 1, {50}, NULL},
-    {"W3", 2, {800, 128}, NULL},    {"b3", 1, {128}, NULL}, {"W4", 2, {128, 10}, NULL},      {"b4", 1, {10}, NULL},
+    {"W1", 4, {20, 1, 3, 3}, NULL}, {"b1", 1, {20}, NULL},       {"W2", 4, {50, 20, 5, 5}, NULL},
+    {"b2", 1, {50}, NULL},          {"W3", 2, {800, 128}, NULL}, {"b3", 1, {128}, NULL},
+    {"W4", 2, {128, 10}, NULL},     {"b4", 1, {10}, NULL},
 };
 
 static size_t count_of(const struct duet_param *p) {
     size_t count = 1;
-    for (int d = 0; d < p->rank; d++) count *= (size_t)p->shape[d];
+    for (int d = 0; d < p->rank; d++)
+        count *= (size_t)p->shape[d];
     return count;
 }
 
-/* Weights are randn * 0.01, biases 0; the numbers lie one parameter behind the other in static memory. */
+/* Weights are randn * 0.01, biases 0; the numbers lie one parameter behind the other in static
+ * memory. */
 static int init_params(struct duet_param *params) {
     static float values[129068];
     float *at = values;
@@ -57,14 +60,16 @@ static int init_params(struct duet_param *params) {
         params[i] = shapes[i];
         params[i].values = at;
         if (params[i].rank > 1) duet_rng_normal(rng, at, count, 0, 1);
-        for (size_t k = 0; k < count; k++) *at++ *= 0.01f;
+        for (size_t k = 0; k < count; k++)
+            *at++ *= 0.01f;
     }
     duet_rng_free(rng);
     return DUET_OK;
 }
 
 static duet_var *lenet(duet_tape *t, duet_tensor *X) {
-    duet_var *h1 = duet_avg_pool2d(t, duet_relu(t, duet_conv2d(t, duet_input(t, X), W1, b1, 1, 0)), 2, 2);
+    duet_var *h1 =
+        duet_avg_pool2d(t, duet_relu(t, duet_conv2d(t, duet_input(t, X), W1, b1, 1, 0)), 2, 2);
     duet_var *h2 = duet_avg_pool2d(t, duet_relu(t, duet_conv2d(t, h1, W2, b2, 1, 0)), 2, 2);
     duet_var *h3 = duet_relu(t, duet_matmul_add(t, duet_flatten(t, h2), W3, b3));
     return duet_matmul_add(t, h3, W4, b4);
@@ -100,15 +105,18 @@ static int sum_to_first(duet_tensor *data[], int n) {
 /* All tensors become their sum. */
 static int allreduce(duet_tensor *data[], int n) {
     TRY(sum_to_first(data, n));
-    for (int i = 1; i < n; i++) TRY(duet_tensor_copy(data[i], data[0]));
+    for (int i = 1; i < n; i++)
+        TRY(duet_tensor_copy(data[i], data[0]));
     return DUET_OK;
 }
 
-/* The mistake: `=` instead of a copy INTO the tensor. It only lets data[i] mean another tensor in here; the gradient
- * on device i stays as it was. Nothing fails; training just gets worse with every device. */
+/* The mistake: `=` instead of a copy INTO the tensor. It only lets data[i] mean another tensor
+ * in here; the gradient on device i stays as it was. Nothing fails; training just gets worse
+ * with every device. */
 static int broken_allreduce(duet_tensor *data[], int n) {
     TRY(sum_to_first(data, n));
-    for (int i = 1; i < n; i++) data[i] = data[0];
+    for (int i = 1; i < n; i++)
+        data[i] = data[0];
     return DUET_OK;
 }
 
@@ -122,7 +130,8 @@ static int split_batch(const struct duet_batch *batch, struct replica *replicas,
         duet_tensor_free(r->X);
         duet_tensor_free(r->y);
         r->X = r->y = NULL;
-        TRY(duet_tensor_create(&r->X, r->device, DUET_F32, 4, (int[4]){count, 1, 28, 28}, batch->X + from * 28 * 28));
+        TRY(duet_tensor_create(&r->X, r->device, DUET_F32, 4, (int[4]){count, 1, 28, 28},
+                               batch->X + from * 28 * 28));
         TRY(duet_tensor_create(&r->y, r->device, DUET_I32, 1, &count, batch->y + from));
     }
     return DUET_OK;
@@ -137,15 +146,18 @@ static int forward_backward(void *replicas, int i) {
     return duet_loss_read(r->tape, l, &r->loss, NULL);
 }
 
-static int train_batch(const struct duet_batch *batch, struct replica *replicas, int n, double lr, int broken) {
+static int train_batch(const struct duet_batch *batch, struct replica *replicas, int n, double lr,
+                       int broken) {
     TRY(split_batch(batch, replicas, n));
     TRY(duet_parallel(n, forward_backward, replicas));
     for (int i = 0; i < PARAMS; i++) {
         duet_tensor *grads[DUET_MAX_DEVICES];
-        for (int c = 0; c < n; c++) grads[c] = duet_params_grad(replicas[c].params, i);
+        for (int c = 0; c < n; c++)
+            grads[c] = duet_params_grad(replicas[c].params, i);
         TRY(broken ? broken_allreduce(grads, n) : allreduce(grads, n));
     }
-    for (int c = 0; c < n; c++) TRY(duet_sgd(replicas[c].params, lr, batch->n));
+    for (int c = 0; c < n; c++)
+        TRY(duet_sgd(replicas[c].params, lr, batch->n));
     return DUET_OK;
 }
 
@@ -156,7 +168,9 @@ static int check_equal(const char *what, int i, duet_tensor *first, duet_tensor 
     TRY(duet_tensor_read(first, a));
     TRY(duet_tensor_read(other, b));
     if (!memcmp(a, b, duet_tensor_count(first) * sizeof *a)) return DUET_OK;
-    fprintf(stderr, "replicas differ: %s of %s: %s has another than %s: does allreduce write into every tensor?\n",
+    fprintf(stderr,
+            "replicas differ: %s of %s: %s has another than %s: does allreduce write into every "
+            "tensor?\n",
             what, shapes[i].name, duet_device_name(duet_tensor_device(other)),
             duet_device_name(duet_tensor_device(first)));
     return DUET_CHECK;
@@ -186,7 +200,9 @@ static int evaluate_accuracy(struct replica *r, duet_loader *test_iter, double *
         if (!batch.n) break;
         TRY(split_batch(&batch, r, 1));
         TRY(duet_tape_begin(r->tape, r->params, batch.n, DUET_EVALUATE));
-        TRY(duet_loss_read(r->tape, duet_cross_entropy(r->tape, lenet(r->tape, r->X), r->y, DUET_SUM), NULL, &hits));
+        TRY(duet_loss_read(r->tape,
+                           duet_cross_entropy(r->tape, lenet(r->tape, r->X), r->y, DUET_SUM), NULL,
+                           &hits));
         right += hits;
         all += batch.n;
     }
@@ -194,7 +210,8 @@ static int evaluate_accuracy(struct replica *r, duet_loader *test_iter, double *
     return DUET_OK;
 }
 
-static int train(const struct options *o, struct replica *replicas, duet_loader *train_iter, duet_loader *test_iter) {
+static int train(const struct options *o, struct replica *replicas, duet_loader *train_iter,
+                 duet_loader *test_iter) {
     double accuracy = 0, seconds = 0;
     int n = o->devices, steps = 0, epoch = 0;
     for (; epoch < o->epochs && (!o->steps || steps < o->steps); epoch++) {
@@ -207,18 +224,20 @@ static int train(const struct options *o, struct replica *replicas, duet_loader 
             if (!batch.n) break;
             TRY(train_batch(&batch, replicas, n, o->lr, o->broken));
             TRY(check_replicas(replicas, n));
-            for (int c = 0; c < n; c++) loss += replicas[c].loss;
+            for (int c = 0; c < n; c++)
+                loss += replicas[c].loss;
             pictures += batch.n;
             steps++;
         }
         seconds += duet_time() - start;
         TRY(evaluate_accuracy(&replicas[0], test_iter, &accuracy));
-        printf("epoch %d: loss %.6f over %lld pictures, test acc %.4f\n", epoch + 1, loss / (double)pictures,
-               (long long)pictures, accuracy);
+        printf("epoch %d: loss %.6f over %lld pictures, test acc %.4f\n", epoch + 1,
+               loss / (double)pictures, (long long)pictures, accuracy);
         fflush(stdout);
     }
     printf("test acc: %.2f, %.1f sec/epoch on [", accuracy, seconds / epoch);
-    for (int c = 0; c < n; c++) printf("%s%s", c ? ", " : "", duet_device_name(replicas[c].device));
+    for (int c = 0; c < n; c++)
+        printf("%s%s", c ? ", " : "", duet_device_name(replicas[c].device));
     printf("]\n");
     return o->save ? duet_params_save(replicas[0].params, o->save) : DUET_OK;
 }
@@ -288,16 +307,26 @@ static const char *read_options(char **words, struct options *o) {
         }
         int good = 1;
         if (!text) return flag;
-        if (!strcmp(flag, "--devices")) good = read_count(text, &o->devices) && o->devices <= DUET_MAX_DEVICES;
-        else if (!strcmp(flag, "--epochs")) good = read_count(text, &o->epochs);
-        else if (!strcmp(flag, "--batch-size")) good = read_count(text, &o->batch_size);
-        else if (!strcmp(flag, "--steps")) good = read_count(text, &o->steps);
-        else if (!strcmp(flag, "--lr")) good = read_number(text, &o->lr);
-        else if (!strcmp(flag, "--dataset")) o->dataset = text;
-        else if (!strcmp(flag, "--data-dir")) o->data_dir = text;
-        else if (!strcmp(flag, "--device")) o->kind = text;
-        else if (!strcmp(flag, "--save")) o->save = text;
-        else return flag;
+        if (!strcmp(flag, "--devices"))
+            good = read_count(text, &o->devices) && o->devices <= DUET_MAX_DEVICES;
+        else if (!strcmp(flag, "--epochs"))
+            good = read_count(text, &o->epochs);
+        else if (!strcmp(flag, "--batch-size"))
+            good = read_count(text, &o->batch_size);
+        else if (!strcmp(flag, "--steps"))
+            good = read_count(text, &o->steps);
+        else if (!strcmp(flag, "--lr"))
+            good = read_number(text, &o->lr);
+        else if (!strcmp(flag, "--dataset"))
+            o->dataset = text;
+        else if (!strcmp(flag, "--data-dir"))
+            o->data_dir = text;
+        else if (!strcmp(flag, "--device"))
+            o->kind = text;
+        else if (!strcmp(flag, "--save"))
+            o->save = text;
+        else
+            return flag;
         if (!good) return text;
         words++;
     }
@@ -308,9 +337,13 @@ int main(int argc, char **argv) {
     struct options o = {2, 10, 256, .lr = 0.2, .dataset = "fashion-mnist", .kind = "auto"};
     const char *wrong = argc > 1 ? read_options(argv + 1, &o) : NULL;
     if (wrong) {
-        fprintf(stderr, "lenet_from_scratch: unknown flag or wrong value: %s: give [--devices 1..64] [--epochs N] "
-                "[--batch-size N] [--lr X] [--steps N] [--dataset fashion-mnist|mnist|synthetic] [--data-dir DIR] "
-                "[--device auto|cpu|cpu-late|cuda] [--save FILE] [--broken]\n", wrong);
+        fprintf(stderr,
+                "lenet_from_scratch: unknown flag or wrong value: %s: give [--devices 1..64] "
+                "[--epochs N] "
+                "[--batch-size N] [--lr X] [--steps N] [--dataset fashion-mnist|mnist|synthetic] "
+                "[--data-dir DIR] "
+                "[--device auto|cpu|cpu-late|cuda] [--save FILE] [--broken]\n",
+                wrong);
         return 2;
     }
     int code = run(&o);

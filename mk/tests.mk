@@ -55,3 +55,7 @@ test:
 gpu-check:
 	@B='$(B)' EMULATION=$(EMULATION) OUT='$(OUT)' TESTS="$(GPU_TESTS)" scripts/gpu_check.sh $(PARTS)
 gpu-check-programs: $(GPU_TESTS:%=$(B)/tests/%) $(HELPERS) $(BENCHES)
+
+# Compiles all programs and runs none.
+programs: all $(TESTS) $(HELPERS) $(BENCHES) $(EXAMPLES) $(FAKE_LIBRARIES)
+.PHONY: programs

@@ -3,15 +3,18 @@
  *     (N,1,28,28) cn1 3x3 -> (16,26,26) relu, cn2 3x3 -> (32,24,24) relu, max 2x2 -> (32,12,12), dropout .10
  *                 flatten 4608, fc1 -> 64 relu, dropout .25, fc2 -> 10, log-softmax; the loss is nll
  *
- * Parameters in PyTorch's shapes, order and default initialisation; pixels normalised by 0.1302 and 0.3069. */
+ * Parameters in PyTorch's shapes, order and default initialisation; pixels normalised by 0.1302
+ * and 0.3069. */
 #include "models/models.h"
 #include "nn/init.h"
 
 enum { CN1_W, CN1_B, CN2_W, CN2_B, FC1_W, FC1_B, FC2_W, FC2_B };
 
 static const struct param_spec specs[] = {
-    {"cn1.weight", 4, {16, 1, 3, 3}}, {"cn1.bias", 1, {16}}, {"cn2.weight", 4, {32, 16, 3, 3}}, {"cn2.bias", 1, {32}},
-    {"fc1.weight", 2, {64, 4608}},    {"fc1.bias", 1, {64}}, {"fc2.weight", 2, {10, 64}},       {"fc2.bias", 1, {10}},
+    {"cn1.weight", 4, {16, 1, 3, 3}},  {"cn1.bias", 1, {16}},
+    {"cn2.weight", 4, {32, 16, 3, 3}}, {"cn2.bias", 1, {32}},
+    {"fc1.weight", 2, {64, 4608}},     {"fc1.bias", 1, {64}},
+    {"fc2.weight", 2, {10, 64}},       {"fc2.bias", 1, {10}},
 };
 
 static int init(const struct model *model, struct rng *engine, float **values) {
@@ -23,12 +26,18 @@ static int init(const struct model *model, struct rng *engine, float **values) {
     return 0;
 }
 
-static struct var *forward(const struct model *model, struct tape *t, struct param *p, struct var *x) {
-    double p1 = model->dropout < 0 ? 0.10 : model->dropout, p2 = model->dropout < 0 ? 0.25 : model->dropout;
-    struct var *h = relu(t, conv2d(t, x, &p[CN1_W], &p[CN1_B], 1, 0));                       /* (N,16,26,26) */
-    h = max_pool2d(t, relu(t, conv2d(t, h, &p[CN2_W], &p[CN2_B], 1, 0)), 2, 2);              /* (N,32,12,12) */
-    h = relu(t, linear(t, flatten(t, dropout(t, h, p1)), &p[FC1_W], &p[FC1_B]));             /* (N,64) */
-    return log_softmax(t, linear(t, dropout(t, h, p2), &p[FC2_W], &p[FC2_B]));               /* (N,10) */
+static struct var *forward(const struct model *model, struct tape *t, struct param *p,
+                           struct var *x) {
+    double p1 = model->dropout < 0 ? 0.10 : model->dropout,
+           p2 = model->dropout < 0 ? 0.25 : model->dropout;
+    /* (N,16,26,26) */
+    struct var *h = relu(t, conv2d(t, x, &p[CN1_W], &p[CN1_B], 1, 0));
+    /* (N,32,12,12) */
+    h = max_pool2d(t, relu(t, conv2d(t, h, &p[CN2_W], &p[CN2_B], 1, 0)), 2, 2);
+    /* (N,64) */
+    h = relu(t, linear(t, flatten(t, dropout(t, h, p1)), &p[FC1_W], &p[FC1_B]));
+    /* (N,10) */
+    return log_softmax(t, linear(t, dropout(t, h, p2), &p[FC2_W], &p[FC2_B]));
 }
 
 int convnet_describe(struct model *model, const struct model_options *options) {

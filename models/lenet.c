@@ -20,18 +20,24 @@ static const struct param_spec specs[] = {
 static int init(const struct model *model, struct rng *engine, float **values) {
     for (int i = 0; i < model->param_count; i++) {
         size_t count = param_spec_count(&model->params[i]);
-        if (i % 2 == 0) init_scaled_normal(engine, values[i], count, 0.01f);
-        else memset(values[i], 0, count * sizeof(float));
+        if (i % 2 == 0)
+            init_scaled_normal(engine, values[i], count, 0.01f);
+        else
+            memset(values[i], 0, count * sizeof(float));
     }
     return 0;
 }
 
-static struct var *forward(const struct model *model, struct tape *t, struct param *p, struct var *x) {
+static struct var *forward(const struct model *model, struct tape *t, struct param *p,
+                           struct var *x) {
     (void)model;
-    struct var *h1 = avg_pool2d(t, relu(t, conv2d(t, x, &p[W1], &p[B1], 1, 0)), 2, 2);  /* (N,20,13,13) */
-    struct var *h2 = avg_pool2d(t, relu(t, conv2d(t, h1, &p[W2], &p[B2], 1, 0)), 2, 2); /* (N,50,4,4) */
-    struct var *h3 = relu(t, matmul_add(t, flatten(t, h2), &p[W3], &p[B3]));            /* (N,128) */
-    return to_plain(t, matmul_add(t, h3, &p[W4], &p[B4]));                              /* (N,10) */
+    /* (N,20,13,13) */
+    struct var *h1 = avg_pool2d(t, relu(t, conv2d(t, x, &p[W1], &p[B1], 1, 0)), 2, 2);
+    /* (N,50,4,4) */
+    struct var *h2 = avg_pool2d(t, relu(t, conv2d(t, h1, &p[W2], &p[B2], 1, 0)), 2, 2);
+    /* (N,128) */
+    struct var *h3 = relu(t, matmul_add(t, flatten(t, h2), &p[W3], &p[B3]));
+    return to_plain(t, matmul_add(t, h3, &p[W4], &p[B4])); /* (N,10) */
 }
 
 int lenet_describe(struct model *model, const struct model_options *options) {

@@ -1,5 +1,6 @@
-/* MLP: linear layers with relu between them, of any width; the model whose gradients can be made as large as
- * one likes (--mlp-hidden 4096,4096 has 2e7 parameters), to see what communication costs.
+/* MLP: linear layers with relu between them, of any width; the model whose gradients can be made
+ * as large as one likes (--mlp-hidden 4096,4096 has 2e7 parameters), to see what communication
+ * costs.
  *
  *     (N,1,28,28) flatten 784 -> fc1 -> relu -> fc2 -> relu ... -> 10 scores; the loss is cross entropy
  *
@@ -9,20 +10,24 @@
 #include "nn/init.h"
 
 enum { DEFAULT_HIDDEN = 256 };
-#define LAYER(n) {"fc" #n ".weight", "fc" #n ".bias"}
+#define LAYER(n) \
+    { "fc" #n ".weight", "fc" #n ".bias" }
 static const char *const names[MODEL_MAX_LAYERS][2] = {
-    LAYER(1), LAYER(2),  LAYER(3),  LAYER(4),  LAYER(5),  LAYER(6),  LAYER(7),  LAYER(8), LAYER(9),
-    LAYER(10), LAYER(11), LAYER(12), LAYER(13), LAYER(14), LAYER(15), LAYER(16), LAYER(17),
+    LAYER(1),  LAYER(2),  LAYER(3),  LAYER(4),  LAYER(5),  LAYER(6),
+    LAYER(7),  LAYER(8),  LAYER(9),  LAYER(10), LAYER(11), LAYER(12),
+    LAYER(13), LAYER(14), LAYER(15), LAYER(16), LAYER(17),
 };
 static const double COUNT_LIMIT = 1e8; /* parameters in all */
 
 static int init(const struct model *model, struct rng *engine, float **values) {
     for (int i = 0; i < model->param_count; i += 2)
-        init_linear(engine, model->params[i].dims[0], model->params[i].dims[1], values[i], values[i + 1]);
+        init_linear(engine, model->params[i].dims[0], model->params[i].dims[1], values[i],
+                    values[i + 1]);
     return 0;
 }
 
-static struct var *forward(const struct model *model, struct tape *t, struct param *p, struct var *x) {
+static struct var *forward(const struct model *model, struct tape *t, struct param *p,
+                           struct var *x) {
     struct var *h = flatten(t, x); /* (N,784) */
     for (int i = 0; i < model->param_count; i += 2) {
         h = linear(t, h, &p[i], &p[i + 1]);
@@ -35,7 +40,8 @@ static struct var *forward(const struct model *model, struct tape *t, struct par
 static int choose_hidden(struct model *model, const struct model_options *options) {
     int count = options->hidden_count;
     if (count < 0 || count >= MODEL_MAX_LAYERS)
-        return fail(ERR_USAGE, "--mlp-hidden: %d widths: give 1 to %d", count, MODEL_MAX_LAYERS - 1);
+        return fail(ERR_USAGE, "--mlp-hidden: %d widths: give 1 to %d", count,
+                    MODEL_MAX_LAYERS - 1);
     model->hidden_count = count ? count : 1;
     model->hidden[0] = DEFAULT_HIDDEN;
     for (int i = 0; i < count; i++) {
@@ -60,8 +66,10 @@ int mlp_describe(struct model *model, const struct model_options *options) {
         in = out;
     }
     if (count > COUNT_LIMIT)
-        return fail(ERR_USAGE, "--mlp-hidden: these widths make %.0f parameters: give widths that make at most %.0f",
-                    count, COUNT_LIMIT);
+        return fail(
+            ERR_USAGE,
+            "--mlp-hidden: these widths make %.0f parameters: give widths that make at most %.0f",
+            count, COUNT_LIMIT);
     model->init = init;
     model->forward = forward;
     return model_set_params(model, specs, 2 * layers);

@@ -16,8 +16,14 @@ int model_open(struct model *model, const char *name, const struct model_options
     memset(model, 0, sizeof *model);
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         if (strcmp(known[i].name, name)) continue;
-        *model = (struct model){.name = known[i].name, .channels = 1, .height = 28, .width = 28, .classes = 10,
-                                .mean = 0, .std = 1, .dropout = -1};
+        *model = (struct model){.name = known[i].name,
+                                .channels = 1,
+                                .height = 28,
+                                .width = 28,
+                                .classes = 10,
+                                .mean = 0,
+                                .std = 1,
+                                .dropout = -1};
         int code = known[i].describe(model, options);
         if (code) model_free(model);
         return code;
@@ -41,11 +47,13 @@ int model_set_params(struct model *model, const struct param_spec *specs, int co
 
 size_t model_count(const struct model *model) {
     size_t count = 0;
-    for (int i = 0; i < model->param_count; i++) count += param_spec_count(&model->params[i]);
+    for (int i = 0; i < model->param_count; i++)
+        count += param_spec_count(&model->params[i]);
     return count;
 }
 
-struct var *model_loss(const struct model *model, struct tape *t, struct var *output, const struct tensor *labels) {
+struct var *model_loss(const struct model *model, struct tape *t, struct var *output,
+                       const struct tensor *labels) {
     if (model->log_probabilities) return nll_loss(t, output, labels, REDUCE_MEAN);
     return cross_entropy(t, output, labels, REDUCE_MEAN);
 }

@@ -1,5 +1,6 @@
-/* Models: a list of parameters and a forward function. A model knows neither devices nor strategies:
- * the same description trains as single, DP and DDP, which is what makes the comparison honest. */
+/* Models: a list of parameters and a forward function. A model knows neither devices nor
+ * strategies: the same description trains as single, DP and DDP, which is what makes the
+ * comparison honest. */
 #ifndef MODELS_MODEL_H
 #define MODELS_MODEL_H
 
@@ -14,19 +15,23 @@ struct model {
     const char *name;
     int channels, height, width; /* of one sample */
     int classes;
-    int normalised;              /* 1: pixels enter as (x - mean) / std, float32 */
+    int normalised; /* 1: pixels enter as (x - mean) / std, float32 */
     float mean, std;
     int param_count;
-    struct param_spec *params;   /* registration order, owned */
-    int log_probabilities;       /* 1: forward ends in log_softmax and the loss is nll; 0: scores and cross entropy */
-    double dropout;              /* < 0: the model's own probabilities; else replaces them all */
-    int collective_inside;       /* 1: forward or backward itself waits for other ranks: it cannot be recorded */
+    struct param_spec *params; /* registration order, owned */
+    /* 1: forward ends in log_softmax and the loss is nll; 0: scores and cross entropy */
+    int log_probabilities;
+    double dropout; /* < 0: the model's own probabilities; else replaces them all */
+    /* 1: forward or backward itself waits for other ranks: it cannot be recorded */
+    int collective_inside;
     int hidden_count, hidden[16]; /* mlp: widths between picture and classes */
-    /* Draws the initial values of all parameters from `engine` in the order in which PyTorch would, row-major,
-     * values[i] with space for parameter i. */
+    /* Draws the initial values of all parameters from `engine` in the order in which PyTorch
+     * would, row-major, values[i] with space for parameter i. */
     int (*init)(const struct model *model, struct rng *engine, float **values);
-    /* x PLAIN (N,channels,height,width) -> scores or log-probabilities PLAIN (N,classes). p: registration order. */
-    struct var *(*forward)(const struct model *model, struct tape *tape, struct param *p, struct var *x);
+    /* x PLAIN (N,channels,height,width) -> scores or log-probabilities PLAIN (N,classes). p:
+     * registration order. */
+    struct var *(*forward)(const struct model *model, struct tape *tape, struct param *p,
+                           struct var *x);
 };
 
 struct model_options {
@@ -36,15 +41,17 @@ struct model_options {
 
 /* "lenet", "convnet" or "mlp". ERR_USAGE names an unknown model and lists the known ones. */
 int model_open(struct model *model, const char *name, const struct model_options *options);
-void model_free(struct model *model); /* zeroed is fine */
+void model_free(struct model *model);          /* zeroed is fine */
 size_t model_count(const struct model *model); /* elements of all parameters */
 
 /* The loss that belongs to the model, with reduction MEAN over the global batch. */
-struct var *model_loss(const struct model *model, struct tape *tape, struct var *output, const struct tensor *labels);
+struct var *model_loss(const struct model *model, struct tape *tape, struct var *output,
+                       const struct tensor *labels);
 
-/* Host copies of all parameters: param_count arrays, row-major, in one block; the caller frees them with
- * model_values_free (NULL is fine). init draws from `seed`; load reads a safetensors file (names with or without
- * "module."; a wrong shape or a missing name is an error naming it); save writes one, whole or not at all. */
+/* Host copies of all parameters: param_count arrays, row-major, in one block; the caller frees
+ * them with model_values_free (NULL is fine). init draws from `seed`; load reads a safetensors
+ * file (names with or without "module."; a wrong shape or a missing name is an error naming it);
+ * save writes one, whole or not at all. */
 int model_values_alloc(const struct model *model, float ***values);
 int model_values_init(const struct model *model, uint64_t seed, float ***values);
 int model_values_load(const struct model *model, const char *file, float ***values);

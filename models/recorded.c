@@ -1,4 +1,5 @@
-/* Recorded steps: which stage a step is in, and the few recordings that are kept. See recorded.h. */
+/* Recorded steps: which stage a step is in, and the few recordings that are kept. See
+ * recorded.h. */
 #include "models/recorded.h"
 
 #include <stdio.h>
@@ -6,8 +7,8 @@
 
 #include "base/error.h"
 
-void recorded_init(struct recorded *r, struct device *device, const struct tape *tape, const struct param_set *params,
-                   int wanted) {
+void recorded_init(struct recorded *r, struct device *device, const struct tape *tape,
+                   const struct param_set *params, int wanted) {
     memset(r, 0, sizeof *r);
     r->stream = device_compute(device);
     r->tape[0] = tape;
@@ -40,16 +41,20 @@ static void drop(struct recorded_step *step) {
 }
 
 void recorded_free(struct recorded *r) {
-    for (int i = 0; i < r->count; i++) drop(&r->step[i]);
+    for (int i = 0; i < r->count; i++)
+        drop(&r->step[i]);
     memset(r, 0, sizeof *r);
 }
 
 /* ---- the steps that are kept ---- */
 
 static int same_key(const struct recorded_key *a, const struct recorded_key *b) {
-    if (a->kind != b->kind || a->source != b->source || a->segments.count != b->segments.count) return 0;
+    if (a->kind != b->kind || a->source != b->source || a->segments.count != b->segments.count)
+        return 0;
     for (int i = 0; i < a->segments.count; i++)
-        if (a->segments.seg[i].v != b->segments.seg[i].v || a->segments.seg[i].n != b->segments.seg[i].n) return 0;
+        if (a->segments.seg[i].v != b->segments.seg[i].v ||
+            a->segments.seg[i].n != b->segments.seg[i].n)
+            return 0;
     return 1;
 }
 
@@ -67,7 +72,8 @@ static struct recorded_step *find(struct recorded *r, const struct recorded_key 
 }
 
 void recorded_forget(struct recorded *r) {
-    for (int i = 0; i < r->count; i++) drop(&r->step[i]);
+    for (int i = 0; i < r->count; i++)
+        drop(&r->step[i]);
     r->count = 0;
 }
 
@@ -82,9 +88,13 @@ enum recorded_stage recorded_begin(struct recorded *r, const struct recorded_key
     r->part = 0;
     r->parts = parts;
     int complete = 1;
-    for (int i = 0; i < parts; i++) complete &= r->now->part[i] != NULL;
-    r->stage = !r->on || !r->now->settled ? STAGE_PLAIN : complete ? STAGE_REPLAYED : STAGE_RECORDED;
-    if (r->stage == STAGE_RECORDED) drop_parts(r->now); /* an attempt that failed half-way: all bodies are needed anew */
+    for (int i = 0; i < parts; i++)
+        complete &= r->now->part[i] != NULL;
+    r->stage = !r->on || !r->now->settled ? STAGE_PLAIN
+               : complete                 ? STAGE_REPLAYED
+                                          : STAGE_RECORDED;
+    /* an attempt that failed half-way: all bodies are needed anew */
+    if (r->stage == STAGE_RECORDED) drop_parts(r->now);
     return r->stage;
 }
 
@@ -94,7 +104,8 @@ static int record(struct recorded *r, struct recording **out, recorded_body *bod
     int code = body(context);
     r->taking_down = 0;
     char text[512] = "";
-    if (code) snprintf(text, sizeof text, "%s", error_message()); /* ending it may fail in its own words */
+    /* ending it may fail in its own words */
+    if (code) snprintf(text, sizeof text, "%s", error_message());
     int ended = stream_record_end(r->stream, code ? NULL : out);
     return code ? fail(code, "%s", text) : ended;
 }
@@ -108,13 +119,15 @@ int recorded_part(struct recorded *r, const char *name, recorded_body *body, voi
         return OK;
     }
     if (version_now(r) != r->version_before)
-        return fail(ERR_FAILED, "%s: memory of the recorded step has moved since it began: give --no-graph", name);
+        return fail(ERR_FAILED,
+                    "%s: memory of the recorded step has moved since it began: give --no-graph",
+                    name);
     if (!step->part[part]) CHECK(record(r, &step->part[part], body, context));
     return stream_replay(r->stream, step->part[part], name);
 }
 
-int recorded_run(struct recorded *r, const struct recorded_key *key, const char *name, recorded_body *body,
-                 void *context) {
+int recorded_run(struct recorded *r, const struct recorded_key *key, const char *name,
+                 recorded_body *body, void *context) {
     recorded_begin(r, key, 1);
     return recorded_part(r, name, body, context);
 }

@@ -1,4 +1,5 @@
-/* A model on a device: memory once at the start, then only enqueued work. See replica.h for who calls what. */
+/* A model on a device: memory once at the start, then only enqueued work. See replica.h for who
+ * calls what. */
 #include "models/replica.h"
 
 #include <string.h>
@@ -35,7 +36,9 @@ int replica_init(struct replica *r, struct device *device, const struct model *m
     r->config = *config;
     r->input = PHASE_INPUT;
     int code = alloc_all(r);
-    if (!code) recorded_init(&r->recorded, device, r->tape, &r->params, config->graph && !model->collective_inside);
+    if (!code)
+        recorded_init(&r->recorded, device, r->tape, &r->params,
+                      config->graph && !model->collective_inside);
     for (int i = 0; values && !code && i < model->param_count; i++)
         code = param_write_value(&r->params, i, values[i]);
     if (!code) code = stream_sync(device_compute(device));
@@ -45,7 +48,8 @@ int replica_init(struct replica *r, struct device *device, const struct model *m
 
 void replica_free(struct replica *r) {
     if (!r || !r->device) return;
-    stream_sync(device_compute(r->device)); /* the device must be idle; its errors were told to whoever asked */
+    /* the device must be idle; its errors were told to whoever asked */
+    stream_sync(device_compute(r->device));
     recorded_free(&r->recorded);
     param_set_free(&r->params);
     optimizer_free(&r->optimizer);
@@ -83,8 +87,8 @@ int replica_write_step(struct replica *r, const struct step_block *step) {
 
 static int check_samples(const struct replica *r, const char *what, int n) {
     if (n >= 0 && n <= r->config.max_samples) return OK;
-    return fail(ERR_FAILED, "%s: %d samples: the input buffer of %s holds %d", what, n, device_name(r->device),
-                r->config.max_samples);
+    return fail(ERR_FAILED, "%s: %d samples: the input buffer of %s holds %d", what, n,
+                device_name(r->device), r->config.max_samples);
 }
 
 int replica_load(struct replica *r, const float *pixels, const int32_t *labels, int n) {
@@ -97,7 +101,8 @@ int replica_load(struct replica *r, const float *pixels, const int32_t *labels, 
     return labels ? copy_to_device(stream, r->labels, labels, (size_t)n * sizeof *labels) : OK;
 }
 
-int replica_load_samples(struct replica *r, const struct device_dataset *from, const int32_t *samples, int n) {
+int replica_load_samples(struct replica *r, const struct device_dataset *from,
+                         const int32_t *samples, int n) {
     size_t room = (size_t)r->config.max_samples * sizeof *samples;
     struct stream *stream = enter(r, r->input);
     CHECK(check_samples(r, "load", n));
@@ -113,17 +118,21 @@ int replica_make_rows(struct replica *r, int n) {
     const int shape[4] = {n, m->channels, m->height, m->width};
     if (!from) return OK;
     r->waiting = NULL;
-    struct tensor samples = tensor_plain(r->samples, DTYPE_I32, 1, &n), x = tensor_plain(r->pixels, DTYPE_F32, 4, shape),
+    struct tensor samples = tensor_plain(r->samples, DTYPE_I32, 1, &n),
+                  x = tensor_plain(r->pixels, DTYPE_F32, 4, shape),
                   labels = tensor_plain(r->labels, DTYPE_I32, 1, &n);
-    return device_dataset_gather(from, enter(r, r->input), &samples, m->mean, m->normalised ? m->std : 0, &x, &labels);
+    return device_dataset_gather(from, enter(r, r->input), &samples, m->mean,
+                                 m->normalised ? m->std : 0, &x, &labels);
 }
 
-int replica_forward(struct replica *r, const struct segments *segments, int training, struct var **output) {
+int replica_forward(struct replica *r, const struct segments *segments, int training,
+                    struct var **output) {
     const struct model *m = r->model;
     *output = NULL;
     enter(r, training ? PHASE_FORWARD : PHASE_EVALUATE);
     CHECK(check_samples(r, "forward", segments->n));
-    struct tape_step step = {.segments = segments, .params = &r->params, .step = r->step, .training = training};
+    struct tape_step step = {
+        .segments = segments, .params = &r->params, .step = r->step, .training = training};
     CHECK(tape_begin(r->tape, &step));
     const int shape[4] = {segments->n, m->channels, m->height, m->width};
     struct tensor pixels = tensor_plain(r->pixels, DTYPE_F32, 4, shape);
@@ -157,14 +166,16 @@ static int hash(struct replica *r, const struct tensor *x, int column) {
 int replica_hash_values(struct replica *r) {
     if (!r->config.hashes) return OK;
     enter(r, PHASE_PROOF);
-    for (int i = 0; i < r->params.count; i++) CHECK(hash(r, &r->params.param[i].value, i));
+    for (int i = 0; i < r->params.count; i++)
+        CHECK(hash(r, &r->params.param[i].value, i));
     return OK;
 }
 
 int replica_hash_grads(struct replica *r) {
     if (!r->config.hashes) return OK;
     enter(r, PHASE_PROOF);
-    for (int i = 0; i < r->params.count; i++) CHECK(hash(r, &r->params.param[i].grad, r->params.count + i));
+    for (int i = 0; i < r->params.count; i++)
+        CHECK(hash(r, &r->params.param[i].grad, r->params.count + i));
     return OK;
 }
 
@@ -200,7 +211,8 @@ static int finish(void *replica) {
 }
 
 /* What waits for make_rows is done with behind a replay too, which has made them. */
-static int run(struct replica *r, int kind, const char *name, recorded_body *body, const struct segments *segments) {
+static int run(struct replica *r, int kind, const char *name, recorded_body *body,
+               const struct segments *segments) {
     struct recorded_key key = {.kind = kind, .source = r->waiting, .segments = *segments};
     struct work work = {r, segments};
     enter(r, kind == WORK_TRAIN ? PHASE_FORWARD : PHASE_EVALUATE);
@@ -229,9 +241,11 @@ static int read_log(struct replica *r, const struct tensor *log, int rows, void 
     return copy_to_host(enter(r, PHASE_NONE), host, log->data, bytes);
 }
 
-int replica_read_logs(struct replica *r, int rows, double *losses, int64_t *hits, uint64_t *hashes) {
+int replica_read_logs(struct replica *r, int rows, double *losses, int64_t *hits,
+                      uint64_t *hashes) {
     if (rows < 0 || rows > r->config.log_rows)
-        return fail(ERR_FAILED, "logs: %d rows: %s keeps %d", rows, device_name(r->device), r->config.log_rows);
+        return fail(ERR_FAILED, "logs: %d rows: %s keeps %d", rows, device_name(r->device),
+                    r->config.log_rows);
     CHECK(read_log(r, &r->losses, rows, losses));
     CHECK(read_log(r, &r->hits, rows, hits));
     CHECK(read_log(r, &r->hashes, rows, hashes));

@@ -1,4 +1,5 @@
-/* Initial values and checkpoints: host copies of all parameters, drawn from a seed or kept in safetensors. */
+/* Initial values and checkpoints: host copies of all parameters, drawn from a seed or kept in
+ * safetensors. */
 #include <stdlib.h>
 
 #include "base/error.h"
@@ -12,7 +13,8 @@ int model_values_alloc(const struct model *model, float ***out) {
     if (!values || !block) {
         free(values);
         free(block);
-        return fail(ERR_MEMORY, "model %s: no host memory for %zu parameters", model->name, model_count(model));
+        return fail(ERR_MEMORY, "model %s: no host memory for %zu parameters", model->name,
+                    model_count(model));
     }
     for (int i = 0; i < model->param_count; i++) {
         values[i] = block;
@@ -34,13 +36,16 @@ int model_values_init(const struct model *model, uint64_t seed, float ***out) {
     CHECK(model_values_alloc(model, &values));
     rng_seed(&engine, seed);
     int code = model->init(model, &engine, values);
-    if (code) model_values_free(values);
-    else *out = values;
+    if (code)
+        model_values_free(values);
+    else
+        *out = values;
     return code;
 }
 
 static int64_t *shape_of(const struct param_spec *spec, int64_t *shape) {
-    for (int i = 0; i < spec->rank; i++) shape[i] = spec->dims[i];
+    for (int i = 0; i < spec->rank; i++)
+        shape[i] = spec->dims[i];
     return shape;
 }
 
@@ -53,7 +58,8 @@ int model_values_load(const struct model *model, const char *file, float ***out)
     CHECK_GOTO(model_values_alloc(model, &values), code, done);
     for (int i = 0; i < model->param_count; i++) {
         const struct param_spec *spec = &model->params[i];
-        CHECK_GOTO(safetensors_read(&s, spec->name, spec->rank, shape_of(spec, shape), values[i]), code, done);
+        CHECK_GOTO(safetensors_read(&s, spec->name, spec->rank, shape_of(spec, shape), values[i]),
+                   code, done);
     }
     *out = values;
     values = NULL;
@@ -68,7 +74,8 @@ int model_values_save(const struct model *model, const char *file, float *const 
     if (!items) return fail(ERR_MEMORY, "%s: no host memory", file);
     for (int i = 0; i < model->param_count; i++) {
         const struct param_spec *spec = &model->params[i];
-        items[i] = (struct safetensors_item){.name = spec->name, .dims = spec->rank, .data = values[i]};
+        items[i] =
+            (struct safetensors_item){.name = spec->name, .dims = spec->rank, .data = values[i]};
         shape_of(spec, items[i].shape);
     }
     const struct safetensors_pair about = {"format", "pt"};

@@ -17,7 +17,8 @@ double fold_sum(double *x, int n) {
     if (n < 1) return 0;
     for (int h; n > 1; n = h) {
         h = half(n);
-        for (int r = 0; r + h < n; r++) x[r] += x[r + h];
+        for (int r = 0; r + h < n; r++)
+            x[r] += x[r + h];
     }
     return x[0];
 }
@@ -47,7 +48,8 @@ int fold_schedule(int n, struct fold_step *steps, int *buffers) {
     *buffers = 0;
     if (n < 1 || n > MAX_DEVICES) return 0;
     int left[8], levels = 0; /* left[l]: terms left after l halvings */
-    for (left[0] = n; left[levels] > 1; levels++) left[levels + 1] = half(left[levels]);
+    for (left[0] = n; left[levels] > 1; levels++)
+        left[levels + 1] = half(left[levels]);
     struct walk w = {.steps = steps};
     make_term(&w, left, levels, 0, 0);
     *buffers = w.buffers;

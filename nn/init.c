@@ -1,7 +1,8 @@
-/* Initialisers. Why fan-in: an output is a sum of fan_in products, so weights shrink like 1 / sqrt(fan_in) to
- * keep the spread of activations from growing layer by layer. PyTorch's default slope sqrt(5) makes the gain
- * sqrt(1/3), so that the bound comes to 1 / sqrt(fan_in) for weight and bias alike; it is computed the long way
- * here because the roundings of that way show in the last bit. */
+/* Initialisers. Why fan-in: an output is a sum of fan_in products, so weights shrink like 1 /
+ * sqrt(fan_in) to keep the spread of activations from growing layer by layer. PyTorch's default
+ * slope sqrt(5) makes the gain sqrt(1/3), so that the bound comes to 1 / sqrt(fan_in) for weight
+ * and bias alike; it is computed the long way here because the roundings of that way show in the
+ * last bit. */
 #include "nn/init.h"
 
 #include <math.h>
@@ -23,11 +24,13 @@ void init_linear(struct rng *r, int out, int in, float *weight, float *bias) {
     init_layer(r, out, in, weight, bias);
 }
 
-void init_conv2d(struct rng *r, int out, int in, int groups, int kh, int kw, float *weight, float *bias) {
+void init_conv2d(struct rng *r, int out, int in, int groups, int kh, int kw, float *weight,
+                 float *bias) {
     init_layer(r, out, in / groups * kh * kw, weight, bias);
 }
 
 void init_scaled_normal(struct rng *r, float *x, size_t count, float scale) {
     rng_normal(r, x, count, 0.0, 1.0);
-    for (size_t i = 0; i < count; i++) x[i] *= scale;
+    for (size_t i = 0; i < count; i++)
+        x[i] *= scale;
 }

@@ -1,4 +1,5 @@
-/* The layers: each enqueues its forward kernel and records how to go back. PyTorch's functional names.
+/* The layers: each enqueues its forward kernel and records how to go back. PyTorch's functional
+ * names.
  *
  * The pattern of every layer:
  *     forward    check what only the tape can know; make y in the arena; launch; record a node
@@ -12,15 +13,18 @@ static int launch_segments(struct tape *t, enum op op, const struct op_args *who
         struct op_args args = *whole;
         args.in[0] = tensor_segment(&whole->in[0], &t->segments, s);
         args.out[0] = tensor_segment(&whole->out[0], &t->segments, s);
-        if (op == OP_DROPOUT_FORWARD || op == OP_DROPOUT_BACKWARD) args.p.dropout.v = t->segments.seg[s].v;
+        if (op == OP_DROPOUT_FORWARD || op == OP_DROPOUT_BACKWARD)
+            args.p.dropout.v = t->segments.seg[s].v;
         CHECK(launch(t->stream, op, &args));
     }
     return OK;
 }
 
-/* What treats each sample alike takes the whole batch, unless this device's way of doing it does not. */
+/* What treats each sample alike takes the whole batch, unless this device's way of doing it does
+ * not. */
 static int launch_batch(struct tape *t, enum op op, const struct op_args *args) {
-    return device_whole_batch(t->device, op) ? launch(t->stream, op, args) : launch_segments(t, op, args);
+    return device_whole_batch(t->device, op) ? launch(t->stream, op, args)
+                                             : launch_segments(t, op, args);
 }
 
 /* Launches `args` (whose out[0] must have memory) and gives y, its var, to the tape. */
@@ -32,7 +36,8 @@ static struct var *record(struct tape *t, enum op op, struct node *node, int nee
 }
 
 /* Launches the op that makes dx from the operands in `args`. in_place: dx may be dy's memory. */
-static int backward_to_x(struct tape *t, enum op op, struct node *n, struct op_args *args, int in_place) {
+static int backward_to_x(struct tape *t, enum op op, struct node *n, struct op_args *args,
+                         int in_place) {
     if (!n->x->needs_grad) return OK;
     args->out[0] = in_place && grad_may_reuse(n->y) ? n->y->grad : grad_target(t, n->x);
     args->p = n->args.p;
@@ -89,7 +94,8 @@ static int check_param(const struct tape *t, const char *layer, const struct par
     return fail(ERR_FAILED, "%s: a parameter that is not in the set given to tape_begin", layer);
 }
 
-static int check_params(struct tape *t, const char *layer, const struct param *w, const struct param *b) {
+static int check_params(struct tape *t, const char *layer, const struct param *w,
+                        const struct param *b) {
     CHECK(tape_fail(t, check_param(t, layer, w)));
     return tape_fail(t, check_param(t, layer, b));
 }
@@ -105,18 +111,23 @@ static int conv2d_backward(struct tape *t, struct node *n) {
     return backward_to_x(t, OP_CONV2D_BACKWARD_DATA, n, &args, 0);
 }
 
-struct var *conv2d(struct tape *t, struct var *x, struct param *w, struct param *b, int stride, int padding) {
+struct var *conv2d(struct tape *t, struct var *x, struct param *w, struct param *b, int stride,
+                   int padding) {
     x = to_device_layout(t, x);
     if (!x || check_params(t, "conv2d", w, b)) return NULL;
     const int *d = x->value.dims, *k = w->value.dims; /* (N,C,H,W), (O,C,k,k) */
-    if (x->value.rank != 4 || k[1] != d[1] || stride < 1 || padding < 0 || d[2] + 2 * padding < k[2] ||
-        d[3] + 2 * padding < k[3]) {
-        tape_fail(t, fail(ERR_USAGE, "conv2d %s: %dx%d of %d channels, stride %d, padding %d, does not suit an "
-                          "input of rank %d, %d channels, %dx%d: check the model", w->spec->name, k[2], k[3], k[1],
-                          stride, padding, x->value.rank, d[1], d[2], d[3]));
+    if (x->value.rank != 4 || k[1] != d[1] || stride < 1 || padding < 0 ||
+        d[2] + 2 * padding < k[2] || d[3] + 2 * padding < k[3]) {
+        tape_fail(t,
+                  fail(ERR_USAGE,
+                       "conv2d %s: %dx%d of %d channels, stride %d, padding %d, does not suit an "
+                       "input of rank %d, %d channels, %dx%d: check the model",
+                       w->spec->name, k[2], k[3], k[1], stride, padding, x->value.rank, d[1], d[2],
+                       d[3]));
         return NULL;
     }
-    int rows = window_count(d[2], k[2], stride, padding), columns = window_count(d[3], k[3], stride, padding);
+    int rows = window_count(d[2], k[2], stride, padding),
+        columns = window_count(d[3], k[3], stride, padding);
     int dims[4] = {d[0], k[0], rows, columns};
     struct node node = {.backward = conv2d_backward, .x = x, .w = w, .b = b};
     node.args = (struct op_args){.in = {x->value, w->value, b->value},
@@ -137,8 +148,11 @@ static struct var *linear_op(struct tape *t, struct var *x, struct param *w, str
     if (!x || check_params(t, "linear", w, b)) return NULL;
     int in = w->value.dims[weight_is_in_out ? 0 : 1], out = w->value.dims[weight_is_in_out ? 1 : 0];
     if (x->value.rank != 2 || x->value.dims[1] != in) {
-        tape_fail(t, fail(ERR_USAGE, "linear %s: takes %d inputs, but was given rank %d with %d: flatten first, or "
-                          "check the model", w->spec->name, in, x->value.rank, x->value.dims[1]));
+        tape_fail(
+            t, fail(ERR_USAGE,
+                    "linear %s: takes %d inputs, but was given rank %d with %d: flatten first, or "
+                    "check the model",
+                    w->spec->name, in, x->value.rank, x->value.dims[1]));
         return NULL;
     }
     int dims[2] = {x->value.dims[0], out};
@@ -182,15 +196,20 @@ static int max_pool_backward(struct tape *t, struct node *n) {
     return backward_to_x(t, OP_MAX_POOL_BACKWARD, n, &args, 0);
 }
 
-static struct var *pool(struct tape *t, struct var *x, struct pool_args p, enum op op, node_backward *backward) {
+static struct var *pool(struct tape *t, struct var *x, struct pool_args p, enum op op,
+                        node_backward *backward) {
     if (tape_stuck(t, x)) return NULL;
     const int *d = x->value.dims;
     if (x->value.rank != 4 || p.size < 1 || p.stride < 1 || p.size > d[2] || p.size > d[3]) {
-        tape_fail(t, fail(ERR_USAGE, "pooling: size %d, stride %d does not suit an input of rank %d, %dx%d: check "
-                          "the model", p.size, p.stride, x->value.rank, d[2], d[3]));
+        tape_fail(
+            t, fail(ERR_USAGE,
+                    "pooling: size %d, stride %d does not suit an input of rank %d, %dx%d: check "
+                    "the model",
+                    p.size, p.stride, x->value.rank, d[2], d[3]));
         return NULL;
     }
-    int dims[4] = {d[0], d[1], window_count(d[2], p.size, p.stride, 0), window_count(d[3], p.size, p.stride, 0)};
+    int dims[4] = {d[0], d[1], window_count(d[2], p.size, p.stride, 0),
+                   window_count(d[3], p.size, p.stride, 0)};
     struct node node = {.backward = backward, .x = x};
     node.args = (struct op_args){.in = {x->value}, .p.pool = p};
     node.args.out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, 4, dims);
@@ -217,7 +236,8 @@ static int flatten_backward(struct tape *t, struct node *n) {
     if (!n->x->needs_grad) return OK;
     struct tensor dx = n->y->grad;
     dx.rank = n->x->value.rank;
-    for (int i = 0; i < MAX_RANK; i++) dx.dims[i] = n->x->value.dims[i];
+    for (int i = 0; i < MAX_RANK; i++)
+        dx.dims[i] = n->x->value.dims[i];
     ((struct tape_var *)n->x)->borrowed |= ((struct tape_var *)n->y)->borrowed;
     return grad_done(t, n->x, &dx);
 }
@@ -229,7 +249,8 @@ struct var *flatten(struct tape *t, struct var *x) {
     return tape_node(t, &node) ? NULL : node.y;
 }
 
-/* The mask depends on the virtual device, so each segment is a launch of its own, forward and backward alike. */
+/* The mask depends on the virtual device, so each segment is a launch of its own, forward and
+ * backward alike. */
 static int dropout_backward(struct tape *t, struct node *n) {
     if (!n->x->needs_grad) return OK;
     struct op_args args = n->args;
@@ -243,14 +264,15 @@ static int dropout_backward(struct tape *t, struct node *n) {
 struct var *dropout(struct tape *t, struct var *x, double p) {
     if (tape_stuck(t, x)) return NULL;
     if (!(p >= 0 && p <= 1)) {
-        tape_fail(t, fail(ERR_USAGE, "dropout probability has to be between 0 and 1, but got %g", p));
+        tape_fail(t,
+                  fail(ERR_USAGE, "dropout probability has to be between 0 and 1, but got %g", p));
         return NULL;
     }
     int layer = t->dropout_layers++;
     if (!t->step.training || p == 0) return x;
     struct node node = {.backward = dropout_backward, .x = x};
-    node.args = (struct op_args){.in = {x->value}, .step = t->step.step,
-                                 .p.dropout = {.p = (float)p, .layer = layer}};
+    node.args = (struct op_args){
+        .in = {x->value}, .step = t->step.step, .p.dropout = {.p = (float)p, .layer = layer}};
     node.args.out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, x->value.rank, x->value.dims);
     if (t->error || tape_fail(t, launch_segments(t, OP_DROPOUT_FORWARD, &node.args))) return NULL;
     node.y = tape_var(t, node.args.out[0], x->needs_grad);

@@ -1,5 +1,6 @@
-/* Log-softmax and the losses. Row-wise and in plain layout: a row's bits do not depend on its neighbours, so
- * the loss may be computed on each device or on device 0 over the gathered rows, to the same bits. */
+/* Log-softmax and the losses. Row-wise and in plain layout: a row's bits do not depend on its
+ * neighbours, so the loss may be computed on each device or on device 0 over the gathered rows,
+ * to the same bits. */
 #include "base/error.h"
 #include "nn/tape_internal.h"
 
@@ -17,12 +18,14 @@ struct var *log_softmax(struct tape *t, struct var *x) {
     struct node node = {.backward = log_softmax_backward, .x = x};
     node.args.in[0] = x->value;
     node.args.out[0] = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, x->value.rank, x->value.dims);
-    if (t->error || tape_fail(t, launch(t->stream, OP_LOG_SOFTMAX_FORWARD, &node.args))) return NULL;
+    if (t->error || tape_fail(t, launch(t->stream, OP_LOG_SOFTMAX_FORWARD, &node.args)))
+        return NULL;
     node.y = tape_var(t, node.args.out[0], x->needs_grad);
     return tape_node(t, &node) ? NULL : node.y;
 }
 
-/* The loss's own gradient is 1 (MEAN, SUM: the weight is in the step block) or given per row (NONE). */
+/* The loss's own gradient is 1 (MEAN, SUM: the weight is in the step block) or given per row
+ * (NONE). */
 static int loss_backward(struct tape *t, struct node *n, enum op op) {
     if (!n->x->needs_grad) return OK;
     struct op_args args = n->args;
@@ -31,7 +34,9 @@ static int loss_backward(struct tape *t, struct node *n, enum op op) {
     args.out[1] = (struct tensor){0};
     CHECK(tape_error(t));
     if (args.p.loss.reduction == REDUCE_NONE && !args.in[2].data)
-        return fail(ERR_USAGE, "loss: reduction none leaves a loss a sample: give backward a gradient for each");
+        return fail(
+            ERR_USAGE,
+            "loss: reduction none leaves a loss a sample: give backward a gradient for each");
     CHECK(launch(t->stream, op, &args));
     return grad_done(t, n->x, &args.out[0]);
 }
@@ -44,13 +49,14 @@ static int nll_backward(struct tape *t, struct node *n) {
     return loss_backward(t, n, OP_NLL_BACKWARD);
 }
 
-static struct var *loss(struct tape *t, struct var *x, const struct tensor *labels, enum reduction r, enum op op,
-                        node_backward *backward) {
+static struct var *loss(struct tape *t, struct var *x, const struct tensor *labels,
+                        enum reduction r, enum op op, node_backward *backward) {
     x = to_plain(t, x);
     if (!x) return NULL;
     int n = x->value.dims[0];
     if (labels->rank != 1 || labels->dims[0] < n) {
-        tape_fail(t, fail(ERR_FAILED, "loss: %d labels for %d samples: give one each", labels->dims[0], n));
+        tape_fail(t, fail(ERR_FAILED, "loss: %d labels for %d samples: give one each",
+                          labels->dims[0], n));
         return NULL;
     }
     struct node node = {.backward = backward, .x = x};
@@ -68,18 +74,22 @@ static struct var *loss(struct tape *t, struct var *x, const struct tensor *labe
     return tape_node(t, &node) ? NULL : node.y;
 }
 
-struct var *cross_entropy(struct tape *t, struct var *scores, const struct tensor *labels, enum reduction r) {
+struct var *cross_entropy(struct tape *t, struct var *scores, const struct tensor *labels,
+                          enum reduction r) {
     return loss(t, scores, labels, r, OP_CROSS_ENTROPY_FORWARD, cross_entropy_backward);
 }
 
-struct var *nll_loss(struct tape *t, struct var *log_probabilities, const struct tensor *labels, enum reduction r) {
+struct var *nll_loss(struct tape *t, struct var *log_probabilities, const struct tensor *labels,
+                     enum reduction r) {
     return loss(t, log_probabilities, labels, r, OP_NLL_FORWARD, nll_backward);
 }
 
-int tape_log_loss(struct tape *t, const struct var *loss, const struct tensor *losses, const struct tensor *hits) {
+int tape_log_loss(struct tape *t, const struct var *loss, const struct tensor *losses,
+                  const struct tensor *hits) {
     CHECK(tape_error(t));
     const struct tensor *row_hits = &((const struct tape_var *)loss)->hits;
-    if (!row_hits->data) return tape_fail(t, fail(ERR_FAILED, "log loss: the value given was made by no loss"));
+    if (!row_hits->data)
+        return tape_fail(t, fail(ERR_FAILED, "log loss: the value given was made by no loss"));
     for (int s = 0; s < t->segments.count; s++) {
         struct op_args args = {.in[0] = tensor_segment(&loss->value, &t->segments, s),
                                .in[1] = tensor_segment(row_hits, &t->segments, s),

@@ -1,7 +1,9 @@
-/* Optimizers: one launch for each run of parameters whose gradients lie in the same order as their values. A model whose
- * backward pass ends with its first layer is a single run, in DDP too after gradients were laid anew; at worst a run
- * is one parameter. The pads inside a run are zero in values, gradients and state alike, and every formula makes 0 of 0:
- * they stay so. The update of an element knows nothing of its neighbours, so the bits are those of single launches. */
+/* Optimizers: one launch for each run of parameters whose gradients lie in the same order as
+ * their values. A model whose backward pass ends with its first layer is a single run, in DDP
+ * too after gradients were laid anew; at worst a run is one parameter. The pads inside a run are
+ * zero in values, gradients and state alike, and every formula makes 0 of 0: they stay so. The
+ * update of an element knows nothing of its neighbours, so the bits are those of single
+ * launches. */
 #include "nn/optimizer.h"
 
 #include <math.h>
@@ -13,7 +15,8 @@ static const struct {
     const char *name;
     enum op op;
     double learning_rate;
-} kinds[OPTIMIZER_COUNT] = {{"sgd", OP_SGD, 0.2}, {"adadelta", OP_ADADELTA, 1}, {"adam", OP_ADAM, 0.001}};
+} kinds[OPTIMIZER_COUNT] = {
+    {"sgd", OP_SGD, 0.2}, {"adadelta", OP_ADADELTA, 1}, {"adam", OP_ADAM, 0.001}};
 
 const char *optimizer_name(enum optimizer_kind kind) {
     return kinds[kind].name;
@@ -23,7 +26,8 @@ double optimizer_learning_rate(enum optimizer_kind kind) {
     return kinds[kind].learning_rate;
 }
 
-int optimizer_init(struct optimizer *o, const struct param_set *set, const struct optimizer_config *config) {
+int optimizer_init(struct optimizer *o, const struct param_set *set,
+                   const struct optimizer_config *config) {
     memset(o, 0, sizeof *o);
     o->device = set->device;
     o->config = *config;
@@ -48,9 +52,10 @@ static int in_step(const struct param *a, const struct param *b) {
 }
 
 /* Elements first ... last of the value arena, as one vector. */
-static int update(struct optimizer *o, struct param_set *set, const struct param *first, const struct param *last,
-                  const struct step_block *step) {
-    int count = (int)(last->value_offset + last->count - first->value_offset), pairs[2] = {count, 2};
+static int update(struct optimizer *o, struct param_set *set, const struct param *first,
+                  const struct param *last, const struct step_block *step) {
+    int count = (int)(last->value_offset + last->count - first->value_offset),
+        pairs[2] = {count, 2};
     struct op_args args = {.in[0] = tensor_plain(first->grad.data, DTYPE_F32, 1, &count),
                            .out[0] = tensor_plain(first->value.data, DTYPE_F32, 1, &count),
                            .step = step};
@@ -67,7 +72,8 @@ static int update(struct optimizer *o, struct param_set *set, const struct param
 int optimizer_step(struct optimizer *o, struct param_set *set, const struct step_block *step) {
     for (int i = set->count - 1; i >= 0;) { /* values lie in reverse order of registration */
         const struct param *first = &set->param[i], *last = first;
-        while (--i >= 0 && in_step(last, &set->param[i])) last = &set->param[i];
+        while (--i >= 0 && in_step(last, &set->param[i]))
+            last = &set->param[i];
         CHECK(update(o, set, first, last, step));
     }
     return OK;

@@ -1,4 +1,5 @@
-/* The two arenas of a model's parameters: see param.h for why they run in reverse registration order. */
+/* The two arenas of a model's parameters: see param.h for why they run in reverse registration
+ * order. */
 #include "nn/param.h"
 
 #include <stdlib.h>
@@ -8,7 +9,8 @@
 
 size_t param_spec_count(const struct param_spec *spec) {
     size_t count = 1;
-    for (int i = 0; i < spec->rank; i++) count *= (size_t)spec->dims[i];
+    for (int i = 0; i < spec->rank; i++)
+        count *= (size_t)spec->dims[i];
     return count;
 }
 
@@ -22,7 +24,8 @@ static int zero_arena(struct param_set *set, float *arena) {
     return launch(device_compute(set->device), OP_FILL, &args);
 }
 
-int param_set_init(struct param_set *set, struct device *device, const struct param_spec *specs, int count) {
+int param_set_init(struct param_set *set, struct device *device, const struct param_spec *specs,
+                   int count) {
     int code = OK;
     memset(set, 0, sizeof *set);
     set->device = device;
@@ -38,7 +41,8 @@ int param_set_init(struct param_set *set, struct device *device, const struct pa
         set->total_count += p->count;
     }
     if (set->arena_count > INT32_MAX) {
-        code = fail(ERR_USAGE, "parameters: %zu in all: a model may have 2^31 - 1 of them", set->total_count);
+        code = fail(ERR_USAGE, "parameters: %zu in all: a model may have 2^31 - 1 of them",
+                    set->total_count);
         goto fail;
     }
     size_t bytes = set->arena_count * sizeof(float);
@@ -48,8 +52,10 @@ int param_set_init(struct param_set *set, struct device *device, const struct pa
     CHECK_GOTO(zero_arena(set, set->grads), code, fail);
     for (int i = 0; i < count; i++) {
         struct param *p = &set->param[i];
-        p->value = tensor_plain(set->values + p->value_offset, DTYPE_F32, p->spec->rank, p->spec->dims);
-        p->grad = tensor_plain(set->grads + p->grad_offset, DTYPE_F32, p->spec->rank, p->spec->dims);
+        p->value =
+            tensor_plain(set->values + p->value_offset, DTYPE_F32, p->spec->rank, p->spec->dims);
+        p->grad =
+            tensor_plain(set->grads + p->grad_offset, DTYPE_F32, p->spec->rank, p->spec->dims);
     }
     return OK;
 fail:

@@ -29,9 +29,11 @@ void tape_set_cause(struct tape *t, enum mem_cause cause) {
 
 void tape_free(struct tape *t) {
     if (!t) return;
-    stream_sync(t->stream); /* what is enqueued still uses the arena; its errors were told to whoever asked */
+    /* what is enqueued still uses the arena; its errors were told to whoever asked */
+    stream_sync(t->stream);
     tape_free_blocks(t);
-    for (int i = 0; i < t->var_capacity; i++) free(t->vars[i]);
+    for (int i = 0; i < t->var_capacity; i++)
+        free(t->vars[i]);
     free(t->vars);
     free(t->blocks);
     free(t->nodes);
@@ -81,8 +83,11 @@ static int check_segments(const struct segments *s) {
     int n = 0;
     if (s->count < 1 || s->count > MAX_DEVICES)
         return fail(ERR_FAILED, "tape: %d segments: a batch has 1 to %d", s->count, MAX_DEVICES);
-    for (int i = 0; i < s->count; i++) n += s->seg[i].n;
-    return n == s->n ? OK : fail(ERR_FAILED, "tape: the segments hold %d samples, the batch %d", n, s->n);
+    for (int i = 0; i < s->count; i++)
+        n += s->seg[i].n;
+    return n == s->n
+               ? OK
+               : fail(ERR_FAILED, "tape: the segments hold %d samples, the batch %d", n, s->n);
 }
 
 int tape_begin(struct tape *t, const struct tape_step *step) {
@@ -163,10 +168,12 @@ static void count_use(struct tape *t, const struct param *p) {
     if (p) t->uses_total[p - t->step.params->param]++;
 }
 
-/* Forgets an earlier walk, marks what the root depends on and counts each parameter's contributions. */
+/* Forgets an earlier walk, marks what the root depends on and counts each parameter's
+ * contributions. */
 static void count_uses(struct tape *t, struct var *root) {
     int params = t->step.params ? t->step.params->count : 0;
-    for (int i = 0; i < params; i++) t->uses_total[i] = 0;
+    for (int i = 0; i < params; i++)
+        t->uses_total[i] = 0;
     for (int i = 0; i < t->var_count; i++) {
         t->vars[i]->reached = t->vars[i]->borrowed = 0;
         t->vars[i]->var.grad = (struct tensor){0};
@@ -192,12 +199,16 @@ static int same_shape(const struct tensor *a, const struct tensor *b) {
 static int check_root(const struct tape *t, const struct var *root, const struct tensor *grad) {
     if (!root) return fail(ERR_FAILED, "backward: no root: the forward pass made none");
     if (!t->step.training)
-        return fail(ERR_FAILED, "backward: the tape was begun for evaluation: begin it with training");
+        return fail(ERR_FAILED,
+                    "backward: the tape was begun for evaluation: begin it with training");
     if (!grad && ((const struct tape_var *)root)->hits.data) return OK;
     if (!grad) return fail(ERR_FAILED, "backward: the root is no loss: give its gradient");
-    if (root->value.layout != LAYOUT_PLAIN || grad->layout != LAYOUT_PLAIN || !same_shape(grad, &root->value))
-        return fail(ERR_FAILED, "backward: the gradient given must be shaped like the root, both in plain layout: "
-                                "end the forward pass with to_plain");
+    if (root->value.layout != LAYOUT_PLAIN || grad->layout != LAYOUT_PLAIN ||
+        !same_shape(grad, &root->value))
+        return fail(
+            ERR_FAILED,
+            "backward: the gradient given must be shaped like the root, both in plain layout: "
+            "end the forward pass with to_plain");
     return OK;
 }
 

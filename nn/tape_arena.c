@@ -1,10 +1,11 @@
-/* The step arena: the device memory of one step, handed out from the front and taken back all at once.
+/* The step arena: the device memory of one step, handed out from the front and taken back all at
+ * once.
  *
  *     first step    | x | y0 | y1 | ... |       a block for each piece, made as it is asked for
  *     later         | x   y0   y1   ... |       one block of the most ever in use: the same calls fit again
  *
- * so a steady step allocates nothing, and the ledger shows what a step truly needs. Pieces of a shorter life (the
- * buffers of a fold) are taken back to a mark, as on a stack. */
+ * so a steady step allocates nothing, and the ledger shows what a step truly needs. Pieces of a
+ * shorter life (the buffers of a fold) are taken back to a mark, as on a stack. */
 #include <stdlib.h>
 
 #include "base/error.h"
@@ -13,7 +14,8 @@
 enum { ALIGNMENT = 256 };
 
 void tape_free_blocks(struct tape *t) {
-    for (int i = 0; i < t->block_count; i++) device_free(t->device, t->blocks[i].memory);
+    for (int i = 0; i < t->block_count; i++)
+        device_free(t->device, t->blocks[i].memory);
     t->block_count = 0;
     t->arena_version++;
 }
@@ -51,9 +53,10 @@ void *tape_alloc(struct tape *t, size_t bytes) {
     return memory;
 }
 
-/* Blocks are given back before the one block is made, so that the peak is not raised. Where the device's free
- * memory lies in pieces too small for it, the next step asks for its own pieces again. After a step that ran out of
- * memory nothing is kept: a smaller batch must find all that it would have found without that step. */
+/* Blocks are given back before the one block is made, so that the peak is not raised. Where the
+ * device's free memory lies in pieces too small for it, the next step asks for its own pieces
+ * again. After a step that ran out of memory nothing is kept: a smaller batch must find all that
+ * it would have found without that step. */
 int tape_restart_arena(struct tape *t, int ran_out) {
     t->mark = (struct tape_mark){0};
     if (t->block_count < 2 && !ran_out) return OK;
@@ -67,7 +70,8 @@ int tape_restart_arena(struct tape *t, int ran_out) {
     return code == ERR_MEMORY ? OK : code;
 }
 
-struct tensor tape_tensor(struct tape *t, enum dtype dtype, enum layout layout, int rank, const int *dims) {
+struct tensor tape_tensor(struct tape *t, enum dtype dtype, enum layout layout, int rank,
+                          const int *dims) {
     struct tensor x = tensor_plain(NULL, dtype, rank, dims);
     x.layout = layout;
     x.groups = layout == LAYOUT_N16 ? segments_groups(&t->segments) : 0;

@@ -1,11 +1,13 @@
-/* The gradient of a parameter: one launch a segment, folded over the segments in the one order of summing.
+/* The gradient of a parameter: one launch a segment, folded over the segments in the one order
+ * of summing.
  *
  *     segments 0 1 2 3, h = 2:      make 0 -> A      make 2 -> B      A += B
  *                                   make 1 -> B      make 3 -> C      B += C      A += B
  *
- * Depth first, so that 1 + ceil(log2 S) buffers serve S segments; buffer A is the gradient itself. A parameter
- * used more than once in a step keeps one buffer a segment until its last use, because the uses of one
- * segment must be added before the segments are: (use 1 + use 2) of segment 0, then over segments. */
+ * Depth first, so that 1 + ceil(log2 S) buffers serve S segments; buffer A is the gradient
+ * itself. A parameter used more than once in a step keeps one buffer a segment until its last
+ * use, because the uses of one segment must be added before the segments are: (use 1 + use 2) of
+ * segment 0, then over segments. */
 #include "base/error.h"
 #include "nn/fold.h"
 #include "nn/tape_internal.h"
@@ -19,8 +21,8 @@ static int fire(struct tape *t, int index) {
     return t->hook ? t->hook(t->hook_context, index) : OK;
 }
 
-static int launch_segment(struct tape *t, enum op op, const struct node *n, int segment, const struct tensor *dw,
-                          const struct tensor *db) {
+static int launch_segment(struct tape *t, enum op op, const struct node *n, int segment,
+                          const struct tensor *dw, const struct tensor *db) {
     struct op_args args = {.in[0] = tensor_segment(&n->x->value, &t->segments, segment),
                            .in[1] = tensor_segment(&n->y->grad, &t->segments, segment),
                            .out[0] = *dw,
@@ -33,8 +35,8 @@ static struct tensor like(struct tape *t, const struct tensor *x) {
     return tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, x->rank, x->dims);
 }
 
-/* The only use of both parameters: made and folded at once. Buffer 0 is the gradient itself, unless that is to
- * be added to. */
+/* The only use of both parameters: made and folded at once. Buffer 0 is the gradient itself,
+ * unless that is to be added to. */
 static int fold_once(struct tape *t, enum op op, struct node *n) {
     struct fold_step steps[2 * MAX_DEVICES];
     struct tensor w[8] = {n->w->grad}, b[8] = {n->b->grad};
@@ -98,7 +100,8 @@ static int keep_use(struct tape *t, enum op op, struct node *n) {
     return OK;
 }
 
-/* Folds the kept gradients of one parameter level by level, then writes or adds the sum to its gradient. */
+/* Folds the kept gradients of one parameter level by level, then writes or adds the sum to its
+ * gradient. */
 static int fold_kept(struct tape *t, struct param *p) {
     int n = t->segments.count;
     for (int h; n > 1; n = h) {

@@ -1,5 +1,6 @@
-/* Chrome trace events: see chrome_trace.h. Slices are "X" events {ts, dur}, names of tracks "M" events; on one track slices
- * must lie beside or inside each other, which is why steps and phases have a track of their own. */
+/* Chrome trace events: see chrome_trace.h. Slices are "X" events {ts, dur}, names of tracks "M"
+ * events; on one track slices must lie beside or inside each other, which is why steps and
+ * phases have a track of their own. */
 #include "report/chrome_trace.h"
 
 #include <inttypes.h>
@@ -9,8 +10,12 @@
 #include "base/error.h"
 #include "base/json.h"
 
-enum { RUN_PROCESSES = 100 };                /* process ids: 100, 101 of the first run, 200 ... of the second; viewers show them */
-enum track { TRACK_STEPS = 1, TRACK_LANES }; /* thread ids: TRACK_LANES + enum lane. Perfetto calls a thread with its process's
+/* process ids: 100, 101 of the first run, 200 ... of the second; viewers show them */
+enum { RUN_PROCESSES = 100 };
+enum track {
+    TRACK_STEPS = 1,
+    TRACK_LANES
+}; /* thread ids: TRACK_LANES + enum lane. Perfetto calls a thread with its process's
                                               * id the main thread: there is none */
 _Static_assert(MAX_DEVICES <= RUN_PROCESSES, "processes of two runs would be one");
 static const char *const lane_titles[LANE_COUNT] = {"compute", "communication", "host"};
@@ -34,7 +39,8 @@ static void open_event(struct writer *w, const char *kind, int track, const char
 }
 
 /* Up to its args; two json_close end it. */
-static void open_slice(struct writer *w, int track, const char *name, const char *category, int64_t start_ns, int64_t end_ns) {
+static void open_slice(struct writer *w, int track, const char *name, const char *category,
+                       int64_t start_ns, int64_t end_ns) {
     open_event(w, "X", track, name);
     json_string(&w->json, "cat", category);
     json_thousandths(&w->json, "ts", start_ns - w->zero_ns);
@@ -62,7 +68,8 @@ static void write_place(struct writer *w, const char *what, int track, int place
 }
 
 static void write_span(struct writer *w, const struct span *s) {
-    open_slice(w, TRACK_LANES + s->lane, s->name, s->waiting ? "waiting" : phase_name(s->phase), s->start_ns, s->end_ns);
+    open_slice(w, TRACK_LANES + s->lane, s->name, s->waiting ? "waiting" : phase_name(s->phase),
+               s->start_ns, s->end_ns);
     json_integer(&w->json, "step", s->step);
     json_string(&w->json, "phase", phase_name(s->phase));
     if (s->bytes) json_natural(&w->json, "bytes", s->bytes);
@@ -80,11 +87,14 @@ static int step_of(const struct span *s) {
 /* How many of spans[0..count) from the first on belong to its step, or to its phase of it. */
 static size_t run_length(const struct span *const *spans, size_t count, int of_phase) {
     size_t n = 1;
-    while (n < count && step_of(spans[n]) == step_of(spans[0]) && (!of_phase || spans[n]->phase == spans[0]->phase)) n++;
+    while (n < count && step_of(spans[n]) == step_of(spans[0]) &&
+           (!of_phase || spans[n]->phase == spans[0]->phase))
+        n++;
     return n;
 }
 
-static void write_stretch(struct writer *w, const struct span *const *spans, size_t count, const char *name) {
+static void write_stretch(struct writer *w, const struct span *const *spans, size_t count,
+                          const char *name) {
     open_slice(w, TRACK_STEPS, name, "steps", spans[0]->start_ns, spans[count - 1]->end_ns);
     close_event(w);
 }
@@ -98,7 +108,8 @@ static void write_steps(struct writer *w, const struct span *const *spans, size_
         for (size_t k = 0, m; k < n; k += m) {
             const struct span *const *first = spans + i + k;
             m = run_length(first, n - k, 1);
-            if (first[0]->phase != PHASE_NONE) write_stretch(w, first, m, phase_name(first[0]->phase));
+            if (first[0]->phase != PHASE_NONE)
+                write_stretch(w, first, m, phase_name(first[0]->phase));
         }
     }
 }
@@ -114,7 +125,8 @@ static void write_device(struct writer *w, const struct span *const *spans, size
     for (size_t i = 0; i < count; i++) {
         if (spans[i]->lane == LANE_COMPUTE && lane < 0) {
             size_t n = 1;
-            while (i + n < count && spans[i + n]->lane == LANE_COMPUTE) n++;
+            while (i + n < count && spans[i + n]->lane == LANE_COMPUTE)
+                n++;
             write_name(w, "thread_name", TRACK_STEPS, "steps and phases");
             write_place(w, "thread_sort_index", TRACK_STEPS, TRACK_STEPS);
             write_steps(w, spans + i, n);
@@ -130,7 +142,8 @@ static void write_device(struct writer *w, const struct span *const *spans, size
 
 /* By device, lane and start; of two that start together the longer first. */
 static int compare_spans(const void *left, const void *right) {
-    const struct span *a = *(const struct span *const *)left, *b = *(const struct span *const *)right;
+    const struct span *a = *(const struct span *const *)left,
+                      *b = *(const struct span *const *)right;
     if (a->device != b->device) return a->device < b->device ? -1 : 1;
     if (a->lane != b->lane) return a->lane < b->lane ? -1 : 1;
     if (a->start_ns != b->start_ns) return a->start_ns < b->start_ns ? -1 : 1;
@@ -148,7 +161,8 @@ static int write_run(struct writer *w, int first_process) {
     }
     qsort(spans, kept->count, sizeof *spans, compare_spans);
     for (size_t i = 0, n; i < kept->count; i += n) {
-        for (n = 1; i + n < kept->count && spans[i + n]->device == spans[i]->device;) n++;
+        for (n = 1; i + n < kept->count && spans[i + n]->device == spans[i]->device;)
+            n++;
         w->process = first_process + spans[i]->device;
         write_device(w, spans + i, n);
     }
@@ -163,15 +177,19 @@ static void write_facts(struct json_writer *w, const struct trace_run *runs, int
         const struct run_record *r = runs[i].run;
         char text[256], lost[64] = "";
         int kept = r->steps < TRACE_STEPS ? r->steps : TRACE_STEPS;
-        if (r->spans_lost) snprintf(lost, sizeof lost, "; %" PRId64 " spans lost for want of memory", r->spans_lost);
-        snprintf(text, sizeof text, "%s on %s, %s, %s x %d, global batch %d, %d of %d steps%s", r->model, r->dataset,
-                 r->optimizer, r->kind, r->devices, r->batch_size, kept, r->steps, lost);
+        if (r->spans_lost)
+            snprintf(lost, sizeof lost, "; %" PRId64 " spans lost for want of memory",
+                     r->spans_lost);
+        snprintf(text, sizeof text, "%s on %s, %s, %s x %d, global batch %d, %d of %d steps%s",
+                 r->model, r->dataset, r->optimizer, r->kind, r->devices, r->batch_size, kept,
+                 r->steps, lost);
         json_string(w, runs[i].title, text);
     }
     json_close(w);
 }
 
-int chrome_trace_write(struct atomic_file *file, const char *path, const struct trace_run *runs, int count) {
+int chrome_trace_write(struct atomic_file *file, const char *path, const struct trace_run *runs,
+                       int count) {
     struct writer w = {0};
     if (!file->file) return OK;
     json_start(&w.json, file->file);

@@ -38,7 +38,8 @@ static void row_bytes(FILE *file, const char *name, const struct run_record *run
         if (rest && r->devices < 2)
             snprintf(text[i], sizeof text[i], "-");
         else
-            format_bytes((uint64_t)((each_step ? per_step(bytes, r) : bytes) + 0.5), text[i], sizeof text[i]);
+            format_bytes((uint64_t)((each_step ? per_step(bytes, r) : bytes) + 0.5), text[i],
+                         sizeof text[i]);
     }
     table_row(file, name, text);
 }
@@ -63,8 +64,8 @@ static void row_phase(FILE *file, const struct run_record *run, int phase) {
     if (any) table_row(file, name, text);
 }
 
-/* What is no phase of the compute lane: DDP's communication beside it, and waiting for it; in DP device 0's thread, done
- * with its own share, waiting for the other threads. */
+/* What is no phase of the compute lane: DDP's communication beside it, and waiting for it; in DP
+ * device 0's thread, done with its own share, waiting for the other threads. */
 static double comm_ms(const struct run_record *r, const struct device_record *d) {
     return per_step((double)d->comm_ns, r) * 1e-6;
 }
@@ -97,7 +98,8 @@ static void row_lane(FILE *file, const char *name, const struct run_record *run,
             snprintf(text[i], sizeof text[i], "-");
         else if (r->devices < 2)
             snprintf(text[i], sizeof text[i], "%.2f", first);
-        else if (value == waiting_ms && !strcmp(r->mode, "dp")) /* the others' waiting is not measured: part of idle */
+        /* the others' waiting is not measured: part of idle */
+        else if (value == waiting_ms && !strcmp(r->mode, "dp"))
             snprintf(text[i], sizeof text[i], "%.2f | -", first);
         else
             snprintf(text[i], sizeof text[i], "%.2f | %.2f", first, rest);
@@ -134,8 +136,10 @@ void compare_table(FILE *file, const struct run_record *run) {
     snprintf(head[2], sizeof head[2], "DDP x %d", run[2].devices);
     table_row(file, "", head);
     table_rule(file, RUNS);
-    int extrapolated = record_extrapolated(&run[0]) || record_extrapolated(&run[1]) || record_extrapolated(&run[2]);
-    ROW(extrapolated ? "seconds an epoch, extrapolated" : "seconds an epoch", "%.2f", record_seconds_per_epoch(r));
+    int extrapolated = record_extrapolated(&run[0]) || record_extrapolated(&run[1]) ||
+                       record_extrapolated(&run[2]);
+    ROW(extrapolated ? "seconds an epoch, extrapolated" : "seconds an epoch", "%.2f",
+        record_seconds_per_epoch(r));
     ROW("images/s", "%.0f", record_images_per_second(r));
     ROW("speed-up over single", "%.2f", single > 0 ? record_images_per_second(r) / single : 0);
     accuracy_row(file, run);
@@ -164,7 +168,8 @@ void batch_line(FILE *file, const struct run_record *run) {
                                            : "DDP",
                 (double)r->batch_size / r->devices, r->devices);
     }
-    fprintf(file, " = global %d; %s, learning rate %g", run[0].batch_size, run[0].optimizer, run[0].lr);
+    fprintf(file, " = global %d; %s, learning rate %g", run[0].batch_size, run[0].optimizer,
+            run[0].lr);
     if (run[0].virtual_devices)
         fprintf(file, "; %d virtual devices, %d duplicates an epoch\n", run[0].virtual_devices,
                 run[0].duplicates);
@@ -179,6 +184,8 @@ void chapter_line(FILE *file, const struct run_record *r) {
     for (int d = 0; d < r->devices; d++)
         fprintf(file, "%s%s(%d)", d ? ", " : "", r->kind, d);
     fprintf(file, "]");
-    if (record_extrapolated(r)) fprintf(file, ", extrapolated from %d steps (an epoch has %d)", r->steps, r->steps_per_epoch);
+    if (record_extrapolated(r))
+        fprintf(file, ", extrapolated from %d steps (an epoch has %d)", r->steps,
+                r->steps_per_epoch);
     fprintf(file, "\n");
 }

@@ -6,8 +6,8 @@
 
 #include "trace/record.h"
 
-/* run[0] is the single run, run[1] DP, run[2] DDP. All numbers are measured; times are means over the run's
- * steps. */
+/* run[0] is the single run, run[1] DP, run[2] DDP. All numbers are measured; times are means
+ * over the run's steps. */
 void compare_table(FILE *file, const struct run_record *run);
 
 /* The batch in words: "batch: global 256 = 128 per device x 2; learning rate 0.2". */

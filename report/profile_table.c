@@ -20,12 +20,13 @@ static int any_memory(const struct run_record *r, int cause) {
     return 0;
 }
 
-static void memory_row(FILE *file, const struct run_record *r, int d, const char *what, const uint64_t *bytes,
-                       uint64_t total) {
+static void memory_row(FILE *file, const struct run_record *r, int d, const char *what,
+                       const uint64_t *bytes, uint64_t total) {
     char text[32];
     fprintf(file, "%3d  %-5s %11s", d, what, bytes_text((double)total, text));
     for (int c = 0; c < MEM_CAUSE_COUNT; c++)
-        if (any_memory(r, c)) fprintf(file, " %15s", bytes[c] ? bytes_text((double)bytes[c], text) : "-");
+        if (any_memory(r, c))
+            fprintf(file, " %15s", bytes[c] ? bytes_text((double)bytes[c], text) : "-");
     fprintf(file, "\n");
 }
 
@@ -44,7 +45,8 @@ static void memory_table(FILE *file, const struct run_record *r) {
 /* ---- bytes and time ---- */
 
 static int any_phase(const struct run_record *r, int phase) {
-    if (phase == PHASE_NONE || phase == PHASE_EVALUATE || phase == PHASE_PROOF || phase == PHASE_ALLREDUCE)
+    if (phase == PHASE_NONE || phase == PHASE_EVALUATE || phase == PHASE_PROOF ||
+        phase == PHASE_ALLREDUCE)
         return 0;
     for (int d = 0; d < r->devices; d++)
         if (r->device[d].phase_ns[phase]) return 1;
@@ -67,7 +69,8 @@ static void time_table(FILE *file, const struct run_record *r) {
                 per_step((double)x->busy_ns, r) * 1e-6);
         for (int p = 0; p < PHASE_COUNT; p++)
             if (any_phase(r, p))
-                fprintf(file, " %*.3f", (int)(strlen(phase_name(p)) > 8 ? strlen(phase_name(p)) : 8),
+                fprintf(file, " %*.3f",
+                        (int)(strlen(phase_name(p)) > 8 ? strlen(phase_name(p)) : 8),
                         per_step((double)x->phase_ns[p], r) * 1e-6);
         if (waits && !ddp && d > 0) /* asleep until device 0 needs them: not measured */
             fprintf(file, " %8s", "-");
@@ -80,8 +83,8 @@ static void time_table(FILE *file, const struct run_record *r) {
 
 /* ---- device 0's excess ---- */
 
-static double over_the_others(const struct run_record *r, double (*value)(const struct device_record *, int),
-                              int key) {
+static double over_the_others(const struct run_record *r,
+                              double (*value)(const struct device_record *, int), int key) {
     double rest = 0;
     for (int d = 1; d < r->devices; d++)
         rest += value(&r->device[d], key) / (r->devices - 1);
@@ -113,7 +116,8 @@ int profile_excess(const struct run_record *r, enum excess_kind kind, struct exc
                                    per_step(over_the_others(r, traffic_of, k), r)};
     for (int p = PHASE_INPUT; kind == EXCESS_TIME && p < PHASE_COUNT; p++)
         if (p != PHASE_EVALUATE && p != PHASE_PROOF)
-            out[n++] = (struct excess){kind, phase_name(p), per_step(over_the_others(r, phase_of, p), r)};
+            out[n++] =
+                (struct excess){kind, phase_name(p), per_step(over_the_others(r, phase_of, p), r)};
     qsort(out, (size_t)n, sizeof *out, larger_first);
     while (n && out[n - 1].amount <= 0)
         n--;
@@ -149,8 +153,9 @@ static void excess_lines(FILE *file, const struct run_record *r) {
 }
 
 void profile_table(FILE *file, const char *title, const struct run_record *run) {
-    fprintf(file, "%s: %d device%s, global batch %d, mean of %d steps, %.0f images/s\n", title, run->devices,
-            run->devices > 1 ? "s" : "", run->batch_size, run->steps, record_images_per_second(run));
+    fprintf(file, "%s: %d device%s, global batch %d, mean of %d steps, %.0f images/s\n", title,
+            run->devices, run->devices > 1 ? "s" : "", run->batch_size, run->steps,
+            record_images_per_second(run));
     memory_table(file, run);
     time_table(file, run);
     excess_lines(file, run);

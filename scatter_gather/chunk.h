@@ -12,12 +12,13 @@
 extern "C" {
 #endif
 
-/* Splits n >= 0 rows over k >= 1 devices: sizes[0..k) are set, 0 for a device that gets nothing. Returns the
- * number of chunks as PyTorch counts them: fewer than k is possible, and 0 rows are k empty chunks. */
+/* Splits n >= 0 rows over k >= 1 devices: sizes[0..k) are set, 0 for a device that gets nothing.
+ * Returns the number of chunks as PyTorch counts them: fewer than k is possible, and 0 rows are
+ * k empty chunks. */
 int chunk_sizes(int n, int k, int *sizes);
 
-/* offsets[i] = sizes[0] + ... + sizes[i-1] for i = 0..k, so offsets[k] is the sum. -1 if a size is negative
- * or the sum does not fit an int (offsets are then undefined), else 0. */
+/* offsets[i] = sizes[0] + ... + sizes[i-1] for i = 0..k, so offsets[k] is the sum. -1 if a size
+ * is negative or the sum does not fit an int (offsets are then undefined), else 0. */
 int chunk_offsets(const int *sizes, int k, int *offsets);
 
 #ifdef __cplusplus

@@ -5,7 +5,8 @@
 
 #include "base/error.h"
 
-int coalesce(const struct param_range *pieces, int n, size_t limit_bytes, struct param_range *groups) {
+int coalesce(const struct param_range *pieces, int n, size_t limit_bytes,
+             struct param_range *groups) {
     int count = 0;
     size_t bytes = 0; /* in the open group, groups[count - 1] */
     for (int i = 0; i < n; i++) {
@@ -25,15 +26,17 @@ int coalesce(const struct param_range *pieces, int n, size_t limit_bytes, struct
     return count;
 }
 
-/* A range must hold its own parameters and pads, nothing else: otherwise a reduce would add something
- * twice. */
+/* A range must hold its own parameters and pads, nothing else: otherwise a reduce would add
+ * something twice. */
 static int check_disjoint(const struct param_range *groups, int n) {
     for (int i = 0; i < n; i++)
         for (int j = 0; j < i; j++)
             if (groups[i].first < groups[j].first + groups[j].count &&
                 groups[j].first < groups[i].first + groups[i].count)
-                return fail(ERR_FAILED,
-                            "coalesce: groups %d and %d overlap: lay the arena in registration order", j, i);
+                return fail(
+                    ERR_FAILED,
+                    "coalesce: groups %d and %d overlap: lay the arena in registration order", j,
+                    i);
     return OK;
 }
 

@@ -1,6 +1,6 @@
-/* Gather: device 0 lays every device's rows one below the other, in order of devices. With it the whole
- * output of the batch comes to stand on device 0, and its gradient later: memory that no other device
- * pays. */
+/* Gather: device 0 lays every device's rows one below the other, in order of devices. With it
+ * the whole output of the batch comes to stand on device 0, and its gradient later: memory that
+ * no other device pays. */
 #include <stdio.h>
 
 #include "base/error.h"
@@ -15,7 +15,8 @@ static const char *shape_text(int rank, const int *dims, char *text, size_t byte
     return text;
 }
 
-/* The input must be the output's shape with sizes[r] rows. The words are PyTorch's; users search for them. */
+/* The input must be the output's shape with sizes[r] rows. The words are PyTorch's; users search
+ * for them. */
 static int check_input(const struct tensor *input, int size, const struct tensor *output,
                        const char *device) {
     int expected[MAX_RANK], same = input->rank == output->rank && input->dims[0] == size;
@@ -25,7 +26,8 @@ static int check_input(const struct tensor *input, int size, const struct tensor
     }
     if (!same) {
         char got[64], want[64];
-        return fail(ERR_FAILED, "Gather got an input of invalid size: got %s, but expected %s: from %s",
+        return fail(ERR_FAILED,
+                    "Gather got an input of invalid size: got %s, but expected %s: from %s",
                     shape_text(input->rank, input->dims, got, sizeof got),
                     shape_text(output->rank, expected, want, sizeof want), device);
     }
@@ -41,7 +43,8 @@ int gather(struct device_group *group, const struct tensor *inputs, const int *s
         return fail(ERR_FAILED, "gather: %d rows: the sizes of %d devices do not sum to that",
                     output->dims[0], group->count);
     for (int r = 0; r < group->count; r++)
-        if (sizes[r] > 0) CHECK(check_input(&inputs[r], sizes[r], output, device_name(group->device[r])));
+        if (sizes[r] > 0)
+            CHECK(check_input(&inputs[r], sizes[r], output, device_name(group->device[r])));
 
     size_t row_bytes = tensor_sample_count(output) * dtype_bytes(output->dtype);
     CHECK(group_enter(group));

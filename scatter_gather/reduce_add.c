@@ -1,15 +1,17 @@
-/* Reduce-add: the sum of all devices' gradients, into device 0's, in the one order of the house (nn/fold.h):
+/* Reduce-add: the sum of all devices' gradients, into device 0's, in the one order of the house
+ * (nn/fold.h):
  *
  *     n = 4:   (g0 + g2) + (g1 + g3)          n = 5:   ((g0 + g3) + g2) + (g1 + g4)
  *
- * Float sums depend on their order; this is the order in which a single device folds the same n segments, so
- * both train the same bits. The sum of an element needs nothing but the n values of that element, so it is
- * made tile by tile: a few hundred elements of one device are loaded, those of the next added as
- * fold_schedule says, and only the result is written. Each of the n arenas is read once, whole arrays of
- * partial sums never exist.
+ * Float sums depend on their order; this is the order in which a single device folds the same n
+ * segments, so both train the same bits. The sum of an element needs nothing but the n values of
+ * that element, so it is made tile by tile: a few hundred elements of one device are loaded,
+ * those of the next added as fold_schedule says, and only the result is written. Each of the n
+ * arenas is read once, whole arrays of partial sums never exist.
  *
- * Device 0 reads the others' memory while it adds (remote loads: charged r -> 0) and may overwrite its own
- * arena in place: a tile of it is read before it is written, and nobody else reads it.
+ * Device 0 reads the others' memory while it adds (remote loads: charged r -> 0) and may
+ * overwrite its own arena in place: a tile of it is read before it is written, and nobody else
+ * reads it.
  *
  * On emulated devices that is a host function on device 0's stream, below; on GPUs one kernel
  * (cuda/reduce.c), in which a tile is what one thread holds in registers. */
@@ -18,9 +20,11 @@
 #include "base/error.h"
 #include "scatter_gather/reduce_executor.h"
 
-enum { TILE = 512, MAX_BUFFERS = 8 }; /* 2 KiB a buffer; 1 + ceil(log2(MAX_DEVICES)) = 7 are enough */
+/* 2 KiB a buffer; 1 + ceil(log2(MAX_DEVICES)) = 7 are enough */
+enum { TILE = 512, MAX_BUFFERS = 8 };
 
-int reduce_plan_init(struct reduce_plan *plan, struct device_group *group, float *const *arenas, size_t most) {
+int reduce_plan_init(struct reduce_plan *plan, struct device_group *group, float *const *arenas,
+                     size_t most) {
     memset(plan, 0, sizeof *plan);
     plan->group = group;
     plan->most = most;
@@ -40,7 +44,8 @@ void reduce_plan_free(struct reduce_plan *plan) {
     memset(plan, 0, sizeof *plan);
 }
 
-/* A whole tile has a length the compiler knows: it then takes vectors. The last one does the same adds one by one. */
+/* A whole tile has a length the compiler knows: it then takes vectors. The last one does the
+ * same adds one by one. */
 static void add_tile(float *restrict to, const float *restrict from, size_t m) {
     if (m == TILE)
         for (size_t i = 0; i < TILE; i++)
@@ -86,17 +91,20 @@ static int reduce_step(void *args) {
 static int host_add(const struct reduce_plan *plan, struct param_range range) {
     struct reduce_call call = {plan, range};
     uint64_t bytes = (uint64_t)(plan->group->count - 1) * range.count * sizeof(float);
-    return stream_call_host(plan->group->stream, "reduce add", bytes, reduce_step, &call, sizeof call);
+    return stream_call_host(plan->group->stream, "reduce add", bytes, reduce_step, &call,
+                            sizeof call);
 }
 
 const struct reduce_executor host_reduce_executor = {.add = host_add};
 
-int reduce_add_coalesced(const struct reduce_plan *plan, const struct param_range *groups, int group_count) {
+int reduce_add_coalesced(const struct reduce_plan *plan, const struct param_range *groups,
+                         int group_count) {
     struct device_group *group = plan->group;
     CHECK(group_enter(group));
     for (int g = 0; g < group_count && group->count > 1; g++) {
         if (groups[g].count > plan->most)
-            return fail(ERR_FAILED, "reduce add: a range of %zu elements: the plan was made for %zu",
+            return fail(ERR_FAILED,
+                        "reduce add: a range of %zu elements: the plan was made for %zu",
                         groups[g].count, plan->most);
         if (groups[g].count) CHECK(plan->executor->add(plan, groups[g]));
     }

@@ -1,9 +1,10 @@
-/* Scatter: device 0 hands each device its rows. Rows are contiguous (row-major, batch first), so a share is
- * one copy; the first share stays where it is. */
+/* Scatter: device 0 hands each device its rows. Rows are contiguous (row-major, batch first), so
+ * a share is one copy; the first share stays where it is. */
 #include "base/error.h"
 #include "scatter_gather/scatter_gather.h"
 
-int scatter(struct device_group *group, const struct tensor *source, const int *sizes, void *const *parts) {
+int scatter(struct device_group *group, const struct tensor *source, const int *sizes,
+            void *const *parts) {
     int offsets[MAX_DEVICES + 1];
     if (chunk_offsets(sizes, group->count, offsets) || offsets[group->count] != source->dims[0])
         return fail(ERR_FAILED, "scatter: %d rows: the sizes of %d devices do not sum to that",

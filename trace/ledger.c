@@ -4,9 +4,9 @@
 #include <stdio.h>
 
 const char *mem_cause_name(enum mem_cause cause) {
-    static const char *const names[MEM_CAUSE_COUNT] = {
-        "params",   "grads",           "optimizer", "activations", "input",
-        "data set", "gathered output", "comm",      "workspace"};
+    static const char *const names[MEM_CAUSE_COUNT] = {"params",          "grads", "optimizer",
+                                                       "activations",     "input", "data set",
+                                                       "gathered output", "comm",  "workspace"};
     return (unsigned)cause < MEM_CAUSE_COUNT ? names[cause] : "unknown";
 }
 
@@ -48,9 +48,9 @@ void ledger_describe(const struct ledger *ledger, char *text, size_t text_bytes)
     if (text_bytes) text[0] = 0;
     for (int c; (c = next_largest(ledger, said)) >= 0 && used < text_bytes; said |= 1u << c) {
         char amount[32];
-        int n =
-            snprintf(text + used, text_bytes - used, "%s%s %s", used ? ", " : "",
-                     mem_cause_name((enum mem_cause)c), format_bytes(ledger->now[c], amount, sizeof amount));
+        int n = snprintf(text + used, text_bytes - used, "%s%s %s", used ? ", " : "",
+                         mem_cause_name((enum mem_cause)c),
+                         format_bytes(ledger->now[c], amount, sizeof amount));
         used += (size_t)n;
     }
     if (!said) snprintf(text, text_bytes, "nothing");
@@ -68,14 +68,16 @@ void traffic_add(struct traffic *traffic, int source, int destination, uint64_t 
 uint64_t traffic_into(const struct traffic *traffic, int device) {
     uint64_t sum = 0;
     for (int other = 0; is_link(device) && other < LINK_COUNT; other++)
-        if (other != device) sum += __atomic_load_n(&traffic->bytes[other][device], __ATOMIC_RELAXED);
+        if (other != device)
+            sum += __atomic_load_n(&traffic->bytes[other][device], __ATOMIC_RELAXED);
     return sum;
 }
 
 uint64_t traffic_out_of(const struct traffic *traffic, int device) {
     uint64_t sum = 0;
     for (int other = 0; is_link(device) && other < LINK_COUNT; other++)
-        if (other != device) sum += __atomic_load_n(&traffic->bytes[device][other], __ATOMIC_RELAXED);
+        if (other != device)
+            sum += __atomic_load_n(&traffic->bytes[device][other], __ATOMIC_RELAXED);
     return sum;
 }
 

@@ -27,7 +27,8 @@ enum mem_cause {
     MEM_WORKSPACE,   /* everything a kernel needs beside its operands; loss log, step block */
     MEM_CAUSE_COUNT
 };
-const char *mem_cause_name(enum mem_cause cause); /* "params", "gathered output", ...: static storage */
+/* "params", "gathered output", ...: static storage */
+const char *mem_cause_name(enum mem_cause cause);
 
 struct ledger {
     uint64_t now[MEM_CAUSE_COUNT];     /* bytes held at present */
@@ -40,7 +41,8 @@ void ledger_add(struct ledger *ledger, enum mem_cause cause, uint64_t bytes);
 void ledger_remove(struct ledger *ledger, enum mem_cause cause, uint64_t bytes);
 void ledger_reset_peak(struct ledger *ledger); /* peaks start anew from what is held now */
 
-/* One line for an out-of-memory message: "activations 1.2 GiB, params 381 MiB, ..." largest first. */
+/* One line for an out-of-memory message: "activations 1.2 GiB, params 381 MiB, ..." largest
+ * first. */
 void ledger_describe(const struct ledger *ledger, char *text, size_t text_bytes);
 
 /* Bytes moved from device `source` to device `destination`; LINK_HOST stands for the host's memory.
@@ -50,8 +52,10 @@ struct traffic {
     uint64_t bytes[LINK_COUNT][LINK_COUNT]; /* [source][destination] */
 };
 void traffic_add(struct traffic *traffic, int source, int destination, uint64_t bytes);
-uint64_t traffic_into(const struct traffic *traffic, int device);   /* from other devices and the host */
-uint64_t traffic_out_of(const struct traffic *traffic, int device); /* to other devices and the host */
+/* from other devices and the host */
+uint64_t traffic_into(const struct traffic *traffic, int device);
+/* to other devices and the host */
+uint64_t traffic_out_of(const struct traffic *traffic, int device);
 
 /* "1.5 KiB", "3.46 MiB": three figures and a binary unit, for people. Returns text. */
 char *format_bytes(uint64_t bytes, char *text, size_t text_bytes);

@@ -34,11 +34,13 @@ int record_extrapolated(const struct run_record *record) {
 
 double record_seconds_per_epoch(const struct run_record *record) {
     if (!record->images || !record->train_samples) return 0;
-    if (!record_extrapolated(record))
-        return record->training_seconds / record->steps * record->steps_per_epoch; /* also where an epoch is cut short */
+    if (!record_extrapolated(record)) /* also where an epoch is cut short */
+        return record->training_seconds / record->steps * record->steps_per_epoch;
     double order = (double)record->train_samples + record->duplicates;
-    double whole = (double)record->steps_per_epoch * record->batch_size; /* less than that: a last batch is left out */
-    return record->training_seconds / (double)record->images * (whole > 0 && whole < order ? whole : order);
+    /* less than that: a last batch is left out */
+    double whole = (double)record->steps_per_epoch * record->batch_size;
+    return record->training_seconds / (double)record->images *
+           (whole > 0 && whole < order ? whole : order);
 }
 
 double record_images_per_second(const struct run_record *record) {

@@ -1,5 +1,6 @@
-/* The run record: everything a finished run has to say, as data. The trainer fills it in, a job hands it to
- * its launcher as JSON, reports and the verdict read it. `duet train --json FILE` writes this very form. */
+/* The run record: everything a finished run has to say, as data. The trainer fills it in, a job
+ * hands it to its launcher as JSON, reports and the verdict read it. `duet train --json FILE`
+ * writes this very form. */
 #ifndef TRACE_RECORD_H
 #define TRACE_RECORD_H
 
@@ -18,10 +19,11 @@ extern "C" {
 struct device_record {
     int device;
     struct ledger memory;
-    uint64_t bytes_in, bytes_out;      /* over links, all training steps */
-    int64_t phase_ns[PHASE_COUNT];     /* compute lane, busy */
-    int64_t comm_ns, busy_ns;          /* communication lane busy; compute lane busy */
-    int64_t wait_ns; /* compute lane waiting for communication; DP, device 0: its thread, for the other threads */
+    uint64_t bytes_in, bytes_out;  /* over links, all training steps */
+    int64_t phase_ns[PHASE_COUNT]; /* compute lane, busy */
+    int64_t comm_ns, busy_ns;      /* communication lane busy; compute lane busy */
+    /* compute lane waiting for communication; DP, device 0: its thread, for the other threads */
+    int64_t wait_ns;
     double flops;
 };
 
@@ -29,8 +31,9 @@ enum { TRACE_STEPS = 1000 }; /* of LeNet some 45 spans each: 3 MiB a device, 7 M
 
 struct run_record {
     char mode[8], model[16], dataset[16], kind[16], algorithm[16];
-    int gpus;                     /* physical ones that the devices share; 0: emulated devices */
-    int timed;                    /* times by phase and flops were measured; else they are 0, and not in the JSON form */
+    int gpus; /* physical ones that the devices share; 0: emulated devices */
+    /* times by phase and flops were measured; else they are 0, and not in the JSON form */
+    int timed;
     int graph;                    /* steps are recorded once and replayed */
     int data_on_device;           /* the data set lies there, batches are made of it by index */
     int devices, virtual_devices; /* W; V, 0 for off */
@@ -54,21 +57,26 @@ struct run_record {
     double *epoch_seconds; /* [epoch_count] training only; --steps may have cut the last */
     double *accuracy;      /* [epoch_count] on the test set; -1: not evaluated */
     double training_seconds;
-    double first_step_seconds; /* from the launch to the end of the first step: processes, devices, data, parameters */
+    /* from the launch to the end of the first step: processes, devices, data, parameters */
+    double first_step_seconds;
     int64_t images; /* trained on, duplicates included */
 
     struct device_record device[MAX_DEVICES];
-    struct span_log kept; /* on, where a trace is wanted: spans of the first TRACE_STEPS steps, device by device. Not in the
+    struct span_log
+        kept; /* on, where a trace is wanted: spans of the first TRACE_STEPS steps, device by device. Not in the
                            * JSON form: a job hands them over beside it */
-    int64_t spans_lost;   /* for want of host memory, of all ranks: 0, or times and trace have holes */
+    /* for want of host memory, of all ranks: 0, or times and trace have holes */
+    int64_t spans_lost;
 
     char **names; /* [parameters] */
     uint64_t *hashes
-        [MAX_DEVICES]; /* per device: [steps][2 * parameters], values then gradients; NULL: not hashed */
+        /* per device: [steps][2 * parameters], values then gradients; NULL: not hashed */
+        [MAX_DEVICES];
     uint64_t *final_hashes[MAX_DEVICES]; /* [parameters] after the last step */
 
-    /* Lock step. snapshots[k]: all parameters before step snapshot_step[k]; grads: after the last step's
-     * reduction. Row-major, registration order, one after another, parameter_count floats each. */
+    /* Lock step. snapshots[k]: all parameters before step snapshot_step[k]; grads: after the
+     * last step's reduction. Row-major, registration order, one after another, parameter_count
+     * floats each. */
     int snapshot_count, snapshot_step[8];
     float *snapshots[8];
     float *grads;
@@ -79,15 +87,17 @@ void record_free(struct run_record *record); /* zeroed is fine; zeroes it */
 /* 1 if gradients of device d are hashed (DP reduces to device 0 alone). */
 int record_has_grads(const struct run_record *record, int device);
 
-/* Of a run that ended with an epoch the mean; else scaled from the pictures done, and then record_extrapolated is 1. */
+/* Of a run that ended with an epoch the mean; else scaled from the pictures done, and then
+ * record_extrapolated is 1. */
 double record_seconds_per_epoch(const struct run_record *record);
 int record_extrapolated(const struct run_record *record);
 double record_images_per_second(const struct run_record *record);
 double record_last_accuracy(const struct run_record *record); /* -1: none */
 
-/* As an object under `key` (NULL: outermost). hashes 1: with hashes, snapshots and gradients, for the
- * verdict. */
-void record_write(const struct run_record *record, struct json_writer *w, const char *key, int hashes);
+/* As an object under `key` (NULL: outermost). hashes 1: with hashes, snapshots and gradients,
+ * for the verdict. */
+void record_write(const struct run_record *record, struct json_writer *w, const char *key,
+                  int hashes);
 int record_read(struct run_record *record, const struct json *object);
 
 #ifdef __cplusplus

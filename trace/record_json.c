@@ -1,5 +1,6 @@
-/* The run record as JSON, written and read back. What a person reads is in numbers; hashes and parameters, of
- * which there are many and which must come back to the bit, are strings of hexadecimal digits. */
+/* The run record as JSON, written and read back. What a person reads is in numbers; hashes and
+ * parameters, of which there are many and which must come back to the bit, are strings of
+ * hexadecimal digits. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,8 +36,8 @@ static int read_hex(const struct json *object, const char *key, size_t bytes, vo
     *out = NULL;
     if (!item || item->kind == JSON_NULL) return OK;
     if (item->kind != JSON_STRING || strlen(item->string) != 2 * bytes)
-        return fail(ERR_FAILED, "run record: %s: not %zu bytes: it was written by another version", key,
-                    bytes);
+        return fail(ERR_FAILED, "run record: %s: not %zu bytes: it was written by another version",
+                    key, bytes);
     unsigned char *data = malloc(bytes + 1);
     if (!data) return fail(ERR_MEMORY, "run record: no host memory");
     for (size_t i = 0; i < bytes; i++) {
@@ -44,7 +45,8 @@ static int read_hex(const struct json *object, const char *key, size_t bytes, vo
         if (high < 0 || low < 0) {
             free(data);
             return fail(ERR_FAILED,
-                        "run record: %s: no hexadecimal digits: it was written by another version", key);
+                        "run record: %s: no hexadecimal digits: it was written by another version",
+                        key);
         }
         data[i] = (unsigned char)(high << 4 | low);
     }
@@ -197,7 +199,8 @@ static void text(const struct json *object, const char *key, char *out, size_t b
 static int read_numbers(const struct json *object, const char *key, int n, double **out) {
     const struct json *item = json_find(object, key), *x = item ? item->child : NULL;
     if (!item || item->kind != JSON_ARRAY || item->count != n)
-        return fail(ERR_FAILED, "run record: %s: not %d numbers: it was written by another version", key, n);
+        return fail(ERR_FAILED, "run record: %s: not %d numbers: it was written by another version",
+                    key, n);
     *out = malloc(((size_t)n + 1) * sizeof **out);
     if (!*out) return fail(ERR_MEMORY, "run record: no host memory");
     for (int i = 0; i < n; i++, x = x->next)
@@ -232,14 +235,15 @@ static void read_device(struct device_record *d, const struct json *object) {
 
 static int read_proof(struct run_record *r, const struct json *object) {
     size_t row = 2 * (size_t)r->parameters * sizeof(uint64_t);
-    const struct json *item = json_find(object, "hashes"), *final = json_find(object, "final_hashes");
+    const struct json *item = json_find(object, "hashes"),
+                      *final = json_find(object, "final_hashes");
     item = item ? item->child : NULL;
     final = final ? final->child : NULL;
     for (int d = 0; d < r->devices && item && final; d++, item = item->next, final = final->next) {
-        struct json one = {.kind = JSON_OBJECT,
-                           .count = 1,
-                           .child =
-                               &(struct json){.kind = item->kind, .string = item->string, .key = "hashes"}};
+        struct json one = {
+            .kind = JSON_OBJECT,
+            .count = 1,
+            .child = &(struct json){.kind = item->kind, .string = item->string, .key = "hashes"}};
         CHECK(read_hex(&one, "hashes", (size_t)r->steps * row, (void **)&r->hashes[d]));
         one.child->kind = final->kind;
         one.child->string = final->string;
@@ -249,7 +253,8 @@ static int read_proof(struct run_record *r, const struct json *object) {
     for (item = shots ? shots->child : NULL; item && r->snapshot_count < 8; item = item->next) {
         int k = r->snapshot_count++;
         r->snapshot_step[k] = (int)integer(item, "step");
-        CHECK(read_hex(item, "values", r->parameter_count * sizeof(float), (void **)&r->snapshots[k]));
+        CHECK(read_hex(item, "values", r->parameter_count * sizeof(float),
+                       (void **)&r->snapshots[k]));
     }
     return read_hex(object, "grads", r->parameter_count * sizeof(float), (void **)&r->grads);
 }
@@ -303,10 +308,12 @@ int record_read(struct run_record *r, const struct json *o) {
     r->images = integer(o, "images");
     r->training_seconds = number(o, "training_seconds");
     r->first_step_seconds = number(o, "first_step_seconds");
-    const struct json *epochs = json_find(o, "epoch_seconds"), *devices = json_find(o, "per_device");
+    const struct json *epochs = json_find(o, "epoch_seconds"),
+                      *devices = json_find(o, "per_device");
     r->epoch_count = epochs ? epochs->count : 0;
     if (r->devices < 1 || r->devices > MAX_DEVICES || !devices || devices->count != r->devices)
-        return fail(ERR_FAILED, "run record: %d devices: it was written by another version", r->devices);
+        return fail(ERR_FAILED, "run record: %d devices: it was written by another version",
+                    r->devices);
     int d = 0;
     for (const struct json *item = devices->child; item; item = item->next)
         read_device(&r->device[d++], item);

@@ -1,4 +1,5 @@
-/* Span logs: a growing array with one writer. Readers come when the writer is done, so there is no lock. */
+/* Span logs: a growing array with one writer. Readers come when the writer is done, so there is
+ * no lock. */
 #include "trace/span.h"
 
 #include <stdlib.h>
@@ -47,7 +48,8 @@ void span_add(struct span_log *log, const struct span *span) {
     log->spans[log->count++].name[sizeof span->name - 1] = 0;
 }
 
-void span_sum_phases(const struct span *spans, size_t count, int device, int lane, int64_t ns[PHASE_COUNT]) {
+void span_sum_phases(const struct span *spans, size_t count, int device, int lane,
+                     int64_t ns[PHASE_COUNT]) {
     memset(ns, 0, PHASE_COUNT * sizeof *ns);
     for (size_t i = 0; i < count; i++) {
         const struct span *s = &spans[i];

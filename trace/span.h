@@ -17,19 +17,19 @@ extern "C" {
 /* The phases of a step, docs/design.md section 2, in the order in which reports list them. */
 enum phase {
     PHASE_NONE,
-    PHASE_INPUT,        /* the batch travels from the host to the device that holds it first */
-    PHASE_SCATTER,      /* DP: device 0 hands each device its share of the batch */
-    PHASE_REPLICATE,    /* DP: device 0 hands each device the parameters */
+    PHASE_INPUT,     /* the batch travels from the host to the device that holds it first */
+    PHASE_SCATTER,   /* DP: device 0 hands each device its share of the batch */
+    PHASE_REPLICATE, /* DP: device 0 hands each device the parameters */
     PHASE_FORWARD,
-    PHASE_GATHER,       /* DP: device 0 takes in every device's output */
+    PHASE_GATHER, /* DP: device 0 takes in every device's output */
     PHASE_LOSS,
     PHASE_SCATTER_GRAD, /* DP: device 0 hands each device its share of dL/dy */
     PHASE_BACKWARD,
-    PHASE_REDUCE,       /* DP: device 0 sums every device's gradients */
-    PHASE_ALLREDUCE,    /* DDP: buckets of gradients are summed on every rank */
+    PHASE_REDUCE,    /* DP: device 0 sums every device's gradients */
+    PHASE_ALLREDUCE, /* DDP: buckets of gradients are summed on every rank */
     PHASE_OPTIMIZER,
-    PHASE_EVALUATE,     /* forward passes over the test set */
-    PHASE_PROOF,        /* hashes for the verdict of equal bits: not part of training */
+    PHASE_EVALUATE, /* forward passes over the test set */
+    PHASE_PROOF,    /* hashes for the verdict of equal bits: not part of training */
     PHASE_COUNT
 };
 const char *phase_name(enum phase phase); /* "forward", "scatter_grad", ...: static storage */
@@ -44,9 +44,10 @@ struct span {
     double flops;             /* floating point operations of a kernel; 0 for the rest */
     int32_t step;             /* global step, from 0; -1 outside of steps */
     int16_t rank, device;
-    uint8_t lane, phase;      /* enum lane, enum phase */
-    uint8_t waiting;          /* 1: nothing was computed or moved, only waited for */
-    char name[29];            /* "conv2d forward", "allreduce bucket 1", "wait": cut, always ended by 0 */
+    uint8_t lane, phase; /* enum lane, enum phase */
+    uint8_t waiting;     /* 1: nothing was computed or moved, only waited for */
+    /* "conv2d forward", "allreduce bucket 1", "wait": cut, always ended by 0 */
+    char name[29];
 };
 
 struct span_log {
@@ -62,9 +63,10 @@ void span_log_free(struct span_log *log); /* NULL and zeroed are fine */
 /* Copies *span to the end of the log; nothing when the log is NULL or off. One writer at a time. */
 void span_add(struct span_log *log, const struct span *span);
 
-/* Total busy (waiting == 0) nanoseconds of each phase in spans[0..count): sums of lengths, lane by lane,
- * for device `device` (-1: all). Spans of one lane do not overlap. */
-void span_sum_phases(const struct span *spans, size_t count, int device, int lane, int64_t ns[PHASE_COUNT]);
+/* Total busy (waiting == 0) nanoseconds of each phase in spans[0..count): sums of lengths, lane
+ * by lane, for device `device` (-1: all). Spans of one lane do not overlap. */
+void span_sum_phases(const struct span *spans, size_t count, int device, int lane,
+                     int64_t ns[PHASE_COUNT]);
 
 #ifdef __cplusplus
 }

@@ -11,8 +11,8 @@
 #include "data/sampler.h"
 #include "train/lockstep.h"
 
-/* Equal bits will not be promised for some mode of this comparison, so that lock step needs the single run's
- * snapshots. */
+/* Equal bits will not be promised for some mode of this comparison, so that lock step needs the
+ * single run's snapshots. */
 static int needs_lockstep(const struct run_config *config) {
     int w = config->devices, v = config->virtual_devices;
     enum allreduce_algorithm algorithm = ALLREDUCE_AUTO;
@@ -22,16 +22,17 @@ static int needs_lockstep(const struct run_config *config) {
     return !v || (own_order && w > 2) || (w > 1 && (per_device & (per_device - 1)));
 }
 
-/* The steps of the single run where lock step looks: their number is asked of the data set's files. Cut by
- * its own device count DDP pads an epoch that the others do not, so that its last batch is another one,
- * and steps of later epochs may be shifted: then only steps before the end of the first epoch are the same
- * work. */
+/* The steps of the single run where lock step looks: their number is asked of the data set's
+ * files. Cut by its own device count DDP pads an epoch that the others do not, so that its last
+ * batch is another one, and steps of later epochs may be shifted: then only steps before the end
+ * of the first epoch are the same work. */
 static int choose_points(const struct run_config *config, int points[8]) {
     struct dataset set;
     int v = config->virtual_devices;
     CHECK(dataset_open(&set, config->dataset, *config->data_dir ? config->data_dir : NULL, 1));
-    struct order order = {
-        .count = set.count, .replicas = v ? v : 1, .end = config->drop_last ? ORDER_CUT : ORDER_PAD};
+    struct order order = {.count = set.count,
+                          .replicas = v ? v : 1,
+                          .end = config->drop_last ? ORDER_CUT : ORDER_PAD};
     dataset_free(&set);
     int per_epoch = batch_count(order_length(&order), config->batch_size, config->drop_last);
     int64_t all = (int64_t)per_epoch * config->epochs;
@@ -62,10 +63,12 @@ int compare_run(struct comparison *c, const struct run_config *config, struct jo
         one.mode = mode;
         one.hashes = one.spans = 1;
         *one.save = *one.log_loss = *one.json = 0;
-        if (mode == MODE_SINGLE && needs_lockstep(&c->config)) memcpy(one.snapshots, points, sizeof points);
+        if (mode == MODE_SINGLE && needs_lockstep(&c->config))
+            memcpy(one.snapshots, points, sizeof points);
         CHECK(job_run_titled(mode_title(mode), &one, &c->run[mode], result));
         /* What `auto` has found holds for all: on other devices the bits would be others. */
-        if (mode == MODE_SINGLE) snprintf(c->config.device, sizeof c->config.device, "%s", c->run[mode].kind);
+        if (mode == MODE_SINGLE)
+            snprintf(c->config.device, sizeof c->config.device, "%s", c->run[mode].kind);
     }
     CHECK(judge(c, MODE_DP, result));
     CHECK(judge(c, MODE_DDP, result));
@@ -73,11 +76,11 @@ int compare_run(struct comparison *c, const struct run_config *config, struct jo
         struct verdict *v = &c->verdict[mode];
         if (v->kind == VERDICT_EQUAL || v->kind == VERDICT_WITHIN) continue;
         result->exit_status = 3;
-        return fail(
-            ERR_CHECK,
-            "%s and single did not train the same model: step %d, %s of %s, device %d: see the verdict above",
-            mode_title(mode), v->step, v->in_gradient ? "gradient" : "value",
-            c->run[mode].names[v->parameter], v->device);
+        return fail(ERR_CHECK,
+                    "%s and single did not train the same model: step %d, %s of %s, device %d: see "
+                    "the verdict above",
+                    mode_title(mode), v->step, v->in_gradient ? "gradient" : "value",
+                    c->run[mode].names[v->parameter], v->device);
     }
     return OK;
 }

@@ -25,7 +25,8 @@ static int data_parallel_open(struct session *s) {
     return OK;
 }
 
-static struct dp_batch from_loader(const struct device_dataset *from, const struct loaded_batch *batch) {
+static struct dp_batch from_loader(const struct device_dataset *from,
+                                   const struct loaded_batch *batch) {
     return (struct dp_batch){.pixels = batch->pixels,
                              .labels = batch->labels,
                              .segments = &batch->plan.segments,
@@ -57,6 +58,10 @@ static int data_parallel_close(struct session *s) {
     return dp_free(s->state);
 }
 
-const struct strategy strategy_dp = {
-    data_parallel_open, data_parallel_step, data_parallel_evaluate, data_parallel_hash_values, NULL,
-    data_parallel_close, data_parallel_waits};
+const struct strategy strategy_dp = {data_parallel_open,
+                                     data_parallel_step,
+                                     data_parallel_evaluate,
+                                     data_parallel_hash_values,
+                                     NULL,
+                                     data_parallel_close,
+                                     data_parallel_waits};

@@ -15,7 +15,8 @@ static int distributed_open(struct session *s) {
     struct distributed *d = s->state = calloc(1, sizeof *d);
     if (!d) return fail(ERR_MEMORY, "ddp: no host memory");
     const struct run_config *c = s->config;
-    struct replica_config config = session_replica_config(s, batch_capacity(&s->split, c->batch_size, 1));
+    struct replica_config config =
+        session_replica_config(s, batch_capacity(&s->split, c->batch_size, 1));
     CHECK(replica_init(&d->replica, s->device[0], &s->model, &config, s->values));
     s->replicas[0] = &d->replica;
     struct ddp_config ddp = ddp_config_default();
@@ -29,7 +30,8 @@ static int distributed_open(struct session *s) {
 static int distributed_step(struct session *s, const struct step_block *step,
                             const struct loaded_batch *batch) {
     struct distributed *d = s->state;
-    replica_begin_step(&d->replica, step->step, PHASE_INPUT); /* the samples come before ddp_step writes the step */
+    /* the samples come before ddp_step writes the step */
+    replica_begin_step(&d->replica, step->step, PHASE_INPUT);
     if (batch->samples) CHECK(load_batch(&d->replica, &s->train_data, batch));
     return ddp_step(d->ddp, step, batch->pixels, batch->labels, &batch->plan.segments);
 }
@@ -46,8 +48,8 @@ static int distributed_hash_values(struct session *s, const struct step_block *s
     return replica_hash_values(&d->replica);
 }
 
-/* The buckets, the algorithm of the largest and why, and whether its order of summing is that of the other
- * modes. */
+/* The buckets, the algorithm of the largest and why, and whether its order of summing is that of
+ * the other modes. */
 static void distributed_describe(struct session *s) {
     struct distributed *d = s->state;
     struct run_record *r = s->record;
@@ -73,5 +75,10 @@ static int distributed_close(struct session *s) {
     return 1;
 }
 
-const struct strategy strategy_ddp = {distributed_open,        distributed_step,     distributed_evaluate,
-                                      distributed_hash_values, distributed_describe, distributed_close, NULL};
+const struct strategy strategy_ddp = {distributed_open,
+                                      distributed_step,
+                                      distributed_evaluate,
+                                      distributed_hash_values,
+                                      distributed_describe,
+                                      distributed_close,
+                                      NULL};

@@ -2,8 +2,9 @@
  *
  *     [struct run_config][count][count floats: parameters to start from, count may be 0]
  *
- * The same program reads what it wrote, so the struct goes as bytes. The record is JSON, written by rank
- * 0. Where a trace is wanted each rank appends the spans it kept to a third memfd, as structs. */
+ * The same program reads what it wrote, so the struct goes as bytes. The record is JSON, written
+ * by rank 0. Where a trace is wanted each rank appends the spans it kept to a third memfd, as
+ * structs. */
 #include "train/job.h"
 
 #include <fcntl.h>
@@ -32,7 +33,8 @@ static int write_all(int fd, const void *data, size_t bytes) {
     const char *p = data;
     for (ssize_t n; bytes; p += n, bytes -= (size_t)n)
         if ((n = write(fd, p, bytes)) <= 0)
-            return fail(ERR_FAILED, "job: cannot write %zu bytes to memory: free some memory", bytes);
+            return fail(ERR_FAILED, "job: cannot write %zu bytes to memory: free some memory",
+                        bytes);
     return OK;
 }
 
@@ -40,10 +42,13 @@ static int write_all(int fd, const void *data, size_t bytes) {
 static int map_all(int fd, void **data, size_t *bytes) {
     struct stat about;
     if (fstat(fd, &about))
-        return fail(ERR_FAILED, "job: descriptor %d: no job was handed over: start it with duet train", fd);
+        return fail(ERR_FAILED,
+                    "job: descriptor %d: no job was handed over: start it with duet train", fd);
     *bytes = (size_t)about.st_size;
     *data = *bytes ? mmap(NULL, *bytes, PROT_READ, MAP_PRIVATE, fd, 0) : NULL;
-    return *data == MAP_FAILED ? fail(ERR_MEMORY, "job: cannot map %zu bytes: free some memory", *bytes) : OK;
+    return *data == MAP_FAILED
+               ? fail(ERR_MEMORY, "job: cannot map %zu bytes: free some memory", *bytes)
+               : OK;
 }
 
 /* ---- the launcher's side ---- */
@@ -72,7 +77,8 @@ static int read_spans(int fd, struct run_record *record) {
         span_add(kept, &spans[i]);
     if (data) munmap(data, bytes);
     if (bytes % sizeof *spans)
-        return fail(ERR_FAILED, "job: spans: %zu bytes: %zu each: a rank wrote half of one", bytes, sizeof *spans);
+        return fail(ERR_FAILED, "job: spans: %zu bytes: %zu each: a rank wrote half of one", bytes,
+                    sizeof *spans);
     record->spans_lost += (int64_t)kept->dropped;
     return OK;
 }
@@ -88,7 +94,8 @@ int job_run(const struct run_config *config, const float *initial, size_t initia
     CHECK_GOTO(make_memfd("duet-config", &fds[0]), code, done);
     CHECK_GOTO(make_memfd("duet-record", &fds[1]), code, done);
     CHECK_GOTO(make_memfd("duet-spans", &fds[2]), code, done);
-    if (fcntl(fds[2], F_SETFL, O_APPEND)) CHECK_GOTO(fail(ERR_FAILED, "job: spans cannot be appended"), code, done);
+    if (fcntl(fds[2], F_SETFL, O_APPEND))
+        CHECK_GOTO(fail(ERR_FAILED, "job: spans cannot be appended"), code, done);
     CHECK_GOTO(write_all(fds[0], &stamped, sizeof stamped), code, done);
     CHECK_GOTO(write_all(fds[0], &count, sizeof count), code, done);
     CHECK_GOTO(write_all(fds[0], initial, count * sizeof *initial), code, done);
@@ -142,7 +149,8 @@ static int write_record(int fd, const struct run_record *record) {
     json_start(&w, file);
     record_write(record, &w, NULL, 1);
     int code = json_finish(&w, "run record");
-    if (fclose(file)) CHECK_KEEP(fail(ERR_FAILED, "run record: cannot be written: free some memory"), code);
+    if (fclose(file))
+        CHECK_KEEP(fail(ERR_FAILED, "run record: cannot be written: free some memory"), code);
     return code;
 }
 
@@ -169,9 +177,12 @@ static int run_rank(int config_fd, int record_fd, int spans_fd, int *told, int *
     int code = comm_open(&comm, &options);
     *told = code != ERR_USAGE; /* that one says that there is no launcher */
     if (code) goto done;
-    CHECK_GOTO(trainer_run(&config, comm, count ? initial : NULL, count, &record, in_use), code, done);
+    CHECK_GOTO(trainer_run(&config, comm, count ? initial : NULL, count, &record, in_use), code,
+               done);
     if (comm_rank(comm) == 0) CHECK_GOTO(write_record(record_fd, &record), code, done);
-    CHECK_GOTO(write_all(spans_fd, record.kept.spans, record.kept.count * sizeof *record.kept.spans), code, done);
+    CHECK_GOTO(
+        write_all(spans_fd, record.kept.spans, record.kept.count * sizeof *record.kept.spans), code,
+        done);
 done:
     if (comm) comm_abort(comm, code, error_message());
     if (!*in_use) comm_close(comm);

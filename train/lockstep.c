@@ -13,8 +13,9 @@ void lockstep_points(int steps, int points[8]) {
     points[n] = -1;
 }
 
-static int one_step(const struct run_config *config, enum run_mode mode, const struct run_record *single,
-                    int k, struct run_record *out, struct job_result *result) {
+static int one_step(const struct run_config *config, enum run_mode mode,
+                    const struct run_record *single, int k, struct run_record *out,
+                    struct job_result *result) {
     struct run_config one = *config;
     one.mode = mode;
     one.first_step = single->snapshot_step[k];
@@ -27,8 +28,9 @@ static int one_step(const struct run_config *config, enum run_mode mode, const s
     return job_run(&one, single->snapshots[k], single->parameter_count, out, result);
 }
 
-/* Relative L2 distance of parameter p's gradients: |a - b| / |a|. Elements that are no numbers on both sides
- * are equal: a run may have diverged. On one side alone they are infinitely far apart. */
+/* Relative L2 distance of parameter p's gradients: |a - b| / |a|. Elements that are no numbers
+ * on both sides are equal: a run may have diverged. On one side alone they are infinitely far
+ * apart. */
 static double distance(const float *a, const float *b, size_t count) {
     double apart = 0, length = 0;
     for (size_t i = 0; i < count; i++) {
@@ -42,7 +44,8 @@ static double distance(const float *a, const float *b, size_t count) {
 }
 
 static int compare_point(const struct run_config *config, const struct run_record *single, int k,
-                         const struct run_record *a, const struct run_record *b, struct verdict *v) {
+                         const struct run_record *a, const struct run_record *b,
+                         struct verdict *v) {
     struct model model;
     CHECK(model_open(&model, config->model, &config->model_options));
     size_t offset = 0;
@@ -59,8 +62,8 @@ static int compare_point(const struct run_config *config, const struct run_recor
     return OK;
 }
 
-int lockstep_check(const struct run_config *config, const struct run_record *single, struct verdict *v,
-                   struct job_result *result) {
+int lockstep_check(const struct run_config *config, const struct run_record *single,
+                   struct verdict *v, struct job_result *result) {
     v->worst = 0;
     v->bound = LOCKSTEP_BOUND;
     v->steps = single->snapshot_count;

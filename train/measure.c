@@ -1,5 +1,5 @@
-/* Measurement: what each device moved, how long each phase took, how much memory it held. Sums of what the
- * device layer wrote down; nothing is estimated. */
+/* Measurement: what each device moved, how long each phase took, how much memory it held. Sums
+ * of what the device layer wrote down; nothing is estimated. */
 #include <string.h>
 
 #include "base/error.h"
@@ -55,7 +55,8 @@ static void empty_log(struct session *s, struct span_log *log, int device, int i
     struct run_record *r = s->record;
     for (size_t i = 0; into_record && i < log->count; i++) {
         add_span(&r->device[device], &log->spans[i]);
-        if (log->spans[i].step < s->config->first_step + TRACE_STEPS) span_add(&r->kept, &log->spans[i]);
+        if (log->spans[i].step < s->config->first_step + TRACE_STEPS)
+            span_add(&r->kept, &log->spans[i]);
     }
     if (into_record) r->spans_lost += (int64_t)log->dropped;
     log->count = log->dropped = 0;

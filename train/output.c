@@ -24,7 +24,8 @@ int outputs_losses(struct outputs *o, const struct run_record *record, int first
     for (int i = first; i < record->steps; i++)
         fprintf(o->losses.file, "%d,%d,%.9g\n", record->first_step + i, epoch, record->losses[i]);
     return ferror(o->losses.file)
-               ? fail(ERR_FAILED, "%s: cannot write the losses: is the disk full?", o->config->log_loss)
+               ? fail(ERR_FAILED, "%s: cannot write the losses: is the disk full?",
+                      o->config->log_loss)
                : OK;
 }
 

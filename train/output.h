@@ -1,5 +1,6 @@
-/* Files of a run, written by rank 0: the CSV of losses, the weights, the JSON. Each is there whole or not at
- * all, and whether its folder can be written is asked before training, not after. */
+/* Files of a run, written by rank 0: the CSV of losses, the weights, the JSON. Each is there
+ * whole or not at all, and whether its folder can be written is asked before training, not
+ * after. */
 #ifndef TRAIN_OUTPUT_H
 #define TRAIN_OUTPUT_H
 

@@ -24,34 +24,37 @@ void progress_loss(struct progress *p, int step, double loss) {
 
 static void show(struct progress *p, const char *text, int width, int stays) {
     if (p->terminal)
-        printf("\r%s%*s%s", text, p->line_width > width ? p->line_width - width : 0, "", stays ? "\n" : "");
+        printf("\r%s%*s%s", text, p->line_width > width ? p->line_width - width : 0, "",
+               stays ? "\n" : "");
     else if (stays)
         printf("%s\n", text);
     p->line_width = stays ? 0 : width;
     fflush(stdout);
 }
 
-void progress_step(struct progress *p, int epoch, int step, double loss, int64_t images, double seconds) {
+void progress_step(struct progress *p, int epoch, int step, double loss, int64_t images,
+                   double seconds) {
     if (!p->shown || !p->terminal || now_ns() - p->last_ns < REDRAW_NS) return;
     p->last_ns = now_ns();
     char text[160];
     double left = step ? seconds / step * (p->steps - step) : 0;
-    int width =
-        snprintf(text, sizeof text, "%-6s epoch %d/%d  step %d/%d  loss %.4f  %.0f images/s  %d:%02d left",
-                 p->title, epoch + 1, p->epochs, step, p->steps, loss,
-                 seconds > 0 ? (double)images / seconds : 0, (int)left / 60, (int)left % 60);
+    int width = snprintf(
+        text, sizeof text, "%-6s epoch %d/%d  step %d/%d  loss %.4f  %.0f images/s  %d:%02d left",
+        p->title, epoch + 1, p->epochs, step, p->steps, loss,
+        seconds > 0 ? (double)images / seconds : 0, (int)left / 60, (int)left % 60);
     show(p, text, width, 0);
 }
 
-void progress_epoch(struct progress *p, int epoch, int step, double loss, double accuracy, int64_t images,
-                    double seconds) {
+void progress_epoch(struct progress *p, int epoch, int step, double loss, double accuracy,
+                    int64_t images, double seconds) {
     if (!p->shown) return;
     char text[240], tested[32] = "", warning[80] = "";
     if (accuracy >= 0) snprintf(tested, sizeof tested, "  test acc %.4f", accuracy);
     if (p->not_finite >= 0)
         snprintf(warning, sizeof warning, "  loss not finite since step %d: try a smaller --lr",
                  p->not_finite);
-    int width = snprintf(text, sizeof text, "%-6s epoch %d/%d  step %d  loss %.4f%s  %.0f images/s  %.1f s%s",
+    int width = snprintf(text, sizeof text,
+                         "%-6s epoch %d/%d  step %d  loss %.4f%s  %.0f images/s  %.1f s%s",
                          p->title, epoch + 1, p->epochs, step, loss, tested,
                          seconds > 0 ? (double)images / seconds : 0, seconds, warning);
     show(p, text, width, 1);

@@ -48,7 +48,8 @@ int run_devices(const struct run_config *config) {
 }
 
 int run_virtual_devices(const struct run_config *config) {
-    return config->virtual_devices == VIRTUAL_DEFAULT ? run_devices(config) : config->virtual_devices;
+    return config->virtual_devices == VIRTUAL_DEFAULT ? run_devices(config)
+                                                      : config->virtual_devices;
 }
 
 struct optimizer_config run_optimizer(const struct run_config *config) {
@@ -61,8 +62,9 @@ int run_device_kind(const struct run_config *config, enum device_kind *kind, int
     if (!strcmp(config->device, "auto") && device_probe(DEVICE_CUDA, count)) *kind = emulated;
     CHECK(device_probe(*kind, count));
     if (*kind != DEVICE_CUDA && config->cuda_math == DEVICE_HOST_KERNELS_LIBRARY)
-        return fail(ERR_USAGE, "--cuda-math: library: devices are emulated, which have own kernels alone: give --device "
-                    "cuda where there is a GPU");
+        return fail(ERR_USAGE, "--cuda-math: library: devices are emulated, which have own kernels "
+                               "alone: give --device "
+                               "cuda where there is a GPU");
     return OK;
 }
 
@@ -73,16 +75,19 @@ static int check_devices(const struct run_config *config) {
     if (v != VIRTUAL_OFF && (v < 1 || v > MAX_DEVICES))
         return fail(ERR_USAGE, "--virtual-devices: %d: give 1 to %d, or off", v, MAX_DEVICES);
     if (v != VIRTUAL_OFF && v % w)
-        return fail(ERR_USAGE, "--virtual-devices: %d is no multiple of %d devices: give %d, or off", v, w,
+        return fail(ERR_USAGE,
+                    "--virtual-devices: %d is no multiple of %d devices: give %d, or off", v, w,
                     (v / w + 1) * w);
     if (config->batch_size < 1)
         return fail(ERR_USAGE, "--batch-size: %d: give at least 1", config->batch_size);
     if (config->batch_size < w)
-        return fail(ERR_USAGE,
-                    "--batch-size: %d (the global batch) is below %d devices: give at least one sample for "
-                    "each, or fewer --devices",
-                    config->batch_size, w);
-    if (strcmp(config->device, "auto") && strcmp(config->device, "cpu") && strcmp(config->device, "cuda"))
+        return fail(
+            ERR_USAGE,
+            "--batch-size: %d (the global batch) is below %d devices: give at least one sample for "
+            "each, or fewer --devices",
+            config->batch_size, w);
+    if (strcmp(config->device, "auto") && strcmp(config->device, "cpu") &&
+        strcmp(config->device, "cuda"))
         return fail(ERR_USAGE, "--device: %s: there are auto, cpu and cuda", config->device);
     return OK;
 }
@@ -95,10 +100,11 @@ int run_config_check(const struct run_config *config) {
         strcmp(config->dataset, "synthetic"))
         return fail(ERR_USAGE, "--dataset: %s: there are fashion-mnist, mnist and synthetic",
                     config->dataset);
-    if (strcmp(config->data_on, "auto") && strcmp(config->data_on, "host") && strcmp(config->data_on, "device"))
+    if (strcmp(config->data_on, "auto") && strcmp(config->data_on, "host") &&
+        strcmp(config->data_on, "device"))
         return fail(ERR_USAGE, "--data-on: %s: there are auto, host and device", config->data_on);
     if (config->optimizer != OPTIMIZER_SGD && config->momentum != 0)
-        return fail(ERR_USAGE, "--momentum: %g: %s has none: leave it out, or give --optimizer sgd", config->momentum,
-                    optimizer_name(config->optimizer));
+        return fail(ERR_USAGE, "--momentum: %g: %s has none: leave it out, or give --optimizer sgd",
+                    config->momentum, optimizer_name(config->optimizer));
     return check_devices(config);
 }

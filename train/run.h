@@ -1,5 +1,5 @@
-/* A run: what the user asked for, and what is open while it trains. Plain data, so that a launcher can
- * hand a configuration to its ranks as bytes. */
+/* A run: what the user asked for, and what is open while it trains. Plain data, so that a
+ * launcher can hand a configuration to its ranks as bytes. */
 #ifndef TRAIN_RUN_H
 #define TRAIN_RUN_H
 
@@ -16,13 +16,15 @@ enum { VIRTUAL_OFF = 0, VIRTUAL_DEFAULT = -1, PATH_BYTES = 512 };
 
 struct run_config {
     enum run_mode mode;
-    char device[16];        /* auto, cpu or cuda */
-    int devices;            /* W; a single run uses one of them */
-    int virtual_devices;    /* V, VIRTUAL_OFF, or VIRTUAL_DEFAULT: W in train, the largest count in compare */
-    uint64_t device_memory; /* bytes; 0: device_default_memory */
+    char device[16]; /* auto, cpu or cuda */
+    int devices;     /* W; a single run uses one of them */
+    /* V, VIRTUAL_OFF, or VIRTUAL_DEFAULT: W in train, the largest count in compare */
+    int virtual_devices;
+    uint64_t device_memory;     /* bytes; 0: device_default_memory */
     enum device_math cuda_math; /* cuda: who multiplies */
-    int tf32;               /* cuda: products may round their inputs to tf32 */
-    int no_graph;           /* cuda: every kernel is enqueued anew in each step, nothing is recorded and replayed */
+    int tf32;                   /* cuda: products may round their inputs to tf32 */
+    /* cuda: every kernel is enqueued anew in each step, nothing is recorded and replayed */
+    int no_graph;
     char model[16];
     struct model_options model_options;
     char dataset[16];
@@ -41,14 +43,17 @@ struct run_config {
     int loss_in_forward;
     double timeout; /* seconds */
     char init_from[PATH_BYTES], save[PATH_BYTES], log_loss[PATH_BYTES], json[PATH_BYTES];
-    char trace[PATH_BYTES]; /* given, and spans on: the record keeps spans; the command writes them, not the trainer */
+    /* given, and spans on: the record keeps spans; the command writes them, not the trainer */
+    char trace[PATH_BYTES];
     int quiet;
-    int64_t started_ns; /* now_ns when the run was asked for: the time to the first step counts from it */
-    int hashes;       /* compare: hash parameters and gradients every step */
-    int spans;        /* compare, profile: record time by phase */
-    int evaluate;     /* test accuracy after each epoch */
-    int late;         /* tests: host-late devices */
-    int first_step;   /* lock step: begin at this global step; data order as if the steps before had run */
+    /* now_ns when the run was asked for: the time to the first step counts from it */
+    int64_t started_ns;
+    int hashes;   /* compare: hash parameters and gradients every step */
+    int spans;    /* compare, profile: record time by phase */
+    int evaluate; /* test accuracy after each epoch */
+    int late;     /* tests: host-late devices */
+    /* lock step: begin at this global step; data order as if the steps before had run */
+    int first_step;
     int snapshots[8]; /* lock step: record the parameters before these steps; -1 ends the list */
     int dump_grads;   /* lock step: record the reduced gradients of the last step */
 };
@@ -56,8 +61,8 @@ struct run_config {
 /* The defaults that --help states. */
 void run_config_default(struct run_config *config);
 
-/* Checks what is wrong on its own or together (batch below devices, V no multiple of W, unknown names),
- * before anything is opened. ERR_USAGE with one line. */
+/* Checks what is wrong on its own or together (batch below devices, V no multiple of W, unknown
+ * names), before anything is opened. ERR_USAGE with one line. */
 int run_config_check(const struct run_config *config);
 
 /* Real devices that take part: 1 for single. V as it is in force: 0 for off. */
@@ -66,8 +71,8 @@ int run_virtual_devices(const struct run_config *config);
 
 struct optimizer_config run_optimizer(const struct run_config *config);
 
-/* The kind of device in force. Asked by whoever opens devices, not by a launcher, which stays without CUDA.
- * ERR_USAGE: a GPU is asked for, and why there is none. *count: physical ones. */
+/* The kind of device in force. Asked by whoever opens devices, not by a launcher, which stays
+ * without CUDA. ERR_USAGE: a GPU is asked for, and why there is none. *count: physical ones. */
 int run_device_kind(const struct run_config *config, enum device_kind *kind, int *count);
 
 #endif

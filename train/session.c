@@ -7,7 +7,8 @@
 #include "base/error.h"
 #include "nn/fold.h"
 
-/* Debug builds (SAN=...) check that each op's operands lie in its own device's memory, and fill new memory with NaN. */
+/* Debug builds (SAN=...) check that each op's operands lie in its own device's memory, and fill
+ * new memory with NaN. */
 #ifdef DUET_CHECK_OPERANDS
 enum { CHECK_OPERANDS = 1 };
 #else
@@ -18,8 +19,8 @@ static int open_values(struct session *s, const float *initial, size_t initial_c
     const struct run_config *c = s->config;
     if (initial) {
         if (initial_count != model_count(&s->model))
-            return fail(ERR_FAILED, "initial parameters: %zu numbers: model %s has %zu", initial_count,
-                        s->model.name, model_count(&s->model));
+            return fail(ERR_FAILED, "initial parameters: %zu numbers: model %s has %zu",
+                        initial_count, s->model.name, model_count(&s->model));
         CHECK(model_values_alloc(&s->model, &s->values));
         memcpy(s->values[0], initial, initial_count * sizeof *initial);
         return OK;
@@ -34,8 +35,10 @@ static int open_set(const struct session *s, struct dataset *set, int train) {
     const struct model *m = &s->model;
     CHECK(dataset_open(set, c->dataset, *c->data_dir ? c->data_dir : NULL, train));
     if (set->rows == m->height && set->cols == m->width) return OK;
-    return fail(ERR_FAILED, "%s pictures of %s: %d x %d: model %s takes %d x %d: give the folder of such files",
-                train ? "training" : "test", set->name, set->rows, set->cols, m->name, m->height, m->width);
+    return fail(ERR_FAILED,
+                "%s pictures of %s: %d x %d: model %s takes %d x %d: give the folder of such files",
+                train ? "training" : "test", set->name, set->rows, set->cols, m->name, m->height,
+                m->width);
 }
 
 /* A wait inside the device layer ends when the job has failed elsewhere. */
@@ -48,8 +51,8 @@ static const char *found_words(int gpus, char text[40]) {
     return text;
 }
 
-/* Each rank has looked for GPUs by itself. Where one sees others than rank 0 its bits would be others, and they could
- * not read each other's memory. Collective. */
+/* Each rank has looked for GPUs by itself. Where one sees others than rank 0 its bits would be
+ * others, and they could not read each other's memory. Collective. */
 static int agree_on_devices(const struct session *s, enum device_kind kind, int physical) {
     int mine = kind == DEVICE_CUDA ? physical : 0, all[MAX_DEVICES];
     char its[40], first[40];
@@ -57,8 +60,11 @@ static int agree_on_devices(const struct session *s, enum device_kind kind, int 
     CHECK(comm_gather(s->comm, &mine, sizeof mine, all));
     for (int r = 1; r < s->ranks; r++)
         if (all[r] != all[0])
-            return fail(ERR_FAILED, "devices: rank %d finds %s, rank 0 %s: all must see the same: look at duet devices, or "
-                        "give --device cpu", r, found_words(all[r], its), found_words(all[0], first));
+            return fail(ERR_FAILED,
+                        "devices: rank %d finds %s, rank 0 %s: all must see the same: look at duet "
+                        "devices, or "
+                        "give --device cpu",
+                        r, found_words(all[r], its), found_words(all[0], first));
     return OK;
 }
 
@@ -66,36 +72,40 @@ static int open_devices(struct session *s, enum device_kind kind, int physical) 
     const struct run_config *c = s->config;
     s->device_count = c->mode == MODE_DP ? s->devices : 1;
     s->first_device = s->rank;
-    uint64_t bytes = c->device_memory || kind == DEVICE_CUDA ? c->device_memory : device_default_memory(s->devices);
+    uint64_t bytes = c->device_memory || kind == DEVICE_CUDA ? c->device_memory
+                                                             : device_default_memory(s->devices);
     s->gpus = kind == DEVICE_CUDA ? (s->devices < physical ? s->devices : physical) : 0;
-    if (s->devices > physical && s->rank == 0 && !c->quiet && !c->hashes) /* compare says it in its own words */
+    /* compare says it in its own words */
+    if (s->devices > physical && s->rank == 0 && !c->quiet && !c->hashes)
         printf("%d devices share %d GPU%s\n", s->devices, physical, physical > 1 ? "s" : "");
     for (int i = 0; i < s->device_count; i++) {
-        struct device_config config = {
-            .kind = kind,
-            .devices = s->devices,
-            .allow_tf32 = c->tf32,
-            .math = c->cuda_math,
-            .index = s->first_device + i,
-            .rank = s->rank,
-            .memory_bytes = bytes,
-            .check_operands = CHECK_OPERANDS || c->late,
-            .spans = c->spans,
-            .timeout_s = s->ranks > 1 ? 2 * c->timeout : c->timeout, /* comm's comes first: it can name the rank */
-            .interrupted = s->comm ? job_failed : NULL,
-            .interrupt_context = s->comm};
+        struct device_config config = {.kind = kind,
+                                       .devices = s->devices,
+                                       .allow_tf32 = c->tf32,
+                                       .math = c->cuda_math,
+                                       .index = s->first_device + i,
+                                       .rank = s->rank,
+                                       .memory_bytes = bytes,
+                                       .check_operands = CHECK_OPERANDS || c->late,
+                                       .spans = c->spans,
+                                       /* comm's comes first: it can name the rank */
+                                       .timeout_s = s->ranks > 1 ? 2 * c->timeout : c->timeout,
+                                       .interrupted = s->comm ? job_failed : NULL,
+                                       .interrupt_context = s->comm};
         CHECK(device_open(&s->device[i], &config));
     }
     return OK;
 }
 
-/* auto: on a GPU, if the sets take a quarter of its memory at most. What a step then brings to the device are the
- * numbers of its samples. Emulated devices: the host's memory is as near. */
+/* auto: on a GPU, if the sets take a quarter of its memory at most. What a step then brings to
+ * the device are the numbers of its samples. Emulated devices: the host's memory is as near. */
 static int put_data_on_device(struct session *s, enum device_kind kind) {
     const struct run_config *c = s->config;
-    uint64_t bytes = device_dataset_bytes(&s->train_set) + (c->evaluate ? device_dataset_bytes(&s->test_set) : 0);
+    uint64_t bytes = device_dataset_bytes(&s->train_set) +
+                     (c->evaluate ? device_dataset_bytes(&s->test_set) : 0);
     int fits = bytes <= device_ledger(s->device[0]).capacity / 4;
-    s->data_on_device = !strcmp(c->data_on, "device") || (!strcmp(c->data_on, "auto") && kind == DEVICE_CUDA && fits);
+    s->data_on_device = !strcmp(c->data_on, "device") ||
+                        (!strcmp(c->data_on, "auto") && kind == DEVICE_CUDA && fits);
     if (!s->data_on_device) return OK;
     CHECK(device_dataset_init(&s->train_data, s->device[0], &s->train_set));
     return c->evaluate ? device_dataset_init(&s->test_data, s->device[0], &s->test_set) : OK;
@@ -126,12 +136,12 @@ static struct loader_config common_loader(const struct session *s, const struct 
                                   .context = s->device[0]};
 }
 
-/* Training batches are cut by virtual device; without them as PyTorch does: DP by the chunk rule, DDP by the
- * sampler. */
+/* Training batches are cut by virtual device; without them as PyTorch does: DP by the chunk
+ * rule, DDP by the sampler. */
 static int open_train_loader(struct session *s) {
     const struct run_config *c = s->config;
-    s->split =
-        (struct split){.kind = SPLIT_STRIDED, .devices = s->devices, .virtual_devices = s->virtual_devices};
+    s->split = (struct split){
+        .kind = SPLIT_STRIDED, .devices = s->devices, .virtual_devices = s->virtual_devices};
     if (!s->virtual_devices) {
         s->split.virtual_devices = s->devices;
         if (c->mode != MODE_DDP) s->split.kind = SPLIT_CHUNKED;
@@ -159,7 +169,8 @@ static void describe(struct session *s) {
     snprintf(r->mode, sizeof r->mode, "%s", mode_name(c->mode));
     snprintf(r->model, sizeof r->model, "%s", s->model.name);
     snprintf(r->dataset, sizeof r->dataset, "%s", s->train_set.name);
-    snprintf(r->kind, sizeof r->kind, "%s", device_config(s->device[0])->kind == DEVICE_CUDA ? "cuda" : "cpu");
+    snprintf(r->kind, sizeof r->kind, "%s",
+             device_config(s->device[0])->kind == DEVICE_CUDA ? "cuda" : "cpu");
     snprintf(r->algorithm, sizeof r->algorithm, "%s", c->mode == MODE_DDP ? c->allreduce : "");
     r->gpus = s->gpus;
     r->data_on_device = s->data_on_device;
@@ -183,22 +194,24 @@ static void describe(struct session *s) {
     r->duplicates = loader_duplicates(s->train_loader);
     r->bits_promised = s->virtual_devices && fold_fits(s->virtual_devices, s->devices);
     if (!s->virtual_devices)
-        snprintf(r->why_not, sizeof r->why_not,
-                 "virtual devices are off: each mode cuts and sums the batch by its own device count");
-    else if (!r->bits_promised)
         snprintf(
             r->why_not, sizeof r->why_not,
-            "%d virtual devices on %d devices: %d a device is no power of two, so sums associate differently",
-            s->virtual_devices, s->devices, s->virtual_devices / s->devices);
+            "virtual devices are off: each mode cuts and sums the batch by its own device count");
+    else if (!r->bits_promised)
+        snprintf(r->why_not, sizeof r->why_not,
+                 "%d virtual devices on %d devices: %d a device is no power of two, so sums "
+                 "associate differently",
+                 s->virtual_devices, s->devices, s->virtual_devices / s->devices);
 }
 
-int session_open(struct session *s, const struct run_config *config, struct comm *comm, const float *initial,
-                 size_t initial_count, struct run_record *record) {
+int session_open(struct session *s, const struct run_config *config, struct comm *comm,
+                 const float *initial, size_t initial_count, struct run_record *record) {
     static const struct strategy *const strategies[MODE_COUNT] = {&strategy_single, &strategy_dp,
                                                                   &strategy_ddp};
     enum device_kind kind;
     int physical;
-    CHECK(run_device_kind(config, &kind, &physical)); /* first: a GPU that is not there is said at once */
+    /* first: a GPU that is not there is said at once */
+    CHECK(run_device_kind(config, &kind, &physical));
     s->config = config;
     s->comm = comm;
     s->rank = comm ? comm_rank(comm) : 0;
@@ -215,7 +228,8 @@ int session_open(struct session *s, const struct run_config *config, struct comm
     CHECK(put_data_on_device(s, kind));
     CHECK(open_train_loader(s));
     CHECK(open_test_loader(s));
-    s->segments_per_device = s->split.kind == SPLIT_CHUNKED ? 1 : s->split.virtual_devices / s->devices;
+    s->segments_per_device =
+        s->split.kind == SPLIT_CHUNKED ? 1 : s->split.virtual_devices / s->devices;
     describe(s);
     s->strategy = strategies[config->mode];
     return s->strategy->open(s);

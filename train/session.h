@@ -8,7 +8,8 @@
 #include "trace/record.h"
 #include "train/run.h"
 
-enum { LOG_ROWS = 64 }; /* steps that lie in device memory before the host reads losses and hashes */
+/* steps that lie in device memory before the host reads losses and hashes */
+enum { LOG_ROWS = 64 };
 
 struct session;
 
@@ -16,13 +17,16 @@ struct session;
 struct strategy {
     int (*open)(struct session *s); /* sets s->state and s->replicas */
     int (*step)(struct session *s, const struct step_block *step, const struct loaded_batch *batch);
-    int (*evaluate)(struct session *s, const struct step_block *step, const struct loaded_batch *batch);
+    int (*evaluate)(struct session *s, const struct step_block *step,
+                    const struct loaded_batch *batch);
     int (*hash_values)(struct session *s,
                        const struct step_block *step); /* of every device, as they are now */
     void (*describe)(
         struct session *s); /* at the end: what the record says of this mode alone; NULL: nothing */
-    int (*close)(struct session *s); /* 0: a thread of it is lost and may go on using the session at any time */
-    struct span_log *(*waits)(struct session *s); /* of device 0's thread for the others; NULL: it waits in streams alone */
+    /* 0: a thread of it is lost and may go on using the session at any time */
+    int (*close)(struct session *s);
+    /* of device 0's thread for the others; NULL: it waits in streams alone */
+    struct span_log *(*waits)(struct session *s);
 };
 extern const struct strategy strategy_single, strategy_dp, strategy_ddp;
 
@@ -35,7 +39,7 @@ struct session {
     struct model model;
     float **values; /* initial parameters, host */
     struct dataset train_set, test_set;
-    int data_on_device;                         /* batches are made there: */
+    int data_on_device;                          /* batches are made there: */
     struct device_dataset train_data, test_data; /* on device[0] */
     struct split split;
     struct loader *train_loader, *test_loader;
@@ -44,25 +48,27 @@ struct session {
     int segments_per_device; /* columns of the loss log a device */
     const struct strategy *strategy;
     void *state; /* the strategy's */
-    struct replica
-        *replicas[MAX_DEVICES]; /* one a device of this process; replicas[0] computes losses and updates */
+    /* one a device of this process; replicas[0] computes losses and updates */
+    struct replica *replicas[MAX_DEVICES];
     struct run_record *record;
 
     /* Measurement (measure.c) */
-    uint64_t bytes_in[MAX_DEVICES], bytes_out[MAX_DEVICES]; /* training only, moved by this process */
+    /* training only, moved by this process */
+    uint64_t bytes_in[MAX_DEVICES], bytes_out[MAX_DEVICES];
     uint64_t mark_in[MAX_DEVICES], mark_out[MAX_DEVICES];
 };
 
-/* Opens data, model, devices and strategy. s zeroed before; session_close takes half-built ones. It returns 1; 0 where
- * the strategy has lost a thread: then nothing more is given back, and s itself and comm must stay until the process
- * ends. */
-int session_open(struct session *s, const struct run_config *config, struct comm *comm, const float *initial,
-                 size_t initial_count, struct run_record *record);
+/* Opens data, model, devices and strategy. s zeroed before; session_close takes half-built ones.
+ * It returns 1; 0 where the strategy has lost a thread: then nothing more is given back, and s
+ * itself and comm must stay until the process ends. */
+int session_open(struct session *s, const struct run_config *config, struct comm *comm,
+                 const float *initial, size_t initial_count, struct run_record *record);
 int session_close(struct session *s);
 
-/* After a failure on GPUs, of a process alone: 1 if a device does not end its work. Giving back memory of any that shares
- * its GPU would wait for it without a deadline, so all is left to the process's end. Keeps the error's text. In a job
- * of ranks the collectives' release comes first, and each rank's GPU memory is its own process's. */
+/* After a failure on GPUs, of a process alone: 1 if a device does not end its work. Giving back
+ * memory of any that shares its GPU would wait for it without a deadline, so all is left to the
+ * process's end. Keeps the error's text. In a job of ranks the collectives' release comes first,
+ * and each rank's GPU memory is its own process's. */
 int session_is_stuck(struct session *s);
 
 /* 1 in the process that prints, saves and records. */
@@ -70,12 +76,14 @@ static inline int session_leads(const struct session *s) {
     return s->rank == 0;
 }
 
-/* The configuration of a replica that computes losses and updates; capacity: samples of its input buffers. */
+/* The configuration of a replica that computes losses and updates; capacity: samples of its
+ * input buffers. */
 struct replica_config session_replica_config(const struct session *s, int capacity);
 
-/* single.c, for each rank of DDP too. A batch comes to a replica: staged, or as numbers of samples of `from`, the data
- * set on its device. And forward and loss of test samples. */
-int load_batch(struct replica *r, const struct device_dataset *from, const struct loaded_batch *batch);
+/* single.c, for each rank of DDP too. A batch comes to a replica: staged, or as numbers of
+ * samples of `from`, the data set on its device. And forward and loss of test samples. */
+int load_batch(struct replica *r, const struct device_dataset *from,
+               const struct loaded_batch *batch);
 int evaluate_replica(struct session *s, struct replica *r, const struct step_block *step,
                      const struct loaded_batch *batch);
 
@@ -86,15 +94,16 @@ void measure_mark(struct session *s);
 void measure_count(struct session *s);
 /* Forgets the spans of set-up. Streams must be idle. */
 void measure_start(struct session *s);
-/* Adds the spans recorded since the last call to the record's sums and forgets them. Streams must be idle. */
+/* Adds the spans recorded since the last call to the record's sums and forgets them. Streams
+ * must be idle. */
 void measure_spans(struct session *s);
 /* At the end, collective: completes record->device[] on rank 0. */
 int measure_finish(struct session *s);
 
 /* ---- step_log.c: losses, hits and hashes from device memory to the record ---- */
 
-/* Reads the first `rows` rows of all devices' logs. They are those of the next `rows` steps of the record,
- * whose global batches had global_n[row] samples. Collective. */
+/* Reads the first `rows` rows of all devices' logs. They are those of the next `rows` steps of
+ * the record, whose global batches had global_n[row] samples. Collective. */
 int step_log_read(struct session *s, int rows, const int *global_n);
 /* Sum of hits in the first `rows` rows over all devices. Collective. */
 int step_log_hits(struct session *s, int rows, int64_t *hits);

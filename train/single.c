@@ -1,5 +1,5 @@
-/* Single: one device does all of it. The plainest reading of a training step; DP and DDP are measured against
- * it. */
+/* Single: one device does all of it. The plainest reading of a training step; DP and DDP are
+ * measured against it. */
 #include <stdlib.h>
 
 #include "base/error.h"
@@ -15,12 +15,14 @@ static int single_open(struct session *s) {
     return OK;
 }
 
-int load_batch(struct replica *r, const struct device_dataset *from, const struct loaded_batch *batch) {
+int load_batch(struct replica *r, const struct device_dataset *from,
+               const struct loaded_batch *batch) {
     if (batch->samples) return replica_load_samples(r, from, batch->samples, batch->plan.n);
     return replica_load(r, batch->pixels, batch->labels, batch->plan.n);
 }
 
-static int single_step(struct session *s, const struct step_block *step, const struct loaded_batch *batch) {
+static int single_step(struct session *s, const struct step_block *step,
+                       const struct loaded_batch *batch) {
     struct replica *r = s->state;
     CHECK(replica_write_step(r, step));
     CHECK(load_batch(r, &s->train_data, batch));
@@ -51,5 +53,5 @@ static int single_close(struct session *s) {
     return 1;
 }
 
-const struct strategy strategy_single = {single_open,        single_step, single_evaluate,
-                                         single_hash_values, NULL,        single_close, NULL};
+const struct strategy strategy_single = {
+    single_open, single_step, single_evaluate, single_hash_values, NULL, single_close, NULL};

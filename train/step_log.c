@@ -1,8 +1,10 @@
-/* Step logs: each device writes the losses, hits and hashes of a step into a row of its own memory; every so
- * often the host reads the rows of all devices. A step itself thus never waits for the host.
+/* Step logs: each device writes the losses, hits and hashes of a step into a row of its own
+ * memory; every so often the host reads the rows of all devices. A step itself thus never waits
+ * for the host.
  *
- * Losses come as one sum for each virtual device, in double. They are added up in the one order of summing,
- * so the loss of a step is the same to the bit in all modes, and so is the file of losses. */
+ * Losses come as one sum for each virtual device, in double. They are added up in the one order
+ * of summing, so the loss of a step is the same to the bit in all modes, and so is the file of
+ * losses. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,15 +39,17 @@ static int columns(const struct session *s) {
 
 /* ---- losses ---- */
 
-/* Term v of the sum lies on device r = v mod W in segment v / W; DP's device 0 holds all devices' columns in
- * a row. */
+/* Term v of the sum lies on device r = v mod W in segment v / W; DP's device 0 holds all
+ * devices' columns in a row. */
 static double row_loss(const struct session *s, const double *all, int rows, int row) {
     double terms[MAX_DEVICES];
     int each = s->segments_per_device, total = each * s->devices;
     for (int v = 0; v < total; v++) {
         int device = v % s->devices, segment = v / s->devices;
-        int process = s->ranks > 1 ? device : 0, column = s->ranks > 1 ? segment : device * each + segment;
-        terms[v] = all[((size_t)process * (size_t)rows + (size_t)row) * (size_t)columns(s) + (size_t)column];
+        int process = s->ranks > 1 ? device : 0,
+            column = s->ranks > 1 ? segment : device * each + segment;
+        terms[v] = all[((size_t)process * (size_t)rows + (size_t)row) * (size_t)columns(s) +
+                       (size_t)column];
     }
     return fold_sum(terms, total);
 }
@@ -59,7 +63,8 @@ static int grow_losses(struct run_record *r, int rows) {
 
 static int read_losses(struct session *s, int rows, const int *global_n) {
     size_t count = (size_t)rows * (size_t)columns(s);
-    double *mine = malloc(count * sizeof *mine), *all = malloc((size_t)s->ranks * count * sizeof *all);
+    double *mine = malloc(count * sizeof *mine),
+           *all = malloc((size_t)s->ranks * count * sizeof *all);
     int code = mine && all ? OK : fail(ERR_MEMORY, "step log: no host memory");
     if (!code) code = replica_read_logs(s->replicas[0], rows, mine, NULL, NULL);
     if (!code) code = gather(s, mine, count * sizeof *mine, all);
@@ -90,7 +95,8 @@ int step_log_hits(struct session *s, int rows, int64_t *hits) {
 /* ---- hashes ---- */
 
 /* Appends rows of one device to the record. */
-static int append_hashes(struct run_record *r, int device, const uint64_t *from, int rows, size_t width) {
+static int append_hashes(struct run_record *r, int device, const uint64_t *from, int rows,
+                         size_t width) {
     uint64_t *grown = realloc(r->hashes[device], (size_t)(r->steps + rows) * width * sizeof *grown);
     if (!grown) return fail(ERR_MEMORY, "step log: no host memory");
     r->hashes[device] = grown;
@@ -98,17 +104,19 @@ static int append_hashes(struct run_record *r, int device, const uint64_t *from,
     return OK;
 }
 
-/* Reads `rows` rows of the device behind each replica and hands them, all ranks' in order, to the record. */
+/* Reads `rows` rows of the device behind each replica and hands them, all ranks' in order, to
+ * the record. */
 static int read_hashes(struct session *s, int rows) {
-    size_t width = 2 * (size_t)s->model.param_count, bytes = (size_t)rows * width * sizeof(uint64_t);
+    size_t width = 2 * (size_t)s->model.param_count,
+           bytes = (size_t)rows * width * sizeof(uint64_t);
     uint64_t *mine = malloc(bytes), *all = malloc((size_t)s->ranks * bytes);
     int code = mine && all ? OK : fail(ERR_MEMORY, "step log: no host memory");
     for (int i = 0; !code && i < s->device_count; i++) {
         code = replica_read_logs(s->replicas[i], rows, NULL, NULL, mine);
         if (!code) code = gather(s, mine, bytes, all);
         for (int k = 0; !code && k < s->ranks; k++)
-            code = append_hashes(s->record, s->ranks > 1 ? k : i, all + (size_t)k * (size_t)rows * width,
-                                 rows, width);
+            code = append_hashes(s->record, s->ranks > 1 ? k : i,
+                                 all + (size_t)k * (size_t)rows * width, rows, width);
     }
     free(mine);
     free(all);

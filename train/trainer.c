@@ -5,8 +5,9 @@
  *         steps                                        the batch before is given back once its step is done
  *         evaluation on all devices                    every so often losses and hashes are read
  *
- * How often the logs are read is a matter of steps alone, so that all ranks do it together: after steps 1, 2,
- * 4, ... of an epoch (first signs of life early) and whenever the rows are full. */
+ * How often the logs are read is a matter of steps alone, so that all ranks do it together:
+ * after steps 1, 2, 4, ... of an epoch (first signs of life early) and whenever the rows are
+ * full. */
 #include "train/trainer.h"
 
 #include <stdio.h>
@@ -23,7 +24,7 @@ struct loop {
     struct session *s;
     struct outputs outputs;
     struct progress progress;
-    struct event *done[2];        /* behind the last two steps; the next one's is done[turn] */
+    struct event *done[2]; /* behind the last two steps; the next one's is done[turn] */
     int turn;
     struct loaded_batch *held;    /* the batch of the step before, */
     struct loader *held_from;     /* which goes back there */
@@ -43,8 +44,8 @@ static int finish_held(struct loop *l) {
     return code;
 }
 
-/* The step of this batch is enqueued. One step may be under way while the next is being enqueued; no more, for a batch's
- * host memory is needed until its step is done. */
+/* The step of this batch is enqueued. One step may be under way while the next is being
+ * enqueued; no more, for a batch's host memory is needed until its step is done. */
 static int hold(struct loop *l, struct loader *from, struct loaded_batch *batch) {
     CHECK(event_record(l->done[l->turn], device_compute(l->s->device[0])));
     CHECK(finish_held(l));
@@ -61,7 +62,8 @@ static int snapshot_if_due(struct loop *l) {
     l->snapshot++;
     if (!session_leads(s)) return OK;
     measure_count(s); /* reading the parameters is no part of training, */
-    stream_set_phase(device_compute(s->device[0]), PHASE_NONE, l->step); /* nor of the step before */
+    /* nor of the step before */
+    stream_set_phase(device_compute(s->device[0]), PHASE_NONE, l->step);
     float *to = malloc(r->parameter_count * sizeof *to);
     if (!to) return fail(ERR_MEMORY, "snapshot: no host memory");
     int k = r->snapshot_count++;
@@ -116,8 +118,8 @@ static int read_logs(struct loop *l, int epoch, int final) {
     CHECK(outputs_losses(&l->outputs, r, first, epoch));
     double seconds = r->training_seconds + (double)(now_ns() - l->epoch_start_ns) * 1e-9;
     if (!final)
-        progress_step(&l->progress, epoch, r->first_step + r->steps, r->losses[r->steps - 1], r->images,
-                      seconds);
+        progress_step(&l->progress, epoch, r->first_step + r->steps, r->losses[r->steps - 1],
+                      r->images, seconds);
     return OK;
 }
 
@@ -154,8 +156,8 @@ static int train_epoch(struct loop *l, int epoch) {
 
 /* ---- evaluation ---- */
 
-/* Test batches come in one piece a device; the logs and DP have a fixed number of segments a device: the rest
- * are empty. */
+/* Test batches come in one piece a device; the logs and DP have a fixed number of segments a
+ * device: the rest are empty. */
 static void spread_segments(const struct session *s, struct segments *segments) {
     int each = s->segments_per_device;
     for (int d = s->device_count - 1; d >= 0; d--) {
@@ -169,7 +171,8 @@ static void spread_segments(const struct session *s, struct segments *segments) 
 
 static int evaluate_batch(struct loop *l, struct loaded_batch *batch, int row) {
     struct session *s = l->s;
-    struct step_block step = {.seed = s->config->seed, .step = (uint64_t)l->step, .weight = 1, .slot = row};
+    struct step_block step = {
+        .seed = s->config->seed, .step = (uint64_t)l->step, .weight = 1, .slot = row};
     spread_segments(s, &batch->plan.segments);
     int code = s->strategy->evaluate(s, &step, batch);
     if (!code) code = hold(l, s->test_loader, batch);
@@ -218,8 +221,8 @@ static int add_epoch(struct loop *l, int epoch) {
     tests[n] = accuracy;
     r->epoch_count = n + 1;
     if (session_leads(l->s) && r->steps)
-        progress_epoch(&l->progress, epoch, r->first_step + r->steps, r->losses[r->steps - 1], accuracy,
-                       r->images, r->training_seconds);
+        progress_epoch(&l->progress, epoch, r->first_step + r->steps, r->losses[r->steps - 1],
+                       accuracy, r->images, r->training_seconds);
     return OK;
 }
 
@@ -246,17 +249,20 @@ static int dump_grads(struct session *s) {
     return OK;
 }
 
-/* What the numbers of a run do not show: samples seen twice, bits that other modes need not share, and that a model
- * keeps its steps from being recorded. compare says what of it concerns it in its own words. */
+/* What the numbers of a run do not show: samples seen twice, bits that other modes need not
+ * share, and that a model keeps its steps from being recorded. compare says what of it concerns
+ * it in its own words. */
 static void add_remarks(const struct loop *l) {
     const struct run_record *r = l->s->record;
     if (!l->progress.shown || l->s->config->hashes) return;
     if (r->duplicates)
-        printf("%-6s %d duplicates an epoch: the order is padded to a multiple of %d\n", l->progress.title,
-               r->duplicates, split_replicas(&l->s->split));
+        printf("%-6s %d duplicates an epoch: the order is padded to a multiple of %d\n",
+               l->progress.title, r->duplicates, split_replicas(&l->s->split));
     if (l->s->model.collective_inside && l->s->gpus && !l->s->config->no_graph)
-        printf("%-6s no graph: forward and backward of %s hold a collective\n", l->progress.title, r->model);
-    if (!r->bits_promised) printf("%-6s equal bits are not promised: %s\n", l->progress.title, r->why_not);
+        printf("%-6s no graph: forward and backward of %s hold a collective\n", l->progress.title,
+               r->model);
+    if (!r->bits_promised)
+        printf("%-6s equal bits are not promised: %s\n", l->progress.title, r->why_not);
 }
 
 static int run_loop(struct loop *l) {
@@ -274,8 +280,8 @@ static int run_loop(struct loop *l) {
     measure_start(s);
     for (int i = 0; i < 2; i++)
         CHECK(event_create(s->device[0], &l->done[i]));
-    progress_start(&l->progress, mode_title(c->mode), (l->last_step - 1) / per_epoch + 1, l->last_step,
-                   c->quiet || !session_leads(s));
+    progress_start(&l->progress, mode_title(c->mode), (l->last_step - 1) / per_epoch + 1,
+                   l->last_step, c->quiet || !session_leads(s));
     for (int epoch = l->step / per_epoch; l->step < l->last_step; epoch++) {
         CHECK(train_epoch(l, epoch));
         CHECK(add_epoch(l, epoch));
@@ -287,8 +293,8 @@ static int run_loop(struct loop *l) {
     return measure_finish(s);
 }
 
-/* Closing may fail in its own words: the text that stays is that of the failure. Returns 1, or 0 where something is left
- * in use. */
+/* Closing may fail in its own words: the text that stays is that of the failure. Returns 1, or 0
+ * where something is left in use. */
 static int close_all(struct loop *l, int code) {
     char text[1024];
     snprintf(text, sizeof text, "%s", error_message());
@@ -305,7 +311,8 @@ int trainer_run(const struct run_config *config, struct comm *comm, const float 
                 size_t initial_count, struct run_record *record, int *in_use) {
     int code = OK;
     *in_use = 0;
-    struct session *session = calloc(1, sizeof *session); /* not on the stack: it may have to outlive this call */
+    /* not on the stack: it may have to outlive this call */
+    struct session *session = calloc(1, sizeof *session);
     struct loop loop = {.s = session};
     if (!session) return fail(ERR_MEMORY, "trainer: no host memory");
     if (!comm || comm_rank(comm) == 0) CHECK_GOTO(outputs_open(&loop.outputs, config), code, done);
@@ -313,7 +320,8 @@ int trainer_run(const struct run_config *config, struct comm *comm, const float 
     CHECK_GOTO(run_loop(&loop), code, done);
     if (session_leads(session)) CHECK_GOTO(outputs_commit(&loop.outputs, session), code, done);
 done:
-    if (code && comm) comm_abort(comm, code, error_message()); /* before anything here waits for a peer */
+    /* before anything here waits for a peer */
+    if (code && comm) comm_abort(comm, code, error_message());
     *in_use = !close_all(&loop, code);
     if (!*in_use) free(session);
     return code;

@@ -7,7 +7,8 @@
 
 static const double LOSS_APART = 0.01; /* relative: what a reader of two curves would see */
 
-int verdict_promised(const struct run_record *a, const struct run_record *b, char *why_not, size_t bytes) {
+int verdict_promised(const struct run_record *a, const struct run_record *b, char *why_not,
+                     size_t bytes) {
     const struct run_record *one[] = {a, b};
     for (int i = 0; i < 2; i++) {
         if (one[i]->bits_promised) continue;
@@ -33,7 +34,8 @@ static int differs(struct verdict *v, int step, int parameter, int device, int i
     return 1;
 }
 
-int verdict_first_difference(const struct run_record *a, const struct run_record *b, struct verdict *v) {
+int verdict_first_difference(const struct run_record *a, const struct run_record *b,
+                             struct verdict *v) {
     int steps = a->steps < b->steps ? a->steps : b->steps;
     for (int step = 0; step < steps; step++) {
         for (int d = 0; d < b->devices; d++)
@@ -59,7 +61,8 @@ int verdict_replicas_differ(const struct run_record *run, struct verdict *v) {
                     return differs(v, step, c % run->parameters, d, c >= run->parameters);
     for (int d = 1; d < run->devices; d++)
         for (int p = 0; p < run->parameters; p++)
-            if (run->final_hashes[0][p] != run->final_hashes[d][p]) return differs(v, run->steps, p, d, 0);
+            if (run->final_hashes[0][p] != run->final_hashes[d][p])
+                return differs(v, run->steps, p, d, 0);
     return 0;
 }
 
@@ -68,7 +71,8 @@ static double gap(double a, double b) {
     return fabs(a - b) / fmax(fabs(a), fabs(b));
 }
 
-static void look_at_losses(const struct run_record *a, const struct run_record *b, struct verdict *v) {
+static void look_at_losses(const struct run_record *a, const struct run_record *b,
+                           struct verdict *v) {
     int steps = a->steps < b->steps ? a->steps : b->steps;
     v->loss_apart_at = -1;
     for (int i = 0; i < steps; i++) {
@@ -103,8 +107,10 @@ static void print_drift(FILE *file, const struct verdict *v) {
     if (v->loss_apart_at < 0)
         fprintf(file, "within 1 %% to the end (%.2g at the last step)\n", v->final_loss_gap);
     else
-        fprintf(file, "more than 1 %% apart since step %d (%.2g at the last): SGD amplifies the last bit\n",
-                v->loss_apart_at, v->final_loss_gap);
+        fprintf(
+            file,
+            "more than 1 %% apart since step %d (%.2g at the last): SGD amplifies the last bit\n",
+            v->loss_apart_at, v->final_loss_gap);
 }
 
 void verdict_print(FILE *file, const struct verdict *v, const struct run_record *a,
@@ -113,23 +119,26 @@ void verdict_print(FILE *file, const struct verdict *v, const struct run_record 
     switch (v->kind) {
     case VERDICT_EQUAL:
         fprintf(file,
-                "%s = %s: identical to the bit after %d steps (every parameter and reduced gradient, every "
+                "%s = %s: identical to the bit after %d steps (every parameter and reduced "
+                "gradient, every "
                 "step, every device)\n",
                 y, x, v->steps);
         return;
     case VERDICT_DIFFERENT:
         fprintf(file, "%s != %s: first difference at step %d: the %s of %s on device %d\n", y,
-                v->among_replicas ? "its own device 0" : x, v->step, v->in_gradient ? "gradient" : "value",
-                b->names[v->parameter], v->device);
+                v->among_replicas ? "its own device 0" : x, v->step,
+                v->in_gradient ? "gradient" : "value", b->names[v->parameter], v->device);
         return;
     case VERDICT_WITHIN:
     case VERDICT_BEYOND:
         if (v->steps == 0)
-            fprintf(file, "%s ? %s: no step of the two is the same work, so no gradients were compared\n", y,
-                    x);
+            fprintf(file,
+                    "%s ? %s: no step of the two is the same work, so no gradients were compared\n",
+                    y, x);
         else
             fprintf(file,
-                    "%s %s %s: gradients in lock step at %d points: relative L2 distance at most %.2g, bound "
+                    "%s %s %s: gradients in lock step at %d points: relative L2 distance at most "
+                    "%.2g, bound "
                     "%.2g\n",
                     y, v->kind == VERDICT_WITHIN ? "~" : "!=", x, v->steps, v->worst, v->bound);
         if (v->kind == VERDICT_BEYOND)

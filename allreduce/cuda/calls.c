@@ -1,16 +1,19 @@
 /* Calls under way on a GPU's stream, seen from the host.
  *
- * How far ahead. A launch into a stream whose queue is full blocks inside the driver, where no deadline is, and the
- * queue does not empty while the stream waits for a rank that never comes. So the host is kept a few steps ahead at
- * most: before more is enqueued it waits here, where it can be interrupted.
+ * How far ahead. A launch into a stream whose queue is full blocks inside the driver, where no
+ * deadline is, and the queue does not empty while the stream waits for a rank that never comes.
+ * So the host is kept a few steps ahead at most: before more is enqueued it waits here, where it
+ * can be interrupted.
  *
- * Who is waited for. A stream that stands still says nothing, and CUDA knows of no peers. So while the host waits for
- * its device it looks after the oldest call now and then: has the stream come to it, and which is the first wait of the
- * plan whose flag has not come? comm/ then judges that wait as it does a host's: abort, a peer that left, the
- * deadline, in the same words.
+ * Who is waited for. A stream that stands still says nothing, and CUDA knows of no peers. So
+ * while the host waits for its device it looks after the oldest call now and then: has the
+ * stream come to it, and which is the first wait of the plan whose flag has not come? comm/ then
+ * judges that wait as it does a host's: abort, a peer that left, the deadline, in the same
+ * words.
  *
- * Letting go. After a failure the own flags are written to a value that satisfies every wait, from the side; kernels
- * that wait are told to end. Then the streams run empty; what they compute is worth nothing. */
+ * Letting go. After a failure the own flags are written to a value that satisfies every wait,
+ * from the side; kernels that wait are told to end. Then the streams run empty; what they
+ * compute is worth nothing. */
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,15 +24,18 @@
 #include "device/cuda/value.h"
 
 enum { STEPS_AHEAD = 2, OPERATIONS_A_MARK = 128 };
-static const int64_t LOOK_NS = 50 * 1000000;    /* as often as a sleeping host looks (comm/wait.c) */
-static const double READ_S = 0.1, DRAIN_S = 1.5; /* what a copy of some flags may take; what the streams need to end, */
-static const double LET_GO_AGAIN_S = 0.05;       /* let go so often */
+/* as often as a sleeping host looks (comm/wait.c) */
+static const int64_t LOOK_NS = 50 * 1000000;
+/* what a copy of some flags may take; what the streams need to end, */
+static const double READ_S = 0.1, DRAIN_S = 1.5;
+static const double LET_GO_AGAIN_S = 0.05; /* let go so often */
 
 static struct cuda_call *call_at(struct cuda_calls *c, uint64_t number) {
     return &c->call[number % CUDA_CALLS];
 }
 
-/* An event or, if that is NULL, a stream. A broken context counts as done: its error comes from the stream. */
+/* An event or, if that is NULL, a stream. A broken context counts as done: its error comes from
+ * the stream. */
 static int is_done(cudaEvent_t event, cudaStream_t stream) {
     cudaError_t state = event ? cudaEventQuery(event) : cudaStreamQuery(stream);
     if (state != cudaSuccess) cudaGetLastError(); /* else who asks behind a launch would find it */
@@ -48,7 +54,8 @@ static int is_done_within(cudaStream_t stream, double seconds) {
 }
 
 static void retire(struct cuda_calls *c) {
-    while (c->oldest < c->next && call_at(c, c->oldest)->complete && is_done(call_at(c, c->oldest)->ended, NULL))
+    while (c->oldest < c->next && call_at(c, c->oldest)->complete &&
+           is_done(call_at(c, c->oldest)->ended, NULL))
         c->oldest++;
 }
 
@@ -61,14 +68,15 @@ int cuda_calls_fail(struct executor *e, int code) {
 
 /* ---- looking after a wait ---- */
 
-/* 0: they could not be read now; the next look tries again. Somebody who holds the lock may be the one who asks. */
+/* 0: they could not be read now; the next look tries again. Somebody who holds the lock may be
+ * the one who asks. */
 static int read_flags(struct executor *e) {
     struct cuda_device *d = e->device;
     size_t bytes = (size_t)PLAN_FLAG_KINDS * (size_t)e->ranks->n * sizeof(struct cuda_flag);
     if (pthread_mutex_trylock(&d->service_lock)) return 0;
     int done = is_done(NULL, d->service) && cudaSetDevice(d->gpu) == cudaSuccess &&
-               cudaMemcpyAsync(e->calls.seen, cuda_flags_of(e, e->ranks->rank), bytes, cudaMemcpyDeviceToHost,
-                               d->service) == cudaSuccess &&
+               cudaMemcpyAsync(e->calls.seen, cuda_flags_of(e, e->ranks->rank), bytes,
+                               cudaMemcpyDeviceToHost, d->service) == cudaSuccess &&
                is_done_within(d->service, READ_S);
     cudaGetLastError();
     pthread_mutex_unlock(&d->service_lock);
@@ -100,7 +108,8 @@ static int look_after_peers(struct executor *e) {
     struct cuda_call *call = call_at(c, c->oldest);
     if (c->oldest == c->next || !is_done(call->begun, NULL) || !read_flags(e)) return OK;
     int step = first_missing(e, call, &peer);
-    if (peer < 0 || c->waiting_peer != peer || c->waiting_step != step || c->waiting_call != c->oldest) {
+    if (peer < 0 || c->waiting_peer != peer || c->waiting_step != step ||
+        c->waiting_call != c->oldest) {
         struct comm_wait_reason reason = {"allreduce", call->bucket, call->step, peer};
         comm_distant_begin(comm, &c->wait, &reason);
         c->waiting_call = c->oldest;
@@ -135,8 +144,8 @@ static void let_go(struct cuda_watch *watch) {
     pthread_mutex_unlock(&d->service_lock);
 }
 
-/* Again and again until the stream is empty: a peer whose stream also drains may still write its own, lower epoch over
- * a released flag. */
+/* Again and again until the stream is empty: a peer whose stream also drains may still write its
+ * own, lower epoch over a released flag. */
 int cuda_calls_release(struct executor *e) {
     int64_t deadline = deadline_after(DRAIN_S);
     do {
@@ -155,7 +164,8 @@ static int wait_for_oldest(struct executor *e) {
     uint64_t oldest = c->oldest;
     CHECK(cuda_poll(&e->device->head, call_at(c, oldest)->ended, NULL, &state));
     if (state == cudaErrorNotReady)
-        return fail(ERR_TIMEOUT, "allreduce on %s: a call is not done after %g s: the GPU may be stuck",
+        return fail(ERR_TIMEOUT,
+                    "allreduce on %s: a call is not done after %g s: the GPU may be stuck",
                     e->device->head.name, e->device->head.config.timeout_s);
     if (c->oldest == oldest) c->oldest++; /* else a look inside the poll has retired it */
     return OK;
@@ -164,7 +174,8 @@ static int wait_for_oldest(struct executor *e) {
 static int is_far_ahead(struct cuda_calls *c, long step) {
     if (c->oldest == c->next) return 0;
     long oldest = call_at(c, c->oldest)->step;
-    return c->next - c->oldest == CUDA_CALLS || (step >= 0 && oldest >= 0 && step - oldest > STEPS_AHEAD);
+    return c->next - c->oldest == CUDA_CALLS ||
+           (step >= 0 && oldest >= 0 && step - oldest > STEPS_AHEAD);
 }
 
 int cuda_calls_begin(struct executor *e, struct cuda_stream *s, const struct executor_call *call) {
@@ -173,7 +184,8 @@ int cuda_calls_begin(struct executor *e, struct cuda_stream *s, const struct exe
     CHECK(cuda_watch_look(&e->device->head, 0));
     e->stream = s;
     retire(c);
-    while (is_far_ahead(c, call->step)) CHECK(wait_for_oldest(e));
+    while (is_far_ahead(c, call->step))
+        CHECK(wait_for_oldest(e));
     struct cuda_call *next = call_at(c, c->next);
     CUDA_STREAM_CHECK(s, cudaEventRecord(next->begun, s->stream), "allreduce");
     next->complete = 0;
@@ -192,10 +204,11 @@ int cuda_calls_mark(struct executor *e, struct cuda_stream *s, int operations) {
     c->since_mark = 0;
     CUDA_STREAM_CHECK(s, cudaEventRecord(c->mark[c->marks++ % CUDA_MARKS], s->stream), "allreduce");
     if (c->marks < CUDA_MARKS) return OK;
-    CHECK(cuda_poll(&e->device->head, c->mark[c->marks % CUDA_MARKS], NULL, &state)); /* the oldest */
+    /* the oldest */
+    CHECK(cuda_poll(&e->device->head, c->mark[c->marks % CUDA_MARKS], NULL, &state));
     if (state == cudaErrorNotReady)
-        return fail(ERR_TIMEOUT, "allreduce on %s: not done after %g s: the GPU may be stuck", e->device->head.name,
-                    e->device->head.config.timeout_s);
+        return fail(ERR_TIMEOUT, "allreduce on %s: not done after %g s: the GPU may be stuck",
+                    e->device->head.name, e->device->head.config.timeout_s);
     return OK;
 }
 
@@ -209,7 +222,8 @@ int cuda_calls_end(struct executor *e, struct cuda_stream *s) {
 /* ---- life ---- */
 
 static int new_event(struct executor *e, cudaEvent_t *event) {
-    CUDA_CHECK(cudaEventCreateWithFlags(event, cudaEventDisableTiming), "an event", e->device->head.name);
+    CUDA_CHECK(cudaEventCreateWithFlags(event, cudaEventDisableTiming), "an event",
+               e->device->head.name);
     return OK;
 }
 
@@ -221,7 +235,8 @@ int cuda_calls_open(struct executor *e) {
         CHECK(new_event(e, &c->call[i].begun));
         CHECK(new_event(e, &c->call[i].ended));
     }
-    for (int i = 0; i < CUDA_MARKS; i++) CHECK(new_event(e, &c->mark[i]));
+    for (int i = 0; i < CUDA_MARKS; i++)
+        CHECK(new_event(e, &c->mark[i]));
     CHECK(device_host_alloc(&e->device->head, &seen, bytes));
     c->seen = seen;
     c->waiting_peer = -1;
@@ -242,7 +257,8 @@ void cuda_calls_unwatch(struct executor *e) {
 void cuda_calls_close(struct executor *e) {
     struct cuda_calls *c = &e->calls;
     cuda_calls_unwatch(e);
-    if (c->seen && !e->stuck) device_host_free(&e->device->head, c->seen); /* which may wait for the GPU */
+    /* which may wait for the GPU */
+    if (c->seen && !e->stuck) device_host_free(&e->device->head, c->seen);
     for (int i = 0; i < CUDA_CALLS; i++) {
         if (c->call[i].begun) cudaEventDestroy(c->call[i].begun);
         if (c->call[i].ended) cudaEventDestroy(c->call[i].ended);

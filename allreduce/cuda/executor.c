@@ -17,12 +17,14 @@ static int is_shared(const struct executor_question *q) {
     return 0;
 }
 
-/* Kernels that run a whole plan load from and store to the peers' memory. A peer's GPU that is hidden from this process
- * (CUDA_VISIBLE_DEVICES) is not found here: its import will tell. A GPU's properties take a while, so each is asked once. */
+/* Kernels that run a whole plan load from and store to the peers' memory. A peer's GPU that is
+ * hidden from this process (CUDA_VISIBLE_DEVICES) is not found here: its import will tell. A
+ * GPU's properties take a while, so each is asked once. */
 static int check_peers(const struct executor_question *q) {
     const struct cuda_device *d = (const struct cuda_device *)q->device;
     struct gpu_handle peer[MAX_DEVICES];
-    for (int r = 0; r < q->n; r++) CHECK(gpu_handle_unpack(q->handle[r], &peer[r]));
+    for (int r = 0; r < q->n; r++)
+        CHECK(gpu_handle_unpack(q->handle[r], &peer[r]));
     for (int gpu = 0; gpu < d->gpus; gpu++) {
         struct cudaDeviceProp p;
         int can = 1;
@@ -32,14 +34,16 @@ static int check_peers(const struct executor_question *q) {
         for (int r = 0; r < q->n && !can; r++)
             if (!memcmp(p.uuid.bytes, peer[r].uuid, sizeof peer[r].uuid))
                 return fail(ERR_FAILED,
-                            "allreduce: rank %d's GPU %d cannot reach rank %d's GPU %d: its kernels need peer access: use "
+                            "allreduce: rank %d's GPU %d cannot reach rank %d's GPU %d: its "
+                            "kernels need peer access: use "
                             "--allreduce nccl, or --device cpu",
                             q->rank, d->gpu, r, gpu);
     }
     return OK;
 }
 
-static int choose(const struct executor_question *q, const struct executor_ops **ops, struct allreduce_link *link) {
+static int choose(const struct executor_question *q, const struct executor_ops **ops,
+                  struct allreduce_link *link) {
     if (q->algorithm == ALLREDUCE_NCCL) { /* a library's own collective: by name alone */
         *link = allreduce_link_gpus();
         *ops = &cuda_nccl_ops;
@@ -63,8 +67,9 @@ static int finish(struct cuda_device *d, cudaError_t error) {
     pthread_mutex_unlock(&d->service_lock);
     if (code) return code;
     if (error == cudaErrorNotReady)
-        return fail(ERR_TIMEOUT, "allreduce: memory of %s: not written after %g s: the GPU may be stuck", d->head.name,
-                    d->head.config.timeout_s);
+        return fail(ERR_TIMEOUT,
+                    "allreduce: memory of %s: not written after %g s: the GPU may be stuck",
+                    d->head.name, d->head.config.timeout_s);
     CUDA_CHECK(error, "allreduce: writing memory", d->head.name);
     return OK;
 }
@@ -107,6 +112,9 @@ void cuda_executor_close(struct executor *e) {
     free(e);
 }
 
-static const struct executor_kind kind = {
-    .flags_bytes = cuda_flags_bytes, .scratch_pad = 16, .clear = clear, .choose = choose, .libraries = cuda_nccl_describe};
+static const struct executor_kind kind = {.flags_bytes = cuda_flags_bytes,
+                                          .scratch_pad = 16,
+                                          .clear = clear,
+                                          .choose = choose,
+                                          .libraries = cuda_nccl_describe};
 const struct executor_kind *const cuda_executors = &kind;

@@ -5,8 +5,9 @@
  *     cuda/stepwise.c   ranks that share a GPU
  *     cuda/spin.c       a GPU for each rank
  *
- * From the side. Flags are cleared and read, plans are brought over and waits are let go on the device's service stream,
- * which never waits for another rank, so all this works while the calls' own stream stands still. */
+ * From the side. Flags are cleared and read, plans are brought over and waits are let go on the
+ * device's service stream, which never waits for another rank, so all this works while the
+ * calls' own stream stands still. */
 #ifndef ALLREDUCE_CUDA_EXECUTOR_H
 #define ALLREDUCE_CUDA_EXECUTOR_H
 
@@ -34,8 +35,8 @@ struct cuda_calls {
     /* Looking after the wait that the stream stands in, while the host waits for the stream. */
     struct cuda_watch watch;
     int64_t looked_ns;
-    struct cuda_flag *seen; /* pinned: channel 0 of the own flags, as read last */
-    uint64_t waiting_call;  /* what `wait` is about; */
+    struct cuda_flag *seen;         /* pinned: channel 0 of the own flags, as read last */
+    uint64_t waiting_call;          /* what `wait` is about; */
     int waiting_step, waiting_peer; /* peer -1: nothing */
     struct comm_distant_wait wait;
 };
@@ -71,20 +72,23 @@ static inline struct cuda_flag *cuda_flags_of(const struct executor *e, int rank
 int cuda_calls_open(struct executor *e);
 void cuda_calls_close(struct executor *e);
 
-/* From here on the device's waits look after this executor: when it is whole. unwatch: before anything of it goes. */
+/* From here on the device's waits look after this executor: when it is whole. unwatch: before
+ * anything of it goes. */
 void cuda_calls_watch(struct executor *e);
 void cuda_calls_unwatch(struct executor *e);
 
-/* Before and behind what a call enqueues. begin: the job's failure, if there is one; and waits where the host is too far
- * ahead. mark: between two operations of a long call, for the same reason. */
-int cuda_calls_begin(struct executor *e, struct cuda_stream *stream, const struct executor_call *call);
+/* Before and behind what a call enqueues. begin: the job's failure, if there is one; and waits
+ * where the host is too far ahead. mark: between two operations of a long call, for the same
+ * reason. */
+int cuda_calls_begin(struct executor *e, struct cuda_stream *stream,
+                     const struct executor_call *call);
 int cuda_calls_mark(struct executor *e, struct cuda_stream *stream, int operations);
 int cuda_calls_end(struct executor *e, struct cuda_stream *stream);
 
 int cuda_calls_release(struct executor *e); /* executor_ops.release */
 
-/* The stream has failed by something that is no CUDA error: later calls on it say the thread's present text again.
- * Returns code. */
+/* The stream has failed by something that is no CUDA error: later calls on it say the thread's
+ * present text again. Returns code. */
 int cuda_calls_fail(struct executor *e, int code);
 
 /* ---- cuda/spin.c ---- */

@@ -1,4 +1,5 @@
-/* One cooperative grid that stands for n ranks: grid.h. Rank r is blocks r * channels .. (r + 1) * channels - 1. */
+/* One cooperative grid that stands for n ranks: grid.h. Rank r is blocks r * channels .. (r + 1)
+ * * channels - 1. */
 #include "allreduce/cuda/grid.h"
 
 #include <stddef.h>
@@ -26,9 +27,13 @@ struct allreduce_grid {
     size_t plan_bytes, count;
 };
 
-struct allreduce_grid_config allreduce_grid_config_default(enum allreduce_algorithm algorithm, int n) {
-    struct allreduce_grid_config config = {
-        .algorithm = algorithm, .n = n, .plan = plan_config_default(), .timeout_s = 10, .silent = -1};
+struct allreduce_grid_config allreduce_grid_config_default(enum allreduce_algorithm algorithm,
+                                                           int n) {
+    struct allreduce_grid_config config = {.algorithm = algorithm,
+                                           .n = n,
+                                           .plan = plan_config_default(),
+                                           .timeout_s = 10,
+                                           .silent = -1};
     return config;
 }
 
@@ -46,28 +51,35 @@ static int look(struct cuda_watch *watch, int waiting) {
         if (__atomic_load_n(&page->code, __ATOMIC_ACQUIRE) == SPIN_FINE) continue;
         char what[128];
         spin_describe(page, what, sizeof what);
-        return fail(ERR_TIMEOUT, "rank %d of a grid: allreduce (%s): no word from rank %d after %g s", page->rank, what,
-                    page->peer, g->config.timeout_s);
+        return fail(ERR_TIMEOUT,
+                    "rank %d of a grid: allreduce (%s): no word from rank %d after %g s",
+                    page->rank, what, page->peer, g->config.timeout_s);
     }
     return OK;
 }
 
 static void let_go(struct cuda_watch *watch) {
     struct allreduce_grid *g = grid_of(watch);
-    for (int r = 0; r < g->config.n; r++) __atomic_store_n(&g->pages[r].stop, 1, __ATOMIC_RELEASE);
+    for (int r = 0; r < g->config.n; r++)
+        __atomic_store_n(&g->pages[r].stop, 1, __ATOMIC_RELEASE);
 }
 
 /* ---- life ---- */
 
 static int check_config(struct device *device, const struct allreduce_grid_config *c) {
     if (device_config(device)->kind != DEVICE_CUDA)
-        return fail(ERR_USAGE, "allreduce grid on %s: not a GPU: use --device cuda", device_name(device));
+        return fail(ERR_USAGE, "allreduce grid on %s: not a GPU: use --device cuda",
+                    device_name(device));
     if (!allreduce_has_plan(c->algorithm))
-        return fail(ERR_USAGE, "allreduce grid: algorithm %s: has no plan of its own: choose one first",
+        return fail(ERR_USAGE,
+                    "allreduce grid: algorithm %s: has no plan of its own: choose one first",
                     allreduce_algorithm_name(c->algorithm));
-    if (c->n < 1 || c->n > MAX_DEVICES || c->channels < 0 || !(c->timeout_s > 0) || c->silent >= c->n)
-        return fail(ERR_USAGE, "allreduce grid: %d ranks, %d channels, %g s, silent rank %d: these make no sense", c->n,
-                    c->channels, c->timeout_s, c->silent);
+    if (c->n < 1 || c->n > MAX_DEVICES || c->channels < 0 || !(c->timeout_s > 0) ||
+        c->silent >= c->n)
+        return fail(
+            ERR_USAGE,
+            "allreduce grid: %d ranks, %d channels, %g s, silent rank %d: these make no sense",
+            c->n, c->channels, c->timeout_s, c->silent);
     return OK;
 }
 
@@ -77,8 +89,10 @@ static int check_room(struct allreduce_grid *g) {
     g->most_channels = resident / n < wanted ? resident / n : wanted;
     if (g->most_channels > CUDA_CHANNELS) g->most_channels = CUDA_CHANNELS;
     if (g->most_channels > 0) return OK;
-    return fail(ERR_FAILED, "allreduce grid on %s: %s holds %d blocks at once, %d ranks need one each: use fewer ranks",
-                g->device->head.name, g->device->gpu_name, resident, n);
+    return fail(
+        ERR_FAILED,
+        "allreduce grid on %s: %s holds %d blocks at once, %d ranks need one each: use fewer ranks",
+        g->device->head.name, g->device->gpu_name, resident, n);
 }
 
 static int take_memory(struct allreduce_grid *g) {
@@ -124,7 +138,8 @@ static int open_grid(struct allreduce_grid *g) {
     return OK;
 }
 
-int allreduce_grid_open(struct allreduce_grid **out, struct device *device, const struct allreduce_grid_config *config) {
+int allreduce_grid_open(struct allreduce_grid **out, struct device *device,
+                        const struct allreduce_grid_config *config) {
     *out = NULL;
     CHECK(check_config(device, config));
     struct allreduce_grid *g = calloc(1, sizeof *g);
@@ -165,7 +180,8 @@ static int write_plans(struct allreduce_grid *g, struct plan *plans) {
     CHECK(device_alloc(&g->device->head, &memory, (size_t)c->n * g->plan_bytes, MEM_COMM));
     g->plans = memory;
     for (int r = 0; r < c->n; r++)
-        CHECK(spin_write_plan(g->device, g->staging, g->plans + (size_t)r * g->plan_bytes, &plans[r]));
+        CHECK(spin_write_plan(g->device, g->staging, g->plans + (size_t)r * g->plan_bytes,
+                              &plans[r]));
     return OK;
 }
 
@@ -180,7 +196,8 @@ static int change_count(struct allreduce_grid *g, struct stream *stream, size_t 
     g->count = count;
     int code = write_plans(g, plans);
     if (code) g->count = 0;
-    for (int r = 0; r < g->config.n; r++) plan_free(&plans[r]);
+    for (int r = 0; r < g->config.n; r++)
+        plan_free(&plans[r]);
     free(plans);
     return code;
 }
@@ -190,7 +207,8 @@ int allreduce_grid_channels(const struct allreduce_grid *g, size_t count) {
     return wanted < g->most_channels ? wanted : g->most_channels;
 }
 
-int allreduce_grid_run(struct allreduce_grid *g, struct stream *stream, float *const *data, size_t count, float scale) {
+int allreduce_grid_run(struct allreduce_grid *g, struct stream *stream, float *const *data,
+                       size_t count, float scale) {
     struct cuda_stream *s = (struct cuda_stream *)stream;
     int n = g->config.n;
     if (count == 0) return OK;

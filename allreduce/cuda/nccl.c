@@ -4,14 +4,16 @@
  *     a call    data *= scale (Duet's kernel), then ncclAllReduce
  *     end       ncclCommFinalize, ncclCommDestroy; after a failure of the job ncclCommAbort
  *
- * The scale is a kernel of Duet's in front and not NCCL's PreMulSum: each product has to be rounded before it is added
- * (allreduce.h), and NCCL's kernels may fuse the two. It costs a read and a write of the data. So over 2 ranks the
- * bits are those of every other algorithm, as a + b is b + a; over more NCCL chooses the order, and nothing is promised.
+ * The scale is a kernel of Duet's in front and not NCCL's PreMulSum: each product has to be
+ * rounded before it is added (allreduce.h), and NCCL's kernels may fuse the two. It costs a read
+ * and a write of the data. So over 2 ranks the bits are those of every other algorithm, as a + b
+ * is b + a; over more NCCL chooses the order, and nothing is promised.
  *
- * No call here waits without a deadline. The communicator is non-blocking: whatever takes time returns
- * ncclInProgress, and ncclCommGetAsyncError is asked again and again, with a look at the job in between. What goes
- * wrong later is asked for by each wait of the device (struct cuda_watch). Abort is documented to end kernels that wait
- * for a peer, but not how long it takes itself: it has a thread of its own. */
+ * No call here waits without a deadline. The communicator is non-blocking: whatever takes time
+ * returns ncclInProgress, and ncclCommGetAsyncError is asked again and again, with a look at the
+ * job in between. What goes wrong later is asked for by each wait of the device (struct
+ * cuda_watch). Abort is documented to end kernels that wait for a peer, but not how long it
+ * takes itself: it has a thread of its own. */
 #include "allreduce/cuda/nccl.h"
 
 #include <stdio.h>
@@ -26,7 +28,8 @@
 #define LIBRARY_TABLE struct nccl_table
 static const struct library_function functions[] = {NCCL_FUNCTIONS(LIBRARY_ROW)};
 
-/* SHARED_CTAS: blocks of NCCL's on a GPU that ranks share, since all of them must be resident together. */
+/* SHARED_CTAS: blocks of NCCL's on a GPU that ranks share, since all of them must be resident
+ * together. */
 enum { SHARED_CTAS = 2, SHARES_GPUS_FROM = 23000 };
 static const int64_t PAUSE_NS = 100000; /* between two questions */
 
@@ -46,8 +49,11 @@ static int load(struct nccl_table *nccl, int *version) {
     *version = 0;
     nccl->ncclGetVersion(version);
     if (*version / 10000 == NCCL_MAJOR) return OK;
-    return fail(ERR_USAGE, "%s: the library found is of version code %d: this program was built for %d.x: set %s to one of "
-                "that version, or %s", place.title, *version, NCCL_MAJOR, place.variable, place.instead);
+    return fail(ERR_USAGE,
+                "%s: the library found is of version code %d: this program was built for %d.x: set "
+                "%s to one of "
+                "that version, or %s",
+                place.title, *version, NCCL_MAJOR, place.variable, place.instead);
 }
 
 static const char *version_text(int version, char text[24]) {
@@ -79,9 +85,13 @@ int cuda_nccl_check(const struct executor_question *q) {
     CHECK(load(&nccl, &version));
     if (!shares(q, &a, &b)) return OK;
     if (version < SHARES_GPUS_FROM)
-        return fail(ERR_USAGE, "allreduce nccl: ranks %d and %d share a GPU, which NCCL %s refuses (\"Duplicate GPU detected\"): "
-                    "use --allreduce auto, a GPU for each rank, or NCCL 2.30 or newer", b, a, version_text(version, number));
-    setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 0); /* of the process: read by NCCL when the communicator is made */
+        return fail(ERR_USAGE,
+                    "allreduce nccl: ranks %d and %d share a GPU, which NCCL %s refuses "
+                    "(\"Duplicate GPU detected\"): "
+                    "use --allreduce auto, a GPU for each rank, or NCCL 2.30 or newer",
+                    b, a, version_text(version, number));
+    /* of the process: read by NCCL when the communicator is made */
+    setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 0);
     return OK;
 }
 
@@ -91,7 +101,8 @@ int cuda_nccl_check(const struct executor_question *q) {
 static void name_call(const struct executor *e, char *text, size_t size) {
     const struct nccl_call *c = e->next ? &e->call[(e->next - 1) % NCCL_CALLS] : NULL;
     int used = snprintf(text, size, "allreduce");
-    if (c && c->bucket >= 0) used += snprintf(text + used, size - (size_t)used, " bucket %d", c->bucket);
+    if (c && c->bucket >= 0)
+        used += snprintf(text + used, size - (size_t)used, " bucket %d", c->bucket);
     if (c && c->step >= 0) snprintf(text + used, size - (size_t)used, " step %ld", c->step);
 }
 
@@ -111,8 +122,8 @@ int nccl_fail(struct executor *e, ncclResult_t result) {
     if (more && *more) snprintf(last, sizeof last, " (%.200s)", more);
     for (char *c = last; *c; c++)
         if (*c == '\n') *c = ' ';
-    fail(ERR_FAILED, "%s on %s: NCCL: %s%s: NCCL_DEBUG=WARN says more; or use --allreduce auto", what, e->device->head.name,
-         e->nccl.ncclGetErrorString(result), last);
+    fail(ERR_FAILED, "%s on %s: NCCL: %s%s: NCCL_DEBUG=WARN says more; or use --allreduce auto",
+         what, e->device->head.name, e->nccl.ncclGetErrorString(result), last);
     return nccl_keep(e, ERR_FAILED);
 }
 
@@ -144,13 +155,16 @@ int nccl_settle(struct executor *e, ncclResult_t result, const char *what) {
 
 static int make_events(struct executor *e) {
     for (int i = 0; i < NCCL_CALLS; i++) {
-        CUDA_CHECK(cudaEventCreateWithFlags(&e->call[i].begun, cudaEventDisableTiming), "an event", e->device->head.name);
-        CUDA_CHECK(cudaEventCreateWithFlags(&e->call[i].ended, cudaEventDisableTiming), "an event", e->device->head.name);
+        CUDA_CHECK(cudaEventCreateWithFlags(&e->call[i].begun, cudaEventDisableTiming), "an event",
+                   e->device->head.name);
+        CUDA_CHECK(cudaEventCreateWithFlags(&e->call[i].ended, cudaEventDisableTiming), "an event",
+                   e->device->head.name);
     }
     return OK;
 }
 
-/* Rank 0's id, for all. One that fails here ends the job, and so those that wait in the exchange. */
+/* Rank 0's id, for all. One that fails here ends the job, and so those that wait in the
+ * exchange. */
 static int agree_on_id(struct executor *e, ncclUniqueId *id) {
     const struct executor_ranks *r = e->ranks;
     memset(id, 0, sizeof *id);
@@ -175,7 +189,8 @@ static int set_up(struct executor *e) {
     CHECK(agree_on_id(e, &id));
     config.blocking = 0;
     if (e->device->sharers > 1) config.maxCTAs = SHARED_CTAS;
-    ncclResult_t result = e->nccl.ncclCommInitRankConfig(&e->comm, e->ranks->n, id, e->ranks->rank, &config);
+    ncclResult_t result =
+        e->nccl.ncclCommInitRankConfig(&e->comm, e->ranks->n, id, e->ranks->rank, &config);
     CHECK(nccl_settle(e, result == ncclSuccess ? ncclInProgress : result, "NCCL's set-up"));
     nccl_watch(e);
     return OK;
@@ -183,7 +198,8 @@ static int set_up(struct executor *e) {
 
 /* All ranks are here, as their streams have run empty: see leave in allreduce.c. */
 static void finish(struct executor *e) {
-    if (e->comm && nccl_settle(e, e->nccl.ncclCommFinalize(e->comm), "NCCL's end")) nccl_start_abort(e);
+    if (e->comm && nccl_settle(e, e->nccl.ncclCommFinalize(e->comm), "NCCL's end"))
+        nccl_start_abort(e);
     if (e->comm) e->nccl.ncclCommDestroy(e->comm);
     e->comm = NULL;
 }

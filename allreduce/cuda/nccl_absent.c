@@ -8,8 +8,11 @@
 const struct executor_ops cuda_nccl_ops = {.name = "nccl"};
 
 int cuda_nccl_check(const struct executor_question *question) {
-    return fail(ERR_USAGE, "allreduce nccl on %s: this program was built without its header, nccl.h: build it where that "
-                           "is installed, or use --allreduce auto", device_name(question->device));
+    return fail(ERR_USAGE,
+                "allreduce nccl on %s: this program was built without its header, nccl.h: build it "
+                "where that "
+                "is installed, or use --allreduce auto",
+                device_name(question->device));
 }
 
 void cuda_nccl_describe(char *text, size_t bytes) {

@@ -1,4 +1,5 @@
-/* Calls of NCCL's allreduce: putting one on the stream, looking after those under way, and abort. */
+/* Calls of NCCL's allreduce: putting one on the stream, looking after those under way, and
+ * abort. */
 #include <stddef.h>
 #include <stdio.h>
 #include <time.h>
@@ -6,9 +7,12 @@
 #include "allreduce/cuda/nccl_state.h"
 #include "base/clock.h"
 
-static const int64_t PAUSE_NS = 100000, GRACE_NS = 500000000; /* between two questions; for the job to name the cause */
-static const double DRAIN_S = 1.5;                            /* what the stream needs to end once it was aborted */
-static const size_t PIECE = (size_t)1 << 30;                  /* elements of one tensor: its dimensions are int */
+/* between two questions; for the job to name the cause */
+static const int64_t PAUSE_NS = 100000, GRACE_NS = 500000000;
+/* what the stream needs to end once it was aborted */
+static const double DRAIN_S = 1.5;
+/* elements of one tensor: its dimensions are int */
+static const size_t PIECE = (size_t)1 << 30;
 
 /* ---- abort ---- */
 
@@ -118,8 +122,9 @@ static int wait_for_oldest(struct executor *e) {
     uint64_t oldest = e->oldest;
     CHECK(cuda_poll(&e->device->head, e->call[oldest % NCCL_CALLS].ended, NULL, &state));
     if (state == cudaErrorNotReady)
-        return fail(ERR_TIMEOUT, "allreduce on %s: a call is not done after %g s: the GPU may be stuck", e->device->head.name,
-                    e->device->head.config.timeout_s);
+        return fail(ERR_TIMEOUT,
+                    "allreduce on %s: a call is not done after %g s: the GPU may be stuck",
+                    e->device->head.name, e->device->head.config.timeout_s);
     if (e->oldest == oldest) e->oldest++; /* else a look inside the poll has retired it */
     return OK;
 }
@@ -127,36 +132,47 @@ static int wait_for_oldest(struct executor *e) {
 static int scale(struct cuda_stream *s, float *data, size_t count, float factor) {
     for (size_t done = 0; factor != 1 && done < count; done += PIECE) {
         int length = (int)(count - done < PIECE ? count - done : PIECE);
-        struct op_args args = {.out[0] = tensor_plain(data + done, DTYPE_F32, 1, &length), .p.fill.value = factor};
+        struct op_args args = {.out[0] = tensor_plain(data + done, DTYPE_F32, 1, &length),
+                               .p.fill.value = factor};
         CHECK(cuda_launch_op(s, OP_SCALE, &args));
     }
     return OK;
 }
 
-/* NCCL does not say what went where: charged is what a ring of all ranks moves, the least there is. */
+/* NCCL does not say what went where: charged is what a ring of all ranks moves, the least there
+ * is. */
 static uint64_t charge(const struct executor_ranks *r, size_t count) {
     uint64_t n = (uint64_t)r->n, bytes = 2 * (n - 1) * (uint64_t)count * sizeof(float) / n;
-    if (n > 1 && r->traffic) traffic_add(r->traffic, r->link[r->rank], r->link[(r->rank + 1) % r->n], bytes);
+    if (n > 1 && r->traffic)
+        traffic_add(r->traffic, r->link[r->rank], r->link[(r->rank + 1) % r->n], bytes);
     return n > 1 ? bytes : 0;
 }
 
-static int run(struct executor *e, struct cuda_stream *s, struct nccl_call *c, float *data, size_t count, float factor) {
+static int run(struct executor *e, struct cuda_stream *s, struct nccl_call *c, float *data,
+               size_t count, float factor) {
     CUDA_STREAM_CHECK(s, cudaEventRecord(c->begun, s->stream), "allreduce");
     CHECK(scale(s, data, count, factor));
-    ncclResult_t result = e->nccl.ncclAllReduce(data, data, count, ncclFloat32, ncclSum, e->comm, s->stream);
-    CHECK(nccl_settle(e, result, "a call of NCCL")); /* before: the kernel may not be on the stream yet */
+    ncclResult_t result =
+        e->nccl.ncclAllReduce(data, data, count, ncclFloat32, ncclSum, e->comm, s->stream);
+    /* before: the kernel may not be on the stream yet */
+    CHECK(nccl_settle(e, result, "a call of NCCL"));
     CUDA_STREAM_CHECK(s, cudaEventRecord(c->ended, s->stream), "allreduce");
     c->complete = 1;
     return OK;
 }
 
-int nccl_enqueue(struct executor *e, struct stream *stream, const struct executor_call *call, const char *span_name) {
+int nccl_enqueue(struct executor *e, struct stream *stream, const struct executor_call *call,
+                 const char *span_name) {
     struct cuda_stream *s = (struct cuda_stream *)stream;
-    if (s->capturing) return fail(ERR_FAILED, "allreduce nccl on %s: not inside a recording", stream->device->name);
+    if (s->capturing)
+        return fail(ERR_FAILED, "allreduce nccl on %s: not inside a recording",
+                    stream->device->name);
     e->stream = s;
     if (e->ranks->comm) CHECK(comm_check(e->ranks->comm));
     CHECK(cuda_watch_look(stream->device, 0));
-    if (!e->comm) return fail(ERR_FAILED, "allreduce nccl on %s: NCCL was aborted: start anew", stream->device->name);
+    if (!e->comm)
+        return fail(ERR_FAILED, "allreduce nccl on %s: NCCL was aborted: start anew",
+                    stream->device->name);
     CHECK(wait_for_oldest(e));
     struct nccl_call *c = &e->call[e->next++ % NCCL_CALLS];
     c->complete = 0;

@@ -1,12 +1,13 @@
-/* A GPU for each rank: one launch of the spin kernel (cuda/spin.h) runs this rank's plan, and waits for the peers in
- * the kernel. A few microseconds a call where operations on a stream would cost some at every step.
+/* A GPU for each rank: one launch of the spin kernel (cuda/spin.h) runs this rank's plan, and
+ * waits for the peers in the kernel. A few microseconds a call where operations on a stream
+ * would cost some at every step.
  *
- * Everything a launch needs is made beforehand: the kernel is loaded, plans are in device memory (brought over from the
- * side when a count comes for the first time), so nothing is allocated or loaded while a kernel may spin: either
- * would wait for the GPU, and the GPU for a peer.
+ * Everything a launch needs is made beforehand: the kernel is loaded, plans are in device memory
+ * (brought over from the side when a count comes for the first time), so nothing is allocated or
+ * loaded while a kernel may spin: either would wait for the GPU, and the GPU for a peer.
  *
- * Kernels of the compute stream run beside: 32 blocks of 512 threads are a fraction of a GPU. They may come first, and
- * then channels start late; they do not wait for anything of ours. */
+ * Kernels of the compute stream run beside: 32 blocks of 512 threads are a fraction of a GPU.
+ * They may come first, and then channels start late; they do not wait for anything of ours. */
 #include "allreduce/cuda/executor.h"
 
 #include <stdio.h>
@@ -37,12 +38,14 @@ int spin_write_plan(struct cuda_device *d, void *staging, char *memory, const st
         int count = plan->step_count - i < piece ? plan->step_count - i : piece;
         size_t bytes = (size_t)count * sizeof(struct plan_step);
         memcpy(staging, &plan->steps[i], bytes);
-        CHECK(cuda_upload(d, memory + sizeof head + (size_t)i * sizeof(struct plan_step), staging, bytes));
+        CHECK(cuda_upload(d, memory + sizeof head + (size_t)i * sizeof(struct plan_step), staging,
+                          bytes));
     }
     return OK;
 }
 
-int spin_write_rank(struct cuda_device *d, void *staging, struct spin_rank *memory, const struct spin_rank *rank) {
+int spin_write_rank(struct cuda_device *d, void *staging, struct spin_rank *memory,
+                    const struct spin_rank *rank) {
     memcpy(staging, rank, sizeof *rank);
     return cuda_upload(d, memory, staging, sizeof *rank);
 }
@@ -73,7 +76,9 @@ static int check_room(struct executor *e) {
     int resident;
     CHECK(spin_load(e->device, &resident));
     if (resident >= CUDA_CHANNELS) return OK;
-    return fail(ERR_FAILED, "allreduce on %s: %s holds %d blocks of its kernel at once, %d are needed: use --device cpu",
+    return fail(ERR_FAILED,
+                "allreduce on %s: %s holds %d blocks of its kernel at once, %d are needed: use "
+                "--device cpu",
                 e->device->head.name, e->device->gpu_name, resident, CUDA_CHANNELS);
 }
 
@@ -87,7 +92,8 @@ static int open_rank(struct executor *e, struct spin *s) {
     s->page = page;
     memset(s->page, 0, sizeof *s->page);
     CHECK(device_host_alloc(device, &s->staging, SPIN_STAGING));
-    struct spin_rank own = {.n = ranks->n, .rank = ranks->rank, .half = ranks->half, .page = s->page};
+    struct spin_rank own = {
+        .n = ranks->n, .rank = ranks->rank, .half = ranks->half, .page = s->page};
     for (int r = 0; r < ranks->n; r++) {
         own.flags[r] = ranks->flags[r];
         own.scratch[r] = ranks->scratch[r];
@@ -113,8 +119,10 @@ static int spin_open(struct executor **out, const struct executor_ranks *ranks) 
 
 static int keep_plan(struct executor *e, const struct plan *plan, void **kept) {
     if (e->stream && e->stream->capturing)
-        return fail(ERR_FAILED, "allreduce of %zu elements on %s: inside a recording only counts that were seen before: "
-                                "make one such call first",
+        return fail(ERR_FAILED,
+                    "allreduce of %zu elements on %s: inside a recording only counts that were "
+                    "seen before: "
+                    "make one such call first",
                     plan->count, e->device->head.name);
     CHECK(device_alloc(&e->device->head, kept, spin_plan_bytes(plan), MEM_COMM));
     int code = spin_write_plan(e->device, e->spin->staging, *kept, plan);
@@ -146,7 +154,8 @@ void cuda_spin_stop(struct executor *e) {
 
 /* ---- a call ---- */
 
-/* Inside a recording the call has no number and no events: its replays are somebody else's calls. */
+/* Inside a recording the call has no number and no events: its replays are somebody else's
+ * calls. */
 static int spin_enqueue(struct executor *e, struct stream *stream, const struct executor_call *call,
                         const char *span_name) {
     struct cuda_stream *s = (struct cuda_stream *)stream;
@@ -167,7 +176,8 @@ static int spin_enqueue(struct executor *e, struct stream *stream, const struct 
     CHECK(cuda_begin(s, span_name, call->moved, 0));
     s->last_name = "allreduce"; /* span_name is the caller's */
     CUDA_STREAM_CHECK(s, spin_launch(s->stream, &c, c.channels, 0), "allreduce");
-    for (int i = 0; i < call->plan->step_count; i++) executor_charge(ranks, &call->plan->steps[i]);
+    for (int i = 0; i < call->plan->step_count; i++)
+        executor_charge(ranks, &call->plan->steps[i]);
     CHECK(cuda_end(s));
     return counted ? cuda_calls_end(e, s) : OK;
 }

@@ -1,8 +1,10 @@
-/* The spin kernel meets the GPU: its text is cuda/spin.h. 512 threads with up to 64 registers: two blocks to a
- * multiprocessor, so that a grid of 32 channels for each of 8 ranks still stands on one GPU as a whole (cuda/grid.c). */
+/* The spin kernel meets the GPU: its text is cuda/spin.h. 512 threads with up to 64 registers:
+ * two blocks to a multiprocessor, so that a grid of 32 channels for each of 8 ranks still stands
+ * on one GPU as a whole (cuda/grid.c). */
 #include "allreduce/cuda/spin_launch.h"
 
-static __global__ void __launch_bounds__(SPIN_THREADS, 2) spin_kernel(const __grid_constant__ struct spin_call p) {
+static __global__ void __launch_bounds__(SPIN_THREADS, 2)
+    spin_kernel(const __grid_constant__ struct spin_call p) {
     __shared__ struct spin_shared shared;
     struct place at = {blockIdx.x, gridDim.x, threadIdx.x, blockDim.x};
     DUET_BLOCK_KERNEL(at);
@@ -12,16 +14,20 @@ static __global__ void __launch_bounds__(SPIN_THREADS, 2) spin_kernel(const __gr
 int spin_load(const struct cuda_device *d, int *resident) {
     struct cudaFuncAttributes attributes;
     int blocks = 0;
-    CUDA_CHECK(cudaFuncGetAttributes(&attributes, DUET_KERNEL(spin_kernel)), "loading kernels", d->head.name);
-    CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, DUET_KERNEL(spin_kernel), SPIN_THREADS, 0),
+    CUDA_CHECK(cudaFuncGetAttributes(&attributes, DUET_KERNEL(spin_kernel)), "loading kernels",
+               d->head.name);
+    CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, DUET_KERNEL(spin_kernel),
+                                                             SPIN_THREADS, 0),
                "room for a kernel", d->head.name);
     *resident = blocks * d->multiprocessors;
     return OK;
 }
 
-cudaError_t spin_launch(cudaStream_t stream, const struct spin_call *call, uint32_t blocks, int cooperative) {
+cudaError_t spin_launch(cudaStream_t stream, const struct spin_call *call, uint32_t blocks,
+                        int cooperative) {
     void *params[1] = {(void *)call};
     dim3 grid = {blocks, 1, 1}, block = {SPIN_THREADS, 1, 1};
-    return cooperative ? cudaLaunchCooperativeKernel(DUET_KERNEL(spin_kernel), grid, block, params, 0, stream)
+    return cooperative ? cudaLaunchCooperativeKernel(DUET_KERNEL(spin_kernel), grid, block, params,
+                                                     0, stream)
                        : cudaLaunchKernel(DUET_KERNEL(spin_kernel), grid, block, params, 0, stream);
 }

@@ -1,5 +1,6 @@
-/* Words that ranks say to each other from inside kernels, and the GPU's clock: a GPU's own instructions, and beside
- * them what stands for them where the kernels' text is compiled for the host.
+/* Words that ranks say to each other from inside kernels, and the GPU's clock: a GPU's own
+ * instructions, and beside them what stands for them where the kernels' text is compiled for the
+ * host.
  *
  * Their width is the system: the word may lie in another GPU's memory, or in the host's. */
 #ifndef ALLREDUCE_CUDA_WORDS_H
@@ -15,7 +16,8 @@ enum { SPIN_POLLS = 1024 }; /* between two looks at the clock: some 0.7 ms of po
 enum { SPIN_POLLS = 32 };
 #endif
 
-/* For polls: an acquire at each of them would empty the multiprocessor's L1 each time, also for kernels that run beside. */
+/* For polls: an acquire at each of them would empty the multiprocessor's L1 each time, also for
+ * kernels that run beside. */
 DUET_HD uint64_t word_relaxed(const uint64_t *word) {
 #ifdef __CUDA_ARCH__
     uint64_t value;
@@ -66,7 +68,10 @@ DUET_HD void half_word_release(uint32_t *word, uint32_t value) {
 DUET_HD uint32_t half_word_add(uint32_t *word, uint32_t value) {
 #ifdef __CUDA_ARCH__
     uint32_t old;
-    asm volatile("atom.acq_rel.gpu.add.u32 %0, [%1], %2;" : "=r"(old) : "l"(word), "r"(value) : "memory");
+    asm volatile("atom.acq_rel.gpu.add.u32 %0, [%1], %2;"
+                 : "=r"(old)
+                 : "l"(word), "r"(value)
+                 : "memory");
     return old;
 #else
     return __atomic_fetch_add(word, value, __ATOMIC_ACQ_REL);
@@ -76,7 +81,10 @@ DUET_HD uint32_t half_word_add(uint32_t *word, uint32_t value) {
 DUET_HD uint32_t half_word_take(uint32_t *word, uint32_t value) { /* only if it is 0 */
 #ifdef __CUDA_ARCH__
     uint32_t old;
-    asm volatile("atom.acq_rel.sys.cas.b32 %0, [%1], 0, %2;" : "=r"(old) : "l"(word), "r"(value) : "memory");
+    asm volatile("atom.acq_rel.sys.cas.b32 %0, [%1], 0, %2;"
+                 : "=r"(old)
+                 : "l"(word), "r"(value)
+                 : "memory");
     return old;
 #else
     uint32_t old = 0;

@@ -34,20 +34,23 @@ static void post_flags(const struct host_ranks *ranks, const struct executor_cal
                        const struct plan_step *step) {
     for (int peer = 0; peer < ranks->all.n; peer++)
         if (step->post_ranks >> peer & 1)
-            comm_post_flag(flag_of(ranks, peer, step->post_kind, ranks->all.rank), call->base + step->post_epoch);
+            comm_post_flag(flag_of(ranks, peer, step->post_kind, ranks->all.rank),
+                           call->base + step->post_epoch);
 }
 
-static float *range_of(const struct host_ranks *ranks, const struct executor_call *call, int buffer, int rank,
-                       uint64_t offset) {
+static float *range_of(const struct host_ranks *ranks, const struct executor_call *call, int buffer,
+                       int rank, uint64_t offset) {
     if (buffer == PLAN_DATA) return call->data[rank] + call->offset + offset;
     return ranks->all.scratch[rank] + (size_t)call->half * ranks->all.half + offset;
 }
 
-static void move(const struct host_ranks *ranks, const struct executor_call *call, const struct plan_step *s) {
+static void move(const struct host_ranks *ranks, const struct executor_call *call,
+                 const struct plan_step *s) {
     float *dest[MAX_DEVICES];
     int dests = 0;
     for (int r = 0; r < ranks->all.n; r++)
-        if (s->dest_ranks >> r & 1) dest[dests++] = range_of(ranks, call, s->dest_buffer, r, s->dest_offset);
+        if (s->dest_ranks >> r & 1)
+            dest[dests++] = range_of(ranks, call, s->dest_buffer, r, s->dest_offset);
     float source_scale = s->scale & PLAN_SCALE_SOURCE ? call->scale : 1,
           own_scale = s->scale & PLAN_SCALE_DEST ? call->scale : 1;
     if (s->op == PLAN_SUM) {
@@ -109,8 +112,8 @@ static int run_queued(void *args) {
     return host_execute(queued->ranks, &queued->call);
 }
 
-static int host_enqueue(struct executor *executor, struct stream *stream, const struct executor_call *call,
-                        const char *span_name) {
+static int host_enqueue(struct executor *executor, struct stream *stream,
+                        const struct executor_call *call, const char *span_name) {
     struct queued queued = {.ranks = &executor->ranks, .call = *call};
     return stream_call_host(stream, span_name, call->moved, run_queued, &queued, sizeof queued);
 }
@@ -122,14 +125,18 @@ static int host_clear(struct device *device, void *flags, size_t bytes) {
     return OK;
 }
 
-static const struct executor_ops host_ops = {
-    .name = "host", .runs_plans = 1, .open = host_open, .enqueue = host_enqueue, .close = host_close};
+static const struct executor_ops host_ops = {.name = "host",
+                                             .runs_plans = 1,
+                                             .open = host_open,
+                                             .enqueue = host_enqueue,
+                                             .close = host_close};
 
 static int host_choose(const struct executor_question *question, const struct executor_ops **ops,
                        struct allreduce_link *link) {
     (void)link; /* as the host's cores have it */
     if (question->algorithm == ALLREDUCE_NCCL)
-        return fail(ERR_USAGE, "allreduce nccl on %s: nccl needs GPUs: use --device cuda, or --allreduce auto",
+        return fail(ERR_USAGE,
+                    "allreduce nccl on %s: nccl needs GPUs: use --device cuda, or --allreduce auto",
                     device_name(question->device));
     *ops = &host_ops;
     return OK;

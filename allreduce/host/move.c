@@ -1,11 +1,11 @@
 /* Adding up ranges of memory as fast as the caches deliver them.
  *
- * A block of 64 floats at a time is loaded from all sources, added in registers, and stored to all
- * destinations: each source is read once, each destination written once, and a destination may be one of the
- * sources. The loops lie in host/move.inc.h and are compiled for three sets of vector instructions, of which
- * the widest that the processor has is taken. The bits are the same for all: each lane does what the plain
- * loop does, and with -ffp-contract=off a product is rounded before it is added, in vectors and in the last
- * odd elements alike.
+ * A block of 64 floats at a time is loaded from all sources, added in registers, and stored to
+ * all destinations: each source is read once, each destination written once, and a destination
+ * may be one of the sources. The loops lie in host/move.inc.h and are compiled for three sets of
+ * vector instructions, of which the widest that the processor has is taken. The bits are the
+ * same for all: each lane does what the plain loop does, and with -ffp-contract=off a product is
+ * rounded before it is added, in vectors and in the last odd elements alike.
  *
  * Stores bypassing the cache would not pay: all that is written has just been read. */
 #include <string.h>
@@ -69,11 +69,12 @@ void move_copy(float *const *dest, int dests, const float *source, float scale, 
         if (dest[d] != source) memcpy(dest[d], source, length * sizeof(float));
 }
 
-void move_reduce(float *const *dest, int dests, const float *own, float own_scale, const float *source,
-                 float source_scale, size_t length) {
+void move_reduce(float *const *dest, int dests, const float *own, float own_scale,
+                 const float *source, float source_scale, size_t length) {
     widest()->reduce(dest, dests, own, own_scale, source, source_scale, length);
 }
 
-void move_sum(float *const *dest, int dests, const float *const *source, int n, float scale, size_t length) {
+void move_sum(float *const *dest, int dests, const float *const *source, int n, float scale,
+              size_t length) {
     widest()->sum(dest, dests, source, n, scale, length);
 }

@@ -1,9 +1,9 @@
-/* The loops of host/move.c, compiled once for each set of vector instructions: SUFFIX(name) names the set's
- * version.
+/* The loops of host/move.c, compiled once for each set of vector instructions: SUFFIX(name)
+ * names the set's version.
  *
- * `vec` is the compiler's own vector type; where the machine's vectors are narrower it makes several of
- * one. A function must not take or return one (the calling convention would depend on the set), hence LOAD
- * and STORE. */
+ * `vec` is the compiler's own vector type; where the machine's vectors are narrower it makes
+ * several of one. A function must not take or return one (the calling convention would depend on
+ * the set), hence LOAD and STORE. */
 
 static void SUFFIX(scale_copy)(float *const *dest, int dests, const float *source, float scale,
                                size_t length) {
@@ -35,11 +35,11 @@ static void SUFFIX(reduce)(float *const *dest, int dests, const float *own, floa
     }
 }
 
-/* plan_tree_sum on blocks of BLOCK elements; returns how many elements it did. Inlined with a constant n
- * the terms live in registers. */
-static inline __attribute__((always_inline)) size_t SUFFIX(sum_blocks)(float *const *dest, int dests,
-                                                                       const float *const *source, int n,
-                                                                       float scale, size_t length) {
+/* plan_tree_sum on blocks of BLOCK elements; returns how many elements it did. Inlined with a
+ * constant n the terms live in registers. */
+static inline __attribute__((always_inline)) size_t
+SUFFIX(sum_blocks)(float *const *dest, int dests, const float *const *source, int n, float scale,
+                   size_t length) {
     vec term[(MAX_DEVICES + 1) / 2][VECS];
     size_t i = 0;
     for (; i + BLOCK <= length; i += BLOCK) {
@@ -63,8 +63,8 @@ static inline __attribute__((always_inline)) size_t SUFFIX(sum_blocks)(float *co
     return i;
 }
 
-static void SUFFIX(sum)(float *const *dest, int dests, const float *const *source, int n, float scale,
-                        size_t length) {
+static void SUFFIX(sum)(float *const *dest, int dests, const float *const *source, int n,
+                        float scale, size_t length) {
     size_t i;
     switch (n) {
     case 2: i = SUFFIX(sum_blocks)(dest, dests, source, 2, scale, length); break;

@@ -1,10 +1,11 @@
-/* A GPU put together: find it, take a slab of its memory, load the kernels, make the streams; and the table
- * that the rest of the house sees (device/table.h).
+/* A GPU put together: find it, take a slab of its memory, load the kernels, make the streams;
+ * and the table that the rest of the house sees (device/table.h).
  *
- * Devices and GPUs are two things. A job of N devices on a machine of G GPUs puts device i on GPU i mod G, so
- * several devices may share one; each has its own slab and streams, and all of a process share the GPU's one
- * context. Every failure to find a GPU is one line that names the reason: no driver, one that is too old for
- * this program, no GPU, one that is too old for its kernels. */
+ * Devices and GPUs are two things. A job of N devices on a machine of G GPUs puts device i on
+ * GPU i mod G, so several devices may share one; each has its own slab and streams, and all of a
+ * process share the GPU's one context. Every failure to find a GPU is one line that names the
+ * reason: no driver, one that is too old for this program, no GPU, one that is too old for its
+ * kernels. */
 #include <stdio.h>
 #include <string.h>
 
@@ -15,18 +16,21 @@ enum { OLDEST_MAJOR = 8 }; /* kernels are built for compute capability 8.0 and u
 
 int cuda_fail(cudaError_t error, const char *what, const char *device_name) {
     cudaGetLastError(); /* the next call starts clean, unless the context itself is broken */
-    return fail(error == cudaErrorMemoryAllocation ? ERR_MEMORY : ERR_FAILED, "%s on %s: %s: %s", what,
-                device_name, cudaGetErrorName(error), cudaGetErrorString(error));
+    return fail(error == cudaErrorMemoryAllocation ? ERR_MEMORY : ERR_FAILED, "%s on %s: %s: %s",
+                what, device_name, cudaGetErrorName(error), cudaGetErrorString(error));
 }
 
 /* The runtime gives one code for "no driver" and "driver too old"; its version tells them apart. */
 static int driver_missing(void) {
     int driver = 0, runtime = 0;
     if (cudaDriverGetVersion(&driver) || driver == 0)
-        return fail(ERR_USAGE, "device cuda: no NVIDIA driver on this machine: install one, or use --device cpu");
+        return fail(
+            ERR_USAGE,
+            "device cuda: no NVIDIA driver on this machine: install one, or use --device cpu");
     cudaRuntimeGetVersion(&runtime);
     return fail(ERR_USAGE,
-                "device cuda: the driver is for CUDA %d.%d, this program for %d.%d: install a newer driver, build "
+                "device cuda: the driver is for CUDA %d.%d, this program for %d.%d: install a "
+                "newer driver, build "
                 "with an older toolkit, or use --device cpu",
                 driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
 }
@@ -40,8 +44,9 @@ static int probe(int *count) {
     if (error == cudaErrorInsufficientDriver) return driver_missing();
     if (error == cudaErrorNoDevice || (error == cudaSuccess && *count == 0)) {
         *count = 0;
-        return fail(ERR_USAGE,
-                    "device cuda: no GPU found (CUDA_VISIBLE_DEVICES may hide it): use --device cpu");
+        return fail(
+            ERR_USAGE,
+            "device cuda: no GPU found (CUDA_VISIBLE_DEVICES may hide it): use --device cpu");
     }
     if (error != cudaSuccess)
         return fail(ERR_USAGE, "device cuda: %s: %s: use --device cpu", cudaGetErrorName(error),
@@ -58,10 +63,11 @@ static int describe(struct cuda_device *d) {
     memcpy(d->uuid, p.uuid.bytes, sizeof d->uuid);
     snprintf(d->gpu_name, sizeof d->gpu_name, "%.63s", p.name);
     if (d->major < OLDEST_MAJOR)
-        return fail(ERR_USAGE,
-                    "device %s: %s has compute capability %d.%d: this program's kernels need %d.0: use "
-                    "--device cpu",
-                    d->head.name, d->gpu_name, d->major, d->minor, OLDEST_MAJOR);
+        return fail(
+            ERR_USAGE,
+            "device %s: %s has compute capability %d.%d: this program's kernels need %d.0: use "
+            "--device cpu",
+            d->head.name, d->gpu_name, d->major, d->minor, OLDEST_MAJOR);
     return OK;
 }
 
@@ -86,7 +92,8 @@ static int start(struct device *device) {
     place(d);
     CHECK(cuda_use(device));
     CHECK(describe(d));
-    CUDA_CHECK(cudaStreamCreateWithFlags(&d->service, cudaStreamNonBlocking), "a stream", device->name);
+    CUDA_CHECK(cudaStreamCreateWithFlags(&d->service, cudaStreamNonBlocking), "a stream",
+               device->name);
     CHECK(load_kernels(d));
     CHECK(cuda_memory_open(d));
     device->layout = LAYOUT_PLAIN;
@@ -99,12 +106,13 @@ static int start(struct device *device) {
     return cuda_math_open(&d->compute);
 }
 
-/* Where a stream did not end in time its memory stays, with the peers' that it may reach: giving that back waits
- * for the GPU without a deadline. The end of the process takes it. */
+/* Where a stream did not end in time its memory stays, with the peers' that it may reach: giving
+ * that back waits for the GPU without a deadline. The end of the process takes it. */
 static void stop(struct device *device) {
     struct cuda_device *d = (struct cuda_device *)device;
     if (d->service) {
-        cudaSetDevice(d->gpu); /* where the context is broken this and all below fail, and only host memory is freed */
+        /* where the context is broken this and all below fail, and only host memory is freed */
+        cudaSetDevice(d->gpu);
         int drained = cuda_stream_close(&d->comm);
         drained &= cuda_stream_close(&d->compute);
         cuda_unimport_all(d, drained);

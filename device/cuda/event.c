@@ -1,7 +1,9 @@
-/* Events of a GPU: CUDA's own, plus what CUDA leaves out: a deadline, and an error that travels with the event.
+/* Events of a GPU: CUDA's own, plus what CUDA leaves out: a deadline, and an error that travels
+ * with the event.
  *
- * An event may be recorded by one thread and waited for by another. The error is the recorder's: the text is
- * written first, then `error` (release); a reader looks at `error` first (acquire), so it sees the text whole. */
+ * An event may be recorded by one thread and waited for by another. The error is the recorder's:
+ * the text is written first, then `error` (release); a reader looks at `error` first (acquire),
+ * so it sees the text whole. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -11,8 +13,10 @@ struct cuda_event {
     struct event head;
     cudaEvent_t event;
     struct cuda_stream *recorder; /* of the most recent record; by the recording threads alone */
-    const char *behind;           /* what that stream had enqueued last, static storage, and in which step: for the */
-    int32_t step;                 /* one who syncs and is the first to see a fault; relaxed atomics */
+    /* what that stream had enqueued last, static storage, and in which step: for the */
+    const char *behind;
+    /* one who syncs and is the first to see a fault; relaxed atomics */
+    int32_t step;
     int error;
     char text[CUDA_ERROR_TEXT];
 };
@@ -54,14 +58,17 @@ int cuda_event_record(struct event *event, struct stream *stream) {
     struct cuda_event *e = (struct cuda_event *)event;
     struct cuda_stream *s = (struct cuda_stream *)stream;
     CHECK(cuda_use(stream->device));
-    if (e->recorder && e->recorder != s && !record_is_mine(stream->device) && !cuda_event_done(event))
-        return fail(ERR_FAILED, "event of %s: recorded on two streams at once: use an event for each",
+    if (e->recorder && e->recorder != s && !record_is_mine(stream->device) &&
+        !cuda_event_done(event))
+        return fail(ERR_FAILED,
+                    "event of %s: recorded on two streams at once: use an event for each",
                     stream->device->name);
     e->recorder = s;
     __atomic_store_n(&e->behind, s->last_name, __ATOMIC_RELAXED);
     __atomic_store_n(&e->step, s->last_step, __ATOMIC_RELAXED);
     cudaError_t error = cudaSuccess;
-    if (s->capturing) { /* external: a node that others may wait for, not an edge inside the graph */
+    /* external: a node that others may wait for, not an edge inside the graph */
+    if (s->capturing) {
         CUDA_STREAM_CHECK(s, cudaEventRecordWithFlags(e->event, s->stream, cudaEventRecordExternal),
                           "record of an event");
         return cuda_record_keep_event(s, event);
@@ -94,8 +101,9 @@ static int sync_fault(struct cuda_event *e, cudaError_t state) {
     char of_step[CUDA_STEP_TEXT];
     cudaGetLastError();
     return fail(state == cudaErrorMemoryAllocation ? ERR_MEMORY : ERR_FAILED,
-                "event sync on %s: %s: %s: up to %s%s; CUDA_LAUNCH_BLOCKING=1 names the very one", e->head.device->name,
-                cudaGetErrorName(state), cudaGetErrorString(state), behind ? behind : "nothing", cuda_step_text(step, of_step));
+                "event sync on %s: %s: %s: up to %s%s; CUDA_LAUNCH_BLOCKING=1 names the very one",
+                e->head.device->name, cudaGetErrorName(state), cudaGetErrorString(state),
+                behind ? behind : "nothing", cuda_step_text(step, of_step));
 }
 
 int cuda_event_sync(struct event *event) {
@@ -107,7 +115,8 @@ int cuda_event_sync(struct event *event) {
     if (state == cudaErrorNotReady) {
         cudaGetLastError();
         return fail(ERR_TIMEOUT,
-                    "event sync: waited %g s for an event of %s: a device or a peer may be stuck; see the first "
+                    "event sync: waited %g s for an event of %s: a device or a peer may be stuck; "
+                    "see the first "
                     "error, or raise --timeout",
                     device->config.timeout_s, device->name);
     }

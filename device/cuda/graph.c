@@ -1,22 +1,25 @@
-/* Recordings of a GPU: CUDA graphs by stream capture. A step of a small network is some dozens of launches of 2 to 5 us
- * each; a graph is one call for all of them.
+/* Recordings of a GPU: CUDA graphs by stream capture. A step of a small network is some dozens
+ * of launches of 2 to 5 us each; a graph is one call for all of them.
  *
  *     begin    cudaStreamBeginCapture: from here the stream takes calls down instead of running them
  *     end      cudaStreamEndCapture, cudaGraphInstantiate (all arguments are fixed now), cudaGraphUpload (what a
  *              launch would else set up at its first time)
  *     replay   cudaGraphLaunch: in order with the stream, like any piece of work
  *
- * Capture is thread-local: what other threads do (another replica's thread, the collectives') is no part of it and is
- * not restricted by it. Inside the capturing thread CUDA forbids whatever waits or asks, and breaks the capture for
- * it; record_refuse (recording.c) names such calls before CUDA sees them.
+ * Capture is thread-local: what other threads do (another replica's thread, the collectives') is
+ * no part of it and is not restricted by it. Inside the capturing thread CUDA forbids whatever
+ * waits or asks, and breaks the capture for it; record_refuse (recording.c) names such calls
+ * before CUDA sees them.
  *
- * Bucket events. An event that is recorded while capturing is by default an edge inside the graph, which nobody
- * outside can wait for. Recorded with cudaEventRecordExternal it becomes a node that records the real event at each
- * launch. The communication stream's wait for it is enqueued behind the launch of the graph, and takes that record.
+ * Bucket events. An event that is recorded while capturing is by default an edge inside the
+ * graph, which nobody outside can wait for. Recorded with cudaEventRecordExternal it becomes a
+ * node that records the real event at each launch. The communication stream's wait for it is
+ * enqueued behind the launch of the graph, and takes that record.
  *
- * To be checked on hardware: that a wait enqueued behind cudaGraphLaunch takes the record of this very launch and
- * not of the one before; what an upload and a launch cost; how much of the GPU's memory an instance holds, which is
- * the driver's own and in no ledger of ours; that a fault inside a graph is reported like one outside. */
+ * To be checked on hardware: that a wait enqueued behind cudaGraphLaunch takes the record of
+ * this very launch and not of the one before; what an upload and a launch cost; how much of the
+ * GPU's memory an instance holds, which is the driver's own and in no ledger of ours; that a
+ * fault inside a graph is reported like one outside. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -55,24 +58,29 @@ int cuda_record_keep_event(struct cuda_stream *s, struct event *event) {
     for (int i = 0; i < r->event_count; i++)
         if (r->events[i] == event) return OK;
     struct event **more = realloc(r->events, (size_t)(r->event_count + 1) * sizeof *more);
-    if (!more) return fail(ERR_MEMORY, "out of host memory: a recording of %s", s->head.device->name);
+    if (!more)
+        return fail(ERR_MEMORY, "out of host memory: a recording of %s", s->head.device->name);
     r->events = more;
     r->events[r->event_count++] = event;
     return OK;
 }
 
-/* A call that broke the capture from outside of this layer shows at the next one that is taken down. Any other error may be
- * the fault of what still ran when the recording began: nothing that is taken down runs. */
+/* A call that broke the capture from outside of this layer shows at the next one that is taken
+ * down. Any other error may be the fault of what still ran when the recording began: nothing
+ * that is taken down runs. */
 int cuda_record_fail(struct cuda_stream *s, cudaError_t error, const char *what) {
-    int by_capture = error >= cudaErrorStreamCaptureUnsupported && error <= cudaErrorStreamCaptureWrongThread;
+    int by_capture =
+        error >= cudaErrorStreamCaptureUnsupported && error <= cudaErrorStreamCaptureWrongThread;
     const struct cuda_recording *r = s->recording;
     char step[CUDA_STEP_TEXT], ran[128] = "";
     cudaGetLastError();
-    if (error == cudaErrorStreamCaptureInvalidated) snprintf(ran, sizeof ran, " (a call that cannot be recorded)");
+    if (error == cudaErrorStreamCaptureInvalidated)
+        snprintf(ran, sizeof ran, " (a call that cannot be recorded)");
     if (!by_capture && r->before)
-        snprintf(ran, sizeof ran, ", or a fault up to %.64s%s", r->before, cuda_step_text(r->before_step, step));
-    fail(ERR_FAILED, "%s, being recorded on %s: %s: %s%s: it came behind %s: nothing of it is kept", what,
-         s->head.device->name, cudaGetErrorName(error), cudaGetErrorString(error), ran,
+        snprintf(ran, sizeof ran, ", or a fault up to %.64s%s", r->before,
+                 cuda_step_text(r->before_step, step));
+    fail(ERR_FAILED, "%s, being recorded on %s: %s: %s%s: it came behind %s: nothing of it is kept",
+         what, s->head.device->name, cudaGetErrorName(error), cudaGetErrorString(error), ran,
          s->recorded_name ? s->recorded_name : "the begin");
     return record_keep(&s->head, ERR_FAILED);
 }
@@ -124,7 +132,8 @@ void cuda_record_abandon(struct cuda_stream *s) {
     s->capturing = 0;
 }
 
-/* A stream in error runs nothing, so its events are never reached: who waits for them gets the error. */
+/* A stream in error runs nothing, so its events are never reached: who waits for them gets the
+ * error. */
 int cuda_replay(struct stream *stream, struct recording *recording, const char *span_name) {
     struct cuda_stream *s = (struct cuda_stream *)stream;
     struct cuda_recording *r = (struct cuda_recording *)recording;
@@ -136,7 +145,8 @@ int cuda_replay(struct stream *stream, struct recording *recording, const char *
     return code ? code : cuda_end(s);
 }
 
-/* CUDA would put off the end of an instance that still runs; waiting for it lets what it reads be freed next. */
+/* CUDA would put off the end of an instance that still runs; waiting for it lets what it reads
+ * be freed next. */
 void cuda_recording_free(struct recording *recording) {
     struct cuda_recording *r = (struct cuda_recording *)recording;
     struct cuda_stream *s = (struct cuda_stream *)recording->stream;

@@ -1,8 +1,9 @@
-/* Another process's device memory, by CUDA IPC; and the way to another GPU's memory inside this process.
+/* Another process's device memory, by CUDA IPC; and the way to another GPU's memory inside this
+ * process.
  *
- * A handle names the whole slab; what is shared is an offset into it. A process opens a slab once however many
- * pieces of it are imported, and closes it with the last. Its own slab it reaches directly, since the driver
- * refuses to open a handle in the process that made it. */
+ * A handle names the whole slab; what is shared is an offset into it. A process opens a slab
+ * once however many pieces of it are imported, and closes it with the last. Its own slab it
+ * reaches directly, since the driver refuses to open a handle in the process that made it. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -29,7 +30,8 @@ int cuda_reach(struct cuda_device *d, int gpu) {
         cudaError_t error = cudaDeviceCanAccessPeer(&possible, d->gpu, gpu);
         if (error == cudaSuccess && possible) error = cudaDeviceEnablePeerAccess(gpu, 0);
         /* Another device of this GPU may have opened the way before: that is fine too. */
-        if (possible && (error == cudaSuccess || error == cudaErrorPeerAccessAlreadyEnabled)) d->peers |= bit;
+        if (possible && (error == cudaSuccess || error == cudaErrorPeerAccessAlreadyEnabled))
+            d->peers |= bit;
         cudaGetLastError();
     }
     int reached = (d->peers & bit) != 0;
@@ -37,8 +39,8 @@ int cuda_reach(struct cuda_device *d, int gpu) {
     return reached;
 }
 
-int cuda_export(struct device *device, const void *memory, size_t bytes, struct memory_handle *handle,
-                int *fd) {
+int cuda_export(struct device *device, const void *memory, size_t bytes,
+                struct memory_handle *handle, int *fd) {
     struct cuda_device *d = (struct cuda_device *)device;
     struct gpu_handle gpu = {.slab = (uint64_t)(uintptr_t)d->slab,
                              .slab_bytes = d->arena.bytes,
@@ -59,20 +61,22 @@ int cuda_export(struct device *device, const void *memory, size_t bytes, struct 
 }
 
 /* Under service_lock. */
-static int open_slab(struct cuda_device *d, const struct memory_handle *handle, const struct gpu_handle *gpu,
-                     struct cuda_import **out) {
+static int open_slab(struct cuda_device *d, const struct memory_handle *handle,
+                     const struct gpu_handle *gpu, struct cuda_import **out) {
     for (*out = d->imports; *out; *out = (*out)->next)
         if (!memcmp(&(*out)->ipc, gpu->ipc, GPU_IPC_BYTES)) return OK;
     struct cuda_import *m = calloc(1, sizeof *m);
     if (!m) return fail(ERR_MEMORY, "out of host memory: import of device memory");
     memcpy(&m->ipc, gpu->ipc, sizeof m->ipc);
     m->bytes = (size_t)gpu->slab_bytes;
-    cudaError_t error = cudaIpcOpenMemHandle((void **)&m->base, m->ipc, cudaIpcMemLazyEnablePeerAccess);
+    cudaError_t error =
+        cudaIpcOpenMemHandle((void **)&m->base, m->ipc, cudaIpcMemLazyEnablePeerAccess);
     if (error != cudaSuccess) {
         cudaGetLastError();
         free(m);
         return fail(ERR_FAILED,
-                    "import of memory of device %d, process %d, on %s: %s: %s: ranks must be one user's, in one "
+                    "import of memory of device %d, process %d, on %s: %s: %s: ranks must be one "
+                    "user's, in one "
                     "container or with a common IPC namespace, on GPUs that reach each other",
                     handle->device, handle->pid, d->head.name, cudaGetErrorName(error),
                     cudaGetErrorString(error));
@@ -83,13 +87,14 @@ static int open_slab(struct cuda_device *d, const struct memory_handle *handle, 
     return OK;
 }
 
-static int import_own(struct cuda_device *d, const struct memory_handle *handle, const struct gpu_handle *gpu,
-                      void **out) {
+static int import_own(struct cuda_device *d, const struct memory_handle *handle,
+                      const struct gpu_handle *gpu, void **out) {
     struct cudaPointerAttributes attributes;
     void *memory = (char *)(uintptr_t)gpu->slab + handle->offset;
     CUDA_CHECK(cudaPointerGetAttributes(&attributes, memory), "import of own memory", d->head.name);
     if (attributes.type != cudaMemoryTypeDevice)
-        return fail(ERR_FAILED, "import of memory of device %d, this process, on %s: it is no longer there",
+        return fail(ERR_FAILED,
+                    "import of memory of device %d, this process, on %s: it is no longer there",
                     handle->device, d->head.name);
     cuda_reach(d, attributes.device);
     *out = memory;
@@ -120,7 +125,8 @@ void cuda_unimport(struct device *device, void *memory) {
     if (cudaSetDevice(d->gpu)) return;
     pthread_mutex_lock(&d->service_lock);
     struct cuda_import **link = &d->imports;
-    while (*link && !((char *)memory >= (*link)->base && (char *)memory < (*link)->base + (*link)->bytes))
+    while (*link &&
+           !((char *)memory >= (*link)->base && (char *)memory < (*link)->base + (*link)->bytes))
         link = &(*link)->next;
     struct cuda_import *m = *link;
     if (m && --m->pieces == 0) {

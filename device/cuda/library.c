@@ -1,5 +1,6 @@
-/* Finding a shared library and its functions. A library of another major version than its header has another ABI,
- * hence the version in the name; a file given by hand may be any, so the caller asks the library itself. */
+/* Finding a shared library and its functions. A library of another major version than its header
+ * has another ABI, hence the version in the name; a file given by hand may be any, so the caller
+ * asks the library itself. */
 #include "device/cuda/library.h"
 
 #include <dlfcn.h>
@@ -14,7 +15,8 @@ static void *load(const char *file) {
 
 /* The file is there but will not load: for want of another library, or it is none. */
 static int not_loaded(const struct library_place *p) {
-    return fail(ERR_USAGE, "%s: %s: set %s to the library's file, or %s", p->title, dlerror(), p->variable, p->instead);
+    return fail(ERR_USAGE, "%s: %s: set %s to the library's file, or %s", p->title, dlerror(),
+                p->variable, p->instead);
 }
 
 static int find_library(const struct library_place *p, void **library, int *found) {
@@ -29,24 +31,29 @@ static int find_library(const struct library_place *p, void **library, int *foun
     if (!*library) *library = load(p->name);
     if (*library) return OK;
     *found = LIBRARY_NOT_FOUND;
-    return fail(ERR_USAGE, "%s: not found: looked for %s%s%s in the system's folders: set %s to its file, or %s",
-                p->title, p->file, *p->file ? " and for " : "", p->name, p->variable, p->instead);
+    return fail(
+        ERR_USAGE,
+        "%s: not found: looked for %s%s%s in the system's folders: set %s to its file, or %s",
+        p->title, p->file, *p->file ? " and for " : "", p->name, p->variable, p->instead);
 }
 
-static int find_functions(const struct library_place *p, void *library, const struct library_function *functions,
-                          int count, void *table) {
+static int find_functions(const struct library_place *p, void *library,
+                          const struct library_function *functions, int count, void *table) {
     for (int i = 0; i < count; i++) {
         void *function = dlsym(library, functions[i].name);
         if (!function)
-            return fail(ERR_USAGE, "%s: the library found has no %s: install the version that this program was built "
-                        "with (%s), or %s", p->title, functions[i].name, p->name, p->instead);
+            return fail(
+                ERR_USAGE,
+                "%s: the library found has no %s: install the version that this program was built "
+                "with (%s), or %s",
+                p->title, functions[i].name, p->name, p->instead);
         memcpy((char *)table + functions[i].offset, &function, sizeof function);
     }
     return OK;
 }
 
-int library_load(const struct library_place *place, const struct library_function *functions, int count, void *table,
-                 int *found) {
+int library_load(const struct library_place *place, const struct library_function *functions,
+                 int count, void *table, int *found) {
     void *library;
     CHECK(find_library(place, &library, found));
     int code = find_functions(place, library, functions, count, table);

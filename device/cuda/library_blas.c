@@ -1,30 +1,35 @@
 /* cuBLAS: the three products of a linear layer.
  *
- * cuBLAS counts by columns. A matrix stored by rows, (R,C), is for it one of C rows and R columns, stored by columns
- * with C between them: the transpose, for nothing. So everything is said transposed, c' = a' b', and the weight
- * comes first:
+ * cuBLAS counts by columns. A matrix stored by rows, (R,C), is for it one of C rows and R
+ * columns, stored by columns with C between them: the transpose, for nothing. So everything is
+ * said transposed, c' = a' b', and the weight comes first:
  *
  *                w (M,K)                        w (K,M)                       m x n, over k
  *     forward    y' = (w')T x'                  y' = w' x'                    M x N, K
  *     data       dx' = w' dy'                   dx' = (w')T dy'               K x N, M
  *     weight     dw' = x' (dy')T                dw' = dy' (x')T               K x M, N  or  M x K, N
  *
- * One handle for the stream, with a workspace of its own: what cuBLAS keeps there from call to call nobody else
- * writes to, and a call allocates nothing, so it may be captured. Pedantic math: products of float32 in float32,
- * whatever faster ways there come to be. */
+ * One handle for the stream, with a workspace of its own: what cuBLAS keeps there from call to
+ * call nobody else writes to, and a call allocates nothing, so it may be captured. Pedantic
+ * math: products of float32 in float32, whatever faster ways there come to be. */
 #include "device/cuda/library.h"
 
 #include <cublas_v2.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-/* What cuBLAS takes by itself on a Hopper GPU; one size for all, since its choice may depend on it. */
+/* What cuBLAS takes by itself on a Hopper GPU; one size for all, since its choice may depend on
+ * it. */
 static const size_t WORKSPACE_BYTES = (size_t)32 << 20;
 
-#define BLAS_FUNCTIONS(X)                                                                                    \
-    X(cublasCreate_v2) X(cublasDestroy_v2) X(cublasGetProperty) X(cublasGetStatusName) X(cublasSetStream_v2) \
-    X(cublasSetWorkspace_v2) X(cublasSetMathMode) X(cublasSetAtomicsMode) X(cublasSetPointerMode_v2)         \
-    X(cublasSgemm_v2)
+#define BLAS_FUNCTIONS(X)    \
+    X(cublasCreate_v2)       \
+    X(cublasDestroy_v2)      \
+    X(cublasGetProperty)     \
+    X(cublasGetStatusName)   \
+    X(cublasSetStream_v2)    \
+    X(cublasSetWorkspace_v2) \
+    X(cublasSetMathMode) X(cublasSetAtomicsMode) X(cublasSetPointerMode_v2) X(cublasSgemm_v2)
 
 struct blas_table {
     BLAS_FUNCTIONS(LIBRARY_MEMBER)
@@ -49,8 +54,11 @@ static int load(struct blas_table *call, int *version) {
     int found, minor = 0, patch = 0;
     CHECK(library_load(&place, functions, sizeof functions / sizeof *functions, call, &found));
     if (call->cublasGetProperty(MAJOR_VERSION, version) || *version != CUBLAS_VER_MAJOR)
-        return fail(ERR_USAGE, "%s: the library found is of version %d: this program was built for %d: set %s to "
-                    "one of that version, or %s", place.title, *version, CUBLAS_VER_MAJOR, place.variable, place.instead);
+        return fail(
+            ERR_USAGE,
+            "%s: the library found is of version %d: this program was built for %d: set %s to "
+            "one of that version, or %s",
+            place.title, *version, CUBLAS_VER_MAJOR, place.variable, place.instead);
     call->cublasGetProperty(MINOR_VERSION, &minor);
     call->cublasGetProperty(PATCH_LEVEL, &patch);
     *version = *version * 10000 + minor * 100 + patch;
@@ -63,24 +71,29 @@ void cuda_blas_describe(char *text, size_t bytes) {
     if (load(&call, &version))
         snprintf(text, bytes, "%s", error_message());
     else
-        snprintf(text, bytes, "cuBLAS %d.%d.%d", version / 10000, version / 100 % 100, version % 100);
+        snprintf(text, bytes, "cuBLAS %d.%d.%d", version / 10000, version / 100 % 100,
+                 version % 100);
 }
 
-static int check(const struct cuda_blas *b, cublasStatus_t status, const char *what, const struct cuda_stream *s) {
+static int check(const struct cuda_blas *b, cublasStatus_t status, const char *what,
+                 const struct cuda_stream *s) {
     if (status == CUBLAS_STATUS_SUCCESS) return OK;
-    return fail(status == CUBLAS_STATUS_ALLOC_FAILED ? ERR_MEMORY : ERR_FAILED, "%s on %s: cuBLAS: %s: use --cuda-math own",
-                what, s->head.device->name, b->call.cublasGetStatusName(status));
+    return fail(status == CUBLAS_STATUS_ALLOC_FAILED ? ERR_MEMORY : ERR_FAILED,
+                "%s on %s: cuBLAS: %s: use --cuda-math own", what, s->head.device->name,
+                b->call.cublasGetStatusName(status));
 }
 
 static int set_up(struct cuda_blas *b, struct cuda_stream *s) {
     const char *what = "opening cuBLAS";
-    cublasMath_t math = s->head.device->config.allow_tf32 ? CUBLAS_TF32_TENSOR_OP_MATH : CUBLAS_PEDANTIC_MATH;
+    cublasMath_t math =
+        s->head.device->config.allow_tf32 ? CUBLAS_TF32_TENSOR_OP_MATH : CUBLAS_PEDANTIC_MATH;
     void *workspace;
     int version = 0;
     CHECK(load(&b->call, &version));
     CHECK(device_alloc(s->head.device, &workspace, WORKSPACE_BYTES, MEM_WORKSPACE));
     CHECK(check(b, b->call.cublasCreate_v2(&b->handle), what, s));
-    CHECK(check(b, b->call.cublasSetStream_v2(b->handle, s->stream), what, s)); /* forgets the workspace: so it goes first */
+    /* forgets the workspace: so it goes first */
+    CHECK(check(b, b->call.cublasSetStream_v2(b->handle, s->stream), what, s));
     CHECK(check(b, b->call.cublasSetWorkspace_v2(b->handle, workspace, WORKSPACE_BYTES), what, s));
     CHECK(check(b, b->call.cublasSetMathMode(b->handle, math), what, s));
     CHECK(check(b, b->call.cublasSetAtomicsMode(b->handle, CUBLAS_ATOMICS_NOT_ALLOWED), what, s));
@@ -99,7 +112,8 @@ void cuda_blas_close(struct cuda_blas *b) {
     free(b);
 }
 
-/* c' = a' b', m x n over k; turned: the transpose of what lies there. Each pitch is the stored matrix's row. */
+/* c' = a' b', m x n over k; turned: the transpose of what lies there. Each pitch is the stored
+ * matrix's row. */
 struct gemm {
     int m, n, k;
     const float *a, *b;
@@ -113,7 +127,8 @@ static struct gemm gemm_of(enum op op, const struct op_args *args) {
     const struct tensor *w = op == OP_LINEAR_BACKWARD_WEIGHT ? &out[0] : &in[1];
     int inputs = w->dims[in_out ? 0 : 1], outputs = w->dims[in_out ? 1 : 0], row = w->dims[1];
     struct gemm g = {.c = tensor_f32(&out[0])};
-    if (op == OP_LINEAR_BACKWARD_WEIGHT) { /* the later of w's two dimensions is the earlier factor */
+    /* the later of w's two dimensions is the earlier factor */
+    if (op == OP_LINEAR_BACKWARD_WEIGHT) {
         const float *x = tensor_f32(&in[0]), *dy = tensor_f32(&in[1]);
         g.m = row, g.n = w->dims[0], g.k = batch;
         g.a = in_out ? dy : x, g.a_pitch = g.m;
@@ -132,7 +147,7 @@ int cuda_blas_enqueue(struct cuda_stream *s, enum op op, const struct op_args *a
     const float one = 1, zero = 0;
     struct gemm g = gemm_of(op, args);
     cublasStatus_t status = b->call.cublasSgemm_v2(
-        b->handle, g.a_turned ? CUBLAS_OP_T : CUBLAS_OP_N, g.b_turned ? CUBLAS_OP_T : CUBLAS_OP_N, g.m, g.n, g.k, &one,
-        g.a, g.a_pitch, g.b, g.b_pitch, &zero, g.c, g.m);
+        b->handle, g.a_turned ? CUBLAS_OP_T : CUBLAS_OP_N, g.b_turned ? CUBLAS_OP_T : CUBLAS_OP_N,
+        g.m, g.n, g.k, &one, g.a, g.a_pitch, g.b, g.b_pitch, &zero, g.c, g.m);
     return check(b, status, op_name(op), s);
 }

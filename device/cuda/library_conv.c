@@ -1,15 +1,16 @@
 /* cuDNN: the three products of a convolution.
  *
- * cuDNN takes a shape as descriptors. They are made when a shape comes for the first time, and kept (a plan): a
- * training run sees a handful, and a steady step makes none. The algorithm is a constant for each op, of those that
- * cuDNN documents as deterministic, never found by a timing:
+ * cuDNN takes a shape as descriptors. They are made when a shape comes for the first time, and
+ * kept (a plan): a training run sees a handful, and a steady step makes none. The algorithm is a
+ * constant for each op, of those that cuDNN documents as deterministic, never found by a timing:
  *
  *     forward           IMPLICIT_PRECOMP_GEMM
  *     backward data     ALGO_1     (ALGO_0 adds atomically)
  *     backward weight   ALGO_1     (ALGO_0 and ALGO_3 add atomically)
  *
- * A shape that cuDNN refuses with it, or wants more workspace for than the stream has, is left to Duet's own
- * kernels. What a convolution is called here and there: x is x, w the filter, y y, with NCHW and KCRS as they lie. */
+ * A shape that cuDNN refuses with it, or wants more workspace for than the stream has, is left
+ * to Duet's own kernels. What a convolution is called here and there: x is x, w the filter, y y,
+ * with NCHW and KCRS as they lie. */
 #include "device/cuda/library.h"
 
 #include <cudnn.h>
@@ -17,14 +18,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CONV_FUNCTIONS(X)                                                                                             \
-    X(cudnnGetVersion) X(cudnnGetErrorString) X(cudnnCreate) X(cudnnDestroy) X(cudnnSetStream)                        \
-    X(cudnnCreateTensorDescriptor) X(cudnnDestroyTensorDescriptor) X(cudnnSetTensor4dDescriptor)                      \
-    X(cudnnCreateFilterDescriptor) X(cudnnDestroyFilterDescriptor) X(cudnnSetFilter4dDescriptor)                      \
-    X(cudnnCreateConvolutionDescriptor) X(cudnnDestroyConvolutionDescriptor) X(cudnnSetConvolution2dDescriptor)       \
-    X(cudnnSetConvolutionMathType) X(cudnnGetConvolutionForwardWorkspaceSize)                                         \
-    X(cudnnGetConvolutionBackwardDataWorkspaceSize) X(cudnnGetConvolutionBackwardFilterWorkspaceSize)                 \
-    X(cudnnConvolutionForward) X(cudnnConvolutionBackwardData) X(cudnnConvolutionBackwardFilter)
+#define CONV_FUNCTIONS(X)                                                                    \
+    X(cudnnGetVersion)                                                                       \
+    X(cudnnGetErrorString)                                                                   \
+    X(cudnnCreate)                                                                           \
+    X(cudnnDestroy)                                                                          \
+    X(cudnnSetStream)                                                                        \
+    X(cudnnCreateTensorDescriptor)                                                           \
+    X(cudnnDestroyTensorDescriptor)                                                          \
+    X(cudnnSetTensor4dDescriptor)                                                            \
+    X(cudnnCreateFilterDescriptor)                                                           \
+    X(cudnnDestroyFilterDescriptor)                                                          \
+    X(cudnnSetFilter4dDescriptor)                                                            \
+    X(cudnnCreateConvolutionDescriptor)                                                      \
+    X(cudnnDestroyConvolutionDescriptor) X(cudnnSetConvolution2dDescriptor)                  \
+        X(cudnnSetConvolutionMathType) X(cudnnGetConvolutionForwardWorkspaceSize)            \
+            X(cudnnGetConvolutionBackwardDataWorkspaceSize)                                  \
+                X(cudnnGetConvolutionBackwardFilterWorkspaceSize) X(cudnnConvolutionForward) \
+                    X(cudnnConvolutionBackwardData) X(cudnnConvolutionBackwardFilter)
 
 struct conv_table {
     CONV_FUNCTIONS(LIBRARY_MEMBER)
@@ -73,8 +84,11 @@ static int load(struct conv_table *call, int *version, int *found) {
     int major = *version >= 90000 ? *version / 10000 : *version / 1000;
     if (major == CUDNN_MAJOR) return OK;
     *found = LIBRARY_UNUSABLE;
-    return fail(ERR_USAGE, "%s: the library found is of version %d: this program was built for %d: set %s to one of "
-                "that version, or %s", place.title, major, CUDNN_MAJOR, place.variable, place.instead);
+    return fail(
+        ERR_USAGE,
+        "%s: the library found is of version %d: this program was built for %d: set %s to one of "
+        "that version, or %s",
+        place.title, major, CUDNN_MAJOR, place.variable, place.instead);
 }
 
 void cuda_conv_describe(char *text, size_t bytes) {
@@ -83,10 +97,12 @@ void cuda_conv_describe(char *text, size_t bytes) {
     if (load(&call, &version, &found))
         snprintf(text, bytes, "%s", error_message());
     else
-        snprintf(text, bytes, "cuDNN %d.%d.%d", version / 10000, version / 100 % 100, version % 100);
+        snprintf(text, bytes, "cuDNN %d.%d.%d", version / 10000, version / 100 % 100,
+                 version % 100);
 }
 
-static int check(const struct cuda_conv *c, cudnnStatus_t status, const char *what, const struct cuda_stream *s) {
+static int check(const struct cuda_conv *c, cudnnStatus_t status, const char *what,
+                 const struct cuda_stream *s) {
     if (status == CUDNN_STATUS_SUCCESS) return OK;
     return fail(ERR_FAILED, "%s on %s: cuDNN: %s: use --cuda-math own", what, s->head.device->name,
                 c->call.cudnnGetErrorString(status));
@@ -142,7 +158,8 @@ static struct roles roles_of(enum op op, const struct op_args *a) {
     }
 }
 
-static int describe_shape(const struct cuda_conv *c, struct plan *p, const char *what, const struct cuda_stream *s) {
+static int describe_shape(const struct cuda_conv *c, struct plan *p, const char *what,
+                          const struct cuda_stream *s) {
     const struct conv_table *call = &c->call;
     const struct conv_key *k = &p->key;
     int pad = k->conv.padding, stride = k->conv.stride;
@@ -150,14 +167,22 @@ static int describe_shape(const struct cuda_conv *c, struct plan *p, const char 
     CHECK(check(c, call->cudnnCreateTensorDescriptor(&p->y), what, s));
     CHECK(check(c, call->cudnnCreateFilterDescriptor(&p->w), what, s));
     CHECK(check(c, call->cudnnCreateConvolutionDescriptor(&p->conv), what, s));
-    CHECK(check(c, call->cudnnSetTensor4dDescriptor(p->x, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, k->x[0], k->x[1], k->x[2],
-                                                    k->x[3]), what, s));
-    CHECK(check(c, call->cudnnSetTensor4dDescriptor(p->y, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, k->y[0], k->y[1], k->y[2],
-                                                    k->y[3]), what, s));
-    CHECK(check(c, call->cudnnSetFilter4dDescriptor(p->w, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, k->w[0], k->w[1], k->w[2],
-                                                    k->w[3]), what, s));
-    CHECK(check(c, call->cudnnSetConvolution2dDescriptor(p->conv, pad, pad, stride, stride, 1, 1, CUDNN_CROSS_CORRELATION,
-                                                         CUDNN_DATA_FLOAT), what, s));
+    CHECK(check(c,
+                call->cudnnSetTensor4dDescriptor(p->x, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, k->x[0],
+                                                 k->x[1], k->x[2], k->x[3]),
+                what, s));
+    CHECK(check(c,
+                call->cudnnSetTensor4dDescriptor(p->y, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, k->y[0],
+                                                 k->y[1], k->y[2], k->y[3]),
+                what, s));
+    CHECK(check(c,
+                call->cudnnSetFilter4dDescriptor(p->w, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, k->w[0],
+                                                 k->w[1], k->w[2], k->w[3]),
+                what, s));
+    CHECK(check(c,
+                call->cudnnSetConvolution2dDescriptor(p->conv, pad, pad, stride, stride, 1, 1,
+                                                      CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT),
+                what, s));
     return check(c, call->cudnnSetConvolutionMathType(p->conv, c->math), what, s);
 }
 
@@ -167,17 +192,21 @@ static int refused(cudnnStatus_t status) {
     return code == base || (base >= 1000 && code / 1000 == base / 1000);
 }
 
-/* A refusal follows from the shape, so it comes in every mode and at every step: own kernels then. */
-static int ask_workspace(const struct cuda_conv *c, struct plan *p, const char *what, const struct cuda_stream *s) {
+/* A refusal follows from the shape, so it comes in every mode and at every step: own kernels
+ * then. */
+static int ask_workspace(const struct cuda_conv *c, struct plan *p, const char *what,
+                         const struct cuda_stream *s) {
     const struct conv_table *call = &c->call;
     cudnnStatus_t status;
     if (p->key.op == OP_CONV2D_FORWARD)
-        status = call->cudnnGetConvolutionForwardWorkspaceSize(c->handle, p->x, p->w, p->conv, p->y, FORWARD, &p->workspace);
+        status = call->cudnnGetConvolutionForwardWorkspaceSize(c->handle, p->x, p->w, p->conv, p->y,
+                                                               FORWARD, &p->workspace);
     else if (p->key.op == OP_CONV2D_BACKWARD_DATA)
-        status = call->cudnnGetConvolutionBackwardDataWorkspaceSize(c->handle, p->w, p->y, p->conv, p->x, DATA, &p->workspace);
+        status = call->cudnnGetConvolutionBackwardDataWorkspaceSize(c->handle, p->w, p->y, p->conv,
+                                                                    p->x, DATA, &p->workspace);
     else
-        status = call->cudnnGetConvolutionBackwardFilterWorkspaceSize(c->handle, p->x, p->y, p->conv, p->w, WEIGHT,
-                                                                      &p->workspace);
+        status = call->cudnnGetConvolutionBackwardFilterWorkspaceSize(
+            c->handle, p->x, p->y, p->conv, p->w, WEIGHT, &p->workspace);
     p->taken = status == CUDNN_STATUS_SUCCESS && p->workspace <= CUDA_WORKSPACE_BYTES;
     return refused(status) ? OK : check(c, status, what, s);
 }
@@ -190,12 +219,16 @@ static struct conv_key key_of(enum op op, const struct op_args *args, struct rol
     return key;
 }
 
-static int find_plan(struct cuda_stream *s, enum op op, const struct conv_key *key, struct plan **out) {
+static int find_plan(struct cuda_stream *s, enum op op, const struct conv_key *key,
+                     struct plan **out) {
     struct cuda_conv *c = s->math->conv;
     for (*out = c->plans; *out; *out = (*out)->next)
         if (!memcmp(&(*out)->key, key, sizeof *key)) return OK;
     if (s->capturing)
-        return fail(ERR_FAILED, "%s: a shape not seen before, in a recording: run such a step without one first", op_name(op));
+        return fail(
+            ERR_FAILED,
+            "%s: a shape not seen before, in a recording: run such a step without one first",
+            op_name(op));
     struct plan *p = calloc(1, sizeof *p);
     if (!p) return fail(ERR_MEMORY, "out of host memory: cuDNN's descriptors");
     p->key = *key;
@@ -221,14 +254,17 @@ int cuda_conv_enqueue(struct cuda_stream *s, enum op op, const struct op_args *a
     *taken = p->taken;
     if (!p->taken) return OK;
     if (op == OP_CONV2D_FORWARD)
-        status = c->call.cudnnConvolutionForward(c->handle, &one, p->x, r.x->data, p->w, r.w->data, p->conv, FORWARD,
-                                                 s->workspace, p->workspace, &zero, p->y, r.y->data);
+        status = c->call.cudnnConvolutionForward(c->handle, &one, p->x, r.x->data, p->w, r.w->data,
+                                                 p->conv, FORWARD, s->workspace, p->workspace,
+                                                 &zero, p->y, r.y->data);
     else if (op == OP_CONV2D_BACKWARD_DATA)
-        status = c->call.cudnnConvolutionBackwardData(c->handle, &one, p->w, r.w->data, p->y, r.y->data, p->conv, DATA,
-                                                      s->workspace, p->workspace, &zero, p->x, r.x->data);
+        status = c->call.cudnnConvolutionBackwardData(c->handle, &one, p->w, r.w->data, p->y,
+                                                      r.y->data, p->conv, DATA, s->workspace,
+                                                      p->workspace, &zero, p->x, r.x->data);
     else
-        status = c->call.cudnnConvolutionBackwardFilter(c->handle, &one, p->x, r.x->data, p->y, r.y->data, p->conv, WEIGHT,
-                                                        s->workspace, p->workspace, &zero, p->w, r.w->data);
+        status = c->call.cudnnConvolutionBackwardFilter(c->handle, &one, p->x, r.x->data, p->y,
+                                                        r.y->data, p->conv, WEIGHT, s->workspace,
+                                                        p->workspace, &zero, p->w, r.w->data);
     if (refused(status)) { /* at the first call of a shape, or never */
         p->taken = *taken = 0;
         return OK;

@@ -13,7 +13,8 @@ void cuda_conv_close(struct cuda_conv *conv) {
     (void)conv;
 }
 
-int cuda_conv_enqueue(struct cuda_stream *stream, enum op op, const struct op_args *args, int *taken) {
+int cuda_conv_enqueue(struct cuda_stream *stream, enum op op, const struct op_args *args,
+                      int *taken) {
     (void)stream, (void)op, (void)args;
     *taken = 0;
     return OK;

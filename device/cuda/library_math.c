@@ -1,12 +1,14 @@
-/* Which op goes to which library, and what is the same for both: aligned operands, the bias, its gradient.
+/* Which op goes to which library, and what is the same for both: aligned operands, the bias, its
+ * gradient.
  *
  *     forward           aside <- x   y = product(x, w)   y -> its place   y += bias
  *     backward data     aside <- dy  dx = product(dy, w) dx -> its place
  *     backward weight   aside <- x, dy   dw = product(x, dy)   db: own kernel
  *
- * "aside" is memory at a multiple of 256 bytes, for what does not lie at one; in the common case nothing is copied.
- * It grows when a larger operand comes than ever before: in the first steps, as everything does. What it was before stays
- * the device's, as a recording may hold its address. */
+ * "aside" is memory at a multiple of 256 bytes, for what does not lie at one; in the common case
+ * nothing is copied. It grows when a larger operand comes than ever before: in the first steps,
+ * as everything does. What it was before stays the device's, as a recording may hold its
+ * address. */
 #include <stdlib.h>
 
 #include "device/cuda/kernels/launch.h"
@@ -24,7 +26,9 @@ static int make_room(struct cuda_stream *s, enum op op, size_t bytes) {
     struct cuda_math *math = s->math;
     if (bytes <= math->aside_bytes) return OK;
     if (s->capturing)
-        return fail(ERR_FAILED, "%s: an operand larger than any before, in a recording: run such a step without one first",
+        return fail(ERR_FAILED,
+                    "%s: an operand larger than any before, in a recording: run such a step "
+                    "without one first",
                     op_name(op));
     void *memory;
     size_t wanted = bytes > 2 * math->aside_bytes ? bytes : 2 * math->aside_bytes;
@@ -35,11 +39,13 @@ static int make_room(struct cuda_stream *s, enum op op, size_t bytes) {
 }
 
 static int copy(struct cuda_stream *s, enum op op, void *to, const void *from, size_t bytes) {
-    CUDA_STREAM_CHECK(s, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, s->stream), op_name(op));
+    CUDA_STREAM_CHECK(s, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, s->stream),
+                      op_name(op));
     return OK;
 }
 
-/* The operands of the product itself; bias and its gradient are own kernels', which take any address. */
+/* The operands of the product itself; bias and its gradient are own kernels', which take any
+ * address. */
 static int align(struct cuda_stream *s, enum op op, struct op_args *args) {
     struct tensor *operands[3] = {&args->in[0], &args->in[1], &args->out[0]};
     size_t bytes = 0;
@@ -58,11 +64,13 @@ static int align(struct cuda_stream *s, enum op op, struct op_args *args) {
 }
 
 static int is_convolution(enum op op) {
-    return op == OP_CONV2D_FORWARD || op == OP_CONV2D_BACKWARD_DATA || op == OP_CONV2D_BACKWARD_WEIGHT;
+    return op == OP_CONV2D_FORWARD || op == OP_CONV2D_BACKWARD_DATA ||
+           op == OP_CONV2D_BACKWARD_WEIGHT;
 }
 
 static int is_linear(enum op op) {
-    return op == OP_LINEAR_FORWARD || op == OP_LINEAR_BACKWARD_DATA || op == OP_LINEAR_BACKWARD_WEIGHT;
+    return op == OP_LINEAR_FORWARD || op == OP_LINEAR_BACKWARD_DATA ||
+           op == OP_LINEAR_BACKWARD_WEIGHT;
 }
 
 int cuda_library_takes(const struct cuda_stream *s, enum op op) {
@@ -77,22 +85,25 @@ static int multiply(struct cuda_stream *s, enum op op, const struct op_args *arg
 int cuda_library_enqueue(struct cuda_stream *s, enum op op, const struct op_args *args) {
     struct op_args aligned = *args;
     const struct tensor *result = &args->out[0];
-    int taken, samples = args->in[0].dims[0]; /* x or dy: the batch comes first */
+    int taken, samples = args->in[0].dims[0];              /* x or dy: the batch comes first */
     if (samples == 0) return enqueue_product(s, op, args); /* an empty segment: zeros, or nothing */
     CHECK(align(s, op, &aligned));
     CHECK(multiply(s, op, &aligned, &taken));
     if (!taken) return enqueue_product(s, op, args);
     if (aligned.out[0].data != result->data)
         CHECK(copy(s, op, result->data, aligned.out[0].data, tensor_bytes(result)));
-    if (op == OP_LINEAR_FORWARD || op == OP_CONV2D_FORWARD) return enqueue_add_bias(s, result, &args->in[2]);
-    if (op == OP_LINEAR_BACKWARD_WEIGHT || op == OP_CONV2D_BACKWARD_WEIGHT) return enqueue_bias_gradient(s, op, args);
+    if (op == OP_LINEAR_FORWARD || op == OP_CONV2D_FORWARD)
+        return enqueue_add_bias(s, result, &args->in[2]);
+    if (op == OP_LINEAR_BACKWARD_WEIGHT || op == OP_CONV2D_BACKWARD_WEIGHT)
+        return enqueue_bias_gradient(s, op, args);
     return OK;
 }
 
 /* cuBLAS was asked for by name, so it must be there; cuDNN is taken where it is. */
 static int open_libraries(struct cuda_math *math, struct cuda_stream *s) {
     struct cudaFuncAttributes attributes;
-    CUDA_CHECK(cudaFuncGetAttributes(&attributes, add_bias_kernel()), "loading the kernels", s->head.device->name);
+    CUDA_CHECK(cudaFuncGetAttributes(&attributes, add_bias_kernel()), "loading the kernels",
+               s->head.device->name);
     CHECK(cuda_blas_open(&math->blas, s));
     return cuda_conv_open(&math->conv, s);
 }
@@ -101,7 +112,8 @@ int cuda_math_open(struct cuda_stream *s) {
     s->math = NULL; /* own kernels */
     if (s->head.device->config.math == DEVICE_HOST_KERNELS_OWN) return OK;
     s->math = calloc(1, sizeof *s->math);
-    if (!s->math) return fail(ERR_MEMORY, "out of host memory: the libraries of %s", s->head.device->name);
+    if (!s->math)
+        return fail(ERR_MEMORY, "out of host memory: the libraries of %s", s->head.device->name);
     return open_libraries(s->math, s);
 }
 

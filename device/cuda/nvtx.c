@@ -1,7 +1,7 @@
-/* The phases of a step as NVTX ranges, so that a profiler's timeline speaks this house's words. A range that is
- * started and ended by its number, not pushed and popped: a stream may pass from thread to thread. Without a
- * profiler each call is a test of a pointer. It names the time in which a phase is enqueued; the kernels
- * themselves the profiler hangs below it. */
+/* The phases of a step as NVTX ranges, so that a profiler's timeline speaks this house's words.
+ * A range that is started and ended by its number, not pushed and popped: a stream may pass from
+ * thread to thread. Without a profiler each call is a test of a pointer. It names the time in
+ * which a phase is enqueued; the kernels themselves the profiler hangs below it. */
 #include "device/cuda/cuda.h"
 
 #ifdef HAVE_NVTX

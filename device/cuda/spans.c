@@ -1,10 +1,12 @@
-/* Spans of a GPU: an event before and one behind each piece of work, asked for their times later.
+/* Spans of a GPU: an event before and one behind each piece of work, asked for their times
+ * later.
  *
- * The times are read when the work is long done (harvest: at each sync, and when the ring of open spans is
- * full), so a steady step never waits for them. CUDA gives distances between events; the host's time comes in
- * by an anchor, an event on an idle stream that is known to have passed between two looks at the host's clock
- * (device/event_clock.h has the arithmetic). CLOCK_MONOTONIC is one axis for all processes of a machine, so
- * spans of all ranks are aligned once each device is. */
+ * The times are read when the work is long done (harvest: at each sync, and when the ring of
+ * open spans is full), so a steady step never waits for them. CUDA gives distances between
+ * events; the host's time comes in by an anchor, an event on an idle stream that is known to
+ * have passed between two looks at the host's clock (device/event_clock.h has the arithmetic).
+ * CLOCK_MONOTONIC is one axis for all processes of a machine, so spans of all ranks are aligned
+ * once each device is. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +15,8 @@
 #include "device/cuda/cuda.h"
 
 enum { RING_START = 512 };
-static const float BLOCKED_MS = 0.005f; /* two events in a row are some 2 us apart: that was no wait */
+/* two events in a row are some 2 us apart: that was no wait */
+static const float BLOCKED_MS = 0.005f;
 
 int cuda_spans_anchor(struct cuda_stream *s) {
     struct cuda_device *d = (struct cuda_device *)s->head.device;
@@ -82,7 +85,8 @@ void cuda_spans_close(struct cuda_stream *s) {
     memset(spans, 0, sizeof *spans);
 }
 
-/* The times of one finished interval. The anchor follows when the work has moved far away from it. */
+/* The times of one finished interval. The anchor follows when the work has moved far away from
+ * it. */
 static cudaError_t place(struct cuda_spans *spans, struct cuda_pending *p, float *length_ms) {
     float start_ms;
     cudaError_t error = cudaEventElapsedTime(&start_ms, spans->anchor, p->start);
@@ -121,7 +125,8 @@ static int is_timed(const struct cuda_stream *s) {
     return s->head.spans.on && !s->capturing;
 }
 
-int cuda_span_begin(struct cuda_stream *s, const char *name, uint64_t bytes, double flops, int waiting) {
+int cuda_span_begin(struct cuda_stream *s, const char *name, uint64_t bytes, double flops,
+                    int waiting) {
     struct cuda_spans *spans = &s->spans;
     if (!is_timed(s)) return OK;
     if (spans->begun - spans->harvested == spans->capacity) {

@@ -1,5 +1,5 @@
-/* What the streams of the emulated GPU run: kernels, copies, small writes and host functions. Each is a plain
- * function of its arguments; when and where it runs is the stream's policy. */
+/* What the streams of the emulated GPU run: kernels, copies, small writes and host functions.
+ * Each is a plain function of its arguments; when and where it runs is the stream's policy. */
 #include <string.h>
 
 #include "base/error.h"
@@ -32,7 +32,8 @@ int host_launch(struct stream *stream, enum op op, const struct op_args *args) {
     struct command c;
     struct kernel_call *call = (struct kernel_call *)c.args;
     if (device->head.layout == LAYOUT_PLAIN && any_n16(args))
-        return fail(ERR_FAILED, "%s on %s: an operand in N16: the reference kernels know plain layout only",
+        return fail(ERR_FAILED,
+                    "%s on %s: an operand in N16: the reference kernels know plain layout only",
                     op_name(op), device->head.name);
     call->kernel = device->kernels[op];
     call->op = op;
@@ -76,12 +77,12 @@ static int submit_copy(struct host_stream *s, const char *name, int to, void *de
 int host_copy(struct stream *stream, struct device *to, void *destination, struct device *from,
               const void *source, size_t bytes) {
     const char *name = !from ? "copy to device" : !to ? "copy to host" : "copy peer";
-    return submit_copy((struct host_stream *)stream, name, to ? to->config.index : LINK_HOST, destination,
-                       from ? from->config.index : LINK_HOST, source, bytes);
+    return submit_copy((struct host_stream *)stream, name, to ? to->config.index : LINK_HOST,
+                       destination, from ? from->config.index : LINK_HOST, source, bytes);
 }
 
-int host_copy_imported(struct stream *stream, void *destination, const void *imported, int source_device,
-                       size_t bytes) {
+int host_copy_imported(struct stream *stream, void *destination, const void *imported,
+                       int source_device, size_t bytes) {
     return submit_copy((struct host_stream *)stream, "copy imported", stream->device->config.index,
                        destination, source_device, imported, bytes);
 }
@@ -115,8 +116,8 @@ int host_write(struct stream *stream, void *destination, const void *value, size
     return host_submit(s, &c, offsetof(struct write_call, value) + bytes);
 }
 
-int host_call(struct stream *stream, const char *span_name, uint64_t span_bytes, host_function *function,
-              const void *args, size_t args_bytes) {
+int host_call(struct stream *stream, const char *span_name, uint64_t span_bytes,
+              host_function *function, const void *args, size_t args_bytes) {
     struct host_stream *s = (struct host_stream *)stream;
     struct command c;
     if (args_bytes) memcpy(c.args, args, args_bytes);

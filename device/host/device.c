@@ -1,5 +1,5 @@
-/* The emulated GPU put together: an arena, two streams, a table of kernels. `host` and `host-late` are one
- * kind that differs in the policy of its streams alone. */
+/* The emulated GPU put together: an arena, two streams, a table of kernels. `host` and
+ * `host-late` are one kind that differs in the policy of its streams alone. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,8 @@ static int probe(int *count) {
 
 static int arena_size(const struct device_config *config, size_t *bytes) {
     if (config->memory_bytes == 0 || config->memory_bytes > (uint64_t)INT64_MAX - ARENA_STEP)
-        return fail(ERR_USAGE, "memory of device %d: %llu bytes: give a size such as --device-memory 2GiB",
+        return fail(ERR_USAGE,
+                    "memory of device %d: %llu bytes: give a size such as --device-memory 2GiB",
                     config->index, (unsigned long long)config->memory_bytes);
     *bytes = (size_t)((config->memory_bytes + ARENA_STEP - 1) / ARENA_STEP * ARENA_STEP);
     return OK;
@@ -24,7 +25,8 @@ static int arena_size(const struct device_config *config, size_t *bytes) {
 
 static void choose_kernels(struct host_device *d) {
     for (int op = 0; op < OP_COUNT; op++) {
-        host_kernel *fast = d->head.config.reference_math ? NULL : host_fast_kernel((enum op)op, NULL);
+        host_kernel *fast =
+            d->head.config.reference_math ? NULL : host_fast_kernel((enum op)op, NULL);
         d->kernels[op] = fast ? fast : host_reference_kernels[op];
     }
 }
@@ -57,8 +59,8 @@ static void stop(struct device *device) {
     pthread_mutex_destroy(&d->imports_lock);
 }
 
-/* New memory holds what it holds. Where operands are checked it is filled with NaN bit patterns, so that a
- * kernel that leans on zeros is found. */
+/* New memory holds what it holds. Where operands are checked it is filled with NaN bit patterns,
+ * so that a kernel that leans on zeros is found. */
 static void *alloc_memory(struct device *device, size_t bytes) {
     void *memory = arena_alloc(&((struct host_device *)device)->arena, bytes);
     if (memory && device->config.check_operands) memset(memory, 0xff, bytes);
@@ -78,7 +80,8 @@ static int alloc_host(struct device *device, void **out, size_t bytes) {
     char size[32];
     if (bytes > PTRDIFF_MAX || posix_memalign(out, 256, bytes ? bytes : 1)) {
         *out = NULL;
-        return fail(ERR_MEMORY, "out of host memory: %s asked for %s's transfers: use a smaller batch",
+        return fail(ERR_MEMORY,
+                    "out of host memory: %s asked for %s's transfers: use a smaller batch",
                     format_bytes(bytes, size, sizeof size), device->name);
     }
     return OK;

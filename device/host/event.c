@@ -1,11 +1,13 @@
 /* Events: a counter of records made and a counter of records reached.
  *
- * event_record raises `recorded` in the caller and enqueues a command that raises `signalled` to the same
- * number when the stream gets there. Whoever waits notes the number of the most recent record and waits until
- * `signalled` has come that far. `signalled` is written by the recording stream alone, release, after all the
- * stream did before; waiters read it with acquire, so they see that work.
+ * event_record raises `recorded` in the caller and enqueues a command that raises `signalled` to
+ * the same number when the stream gets there. Whoever waits notes the number of the most recent
+ * record and waits until `signalled` has come that far. `signalled` is written by the recording
+ * stream alone, release, after all the stream did before; waiters read it with acquire, so they
+ * see that work.
  *
- * Commands in queues hold a reference to their event: it may be destroyed while they are still queued. */
+ * Commands in queues hold a reference to their event: it may be destroyed while they are still
+ * queued. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,8 +16,8 @@
 #include "base/error.h"
 #include "device/host/host.h"
 
-/* A late stream moves on by itself once it was asked this often whether it is done, since a loader that polls
- * instead of waiting is a right program too. Until then the answer is no. */
+/* A late stream moves on by itself once it was asked this often whether it is done, since a
+ * loader that polls instead of waiting is a right program too. Until then the answer is no. */
 enum { ASKS_BEFORE_DEMAND = 64 };
 
 static const int64_t BLOCKED_NS = 1000; /* shorter waits leave no span: nothing was waited for */
@@ -96,7 +98,8 @@ static int run_record(void *args) {
     int code = atomic_load_explicit(&r->stream->error.code, memory_order_acquire);
     if (code) sticky_set(&e->error, code, r->stream->error.text);
     pthread_mutex_lock(&e->lock);
-    if (!reached(e, r->number)) atomic_store_explicit(&e->signalled, r->number, memory_order_release);
+    if (!reached(e, r->number))
+        atomic_store_explicit(&e->signalled, r->number, memory_order_release);
     pthread_cond_broadcast(&e->changed);
     pthread_mutex_unlock(&e->lock);
     release(e);
@@ -112,7 +115,8 @@ int host_event_record(struct event *event, struct stream *stream) {
     pthread_mutex_lock(&e->lock);
     if (e->recorder != s && !reached(e, e->recorded)) {
         pthread_mutex_unlock(&e->lock);
-        return fail(ERR_FAILED, "event of %s: recorded on two streams at once: use an event for each",
+        return fail(ERR_FAILED,
+                    "event of %s: recorded on two streams at once: use an event for each",
                     stream->device->name);
     }
     e->recorder = s;
@@ -135,8 +139,8 @@ static struct target latest(struct host_event *e) {
     return t;
 }
 
-/* Blocks `waiter` until the target is reached; `who` for the message, `closing` (may be NULL) and the device's
- * interruption end it early. Returns the event's error. */
+/* Blocks `waiter` until the target is reached; `who` for the message, `closing` (may be NULL)
+ * and the device's interruption end it early. Returns the event's error. */
 static int wait_for(const struct target *t, const struct device *waiter, const char *who,
                     const atomic_int *closing) {
     struct host_event *e = t->event;
@@ -154,12 +158,14 @@ static int wait_for(const struct target *t, const struct device *waiter, const c
         pthread_mutex_unlock(&e->lock);
         if (!reached(e, t->number)) {
             if (interrupted) return interrupted;
-            if (closing && *closing) return fail(ERR_FAILED, "%s: closed while it waited for an event", who);
-            return fail(
-                ERR_TIMEOUT,
-                "%s: waited %g s for an event of stream %s of %s: a device or a peer may be stuck; see the "
-                "first error, or raise --timeout",
-                who, timeout_s, lane_name(t->recorder->head.lane), t->recorder->head.device->name);
+            if (closing && *closing)
+                return fail(ERR_FAILED, "%s: closed while it waited for an event", who);
+            return fail(ERR_TIMEOUT,
+                        "%s: waited %g s for an event of stream %s of %s: a device or a peer may "
+                        "be stuck; see the "
+                        "first error, or raise --timeout",
+                        who, timeout_s, lane_name(t->recorder->head.lane),
+                        t->recorder->head.device->name);
         }
     }
     return sticky_get(&e->error);

@@ -1,14 +1,14 @@
 /* The emulated GPU's own structs. Inside device/host_*.c only; C11 atomics, so no C++.
  *
- * One mechanism runs everything: a command {function, copied arguments, the facts of its span}. A stream
- * differs only in when it runs a command:
+ * One mechanism runs everything: a command {function, copied arguments, the facts of its span}.
+ * A stream differs only in when it runs a command:
  *
  *     inline   at once, in the caller                                    compute of `host`
  *     queue    in order, in the stream's own thread                      comm of `host`
  *     late     the same, but only as far as somebody has demanded        both of `host-late`
  *
- * Locks: device->lock, event->lock and stream->lock are never held together, so they cannot deadlock; and no
- * lock is held while a command runs. */
+ * Locks: device->lock, event->lock and stream->lock are never held together, so they cannot
+ * deadlock; and no lock is held while a command runs. */
 #ifndef DEVICE_HOST_H
 #define DEVICE_HOST_H
 
@@ -20,8 +20,9 @@
 enum { ARGS_LIMIT = 512, ERROR_TEXT = 512 };
 enum policy { POLICY_INLINE, POLICY_QUEUE, POLICY_LATE };
 
-/* The first error of a stream or event; later ones are dropped. Who takes `taken` writes the text, then
- * `code` (release); readers look at `code` first (acquire), so they see the text whole. */
+/* The first error of a stream or event; later ones are dropped. Who takes `taken` writes the
+ * text, then `code` (release); readers look at `code` first (acquire), so they see the text
+ * whole. */
 struct sticky_error {
     atomic_int taken, code;
     char text[ERROR_TEXT];
@@ -35,7 +36,8 @@ struct host_memfd {
     char *base;
     size_t bytes;
 };
-int host_memfd_init(struct host_memfd *memory, int device, size_t bytes); /* device: its number, for errors */
+/* device: its number, for errors */
+int host_memfd_init(struct host_memfd *memory, int device, size_t bytes);
 void host_memfd_release(struct host_memfd *memory); /* half-built is fine, after memory->fd = -1 */
 
 struct command {
@@ -61,20 +63,26 @@ struct host_stream {
     uint64_t demanded;           /* late: the thread may run the commands below this number */
     atomic_int closing;          /* ends waits early */
 };
-int host_stream_init(struct host_stream *stream, struct device *device, enum lane lane, enum policy policy);
+int host_stream_init(struct host_stream *stream, struct device *device, enum lane lane,
+                     enum policy policy);
 void host_stream_close(struct host_stream *stream); /* zeroed or half-built is fine */
 
-/* Hands a command to the stream by its policy: run on the spot, or copied with the first args_bytes of its
- * args. A stream in error takes only control commands; returns the stream's error. */
+/* Hands a command to the stream by its policy: run on the spot, or copied with the first
+ * args_bytes of its args. A stream in error takes only control commands; returns the stream's
+ * error. */
 int host_submit(struct host_stream *stream, struct command *command, size_t args_bytes);
 
-/* The span facts of a command of `stream`, name cut to fit; the times are filled in when it runs. */
-void host_facts(const struct host_stream *stream, const char *name, uint64_t bytes, struct span *facts);
+/* The span facts of a command of `stream`, name cut to fit; the times are filled in when it
+ * runs. */
+void host_facts(const struct host_stream *stream, const char *name, uint64_t bytes,
+                struct span *facts);
 
-/* The position just behind the command that its one user enqueues next: commands 0 .. position - 1. */
+/* The position just behind the command that its one user enqueues next: commands 0 .. position -
+ * 1. */
 uint64_t host_next_position(struct host_stream *stream);
 
-/* Lets a late stream run the commands below number `position`; nothing on the others. Any thread. */
+/* Lets a late stream run the commands below number `position`; nothing on the others. Any
+ * thread. */
 void host_demand(struct host_stream *stream, uint64_t position);
 int host_sync(struct stream *stream);
 
@@ -88,7 +96,8 @@ struct host_device {
     struct mapping *imports; /* host/ipc.c; owned */
 };
 
-/* A condition variable on base/clock.h's axis, and a wait on it up to `deadline` ns of that axis. */
+/* A condition variable on base/clock.h's axis, and a wait on it up to `deadline` ns of that
+ * axis. */
 int host_cond_init(pthread_cond_t *cond);
 void host_cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t deadline);
 
@@ -103,23 +112,24 @@ int host_event_sync(struct event *event);
 int host_event_done(struct event *event);
 
 int host_launch(struct stream *stream, enum op op, const struct op_args *args);
-void host_race_check(enum op op, const struct op_args *args); /* host/race.c: before its kernel runs, in that thread */
+/* host/race.c: before its kernel runs, in that thread */
+void host_race_check(enum op op, const struct op_args *args);
 int host_copy(struct stream *stream, struct device *to, void *destination, struct device *from,
               const void *source, size_t bytes);
-int host_copy_imported(struct stream *stream, void *destination, const void *imported, int source_device,
-                       size_t bytes);
+int host_copy_imported(struct stream *stream, void *destination, const void *imported,
+                       int source_device, size_t bytes);
 int host_write(struct stream *stream, void *destination, const void *value, size_t bytes);
-int host_call(struct stream *stream, const char *span_name, uint64_t span_bytes, host_function *function,
-              const void *args, size_t args_bytes);
+int host_call(struct stream *stream, const char *span_name, uint64_t span_bytes,
+              host_function *function, const void *args, size_t args_bytes);
 
-int host_export(struct device *device, const void *memory, size_t bytes, struct memory_handle *handle,
-                int *fd);
+int host_export(struct device *device, const void *memory, size_t bytes,
+                struct memory_handle *handle, int *fd);
 int host_import(struct device *device, const struct memory_handle *handle, int fd, void **out);
 void host_unimport(struct device *device, void *memory);
 void host_unimport_all(struct host_device *device);
 
-/* The machine's memory that is free to take now, the limits of this process's cgroups included. `root` is put
- * before /proc and /sys: "" but for tests. */
+/* The machine's memory that is free to take now, the limits of this process's cgroups included.
+ * `root` is put before /proc and /sys: "" but for tests. */
 uint64_t host_memory_available(const char *root);
 
 #endif

@@ -1,5 +1,6 @@
-/* Another process's device memory, as CUDA IPC would show it: the exporter's arena is a file, its descriptor
- * travels over a unix socket, and the importer maps the pages that hold the exported range. */
+/* Another process's device memory, as CUDA IPC would show it: the exporter's arena is a file,
+ * its descriptor travels over a unix socket, and the importer maps the pages that hold the
+ * exported range. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +11,8 @@
 #include "base/error.h"
 #include "device/host/host.h"
 
-static const char MARK[8] = "duet-h1"; /* tells a handle of this kind from another's, or from noise */
+/* tells a handle of this kind from another's, or from noise */
+static const char MARK[8] = "duet-h1";
 
 struct mapping {
     void *memory; /* what import gave out */
@@ -19,8 +21,8 @@ struct mapping {
     struct mapping *next;
 };
 
-int host_export(struct device *device, const void *memory, size_t bytes, struct memory_handle *handle,
-                int *fd) {
+int host_export(struct device *device, const void *memory, size_t bytes,
+                struct memory_handle *handle, int *fd) {
     const struct host_memfd *memfd = &((struct host_device *)device)->memfd;
     memcpy(handle->bytes, MARK, sizeof MARK);
     handle->offset = (uint64_t)((const char *)memory - memfd->base);
@@ -31,21 +33,22 @@ int host_export(struct device *device, const void *memory, size_t bytes, struct 
     return OK;
 }
 
-/* The handle came from another process: nothing in it is believed before it is checked against the file. */
+/* The handle came from another process: nothing in it is believed before it is checked against
+ * the file. */
 static int check_handle(const struct memory_handle *handle, int fd) {
     struct stat file;
     if (memcmp(handle->bytes, MARK, sizeof MARK))
         return fail(ERR_FAILED, "import of device memory: the handle is of another kind of device");
     if (fstat(fd, &file))
-        return fail_errno(ERR_FAILED, errno, "import of device memory: descriptor %d of process %d", fd,
-                          handle->pid);
+        return fail_errno(ERR_FAILED, errno, "import of device memory: descriptor %d of process %d",
+                          fd, handle->pid);
     uint64_t size = (uint64_t)file.st_size;
     if (handle->size == 0 || handle->offset > size || handle->size > size - handle->offset)
-        return fail(
-            ERR_FAILED,
-            "import of device memory: %llu bytes at %llu: outside of the %llu bytes of device %d, process %d",
-            (unsigned long long)handle->size, (unsigned long long)handle->offset, (unsigned long long)size,
-            handle->device, handle->pid);
+        return fail(ERR_FAILED,
+                    "import of device memory: %llu bytes at %llu: outside of the %llu bytes of "
+                    "device %d, process %d",
+                    (unsigned long long)handle->size, (unsigned long long)handle->offset,
+                    (unsigned long long)size, handle->device, handle->pid);
     return OK;
 }
 
@@ -56,11 +59,13 @@ int host_import(struct device *device, const struct memory_handle *handle, int f
     struct mapping *m = malloc(sizeof *m);
     if (!m) return fail(ERR_MEMORY, "out of host memory: import of device memory");
     m->bytes = (size_t)(inside + handle->size);
-    m->pages = mmap(NULL, m->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)(handle->offset - inside));
+    m->pages = mmap(NULL, m->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+                    (off_t)(handle->offset - inside));
     if (m->pages == MAP_FAILED) {
         int why = errno;
         free(m);
-        return fail_errno(ERR_FAILED, why, "import of device memory: %llu bytes of device %d, process %d",
+        return fail_errno(ERR_FAILED, why,
+                          "import of device memory: %llu bytes of device %d, process %d",
                           (unsigned long long)handle->size, handle->device, handle->pid);
     }
     m->memory = (char *)m->pages + inside;

@@ -1,9 +1,9 @@
 /* The emulated GPU's memory: one file without a name (memfd), mapped once and shared.
  *
- * A file, because another process can map it: that is what CUDA IPC gives on a GPU. Without a name, because
- * nothing is then left behind, whoever is killed. Pages are committed by the first touch, so a device of
- * 16 GiB costs what is used of it. The size is sealed: nobody who got the descriptor can cut the memory off
- * under its users. Handing it out is device/arena.c's affair. */
+ * A file, because another process can map it: that is what CUDA IPC gives on a GPU. Without a
+ * name, because nothing is then left behind, whoever is killed. Pages are committed by the first
+ * touch, so a device of 16 GiB costs what is used of it. The size is sealed: nobody who got the
+ * descriptor can cut the memory off under its users. Handing it out is device/arena.c's affair. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -17,17 +17,23 @@ static int open_memory(struct host_memfd *memory, int device) {
     char size[32];
     format_bytes(memory->bytes, size, sizeof size);
     memory->fd = memfd_create("duet-device", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (memory->fd < 0) return fail_errno(ERR_MEMORY, errno, "memory of device %d: %s: memfd", device, size);
+    if (memory->fd < 0)
+        return fail_errno(ERR_MEMORY, errno, "memory of device %d: %s: memfd", device, size);
     if (ftruncate(memory->fd, (off_t)memory->bytes))
-        return fail_errno(ERR_MEMORY, errno, "memory of device %d: %s: give a smaller --device-memory", device, size);
+        return fail_errno(ERR_MEMORY, errno,
+                          "memory of device %d: %s: give a smaller --device-memory", device, size);
     if (fcntl(memory->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
         return fail_errno(ERR_MEMORY, errno, "memory of device %d: %s: sealing", device, size);
-    void *base = mmap(NULL, memory->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, memory->fd, 0);
+    void *base = mmap(NULL, memory->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
+                      memory->fd, 0);
     if (base == MAP_FAILED)
-        return fail_errno(ERR_MEMORY, errno, "memory of device %d: %s cannot be mapped: give a smaller --device-memory",
-                          device, size);
+        return fail_errno(
+            ERR_MEMORY, errno,
+            "memory of device %d: %s cannot be mapped: give a smaller --device-memory", device,
+            size);
     memory->base = base;
-    madvise(base, memory->bytes, MADV_HUGEPAGE); /* a wish: fewer page faults where the kernel grants it */
+    /* a wish: fewer page faults where the kernel grants it */
+    madvise(base, memory->bytes, MADV_HUGEPAGE);
     return OK;
 }
 

@@ -1,9 +1,11 @@
-/* How much memory an emulated device may take by default: what the machine has free now, and no more than the
- * cgroups of this process allow. A container's limit is invisible in /proc/meminfo, and a device sized
- * without it ends in the kernel's out-of-memory killer instead of in an error message.
+/* How much memory an emulated device may take by default: what the machine has free now, and no
+ * more than the cgroups of this process allow. A container's limit is invisible in
+ * /proc/meminfo, and a device sized without it ends in the kernel's out-of-memory killer instead
+ * of in an error message.
  *
- * Sources: proc(5) for MemAvailable; the kernel's admin-guide/cgroup-v2 (memory.max, memory.current,
- * memory.stat) and cgroup-v1/memory (memory.limit_in_bytes, memory.usage_in_bytes). */
+ * Sources: proc(5) for MemAvailable; the kernel's admin-guide/cgroup-v2 (memory.max,
+ * memory.current, memory.stat) and cgroup-v1/memory (memory.limit_in_bytes,
+ * memory.usage_in_bytes). */
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -12,17 +14,20 @@
 
 #include "device/host/host.h"
 
-static const uint64_t DEFAULT_CAP = 16ull << 30; /* a device larger than this is asked for, not assumed */
-static const uint64_t SMALLEST = 2ull << 20;     /* one step of arena sizes */
+/* a device larger than this is asked for, not assumed */
+static const uint64_t DEFAULT_CAP = 16ull << 30;
+static const uint64_t SMALLEST = 2ull << 20; /* one step of arena sizes */
 
-/* The number after `key` at the start of a line of the file; 0 if the file or the line is not there. */
+/* The number after `key` at the start of a line of the file; 0 if the file or the line is not
+ * there. */
 static int read_keyed(const char *path, const char *key, uint64_t *value) {
     FILE *file = fopen(path, "r");
     char line[256];
     int found = 0;
     if (!file) return 0;
     while (!found && fgets(line, sizeof line, file))
-        if (!strncmp(line, key, strlen(key))) found = sscanf(line + strlen(key), "%" SCNu64, value) == 1;
+        if (!strncmp(line, key, strlen(key)))
+            found = sscanf(line + strlen(key), "%" SCNu64, value) == 1;
     fclose(file);
     return found;
 }
@@ -42,10 +47,10 @@ static uint64_t headroom(const char *folder, const char *limit_file, const char 
     return limit > used ? limit - used : 0;
 }
 
-/* The least headroom from the process's own cgroup up to the mount; inside a container the path is often not
- * visible, but the mount itself is then the container's cgroup. */
-static uint64_t walk_up(const char *mount, const char *cgroup, const char *limit_file, const char *used_file,
-                        const char *cache_key) {
+/* The least headroom from the process's own cgroup up to the mount; inside a container the path
+ * is often not visible, but the mount itself is then the container's cgroup. */
+static uint64_t walk_up(const char *mount, const char *cgroup, const char *limit_file,
+                        const char *used_file, const char *cache_key) {
     char folder[PATH_MAX];
     uint64_t least = UINT64_MAX;
     int n = snprintf(folder, sizeof folder, "%s%s", mount, cgroup);
@@ -68,7 +73,8 @@ static uint64_t cgroup_headroom(const char *root) {
     if (!file) return least;
     while (fgets(line, sizeof line, file)) {
         line[strcspn(line, "\n")] = 0;
-        char *controllers = strchr(line, ':'), *cgroup = controllers ? strchr(controllers + 1, ':') : NULL;
+        char *controllers = strchr(line, ':'),
+             *cgroup = controllers ? strchr(controllers + 1, ':') : NULL;
         if (!cgroup) continue;
         *cgroup++ = 0;
         controllers++;
@@ -91,7 +97,8 @@ uint64_t host_memory_available(const char *root) {
     char path[256];
     uint64_t available = 0;
     snprintf(path, sizeof path, "%s/proc/meminfo", root);
-    if (read_keyed(path, "MemAvailable:", &available)) available *= 1024; /* the file counts in KiB */
+    /* the file counts in KiB */
+    if (read_keyed(path, "MemAvailable:", &available)) available *= 1024;
     uint64_t allowed = cgroup_headroom(root);
     return allowed < available ? allowed : available;
 }

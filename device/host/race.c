@@ -1,12 +1,13 @@
 /* What ThreadSanitizer is told of a kernel.
  *
- * The kernels (device/host/kernels) are compiled without it: it calls a function for each access, and loops over 64-byte vectors
- * run 70 times slower so, while nothing in them is shared but the tensors. So the thread that runs a kernel says once which
- * tensors the kernel reads and writes, before it runs it. A kernel that runs while another thread or stream
- * still uses its operands is reported as before (tests/device/test_race.c), with this file in the report.
+ * The kernels (device/host/kernels) are compiled without it: it calls a function for each
+ * access, and loops over 64-byte vectors run 70 times slower so, while nothing in them is shared
+ * but the tensors. So the thread that runs a kernel says once which tensors the kernel reads and
+ * writes, before it runs it. A kernel that runs while another thread or stream still uses its
+ * operands is reported as before (tests/device/test_race.c), with this file in the report.
  *
- * The logs (LOSS_SUM, HASH) are written one number at a time, and another thread may write its neighbour: there only the
- * number counts. In every other build this does nothing. */
+ * The logs (LOSS_SUM, HASH) are written one number at a time, and another thread may write its
+ * neighbour: there only the number counts. In every other build this does nothing. */
 #include "device/host/host.h"
 
 #if defined(__SANITIZE_THREAD__)
@@ -18,7 +19,8 @@ void __tsan_write8(void *memory);
 
 enum { LINE = 64, WHOLE = 4096 };
 
-/* A small tensor whole; of a large one the edges whole and 8 bytes of each line: two users of it still meet. */
+/* A small tensor whole; of a large one the edges whole and 8 bytes of each line: two users of it
+ * still meet. */
 static void touch(const struct tensor *t, int writes) {
     size_t bytes = tensor_bytes(t);
     char *begin = t->data, *end = begin + bytes;
@@ -37,7 +39,9 @@ static void touch(const struct tensor *t, int writes) {
 /* The one element of a log that this launch writes. */
 static void write_log(const struct tensor *log, const struct step_block *step, int column) {
     size_t element = (size_t)step->slot * (size_t)log->dims[1] + (size_t)column;
-    if (log->data) __tsan_write_range((char *)log->data + element * dtype_bytes(log->dtype), dtype_bytes(log->dtype));
+    if (log->data)
+        __tsan_write_range((char *)log->data + element * dtype_bytes(log->dtype),
+                           dtype_bytes(log->dtype));
 }
 
 void host_race_check(enum op op, const struct op_args *args) {

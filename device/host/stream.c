@@ -1,12 +1,14 @@
 /* Streams of the emulated GPU: one command, three ways of being late (device/host/host.h).
  *
- * A queue is a ring that grows and one thread that sleeps while there is nothing to run. The late policy is
- * the same thread with a brake: it runs a command only once somebody demands it (a sync, an event that
- * somebody waits for, a wait of another stream that was itself demanded). So work happens as late as a
- * program allows, and a program that reads a result without waiting for it reads the old bytes, every time.
+ * A queue is a ring that grows and one thread that sleeps while there is nothing to run. The
+ * late policy is the same thread with a brake: it runs a command only once somebody demands it
+ * (a sync, an event that somebody waits for, a wait of another stream that was itself demanded).
+ * So work happens as late as a program allows, and a program that reads a result without waiting
+ * for it reads the old bytes, every time.
  *
- * After a stream's first error its commands are skipped, but records still signal their events (with the
- * error), so that nobody waits for what will never come. Closing is the same path: the error is "closed". */
+ * After a stream's first error its commands are skipped, but records still signal their events
+ * (with the error), so that nobody waits for what will never come. Closing is the same path: the
+ * error is "closed". */
 #include "device/host/host.h"
 
 #include <stdio.h>
@@ -26,7 +28,8 @@ int host_cond_init(pthread_cond_t *cond) {
         if (!code) code = pthread_cond_init(cond, &attributes);
         pthread_condattr_destroy(&attributes);
     }
-    return code ? fail_errno(ERR_FAILED, code, "condition variable of a device: could not be made") : OK;
+    return code ? fail_errno(ERR_FAILED, code, "condition variable of a device: could not be made")
+                : OK;
 }
 
 void host_cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t deadline) {
@@ -34,7 +37,8 @@ void host_cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t d
     pthread_cond_timedwait(cond, lock, &until);
 }
 
-void host_facts(const struct host_stream *stream, const char *name, uint64_t bytes, struct span *facts) {
+void host_facts(const struct host_stream *stream, const char *name, uint64_t bytes,
+                struct span *facts) {
     const struct stream *s = &stream->head;
     memset(facts, 0, sizeof *facts);
     facts->bytes = bytes;
@@ -105,7 +109,8 @@ static int enqueue(struct host_stream *s, const struct command *command, size_t 
     pthread_mutex_lock(&s->lock);
     int code = s->enqueued - s->finished == s->capacity ? grow(s) : OK;
     if (!code) {
-        memcpy(&s->ring[s->enqueued % s->capacity], command, offsetof(struct command, args) + args_bytes);
+        memcpy(&s->ring[s->enqueued % s->capacity], command,
+               offsetof(struct command, args) + args_bytes);
         s->enqueued++;
         if (may_run(s)) pthread_cond_signal(&s->work);
     }
@@ -137,8 +142,8 @@ void host_demand(struct host_stream *s, uint64_t position) {
     pthread_mutex_unlock(&s->lock);
 }
 
-/* What a stream runs when the job ends looks at the same word and ends too. The caller is about to free what it works on,
- * so it is waited for, a moment. */
+/* What a stream runs when the job ends looks at the same word and ends too. The caller is about
+ * to free what it works on, so it is waited for, a moment. */
 static const int64_t GRACE_NS = 1000000000;
 
 int host_sync(struct stream *stream) {
@@ -152,7 +157,8 @@ int host_sync(struct stream *stream) {
     pthread_cond_signal(&s->work);
     while (s->finished < target) {
         int64_t now = now_ns(), look = now + HOST_POLL_NS;
-        if (!interrupted && (interrupted = device_interrupted(s->head.device)) && deadline > now + GRACE_NS)
+        if (!interrupted && (interrupted = device_interrupted(s->head.device)) &&
+            deadline > now + GRACE_NS)
             deadline = now + GRACE_NS;
         if (now >= deadline) break;
         host_cond_wait_until(&s->done, &s->lock, look < deadline ? look : deadline);
@@ -161,16 +167,17 @@ int host_sync(struct stream *stream) {
     pthread_mutex_unlock(&s->lock);
     if (interrupted) return interrupted;
     if (missing)
-        return fail(
-            ERR_TIMEOUT,
-            "sync of stream %s of %s: %llu commands not done after %g s: a peer may be stuck; see the first "
-            "error, or raise --timeout",
-            lane_name(s->head.lane), s->head.device->name, (unsigned long long)missing,
-            s->head.device->config.timeout_s);
+        return fail(ERR_TIMEOUT,
+                    "sync of stream %s of %s: %llu commands not done after %g s: a peer may be "
+                    "stuck; see the first "
+                    "error, or raise --timeout",
+                    lane_name(s->head.lane), s->head.device->name, (unsigned long long)missing,
+                    s->head.device->config.timeout_s);
     return sticky_get(&s->error);
 }
 
-int host_stream_init(struct host_stream *s, struct device *device, enum lane lane, enum policy policy) {
+int host_stream_init(struct host_stream *s, struct device *device, enum lane lane,
+                     enum policy policy) {
     memset(s, 0, sizeof *s);
     s->head.device = device;
     s->head.lane = lane;
@@ -184,7 +191,9 @@ int host_stream_init(struct host_stream *s, struct device *device, enum lane lan
     CHECK(host_cond_init(&s->done));
     CHECK(grow(s));
     int code = pthread_create(&s->thread, NULL, stream_thread, s);
-    if (code) return fail_errno(ERR_FAILED, code, "thread of stream %s of %s", lane_name(lane), device->name);
+    if (code)
+        return fail_errno(ERR_FAILED, code, "thread of stream %s of %s", lane_name(lane),
+                          device->name);
     s->has_thread = 1;
     return OK;
 }
@@ -192,9 +201,10 @@ int host_stream_init(struct host_stream *s, struct device *device, enum lane lan
 void host_stream_close(struct host_stream *s) {
     if (s->has_thread) {
         char text[ERROR_TEXT];
-        snprintf(text, sizeof text, "stream %s of %s: closed with work queued", lane_name(s->head.lane),
-                 s->head.device->name);
-        sticky_set(&s->error, ERR_FAILED, text); /* before closing: what is queued is skipped, not run */
+        snprintf(text, sizeof text, "stream %s of %s: closed with work queued",
+                 lane_name(s->head.lane), s->head.device->name);
+        /* before closing: what is queued is skipped, not run */
+        sticky_set(&s->error, ERR_FAILED, text);
         pthread_mutex_lock(&s->lock);
         s->closing = 1;
         pthread_cond_signal(&s->work);

@@ -1,5 +1,5 @@
-/* What CUDA says of itself and of the GPUs here: see gpu.h. Only the runtime is called; of the other libraries the
- * headers say which version was found when this program was built. */
+/* What CUDA says of itself and of the GPUs here: see gpu.h. Only the runtime is called; of the
+ * other libraries the headers say which version was found when this program was built. */
 #include <cuda_runtime_api.h>
 #include <stdio.h>
 #include <string.h>
@@ -50,7 +50,8 @@ int gpu_driver(char *text, size_t bytes) {
     cudaError_t error = cudaDriverGetVersion(&driver);
     if (error != cudaSuccess || driver == 0) {
         cudaGetLastError();
-        return fail(ERR_USAGE, "no NVIDIA driver on this machine: install one, or use --device cpu");
+        return fail(ERR_USAGE,
+                    "no NVIDIA driver on this machine: install one, or use --device cpu");
     }
     snprintf(text, bytes, "for CUDA %s", version(driver, number));
     return OK;
@@ -58,7 +59,8 @@ int gpu_driver(char *text, size_t bytes) {
 
 static int failed(cudaError_t error, int gpu) {
     cudaGetLastError();
-    return fail(ERR_FAILED, "GPU %d: %s: %s", gpu, cudaGetErrorName(error), cudaGetErrorString(error));
+    return fail(ERR_FAILED, "GPU %d: %s: %s", gpu, cudaGetErrorName(error),
+                cudaGetErrorString(error));
 }
 
 int gpu_facts(int gpu, struct gpu_facts *facts) {

@@ -1,4 +1,5 @@
-/* Linked instead of the other files named *cuda* where the build has no CUDA: no GPU is ever opened there. */
+/* Linked instead of the other files named *cuda* where the build has no CUDA: no GPU is ever
+ * opened there. */
 #include "scatter_gather/reduce_executor.h"
 
 const struct reduce_executor *const cuda_reduce_executor = NULL;

@@ -1,13 +1,16 @@
-/* Reduce-add on GPUs: one kernel on device 0's stream (device/cuda/kernels/sum.h, which allreduce runs too) reads a range
- * of all n arenas, adds in the tree order of nn/fold.h in registers, and writes device 0's. Where GPU 0 reaches a peer's
- * memory it is read where it lies; where it does not, the range is first copied into staging on device 0, by the driver
- * through the host, and read there. Either way the same bytes cross the same link and are charged to it. */
+/* Reduce-add on GPUs: one kernel on device 0's stream (device/cuda/kernels/sum.h, which
+ * allreduce runs too) reads a range of all n arenas, adds in the tree order of nn/fold.h in
+ * registers, and writes device 0's. Where GPU 0 reaches a peer's memory it is read where it
+ * lies; where it does not, the range is first copied into staging on device 0, by the driver
+ * through the host, and read there. Either way the same bytes cross the same link and are
+ * charged to it. */
 #include <string.h>
 
 #include "device/cuda/kernels/sum_launch.h"
 #include "scatter_gather/reduce_executor.h"
 
-/* Staging for those whose memory GPU 0 cannot read; and the kernel is loaded, before anything may spin. */
+/* Staging for those whose memory GPU 0 cannot read; and the kernel is loaded, before anything
+ * may spin. */
 static int open_plan(struct reduce_plan *plan) {
     struct device_group *group = plan->group;
     struct cuda_device *first = (struct cuda_device *)group->device[0];
@@ -23,7 +26,8 @@ static int open_plan(struct reduce_plan *plan) {
 }
 
 /* Where device 0 reads device r's part of the range. */
-static int bring(const struct reduce_plan *plan, struct param_range range, int r, const float **source) {
+static int bring(const struct reduce_plan *plan, struct param_range range, int r,
+                 const float **source) {
     struct device_group *group = plan->group;
     size_t bytes = range.count * sizeof(float);
     *source = plan->arena[r] + range.first;
@@ -35,7 +39,8 @@ static int bring(const struct reduce_plan *plan, struct param_range range, int r
     }
     const float *there = *source;
     *source = plan->staging[r];
-    return copy_peer(group->stream, group->device[0], plan->staging[r], group->device[r], there, bytes);
+    return copy_peer(group->stream, group->device[0], plan->staging[r], group->device[r], there,
+                     bytes);
 }
 
 static int add(const struct reduce_plan *plan, struct param_range range) {
@@ -43,7 +48,8 @@ static int add(const struct reduce_plan *plan, struct param_range range) {
     int n = plan->group->count;
     struct sum sum;
     memset(&sum, 0, sizeof sum);
-    for (int r = 0; r < n; r++) CHECK(bring(plan, range, r, &sum.source[r]));
+    for (int r = 0; r < n; r++)
+        CHECK(bring(plan, range, r, &sum.source[r]));
     sum.dest[0] = plan->arena[0] + range.first;
     sum.length = range.count;
     sum.sources = (uint32_t)n;

@@ -1,5 +1,5 @@
-/* A cell of the grid that executors are tried on: a count, an algorithm, an input; and its judges, the reference executor
- * and double. */
+/* A cell of the grid that executors are tried on: a count, an algorithm, an input; and its
+ * judges, the reference executor and double. */
 #ifndef TESTS_TEST_ALLREDUCE_CELL_H
 #define TESTS_TEST_ALLREDUCE_CELL_H
 
@@ -26,8 +26,8 @@ struct cell {
 };
 
 /* Rank 0 judges its own result; check_all then compares the ranks with each other. */
-static inline int judge(const struct rank *r, const struct cell *cell, const struct plan_config *config,
-                 const float *got) {
+static inline int judge(const struct rank *r, const struct cell *cell,
+                        const struct plan_config *config, const float *got) {
     size_t count = cell->count;
     float *memory = malloc((size_t)r->n * count * sizeof(float) + 1), *data[MAX_DEVICES];
     int code = memory ? OK : fail(ERR_MEMORY, "test: no memory");
@@ -44,12 +44,14 @@ static inline int judge(const struct rank *r, const struct cell *cell, const str
             sum += term;
             size += fabs(term);
         }
-        /* n - 1 additions and one rounding of the scaled term: g_n sum|x|, g_n = n u / (1 - n u). */
+        /* n - 1 additions and one rounding of the scaled term: g_n sum|x|, g_n = n u / (1 - n
+         * u). */
         double bound = r->n * unit / (1 - r->n * unit) * size;
         if (memcmp(&got[i], &data[0][i], sizeof *got))
             code = fail(ERR_CHECK, "%s, %zu elements: element %zu is %.9g, the reference says %.9g",
                         allreduce_algorithm_name(cell->algorithm), count, i, got[i], data[0][i]);
-        else if (!(fabs(got[i] - sum) <= bound) || (cell->integers && cell->scale == 1 && got[i] != sum))
+        else if (!(fabs(got[i] - sum) <= bound) ||
+                 (cell->integers && cell->scale == 1 && got[i] != sum))
             code = fail(ERR_CHECK, "%s, %zu elements: element %zu is %.9g, not %.17g",
                         allreduce_algorithm_name(cell->algorithm), count, i, got[i], sum);
     }
@@ -68,12 +70,14 @@ static inline uint64_t hash_of(const float *x, size_t count) {
 }
 
 /* Equal on all ranks, or an error naming a rank. */
-static inline int same_everywhere(const struct rank *r, uint64_t hash, const char *what, size_t count) {
+static inline int same_everywhere(const struct rank *r, uint64_t hash, const char *what,
+                                  size_t count) {
     uint64_t all[MAX_DEVICES];
     CHECK(comm_gather(r->comm, &hash, sizeof hash, all));
     for (int k = 0; k < r->n; k++)
         if (all[k] != hash)
-            return fail(ERR_CHECK, "%s, %zu elements: ranks %d and %d differ", what, count, r->rank, k);
+            return fail(ERR_CHECK, "%s, %zu elements: ranks %d and %d differ", what, count, r->rank,
+                        k);
     return OK;
 }
 

@@ -1,4 +1,5 @@
-/* What the tests of allreduce on GPUs share: how many GPUs there are, and how many they want to see. */
+/* What the tests of allreduce on GPUs share: how many GPUs there are, and how many they want to
+ * see. */
 #ifndef TESTS_TEST_ALLREDUCE_CUDA_H
 #define TESTS_TEST_ALLREDUCE_CUDA_H
 
@@ -11,8 +12,8 @@ static inline void set_gpus(int gpus) {
     setenv("EMULATED_GPUS", text, 1);
 }
 
-/* Skips the test where fewer GPUs are found. Asked by a process of its own: ranks are forked, and what has called CUDA
- * cannot be. */
+/* Skips the test where fewer GPUs are found. Asked by a process of its own: ranks are forked,
+ * and what has called CUDA cannot be. */
 static inline void need_gpus(int gpus) {
     int status = 1, count = 0;
     set_gpus(gpus);

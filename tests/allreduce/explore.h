@@ -1,5 +1,5 @@
-/* The explorer of tests/allreduce/test_protocol.c: a model of n ranks that run plans, and the walk through
- * all of its states. What it looks for stands there. */
+/* The explorer of tests/allreduce/test_protocol.c: a model of n ranks that run plans, and the
+ * walk through all of its states. What it looks for stands there. */
 #ifndef TESTS_TEST_ALLREDUCE_EXPLORE_H
 #define TESTS_TEST_ALLREDUCE_EXPLORE_H
 
@@ -12,15 +12,17 @@
 
 enum { RANKS = 4, CALLS = 3, COUNT = 6, HALF = 12, EVENTS = 192 };
 
-static const enum allreduce_algorithm algorithms[] = {ALLREDUCE_NAIVE, ALLREDUCE_ONESHOT, ALLREDUCE_DIRECT,
-                                                      ALLREDUCE_RING,  ALLREDUCE_TREE,    ALLREDUCE_FUSED};
+static const enum allreduce_algorithm algorithms[] = {ALLREDUCE_NAIVE,  ALLREDUCE_ONESHOT,
+                                                      ALLREDUCE_DIRECT, ALLREDUCE_RING,
+                                                      ALLREDUCE_TREE,   ALLREDUCE_FUSED};
 enum { ALGORITHMS = sizeof algorithms / sizeof *algorithms };
 
 /* ---- the model: for each rank the events of all calls, one after another ---- */
 
 struct event {
     const struct plan *plan;
-    const struct plan_step *step; /* NULL: the user checks the result of `call` and writes the next input */
+    /* NULL: the user checks the result of `call` and writes the next input */
+    const struct plan_step *step;
     int call;
     uint32_t base;
 };
@@ -44,8 +46,8 @@ struct state {
     struct memory memory;
 };
 
-/* Integers below 2^20 that look random: a sum that misses a term, or takes one twice or from another call,
- * shows. */
+/* Integers below 2^20 that look random: a sum that misses a term, or takes one twice or from
+ * another call, shows. */
 static inline float input(int call, int rank, int i) {
     uint64_t x = (uint64_t)((call * RANKS + rank) * COUNT + i + 1) * 0x9e3779b97f4a7c15u;
     x ^= x >> 29;
@@ -68,8 +70,8 @@ static inline struct model *model_new(int n, int slices, const enum allreduce_al
     m->n = n;
     for (int call = 0; call < CALLS; call++)
         for (int r = 0; r < n; r++)
-            cr_assert_eq(plan_build(&m->plans[call][r], sequence[call], n, r, COUNT, &config), OK, "%s",
-                         error_message());
+            cr_assert_eq(plan_build(&m->plans[call][r], sequence[call], n, r, COUNT, &config), OK,
+                         "%s", error_message());
     return m;
 }
 
@@ -92,11 +94,13 @@ static inline void model_prepare(struct model *m) {
             for (int i = 0; i <= p->step_count; i++) {
                 struct event *e = &m->events[r][m->count[r]];
                 *e = (struct event){p, i < p->step_count ? &p->steps[i] : NULL, call, base};
-                memcpy(m->flags[r][m->count[r] + 1], m->flags[r][m->count[r]], sizeof m->flags[r][0]);
+                memcpy(m->flags[r][m->count[r] + 1], m->flags[r][m->count[r]],
+                       sizeof m->flags[r][0]);
                 m->count[r]++;
                 for (int to = 0; e->step && to < m->n; to++)
                     if (e->step->post_ranks >> to & 1)
-                        m->flags[r][m->count[r]][e->step->post_kind][to] = base + e->step->post_epoch;
+                        m->flags[r][m->count[r]][e->step->post_kind][to] =
+                            base + e->step->post_epoch;
             }
             base += p->epochs;
         }
@@ -114,7 +118,8 @@ static inline int half_of(const struct model *m, const struct event *e) {
     return m->same_half ? 0 : e->call % 2;
 }
 
-static inline int accesses(const struct model *m, int rank, const struct event *e, struct access *out) {
+static inline int accesses(const struct model *m, int rank, const struct event *e,
+                           struct access *out) {
     int count = 0;
     if (!e->step) {
         out[0] = (struct access){rank, 0, 1, 0, COUNT};
@@ -125,7 +130,8 @@ static inline int accesses(const struct model *m, int rank, const struct event *
         dest = s->dest_buffer == PLAN_DATA ? 0 : 1 + half_of(m, e);
     for (int r = 0; r < m->n && s->op != PLAN_NONE; r++) {
         if (s->op == PLAN_SUM || r == s->source_rank)
-            out[count++] = (struct access){r, source, 0, s->source_offset, s->source_offset + s->length};
+            out[count++] =
+                (struct access){r, source, 0, s->source_offset, s->source_offset + s->length};
         if (s->dest_ranks >> r & 1)
             out[count++] = (struct access){r, dest, 1, s->dest_offset, s->dest_offset + s->length};
     }
@@ -138,8 +144,8 @@ static inline int conflict(const struct model *m, int r1, const struct event *e1
     int na = accesses(m, r1, e1, a), nb = accesses(m, r2, e2, b);
     for (int i = 0; i < na; i++)
         for (int j = 0; j < nb; j++)
-            if ((a[i].write || b[j].write) && a[i].rank == b[j].rank && a[i].scratch == b[j].scratch &&
-                a[i].from < b[j].to && b[j].from < a[i].to)
+            if ((a[i].write || b[j].write) && a[i].rank == b[j].rank &&
+                a[i].scratch == b[j].scratch && a[i].from < b[j].to && b[j].from < a[i].to)
                 return 1;
     return 0;
 }
@@ -202,7 +208,8 @@ static inline void push(struct search *search, const struct state *s) {
     search->stack[search->depth++] = *s;
 }
 
-static inline int may_begin(const struct model *m, const struct state *s, int rank, const struct event *e) {
+static inline int may_begin(const struct model *m, const struct state *s, int rank,
+                            const struct event *e) {
     for (int w = 0; e->step && w < m->n; w++)
         if (e->step->wait_ranks >> w & 1 &&
             m->flags[w][s->at[w] / 2][e->step->wait_kind][rank] < e->base + e->step->wait_epoch)
@@ -210,7 +217,8 @@ static inline int may_begin(const struct model *m, const struct state *s, int ra
     return 1;
 }
 
-static inline int end_event(const struct model *m, struct state *s, int rank, const struct event *e) {
+static inline int end_event(const struct model *m, struct state *s, int rank,
+                            const struct event *e) {
     if (!e->step) {
         for (int i = 0; i < COUNT; i++) {
             float sum = 0;
@@ -231,7 +239,8 @@ static inline int end_event(const struct model *m, struct state *s, int rank, co
 }
 
 /* Moves one rank by half a step if it can move; *moved says so. */
-static inline enum verdict advance(struct search *search, const struct state *from, int rank, int *moved) {
+static inline enum verdict advance(struct search *search, const struct state *from, int rank,
+                                   int *moved) {
     const struct model *m = search->model;
     struct state next = *from;
     int index = from->at[rank] / 2;
@@ -243,8 +252,8 @@ static inline enum verdict advance(struct search *search, const struct state *fr
             const struct event *other = &m->events[r][from->at[r] / 2];
             if (r != rank && from->at[r] % 2 == 1 && conflict(m, rank, e, r, other)) {
                 snprintf(search->text, sizeof search->text,
-                         "event %d of rank %d (call %d) overlaps event %d of rank %d (call %d)", index, rank,
-                         e->call, from->at[r] / 2, r, other->call);
+                         "event %d of rank %d (call %d) overlaps event %d of rank %d (call %d)",
+                         index, rank, e->call, from->at[r] / 2, r, other->call);
                 return RACE;
             }
         }

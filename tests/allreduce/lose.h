@@ -1,4 +1,5 @@
-/* Jobs whose ranks call allreduce for ever, until one of them is killed or stopped: on emulated devices and on GPUs. */
+/* Jobs whose ranks call allreduce for ever, until one of them is killed or stopped: on emulated
+ * devices and on GPUs. */
 #ifndef TESTS_TEST_ALLREDUCE_LOSE_H
 #define TESTS_TEST_ALLREDUCE_LOSE_H
 
@@ -6,8 +7,8 @@
 
 enum { COUNT = 20000, CALLS_BEFORE = 20 };
 
-/* Every fifth call is synced, so that some are under way when it happens. A failure must not make the end wait: all is given
- * back while the victim is dead or stopped. */
+/* Every fifth call is synced, so that some are under way when it happens. A failure must not
+ * make the end wait: all is given back while the victim is dead or stopped. */
 static int endless_entry(void *context) {
     struct job *job = context;
     struct rank r;
@@ -31,7 +32,8 @@ static int endless_entry(void *context) {
     return rank_close(&r, code);
 }
 
-/* A process that signals the victim once it has made some calls; ends by itself. Returns its pid. */
+/* A process that signals the victim once it has made some calls; ends by itself. Returns its
+ * pid. */
 static pid_t start_killer(const struct job *job) {
     struct page *page = job->page;
     pid_t pid = fork();
@@ -57,7 +59,8 @@ static void lose_a_rank(struct job *job, int n, struct launch_result *result) {
     cr_assert_neq(launch_ranks(&launch, result), OK);
     cr_assert_eq(waitpid(killer, &status, 0), killer);
     cr_assert_eq(status, 0, "the ranks never made %d calls: %s", CALLS_BEFORE, error_message());
-    for (int r = 0; r < n; r++) cr_assert(kill(job->page->pid[r], 0) != 0, "rank %d is still there", r);
+    for (int r = 0; r < n; r++)
+        cr_assert(kill(job->page->pid[r], 0) != 0, "rank %d is still there", r);
 }
 
 /* Of three ranks: the others know within some seconds, and blame it. */
@@ -72,7 +75,8 @@ static inline void kill_one(struct job *job, int victim, double seconds) {
     for (int r = 0; r < 3; r++) {
         if (r == victim) continue;
         double took = (double)(page->ended_ns[r] - page->hit_ns) * 1e-9;
-        cr_assert_eq(page->code[r], ERR_PEER, "%s: rank %d got %d: %s", name, r, page->code[r], page->text[r]);
+        cr_assert_eq(page->code[r], ERR_PEER, "%s: rank %d got %d: %s", name, r, page->code[r],
+                     page->text[r]);
         cr_assert(strstr(page->text[r], "a peer failed first"), "%s: %s", name, page->text[r]);
         cr_assert(took < seconds, "%s: rank %d took %g s", name, r, took);
     }
@@ -82,7 +86,8 @@ static inline void kill_one(struct job *job, int victim, double seconds) {
 static inline void stop_one(struct job *job) {
     struct launch_result result;
     const char *text = job->page->text[0], *name = allreduce_algorithm_name(job->algorithm);
-    job->victim = 1, job->signal = SIGSTOP, job->timeout_s = 1.5; /* also of the rendezvous and of each call before */
+    /* also of the rendezvous and of each call before */
+    job->victim = 1, job->signal = SIGSTOP, job->timeout_s = 1.5;
     lose_a_rank(job, 2, &result);
     cr_assert_eq(job->page->code[0], ERR_TIMEOUT, "%s: %d: %s", name, job->page->code[0], text);
     cr_assert(strstr(text, "rank 0: allreduce") && strstr(text, " bucket 2 step ") &&

@@ -14,8 +14,9 @@
 #include "comm/launch.h"
 #include "tests/harness/harness.h"
 
-static const enum allreduce_algorithm algorithms[] = {ALLREDUCE_NAIVE, ALLREDUCE_ONESHOT, ALLREDUCE_DIRECT,
-                                                      ALLREDUCE_RING,  ALLREDUCE_TREE,    ALLREDUCE_FUSED};
+static const enum allreduce_algorithm algorithms[] = {ALLREDUCE_NAIVE,  ALLREDUCE_ONESHOT,
+                                                      ALLREDUCE_DIRECT, ALLREDUCE_RING,
+                                                      ALLREDUCE_TREE,   ALLREDUCE_FUSED};
 enum { ALGORITHMS = sizeof algorithms / sizeof *algorithms };
 
 /* What ranks tell the test. */
@@ -45,7 +46,8 @@ struct rank {
 };
 
 static inline struct page *new_page(void) {
-    struct page *page = mmap(NULL, sizeof *page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct page *page =
+        mmap(NULL, sizeof *page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     cr_assert(page != MAP_FAILED);
     return page;
 }
@@ -54,7 +56,8 @@ static inline int job_failed(void *comm) {
     return comm_check(comm);
 }
 
-/* Joins the job, opens a device, takes `count` floats on it. A GPU's waits end with the job, as training's do. */
+/* Joins the job, opens a device, takes `count` floats on it. A GPU's waits end with the job, as
+ * training's do. */
 static inline int rank_open(struct rank *r, struct job *job, size_t count) {
     struct comm_options options = {.timeout_s = job->timeout_s};
     memset(r, 0, sizeof *r);
@@ -69,21 +72,24 @@ static inline int rank_open(struct rank *r, struct job *job, size_t count) {
                                    .index = r->rank,
                                    .rank = r->rank,
                                    .devices = r->n,
-                                   .memory_bytes = count * sizeof(float) + (gpu ? 128 << 20 : 8 << 20),
+                                   .memory_bytes =
+                                       count * sizeof(float) + (gpu ? 128 << 20 : 8 << 20),
                                    .interrupted = gpu ? job_failed : NULL,
                                    .interrupt_context = r->comm,
                                    .check_operands = 1,
                                    .spans = 1,
                                    .timeout_s = job->timeout_s > 0 ? 2 * job->timeout_s : 60};
     CHECK(device_open(&r->device, &config));
-    return device_alloc(r->device, (void **)&r->data, (count ? count : 1) * sizeof(float), MEM_GRADS);
+    return device_alloc(r->device, (void **)&r->data, (count ? count : 1) * sizeof(float),
+                        MEM_GRADS);
 }
 
 #if defined __SANITIZE_ADDRESS__
 int __lsan_do_recoverable_leak_check(void);
 #endif
 
-/* As a program's main ends: a failure is told to the job and to the page. Returns the exit status. */
+/* As a program's main ends: a failure is told to the job and to the page. Returns the exit
+ * status. */
 static inline int rank_close(struct rank *r, int code) {
     struct page *page = r->job->page;
     if (r->comm) {
@@ -104,14 +110,15 @@ static inline void run_well(int ranks, int (*entry)(void *), struct job *job) {
     struct launch launch = {.world_size = ranks, .entry = entry, .context = job};
     struct launch_result result;
     int code = launch_ranks(&launch, &result);
-    cr_assert(code == OK && result.exit_status == 0, "%d ranks: status %d: %s", ranks, result.exit_status,
-              error_message());
+    cr_assert(code == OK && result.exit_status == 0, "%d ranks: status %d: %s", ranks,
+              result.exit_status, error_message());
 }
 
-/* The input of a rank: integers below 1000, exact in any order; or values of very different size and both
- * signs. */
+/* The input of a rank: integers below 1000, exact in any order; or values of very different size
+ * and both signs. */
 static inline float input(int seed, int rank, size_t i, int integers) {
-    uint64_t x = ((uint64_t)seed * 64 + (uint64_t)rank + 1) * 0x9e3779b97f4a7c15u + i * 0xbf58476d1ce4e5b9u;
+    uint64_t x =
+        ((uint64_t)seed * 64 + (uint64_t)rank + 1) * 0x9e3779b97f4a7c15u + i * 0xbf58476d1ce4e5b9u;
     x ^= x >> 31;
     x *= 0x94d049bb133111ebu;
     x ^= x >> 29;

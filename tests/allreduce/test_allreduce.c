@@ -1,28 +1,31 @@
-/* Allreduce by real processes over shared memory: the grid of ranks, counts and algorithms against the
- * reference executor's bits and against double; calls in a row; spans and traffic. */
+/* Allreduce by real processes over shared memory: the grid of ranks, counts and algorithms
+ * against the reference executor's bits and against double; calls in a row; spans and traffic. */
 #include "tests/allreduce/cell.h"
 
 #include <sched.h>
 
 static int run_cell(struct rank *r, struct allreduce *ar, const struct cell *cell,
                     const struct plan_config *config, uint64_t *hash) {
-    float *data = r->data + 1 + cell->seed % 5; /* of no particular alignment, the same on all ranks */
+    /* of no particular alignment, the same on all ranks */
+    float *data = r->data + 1 + cell->seed % 5;
     data[-1] = data[cell->count] = guard;
     for (size_t i = 0; i < cell->count; i++)
         data[i] = input(cell->seed, r->rank, i, cell->integers);
-    CHECK(allreduce_enqueue(ar, device_comm(r->device), data, cell->count, cell->scale, 0, cell->seed));
+    CHECK(allreduce_enqueue(ar, device_comm(r->device), data, cell->count, cell->scale, 0,
+                            cell->seed));
     CHECK(stream_sync(device_comm(r->device)));
     if (data[-1] != guard || data[cell->count] != guard)
-        return fail(ERR_CHECK, "%s, %zu elements: wrote outside", allreduce_algorithm_name(cell->algorithm),
-                    cell->count);
+        return fail(ERR_CHECK, "%s, %zu elements: wrote outside",
+                    allreduce_algorithm_name(cell->algorithm), cell->count);
     *hash = hash_of(data, cell->count);
     CHECK(same_everywhere(r, *hash, allreduce_algorithm_name(cell->algorithm), cell->count));
     return r->rank == 0 ? judge(r, cell, config, data) : OK;
 }
 
-/* All algorithms one after another on the same counts; those that add in tree order, and on 2 ranks all,
- * agree. */
-static int run_counts(struct rank *r, const size_t *counts, int how_many, const struct plan_config *config) {
+/* All algorithms one after another on the same counts; those that add in tree order, and on 2
+ * ranks all, agree. */
+static int run_counts(struct rank *r, const size_t *counts, int how_many,
+                      const struct plan_config *config) {
     uint64_t first[32][2];
     int code = OK;
     for (int a = 0; a < ALGORITHMS && !code; a++) {
@@ -88,8 +91,8 @@ Test(allreduce, grid_on_late_devices, .timeout = 120) {
 
 enum { ROW_CALLS = 100, ROW_COUNT = 3000 };
 
-/* On the stream, behind a call: check its result, write the next call's input. What a training step does
- * to gradients. */
+/* On the stream, behind a call: check its result, write the next call's input. What a training
+ * step does to gradients. */
 struct turn {
     float *data;
     size_t count;
@@ -104,7 +107,8 @@ static int take_turn(void *args) {
         for (int k = 0; k < t->n; k++)
             sum += input(t->call, k, i, 1);
         if (t->call >= 0 && t->data[i] != sum)
-            return fail(ERR_CHECK, "call %d, element %zu: %.9g, not %.9g", t->call, i, t->data[i], sum);
+            return fail(ERR_CHECK, "call %d, element %zu: %.9g, not %.9g", t->call, i, t->data[i],
+                        sum);
         t->data[i] = input(t->call + 1, t->rank, i, 1);
     }
     __atomic_fetch_add(t->calls, 1, __ATOMIC_RELAXED);
@@ -123,7 +127,8 @@ static int row_of_calls(struct rank *r, struct allreduce *const *ar, int objects
     CHECK(turn(r, -1));
     for (int call = 0; call < ROW_CALLS; call++) {
         size_t head = (size_t)(call * 37 % ROW_COUNT); /* two buckets, cut elsewhere in each call */
-        CHECK(allreduce_enqueue(ar[call % objects], stream, r->data + head, ROW_COUNT - head, 1, 0, call));
+        CHECK(allreduce_enqueue(ar[call % objects], stream, r->data + head, ROW_COUNT - head, 1, 0,
+                                call));
         CHECK(allreduce_enqueue(ar[call % objects], stream, r->data, head, 1, 1, call));
         CHECK(turn(r, call));
     }
@@ -137,7 +142,8 @@ static int row_entry(void *context) {
     int code = rank_open(&r, job, ROW_COUNT);
     for (int a = 0; a < ALGORITHMS && !code; a++) {
         for (int b = a; b < ALGORITHMS && !code; b += 2) { /* alone, and by turns with another */
-            struct allreduce_config config = {.algorithm = algorithms[a], .plan = small_slices(r.n)};
+            struct allreduce_config config = {.algorithm = algorithms[a],
+                                              .plan = small_slices(r.n)};
             int objects = a == b ? 1 : 2;
             code = allreduce_init(&ar[0], r.comm, r.device, &config);
             config.algorithm = algorithms[b];
@@ -174,7 +180,8 @@ static int auto_entry(void *context) {
     int code = rank_open(&r, job, large);
     if (!code) code = allreduce_init(&ar, r.comm, r.device, NULL);
     if (!code) code = allreduce_register(ar, r.data, large);
-    if (!code && allreduce_algorithm_for(ar, 4, NULL, 0) == allreduce_algorithm_for(ar, large, NULL, 0))
+    if (!code &&
+        allreduce_algorithm_for(ar, 4, NULL, 0) == allreduce_algorithm_for(ar, large, NULL, 0))
         code = fail(ERR_CHECK, "auto takes one algorithm for all sizes: the test needs two");
     for (int call = 0; call < 60 && !code; call++) {
         size_t count = call % 3 == 2 ? large : 4;
@@ -205,7 +212,8 @@ Test(allreduce, auto_changes_algorithm_between_calls, .timeout = 60) {
 
 /* Bytes into and out of rank r, from the plans' formulas: allreduce/test_plan.c holds those against
  * theory. */
-static int check_traffic(struct rank *r, enum allreduce_algorithm algorithm, size_t count, int calls) {
+static int check_traffic(struct rank *r, enum allreduce_algorithm algorithm, size_t count,
+                         int calls) {
     uint64_t want[MAX_DEVICES * MAX_DEVICES] = {0}, moved = 0;
     struct plan_config config = plan_config_default();
     struct plan plan;
@@ -217,23 +225,27 @@ static int check_traffic(struct rank *r, enum allreduce_algorithm algorithm, siz
         for (int to = 0; to < r->n; to++)
             if (traffic->bytes[from][to] != (uint64_t)calls * want[from * r->n + to])
                 return fail(ERR_CHECK, "%s: %llu bytes from %d to %d, not %d x %llu",
-                            allreduce_algorithm_name(algorithm), (unsigned long long)traffic->bytes[from][to],
-                            from, to, calls, (unsigned long long)want[from * r->n + to]);
+                            allreduce_algorithm_name(algorithm),
+                            (unsigned long long)traffic->bytes[from][to], from, to, calls,
+                            (unsigned long long)want[from * r->n + to]);
     uint64_t in_out[2] = {traffic_into(traffic, r->rank), traffic_out_of(traffic, r->rank)},
              n = (uint64_t)r->n;
     uint64_t S = count * sizeof(float) * (uint64_t)calls;
-    /* direct: n-1 loads of the own slice in, n-1 stores of it out; ring: all from the left neighbour. */
-    if (algorithm == ALLREDUCE_DIRECT && (in_out[0] != (n - 1) * S / n || in_out[1] != (n - 1) * S / n))
+    /* direct: n-1 loads of the own slice in, n-1 stores of it out; ring: all from the left
+     * neighbour. */
+    if (algorithm == ALLREDUCE_DIRECT &&
+        (in_out[0] != (n - 1) * S / n || in_out[1] != (n - 1) * S / n))
         return fail(ERR_CHECK, "direct: %llu bytes in", (unsigned long long)in_out[0]);
     if (algorithm == ALLREDUCE_RING && (in_out[0] != 2 * (n - 1) * S / n || in_out[1] != 0))
         return fail(ERR_CHECK, "ring: %llu bytes in", (unsigned long long)in_out[0]);
 
     const struct span_log *log = stream_spans(device_comm(r->device));
-    if (log->count != (size_t)calls) return fail(ERR_CHECK, "%zu spans of %d calls", log->count, calls);
+    if (log->count != (size_t)calls)
+        return fail(ERR_CHECK, "%zu spans of %d calls", log->count, calls);
     for (int i = 0; i < calls; i++) {
         const struct span *s = &log->spans[i];
-        if (s->bytes != moved || s->phase != PHASE_ALLREDUCE || s->lane != LANE_COMM || s->step != i ||
-            strcmp(s->name, "allreduce bucket 7") || s->end_ns < s->start_ns)
+        if (s->bytes != moved || s->phase != PHASE_ALLREDUCE || s->lane != LANE_COMM ||
+            s->step != i || strcmp(s->name, "allreduce bucket 7") || s->end_ns < s->start_ns)
             return fail(ERR_CHECK, "span %d: %s, %llu bytes, step %d", i, s->name,
                         (unsigned long long)s->bytes, s->step);
     }
@@ -278,7 +290,8 @@ Test(allreduce, spans_and_traffic_are_exact, .timeout = 60) {
 
 /* A world of one needs no launcher and no peers. */
 Test(allreduce, alone_it_only_scales, .timeout = 20) {
-    struct device_config config = {.kind = DEVICE_HOST, .memory_bytes = 4 << 20, .check_operands = 1};
+    struct device_config config = {
+        .kind = DEVICE_HOST, .memory_bytes = 4 << 20, .check_operands = 1};
     struct device *device;
     struct allreduce *ar;
     float *data;
@@ -290,7 +303,8 @@ Test(allreduce, alone_it_only_scales, .timeout = 20) {
         data[i] = (float)i;
     cr_assert_eq(allreduce_enqueue(ar, device_comm(device), data, 100, 0.5f, 0, 0), OK, "%s",
                  error_message());
-    cr_assert_eq(allreduce_enqueue(ar, device_comm(device), data, 100, 1, 0, 0), OK, "%s", error_message());
+    cr_assert_eq(allreduce_enqueue(ar, device_comm(device), data, 100, 1, 0, 0), OK, "%s",
+                 error_message());
     cr_assert_eq(stream_sync(device_comm(device)), OK);
     for (int i = 0; i < 100; i++)
         cr_assert(data[i] == 0.5f * (float)i);

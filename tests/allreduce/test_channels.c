@@ -1,7 +1,7 @@
-/* The channels of the spin kernel (allreduce/cuda/spin.h), on the host: that they never share an element, for every plan;
- * and that they need nothing from each other: one thread stands for all ranks and all channels, advances any of them at
- * random through calls in a row, and gets the reference's bits. The very functions of the kernel are called, but for
- * its loops. */
+/* The channels of the spin kernel (allreduce/cuda/spin.h), on the host: that they never share an
+ * element, for every plan; and that they need nothing from each other: one thread stands for all
+ * ranks and all channels, advances any of them at random through calls in a row, and gets the
+ * reference's bits. The very functions of the kernel are called, but for its loops. */
 #include "tests/allreduce/world.h"
 
 /* ---- no element has two channels ---- */
@@ -9,27 +9,31 @@
 enum { FREE = 255 };
 
 struct owners {
-    unsigned char *of[MAX_DEVICES][2]; /* [rank][buffer]: the channel that touches the element, or FREE */
+    /* [rank][buffer]: the channel that touches the element, or FREE */
+    unsigned char *of[MAX_DEVICES][2];
     size_t size[2];
 };
 
-static void claim(struct owners *o, const struct plan *plan, int i, int buffer, int rank, uint64_t offset, uint32_t parts,
-                  uint32_t skew) {
+static void claim(struct owners *o, const struct plan *plan, int i, int buffer, int rank,
+                  uint64_t offset, uint32_t parts, uint32_t skew) {
     const struct plan_step *s = &plan->steps[i];
     cr_assert(offset + s->length <= o->size[buffer]);
     for (uint64_t x = 0; x < s->length; x++) {
-        unsigned char *owner = &o->of[rank][buffer][offset + x], channel = (unsigned char)sum_part_of(parts, skew, x);
+        unsigned char *owner = &o->of[rank][buffer][offset + x],
+                      channel = (unsigned char)sum_part_of(parts, skew, x);
         cr_assert(*owner == FREE || *owner == channel,
-                  "%s, %d ranks, %zu elements, %u channels, skew %u: rank %d, step %d: element %llu of rank %d's %s "
+                  "%s, %d ranks, %zu elements, %u channels, skew %u: rank %d, step %d: element "
+                  "%llu of rank %d's %s "
                   "belongs to channels %d and %d",
-                  allreduce_algorithm_name(plan->algorithm), plan->n, plan->count, parts, skew, plan->rank, i,
-                  (unsigned long long)(offset + x), rank, buffer == PLAN_DATA ? "data" : "scratch", *owner, channel);
+                  allreduce_algorithm_name(plan->algorithm), plan->n, plan->count, parts, skew,
+                  plan->rank, i, (unsigned long long)(offset + x), rank,
+                  buffer == PLAN_DATA ? "data" : "scratch", *owner, channel);
         *owner = channel;
     }
 }
 
-static void check_plans(enum allreduce_algorithm algorithm, int n, size_t count, const struct plan_config *config,
-                        uint32_t parts, uint32_t skew) {
+static void check_plans(enum allreduce_algorithm algorithm, int n, size_t count,
+                        const struct plan_config *config, uint32_t parts, uint32_t skew) {
     struct owners o = {.size = {count, config->scratch}};
     for (int r = 0; r < n; r++)
         for (int b = 0; b < 2; b++) {
@@ -45,7 +49,8 @@ static void check_plans(enum allreduce_algorithm algorithm, int n, size_t count,
             for (int k = 0; k < n && s->length > 0; k++) {
                 if (s->op == PLAN_SUM || k == s->source_rank)
                     claim(&o, &plan, i, s->source_buffer, k, s->source_offset, parts, skew);
-                if (s->dest_ranks >> k & 1) claim(&o, &plan, i, s->dest_buffer, k, s->dest_offset, parts, skew);
+                if (s->dest_ranks >> k & 1)
+                    claim(&o, &plan, i, s->dest_buffer, k, s->dest_offset, parts, skew);
             }
         }
         plan_free(&plan);
@@ -63,7 +68,8 @@ Test(channels, no_element_has_two, .timeout = 240) {
                 for (int c = 0; c < 9; c++) {
                     uint32_t skew = (uint32_t)(c + n) % 4;
                     if (test_short() && c % 2) continue;
-                    check_plans(algorithms[a], n, counts[c], &configs[g], spin_channels(counts[c]), skew);
+                    check_plans(algorithms[a], n, counts[c], &configs[g], spin_channels(counts[c]),
+                                skew);
                     check_plans(algorithms[a], n, counts[c], &configs[g], 7, skew);
                     check_plans(algorithms[a], n, counts[c], &configs[g], CUDA_CHANNELS, 0);
                 }
@@ -74,7 +80,8 @@ Test(channels, no_element_has_two_in_large_calls, .timeout = 240) {
     size_t count = test_short() ? 300001 : 2000003;
     for (int i = 0; i < 3; i++)
         for (int a = 0; a < ALGORITHMS; a++)
-            check_plans(algorithms[a], ranks[i], count, &configs[i == 1 ? 2 : 0], spin_channels(count), 1);
+            check_plans(algorithms[a], ranks[i], count, &configs[i == 1 ? 2 : 0],
+                        spin_channels(count), 1);
 }
 
 /* ---- any order of channels gives the same bits ---- */
@@ -87,7 +94,8 @@ struct channel {
 
 struct progress {
     struct channel blocks[MOST_RANKS][CUDA_CHANNELS];
-    int call[MOST_RANKS], running[MOST_RANKS]; /* the rank's present kernel; blocks of it that are not done */
+    /* the rank's present kernel; blocks of it that are not done */
+    int call[MOST_RANKS], running[MOST_RANKS];
 };
 
 /* A kernel starts: its stream has reached it. Every block takes its copies, as spin_enter does. */
@@ -108,7 +116,8 @@ static void end_block(struct world *w, struct progress *p, int r) {
     if (++p->call[r] < CALLS) start_kernel(w, p, r);
 }
 
-/* One turn of block b of rank r, if its words are there: 1. Whether data or post comes first is the kernel's order. */
+/* One turn of block b of rank r, if its words are there: 1. Whether data or post comes first is
+ * the kernel's order. */
 static int try_block(struct world *w, struct progress *p, int r, uint32_t b) {
     if (p->call[r] == CALLS) return 0;
     struct channel *block = &p->blocks[r][b];
@@ -119,7 +128,8 @@ static int try_block(struct world *w, struct progress *p, int r, uint32_t b) {
     const struct plan_step *s = &plan->steps[block->step];
     for (int peer = 0; peer < w->n; peer++)
         if (s->wait_ranks >> peer & 1 &&
-            !cuda_flag_reached(word_acquire(spin_awaited(me, s, b, peer)), me->state.base + s->wait_epoch))
+            !cuda_flag_reached(word_acquire(spin_awaited(me, s, b, peer)),
+                               me->state.base + s->wait_epoch))
             return 0;
     for (int peer = 0; peer < w->n; peer++)
         spin_layout(c, me, s, &block->shared.sum, peer);
@@ -136,22 +146,26 @@ static int try_block(struct world *w, struct progress *p, int r, uint32_t b) {
 static void run_world(struct world *w, struct progress *p) {
     for (int idle = 0;;) {
         int left = 0;
-        for (int r = 0; r < w->n; r++) left += p->call[r] < CALLS;
+        for (int r = 0; r < w->n; r++)
+            left += p->call[r] < CALLS;
         if (!left) return;
-        idle = try_block(w, p, (int)(draw(w) % (uint32_t)w->n), draw(w) % w->channels) ? 0 : idle + 1;
+        idle =
+            try_block(w, p, (int)(draw(w) % (uint32_t)w->n), draw(w) % w->channels) ? 0 : idle + 1;
         cr_assert(idle < 200000, "nobody can move");
     }
 }
 
-static void interleave(const enum allreduce_algorithm *by, int n, size_t count, size_t offset, uint32_t channels,
-                       const struct plan_config *config) {
+static void interleave(const enum allreduce_algorithm *by, int n, size_t count, size_t offset,
+                       uint32_t channels, const struct plan_config *config) {
     struct world *w = new_world(by, n, count, offset, channels, config);
     struct progress *p = calloc(1, sizeof *p);
     cr_assert_not_null(p);
-    for (int r = 0; r < n; r++) start_kernel(w, p, r);
+    for (int r = 0; r < n; r++)
+        start_kernel(w, p, r);
     run_world(w, p);
     judge_world(w, by, config);
-    for (int r = 0; r < n; r++) cr_assert_eq(w->ranks[r].state.calls, CALLS);
+    for (int r = 0; r < n; r++)
+        cr_assert_eq(w->ranks[r].state.calls, CALLS);
     free(p);
     free_world(w);
 }
@@ -162,7 +176,8 @@ Test(channels, any_order_gives_the_reference_bits, .timeout = 240) {
         for (int a = 0; a < ALGORITHMS; a++)
             for (int c = 0; c < 4; c++)
                 for (uint32_t channels = 1; channels <= 5; channels += 2) {
-                    enum allreduce_algorithm by[CALLS] = {algorithms[a], algorithms[a], algorithms[a], algorithms[a]};
+                    enum allreduce_algorithm by[CALLS] = {algorithms[a], algorithms[a],
+                                                          algorithms[a], algorithms[a]};
                     if (test_short() && (n > 4 || channels == 1)) continue;
                     interleave(by, n, counts[c], (size_t)(c + n), channels, &configs[1]);
                     interleave(by, n, counts[c], 0, channels, &configs[2]);
@@ -173,7 +188,8 @@ Test(channels, any_order_gives_the_reference_bits, .timeout = 240) {
 Test(channels, algorithms_may_follow_each_other, .timeout = 240) {
     for (int a = 0; a < ALGORITHMS; a++)
         for (int b = 0; b < ALGORITHMS; b++) {
-            enum allreduce_algorithm by[CALLS] = {algorithms[a], algorithms[b], algorithms[a], algorithms[b]};
+            enum allreduce_algorithm by[CALLS] = {algorithms[a], algorithms[b], algorithms[a],
+                                                  algorithms[b]};
             interleave(by, 3, 6001, 3, 3, &configs[1]);
         }
 }

@@ -1,8 +1,9 @@
-/* Allreduce on GPUs, ranks as real processes: several on one GPU (stepwise), and a GPU for each (spin). Every algorithm
- * on the grid of counts against the reference executor's bits; calls in a row; inside a recording.
+/* Allreduce on GPUs, ranks as real processes: several on one GPU (stepwise), and a GPU for each
+ * (spin). Every algorithm on the grid of counts against the reference executor's bits; calls in
+ * a row; inside a recording.
  *
- * Runs on the emulated runtime (make EMULATION=1), and on a machine with GPUs: there spin is skipped where ranks are
- * more than GPUs. */
+ * Runs on the emulated runtime (make EMULATION=1), and on a machine with GPUs: there spin is
+ * skipped where ranks are more than GPUs. */
 #include "tests/allreduce/cuda.h"
 
 /* ---- the grid ---- */
@@ -20,15 +21,16 @@ static int get(struct rank *r, float *host, const float *device, size_t count) {
 }
 
 /* The data lies `start` elements behind the buffer's beginning, guards around it. */
-static int run_cell(struct rank *r, struct allreduce *ar, const struct cell *cell, const struct plan_config *config,
-                    float *host) {
+static int run_cell(struct rank *r, struct allreduce *ar, const struct cell *cell,
+                    const struct plan_config *config, float *host) {
     size_t start = 1 + (size_t)(cell->seed % 5), count = cell->count;
     const char *name = allreduce_algorithm_name(cell->algorithm);
     host[0] = host[count + 1] = guard;
     for (size_t i = 0; i < count; i++)
         host[i + 1] = input(cell->seed, r->rank, i, cell->integers);
     CHECK(put(r, host, r->data + start - 1, count + 2));
-    CHECK(allreduce_enqueue(ar, device_comm(r->device), r->data + start, count, cell->scale, 0, cell->seed));
+    CHECK(allreduce_enqueue(ar, device_comm(r->device), r->data + start, count, cell->scale, 0,
+                            cell->seed));
     CHECK(get(r, host, r->data + start - 1, count + 2));
     if (host[0] != guard || host[count + 1] != guard)
         return fail(ERR_CHECK, "%s, %zu elements: wrote outside", name, count);
@@ -36,8 +38,8 @@ static int run_cell(struct rank *r, struct allreduce *ar, const struct cell *cel
     return r->rank == 0 ? judge(r, cell, config, host + 1) : OK;
 }
 
-static int run_counts(struct rank *r, enum allreduce_algorithm algorithm, const size_t *counts, int how_many,
-                      const struct plan_config *config, float *host) {
+static int run_counts(struct rank *r, enum allreduce_algorithm algorithm, const size_t *counts,
+                      int how_many, const struct plan_config *config, float *host) {
     struct allreduce *ar = NULL;
     struct allreduce_config setup = {.algorithm = algorithm, .plan = *config};
     CHECK(allreduce_init(&ar, r->comm, r->device, &setup));
@@ -133,25 +135,29 @@ Test(allreduce_cuda, three_ranks_on_two_gpus, .timeout = 240) {
 
 enum { ROW_CALLS = 60, ROW_COUNT = 30000 };
 
-/* What a training step does to a gradient: another term is added before each call, on the stream. */
+/* What a training step does to a gradient: another term is added before each call, on the
+ * stream. */
 static int row_of_calls(struct rank *r, struct allreduce *const *ar, float *term) {
     struct stream *stream = device_comm(r->device);
     const int dims[1] = {ROW_COUNT};
     for (int call = 0; call < ROW_CALLS; call++) {
-        size_t head = (size_t)(call * 3701 % ROW_COUNT); /* two buckets, cut elsewhere in each call */
+        /* two buckets, cut elsewhere in each call */
+        size_t head = (size_t)(call * 3701 % ROW_COUNT);
         struct op_args add = {.in = {tensor_plain(term, DTYPE_F32, 1, dims)},
                               .out = {tensor_plain(r->data, DTYPE_F32, 1, dims)}};
         CHECK(launch(stream, OP_ADD, &add));
-        CHECK(allreduce_enqueue(ar[call % 2], stream, r->data + head, ROW_COUNT - head, 0.5f, 0, call));
+        CHECK(allreduce_enqueue(ar[call % 2], stream, r->data + head, ROW_COUNT - head, 0.5f, 0,
+                                call));
         CHECK(allreduce_enqueue(ar[call % 2], stream, r->data, head, 0.5f, 1, call));
     }
     return OK;
 }
 
 /* The same by the reference, on the host, for all ranks. */
-static int judge_row(const struct rank *r, const enum allreduce_algorithm *by, const struct plan_config *config,
-                     const float *got) {
-    float *memory = malloc((size_t)r->n * ROW_COUNT * sizeof *memory), *data[MAX_DEVICES], *from[MAX_DEVICES];
+static int judge_row(const struct rank *r, const enum allreduce_algorithm *by,
+                     const struct plan_config *config, const float *got) {
+    float *memory = malloc((size_t)r->n * ROW_COUNT * sizeof *memory), *data[MAX_DEVICES],
+          *from[MAX_DEVICES];
     if (!memory) return fail(ERR_MEMORY, "test: no memory");
     int code = OK;
     for (int k = 0; k < r->n; k++) {
@@ -167,19 +173,23 @@ static int judge_row(const struct rank *r, const enum allreduce_algorithm *by, c
                 data[k][i] += input(2, k, i, 0);
         }
         code = reference_allreduce(by[call % 2], r->n, ROW_COUNT - head, config, from, 0.5f);
-        if (!code && head > 0) code = reference_allreduce(by[call % 2], r->n, head, config, data, 0.5f);
+        if (!code && head > 0)
+            code = reference_allreduce(by[call % 2], r->n, head, config, data, 0.5f);
     }
     for (size_t i = 0; i < ROW_COUNT && !code; i++)
         if (memcmp(&got[i], &data[r->rank][i], sizeof *got))
-            code = fail(ERR_CHECK, "%s and %s by turns: element %zu is %.9g, not %.9g", allreduce_algorithm_name(by[0]),
-                        allreduce_algorithm_name(by[1]), i, got[i], data[r->rank][i]);
+            code = fail(ERR_CHECK, "%s and %s by turns: element %zu is %.9g, not %.9g",
+                        allreduce_algorithm_name(by[0]), allreduce_algorithm_name(by[1]), i, got[i],
+                        data[r->rank][i]);
     free(memory);
     return code;
 }
 
-static int row_by_two(struct rank *r, const enum allreduce_algorithm *by, float *term, float *host) {
+static int row_by_two(struct rank *r, const enum allreduce_algorithm *by, float *term,
+                      float *host) {
     struct allreduce *ar[2] = {NULL, NULL};
-    struct plan_config plan = {.align = 16, .slice = 1024, .pipeline_from = 0, .slices = 3, .scratch = 4096};
+    struct plan_config plan = {
+        .align = 16, .slice = 1024, .pipeline_from = 0, .slices = 3, .scratch = 4096};
     int code = OK;
     for (int k = 0; k < 2 && !code; k++) {
         struct allreduce_config config = {.algorithm = by[k], .plan = plan};
@@ -234,24 +244,30 @@ Test(allreduce_cuda, calls_in_a_row_with_a_gpu_each, .timeout = 240) {
 
 /* ---- inside a recording ---- */
 
-enum { REPLAYS = 3 }; /* scaled by 0.75: a mean of two would stay what it is, however often it is taken */
+/* scaled by 0.75: a mean of two would stay what it is, however often it is taken */
+enum { REPLAYS = 3 };
 
 static int refused(int code, const char *words) {
-    return code && strstr(error_message(), words) ? OK : fail(ERR_CHECK, "not refused for '%s': %s", words, error_message());
+    return code && strstr(error_message(), words)
+               ? OK
+               : fail(ERR_CHECK, "not refused for '%s': %s", words, error_message());
 }
 
 static int replay_all(struct stream *stream, struct recording *recording) {
-    for (int i = 0; i < REPLAYS; i++) CHECK(stream_replay(stream, recording, "allreduce"));
+    for (int i = 0; i < REPLAYS; i++)
+        CHECK(stream_replay(stream, recording, "allreduce"));
     return stream_sync(stream);
 }
 
-/* Ranks that share a GPU are refused. Else replays run between plain calls, each a call of its own: the first plain one brings
- * the plan over, which a recording cannot. *calls: how many there were. */
+/* Ranks that share a GPU are refused. Else replays run between plain calls, each a call of its
+ * own: the first plain one brings the plan over, which a recording cannot. *calls: how many
+ * there were. */
 static int record_call(struct rank *r, struct allreduce *ar, size_t count, int *calls) {
     struct stream *stream = device_compute(r->device);
     struct recording *recording = NULL;
     int spins = !strcmp(allreduce_executor_name(ar), "spin");
-    const char *why = spins ? "only counts that were seen before" : "ranks that share a GPU wait for each other's words";
+    const char *why = spins ? "only counts that were seen before"
+                            : "ranks that share a GPU wait for each other's words";
     CHECK(allreduce_enqueue(ar, stream, r->data, count, 0.75f, 0, 0));
     CHECK(stream_sync(stream));
     CHECK(stream_record_begin(stream));
@@ -271,17 +287,20 @@ static int record_call(struct rank *r, struct allreduce *ar, size_t count, int *
     return stream_sync(stream);
 }
 
-static int judge_calls(const struct rank *r, const struct allreduce_config *config, const float *got, size_t count, int calls) {
+static int judge_calls(const struct rank *r, const struct allreduce_config *config,
+                       const float *got, size_t count, int calls) {
     static float all[MAX_DEVICES][4099];
     float *data[MAX_DEVICES];
     for (int k = 0; k < r->n; k++) {
         data[k] = all[k];
-        for (size_t i = 0; i < count; i++) data[k][i] = input(9, k, i, 0);
+        for (size_t i = 0; i < count; i++)
+            data[k][i] = input(9, k, i, 0);
     }
     for (int call = 0; call < calls; call++)
         CHECK(reference_allreduce(config->algorithm, r->n, count, &config->plan, data, 0.75f));
-    return memcmp(got, data[r->rank], count * sizeof *got) ? fail(ERR_CHECK, "%d calls: other bits than the reference's", calls)
-                                                           : OK;
+    return memcmp(got, data[r->rank], count * sizeof *got)
+               ? fail(ERR_CHECK, "%d calls: other bits than the reference's", calls)
+               : OK;
 }
 
 static int recorded_entry(void *context) {
@@ -293,7 +312,8 @@ static int recorded_entry(void *context) {
     int code = rank_open(&r, job, 4099), calls = 0;
     if (!code) code = allreduce_init(&ar, r.comm, r.device, &config);
     if (!code) code = allreduce_register(ar, r.data, 4099);
-    for (size_t i = 0; i < 4099; i++) host[i] = input(9, r.rank, i, 0);
+    for (size_t i = 0; i < 4099; i++)
+        host[i] = input(9, r.rank, i, 0);
     if (!code) code = put(&r, host, r.data, 4099);
     if (!code) code = record_call(&r, ar, 4099, &calls);
     if (!code) code = get(&r, host, r.data, 4099);
@@ -306,7 +326,8 @@ static void run_recorded(int gpus) {
     static const enum allreduce_algorithm some[] = {ALLREDUCE_ONESHOT, ALLREDUCE_TREE};
     need_gpus(gpus);
     for (int a = 0; a < 2; a++) {
-        struct job job = {.page = new_page(), .timeout_s = 60, .kind = DEVICE_CUDA, .algorithm = some[a]};
+        struct job job = {
+            .page = new_page(), .timeout_s = 60, .kind = DEVICE_CUDA, .algorithm = some[a]};
         run_well(2, recorded_entry, &job);
     }
 }

@@ -1,5 +1,6 @@
-/* What becomes of an allreduce on GPUs when a rank dies, stops or leaves, while the others' streams wait for its word
- * (stepwise) or their kernels do (spin); what cannot begin at all. And the accounts of calls that went well. */
+/* What becomes of an allreduce on GPUs when a rank dies, stops or leaves, while the others'
+ * streams wait for its word (stepwise) or their kernels do (spin); what cannot begin at all. And
+ * the accounts of calls that went well. */
 #include "tests/allreduce/cuda.h"
 #include "tests/allreduce/lose.h"
 
@@ -48,7 +49,8 @@ static int absent(struct rank *r) {
     return code;
 }
 
-static int open_all(struct rank *r, struct job *job, const struct plan_config *plan, struct allreduce **ar) {
+static int open_all(struct rank *r, struct job *job, const struct plan_config *plan,
+                    struct allreduce **ar) {
     struct allreduce_config config = allreduce_config_default();
     config.algorithm = job->algorithm;
     if (plan) config.plan = *plan;
@@ -69,13 +71,13 @@ static const char *wait_in_vain(struct job *job, int (*entry)(void *)) {
     struct launch launch = {.world_size = 2, .entry = entry, .context = job};
     struct launch_result result;
     cr_assert_neq(launch_ranks(&launch, &result), OK);
-    cr_assert_eq(job->page->code[0], ERR_TIMEOUT, "%s: %d: %s", allreduce_algorithm_name(job->algorithm), job->page->code[0],
-                 job->page->text[0]);
+    cr_assert_eq(job->page->code[0], ERR_TIMEOUT, "%s: %d: %s",
+                 allreduce_algorithm_name(job->algorithm), job->page->code[0], job->page->text[0]);
     return job->page->text[0];
 }
 
-/* The host of rank 0 asks for nothing but whether the event behind the call was reached. It is, when the kernel has ended by
- * itself; the next sync tells why. */
+/* The host of rank 0 asks for nothing but whether the event behind the call was reached. It is,
+ * when the kernel has ended by itself; the next sync tells why. */
 static int patient_entry(void *context) {
     struct rank r;
     struct allreduce *ar = NULL;
@@ -86,7 +88,8 @@ static int patient_entry(void *context) {
     code = event_create(r.device, &behind);
     if (!code) code = allreduce_enqueue(ar, device_comm(r.device), r.data, COUNT, 1, 3, 118);
     if (!code) code = event_record(behind, device_comm(r.device));
-    for (int i = 0; i < 30000 && !code && !event_done(behind); i++) usleep(1000);
+    for (int i = 0; i < 30000 && !code && !event_done(behind); i++)
+        usleep(1000);
     if (!code && !event_done(behind)) code = fail(ERR_CHECK, "the kernel still waits");
     if (!code) code = stream_sync(device_comm(r.device));
     event_destroy(behind);
@@ -97,22 +100,27 @@ Test(allreduce_cuda_fail, a_kernel_keeps_the_deadline_by_itself, .timeout = 120)
     static const enum allreduce_algorithm some[] = {ALLREDUCE_RING, ALLREDUCE_ONESHOT};
     need_gpus(2);
     for (int a = 0; a < 2; a++) {
-        struct job job = {.page = new_page(), .algorithm = some[a], .timeout_s = 1.5, .kind = DEVICE_CUDA};
-        const char *text = wait_in_vain(&job, patient_entry), *name = allreduce_algorithm_name(some[a]);
-        cr_assert(strstr(text, "rank 0: allreduce (") && strstr(text, name) && strstr(text, "of its plan: ") &&
+        struct job job = {
+            .page = new_page(), .algorithm = some[a], .timeout_s = 1.5, .kind = DEVICE_CUDA};
+        const char *text = wait_in_vain(&job, patient_entry),
+                   *name = allreduce_algorithm_name(some[a]);
+        cr_assert(strstr(text, "rank 0: allreduce (") && strstr(text, name) &&
+                      strstr(text, "of its plan: ") &&
                       strstr(text, "bucket 3 step 118: no word from rank 1 after 1.5 s"),
                   "%s: %s", name, text);
     }
 }
 
-/* A call of more operations than a stream takes before a launch waits inside CUDA, where nobody could end it; behind more calls
- * than are kept in mind, each of which was done. */
+/* A call of more operations than a stream takes before a launch waits inside CUDA, where nobody
+ * could end it; behind more calls than are kept in mind, each of which was done. */
 static int long_call_entry(void *context) {
-    static const struct plan_config plan = {.align = 1, .slice = 16, .pipeline_from = 0, .slices = 3, .scratch = 4096};
+    static const struct plan_config plan = {
+        .align = 1, .slice = 16, .pipeline_from = 0, .slices = 3, .scratch = 4096};
     struct rank r;
     struct allreduce *ar = NULL;
     int code = open_all(&r, context, &plan, &ar);
-    for (int i = 0; i < 70 && !code; i++) code = allreduce_enqueue(ar, device_comm(r.device), r.data, 10, 1, 0, i);
+    for (int i = 0; i < 70 && !code; i++)
+        code = allreduce_enqueue(ar, device_comm(r.device), r.data, 10, 1, 0, i);
     if (!code) code = stream_sync(device_comm(r.device));
     if (!code && r.rank == 1) code = absent(&r);
     if (!code) code = allreduce_enqueue(ar, device_comm(r.device), r.data, COUNT, 1, 3, 118);
@@ -121,14 +129,15 @@ static int long_call_entry(void *context) {
 }
 
 Test(allreduce_cuda_fail, a_long_call_is_interrupted_while_it_is_enqueued, .timeout = 60) {
-    struct job job = {.page = new_page(), .algorithm = ALLREDUCE_RING, .timeout_s = 1.5, .kind = DEVICE_CUDA};
+    struct job job = {
+        .page = new_page(), .algorithm = ALLREDUCE_RING, .timeout_s = 1.5, .kind = DEVICE_CUDA};
     need_gpus(1);
     const char *text = wait_in_vain(&job, long_call_entry);
     cr_assert(strstr(text, "bucket 3 step 118: no word from rank 1 after 1.5 s"), "%s", text);
 }
 
-/* Steps are enqueued up to two ahead of the GPU: the fourth waits for the first, in vain here. What ended its wait is the
- * stream's error from then on. */
+/* Steps are enqueued up to two ahead of the GPU: the fourth waits for the first, in vain here.
+ * What ended its wait is the stream's error from then on. */
 static int ahead_entry(void *context) {
     struct rank r;
     struct allreduce *ar = NULL;
@@ -140,9 +149,12 @@ static int ahead_entry(void *context) {
         code = allreduce_enqueue(ar, device_comm(r.device), r.data, COUNT, 1, 3, step);
         step += !code;
     }
-    int own_end = ar && !strcmp(allreduce_executor_name(ar), "spin"); /* the first kernel gives up by itself: one more, then */
-    if (r.rank == 0 && (step < 3 || step > 3 + own_end)) code = fail(ERR_CHECK, "%ld steps were enqueued", step);
-    if (r.rank == 0 && code == ERR_TIMEOUT && stream_write(device_comm(r.device), r.data, &value, sizeof value) != code)
+    /* the first kernel gives up by itself: one more, then */
+    int own_end = ar && !strcmp(allreduce_executor_name(ar), "spin");
+    if (r.rank == 0 && (step < 3 || step > 3 + own_end))
+        code = fail(ERR_CHECK, "%ld steps were enqueued", step);
+    if (r.rank == 0 && code == ERR_TIMEOUT &&
+        stream_write(device_comm(r.device), r.data, &value, sizeof value) != code)
         code = fail(ERR_CHECK, "the stream goes on");
     return close_all(&r, ar, code);
 }
@@ -150,7 +162,10 @@ static int ahead_entry(void *context) {
 Test(allreduce_cuda_fail, the_host_stays_two_steps_ahead, .timeout = 60) {
     need_gpus(2);
     for (int gpus = 1; gpus <= 2; gpus++) {
-        struct job job = {.page = new_page(), .algorithm = ALLREDUCE_FUSED, .timeout_s = 1.5, .kind = DEVICE_CUDA};
+        struct job job = {.page = new_page(),
+                          .algorithm = ALLREDUCE_FUSED,
+                          .timeout_s = 1.5,
+                          .kind = DEVICE_CUDA};
         set_gpus(gpus);
         const char *text = wait_in_vain(&job, ahead_entry);
         cr_assert(strstr(text, "bucket 3 step 0: no word from rank 1 after 1.5 s"), "%s", text);
@@ -201,7 +216,8 @@ enum { EMULATED = 1 };
 enum { EMULATED = 0 };
 #endif
 
-static void init_fails(int gpus, const char *variable, const char *value, const char *words, const char *more) {
+static void init_fails(int gpus, const char *variable, const char *value, const char *words,
+                       const char *more) {
     struct job job = {.page = new_page(), .timeout_s = 20, .kind = DEVICE_CUDA};
     struct launch launch = {.world_size = 2, .entry = init_entry, .context = &job};
     struct launch_result result;
@@ -210,17 +226,19 @@ static void init_fails(int gpus, const char *variable, const char *value, const 
     int code = launch_ranks(&launch, &result);
     unsetenv(variable);
     cr_assert_neq(code, OK, "%s=%s", variable, value);
-    cr_assert(strstr(error_message(), words) && strstr(error_message(), more), "%s=%s: %s", variable, value,
-              error_message());
+    cr_assert(strstr(error_message(), words) && strstr(error_message(), more), "%s=%s: %s",
+              variable, value, error_message());
 }
 
 Test(allreduce_cuda_fail, what_cannot_begin_says_why, .timeout = 60) {
     if (!EMULATED) cr_skip_test("faults need the emulated runtime");
     init_fails(2, "EMULATED_PEER", "0", "peer access", "nccl, or --device cpu");
-    init_fails(1, "EMULATED_CUDA_FAULT", "driver:values", "stream memory operations", "--device cpu");
+    init_fails(1, "EMULATED_CUDA_FAULT", "driver:values", "stream memory operations",
+               "--device cpu");
     init_fails(1, "EMULATED_CUDA_FAULT", "ipc:1@1", "import of memory", "container");
     init_fails(2, "EMULATED_CUDA_FAULT", "host:2@0", "out of pinned host memory", "rank 0");
-    init_fails(2, "EMULATED_MULTIPROCESSORS", "5", "blocks of its kernel at once, 32 are needed", "--device cpu");
+    init_fails(2, "EMULATED_MULTIPROCESSORS", "5", "blocks of its kernel at once, 32 are needed",
+               "--device cpu");
 }
 
 /* ---- accounts ---- */
@@ -236,7 +254,8 @@ static int count_entry(void *context) {
     config.algorithm = job->algorithm;
     if (!code) code = allreduce_init(&ar, r.comm, r.device, &config);
     if (!code) code = allreduce_register(ar, r.data, count);
-    if (!code && device_ledger(r.device).now[MEM_COMM] == 0) code = fail(ERR_CHECK, "the slab is not in the ledger");
+    if (!code && device_ledger(r.device).now[MEM_COMM] == 0)
+        code = fail(ERR_CHECK, "the slab is not in the ledger");
     for (int i = 0; i < calls && !code; i++)
         code = allreduce_enqueue(ar, device_comm(r.device), r.data, count, 0, 7, i);
     if (!code) code = stream_sync(device_comm(r.device));
@@ -245,18 +264,22 @@ static int count_entry(void *context) {
     if (!code) moved = plan_traffic(&plan, want);
     if (!code) plan_free(&plan);
     const struct span_log *log = code ? NULL : stream_spans(device_comm(r.device));
-    if (!code && log->count != (size_t)calls) code = fail(ERR_CHECK, "%zu spans of %d calls", log->count, calls);
+    if (!code && log->count != (size_t)calls)
+        code = fail(ERR_CHECK, "%zu spans of %d calls", log->count, calls);
     for (int i = 0; i < calls && !code; i++) {
         const struct span *s = &log->spans[i];
-        if (s->bytes != moved || s->phase != PHASE_ALLREDUCE || s->step != i || strcmp(s->name, "allreduce bucket 7"))
-            code = fail(ERR_CHECK, "span %d: %s, %llu bytes, step %d", i, s->name, (unsigned long long)s->bytes, s->step);
+        if (s->bytes != moved || s->phase != PHASE_ALLREDUCE || s->step != i ||
+            strcmp(s->name, "allreduce bucket 7"))
+            code = fail(ERR_CHECK, "span %d: %s, %llu bytes, step %d", i, s->name,
+                        (unsigned long long)s->bytes, s->step);
     }
     for (int k = 0; k < r.n * r.n && !code; k++)
         if (device_traffic(r.device)->bytes[k / r.n][k % r.n] != (uint64_t)calls * want[k])
             code = fail(ERR_CHECK, "traffic from %d to %d is not the plan's", k / r.n, k % r.n);
     if (!code) code = allreduce_unregister(ar, r.data);
     allreduce_free(ar);
-    if (!code && device_ledger(r.device).now[MEM_COMM] != 0) code = fail(ERR_CHECK, "memory was not given back");
+    if (!code && device_ledger(r.device).now[MEM_COMM] != 0)
+        code = fail(ERR_CHECK, "memory was not given back");
     return rank_close(&r, code);
 }
 
@@ -264,7 +287,10 @@ Test(allreduce_cuda_fail, spans_traffic_and_memory_are_exact, .timeout = 120) {
     need_gpus(3);
     for (int gpus = 1; gpus <= 3; gpus += 2)
         for (int a = 0; a < ALGORITHMS; a++) {
-            struct job job = {.page = new_page(), .timeout_s = 50, .kind = DEVICE_CUDA, .algorithm = algorithms[a]};
+            struct job job = {.page = new_page(),
+                              .timeout_s = 50,
+                              .kind = DEVICE_CUDA,
+                              .algorithm = algorithms[a]};
             set_gpus(gpus);
             run_well(3, count_entry, &job);
         }

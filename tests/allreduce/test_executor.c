@@ -1,5 +1,6 @@
-/* The executor of emulated devices without processes: its moves against the reference, and whole calls by
- * threads, where the thread sanitizer sees every load and store of every rank. And the choice of `auto`. */
+/* The executor of emulated devices without processes: its moves against the reference, and whole
+ * calls by threads, where the thread sanitizer sees every load and store of every rank. And the
+ * choice of `auto`. */
 #include "tests/allreduce/shared.h"
 
 #include <pthread.h>
@@ -9,8 +10,8 @@
 
 /* ---- the moves ---- */
 
-/* Lengths around the width of a vector and of a block, starts of any alignment, destinations that are
- * sources. */
+/* Lengths around the width of a vector and of a block, starts of any alignment, destinations
+ * that are sources. */
 Test(executor, moves_give_the_reference_bits, .timeout = 60) {
     static const int ranks[] = {1, 2, 3, 4, 5, 8, 13, 64};
     enum { MOST = 300, ROOM = MOST + 16 };
@@ -46,7 +47,8 @@ Test(executor, moves_give_the_reference_bits, .timeout = 60) {
                 reference_step(&plan, &step, reference, reference, scale);
                 for (int r = 0; r < n; r++)
                     cr_assert_eq(memcmp(x[r], want[r], sizeof x[r]), 0,
-                                 "op %d, %d ranks, %zu elements: rank %d differs", op, n, length, r);
+                                 "op %d, %d ranks, %zu elements: rank %d differs", op, n, length,
+                                 r);
             }
         }
     }
@@ -54,7 +56,8 @@ Test(executor, moves_give_the_reference_bits, .timeout = 60) {
     free(want);
 }
 
-/* The widest set is what the test above ran; the narrower ones, for other processors, must agree with it. */
+/* The widest set is what the test above ran; the narrower ones, for other processors, must agree
+ * with it. */
 Test(executor, all_vector_sets_give_the_same_bits, .timeout = 30) {
     enum { N = 5, LENGTH = 331 };
     float x[N][LENGTH], got[LENGTH], want[LENGTH], *dest = got;
@@ -107,14 +110,16 @@ static int wait_by_spinning(void *context, struct comm_flag *flag, uint64_t epoc
     (void)reason;
     int64_t deadline = deadline_after(30);
     while (__atomic_load_n(&flag->epoch, __ATOMIC_ACQUIRE) < epoch) {
-        if (now_ns() > deadline) return fail(ERR_TIMEOUT, "test: rank %d never posted", reason->peer);
+        if (now_ns() > deadline)
+            return fail(ERR_TIMEOUT, "test: rank %d never posted", reason->peer);
         sched_yield();
     }
     return OK;
 }
 
 static int thread_calls(struct thread_rank *t) {
-    struct plan_config config = {.align = 1, .slice = 40, .pipeline_from = 0, .slices = 3, .scratch = 240};
+    struct plan_config config = {
+        .align = 1, .slice = 40, .pipeline_from = 0, .slices = 3, .scratch = 240};
     uint64_t base = 0;
     for (int call = 0; call < CALLS; call++) {
         float *own = t->data[t->ranks.all.rank];
@@ -124,7 +129,8 @@ static int thread_calls(struct thread_rank *t) {
             own[i] = input(call, t->ranks.all.rank, i, 1);
         struct plan plan;
         CHECK(plan_build(&plan, algorithm, t->ranks.all.n, t->ranks.all.rank, COUNT, &config));
-        struct executor_call run = {.plan = &plan, .data = t->data, .base = base, .half = call % 2, .scale = 1};
+        struct executor_call run = {
+            .plan = &plan, .data = t->data, .base = base, .half = call % 2, .scale = 1};
         int code = host_execute(&t->ranks, &run);
         base += plan.epochs;
         plan_free(&plan);
@@ -196,7 +202,8 @@ Test(select, keeps_the_order_over_three_and_more, .timeout = 10) {
         }
 }
 
-/* fused has its place where ranks share one processor, and only there: on the host direct is never slower. */
+/* fused has its place where ranks share one processor, and only there: on the host direct is
+ * never slower. */
 Test(select, fused_is_for_ranks_that_take_turns, .timeout = 10) {
     struct allreduce_link host = allreduce_link_host(1), gpus = allreduce_link_gpus(),
                           shared = allreduce_link_shared_gpu();
@@ -205,11 +212,15 @@ Test(select, fused_is_for_ranks_that_take_turns, .timeout = 10) {
         for (size_t count = 1; count < (size_t)1 << 28; count *= 3)
             for (int any_order = 0; any_order < 2; any_order++) {
                 host = allreduce_link_host(n);
-                cr_assert_neq(allreduce_choose(n, count, any_order, &host, NULL, 0), ALLREDUCE_FUSED);
-                cr_assert_neq(allreduce_choose(n, count, any_order, &gpus, NULL, 0), ALLREDUCE_FUSED);
-                cr_assert_eq(allreduce_choose(n, count, any_order, &shared, text, sizeof text), ALLREDUCE_FUSED);
+                cr_assert_neq(allreduce_choose(n, count, any_order, &host, NULL, 0),
+                              ALLREDUCE_FUSED);
+                cr_assert_neq(allreduce_choose(n, count, any_order, &gpus, NULL, 0),
+                              ALLREDUCE_FUSED);
+                cr_assert_eq(allreduce_choose(n, count, any_order, &shared, text, sizeof text),
+                             ALLREDUCE_FUSED);
             }
-    cr_assert(strstr(text, "fused for") && strstr(text, "64 ranks") && strstr(text, "one GPU"), "%s", text);
+    cr_assert(strstr(text, "fused for") && strstr(text, "64 ranks") && strstr(text, "one GPU"),
+              "%s", text);
     cr_assert_eq(allreduce_choose(1, 100, 0, &shared, NULL, 0), ALLREDUCE_DIRECT);
 }
 

@@ -1,5 +1,5 @@
-/* The planner, judged through the reference executor: every algorithm, up to 64 ranks, odd counts, odd
- * slices. */
+/* The planner, judged through the reference executor: every algorithm, up to 64 ranks, odd
+ * counts, odd slices. */
 #include "tests/harness/harness.h"
 
 #include <stdint.h>
@@ -7,14 +7,16 @@
 #include "allreduce/reference.h"
 #include "base/error.h"
 
-static const enum allreduce_algorithm algorithms[] = {ALLREDUCE_NAIVE, ALLREDUCE_ONESHOT, ALLREDUCE_DIRECT,
-                                                      ALLREDUCE_RING,  ALLREDUCE_TREE,    ALLREDUCE_FUSED};
+static const enum allreduce_algorithm algorithms[] = {ALLREDUCE_NAIVE,  ALLREDUCE_ONESHOT,
+                                                      ALLREDUCE_DIRECT, ALLREDUCE_RING,
+                                                      ALLREDUCE_TREE,   ALLREDUCE_FUSED};
 enum { ALGORITHMS = sizeof algorithms / sizeof *algorithms };
 
 /* u = 2^-24: the rounding of one fp32 operation, relative. */
 static const double unit = 1.0 / (1 << 24);
 
-/* Small slices and no least count, so that a thousand elements already run in many pipelined slices. */
+/* Small slices and no least count, so that a thousand elements already run in many pipelined
+ * slices. */
 static struct plan_config small_config(size_t align) {
     struct plan_config config = {
         .align = align, .slice = 48, .pipeline_from = 0, .slices = 3, .scratch = 256};
@@ -42,8 +44,8 @@ static void world_init(struct world *w, int n, size_t count) {
         w->data[r] = w->memory + r * count;
 }
 
-/* Integers up to 1000: sums below 2^24 are exact in any order. Else values of very different size and both
- * signs. */
+/* Integers up to 1000: sums below 2^24 are exact in any order. Else values of very different
+ * size and both signs. */
 static void world_fill(struct world *w, int integers, uint64_t seed) {
     for (size_t i = 0; i < w->n * w->count; i++) {
         float x = (float)((int)(next_random(&seed) % 2001) - 1000);
@@ -51,11 +53,11 @@ static void world_fill(struct world *w, int integers, uint64_t seed) {
     }
 }
 
-static void run(enum allreduce_algorithm algorithm, struct world *w, const struct plan_config *config,
-                float scale) {
+static void run(enum allreduce_algorithm algorithm, struct world *w,
+                const struct plan_config *config, float scale) {
     int code = reference_allreduce(algorithm, w->n, w->count, config, w->data, scale);
-    cr_assert_eq(code, OK, "%s, %d ranks, %zu elements: %s", allreduce_algorithm_name(algorithm), w->n,
-                 w->count, error_message());
+    cr_assert_eq(code, OK, "%s, %d ranks, %zu elements: %s", allreduce_algorithm_name(algorithm),
+                 w->n, w->count, error_message());
 }
 
 static void check_sum(enum allreduce_algorithm algorithm, int n, size_t count,
@@ -76,7 +78,8 @@ static void check_sum(enum allreduce_algorithm algorithm, int n, size_t count,
                 size += fabs((double)first.data[r][i] * scale);
             }
             float tree = plan_tree_sum(term, n), got = w.data[0][i];
-            /* n - 1 additions and the rounding of each scaled term: g_n sum|x| with g_n = n u / (1 - n u). */
+            /* n - 1 additions and the rounding of each scaled term: g_n sum|x| with g_n = n u /
+             * (1 - n u). */
             double bound = n * unit / (1 - n * unit) * size;
             cr_assert(fabs(got - sum) <= bound, "%s, n %d, count %zu, element %zu: %.9g for %.17g",
                       allreduce_algorithm_name(algorithm), n, count, i, got, sum);
@@ -86,7 +89,8 @@ static void check_sum(enum allreduce_algorithm algorithm, int n, size_t count,
                              "%s, n %d, count %zu, element %zu: not in tree order",
                              allreduce_algorithm_name(algorithm), n, count, i);
             for (int r = 1; r < n; r++)
-                cr_assert_eq(memcmp(&w.data[r][i], &got, sizeof got), 0, "%s: ranks 0 and %d differ at %zu",
+                cr_assert_eq(memcmp(&w.data[r][i], &got, sizeof got), 0,
+                             "%s: ranks 0 and %d differ at %zu",
                              allreduce_algorithm_name(algorithm), r, i);
         }
     }
@@ -102,7 +106,8 @@ Test(plan, sums_for_any_ranks_and_counts, .timeout = 120) {
             for (int c = 0; c < 9; c++) {
                 struct plan_config config = small_config(c % 2 ? 1 : 16);
                 config.scratch += (size_t)n; /* naive must fit any n */
-                check_sum(algorithms[a], n, counts[c], &config, c % 3 == 0 ? 1.0f : 1.0f / (float)n);
+                check_sum(algorithms[a], n, counts[c], &config,
+                          c % 3 == 0 ? 1.0f : 1.0f / (float)n);
             }
         }
     }
@@ -125,8 +130,8 @@ Test(plan, tree_order_is_the_written_one, .timeout = 10) {
     cr_assert((a + c) + b != (a + b) + c, "the example must tell orders apart");
 }
 
-/* Ring and tree have orders of their own: somewhere they must differ from tree order, or this file proves
- * little. */
+/* Ring and tree have orders of their own: somewhere they must differ from tree order, or this
+ * file proves little. */
 Test(plan, ring_and_tree_have_their_own_order, .timeout = 10) {
     for (int a = 0; a < ALGORITHMS; a++) {
         struct world w, direct;
@@ -182,8 +187,8 @@ Test(plan, traffic_is_what_the_formulas_say, .timeout = 30) {
                     cr_assert_eq(out_of[r], 2 * (m - 1) * S / m);
                     break;
                 default:
-                    cr_assert(into[r] <= 2 * S && out_of[r] <= 2 * S, "tree: rank %d of %d takes %llu", r, n,
-                              (unsigned long long)into[r]);
+                    cr_assert(into[r] <= 2 * S && out_of[r] <= 2 * S,
+                              "tree: rank %d of %d takes %llu", r, n, (unsigned long long)into[r]);
                 }
                 if (algorithms[a] == ALLREDUCE_RING && n > 2)
                     cr_assert_eq(bytes[((r + n - 1) % n) * n + r], into[r],
@@ -216,7 +221,8 @@ Test(plan, trees_are_trees_and_share_the_work, .timeout = 10) {
             cr_assert_eq(roots, 1);
         }
         for (int r = 0; r < n; r++)
-            cr_assert(!(inner[0][r] && inner[1][r]), "n %d: rank %d has the work of both trees", n, r);
+            cr_assert(!(inner[0][r] && inner[1][r]), "n %d: rank %d has the work of both trees", n,
+                      r);
     }
 }
 
@@ -241,7 +247,8 @@ Test(plan, large_data_is_pipelined, .timeout = 10) {
 static void build_all(struct plan *plans, enum allreduce_algorithm algorithm, int n, size_t count) {
     struct plan_config config = small_config(1);
     for (int r = 0; r < n; r++)
-        cr_assert_eq(plan_build(&plans[r], algorithm, n, r, count, &config), OK, "%s", error_message());
+        cr_assert_eq(plan_build(&plans[r], algorithm, n, r, count, &config), OK, "%s",
+                     error_message());
 }
 
 Test(plan, judge_finds_a_deadlock, .timeout = 10) {
@@ -298,7 +305,8 @@ Test(plan, bad_input_is_refused, .timeout = 10) {
     cr_assert_eq(plan_build(&plan, ALLREDUCE_RING, 65, 0, 10, &config), ERR_USAGE);
     cr_assert_eq(plan_build(&plan, ALLREDUCE_RING, 2, 2, 10, &config), ERR_USAGE);
     cr_assert_eq(plan_build(&plan, ALLREDUCE_AUTO, 2, 0, 10, &config), ERR_USAGE);
-    cr_assert(!allreduce_has_plan(ALLREDUCE_AUTO) && !allreduce_has_plan(ALLREDUCE_ALGORITHM_COUNT));
+    cr_assert(!allreduce_has_plan(ALLREDUCE_AUTO) &&
+              !allreduce_has_plan(ALLREDUCE_ALGORITHM_COUNT));
     cr_assert(!allreduce_has_plan(ALLREDUCE_NCCL) && !allreduce_keeps_order(ALLREDUCE_NCCL));
     cr_assert_eq(plan_build(&plan, ALLREDUCE_NCCL, 2, 0, 10, &config), ERR_USAGE);
     bad.align = 0;
@@ -308,8 +316,9 @@ Test(plan, bad_input_is_refused, .timeout = 10) {
     cr_assert_eq(allreduce_algorithm_parse("rings", &algorithm), ERR_USAGE);
     cr_assert(strstr(error_message(), "rings"), "%s", error_message());
     for (int a = 0; a < ALLREDUCE_ALGORITHM_COUNT; a++) {
-        cr_assert_eq(
-            allreduce_algorithm_parse(allreduce_algorithm_name((enum allreduce_algorithm)a), &algorithm), OK);
+        cr_assert_eq(allreduce_algorithm_parse(
+                         allreduce_algorithm_name((enum allreduce_algorithm)a), &algorithm),
+                     OK);
         cr_assert_eq((int)algorithm, a);
     }
 }

@@ -1,16 +1,18 @@
 /* Every interleaving of the plans, explored.
  *
- * A run of n ranks is a walk through states: how far each rank is, and what lies in memory. A step has two
- * halves, begin (its flags have arrived, it starts to read and write) and end (all is written, its flags are
- * posted), so two steps of different ranks can overlap. From every state each rank that can move is moved,
- * and states seen before are not visited twice; what remains unseen does not exist. In each state:
+ * A run of n ranks is a walk through states: how far each rank is, and what lies in memory. A
+ * step has two halves, begin (its flags have arrived, it starts to read and write) and end (all
+ * is written, its flags are posted), so two steps of different ranks can overlap. From every
+ * state each rank that can move is moved, and states seen before are not visited twice; what
+ * remains unseen does not exist. In each state:
  *
  *   - no step may overlap another rank's step on a range that one of them writes     (a race)
  *   - some rank can move, unless all are at the end                                  (a deadlock)
  *   - between two calls each rank checks its result and writes its next input  (wrong sum, early return)
  *
- * Three calls in a row, as scratch alternates between two halves. 2 to 4 ranks; data of 6 elements in one,
- * two or three slices. Then the explorer itself is tested: any wait dropped from any plan must show up. */
+ * Three calls in a row, as scratch alternates between two halves. 2 to 4 ranks; data of 6
+ * elements in one, two or three slices. Then the explorer itself is tested: any wait dropped
+ * from any plan must show up. */
 #include "tests/allreduce/explore.h"
 
 /* ---- the plans as they are ---- */
@@ -32,7 +34,8 @@ Test(protocol, every_interleaving_of_three_calls_is_right, .timeout = 240) {
         for (int slices = 1; slices <= 3; slices++) {
             if (n == 4 && test_short()) continue;
             for (int a = 0; a < ALGORITHMS; a++) {
-                enum allreduce_algorithm sequence[CALLS] = {algorithms[a], algorithms[a], algorithms[a]};
+                enum allreduce_algorithm sequence[CALLS] = {algorithms[a], algorithms[a],
+                                                            algorithms[a]};
                 size_t states = check_sequence(n, slices, sequence);
                 if (getenv("DUET_SHOW"))
                     printf("%d ranks, %d slices, %s: %zu states\n", n, slices,
@@ -47,7 +50,8 @@ Test(protocol, algorithms_may_follow_each_other, .timeout = 240) {
     for (int a = 0; a < ALGORITHMS; a++) {
         for (int b = 0; b < ALGORITHMS; b++) {
             for (int c = 0; c < ALGORITHMS; c++) {
-                enum allreduce_algorithm sequence[CALLS] = {algorithms[a], algorithms[b], algorithms[c]};
+                enum allreduce_algorithm sequence[CALLS] = {algorithms[a], algorithms[b],
+                                                            algorithms[c]};
                 for (int slices = 1; slices <= 2; slices++) {
                     check_sequence(2, slices, sequence);
                     if (!test_short()) check_sequence(3, slices, sequence);
@@ -60,8 +64,10 @@ Test(protocol, algorithms_may_follow_each_other, .timeout = 240) {
 /* ---- the explorer must find bugs ---- */
 
 /* Drops, in all calls, rank `rank`'s wait for `peer` at step i. */
-static enum verdict explore_without(enum allreduce_algorithm algorithm, int n, int rank, int i, int peer) {
-    struct model *m = model_new(n, 2, (enum allreduce_algorithm[CALLS]){algorithm, algorithm, algorithm});
+static enum verdict explore_without(enum allreduce_algorithm algorithm, int n, int rank, int i,
+                                    int peer) {
+    struct model *m =
+        model_new(n, 2, (enum allreduce_algorithm[CALLS]){algorithm, algorithm, algorithm});
     for (int call = 0; call < CALLS; call++)
         m->plans[call][rank].steps[i].wait_ranks &= ~rank_bit(peer);
     enum verdict verdict = explore(m, NULL, NULL, 0);
@@ -69,15 +75,15 @@ static enum verdict explore_without(enum allreduce_algorithm algorithm, int n, i
     return verdict;
 }
 
-/* The one kind of wait that may be there for nothing: a leaf of a tree says only "I am in this call", and
- * its parent may have heard that already, from the same rank's words in the other tree. Which pairs that
- * strikes depends on n; the planner does not track it, one satisfied look at a flag being cheaper than the
- * rule. */
+/* The one kind of wait that may be there for nothing: a leaf of a tree says only "I am in this
+ * call", and its parent may have heard that already, from the same rank's words in the other
+ * tree. Which pairs that strikes depends on n; the planner does not track it, one satisfied look
+ * at a flag being cheaper than the rule. */
 static int heard_before(const struct plan *plan, int i, int peer) {
     struct tree_node a = plan_tree_node(0, plan->n, peer), b = plan_tree_node(1, plan->n, peer);
     const struct plan_step *s = &plan->steps[i];
-    int from_leaf =
-        (s->wait_kind == PLAN_UP_A && a.children == 0) || (s->wait_kind == PLAN_UP_B && b.children == 0);
+    int from_leaf = (s->wait_kind == PLAN_UP_A && a.children == 0) ||
+                    (s->wait_kind == PLAN_UP_B && b.children == 0);
     for (int j = 0; plan->algorithm == ALLREDUCE_TREE && from_leaf && j < i; j++)
         if (plan->steps[j].wait_ranks >> peer & 1) return 1;
     return 0;
@@ -98,21 +104,23 @@ Test(protocol, any_dropped_wait_is_found, .timeout = 240) {
                         enum verdict verdict = explore_without(algorithms[a], n, r, i, peer);
                         dropped++;
                         spare += verdict == FINE;
-                        cr_expect(verdict == RACE || verdict == WRONG ||
-                                      (verdict == FINE && heard_before(&plan, i, peer)),
-                                  "%s, %d ranks: rank %d, step %d does without its wait for rank %d: %s",
-                                  allreduce_algorithm_name(algorithms[a]), n, r, i, peer,
-                                  verdict_names[verdict]);
+                        cr_expect(
+                            verdict == RACE || verdict == WRONG ||
+                                (verdict == FINE && heard_before(&plan, i, peer)),
+                            "%s, %d ranks: rank %d, step %d does without its wait for rank %d: %s",
+                            allreduce_algorithm_name(algorithms[a]), n, r, i, peer,
+                            verdict_names[verdict]);
                     }
                 }
                 plan_free(&plan);
             }
-            cr_assert(dropped >= 2, "%s: every plan waits", allreduce_algorithm_name(algorithms[a]));
+            cr_assert(dropped >= 2, "%s: every plan waits",
+                      allreduce_algorithm_name(algorithms[a]));
             cr_assert(spare <= 1, "%s: %d of %d waits are there for nothing",
                       allreduce_algorithm_name(algorithms[a]), spare, dropped);
             if (getenv("DUET_SHOW"))
-                printf("%d ranks, %s: %d waits, %d spare\n", n, allreduce_algorithm_name(algorithms[a]),
-                       dropped, spare);
+                printf("%d ranks, %s: %d waits, %d spare\n", n,
+                       allreduce_algorithm_name(algorithms[a]), dropped, spare);
         }
     }
 }
@@ -121,7 +129,8 @@ Test(protocol, any_dropped_wait_is_found, .timeout = 240) {
 Test(protocol, any_dropped_post_is_found, .timeout = 240) {
     for (int n = 2; n <= 3; n++) {
         for (int a = 0; a < ALGORITHMS; a++) {
-            enum allreduce_algorithm sequence[CALLS] = {algorithms[a], algorithms[a], algorithms[a]};
+            enum allreduce_algorithm sequence[CALLS] = {algorithms[a], algorithms[a],
+                                                        algorithms[a]};
             for (int r = 0; r < n; r++) {
                 struct model *probe = model_new(n, 2, sequence);
                 for (int i = 0; i < probe->plans[0][r].step_count; i++) {
@@ -131,14 +140,17 @@ Test(protocol, any_dropped_post_is_found, .timeout = 240) {
                         0; /* the last call: no later post makes up for it */
                     int last_of_kind = 1;
                     for (int j = i + 1; j < probe->plans[0][r].step_count; j++)
-                        last_of_kind &= !(
-                            probe->plans[0][r].steps[j].post_ranks & probe->plans[0][r].steps[i].post_ranks &&
-                            probe->plans[0][r].steps[j].post_kind == probe->plans[0][r].steps[i].post_kind);
+                        last_of_kind &= !(probe->plans[0][r].steps[j].post_ranks &
+                                              probe->plans[0][r].steps[i].post_ranks &&
+                                          probe->plans[0][r].steps[j].post_kind ==
+                                              probe->plans[0][r].steps[i].post_kind);
                     enum verdict verdict = explore(m, NULL, NULL, 0);
-                    /* An earlier slice's word may come late with the next slice's: slower, and right. */
+                    /* An earlier slice's word may come late with the next slice's: slower, and
+                     * right. */
                     cr_expect(verdict == DEADLOCK || (!last_of_kind && verdict == FINE),
-                              "%s, %d ranks: rank %d, step %d: %s", allreduce_algorithm_name(algorithms[a]),
-                              n, r, i, verdict_names[verdict]);
+                              "%s, %d ranks: rank %d, step %d: %s",
+                              allreduce_algorithm_name(algorithms[a]), n, r, i,
+                              verdict_names[verdict]);
                     model_free(m);
                 }
                 model_free(probe);
@@ -149,22 +161,25 @@ Test(protocol, any_dropped_post_is_found, .timeout = 240) {
 
 /* A flag that promises one slice more than is there. */
 Test(protocol, a_post_too_far_is_found, .timeout = 120) {
-    static const enum allreduce_algorithm sliced[] = {ALLREDUCE_ONESHOT, ALLREDUCE_RING, ALLREDUCE_TREE};
+    static const enum allreduce_algorithm sliced[] = {ALLREDUCE_ONESHOT, ALLREDUCE_RING,
+                                                      ALLREDUCE_TREE};
     for (int a = 0; a < 3; a++) {
-        struct model *m = model_new(3, 2, (enum allreduce_algorithm[CALLS]){sliced[a], sliced[a], sliced[a]});
+        struct model *m =
+            model_new(3, 2, (enum allreduce_algorithm[CALLS]){sliced[a], sliced[a], sliced[a]});
         int planted = 0;
         for (int r = 0; r < 3 && !planted; r++) {
             for (int i = 0; i + 1 < m->plans[0][r].step_count && !planted; i++) {
                 struct plan_step *s = &m->plans[0][r].steps[i];
-                if (s->op == PLAN_NONE || !s->post_ranks || s->post_epoch >= m->plans[0][r].epochs) continue;
+                if (s->op == PLAN_NONE || !s->post_ranks || s->post_epoch >= m->plans[0][r].epochs)
+                    continue;
                 s->post_epoch++;
                 planted = 1;
             }
         }
         cr_assert(planted);
         enum verdict verdict = explore(m, NULL, NULL, 0);
-        cr_assert(verdict == RACE || verdict == WRONG, "%s: %s", allreduce_algorithm_name(sliced[a]),
-                  verdict_names[verdict]);
+        cr_assert(verdict == RACE || verdict == WRONG, "%s: %s",
+                  allreduce_algorithm_name(sliced[a]), verdict_names[verdict]);
         model_free(m);
     }
 }
@@ -172,8 +187,9 @@ Test(protocol, a_post_too_far_is_found, .timeout = 120) {
 /* Scratch must alternate between calls: oneshot is the one that leans on it. */
 Test(protocol, scratch_that_does_not_alternate_is_found, .timeout = 60) {
     for (int n = 2; n <= 3; n++) {
-        struct model *m = model_new(
-            n, 1, (enum allreduce_algorithm[CALLS]){ALLREDUCE_ONESHOT, ALLREDUCE_ONESHOT, ALLREDUCE_ONESHOT});
+        struct model *m = model_new(n, 1,
+                                    (enum allreduce_algorithm[CALLS]){
+                                        ALLREDUCE_ONESHOT, ALLREDUCE_ONESHOT, ALLREDUCE_ONESHOT});
         m->same_half = 1;
         enum verdict verdict = explore(m, NULL, NULL, 0);
         cr_assert(verdict == RACE || verdict == WRONG, "%d ranks: %s", n, verdict_names[verdict]);
@@ -181,11 +197,14 @@ Test(protocol, scratch_that_does_not_alternate_is_found, .timeout = 60) {
     }
 }
 
-/* Two slices in the wrong places: each rank by itself in order, nobody out of step, the sum wrong. */
+/* Two slices in the wrong places: each rank by itself in order, nobody out of step, the sum
+ * wrong. */
 Test(protocol, swapped_slices_are_found, .timeout = 60) {
-    static const enum allreduce_algorithm pulled[] = {ALLREDUCE_DIRECT, ALLREDUCE_RING, ALLREDUCE_TREE};
+    static const enum allreduce_algorithm pulled[] = {ALLREDUCE_DIRECT, ALLREDUCE_RING,
+                                                      ALLREDUCE_TREE};
     for (int a = 0; a < 3; a++) {
-        struct model *m = model_new(3, 2, (enum allreduce_algorithm[CALLS]){pulled[a], pulled[a], pulled[a]});
+        struct model *m =
+            model_new(3, 2, (enum allreduce_algorithm[CALLS]){pulled[a], pulled[a], pulled[a]});
         for (int i = 0; i < m->plans[1][1].step_count; i++) {
             struct plan_step *s = &m->plans[1][1].steps[i];
             if (s->op == PLAN_NONE) continue;
@@ -193,8 +212,8 @@ Test(protocol, swapped_slices_are_found, .timeout = 60) {
             break;
         }
         enum verdict verdict = explore(m, NULL, NULL, 0);
-        cr_assert(verdict == RACE || verdict == WRONG, "%s: %s", allreduce_algorithm_name(pulled[a]),
-                  verdict_names[verdict]);
+        cr_assert(verdict == RACE || verdict == WRONG, "%s: %s",
+                  allreduce_algorithm_name(pulled[a]), verdict_names[verdict]);
         model_free(m);
     }
 }

@@ -1,15 +1,21 @@
-/* A device, a tape and parameters for one layer of each kind: what the tests of the public tape run on. */
+/* A device, a tape and parameters for one layer of each kind: what the tests of the public tape
+ * run on. */
 #ifndef TESTS_TEST_API_NET_H
 #define TESTS_TEST_API_NET_H
 
 #include "tests/api/shared.h"
 
-enum { N = 5, C = 2, H = 7, W = 6, O = 3, K = 4, M = 3 }; /* odd sizes: no group of 16, no multiple of a vector */
+/* odd sizes: no group of 16, no multiple of a vector */
+enum { N = 5, C = 2, H = 7, W = 6, O = 3, K = 4, M = 3 };
 enum { CONV_W, CONV_B, LINEAR_W, LINEAR_B, MATMUL_W, MATMUL_B, UNUSED, PARAMS };
 
 static const struct duet_param shapes[PARAMS] = {
-    {"conv.weight", 4, {O, C, 3, 3}, NULL}, {"conv.bias", 1, {O}, NULL},   {"linear.weight", 2, {M, K}, NULL},
-    {"linear.bias", 1, {M}, NULL},          {"matmul.weight", 2, {K, M}, NULL}, {"matmul.bias", 1, {M}, NULL},
+    {"conv.weight", 4, {O, C, 3, 3}, NULL},
+    {"conv.bias", 1, {O}, NULL},
+    {"linear.weight", 2, {M, K}, NULL},
+    {"linear.bias", 1, {M}, NULL},
+    {"matmul.weight", 2, {K, M}, NULL},
+    {"matmul.bias", 1, {M}, NULL},
     {"unused", 1, {4}, NULL},
 };
 
@@ -24,7 +30,8 @@ static inline void net_open(struct net *net, const char *kind) {
     struct duet_param params[PARAMS];
     memcpy(params, shapes, sizeof shapes);
     for (int i = 0; i < PARAMS; i++) {
-        for (size_t k = 0; k < O * C * 9; k++) net->value[i][k] = api_number(k + (size_t)i);
+        for (size_t k = 0; k < O * C * 9; k++)
+            net->value[i][k] = api_number(k + (size_t)i);
         params[i].values = net->value[i];
     }
     MUST(duet_devices_open(net->devices, 2, kind, api_memory(kind)));
@@ -49,7 +56,8 @@ static inline void read_var(struct net *net, duet_var *x, int rank, const int *s
     MUST(duet_var_value(&value, net->tape, x));
     cr_assert_eq(duet_tensor_rank(value), rank);
     for (int i = 0; i < rank; i++)
-        cr_assert_eq(duet_tensor_dim(value, i), shape[i], "dimension %d is %d", i, duet_tensor_dim(value, i));
+        cr_assert_eq(duet_tensor_dim(value, i), shape[i], "dimension %d is %d", i,
+                     duet_tensor_dim(value, i));
     MUST(duet_tensor_read(value, back));
     duet_tensor_free(value);
 }

@@ -8,10 +8,11 @@
 #include "tests/harness/harness.h"
 
 #define MUST(call) cr_assert_eq((call), DUET_OK, "%s", duet_error())
-#define MUST_SAY(word) cr_assert_not_null(strstr(duet_error(), (word)), "'%s' lacks '%s'", duet_error(), (word))
-#define MUST_FAIL(call, want, word)                                                 \
-    do {                                                                            \
-        cr_assert_eq((call), (want), "%s", #call);                                  \
+#define MUST_SAY(word) \
+    cr_assert_not_null(strstr(duet_error(), (word)), "'%s' lacks '%s'", duet_error(), (word))
+#define MUST_FAIL(call, want, word)                                                       \
+    do {                                                                                  \
+        cr_assert_eq((call), (want), "%s", #call);                                        \
         cr_assert(strstr(duet_error(), (word)), "'%s' lacks '%s'", duet_error(), (word)); \
     } while (0)
 
@@ -26,16 +27,20 @@ static inline uint64_t api_memory(const char *kind) {
     return strcmp(kind, "cuda") ? API_MEMORY : 96 << 20; /* a GPU's workspace takes 64 MiB */
 }
 
-/* A float tensor of the numbers 0, 1, 2, 0, -1 ...: small whole ones, so that sums are exact in any order. */
+/* A float tensor of the numbers 0, 1, 2, 0, -1 ...: small whole ones, so that sums are exact in
+ * any order. */
 static inline float api_number(size_t i) {
     return (float)((int)(i * 7 % 5) - 2);
 }
 
-static inline duet_tensor *api_tensor(duet_device *device, int rank, const int *shape, float *host) {
+static inline duet_tensor *api_tensor(duet_device *device, int rank, const int *shape,
+                                      float *host) {
     duet_tensor *tensor;
     size_t count = 1;
-    for (int i = 0; i < rank; i++) count *= (size_t)shape[i];
-    for (size_t i = 0; i < count; i++) host[i] = api_number(i);
+    for (int i = 0; i < rank; i++)
+        count *= (size_t)shape[i];
+    for (size_t i = 0; i < count; i++)
+        host[i] = api_number(i);
     MUST(duet_tensor_create(&tensor, device, DUET_F32, rank, shape, host));
     return tensor;
 }

@@ -39,19 +39,23 @@ Test(api_device, opens_and_closes, .timeout = 30) {
     cr_assert_eq(now, 0);
     cr_assert_eq(peak, 4096);
     duet_devices_close(devices, 3);
-    for (int i = 0; i < 3; i++) cr_assert_null(devices[i]);
+    for (int i = 0; i < 3; i++)
+        cr_assert_null(devices[i]);
     duet_devices_close(NULL, 3);
 }
 
-/* GPUs where there are any, each with its share of the memory; a GPU asked for by name where there is none is an error. */
+/* GPUs where there are any, each with its share of the memory; a GPU asked for by name where
+ * there is none is an error. */
 Test(api_device, auto_takes_the_best_there_is, .timeout = 60) {
     duet_device *devices[2];
     int has_gpu = duet_devices_open(devices, 2, "cuda", 0) == DUET_OK;
 #ifdef CUDA_EMULATION
     cr_assert(has_gpu, "%s", duet_error());
 #endif
-    if (has_gpu) duet_devices_close(devices, 2);
-    else cr_assert(*duet_error() && !devices[0]);
+    if (has_gpu)
+        duet_devices_close(devices, 2);
+    else
+        cr_assert(*duet_error() && !devices[0]);
     MUST(duet_devices_open(devices, 2, "auto", 0));
     cr_assert_str_eq(duet_device_name(devices[1]), has_gpu ? "cuda(1)" : "cpu(1)");
     duet_devices_close(devices, 2);
@@ -85,7 +89,8 @@ Test(api_parallel, runs_all_and_tells_the_first_failure, .timeout = 30) {
     for (int n = 1; n <= DUET_MAX_DEVICES; n = 2 * n + (n == 1)) {
         memset(results, -1, sizeof results);
         MUST(duet_parallel(n, square, results));
-        for (int i = 0; i < DUET_MAX_DEVICES; i++) cr_assert_eq(results[i], i < n ? i * i : -1);
+        for (int i = 0; i < DUET_MAX_DEVICES; i++)
+            cr_assert_eq(results[i], i < n ? i * i : -1);
     }
     MUST_FAIL(duet_parallel(8, fail_on_some, NULL), DUET_USAGE, "devices: 102");
     MUST(duet_parallel(2, fail_on_some, NULL));
@@ -128,7 +133,8 @@ Test(api_tensor, goes_in_and_out, .timeout = 30) {
         duet_tensor_free(i);
         duet_tensor_free(d);
         duet_tensor_free(NULL);
-        MUST(duet_tensor_create(&f, device, DUET_F32, 2, (int[2]){0, 5}, NULL)); /* no sample is legal */
+        /* no sample is legal */
+        MUST(duet_tensor_create(&f, device, DUET_F32, 2, (int[2]){0, 5}, NULL));
         cr_assert_eq(duet_tensor_count(f), 0);
         MUST(duet_tensor_read(f, back));
         duet_tensor_free(f);
@@ -154,11 +160,14 @@ Test(api_tensor, moves_between_devices_and_adds_in_place, .timeout = 30) {
         MUST(duet_tensor_add(a, same));
         MUST(duet_tensor_copy(a, a));
         MUST(duet_tensor_read(a, back));
-        for (int i = 0; i < 1000; i++) cr_assert_eq(back[i], 3 * host[i], "-3 + 3 + 3 of element %d", i);
+        for (int i = 0; i < 1000; i++)
+            cr_assert_eq(back[i], 3 * host[i], "-3 + 3 + 3 of element %d", i);
         MUST(duet_tensor_read(b, back));
-        for (int i = 0; i < 1000; i++) cr_assert_eq(back[i], 3 * host[i]);
+        for (int i = 0; i < 1000; i++)
+            cr_assert_eq(back[i], 3 * host[i]);
         duet_tensor *all[] = {a, b, moved, same};
-        for (int i = 0; i < 4; i++) duet_tensor_free(all[i]);
+        for (int i = 0; i < 4; i++)
+            duet_tensor_free(all[i]);
         duet_devices_close(devices, 2);
     }
 }
@@ -169,13 +178,19 @@ Test(api_tensor, refuses_what_does_not_fit, .timeout = 30) {
     float host[6];
     MUST(duet_devices_open(devices, 2, "cpu", API_MEMORY));
     MUST_FAIL(duet_tensor_create(&t, devices[0], DUET_F32, 0, NULL, NULL), DUET_USAGE, "rank 0");
-    MUST_FAIL(duet_tensor_create(&t, devices[0], DUET_F32, 5, (int[5]){1, 1, 1, 1, 1}, NULL), DUET_USAGE, "rank 5");
-    MUST_FAIL(duet_tensor_create(&t, devices[0], DUET_F32, 2, (int[2]){2, 0}, NULL), DUET_USAGE, "dimension 1 is 0");
-    MUST_FAIL(duet_tensor_create(&t, devices[0], DUET_F32, 1, (int[1]){-4}, NULL), DUET_USAGE, "dimension 0 is -4");
-    MUST_FAIL(duet_tensor_create(&t, devices[0], DUET_F32, 4, (int[4]){65536, 65536, 65536, 65536}, NULL), DUET_USAGE,
-              "2^31");
-    MUST_FAIL(duet_tensor_create(&t, devices[0], (enum duet_type)3, 1, (int[1]){1}, NULL), DUET_USAGE, "type 3");
-    MUST_FAIL(duet_tensor_create(&t, NULL, DUET_F32, 1, (int[1]){1}, NULL), DUET_USAGE, "no device");
+    MUST_FAIL(duet_tensor_create(&t, devices[0], DUET_F32, 5, (int[5]){1, 1, 1, 1, 1}, NULL),
+              DUET_USAGE, "rank 5");
+    MUST_FAIL(duet_tensor_create(&t, devices[0], DUET_F32, 2, (int[2]){2, 0}, NULL), DUET_USAGE,
+              "dimension 1 is 0");
+    MUST_FAIL(duet_tensor_create(&t, devices[0], DUET_F32, 1, (int[1]){-4}, NULL), DUET_USAGE,
+              "dimension 0 is -4");
+    MUST_FAIL(
+        duet_tensor_create(&t, devices[0], DUET_F32, 4, (int[4]){65536, 65536, 65536, 65536}, NULL),
+        DUET_USAGE, "2^31");
+    MUST_FAIL(duet_tensor_create(&t, devices[0], (enum duet_type)3, 1, (int[1]){1}, NULL),
+              DUET_USAGE, "type 3");
+    MUST_FAIL(duet_tensor_create(&t, NULL, DUET_F32, 1, (int[1]){1}, NULL), DUET_USAGE,
+              "no device");
     MUST_FAIL(duet_tensor_create(&t, devices[0], DUET_F32, 1, (int[1]){3 << 20}, NULL), DUET_MEMORY,
               "out of memory on device 0");
     MUST_SAY("12 MiB");
@@ -203,7 +218,8 @@ Test(api_tensor, refuses_what_does_not_fit, .timeout = 30) {
     MUST(duet_tensor_read(t, back)); /* a refused call leaves all as it was */
     cr_assert_arr_eq(back, host, sizeof back);
     duet_tensor *all[] = {t, u, v, w};
-    for (int i = 0; i < 4; i++) duet_tensor_free(all[i]);
+    for (int i = 0; i < 4; i++)
+        duet_tensor_free(all[i]);
     duet_devices_close(devices, 2);
 }
 
@@ -213,7 +229,8 @@ Test(api_tensor, a_full_device_stays_usable, .timeout = 30) {
     duet_tensor *large, *held, *moved = NULL;
     uint64_t before, after;
     MUST(duet_devices_open(devices, 2, "cpu", API_MEMORY));
-    MUST(duet_tensor_create(&large, devices[0], DUET_F32, 1, (int[1]){3 << 19}, NULL)); /* 6 of 8 MiB */
+    /* 6 of 8 MiB */
+    MUST(duet_tensor_create(&large, devices[0], DUET_F32, 1, (int[1]){3 << 19}, NULL));
     MUST(duet_tensor_create(&held, devices[1], DUET_F32, 1, (int[1]){3 << 19}, NULL));
     MUST(duet_device_memory(devices[1], &before, NULL));
     MUST_FAIL(duet_tensor_to(&moved, large, devices[1]), DUET_MEMORY, "out of memory on device 1");

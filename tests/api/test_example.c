@@ -1,4 +1,5 @@
-/* The library as a user meets it: its header, its names, its installation, and the example that is built on it alone. */
+/* The library as a user meets it: its header, its names, its installation, and the example that
+ * is built on it alone. */
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,25 +12,31 @@
 
 static char folder[] = "/tmp/duet-api-XXXXXX";
 
-static void scratch_make(void) { cr_assert_not_null(mkdtemp(folder)); }
+static void scratch_make(void) {
+    cr_assert_not_null(mkdtemp(folder));
+}
 
-static void write_file(const char *name, const unsigned char *header, size_t header_bytes, const void *data, size_t bytes) {
+static void write_file(const char *name, const unsigned char *header, size_t header_bytes,
+                       const void *data, size_t bytes) {
     char path[64];
     snprintf(path, sizeof path, "%s/%s", folder, name);
     FILE *file = fopen(path, "wb");
     cr_assert_not_null(file);
-    cr_assert_eq(fwrite(header, 1, header_bytes, file) + fwrite(data, 1, bytes, file), header_bytes + bytes);
+    cr_assert_eq(fwrite(header, 1, header_bytes, file) + fwrite(data, 1, bytes, file),
+                 header_bytes + bytes);
     cr_assert_eq(fclose(file), 0);
 }
 
-/* A data set small enough for sanitizer builds, as IDX files (two bytes of each size are enough here). */
+/* A data set small enough for sanitizer builds, as IDX files (two bytes of each size are enough
+ * here). */
 static void small_set(const char *images, const char *labels, int count, int train) {
     struct dataset set;
     unsigned char high = (unsigned char)(count >> 8), low = (unsigned char)count;
     cr_assert_eq(dataset_synthetic(&set, 0, count, train), OK, "%s", error_message());
-    write_file(images, (unsigned char[]){0, 0, 8, 3, 0, 0, high, low, 0, 0, 0, 28, 0, 0, 0, 28}, 16, set.images,
-               (size_t)count * 784);
-    write_file(labels, (unsigned char[]){0, 0, 8, 1, 0, 0, high, low}, 8, set.labels, (size_t)count);
+    write_file(images, (unsigned char[]){0, 0, 8, 3, 0, 0, high, low, 0, 0, 0, 28, 0, 0, 0, 28}, 16,
+               set.images, (size_t)count * 784);
+    write_file(labels, (unsigned char[]){0, 0, 8, 1, 0, 0, high, low}, 8, set.labels,
+               (size_t)count);
     dataset_free(&set);
 }
 
@@ -39,7 +46,8 @@ static void data_make(void) {
     small_set("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte", 100, 0);
 }
 
-/* Runs a shell command; {} in it stands for the scratch folder. Its output goes to the file `out` there. */
+/* Runs a shell command; {} in it stands for the scratch folder. Its output goes to the file
+ * `out` there. */
 static int shell(const char *command) {
     char text[2048] = "{ ";
     size_t used = 2;
@@ -67,7 +75,9 @@ static const char *output(void) {
     return text;
 }
 
-static void scratch_remove(void) { cr_assert_eq(shell("rm -rf {}.gone && mv {} {}.gone && rm -rf {}.gone"), 0); }
+static void scratch_remove(void) {
+    cr_assert_eq(shell("rm -rf {}.gone && mv {} {}.gone && rm -rf {}.gone"), 0);
+}
 
 #define RUN(want, command) cr_assert_eq(shell(command), (want), "%s: %s", command, output())
 
@@ -79,28 +89,36 @@ enum { SANITIZED = 0 };
 
 /* ---- header, names, installation ---- */
 
-Test(api_library, header_compiles_alone, .timeout = 60, .init = scratch_make, .fini = scratch_remove) {
-    RUN(0, "cp duet.h {}/ && cd {} && cc -std=c11 -pedantic -Wall -Wextra -Werror -fsyntax-only -x c duet.h");
+Test(api_library, header_compiles_alone, .timeout = 60, .init = scratch_make,
+     .fini = scratch_remove) {
+    RUN(0, "cp duet.h {}/ && cd {} && cc -std=c11 -pedantic -Wall -Wextra -Werror -fsyntax-only -x "
+           "c duet.h");
     RUN(0, "! grep '#include' duet.h | grep -vx '#include <std[a-z]*\\.h>'");
     if (shell("command -v c++")) cr_skip_test("no C++ compiler here");
     RUN(0, "cd {} && c++ -std=c++11 -pedantic -Wall -Wextra -Werror -fsyntax-only -x c++ duet.h");
 }
 
-Test(api_library, defines_what_the_header_says_and_no_other_name, .timeout = 60, .init = scratch_make,
-     .fini = scratch_remove) {
-    RUN(0, "nm -g --defined-only " BUILD_DIR "/libduet.a | awk 'NF == 3 { print $3 }' | sort -u > {}/defined"
-           " && grep -oE 'duet_[a-z0-9_]+\\(' duet.h | tr -d '(' | sort -u > {}/declared && test -s {}/declared"
+Test(api_library, defines_what_the_header_says_and_no_other_name, .timeout = 60,
+     .init = scratch_make, .fini = scratch_remove) {
+    RUN(0, "nm -g --defined-only " BUILD_DIR
+           "/libduet.a | awk 'NF == 3 { print $3 }' | sort -u > {}/defined"
+           " && grep -oE 'duet_[a-z0-9_]+\\(' duet.h | tr -d '(' | sort -u > {}/declared && test "
+           "-s {}/declared"
            " && diff {}/declared {}/defined");
 }
 
-Test(api_library, installs_for_pkg_config, .timeout = 300, .init = scratch_make, .fini = scratch_remove) {
+Test(api_library, installs_for_pkg_config, .timeout = 300, .init = scratch_make,
+     .fini = scratch_remove) {
     if (SANITIZED) cr_skip_test("a sanitizer's library needs the sanitizer's flags");
     if (shell("command -v pkg-config")) cr_skip_test("no pkg-config here");
     RUN(0, "make --no-print-directory B=" BUILD_DIR " PREFIX=/opt/duet DESTDIR={}/stage install");
     RUN(0, "test -x {}/stage/opt/duet/bin/duet && cp examples/lenet_from_scratch.c {}/program.c");
-    /* The .pc file names the place it is made for; the program is built before the tree is moved there. */
-    RUN(0, "cd {} && export PKG_CONFIG_PATH={}/stage/opt/duet/lib/pkgconfig && pkg-config --modversion duet"
-           " && cc program.c $(pkg-config --define-variable=prefix={}/stage/opt/duet --cflags --libs duet) -o program");
+    /* The .pc file names the place it is made for; the program is built before the tree is moved
+     * there. */
+    RUN(0, "cd {} && export PKG_CONFIG_PATH={}/stage/opt/duet/lib/pkgconfig && pkg-config "
+           "--modversion duet"
+           " && cc program.c $(pkg-config --define-variable=prefix={}/stage/opt/duet --cflags "
+           "--libs duet) -o program");
     RUN(0, "{}/program --steps 1 --epochs 1 --dataset synthetic --devices 1");
     cr_assert_not_null(strstr(output(), "sec/epoch on [cpu(0)]"), "%s", output());
 }
@@ -121,11 +139,12 @@ static size_t read_param(const char *file, int i, float *values) {
     char path[64];
     struct safetensors s;
     size_t count = 1;
-    for (int d = 0; d < shapes[i].dims; d++) count *= (size_t)shapes[i].shape[d];
+    for (int d = 0; d < shapes[i].dims; d++)
+        count *= (size_t)shapes[i].shape[d];
     snprintf(path, sizeof path, "%s/%s", folder, file);
     cr_assert_eq(safetensors_open(&s, path), OK, "%s", error_message());
-    cr_assert_eq(safetensors_read(&s, shapes[i].name, shapes[i].dims, shapes[i].shape, values), OK, "%s",
-                 error_message());
+    cr_assert_eq(safetensors_read(&s, shapes[i].name, shapes[i].dims, shapes[i].shape, values), OK,
+                 "%s", error_message());
     safetensors_close(&s);
     return count;
 }
@@ -145,10 +164,10 @@ static double difference(int i, const char *start, const char *a, const char *b)
     return sqrt(apart / moved);
 }
 
-/* One step on n devices is one step on one, but for the order of sums: float sums over up to 256 samples and 25 x 169
- * products were seen to differ by up to 1.1e-6 in relative L2 per tensor. A device left out, or a wrong divisor, is
- * 0.3 and more. One step only, as SGD amplifies the last bit; a large lr, so that the step and not the rounding of
- * weight + step is what is compared. */
+/* One step on n devices is one step on one, but for the order of sums: float sums over up to 256
+ * samples and 25 x 169 products were seen to differ by up to 1.1e-6 in relative L2 per tensor. A
+ * device left out, or a wrong divisor, is 0.3 and more. One step only, as SGD amplifies the last
+ * bit; a large lr, so that the step and not the rounding of weight + step is what is compared. */
 static const double SAME_STEP = 1e-5;
 
 Test(api_example, any_number_of_devices_takes_the_same_step, .timeout = 200, .init = data_make,
@@ -157,34 +176,44 @@ Test(api_example, any_number_of_devices_takes_the_same_step, .timeout = 200, .in
     const char *flags = "--dataset mnist --data-dir {} --epochs 1 --steps 1 --batch-size 250";
     snprintf(line, sizeof line, EXAMPLE " %s --devices 1 --lr 0 --save {}/start", flags);
     RUN(0, line);
-    for (int n = 1; n <= (test_short() ? 3 : 4); n++) { /* 250 over 3 is 84, 84, 82; over 4: 63, 63, 63, 61 */
+    /* 250 over 3 is 84, 84, 82; over 4: 63, 63, 63, 61 */
+    for (int n = 1; n <= (test_short() ? 3 : 4); n++) {
         char file[8];
         snprintf(file, sizeof file, "%d", n);
         snprintf(line, sizeof line, EXAMPLE " %s --devices %d --lr 1000 --save {}/%d", flags, n, n);
         RUN(0, line);
         cr_assert_not_null(strstr(output(), "loss 2.30"), "ln 10 at the start: %s", output());
         for (int i = 0; i < PARAMS; i++)
-            cr_assert_lt(difference(i, "start", "1", file), SAME_STEP, "%s on %d devices", shapes[i].name, n);
+            cr_assert_lt(difference(i, "start", "1", file), SAME_STEP, "%s on %d devices",
+                         shapes[i].name, n);
     }
-    cr_assert_gt(difference(0, "start", "1", "start"), 0.99, "the measure sees a step that was not taken");
+    cr_assert_gt(difference(0, "start", "1", "start"), 0.99,
+                 "the measure sees a step that was not taken");
 }
 
-Test(api_example, replicas_stay_equal_and_lateness_changes_nothing, .timeout = 200, .init = data_make,
-     .fini = scratch_remove) {
+Test(api_example, replicas_stay_equal_and_lateness_changes_nothing, .timeout = 200,
+     .init = data_make, .fini = scratch_remove) {
     /* The example compares its replicas to the bit after each step and would end with 3. */
     RUN(0, EXAMPLE " --dataset mnist --data-dir {} --epochs 1 --steps 3 --devices 3 --save {}/cpu");
     cr_assert_not_null(strstr(output(), "sec/epoch on [cpu(0), cpu(1), cpu(2)]\n"), "%s", output());
     cr_assert_not_null(strstr(output(), "test acc: 0."), "%s", output());
-    RUN(0, EXAMPLE " --dataset mnist --data-dir {} --epochs 1 --steps 3 --devices 3 --save {}/late --device cpu-late");
+    RUN(0, EXAMPLE " --dataset mnist --data-dir {} --epochs 1 --steps 3 --devices 3 --save {}/late "
+                   "--device cpu-late");
     RUN(0, "cmp {}/cpu {}/late");
-    RUN(0, EXAMPLE " --dataset mnist --data-dir {} --epochs 1 --steps 1 --devices 3 --batch-size 2"); /* nothing for the third */
+    /* nothing for the third */
+    RUN(0,
+        EXAMPLE " --dataset mnist --data-dir {} --epochs 1 --steps 1 --devices 3 --batch-size 2");
 }
 
-Test(api_example, broken_allreduce_is_caught, .timeout = 100, .init = data_make, .fini = scratch_remove) {
-    RUN(3, EXAMPLE " --dataset mnist --data-dir {} --epochs 1 --steps 2 --devices 2 --broken --save {}/broken");
-    cr_assert_not_null(strstr(output(), "replicas differ: the gradient of W1: cpu(1)"), "%s", output());
+Test(api_example, broken_allreduce_is_caught, .timeout = 100, .init = data_make,
+     .fini = scratch_remove) {
+    RUN(3, EXAMPLE " --dataset mnist --data-dir {} --epochs 1 --steps 2 --devices 2 --broken "
+                   "--save {}/broken");
+    cr_assert_not_null(strstr(output(), "replicas differ: the gradient of W1: cpu(1)"), "%s",
+                       output());
     RUN(0, "test ! -e {}/broken");
-    RUN(0, EXAMPLE " --dataset mnist --data-dir {} --epochs 1 --steps 2 --devices 1 --broken"); /* alone it does no harm */
+    /* alone it does no harm */
+    RUN(0, EXAMPLE " --dataset mnist --data-dir {} --epochs 1 --steps 2 --devices 1 --broken");
 }
 
 Test(api_example, says_what_is_wrong, .timeout = 100, .init = data_make, .fini = scratch_remove) {
@@ -192,9 +221,15 @@ Test(api_example, says_what_is_wrong, .timeout = 100, .init = data_make, .fini =
         int status;
         const char *words, *says;
     } bad[] = {
-        {2, "--devices 0", " 0:"},          {2, "--devices 65", " 65:"},        {2, "--epochs two", " two:"},
-        {2, "--lr -1", " -1:"},             {2, "--lr nan", " nan:"},           {2, "--batch-size", " --batch-size:"},
-        {2, "--gpus 2", " --gpus:"},        {2, "--device gpu", "gpu: there"},  {2, "--dataset cifar", "cifar: use"},
+        {2, "--devices 0", " 0:"},
+        {2, "--devices 65", " 65:"},
+        {2, "--epochs two", " two:"},
+        {2, "--lr -1", " -1:"},
+        {2, "--lr nan", " nan:"},
+        {2, "--batch-size", " --batch-size:"},
+        {2, "--gpus 2", " --gpus:"},
+        {2, "--device gpu", "gpu: there"},
+        {2, "--dataset cifar", "cifar: use"},
         {1, "--data-dir /nowhere", "/nowhere"},
         {1, "--dataset mnist --data-dir {} --epochs 1 --steps 1 --save /nowhere/x", "/nowhere/x"},
     };
@@ -203,6 +238,7 @@ Test(api_example, says_what_is_wrong, .timeout = 100, .init = data_make, .fini =
         snprintf(line, sizeof line, EXAMPLE " %s 2>&1 >{}/stdout", bad[i].words);
         RUN(bad[i].status, line);
         cr_assert_not_null(strstr(output(), bad[i].says), "%s: %s", bad[i].words, output());
-        cr_assert_eq(strchr(output(), '\n'), output() + strlen(output()) - 1, "one line: %s", output());
+        cr_assert_eq(strchr(output(), '\n'), output() + strlen(output()) - 1, "one line: %s",
+                     output());
     }
 }

@@ -1,4 +1,5 @@
-/* The layers of the public library, each against its formula. Values are small whole numbers, so that sums are exact in any order and layers can be compared to the bit. */
+/* The layers of the public library, each against its formula. Values are small whole numbers, so
+ * that sums are exact in any order and layers can be compared to the bit. */
 #include <math.h>
 
 #include "tests/api/net.h"
@@ -23,7 +24,8 @@ Test(api_tape, conv2d_with_stride_and_padding, .timeout = 30) {
             int n = i / (O * P * Q), o = i / (P * Q) % O, p = i / Q % P, q = i % Q;
             float want = net.value[CONV_B][o];
             for (int k = 0; k < C * 9; k++)
-                want += net.value[CONV_W][o * C * 9 + k] * pixel(x, n, k / 9, 2 * p - 1 + k / 3 % 3, 2 * q - 1 + k % 3);
+                want += net.value[CONV_W][o * C * 9 + k] *
+                        pixel(x, n, k / 9, 2 * p - 1 + k / 3 % 3, 2 * q - 1 + k % 3);
             cr_assert_eq(y[i], want, "element %d", i);
         }
         duet_tensor_free(X);
@@ -56,7 +58,8 @@ Test(api_tape, linear_and_matmul_add, .timeout = 30) {
 Test(api_tape, relu_pools_flatten, .timeout = 30) {
     struct net net;
     enum { P = 3, Q = 2 }; /* windows of 3, stride 2 */
-    float x[N * C * H * W], relu[N * C * H * W], most[N * C * P * Q], mean[N * C * P * Q], flat[N * C * H * W];
+    float x[N * C * H * W], relu[N * C * H * W], most[N * C * P * Q], mean[N * C * P * Q],
+        flat[N * C * H * W];
     net_open(&net, "cpu");
     duet_tensor *X = picture(&net, x);
     MUST(duet_tape_begin(net.tape, net.params, N, DUET_EVALUATE));
@@ -66,11 +69,13 @@ Test(api_tape, relu_pools_flatten, .timeout = 30) {
     read_var(&net, duet_max_pool2d(net.tape, in, 3, 2), 4, (int[4]){N, C, P, Q}, most);
     read_var(&net, duet_avg_pool2d(net.tape, in, 3, 2), 4, (int[4]){N, C, P, Q}, mean);
     cr_assert_arr_eq(flat, x, sizeof x);
-    for (int i = 0; i < N * C * H * W; i++) cr_assert_eq(relu[i], x[i] > 0 ? x[i] : 0);
+    for (int i = 0; i < N * C * H * W; i++)
+        cr_assert_eq(relu[i], x[i] > 0 ? x[i] : 0);
     for (int i = 0; i < N * C * P * Q; i++) {
         float largest = -100, sum = 0;
         for (int k = 0; k < 9; k++) {
-            float v = pixel(x, i / (C * P * Q), i / (P * Q) % C, i / Q % P * 2 + k / 3, i % Q * 2 + k % 3);
+            float v = pixel(x, i / (C * P * Q), i / (P * Q) % C, i / Q % P * 2 + k / 3,
+                            i % Q * 2 + k % 3);
             largest = v > largest ? v : largest;
             sum += v;
         }
@@ -87,16 +92,19 @@ Test(api_tape, dropout_draws_anew_each_training_pass, .timeout = 30) {
     const int shape[4] = {N, C, H, W};
     int dropped = 0;
     net_open(&net, "cpu");
-    for (int i = 0; i < N * C * H * W; i++) x[i] = 1;
+    for (int i = 0; i < N * C * H * W; i++)
+        x[i] = 1;
     duet_tensor *X;
     MUST(duet_tensor_create(&X, net.devices[0], DUET_F32, 4, shape, x));
     float *masks[3] = {first, second, again};
     for (int pass = 0; pass < 3; pass++) {
         duet_tape *tape = net.tape;
-        if (pass == 2) MUST(duet_tape_create(&net.tape, net.devices[0])); /* the first pass of the same seed */
+        /* the first pass of the same seed */
+        if (pass == 2) MUST(duet_tape_create(&net.tape, net.devices[0]));
         duet_tape_seed(net.tape, 11);
         MUST(duet_tape_begin(net.tape, NULL, N, DUET_TRAIN));
-        read_var(&net, duet_dropout(net.tape, duet_input(net.tape, X), 0.25), 4, shape, masks[pass]);
+        read_var(&net, duet_dropout(net.tape, duet_input(net.tape, X), 0.25), 4, shape,
+                 masks[pass]);
         if (pass == 2) duet_tape_free(tape);
     }
     cr_assert_arr_eq(first, again, sizeof first);
@@ -105,7 +113,8 @@ Test(api_tape, dropout_draws_anew_each_training_pass, .timeout = 30) {
         cr_assert(first[i] == 0 || fabsf(first[i] - 1 / 0.75f) < 1e-6f);
         dropped += first[i] == 0;
     }
-    cr_assert(dropped > 60 && dropped < 150, "%d of 420 dropped: a quarter is 105, and 5 deviations are 44", dropped);
+    cr_assert(dropped > 60 && dropped < 150,
+              "%d of 420 dropped: a quarter is 105, and 5 deviations are 44", dropped);
     MUST(duet_tape_begin(net.tape, NULL, N, DUET_EVALUATE));
     read_var(&net, duet_dropout(net.tape, duet_input(net.tape, X), 0.25), 4, shape, second);
     cr_assert_arr_eq(second, x, sizeof x);

@@ -8,7 +8,8 @@
 /* ---- parameters ---- */
 
 static const float w_start[6] = {1, -2, 3, -4, 0.5f, 0.1f};
-static const struct duet_param two_params[2] = {{"layer.weight", 2, {2, 3}, w_start}, {"layer.bias", 1, {2}, NULL}};
+static const struct duet_param two_params[2] = {{"layer.weight", 2, {2, 3}, w_start},
+                                                {"layer.bias", 1, {2}, NULL}};
 
 Test(api_params, start_and_step, .timeout = 30) {
     for (int kind = 0; kind < API_KINDS; kind++) {
@@ -25,7 +26,8 @@ Test(api_params, start_and_step, .timeout = 30) {
         MUST(duet_tensor_read(duet_params_value(params, 1), w));
         cr_assert(w[0] == 0 && w[1] == 0, "no values: zeros");
         MUST(duet_tensor_read(duet_params_grad(params, 0), back));
-        for (int i = 0; i < 6; i++) cr_assert_eq(back[i], 0);
+        for (int i = 0; i < 6; i++)
+            cr_assert_eq(back[i], 0);
         duet_tensor_free(duet_params_value(params, 0)); /* not the caller's: stays */
 
         MUST(duet_tensor_write(duet_params_grad(params, 0), g));
@@ -33,7 +35,8 @@ Test(api_params, start_and_step, .timeout = 30) {
         MUST(duet_tensor_read(duet_params_value(params, 0), w));
         float step = (float)(0.3 / 7);
         for (int i = 0; i < 6; i++)
-            cr_assert_float_eq(w[i], w_start[i] - step * g[i], 2e-7 * fabsf(w_start[i]) + 1e-8, "one rounding, fused or two");
+            cr_assert_float_eq(w[i], w_start[i] - step * g[i], 2e-7 * fabsf(w_start[i]) + 1e-8,
+                               "one rounding, fused or two");
         MUST(duet_tensor_read(duet_params_grad(params, 0), back));
         cr_assert_arr_eq(back, g, sizeof g, "sgd leaves gradients");
         MUST_FAIL(duet_sgd(params, -1, 1), DUET_USAGE, "-1");
@@ -91,7 +94,8 @@ Test(api_params, save_and_load, .timeout = 30) {
     MUST(duet_params_create(&other, devices[1], two_params, 2));
     MUST(duet_params_load(other, file));
     MUST(duet_tensor_read(duet_params_value(other, 0), back));
-    for (int i = 0; i < 6; i++) cr_assert_eq(back[i], 2 * w_start[i]);
+    for (int i = 0; i < 6; i++)
+        cr_assert_eq(back[i], 2 * w_start[i]);
     duet_params_free(other);
     MUST(duet_params_create(&other, devices[1], wider, 2));
     MUST_FAIL(duet_params_load(other, file), DUET_FAILED, "layer.bias");
@@ -117,7 +121,8 @@ Test(api_rng, draws_as_pytorch, .timeout = 30) {
     int32_t order[10];
     MUST(duet_rng_create(&rng, 0));
     duet_rng_normal(rng, x, 3, 0, 1);
-    for (int i = 0; i < 3; i++) cr_assert_float_eq(x[i], normal[i], 1e-7, "as PyTorch prints them");
+    for (int i = 0; i < 3; i++)
+        cr_assert_float_eq(x[i], normal[i], 1e-7, "as PyTorch prints them");
     duet_rng_free(rng);
     MUST(duet_rng_create(&rng, 0));
     MUST(duet_rng_permutation(rng, order, 10));
@@ -148,7 +153,8 @@ static double walk(duet_loader *loader, int epoch, int size, int *batches, int *
             cr_assert(batch.y[i] >= 0 && batch.y[i] < 10);
             mark += (double)(*pictures + i) * batch.y[i];
         }
-        for (int i = 0; i < batch.n * 784; i += 97) cr_assert(batch.X[i] >= 0 && batch.X[i] <= 1);
+        for (int i = 0; i < batch.n * 784; i += 97)
+            cr_assert(batch.X[i] >= 0 && batch.X[i] <= 1);
         *pictures += batch.n;
         ++*batches;
     }
@@ -175,7 +181,8 @@ Test(api_data, batches_of_an_epoch, .timeout = 60) {
         duet_loader_free(loader);
     }
     MUST(duet_loader_create(&loader, set, 300, 1, 5, 1));
-    for (int i = 0; i < 3; i++) shuffled[i] = walk(loader, i % 2, 300, &batches, &pictures);
+    for (int i = 0; i < 3; i++)
+        shuffled[i] = walk(loader, i % 2, 300, &batches, &pictures);
     cr_assert_eq(shuffled[0], shuffled[2], "an epoch has its order");
     cr_assert_neq(shuffled[0], shuffled[1], "and another epoch another");
     cr_assert_neq(shuffled[0], in_order[0]);

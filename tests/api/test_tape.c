@@ -25,11 +25,13 @@ static struct expected expect(const struct net *net, const float *x, enum duet_r
         int best = 0;
         for (int m = 0; m < M; m++) {
             score[m] = net->value[MATMUL_B][m];
-            for (int k = 0; k < K; k++) score[m] += (double)x[n * K + k] * net->value[MATMUL_W][k * M + m];
+            for (int k = 0; k < K; k++)
+                score[m] += (double)x[n * K + k] * net->value[MATMUL_W][k * M + m];
             sum += exp(score[m]);
             if (score[m] > score[best]) best = m;
         }
-        for (int m = 0; m < M; m++) e.error[n * M + m] = exp(score[m]) / sum - (m == answers[n]);
+        for (int m = 0; m < M; m++)
+            e.error[n * M + m] = exp(score[m]) / sum - (m == answers[n]);
         e.loss[n] = log(sum) - score[answers[n]];
         e.weight[n] = r == DUET_SUM ? 1 : r == DUET_MEAN ? 1.0 / N : row_weight[n];
         e.right += best == answers[n];
@@ -60,7 +62,8 @@ static void check_input(struct net *net, duet_var *leaf, const struct expected *
     for (int i = 0; i < N * K; i++) {
         double want = 0;
         for (int m = 0; m < M; m++)
-            want += e->weight[i / K] * e->error[i / K * M + m] * net->value[MATMUL_W][i % K * M + m];
+            want +=
+                e->weight[i / K] * e->error[i / K * M + m] * net->value[MATMUL_W][i % K * M + m];
         cr_assert_float_eq(got[i], want, CLOSE, "gradient of input %d", i);
     }
     duet_tensor_free(grad);
@@ -80,8 +83,10 @@ static void check_loss(struct net *net, duet_var *loss, const struct expected *e
     MUST(duet_loss_read(net->tape, loss, NULL, NULL));
 }
 
-static duet_var *loss_of(duet_tape *t, duet_var *scores, duet_tensor *labels, enum duet_reduction r, int nll) {
-    return nll ? duet_nll_loss(t, duet_log_softmax(t, scores), labels, r) : duet_cross_entropy(t, scores, labels, r);
+static duet_var *loss_of(duet_tape *t, duet_var *scores, duet_tensor *labels, enum duet_reduction r,
+                         int nll) {
+    return nll ? duet_nll_loss(t, duet_log_softmax(t, scores), labels, r)
+               : duet_cross_entropy(t, scores, labels, r);
 }
 
 static void try_loss(const char *kind, enum duet_reduction r, int nll) {
@@ -93,11 +98,14 @@ static void try_loss(const char *kind, enum duet_reduction r, int nll) {
     MUST(duet_tensor_create(&y, net.devices[0], DUET_I32, 1, (int[1]){N}, answers));
     MUST(duet_tensor_create(&given, net.devices[0], DUET_F32, 1, (int[1]){N}, row_weight));
     struct expected e = expect(&net, x, r);
-    for (int pass = 0; pass < 2; pass++) { /* the second finds what the first left: gradients are written, not added to */
+    /* the second finds what the first left: gradients are written, not added to */
+    for (int pass = 0; pass < 2; pass++) {
         MUST(duet_tape_begin(net.tape, net.params, N, DUET_TRAIN));
         duet_var *leaf = duet_leaf(net.tape, X);
-        duet_var *loss = loss_of(net.tape, duet_matmul_add(net.tape, leaf, MATMUL_W, MATMUL_B), y, r, nll);
-        MUST(r == DUET_NONE ? duet_backward_from(net.tape, loss, given) : duet_backward(net.tape, loss));
+        duet_var *loss =
+            loss_of(net.tape, duet_matmul_add(net.tape, leaf, MATMUL_W, MATMUL_B), y, r, nll);
+        MUST(r == DUET_NONE ? duet_backward_from(net.tape, loss, given)
+                            : duet_backward(net.tape, loss));
         check_weights(&net, x, &e);
         check_input(&net, leaf, &e);
         check_loss(&net, loss, &e);
@@ -111,7 +119,8 @@ static void try_loss(const char *kind, enum duet_reduction r, int nll) {
 Test(api_tape, losses_and_their_gradients, .timeout = 60) {
     for (int kind = 0; kind < API_KINDS; kind++)
         for (int r = DUET_MEAN; r <= DUET_NONE; r++)
-            for (int nll = 0; nll < 2; nll++) try_loss(api_kinds[kind], (enum duet_reduction)r, nll);
+            for (int nll = 0; nll < 2; nll++)
+                try_loss(api_kinds[kind], (enum duet_reduction)r, nll);
 }
 
 /* ---- backward from any var ---- */
@@ -121,7 +130,8 @@ Test(api_tape, backward_from_a_convolution, .timeout = 30) {
     enum { P = H - 2, Q = W - 2 };
     float x[N * C * H * W], dy[N * O * P * Q], got[O * C * 9];
     net_open(&net, "cpu");
-    duet_tensor *X = picture(&net, x), *grad = api_tensor(net.devices[0], 4, (int[4]){N, O, P, Q}, dy);
+    duet_tensor *X = picture(&net, x),
+                *grad = api_tensor(net.devices[0], 4, (int[4]){N, O, P, Q}, dy);
     MUST(duet_tape_begin(net.tape, net.params, N, DUET_TRAIN));
     duet_var *y = duet_conv2d(net.tape, duet_input(net.tape, X), CONV_W, CONV_B, 1, 0);
     MUST(duet_backward_from(net.tape, y, grad));
@@ -130,7 +140,8 @@ Test(api_tape, backward_from_a_convolution, .timeout = 30) {
         float want = 0;
         for (int k = 0; k < N * P * Q; k++) {
             int n = k / (P * Q), p = k / Q % P, q = k % Q;
-            want += x[((n * C + i / 9 % C) * H + p + i / 3 % 3) * W + q + i % 3] * dy[((n * O + i / (C * 9)) * P + p) * Q + q];
+            want += x[((n * C + i / 9 % C) * H + p + i / 3 % 3) * W + q + i % 3] *
+                    dy[((n * O + i / (C * 9)) * P + p) * Q + q];
         }
         cr_assert_eq(got[i], want, "weight %d", i);
     }
@@ -148,10 +159,13 @@ Test(api_tape, a_parameter_that_took_no_part_has_gradient_zero, .timeout = 30) {
     MUST(duet_tensor_create(&y, net.devices[0], DUET_I32, 1, (int[1]){N}, answers));
     MUST(duet_tensor_write(duet_params_grad(net.params, UNUSED), old));
     MUST(duet_tape_begin(net.tape, net.params, N, DUET_TRAIN));
-    duet_var *loss = loss_of(net.tape, duet_linear(net.tape, duet_input(net.tape, X), LINEAR_W, LINEAR_B), y, DUET_SUM, 0);
+    duet_var *loss =
+        loss_of(net.tape, duet_linear(net.tape, duet_input(net.tape, X), LINEAR_W, LINEAR_B), y,
+                DUET_SUM, 0);
     MUST(duet_backward(net.tape, loss));
     MUST(duet_tensor_read(duet_params_grad(net.params, UNUSED), back));
-    for (int i = 0; i < 4; i++) cr_assert_eq(back[i], 0);
+    for (int i = 0; i < 4; i++)
+        cr_assert_eq(back[i], 0);
     MUST(duet_tensor_read(duet_params_grad(net.params, LINEAR_B), back));
     cr_assert(back[0] != 0, "the others are not wiped");
     duet_tensor_free(X);
@@ -177,7 +191,8 @@ Test(api_tape, no_samples_give_gradients_of_zero, .timeout = 30) {
         MUST(duet_loss_read(net.tape, loss, &sum, NULL));
         cr_assert_eq(sum, 0);
         MUST(duet_tensor_read(duet_params_grad(net.params, MATMUL_W), got));
-        for (int i = 0; i < K * M; i++) cr_assert_eq(got[i], 0);
+        for (int i = 0; i < K * M; i++)
+            cr_assert_eq(got[i], 0);
     }
     duet_tensor_free(X);
     duet_tensor_free(y);
@@ -203,7 +218,8 @@ static void wrong_open(struct wrong *w) {
 
 static void wrong_close(struct wrong *w) {
     duet_tensor *all[] = {w->X, w->flat, w->elsewhere, w->y, w->short_y};
-    for (int i = 0; i < 5; i++) duet_tensor_free(all[i]);
+    for (int i = 0; i < 5; i++)
+        duet_tensor_free(all[i]);
     net_close(&w->net);
 }
 
@@ -221,7 +237,8 @@ static duet_var *mistake(struct wrong *w, int i, const char **says) {
     case 3: return *says = "stride 0", duet_conv2d(t, x, CONV_W, CONV_B, 0, 0);
     case 4: return *says = "conv.weight", duet_conv2d(t, flat, CONV_W, CONV_B, 1, 0);
     case 5: return *says = "flatten first", duet_linear(t, x, LINEAR_W, LINEAR_B);
-    case 6: return *says = "takes 4 inputs", duet_matmul_add(t, duet_flatten(t, x), MATMUL_W, MATMUL_B);
+    case 6:
+        return *says = "takes 4 inputs", duet_matmul_add(t, duet_flatten(t, x), MATMUL_W, MATMUL_B);
     case 7: return *says = "size 8", duet_avg_pool2d(t, x, 8, 1);
     case 8: return *says = "rank 2", duet_max_pool2d(t, flat, 2, 2);
     case 9: return *says = "between 0 and 1", duet_dropout(t, x, 1.5);
@@ -232,8 +249,10 @@ static duet_var *mistake(struct wrong *w, int i, const char **says) {
     case 14: return *says = "4 of them, for 5", duet_cross_entropy(t, flat, w->short_y, DUET_SUM);
     case 15: return *says = "must be int32", duet_nll_loss(t, flat, w->flat, DUET_SUM);
     case 16: return *says = "no labels", duet_nll_loss(t, flat, NULL, DUET_SUM);
-    case 17: return *says = "reduction 3", duet_cross_entropy(t, flat, w->y, (enum duet_reduction)3);
-    case 18: return *says = "linear", duet_linear(t, flat, LINEAR_W, UNUSED); /* 4 biases for 3 outputs */
+    case 17:
+        return *says = "reduction 3", duet_cross_entropy(t, flat, w->y, (enum duet_reduction)3);
+    /* 4 biases for 3 outputs */
+    case 18: return *says = "linear", duet_linear(t, flat, LINEAR_W, UNUSED);
     default: return *says = NULL, NULL;
     }
 }
@@ -251,12 +270,21 @@ Test(api_tape, a_mistake_is_kept_and_passed_on, .timeout = 60) {
             break;
         }
         cr_assert_null(x, "mistake %d", i);
-        duet_var *all[] = {duet_conv2d(t, x, CONV_W, CONV_B, 1, 0), duet_linear(t, x, LINEAR_W, LINEAR_B),
-                           duet_matmul_add(t, x, MATMUL_W, MATMUL_B), duet_relu(t, x), duet_avg_pool2d(t, x, 2, 2),
-                           duet_max_pool2d(t, x, 2, 2), duet_flatten(t, x), duet_dropout(t, x, 0.5),
-                           duet_log_softmax(t, x), duet_cross_entropy(t, x, w.y, DUET_SUM),
-                           duet_nll_loss(t, x, w.y, DUET_SUM), duet_input(t, w.elsewhere), duet_leaf(t, NULL)};
-        for (size_t k = 0; k < sizeof all / sizeof *all; k++) cr_assert_null(all[k], "mistake %d, op %zu", i, k);
+        duet_var *all[] = {duet_conv2d(t, x, CONV_W, CONV_B, 1, 0),
+                           duet_linear(t, x, LINEAR_W, LINEAR_B),
+                           duet_matmul_add(t, x, MATMUL_W, MATMUL_B),
+                           duet_relu(t, x),
+                           duet_avg_pool2d(t, x, 2, 2),
+                           duet_max_pool2d(t, x, 2, 2),
+                           duet_flatten(t, x),
+                           duet_dropout(t, x, 0.5),
+                           duet_log_softmax(t, x),
+                           duet_cross_entropy(t, x, w.y, DUET_SUM),
+                           duet_nll_loss(t, x, w.y, DUET_SUM),
+                           duet_input(t, w.elsewhere),
+                           duet_leaf(t, NULL)};
+        for (size_t k = 0; k < sizeof all / sizeof *all; k++)
+            cr_assert_null(all[k], "mistake %d, op %zu", i, k);
         duet_tape_begin(NULL, NULL, 0, DUET_TRAIN); /* another error in between */
         int code = duet_tape_error(t);
         cr_assert(code == DUET_USAGE || code == DUET_FAILED, "mistake %d: code %d", i, code);
@@ -281,7 +309,8 @@ Test(api_tape, refuses_to_begin_or_to_go_back, .timeout = 30) {
     wrong_open(&w);
     duet_tape *t = w.net.tape;
     MUST_FAIL(duet_tape_create(&fresh, NULL), DUET_USAGE, "no device");
-    MUST(duet_tape_create(&fresh, w.net.devices[0])); /* no pass was begun: no sample may enter, no parameter is there */
+    /* no pass was begun: no sample may enter, no parameter is there */
+    MUST(duet_tape_create(&fresh, w.net.devices[0]));
     cr_assert_null(duet_input(fresh, w.flat));
     MUST_FAIL(duet_backward(fresh, NULL), DUET_USAGE, "begun with 0");
     duet_tape_free(fresh);
@@ -310,9 +339,11 @@ Test(api_tape, refuses_to_begin_or_to_go_back, .timeout = 30) {
     h = duet_relu(t, duet_input(t, w.flat));
     MUST_FAIL(duet_loss_read(t, h, NULL, NULL), DUET_FAILED, "loss");
     MUST(duet_tape_begin(t, w.net.params, N, DUET_EVALUATE));
-    MUST_FAIL(duet_backward(t, duet_cross_entropy(t, duet_input(t, w.flat), w.y, DUET_SUM)), DUET_FAILED, "evaluation");
+    MUST_FAIL(duet_backward(t, duet_cross_entropy(t, duet_input(t, w.flat), w.y, DUET_SUM)),
+              DUET_FAILED, "evaluation");
     MUST(duet_tape_begin(t, w.net.params, N, DUET_TRAIN));
-    for (int i = 0; i < 16; i++) cr_assert_not_null(duet_leaf(t, w.flat));
+    for (int i = 0; i < 16; i++)
+        cr_assert_not_null(duet_leaf(t, w.flat));
     cr_assert_null(duet_leaf(t, w.flat));
     MUST_FAIL(duet_tape_error(t), DUET_USAGE, "16 of them");
     duet_params_free(elsewhere);
@@ -323,9 +354,11 @@ Test(api_tape, a_full_device_is_named, .timeout = 30) {
     struct net net;
     duet_tensor *X;
     net_open(&net, "cpu");
-    MUST(duet_tensor_create(&X, net.devices[0], DUET_F32, 4, (int[4]){500, C, 32, 32}, NULL)); /* 4 of 8 MiB */
+    /* 4 of 8 MiB */
+    MUST(duet_tensor_create(&X, net.devices[0], DUET_F32, 4, (int[4]){500, C, 32, 32}, NULL));
     MUST(duet_tape_begin(net.tape, net.params, 500, DUET_TRAIN));
-    duet_var *h = duet_relu(net.tape, duet_conv2d(net.tape, duet_input(net.tape, X), CONV_W, CONV_B, 1, 1));
+    duet_var *h =
+        duet_relu(net.tape, duet_conv2d(net.tape, duet_input(net.tape, X), CONV_W, CONV_B, 1, 1));
     cr_assert_null(h);
     MUST_FAIL(duet_backward(net.tape, h), DUET_MEMORY, "out of memory on device 0");
     MUST_SAY("activations");

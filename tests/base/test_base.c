@@ -23,9 +23,12 @@ static void refused(int code, const char *text) {
 
 Test(parse, whole_numbers, .timeout = 30) {
     int64_t v = 77;
-    const char *bad[] = {"", " 1", "1 ", "1x", "x", "0x10", "1.0", "1e3", "--1", "+", "-", "0", "65", "-1",
-                         "99999999999999999999", "64,"};
-    for (int i = 0; i < COUNT(bad); i++) refused(parse_int("--flag", bad[i], 1, 64, &v), bad[i]);
+    const char *bad[] = {"",     " 1",  "1 ",  "1x",  "x",
+                         "0x10", "1.0", "1e3", "--1", "+",
+                         "-",    "0",   "65",  "-1",  "99999999999999999999",
+                         "64,"};
+    for (int i = 0; i < COUNT(bad); i++)
+        refused(parse_int("--flag", bad[i], 1, 64, &v), bad[i]);
     cr_assert_eq(v, 77);
     cr_assert_eq(parse_int("--flag", "64", 1, 64, &v), OK);
     cr_assert_eq(v, 64);
@@ -33,19 +36,42 @@ Test(parse, whole_numbers, .timeout = 30) {
     cr_assert_eq(v, 7);
     cr_assert_eq(parse_int("--flag", "-9223372036854775808", INT64_MIN, INT64_MAX, &v), OK);
     cr_assert_eq(v, INT64_MIN);
-    refused(parse_int("--flag", "9223372036854775808", INT64_MIN, INT64_MAX, &v), "9223372036854775808");
+    refused(parse_int("--flag", "9223372036854775808", INT64_MIN, INT64_MAX, &v),
+            "9223372036854775808");
 }
 
 /* torch.manual_seed's range, and what it makes of negative ones. */
 Test(parse, seeds, .timeout = 30) {
-    static const struct { const char *text; uint64_t seed; } good[] = {
-        {"0", 0}, {"7", 7}, {"+7", 7}, {"9223372036854775808", 1ull << 63}, {"18446744073709551615", UINT64_MAX},
-        {"-1", UINT64_MAX}, {"-9223372036854775808", 1ull << 63}, {"-0", 0},
+    static const struct {
+        const char *text;
+        uint64_t seed;
+    } good[] = {
+        {"0", 0},
+        {"7", 7},
+        {"+7", 7},
+        {"9223372036854775808", 1ull << 63},
+        {"18446744073709551615", UINT64_MAX},
+        {"-1", UINT64_MAX},
+        {"-9223372036854775808", 1ull << 63},
+        {"-0", 0},
     };
-    const char *bad[] = {"", "-", "+", "x", "1x", " 1", "1 ", "1.5", "1e3", "0x1", "18446744073709551616",
-                         "-9223372036854775809", "99999999999999999999", "--1"};
+    const char *bad[] = {"",
+                         "-",
+                         "+",
+                         "x",
+                         "1x",
+                         " 1",
+                         "1 ",
+                         "1.5",
+                         "1e3",
+                         "0x1",
+                         "18446744073709551616",
+                         "-9223372036854775809",
+                         "99999999999999999999",
+                         "--1"};
     uint64_t seed = 5;
-    for (int i = 0; i < COUNT(bad); i++) refused(parse_seed("--flag", bad[i], &seed), bad[i]);
+    for (int i = 0; i < COUNT(bad); i++)
+        refused(parse_seed("--flag", bad[i], &seed), bad[i]);
     cr_assert_eq(seed, 5u);
     for (int i = 0; i < COUNT(good); i++) {
         cr_assert_eq(parse_seed("--flag", good[i].text, &seed), OK, "%s", good[i].text);
@@ -54,9 +80,22 @@ Test(parse, seeds, .timeout = 30) {
 }
 
 Test(parse, sizes, .timeout = 30) {
-    static const struct { const char *text; uint64_t bytes; } good[] = {
-        {"0", 0}, {"8", 8}, {"8B", 8}, {"64K", 65536}, {"64KiB", 65536}, {"64kb", 65536}, {"1M", 1 << 20},
-        {"0.5M", 1 << 19}, {"1.5G", 3ull << 29}, {"16GiB", 16ull << 30}, {".25K", 256}, {"1e3", 1000},
+    static const struct {
+        const char *text;
+        uint64_t bytes;
+    } good[] = {
+        {"0", 0},
+        {"8", 8},
+        {"8B", 8},
+        {"64K", 65536},
+        {"64KiB", 65536},
+        {"64kb", 65536},
+        {"1M", 1 << 20},
+        {"0.5M", 1 << 19},
+        {"1.5G", 3ull << 29},
+        {"16GiB", 16ull << 30},
+        {".25K", 256},
+        {"1e3", 1000},
     };
     uint64_t v = 5;
     for (int i = 0; i < COUNT(good); i++) {
@@ -64,18 +103,23 @@ Test(parse, sizes, .timeout = 30) {
         cr_assert_eq(v, good[i].bytes, "%s: %llu", good[i].text, (unsigned long long)v);
     }
     v = 5;
-    const char *bad[] = {"", "K", "-1", "-1K", "1 K", "1T", "1KK", "1KiBx", "inf", "nan", "2G", "1e30", "0x1"};
-    for (int i = 0; i < COUNT(bad); i++) refused(parse_size("--flag", bad[i], 0, 1 << 30, &v), bad[i]);
+    const char *bad[] = {"",      "K",   "-1",  "-1K", "1 K",  "1T", "1KK",
+                         "1KiBx", "inf", "nan", "2G",  "1e30", "0x1"};
+    for (int i = 0; i < COUNT(bad); i++)
+        refused(parse_size("--flag", bad[i], 0, 1 << 30, &v), bad[i]);
     refused(parse_size("--flag", "7", 8, 9, &v), "7");
-    refused(parse_size("--flag", "64K", 2 << 20, 1ull << 50, &v), "from 2M to 1048576G"); /* bounds as one types them */
+    /* bounds as one types them */
+    refused(parse_size("--flag", "64K", 2 << 20, 1ull << 50, &v), "from 2M to 1048576G");
     refused(parse_size("--flag", "0", 1536 << 10, 3000, &v), "from 1536K to 3000");
     cr_assert_eq(v, 5u);
 }
 
 Test(parse, numbers, .timeout = 30) {
     double v = 3;
-    const char *bad[] = {"", "nan", "inf", "-inf", "1e999", "0x1p3", "1,5", "1.5.2", "1e", " 1", "1 ", "-0.1", "1.01"};
-    for (int i = 0; i < COUNT(bad); i++) refused(parse_number("--flag", bad[i], 0, 1, &v), bad[i]);
+    const char *bad[] = {"",      "nan", "inf", "-inf", "1e999", "0x1p3", "1,5",
+                         "1.5.2", "1e",  " 1",  "1 ",   "-0.1",  "1.01"};
+    for (int i = 0; i < COUNT(bad); i++)
+        refused(parse_number("--flag", bad[i], 0, 1, &v), bad[i]);
     cr_assert_eq(v, 3.0);
     cr_assert_eq(parse_number("--flag", "0.1", 0, 1, &v), OK);
     cr_assert_eq(v, 0.1);
@@ -89,7 +133,8 @@ Test(parse, lists, .timeout = 30) {
     int64_t v[3] = {0};
     int n = 9;
     const char *bad[] = {"", ",", "1,", ",1", "1,,2", "1,2,3,4", "1, 2", "1,x", "1,0", "1;2"};
-    for (int i = 0; i < COUNT(bad); i++) refused(parse_int_list("--flag", bad[i], 1, 100, v, 3, &n), bad[i]);
+    for (int i = 0; i < COUNT(bad); i++)
+        refused(parse_int_list("--flag", bad[i], 1, 100, v, 3, &n), bad[i]);
     cr_assert_eq(n, 9);
     cr_assert_eq(parse_int_list("--flag", "1,20,100", 1, 100, v, 3, &n), OK);
     cr_assert(n == 3 && v[0] == 1 && v[1] == 20 && v[2] == 100);
@@ -118,7 +163,8 @@ static void write_all(struct json_writer *w) {
     json_number(w, "inf", -INFINITY);
     json_integer(w, "least", INT64_MIN);
     json_array(w, "thousandths");
-    json_thousandths(w, NULL, 12345), json_thousandths(w, NULL, 7), json_thousandths(w, NULL, -1), json_thousandths(w, NULL, INT64_MIN);
+    json_thousandths(w, NULL, 12345), json_thousandths(w, NULL, 7), json_thousandths(w, NULL, -1),
+        json_thousandths(w, NULL, INT64_MIN);
     json_close(w);
     json_array(w, "list");
     json_boolean(w, NULL, 1);
@@ -149,12 +195,20 @@ Test(json, writes_what_it_reads, .timeout = 30) {
     free(text);
 }
 
-static void open_only(struct json_writer *w) { json_object(w, NULL); }
-static void close_too_often(struct json_writer *w) { json_array(w, NULL), json_close(w), json_close(w); }
-static void no_key(struct json_writer *w) { json_object(w, NULL), json_integer(w, NULL, 1), json_close(w); }
+static void open_only(struct json_writer *w) {
+    json_object(w, NULL);
+}
+static void close_too_often(struct json_writer *w) {
+    json_array(w, NULL), json_close(w), json_close(w);
+}
+static void no_key(struct json_writer *w) {
+    json_object(w, NULL), json_integer(w, NULL, 1), json_close(w);
+}
 static void too_deep(struct json_writer *w) {
-    for (int i = 0; i < JSON_DEPTH + 9; i++) json_array(w, NULL);
-    for (int i = 0; i < JSON_DEPTH + 9; i++) json_close(w);
+    for (int i = 0; i < JSON_DEPTH + 9; i++)
+        json_array(w, NULL);
+    for (int i = 0; i < JSON_DEPTH + 9; i++)
+        json_close(w);
 }
 
 Test(json, a_misused_writer_says_so, .timeout = 30) {
@@ -174,7 +228,8 @@ Test(json, a_misused_writer_says_so, .timeout = 30) {
 }
 
 Test(json, reads_the_whole_grammar, .timeout = 30) {
-    const char *text = " { \"a\" : [ 1 , -0.5e+1, 0, 12345678901234567890, 9007199254740993, true, false, null, \"\" ],"
+    const char *text = " { \"a\" : [ 1 , -0.5e+1, 0, 12345678901234567890, 9007199254740993, true, "
+                       "false, null, \"\" ],"
                        "\"\\u00e9\\ud83d\\ude00\\/\\b\": {\"a\": {}}, \"e\": [] }\n";
     struct json *j;
     cr_assert_eq(json_parse("test", text, strlen(text), &j), OK, "%s", error_message());
@@ -184,7 +239,8 @@ Test(json, reads_the_whole_grammar, .timeout = 30) {
     item = item->next;
     cr_assert(!item->is_integer && item->number == -5.0);
     item = item->next->next;
-    cr_assert(!item->is_integer && item->number == 12345678901234567890.0); /* too large for an integer */
+    /* too large for an integer */
+    cr_assert(!item->is_integer && item->number == 12345678901234567890.0);
     item = item->next;
     cr_assert(item->is_integer && item->integer == 9007199254740993); /* a double cannot hold it */
     cr_assert_not_null(json_find(j, "\xc3\xa9\xf0\x9f\x98\x80/\b"));
@@ -194,16 +250,62 @@ Test(json, reads_the_whole_grammar, .timeout = 30) {
 
 Test(json, refuses_everything_else, .timeout = 30) {
     const char *bad[] = {
-        "", " ", "{", "}", "[", "]", "[1", "[1,", "[1,]", "[,1]", "[1 2]", "{\"a\"}", "{\"a\":}", "{\"a\":1,}", "{a:1}",
-        "{\"a\":1 \"b\":2}", "{\"a\":1]", "01", "-", "+1", ".5", "1.", "1e", "1e+", "0x1", "NaN", "Infinity", "nul",
-        "tru", "truex", "1 1", "\"", "\"\\", "\"\\x\"", "\"\\u12\"", "\"\\u12g4\"", "\"\\ud800\"", "\"\\udc00\"",
-        "\"\\ud800\\u0041\"", "\"\\u0000\"", "\"a\nb\"", "\"\xff\"", "\"\xc0\xaf\"", "\"\xed\xa0\x80\"",
-        "\"\xf4\x90\x80\x80\"", "\"\xe2\x82\"", "'a'", "{\"a\":1,\"b\":2,\"a\":3}", "{\"a\":1,\"\\u0061\":2}", "[1]//",
+        "",
+        " ",
+        "{",
+        "}",
+        "[",
+        "]",
+        "[1",
+        "[1,",
+        "[1,]",
+        "[,1]",
+        "[1 2]",
+        "{\"a\"}",
+        "{\"a\":}",
+        "{\"a\":1,}",
+        "{a:1}",
+        "{\"a\":1 \"b\":2}",
+        "{\"a\":1]",
+        "01",
+        "-",
+        "+1",
+        ".5",
+        "1.",
+        "1e",
+        "1e+",
+        "0x1",
+        "NaN",
+        "Infinity",
+        "nul",
+        "tru",
+        "truex",
+        "1 1",
+        "\"",
+        "\"\\",
+        "\"\\x\"",
+        "\"\\u12\"",
+        "\"\\u12g4\"",
+        "\"\\ud800\"",
+        "\"\\udc00\"",
+        "\"\\ud800\\u0041\"",
+        "\"\\u0000\"",
+        "\"a\nb\"",
+        "\"\xff\"",
+        "\"\xc0\xaf\"",
+        "\"\xed\xa0\x80\"",
+        "\"\xf4\x90\x80\x80\"",
+        "\"\xe2\x82\"",
+        "'a'",
+        "{\"a\":1,\"b\":2,\"a\":3}",
+        "{\"a\":1,\"\\u0061\":2}",
+        "[1]//",
         "{\"a\":{\"b\":[1,{\"c\":\"d\"},x]}}",
     };
     for (int i = 0; i < COUNT(bad); i++) {
         struct json *j = (struct json *)&j;
-        cr_assert_eq(json_parse("header", bad[i], strlen(bad[i]), &j), ERR_FAILED, "%d: %s", i, bad[i]);
+        cr_assert_eq(json_parse("header", bad[i], strlen(bad[i]), &j), ERR_FAILED, "%d: %s", i,
+                     bad[i]);
         cr_assert_null(j);
         cr_assert(strstr(error_message(), "header"), "%s", error_message());
     }
@@ -217,14 +319,17 @@ Test(json, depth_is_bounded_and_large_texts_are_quick, .timeout = 30) {
     struct json *j;
     memset(deep, '[', 100000), memset(deep + 100000, ']', 100000);
     cr_assert_eq(json_parse("deep", deep, 200000, &j), ERR_FAILED);
-    cr_assert_eq(json_parse("deep", deep + 100000 - JSON_DEPTH, 2 * JSON_DEPTH, &j), OK, "%s", error_message());
+    cr_assert_eq(json_parse("deep", deep + 100000 - JSON_DEPTH, 2 * JSON_DEPTH, &j), OK, "%s",
+                 error_message());
     json_free(j);
-    cr_assert_eq(json_parse("deep", deep + 100000 - JSON_DEPTH - 1, 2 * JSON_DEPTH + 2, &j), ERR_FAILED);
+    cr_assert_eq(json_parse("deep", deep + 100000 - JSON_DEPTH - 1, 2 * JSON_DEPTH + 2, &j),
+                 ERR_FAILED);
     char *text = NULL;
     size_t bytes;
     FILE *file = open_memstream(&text, &bytes);
     int n = test_short() ? 2000 : 100000;
-    for (int i = 0; i < n; i++) fprintf(file, "%s\"key%d\":%d", i ? "," : "{", i, i);
+    for (int i = 0; i < n; i++)
+        fprintf(file, "%s\"key%d\":%d", i ? "," : "{", i, i);
     fputs("}", file), fclose(file);
     cr_assert_eq(json_parse("large", text, bytes, &j), OK);
     cr_assert_eq(j->count, n);
@@ -232,9 +337,11 @@ Test(json, depth_is_bounded_and_large_texts_are_quick, .timeout = 30) {
     free(text);
 }
 
-/* Every prefix of a good text is a bad one: no read past the end (AddressSanitizer watches the exact block). */
+/* Every prefix of a good text is a bad one: no read past the end (AddressSanitizer watches the
+ * exact block). */
 Test(json, every_prefix_is_refused, .timeout = 30) {
-    const char *text = "{\"a\": [1, -2.5e3, \"x\\u00e9\\n\xc3\xa9\"], \"b\": {\"c\": true, \"d\": null}}";
+    const char *text =
+        "{\"a\": [1, -2.5e3, \"x\\u00e9\\n\xc3\xa9\"], \"b\": {\"c\": true, \"d\": null}}";
     for (size_t n = 0; n < strlen(text); n++) {
         char *copy = malloc(n ? n : 1);
         memcpy(copy, text, n);
@@ -247,7 +354,8 @@ Test(json, every_prefix_is_refused, .timeout = 30) {
 static int files_in(const char *folder) {
     int n = 0;
     DIR *d = opendir(folder);
-    for (struct dirent *e; (e = readdir(d));) n += e->d_name[0] != '.';
+    for (struct dirent *e; (e = readdir(d));)
+        n += e->d_name[0] != '.';
     closedir(d);
     return n;
 }
@@ -321,7 +429,8 @@ Test(atomic_file, no_room, .timeout = 30) {
     struct atomic_file f;
     cr_assert_eq(atomic_open(&f, path), OK);
     setrlimit(RLIMIT_FSIZE, &small);
-    for (int i = 0; i < 10000; i++) fputs("0123456789", f.file);
+    for (int i = 0; i < 10000; i++)
+        fputs("0123456789", f.file);
     int code = atomic_commit(&f);
     atomic_abandon(&f);
     setrlimit(RLIMIT_FSIZE, &limit);

@@ -1,4 +1,5 @@
-/* Random numbers against PyTorch's own (tests/golden/rng.h) and Philox against its authors' vectors. */
+/* Random numbers against PyTorch's own (tests/golden/rng.h) and Philox against its authors'
+ * vectors. */
 #include <stdint.h>
 
 #include "base/philox.h"
@@ -17,9 +18,11 @@ static uint32_t float_bits(float x) {
 
 Test(random, engine_is_mt19937, .timeout = 30) {
     struct rng r;
-    rng_seed(&r, 5489); /* the paper's default seed; its 10000th word is known from the C++ standard */
+    /* the paper's default seed; its 10000th word is known from the C++ standard */
+    rng_seed(&r, 5489);
     uint32_t word = 0;
-    for (int i = 0; i < 10000; i++) word = rng_u32(&r);
+    for (int i = 0; i < 10000; i++)
+        word = rng_u32(&r);
     cr_assert_eq(word, 4123659995u);
     struct rng a, b;
     rng_seed(&a, 7), rng_seed(&b, 7 + (1ull << 32)); /* only the low 32 bits count */
@@ -37,8 +40,10 @@ Test(random, uniform_and_normal_are_pytorchs, .timeout = 60) {
         int n = golden_draws[i].count;
         double a = golden_draws[i].a, b = golden_draws[i].b;
         rng_seed(&r, golden_draws[i].seed);
-        if (golden_draws[i].kind == UNIFORM) rng_uniform(&r, x, (size_t)n, a, b);
-        else rng_normal(&r, x, (size_t)n, a, b);
+        if (golden_draws[i].kind == UNIFORM)
+            rng_uniform(&r, x, (size_t)n, a, b);
+        else
+            rng_normal(&r, x, (size_t)n, a, b);
         if (golden_draws[i].kind == NORMAL_TWICE) rng_normal(&r, x, (size_t)n, a, b);
         cr_assert_eq(float_bits(x[0]), golden_draws[i].first, "row %d, first of %d", i, n);
         cr_assert_eq(float_bits(x[n - 1]), golden_draws[i].last, "row %d, last of %d", i, n);
@@ -71,7 +76,8 @@ Test(random, bernoulli_and_permutations_are_pytorchs, .timeout = 60) {
         int n = golden_bernoulli[i].count, ones = 0;
         rng_seed(&r, golden_bernoulli[i].seed);
         rng_bernoulli(&r, x, (size_t)n, golden_bernoulli[i].p);
-        for (int k = 0; k < n; k++) ones += order[k] = x[k];
+        for (int k = 0; k < n; k++)
+            ones += order[k] = x[k];
         cr_assert_eq(ones, golden_bernoulli[i].ones, "row %d: %d", i, ones);
         cr_assert_eq(fnv_words(FNV_START, order, n), golden_bernoulli[i].hash, "row %d", i);
     }
@@ -80,7 +86,8 @@ Test(random, bernoulli_and_permutations_are_pytorchs, .timeout = 60) {
         int n = golden_permutations[i].n;
         rng_seed(&r, golden_permutations[i].seed);
         rng_permutation(&r, order, n);
-        cr_assert_eq(fnv_words(FNV_START, order, n), golden_permutations[i].hash, "row %d, n %d", i, n);
+        cr_assert_eq(fnv_words(FNV_START, order, n), golden_permutations[i].hash, "row %d, n %d", i,
+                     n);
     }
     static const int32_t known[10] = {4, 1, 7, 5, 3, 9, 0, 8, 6, 2};
     struct rng r;
@@ -95,16 +102,21 @@ Test(random, layers_start_as_pytorchs, .timeout = 60) {
     for (int i = 0; i < COUNT(golden_layers); i++) {
         int out = golden_layers[i].out, in = golden_layers[i].in, k = golden_layers[i].k;
         int groups = golden_layers[i].groups, count = out * (in / groups) * k * k;
-        if (i == 0 || golden_layers[i].seed != golden_layers[i - 1].seed) rng_seed(&r, (uint64_t)golden_layers[i].seed);
-        if (golden_layers[i].kind == LINEAR) init_linear(&r, out, in, weight, bias);
-        else init_conv2d(&r, out, in, groups, k, k, weight, bias);
-        cr_assert_eq(fnv_words(FNV_START, weight, count), golden_layers[i].weight, "layer %d: weight", i);
+        if (i == 0 || golden_layers[i].seed != golden_layers[i - 1].seed)
+            rng_seed(&r, (uint64_t)golden_layers[i].seed);
+        if (golden_layers[i].kind == LINEAR)
+            init_linear(&r, out, in, weight, bias);
+        else
+            init_conv2d(&r, out, in, groups, k, k, weight, bias);
+        cr_assert_eq(fnv_words(FNV_START, weight, count), golden_layers[i].weight,
+                     "layer %d: weight", i);
         cr_assert_eq(fnv_words(FNV_START, bias, out), golden_layers[i].bias, "layer %d: bias", i);
     }
     for (int i = 0; i < COUNT(golden_scaled); i++) {
         rng_seed(&r, golden_scaled[i].seed);
         init_scaled_normal(&r, weight, (size_t)golden_scaled[i].count, golden_scaled[i].scale);
-        cr_assert_eq(fnv_words(FNV_START, weight, golden_scaled[i].count), golden_scaled[i].hash, "row %d", i);
+        cr_assert_eq(fnv_words(FNV_START, weight, golden_scaled[i].count), golden_scaled[i].hash,
+                     "row %d", i);
     }
 }
 
@@ -120,11 +132,15 @@ Test(random, a_layer_without_bias_draws_none, .timeout = 30) {
 
 /* The three vectors that come with Random123. */
 Test(philox, known_answers, .timeout = 30) {
-    static const struct { uint32_t counter[4], key[2], answer[4]; } known[] = {
+    static const struct {
+        uint32_t counter[4], key[2], answer[4];
+    } known[] = {
         {{0, 0, 0, 0}, {0, 0}, {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
-        {{0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}, {0xffffffff, 0xffffffff},
+        {{0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff},
+         {0xffffffff, 0xffffffff},
          {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
-        {{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0},
+        {{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344},
+         {0xa4093822, 0x299f31d0},
          {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
     };
     for (int i = 0; i < COUNT(known); i++) {
@@ -138,11 +154,14 @@ Test(philox, known_answers, .timeout = 30) {
 Test(philox, a_mask_is_a_function_of_all_its_five_names, .timeout = 30) {
     struct philox base = philox_quad(9, 1, 2, 3, 4);
     struct philox other[] = {philox_quad(10, 1, 2, 3, 4), philox_quad(9 + (1ull << 32), 1, 2, 3, 4),
-                             philox_quad(9, 2, 2, 3, 4), philox_quad(9, 1, 3, 3, 4), philox_quad(9, 1, 2, 4, 4),
-                             philox_quad(9, 1, 2, 3, 5), philox_quad(9, 2, 1, 3, 4), philox_quad(9, 1, 3, 2, 4)};
-    for (int i = 0; i < COUNT(other); i++) cr_assert_arr_neq(base.word, other[i].word, sizeof base.word, "name %d", i);
+                             philox_quad(9, 2, 2, 3, 4),  philox_quad(9, 1, 3, 3, 4),
+                             philox_quad(9, 1, 2, 4, 4),  philox_quad(9, 1, 2, 3, 5),
+                             philox_quad(9, 2, 1, 3, 4),  philox_quad(9, 1, 3, 2, 4)};
+    for (int i = 0; i < COUNT(other); i++)
+        cr_assert_arr_neq(base.word, other[i].word, sizeof base.word, "name %d", i);
     struct philox plain = {{4, 3, 2, 1}};
-    plain = philox4x32(plain, 9, 0); /* the documented layout: element / 4, layer, step, virtual device */
+    /* the documented layout: element / 4, layer, step, virtual device */
+    plain = philox4x32(plain, 9, 0);
     cr_assert_arr_eq(base.word, plain.word, sizeof base.word);
     for (int i = 0; i < 4; i++) {
         uint64_t at = base.word[i]; /* an element is kept where its word is below the threshold */
@@ -161,6 +180,7 @@ Test(philox, probabilities, .timeout = 30) {
         cr_assert(philox_keep(1, 0, 0, 0, (uint64_t)i, philox_threshold(1.0)));
         cr_assert_not(philox_keep(1, 0, 0, 0, (uint64_t)i, philox_threshold(0.0)));
     }
-    double five_sigma = 5 * sqrt(0.9 * 0.1 / n); /* the draws are fixed: this passes always or never */
+    /* the draws are fixed: this passes always or never */
+    double five_sigma = 5 * sqrt(0.9 * 0.1 / n);
     cr_assert_float_eq((double)kept / n, 0.9, five_sigma, "%d kept", kept);
 }

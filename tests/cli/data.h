@@ -14,11 +14,13 @@ static inline void put_number(FILE *f, uint32_t n) {
         fputc((int)(n >> shift & 255), f);
 }
 
-/* `said` pictures by the header, `there` in the file; labels likewise, with one label of value `label` at the
- * end. */
-static inline void put_images_of(const char *path, uint32_t magic, uint32_t said, int there, int rows, int cols) {
+/* `said` pictures by the header, `there` in the file; labels likewise, with one label of value
+ * `label` at the end. */
+static inline void put_images_of(const char *path, uint32_t magic, uint32_t said, int there,
+                                 int rows, int cols) {
     FILE *f = fopen(path, "w");
-    put_number(f, magic), put_number(f, said), put_number(f, (uint32_t)rows), put_number(f, (uint32_t)cols);
+    put_number(f, magic), put_number(f, said), put_number(f, (uint32_t)rows),
+        put_number(f, (uint32_t)cols);
     for (int i = 0; i < there * rows * cols; i++)
         fputc((int)((unsigned)i * (unsigned)i >> 3 & 255), f);
     fclose(f);
@@ -28,7 +30,8 @@ static inline void put_images(const char *path, uint32_t magic, uint32_t said, i
     put_images_of(path, magic, said, there, 28, 28);
 }
 
-static inline void put_labels(const char *path, uint32_t magic, uint32_t said, int there, int label) {
+static inline void put_labels(const char *path, uint32_t magic, uint32_t said, int there,
+                              int label) {
     FILE *f = fopen(path, "w");
     put_number(f, magic), put_number(f, said);
     for (int i = 0; i < there; i++)
@@ -58,7 +61,8 @@ static inline void put_real(const char *name, uint32_t magic, int header, int co
     snprintf(command, sizeof command, "zcat " FASHION_MNIST "%s.gz", name);
     FILE *from = popen(command, "r");
     cr_assert(data && from &&
-              fread(data, 1, (size_t)(header + count * bytes), from) == (size_t)(header + count * bytes));
+              fread(data, 1, (size_t)(header + count * bytes), from) ==
+                  (size_t)(header + count * bytes));
     pclose(from);
     snprintf(command, sizeof command, "d/%s", name);
     FILE *to = fopen(command, "w");
@@ -68,8 +72,9 @@ static inline void put_real(const char *name, uint32_t magic, int header, int co
     free(data);
 }
 
-/* Flags that select few pictures, so that a run of few steps is quick: the first `train` real ones and 100
- * test pictures, in the folder "d"; where Fashion-MNIST is not installed, the synthetic set. */
+/* Flags that select few pictures, so that a run of few steps is quick: the first `train` real
+ * ones and 100 test pictures, in the folder "d"; where Fashion-MNIST is not installed, the
+ * synthetic set. */
 static inline const char *few_pictures(int train) {
     if (!has_fashion_mnist()) return "--dataset synthetic";
     put_data(1, 100);

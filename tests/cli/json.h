@@ -17,8 +17,8 @@ static inline struct json *json_of(const char *path) {
     return root;
 }
 
-/* The item at keys separated by '/', as "ddp/per_device"; a number selects an item of an array. Fails the
- * test if it is not there. */
+/* The item at keys separated by '/', as "ddp/per_device"; a number selects an item of an array.
+ * Fails the test if it is not there. */
 static inline const struct json *json_at(const struct json *root, const char *path) {
     char keys[128];
     snprintf(keys, sizeof keys, "%s", path);
@@ -56,7 +56,8 @@ static inline const char *json_text(const struct json *root, const char *path) {
 /* POSIX extended expression; '^' and '$' match at lines. */
 static inline int matches(const char *text, const char *expression) {
     regex_t regex;
-    cr_assert_eq(regcomp(&regex, expression, REG_EXTENDED | REG_NEWLINE | REG_NOSUB), 0, "%s", expression);
+    cr_assert_eq(regcomp(&regex, expression, REG_EXTENDED | REG_NEWLINE | REG_NOSUB), 0, "%s",
+                 expression);
     int found = regexec(&regex, text, 0, NULL, 0) == 0;
     regfree(&regex);
     return found;

@@ -1,16 +1,16 @@
-/* The command as a user meets it: runs BUILD_DIR "/duet" in a folder of the test's own and keeps what it
- * printed.
+/* The command as a user meets it: runs BUILD_DIR "/duet" in a folder of the test's own and keeps
+ * what it printed.
  *
  *     struct cli c;
  *     cli_run(&c, "train --mode ddp --devices %d --steps 1", n);       words are split at spaces, no quotes
  *     cr_assert_eq(c.status, 0, "%s", c.err);                          128+n: ended by signal n
  *     cli_free(&c);
  *
- * Each call demands that the command ends in time and that no process of it is left then: the test adopts
- * orphans, so waitpid knows all of them. cli_start, cli_wait are the two halves. Devices are emulated ones, on a machine
- * with a GPU too, unless the words name others. A test of these words has
- * .init = cli_folder_make and .fini = cli_folder_remove; it stays in that folder, where golden/ is
- * tests/golden. */
+ * Each call demands that the command ends in time and that no process of it is left then: the
+ * test adopts orphans, so waitpid knows all of them. cli_start, cli_wait are the two halves.
+ * Devices are emulated ones, on a machine with a GPU too, unless the words name others. A test
+ * of these words has .init = cli_folder_make and .fini = cli_folder_remove; it stays in that
+ * folder, where golden/ is tests/golden. */
 #ifndef TESTS_CLI_RUN_H
 #define TESTS_CLI_RUN_H
 
@@ -42,13 +42,15 @@ struct cli {
     size_t seen;  /* bytes of out read from the terminal so far */
 };
 
-static char cli_folder[] = "/tmp/duet-cli-XXXXXX", cli_root_path[PATH_MAX], cli_program[PATH_MAX + 64];
+static char cli_folder[] = "/tmp/duet-cli-XXXXXX", cli_root_path[PATH_MAX],
+            cli_program[PATH_MAX + 64];
 
 static inline void cli_folder_make(void) {
     char golden[PATH_MAX + 64];
     cr_assert_not_null(getcwd(cli_root_path, sizeof cli_root_path));
     snprintf(golden, sizeof golden, "%s/tests/golden", cli_root_path);
-    cr_assert_not_null(realpath(BUILD_DIR "/duet", cli_program), "%s/duet is not there: build it", BUILD_DIR);
+    cr_assert_not_null(realpath(BUILD_DIR "/duet", cli_program), "%s/duet is not there: build it",
+                       BUILD_DIR);
     cr_assert_not_null(mkdtemp(cli_folder));
     cr_assert_eq(chdir(cli_folder), 0);
     cr_assert_eq(symlink(golden, "golden"), 0);
@@ -100,10 +102,11 @@ static inline int cli_same_file(const char *a, const char *b) {
 
 /* ---- one command ---- */
 
-/* 1 if this subcommand takes --device. Of a flag given twice the last counts, so a test may still name another. */
+/* 1 if this subcommand takes --device. Of a flag given twice the last counts, so a test may
+ * still name another. */
 static inline int cli_takes_device(const char *command) {
-    return !strcmp(command, "train") || !strcmp(command, "compare") || !strcmp(command, "profile") ||
-           !strcmp(command, "demo");
+    return !strcmp(command, "train") || !strcmp(command, "compare") ||
+           !strcmp(command, "profile") || !strcmp(command, "demo");
 }
 
 /* In the child: a process group of its own, its output, and the words. */
@@ -142,15 +145,16 @@ static inline void cli_start_va(struct cli *c, int terminal, const char *format,
     setpgid(c->pid, c->pid); /* whoever comes first: the group exists once we go on */
 }
 
-__attribute__((format(printf, 2, 3))) static inline void cli_start(struct cli *c, const char *format, ...) {
+__attribute__((format(printf, 2, 3))) static inline void cli_start(struct cli *c,
+                                                                   const char *format, ...) {
     va_list words;
     va_start(words, format);
     cli_start_va(c, 0, format, words);
     va_end(words);
 }
 
-__attribute__((format(printf, 2, 3))) static inline void cli_start_on_terminal(struct cli *c,
-                                                                               const char *format, ...) {
+__attribute__((format(printf, 2, 3))) static inline void
+cli_start_on_terminal(struct cli *c, const char *format, ...) {
     va_list words;
     va_start(words, format);
     cli_start_va(c, 1, format, words);
@@ -177,13 +181,15 @@ static inline int cli_shows(struct cli *c, const char *text) {
         cli_listen(c);
         if (c->out && strstr(c->out, text)) return 1;
         siginfo_t ended = {0};
-        if (waitid(P_PID, (id_t)c->pid, &ended, WEXITED | WNOHANG | WNOWAIT) || ended.si_pid) return 0;
+        if (waitid(P_PID, (id_t)c->pid, &ended, WEXITED | WNOHANG | WNOWAIT) || ended.si_pid)
+            return 0;
     }
     return 0;
 }
 
-/* 1 once no process of any command started by this test is left. An address sanitizer looks for leaks by a process of its own,
- * which is an orphan on its way out where a rank is ended meanwhile. */
+/* 1 once no process of any command started by this test is left. An address sanitizer looks for
+ * leaks by a process of its own, which is an orphan on its way out where a rank is ended
+ * meanwhile. */
 static inline int cli_nobody_left(double seconds) {
 #if defined __SANITIZE_ADDRESS__
     seconds += 5;
@@ -250,7 +256,8 @@ static inline char *cli_text(int fd) {
 static inline void cli_wait_beside(struct cli *c, int others) {
     int status = 0;
     pid_t pid = 0;
-    for (int64_t deadline = deadline_after(CLI_SECONDS); pid == 0 && now_ns() < deadline; cli_pause()) {
+    for (int64_t deadline = deadline_after(CLI_SECONDS); pid == 0 && now_ns() < deadline;
+         cli_pause()) {
         cli_listen(c);
         pid = waitpid(c->pid, &status, WNOHANG);
     }
@@ -268,15 +275,16 @@ static inline void cli_wait_beside(struct cli *c, int others) {
         close(c->fds[0]), close(c->terminal);
     cr_assert(in_time, "the command did not end within %g s: %s", CLI_SECONDS, c->err);
     if (!others)
-        cr_assert(cli_nobody_left(killed ? CLI_LEFT_SECONDS : 0), "the command left a process behind: %s",
-                  c->err);
+        cr_assert(cli_nobody_left(killed ? CLI_LEFT_SECONDS : 0),
+                  "the command left a process behind: %s", c->err);
 }
 
 static inline void cli_wait(struct cli *c) {
     cli_wait_beside(c, 0);
 }
 
-__attribute__((format(printf, 2, 3))) static inline void cli_run(struct cli *c, const char *format, ...) {
+__attribute__((format(printf, 2, 3))) static inline void cli_run(struct cli *c, const char *format,
+                                                                 ...) {
     va_list words;
     va_start(words, format);
     cli_start_va(c, 0, format, words);
@@ -302,8 +310,8 @@ __attribute__((format(printf, 1, 2))) static inline void cli_well(const char *fo
     cli_free(&c);
 }
 
-/* A command that must fail: this status, one line on stderr that begins "duet: " and contains each of `words`
- * (separated by '|'), and not one file more in the folder. */
+/* A command that must fail: this status, one line on stderr that begins "duet: " and contains
+ * each of `words` (separated by '|'), and not one file more in the folder. */
 __attribute__((format(printf, 3, 4))) static inline void cli_fails(int status, const char *words,
                                                                    const char *format, ...) {
     struct cli c;
@@ -316,8 +324,8 @@ __attribute__((format(printf, 3, 4))) static inline void cli_fails(int status, c
     cli_run(&c, "%s", line);
     cr_expect_eq(c.status, status, "%s: status %d, not %d: %s", line, c.status, status, c.err);
     const char *end = strchr(c.err, '\n');
-    cr_expect(!strncmp(c.err, "duet: ", 6) && end && !end[1], "%s: not one line that begins with duet: '%s'",
-              line, c.err);
+    cr_expect(!strncmp(c.err, "duet: ", 6) && end && !end[1],
+              "%s: not one line that begins with duet: '%s'", line, c.err);
     snprintf(all, sizeof all, "%s", words);
     for (char *save, *word = strtok_r(all, "|", &save); word; word = strtok_r(NULL, "|", &save))
         cr_expect(strstr(c.err, word), "%s: '%s' is not in: %s", line, word, c.err);

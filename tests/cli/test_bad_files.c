@@ -1,5 +1,6 @@
-/* Broken files, through the command, in every mode: pictures and labels, and weights. Each is made here,
- * whole, and then broken in one way; the words that the one line must contain stand beside it. */
+/* Broken files, through the command, in every mode: pictures and labels, and weights. Each is
+ * made here, whole, and then broken in one way; the words that the one line must contain stand
+ * beside it. */
 #include "tests/cli/data.h"
 #include "tests/cli/run.h"
 
@@ -10,9 +11,10 @@ enum { TRAIN = 24, TEST = 12 };
 
 static void all_modes_fail(const char *words) {
     for (int m = 0; m < 3; m++)
-        cli_fails(1, words,
-                  "train --mode %s --data-dir d --batch-size 8 --steps 2 --save w --log-loss l --json j",
-                  MODES[m]);
+        cli_fails(
+            1, words,
+            "train --mode %s --data-dir d --batch-size 8 --steps 2 --save w --log-loss l --json j",
+            MODES[m]);
     cli_fails(1, words, "compare --data-dir d --batch-size 8 --steps 2 --json j");
 }
 
@@ -39,8 +41,10 @@ Test(cli_bad_files, pictures, .timeout = 300, .init = cli_folder_make, .fini = c
     all_modes_fail("not a gzip file|train-images-idx3-ubyte.gz");
 }
 
-/* Larger, smaller, of as many pixels in all: each would be read across its rows, or beyond its end. */
-Test(cli_bad_files, pictures_of_another_size, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+/* Larger, smaller, of as many pixels in all: each would be read across its rows, or beyond its
+ * end. */
+Test(cli_bad_files, pictures_of_another_size, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
     static const int sizes[][2] = {{32, 32}, {14, 14}, {14, 56}, {28, 27}};
     for (int i = 0; i < 4; i++) {
         char words[64];
@@ -71,15 +75,17 @@ Test(cli_bad_files, labels, .timeout = 300, .init = cli_folder_make, .fini = cli
 
 Test(cli_bad_files, gzip, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
     put_data(TRAIN, TEST);
-    if (system("gzip d/train-images-idx3-ubyte && mv d/train-images-idx3-ubyte.gz whole && cp whole "
-               "d/train-images-idx3-ubyte.gz"))
+    if (system(
+            "gzip d/train-images-idx3-ubyte && mv d/train-images-idx3-ubyte.gz whole && cp whole "
+            "d/train-images-idx3-ubyte.gz"))
         cr_skip_test("no gzip");
     struct cli c;
     cli_run(&c, "train --data-dir d --batch-size 8 --steps 2 --quiet");
     if (strstr(c.err, "without zlib")) cr_skip_test("built without zlib");
     cr_assert_eq(c.status, 0, "%s", c.err);
     cli_free(&c);
-    cr_assert_eq(system("head -c $(($(wc -c < whole) / 2)) whole > d/train-images-idx3-ubyte.gz"), 0);
+    cr_assert_eq(system("head -c $(($(wc -c < whole) / 2)) whole > d/train-images-idx3-ubyte.gz"),
+                 0);
     all_modes_fail("train-images-idx3-ubyte.gz|truncated");
     cr_assert_eq(system("{ head -c 200 whole; head -c 50 /dev/zero; tail -c +251 whole; } > "
                         "d/train-images-idx3-ubyte.gz"),
@@ -101,11 +107,14 @@ Test(cli_bad_files, folders, .timeout = 120, .init = cli_folder_make, .fini = cl
 }
 
 /* A last batch smaller than the devices is no error, nor is a data set smaller than a batch. */
-Test(cli_bad_files, little_data_is_fine, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+Test(cli_bad_files, little_data_is_fine, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
     put_data(TRAIN, TEST);
     for (int m = 0; m < 3; m++) {
-        cli_well("train --mode %s --devices 4 --data-dir d --batch-size 23 --epochs 1 --quiet", MODES[m]);
-        cli_well("train --mode %s --devices 4 --data-dir d --batch-size 5000 --epochs 1 --quiet", MODES[m]);
+        cli_well("train --mode %s --devices 4 --data-dir d --batch-size 23 --epochs 1 --quiet",
+                 MODES[m]);
+        cli_well("train --mode %s --devices 4 --data-dir d --batch-size 5000 --epochs 1 --quiet",
+                 MODES[m]);
     }
     cli_well("compare --devices 4 --data-dir d --batch-size 23 --epochs 2 --quiet");
     cli_well("compare --devices 4 --data-dir d --batch-size 23 --epochs 2 --drop-last --quiet");
@@ -125,7 +134,8 @@ static void put_weights(const char *header, uint64_t length, size_t data) {
 static void all_modes_refuse(const char *words) {
     for (int m = 0; m < 3; m++)
         cli_fails(1, words,
-                  "train --mode %s --model mlp --mlp-hidden 1 --dataset synthetic --steps 1 --init-from w "
+                  "train --mode %s --model mlp --mlp-hidden 1 --dataset synthetic --steps 1 "
+                  "--init-from w "
                   "--save w2 --json j",
                   MODES[m]);
 }
@@ -134,9 +144,11 @@ static void all_modes_refuse(const char *words) {
 static void put_mlp(const char *first, const char *shape, const char *place) {
     char header[1024];
     snprintf(header, sizeof header,
-             "{\"%s\":{\"dtype\":\"F32\",\"shape\":%s,\"data_offsets\":[0,3136]},\"fc1.bias\":{\"dtype\":"
+             "{\"%s\":{\"dtype\":\"F32\",\"shape\":%s,\"data_offsets\":[0,3136]},\"fc1.bias\":{"
+             "\"dtype\":"
              "\"F32\",\"shape\":[1],"
-             "\"data_offsets\":%s},\"fc2.weight\":{\"dtype\":\"F32\",\"shape\":[10,1],\"data_offsets\":[3140,"
+             "\"data_offsets\":%s},\"fc2.weight\":{\"dtype\":\"F32\",\"shape\":[10,1],\"data_"
+             "offsets\":[3140,"
              "3180]},"
              "\"fc2.bias\":{\"dtype\":\"F32\",\"shape\":[10],\"data_offsets\":[3180,3220]}}   ",
              first, shape, place);
@@ -146,8 +158,8 @@ static void put_mlp(const char *first, const char *shape, const char *place) {
 Test(cli_bad_files, weights, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
     static const char good[] = "[1,784]", place[] = "[3136,3140]";
     put_mlp("fc1.weight", good, place);
-    cli_well(
-        "train --mode ddp --model mlp --mlp-hidden 1 --dataset synthetic --steps 1 --init-from w --quiet");
+    cli_well("train --mode ddp --model mlp --mlp-hidden 1 --dataset synthetic --steps 1 "
+             "--init-from w --quiet");
     put_mlp("fc1.weight", "[784,1]", place);
     all_modes_refuse("'fc1.weight'|[784, 1]|[1, 784]");
     put_mlp("fc1.weights", good, place);
@@ -166,8 +178,11 @@ Test(cli_bad_files, weights, .timeout = 300, .init = cli_folder_make, .fini = cl
     all_modes_refuse("safetensors");
     unlink("w");
     all_modes_refuse("cannot read|w|No such file");
-    cli_fails(1, "cannot read|missing", "compare --dataset synthetic --steps 1 --init-from missing --json j");
-    cli_fails(1, "cannot read|missing", "profile --dataset synthetic --steps 1 --init-from missing --json j");
-    cli_fails(1, "'fc1.weight'|lenet_300",
-              "train --model mlp --dataset synthetic --steps 1 --init-from golden/lenet_300.safetensors");
+    cli_fails(1, "cannot read|missing",
+              "compare --dataset synthetic --steps 1 --init-from missing --json j");
+    cli_fails(1, "cannot read|missing",
+              "profile --dataset synthetic --steps 1 --init-from missing --json j");
+    cli_fails(
+        1, "'fc1.weight'|lenet_300",
+        "train --model mlp --dataset synthetic --steps 1 --init-from golden/lenet_300.safetensors");
 }

@@ -1,5 +1,5 @@
-/* Every bad input, through the command: the exit status, one line on stderr that names the value, no process,
- * no file. The files are made here, each broken in one way. */
+/* Every bad input, through the command: the exit status, one line on stderr that names the
+ * value, no process, no file. The files are made here, each broken in one way. */
 #include "tests/cli/data.h"
 #include "tests/cli/run.h"
 
@@ -46,13 +46,16 @@ Test(cli_bad_input, words, .timeout = 300, .init = cli_folder_make, .fini = cli_
         {2, "--device-memory: ''|64M", "train --device-memory="},
         {2, "lenet5|lenet, convnet and mlp", "train --model lenet5"},
         {2, "rings|naive, oneshot, direct, ring", "train --mode ddp --allreduce rings"},
-        {2, "nccl needs GPUs", "train --mode ddp --device cpu --dataset synthetic --steps 1 --allreduce nccl"},
-        {2, "fastest", "train --mode single --allreduce fastest"}, /* checked also where it is of no use */
+        {2, "nccl needs GPUs",
+         "train --mode ddp --device cpu --dataset synthetic --steps 1 --allreduce nccl"},
+        /* checked also where it is of no use */
+        {2, "fastest", "train --mode single --allreduce fastest"},
         {2, "--dataset|cifar|synthetic", "train --dataset cifar"},
         {2, "--device|gpu|auto, cpu", "train --device gpu"},
         {2, "--data-on|disk|auto, host and device", "train --data-on disk"},
         {2, "--cuda-math|fast|own and library", "train --cuda-math fast"},
-        {2, "--cuda-math|library|emulated|--device cuda", "train --device cpu --dataset synthetic --cuda-math library"},
+        {2, "--cuda-math|library|emulated|--device cuda",
+         "train --device cpu --dataset synthetic --cuda-math library"},
         {2, "--device|cuda|cpu", "train --device cuda"},
         {2, "--mlp-hidden|'x'|whole numbers", "train --model mlp --mlp-hidden 8,x"},
         {2, "--mlp-hidden|parameters", "train --model mlp --mlp-hidden 1000000,1000000"},
@@ -73,7 +76,8 @@ Test(cli_bad_input, numbers, .timeout = 300, .init = cli_folder_make, .fini = cl
         {2, "--virtual-devices|'65'", "train --virtual-devices 65"},
         {2, "--virtual-devices|'on'", "train --virtual-devices on"},
         {2, "--virtual-devices|3|2 devices|4", "train --mode dp --virtual-devices 3"},
-        {2, "--virtual-devices|6|4 devices|8|off", "train --mode ddp --devices 4 --virtual-devices 6"},
+        {2, "--virtual-devices|6|4 devices|8|off",
+         "train --mode ddp --devices 4 --virtual-devices 6"},
         {2, "--virtual-devices|4|3 devices|6", "compare --devices 3 --virtual-devices 4"},
         {2, "--batch-size|3|4 devices", "train --mode dp --devices 4 --batch-size 3"},
         {2, "--batch-size|3|4 devices", "train --mode ddp --devices 4 --batch-size 3"},
@@ -136,13 +140,15 @@ Test(cli_bad_input, outputs_of_train_alone, .timeout = 60, .init = cli_folder_ma
 }
 
 /* One file for two results: however it is named, whether it is there yet or not. */
-Test(cli_bad_input, one_file_for_two_outputs, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
+Test(cli_bad_input, one_file_for_two_outputs, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
     cr_assert(!mkdir("sub", 0777) && !symlink(".", "here") && !symlink("old", "link"));
     cr_assert_eq(system("echo before >old; ln old hard"), 0);
     static const struct bad table[] = {
         {2, "--save and --json|same file", "train --save x --json x"},
         {2, "--log-loss and --json|./x and x|same file", "train --log-loss ./x --json x"},
-        {2, "--save and --log-loss|sub/../x|same file", "train --mode ddp --save sub/../x --log-loss x"},
+        {2, "--save and --log-loss|sub/../x|same file",
+         "train --mode ddp --save sub/../x --log-loss x"},
         {2, "--save and --json|here/x|same file", "train --json here/x --save x"},
         {2, "--init-from and --trace|same file", "train --init-from old --trace old"},
         {2, "--json and --trace|sub/../x|same file", "train --json sub/../x --trace x"},
@@ -152,7 +158,8 @@ Test(cli_bad_input, one_file_for_two_outputs, .timeout = 60, .init = cli_folder_
     char *text = cli_read("old", NULL);
     cr_expect_str_eq(text, "before\n", "nothing is written");
     free(text);
-    /* Not the same: names in different folders; a file's second name, which is replaced for itself; no file. */
+    /* Not the same: names in different folders; a file's second name, which is replaced for
+     * itself; no file. */
     put_data(60, 20);
     cli_well("train --data-dir d --steps 1 --quiet --save x --log-loss sub/x --json here/y");
     cli_well("train --data-dir d --steps 1 --quiet --log-loss old --json hard");
@@ -179,7 +186,8 @@ Test(cli_bad_input, sampler, .timeout = 60, .init = cli_folder_make, .fini = cli
         {2, "--seed|no value", "sampler --dataset-size 9 --world-size 1 --rank 0 --seed"},
         {2, "--seed|'18446744073709551616'",
          "sampler --dataset-size 9 --world-size 1 --rank 0 --seed 18446744073709551616"},
-        {2, "--drop-last|no value|yes", "sampler --dataset-size 9 --world-size 1 --rank 0 --drop-last=yes"},
+        {2, "--drop-last|no value|yes",
+         "sampler --dataset-size 9 --world-size 1 --rank 0 --drop-last=yes"},
         {2, "unknown flag|--shuffled|sampler", "sampler --shuffled"},
         {2, "unknown flag|--mode", "sampler --mode dp"},
         {2, "unknown flag|all", "devices all"},
@@ -205,7 +213,8 @@ Test(cli_bad_input, device_memory_too_small, .timeout = 120, .init = cli_folder_
          "train --mode ddp --device-memory 8M --save w --log-loss l --json j"},
         {1, "out of memory on device 0|2 MiB", "train --mode dp --devices 4 --device-memory 2M"},
         {1, "rank|out of memory on device", "train --mode ddp --devices 4 --device-memory 2M"},
-        {1, "out of memory on device 0|params", "train --model mlp --mlp-hidden 100000 --device-memory 64M"},
+        {1, "out of memory on device 0|params",
+         "train --model mlp --mlp-hidden 100000 --device-memory 64M"},
         {1, "single|out of memory on device 0", "compare --device-memory 8M --json j"},
         {1, "DP|out of memory on device 0", "profile --device-memory 8M --json j"},
     };
@@ -215,16 +224,18 @@ Test(cli_bad_input, device_memory_too_small, .timeout = 120, .init = cli_folder_
 
 /* ---- outputs that cannot be written ---- */
 
-Test(cli_bad_input, unwritable_output, .timeout = 240, .init = cli_folder_make, .fini = cli_folder_remove) {
+Test(cli_bad_input, unwritable_output, .timeout = 240, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
     put_data(300, 20);
-    static const char *const modes[] = {"single", "dp", "ddp"}, *const flags[] = {"--save", "--log-loss",
+    static const char *const modes[] = {"single", "dp", "ddp"}, *const flags[] = {"--save",
+                                                                                  "--log-loss",
                                                                                   "--json"};
     static const char *const paths[] = {"missing/file", ".", "/proc/file"};
     for (int m = 0; m < 3; m++)
         for (int f = 0; f < 3; f++)
             cli_fails(1, paths[(f + m) % 3],
-                      "train --mode %s --data-dir d --steps 1 --log-loss l --json j %s %s", modes[m],
-                      flags[f], paths[(f + m) % 3]);
+                      "train --mode %s --data-dir d --steps 1 --log-loss l --json j %s %s",
+                      modes[m], flags[f], paths[(f + m) % 3]);
     cli_fails(1, "missing/j", "compare --data-dir d --steps 1 --json missing/j");
     cli_fails(1, "missing/j", "profile --data-dir d --steps 1 --json missing/j");
     cli_fails(1, "missing/j", "demo --data-dir d --steps 1 --json missing/j");

@@ -4,34 +4,36 @@
 
 enum { PICTURES = 2000 };
 
-#define IDENTICAL                                                                                    \
-    "identical to the bit after 6 steps \\(every parameter and reduced gradient, every step, every " \
+#define IDENTICAL                                                                              \
+    "identical to the bit after 6 steps \\(every parameter and reduced gradient, every step, " \
+    "every "                                                                                   \
     "device\\)$"
 
 #define PART_OF_AN_EPOCH ", extrapolated from 3 steps \\(an epoch has [0-9]+\\)$"
 
-static const char *const ROWS[] = {"^ +single +DP x %d +DDP x %d$",
-                                   "^seconds an epoch, extrapolated( +[0-9.]+){3}$",
-                                   "^images/s( +[0-9]+){3}$",
-                                   "^speed-up over single +1.00( +[0-9.]+){2}$",
-                                   "^test accuracy( +[01]\\.[0-9]{4}){3}$",
-                                   "^last loss( +[0-9.]+){3}$",
-                                   "^peak memory, device 0( +[0-9.]+ [KM]iB){3}$",
-                                   "^peak memory, each other +-( +[0-9.]+ [KM]iB){2}$",
-                                   "^bytes into device 0, a step( +[0-9.]+ ([KM]i)?B){3}$",
-                                   "^bytes out of device 0 +0 B( +[0-9.]+ ([KM]i)?B){2}$",
-                                   "^bytes into each other +-( +[0-9.]+ [KM]iB){2}$",
-                                   "^bytes out of each other +-( +[0-9.]+ [KM]iB){2}$",
-                                   "^  forward",
-                                   "^  backward",
-                                   "^  scatter",
-                                   "^  gather",
-                                   "^  reduce",
-                                   "^  replicate",
-                                   "^  loss",
-                                   "^  optimizer",
-                                   "^  allreduce, beside backward +- +- +[0-9.]+ \\| [0-9.]+$",
-                                   "^  waiting for the others +- +[0-9.]+ \\| - +[0-9.]+ \\| [0-9.]+$"};
+static const char *const ROWS[] = {
+    "^ +single +DP x %d +DDP x %d$",
+    "^seconds an epoch, extrapolated( +[0-9.]+){3}$",
+    "^images/s( +[0-9]+){3}$",
+    "^speed-up over single +1.00( +[0-9.]+){2}$",
+    "^test accuracy( +[01]\\.[0-9]{4}){3}$",
+    "^last loss( +[0-9.]+){3}$",
+    "^peak memory, device 0( +[0-9.]+ [KM]iB){3}$",
+    "^peak memory, each other +-( +[0-9.]+ [KM]iB){2}$",
+    "^bytes into device 0, a step( +[0-9.]+ ([KM]i)?B){3}$",
+    "^bytes out of device 0 +0 B( +[0-9.]+ ([KM]i)?B){2}$",
+    "^bytes into each other +-( +[0-9.]+ [KM]iB){2}$",
+    "^bytes out of each other +-( +[0-9.]+ [KM]iB){2}$",
+    "^  forward",
+    "^  backward",
+    "^  scatter",
+    "^  gather",
+    "^  reduce",
+    "^  replicate",
+    "^  loss",
+    "^  optimizer",
+    "^  allreduce, beside backward +- +- +[0-9.]+ \\| [0-9.]+$",
+    "^  waiting for the others +- +[0-9.]+ \\| - +[0-9.]+ \\| [0-9.]+$"};
 
 static void check_rows(const char *out, int devices) {
     for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
@@ -56,10 +58,13 @@ static void check_json(const char *path, int devices) {
         cr_assert(json_int(run, "devices") == here && json_at(run, "per_device")->count == here);
         cr_assert(json_int(run, "steps") == 6 && json_at(run, "losses")->count == 6 &&
                   json_int(run, "batch_size") == 250);
-        cr_assert(json_int(run, "images") == 6 * 250 && json_int(run, "parameter_count") == 129068 &&
+        cr_assert(json_int(run, "images") == 6 * 250 &&
+                  json_int(run, "parameter_count") == 129068 &&
                   json_at(run, "parameters")->count == 8);
-        cr_assert(json_int(run, "virtual_devices") == devices && json_at(run, "bits_promised")->integer);
-        cr_assert(json_double(run, "training_seconds") > 0 && json_double(run, "images_per_second") > 0);
+        cr_assert(json_int(run, "virtual_devices") == devices &&
+                  json_at(run, "bits_promised")->integer);
+        cr_assert(json_double(run, "training_seconds") > 0 &&
+                  json_double(run, "images_per_second") > 0);
         /* From the launch: at least the step itself, on a clock that ranks and launcher share. */
         double first = json_double(run, "first_step_seconds");
         cr_assert(first > 0 && first < CLI_SECONDS, "%g s to the first step", first);
@@ -68,15 +73,16 @@ static void check_json(const char *path, int devices) {
         for (int s = 0; s < 6; s++) {
             char one[32];
             snprintf(one, sizeof one, "losses/%d", s);
-            cr_assert_eq(json_double(run, one), json_double(json_at(root, "single"), one), "loss of step %d",
-                         s);
+            cr_assert_eq(json_double(run, one), json_double(json_at(root, "single"), one),
+                         "loss of step %d", s);
         }
         for (int d = 0; d < here; d++) {
             char device[32];
             snprintf(device, sizeof device, "per_device/%d", d);
             const struct json *x = json_at(run, device);
             int64_t sum = 0, now = 0, busy = 0;
-            for (const struct json *c = json_at(x, "memory_at_peak_by_cause")->child; c; c = c->next)
+            for (const struct json *c = json_at(x, "memory_at_peak_by_cause")->child; c;
+                 c = c->next)
                 sum += c->integer;
             for (const struct json *c = json_at(x, "memory_now_by_cause")->child; c; c = c->next)
                 now += c->integer;
@@ -87,7 +93,8 @@ static void check_json(const char *path, int devices) {
                       json_int(x, "memory_now") == now);
             cr_assert(json_int(x, "memory_peak") <= json_int(x, "memory_capacity") &&
                       json_int(x, "busy_ns") == busy && busy > 0);
-            /* What the host reads of losses and hashes is no traffic of training: nothing leaves a single device. */
+            /* What the host reads of losses and hashes is no traffic of training: nothing leaves
+             * a single device. */
             cr_assert(json_int(x, "bytes_in") > 0 && (json_int(x, "bytes_out") > 0) == (m > 0));
         }
     }
@@ -102,16 +109,17 @@ Test(cli_compare, identical, .timeout = 300, .init = cli_folder_make, .fini = cl
     for (int devices = test_short() ? 3 : 2; devices <= (test_short() ? 3 : 4); devices++) {
         struct cli c;
         cli_run(&c,
-                "compare %s --devices %d --steps 6 --batch-size 250 --init-from golden/lenet_300.safetensors "
+                "compare %s --devices %d --steps 6 --batch-size 250 --init-from "
+                "golden/lenet_300.safetensors "
                 "--json j%d",
                 data, devices, devices);
         cr_assert(c.status == 0 && !*c.err, "%d devices: status %d: %s", devices, c.status, c.err);
-        cr_expect(matches(c.out, "^DP = single: " IDENTICAL) && matches(c.out, "^DDP = single: " IDENTICAL),
+        cr_expect(matches(c.out, "^DP = single: " IDENTICAL) &&
+                      matches(c.out, "^DDP = single: " IDENTICAL),
                   "%s", c.out);
-        cr_expect(
-            matches(c.out,
-                    "global 250; sgd, learning rate 0.2; [234] virtual devices, [0-9]+ duplicates an epoch$"),
-            "%s", c.out);
+        cr_expect(matches(c.out, "global 250; sgd, learning rate 0.2; [234] virtual devices, "
+                                 "[0-9]+ duplicates an epoch$"),
+                  "%s", c.out);
         char batch[64], file[8];
         snprintf(batch, sizeof batch, "DDP: %g x %d", 250.0 / devices, devices);
         cr_expect(strstr(c.out, batch), "'%s' is not in: %s", batch, c.out);
@@ -122,10 +130,12 @@ Test(cli_compare, identical, .timeout = 300, .init = cli_folder_make, .fini = cl
     }
 }
 
-/* Where bits are not promised: how far apart in lock step, the bound, and why. The comparison still ends
- * well. */
-Test(cli_compare, within_the_bound, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
-    if (test_short()) cr_skip_test("slow kernels; train/test_compare checks in lock step with a small model");
+/* Where bits are not promised: how far apart in lock step, the bound, and why. The comparison
+ * still ends well. */
+Test(cli_compare, within_the_bound, .timeout = 300, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    if (test_short())
+        cr_skip_test("slow kernels; train/test_compare checks in lock step with a small model");
     static const struct {
         const char *args, *why, *dp;
     } table[] = {{"--devices 4 --allreduce ring", "ring over 4 devices adds in an order of its own",
@@ -139,18 +149,20 @@ Test(cli_compare, within_the_bound, .timeout = 300, .init = cli_folder_make, .fi
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         struct cli c;
         cli_run(&c,
-                "compare %s %s --steps 6 --batch-size 250 --init-from golden/lenet_300.safetensors --json j",
+                "compare %s %s --steps 6 --batch-size 250 --init-from golden/lenet_300.safetensors "
+                "--json j",
                 data, table[i].args);
         cr_assert(c.status == 0 && !*c.err, "%s: status %d: %s", table[i].args, c.status, c.err);
-        cr_expect(matches(c.out, "^DDP ~ single: gradients in lock step at 4 points: relative L2 distance at "
-                                 "most [0-9.e-]+, bound 0.0003$"),
-                  "%s", c.out);
-        cr_expect(strstr(c.out, table[i].why) && strstr(c.out, table[i].dp), "%s: %s", table[i].args, c.out);
         cr_expect(
-            matches(
-                c.out,
-                "^  bits apart since step [0-9]+; losses (within 1 %|more than 1 % apart since step [0-9]+)"),
+            matches(c.out,
+                    "^DDP ~ single: gradients in lock step at 4 points: relative L2 distance at "
+                    "most [0-9.e-]+, bound 0.0003$"),
             "%s", c.out);
+        cr_expect(strstr(c.out, table[i].why) && strstr(c.out, table[i].dp), "%s: %s",
+                  table[i].args, c.out);
+        cr_expect(matches(c.out, "^  bits apart since step [0-9]+; losses (within 1 %|more than 1 "
+                                 "% apart since step [0-9]+)"),
+                  "%s", c.out);
         struct json *root = json_of("j");
         cr_assert_str_eq(json_text(root, "verdict_ddp/verdict"), "within bound");
         cr_assert(strstr(json_text(root, "verdict_ddp/bits_not_promised_because"), table[i].why));
@@ -168,17 +180,20 @@ Test(cli_compare, demo, .timeout = 300, .init = cli_folder_make, .fini = cli_fol
     struct cli c;
     cli_run(&c, "demo %s --epochs 1 --steps 3 --json j", data);
     cr_assert(c.status == 0 && !*c.err, "status %d: %s", c.status, c.err);
-    cr_expect(matches(c.out,
-                      "^d2l.*: lenet, at most 3 steps of 1 epoch instead of the chapter's 10 \\(--epochs 10"),
-              "%s", c.out);
-    cr_expect(matches(c.out, "^single +test acc: [01]\\.[0-9]{2}, [0-9.]+ sec/epoch on \\[cpu\\(0\\)\\]" PART_OF_AN_EPOCH),
-              "%s", c.out);
     cr_expect(
-        matches(c.out, "^DP +test acc: [01]\\.[0-9]{2}, [0-9.]+ sec/epoch on \\[cpu\\(0\\), cpu\\(1\\)\\]" PART_OF_AN_EPOCH),
+        matches(
+            c.out,
+            "^d2l.*: lenet, at most 3 steps of 1 epoch instead of the chapter's 10 \\(--epochs 10"),
         "%s", c.out);
-    cr_expect(
-        matches(c.out, "^DDP +test acc: [01]\\.[0-9]{2}, [0-9.]+ sec/epoch on \\[cpu\\(0\\), cpu\\(1\\)\\]" PART_OF_AN_EPOCH),
-        "%s", c.out);
+    cr_expect(matches(c.out, "^single +test acc: [01]\\.[0-9]{2}, [0-9.]+ sec/epoch on "
+                             "\\[cpu\\(0\\)\\]" PART_OF_AN_EPOCH),
+              "%s", c.out);
+    cr_expect(matches(c.out, "^DP +test acc: [01]\\.[0-9]{2}, [0-9.]+ sec/epoch on \\[cpu\\(0\\), "
+                             "cpu\\(1\\)\\]" PART_OF_AN_EPOCH),
+              "%s", c.out);
+    cr_expect(matches(c.out, "^DDP +test acc: [01]\\.[0-9]{2}, [0-9.]+ sec/epoch on \\[cpu\\(0\\), "
+                             "cpu\\(1\\)\\]" PART_OF_AN_EPOCH),
+              "%s", c.out);
     cr_expect(matches(c.out, "^DDP = single: identical to the bit after 3 steps"), "%s", c.out);
     check_rows(c.out, 2);
     struct json *root = json_of("j");

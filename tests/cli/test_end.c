@@ -1,5 +1,5 @@
-/* How a command ends that is ended: signals to it, and to one of its ranks, in each phase. The status, one
- * line that names who, no process, no file. */
+/* How a command ends that is ended: signals to it, and to one of its ranks, in each phase. The
+ * status, one line that names who, no process, no file. */
 #include "tests/cli/data.h"
 #include "tests/cli/json.h"
 
@@ -7,24 +7,28 @@ enum phase { START, TRAINING, EVALUATION, PHASES };
 static const char *const NAMES[PHASES] = {"start", "training", "evaluation"};
 enum { RANKS = 3 };
 
-/* Starts a job of three ranks that would run for long in this phase, and returns when it is there. */
+/* Starts a job of three ranks that would run for long in this phase, and returns when it is
+ * there. */
 static void start_in(struct cli *c, enum phase phase, const char *command, int signal) {
-    /* Until a stopped rank is missed; others may lag behind on a busy machine, most of all in a long evaluation, and the
-     * short form is the slow one. Where nobody is stopped no deadline shall pass. */
+    /* Until a stopped rank is missed; others may lag behind on a busy machine, most of all in a
+     * long evaluation, and the short form is the slow one. Where nobody is stopped no deadline
+     * shall pass. */
     const double timeout = signal != SIGSTOP ? 60 : test_short() || phase == EVALUATION ? 5 : 2;
     const int width = test_short() ? 1024 : 2048;
     if (phase == EVALUATION) { /* one quick step, then a test set that takes long */
         put_data(30, test_short() ? 4000 : 20000);
-        cli_start_on_terminal(c,
-                              "%s --devices %d --data-dir d --batch-size 30 --model mlp --mlp-hidden "
-                              "%d,%d --epochs 1 --timeout %g",
-                              command, RANKS, width, width, timeout);
+        cli_start_on_terminal(
+            c,
+            "%s --devices %d --data-dir d --batch-size 30 --model mlp --mlp-hidden "
+            "%d,%d --epochs 1 --timeout %g",
+            command, RANKS, width, width, timeout);
         cr_assert(cli_shows(c, "step 1/1"), "%s", c->out);
         usleep(50000);
     } else {
         put_data(test_short() ? 300 : 3000, 20);
-        cli_start_on_terminal(c, "%s --devices %d --data-dir d --batch-size 30 --epochs 100000 --timeout %g",
-                              command, RANKS, timeout);
+        cli_start_on_terminal(
+            c, "%s --devices %d --data-dir d --batch-size 30 --epochs 100000 --timeout %g", command,
+            RANKS, timeout);
         if (phase == TRAINING) cr_assert(cli_shows(c, "epoch 2/"), "%s", c->out);
     }
 }
@@ -38,22 +42,23 @@ static void one_line(struct cli *c, int status, const char *expression, const ch
     cli_free(c);
 }
 
-/* SIGKILL: the rank is named with its signal, and its status is the command's. SIGSTOP: somebody's wait ends
- * by --timeout, and what it names is the rank that did not come. */
+/* SIGKILL: the rank is named with its signal, and its status is the command's. SIGSTOP:
+ * somebody's wait ends by --timeout, and what it names is the rank that did not come. */
 static void hit_ranks(int signal) {
     for (enum phase phase = START; phase < PHASES; phase++)
         for (int rank = 0; rank < RANKS; rank++) {
             struct cli c;
             char want[64], what[64];
             int once = test_short() || (signal == SIGSTOP &&
-                                        phase != TRAINING); /* each wait for a stopped rank takes its time */
+                                        /* each wait for a stopped rank takes its time */
+                                        phase != TRAINING);
             if (once && rank != (int)phase) continue;
             start_in(&c, phase, "train --mode ddp --save w --log-loss l", signal);
             kill(cli_find_rank(&c, rank), signal);
             cli_wait(&c);
             snprintf(what, sizeof what, "rank %d gets signal %d in %s", rank, signal, NAMES[phase]);
-            snprintf(want, sizeof want, signal == SIGKILL ? "rank %d \\(pid [0-9]+\\) .*signal 9" : "rank %d",
-                     rank);
+            snprintf(want, sizeof want,
+                     signal == SIGKILL ? "rank %d \\(pid [0-9]+\\) .*signal 9" : "rank %d", rank);
             one_line(&c, signal == SIGKILL ? 137 : 1, want, what);
         }
 }
@@ -65,8 +70,10 @@ Test(cli_end, rank_stopped, .timeout = 300, .init = cli_folder_make, .fini = cli
     hit_ranks(SIGSTOP);
 }
 
-/* Ctrl-C and SIGTERM to the command: 128+n. SIGKILL leaves it no last word, and still no process. */
-Test(cli_end, signals_to_the_command, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
+/* Ctrl-C and SIGTERM to the command: 128+n. SIGKILL leaves it no last word, and still no
+ * process. */
+Test(cli_end, signals_to_the_command, .timeout = 300, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
     static const char *const commands[] = {"train --mode ddp --save w --log-loss l --json j",
                                            "compare --json j"};
     static const int signals[] = {SIGINT, SIGTERM, SIGKILL};
@@ -80,11 +87,12 @@ Test(cli_end, signals_to_the_command, .timeout = 300, .init = cli_folder_make, .
             cli_wait(&c);
             snprintf(what, sizeof what, "%.7s, signal %d", commands[k], signals[i]);
             if (signals[i] == SIGKILL) {
-                cr_expect(c.status == 137 && !*c.err && cli_files() == 2, "%s: %d '%s'", what, c.status,
-                          c.err);
+                cr_expect(c.status == 137 && !*c.err && cli_files() == 2, "%s: %d '%s'", what,
+                          c.status, c.err);
                 cli_free(&c);
             } else {
-                one_line(&c, 128 + signals[i], signals[i] == SIGINT ? "signal 2 " : "signal 15 ", what);
+                one_line(&c, 128 + signals[i], signals[i] == SIGINT ? "signal 2 " : "signal 15 ",
+                         what);
             }
         }
 }
@@ -98,8 +106,8 @@ Test(cli_end, ctrl_c_to_all, .timeout = 120, .init = cli_folder_make, .fini = cl
     one_line(&c, 130, "signal 2 ", "Ctrl-C");
 }
 
-/* Single and DP train in the command's own process: the signal's default ends it, and the unfinished files
- * have no name. */
+/* Single and DP train in the command's own process: the signal's default ends it, and the
+ * unfinished files have no name. */
 Test(cli_end, one_process, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
     static const char *const modes[] = {"single", "dp"};
     for (int m = 0; m < 2; m++)
@@ -107,16 +115,19 @@ Test(cli_end, one_process, .timeout = 120, .init = cli_folder_make, .fini = cli_
             struct cli c;
             char command[128];
             int signal = i ? SIGKILL : SIGINT;
-            snprintf(command, sizeof command, "train --mode %s --save w --log-loss l --json j", modes[m]);
+            snprintf(command, sizeof command, "train --mode %s --save w --log-loss l --json j",
+                     modes[m]);
             start_in(&c, TRAINING, command, signal);
             kill(c.pid, signal);
             cli_wait(&c);
-            cr_expect(c.status == 128 + signal && cli_files() == 2, "%s: status %d", modes[m], c.status);
+            cr_expect(c.status == 128 + signal && cli_files() == 2, "%s: status %d", modes[m],
+                      c.status);
             cli_free(&c);
         }
 }
 
-/* A reader that goes away, as head does, is no failure: the status of a signal 13, and not a word. */
+/* A reader that goes away, as head does, is no failure: the status of a signal 13, and not a
+ * word. */
 Test(cli_end, reader_gone, .timeout = 240, .init = cli_folder_make, .fini = cli_folder_remove) {
     static const struct {
         const char *command, *first;
@@ -127,14 +138,16 @@ Test(cli_end, reader_gone, .timeout = 240, .init = cli_folder_make, .fini = cli_
     for (int i = 0; i < 3; i++) {
         char command[PATH_MAX + 256];
         snprintf(command, sizeof command,
-                 "{ %s %s --device cpu --devices 3 --data-dir d --batch-size 30 --epochs 100000; echo $? >s; } 2>e | "
+                 "{ %s %s --device cpu --devices 3 --data-dir d --batch-size 30 --epochs 100000; "
+                 "echo $? >s; } 2>e | "
                  "head -1 >o",
                  cli_program, table[i].command);
         cr_assert_eq(system(command), 0);
         cr_assert(cli_nobody_left(CLI_LEFT_SECONDS), "a process is left");
-        char *status = cli_read("s", NULL), *errors = cli_read("e", NULL), *out = cli_read("o", NULL);
-        cr_expect(!strcmp(status, "141\n") && !strncmp(out, table[i].first, strlen(table[i].first)), "%s: '%s' '%s'",
-                  table[i].command, status, out);
+        char *status = cli_read("s", NULL), *errors = cli_read("e", NULL),
+             *out = cli_read("o", NULL);
+        cr_expect(!strcmp(status, "141\n") && !strncmp(out, table[i].first, strlen(table[i].first)),
+                  "%s: '%s' '%s'", table[i].command, status, out);
         cr_expect_str_eq(errors, "", "%s", table[i].command);
         cr_expect_eq(cli_files(), 5, "golden, d, s, e and o");
         free(status), free(errors), free(out);

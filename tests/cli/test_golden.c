@@ -1,6 +1,6 @@
-/* The command against PyTorch's float64: losses from --log-loss, gradients from what one step did to the
- * saved weights. Every mode, 1 to 4 devices, from the initial weights and from a livelier point after 300
- * steps. */
+/* The command against PyTorch's float64: losses from --log-loss, gradients from what one step
+ * did to the saved weights. Every mode, 1 to 4 devices, from the initial weights and from a
+ * livelier point after 300 steps. */
 #include "tests/cli/data.h"
 #include "tests/cli/run.h"
 #include "tests/golden/golden.h"
@@ -8,15 +8,15 @@
 #include "base/error.h"
 #include "models/model.h"
 
-/* Asked for are 2e-6 (loss), 1e-5 (losses of five steps) and 3e-4 (gradients). tests/models/test_golden.c measured
- * how near our kernels come, and why these bounds still leave a factor of about eight; the way through weight
- * files adds rounding of one part in 2^24. */
+/* Asked for are 2e-6 (loss), 1e-5 (losses of five steps) and 3e-4 (gradients).
+ * tests/models/test_golden.c measured how near our kernels come, and why these bounds still
+ * leave a factor of about eight; the way through weight files adds rounding of one part in 2^24. */
 static const double LOSS_TOLERANCE = 1e-7, GRADIENT_TOLERANCE = 1e-5;
 
-/* G = F - L g in float32, so (F - G) / L is g but for an error of 2^-24 max(|F|, |L g|) / L. Weights are
- * about 0.01 and gradient elements from 1e-6 on: at L = 1 the weights' last bit would hide the fourth digit
- * of the small ones; at L = 1024, a power of two, so that L g itself is exact, the error is that of a float32
- * gradient. */
+/* G = F - L g in float32, so (F - G) / L is g but for an error of 2^-24 max(|F|, |L g|) / L.
+ * Weights are about 0.01 and gradient elements from 1e-6 on: at L = 1 the weights' last bit
+ * would hide the fourth digit of the small ones; at L = 1024, a power of two, so that L g itself
+ * is exact, the error is that of a float32 gradient. */
 static const float STEP_LENGTH = 1024;
 
 enum { STEPS = 5, PICTURES = 1536 }; /* 5 * 256 and some, a multiple of 3 and of 4 */
@@ -26,7 +26,8 @@ static void read_losses(const char *path, double *losses, int steps) {
     cr_assert(!strncmp(text, "step,epoch,loss\n", 16), "%s", text);
     for (int i = 0; i < steps; i++, line = strchr(line + 1, '\n')) {
         int step = -1, epoch = -1;
-        cr_assert_eq(sscanf(line + 1, "%d,%d,%lf", &step, &epoch, &losses[i]), 3, "row %d: %s", i, line + 1);
+        cr_assert_eq(sscanf(line + 1, "%d,%d,%lf", &step, &epoch, &losses[i]), 3, "row %d: %s", i,
+                     line + 1);
         cr_assert(step == i && epoch == 0);
     }
     cr_assert_str_eq(line, "\n");
@@ -39,7 +40,8 @@ static float **load(const char *path, const struct model *m) {
     return values;
 }
 
-static void check_gradients(const char *from, const char *to, const char *golden, const char *what) {
+static void check_gradients(const char *from, const char *to, const char *golden,
+                            const char *what) {
     struct model_options options = {.dropout = -1};
     struct model m;
     cr_assert_eq(model_open(&m, "lenet", &options), OK);
@@ -66,8 +68,8 @@ static void check_losses(const char *path, int steps, int point, const char *wha
         char key[32];
         snprintf(key, sizeof key, "loss %d %d", point, i);
         double want = golden_number("golden/lenet.txt", key);
-        cr_expect(fabs(losses[i] - want) < LOSS_TOLERANCE, "%s: loss of step %d: %.9g, not %.9g", what, i,
-                  losses[i], want);
+        cr_expect(fabs(losses[i] - want) < LOSS_TOLERANCE, "%s: loss of step %d: %.9g, not %.9g",
+                  what, i, losses[i], want);
     }
 }
 
@@ -76,7 +78,8 @@ static void check_mode(const char *mode, int devices, int point, const char *fro
     snprintf(golden, sizeof golden, "golden/lenet_grads_%d.safetensors", point);
     snprintf(what, sizeof what, "%s on %d from step %d", mode, devices, point);
     snprintf(run, sizeof run,
-             "train --mode %s --devices %d --model lenet --no-shuffle --batch-size 256 --data-dir d --quiet",
+             "train --mode %s --devices %d --model lenet --no-shuffle --batch-size 256 --data-dir "
+             "d --quiet",
              mode, devices);
     cli_well("%s --init-from %s --steps 1 --lr %g --log-loss one.csv --save G", run, from,
              (double)STEP_LENGTH);
@@ -96,7 +99,8 @@ static void check_point(int point, const char *from) {
     }
 }
 
-/* The seed gives PyTorch's own initial weights, to the bit, and a learning rate of 0 leaves them alone. */
+/* The seed gives PyTorch's own initial weights, to the bit, and a learning rate of 0 leaves them
+ * alone. */
 static void make_initial(const char *path) {
     struct model_options options = {.dropout = -1};
     struct model m;
@@ -109,21 +113,23 @@ static void make_initial(const char *path) {
         unsigned long long want;
         snprintf(key, sizeof key, "init %s fnv1a64", m.params[i].name);
         cr_assert_eq(sscanf(golden_fact("golden/lenet.txt", key, line), "%llx", &want), 1);
-        cr_assert_eq(fnv1a64(values[i], param_spec_count(&m.params[i])), want, "%s is not PyTorch's",
-                     m.params[i].name);
+        cr_assert_eq(fnv1a64(values[i], param_spec_count(&m.params[i])), want,
+                     "%s is not PyTorch's", m.params[i].name);
     }
     model_values_free(values);
     model_free(&m);
 }
 
-Test(cli_golden, initial_weights, .timeout = 400, .init = cli_folder_make, .fini = cli_folder_remove) {
+Test(cli_golden, initial_weights, .timeout = 400, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
     make_initial("F");
     if (!has_fashion_mnist())
         cr_skip_test("Fashion-MNIST is not installed: apt install dataset-fashion-mnist");
     check_point(0, "F");
 }
 
-Test(cli_golden, after_300_steps, .timeout = 400, .init = cli_folder_make, .fini = cli_folder_remove) {
+Test(cli_golden, after_300_steps, .timeout = 400, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
     if (!has_fashion_mnist())
         cr_skip_test("Fashion-MNIST is not installed: apt install dataset-fashion-mnist");
     check_point(300, "golden/lenet_300.safetensors");

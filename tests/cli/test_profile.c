@@ -1,5 +1,5 @@
-/* duet profile: the three tables one below the other, their numbers those of --json, and what must hold of
- * them. */
+/* duet profile: the three tables one below the other, their numbers those of --json, and what
+ * must hold of them. */
 #include "tests/cli/data.h"
 #include "tests/cli/json.h"
 
@@ -46,11 +46,13 @@ static int64_t sum_of(const struct json *root, int run, const char *key) {
     return sum;
 }
 
-Test(cli_profile, three_tables, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+Test(cli_profile, three_tables, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
     struct cli c;
     char *table[3];
     put_data(300, 20);
-    cli_run(&c, "profile --devices %d --data-dir d --batch-size 60 --steps %d --json j", DEVICES, STEPS);
+    cli_run(&c, "profile --devices %d --data-dir d --batch-size 60 --steps %d --json j", DEVICES,
+            STEPS);
     cr_assert(c.status == 0 && !*c.err, "status %d: %s", c.status, c.err);
     cr_expect(plain_lines(c.out));
     struct json *root = json_of("j");
@@ -74,35 +76,41 @@ Test(cli_profile, three_tables, .timeout = 120, .init = cli_folder_make, .fini =
     }
     /* In DP device 0's thread waits for the others; what they wait for it is not measured. */
     for (int i = 0; i < 2; i++)
-        cr_expect(json_int(device(root, i, 0), "wait_ns") > 0 && json_int(device(root, i, 1), "wait_ns") == 0 &&
-                      matches(table[i], "^dev +bytes in .* waiting$") && matches(table[i], "^  1 .* -$"),
+        cr_expect(json_int(device(root, i, 0), "wait_ns") > 0 &&
+                      json_int(device(root, i, 1), "wait_ns") == 0 &&
+                      matches(table[i], "^dev +bytes in .* waiting$") &&
+                      matches(table[i], "^  1 .* -$"),
                   "%s", table[i]);
-    /* The output is gathered by plain DP alone; its bytes are those of 60 rows of 10 numbers and of their
-     * gradient. */
+    /* The output is gathered by plain DP alone; its bytes are those of 60 rows of 10 numbers and
+     * of their gradient. */
     cr_expect(strstr(table[0], "gathered output") && !strstr(table[1], "gathered output") &&
               !strstr(table[2], "gathered output"));
-    cr_expect_geq(json_int(device(root, 0, 0), "memory_at_peak_by_cause/gathered output"), 60 * 10 * 4);
+    cr_expect_geq(json_int(device(root, 0, 0), "memory_at_peak_by_cause/gathered output"),
+                  60 * 10 * 4);
     cr_expect_eq(json_int(device(root, 0, 1), "memory_at_peak_by_cause/gathered output"), 0);
     cr_expect_gt(json_double(root, "dp/device_0_excess/memory_bytes/gathered output"), 0);
     /* DP hands every other device the parameters each step and takes in as many gradients. */
-    cr_expect_geq(json_int(device(root, 0, 0), "bytes_out"), (int64_t)(DEVICES - 1) * 129068 * 4 * STEPS);
-    cr_expect_geq(json_int(device(root, 0, 0), "bytes_in"), (int64_t)(DEVICES - 1) * 129068 * 4 * STEPS);
-    cr_expect(
-        matches(table[0],
-                "^  link bytes a step +bytes (in|out) \\+[0-9.]+ [KM]iB, bytes (in|out) \\+[0-9.]+ [KM]iB$"),
-        "%s", table[0]);
+    cr_expect_geq(json_int(device(root, 0, 0), "bytes_out"),
+                  (int64_t)(DEVICES - 1) * 129068 * 4 * STEPS);
+    cr_expect_geq(json_int(device(root, 0, 0), "bytes_in"),
+                  (int64_t)(DEVICES - 1) * 129068 * 4 * STEPS);
+    cr_expect(matches(table[0], "^  link bytes a step +bytes (in|out) \\+[0-9.]+ [KM]iB, bytes "
+                                "(in|out) \\+[0-9.]+ [KM]iB$"),
+              "%s", table[0]);
     /* DDP's ranks do the same, each with memory for collectives. */
-    cr_expect(matches(table[2], "^  memory at peak +nothing$") && strstr(table[2], "allreduce (beside)"),
+    cr_expect(matches(table[2], "^  memory at peak +nothing$") &&
+                  strstr(table[2], "allreduce (beside)"),
               "%s", table[2]);
     cr_expect_gt(json_int(device(root, 2, 1), "comm_ns"), 0);
-    cr_expect_eq(json_int(device(root, 2, 0), "memory_peak"), json_int(device(root, 2, 2), "memory_peak"));
+    cr_expect_eq(json_int(device(root, 2, 0), "memory_peak"),
+                 json_int(device(root, 2, 2), "memory_peak"));
     /* Causes in order: each line's amounts fall. */
     for (int i = 0; i < 3; i++)
-        for (const struct json *kind = json_at(json_at(root, KEYS[i]), "device_0_excess")->child; kind;
-             kind = kind->next)
+        for (const struct json *kind = json_at(json_at(root, KEYS[i]), "device_0_excess")->child;
+             kind; kind = kind->next)
             for (const struct json *cause = kind->child; cause && cause->next; cause = cause->next)
-                cr_expect_geq(cause->number, cause->next->number, "%s: %s before %s", KEYS[i], cause->key,
-                              cause->next->key);
+                cr_expect_geq(cause->number, cause->next->number, "%s: %s before %s", KEYS[i],
+                              cause->key, cause->next->key);
     for (int i = 0; i < 3; i++)
         free(table[i]);
     json_free(root);
@@ -114,10 +122,10 @@ Test(cli_profile, repeatable, .timeout = 120, .init = cli_folder_make, .fini = c
     put_data(300, 20);
     for (int i = 0; i < 2; i++) {
         struct cli c;
-        cli_run(
-            &c,
-            "profile --devices %d --data-dir d --batch-size 50 --steps %d --model convnet --json j%d --quiet",
-            DEVICES, STEPS, i);
+        cli_run(&c,
+                "profile --devices %d --data-dir d --batch-size 50 --steps %d --model convnet "
+                "--json j%d --quiet",
+                DEVICES, STEPS, i);
         cr_assert_eq(c.status, 0, "%s", c.err);
         cli_free(&c);
     }
@@ -126,7 +134,8 @@ Test(cli_profile, repeatable, .timeout = 120, .init = cli_folder_make, .fini = c
     for (int run = 0; run < 3; run++)
         for (int d = 0; d < DEVICES; d++)
             for (int k = 0; k < 4; k++)
-                cr_expect_eq(json_int(device(a, run, d), keys[k]), json_int(device(b, run, d), keys[k]),
-                             "%s, device %d: %s", KEYS[run], d, keys[k]);
+                cr_expect_eq(json_int(device(a, run, d), keys[k]),
+                             json_int(device(b, run, d), keys[k]), "%s, device %d: %s", KEYS[run],
+                             d, keys[k]);
     json_free(a), json_free(b);
 }

@@ -1,6 +1,6 @@
-/* The same bits: single, dp and ddp on any number of devices end with equal files of losses and weights, byte
- * by byte, where docs/design.md section 2 promises it. From the initial weights a wrong order of summing
- * changes few parameters, so most of it starts from a livelier point too. */
+/* The same bits: single, dp and ddp on any number of devices end with equal files of losses and
+ * weights, byte by byte, where docs/design.md section 2 promises it. From the initial weights a
+ * wrong order of summing changes few parameters, so most of it starts from a livelier point too. */
 #include "device/op.h"
 #include "tests/cli/data.h"
 #include "tests/cli/json.h"
@@ -16,15 +16,22 @@ static const struct way ALL[] = {{"dp", 1, "auto"},    {"dp", 2, "auto"},     {"
                                  {"ddp", 2, "direct"}, {"ddp", 2, "ring"},    {"ddp", 2, "tree"},
                                  {"ddp", 4, "naive"},  {"ddp", 4, "oneshot"}, {"ddp", 4, "direct"},
                                  {"ddp", 4, "auto"},   {NULL, 0, NULL}};
-static const struct way SOME[] = {
-    {"dp", 2, "auto"}, {"dp", 4, "auto"}, {"ddp", 2, "ring"}, {"ddp", 4, "direct"}, {NULL, 0, NULL}};
+static const struct way SOME[] = {{"dp", 2, "auto"},
+                                  {"dp", 4, "auto"},
+                                  {"ddp", 2, "ring"},
+                                  {"ddp", 4, "direct"},
+                                  {NULL, 0, NULL}};
 static const struct way FEW[] = {{"dp", 4, "auto"}, {"ddp", 2, "ring"}, {NULL, 0, NULL}};
-static const struct way EPOCH[] = {
-    {"dp", 1, "auto"}, {"dp", 4, "auto"}, {"ddp", 2, "tree"}, {"ddp", 4, "direct"}, {NULL, 0, NULL}};
+static const struct way EPOCH[] = {{"dp", 1, "auto"},
+                                   {"dp", 4, "auto"},
+                                   {"ddp", 2, "tree"},
+                                   {"ddp", 4, "direct"},
+                                   {NULL, 0, NULL}};
 
-static void train(const char *mode, int devices, const char *allreduce, const char *options, const char *to) {
-    cli_well("train --mode %s --devices %d --allreduce %s %s --quiet --log-loss %s.csv --save %s", mode,
-             devices, allreduce, options, to, to);
+static void train(const char *mode, int devices, const char *allreduce, const char *options,
+                  const char *to) {
+    cli_well("train --mode %s --devices %d --allreduce %s %s --quiet --log-loss %s.csv --save %s",
+             mode, devices, allreduce, options, to, to);
 }
 
 static void all_equal(const struct way *ways, const char *options) {
@@ -33,8 +40,8 @@ static void all_equal(const struct way *ways, const char *options) {
         train(way->mode, way->devices, way->allreduce, options, "two");
         cr_expect(cli_same_file("one.csv", "two.csv"), "%s on %d, %s: losses differ: %s", way->mode,
                   way->devices, way->allreduce, options);
-        cr_expect(cli_same_file("one", "two"), "%s on %d, %s: weights differ: %s", way->mode, way->devices,
-                  way->allreduce, options);
+        cr_expect(cli_same_file("one", "two"), "%s on %d, %s: weights differ: %s", way->mode,
+                  way->devices, way->allreduce, options);
     }
 }
 
@@ -54,30 +61,37 @@ static const struct way *some(void) {
     return test_short() ? FEW : SOME;
 }
 
-Test(cli_same_bits, every_algorithm, .timeout = 600, .init = cli_folder_make, .fini = cli_folder_remove) {
+Test(cli_same_bits, every_algorithm, .timeout = 600, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
     all_equal(ALL, words("--steps 20 --init-from golden/lenet_300.safetensors"));
 }
 
-Test(cli_same_bits, from_the_start, .timeout = 600, .init = cli_folder_make, .fini = cli_folder_remove) {
+Test(cli_same_bits, from_the_start, .timeout = 600, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
     if (test_short()) cr_skip_test("the short form starts from the livelier point alone");
     all_equal(some(), words("--steps 20"));
 }
 
 Test(cli_same_bits, small_buckets_momentum_weight_decay, .timeout = 600, .init = cli_folder_make,
      .fini = cli_folder_remove) {
-    all_equal(some(), words("--steps 20 --momentum 0.9 --weight-decay 1e-3 --lr 0.02 --bucket-cap-mb 0.1 "
-                            "--seed 7 --workers 0 "
-                            "--init-from golden/lenet_300.safetensors"));
+    all_equal(some(),
+              words("--steps 20 --momentum 0.9 --weight-decay 1e-3 --lr 0.02 --bucket-cap-mb 0.1 "
+                    "--seed 7 --workers 0 "
+                    "--init-from golden/lenet_300.safetensors"));
 }
 
 /* Every update reads the number of updates before it and two means for each parameter. */
-Test(cli_same_bits, adam_and_adadelta, .timeout = 600, .init = cli_folder_make, .fini = cli_folder_remove) {
-    all_equal(FEW, words("--steps 20 --optimizer adam --lr 0.01 --weight-decay 1e-3 --init-from golden/lenet_300.safetensors"));
+Test(cli_same_bits, adam_and_adadelta, .timeout = 600, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    all_equal(FEW, words("--steps 20 --optimizer adam --lr 0.01 --weight-decay 1e-3 --init-from "
+                         "golden/lenet_300.safetensors"));
     all_equal(FEW, words("--steps 20 --model mlp --optimizer adadelta --lr 1 --bucket-cap-mb 0.1"));
 }
 
-Test(cli_same_bits, loss_in_forward, .timeout = 600, .init = cli_folder_make, .fini = cli_folder_remove) {
-    all_equal(some(), words("--steps 20 --loss-in-forward --init-from golden/lenet_300.safetensors"));
+Test(cli_same_bits, loss_in_forward, .timeout = 600, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    all_equal(some(),
+              words("--steps 20 --loss-in-forward --init-from golden/lenet_300.safetensors"));
 }
 
 Test(cli_same_bits, convnet_with_dropout, .timeout = 600, .init = cli_folder_make,
@@ -86,8 +100,10 @@ Test(cli_same_bits, convnet_with_dropout, .timeout = 600, .init = cli_folder_mak
 }
 
 Test(cli_same_bits, mlp, .timeout = 600, .init = cli_folder_make, .fini = cli_folder_remove) {
-    all_equal(some(), words("--model mlp --mlp-hidden 100,30 --dropout 0.5 --batch-size 65 --steps 20 --seed "
-                            "-3 --workers 3"));
+    all_equal(
+        some(),
+        words("--model mlp --mlp-hidden 100,30 --dropout 0.5 --batch-size 65 --steps 20 --seed "
+              "-3 --workers 3"));
 }
 
 static const struct way EIGHT[] = {{"dp", 2, "auto"},  {"dp", 4, "auto"},     {"dp", 8, "auto"},
@@ -100,16 +116,18 @@ Test(cli_same_bits, eight_virtual_devices, .timeout = 600, .init = cli_folder_ma
               words("--virtual-devices 8 --steps 12 --init-from golden/lenet_300.safetensors"));
 }
 
-/* 103 pictures: padded to 104 (or cut to 100), four epochs, with a last batch of 5 (or none), and of fewer
- * samples than devices. */
-Test(cli_same_bits, short_last_batches, .timeout = 600, .init = cli_folder_make, .fini = cli_folder_remove) {
+/* 103 pictures: padded to 104 (or cut to 100), four epochs, with a last batch of 5 (or none),
+ * and of fewer samples than devices. */
+Test(cli_same_bits, short_last_batches, .timeout = 600, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
     put_data(103, 20);
     const char *const ends[] = {"--batch-size 11", "--batch-size 11 --drop-last", "--batch-size 17",
                                 "--batch-size 51 --no-shuffle", "--batch-size 500"};
     for (int i = 0; i < (test_short() ? 2 : 5); i++) {
         char options[256];
         snprintf(options, sizeof options,
-                 "--data-dir d --virtual-devices 4 --epochs %d --init-from golden/lenet_300.safetensors %s",
+                 "--data-dir d --virtual-devices 4 --epochs %d --init-from "
+                 "golden/lenet_300.safetensors %s",
                  test_short() ? 1 : 4, ends[i]);
         all_equal(some(), options);
     }
@@ -123,11 +141,13 @@ Test(cli_same_bits, a_batch_that_is_not_full, .timeout = 120, .init = cli_folder
     cli_well("train --data-dir d --virtual-devices 2 --epochs 2 --batch-size 96 --init-from "
              "golden/lenet_300.safetensors --quiet --log-loss one.csv --save one");
     for (int i = 0; i < 3; i++) {
-        cli_well("train %s --data-dir d --virtual-devices 2 --epochs 2 --batch-size 256 --init-from "
-                 "golden/lenet_300.safetensors --quiet "
-                 "--log-loss two.csv --save two",
-                 ways[i]);
-        cr_expect(cli_same_file("one.csv", "two.csv") && cli_same_file("one", "two"), "%s", ways[i]);
+        cli_well(
+            "train %s --data-dir d --virtual-devices 2 --epochs 2 --batch-size 256 --init-from "
+            "golden/lenet_300.safetensors --quiet "
+            "--log-loss two.csv --save two",
+            ways[i]);
+        cr_expect(cli_same_file("one.csv", "two.csv") && cli_same_file("one", "two"), "%s",
+                  ways[i]);
     }
 }
 
@@ -135,13 +155,17 @@ static int64_t occupied(int64_t bytes) { /* of a device's memory */
     return (bytes + 255) / 256 * 256;
 }
 
-/* Batches made on the device, out of a data set that lies there: the same pixels, so the same bits, and the same answers
- * to the test pictures. 103 pictures: a last batch of 4, one a device. */
-Test(cli_same_bits, data_set_on_the_device, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
-    static const char *const ways[] = {"--mode single", "--mode dp --devices 2", "--mode dp --devices 4 --loss-in-forward",
-                                       "--mode ddp --devices 2", "--mode ddp --devices 4 --workers 0"};
-    static const char common[] = "--data-dir d --virtual-devices 4 --epochs 2 --batch-size 20 --model convnet --quiet "
-                                 "--log-loss l --save w --json j";
+/* Batches made on the device, out of a data set that lies there: the same pixels, so the same
+ * bits, and the same answers to the test pictures. 103 pictures: a last batch of 4, one a
+ * device. */
+Test(cli_same_bits, data_set_on_the_device, .timeout = 300, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    static const char *const ways[] = {
+        "--mode single", "--mode dp --devices 2", "--mode dp --devices 4 --loss-in-forward",
+        "--mode ddp --devices 2", "--mode ddp --devices 4 --workers 0"};
+    static const char common[] =
+        "--data-dir d --virtual-devices 4 --epochs 2 --batch-size 20 --model convnet --quiet "
+        "--log-loss l --save w --json j";
     put_data(103, 20);
     cli_well("train %s --data-on host", common);
     cr_assert_eq(system("mv l l0; mv w w0; mv j j0"), 0);
@@ -150,22 +174,30 @@ Test(cli_same_bits, data_set_on_the_device, .timeout = 300, .init = cli_folder_m
         cli_well("train %s %s --data-on device", ways[i], common);
         cr_expect(cli_same_file("l", "l0") && cli_same_file("w", "w0"), "%s", ways[i]);
         struct json *j = json_of("j");
-        cr_expect(json_double(j, "accuracy/1") == json_double(staged, "accuracy/1"), "%s: another accuracy", ways[i]);
-        cr_expect(json_at(j, "data_on_device")->integer && !json_at(staged, "data_on_device")->integer);
+        cr_expect(json_double(j, "accuracy/1") == json_double(staged, "accuracy/1"),
+                  "%s: another accuracy", ways[i]);
+        cr_expect(json_at(j, "data_on_device")->integer &&
+                  !json_at(staged, "data_on_device")->integer);
         cr_expect_eq(json_int(j, "per_device/0/memory_now_by_cause/data set"),
                      occupied(103 * 784) + occupied(103) + occupied(20 * 784) + occupied(20));
         int64_t in = json_int(j, "per_device/0/bytes_in"), steps = json_int(j, "steps");
-        if (i == 0) cr_expect_eq(in, 2 * 104 * 4 + steps * (int64_t)sizeof(struct step_block), "numbers of samples and step blocks: %lld", (long long)in);
+        if (i == 0)
+            cr_expect_eq(in, 2 * 104 * 4 + steps * (int64_t)sizeof(struct step_block),
+                         "numbers of samples and step blocks: %lld", (long long)in);
         json_free(j);
     }
     json_free(staged);
     put_data(4000, 20); /* 3 MiB */
-    cli_fails(1, "out of memory on device 0|data set", "train --data-dir d --data-on device --device-memory 2M");
+    cli_fails(1, "out of memory on device 0|data set",
+              "train --data-dir d --data-on device --device-memory 2M");
 }
 
-/* The other side: cut by each mode's own device count the bits do differ, so the checks above can fail. */
-Test(cli_same_bits, off_differs, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
-    const char *options = words("--virtual-devices off --steps 12 --init-from golden/lenet_300.safetensors");
+/* The other side: cut by each mode's own device count the bits do differ, so the checks above
+ * can fail. */
+Test(cli_same_bits, off_differs, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    const char *options =
+        words("--virtual-devices off --steps 12 --init-from golden/lenet_300.safetensors");
     train("single", 1, "auto", options, "one");
     train("dp", 2, "auto", options, "two");
     cr_assert(!cli_same_file("one", "two"));
@@ -173,11 +205,14 @@ Test(cli_same_bits, off_differs, .timeout = 120, .init = cli_folder_make, .fini 
     cr_assert(!cli_same_file("one", "two"));
 }
 
-/* A whole epoch of 235 steps, the last of 24 pictures: SGD has time to make something of a last bit. */
-Test(cli_same_bits, whole_epoch, .timeout = 600, .init = cli_folder_make, .fini = cli_folder_remove) {
+/* A whole epoch of 235 steps, the last of 24 pictures: SGD has time to make something of a last
+ * bit. */
+Test(cli_same_bits, whole_epoch, .timeout = 600, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
     if (test_short()) cr_skip_test("a whole epoch is for the full suite");
     char options[160];
-    snprintf(options, sizeof options, "%s --virtual-devices 4 --lr 0.1 --batch-size 64 --epochs 1%s",
+    snprintf(options, sizeof options,
+             "%s --virtual-devices 4 --lr 0.1 --batch-size 64 --epochs 1%s",
              few_pictures(234 * 64 + 24), has_fashion_mnist() ? "" : " --steps 235");
     all_equal(EPOCH, options);
 }

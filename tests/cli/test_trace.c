@@ -7,7 +7,8 @@ static const char MODEL[] = "--data-dir d --model mlp --mlp-hidden 20 --batch-si
 
 static void train(const char *mode, const char *title, int devices, int steps, const char *more) {
     struct cli c;
-    cli_run(&c, "train --mode %s --devices %d %s --quiet --json j --trace t %s", mode, devices, MODEL, more);
+    cli_run(&c, "train --mode %s --devices %d %s --quiet --json j --trace t %s", mode, devices,
+            MODEL, more);
     cr_assert(c.status == 0 && !*c.out && !*c.err, "%d %s", c.status, c.err);
     struct json *trace = json_of("t"), *run = json_of("j");
     cr_expect_eq(processes(trace), devices);
@@ -29,7 +30,8 @@ Test(cli_trace, train, .timeout = 120, .init = cli_folder_make, .fini = cli_fold
     train("single", "single", 1, 3, "--steps 3 --model lenet");
 }
 
-static void several(const char *command, const char *const *keys, const char *const *titles, int runs, const char *under) {
+static void several(const char *command, const char *const *keys, const char *const *titles,
+                    int runs, const char *under) {
     struct cli c;
     int pid = 0;
     cli_run(&c, "%s --devices 2 %s --steps 9 --epochs 3 --json j --trace t", command, MODEL);
@@ -48,21 +50,27 @@ static void several(const char *command, const char *const *keys, const char *co
     cli_free(&c);
 }
 
-Test(cli_trace, compare_and_profile, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
-    static const char *const modes[] = {"single", "dp", "ddp"}, *const mode_titles[] = {"single", "DP", "DDP"};
+Test(cli_trace, compare_and_profile, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    static const char *const modes[] = {"single", "dp", "ddp"}, *const mode_titles[] = {
+                                                                    "single", "DP", "DDP"};
     static const char *const kinds[] = {"dp", "dp_loss_in_forward", "ddp"};
     static const char *const kind_titles[] = {"DP", "DP, loss in forward", "DDP"};
     put_data(100, 20);
     several("compare --virtual-devices 2", modes, mode_titles, 3, "");
-    several("compare --virtual-devices off", modes, mode_titles, 3, ""); /* lock step reads the single run's parameters */
+    /* lock step reads the single run's parameters */
+    several("compare --virtual-devices off", modes, mode_titles, 3, "");
     several("profile", kinds, kind_titles, 3, "/run");
 }
 
 /* No more than the first steps, whole, of a run that goes on. */
-Test(cli_trace, the_first_steps, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+Test(cli_trace, the_first_steps, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
     struct cli c;
     put_data(8, 4);
-    cli_run(&c, "train --mode ddp --devices 2 --data-dir d --model mlp --mlp-hidden 1 --batch-size 8 --epochs %d --quiet --trace t",
+    cli_run(&c,
+            "train --mode ddp --devices 2 --data-dir d --model mlp --mlp-hidden 1 --batch-size 8 "
+            "--epochs %d --quiet --trace t",
             TRACE_STEPS + 20);
     cr_assert(c.status == 0 && !*c.err, "%d %s", c.status, c.err);
     struct json *trace = json_of("t");
@@ -74,7 +82,8 @@ Test(cli_trace, the_first_steps, .timeout = 120, .init = cli_folder_make, .fini 
 }
 
 /* Neither before training nor after it. */
-Test(cli_trace, no_file_of_a_run_that_failed, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+Test(cli_trace, no_file_of_a_run_that_failed, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
     put_data(100, 20);
     cli_fails(1, "nowhere", "train %s --init-from nowhere --trace t", MODEL);
     cli_fails(1, "nowhere", "train --mode ddp %s --init-from nowhere --trace t", MODEL);

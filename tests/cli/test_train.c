@@ -1,5 +1,5 @@
-/* duet train: what it prints to a file and to a terminal, its loss file and its JSON, runs over several
- * epochs, losses that are no numbers, two jobs at once. */
+/* duet train: what it prints to a file and to a terminal, its loss file and its JSON, runs over
+ * several epochs, losses that are no numbers, two jobs at once. */
 #include "tests/cli/data.h"
 #include "tests/cli/json.h"
 
@@ -13,48 +13,55 @@ static int lines(const char *text) {
     return n;
 }
 
-/* One line that says what is trained, then one an epoch: from one rank, whatever the number of devices. */
+/* One line that says what is trained, then one an epoch: from one rank, whatever the number of
+ * devices. */
 Test(cli_train, plain_lines, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
     put_data(60, 20);
     for (int m = 0; m < 3; m++) {
         struct cli c;
         char line[256];
-        cli_run(&c, "train --mode %s --devices 3 --data-dir d --batch-size 20 --epochs 4", MODES[m]);
+        cli_run(&c, "train --mode %s --devices 3 --data-dir d --batch-size 20 --epochs 4",
+                MODES[m]);
         cr_assert(c.status == 0 && !*c.err, "%s: status %d: %s", MODES[m], c.status, c.err);
         cr_expect(lines(c.out) == 5 && plain_lines(c.out), "%s", c.out);
         snprintf(line, sizeof line,
-                 "^%s: lenet on fashion-mnist, batch global 20 = [0-9.]+ per device x %d, sgd lr 0.2, virtual "
+                 "^%s: lenet on fashion-mnist, batch global 20 = [0-9.]+ per device x %d, sgd lr "
+                 "0.2, virtual "
                  "devices %d$",
                  TITLES[m], m ? 3 : 1, m ? 3 : 1);
         cr_expect(matches(c.out, line), "%s", c.out);
         for (int epoch = 1; epoch <= 4; epoch++) {
             snprintf(line, sizeof line,
-                     "^%s +epoch %d/4  step %d  loss [0-9.]+  test acc [01]\\.[0-9]{4}  [0-9]+ images/s  "
+                     "^%s +epoch %d/4  step %d  loss [0-9.]+  test acc [01]\\.[0-9]{4}  [0-9]+ "
+                     "images/s  "
                      "[0-9.]+ s$",
                      TITLES[m], epoch, epoch * 3);
             cr_expect(matches(c.out, line), "no '%s' in %s", line, c.out);
         }
         cli_free(&c);
-        cli_run(&c, "train --mode %s --devices 3 --data-dir d --batch-size 20 --epochs 4 --quiet", MODES[m]);
-        cr_expect(c.status == 0 && !*c.out && !*c.err, "quiet: %d '%s' '%s'", c.status, c.out, c.err);
+        cli_run(&c, "train --mode %s --devices 3 --data-dir d --batch-size 20 --epochs 4 --quiet",
+                MODES[m]);
+        cr_expect(c.status == 0 && !*c.out && !*c.err, "quiet: %d '%s' '%s'", c.status, c.out,
+                  c.err);
         cli_free(&c);
     }
 }
 
-/* What the numbers do not show is said: samples that pad the order, and bits that other modes need not
- * share. */
+/* What the numbers do not show is said: samples that pad the order, and bits that other modes
+ * need not share. */
 Test(cli_train, remarks, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
     static const struct {
         const char *words, *remark;
-    } with[] = {
-        {"--mode dp --devices 7", "^DP +3 duplicates an epoch: the order is padded to a multiple of 7$"},
-        {"--mode ddp --devices 7", "^DDP +3 duplicates an epoch: the order is padded to a multiple of 7$"},
-        {"--mode ddp --devices 2 --virtual-devices 6",
-         "^DDP +equal bits are not promised: 6 virtual devices on 2 "},
-        {"--mode ddp --devices 3 --allreduce ring",
-         "^DDP +equal bits are not promised: ring over 3 devices "},
-        {"--mode dp --devices 3 --virtual-devices off",
-         "^DP +equal bits are not promised: virtual devices are off"}};
+    } with[] = {{"--mode dp --devices 7",
+                 "^DP +3 duplicates an epoch: the order is padded to a multiple of 7$"},
+                {"--mode ddp --devices 7",
+                 "^DDP +3 duplicates an epoch: the order is padded to a multiple of 7$"},
+                {"--mode ddp --devices 2 --virtual-devices 6",
+                 "^DDP +equal bits are not promised: 6 virtual devices on 2 "},
+                {"--mode ddp --devices 3 --allreduce ring",
+                 "^DDP +equal bits are not promised: ring over 3 devices "},
+                {"--mode dp --devices 3 --virtual-devices off",
+                 "^DP +equal bits are not promised: virtual devices are off"}};
     static const char *const without[] = {"--mode dp --devices 7 --drop-last",
                                           "--mode ddp --devices 2 --allreduce ring",
                                           "--mode ddp --devices 2 --virtual-devices 4"};
@@ -69,58 +76,67 @@ Test(cli_train, remarks, .timeout = 120, .init = cli_folder_make, .fini = cli_fo
     for (size_t i = 0; i < sizeof without / sizeof *without; i++) {
         struct cli c;
         cli_run(&c, "train --data-dir d --batch-size 20 --epochs 1 %s", without[i]);
-        cr_expect(c.status == 0 && !strstr(c.out, "duplicates") && !strstr(c.out, "promised"), "%s: %s",
-                  without[i], c.out);
+        cr_expect(c.status == 0 && !strstr(c.out, "duplicates") && !strstr(c.out, "promised"),
+                  "%s: %s", without[i], c.out);
         cli_free(&c);
     }
 }
 
-/* On a terminal the line of progress is rewritten in place, by a carriage return and spaces alone. */
+/* On a terminal the line of progress is rewritten in place, by a carriage return and spaces
+ * alone. */
 Test(cli_train, terminal, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
     put_data(60, 20);
     for (int m = 0; m < 3; m++) {
         struct cli c;
-        cli_start_on_terminal(&c, "train --mode %s --devices 2 --data-dir d --batch-size 20 --epochs 2",
-                              MODES[m]);
+        cli_start_on_terminal(
+            &c, "train --mode %s --devices 2 --data-dir d --batch-size 20 --epochs 2", MODES[m]);
         cli_wait(&c);
         cr_assert(c.status == 0 && !*c.err, "%s: status %d: %s", MODES[m], c.status, c.err);
-        cr_expect(matches(c.out, "\r(single|DP|DDP) +epoch 1/2  step 1/6  loss [0-9.]+  [0-9]+ images/s  "
-                                 "[0-9]+:[0-9]{2} left"),
+        cr_expect(matches(c.out,
+                          "\r(single|DP|DDP) +epoch 1/2  step 1/6  loss [0-9.]+  [0-9]+ images/s  "
+                          "[0-9]+:[0-9]{2} left"),
                   "%s", c.out);
-        cr_expect(matches(c.out, "\r(single|DP|DDP) +epoch 2/2  step 6  loss [0-9.]+  test acc"), "%s",
-                  c.out);
+        cr_expect(matches(c.out, "\r(single|DP|DDP) +epoch 2/2  step 6  loss [0-9.]+  test acc"),
+                  "%s", c.out);
         cr_expect(!strchr(c.out, '\033') && c.out[strlen(c.out) - 1] == '\n');
         cli_free(&c);
     }
 }
 
 /* A run too long for 2^31 steps counts its epochs all the same: the first line says of how many. */
-Test(cli_train, more_steps_than_an_int, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+Test(cli_train, more_steps_than_an_int, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
     put_data(2200, 1);
     char command[PATH_MAX + 256], line[256] = "";
-    snprintf(command, sizeof command, "exec %s train --mode single --device cpu --model mlp --mlp-hidden 1 --data-dir d "
-             "--batch-size 1 --epochs 1000000", cli_program);
+    snprintf(command, sizeof command,
+             "exec %s train --mode single --device cpu --model mlp --mlp-hidden 1 --data-dir d "
+             "--batch-size 1 --epochs 1000000",
+             cli_program);
     FILE *from = popen(command, "r");
-    for (int i = 0; i < 2; i++) cr_assert(from && fgets(line, sizeof line, from));
-    cr_expect(strstr(line, "epoch 1/976129 ") && strstr(line, "step 2200 "), "%s", line); /* (2^31 - 2) / 2200, up */
+    for (int i = 0; i < 2; i++)
+        cr_assert(from && fgets(line, sizeof line, from));
+    /* (2^31 - 2) / 2200, up */
+    cr_expect(strstr(line, "epoch 1/976129 ") && strstr(line, "step 2200 "), "%s", line);
     pclose(from); /* it ends as its reader has gone */
 }
 
 /* --steps ends a run in the middle of an epoch, or in a later one, or not before the epochs end. */
-Test(cli_train, steps_and_files, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+Test(cli_train, steps_and_files, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
     static const struct {
         int steps, done, epochs;
     } table[] = {{1, 1, 1}, {3, 3, 1}, {4, 4, 2}, {8, 8, 3}, {1000, 9, 3}};
     put_data(61, 20); /* batches of 20 leave 1: four steps an epoch; --drop-last: three */
     for (int m = test_short() ? 2 : 0; m < 3; m++)
         for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
-            cli_well("train --mode %s --data-dir d --batch-size 20 --epochs 3 --drop-last --steps %d "
-                     "--log-loss l --json j --quiet",
-                     MODES[m], table[i].steps);
+            cli_well(
+                "train --mode %s --data-dir d --batch-size 20 --epochs 3 --drop-last --steps %d "
+                "--log-loss l --json j --quiet",
+                MODES[m], table[i].steps);
             struct json *root = json_of("j");
             char *text = cli_read("l", NULL), *line = text;
-            cr_assert(!strncmp(text, "step,epoch,loss\n", 16) && lines(text) == table[i].done + 1, "%s",
-                      text);
+            cr_assert(!strncmp(text, "step,epoch,loss\n", 16) && lines(text) == table[i].done + 1,
+                      "%s", text);
             cr_assert(json_int(root, "steps") == table[i].done &&
                       json_at(root, "losses")->count == table[i].done);
             cr_assert(json_at(root, "epoch_seconds")->count == table[i].epochs &&
@@ -128,15 +144,18 @@ Test(cli_train, steps_and_files, .timeout = 120, .init = cli_folder_make, .fini 
             cr_assert_eq(json_int(root, "images"), table[i].done * 20);
             cr_assert_eq(json_int(root, "steps_per_epoch"), 3);
             double epochs = table[i].done / 3.0; /* of 3 steps: the picture left out is in none */
-            cr_assert_eq(json_at(root, "seconds_per_epoch_extrapolated")->integer, table[i].done % 3 != 0);
-            cr_assert_float_eq(json_double(root, "seconds_per_epoch") * epochs, json_double(root, "training_seconds"),
+            cr_assert_eq(json_at(root, "seconds_per_epoch_extrapolated")->integer,
+                         table[i].done % 3 != 0);
+            cr_assert_float_eq(json_double(root, "seconds_per_epoch") * epochs,
+                               json_double(root, "training_seconds"),
                                1e-9 * json_double(root, "training_seconds"));
             for (int s = 0; s < table[i].done; s++) {
                 char want[64], key[32];
                 snprintf(key, sizeof key, "losses/%d", s);
                 snprintf(want, sizeof want, "\n%d,%d,%.9g\n", s, s / 3, json_double(root, key));
                 line = strchr(line, '\n');
-                cr_assert(!strncmp(line, want, strlen(want)), "row %d is not '%s' in %s", s, want + 1, text);
+                cr_assert(!strncmp(line, want, strlen(want)), "row %d is not '%s' in %s", s,
+                          want + 1, text);
                 line++;
             }
             free(text);
@@ -145,17 +164,25 @@ Test(cli_train, steps_and_files, .timeout = 120, .init = cli_folder_make, .fini 
     cr_assert_eq(cli_files(), 4, "the folder holds golden, d, l and j alone");
 }
 
-Test(cli_train, what_the_json_says, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
+Test(cli_train, what_the_json_says, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
     put_data(102, 20);
-    cli_well("train --mode ddp --devices=3 --virtual_devices 6 --data-dir d --batch_size=20 --epochs 1 "
-             "--model mlp --mlp-hidden 9,8 --lr 0.25 --momentum 0.5 "
-             "--weight-decay 0.125 --seed -7 --allreduce oneshot --bucket-cap-mb 0.0001 --json j --quiet");
+    cli_well(
+        "train --mode ddp --devices=3 --virtual_devices 6 --data-dir d --batch_size=20 --epochs 1 "
+        "--model mlp --mlp-hidden 9,8 --lr 0.25 --momentum 0.5 "
+        "--weight-decay 0.125 --seed -7 --allreduce oneshot --bucket-cap-mb 0.0001 --json j "
+        "--quiet");
     struct json *j = json_of("j");
     static const struct {
         const char *key, *value;
-    } words[] = {
-        {"mode", "ddp"},          {"model", "mlp"}, {"dataset", "fashion-mnist"},  {"device_kind", "cpu"},
-        {"allreduce", "oneshot"}, {"why_not", ""},  {"parameters/0", "fc1.weight"}, {"optimizer", "sgd"}};
+    } words[] = {{"mode", "ddp"},
+                 {"model", "mlp"},
+                 {"dataset", "fashion-mnist"},
+                 {"device_kind", "cpu"},
+                 {"allreduce", "oneshot"},
+                 {"why_not", ""},
+                 {"parameters/0", "fc1.weight"},
+                 {"optimizer", "sgd"}};
     static const struct {
         const char *key;
         double value;
@@ -194,13 +221,15 @@ Test(cli_train, what_the_json_says, .timeout = 60, .init = cli_folder_make, .fin
 }
 
 /* --virtual-devices off: DP cuts a batch as PyTorch's scatter does, 5 over 4 being 2, 2, 1 and nothing for
- * device 3. By virtual device it would be 2, 1, 1, 1. What came in shows it: the same parameters, and
- * pictures of 784 floats with their labels. */
-Test(cli_train, off_cuts_in_chunks, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
+ * device 3. By virtual device it would be 2, 1, 1, 1. What came in shows it: the same
+ * parameters, and pictures of 784 floats with their labels. */
+Test(cli_train, off_cuts_in_chunks, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
     static const int64_t shares[2][4] = {{2, 2, 1, 0}, {2, 1, 1, 1}};
     put_data(8, 8);
     for (int on = 0; on < 2; on++) {
-        cli_well("train --mode dp --devices 4 --virtual-devices %s --no-shuffle --data-dir d --batch-size 5 "
+        cli_well("train --mode dp --devices 4 --virtual-devices %s --no-shuffle --data-dir d "
+                 "--batch-size 5 "
                  "--steps 1 --json j --quiet",
                  on ? "4" : "off");
         struct json *root = json_of("j");
@@ -219,12 +248,13 @@ Test(cli_train, off_cuts_in_chunks, .timeout = 60, .init = cli_folder_make, .fin
     }
 }
 
-/* Whatever else, it learns: the synthetic pictures are easy (a nearest class mean finds most of them; chance
- * is 0.1). */
+/* Whatever else, it learns: the synthetic pictures are easy (a nearest class mean finds most of
+ * them; chance is 0.1). */
 Test(cli_train, learns, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
     if (test_short()) cr_skip_test("60,000 pictures are for the full suite");
     for (int m = 0; m < 3; m++) {
-        cli_well("train --mode %s --dataset synthetic --model mlp --mlp-hidden 32 --lr 0.1 --momentum 0.9 "
+        cli_well("train --mode %s --dataset synthetic --model mlp --mlp-hidden 32 --lr 0.1 "
+                 "--momentum 0.9 "
                  "--steps 200 --json j --quiet",
                  MODES[m]);
         struct json *root = json_of("j");
@@ -235,14 +265,16 @@ Test(cli_train, learns, .timeout = 120, .init = cli_folder_make, .fini = cli_fol
     }
 }
 
-/* A run that diverges goes on and ends well; its files say nan or inf (CSV) and null (JSON, which knows
- * neither). */
-Test(cli_train, loss_that_is_no_number, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+/* A run that diverges goes on and ends well; its files say nan or inf (CSV) and null (JSON,
+ * which knows neither). */
+Test(cli_train, loss_that_is_no_number, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
     put_data(60, 20);
     for (int m = 0; m < 3; m++) {
         struct cli c;
         cli_run(&c,
-                "train --mode %s --data-dir d --batch-size 20 --epochs 4 --lr 1e30 --log-loss l --json j "
+                "train --mode %s --data-dir d --batch-size 20 --epochs 4 --lr 1e30 --log-loss l "
+                "--json j "
                 "--save w",
                 MODES[m]);
         cr_assert(c.status == 0 && !*c.err, "%s: status %d: %s", MODES[m], c.status, c.err);
@@ -262,34 +294,39 @@ Test(cli_train, a_failed_run_keeps_old_files, .timeout = 120, .init = cli_folder
      .fini = cli_folder_remove) {
     put_data(60, 20);
     for (int m = 0; m < 3; m++) {
-        cli_well(
-            "train --mode %s --data-dir d --steps 1 --batch-size 20 --quiet --save w --log-loss l --json j",
-            MODES[m]);
-        cr_assert_eq(system("cp w w0; cp l l0; cp j j0"), 0);
-        cli_fails(1, "out of memory",
-                  "train --mode %s --data-dir d --steps 1 --batch-size 20 --save w --log-loss l --json j "
-                  "--device-memory 2M --model convnet",
-                  MODES[m]);
-        cr_assert(cli_same_file("w", "w0") && cli_same_file("l", "l0") && cli_same_file("j", "j0"));
-        cli_well("train --mode %s --data-dir d --steps 2 --batch-size 20 --quiet --init-from w --save w "
-                 "--log-loss l",
+        cli_well("train --mode %s --data-dir d --steps 1 --batch-size 20 --quiet --save w "
+                 "--log-loss l --json j",
                  MODES[m]);
+        cr_assert_eq(system("cp w w0; cp l l0; cp j j0"), 0);
+        cli_fails(
+            1, "out of memory",
+            "train --mode %s --data-dir d --steps 1 --batch-size 20 --save w --log-loss l --json j "
+            "--device-memory 2M --model convnet",
+            MODES[m]);
+        cr_assert(cli_same_file("w", "w0") && cli_same_file("l", "l0") && cli_same_file("j", "j0"));
+        cli_well(
+            "train --mode %s --data-dir d --steps 2 --batch-size 20 --quiet --init-from w --save w "
+            "--log-loss l",
+            MODES[m]);
         cr_assert(!cli_same_file("w", "w0") && !cli_same_file("l", "l0"));
     }
 }
 
 /* Two jobs in one folder, at once, each as if it were alone. */
-Test(cli_train, two_jobs_at_once, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+Test(cli_train, two_jobs_at_once, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
     struct cli c[4];
     put_data(test_short() ? 100 : 400, 20);
     for (int i = 0; i < 4; i++)
         cli_start(&c[i],
-                  "train --mode %s --devices %d --data-dir d --batch-size 40 --epochs 2 --virtual-devices 4 "
+                  "train --mode %s --devices %d --data-dir d --batch-size 40 --epochs 2 "
+                  "--virtual-devices 4 "
                   "--seed %d --quiet --save w%d --log-loss l%d",
                   i == 3 ? "dp" : "ddp", i == 1 ? 4 : 2, i / 2, i, i);
     for (int i = 0; i < 4; i++) {
         cli_wait_beside(&c[i], 3 - i);
-        cr_assert(c[i].status == 0 && !*c[i].err, "job %d: status %d: %s", i, c[i].status, c[i].err);
+        cr_assert(c[i].status == 0 && !*c[i].err, "job %d: status %d: %s", i, c[i].status,
+                  c[i].err);
         cli_free(&c[i]);
     }
     cr_assert(cli_same_file("w0", "w1") && cli_same_file("l0", "l1") && cli_same_file("w2", "w3") &&

@@ -1,5 +1,5 @@
-/* The small commands and the help: duet sampler against PyTorch, duet devices, and --help, which must be
- * complete and true. */
+/* The small commands and the help: duet sampler against PyTorch, duet devices, and --help, which
+ * must be complete and true. */
 #include "tests/cli/data.h"
 #include "tests/cli/json.h"
 #include "tests/golden/rng.h"
@@ -11,7 +11,8 @@ static uint64_t hash_of_rank(uint64_t hash, int i, int rank) {
             golden_samplers[i].n, golden_samplers[i].replicas, rank, golden_samplers[i].seed,
             golden_samplers[i].epoch, golden_samplers[i].drop_last ? "--drop_last" : "",
             golden_samplers[i].shuffle ? "" : "--no-shuffle");
-    cr_assert(c.status == 0 && !*c.err, "case %d, rank %d: status %d: %s", i, rank, c.status, c.err);
+    cr_assert(c.status == 0 && !*c.err, "case %d, rank %d: status %d: %s", i, rank, c.status,
+              c.err);
     int n = 0;
     for (char *line = c.out; *line; n++) {
         char *end;
@@ -25,7 +26,8 @@ static uint64_t hash_of_rank(uint64_t hash, int i, int rank) {
     return hash;
 }
 
-Test(cli_words, sampler_is_pytorch_s, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+Test(cli_words, sampler_is_pytorch_s, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
     int cases = (int)(sizeof golden_samplers / sizeof *golden_samplers), done = 0;
     for (int i = 0; i < cases; i += test_short() ? 7 : 1) {
         uint64_t hash = FNV_START;
@@ -66,7 +68,8 @@ Test(cli_words, devices, .timeout = 60, .init = cli_folder_make, .fini = cli_fol
     cr_expect(matches(c.out, "^cpu .*(avx512|avx2|generic) kernels.*1 to 64") &&
                   matches(c.out, "1 device: [0-9.]+ [MG]iB of memory"),
               "%s", c.out);
-    cr_expect(matches(c.out, "^cuda +(not built in|none: |[0-9]+ GPU)") && plain_lines(c.out), "%s", c.out);
+    cr_expect(matches(c.out, "^cuda +(not built in|none: |[0-9]+ GPU)") && plain_lines(c.out), "%s",
+              c.out);
     cli_free(&c);
 }
 
@@ -77,14 +80,17 @@ static int count_of(const char *text, const char *word) {
     int n = 0;
     size_t length = strlen(word);
     for (const char *p = text; (p = strstr(p, word)); p += length)
-        n += (p == text || p[-1] == ' ' || p[-1] == '\n') && (p[length] == ' ' || p[length] == '\n');
+        n +=
+            (p == text || p[-1] == ' ' || p[-1] == '\n') && (p[length] == ' ' || p[length] == '\n');
     return n;
 }
 
-Test(cli_words, help_is_one_text, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
+Test(cli_words, help_is_one_text, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
     static const char *const ways[] = {"--help", "-h", "help", ""}, *const commands[] = {
-                                                                        "demo",    "train",   "compare",
-                                                                        "profile", "sampler", "devices"};
+                                                                        "demo",    "train",
+                                                                        "compare", "profile",
+                                                                        "sampler", "devices"};
     struct cli first, c;
     cli_run(&first, "--help");
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
@@ -108,20 +114,25 @@ Test(cli_words, help_is_one_text, .timeout = 60, .init = cli_folder_make, .fini 
 }
 
 /* Help that did not reach its reader is a failure. */
-Test(cli_words, help_to_a_full_disk, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
-    static const char *const words[] = {"--help", "", "--version", "train --help", "sampler --help", "devices"};
+Test(cli_words, help_to_a_full_disk, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    static const char *const words[] = {"--help",         "",       "--version", "train --help",
+                                        "sampler --help", "devices"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         char command[PATH_MAX + 256];
         snprintf(command, sizeof command, "%s %s >/dev/full 2>e", cli_program, words[i]);
         int status = system(command);
         char *errors = cli_read("e", NULL), *end = strchr(errors, '\n');
-        cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 1, "'%s': status %d", words[i], status);
-        cr_expect(!strncmp(errors, "duet: standard output: ", 23) && end && !end[1], "'%s': '%s'", words[i], errors);
+        cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 1, "'%s': status %d", words[i],
+                  status);
+        cr_expect(!strncmp(errors, "duet: standard output: ", 23) && end && !end[1], "'%s': '%s'",
+                  words[i], errors);
         free(errors);
     }
 }
 
-/* The seed is torch.manual_seed's: all 64 bits, a negative one stands for 2^64 + seed; the record has it as it is. */
+/* The seed is torch.manual_seed's: all 64 bits, a negative one stands for 2^64 + seed; the
+ * record has it as it is. */
 Test(cli_words, seeds, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
     static const char *const seeds[] = {"-1", "18446744073709551615", "9223372036854775808"};
     put_data(60, 20);
@@ -145,8 +156,8 @@ Test(cli_words, seeds, .timeout = 60, .init = cli_folder_make, .fini = cli_folde
     cli_free(&a), cli_free(&b);
 }
 
-/* Every flag of the design stands once in the help, is taken by the parser as it stands there, and there is
- * no other. */
+/* Every flag of the design stands once in the help, is taken by the parser as it stands there,
+ * and there is no other. */
 Test(cli_words, help_is_true, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
     static const struct {
         const char *flag, *good;
@@ -197,23 +208,28 @@ Test(cli_words, help_is_true, .timeout = 120, .init = cli_folder_make, .fini = c
         char line[64];
         snprintf(line, sizeof line, "^  %s %s", flags[i].flag, flags[i].good ? "[A-Za-z]" : " ");
         cr_expect(count_of(help.out, flags[i].flag) == 1 && matches(help.out, line),
-                  "%s stands %d times in the help", flags[i].flag, count_of(help.out, flags[i].flag));
-        /* The parser stops at the first wrong word, so that a good one before it lets the error be about the
-         * last. */
-        cli_run(&c, "train %s %s --no-such-flag", flags[i].flag, flags[i].good ? flags[i].good : "");
+                  "%s stands %d times in the help", flags[i].flag,
+                  count_of(help.out, flags[i].flag));
+        /* The parser stops at the first wrong word, so that a good one before it lets the error
+         * be about the last. */
+        cli_run(&c, "train %s %s --no-such-flag", flags[i].flag,
+                flags[i].good ? flags[i].good : "");
         cr_expect(c.status == 2 && strstr(c.err, "--no-such-flag"), "%s: %s", flags[i].flag, c.err);
         cli_free(&c);
     }
     cli_free(&help);
 }
 
-/* The defaults that the help states are those in force: the same files with and without the words. */
-Test(cli_words, defaults_as_stated, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+/* The defaults that the help states are those in force: the same files with and without the
+ * words. */
+Test(cli_words, defaults_as_stated, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
     put_data(600, 20);
     cli_well("train --data-dir d --steps 2 --quiet --save a --log-loss al --json aj");
     cli_well("train --mode single --model lenet --data-dir d --epochs 10 --steps 2 "
              "--batch-size 256 --optimizer sgd --lr 0.2 --momentum 0 "
-             "--weight-decay 0 --seed 0 --shuffle --workers 1 --timeout 300 --quiet --save b --log-loss bl "
+             "--weight-decay 0 --seed 0 --shuffle --workers 1 --timeout 300 --quiet --save b "
+             "--log-loss bl "
              "--json bj");
     cr_assert(cli_same_file("a", "b") && cli_same_file("al", "bl"));
     struct json *j = json_of("aj");
@@ -222,10 +238,13 @@ Test(cli_words, defaults_as_stated, .timeout = 120, .init = cli_folder_make, .fi
     json_free(j);
     static const char *const optimizers[] = {"adam", "adadelta"};
     for (int i = 0; i < 2; i++) { /* each has a learning rate of its own */
-        cli_well("train --data-dir d --steps 2 --quiet --save a --optimizer %s --json aj", optimizers[i]);
-        cli_well("train --data-dir d --steps 2 --quiet --save b --lr %s --optimizer %s", i ? "1" : "0.001", optimizers[i]);
+        cli_well("train --data-dir d --steps 2 --quiet --save a --optimizer %s --json aj",
+                 optimizers[i]);
+        cli_well("train --data-dir d --steps 2 --quiet --save b --lr %s --optimizer %s",
+                 i ? "1" : "0.001", optimizers[i]);
         j = json_of("aj");
-        cr_assert(cli_same_file("a", "b") && json_double(j, "lr") == (i ? 1 : 0.001) && !strcmp(json_text(j, "optimizer"), optimizers[i]));
+        cr_assert(cli_same_file("a", "b") && json_double(j, "lr") == (i ? 1 : 0.001) &&
+                  !strcmp(json_text(j, "optimizer"), optimizers[i]));
         json_free(j);
     }
     cli_well("train --mode ddp --data-dir d --steps 1 --quiet --json j");

@@ -1,5 +1,5 @@
-/* A trace that the command wrote, held against what --json of the same run says: every nanosecond of the one is in the
- * other, and a viewer can draw it. */
+/* A trace that the command wrote, held against what --json of the same run says: every
+ * nanosecond of the one is in the other, and a viewer can draw it. */
 #ifndef TESTS_CLI_TRACE_H
 #define TESTS_CLI_TRACE_H
 
@@ -15,7 +15,8 @@ static inline int64_t ns_of(const struct json *event, const char *key) {
 }
 
 static inline int is_slice(const struct json *event, int pid, int tid) {
-    return !strcmp(json_text(event, "ph"), "X") && json_int(event, "pid") == pid && json_int(event, "tid") == tid;
+    return !strcmp(json_text(event, "ph"), "X") && json_int(event, "pid") == pid &&
+           json_int(event, "tid") == tid;
 }
 
 static inline const struct json *first_event(const struct json *trace) {
@@ -26,7 +27,9 @@ static inline const struct json *first_event(const struct json *trace) {
 static inline int process_of(const struct json *trace, const char *title) {
     int pid = 0;
     for (const struct json *e = first_event(trace); e; e = e->next) {
-        if (strcmp(json_text(e, "name"), "process_name") || strcmp(json_text(e, "args/name"), title)) continue;
+        if (strcmp(json_text(e, "name"), "process_name") ||
+            strcmp(json_text(e, "args/name"), title))
+            continue;
         cr_assert_eq(pid, 0, "%s twice", title);
         pid = (int)json_int(e, "pid");
     }
@@ -41,17 +44,20 @@ static inline int processes(const struct json *trace) {
     return count;
 }
 
-/* Slices of one track lie beside or inside each other, in the order of their starts. Returns how many there are. */
+/* Slices of one track lie beside or inside each other, in the order of their starts. Returns how
+ * many there are. */
 static inline int check_nesting(const struct json *trace, int pid, int tid) {
     int64_t end[8], before = 0;
     int depth = 0, count = 0;
     for (const struct json *e = first_event(trace); e; e = e->next) {
         if (!is_slice(e, pid, tid)) continue;
         int64_t start = ns_of(e, "ts"), stop = start + ns_of(e, "dur");
-        cr_assert(start >= before && stop >= start, "%d.%d: %s at %ld ns", pid, tid, json_text(e, "name"), (long)start);
-        while (depth && end[depth - 1] <= start) depth--;
-        cr_assert(depth == 0 || stop <= end[depth - 1], "%d.%d: %s at %ld ns crosses an end", pid, tid,
+        cr_assert(start >= before && stop >= start, "%d.%d: %s at %ld ns", pid, tid,
                   json_text(e, "name"), (long)start);
+        while (depth && end[depth - 1] <= start)
+            depth--;
+        cr_assert(depth == 0 || stop <= end[depth - 1], "%d.%d: %s at %ld ns crosses an end", pid,
+                  tid, json_text(e, "name"), (long)start);
         cr_assert_lt(depth, 8);
         end[depth++] = stop;
         before = start;
@@ -60,13 +66,17 @@ static inline int check_nesting(const struct json *trace, int pid, int tid) {
     return count;
 }
 
-/* Nanoseconds of the slices on a track that wait, or do not; of one phase, or (NULL) of all that training has. */
-static inline int64_t sum_slices(const struct json *trace, int pid, int tid, const char *phase, int waiting) {
+/* Nanoseconds of the slices on a track that wait, or do not; of one phase, or (NULL) of all that
+ * training has. */
+static inline int64_t sum_slices(const struct json *trace, int pid, int tid, const char *phase,
+                                 int waiting) {
     int64_t sum = 0;
     for (const struct json *e = first_event(trace); e; e = e->next) {
         if (!is_slice(e, pid, tid) || waiting != !strcmp(json_text(e, "cat"), "waiting")) continue;
         const char *its = json_text(e, "args/phase");
-        if (phase ? strcmp(its, phase) : !strcmp(its, "evaluate") || !strcmp(its, "proof") || !strcmp(its, "none")) continue;
+        if (phase ? strcmp(its, phase)
+                  : !strcmp(its, "evaluate") || !strcmp(its, "proof") || !strcmp(its, "none"))
+            continue;
         sum += ns_of(e, "dur");
     }
     return sum;
@@ -77,7 +87,8 @@ static inline void check_steps(const struct json *trace, int pid, int steps) {
     int64_t *from = calloc((size_t)steps, sizeof *from), *to = calloc((size_t)steps, sizeof *to);
     for (const struct json *e = first_event(trace); e; e = e->next) {
         int step;
-        if (!is_slice(e, pid, TRACK_STEPS) || sscanf(json_text(e, "name"), "step %d", &step) != 1) continue;
+        if (!is_slice(e, pid, TRACK_STEPS) || sscanf(json_text(e, "name"), "step %d", &step) != 1)
+            continue;
         cr_assert(step >= 0 && step < steps && !to[step], "step %d of %d", step, steps);
         from[step] = ns_of(e, "ts"), to[step] = from[step] + ns_of(e, "dur");
     }
@@ -87,15 +98,18 @@ static inline void check_steps(const struct json *trace, int pid, int steps) {
         if (!is_slice(e, pid, TRACK_COMPUTE)) continue;
         const char *phase = json_text(e, "args/phase");
         if (!strcmp(phase, "evaluate") || !strcmp(phase, "none")) continue; /* between steps */
-        cr_assert_str_neq(json_text(e, "name"), "copy to host", "in %s: no step of training reads its device", phase);
+        cr_assert_str_neq(json_text(e, "name"), "copy to host",
+                          "in %s: no step of training reads its device", phase);
         int64_t step = json_int(e, "args/step"), start = ns_of(e, "ts");
-        cr_assert(start >= from[step] && start + ns_of(e, "dur") <= to[step], "%s of step %d", json_text(e, "name"), (int)step);
+        cr_assert(start >= from[step] && start + ns_of(e, "dur") <= to[step], "%s of step %d",
+                  json_text(e, "name"), (int)step);
     }
     free(from), free(to);
 }
 
 /* One run of the trace against its record in JSON form. `steps`: those that are traced. */
-static inline void check_traced_run(const struct json *trace, const char *title, const struct json *run, int steps) {
+static inline void check_traced_run(const struct json *trace, const char *title,
+                                    const struct json *run, int steps) {
     const struct json *x = json_at(run, "per_device")->child;
     const char *kind = json_text(run, "device_kind");
     int ddp = !strcmp(json_text(run, "mode"), "ddp"), dp = !strcmp(json_text(run, "mode"), "dp");
@@ -105,13 +119,18 @@ static inline void check_traced_run(const struct json *trace, const char *title,
         int pid = process_of(trace, name);
         cr_expect_gt(check_nesting(trace, pid, TRACK_STEPS), steps);
         cr_expect_gt(check_nesting(trace, pid, TRACK_COMPUTE), steps);
-        int comm = check_nesting(trace, pid, TRACK_COMM), host = check_nesting(trace, pid, TRACK_HOST);
-        cr_expect((comm > 0) == ddp && (host > 0) == (dp && d == 0), "%s: %d, %d", name, comm, host);
+        int comm = check_nesting(trace, pid, TRACK_COMM),
+            host = check_nesting(trace, pid, TRACK_HOST);
+        cr_expect((comm > 0) == ddp && (host > 0) == (dp && d == 0), "%s: %d, %d", name, comm,
+                  host);
         check_steps(trace, pid, steps);
         for (const struct json *phase = json_at(x, "phase_ns")->child; phase; phase = phase->next)
-            cr_expect_eq(sum_slices(trace, pid, TRACK_COMPUTE, phase->key, 0), phase->integer, "%s: %s", name, phase->key);
-        cr_expect_eq(sum_slices(trace, pid, TRACK_COMM, "allreduce", 0), json_int(x, "comm_ns"), "%s", name);
-        cr_expect_eq(sum_slices(trace, pid, TRACK_COMPUTE, NULL, 1) + sum_slices(trace, pid, TRACK_HOST, NULL, 1),
+            cr_expect_eq(sum_slices(trace, pid, TRACK_COMPUTE, phase->key, 0), phase->integer,
+                         "%s: %s", name, phase->key);
+        cr_expect_eq(sum_slices(trace, pid, TRACK_COMM, "allreduce", 0), json_int(x, "comm_ns"),
+                     "%s", name);
+        cr_expect_eq(sum_slices(trace, pid, TRACK_COMPUTE, NULL, 1) +
+                         sum_slices(trace, pid, TRACK_HOST, NULL, 1),
                      json_int(x, "wait_ns"), "%s", name);
     }
 }

@@ -1,6 +1,6 @@
-/* A rank as a program of its own, started by fork and exec: joins the job, proves what it inherited and
- * that nothing of the job has a name, and leaves. Usage: comm/helper_comm WORD N; descriptor N, passed on by
- * the test, gets one line. Started by test_comm.c. */
+/* A rank as a program of its own, started by fork and exec: joins the job, proves what it
+ * inherited and that nothing of the job has a name, and leaves. Usage: comm/helper_comm WORD N;
+ * descriptor N, passed on by the test, gets one line. Started by test_comm.c. */
 #include "base/error.h"
 #include "comm/comm.h"
 
@@ -52,10 +52,12 @@ int main(int argc, char **argv) {
         return error_exit_status(code);
     }
     prctl(PR_GET_PDEATHSIG, &death_signal);
-    dprintf(atoi(argv[2]), "%s %s/%s %s/%s %s %s omp %s sockets %d memfd %d shm %d death %d blocked %d\n",
-            argv[1], getenv("RANK"), getenv("WORLD_SIZE"), getenv("LOCAL_RANK"), getenv("LOCAL_WORLD_SIZE"),
-            getenv("MASTER_ADDR"), getenv("MASTER_PORT"), getenv("OMP_NUM_THREADS"), count_sockets(),
-            maps_mention("memfd:duet-job"), maps_mention("/dev/shm/"), death_signal, count_blocked());
+    dprintf(atoi(argv[2]),
+            "%s %s/%s %s/%s %s %s omp %s sockets %d memfd %d shm %d death %d blocked %d\n", argv[1],
+            getenv("RANK"), getenv("WORLD_SIZE"), getenv("LOCAL_RANK"), getenv("LOCAL_WORLD_SIZE"),
+            getenv("MASTER_ADDR"), getenv("MASTER_PORT"), getenv("OMP_NUM_THREADS"),
+            count_sockets(), maps_mention("memfd:duet-job"), maps_mention("/dev/shm/"),
+            death_signal, count_blocked());
     code = comm_barrier(comm, "all have written");
     comm_close(comm);
     return error_exit_status(code);

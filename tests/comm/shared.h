@@ -53,8 +53,9 @@ static inline void adopt_orphans(void) {
     cr_assert_eq(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
 }
 
-/* True once no child and no orphan is left; waits for at most `seconds`. In address sanitizer builds a rank looks for leaks by a
- * process that the sanitizer starts; where the rank is killed meanwhile, that one is an orphan of nobody here, on its way out. */
+/* True once no child and no orphan is left; waits for at most `seconds`. In address sanitizer
+ * builds a rank looks for leaks by a process that the sanitizer starts; where the rank is killed
+ * meanwhile, that one is an orphan of nobody here, on its way out. */
 static inline bool nobody_left(double seconds) {
 #if defined __SANITIZE_ADDRESS__
     seconds += 5;
@@ -110,8 +111,8 @@ static inline struct launch_result run_ranks(int ranks, int (*entry)(void *), st
 static inline void run_well(int ranks, int (*entry)(void *), struct job_case *test) {
     int code;
     struct launch_result result = run_ranks(ranks, entry, test, &code);
-    cr_assert(code == OK && result.exit_status == 0 && result.rank == -1, "%d ranks: status %d: %s", ranks,
-              result.exit_status, error_message());
+    cr_assert(code == OK && result.exit_status == 0 && result.rank == -1, "%d ranks: status %d: %s",
+              ranks, result.exit_status, error_message());
 }
 
 /* A check inside a rank: its text becomes the job's error, which run_well prints. */

@@ -1,5 +1,5 @@
-/* comm/ when all goes well: rendezvous, exchange of bytes and descriptors, barrier, gather, flags, the
- * environment of a rank, two jobs at once. */
+/* comm/ when all goes well: rendezvous, exchange of bytes and descriptors, barrier, gather,
+ * flags, the environment of a rank, two jobs at once. */
 #include "tests/comm/shared.h"
 
 #include <fcntl.h>
@@ -40,7 +40,8 @@ static int exchange_entry(void *context) {
         for (int r = 0; r < world; r++)
             for (size_t i = 0; i < bytes; i++)
                 wrong += (unsigned char)all[(size_t)r * bytes + i] != pattern(r, round, i);
-        RANK_CHECK(comm, test->page, wrong == 0, ": %zu of %zu bytes, round %d", wrong, bytes, round);
+        RANK_CHECK(comm, test->page, wrong == 0, ": %zu of %zu bytes, round %d", wrong, bytes,
+                   round);
     }
     free(mine);
     free(all);
@@ -53,14 +54,16 @@ Test(comm, exchange_and_gather_bytes, .timeout = 60) {
         if (!too_many(WORLDS[i])) run_well(WORLDS[i], exchange_entry, &test);
 }
 
-/* Every rank but 1 brings a memfd, writes its mark into all others', and finds all marks in its own. */
+/* Every rank but 1 brings a memfd, writes its mark into all others', and finds all marks in its
+ * own. */
 static int descriptor_entry(void *context) {
     struct job_case *test = context;
     struct comm *comm = join(test);
     if (!comm) return 1;
     int rank = comm_rank(comm), world = comm_world_size(comm), fds[MAX_DEVICES], wrong = 0;
     int own = rank == 1 ? -1 : memfd_create("test", MFD_CLOEXEC);
-    RANK_OK(comm, test->page, comm_exchange(comm, &rank, sizeof rank, own, (int[MAX_DEVICES]){0}, fds));
+    RANK_OK(comm, test->page,
+            comm_exchange(comm, &rank, sizeof rank, own, (int[MAX_DEVICES]){0}, fds));
     for (int r = 0; r < world; r++) {
         RANK_CHECK(comm, test->page, (fds[r] >= 0) == (r != 1), ": rank %d", r);
         RANK_CHECK(comm, test->page, fds[r] < 0 || fcntl(fds[r], F_GETFD) == FD_CLOEXEC);
@@ -91,14 +94,16 @@ Test(comm, exchange_descriptors, .timeout = 60) {
         if (!too_many(WORLDS[i])) run_well(WORLDS[i], descriptor_entry, &test);
 }
 
-/* An ordinary user with a low limit of open files has far fewer descriptors in flight than 64 x 64. */
+/* An ordinary user with a low limit of open files has far fewer descriptors in flight than 64 x
+ * 64. */
 Test(comm, exchange_descriptors_under_a_low_limit, .timeout = 60) {
     if (test_short()) cr_skip_test("64 ranks");
     struct job_case test = {.page = new_page(), .timeout_s = 50};
     pid_t user = fork();
     if (user == 0) {
         struct rlimit few = {300, 300};
-        if (setrlimit(RLIMIT_NOFILE, &few) || (geteuid() == 0 && setresuid(65533, 65533, 65533))) _exit(3);
+        if (setrlimit(RLIMIT_NOFILE, &few) || (geteuid() == 0 && setresuid(65533, 65533, 65533)))
+            _exit(3);
         int code;
         run_ranks(64, descriptor_entry, &test, &code);
         if (code) fprintf(stderr, "%s\n", error_message());
@@ -132,7 +137,8 @@ static int barrier_entry(void *context) {
 
 Test(comm, barrier_holds_everybody, .timeout = 60) {
     for (int i = 0; i < WORLD_COUNT; i++) {
-        struct job_case test = {.page = new_page(), .timeout_s = 50, .kind = WORLDS[i] > 8 ? 20 : 500};
+        struct job_case test = {
+            .page = new_page(), .timeout_s = 50, .kind = WORLDS[i] > 8 ? 20 : 500};
         if (!too_many(WORLDS[i])) run_well(WORLDS[i], barrier_entry, &test);
     }
 }
@@ -148,8 +154,8 @@ static int gather_entry(void *context) {
         all[rank] = round * 100 + rank; /* in place */
         RANK_OK(comm, test->page, comm_gather(comm, &all[rank], sizeof *all, all));
         for (int r = 0; r < world; r++)
-            RANK_CHECK(comm, test->page, all[r] == round * 100 + r, ": %ld, round %ld rank %d", all[r], round,
-                       r);
+            RANK_CHECK(comm, test->page, all[r] == round * 100 + r, ": %ld, round %ld rank %d",
+                       all[r], round, r);
     }
     return end_rank(comm, OK);
 }
@@ -184,7 +190,8 @@ static int ring_entry(void *context) {
         struct comm_wait_reason why = {"token", -1, (long)epoch, before};
         uint64_t due = rank == 0 ? epoch - 1 : epoch;
         RANK_OK(comm, test->page, comm_wait_flag(comm, &ring->flags[before], due, &why));
-        RANK_CHECK(comm, test->page, due == 0 || ring->data[before] == due * 1000 + (uint64_t)before);
+        RANK_CHECK(comm, test->page,
+                   due == 0 || ring->data[before] == due * 1000 + (uint64_t)before);
         ring->data[rank] = epoch * 1000 + (uint64_t)rank;
         comm_post_flag(&ring->flags[rank], epoch);
     }
@@ -267,9 +274,10 @@ Test(comm, programs_by_exec, .timeout = 30) {
     for (ssize_t n; (n = read(ends[0], got + used, sizeof got - 1 - used)) > 0;)
         used += (size_t)n;
     for (int r = 0; r < world; r++) {
-        snprintf(expected[r], sizeof expected[r],
-                 "word %d/%d %d/%d 127.0.0.1 29500 omp 1 sockets 1 memfd 1 shm 0 death 9 blocked 0\n", r,
-                 world, r, world);
+        snprintf(
+            expected[r], sizeof expected[r],
+            "word %d/%d %d/%d 127.0.0.1 29500 omp 1 sockets 1 memfd 1 shm 0 death 9 blocked 0\n", r,
+            world, r, world);
         cr_assert(strstr(got, expected[r]), "got\n%swithout\n%s", got, expected[r]);
     }
     cr_assert_eq(used, 4 * strlen(expected[0]), "got\n%s", got);
@@ -277,7 +285,8 @@ Test(comm, programs_by_exec, .timeout = 30) {
 }
 
 Test(comm, programs_without_communicator, .timeout = 30) {
-    char *good[] = {"sh", "-c", "exit 0", NULL}, *bad[] = {"sh", "-c", "exit $((RANK == 1 ? 5 : 0))", NULL};
+    char *good[] = {"sh", "-c", "exit 0", NULL},
+         *bad[] = {"sh", "-c", "exit $((RANK == 1 ? 5 : 0))", NULL};
     char *missing[] = {"duet-no-such-program", NULL};
     struct launch launch = {.world_size = 3, .argv = good, .program = "sh"};
     struct launch_result result;
@@ -307,7 +316,8 @@ static int job_number_entry(void *context) {
         else
             RANK_OK(comm, test->page, comm_gather(comm, &test->kind, sizeof(int), all));
         for (int r = 0; r < comm_world_size(comm); r++)
-            RANK_CHECK(comm, test->page, all[r] == test->kind, ": %d in job %d", all[r], test->kind);
+            RANK_CHECK(comm, test->page, all[r] == test->kind, ": %d in job %d", all[r],
+                       test->kind);
     }
     return end_rank(comm, OK);
 }
@@ -326,6 +336,7 @@ Test(comm, two_jobs_at_once, .timeout = 30) {
     for (int job = 0; job < 2; job++) {
         int status;
         waitpid(launchers[job], &status, 0);
-        cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0, "job %d: status %x", job, (unsigned)status);
+        cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0, "job %d: status %x", job,
+                  (unsigned)status);
     }
 }

@@ -1,5 +1,6 @@
-/* comm/ when something goes wrong inside a job: ranks that are killed, stopped, that fail, leave or do
- * not come; every survivor gets a code, the launcher the root cause, and no process is left. */
+/* comm/ when something goes wrong inside a job: ranks that are killed, stopped, that fail, leave
+ * or do not come; every survivor gets a code, the launcher the root cause, and no process is
+ * left. */
 #include "tests/comm/shared.h"
 
 #include <fcntl.h>
@@ -8,16 +9,26 @@
 static const double SECONDS_TO_END = 5;
 /* No deadline may be what ends a job that a death should end. */
 static const double LONG_TIMEOUT_S = 60;
-/* A deadline that is to pass. It holds for the rendezvous and for the ranks that do come, too, which a busy machine may stop for
- * some tenths of a second. */
+/* A deadline that is to pass. It holds for the rendezvous and for the ranks that do come, too,
+ * which a busy machine may stop for some tenths of a second. */
 static const double SHORT_TIMEOUT_S = 1;
 
 enum { WORLD = 3 };
-enum phase { BEFORE_RENDEZVOUS, IN_RENDEZVOUS, BETWEEN, IN_BARRIER, IN_GATHER, IN_EXCHANGE, IN_FLAG,
-             IN_DISTANT, PHASES, DISTANT_IS_LATE };
-static const char *const PHASE_NAMES[PHASES] = {"before rendezvous", "in rendezvous", "between", "in barrier",
-                                                "in gather",         "in exchange",   "in flag",
-                                                "in distant wait"};
+enum phase {
+    BEFORE_RENDEZVOUS,
+    IN_RENDEZVOUS,
+    BETWEEN,
+    IN_BARRIER,
+    IN_GATHER,
+    IN_EXCHANGE,
+    IN_FLAG,
+    IN_DISTANT,
+    PHASES,
+    DISTANT_IS_LATE
+};
+static const char *const PHASE_NAMES[PHASES] = {
+    "before rendezvous", "in rendezvous", "between", "in barrier",
+    "in gather",         "in exchange",   "in flag", "in distant wait"};
 
 /* A flag that nobody ever posts, on a page of its own that all ranks share. */
 static struct comm_flag *new_flag(void) {
@@ -68,7 +79,8 @@ static int kill_entry(void *context) {
     struct comm *comm;
     __atomic_store_n(&page->pids[rank], (int)getpid(), __ATOMIC_RELAXED);
     if (victim && phase == BEFORE_RENDEZVOUS) {
-        wait_for_all(page); /* a rank that has not begun when the job ends may be ended before it can say anything */
+        /* a rank that has not begun when the job ends may be ended before it can say anything */
+        wait_for_all(page);
         raise(signal);
     }
     if (killer && phase == IN_RENDEZVOUS) {
@@ -95,9 +107,12 @@ static double seconds_since(int64_t start) {
 }
 
 static void kill_in_phase(int victim, int phase) {
-    struct kill_case test = {
-        {.page = new_page(), .victim = victim, .phase = phase, .kind = SIGKILL, .timeout_s = LONG_TIMEOUT_S},
-        new_flag()};
+    struct kill_case test = {{.page = new_page(),
+                              .victim = victim,
+                              .phase = phase,
+                              .kind = SIGKILL,
+                              .timeout_s = LONG_TIMEOUT_S},
+                             new_flag()};
     char expected[100];
     int64_t start = now_ns();
     int code;
@@ -107,14 +122,19 @@ static void kill_in_phase(int victim, int phase) {
     cr_assert(nobody_left(0), "rank %d killed %s: a process is left", victim, where);
     cr_assert(seconds_since(start) < SECONDS_TO_END, "rank %d killed %s: %g s", victim, where,
               seconds_since(start));
-    cr_assert(code == ERR_FAILED && result.exit_status == 137 && result.rank == victim && result.signal == 0,
-              "rank %d killed %s: status %d, rank %d: %s", victim, where, result.exit_status, result.rank,
-              text);
+    cr_assert(code == ERR_FAILED && result.exit_status == 137 && result.rank == victim &&
+                  result.signal == 0,
+              "rank %d killed %s: status %d, rank %d: %s", victim, where, result.exit_status,
+              result.rank, text);
     snprintf(expected, sizeof expected, "rank %d (pid %d) ended by signal 9 (Killed)", victim,
              page->pids[victim]);
-    cr_assert(!strncmp(text, expected, strlen(expected)), "rank %d killed %s: %s", victim, where, text);
-    cr_assert((phase != IN_FLAG && phase != IN_DISTANT) || strstr(text, " was in allreduce bucket 3 step 118: "), "%s", text);
-    snprintf(expected, sizeof expected, "a peer failed first: rank %d (pid %d)", victim, page->pids[victim]);
+    cr_assert(!strncmp(text, expected, strlen(expected)), "rank %d killed %s: %s", victim, where,
+              text);
+    cr_assert((phase != IN_FLAG && phase != IN_DISTANT) ||
+                  strstr(text, " was in allreduce bucket 3 step 118: "),
+              "%s", text);
+    snprintf(expected, sizeof expected, "a peer failed first: rank %d (pid %d)", victim,
+             page->pids[victim]);
     for (int r = 0; r < WORLD; r++)
         cr_assert(r == victim || (page->codes[r] == ERR_PEER && strstr(page->texts[r], expected)),
                   "rank %d killed %s: rank %d: code %d: %s", victim, where, r, page->codes[r],
@@ -130,20 +150,23 @@ Test(comm_fail, each_rank_killed_in_each_phase, .timeout = 60) {
 
 /* A stopped rank ends by the others' deadline, is named in the error, and then killed. */
 static void stop_in_phase(int victim, int phase) {
-    struct kill_case test = {
-        {.page = new_page(), .victim = victim, .phase = phase, .kind = SIGSTOP, .timeout_s = SHORT_TIMEOUT_S},
-        new_flag()};
+    struct kill_case test = {{.page = new_page(),
+                              .victim = victim,
+                              .phase = phase,
+                              .kind = SIGSTOP,
+                              .timeout_s = SHORT_TIMEOUT_S},
+                             new_flag()};
     char expected[100];
     int code, late = 0;
     int64_t start = now_ns();
     struct launch_result result = run_ranks(WORLD, kill_entry, &test.job, &code);
     const char *text = error_message(), *where = PHASE_NAMES[phase];
     cr_assert(nobody_left(0), "rank %d stopped %s: a process is left", victim, where);
-    cr_assert(seconds_since(start) < SHORT_TIMEOUT_S + SECONDS_TO_END, "rank %d stopped %s: %g s", victim, where,
-              seconds_since(start));
+    cr_assert(seconds_since(start) < SHORT_TIMEOUT_S + SECONDS_TO_END, "rank %d stopped %s: %g s",
+              victim, where, seconds_since(start));
     cr_assert(code == ERR_TIMEOUT && result.exit_status == 1 && result.rank != victim,
-              "rank %d stopped %s: code %d, status %d, rank %d: %s", victim, where, code, result.exit_status,
-              result.rank, text);
+              "rank %d stopped %s: code %d, status %d, rank %d: %s", victim, where, code,
+              result.exit_status, result.rank, text);
     snprintf(expected, sizeof expected, ": no word from rank %d after 1 s: ", victim);
     cr_assert(strstr(text, expected), "rank %d stopped %s: %s", victim, where, text);
     for (int r = 0; r < WORLD; r++) {
@@ -209,16 +232,20 @@ static int failing_entry(void *context) {
         fail(ERR_FAILED, "failure of rank number %d", rank);
         comm_abort(comm, ERR_FAILED, error_message());
         comm_close(comm);
-        return 10 + rank; /* at once, without end_rank: the launcher gives it half a second, or it has no status of its own */
+        /* at once, without end_rank: the launcher gives it half a second, or it has no status of
+         * its own */
+        return 10 + rank;
     }
     if (kind == EXCHANGE_BYTES || kind == GATHER_BYTES) code = bring(comm, victim ? 16 : 8, kind);
     while (!code)
-        code = rank == 0 ? comm_check(comm) : comm_barrier(comm, "work"); /* rank 0 is busy elsewhere */
+        /* rank 0 is busy elsewhere */
+        code = rank == 0 ? comm_check(comm) : comm_barrier(comm, "work");
     return fail_rank(comm, test->page, code);
 }
 
 static struct launch_result run_failing(struct job_case *test, int kind, int *code) {
-    *test = (struct job_case){.page = new_page(), .victim = 1, .kind = kind, .timeout_s = LONG_TIMEOUT_S};
+    *test = (struct job_case){
+        .page = new_page(), .victim = 1, .kind = kind, .timeout_s = LONG_TIMEOUT_S};
     struct launch launch = {.world_size = WORLD,
                             .entry = failing_entry,
                             .context = test,
@@ -238,10 +265,12 @@ Test(comm_fail, root_causes, .timeout = 60) {
         const char *peers; /* part of each survivor's; NULL: not looked at */
     } CASES[] = {
         {OWN_STATUS, ERR_FAILED, 7, ") ended with status 7", "a peer failed first: rank 1"},
-        {OWN_ERROR, ERR_CHECK, 3, "rank 1: loss: nan: lower --lr", "a peer failed first: rank 1: loss: nan"},
+        {OWN_ERROR, ERR_CHECK, 3, "rank 1: loss: nan: lower --lr",
+         "a peer failed first: rank 1: loss: nan"},
         {ABORT_ONLY, ERR_MEMORY, 1, "rank 1: out of memory on device 1",
          "first: rank 1: out of memory on device 1"},
-        {ENDS_UNNOTICED, ERR_FAILED, 1, "ended with status 0 without leaving", "a peer failed first: rank 1"},
+        {ENDS_UNNOTICED, ERR_FAILED, 1, "ended with status 0 without leaving",
+         "a peer failed first: rank 1"},
         {LEAVES, ERR_FAILED, 1, "rank 2: barrier (work): rank 1 has left", "rank 1 has left"},
         {NEVER_JOINS, ERR_FAILED, 1, "ended with status 0 without leaving", NULL},
         {EXCHANGE_BYTES, ERR_FAILED, 1, "all must bring the same", NULL},
@@ -257,10 +286,11 @@ Test(comm_fail, root_causes, .timeout = 60) {
         cr_assert(code == CASES[i].code && result.exit_status == CASES[i].status &&
                       strstr(text, CASES[i].text),
                   "case %d: code %d, status %d: %s", CASES[i].kind, code, result.exit_status, text);
-        cr_assert(result.rank == 1 || CASES[i].kind == EXCHANGE_BYTES, "case %d: rank %d", CASES[i].kind,
-                  result.rank);
+        cr_assert(result.rank == 1 || CASES[i].kind == EXCHANGE_BYTES, "case %d: rank %d",
+                  CASES[i].kind, result.rank);
         for (int r = 0; CASES[i].peers && r < WORLD; r += 2)
-            cr_assert(test.page->codes[r] == ERR_PEER && strstr(test.page->texts[r], CASES[i].peers),
+            cr_assert(test.page->codes[r] == ERR_PEER &&
+                          strstr(test.page->texts[r], CASES[i].peers),
                       "case %d: rank %d: code %d: %s", CASES[i].kind, r, test.page->codes[r],
                       test.page->texts[r]);
     }
@@ -281,7 +311,8 @@ Test(comm_fail, several_failures_at_once, .timeout = 60) {
         char expected[100];
         int code;
         struct launch_result result = run_failing(&test, ALL_AT_ONCE, &code);
-        snprintf(expected, sizeof expected, "rank %d: failure of rank number %d", result.rank, result.rank);
+        snprintf(expected, sizeof expected, "rank %d: failure of rank number %d", result.rank,
+                 result.rank);
         cr_assert(code == ERR_FAILED && result.exit_status == 10 + result.rank, "%d: %s", code,
                   error_message());
         cr_assert_str_eq(error_message(), expected);
@@ -322,15 +353,16 @@ Test(comm_fail, deadline_says_who_and_where, .timeout = 30) {
         {IN_EXCHANGE, 2, TOO_LATE("exchange", "rank 1")},
     };
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
-        struct job_case test = {.page = NULL, .victim = 1, .phase = CASES[i].phase, .timeout_s = SHORT_TIMEOUT_S};
-        test.page =
-            mmap(NULL, sizeof(struct page) + 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        struct job_case test = {
+            .page = NULL, .victim = 1, .phase = CASES[i].phase, .timeout_s = SHORT_TIMEOUT_S};
+        test.page = mmap(NULL, sizeof(struct page) + 4096, PROT_READ | PROT_WRITE,
+                         MAP_SHARED | MAP_ANONYMOUS, -1, 0);
         cr_assert(test.page != MAP_FAILED);
         int code;
         struct launch_result result = run_ranks(CASES[i].world, late_entry, &test, &code);
         cr_assert_eq(code, ERR_TIMEOUT);
-        cr_assert(result.exit_status == 1 && result.rank == 0, "status %d rank %d", result.exit_status,
-                  result.rank);
+        cr_assert(result.exit_status == 1 && result.rank == 0, "status %d rank %d",
+                  result.exit_status, result.rank);
         cr_assert_str_eq(error_message(), CASES[i].text);
         cr_assert_str_eq(test.page->texts[0], CASES[i].text);
         cr_assert_eq(test.page->codes[0], ERR_TIMEOUT);

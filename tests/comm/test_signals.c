@@ -1,8 +1,9 @@
-/* comm/ and signals to the launcher: Ctrl-C, SIGTERM, SIGHUP, SIGKILL and SIGSTOP of it, with ranks that
- * wait and ranks that are deaf. No process is left, whatever comes. */
+/* comm/ and signals to the launcher: Ctrl-C, SIGTERM, SIGHUP, SIGKILL and SIGSTOP of it, with
+ * ranks that wait and ranks that are deaf. No process is left, whatever comes. */
 #include "tests/comm/shared.h"
 
-static const double SECONDS_TO_END = 5; /* promised: one; slow machines and sanitizers get their share */
+/* promised: one; slow machines and sanitizers get their share */
+static const double SECONDS_TO_END = 5;
 
 enum { WORLD = 3, END_TEXT = MAX_DEVICES - 1, GO_ON = 1000 };
 enum kind {
@@ -32,7 +33,8 @@ static int signal_entry(void *context) {
     return code ? fail_rank(comm, page, code) : end_rank(comm, OK);
 }
 
-/* A launcher as a process of its own, in a process group of its own; returns once all ranks are there. */
+/* A launcher as a process of its own, in a process group of its own; returns once all ranks are
+ * there. */
 static pid_t start_launcher(struct job_case *test, int kind, int ignored) {
     *test = (struct job_case){.page = new_page(), .kind = kind, .timeout_s = 60};
     pid_t launcher = fork();
@@ -72,17 +74,18 @@ Test(comm_signals, end_the_ranks_and_the_launcher, .timeout = 60) {
             cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 128 + SIGNALS[i],
                       "signal %d kind %d: status %x", SIGNALS[i], kind, (unsigned)status);
             cr_assert(nobody_left(0), "signal %d kind %d: a process is left", SIGNALS[i], kind);
-            cr_assert((double)(now_ns() - start) * 1e-9 < SECONDS_TO_END, "signal %d kind %d", SIGNALS[i],
-                      kind);
-            snprintf(expected, sizeof expected, "%d ended by signal %d (%s) to the launcher", SIGNALS[i],
-                     SIGNALS[i], strsignal(SIGNALS[i]));
+            cr_assert((double)(now_ns() - start) * 1e-9 < SECONDS_TO_END, "signal %d kind %d",
+                      SIGNALS[i], kind);
+            snprintf(expected, sizeof expected, "%d ended by signal %d (%s) to the launcher",
+                     SIGNALS[i], SIGNALS[i], strsignal(SIGNALS[i]));
             cr_assert_str_eq(test.page->texts[END_TEXT], expected);
             for (int r = 0; r < WORLD && kind == WAITING; r++)
                 cr_assert_eq(test.page->codes[r], ERR_PEER, "rank %d: %d", r, test.page->codes[r]);
         }
 }
 
-/* The terminal sends Ctrl-C to every process of the group: ranks die of it before the launcher knows. */
+/* The terminal sends Ctrl-C to every process of the group: ranks die of it before the launcher
+ * knows. */
 Test(comm_signals, control_c_reaches_all, .timeout = 60) {
     adopt_orphans();
     for (int i = 0; i < 20; i++) {
@@ -158,7 +161,8 @@ static int pausing_entry(void *context) {
 }
 
 Test(comm_signals, stopped_job_goes_on, .timeout = 60) {
-    struct job_case test = {.page = new_page(), .timeout_s = 3}; /* of which a stop takes one second at most */
+    /* of which a stop takes one second at most */
+    struct job_case test = {.page = new_page(), .timeout_s = 3};
     pid_t launcher = fork();
     if (launcher == 0) {
         setpgid(0, 0);

@@ -1,5 +1,6 @@
-/* comm/ and words that are wrong from the start: sizes of a job, the environment of a rank, deadlines,
- * blobs that are too large. Refused with ERR_USAGE and the value, before anything is begun. */
+/* comm/ and words that are wrong from the start: sizes of a job, the environment of a rank,
+ * deadlines, blobs that are too large. Refused with ERR_USAGE and the value, before anything is
+ * begun. */
 #include "tests/comm/shared.h"
 
 static int nothing_entry(void *context) {
@@ -43,7 +44,8 @@ Test(comm_words, open_refuses_a_strange_environment, .timeout = 30) {
         if (BAD[i][1]) setenv("WORLD_SIZE", BAD[i][1], 1);
         if (BAD[i][2]) setenv("DUET_SEGMENT_FD", BAD[i][2], 1);
         cr_assert_eq(comm_open(&comm, NULL), ERR_USAGE, "case %zu", i);
-        cr_assert(comm == NULL && strstr(error_message(), BAD[i][3]), "case %zu: %s", i, error_message());
+        cr_assert(comm == NULL && strstr(error_message(), BAD[i][3]), "case %zu: %s", i,
+                  error_message());
     }
     static const double TIMEOUTS[] = {-1, NAN, INFINITY, 1e300};
     for (int i = 0; i < 4; i++)
@@ -72,7 +74,8 @@ static int oversize_entry(void *context) {
     struct comm *comm = join(test);
     if (!comm) return 1;
     char *big = calloc(3, COMM_BLOB_BYTES);
-    RANK_CHECK(comm, test->page, comm_exchange(comm, big, COMM_BLOB_BYTES + 1, -1, big, NULL) == ERR_USAGE);
+    RANK_CHECK(comm, test->page,
+               comm_exchange(comm, big, COMM_BLOB_BYTES + 1, -1, big, NULL) == ERR_USAGE);
     RANK_CHECK(comm, test->page, comm_gather(comm, big, COMM_BLOB_BYTES + 1, big) == ERR_USAGE);
     free(big);
     RANK_OK(comm, test->page, comm_barrier(comm, "still good"));

@@ -1,5 +1,6 @@
-/* The other process of the IPC tests: started by fork and exec by tests/cuda/test_emulated_ipc.c, told what to do by its
- * first word, with a pipe for stdin and one for stdout. It ends with 0, or with the CUDA error that stopped it.
+/* The other process of the IPC tests: started by fork and exec by
+ * tests/cuda/test_emulated_ipc.c, told what to do by its first word, with a pipe for stdin and
+ * one for stdout. It ends with 0, or with the CUDA error that stopped it.
  *
  *   export          makes memory of 4 MiB, its first byte 5, and an event; writes both handles; ends when stdin does
  *   add N           reads a handle of ints; adds N to the first; writes the mapped value; waits for a byte; closes
@@ -20,9 +21,9 @@ int main(void) {
 
 #include "tests/stand_ins/cuda_emulation/emulation.h"
 
-#define MUST_DO(call)                                  \
-    do {                                               \
-        cudaError_t error_ = (call);                   \
+#define MUST_DO(call)                                       \
+    do {                                                    \
+        cudaError_t error_ = (call);                        \
         if (error_ != cudaSuccess) exit((int)error_ % 256); \
     } while (0)
 
@@ -55,7 +56,8 @@ static void export_all(void) {
     MUST_DO(cudaIpcGetEventHandle(&event_handle, event));
     put(&memory_handle, sizeof memory_handle);
     put(&event_handle, sizeof event_handle);
-    while (read(0, &end, 1) > 0) {}
+    while (read(0, &end, 1) > 0) {
+    }
 }
 
 static void add(int n) {
@@ -68,7 +70,8 @@ static void add(int n) {
     get(&go, 1);
     MUST_DO(cudaIpcCloseMemHandle(memory));
     if (cudaIpcCloseMemHandle(memory) != cudaErrorInvalidValue) exit(252);
-    if (cudaMemcpy(&value, memory, sizeof value, cudaMemcpyDeviceToHost) != cudaErrorInvalidValue) exit(253);
+    if (cudaMemcpy(&value, memory, sizeof value, cudaMemcpyDeviceToHost) != cudaErrorInvalidValue)
+        exit(253);
 }
 
 static void twice(void) {
@@ -78,7 +81,9 @@ static void twice(void) {
     get(&handle, sizeof handle);
     MUST_DO(cudaIpcOpenMemHandle(&a, handle, cudaIpcMemLazyEnablePeerAccess));
     MUST_DO(cudaIpcOpenMemHandle(&b, handle, cudaIpcMemLazyEnablePeerAccess));
-    if (a != b || cudaFree(a) != cudaErrorInvalidValue || cudaIpcGetMemHandle(&handle, a) != cudaErrorInvalidValue) exit(252);
+    if (a != b || cudaFree(a) != cudaErrorInvalidValue ||
+        cudaIpcGetMemHandle(&handle, a) != cudaErrorInvalidValue)
+        exit(252);
     MUST_DO(cudaIpcCloseMemHandle(a));
     MUST_DO(cudaMemcpy(&byte, b, 1, cudaMemcpyDeviceToHost));
     MUST_DO(cudaIpcCloseMemHandle(b));
@@ -104,7 +109,8 @@ static void keep_memory(void) {
     char end;
     MUST_DO(cudaMalloc(&memory, 40 << 20));
     put("x", 1);
-    while (read(0, &end, 1) > 0) {}
+    while (read(0, &end, 1) > 0) {
+    }
 }
 
 static void wait_for_event(void) {
@@ -123,14 +129,22 @@ static void wait_for_event(void) {
 int main(int count, char **words) {
     const char *word = count > 1 ? words[1] : "";
     int n = count > 2 ? atoi(words[2]) : 0;
-    if (!strcmp(word, "export")) export_all();
-    else if (!strcmp(word, "add")) add(n);
-    else if (!strcmp(word, "twice")) twice();
-    else if (!strcmp(word, "open")) open_handle();
-    else if (!strcmp(word, "raise")) raise_value(n);
-    else if (!strcmp(word, "held")) keep_memory();
-    else if (!strcmp(word, "event")) wait_for_event();
-    else return 2;
+    if (!strcmp(word, "export"))
+        export_all();
+    else if (!strcmp(word, "add"))
+        add(n);
+    else if (!strcmp(word, "twice"))
+        twice();
+    else if (!strcmp(word, "open"))
+        open_handle();
+    else if (!strcmp(word, "raise"))
+        raise_value(n);
+    else if (!strcmp(word, "held"))
+        keep_memory();
+    else if (!strcmp(word, "event"))
+        wait_for_event();
+    else
+        return 2;
     return 0;
 }
 #endif

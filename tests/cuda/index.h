@@ -1,5 +1,6 @@
-/* Runs the kernels of device/cuda_kernels_*.h on the host, every block and every thread of a grid. Index arithmetic, tails and
- * the order of sums are those of the GPU, and under ThreadSanitizer (cuda/test_races.c) the barriers too; its own exp and log are not. */
+/* Runs the kernels of device/cuda_kernels_*.h on the host, every block and every thread of a
+ * grid. Index arithmetic, tails and the order of sums are those of the GPU, and under
+ * ThreadSanitizer (cuda/test_races.c) the barriers too; its own exp and log are not. */
 #ifndef TESTS_TEST_CUDA_INDEX_H
 #define TESTS_TEST_CUDA_INDEX_H
 
@@ -17,7 +18,8 @@
 #include "tests/device/kernels_common.h"
 
 /* A kernel's parameters are pointers to structs, which a call may take for pointers to anything. */
-#define RUN_LONELY(kernel, param, grid) gpu_run_threads((lonely_kernel *)(void (*)(void))(kernel), param, grid)
+#define RUN_LONELY(kernel, param, grid) \
+    gpu_run_threads((lonely_kernel *)(void (*)(void))(kernel), param, grid)
 #define RUN_SHARING(kernel, param, shared_type, grid) \
     gpu_run_blocks((sharing_kernel *)(void (*)(void))(kernel), param, sizeof(shared_type), grid)
 
@@ -58,12 +60,20 @@ static inline void run_rows(enum op op, const struct op_args *a, uint32_t blocks
     struct row_op r = row_op_of(op, a);
     struct grid grid = {blocks, ROW_THREADS};
     switch (op) {
-    case OP_LOG_SOFTMAX_FORWARD: RUN_SHARING(k_log_softmax_forward, &r, struct row_shared, grid); break;
-    case OP_LOG_SOFTMAX_BACKWARD: RUN_SHARING(k_log_softmax_backward, &r, struct row_shared, grid); break;
+    case OP_LOG_SOFTMAX_FORWARD:
+        RUN_SHARING(k_log_softmax_forward, &r, struct row_shared, grid);
+        break;
+    case OP_LOG_SOFTMAX_BACKWARD:
+        RUN_SHARING(k_log_softmax_backward, &r, struct row_shared, grid);
+        break;
     case OP_NLL_FORWARD: RUN_SHARING(k_nll_forward, &r, struct row_shared, grid); break;
     case OP_NLL_BACKWARD: RUN_SHARING(k_nll_backward, &r, struct row_shared, grid); break;
-    case OP_CROSS_ENTROPY_FORWARD: RUN_SHARING(k_cross_entropy_forward, &r, struct row_shared, grid); break;
-    case OP_CROSS_ENTROPY_BACKWARD: RUN_SHARING(k_cross_entropy_backward, &r, struct row_shared, grid); break;
+    case OP_CROSS_ENTROPY_FORWARD:
+        RUN_SHARING(k_cross_entropy_forward, &r, struct row_shared, grid);
+        break;
+    case OP_CROSS_ENTROPY_BACKWARD:
+        RUN_SHARING(k_cross_entropy_backward, &r, struct row_shared, grid);
+        break;
     default: cr_assert_fail("%s does not work by rows", op_name(op));
     }
 }
@@ -113,22 +123,25 @@ static inline uint32_t run_planes(const struct planes *q, enum product_kind kind
     return 1;
 }
 
-/* `tile`: one of enum tile, or of the two above. `workspace` in bytes; what is used of it is allocated to the byte.
- * Returns the number of splits. */
-static inline uint32_t run_product(enum op op, const struct op_args *a, int tile, size_t workspace) {
+/* `tile`: one of enum tile, or of the two above. `workspace` in bytes; what is used of it is
+ * allocated to the byte. Returns the number of splits. */
+static inline uint32_t run_product(enum op op, const struct op_args *a, int tile,
+                                   size_t workspace) {
     struct product p;
     struct planes q;
     enum product_kind kind;
     struct heap heap = {0};
     cr_assert(product_of(op, a, &p, &kind));
-    if (tile == PLANES ? planes_of(&p, kind, &q) : tile == AS_LAUNCHED && planes_chosen(&p, kind, 0, &q))
+    if (tile == PLANES ? planes_of(&p, kind, &q)
+                       : tile == AS_LAUNCHED && planes_chosen(&p, kind, 0, &q))
         return run_planes(&q, kind);
     cr_assert_neq(tile, PLANES);
     if (tile < 0) tile = (int)product_choose(&p, kind, 0);
     product_grid(&p, kind, (enum tile)tile, NULL, workspace);
     if (p.splits > 1) p.partial = heap_take(&heap, sizeof(float) * p.splits * p.rows * p.cols);
     struct product_call call = {(int)kind, tile, &p};
-    struct grid grid = {p.row_tiles * p.col_tiles * p.splits, (uint32_t)tile_threads(tile)}, fold = {3, 33};
+    struct grid grid = {p.row_tiles * p.col_tiles * p.splits, (uint32_t)tile_threads(tile)},
+                fold = {3, 33};
     gpu_run_blocks(product_block, &call, sizeof(struct product_shared), grid);
     if (p.splits > 1) gpu_run_threads(product_fold_thread, &call, fold);
     heap_free(&heap);

@@ -1,4 +1,5 @@
-/* What the tests of device/cuda_library*.c share: a device that multiplies by the fake libraries, and their logs. */
+/* What the tests of device/cuda_library*.c share: a device that multiplies by the fake
+ * libraries, and their logs. */
 #ifndef TESTS_TEST_CUDA_LIBRARY_H
 #define TESTS_TEST_CUDA_LIBRARY_H
 
@@ -17,7 +18,8 @@
 static inline const char *fake_file(const char *name) {
     static char path[PATH_MAX];
     char relative[PATH_MAX];
-    snprintf(relative, sizeof relative, "%s/tests/stand_ins/fake_cuda_libraries/%s.so", BUILD_DIR, name);
+    snprintf(relative, sizeof relative, "%s/tests/stand_ins/fake_cuda_libraries/%s.so", BUILD_DIR,
+             name);
     cr_assert_not_null(realpath(relative, path), "%s is not built", relative);
     return path;
 }

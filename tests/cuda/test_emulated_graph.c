@@ -1,4 +1,5 @@
-/* The emulated CUDA runtime: capture and graphs. What is captured is not run; what a capture forbids invalidates it. */
+/* The emulated CUDA runtime: capture and graphs. What is captured is not run; what a capture
+ * forbids invalidates it. */
 #include "tests/stand_ins/cuda_emulated.h"
 
 #ifndef CUDA_EMULATION
@@ -50,7 +51,8 @@ Test(emulated_graph, what_is_captured_runs_at_each_launch, .timeout = 30) {
     cr_assert_eq(nodes, 3);
     DONE(cudaGraphInstantiate(&exec, graph, 0));
     DONE(cudaGraphDestroy(graph));
-    for (int i = 0; i < 3; i++) DONE(cudaGraphLaunch(exec, s));
+    for (int i = 0; i < 3; i++)
+        DONE(cudaGraphLaunch(exec, s));
     DONE(cudaStreamSynchronize(s));
     cr_assert_eq(read_int(x), 6);
     cr_assert_eq(read_int(x + 1), 0);
@@ -118,8 +120,10 @@ static void refuse_all(cudaStream_t s, int *x) {
         }
         cr_assert_eq(got, want, "call %d: %s", i, cudaGetErrorName(got));
         cr_assert_eq(status_of(s), cudaStreamCaptureStatusInvalidated, "call %d", i);
-        cr_assert_eq(start(&add_kernel, 1, 1, &p, s), cudaErrorStreamCaptureInvalidated, "call %d", i);
-        cr_assert_eq(cudaStreamEndCapture(s, &graph), cudaErrorStreamCaptureInvalidated, "call %d", i);
+        cr_assert_eq(start(&add_kernel, 1, 1, &p, s), cudaErrorStreamCaptureInvalidated, "call %d",
+                     i);
+        cr_assert_eq(cudaStreamEndCapture(s, &graph), cudaErrorStreamCaptureInvalidated, "call %d",
+                     i);
         cr_assert_null(graph);
         cudaGetLastError();
         DONE(cudaStreamQuery(s));
@@ -131,7 +135,8 @@ Test(emulated_graph, what_a_capture_forbids_ends_it, .timeout = 30) {
     int *x = device_ints(1, 0);
     load_kernels();
     refuse_all(new_stream(), x);
-    GIVES(cudaStreamBeginCapture(NULL, cudaStreamCaptureModeThreadLocal), cudaErrorStreamCaptureUnsupported);
+    GIVES(cudaStreamBeginCapture(NULL, cudaStreamCaptureModeThreadLocal),
+          cudaErrorStreamCaptureUnsupported);
     cudaGraph_t graph;
     GIVES(cudaStreamEndCapture(new_stream(), &graph), cudaErrorIllegalState);
 }
@@ -194,7 +199,8 @@ Test(emulated_graph, launches_of_one_graph_never_overlap, .timeout = 30) {
     DONE(cudaGraphLaunch(exec, a));
     DONE(cudaGraphLaunch(exec, b));
     DONE(cudaGraphExecDestroy(exec)); /* what was launched is done all the same */
-    while (!runs) pause_us(100);
+    while (!runs)
+        pause_us(100);
     pause_us(20000);
     cr_assert_eq(runs, 1);
     open = 1;

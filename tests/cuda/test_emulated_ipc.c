@@ -23,7 +23,8 @@ static struct other begin(const char *word, const char *number) {
     struct other o = {fork(), in[1], out[0]};
     if (o.pid == 0) {
         dup2(in[0], 0), dup2(out[1], 1);
-        for (int fd = 3; fd < 64; fd++) close(fd);
+        for (int fd = 3; fd < 64; fd++)
+            close(fd);
         execl(program, program, word, number, (char *)NULL);
         _exit(127);
     }
@@ -79,9 +80,11 @@ Test(emulated_ipc, a_handle_has_one_owner_who_cannot_open_it, .timeout = 60) {
     void *memory;
     cudaIpcMemHandle_t handle = handle_of(x), broken = handle;
     broken.reserved[0] ^= 1;
-    GIVES(cudaIpcOpenMemHandle(&memory, handle, cudaIpcMemLazyEnablePeerAccess), cudaErrorDeviceUninitialized);
+    GIVES(cudaIpcOpenMemHandle(&memory, handle, cudaIpcMemLazyEnablePeerAccess),
+          cudaErrorDeviceUninitialized);
     GIVES(cudaIpcOpenMemHandle(&memory, handle, 0), cudaErrorInvalidValue);
-    GIVES(cudaIpcOpenMemHandle(&memory, broken, cudaIpcMemLazyEnablePeerAccess), cudaErrorInvalidValue);
+    GIVES(cudaIpcOpenMemHandle(&memory, broken, cudaIpcMemLazyEnablePeerAccess),
+          cudaErrorInvalidValue);
     GIVES(cudaIpcGetMemHandle(&handle, &broken), cudaErrorInvalidValue);
     GIVES(cudaIpcCloseMemHandle(x), cudaErrorInvalidValue);
     cr_assert_str_eq(cudaGetErrorString(cudaErrorDeviceUninitialized), "invalid device context");
@@ -101,7 +104,8 @@ Test(emulated_ipc, who_is_gone_exports_nothing, .timeout = 60) {
     cr_assert_eq(byte, 5);
     DONE(cudaIpcCloseMemHandle(memory));
     cr_assert_eq(end(&o), 0);
-    GIVES(cudaIpcOpenMemHandle(&memory, handle, cudaIpcMemLazyEnablePeerAccess), cudaErrorMapBufferObjectFailed);
+    GIVES(cudaIpcOpenMemHandle(&memory, handle, cudaIpcMemLazyEnablePeerAccess),
+          cudaErrorMapBufferObjectFailed);
     GIVES(cudaIpcOpenEventHandle(&event, event_handle), cudaErrorMapBufferObjectFailed);
 }
 
@@ -169,7 +173,8 @@ Test(emulated_ipc, a_stream_waits_for_another_processs_value, .timeout = 60) {
     DONE(cudaGetDriverEntryPointByVersion("cuStreamWaitValue64", &address, 12000, 0, NULL));
     memcpy(&wait_value, &address, sizeof address);
     struct other o = begin("raise", "9");
-    cr_assert_eq(wait_value(s, (CUdeviceptr)(uintptr_t)x, 9, CU_STREAM_WAIT_VALUE_GEQ), CUDA_SUCCESS);
+    cr_assert_eq(wait_value(s, (CUdeviceptr)(uintptr_t)x, 9, CU_STREAM_WAIT_VALUE_GEQ),
+                 CUDA_SUCCESS);
     tell(&o, &handle, sizeof handle);
     pause_us(20000);
     GIVES(cudaStreamQuery(s), cudaErrorNotReady);
@@ -183,7 +188,8 @@ Test(emulated_ipc, an_event_is_waited_for_across_processes, .timeout = 60) {
     atomic_int open = 0;
     char said = 0;
     cudaIpcEventHandle_t handle;
-    cudaEvent_t plain = test_event(cudaEventDisableTiming), e = test_event(cudaEventInterprocess | cudaEventDisableTiming);
+    cudaEvent_t plain = test_event(cudaEventDisableTiming),
+                e = test_event(cudaEventInterprocess | cudaEventDisableTiming);
     cudaStream_t s = new_stream();
     GIVES(cudaEventCreateWithFlags(&plain, cudaEventInterprocess), cudaErrorInvalidValue);
     GIVES(cudaIpcGetEventHandle(&handle, plain), cudaErrorInvalidResourceHandle);
@@ -192,7 +198,8 @@ Test(emulated_ipc, an_event_is_waited_for_across_processes, .timeout = 60) {
     DONE(cudaEventRecord(e, s));
     struct other o = begin("event", NULL);
     tell(&o, &handle, sizeof handle);
-    cr_assert_eq(poll(&(struct pollfd){.fd = o.out, .events = POLLIN}, 1, 200), 0, "it did not wait");
+    cr_assert_eq(poll(&(struct pollfd){.fd = o.out, .events = POLLIN}, 1, 200), 0,
+                 "it did not wait");
     GIVES(cudaEventQuery(e), cudaErrorNotReady);
     open = 1;
     hear(&o, &said, 1);

@@ -1,4 +1,5 @@
-/* The emulated CUDA runtime: memory, copies, values that streams wait for, GPUs, and failures that a test may order. */
+/* The emulated CUDA runtime: memory, copies, values that streams wait for, GPUs, and failures
+ * that a test may order. */
 #include "tests/stand_ins/cuda_emulated.h"
 
 #ifndef CUDA_EMULATION
@@ -151,10 +152,12 @@ Test(emulated_memory, a_stream_waits_for_a_value, .timeout = 30) {
     cr_assert_eq(write(b, word, 6, CU_STREAM_WRITE_VALUE_DEFAULT), CUDA_SUCCESS);
     DONE(cudaStreamSynchronize(a));
     cr_assert_eq(read_int(x + 2), 0x01010101);
-    cr_assert_eq(wait(a, word, (cuuint64_t)-3, CU_STREAM_WAIT_VALUE_GEQ), CUDA_SUCCESS, "6 is beyond -3: the comparison is cyclic");
+    cr_assert_eq(wait(a, word, (cuuint64_t)-3, CU_STREAM_WAIT_VALUE_GEQ), CUDA_SUCCESS,
+                 "6 is beyond -3: the comparison is cyclic");
     DONE(cudaStreamSynchronize(a));
     cr_assert_eq(write(b, word + 4, 1, 0), CUDA_ERROR_INVALID_VALUE, "not on a multiple of 8");
-    cr_assert_eq(write(b, (CUdeviceptr)(uintptr_t)&word, 1, 0), CUDA_ERROR_INVALID_VALUE, "not CUDA's memory");
+    cr_assert_eq(write(b, (CUdeviceptr)(uintptr_t)&word, 1, 0), CUDA_ERROR_INVALID_VALUE,
+                 "not CUDA's memory");
     cr_assert_eq(wait(a, word, 1, CU_STREAM_WAIT_VALUE_EQ), CUDA_ERROR_NOT_SUPPORTED);
     enum cudaDriverEntryPointQueryResult found;
     void *address;
@@ -207,7 +210,8 @@ Test(emulated_memory, a_fault_stays_with_its_gpu, .timeout = 30) {
     struct cudaFuncAttributes attributes;
     DONE(cudaFuncGetAttributes(&attributes, &add_kernel));
     hold_stream(s, &open);
-    for (int i = 0; i < 3; i++) DONE(start(&add_kernel, 1, 1, &p, s));
+    for (int i = 0; i < 3; i++)
+        DONE(start(&add_kernel, 1, 1, &p, s));
     DONE(cudaEventRecord(e, s));
     open = 1;
     cudaError_t got = cudaStreamSynchronize(s);
@@ -218,7 +222,8 @@ Test(emulated_memory, a_fault_stays_with_its_gpu, .timeout = 30) {
     cr_assert_eq(cudaMalloc(&more, 1), cudaErrorIllegalAddress);
     cr_assert_eq(cudaStreamDestroy(s), cudaErrorIllegalAddress);
     DONE(cudaSetDevice(1));
-    cr_assert_eq(cudaGetLastError(), cudaErrorIllegalAddress, "the last error of this thread, once");
+    cr_assert_eq(cudaGetLastError(), cudaErrorIllegalAddress,
+                 "the last error of this thread, once");
     DONE(cudaMalloc(&more, 1)); /* 2 */
     DONE(cudaMalloc(&more, 1)); /* 3 */
     GIVES(cudaMalloc(&more, 1), cudaErrorMemoryAllocation);

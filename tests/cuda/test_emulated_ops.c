@@ -1,6 +1,7 @@
-/* Every op, launched on a GPU whose runtime is emulated: the operands copied there, the kernel started by the code that
- * starts it on hardware, the result copied back and held against the host's reference. (The kernels' arithmetic over
- * many more shapes, tiles and grids: tests/test_cuda_index*.c.) The host cannot reach device memory here. */
+/* Every op, launched on a GPU whose runtime is emulated: the operands copied there, the kernel
+ * started by the code that starts it on hardware, the result copied back and held against the
+ * host's reference. (The kernels' arithmetic over many more shapes, tiles and grids:
+ * tests/test_cuda_index*.c.) The host cannot reach device memory here. */
 #include "tests/stand_ins/cuda_emulated.h"
 
 #ifndef CUDA_EMULATION
@@ -28,8 +29,10 @@ static void run_there(struct bed *b, enum op op, const struct op_args *a, struct
     struct stream *s = device_compute(b->device);
     struct op_args there = *a;
     void *step = NULL;
-    for (int i = 0; i < 3; i++) upload(b, &there.in[i], &a->in[i]);
-    for (int i = 0; i < 2; i++) upload(b, &there.out[i], &a->out[i]);
+    for (int i = 0; i < 3; i++)
+        upload(b, &there.in[i], &a->in[i]);
+    for (int i = 0; i < 2; i++)
+        upload(b, &there.out[i], &a->out[i]);
     if (a->step) {
         MUST(device_alloc(b->device, &step, sizeof *a->step, MEM_WORKSPACE));
         MUST(stream_write(s, step, a->step, sizeof *a->step));
@@ -43,8 +46,10 @@ static void run_there(struct bed *b, enum op op, const struct op_args *a, struct
         MUST(copy_to_host(s, got[i].data, there.out[i].data, tensor_bytes(&got[i])));
     }
     MUST(stream_sync(s));
-    for (int i = 0; i < 3; i++) device_free(b->device, there.in[i].data);
-    for (int i = 0; i < 2; i++) device_free(b->device, there.out[i].data);
+    for (int i = 0; i < 3; i++)
+        device_free(b->device, there.in[i].data);
+    for (int i = 0; i < 2; i++)
+        device_free(b->device, there.out[i].data);
     device_free(b->device, step);
 }
 
@@ -58,7 +63,8 @@ static double value_at(const struct tensor *t, size_t i) {
 }
 
 /* Off by at most `bound` times `size` (NULL: 1 + |want|); bound 0: the same numbers. */
-static void check(struct bed *b, enum op op, const struct op_args *a, double bound, const struct op_args *sizes) {
+static void check(struct bed *b, enum op op, const struct op_args *a, double bound,
+                  const struct op_args *sizes) {
     struct op_args want = *a;
     struct tensor got[2];
     for (int i = 0; i < 2; i++)
@@ -70,8 +76,8 @@ static void check(struct bed *b, enum op op, const struct op_args *a, double bou
         for (size_t k = 0; a->out[i].data && k < tensor_count(&a->out[i]); k++) {
             double g = value_at(&got[i], k), w = value_at(&want.out[i], k);
             double most = bound * (sizes ? value_at(&sizes->out[i], k) : 1 + fabs(w));
-            cr_assert(g == w || (isnan(g) && isnan(w)) || fabs(g - w) <= most, "%s: out[%d][%zu] is %.9g, the reference %.9g",
-                      op_name(op), i, k, g, w);
+            cr_assert(g == w || (isnan(g) && isnan(w)) || fabs(g - w) <= most,
+                      "%s: out[%d][%zu] is %.9g, the reference %.9g", op_name(op), i, k, g, w);
         }
     b->tried[op]++;
 }
@@ -83,7 +89,8 @@ static void check_product(struct bed *b, enum op op, const struct op_args *a, si
     for (int i = 0; i < 3; i++) {
         if (!a->in[i].data) continue;
         sizes.in[i] = tensor_copy(&b->heap, &a->in[i]);
-        for (size_t k = 0; k < tensor_count(&a->in[i]); k++) tensor_f32(&sizes.in[i])[k] = fabsf(tensor_f32(&a->in[i])[k]);
+        for (size_t k = 0; k < tensor_count(&a->in[i]); k++)
+            tensor_f32(&sizes.in[i])[k] = fabsf(tensor_f32(&a->in[i])[k]);
     }
     for (int i = 0; i < 2; i++)
         if (a->out[i].data) sizes.out[i] = tensor_like(&b->heap, &a->out[i]);
@@ -93,8 +100,10 @@ static void check_product(struct bed *b, enum op op, const struct op_args *a, si
 
 static void try_conv(struct bed *b, const int s[8]) { /* n C H W O k stride padding */
     int p = (s[2] + 2 * s[7] - s[5]) / s[6] + 1, q = (s[3] + 2 * s[7] - s[5]) / s[6] + 1;
-    struct tensor x = tensor_random(&b->heap, 1, 4, s[0], s[1], s[2], s[3]), w = tensor_random(&b->heap, 2, 4, s[4], s[1], s[5], s[5]),
-                  bias = tensor_random(&b->heap, 3, 1, s[4], 1, 1, 1), dy = tensor_random(&b->heap, 4, 4, s[0], s[4], p, q);
+    struct tensor x = tensor_random(&b->heap, 1, 4, s[0], s[1], s[2], s[3]),
+                  w = tensor_random(&b->heap, 2, 4, s[4], s[1], s[5], s[5]),
+                  bias = tensor_random(&b->heap, 3, 1, s[4], 1, 1, 1),
+                  dy = tensor_random(&b->heap, 4, 4, s[0], s[4], p, q);
     struct op_args a = {.in = {x, w, bias}, .out = {dy}, .p.conv = {s[6], s[7]}};
     check_product(b, OP_CONV2D_FORWARD, &a, tensor_count(&w) + 1);
     a = (struct op_args){.in = {dy, w}, .out = {x}, .p.conv = {s[6], s[7]}};
@@ -104,8 +113,10 @@ static void try_conv(struct bed *b, const int s[8]) { /* n C H W O k stride padd
 }
 
 static void try_linear(struct bed *b, int n, int inputs, int outputs, int turned) {
-    struct tensor x = tensor_random(&b->heap, 1, 2, n, inputs, 1, 1), dy = tensor_random(&b->heap, 4, 2, n, outputs, 1, 1),
-                  w = tensor_random(&b->heap, 2, 2, turned ? inputs : outputs, turned ? outputs : inputs, 1, 1),
+    struct tensor x = tensor_random(&b->heap, 1, 2, n, inputs, 1, 1),
+                  dy = tensor_random(&b->heap, 4, 2, n, outputs, 1, 1),
+                  w = tensor_random(&b->heap, 2, 2, turned ? inputs : outputs,
+                                    turned ? outputs : inputs, 1, 1),
                   bias = tensor_random(&b->heap, 3, 1, outputs, 1, 1, 1);
     struct op_args a = {.in = {x, w, bias}, .out = {dy}, .p.linear = {turned}};
     check_product(b, OP_LINEAR_FORWARD, &a, (size_t)inputs + 1);
@@ -118,23 +129,34 @@ static void try_linear(struct bed *b, int n, int inputs, int outputs, int turned
 /* ---- the rest ---- */
 
 static void try_elementwise(struct bed *b, int count) {
-    struct step_block step = {.seed = 99, .step = 3, .learning_rate = .37f, .first_update = count % 2};
-    struct tensor x = tensor_random(&b->heap, 1, 1, count, 1, 1, 1), y = tensor_random(&b->heap, 2, 1, count, 1, 1, 1),
+    struct step_block step = {
+        .seed = 99, .step = 3, .learning_rate = .37f, .first_update = count % 2};
+    struct tensor x = tensor_random(&b->heap, 1, 1, count, 1, 1, 1),
+                  y = tensor_random(&b->heap, 2, 1, count, 1, 1, 1),
                   m = tensor_random(&b->heap, 3, 1, count, 1, 1, 1);
     check(b, OP_RELU_FORWARD, &(struct op_args){.in = {x}, .out = {y}}, 0, NULL);
     check(b, OP_RELU_BACKWARD, &(struct op_args){.in = {x, y}, .out = {m}}, 0, NULL);
-    check(b, OP_DROPOUT_FORWARD, &(struct op_args){.in = {x}, .out = {y}, .step = &step, .p.dropout = {.25f, 1, 2}}, 0, NULL);
-    check(b, OP_DROPOUT_BACKWARD, &(struct op_args){.in = {x}, .out = {y}, .step = &step, .p.dropout = {.5f, 1, 2}}, 0, NULL);
+    check(b, OP_DROPOUT_FORWARD,
+          &(struct op_args){.in = {x}, .out = {y}, .step = &step, .p.dropout = {.25f, 1, 2}}, 0,
+          NULL);
+    check(b, OP_DROPOUT_BACKWARD,
+          &(struct op_args){.in = {x}, .out = {y}, .step = &step, .p.dropout = {.5f, 1, 2}}, 0,
+          NULL);
     check(b, OP_ADD, &(struct op_args){.in = {x}, .out = {y}}, 0, NULL);
     check(b, OP_FILL, &(struct op_args){.out = {y}, .p.fill = {3.5f}}, 0, NULL);
     check(b, OP_SCALE, &(struct op_args){.out = {y}, .p.fill = {1 / 3.0f}}, 0, NULL);
-    check(b, OP_SGD, &(struct op_args){.in = {x}, .out = {y, m}, .step = &step, .p.sgd = {.9f, .013f}}, 0, NULL);
+    check(b, OP_SGD,
+          &(struct op_args){.in = {x}, .out = {y, m}, .step = &step, .p.sgd = {.9f, .013f}}, 0,
+          NULL);
     check(b, OP_SGD, &(struct op_args){.in = {x}, .out = {y}, .step = &step}, 0, NULL);
     struct tensor pairs = tensor_random(&b->heap, 4, 2, count, 2, 1, 1);
-    for (size_t i = 0; i < tensor_count(&pairs); i++) tensor_f32(&pairs)[i] = fabsf(tensor_f32(&pairs)[i]);
+    for (size_t i = 0; i < tensor_count(&pairs); i++)
+        tensor_f32(&pairs)[i] = fabsf(tensor_f32(&pairs)[i]);
     step.adam_rate = .7f, step.adam_root = .31f;
     check(b, OP_ADADELTA, &(struct op_args){.in = {x}, .out = {y, pairs}, .step = &step}, 0, NULL);
-    check(b, OP_ADAM, &(struct op_args){.in = {x}, .out = {y, pairs}, .step = &step, .p.decay = {.013f}}, 0, NULL);
+    check(b, OP_ADAM,
+          &(struct op_args){.in = {x}, .out = {y, pairs}, .step = &step, .p.decay = {.013f}}, 0,
+          NULL);
     step.slot = 1;
     struct tensor hashes = tensor_new(&b->heap, DTYPE_U64, 2, 3, 3, 1, 1);
     struct op_args a = {.in = {x}, .out = {hashes}, .step = &step, .p.hash = {2}};
@@ -148,53 +170,79 @@ static void try_elementwise(struct bed *b, int count) {
 static void try_pool(struct bed *b, int n, int size, int stride) {
     enum { H = 9, W = 7 };
     struct tensor x = tensor_random(&b->heap, 1, 4, n, 3, H, W),
-                  y = tensor_random(&b->heap, 2, 4, n, 3, (H - size) / stride + 1, (W - size) / stride + 1);
-    for (size_t i = 0; i < tensor_count(&x); i++) tensor_f32(&x)[i] = roundf(3 * tensor_f32(&x)[i]) / 2; /* many equal */
-    check(b, OP_AVG_POOL_FORWARD, &(struct op_args){.in = {x}, .out = {y}, .p.pool = {size, stride}}, 0, NULL);
-    check(b, OP_AVG_POOL_BACKWARD, &(struct op_args){.in = {y}, .out = {x}, .p.pool = {size, stride}}, 0, NULL);
-    check(b, OP_MAX_POOL_FORWARD, &(struct op_args){.in = {x}, .out = {y}, .p.pool = {size, stride}}, 0, NULL);
+                  y = tensor_random(&b->heap, 2, 4, n, 3, (H - size) / stride + 1,
+                                    (W - size) / stride + 1);
+    /* many equal */
+    for (size_t i = 0; i < tensor_count(&x); i++)
+        tensor_f32(&x)[i] = roundf(3 * tensor_f32(&x)[i]) / 2;
+    check(b, OP_AVG_POOL_FORWARD,
+          &(struct op_args){.in = {x}, .out = {y}, .p.pool = {size, stride}}, 0, NULL);
+    check(b, OP_AVG_POOL_BACKWARD,
+          &(struct op_args){.in = {y}, .out = {x}, .p.pool = {size, stride}}, 0, NULL);
+    check(b, OP_MAX_POOL_FORWARD,
+          &(struct op_args){.in = {x}, .out = {y}, .p.pool = {size, stride}}, 0, NULL);
     struct tensor dx = tensor_like(&b->heap, &x);
-    check(b, OP_MAX_POOL_BACKWARD, &(struct op_args){.in = {x, y}, .out = {dx}, .p.pool = {size, stride}}, 0, NULL);
+    check(b, OP_MAX_POOL_BACKWARD,
+          &(struct op_args){.in = {x, y}, .out = {dx}, .p.pool = {size, stride}}, 0, NULL);
 }
 
 /* Sums of doubles in another order; to float it may be one unit in the last place. */
 static void try_rows(struct bed *b, int rows, int classes) {
     static const double ORDER = 1e-12, LAST_PLACE = 0x1p-23;
     struct step_block step = {.weight = 1.0f / 96, .slot = 2};
-    struct tensor x = tensor_random(&b->heap, 1, 2, rows, classes, 1, 1), y = tensor_random(&b->heap, 2, 2, rows, classes, 1, 1),
-                  labels = tensor_new(&b->heap, DTYPE_I32, 1, rows, 1, 1, 1), loss = tensor_new(&b->heap, DTYPE_F64, 1, rows, 1, 1, 1),
-                  hits = tensor_new(&b->heap, DTYPE_I32, 1, rows, 1, 1, 1), dloss = tensor_random(&b->heap, 3, 1, rows, 1, 1, 1),
-                  sums = tensor_new(&b->heap, DTYPE_F64, 2, 4, 3, 1, 1), counts = tensor_new(&b->heap, DTYPE_I64, 2, 4, 3, 1, 1);
-    for (int i = 0; i < rows; i++) ((int32_t *)labels.data)[i] = i * 7 % classes;
+    struct tensor x = tensor_random(&b->heap, 1, 2, rows, classes, 1, 1),
+                  y = tensor_random(&b->heap, 2, 2, rows, classes, 1, 1),
+                  labels = tensor_new(&b->heap, DTYPE_I32, 1, rows, 1, 1, 1),
+                  loss = tensor_new(&b->heap, DTYPE_F64, 1, rows, 1, 1, 1),
+                  hits = tensor_new(&b->heap, DTYPE_I32, 1, rows, 1, 1, 1),
+                  dloss = tensor_random(&b->heap, 3, 1, rows, 1, 1, 1),
+                  sums = tensor_new(&b->heap, DTYPE_F64, 2, 4, 3, 1, 1),
+                  counts = tensor_new(&b->heap, DTYPE_I64, 2, 4, 3, 1, 1);
+    for (int i = 0; i < rows; i++)
+        ((int32_t *)labels.data)[i] = i * 7 % classes;
     memset(counts.data, 0, tensor_bytes(&counts));
     check(b, OP_LOG_SOFTMAX_FORWARD, &(struct op_args){.in = {x}, .out = {y}}, LAST_PLACE, NULL);
     struct tensor dx = tensor_like(&b->heap, &x);
-    check(b, OP_LOG_SOFTMAX_BACKWARD, &(struct op_args){.in = {x, y}, .out = {dx}}, 4 * LAST_PLACE, NULL);
-    struct op_args a = {.in = {x, labels}, .out = {loss, hits}, .step = &step, .p.loss = {REDUCE_MEAN, 1}};
+    check(b, OP_LOG_SOFTMAX_BACKWARD, &(struct op_args){.in = {x, y}, .out = {dx}}, 4 * LAST_PLACE,
+          NULL);
+    struct op_args a = {
+        .in = {x, labels}, .out = {loss, hits}, .step = &step, .p.loss = {REDUCE_MEAN, 1}};
     check(b, OP_NLL_FORWARD, &a, 0, NULL);
     check(b, OP_CROSS_ENTROPY_FORWARD, &a, ORDER, NULL);
     host_reference_kernels[OP_CROSS_ENTROPY_FORWARD](&a);
-    check(b, OP_LOSS_SUM, &(struct op_args){.in = {loss, hits}, .out = {sums, counts}, .step = &step, .p.loss = {0, 1}}, 0, NULL);
-    a = (struct op_args){.in = {x, labels, dloss}, .out = {y}, .step = &step, .p.loss = {REDUCE_NONE, 0}};
+    check(b, OP_LOSS_SUM,
+          &(struct op_args){
+              .in = {loss, hits}, .out = {sums, counts}, .step = &step, .p.loss = {0, 1}},
+          0, NULL);
+    a = (struct op_args){
+        .in = {x, labels, dloss}, .out = {y}, .step = &step, .p.loss = {REDUCE_NONE, 0}};
     check(b, OP_NLL_BACKWARD, &a, 0, NULL);
     check(b, OP_CROSS_ENTROPY_BACKWARD, &a, LAST_PLACE, NULL);
 }
 
 static void try_gather(struct bed *b, int rows, int n) {
     uint64_t seed = 5;
-    struct tensor images = tensor_new(&b->heap, DTYPE_U8, 4, rows, 2, 5, 7), labels = tensor_new(&b->heap, DTYPE_U8, 1, rows, 1, 1, 1),
-                  index = tensor_new(&b->heap, DTYPE_I32, 1, n, 1, 1, 1), x = tensor_new(&b->heap, DTYPE_F32, 4, n, 2, 5, 7),
+    struct tensor images = tensor_new(&b->heap, DTYPE_U8, 4, rows, 2, 5, 7),
+                  labels = tensor_new(&b->heap, DTYPE_U8, 1, rows, 1, 1, 1),
+                  index = tensor_new(&b->heap, DTYPE_I32, 1, n, 1, 1, 1),
+                  x = tensor_new(&b->heap, DTYPE_F32, 4, n, 2, 5, 7),
                   of_x = tensor_new(&b->heap, DTYPE_I32, 1, n, 1, 1, 1);
-    for (size_t i = 0; i < tensor_count(&images); i++) ((uint8_t *)images.data)[i] = (uint8_t)(128 * (test_random(&seed) + 1));
-    for (int i = 0; i < rows; i++) ((uint8_t *)labels.data)[i] = (uint8_t)(i % 10);
-    for (int i = 0; i < n; i++) ((int32_t *)index.data)[i] = i * 7 % rows;
+    for (size_t i = 0; i < tensor_count(&images); i++)
+        ((uint8_t *)images.data)[i] = (uint8_t)(128 * (test_random(&seed) + 1));
+    for (int i = 0; i < rows; i++)
+        ((uint8_t *)labels.data)[i] = (uint8_t)(i % 10);
+    for (int i = 0; i < n; i++)
+        ((int32_t *)index.data)[i] = i * 7 % rows;
     struct op_args a = {.in = {images, labels, index}, .out = {x, of_x}};
     a.p.gather.mean = 0.25f, a.p.gather.std = n % 2 ? 0 : 0.5f;
     check(b, OP_GATHER_SAMPLES, &a, 0, NULL);
 }
 
 static void products(struct bed *b) {
-    static const int convs[][8] = {{1, 1, 1, 1, 1, 1, 1, 0}, {5, 1, 14, 14, 6, 3, 1, 0}, {3, 3, 9, 11, 4, 5, 1, 2}, {2, 2, 9, 14, 40, 5, 2, 2}};
+    static const int convs[][8] = {{1, 1, 1, 1, 1, 1, 1, 0},
+                                   {5, 1, 14, 14, 6, 3, 1, 0},
+                                   {3, 3, 9, 11, 4, 5, 1, 2},
+                                   {2, 2, 9, 14, 40, 5, 2, 2}};
     static const int linears[][4] = {{1, 1, 1, 0}, {7, 33, 10, 0}, {70, 150, 65, 1}};
     for (int i = 0; i < 4; i++) {
         try_conv(b, convs[i]);
@@ -229,7 +277,8 @@ Test(emulated_ops, every_op_equals_the_reference, .timeout = 120) {
     products(&b);
     others(&b);
     for (int op = 0; op < OP_COUNT; op++)
-        cr_expect(b.tried[op] || op == OP_TO_N16 || op == OP_TO_PLAIN, "%s was not tried", op_name((enum op)op));
+        cr_expect(b.tried[op] || op == OP_TO_N16 || op == OP_TO_PLAIN, "%s was not tried",
+                  op_name((enum op)op));
     device_close(b.device);
 }
 

@@ -1,5 +1,6 @@
-/* The emulated CUDA runtime: launches, streams, events, memory. That it behaves as CUDA documents, first of all where
- * a program could get away with a mistake: nothing happens before its turn. */
+/* The emulated CUDA runtime: launches, streams, events, memory. That it behaves as CUDA
+ * documents, first of all where a program could get away with a mistake: nothing happens before
+ * its turn. */
 #include "tests/stand_ins/cuda_emulated.h"
 
 #ifndef CUDA_EMULATION
@@ -19,7 +20,9 @@ static void count_places(const struct counting *p) {
     struct emulated_place h = emulated_here;
     unsigned block = (h.block.z * h.grid.y + h.block.y) * h.grid.x + h.block.x;
     unsigned thread = (h.thread.z * h.threads.y + h.thread.y) * h.threads.x + h.thread.x;
-    if (h.grid.x != 3 || h.grid.y != 2 || h.grid.z != 2 || h.threads.x != 4 || h.threads.y != 3 || h.threads.z != 2) *p->wrong = 1;
+    if (h.grid.x != 3 || h.grid.y != 2 || h.grid.z != 2 || h.threads.x != 4 || h.threads.y != 3 ||
+        h.threads.z != 2)
+        *p->wrong = 1;
     atomic_fetch_add(&p->runs[block * 24 + thread], 1);
 }
 KERNEL(count_places, struct counting);
@@ -32,7 +35,8 @@ Test(emulated_runtime, a_kernel_runs_once_for_each_thread_of_each_block, .timeou
     cudaStream_t s = new_stream();
     DONE(cudaLaunchKernel(&count_places_kernel, (dim3){3, 2, 2}, (dim3){4, 3, 2}, params, 0, s));
     DONE(cudaStreamSynchronize(s));
-    for (int i = 0; i < 12 * 24; i++) cr_assert_eq(runs[i], 1, "thread %d ran %d times", i, runs[i]);
+    for (int i = 0; i < 12 * 24; i++)
+        cr_assert_eq(runs[i], 1, "thread %d ran %d times", i, runs[i]);
     cr_assert_eq(wrong, 0);
 }
 
@@ -48,7 +52,8 @@ Test(emulated_runtime, a_kernel_in_phases_runs_once_for_each_block, .timeout = 3
     cudaStream_t s = new_stream();
     DONE(start(&count_blocks_kernel, 5, 256, &p, s));
     DONE(cudaStreamSynchronize(s));
-    for (int i = 0; i < 5; i++) cr_assert_eq(runs[i], 1);
+    for (int i = 0; i < 5; i++)
+        cr_assert_eq(runs[i], 1);
 }
 
 Test(emulated_runtime, a_parameter_is_taken_at_the_call, .timeout = 30) {
@@ -63,7 +68,8 @@ Test(emulated_runtime, a_parameter_is_taken_at_the_call, .timeout = 30) {
     p.add = 1000, p.at = NULL;
     open = 1;
     DONE(cudaStreamSynchronize(s));
-    for (int i = 0; i < 8; i++) cr_assert_eq(read_int(x + i), 5);
+    for (int i = 0; i < 8; i++)
+        cr_assert_eq(read_int(x + i), 5);
 }
 
 Test(emulated_runtime, what_a_launch_refuses, .timeout = 30) {
@@ -73,18 +79,23 @@ Test(emulated_runtime, what_a_launch_refuses, .timeout = 30) {
     GIVES(start(&add_kernel, 0, 1, &p, s), cudaErrorInvalidConfiguration);
     GIVES(start(&add_kernel, 1, 0, &p, s), cudaErrorInvalidConfiguration);
     GIVES(start(&add_kernel, 1, 1025, &p, s), cudaErrorInvalidConfiguration);
-    GIVES(cudaLaunchKernel(&add_kernel, (dim3){1, 65536, 1}, (dim3){1, 1, 1}, params, 0, s), cudaErrorInvalidConfiguration);
-    GIVES(cudaLaunchKernel(&add_kernel, (dim3){1, 1, 1}, (dim3){1, 1, 1}, params, 1 << 20, s), cudaErrorInvalidValue);
-    GIVES(cudaLaunchKernel(&add_kernel, (dim3){1, 1, 1}, (dim3){1, 1, 1}, NULL, 0, s), cudaErrorInvalidValue);
+    GIVES(cudaLaunchKernel(&add_kernel, (dim3){1, 65536, 1}, (dim3){1, 1, 1}, params, 0, s),
+          cudaErrorInvalidConfiguration);
+    GIVES(cudaLaunchKernel(&add_kernel, (dim3){1, 1, 1}, (dim3){1, 1, 1}, params, 1 << 20, s),
+          cudaErrorInvalidValue);
+    GIVES(cudaLaunchKernel(&add_kernel, (dim3){1, 1, 1}, (dim3){1, 1, 1}, NULL, 0, s),
+          cudaErrorInvalidValue);
     void (*function)(const struct adding *) = add;
     const void *address;
     memcpy(&address, &function, sizeof address);
-    GIVES(cudaLaunchKernel(address, (dim3){1, 1, 1}, (dim3){1, 1, 1}, params, 0, s), cudaErrorInvalidDeviceFunction);
+    GIVES(cudaLaunchKernel(address, (dim3){1, 1, 1}, (dim3){1, 1, 1}, params, 0, s),
+          cudaErrorInvalidDeviceFunction);
     DONE(cudaStreamSynchronize(s));
     cr_assert_eq(read_int(p.at), 0);
 }
 
-/* A kernel loaded late waits for all that is queued: in Duet that would be a deadlock behind a kernel that waits for a peer. */
+/* A kernel loaded late waits for all that is queued: in Duet that would be a deadlock behind a
+ * kernel that waits for a peer. */
 static void *open_later(void *argument) {
     pause_us(100000);
     *(atomic_int *)argument = 1;
@@ -119,7 +130,8 @@ struct meeting {
 static void meet(const struct meeting *p) {
     emulated_here.block_kernel = 1;
     atomic_fetch_add(p->here, 1);
-    while (*p->here < (int)emulated_here.grid.x) pause_us(50);
+    while (*p->here < (int)emulated_here.grid.x)
+        pause_us(50);
 }
 KERNEL(meet, struct meeting);
 
@@ -129,12 +141,14 @@ Test(emulated_runtime, blocks_of_a_cooperative_launch_are_there_at_once, .timeou
     void *params[1] = {&p};
     int most = 0, blocks = test_short() ? 16 : 132;
     cudaStream_t s = new_stream();
-    DONE(cudaLaunchCooperativeKernel(&meet_kernel, (dim3){(unsigned)blocks, 1, 1}, (dim3){128, 1, 1}, params, 0, s));
+    DONE(cudaLaunchCooperativeKernel(&meet_kernel, (dim3){(unsigned)blocks, 1, 1},
+                                     (dim3){128, 1, 1}, params, 0, s));
     DONE(cudaStreamSynchronize(s));
     cr_assert_eq(here, blocks);
     DONE(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&most, &meet_kernel, 512, 0));
     cr_assert_eq(most, 4);
-    GIVES(cudaLaunchCooperativeKernel(&meet_kernel, (dim3){132 * 4 + 1, 1, 1}, (dim3){512, 1, 1}, params, 0, s),
+    GIVES(cudaLaunchCooperativeKernel(&meet_kernel, (dim3){132 * 4 + 1, 1, 1}, (dim3){512, 1, 1},
+                                      params, 0, s),
           cudaErrorCooperativeLaunchTooLarge);
 }
 
@@ -179,7 +193,8 @@ Test(emulated_runtime, a_late_stream_shows_a_missing_wait, .timeout = 30) {
 static void *run_ahead(void *argument) {
     cudaStream_t s = argument;
     cudaEvent_t e = test_event(cudaEventDisableTiming);
-    for (int i = 0; i < 8; i++) DONE(cudaEventRecord(e, s));
+    for (int i = 0; i < 8; i++)
+        DONE(cudaEventRecord(e, s));
     return NULL;
 }
 
@@ -193,7 +208,8 @@ Test(emulated_runtime, a_queue_has_an_end, .timeout = 30) {
     cr_assert_eq(pthread_create(&thread, NULL, run_ahead, s), 0);
     clock_gettime(CLOCK_REALTIME, &soon);
     soon.tv_sec++;
-    cr_assert_eq(pthread_timedjoin_np(thread, NULL, &soon), ETIMEDOUT, "nine items in a queue of eight");
+    cr_assert_eq(pthread_timedjoin_np(thread, NULL, &soon), ETIMEDOUT,
+                 "nine items in a queue of eight");
     open = 1;
     cr_assert_eq(pthread_join(thread, NULL), 0);
     DONE(cudaStreamSynchronize(s));
@@ -273,7 +289,8 @@ Test(emulated_runtime, an_event_may_go_while_it_is_waited_for, .timeout = 30) {
 }
 
 #ifdef __SANITIZE_THREAD__
-/* What ThreadSanitizer is for here: two streams, one memory, and no event between them. Where there is one it is silent. */
+/* What ThreadSanitizer is for here: two streams, one memory, and no event between them. Where
+ * there is one it is silent. */
 static int two_streams_write(int with_event) {
     int status = -1;
     pid_t child = fork();
@@ -303,7 +320,8 @@ Test(emulated_runtime, times_are_of_the_stream_not_of_the_caller, .timeout = 30)
     atomic_int open = 0;
     float ms = -1;
     cudaStream_t s = new_stream();
-    cudaEvent_t a = test_event(cudaEventDefault), b = test_event(cudaEventDefault), untimed = test_event(cudaEventDisableTiming);
+    cudaEvent_t a = test_event(cudaEventDefault), b = test_event(cudaEventDefault),
+                untimed = test_event(cudaEventDisableTiming);
     GIVES(cudaEventElapsedTime(&ms, a, b), cudaErrorInvalidResourceHandle);
     DONE(cudaEventRecord(a, s));
     hold_stream(s, &open);

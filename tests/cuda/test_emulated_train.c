@@ -1,6 +1,7 @@
-/* `duet train --mode single --device cuda`, the command itself on an emulated runtime, against --device cpu: the same
- * numbers but for the order of sums. Streams are late and device memory is closed to the host, so a missing wait or a
- * pointer that is followed on the wrong side shows. (The modes among each other: tests/cuda/test_train.c.) */
+/* `duet train --mode single --device cuda`, the command itself on an emulated runtime, against
+ * --device cpu: the same numbers but for the order of sums. Streams are late and device memory
+ * is closed to the host, so a missing wait or a pointer that is followed on the wrong side
+ * shows. (The modes among each other: tests/cuda/test_train.c.) */
 #include "tests/stand_ins/cuda_emulated.h"
 
 #ifndef CUDA_EMULATION
@@ -14,52 +15,66 @@ static int losses_of(const char *path, double loss[16]) {
     char *text = cli_read(path, NULL), *rest = text, *line;
     int count = 0;
     cr_assert_not_null(text);
-    while ((line = strsep(&rest, "\n")) && count < 16) count += sscanf(line, "%*d,%*d,%lf", &loss[count]) == 1;
+    while ((line = strsep(&rest, "\n")) && count < 16)
+        count += sscanf(line, "%*d,%*d,%lf", &loss[count]) == 1;
     free(text);
     return count;
 }
 
-/* Products in another order: a loss is off by some roundings of 2^-24, which grow a little with each update. A wrong
- * gradient is off by a hundred times as much after one step. */
+/* Products in another order: a loss is off by some roundings of 2^-24, which grow a little with
+ * each update. A wrong gradient is off by a hundred times as much after one step. */
 static const double RELATIVE = 1e-5;
 
 static void as_on_the_cpu(const char *options, int steps) {
     double cpu[16], cuda[16];
-    cli_well("train --mode single --device cpu --data-dir d --quiet --seed 3 %s --steps %d --log-loss cpu.csv", options, steps);
+    cli_well("train --mode single --device cpu --data-dir d --quiet --seed 3 %s --steps %d "
+             "--log-loss cpu.csv",
+             options, steps);
     setenv("EMULATED_CUDA_LATE_US", "200", 1);
     setenv("EMULATED_CUDA_GUARD", "1", 1);
-    cli_well("train --mode single --device cuda --data-dir d --quiet --seed 3 %s --steps %d --log-loss cuda.csv", options, steps);
+    cli_well("train --mode single --device cuda --data-dir d --quiet --seed 3 %s --steps %d "
+             "--log-loss cuda.csv",
+             options, steps);
     cr_assert_eq(losses_of("cpu.csv", cpu), steps);
     cr_assert_eq(losses_of("cuda.csv", cuda), steps);
     for (int i = 0; i < steps; i++)
-        cr_expect(fabs(cuda[i] - cpu[i]) <= RELATIVE * fabs(cpu[i]), "%s: step %d: loss %.9g, on the cpu %.9g", options, i, cuda[i],
-                  cpu[i]);
+        cr_expect(fabs(cuda[i] - cpu[i]) <= RELATIVE * fabs(cpu[i]),
+                  "%s: step %d: loss %.9g, on the cpu %.9g", options, i, cuda[i], cpu[i]);
     cr_expect_gt(fabs(cpu[0] - cpu[steps - 1]), 100 * RELATIVE, "nothing was learned");
 }
 
-Test(emulated_train, lenet_has_the_losses_of_the_cpu, .timeout = 240, .init = cli_folder_make, .fini = cli_folder_remove) {
+Test(emulated_train, lenet_has_the_losses_of_the_cpu, .timeout = 240, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
     put_data(64, 4);
     as_on_the_cpu("--model lenet --batch-size 8 --lr 0.05", 5);
 }
 
-Test(emulated_train, convnet_has_the_losses_of_the_cpu, .timeout = 240, .init = cli_folder_make, .fini = cli_folder_remove) {
+Test(emulated_train, convnet_has_the_losses_of_the_cpu, .timeout = 240, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
     put_data(64, 4);
     as_on_the_cpu("--model convnet --batch-size 4 --lr 0.02", 3);
 }
 
-Test(emulated_train, an_mlp_with_momentum_and_dropout_too, .timeout = 240, .init = cli_folder_make, .fini = cli_folder_remove) {
+Test(emulated_train, an_mlp_with_momentum_and_dropout_too, .timeout = 240, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
     put_data(64, 4);
-    as_on_the_cpu("--model mlp --mlp-hidden 33,20 --dropout 0.3 --momentum 0.9 --weight-decay 0.001 --batch-size 12 --lr 0.05", 8);
+    as_on_the_cpu("--model mlp --mlp-hidden 33,20 --dropout 0.3 --momentum 0.9 --weight-decay "
+                  "0.001 --batch-size 12 --lr 0.05",
+                  8);
 }
 
 /* Failures of the driver, of memory and of a kernel: one line each, by the command. */
-Test(emulated_train, adam_and_adadelta_too, .timeout = 240, .init = cli_folder_make, .fini = cli_folder_remove) {
+Test(emulated_train, adam_and_adadelta_too, .timeout = 240, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
     put_data(64, 4);
     as_on_the_cpu("--model mlp --mlp-hidden 33,20 --optimizer adam --lr 0.0005 --batch-size 12", 8);
-    as_on_the_cpu("--model mlp --mlp-hidden 33,20 --optimizer adadelta --lr 0.1 --weight-decay 0.001 --batch-size 12", 8);
+    as_on_the_cpu("--model mlp --mlp-hidden 33,20 --optimizer adadelta --lr 0.1 --weight-decay "
+                  "0.001 --batch-size 12",
+                  8);
 }
 
-Test(emulated_train, what_a_gpu_may_refuse_is_one_line, .timeout = 240, .init = cli_folder_make, .fini = cli_folder_remove) {
+Test(emulated_train, what_a_gpu_may_refuse_is_one_line, .timeout = 240, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
     static const struct {
         const char *fault, *says;
         int status;
@@ -70,7 +85,9 @@ Test(emulated_train, what_a_gpu_may_refuse_is_one_line, .timeout = 240, .init = 
     put_data(64, 4);
     for (int i = 0; i < 4; i++) {
         setenv("EMULATED_CUDA_FAULT", cases[i].fault, 1);
-        cli_fails(cases[i].status, cases[i].says, "train --mode single --device cuda --data-dir d --model mlp --steps 8 --batch-size 8");
+        cli_fails(
+            cases[i].status, cases[i].says,
+            "train --mode single --device cuda --data-dir d --model mlp --steps 8 --batch-size 8");
     }
 }
 #endif

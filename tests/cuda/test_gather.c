@@ -1,14 +1,16 @@
-/* OP_GATHER_SAMPLES on a GPU: its kernel's text run on the host with every grid and alignment, as in
- * tests/cuda/test_index.c; and launched, where a GPU (or the emulated runtime) is there. */
+/* OP_GATHER_SAMPLES on a GPU: its kernel's text run on the host with every grid and alignment,
+ * as in tests/cuda/test_index.c; and launched, where a GPU (or the emulated runtime) is there. */
 #include "device/cuda/kernels/gather.h"
 #include "tests/cuda/index.h"
 #include "tests/data/device_dataset.h"
 
 /* Operands of exactly their size, `shift` elements off their alignment. */
-static void run_text(const struct gather_set *s, struct gather_args p, struct grid grid, size_t shift) {
+static void run_text(const struct gather_set *s, struct gather_args p, struct grid grid,
+                     size_t shift) {
     struct heap heap = {0};
     size_t pixels = gather_count(s), set = (size_t)s->rows * pixels, batch = (size_t)s->n * pixels;
-    uint8_t *images = (uint8_t *)heap_take(&heap, set + shift) + shift, *labels = heap_take(&heap, (size_t)s->rows);
+    uint8_t *images = (uint8_t *)heap_take(&heap, set + shift) + shift,
+            *labels = heap_take(&heap, (size_t)s->rows);
     float *x = (float *)heap_take(&heap, (batch + shift) * 4) + shift;
     int32_t *x_labels = heap_take(&heap, (size_t)s->n * 4);
     memcpy(images, s->images, set);
@@ -17,18 +19,21 @@ static void run_text(const struct gather_set *s, struct gather_args p, struct gr
     struct gather g = {0}; /* the small runner's words may return, for a compiler */
     MUST(op_check(OP_GATHER_SAMPLES, &a));
     cr_assert(gather_of(&a, &g));
-    cr_assert_eq(g.aligned, (uintptr_t)images % 4 == 0 && (uintptr_t)x % 16 == 0 && pixels % 4 == 0);
+    cr_assert_eq(g.aligned,
+                 (uintptr_t)images % 4 == 0 && (uintptr_t)x % 16 == 0 && pixels % 4 == 0);
     RUN_LONELY(k_gather_samples, &g, grid);
     gather_expect(s, p, x, x_labels, "the kernel's text");
     heap_free(&heap);
 }
 
 Test(cuda_gather, the_text_of_the_kernel_on_every_grid, .timeout = 60) {
-    static const int shapes[][5] = {{5, 1, 16, 16, 9}, {3, 3, 5, 7, 11}, {9, 1, 1, 1, 70}, {4, 2, 3, 2, 0}, {7, 1, 1, 5, 3}};
+    static const int shapes[][5] = {
+        {5, 1, 16, 16, 9}, {3, 3, 5, 7, 11}, {9, 1, 1, 1, 70}, {4, 2, 3, 2, 0}, {7, 1, 1, 5, 3}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (int g = 0; g < ODD_GRIDS; g++)
             for (size_t shift = 0; shift < 5; shift++) {
-                struct gather_set s = gather_make(shapes[i][0], shapes[i][1], shapes[i][2], shapes[i][3], shapes[i][4]);
+                struct gather_set s = gather_make(shapes[i][0], shapes[i][1], shapes[i][2],
+                                                  shapes[i][3], shapes[i][4]);
                 run_text(&s, gather_scales[(size_t)g % GATHER_SCALES], odd_grids[g], shift);
                 if (s.n) s.index[0] = s.rows, s.index[s.n - 1] = -1;
                 run_text(&s, gather_scales[3], odd_grids[g], shift);
@@ -40,7 +45,8 @@ Test(cuda_gather, a_batch_that_does_not_fit_its_indices_is_seen, .timeout = 10) 
     struct gather_set s = {1, {1, 1 << 15, 1 << 14}, 3, NULL, NULL, NULL};
     int place[5]; /* never touched */
     struct gather g;
-    struct op_args a = gather_op(&s, gather_scales[0], place, place + 1, place + 2, place + 3, place + 4);
+    struct op_args a =
+        gather_op(&s, gather_scales[0], place, place + 1, place + 2, place + 3, place + 4);
     cr_assert(gather_of(&a, &g), "3 times 2^29 pixels");
     a.in[2].dims[0] = a.out[0].dims[0] = 4;
     cr_assert(!gather_of(&a, &g));

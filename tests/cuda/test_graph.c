@@ -1,6 +1,6 @@
-/* Recordings on a GPU, or on the emulated runtime (make EMULATION=1): real queues, so what runs beside what is seen, by
- * ThreadSanitizer too. What is refused, and what a failing call leaves, is in tests/device/test_cuda_record.c. Skipped
- * where no GPU opens. */
+/* Recordings on a GPU, or on the emulated runtime (make EMULATION=1): real queues, so what runs
+ * beside what is seen, by ThreadSanitizer too. What is refused, and what a failing call leaves,
+ * is in tests/device/test_cuda_record.c. Skipped where no GPU opens. */
 #include "tests/device/shared.h"
 
 #include <pthread.h>
@@ -31,7 +31,8 @@ static struct device *open_gpu(int index, double timeout_s) {
 
 /* ---- replays do what launches do ---- */
 
-/* Three steps of SGD with momentum on one vector, gradient = value * 0.5 + 1, as a step of training enqueues it. */
+/* Three steps of SGD with momentum on one vector, gradient = value * 0.5 + 1, as a step of
+ * training enqueues it. */
 struct training {
     struct device *device;
     float *value, *grad, *momentum, *one;
@@ -40,7 +41,8 @@ struct training {
 
 static void training_open(struct training *t, struct device *d) {
     t->device = d;
-    t->value = test_floats(d, COUNT), t->grad = test_floats(d, COUNT), t->momentum = test_floats(d, COUNT);
+    t->value = test_floats(d, COUNT), t->grad = test_floats(d, COUNT),
+    t->momentum = test_floats(d, COUNT);
     t->one = test_floats(d, COUNT), t->step = (struct step_block *)test_floats(d, 64);
     struct stream *s = device_compute(d);
     MUST(test_fill(s, t->value, COUNT, 3));
@@ -64,7 +66,8 @@ static int enqueue_step(void *context) {
 }
 
 static void write_step(struct training *t, int i) {
-    struct step_block block = {.learning_rate = 0.1f / (float)(i + 1), .first_update = i == 0, .step = (uint64_t)i};
+    struct step_block block = {
+        .learning_rate = 0.1f / (float)(i + 1), .first_update = i == 0, .step = (uint64_t)i};
     MUST(stream_write(device_compute(t->device), t->step, &block, sizeof block));
 }
 
@@ -115,7 +118,8 @@ static int enqueue_halves(void *context) {
     return test_add(s, b->x + COUNT, b->one, COUNT);
 }
 
-/* The other stream takes the first half of each replay, not of the one before, beside the second half. */
+/* The other stream takes the first half of each replay, not of the one before, beside the second
+ * half. */
 Test(cuda_graph, the_communication_stream_waits_for_this_replays_event, .timeout = 120) {
     emulated("EMULATED_CUDA_LATE_US", "200");
     struct device *d = open_gpu(0, 20);
@@ -140,9 +144,11 @@ Test(cuda_graph, the_communication_stream_waits_for_this_replays_event, .timeout
     }
     MUST(event_sync(b.half));
     MUST(stream_sync(comm));
-    for (int i = 0; i < 20; i++) seen[i][0] = out[i * COUNT], seen[i][1] = out[i * COUNT + COUNT - 1];
     for (int i = 0; i < 20; i++)
-        cr_assert(seen[i][0] == (float)(i + 1) && seen[i][1] == seen[i][0], "replay %d gave %g, %g", i, seen[i][0], seen[i][1]);
+        seen[i][0] = out[i * COUNT], seen[i][1] = out[i * COUNT + COUNT - 1];
+    for (int i = 0; i < 20; i++)
+        cr_assert(seen[i][0] == (float)(i + 1) && seen[i][1] == seen[i][0], "replay %d gave %g, %g",
+                  i, seen[i][0], seen[i][1]);
     MUST(stream_sync(compute));
     recording_free(r);
     event_destroy(taken), event_destroy(b.half);
@@ -171,22 +177,26 @@ Test(cuda_graph, two_threads_record_while_a_third_allocates_and_waits, .timeout 
     struct device *idle = open_gpu(0, 20);
     pthread_t thread[2];
     float got[2][COUNT];
-    for (int i = 0; i < 2; i++) training_open(&t[i], open_gpu(i, 20));
-    for (int i = 0; i < 2; i++) pthread_create(&thread[i], NULL, record_and_replay, &t[i]);
+    for (int i = 0; i < 2; i++)
+        training_open(&t[i], open_gpu(i, 20));
+    for (int i = 0; i < 2; i++)
+        pthread_create(&thread[i], NULL, record_and_replay, &t[i]);
     for (int i = 0; i < 50; i++) {
         float *memory = test_floats(idle, 100);
         MUST(test_fill(device_compute(idle), memory, 100, 1));
         MUST(stream_sync(device_compute(idle)));
         device_free(idle, memory);
     }
-    for (int i = 0; i < 2; i++) pthread_join(thread[i], NULL);
+    for (int i = 0; i < 2; i++)
+        pthread_join(thread[i], NULL);
     for (int i = 0; i < 2; i++) {
         MUST(copy_to_host(device_compute(t[i].device), got[i], t[i].value, sizeof got[i]));
         MUST(stream_sync(device_compute(t[i].device)));
         device_close(t[i].device);
     }
     device_close(idle);
-    cr_assert(!memcmp(got[0], got[1], sizeof got[0]) && got[0][5] < 3, "%g and %g", got[0][5], got[1][5]);
+    cr_assert(!memcmp(got[0], got[1], sizeof got[0]) && got[0][5] < 3, "%g and %g", got[0][5],
+              got[1][5]);
 }
 
 /* ---- what goes wrong ---- */
@@ -284,12 +294,14 @@ Test(cuda_graph, a_fault_inside_a_graph_names_the_replay_and_reaches_its_events,
 
 Test(cuda_graph, a_graph_that_hangs_meets_the_deadline, .timeout = 60) {
     emulated("EMULATED_CUDA_FAULT", "hang:2");
-    struct device *d = open_gpu(0, 1); /* what does not hang is done within it on a busy machine too */
+    /* what does not hang is done within it on a busy machine too */
+    struct device *d = open_gpu(0, 1);
     struct buckets b = {d, test_floats(d, COUNT), NULL, NULL};
     MUST(event_create(d, &b.half));
     struct recording *r = record(device_compute(d), fill_twice, &b);
     int code = OK;
-    for (int i = 0; i < 3 && !code; i++) { /* whether the launch that was recorded counts is the emulation's affair */
+    /* whether the launch that was recorded counts is the emulation's affair */
+    for (int i = 0; i < 3 && !code; i++) {
         MUST(stream_replay(device_compute(d), r, "forward"));
         code = stream_sync(device_compute(d));
     }

@@ -1,22 +1,25 @@
-/* The CUDA kernels without sums of products, run on the host: elementwise, pools, logs. They do the same
- * operations in the same order as the reference, so the values must be equal, over sizes that end in a tail,
- * operands at odd addresses, and grids of every shape. */
+/* The CUDA kernels without sums of products, run on the host: elementwise, pools, logs. They do
+ * the same operations in the same order as the reference, so the values must be equal, over
+ * sizes that end in a tail, operands at odd addresses, and grids of every shape. */
 #include "tests/cuda/index.h"
 
 static int same_value(float a, float b) {
     return a == b || (isnan(a) && isnan(b));
 }
 
-static void expect_same(const struct tensor *got, const struct tensor *want, const char *what, int variant) {
+static void expect_same(const struct tensor *got, const struct tensor *want, const char *what,
+                        int variant) {
     for (size_t i = 0; i < tensor_count(want); i++)
         cr_assert(same_value(tensor_f32(got)[i], tensor_f32(want)[i]),
-                  "%s, variant %d: element %zu is %g, not %g", what, variant, i, (double)tensor_f32(got)[i],
-                  (double)tensor_f32(want)[i]);
+                  "%s, variant %d: element %zu is %g, not %g", what, variant, i,
+                  (double)tensor_f32(got)[i], (double)tensor_f32(want)[i]);
 }
 
 Test(cuda_index, division_by_multiplication, .timeout = 60) {
-    static const uint32_t edges[] = {1, 2, 3, 4, 5, 7, 9, 25, 28, 169, 676, 1000, 4607, 65535, 65536, 65537,
-                                     0x3fffffff, 0x40000000, 0x40000001, 0x7ffffffe, 0x7fffffff};
+    static const uint32_t edges[] = {
+        1,     2,     3,          4,          5,          7,          9,
+        25,    28,    169,        676,        1000,       4607,       65535,
+        65536, 65537, 0x3fffffff, 0x40000000, 0x40000001, 0x7ffffffe, 0x7fffffff};
     uint64_t seed = 5;
     for (size_t i = 0; i < sizeof edges / sizeof *edges; i++) {
         struct divider by = divider_of(edges[i]);
@@ -39,7 +42,8 @@ static struct tensor skewed(struct heap *heap, uint64_t seed, int count, int ski
     struct tensor all = tensor_random(heap, seed, 1, count + skip, 1, 1, 1), t = all;
     t.dims[0] = count;
     t.data = tensor_f32(&all) + skip;
-    for (int i = 0; i < count; i += 7) tensor_f32(&t)[i] = i % 2 ? -0.0f : i % 3 ? NAN : INFINITY;
+    for (int i = 0; i < count; i += 7)
+        tensor_f32(&t)[i] = i % 2 ? -0.0f : i % 3 ? NAN : INFINITY;
     return t;
 }
 
@@ -50,8 +54,8 @@ static struct tensor skewed_copy(struct heap *heap, const struct tensor *t, int 
     return copy;
 }
 
-/* `a` is what the reference gets; each grid and each skew gets copies of all operands. in_place: out[0] is
- * in[in_place]. */
+/* `a` is what the reference gets; each grid and each skew gets copies of all operands. in_place:
+ * out[0] is in[in_place]. */
 static void check_elementwise(enum op op, const struct op_args *a, int in_place) {
     for (int skip = 0; skip < 4; skip++)
         for (int g = 0; g < ODD_GRIDS; g++) {
@@ -60,7 +64,8 @@ static void check_elementwise(enum op op, const struct op_args *a, int in_place)
             for (int i = 0; i < 2; i++) {
                 if (a->in[i].data) got.in[i] = skewed_copy(&heap, &a->in[i], skip);
                 if (a->in[i].data) want.in[i] = tensor_copy(&heap, &a->in[i]);
-                if (a->out[i].data) got.out[i] = skewed_copy(&heap, &a->out[i], i ? (skip + 1) % 4 : skip);
+                if (a->out[i].data)
+                    got.out[i] = skewed_copy(&heap, &a->out[i], i ? (skip + 1) % 4 : skip);
                 if (a->out[i].data) want.out[i] = tensor_copy(&heap, &a->out[i]);
             }
             if (in_place >= 0) got.out[0] = got.in[in_place], want.out[0] = want.in[in_place];
@@ -81,14 +86,16 @@ Test(cuda_index, elementwise_equals_the_reference, .timeout = 120) {
         struct heap heap = {0};
         struct tensor x = skewed(&heap, 1, counts[i], 0), y = skewed(&heap, 2, counts[i], 0);
         for (int in_place = 0; in_place < 2; in_place++) {
-            check_elementwise(OP_RELU_FORWARD, &(struct op_args){.in = {x}, .out = {y}}, in_place - 1);
+            check_elementwise(OP_RELU_FORWARD, &(struct op_args){.in = {x}, .out = {y}},
+                              in_place - 1);
             check_elementwise(OP_RELU_BACKWARD, &(struct op_args){.in = {x, y}, .out = {y}},
                               in_place ? 1 : -1);
             for (int v = 0; v < 3; v++)
-                check_elementwise(v ? OP_DROPOUT_FORWARD : OP_DROPOUT_BACKWARD,
-                                  &(struct op_args){.in = {x}, .out = {y}, .step = &step,
-                                                    .p.dropout = {.25f * (float)v, 1, v}},
-                                  in_place - 1);
+                check_elementwise(
+                    v ? OP_DROPOUT_FORWARD : OP_DROPOUT_BACKWARD,
+                    &(struct op_args){
+                        .in = {x}, .out = {y}, .step = &step, .p.dropout = {.25f * (float)v, 1, v}},
+                    in_place - 1);
         }
         check_elementwise(OP_ADD, &(struct op_args){.in = {x}, .out = {y}}, -1);
         check_elementwise(OP_FILL, &(struct op_args){.out = {y}, .p.fill = {3.5f}}, -1);
@@ -102,7 +109,8 @@ Test(cuda_index, sgd_rounds_as_the_reference, .timeout = 120) {
         for (int v = 0; v < 8; v++) {
             struct heap heap = {0};
             struct step_block step = {.learning_rate = .37f, .first_update = v & 1};
-            struct tensor grad = skewed(&heap, 1, counts[i], 0), value = skewed(&heap, 2, counts[i], 0),
+            struct tensor grad = skewed(&heap, 1, counts[i], 0),
+                          value = skewed(&heap, 2, counts[i], 0),
                           momentum = skewed(&heap, 3, counts[i], 0);
             struct op_args a = {.in = {grad}, .out = {value}, .step = &step};
             a.p.sgd = (struct sgd_args){v & 2 ? .9f : 0, v & 4 ? .013f : 0};
@@ -124,25 +132,28 @@ Test(cuda_index, adadelta_and_adam_round_as_the_reference, .timeout = 120) {
         for (int v = 0; v < 4; v++) {
             struct heap heap = {0};
             struct step_block step = {.learning_rate = .37f, .adam_rate = .7f, .adam_root = .31f};
-            struct tensor grad = skewed(&heap, 1, counts[i], 0), value = skewed(&heap, 2, counts[i], 0);
-            struct op_args a = {.in = {grad}, .out = {value, pairs_of(&heap, counts[i], v & 1)}, .step = &step};
+            struct tensor grad = skewed(&heap, 1, counts[i], 0),
+                          value = skewed(&heap, 2, counts[i], 0);
+            struct op_args a = {
+                .in = {grad}, .out = {value, pairs_of(&heap, counts[i], v & 1)}, .step = &step};
             a.p.decay.weight_decay = v & 2 ? .013f : 0;
             check_elementwise(v & 1 ? OP_ADAM : OP_ADADELTA, &a, -1);
             heap_free(&heap);
         }
 }
 
-/* p = 1 multiplies by 0 and not by infinity; the step's high half does not reach the counter, as on the
- * host. */
+/* p = 1 multiplies by 0 and not by infinity; the step's high half does not reach the counter, as
+ * on the host. */
 Test(cuda_index, dropout_at_the_ends, .timeout = 60) {
     struct heap heap = {0};
     struct step_block step = {.seed = 0x123456789abcdef, .step = 0x100000007};
     struct tensor x = skewed(&heap, 1, 301, 0), y = skewed(&heap, 2, 301, 0);
     for (int i = 0; i < 3; i++)
-        check_elementwise(OP_DROPOUT_FORWARD,
-                          &(struct op_args){.in = {x}, .out = {y}, .step = &step,
-                                            .p.dropout = {(float)i / 2, 5, 63}},
-                          -1);
+        check_elementwise(
+            OP_DROPOUT_FORWARD,
+            &(struct op_args){
+                .in = {x}, .out = {y}, .step = &step, .p.dropout = {(float)i / 2, 5, 63}},
+            -1);
     heap_free(&heap);
 }
 

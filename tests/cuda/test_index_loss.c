@@ -1,15 +1,16 @@
-/* The CUDA kernels of softmax and the losses, run on the host: 32 lanes to a row, against the reference,
- * which goes through a row in order. Only the order of a sum of doubles differs. */
+/* The CUDA kernels of softmax and the losses, run on the host: 32 lanes to a row, against the
+ * reference, which goes through a row in order. Only the order of a sum of doubles differs. */
 #include "tests/cuda/index.h"
 
-/* A sum of at most 1000 doubles in another order is off by at most 1000 * 2^-53 of itself, and a log or a
- * product behind it adds a few 2^-53: far below this. */
+/* A sum of at most 1000 doubles in another order is off by at most 1000 * 2^-53 of itself, and a
+ * log or a product behind it adds a few 2^-53: far below this. */
 static const double DOUBLE_ORDER = 1e-12;
 /* The same difference may turn the rounding to float: one unit in the last place. */
 static const double FLOAT_ROUNDING = 0x1p-23;
 
 static int near(double got, double want, double bound) {
-    return got == want || (isnan(got) && isnan(want)) || fabs(got - want) <= bound * (1 + fabs(want));
+    return got == want || (isnan(got) && isnan(want)) ||
+           fabs(got - want) <= bound * (1 + fabs(want));
 }
 
 static void expect_near(const char *what, const struct tensor *got, const struct tensor *want) {
@@ -17,17 +18,19 @@ static void expect_near(const char *what, const struct tensor *got, const struct
         int wide = want->dtype == DTYPE_F64;
         double g = wide ? ((double *)got->data)[i] : (double)tensor_f32(got)[i];
         double w = wide ? ((double *)want->data)[i] : (double)tensor_f32(want)[i];
-        cr_assert(near(g, w, wide ? DOUBLE_ORDER : FLOAT_ROUNDING), "%s: element %zu is %.17g, not %.17g",
-                  what, i, g, w);
+        cr_assert(near(g, w, wide ? DOUBLE_ORDER : FLOAT_ROUNDING),
+                  "%s: element %zu is %.17g, not %.17g", what, i, g, w);
     }
 }
 
-/* Scores with ties, infinities and NaN in every place that matters to "the first of the largest". */
+/* Scores with ties, infinities and NaN in every place that matters to "the first of the
+ * largest". */
 static struct tensor scores_of(struct heap *heap, int rows, int classes) {
     struct tensor x = tensor_random(heap, 11, 2, rows, classes, 1, 1);
     for (int i = 0; i < rows; i++) {
         float *row = tensor_f32(&x) + (size_t)i * (size_t)classes;
-        for (int j = 0; j < classes; j++) row[j] = roundf(row[j] * 8) / (i % 2 ? 2 : .02f);
+        for (int j = 0; j < classes; j++)
+            row[j] = roundf(row[j] * 8) / (i % 2 ? 2 : .02f);
         if (i % 11 == 3) row[0] = NAN;
         if (i % 11 == 5) row[classes - 1] = NAN;
         if (i % 11 == 7) row[i % classes] = INFINITY;
@@ -45,7 +48,8 @@ static struct tensor labels_of(struct heap *heap, int rows, int classes) {
     return labels;
 }
 
-static const int shapes[][2] = {{0, 3}, {1, 1}, {30, 2}, {41, 10}, {5, 31}, {7, 32}, {29, 33}, {3, 1000}};
+static const int shapes[][2] = {{0, 3},  {1, 1},  {30, 2},  {41, 10},
+                                {5, 31}, {7, 32}, {29, 33}, {3, 1000}};
 enum { SHAPES = 8 };
 
 static void check(enum op op, const struct op_args *a, const char *what) {
@@ -54,16 +58,18 @@ static void check(enum op op, const struct op_args *a, const char *what) {
         struct op_args got = *a, want = *a;
         for (int i = 0; i < 2; i++)
             if (a->out[i].data)
-                got.out[i] = tensor_like(&heap, &a->out[i]), want.out[i] = tensor_like(&heap, &a->out[i]);
+                got.out[i] = tensor_like(&heap, &a->out[i]),
+                want.out[i] = tensor_like(&heap, &a->out[i]);
         run_rows(op, &got, blocks);
         host_reference_kernels[op](&want);
         expect_near(what, &got.out[0], &want.out[0]);
         if (a->out[1].data) cr_assert(same_bits(&got.out[1], &want.out[1]), "%s: hits", what);
         if (op == OP_NLL_FORWARD || op == OP_NLL_BACKWARD) /* no sum, no exp */
             for (size_t i = 0; i < tensor_count(&want.out[0]); i++) {
-                double g = op == OP_NLL_FORWARD ? ((double *)got.out[0].data)[i] : tensor_f32(&got.out[0])[i];
-                double w =
-                    op == OP_NLL_FORWARD ? ((double *)want.out[0].data)[i] : tensor_f32(&want.out[0])[i];
+                double g = op == OP_NLL_FORWARD ? ((double *)got.out[0].data)[i]
+                                                : tensor_f32(&got.out[0])[i];
+                double w = op == OP_NLL_FORWARD ? ((double *)want.out[0].data)[i]
+                                                : tensor_f32(&want.out[0])[i];
                 cr_assert(g == w || (isnan(g) && isnan(w)), "%s: element %zu", what, i);
             }
         heap_free(&heap);
@@ -77,7 +83,8 @@ Test(cuda_index_loss, log_softmax_equals_the_reference, .timeout = 60) {
         struct tensor dy = tensor_random(&heap, 2, 2, shapes[i][0], shapes[i][1], 1, 1);
         check(OP_LOG_SOFTMAX_FORWARD, &(struct op_args){.in = {x}, .out = {y}}, "log_softmax");
         host_reference_kernels[OP_LOG_SOFTMAX_FORWARD](&(struct op_args){.in = {x}, .out = {y}});
-        check(OP_LOG_SOFTMAX_BACKWARD, &(struct op_args){.in = {y, dy}, .out = {x}}, "log_softmax backward");
+        check(OP_LOG_SOFTMAX_BACKWARD, &(struct op_args){.in = {y, dy}, .out = {x}},
+              "log_softmax backward");
         heap_free(&heap);
     }
 }
@@ -88,7 +95,8 @@ Test(cuda_index_loss, losses_equal_the_reference, .timeout = 60) {
         for (int reduction = REDUCE_MEAN; reduction <= REDUCE_NONE; reduction++) {
             struct heap heap = {0};
             int rows = shapes[i][0], classes = shapes[i][1];
-            struct tensor x = scores_of(&heap, rows, classes), labels = labels_of(&heap, rows, classes);
+            struct tensor x = scores_of(&heap, rows, classes),
+                          labels = labels_of(&heap, rows, classes);
             struct tensor dloss = tensor_random(&heap, 4, 1, rows, 1, 1, 1);
             struct tensor loss = tensor_new(&heap, DTYPE_F64, 1, rows, 1, 1, 1),
                           hits = tensor_new(&heap, DTYPE_I32, 1, rows, 1, 1, 1);
@@ -107,11 +115,13 @@ Test(cuda_index_loss, losses_equal_the_reference, .timeout = 60) {
 /* Row r among 41 rows and alone: the same bits. */
 Test(cuda_index_loss, a_row_has_the_same_bits_in_any_company, .timeout = 60) {
     enum { ROWS = 41, CLASSES = 37 };
-    static const enum op ops[] = {OP_LOG_SOFTMAX_FORWARD, OP_LOG_SOFTMAX_BACKWARD, OP_CROSS_ENTROPY_BACKWARD};
+    static const enum op ops[] = {OP_LOG_SOFTMAX_FORWARD, OP_LOG_SOFTMAX_BACKWARD,
+                                  OP_CROSS_ENTROPY_BACKWARD};
     struct step_block step = {.weight = 1.0f / 96};
     for (int o = 0; o < 3; o++) {
         struct heap heap = {0};
-        struct tensor x = tensor_random(&heap, 1, 2, ROWS, CLASSES, 1, 1), dx = tensor_like(&heap, &x),
+        struct tensor x = tensor_random(&heap, 1, 2, ROWS, CLASSES, 1, 1),
+                      dx = tensor_like(&heap, &x),
                       other = tensor_random(&heap, 2, 2, ROWS, CLASSES, 1, 1);
         struct tensor labels = labels_of(&heap, ROWS, CLASSES);
         struct op_args a = {.in = {x, o == 2 ? labels : other}, .out = {dx}, .step = &step}, one;
@@ -124,8 +134,8 @@ Test(cuda_index_loss, a_row_has_the_same_bits_in_any_company, .timeout = 60) {
             if (a.in[1].data) one.in[1].data = (float *)a.in[1].data + row * (o == 2 ? 1 : CLASSES);
             one.in[1].dims[0] = 1;
             run_rows(ops[o], &one, 1);
-            cr_assert_arr_eq(one.out[0].data, tensor_f32(&dx) + row * CLASSES, CLASSES * sizeof(float),
-                             "%s: row %d", op_name(ops[o]), row);
+            cr_assert_arr_eq(one.out[0].data, tensor_f32(&dx) + row * CLASSES,
+                             CLASSES * sizeof(float), "%s: row %d", op_name(ops[o]), row);
         }
         heap_free(&heap);
     }

@@ -1,35 +1,45 @@
-/* The plan of device/cuda/kernels/planes.h: what a block keeps in shared memory fits, whatever pixel it begins with; where
- * the shared memory's banks are; which layers take it. That its kernels multiply as the tiles do is
- * tests/cuda/test_index_product.c's. */
+/* The plan of device/cuda/kernels/planes.h: what a block keeps in shared memory fits, whatever
+ * pixel it begins with; where the shared memory's banks are; which layers take it. That its
+ * kernels multiply as the tiles do is tests/cuda/test_index_product.c's. */
 #include "tests/cuda/index.h"
 
-/* The product of a convolution, of which only the shapes are looked at here. s: n C H W O k stride padding */
-static int planes_of_conv(enum op op, const int s[8], struct product *p, struct planes *q, enum product_kind *kind) {
+/* The product of a convolution, of which only the shapes are looked at here. s: n C H W O k
+ * stride padding */
+static int planes_of_conv(enum op op, const int s[8], struct product *p, struct planes *q,
+                          enum product_kind *kind) {
     int height = (s[2] + 2 * s[7] - s[5]) / s[6] + 1, width = (s[3] + 2 * s[7] - s[5]) / s[6] + 1;
     struct tensor x = tensor_plain(NULL, DTYPE_F32, 4, (int[]){s[0], s[1], s[2], s[3]}),
                   w = tensor_plain(NULL, DTYPE_F32, 4, (int[]){s[4], s[1], s[5], s[5]}),
                   y = tensor_plain(NULL, DTYPE_F32, 4, (int[]){s[0], s[4], height, width});
-    struct op_args a = {.in = {op == OP_CONV2D_FORWARD ? x : y, w}, .out = {op == OP_CONV2D_FORWARD ? y : x}};
+    struct op_args a = {.in = {op == OP_CONV2D_FORWARD ? x : y, w},
+                        .out = {op == OP_CONV2D_FORWARD ? y : x}};
     a.p.conv.stride = s[6], a.p.conv.padding = s[7];
     cr_assert(product_of(op, &a, p, kind));
     return planes_of(p, *kind, q);
 }
 
-/* Every piece fits the memory and the copies that its threads make; each pixel's taps lie inside it. Returns blocks. */
+/* Every piece fits the memory and the copies that its threads make; each pixel's taps lie inside
+ * it. Returns blocks. */
 static uint32_t check_pieces(const struct planes *q, const char *what) {
-    uint32_t threads = planes_threads(q), cols = planes_cols_a_block(q), k = (uint32_t)q->p.k, next = 0;
+    uint32_t threads = planes_threads(q), cols = planes_cols_a_block(q), k = (uint32_t)q->p.k,
+             next = 0;
     cr_assert(threads <= 32 * PLANES_WARPS, "%s: %u threads", what, threads);
-    cr_assert(threads * (uint32_t)planes_fetch_a(q->p.k) >= q->groups * PLANES_ROWS * k * k, "%s: weights", what);
-    cr_assert(q->groups <= PLANES_GROUPS && q->groups * q->p.row_tiles * PLANES_ROWS >= q->p.rows, "%s: rows", what);
+    cr_assert(threads * (uint32_t)planes_fetch_a(q->p.k) >= q->groups * PLANES_ROWS * k * k,
+              "%s: weights", what);
+    cr_assert(q->groups <= PLANES_GROUPS && q->groups * q->p.row_tiles * PLANES_ROWS >= q->p.rows,
+              "%s: rows", what);
     for (uint32_t tile = 0; tile < q->p.col_tiles; tile++) {
         struct planes_range r = planes_range_of(q, tile, cols);
-        cr_assert(r.first == next && r.last >= r.first && r.last - r.first < cols, "%s: columns", what);
+        cr_assert(r.first == next && r.last >= r.first && r.last - r.first < cols, "%s: columns",
+                  what);
         next = r.last + 1;
         cr_assert(r.rows * q->pitch <= PLANES_PIECE, "%s: piece of %u rows", what, r.rows);
-        cr_assert(r.rows * q->reach <= threads * PLANES_FETCH_B, "%s: copies of %u rows", what, r.rows);
+        cr_assert(r.rows * q->reach <= threads * PLANES_FETCH_B, "%s: copies of %u rows", what,
+                  r.rows);
         for (uint32_t col = r.first; col <= r.last; col++) {
             uint32_t first = planes_pixel(q, &r, col), last = first + (k - 1) * q->pitch + k - 1;
-            cr_assert(last / q->pitch < r.rows && first % q->pitch + k <= q->reach, "%s: pixel %u", what, col);
+            cr_assert(last / q->pitch < r.rows && first % q->pitch + k <= q->reach, "%s: pixel %u",
+                      what, col);
         }
     }
     cr_assert_eq(next, q->p.cols, "%s: columns", what);
@@ -42,7 +52,8 @@ Test(cuda_index_planes, every_piece_fits, .timeout = 60) {
     for (int i = 0; i < 4000; i++) {
         int s[8], most[8] = {40, 6, 60, 60, 130, 5, 3, 5}, least[8] = {1, 1, 1, 1, 1, 1, 1, 0};
         for (int j = 0; j < 8; j++)
-            s[j] = least[j] + (int)((double)(most[j] - least[j] + 1) * .999 * fabs((double)test_random(&seed)));
+            s[j] = least[j] + (int)((double)(most[j] - least[j] + 1) * .999 *
+                                    fabs((double)test_random(&seed)));
         if (s[2] + 2 * s[7] < s[5] || s[3] + 2 * s[7] < s[5]) continue;
         for (enum op op = OP_CONV2D_FORWARD; op <= OP_CONV2D_BACKWARD_DATA; op++) {
             struct product p;
@@ -50,8 +61,8 @@ Test(cuda_index_planes, every_piece_fits, .timeout = 60) {
             enum product_kind kind;
             char what[100];
             if (!planes_of_conv(op, s, &p, &q, &kind)) continue;
-            snprintf(what, sizeof what, "%s n=%d c=%d %dx%d o=%d k=%d stride %d padding %d", op_name(op), s[0], s[1],
-                     s[2], s[3], s[4], s[5], s[6], s[7]);
+            snprintf(what, sizeof what, "%s n=%d c=%d %dx%d o=%d k=%d stride %d padding %d",
+                     op_name(op), s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7]);
             check_pieces(&q, what);
             taken++;
         }
@@ -61,7 +72,8 @@ Test(cuda_index_planes, every_piece_fits, .timeout = 60) {
 
 /* 32 neighbouring pixels of a sample: 32 banks, at stride 1. */
 Test(cuda_index_planes, neighbours_lie_in_different_banks, .timeout = 60) {
-    static const int shapes[][8] = {{256, 20, 13, 13, 50, 5, 1, 0}, {9, 16, 26, 26, 32, 3, 1, 0}, {4, 8, 56, 56, 64, 3, 1, 1}};
+    static const int shapes[][8] = {
+        {256, 20, 13, 13, 50, 5, 1, 0}, {9, 16, 26, 26, 32, 3, 1, 0}, {4, 8, 56, 56, 64, 3, 1, 1}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (enum op op = OP_CONV2D_FORWARD; op <= OP_CONV2D_BACKWARD_DATA; op++) {
             struct product p;
@@ -69,25 +81,27 @@ Test(cuda_index_planes, neighbours_lie_in_different_banks, .timeout = 60) {
             enum product_kind kind;
             cr_assert(planes_of_conv(op, shapes[i], &p, &q, &kind));
             struct planes_range r = planes_range_of(&q, 0, planes_cols_a_block(&q));
-            uint32_t pixels = r.last < q.to.pixels ? r.last + 1 : q.to.pixels; /* of the first sample */
+            /* of the first sample */
+            uint32_t pixels = r.last < q.to.pixels ? r.last + 1 : q.to.pixels;
             for (uint32_t first = 0; first + 32 <= pixels; first++) {
                 uint32_t banks = 0;
-                for (uint32_t lane = 0; lane < 32; lane++) banks |= 1u << planes_pixel(&q, &r, first + lane) % 32;
+                for (uint32_t lane = 0; lane < 32; lane++)
+                    banks |= 1u << planes_pixel(&q, &r, first + lane) % 32;
                 cr_assert_eq(banks, 0xffffffffu, "shape %zu, pixel %u: %x", i, first, banks);
             }
         }
 }
 
-/* The models' convolutions at batch 256 take it, with enough blocks for a GPU, and what `duet doctor` looks at for it
- * (doctor/ops_cases.c); a few samples, kernels of 1 x 1, large pictures and gradients of strided ones do not; nor does
- * anything where tensor cores are allowed. */
+/* The models' convolutions at batch 256 take it, with enough blocks for a GPU, and what `duet
+ * doctor` looks at for it (doctor/ops_cases.c); a few samples, kernels of 1 x 1, large pictures
+ * and gradients of strided ones do not; nor does anything where tensor cores are allowed. */
 Test(cuda_index_planes, who_takes_it, .timeout = 60) {
     static const struct {
         int s[8], forward, data;
     } layers[] = {{{256, 20, 13, 13, 50, 5, 1, 0}, 1, 1}, {{256, 1, 28, 28, 20, 3, 1, 0}, 1, 1},
                   {{256, 16, 26, 26, 32, 3, 1, 0}, 1, 1}, {{2, 20, 13, 13, 50, 5, 1, 0}, 0, 0},
-                  {{105, 20, 13, 13, 50, 5, 1, 0}, 1, 1}, {{256, 20, 13, 13, 50, 1, 1, 0}, 0, 0}, {{4, 3, 500, 500, 16, 3, 1, 1}, 0, 0},
-                  {{1024, 20, 13, 13, 50, 5, 2, 0}, 1, 0}};
+                  {{105, 20, 13, 13, 50, 5, 1, 0}, 1, 1}, {{256, 20, 13, 13, 50, 1, 1, 0}, 0, 0},
+                  {{4, 3, 500, 500, 16, 3, 1, 1}, 0, 0},  {{1024, 20, 13, 13, 50, 5, 2, 0}, 1, 0}};
     for (size_t i = 0; i < sizeof layers / sizeof *layers; i++)
         for (enum op op = OP_CONV2D_FORWARD; op <= OP_CONV2D_BACKWARD_DATA; op++) {
             struct product p;
@@ -97,7 +111,8 @@ Test(cuda_index_planes, who_takes_it, .timeout = 60) {
             int want = op == OP_CONV2D_FORWARD ? layers[i].forward : layers[i].data;
             cr_assert_eq(planes_chosen(&p, kind, 0, &q), want, "layer %zu, %s", i, op_name(op));
             if (want && layers[i].s[0] >= 256)
-                cr_assert_geq(planes_blocks(&q), MULTIPROCESSORS, "layer %zu: %u blocks", i, planes_blocks(&q));
+                cr_assert_geq(planes_blocks(&q), MULTIPROCESSORS, "layer %zu: %u blocks", i,
+                              planes_blocks(&q));
             cr_assert(!planes_chosen(&p, kind, 1, &q), "layer %zu with tensor cores", i);
         }
 }

@@ -1,15 +1,17 @@
-/* Products by libraries (device/cuda_library*.c): every product and convolution through launch(), on the emulated CUDA
- * runtime with a fake cuBLAS and a fake cuDNN (tests/stand_ins/fake_cuda_libraries), against the reference. What is shown: that
- * operands, shapes, transpositions, descriptors, workspaces and the stream are told to the libraries as their
- * documentation wants them. What is not: the libraries themselves. */
+/* Products by libraries (device/cuda_library*.c): every product and convolution through
+ * launch(), on the emulated CUDA runtime with a fake cuBLAS and a fake cuDNN
+ * (tests/stand_ins/fake_cuda_libraries), against the reference. What is shown: that operands,
+ * shapes, transpositions, descriptors, workspaces and the stream are told to the libraries as
+ * their documentation wants them. What is not: the libraries themselves. */
 #include "tests/cuda/library.h"
 #include "tests/nn/layer.h"
 
 #ifdef CUDA_EMULATION
 
-/* The launch on the device: operand i lies `shift` bytes behind a multiple of 256, where bit i of `shifted` says so.
- * Results come back into the tensors of `a`. */
-static int run_on(struct device *device, enum op op, struct op_args *a, unsigned shifted, size_t shift) {
+/* The launch on the device: operand i lies `shift` bytes behind a multiple of 256, where bit i
+ * of `shifted` says so. Results come back into the tensors of `a`. */
+static int run_on(struct device *device, enum op op, struct op_args *a, unsigned shifted,
+                  size_t shift) {
     struct tensor *all[5] = {&a->in[0], &a->in[1], &a->in[2], &a->out[0], &a->out[1]};
     struct stream *s = device_compute(device);
     void *memory[5] = {NULL}, *host[5];
@@ -36,26 +38,31 @@ static size_t terms_of(const struct layer *l, enum pass pass) {
     return tensor_count(&l->w) + 1;
 }
 
-/* All passes within rounding of the reference, wherever operands lie, and then with the same bits. */
-static void check_layer(struct device *device, const struct layer *l, const char *what, double extra) {
+/* All passes within rounding of the reference, wherever operands lie, and then with the same
+ * bits. */
+static void check_layer(struct device *device, const struct layer *l, const char *what,
+                        double extra) {
     struct heap heap = {0};
     struct layer size = absolute_layer(&heap, l);
     for (enum pass pass = FORWARD; pass < PASSES; pass++) {
         enum op op = op_of(l, pass);
         char line[200];
-        struct op_args want = launch_of(&heap, l, pass), sizes = launch_of(&heap, &size, pass), got = launch_of(&heap, l, pass),
-                       again = launch_of(&heap, l, pass);
+        struct op_args want = launch_of(&heap, l, pass), sizes = launch_of(&heap, &size, pass),
+                       got = launch_of(&heap, l, pass), again = launch_of(&heap, l, pass);
         host_reference_kernels[op](&want);
         host_reference_kernels[op](&sizes);
         snprintf(line, sizeof line, "%s, %s", what, op_name(op));
         MUST(run_on(device, op, &got, 0, 0));
         for (int j = 0; j < 2 && got.out[j].data; j++)
-            expect_near(line, &got.out[j], &want.out[j], &sizes.out[j], rounding(terms_of(l, pass)) + extra);
-        for (unsigned shifted = 1; shifted < 32; shifted = shifted * 2 + 1) { /* more and more operands */
+            expect_near(line, &got.out[j], &want.out[j], &sizes.out[j],
+                        rounding(terms_of(l, pass)) + extra);
+        /* more and more operands */
+        for (unsigned shifted = 1; shifted < 32; shifted = shifted * 2 + 1) {
             MUST(run_on(device, op, &again, shifted, 4 * shifted));
             for (int j = 0; j < 2 && got.out[j].data; j++)
                 cr_assert_arr_eq(again.out[j].data, got.out[j].data, tensor_bytes(&got.out[j]),
-                                 "%s: other bits where operands %#x lie at another address", line, shifted);
+                                 "%s: other bits where operands %#x lie at another address", line,
+                                 shifted);
         }
     }
     heap_free(&heap);
@@ -64,8 +71,8 @@ static void check_layer(struct device *device, const struct layer *l, const char
 static void check_conv(struct device *device, const int s[8], double extra) {
     struct heap heap = {0};
     char what[100];
-    snprintf(what, sizeof what, "conv n=%d c=%d %dx%d o=%d k=%d stride %d padding %d", s[0], s[1], s[2], s[3], s[4], s[5], s[6],
-             s[7]);
+    snprintf(what, sizeof what, "conv n=%d c=%d %dx%d o=%d k=%d stride %d padding %d", s[0], s[1],
+             s[2], s[3], s[4], s[5], s[6], s[7]);
     struct layer l = conv_layer(&heap, s);
     check_layer(device, &l, what, extra);
     heap_free(&heap);
@@ -74,7 +81,8 @@ static void check_conv(struct device *device, const int s[8], double extra) {
 static void check_linear(struct device *device, const int s[3], int in_out, double extra) {
     struct heap heap = {0};
     char what[100];
-    snprintf(what, sizeof what, "linear n=%d %d to %d, weight (%s)", s[0], s[1], s[2], in_out ? "in,out" : "out,in");
+    snprintf(what, sizeof what, "linear n=%d %d to %d, weight (%s)", s[0], s[1], s[2],
+             in_out ? "in,out" : "out,in");
     struct layer l = linear_layer(&heap, s[0], s[1], s[2], in_out);
     check_layer(device, &l, what, extra);
     heap_free(&heap);
@@ -82,50 +90,61 @@ static void check_linear(struct device *device, const int s[3], int in_out, doub
 
 static void expect_no_mistake(void) {
     cr_expect_eq(cublas()->mistakes + cudnn()->mistakes, 0);
-    cr_expect_eq(cublas()->unaligned + cudnn()->unaligned, 0, "operands not at a multiple of 256 bytes");
+    cr_expect_eq(cublas()->unaligned + cudnn()->unaligned, 0,
+                 "operands not at a multiple of 256 bytes");
     cr_expect_eq(cublas()->lost, 0, "cuBLAS's workspace is its own");
 }
 
-static const int linear_shapes[][3] = {{1, 1, 1},   {1, 33, 10},  {15, 7, 13}, {16, 64, 6},  {17, 31, 5},
-                                       {33, 65, 7}, {2, 300, 11}, {3, 11, 300}, {130, 70, 12}};
+static const int linear_shapes[][3] = {{1, 1, 1},    {1, 33, 10},  {15, 7, 13},
+                                       {16, 64, 6},  {17, 31, 5},  {33, 65, 7},
+                                       {2, 300, 11}, {3, 11, 300}, {130, 70, 12}};
 /*                                     n  C  H   W   O  k  s  p */
 static const int conv_shapes[][8] = {
-    {1, 1, 1, 1, 1, 1, 1, 0},   {5, 1, 28, 28, 6, 5, 1, 2}, {6, 2, 13, 13, 5, 5, 1, 0}, {9, 1, 7, 7, 3, 3, 1, 1},
-    {3, 7, 8, 5, 9, 1, 1, 0},   {2, 4, 10, 9, 11, 2, 1, 0}, {1, 5, 11, 10, 8, 3, 2, 1}, {8, 2, 9, 14, 4, 5, 2, 2},
-    {2, 3, 13, 8, 5, 2, 2, 0},  {2, 1, 10, 11, 6, 3, 3, 0}, {3, 2, 8, 8, 4, 2, 3, 1},   {1, 1, 5, 40, 1, 5, 1, 0},
-    {1, 17, 6, 6, 23, 3, 1, 1},
-    {2, 2, 3, 3, 4, 3, 1, 0},   {2, 2, 3, 3, 4, 3, 3, 1}, /* equal but for the window */
+    {1, 1, 1, 1, 1, 1, 1, 0},   {5, 1, 28, 28, 6, 5, 1, 2},
+    {6, 2, 13, 13, 5, 5, 1, 0}, {9, 1, 7, 7, 3, 3, 1, 1},
+    {3, 7, 8, 5, 9, 1, 1, 0},   {2, 4, 10, 9, 11, 2, 1, 0},
+    {1, 5, 11, 10, 8, 3, 2, 1}, {8, 2, 9, 14, 4, 5, 2, 2},
+    {2, 3, 13, 8, 5, 2, 2, 0},  {2, 1, 10, 11, 6, 3, 3, 0},
+    {3, 2, 8, 8, 4, 2, 3, 1},   {1, 1, 5, 40, 1, 5, 1, 0},
+    {1, 17, 6, 6, 23, 3, 1, 1}, {2, 2, 3, 3, 4, 3, 1, 0},
+    {2, 2, 3, 3, 4, 3, 3, 1}, /* equal but for the window */
 };
 
 Test(cuda_library, linear_equals_the_reference, .timeout = 240) {
     struct device *device = library_device(0);
     int calls = 0;
     for (size_t i = 0; i < COUNT(linear_shapes); i += test_short() ? 3 : 1)
-        for (int in_out = 0; in_out < 2; in_out++, calls += PASSES * 6) check_linear(device, linear_shapes[i], in_out, 0);
+        for (int in_out = 0; in_out < 2; in_out++, calls += PASSES * 6)
+            check_linear(device, linear_shapes[i], in_out, 0);
     cr_assert_eq(cublas()->calls[0], calls, "one call a launch");
     expect_no_mistake();
     device_close(device);
-    cr_assert_eq(cublas()->handles + cudnn()->handles, 0, "handles and descriptors were given back");
+    cr_assert_eq(cublas()->handles + cudnn()->handles, 0,
+                 "handles and descriptors were given back");
 }
 
 Test(cuda_library, conv2d_equals_the_reference, .timeout = 240) {
     struct device *device = library_device(0);
     int shapes = 0;
-    for (size_t i = 0; i < COUNT(conv_shapes); i += test_short() && i < COUNT(conv_shapes) - 2 ? 3 : 1, shapes++) {
+    for (size_t i = 0; i < COUNT(conv_shapes);
+         i += test_short() && i < COUNT(conv_shapes) - 2 ? 3 : 1, shapes++) {
         check_conv(device, conv_shapes[i], 0);
         check_linear(device, linear_shapes[2], 0, 0); /* whose workspace is nobody else's */
     }
-    for (int pass = 0; pass < PASSES; pass++) cr_assert_eq(cudnn()->calls[pass], 6 * shapes, "pass %d", pass);
+    for (int pass = 0; pass < PASSES; pass++)
+        cr_assert_eq(cudnn()->calls[pass], 6 * shapes, "pass %d", pass);
     expect_no_mistake();
     device_close(device);
-    cr_assert_eq(cublas()->handles + cudnn()->handles, 0, "handles and descriptors were given back");
+    cr_assert_eq(cublas()->handles + cudnn()->handles, 0,
+                 "handles and descriptors were given back");
 }
 
 Test(cuda_library, tf32_is_taken_where_it_is_allowed, .timeout = 60) {
     struct device *exact = library_device(0), *rounded = library_device(1);
     struct heap heap = {0};
     for (int linear = 0; linear < 2; linear++) {
-        struct layer l = linear ? linear_layer(&heap, 9, 40, 7, 0) : conv_layer(&heap, (int[]){2, 3, 9, 9, 4, 3, 1, 1});
+        struct layer l = linear ? linear_layer(&heap, 9, 40, 7, 0)
+                                : conv_layer(&heap, (int[]){2, 3, 9, 9, 4, 3, 1, 1});
         struct op_args a = launch_of(&heap, &l, FORWARD), b = launch_of(&heap, &l, FORWARD);
         MUST(run_on(exact, op_of(&l, FORWARD), &a, 0, 0));
         MUST(run_on(rounded, op_of(&l, FORWARD), &b, 0, 0));
@@ -139,14 +158,17 @@ Test(cuda_library, tf32_is_taken_where_it_is_allowed, .timeout = 60) {
     device_close(rounded);
 }
 
-/* The bits of the fakes depend on how many samples share a call: else the next tests would show nothing. */
+/* The bits of the fakes depend on how many samples share a call: else the next tests would show
+ * nothing. */
 Test(cuda_library, a_sample_s_bits_depend_on_its_company_here, .timeout = 60) {
     struct device *device = library_device(0);
     struct heap heap = {0};
     int differ = 0;
     for (int n = 2; n < 8; n++) {
-        struct layer crowd = linear_layer(&heap, n, 200, 5, 0), alone = linear_layer(&heap, 1, 200, 5, 0);
-        struct op_args a = launch_of(&heap, &crowd, FORWARD), b = launch_of(&heap, &alone, FORWARD); /* sample 0 is the same */
+        struct layer crowd = linear_layer(&heap, n, 200, 5, 0),
+                     alone = linear_layer(&heap, 1, 200, 5, 0);
+        /* sample 0 is the same */
+        struct op_args a = launch_of(&heap, &crowd, FORWARD), b = launch_of(&heap, &alone, FORWARD);
         MUST(run_on(device, OP_LINEAR_FORWARD, &a, 0, 0));
         MUST(run_on(device, OP_LINEAR_FORWARD, &b, 0, 0));
         differ += !!memcmp(a.out[0].data, b.out[0].data, tensor_bytes(&b.out[0]));
@@ -160,12 +182,14 @@ Test(cuda_library, an_empty_segment_is_no_call, .timeout = 60) {
     struct device *device = library_device(0);
     struct heap heap = {0};
     for (int linear = 0; linear < 2; linear++) {
-        struct layer l = linear ? linear_layer(&heap, 0, 6, 4, 1) : conv_layer(&heap, (int[]){0, 2, 5, 5, 3, 3, 1, 0});
+        struct layer l = linear ? linear_layer(&heap, 0, 6, 4, 1)
+                                : conv_layer(&heap, (int[]){0, 2, 5, 5, 3, 3, 1, 0});
         for (enum pass pass = FORWARD; pass < PASSES; pass++) {
             struct op_args a = launch_of(&heap, &l, pass);
             MUST(run_on(device, op_of(&l, pass), &a, 0, 0));
             for (int j = 0; j < 2 && a.out[j].data; j++)
-                for (size_t i = 0; i < tensor_count(&a.out[j]); i++) cr_assert_eq(tensor_f32(&a.out[j])[i], 0);
+                for (size_t i = 0; i < tensor_count(&a.out[j]); i++)
+                    cr_assert_eq(tensor_f32(&a.out[j])[i], 0);
         }
     }
     cr_assert_eq(cublas()->calls[0] + cudnn()->calls[0] + cudnn()->calls[1] + cudnn()->calls[2], 0);
@@ -174,18 +198,20 @@ Test(cuda_library, an_empty_segment_is_no_call, .timeout = 60) {
     device_close(device);
 }
 
-/* No deterministic algorithm for a shape, said at once or only by the call, or too large a workspace: own kernels, and the
- * others stay cuDNN's. */
+/* No deterministic algorithm for a shape, said at once or only by the call, or too large a
+ * workspace: own kernels, and the others stay cuDNN's. */
 Test(cuda_library, what_cudnn_refuses_own_kernels_take, .timeout = 60) {
     struct device *device = library_device(0);
     cudnn()->refuse = 3, cudnn()->greedy = 5, cudnn()->late = 4;
     check_conv(device, (int[]){4, 2, 9, 9, 5, 3, 2, 1}, 0);
     check_conv(device, (int[]){4, 2, 9, 9, 5, 5, 1, 1}, 0);
     check_conv(device, (int[]){4, 2, 9, 9, 5, 4, 1, 1}, 0);
-    for (int pass = 0; pass < PASSES; pass++) cr_assert_eq(cudnn()->calls[pass], 0);
+    for (int pass = 0; pass < PASSES; pass++)
+        cr_assert_eq(cudnn()->calls[pass], 0);
     cr_assert_eq(cudnn()->refused, PASSES, "what was refused once is not asked for again");
     check_conv(device, (int[]){4, 2, 9, 9, 5, 2, 1, 1}, 0);
-    for (int pass = 0; pass < PASSES; pass++) cr_assert_eq(cudnn()->calls[pass], 6);
+    for (int pass = 0; pass < PASSES; pass++)
+        cr_assert_eq(cudnn()->calls[pass], 6);
     expect_no_mistake();
     device_close(device);
     cr_assert_eq(cudnn()->handles, 0);
@@ -199,9 +225,11 @@ Test(cuda_library, calls_can_be_recorded, .timeout = 60) {
     struct layer l = linear_layer(&heap, 7, 30, 5, 0);
     struct op_args plain = launch_of(&heap, &l, FORWARD), a = plain, larger;
     struct recording *recording;
-    float *x = test_floats(device, 4 * 7 * 30 + 1) + 1, *got = heap_take(&heap, tensor_bytes(&l.y)); /* not aligned */
+    /* not aligned */
+    float *x = test_floats(device, 4 * 7 * 30 + 1) + 1, *got = heap_take(&heap, tensor_bytes(&l.y));
     MUST(run_on(device, OP_LINEAR_FORWARD, &plain, 0, 0));
-    a.in[0].data = x, a.in[1].data = test_floats(device, 150), a.in[2].data = test_floats(device, 5);
+    a.in[0].data = x, a.in[1].data = test_floats(device, 150),
+    a.in[2].data = test_floats(device, 5);
     a.out[0].data = test_floats(device, 35);
     MUST(copy_to_device(s, a.in[1].data, l.w.data, 600));
     MUST(copy_to_device(s, a.in[2].data, l.b.data, 20));
@@ -238,7 +266,8 @@ Test(cuda_library, a_new_shape_is_no_part_of_a_recording, .timeout = 60) {
     struct heap heap = {0};
     struct layer l = conv_layer(&heap, (int[]){2, 2, 5, 5, 3, 3, 1, 0});
     struct op_args a = launch_of(&heap, &l, FORWARD);
-    a.in[0].data = test_floats(device, 100), a.in[1].data = test_floats(device, 54), a.in[2].data = test_floats(device, 3);
+    a.in[0].data = test_floats(device, 100), a.in[1].data = test_floats(device, 54),
+    a.in[2].data = test_floats(device, 3);
     a.out[0].data = test_floats(device, 54);
     MUST(stream_record_begin(s));
     cr_assert_eq(launch(s, OP_CONV2D_FORWARD, &a), ERR_FAILED);

@@ -1,6 +1,7 @@
-/* The use of libraries: finding and loading them, every refusal, a network on the tape (one call a segment, and so the same
- * bits on any number of devices), and the command. With the real libraries only this is tried, where they are
- * installed: that they load and have every function that is called. */
+/* The use of libraries: finding and loading them, every refusal, a network on the tape (one call
+ * a segment, and so the same bits on any number of devices), and the command. With the real
+ * libraries only this is tried, where they are installed: that they load and have every function
+ * that is called. */
 #include "tests/cuda/library.h"
 
 #ifdef HAVE_CUDA
@@ -11,8 +12,10 @@
 struct table {
     double (*cosine)(double), (*sine)(double);
 };
-static const struct library_function two_functions[] = {{"cos", offsetof(struct table, cosine)}, {"sin", offsetof(struct table, sine)}};
-static const struct library_function one_is_missing[] = {{"cos", offsetof(struct table, cosine)}, {"no_such_function", 0}};
+static const struct library_function two_functions[] = {{"cos", offsetof(struct table, cosine)},
+                                                        {"sin", offsetof(struct table, sine)}};
+static const struct library_function one_is_missing[] = {{"cos", offsetof(struct table, cosine)},
+                                                         {"no_such_function", 0}};
 
 static struct library_place place_of(const char *file, const char *name) {
     unsetenv("DUET_TEST_LIBRARY");
@@ -21,14 +24,16 @@ static struct library_place place_of(const char *file, const char *name) {
 
 Test(cuda_library_load, by_file_by_name_and_by_the_environment, .timeout = 20) {
     struct table table = {0};
-    struct library_place by_name = place_of("", "libm.so.6"), by_file = place_of("/no/such/file.so", "libm.so.6");
+    struct library_place by_name = place_of("", "libm.so.6"),
+                         by_file = place_of("/no/such/file.so", "libm.so.6");
     int found;
     MUST(library_load(&by_name, two_functions, 2, &table, &found));
     cr_assert_eq(found, LIBRARY_FOUND);
     cr_assert_float_eq(table.sine(0.5) / table.cosine(0.5), tan(0.5), 1e-12);
     MUST(library_load(&by_file, two_functions, 2, &table, &found)); /* not the file, but the name */
     setenv("DUET_TEST_LIBRARY", "libm.so.6", 1);
-    struct library_place nowhere = {"Title", "DUET_TEST_LIBRARY", "", "libnot_there.so.7", "do without"};
+    struct library_place nowhere = {"Title", "DUET_TEST_LIBRARY", "", "libnot_there.so.7",
+                                    "do without"};
     MUST(library_load(&nowhere, two_functions, 2, &table, &found));
 }
 
@@ -42,7 +47,8 @@ Test(cuda_library_load, what_is_not_there_is_named, .timeout = 20) {
     MUST_SAY("set DUET_TEST_LIBRARY to its file, or do without");
     setenv("DUET_TEST_LIBRARY", "/given/by/hand.so", 1);
     p.name = "libm.so.6";
-    cr_assert_eq(library_load(&p, two_functions, 2, &table, &found), ERR_USAGE, "given by hand, then nowhere else");
+    cr_assert_eq(library_load(&p, two_functions, 2, &table, &found), ERR_USAGE,
+                 "given by hand, then nowhere else");
     cr_assert_eq(found, LIBRARY_UNUSABLE);
     MUST_SAY("/given/by/hand.so");
 }
@@ -51,7 +57,8 @@ Test(cuda_library_load, what_is_no_library_or_lacks_a_function_is_named, .timeou
     struct table table;
     struct library_place p = place_of(__FILE__, "libm.so.6");
     int found;
-    cr_assert_eq(library_load(&p, two_functions, 2, &table, &found), ERR_USAGE, "a text is no library");
+    cr_assert_eq(library_load(&p, two_functions, 2, &table, &found), ERR_USAGE,
+                 "a text is no library");
     MUST_SAY(__FILE__);
     p.file = "";
     cr_assert_eq(library_load(&p, one_is_missing, 2, &table, &found), ERR_USAGE);
@@ -104,7 +111,8 @@ Test(cuda_library_use, every_refusal_at_opening_is_one_line_and_leaves_nothing, 
     MUST_SAY("of version 9: this program was built for 1");
     cr_assert_eq(open_with("FAKE_CUBLAS_FAIL", "create"), ERR_FAILED);
     MUST_SAY("opening cuBLAS on cuda(0): cuBLAS: CUBLAS_STATUS_NOT_INITIALIZED");
-    cr_assert_eq(open_with("DUET_CUDNN", "/no/such/libcudnn.so"), ERR_USAGE, "asked for by name, so it must be there");
+    cr_assert_eq(open_with("DUET_CUDNN", "/no/such/libcudnn.so"), ERR_USAGE,
+                 "asked for by name, so it must be there");
     MUST_SAY("cuDNN: /no/such/libcudnn.so");
     cr_assert_eq(open_with("FAKE_CUDNN_VERSION", "8902"), ERR_USAGE);
     MUST_SAY("of version 8: this program was built for 9");
@@ -117,12 +125,14 @@ Test(cuda_library_use, every_refusal_at_opening_is_one_line_and_leaves_nothing, 
 Test(cuda_library_use, a_call_that_fails_names_op_device_and_status, .timeout = 60) {
     struct device *device = library_device(0);
     float *memory = test_floats(device, 64);
-    struct op_args a = {.in = {tensor_plain(memory, DTYPE_F32, 2, (int[]){2, 3}), tensor_plain(memory + 8, DTYPE_F32, 2, (int[]){3, 3}),
+    struct op_args a = {.in = {tensor_plain(memory, DTYPE_F32, 2, (int[]){2, 3}),
+                               tensor_plain(memory + 8, DTYPE_F32, 2, (int[]){3, 3}),
                                tensor_plain(memory + 20, DTYPE_F32, 1, (int[]){3})},
                         .out[0] = tensor_plain(memory + 32, DTYPE_F32, 2, (int[]){2, 3})};
     setenv("FAKE_CUBLAS_FAIL", "gemm", 1);
     cr_assert_eq(launch(device_compute(device), OP_LINEAR_FORWARD, &a), ERR_FAILED);
-    MUST_SAY("linear forward on cuda(0): cuBLAS: CUBLAS_STATUS_EXECUTION_FAILED: use --cuda-math own");
+    MUST_SAY(
+        "linear forward on cuda(0): cuBLAS: CUBLAS_STATUS_EXECUTION_FAILED: use --cuda-math own");
     device_close(device);
 }
 
@@ -142,7 +152,8 @@ Test(cuda_library_use, are_listed_with_their_versions, .timeout = 60) {
 
 static struct net_data data;
 
-/* One step of the job on `w` devices: its gradients and each virtual device's loss, as tests/nn/test_bits.c does it. */
+/* One step of the job on `w` devices: its gradients and each virtual device's loss, as
+ * tests/nn/test_bits.c does it. */
 static void run_job(enum device_math math, int w, float *grads, double *losses) {
     static float of_device[MAX_DEVICES][NET_WEIGHTS];
     static const struct net_pass pass = {0, REDUCE_MEAN, 0.25, 0};
@@ -157,7 +168,8 @@ static void run_job(enum device_math math, int w, float *grads, double *losses) 
         net_read_grads(&net, of_device[r]);
         MUST(copy_to_host(device_compute(net.device), sums, net.losses.data, sizeof sums));
         MUST(stream_sync(device_compute(net.device)));
-        for (int s = 0; s < net.segments.count; s++) losses[net.segments.seg[s].v] = sums[s];
+        for (int s = 0; s < net.segments.count; s++)
+            losses[net.segments.seg[s].v] = sums[s];
         tape_free(net.tape);
         param_set_free(&net.params);
         device_close(net.device);
@@ -165,7 +177,8 @@ static void run_job(enum device_math math, int w, float *grads, double *losses) 
     for (int n = w, h; n > 1; n = h) {
         h = (n + 1) / 2;
         for (int r = 0; r + h < n; r++)
-            for (int i = 0; i < NET_WEIGHTS; i++) of_device[r][i] += of_device[r + h][i];
+            for (int i = 0; i < NET_WEIGHTS; i++)
+                of_device[r][i] += of_device[r + h][i];
     }
     memcpy(grads, of_device[0], sizeof of_device[0]);
 }
@@ -178,14 +191,17 @@ Test(cuda_library_use, one_call_a_segment, .timeout = 60) {
     net_data_make(&data, 4, sizes, 4);
     run_job(DEVICE_HOST_KERNELS_LIBRARY, 1, grads, losses);
     cr_assert_eq(cublas()->calls[0], 3 * 2 * 3, "of the 3 that are not empty");
-    for (int pass = 0; pass < 3; pass++) cr_assert_eq(cudnn()->calls[pass], 3 * 2, "pass %d", pass);
+    for (int pass = 0; pass < 3; pass++)
+        cr_assert_eq(cudnn()->calls[pass], 3 * 2, "pass %d", pass);
     for (int i = 0; i < 18; i++)
-        cr_assert(cudnn()->batch[i % 6] != 37 && cudnn()->batch[i % 6] > 0, "a call of %d samples", cudnn()->batch[i % 6]);
+        cr_assert(cudnn()->batch[i % 6] != 37 && cudnn()->batch[i % 6] > 0, "a call of %d samples",
+                  cudnn()->batch[i % 6]);
     run_job(DEVICE_HOST_KERNELS_OWN, 1, grads, losses);
     cr_assert_eq(cublas()->calls[0], 18, "own kernels call nobody");
 }
 
-/* Though a sample's bits depend on its company and on where it lies, those of the job do not depend on the devices. */
+/* Though a sample's bits depend on its company and on where it lies, those of the job do not
+ * depend on the devices. */
 Test(cuda_library_use, the_same_bits_on_any_number_of_devices, .timeout = 120) {
     static const int sizes[4] = {9, 17, 4, 11};
     float one[NET_WEIGHTS], many[NET_WEIGHTS], own[NET_WEIGHTS];
@@ -195,11 +211,15 @@ Test(cuda_library_use, the_same_bits_on_any_number_of_devices, .timeout = 120) {
     for (int w = 2; w <= 4; w *= 2) {
         run_job(DEVICE_HOST_KERNELS_LIBRARY, w, many, loss_many);
         cr_assert_arr_eq(one, many, sizeof one, "gradients on 1 and %d devices differ", w);
-        cr_assert_arr_eq(loss_one, loss_many, 4 * sizeof *loss_one, "losses on 1 and %d devices differ", w);
+        cr_assert_arr_eq(loss_one, loss_many, 4 * sizeof *loss_one,
+                         "losses on 1 and %d devices differ", w);
     }
-    cr_assert_eq(cublas()->unaligned + cudnn()->unaligned + cublas()->lost + cublas()->mistakes + cudnn()->mistakes, 0);
+    cr_assert_eq(cublas()->unaligned + cudnn()->unaligned + cublas()->lost + cublas()->mistakes +
+                     cudnn()->mistakes,
+                 0);
     run_job(DEVICE_HOST_KERNELS_OWN, 1, own, loss_own);
-    for (int i = 0; i < NET_WEIGHTS; i++) want[i] = own[i];
+    for (int i = 0; i < NET_WEIGHTS; i++)
+        want[i] = own[i];
     cr_assert_lt(distance(one, want, NET_WEIGHTS), 1e-5, "both maths are within rounding");
     cr_assert_arr_neq(one, own, sizeof one, "the libraries were not called");
 }

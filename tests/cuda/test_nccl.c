@@ -1,7 +1,9 @@
-/* NCCL as an executor (allreduce/cuda_nccl*.c): ranks as real processes on the emulated CUDA runtime, each with a GPU of
- * its own, and a fake NCCL (tests/stand_ins/fake_cuda_libraries/fake_nccl.c) that checks how it is called and really sums. What is
- * shown: set-up and end, sums, scale, order on the stream, refusals, and that nothing waits for ever when a rank
- * dies, stops, or NCCL fails. With the real library, where it is installed, only that it loads. */
+/* NCCL as an executor (allreduce/cuda_nccl*.c): ranks as real processes on the emulated CUDA
+ * runtime, each with a GPU of its own, and a fake NCCL
+ * (tests/stand_ins/fake_cuda_libraries/fake_nccl.c) that checks how it is called and really
+ * sums. What is shown: set-up and end, sums, scale, order on the stream, refusals, and that
+ * nothing waits for ever when a rank dies, stops, or NCCL fails. With the real library, where it
+ * is installed, only that it loads. */
 #include "tests/allreduce/cuda.h"
 
 #ifdef HAVE_CUDA
@@ -12,7 +14,8 @@
 Test(cuda_nccl_real, loads_where_it_is_installed, .timeout = 120) {
     char text[512];
     cuda_nccl_describe(text, sizeof text);
-    if (strstr(text, "not found: looked for") || strstr(text, "not built in")) cr_skip_test("NCCL is not installed here");
+    if (strstr(text, "not found: looked for") || strstr(text, "not built in"))
+        cr_skip_test("NCCL is not installed here");
     cr_assert_eq(strncmp(text, "NCCL 2.", 7), 0, "%s", text);
 }
 #endif
@@ -25,7 +28,9 @@ Test(cuda_nccl_real, loads_where_it_is_installed, .timeout = 120) {
 
 static void use_fake(void) {
     static char path[PATH_MAX];
-    cr_assert_not_null(realpath(BUILD_DIR "/tests/stand_ins/fake_cuda_libraries/fake_nccl.so", path), "the fake is not built");
+    cr_assert_not_null(
+        realpath(BUILD_DIR "/tests/stand_ins/fake_cuda_libraries/fake_nccl.so", path),
+        "the fake is not built");
     setenv("DUET_NCCL", path, 1);
 }
 
@@ -35,7 +40,10 @@ static void use_gpus(int gpus) {
 }
 
 static struct job job_of(double timeout_s) {
-    return (struct job){.page = new_page(), .kind = DEVICE_CUDA, .algorithm = ALLREDUCE_NCCL, .timeout_s = timeout_s};
+    return (struct job){.page = new_page(),
+                        .kind = DEVICE_CUDA,
+                        .algorithm = ALLREDUCE_NCCL,
+                        .timeout_s = timeout_s};
 }
 
 static int open_all(struct rank *r, struct job *job, struct allreduce **ar, size_t count) {
@@ -70,7 +78,8 @@ static int get(struct rank *r, float *host, size_t count) {
 enum { MOST = 20011 };
 
 /* Against double; equal on all ranks; over 2 ranks the bits of `direct`. */
-static int judge_sum(struct rank *r, const float *got, size_t count, int seed, int integers, float scale) {
+static int judge_sum(struct rank *r, const float *got, size_t count, int seed, int integers,
+                     float scale) {
     for (size_t i = 0; i < count; i++) {
         double sum = 0, size = 0;
         for (int k = 0; k < r->n; k++) {
@@ -79,7 +88,8 @@ static int judge_sum(struct rank *r, const float *got, size_t count, int seed, i
         }
         double bound = r->n * unit / (1 - r->n * unit) * size;
         if (!(fabs(got[i] - sum) <= bound) || (integers && scale == 1 && got[i] != sum))
-            return fail(ERR_CHECK, "%zu elements: element %zu is %.9g, not %.17g", count, i, got[i], sum);
+            return fail(ERR_CHECK, "%zu elements: element %zu is %.9g, not %.17g", count, i, got[i],
+                        sum);
     }
     return same_everywhere(r, hash_of(got, count), "nccl", count);
 }
@@ -89,9 +99,12 @@ static int judge_bits(struct rank *r, const float *got, size_t count, int seed, 
     float *data[2] = {inputs[0], inputs[1]};
     struct plan_config config = plan_config_default();
     for (int k = 0; k < 2; k++)
-        for (size_t i = 0; i < count; i++) data[k][i] = input(seed, k, i, 0);
+        for (size_t i = 0; i < count; i++)
+            data[k][i] = input(seed, k, i, 0);
     CHECK(reference_allreduce(ALLREDUCE_DIRECT, 2, count, &config, data, scale));
-    return memcmp(got, data[r->rank], count * sizeof(float)) ? fail(ERR_CHECK, "other bits than direct") : OK;
+    return memcmp(got, data[r->rank], count * sizeof(float))
+               ? fail(ERR_CHECK, "other bits than direct")
+               : OK;
 }
 
 static int sums_entry(void *context) {
@@ -106,13 +119,18 @@ static int sums_entry(void *context) {
         size_t count = counts[c / 4];
         int integers = c % 2;
         float scale = c / 2 % 2 ? 1.0f / (float)r.n : 1;
-        float *host = all + 1 + c % 5, *before = host - 1, *behind = host + count; /* of no particular alignment */
-        for (size_t i = 0; i < count; i++) host[i] = input(c, r.rank, i, integers);
+        /* of no particular alignment */
+        float *host = all + 1 + c % 5, *before = host - 1, *behind = host + count;
+        for (size_t i = 0; i < count; i++)
+            host[i] = input(c, r.rank, i, integers);
         *before = *behind = guard;
         code = put(&r, all, MOST + 8);
-        if (!code) code = allreduce_enqueue(ar, device_comm(r.device), r.data + 1 + c % 5, count, scale, 0, c);
+        if (!code)
+            code = allreduce_enqueue(ar, device_comm(r.device), r.data + 1 + c % 5, count, scale, 0,
+                                     c);
         if (!code) code = get(&r, all, MOST + 8);
-        if (!code && (*before != guard || *behind != guard)) code = fail(ERR_CHECK, "%zu elements: wrote outside", count);
+        if (!code && (*before != guard || *behind != guard))
+            code = fail(ERR_CHECK, "%zu elements: wrote outside", count);
         if (!code) code = judge_sum(&r, host, count, c, integers, scale);
         if (!code && r.n == 2 && !integers) code = judge_bits(&r, host, count, c, scale);
     }
@@ -128,25 +146,32 @@ Test(cuda_nccl, sums_over_1_to_5_ranks, .timeout = 200) {
     }
 }
 
-/* More calls than may be under way, none waited for, the stream late: each takes the result of the one before. */
+/* More calls than may be under way, none waited for, the stream late: each takes the result of
+ * the one before. */
 static int row_entry(void *context) {
     static float host[3000];
     struct rank r;
     struct allreduce *ar = NULL;
     int code = open_all(&r, context, &ar, 3000), calls = test_short() ? 70 : 200;
-    for (size_t i = 0; i < 3000; i++) host[i] = (float)((i * 3 + (size_t)r.rank * 7) % 100);
+    for (size_t i = 0; i < 3000; i++)
+        host[i] = (float)((i * 3 + (size_t)r.rank * 7) % 100);
     if (!code) code = put(&r, host, 3000);
     for (int call = 0; call < calls && !code; call++) {
         size_t head = (size_t)call * 37 % 3000;
-        float scale = (call % 2 ? 0.5f : 2) / (float)r.n; /* the mean alone would stay what it is: a call left out shows */
-        code = allreduce_enqueue(ar, device_comm(r.device), r.data + head, 3000 - head, scale, 0, call);
-        if (!code) code = allreduce_enqueue(ar, device_comm(r.device), r.data, head, scale, 1, call);
+        /* the mean alone would stay what it is: a call left out shows */
+        float scale = (call % 2 ? 0.5f : 2) / (float)r.n;
+        code = allreduce_enqueue(ar, device_comm(r.device), r.data + head, 3000 - head, scale, 0,
+                                 call);
+        if (!code)
+            code = allreduce_enqueue(ar, device_comm(r.device), r.data, head, scale, 1, call);
     }
     if (!code) code = get(&r, host, 3000);
     for (size_t i = 0; i < 3000 && !code; i++) {
         double mean = 0;
-        for (int k = 0; k < r.n; k++) mean += (double)((i * 3 + (size_t)k * 7) % 100) / r.n;
-        if (host[i] != mean) code = fail(ERR_CHECK, "element %zu is %.9g, not %.9g", i, host[i], mean);
+        for (int k = 0; k < r.n; k++)
+            mean += (double)((i * 3 + (size_t)k * 7) % 100) / r.n;
+        if (host[i] != mean)
+            code = fail(ERR_CHECK, "element %zu is %.9g, not %.9g", i, host[i], mean);
     }
     allreduce_free(ar);
     return rank_close(&r, check_fake(code));
@@ -168,9 +193,12 @@ static int accounts_entry(void *context) {
     const struct span_log *log = stream_spans(device_comm(r.device));
     const struct span *s = code || !log->count ? NULL : &log->spans[log->count - 1];
     uint64_t want = 2 * 2 * 3000 * sizeof(float) / 3; /* as a ring of 3 */
-    if (!code && (!s || strcmp(s->name, "allreduce bucket 3") || s->bytes != want || s->phase != PHASE_ALLREDUCE))
-        code = fail(ERR_CHECK, "the span: %s, %llu bytes", s ? s->name : "none", s ? (unsigned long long)s->bytes : 0);
-    if (!code && device_traffic(r.device)->bytes[r.rank][(r.rank + 1) % 3] != want) code = fail(ERR_CHECK, "traffic");
+    if (!code && (!s || strcmp(s->name, "allreduce bucket 3") || s->bytes != want ||
+                  s->phase != PHASE_ALLREDUCE))
+        code = fail(ERR_CHECK, "the span: %s, %llu bytes", s ? s->name : "none",
+                    s ? (unsigned long long)s->bytes : 0);
+    if (!code && device_traffic(r.device)->bytes[r.rank][(r.rank + 1) % 3] != want)
+        code = fail(ERR_CHECK, "traffic");
     allreduce_free(ar);
     return rank_close(&r, code);
 }
@@ -190,10 +218,12 @@ static int recording_entry(void *context) {
     struct allreduce *ar = NULL;
     int code = open_all(&r, context, &ar, 3000);
     struct stream *compute = device_compute(r.device);
-    for (size_t i = 0; i < 3000; i++) host[i] = input(4, r.rank, i, 1);
+    for (size_t i = 0; i < 3000; i++)
+        host[i] = input(4, r.rank, i, 1);
     if (!code) code = put(&r, host, 3000);
     if (!code) code = stream_record_begin(compute);
-    if (!code && allreduce_enqueue(ar, compute, r.data, 3000, 1, 0, 0) == OK) code = fail(ERR_CHECK, "it was recorded");
+    if (!code && allreduce_enqueue(ar, compute, r.data, 3000, 1, 0, 0) == OK)
+        code = fail(ERR_CHECK, "it was recorded");
     if (!code && !strstr(error_message(), "allreduce nccl on cuda(0): not inside a recording"))
         code = fail(ERR_CHECK, "refused with: %s", error_message());
     if (!code) code = stream_record_end(compute, NULL);
@@ -224,7 +254,8 @@ static void refused(int ranks, struct job *job, int code, const char *words) {
     struct launch_result result;
     int64_t start = now_ns();
     cr_assert_neq(launch_ranks(&launch, &result), OK, "not refused");
-    cr_assert_eq(result.exit_status, error_exit_status(code), "status %d: %s", result.exit_status, error_message());
+    cr_assert_eq(result.exit_status, error_exit_status(code), "status %d: %s", result.exit_status,
+                 error_message());
     cr_assert_not_null(strstr(error_message(), words), "'%s' lacks '%s'", error_message(), words);
     cr_assert_lt(now_ns() - start, 20 * 1000000000ll);
 }
@@ -232,7 +263,8 @@ static void refused(int ranks, struct job *job, int code, const char *words) {
 Test(cuda_nccl, ranks_that_share_a_gpu_are_refused_before_it_is_called, .timeout = 60) {
     struct job job = job_of(60);
     use_gpus(2);
-    refused(3, &job, ERR_USAGE, "ranks 0 and 2 share a GPU, which NCCL 2.28.9 refuses (\"Duplicate GPU detected\")");
+    refused(3, &job, ERR_USAGE,
+            "ranks 0 and 2 share a GPU, which NCCL 2.28.9 refuses (\"Duplicate GPU detected\")");
     cr_assert_not_null(strstr(error_message(), "use --allreduce auto"), "%s", error_message());
     setenv("FAKE_NCCL_VERSION", "22999", 1); /* the last that does */
     refused(3, &job, ERR_USAGE, "which NCCL 2.29.99 refuses");
@@ -277,7 +309,8 @@ static int endless_entry(void *context) {
     int code = open_all(&r, job, &ar, 5000);
     for (long step = 0; !code; step++) {
         code = allreduce_enqueue(ar, device_comm(r.device), r.data, 5000, 0, 2, step);
-        if (!code && r.rank == job->victim && step == 10 && job->signal) kill(getpid(), job->signal);
+        if (!code && r.rank == job->victim && step == 10 && job->signal)
+            kill(getpid(), job->signal);
         if (!code) code = stream_sync(device_comm(r.device));
         __atomic_fetch_add(&job->page->calls[r.rank], 1, __ATOMIC_RELAXED);
     }
@@ -285,7 +318,8 @@ static int endless_entry(void *context) {
     char text[600];
     snprintf(text, sizeof text, "%s", error_message());
     allreduce_free(ar);
-    if (now_ns() - start > 4 * 1000000000ll) snprintf(text, sizeof text, "giving back took seconds");
+    if (now_ns() - start > 4 * 1000000000ll)
+        snprintf(text, sizeof text, "giving back took seconds");
     fail(code, "%s", text);
     return rank_close(&r, code);
 }
@@ -303,8 +337,9 @@ Test(cuda_nccl, a_call_that_fails_names_bucket_and_step, .timeout = 60) {
     setenv("FAKE_NCCL_FAIL", "call:7@1", 1);
     struct launch_result result = endless(2, &job);
     cr_assert_eq(result.rank, 1);
-    cr_assert_not_null(strstr(error_message(), "rank 1: allreduce bucket 2 step 7 on cuda(1): NCCL: internal error"), "%s",
-                       error_message());
+    cr_assert_not_null(strstr(error_message(),
+                              "rank 1: allreduce bucket 2 step 7 on cuda(1): NCCL: internal error"),
+                       "%s", error_message());
     cr_assert_eq(job.page->code[0], ERR_PEER, "%s", job.page->text[0]);
 }
 
@@ -314,7 +349,8 @@ Test(cuda_nccl, an_error_that_comes_later_is_seen_in_waits, .timeout = 60) {
     setenv("FAKE_NCCL_FAIL", "async:5@0", 1);
     struct launch_result result = endless(2, &job);
     cr_assert_eq(result.rank, 0);
-    cr_assert_not_null(strstr(error_message(), "NCCL: remote process exited"), "%s", error_message());
+    cr_assert_not_null(strstr(error_message(), "NCCL: remote process exited"), "%s",
+                       error_message());
 }
 
 /* Killed or stopped behind its own launch, the others waiting inside a kernel for it. */
@@ -328,7 +364,8 @@ Test(cuda_nccl, survivors_of_a_killed_rank_end_and_name_it, .timeout = 100) {
         cr_assert_eq(result.exit_status, 128 + SIGKILL);
         cr_assert_eq(result.rank, victim);
         for (int r = 0; r < 3; r++)
-            cr_assert(r == victim || job.page->code[r] == ERR_PEER, "rank %d: %s", r, job.page->text[r]);
+            cr_assert(r == victim || job.page->code[r] == ERR_PEER, "rank %d: %s", r,
+                      job.page->text[r]);
         cr_assert_lt(now_ns() - start, 20 * 1000000000ll);
     }
 }

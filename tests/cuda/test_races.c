@@ -1,6 +1,7 @@
-/* The kernels whose threads work together, with a thread for each of the GPU's threads, under ThreadSanitizer: no value is read in
- * the phase in which another thread writes it. And the tool itself: does it find what it must (tests/stand_ins/gpu_of_threads.h)? What
- * the kernels compute is the matter of tests/test_cuda_index*.c. */
+/* The kernels whose threads work together, with a thread for each of the GPU's threads, under
+ * ThreadSanitizer: no value is read in the phase in which another thread writes it. And the tool
+ * itself: does it find what it must (tests/stand_ins/gpu_of_threads.h)? What the kernels compute
+ * is the matter of tests/test_cuda_index*.c. */
 #ifdef __SANITIZE_THREAD__
 #include "tests/cuda/index.h"
 
@@ -20,7 +21,8 @@ static void in_order(const void *param, void *shared, struct place at) {
     }
 }
 
-/* The neighbour's value is read in the phase in which it is written: from the thread before, so that it is there. */
+/* The neighbour's value is read in the phase in which it is written: from the thread before, so
+ * that it is there. */
 static void without_a_barrier(const void *param, void *shared, struct place at) {
     int *cell = shared, *out = *(int *const *)param;
     BLOCK_PHASE(at) {
@@ -53,8 +55,7 @@ static void two_blocks_at_one_element(const void *param, void *shared, struct pl
 static void two_blocks_behind_barriers(const void *param, void *shared, struct place at) {
     int *out = *(int *const *)param;
     (void)shared;
-    BLOCK_PHASE(at) {
-    }
+    BLOCK_PHASE(at) {}
     BLOCK_PHASE(at) {
         if (at.thread == 0) out[0] += 1;
     }
@@ -63,15 +64,15 @@ static void two_blocks_behind_barriers(const void *param, void *shared, struct p
 static void an_early_end(const void *param, void *shared, struct place at) {
     (void)param, (void)shared;
     if (at.thread == 5) return;
-    BLOCK_PHASE(at) {
-    }
+    BLOCK_PHASE(at) {}
 }
 
 static void run_on_eight_blocks(sharing_kernel *kernel) {
     int *out = calloc(8 * THREADS, sizeof *out);
     cr_assert_not_null(out);
     gpu_run_blocks(kernel, &out, THREADS * sizeof(int), (struct grid){8, THREADS});
-    for (int i = 0; kernel == in_order && i < 8 * THREADS; i++) cr_assert_eq(out[i], THREADS - 1 - i % THREADS + i / THREADS);
+    for (int i = 0; kernel == in_order && i < 8 * THREADS; i++)
+        cr_assert_eq(out[i], THREADS - 1 - i % THREADS + i / THREADS);
     free(out);
 }
 
@@ -87,7 +88,9 @@ static void words_of(sharing_kernel *kernel, char *text, size_t bytes, int *stat
     }
     close(ends[1]);
     size_t length = 0;
-    for (ssize_t n; length < bytes - 1 && (n = read(ends[0], text + length, bytes - 1 - length)) > 0;) length += (size_t)n;
+    for (ssize_t n;
+         length < bytes - 1 && (n = read(ends[0], text + length, bytes - 1 - length)) > 0;)
+        length += (size_t)n;
     text[length] = 0;
     close(ends[0]);
     cr_assert_eq(waitpid(child, status, 0), child);
@@ -110,7 +113,9 @@ Test(gpu_of_threads, finds_what_is_wrong, .timeout = 120) {
     for (int i = 0; i < 5; i++) {
         int status;
         words_of(wrong[i].kernel, text, sizeof text, &status);
-        cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == (strcmp(wrong[i].words, "data race") ? 1 : 66), "%s: %d", wrong[i].name, status);
+        cr_expect(WIFEXITED(status) &&
+                      WEXITSTATUS(status) == (strcmp(wrong[i].words, "data race") ? 1 : 66),
+                  "%s: %d", wrong[i].name, status);
         cr_expect(strstr(text, wrong[i].words), "%s: %s", wrong[i].name, text);
     }
 }
@@ -134,8 +139,10 @@ static void product_races(struct heap *heap, enum op op, struct op_args a) {
 static void conv_races(const int s[8]) {
     struct heap heap = {0};
     int p = (s[2] + 2 * s[7] - s[5]) / s[6] + 1, q = (s[3] + 2 * s[7] - s[5]) / s[6] + 1;
-    struct tensor x = tensor_random(&heap, 1, 4, s[0], s[1], s[2], s[3]), w = tensor_random(&heap, 2, 4, s[4], s[1], s[5], s[5]),
-                  b = tensor_random(&heap, 3, 1, s[4], 1, 1, 1), y = tensor_random(&heap, 4, 4, s[0], s[4], p, q);
+    struct tensor x = tensor_random(&heap, 1, 4, s[0], s[1], s[2], s[3]),
+                  w = tensor_random(&heap, 2, 4, s[4], s[1], s[5], s[5]),
+                  b = tensor_random(&heap, 3, 1, s[4], 1, 1, 1),
+                  y = tensor_random(&heap, 4, 4, s[0], s[4], p, q);
     struct op_args a = {.p.conv = {s[6], s[7]}, .in = {x, w, b}, .out = {y}};
     product_races(&heap, OP_CONV2D_FORWARD, a);
     a.in[0] = y, a.in[2] = (struct tensor){0}, a.out[0] = x;
@@ -153,7 +160,8 @@ Test(cuda_races, convolutions, .timeout = 240) {
 Test(cuda_races, linear_layers, .timeout = 240) {
     for (int turned = 0; turned < 2; turned++) {
         struct heap heap = {0};
-        struct tensor x = tensor_random(&heap, 1, 2, 37, 50, 1, 1), b = tensor_random(&heap, 3, 1, 21, 1, 1, 1),
+        struct tensor x = tensor_random(&heap, 1, 2, 37, 50, 1, 1),
+                      b = tensor_random(&heap, 3, 1, 21, 1, 1, 1),
                       w = tensor_random(&heap, 2, 2, turned ? 50 : 21, turned ? 21 : 50, 1, 1),
                       y = tensor_random(&heap, 4, 2, 37, 21, 1, 1);
         struct op_args a = {.p.linear = {turned}, .in = {x, w, b}, .out = {y}};
@@ -172,15 +180,24 @@ Test(cuda_races, rows_and_losses, .timeout = 120) {
     for (int i = 0; i < 2; i++) {
         struct heap heap = {0};
         int rows = shapes[i][0], classes = shapes[i][1];
-        struct tensor x = tensor_random(&heap, 1, 2, rows, classes, 1, 1), y = tensor_like(&heap, &x);
-        struct tensor labels = tensor_new(&heap, DTYPE_I32, 1, rows, 1, 1, 1), hits = tensor_like(&heap, &labels);
-        for (int r = 0; r < rows; r++) ((int32_t *)labels.data)[r] = r * 7 % classes;
+        struct tensor x = tensor_random(&heap, 1, 2, rows, classes, 1, 1),
+                      y = tensor_like(&heap, &x);
+        struct tensor labels = tensor_new(&heap, DTYPE_I32, 1, rows, 1, 1, 1),
+                      hits = tensor_like(&heap, &labels);
+        for (int r = 0; r < rows; r++)
+            ((int32_t *)labels.data)[r] = r * 7 % classes;
         run_rows(OP_LOG_SOFTMAX_FORWARD, &(struct op_args){.in = {x}, .out = {y}}, 3);
-        run_rows(OP_LOG_SOFTMAX_BACKWARD, &(struct op_args){.in = {y, x}, .out = {tensor_like(&heap, &x)}}, 3);
-        struct op_args a = {.in = {x, labels}, .out = {tensor_new(&heap, DTYPE_F64, 1, rows, 1, 1, 1), hits}, .step = &step};
+        run_rows(OP_LOG_SOFTMAX_BACKWARD,
+                 &(struct op_args){.in = {y, x}, .out = {tensor_like(&heap, &x)}}, 3);
+        struct op_args a = {.in = {x, labels},
+                            .out = {tensor_new(&heap, DTYPE_F64, 1, rows, 1, 1, 1), hits},
+                            .step = &step};
         run_rows(OP_NLL_FORWARD, &a, 3);
         run_rows(OP_CROSS_ENTROPY_FORWARD, &a, 3);
-        struct op_args sum = {.in = {a.out[0], hits}, .out = {tensor_new(&heap, DTYPE_F64, 2, 1, 1, 1, 1), tensor_new(&heap, DTYPE_I64, 2, 1, 1, 1, 1)}, .step = &step};
+        struct op_args sum = {.in = {a.out[0], hits},
+                              .out = {tensor_new(&heap, DTYPE_F64, 2, 1, 1, 1, 1),
+                                      tensor_new(&heap, DTYPE_I64, 2, 1, 1, 1, 1)},
+                              .step = &step};
         run_loss_sum(&sum);
         a.out[0] = y, a.out[1] = (struct tensor){0};
         run_rows(OP_NLL_BACKWARD, &a, 3);
@@ -193,7 +210,8 @@ Test(cuda_races, rows_and_losses, .timeout = 120) {
 Test(cuda_races, hashes, .timeout = 120) {
     struct heap heap = {0};
     struct step_block step = {.slot = 0};
-    struct tensor x = tensor_random(&heap, 1, 1, 5003, 1, 1, 1), log = tensor_new(&heap, DTYPE_U64, 2, 1, 1, 1, 1);
+    struct tensor x = tensor_random(&heap, 1, 1, 5003, 1, 1, 1),
+                  log = tensor_new(&heap, DTYPE_U64, 2, 1, 1, 1, 1);
     for (uint32_t blocks = 1; blocks <= 9; blocks += 8)
         run_hash(&(struct op_args){.in = {x}, .out = {log}, .step = &step}, blocks);
     heap_free(&heap);

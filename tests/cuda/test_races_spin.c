@@ -1,5 +1,6 @@
-/* The spin kernel (allreduce/cuda/spin.h) with a thread for each of the GPU's threads, under ThreadSanitizer: ranks, channels
- * and threads of a block are ordered by nothing but the kernel's own barriers and words, through calls in a row (tests/stand_ins/gpu_of_threads.h). */
+/* The spin kernel (allreduce/cuda/spin.h) with a thread for each of the GPU's threads, under
+ * ThreadSanitizer: ranks, channels and threads of a block are ordered by nothing but the
+ * kernel's own barriers and words, through calls in a row (tests/stand_ins/gpu_of_threads.h). */
 #ifdef __SANITIZE_THREAD__
 #include "tests/stand_ins/gpu_of_threads.h"
 
@@ -15,9 +16,11 @@ struct adding {
     int call, rank;
 };
 
-/* A rank's stream: what the host adds before a call, and the call, CALLS times; each behind the one before. */
+/* A rank's stream: what the host adds before a call, and the call, CALLS times; each behind the
+ * one before. */
 struct rank_stream {
-    char point[2]; /* addresses that stand for it: the present launch comes behind one and before the other */
+    /* addresses that stand for it: the present launch comes behind one and before the other */
+    char point[2];
     int launch, running;
     char *barriers[2 * CALLS]; /* of each launch */
     struct gpu_block block[MOST_CHANNELS];
@@ -32,7 +35,8 @@ struct rank_stream {
 static void add_terms(const void *param, struct place at) {
     const struct adding *a = param;
     float *data = a->w->data[a->rank] + a->w->offset;
-    for (size_t i = place_first(at); i < a->w->count; i += place_stride(at)) data[i] += term(a->call, a->rank, i);
+    for (size_t i = place_first(at); i < a->w->count; i += place_stride(at))
+        data[i] += term(a->call, a->rank, i);
 }
 
 static void spin_block(const void *param, void *shared, struct place at) {
@@ -64,7 +68,8 @@ static int start_next(struct world *w, struct rank_stream *s) {
         if (adds)
             s->block[b].lonely = add_terms, s->block[b].param = &s->adding[call];
         else
-            s->block[b].sharing = spin_block, s->block[b].param = &s->call[call], s->block[b].shared = &s->shared[b];
+            s->block[b].sharing = spin_block, s->block[b].param = &s->call[call],
+            s->block[b].shared = &s->shared[b];
         gpu_start_block(&s->block[b], &s->set[b]);
     }
     return 1;
@@ -86,7 +91,8 @@ static void run_streams(struct world *w, struct rank_stream *streams) {
         s->done[b] = gpu_step_block(&s->block[b]);
         if (s->done[b] && --s->running == 0 && !start_next(w, s)) left--;
     }
-    for (int r = 0; r < w->n; r++) __tsan_acquire(&streams[r].point[0]); /* 2 * CALLS is even */
+    for (int r = 0; r < w->n; r++)
+        __tsan_acquire(&streams[r].point[0]); /* 2 * CALLS is even */
 }
 
 static struct rank_stream *new_streams(struct world *w, struct spin_page *pages, double timeout_s) {
@@ -108,27 +114,32 @@ static struct rank_stream *new_streams(struct world *w, struct spin_page *pages,
 
 static void free_streams(struct world *w, struct rank_stream *streams) {
     for (int r = 0; r < w->n; r++) {
-        for (int call = 0; call < CALLS; call++) free(streams[r].plans[call]);
-        for (int launch = 0; launch < 2 * CALLS; launch++) free(streams[r].barriers[launch]);
+        for (int call = 0; call < CALLS; call++)
+            free(streams[r].plans[call]);
+        for (int launch = 0; launch < 2 * CALLS; launch++)
+            free(streams[r].barriers[launch]);
     }
     free(streams);
 }
 
 /* silent: a rank that never speaks, or -1. */
-static void run_ranks(enum allreduce_algorithm algorithm, int n, size_t count, size_t offset, uint32_t channels,
-                      const struct plan_config *config, int silent) {
+static void run_ranks(enum allreduce_algorithm algorithm, int n, size_t count, size_t offset,
+                      uint32_t channels, const struct plan_config *config, int silent) {
     enum allreduce_algorithm by[CALLS] = {algorithm, algorithm, algorithm, algorithm};
     struct spin_page pages[MOST_RANKS] = {{0}};
     struct world *w = new_world(by, n, count, offset, channels, config);
-    for (int call = 0; call < CALLS && silent >= 0; call++) w->plans[call][silent].step_count = 0;
+    for (int call = 0; call < CALLS && silent >= 0; call++)
+        w->plans[call][silent].step_count = 0;
     struct rank_stream *streams = new_streams(w, pages, silent < 0 ? 100 : 0.2);
     run_streams(w, streams);
     for (int r = 0; r < n; r++) {
-        cr_assert_eq(pages[r].code, silent < 0 || r == silent ? SPIN_FINE : SPIN_LATE, "rank %d: %u", r, pages[r].code);
+        cr_assert_eq(pages[r].code, silent < 0 || r == silent ? SPIN_FINE : SPIN_LATE,
+                     "rank %d: %u", r, pages[r].code);
         if (silent < 0)
             cr_assert_eq(w->ranks[r].state.calls, CALLS);
         else if (r != silent)
-            cr_assert(pages[r].rank == r && pages[r].step == 0 && pages[r].expected > pages[r].seen);
+            cr_assert(pages[r].rank == r && pages[r].step == 0 &&
+                      pages[r].expected > pages[r].seen);
     }
     if (silent < 0) judge_world(w, by, config);
     free_streams(w, streams);
@@ -144,7 +155,8 @@ Test(cuda_races_spin, ranks_that_spin_never_race, .timeout = 300) {
 }
 
 Test(cuda_races_spin, ranks_that_give_up_never_race, .timeout = 300) {
-    for (int a = 0; a < ALGORITHMS; a++) run_ranks(algorithms[a], 2, 5003, 1, 2, &configs[1], 1);
+    for (int a = 0; a < ALGORITHMS; a++)
+        run_ranks(algorithms[a], 2, 5003, 1, 2, &configs[1], 1);
 }
 
 #else

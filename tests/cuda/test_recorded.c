@@ -1,5 +1,6 @@
-/* Recorded steps (models/recorded.h): the same bits as plain ones in every order of shapes, memory that moves under
- * them, bodies that fail, more shapes than are kept; and that a device which cannot record goes on as ever.
+/* Recorded steps (models/recorded.h): the same bits as plain ones in every order of shapes,
+ * memory that moves under them, bodies that fail, more shapes than are kept; and that a device
+ * which cannot record goes on as ever.
  *
  * Those on a GPU are skipped where none opens; in the build with EMULATION=1 one does. */
 #include "tests/dp/rig.h"
@@ -14,10 +15,10 @@ static void need_gpu(int gpus) {
 
 /* ---- DP, whose recorded parts have work between them ---- */
 
-/* Trains on `devices` devices, batch[i] samples in step i (an evaluation where negative). *replays counts the steps of
- * device 0 that were. */
-static void train(struct record *record, int devices, const int *batch, int steps, int loss_in_forward, int graph,
-                  int *replays) {
+/* Trains on `devices` devices, batch[i] samples in step i (an evaluation where negative).
+ * *replays counts the steps of device 0 that were. */
+static void train(struct record *record, int devices, const int *batch, int steps,
+                  int loss_in_forward, int graph, int *replays) {
     struct rig rig;
     rig_open(&rig, "mlp", devices, devices, DEVICE_CUDA, 0);
     struct dp_config config = rig_config(&rig, loss_in_forward);
@@ -26,14 +27,17 @@ static void train(struct record *record, int devices, const int *batch, int step
     cr_assert_eq(dp_init(&rig.dp, &config), OK, "%s", error_message());
     struct replica *first = dp_replica(rig.dp, 0);
     for (int i = 0; i < steps; i++) {
-        cr_assert_eq(rig_run(&rig, i, abs(batch[i]), batch[i] > 0), OK, "step %d: %s", i, error_message());
-        *replays += first->recorded.stage == STAGE_REPLAYED; /* of the optimizer, in a step of training */
+        cr_assert_eq(rig_run(&rig, i, abs(batch[i]), batch[i] > 0), OK, "step %d: %s", i,
+                     error_message());
+        *replays +=
+            first->recorded.stage == STAGE_REPLAYED; /* of the optimizer, in a step of training */
     }
     record_replica(record, first);
     rig_free(&rig);
 }
 
-static void same_either_way(int devices, const int *batch, int steps, int loss_in_forward, int least_replays) {
+static void same_either_way(int devices, const int *batch, int steps, int loss_in_forward,
+                            int least_replays) {
     struct record plain, recorded;
     int none, replays, columns = devices;
     train(&plain, devices, batch, steps, loss_in_forward, 0, &none);
@@ -41,20 +45,24 @@ static void same_either_way(int devices, const int *batch, int steps, int loss_i
     cr_expect_eq(none, 0);
     cr_expect_geq(replays, least_replays, "%d replays", replays);
     for (int i = 0; i < steps; i++) {
-        cr_expect(!memcmp(&plain.losses[i * columns], &recorded.losses[i * columns], (size_t)columns * sizeof(double)) &&
-                      !memcmp(&plain.hits[i * columns], &recorded.hits[i * columns], (size_t)columns * sizeof(int64_t)),
+        cr_expect(!memcmp(&plain.losses[i * columns], &recorded.losses[i * columns],
+                          (size_t)columns * sizeof(double)) &&
+                      !memcmp(&plain.hits[i * columns], &recorded.hits[i * columns],
+                              (size_t)columns * sizeof(int64_t)),
                   "step %d: other losses or hits", i);
         for (int p = 0; p < 2 * plain.params && batch[i] > 0; p++)
-            cr_expect_eq(plain.hashes[i * 2 * plain.params + p], recorded.hashes[i * 2 * plain.params + p],
-                         "step %d, hash %d", i, p);
+            cr_expect_eq(plain.hashes[i * 2 * plain.params + p],
+                         recorded.hashes[i * 2 * plain.params + p], "step %d, hash %d", i, p);
     }
-    cr_expect(!memcmp(plain.values, recorded.values, plain.count * sizeof(float)), "other parameters");
+    cr_expect(!memcmp(plain.values, recorded.values, plain.count * sizeof(float)),
+              "other parameters");
     cr_expect(!memcmp(plain.grads, recorded.grads, plain.count * sizeof(float)), "other gradients");
     record_free(&plain), record_free(&recorded);
 }
 
-/* 33 samples over 3 devices: device 0's share is that of 32, so its own tape stays as it is; the loss's tape grows, and
- * moves at the step after: dL/dy, which a recorded backward reads, is elsewhere from then on. */
+/* 33 samples over 3 devices: device 0's share is that of 32, so its own tape stays as it is; the
+ * loss's tape grows, and moves at the step after: dL/dy, which a recorded backward reads, is
+ * elsewhere from then on. */
 Test(cuda_recorded, loss_that_moves_alone, .timeout = 120) {
     static const int batch[] = {32, 32, 32, 32, 32, 33, 32, 32, 32, 32, 33, 33};
     need_gpu(1);
@@ -65,14 +73,17 @@ Test(cuda_recorded, loss_that_moves_alone, .timeout = 120) {
 Test(cuda_recorded, shapes_by_turns, .timeout = 240) {
     static const int batch[] = {40, 24, -29, 40, 24, -29, 40, 24, -29, 40, 24, 40};
     need_gpu(2);
-    for (int own = 0; own < 2; own++) same_either_way(2, batch, 12, own, 2);
+    for (int own = 0; own < 2; own++)
+        same_either_way(2, batch, 12, own, 2);
 }
 
-/* A larger batch comes late: what was recorded is forgotten, and recorded anew where it lies now. */
+/* A larger batch comes late: what was recorded is forgotten, and recorded anew where it lies
+ * now. */
 Test(cuda_recorded, memory_grows, .timeout = 240) {
     static const int batch[] = {8, 8, 8, 8, 8, 40, 8, 8, 8, 8, 8, 40};
     need_gpu(1);
-    for (int own = 0; own < 2; own++) same_either_way(2, batch, 12, own, 3);
+    for (int own = 0; own < 2; own++)
+        same_either_way(2, batch, 12, own, 3);
 }
 
 /* ---- recorded steps by themselves ---- */
@@ -100,7 +111,8 @@ static void close_bench(struct bench *b) {
     rig_close(b->device);
 }
 
-/* Doubles x; a step of the tape before, so that its arena lives. Fails where the test wants it to, behind that. */
+/* Doubles x; a step of the tape before, so that its arena lives. Fails where the test wants it
+ * to, behind that. */
 static int body(void *context) {
     struct bench *b = context;
     const struct segments one = {.count = 1, .n = 64, .seg = {{0, 64}}};
@@ -108,12 +120,14 @@ static int body(void *context) {
     const int dims[1] = {256}, rows[2] = {64, 4};
     b->calls++;
     CHECK(tape_begin(b->tape, &step));
-    struct tensor from = tensor_plain(b->x, DTYPE_F32, 2, rows), x = tensor_plain(b->x, DTYPE_F32, 1, dims);
+    struct tensor from = tensor_plain(b->x, DTYPE_F32, 2, rows),
+                  x = tensor_plain(b->x, DTYPE_F32, 1, dims);
     relu(b->tape, tape_leaf(b->tape, &from, 0));
     CHECK(tape_error(b->tape));
     struct op_args args = {.out[0] = x, .p.fill.value = 2};
     if (b->calls == b->fail_at) {
-        if (recorded_is_recording(&b->recorded)) (void)stream_sync(device_compute(b->device)); /* its end fails too, then */
+        /* its end fails too, then */
+        if (recorded_is_recording(&b->recorded)) (void)stream_sync(device_compute(b->device));
         return fail(ERR_FAILED, "the body of call %d failed", b->calls);
     }
     return launch(device_compute(b->device), OP_SCALE, &args);
@@ -126,13 +140,15 @@ static int step_of(struct bench *b, int kind) {
 
 static float x_of(struct bench *b) {
     float x = 0;
-    cr_assert_eq(copy_to_host(device_compute(b->device), &x, b->x, sizeof x), OK, "%s", error_message());
+    cr_assert_eq(copy_to_host(device_compute(b->device), &x, b->x, sizeof x), OK, "%s",
+                 error_message());
     cr_assert_eq(stream_sync(device_compute(b->device)), OK, "%s", error_message());
     return x;
 }
 
 static void set_x(struct bench *b, float value) {
-    struct op_args args = {.out[0] = tensor_plain(b->x, DTYPE_F32, 1, (int[]){256}), .p.fill.value = value};
+    struct op_args args = {.out[0] = tensor_plain(b->x, DTYPE_F32, 1, (int[]){256}),
+                           .p.fill.value = value};
     cr_assert_eq(launch(device_compute(b->device), OP_FILL, &args), OK, "%s", error_message());
 }
 
@@ -160,7 +176,8 @@ Test(cuda_recorded, three_stages, .timeout = 60) {
     close_bench(&b);
 }
 
-/* More kinds than are kept, by turns and in pairs: the oldest goes, and every step still does its work. */
+/* More kinds than are kept, by turns and in pairs: the oldest goes, and every step still does
+ * its work. */
 Test(cuda_recorded, more_than_are_kept, .timeout = 60) {
     struct bench b;
     int replays = 0, done = 0;
@@ -169,7 +186,8 @@ Test(cuda_recorded, more_than_are_kept, .timeout = 60) {
     set_x(&b, 1);
     for (int round = 0; round < 12; round++)
         for (int k = 0; k < RECORDED_STEPS + 1; k++) {
-            int kind = round < 6 ? k : 100 + k % RECORDED_STEPS; /* too many at first, then as many as there is room for */
+            /* too many at first, then as many as there is room for */
+            int kind = round < 6 ? k : 100 + k % RECORDED_STEPS;
             cr_assert_eq(step_of(&b, kind), OK, "%s", error_message());
             replays += b.recorded.stage == STAGE_REPLAYED;
             cr_expect_eq(x_of(&b), 2, "round %d, kind %d", round, kind);
@@ -188,19 +206,22 @@ Test(cuda_recorded, the_oldest_goes, .timeout = 60) {
     open_bench(&b, DEVICE_CUDA);
     set_x(&b, 1);
     for (int round = 0; round < 4; round++)
-        for (int kind = 0; kind < RECORDED_STEPS; kind++) cr_assert_eq(step_of(&b, kind), OK, "%s", error_message());
+        for (int kind = 0; kind < RECORDED_STEPS; kind++)
+            cr_assert_eq(step_of(&b, kind), OK, "%s", error_message());
     cr_assert_eq(b.recorded.stage, STAGE_REPLAYED);
-    const int next[] = {0, 100, 101, 0, 3, 2}, stage[] = {STAGE_REPLAYED, STAGE_PLAIN,    STAGE_PLAIN,
-                                                          STAGE_REPLAYED, STAGE_REPLAYED, STAGE_PLAIN};
+    const int next[] = {0, 100, 101, 0, 3, 2},
+              stage[] = {STAGE_REPLAYED, STAGE_PLAIN,    STAGE_PLAIN,
+                         STAGE_REPLAYED, STAGE_REPLAYED, STAGE_PLAIN};
     for (int i = 0; i < 6; i++) { /* 100 takes the place of 1, 101 that of 2 */
         cr_assert_eq(step_of(&b, next[i]), OK, "%s", error_message());
-        cr_expect_eq((int)b.recorded.stage, stage[i], "step %d, kind %d: stage %d", i, next[i], b.recorded.stage);
+        cr_expect_eq((int)b.recorded.stage, stage[i], "step %d, kind %d: stage %d", i, next[i],
+                     b.recorded.stage);
     }
     close_bench(&b);
 }
 
-/* Of a step in two parts the second fails while it is taken down: the first part's body, on whose tape the second works,
- * is called anew too. */
+/* Of a step in two parts the second fails while it is taken down: the first part's body, on
+ * whose tape the second works, is called anew too. */
 Test(cuda_recorded, a_second_part_that_fails, .timeout = 60) {
     struct bench b;
     need_gpu(1);
@@ -214,7 +235,8 @@ Test(cuda_recorded, a_second_part_that_fails, .timeout = 60) {
         cr_assert_eq(recorded_part(&b.recorded, "first", body, &b), OK, "%s", error_message());
         if (stage == STAGE_RECORDED && !failed) b.fail_at = b.calls + 1;
         int code = recorded_part(&b.recorded, "second", body, &b);
-        cr_expect_eq(b.calls - before, stage == STAGE_REPLAYED ? 0 : 2, "step %d: a body was left out", i);
+        cr_expect_eq(b.calls - before, stage == STAGE_REPLAYED ? 0 : 2,
+                     "step %d: a body was left out", i);
         failed += code != OK;
     }
     cr_expect_eq(failed, 1);
@@ -223,7 +245,8 @@ Test(cuda_recorded, a_second_part_that_fails, .timeout = 60) {
     close_bench(&b);
 }
 
-/* A body that fails while it is taken down, or before: its own error, nothing kept, and the next step is right. */
+/* A body that fails while it is taken down, or before: its own error, nothing kept, and the next
+ * step is right. */
 Test(cuda_recorded, a_body_that_fails, .timeout = 60) {
     need_gpu(1);
     for (int at = 1; at <= 3; at++) { /* plain, plain, taken down */
@@ -244,49 +267,59 @@ Test(cuda_recorded, a_body_that_fails, .timeout = 60) {
     }
 }
 
-/* The tape's memory moves between two steps, by another step on it: nothing that was recorded is replayed. */
+/* The tape's memory moves between two steps, by another step on it: nothing that was recorded is
+ * replayed. */
 Test(cuda_recorded, forgotten_when_memory_moves, .timeout = 60) {
     struct bench b;
     need_gpu(1);
     open_bench(&b, DEVICE_CUDA);
     set_x(&b, 1);
-    for (int i = 0; i < 6; i++) cr_assert_eq(step_of(&b, 0), OK, "%s", error_message());
+    for (int i = 0; i < 6; i++)
+        cr_assert_eq(step_of(&b, 0), OK, "%s", error_message());
     cr_assert_eq(b.recorded.stage, STAGE_REPLAYED);
     const struct segments big = {.count = 1, .n = 64, .seg = {{0, 64}}};
     const struct tape_step more = {.segments = &big};
     const int rows[2] = {64, 4};
     cr_assert_eq(tape_begin(b.tape, &more), OK);
     struct tensor from = tensor_plain(b.x, DTYPE_F32, 2, rows);
-    for (int i = 0; i < 3; i++) relu(b.tape, tape_leaf(b.tape, &from, 0));
+    for (int i = 0; i < 3; i++)
+        relu(b.tape, tape_leaf(b.tape, &from, 0));
     cr_assert_eq(step_of(&b, 0), OK, "%s", error_message());
     cr_expect_eq(b.recorded.stage, STAGE_PLAIN);
     cr_expect_eq(x_of(&b), 128);
     close_bench(&b);
 }
 
-/* Whatever of the key differs makes another step, plain at first; gradients that are laid anew make all of them so. */
+/* Whatever of the key differs makes another step, plain at first; gradients that are laid anew
+ * make all of them so. */
 Test(cuda_recorded, what_makes_another_step, .timeout = 60) {
     struct bench b;
     struct param_set params = {.layout_version = 3};
-    struct recorded_key keys[5] = {{.kind = 2, .segments = {.count = 2, .n = 64, .seg = {{0, 32}, {1, 32}}}}};
+    struct recorded_key keys[5] = {
+        {.kind = 2, .segments = {.count = 2, .n = 64, .seg = {{0, 32}, {1, 32}}}}};
     need_gpu(1);
     open_bench(&b, DEVICE_CUDA);
     recorded_init(&b.recorded, b.device, b.tape, &params, 1);
-    for (int k = 1; k < 5; k++) keys[k] = keys[0];
+    for (int k = 1; k < 5; k++)
+        keys[k] = keys[0];
     keys[1].source = &params;
     keys[2].segments.seg[1].v = 3;
     keys[3].segments.seg[0].n = 31, keys[3].segments.seg[1].n = 33;
     keys[4].segments.count = 1;
     for (int k = 0; k < 5; k++)
         for (int i = 0; i < 5; i++) {
-            cr_assert_eq(recorded_run(&b.recorded, &keys[k], "a step", body, &b), OK, "%s", error_message());
-            if (i == 0) cr_expect_eq((int)b.recorded.stage, STAGE_PLAIN, "key %d is taken for another", k);
+            cr_assert_eq(recorded_run(&b.recorded, &keys[k], "a step", body, &b), OK, "%s",
+                         error_message());
+            if (i == 0)
+                cr_expect_eq((int)b.recorded.stage, STAGE_PLAIN, "key %d is taken for another", k);
             if (i == 4) cr_expect_eq((int)b.recorded.stage, STAGE_REPLAYED, "key %d", k);
         }
     params.layout_version++;
     for (int k = 0; k < 5; k++) {
-        cr_assert_eq(recorded_run(&b.recorded, &keys[k], "a step", body, &b), OK, "%s", error_message());
-        cr_expect_eq((int)b.recorded.stage, STAGE_PLAIN, "key %d: its gradients lie elsewhere now", k);
+        cr_assert_eq(recorded_run(&b.recorded, &keys[k], "a step", body, &b), OK, "%s",
+                     error_message());
+        cr_expect_eq((int)b.recorded.stage, STAGE_PLAIN, "key %d: its gradients lie elsewhere now",
+                     k);
     }
     close_bench(&b);
 }
@@ -314,7 +347,8 @@ Test(cuda_recorded, turned_off, .timeout = 60) {
         struct device *device = rig_device(0, DEVICE_CUDA, 160, reason == 1);
         rig_model(&model, "mlp");
         model.collective_inside = reason == 2;
-        struct replica_config config = {.max_samples = 8, .log_rows = 1, .log_segments = 1, .graph = reason != 3};
+        struct replica_config config = {
+            .max_samples = 8, .log_rows = 1, .log_segments = 1, .graph = reason != 3};
         cr_assert_eq(replica_init(&r, device, &model, &config, NULL), OK, "%s", error_message());
         cr_expect_eq(r.recorded.on, reason == 0, "reason %d", reason);
         replica_free(&r);

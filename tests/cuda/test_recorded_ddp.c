@@ -1,5 +1,6 @@
-/* DDP on GPUs whose steps are recorded: a replay sends off the same buckets as a plain step, also where they wait for the
- * end of backward; and a replica that was recorded before it had a ddp, or is used behind one, records anew.
+/* DDP on GPUs whose steps are recorded: a replay sends off the same buckets as a plain step,
+ * also where they wait for the end of backward; and a replica that was recorded before it had a
+ * ddp, or is used behind one, records anew.
  *
  * Skipped where no GPU opens; in the build with EMULATION=1 one does. */
 #include <sys/wait.h>
@@ -8,8 +9,8 @@
 
 enum { STEPS = 8, ALONE = 5 }; /* of one shape: plain three times, recorded, replayed */
 
-/* Asked in a process of its own: ranks are forked from this one, and CUDA works in none that is forked behind its first
- * call. */
+/* Asked in a process of its own: ranks are forked from this one, and CUDA works in none that is
+ * forked behind its first call. */
 static void need_gpu(void) {
     int count, status = 1;
     setenv("EMULATED_GPUS", "1", 1);
@@ -42,11 +43,11 @@ static void same_either_way(int no_overlap, int (*entry)(void *)) {
     run_well(&recorded, entry);
     for (int r = 0; r < 2; r++)
         for (int s = 0; s < STEPS; s++)
-            cr_expect_arr_eq(plain.out[r].hashes[s], recorded.out[r].hashes[s], sizeof plain.out[r].hashes[s],
-                             "rank %d, step %d", r, s);
+            cr_expect_arr_eq(plain.out[r].hashes[s], recorded.out[r].hashes[s],
+                             sizeof plain.out[r].hashes[s], "rank %d, step %d", r, s);
     for (int s = 0; s < STEPS; s++)
-        cr_expect_arr_eq(recorded.out[0].hashes[s], recorded.out[1].hashes[s], sizeof recorded.out[0].hashes[s],
-                         "the ranks differ at step %d", s);
+        cr_expect_arr_eq(recorded.out[0].hashes[s], recorded.out[1].hashes[s],
+                         sizeof recorded.out[0].hashes[s], "the ranks differ at step %d", s);
     job_end(&plain);
     job_end(&recorded);
 }
@@ -57,7 +58,8 @@ static int run_and_look(void *context) {
     struct worker w;
     int code = worker_open(&w, job);
     if (!code) code = train(&w, job);
-    if (!code && job->graph && w.replica.recorded.stage != STAGE_REPLAYED) code = fail(ERR_FAILED, "nothing was replayed");
+    if (!code && job->graph && w.replica.recorded.stage != STAGE_REPLAYED)
+        code = fail(ERR_FAILED, "nothing was replayed");
     return note_end(job, &w, code);
 }
 
@@ -80,11 +82,13 @@ static int train_alone(struct worker *w, const struct job *job, int rank) {
         CHECK(replica_write_step(&w->replica, &block));
         CHECK(replica_load(&w->replica, w->pixels, w->labels, segments.n));
         CHECK(replica_train(&w->replica, &segments));
-        if (i == 0 && w->replica.recorded.stage != STAGE_PLAIN) return fail(ERR_FAILED, "a recording holds events of a ddp that is gone");
+        if (i == 0 && w->replica.recorded.stage != STAGE_PLAIN)
+            return fail(ERR_FAILED, "a recording holds events of a ddp that is gone");
         CHECK(replica_finish(&w->replica));
         CHECK(stream_sync(device_compute(w->device)));
     }
-    if (job->graph && w->replica.recorded.stage != STAGE_REPLAYED) return fail(ERR_FAILED, "alone: nothing was replayed");
+    if (job->graph && w->replica.recorded.stage != STAGE_REPLAYED)
+        return fail(ERR_FAILED, "alone: nothing was replayed");
     return OK;
 }
 

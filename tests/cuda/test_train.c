@@ -1,14 +1,17 @@
-/* Training on GPUs, by the command: single, dp and ddp end with equal files, byte by byte, recorded or not, whether
- * devices have a GPU each or share one; what auto, compare and profile make of a GPU.
+/* Training on GPUs, by the command: single, dp and ddp end with equal files, byte by byte,
+ * recorded or not, whether devices have a GPU each or share one; what auto, compare and profile
+ * make of a GPU.
  *
- * Skipped where no GPU opens. In the build with EMULATION=1 one does: kernels then run on the CPU, some thousand times
- * slower than they should, so batches are tiny and the networks small. A step of one shape is plain three times,
- * then recorded, then replayed (models/recorded.h): eight steps see all of it. */
+ * Skipped where no GPU opens. In the build with EMULATION=1 one does: kernels then run on the
+ * CPU, some thousand times slower than they should, so batches are tiny and the networks small.
+ * A step of one shape is plain three times, then recorded, then replayed (models/recorded.h):
+ * eight steps see all of it. */
 #include "device/device.h"
 #include "tests/cli/data.h"
 #include "tests/cli/trace.h"
 
-enum { PICTURES = 83, TESTS = 8, STEPS = 8 }; /* batches of 12: the last holds 11, or is padded where V = 4 */
+/* batches of 12: the last holds 11, or is padded where V = 4 */
+enum { PICTURES = 83, TESTS = 8, STEPS = 8 };
 
 /* A folder with few pictures, and `gpus` GPUs where they are emulated. */
 static void set_up(int gpus, int peers) {
@@ -29,42 +32,48 @@ struct way {
 
 /* Graphs and none; the ways to carry a batch; a step of 12, one of 8, epochs that end. */
 static void all_equal(const struct way *ways, const char *options) {
-    static const char common[] = "--device cuda --data-dir d --virtual-devices 4 --quiet --lr 0.2 --seed 3";
-    cli_well("train --mode single %s %s --log-loss one.csv --save one --json one.json", common, options);
+    static const char common[] =
+        "--device cuda --data-dir d --virtual-devices 4 --quiet --lr 0.2 --seed 3";
+    cli_well("train --mode single %s %s --log-loss one.csv --save one --json one.json", common,
+             options);
     for (const struct way *way = ways; way->mode; way++) {
-        cli_well("train --mode %s --devices %d %s %s %s --log-loss two.csv --save two --json two.json", way->mode,
-                 way->devices, common, options, way->options);
-        cr_expect(cli_same_file("one.csv", "two.csv"), "%s on %d, %s: losses differ: %s", way->mode, way->devices,
-                  way->options, options);
-        cr_expect(cli_same_file("one", "two"), "%s on %d, %s: weights differ: %s", way->mode, way->devices,
-                  way->options, options);
+        cli_well(
+            "train --mode %s --devices %d %s %s %s --log-loss two.csv --save two --json two.json",
+            way->mode, way->devices, common, options, way->options);
+        cr_expect(cli_same_file("one.csv", "two.csv"), "%s on %d, %s: losses differ: %s", way->mode,
+                  way->devices, way->options, options);
+        cr_expect(cli_same_file("one", "two"), "%s on %d, %s: weights differ: %s", way->mode,
+                  way->devices, way->options, options);
         struct json *j = json_of("two.json");
         cr_expect_eq(json_at(j, "graph")->integer, !strstr(way->options, "--no-graph"));
-        cr_expect_eq(json_at(j, "data_on_device")->integer, !strstr(way->options, "--data-on host"));
+        cr_expect_eq(json_at(j, "data_on_device")->integer,
+                     !strstr(way->options, "--data-on host"));
         cr_expect_str_eq(json_text(j, "device_kind"), "cuda");
         json_free(j);
     }
 }
 
-static const char MLP[] = "--model mlp --mlp-hidden 20,13 --dropout 0.3 --momentum 0.9 --batch-size 12 --epochs 2";
+static const char MLP[] =
+    "--model mlp --mlp-hidden 20,13 --dropout 0.3 --momentum 0.9 --batch-size 12 --epochs 2";
 
-static const struct way WAYS[] = {{"single", 1, "--no-graph"},
-                                  {"dp", 1, ""},
-                                  {"dp", 2, ""},
-                                  {"dp", 2, "--no-graph"},
-                                  {"dp", 2, "--loss-in-forward"},
-                                  {"dp", 4, ""},
-                                  {"dp", 4, "--loss-in-forward --workers 0 --data-on host"},
-                                  {"dp", 4, "--data-on host --no-graph"},
-                                  {"ddp", 1, ""},
-                                  {"ddp", 2, "--allreduce fused"},
-                                  {"ddp", 2, "--allreduce ring --no-graph --data-on host"},
-                                  {"ddp", 2, "--allreduce tree --bucket-cap-mb 0.0001"},
-                                  {"ddp", 4, "--bucket-cap-mb 0.0001"},
-                                  {"ddp", 4, "--allreduce naive"},
-                                  {"ddp", 4, "--allreduce oneshot --no-graph --bucket-cap-mb 0.0001"},
-                                  {"ddp", 4, "--allreduce direct"},
-                                  {NULL, 0, NULL}};
+static const struct way WAYS[] = {
+    {"single", 1, "--no-graph"},
+    {"dp", 1, ""},
+    {"dp", 2, ""},
+    {"dp", 2, "--no-graph"},
+    {"dp", 2, "--loss-in-forward"},
+    {"dp", 4, ""},
+    {"dp", 4, "--loss-in-forward --workers 0 --data-on host"},
+    {"dp", 4, "--data-on host --no-graph"},
+    {"ddp", 1, ""},
+    {"ddp", 2, "--allreduce fused"},
+    {"ddp", 2, "--allreduce ring --no-graph --data-on host"},
+    {"ddp", 2, "--allreduce tree --bucket-cap-mb 0.0001"},
+    {"ddp", 4, "--bucket-cap-mb 0.0001"},
+    {"ddp", 4, "--allreduce naive"},
+    {"ddp", 4, "--allreduce oneshot --no-graph --bucket-cap-mb 0.0001"},
+    {"ddp", 4, "--allreduce direct"},
+    {NULL, 0, NULL}};
 
 Test(cuda_train, on_one_gpu, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
     set_up(1, 1);
@@ -76,9 +85,12 @@ Test(cuda_train, on_four_gpus, .timeout = 300, .init = cli_folder_make, .fini = 
     all_equal(WAYS, MLP);
 }
 
-/* GPUs that do not reach each other: copies go through the host, and reduce-add through staging on device 0. */
-Test(cuda_train, without_peer_access, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
-    static const struct way ways[] = {{"dp", 2, ""}, {"dp", 4, "--loss-in-forward"}, {NULL, 0, NULL}};
+/* GPUs that do not reach each other: copies go through the host, and reduce-add through staging
+ * on device 0. */
+Test(cuda_train, without_peer_access, .timeout = 300, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    static const struct way ways[] = {
+        {"dp", 2, ""}, {"dp", 4, "--loss-in-forward"}, {NULL, 0, NULL}};
     set_up(4, 0);
     all_equal(ways, MLP);
     struct json *j = json_of("two.json");
@@ -88,11 +100,14 @@ Test(cuda_train, without_peer_access, .timeout = 300, .init = cli_folder_make, .
     json_free(j);
 }
 
-/* Cut by PyTorch's chunk rule batches of 33 and of 32 both give device 0 of 3 devices 11 samples: its forward is the same, but
- * dL/dy, which device 0 reads where the loss left it, lies elsewhere, behind 33 losses instead of 32. */
-Test(cuda_train, shares_that_look_alike, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
-    static const char common[] = "--device cuda --data-dir d --virtual-devices off --quiet --model mlp --mlp-hidden 20 "
-                                 "--batch-size 33 --epochs 4 --devices 3";
+/* Cut by PyTorch's chunk rule batches of 33 and of 32 both give device 0 of 3 devices 11
+ * samples: its forward is the same, but dL/dy, which device 0 reads where the loss left it, lies
+ * elsewhere, behind 33 losses instead of 32. */
+Test(cuda_train, shares_that_look_alike, .timeout = 300, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    static const char common[] =
+        "--device cuda --data-dir d --virtual-devices off --quiet --model mlp --mlp-hidden 20 "
+        "--batch-size 33 --epochs 4 --devices 3";
     set_up(1, 1);
     put_data(65, TESTS);
     cli_well("train --mode dp %s --save one --log-loss one.csv --no-graph", common);
@@ -101,25 +116,35 @@ Test(cuda_train, shares_that_look_alike, .timeout = 300, .init = cli_folder_make
 }
 
 Test(cuda_train, lenet, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
-    static const struct way ways[] = {{"dp", 2, ""}, {"ddp", 2, "--bucket-cap-mb 0.1"}, {NULL, 0, NULL}};
+    static const struct way ways[] = {
+        {"dp", 2, ""}, {"ddp", 2, "--bucket-cap-mb 0.1"}, {NULL, 0, NULL}};
     set_up(2, 1);
-    all_equal(ways, "--model lenet --batch-size 8 --steps 6 --init-from golden/lenet_300.safetensors");
+    all_equal(ways,
+              "--model lenet --batch-size 8 --steps 6 --init-from golden/lenet_300.safetensors");
 }
 
-/* What an update reads of the step block changes from step to step: a replayed graph must see it. */
-Test(cuda_train, adam_and_adadelta, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
-    static const struct way ways[] = {{"single", 1, "--no-graph"}, {"dp", 2, ""}, {"ddp", 2, ""}, {NULL, 0, NULL}};
+/* What an update reads of the step block changes from step to step: a replayed graph must see
+ * it. */
+Test(cuda_train, adam_and_adadelta, .timeout = 300, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    static const struct way ways[] = {
+        {"single", 1, "--no-graph"}, {"dp", 2, ""}, {"ddp", 2, ""}, {NULL, 0, NULL}};
     set_up(1, 1);
-    all_equal(ways, "--model mlp --mlp-hidden 20,13 --batch-size 12 --epochs 2 --optimizer adam --weight-decay 0.01");
-    all_equal(ways, "--model mlp --mlp-hidden 20,13 --batch-size 12 --epochs 2 --optimizer adadelta");
+    all_equal(ways, "--model mlp --mlp-hidden 20,13 --batch-size 12 --epochs 2 --optimizer adam "
+                    "--weight-decay 0.01");
+    all_equal(ways,
+              "--model mlp --mlp-hidden 20,13 --batch-size 12 --epochs 2 --optimizer adadelta");
 }
 
-/* The same numbers as on emulated devices, but for rounding: 1e-4 is some thousand roundings of a loss near 2.3, and an
- * update left out or a wrong gradient moves it by more within these steps. */
-Test(cuda_train, as_on_the_cpu, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
+/* The same numbers as on emulated devices, but for rounding: 1e-4 is some thousand roundings of
+ * a loss near 2.3, and an update left out or a wrong gradient moves it by more within these
+ * steps. */
+Test(cuda_train, as_on_the_cpu, .timeout = 300, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
     set_up(1, 1);
     for (int i = 0; i < 2; i++)
-        cli_well("train --mode single --device %s --data-dir d --quiet --model mlp --mlp-hidden 20 --batch-size 12 --steps %d "
+        cli_well("train --mode single --device %s --data-dir d --quiet --model mlp --mlp-hidden 20 "
+                 "--batch-size 12 --steps %d "
                  "--json %s.json",
                  i ? "cuda" : "cpu", STEPS, i ? "cuda" : "cpu");
     struct json *cpu = json_of("cpu.json"), *cuda = json_of("cuda.json");
@@ -128,15 +153,18 @@ Test(cuda_train, as_on_the_cpu, .timeout = 300, .init = cli_folder_make, .fini =
         snprintf(path, sizeof path, "losses/%d", s);
         cr_expect_float_eq(json_double(cpu, path), json_double(cuda, path), 1e-4, "step %d", s);
     }
-    cr_expect_gt(fabs(json_double(cpu, "losses/0") - json_double(cpu, "losses/7")), 1e-2, "nothing was learned");
+    cr_expect_gt(fabs(json_double(cpu, "losses/0") - json_double(cpu, "losses/7")), 1e-2,
+                 "nothing was learned");
     json_free(cpu), json_free(cuda);
 }
 
 /* auto is a GPU where there is one; sharing is said once, by the process that leads. */
-Test(cuda_train, auto_and_sharing, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+Test(cuda_train, auto_and_sharing, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
     struct cli c;
     set_up(2, 1);
-    cli_run(&c, "train --mode dp --devices 3 --device auto --data-dir d --model mlp --mlp-hidden 8 --batch-size 12 --steps 2 "
+    cli_run(&c, "train --mode dp --devices 3 --device auto --data-dir d --model mlp --mlp-hidden 8 "
+                "--batch-size 12 --steps 2 "
                 "--json j");
     cr_assert(c.status == 0 && !*c.err, "%d %s", c.status, c.err);
     struct json *j = json_of("j");
@@ -144,44 +172,59 @@ Test(cuda_train, auto_and_sharing, .timeout = 120, .init = cli_folder_make, .fin
     int gpus = (int)json_int(j, "gpus");
     cr_expect(gpus >= 1 && gpus <= 3);
     const char *said = strstr(c.out, "3 devices share ");
-    if (gpus < 3) cr_expect(said && atoi(said + 16) == gpus && !strstr(said + 16, "devices share"), "%s", c.out);
-    else cr_expect(!said, "%s", c.out);
+    if (gpus < 3)
+        cr_expect(said && atoi(said + 16) == gpus && !strstr(said + 16, "devices share"), "%s",
+                  c.out);
+    else
+        cr_expect(!said, "%s", c.out);
     json_free(j);
     cli_free(&c);
 }
 
-/* compare: the proof, on GPUs, and which devices it was; no graphs, whose phases would not be seen. */
+/* compare: the proof, on GPUs, and which devices it was; no graphs, whose phases would not be
+ * seen. */
 Test(cuda_train, compare, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
     static const char proof[] = " = single: identical to the bit after 14 steps";
     set_up(1, 1);
     struct cli c;
-    cli_run(&c, "compare --device cuda --devices 2 --data-dir d --model mlp --mlp-hidden 16 --batch-size 12 --epochs 2 --json j");
+    cli_run(&c, "compare --device cuda --devices 2 --data-dir d --model mlp --mlp-hidden 16 "
+                "--batch-size 12 --epochs 2 --json j");
     cr_assert(c.status == 0 && !*c.err, "%d %s", c.status, c.err);
     const char *first = strstr(c.out, proof);
     cr_expect(first && strstr(first + 1, proof), "%s", c.out);
-    cr_expect(matches(c.out, "^mlp on fashion-mnist, cuda devices( \\(2 devices share 1 GPU\\))?: 14 steps"), "%s", c.out);
+    cr_expect(
+        matches(c.out,
+                "^mlp on fashion-mnist, cuda devices( \\(2 devices share 1 GPU\\))?: 14 steps"),
+        "%s", c.out);
     cr_expect(!strstr(c.out, "host shared memory"), "%s", c.out);
     struct json *j = json_of("j");
     for (int m = 0; m < 3; m++) {
         static const char *const keys[] = {"single", "dp", "ddp"};
         const struct json *run = json_at(j, keys[m]);
         cr_expect(!json_at(run, "graph")->integer && json_at(run, "data_on_device")->integer);
-        cr_expect(json_int(run, "per_device/0/phase_ns/forward") > 0 && json_int(run, "per_device/0/phase_ns/backward") > 0);
+        cr_expect(json_int(run, "per_device/0/phase_ns/forward") > 0 &&
+                  json_int(run, "per_device/0/phase_ns/backward") > 0);
     }
     json_free(j);
     cli_free(&c);
 }
 
 /* What NCCL cannot do is said before two modes have trained in vain. */
-Test(cuda_train, nccl_is_tried_first, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+Test(cuda_train, nccl_is_tried_first, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
     static const char *const commands[] = {"compare", "profile"};
     set_up(1, 1);
     setenv("DUET_NCCL", "/nowhere/libnccl.so", 1);
     for (int i = 0; i < 2; i++) {
         struct cli c;
-        cli_run(&c, "%s --device cuda --devices 2 --data-dir d --model mlp --mlp-hidden 16 --batch-size 12 --epochs 2 "
-                    "--allreduce nccl --json j", commands[i]);
-        cr_expect(c.status == 2 && strstr(c.err, "duet: DDP: ") && strstr(c.err, "/nowhere/libnccl.so"), "%d %s", c.status, c.err);
+        cli_run(&c,
+                "%s --device cuda --devices 2 --data-dir d --model mlp --mlp-hidden 16 "
+                "--batch-size 12 --epochs 2 "
+                "--allreduce nccl --json j",
+                commands[i]);
+        cr_expect(c.status == 2 && strstr(c.err, "duet: DDP: ") &&
+                      strstr(c.err, "/nowhere/libnccl.so"),
+                  "%d %s", c.status, c.err);
         cr_expect(!*c.out && access("j", F_OK), "%s", c.out);
         cli_free(&c);
     }
@@ -189,12 +232,16 @@ Test(cuda_train, nccl_is_tried_first, .timeout = 120, .init = cli_folder_make, .
 
 /* Graphs would hide the kernels: with a trace each is launched, on the clock of its device. */
 Test(cuda_train, trace, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
-    static const char *const modes[] = {"single", "dp", "ddp"}, *const titles[] = {"single", "DP", "DDP"};
+    static const char *const modes[] = {"single", "dp", "ddp"}, *const titles[] = {"single", "DP",
+                                                                                   "DDP"};
     set_up(2, 2);
     for (int m = 0; m < 3; m++) {
         struct cli c;
-        cli_run(&c, "train --mode %s --devices 2 --device cuda --data-dir d --model mlp --mlp-hidden 16 --batch-size 12 --epochs 2 --quiet "
-                    "--json j --trace t", modes[m]);
+        cli_run(&c,
+                "train --mode %s --devices 2 --device cuda --data-dir d --model mlp --mlp-hidden "
+                "16 --batch-size 12 --epochs 2 --quiet "
+                "--json j --trace t",
+                modes[m]);
         cr_assert(c.status == 0 && !*c.err, "%d %s", c.status, c.err);
         struct json *trace = json_of("t"), *run = json_of("j");
         check_traced_run(trace, titles[m], run, 14);
@@ -206,9 +253,11 @@ Test(cuda_train, trace, .timeout = 300, .init = cli_folder_make, .fini = cli_fol
 Test(cuda_train, profile, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
     set_up(1, 1);
     struct cli c;
-    cli_run(&c, "profile --device cuda --devices 2 --data-dir d --model mlp --mlp-hidden 16 --batch-size 12 --steps 5 --json j");
+    cli_run(&c, "profile --device cuda --devices 2 --data-dir d --model mlp --mlp-hidden 16 "
+                "--batch-size 12 --steps 5 --json j");
     cr_assert(c.status == 0 && !*c.err, "%d %s", c.status, c.err);
-    cr_expect(matches(c.out, "^mlp on fashion-mnist, cuda devices") && strstr(c.out, "data set"), "%s", c.out);
+    cr_expect(matches(c.out, "^mlp on fashion-mnist, cuda devices") && strstr(c.out, "data set"),
+              "%s", c.out);
     struct json *j = json_of("j");
     /* The data set lies on DP's device 0 alone, and on every rank of DDP. */
     cr_expect(json_int(j, "dp/run/per_device/0/memory_now_by_cause/data set") > 0 &&

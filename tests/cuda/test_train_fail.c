@@ -1,7 +1,8 @@
-/* Training on GPUs that fail: each ends with one line that names what failed, its exit status, no process and no file,
- * within the deadline.
+/* Training on GPUs that fail: each ends with one line that names what failed, its exit status,
+ * no process and no file, within the deadline.
  *
- * Faults are planted in the emulated runtime (tests/stand_ins/cuda_emulation/emulation.h): skipped where GPUs are real, or none. */
+ * Faults are planted in the emulated runtime (tests/stand_ins/cuda_emulation/emulation.h):
+ * skipped where GPUs are real, or none. */
 #include "tests/cli/data.h"
 #include "tests/cli/json.h"
 
@@ -15,25 +16,30 @@ static void set_up(void) {
     cli_run(&c, "devices");
     int emulated = strstr(c.out, "emulated GPU") != NULL;
     cli_free(&c);
-    if (!emulated) cr_skip_test("faults are planted in an emulated GPU, and there is none: make EMULATION=1");
+    if (!emulated)
+        cr_skip_test("faults are planted in an emulated GPU, and there is none: make EMULATION=1");
     setenv("EMULATED_CUDA_EXIT", "waits", 1); /* the worst that a driver can do */
     put_data(36, 8);
 }
 
-static const char COMMON[] = "--device cuda --data-dir d --model mlp --mlp-hidden 20 --batch-size 12 --epochs 5 --quiet "
-                             "--save w --log-loss l --json j";
+static const char COMMON[] =
+    "--device cuda --data-dir d --model mlp --mlp-hidden 20 --batch-size 12 --epochs 5 --quiet "
+    "--save w --log-loss l --json j";
 
 static void fails(const char *fault, int status, const char *words, const char *mode) {
     int64_t begun = now_ns();
     setenv("EMULATED_CUDA_FAULT", fault, 1);
-    cli_fails(status, words, "train %s %s --timeout %g", COMMON, mode, strncmp(fault, "hang", 4) ? LONG_S : SHORT_S);
+    cli_fails(status, words, "train %s %s --timeout %g", COMMON, mode,
+              strncmp(fault, "hang", 4) ? LONG_S : SHORT_S);
     double seconds = (double)(now_ns() - begun) * 1e-9;
     cr_expect(seconds < MOST_S, "%s, %s: %g s", fault, mode, seconds);
     unsetenv("EMULATED_CUDA_FAULT");
 }
 
-/* A kernel of the first steps, which are launched one by one, and one of a replayed graph: the step is named. */
-Test(cuda_train_fail, kernel_faults, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+/* A kernel of the first steps, which are launched one by one, and one of a replayed graph: the
+ * step is named. */
+Test(cuda_train_fail, kernel_faults, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
     set_up();
     fails("launch:20", 1, "cudaErrorIllegalAddress|of step ", "--mode single");
     fails("launch:110", 1, "cudaErrorIllegalAddress|of step ", "--mode single");
@@ -41,8 +47,10 @@ Test(cuda_train_fail, kernel_faults, .timeout = 120, .init = cli_folder_make, .f
     fails("launch:40@1", 1, "rank 1|cudaErrorIllegalAddress|of step ", "--mode ddp --devices 2");
 }
 
-/* A kernel that never ends, on a GPU that all devices share: nothing may wait for it without a deadline. */
-Test(cuda_train_fail, kernel_hangs, .timeout = 240, .init = cli_folder_make, .fini = cli_folder_remove) {
+/* A kernel that never ends, on a GPU that all devices share: nothing may wait for it without a
+ * deadline. */
+Test(cuda_train_fail, kernel_hangs, .timeout = 240, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
     set_up();
     fails("hang:20", 1, "cuda(0)|not done after", "--mode single");
     fails("hang:110", 1, "cuda(0)|not done after", "--mode single");
@@ -50,7 +58,8 @@ Test(cuda_train_fail, kernel_hangs, .timeout = 240, .init = cli_folder_make, .fi
     fails("hang:40@0", 1, "rank ", "--mode ddp --devices 2");
 }
 
-Test(cuda_train_fail, no_memory, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+Test(cuda_train_fail, no_memory, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
     set_up();
     fails("malloc:1", 1, "out of memory on device 0|GPU 0", "--mode single");
     fails("malloc:2", 1, "out of memory on device 1|GPU 0", "--mode dp --devices 2");
@@ -61,13 +70,15 @@ Test(cuda_train_fail, no_memory, .timeout = 120, .init = cli_folder_make, .fini 
           "--mode ddp --devices 2 --device-memory 66M --mlp-hidden 4000 --data-on host");
 }
 
-Test(cuda_train_fail, ipc_refused, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+Test(cuda_train_fail, ipc_refused, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
     set_up();
     fails("ipc:1@1", 1, "rank 1|import of memory of device 0|container", "--mode ddp --devices 2");
     fails("export:1@0", 1, "rank 0|export of memory by CUDA IPC", "--mode ddp --devices 2");
 }
 
-Test(cuda_train_fail, no_driver, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+Test(cuda_train_fail, no_driver, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
     set_up();
     fails("driver:none", 2, "no NVIDIA driver|--device cpu", "--mode dp --devices 2");
     fails("driver:old", 2, "driver is for CUDA|--device cpu", "--mode ddp --devices 2");
@@ -85,9 +96,11 @@ static void hit(int signal, const char *algorithm, int rank) {
     struct cli c;
     char want[64];
     int files = cli_files();
-    cli_start_on_terminal(&c, "train --mode ddp --devices 2 --device cuda --data-dir d --model mlp --mlp-hidden 20 --batch-size 12 "
-                              "--epochs 100000 --allreduce %s --save w --timeout %g", algorithm,
-                          signal == SIGSTOP ? SHORT_S : LONG_S);
+    cli_start_on_terminal(&c,
+                          "train --mode ddp --devices 2 --device cuda --data-dir d --model mlp "
+                          "--mlp-hidden 20 --batch-size 12 "
+                          "--epochs 100000 --allreduce %s --save w --timeout %g",
+                          algorithm, signal == SIGSTOP ? SHORT_S : LONG_S);
     cr_assert(cli_shows(&c, "epoch 3/"), "%s", c.out);
     pid_t pid = cli_find_rank(&c, rank);
     int64_t begun = now_ns();
@@ -95,21 +108,26 @@ static void hit(int signal, const char *algorithm, int rank) {
     cli_wait(&c);
     double seconds = (double)(now_ns() - begun) * 1e-9;
     cr_expect(seconds < MOST_S, "%s: %g s", algorithm, seconds);
-    cr_expect_eq(c.status, signal == SIGKILL ? 137 : 1, "%s: status %d: %s", algorithm, c.status, c.err);
-    snprintf(want, sizeof want, signal == SIGKILL ? "^duet: rank %d \\(pid [0-9]+\\) .*signal 9" : "^duet: .*rank %d", rank);
+    cr_expect_eq(c.status, signal == SIGKILL ? 137 : 1, "%s: status %d: %s", algorithm, c.status,
+                 c.err);
+    snprintf(want, sizeof want,
+             signal == SIGKILL ? "^duet: rank %d \\(pid [0-9]+\\) .*signal 9" : "^duet: .*rank %d",
+             rank);
     const char *end = strchr(c.err, '\n');
     cr_expect(matches(c.err, want) && end && !end[1], "%s: '%s'", algorithm, c.err);
     cr_expect_eq(cli_files(), files, "%s: left a file", algorithm);
     cli_free(&c);
 }
 
-Test(cuda_train_fail, rank_killed, .timeout = 240, .init = cli_folder_make, .fini = cli_folder_remove) {
+Test(cuda_train_fail, rank_killed, .timeout = 240, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
     set_up();
     hit(SIGKILL, "auto", 1);
     hit(SIGKILL, "ring", 0);
 }
 
-Test(cuda_train_fail, rank_stopped, .timeout = 240, .init = cli_folder_make, .fini = cli_folder_remove) {
+Test(cuda_train_fail, rank_stopped, .timeout = 240, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
     set_up();
     hit(SIGSTOP, "auto", 0);
     hit(SIGSTOP, "tree", 1);

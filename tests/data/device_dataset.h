@@ -1,4 +1,5 @@
-/* What must hold of a data set on a device of any kind: tests/data/test_device_dataset.c and tests/cuda/test_gather.c. */
+/* What must hold of a data set on a device of any kind: tests/data/test_device_dataset.c and
+ * tests/cuda/test_gather.c. */
 #ifndef TESTS_TEST_DEVICE_DATASET_H
 #define TESTS_TEST_DEVICE_DATASET_H
 
@@ -10,14 +11,21 @@
 static inline struct dataset dataset_of(int count, int pixels) {
     size_t bytes = (size_t)count * (size_t)pixels;
     uint8_t *images = malloc(bytes), *labels = malloc((size_t)count);
-    for (size_t i = 0; i < bytes; i++) images[i] = (uint8_t)(i * 31 + (i >> 12) + (i >> 22) * 5);
-    for (int i = 0; i < count; i++) labels[i] = (uint8_t)(i % 10 + (i >> 22));
+    for (size_t i = 0; i < bytes; i++)
+        images[i] = (uint8_t)(i * 31 + (i >> 12) + (i >> 22) * 5);
+    for (int i = 0; i < count; i++)
+        labels[i] = (uint8_t)(i % 10 + (i >> 22));
     return (struct dataset){"tests", count, 1, pixels, images, labels, {images, labels}};
 }
 
-/* Sizes about the edges of a piece, images and labels alike: every byte arrives, and the ledger knows. */
+/* Sizes about the edges of a piece, images and labels alike: every byte arrives, and the ledger
+ * knows. */
 static inline void resident_arrives_whole(struct device *d) {
-    static const int sizes[][2] = {{1, 1}, {7, 784}, {DATASET_PIECE - 1, 1}, {DATASET_PIECE, 1}, {DATASET_PIECE + 1, 1},
+    static const int sizes[][2] = {{1, 1},
+                                   {7, 784},
+                                   {DATASET_PIECE - 1, 1},
+                                   {DATASET_PIECE, 1},
+                                   {DATASET_PIECE + 1, 1},
                                    {3 * DATASET_PIECE / 784 + 2, 784}};
     uint64_t before = device_ledger(d).total;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -31,8 +39,10 @@ static inline void resident_arrives_whole(struct device *d) {
         MUST(copy_to_host(device_compute(d), images, resident.images.data, bytes));
         MUST(copy_to_host(device_compute(d), labels, resident.labels.data, (size_t)set.count));
         MUST(stream_sync(device_compute(d)));
-        cr_assert(!memcmp(images, set.images, bytes), "%d pictures of %d bytes", set.count, set.cols);
-        cr_assert(!memcmp(labels, set.labels, (size_t)set.count), "labels of %d pictures", set.count);
+        cr_assert(!memcmp(images, set.images, bytes), "%d pictures of %d bytes", set.count,
+                  set.cols);
+        cr_assert(!memcmp(labels, set.labels, (size_t)set.count), "labels of %d pictures",
+                  set.count);
         free(images), free(labels);
         device_dataset_free(&resident);
         cr_assert_eq(device_ledger(d).total, before);
@@ -42,11 +52,19 @@ static inline void resident_arrives_whole(struct device *d) {
     device_dataset_free(NULL);
 }
 
-/* The two ways of an epoch: floats from the loader; samples from it and the pictures that lie on the device. */
+/* The two ways of an epoch: floats from the loader; samples from it and the pictures that lie on
+ * the device. */
 static inline void resident_batches_equal_the_loaders(struct device *d) {
     struct dataset set = dataset_of(103, 28 * 28);
-    struct loader_config c = {.set = &set, .split = {SPLIT_STRIDED, 2, 4}, .batch_size = 40, .shuffle = 1, .seed = 3,
-                              .device_count = 2, .workers = 1, .mean = 0.286f, .std = 0.353f};
+    struct loader_config c = {.set = &set,
+                              .split = {SPLIT_STRIDED, 2, 4},
+                              .batch_size = 40,
+                              .shuffle = 1,
+                              .seed = 3,
+                              .device_count = 2,
+                              .workers = 1,
+                              .mean = 0.286f,
+                              .std = 0.353f};
     struct loader *floats, *numbers;
     struct loaded_batch *want, *batch;
     struct device_dataset resident;
@@ -69,7 +87,8 @@ static inline void resident_batches_equal_the_loaders(struct device *d) {
         if (!batch) break;
         int n = batch->plan.n;
         const int dims[4] = {n, 1, 1, 784};
-        struct tensor i = tensor_plain(index, DTYPE_I32, 1, dims), l = tensor_plain(labels, DTYPE_I32, 1, dims);
+        struct tensor i = tensor_plain(index, DTYPE_I32, 1, dims),
+                      l = tensor_plain(labels, DTYPE_I32, 1, dims);
         struct tensor pixels = tensor_plain(x, DTYPE_F32, 4, dims);
         MUST(copy_to_device(device_compute(d), index, batch->samples, (size_t)n * 4));
         MUST(device_dataset_gather(&resident, device_compute(d), &i, c.mean, c.std, &pixels, &l));
@@ -77,7 +96,8 @@ static inline void resident_batches_equal_the_loaders(struct device *d) {
         MUST(copy_to_host(device_compute(d), got_labels, labels, (size_t)n * 4));
         MUST(stream_sync(device_compute(d)));
         cr_assert_eq(n, want->plan.n);
-        cr_assert(!memcmp(got, want->pixels, (size_t)n * 784 * sizeof *got), "pixels of step %d", steps);
+        cr_assert(!memcmp(got, want->pixels, (size_t)n * 784 * sizeof *got), "pixels of step %d",
+                  steps);
         cr_assert(!memcmp(got_labels, want->labels, (size_t)n * 4), "labels of step %d", steps);
         loader_release(floats, want);
         loader_release(numbers, batch);

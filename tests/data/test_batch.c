@@ -1,4 +1,5 @@
-/* The batch plan: every sample once, the same segments on any number of devices, PyTorch's shares where it has them. */
+/* The batch plan: every sample once, the same segments on any number of devices, PyTorch's
+ * shares where it has them. */
 #include <stdint.h>
 
 #include "base/error.h"
@@ -15,13 +16,15 @@ static const int batches[] = {1, 2, 3, 5, 8, 13, 64, 100};
 static const int lengths[] = {1, 2, 7, 24, 64, 100, 192};
 
 /* The plan of all W devices for one batch, and the samples. */
-static struct batch_plan plan_all(struct split s, const int32_t *order, int length, int B, int k, int32_t *sample) {
+static struct batch_plan plan_all(struct split s, const int32_t *order, int length, int B, int k,
+                                  int32_t *sample) {
     struct batch_plan plan;
     batch_plan(&s, order, length, B, k, 0, s.devices, &plan, sample);
     return plan;
 }
 
-/* Checks one plan against the rule said in other words: v's samples are those positions, in this order. */
+/* Checks one plan against the rule said in other words: v's samples are those positions, in this
+ * order. */
 static void check_strided(int V, int W, int length, int B, int k, const int32_t *order) {
     struct split s = {SPLIT_STRIDED, W, V};
     int32_t sample[MOST];
@@ -34,7 +37,8 @@ static void check_strided(int V, int W, int length, int B, int k, const int32_t 
     cr_assert_eq(plan.per_device, V / W);
     for (int i = 0; i < V; i++) {
         int device = i / (V / W), v = device + i % (V / W) * W, n = 0;
-        cr_assert_eq(plan.segments.seg[i].v, v, "V %d W %d: segment %d is %d", V, W, i, plan.segments.seg[i].v);
+        cr_assert_eq(plan.segments.seg[i].v, v, "V %d W %d: segment %d is %d", V, W, i,
+                     plan.segments.seg[i].v);
         for (int p = k * B; p < end; p++) {
             if (p % V != v) continue;
             cr_assert_eq(sample[at], order[p], "V %d W %d B %d k %d v %d", V, W, B, k, v);
@@ -66,7 +70,9 @@ Test(batch, strided_grid, .timeout = 60) {
             for (int c = 0; c < COUNT(lengths); c++) {
                 int32_t order[MOST];
                 int length = lengths[c], steps = batch_count(length, batches[b], 0);
-                for (int p = 0; p < length; p++) order[p] = (p * 37 + 11) % 251; /* 251 is prime: all differ */
+                /* 251 is prime: all differ */
+                for (int p = 0; p < length; p++)
+                    order[p] = (p * 37 + 11) % 251;
                 cr_assert_eq(steps, (length + batches[b] - 1) / batches[b]);
                 for (int W = 1; W <= virtuals[a]; W++)
                     for (int k = 0; k < steps && virtuals[a] % W == 0; k++)
@@ -88,7 +94,8 @@ Test(batch, epoch_is_distributed_sampler, .timeout = 30) {
             for (int k = 0; k < batch_count(length, 4 * W, 0); k++) {
                 struct batch_plan plan;
                 batch_plan(&s, order, length, 4 * W, k, r, 1, &plan, sample);
-                cr_assert(!memcmp(sample, list + at, (size_t)plan.n * sizeof *list), "W %d rank %d batch %d", W, r, k);
+                cr_assert(!memcmp(sample, list + at, (size_t)plan.n * sizeof *list),
+                          "W %d rank %d batch %d", W, r, k);
                 at += plan.n;
             }
             cr_assert_eq(at, n);
@@ -100,30 +107,38 @@ Test(batch, epoch_is_distributed_sampler, .timeout = 30) {
 /* The picture in data/batch.h. */
 Test(batch, written_out, .timeout = 30) {
     int32_t order[12], sample[6];
-    for (int p = 0; p < 12; p++) order[p] = p;
+    for (int p = 0; p < 12; p++)
+        order[p] = p;
     struct batch_plan plan = plan_all((struct split){SPLIT_STRIDED, 2, 4}, order, 12, 6, 1, sample);
     cr_assert_arr_eq(sample, ((int32_t[]){8, 6, 10, 9, 7, 11}), sizeof sample);
-    cr_assert_arr_eq(plan.segments.seg, ((struct segment[]){{0, 1}, {2, 2}, {1, 1}, {3, 2}}), 4 * sizeof(struct segment));
+    cr_assert_arr_eq(plan.segments.seg, ((struct segment[]){{0, 1}, {2, 2}, {1, 1}, {3, 2}}),
+                     4 * sizeof(struct segment));
     cr_assert(plan.device_n[0] == 3 && plan.device_n[1] == 3);
 }
 
 Test(batch, chunked_as_pytorch_scatters, .timeout = 30) {
-    static const struct { int n, devices, sizes[4]; } want[] = {
-        {10, 4, {3, 3, 3, 1}}, {7, 4, {2, 2, 2, 1}}, {5, 4, {2, 2, 1, 0}}, {9, 4, {3, 3, 3, 0}},
-        {6, 4, {2, 2, 2, 0}}, {3, 4, {1, 1, 1, 0}}, {1, 4, {1, 0, 0, 0}}, {8, 1, {8}}, {8, 2, {4, 4}},
+    static const struct {
+        int n, devices, sizes[4];
+    } want[] = {
+        {10, 4, {3, 3, 3, 1}}, {7, 4, {2, 2, 2, 1}}, {5, 4, {2, 2, 1, 0}},
+        {9, 4, {3, 3, 3, 0}},  {6, 4, {2, 2, 2, 0}}, {3, 4, {1, 1, 1, 0}},
+        {1, 4, {1, 0, 0, 0}},  {8, 1, {8}},          {8, 2, {4, 4}},
     };
     int32_t order[64], sample[64];
-    for (int p = 0; p < 64; p++) order[p] = 63 - p;
+    for (int p = 0; p < 64; p++)
+        order[p] = 63 - p;
     for (int i = 0; i < COUNT(want); i++) {
         struct split s = {SPLIT_CHUNKED, want[i].devices, 0};
-        struct batch_plan plan = plan_all(s, order, 20 + want[i].n, 20, 1, sample); /* batch 1 is the short one */
+        /* batch 1 is the short one */
+        struct batch_plan plan = plan_all(s, order, 20 + want[i].n, 20, 1, sample);
         cr_assert_eq(plan.n, want[i].n);
         cr_assert_eq(plan.segments.count, want[i].devices);
         for (int r = 0; r < want[i].devices; r++) {
             cr_assert_eq(plan.device_n[r], want[i].sizes[r], "row %d device %d", i, r);
             cr_assert(plan.segments.seg[r].n == want[i].sizes[r] && plan.segments.seg[r].v == r);
         }
-        for (int p = 0; p < want[i].n; p++) cr_assert_eq(sample[p], 63 - 20 - p);
+        for (int p = 0; p < want[i].n; p++)
+            cr_assert_eq(sample[p], 63 - 20 - p);
     }
     cr_assert_eq(batch_capacity(&(struct split){SPLIT_CHUNKED, 4, 0}, 10, 1), 3);
     cr_assert_eq(batch_capacity(&(struct split){SPLIT_CHUNKED, 4, 0}, 10, 4), 10);
@@ -133,9 +148,13 @@ Test(batch, chunked_as_pytorch_scatters, .timeout = 30) {
 }
 
 Test(batch, bad_splits_are_named, .timeout = 30) {
-    static const struct { struct split s; const char *value; } bad[] = {
-        {{SPLIT_STRIDED, 0, 1}, "0"}, {{SPLIT_STRIDED, -1, 1}, "-1"}, {{SPLIT_CHUNKED, 65, 0}, "65"},
-        {{SPLIT_STRIDED, 2, 3}, "3"}, {{SPLIT_STRIDED, 1, 65}, "65"}, {{SPLIT_STRIDED, 2, 0}, "0"},
+    static const struct {
+        struct split s;
+        const char *value;
+    } bad[] = {
+        {{SPLIT_STRIDED, 0, 1}, "0"},   {{SPLIT_STRIDED, -1, 1}, "-1"},
+        {{SPLIT_CHUNKED, 65, 0}, "65"}, {{SPLIT_STRIDED, 2, 3}, "3"},
+        {{SPLIT_STRIDED, 1, 65}, "65"}, {{SPLIT_STRIDED, 2, 0}, "0"},
         {{SPLIT_STRIDED, 4, 2}, "2"},
     };
     for (int i = 0; i < COUNT(bad); i++) {

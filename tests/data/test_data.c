@@ -19,7 +19,9 @@
 static char folder[] = "/tmp/duet-test-XXXXXX";
 
 /* A scratch folder and paths in it (a few may live at once). */
-static void scratch_make(void) { cr_assert_not_null(mkdtemp(folder)); }
+static void scratch_make(void) {
+    cr_assert_not_null(mkdtemp(folder));
+}
 static void scratch_remove(void) {
     char command[64];
     snprintf(command, sizeof command, "rm -rf %s", folder);
@@ -41,7 +43,8 @@ static void put(const char *path, const void *bytes, size_t count) {
 }
 
 /* Three pictures of 2 x 2, and their labels. */
-static const uint8_t pictures[] = {0, 0, 8, 3, 0, 0, 0, 3, 0, 0, 0, 2, 0, 0, 0, 2, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 255};
+static const uint8_t pictures[] = {0, 0, 8, 3, 0, 0, 0, 3, 0, 0, 0, 2,  0,  0,
+                                   0, 2, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 255};
 static const uint8_t marks[] = {0, 0, 8, 1, 0, 0, 0, 3, 9, 0, 4};
 
 /* The one error line: it names the path and has no line break. */
@@ -76,7 +79,9 @@ Test(idx, refuses_bad_files, .timeout = 30, .init = scratch_make, .fini = scratc
     refused(idx_read(&x, folder, 3), folder, "no regular file");
     cr_assert_eq(mkfifo(in("pipe"), 0600), 0);
     refused(idx_read(&x, in("pipe"), 3), in("pipe"), "no regular file");
-    for (size_t n = 0; n < sizeof pictures; n++) bad_idx("short", pictures, n, "truncated"); /* cut at every byte */
+    /* cut at every byte */
+    for (size_t n = 0; n < sizeof pictures; n++)
+        bad_idx("short", pictures, n, "truncated");
     memcpy(b, pictures, sizeof pictures);
     b[sizeof pictures] = 0;
     bad_idx("long", b, sizeof pictures + 1, "more bytes");
@@ -118,7 +123,8 @@ Test(idx, gzip, .timeout = 60, .init = scratch_make, .fini = scratch_remove) {
     put(in("good"), gz, n); /* known by its content, not its name */
     cr_assert_eq(idx_read(&x, in("good"), 3), OK, "%s", error_message());
     idx_free(&x);
-    for (size_t cut = 2; cut < n; cut++) bad_idx("short.gz", gz, cut, "truncated");
+    for (size_t cut = 2; cut < n; cut++)
+        bad_idx("short.gz", gz, cut, "truncated");
     memcpy(twice, gz, n), memcpy(twice + n, gz, n);
     bad_idx("twice.gz", twice, 2 * n, "more bytes");
     bad_idx("tail.gz", twice, n + 1, "more bytes");
@@ -132,7 +138,8 @@ Test(idx, gzip, .timeout = 60, .init = scratch_make, .fini = scratch_remove) {
     n = pack(pictures, sizeof pictures - 1, gz);
     bad_idx("less.gz", gz, n, "truncated");
     memcpy(large, pictures, 16), large[7] = 1, large[11] = 200, large[15] = 200;
-    for (int i = 0; i < 200 * 200; i++) large[16 + i] = (uint8_t)(i * i >> 4 ^ i);
+    for (int i = 0; i < 200 * 200; i++)
+        large[16 + i] = (uint8_t)(i * i >> 4 ^ i);
     n = pack(large, sizeof large, gz);
     put(in("large.gz"), gz, n);
     cr_assert_eq(idx_read(&x, in("large.gz"), 3), OK, "%s", error_message());
@@ -144,7 +151,8 @@ Test(idx, gzip, .timeout = 60, .init = scratch_make, .fini = scratch_remove) {
 #endif
 }
 
-Test(dataset, images_and_labels_must_agree, .timeout = 30, .init = scratch_make, .fini = scratch_remove) {
+Test(dataset, images_and_labels_must_agree, .timeout = 30, .init = scratch_make,
+     .fini = scratch_remove) {
     struct dataset set;
     uint8_t b[16];
     put(in("train-images-idx3-ubyte"), pictures, sizeof pictures);
@@ -166,11 +174,15 @@ Test(dataset, images_and_labels_must_agree, .timeout = 30, .init = scratch_make,
     refused(dataset_open(&set, "mnist", folder, 0), folder, "not found"); /* the test part */
 }
 
-Test(dataset, a_missing_set_names_all_ways_out, .timeout = 30, .init = scratch_make, .fini = scratch_remove) {
+Test(dataset, a_missing_set_names_all_ways_out, .timeout = 30, .init = scratch_make,
+     .fini = scratch_remove) {
     struct dataset set;
-    refused(dataset_open(&set, "fashion-mnist", in("nowhere"), 1), in("nowhere"), "not found: fashion-mnist");
-    const char *ways[] = {"apt install dataset-fashion-mnist", "make data", "--data-dir DIR", "--dataset synthetic"};
-    for (int i = 0; i < COUNT(ways); i++) cr_assert(strstr(error_message(), ways[i]), "no way '%s'", ways[i]);
+    refused(dataset_open(&set, "fashion-mnist", in("nowhere"), 1), in("nowhere"),
+            "not found: fashion-mnist");
+    const char *ways[] = {"apt install dataset-fashion-mnist", "make data", "--data-dir DIR",
+                          "--dataset synthetic"};
+    for (int i = 0; i < COUNT(ways); i++)
+        cr_assert(strstr(error_message(), ways[i]), "no way '%s'", ways[i]);
     cr_assert_eq(chdir(folder), 0); /* without a folder the known places are searched, from here */
     cr_assert_eq(dataset_open(&set, "mnist", NULL, 1), ERR_FAILED);
     cr_assert_not(strstr(error_message(), "apt"), "no package has mnist: %s", error_message());
@@ -186,11 +198,13 @@ Test(dataset, a_missing_set_names_all_ways_out, .timeout = 30, .init = scratch_m
 
 Test(dataset, the_real_fashion_mnist, .timeout = 60) {
     const char *place = "/usr/share/datasets/fashion-mnist";
-    if (access(place, F_OK)) cr_skip_test("%s is not there: apt install dataset-fashion-mnist", place);
+    if (access(place, F_OK))
+        cr_skip_test("%s is not there: apt install dataset-fashion-mnist", place);
 #ifndef HAVE_ZLIB
     cr_skip_test("built without zlib: the package's files are packed");
 #endif
-    static const uint8_t train_first[] = {9, 0, 0, 3, 0, 2, 7, 2, 5, 5}, test_first[] = {9, 2, 1, 1, 6, 1, 4, 6, 5, 7};
+    static const uint8_t train_first[] = {9, 0, 0, 3, 0, 2, 7, 2, 5, 5},
+                         test_first[] = {9, 2, 1, 1, 6, 1, 4, 6, 5, 7};
     for (int train = 0; train < 2; train++) {
         struct dataset set;
         cr_assert_eq(dataset_open(&set, "fashion-mnist", place, train), OK, "%s", error_message());
@@ -199,10 +213,14 @@ Test(dataset, the_real_fashion_mnist, .timeout = 60) {
         cr_assert_arr_eq(set.labels, train ? train_first : test_first, 10);
         int of_class[10] = {0};
         double sum = 0;
-        for (int i = 0; i < set.count; i++) of_class[set.labels[i]]++;
-        for (int i = 0; i < 10; i++) cr_assert_eq(of_class[i], set.count / 10, "class %d", i);
-        for (int64_t i = 0; i < set.count * 784ll; i++) sum += set.images[i];
-        if (train) cr_assert_float_eq(sum / (60000.0 * 784 * 255), 0.2860405969887955, 1e-12); /* the known mean */
+        for (int i = 0; i < set.count; i++)
+            of_class[set.labels[i]]++;
+        for (int i = 0; i < 10; i++)
+            cr_assert_eq(of_class[i], set.count / 10, "class %d", i);
+        for (int64_t i = 0; i < set.count * 784ll; i++)
+            sum += set.images[i];
+        /* the known mean */
+        if (train) cr_assert_float_eq(sum / (60000.0 * 784 * 255), 0.2860405969887955, 1e-12);
         dataset_free(&set);
     }
 }
@@ -211,12 +229,16 @@ Test(synthetic, the_same_everywhere_and_of_all_classes, .timeout = 60) {
     enum { N = 2000 };
     static uint8_t images[N * 784], again[N * 784], labels[N], other[N];
     synthetic_fill(0, 0, N, images, labels);
-    uint64_t hash = 0xcbf29ce484222325u; /* of the first 100 pictures: the bytes are promised on every machine */
-    for (int i = 0; i < 100 * 784; i++) hash = (hash ^ images[i]) * 0x100000001b3u;
+    /* of the first 100 pictures: the bytes are promised on every machine */
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (int i = 0; i < 100 * 784; i++)
+        hash = (hash ^ images[i]) * 0x100000001b3u;
     cr_assert_eq(hash, SYNTHETIC_HASH, "%#llx", (unsigned long long)hash);
     int of_class[10] = {0};
-    for (int i = 0; i < N; i++) of_class[labels[i]]++;
-    for (int i = 0; i < 10; i++) cr_assert(of_class[i] > N / 20, "class %d: %d of %d", i, of_class[i], N);
+    for (int i = 0; i < N; i++)
+        of_class[labels[i]]++;
+    for (int i = 0; i < 10; i++)
+        cr_assert(of_class[i] > N / 20, "class %d: %d of %d", i, of_class[i], N);
     synthetic_fill(0, 0, 10, again, other); /* a picture does not depend on how many are made */
     cr_assert(!memcmp(images, again, 10 * 784) && !memcmp(labels, other, 10));
     synthetic_fill(0, 1, N, again, other);
@@ -225,8 +247,8 @@ Test(synthetic, the_same_everywhere_and_of_all_classes, .timeout = 60) {
     cr_assert_arr_neq(images, again, sizeof images);
 }
 
-/* Harder than a glance, easier than noise: no pixel comes near telling two classes apart, while the nearest of
- * 2000 training pictures is right far above chance. */
+/* Harder than a glance, easier than noise: no pixel comes near telling two classes apart, while
+ * the nearest of 2000 training pictures is right far above chance. */
 Test(synthetic, learnable_but_not_by_one_pixel, .timeout = 60) {
     enum { N = 2000, TESTS = 200 };
     static uint8_t images[N * 784], labels[N], test[TESTS * 784], expected[TESTS];
@@ -235,15 +257,18 @@ Test(synthetic, learnable_but_not_by_one_pixel, .timeout = 60) {
     double best = 0;
     for (int pixel = 0; pixel < 784; pixel++) {
         int bright[10] = {0}, total[10] = {0};
-        for (int i = 0; i < N; i++) total[labels[i]]++, bright[labels[i]] += images[i * 784 + pixel] > 80;
-        double most = 0, rest = 0; /* the best one-pixel answer: one class when bright, another when dark */
+        for (int i = 0; i < N; i++)
+            total[labels[i]]++, bright[labels[i]] += images[i * 784 + pixel] > 80;
+        /* the best one-pixel answer: one class when bright, another when dark */
+        double most = 0, rest = 0;
         for (int c = 0; c < 10; c++) {
             if (bright[c] > most) most = bright[c];
             if (total[c] - bright[c] > rest) rest = total[c] - bright[c];
         }
         if ((most + rest) / N > best) best = (most + rest) / N;
     }
-    cr_assert(best < 0.25, "one pixel is right for %.2f", best); /* chance is 0.1, two classes of ten 0.2 */
+    /* chance is 0.1, two classes of ten 0.2 */
+    cr_assert(best < 0.25, "one pixel is right for %.2f", best);
     int right = 0;
     for (int t = 0; t < TESTS; t++) {
         int64_t nearest = INT64_MAX;

@@ -1,5 +1,5 @@
-/* A data set on emulated devices. On host-late a piece of staging memory that is filled again before its copy is
- * done shows as wrong bytes. */
+/* A data set on emulated devices. On host-late a piece of staging memory that is filled again
+ * before its copy is done shows as wrong bytes. */
 #include <pthread.h>
 
 #include "tests/data/device_dataset.h"

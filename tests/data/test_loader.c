@@ -1,4 +1,5 @@
-/* The loader: right pixels in the right order with any number of workers, and a clean end at any moment. */
+/* The loader: right pixels in the right order with any number of workers, and a clean end at any
+ * moment. */
 #include <stdint.h>
 
 #include "base/error.h"
@@ -16,7 +17,8 @@ static struct dataset tiny = {"tiny", SAMPLES, 2, 3, images, labels, {0}};
 static void tiny_make(void) {
     for (int i = 0; i < SAMPLES; i++) {
         labels[i] = (uint8_t)(i % 10);
-        for (int p = 0; p < PIXELS; p++) images[i * PIXELS + p] = (uint8_t)(i * PIXELS + p);
+        for (int p = 0; p < PIXELS; p++)
+            images[i * PIXELS + p] = (uint8_t)(i * PIXELS + p);
     }
 }
 
@@ -45,18 +47,21 @@ static struct loaded_batch *next(struct loader *l) {
 }
 
 /* The batch is what the plan says, pixel by pixel. */
-static void check_batch(const struct loader_config *c, const struct loaded_batch *b, int epoch, int step) {
+static void check_batch(const struct loader_config *c, const struct loaded_batch *b, int epoch,
+                        int step) {
     struct order o = {SAMPLES, split_replicas(&c->split), c->end, c->shuffle, c->seed};
     int32_t order[2 * SAMPLES], sample[2 * SAMPLES];
     struct batch_plan plan;
     order_epoch(&o, epoch, order);
-    batch_plan(&c->split, order, order_length(&o), c->batch_size, step, c->first_device, c->device_count, &plan, sample);
+    batch_plan(&c->split, order, order_length(&o), c->batch_size, step, c->first_device,
+               c->device_count, &plan, sample);
     cr_assert(b->epoch == epoch && b->step == step, "epoch %d step %d", b->epoch, b->step);
     cr_assert(b->plan.n == plan.n && b->plan.global_n == plan.global_n);
     cr_assert(!memcmp(&b->plan.segments, &plan.segments, sizeof plan.segments));
     cr_assert((b->samples != NULL) == c->indices_only && (b->pixels != NULL) == !c->indices_only);
     cr_assert_eq(b->labels != NULL, !c->indices_only);
-    if (c->indices_only) cr_assert(!memcmp(b->samples, sample, (size_t)plan.n * sizeof *sample), "other samples");
+    if (c->indices_only)
+        cr_assert(!memcmp(b->samples, sample, (size_t)plan.n * sizeof *sample), "other samples");
     for (int i = 0; i < plan.n && !c->indices_only; i++) {
         cr_assert_eq(b->labels[i], labels[sample[i]]);
         for (int p = 0; p < PIXELS; p++) {
@@ -90,7 +95,8 @@ Test(loader, whole_epochs_with_any_number_of_workers, .timeout = 60, .init = tin
             cr_assert_eq(loader_steps(l), steps[end % 3]);
             cr_assert_eq(loader_duplicates(l), end % 3 == 0 ? 1 : 0);
             cr_assert_null(next(l)); /* nothing before the first epoch */
-            for (int epoch = 0; epoch < 3; epoch++) cr_assert_eq(walk_epoch(l, &c, epoch, 0), steps[end % 3]);
+            for (int epoch = 0; epoch < 3; epoch++)
+                cr_assert_eq(walk_epoch(l, &c, epoch, 0), steps[end % 3]);
             cr_assert_eq(walk_epoch(l, &c, 7, 4), steps[end % 3]);
             cr_assert_eq(walk_epoch(l, &c, 7, steps[end % 3]), steps[end % 3]);
             loader_free(l);
@@ -147,7 +153,8 @@ Test(loader, an_epoch_may_begin_in_the_middle_of_another, .timeout = 60, .init =
             for (int k = 0; k < round % 4; k++) {
                 struct loaded_batch *b = next(l);
                 check_batch(&c, b, round, k);
-                loader_release(l, held); /* one batch stays with the caller, over the change of epoch too */
+                /* one batch stays with the caller, over the change of epoch too */
+                loader_release(l, held);
                 held = b;
             }
         }
@@ -164,10 +171,12 @@ Test(loader, holding_every_batch_is_an_error_not_a_hang, .timeout = 30, .init = 
         struct loader *l = opened(&c);
         struct loaded_batch *held[2 + LOADER_SPARE], *more;
         cr_assert_eq(loader_start_epoch(l, 0, 0), OK);
-        for (int i = 0; i < workers + LOADER_SPARE; i++) held[i] = next(l);
+        for (int i = 0; i < workers + LOADER_SPARE; i++)
+            held[i] = next(l);
         cr_assert_eq(loader_next(l, &more), ERR_FAILED);
         cr_assert_null(more);
-        for (int i = 0; i < workers + LOADER_SPARE; i++) check_batch(&c, held[i], 0, i);
+        for (int i = 0; i < workers + LOADER_SPARE; i++)
+            check_batch(&c, held[i], 0, i);
         loader_release(l, held[1]);
         more = next(l);
         cr_assert_eq(more->step, workers + LOADER_SPARE);
@@ -175,8 +184,8 @@ Test(loader, holding_every_batch_is_an_error_not_a_hang, .timeout = 30, .init = 
     }
 }
 
-/* A worker that is late: a batch that takes milliseconds. Waits for it until one fails; returns its code. On a busy
- * machine the worker may win a round, not all of them. */
+/* A worker that is late: a batch that takes milliseconds. Waits for it until one fails; returns
+ * its code. On a busy machine the worker may win a round, not all of them. */
 static int wait_for_a_late_worker(double timeout_s, int (*interrupted)(void *), void *context) {
     static struct dataset large;
     cr_assert_eq(dataset_synthetic(&large, 0, 5000, 1), OK);
@@ -224,14 +233,16 @@ Test(loader, a_new_epoch_waits_for_the_batch_being_filled, .timeout = 30) {
     c.split = (struct split){SPLIT_CHUNKED, 1, 0};
     c.batch_size = N, c.device_count = 1, c.workers = 2, c.shuffle = 1;
     struct loader *l = opened(&c);
-    for (int epoch = 0; epoch < 6; epoch++) cr_assert_eq(loader_start_epoch(l, epoch, 0), OK);
+    for (int epoch = 0; epoch < 6; epoch++)
+        cr_assert_eq(loader_start_epoch(l, epoch, 0), OK);
     struct loaded_batch *b = next(l);
     struct order o = {N, 1, ORDER_PAD, 1, 0};
     order_epoch(&o, 5, order);
     cr_assert_eq(b->epoch, 5);
     for (int i = 0; i < N; i++) {
         cr_assert_eq(b->labels[i], large.labels[order[i]], "sample %d", i);
-        cr_assert_eq(b->pixels[i * 784 + 400], (float)large.images[order[i] * 784 + 400] / 255.0f, "sample %d", i);
+        cr_assert_eq(b->pixels[i * 784 + 400], (float)large.images[order[i] * 784 + 400] / 255.0f,
+                     "sample %d", i);
     }
     loader_free(l);
     dataset_free(&large);
@@ -276,7 +287,8 @@ Test(loader, staging_memory_is_the_callers, .timeout = 30, .init = tiny_make) {
 Test(loader, bad_configurations_are_named, .timeout = 30, .init = tiny_make) {
     struct loader_config bad[8];
     const char *value[] = {"1", "0", "65", "-1", "3", "devices 1 to 2", "104", "devices 0 to -1"};
-    for (int i = 0; i < 8; i++) bad[i] = config(0);
+    for (int i = 0; i < 8; i++)
+        bad[i] = config(0);
     bad[0].batch_size = 1;
     bad[1].batch_size = 0;
     bad[2].workers = 65;

@@ -1,4 +1,5 @@
-/* safetensors: what is written is read back, what PyTorch's side wrote is read, and what is broken is refused. */
+/* safetensors: what is written is read back, what PyTorch's side wrote is read, and what is
+ * broken is refused. */
 #include <dirent.h>
 #include <unistd.h>
 
@@ -10,7 +11,9 @@
 
 static char folder[] = "/tmp/duet-test-XXXXXX";
 
-static void scratch_make(void) { cr_assert_not_null(mkdtemp(folder)); }
+static void scratch_make(void) {
+    cr_assert_not_null(mkdtemp(folder));
+}
 static void scratch_remove(void) {
     char command[64];
     snprintf(command, sizeof command, "rm -rf %s", folder);
@@ -27,33 +30,41 @@ static void put(const char *header, uint64_t length, size_t data) {
     FILE *f = fopen(in("bad"), "w");
     fwrite(&length, 8, 1, f);
     fputs(header, f);
-    for (size_t i = 0; i < data; i++) fputc(0, f);
+    for (size_t i = 0; i < data; i++)
+        fputc(0, f);
     fclose(f);
 }
 
 Test(safetensors, round_trip, .timeout = 30, .init = scratch_make, .fini = scratch_remove) {
     float a[6] = {1, -2, 3e-40f, NAN, INFINITY, 0x1.fffffep127f}, b[1] = {7}, got[6];
-    struct safetensors_item items[] = {{"W1", 2, {2, 3}, a}, {"b\"1\xc3\xa9", 1, {1}, b}, {"scalar", 0, {0}, b},
+    struct safetensors_item items[] = {{"W1", 2, {2, 3}, a},
+                                       {"b\"1\xc3\xa9", 1, {1}, b},
+                                       {"scalar", 0, {0}, b},
                                        {"none", 2, {0, 5}, a}};
     struct safetensors_pair metadata[] = {{"epoch", "3"}, {"note", "two\nlines"}};
     struct safetensors s;
     cr_assert_eq(safetensors_write(in("f"), items, 4, metadata, 2), OK, "%s", error_message());
     cr_assert_eq(safetensors_open(&s, in("f")), OK, "%s", error_message());
     cr_assert_eq(s.count, 4);
-    for (int i = 0; i < s.count; i++) cr_assert_eq(s.entries[i].offset % 4, 0u);
-    cr_assert_eq(s.entries[0].offset % 8, 0u, "data begins at %llu", (unsigned long long)s.entries[0].offset);
+    for (int i = 0; i < s.count; i++)
+        cr_assert_eq(s.entries[i].offset % 4, 0u);
+    cr_assert_eq(s.entries[0].offset % 8, 0u, "data begins at %llu",
+                 (unsigned long long)s.entries[0].offset);
     cr_assert_eq(safetensors_read(&s, "W1", 2, (int64_t[]){2, 3}, got), OK, "%s", error_message());
     cr_assert_arr_eq(got, a, sizeof a);
-    cr_assert_eq(safetensors_read(&s, "b\"1\xc3\xa9", 1, (int64_t[]){1}, got), OK, "%s", error_message());
+    cr_assert_eq(safetensors_read(&s, "b\"1\xc3\xa9", 1, (int64_t[]){1}, got), OK, "%s",
+                 error_message());
     cr_assert_eq(got[0], 7.0f);
     cr_assert_eq(safetensors_read(&s, "scalar", 0, NULL, got), OK, "%s", error_message());
     cr_assert_str_eq(safetensors_metadata(&s, "note"), "two\nlines");
     cr_assert_null(safetensors_metadata(&s, "absent"));
     cr_assert_eq(safetensors_read(&s, "W1", 2, (int64_t[]){3, 2}, got), ERR_FAILED);
-    cr_assert(strstr(error_message(), "'W1'") && strstr(error_message(), "[2, 3]") && strstr(error_message(), "[3, 2]"));
+    cr_assert(strstr(error_message(), "'W1'") && strstr(error_message(), "[2, 3]") &&
+              strstr(error_message(), "[3, 2]"));
     cr_assert_eq(safetensors_read(&s, "W1", 1, (int64_t[]){6}, got), ERR_FAILED);
     cr_assert_eq(safetensors_read(&s, "W2", 1, (int64_t[]){6}, got), ERR_FAILED);
-    cr_assert(strstr(error_message(), "'W2'") && strstr(error_message(), in("f")), "%s", error_message());
+    cr_assert(strstr(error_message(), "'W2'") && strstr(error_message(), in("f")), "%s",
+              error_message());
     safetensors_close(&s);
     safetensors_close(&s);
     cr_assert_eq(safetensors_write(in("empty"), NULL, 0, NULL, 0), OK);
@@ -67,15 +78,18 @@ Test(safetensors, round_trip, .timeout = 30, .init = scratch_make, .fini = scrat
     cr_assert(strstr(error_message(), "/nonexistent-folder/f"));
 }
 
-Test(safetensors, names_of_ddp_and_other_types, .timeout = 30, .init = scratch_make, .fini = scratch_remove) {
-    const char *header = "{\"module.fc.weight\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[8,12]},"
-                         "\"n\":{\"shape\":[],\"dtype\":\"I64\",\"data_offsets\":[0,8]}}   ";
+Test(safetensors, names_of_ddp_and_other_types, .timeout = 30, .init = scratch_make,
+     .fini = scratch_remove) {
+    const char *header =
+        "{\"module.fc.weight\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[8,12]},"
+        "\"n\":{\"shape\":[],\"dtype\":\"I64\",\"data_offsets\":[0,8]}}   ";
     struct safetensors s;
     float x = 1;
     int64_t n = 1;
     put(header, strlen(header), 12);
     cr_assert_eq(safetensors_open(&s, in("bad")), OK, "%s", error_message());
-    cr_assert_eq(safetensors_read(&s, "fc.weight", 1, (int64_t[]){1}, &x), OK, "%s", error_message());
+    cr_assert_eq(safetensors_read(&s, "fc.weight", 1, (int64_t[]){1}, &x), OK, "%s",
+                 error_message());
     cr_assert_eq(x, 0.0f);
     cr_assert_eq(safetensors_read(&s, "n", 0, NULL, &x), ERR_FAILED);
     cr_assert(strstr(error_message(), "I64"), "%s", error_message());
@@ -84,11 +98,17 @@ Test(safetensors, names_of_ddp_and_other_types, .timeout = 30, .init = scratch_m
     safetensors_close(&s);
 }
 
-#define T(name, dtype, shape, from, to) \
-    "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":[" shape "],\"data_offsets\":[" #from "," #to "]}"
+#define T(name, dtype, shape, from, to)                                                            \
+    "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":[" shape "],\"data_offsets\":[" #from "," #to \
+    "]}"
 
-Test(safetensors, refuses_bad_headers, .timeout = 30, .init = scratch_make, .fini = scratch_remove) {
-    static const struct { const char *header; size_t data; const char *why; } bad[] = {
+Test(safetensors, refuses_bad_headers, .timeout = 30, .init = scratch_make,
+     .fini = scratch_remove) {
+    static const struct {
+        const char *header;
+        size_t data;
+        const char *why;
+    } bad[] = {
         {"", 0, "no object"},
         {"[]", 0, "no object"},
         {" {}", 0, "no object"},
@@ -100,7 +120,8 @@ Test(safetensors, refuses_bad_headers, .timeout = 30, .init = scratch_make, .fin
         {"{\"a\":{\"dtype\":1,\"shape\":[],\"data_offsets\":[0,4]}}", 4, "no dtype"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":1,\"data_offsets\":[0,4]}}", 4, "no shape"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0]}}", 4, "data_offsets"},
-        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4],\"x\":1}}", 4, "not {dtype"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4],\"x\":1}}", 4,
+         "not {dtype"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offset\":[0,4]}}", 4, "data_offsets"},
         {"{" T("a", "F31", "1", 0, 4) "}", 4, "unknown dtype"},
         {"{" T("a", "F32", "2", 0, 4) "}", 4, "disagree"},
@@ -113,7 +134,8 @@ Test(safetensors, refuses_bad_headers, .timeout = 30, .init = scratch_make, .fin
         {"{" T("a", "F32", "1.0", 0, 4) "}", 4, "no whole number"},
         {"{" T("a", "F32", "1,1,1,1,1,1,1,1,1", 0, 4) "}", 4, "8 dimensions"},
         {"{" T("a", "F32", "4294967296,4294967296", 0, 0) "}", 0, "too large"},
-        {"{" T("a", "F32", "4611686018427387905", 0, 4) "}", 4, "disagree"}, /* times 4 is 4 modulo 2^64 */
+        /* times 4 is 4 modulo 2^64 */
+        {"{" T("a", "F32", "4611686018427387905", 0, 4) "}", 4, "disagree"},
         {"{" T("a", "F32", "2", 0, 8) "," T("b", "F32", "2", 4, 12) "}", 12, "overlaps"},
         {"{" T("a", "F32", "1", 0, 4) "," T("b", "F32", "1", 0, 4) "}", 4, "overlaps"},
         {"{" T("a", "F32", "1", 0, 4) "," T("b", "F32", "1", 8, 12) "}", 12, "hole"},
@@ -126,7 +148,8 @@ Test(safetensors, refuses_bad_headers, .timeout = 30, .init = scratch_make, .fin
     for (int i = 0; i < COUNT(bad); i++) {
         put(bad[i].header, strlen(bad[i].header), bad[i].data);
         cr_assert_eq(safetensors_open(&s, in("bad")), ERR_FAILED, "header %d was taken", i);
-        cr_assert(strstr(error_message(), bad[i].why), "header %d: '%s' does not say '%s'", i, error_message(), bad[i].why);
+        cr_assert(strstr(error_message(), bad[i].why), "header %d: '%s' does not say '%s'", i,
+                  error_message(), bad[i].why);
         cr_assert(strstr(error_message(), in("bad")), "header %d: %s", i, error_message());
         cr_assert(!s.path && !s.header && !s.entries);
     }
@@ -152,20 +175,28 @@ Test(safetensors, refuses_bad_headers, .timeout = 30, .init = scratch_make, .fin
 
 Test(safetensors, reads_what_another_program_wrote, .timeout = 30) {
     struct safetensors s;
-    const char *path = "tests/golden/lenet_300.safetensors"; /* PyTorch's LeNet, tests/golden/make_lenet.py */
-    static const struct { const char *name; int dims; int64_t shape[4]; } want[] = {
-        {"W1", 4, {20, 1, 3, 3}}, {"b1", 1, {20}}, {"W2", 4, {50, 20, 5, 5}}, {"b2", 1, {50}},
-        {"W3", 2, {800, 128}}, {"b3", 1, {128}}, {"W4", 2, {128, 10}}, {"b4", 1, {10}},
+    /* PyTorch's LeNet, tests/golden/make_lenet.py */
+    const char *path = "tests/golden/lenet_300.safetensors";
+    static const struct {
+        const char *name;
+        int dims;
+        int64_t shape[4];
+    } want[] = {
+        {"W1", 4, {20, 1, 3, 3}}, {"b1", 1, {20}},  {"W2", 4, {50, 20, 5, 5}}, {"b2", 1, {50}},
+        {"W3", 2, {800, 128}},    {"b3", 1, {128}}, {"W4", 2, {128, 10}},      {"b4", 1, {10}},
     };
     static float x[800 * 128];
     cr_assert_eq(safetensors_open(&s, path), OK, "%s", error_message());
     cr_assert_eq(s.count, 8);
     for (int i = 0; i < 8; i++) {
-        cr_assert_eq(safetensors_read(&s, want[i].name, want[i].dims, want[i].shape, x), OK, "%s", error_message());
+        cr_assert_eq(safetensors_read(&s, want[i].name, want[i].dims, want[i].shape, x), OK, "%s",
+                     error_message());
         double sum = 0;
         int n = (int)safetensors_find(&s, want[i].name)->count;
-        for (int k = 0; k < n; k++) sum += fabs(x[k]);
-        cr_assert(isfinite(sum) && sum > 0 && sum / n < 1, "%s: mean size %g", want[i].name, sum / n);
+        for (int k = 0; k < n; k++)
+            sum += fabs(x[k]);
+        cr_assert(isfinite(sum) && sum > 0 && sum / n < 1, "%s: mean size %g", want[i].name,
+                  sum / n);
     }
     safetensors_close(&s);
 }

@@ -18,8 +18,8 @@ static int32_t *indices(const struct order *o, int rank, int epoch, int *n) {
 Test(sampler, lists_are_pytorchs, .timeout = 30) {
     for (int i = 0; i < COUNT(golden_samplers); i++) {
         struct order o = {golden_samplers[i].n, golden_samplers[i].replicas,
-                          golden_samplers[i].drop_last ? ORDER_CUT : ORDER_PAD, golden_samplers[i].shuffle,
-                          (uint64_t)golden_samplers[i].seed};
+                          golden_samplers[i].drop_last ? ORDER_CUT : ORDER_PAD,
+                          golden_samplers[i].shuffle, (uint64_t)golden_samplers[i].seed};
         uint64_t hash = FNV_START;
         for (int rank = 0; rank < o.replicas; rank++) {
             int n;
@@ -28,7 +28,8 @@ Test(sampler, lists_are_pytorchs, .timeout = 30) {
             hash = fnv_words(hash, list, n);
             free(list);
         }
-        cr_assert_eq(hash, golden_samplers[i].hash, "row %d: n %d, %d replicas", i, o.count, o.replicas);
+        cr_assert_eq(hash, golden_samplers[i].hash, "row %d: n %d, %d replicas", i, o.count,
+                     o.replicas);
     }
 }
 
@@ -60,12 +61,14 @@ Test(sampler, exact_serves_each_sample_once, .timeout = 30) {
     for (int rank = 0; rank < 4; rank++) {
         int n;
         int32_t *list = indices(&o, rank, 0, &n);
-        for (int i = 0; i < n; i++) seen[list[i]]++;
+        for (int i = 0; i < n; i++)
+            seen[list[i]]++;
         total += n;
         free(list);
     }
     cr_assert_eq(total, 10);
-    for (int i = 0; i < 10; i++) cr_assert_eq(seen[i], 1, "sample %d", i);
+    for (int i = 0; i < 10; i++)
+        cr_assert_eq(seen[i], 1, "sample %d", i);
 }
 
 Test(sampler, an_epoch_changes_the_order_and_is_repeatable, .timeout = 30) {

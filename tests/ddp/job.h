@@ -1,7 +1,9 @@
-/* What the tests of DDP share: a job of real processes that train, and its answers in shared memory.
+/* What the tests of DDP share: a job of real processes that train, and its answers in shared
+ * memory.
  *
- * The test fills in a struct job, launches run_rank (or a variant of it) on every rank, and reads job->out.
- * Ranks draw the same data from the same seed and take their shares by the rule of docs/design.md section 2.
+ * The test fills in a struct job, launches run_rank (or a variant of it) on every rank, and
+ * reads job->out. Ranks draw the same data from the same seed and take their shares by the rule
+ * of docs/design.md section 2.
  */
 #ifndef TESTS_DDP_JOB_H
 #define TESTS_DDP_JOB_H
@@ -107,8 +109,8 @@ static inline void draw_sample(int step, int p, float *pixels, int32_t *label) {
 }
 
 /* The share of device r of w: the segments v = r, r + w, ... below V, positions p mod V = v. */
-static inline void draw_share(const struct job *job, int step, int r, int w, float *pixels, int32_t *labels,
-                              struct segments *segments) {
+static inline void draw_share(const struct job *job, int step, int r, int w, float *pixels,
+                              int32_t *labels, struct segments *segments) {
     int v_count = job->v ? job->v : job->world, batch = batch_of(job, step);
     memset(segments, 0, sizeof *segments);
     for (int v = r; v < v_count; v += w) {
@@ -137,7 +139,8 @@ static inline int worker_model(struct worker *w, const struct job *job, int rank
                                    .memory_bytes = job->memory ? job->memory : 64 << 20,
                                    .check_operands = 1,
                                    .spans = job->spans,
-                                   .timeout_s = 20}; /* longer than comm's, which knows what is missing */
+                                   /* longer than comm's, which knows what is missing */
+                                   .timeout_s = 20};
     struct replica_config replica = {.max_samples = job->batch,
                                      .log_rows = job->steps,
                                      .log_segments = job->v ? job->v : 1,
@@ -151,7 +154,8 @@ static inline int worker_model(struct worker *w, const struct job *job, int rank
     CHECK(model_values_init(&w->model, job->seed_per_rank ? 7 + (uint64_t)rank : 7, &values));
     int code = replica_init(&w->replica, w->device, &w->model, &replica, values);
     model_values_free(values);
-    size_t samples = (size_t)job->steps * (size_t)job->batch; /* of all steps: nothing is written twice */
+    /* of all steps: nothing is written twice */
+    size_t samples = (size_t)job->steps * (size_t)job->batch;
     w->pixels = calloc(samples * PIXELS, sizeof *w->pixels);
     w->labels = calloc(samples, sizeof *w->labels);
     return code ? code : w->pixels && w->labels ? OK : fail(ERR_MEMORY, "no memory for the batch");
@@ -193,8 +197,10 @@ static inline void note_buckets(struct worker *w, struct rank_out *out, int whic
 static inline int train(struct worker *w, const struct job *job) {
     int rank = comm_rank(w->comm);
     struct rank_out *out = &job->out[rank];
-    for (int i = 0; i < WORLD_MOST; i++) out->into[i] = device_traffic(w->device)->bytes[i][rank];
-    if (job->first_values) CHECK(read_all(&w->replica, 0, job->first_values + (size_t)rank * job->elements));
+    for (int i = 0; i < WORLD_MOST; i++)
+        out->into[i] = device_traffic(w->device)->bytes[i][rank];
+    if (job->first_values)
+        CHECK(read_all(&w->replica, 0, job->first_values + (size_t)rank * job->elements));
     for (int s = 0; s < job->steps; s++) {
         struct step_block block = step_of(job, s);
         struct segments segments;
@@ -205,8 +211,7 @@ static inline int train(struct worker *w, const struct job *job) {
         if (job->one_looks && rank == 0) CHECK(stream_sync(device_compute(w->device)));
         if (job->comm_first) CHECK(stream_sync(device_comm(w->device)));
         if (s == 0 || s + 1 == job->steps) note_buckets(w, out, s != 0);
-        if (job->grads)
-            CHECK(read_all(&w->replica, 1, grads_of(job, rank, s)));
+        if (job->grads) CHECK(read_all(&w->replica, 1, grads_of(job, rank, s)));
     }
     uint64_t *hashes = calloc((size_t)job->steps * 2 * PARAMS_MOST, sizeof *hashes);
     int code = replica_read_logs(&w->replica, job->steps, NULL, NULL, hashes);
@@ -237,7 +242,8 @@ static inline int run_rank(void *context) {
 }
 
 /* Launches `entry` on every rank; job->out is made here, and freed by job_end. */
-static inline int job_run(struct job *job, int (*entry)(void *context), struct launch_result *result) {
+static inline int job_run(struct job *job, int (*entry)(void *context),
+                          struct launch_result *result) {
     struct launch launch = {.world_size = job->world, .entry = entry, .context = job};
     job->out = share(WORLD_MOST * sizeof *job->out);
     return launch_ranks(&launch, result);

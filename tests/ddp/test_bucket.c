@@ -5,10 +5,11 @@
 #include "base/random.h"
 #include "ddp/bucket.h"
 
-/* The net 300-1000-1000-BatchNorm-10 and a loose 3x3, whose buckets were read off PyTorch (torch 1.13.1
- * and 2.15). */
+/* The net 300-1000-1000-BatchNorm-10 and a loose 3x3, whose buckets were read off PyTorch (torch
+ * 1.13.1 and 2.15). */
 enum { NET = 10 };
-static const uint64_t net_bytes[NET] = {1200000, 4000, 4000000, 4000, 4000, 4000, 40000, 40, 36, 12};
+static const uint64_t net_bytes[NET] = {1200000, 4000,  4000000, 4000, 4000,
+                                        4000,    40000, 40,      36,   12};
 static const int net_ready[NET] = {9, 8, 7, 6, 4, 5, 3, 2, 1, 0};
 
 static void expect_net(double cap, double first, const char *sizes, const char *indices) {
@@ -16,7 +17,8 @@ static void expect_net(double cap, double first, const char *sizes, const char *
     char text[128];
     struct bucket_plan plan;
     cr_assert_eq(bucket_limits(cap, first, limits), OK);
-    cr_assert_eq(bucket_plan_init(&plan, net_bytes, net_ready, NET, limits, 2), OK, "%s", error_message());
+    cr_assert_eq(bucket_plan_init(&plan, net_bytes, net_ready, NET, limits, 2), OK, "%s",
+                 error_message());
     bucket_plan_sizes(&plan, text, sizeof text);
     cr_assert_str_eq(text, sizes, "cap %g, first %g: %s", cap, first, text);
     bucket_plan_indices(&plan, text, sizeof text);
@@ -26,8 +28,10 @@ static void expect_net(double cap, double first, const char *sizes, const char *
 
 Test(ddp_bucket, rebuilt_buckets_are_pytorchs, .timeout = 10) {
     expect_net(-1, -1, "4052088, 1204000", "9 8 7 6 4 5 3 2, 1 0"); /* defaults: 1 MiB, then 25 */
-    expect_net(5, 1, "4052088, 1204000", "9 8 7 6 4 5 3 2, 1 0");   /* PyTorch 1.13's reading of a cap of 5 */
-    expect_net(5, -1, "5256088", "9 8 7 6 4 5 3 2 1 0");  /* PyTorch 2.15's: it replaces both limits */
+    /* PyTorch 1.13's reading of a cap of 5 */
+    expect_net(5, 1, "4052088, 1204000", "9 8 7 6 4 5 3 2, 1 0");
+    /* PyTorch 2.15's: it replaces both limits */
+    expect_net(5, -1, "5256088", "9 8 7 6 4 5 3 2 1 0");
     expect_net(25, -1, "5256088", "9 8 7 6 4 5 3 2 1 0"); /* also the value 25 */
     expect_net(0.01, -1, "40088, 12000, 4000000, 1204000", "9 8 7 6, 4 5 3, 2, 1 0");
     expect_net(0, -1, "12, 36, 40, 40000, 4000, 4000, 4000, 4000000, 4000, 1200000",
@@ -63,8 +67,10 @@ Test(ddp_bucket, limits_in_mebibytes, .timeout = 10) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         uint64_t limit[2];
         cr_assert_eq(bucket_limits(cases[i].cap, cases[i].first, limit), OK);
-        cr_assert_eq(limit[0], cases[i].limit[0], "case %zu: first %llu", i, (unsigned long long)limit[0]);
-        cr_assert_eq(limit[1], cases[i].limit[1], "case %zu: cap %llu", i, (unsigned long long)limit[1]);
+        cr_assert_eq(limit[0], cases[i].limit[0], "case %zu: first %llu", i,
+                     (unsigned long long)limit[0]);
+        cr_assert_eq(limit[1], cases[i].limit[1], "case %zu: cap %llu", i,
+                     (unsigned long long)limit[1]);
     }
     uint64_t limit[2];
     cr_assert_eq(bucket_limits(NAN, -1, limit), ERR_USAGE);
@@ -72,8 +78,8 @@ Test(ddp_bucket, limits_in_mebibytes, .timeout = 10) {
 }
 
 /* What must hold of every plan, said without the walk that makes it. */
-static void check_plan(const struct bucket_plan *plan, const uint64_t *bytes, const int *order, int count,
-                       const uint64_t *limits, int limit_count) {
+static void check_plan(const struct bucket_plan *plan, const uint64_t *bytes, const int *order,
+                       int count, const uint64_t *limits, int limit_count) {
     int next = 0;
     for (int b = 0; b < plan->bucket_count; b++) {
         const struct bucket *bucket = &plan->bucket[b];
@@ -83,7 +89,8 @@ static void check_plan(const struct bucket_plan *plan, const uint64_t *bytes, co
         for (int i = bucket->first; i < bucket->first + bucket->count; i++) {
             cr_assert_eq(plan->order[i], order[i]);
             cr_assert_eq(plan->bucket_of[order[i]], b);
-            cr_assert(i == bucket->first || sum < limit, "bucket %d was full before its last parameter", b);
+            cr_assert(i == bucket->first || sum < limit,
+                      "bucket %d was full before its last parameter", b);
             sum += bytes[order[i]];
         }
         cr_assert_eq(bucket->bytes, sum);
@@ -101,9 +108,11 @@ Test(ddp_bucket, any_assignment_keeps_the_rule, .timeout = 20) {
         int count = (int)(rng_u32(&engine) % (MOST + 1)), order[MOST],
             limit_count = 1 + (int)(rng_u32(&engine) % 3);
         uint64_t bytes[MOST], limits[3];
-        for (int i = 0; i < count; i++) bytes[i] = 4 * (1 + rng_u32(&engine) % (i % 7 ? 50 : 5000));
+        for (int i = 0; i < count; i++)
+            bytes[i] = 4 * (1 + rng_u32(&engine) % (i % 7 ? 50 : 5000));
         rng_permutation(&engine, order, count);
-        for (int i = 0; i < limit_count; i++) limits[i] = rng_u32(&engine) % 6000;
+        for (int i = 0; i < limit_count; i++)
+            limits[i] = rng_u32(&engine) % 6000;
         struct bucket_plan plan;
         cr_assert_eq(bucket_plan_init(&plan, bytes, order, count, limits, limit_count), OK);
         check_plan(&plan, bytes, order, count, limits, limit_count);

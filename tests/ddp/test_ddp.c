@@ -1,6 +1,6 @@
-/* DDP in real processes: the gradients are the ranks' gradients added in tree order, to the bit, and
- * everything that follows from it. Judged against a plain loop in this process: one replica takes every
- * rank's share in turn. */
+/* DDP in real processes: the gradients are the ranks' gradients added in tree order, to the bit,
+ * and everything that follows from it. Judged against a plain loop in this process: one replica
+ * takes every rank's share in turn. */
 #include "tests/ddp/job.h"
 
 /* Ring and tree add in another order: for n terms each of at most n - 1 additions rounds once. */
@@ -12,7 +12,8 @@
 static float tree_sum(float *term, int n) {
     for (int h; n > 1; n = h) {
         h = (n + 1) / 2;
-        for (int r = 0; r + h < n; r++) term[r] += term[r + h];
+        for (int r = 0; r + h < n; r++)
+            term[r] += term[r + h];
     }
     return term[0];
 }
@@ -103,27 +104,30 @@ static void judge_free(struct judge *judge) {
 static void run_well(struct job *job) {
     struct launch_result result;
     int code = job_run(job, run_rank, &result);
-    cr_assert_eq(code, OK, "%d ranks, %s: %s", job->world, allreduce_algorithm_name(job->config.algorithm),
-                 error_message());
+    cr_assert_eq(code, OK, "%d ranks, %s: %s", job->world,
+                 allreduce_algorithm_name(job->config.algorithm), error_message());
 }
 
 static void expect_replicas_equal(const struct job *job) {
     size_t bytes = sizeof job->out[0].hashes;
     for (int r = 1; r < job->world; r++)
         cr_assert(!memcmp(job->out[0].hashes, job->out[r].hashes, bytes),
-                  "%s: rank %d of %d differs from rank 0", allreduce_algorithm_name(job->config.algorithm), r,
-                  job->world);
-    cr_assert_neq(job->out[0].hashes[1][0], job->out[0].hashes[0][0], "the parameters never changed");
+                  "%s: rank %d of %d differs from rank 0",
+                  allreduce_algorithm_name(job->config.algorithm), r, job->world);
+    cr_assert_neq(job->out[0].hashes[1][0], job->out[0].hashes[0][0],
+                  "the parameters never changed");
 }
 
 static void expect_judged(const struct job *job, const struct judge *judge) {
     for (int r = 0; r < job->world; r++)
         for (int s = 0; s < job->steps; s++)
             for (size_t i = 0; i < job->elements; i++) {
-                float got = grads_of(job, r, s)[i], want = judge->grads[(size_t)s * job->elements + i];
+                float got = grads_of(job, r, s)[i],
+                      want = judge->grads[(size_t)s * job->elements + i];
                 cr_assert(!memcmp(&got, &want, sizeof got),
                           "%s, rank %d of %d, step %d, element %zu: %.9g, not %.9g",
-                          allreduce_algorithm_name(job->config.algorithm), r, job->world, s, i, got, want);
+                          allreduce_algorithm_name(job->config.algorithm), r, job->world, s, i, got,
+                          want);
             }
 }
 
@@ -131,8 +135,8 @@ static void expect_near(const struct job *job, const struct judge *judge) {
     for (size_t i = 0; i < job->elements; i++) {
         double off = fabs((double)grads_of(job, 0, 0)[i] - (double)judge->grads[i]);
         cr_assert_leq(off, OTHER_ORDER_BOUND(job->world) * judge->sizes[i],
-                      "%s on %d, element %zu is off by %g", allreduce_algorithm_name(job->config.algorithm),
-                      job->world, i, off);
+                      "%s on %d, element %zu is off by %g",
+                      allreduce_algorithm_name(job->config.algorithm), job->world, i, off);
     }
 }
 
@@ -141,13 +145,15 @@ static void judge_job(struct job *job, const enum allreduce_algorithm *algorithm
     size_t bytes = (size_t)job->world * (size_t)job->steps * judge.elements * sizeof(float);
     job->elements = judge.elements;
     job->grads = share(bytes);
-    for (int a = 0; a < count; a++) { /* ranks are forked first: this process may have no other thread then */
+    /* ranks are forked first: this process may have no other thread then */
+    for (int a = 0; a < count; a++) {
         job->config.algorithm = algorithms[a];
         memset(job->grads, 0xff, bytes);
         run_well(job);
         if (a == 0) judge_run(&judge, job);
         expect_replicas_equal(job);
-        if (job->world <= 2 || allreduce_keeps_order(algorithms[a]) || algorithms[a] == ALLREDUCE_AUTO)
+        if (job->world <= 2 || allreduce_keeps_order(algorithms[a]) ||
+            algorithms[a] == ALLREDUCE_AUTO)
             expect_judged(job, &judge);
         else
             expect_near(job, &judge);
@@ -158,8 +164,9 @@ static void judge_job(struct job *job, const enum allreduce_algorithm *algorithm
 }
 
 Test(ddp, gradients_are_the_tree_sum_of_the_ranks, .timeout = 120) {
-    static const enum allreduce_algorithm algorithms[] = {
-        ALLREDUCE_NAIVE, ALLREDUCE_ONESHOT, ALLREDUCE_DIRECT, ALLREDUCE_RING, ALLREDUCE_TREE, ALLREDUCE_AUTO};
+    static const enum allreduce_algorithm algorithms[] = {ALLREDUCE_NAIVE,  ALLREDUCE_ONESHOT,
+                                                          ALLREDUCE_DIRECT, ALLREDUCE_RING,
+                                                          ALLREDUCE_TREE,   ALLREDUCE_AUTO};
     for (int world = 1; world <= WORLD_MOST; world++) {
         struct job job = job_default();
         job.world = world;
@@ -197,7 +204,8 @@ Test(ddp, without_overlap_the_same_bits, .timeout = 60) {
 
 /* ---- ranks that see their gradients in different orders ---- */
 
-/* Two square layers in the middle, taken the other way round by even ranks: not sensible, but legal. */
+/* Two square layers in the middle, taken the other way round by even ranks: not sensible, but
+ * legal. */
 static struct var *through(struct tape *t, struct param *p, struct var *x, struct param *one,
                            struct param *two) {
     struct var *h = relu(t, linear(t, flatten(t, x), &p[0], &p[1]));
@@ -230,7 +238,8 @@ static void judge_twisted(double cap) {
     judge_job(&job, &direct, 1);
 }
 
-/* One bucket a parameter: on rank 1 the buckets of the middle layers fill in another order than rank 0's. */
+/* One bucket a parameter: on rank 1 the buckets of the middle layers fill in another order than
+ * rank 0's. */
 Test(ddp, buckets_leave_in_rank_0s_order, .timeout = 60) {
     judge_twisted(0);
 }
@@ -271,18 +280,20 @@ Test(ddp, all_ranks_start_from_rank_0s_values, .timeout = 60) {
     run_well(&job);
     judge_run(&judge, &job);
     for (int r = 0; r < job.world; r++)
-        cr_assert(
-            !memcmp(job.first_values + (size_t)r * job.elements, judge.values, job.elements * sizeof(float)),
-            "rank %d starts from other values than rank 0's", r);
+        cr_assert(!memcmp(job.first_values + (size_t)r * job.elements, judge.values,
+                          job.elements * sizeof(float)),
+                  "rank %d starts from other values than rank 0's", r);
     expect_replicas_equal(&job);
     for (int r = 1; r < job.world; r++)
-        cr_assert_geq(job.out[r].into[0], job.elements * sizeof(float), "the broadcast was not charged");
+        cr_assert_geq(job.out[r].into[0], job.elements * sizeof(float),
+                      "the broadcast was not charged");
     job_end(&job);
     munmap(job.first_values, bytes);
     judge_free(&judge);
 }
 
-/* The trainer's promise: how many real devices share the virtual ones does not show in a single bit. */
+/* The trainer's promise: how many real devices share the virtual ones does not show in a single
+ * bit. */
 Test(ddp, the_same_virtual_devices_on_any_number_of_ranks, .timeout = 60) {
     static const int worlds[] = {1, 2, 4};
     uint64_t hashes[STEPS_MOST][2 * PARAMS_MOST];
@@ -294,14 +305,15 @@ Test(ddp, the_same_virtual_devices_on_any_number_of_ranks, .timeout = 60) {
         run_well(&job);
         expect_replicas_equal(&job);
         if (i == 0) memcpy(hashes, job.out[0].hashes, sizeof hashes);
-        cr_assert(!memcmp(hashes, job.out[0].hashes, sizeof hashes), "%d ranks differ from one", job.world);
+        cr_assert(!memcmp(hashes, job.out[0].hashes, sizeof hashes), "%d ranks differ from one",
+                  job.world);
         job_end(&job);
     }
 }
 
-/* Whoever leans on work that is not waited for reads old bytes on a device that runs everything as late as it
- * may: the optimizer on an allreduce (late), the allreduce on a gradient (late and the communication stream
- * first), rank 0 on a peer that is busy elsewhere. */
+/* Whoever leans on work that is not waited for reads old bytes on a device that runs everything
+ * as late as it may: the optimizer on an allreduce (late), the allreduce on a gradient (late and
+ * the communication stream first), rank 0 on a peer that is busy elsewhere. */
 Test(ddp, late_devices_give_the_same_bits, .timeout = 60) {
     enum { PROMPT, LATE, LATE_COMM_FIRST, LATE_ONE_LOOKS, CASES };
     uint64_t hashes[STEPS_MOST][2 * PARAMS_MOST];
@@ -316,8 +328,8 @@ Test(ddp, late_devices_give_the_same_bits, .timeout = 60) {
             run_well(&job);
             expect_replicas_equal(&job);
             if (c == PROMPT) memcpy(hashes, job.out[0].hashes, sizeof hashes);
-            cr_assert(!memcmp(hashes, job.out[0].hashes, sizeof hashes), "%d late ranks differ, case %d",
-                      world, c);
+            cr_assert(!memcmp(hashes, job.out[0].hashes, sizeof hashes),
+                      "%d late ranks differ, case %d", world, c);
             job_end(&job);
         }
 }

@@ -1,8 +1,9 @@
-/* When a rank of DDP differs, fails, forgets a parameter or dies: who says what, and that nobody waits. */
+/* When a rank of DDP differs, fails, forgets a parameter or dies: who says what, and that nobody
+ * waits. */
 #include "tests/ddp/job.h"
 
-/* A peer hears of a failure through the abort word or a pidfd: at once, some seconds on a busy machine; not by the deadline,
- * which is LONG_TIMEOUT_S. */
+/* A peer hears of a failure through the abort word or a pidfd: at once, some seconds on a busy
+ * machine; not by the deadline, which is LONG_TIMEOUT_S. */
 #define HEARD_WITHIN_S 8.0
 #define LONG_TIMEOUT_S 18 /* below the 20 s of a device's own waits */
 
@@ -42,15 +43,18 @@ Test(ddp_failure, another_number_of_parameters, .timeout = 60) {
     job.change_model = one_layer_more;
     cr_assert_eq(run_badly(&job, run_rank, &result), 1);
     /* One rank is first with its words; the others say theirs, or pass on the first one's. */
-    static const char *const words[] = {"but Rank 0 has 6 params, while rank 1 has inconsistent 8 params.",
-                                        "but Rank 1 has 8 params, while rank 0 has inconsistent 6 params.",
-                                        "but Rank 2 has 6 params, while rank 1 has inconsistent 8 params."};
+    static const char *const words[] = {
+        "but Rank 0 has 6 params, while rank 1 has inconsistent 8 params.",
+        "but Rank 1 has 8 params, while rank 0 has inconsistent 6 params.",
+        "but Rank 2 has 6 params, while rank 1 has inconsistent 8 params."};
     for (int r = 0; r < job.world; r++) {
         const char *text = job.out[r].text;
         int told = 0;
-        for (int i = 0; i < 3; i++) told += strstr(text, words[i]) != NULL;
+        for (int i = 0; i < 3; i++)
+            told += strstr(text, words[i]) != NULL;
         cr_assert_eq(told, 1, "rank %d: %s", r, text);
-        cr_assert(strstr(text, "DDP expects same model across all ranks, but "), "rank %d: %s", r, text);
+        cr_assert(strstr(text, "DDP expects same model across all ranks, but "), "rank %d: %s", r,
+                  text);
         cr_assert(job.out[r].code == ERR_PEER || strstr(text, words[r]), "rank %d: %s", r, text);
     }
     job_end(&job);
@@ -70,9 +74,9 @@ Test(ddp_failure, another_shape, .timeout = 60) {
     job.change_model = wider;
     cr_assert_eq(run_badly(&job, run_rank, &result), 1);
     cr_assert_eq(result.rank, 2);
-    const char *words =
-        "[2]: params[2] in this process with sizes [48, 64] appears not to match sizes of the same param in "
-        "process 0.";
+    const char *words = "[2]: params[2] in this process with sizes [48, 64] appears not to match "
+                        "sizes of the same param in "
+                        "process 0.";
     expect_end(&job, 2, ERR_FAILED, words);
     expect_end(&job, 0, ERR_PEER, words);
     expect_end(&job, 1, ERR_PEER, words);
@@ -89,7 +93,8 @@ Test(ddp_failure, a_model_without_parameters, .timeout = 60) {
     struct launch_result result;
     job.change_model = nothing_to_train;
     cr_assert_eq(run_badly(&job, run_rank, &result), 1);
-    cr_assert(strstr(job.out[0].text, "DistributedDataParallel is not needed"), "%s", job.out[0].text);
+    cr_assert(strstr(job.out[0].text, "DistributedDataParallel is not needed"), "%s",
+              job.out[0].text);
     job_end(&job);
 }
 
@@ -107,7 +112,8 @@ static int hoard(const struct job *job, struct device *device, int rank) {
     (void)job;
     void *memory;
     for (size_t bytes = 16 << 20; rank == 1 && bytes >= 4096; bytes /= 2)
-        while (device_alloc(device, &memory, bytes, MEM_WORKSPACE) == OK) continue;
+        while (device_alloc(device, &memory, bytes, MEM_WORKSPACE) == OK)
+            continue;
     return OK;
 }
 
@@ -126,7 +132,8 @@ Test(ddp_failure, no_memory_left_on_one_rank, .timeout = 60) {
 /* ---- a parameter that gets no gradient ---- */
 
 /* Leaves out the middle layer (parameters 2 and 3): its input goes straight on. */
-static struct var *without_the_middle(const struct model *m, struct tape *t, struct param *p, struct var *x) {
+static struct var *without_the_middle(const struct model *m, struct tape *t, struct param *p,
+                                      struct var *x) {
     (void)m;
     struct var *h = relu(t, linear(t, flatten(t, x), &p[0], &p[1]));
     return to_plain(t, linear(t, h, &p[4], &p[5]));
@@ -155,7 +162,9 @@ Test(ddp_failure, a_parameter_without_gradient, .timeout = 60) {
         const char *text = job.out[everywhere ? result.rank : 1].text;
         cr_assert(strstr(text, "Parameters which did not receive grad for rank "), "%s", text);
         cr_assert(
-            strstr(text, ": fc2.weight, fc2.bias. Parameter indices which did not receive grad for rank "),
+            strstr(
+                text,
+                ": fc2.weight, fc2.bias. Parameter indices which did not receive grad for rank "),
             "%s", text);
         cr_assert(strlen(text) > 5 && !strcmp(text + strlen(text) - 5, ": 2 3"), "%s", text);
         job_end(&job);
@@ -191,15 +200,17 @@ static int run_two_backwards(void *context) {
 Test(ddp_failure, two_backwards_in_one_reduction, .timeout = 60) {
     struct job job = job_default();
     struct launch_result result;
-    job.config.no_overlap = 1; /* or the second backward would write what the first one's allreduce reads */
+    /* or the second backward would write what the first one's allreduce reads */
+    job.config.no_overlap = 1;
     cr_assert_eq(run_badly(&job, run_two_backwards, &result), 1);
-    expect_end(&job, result.rank, ERR_FAILED,
-               "Expected to mark a variable ready only once. Parameter at index 5 with name fc3.bias");
+    expect_end(
+        &job, result.rank, ERR_FAILED,
+        "Expected to mark a variable ready only once. Parameter at index 5 with name fc3.bias");
     job_end(&job);
 }
 
-/* Outside of begin and finish, as after a forward without begin, a backward is the rank's own: nobody else
- * takes part. */
+/* Outside of begin and finish, as after a forward without begin, a backward is the rank's own:
+ * nobody else takes part. */
 static int run_backward_alone(void *context) {
     const struct job *job = context;
     struct worker w;
@@ -245,13 +256,14 @@ static void die(const struct doomed *doomed, const struct worker *w, int when) {
         sleep(LONG_TIMEOUT_S);
 }
 
-/* The output layer again, alone: its gradients fire first and fill the first bucket, then the rank dies. */
+/* The output layer again, alone: its gradients fire first and fill the first bucket, then the
+ * rank dies. */
 static struct var *first_bucket_only(struct worker *w, struct tensor *grad) {
     struct tape *t = w->replica.tape;
     int dims[2] = {1, w->replica.params.param[4].spec->dims[1]};
     struct tensor x = tensor_plain(w->replica.pixels, DTYPE_F32, 2, dims);
-    struct var *y =
-        to_plain(t, linear(t, tape_leaf(t, &x, 0), &w->replica.params.param[4], &w->replica.params.param[5]));
+    struct var *y = to_plain(t, linear(t, tape_leaf(t, &x, 0), &w->replica.params.param[4],
+                                       &w->replica.params.param[5]));
     *grad = tensor_plain(w->replica.pixels, DTYPE_F32, 2, (int[2]){1, 10});
     return y;
 }
@@ -312,7 +324,8 @@ static void expect_survivors(struct doomed *doomed, int code, double within_s) {
         if (r == VICTIM) continue;
         cr_assert(out->code == code || (code == ERR_TIMEOUT && out->code == ERR_PEER),
                   "case %d, rank %d ended with %d: %s", doomed->when, r, out->code, out->text);
-        cr_assert_lt(heard, within_s, "case %d, rank %d heard of it after %.1f s", doomed->when, r, heard);
+        cr_assert_lt(heard, within_s, "case %d, rank %d heard of it after %.1f s", doomed->when, r,
+                     heard);
     }
     munmap(doomed->killed_ns, sizeof(int64_t));
     job_end(&doomed->job);
@@ -326,11 +339,13 @@ Test(ddp_failure, a_rank_is_killed_in_the_middle_of_a_step, .timeout = 60) {
         }
 }
 
-Test(ddp_failure, a_rank_that_stops_taking_part_is_not_waited_for_longer_than_the_deadline, .timeout = 60) {
+Test(ddp_failure, a_rank_that_stops_taking_part_is_not_waited_for_longer_than_the_deadline,
+     .timeout = 60) {
     const double timeout_s = 3; /* of each wait in the steps before, too */
     struct doomed doomed = doom(3, DIES_BEFORE_BACKWARD, 0, timeout_s);
     int named = 0;
-    for (int r = 0; r < 3; r++) named += strstr(doomed.job.out[r].text, "rank 1") != NULL;
+    for (int r = 0; r < 3; r++)
+        named += strstr(doomed.job.out[r].text, "rank 1") != NULL;
     cr_assert_gt(named, 0, "nobody names the rank that is missing: %s", doomed.job.out[0].text);
     expect_survivors(&doomed, ERR_TIMEOUT, timeout_s + HEARD_WITHIN_S);
 }

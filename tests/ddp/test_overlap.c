@@ -1,5 +1,5 @@
-/* The point of buckets, read off the spans: an allreduce begins while backward still computes. And in the
- * first step, with its one bucket, it cannot. */
+/* The point of buckets, read off the spans: an allreduce begins while backward still computes.
+ * And in the first step, with its one bucket, it cannot. */
 #include "tests/ddp/job.h"
 
 #include <stdatomic.h>
@@ -7,8 +7,9 @@
 #include "device/table.h"
 
 /* ---- a communication stream that is never late ----
- * On a busy machine its thread may get no core before backward has ended. So backward waits for it here: behind a bucket that
- * has left, the next kernel begins when the bucket's allreduce has begun. What leaves behind the last kernel holds nothing up. */
+ * On a busy machine its thread may get no core before backward has ended. So backward waits for
+ * it here: behind a bucket that has left, the next kernel begins when the bucket's allreduce has
+ * begun. What leaves behind the last kernel holds nothing up. */
 
 static const struct device_ops *honest;
 static struct device_ops patient;
@@ -25,10 +26,11 @@ static int note_begin(void *args) { /* its span has begun */
     return noted->function(noted->args);
 }
 
-static int patient_call(struct stream *stream, const char *span_name, uint64_t span_bytes, host_function *function, const void *args,
-                        size_t args_bytes) {
+static int patient_call(struct stream *stream, const char *span_name, uint64_t span_bytes,
+                        host_function *function, const void *args, size_t args_bytes) {
     struct noted noted = {.function = function};
-    if (args_bytes > sizeof noted.args) return fail(ERR_CHECK, "%s: %zu bytes of arguments", span_name, args_bytes);
+    if (args_bytes > sizeof noted.args)
+        return fail(ERR_CHECK, "%s: %zu bytes of arguments", span_name, args_bytes);
     memcpy(noted.args, args, args_bytes);
     CHECK(honest->call_host(stream, span_name, span_bytes, note_begin, &noted, sizeof noted));
     atomic_fetch_add_explicit(&left, 1, memory_order_relaxed);
@@ -37,8 +39,11 @@ static int patient_call(struct stream *stream, const char *span_name, uint64_t s
 
 static int patient_launch(struct stream *stream, enum op op, const struct op_args *args) {
     int64_t deadline = deadline_after(20);
-    while (atomic_load_explicit(&begun, memory_order_relaxed) < atomic_load_explicit(&left, memory_order_relaxed)) {
-        if (now_ns() > deadline) return fail(ERR_CHECK, "a bucket has left, and its allreduce does not begin beside backward");
+    while (atomic_load_explicit(&begun, memory_order_relaxed) <
+           atomic_load_explicit(&left, memory_order_relaxed)) {
+        if (now_ns() > deadline)
+            return fail(ERR_CHECK,
+                        "a bucket has left, and its allreduce does not begin beside backward");
         usleep(100);
     }
     return honest->launch(stream, op, args);
@@ -56,7 +61,8 @@ static int wait_for_comm(const struct job *job, struct device *device, int rank)
 
 /* ---- what is seen ---- */
 
-/* What a rank saw of one step: when its first allreduce began and when backward's last kernel ended. */
+/* What a rank saw of one step: when its first allreduce began and when backward's last kernel
+ * ended. */
 struct moment {
     int64_t allreduce_began, backward_ended;
     int buckets;
@@ -108,14 +114,15 @@ static struct watched watch(const struct job *job) {
     return watched;
 }
 
-/* In each step after the first an allreduce begins before backward ends; in the first, with its one bucket, it cannot. */
+/* In each step after the first an allreduce begins before backward ends; in the first, with its
+ * one bucket, it cannot. */
 static void expect_overlap(const struct watched *watched, int buckets) {
     const struct job *job = &watched->job;
     for (int r = 0; r < job->world; r++) {
         const struct moment *moments = watched->moments + r * job->steps;
         cr_assert_eq(moments[0].buckets, 1, "the first step has %d buckets", moments[0].buckets);
         cr_assert_geq(moments[0].allreduce_began, moments[0].backward_ended,
-                     "one bucket, yet it left before backward ended");
+                      "one bucket, yet it left before backward ended");
         for (int s = 1; s < job->steps; s++) {
             cr_assert_eq(moments[s].buckets, buckets, "rank %d, step %d: %d buckets", r, s,
                          moments[s].buckets);
@@ -126,7 +133,8 @@ static void expect_overlap(const struct watched *watched, int buckets) {
 }
 
 static void end_watch(struct watched *watched) {
-    munmap(watched->moments, (size_t)(watched->job.world * watched->job.steps) * sizeof *watched->moments);
+    munmap(watched->moments,
+           (size_t)(watched->job.world * watched->job.steps) * sizeof *watched->moments);
     job_end(&watched->job);
 }
 
@@ -145,7 +153,8 @@ Test(ddp_overlap, lenet_with_a_cap_of_a_tenth, .timeout = 60) {
     job.before_ddp = wait_for_comm;
     struct watched watched = watch(&job);
     expect_overlap(&watched, 2);
-    cr_assert_str_eq(watched.job.out[0].sizes[1], "415272, 101000", "%s", watched.job.out[0].sizes[1]);
+    cr_assert_str_eq(watched.job.out[0].sizes[1], "415272, 101000", "%s",
+                     watched.job.out[0].sizes[1]);
     end_watch(&watched);
 }
 
@@ -171,7 +180,8 @@ Test(ddp_overlap, none_when_it_is_switched_off, .timeout = 60) {
     end_watch(&watched);
 }
 
-/* 784 x 2800 + 2800 x 2800 + 2800 x 10 and the biases: 10,068,810 parameters, 38 MiB of gradients. */
+/* 784 x 2800 + 2800 x 2800 + 2800 x 10 and the biases: 10,068,810 parameters, 38 MiB of
+ * gradients. */
 Test(ddp_overlap, mlp_of_ten_million, .timeout = 120) {
     struct job job = job_default();
     job.hidden[0] = 2800;

@@ -1,9 +1,11 @@
-/* What the tests of device/host/kernels share: tensors of exactly their size, so that the first byte read too many is seen; filled
- * with numbers that repeat from run to run; and a walk over the instruction sets of this processor.
+/* What the tests of device/host/kernels share: tensors of exactly their size, so that the first
+ * byte read too many is seen; filled with numbers that repeat from run to run; and a walk over
+ * the instruction sets of this processor.
  *
- * A tensor ends where a page begins that nobody may touch: this finds what any kernel reads or writes behind it, in every
- * build. What a kernel writes before it is found as the tensor is freed. AddressSanitizer, which watches the generic
- * kernels and the references (Makefile), also sees reads before it: there memory comes from malloc. */
+ * A tensor ends where a page begins that nobody may touch: this finds what any kernel reads or
+ * writes behind it, in every build. What a kernel writes before it is found as the tensor is
+ * freed. AddressSanitizer, which watches the generic kernels and the references (Makefile), also
+ * sees reads before it: there memory comes from malloc. */
 #ifndef TESTS_TEST_MATH_COMMON_H
 #define TESTS_TEST_MATH_COMMON_H
 
@@ -39,7 +41,8 @@ static inline void block_free(struct block *b) {
 
 static inline struct block block_take(size_t bytes) {
     size_t whole = (bytes + PAGE - 1) / PAGE * PAGE;
-    unsigned char *p = mmap(NULL, whole + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    unsigned char *p =
+        mmap(NULL, whole + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     cr_assert(p != MAP_FAILED && !mprotect(p + whole, PAGE, PROT_NONE), "out of memory");
     memset(p, BEFORE, whole - bytes);
     return (struct block){p, p + whole - bytes, whole};
@@ -54,10 +57,12 @@ static inline void block_free(struct block *b) {
 #endif
 
 static inline void heap_free(struct heap *heap) {
-    while (heap->count) block_free(&heap->block[--heap->count]);
+    while (heap->count)
+        block_free(&heap->block[--heap->count]);
 }
 
-/* All bits set: a NaN wherever nothing is written. Aligned to its numbers, not to vectors: kernels may not ask for more. */
+/* All bits set: a NaN wherever nothing is written. Aligned to its numbers, not to vectors:
+ * kernels may not ask for more. */
 static inline void *heap_take(struct heap *heap, size_t bytes) {
     cr_assert(heap->count < 128, "too many tensors in one test");
     struct block *b = &heap->block[heap->count++];
@@ -66,8 +71,8 @@ static inline void *heap_take(struct heap *heap, size_t bytes) {
     return b->data;
 }
 
-static inline struct tensor tensor_new(struct heap *heap, enum dtype dtype, int rank, int d0, int d1, int d2,
-                                       int d3) {
+static inline struct tensor tensor_new(struct heap *heap, enum dtype dtype, int rank, int d0,
+                                       int d1, int d2, int d3) {
     int dims[4] = {d0, d1, d2, d3};
     struct tensor t = tensor_plain(NULL, dtype, rank, dims);
     t.data = heap_take(heap, tensor_bytes(&t));
@@ -81,11 +86,12 @@ static inline float test_random(uint64_t *seed) {
 }
 
 /* Uniform in [-1, 1). */
-static inline struct tensor tensor_random(struct heap *heap, uint64_t seed, int rank, int d0, int d1, int d2,
-                                          int d3) {
+static inline struct tensor tensor_random(struct heap *heap, uint64_t seed, int rank, int d0,
+                                          int d1, int d2, int d3) {
     struct tensor t = tensor_new(heap, DTYPE_F32, rank, d0, d1, d2, d3);
     seed = seed * 7919 + 17;
-    for (size_t i = 0; i < tensor_count(&t); i++) tensor_f32(&t)[i] = test_random(&seed);
+    for (size_t i = 0; i < tensor_count(&t); i++)
+        tensor_f32(&t)[i] = test_random(&seed);
     return t;
 }
 
@@ -131,7 +137,8 @@ static inline struct tensor plain_of(struct heap *heap, const struct tensor *n16
     t.data = heap_take(heap, tensor_bytes(&t));
     size_t count = tensor_sample_count(&t);
     for (size_t n = 0; n < (size_t)t.dims[0]; n++)
-        for (size_t i = 0; i < count; i++) tensor_f32(&t)[n * count + i] = *n16_at(n16, n, i);
+        for (size_t i = 0; i < count; i++)
+            tensor_f32(&t)[n * count + i] = *n16_at(n16, n, i);
     return t;
 }
 
@@ -146,8 +153,8 @@ static inline int same_bits(const struct tensor *a, const struct tensor *b) {
     return memcmp(a->data, b->data, tensor_bytes(a)) == 0;
 }
 
-/* The instruction sets to test; those this processor lacks have no kernels. The last is the one `launch`
- * uses. */
+/* The instruction sets to test; those this processor lacks have no kernels. The last is the one
+ * `launch` uses. */
 static const char *const all_isas[] = {"generic", "avx2", "avx512"};
 enum { ISAS = 3 };
 

@@ -17,8 +17,8 @@
 static const enum device_kind host_kinds[] = {DEVICE_HOST, DEVICE_HOST_LATE};
 enum { HOST_KINDS = 2 };
 
-/* All that a right program cannot tell apart: emulated devices, and where the CUDA runtime is emulated (make EMULATION=1)
- * a GPU too. (On hardware duet doctor looks.) */
+/* All that a right program cannot tell apart: emulated devices, and where the CUDA runtime is
+ * emulated (make EMULATION=1) a GPU too. (On hardware duet doctor looks.) */
 static const enum device_kind all_kinds[] = {DEVICE_HOST, DEVICE_HOST_LATE, DEVICE_CUDA};
 #ifdef CUDA_EMULATION
 enum { ALL_KINDS = 3 };
@@ -26,7 +26,8 @@ enum { ALL_KINDS = 3 };
 enum { ALL_KINDS = 2 };
 #endif
 
-/* Operands checked, spans on, 8 MiB (a GPU has 64 beside them, its workspace), waits of at most 20 s. */
+/* Operands checked, spans on, 8 MiB (a GPU has 64 beside them, its workspace), waits of at most
+ * 20 s. */
 static inline struct device_config test_config(enum device_kind kind, int index) {
     struct device_config config;
     memset(&config, 0, sizeof config);
@@ -81,7 +82,8 @@ static inline int test_add(struct stream *stream, float *y, float *x, int count)
     return launch(stream, OP_ADD, &args);
 }
 
-/* A host function that holds its stream until the test opens the gate (or a deadline has passed). */
+/* A host function that holds its stream until the test opens the gate (or a deadline has
+ * passed). */
 struct gate {
     atomic_int entered, open;
 };

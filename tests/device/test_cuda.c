@@ -1,5 +1,6 @@
-/* The half of device/cuda that talks to the CUDA runtime, run against a stand-in for it (cuda_stand_in.h): opening and
- * giving back, deadlines, errors, spans, imports, the ledger. Needs CUDA's headers, no GPU; says nothing about one. */
+/* The half of device/cuda that talks to the CUDA runtime, run against a stand-in for it
+ * (cuda_stand_in.h): opening and giving back, deadlines, errors, spans, imports, the ledger.
+ * Needs CUDA's headers, no GPU; says nothing about one. */
 #include "tests/device/shared.h"
 
 #ifdef HAVE_CUDA
@@ -34,7 +35,8 @@ Test(cuda, whatever_call_fails_at_opening_nothing_is_left, .timeout = 60) {
             cr_assert_null(d);
             cr_assert_gt(strlen(error_message()), 10u);
         }
-        cr_assert_eq(stand_in_left(), 0, "call %d failed: %d things left: %s", k, stand_in_left(), error_message());
+        cr_assert_eq(stand_in_left(), 0, "call %d failed: %d things left: %s", k, stand_in_left(),
+                     error_message());
         tried++;
     }
     device_close(d);
@@ -51,7 +53,8 @@ Test(cuda, devices_above_the_gpus_share_them_round_robin, .timeout = 30) {
         cr_assert_eq(c->gpu, i % 3);
         cr_assert_eq(c->sharers, sharers[i], "device %d", i);
     }
-    for (int i = 0; i < 8; i++) device_close(d[i]);
+    for (int i = 0; i < 8; i++)
+        device_close(d[i]);
 }
 
 Test(cuda, the_default_share_leaves_room_for_those_who_share, .timeout = 30) {
@@ -91,7 +94,8 @@ Test(cuda, out_of_memory_names_device_and_cause, .timeout = 30) {
     config.memory_bytes = 2 << 20;
     gpu.malloc_error = cudaSuccess;
     cr_assert_eq(device_open(&d, &config), ERR_MEMORY, "too small for the workspace");
-    MUST_SAY("out of memory on device 3: 2 MiB for it on GPU 0 (Stand-in, 80 GiB for 4 devices), and the workspace of its kernels "
+    MUST_SAY("out of memory on device 3: 2 MiB for it on GPU 0 (Stand-in, 80 GiB for 4 devices), "
+             "and the workspace of its kernels "
              "alone takes 64 MiB: give fewer --devices");
     config.memory_bytes = 0, gpu.total = (uint64_t)2 << 30; /* less than the contexts take */
     cr_assert_eq(device_open(&d, &config), ERR_MEMORY);
@@ -137,7 +141,8 @@ Test(cuda, data_goes_there_and_back_and_is_charged, .timeout = 30) {
     cr_assert_eq(gpu.pairs, 1, "peer access is asked for once");
     cr_assert_eq(device_traffic(a)->bytes[LINK_HOST][0], 20);
     cr_assert_eq(device_traffic(a)->bytes[0][1], 16);
-    cr_assert_eq(device_traffic(a)->bytes[0][2], 16, "another device on the same GPU is another device");
+    cr_assert_eq(device_traffic(a)->bytes[0][2], 16,
+                 "another device on the same GPU is another device");
     cr_assert_eq(device_traffic(b)->bytes[1][LINK_HOST], 16);
     cr_assert_eq(copy_to_device(s, y, values, 16), ERR_FAILED, "a foreign operand");
     MUST(stream_sync(s));
@@ -173,14 +178,16 @@ Test(cuda, spans_are_as_long_as_the_work_and_on_the_hosts_axis, .timeout = 30) {
     MUST(test_fill(s, x, 4, 2));
     cr_assert_eq(stream_spans(s)->count, 0, "read later");
     MUST(stream_sync(s));
-    int64_t after = now_ns(), slack = ((struct cuda_device *)d)->compute.spans.clock.window_ns + 1000;
+    int64_t after = now_ns(),
+            slack = ((struct cuda_device *)d)->compute.spans.clock.window_ns + 1000;
     const struct span *spans = stream_spans(s)->spans;
     cr_assert_eq(stream_spans(s)->count, 2);
     for (int i = 0; i < 2; i++) {
         cr_assert_str_eq(spans[i].name, "fill");
         cr_assert(spans[i].phase == PHASE_FORWARD && spans[i].step == 7 && !spans[i].waiting);
         int64_t length = spans[i].end_ns - spans[i].start_ns;
-        /* below: the float's step; above: a busy machine stops between the event and the work, but not for a second */
+        /* below: the float's step; above: a busy machine stops between the event and the work,
+         * but not for a second */
         cr_assert(length > 2999000 && length < 1000000000, "%lld ns", (long long)length);
     }
     cr_assert_geq(spans[0].start_ns, before - slack);
@@ -195,7 +202,9 @@ Test(cuda, a_wait_is_a_span_only_if_it_blocked, .timeout = 30) {
     struct event *event;
     float *x = test_floats(d, 4);
     MUST(event_create(d, &event));
-    gpu.still_ns = now_ns(); /* however long a busy machine stops this thread: no wait looks longer, no work is done before */
+    /* however long a busy machine stops this thread: no wait looks longer, no work is done
+     * before */
+    gpu.still_ns = now_ns();
     MUST(stream_wait(device_comm(d), event));
     gpu.work_ns = 5000000;
     MUST(test_fill(device_compute(d), x, 4, 1));
@@ -218,7 +227,8 @@ Test(cuda, thousands_of_open_spans_come_in_order_and_none_is_lost, .timeout = 60
     struct device *d = open_one(0, 1);
     struct stream *s = device_compute(d);
     float *x = test_floats(d, 4);
-    gpu.work_ns = 200000; /* slower than they are enqueued: the ring grows; over 256 ms: the anchor moves */
+    /* slower than they are enqueued: the ring grows; over 256 ms: the anchor moves */
+    gpu.work_ns = 200000;
     for (int i = 0; i < 3000; i++) {
         stream_set_phase(s, PHASE_BACKWARD, i);
         MUST(test_fill(s, x, 4, 1));
@@ -269,7 +279,8 @@ Test(cuda, a_fault_stays_names_op_and_step_and_travels_by_events, .timeout = 30)
     cr_assert_eq(stand_in_left(), 0);
 }
 
-/* Who syncs an event may be the first to see a fault: it knows what the event was recorded behind, and no more. */
+/* Who syncs an event may be the first to see a fault: it knows what the event was recorded
+ * behind, and no more. */
 Test(cuda, a_fault_first_seen_by_an_event_names_what_it_was_recorded_behind, .timeout = 30) {
     stand_in_reset();
     struct device *d = open_one(0, 1);
@@ -316,11 +327,13 @@ Test(cuda, work_that_never_ends_meets_the_deadline, .timeout = 30) {
     cr_assert_eq(stream_sync(device_comm(d)), ERR_TIMEOUT);
     MUST_SAY("stream comm of cuda(0)");
     cr_assert_eq(event_sync(event), ERR_TIMEOUT);
-    cr_assert_eq(event_record(event, device_compute(d)), ERR_FAILED, "still on its way on the other stream");
+    cr_assert_eq(event_record(event, device_compute(d)), ERR_FAILED,
+                 "still on its way on the other stream");
     MUST(stream_sync(device_compute(d)));
     event_destroy(event);
     device_close(d);
-    cr_assert_eq(stand_in_left(), 1, "the slab alone: giving back what a kernel still uses would hang");
+    cr_assert_eq(stand_in_left(), 1,
+                 "the slab alone: giving back what a kernel still uses would hang");
 }
 
 /* ---- IPC ---- */
@@ -337,7 +350,8 @@ Test(cuda, a_slab_is_opened_once_and_closed_with_its_last_piece, .timeout = 30) 
     MUST(device_export(d, y + 1, &hy, &fd));
     cr_assert(gpu_handles_share(&hx, &hy));
     MUST(device_import(e, &hx, -1, &seen[0]));
-    cr_assert(seen[0] == (void *)x && gpu.opens == 0, "this process's own memory is reached directly");
+    cr_assert(seen[0] == (void *)x && gpu.opens == 0,
+              "this process's own memory is reached directly");
     device_unimport(e, seen[0]);
     hx.pid = hy.pid = 1; /* as from another process */
     MUST(device_import(e, &hx, -1, &seen[0]));
@@ -354,12 +368,14 @@ Test(cuda, a_slab_is_opened_once_and_closed_with_its_last_piece, .timeout = 30) 
     cr_assert_eq(traffic_into(device_traffic(e), 1), 4);
     device_unimport(e, seen[0]);
     char *slab = ((struct cuda_device *)d)->slab;
-    device_unimport(e, slab - 1), device_unimport(e, slab + device_ledger(d).capacity); /* in no mapping of e's */
+    /* in no mapping of e's */
+    device_unimport(e, slab - 1), device_unimport(e, slab + device_ledger(d).capacity);
     device_unimport(e, seen[1]);
     cr_assert_eq(gpu.opened, 1);
     gpu.close_error = cudaErrorInvalidValue;
     device_unimport(e, seen[2]);
-    cr_assert(gpu.opened == 0 && gpu.last == cudaSuccess, "an error is left for the next launch to find");
+    cr_assert(gpu.opened == 0 && gpu.last == cudaSuccess,
+              "an error is left for the next launch to find");
     gpu.close_error = cudaSuccess;
     MUST(device_import(e, &hx, -1, &seen[0])); /* left for close */
     gpu.ipc_error = cudaErrorInvalidResourceHandle;

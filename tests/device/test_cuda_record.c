@@ -1,5 +1,6 @@
-/* Recordings of a GPU's device layer, against the stand-in for the runtime (cuda_stand_in.h): what is taken down, what
- * is refused, and that whatever goes wrong nothing is kept and the stream goes on. Needs CUDA's headers, no GPU. */
+/* Recordings of a GPU's device layer, against the stand-in for the runtime (cuda_stand_in.h):
+ * what is taken down, what is refused, and that whatever goes wrong nothing is kept and the
+ * stream goes on. Needs CUDA's headers, no GPU. */
 #include "tests/device/shared.h"
 
 #ifdef HAVE_CUDA
@@ -22,7 +23,8 @@ static struct device *open_with(struct sequence *q) {
     stand_in_reset();
     struct device *d = open_one(0, 1);
     q->y = test_floats(d, 4), q->z = test_floats(d, 4);
-    for (int i = 0; i < 4; i++) q->y[i] = q->z[i] = 1;
+    for (int i = 0; i < 4; i++)
+        q->y[i] = q->z[i] = 1;
     MUST(event_create(d, &q->event));
     return d;
 }
@@ -65,7 +67,8 @@ Test(record, takes_down_and_replays, .timeout = 30) {
     cr_assert_str_eq(spans->spans[0].name, "forward");
     cr_assert(spans->spans[0].phase == PHASE_FORWARD && spans->spans[0].step == 5);
     cr_assert_eq(spans->spans[0].flops, 4, "the add's");
-    cr_assert_gt(spans->spans[0].end_ns - spans->spans[0].start_ns, 299900000, "three pieces of work");
+    cr_assert_gt(spans->spans[0].end_ns - spans->spans[0].start_ns, 299900000,
+                 "three pieces of work");
     MUST(enqueue_sequence(s, &q)); /* the stream launches as before, */
     MUST(stream_sync(s));
     cr_assert_eq(q.z[3], 10);
@@ -80,8 +83,8 @@ Test(record, takes_down_and_replays, .timeout = 30) {
 }
 
 /* Each call that has no place in a recording, with the word its refusal must hold. */
-static int forbidden(int i, struct device *d, struct device *other, const struct sequence *q, struct recording *old,
-                     const char **word) {
+static int forbidden(int i, struct device *d, struct device *other, const struct sequence *q,
+                     struct recording *old, const char **word) {
     struct stream *s = device_compute(d);
     float host[4] = {0};
     int count = 0, *counter = &count;
@@ -101,7 +104,8 @@ static int forbidden(int i, struct device *d, struct device *other, const struct
     case 11: return *word = "allocation of host memory", device_host_alloc(d, &memory, 4);
     case 12: return *word = "old one", stream_replay(s, old, "old one");
     case 13: return *word = "recording", stream_record_begin(s);
-    case 14: return *word = "count", stream_call_host(s, "count", 0, count_up, &counter, sizeof counter);
+    case 14:
+        return *word = "count", stream_call_host(s, "count", 0, count_up, &counter, sizeof counter);
     default: return *word = NULL, OK;
     }
 }
@@ -126,7 +130,8 @@ Test(record, what_cannot_be_part_is_refused_by_name_and_nothing_is_kept, .timeou
         cr_assert(!gpu.capture->broken, "call %d got as far as CUDA", tried);
         snprintf(text, sizeof text, "%s", error_message());
         MUST(test_fill(s, q.y, 4, 3)); /* which a careless program goes on with */
-        cr_assert_eq(stream_record_end(s, &r), ERR_FAILED, "call %d: the recording was kept", tried);
+        cr_assert_eq(stream_record_end(s, &r), ERR_FAILED, "call %d: the recording was kept",
+                     tried);
         cr_assert_str_eq(error_message(), text, "the first error is the one that comes back");
         cr_assert_null(r);
         cr_assert_eq(q.y[0], 1);
@@ -189,7 +194,8 @@ Test(record, a_capture_broken_from_outside_says_where, .timeout = 30) {
     close_all(d, &q);
 }
 
-/* What still runs as a recording begins may fault then. Nothing of the recording has run, so it is not to blame. */
+/* What still runs as a recording begins may fault then. Nothing of the recording has run, so it
+ * is not to blame. */
 Test(record, a_fault_of_what_ran_before_names_it_and_its_step, .timeout = 30) {
     struct sequence q;
     struct device *d = open_with(&q);

@@ -1,5 +1,6 @@
-/* Waits of a GPU's device layer, against the stand-in for the runtime (cuda_stand_in.h): they end with the job, close
- * ends too, and what a kernel may still use is not given back under its feet. Needs CUDA's headers, no GPU. */
+/* Waits of a GPU's device layer, against the stand-in for the runtime (cuda_stand_in.h): they
+ * end with the job, close ends too, and what a kernel may still use is not given back under its
+ * feet. Needs CUDA's headers, no GPU. */
 #include <limits.h>
 
 #include "tests/device/shared.h"
@@ -7,7 +8,8 @@
 #ifdef HAVE_CUDA
 #include "tests/stand_ins/cuda_stand_in.h"
 
-/* A job that has ended at the `end`-th look at it: by looks and not by time, so that a busy machine changes nothing. */
+/* A job that has ended at the `end`-th look at it: by looks and not by time, so that a busy
+ * machine changes nothing. */
 struct end_of_job {
     int looks, end;
 };
@@ -48,13 +50,14 @@ Test(cuda_wait, ends_with_the_job_and_its_words, .timeout = 30) {
     cr_assert_eq(event_sync(event), ERR_PEER);
     MUST_SAY("rank 1: it fell over");
     cr_assert_lt(now_ns() - begun, 10000000000);
-    MUST(stream_sync(device_compute(d))); /* nothing to wait for */
+    MUST(stream_sync(device_compute(d)));      /* nothing to wait for */
     MUST(event_record(event, device_comm(d))); /* the stream itself has no error */
     event_destroy(event);
     device_close(d);
 }
 
-/* The runtime would wait inside the call, where nobody can end it: so the stream is waited for first, out here. */
+/* The runtime would wait inside the call, where nobody can end it: so the stream is waited for
+ * first, out here. */
 Test(cuda_wait, a_copy_of_pageable_memory_never_waits_inside_the_runtime, .timeout = 30) {
     struct end_of_job job = {.end = INT_MAX};
     float host[4] = {1, 2, 3, 4};
@@ -108,15 +111,18 @@ Test(cuda_wait, asks_all_who_watch_and_lets_all_go, .timeout = 30) {
         cuda_watch_add(cuda, &w[i].watch);
     }
     MUST(stream_sync(device_compute(d)));
-    for (int i = 0; i < 3; i++) cr_assert_eq(w[i].looks, 1, "watcher %d was asked %d times", i, w[i].looks);
+    for (int i = 0; i < 3; i++)
+        cr_assert_eq(w[i].looks, 1, "watcher %d was asked %d times", i, w[i].looks);
     for (int i = 0; i < 3; i++) {
         w[i].code = ERR_PEER;
         cr_assert_eq(stream_sync(device_compute(d)), ERR_PEER, "watcher %d was not heard", i);
         w[i].code = OK;
     }
     cuda_watch_let_go(cuda);
-    for (int i = 0; i < 3; i++) cr_assert_eq(w[i].let_go, 1);
-    cuda_watch_remove(cuda, &w[1].watch); /* from the middle, the end, the front; and one that is not there */
+    for (int i = 0; i < 3; i++)
+        cr_assert_eq(w[i].let_go, 1);
+    /* from the middle, the end, the front; and one that is not there */
+    cuda_watch_remove(cuda, &w[1].watch);
     cuda_watch_remove(cuda, &w[0].watch);
     cuda_watch_remove(cuda, &w[1].watch);
     w[0].code = w[1].code = w[2].code = ERR_PEER;
@@ -145,7 +151,8 @@ Test(cuda_wait, pinned_memory_is_freed_behind_what_either_stream_does_with_it, .
     cr_assert_eq(stand_in_left(), 0);
 }
 
-/* The way to a process's end has many waits: behind a deadline that has passed each is short, until one ends well. */
+/* The way to a process's end has many waits: behind a deadline that has passed each is short,
+ * until one ends well. */
 Test(cuda_wait, those_behind_a_passed_deadline_are_short, .timeout = 30) {
     struct device_config config = config_of(0, 1);
     struct device *d;
@@ -184,7 +191,8 @@ Test(cuda_wait, close_gives_what_was_let_go_a_moment_to_end, .timeout = 30) {
     cr_assert_eq(stand_in_left(), 0);
 }
 
-Test(cuda_wait, close_of_a_stuck_gpu_in_a_job_that_ended_takes_seconds_and_leaves_the_slab, .timeout = 30) {
+Test(cuda_wait, close_of_a_stuck_gpu_in_a_job_that_ended_takes_seconds_and_leaves_the_slab,
+     .timeout = 30) {
     struct end_of_job job = {.end = 0};
     struct memory_handle handle;
     void *seen;

@@ -1,5 +1,5 @@
-/* device/: what happens when something goes wrong. An error stays with its text and reaches all who wait for
- * it, a wait ends at its deadline, a close waits for nobody. */
+/* device/: what happens when something goes wrong. An error stays with its text and reaches all
+ * who wait for it, a wait ends at its deadline, a close waits for nobody. */
 #include <pthread.h>
 
 #include "device/host/host.h"
@@ -20,7 +20,8 @@ Test(error, stays_in_its_stream_with_its_text, .timeout = 30) {
         MUST(event_create(d, &after));
         MUST(event_record(before, s));
         MUST(event_sync(before));
-        stream_call_host(s, "breaks", 0, break_down, &rank, sizeof rank); /* may or may not be seen already */
+        /* may or may not be seen already */
+        stream_call_host(s, "breaks", 0, break_down, &rank, sizeof rank);
         call_count_up(s, &ran);
         event_record(after, s);
         cr_assert_eq(event_sync(after), ERR_PEER, "nobody hangs on a broken stream");
@@ -41,7 +42,8 @@ Test(error, stays_in_its_stream_with_its_text, .timeout = 30) {
         MUST(test_fill(device_compute(d), x, 4, 1)); /* the other stream lives */
         MUST(stream_sync(device_compute(d)));
 
-        stream_wait(device_compute(other), after); /* and who waits for a broken stream breaks with it */
+        /* and who waits for a broken stream breaks with it */
+        stream_wait(device_compute(other), after);
         test_fill(device_compute(other), y, 4, 1);
         cr_assert_eq(stream_sync(device_compute(other)), ERR_PEER);
         MUST_SAY("rank 3 broke down");
@@ -108,10 +110,12 @@ Test(error, a_wait_ends_with_the_job_and_its_words, .timeout = 30) {
         fail(ERR_FAILED, "something else");
         cr_assert_eq(event_sync(event), ERR_PEER);
         MUST_SAY("rank 1: it fell over");
-        stream_wait(device_compute(d), event); /* a stream that waits is ended too, and keeps the error */
+        /* a stream that waits is ended too, and keeps the error */
+        stream_wait(device_compute(d), event);
         cr_assert_eq(stream_sync(device_compute(d)), ERR_PEER);
         MUST_SAY("rank 1: it fell over");
-        cr_assert_lt(now_ns() - begun, 5000000000, "long before the 20 s that any of them may last");
+        cr_assert_lt(now_ns() - begun, 5000000000,
+                     "long before the 20 s that any of them may last");
         gate.open = 1;
         job.begins_at = 1 << 30;
         MUST(stream_sync(device_comm(d))); /* which had no error of its own */
@@ -218,7 +222,9 @@ Test(close, does_not_wait_for_events_that_may_never_come, .timeout = 30) {
         while (!gate.entered)
             event_done(behind); /* on host-late asking is what gets it going */
         device_close(
-            d); /* the gate is still shut: only the early end of the wait lets this return within 20 s */
+            /* the gate is still shut: only the early end of the wait lets this return within 20
+             * s */
+            d);
         cr_assert_eq(event_sync(behind), ERR_FAILED);
         gate.open = 1;
         MUST(event_sync(never));

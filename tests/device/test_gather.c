@@ -1,4 +1,5 @@
-/* OP_GATHER_SAMPLES on emulated devices: the floats are those of the formula, and of the loader, to the bit. */
+/* OP_GATHER_SAMPLES on emulated devices: the floats are those of the formula, and of the loader,
+ * to the bit. */
 #include "data/loader.h"
 #include "tests/device/gather.h"
 
@@ -24,11 +25,17 @@ Test(gather, has_the_loaders_bits_for_all_256_bytes, .timeout = 30) {
     struct dataset set = {"bytes", 2, 16, 16, s.images, s.labels, {0}};
     struct device *d = test_open(DEVICE_HOST, 0);
     int seen[256] = {0};
-    for (int i = 0; i < 512; i++) seen[s.images[i]] = 1;
-    for (int i = 0; i < 256; i++) cr_assert(seen[i], "byte %d is missing", i);
+    for (int i = 0; i < 512; i++)
+        seen[s.images[i]] = 1;
+    for (int i = 0; i < 256; i++)
+        cr_assert(seen[i], "byte %d is missing", i);
     for (int p = 0; p < GATHER_SCALES; p++) {
-        struct loader_config c = {.set = &set, .split = {SPLIT_STRIDED, 1, 1}, .batch_size = 2, .device_count = 1,
-                                  .mean = gather_scales[p].mean, .std = gather_scales[p].std};
+        struct loader_config c = {.set = &set,
+                                  .split = {SPLIT_STRIDED, 1, 1},
+                                  .batch_size = 2,
+                                  .device_count = 1,
+                                  .mean = gather_scales[p].mean,
+                                  .std = gather_scales[p].std};
         struct loader *l;
         struct loaded_batch *b;
         MUST(loader_init(&l, &c));

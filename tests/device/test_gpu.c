@@ -1,6 +1,7 @@
-/* What of the GPU's device layer needs no GPU: the arithmetic of its clock, the bytes of its handles, where the
- * memory of an arena lies, and the words of a refusal. A GPU that is here is hidden first, so these tests
- * say the same on every machine. What a GPU itself must do is checked by duet doctor. */
+/* What of the GPU's device layer needs no GPU: the arithmetic of its clock, the bytes of its
+ * handles, where the memory of an arena lies, and the words of a refusal. A GPU that is here is
+ * hidden first, so these tests say the same on every machine. What a GPU itself must do is
+ * checked by duet doctor. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/wait.h>
@@ -51,11 +52,13 @@ Test(event_clock, spans_of_a_lane_never_overlap_nor_run_backwards, .timeout = 10
     cr_assert_eq(end, start, "two events at once may measure a little below 0");
 }
 
-/* An hour of 10 us kernels, 1 ms apart: by moving the anchor the error stays what hops of 256 ms add up to. */
+/* An hour of 10 us kernels, 1 ms apart: by moving the anchor the error stays what hops of 256 ms
+ * add up to. */
 Test(event_clock, an_hour_without_a_look_at_the_host_stays_exact, .timeout = 30) {
     const int64_t at = 0;
     const int steps = 3600 * 1000;
-    static const int64_t BOUND_NS = 500 * 1000; /* 14,000 hops, each rounded by at most 15 ns, mostly evened out */
+    /* 14,000 hops, each rounded by at most 15 ns, mostly evened out */
+    static const int64_t BOUND_NS = 500 * 1000;
     struct event_clock clock = {0};
     int64_t start = 0, end = 0, anchor = 0, worst = 0;
     event_clock_anchor(&clock, &at, &at, 1);
@@ -73,8 +76,9 @@ Test(event_clock, an_hour_without_a_look_at_the_host_stays_exact, .timeout = 30)
     }
     cr_assert_lt(worst, BOUND_NS, "%lld ns off", (long long)worst);
     float direct = (float)(steps + 0.11);
-    cr_assert_gt((steps + 0.11 - (double)direct) * (steps + 0.11 - (double)direct), 1e-4,
-                 "the plain way, one anchor for all, is off by more than 10 us: that is why it moves");
+    cr_assert_gt(
+        (steps + 0.11 - (double)direct) * (steps + 0.11 - (double)direct), 1e-4,
+        "the plain way, one anchor for all, is off by more than 10 us: that is why it moves");
 }
 
 Test(event_clock, an_anchor_grows_old_after_a_second, .timeout = 10) {
@@ -84,16 +88,20 @@ Test(event_clock, an_anchor_grows_old_after_a_second, .timeout = 10) {
     cr_assert(!event_clock_is_old(&clock, at + 999 * MS));
     cr_assert(event_clock_is_old(&clock, at + 1001 * MS));
     event_clock_move(&clock, 800);
-    cr_assert(event_clock_is_old(&clock, at + 1001 * MS), "moved by the GPU's clock it is no younger");
+    cr_assert(event_clock_is_old(&clock, at + 1001 * MS),
+              "moved by the GPU's clock it is no younger");
     cr_assert_eq(clock.anchor_ns, at + 800 * MS);
 }
 
 /* ---- handles ---- */
 
 static struct memory_handle some_handle(unsigned char uuid) {
-    struct gpu_handle gpu = {.slab = 0x7f0000200000u, .slab_bytes = 4 << 20, .pid_namespace = gpu_pid_namespace()};
-    struct memory_handle handle = {.offset = 512, .size = 1024, .pid = (int32_t)getpid(), .device = 3};
-    for (int i = 0; i < GPU_IPC_BYTES; i++) gpu.ipc[i] = (unsigned char)(i + 1);
+    struct gpu_handle gpu = {
+        .slab = 0x7f0000200000u, .slab_bytes = 4 << 20, .pid_namespace = gpu_pid_namespace()};
+    struct memory_handle handle = {
+        .offset = 512, .size = 1024, .pid = (int32_t)getpid(), .device = 3};
+    for (int i = 0; i < GPU_IPC_BYTES; i++)
+        gpu.ipc[i] = (unsigned char)(i + 1);
     memset(gpu.uuid, uuid, sizeof gpu.uuid);
     gpu_handle_pack(&handle, &gpu);
     return handle;
@@ -103,8 +111,10 @@ Test(gpu_handle, everything_arrives, .timeout = 10) {
     struct memory_handle handle = some_handle(9);
     struct gpu_handle gpu;
     MUST(gpu_handle_unpack(&handle, &gpu));
-    for (int i = 0; i < GPU_IPC_BYTES; i++) cr_assert_eq(gpu.ipc[i], i + 1);
-    for (int i = 0; i < GPU_UUID_BYTES; i++) cr_assert_eq(gpu.uuid[i], 9);
+    for (int i = 0; i < GPU_IPC_BYTES; i++)
+        cr_assert_eq(gpu.ipc[i], i + 1);
+    for (int i = 0; i < GPU_UUID_BYTES; i++)
+        cr_assert_eq(gpu.uuid[i], 9);
     cr_assert_eq(gpu.slab, 0x7f0000200000u);
     cr_assert_eq(gpu.slab_bytes, 4u << 20);
     cr_assert_eq(gpu.pid_namespace, gpu_pid_namespace());
@@ -174,7 +184,8 @@ Test(arena, it_never_touches_what_it_hands_out, .timeout = 10) {
     struct arena arena;
     char *nowhere = (char *)(uintptr_t)0x100000000000u; /* not mapped: any access would fault */
     MUST(arena_init(&arena, nowhere, 4096));
-    char *a = arena_alloc(&arena, 1024), *b = arena_alloc(&arena, 1024), *c = arena_alloc(&arena, 2048);
+    char *a = arena_alloc(&arena, 1024), *b = arena_alloc(&arena, 1024),
+         *c = arena_alloc(&arena, 2048);
     cr_assert(a == nowhere && b == nowhere + 1024 && c == nowhere + 2048);
     cr_assert_null(arena_alloc(&arena, 256));
     arena_free(&arena, b, 1024);
@@ -194,7 +205,8 @@ static void hide_gpus(void) {
 
 static int lines(const char *text) {
     int n = 0;
-    for (; *text; text++) n += *text == '\n';
+    for (; *text; text++)
+        n += *text == '\n';
     return n;
 }
 
@@ -231,7 +243,9 @@ static int run_duet(const char *const *words, char *text, size_t text_bytes) {
         _exit(127);
     }
     close(pipe_ends[1]);
-    while (used + 1 < text_bytes && (n = read(pipe_ends[0], text + used, text_bytes - used - 1)) > 0) used += (size_t)n;
+    while (used + 1 < text_bytes &&
+           (n = read(pipe_ends[0], text + used, text_bytes - used - 1)) > 0)
+        used += (size_t)n;
     text[used] = 0;
     close(pipe_ends[0]);
     waitpid(child, &status, 0);
@@ -242,8 +256,9 @@ Test(cuda_refusal, the_command_ends_with_one_line_and_status_2, .timeout = 60) {
     static const char *const modes[] = {"single", "dp", "ddp"};
     char text[4096];
     for (int i = 0; i < 3; i++) {
-        const char *words[] = {BUILD_DIR "/duet", "train",  "--device",  "cuda", "--data-dir", "/nowhere", "--steps",
-                               "1",               "--mode", modes[i], "--timeout", "20",   NULL};
+        const char *words[] = {BUILD_DIR "/duet", "train",   "--device", "cuda",   "--data-dir",
+                               "/nowhere",        "--steps", "1",        "--mode", modes[i],
+                               "--timeout",       "20",      NULL};
         int status = run_duet(words, text, sizeof text);
         cr_assert_eq(status, 2, "--mode %s: status %d: %s", modes[i], status, text);
         cr_assert_not_null(strstr(text, "cuda: "), "%s", text);
@@ -252,7 +267,8 @@ Test(cuda_refusal, the_command_ends_with_one_line_and_status_2, .timeout = 60) {
 }
 
 Test(cuda_refusal, auto_takes_the_emulated_devices, .timeout = 60) {
-    const char *words[] = {BUILD_DIR "/duet", "train", "--dataset", "synthetic", "--steps", "1", "--model", "mlp",
+    const char *words[] = {BUILD_DIR "/duet", "train", "--dataset", "synthetic",
+                           "--steps",         "1",     "--model",   "mlp",
                            "--device-memory", "64M",   NULL};
     char text[4096];
     int status = run_duet(words, text, sizeof text);

@@ -1,5 +1,5 @@
-/* device/: memory of another process. The descriptor travels over a unix socket, as between ranks; the
- * child is forked before any device exists. */
+/* device/: memory of another process. The descriptor travels over a unix socket, as between
+ * ranks; the child is forked before any device exists. */
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -14,8 +14,10 @@ struct parcel {
 static void send_parcel(int socket, const struct parcel *parcel, int fd) {
     struct iovec data = {(void *)parcel, sizeof *parcel};
     char control[CMSG_SPACE(sizeof fd)] = {0};
-    struct msghdr message = {
-        .msg_iov = &data, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    struct msghdr message = {.msg_iov = &data,
+                             .msg_iovlen = 1,
+                             .msg_control = control,
+                             .msg_controllen = sizeof control};
     struct cmsghdr *c = CMSG_FIRSTHDR(&message);
     c->cmsg_level = SOL_SOCKET;
     c->cmsg_type = SCM_RIGHTS;
@@ -27,8 +29,10 @@ static void send_parcel(int socket, const struct parcel *parcel, int fd) {
 static int receive_parcel(int socket, struct parcel *parcel, int *fd) {
     struct iovec data = {parcel, sizeof *parcel};
     char control[CMSG_SPACE(sizeof *fd)] = {0};
-    struct msghdr message = {
-        .msg_iov = &data, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    struct msghdr message = {.msg_iov = &data,
+                             .msg_iovlen = 1,
+                             .msg_control = control,
+                             .msg_controllen = sizeof control};
     if (recvmsg(socket, &message, MSG_CMSG_CLOEXEC) != (ssize_t)sizeof *parcel) return 0;
     memcpy(fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof *fd);
     return 1;
@@ -67,7 +71,8 @@ Test(ipc, a_process_writes_into_anothers_device, .timeout = 30) {
     }
     close(sockets[1]);
     struct device *d = test_open(DEVICE_HOST, 0);
-    float *first = test_floats(d, 100), *second = test_floats(d, 5000), *third = test_floats(d, 100);
+    float *first = test_floats(d, 100), *second = test_floats(d, 5000),
+          *third = test_floats(d, 100);
     for (int i = 0; i < 100; i++)
         first[i] = third[i] = 1;
     for (int i = 0; i < 5000; i++)
@@ -76,9 +81,11 @@ Test(ipc, a_process_writes_into_anothers_device, .timeout = 30) {
     int fd;
     MUST(device_export(d, second, &parcel.handle, &fd));
     cr_assert_geq(parcel.handle.size, 20000);
-    cr_assert_neq(parcel.handle.offset % 4096, 0, "the case of a range inside a page is wanted here");
+    cr_assert_neq(parcel.handle.offset % 4096, 0,
+                  "the case of a range inside a page is wanted here");
     send_parcel(sockets[0], &parcel, fd);
-    MUST(device_export(d, second + 1000, &parcel.handle, &fd)); /* from the middle to the allocation's end */
+    /* from the middle to the allocation's end */
+    MUST(device_export(d, second + 1000, &parcel.handle, &fd));
     parcel.count = 4000;
     cr_assert_lt(parcel.handle.size, 4000 * 4 + 256);
     send_parcel(sockets[0], &parcel, fd);

@@ -1,7 +1,7 @@
-/* The fast path against the reference, over shapes that fit no tile: odd sizes, strides, paddings, channel
- * counts, every kind of last group; and the rules on which equal training of all modes rests
- * (docs/design.md): the same bits on every instruction set, whatever shares the call, the address or the
- * thread. */
+/* The fast path against the reference, over shapes that fit no tile: odd sizes, strides,
+ * paddings, channel counts, every kind of last group; and the rules on which equal training of
+ * all modes rests (docs/design.md): the same bits on every instruction set, whatever shares the
+ * call, the address or the thread. */
 #include <pthread.h>
 
 #include "tests/nn/layer.h"
@@ -12,20 +12,25 @@ static struct op_args launch_n16(struct heap *heap, const struct layer *l, enum 
     packed.x = n16_of(heap, &l->x, 7), packed.dy = n16_of(heap, &l->dy, 0);
     struct op_args a = launch_of(heap, l, pass);
     a.in[0] = pass == BACKWARD_DATA ? packed.dy : packed.x;
-    if (pass == BACKWARD_WEIGHT) a.in[1] = packed.dy;
-    else a.out[0] = n16_new(heap, &a.out[0]);
+    if (pass == BACKWARD_WEIGHT)
+        a.in[1] = packed.dy;
+    else
+        a.out[0] = n16_new(heap, &a.out[0]);
     return a;
 }
 
-/* All passes of a layer: every instruction set within rounding of the reference and equal to the first. */
+/* All passes of a layer: every instruction set within rounding of the reference and equal to the
+ * first. */
 static void check_layer(struct heap *heap, const struct layer *l, const char *what) {
     struct layer size = absolute_layer(heap, l);
     size_t outputs = tensor_sample_count(&l->y);
-    size_t terms[PASSES] = {tensor_count(&l->w) + 1, tensor_count(&l->w), (size_t)l->x.dims[0] * outputs};
+    size_t terms[PASSES] = {tensor_count(&l->w) + 1, tensor_count(&l->w),
+                            (size_t)l->x.dims[0] * outputs};
     for (enum pass pass = FORWARD; pass < PASSES; pass++) {
         char line[160];
         snprintf(line, sizeof line, "%s, pass %d", what, (int)pass);
-        struct op_args want = launch_of(heap, l, pass), sizes = launch_of(heap, &size, pass), first = {.step = NULL};
+        struct op_args want = launch_of(heap, l, pass), sizes = launch_of(heap, &size, pass),
+                       first = {.step = NULL};
         host_reference_kernels[op_of(l, pass)](&want);
         host_reference_kernels[op_of(l, pass)](&sizes);
         for (int i = 0; i < ISAS; i++) {
@@ -40,8 +45,8 @@ static void check_layer(struct heap *heap, const struct layer *l, const char *wh
                     got.out[j].layout == LAYOUT_N16 ? plain_of(heap, &got.out[j]) : got.out[j];
                 expect_near(line, &plain, &want.out[j], &sizes.out[j], rounding(terms[pass]));
                 if (!first.out[j].data) first.out[j] = got.out[j];
-                cr_assert(same_bits(&got.out[j], &first.out[j]), "%s: %s differs from %s", line, all_isas[i],
-                          all_isas[0]);
+                cr_assert(same_bits(&got.out[j], &first.out[j]), "%s: %s differs from %s", line,
+                          all_isas[i], all_isas[0]);
             }
         }
     }
@@ -63,8 +68,8 @@ Test(math_fast, conv2d_equals_the_reference, .timeout = 120) {
         const int *s = shapes[i];
         struct heap heap = {0};
         char what[100];
-        snprintf(what, sizeof what, "conv n=%d c=%d %dx%d o=%d k=%d stride %d padding %d", s[0], s[1], s[2],
-                 s[3], s[4], s[5], s[6], s[7]);
+        snprintf(what, sizeof what, "conv n=%d c=%d %dx%d o=%d k=%d stride %d padding %d", s[0],
+                 s[1], s[2], s[3], s[4], s[5], s[6], s[7]);
         struct layer l = conv_layer(&heap, s);
         check_layer(&heap, &l, what);
         heap_free(&heap);
@@ -79,8 +84,8 @@ Test(math_fast, linear_equals_the_reference, .timeout = 120) {
         for (int turned = 0; turned < 2; turned++) {
             struct heap heap = {0};
             char what[100];
-            snprintf(what, sizeof what, "linear n=%d %d to %d, weight (%s)", shapes[i][0], shapes[i][1],
-                     shapes[i][2], turned ? "in,out" : "out,in");
+            snprintf(what, sizeof what, "linear n=%d %d to %d, weight (%s)", shapes[i][0],
+                     shapes[i][1], shapes[i][2], turned ? "in,out" : "out,in");
             struct layer l = linear_layer(&heap, shapes[i][0], shapes[i][1], shapes[i][2], turned);
             check_layer(&heap, &l, what);
             heap_free(&heap);
@@ -91,7 +96,8 @@ Test(math_fast, linear_equals_the_reference, .timeout = 120) {
 
 static void copy_sample(const struct tensor *from, int n, struct tensor *to, int m) {
     size_t count = tensor_sample_count(from);
-    memcpy(tensor_f32(to) + (size_t)m * count, tensor_f32(from) + (size_t)n * count, count * sizeof(float));
+    memcpy(tensor_f32(to) + (size_t)m * count, tensor_f32(from) + (size_t)n * count,
+           count * sizeof(float));
 }
 
 /* A sample's outputs and input gradients: alone, and as each of 37 samples of another batch. */
@@ -113,7 +119,8 @@ static void check_company(struct layer (*make)(struct heap *, int n, int variant
             struct tensor of_one = plain_of(&inner, &one.out[0]);
             size_t count = tensor_sample_count(&of_one);
             cr_assert_arr_eq(of_one.data, tensor_f32(&of_all) + n * count, count * sizeof(float),
-                             "pass %d, variant %d: sample %d depends on its company", (int)pass, variant, n);
+                             "pass %d, variant %d: sample %d depends on its company", (int)pass,
+                             variant, n);
             heap_free(&inner);
         }
     }
@@ -121,7 +128,8 @@ static void check_company(struct layer (*make)(struct heap *, int n, int variant
 }
 
 static struct layer some_conv(struct heap *heap, int n, int variant) {
-    static const int shapes[][7] = {{3, 13, 13, 5, 5, 1, 0}, {2, 15, 9, 3, 3, 1, 1}, {3, 9, 9, 4, 3, 2, 1}};
+    static const int shapes[][7] = {
+        {3, 13, 13, 5, 5, 1, 0}, {2, 15, 9, 3, 3, 1, 1}, {3, 9, 9, 4, 3, 2, 1}};
     int s[8] = {n};
     memcpy(s + 1, shapes[variant], sizeof shapes[0]);
     return conv_layer(heap, s);
@@ -132,11 +140,14 @@ static struct layer some_linear(struct heap *heap, int n, int variant) {
 }
 
 Test(math_fast, a_sample_has_the_same_bits_in_any_company, .timeout = 60) {
-    for (int variant = 0; variant < 3; variant++) check_company(some_conv, variant);
-    for (int variant = 0; variant < 2; variant++) check_company(some_linear, variant);
+    for (int variant = 0; variant < 3; variant++)
+        check_company(some_conv, variant);
+    for (int variant = 0; variant < 2; variant++)
+        check_company(some_linear, variant);
 }
 
-/* The weight gradient of a segment, alone or as a view into a larger batch, and whatever junk its pads hold.
+/* The weight gradient of a segment, alone or as a view into a larger batch, and whatever junk
+ * its pads hold.
  */
 Test(math_fast, a_weight_gradient_depends_on_its_segment_alone, .timeout = 60) {
     for (int linear = 0; linear < 2; linear++) {
@@ -145,7 +156,8 @@ Test(math_fast, a_weight_gradient_depends_on_its_segment_alone, .timeout = 60) {
         struct segments segments = {.count = 3, .n = 40, .seg = {{0, 5}, {2, 19}, {4, 16}}};
         struct layer own = linear ? some_linear(&heap, 19, 0) : some_conv(&heap, 19, 0);
         struct op_args view = launch_of(&heap, &l, BACKWARD_WEIGHT), alone;
-        struct tensor x = tensor_segment(&l.x, &segments, 1), dy = tensor_segment(&l.dy, &segments, 1);
+        struct tensor x = tensor_segment(&l.x, &segments, 1),
+                      dy = tensor_segment(&l.dy, &segments, 1);
         /* Lay all three segments one after another, as a tape does. */
         struct tensor all[2] = {l.x, l.dy};
         for (int i = 0; i < 2; i++) {
@@ -198,18 +210,21 @@ Test(math_fast, address_and_thread_do_not_matter, .timeout = 60) {
     for (int which = 0; which < 5; which++)
         for (enum pass pass = FORWARD; pass < PASSES; pass++) {
             struct heap heap = {0};
-            struct layer l = which < 3 ? some_conv(&heap, 19, which) : some_linear(&heap, 19, which - 3);
+            struct layer l =
+                which < 3 ? some_conv(&heap, 19, which) : some_linear(&heap, 19, which - 3);
             struct call here = {kernel_of(op_of(&l, pass), NULL), launch_n16(&heap, &l, pass)},
                         there = here;
-            for (int i = 0; i < 3; i++) there.args.in[i] = moved(&heap, &here.args.in[i]);
-            for (int i = 0; i < 2; i++) there.args.out[i] = moved(&heap, &here.args.out[i]);
+            for (int i = 0; i < 3; i++)
+                there.args.in[i] = moved(&heap, &here.args.in[i]);
+            for (int i = 0; i < 2; i++)
+                there.args.out[i] = moved(&heap, &here.args.out[i]);
             here.kernel(&here.args);
             pthread_t thread;
             cr_assert_eq(pthread_create(&thread, NULL, call_in_thread, &there), 0);
             cr_assert_eq(pthread_join(thread, NULL), 0);
             for (int i = 0; i < 2 && here.args.out[i].data; i++)
-                cr_assert(same_bits(&here.args.out[i], &there.args.out[i]), "layer %d, pass %d, output %d",
-                          which, (int)pass, i);
+                cr_assert(same_bits(&here.args.out[i], &there.args.out[i]),
+                          "layer %d, pass %d, output %d", which, (int)pass, i);
             heap_free(&heap);
         }
 }

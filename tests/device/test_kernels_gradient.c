@@ -1,12 +1,13 @@
-/* Every op's backward kernel against central differences of its forward formula. The formula is written here
- * once more, independently and in double, so neither a shared mistake nor float rounding can hide: with a
- * step of 1e-5 the differences are good to about 1e-9, and what is left is the kernels' rounding to float. */
+/* Every op's backward kernel against central differences of its forward formula. The formula is
+ * written here once more, independently and in double, so neither a shared mistake nor float
+ * rounding can hide: with a step of 1e-5 the differences are good to about 1e-9, and what is
+ * left is the kernels' rounding to float. */
 #include "base/philox.h"
 #include "tests/device/kernels_common.h"
 
 static const double STEP = 1e-5;
-/* Kernels sum in double and round once: 6e-8 of the gradient, or of the largest term for softmax, whose log
- * is itself a rounded float; 100 times less than any wrong term would make. */
+/* Kernels sum in double and round once: 6e-8 of the gradient, or of the largest term for
+ * softmax, whose log is itself a rounded float; 100 times less than any wrong term would make. */
 static const double TOLERANCE = 2e-6;
 
 /* out = f(in) in double; the shapes and settings are those of `a`, whose floats are not read. */
@@ -52,7 +53,8 @@ static void linear_oracle(const struct op_args *a, double *const in[3], double *
 }
 
 static void relu_oracle(const struct op_args *a, double *const in[3], double *out) {
-    for (size_t i = 0; i < tensor_count(&a->out[0]); i++) out[i] = in[0][i] > 0 ? in[0][i] : 0;
+    for (size_t i = 0; i < tensor_count(&a->out[0]); i++)
+        out[i] = in[0][i] > 0 ? in[0][i] : 0;
 }
 
 static double pool(const struct op_args *a, const double *x, size_t i, int want_max) {
@@ -62,7 +64,8 @@ static double pool(const struct op_args *a, const double *x, size_t i, int want_
     double sum = 0, most = -1e300;
     for (int h = 0; h < a->p.pool.size; h++)
         for (int v = 0; v < a->p.pool.size; v++) {
-            double value = x[at4(&a->in[0], 0, plane, p * a->p.pool.stride + h, q * a->p.pool.stride + v)];
+            double value =
+                x[at4(&a->in[0], 0, plane, p * a->p.pool.stride + h, q * a->p.pool.stride + v)];
             sum += value;
             if (value > most) most = value;
         }
@@ -70,11 +73,13 @@ static double pool(const struct op_args *a, const double *x, size_t i, int want_
 }
 
 static void avg_pool_oracle(const struct op_args *a, double *const in[3], double *out) {
-    for (size_t i = 0; i < tensor_count(&a->out[0]); i++) out[i] = pool(a, in[0], i, 0);
+    for (size_t i = 0; i < tensor_count(&a->out[0]); i++)
+        out[i] = pool(a, in[0], i, 0);
 }
 
 static void max_pool_oracle(const struct op_args *a, double *const in[3], double *out) {
-    for (size_t i = 0; i < tensor_count(&a->out[0]); i++) out[i] = pool(a, in[0], i, 1);
+    for (size_t i = 0; i < tensor_count(&a->out[0]); i++)
+        out[i] = pool(a, in[0], i, 1);
 }
 
 static void dropout_oracle(const struct op_args *a, double *const in[3], double *out) {
@@ -90,18 +95,22 @@ static void log_softmax_oracle(const struct op_args *a, double *const in[3], dou
     int classes = dim(&a->in[0], 1);
     for (int n = 0; n < dim(&a->in[0], 0); n++) {
         double sum = 0;
-        for (int j = 0; j < classes; j++) sum += exp(in[0][n * classes + j]);
-        for (int j = 0; j < classes; j++) out[n * classes + j] = in[0][n * classes + j] - log(sum);
+        for (int j = 0; j < classes; j++)
+            sum += exp(in[0][n * classes + j]);
+        for (int j = 0; j < classes; j++)
+            out[n * classes + j] = in[0][n * classes + j] - log(sum);
     }
 }
 
 static void nll_oracle(const struct op_args *a, double *const in[3], double *out) {
     const int32_t *labels = a->in[1].data;
-    for (int n = 0; n < dim(&a->in[0], 0); n++) out[n] = -in[0][n * dim(&a->in[0], 1) + labels[n]];
+    for (int n = 0; n < dim(&a->in[0], 0); n++)
+        out[n] = -in[0][n * dim(&a->in[0], 1) + labels[n]];
 }
 
 static void cross_entropy_oracle(const struct op_args *a, double *const in[3], double *out) {
-    double logp[256], *const softmax_in[3] = {in[0], NULL, NULL}, *const nll_in[3] = {logp, NULL, NULL};
+    double logp[256], *const softmax_in[3] = {in[0], NULL, NULL},
+                             *const nll_in[3] = {logp, NULL, NULL};
     cr_assert(tensor_count(&a->in[0]) <= 256);
     log_softmax_oracle(a, softmax_in, logp);
     nll_oracle(a, nll_in, out);
@@ -110,18 +119,21 @@ static void cross_entropy_oracle(const struct op_args *a, double *const in[3], d
 static double *doubles(struct heap *heap, const struct tensor *t) {
     if (!t->data || t->dtype != DTYPE_F32) return NULL;
     double *d = heap_take(heap, tensor_count(t) * sizeof *d);
-    for (size_t i = 0; i < tensor_count(t); i++) d[i] = tensor_f32(t)[i];
+    for (size_t i = 0; i < tensor_count(t); i++)
+        d[i] = tensor_f32(t)[i];
     return d;
 }
 
-/* d(sum over i of weight[i] * f(in)[i]) / d in[wrt], by differences, against what the kernel says. */
-static void check(const char *name, oracle *f, const struct op_args *forward, int wrt, const double *weight,
-                  const struct tensor *gradient) {
+/* d(sum over i of weight[i] * f(in)[i]) / d in[wrt], by differences, against what the kernel
+ * says. */
+static void check(const char *name, oracle *f, const struct op_args *forward, int wrt,
+                  const double *weight, const struct tensor *gradient) {
     struct heap heap = {0};
     double *const in[3] = {doubles(&heap, &forward->in[0]), doubles(&heap, &forward->in[1]),
                            doubles(&heap, &forward->in[2])};
     size_t outputs = tensor_count(&forward->out[0]);
-    double *up = heap_take(&heap, outputs * sizeof *up), *down = heap_take(&heap, outputs * sizeof *down);
+    double *up = heap_take(&heap, outputs * sizeof *up),
+           *down = heap_take(&heap, outputs * sizeof *down);
     for (size_t i = 0; i < tensor_count(&forward->in[wrt]); i++) {
         double x = in[wrt][i], want = 0;
         in[wrt][i] = x + STEP;
@@ -129,10 +141,12 @@ static void check(const char *name, oracle *f, const struct op_args *forward, in
         in[wrt][i] = x - STEP;
         f(forward, in, down);
         in[wrt][i] = x;
-        for (size_t j = 0; j < outputs; j++) want += weight[j] * (up[j] - down[j]) / (2 * STEP);
+        for (size_t j = 0; j < outputs; j++)
+            want += weight[j] * (up[j] - down[j]) / (2 * STEP);
         double got = tensor_f32(gradient)[i];
         cr_assert(fabs(got - want) <= TOLERANCE * (1 + fabs(want)),
-                  "%s: input %d, element %zu: kernel %.9g, differences %.9g", name, wrt, i, got, want);
+                  "%s: input %d, element %zu: kernel %.9g, differences %.9g", name, wrt, i, got,
+                  want);
     }
     heap_free(&heap);
 }
@@ -155,16 +169,19 @@ Test(math_gradient, conv2d, .timeout = 60) {
                                    tensor_random(&heap, 3, 1, s[4], 1, 1, 1)},
                             .out = {tensor_new(&heap, DTYPE_F32, 4, s[0], s[4], p, q)},
                             .p.conv = {s[6], s[7]}};
-        struct tensor dy = tensor_random(&heap, 4, 4, s[0], s[4], p, q), dx = tensor_like(&heap, &f.in[0]);
+        struct tensor dy = tensor_random(&heap, 4, 4, s[0], s[4], p, q),
+                      dx = tensor_like(&heap, &f.in[0]);
         struct tensor dw = tensor_like(&heap, &f.in[1]), db = tensor_like(&heap, &f.in[2]);
         double *weight = doubles(&heap, &dy);
         run(OP_CONV2D_BACKWARD_DATA, &(struct op_args){.in = {dy, f.in[1]}, .out = {dx}, .p = f.p});
-        run(OP_CONV2D_BACKWARD_WEIGHT, &(struct op_args){.in = {f.in[0], dy}, .out = {dw, db}, .p = f.p});
+        run(OP_CONV2D_BACKWARD_WEIGHT,
+            &(struct op_args){.in = {f.in[0], dy}, .out = {dw, db}, .p = f.p});
         check("conv2d dx", conv_oracle, &f, 0, weight, &dx);
         check("conv2d dw", conv_oracle, &f, 1, weight, &dw);
         check("conv2d db", conv_oracle, &f, 2, weight, &db);
         run(OP_CONV2D_FORWARD, &f);
-        double *const in[3] = {doubles(&heap, &f.in[0]), doubles(&heap, &f.in[1]), doubles(&heap, &f.in[2])};
+        double *const in[3] = {doubles(&heap, &f.in[0]), doubles(&heap, &f.in[1]),
+                               doubles(&heap, &f.in[2])};
         double *want = heap_take(&heap, tensor_count(&dy) * sizeof *want);
         conv_oracle(&f, in, want);
         for (size_t j = 0; j < tensor_count(&dy); j++)
@@ -176,24 +193,29 @@ Test(math_gradient, conv2d, .timeout = 60) {
 Test(math_gradient, linear, .timeout = 60) {
     for (int turned = 0; turned < 2; turned++) {
         struct heap heap = {0};
-        struct op_args f = {.in = {tensor_random(&heap, 1, 4, 3, 2, 2, 3),
-                                   tensor_random(&heap, 2, 2, turned ? 12 : 5, turned ? 5 : 12, 1, 1),
-                                   tensor_random(&heap, 3, 1, 5, 1, 1, 1)},
-                            .out = {tensor_new(&heap, DTYPE_F32, 2, 3, 5, 1, 1)},
-                            .p.linear = {turned}};
-        struct tensor dy = tensor_random(&heap, 4, 2, 3, 5, 1, 1), dx = tensor_like(&heap, &f.in[0]);
+        struct op_args f = {
+            .in = {tensor_random(&heap, 1, 4, 3, 2, 2, 3),
+                   tensor_random(&heap, 2, 2, turned ? 12 : 5, turned ? 5 : 12, 1, 1),
+                   tensor_random(&heap, 3, 1, 5, 1, 1, 1)},
+            .out = {tensor_new(&heap, DTYPE_F32, 2, 3, 5, 1, 1)},
+            .p.linear = {turned}};
+        struct tensor dy = tensor_random(&heap, 4, 2, 3, 5, 1, 1),
+                      dx = tensor_like(&heap, &f.in[0]);
         struct tensor dw = tensor_like(&heap, &f.in[1]), db = tensor_like(&heap, &f.in[2]);
         double *weight = doubles(&heap, &dy);
         run(OP_LINEAR_BACKWARD_DATA, &(struct op_args){.in = {dy, f.in[1]}, .out = {dx}, .p = f.p});
-        run(OP_LINEAR_BACKWARD_WEIGHT, &(struct op_args){.in = {f.in[0], dy}, .out = {dw, db}, .p = f.p});
+        run(OP_LINEAR_BACKWARD_WEIGHT,
+            &(struct op_args){.in = {f.in[0], dy}, .out = {dw, db}, .p = f.p});
         check("linear dx", linear_oracle, &f, 0, weight, &dx);
         check("linear dw", linear_oracle, &f, 1, weight, &dw);
         check("linear db", linear_oracle, &f, 2, weight, &db);
         run(OP_LINEAR_FORWARD, &f);
-        double *const in[3] = {doubles(&heap, &f.in[0]), doubles(&heap, &f.in[1]), doubles(&heap, &f.in[2])};
+        double *const in[3] = {doubles(&heap, &f.in[0]), doubles(&heap, &f.in[1]),
+                               doubles(&heap, &f.in[2])};
         double want[15];
         linear_oracle(&f, in, want);
-        for (int j = 0; j < 15; j++) cr_assert_float_eq(tensor_f32(&f.out[0])[j], want[j], TOLERANCE);
+        for (int j = 0; j < 15; j++)
+            cr_assert_float_eq(tensor_f32(&f.out[0])[j], want[j], TOLERANCE);
         heap_free(&heap);
     }
 }
@@ -223,11 +245,13 @@ Test(math_gradient, pools, .timeout = 60) {
             struct op_args f = {.in = {tensor_random(&heap, 1, 4, 2, 2, 6, 7)},
                                 .out = {tensor_new(&heap, DTYPE_F32, 4, 2, 2, p, q)},
                                 .p.pool = {size, stride}};
-            struct tensor dy = tensor_random(&heap, 2, 4, 2, 2, p, q), dx = tensor_like(&heap, &f.in[0]);
+            struct tensor dy = tensor_random(&heap, 2, 4, 2, 2, p, q),
+                          dx = tensor_like(&heap, &f.in[0]);
             double *weight = doubles(&heap, &dy);
             run(OP_AVG_POOL_BACKWARD, &(struct op_args){.in = {dy}, .out = {dx}, .p = f.p});
             check("avg pool dx", avg_pool_oracle, &f, 0, weight, &dx);
-            run(OP_MAX_POOL_BACKWARD, &(struct op_args){.in = {f.in[0], dy}, .out = {dx}, .p = f.p});
+            run(OP_MAX_POOL_BACKWARD,
+                &(struct op_args){.in = {f.in[0], dy}, .out = {dx}, .p = f.p});
             check("max pool dx", max_pool_oracle, &f, 0, weight, &dx);
             heap_free(&heap);
         }
@@ -238,7 +262,8 @@ Test(math_gradient, losses, .timeout = 60) {
     struct step_block step = {.weight = 0.125f};
     struct tensor x = tensor_random(&heap, 1, 2, 6, 9, 1, 1),
                   labels = tensor_new(&heap, DTYPE_I32, 1, 6, 1, 1, 1);
-    for (int i = 0; i < 6; i++) ((int32_t *)labels.data)[i] = i * 5 % 9;
+    for (int i = 0; i < 6; i++)
+        ((int32_t *)labels.data)[i] = i * 5 % 9;
     struct tensor y = tensor_like(&heap, &x), dy = tensor_random(&heap, 2, 2, 6, 9, 1, 1),
                   dx = tensor_like(&heap, &x);
     struct op_args softmax = {.in = {x}, .out = {y}};
@@ -252,7 +277,8 @@ Test(math_gradient, losses, .timeout = 60) {
             weight[i] = reduction == REDUCE_MEAN  ? 0.125
                         : reduction == REDUCE_SUM ? 1
                                                   : tensor_f32(&dloss)[i];
-        struct op_args b = {.in = {x, labels}, .out = {dx}, .step = &step, .p.loss = {reduction, 0}};
+        struct op_args b = {
+            .in = {x, labels}, .out = {dx}, .step = &step, .p.loss = {reduction, 0}};
         if (reduction == REDUCE_NONE) b.in[2] = dloss;
         struct op_args f = {.in = {x, labels},
                             .out = {tensor_new(&heap, DTYPE_F64, 1, 6, 1, 1, 1),
@@ -265,10 +291,12 @@ Test(math_gradient, losses, .timeout = 60) {
         double want[6];
         run(OP_CROSS_ENTROPY_FORWARD, &f);
         cross_entropy_oracle(&f, in, want);
-        for (int i = 0; i < 6; i++) cr_assert_float_eq(((double *)f.out[0].data)[i], want[i], 1e-12);
+        for (int i = 0; i < 6; i++)
+            cr_assert_float_eq(((double *)f.out[0].data)[i], want[i], 1e-12);
         run(OP_NLL_FORWARD, &f);
         nll_oracle(&f, in, want);
-        for (int i = 0; i < 6; i++) cr_assert_eq(((double *)f.out[0].data)[i], want[i]);
+        for (int i = 0; i < 6; i++)
+            cr_assert_eq(((double *)f.out[0].data)[i], want[i]);
     }
     heap_free(&heap);
 }

@@ -1,5 +1,6 @@
-/* The ops without sums of products: layouts, relu, pools, dropout, optimizer, hash. Here fast and reference
- * do the very same operations, so the values must be equal, not near; instruction sets to the bit. */
+/* The ops without sums of products: layouts, relu, pools, dropout, optimizer, hash. Here fast
+ * and reference do the very same operations, so the values must be equal, not near; instruction
+ * sets to the bit. */
 #include "base/philox.h"
 #include "device/host/kernels/hash_mix.h"
 #include "tests/device/kernels_common.h"
@@ -7,11 +8,12 @@
 static const int sample_counts[] = {0, 1, 15, 16, 17, 33};
 enum { SAMPLE_COUNTS = 6 };
 
-/* Runs `op` on every instruction set, outputs fresh each time (in place where `in_place` names an input);
- * each must equal `want`, which is PLAIN, value by value (0 and -0 alike), and the first of them to the bit.
+/* Runs `op` on every instruction set, outputs fresh each time (in place where `in_place` names
+ * an input); each must equal `want`, which is PLAIN, value by value (0 and -0 alike), and the
+ * first of them to the bit.
  */
-static void expect_all(enum op op, const struct op_args *fast, int in_place, const struct tensor *want,
-                       const char *what) {
+static void expect_all(enum op op, const struct op_args *fast, int in_place,
+                       const struct tensor *want, const char *what) {
     struct heap heap = {0};
     struct tensor first = {.data = NULL};
     for (int i = 0; i < ISAS; i++) {
@@ -24,11 +26,12 @@ static void expect_all(enum op op, const struct op_args *fast, int in_place, con
         struct tensor got = a.out[0].layout == LAYOUT_N16 ? plain_of(&heap, &a.out[0]) : a.out[0];
         for (size_t j = 0; j < tensor_count(want); j++) {
             float g = tensor_f32(&got)[j], w = tensor_f32(want)[j];
-            cr_assert(g == w || (isnan(g) && isnan(w)), "%s, %s: element %zu is %g instead of %g", what,
-                      all_isas[i], j, (double)g, (double)w);
+            cr_assert(g == w || (isnan(g) && isnan(w)), "%s, %s: element %zu is %g instead of %g",
+                      what, all_isas[i], j, (double)g, (double)w);
         }
         if (!first.data) first = a.out[0];
-        cr_assert(same_bits(&first, &a.out[0]), "%s: %s differs from %s", what, all_isas[i], all_isas[0]);
+        cr_assert(same_bits(&first, &a.out[0]), "%s: %s differs from %s", what, all_isas[i],
+                  all_isas[0]);
     }
     heap_free(&heap);
 }
@@ -39,25 +42,29 @@ Test(math_ops, layouts_there_and_back, .timeout = 60) {
         for (int j = 0; j < 5; j++)
             for (int k = 0; k <= ISAS; k++) {
                 struct heap heap = {0};
-                host_kernel *there =
-                    k < ISAS ? kernel_of(OP_TO_N16, all_isas[k]) : host_reference_kernels[OP_TO_N16];
-                host_kernel *back =
-                    k < ISAS ? kernel_of(OP_TO_PLAIN, all_isas[k]) : host_reference_kernels[OP_TO_PLAIN];
+                host_kernel *there = k < ISAS ? kernel_of(OP_TO_N16, all_isas[k])
+                                              : host_reference_kernels[OP_TO_N16];
+                host_kernel *back = k < ISAS ? kernel_of(OP_TO_PLAIN, all_isas[k])
+                                             : host_reference_kernels[OP_TO_PLAIN];
                 if (!there) continue;
-                struct tensor x =
-                    tensor_random(&heap, 1, 4, sample_counts[i], counts[j][0], counts[j][1], counts[j][2]);
-                struct tensor want = n16_of(&heap, &x, 0), y = n16_new(&heap, &x), z = tensor_like(&heap, &x);
+                struct tensor x = tensor_random(&heap, 1, 4, sample_counts[i], counts[j][0],
+                                                counts[j][1], counts[j][2]);
+                struct tensor want = n16_of(&heap, &x, 0), y = n16_new(&heap, &x),
+                              z = tensor_like(&heap, &x);
                 there(&(struct op_args){.in = {x}, .out = {y}});
-                cr_assert(same_bits(&y, &want), "to N16: n=%d, shape %d, kernels %d", sample_counts[i], j, k);
+                cr_assert(same_bits(&y, &want), "to N16: n=%d, shape %d, kernels %d",
+                          sample_counts[i], j, k);
                 back(&(struct op_args){.in = {y}, .out = {z}});
-                cr_assert(same_bits(&z, &x), "to plain: n=%d, shape %d, kernels %d", sample_counts[i], j, k);
+                cr_assert(same_bits(&z, &x), "to plain: n=%d, shape %d, kernels %d",
+                          sample_counts[i], j, k);
                 heap_free(&heap);
             }
 }
 
 Test(math_ops, relu, .timeout = 60) {
     struct heap heap = {0};
-    struct tensor x = tensor_random(&heap, 1, 2, 19, 7, 1, 1), dy = tensor_random(&heap, 2, 2, 19, 7, 1, 1);
+    struct tensor x = tensor_random(&heap, 1, 2, 19, 7, 1, 1),
+                  dy = tensor_random(&heap, 2, 2, 19, 7, 1, 1);
     float *f = tensor_f32(&x);
     f[0] = 0, f[1] = -0.0f, f[2] = INFINITY, f[3] = -INFINITY, f[4] = NAN, f[5] = 0x1p-149f,
     f[6] = -0x1p-149f;
@@ -65,8 +72,8 @@ Test(math_ops, relu, .timeout = 60) {
     host_reference_kernels[OP_RELU_FORWARD](&(struct op_args){.in = {x}, .out = {y}});
     static const float want[7] = {0, 0, INFINITY, 0, NAN, 0x1p-149f, 0};
     for (int i = 0; i < 7; i++)
-        cr_assert(tensor_f32(&y)[i] == want[i] || (i == 4 && isnan(tensor_f32(&y)[i])), "relu of %g",
-                  (double)f[i]);
+        cr_assert(tensor_f32(&y)[i] == want[i] || (i == 4 && isnan(tensor_f32(&y)[i])),
+                  "relu of %g", (double)f[i]);
     host_reference_kernels[OP_RELU_BACKWARD](&(struct op_args){.in = {y, dy}, .out = {dx}});
     for (size_t i = 0; i < tensor_count(&x); i++)
         cr_assert_eq(tensor_f32(&dx)[i], f[i] > 0 ? tensor_f32(&dy)[i] : 0);
@@ -74,7 +81,8 @@ Test(math_ops, relu, .timeout = 60) {
         struct tensor xl = n16 ? n16_of(&heap, &x, 1) : x, yl = n16 ? n16_of(&heap, &y, 1) : y,
                       dyl = n16 ? n16_of(&heap, &dy, 0) : dy;
         expect_all(OP_RELU_FORWARD, &(struct op_args){.in = {xl}, .out = {xl}}, -1, &y, "relu");
-        expect_all(OP_RELU_FORWARD, &(struct op_args){.in = {xl}, .out = {xl}}, 0, &y, "relu in place");
+        expect_all(OP_RELU_FORWARD, &(struct op_args){.in = {xl}, .out = {xl}}, 0, &y,
+                   "relu in place");
         expect_all(OP_RELU_BACKWARD, &(struct op_args){.in = {yl, dyl}, .out = {dyl}}, -1, &dx,
                    "relu backward");
         expect_all(OP_RELU_BACKWARD, &(struct op_args){.in = {yl, dyl}, .out = {dyl}}, 1, &dx,
@@ -96,8 +104,8 @@ Test(math_ops, pools_equal_the_reference, .timeout = 60) {
                 tensor_f32(&x)[j] = roundf(3 * tensor_f32(&x)[j]) / 2; /* many equal */
             if (n) tensor_f32(&x)[1] = tensor_f32(&x)[w] = NAN;
             struct tensor y = tensor_like(&heap, &dy), dx = tensor_like(&heap, &x);
-            struct tensor xl = n16_of(&heap, &x, 5), yl = n16_new(&heap, &dy), dyl = n16_of(&heap, &dy, 0),
-                          dxl = n16_new(&heap, &x);
+            struct tensor xl = n16_of(&heap, &x, 5), yl = n16_new(&heap, &dy),
+                          dyl = n16_of(&heap, &dy, 0), dxl = n16_new(&heap, &x);
             struct op_args want = {.in = {x}, .out = {y}, .p.pool = {size, stride}},
                            fast = {.in = {xl}, .out = {yl}, .p.pool = {size, stride}};
             host_reference_kernels[OP_AVG_POOL_FORWARD](&want);
@@ -144,8 +152,8 @@ Test(math_ops, max_pool_takes_the_first_of_equals_and_nan_above_all, .timeout = 
         struct op_args a = {.in = {x, dy}, .out = {y}, .p.pool = {2, 2}};
         host_reference_kernels[OP_MAX_POOL_FORWARD](&a);
         float most = tensor_f32(&y)[0];
-        cr_assert(most == cases[i].most || (isnan(most) && isnan(cases[i].most)), "window %zu: %g", i,
-                  (double)most);
+        cr_assert(most == cases[i].most || (isnan(most) && isnan(cases[i].most)), "window %zu: %g",
+                  i, (double)most);
         a.out[0] = dx;
         host_reference_kernels[OP_MAX_POOL_BACKWARD](&a);
         for (int tap = 0; tap < 4; tap++)
@@ -157,8 +165,8 @@ Test(math_ops, max_pool_takes_the_first_of_equals_and_nan_above_all, .timeout = 
 
 /* --- dropout --- */
 
-/* A fair mask of n draws strays from n * p by more than 5 standard deviations once in two million times; the
- * seed is fixed. */
+/* A fair mask of n draws strays from n * p by more than 5 standard deviations once in two
+ * million times; the seed is fixed. */
 static const double SIGMAS = 5;
 
 static struct op_args dropout_of(const struct tensor *x, const struct tensor *y,
@@ -178,10 +186,11 @@ Test(math_ops, dropout_keeps_the_right_share_and_scales_it, .timeout = 60) {
         for (size_t j = 0; j < tensor_count(&x); j++) {
             float got = tensor_f32(&y)[j];
             kept += got != 0;
-            cr_assert(got == 0 || got == tensor_f32(&x)[j] * (1.0f / (1.0f - ps[i])), "element %zu", j);
+            cr_assert(got == 0 || got == tensor_f32(&x)[j] * (1.0f / (1.0f - ps[i])), "element %zu",
+                      j);
         }
-        cr_assert(fabs(kept - n * (1 - p)) <= SIGMAS * sqrt(n * p * (1 - p)), "p = %g: %g of %g kept", p,
-                  kept, n);
+        cr_assert(fabs(kept - n * (1 - p)) <= SIGMAS * sqrt(n * p * (1 - p)),
+                  "p = %g: %g of %g kept", p, kept, n);
     }
     heap_free(&heap);
 }
@@ -191,7 +200,8 @@ Test(math_ops, dropout_at_the_ends, .timeout = 60) {
     struct step_block step = {.seed = 1};
     struct tensor x = tensor_random(&heap, 1, 2, 17, 12, 1, 1), zero = tensor_copy(&heap, &x);
     tensor_f32(&x)[3] = -0.0f, tensor_f32(&x)[4] = INFINITY;
-    for (size_t i = 0; i < tensor_count(&x); i++) tensor_f32(&zero)[i] = tensor_f32(&x)[i] * 0;
+    for (size_t i = 0; i < tensor_count(&x); i++)
+        tensor_f32(&zero)[i] = tensor_f32(&x)[i] * 0;
     for (int n16 = 0; n16 < 2; n16++) {
         struct tensor xl = n16 ? n16_of(&heap, &x, 1) : x;
         struct op_args a = dropout_of(&xl, &xl, &step, 0, 0, 0);
@@ -203,7 +213,8 @@ Test(math_ops, dropout_at_the_ends, .timeout = 60) {
     heap_free(&heap);
 }
 
-/* The mask is that of the plain tensor in both layouts, the same in backward, and another for any other key.
+/* The mask is that of the plain tensor in both layouts, the same in backward, and another for
+ * any other key.
  */
 Test(math_ops, dropout_masks_are_a_function_of_the_element, .timeout = 60) {
     for (int i = 0; i < SAMPLE_COUNTS; i++)
@@ -236,16 +247,19 @@ Test(math_ops, dropout_masks_are_a_function_of_the_element, .timeout = 60) {
                                   .step = i == 3};
         struct op_args a = dropout_of(&x, &y[i], &step, .5f, i == 4, i == 5);
         host_reference_kernels[OP_DROPOUT_FORWARD](&a);
-        for (int j = 0; j < i; j++) cr_assert(!same_bits(&y[i], &y[j]), "masks %d and %d are equal", i, j);
+        for (int j = 0; j < i; j++)
+            cr_assert(!same_bits(&y[i], &y[j]), "masks %d and %d are equal", i, j);
     }
     heap_free(&heap);
 }
 
 /* --- whole vectors and tails --- */
 
-/* Every count from 0 to 70, each at four offsets: an element has the reference's bits wherever it lies. */
+/* Every count from 0 to 70, each at four offsets: an element has the reference's bits wherever
+ * it lies. */
 Test(math_ops, elementwise_ops_have_the_same_bits_anywhere, .timeout = 60) {
-    static const enum op ops[] = {OP_FILL, OP_ADD, OP_SCALE, OP_SGD, OP_SGD, OP_SGD, OP_SGD, OP_ADADELTA, OP_ADAM, OP_ADAM};
+    static const enum op ops[] = {OP_FILL, OP_ADD, OP_SCALE,    OP_SGD,  OP_SGD,
+                                  OP_SGD,  OP_SGD, OP_ADADELTA, OP_ADAM, OP_ADAM};
     struct step_block step = {.learning_rate = .1f, .adam_rate = .7f, .adam_root = .31f};
     for (int which = 0; which < 10; which++)
         for (int count = 0; count <= 70; count++)
@@ -261,13 +275,17 @@ Test(math_ops, elementwise_ops_have_the_same_bits_anywhere, .timeout = 60) {
                 struct tensor *all[5] = {&x, &y, &m, &y0, &m0};
                 for (int i = 0; i < 5; i++)
                     all[i]->data = tensor_f32(all[i]) + offset, all[i]->dims[0] = count;
-                struct op_args a = {
-                    .in = {x}, .out = {y, which >= 5 ? m : (struct tensor){.data = NULL}}, .step = &step};
+                struct op_args a = {.in = {x},
+                                    .out = {y, which >= 5 ? m : (struct tensor){.data = NULL}},
+                                    .step = &step};
                 step.first_update = which == 6;
                 if (ops[which] == OP_SGD)
-                    a.p.sgd = (struct sgd_args){which >= 5 ? .9f : 0, which == 4 || which == 6 ? .01f : 0};
-                else if (which >= 7) a.p.decay.weight_decay = which == 8 ? 0 : .01f;
-                else a.p.fill.value = .7f;
+                    a.p.sgd = (struct sgd_args){which >= 5 ? .9f : 0,
+                                                which == 4 || which == 6 ? .01f : 0};
+                else if (which >= 7)
+                    a.p.decay.weight_decay = which == 8 ? 0 : .01f;
+                else
+                    a.p.fill.value = .7f;
                 host_reference_kernels[ops[which]](&a);
                 struct tensor want = tensor_copy(&heap, &y), want_m = tensor_copy(&heap, &m);
                 for (int i = 0; i < ISAS; i++) {
@@ -275,8 +293,8 @@ Test(math_ops, elementwise_ops_have_the_same_bits_anywhere, .timeout = 60) {
                     memcpy(y.data, y0.data, tensor_bytes(&y));
                     memcpy(m.data, m0.data, tensor_bytes(&m));
                     kernel_of(ops[which], all_isas[i])(&a);
-                    cr_assert(same_bits(&y, &want) && same_bits(&m, &want_m), "op %d, %s, count %d at %d",
-                              which, all_isas[i], count, offset);
+                    cr_assert(same_bits(&y, &want) && same_bits(&m, &want_m),
+                              "op %d, %s, count %d at %d", which, all_isas[i], count, offset);
                 }
                 heap_free(&heap);
             }
@@ -286,8 +304,8 @@ Test(math_ops, elementwise_ops_have_the_same_bits_anywhere, .timeout = 60) {
 Test(math_ops, sgd_fuses_where_pytorch_does, .timeout = 60) {
     struct heap heap = {0};
     struct step_block step = {.learning_rate = .1f, .first_update = 1};
-    struct tensor g = tensor_random(&heap, 1, 1, 200, 1, 1, 1), p = tensor_random(&heap, 2, 1, 200, 1, 1, 1),
-                  m = tensor_like(&heap, &p);
+    struct tensor g = tensor_random(&heap, 1, 1, 200, 1, 1, 1),
+                  p = tensor_random(&heap, 2, 1, 200, 1, 1, 1), m = tensor_like(&heap, &p);
     struct tensor want_p = tensor_copy(&heap, &p), want_m = tensor_like(&heap, &p);
     struct op_args a = {.in = {g}, .out = {p, m}, .step = &step, .p.sgd = {.9f, .01f}};
     for (int update = 0; update < 3; update++, step.first_update = 0) {
@@ -332,12 +350,13 @@ Test(math_ops, hash, .timeout = 60) {
         cr_assert_eq(backwards, want, "the sum has no order");
         for (int i = 0; i < ISAS; i++)
             if (kernel_of(OP_HASH, all_isas[i]))
-                cr_assert_eq(hash_of(&x, kernel_of(OP_HASH, all_isas[i])), want, "%s, count %d", all_isas[i],
-                             count);
+                cr_assert_eq(hash_of(&x, kernel_of(OP_HASH, all_isas[i])), want, "%s, count %d",
+                             all_isas[i], count);
         for (int bit = 0; bit < 32 && count; bit++) { /* any one bit shows, that of -0 too */
             uint32_t *word = (uint32_t *)x.data + bit % count;
             *word ^= 1u << bit;
-            cr_assert_neq(hash_of(&x, kernel_of(OP_HASH, NULL)), want, "bit %d of %d elements", bit, count);
+            cr_assert_neq(hash_of(&x, kernel_of(OP_HASH, NULL)), want, "bit %d of %d elements", bit,
+                          count);
             *word ^= 1u << bit;
         }
         if (count > 1) { /* two elements exchanged show */

@@ -1,5 +1,5 @@
-/* device/: host-late runs nothing before somebody waits for it. So it catches the program that reads too
- * early, and gives the right program the bits of `host`. */
+/* device/: host-late runs nothing before somebody waits for it. So it catches the program that
+ * reads too early, and gives the right program the bits of `host`. */
 #include "tests/device/shared.h"
 
 Test(late, nothing_happens_before_somebody_waits, .timeout = 30) {
@@ -26,14 +26,17 @@ Test(late, catches_the_program_that_reads_too_early, .timeout = 30) {
         MUST(stream_sync(device_compute(d)));
         MUST(copy_to_device(device_compute(d), x, host, 16));
         MUST(event_record(copied, device_compute(d)));
-        host[0] = 99;                                     /* too early: the copy may not have read it yet */
-        MUST(copy_to_host(device_comm(d), early, x, 16)); /* and nobody told comm to wait for compute */
+        /* too early: the copy may not have read it yet */
+        host[0] = 99;
+        /* and nobody told comm to wait for compute */
+        MUST(copy_to_host(device_comm(d), early, x, 16));
         MUST(stream_sync(device_comm(d)));
         MUST(event_sync(copied));
         if (host_kinds[k] == DEVICE_HOST) { /* here the wrong program works by luck */
             cr_assert(early[0] == 1 && x[0] == 1);
         } else {
-            cr_assert(early[0] == 7 && x[0] == 99, "the mistakes were not shown: %g, %g", early[0], x[0]);
+            cr_assert(early[0] == 7 && x[0] == 99, "the mistakes were not shown: %g, %g", early[0],
+                      x[0]);
         }
         event_destroy(copied);
         device_close(d);

@@ -1,5 +1,5 @@
-/* device/: memory. The arena gives each byte to one owner and gets every byte back; the ledger knows who
- * holds what; running out says so. */
+/* device/: memory. The arena gives each byte to one owner and gets every byte back; the ledger
+ * knows who holds what; running out says so. */
 #include <pthread.h>
 #include <stdint.h>
 #include <sys/stat.h>
@@ -109,17 +109,18 @@ Test(memory, running_out_says_who_holds_what, .timeout = 30) {
     MUST(device_alloc(d, &activations, 6 << 20, MEM_ACTIVATIONS));
     cr_assert_eq(device_alloc(d, &more, 3 << 20, MEM_GRADS), ERR_MEMORY);
     cr_assert_null(more);
-    cr_assert_str_eq(
-        error_message(),
-        "out of memory on device 3: 3 MiB asked for grads, 1 MiB of 8 MiB free, held: activations 6 MiB, "
-        "params 1 MiB: use a smaller batch or model, or a larger --device-memory");
+    cr_assert_str_eq(error_message(),
+                     "out of memory on device 3: 3 MiB asked for grads, 1 MiB of 8 MiB free, held: "
+                     "activations 6 MiB, "
+                     "params 1 MiB: use a smaller batch or model, or a larger --device-memory");
     cr_assert_eq(device_ledger(d).now[MEM_GRADS], 0);
     cr_assert_eq(device_alloc(d, &more, SIZE_MAX, MEM_GRADS), ERR_MEMORY);
     cr_assert_eq(device_alloc(d, &more, SIZE_MAX - 300, MEM_GRADS), ERR_MEMORY);
 
     device_free(d, params); /* 1 MiB in front, 1 MiB behind: room for 2 but not in one piece */
     cr_assert_eq(device_alloc(d, &more, 2 << 20, MEM_GRADS), ERR_MEMORY);
-    MUST_SAY("2 MiB asked for grads, 2 MiB of 8 MiB free (largest piece 1 MiB), held: activations 6 MiB");
+    MUST_SAY("2 MiB asked for grads, 2 MiB of 8 MiB free (largest piece 1 MiB), held: activations "
+             "6 MiB");
     MUST(device_alloc(d, &more, 1 << 20, MEM_GRADS));
     MUST(device_alloc(d, &more, 1 << 20, MEM_GRADS));
     cr_assert_eq(device_alloc(d, &more, 0, MEM_GRADS), ERR_MEMORY);
@@ -256,7 +257,8 @@ Test(available, is_the_least_of_machine_and_cgroups, .timeout = 30) {
     put(root, "/sys/fs/cgroup/user/job/memory.max", "max\n");
     put(root, "/sys/fs/cgroup/user/job/memory.current", "1048576\n");
     cr_assert_eq(host_memory_available(root), 400000 * KIB, "no limit");
-    put(root, "/sys/fs/cgroup/user/memory.max", "104857600\n"); /* the parent's limit counts: 100 MiB */
+    /* the parent's limit counts: 100 MiB */
+    put(root, "/sys/fs/cgroup/user/memory.max", "104857600\n");
     put(root, "/sys/fs/cgroup/user/memory.current", "31457280\n");
     cr_assert_eq(host_memory_available(root), 70 * MIB);
     put(root, "/sys/fs/cgroup/user/memory.stat", "anon 5\ninactive_file 10485760\n");

@@ -1,9 +1,10 @@
-/* device/: op_check is the table of op.h and nothing less; operand checks keep each device in its own memory;
- * flops and views of tensors are right. No kernel runs in the shape tests, so addresses there are made up. */
+/* device/: op_check is the table of op.h and nothing less; operand checks keep each device in
+ * its own memory; flops and views of tensors are right. No kernel runs in the shape tests, so
+ * addresses there are made up. */
 #include "tests/device/shared.h"
 
-static struct tensor at(int place, enum dtype dtype, enum layout layout, int rank, int d0, int d1, int d2,
-                        int d3) {
+static struct tensor at(int place, enum dtype dtype, enum layout layout, int rank, int d0, int d1,
+                        int d2, int d3) {
     const int dims[] = {d0, d1, d2, d3};
     struct tensor t = tensor_plain((void *)((uintptr_t)(place + 1) << 32), dtype, rank, dims);
     t.layout = layout;
@@ -18,12 +19,14 @@ static struct tensor at(int place, enum dtype dtype, enum layout layout, int ran
 enum { N = 20 };
 static const struct step_block *const a_step = (const struct step_block *)((uintptr_t)9 << 32);
 
-/* Arguments each op must accept: x (20,3,9,8), w (5,3,3,3), stride 2, padding 1 -> y (20,5,5,4), and so on. */
+/* Arguments each op must accept: x (20,3,9,8), w (5,3,3,3), stride 2, padding 1 -> y (20,5,5,4),
+ * and so on. */
 static struct op_args good_args(enum op op, enum layout layout) {
     struct op_args a;
     memset(&a, 0, sizeof a);
     a.step = a_step;
-    const struct tensor x4 = L(0, 4, N, 3, 9, 8), conv_y = L(1, 4, N, 5, 5, 4), pool_y = L(1, 4, N, 3, 4, 4);
+    const struct tensor x4 = L(0, 4, N, 3, 9, 8), conv_y = L(1, 4, N, 5, 5, 4),
+                        pool_y = L(1, 4, N, 3, 4, 4);
     const struct tensor x2 = L(0, 2, N, 7, 0, 0), scores = F(0, 2, N, 10, 0, 0);
     const struct tensor labels = OF(1, DTYPE_I32, 1, N, 0, 0, 0);
     switch (op) {
@@ -34,11 +37,15 @@ static struct op_args good_args(enum op op, enum layout layout) {
         a.in[0] = at(0, DTYPE_F32, LAYOUT_N16, 3, N, 3, 9, 0), a.out[0] = F(4, 3, N, 3, 9, 0);
         break;
     case OP_CONV2D_FORWARD:
-        a.in[0] = x4, a.in[1] = F(2, 4, 5, 3, 3, 3), a.in[2] = F(3, 1, 5, 0, 0, 0), a.out[0] = conv_y;
+        a.in[0] = x4, a.in[1] = F(2, 4, 5, 3, 3, 3), a.in[2] = F(3, 1, 5, 0, 0, 0),
+        a.out[0] = conv_y;
         break;
-    case OP_CONV2D_BACKWARD_DATA: a.in[0] = conv_y, a.in[1] = F(2, 4, 5, 3, 3, 3), a.out[0] = x4; break;
+    case OP_CONV2D_BACKWARD_DATA:
+        a.in[0] = conv_y, a.in[1] = F(2, 4, 5, 3, 3, 3), a.out[0] = x4;
+        break;
     case OP_CONV2D_BACKWARD_WEIGHT:
-        a.in[0] = x4, a.in[1] = conv_y, a.out[0] = F(2, 4, 5, 3, 3, 3), a.out[1] = F(3, 1, 5, 0, 0, 0);
+        a.in[0] = x4, a.in[1] = conv_y, a.out[0] = F(2, 4, 5, 3, 3, 3),
+        a.out[1] = F(3, 1, 5, 0, 0, 0);
         break;
     case OP_LINEAR_FORWARD:
         a.in[0] = x2, a.in[1] = F(2, 2, 11, 7, 0, 0), a.in[2] = F(3, 1, 11, 0, 0, 0),
@@ -54,12 +61,16 @@ static struct op_args good_args(enum op op, enum layout layout) {
     case OP_AVG_POOL_FORWARD:
     case OP_MAX_POOL_FORWARD: a.in[0] = x4, a.out[0] = pool_y; break;
     case OP_AVG_POOL_BACKWARD: a.in[0] = pool_y, a.out[0] = x4; break;
-    case OP_MAX_POOL_BACKWARD: a.in[0] = x4, a.in[1] = pool_y, a.out[0] = L(2, 4, N, 3, 9, 8); break;
+    case OP_MAX_POOL_BACKWARD:
+        a.in[0] = x4, a.in[1] = pool_y, a.out[0] = L(2, 4, N, 3, 9, 8);
+        break;
     case OP_RELU_FORWARD:
     case OP_DROPOUT_FORWARD:
     case OP_DROPOUT_BACKWARD:
     case OP_ADD: a.in[0] = x4, a.out[0] = L(4, 4, N, 3, 9, 8); break;
-    case OP_RELU_BACKWARD: a.in[0] = x4, a.in[1] = L(2, 4, N, 3, 9, 8), a.out[0] = L(4, 4, N, 3, 9, 8); break;
+    case OP_RELU_BACKWARD:
+        a.in[0] = x4, a.in[1] = L(2, 4, N, 3, 9, 8), a.out[0] = L(4, 4, N, 3, 9, 8);
+        break;
     case OP_LOG_SOFTMAX_FORWARD: a.in[0] = scores, a.out[0] = F(4, 2, N, 10, 0, 0); break;
     case OP_LOG_SOFTMAX_BACKWARD:
         a.in[0] = scores, a.in[1] = F(2, 2, N, 10, 0, 0), a.out[0] = F(4, 2, N, 10, 0, 0);
@@ -80,13 +91,17 @@ static struct op_args good_args(enum op op, enum layout layout) {
     case OP_FILL:
     case OP_SCALE: a.out[0] = L(4, 4, N, 3, 9, 8); break;
     case OP_SGD:
-        a.in[0] = F(0, 2, 6, 7, 0, 0), a.out[0] = F(4, 2, 6, 7, 0, 0), a.out[1] = F(5, 2, 6, 7, 0, 0);
+        a.in[0] = F(0, 2, 6, 7, 0, 0), a.out[0] = F(4, 2, 6, 7, 0, 0),
+        a.out[1] = F(5, 2, 6, 7, 0, 0);
         break;
     case OP_ADADELTA:
     case OP_ADAM:
-        a.in[0] = F(0, 2, 6, 7, 0, 0), a.out[0] = F(4, 2, 6, 7, 0, 0), a.out[1] = F(5, 2, 42, 2, 0, 0);
+        a.in[0] = F(0, 2, 6, 7, 0, 0), a.out[0] = F(4, 2, 6, 7, 0, 0),
+        a.out[1] = F(5, 2, 42, 2, 0, 0);
         break;
-    case OP_HASH: a.in[0] = F(0, 2, 6, 7, 0, 0), a.out[0] = OF(4, DTYPE_U64, 2, 100, 4, 0, 0); break;
+    case OP_HASH:
+        a.in[0] = F(0, 2, 6, 7, 0, 0), a.out[0] = OF(4, DTYPE_U64, 2, 100, 4, 0, 0);
+        break;
     case OP_GATHER_SAMPLES:
         a.in[0] = OF(0, DTYPE_U8, 4, 50, 3, 9, 8), a.in[1] = OF(1, DTYPE_U8, 1, 50, 0, 0, 0);
         a.in[2] = OF(2, DTYPE_I32, 1, N, 0, 0, 0);
@@ -94,8 +109,10 @@ static struct op_args good_args(enum op op, enum layout layout) {
         break;
     case OP_COUNT: break;
     }
-    if (op >= OP_CONV2D_FORWARD && op <= OP_CONV2D_BACKWARD_WEIGHT) a.p.conv = (struct conv_args){2, 1};
-    if (op >= OP_AVG_POOL_FORWARD && op <= OP_MAX_POOL_BACKWARD) a.p.pool = (struct pool_args){2, 2};
+    if (op >= OP_CONV2D_FORWARD && op <= OP_CONV2D_BACKWARD_WEIGHT)
+        a.p.conv = (struct conv_args){2, 1};
+    if (op >= OP_AVG_POOL_FORWARD && op <= OP_MAX_POOL_BACKWARD)
+        a.p.pool = (struct pool_args){2, 2};
     if (op == OP_DROPOUT_FORWARD || op == OP_DROPOUT_BACKWARD)
         a.p.dropout = (struct dropout_args){0.5f, 1, 63};
     if (op == OP_SGD) a.p.sgd = (struct sgd_args){0.9f, 0};
@@ -136,7 +153,8 @@ Test(op, right_arguments_are_accepted_and_any_wrong_one_is_not, .timeout = 30) {
     int refused = 0;
     for (int i = 0; i < 2 * OP_COUNT; i++) {
         enum op op = (enum op)(i / 2);
-        const struct op_args good = good_args(op, i % 2 && takes_n16(op) ? LAYOUT_N16 : LAYOUT_PLAIN);
+        const struct op_args good =
+            good_args(op, i % 2 && takes_n16(op) ? LAYOUT_N16 : LAYOUT_PLAIN);
         cr_assert_eq(op_check(op, &good), OK, "%s", error_message());
         for (int t = 0; t < 5; t++) {
             struct op_args a = good;
@@ -148,7 +166,8 @@ Test(op, right_arguments_are_accepted_and_any_wrong_one_is_not, .timeout = 30) {
             }
             operand(&a, t)->data = NULL;
             must_refuse(op, &a, "an operand is missing");
-            a = good, operand(&a, t)->dtype = operand(&a, t)->dtype == DTYPE_I64 ? DTYPE_I32 : DTYPE_I64;
+            a = good,
+            operand(&a, t)->dtype = operand(&a, t)->dtype == DTYPE_I64 ? DTYPE_I32 : DTYPE_I64;
             must_refuse(op, &a, "a type is wrong");
             a = good, operand(&a, t)->rank = 0;
             must_refuse(op, &a, "rank 0");
@@ -181,7 +200,8 @@ Test(op, right_arguments_are_accepted_and_any_wrong_one_is_not, .timeout = 30) {
 
 Test(op, parameters_and_optional_operands, .timeout = 30) {
     struct op_args a;
-#define REFUSE(op, change, why) (a = good_args((op), LAYOUT_PLAIN), change, must_refuse((op), &a, (why)))
+#define REFUSE(op, change, why) \
+    (a = good_args((op), LAYOUT_PLAIN), change, must_refuse((op), &a, (why)))
 #define ACCEPT(op, change) (a = good_args((op), LAYOUT_PLAIN), change, must_accept((op), &a))
     REFUSE(OP_CONV2D_FORWARD, a.p.conv.stride = 0, "stride 0");
     REFUSE(OP_CONV2D_FORWARD, a.p.conv.padding = -1, "padding -1");
@@ -192,7 +212,8 @@ Test(op, parameters_and_optional_operands, .timeout = 30) {
     REFUSE(OP_AVG_POOL_FORWARD, a.p.pool.stride = 0, "stride 0");
     REFUSE(OP_MAX_POOL_FORWARD, a.p.pool.size = 10, "the window is larger than the picture");
     REFUSE(OP_LINEAR_FORWARD, a.p.linear.weight_is_in_out = 1, "w lies the other way");
-    ACCEPT(OP_LINEAR_FORWARD, (a.p.linear.weight_is_in_out = 1, a.in[1].dims[0] = 7, a.in[1].dims[1] = 11));
+    ACCEPT(OP_LINEAR_FORWARD,
+           (a.p.linear.weight_is_in_out = 1, a.in[1].dims[0] = 7, a.in[1].dims[1] = 11));
     REFUSE(OP_DROPOUT_FORWARD, a.p.dropout.p = 1.5f, "p above 1");
     REFUSE(OP_DROPOUT_FORWARD, a.p.dropout.p = NAN, "p is no number");
     REFUSE(OP_DROPOUT_FORWARD, a.p.dropout.v = 64, "virtual device 64");
@@ -233,9 +254,10 @@ Test(op, overlaps_are_allowed_where_the_table_says_so, .timeout = 30) {
         for (int in = 0; in < 3; in++) {
             struct op_args a = good_args(op, LAYOUT_PLAIN);
             if (!a.in[in].data) continue;
-            int allowed = ((op == OP_RELU_FORWARD || op == OP_DROPOUT_FORWARD || op == OP_DROPOUT_BACKWARD) &&
-                           in == 0) ||
-                          (op == OP_RELU_BACKWARD && in == 1);
+            int allowed =
+                ((op == OP_RELU_FORWARD || op == OP_DROPOUT_FORWARD || op == OP_DROPOUT_BACKWARD) &&
+                 in == 0) ||
+                (op == OP_RELU_BACKWARD && in == 1);
             a.out[0].data = a.in[in].data;
             if (allowed)
                 cr_assert_eq(op_check(op, &a), OK, "%s", error_message());
@@ -251,7 +273,8 @@ Test(op, overlaps_are_allowed_where_the_table_says_so, .timeout = 30) {
 }
 
 Test(op, segments_empty_or_many, .timeout = 30) {
-    /* Two segments of 17 and 3 samples: 3 groups, not 2. Fine for a forward, not for a sum over samples. */
+    /* Two segments of 17 and 3 samples: 3 groups, not 2. Fine for a forward, not for a sum over
+     * samples. */
     struct op_args a = good_args(OP_CONV2D_FORWARD, LAYOUT_N16);
     a.in[0].groups = a.out[0].groups = 3;
     cr_assert_eq(op_check(OP_CONV2D_FORWARD, &a), OK, "%s", error_message());
@@ -262,7 +285,8 @@ Test(op, segments_empty_or_many, .timeout = 30) {
     must_refuse(OP_CONV2D_BACKWARD_WEIGHT, &a, "two segments in one launch");
     a = good_args(OP_CONV2D_BACKWARD_WEIGHT, LAYOUT_N16);
     a.in[0].groups = a.in[1].groups = a.in[0].dims[0] = a.in[1].dims[0] = 0;
-    cr_assert_eq(op_check(OP_CONV2D_BACKWARD_WEIGHT, &a), OK, "an empty segment: %s", error_message());
+    cr_assert_eq(op_check(OP_CONV2D_BACKWARD_WEIGHT, &a), OK, "an empty segment: %s",
+                 error_message());
 }
 
 Test(op, names_and_flops, .timeout = 30) {
@@ -278,8 +302,8 @@ Test(op, names_and_flops, .timeout = 30) {
     for (int op = OP_CONV2D_FORWARD; op <= OP_LINEAR_BACKWARD_WEIGHT; op++)
         for (int layout = 0; layout < 2; layout++) { /* pads are not counted */
             struct op_args a = good_args((enum op)op, (enum layout)layout);
-            cr_assert_eq(op_flops((enum op)op, &a), op <= OP_CONV2D_BACKWARD_WEIGHT ? conv : linear, "%s",
-                         op_name((enum op)op));
+            cr_assert_eq(op_flops((enum op)op, &a), op <= OP_CONV2D_BACKWARD_WEIGHT ? conv : linear,
+                         "%s", op_name((enum op)op));
         }
     struct op_args a = good_args(OP_SGD, LAYOUT_PLAIN);
     cr_assert_eq(op_flops(OP_SGD, &a), 42 * 4);

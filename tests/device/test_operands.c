@@ -1,5 +1,5 @@
-/* device/: nobody cheats. Every operand lies in a live allocation of the very device that computes. And views
- * of tensors point where they say. */
+/* device/: nobody cheats. Every operand lies in a live allocation of the very device that
+ * computes. And views of tensors point where they say. */
 #include "tests/device/shared.h"
 
 static int launch_dropout(struct device *d, float *x, const struct step_block *step) {
@@ -14,18 +14,20 @@ Test(operands, must_lie_in_the_devices_own_memory, .timeout = 30) {
     for (int k = 0; k < ALL_KINDS; k++) {
         struct device *d = test_open(all_kinds[k], 0), *other = test_open(all_kinds[k], 1);
         struct stream *s = device_compute(d);
-        float *mine = test_floats(d, 64), *theirs = test_floats(other, 64), *freed = test_floats(d, 64),
-              host[64] = {0}, last = 0;
+        float *mine = test_floats(d, 64), *theirs = test_floats(other, 64),
+              *freed = test_floats(d, 64), host[64] = {0}, last = 0;
         device_free(d, freed);
         float *foreign[] = {theirs, freed, host, mine + 1, mine - 64};
-        int cases = all_kinds[k] == DEVICE_CUDA ? 4 : 5; /* before `mine` lies the workspace there */
+        /* before `mine` lies the workspace there */
+        int cases = all_kinds[k] == DEVICE_CUDA ? 4 : 5;
         for (int i = 0; i < cases; i++) {
             cr_assert_eq(test_fill(s, foreign[i], 64, 1), ERR_FAILED, "case %d", i);
             MUST_SAY("fill on ");
             MUST_SAY(device_name(d));
             MUST_SAY(": out[0]");
             MUST_SAY("not in device 0's memory");
-            cr_assert_eq(test_add(s, mine, foreign[i] == mine + 1 ? host : foreign[i], 64), ERR_FAILED);
+            cr_assert_eq(test_add(s, mine, foreign[i] == mine + 1 ? host : foreign[i], 64),
+                         ERR_FAILED);
             MUST_SAY("add on ");
             MUST_SAY("(0): in[0]");
             cr_assert_eq(copy_to_device(s, foreign[i], host, 256), ERR_FAILED);
@@ -122,7 +124,8 @@ Test(tensor, sizes_count_pads_where_they_lie_in_memory, .timeout = 30) {
 
 Test(tensor, a_segment_is_a_view_of_its_share, .timeout = 30) {
     const struct segments cut = {.count = 4, .n = 40, .seg = {{0, 17}, {2, 0}, {4, 16}, {6, 7}}};
-    const int dims[] = {40, 3}, samples[] = {0, 17, 17, 33}, groups[] = {0, 2, 2, 3}, taken[] = {2, 0, 1, 1};
+    const int dims[] = {40, 3}, samples[] = {0, 17, 17, 33}, groups[] = {0, 2, 2, 3},
+              taken[] = {2, 0, 1, 1};
     static float data[4 * 16 * 3];
     struct tensor plain = tensor_plain(data, DTYPE_F32, 2, dims), n16 = plain;
     n16.layout = LAYOUT_N16;

@@ -1,5 +1,6 @@
-/* device/: what ThreadSanitizer is told of kernels, which are compiled without it (device/host/race.c), suffices to find
- * two streams that use the same memory in no order. Under any other build the same calls are only gone through. */
+/* device/: what ThreadSanitizer is told of kernels, which are compiled without it
+ * (device/host/race.c), suffices to find two streams that use the same memory in no order. Under
+ * any other build the same calls are only gone through. */
 #include <sys/wait.h>
 
 #include "tests/device/shared.h"
@@ -31,10 +32,11 @@ static int say_done(void *args) {
     return OK;
 }
 
-/* The status of a process in which both streams of a device work on the same memory: `first` on the communication stream,
- * which has a thread of its own, `second` on the compute stream, after it if `ordered`. */
-static int status_of(int (*first)(struct stream *, float *, float *), int (*second)(struct stream *, float *, float *),
-                     int ordered) {
+/* The status of a process in which both streams of a device work on the same memory: `first` on
+ * the communication stream, which has a thread of its own, `second` on the compute stream, after
+ * it if `ordered`. */
+static int status_of(int (*first)(struct stream *, float *, float *),
+                     int (*second)(struct stream *, float *, float *), int ordered) {
     fflush(NULL);
     pid_t child = fork();
     cr_assert_geq(child, 0);

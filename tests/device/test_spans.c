@@ -29,8 +29,8 @@ Test(spans, tell_what_ran_where_and_when, .timeout = 30) {
         MUST(stream_sync(s));
         stream_set_phase(comm, PHASE_ALLREDUCE, 12);
         int *counter = &ran;
-        MUST(stream_call_host(comm, "a name of more than twenty-nine characters", 123, count_up, &counter,
-                              sizeof counter));
+        MUST(stream_call_host(comm, "a name of more than twenty-nine characters", 123, count_up,
+                              &counter, sizeof counter));
         MUST(stream_sync(comm));
         int64_t after = now_ns();
 
@@ -52,22 +52,25 @@ Test(spans, tell_what_ran_where_and_when, .timeout = 30) {
             cr_assert_eq(span->step, expected[i].step);
             cr_assert_eq(span->bytes, expected[i].bytes, "%s", span->name);
             cr_assert_eq(span->flops, expected[i].flops, "%s", span->name);
-            cr_assert(span->rank == 6 && span->device == 2 && span->lane == LANE_COMPUTE && !span->waiting);
+            cr_assert(span->rank == 6 && span->device == 2 && span->lane == LANE_COMPUTE &&
+                      !span->waiting);
             cr_assert(span->start_ns >= (i ? log->spans[i - 1].end_ns : before) &&
                       span->end_ns >= span->start_ns);
         }
         const struct span *called = &stream_spans(comm)->spans[0];
         cr_assert_str_eq(called->name, "a name of more than twenty-n");
-        cr_assert(called->lane == LANE_COMM && called->bytes == 123 && called->phase == PHASE_ALLREDUCE);
+        cr_assert(called->lane == LANE_COMM && called->bytes == 123 &&
+                  called->phase == PHASE_ALLREDUCE);
         cr_assert(called->start_ns >= log->spans[3].end_ns && called->end_ns <= after);
         device_close(d);
         device_close(peer);
     }
 }
 
-/* Opens the gate from within the wait for it, which looks now and then whether its job has ended: so it always blocks, however
- * late a thread may be. On `host` that is the caller's own wait; on `host-late` the stream's thread waits, and the caller, who
- * looks too, waits for that one. */
+/* Opens the gate from within the wait for it, which looks now and then whether its job has
+ * ended: so it always blocks, however late a thread may be. On `host` that is the caller's own
+ * wait; on `host-late` the stream's thread waits, and the caller, who looks too, waits for that
+ * one. */
 struct opener {
     struct gate *gate;
     pthread_t caller;
@@ -101,7 +104,8 @@ Test(spans, a_wait_that_blocked_is_one_marked_span, .timeout = 30) {
         MUST(stream_sync(s));
         const struct span *wait = find_span(s, "wait", 0);
         cr_assert_not_null(wait);
-        cr_assert(wait->waiting == 1 && wait->phase == PHASE_REDUCE && wait->step == 3 && wait->bytes == 0);
+        cr_assert(wait->waiting == 1 && wait->phase == PHASE_REDUCE && wait->step == 3 &&
+                  wait->bytes == 0);
         cr_assert_geq(wait->end_ns - wait->start_ns, 1000000);
         if (host_kinds[k] == DEVICE_HOST) cr_assert_eq(stream_spans(s)->count, 1);
         int64_t ns[PHASE_COUNT];

@@ -1,5 +1,6 @@
-/* device/: streams, events and copies. Most tests run on `host` and on `host-late`, and where the CUDA runtime is
- * emulated on `cuda`: a right program cannot tell them apart. (On a GPU no host function can hold a stream.) */
+/* device/: streams, events and copies. Most tests run on `host` and on `host-late`, and where
+ * the CUDA runtime is emulated on `cuda`: a right program cannot tell them apart. (On a GPU no
+ * host function can hold a stream.) */
 #include <pthread.h>
 
 #include "tests/device/shared.h"
@@ -120,7 +121,8 @@ Test(event, orders_streams_and_devices, .timeout = 60) {
             int i = round % 4, next = (round + 1) % 4; /* one bucket goes around all four streams */
             MUST(test_scale(s[i], x[i / 2], 8, round % 3 ? 1.5f : 0.5f));
             expected *= round % 3 ? 1.5 : 0.5;
-            if (i / 2 != next / 2) MUST(copy_peer(s[i], d[next / 2], x[next / 2], d[i / 2], x[i / 2], 32));
+            if (i / 2 != next / 2)
+                MUST(copy_peer(s[i], d[next / 2], x[next / 2], d[i / 2], x[i / 2], 32));
             MUST(event_record(e[i], s[i]));
             MUST(stream_wait(s[next], e[i]));
         }
@@ -135,7 +137,8 @@ Test(event, orders_streams_and_devices, .timeout = 60) {
     }
 }
 
-/* Two threads, a device each, hand a value back and forth; each waits for the other's events only. */
+/* Two threads, a device each, hand a value back and forth; each waits for the other's events
+ * only. */
 struct player {
     struct device *own, *other;
     float *mine, *theirs;
@@ -149,7 +152,8 @@ static void *play(void *argument) {
     struct stream *s = device_comm(p->own);
     for (int round = 0; round < 100; round++) {
         if (round % 2 ==
-            p->first) { /* their half of the last round is marked: wait for it, then work and send */
+            /* their half of the last round is marked: wait for it, then work and send */
+            p->first) {
             MUST(stream_wait(s, p->theirs_done));
             MUST(test_scale(s, p->mine, 4, round % 8 < 4 ? 2 : 0.5f));
             MUST(copy_peer(s, p->other, p->theirs, p->own, p->mine, 16));
@@ -176,7 +180,8 @@ Test(event, two_threads_may_wait_for_each_other, .timeout = 60) {
         MUST(event_record(e[0], device_compute(d[0])));
         MUST(event_sync(e[0]));
         for (int i = 0; i < 2; i++) {
-            players[i] = (struct player){d[i], d[1 - i], x[i], x[1 - i], e[i], e[1 - i], &barrier, i};
+            players[i] =
+                (struct player){d[i], d[1 - i], x[i], x[1 - i], e[i], e[1 - i], &barrier, i};
             pthread_create(&threads[i], NULL, play, &players[i]);
         }
         for (int i = 0; i < 2; i++)
@@ -237,7 +242,8 @@ Test(call, copies_its_arguments_within_the_limit, .timeout = 30) {
         counter = NULL;
         MUST(stream_sync(device_comm(d)));
         cr_assert_eq(ran, 1);
-        cr_assert_eq(stream_call_host(device_comm(d), "large", 0, count_up, args, sizeof args), ERR_FAILED);
+        cr_assert_eq(stream_call_host(device_comm(d), "large", 0, count_up, args, sizeof args),
+                     ERR_FAILED);
         MUST_SAY("large on cpu(0)");
         device_close(d);
     }

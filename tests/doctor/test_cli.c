@@ -10,28 +10,55 @@ static const struct json *finding(const struct json *root, const char *check) {
 }
 
 /* Every check has a row, nothing is off, and the file says what the table says. */
-Test(doctor_cli, emulated_devices_pass, .timeout = 280, .init = cli_folder_make, .fini = cli_folder_remove) {
-    static const char *const checks[] = {
-        "cores", "memory", "open files", "vector kernels", "build", "cpu(0): device", "cpu(0): copies",
-        "cpu(0): pinned copies", "cpu(0): written values", "cpu(0): end of its memory", "cpu(0): compute after comm",
-        "cpu(0): comm after compute", "cpu(0) -> cpu(1)", "cpu(1) -> cpu(0)", "cpu: rank 0 opens memory of rank 1",
-        "cpu: rank 1 opens memory of rank 0", "cpu: to n16", "cpu: conv2d forward", "cpu: linear backward weight",
-        "cpu: max pool backward", "cpu: dropout forward", "cpu: cross entropy backward", "cpu: sgd", "cpu: hash",
-        "cpu: gather samples", "cpu: allreduce naive, 2 ranks", "cpu: allreduce ring, 4 ranks",
-        "cpu: allreduce tree, 4 ranks", "cpu: allreduce fused, 4 ranks", "cpu: step of lenet",
-        "cpu: lenet in two segments", "cpu: step of convnet", "cpu: convnet in two segments"};
+Test(doctor_cli, emulated_devices_pass, .timeout = 280, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    static const char *const checks[] = {"cores",
+                                         "memory",
+                                         "open files",
+                                         "vector kernels",
+                                         "build",
+                                         "cpu(0): device",
+                                         "cpu(0): copies",
+                                         "cpu(0): pinned copies",
+                                         "cpu(0): written values",
+                                         "cpu(0): end of its memory",
+                                         "cpu(0): compute after comm",
+                                         "cpu(0): comm after compute",
+                                         "cpu(0) -> cpu(1)",
+                                         "cpu(1) -> cpu(0)",
+                                         "cpu: rank 0 opens memory of rank 1",
+                                         "cpu: rank 1 opens memory of rank 0",
+                                         "cpu: to n16",
+                                         "cpu: conv2d forward",
+                                         "cpu: linear backward weight",
+                                         "cpu: max pool backward",
+                                         "cpu: dropout forward",
+                                         "cpu: cross entropy backward",
+                                         "cpu: sgd",
+                                         "cpu: hash",
+                                         "cpu: gather samples",
+                                         "cpu: allreduce naive, 2 ranks",
+                                         "cpu: allreduce ring, 4 ranks",
+                                         "cpu: allreduce tree, 4 ranks",
+                                         "cpu: allreduce fused, 4 ranks",
+                                         "cpu: step of lenet",
+                                         "cpu: lenet in two segments",
+                                         "cpu: step of convnet",
+                                         "cpu: convnet in two segments"};
     struct cli c;
     cli_run(&c, "doctor --device cpu --quick --seed 77 --timeout 110 --json found.json");
     cr_assert(c.status == 0 && !*c.err, "status %d: %s%s", c.status, c.out, c.err);
-    cr_expect(plain_lines(c.out) && matches(c.out, "^[0-9]+ ok, 0 off, [0-9]+ not here; seed 77; [0-9.]+ s$"), "%s",
-              c.out);
+    cr_expect(plain_lines(c.out) &&
+                  matches(c.out, "^[0-9]+ ok, 0 off, [0-9]+ not here; seed 77; [0-9.]+ s$"),
+              "%s", c.out);
     struct json *root = json_of("found.json");
-    cr_expect(json_int(root, "seed") == 77 && json_int(root, "off") == 0 && json_double(root, "seconds") > 0);
+    cr_expect(json_int(root, "seed") == 77 && json_int(root, "off") == 0 &&
+              json_double(root, "seconds") > 0);
     for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
         const struct json *f = finding(root, checks[i]);
         cr_expect_str_eq(json_text(f, "state"), "ok", "%s", checks[i]);
-        cr_expect(strstr(c.out, checks[i]) && strstr(c.out, json_text(f, "measured")), "%s is not in the table",
-                  checks[i]);
+        cr_expect(strstr(c.out, checks[i]) && strstr(c.out, json_text(f, "measured")),
+                  "%s is not in the table", checks[i]);
     }
     int rows = 0;
     for (const struct json *f = json_at(root, "findings")->child; f; f = f->next, rows++)
@@ -42,7 +69,8 @@ Test(doctor_cli, emulated_devices_pass, .timeout = 280, .init = cli_folder_make,
 }
 
 /* Another seed, other data: the errors of products differ. Without --seed it is a fresh one. */
-Test(doctor_cli, the_seed_is_the_data, .timeout = 280, .init = cli_folder_make, .fini = cli_folder_remove) {
+Test(doctor_cli, the_seed_is_the_data, .timeout = 280, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
     const char *const words[] = {"--seed 1", "--seed=1", "--seed 2", "", ""};
     char loss[5][200], products[5][200], seed[5][32];
     for (int i = 0; i < (test_short() ? 3 : 5); i++) {
@@ -50,8 +78,10 @@ Test(doctor_cli, the_seed_is_the_data, .timeout = 280, .init = cli_folder_make, 
         char path[16];
         snprintf(path, sizeof path, "%d.json", i);
         struct json *root = json_of(path);
-        snprintf(products[i], sizeof products[i], "%s", json_text(finding(root, "cpu: conv2d forward"), "measured"));
-        snprintf(loss[i], sizeof loss[i], "%s", json_text(finding(root, "cpu: step of convnet"), "measured"));
+        snprintf(products[i], sizeof products[i], "%s",
+                 json_text(finding(root, "cpu: conv2d forward"), "measured"));
+        snprintf(loss[i], sizeof loss[i], "%s",
+                 json_text(finding(root, "cpu: step of convnet"), "measured"));
         snprintf(seed[i], sizeof seed[i], "%lld", (long long)json_int(root, "seed"));
         json_free(root);
     }
@@ -68,7 +98,8 @@ Test(doctor_cli, no_gpu, .timeout = 120, .init = cli_folder_make, .fini = cli_fo
     cli_run(&c, "doctor --device cuda --quick --json found.json");
     cr_expect_eq(c.status, 3, "%s", c.out);
     cr_expect(matches(c.out, "^(driver|GPUs) +off +.*use --device cpu$"), "%s", c.out);
-    cr_expect(matches(c.err, "^duet: doctor: 1 of [0-9]+ findings are off: first: ") && strchr(c.err, '\n')[1] == 0,
+    cr_expect(matches(c.err, "^duet: doctor: 1 of [0-9]+ findings are off: first: ") &&
+                  strchr(c.err, '\n')[1] == 0,
               "%s", c.err);
     struct json *root = json_of("found.json");
     cr_expect(json_int(root, "off") == 1, "the file is written all the same");
@@ -94,14 +125,17 @@ Test(doctor_cli, wrong_words, .timeout = 60, .init = cli_folder_make, .fini = cl
     struct cli c;
     cli_run(&c, "doctor --help");
     cr_expect(c.status == 0 && !*c.err && plain_lines(c.out), "%s", c.err);
-    for (const char *flags[] = {"--device auto", "--quick", "--tf32", "--timeout", "--seed", "--json"}, **f = flags;
+    for (const char *
+             flags[] = {"--device auto", "--quick", "--tf32", "--timeout", "--seed", "--json"},
+            **f = flags;
          f < flags + 6; f++)
         cr_expect(strstr(c.out, *f), "%s is not in the help", *f);
     cli_free(&c);
 }
 
 /* Ctrl-C: the check and its ranks go too. */
-Test(doctor_cli, a_signal_leaves_nobody, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+Test(doctor_cli, a_signal_leaves_nobody, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
     struct cli c;
     for (int i = 0; i < 4; i++) {
         int files = cli_files();
@@ -109,7 +143,8 @@ Test(doctor_cli, a_signal_leaves_nobody, .timeout = 120, .init = cli_folder_make
         usleep(300000u * (unsigned)i);
         kill(c.pid, i % 2 ? SIGTERM : SIGINT);
         cli_wait_beside(&c, 1);
-        cr_expect(c.status == 128 + (i % 2 ? SIGTERM : SIGINT) || c.status == 0, "status %d: %s", c.status, c.err);
+        cr_expect(c.status == 128 + (i % 2 ? SIGTERM : SIGINT) || c.status == 0, "status %d: %s",
+                  c.status, c.err);
         cr_expect(cli_nobody_left(CLI_LEFT_SECONDS), "a process is left");
         if (c.status) cr_expect_eq(cli_files(), files, "a file is left");
         cli_free(&c);

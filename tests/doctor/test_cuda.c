@@ -1,5 +1,6 @@
-/* The doctor on GPUs that are emulated: honest ones pass, and each failure the emulation can be told to have is found,
- * in CUDA's words, while the checks it does not concern go on. Without the emulation there is nothing to run here. */
+/* The doctor on GPUs that are emulated: honest ones pass, and each failure the emulation can be
+ * told to have is found, in CUDA's words, while the checks it does not concern go on. Without
+ * the emulation there is nothing to run here. */
 #include "tests/cli/json.h"
 #include "tests/cli/run.h"
 #include "tests/doctor/shared.h"
@@ -31,7 +32,9 @@ static void fault(const char *list) {
 }
 
 static void skip_where_short(void) {
-    if (test_short()) cr_skip_test("tests/check_cuda_emulation.sh \"\" doctor/test_cuda runs it, in a minute or two");
+    if (test_short())
+        cr_skip_test(
+            "tests/check_cuda_emulation.sh \"\" doctor/test_cuda runs it, in a minute or two");
 }
 
 /* ---- the command ---- */
@@ -42,7 +45,8 @@ static void passes(int gpus, const char *rows) {
     snprintf(count, sizeof count, "%d", gpus);
     setenv("EMULATED_GPUS", count, 1);
     cli_run(&c, "doctor --device cuda --quick --timeout 110 --json found.json");
-    cr_assert(c.status == 0 && !*c.err && matches(c.out, " ok, 0 off, "), "status %d: %s%s", c.status, c.out, c.err);
+    cr_assert(c.status == 0 && !*c.err && matches(c.out, " ok, 0 off, "), "status %d: %s%s",
+              c.status, c.out, c.err);
     snprintf(list, sizeof list, "%s", rows);
     for (char *save, *row = strtok_r(list, "|", &save); row; row = strtok_r(NULL, "|", &save)) {
         char line[200];
@@ -54,25 +58,31 @@ static void passes(int gpus, const char *rows) {
     cli_free(&c);
 }
 
-static const char every_check[] =
-    "driver|GPUs|cuda.0.: device|cuda.0.: copies|cuda.0.: pinned copies|cuda.0.: written values|cuda.0.: compute after "
-    "comm|cuda.0. -> cuda.1.|cuda.1. -> cuda.0.|cuda: rank 1 opens memory of rank 0|cuda: conv2d forward|cuda: "
-    "hash|cuda: allreduce ring, 4 ranks|cuda: grid of 3 ranks, tree|cuda: grid without rank 1|cuda: step of "
-    "lenet|cuda: convnet in two segments|cuda: lenet replayed";
+static const char every_check[] = "driver|GPUs|cuda.0.: device|cuda.0.: copies|cuda.0.: pinned "
+                                  "copies|cuda.0.: written values|cuda.0.: compute after "
+                                  "comm|cuda.0. -> cuda.1.|cuda.1. -> cuda.0.|cuda: rank 1 opens "
+                                  "memory of rank 0|cuda: conv2d forward|cuda: "
+                                  "hash|cuda: allreduce ring, 4 ranks|cuda: grid of 3 ranks, "
+                                  "tree|cuda: grid without rank 1|cuda: step of "
+                                  "lenet|cuda: convnet in two segments|cuda: lenet replayed";
 
-Test(doctor_cuda, one_gpu_passes, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
+Test(doctor_cuda, one_gpu_passes, .timeout = 300, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
     without_libraries();
     passes(1, every_check);
 }
 
-Test(doctor_cuda, two_gpus_pass, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
+Test(doctor_cuda, two_gpus_pass, .timeout = 300, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
     skip_where_short();
     without_libraries();
     passes(2, every_check);
 }
 
-/* A fault of a kernel, in whatever process its number comes up: status 3, and copies between devices go on. */
-Test(doctor_cuda, a_fault_is_status_3, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
+/* A fault of a kernel, in whatever process its number comes up: status 3, and copies between
+ * devices go on. */
+Test(doctor_cuda, a_fault_is_status_3, .timeout = 300, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
     skip_where_short();
     struct cli c;
     fault("launch:1");
@@ -80,20 +90,24 @@ Test(doctor_cuda, a_fault_is_status_3, .timeout = 300, .init = cli_folder_make, 
     cr_expect_eq(c.status, 3, "%s", c.out);
     cr_expect(matches(c.out, "^cuda: relu forward +off +.*cudaErrorIllegalAddress") &&
                   matches(c.out, "^cuda: step of convnet +off +.*cudaErrorIllegalAddress") &&
-                  matches(c.out, "^cuda.0. -> cuda.1. +ok") && matches(c.out, "^cuda: rank 1 opens .* ok "),
+                  matches(c.out, "^cuda.0. -> cuda.1. +ok") &&
+                  matches(c.out, "^cuda: rank 1 opens .* ok "),
               "%s", c.out);
-    cr_expect(matches(c.err, "^duet: doctor: [0-9]+ of [0-9]+ findings are off: first: "), "%s", c.err);
+    cr_expect(matches(c.err, "^duet: doctor: [0-9]+ of [0-9]+ findings are off: first: "), "%s",
+              c.err);
     cli_free(&c);
 }
 
-Test(doctor_cuda, no_driver_and_an_old_one, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
-    static const char *const faults[] = {"driver:none", "driver:old"}, *const words[] = {"no NVIDIA driver",
-                                                                                        "the driver is for CUDA 11.4"};
+Test(doctor_cuda, no_driver_and_an_old_one, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    static const char *const faults[] = {"driver:none", "driver:old"},
+                             *const words[] = {"no NVIDIA driver", "the driver is for CUDA 11.4"};
     for (int i = 0; i < 2; i++) {
         struct cli c;
         fault(faults[i]);
         cli_run(&c, "doctor --device cuda --quick");
-        cr_expect(c.status == 3 && strstr(c.err, "1 of ") && strstr(c.err, words[i]), "%s: %s", faults[i], c.err);
+        cr_expect(c.status == 3 && strstr(c.err, "1 of ") && strstr(c.err, words[i]), "%s: %s",
+                  faults[i], c.err);
         cli_free(&c);
     }
 }
@@ -127,13 +141,15 @@ Test(doctor_cuda, ipc_refused, .timeout = 100) {
         fault(faults[i]);
         struct findings *f = examine_gpus(check_ipc, 1, 40);
         only_off(f, "cuda: memory of another process");
-        cr_expect(strstr(f->row[0].measured, i < 2 ? "import of memory of device" : "export of memory by CUDA IPC"), "%s: %s",
-                  faults[i], f->row[0].measured);
+        cr_expect(strstr(f->row[0].measured,
+                         i < 2 ? "import of memory of device" : "export of memory by CUDA IPC"),
+                  "%s: %s", faults[i], f->row[0].measured);
         findings_free(f);
     }
 }
 
-/* GPUs that do not reach each other: copies go through host memory and are right, IPC across is refused. */
+/* GPUs that do not reach each other: copies go through host memory and are right, IPC across is
+ * refused. */
 Test(doctor_cuda, no_peer_access, .timeout = 100) {
     without_libraries();
     setenv("EMULATED_PEER", "0", 1);
@@ -154,13 +170,14 @@ Test(doctor_cuda, every_op_faults, .timeout = 280) {
         char name[48];
         snprintf(name, sizeof name, "cuda: %s", op_name((enum op)op));
         const struct finding *row = row_of(f, name);
-        cr_expect(row->state == FINDING_OFF && strstr(row->measured, "cudaErrorIllegalAddress"), "%s: %s", name,
-                  row->measured);
+        cr_expect(row->state == FINDING_OFF && strstr(row->measured, "cudaErrorIllegalAddress"),
+                  "%s: %s", name, row->measured);
     }
     findings_free(f);
 }
 
-/* Kernels are chosen by the number of samples too: what is wrong at the batches of training alone is found. */
+/* Kernels are chosen by the number of samples too: what is wrong at the batches of training
+ * alone is found. */
 static int wrong_when_large(struct stream *stream, enum op op, const struct op_args *args) {
     struct op_args less = *args;
     if (op == OP_CONV2D_FORWARD && args->in[0].dims[0] >= 200) less.in[2].data = NULL; /* no bias */
@@ -191,8 +208,8 @@ Test(doctor_cuda, a_kernel_that_never_ends, .timeout = 200) {
     fault("hang:3");
     struct findings *f = examine_gpus(check_step, 1, test_short() ? 20 : 6);
     only_off(f, "cuda: step of lenet|cuda: step of convnet");
-    cr_expect(strstr(f->row[0].measured, "after") || strstr(f->row[0].measured, "no end within"), "%s",
-              f->row[0].measured);
+    cr_expect(strstr(f->row[0].measured, "after") || strstr(f->row[0].measured, "no end within"),
+              "%s", f->row[0].measured);
     findings_free(f);
 }
 
@@ -202,15 +219,17 @@ Test(doctor_cuda, a_fault_of_one_rank, .timeout = 280) {
     struct findings *f = examine_gpus(check_allreduce, 1, 40);
     cr_expect_gt(findings_count(f, FINDING_OFF), 4);
     for (int i = 0; i < f->count; i++)
-        cr_expect(f->row[i].state != FINDING_OFF || strstr(f->row[i].measured, "rank 1"), "%s: %s", f->row[i].check,
-                  f->row[i].measured);
+        cr_expect(f->row[i].state != FINDING_OFF || strstr(f->row[i].measured, "rank 1"), "%s: %s",
+                  f->row[i].check, f->row[i].measured);
     findings_free(f);
 }
 
-/* Everything late, and device memory out of the host's reach: the checks themselves lean on nothing. */
+/* Everything late, and device memory out of the host's reach: the checks themselves lean on
+ * nothing. */
 Test(doctor_cuda, late_and_guarded, .timeout = 280) {
     skip_where_short();
-    doctor_check *const checks[] = {check_memory, check_streams, check_peers, check_ipc, check_step, check_replay};
+    doctor_check *const checks[] = {check_memory, check_streams, check_peers,
+                                    check_ipc,    check_step,    check_replay};
     for (int guarded = 0; guarded < 2; guarded++) {
         without_libraries();
         setenv("EMULATED_CUDA_LATE_US", guarded ? "0" : "200", 1);
@@ -225,7 +244,8 @@ Test(doctor_cuda, late_and_guarded, .timeout = 280) {
 
 #else
 
-/* A GPU's checks in a build without one: not to be reached through the command, and refused one by one. */
+/* A GPU's checks in a build without one: not to be reached through the command, and refused one
+ * by one. */
 Test(doctor_cuda, not_built_in_or_not_here, .timeout = 60) {
     struct doctor_config config = lying_config();
     setenv("CUDA_VISIBLE_DEVICES", "", 1);

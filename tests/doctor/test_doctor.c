@@ -1,5 +1,6 @@
-/* The doctor finds what is wrong: copies that lose a byte, events that order nothing, memory of a wrong place, ranks
- * that do not come, a step that is a little off; and it outlives a check that crashes or hangs. */
+/* The doctor finds what is wrong: copies that lose a byte, events that order nothing, memory of
+ * a wrong place, ranks that do not come, a step that is a little off; and it outlives a check
+ * that crashes or hangs. */
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -9,8 +10,8 @@
 /* ---- honest devices pass: else what follows would prove nothing ---- */
 
 Test(doctor, honest_devices_pass, .timeout = 280) {
-    doctor_check *const checks[] = {check_machine, check_memory,    check_streams, check_peers, check_ipc,
-                                    check_ops,     check_allreduce, check_step};
+    doctor_check *const checks[] = {check_machine, check_memory, check_streams,   check_peers,
+                                    check_ipc,     check_ops,    check_allreduce, check_step};
     for (int i = 0; i < 8; i++) {
         struct findings *f = examine_lying(checks[i], NULL);
         only_off(f, "");
@@ -24,8 +25,8 @@ Test(doctor, honest_devices_pass, .timeout = 280) {
 enum { IN = 1, OUT = 2, ACROSS = 4 };
 static int loses; /* which copies are a byte short */
 
-static int short_copy(struct stream *stream, struct device *to, void *destination, struct device *from,
-                      const void *source, size_t bytes) {
+static int short_copy(struct stream *stream, struct device *to, void *destination,
+                      struct device *from, const void *source, size_t bytes) {
     int way = !from ? IN : !to ? OUT : ACROSS;
     return honest->copy(stream, to, destination, from, source, bytes - (bytes > 0 && loses & way));
 }
@@ -49,8 +50,8 @@ Test(doctor, a_copy_that_drops_the_last_byte, .timeout = 120) {
 /* Between two devices: by the destination's stream, or the source's. */
 static int pulled; /* lost: what the destination's stream copies; else what the source's does */
 
-static int short_on_one_side(struct stream *stream, struct device *to, void *destination, struct device *from,
-                             const void *source, size_t bytes) {
+static int short_on_one_side(struct stream *stream, struct device *to, void *destination,
+                             struct device *from, const void *source, size_t bytes) {
     int lost = from && to && from != to && stream->device == (pulled ? to : from);
     return honest->copy(stream, to, destination, from, source, bytes - (bytes > 4 && lost));
 }
@@ -102,7 +103,8 @@ Test(doctor, memory_that_is_not_there, .timeout = 60) {
 
 /* ---- streams ---- */
 
-static _Atomic int has_read; /* the reader has copied the block; before that the writer does not begin */
+/* the reader has copied the block; before that the writer does not begin */
+static _Atomic int has_read;
 
 static int until_read(void *args) {
     (void)args;
@@ -117,11 +119,13 @@ static int no_wait(struct stream *stream, struct event *event) {
     return OK;
 }
 
-/* The communication stream writes, and is so late that whoever does not wait for it always reads too early. */
-static int late_copy(struct stream *stream, struct device *to, void *destination, struct device *from,
-                     const void *source, size_t bytes) {
+/* The communication stream writes, and is so late that whoever does not wait for it always reads
+ * too early. */
+static int late_copy(struct stream *stream, struct device *to, void *destination,
+                     struct device *from, const void *source, size_t bytes) {
     int on_device = to && from, late = stream == device_comm(stream_device(stream));
-    if (on_device && late && !has_read) CHECK(honest->call_host(stream, "late", 0, until_read, "", 1));
+    if (on_device && late && !has_read)
+        CHECK(honest->call_host(stream, "late", 0, until_read, "", 1));
     CHECK(honest->copy(stream, to, destination, from, source, bytes));
     if (on_device && !late) has_read = 1;
     return OK;
@@ -141,7 +145,8 @@ Test(doctor, an_event_that_orders_nothing, .timeout = 60) {
 
 /* ---- memory of another process ---- */
 
-static int wrong_import(struct device *device, const struct memory_handle *handle, int fd, void **out) {
+static int wrong_import(struct device *device, const struct memory_handle *handle, int fd,
+                        void **out) {
     CHECK(honest->import_memory(device, handle, fd, out));
     if (device_index(device) == 1) *out = (char *)*out + 8;
     return OK;
@@ -151,7 +156,8 @@ static void wrong_imports(struct device_ops *ops) {
     ops->import_memory = wrong_import;
 }
 
-static int refused_import(struct device *device, const struct memory_handle *handle, int fd, void **out) {
+static int refused_import(struct device *device, const struct memory_handle *handle, int fd,
+                          void **out) {
     (void)handle, (void)fd, (void)out;
     return fail(ERR_FAILED, "import on %s: refused by the test", device_name(device));
 }
@@ -169,8 +175,9 @@ Test(doctor, imported_memory_of_a_wrong_place, .timeout = 60) {
 Test(doctor, import_refused_is_told_in_the_drivers_words, .timeout = 60) {
     struct findings *f = examine_lying(check_ipc, refused_imports);
     only_off(f, "cpu: memory of another process");
-    cr_expect(strstr(f->row[0].measured, "refused by the test") && strstr(f->row[0].measured, "rank "), "%s",
-              f->row[0].measured);
+    cr_expect(strstr(f->row[0].measured, "refused by the test") &&
+                  strstr(f->row[0].measured, "rank "),
+              "%s", f->row[0].measured);
     findings_free(f);
 }
 
@@ -179,8 +186,8 @@ Test(doctor, import_refused_is_told_in_the_drivers_words, .timeout = 60) {
 static int calls_made;
 
 /* Rank 1 leaves out its calls from the fourth on: the others wait for it. */
-static int forgetful(struct stream *stream, const char *span_name, uint64_t span_bytes, host_function *function,
-                     const void *args, size_t args_bytes) {
+static int forgetful(struct stream *stream, const char *span_name, uint64_t span_bytes,
+                     host_function *function, const void *args, size_t args_bytes) {
     if (device_index(stream_device(stream)) == 1 && ++calls_made >= 4) return OK;
     return honest->call_host(stream, span_name, span_bytes, function, args, args_bytes);
 }
@@ -195,18 +202,24 @@ Test(doctor, a_rank_that_does_not_come, .timeout = 200) {
     plant = forgets;
     struct findings *f = examine(check_allreduce, &config);
     int off = findings_count(f, FINDING_OFF);
-    cr_expect(!findings_count(f, FINDING_OK) && off > 8, "every algorithm of both worlds is some calls short: %d", off);
+    cr_expect(!findings_count(f, FINDING_OK) && off > 8,
+              "every algorithm of both worlds is some calls short: %d", off);
     for (int i = 0; i < f->count; i++)
-        cr_expect(f->row[i].state == FINDING_NOT_HERE || strstr(f->row[i].measured, "no word from rank") || strstr(f->row[i].measured, "no end within"), "%s: %s",
-                  f->row[i].check, f->row[i].measured); /* the second where the machine is too busy for the first */
+        cr_expect(f->row[i].state == FINDING_NOT_HERE ||
+                      strstr(f->row[i].measured, "no word from rank") ||
+                      strstr(f->row[i].measured, "no end within"),
+                  "%s: %s",
+                  /* the second where the machine is too busy for the first */
+                  f->row[i].check, f->row[i].measured);
     findings_free(f);
 }
 
-static int wrong_end(struct stream *stream, struct device *to, void *destination, struct device *from,
-                     const void *source, size_t bytes) {
+static int wrong_end(struct stream *stream, struct device *to, void *destination,
+                     struct device *from, const void *source, size_t bytes) {
     CHECK(honest->copy(stream, to, destination, from, source, bytes));
     CHECK(honest->sync(stream)); /* the communication stream has a thread of its own */
-    if (!to && device_index(stream_device(stream)) == 1) ((unsigned char *)destination)[bytes / 2] ^= 1;
+    if (!to && device_index(stream_device(stream)) == 1)
+        ((unsigned char *)destination)[bytes / 2] ^= 1;
     return OK;
 }
 
@@ -217,8 +230,8 @@ static void wrong_bit(struct device_ops *ops) {
 Test(doctor, one_bit_of_one_rank, .timeout = 120) {
     struct findings *f = examine_lying(check_allreduce, wrong_bit);
     for (int i = 0; i < f->count; i++)
-        cr_expect(f->row[i].state == FINDING_NOT_HERE || strstr(f->row[i].measured, "rank 1: 1 of"), "%s: %s",
-                  f->row[i].check, f->row[i].measured);
+        cr_expect(f->row[i].state == FINDING_NOT_HERE || strstr(f->row[i].measured, "rank 1: 1 of"),
+                  "%s: %s", f->row[i].check, f->row[i].measured);
     cr_expect(!findings_count(f, FINDING_OK) && findings_count(f, FINDING_OFF) > 8);
     findings_free(f);
 }
@@ -266,7 +279,8 @@ Test(doctor, a_kink_is_no_fault, .timeout = 120) {
     config.seed = 1211608;
     struct findings *f = examine(check_step, &config);
     only_off(f, "");
-    cr_expect(strstr(row_of(f, "cpu: step of convnet")->measured, "; batch 2"), "%s", row_of(f, "cpu: step of convnet")->measured);
+    cr_expect(strstr(row_of(f, "cpu: step of convnet")->measured, "; batch 2"), "%s",
+              row_of(f, "cpu: step of convnet")->measured);
     cr_expect(!strstr(row_of(f, "cpu: step of lenet")->measured, "batch"));
     findings_free(f);
 }
@@ -283,7 +297,8 @@ Test(doctor, bits_that_hang_on_the_company, .timeout = 120) {
 static int fatal_launch(struct stream *stream, enum op op, const struct op_args *args) {
     if (op == OP_RELU_FORWARD) raise(SIGKILL);
     if (op == OP_FILL) _exit(7);
-    if (op == OP_SCALE) return fail(ERR_FAILED, "scale on %s: a fault of the test", stream->device->name);
+    if (op == OP_SCALE)
+        return fail(ERR_FAILED, "scale on %s: a fault of the test", stream->device->name);
     return honest->launch(stream, op, args);
 }
 
@@ -342,7 +357,8 @@ Test(doctor, nothing_opens, .timeout = 200) {
     int code = doctor_run(&config, f, NULL, NULL);
     cr_expect_eq(code, ERR_CHECK);
     cr_expect_eq(error_exit_status(code), 3);
-    cr_expect(strstr(error_message(), "are off: first: cpu(0): memory: device 0: not today"), "%s", error_message());
+    cr_expect(strstr(error_message(), "are off: first: cpu(0): memory: device 0: not today"), "%s",
+              error_message());
     cr_expect_gt(findings_count(f, FINDING_OFF), OP_COUNT, "each step of each check says so");
     findings_free(f);
 }
@@ -378,7 +394,8 @@ Test(doctor, a_pattern_does_not_repeat_itself, .timeout = 20) {
     pattern_fill(x, sizeof x, 5);
     for (size_t away = 1; away < WORDS; away *= 2)
         for (size_t i = 0; i + away < WORDS; i++)
-            cr_assert_neq(x[i], x[i + away], "word %zu is that of %zu words before", i + away, away);
+            cr_assert_neq(x[i], x[i + away], "word %zu is that of %zu words before", i + away,
+                          away);
 }
 
 Test(doctor, a_pattern_sees_every_byte, .timeout = 20) {

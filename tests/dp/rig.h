@@ -1,5 +1,5 @@
-/* What the tests of DP share: devices, lively weights, batches cut by virtual device, and the judge: one
- * replica on one device that holds all segments itself. */
+/* What the tests of DP share: devices, lively weights, batches cut by virtual device, and the
+ * judge: one replica on one device that holds all segments itself. */
 #ifndef TESTS_TEST_DP_RIG_H
 #define TESTS_TEST_DP_RIG_H
 
@@ -37,8 +37,8 @@ struct rig_batch {
     struct segments segments;
 };
 
-/* The batch of n samples as W devices hold it: v = 0, W, 2W ... first. n mod V samples are the first devices'
- * surplus. */
+/* The batch of n samples as W devices hold it: v = 0, W, 2W ... first. n mod V samples are the
+ * first devices' surplus. */
 static inline void rig_batch(struct rig_batch *batch, int step, int n, int segments, int devices) {
     batch->pixels = malloc(sizeof(float) * 784 * RIG_BATCH);
     memset(&batch->segments, 0, sizeof batch->segments);
@@ -69,8 +69,8 @@ static inline void rig_model(struct model *model, const char *name) {
     cr_assert_eq(model_open(model, name, &options), OK, "%s", error_message());
 }
 
-/* Weights at which activations are neither saturated nor tiny, so that a wrong order of summing shows in the
- * bits. */
+/* Weights at which activations are neither saturated nor tiny, so that a wrong order of summing
+ * shows in the bits. */
 static inline float **rig_values(const struct model *model) {
     float **values;
     cr_assert_eq(model_values_init(model, 3, &values), OK, "%s", error_message());
@@ -104,8 +104,8 @@ static inline struct device *rig_device(int index, enum device_kind kind, int mi
 static inline void rig_close(struct device *device) {
     struct ledger ledger = device_ledger(device);
     int cuda = device_config(device)->kind == DEVICE_CUDA; /* its kernels have a workspace */
-    cr_assert_eq(ledger.total, cuda ? ledger.now[MEM_WORKSPACE] : 0, "%s still holds %llu bytes", device_name(device),
-                 (unsigned long long)ledger.total);
+    cr_assert_eq(ledger.total, cuda ? ledger.now[MEM_WORKSPACE] : 0, "%s still holds %llu bytes",
+                 device_name(device), (unsigned long long)ledger.total);
     device_close(device);
 }
 
@@ -155,7 +155,8 @@ static inline int rig_run(struct rig *rig, int step, int n, int training) {
     struct rig_batch batch;
     struct step_block block = rig_step(step, n);
     rig_batch(&batch, step, n, rig->segments, rig->devices);
-    struct dp_batch b = {.pixels = batch.pixels, .labels = batch.labels, .segments = &batch.segments};
+    struct dp_batch b = {
+        .pixels = batch.pixels, .labels = batch.labels, .segments = &batch.segments};
     int code = training ? dp_step(rig->dp, &b, &block) : dp_evaluate(rig->dp, &b, &block);
     char text[512];
     snprintf(text, sizeof text, "%s", error_message());
@@ -183,11 +184,12 @@ static inline void record_replica(struct record *record, struct replica *r) {
     record->hashes = malloc(sizeof(uint64_t) * RIG_ROWS * 2 * (size_t)r->params.count);
     size_t at = 0;
     for (int p = 0; p < r->params.count; at += r->params.param[p++].count) {
-        cr_assert_eq(param_read_value(&r->params, p, record->values + at), OK, "%s", error_message());
+        cr_assert_eq(param_read_value(&r->params, p, record->values + at), OK, "%s",
+                     error_message());
         cr_assert_eq(param_read_grad(&r->params, p, record->grads + at), OK, "%s", error_message());
     }
-    cr_assert_eq(replica_read_logs(r, RIG_ROWS, record->losses, record->hits, record->hashes), OK, "%s",
-                 error_message());
+    cr_assert_eq(replica_read_logs(r, RIG_ROWS, record->losses, record->hits, record->hashes), OK,
+                 "%s", error_message());
 }
 
 static inline void record_free(struct record *record) {
@@ -196,8 +198,8 @@ static inline void record_free(struct record *record) {
     free(record->hashes);
 }
 
-/* The same steps on one device: batch[i] samples in step i, an evaluation where negative; then the values'
- * hashes. */
+/* The same steps on one device: batch[i] samples in step i, an evaluation where negative; then
+ * the values' hashes. */
 static inline void judge(struct record *record, const char *name, int segments, const int *batches,
                          int steps) {
     struct model model;
@@ -211,17 +213,20 @@ static inline void judge(struct record *record, const char *name, int segments, 
                                     .hashes = 1,
                                     .optimizer = 1,
                                     .update = {.momentum = 0.9, .weight_decay = 1e-3}};
-    cr_assert_eq(replica_init(&replica, device, &model, &config, values), OK, "%s", error_message());
+    cr_assert_eq(replica_init(&replica, device, &model, &config, values), OK, "%s",
+                 error_message());
     for (int i = 0; i <= steps; i++) {
         int training = i < steps && batches[i] > 0, n = i < steps ? abs(batches[i]) : 1;
         struct step_block block = rig_step(i, n);
         cr_assert_eq(replica_write_step(&replica, &block), OK);
-        if (training || i == steps) cr_assert_eq(replica_hash_values(&replica), OK, "%s", error_message());
+        if (training || i == steps)
+            cr_assert_eq(replica_hash_values(&replica), OK, "%s", error_message());
         if (i == steps) break;
         struct rig_batch batch;
         struct var *output, *loss;
         rig_batch(&batch, i, n, segments, 1);
-        cr_assert_eq(replica_load(&replica, batch.pixels, batch.labels, n), OK, "%s", error_message());
+        cr_assert_eq(replica_load(&replica, batch.pixels, batch.labels, n), OK, "%s",
+                     error_message());
         cr_assert_eq(replica_forward(&replica, &batch.segments, training, &output), OK, "%s",
                      error_message());
         cr_assert_eq(replica_loss(&replica, output, training, &loss), OK, "%s", error_message());

@@ -1,8 +1,9 @@
-/* DP trains the very same model: after several steps on 1 to 4 devices every parameter, gradient, loss and
- * hash has the bits of one device that holds all segments itself. */
+/* DP trains the very same model: after several steps on 1 to 4 devices every parameter,
+ * gradient, loss and hash has the bits of one device that holds all segments itself. */
 #include "tests/dp/rig.h"
 
-/* Even, uneven, smaller than the devices, one sample; then an evaluation (negative), and training goes on. */
+/* Even, uneven, smaller than the devices, one sample; then an evaluation (negative), and
+ * training goes on. */
 static const int batches[] = {40, 37, 3, 1, -29, 24, 2};
 enum { STEPS = 7 };
 
@@ -13,14 +14,15 @@ static void check_against(struct rig *rig, const struct record *want, const char
     for (int i = 0; i < STEPS; i++)
         for (int c = 0; c < columns; c++) {
             int v = dp_column_v(rig->dp, c), n = abs(batches[i]);
-            cr_assert(memcmp(&got.losses[i * columns + c], &want->losses[i * columns + v], sizeof(double)) ==
-                          0,
+            cr_assert(memcmp(&got.losses[i * columns + c], &want->losses[i * columns + v],
+                             sizeof(double)) == 0,
                       "%s: step %d, loss of virtual device %d: %.17g, not %.17g", what, i, v,
                       got.losses[i * columns + c], want->losses[i * columns + v]);
-            cr_assert_eq(got.hits[i * columns + c], want->hits[i * columns + v], "%s: step %d, hits of %d",
-                         what, i, v);
+            cr_assert_eq(got.hits[i * columns + c], want->hits[i * columns + v],
+                         "%s: step %d, hits of %d", what, i, v);
             if (v >= n)
-                cr_assert_eq(got.losses[i * columns + c], 0.0, "%s: an empty segment has no loss", what);
+                cr_assert_eq(got.losses[i * columns + c], 0.0, "%s: an empty segment has no loss",
+                             what);
         }
     for (int i = 0; i <= STEPS; i++) {
         if (i < STEPS && batches[i] < 0) continue;
@@ -29,12 +31,14 @@ static void check_against(struct rig *rig, const struct record *want, const char
                          "%s: step %d, hash of %s %d", what, i, p < params ? "value" : "gradient",
                          p % params);
     }
-    cr_assert(memcmp(got.values, want->values, want->count * sizeof(float)) == 0, "%s: other parameters",
-              what);
-    cr_assert(memcmp(got.grads, want->grads, want->count * sizeof(float)) == 0, "%s: other gradients", what);
+    cr_assert(memcmp(got.values, want->values, want->count * sizeof(float)) == 0,
+              "%s: other parameters", what);
+    cr_assert(memcmp(got.grads, want->grads, want->count * sizeof(float)) == 0,
+              "%s: other gradients", what);
     record_free(&got);
 
-    for (int r = 1; r < rig->devices; r++) { /* every device saw the same values, by its own hashes */
+    /* every device saw the same values, by its own hashes */
+    for (int r = 1; r < rig->devices; r++) {
         record_replica(&got, dp_replica(rig->dp, r));
         for (int i = 0; i <= STEPS; i++)
             for (int p = 0; p < params && (i == STEPS || batches[i] > 0); p++)
@@ -44,8 +48,8 @@ static void check_against(struct rig *rig, const struct record *want, const char
     }
 }
 
-static void train(const char *model, int devices, int segments, enum device_kind kind, int loss_in_forward,
-                  const struct record *want) {
+static void train(const char *model, int devices, int segments, enum device_kind kind,
+                  int loss_in_forward, const struct record *want) {
     char what[96];
     struct rig rig;
     snprintf(what, sizeof what, "%s on %d devices, %d segments%s%s", model, devices, segments,
@@ -54,8 +58,8 @@ static void train(const char *model, int devices, int segments, enum device_kind
     struct dp_config config = rig_config(&rig, loss_in_forward);
     cr_assert_eq(dp_init(&rig.dp, &config), OK, "%s: %s", what, error_message());
     for (int i = 0; i < STEPS; i++)
-        cr_assert_eq(rig_run(&rig, i, abs(batches[i]), batches[i] > 0), OK, "%s: step %d: %s", what, i,
-                     error_message());
+        cr_assert_eq(rig_run(&rig, i, abs(batches[i]), batches[i] > 0), OK, "%s: step %d: %s", what,
+                     i, error_message());
     struct step_block last = rig_step(STEPS, 1);
     cr_assert_eq(dp_hash_values(rig.dp, &last), OK, "%s: %s", what, error_message());
     check_against(&rig, want, what);
@@ -105,8 +109,8 @@ Test(dp, convnet_has_the_bits_of_one_device, .timeout = 240) {
     record_free(&want);
 }
 
-/* The judge must see a wrong order: sums over four segments in another order give other hashes in these very
- * steps. */
+/* The judge must see a wrong order: sums over four segments in another order give other hashes
+ * in these very steps. */
 Test(dp, the_order_of_summing_shows, .timeout = 120) {
     struct record four, one;
     judge(&four, "lenet", 4, batches, 1);
@@ -114,7 +118,8 @@ Test(dp, the_order_of_summing_shows, .timeout = 120) {
     int same = 0;
     for (int p = 0; p < four.params; p++)
         same += four.hashes[four.params + p] == one.hashes[four.params + p];
-    cr_assert_lt(same, four.params, "gradients summed over 1 or 4 segments are equal: the data is too easy");
+    cr_assert_lt(same, four.params,
+                 "gradients summed over 1 or 4 segments are equal: the data is too easy");
     record_free(&four);
     record_free(&one);
 }

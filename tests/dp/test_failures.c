@@ -1,5 +1,6 @@
-/* DP when something fails: a replica without memory, wrong set-ups, a thread that does not come back. Nothing
- * hangs, nothing leaks (rig_free looks at every ledger), and the parameters are those of before the step. */
+/* DP when something fails: a replica without memory, wrong set-ups, a thread that does not come
+ * back. Nothing hangs, nothing leaks (rig_free looks at every ledger), and the parameters are
+ * those of before the step. */
 #include "tests/dp/rig.h"
 
 #include <stdatomic.h>
@@ -21,7 +22,8 @@ static void fail_then_go_on(enum device_kind kind, int loss_in_forward, int also
     struct rig rig;
     struct record before, after;
     rig_open(&rig, "lenet", 4, 4, kind, 0);
-    /* 6 MiB hold parameters, gradients, input and the activations of some pictures, not those of 160. */
+    /* 6 MiB hold parameters, gradients, input and the activations of some pictures, not those of
+     * 160. */
     reopen(&rig, 2, kind, 6);
     if (also) reopen(&rig, also, kind, 6);
     struct dp_config config = rig_config(&rig, loss_in_forward);
@@ -40,13 +42,14 @@ static void fail_then_go_on(enum device_kind kind, int loss_in_forward, int also
         int code = dp_step(rig.dp, &batch, &step), lowest = also && also < 2 ? also : 2;
         char want[128];
         snprintf(want, sizeof want,
-                 "Caught OutOfMemoryError in replica %d on device %d. out of memory on device %d", lowest,
-                 lowest, lowest);
+                 "Caught OutOfMemoryError in replica %d on device %d. out of memory on device %d",
+                 lowest, lowest, lowest);
         cr_assert_eq(code, ERR_MEMORY, "%d: %s", code, error_message());
         cr_assert_eq(strncmp(error_message(), want, strlen(want)), 0, "%s", error_message());
         cr_assert_null(strchr(error_message(), '\n'), "one line");
         for (int r = 0; r < 4; r++)
-            cr_assert_eq(stream_sync(device_compute(rig.device[r])), OK, "device %d: %s", r, error_message());
+            cr_assert_eq(stream_sync(device_compute(rig.device[r])), OK, "device %d: %s", r,
+                         error_message());
     }
     record_replica(&after, dp_replica(rig.dp, 0));
     cr_assert(memcmp(before.values, after.values, before.count * sizeof(float)) == 0,
@@ -89,7 +92,8 @@ Test(dp_failures, of_several_the_lowest_is_named, .timeout = 60) {
 
 Test(dp_failures, a_device_too_small_for_the_model_is_named, .timeout = 60) {
     struct rig rig;
-    rig_open(&rig, "convnet", 3, 3, DEVICE_HOST, 0); /* 1.2 MB of parameters, as much of gradients */
+    /* 1.2 MB of parameters, as much of gradients */
+    rig_open(&rig, "convnet", 3, 3, DEVICE_HOST, 0);
     reopen(&rig, 1, DEVICE_HOST, 2);
     struct dp_config config = rig_config(&rig, 0);
     cr_assert_eq(dp_init(&rig.dp, &config), ERR_MEMORY, "%s", error_message());
@@ -184,7 +188,8 @@ Test(dp_workers, run_every_index_and_name_the_lowest_failure, .timeout = 60) {
 Test(dp_workers, a_lost_thread_is_a_timeout_and_takes_no_more_orders, .timeout = 60) {
     struct workers *workers;
     struct job job = {.stuck = 1};
-    cr_assert_eq(workers_init(&workers, 3, 1), OK); /* in which a busy machine lets the others have their turn */
+    /* in which a busy machine lets the others have their turn */
+    cr_assert_eq(workers_init(&workers, 3, 1), OK);
     cr_assert_eq(workers_run(workers, work, &job, NULL), 1);
     cr_assert_eq(workers_code(workers, 1), ERR_TIMEOUT);
     cr_assert(strstr(workers_text(workers, 1), "not come back"), "%s", workers_text(workers, 1));

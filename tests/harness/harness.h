@@ -1,17 +1,20 @@
-/* The one header of the tests: Criterion, or the small runner in harness/runner.c with the same words.
+/* The one header of the tests: Criterion, or the small runner in harness/runner.c with the same
+ * words.
  *
- * Criterion cannot start under ThreadSanitizer (its shared arena meets the sanitizer's memory map), it does not see a leak
- * that AddressSanitizer reports as a test ends, and it is not installed everywhere. There the Makefile defines
- * HARNESS_PLAIN and links tests/harness/runner.c, so a test file reads the same everywhere:
+ * Criterion cannot start under ThreadSanitizer (its shared arena meets the sanitizer's memory
+ * map), it does not see a leak that AddressSanitizer reports as a test ends, and it is not
+ * installed everywhere. There the Makefile defines HARNESS_PLAIN and links
+ * tests/harness/runner.c, so a test file reads the same everywhere:
  *
  *     #include "tests/harness/harness.h"
  *     Test(ring, sums_three_ranks, .timeout = 30) {
  *         cr_assert_eq(got, want, "rank %d got %d", rank, got);        a message is optional
  *     }
  *
- * Each test runs in a process of its own, so a crash or an endless loop is one failure and the others go on. Options of
- * Test: .timeout (seconds), .init, .fini, .signal, .exit_code, .disabled, .description. Words: cr_assert..., cr_expect...
- * (the same, but the test goes on), cr_skip_test("reason"). Messages are string literals with printf arguments.
+ * Each test runs in a process of its own, so a crash or an endless loop is one failure and the
+ * others go on. Options of Test: .timeout (seconds), .init, .fini, .signal, .exit_code,
+ * .disabled, .description. Words: cr_assert..., cr_expect... (the same, but the test goes on),
+ * cr_skip_test("reason"). Messages are string literals with printf arguments.
  *
  * BUILD_DIR is the folder of this build: BUILD_DIR "/duet" is the command under test. */
 #ifndef TESTS_HARNESS_H
@@ -38,15 +41,16 @@ static inline int test_short(void) {
 
 #include <criterion/criterion.h>
 
-/* Criterion shows a skipped test only when verbose; a skip without its reason is a hole nobody sees. The test is named, and
- * not the function of a header that found the reason. */
+/* Criterion shows a skipped test only when verbose; a skip without its reason is a hole nobody
+ * sees. The test is named, and not the function of a header that found the reason. */
 #undef cr_skip_test
-#define cr_skip_test(...)                                                                                  \
-    do {                                                                                                   \
-        fprintf(stderr, "[SKIP] %s::%s: ", criterion_current_test->category, criterion_current_test->name); \
-        fprintf(stderr, __VA_ARGS__);                                                                      \
-        fputc('\n', stderr);                                                                               \
-        criterion_skip_test("" __VA_ARGS__);                                                               \
+#define cr_skip_test(...)                                                    \
+    do {                                                                     \
+        fprintf(stderr, "[SKIP] %s::%s: ", criterion_current_test->category, \
+                criterion_current_test->name);                               \
+        fprintf(stderr, __VA_ARGS__);                                        \
+        fputc('\n', stderr);                                                 \
+        criterion_skip_test("" __VA_ARGS__);                                 \
     } while (0)
 
 #else /* the small runner's side */
@@ -64,9 +68,10 @@ struct harness_test {
 /* Called before main, once per test. */
 void harness_add(struct harness_test *test);
 
-/* Prints one failure. `fatal` ends the test (the whole process: also right from a thread or a rank the test forked). */
-void harness_fail(bool fatal, const char *file, int line, const char *expression, const char *format, ...)
-    __attribute__((format(printf, 5, 6)));
+/* Prints one failure. `fatal` ends the test (the whole process: also right from a thread or a
+ * rank the test forked). */
+void harness_fail(bool fatal, const char *file, int line, const char *expression,
+                  const char *format, ...) __attribute__((format(printf, 5, 6)));
 
 /* Ends the test as skipped. */
 void harness_skip(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
@@ -85,17 +90,21 @@ void harness_skip(const char *format, ...) __attribute__((format(printf, 1, 2), 
     static void Suite##_##Name##_body(void)
 
 /* " " before the caller's message keeps the format a literal that is never empty. */
-#define HARNESS_CHECK(fatal, condition, text, ...)                                         \
-    do {                                                                                   \
+#define HARNESS_CHECK(fatal, condition, text, ...)                                        \
+    do {                                                                                  \
         if (!(condition)) harness_fail(fatal, __FILE__, __LINE__, text, " " __VA_ARGS__); \
     } while (0)
-#define HARNESS_COMPARE(fatal, a, op, b, ...) HARNESS_CHECK(fatal, (a)op(b), "(" #a ") " #op " (" #b ")", __VA_ARGS__)
-#define HARNESS_STR(fatal, a, op, b, ...) \
-    HARNESS_CHECK(fatal, strcmp((a), (b)) op 0, "(as strings) (" #a ") " #op " (" #b ")", __VA_ARGS__)
-#define HARNESS_FLOAT(fatal, a, b, eps, ...) \
-    HARNESS_CHECK(fatal, fabs((double)(a) - (double)(b)) <= (eps), "(" #a ") == (" #b ") within " #eps, __VA_ARGS__)
-#define HARNESS_ARR(fatal, a, op, b, bytes, ...) \
-    HARNESS_CHECK(fatal, memcmp((a), (b), (bytes)) op 0, "(as bytes) (" #a ") " #op " (" #b ")", __VA_ARGS__)
+#define HARNESS_COMPARE(fatal, a, op, b, ...) \
+    HARNESS_CHECK(fatal, (a)op(b), "(" #a ") " #op " (" #b ")", __VA_ARGS__)
+#define HARNESS_STR(fatal, a, op, b, ...)                                                 \
+    HARNESS_CHECK(fatal, strcmp((a), (b)) op 0, "(as strings) (" #a ") " #op " (" #b ")", \
+                  __VA_ARGS__)
+#define HARNESS_FLOAT(fatal, a, b, eps, ...)                       \
+    HARNESS_CHECK(fatal, fabs((double)(a) - (double)(b)) <= (eps), \
+                  "(" #a ") == (" #b ") within " #eps, __VA_ARGS__)
+#define HARNESS_ARR(fatal, a, op, b, bytes, ...)                                                 \
+    HARNESS_CHECK(fatal, memcmp((a), (b), (bytes)) op 0, "(as bytes) (" #a ") " #op " (" #b ")", \
+                  __VA_ARGS__)
 
 #define cr_assert(c, ...) HARNESS_CHECK(true, c, #c, __VA_ARGS__)
 #define cr_assert_not(c, ...) HARNESS_CHECK(true, !(c), "!(" #c ")", __VA_ARGS__)
@@ -124,7 +133,8 @@ void harness_skip(const char *format, ...) __attribute__((format(printf, 1, 2), 
 #define cr_expect_gt(a, b, ...) HARNESS_COMPARE(false, a, >, b, __VA_ARGS__)
 #define cr_expect_geq(a, b, ...) HARNESS_COMPARE(false, a, >=, b, __VA_ARGS__)
 #define cr_expect_null(p, ...) HARNESS_CHECK(false, (p) == NULL, "(" #p ") == NULL", __VA_ARGS__)
-#define cr_expect_not_null(p, ...) HARNESS_CHECK(false, (p) != NULL, "(" #p ") != NULL", __VA_ARGS__)
+#define cr_expect_not_null(p, ...) \
+    HARNESS_CHECK(false, (p) != NULL, "(" #p ") != NULL", __VA_ARGS__)
 #define cr_expect_str_eq(a, b, ...) HARNESS_STR(false, a, ==, b, __VA_ARGS__)
 #define cr_expect_str_neq(a, b, ...) HARNESS_STR(false, a, !=, b, __VA_ARGS__)
 #define cr_expect_float_eq(a, b, eps, ...) HARNESS_FLOAT(false, a, b, eps, __VA_ARGS__)

@@ -1,9 +1,11 @@
-/* The small test runner: what tests/harness/harness.h uses where Criterion cannot serve, first of all under ThreadSanitizer.
+/* The small test runner: what tests/harness/harness.h uses where Criterion cannot serve, first
+ * of all under ThreadSanitizer.
  *
- * Tests register themselves before main (a constructor each). main runs them one after another, each in a forked child
- * that leads its own process group, so that a test past its timeout is killed with every rank it started. What the child
- * found (failed? skipped, and why?) it writes into one shared page, which its own threads and forked ranks write too; the
- * parent reads the page only after the child has been reaped, and judges it with the child's exit status.
+ * Tests register themselves before main (a constructor each). main runs them one after another,
+ * each in a forked child that leads its own process group, so that a test past its timeout is
+ * killed with every rank it started. What the child found (failed? skipped, and why?) it writes
+ * into one shared page, which its own threads and forked ranks write too; the parent reads the
+ * page only after the child has been reaped, and judges it with the child's exit status.
  *
  *     test_x                          runs all tests
  *     test_x --filter 'ring/sums_*'   those whose suite/name matches (shell pattern, as Criterion's)
@@ -36,8 +38,9 @@ struct page {
 static struct harness_test *first_test, **test_tail = &first_test;
 static struct page *page;
 
-/* Read by the sanitizer's runtime as it starts. A race ends the process at once, with a status no test expects; tests that
- * fork from a threaded process and start threads in the child are legal here (ranks do it). */
+/* Read by the sanitizer's runtime as it starts. A race ends the process at once, with a status
+ * no test expects; tests that fork from a threaded process and start threads in the child are
+ * legal here (ranks do it). */
 const char *__tsan_default_options(void);
 const char *__tsan_default_options(void) {
     return "halt_on_error=1:exitcode=66:die_after_fork=0";
@@ -48,13 +51,15 @@ void harness_add(struct harness_test *test) {
     test_tail = &test->next;
 }
 
-void harness_fail(bool fatal, const char *file, int line, const char *expression, const char *format, ...) {
+void harness_fail(bool fatal, const char *file, int line, const char *expression,
+                  const char *format, ...) {
     char message[1024];
     va_list args;
     va_start(args, format);
     vsnprintf(message, sizeof message, format, args);
     va_end(args);
-    fprintf(stderr, "[----] %s:%d: Assertion Failed: %s is false.%s\n", file, line, expression, message);
+    fprintf(stderr, "[----] %s:%d: Assertion Failed: %s is false.%s\n", file, line, expression,
+            message);
     atomic_store(&page->failed, 1);
     if (fatal) _exit(1); /* not exit: other threads of the test may still run */
 }
@@ -78,7 +83,8 @@ static void run_child(const struct harness_test *test, pid_t runner) {
     exit(0); /* not _exit: the leak check and the sanitizers' last word come at exit */
 }
 
-/* Waits for the child until the timeout; true if it ended by itself. Its status is left for waitpid. */
+/* Waits for the child until the timeout; true if it ended by itself. Its status is left for
+ * waitpid. */
 static bool wait_child(pid_t child, double seconds) {
     int fd = (int)syscall(SYS_pidfd_open, child, 0);
     int64_t deadline = deadline_after(seconds);
@@ -110,10 +116,12 @@ static enum outcome run_test(const struct harness_test *test) {
     if (child == 0) run_child(test, runner);
     setpgid(child, child); /* parent and child both set it: whoever comes first */
     bool ended = wait_child(child, timeout);
-    /* Also after a good end: ranks the test forgot would disturb the next one. The zombie keeps the group's id ours. */
+    /* Also after a good end: ranks the test forgot would disturb the next one. The zombie keeps
+     * the group's id ours. */
     kill(-child, SIGKILL);
     int status = 0;
-    while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+        continue;
     double seconds = (double)(now_ns() - start) * 1e-9;
 
     if (!ended) {
@@ -125,11 +133,12 @@ static enum outcome run_test(const struct harness_test *test) {
         return SKIPPED;
     }
     if (WIFSIGNALED(status) && WTERMSIG(status) != test->signal) {
-        fprintf(stderr, "[FAIL] %s::%s: CRASH! %s:%d, signal %d (%s)\n", suite, name, test->file, test->line,
-                WTERMSIG(status), strsignal(WTERMSIG(status)));
+        fprintf(stderr, "[FAIL] %s::%s: CRASH! %s:%d, signal %d (%s)\n", suite, name, test->file,
+                test->line, WTERMSIG(status), strsignal(WTERMSIG(status)));
         return CRASHED;
     }
-    bool as_told = test->signal ? WIFSIGNALED(status) : WIFEXITED(status) && WEXITSTATUS(status) == test->exit_code;
+    bool as_told = test->signal ? WIFSIGNALED(status)
+                                : WIFEXITED(status) && WEXITSTATUS(status) == test->exit_code;
     if (!atomic_load(&page->failed) && as_told) return PASSED;
     fprintf(stderr, "[FAIL] %s::%s: (%.2fs) exit status %d\n", suite, name, seconds,
             WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status));
@@ -146,8 +155,10 @@ int main(int argc, char **argv) {
             filter = argv[i] + 9;
         else if (!strcmp(argv[i], "--list"))
             list = true;
-        else if (strncmp(argv[i], "-j", 2) && strcmp(argv[i], "--verbose")) { /* Criterion's, without meaning here */
-            fprintf(stderr, "%s: unknown option: %s: use --filter SUITE/NAME or --list\n", argv[0], argv[i]);
+        /* Criterion's, without meaning here */
+        else if (strncmp(argv[i], "-j", 2) && strcmp(argv[i], "--verbose")) {
+            fprintf(stderr, "%s: unknown option: %s: use --filter SUITE/NAME or --list\n", argv[0],
+                    argv[i]);
             return 2;
         }
     }
@@ -167,8 +178,9 @@ int main(int argc, char **argv) {
             count[run_test(test)]++;
     }
     if (list) return 0;
-    int tested = count[PASSED] + count[FAILED] + count[CRASHED], failing = count[FAILED] + count[CRASHED];
-    fprintf(stderr, "[====] Synthesis: Tested: %d | Passing: %d | Failing: %d | Crashing: %d \n", tested, count[PASSED],
-            failing, count[CRASHED]);
+    int tested = count[PASSED] + count[FAILED] + count[CRASHED],
+        failing = count[FAILED] + count[CRASHED];
+    fprintf(stderr, "[====] Synthesis: Tested: %d | Passing: %d | Failing: %d | Crashing: %d \n",
+            tested, count[PASSED], failing, count[CRASHED]);
     return failing ? 1 : 0;
 }

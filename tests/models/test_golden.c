@@ -1,6 +1,6 @@
-/* PyTorch's float64 losses and gradients on real Fashion-MNIST, from the initial weights and from a livelier point, against
- * one replica with either math and with its batch whole or cut into virtual devices. tests/golden/README.md says who
- * made the facts. */
+/* PyTorch's float64 losses and gradients on real Fashion-MNIST, from the initial weights and
+ * from a livelier point, against one replica with either math and with its batch whole or cut
+ * into virtual devices. tests/golden/README.md says who made the facts. */
 #include "tests/golden/golden.h"
 
 #include "base/error.h"
@@ -12,9 +12,10 @@
 #define LENET "tests/golden/lenet.txt"
 #define CONVNET "tests/golden/convnet.txt"
 
-/* The bounds asked for are 2e-6 (loss), 3e-4 (gradients) and 1e-5 (five steps): what float kernels of any make keep. Ours sum
- * the loss in double and keep each product's sum short, and are a hundred times nearer: measured 1.4e-8, 1.3e-6 and
- * 1e-9. These bounds leave a factor of about eight. */
+/* The bounds asked for are 2e-6 (loss), 3e-4 (gradients) and 1e-5 (five steps): what float
+ * kernels of any make keep. Ours sum the loss in double and keep each product's sum short, and
+ * are a hundred times nearer: measured 1.4e-8, 1.3e-6 and 1e-9. These bounds leave a factor of
+ * about eight. */
 static const double LOSS_TOLERANCE = 1e-7, GRADIENT_TOLERANCE = 1e-5;
 
 enum { BATCH = 256, CONVNET_BATCH = 64, STEPS = 5, PIXELS = 784 };
@@ -34,8 +35,10 @@ static int find_pictures(struct dataset *set) {
 }
 
 static void open_trial(struct trial *t, const char *model, int math, float **values) {
-    struct device_config config = {.memory_bytes = 256 << 20, .check_operands = 1, .timeout_s = 60, .reference_math = math};
-    struct replica_config want = {.max_samples = BATCH, .log_rows = 1, .log_segments = 4, .optimizer = 1};
+    struct device_config config = {
+        .memory_bytes = 256 << 20, .check_operands = 1, .timeout_s = 60, .reference_math = math};
+    struct replica_config want = {
+        .max_samples = BATCH, .log_rows = 1, .log_segments = 4, .optimizer = 1};
     struct model_options options = {.dropout = 0};
     MUST(device_open(&t->device, &config));
     MUST(model_open(&t->model, model, &options));
@@ -51,11 +54,12 @@ static void close_trial(struct trial *t) {
     free(t->pixels);
 }
 
-/* Forward, loss and backward of n samples in `parts` segments; virtual device v takes the samples v, v + parts, ... as
- * training does. Returns the mean loss. */
+/* Forward, loss and backward of n samples in `parts` segments; virtual device v takes the
+ * samples v, v + parts, ... as training does. Returns the mean loss. */
 static double run_batch(struct trial *t, int first, int n, int parts) {
     struct segments segments = {parts, n, {{0}}};
-    struct step_block step = {.weight = 1.0f / (float)n, .learning_rate = 0.2f, .first_update = first == 0};
+    struct step_block step = {
+        .weight = 1.0f / (float)n, .learning_rate = 0.2f, .first_update = first == 0};
     const struct model *m = &t->model;
     struct var *output, *loss;
     double sums[4], sum = 0;
@@ -63,7 +67,9 @@ static double run_batch(struct trial *t, int first, int n, int parts) {
     for (int v = 0; v < parts; v++)
         for (int i = v; i < n; i += parts, to++) {
             for (int k = 0; k < PIXELS; k++)
-                t->pixels[to * PIXELS + k] = ((float)t->set.images[(size_t)(first + i) * PIXELS + k] / 255 - m->mean) / m->std;
+                t->pixels[to * PIXELS + k] =
+                    ((float)t->set.images[(size_t)(first + i) * PIXELS + k] / 255 - m->mean) /
+                    m->std;
             t->labels[to] = t->set.labels[first + i];
             segments.seg[v].v = v;
             segments.seg[v].n++;
@@ -74,7 +80,8 @@ static double run_batch(struct trial *t, int first, int n, int parts) {
     MUST(replica_loss(&t->replica, output, 1, &loss));
     MUST(replica_backward(&t->replica, loss, NULL));
     MUST(replica_read_logs(&t->replica, 1, sums, NULL, NULL));
-    for (int v = 0; v < parts; v++) sum += sums[v];
+    for (int v = 0; v < parts; v++)
+        sum += sums[v];
     return sum / n;
 }
 
@@ -95,7 +102,8 @@ static double gradient_distance(struct trial *t, int i, const float *want) {
 /* DUET_SHOW_DEVIATION in the environment prints what was measured, for the record. */
 static void show(const char *what, int point, int math, int parts, double value) {
     if (getenv("DUET_SHOW_DEVIATION"))
-        fprintf(stderr, "%-24s from step %3d, %s, %d segments: %.2g\n", what, point, math ? "plain" : "n16", parts, value);
+        fprintf(stderr, "%-24s from step %3d, %s, %d segments: %.2g\n", what, point,
+                math ? "plain" : "n16", parts, value);
 }
 
 static void lenet_from(struct trial *t, int point, int math, int parts, int steps) {
@@ -104,20 +112,24 @@ static void lenet_from(struct trial *t, int point, int math, int parts, int step
     struct model_options options = {.dropout = -1};
     struct model m;
     MUST(model_open(&m, "lenet", &options));
-    if (point) MUST(model_values_load(&m, "tests/golden/lenet_300.safetensors", &values));
-    else MUST(model_values_init(&m, 0, &values));
+    if (point)
+        MUST(model_values_load(&m, "tests/golden/lenet_300.safetensors", &values));
+    else
+        MUST(model_values_init(&m, 0, &values));
     snprintf(file, sizeof file, "tests/golden/lenet_grads_%d.safetensors", point);
     MUST(model_values_load(&m, file, &grads));
     open_trial(t, "lenet", math, values);
     for (int s = 0; s < steps; s++) {
         snprintf(key, sizeof key, "loss %d %d", point, s);
-        double got = run_batch(t, s * BATCH, BATCH, parts), want = golden_number(LENET, key), far = fabs(got - want);
+        double got = run_batch(t, s * BATCH, BATCH, parts), want = golden_number(LENET, key),
+               far = fabs(got - want);
         show(key, point, math, parts, far);
         cr_assert(far < LOSS_TOLERANCE, "%s: %.9g, not %.9g", key, got, want);
         for (int i = 0; s == 0 && i < m.param_count; i++) {
             far = gradient_distance(t, i, grads[i]);
             show(m.params[i].name, point, math, parts, far);
-            cr_assert(far < GRADIENT_TOLERANCE, "from step %d: the gradient of %s is off by %g", point, m.params[i].name, far);
+            cr_assert(far < GRADIENT_TOLERANCE, "from step %d: the gradient of %s is off by %g",
+                      point, m.params[i].name, far);
         }
         MUST(replica_update(&t->replica));
     }
@@ -133,7 +145,8 @@ Test(golden, lenet_as_pytorch, .timeout = 300) {
     for (int point = 0; point <= 300; point += 300) {
         lenet_from(&t, point, 0, 1, STEPS);
         lenet_from(&t, point, 0, 4, STEPS);
-        if (!test_short()) lenet_from(&t, point, 1, 1, 1); /* the plain kernels take seconds a step */
+        /* the plain kernels take seconds a step */
+        if (!test_short()) lenet_from(&t, point, 1, 1, 1);
     }
     dataset_free(&t.set);
 }
@@ -148,7 +161,8 @@ static void convnet_as_pytorch(struct trial *t, int math) {
     MUST(model_open(&m, "convnet", &options));
     MUST(model_values_init(&m, 1, &values));
     open_trial(t, "convnet", math, values);
-    double got = run_batch(t, 0, CONVNET_BATCH, 1), far = fabs(got - golden_number(CONVNET, "loss"));
+    double got = run_batch(t, 0, CONVNET_BATCH, 1),
+           far = fabs(got - golden_number(CONVNET, "loss"));
     show("convnet loss", 0, math, 1, far);
     cr_assert(far < LOSS_TOLERANCE, "convnet: loss %.9g", got);
     for (int i = 0; i < m.param_count; i++) {
@@ -156,16 +170,21 @@ static void convnet_as_pytorch(struct trial *t, int math) {
         float *grad = malloc(count * sizeof *grad);
         double norm = 0;
         MUST(param_read_grad(&t->replica.params, i, grad));
-        for (size_t k = 0; k < count; k++) norm += (double)grad[k] * grad[k];
+        for (size_t k = 0; k < count; k++)
+            norm += (double)grad[k] * grad[k];
         norm = sqrt(norm);
         snprintf(key, sizeof key, "grad %s", m.params[i].name);
         want = golden_number(CONVNET, key);
         show(key, 0, math, 1, fabs(norm / want - 1));
-        cr_assert(fabs(norm - want) < GRADIENT_TOLERANCE * want, "%s: norm %.9g, not %.9g", key, norm, want);
+        cr_assert(fabs(norm - want) < GRADIENT_TOLERANCE * want, "%s: norm %.9g, not %.9g", key,
+                  norm, want);
         FILE *f = fopen(CONVNET, "r");
         while (fgets(line, sizeof line, f)) {
-            if (sscanf(line, "at %31s %d %lf", name, &index, &want) != 3 || strcmp(name, m.params[i].name)) continue;
-            cr_assert(fabs(grad[index] - want) < GRADIENT_TOLERANCE * norm / sqrt((double)count) + GRADIENT_TOLERANCE * fabs(want),
+            if (sscanf(line, "at %31s %d %lf", name, &index, &want) != 3 ||
+                strcmp(name, m.params[i].name))
+                continue;
+            cr_assert(fabs(grad[index] - want) < GRADIENT_TOLERANCE * norm / sqrt((double)count) +
+                                                     GRADIENT_TOLERANCE * fabs(want),
                       "%s[%d]: %.9g, not %.9g", name, index, grad[index], want);
             facts++;
         }
@@ -181,6 +200,7 @@ static void convnet_as_pytorch(struct trial *t, int math) {
 Test(golden, convnet_as_pytorch, .timeout = 300) {
     struct trial t;
     if (!find_pictures(&t.set)) cr_skip_test("%s", error_message());
-    for (int math = 0; math < (test_short() ? 1 : 2); math++) convnet_as_pytorch(&t, math);
+    for (int math = 0; math < (test_short() ? 1 : 2); math++)
+        convnet_as_pytorch(&t, math);
     dataset_free(&t.set);
 }

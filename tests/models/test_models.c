@@ -1,5 +1,5 @@
-/* The models' descriptions: names, shapes and counts of parameters, initial values to PyTorch's bits, checkpoints, and
- * what their forward functions make. */
+/* The models' descriptions: names, shapes and counts of parameters, initial values to PyTorch's
+ * bits, checkpoints, and what their forward functions make. */
 #include "tests/harness/harness.h"
 
 #include <unistd.h>
@@ -27,17 +27,26 @@ static void describe(const struct model *m, char *text) {
     *text = 0;
     for (int i = 0; i < m->param_count; i++) {
         text += sprintf(text, "%s%s(", i ? " " : "", m->params[i].name);
-        for (int d = 0; d < m->params[i].rank; d++) text += sprintf(text, d ? ",%d" : "%d", m->params[i].dims[d]);
+        for (int d = 0; d < m->params[i].rank; d++)
+            text += sprintf(text, d ? ",%d" : "%d", m->params[i].dims[d]);
         text += sprintf(text, ")");
     }
 }
 
 Test(models, parameters_are_those_of_the_originals, .timeout = 30) {
-    static const struct { const char *name, *params; size_t count; } known[] = {
-        {"lenet", "W1(20,1,3,3) b1(20) W2(50,20,5,5) b2(50) W3(800,128) b3(128) W4(128,10) b4(10)", 129068},
-        {"convnet", "cn1.weight(16,1,3,3) cn1.bias(16) cn2.weight(32,16,3,3) cn2.bias(32) fc1.weight(64,4608) fc1.bias(64) "
-                    "fc2.weight(10,64) fc2.bias(10)", 160 + 4640 + 294976 + 650},
-        {"mlp", "fc1.weight(256,784) fc1.bias(256) fc2.weight(10,256) fc2.bias(10)", 784 * 256 + 256 + 2570},
+    static const struct {
+        const char *name, *params;
+        size_t count;
+    } known[] = {
+        {"lenet", "W1(20,1,3,3) b1(20) W2(50,20,5,5) b2(50) W3(800,128) b3(128) W4(128,10) b4(10)",
+         129068},
+        {"convnet",
+         "cn1.weight(16,1,3,3) cn1.bias(16) cn2.weight(32,16,3,3) cn2.bias(32) fc1.weight(64,4608) "
+         "fc1.bias(64) "
+         "fc2.weight(10,64) fc2.bias(10)",
+         160 + 4640 + 294976 + 650},
+        {"mlp", "fc1.weight(256,784) fc1.bias(256) fc2.weight(10,256) fc2.bias(10)",
+         784 * 256 + 256 + 2570},
     };
     for (int i = 0; i < 3; i++) {
         struct model m;
@@ -65,11 +74,13 @@ static void check_initial_values(const char *name, uint64_t seed, const char *fi
         snprintf(key, sizeof key, "init %s", m.params[i].name);
         const char *fact = golden_fact(file, key, line), *first4 = strstr(fact, "first4 ");
         memcpy(first, values[i], sizeof first);
-        snprintf(got, sizeof got, "first4 %08x %08x %08x %08x", first[0], first[1], first[2], first[3]);
+        snprintf(got, sizeof got, "first4 %08x %08x %08x %08x", first[0], first[1], first[2],
+                 first[3]);
         cr_assert_str_eq(got, first4, "%s of %s begins otherwise", m.params[i].name, name);
         snprintf(got, sizeof got, "fnv1a64 %016llx ",
                  (unsigned long long)fnv1a64(values[i], param_spec_count(&m.params[i])));
-        cr_assert_eq(strncmp(fact, got, strlen(got)), 0, "%s of %s is not PyTorch's: %s", m.params[i].name, name, got);
+        cr_assert_eq(strncmp(fact, got, strlen(got)), 0, "%s of %s is not PyTorch's: %s",
+                     m.params[i].name, name, got);
     }
     model_values_free(values);
     model_free(&m);
@@ -91,8 +102,10 @@ Test(models, mlp_starts_within_the_bounds_of_linear, .timeout = 30) {
     for (int i = 0; i < m.param_count; i++) {
         float bound = 1 / sqrtf((float)m.params[i / 2 * 2].dims[1]), most = 0;
         size_t count = param_spec_count(&m.params[i]);
-        for (size_t k = 0; k < count; k++) most = fmaxf(most, fabsf(values[i][k]));
-        cr_assert(most <= bound && most > 0.5f * bound, "%s reaches %g of %g", m.params[i].name, most, bound);
+        for (size_t k = 0; k < count; k++)
+            most = fmaxf(most, fabsf(values[i][k]));
+        cr_assert(most <= bound && most > 0.5f * bound, "%s reaches %g of %g", m.params[i].name,
+                  most, bound);
         cr_assert_arr_neq(values[i], other[i], count * sizeof(float));
     }
     model_values_free(values);
@@ -107,13 +120,16 @@ Test(models, mlp_takes_widths_up_to_1e8_parameters, .timeout = 30) {
     struct model_options options = {.dropout = -1, .hidden_count = 3, .hidden = {7, 5, 3}};
     MUST(model_open(&m, "mlp", &options));
     describe(&m, text);
-    cr_assert_str_eq(text, "fc1.weight(7,784) fc1.bias(7) fc2.weight(5,7) fc2.bias(5) fc3.weight(3,5) fc3.bias(3) "
-                           "fc4.weight(10,3) fc4.bias(10)");
+    cr_assert_str_eq(
+        text,
+        "fc1.weight(7,784) fc1.bias(7) fc2.weight(5,7) fc2.bias(5) fc3.weight(3,5) fc3.bias(3) "
+        "fc4.weight(10,3) fc4.bias(10)");
     cr_assert(m.hidden_count == 3 && m.hidden[2] == 3);
     model_free(&m);
 
     options.hidden_count = 16;
-    for (int i = 0; i < 16; i++) options.hidden[i] = i + 1;
+    for (int i = 0; i < 16; i++)
+        options.hidden[i] = i + 1;
     MUST(model_open(&m, "mlp", &options));
     cr_assert_eq(m.param_count, 34);
     cr_assert_str_eq(m.params[33].name, "fc17.bias");
@@ -125,7 +141,8 @@ Test(models, mlp_takes_widths_up_to_1e8_parameters, .timeout = 30) {
     cr_assert_eq(model_count(&m), 99999880);
     model_free(&m);
     options.hidden[0] = 125787;
-    expect(model_open(&m, "mlp", &options), ERR_USAGE, "100000675 parameters: give widths that make at most 100000000");
+    expect(model_open(&m, "mlp", &options), ERR_USAGE,
+           "100000675 parameters: give widths that make at most 100000000");
     options.hidden[0] = 0;
     expect(model_open(&m, "mlp", &options), ERR_USAGE, "--mlp-hidden: 0: ");
     options.hidden_count = 17;
@@ -136,7 +153,8 @@ Test(models, mlp_takes_widths_up_to_1e8_parameters, .timeout = 30) {
 Test(models, an_unknown_name_lists_the_known, .timeout = 30) {
     struct model m;
     struct model_options options = {.dropout = -1};
-    expect(model_open(&m, "alexnet", &options), ERR_USAGE, "alexnet: there are lenet, convnet and mlp");
+    expect(model_open(&m, "alexnet", &options), ERR_USAGE,
+           "alexnet: there are lenet, convnet and mlp");
     expect(model_open(&m, "", &options), ERR_USAGE, "lenet");
     model_free(&m);
     model_free(NULL);
@@ -145,7 +163,8 @@ Test(models, an_unknown_name_lists_the_known, .timeout = 30) {
 /* ---- forward ---- */
 
 /* Output of 5 samples in 2 segments; in training the dropout layers are at work. */
-static void run_forward(const char *name, double dropout, int training, float out[50], float rates[2]) {
+static void run_forward(const char *name, double dropout, int training, float out[50],
+                        float rates[2]) {
     static float pixels[5 * 784];
     struct device *device;
     struct device_config config = {.memory_bytes = 32 << 20, .check_operands = 1, .timeout_s = 20};
@@ -169,7 +188,8 @@ static void run_forward(const char *name, double dropout, int training, float ou
     MUST(replica_forward(&r, &segments, training, &output));
     cr_assert(output->value.rank == 2 && output->value.dims[0] == 5 && output->value.dims[1] == 10);
     cr_assert_eq(output->value.layout, LAYOUT_PLAIN);
-    for (int i = 0; rates && i < r.tape->node_count; i++) /* of forward's layers dropout alone reads the step block */
+    /* of forward's layers dropout alone reads the step block */
+    for (int i = 0; rates && i < r.tape->node_count; i++)
         if (r.tape->nodes[i].args.step) *rates++ = r.tape->nodes[i].args.p.dropout.p;
     MUST(copy_to_host(device_compute(device), out, output->value.data, 50 * sizeof *out));
     MUST(stream_sync(device_compute(device)));
@@ -188,10 +208,13 @@ Test(models, forward_makes_ten_scores_a_sample, .timeout = 60) {
         cr_assert_arr_eq(out, again, sizeof out);
         for (int n = 0; n < 5; n++) {
             double sum = 0;
-            for (int k = 0; k < 10; k++) sum += exp(out[n * 10 + k]);
-            cr_assert_eq(fabs(sum - 1) < 1e-5, i == 1, "%s: the exponents of row %d sum to %g", names[i], n, sum);
+            for (int k = 0; k < 10; k++)
+                sum += exp(out[n * 10 + k]);
+            cr_assert_eq(fabs(sum - 1) < 1e-5, i == 1, "%s: the exponents of row %d sum to %g",
+                         names[i], n, sum);
         }
-        for (int k = 0; k < 50; k++) cr_assert(isfinite(out[k]) && (k < 10 || out[k] != out[k % 10]));
+        for (int k = 0; k < 50; k++)
+            cr_assert(isfinite(out[k]) && (k < 10 || out[k] != out[k % 10]));
     }
 }
 
@@ -207,7 +230,8 @@ Test(models, convnet_drops_in_training_alone_and_as_told, .timeout = 60) {
     cr_assert_arr_eq(eval, none, sizeof eval);
     cr_assert_arr_neq(eval, train, sizeof eval);
     cr_assert_arr_neq(half, train, sizeof eval);
-    for (int k = 10; k < 50; k++) cr_assert(all[k] == all[k % 10], "dropout 1 leaves only the last bias");
+    for (int k = 10; k < 50; k++)
+        cr_assert(all[k] == all[k % 10], "dropout 1 leaves only the last bias");
 }
 
 /* ---- checkpoints ---- */
@@ -235,13 +259,15 @@ Test(models, values_survive_a_checkpoint, .timeout = 30) {
     cr_assert_null(back);
     unlink(path);
     expect(model_values_load(&m, path, &back), ERR_FAILED, path);
-    expect(model_values_save(&m, "build/no/such/folder/x", values), ERR_FAILED, "build/no/such/folder");
+    expect(model_values_save(&m, "build/no/such/folder/x", values), ERR_FAILED,
+           "build/no/such/folder");
     model_values_free(values);
     model_free(&lenet);
     model_free(&m);
 }
 
-/* A file as DP or DDP would save it, with "module." before each name, and one with a weight laid the other way. */
+/* A file as DP or DDP would save it, with "module." before each name, and one with a weight laid
+ * the other way. */
 Test(models, a_checkpoint_may_have_prefixes_but_no_other_shape, .timeout = 30) {
     struct model_options options = {.dropout = -1, .hidden_count = 1, .hidden = {4}};
     struct model m;
@@ -251,8 +277,10 @@ Test(models, a_checkpoint_may_have_prefixes_but_no_other_shape, .timeout = 30) {
     MUST(model_open(&m, "mlp", &options));
     MUST(model_values_init(&m, 8, &values));
     for (int turned = 0; turned < 2; turned++) {
-        struct safetensors_item items[] = {{"module.fc1.weight", 2, {4, 784}, values[0]}, {"module.fc1.bias", 1, {4}, values[1]},
-                                           {"module.fc2.weight", 2, {10, 4}, values[2]}, {"module.fc2.bias", 1, {10}, values[3]}};
+        struct safetensors_item items[] = {{"module.fc1.weight", 2, {4, 784}, values[0]},
+                                           {"module.fc1.bias", 1, {4}, values[1]},
+                                           {"module.fc2.weight", 2, {10, 4}, values[2]},
+                                           {"module.fc2.bias", 1, {10}, values[3]}};
         if (turned) {
             items[2].shape[0] = 4;
             items[2].shape[1] = 10;

@@ -1,4 +1,5 @@
-/* A replica: its memory at the start, its logs and hashes, and training steps against the optimizer's formula in double. */
+/* A replica: its memory at the start, its logs and hashes, and training steps against the
+ * optimizer's formula in double. */
 #include "tests/harness/harness.h"
 
 #include "base/error.h"
@@ -7,7 +8,8 @@
 #define MUST(call) cr_assert_eq(call, OK, "%s", error_message())
 
 enum { SAMPLES = 24, PIXELS = 784 };
-/* One fused multiply-add a step and a momentum product, each rounded once: some 1e-7 a step of the values' own size. */
+/* One fused multiply-add a step and a momentum product, each rounded once: some 1e-7 a step of
+ * the values' own size. */
 static const double OPTIMIZER_TOLERANCE = 1e-6;
 
 static float pixels[SAMPLES * PIXELS];
@@ -18,12 +20,16 @@ static void make_batch(uint64_t seed) {
     struct rng rng;
     rng_seed(&rng, seed);
     rng_uniform(&rng, pixels, SAMPLES * PIXELS, 0, 1);
-    for (int i = 0; i < SAMPLES; i++) labels[i] = (int32_t)(rng_u32(&rng) % 10);
+    for (int i = 0; i < SAMPLES; i++)
+        labels[i] = (int32_t)(rng_u32(&rng) % 10);
 }
 
 static struct device *open_device(enum device_kind kind, int reference_math) {
     struct device *device;
-    struct device_config config = {.kind = kind, .memory_bytes = 32 << 20, .check_operands = 1, .timeout_s = 20,
+    struct device_config config = {.kind = kind,
+                                   .memory_bytes = 32 << 20,
+                                   .check_operands = 1,
+                                   .timeout_s = 20,
                                    .reference_math = reference_math};
     MUST(device_open(&device, &config));
     return device;
@@ -35,12 +41,19 @@ static void open_model(struct model *m, float ***values) {
     MUST(model_values_init(m, 1, values));
 }
 
-static const struct replica_config full = {.max_samples = SAMPLES, .log_rows = 4, .log_segments = 2, .hashes = 1,
-                                           .optimizer = 1, .update = {.momentum = 0.9, .weight_decay = 0.01}};
+static const struct replica_config full = {.max_samples = SAMPLES,
+                                           .log_rows = 4,
+                                           .log_segments = 2,
+                                           .hashes = 1,
+                                           .optimizer = 1,
+                                           .update = {.momentum = 0.9, .weight_decay = 0.01}};
 
 /* One training step, row `slot` of the logs. */
 static void train(struct replica *r, uint64_t number, int slot, float lr) {
-    struct step_block step = {.step = number, .weight = 1.0f / SAMPLES, .learning_rate = lr, .first_update = number == 0,
+    struct step_block step = {.step = number,
+                              .weight = 1.0f / SAMPLES,
+                              .learning_rate = lr,
+                              .first_update = number == 0,
                               .slot = slot};
     struct var *output, *loss;
     MUST(replica_write_step(r, &step));
@@ -53,8 +66,8 @@ static void train(struct replica *r, uint64_t number, int slot, float lr) {
     MUST(replica_update(r));
 }
 
-/* For every amount of free memory too small by 256 bytes or more: an error that says so, and nothing left behind. The short
- * form takes every seventh amount, up to the one that is enough. */
+/* For every amount of free memory too small by 256 bytes or more: an error that says so, and
+ * nothing left behind. The short form takes every seventh amount, up to the one that is enough. */
 Test(replica, half_built_leaves_nothing, .timeout = 120) {
     const size_t apart = test_short() ? 7 * 256 : 256;
     struct model m;
@@ -71,9 +84,11 @@ Test(replica, half_built_leaves_nothing, .timeout = 120) {
             void *hoarded;
             MUST(device_alloc(device, &hoarded, capacity - left, MEM_WORKSPACE));
             int code = replica_init(&r, device, &m, &full, values);
-            cr_assert_eq(code, left < needed ? ERR_MEMORY : OK, "%zu of %zu bytes: %s", left, needed, error_message());
+            cr_assert_eq(code, left < needed ? ERR_MEMORY : OK, "%zu of %zu bytes: %s", left,
+                         needed, error_message());
             if (code) {
-                cr_assert(strstr(error_message(), "out of memory on device 0"), "%s", error_message());
+                cr_assert(strstr(error_message(), "out of memory on device 0"), "%s",
+                          error_message());
                 cr_assert_eq(device_ledger(device).total, capacity - left);
                 cr_assert_null(r.device);
             }
@@ -97,22 +112,26 @@ Test(replica, the_ledger_is_exact, .timeout = 30) {
     open_model(&m, &values);
     MUST(replica_init(&r, device, &m, &full, values));
     struct ledger l = device_ledger(device);
-    uint64_t arena = (4736 + 64 + 64 + 64) * 4; /* 6*784 = 4704, 6, 60, 10: each in whole 64 elements */
+    /* 6*784 = 4704, 6, 60, 10: each in whole 64 elements */
+    uint64_t arena = (4736 + 64 + 64 + 64) * 4;
     cr_assert_eq(l.now[MEM_PARAMS], arena);
     cr_assert_eq(l.now[MEM_GRADS], arena);
     cr_assert_eq(l.now[MEM_OPTIMIZER], arena);
     cr_assert_eq(l.now[MEM_INPUT], SAMPLES * PIXELS * 4 + 256);
-    cr_assert_eq(l.now[MEM_WORKSPACE], 256 + 256 + 256 + 256); /* step block, 4 x 2 losses, hits; 4 x 8 hashes */
+    /* step block, 4 x 2 losses, hits; 4 x 8 hashes */
+    cr_assert_eq(l.now[MEM_WORKSPACE], 256 + 256 + 256 + 256);
     cr_assert_eq(l.now[MEM_ACTIVATIONS], 0);
     make_batch(1);
-    for (uint64_t s = 0; s < 4; s++) train(&r, s, (int)s, 0.1f);
+    for (uint64_t s = 0; s < 4; s++)
+        train(&r, s, (int)s, 0.1f);
     struct ledger after = device_ledger(device);
     cr_assert_gt(after.now[MEM_ACTIVATIONS], 0);
     after.now[MEM_ACTIVATIONS] = 0;
     cr_assert_arr_eq(after.now, l.now, sizeof l.now);
     replica_free(&r);
 
-    struct replica_config bare = {.max_samples = 1}; /* what another device of DP has beside parameters and gradients */
+    /* what another device of DP has beside parameters and gradients */
+    struct replica_config bare = {.max_samples = 1};
     MUST(replica_init(&r, device, &m, &bare, NULL));
     l = device_ledger(device);
     cr_assert(l.now[MEM_OPTIMIZER] == 0 && l.now[MEM_WORKSPACE] == 256);
@@ -127,7 +146,8 @@ Test(replica, the_ledger_is_exact, .timeout = 30) {
     device_close(device);
 }
 
-/* v' = v - lr b, b = momentum b + g + decay v, from the gradients that the device itself reports. */
+/* v' = v - lr b, b = momentum b + g + decay v, from the gradients that the device itself
+ * reports. */
 static void check_optimizer(double momentum, double decay, int reference_math) {
     struct model m;
     float **values;
@@ -140,10 +160,12 @@ static void check_optimizer(double momentum, double decay, int reference_math) {
     config.update = (struct optimizer_config){OPTIMIZER_SGD, momentum, decay};
     open_model(&m, &values);
     MUST(replica_init(&r, device, &m, &config, values));
-    for (size_t k = 0; k < model_count(&m); k++) v[k] = values[0][k];
+    for (size_t k = 0; k < model_count(&m); k++)
+        v[k] = values[0][k];
     for (uint64_t s = 0; s < 5; s++) {
         make_batch(s);
-        if (s == 2) MUST(param_set_relayout_grads(&r.params, (int[]){2, 0, 3, 1})); /* as DDP does once */
+        /* as DDP does once */
+        if (s == 2) MUST(param_set_relayout_grads(&r.params, (int[]){2, 0, 3, 1}));
         train(&r, s, 0, lr);
         for (int i = 0, at = 0; i < m.param_count; at += (int)r.params.param[i++].count) {
             double far = 0;
@@ -155,9 +177,10 @@ static void check_optimizer(double momentum, double decay, int reference_math) {
                 v[(size_t)at + k] -= (double)lr * *buffer;
                 far = fmax(far, fabs(got[k] - v[(size_t)at + k]));
             }
-            cr_assert(far < OPTIMIZER_TOLERANCE, "momentum %g, decay %g, step %d: %s is off by %g", momentum, decay, (int)s,
-                      m.params[i].name, far);
-            cr_assert(memcmp(got, values[i], r.params.param[i].count * sizeof(float)) != 0, "nothing was learnt");
+            cr_assert(far < OPTIMIZER_TOLERANCE, "momentum %g, decay %g, step %d: %s is off by %g",
+                      momentum, decay, (int)s, m.params[i].name, far);
+            cr_assert(memcmp(got, values[i], r.params.param[i].count * sizeof(float)) != 0,
+                      "nothing was learnt");
         }
     }
     replica_free(&r);
@@ -186,20 +209,25 @@ Test(replica, pads_of_the_arenas_stay_zero, .timeout = 30) {
     make_batch(2);
     for (int moved = 0; moved < 2; moved++) {
         if (moved) {
-            struct op_args junk = {.out[0] = tensor_plain(r.params.grads, DTYPE_F32, 1, (int[1]){4928}), .p.fill = {1}};
+            struct op_args junk = {.out[0] =
+                                       tensor_plain(r.params.grads, DTYPE_F32, 1, (int[1]){4928}),
+                                   .p.fill = {1}};
             MUST(launch(device_compute(device), OP_FILL, &junk));
             MUST(param_set_relayout_grads(&r.params, (int[]){2, 0, 3, 1}));
         }
-        for (uint64_t s = 0; s < 3; s++) train(&r, s, 0, 0.1f);
+        for (uint64_t s = 0; s < 3; s++)
+            train(&r, s, 0, 0.1f);
         static float arena[4928];
         for (int which = 0; which < 2; which++) {
             int pads = 0;
-            MUST(copy_to_host(device_compute(device), arena, which ? r.params.grads : r.params.values, sizeof arena));
+            MUST(copy_to_host(device_compute(device), arena,
+                              which ? r.params.grads : r.params.values, sizeof arena));
             MUST(stream_sync(device_compute(device)));
             for (size_t k = 0; k < r.params.arena_count; k++) {
                 int inside = 0;
                 for (int i = 0; i < 4; i++) {
-                    size_t at = which ? r.params.param[i].grad_offset : r.params.param[i].value_offset;
+                    size_t at =
+                        which ? r.params.param[i].grad_offset : r.params.param[i].value_offset;
                     inside |= k >= at && k < at + r.params.param[i].count;
                 }
                 if (inside) continue;
@@ -229,13 +257,15 @@ Test(replica, logs_have_a_row_a_step_and_a_column_a_segment, .timeout = 30) {
         open_model(&m, &values);
         MUST(replica_init(&r, device, &m, &full, values));
         make_batch(3);
-        for (uint64_t s = 0; s < 4; s++) train(&r, s, (int)(3 - s), 0.5f);
+        for (uint64_t s = 0; s < 4; s++)
+            train(&r, s, (int)(3 - s), 0.5f);
         MUST(replica_read_logs(&r, 4, losses, hits, NULL));
         for (int i = 0; i < 8; i++) {
             cr_assert(losses[i] > 0 && losses[i] < 13 * 4, "loss %d is %g", i, losses[i]);
             cr_assert(hits[i] >= 0 && hits[i] <= (i % 2 ? 11 : 13));
         }
-        cr_assert_lt(losses[0] + losses[1], losses[6] + losses[7], "four steps on one batch made the loss larger");
+        cr_assert_lt(losses[0] + losses[1], losses[6] + losses[7],
+                     "four steps on one batch made the loss larger");
         MUST(replica_read_logs(&r, 1, again, NULL, NULL));
         cr_assert_arr_eq(again, losses, 2 * sizeof *again);
         cr_assert_eq(replica_read_logs(&r, 5, losses, hits, NULL), ERR_FAILED);
@@ -281,7 +311,8 @@ Test(replica, a_hash_changes_with_its_parameter_alone, .timeout = 30) {
     train(&r, 0, 0, 0);
     read_hashes(&r, before);
     for (int i = 0; i < 8; i++)
-        for (int k = 0; k < i; k++) cr_assert_neq(before[i], before[k], "hashes %d and %d are equal", i, k);
+        for (int k = 0; k < i; k++)
+            cr_assert_neq(before[i], before[k], "hashes %d and %d are equal", i, k);
     for (int i = 0; i < 4; i++) {
         size_t last = r.params.param[i].count - 1;
         float keep = values[i][last];
@@ -289,7 +320,8 @@ Test(replica, a_hash_changes_with_its_parameter_alone, .timeout = 30) {
         MUST(param_write_value(&r.params, i, values[i]));
         MUST(replica_hash_values(&r));
         read_hashes(&r, after);
-        for (int k = 0; k < 8; k++) cr_assert_eq(before[k] == after[k], k != i, "parameter %d, hash %d", i, k);
+        for (int k = 0; k < 8; k++)
+            cr_assert_eq(before[k] == after[k], k != i, "parameter %d, hash %d", i, k);
         float other = values[i][0]; /* and two exchanged elements are another tensor */
         values[i][last] = other;
         values[i][0] = keep;
@@ -309,7 +341,8 @@ Test(replica, a_hash_changes_with_its_parameter_alone, .timeout = 30) {
     read_hashes(&r, after);
     cr_assert_arr_eq(before, after, sizeof before / 2);
     cr_assert_neq(before[7], after[7]);
-    MUST(param_set_relayout_grads(&r.params, (int[]){1, 3, 0, 2})); /* a hash does not see where a gradient lies */
+    /* a hash does not see where a gradient lies */
+    MUST(param_set_relayout_grads(&r.params, (int[]){1, 3, 0, 2}));
     train(&r, 0, 0, 0);
     uint64_t moved[8];
     read_hashes(&r, moved);

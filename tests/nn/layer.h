@@ -1,18 +1,20 @@
-/* A layer with a weight (linear, or a convolution), random, and its three passes as launches: for whoever computes them and is
- * compared with the reference. */
+/* A layer with a weight (linear, or a convolution), random, and its three passes as launches:
+ * for whoever computes them and is compared with the reference. */
 #ifndef TESTS_TEST_LAYER_H
 #define TESTS_TEST_LAYER_H
 
 #include "tests/device/kernels_common.h"
 
-/* A sum of t products in float, in any order, differs from the exact sum by at most about t * 2^-24 times the sum of the
- * products' absolute values. That sum the reference computes when given absolute values. One wrong or missing term is of the
- * size of that sum / t: with at most some thousand terms always larger. */
+/* A sum of t products in float, in any order, differs from the exact sum by at most about t *
+ * 2^-24 times the sum of the products' absolute values. That sum the reference computes when
+ * given absolute values. One wrong or missing term is of the size of that sum / t: with at most
+ * some thousand terms always larger. */
 static inline double rounding(size_t terms) {
     return (double)(terms + 2) * 0x1p-24;
 }
 
-/* Both factors rounded to 10 bits of mantissa: a product is off by 2 * 2^-11 of itself and a little. */
+/* Both factors rounded to 10 bits of mantissa: a product is off by 2 * 2^-11 of itself and a
+ * little. */
 #define TF32_PRODUCT 0x1.01p-10
 
 /* In every layer: in[0], out[0] of forward; in[0] = dy, out[0] = dx; in = x, dy, out = dw, db. */
@@ -27,7 +29,8 @@ static inline enum op op_of(const struct layer *l, enum pass pass) {
     return (l->linear ? OP_LINEAR_FORWARD : OP_CONV2D_FORWARD) + (int)pass;
 }
 
-static inline struct layer conv_layer(struct heap *heap, const int s[8]) { /* n C H W O k stride padding */
+/* n C H W O k stride padding */
+static inline struct layer conv_layer(struct heap *heap, const int s[8]) {
     int p = (s[2] + 2 * s[7] - s[5]) / s[6] + 1, q = (s[3] + 2 * s[7] - s[5]) / s[6] + 1;
     return (struct layer){.x = tensor_random(heap, 1, 4, s[0], s[1], s[2], s[3]),
                           .w = tensor_random(heap, 2, 4, s[4], s[1], s[5], s[5]),
@@ -37,7 +40,8 @@ static inline struct layer conv_layer(struct heap *heap, const int s[8]) { /* n 
                           .p = {.p.conv = {s[6], s[7]}}};
 }
 
-static inline struct layer linear_layer(struct heap *heap, int n, int inputs, int outputs, int in_out) {
+static inline struct layer linear_layer(struct heap *heap, int n, int inputs, int outputs,
+                                        int in_out) {
     return (struct layer){.x = tensor_random(heap, 1, 2, n, inputs, 1, 1),
                           .w = in_out ? tensor_random(heap, 2, 2, inputs, outputs, 1, 1)
                                       : tensor_random(heap, 2, 2, outputs, inputs, 1, 1),
@@ -65,7 +69,8 @@ static inline struct op_args launch_of(struct heap *heap, const struct layer *l,
 
 static inline struct tensor absolute(struct heap *heap, const struct tensor *t) {
     struct tensor a = tensor_copy(heap, t);
-    for (size_t i = 0; i < tensor_count(&a); i++) tensor_f32(&a)[i] = fabsf(tensor_f32(&a)[i]);
+    for (size_t i = 0; i < tensor_count(&a); i++)
+        tensor_f32(&a)[i] = fabsf(tensor_f32(&a)[i]);
     return a;
 }
 
@@ -77,11 +82,14 @@ static inline struct layer absolute_layer(struct heap *heap, const struct layer 
     return size;
 }
 
-static inline void expect_near(const char *what, const struct tensor *got, const struct tensor *want,
-                               const struct tensor *size, double bound) {
+static inline void expect_near(const char *what, const struct tensor *got,
+                               const struct tensor *want, const struct tensor *size, double bound) {
     for (size_t i = 0; i < tensor_count(want); i++) {
-        double g = tensor_f32(got)[i], w = tensor_f32(want)[i], most = bound * (double)tensor_f32(size)[i];
-        cr_assert(fabs(g - w) <= most, "%s: element %zu is %.9g, the reference %.9g, off by more than %.3g", what, i, g, w, most);
+        double g = tensor_f32(got)[i], w = tensor_f32(want)[i],
+               most = bound * (double)tensor_f32(size)[i];
+        cr_assert(fabs(g - w) <= most,
+                  "%s: element %zu is %.9g, the reference %.9g, off by more than %.3g", what, i, g,
+                  w, most);
     }
 }
 

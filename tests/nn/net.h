@@ -1,11 +1,13 @@
-/* A small network with one of every layer, on a device of the test's choice, and the same network told again in double,
- * sample by sample, sharing no code with nn/: the oracle of the gradient tests.
+/* A small network with one of every layer, on a device of the test's choice, and the same
+ * network told again in double, sample by sample, sharing no code with nn/: the oracle of the
+ * gradient tests.
  *
  *     (N,2,9,9) conv 3x3 stride 2 padding 1 -> (3,5,5) relu, max 2x2 stride 1 -> (3,4,4)
  *               conv 2x2 -> (4,3,3) relu, average 2x2 stride 1 -> (4,2,2), dropout, flatten 16
  *               linear -> 6 relu, matmul -> 5 scores; cross entropy, or log-softmax and nll
  *
- * Samples belong to virtual devices; a device r of W trains those of r, r + W, ... as its segments. */
+ * Samples belong to virtual devices; a device r of W trains those of r, r + W, ... as its
+ * segments. */
 #ifndef TESTS_NN_NET_H
 #define TESTS_NN_NET_H
 
@@ -16,12 +18,20 @@
 #include "base/random.h"
 #include "nn/tape.h"
 
-enum { NET_PARAMS = 8, NET_WEIGHTS = 54 + 3 + 48 + 4 + 96 + 6 + 30 + 5, NET_IN = 2 * 9 * 9, NET_CLASSES = 5, NET_SAMPLES = 96 };
+enum {
+    NET_PARAMS = 8,
+    NET_WEIGHTS = 54 + 3 + 48 + 4 + 96 + 6 + 30 + 5,
+    NET_IN = 2 * 9 * 9,
+    NET_CLASSES = 5,
+    NET_SAMPLES = 96
+};
 enum { NET_SEED = 17, NET_STEP = 5 };
 
 static const struct param_spec net_specs[NET_PARAMS] = {
-    {"conv1.weight", 4, {3, 2, 3, 3}}, {"conv1.bias", 1, {3}}, {"conv2.weight", 4, {4, 3, 2, 2}}, {"conv2.bias", 1, {4}},
-    {"fc.weight", 2, {6, 16}},         {"fc.bias", 1, {6}},    {"out.weight", 2, {6, 5}},         {"out.bias", 1, {5}},
+    {"conv1.weight", 4, {3, 2, 3, 3}}, {"conv1.bias", 1, {3}},
+    {"conv2.weight", 4, {4, 3, 2, 2}}, {"conv2.bias", 1, {4}},
+    {"fc.weight", 2, {6, 16}},         {"fc.bias", 1, {6}},
+    {"out.weight", 2, {6, 5}},         {"out.bias", 1, {5}},
 };
 
 #define MUST(call) cr_assert_eq(call, OK, "%s", error_message())
@@ -56,7 +66,7 @@ static inline void net_data_make(struct net_data *d, int devices, const int *n, 
 
 /* What a pass is made of. */
 struct net_pass {
-    int nll;                  /* 1: log-softmax and nll, 0: cross entropy */
+    int nll; /* 1: log-softmax and nll, 0: cross entropy */
     enum reduction reduction;
     double dropout;
     int eval;
@@ -83,14 +93,16 @@ static inline void *net_alloc(struct net *n, size_t bytes) {
     return memory;
 }
 
-static inline void net_open_on(struct net *n, const struct device_config *config, const struct net_data *d) {
+static inline void net_open_on(struct net *n, const struct device_config *config,
+                               const struct net_data *d) {
     memset(n, 0, sizeof *n);
     MUST(device_open(&n->device, config));
     n->device_bytes = device_ledger(n->device).total;
     MUST(tape_init(&n->tape, n->device));
     MUST(param_set_init(&n->params, n->device, net_specs, NET_PARAMS));
     const float *w = d->weights;
-    for (int i = 0; i < NET_PARAMS; w += param_spec_count(&net_specs[i++])) MUST(param_write_value(&n->params, i, w));
+    for (int i = 0; i < NET_PARAMS; w += param_spec_count(&net_specs[i++]))
+        MUST(param_write_value(&n->params, i, w));
     n->step = net_alloc(n, sizeof *n->step);
     n->x = net_alloc(n, sizeof d->x);
     n->row_weight = net_alloc(n, sizeof d->row_weight);
@@ -99,9 +111,14 @@ static inline void net_open_on(struct net *n, const struct device_config *config
     n->hits = tensor_plain(net_alloc(n, MAX_DEVICES * 8), DTYPE_I64, 2, (int[2]){1, MAX_DEVICES});
 }
 
-static inline void net_open(struct net *n, enum device_kind kind, int reference_math, int index, const struct net_data *d) {
-    struct device_config config = {.kind = kind, .index = index, .memory_bytes = 32 << 20, .check_operands = 1,
-                                   .reference_math = reference_math, .timeout_s = 20};
+static inline void net_open(struct net *n, enum device_kind kind, int reference_math, int index,
+                            const struct net_data *d) {
+    struct device_config config = {.kind = kind,
+                                   .index = index,
+                                   .memory_bytes = 32 << 20,
+                                   .check_operands = 1,
+                                   .reference_math = reference_math,
+                                   .timeout_s = 20};
     net_open_on(n, &config, d);
 }
 
@@ -114,7 +131,8 @@ static inline void net_close(struct net *n) {
     device_free(n->device, n->labels);
     device_free(n->device, n->losses.data);
     device_free(n->device, n->hits.data);
-    cr_assert_eq(device_ledger(n->device).total, n->device_bytes, "%zu bytes are left", (size_t)device_ledger(n->device).total);
+    cr_assert_eq(device_ledger(n->device).total, n->device_bytes, "%zu bytes are left",
+                 (size_t)device_ledger(n->device).total);
     device_close(n->device);
 }
 
@@ -127,9 +145,11 @@ static inline void net_load(struct net *n, const struct net_data *d, int r, int 
     n->segments = (struct segments){0};
     for (int v = r; v < d->devices; v += w) {
         size_t count = (size_t)d->n[v], first = (size_t)d->first[v];
-        MUST(copy_to_device(stream, n->x + (size_t)at * NET_IN, d->x[first], count * sizeof d->x[0]));
+        MUST(copy_to_device(stream, n->x + (size_t)at * NET_IN, d->x[first],
+                            count * sizeof d->x[0]));
         MUST(copy_to_device(stream, n->labels + at, &d->label[first], count * sizeof d->label[0]));
-        MUST(copy_to_device(stream, n->row_weight + at, &d->row_weight[first], count * sizeof(float)));
+        MUST(copy_to_device(stream, n->row_weight + at, &d->row_weight[first],
+                            count * sizeof(float)));
         n->segments.seg[n->segments.count++] = (struct segment){v, d->n[v]};
         at += d->n[v];
     }
@@ -151,8 +171,9 @@ static inline int net_run_forward(struct net *n, const struct net_pass *pass) {
     CHECK(tape_begin(n->tape, &step));
     n->input = tape_leaf(n->tape, &x, 1);
     n->scores = net_forward(n->tape, n->params.param, n->input, pass->dropout);
-    n->loss = pass->nll ? nll_loss(n->tape, log_softmax(n->tape, n->scores), &labels, pass->reduction)
-                        : cross_entropy(n->tape, n->scores, &labels, pass->reduction);
+    n->loss = pass->nll
+                  ? nll_loss(n->tape, log_softmax(n->tape, n->scores), &labels, pass->reduction)
+                  : cross_entropy(n->tape, n->scores, &labels, pass->reduction);
     CHECK(tape_error(n->tape));
     return tape_log_loss(n->tape, n->loss, &n->losses, &n->hits);
 }
@@ -169,13 +190,15 @@ static inline void net_run(struct net *n, const struct net_pass *pass) {
 
 /* All gradients in registration order. */
 static inline void net_read_grads(struct net *n, float *grads) {
-    for (int i = 0; i < NET_PARAMS; grads += n->params.param[i++].count) MUST(param_read_grad(&n->params, i, grads));
+    for (int i = 0; i < NET_PARAMS; grads += n->params.param[i++].count)
+        MUST(param_read_grad(&n->params, i, grads));
 }
 
 /* ---- the same in double ---- */
 
-static inline void oracle_conv(const double *x, int c, int h, int w, const double *weight, const double *bias, int o, int k,
-                               int stride, int padding, double *y) {
+static inline void oracle_conv(const double *x, int c, int h, int w, const double *weight,
+                               const double *bias, int o, int k, int stride, int padding,
+                               double *y) {
     int p = (h + 2 * padding - k) / stride + 1, q = (w + 2 * padding - k) / stride + 1;
     for (int f = 0; f < o; f++)
         for (int a = 0; a < p; a++)
@@ -186,7 +209,8 @@ static inline void oracle_conv(const double *x, int c, int h, int w, const doubl
                         for (int j = 0; j < k; j++) {
                             int row = a * stride + i - padding, col = b * stride + j - padding;
                             if (row < 0 || col < 0 || row >= h || col >= w) continue;
-                            sum += weight[((f * c + ch) * k + i) * k + j] * x[(ch * h + row) * w + col];
+                            sum += weight[((f * c + ch) * k + i) * k + j] *
+                                   x[(ch * h + row) * w + col];
                         }
                 y[(f * p + a) * q + b] = sum > 0 ? sum : 0; /* a relu follows each convolution */
             }
@@ -200,31 +224,37 @@ static inline void oracle_pool(const double *x, int c, int side, int largest, do
             for (int b = 0; b < out; b++) {
                 const double *w = x + (ch * side + a) * side + b;
                 double most = fmax(fmax(w[0], w[1]), fmax(w[side], w[side + 1]));
-                y[(ch * out + a) * out + b] = largest ? most : (w[0] + w[1] + w[side] + w[side + 1]) / 4;
+                y[(ch * out + a) * out + b] =
+                    largest ? most : (w[0] + w[1] + w[side] + w[side + 1]) / 4;
             }
 }
 
 /* The loss of one sample, number `s` of virtual device v. */
-static inline double oracle_loss(const double *p, const double *x, int label, int v, int s, double drop) {
+static inline double oracle_loss(const double *p, const double *x, int label, int v, int s,
+                                 double drop) {
     double h1[75], h2[48], h3[36], h4[16], h5[6], scores[NET_CLASSES], sum = 0;
     oracle_conv(x, 2, 9, 9, p, p + 54, 3, 3, 2, 1, h1);
     oracle_pool(h1, 3, 5, 1, h2);
     oracle_conv(h2, 3, 4, 4, p + 57, p + 105, 4, 2, 1, 0, h3);
     oracle_pool(h3, 4, 3, 0, h4);
     for (int i = 0; i < 16; i++) {
-        int kept = philox_keep(NET_SEED, (uint32_t)v, NET_STEP, 0, (uint64_t)(s * 16 + i), philox_threshold(1 - drop));
+        int kept = philox_keep(NET_SEED, (uint32_t)v, NET_STEP, 0, (uint64_t)(s * 16 + i),
+                               philox_threshold(1 - drop));
         h4[i] = kept ? h4[i] / (1 - drop) : 0;
     }
     for (int m = 0; m < 6; m++) {
         double y = p[205 + m];
-        for (int k = 0; k < 16; k++) y += p[109 + m * 16 + k] * h4[k];
+        for (int k = 0; k < 16; k++)
+            y += p[109 + m * 16 + k] * h4[k];
         h5[m] = y > 0 ? y : 0;
     }
     for (int m = 0; m < NET_CLASSES; m++) {
         scores[m] = p[241 + m];
-        for (int k = 0; k < 6; k++) scores[m] += p[211 + k * NET_CLASSES + m] * h5[k];
+        for (int k = 0; k < 6; k++)
+            scores[m] += p[211 + k * NET_CLASSES + m] * h5[k];
     }
-    for (int m = 0; m < NET_CLASSES; m++) sum += exp(scores[m]);
+    for (int m = 0; m < NET_CLASSES; m++)
+        sum += exp(scores[m]);
     return log(sum) - scores[label];
 }
 

@@ -1,5 +1,6 @@
-/* Equal bits: the gradients of V virtual devices, folded over the devices that share them, do not depend on how many
- * devices that are; nor on whether a device is early or late; and the two maths differ by rounding alone. */
+/* Equal bits: the gradients of V virtual devices, folded over the devices that share them, do
+ * not depend on how many devices that are; nor on whether a device is early or late; and the two
+ * maths differ by rounding alone. */
 #include "tests/nn/net.h"
 
 #include "nn/fold.h"
@@ -14,12 +15,14 @@ static void fold_devices(float grads[][NET_WEIGHTS], int n) {
     for (int h; n > 1; n = h) {
         h = (n + 1) / 2;
         for (int r = 0; r + h < n; r++)
-            for (int i = 0; i < NET_WEIGHTS; i++) grads[r][i] += grads[r + h][i];
+            for (int i = 0; i < NET_WEIGHTS; i++)
+                grads[r][i] += grads[r + h][i];
     }
 }
 
 /* One step of the job on `w` devices: its gradients, and the loss of each virtual device. */
-static void run_job(enum device_kind kind, int reference_math, int w, const struct net_pass *pass, float *grads, double *losses) {
+static void run_job(enum device_kind kind, int reference_math, int w, const struct net_pass *pass,
+                    float *grads, double *losses) {
     static float of_device[MAX_DEVICES][NET_WEIGHTS];
     for (int r = 0; r < w; r++) {
         struct net net;
@@ -30,7 +33,8 @@ static void run_job(enum device_kind kind, int reference_math, int w, const stru
         net_read_grads(&net, of_device[r]);
         MUST(copy_to_host(device_compute(net.device), sums, net.losses.data, sizeof sums));
         MUST(stream_sync(device_compute(net.device)));
-        for (int s = 0; s < net.segments.count; s++) losses[net.segments.seg[s].v] = sums[s];
+        for (int s = 0; s < net.segments.count; s++)
+            losses[net.segments.seg[s].v] = sums[s];
         net_close(&net);
     }
     fold_devices(of_device, w);
@@ -43,8 +47,11 @@ static void check_split(enum device_kind kind, int math, int w, const struct net
     int v = data.devices;
     run_job(DEVICE_HOST, math, 1, pass, one, loss_one);
     run_job(kind, math, w, pass, many, loss_many);
-    cr_assert_arr_eq(one, many, sizeof one, "kind %d, math %d: %d virtual devices on 1 and %d devices differ", kind, math, v, w);
-    cr_assert_arr_eq(loss_one, loss_many, (size_t)v * sizeof *loss_one, "losses on 1 and %d devices differ", w);
+    cr_assert_arr_eq(one, many, sizeof one,
+                     "kind %d, math %d: %d virtual devices on 1 and %d devices differ", kind, math,
+                     v, w);
+    cr_assert_arr_eq(loss_one, loss_many, (size_t)v * sizeof *loss_one,
+                     "losses on 1 and %d devices differ", w);
 }
 
 static const struct net_pass plain_pass = {0, REDUCE_MEAN, 0.25, 0};
@@ -78,7 +85,8 @@ Test(bits, differ_where_the_fold_does_not_fit, .timeout = 30) {
     cr_assert_arr_neq(one, two, sizeof one);
 }
 
-/* A batch's gradient is the same whatever other batch ran before on this tape, and however often. */
+/* A batch's gradient is the same whatever other batch ran before on this tape, and however
+ * often. */
 Test(bits, do_not_depend_on_what_ran_before, .timeout = 30) {
     for (int math = 0; math < 2; math++) {
         struct net net;
@@ -104,10 +112,13 @@ Test(bits, the_two_maths_differ_by_rounding_alone, .timeout = 30) {
     net_data_make(&data, 3, (int[]){33, 16, 5}, 8);
     run_job(DEVICE_HOST, 0, 1, &plain_pass, fast, loss_fast);
     run_job(DEVICE_HOST, 1, 1, &plain_pass, plain, loss_plain);
-    for (int i = 0; i < NET_WEIGHTS; i++) want[i] = plain[i];
+    for (int i = 0; i < NET_WEIGHTS; i++)
+        want[i] = plain[i];
     for (int i = 0, at = 0; i < NET_PARAMS; at += (int)param_spec_count(&net_specs[i++])) {
         double far = distance(fast + at, want + at, param_spec_count(&net_specs[i]));
-        cr_assert(far < MATHS_TOLERANCE, "gradient of %s: the maths are %g apart", net_specs[i].name, far);
+        cr_assert(far < MATHS_TOLERANCE, "gradient of %s: the maths are %g apart",
+                  net_specs[i].name, far);
     }
-    for (int v = 0; v < 3; v++) cr_assert_float_eq(loss_fast[v], loss_plain[v], MATHS_TOLERANCE * loss_plain[v]);
+    for (int v = 0; v < 3; v++)
+        cr_assert_float_eq(loss_fast[v], loss_plain[v], MATHS_TOLERANCE * loss_plain[v]);
 }

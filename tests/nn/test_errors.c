@@ -1,5 +1,5 @@
-/* What goes wrong on a tape: the first error is kept, later ops pass NULL on, backward returns the code, and the next
- * step begins afresh. */
+/* What goes wrong on a tape: the first error is kept, later ops pass NULL on, backward returns
+ * the code, and the next step begins afresh. */
 #include "tests/nn/net.h"
 
 #include "nn/optimizer.h"
@@ -56,9 +56,22 @@ static struct var *misuse(struct tape *t, struct var *x, int which) {
 
 Test(errors, name_what_does_not_suit_a_layer, .timeout = 30) {
     static const char *const says[] = {
-        "conv2d conv2.weight: 2x2 of 3 channels", "stride 0", "padding -1", "rank 2", "linear fc.weight: takes 16 inputs",
-        "rank 2 with 162", "linear out.weight: takes 6 inputs", "pooling: size 10", "stride 0", "rank 2",
-        "but got 1.5", "but got nan", "3 labels for 16 samples", "not in the set", "not in the set", "operand b is (4)",
+        "conv2d conv2.weight: 2x2 of 3 channels",
+        "stride 0",
+        "padding -1",
+        "rank 2",
+        "linear fc.weight: takes 16 inputs",
+        "rank 2 with 162",
+        "linear out.weight: takes 6 inputs",
+        "pooling: size 10",
+        "stride 0",
+        "rank 2",
+        "but got 1.5",
+        "but got nan",
+        "3 labels for 16 samples",
+        "not in the set",
+        "not in the set",
+        "operand b is (4)",
     };
     open_net();
     for (int i = 0; i < 16; i++) {
@@ -111,17 +124,20 @@ Test(errors, of_backward_and_begin, .timeout = 30) {
     MUST(tape_backward(net.tape, scores, &grad));
     struct var *none = cross_entropy(net.tape, scores, &labels, REDUCE_NONE);
     expect(tape_backward(net.tape, none, NULL), ERR_USAGE, "reduction none");
-    expect(tape_error(net.tape), ERR_USAGE, "reduction none"); /* a step that broke half way stays broken */
+    /* a step that broke half way stays broken */
+    expect(tape_error(net.tape), ERR_USAGE, "reduction none");
 
     struct var *grouped = relu(net.tape, to_device_layout(net.tape, begin(1)));
     struct tensor same = tensor_plain(net.x, DTYPE_F32, 4, grouped->value.dims);
     expect(tape_backward(net.tape, grouped, &same), ERR_FAILED, "to_plain");
     expect(tape_log_loss(net.tape, grouped, &net.losses, &net.hits), ERR_FAILED, "no loss");
 
-    struct var *value = cross_entropy(net.tape, net_forward(net.tape, p, begin(0), 0), &labels, REDUCE_MEAN);
+    struct var *value =
+        cross_entropy(net.tape, net_forward(net.tape, p, begin(0), 0), &labels, REDUCE_MEAN);
     expect(tape_backward(net.tape, value, NULL), ERR_FAILED, "evaluation");
 
-    struct segments bad[3] = {{.count = 0}, {.count = 1, .n = 5, .seg = {{0, 4}}}, {.count = MAX_DEVICES + 1}};
+    struct segments bad[3] = {
+        {.count = 0}, {.count = 1, .n = 5, .seg = {{0, 4}}}, {.count = MAX_DEVICES + 1}};
     for (int i = 0; i < 3; i++) {
         struct tape_step step = {&bad[i], &net.params, net.step, 1};
         expect(tape_begin(net.tape, &step), ERR_FAILED, "segments");
@@ -146,8 +162,8 @@ static void *hoard(size_t left) {
     return memory;
 }
 
-/* However little memory there is: the step fails with a message that says so, or it runs and has the same bits; and the
- * tape is as good as new once there is memory again. */
+/* However little memory there is: the step fails with a message that says so, or it runs and has
+ * the same bits; and the tape is as good as new once there is memory again. */
 Test(errors, out_of_memory_at_every_point, .timeout = 120) {
     const struct net_pass pass = {1, REDUCE_MEAN, 0.25, 0};
     float want[NET_WEIGHTS], got[NET_WEIGHTS];
@@ -167,8 +183,10 @@ Test(errors, out_of_memory_at_every_point, .timeout = 120) {
         } else {
             code = net_run_backward(&net, &pass);
             if (code) expect(code, ERR_MEMORY, "out of memory on device 0");
-            if (code) failed_backward++;
-            else worked++;
+            if (code)
+                failed_backward++;
+            else
+                worked++;
         }
         if (code) expect(tape_error(net.tape), ERR_MEMORY, "out of memory on device 0");
         device_free(net.device, hoarded);
@@ -177,11 +195,13 @@ Test(errors, out_of_memory_at_every_point, .timeout = 120) {
         net_read_grads(&net, got);
         cr_assert_arr_eq(got, want, sizeof want);
     }
-    cr_assert(failed_forward > 20 && failed_backward > 20, "%d, %d", failed_forward, failed_backward);
+    cr_assert(failed_forward > 20 && failed_backward > 20, "%d, %d", failed_forward,
+              failed_backward);
     net_close(&net);
 }
 
-/* The one block of the second step does not fit where the pieces of the first did: the step still runs. */
+/* The one block of the second step does not fit where the pieces of the first did: the step
+ * still runs. */
 Test(errors, memory_in_pieces_still_trains, .timeout = 30) {
     const struct net_pass pass = {1, REDUCE_MEAN, 0.25, 0};
     enum { PIECES = 4096 };
@@ -196,21 +216,25 @@ Test(errors, memory_in_pieces_still_trains, .timeout = 30) {
     tape_free(net.tape);
     MUST(tape_init(&net.tape, net.device));
     int count = 0; /* every other hole of the largest piece's size is kept */
-    while (count < PIECES && device_alloc(net.device, &piece[count], most, MEM_WORKSPACE) == OK) count++;
-    for (int i = 0; i < count; i += 2) device_free(net.device, piece[i]);
+    while (count < PIECES && device_alloc(net.device, &piece[count], most, MEM_WORKSPACE) == OK)
+        count++;
+    for (int i = 0; i < count; i += 2)
+        device_free(net.device, piece[i]);
     for (int step = 0; step < 3; step++) {
         net_run(&net, &pass);
         net_read_grads(&net, got);
         cr_assert_arr_eq(got, want, sizeof want);
     }
-    for (int i = 1; i < count; i += 2) device_free(net.device, piece[i]);
+    for (int i = 1; i < count; i += 2)
+        device_free(net.device, piece[i]);
     net_close(&net);
 }
 
 Test(errors, of_parameter_sets, .timeout = 30) {
     struct param_set set;
     struct optimizer sgd;
-    const struct param_spec huge[] = {{"a", 2, {40000, 40000}}, {"b", 2, {40000, 40000}}}, large = {"c", 1, {1 << 24}};
+    const struct param_spec huge[] = {{"a", 2, {40000, 40000}}, {"b", 2, {40000, 40000}}},
+                            large = {"c", 1, {1 << 24}};
     open_net();
     struct ledger before = device_ledger(net.device);
     expect(param_set_init(&set, net.device, huge, 2), ERR_USAGE, "2^31 - 1");
@@ -220,7 +244,8 @@ Test(errors, of_parameter_sets, .timeout = 30) {
     void *hoarded = hoard((1 << 20) + 256);
     const struct param_spec half = {"d", 1, {1 << 17}};
     MUST(param_set_init(&set, net.device, &half, 1));
-    expect(optimizer_init(&sgd, &set, &(struct optimizer_config){.momentum = 0.9}), ERR_MEMORY, "out of memory on device 0");
+    expect(optimizer_init(&sgd, &set, &(struct optimizer_config){.momentum = 0.9}), ERR_MEMORY,
+           "out of memory on device 0");
     optimizer_free(&sgd);
     MUST(stream_sync(device_compute(net.device)));
     param_set_free(&set);

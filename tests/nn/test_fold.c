@@ -1,5 +1,6 @@
-/* The order of summing: the schedule adds as the rule says, with few buffers, and folding the virtual devices of each
- * device first and the devices afterwards gives the bits of folding all virtual devices at once. */
+/* The order of summing: the schedule adds as the rule says, with few buffers, and folding the
+ * virtual devices of each device first and the devices afterwards gives the bits of folding all
+ * virtual devices at once. */
 #include "tests/harness/harness.h"
 
 #include "base/limits.h"
@@ -10,7 +11,8 @@ enum { TEXT_BYTES = 1024 };
 
 /* Terms of very different sizes and both signs: another order is another sum, nearly always. */
 static void fill(struct rng *r, double *x, int n) {
-    for (int i = 0; i < n; i++) x[i] = ldexp(rng_double(r) - 0.5, (int)(rng_u32(r) % 40) - 20);
+    for (int i = 0; i < n; i++)
+        x[i] = ldexp(rng_double(r) - 0.5, (int)(rng_u32(r) % 40) - 20);
 }
 
 /* The rule, told with words: "(a+b)" is a sum. */
@@ -23,7 +25,8 @@ static void sum_text(char text[][TEXT_BYTES], int to, int from) {
 
 static void rule_text(int n, char *out) {
     static char term[MAX_DEVICES][TEXT_BYTES];
-    for (int i = 0; i < n; i++) snprintf(term[i], TEXT_BYTES, "%d", i);
+    for (int i = 0; i < n; i++)
+        snprintf(term[i], TEXT_BYTES, "%d", i);
     while (n > 1) {
         int h = n / 2 + n % 2;
         for (int r = 0; r < h; r++)
@@ -83,8 +86,10 @@ Test(fold, schedule_and_sum_have_the_same_bits, .timeout = 30) {
         int buffers, count = fold_schedule(n, steps, &buffers);
         fill(&r, x, n);
         for (int i = 0; i < count; i++) {
-            if (steps[i].add) buffer[steps[i].to] += buffer[steps[i].from];
-            else buffer[steps[i].to] = x[steps[i].term];
+            if (steps[i].add)
+                buffer[steps[i].to] += buffer[steps[i].from];
+            else
+                buffer[steps[i].to] = x[steps[i].term];
         }
         cr_assert(buffer[0] == fold_sum(x, n), "n %d", n);
     }
@@ -95,7 +100,8 @@ Test(fold, schedule_and_sum_have_the_same_bits, .timeout = 30) {
 static double fold_locally_first(const double *x, int v, int w) {
     double device[MAX_DEVICES], segment[MAX_DEVICES];
     for (int r = 0; r < w; r++) {
-        for (int s = 0; s < v / w; s++) segment[s] = x[r + s * w];
+        for (int s = 0; s < v / w; s++)
+            segment[s] = x[r + s * w];
         device[r] = fold_sum(segment, v / w);
     }
     return fold_sum(device, w);
@@ -120,10 +126,13 @@ Test(fold, fits_exactly_where_the_bits_are_equal, .timeout = 60) {
                 continue;
             }
             int equal = 1;
-            for (int trial = 0; trial < 20; trial++) equal &= same_bits(&r, v, w);
+            for (int trial = 0; trial < 20; trial++)
+                equal &= same_bits(&r, v, w);
             cr_assert_eq(fold_fits(v, w), equal, "V %d, W %d", v, w);
-            if (equal) fits++;
-            else does_not++;
+            if (equal)
+                fits++;
+            else
+                does_not++;
         }
     cr_assert(fits > 100 && does_not > 50, "%d fit, %d do not", fits, does_not);
     cr_assert(!fold_fits(4, 0) && !fold_fits(0, 1) && !fold_fits(-4, 2));

@@ -1,5 +1,5 @@
-/* The optimizer launches runs of parameters; the bits are those of a launch for each, whatever the order of gradients. And its
- * numbers are PyTorch's. */
+/* The optimizer launches runs of parameters; the bits are those of a launch for each, whatever
+ * the order of gradients. And its numbers are PyTorch's. */
 #include <math.h>
 
 #include "base/random.h"
@@ -8,14 +8,15 @@
 
 enum { PARAMS = 6, STEPS = 4 };
 
-static const struct param_spec specs[PARAMS] = {{"a", 2, {5, 13}}, {"b", 1, {5}},          {"c", 4, {4, 2, 3, 3}},
-                                                {"d", 1, {1}},     {"e", 2, {64, 2}},      {"f", 1, {63}}};
+static const struct param_spec specs[PARAMS] = {{"a", 2, {5, 13}},      {"b", 1, {5}},
+                                                {"c", 4, {4, 2, 3, 3}}, {"d", 1, {1}},
+                                                {"e", 2, {64, 2}},      {"f", 1, {63}}};
 
 /* As registered last to first (the values' order), in runs, and with nothing where it was. */
 static const struct {
     int order[PARAMS], launches;
-} layouts[] = {{{5, 4, 3, 2, 1, 0}, 1}, {{4, 5, 3, 2, 1, 0}, 3}, {{2, 1, 0, 5, 4, 3}, 2}, {{5, 4, 3, 0, 2, 1}, 3},
-               {{0, 1, 2, 3, 4, 5}, 6}, {{0, 5, 4, 3, 2, 1}, 2}};
+} layouts[] = {{{5, 4, 3, 2, 1, 0}, 1}, {{4, 5, 3, 2, 1, 0}, 3}, {{2, 1, 0, 5, 4, 3}, 2},
+               {{5, 4, 3, 0, 2, 1}, 3}, {{0, 1, 2, 3, 4, 5}, 6}, {{0, 5, 4, 3, 2, 1}, 2}};
 enum { LAYOUTS = sizeof layouts / sizeof *layouts };
 
 static void set_gradients(struct param_set *set, int step) {
@@ -24,13 +25,15 @@ static void set_gradients(struct param_set *set, int step) {
     for (int i = 0; i < PARAMS; i++) {
         rng_seed(&r, (uint64_t)(step * PARAMS + i + 1));
         rng_uniform(&r, values, (int)set->param[i].count, -1, 1);
-        MUST(copy_to_device(device_compute(set->device), set->param[i].grad.data, values, set->param[i].count * sizeof *values));
+        MUST(copy_to_device(device_compute(set->device), set->param[i].grad.data, values,
+                            set->param[i].count * sizeof *values));
         MUST(stream_sync(device_compute(set->device)));
     }
 }
 
 /* The plain way: a launch a parameter. */
-static void update_one_by_one(struct optimizer *o, struct param_set *set, const struct step_block *step) {
+static void update_one_by_one(struct optimizer *o, struct param_set *set,
+                              const struct step_block *step) {
     static const enum op ops[] = {OP_SGD, OP_ADADELTA, OP_ADAM};
     for (int i = 0; i < PARAMS; i++) {
         struct param *p = &set->param[i];
@@ -92,15 +95,18 @@ static int compare(struct device *d, const int *order, const struct optimizer_co
     }
     cr_assert_eq(update_spans(d, config->kind) - before, STEPS * (launches + PARAMS));
     size_t count = set[0].arena_count, whole = count * sizeof(float); /* pads too */
-    for (int k = 0; k < 2; k++) read_arena(d, set[k].values, count, values[k]);
+    for (int k = 0; k < 2; k++)
+        read_arena(d, set[k].values, count, values[k]);
     cr_assert(!memcmp(values[0], values[1], whole), "values differ");
     for (size_t pad = set[0].param[1].value_offset + 5; pad < set[0].param[0].value_offset; pad++)
         cr_assert_eq(values[0][pad], 0, "a pad is no longer zero");
     if (o[0].state) {
-        for (int k = 0; k < 2; k++) read_arena(d, o[k].state, count * (size_t)o[k].each, values[k]);
+        for (int k = 0; k < 2; k++)
+            read_arena(d, o[k].state, count * (size_t)o[k].each, values[k]);
         cr_assert(!memcmp(values[0], values[1], whole * (size_t)o[0].each), "the state differs");
     }
-    for (int k = 0; k < 2; k++) optimizer_free(&o[k]), param_set_free(&set[k]);
+    for (int k = 0; k < 2; k++)
+        optimizer_free(&o[k]), param_set_free(&set[k]);
     device_free(d, step);
     return launches;
 }
@@ -108,9 +114,11 @@ static int compare(struct device *d, const int *order, const struct optimizer_co
 Test(optimizer, runs_have_the_bits_of_single_launches, .timeout = 60) {
     for (int k = 0; k < HOST_KINDS; k++)
         for (int l = 0; l < LAYOUTS; l++)
-            for (int form = 0; form < 8; form++) { /* SGD four ways, the others with weight decay and without */
+            /* SGD four ways, the others with weight decay and without */
+            for (int form = 0; form < 8; form++) {
                 struct device *d = test_open(host_kinds[k], 0);
-                struct optimizer_config config = {form < 4 ? OPTIMIZER_SGD : form / 2 - 1, form < 4 && form & 1 ? 0.9 : 0, 0};
+                struct optimizer_config config = {form < 4 ? OPTIMIZER_SGD : form / 2 - 1,
+                                                  form < 4 && form & 1 ? 0.9 : 0, 0};
                 config.weight_decay = (form < 4 ? form & 2 : form & 1) ? 0.01 : 0;
                 int launches = compare(d, layouts[l].order, &config);
                 cr_assert_eq(launches, layouts[l].launches, "layout %d: %d launches", l, launches);
@@ -120,8 +128,9 @@ Test(optimizer, runs_have_the_bits_of_single_launches, .timeout = 60) {
 
 /* ---- PyTorch's numbers ---- */
 
-/* Of what the updates have moved a parameter by, beside its own last bit at each: some ten roundings of 2^-24. Against the
- * float64 numbers; of the float32 ones all but one are equal to the bit (PyTorch's vector square root is off by 1 ulp at times). */
+/* Of what the updates have moved a parameter by, beside its own last bit at each: some ten
+ * roundings of 2^-24. Against the float64 numbers; of the float32 ones all but one are equal to
+ * the bit (PyTorch's vector square root is off by 1 ulp at times). */
 static const double TOLERANCE = 1e-6;
 
 static float float_of(uint32_t bits) {
@@ -142,7 +151,8 @@ static void update_as_pytorch(int which, struct device *d, float *after) {
         struct step_block block = {.slot = 0};
         optimizer_schedule(&block, golden_updates[which].learning_rate, u);
         MUST(stream_write(device_compute(d), step, &block, sizeof block));
-        MUST(copy_to_device(device_compute(d), set.param[0].grad.data, golden_grads[u], sizeof golden_grads[u]));
+        MUST(copy_to_device(device_compute(d), set.param[0].grad.data, golden_grads[u],
+                            sizeof golden_grads[u]));
         MUST(optimizer_step(&o, &set, step));
         MUST(stream_sync(device_compute(d)));
     }
@@ -162,13 +172,15 @@ Test(optimizer, has_the_numbers_of_pytorch, .timeout = 60) {
             device_close(d);
             for (int i = 0; i < GOLDEN_COUNT; i++) {
                 double start = float_of(golden_start[i]), exact = golden_updates[which].exact[i];
-                double bound = TOLERANCE * fabs(exact - start) + GOLDEN_UPDATES * 0x1p-24 * fmax(fabs(start), fabs(exact));
+                double bound = TOLERANCE * fabs(exact - start) +
+                               GOLDEN_UPDATES * 0x1p-24 * fmax(fabs(start), fabs(exact));
                 equal += after[i] == float_of(golden_updates[which].single[i]);
                 moved += after[i] != (float)start;
                 worst = fmax(worst, fabs(after[i] - exact) / bound);
             }
             cr_expect_lt(worst, 1, "case %d: %g of the bound", which, worst);
-            cr_expect_geq(equal, GOLDEN_COUNT - 1, "case %d: %d of PyTorch's own bits", which, equal);
+            cr_expect_geq(equal, GOLDEN_COUNT - 1, "case %d: %d of PyTorch's own bits", which,
+                          equal);
             cr_expect_gt(moved, GOLDEN_COUNT / 2);
         }
 }

@@ -1,5 +1,6 @@
-/* The tape's promises beside right numbers: hooks, parameters used never, twice or over several backwards, vars used
- * twice, and memory that stands still. What goes wrong is in nn/test_errors.c. */
+/* The tape's promises beside right numbers: hooks, parameters used never, twice or over several
+ * backwards, vars used twice, and memory that stands still. What goes wrong is in
+ * nn/test_errors.c. */
 #include "tests/nn/net.h"
 
 #include "nn/tape_internal.h"
@@ -27,7 +28,8 @@ static int look(void *context, int index) {
     struct param *p = &s->net->params.param[index];
     s->order[s->fired++] = index;
     if (s->fired == s->fail_at) return fail(ERR_PEER, "rank 3 has failed");
-    return copy_to_host(device_compute(s->net->device), s->grad[index], p->grad.data, p->count * sizeof(float));
+    return copy_to_host(device_compute(s->net->device), s->grad[index], p->grad.data,
+                        p->count * sizeof(float));
 }
 
 Test(tape, hooks_fire_once_in_order_behind_the_last_kernel, .timeout = 60) {
@@ -43,9 +45,11 @@ Test(tape, hooks_fire_once_in_order_behind_the_last_kernel, .timeout = 60) {
             net_read_grads(&net, grads);
             cr_assert_eq(seen.fired, (int)NET_PARAMS);
             for (int i = 0; i < NET_PARAMS; i++) {
-                cr_assert_eq(seen.order[i], NET_PARAMS - 1 - i, "hook %d is of parameter %d", i, seen.order[i]);
+                cr_assert_eq(seen.order[i], NET_PARAMS - 1 - i, "hook %d is of parameter %d", i,
+                             seen.order[i]);
                 size_t count = net.params.param[i].count;
-                cr_assert_arr_eq(seen.grad[i], g, count * sizeof *g, "%s was not complete", net_specs[i].name);
+                cr_assert_arr_eq(seen.grad[i], g, count * sizeof *g, "%s was not complete",
+                                 net_specs[i].name);
                 g += count;
             }
             tape_set_hook(net.tape, NULL, NULL);
@@ -87,7 +91,8 @@ static struct var *loss_of(struct net *net, struct var *scores) {
 
 static void fill_grads(struct net *net, float value) {
     struct op_args args = {.p.fill = {value}};
-    args.out[0] = tensor_plain(net->params.grads, DTYPE_F32, 1, (int[1]){(int)net->params.arena_count});
+    args.out[0] =
+        tensor_plain(net->params.grads, DTYPE_F32, 1, (int[1]){(int)net->params.arena_count});
     MUST(launch(device_compute(net->device), OP_FILL, &args));
 }
 
@@ -114,14 +119,16 @@ Test(tape, a_parameter_outside_the_loss_never_fires_and_keeps_its_gradient, .tim
     cr_assert_eq(seen.fired, 4);
     for (int i = 0; i < 4; i++) {
         read_grad(&net, i, grad);
-        for (size_t k = 0; k < p[i].count; k++) cr_assert(grad[k] == 7, "%s was touched", net_specs[i].name);
+        for (size_t k = 0; k < p[i].count; k++)
+            cr_assert(grad[k] == 7, "%s was touched", net_specs[i].name);
     }
     read_grad(&net, 4, grad);
     cr_assert(grad[0] != 7);
     net_close(&net);
 }
 
-/* Two heads on one trunk, one backward from each: the trunk gets each head's gradient, not the sum. */
+/* Two heads on one trunk, one backward from each: the trunk gets each head's gradient, not the
+ * sum. */
 Test(tape, each_backward_starts_anew, .timeout = 30) {
     struct net net;
     float first[2][96], second[2][96];
@@ -148,19 +155,22 @@ static void load_narrow(struct net *net, int r, int w, size_t width) {
     net_load(net, &data, r, w);
     for (int v = r; v < data.devices; v += w)
         for (int i = 0; i < data.n[v]; i++, to += width)
-            MUST(copy_to_device(net->tape->stream, to, data.x[data.first[v] + i], width * sizeof(float)));
+            MUST(copy_to_device(net->tape->stream, to, data.x[data.first[v] + i],
+                                width * sizeof(float)));
 }
 
-/* Two layers of equal values, each with its own parameters (0) or sharing them (1). Weight and bias gradients, 30 numbers a
- * layer. */
-static void shared_layers(int shared, int r, int w, enum device_kind kind, float *grads, struct seen *seen) {
-    static const struct param_spec specs[] = {{"a.weight", 2, {5, 5}}, {"a.bias", 1, {5}},
-                                              {"b.weight", 2, {5, 5}}, {"b.bias", 1, {5}}};
+/* Two layers of equal values, each with its own parameters (0) or sharing them (1). Weight and
+ * bias gradients, 30 numbers a layer. */
+static void shared_layers(int shared, int r, int w, enum device_kind kind, float *grads,
+                          struct seen *seen) {
+    static const struct param_spec specs[] = {
+        {"a.weight", 2, {5, 5}}, {"a.bias", 1, {5}}, {"b.weight", 2, {5, 5}}, {"b.bias", 1, {5}}};
     struct net net;
     net_open(&net, kind, 0, r, &data);
     param_set_free(&net.params);
     MUST(param_set_init(&net.params, net.device, specs, 4));
-    for (int i = 0; i < 4; i++) MUST(param_write_value(&net.params, i, data.weights + (i % 2 ? 25 : 0)));
+    for (int i = 0; i < 4; i++)
+        MUST(param_write_value(&net.params, i, data.weights + (i % 2 ? 25 : 0)));
     load_narrow(&net, r, w, 5);
     struct param *p = net.params.param;
     *seen = (struct seen){.net = &net};
@@ -171,7 +181,8 @@ static void shared_layers(int shared, int r, int w, enum device_kind kind, float
     MUST(tape_backward(net.tape, loss, NULL));
     for (int i = 0; i < (shared ? 2 : 4); i++) {
         MUST(param_read_grad(&net.params, i, grads + (i / 2) * 30 + (i % 2 ? 25 : 0)));
-        cr_assert_arr_eq(seen->grad[i], grads + (i / 2) * 30 + (i % 2 ? 25 : 0), p[i].count * sizeof(float));
+        cr_assert_arr_eq(seen->grad[i], grads + (i / 2) * 30 + (i % 2 ? 25 : 0),
+                         p[i].count * sizeof(float));
     }
     net_close(&net);
 }
@@ -185,15 +196,19 @@ Test(tape, a_parameter_used_twice_gets_both_gradients_and_fires_once, .timeout =
     cr_assert_eq(seen.fired, 4);
     shared_layers(1, 0, 1, DEVICE_HOST, once, &seen);
     cr_assert_eq(seen.fired, 2);
-    for (int i = 0; i < 30; i++) want[i] = (double)alone[i] + alone[30 + i];
+    for (int i = 0; i < 30; i++)
+        want[i] = (double)alone[i] + alone[30 + i];
     cr_assert_lt(distance(once, want, 30), 1e-6);
     for (int late = 0; late < 2; late++)
         for (int w = 2; w <= 4; w *= 2) {
-            for (int r = 0; r < w; r++) shared_layers(1, r, w, late ? DEVICE_HOST_LATE : DEVICE_HOST, split[r], &seen);
+            for (int r = 0; r < w; r++)
+                shared_layers(1, r, w, late ? DEVICE_HOST_LATE : DEVICE_HOST, split[r], &seen);
             for (int h = w / 2; h > 0; h /= 2)
                 for (int r = 0; r < h; r++)
-                    for (int i = 0; i < 30; i++) split[r][i] += split[r + h][i];
-            cr_assert_arr_eq(split[0], once, 30 * sizeof(float), "on %d devices the bits differ", w);
+                    for (int i = 0; i < 30; i++)
+                        split[r][i] += split[r + h][i];
+            cr_assert_arr_eq(split[0], once, 30 * sizeof(float), "on %d devices the bits differ",
+                             w);
         }
 }
 
@@ -217,7 +232,8 @@ Test(tape, accumulates_when_told_to, .timeout = 30) {
         for (int i = 0; i < NET_WEIGHTS; i++)
             cr_assert(sum[i] == one[i] + other[i], "%g and %g give %g", one[i], other[i], sum[i]);
         cr_assert_eq(seen.fired, (int)NET_PARAMS);
-        cr_assert_arr_eq(seen.grad[6], sum + 211, 30 * sizeof(float), "the hook fired before the sum was made");
+        cr_assert_arr_eq(seen.grad[6], sum + 211, 30 * sizeof(float),
+                         "the hook fired before the sum was made");
         net_run(&net, &plain_pass);
         net_read_grads(&net, sum);
         cr_assert_arr_eq(sum, one, sizeof one);
@@ -248,7 +264,8 @@ static struct var *sum_of(struct tape *t, struct var *a, struct var *b) {
     return node.y;
 }
 
-/* loss(out(relu(x) + relu(relu(x)))): relu(relu(x)) is relu(x), so the sum is 2 relu(x), and so is its gradient. */
+/* loss(out(relu(x) + relu(relu(x)))): relu(relu(x)) is relu(x), so the sum is 2 relu(x), and so
+ * is its gradient. */
 Test(tape, a_var_used_twice_gets_the_sum_of_both_gradients, .timeout = 30) {
     for (int math = 0; math < 2; math++) {
         struct net net;
@@ -262,20 +279,24 @@ Test(tape, a_var_used_twice_gets_the_sum_of_both_gradients, .timeout = 30) {
             struct var *sum = residual ? sum_of(net.tape, h, relu(net.tape, h)) : h;
             struct var *loss = loss_of(&net, matmul_add(net.tape, sum, &p[6], &p[7]));
             MUST(tape_backward(net.tape, loss, NULL));
-            MUST(copy_to_host(net.tape->stream, residual ? twice : once, x->grad.data, sizeof once));
+            MUST(
+                copy_to_host(net.tape->stream, residual ? twice : once, x->grad.data, sizeof once));
             MUST(stream_sync(net.tape->stream));
             /* d(2h)/dx is twice dh/dx where the weights see the same 2h: halve them first */
             float half[30];
-            for (int i = 0; i < 30; i++) half[i] = data.weights[211 + i] / 2;
+            for (int i = 0; i < 30; i++)
+                half[i] = data.weights[211 + i] / 2;
             MUST(param_write_value(&net.params, 6, half));
         }
-        for (int i = 0; i < 6 * 41; i++) want[i] = once[i];
+        for (int i = 0; i < 6 * 41; i++)
+            want[i] = once[i];
         cr_assert_lt(distance(twice, want, 6 * 41), 1e-6);
         net_close(&net);
     }
 }
 
-/* The gradient given for the root is the caller's: elementwise layers write theirs elsewhere, also behind a view of it. */
+/* The gradient given for the root is the caller's: elementwise layers write theirs elsewhere,
+ * also behind a view of it. */
 Test(tape, a_given_gradient_is_not_written_to, .timeout = 30) {
     for (int math = 0; math < 2; math++)
         for (int view = 0; view < 2; view++) {
@@ -284,11 +305,13 @@ Test(tape, a_given_gradient_is_not_written_to, .timeout = 30) {
             open_net(&net, DEVICE_HOST, math);
             begin(&net, 1);
             struct tensor x = tensor_plain(net.x, DTYPE_F32, 4, (int[4]){net.segments.n, 2, 9, 9});
-            struct var *leaf = tape_leaf(net.tape, &x, 1), *root = dropout(net.tape, relu(net.tape, leaf), 0.5);
+            struct var *leaf = tape_leaf(net.tape, &x, 1),
+                       *root = dropout(net.tape, relu(net.tape, leaf), 0.5);
             if (view) root = flatten(net.tape, root);
             struct tensor dy = root->value;
             dy.data = net_alloc(&net, sizeof given);
-            for (int i = 0; i < 41 * 162; i++) given[i] = 1 + (float)i;
+            for (int i = 0; i < 41 * 162; i++)
+                given[i] = 1 + (float)i;
             MUST(copy_to_device(net.tape->stream, dy.data, given, sizeof given));
             MUST(tape_backward(net.tape, root, &dy));
             MUST(copy_to_host(net.tape->stream, after, dy.data, sizeof after));
@@ -300,7 +323,8 @@ Test(tape, a_given_gradient_is_not_written_to, .timeout = 30) {
                 cr_assert(grad[i] == 0 || grad[i] == 2 * given[i]);
                 kept += grad[i] != 0;
             }
-            cr_assert(kept > 1000 && kept < 3000, "%d of 6642 gradients came through a relu and a dropout of 0.5", kept);
+            cr_assert(kept > 1000 && kept < 3000,
+                      "%d of 6642 gradients came through a relu and a dropout of 0.5", kept);
             device_free(net.device, dy.data);
             net_close(&net);
         }
@@ -312,7 +336,8 @@ static void read_dropped(struct net *net, struct var *y, float *to) {
     MUST(stream_sync(net->tape->stream));
 }
 
-/* A layer's number is its place among the calls of a step, whatever the probabilities and whether or not it drops. */
+/* A layer's number is its place among the calls of a step, whatever the probabilities and
+ * whether or not it drops. */
 Test(tape, dropout_layers_are_numbered_in_order_of_call, .timeout = 30) {
     struct net net;
     float first[410], second[410], again[410];
@@ -345,7 +370,8 @@ Test(tape, a_steady_step_allocates_nothing, .timeout = 60) {
             if (step == 1) {
                 after_two = now;
                 cr_assert_eq(net.tape->block_count, 1);
-                cr_assert_eq(now.now[MEM_ACTIVATIONS], net.tape->high_water, "the arena is not what a step needs");
+                cr_assert_eq(now.now[MEM_ACTIVATIONS], net.tape->high_water,
+                             "the arena is not what a step needs");
                 device_peak_reset(net.device);
             }
             if (step < 2) continue;
@@ -381,7 +407,8 @@ Test(tape, evaluation_keeps_no_nodes_and_drops_nothing, .timeout = 30) {
     open_net(&net, DEVICE_HOST, 0);
     for (int eval = 0; eval < 2; eval++) {
         MUST(net_run_forward(&net, &(struct net_pass){.dropout = eval ? 0.9 : 0, .eval = eval}));
-        MUST(copy_to_host(net.tape->stream, eval ? evaluated : trained, net.losses.data, sizeof trained));
+        MUST(copy_to_host(net.tape->stream, eval ? evaluated : trained, net.losses.data,
+                          sizeof trained));
         MUST(stream_sync(net.tape->stream));
         cr_assert_eq(net.tape->node_count > 0, !eval);
         cr_assert_eq(net.loss->needs_grad, !eval);

@@ -1,5 +1,5 @@
-/* Reports of records made by hand: every number printed is one of the record, in its place and unit, and what
- * makes device 0 different is found, in order. */
+/* Reports of records made by hand: every number printed is one of the record, in its place and
+ * unit, and what makes device 0 different is found, in order. */
 #include "report/compare_table.h"
 #include "report/profile_table.h"
 #include "report/table.h"
@@ -26,10 +26,13 @@ static struct run_record make(const char *mode, int devices) {
     r.accuracy[0] = 0.84321;
     for (int d = 0; d < devices; d++) {
         struct device_record *x = &r.device[d];
-        x->memory.now[MEM_PARAMS] = x->memory.peak[MEM_PARAMS] = x->memory.at_peak[MEM_PARAMS] = 2 * MIB;
+        x->memory.now[MEM_PARAMS] = x->memory.peak[MEM_PARAMS] = x->memory.at_peak[MEM_PARAMS] =
+            2 * MIB;
         x->memory.total = 2 * MIB, x->memory.total_peak = (uint64_t)(d == 0 ? 9 : 3 + d) * MIB;
-        x->memory.peak[MEM_ACTIVATIONS] = x->memory.at_peak[MEM_ACTIVATIONS] = x->memory.total_peak - 2 * MIB;
-        x->bytes_in = (uint64_t)(d == 0 ? 70 : 10) * MIB, x->bytes_out = (uint64_t)(d == 0 ? 90 : 5) * MIB;
+        x->memory.peak[MEM_ACTIVATIONS] = x->memory.at_peak[MEM_ACTIVATIONS] =
+            x->memory.total_peak - 2 * MIB;
+        x->bytes_in = (uint64_t)(d == 0 ? 70 : 10) * MIB,
+        x->bytes_out = (uint64_t)(d == 0 ? 90 : 5) * MIB;
         x->phase_ns[PHASE_FORWARD] = 40000000 + 1000000 * d;
         x->phase_ns[PHASE_OPTIMIZER] = d ? 0 : 20000000;
         x->phase_ns[PHASE_EVALUATE] = 900000000,
@@ -41,7 +44,8 @@ static struct run_record make(const char *mode, int devices) {
     return r;
 }
 
-static char *text_of(void (*print)(FILE *, const struct run_record *), const struct run_record *run) {
+static char *text_of(void (*print)(FILE *, const struct run_record *),
+                     const struct run_record *run) {
     char *text;
     size_t bytes;
     FILE *f = open_memstream(&text, &bytes);
@@ -56,7 +60,8 @@ static void has(const char *text, const char *line) {
 
 Test(report, compare_table, .timeout = 30) {
     struct run_record run[3] = {make("single", 1), make("dp", 2), make("ddp", 3)};
-    run[0].steps_per_epoch = run[1].steps_per_epoch = STEPS; /* whole epochs, but for DDP's, which is padded */
+    /* whole epochs, but for DDP's, which is padded */
+    run[0].steps_per_epoch = run[1].steps_per_epoch = STEPS;
     char *head = text_of(compare_table, run);
     has(head, "^seconds an epoch, extrapolated ");
     free(head);
@@ -64,7 +69,8 @@ Test(report, compare_table, .timeout = 30) {
     run[1].training_seconds = 1, run[2].training_seconds = 4;
     char *text = text_of(compare_table, run);
     has(text, "^ +single +DP x 2 +DDP x 3$");
-    has(text, "^seconds an epoch, extrapolated +4.00 +2.00 +8.00$"); /* 2500 of 5003 images, in 2, 1 and 4 s */
+    /* 2500 of 5003 images, in 2, 1 and 4 s */
+    has(text, "^seconds an epoch, extrapolated +4.00 +2.00 +8.00$");
     has(text, "^images/s +1250 +2500 +625$");
     has(text, "^speed-up over single +1.00 +2.00 +0.50$");
     has(text, "^test accuracy( +0.8432){3}$");
@@ -79,12 +85,14 @@ Test(report, compare_table, .timeout = 30) {
     has(text, "^  optimizer +2.00 +2.00 \\| 0.00 +2.00 \\| 0.00$");
     has(text, "^  allreduce, beside backward +- +- +3.00 \\| 3.00$");
     has(text, "^  waiting for the others +- +0.50 \\| - +1.50 \\| 1.50$");
-    has(text, "^  idle +193.30 +92.80 \\| 95.90 +391.80 \\| 394.35$"); /* the rest of a step's wall time */
+    /* the rest of a step's wall time */
+    has(text, "^  idle +193.30 +92.80 \\| 95.90 +391.80 \\| 394.35$");
     cr_expect(!strstr(text, "evaluate") && !strstr(text, "scatter"), "%s", text);
     free(text);
     run[1].accuracy[0] = -1;
     for (int i = 0; i < 3; i++)
-        run[i].steps_per_epoch = 5; /* two whole epochs: what they took, even if pictures were left out */
+        /* two whole epochs: what they took, even if pictures were left out */
+        run[i].steps_per_epoch = 5;
     text = text_of(compare_table, run);
     has(text, "^seconds an epoch +1.00 +0.50 +2.00$");
     has(text, "^test accuracy +0.8432 +- +0.8432$");
@@ -96,7 +104,8 @@ Test(report, compare_table, .timeout = 30) {
 Test(report, lines, .timeout = 30) {
     struct run_record run[3] = {make("single", 1), make("dp", 2), make("ddp", 2)};
     char *text = text_of(batch_line, run);
-    has(text, "^batch: single: 250 x 1, DP: 125 x 2, DDP: 125 x 2 = global 250; adam, learning rate 0.125; 4 "
+    has(text, "^batch: single: 250 x 1, DP: 125 x 2, DDP: 125 x 2 = global 250; adam, learning "
+              "rate 0.125; 4 "
               "virtual devices, 3 duplicates an epoch$");
     free(text);
     run[0].virtual_devices = 0;
@@ -106,8 +115,11 @@ Test(report, lines, .timeout = 30) {
     const struct {
         int gpus, devices;
         const char *words;
-    } kinds[] = {{0, 4, "cpu devices"}, {4, 4, "cuda devices"}, {1, 4, "cuda devices (4 devices share 1 GPU)"},
-                 {2, 3, "cuda devices (3 devices share 2 GPUs)"}, {1, 1, "cuda devices"}};
+    } kinds[] = {{0, 4, "cpu devices"},
+                 {4, 4, "cuda devices"},
+                 {1, 4, "cuda devices (4 devices share 1 GPU)"},
+                 {2, 3, "cuda devices (3 devices share 2 GPUs)"},
+                 {1, 1, "cuda devices"}};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         struct run_record r = {.gpus = kinds[i].gpus, .devices = kinds[i].devices};
         strcpy(r.kind, r.gpus ? "cuda" : "cpu");
@@ -116,7 +128,8 @@ Test(report, lines, .timeout = 30) {
         free(text);
     }
     text = text_of(chapter_line, &run[1]);
-    cr_expect_str_eq(text, "test acc: 0.84, 4.0 sec/epoch on [cpu(0), cpu(1)], extrapolated from 10 steps (an epoch has 20)\n");
+    cr_expect_str_eq(text, "test acc: 0.84, 4.0 sec/epoch on [cpu(0), cpu(1)], extrapolated from "
+                           "10 steps (an epoch has 20)\n");
     free(text);
     run[0].accuracy[0] = -1, run[0].steps_per_epoch = 10;
     text = text_of(chapter_line, run);
@@ -144,10 +157,12 @@ Test(report, profile_table, .timeout = 30) {
     has(text, "^  memory at peak +activations \\+4.5 MiB$");
     has(text, "^  link bytes a step +bytes out \\+8.5 MiB, bytes in \\+6 MiB$");
     has(text, "^  ms a step +optimizer \\+2.000$");
-    cr_expect(!strstr(text, "evaluate") && !strstr(text, "proof") && !strstr(text, "allreduce"), "%s", text);
+    cr_expect(!strstr(text, "evaluate") && !strstr(text, "proof") && !strstr(text, "allreduce"),
+              "%s", text);
     free(text);
     /* What would print as nothing is no entry. */
-    run.device[0].phase_ns[PHASE_INPUT] = 4999, run.device[0].phase_ns[PHASE_LOSS] = 5001; /* of 10 steps, in ns */
+    /* of 10 steps, in ns */
+    run.device[0].phase_ns[PHASE_INPUT] = 4999, run.device[0].phase_ns[PHASE_LOSS] = 5001;
     run.device[0].bytes_in = run.device[1].bytes_in + 4;
     text = text_of(profile, &run);
     has(text, "^  ms a step +optimizer \\+2.000, loss \\+0.001$");

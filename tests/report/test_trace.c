@@ -1,14 +1,15 @@
-/* The Chrome trace of spans made by hand, to the byte: what goes to which track, in which order, and exact times. What the
- * command writes is tested in test_cli_trace. */
+/* The Chrome trace of spans made by hand, to the byte: what goes to which track, in which order,
+ * and exact times. What the command writes is tested in test_cli_trace. */
 #include <string.h>
 
 #include "base/error.h"
 #include "report/chrome_trace.h"
 #include "tests/cli/json.h"
 
-static void add(struct run_record *r, int device, enum lane lane, enum phase phase, int step, int64_t start, int64_t end,
-                const char *name) {
-    struct span s = {.device = (int16_t)device, .lane = (uint8_t)lane, .phase = (uint8_t)phase, .step = step};
+static void add(struct run_record *r, int device, enum lane lane, enum phase phase, int step,
+                int64_t start, int64_t end, const char *name) {
+    struct span s = {
+        .device = (int16_t)device, .lane = (uint8_t)lane, .phase = (uint8_t)phase, .step = step};
     s.start_ns = start, s.end_ns = end;
     snprintf(s.name, sizeof s.name, "%s", name);
     if (lane == LANE_COMM) s.bytes = 4096;
@@ -19,7 +20,8 @@ static void add(struct run_record *r, int device, enum lane lane, enum phase pha
 
 static struct run_record make(int steps) {
     struct run_record r = {.devices = 2, .steps = steps, .batch_size = 8};
-    strcpy(r.model, "mlp"), strcpy(r.dataset, "mnist"), strcpy(r.kind, "cpu"), strcpy(r.optimizer, "adam");
+    strcpy(r.model, "mlp"), strcpy(r.dataset, "mnist"), strcpy(r.kind, "cpu"),
+        strcpy(r.optimizer, "adam");
     span_log_init(&r.kept, 1);
     return r;
 }
@@ -28,7 +30,8 @@ static char *written(const struct trace_run *runs, int count) {
     char *text = NULL;
     size_t bytes;
     struct atomic_file file = {.file = open_memstream(&text, &bytes)};
-    cr_assert_eq(chrome_trace_write(&file, "t", runs, count), OK, "%s", error_message()); /* closes it */
+    /* closes it */
+    cr_assert_eq(chrome_trace_write(&file, "t", runs, count), OK, "%s", error_message());
     return text;
 }
 
@@ -37,7 +40,8 @@ static void has_line(const char *text, const char *line) {
     cr_expect(at && strchr("\n]", at[strlen(line)]), "no %s in:\n%s", line, text);
 }
 
-/* Two devices whose spans come mixed and backwards, as ranks hand them over; between the steps a test batch. */
+/* Two devices whose spans come mixed and backwards, as ranks hand them over; between the steps a
+ * test batch. */
 Test(report_trace, tracks, .timeout = 30) {
     struct run_record r = make(2);
     int64_t at = 7000000000000000; /* a machine that is up for months */
@@ -54,29 +58,43 @@ Test(report_trace, tracks, .timeout = 30) {
     char *text = written(&run, 1);
     struct json *root = NULL;
     cr_assert_eq(json_parse("t", text, strlen(text), &root), OK, "%s", error_message());
-    has_line(text, "\"ph\": \"M\", \"pid\": 100, \"tid\": 0, \"name\": \"process_name\", \"args\": {\"name\": \"DDP: cpu(0)\"}}");
-    has_line(text, "\"ph\": \"M\", \"pid\": 101, \"tid\": 0, \"name\": \"process_name\", \"args\": {\"name\": \"DDP: cpu(1)\"}}");
-    has_line(text, "\"ph\": \"M\", \"pid\": 100, \"tid\": 3, \"name\": \"thread_name\", \"args\": {\"name\": \"communication\"}}");
-    has_line(text, "\"pid\": 100, \"tid\": 1, \"name\": \"step 0\", \"cat\": \"steps\", \"ts\": 0.000, \"dur\": 3.000, \"args\": {}}");
-    has_line(text, "\"pid\": 100, \"tid\": 1, \"name\": \"forward\", \"cat\": \"steps\", \"ts\": 0.000, \"dur\": 1.000, \"args\": {}}");
-    has_line(text, "\"pid\": 100, \"tid\": 1, \"name\": \"backward\", \"cat\": \"steps\", \"ts\": 1.000, \"dur\": 2.000, \"args\": {}}");
-    has_line(text, "\"pid\": 100, \"tid\": 1, \"name\": \"evaluate\", \"cat\": \"steps\", \"ts\": 6.000, \"dur\": 1.000, \"args\": {}}");
-    has_line(text, "\"pid\": 100, \"tid\": 1, \"name\": \"step 1\", \"cat\": \"steps\", \"ts\": 9.001, \"dur\": 0.099, \"args\": {}}");
-    has_line(text, "\"pid\": 100, \"tid\": 3, \"name\": \"bucket 0\", \"cat\": \"allreduce\", \"ts\": 2.000, \"dur\": 3.000, \"args\": "
+    has_line(text, "\"ph\": \"M\", \"pid\": 100, \"tid\": 0, \"name\": \"process_name\", \"args\": "
+                   "{\"name\": \"DDP: cpu(0)\"}}");
+    has_line(text, "\"ph\": \"M\", \"pid\": 101, \"tid\": 0, \"name\": \"process_name\", \"args\": "
+                   "{\"name\": \"DDP: cpu(1)\"}}");
+    has_line(text, "\"ph\": \"M\", \"pid\": 100, \"tid\": 3, \"name\": \"thread_name\", \"args\": "
+                   "{\"name\": \"communication\"}}");
+    has_line(text, "\"pid\": 100, \"tid\": 1, \"name\": \"step 0\", \"cat\": \"steps\", \"ts\": "
+                   "0.000, \"dur\": 3.000, \"args\": {}}");
+    has_line(text, "\"pid\": 100, \"tid\": 1, \"name\": \"forward\", \"cat\": \"steps\", \"ts\": "
+                   "0.000, \"dur\": 1.000, \"args\": {}}");
+    has_line(text, "\"pid\": 100, \"tid\": 1, \"name\": \"backward\", \"cat\": \"steps\", \"ts\": "
+                   "1.000, \"dur\": 2.000, \"args\": {}}");
+    has_line(text, "\"pid\": 100, \"tid\": 1, \"name\": \"evaluate\", \"cat\": \"steps\", \"ts\": "
+                   "6.000, \"dur\": 1.000, \"args\": {}}");
+    has_line(text, "\"pid\": 100, \"tid\": 1, \"name\": \"step 1\", \"cat\": \"steps\", \"ts\": "
+                   "9.001, \"dur\": 0.099, \"args\": {}}");
+    has_line(text, "\"pid\": 100, \"tid\": 3, \"name\": \"bucket 0\", \"cat\": \"allreduce\", "
+                   "\"ts\": 2.000, \"dur\": 3.000, \"args\": "
                    "{\"step\": 0, \"phase\": \"allreduce\", \"bytes\": 4096}}");
-    has_line(text, "\"pid\": 100, \"tid\": 4, \"name\": \"wait for replicas\", \"cat\": \"waiting\", \"ts\": 3.000, \"dur\": 1.500, \"args\": "
+    has_line(text, "\"pid\": 100, \"tid\": 4, \"name\": \"wait for replicas\", \"cat\": "
+                   "\"waiting\", \"ts\": 3.000, \"dur\": 1.500, \"args\": "
                    "{\"step\": 0, \"phase\": \"forward\", \"flops\": 2000000}}");
-    has_line(text, "\"pid\": 101, \"tid\": 2, \"name\": \"linear \\\"forward\\\"\", \"cat\": \"forward\", \"ts\": 1.500, \"dur\": 0.500, "
+    has_line(text, "\"pid\": 101, \"tid\": 2, \"name\": \"linear \\\"forward\\\"\", \"cat\": "
+                   "\"forward\", \"ts\": 1.500, \"dur\": 0.500, "
                    "\"args\": {\"step\": 0, \"phase\": \"forward\", \"flops\": 2000000}}");
-    cr_expect(strstr(text, "\"first\"") < strstr(text, "\"a\"") && strstr(text, "\"a\"") < strstr(text, "\"b\""));
+    cr_expect(strstr(text, "\"first\"") < strstr(text, "\"a\"") &&
+              strstr(text, "\"a\"") < strstr(text, "\"b\""));
     cr_expect(!strstr(text, "\"name\": \"none\""), "%s", text);
-    cr_expect_str_eq(json_text(root, "otherData/DDP"), "mlp on mnist, adam, cpu x 2, global batch 8, 2 of 2 steps");
+    cr_expect_str_eq(json_text(root, "otherData/DDP"),
+                     "mlp on mnist, adam, cpu x 2, global batch 8, 2 of 2 steps");
     json_free(root);
     free(text);
     record_free(&r);
 }
 
-/* Several runs: each begins at 0 and has processes of its own; one without spans is named and that is all. */
+/* Several runs: each begins at 0 and has processes of its own; one without spans is named and
+ * that is all. */
 Test(report_trace, several_runs, .timeout = 30) {
     struct run_record a = make(TRACE_STEPS + 5), b = make(0), c = make(1);
     add(&a, 1, LANE_COMPUTE, PHASE_FORWARD, 0, 5000, 6000, "x");
@@ -86,10 +104,15 @@ Test(report_trace, several_runs, .timeout = 30) {
     char *text = written(runs, 3), process[120];
     struct json *root = NULL;
     cr_assert_eq(json_parse("t", text, strlen(text), &root), OK, "%s", error_message());
-    has_line(text, "\"pid\": 101, \"tid\": 1, \"name\": \"step 0\", \"cat\": \"steps\", \"ts\": 0.000, \"dur\": 1.000, \"args\": {}}");
-    snprintf(process, sizeof process, "\"pid\": %d, \"tid\": 1, \"name\": \"step 0\", \"cat\": \"steps\", \"ts\": 0.000, \"dur\": 1.234, ", 300);
+    has_line(text, "\"pid\": 101, \"tid\": 1, \"name\": \"step 0\", \"cat\": \"steps\", \"ts\": "
+                   "0.000, \"dur\": 1.000, \"args\": {}}");
+    snprintf(process, sizeof process,
+             "\"pid\": %d, \"tid\": 1, \"name\": \"step 0\", \"cat\": \"steps\", \"ts\": 0.000, "
+             "\"dur\": 1.234, ",
+             300);
     cr_expect(strstr(text, process), "%s", text);
-    cr_expect_str_eq(json_text(root, "otherData/one"), "mlp on mnist, adam, cpu x 2, global batch 8, 1000 of 1005 steps");
+    cr_expect_str_eq(json_text(root, "otherData/one"),
+                     "mlp on mnist, adam, cpu x 2, global batch 8, 1000 of 1005 steps");
     cr_expect(strstr(json_text(root, "otherData/none"), "0 of 0 steps"));
     cr_expect(strstr(json_text(root, "otherData/three"), "1 of 1 steps; 7 spans lost"));
     json_free(root);

@@ -1,10 +1,10 @@
 /* What the tests of the collectives share: devices, pending writes, and a look at every link.
  *
- * One thread plays all devices in turn. On `host-late` nothing runs before somebody waits for it, so a
- * collective that forgot an event reads old bytes there, or is overwritten by work that should have come
- * before it. Results are asked for from the last device down (is everything waited for that brings them?) and
- * from device 0 up (does device 0, asked first and alone, wait for what the others still have in their
- * queues?). */
+ * One thread plays all devices in turn. On `host-late` nothing runs before somebody waits for
+ * it, so a collective that forgot an event reads old bytes there, or is overwritten by work that
+ * should have come before it. Results are asked for from the last device down (is everything
+ * waited for that brings them?) and from device 0 up (does device 0, asked first and alone, wait
+ * for what the others still have in their queues?). */
 #ifndef TESTS_TEST_SCATTER_GATHER_BED_H
 #define TESTS_TEST_SCATTER_GATHER_BED_H
 
@@ -43,15 +43,18 @@ static inline void free_bed(struct bed *bed) {
     device_group_free(&bed->group);
     for (int r = 0; r < bed->n; r++) {
         struct ledger ledger = device_ledger(bed->device[r]);
-        int cuda = device_config(bed->device[r])->kind == DEVICE_CUDA; /* its kernels have a workspace */
-        cr_assert_eq(ledger.total, cuda ? ledger.now[MEM_WORKSPACE] : 0, "device %d still holds memory", r);
+        /* its kernels have a workspace */
+        int cuda = device_config(bed->device[r])->kind == DEVICE_CUDA;
+        cr_assert_eq(ledger.total, cuda ? ledger.now[MEM_WORKSPACE] : 0,
+                     "device %d still holds memory", r);
         device_close(bed->device[r]);
     }
 }
 
 static inline void *alloc(struct bed *bed, int r, size_t bytes) {
     void *memory;
-    cr_assert_eq(device_alloc(bed->device[r], &memory, bytes, MEM_INPUT), OK, "%s", error_message());
+    cr_assert_eq(device_alloc(bed->device[r], &memory, bytes, MEM_INPUT), OK, "%s",
+                 error_message());
     return memory;
 }
 
@@ -91,8 +94,10 @@ static inline void check_traffic(struct bed *bed, uint64_t want[8][8], const cha
             for (int b = 0; b < bed->n; b++) {
                 uint64_t got = device_traffic(bed->device[d])->bytes[a][b],
                          expected = d == 0 ? want[a][b] : 0;
-                cr_assert_eq(got, expected, "%s over %d: device %d charged %llu bytes for %d -> %d, not %llu",
-                             what, bed->n, d, (unsigned long long)got, a, b, (unsigned long long)expected);
+                cr_assert_eq(got, expected,
+                             "%s over %d: device %d charged %llu bytes for %d -> %d, not %llu",
+                             what, bed->n, d, (unsigned long long)got, a, b,
+                             (unsigned long long)expected);
             }
 }
 

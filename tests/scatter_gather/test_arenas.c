@@ -1,8 +1,9 @@
-/* Broadcast and reduce-add on emulated devices, prompt and late, against the fold over whole arrays: every
- * bit, every link, and group borders inside of what is moved. */
+/* Broadcast and reduce-add on emulated devices, prompt and late, against the fold over whole
+ * arrays: every bit, every link, and group borders inside of what is moved. */
 #include "tests/scatter_gather/bed.h"
 
-/* Cuts [0, count) into pieces of uneven lengths and groups them so that borders fall inside of it. */
+/* Cuts [0, count) into pieces of uneven lengths and groups them so that borders fall inside of
+ * it. */
 static int cut(size_t count, size_t limit_bytes, struct param_range *groups) {
     static struct param_range pieces[64];
     int n = 0;
@@ -25,21 +26,23 @@ static void fold_arrays(float **x, int n, size_t count) {
     }
 }
 
-/* Out of reach a GPU cannot read, so what was added last must have come by way of staging. (The emulated runtime would let a
- * kernel read it all the same.) */
-static void check_staging(struct bed *bed, const struct reduce_plan *plan, struct param_range last, float *const *host,
-                          float *got) {
+/* Out of reach a GPU cannot read, so what was added last must have come by way of staging. (The
+ * emulated runtime would let a kernel read it all the same.) */
+static void check_staging(struct bed *bed, const struct reduce_plan *plan, struct param_range last,
+                          float *const *host, float *got) {
     const char *peers = getenv("EMULATED_PEER");
     int cuda = device_config(bed->device[0])->kind == DEVICE_CUDA;
     for (int r = 1; r < bed->n; r++) {
 #ifdef CUDA_EMULATION
-        cr_assert_eq(plan->staging[r] != NULL, cuda && peers && !strcmp(peers, "0"), "device %d", r);
+        cr_assert_eq(plan->staging[r] != NULL, cuda && peers && !strcmp(peers, "0"), "device %d",
+                     r);
 #else
         (void)cuda, (void)peers;
 #endif
         if (!plan->staging[r]) continue;
         get(bed, 0, got, plan->staging[r], last.count * sizeof(float));
-        cr_assert(!memcmp(got, host[r] + last.first, last.count * sizeof(float)), "device %d's part was not brought", r);
+        cr_assert(!memcmp(got, host[r] + last.first, last.count * sizeof(float)),
+                  "device %d's part was not brought", r);
     }
 }
 
@@ -66,7 +69,8 @@ static void broadcast_and_reduce(struct bed *bed, size_t count, size_t limit_byt
     cr_assert_eq(reduce_plan_init(&plan, &bed->group, arenas, count), OK, "%s", error_message());
     cr_assert_eq(reduce_add_coalesced(&plan, groups, group_count), OK, "%s", error_message());
     all(bed, group_follow);
-    for (int i = 0; i < n; i++) { /* untouched, and then overwritten: device 0 must have read it before */
+    /* untouched, and then overwritten: device 0 must have read it before */
+    for (int i = 0; i < n; i++) {
         int r = turn(n, i, upwards);
         if (r == 0) {
             cr_assert_eq(stream_sync(device_compute(bed->device[0])), OK, "%s", error_message());
@@ -90,13 +94,14 @@ static void broadcast_and_reduce(struct bed *bed, size_t count, size_t limit_byt
     for (int r = 1; r < n; r++)
         put(bed, r, arenas[r], host[r], bytes);
     all(bed, group_ready);
-    cr_assert_eq(broadcast_coalesced(&bed->group, arenas, groups, group_count), OK, "%s", error_message());
+    cr_assert_eq(broadcast_coalesced(&bed->group, arenas, groups, group_count), OK, "%s",
+                 error_message());
     all(bed, group_follow);
     for (int i = 0; i < n; i++) {
         int r = turn(n, i, upwards);
         get(bed, r, got, arenas[r], bytes);
-        cr_assert(memcmp(got, host[0], bytes) == 0, "broadcast over %d of %zu: device %d has other bits", n,
-                  count, r);
+        cr_assert(memcmp(got, host[0], bytes) == 0,
+                  "broadcast over %d of %zu: device %d has other bits", n, count, r);
     }
     for (int r = 1; r < n; r++)
         want[0][r] = moved;
@@ -112,7 +117,8 @@ static void arena_grid(enum device_kind kind) {
     for (int d = 0; d < DEVICE_COUNTS && device_counts[d] <= most_devices(); d++) {
         int n = device_counts[d];
         struct bed bed;
-        make_bed(&bed, n, kind, (size_t)(kind == DEVICE_CUDA ? 160 : 32) << 20); /* a GPU's workspace lies there too */
+        /* a GPU's workspace lies there too */
+        make_bed(&bed, n, kind, (size_t)(kind == DEVICE_CUDA ? 160 : 32) << 20);
         size_t counts[] = {0, 1, (size_t)n - 1, (size_t)n, (size_t)n + 1, 511, 512, 513, 1000};
         for (int i = 0; i < 9; i++) {
             broadcast_and_reduce(&bed, counts[i], COALESCE_BYTES, i % 2);
@@ -132,7 +138,8 @@ Test(scatter_gather, sums_and_broadcasts_late, .timeout = 120) {
     arena_grid(DEVICE_HOST_LATE);
 }
 
-/* Devices with a GPU each, sharing two, and out of each other's reach, so that arenas go by way of staging. */
+/* Devices with a GPU each, sharing two, and out of each other's reach, so that arenas go by way
+ * of staging. */
 static void gpu_grid(const char *gpus, const char *peers) {
     int count;
     setenv("EMULATED_GPUS", gpus, 1); /* where GPUs are emulated; real ones are what they are */
@@ -151,8 +158,9 @@ Test(scatter_gather, sums_and_broadcasts_through_staging, .timeout = 120) {
     gpu_grid("8", "0");
 }
 
-/* Rounding makes the order visible on every second element: the tree and the order of ranks must not agree,
- * or the test above could not tell them apart. Zeros are added too: -0 + 0 is +0, as on a single device. */
+/* Rounding makes the order visible on every second element: the tree and the order of ranks must
+ * not agree, or the test above could not tell them apart. Zeros are added too: -0 + 0 is +0, as
+ * on a single device. */
 Test(scatter_gather, the_order_shows_in_the_bits, .timeout = 30) {
     enum { N = 4, COUNT = 1000 };
     static float x[N][COUNT], tree[N][COUNT];
@@ -168,11 +176,12 @@ Test(scatter_gather, the_order_shows_in_the_bits, .timeout = 30) {
     fold_arrays(pointers, N, COUNT);
     for (int i = 0; i < COUNT; i++)
         differ += ((x[0][i] + x[1][i]) + x[2][i]) + x[3][i] != tree[0][i];
-    cr_assert_gt(differ, COUNT / 20, "only %d of %d sums depend on the order: livelier data is needed",
-                 differ, COUNT);
+    cr_assert_gt(differ, COUNT / 20,
+                 "only %d of %d sums depend on the order: livelier data is needed", differ, COUNT);
 
     struct reduce_plan plan;
-    make_bed(&bed, N, DEVICE_HOST, 1); /* the arithmetic alone: the arrays need not lie in its memory */
+    /* the arithmetic alone: the arrays need not lie in its memory */
+    make_bed(&bed, N, DEVICE_HOST, 1);
     cr_assert_eq(reduce_plan_init(&plan, &bed.group, arenas, COUNT), OK);
     float outside = x[0][COUNT - 1];
     x[0][0] = -0.0f, x[1][0] = x[2][0] = x[3][0] = 0.0f;

@@ -1,8 +1,11 @@
-/* Scatter and gather on emulated devices, prompt and late, against plain loops: every byte, every link. */
+/* Scatter and gather on emulated devices, prompt and late, against plain loops: every byte,
+ * every link. */
 #include "tests/scatter_gather/bed.h"
 
-/* Scatters rows of `width` elements, lets every device change its bytes, gathers them into other memory. */
-static void there_and_back(struct bed *bed, enum dtype dtype, int width, const int *sizes, int in_place) {
+/* Scatters rows of `width` elements, lets every device change its bytes, gathers them into other
+ * memory. */
+static void there_and_back(struct bed *bed, enum dtype dtype, int width, const int *sizes,
+                           int in_place) {
     int upwards = in_place; /* both orders come up for every shape */
     int n = bed->n, offsets[9], dims[2];
     cr_assert_eq(chunk_offsets(sizes, n, offsets), 0);
@@ -36,7 +39,8 @@ static void there_and_back(struct bed *bed, enum dtype dtype, int width, const i
     for (int i = 0; i < n; i++) {
         int r = turn(n, i, upwards);
         get(bed, r, copy, parts[r], (size_t)sizes[r] * row_bytes);
-        cr_assert(memcmp(copy, source + (size_t)offsets[r] * row_bytes, (size_t)sizes[r] * row_bytes) == 0,
+        cr_assert(memcmp(copy, source + (size_t)offsets[r] * row_bytes,
+                         (size_t)sizes[r] * row_bytes) == 0,
                   "scatter over %d: device %d has other bytes", n, r);
     }
     uint64_t want[8][8] = {{0}};
@@ -47,17 +51,20 @@ static void there_and_back(struct bed *bed, enum dtype dtype, int width, const i
     for (size_t i = 0; i < bytes; i++)
         source[i] ^= 0x5a;
     for (int r = 0; r < n; r++)
-        put(bed, r, parts[r], source + (size_t)offsets[r] * row_bytes, (size_t)sizes[r] * row_bytes);
+        put(bed, r, parts[r], source + (size_t)offsets[r] * row_bytes,
+            (size_t)sizes[r] * row_bytes);
     all(bed, group_ready);
     cr_assert_eq(gather(&bed->group, inputs, sizes, &back), OK, "%s", error_message());
     all(bed, group_follow);
     for (int r = 1; r < n; r++)
-        put(bed, r, parts[r], junk, (size_t)sizes[r] * row_bytes); /* must not overtake the gather */
+        /* must not overtake the gather */
+        put(bed, r, parts[r], junk, (size_t)sizes[r] * row_bytes);
     for (int i = 0; i < n; i++)
         cr_assert_eq(stream_sync(device_compute(bed->device[turn(n, i, upwards)])), OK, "%s",
                      error_message());
     get(bed, 0, copy, back.data, bytes);
-    cr_assert(memcmp(copy, source, bytes) == 0, "gather over %d of %d rows: other bytes", n, offsets[n]);
+    cr_assert(memcmp(copy, source, bytes) == 0, "gather over %d of %d rows: other bytes", n,
+              offsets[n]);
     for (int r = 1; r < n; r++)
         want[r][0] = (uint64_t)sizes[r] * row_bytes;
     check_traffic(bed, want, "scatter and gather");
@@ -113,23 +120,26 @@ Test(scatter_gather, wrong_sizes_and_shapes_are_named, .timeout = 30) {
     struct tensor inputs[] = {tensor_plain(memory0 + 512, DTYPE_F32, 2, (int[]){3, 10}),
                               tensor_plain(memory1, DTYPE_F32, 2, (int[]){2, 9})};
     cr_assert_eq(gather(&bed.group, inputs, (int[]){3, 2}, &whole), ERR_FAILED);
-    cr_assert(
-        strstr(error_message(), "Gather got an input of invalid size: got [2, 9], but expected [2, 10]"),
-        "%s", error_message());
+    cr_assert(strstr(error_message(),
+                     "Gather got an input of invalid size: got [2, 9], but expected [2, 10]"),
+              "%s", error_message());
     cr_assert(strstr(error_message(), "from cpu(1)"), "%s", error_message());
     inputs[1] = tensor_plain(memory1, DTYPE_F32, 3, (int[]){2, 5, 2});
     cr_assert_eq(gather(&bed.group, inputs, (int[]){3, 2}, &whole), ERR_FAILED);
-    cr_assert(strstr(error_message(), "got [2, 5, 2], but expected [2, 10]"), "%s", error_message());
+    cr_assert(strstr(error_message(), "got [2, 5, 2], but expected [2, 10]"), "%s",
+              error_message());
     inputs[1] = tensor_plain(memory1, DTYPE_F32, 2, (int[]){1, 10});
-    cr_assert_eq(gather(&bed.group, inputs, (int[]){3, 2}, &whole), ERR_FAILED, "recorded sizes hold");
+    cr_assert_eq(gather(&bed.group, inputs, (int[]){3, 2}, &whole), ERR_FAILED,
+                 "recorded sizes hold");
     cr_assert(strstr(error_message(), "got [1, 10], but expected [2, 10]"), "%s", error_message());
     inputs[1] = tensor_plain(memory1, DTYPE_I32, 2, (int[]){2, 10});
     cr_assert_eq(gather(&bed.group, inputs, (int[]){3, 2}, &whole), ERR_FAILED, "another type");
-    cr_assert_eq(gather(&bed.group, inputs, (int[]){3, 1}, &whole), ERR_FAILED, "sizes that do not sum");
+    cr_assert_eq(gather(&bed.group, inputs, (int[]){3, 1}, &whole), ERR_FAILED,
+                 "sizes that do not sum");
 
     inputs[1] = tensor_plain(memory1, DTYPE_F32, 2, (int[]){2, 10});
-    cr_assert_eq(gather(&bed.group, inputs, (int[]){3, 2}, &whole), OK, "and the right ones pass: %s",
-                 error_message());
+    cr_assert_eq(gather(&bed.group, inputs, (int[]){3, 2}, &whole), OK,
+                 "and the right ones pass: %s", error_message());
     device_free(bed.device[0], memory0);
     device_free(bed.device[1], memory1);
     free_bed(&bed);

@@ -1,5 +1,5 @@
-/* The integers of scatter_gather/: the chunk rule against PyTorch's own answers, offsets, and coalesced
- * groups. */
+/* The integers of scatter_gather/: the chunk rule against PyTorch's own answers, offsets, and
+ * coalesced groups. */
 #include "tests/harness/harness.h"
 
 #include <limits.h>
@@ -12,15 +12,17 @@
 static const struct golden {
     int n, k, chunks, sizes[8];
 } goldens[] = {
-    {10, 4, 4, {3, 3, 3, 1}}, {7, 4, 4, {2, 2, 2, 1}}, {5, 4, 3, {2, 2, 1, 0}}, {9, 4, 3, {3, 3, 3, 0}},
-    {6, 4, 3, {2, 2, 2, 0}},  {3, 4, 3, {1, 1, 1, 0}}, {1, 4, 1, {1, 0, 0, 0}}, {0, 4, 4, {0, 0, 0, 0}},
+    {10, 4, 4, {3, 3, 3, 1}}, {7, 4, 4, {2, 2, 2, 1}}, {5, 4, 3, {2, 2, 1, 0}},
+    {9, 4, 3, {3, 3, 3, 0}},  {6, 4, 3, {2, 2, 2, 0}}, {3, 4, 3, {1, 1, 1, 0}},
+    {1, 4, 1, {1, 0, 0, 0}},  {0, 4, 4, {0, 0, 0, 0}},
 };
 
 Test(chunk, is_pytorchs_rule, .timeout = 30) {
     for (size_t g = 0; g < sizeof goldens / sizeof *goldens; g++) {
         int sizes[8];
         int chunks = chunk_sizes(goldens[g].n, goldens[g].k, sizes);
-        cr_assert_eq(chunks, goldens[g].chunks, "%d over %d: %d chunks", goldens[g].n, goldens[g].k, chunks);
+        cr_assert_eq(chunks, goldens[g].chunks, "%d over %d: %d chunks", goldens[g].n, goldens[g].k,
+                     chunks);
         for (int i = 0; i < goldens[g].k; i++)
             cr_assert_eq(sizes[i], goldens[g].sizes[i], "%d over %d: chunk %d has %d", goldens[g].n,
                          goldens[g].k, i, sizes[i]);
@@ -35,7 +37,8 @@ Test(chunk, takes_every_row_once, .timeout = 30) {
             int returned = chunk_sizes(n, k, sizes);
             int step = (int)ceil((double)n / k);
             for (int row = 0; row < n; row += step, i++, chunks++)
-                cr_assert_eq(sizes[i], row + step <= n ? step : n - row, "%d over %d: chunk %d", n, k, i);
+                cr_assert_eq(sizes[i], row + step <= n ? step : n - row, "%d over %d: chunk %d", n,
+                             k, i);
             for (; i < k; i++)
                 cr_assert_eq(sizes[i], 0, "%d over %d: chunk %d", n, k, i);
             cr_assert_eq(returned, n ? chunks : k, "%d over %d", n, k);
@@ -61,8 +64,8 @@ static int same(const struct param_range *got, int n, const struct param_range *
     return 1;
 }
 
-/* Limit of 100 floats. Registration order runs downwards in the arena, pads between: as nn/param.h lays
- * it. */
+/* Limit of 100 floats. Registration order runs downwards in the arena, pads between: as
+ * nn/param.h lays it. */
 Test(coalesce, is_greedy_and_flushes_before_the_limit, .timeout = 30) {
     struct param_range got[8];
     enum { LIMIT = 400 };
@@ -74,7 +77,8 @@ Test(coalesce, is_greedy_and_flushes_before_the_limit, .timeout = 30) {
     n = coalesce((struct param_range[]){{128, 60}, {64, 41}}, 2, LIMIT, got);
     cr_assert(same(got, n, (struct param_range[]){{128, 60}, {64, 41}}, 2), "60 + 41 do not");
     /* above the limit: a group of its own, and the next starts anew */
-    n = coalesce((struct param_range[]){{640, 30}, {256, 300}, {192, 50}, {128, 50}, {64, 1}}, 5, LIMIT, got);
+    n = coalesce((struct param_range[]){{640, 30}, {256, 300}, {192, 50}, {128, 50}, {64, 1}}, 5,
+                 LIMIT, got);
     cr_assert(same(got, n, (struct param_range[]){{640, 30}, {256, 300}, {128, 114}, {64, 1}}, 4));
     /* empty pieces never flush, and an arena may also run upwards */
     n = coalesce((struct param_range[]){{0, 0}, {0, 100}, {128, 0}, {128, 1}}, 4, LIMIT, got);
@@ -86,8 +90,8 @@ Test(coalesce, ten_mebibytes_are_pytorchs, .timeout = 30) {
     cr_assert_eq(COALESCE_BYTES, 10485760);
 }
 
-static void lay(struct param_set *set, struct param *params, const size_t *offsets, const size_t *counts,
-                int n) {
+static void lay(struct param_set *set, struct param *params, const size_t *offsets,
+                const size_t *counts, int n) {
     memset(set, 0, sizeof *set);
     set->param = params;
     set->count = n;

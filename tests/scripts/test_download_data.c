@@ -1,4 +1,5 @@
-/* scripts/download_data.sh, in a folder of its own, fed from Debian's copy instead of the network. */
+/* scripts/download_data.sh, in a folder of its own, fed from Debian's copy instead of the
+ * network. */
 #include <dirent.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -23,7 +24,9 @@ static void scratch_make(void) {
     cr_assert_eq(shell("mkdir %s/scripts%s", ""), 0);
     cr_assert_eq(shell("cp scripts/download_data.sh %s/scripts/%s", ""), 0);
 }
-static void scratch_remove(void) { cr_assert_eq(shell("rm -rf %s%s", ""), 0); }
+static void scratch_remove(void) {
+    cr_assert_eq(shell("rm -rf %s%s", ""), 0);
+}
 
 /* Runs the script with `arguments`: a DUET_DATA_URL= and a set. */
 static int download(const char *arguments) {
@@ -31,7 +34,8 @@ static int download(const char *arguments) {
 }
 
 static const char *cannot_run(void) {
-    if (system("command -v curl >/dev/null && command -v sha256sum >/dev/null")) return "no curl or sha256sum";
+    if (system("command -v curl >/dev/null && command -v sha256sum >/dev/null"))
+        return "no curl or sha256sum";
     return access(SOURCE, F_OK) ? SOURCE " is not there: apt install dataset-fashion-mnist" : NULL;
 }
 
@@ -51,17 +55,23 @@ Test(download, checks_and_unpacks, .timeout = 60, .init = scratch_make, .fini = 
     cr_assert_eq(download(good), 0); /* the spoilt file is fetched again */
     cr_assert_eq(dataset_open(&set, "fashion-mnist", place, 0), OK, "%s", error_message());
     dataset_free(&set);
-    cr_assert_eq(shell("test $(ls -A %s/datasets/fashion-mnist | wc -l) = 4%s", ""), 0, "something is left behind");
-    cr_assert_eq(download("DUET_DATA_URL=file:///nowhere scripts/download_data.sh fashion-mnist"), 0, "all is there");
+    cr_assert_eq(shell("test $(ls -A %s/datasets/fashion-mnist | wc -l) = 4%s", ""), 0,
+                 "something is left behind");
+    cr_assert_eq(download("DUET_DATA_URL=file:///nowhere scripts/download_data.sh fashion-mnist"),
+                 0, "all is there");
 }
 
-Test(download, leaves_nothing_of_a_failure, .timeout = 60, .init = scratch_make, .fini = scratch_remove) {
+Test(download, leaves_nothing_of_a_failure, .timeout = 60, .init = scratch_make,
+     .fini = scratch_remove) {
     if (cannot_run()) cr_skip_test("%s", cannot_run());
-    cr_assert_eq(download("DUET_DATA_URL=file://" SOURCE " scripts/download_data.sh mnist"), 1, "the wrong pictures");
+    cr_assert_eq(download("DUET_DATA_URL=file://" SOURCE " scripts/download_data.sh mnist"), 1,
+                 "the wrong pictures");
     cr_assert_eq(shell("test ! -e %s/datasets%s", ""), 0);
-    cr_assert_eq(download("DUET_DATA_URL=file:///nowhere scripts/download_data.sh mnist"), 1, "no such place");
+    cr_assert_eq(download("DUET_DATA_URL=file:///nowhere scripts/download_data.sh mnist"), 1,
+                 "no such place");
     cr_assert_eq(shell("for f in " SOURCE "/*; do head -c 3000 $f > %s/${f##*/}%s; done", ""), 0);
-    cr_assert_eq(download("DUET_DATA_URL=file://$PWD scripts/download_data.sh fashion-mnist"), 1, "cut short");
+    cr_assert_eq(download("DUET_DATA_URL=file://$PWD scripts/download_data.sh fashion-mnist"), 1,
+                 "cut short");
     cr_assert_eq(shell("test ! -e %s/datasets%s", ""), 0);
     cr_assert_eq(download("scripts/download_data.sh cifar"), 1);
 }

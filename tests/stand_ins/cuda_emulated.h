@@ -1,12 +1,15 @@
-/* What the tests of the emulated CUDA runtime (tests/stand_ins/cuda_emulation) share: kernels in C, and a gate that holds a stream. */
+/* What the tests of the emulated CUDA runtime (tests/stand_ins/cuda_emulation) share: kernels in
+ * C, and a gate that holds a stream. */
 #ifndef TESTS_CUDA_EMULATED_H
 #define TESTS_CUDA_EMULATED_H
 
 #include "tests/harness/harness.h"
 
 #ifndef CUDA_EMULATION
-#define ONLY_EMULATED(suite) \
-    Test(suite, needs_the_emulated_runtime) { cr_skip_test("make EMULATION=1 builds with it: docs/cuda.md"); }
+#define ONLY_EMULATED(suite)                                           \
+    Test(suite, needs_the_emulated_runtime) {                          \
+        cr_skip_test("make EMULATION=1 builds with it: docs/cuda.md"); \
+    }
 #else
 #include <stdatomic.h>
 #include <time.h>
@@ -14,25 +17,33 @@
 
 #include "tests/stand_ins/cuda_emulation/emulation.h"
 
-#define DONE(call) cr_assert_eq((call), cudaSuccess, "%s: %s", #call, cudaGetErrorName(cudaPeekAtLastError()))
-#define GIVES(call, code)                                                                            \
-    do {                                                                                             \
-        cudaError_t got_ = (call);                                                                   \
-        cr_assert_eq(got_, (code), "%s: %s, not %s", #call, cudaGetErrorName(got_), cudaGetErrorName(code)); \
-        if ((code) != cudaSuccess) cr_assert_eq(cudaGetLastError(), (code), "the last error is another one"); \
+#define DONE(call) \
+    cr_assert_eq((call), cudaSuccess, "%s: %s", #call, cudaGetErrorName(cudaPeekAtLastError()))
+#define GIVES(call, code)                                                              \
+    do {                                                                               \
+        cudaError_t got_ = (call);                                                     \
+        cr_assert_eq(got_, (code), "%s: %s, not %s", #call, cudaGetErrorName(got_),    \
+                     cudaGetErrorName(code));                                          \
+        if ((code) != cudaSuccess)                                                     \
+            cr_assert_eq(cudaGetLastError(), (code), "the last error is another one"); \
     } while (0)
 
-/* A kernel of a test: void function(const type *param), then KERNEL(function, type), then launched as &function_kernel.
- * (The kernels of .cu files get their record by DUET_KERNEL.) */
-#define KERNEL(function, type)                                                                        \
-    static unsigned function##_loaded;                                                                \
-    static void function##_call(const void *param) { function((const type *)param); }                 \
-    static const char *function##_name(void) { return #function; }                                    \
-    static const struct emulated_kernel function##_kernel = {EMULATED_KERNEL_MAGIC, sizeof(type), _Alignof(type), \
-                                                             function##_call, function##_name, &function##_loaded}
+/* A kernel of a test: void function(const type *param), then KERNEL(function, type), then
+ * launched as &function_kernel. (The kernels of .cu files get their record by DUET_KERNEL.) */
+#define KERNEL(function, type)                                  \
+    static unsigned function##_loaded;                          \
+    static void function##_call(const void *param) {            \
+        function((const type *)param);                          \
+    }                                                           \
+    static const char *function##_name(void) {                  \
+        return #function;                                       \
+    }                                                           \
+    static const struct emulated_kernel function##_kernel = {   \
+        EMULATED_KERNEL_MAGIC, sizeof(type),    _Alignof(type), \
+        function##_call,       function##_name, &function##_loaded}
 
-static inline cudaError_t start(const struct emulated_kernel *kernel, unsigned blocks, unsigned threads, const void *param,
-                                cudaStream_t stream) {
+static inline cudaError_t start(const struct emulated_kernel *kernel, unsigned blocks,
+                                unsigned threads, const void *param, cudaStream_t stream) {
     void *params[1] = {(void *)(uintptr_t)param};
     return cudaLaunchKernel(kernel, (dim3){blocks, 1, 1}, (dim3){threads, 1, 1}, params, 0, stream);
 }
@@ -47,7 +58,8 @@ struct held {
     atomic_int *open;
 };
 static inline void hold(const struct held *p) {
-    for (int i = 0; i < 100000 && !*p->open; i++) pause_us(200);
+    for (int i = 0; i < 100000 && !*p->open; i++)
+        pause_us(200);
 }
 KERNEL(hold, struct held);
 

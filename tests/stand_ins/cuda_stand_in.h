@@ -1,10 +1,12 @@
-/* A stand-in for the CUDA runtime: the functions that device/cuda_*.c call, over host memory, so that their logic
- * runs where there is no GPU. A program that defines them all takes none from the real library. It is no GPU: memory
- * changes at the call, and what is true of a driver beyond its documentation it cannot know.
+/* A stand-in for the CUDA runtime: the functions that device/cuda_*.c call, over host memory, so
+ * that their logic runs where there is no GPU. A program that defines them all takes none from
+ * the real library. It is no GPU: memory changes at the call, and what is true of a driver
+ * beyond its documentation it cannot know.
  *
- * Time is the host's clock plus an offset. A stream is busy until some point; work moves that point on by `work_ns`,
- * an event remembers it. Failures: `fault` is what a broken context answers to everything; `fail_at` = k lets the
- * k-th call from now fail, once. What is made and not given back is counted. */
+ * Time is the host's clock plus an offset. A stream is busy until some point; work moves that
+ * point on by `work_ns`, an event remembers it. Failures: `fault` is what a broken context
+ * answers to everything; `fail_at` = k lets the k-th call from now fail, once. What is made and
+ * not given back is counted. */
 #ifndef TESTS_CUDA_STAND_IN_H
 #define TESTS_CUDA_STAND_IN_H
 
@@ -15,29 +17,49 @@
 #include "device/cuda/cuda.h"
 #include "tests/device/shared.h"
 
-struct CUstream_st { int64_t busy_until; struct CUgraph_st *taken_down; int broken; };
-struct CUevent_st { int64_t at; int recorded, timed; };
+struct CUstream_st {
+    int64_t busy_until;
+    struct CUgraph_st *taken_down;
+    int broken;
+};
+struct CUevent_st {
+    int64_t at;
+    int recorded, timed;
+};
 
 /* What a captured stream takes down: an op, a copy (to, from, bytes) or the record of an event. */
-struct node { enum op op; struct op_args args; void *to; const void *from; size_t bytes; cudaEvent_t event; };
+struct node {
+    enum op op;
+    struct op_args args;
+    void *to;
+    const void *from;
+    size_t bytes;
+    cudaEvent_t event;
+};
 enum { NODES = 64 };
-struct CUgraph_st { int count; struct node node[NODES]; };
-struct CUgraphExec_st { struct CUgraph_st graph; int uploaded; };
+struct CUgraph_st {
+    int count;
+    struct node node[NODES];
+};
+struct CUgraphExec_st {
+    struct CUgraph_st graph;
+    int uploaded;
+};
 
 enum { SLABS = 16 };
 
 static struct gpu {
     void *slab[SLABS];
-    int count, driver;              /* GPUs; version of the driver, 0: none */
+    int count, driver; /* GPUs; version of the driver, 0: none */
     cudaError_t fault, count_error, malloc_error, ipc_error, close_error;
-    cudaError_t last;               /* of an IPC close: who launches next and asks would find it */
-    int pageable;                   /* 1: memory is none that the runtime knows */
+    cudaError_t last; /* of an IPC close: who launches next and asks would find it */
+    int pageable;     /* 1: memory is none that the runtime knows */
     int copies, fail_at;
-    int64_t work_ns;                /* INT64_MAX: work that never ends */
-    int64_t still_ns;               /* not 0: the time, which stands still */
+    int64_t work_ns;  /* INT64_MAX: work that never ends */
+    int64_t still_ns; /* not 0: the time, which stands still */
     size_t total;
     int current, memory, pinned, events, streams, opened, opens, math, pairs, graphs;
-    cudaStream_t capture;           /* of the one thread that these tests have; NULL: none */
+    cudaStream_t capture; /* of the one thread that these tests have; NULL: none */
 } gpu;
 
 static const int64_t OFFSET_NS = 7123456789; /* the GPU's clock is another one than the host's */
@@ -56,14 +78,23 @@ static cudaError_t enter(void) {
     if (gpu.fault) return gpu.fault;
     return gpu.fail_at && --gpu.fail_at == 0 ? cudaErrorUnknown : cudaSuccess;
 }
-#define ENTER() do { cudaError_t e_ = enter(); if (e_) return e_; } while (0)
+#define ENTER()                   \
+    do {                          \
+        cudaError_t e_ = enter(); \
+        if (e_) return e_;        \
+    } while (0)
 
-/* Calls that wait, ask or allocate are forbidden while the thread captures, and break the capture. */
+/* Calls that wait, ask or allocate are forbidden while the thread captures, and break the
+ * capture. */
 static cudaError_t enter_unsafe(void) {
     if (gpu.capture) return gpu.capture->broken = 1, cudaErrorStreamCaptureUnsupported;
     return enter();
 }
-#define ENTER_UNSAFE() do { cudaError_t e_ = enter_unsafe(); if (e_) return e_; } while (0)
+#define ENTER_UNSAFE()                   \
+    do {                                 \
+        cudaError_t e_ = enter_unsafe(); \
+        if (e_) return e_;               \
+    } while (0)
 
 /* Is the call taken down and not run? Then node is added, unless the capture is broken. */
 static int is_taken_down(cudaStream_t s, const struct node *node, cudaError_t *error) {
@@ -73,7 +104,9 @@ static int is_taken_down(cudaStream_t s, const struct node *node, cudaError_t *e
     return 1;
 }
 
-static int64_t gpu_now(void) { return (gpu.still_ns ? gpu.still_ns : now_ns()) + OFFSET_NS; }
+static int64_t gpu_now(void) {
+    return (gpu.still_ns ? gpu.still_ns : now_ns()) + OFFSET_NS;
+}
 
 static void work(cudaStream_t s) {
     int64_t begin = s->busy_until > gpu_now() ? s->busy_until : gpu_now();
@@ -84,10 +117,18 @@ cudaError_t cudaGetLastError(void) { /* takes it away, where it is not the conte
     cudaError_t last = gpu.fault ? gpu.fault : gpu.last;
     return gpu.last = cudaSuccess, last;
 }
-const char *cudaGetErrorName(cudaError_t e) { return e == cudaErrorIllegalAddress ? "cudaErrorIllegalAddress" : "cudaErrorOther"; }
-const char *cudaGetErrorString(cudaError_t e) { return e == cudaErrorIllegalAddress ? "an illegal memory access" : "another error"; }
-cudaError_t cudaDriverGetVersion(int *v) { return *v = gpu.driver, cudaSuccess; }
-cudaError_t cudaRuntimeGetVersion(int *v) { return *v = CUDART_VERSION, cudaSuccess; }
+const char *cudaGetErrorName(cudaError_t e) {
+    return e == cudaErrorIllegalAddress ? "cudaErrorIllegalAddress" : "cudaErrorOther";
+}
+const char *cudaGetErrorString(cudaError_t e) {
+    return e == cudaErrorIllegalAddress ? "an illegal memory access" : "another error";
+}
+cudaError_t cudaDriverGetVersion(int *v) {
+    return *v = gpu.driver, cudaSuccess;
+}
+cudaError_t cudaRuntimeGetVersion(int *v) {
+    return *v = CUDART_VERSION, cudaSuccess;
+}
 cudaError_t cudaGetDeviceCount(int *n) {
     ENTER();
     return *n = gpu.count, gpu.count_error;
@@ -108,7 +149,9 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
     ENTER();
     return *least = 0, *greatest = -5, cudaSuccess;
 }
-cudaError_t cudaDeviceCanAccessPeer(int *can, int a, int b) { return *can = a != b, cudaSuccess; }
+cudaError_t cudaDeviceCanAccessPeer(int *can, int a, int b) {
+    return *can = a != b, cudaSuccess;
+}
 cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
     (void)flags;
     gpu.pairs++;
@@ -124,7 +167,8 @@ cudaError_t cudaMalloc(void **out, size_t bytes) {
     ENTER_UNSAFE();
     if (gpu.malloc_error) return gpu.malloc_error;
     *out = aligned_alloc(2 << 20, bytes);
-    for (int i = 0; i < SLABS && *out; i++) /* known to somebody: what a stuck device keeps is no leak */
+    /* known to somebody: what a stuck device keeps is no leak */
+    for (int i = 0; i < SLABS && *out; i++)
         if (!gpu.slab[i]) {
             gpu.slab[i] = *out;
             break;
@@ -145,12 +189,15 @@ cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned flags) {
     gpu.pinned++;
     return cudaSuccess;
 }
-cudaError_t cudaFreeHost(void *memory) { return free(memory), gpu.pinned--, gpu.fault; }
+cudaError_t cudaFreeHost(void *memory) {
+    return free(memory), gpu.pinned--, gpu.fault;
+}
 cudaError_t cudaMemsetAsync(void *memory, int byte, size_t bytes, cudaStream_t s) {
     ENTER();
     return memset(memory, byte, bytes), work(s), cudaSuccess;
 }
-cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t s) {
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
+                            cudaStream_t s) {
     ENTER();
     struct node node = {.to = to, .from = from, .bytes = bytes};
     cudaError_t error;
@@ -158,7 +205,8 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
     (void)kind, gpu.copies++;
     return memcpy(to, from, bytes), work(s), cudaSuccess;
 }
-cudaError_t cudaMemcpyPeerAsync(void *to, int to_gpu, const void *from, int from_gpu, size_t bytes, cudaStream_t s) {
+cudaError_t cudaMemcpyPeerAsync(void *to, int to_gpu, const void *from, int from_gpu, size_t bytes,
+                                cudaStream_t s) {
     ENTER();
     if (to_gpu == from_gpu) return cudaErrorInvalidDevice;
     return memcpy(to, from, bytes), work(s), cudaSuccess;
@@ -197,8 +245,12 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *s, unsigned flags, int pr
     *s = calloc(1, sizeof **s);
     return gpu.streams++, cudaSuccess;
 }
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags) { return cudaStreamCreateWithPriority(s, flags, 0); }
-cudaError_t cudaStreamDestroy(cudaStream_t s) { return free(s), gpu.streams--, gpu.fault; }
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags) {
+    return cudaStreamCreateWithPriority(s, flags, 0);
+}
+cudaError_t cudaStreamDestroy(cudaStream_t s) {
+    return free(s), gpu.streams--, gpu.fault;
+}
 cudaError_t cudaStreamQuery(cudaStream_t s) {
     ENTER_UNSAFE();
     return s->busy_until > gpu_now() ? cudaErrorNotReady : cudaSuccess;
@@ -209,11 +261,16 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned flags) {
     (*e)->timed = !(flags & cudaEventDisableTiming);
     return gpu.events++, cudaSuccess;
 }
-cudaError_t cudaEventCreate(cudaEvent_t *e) { return cudaEventCreateWithFlags(e, cudaEventDefault); }
-cudaError_t cudaEventDestroy(cudaEvent_t e) { return free(e), gpu.events--, gpu.fault; }
+cudaError_t cudaEventCreate(cudaEvent_t *e) {
+    return cudaEventCreateWithFlags(e, cudaEventDefault);
+}
+cudaError_t cudaEventDestroy(cudaEvent_t e) {
+    return free(e), gpu.events--, gpu.fault;
+}
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
     ENTER();
-    if (s->taken_down) return s->broken = 1, cudaErrorStreamCaptureUnsupported; /* an edge inside the graph: not wanted here */
+    /* an edge inside the graph: not wanted here */
+    if (s->taken_down) return s->broken = 1, cudaErrorStreamCaptureUnsupported;
     e->at = s->busy_until > gpu_now() ? s->busy_until : gpu_now();
     return e->recorded = 1, cudaSuccess;
 }
@@ -236,7 +293,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags) {
 }
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to) {
     ENTER();
-    if (!from->recorded || !to->recorded || !from->timed || !to->timed) return cudaErrorInvalidResourceHandle;
+    if (!from->recorded || !to->recorded || !from->timed || !to->timed)
+        return cudaErrorInvalidResourceHandle;
     if (from->at > gpu_now() || to->at > gpu_now()) return cudaErrorNotReady;
     return *ms = (float)((double)(to->at - from->at) / 1e6), cudaSuccess;
 }
@@ -245,7 +303,9 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to) {
 cudaError_t cuda_write_launch(cudaStream_t s, void *to, const void *value, size_t bytes) {
     return cudaMemcpyAsync(to, value, bytes, cudaMemcpyHostToDevice, s);
 }
-cudaError_t cuda_write_load(void) { return enter(); }
+cudaError_t cuda_write_load(void) {
+    return enter();
+}
 int cuda_load_kernels(struct cuda_device *device) {
     CUDA_CHECK(enter(), "loading kernels", device->head.name);
     return OK;
@@ -276,7 +336,8 @@ int cuda_launch_op(struct cuda_stream *s, enum op op, const struct op_args *args
 /* Graphs. */
 cudaError_t cudaStreamBeginCapture(cudaStream_t s, enum cudaStreamCaptureMode mode) {
     ENTER();
-    if (mode != cudaStreamCaptureModeThreadLocal || s->taken_down || gpu.capture) return cudaErrorIllegalState;
+    if (mode != cudaStreamCaptureModeThreadLocal || s->taken_down || gpu.capture)
+        return cudaErrorIllegalState;
     s->taken_down = calloc(1, sizeof *s->taken_down);
     gpu.capture = s;
     return gpu.graphs++, cudaSuccess;
@@ -289,7 +350,8 @@ cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *graph) {
     s->taken_down = NULL, s->broken = 0, gpu.capture = NULL;
     return broken ? cudaErrorStreamCaptureInvalidated : enter();
 }
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph, unsigned long long flags) {
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph,
+                                 unsigned long long flags) {
     ENTER();
     (void)flags;
     *out = calloc(1, sizeof **out);
@@ -305,14 +367,21 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t s) {
     if (!exec->uploaded) return cudaErrorInvalidValue; /* allowed, but slow the first time */
     for (int i = 0; i < exec->graph.count; i++) {
         struct node *n = &exec->graph.node[i];
-        if (n->event) cudaEventRecord(n->event, s);
-        else if (n->to) cudaMemcpyAsync(n->to, n->from, n->bytes, cudaMemcpyDefault, s);
-        else host_reference_kernels[n->op](&n->args), work(s);
+        if (n->event)
+            cudaEventRecord(n->event, s);
+        else if (n->to)
+            cudaMemcpyAsync(n->to, n->from, n->bytes, cudaMemcpyDefault, s);
+        else
+            host_reference_kernels[n->op](&n->args), work(s);
     }
     return cudaSuccess;
 }
-cudaError_t cudaGraphDestroy(cudaGraph_t graph) { return free(graph), gpu.graphs--, gpu.fault; }
-cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) { return free(exec), gpu.graphs--, gpu.fault; }
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+    return free(graph), gpu.graphs--, gpu.fault;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
+    return free(exec), gpu.graphs--, gpu.fault;
+}
 
 /* Devices on it. */
 static const uint64_t MEMORY = 80 << 20;

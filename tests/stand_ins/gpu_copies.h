@@ -1,5 +1,6 @@
-/* Copies that a GPU's thread does not wait for (cp.async) are made here as late as they may be: when the thread waits for them.
- * Who reads before that, or never waits, does not find them. Included before the kernels' headers. */
+/* Copies that a GPU's thread does not wait for (cp.async) are made here as late as they may be:
+ * when the thread waits for them. Who reads before that, or never waits, does not find them.
+ * Included before the kernels' headers. */
 #ifndef TESTS_GPU_COPIES_H
 #define TESTS_GPU_COPIES_H
 
@@ -13,7 +14,8 @@ static struct gpu_copies {
     const float *from[GPU_COPIES];
     int count;
 } gpu_copies_of[GPU_COPIERS];
-static uint32_t gpu_copier; /* the thread that runs; in gpu_of_loops.h always 0, which a wait in the wrong phase may escape */
+/* the thread that runs; in gpu_of_loops.h always 0, which a wait in the wrong phase may escape */
+static uint32_t gpu_copier;
 
 /* The sanitizer is to see the copies, and not the list. */
 #define GPU_NO_SANITIZE __attribute__((no_sanitize("thread"), noinline, unused))
@@ -31,14 +33,16 @@ GPU_NO_SANITIZE static void gpu_copy_ahead(float *to, const float *from) {
 
 GPU_NO_SANITIZE static void gpu_copies_arrived(void) {
     struct gpu_copies *own = &gpu_copies_of[gpu_copier];
-    for (int i = 0; i < own->count; i++) gpu_copy(own->to[i], own->from[i]);
+    for (int i = 0; i < own->count; i++)
+        gpu_copy(own->to[i], own->from[i]);
     own->count = 0;
 }
 
 /* At the end of a block. */
 GPU_NO_SANITIZE static void gpu_copies_done(void) {
     for (int t = 0; t < GPU_COPIERS; t++)
-        cr_assert_eq(gpu_copies_of[t].count, 0, "thread %d: copies under way that it has not waited for", t);
+        cr_assert_eq(gpu_copies_of[t].count, 0,
+                     "thread %d: copies under way that it has not waited for", t);
 }
 
 #define DUET_COPY_AHEAD(to, from) gpu_copy_ahead(to, from)

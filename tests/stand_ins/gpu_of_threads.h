@@ -1,19 +1,22 @@
 /* A GPU made of threads, for ThreadSanitizer: it finds the races that gpu_of_loops.h cannot see.
  *
- * Each thread of a block has a stack of its own and runs the kernel as a GPU's thread does, up to the next barrier; then
- * the next one runs (ucontext). To the sanitizer each is a thread (a fiber), and nothing orders two of them but
+ * Each thread of a block has a stack of its own and runs the kernel as a GPU's thread does, up
+ * to the next barrier; then the next one runs (ucontext). To the sanitizer each is a thread (a
+ * fiber), and nothing orders two of them but
  *
  *     the launch              what the host did before it comes before all
  *     a barrier of the block  what its threads did before it comes before what they do behind it
  *     the end of the grid     all of it comes before what the host does next
  *
- * So a value that is read in the phase in which another thread writes it is reported as the data race it would be on a
- * GPU, whichever ran first here; also between blocks, and between the kernels of ranks that run at once, which nothing
- * orders but release and acquire (allreduce/cuda/words.h). A block of which some threads end while others wait at a barrier is
- * a failure too. Making a fiber takes milliseconds, so blocks take them from GPU_SETS sets, drawn at random: two blocks of one set
- * are in order, and of a race between two given blocks 1 / GPU_SETS remains unseen. What it cannot see: what a warp does in one instruction (tensor cores, which a host's
- * text stands for), caches that a weaker memory model allows to be old where the words are right, atomics of
- * less than the system's width, alignment.
+ * So a value that is read in the phase in which another thread writes it is reported as the data
+ * race it would be on a GPU, whichever ran first here; also between blocks, and between the
+ * kernels of ranks that run at once, which nothing orders but release and acquire
+ * (allreduce/cuda/words.h). A block of which some threads end while others wait at a barrier is
+ * a failure too. Making a fiber takes milliseconds, so blocks take them from GPU_SETS sets,
+ * drawn at random: two blocks of one set are in order, and of a race between two given blocks 1
+ * / GPU_SETS remains unseen. What it cannot see: what a warp does in one instruction (tensor
+ * cores, which a host's text stands for), caches that a weaker memory model allows to be old
+ * where the words are right, atomics of less than the system's width, alignment.
  *
  * The scheduler is not instrumented. Included before the kernels' headers, whose barrier it is. */
 #ifndef TESTS_GPU_OF_THREADS_H
@@ -57,8 +60,10 @@ struct gpu_block {
     void *shared;
     struct place at; /* .thread is each thread's own */
     struct gpu_thread **thread;
-    char *begin, *end; /* addresses that stand for what the block comes behind and what comes behind it */
-    char *barrier; /* two addresses that stand for it, in turn: who is late shall not meet what others did since */
+    /* addresses that stand for what the block comes behind and what comes behind it */
+    char *begin, *end;
+    /* two addresses that stand for it, in turn: who is late shall not meet what others did since */
+    char *barrier;
     uint32_t barriers;
 };
 
@@ -124,7 +129,8 @@ static struct gpu_thread **gpu_threads(struct gpu_set *set, uint32_t count) {
     return set->thread;
 }
 
-/* Addresses that nobody had before: what they stood for would be remembered. Freed with the grid. */
+/* Addresses that nobody had before: what they stood for would be remembered. Freed with the
+ * grid. */
 static char *gpu_addresses(size_t count) {
     char *addresses = malloc(count);
     cr_assert_not_null(addresses);
@@ -134,7 +140,8 @@ static char *gpu_addresses(size_t count) {
 /* With the threads of a set, or (NULL) of a set drawn. */
 static void gpu_start_block(struct gpu_block *block, struct gpu_set *set) {
     gpu.draw = gpu.draw * 6364136223846793005u + 1442695040888963407u;
-    block->thread = gpu_threads(set ? set : &gpu.set[(gpu.draw >> 33) % GPU_SETS], block->at.threads);
+    block->thread =
+        gpu_threads(set ? set : &gpu.set[(gpu.draw >> 33) % GPU_SETS], block->at.threads);
     block->barriers = 0;
     for (uint32_t t = 0; t < block->at.threads; t++) {
         struct gpu_thread *thread = block->thread[t];
@@ -167,7 +174,8 @@ GPU_NO_SANITIZE static int gpu_step_block(struct gpu_block *block) {
     }
     if (count[GPU_ENDED]) return 1;
     block->barriers++;
-    for (uint32_t t = 0; t < block->at.threads; t++) block->thread[t]->state = GPU_RUNS;
+    for (uint32_t t = 0; t < block->at.threads; t++)
+        block->thread[t]->state = GPU_RUNS;
     return 0;
 }
 
@@ -184,29 +192,36 @@ static inline void gpu_end(void) {
 static inline void gpu_run_block(struct gpu_block *block) {
     block->begin = &gpu.begin, block->end = &gpu.end;
     gpu_start_block(block, NULL);
-    while (!gpu_step_block(block)) {}
+    while (!gpu_step_block(block)) {
+    }
     gpu_copies_done();
 }
 
 static inline void gpu_run_threads(lonely_kernel *kernel, const void *param, struct grid grid) {
     gpu_begin();
     for (uint32_t b = 0; b < grid.blocks; b++) {
-        struct gpu_block block = {.lonely = kernel, .param = param, .at = {b, grid.blocks, 0, grid.threads}};
+        struct gpu_block block = {
+            .lonely = kernel, .param = param, .at = {b, grid.blocks, 0, grid.threads}};
         gpu_run_block(&block);
     }
     gpu_end();
 }
 
 /* Each block's shared memory, too, has an address of its own until the grid ends. */
-static inline void gpu_run_blocks(sharing_kernel *kernel, const void *param, size_t shared_bytes, struct grid grid) {
+static inline void gpu_run_blocks(sharing_kernel *kernel, const void *param, size_t shared_bytes,
+                                  struct grid grid) {
     size_t bytes = (shared_bytes + 15) / 16 * 16;
-    char *shared = aligned_alloc(16, grid.blocks * bytes), *barriers = gpu_addresses(2 * grid.blocks);
+    char *shared = aligned_alloc(16, grid.blocks * bytes),
+         *barriers = gpu_addresses(2 * grid.blocks);
     cr_assert_not_null(shared);
     memset(shared, 0xff, grid.blocks * bytes);
     gpu_begin();
     for (uint32_t b = 0; b < grid.blocks; b++) {
-        struct gpu_block block = {.sharing = kernel, .param = param, .shared = shared + b * bytes,
-                                  .at = {b, grid.blocks, 0, grid.threads}, .barrier = barriers + 2 * b};
+        struct gpu_block block = {.sharing = kernel,
+                                  .param = param,
+                                  .shared = shared + b * bytes,
+                                  .at = {b, grid.blocks, 0, grid.threads},
+                                  .barrier = barriers + 2 * b};
         gpu_run_block(&block);
     }
     gpu_end();

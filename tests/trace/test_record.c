@@ -44,8 +44,8 @@ static struct run_record make(void) {
                            .images = INT64_MAX,
                            .snapshot_count = 2,
                            .snapshot_step = {3, 8}};
-    strcpy(r.mode, "ddp"), strcpy(r.model, "lenet"), strcpy(r.dataset, "synthetic"), strcpy(r.kind, "cpu"),
-        strcpy(r.algorithm, "tree");
+    strcpy(r.mode, "ddp"), strcpy(r.model, "lenet"), strcpy(r.dataset, "synthetic"),
+        strcpy(r.kind, "cpu"), strcpy(r.algorithm, "tree");
     strcpy(r.why_not, "\"quoted\", with a comma"), strcpy(r.buckets, "16, 32"),
         strcpy(r.choice, "tree: asked for");
     r.losses = malloc(STEPS * sizeof *r.losses);
@@ -65,11 +65,12 @@ static struct run_record make(void) {
             x->memory.at_peak[c] = x->memory.now[c] + 20;
         for (int p = 0; p < PHASE_COUNT; p++)
             x->phase_ns[p] = 100 * d + p;
-        x->bytes_in = (1ull << 60) + (uint64_t)d, x->bytes_out = (uint64_t)d + 7, x->comm_ns = d + 1,
-        x->wait_ns = d + 2, x->busy_ns = d + 3;
+        x->bytes_in = (1ull << 60) + (uint64_t)d, x->bytes_out = (uint64_t)d + 7,
+        x->comm_ns = d + 1, x->wait_ns = d + 2, x->busy_ns = d + 3;
         x->flops = 1e12 + d;
         if (d == 1) continue; /* not hashed */
-        fill(r.hashes[d] = malloc(STEPS * 2 * PARAMETERS * 8), STEPS * 2 * PARAMETERS * 8, (unsigned)d);
+        fill(r.hashes[d] = malloc(STEPS * 2 * PARAMETERS * 8), STEPS * 2 * PARAMETERS * 8,
+             (unsigned)d);
         fill(r.final_hashes[d] = malloc(PARAMETERS * 8), PARAMETERS * 8, (unsigned)d + 9);
     }
     for (int k = 0; k < 2; k++)
@@ -98,9 +99,9 @@ static int read_back(const char *text, size_t bytes, struct run_record *r) {
 }
 
 static void same_device(const struct device_record *a, const struct device_record *b) {
-    cr_assert(a->device == b->device && a->bytes_in == b->bytes_in && a->bytes_out == b->bytes_out &&
-              a->comm_ns == b->comm_ns && a->wait_ns == b->wait_ns && a->busy_ns == b->busy_ns &&
-              a->flops == b->flops);
+    cr_assert(a->device == b->device && a->bytes_in == b->bytes_in &&
+              a->bytes_out == b->bytes_out && a->comm_ns == b->comm_ns &&
+              a->wait_ns == b->wait_ns && a->busy_ns == b->busy_ns && a->flops == b->flops);
     cr_assert_arr_eq(a->phase_ns, b->phase_ns, sizeof a->phase_ns);
     cr_assert(a->memory.capacity == b->memory.capacity && a->memory.total == b->memory.total &&
               a->memory.total_peak == b->memory.total_peak);
@@ -127,20 +128,24 @@ Test(record, round_trip, .timeout = 30) {
         cr_assert_arr_eq(a.snapshots[k], b.snapshots[k], COUNT * 4);
     cr_assert_arr_eq(a.grads, b.grads, COUNT * 4);
     cr_assert_arr_eq(a.losses, b.losses, 2 * sizeof *a.losses);
-    cr_assert(isnan(b.losses[2]) && isnan(b.losses[3]), "JSON knows no infinity: both read as not a number");
+    cr_assert(isnan(b.losses[2]) && isnan(b.losses[3]),
+              "JSON knows no infinity: both read as not a number");
     cr_assert(b.losses[4] == 0 && signbit(b.losses[4]));
     cr_assert(b.snapshot_count == 2 && b.snapshot_step[0] == 3 && b.snapshot_step[1] == 8);
     cr_assert(b.epoch_seconds[1] == 6.25 && b.accuracy[0] == 0.5 && b.accuracy[1] == -1 &&
               b.epoch_count == 2);
-    cr_assert(b.seed == a.seed && b.images == a.images && b.lr == a.lr && b.momentum == a.momentum && !strcmp(b.optimizer, a.optimizer) && b.spans_lost == 12 && *a.optimizer &&
-              b.weight_decay == a.weight_decay);
-    cr_assert(b.virtual_devices == 6 && b.bits_promised == 1 && b.gpus == 2 && b.graph == 1 && b.data_on_device == 1 && b.batch_size == 256 && b.epochs == 2 &&
+    cr_assert(b.seed == a.seed && b.images == a.images && b.lr == a.lr &&
+              b.momentum == a.momentum && !strcmp(b.optimizer, a.optimizer) && b.spans_lost == 12 &&
+              *a.optimizer && b.weight_decay == a.weight_decay);
+    cr_assert(b.virtual_devices == 6 && b.bits_promised == 1 && b.gpus == 2 && b.graph == 1 &&
+              b.data_on_device == 1 && b.batch_size == 256 && b.epochs == 2 &&
               b.parameters == PARAMETERS && b.parameter_count == COUNT && b.duplicates == 4 &&
               b.train_samples == 60000 && b.test_samples == 10000 && b.loss_in_forward == 1 &&
               b.first_step == 9 && b.steps == STEPS && b.training_seconds == 12.25 &&
               b.first_step_seconds == 0.75);
-    cr_assert(!strcmp(a.mode, b.mode) && !strcmp(a.model, b.model) && !strcmp(a.dataset, b.dataset) &&
-              !strcmp(a.kind, b.kind) && !strcmp(a.algorithm, b.algorithm) && !strcmp(a.why_not, b.why_not) &&
+    cr_assert(!strcmp(a.mode, b.mode) && !strcmp(a.model, b.model) &&
+              !strcmp(a.dataset, b.dataset) && !strcmp(a.kind, b.kind) &&
+              !strcmp(a.algorithm, b.algorithm) && !strcmp(a.why_not, b.why_not) &&
               !strcmp(a.buckets, b.buckets) && !strcmp(a.choice, b.choice));
     cr_assert(!strcmp(b.names[0], "cn1.weight") && !strcmp(b.names[1], "b\xc3\xa9"));
     free(text), free(again);
@@ -160,7 +165,8 @@ Test(record, without_proof, .timeout = 30) {
     record_free(&a), record_free(&b);
 }
 
-/* What another version, or chance, may have written. Nothing is read past the text, nothing leaks. */
+/* What another version, or chance, may have written. Nothing is read past the text, nothing
+ * leaks. */
 Test(record, what_is_no_record, .timeout = 60) {
     struct run_record a = make(), b;
     size_t bytes;
@@ -178,16 +184,18 @@ Test(record, what_is_no_record, .timeout = 60) {
     for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
         char *other = malloc(bytes + 64), *at = strstr(text, changes[i][0]);
         cr_assert_not_null(at, "%s is not in the text", changes[i][0]);
-        int length =
-            sprintf(other, "%.*s%s%s", (int)(at - text), text, changes[i][1], at + strlen(changes[i][0]));
-        cr_assert_eq(read_back(other, (size_t)length, &b), ERR_FAILED, "%s was read", changes[i][1]);
+        int length = sprintf(other, "%.*s%s%s", (int)(at - text), text, changes[i][1],
+                             at + strlen(changes[i][0]));
+        cr_assert_eq(read_back(other, (size_t)length, &b), ERR_FAILED, "%s was read",
+                     changes[i][1]);
         record_free(&b);
         free(other);
     }
     const char *const nonsense[] = {
         "{}", "[]", "7", "null", "{\"devices\":1}", "{\"devices\":1,\"per_device\":[7]}"};
     for (size_t i = 0; i < sizeof nonsense / sizeof *nonsense; i++) {
-        cr_assert_eq(read_back(nonsense[i], strlen(nonsense[i]), &b), ERR_FAILED, "%s was read", nonsense[i]);
+        cr_assert_eq(read_back(nonsense[i], strlen(nonsense[i]), &b), ERR_FAILED, "%s was read",
+                     nonsense[i]);
         record_free(&b);
     }
     free(text);
@@ -195,8 +203,10 @@ Test(record, what_is_no_record, .timeout = 60) {
 }
 
 Test(record, sums, .timeout = 30) {
-    struct run_record r = {.train_samples = 100, .duplicates = 4, .images = 52, .training_seconds = 3};
-    cr_assert_float_eq(record_seconds_per_epoch(&r), 6, 1e-12, "half an epoch in 3 s is 6 s an epoch");
+    struct run_record r = {
+        .train_samples = 100, .duplicates = 4, .images = 52, .training_seconds = 3};
+    cr_assert_float_eq(record_seconds_per_epoch(&r), 6, 1e-12,
+                       "half an epoch in 3 s is 6 s an epoch");
     r.steps = 2, r.batch_size = 26, r.steps_per_epoch = 4;
     cr_assert_float_eq(record_seconds_per_epoch(&r), 6, 1e-12);
     r.steps_per_epoch = 3; /* --drop-last: an epoch has 78 pictures */

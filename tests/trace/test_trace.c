@@ -5,7 +5,8 @@
 #include "trace/ledger.h"
 #include "trace/span.h"
 
-static struct span make_span(int phase, int device, int lane, int64_t start, int64_t end, int waiting) {
+static struct span make_span(int phase, int device, int lane, int64_t start, int64_t end,
+                             int waiting) {
     struct span s = {.start_ns = start,
                      .end_ns = end,
                      .step = 7,
@@ -86,8 +87,11 @@ Test(span, phases_sum_by_device_and_lane_without_the_waits, .timeout = 30) {
     const struct {
         int device, lane;
         int64_t forward, reduce;
-    } cases[] = {
-        {-1, -1, 20, 30}, {0, -1, 17, 30}, {0, LANE_COMPUTE, 10, 30}, {1, -1, 3, 0}, {-1, LANE_COMM, 7, 0}};
+    } cases[] = {{-1, -1, 20, 30},
+                 {0, -1, 17, 30},
+                 {0, LANE_COMPUTE, 10, 30},
+                 {1, -1, 3, 0},
+                 {-1, LANE_COMM, 7, 0}};
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         int64_t ns[PHASE_COUNT];
         span_sum_phases(spans, 5, cases[c].device, cases[c].lane, ns);
@@ -157,7 +161,8 @@ Test(ledger, bytes_for_people, .timeout = 30) {
                  {UINT64_MAX, "16 EiB"}};
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         char text[32];
-        cr_assert_str_eq(format_bytes(cases[c].bytes, text, sizeof text), cases[c].text, "%s", text);
+        cr_assert_str_eq(format_bytes(cases[c].bytes, text, sizeof text), cases[c].text, "%s",
+                         text);
     }
 }
 

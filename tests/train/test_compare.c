@@ -1,9 +1,9 @@
-/* Compare with a fault planted in one mode, or in one rank: it must be found, named and end with status 3.
- * And with devices that run everything as late as they may: it must find nothing.
+/* Compare with a fault planted in one mode, or in one rank: it must be found, named and end with
+ * status 3. And with devices that run everything as late as they may: it must find nothing.
  *
- * The product has no hook for this. A job is started from /proc/self/exe, which here is this very test: its
- * constructor sees the words of a job, changes the configuration as the environment says
- * (PLANT=mode:rank:fault) and goes on as duet would. */
+ * The product has no hook for this. A job is started from /proc/self/exe, which here is this
+ * very test: its constructor sees the words of a job, changes the configuration as the
+ * environment says (PLANT=mode:rank:fault) and goes on as duet would. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "tests/cli/data.h"
@@ -52,7 +52,8 @@ __attribute__((constructor)) static void become_a_job(int argc, char **argv) {
     const char *planted = getenv("PLANT"), *mine = getenv("RANK");
     if (argc != 6 || strcmp(argv[1], "job")) return;
     if (planted && mine && sscanf(planted, "%15[^:]:%d:%23[^:]", mode, &rank, fault) == 3 &&
-        (!strcmp(mode, "all") || (!strncmp(argv[5], mode, strlen(mode)) && argv[5][strlen(mode)] == ':')) &&
+        (!strcmp(mode, "all") ||
+         (!strncmp(argv[5], mode, strlen(mode)) && argv[5][strlen(mode)] == ':')) &&
         (rank == ANY || rank == atoi(mine))) {
         snprintf(words, sizeof words, "%d", faulty(atoi(argv[2]), fault));
         argv[2] = words;
@@ -94,8 +95,8 @@ static struct run_config config_of(int devices, const char *allreduce) {
 }
 
 /* Compares with this fault; the verdict of `mode`. */
-static struct verdict judged(const char *planted, enum run_mode mode, const struct run_config *config,
-                             int status) {
+static struct verdict judged(const char *planted, enum run_mode mode,
+                             const struct run_config *config, int status) {
     struct comparison c = {0};
     struct job_result result;
     setenv("PLANT", planted, 1);
@@ -128,7 +129,8 @@ Test(compare, a_mode_that_differs, .timeout = 120, .init = folder_make, .fini = 
         struct verdict v = judged(planted, mode, &config, 3);
         cr_assert(v.kind == VERDICT_DIFFERENT && v.step == 1 && !v.in_gradient && v.device == 0 &&
                   !v.among_replicas);
-        snprintf(planted, sizeof planted, "%s:-1:seed", names[mode]); /* other weights from the start */
+        /* other weights from the start */
+        snprintf(planted, sizeof planted, "%s:-1:seed", names[mode]);
         v = judged(planted, mode, &config, 3);
         cr_assert(v.kind == VERDICT_DIFFERENT && v.step == 0 && !v.in_gradient && v.parameter == 0);
         snprintf(planted, sizeof planted, "%s:-1:decay", names[mode]);
@@ -137,8 +139,8 @@ Test(compare, a_mode_that_differs, .timeout = 120, .init = folder_make, .fini = 
     }
 }
 
-/* One rank out of four. Its learning rate drives its replica away; its sampler's seed spoils everybody's
- * gradient. */
+/* One rank out of four. Its learning rate drives its replica away; its sampler's seed spoils
+ * everybody's gradient. */
 Test(compare, a_rank_that_differs, .timeout = 120, .init = folder_make, .fini = folder_remove) {
     struct run_config config = config_of(4, "direct");
     struct verdict v = judged("ddp:2:lr", MODE_DDP, &config, 3);
@@ -146,7 +148,8 @@ Test(compare, a_rank_that_differs, .timeout = 120, .init = folder_make, .fini = 
               !v.among_replicas);
     v = judged("ddp:1:seed", MODE_DDP, &config, 3);
     cr_assert(v.kind == VERDICT_DIFFERENT && v.step == 0 && v.in_gradient && v.device == 0);
-    config = config_of(4, "ring"); /* equal bits with single are not promised, those of the replicas are */
+    /* equal bits with single are not promised, those of the replicas are */
+    config = config_of(4, "ring");
     v = judged("ddp:3:lr", MODE_DDP, &config, 3);
     cr_assert(v.kind == VERDICT_DIFFERENT && v.among_replicas && v.step == 1 && v.device == 3);
 }
@@ -155,7 +158,8 @@ Test(compare, a_rank_that_differs, .timeout = 120, .init = folder_make, .fini = 
 Test(compare, lock_step, .timeout = 120, .init = folder_make, .fini = folder_remove) {
     struct run_config config = config_of(4, "ring");
     struct verdict v = judged("", MODE_DDP, &config, 0);
-    cr_assert(v.kind == VERDICT_WITHIN && v.steps == 4 && v.worst <= v.bound && v.bits_apart_at >= 0);
+    cr_assert(v.kind == VERDICT_WITHIN && v.steps == 4 && v.worst <= v.bound &&
+              v.bits_apart_at >= 0);
     v = judged("ddp:1:seed", MODE_DDP, &config, 3);
     cr_assert(v.kind == VERDICT_BEYOND && v.worst > 0.01 && v.in_gradient);
     v = judged("ddp:-1:seed", MODE_DDP, &config,
@@ -177,11 +181,12 @@ Test(compare, points, .timeout = 30) {
     lockstep_points(1, points);
     cr_assert(points[0] == 0 && points[1] == -1);
     lockstep_points(100, points);
-    cr_assert(points[0] == 0 && points[1] == 25 && points[2] == 50 && points[3] == 99 && points[4] == -1);
+    cr_assert(points[0] == 0 && points[1] == 25 && points[2] == 50 && points[3] == 99 &&
+              points[4] == -1);
 }
 
-/* DDP on 4 devices pads 202 pictures to 204 where single does not: lock step keeps to the steps that are the
- * same work. */
+/* DDP on 4 devices pads 202 pictures to 204 where single does not: lock step keeps to the steps
+ * that are the same work. */
 Test(compare, off_with_an_odd_count, .timeout = 120, .init = folder_make, .fini = folder_remove) {
     struct run_config config = config_of(4, "direct");
     config.virtual_devices = VIRTUAL_OFF;
@@ -194,14 +199,15 @@ Test(compare, off_with_an_odd_count, .timeout = 120, .init = folder_make, .fini 
     }
 }
 
-/* One rank runs out of memory, at set-up or in a step, depending on how little it has: its peers, who wait
- * for it somewhere, do not wait for --timeout, and the rank is named. */
+/* One rank runs out of memory, at set-up or in a step, depending on how little it has: its
+ * peers, who wait for it somewhere, do not wait for --timeout, and the rank is named. */
 Test(compare, a_rank_without_memory, .timeout = 120, .init = folder_make, .fini = folder_remove) {
     struct run_config config = config_of(3, "direct");
     int failed = 0, went_well = 0;
     config.virtual_devices = 3;
     config.steps = 2;
-    config.model_options.hidden[0] = 2000; /* 6 MiB of parameters; memory comes in pieces of 2 MiB */
+    /* 6 MiB of parameters; memory comes in pieces of 2 MiB */
+    config.model_options.hidden[0] = 2000;
     for (int kib = 2048; !went_well; kib += test_short() ? 8192 : 2048) {
         struct comparison c = {0};
         struct job_result result;
@@ -228,7 +234,8 @@ Test(compare, a_rank_without_memory, .timeout = 120, .init = folder_make, .fini 
 Test(compare, late_devices, .timeout = 120, .init = folder_make, .fini = folder_remove) {
     static const char *const late[] = {"dp:-1:late", "ddp:-1:late", "ddp:2:late", "all:-1:late"};
     struct run_config config = config_of(4, "oneshot");
-    for (int i = 0; i < 4; i++) /* the third: one rank alone. compare_run fails unless both modes agree */
+    /* the third: one rank alone. compare_run fails unless both modes agree */
+    for (int i = 0; i < 4; i++)
         cr_assert_eq(judged(late[i], MODE_DDP, &config, 0).kind, VERDICT_EQUAL, "%s", late[i]);
 }
 

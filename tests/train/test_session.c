@@ -1,5 +1,5 @@
-/* A session that cannot be closed whole: a replica's thread that did not come back goes on later, and everything it
- * works on must still be there. */
+/* A session that cannot be closed whole: a replica's thread that did not come back goes on
+ * later, and everything it works on must still be there. */
 #include "train/session.h"
 
 #include <stdatomic.h>
@@ -19,12 +19,14 @@ struct gate {
 static int wait_at_gate(void *context, int index) {
     struct gate *gate = context;
     (void)index;
-    while (!gate->open) usleep(1000);
+    while (!gate->open)
+        usleep(1000);
     gate->fired++;
     return OK;
 }
 
-static void open_session(struct session *s, struct run_config *config, struct run_record *record, enum run_mode mode) {
+static void open_session(struct session *s, struct run_config *config, struct run_record *record,
+                         enum run_mode mode) {
     put_data(16, 4);
     run_config_default(config);
     config->mode = mode;
@@ -37,8 +39,10 @@ static void open_session(struct session *s, struct run_config *config, struct ru
     cr_assert_eq(session_open(s, config, NULL, NULL, 0, record), OK, "%s", error_message());
 }
 
-Test(session, a_lost_thread_keeps_what_it_uses, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
-    static struct run_config config; /* static, as all that a lost thread may reach: no leak to be reported */
+Test(session, a_lost_thread_keeps_what_it_uses, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    /* static, as all that a lost thread may reach: no leak to be reported */
+    static struct run_config config;
     static struct run_record record;
     static struct session s;
     static struct gate gate;
@@ -53,15 +57,18 @@ Test(session, a_lost_thread_keeps_what_it_uses, .timeout = 60, .init = cli_folde
 
     cr_assert_eq(session_close(&s), 0, "a thread is lost: nothing may be given back");
     void *memory;
-    cr_assert_eq(device_alloc(s.device[1], &memory, 1024, MEM_WORKSPACE), OK, "%s", error_message());
+    cr_assert_eq(device_alloc(s.device[1], &memory, 1024, MEM_WORKSPACE), OK, "%s",
+                 error_message());
     gate.open = 1; /* it goes on: the rest of its backward, on its device */
-    for (int i = 0; i < 20000 && gate.fired < s.model.param_count; i++) usleep(1000);
+    for (int i = 0; i < 20000 && gate.fired < s.model.param_count; i++)
+        usleep(1000);
     cr_assert_eq(gate.fired, s.model.param_count, "the thread has not made its gradients");
     usleep(50000);
     cr_assert_eq(stream_sync(device_compute(s.device[1])), OK, "%s", error_message());
 }
 
-Test(session, closes_whole_otherwise, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
+Test(session, closes_whole_otherwise, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
     static const enum run_mode modes[] = {MODE_SINGLE, MODE_DP};
     for (int i = 0; i < 2; i++) {
         struct run_config config;
@@ -91,14 +98,17 @@ static struct run_config adam_config(enum run_mode mode) {
     return config;
 }
 
-/* Adam's step depends on the number of steps before it: those that the trainer makes are those made here by hand. */
-static void train_by_hand(const struct run_config *config, struct run_record *record, struct session *s) {
+/* Adam's step depends on the number of steps before it: those that the trainer makes are those
+ * made here by hand. */
+static void train_by_hand(const struct run_config *config, struct run_record *record,
+                          struct session *s) {
     struct loaded_batch *batch;
     cr_assert_eq(session_open(s, config, NULL, NULL, 0, record), OK, "%s", error_message());
     for (int i = 0; i < 6; i++) {
         struct step_block step = {.step = (uint64_t)i, .weight = 1.0f / 8};
         optimizer_schedule(&step, 0.01, i);
-        if (i % 2 == 0) cr_assert_eq(loader_start_epoch(s->train_loader, i / 2, 0), OK, "%s", error_message());
+        if (i % 2 == 0)
+            cr_assert_eq(loader_start_epoch(s->train_loader, i / 2, 0), OK, "%s", error_message());
         cr_assert_eq(loader_next(s->train_loader, &batch), OK, "%s", error_message());
         cr_assert_eq(s->strategy->step(s, &step, batch), OK, "%s", error_message());
         cr_assert_eq(stream_sync(device_compute(s->device[0])), OK, "%s", error_message());
@@ -106,7 +116,8 @@ static void train_by_hand(const struct run_config *config, struct run_record *re
     }
 }
 
-Test(session, the_trainer_counts_updates, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
+Test(session, the_trainer_counts_updates, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
     static const enum run_mode modes[] = {MODE_SINGLE, MODE_DP};
     put_data(16, 4);
     for (int i = 0; i < 2; i++) {
@@ -117,13 +128,16 @@ Test(session, the_trainer_counts_updates, .timeout = 60, .init = cli_folder_make
         int in_use;
         train_by_hand(&config, &by_hand, &s);
         snprintf(config.save, sizeof config.save, "w");
-        cr_assert_eq(trainer_run(&config, NULL, NULL, 0, &record, &in_use), OK, "%s", error_message());
+        cr_assert_eq(trainer_run(&config, NULL, NULL, 0, &record, &in_use), OK, "%s",
+                     error_message());
         cr_assert_eq(model_values_load(&s.model, "w", &want), OK, "%s", error_message());
         for (int p = 0; p < s.model.param_count; p++) {
             size_t count = s.replicas[0]->params.param[p].count;
             float *got = malloc(count * sizeof *got);
-            cr_assert_eq(param_read_value(&s.replicas[0]->params, p, got), OK, "%s", error_message());
-            cr_assert(!memcmp(got, want[p], count * sizeof *got), "%s: %s", mode_name(modes[i]), s.model.params[p].name);
+            cr_assert_eq(param_read_value(&s.replicas[0]->params, p, got), OK, "%s",
+                         error_message());
+            cr_assert(!memcmp(got, want[p], count * sizeof *got), "%s: %s", mode_name(modes[i]),
+                      s.model.params[p].name);
             free(got);
         }
         model_values_free(want);
@@ -165,7 +179,8 @@ static int run_ranks(void (*different)(struct run_config *, int), const char *de
     snprintf(config.device, sizeof config.device, "%s", device);
     snprintf(config.data_dir, sizeof config.data_dir, "d");
     make_different = different;
-    struct launch launch = {.world_size = 3, .entry = one_rank, .context = &config, .start_timeout_s = 20};
+    struct launch launch = {
+        .world_size = 3, .entry = one_rank, .context = &config, .start_timeout_s = 20};
     struct launch_result result;
     return launch_ranks(&launch, &result);
 }
@@ -188,19 +203,22 @@ static void rank_1_sees_one_gpu(struct run_config *config, int rank) {
     setenv("EMULATED_GPUS", rank == 1 ? "1" : "2", 1);
 }
 
-static void differ(void (*different)(struct run_config *, int), const char *device, const char *words) {
+static void differ(void (*different)(struct run_config *, int), const char *device,
+                   const char *words) {
     cr_assert_eq(run_ranks(different, device), ERR_FAILED, "%s", error_message());
     cr_assert(strstr(error_message(), words), "%s", error_message());
 }
 
 /* Emulated devices are alike, whatever their pace. */
-Test(session, ranks_on_emulated_devices, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
+Test(session, ranks_on_emulated_devices, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
     cr_assert_eq(run_ranks(all_alike, "cpu"), OK, "%s", error_message());
     cr_assert_eq(run_ranks(rank_1_is_late, "cpu"), OK, "%s", error_message());
 }
 
 /* auto is decided by each rank for itself. */
-Test(session, ranks_must_find_the_same_gpus, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+Test(session, ranks_must_find_the_same_gpus, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
 #ifndef CUDA_EMULATION
     cr_skip_test("needs GPUs that can be hidden from a rank: make EMULATION=1");
 #endif

@@ -1,6 +1,6 @@
-/* The verdict on records made by hand: equal ones, and ones with a single hash flipped in each place there
- * is. The first difference by step, then values before gradients, then device, then parameter must be the one
- * that is named. */
+/* The verdict on records made by hand: equal ones, and ones with a single hash flipped in each
+ * place there is. The first difference by step, then values before gradients, then device, then
+ * parameter must be the one that is named. */
 #include "base/error.h"
 #include "tests/harness/harness.h"
 #include "train/verdict.h"
@@ -39,7 +39,8 @@ static struct verdict judge(const struct run_record *a, const struct run_record 
     return v;
 }
 
-static char *printed(const struct verdict *v, const struct run_record *a, const struct run_record *b) {
+static char *printed(const struct verdict *v, const struct run_record *a,
+                     const struct run_record *b) {
     static char text[2048];
     FILE *f = fmemopen(text, sizeof text, "w");
     verdict_print(f, v, a, b);
@@ -48,7 +49,8 @@ static char *printed(const struct verdict *v, const struct run_record *a, const 
 }
 
 Test(verdict, equal, .timeout = 30) {
-    struct run_record single = make("single", 1), dp = make("dp", DEVICES), ddp = make("ddp", DEVICES);
+    struct run_record single = make("single", 1), dp = make("dp", DEVICES),
+                      ddp = make("ddp", DEVICES);
     for (int i = 0; i < STEPS * WIDTH; i++)
         if (i % WIDTH >= PARAMETERS)
             dp.hashes[2][i] = 5; /* DP's other devices hold no reduced gradient: not looked at */
@@ -56,8 +58,8 @@ Test(verdict, equal, .timeout = 30) {
     cr_assert(v.kind == VERDICT_EQUAL && v.steps == STEPS && v.bits_apart_at == -1);
     cr_assert_eq(judge(&single, &ddp).kind, VERDICT_EQUAL);
     cr_assert_eq(judge(&single, &single).kind, VERDICT_EQUAL);
-    cr_assert(strstr(printed(&v, &single, &dp), "DP = single: identical to the bit after 4 steps"), "%s",
-              printed(&v, &single, &dp));
+    cr_assert(strstr(printed(&v, &single, &dp), "DP = single: identical to the bit after 4 steps"),
+              "%s", printed(&v, &single, &dp));
     record_free(&single), record_free(&dp), record_free(&ddp);
 }
 
@@ -76,8 +78,8 @@ Test(verdict, one_flipped_hash, .timeout = 60) {
                 cr_assert(v.kind == VERDICT_DIFFERENT && v.step == i / WIDTH &&
                               v.parameter == i % PARAMETERS && v.device == d &&
                               v.in_gradient == in_gradient && !v.among_replicas,
-                          "%s, device %d, hash %d: step %d, parameter %d, device %d", modes[m], d, i, v.step,
-                          v.parameter, v.device);
+                          "%s, device %d, hash %d: step %d, parameter %d, device %d", modes[m], d,
+                          i, v.step, v.parameter, v.device);
                 char want[128];
                 snprintf(want, sizeof want,
                          "%s != single: first difference at step %d: the %s of %s on device %d\n",
@@ -96,14 +98,15 @@ Test(verdict, flipped_at_the_end, .timeout = 30) {
             struct run_record ddp = make("ddp", DEVICES);
             ddp.final_hashes[d][p]++;
             struct verdict v = judge(&single, &ddp);
-            cr_assert(v.kind == VERDICT_DIFFERENT && v.step == STEPS && v.parameter == p && v.device == d &&
-                      !v.in_gradient);
+            cr_assert(v.kind == VERDICT_DIFFERENT && v.step == STEPS && v.parameter == p &&
+                      v.device == d && !v.in_gradient);
             record_free(&ddp);
         }
     record_free(&single);
 }
 
-/* The earliest counts: a value before a gradient of the same step, a step before any of a later one. */
+/* The earliest counts: a value before a gradient of the same step, a step before any of a later
+ * one. */
 Test(verdict, the_first_is_named, .timeout = 30) {
     struct run_record single = make("single", 1), ddp = make("ddp", DEVICES);
     ddp.final_hashes[0][0]++;
@@ -116,11 +119,13 @@ Test(verdict, the_first_is_named, .timeout = 30) {
     cr_assert(v.step == 2 && !v.in_gradient && v.device == 3 && v.parameter == 2);
     ddp.hashes[2][1 * WIDTH + PARAMETERS + 1]++;
     v = judge(&single, &ddp);
-    cr_assert(v.step == 1 && v.in_gradient && v.device == 2 && v.parameter == 1 && v.bits_apart_at == 1);
+    cr_assert(v.step == 1 && v.in_gradient && v.device == 2 && v.parameter == 1 &&
+              v.bits_apart_at == 1);
     record_free(&ddp);
     ddp = make("ddp", DEVICES);
     ddp.steps--; /* a run that ended early is not the same */
-    cr_assert(judge(&single, &ddp).kind == VERDICT_DIFFERENT && judge(&single, &ddp).step == STEPS - 1);
+    cr_assert(judge(&single, &ddp).kind == VERDICT_DIFFERENT &&
+              judge(&single, &ddp).step == STEPS - 1);
     record_free(&single), record_free(&ddp);
 }
 
@@ -145,15 +150,18 @@ Test(verdict, not_promised, .timeout = 30) {
               "%s", text);
     v.kind = VERDICT_BEYOND, v.worst = 0.02, v.step = 1, v.parameter = 2;
     text = printed(&v, &single, &ddp);
-    cr_assert(strstr(text, "DDP != single") && strstr(text, "step 1: the gradient of W2"), "%s", text);
+    cr_assert(strstr(text, "DDP != single") && strstr(text, "step 1: the gradient of W2"), "%s",
+              text);
     v.kind = VERDICT_WITHIN, v.steps = 0;
-    cr_assert(strstr(printed(&v, &single, &ddp), "DDP ? single: no step of the two is the same work"));
+    cr_assert(
+        strstr(printed(&v, &single, &ddp), "DDP ? single: no step of the two is the same work"));
     ddp.hashes[3][2 * WIDTH + 1]++;
     v = judge(&single, &ddp);
     cr_assert(v.kind == VERDICT_DIFFERENT && v.among_replicas && v.step == 2 && v.device == 3 &&
               v.parameter == 1 && !v.in_gradient);
-    cr_assert(strstr(printed(&v, &single, &ddp),
-                     "DDP != its own device 0: first difference at step 2: the value of b1 on device 3"));
+    cr_assert(
+        strstr(printed(&v, &single, &ddp),
+               "DDP != its own device 0: first difference at step 2: the value of b1 on device 3"));
     ddp.hashes[3][2 * WIDTH + 1]--;
     ddp.final_hashes[2][2]++;
     v = judge(&single, &ddp);

@@ -1,5 +1,6 @@
-/* y += b, where a library has made y without the bias: each number of y takes that of its channel, which runs slower
- * than the pixels and faster than the samples. A linear layer's outputs are channels of one pixel. */
+/* y += b, where a library has made y without the bias: each number of y takes that of its
+ * channel, which runs slower than the pixels and faster than the samples. A linear layer's
+ * outputs are channels of one pixel. */
 #ifndef DEVICE_CUDA_KERNELS_BIAS_H
 #define DEVICE_CUDA_KERNELS_BIAS_H
 

@@ -1,9 +1,10 @@
 /* Kernels that treat each element alone: relu, dropout, fill, add, scale and the optimizer.
  *
- * A thread takes four neighbouring elements (a quad) at a time, by 16-byte accesses where all operands are
- * aligned, one by one at the tail or where they are not; then jumps ahead by the size of the grid. The
- * arithmetic of an element is the same function either way, so it has the same bits wherever it lies in a
- * call. These kernels move bytes: the floor is bytes over the memory's bandwidth. */
+ * A thread takes four neighbouring elements (a quad) at a time, by 16-byte accesses where all
+ * operands are aligned, one by one at the tail or where they are not; then jumps ahead by the
+ * size of the grid. The arithmetic of an element is the same function either way, so it has the
+ * same bits wherever it lies in a call. These kernels move bytes: the floor is bytes over the
+ * memory's bandwidth. */
 #ifndef DEVICE_CUDA_KERNELS_ELEMENTWISE_H
 #define DEVICE_CUDA_KERNELS_ELEMENTWISE_H
 
@@ -17,10 +18,11 @@ struct elementwise {
     size_t count;
     int aligned;
     const struct step_block *step;
-    float value;               /* fill, scale: the number; dropout: what a kept element is multiplied by */
+    /* fill, scale: the number; dropout: what a kept element is multiplied by */
+    float value;
     struct sgd_args sgd;
-    uint32_t layer, v;         /* dropout */
-    uint64_t threshold;        /* dropout: kept where the word lies below */
+    uint32_t layer, v;  /* dropout */
+    uint64_t threshold; /* dropout: kept where the word lies below */
 };
 
 static inline struct elementwise elementwise_of(enum op op, const struct op_args *a) {
@@ -28,7 +30,8 @@ static inline struct elementwise elementwise_of(enum op op, const struct op_args
     e.in0 = tensor_f32(&a->in[0]), e.in1 = tensor_f32(&a->in[1]);
     e.out = tensor_f32(&a->out[0]), e.out1 = tensor_f32(&a->out[1]);
     e.count = tensor_count(&a->out[0]);
-    e.aligned = is_aligned_16(e.in0) && is_aligned_16(e.in1) && is_aligned_16(e.out) && is_aligned_16(e.out1);
+    e.aligned = is_aligned_16(e.in0) && is_aligned_16(e.in1) && is_aligned_16(e.out) &&
+                is_aligned_16(e.out1);
     e.step = a->step;
     if (op == OP_FILL || op == OP_SCALE) e.value = a->p.fill.value;
     if (op == OP_SGD) e.sgd = a->p.sgd;
@@ -54,7 +57,8 @@ DUET_HD void quad_load(const struct elementwise *e, float v[4], const float *p, 
         return;
     }
     DUET_UNROLL
-    for (int i = 0; i < 4; i++) v[i] = i < size ? p[4 * q + (size_t)i] : 0;
+    for (int i = 0; i < 4; i++)
+        v[i] = i < size ? p[4 * q + (size_t)i] : 0;
 }
 
 DUET_HD void quad_store(const struct elementwise *e, float *p, size_t q, const float v[4]) {
@@ -78,7 +82,8 @@ DUET_HD void k_relu_forward(const struct elementwise *e, struct place at) {
         float x[4];
         quad_load(e, x, e->in0, q);
         DUET_UNROLL
-        for (int i = 0; i < 4; i++) x[i] = x[i] < 0 ? 0 : x[i];
+        for (int i = 0; i < 4; i++)
+            x[i] = x[i] < 0 ? 0 : x[i];
         quad_store(e, e->out, q, x);
     }
 }
@@ -89,13 +94,14 @@ DUET_HD void k_relu_backward(const struct elementwise *e, struct place at) {
         quad_load(e, y, e->in0, q);
         quad_load(e, dy, e->in1, q);
         DUET_UNROLL
-        for (int i = 0; i < 4; i++) dy[i] = y[i] > 0 ? dy[i] : 0;
+        for (int i = 0; i < 4; i++)
+            dy[i] = y[i] > 0 ? dy[i] : 0;
         quad_store(e, e->out, q, dy);
     }
 }
 
-/* Forward and backward alike: the mask is a function of (seed, virtual device, step, layer, element), and a
- * quad of elements is exactly one call of Philox. */
+/* Forward and backward alike: the mask is a function of (seed, virtual device, step, layer,
+ * element), and a quad of elements is exactly one call of Philox. */
 DUET_HD void k_dropout(const struct elementwise *e, struct place at) {
     FOR_EACH_QUAD(q, e, at) {
         float x[4];
@@ -103,7 +109,8 @@ DUET_HD void k_dropout(const struct elementwise *e, struct place at) {
             philox_quad(e->step->seed, e->v, (uint32_t)e->step->step, e->layer, (uint32_t)q);
         quad_load(e, x, e->in0, q);
         DUET_UNROLL
-        for (int i = 0; i < 4; i++) x[i] = mul_f32(x[i], words.word[i] < e->threshold ? e->value : 0.0f);
+        for (int i = 0; i < 4; i++)
+            x[i] = mul_f32(x[i], words.word[i] < e->threshold ? e->value : 0.0f);
         quad_store(e, e->out, q, x);
     }
 }
@@ -119,7 +126,8 @@ DUET_HD void k_add(const struct elementwise *e, struct place at) {
         quad_load(e, x, e->in0, q);
         quad_load(e, y, e->out, q);
         DUET_UNROLL
-        for (int i = 0; i < 4; i++) y[i] += x[i];
+        for (int i = 0; i < 4; i++)
+            y[i] += x[i];
         quad_store(e, e->out, q, y);
     }
 }
@@ -129,13 +137,14 @@ DUET_HD void k_scale(const struct elementwise *e, struct place at) {
         float y[4];
         quad_load(e, y, e->out, q);
         DUET_UNROLL
-        for (int i = 0; i < 4; i++) y[i] = mul_f32(y[i], e->value);
+        for (int i = 0; i < 4; i++)
+            y[i] = mul_f32(y[i], e->value);
         quad_store(e, e->out, q, y);
     }
 }
 
-/* Rounded exactly as reference_sgd: decay and step fused, the momentum product not. in0 = gradient, out =
- * value, out1 = momentum or NULL. */
+/* Rounded exactly as reference_sgd: decay and step fused, the momentum product not. in0 =
+ * gradient, out = value, out1 = momentum or NULL. */
 DUET_HD void k_sgd(const struct elementwise *e, struct place at) {
     float rate = e->step->learning_rate;
     int first = e->step->first_update;
@@ -164,17 +173,21 @@ DUET_HD void pairs_load(const struct elementwise *e, float first[4], float secon
         load_4(both + 4, e->out1 + 8 * q + 4);
     } else {
         DUET_UNROLL
-        for (int i = 0; i < 8; i++) both[i] = i < 2 * size ? e->out1[8 * q + (size_t)i] : 0;
+        for (int i = 0; i < 8; i++)
+            both[i] = i < 2 * size ? e->out1[8 * q + (size_t)i] : 0;
     }
     DUET_UNROLL
-    for (int i = 0; i < 4; i++) first[i] = both[2 * i], second[i] = both[2 * i + 1];
+    for (int i = 0; i < 4; i++)
+        first[i] = both[2 * i], second[i] = both[2 * i + 1];
 }
 
-DUET_HD void pairs_store(const struct elementwise *e, size_t q, const float first[4], const float second[4]) {
+DUET_HD void pairs_store(const struct elementwise *e, size_t q, const float first[4],
+                         const float second[4]) {
     int size = quad_size(e, q);
     float both[8];
     DUET_UNROLL
-    for (int i = 0; i < 4; i++) both[2 * i] = first[i], both[2 * i + 1] = second[i];
+    for (int i = 0; i < 4; i++)
+        both[2 * i] = first[i], both[2 * i + 1] = second[i];
     if (size == 4 && e->aligned) {
         store_4(e->out1 + 8 * q, both);
         store_4(e->out1 + 8 * q + 4, both + 4);
@@ -187,7 +200,8 @@ DUET_HD void pairs_store(const struct elementwise *e, size_t q, const float firs
 
 /* Rounded exactly as reference_adadelta; in0 = gradient, out = value, out1 = moments. */
 DUET_HD void k_adadelta(const struct elementwise *e, struct place at) {
-    const float rho = (float)ADADELTA_RHO, rest = (float)(1 - ADADELTA_RHO), epsilon = (float)ADADELTA_EPSILON;
+    const float rho = (float)ADADELTA_RHO, rest = (float)(1 - ADADELTA_RHO),
+                epsilon = (float)ADADELTA_EPSILON;
     float rate = e->step->learning_rate;
     FOR_EACH_QUAD(q, e, at) {
         float g[4], value[4], v[4], u[4];
@@ -209,8 +223,8 @@ DUET_HD void k_adadelta(const struct elementwise *e, struct place at) {
 
 /* Rounded exactly as reference_adam. */
 DUET_HD void k_adam(const struct elementwise *e, struct place at) {
-    const float rest1 = (float)(1 - ADAM_BETA1), beta2 = (float)ADAM_BETA2, rest2 = (float)(1 - ADAM_BETA2),
-                epsilon = (float)ADAM_EPSILON;
+    const float rest1 = (float)(1 - ADAM_BETA1), beta2 = (float)ADAM_BETA2,
+                rest2 = (float)(1 - ADAM_BETA2), epsilon = (float)ADAM_EPSILON;
     float rate = e->step->adam_rate, root = e->step->adam_root;
     FOR_EACH_QUAD(q, e, at) {
         float g[4], value[4], m[4], v[4];

@@ -1,8 +1,10 @@
-/* The kernel that makes a batch out of a data set on the GPU: bytes in, floats out, rows chosen by an index.
+/* The kernel that makes a batch out of a data set on the GPU: bytes in, floats out, rows chosen
+ * by an index.
  *
- * A thread takes four neighbouring pixels (a quad) of one picture: a 4-byte load and a 16-byte store where they are
- * aligned, so that a warp reads 128 and writes 512 bytes in a row. The two divisions of a pixel are exact ones, for
- * the same bits as the host's; there are some ten instructions to each 5 bytes moved, which memory hides. */
+ * A thread takes four neighbouring pixels (a quad) of one picture: a 4-byte load and a 16-byte
+ * store where they are aligned, so that a warp reads 128 and writes 512 bytes in a row. The two
+ * divisions of a pixel are exact ones, for the same bits as the host's; there are some ten
+ * instructions to each 5 bytes moved, which memory hides. */
 #ifndef DEVICE_CUDA_KERNELS_GATHER_H
 #define DEVICE_CUDA_KERNELS_GATHER_H
 
@@ -13,10 +15,10 @@ struct gather {
     const int32_t *index;
     float *x;
     int32_t *x_labels;
-    int32_t rows;           /* pictures of the set */
-    uint32_t count, quads;  /* of a picture: pixels; quads, the last one perhaps short */
-    size_t all_quads;       /* of the batch: below 2^31 */
-    int aligned;            /* every quad is whole, and aligned on both sides */
+    int32_t rows;          /* pictures of the set */
+    uint32_t count, quads; /* of a picture: pixels; quads, the last one perhaps short */
+    size_t all_quads;      /* of the batch: below 2^31 */
+    int aligned;           /* every quad is whole, and aligned on both sides */
     struct divider by_quads;
     float mean, std;
 };
@@ -51,19 +53,22 @@ DUET_HD void load_4_bytes(uint8_t v[4], const uint8_t *p) {
     const uchar4 four = *(const uchar4 *)p;
     v[0] = four.x, v[1] = four.y, v[2] = four.z, v[3] = four.w;
 #else
-    for (int i = 0; i < 4; i++) v[i] = p[i];
+    for (int i = 0; i < 4; i++)
+        v[i] = p[i];
 #endif
 }
 
 /* The pixels at + 0..3 of a picture, as many as there are. A picture that is not there is NaN. */
-DUET_HD void gather_quad(const struct gather *g, int32_t picture, int known, uint32_t at, float *to) {
+DUET_HD void gather_quad(const struct gather *g, int32_t picture, int known, uint32_t at,
+                         float *to) {
     const uint8_t *from = g->images + (size_t)(known ? picture : 0) * g->count + at;
     float x[4];
     if (known && g->aligned) {
         uint8_t bytes[4];
         load_4_bytes(bytes, from);
         DUET_UNROLL
-        for (int i = 0; i < 4; i++) x[i] = gathered_pixel(g, bytes[i]);
+        for (int i = 0; i < 4; i++)
+            x[i] = gathered_pixel(g, bytes[i]);
     } else {
         DUET_UNROLL
         for (uint32_t i = 0; i < 4; i++)

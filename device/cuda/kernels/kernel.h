@@ -1,18 +1,19 @@
-/* What all CUDA kernels of the ops share, and the idea of their files: a kernel is an ordinary function that
- * is told which thread it is,
+/* What all CUDA kernels of the ops share, and the idea of their files: a kernel is an ordinary
+ * function that is told which thread it is,
  *
  *     DUET_HD void k_relu_forward(const struct elementwise *e, struct place at);
  *
- * On a GPU a one-line __global__ function calls it with the thread's own place (cuda_ops*.cu); a test calls
- * it on the host for every block and every thread, one after another, and compares with the reference. So
- * index arithmetic, tails and the order of every sum are tested on machines without a GPU. Where the threads
- * of a block work together through shared memory, the kernel is cut into phases with a barrier behind each:
- * on the host, a loop over all threads. A race, a read in the phase of the write, is what tests/cuda/test_races.c
- * looks for: under ThreadSanitizer, where each thread runs by itself.
+ * On a GPU a one-line __global__ function calls it with the thread's own place (cuda_ops*.cu); a
+ * test calls it on the host for every block and every thread, one after another, and compares
+ * with the reference. So index arithmetic, tails and the order of every sum are tested on
+ * machines without a GPU. Where the threads of a block work together through shared memory, the
+ * kernel is cut into phases with a barrier behind each: on the host, a loop over all threads. A
+ * race, a read in the phase of the write, is what tests/cuda/test_races.c looks for: under
+ * ThreadSanitizer, where each thread runs by itself.
  *
- * Compiled by gcc as C and by nvcc as CUDA C++, with the same bits for everything except exp and log: IEEE
- * operations, no contraction (nvcc fuses a*b+c unless told otherwise, so products that must be rounded say
- * mul_f32 or mul_f64), fmaf only where it is written. */
+ * Compiled by gcc as C and by nvcc as CUDA C++, with the same bits for everything except exp and
+ * log: IEEE operations, no contraction (nvcc fuses a*b+c unless told otherwise, so products that
+ * must be rounded say mul_f32 or mul_f64), fmaf only where it is written. */
 #ifndef DEVICE_CUDA_KERNELS_H
 #define DEVICE_CUDA_KERNELS_H
 
@@ -23,11 +24,13 @@
 #ifdef __CUDACC__
 #define DUET_HD static __host__ __device__ __forceinline__
 #define DUET_CONSTANT static constexpr __host__ __device__ __forceinline__ /* known when compiled */
-#define ZEROED {}
+#define ZEROED \
+    {}
 #else
 #define DUET_HD static inline
 #define DUET_CONSTANT static inline
-#define ZEROED {0}
+#define ZEROED \
+    { 0 }
 #endif
 
 #ifdef __CUDA_ARCH__ /* nvcc, compiling for the GPU; it compiles everything once more for the host */
@@ -40,9 +43,9 @@
  *
  *     BLOCK_PHASE(at) { what thread at.thread does }
  *
- * with a barrier behind each. What a thread keeps from phase to phase lies at [STATE(at)] of an array of
- * STATES: registers on the GPU, one entry a thread on the host. Every thread reaches every BLOCK_PHASE, so
- * loops around it have bounds that the whole block shares. */
+ * with a barrier behind each. What a thread keeps from phase to phase lies at [STATE(at)] of an
+ * array of STATES: registers on the GPU, one entry a thread on the host. Every thread reaches
+ * every BLOCK_PHASE, so loops around it have bounds that the whole block shares. */
 enum { BLOCK_LIMIT = 256 }; /* threads of the largest block */
 #ifdef __CUDACC__
 #define DUET_BLOCK static __device__ __forceinline__
@@ -60,9 +63,10 @@ enum { STATES = BLOCK_LIMIT };
 #define BLOCK_PHASE(at) for ((at).thread = 0; (at).thread < (at).threads; (at).thread++)
 #endif
 
-/* By what a launch names a kernel: its address; and the first line of a __global__ function whose kernel is written
- * in phases, which on a GPU is nothing. The emulated runtime of the tests brings its own two (tests/stand_ins/cuda_emulation/
- * launch.h): there one run of a kernel in phases stands for all threads of the block. */
+/* By what a launch names a kernel: its address; and the first line of a __global__ function
+ * whose kernel is written in phases, which on a GPU is nothing. The emulated runtime of the
+ * tests brings its own two (tests/stand_ins/cuda_emulation/ launch.h): there one run of a kernel
+ * in phases stands for all threads of the block. */
 #ifndef DUET_KERNEL
 #define DUET_KERNEL(...) ((const void *)(__VA_ARGS__))
 #define DUET_BLOCK_KERNEL(at) ((void)(at))
@@ -118,9 +122,9 @@ DUET_HD uint32_t bits_of(float x) {
 #endif
 }
 
-/* Four floats in one 16-byte access; `p` is 16-byte aligned, in global memory; a GPU faults where it is not, and on the
- * host a build with SAN=undefined says so. The store is asked for by name, since nvcc may make
- * four of an assignment. */
+/* Four floats in one 16-byte access; `p` is 16-byte aligned, in global memory; a GPU faults
+ * where it is not, and on the host a build with SAN=undefined says so. The store is asked for by
+ * name, since nvcc may make four of an assignment. */
 struct four_floats {
     float at[4];
 } __attribute__((aligned(16)));
@@ -131,7 +135,8 @@ DUET_HD void load_4(float v[4], const float *p) {
     v[0] = four.x, v[1] = four.y, v[2] = four.z, v[3] = four.w;
 #else
     const struct four_floats *four = (const struct four_floats *)(const void *)p;
-    for (int i = 0; i < 4; i++) v[i] = four->at[i];
+    for (int i = 0; i < 4; i++)
+        v[i] = four->at[i];
 #endif
 }
 
@@ -140,7 +145,8 @@ DUET_HD void store_4(float *p, const float v[4]) {
     __stwb((float4 *)p, make_float4(v[0], v[1], v[2], v[3]));
 #else
     struct four_floats *four = (struct four_floats *)(void *)p;
-    for (int i = 0; i < 4; i++) four->at[i] = v[i];
+    for (int i = 0; i < 4; i++)
+        four->at[i] = v[i];
 #endif
 }
 
@@ -148,18 +154,19 @@ static inline int is_aligned_16(const void *p) {
     return (uintptr_t)p % 16 == 0;
 }
 
-/* Division by a number that is known at launch: a multiplication and a shift instead of some twenty
- * instructions. With s = ceil(log2 d) and m = floor(2^32 (2^s - d) / d) + 1,
+/* Division by a number that is known at launch: a multiplication and a shift instead of some
+ * twenty instructions. With s = ceil(log2 d) and m = floor(2^32 (2^s - d) / d) + 1,
  *     x / d = (high(x m) + x) >> s      for all x < 2^31 and 1 <= d < 2^31
- * (Granlund, Montgomery: "Division by invariant integers using multiplication", 1994, section 4; below 2^31
- * the sum does not overflow). Launches keep every index they divide below 2^31. */
+ * (Granlund, Montgomery: "Division by invariant integers using multiplication", 1994, section 4;
+ * below 2^31 the sum does not overflow). Launches keep every index they divide below 2^31. */
 struct divider {
     uint32_t d, multiplier, shift;
 };
 
 static inline struct divider divider_of(uint32_t d) {
     struct divider v = {d, 0, 0};
-    while (((uint64_t)1 << v.shift) < d) v.shift++;
+    while (((uint64_t)1 << v.shift) < d)
+        v.shift++;
     v.multiplier = (uint32_t)((((uint64_t)1 << 32) * (((uint64_t)1 << v.shift) - d)) / d + 1);
     return v;
 }

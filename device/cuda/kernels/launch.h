@@ -1,6 +1,7 @@
 /* Between the files of the CUDA ops: kernels/ops.cu chooses the family, kernels/simple.cu and
- * kernels/product.cu launch its kernels. A kernel takes one struct by value, so a launch is a pointer, a
- * grid and that struct, and a family's kernels are a table that can be walked to load them. */
+ * kernels/product.cu launch its kernels. A kernel takes one struct by value, so a launch is a
+ * pointer, a grid and that struct, and a family's kernels are a table that can be walked to load
+ * them. */
 #ifndef DEVICE_CUDA_KERNELS_LAUNCH_H
 #define DEVICE_CUDA_KERNELS_LAUNCH_H
 
@@ -11,8 +12,8 @@
 extern "C" {
 #endif
 
-/* Grids are filled up to this many blocks; beyond, threads take more turns. A constant: see rule 4 of "the
- * same bits" (docs/design.md 2). */
+/* Grids are filled up to this many blocks; beyond, threads take more turns. A constant: see rule
+ * 4 of "the same bits" (docs/design.md 2). */
 enum { GRID_LIMIT = 132 * 16, SIMPLE_THREADS = 256 };
 
 static inline uint32_t grid_for(size_t items, uint32_t items_a_block) {
@@ -20,10 +21,10 @@ static inline uint32_t grid_for(size_t items, uint32_t items_a_block) {
     return blocks < GRID_LIMIT ? (uint32_t)blocks : (uint32_t)GRID_LIMIT;
 }
 
-/* Enqueues `kernel`, whose one parameter is *param; nothing if there are no blocks. An error shows in
- * cudaGetLastError, which kernels/ops.cu reads once behind an op. */
-static inline void enqueue(struct cuda_stream *stream, const void *kernel, uint32_t blocks, uint32_t threads,
-                           const void *param) {
+/* Enqueues `kernel`, whose one parameter is *param; nothing if there are no blocks. An error
+ * shows in cudaGetLastError, which kernels/ops.cu reads once behind an op. */
+static inline void enqueue(struct cuda_stream *stream, const void *kernel, uint32_t blocks,
+                           uint32_t threads, const void *param) {
     void *params[1] = {(void *)param};
     dim3 grid = {blocks, 1, 1}, block = {threads, 1, 1};
     if (blocks) (void)cudaLaunchKernel(kernel, grid, block, params, 0, stream->stream);

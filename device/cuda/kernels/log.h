@@ -1,13 +1,13 @@
-/* Kernels that write one number a step into a log, at row step->slot: the loss of a segment, the hash of a
- * tensor.
+/* Kernels that write one number a step into a log, at row step->slot: the loss of a segment, the
+ * hash of a tensor.
  *
- * The loss is summed in double in the order of the samples, as on the host, by one thread: its bits are part
- * of the proof that all modes train the same model, and a batch is some hundred rows. The other threads only
- * bring the rows into shared memory.
+ * The loss is summed in double in the order of the samples, as on the host, by one thread: its
+ * bits are part of the proof that all modes train the same model, and a batch is some hundred
+ * rows. The other threads only bring the rows into shared memory.
  *
- * The hash is a sum mod 2^64, which has no order: the parts of all blocks may meet in the log's cell by
- * atomic additions. A small tensor takes one block, which stores its sum; a large one takes a first kernel
- * that zeroes the cell and a second whose blocks add to it. */
+ * The hash is a sum mod 2^64, which has no order: the parts of all blocks may meet in the log's
+ * cell by atomic additions. A small tensor takes one block, which stores its sum; a large one
+ * takes a first kernel that zeroes the cell and a second whose blocks add to it. */
 #ifndef DEVICE_CUDA_KERNELS_LOG_H
 #define DEVICE_CUDA_KERNELS_LOG_H
 
@@ -38,19 +38,22 @@ static inline struct loss_sum loss_sum_of(const struct op_args *a) {
     struct loss_sum s = ZEROED;
     s.loss = (const double *)a->in[0].data, s.hits = (const int32_t *)a->in[1].data;
     s.loss_log = (double *)a->out[0].data, s.hit_log = (int64_t *)a->out[1].data;
-    s.rows = a->in[0].dims[0], s.columns = a->out[0].dims[1], s.column = a->p.loss.column, s.step = a->step;
+    s.rows = a->in[0].dims[0], s.columns = a->out[0].dims[1], s.column = a->p.loss.column,
+    s.step = a->step;
     return s;
 }
 
 /* One block. */
-DUET_BLOCK void k_loss_sum(const struct loss_sum *p, struct loss_sum_shared *shared, struct place at) {
+DUET_BLOCK void k_loss_sum(const struct loss_sum *p, struct loss_sum_shared *shared,
+                           struct place at) {
     BLOCK_PHASE(at) {
         if (at.thread == 0) shared->loss_sum = 0, shared->hit_sum = 0;
     }
     for (int first = 0; first < p->rows; first += (int)at.threads) {
         BLOCK_PHASE(at) {
             int row = first + (int)at.thread;
-            if (row < p->rows) shared->loss[at.thread] = p->loss[row], shared->hits[at.thread] = p->hits[row];
+            if (row < p->rows)
+                shared->loss[at.thread] = p->loss[row], shared->hits[at.thread] = p->hits[row];
         }
         BLOCK_PHASE(at) {
             if (at.thread == 0) {
@@ -88,7 +91,8 @@ struct hash_shared {
 
 static inline struct hash hash_of(const struct op_args *a) {
     struct hash h = ZEROED;
-    h.x = tensor_f32(&a->in[0]), h.log = (uint64_t *)a->out[0].data, h.count = tensor_count(&a->in[0]);
+    h.x = tensor_f32(&a->in[0]), h.log = (uint64_t *)a->out[0].data,
+    h.count = tensor_count(&a->in[0]);
     h.columns = a->out[0].dims[1], h.column = a->p.hash.column, h.step = a->step;
     h.aligned = is_aligned_16(h.x);
     return h;
@@ -124,7 +128,8 @@ DUET_BLOCK void k_hash(const struct hash *p, struct hash_shared *shared, struct 
             float x[4];
             load_4(x, p->x + 4 * q);
             DUET_UNROLL
-            for (int i = 0; i < 4; i++) sum += hash_mix(bits_of(x[i]), 4 * q + (size_t)i);
+            for (int i = 0; i < 4; i++)
+                sum += hash_mix(bits_of(x[i]), 4 * q + (size_t)i);
         }
         for (size_t i = 4 * quads + place_first(at); i < p->count; i += place_stride(at))
             sum += hash_mix(bits_of(p->x[i]), i);

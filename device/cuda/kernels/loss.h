@@ -1,13 +1,13 @@
-/* Softmax and the losses, a row to 32 threads, in double from the scores to the row's loss as in the
- * reference:
+/* Softmax and the losses, a row to 32 threads, in double from the scores to the row's loss as in
+ * the reference:
  *
  *     log_softmax(x)[j] = x[j] - max - log(sum over i of exp(x[i] - max))
  *     loss of a row     = -log_softmax(x)[label]
  *     d loss / d x[j]   = softmax(x)[j] - (j == label)
  *
- * Lane l takes the columns l, l + 32, ...; the lanes' parts meet in a tree. That order is set by the number
- * of classes alone, so a row has the same bits among any number of rows. A label outside the row gives a NaN
- * loss and NaN gradients rather than a read past the row. */
+ * Lane l takes the columns l, l + 32, ...; the lanes' parts meet in a tree. That order is set by
+ * the number of classes alone, so a row has the same bits among any number of rows. A label
+ * outside the row gives a NaN loss and NaN gradients rather than a read past the row. */
 #ifndef DEVICE_CUDA_KERNELS_LOSS_H
 #define DEVICE_CUDA_KERNELS_LOSS_H
 
@@ -70,11 +70,13 @@ DUET_HD double larger(double a, double b) {
     return b > a ? b : a;
 }
 
-#define ROW_TREE(at, half) \
-    for (int half = ROW_LANES / 2; half; half /= 2) BLOCK_PHASE(at) if (lane_of(at) < half)
+#define ROW_TREE(at, half)                          \
+    for (int half = ROW_LANES / 2; half; half /= 2) \
+    BLOCK_PHASE(at) if (lane_of(at) < half)
 
 /* Leaves max and sum over exp(x - max) of each row of the group in its slot. */
-DUET_BLOCK void rows_softmax(const struct row_op *p, struct row_shared *shared, int first, struct place at) {
+DUET_BLOCK void rows_softmax(const struct row_op *p, struct row_shared *shared, int first,
+                             struct place at) {
     BLOCK_PHASE(at) {
         const float *x = p->scores + (size_t)row_of(first, at) * (size_t)p->classes;
         double max = -(double)INFINITY;
@@ -97,9 +99,11 @@ DUET_BLOCK void rows_softmax(const struct row_op *p, struct row_shared *shared, 
     }
 }
 
-/* Leaves in each row's slot how many scores say that the label's is not the first of the largest. A NaN beats
- * nobody, except in front: the reference's search starts from score 0 and would never leave it. */
-DUET_BLOCK void rows_beaten(const struct row_op *p, struct row_shared *shared, int first, struct place at) {
+/* Leaves in each row's slot how many scores say that the label's is not the first of the
+ * largest. A NaN beats nobody, except in front: the reference's search starts from score 0 and
+ * would never leave it. */
+DUET_BLOCK void rows_beaten(const struct row_op *p, struct row_shared *shared, int first,
+                            struct place at) {
     BLOCK_PHASE(at) {
         const float *x = p->scores + (size_t)row_of(first, at) * (size_t)p->classes;
         int32_t beaten = 0, label = row_of(first, at) < p->rows ? p->labels[row_of(first, at)] : -1;
@@ -126,7 +130,8 @@ DUET_HD double row_weight(const struct row_op *p, int row) {
     }
 }
 
-DUET_BLOCK void k_log_softmax_forward(const struct row_op *p, struct row_shared *shared, struct place at) {
+DUET_BLOCK void k_log_softmax_forward(const struct row_op *p, struct row_shared *shared,
+                                      struct place at) {
     FOR_EACH_ROW_GROUP(first, p, at) {
         rows_softmax(p, shared, first, at);
         BLOCK_PHASE(at) {
@@ -138,7 +143,8 @@ DUET_BLOCK void k_log_softmax_forward(const struct row_op *p, struct row_shared 
     }
 }
 
-DUET_BLOCK void k_log_softmax_backward(const struct row_op *p, struct row_shared *shared, struct place at) {
+DUET_BLOCK void k_log_softmax_backward(const struct row_op *p, struct row_shared *shared,
+                                       struct place at) {
     FOR_EACH_ROW_GROUP(first, p, at) {
         BLOCK_PHASE(at) {
             const float *dy = p->dy + (size_t)row_of(first, at) * (size_t)p->classes;
@@ -154,8 +160,9 @@ DUET_BLOCK void k_log_softmax_backward(const struct row_op *p, struct row_shared
             size_t start = (size_t)row_of(first, at) * (size_t)p->classes;
             double sum = shared->sum[row_slot(at)];
             for (int j = lane_of(at); j < p->classes && row_of(first, at) < p->rows; j += ROW_LANES)
-                p->out[start + (size_t)j] = (float)(p->dy[start + (size_t)j] -
-                                                    mul_f64(exp((double)p->scores[start + (size_t)j]), sum));
+                p->out[start + (size_t)j] =
+                    (float)(p->dy[start + (size_t)j] -
+                            mul_f64(exp((double)p->scores[start + (size_t)j]), sum));
         }
     }
 }
@@ -168,15 +175,17 @@ DUET_BLOCK void k_nll_forward(const struct row_op *p, struct row_shared *shared,
             if (lane_of(at) == 0 && row < p->rows) {
                 int32_t label = p->labels[row];
                 int known = label >= 0 && label < p->classes;
-                p->loss[row] = known ? -(double)p->scores[(size_t)row * (size_t)p->classes + (size_t)label]
-                                     : not_a_number();
+                p->loss[row] =
+                    known ? -(double)p->scores[(size_t)row * (size_t)p->classes + (size_t)label]
+                          : not_a_number();
                 p->hits[row] = shared->beaten[at.thread] == 0;
             }
         }
     }
 }
 
-DUET_BLOCK void k_cross_entropy_forward(const struct row_op *p, struct row_shared *shared, struct place at) {
+DUET_BLOCK void k_cross_entropy_forward(const struct row_op *p, struct row_shared *shared,
+                                        struct place at) {
     FOR_EACH_ROW_GROUP(first, p, at) {
         rows_softmax(p, shared, first, at);
         rows_beaten(p, shared, first, at);
@@ -186,8 +195,9 @@ DUET_BLOCK void k_cross_entropy_forward(const struct row_op *p, struct row_share
                 const float *x = p->scores + (size_t)row * (size_t)p->classes;
                 int32_t label = p->labels[row];
                 int known = label >= 0 && label < p->classes;
-                p->loss[row] = known ? log(shared->sum[at.thread]) - (x[label] - shared->max[at.thread])
-                                     : not_a_number();
+                p->loss[row] =
+                    known ? log(shared->sum[at.thread]) - (x[label] - shared->max[at.thread])
+                          : not_a_number();
                 p->hits[row] = shared->beaten[at.thread] == 0;
             }
         }
@@ -212,7 +222,8 @@ DUET_BLOCK void k_nll_backward(const struct row_op *p, struct row_shared *shared
     }
 }
 
-DUET_BLOCK void k_cross_entropy_backward(const struct row_op *p, struct row_shared *shared, struct place at) {
+DUET_BLOCK void k_cross_entropy_backward(const struct row_op *p, struct row_shared *shared,
+                                         struct place at) {
     FOR_EACH_ROW_GROUP(first, p, at) {
         rows_softmax(p, shared, first, at);
         BLOCK_PHASE(at) {
@@ -220,7 +231,8 @@ DUET_BLOCK void k_cross_entropy_backward(const struct row_op *p, struct row_shar
             if (row < p->rows) {
                 size_t start = (size_t)row * (size_t)p->classes;
                 int32_t label = p->labels[row];
-                double weight = label >= 0 && label < p->classes ? row_weight(p, row) : not_a_number();
+                double weight =
+                    label >= 0 && label < p->classes ? row_weight(p, row) : not_a_number();
                 double max = shared->max[row_slot(at)], log_sum = log(shared->sum[row_slot(at)]);
                 for (int j = lane_of(at); j < p->classes; j += ROW_LANES)
                     p->out[start + (size_t)j] = (float)mul_f64(

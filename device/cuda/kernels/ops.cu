@@ -1,9 +1,9 @@
-/* CUDA: which kernel serves an op. The text of the kernels lies in cuda_kernels_*.h, where it also compiles
- * for the host and is tested there; here and in cuda_ops_*.cu it meets the GPU.
+/* CUDA: which kernel serves an op. The text of the kernels lies in cuda_kernels_*.h, where it
+ * also compiles for the host and is tested there; here and in cuda_ops_*.cu it meets the GPU.
  *
- * Unless libraries are asked for (cuda/library.h) no other is called: own kernels give a sample the same bits in any
- * company, which cuBLAS and cuDNN do not promise, so forward and backward data take a whole batch in one launch
- * (docs/design.md 2, rule 2). */
+ * Unless libraries are asked for (cuda/library.h) no other is called: own kernels give a sample
+ * the same bits in any company, which cuBLAS and cuDNN do not promise, so forward and backward
+ * data take a whole batch in one launch (docs/design.md 2, rule 2). */
 #include "device/cuda/kernels/launch.h"
 #include "device/cuda/library.h"
 
@@ -60,19 +60,23 @@ static int enqueue_op(struct cuda_stream *stream, enum op op, const struct op_ar
 
 int cuda_launch_op(struct cuda_stream *stream, enum op op, const struct op_args *args) {
     if (is_n16(args)) return refuse_n16(op);
-    CHECK(cuda_library_takes(stream, op) ? cuda_library_enqueue(stream, op, args) : enqueue_op(stream, op, args));
+    CHECK(cuda_library_takes(stream, op) ? cuda_library_enqueue(stream, op, args)
+                                         : enqueue_op(stream, op, args));
     CUDA_STREAM_CHECK(stream, cudaGetLastError(), op_name(op));
     return OK;
 }
 
 static int load(const struct cuda_device *device, const void *kernel) {
     struct cudaFuncAttributes attributes;
-    CUDA_CHECK(cudaFuncGetAttributes(&attributes, kernel), "loading the kernels", device->head.name);
+    CUDA_CHECK(cudaFuncGetAttributes(&attributes, kernel), "loading the kernels",
+               device->head.name);
     return OK;
 }
 
 int cuda_load_kernels(struct cuda_device *device) {
-    for (int i = 0; simple_kernel(i); i++) CHECK(load(device, simple_kernel(i)));
-    for (int i = 0; product_kernel(i); i++) CHECK(load(device, product_kernel(i)));
+    for (int i = 0; simple_kernel(i); i++)
+        CHECK(load(device, simple_kernel(i)));
+    for (int i = 0; product_kernel(i); i++)
+        CHECK(load(device, product_kernel(i)));
     return load(device, gather_kernel());
 }

@@ -1,20 +1,22 @@
-/* How a product (kernels/product.h) is laid over a GPU: which tile, how many blocks, how many splits of
- * the depth. All of it follows from the shape and from constants, never from the GPU at hand or a timing, so
- * that the same shape always takes the same way. Only the splits touch the bits: they cut the chain of a sum.
+/* How a product (kernels/product.h) is laid over a GPU: which tile, how many blocks, how many
+ * splits of the depth. All of it follows from the shape and from constants, never from the GPU
+ * at hand or a timing, so that the same shape always takes the same way. Only the splits touch
+ * the bits: they cut the chain of a sum.
  *
- * The model: the blocks of one wave run at once, a wave for each MULTIPROCESSORS blocks; a block's time is
- * its area over how near the tile comes to the arithmetic peak. That peak counts 1 for the large tile; the
- * small ones read shared memory more often per multiply-add (their ratio of own elements to reads), the wide one spends
- * more of its instructions on finding b. The numbers are estimates: they have not been measured yet. */
+ * The model: the blocks of one wave run at once, a wave for each MULTIPROCESSORS blocks; a
+ * block's time is its area over how near the tile comes to the arithmetic peak. That peak counts
+ * 1 for the large tile; the small ones read shared memory more often per multiply-add (their
+ * ratio of own elements to reads), the wide one spends more of its instructions on finding b.
+ * The numbers are estimates: they have not been measured yet. */
 #ifndef DEVICE_CUDA_KERNELS_PLAN_H
 #define DEVICE_CUDA_KERNELS_PLAN_H
 
 #include "device/cuda/kernels/tile.h"
 
 enum {
-    MULTIPROCESSORS = 132,     /* of an H100 or H200; a constant, see above */
+    MULTIPROCESSORS = 132, /* of an H100 or H200; a constant, see above */
     BLOCKS_WANTED = 2 * MULTIPROCESSORS,
-    SPLIT_DEPTH = 64,          /* at least, so that the fold stays cheap beside the sums */
+    SPLIT_DEPTH = 64, /* at least, so that the fold stays cheap beside the sums */
 };
 
 static inline double tile_speed(enum tile tile) {
@@ -36,10 +38,11 @@ static inline uint64_t tile_blocks(const struct product *p, enum tile tile) {
            product_ceil(p->cols, (uint32_t)tile_cols(tile));
 }
 
-/* Estimated time. Where the depth may be split (`deep`) blocks come as many as wanted, and area alone
- * counts. */
+/* Estimated time. Where the depth may be split (`deep`) blocks come as many as wanted, and area
+ * alone counts. */
 static inline double tile_cost(const struct product *p, enum tile tile, int deep) {
-    uint64_t blocks = tile_blocks(p, tile), waves = (blocks + MULTIPROCESSORS - 1) / MULTIPROCESSORS;
+    uint64_t blocks = tile_blocks(p, tile),
+             waves = (blocks + MULTIPROCESSORS - 1) / MULTIPROCESSORS;
     return (double)(deep ? blocks : waves) * tile_rows(tile) * tile_cols(tile) / tile_speed(tile);
 }
 
@@ -52,10 +55,11 @@ static inline int product_is_deep(enum product_kind kind) {
     return kind == PRODUCT_CONV_WEIGHT || kind == PRODUCT_LINEAR_RC;
 }
 
-/* The cost depends on the number of samples, and may, since the four tiles have the same bits. Tensor cores
- * have bits of their own: where they are allowed they take everything, so that a sample's bits do not depend
- * on how many share the call. */
-static inline enum tile product_choose(const struct product *p, enum product_kind kind, int allow_tf32) {
+/* The cost depends on the number of samples, and may, since the four tiles have the same bits.
+ * Tensor cores have bits of their own: where they are allowed they take everything, so that a
+ * sample's bits do not depend on how many share the call. */
+static inline enum tile product_choose(const struct product *p, enum product_kind kind,
+                                       int allow_tf32) {
     enum tile best = TILE_LARGE;
     int deep = product_is_deep(kind);
     if (allow_tf32) return TILE_TF32;
@@ -66,10 +70,10 @@ static inline enum tile product_choose(const struct product *p, enum product_kin
     return best;
 }
 
-/* Fills in the grid of *p. `partial`, `bytes`: where splits may keep their sums; their number depends on
- * `bytes`, which is one constant for every GPU. */
-static inline void product_grid(struct product *p, enum product_kind kind, enum tile tile, float *partial,
-                                size_t bytes) {
+/* Fills in the grid of *p. `partial`, `bytes`: where splits may keep their sums; their number
+ * depends on `bytes`, which is one constant for every GPU. */
+static inline void product_grid(struct product *p, enum product_kind kind, enum tile tile,
+                                float *partial, size_t bytes) {
     p->row_tiles = product_ceil(p->rows, (uint32_t)tile_rows(tile));
     p->col_tiles = product_ceil(p->cols, (uint32_t)tile_cols(tile));
     uint64_t tiles = tile_blocks(p, tile), splits = 1, room;

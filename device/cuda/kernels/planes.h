@@ -1,42 +1,46 @@
-/* Convolutions of small kernels, forward and for the data's gradient, without building the matrix b at all.
+/* Convolutions of small kernels, forward and for the data's gradient, without building the
+ * matrix b at all.
  *
- * kernels/tile.h fetches each element of b for itself: two comparisons, an address and a store to shared memory for
- * every (tap, pixel), though k * k taps read the same pixel. With few rows (20 channels) that costs more than the
- * multiplications. Here a block keeps, for one channel at a time, the piece of the picture that its pixels look at, the
- * zeros of the padding included; then a tap is nothing but an offset that all pixels share.
+ * kernels/tile.h fetches each element of b for itself: two comparisons, an address and a store
+ * to shared memory for every (tap, pixel), though k * k taps read the same pixel. With few rows
+ * (20 channels) that costs more than the multiplications. Here a block keeps, for one channel at
+ * a time, the piece of the picture that its pixels look at, the zeros of the padding included;
+ * then a tap is nothing but an offset that all pixels share.
  *
  *     channel by channel:   the next channel's piece and weights -> the other half of shared memory, by copies that
  *                           nobody waits for (cp.async)
  *                           acc += weights * piece, tap by tap
  *                           the copies have arrived; barrier
  *
- * A warp has PLANES_ROWS rows of c (output channels) and 32 * PLANES_COLS columns (pixels, counted through the batch);
- * a lane, every 32nd of these. For a tap all lanes read the same weights, and their pixels lie side by side, in different
- * banks.
+ * A warp has PLANES_ROWS rows of c (output channels) and 32 * PLANES_COLS columns (pixels,
+ * counted through the batch); a lane, every 32nd of these. For a tap all lanes read the same
+ * weights, and their pixels lie side by side, in different banks.
  *
- * An element of c is the same chain of fmaf, in the same order of d = (channel, ky, kx), as from any tile, zeros of the
- * padding included: the bits are those of kernels/tile.h, and which of the two is taken changes the time alone. */
+ * An element of c is the same chain of fmaf, in the same order of d = (channel, ky, kx), as from
+ * any tile, zeros of the padding included: the bits are those of kernels/tile.h, and which of
+ * the two is taken changes the time alone. */
 #ifndef DEVICE_CUDA_KERNELS_PLANES_H
 #define DEVICE_CUDA_KERNELS_PLANES_H
 
 #include "device/cuda/kernels/plan.h"
 
 enum {
-    PLANES_ROWS = 10,     /* of a warp; GROUP floats apart in shared memory, for loads of 16 bytes */
+    /* of a warp; GROUP floats apart in shared memory, for loads of 16 bytes */
+    PLANES_ROWS = 10,
     PLANES_GROUP = 12,
-    PLANES_COLS = 3,      /* of a lane */
-    PLANES_GROUPS = 5,    /* groups of rows in a block, at most */
+    PLANES_COLS = 3,   /* of a lane */
+    PLANES_GROUPS = 5, /* groups of rows in a block, at most */
     PLANES_WARPS = 5,
     PLANES_PITCH = PLANES_GROUPS * PLANES_GROUP, /* between the weights of two taps */
-    PLANES_WEIGHTS = 25 * PLANES_PITCH,     /* floats for the weights of a channel */
-    PLANES_FETCH_A = 8,   /* copies that a thread makes for one channel, at most: weights, */
-    PLANES_FETCH_B = 6,   /* and picture */
-    PLANES_PIECE = 1536,  /* floats of a piece */
+    PLANES_WEIGHTS = 25 * PLANES_PITCH,          /* floats for the weights of a channel */
+    PLANES_FETCH_A = 8,  /* copies that a thread makes for one channel, at most: weights, */
+    PLANES_FETCH_B = 6,  /* and picture */
+    PLANES_PIECE = 1536, /* floats of a piece */
 };
 #define PLANES_NOTHING 0xffffffffu
 
-/* Where a block's pixels begin and end, and the rows of its piece: first those of sample n0, then whole samples, then
- * the beginning of n1. */
+/* Where a block's pixels begin and end, and the rows of its piece: first those of sample n0,
+ * then whole samples, then the beginning of n1. */
 struct planes_range {
     uint32_t first, last; /* columns of c */
     uint32_t n0, row0, n1, row1;
@@ -45,12 +49,13 @@ struct planes_range {
 
 struct planes {
     struct product p;
-    struct picture from, to;            /* what the taps read, what c is: x and y, or dy and dx */
-    uint32_t groups, col_groups;        /* warps of a block: over rows, over columns */
-    uint32_t a_row, a_channel;          /* strides of the weights */
-    uint32_t stride, pitch, reach;      /* reach: of a row of `from`, what a row of pixels looks at */
-    uint32_t full_rows;                 /* rows of a piece for a whole sample */
-    int before;                         /* rows of zeros above a picture, columns left of it */
+    struct picture from, to;     /* what the taps read, what c is: x and y, or dy and dx */
+    uint32_t groups, col_groups; /* warps of a block: over rows, over columns */
+    uint32_t a_row, a_channel;   /* strides of the weights */
+    /* reach: of a row of `from`, what a row of pixels looks at */
+    uint32_t stride, pitch, reach;
+    uint32_t full_rows; /* rows of a piece for a whole sample */
+    int before;         /* rows of zeros above a picture, columns left of it */
     struct divider by_reach, by_full_rows;
 };
 
@@ -86,7 +91,8 @@ static inline int planes_of(const struct product *p, enum product_kind kind, str
     struct planes none = ZEROED;
     int forward = kind == PRODUCT_CONV_FORWARD;
     *q = none;
-    if ((!forward && kind != PRODUCT_CONV_DATA) || (p->k != 3 && p->k != 5) || p->stride > p->k) return 0;
+    if ((!forward && kind != PRODUCT_CONV_DATA) || (p->k != 3 && p->k != 5) || p->stride > p->k)
+        return 0;
     if (p->rows == 0 || p->cols == 0 || p->depth == 0) return 0;
     q->p = *p;
     q->from = forward ? p->x : p->y;
@@ -97,7 +103,8 @@ static inline int planes_of(const struct product *p, enum product_kind kind, str
     q->before = forward ? p->padding : p->k - 1 - p->padding;
     q->reach = (uint32_t)(q->to.width - 1) * q->stride + (uint32_t)p->k;
     q->full_rows = (uint32_t)(q->to.height - 1) * q->stride + (uint32_t)p->k;
-    q->pitch = q->stride == 1 ? (uint32_t)q->to.width + 32 : q->reach; /* 32: the banks go on in the next row */
+    /* 32: the banks go on in the next row */
+    q->pitch = q->stride == 1 ? (uint32_t)q->to.width + 32 : q->reach;
     q->by_reach = divider_of(q->reach), q->by_full_rows = divider_of(q->full_rows);
     uint32_t groups = product_ceil(p->rows, PLANES_ROWS);
     q->p.row_tiles = product_ceil(groups, PLANES_GROUPS);
@@ -106,14 +113,17 @@ static inline int planes_of(const struct product *p, enum product_kind kind, str
     q->p.col_tiles = product_ceil(p->cols, planes_cols_a_block(q));
     q->p.splits = 1;
     uint64_t rows = planes_most_rows(q);
-    return rows * q->pitch <= PLANES_PIECE && rows * q->reach <= (uint64_t)PLANES_FETCH_B * planes_threads(q);
+    return rows * q->pitch <= PLANES_PIECE &&
+           rows * q->reach <= (uint64_t)PLANES_FETCH_B * planes_threads(q);
 }
 
-/* 1 if they can and are expected to be faster than the best tile, by the measure of tile_cost: like all of it an
- * estimate. A multiprocessor issues for 4 warps at once, so its warps come in turns of 4, where the large tile's block is
- * one turn; of the instructions 74 % are multiply-adds, 62 % in the large tile. Not where tensor cores are allowed, since
- * those take everything (product_choose). */
-static inline int planes_chosen(const struct product *p, enum product_kind kind, int allow_tf32, struct planes *q) {
+/* 1 if they can and are expected to be faster than the best tile, by the measure of tile_cost:
+ * like all of it an estimate. A multiprocessor issues for 4 warps at once, so its warps come in
+ * turns of 4, where the large tile's block is one turn; of the instructions 74 % are
+ * multiply-adds, 62 % in the large tile. Not where tensor cores are allowed, since those take
+ * everything (product_choose). */
+static inline int planes_chosen(const struct product *p, enum product_kind kind, int allow_tf32,
+                                struct planes *q) {
     enum { WARPS_AT_ONCE = 4 };
     const double speed = 1.2;
     if (allow_tf32 || !planes_of(p, kind, q)) return 0;
@@ -125,7 +135,8 @@ static inline int planes_chosen(const struct product *p, enum product_kind kind,
 
 /* ---- a block ---- */
 
-/* Places in shared memory, counted in floats from `shared`: on a GPU addresses, which are found once. */
+/* Places in shared memory, counted in floats from `shared`: on a GPU addresses, which are found
+ * once. */
 DUET_HD uint32_t place_in(const float *shared, uint32_t i) {
 #ifdef __CUDA_ARCH__
     return (uint32_t)__cvta_generic_to_shared(shared) + 4 * i;
@@ -135,19 +146,21 @@ DUET_HD uint32_t place_in(const float *shared, uint32_t i) {
 #endif
 }
 
-/* Where the kernels' text is compiled for the host a copy is made at once, unless the test makes it late (tests/
- * gpu_copies.h). */
+/* Where the kernels' text is compiled for the host a copy is made at once, unless the test makes
+ * it late (tests/ gpu_copies.h). */
 #ifndef DUET_COPY_AHEAD
 #define DUET_COPY_AHEAD(to, from) (*(to) = *(from))
 #define DUET_COPIES_ARRIVED() ((void)0)
 #endif
 
-/* 4 bytes, which need not be aligned to more, from global memory to `behind` floats behind a place. They are there for
- * the thread itself when it has been at copies_arrived, and for the block behind the next barrier. */
+/* 4 bytes, which need not be aligned to more, from global memory to `behind` floats behind a
+ * place. They are there for the thread itself when it has been at copies_arrived, and for the
+ * block behind the next barrier. */
 DUET_HD void copy_ahead(float *shared, uint32_t place, uint32_t behind, const float *global) {
 #ifdef __CUDA_ARCH__
     (void)shared;
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(place + 4 * behind), "l"(global) : "memory");
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(place + 4 * behind), "l"(global)
+                 : "memory");
 #else
     DUET_COPY_AHEAD(&shared[place + behind], global);
 #endif
@@ -161,26 +174,33 @@ DUET_HD void copies_arrived(void) {
 #endif
 }
 
-DUET_HD struct planes_range planes_range_of(const struct planes *q, uint32_t col_tile, uint32_t cols_a_block) {
+DUET_HD struct planes_range planes_range_of(const struct planes *q, uint32_t col_tile,
+                                            uint32_t cols_a_block) {
     struct planes_range r;
     uint32_t pixel, column, k = (uint32_t)q->p.k;
     r.first = col_tile * cols_a_block;
     r.last = q->p.cols - r.first < cols_a_block ? q->p.cols - 1 : r.first + cols_a_block - 1;
-    r.n0 = divide(q->to.by_pixels, r.first, &pixel), r.row0 = divide(q->to.by_width, pixel, &column);
+    r.n0 = divide(q->to.by_pixels, r.first, &pixel),
+    r.row0 = divide(q->to.by_width, pixel, &column);
     r.n1 = divide(q->to.by_pixels, r.last, &pixel), r.row1 = divide(q->to.by_width, pixel, &column);
     uint32_t end0 = r.n1 > r.n0 ? (uint32_t)q->to.height - 1 : r.row1;
     r.rows0 = (end0 - r.row0) * q->stride + k;
-    r.rows = r.n1 > r.n0 ? r.rows0 + (r.n1 - r.n0 - 1) * q->full_rows + r.row1 * q->stride + k : r.rows0;
+    r.rows =
+        r.n1 > r.n0 ? r.rows0 + (r.n1 - r.n0 - 1) * q->full_rows + r.row1 * q->stride + k : r.rows0;
     return r;
 }
 
-/* Element e of a piece: where it lies there; and in `from`, in channel 0, or nothing: padding, or no such element. */
-DUET_HD uint32_t planes_source(const struct planes *q, const struct planes_range *r, uint32_t e, uint32_t *to) {
-    uint32_t column, row = divide(q->by_reach, e, &column), n = r->n0, below = row + r->row0 * q->stride;
+/* Element e of a piece: where it lies there; and in `from`, in channel 0, or nothing: padding,
+ * or no such element. */
+DUET_HD uint32_t planes_source(const struct planes *q, const struct planes_range *r, uint32_t e,
+                               uint32_t *to) {
+    uint32_t column, row = divide(q->by_reach, e, &column), n = r->n0,
+                     below = row + r->row0 * q->stride;
     *to = row * q->pitch + column;
     if (row >= r->rows) return PLANES_NOTHING;
     if (row >= r->rows0) n += 1 + divide(q->by_full_rows, row - r->rows0, &below);
-    uint32_t y = below - (uint32_t)q->before, x = column - (uint32_t)q->before; /* above and left: huge */
+    /* above and left: huge */
+    uint32_t y = below - (uint32_t)q->before, x = column - (uint32_t)q->before;
     if (y >= (uint32_t)q->from.height || x >= (uint32_t)q->from.width) return PLANES_NOTHING;
     return n * (uint32_t)q->from.channels * q->from.pixels + y * (uint32_t)q->from.width + x;
 }
@@ -191,12 +211,13 @@ DUET_HD uint32_t planes_pixel(const struct planes *q, const struct planes_range 
     if (col > r->last) return 0;
     n = divide(q->to.by_pixels, col, &pixel);
     row = divide(q->to.by_width, pixel, &column);
-    row = n == r->n0 ? (row - r->row0) * q->stride : r->rows0 + (n - r->n0 - 1) * q->full_rows + row * q->stride;
+    row = n == r->n0 ? (row - r->row0) * q->stride
+                     : r->rows0 + (n - r->n0 - 1) * q->full_rows + row * q->stride;
     return row * q->pitch + column * q->stride;
 }
 
-/* A thread's copies for a channel: from where, the next channel's; to where in the first half; and which of them there
- * are, a bit for each of a, then of b. And its pixels. */
+/* A thread's copies for a channel: from where, the next channel's; to where in the first half;
+ * and which of them there are, a bit for each of a, then of b. And its pixels. */
 struct planes_thread {
     const float *from_a[PLANES_FETCH_A], *from_b[PLANES_FETCH_B];
     uint32_t to_a[PLANES_FETCH_A], to_b[PLANES_FETCH_B], there;
@@ -212,8 +233,9 @@ DUET_HD uint32_t planes_col(const struct planes *q, const struct planes_range *r
     return r->first + thread / 32 / q->groups * (32 * PLANES_COLS) + thread % 32;
 }
 
-DUET_HD void planes_find(int k, const struct planes *q, const struct planes_range *r, uint32_t row0, uint32_t thread,
-                         uint32_t threads, const struct planes_shared *shared, struct planes_thread *t) {
+DUET_HD void planes_find(int k, const struct planes *q, const struct planes_range *r, uint32_t row0,
+                         uint32_t thread, uint32_t threads, const struct planes_shared *shared,
+                         struct planes_thread *t) {
     const uint32_t taps = (uint32_t)(k * k);
     t->there = 0;
     DUET_UNROLL
@@ -222,7 +244,8 @@ DUET_HD void planes_find(int k, const struct planes *q, const struct planes_rang
         uint32_t there = row < q->groups * PLANES_ROWS && row0 + row < q->p.rows;
         t->from_a[i] = q->p.a + (there ? (row0 + row) * q->a_row + tap : 0);
         t->there |= there << i;
-        t->to_a[i] = place_in(shared->a[0], tap * PLANES_PITCH + row / PLANES_ROWS * PLANES_GROUP + row % PLANES_ROWS);
+        t->to_a[i] = place_in(shared->a[0], tap * PLANES_PITCH + row / PLANES_ROWS * PLANES_GROUP +
+                                                row % PLANES_ROWS);
     }
     DUET_UNROLL
     for (int i = 0; i < PLANES_FETCH_B; i++) {
@@ -236,8 +259,8 @@ DUET_HD void planes_find(int k, const struct planes *q, const struct planes_rang
         t->pixel[j] = planes_pixel(q, r, planes_col(q, r, thread) + (uint32_t)(32 * j));
 }
 
-DUET_HD void planes_fetch(int k, const struct planes *q, struct planes_thread *t, struct planes_shared *shared,
-                          uint32_t half) {
+DUET_HD void planes_fetch(int k, const struct planes *q, struct planes_thread *t,
+                          struct planes_shared *shared, uint32_t half) {
     DUET_UNROLL
     for (int i = 0; i < PLANES_FETCH_B; i++) {
         if (t->there >> (PLANES_FETCH_A + i) & 1)
@@ -246,21 +269,24 @@ DUET_HD void planes_fetch(int k, const struct planes *q, struct planes_thread *t
     }
     DUET_UNROLL
     for (int i = 0; i < planes_fetch_a(k); i++) {
-        if (t->there >> i & 1) copy_ahead(shared->a[0], t->to_a[i], half * (uint32_t)PLANES_WEIGHTS, t->from_a[i]);
+        if (t->there >> i & 1)
+            copy_ahead(shared->a[0], t->to_a[i], half * (uint32_t)PLANES_WEIGHTS, t->from_a[i]);
         t->from_a[i] += q->a_channel;
     }
 }
 
 /* One channel. The taps of a gradient run through the piece backwards. */
 DUET_HD void planes_multiply(int kind, int k, const struct planes *q, const struct planes_thread *t,
-                             const struct planes_shared *shared, uint32_t half, uint32_t group, float *acc) {
+                             const struct planes_shared *shared, uint32_t half, uint32_t group,
+                             float *acc) {
     const float *a = shared->a[half] + group * PLANES_GROUP;
     DUET_UNROLL
     for (int ky = 0; ky < k; ky++) {
         const float *b[PLANES_COLS];
         DUET_UNROLL
         for (int j = 0; j < PLANES_COLS; j++)
-            b[j] = shared->b[half] + t->pixel[j] + (uint32_t)(is_conv_data(kind) ? k - 1 - ky : ky) * q->pitch;
+            b[j] = shared->b[half] + t->pixel[j] +
+                   (uint32_t)(is_conv_data(kind) ? k - 1 - ky : ky) * q->pitch;
         DUET_UNROLL
         for (int kx = 0; kx < k; kx++) {
             float of_a[PLANES_GROUP];
@@ -276,31 +302,36 @@ DUET_HD void planes_multiply(int kind, int k, const struct planes *q, const stru
     }
 }
 
-DUET_HD void planes_store(int kind, const struct planes *q, const struct planes_range *r, uint32_t row0,
-                          uint32_t thread, const float *acc) {
+DUET_HD void planes_store(int kind, const struct planes *q, const struct planes_range *r,
+                          uint32_t row0, uint32_t thread, const float *acc) {
     DUET_UNROLL
     for (int j = 0; j < PLANES_COLS; j++) {
         uint32_t col = planes_col(q, r, thread) + (uint32_t)(32 * j);
         DUET_UNROLL
         for (int i = 0; i < PLANES_ROWS; i++) {
             uint32_t row = row0 + thread / 32 % q->groups * PLANES_ROWS + (uint32_t)i;
-            if (col <= r->last && row < q->p.rows) store_c(kind, &q->p, row, col, acc[i * PLANES_COLS + j]);
+            if (col <= r->last && row < q->p.rows)
+                store_c(kind, &q->p, row, col, acc[i * PLANES_COLS + j]);
         }
     }
 }
 
 /* Blocks run over the row tiles first, as in k_product. */
-DUET_BLOCK void k_planes(int kind, int k, const struct planes *q, struct planes_shared *shared, struct place at) {
+DUET_BLOCK void k_planes(int kind, int k, const struct planes *q, struct planes_shared *shared,
+                         struct place at) {
     float acc[STATES][PLANES_ROWS * PLANES_COLS];
     struct planes_thread t[STATES];
-    const uint32_t row0 = at.block % q->p.row_tiles * q->groups * PLANES_ROWS, channels = (uint32_t)q->from.channels;
+    const uint32_t row0 = at.block % q->p.row_tiles * q->groups * PLANES_ROWS,
+                   channels = (uint32_t)q->from.channels;
     const struct planes_range r =
         planes_range_of(q, at.block / q->p.row_tiles, q->col_groups * (uint32_t)(32 * PLANES_COLS));
     BLOCK_PHASE(at) {
-        for (uint32_t i = at.thread; i < r.rows * q->pitch; i += at.threads) shared->b[0][i] = shared->b[1][i] = 0;
+        for (uint32_t i = at.thread; i < r.rows * q->pitch; i += at.threads)
+            shared->b[0][i] = shared->b[1][i] = 0;
         planes_find(k, q, &r, row0, at.thread, at.threads, shared, &t[STATE(at)]);
         DUET_UNROLL
-        for (int i = 0; i < PLANES_ROWS * PLANES_COLS; i++) acc[STATE(at)][i] = 0;
+        for (int i = 0; i < PLANES_ROWS * PLANES_COLS; i++)
+            acc[STATE(at)][i] = 0;
     }
     BLOCK_PHASE(at) {
         planes_fetch(k, q, &t[STATE(at)], shared, 0);
@@ -309,8 +340,8 @@ DUET_BLOCK void k_planes(int kind, int k, const struct planes *q, struct planes_
     for (uint32_t channel = 0; channel < channels; channel++) {
         BLOCK_PHASE(at) {
             if (channel + 1 < channels) planes_fetch(k, q, &t[STATE(at)], shared, ~channel % 2);
-            planes_multiply(kind, k, q, &t[STATE(at)], shared, channel % 2, at.thread / 32 % q->groups,
-                            acc[STATE(at)]);
+            planes_multiply(kind, k, q, &t[STATE(at)], shared, channel % 2,
+                            at.thread / 32 % q->groups, acc[STATE(at)]);
             copies_arrived();
         }
     }

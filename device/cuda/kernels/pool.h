@@ -1,7 +1,7 @@
-/* Pooling, and its two gradients in gather form: a thread owns one pixel of dx and asks which windows cover
- * it, instead of a thread per window adding into pixels that other windows share. So nothing is added by two
- * threads, no float atomics are needed, and a pixel adds its windows up in row-major order, as the reference
- * does.
+/* Pooling, and its two gradients in gather form: a thread owns one pixel of dx and asks which
+ * windows cover it, instead of a thread per window adding into pixels that other windows share.
+ * So nothing is added by two threads, no float atomics are needed, and a pixel adds its windows
+ * up in row-major order, as the reference does.
  *
  * A pixel h lies in the windows p with p * stride <= h < p * stride + size, that is
  *     p from max(0, ceil((h - size + 1) / stride)) to min(P - 1, h / stride). */
@@ -16,7 +16,9 @@ struct pool {
     float *out;
     uint32_t count; /* elements of out, below 2^31 */
     int height, width, rows, columns, size, stride;
-    float area, part;  /* pixels of a window; what dividing by it multiplies with, where that gives the same bits, or 0 */
+    /* pixels of a window; what dividing by it multiplies with, where that gives the same bits,
+     * or 0 */
+    float area, part;
     struct divider by_out_width, by_out_height; /* of out's own plane */
     struct divider by_stride;
 };
@@ -34,10 +36,12 @@ static inline int pool_of(enum op op, const struct op_args *a, struct pool *pool
     made.dy = forward ? NULL : tensor_f32(y);
     made.out = tensor_f32(out);
     made.count = (uint32_t)tensor_count(out);
-    made.height = x->dims[2], made.width = x->dims[3], made.rows = y->dims[2], made.columns = y->dims[3];
+    made.height = x->dims[2], made.width = x->dims[3], made.rows = y->dims[2],
+    made.columns = y->dims[3];
     made.size = a->p.pool.size, made.stride = a->p.pool.stride;
     made.area = (float)(made.size * made.size);
-    made.part = (made.size & (made.size - 1)) == 0 ? 1 / made.area : 0; /* a power of two has an exact inverse */
+    /* a power of two has an exact inverse */
+    made.part = (made.size & (made.size - 1)) == 0 ? 1 / made.area : 0;
     made.by_stride = divider_of((uint32_t)made.stride);
     made.by_out_width = divider_of((uint32_t)out->dims[3]);
     made.by_out_height = divider_of((uint32_t)out->dims[2]);
@@ -78,13 +82,14 @@ DUET_HD void k_avg_pool_forward(const struct pool *p, struct place at) {
         const float *window = window_of(p, y.plane, y.row, y.column);
         float sum = 0;
         for (int a = 0; a < p->size; a++)
-            for (int b = 0; b < p->size; b++) sum += window[a * p->width + b];
+            for (int b = 0; b < p->size; b++)
+                sum += window[a * p->width + b];
         p->out[i] = over_area(p, sum);
     }
 }
 
-/* Where in the window the maximum lies, as an offset from its first pixel; the value into *most. The first of
- * equal maxima; a NaN wins, the last one of several. */
+/* Where in the window the maximum lies, as an offset from its first pixel; the value into *most.
+ * The first of equal maxima; a NaN wins, the last one of several. */
 DUET_HD int window_argmax(const struct pool *p, const float *window, float *most) {
     int best = 0;
     *most = window[0];
@@ -122,15 +127,18 @@ DUET_HD int last_window(const struct pool *p, int h, int windows) {
 }
 
 DUET_HD float avg_of_windows(const struct pool *p, const float *dy, struct pixel x) {
-    int first_column = first_window(p, x.column), last_column = last_window(p, x.column, p->columns);
+    int first_column = first_window(p, x.column),
+        last_column = last_window(p, x.column, p->columns);
     int last_row = last_window(p, x.row, p->rows);
     float sum = 0;
     for (int r = first_window(p, x.row); r <= last_row; r++)
-        for (int c = first_column; c <= last_column; c++) sum += over_area(p, dy[r * p->columns + c]);
+        for (int c = first_column; c <= last_column; c++)
+            sum += over_area(p, dy[r * p->columns + c]);
     return sum;
 }
 
-/* Where windows lie side by side: one, or none at the edge. The same bits, -0 included: a sum begins with 0. */
+/* Where windows lie side by side: one, or none at the edge. The same bits, -0 included: a sum
+ * begins with 0. */
 DUET_HD float avg_of_window(const struct pool *p, const float *dy, struct pixel x) {
     uint32_t rest, row = divide(p->by_stride, (uint32_t)x.row, &rest),
                    column = divide(p->by_stride, (uint32_t)x.column, &rest);

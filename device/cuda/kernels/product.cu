@@ -1,6 +1,7 @@
-/* CUDA kernels and launches of convolutions and linear layers: one template, made for each kind of product
- * and each shape of tile that product_choose may name; and another for small convolutions. What is multiplied is told in
- * kernels/product.h, how in kernels/tile.h and kernels/planes.h, with which grid in kernels/plan.h. */
+/* CUDA kernels and launches of convolutions and linear layers: one template, made for each kind
+ * of product and each shape of tile that product_choose may name; and another for small
+ * convolutions. What is multiplied is told in kernels/product.h, how in kernels/tile.h and
+ * kernels/planes.h, with which grid in kernels/plan.h. */
 #include "device/cuda/kernels/launch.h"
 #include "device/cuda/kernels/planes.h"
 
@@ -30,13 +31,17 @@ static __global__ void __launch_bounds__(SIMPLE_THREADS)
 }
 
 /* The tiles of one kind; NULL where tile_fits says no. */
-#define TILES_OF(kind)                                                                                    \
-    {DUET_KERNEL(product<kind, TILE_LARGE>), DUET_KERNEL(product<kind, TILE_MEDIUM>),                     \
-     DUET_KERNEL(product<kind, TILE_SMALL>), NULL, DUET_KERNEL(product<kind, TILE_TF32>)}
-#define ALL_TILES_OF(kind)                                                                                \
-    {DUET_KERNEL(product<kind, TILE_LARGE>), DUET_KERNEL(product<kind, TILE_MEDIUM>),                     \
-     DUET_KERNEL(product<kind, TILE_SMALL>), DUET_KERNEL(product<kind, TILE_WIDE>),                       \
-     DUET_KERNEL(product<kind, TILE_TF32>)}
+#define TILES_OF(kind)                                                                          \
+    {                                                                                           \
+        DUET_KERNEL(product<kind, TILE_LARGE>), DUET_KERNEL(product<kind, TILE_MEDIUM>),        \
+            DUET_KERNEL(product<kind, TILE_SMALL>), NULL, DUET_KERNEL(product<kind, TILE_TF32>) \
+    }
+#define ALL_TILES_OF(kind)                                                                 \
+    {                                                                                      \
+        DUET_KERNEL(product<kind, TILE_LARGE>), DUET_KERNEL(product<kind, TILE_MEDIUM>),   \
+            DUET_KERNEL(product<kind, TILE_SMALL>), DUET_KERNEL(product<kind, TILE_WIDE>), \
+            DUET_KERNEL(product<kind, TILE_TF32>)                                          \
+    }
 
 static const void *const kernels[PRODUCT_KINDS][TILES] = {
     ALL_TILES_OF(PRODUCT_CONV_FORWARD),
@@ -50,8 +55,10 @@ static const void *const kernels[PRODUCT_KINDS][TILES] = {
 
 /* By direction and size: forward, data; 3 x 3, 5 x 5. */
 static const void *const planes_kernels[2][2] = {
-    {DUET_KERNEL(product_planes<PRODUCT_CONV_FORWARD, 3>), DUET_KERNEL(product_planes<PRODUCT_CONV_FORWARD, 5>)},
-    {DUET_KERNEL(product_planes<PRODUCT_CONV_DATA, 3>), DUET_KERNEL(product_planes<PRODUCT_CONV_DATA, 5>)},
+    {DUET_KERNEL(product_planes<PRODUCT_CONV_FORWARD, 3>),
+     DUET_KERNEL(product_planes<PRODUCT_CONV_FORWARD, 5>)},
+    {DUET_KERNEL(product_planes<PRODUCT_CONV_DATA, 3>),
+     DUET_KERNEL(product_planes<PRODUCT_CONV_DATA, 5>)},
 };
 
 static const void *fold_of(enum product_kind kind) {
@@ -67,16 +74,18 @@ const void *product_kernel(int i) {
     return i == 4 ? fold_of(PRODUCT_CONV_WEIGHT) : i == 5 ? fold_of(PRODUCT_LINEAR_RC) : NULL;
 }
 
-static int make_product(struct cuda_stream *stream, enum op op, const struct op_args *args, struct product *p,
-                        enum product_kind *kind) {
+static int make_product(struct cuda_stream *stream, enum op op, const struct op_args *args,
+                        struct product *p, enum product_kind *kind) {
     if (!stream->workspace)
-        return fail(ERR_FAILED, "%s: on a stream without a workspace: use the compute stream", op_name(op));
+        return fail(ERR_FAILED, "%s: on a stream without a workspace: use the compute stream",
+                    op_name(op));
     if (!product_of(op, args, p, kind))
         return fail(ERR_FAILED, "%s: 2^31 elements or more: give a smaller batch", op_name(op));
     return OK;
 }
 
-static void enqueue_tiles(struct cuda_stream *stream, struct product *p, enum product_kind kind, int allow_tf32) {
+static void enqueue_tiles(struct cuda_stream *stream, struct product *p, enum product_kind kind,
+                          int allow_tf32) {
     struct planes q;
     if (planes_chosen(p, kind, allow_tf32, &q)) {
         enqueue(stream, planes_kernels[kind != PRODUCT_CONV_FORWARD][p->k == 5], planes_blocks(&q),
@@ -85,10 +94,11 @@ static void enqueue_tiles(struct cuda_stream *stream, struct product *p, enum pr
     }
     enum tile tile = product_choose(p, kind, allow_tf32);
     product_grid(p, kind, tile, (float *)stream->workspace, CUDA_WORKSPACE_BYTES);
-    enqueue(stream, kernels[kind][tile], p->row_tiles * p->col_tiles * p->splits, (uint32_t)tile_threads(tile),
-            p);
+    enqueue(stream, kernels[kind][tile], p->row_tiles * p->col_tiles * p->splits,
+            (uint32_t)tile_threads(tile), p);
     if (p->splits > 1)
-        enqueue(stream, fold_of(kind), grid_for((size_t)p->rows * p->cols, SIMPLE_THREADS), SIMPLE_THREADS, p);
+        enqueue(stream, fold_of(kind), grid_for((size_t)p->rows * p->cols, SIMPLE_THREADS),
+                SIMPLE_THREADS, p);
 }
 
 int enqueue_product(struct cuda_stream *stream, enum op op, const struct op_args *args) {

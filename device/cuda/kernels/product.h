@@ -8,26 +8,32 @@
  *     conv backward weight O       C*k*k + 1    N*P*Q        dy               x at the tap; last column: 1
  *     linear, all three    by strides: see product_of
  *
- * The loaders below compute a and b from x, dy and w on the fly ("implicit GEMM": im2col's matrix is never
- * written). The bias gradient is the weight gradient of an input that is always 1: one more column, no more
- * kernel. kernels/tile.h multiplies; the judge of both is device/host/kernels/reference_conv.c,
- * reference_linear.c.
+ * The loaders below compute a and b from x, dy and w on the fly ("implicit GEMM": im2col's
+ * matrix is never written). The bias gradient is the weight gradient of an input that is always
+ * 1: one more column, no more kernel. kernels/tile.h multiplies; the judge of both is
+ * device/host/kernels/reference_conv.c, reference_linear.c.
  *
- * The same bits: an element of c is one chain of fmaf in the order of d, whatever the tile, the grid, or how
- * many samples are in the call, so forward and backward data may take a whole batch. A weight gradient, whose
- * depth runs over samples and is long, is cut into `splits` chains that a second kernel folds in order; their
- * number follows from the shape alone, and the op takes one segment a launch. No library is called: the bits
- * of a sample in cuBLAS and cuDNN depend on how many share the call, and on the alignment of a segment. */
+ * The same bits: an element of c is one chain of fmaf in the order of d, whatever the tile, the
+ * grid, or how many samples are in the call, so forward and backward data may take a whole
+ * batch. A weight gradient, whose depth runs over samples and is long, is cut into `splits`
+ * chains that a second kernel folds in order; their number follows from the shape alone, and the
+ * op takes one segment a launch. No library is called: the bits of a sample in cuBLAS and cuDNN
+ * depend on how many share the call, and on the alignment of a segment. */
 #ifndef DEVICE_CUDA_KERNELS_PRODUCT_H
 #define DEVICE_CUDA_KERNELS_PRODUCT_H
 
 #include "device/cuda/kernels/kernel.h"
 
-/* CONV_DATA: stride 1, where no load divides. LINEAR_xy: neighbours in memory, so neighbouring threads, run
- * along d (K), the rows (R), the columns (C). */
+/* CONV_DATA: stride 1, where no load divides. LINEAR_xy: neighbours in memory, so neighbouring
+ * threads, run along d (K), the rows (R), the columns (C). */
 enum product_kind {
-    PRODUCT_CONV_FORWARD, PRODUCT_CONV_DATA, PRODUCT_CONV_DATA_STRIDED, PRODUCT_CONV_WEIGHT,
-    PRODUCT_LINEAR_KK, PRODUCT_LINEAR_KC, PRODUCT_LINEAR_RC,
+    PRODUCT_CONV_FORWARD,
+    PRODUCT_CONV_DATA,
+    PRODUCT_CONV_DATA_STRIDED,
+    PRODUCT_CONV_WEIGHT,
+    PRODUCT_LINEAR_KK,
+    PRODUCT_LINEAR_KC,
+    PRODUCT_LINEAR_RC,
     PRODUCT_KINDS
 };
 
@@ -43,13 +49,15 @@ struct product {
     float *out, *bias_out;     /* bias_out: weight gradients only */
     uint32_t rows, cols, depth;
     uint32_t a_row, a_depth, b_depth, b_col, out_row, out_col; /* linear: strides */
-    int ones_row, ones_col;    /* linear weight gradient: the row or column that is all 1; -1: none */
-    struct picture x, y;       /* convolution: y is (N,O,P,Q) */
+    /* linear weight gradient: the row or column that is all 1; -1: none */
+    int ones_row, ones_col;
+    struct picture x, y; /* convolution: y is (N,O,P,Q) */
     int stride, padding, k;
     struct divider by_taps, by_k, by_stride;
-    uint32_t row_tiles, col_tiles, splits, split_depth; /* the grid: product_grid in kernels/plan.h */
-    float *partial;            /* (splits, rows, cols), if splits > 1 */
-    struct divider by_cols;    /* for the fold */
+    /* the grid: product_grid in kernels/plan.h */
+    uint32_t row_tiles, col_tiles, splits, split_depth;
+    float *partial;         /* (splits, rows, cols), if splits > 1 */
+    struct divider by_cols; /* for the fold */
 };
 
 static inline struct picture picture_of(const struct tensor *t) {
@@ -68,7 +76,7 @@ static inline int product_too_large(const struct op_args *a) {
 
 static inline void conv_product_of(enum op op, const struct op_args *a, struct product *p) {
     const struct tensor *x = op == OP_CONV2D_BACKWARD_DATA ? &a->out[0] : &a->in[0];
-    const struct tensor *y = op == OP_CONV2D_FORWARD        ? &a->out[0]
+    const struct tensor *y = op == OP_CONV2D_FORWARD         ? &a->out[0]
                              : op == OP_CONV2D_BACKWARD_DATA ? &a->in[0]
                                                              : &a->in[1];
     const struct tensor *w = op == OP_CONV2D_BACKWARD_WEIGHT ? &a->out[0] : &a->in[1];
@@ -94,9 +102,10 @@ static inline void conv_product_of(enum op op, const struct op_args *a, struct p
  *     forward   rows n, cols m, depth k:  x[n][k] * w(m,k)
  *     data      rows n, cols k, depth m:  dy[n][m] * w(m,k)
  *     weight    the matrix as w lies in memory; rows and cols are m and k, or k and m; depth n */
-static inline enum product_kind linear_product_of(enum op op, const struct op_args *a, struct product *p) {
+static inline enum product_kind linear_product_of(enum op op, const struct op_args *a,
+                                                  struct product *p) {
     const struct tensor *x = op == OP_LINEAR_BACKWARD_DATA ? &a->out[0] : &a->in[0];
-    const struct tensor *y = op == OP_LINEAR_FORWARD        ? &a->out[0]
+    const struct tensor *y = op == OP_LINEAR_FORWARD         ? &a->out[0]
                              : op == OP_LINEAR_BACKWARD_DATA ? &a->in[0]
                                                              : &a->in[1];
     uint32_t n = (uint32_t)x->dims[0], k = (uint32_t)tensor_sample_count(x),
@@ -119,7 +128,8 @@ static inline enum product_kind linear_product_of(enum op op, const struct op_ar
     uint32_t outer = in_out ? k : m, inner = in_out ? m : k; /* dw is (outer, inner) */
     p->a = tensor_f32(in_out ? x : y), p->b = tensor_f32(in_out ? y : x);
     p->bias_out = tensor_f32(&a->out[1]);
-    p->rows = outer + (in_out ? 1 : 0), p->cols = inner + (in_out ? 0 : 1), p->depth = n, p->out_row = inner;
+    p->rows = outer + (in_out ? 1 : 0), p->cols = inner + (in_out ? 0 : 1), p->depth = n,
+    p->out_row = inner;
     p->a_row = 1, p->a_depth = outer, p->b_depth = inner, p->b_col = 1;
     if (in_out)
         p->ones_row = (int)k;
@@ -168,10 +178,10 @@ DUET_HD int b_runs_along_depth(int kind) {
     return kind == PRODUCT_CONV_WEIGHT || kind == PRODUCT_LINEAR_KK;
 }
 
-/* Where a convolution reads is the sum of two parts: a spot, set by the pixel, and a tap, set by the entry of
- * the filter bank. Each costs divisions, their sum only an addition and two comparisons; so a thread finds
- * its pixels' spots once, and the taps of a slab are found once for the whole block (kernels/tile.h).
- * Offsets wrap around 2^32 and come right in the sum. */
+/* Where a convolution reads is the sum of two parts: a spot, set by the pixel, and a tap, set by
+ * the entry of the filter bank. Each costs divisions, their sum only an addition and two
+ * comparisons; so a thread finds its pixels' spots once, and the taps of a slab are found once
+ * for the whole block (kernels/tile.h). Offsets wrap around 2^32 and come right in the sum. */
 struct spot {
     uint32_t offset;
     int row, column;
@@ -186,8 +196,8 @@ DUET_HD int is_conv_data(int kind) {
     return kind == PRODUCT_CONV_DATA || kind == PRODUCT_CONV_DATA_STRIDED;
 }
 
-/* i: a pixel of the batch, counted as (n, row, column). For x: where tap (0, 0, 0) of that output pixel
- * falls. For dy: the input pixel itself, moved by the padding. */
+/* i: a pixel of the batch, counted as (n, row, column). For x: where tap (0, 0, 0) of that
+ * output pixel falls. For dy: the input pixel itself, moved by the padding. */
 DUET_HD struct spot spot_of(int kind, const struct product *p, uint32_t i) {
     struct spot at;
     uint32_t pixel, row, column, n;
@@ -201,9 +211,10 @@ DUET_HD struct spot spot_of(int kind, const struct product *p, uint32_t i) {
     } else {
         n = divide(p->y.by_pixels, i, &pixel);
         row = divide(p->y.by_width, pixel, &column);
-        at.row = (int)row * p->stride - p->padding, at.column = (int)column * p->stride - p->padding;
-        at.offset = n * (uint32_t)p->x.channels * p->x.pixels + (uint32_t)at.row * (uint32_t)p->x.width +
-                    (uint32_t)at.column;
+        at.row = (int)row * p->stride - p->padding,
+        at.column = (int)column * p->stride - p->padding;
+        at.offset = n * (uint32_t)p->x.channels * p->x.pixels +
+                    (uint32_t)at.row * (uint32_t)p->x.width + (uint32_t)at.column;
     }
     return at;
 }
@@ -222,8 +233,9 @@ DUET_HD struct tap tap_of(int kind, const struct product *p, uint32_t entry) {
     return t;
 }
 
-/* A number of a matrix: where it lies, or that it is 0, or 1, and lies nowhere. The address is found in any case and only
- * the load hangs on `kind`: a condition for one instruction, not a branch around ten. */
+/* A number of a matrix: where it lies, or that it is 0, or 1, and lies nowhere. The address is
+ * found in any case and only the load hangs on `kind`: a condition for one instruction, not a
+ * branch around ten. */
 enum entry_kind { ENTRY_ZERO, ENTRY_ONE, ENTRY_IN_MEMORY };
 struct entry {
     const float *at;
@@ -244,21 +256,26 @@ DUET_HD float entry_load(struct entry e) {
 
 /* x under a tap; 0 in the padding. */
 DUET_HD struct entry x_under(const struct product *p, struct spot at, struct tap t) {
-    uint32_t h = (uint32_t)(at.row + t.ky), v = (uint32_t)(at.column + t.kx); /* above the picture: huge */
-    return entry_of(p->b, at.offset + t.offset, h < (uint32_t)p->x.height && v < (uint32_t)p->x.width);
+    /* above the picture: huge */
+    uint32_t h = (uint32_t)(at.row + t.ky), v = (uint32_t)(at.column + t.kx);
+    return entry_of(p->b, at.offset + t.offset,
+                    h < (uint32_t)p->x.height && v < (uint32_t)p->x.width);
 }
 
 /* dy at the output whose tap fell on this input pixel; 0 if there is none. */
 DUET_HD struct entry dy_over(int kind, const struct product *p, struct spot at, struct tap t) {
-    uint32_t row = (uint32_t)(at.row - t.ky), column = (uint32_t)(at.column - t.kx), rest_row = 0, rest_column = 0;
+    uint32_t row = (uint32_t)(at.row - t.ky), column = (uint32_t)(at.column - t.kx), rest_row = 0,
+             rest_column = 0;
     uint32_t offset = at.offset + t.offset;
     int there = at.row >= t.ky && at.column >= t.kx;
     if (kind == PRODUCT_CONV_DATA_STRIDED) {
-        row = divide(p->by_stride, row, &rest_row), column = divide(p->by_stride, column, &rest_column);
+        row = divide(p->by_stride, row, &rest_row),
+        column = divide(p->by_stride, column, &rest_column);
         offset += row * (uint32_t)p->y.width + column;
         there &= rest_row == 0 && rest_column == 0;
     }
-    return entry_of(p->b, offset, there && row < (uint32_t)p->y.height && column < (uint32_t)p->y.width);
+    return entry_of(p->b, offset,
+                    there && row < (uint32_t)p->y.height && column < (uint32_t)p->y.width);
 }
 
 /* What the loads of a convolution find by division, each as rarely as it changes:
@@ -295,13 +312,16 @@ DUET_HD struct depth depth_of(int kind, const struct product *p, uint32_t d) {
 }
 
 /* `at` is depth_of(d): o and tap of w[o][c][tap], or n and pixel of dy[n][o][pixel]. */
-DUET_HD struct entry entry_a(int kind, const struct product *p, uint32_t row, uint32_t d, const struct depth *at) {
+DUET_HD struct entry entry_a(int kind, const struct product *p, uint32_t row, uint32_t d,
+                             const struct depth *at) {
     struct entry e;
     switch (kind) {
     case PRODUCT_CONV_FORWARD: return entry_of(p->a, row * p->depth + d, 1);
     case PRODUCT_CONV_DATA:
-    case PRODUCT_CONV_DATA_STRIDED: return entry_of(p->a, (at->outer * p->rows + row) * p->by_taps.d + at->rest, 1);
-    case PRODUCT_CONV_WEIGHT: return entry_of(p->a, (at->outer * p->rows + row) * p->y.pixels + at->rest, 1);
+    case PRODUCT_CONV_DATA_STRIDED:
+        return entry_of(p->a, (at->outer * p->rows + row) * p->by_taps.d + at->rest, 1);
+    case PRODUCT_CONV_WEIGHT:
+        return entry_of(p->a, (at->outer * p->rows + row) * p->y.pixels + at->rest, 1);
     case PRODUCT_LINEAR_RC:
         e = entry_of(p->a, row + d * p->a_depth, 1);
         if ((int)row == p->ones_row) e.kind = ENTRY_ONE;
@@ -312,8 +332,9 @@ DUET_HD struct entry entry_a(int kind, const struct product *p, uint32_t row, ui
 
 /* `c` is column_of(col); `at` depth_of(d), read for PRODUCT_CONV_WEIGHT; `tap` tap_of(d), where
  * b_takes_taps. */
-DUET_HD struct entry entry_b(int kind, const struct product *p, uint32_t d, uint32_t col, const struct column *c,
-                             const struct depth *at, const struct tap *tap) {
+DUET_HD struct entry entry_b(int kind, const struct product *p, uint32_t d, uint32_t col,
+                             const struct column *c, const struct depth *at,
+                             const struct tap *tap) {
     struct entry e;
     switch (kind) {
     case PRODUCT_CONV_FORWARD: return x_under(p, c->spot, *tap);

@@ -1,8 +1,9 @@
-/* CUDA kernels and launches of everything that is no matrix product: elementwise, pools, rows (softmax and
- * losses), logs (loss sum, hash). Each __global__ function is one line around its text in cuda_kernels_*.h.
+/* CUDA kernels and launches of everything that is no matrix product: elementwise, pools, rows
+ * (softmax and losses), logs (loss sum, hash). Each __global__ function is one line around its
+ * text in cuda_kernels_*.h.
  *
- * These kernels move bytes or are too small to matter: grids are filled, a thread takes 16 bytes at a time,
- * and launch bounds leave registers for full occupancy. */
+ * These kernels move bytes or are too small to matter: grids are filled, a thread takes 16 bytes
+ * at a time, and launch bounds leave registers for full occupancy. */
 #include "device/cuda/kernels/elementwise.h"
 #include "device/cuda/kernels/launch.h"
 #include "device/cuda/kernels/log.h"
@@ -15,19 +16,20 @@ static __device__ __forceinline__ struct place here(void) {
 }
 
 /* A kernel whose threads are alone, with its launch bounds, and one whose threads share memory. */
-#define LONELY(name, type, ...)                                                                    \
+#define LONELY(name, type, ...)                                                                  \
     static __global__ void __launch_bounds__(__VA_ARGS__) name(const __grid_constant__ type p) { \
-        k_##name(&p, here());                                                                      \
+        k_##name(&p, here());                                                                    \
     }
-#define SHARING(name, type, shared_type, threads)                                              \
+#define SHARING(name, type, shared_type, threads)                                            \
     static __global__ void __launch_bounds__(threads) name(const __grid_constant__ type p) { \
-        __shared__ shared_type shared;                                                         \
-        struct place at = here();                                                              \
-        DUET_BLOCK_KERNEL(at);                                                                 \
-        k_##name(&p, &shared, at);                                                             \
+        __shared__ shared_type shared;                                                       \
+        struct place at = here();                                                            \
+        DUET_BLOCK_KERNEL(at);                                                               \
+        k_##name(&p, &shared, at);                                                           \
     }
 
-enum { POOL_BLOCKS = 6 }; /* of a multiprocessor: for the 8 that would fit the compiler spills registers */
+/* of a multiprocessor: for the 8 that would fit the compiler spills registers */
+enum { POOL_BLOCKS = 6 };
 
 LONELY(relu_forward, struct elementwise, SIMPLE_THREADS)
 LONELY(relu_backward, struct elementwise, SIMPLE_THREADS)

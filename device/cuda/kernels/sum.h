@@ -2,27 +2,36 @@
  *
  *     every dest = source 0 * first_scale + source 1 * scale + ... in tree order (docs/design.md 2, rule 1)
  *
- * One source is a copy, two are a reduce (own first), n are the sum over n ranks. Each product is rounded before it is
- * added, so the bits are those of allreduce/host/move.c. A destination may be one of the sources, at the same place.
+ * One source is a copy, two are a reduce (own first), n are the sum over n ranks. Each product
+ * is rounded before it is added, so the bits are those of allreduce/host/move.c. A destination
+ * may be one of the sources, at the same place.
  *
- * Memory is all that counts here: each source is read once, each destination written once, and enough reads must be
- * under way to fill the way to memory. So a thread takes vectors of 16 bytes, and several at once: up to 8 loads leave
- * before the first addition waits for its terms. Up to 8 sources the terms live in registers, by code that is
- * unrolled for the number; more sources are added depth first.
+ * Memory is all that counts here: each source is read once, each destination written once, and
+ * enough reads must be under way to fill the way to memory. So a thread takes vectors of 16
+ * bytes, and several at once: up to 8 loads leave before the first addition waits for its terms.
+ * Up to 8 sources the terms live in registers, by code that is unrolled for the number; more
+ * sources are added depth first.
  *
- * Vectors. Vector q covers elements 4 q - skew .. 4 q - skew + 3, cut to 0 .. length: with the right skew (0..3) all its
- * addresses are multiples of 16, if all pointers agree on one. The first and the last vector may be cut short; they, and
- * all of them where pointers disagree, go element by element.
+ * Vectors. Vector q covers elements 4 q - skew .. 4 q - skew + 3, cut to 0 .. length: with the
+ * right skew (0..3) all its addresses are multiples of 16, if all pointers agree on one. The
+ * first and the last vector may be cut short; they, and all of them where pointers disagree, go
+ * element by element.
  *
- * Parts. A grid may be one of several that share a range: of every `parts` granules of 256 vectors it takes granule
- * number `part`. Two grids with different parts never touch the same element, whatever their sizes, and two ranges that
- * have the same skew are cut alike; the channels of allreduce/cuda/spin.h live on both. */
+ * Parts. A grid may be one of several that share a range: of every `parts` granules of 256
+ * vectors it takes granule number `part`. Two grids with different parts never touch the same
+ * element, whatever their sizes, and two ranges that have the same skew are cut alike; the
+ * channels of allreduce/cuda/spin.h live on both. */
 #ifndef DEVICE_CUDA_KERNELS_SUM_H
 #define DEVICE_CUDA_KERNELS_SUM_H
 
 #include "device/cuda/kernels/kernel.h"
 
-enum { SUM_GRANULE = 256, SUM_GRANULE_ELEMENTS = 4 * SUM_GRANULE, SUM_IN_FLIGHT = 8, SUM_THREADS = 256 };
+enum {
+    SUM_GRANULE = 256,
+    SUM_GRANULE_ELEMENTS = 4 * SUM_GRANULE,
+    SUM_IN_FLIGHT = 8,
+    SUM_THREADS = 256
+};
 
 struct sum {
     const float *source[MAX_DEVICES];
@@ -38,7 +47,8 @@ struct sum_part {
     uint32_t part, parts;
 };
 
-/* A function apart, with registers of its own: what is rarely run shall not crowd what mostly runs. */
+/* A function apart, with registers of its own: what is rarely run shall not crowd what mostly
+ * runs. */
 #ifdef __CUDACC__
 #define SUM_APART static __host__ __device__ __noinline__
 #else
@@ -102,15 +112,16 @@ DUET_HD void sum_store(const struct sum *s, uint64_t x, const float v[4], int wi
     }
 }
 
-/* n is known when this is compiled (1..8), and so are all indices of `term`: registers. The vectors begin at elements
- * x[0..units). All loads, then all additions, then all stores. */
+/* n is known when this is compiled (1..8), and so are all indices of `term`: registers. The
+ * vectors begin at elements x[0..units). All loads, then all additions, then all stores. */
 DUET_HD void sum_few(const struct sum *s, uint32_t n, uint32_t units, const uint64_t *x) {
     float term[SUM_IN_FLIGHT][4];
     const uint32_t half = (n + 1) / 2, quarter = (half + 1) / 2;
     DUET_UNROLL
     for (uint32_t u = 0; u < units; u++)
         DUET_UNROLL
-        for (uint32_t r = 0; r < n; r++) load_4(term[u * n + r], s->source[r] + x[u]);
+    for (uint32_t r = 0; r < n; r++)
+        load_4(term[u * n + r], s->source[r] + x[u]);
     DUET_UNROLL
     for (uint32_t u = 0; u < units; u++) {
         float(*t)[4] = &term[u * n];
@@ -118,27 +129,34 @@ DUET_HD void sum_few(const struct sum *s, uint32_t n, uint32_t units, const uint
         for (int i = 0; i < 4; i++) {
             if (n > 1 || s->first_scale != 1) t[0][i] = mul_f32(t[0][i], s->first_scale);
             DUET_UNROLL
-            for (uint32_t r = 1; r < n; r++) t[r][i] = mul_f32(t[r][i], s->scale);
+            for (uint32_t r = 1; r < n; r++)
+                t[r][i] = mul_f32(t[r][i], s->scale);
             DUET_UNROLL
-            for (uint32_t r = 0; r + half < n; r++) t[r][i] += t[r + half][i];
+            for (uint32_t r = 0; r + half < n; r++)
+                t[r][i] += t[r + half][i];
             if (half > 1) { /* n > 2: half terms are left, then a quarter, then one */
                 DUET_UNROLL
-                for (uint32_t r = 0; r + quarter < half; r++) t[r][i] += t[r + quarter][i];
+                for (uint32_t r = 0; r + quarter < half; r++)
+                    t[r][i] += t[r + quarter][i];
                 if (quarter > 1) t[0][i] += t[1][i];
             }
         }
     }
     DUET_UNROLL
-    for (uint32_t u = 0; u < units; u++) sum_store(s, x[u], term[u * n], 4);
+    for (uint32_t u = 0; u < units; u++)
+        sum_store(s, x[u], term[u * n], 4);
 }
 
-/* Any n, `width` elements at x. The tree of halvings, depth first: a path is one bit for each level, 1 where it goes to
- * the upper half, so counting upwards visits the leaves from left to right. A finished left half waits on the stack,
- * one place for each level, until its right half is done; where n is not a power of two some right halves are empty. */
+/* Any n, `width` elements at x. The tree of halvings, depth first: a path is one bit for each
+ * level, 1 where it goes to the upper half, so counting upwards visits the leaves from left to
+ * right. A finished left half waits on the stack, one place for each level, until its right half
+ * is done; where n is not a power of two some right halves are empty. */
 SUM_APART void sum_many(const struct sum *s, uint64_t x, int width) {
     float waiting[8][4], v[4];
-    uint32_t many[8], levels = 0, present = 0; /* many[k]: nodes of level k; bit k: waiting[k] holds something */
-    for (many[0] = s->sources; many[levels] > 1; levels++) many[levels + 1] = (many[levels] + 1) / 2;
+    /* many[k]: nodes of level k; bit k: waiting[k] holds something */
+    uint32_t many[8], levels = 0, present = 0;
+    for (many[0] = s->sources; many[levels] > 1; levels++)
+        many[levels + 1] = (many[levels] + 1) / 2;
     for (uint32_t path = 0; path < 1u << levels; path++) {
         uint32_t leaf = 0, some = 1, k = 0;
         for (uint32_t level = levels; level > 0 && some; level--) {
@@ -151,14 +169,17 @@ SUM_APART void sum_many(const struct sum *s, uint64_t x, int width) {
             for (int i = 0; i < width; i++)
                 if (scale != 1) v[i] = mul_f32(v[i], scale);
         }
-        for (; path >> k & 1; k++) { /* the right half of level k is done: the left one is added in front */
+        /* the right half of level k is done: the left one is added in front */
+        for (; path >> k & 1; k++) {
             if (!(present >> k & 1)) continue;
-            for (int i = 0; i < width; i++) v[i] = some ? waiting[k][i] + v[i] : waiting[k][i];
+            for (int i = 0; i < width; i++)
+                v[i] = some ? waiting[k][i] + v[i] : waiting[k][i];
             some = 1;
             present &= ~(1u << k);
         }
         if (!some) continue;
-        for (int i = 0; i < width; i++) waiting[k][i] = v[i];
+        for (int i = 0; i < width; i++)
+            waiting[k][i] = v[i];
         present |= 1u << k;
     }
     sum_store(s, x, waiting[levels], width);
@@ -172,18 +193,20 @@ SUM_APART void sum_vector(const struct sum *s, uint64_t q) {
     }
 }
 
-/* n as in sum_few, or 0: more than 8. Thread t of a block takes vectors t, t + threads, .. of a tile, so that
- * neighbours read side by side; the blocks take tiles by turns. */
+/* n as in sum_few, or 0: more than 8. Thread t of a block takes vectors t, t + threads, .. of a
+ * tile, so that neighbours read side by side; the blocks take tiles by turns. */
 DUET_HD void sum_part_run(const struct sum *s, struct sum_part p, uint32_t n, struct place at) {
     const uint32_t units = sum_units(n);
     uint64_t vectors = sum_part_vectors(s, p), first_whole = s->skew > 0,
              end_whole = s->aligned ? (s->length + s->skew) / 4 : 0;
     for (uint64_t tile = at.block; tile * units * at.threads < vectors; tile += at.blocks) {
         uint64_t j = tile * units * at.threads + at.thread, last = j + (units - 1) * at.threads;
-        if (n > 0 && last < vectors && sum_part_vector(p, j) >= first_whole && sum_part_vector(p, last) < end_whole) {
+        if (n > 0 && last < vectors && sum_part_vector(p, j) >= first_whole &&
+            sum_part_vector(p, last) < end_whole) {
             uint64_t x[SUM_IN_FLIGHT];
             DUET_UNROLL
-            for (uint32_t u = 0; u < units; u++) x[u] = 4 * sum_part_vector(p, j + u * at.threads) - s->skew;
+            for (uint32_t u = 0; u < units; u++)
+                x[u] = 4 * sum_part_vector(p, j + u * at.threads) - s->skew;
             sum_few(s, n, units, x);
             continue;
         }
@@ -218,8 +241,8 @@ DUET_HD void k_sum(const struct sum *s, struct place at) {
     sum_run(s, whole, at);
 }
 
-/* Blocks of SUM_THREADS for the whole range: a few tiles each, so that those who end early leave room for the next, and
- * none is left over at the end with much to do. */
+/* Blocks of SUM_THREADS for the whole range: a few tiles each, so that those who end early leave
+ * room for the next, and none is left over at the end with much to do. */
 static inline uint32_t sum_blocks(const struct sum *s) {
     enum { MOST = 132 * 64 };
     uint64_t tile = (uint64_t)sum_units(s->sources > 8 ? 0 : s->sources) * SUM_THREADS,

@@ -1,15 +1,16 @@
-/* Tensor cores, for runs that allow tf32: numbers are rounded to 10 bits of mantissa before they are
- * multiplied, products and sums stay in float. A warp multiplies 16 x 8 by 8 x 8 in one instruction (mma.sync
- * m16n8k8), each lane bringing and taking fixed elements. With g = lane / 4 and t = lane % 4:
+/* Tensor cores, for runs that allow tf32: numbers are rounded to 10 bits of mantissa before they
+ * are multiplied, products and sums stay in float. A warp multiplies 16 x 8 by 8 x 8 in one
+ * instruction (mma.sync m16n8k8), each lane bringing and taking fixed elements. With g = lane /
+ * 4 and t = lane % 4:
  *
  *     a0..a3    (row g, d t), (row g + 8, d t), (row g, d t + 4), (row g + 8, d t + 4)
  *     b0 b1     (d t, col g), (d t + 4, col g)
  *     c0..c3    (row g, col 2t), (row g, col 2t + 1), (row g + 8, col 2t), (row g + 8, col 2t + 1)
  *
- * (PTX manual, "Matrix fragments for mma.m16n8k8"). A block of 4 warps covers a tile of 64 x 64, a warp
- * 32 x 32 of it: 2 by 4 of these, 32 elements a lane. On the host the instruction is made of loops: the
- * matrices are put together from what all lanes bring, by the table above, and multiplied. (The rounding
- * inside the instruction's sums is the hardware's own.) */
+ * (PTX manual, "Matrix fragments for mma.m16n8k8"). A block of 4 warps covers a tile of 64 x 64,
+ * a warp 32 x 32 of it: 2 by 4 of these, 32 elements a lane. On the host the instruction is made
+ * of loops: the matrices are put together from what all lanes bring, by the table above, and
+ * multiplied. (The rounding inside the instruction's sums is the hardware's own.) */
 #ifndef DEVICE_CUDA_KERNELS_TF32_H
 #define DEVICE_CUDA_KERNELS_TF32_H
 
@@ -38,8 +39,8 @@ DUET_HD uint32_t tf32_of(float x) {
 #endif
 }
 
-/* Where in a slab (rows of `pitch` floats, one a d) a thread finds a[i % 4] of the i / 4-th product down, and
- * b[i % 2] of the i / 2-th across. */
+/* Where in a slab (rows of `pitch` floats, one a d) a thread finds a[i % 4] of the i / 4-th
+ * product down, and b[i % 2] of the i / 2-th across. */
 DUET_HD uint32_t tf32_at_a(uint32_t thread, int i, uint32_t pitch) {
     return (thread % 4 + (uint32_t)(i % 4 / 2 * 4)) * pitch + thread / 64 * 32 + thread % 32 / 4 +
            (uint32_t)(i / 4 * 16 + i % 2 * 8);
@@ -53,22 +54,27 @@ DUET_HD uint32_t tf32_at_b(uint32_t thread, int i, uint32_t pitch) {
 #ifdef __CUDA_ARCH__
 
 static __device__ __forceinline__ void tf32_mma(float *c, const uint32_t *a, const uint32_t *b) {
-    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-                 "{%0,%1,%2,%3};"
-                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    asm volatile(
+        "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+        "{%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
 /* Adds TF32_DEPTH steps of a slab to the 32 elements of a thread. */
-static __device__ __forceinline__ void tf32_multiply(uint32_t thread, const float *a, uint32_t a_pitch,
-                                                     const float *b, uint32_t b_pitch, float *acc) {
+static __device__ __forceinline__ void tf32_multiply(uint32_t thread, const float *a,
+                                                     uint32_t a_pitch, const float *b,
+                                                     uint32_t b_pitch, float *acc) {
     uint32_t of_a[TF32_DOWN][4], of_b[TF32_ACROSS][2];
     DUET_UNROLL
-    for (int i = 0; i < 4 * TF32_DOWN; i++) of_a[i / 4][i % 4] = tf32_of(a[tf32_at_a(thread, i, a_pitch)]);
+    for (int i = 0; i < 4 * TF32_DOWN; i++)
+        of_a[i / 4][i % 4] = tf32_of(a[tf32_at_a(thread, i, a_pitch)]);
     DUET_UNROLL
-    for (int i = 0; i < 2 * TF32_ACROSS; i++) of_b[i / 2][i % 2] = tf32_of(b[tf32_at_b(thread, i, b_pitch)]);
+    for (int i = 0; i < 2 * TF32_ACROSS; i++)
+        of_b[i / 2][i % 2] = tf32_of(b[tf32_at_b(thread, i, b_pitch)]);
     DUET_UNROLL
-    for (int i = 0; i < TF32_DOWN * TF32_ACROSS; i++) tf32_mma(acc + 4 * i, of_a[i / 4], of_b[i % 4]);
+    for (int i = 0; i < TF32_DOWN * TF32_ACROSS; i++)
+        tf32_mma(acc + 4 * i, of_a[i / 4], of_b[i % 4]);
 }
 
 #else

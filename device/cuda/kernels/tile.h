@@ -1,4 +1,5 @@
-/* The multiplication itself: a block of threads computes a tile of c, walking along the depth in slabs.
+/* The multiplication itself: a block of threads computes a tile of c, walking along the depth in
+ * slabs.
  *
  *     slab by slab:  registers <- the next slab of a and b      (the loads of kernels/product.h)
  *                    taps <- those of the slab after it         (into the place of this slab's, read before)
@@ -6,11 +7,11 @@
  *                    the other half of shared memory <- registers
  *                    barrier
  *
- * Shared memory holds two slabs in turn, so one barrier a slab is enough and the loads have a whole slab's
- * arithmetic to arrive in. A thread owns TM x TN elements of c: it reads TM + TN numbers for TM * TN
- * multiply-adds, which is what lifts the kernel above shared memory's bandwidth. Four tile shapes, because
- * small layers fit none of them well; which one is taken changes the time, never the bits. (A fifth, for runs
- * that allow tf32, does change them.) */
+ * Shared memory holds two slabs in turn, so one barrier a slab is enough and the loads have a
+ * whole slab's arithmetic to arrive in. A thread owns TM x TN elements of c: it reads TM + TN
+ * numbers for TM * TN multiply-adds, which is what lifts the kernel above shared memory's
+ * bandwidth. Four tile shapes, because small layers fit none of them well; which one is taken
+ * changes the time, never the bits. (A fifth, for runs that allow tf32, does change them.) */
 #ifndef DEVICE_CUDA_KERNELS_TILE_H
 #define DEVICE_CUDA_KERNELS_TILE_H
 
@@ -53,32 +54,39 @@ DUET_CONSTANT int tile_cols(int tile) {
     return tile_own_cols(tile) * tile_across(tile);
 }
 
-/* Floats behind each row of a slab in shared memory, so that stores along d spread over the banks; 16 bytes
- * where threads read 16 bytes at once, which must stay aligned. */
+/* Floats behind each row of a slab in shared memory, so that stores along d spread over the
+ * banks; 16 bytes where threads read 16 bytes at once, which must stay aligned. */
 DUET_CONSTANT int tile_pad(int tile) {
     return tile == TILE_SMALL ? 1 : tile == TILE_TF32 ? 8 : 4;
 }
 
 /* The most of any tile: a thread's own elements of c; its share of a slab of a and of b, and its
  * columns of b; d of a slab; floats of two slabs. */
-enum { OWN_LIMIT = 48, FETCH_A_LIMIT = 8, FETCH_B_LIMIT = 16, COLUMN_LIMIT = 8, SLAB_LIMIT = 64,
-       SHARED_FLOATS = 2 * 32 * (32 + 32 + 2 * 4) };
+enum {
+    OWN_LIMIT = 48,
+    FETCH_A_LIMIT = 8,
+    FETCH_B_LIMIT = 16,
+    COLUMN_LIMIT = 8,
+    SLAB_LIMIT = 64,
+    SHARED_FLOATS = 2 * 32 * (32 + 32 + 2 * 4)
+};
 
 struct product_shared {
     float at[SHARED_FLOATS] __attribute__((aligned(16))); /* for load_4 */
-    struct tap taps[2][SLAB_LIMIT]; /* of two slabs in turn */
+    struct tap taps[2][SLAB_LIMIT];                       /* of two slabs in turn */
 };
 
 DUET_HD float *shared_a(int tile, float *shared, uint32_t half) {
-    return shared +
-           half * (uint32_t)(tile_slab(tile) * (tile_rows(tile) + tile_cols(tile) + 2 * tile_pad(tile)));
+    return shared + half * (uint32_t)(tile_slab(tile) *
+                                      (tile_rows(tile) + tile_cols(tile) + 2 * tile_pad(tile)));
 }
 
 DUET_HD float *shared_b(int tile, float *shared, uint32_t half) {
     return shared_a(tile, shared, half) + tile_slab(tile) * (tile_rows(tile) + tile_pad(tile));
 }
 
-/* Element e of a slab of `width` rows (or columns): where along the width, and where along the depth. */
+/* Element e of a slab of `width` rows (or columns): where along the width, and where along the
+ * depth. */
 DUET_HD uint32_t along_width(int tile, int width, int runs_along_depth, uint32_t e) {
     return runs_along_depth ? e / (uint32_t)tile_slab(tile) : e % (uint32_t)width;
 }
@@ -94,29 +102,29 @@ DUET_HD void find_taps(int kind, int tile, const struct product *p, uint32_t dep
         taps[thread] = tap_of(kind, p, depth + thread);
 }
 
-/* A thread's columns of b: its element i lies in column i modulo this many. (Threads are a multiple of every
- * slab, and of the columns or half of them, so what a thread loads repeats.) */
+/* A thread's columns of b: its element i lies in column i modulo this many. (Threads are a
+ * multiple of every slab, and of the columns or half of them, so what a thread loads repeats.) */
 DUET_CONSTANT int own_columns(int kind, int tile) {
-    return kind == PRODUCT_CONV_WEIGHT            ? tile_cols(tile) * tile_slab(tile) / tile_threads(tile)
+    return kind == PRODUCT_CONV_WEIGHT ? tile_cols(tile) * tile_slab(tile) / tile_threads(tile)
            : tile_cols(tile) > tile_threads(tile) ? tile_cols(tile) / tile_threads(tile)
                                                   : 1;
 }
 
-DUET_HD void find_columns(int kind, int tile, const struct product *p, uint32_t col0, uint32_t thread,
-                          struct column *columns) {
+DUET_HD void find_columns(int kind, int tile, const struct product *p, uint32_t col0,
+                          uint32_t thread, struct column *columns) {
     DUET_UNROLL
     for (int i = 0; i < own_columns(kind, tile); i++) {
         uint32_t e = thread + (uint32_t)(i * tile_threads(tile));
-        columns[i] =
-            column_of(kind, p, col0 + along_width(tile, tile_cols(tile), b_runs_along_depth(kind), e));
+        columns[i] = column_of(
+            kind, p, col0 + along_width(tile, tile_cols(tile), b_runs_along_depth(kind), e));
     }
 }
 
-/* This thread's share of the slab at `depth`, 0 outside of the matrices and from `end` on. Where it runs
- * along the depth, all its elements have the same d. */
-DUET_HD void fetch(int kind, int tile, const struct product *p, uint32_t row0, uint32_t col0, uint32_t depth,
-                   uint32_t end, const struct column *columns, const struct tap *taps, uint32_t thread,
-                   float *a, float *b) {
+/* This thread's share of the slab at `depth`, 0 outside of the matrices and from `end` on. Where
+ * it runs along the depth, all its elements have the same d. */
+DUET_HD void fetch(int kind, int tile, const struct product *p, uint32_t row0, uint32_t col0,
+                   uint32_t depth, uint32_t end, const struct column *columns,
+                   const struct tap *taps, uint32_t thread, float *a, float *b) {
     const int threads = tile_threads(tile), rows = tile_rows(tile), cols = tile_cols(tile);
     const struct depth at = depth_of(kind, p, depth + thread % (uint32_t)tile_slab(tile));
     DUET_UNROLL
@@ -133,7 +141,8 @@ DUET_HD void fetch(int kind, int tile, const struct product *p, uint32_t row0, u
         uint32_t e = thread + (uint32_t)(i * threads);
         uint32_t col = col0 + along_width(tile, cols, b_runs_along_depth(kind), e);
         uint32_t step = along_depth(tile, cols, b_runs_along_depth(kind), e), d = depth + step;
-        struct entry from = entry_b(kind, p, d, col, &columns[i % own_columns(kind, tile)], &at, &taps[step]);
+        struct entry from =
+            entry_b(kind, p, d, col, &columns[i % own_columns(kind, tile)], &at, &taps[step]);
         if (col >= p->cols || d >= end) from.kind = ENTRY_ZERO;
         b[i] = entry_load(from);
     }
@@ -146,13 +155,15 @@ DUET_HD void put(int kind, int tile, float *shared, uint32_t half, uint32_t thre
     DUET_UNROLL
     for (int i = 0; i < rows * tile_slab(tile) / threads; i++) {
         uint32_t e = thread + (uint32_t)(i * threads);
-        to_a[along_depth(tile, rows, a_runs_along_depth(kind), e) * (uint32_t)(rows + tile_pad(tile)) +
+        to_a[along_depth(tile, rows, a_runs_along_depth(kind), e) *
+                 (uint32_t)(rows + tile_pad(tile)) +
              along_width(tile, rows, a_runs_along_depth(kind), e)] = a[i];
     }
     DUET_UNROLL
     for (int i = 0; i < cols * tile_slab(tile) / threads; i++) {
         uint32_t e = thread + (uint32_t)(i * threads);
-        to_b[along_depth(tile, cols, b_runs_along_depth(kind), e) * (uint32_t)(cols + tile_pad(tile)) +
+        to_b[along_depth(tile, cols, b_runs_along_depth(kind), e) *
+                 (uint32_t)(cols + tile_pad(tile)) +
              along_width(tile, cols, b_runs_along_depth(kind), e)] = b[i];
     }
 }
@@ -161,10 +172,12 @@ DUET_HD void put(int kind, int tile, float *shared, uint32_t half, uint32_t thre
 DUET_HD void read_own(int count, float *v, const float *from) {
     if (count % 4 == 0) {
         DUET_UNROLL
-        for (int i = 0; i < count / 4; i++) load_4(v + 4 * i, from + 4 * i);
+        for (int i = 0; i < count / 4; i++)
+            load_4(v + 4 * i, from + 4 * i);
     } else {
         DUET_UNROLL
-        for (int i = 0; i < count; i++) v[i] = from[i];
+        for (int i = 0; i < count; i++)
+            v[i] = from[i];
     }
 }
 
@@ -223,9 +236,10 @@ DUET_HD void store_own(int kind, int tile, const struct product *p, uint32_t row
     }
 }
 
-/* Blocks run over the row tiles first: those that share columns of b, the larger matrix, run together. */
-DUET_BLOCK void k_product(int kind, int tile, const struct product *p, struct product_shared *memory,
-                          struct place at) {
+/* Blocks run over the row tiles first: those that share columns of b, the larger matrix, run
+ * together. */
+DUET_BLOCK void k_product(int kind, int tile, const struct product *p,
+                          struct product_shared *memory, struct place at) {
     float acc[STATES][OWN_LIMIT], a[STATES][FETCH_A_LIMIT], b[STATES][FETCH_B_LIMIT];
     struct column columns[STATES][COLUMN_LIMIT];
     uint32_t row_tile = at.block % p->row_tiles, rest = at.block / p->row_tiles;
@@ -240,7 +254,8 @@ DUET_BLOCK void k_product(int kind, int tile, const struct product *p, struct pr
     }
     BLOCK_PHASE(at) {
         DUET_UNROLL
-        for (int i = 0; i < tile_own_rows(tile) * tile_own_cols(tile); i++) acc[STATE(at)][i] = 0;
+        for (int i = 0; i < tile_own_rows(tile) * tile_own_cols(tile); i++)
+            acc[STATE(at)][i] = 0;
         find_columns(kind, tile, p, col0, at.thread, columns[STATE(at)]);
         fetch(kind, tile, p, row0, col0, depth, end, columns[STATE(at)], memory->taps[0], at.thread,
               a[STATE(at)], b[STATE(at)]);
@@ -262,8 +277,9 @@ DUET_BLOCK void k_product(int kind, int tile, const struct product *p, struct pr
     }
 }
 
-/* The splits' sums, folded in order, in double since it costs nothing here. There may be more splits than elements of c,
- * few threads with many loads each: they leave in groups, and the additions follow in the same order. */
+/* The splits' sums, folded in order, in double since it costs nothing here. There may be more
+ * splits than elements of c, few threads with many loads each: they leave in groups, and the
+ * additions follow in the same order. */
 enum { FOLD_AT_ONCE = 16 };
 DUET_HD void k_product_fold(int kind, const struct product *p, struct place at) {
     size_t count = (size_t)p->rows * p->cols;
@@ -275,11 +291,14 @@ DUET_HD void k_product_fold(int kind, const struct product *p, struct place at) 
         for (; split + FOLD_AT_ONCE <= p->splits; split += FOLD_AT_ONCE) {
             float v[FOLD_AT_ONCE];
             DUET_UNROLL
-            for (uint32_t j = 0; j < FOLD_AT_ONCE; j++) v[j] = part[(split + j) * count];
+            for (uint32_t j = 0; j < FOLD_AT_ONCE; j++)
+                v[j] = part[(split + j) * count];
             DUET_UNROLL
-            for (uint32_t j = 0; j < FOLD_AT_ONCE; j++) sum += v[j];
+            for (uint32_t j = 0; j < FOLD_AT_ONCE; j++)
+                sum += v[j];
         }
-        for (; split < p->splits; split++) sum += part[split * count];
+        for (; split < p->splits; split++)
+            sum += part[split * count];
         store_c(kind, p, row, col, (float)sum);
     }
 }

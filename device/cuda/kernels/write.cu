@@ -1,6 +1,6 @@
-/* A small value from the host into device memory: the step block of each step. It travels as the kernel's own
- * argument, so it is captured at the call, needs no pinned memory that would have to outlive the call, and
- * stays in order with the stream. */
+/* A small value from the host into device memory: the step block of each step. It travels as the
+ * kernel's own argument, so it is captured at the call, needs no pinned memory that would have
+ * to outlive the call, and stays in order with the stream. */
 #include <string.h>
 
 #include "device/cuda/kernels/launch.h"
@@ -13,11 +13,13 @@ struct write {
     unsigned char value[LIMIT];
 };
 
-static __global__ void __launch_bounds__(LIMIT) write_value(const __grid_constant__ struct write w) {
+static __global__ void __launch_bounds__(LIMIT)
+    write_value(const __grid_constant__ struct write w) {
     if (threadIdx.x < w.bytes) w.destination[threadIdx.x] = w.value[threadIdx.x];
 }
 
-cudaError_t cuda_write_launch(cudaStream_t stream, void *destination, const void *value, size_t bytes) {
+cudaError_t cuda_write_launch(cudaStream_t stream, void *destination, const void *value,
+                              size_t bytes) {
     struct write w;
     w.destination = static_cast<unsigned char *>(destination);
     w.bytes = (unsigned)bytes;

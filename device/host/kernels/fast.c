@@ -1,5 +1,5 @@
-/* Which fast kernel serves an op on this processor: asked of the processor at run time, so that one binary
- * runs everywhere. */
+/* Which fast kernel serves an op on this processor: asked of the processor at run time, so that
+ * one binary runs everywhere. */
 #include "device/host/kernels/fast.h"
 
 #include <string.h>
@@ -11,7 +11,8 @@ static host_kernel *const *kernels_of(const char *isa) {
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("fma"))
         return n16_avx512_kernels;
-    if ((!isa || strcmp(isa, "avx2") == 0) && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    if ((!isa || strcmp(isa, "avx2") == 0) && __builtin_cpu_supports("avx2") &&
+        __builtin_cpu_supports("fma"))
         return n16_avx2_kernels;
 #endif
     return isa ? NULL : n16_generic_kernels;

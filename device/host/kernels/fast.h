@@ -1,5 +1,5 @@
-/* The tables of the fast path, one an instruction set; NULL entries: the reference serves. Chosen by
- * host_fast_kernel. */
+/* The tables of the fast path, one an instruction set; NULL entries: the reference serves.
+ * Chosen by host_fast_kernel. */
 #ifndef DEVICE_HOST_KERNELS_FAST_H
 #define DEVICE_HOST_KERNELS_FAST_H
 

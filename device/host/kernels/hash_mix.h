@@ -1,10 +1,10 @@
-/* The hash that proves two devices hold the same tensor: the sum over all elements of mix(bits, index) mod
- * 2^64. A sum has no order, so any device may add its elements as it likes and still get the same 64 bits;
- * the index, mixed in, makes two exchanged elements visible. The mixer is splitmix64's finaliser (Steele,
- * Lea, Flood: "Fast splittable pseudorandom number generators", 2014): every input bit flips each output bit
- * with probability close to one half. Multiples of the golden ratio keep neighbouring indices further apart
- * than any 32 bits of data reach, up to 10^9 elements, so no two (bits, index) share an input. Plain C, C++,
- * CUDA. */
+/* The hash that proves two devices hold the same tensor: the sum over all elements of mix(bits,
+ * index) mod 2^64. A sum has no order, so any device may add its elements as it likes and still
+ * get the same 64 bits; the index, mixed in, makes two exchanged elements visible. The mixer is
+ * splitmix64's finaliser (Steele, Lea, Flood: "Fast splittable pseudorandom number generators",
+ * 2014): every input bit flips each output bit with probability close to one half. Multiples of
+ * the golden ratio keep neighbouring indices further apart than any 32 bits of data reach, up to
+ * 10^9 elements, so no two (bits, index) share an input. Plain C, C++, CUDA. */
 #ifndef DEVICE_HOST_KERNELS_HASH_MIX_H
 #define DEVICE_HOST_KERNELS_HASH_MIX_H
 

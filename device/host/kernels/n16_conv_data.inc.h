@@ -1,12 +1,13 @@
-/* Convolution in N16, backward to the data: dx[c][p*s - pad + ky][q*s - pad + kx] += w[o][c][ky][kx] *
- * dy[o][p][q].
+/* Convolution in N16, backward to the data: dx[c][p*s - pad + ky][q*s - pad + kx] +=
+ * w[o][c][ky][kx] * dy[o][p][q].
  *
- * Stride 1 and the common filter widths: the accumulators are a stretch of a row of dx, and each pixel of dy,
- * loaded once, is scattered over the K accumulators that its K taps reach. T pixels of dy reach T + K - 1
- * pixels of dx; the K - 1 at the end are handed to the next tile through memory. All other shapes gather: see
- * gather_tile.
+ * Stride 1 and the common filter widths: the accumulators are a stretch of a row of dx, and each
+ * pixel of dy, loaded once, is scattered over the K accumulators that its K taps reach. T pixels
+ * of dy reach T + K - 1 pixels of dx; the K - 1 at the end are handed to the next tile through
+ * memory. All other shapes gather: see gather_tile.
  *
- * The order of a pixel's sum is a function of the shape alone, so a sample has the same bits in any company.
+ * The order of a pixel's sum is a function of the shape alone, so a sample has the same bits in
+ * any company.
  */
 
 #if ACCUMULATORS >= 28
@@ -17,31 +18,36 @@
 #define GATHER_CHANNELS 2
 #endif
 
-enum { DATA_TILE_MOST = 13, GATHER_TILE_MOST = 6 }; /* pixels of dx: what the instances below come to */
+/* pixels of dx: what the instances below come to */
+enum { DATA_TILE_MOST = 13, GATHER_TILE_MOST = 6 };
 
-/* Row h of dx of the channels c[..], from pixels q0 .. q0 + T - 1 of the rows of dy that reach it. */
-INLINE void data_tile(const struct conv *s, const float *dy, const size_t w_offset[], float *const dx[],
-                      int h, int q0, const int K, const int T) {
+/* Row h of dx of the channels c[..], from pixels q0 .. q0 + T - 1 of the rows of dy that reach
+ * it. */
+INLINE void data_tile(const struct conv *s, const float *dy, const size_t w_offset[],
+                      float *const dx[], int h, int q0, const int K, const int T) {
     vec acc[DATA_CHANNELS][DATA_TILE_MOST];
     int left = q0 - s->padding; /* column of the first accumulator */
     UNROLL for (int i = 0; i < DATA_CHANNELS; i++) {
         UNROLL for (int j = 0; j < T + K - 1; j++) acc[i][j] = splat(0);
         if (q0 > 0) {
             UNROLL for (int j = 0; j < K - 1; j++) {
-                if (left + j >= 0 && left + j < s->width) acc[i][j] = load(dx[i] + (left + j) * GROUP);
+                if (left + j >= 0 && left + j < s->width)
+                    acc[i][j] = load(dx[i] + (left + j) * GROUP);
             }
         }
     }
     size_t dy_plane = plane(s->out_height, s->out_width), filter = (size_t)s->channels * K * K;
     int top = h + s->padding; /* tap ky comes from row top - ky of dy */
-    int ky_begin = top >= s->out_height ? top - s->out_height + 1 : 0, ky_end = top < K ? top + 1 : K;
+    int ky_begin = top >= s->out_height ? top - s->out_height + 1 : 0,
+        ky_end = top < K ? top + 1 : K;
     for (int o = 0; o < s->outputs; o++)
         for (int ky = ky_begin; ky < ky_end; ky++) {
             const float *row = dy + o * dy_plane + ((size_t)(top - ky) * s->out_width + q0) * GROUP;
             const float *w = s->w + o * filter + (size_t)ky * K;
             UNROLL for (int kx = 0; kx < K; kx++) {
                 vec weight[DATA_CHANNELS];
-                UNROLL for (int i = 0; i < DATA_CHANNELS; i++) weight[i] = splat(w[w_offset[i] + kx]);
+                UNROLL for (int i = 0; i < DATA_CHANNELS; i++) weight[i] =
+                    splat(w[w_offset[i] + kx]);
                 UNROLL for (int j = 0; j < T; j++) {
                     vec pixel = load(row + j * GROUP);
                     UNROLL for (int i = 0; i < DATA_CHANNELS; i++) {
@@ -57,30 +63,40 @@ INLINE void data_tile(const struct conv *s, const float *dy, const size_t w_offs
     }
 }
 
-typedef void data_tile_function(const struct conv *, const float *, const size_t[], float *const[], int h,
-                                int q0);
+typedef void data_tile_function(const struct conv *, const float *, const size_t[], float *const[],
+                                int h, int q0);
 
-#define DATA_TILE(K, T)                                                                             \
-    static void data_tile_##K##_##T(const struct conv *s, const float *dy, const size_t w_offset[], \
-                                    float *const dx[], int h, int q0) {                             \
-        data_tile(s, dy, w_offset, dx, h, q0, K, T);                                                \
+#define DATA_TILE(K, T)                                                                          \
+    static void data_tile_##K##_##T(const struct conv *s, const float *dy,                       \
+                                    const size_t w_offset[], float *const dx[], int h, int q0) { \
+        data_tile(s, dy, w_offset, dx, h, q0, K, T);                                             \
     }
-DATA_TILE(3, 1) DATA_TILE(3, 2) DATA_TILE(3, 3) DATA_TILE(3, 4) DATA_TILE(3, 5) DATA_TILE(3, 6)
-DATA_TILE(3, 7) DATA_TILE(3, 8) DATA_TILE(3, 9) DATA_TILE(3, 10) DATA_TILE(3, 11)
-DATA_TILE(5, 1) DATA_TILE(5, 2) DATA_TILE(5, 3) DATA_TILE(5, 4) DATA_TILE(5, 5) DATA_TILE(5, 6)
-DATA_TILE(5, 7) DATA_TILE(5, 8) DATA_TILE(5, 9)
+DATA_TILE(3, 1)
+DATA_TILE(3, 2)
+DATA_TILE(3, 3)
+DATA_TILE(3, 4)
+DATA_TILE(3, 5)
+DATA_TILE(3, 6)
+DATA_TILE(3, 7)
+DATA_TILE(3, 8)
+DATA_TILE(3, 9)
+DATA_TILE(3, 10)
+DATA_TILE(3, 11)
+DATA_TILE(5, 1)
+DATA_TILE(5, 2) DATA_TILE(5, 3) DATA_TILE(5, 4) DATA_TILE(5, 5) DATA_TILE(5, 6) DATA_TILE(5, 7)
+    DATA_TILE(5, 8) DATA_TILE(5, 9)
 
-/* By filter width: T + K - 1 reaches DATA_TILE_MOST. */
-static data_tile_function *const data_tiles_3[] = {
-    NULL,          data_tile_3_1, data_tile_3_2, data_tile_3_3, data_tile_3_4,  data_tile_3_5,
-    data_tile_3_6, data_tile_3_7, data_tile_3_8, data_tile_3_9, data_tile_3_10, data_tile_3_11};
+    /* By filter width: T + K - 1 reaches DATA_TILE_MOST. */
+    static data_tile_function *const data_tiles_3[] = {
+        NULL,          data_tile_3_1, data_tile_3_2, data_tile_3_3, data_tile_3_4,  data_tile_3_5,
+        data_tile_3_6, data_tile_3_7, data_tile_3_8, data_tile_3_9, data_tile_3_10, data_tile_3_11};
 static data_tile_function *const data_tiles_5[] = {
     NULL,          data_tile_5_1, data_tile_5_2, data_tile_5_3, data_tile_5_4,
     data_tile_5_5, data_tile_5_6, data_tile_5_7, data_tile_5_8, data_tile_5_9};
 
 /* One group (part) of dx by tiles. Channels beyond the last are the last, computed again. */
-static void data_by_tiles(const struct conv *s, const float *dy, float *dx, data_tile_function *const *tile,
-                          int most) {
+static void data_by_tiles(const struct conv *s, const float *dy, float *dx,
+                          data_tile_function *const *tile, int most) {
     int tiles = tiles_of(s->out_width, most);
     for (int c = 0; c < s->channels; c += DATA_CHANNELS)
         for (int h = 0; h < s->height; h++) {
@@ -92,15 +108,16 @@ static void data_by_tiles(const struct conv *s, const float *dy, float *dx, data
                 rows[i] = dx + channel * plane(s->height, s->width) + (size_t)h * s->width * GROUP;
             }
             for (int t = 0; t < tiles; t++) {
-                int q0 = tile_begin(t, tiles, s->out_width), q1 = tile_begin(t + 1, tiles, s->out_width);
+                int q0 = tile_begin(t, tiles, s->out_width),
+                    q1 = tile_begin(t + 1, tiles, s->out_width);
                 tile[q1 - q0](s, dy, w_offset, rows, h, q0);
             }
         }
 }
 
-/* Any stride, any filter: T pixels of row h of dx that lie `stride` apart, so that the same taps reach all of
- * them, from T neighbours of dy. Those taps are the kx that differ from column + padding by a multiple of the
- * stride; ky alike. */
+/* Any stride, any filter: T pixels of row h of dx that lie `stride` apart, so that the same taps
+ * reach all of them, from T neighbours of dy. Those taps are the kx that differ from column +
+ * padding by a multiple of the stride; ky alike. */
 INLINE void gather_tile(const struct conv *s, const float *dy, float *dx, int c, int h, int column,
                         const int T) {
     vec acc[GATHER_CHANNELS][GATHER_TILE_MOST];
@@ -118,7 +135,8 @@ INLINE void gather_tile(const struct conv *s, const float *dy, float *dx, int c,
             const float *w = s->w + (size_t)o * s->channels * k * k + ky * k;
             for (int kx = left % stride, q = left / stride; kx < k; kx += stride, q--) {
                 vec weight[GATHER_CHANNELS];
-                UNROLL for (int i = 0; i < GATHER_CHANNELS; i++) weight[i] = splat(w[w_offset[i] + kx]);
+                UNROLL for (int i = 0; i < GATHER_CHANNELS; i++) weight[i] =
+                    splat(w[w_offset[i] + kx]);
                 UNROLL for (int j = 0; j < T; j++) {
                     if (q + j < 0 || q + j >= s->out_width) continue;
                     vec pixel = load_once(row + (ptrdiff_t)(q + j) * GROUP);
@@ -129,7 +147,8 @@ INLINE void gather_tile(const struct conv *s, const float *dy, float *dx, int c,
             }
         }
     UNROLL for (int i = 0; i < GATHER_CHANNELS; i++) {
-        float *out = dx + (c + i) * plane(s->height, s->width) + ((size_t)h * s->width + column) * GROUP;
+        float *out =
+            dx + (c + i) * plane(s->height, s->width) + ((size_t)h * s->width + column) * GROUP;
         UNROLL for (int j = 0; j < T; j++) {
             if (c + i < s->channels) store(out + (size_t)j * stride * GROUP, acc[i][j]);
         }
@@ -141,11 +160,17 @@ INLINE void gather_tile(const struct conv *s, const float *dy, float *dx, int c,
                                 int column) {                                                   \
         gather_tile(s, dy, dx, c, h, column, T);                                                \
     }
-GATHER_TILE(1) GATHER_TILE(2) GATHER_TILE(3) GATHER_TILE(4) GATHER_TILE(5) GATHER_TILE(6)
+GATHER_TILE(1)
+GATHER_TILE(2)
+GATHER_TILE(3)
+GATHER_TILE(4)
+GATHER_TILE(5)
+GATHER_TILE(6)
 
 static void data_by_gathering(const struct conv *s, const float *dy, float *dx) {
-    static void (*const tile[])(const struct conv *, const float *, float *, int, int, int) = {
-        NULL, gather_tile_1, gather_tile_2, gather_tile_3, gather_tile_4, gather_tile_5, gather_tile_6};
+    static void (*const tile[])(const struct conv *, const float *, float *, int, int,
+                                int) = {NULL,          gather_tile_1, gather_tile_2, gather_tile_3,
+                                        gather_tile_4, gather_tile_5, gather_tile_6};
     for (int c = 0; c < s->channels; c += GATHER_CHANNELS)
         for (int h = 0; h < s->height; h++)
             for (int phase = 0; phase < s->stride && phase < s->width; phase++) {
@@ -170,8 +195,11 @@ static void n16_conv2d_backward_data(const struct op_args *a) {
             const float *from =
                 tensor_f32(dy) + g * s.outputs * plane(s.out_height, s.out_width) + part * LANES;
             float *to = tensor_f32(dx) + g * s.channels * plane(s.height, s.width) + part * LANES;
-            if (s.stride == 1 && s.k == 3) data_by_tiles(&s, from, to, data_tiles_3, DATA_TILE_MOST - 2);
-            else if (s.stride == 1 && s.k == 5) data_by_tiles(&s, from, to, data_tiles_5, DATA_TILE_MOST - 4);
-            else data_by_gathering(&s, from, to);
+            if (s.stride == 1 && s.k == 3)
+                data_by_tiles(&s, from, to, data_tiles_3, DATA_TILE_MOST - 2);
+            else if (s.stride == 1 && s.k == 5)
+                data_by_tiles(&s, from, to, data_tiles_5, DATA_TILE_MOST - 4);
+            else
+                data_by_gathering(&s, from, to);
         }
 }

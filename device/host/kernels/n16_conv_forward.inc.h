@@ -1,32 +1,34 @@
 /* Convolution in N16: what all three passes share, and forward.
  *
- * One vector is one pixel of 16 samples, so a weight is a single number broadcast to all lanes, no channel
- * count and no picture width has to be a multiple of anything, and nothing is padded or repacked. Speed comes
- * from the register tile: a stretch of one row of four output channels stays in registers (4 x 7, say) while
- * the loop over (c, ky, kx) runs; each step loads seven input pixels and four weights, and does 28
- * multiply-adds.
+ * One vector is one pixel of 16 samples, so a weight is a single number broadcast to all lanes,
+ * no channel count and no picture width has to be a multiple of anything, and nothing is padded
+ * or repacked. Speed comes from the register tile: a stretch of one row of four output channels
+ * stays in registers (4 x 7, say) while the loop over (c, ky, kx) runs; each step loads seven
+ * input pixels and four weights, and does 28 multiply-adds.
  *
- * A sample's lane sees: the bias, then one fused multiply-add per (c, ky, kx) in this order, taps outside the
- * picture left out. Neither tile nor group nor lane enters that, so a sample has the same bits in any
- * company. */
+ * A sample's lane sees: the bias, then one fused multiply-add per (c, ky, kx) in this order,
+ * taps outside the picture left out. Neither tile nor group nor lane enters that, so a sample
+ * has the same bits in any company. */
 
 struct conv {
     int groups, channels, height, width, outputs, out_height, out_width, k, stride, padding;
     const float *w;
 };
 
-INLINE struct conv conv_of(const struct op_args *a, const struct tensor *x, const struct tensor *y) {
-    return (struct conv){y->groups,        x->dims[1],        x->dims[2],           x->dims[3],
-                         y->dims[1],       y->dims[2],        y->dims[3],           a->in[1].dims[2],
-                         a->p.conv.stride, a->p.conv.padding, tensor_f32(&a->in[1])};
+INLINE struct conv conv_of(const struct op_args *a, const struct tensor *x,
+                           const struct tensor *y) {
+    return (struct conv){y->groups,         x->dims[1],           x->dims[2],
+                         x->dims[3],        y->dims[1],           y->dims[2],
+                         y->dims[3],        a->in[1].dims[2],     a->p.conv.stride,
+                         a->p.conv.padding, tensor_f32(&a->in[1])};
 }
 
 INLINE size_t plane(int height, int width) {
     return (size_t)height * width * GROUP;
 }
 
-/* How many tiles of at most `most` pixels a row takes, and where tile i begins when they are as equal as
- * can be. */
+/* How many tiles of at most `most` pixels a row takes, and where tile i begins when they are as
+ * equal as can be. */
 INLINE int tiles_of(int width, int most) {
     return (width + most - 1) / most;
 }
@@ -42,18 +44,19 @@ INLINE int tile_begin(int i, int tiles, int width) {
 #endif
 enum { FORWARD_TILE_MOST = ACCUMULATORS / FORWARD_CHANNELS };
 
-/* What a tile works on: a row of FORWARD_CHANNELS output channels. Channels past the last are the last,
- * computed again. */
+/* What a tile works on: a row of FORWARD_CHANNELS output channels. Channels past the last are
+ * the last, computed again. */
 struct forward_rows {
     const float *w[FORWARD_CHANNELS];
     float *y[FORWARD_CHANNELS], bias[FORWARD_CHANNELS];
     int p;
-    size_t ahead; /* from row p to the next one, whose cache lines are fetched in time for the stores */
+    /* from row p to the next one, whose cache lines are fetched in time for the stores */
+    size_t ahead;
 };
 
 /* Pixels q0 .. q0 + T - 1 of these rows. */
-INLINE void forward_tile(const struct conv *s, const float *x, const struct forward_rows *rows, int q0,
-                         int stride, const int T) {
+INLINE void forward_tile(const struct conv *s, const float *x, const struct forward_rows *rows,
+                         int q0, int stride, const int T) {
     vec acc[FORWARD_CHANNELS][FORWARD_TILE_MOST];
     UNROLL for (int i = 0; i < FORWARD_CHANNELS; i++) {
         UNROLL for (int j = 0; j < T; j++) {
@@ -62,7 +65,8 @@ INLINE void forward_tile(const struct conv *s, const float *x, const struct forw
         }
     }
     size_t step = (size_t)stride * GROUP;
-    int k = s->k, width = s->width, top = rows->p * stride - s->padding, left = q0 * stride - s->padding;
+    int k = s->k, width = s->width, top = rows->p * stride - s->padding,
+        left = q0 * stride - s->padding;
     int ky_begin = top < 0 ? -top : 0, ky_end = top + k > s->height ? s->height - top : k;
     for (int c = 0; c < s->channels; c++)
         for (int ky = ky_begin; ky < ky_end; ky++) {
@@ -98,29 +102,37 @@ INLINE void forward_tile(const struct conv *s, const float *x, const struct forw
     }
 }
 
-typedef void forward_tile_function(const struct conv *, const float *, const struct forward_rows *, int q0);
+typedef void forward_tile_function(const struct conv *, const float *, const struct forward_rows *,
+                                   int q0);
 
-#define FORWARD_TILE(T)                                                                                 \
-    static void forward_tile_##T(const struct conv *s, const float *x, const struct forward_rows *rows, \
-                                 int q0) {                                                              \
-        if (s->stride == 1) forward_tile(s, x, rows, q0, 1, T);                                         \
-        else forward_tile(s, x, rows, q0, s->stride, T);                                                \
+#define FORWARD_TILE(T)                                                     \
+    static void forward_tile_##T(const struct conv *s, const float *x,      \
+                                 const struct forward_rows *rows, int q0) { \
+        if (s->stride == 1)                                                 \
+            forward_tile(s, x, rows, q0, 1, T);                             \
+        else                                                                \
+            forward_tile(s, x, rows, q0, s->stride, T);                     \
     }
-FORWARD_TILE(1) FORWARD_TILE(2) FORWARD_TILE(3) FORWARD_TILE(4) FORWARD_TILE(5) FORWARD_TILE(6)
+FORWARD_TILE(1)
+FORWARD_TILE(2)
+FORWARD_TILE(3)
+FORWARD_TILE(4)
+FORWARD_TILE(5)
+FORWARD_TILE(6)
 #if ACCUMULATORS >= 28
 FORWARD_TILE(7)
 #endif
 
 static forward_tile_function *const forward_tiles[FORWARD_TILE_MOST + 1] = {
-    NULL,           forward_tile_1, forward_tile_2, forward_tile_3, forward_tile_4, forward_tile_5,
-    forward_tile_6,
+    NULL,           forward_tile_1, forward_tile_2, forward_tile_3,
+    forward_tile_4, forward_tile_5, forward_tile_6,
 #if ACCUMULATORS >= 28
     forward_tile_7,
 #endif
 };
 
-/* Where the picture of a group is larger than the second-level cache, the walk goes in bands of rows that
- * fit. */
+/* Where the picture of a group is larger than the second-level cache, the walk goes in bands of
+ * rows that fit. */
 enum { BAND_BYTES = 512 * 1024 };
 
 static void n16_conv2d_forward(const struct op_args *a) {
@@ -131,7 +143,8 @@ static void n16_conv2d_forward(const struct op_args *a) {
     }
     struct conv s = conv_of(a, x, y);
     const float *bias = tensor_f32(&a->in[2]);
-    size_t x_group = s.channels * plane(s.height, s.width), y_plane = plane(s.out_height, s.out_width);
+    size_t x_group = s.channels * plane(s.height, s.width),
+           y_plane = plane(s.out_height, s.out_width);
     size_t filter = (size_t)s.channels * s.k * s.k,
            row_bytes = (size_t)s.channels * s.width * s.stride * GROUP * 4;
     int band = row_bytes < BAND_BYTES ? (int)(BAND_BYTES / row_bytes) : 1;
@@ -144,7 +157,8 @@ static void n16_conv2d_forward(const struct op_args *a) {
                 for (int o = 0; o < s.outputs; o += FORWARD_CHANNELS)
                     for (int p = p0; p < p0 + band && p < s.out_height; p++) {
                         size_t row = (size_t)s.out_width * GROUP;
-                        struct forward_rows rows = {.p = p, .ahead = p + 1 < s.out_height ? row : 0};
+                        struct forward_rows rows = {.p = p,
+                                                    .ahead = p + 1 < s.out_height ? row : 0};
                         for (int i = 0; i < FORWARD_CHANNELS; i++) {
                             int channel = o + i < s.outputs ? o + i : s.outputs - 1;
                             rows.w[i] = s.w + channel * filter;

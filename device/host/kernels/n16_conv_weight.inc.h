@@ -1,13 +1,14 @@
-/* Convolution in N16, backward to the weights: dw[o][tap] = sum over samples and pixels of dy[o] * x at that
- * tap, where a tap is one (c, ky, kx) of the filter.
+/* Convolution in N16, backward to the weights: dw[o][tap] = sum over samples and pixels of dy[o]
+ * * x at that tap, where a tap is one (c, ky, kx) of the filter.
  *
- * The register tile is outputs x taps (5 x 5, or 4 x 6 where that wastes less): for each pixel it loads 5
- * vectors of dy and 5 of x and does 25 multiply-adds, every lane summing its own samples. The sixteen lanes
- * are added once, at the very end. To keep dy in the first-level cache, a band of its rows serves several
- * tiles of taps before the walk goes on; the accumulators of those wait in `sums` meanwhile.
+ * The register tile is outputs x taps (5 x 5, or 4 x 6 where that wastes less): for each pixel
+ * it loads 5 vectors of dy and 5 of x and does 25 multiply-adds, every lane summing its own
+ * samples. The sixteen lanes are added once, at the very end. To keep dy in the first-level
+ * cache, a band of its rows serves several tiles of taps before the walk goes on; the
+ * accumulators of those wait in `sums` meanwhile.
  *
- * The order of each lane's sum is group, row, column, and the segment is launched alone: the bits depend on
- * the segment's samples only. Pad lanes of dy are exact zeros and add nothing. */
+ * The order of each lane's sum is group, row, column, and the segment is launched alone: the
+ * bits depend on the segment's samples only. Pad lanes of dy are exact zeros and add nothing. */
 
 enum { TAP_TILES = 5, OUTPUTS_MOST = 5, TAPS_MOST = 6, WEIGHT_BAND_BYTES = 20 * 1024 };
 
@@ -24,8 +25,8 @@ struct tap {
 static const float zero_pixel[GROUP];
 
 /* `count` pixels, one behind another in dy and x_step floats apart in x. */
-INLINE void weight_pixels(const int OUTPUTS, const int TAPS, vec acc[], const float *dy, size_t dy_plane,
-                          const float *const x[], size_t x_step, int count) {
+INLINE void weight_pixels(const int OUTPUTS, const int TAPS, vec acc[], const float *dy,
+                          size_t dy_plane, const float *const x[], size_t x_step, int count) {
     for (int i = 0; i < count; i++) {
         vec gradient[OUTPUTS_MOST];
         UNROLL for (int o = 0; o < OUTPUTS; o++) gradient[o] = load(dy + o * dy_plane + i * GROUP);
@@ -39,40 +40,45 @@ INLINE void weight_pixels(const int OUTPUTS, const int TAPS, vec acc[], const fl
 }
 
 /* Rows p0 .. p1 - 1 of dy (at the tile's first output) into the sums of one tile of taps. */
-INLINE void weight_tile(const struct conv *s, const int OUTPUTS, const int TAPS, const struct tap *taps,
-                        const float *x, const float *dy, int p0, int p1, float *sums) {
+INLINE void weight_tile(const struct conv *s, const int OUTPUTS, const int TAPS,
+                        const struct tap *taps, const float *x, const float *dy, int p0, int p1,
+                        float *sums) {
     vec acc[OUTPUTS_MOST * TAPS_MOST];
     UNROLL for (int i = 0; i < OUTPUTS * TAPS; i++) acc[i] = load(sums + i * GROUP);
     size_t dy_plane = plane(s->out_height, s->out_width);
     int stride = s->stride, padding = s->padding;
-    int q_begin = (padding + stride - 1) / stride; /* from here to q_end every tap lies inside the row */
+    /* from here to q_end every tap lies inside the row */
+    int q_begin = (padding + stride - 1) / stride;
     int q_end = s->width + padding >= s->k ? (s->width + padding - s->k) / stride + 1 : 0;
     if (q_end > s->out_width) q_end = s->out_width;
     for (int p = p0; p < p1; p++) {
         int top = p * stride - padding, inside = top >= 0 && top + s->k <= s->height;
         for (int q = 0; q < s->out_width;) {
             const float *pixel[TAPS_MOST], *gradient = dy + ((size_t)p * s->out_width + q) * GROUP;
-            int left = q * stride - padding, run = inside && q >= q_begin && q < q_end ? q_end - q : 1;
+            int left = q * stride - padding,
+                run = inside && q >= q_begin && q < q_end ? q_end - q : 1;
             ptrdiff_t corner = ((ptrdiff_t)top * s->width + left) * GROUP;
             UNROLL for (int t = 0; t < TAPS; t++) {
                 int h = top + taps[t].ky, column = left + taps[t].kx;
                 int in_picture = h >= 0 && h < s->height && column >= 0 && column < s->width;
                 pixel[t] = in_picture ? x + (corner + taps[t].offset) : zero_pixel;
             }
-            weight_pixels(OUTPUTS, TAPS, acc, gradient, dy_plane, pixel, (size_t)stride * GROUP, run);
+            weight_pixels(OUTPUTS, TAPS, acc, gradient, dy_plane, pixel, (size_t)stride * GROUP,
+                          run);
             q += run;
         }
     }
     UNROLL for (int i = 0; i < OUTPUTS * TAPS; i++) store(sums + i * GROUP, acc[i]);
 }
 
-typedef void weight_tile_function(const struct conv *, const struct tap *, const float *, const float *, int,
-                                  int, float *);
+typedef void weight_tile_function(const struct conv *, const struct tap *, const float *,
+                                  const float *, int, int, float *);
 
-#define WEIGHT_TILE(OUTPUTS, TAPS)                                                                           \
-    static void weight_tile_##OUTPUTS##_##TAPS(const struct conv *s, const struct tap *taps, const float *x, \
-                                               const float *dy, int p0, int p1, float *sums) {       \
-        weight_tile(s, OUTPUTS, TAPS, taps, x, dy, p0, p1, sums);                                            \
+#define WEIGHT_TILE(OUTPUTS, TAPS)                                                              \
+    static void weight_tile_##OUTPUTS##_##TAPS(const struct conv *s, const struct tap *taps,    \
+                                               const float *x, const float *dy, int p0, int p1, \
+                                               float *sums) {                                   \
+        weight_tile(s, OUTPUTS, TAPS, taps, x, dy, p0, p1, sums);                               \
     }
 WEIGHT_TILE(1, 5)
 #if ACCUMULATORS >= 28
@@ -82,8 +88,8 @@ WEIGHT_TILE(4, 6)
 WEIGHT_TILE(3, 4)
 #endif
 
-    /* `run` computes outputs x taps sums; the last shape serves any number of outputs. */
-    static const struct weight_shape {
+/* `run` computes outputs x taps sums; the last shape serves any number of outputs. */
+static const struct weight_shape {
     int outputs, taps;
     weight_tile_function *run;
 } weight_shapes[] = {
@@ -111,8 +117,9 @@ static const struct weight_shape *weight_shape_of(int outputs, int taps) {
     return best;
 }
 
-/* Adds `rows` rows of dy to each output's bias sum: each row apart, in four partial sums. (The band's height
- * is none of the sum's business: it follows from the register tile, which differs between instruction sets.)
+/* Adds `rows` rows of dy to each output's bias sum: each row apart, in four partial sums. (The
+ * band's height is none of the sum's business: it follows from the register tile, which differs
+ * between instruction sets.)
  */
 static void bias_rows(int outputs, const float *dy, size_t dy_plane, int rows, int width,
                       float *sums) {
@@ -124,15 +131,16 @@ static void bias_rows(int outputs, const float *dy, size_t dy_plane, int rows, i
             for (; q + 4 <= width; q += 4) {
                 UNROLL for (int j = 0; j < 4; j++) acc[j] += load(row + (q + j) * GROUP);
             }
-            for (; q < width; q++) acc[0] += load(row + q * GROUP);
+            for (; q < width; q++)
+                acc[0] += load(row + q * GROUP);
             store(sums + o * GROUP, (acc[0] + acc[1]) + (acc[2] + acc[3]));
         }
 }
 
 /* All samples of the segment into the sums of outputs o .. and of up to TAP_TILES tiles of taps. */
 static void weight_block(const struct conv *s, const struct weight_shape *shape, const float *x,
-                         const float *dy, int o, struct tap taps[][TAPS_MOST], int tiles, int with_bias,
-                         struct weight_sums *sums) {
+                         const float *dy, int o, struct tap taps[][TAPS_MOST], int tiles,
+                         int with_bias, struct weight_sums *sums) {
     size_t row_bytes = (size_t)shape->outputs * s->out_width * GROUP * sizeof(float),
            dy_plane = plane(s->out_height, s->out_width);
     int band = row_bytes < WEIGHT_BAND_BYTES ? (int)(WEIGHT_BAND_BYTES / row_bytes) : 1;
@@ -144,11 +152,10 @@ static void weight_block(const struct conv *s, const struct weight_shape *shape,
             int p1 = p0 + band < s->out_height ? p0 + band : s->out_height;
             for (int lane = 0; lane < GROUP; lane += LANES) {
                 for (int t = 0; t < tiles; t++)
-                    shape->run(s, taps[t], xg + lane, dyg + lane, p0, p1,
-                               sums->tap[t][0] + lane);
+                    shape->run(s, taps[t], xg + lane, dyg + lane, p0, p1, sums->tap[t][0] + lane);
                 if (with_bias)
-                    bias_rows(shape->outputs, dyg + (size_t)p0 * s->out_width * GROUP + lane, dy_plane,
-                              p1 - p0, s->out_width, sums->bias[0] + lane);
+                    bias_rows(shape->outputs, dyg + (size_t)p0 * s->out_width * GROUP + lane,
+                              dy_plane, p1 - p0, s->out_width, sums->bias[0] + lane);
             }
         }
     }
@@ -160,8 +167,9 @@ static void n16_conv2d_backward_weight(const struct op_args *a) {
         reference_conv2d_backward_weight(a);
         return;
     }
-    struct conv s = {dy->groups,  x->dims[1],  x->dims[2],       x->dims[3],        dy->dims[1], dy->dims[2],
-                     dy->dims[3], dw->dims[2], a->p.conv.stride, a->p.conv.padding, NULL};
+    struct conv s = {dy->groups,       x->dims[1],        x->dims[2],  x->dims[3],
+                     dy->dims[1],      dy->dims[2],       dy->dims[3], dw->dims[2],
+                     a->p.conv.stride, a->p.conv.padding, NULL};
     int all = s.channels * s.k * s.k; /* taps of a filter */
     const struct weight_shape *shape = weight_shape_of(s.outputs, all);
     struct weight_sums sums;
@@ -178,7 +186,8 @@ static void n16_conv2d_backward_weight(const struct op_args *a) {
                 ptrdiff_t pixel = ((ptrdiff_t)c * s.height + ky) * s.width + kx;
                 taps[i / shape->taps][i % shape->taps] = (struct tap){ky, kx, pixel * GROUP};
             }
-            weight_block(&s, shape, tensor_f32(x), tensor_f32(dy), o, taps, tiles, first == 0, &sums);
+            weight_block(&s, shape, tensor_f32(x), tensor_f32(dy), o, taps, tiles, first == 0,
+                         &sums);
             for (int i = 0; i < tiles * shape->taps && first + i < all; i++)
                 for (int j = 0; j < shape->outputs; j++)
                     tensor_f32(dw)[(size_t)(o + j) * all + first + i] =

@@ -1,9 +1,9 @@
 /* Dropout in N16: base/philox.h for LANES samples at once, the mask of the plain tensor.
  *
- * Element i of sample n has number n * count + i, and one Philox call serves four numbers. Where a sample
- * holds a multiple of four elements, the four pixels i .. i + 3 of one sample are one call: a lane runs the
- * generator for its own sample, and the four words it yields are the masks of four vectors. (Other shapes
- * take the reference.) */
+ * Element i of sample n has number n * count + i, and one Philox call serves four numbers. Where
+ * a sample holds a multiple of four elements, the four pixels i .. i + 3 of one sample are one
+ * call: a lane runs the generator for its own sample, and the four words it yields are the masks
+ * of four vectors. (Other shapes take the reference.) */
 
 struct philox_lanes {
     uvec word[4];
@@ -19,8 +19,8 @@ INLINE uvec multiply_high(uvec v, uint32_t m) {
 INLINE struct philox_lanes philox_of(struct philox_lanes c, uint32_t key0, uint32_t key1) {
     for (int round = 0; round < 10; round++) {
         uvec a = multiply_high(c.word[0], 0xd2511f53u), b = multiply_high(c.word[2], 0xcd9e8d57u);
-        struct philox_lanes next = {
-            {b ^ c.word[1] ^ key0, c.word[2] * 0xcd9e8d57u, a ^ c.word[3] ^ key1, c.word[0] * 0xd2511f53u}};
+        struct philox_lanes next = {{b ^ c.word[1] ^ key0, c.word[2] * 0xcd9e8d57u,
+                                     a ^ c.word[3] ^ key1, c.word[0] * 0xd2511f53u}};
         c = next;
         key0 += 0x9e3779b9u;
         key1 += 0xbb67ae85u;
@@ -43,10 +43,12 @@ static void n16_dropout_forward(const struct op_args *a) {
     for (int n = 0; n < y->groups * GROUP; n += LANES) {
         size_t start = (size_t)n / GROUP * count * GROUP + n % GROUP;
         uvec quad;
-        for (int lane = 0; lane < LANES; lane++) quad[lane] = (uint32_t)((size_t)(n + lane) * (count / 4));
+        for (int lane = 0; lane < LANES; lane++)
+            quad[lane] = (uint32_t)((size_t)(n + lane) * (count / 4));
         for (size_t i = 0; i < count; i += 4, quad += 1) {
             struct philox_lanes four = {{quad, (uint32_t)d.layer - (uvec){0},
-                                         (uint32_t)a->step->step - (uvec){0}, (uint32_t)d.v - (uvec){0}}};
+                                         (uint32_t)a->step->step - (uvec){0},
+                                         (uint32_t)d.v - (uvec){0}}};
             four = philox_of(four, key0, key1);
             for (int j = 0; j < 4; j++) {
                 size_t at = start + (i + j) * GROUP;

@@ -1,7 +1,8 @@
 /* What works on one element at a time, in either layout, and the change of layout.
  *
- * The vector body and the scalar tail do the same operations with the same rounding, so an element has the
- * same bits wherever it lies in a call. They stand side by side here: change one, change both. */
+ * The vector body and the scalar tail do the same operations with the same rounding, so an
+ * element has the same bits wherever it lies in a call. They stand side by side here: change
+ * one, change both. */
 
 /* A LANES x LANES block at a time; the edges one by one. */
 static void n16_to_n16(const struct op_args *a) {
@@ -12,7 +13,8 @@ static void n16_to_n16(const struct op_args *a) {
         float *to = tensor_f32(&a->out[0]) + n / GROUP * count * GROUP + n % GROUP;
         size_t i = 0;
         if (n + LANES <= samples)
-            for (; i + LANES <= count; i += LANES) transpose(from + i, count, to + i * GROUP, GROUP);
+            for (; i + LANES <= count; i += LANES)
+                transpose(from + i, count, to + i * GROUP, GROUP);
         for (; i < count; i++)
             for (size_t lane = 0; lane < LANES; lane++)
                 to[i * GROUP + lane] = n + lane < samples ? from[lane * count + i] : 0;
@@ -27,7 +29,8 @@ static void n16_to_plain(const struct op_args *a) {
         float *to = tensor_f32(&a->out[0]) + n * count;
         size_t i = 0;
         if (n + LANES <= samples)
-            for (; i + LANES <= count; i += LANES) transpose(from + i * GROUP, GROUP, to + i, count);
+            for (; i + LANES <= count; i += LANES)
+                transpose(from + i * GROUP, GROUP, to + i, count);
         for (; i < count; i++)
             for (size_t lane = 0; lane < LANES && n + lane < samples; lane++)
                 to[lane * count + i] = from[i * GROUP + lane];
@@ -42,37 +45,46 @@ static void fast_relu_forward(const struct op_args *a) {
         vec v = load(x + i);
         store(y + i, select_vec(v < 0, splat(0), v));
     }
-    for (; i < count; i++) y[i] = x[i] < 0 ? 0 : x[i];
+    for (; i < count; i++)
+        y[i] = x[i] < 0 ? 0 : x[i];
 }
 
 static void fast_relu_backward(const struct op_args *a) {
     const float *y = tensor_f32(&a->in[0]), *dy = tensor_f32(&a->in[1]);
     float *dx = tensor_f32(&a->out[0]);
     size_t i = 0, count = tensor_stored_count(&a->out[0]);
-    for (; i + LANES <= count; i += LANES) store(dx + i, select_vec(load(y + i) > 0, load(dy + i), splat(0)));
-    for (; i < count; i++) dx[i] = y[i] > 0 ? dy[i] : 0;
+    for (; i + LANES <= count; i += LANES)
+        store(dx + i, select_vec(load(y + i) > 0, load(dy + i), splat(0)));
+    for (; i < count; i++)
+        dx[i] = y[i] > 0 ? dy[i] : 0;
 }
 
 static void fast_fill(const struct op_args *a) {
     float *y = tensor_f32(&a->out[0]), value = a->p.fill.value;
     size_t i = 0, count = tensor_stored_count(&a->out[0]);
-    for (; i + LANES <= count; i += LANES) store(y + i, splat(value));
-    for (; i < count; i++) y[i] = value;
+    for (; i + LANES <= count; i += LANES)
+        store(y + i, splat(value));
+    for (; i < count; i++)
+        y[i] = value;
 }
 
 static void fast_add(const struct op_args *a) {
     const float *x = tensor_f32(&a->in[0]);
     float *y = tensor_f32(&a->out[0]);
     size_t i = 0, count = tensor_stored_count(&a->out[0]);
-    for (; i + LANES <= count; i += LANES) store(y + i, load(y + i) + load(x + i));
-    for (; i < count; i++) y[i] += x[i];
+    for (; i + LANES <= count; i += LANES)
+        store(y + i, load(y + i) + load(x + i));
+    for (; i < count; i++)
+        y[i] += x[i];
 }
 
 static void fast_scale(const struct op_args *a) {
     float *y = tensor_f32(&a->out[0]), factor = a->p.fill.value;
     size_t i = 0, count = tensor_stored_count(&a->out[0]);
-    for (; i + LANES <= count; i += LANES) store(y + i, load(y + i) * factor);
-    for (; i < count; i++) y[i] *= factor;
+    for (; i + LANES <= count; i += LANES)
+        store(y + i, load(y + i) * factor);
+    for (; i < count; i++)
+        y[i] *= factor;
 }
 
 /* The formula and its roundings: reference_sgd. */
@@ -102,7 +114,8 @@ static void fast_sgd(const struct op_args *a) {
     }
 }
 
-/* The elements past the last whole block, by the reference: its operations are those of the body, in the same order. */
+/* The elements past the last whole block, by the reference: its operations are those of the
+ * body, in the same order. */
 static void finish_by_reference(const struct op_args *a, size_t from, host_kernel *reference) {
     struct op_args rest = *a;
     int left = (int)(tensor_count(&a->out[0]) - from), pairs[2] = {left, 2};
@@ -115,9 +128,10 @@ static void finish_by_reference(const struct op_args *a, size_t from, host_kerne
 /* The formula and its roundings: reference_adadelta. */
 static void fast_adadelta(const struct op_args *a) {
     const float *grad = tensor_f32(&a->in[0]);
-    float *value = tensor_f32(&a->out[0]), *moments = tensor_f32(&a->out[1]), decay = a->p.decay.weight_decay;
-    const vec rho = splat((float)ADADELTA_RHO), rest = splat((float)(1 - ADADELTA_RHO)), epsilon = splat((float)ADADELTA_EPSILON),
-              rate = splat(-a->step->learning_rate);
+    float *value = tensor_f32(&a->out[0]), *moments = tensor_f32(&a->out[1]),
+          decay = a->p.decay.weight_decay;
+    const vec rho = splat((float)ADADELTA_RHO), rest = splat((float)(1 - ADADELTA_RHO)),
+              epsilon = splat((float)ADADELTA_EPSILON), rate = splat(-a->step->learning_rate);
     size_t i = 0, count = tensor_count(&a->out[0]);
     for (; i + LANES <= count; i += LANES) {
         vec g = load(grad + i), p = load(value + i), v, u;
@@ -135,9 +149,11 @@ static void fast_adadelta(const struct op_args *a) {
 /* The formula and its roundings: reference_adam. */
 static void fast_adam(const struct op_args *a) {
     const float *grad = tensor_f32(&a->in[0]);
-    float *value = tensor_f32(&a->out[0]), *moments = tensor_f32(&a->out[1]), decay = a->p.decay.weight_decay;
-    const vec rest1 = splat((float)(1 - ADAM_BETA1)), beta2 = splat((float)ADAM_BETA2), rest2 = splat((float)(1 - ADAM_BETA2)),
-              epsilon = splat((float)ADAM_EPSILON), rate = splat(-a->step->adam_rate), root = splat(a->step->adam_root);
+    float *value = tensor_f32(&a->out[0]), *moments = tensor_f32(&a->out[1]),
+          decay = a->p.decay.weight_decay;
+    const vec rest1 = splat((float)(1 - ADAM_BETA1)), beta2 = splat((float)ADAM_BETA2),
+              rest2 = splat((float)(1 - ADAM_BETA2)), epsilon = splat((float)ADAM_EPSILON),
+              rate = splat(-a->step->adam_rate), root = splat(a->step->adam_root);
     size_t i = 0, count = tensor_count(&a->out[0]);
     for (; i + LANES <= count; i += LANES) {
         vec g = load(grad + i), p = load(value + i), m, v;
@@ -158,7 +174,8 @@ static void fast_hash(const struct op_args *a) {
     uint64_t sum = 0;
     size_t i = 0, count = tensor_count(&a->in[0]);
     uvec64 sums = {0}, step;
-    for (int lane = 0; lane < WIDE; lane++) step[lane] = (uint64_t)(lane + 1) * HASH_STEP;
+    for (int lane = 0; lane < WIDE; lane++)
+        step[lane] = (uint64_t)(lane + 1) * HASH_STEP;
     for (; i + WIDE <= count; i += WIDE, step += (uint64_t)WIDE * HASH_STEP) {
         uint32_t bits[WIDE];
         memcpy(bits, x + i, sizeof bits);
@@ -169,11 +186,13 @@ static void fast_hash(const struct op_args *a) {
         z = (z ^ (z >> 27)) * HASH_MUL2;
         sums += z ^ (z >> 31);
     }
-    for (int lane = 0; lane < WIDE; lane++) sum += sums[lane];
+    for (int lane = 0; lane < WIDE; lane++)
+        sum += sums[lane];
     for (; i < count; i++) {
         uint32_t bits;
         memcpy(&bits, &x[i], sizeof bits);
         sum += hash_mix(bits, i);
     }
-    ((uint64_t *)a->out[0].data)[(size_t)a->step->slot * a->out[0].dims[1] + a->p.hash.column] = sum;
+    ((uint64_t *)a->out[0].data)[(size_t)a->step->slot * a->out[0].dims[1] + a->p.hash.column] =
+        sum;
 }

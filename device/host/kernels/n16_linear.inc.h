@@ -1,15 +1,16 @@
 /* The fully connected layer in N16: three matrix products, in two kernels.
  *
- * Forward and backward to the data are the same product: out[g][r] = start + sum over s of W(r,s) * in[g][s],
- * where a vector holds 16 samples and W(r,s) = w[r * by_row + s * by_sum] is one number broadcast; the two
- * strides serve both passes and both ways a weight matrix may lie. The register tile is ROWS x COLUMNS, a
- * column being a vector of 16 samples (or a part of one). The sum is cut into blocks that fit the cache, so
- * that a large w streams from memory once, whatever the batch. Every output adds its products in order of s,
- * one by one.
+ * Forward and backward to the data are the same product: out[g][r] = start + sum over s of
+ * W(r,s) * in[g][s], where a vector holds 16 samples and W(r,s) = w[r * by_row + s * by_sum] is
+ * one number broadcast; the two strides serve both passes and both ways a weight matrix may lie.
+ * The register tile is ROWS x COLUMNS, a column being a vector of 16 samples (or a part of one).
+ * The sum is cut into blocks that fit the cache, so that a large w streams from memory once,
+ * whatever the batch. Every output adds its products in order of s, one by one.
  *
- * The weight gradient sums over samples: dw(a,b) = sum over n of A[n][a] * B[n][b]. One side is turned to
- * plain rows in a panel on the stack, 32 columns wide; then a vector is 16 neighbours of dw, the other side a
- * broadcast number, and no lane ever has to be added to another. Each sum goes by sample, in order. */
+ * The weight gradient sums over samples: dw(a,b) = sum over n of A[n][a] * B[n][b]. One side is
+ * turned to plain rows in a panel on the stack, 32 columns wide; then a vector is 16 neighbours
+ * of dw, the other side a broadcast number, and no lane ever has to be added to another. Each
+ * sum goes by sample, in order. */
 
 enum { SUM_BLOCK = 128, ROWS = 6 };
 #if ACCUMULATORS >= 28
@@ -43,7 +44,8 @@ INLINE void product_tile(const struct product *m, int r, int column, int s0, int
         row[i] = (size_t)(r + i < m->rows ? r + i : m->rows - 1);
         w[i] = m->w + row[i] * m->by_row + s0 * m->by_sum;
         float start = m->start ? m->start[row[i]] : 0;
-        UNROLL for (int j = 0; j < N; j++) acc[i][j] = s0 ? load(out[j] + row[i] * GROUP) : splat(start);
+        UNROLL for (int j = 0; j < N; j++) acc[i][j] =
+            s0 ? load(out[j] + row[i] * GROUP) : splat(start);
     }
     size_t by_sum = m->by_sum;
     for (size_t s = 0, count = (size_t)(s1 - s0); s < count; s++) {
@@ -72,8 +74,10 @@ static void product_run(const struct product *m) {
         int s1 = s0 + SUM_BLOCK < m->sums ? s0 + SUM_BLOCK : m->sums;
         for (int r = 0; r < m->rows; r += ROWS) {
             int column = 0;
-            for (; column + COLUMNS <= m->columns; column += COLUMNS) product_tile_wide(m, r, column, s0, s1);
-            for (; column < m->columns; column++) product_tile_one(m, r, column, s0, s1);
+            for (; column + COLUMNS <= m->columns; column += COLUMNS)
+                product_tile_wide(m, r, column, s0, s1);
+            for (; column < m->columns; column++)
+                product_tile_one(m, r, column, s0, s1);
         }
     }
 }
@@ -86,8 +90,9 @@ static void n16_linear_forward(const struct op_args *a) {
     }
     int inputs = (int)tensor_sample_count(x), outputs = (int)tensor_sample_count(y);
     int turned = a->p.linear.weight_is_in_out;
-    product_run(&(struct product){tensor_f32(&a->in[1]), tensor_f32(&a->in[2]), tensor_f32(x), tensor_f32(y),
-                                  turned ? 1 : (size_t)inputs, turned ? (size_t)outputs : 1, outputs, inputs,
+    product_run(&(struct product){tensor_f32(&a->in[1]), tensor_f32(&a->in[2]), tensor_f32(x),
+                                  tensor_f32(y), turned ? 1 : (size_t)inputs,
+                                  turned ? (size_t)outputs : 1, outputs, inputs,
                                   y->groups * PARTS});
 }
 
@@ -100,8 +105,8 @@ static void n16_linear_backward_data(const struct op_args *a) {
     int inputs = (int)tensor_sample_count(dx), outputs = (int)tensor_sample_count(dy);
     int turned = a->p.linear.weight_is_in_out;
     product_run(&(struct product){tensor_f32(&a->in[1]), NULL, tensor_f32(dy), tensor_f32(dx),
-                                  turned ? (size_t)outputs : 1, turned ? 1 : (size_t)inputs, inputs, outputs,
-                                  dx->groups * PARTS});
+                                  turned ? (size_t)outputs : 1, turned ? 1 : (size_t)inputs, inputs,
+                                  outputs, dx->groups * PARTS});
 }
 
 /* --- the weight gradient --- */
@@ -119,24 +124,30 @@ struct gradient {
     int rows, columns, groups;
 };
 
-/* panel[n][j] = b[n][first + j] for the samples of groups g0 .. g1 - 1; columns past the last are 0. */
+/* panel[n][j] = b[n][first + j] for the samples of groups g0 .. g1 - 1; columns past the last
+ * are 0. */
 static void fill_panel(const struct gradient *d, int g0, int g1, int first, float *panel) {
     int width = d->columns - first < PANEL_COLUMNS ? d->columns - first : PANEL_COLUMNS;
-    if (width < PANEL_COLUMNS) memset(panel, 0, (size_t)(g1 - g0) * GROUP * PANEL_COLUMNS * sizeof(float));
+    if (width < PANEL_COLUMNS)
+        memset(panel, 0, (size_t)(g1 - g0) * GROUP * PANEL_COLUMNS * sizeof(float));
     for (int g = g0; g < g1; g++) {
         const float *b = d->b + ((size_t)g * d->columns + first) * GROUP;
         float *rows = panel + (size_t)(g - g0) * GROUP * PANEL_COLUMNS;
         int j = 0;
         for (; j + LANES <= width; j += LANES)
             for (int lane = 0; lane < GROUP; lane += LANES)
-                transpose(b + j * GROUP + lane, GROUP, rows + lane * PANEL_COLUMNS + j, PANEL_COLUMNS);
+                transpose(b + j * GROUP + lane, GROUP, rows + lane * PANEL_COLUMNS + j,
+                          PANEL_COLUMNS);
         for (; j < width; j++)
-            for (int lane = 0; lane < GROUP; lane++) rows[lane * PANEL_COLUMNS + j] = b[j * GROUP + lane];
+            for (int lane = 0; lane < GROUP; lane++)
+                rows[lane * PANEL_COLUMNS + j] = b[j * GROUP + lane];
     }
 }
 
-/* Rows r .. of dw at `column`, PANEL_VECTORS vectors wide: adds the samples of groups g0 .. g1 - 1. */
-static void gradient_tile(const struct gradient *d, int g0, int g1, int r, int column, const float *panel) {
+/* Rows r .. of dw at `column`, PANEL_VECTORS vectors wide: adds the samples of groups g0 .. g1 -
+ * 1. */
+static void gradient_tile(const struct gradient *d, int g0, int g1, int r, int column,
+                          const float *panel) {
     vec acc[GRADIENT_ROWS][PANEL_VECTORS];
     float edge[GRADIENT_ROWS][PANEL_VECTORS * LANES]; /* dw where the tile is wider */
     const float *a[GRADIENT_ROWS];
@@ -161,7 +172,8 @@ static void gradient_tile(const struct gradient *d, int g0, int g1, int r, int c
             UNROLL for (int j = 0; j < PANEL_VECTORS; j++) b[j] = load(panel + j * LANES);
             UNROLL for (int i = 0; i < GRADIENT_ROWS; i++) {
                 vec sample = splat(a[i][lane]);
-                UNROLL for (int j = 0; j < PANEL_VECTORS; j++) acc[i][j] = fused(sample, b[j], acc[i][j]);
+                UNROLL for (int j = 0; j < PANEL_VECTORS; j++) acc[i][j] =
+                    fused(sample, b[j], acc[i][j]);
             }
         }
         UNROLL for (int i = 0; i < GRADIENT_ROWS; i++) a[i] += a_group;
@@ -181,7 +193,8 @@ static void gradient_run(const struct gradient *d) {
             int g1 = g0 + PANEL_GROUPS < d->groups ? g0 + PANEL_GROUPS : d->groups;
             fill_panel(d, g0, g1, first, panel);
             for (int r = 0; r < d->rows; r += GRADIENT_ROWS)
-                for (int j = 0; j < PANEL_COLUMNS && first + j < d->columns; j += PANEL_VECTORS * LANES)
+                for (int j = 0; j < PANEL_COLUMNS && first + j < d->columns;
+                     j += PANEL_VECTORS * LANES)
                     gradient_tile(d, g0, g1, r, first + j, panel + j);
         }
 }
@@ -192,11 +205,14 @@ static void n16_linear_backward_weight(const struct op_args *a) {
         reference_linear_backward_weight(a);
         return;
     }
-    int inputs = (int)tensor_sample_count(x), outputs = (int)tensor_sample_count(dy), groups = dy->groups;
+    int inputs = (int)tensor_sample_count(x), outputs = (int)tensor_sample_count(dy),
+        groups = dy->groups;
     const float *xs = tensor_f32(x), *dys = tensor_f32(dy);
     float *dw = tensor_f32(&a->out[0]), *db = tensor_f32(&a->out[1]);
-    if (a->p.linear.weight_is_in_out) gradient_run(&(struct gradient){xs, dys, dw, inputs, outputs, groups});
-    else gradient_run(&(struct gradient){dys, xs, dw, outputs, inputs, groups});
+    if (a->p.linear.weight_is_in_out)
+        gradient_run(&(struct gradient){xs, dys, dw, inputs, outputs, groups});
+    else
+        gradient_run(&(struct gradient){dys, xs, dw, outputs, inputs, groups});
     for (int m = 0; m < outputs; m++) {
         float lanes[GROUP] = {0};
         for (int g = 0; g < groups; g++)

@@ -1,6 +1,7 @@
-/* Pooling in N16: every pixel is a vector, every plane (group, channel) alike. These loops do next to no
- * arithmetic; they are as fast as memory. Each plane is finished before the next begins, so what backward
- * clears first is still in the cache when it adds. The common 2 x 2 window is unrolled (its size a constant).
+/* Pooling in N16: every pixel is a vector, every plane (group, channel) alike. These loops do
+ * next to no arithmetic; they are as fast as memory. Each plane is finished before the next
+ * begins, so what backward clears first is still in the cache when it adds. The common 2 x 2
+ * window is unrolled (its size a constant).
  */
 
 struct pool {
@@ -8,7 +9,8 @@ struct pool {
     int height, width, out_height, out_width, size, stride;
 };
 
-INLINE struct pool pool_of(const struct op_args *a, const struct tensor *x, const struct tensor *y) {
+INLINE struct pool pool_of(const struct op_args *a, const struct tensor *x,
+                           const struct tensor *y) {
     return (struct pool){(size_t)x->groups * x->dims[1],
                          x->dims[2],
                          x->dims[3],
@@ -28,8 +30,8 @@ INLINE size_t tap_at(const struct pool *s, int i, int j) {
     return ((size_t)i * s->width + j) * GROUP;
 }
 
-/* Makes a plane of dx ready: windows side by side will write all but the margin at the right and bottom;
- * windows that overlap or leave gaps will add to zeros. */
+/* Makes a plane of dx ready: windows side by side will write all but the margin at the right and
+ * bottom; windows that overlap or leave gaps will add to zeros. */
 INLINE void clear_uncovered(const struct pool *s, float *dx, int side_by_side) {
     int height = side_by_side ? s->out_height * s->size : 0,
         width = side_by_side ? s->out_width * s->size : 0;
@@ -56,8 +58,8 @@ INLINE void avg_pool_forward(const struct pool *s, const float *x, float *y, con
                 }
 }
 
-/* Where windows lie side by side each pixel of dx belongs to one of them: written once, margins cleared.
- * Otherwise the plane is cleared and each window adds its share. */
+/* Where windows lie side by side each pixel of dx belongs to one of them: written once, margins
+ * cleared. Otherwise the plane is cleared and each window adds its share. */
 INLINE void avg_pool_backward(const struct pool *s, const float *dy, float *dx, const int size,
                               const int apart) {
     vec area = splat((float)(size * size));
@@ -84,8 +86,10 @@ static void n16_avg_pool_forward(const struct op_args *a) {
     struct pool s = pool_of(a, &a->in[0], &a->out[0]);
     const float *x = tensor_f32(&a->in[0]);
     float *y = tensor_f32(&a->out[0]);
-    if (s.size == 2) avg_pool_forward(&s, x, y, 2);
-    else avg_pool_forward(&s, x, y, s.size);
+    if (s.size == 2)
+        avg_pool_forward(&s, x, y, 2);
+    else
+        avg_pool_forward(&s, x, y, s.size);
 }
 
 static void n16_avg_pool_backward(const struct op_args *a) {
@@ -96,14 +100,16 @@ static void n16_avg_pool_backward(const struct op_args *a) {
     struct pool s = pool_of(a, &a->out[0], &a->in[0]);
     const float *dy = tensor_f32(&a->in[0]);
     float *dx = tensor_f32(&a->out[0]);
-    if (s.size == 2 && s.stride == 2) avg_pool_backward(&s, dy, dx, 2, 1);
-    else avg_pool_backward(&s, dy, dx, s.size, 0);
+    if (s.size == 2 && s.stride == 2)
+        avg_pool_backward(&s, dy, dx, 2, 1);
+    else
+        avg_pool_backward(&s, dy, dx, s.size, 0);
 }
 
 /* --- maximum --- */
 
-/* The largest value of a window and the tap where it stands, lane by lane: the first of equals; a NaN beats
- * all. */
+/* The largest value of a window and the tap where it stands, lane by lane: the first of equals;
+ * a NaN beats all. */
 struct peak {
     vec value;
     ivec tap;
@@ -155,8 +161,10 @@ static void n16_max_pool_forward(const struct op_args *a) {
     struct pool s = pool_of(a, &a->in[0], &a->out[0]);
     const float *x = tensor_f32(&a->in[0]);
     float *y = tensor_f32(&a->out[0]);
-    if (s.size == 2) max_pool_forward(&s, x, y, 2);
-    else max_pool_forward(&s, x, y, s.size);
+    if (s.size == 2)
+        max_pool_forward(&s, x, y, 2);
+    else
+        max_pool_forward(&s, x, y, s.size);
 }
 
 static void n16_max_pool_backward(const struct op_args *a) {
@@ -167,6 +175,8 @@ static void n16_max_pool_backward(const struct op_args *a) {
     struct pool s = pool_of(a, &a->in[0], &a->in[1]);
     const float *x = tensor_f32(&a->in[0]), *dy = tensor_f32(&a->in[1]);
     float *dx = tensor_f32(&a->out[0]);
-    if (s.size == 2 && s.stride == 2) max_pool_backward(&s, x, dy, dx, 2, 1);
-    else max_pool_backward(&s, x, dy, dx, s.size, 0);
+    if (s.size == 2 && s.stride == 2)
+        max_pool_backward(&s, x, dy, dx, 2, 1);
+    else
+        max_pool_backward(&s, x, dy, dx, s.size, 0);
 }

@@ -1,9 +1,10 @@
-/* The reference kernels, one function per op, as the table in device/op.h describes them: plain loops in the
- * order of the formula. They are the judge of the fast path and the text to read first.
+/* The reference kernels, one function per op, as the table in device/op.h describes them: plain
+ * loops in the order of the formula. They are the judge of the fast path and the text to read
+ * first.
  *
- * A sum of products (convolutions, matrix products, bias gradients) and everything a softmax touches is kept
- * in double and rounded to float once, at the end: the reference's own error is half a unit in the last
- * place, so what a test sees is the fast path's. */
+ * A sum of products (convolutions, matrix products, bias gradients) and everything a softmax
+ * touches is kept in double and rounded to float once, at the end: the reference's own error is
+ * half a unit in the last place, so what a test sees is the fast path's. */
 #ifndef DEVICE_HOST_KERNELS_REFERENCE_H
 #define DEVICE_HOST_KERNELS_REFERENCE_H
 
@@ -15,8 +16,10 @@ static inline float *element4(const struct tensor *t, int n, int c, int h, int w
 }
 
 host_kernel reference_to_n16, reference_to_plain;
-host_kernel reference_conv2d_forward, reference_conv2d_backward_data, reference_conv2d_backward_weight;
-host_kernel reference_linear_forward, reference_linear_backward_data, reference_linear_backward_weight;
+host_kernel reference_conv2d_forward, reference_conv2d_backward_data,
+    reference_conv2d_backward_weight;
+host_kernel reference_linear_forward, reference_linear_backward_data,
+    reference_linear_backward_weight;
 host_kernel reference_relu_forward, reference_relu_backward;
 host_kernel reference_avg_pool_forward, reference_avg_pool_backward;
 host_kernel reference_max_pool_forward, reference_max_pool_backward;

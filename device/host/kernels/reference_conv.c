@@ -2,8 +2,9 @@
  *
  *     y[n][o][p][q] = b[o] + sum over c, ky, kx of w[o][c][ky][kx] * x[n][c][p*s - pad + ky][q*s - pad + kx]
  *
- * with x = 0 outside the picture. Its two gradients are the same sum with the roles changed: dx collects each
- * product in which x took part, dw each in which w did. Four loops give the output, three the sum. */
+ * with x = 0 outside the picture. Its two gradients are the same sum with the roles changed: dx
+ * collects each product in which x took part, dw each in which w did. Four loops give the
+ * output, three the sum. */
 #include "device/host/kernels/reference.h"
 
 void reference_conv2d_forward(const struct op_args *a) {
@@ -19,7 +20,8 @@ void reference_conv2d_forward(const struct op_args *a) {
                         for (int ky = 0; ky < k; ky++) {
                             int h = p * stride - padding + ky;
                             if (h < 0 || h >= x->dims[2]) continue;
-                            const float *x_row = element4(x, n, c, h, 0), *w_row = element4(w, o, c, ky, 0);
+                            const float *x_row = element4(x, n, c, h, 0),
+                                        *w_row = element4(w, o, c, ky, 0);
                             for (int kx = 0; kx < k; kx++) {
                                 int v = q * stride - padding + kx;
                                 if (v >= 0 && v < x->dims[3]) sum += (double)w_row[kx] * x_row[v];
@@ -29,8 +31,8 @@ void reference_conv2d_forward(const struct op_args *a) {
                 }
 }
 
-/* The output row (or column) whose tap `tap` falls on input row `h`: p with p*stride - padding + tap = h. -1:
- * none. */
+/* The output row (or column) whose tap `tap` falls on input row `h`: p with p*stride - padding +
+ * tap = h. -1: none. */
 static int output_of(int h, int tap, int stride, int padding, int outputs) {
     int numerator = h + padding - tap;
     if (numerator < 0 || numerator % stride) return -1;
@@ -49,7 +51,8 @@ void reference_conv2d_backward_data(const struct op_args *a) {
                         for (int ky = 0; ky < k; ky++) {
                             int p = output_of(h, ky, stride, padding, dy->dims[2]);
                             if (p < 0) continue;
-                            const float *dy_row = element4(dy, n, o, p, 0), *w_row = element4(w, o, c, ky, 0);
+                            const float *dy_row = element4(dy, n, o, p, 0),
+                                        *w_row = element4(w, o, c, ky, 0);
                             for (int kx = 0; kx < k; kx++) {
                                 int q = output_of(v, kx, stride, padding, dy->dims[3]);
                                 if (q >= 0) sum += (double)w_row[kx] * dy_row[q];
@@ -72,7 +75,8 @@ void reference_conv2d_backward_weight(const struct op_args *a) {
                         for (int p = 0; p < dy->dims[2]; p++) {
                             int h = p * stride - padding + ky;
                             if (h < 0 || h >= x->dims[2]) continue;
-                            const float *x_row = element4(x, n, c, h, 0), *dy_row = element4(dy, n, o, p, 0);
+                            const float *x_row = element4(x, n, c, h, 0),
+                                        *dy_row = element4(dy, n, o, p, 0);
                             for (int q = 0; q < dy->dims[3]; q++) {
                                 int v = q * stride - padding + kx;
                                 if (v >= 0 && v < x->dims[3]) sum += (double)dy_row[q] * x_row[v];
@@ -83,7 +87,8 @@ void reference_conv2d_backward_weight(const struct op_args *a) {
         double sum = 0;
         for (int n = 0; n < dy->dims[0]; n++)
             for (int p = 0; p < dy->dims[2]; p++)
-                for (int q = 0; q < dy->dims[3]; q++) sum += *element4(dy, n, o, p, q);
+                for (int q = 0; q < dy->dims[3]; q++)
+                    sum += *element4(dy, n, o, p, q);
         db[o] = (float)sum;
     }
 }

@@ -1,6 +1,7 @@
-/* What works on one element at a time: relu, dropout, fill, sums, the optimizer, the hash, and the change of
- * layout. These take PLAIN and N16 alike (an element's place does not matter to them); dropout alone must
- * know which element of the plain segment it holds, since its mask is a function of that. */
+/* What works on one element at a time: relu, dropout, fill, sums, the optimizer, the hash, and
+ * the change of layout. These take PLAIN and N16 alike (an element's place does not matter to
+ * them); dropout alone must know which element of the plain segment it holds, since its mask is
+ * a function of that. */
 #include "device/host/kernels/reference.h"
 
 #include <math.h>
@@ -24,20 +25,23 @@ void reference_to_plain(const struct op_args *a) {
     float *y = tensor_f32(&a->out[0]);
     size_t samples = (size_t)a->out[0].dims[0], count = tensor_sample_count(&a->out[0]);
     for (size_t n = 0; n < samples; n++)
-        for (size_t i = 0; i < count; i++) y[n * count + i] = x[(n / GROUP * count + i) * GROUP + n % GROUP];
+        for (size_t i = 0; i < count; i++)
+            y[n * count + i] = x[(n / GROUP * count + i) * GROUP + n % GROUP];
 }
 
 /* A NaN stays a NaN, so that a broken run shows. */
 void reference_relu_forward(const struct op_args *a) {
     const float *x = tensor_f32(&a->in[0]);
     float *y = tensor_f32(&a->out[0]);
-    for (size_t i = 0, count = tensor_stored_count(&a->out[0]); i < count; i++) y[i] = x[i] < 0 ? 0 : x[i];
+    for (size_t i = 0, count = tensor_stored_count(&a->out[0]); i < count; i++)
+        y[i] = x[i] < 0 ? 0 : x[i];
 }
 
 void reference_relu_backward(const struct op_args *a) {
     const float *y = tensor_f32(&a->in[0]), *dy = tensor_f32(&a->in[1]);
     float *dx = tensor_f32(&a->out[0]);
-    for (size_t i = 0, count = tensor_stored_count(&a->out[0]); i < count; i++) dx[i] = y[i] > 0 ? dy[i] : 0;
+    for (size_t i = 0, count = tensor_stored_count(&a->out[0]); i < count; i++)
+        dx[i] = y[i] > 0 ? dy[i] : 0;
 }
 
 /* y = x * (kept ? 1 / (1 - p) : 0), the scale in float as PyTorch has it; p = 1 keeps nothing. */
@@ -52,8 +56,8 @@ void reference_dropout_forward(const struct op_args *a) {
     for (size_t i = 0, stored = tensor_stored_count(&a->out[0]); i < stored; i++) {
         size_t sample = n16 ? i / (GROUP * count) * GROUP + i % GROUP : i / count;
         size_t index = n16 ? i / GROUP % count : i % count;
-        int kept = philox_keep(a->step->seed, (uint32_t)d.v, (uint32_t)a->step->step, (uint32_t)d.layer,
-                               sample * count + index, threshold);
+        int kept = philox_keep(a->step->seed, (uint32_t)d.v, (uint32_t)a->step->step,
+                               (uint32_t)d.layer, sample * count + index, threshold);
         y[i] = x[i] * (kept ? scale : 0.0f);
     }
 }
@@ -65,22 +69,25 @@ void reference_dropout_backward(const struct op_args *a) {
 
 void reference_fill(const struct op_args *a) {
     float *y = tensor_f32(&a->out[0]);
-    for (size_t i = 0, count = tensor_stored_count(&a->out[0]); i < count; i++) y[i] = a->p.fill.value;
+    for (size_t i = 0, count = tensor_stored_count(&a->out[0]); i < count; i++)
+        y[i] = a->p.fill.value;
 }
 
 void reference_add(const struct op_args *a) {
     const float *x = tensor_f32(&a->in[0]);
     float *y = tensor_f32(&a->out[0]);
-    for (size_t i = 0, count = tensor_stored_count(&a->out[0]); i < count; i++) y[i] += x[i];
+    for (size_t i = 0, count = tensor_stored_count(&a->out[0]); i < count; i++)
+        y[i] += x[i];
 }
 
 void reference_scale(const struct op_args *a) {
     float *y = tensor_f32(&a->out[0]);
-    for (size_t i = 0, count = tensor_stored_count(&a->out[0]); i < count; i++) y[i] *= a->p.fill.value;
+    for (size_t i = 0, count = tensor_stored_count(&a->out[0]); i < count; i++)
+        y[i] *= a->p.fill.value;
 }
 
-/* PyTorch's SGD to the bit of its vector code on the CPU: weight decay and step are fused multiply-adds, the
- * momentum product is rounded before the gradient is added. */
+/* PyTorch's SGD to the bit of its vector code on the CPU: weight decay and step are fused
+ * multiply-adds, the momentum product is rounded before the gradient is added. */
 void reference_sgd(const struct op_args *a) {
     const float *grad = tensor_f32(&a->in[0]);
     float *value = tensor_f32(&a->out[0]), *momentum = tensor_f32(&a->out[1]);
@@ -101,7 +108,8 @@ void reference_sgd(const struct op_args *a) {
 void reference_adadelta(const struct op_args *a) {
     const float *grad = tensor_f32(&a->in[0]);
     float *value = tensor_f32(&a->out[0]), *moments = tensor_f32(&a->out[1]);
-    const float rho = ADADELTA_RHO, rest = 1 - ADADELTA_RHO, epsilon = ADADELTA_EPSILON, decay = a->p.decay.weight_decay;
+    const float rho = ADADELTA_RHO, rest = 1 - ADADELTA_RHO, epsilon = ADADELTA_EPSILON,
+                decay = a->p.decay.weight_decay;
     for (size_t i = 0, count = tensor_count(&a->out[0]); i < count; i++) {
         float *v = &moments[2 * i], *u = &moments[2 * i + 1];
         float g = decay != 0 ? fmaf(value[i], decay, grad[i]) : grad[i];
@@ -112,14 +120,17 @@ void reference_adadelta(const struct op_args *a) {
     }
 }
 
-/* PyTorch's Adam likewise; the corrections for the means' start at zero come with the step block:
+/* PyTorch's Adam likewise; the corrections for the means' start at zero come with the step
+ * block:
  *
  *     m += (1 - beta1) (g - m);    v = beta2 v + (1 - beta2) g^2;    p -= adam_rate m / (sqrt(v) / adam_root + epsilon) */
 void reference_adam(const struct op_args *a) {
     const float *grad = tensor_f32(&a->in[0]);
     float *value = tensor_f32(&a->out[0]), *moments = tensor_f32(&a->out[1]);
-    const float rest1 = 1 - ADAM_BETA1, beta2 = ADAM_BETA2, rest2 = 1 - ADAM_BETA2, epsilon = ADAM_EPSILON;
-    const float decay = a->p.decay.weight_decay, rate = a->step->adam_rate, root = a->step->adam_root;
+    const float rest1 = 1 - ADAM_BETA1, beta2 = ADAM_BETA2, rest2 = 1 - ADAM_BETA2,
+                epsilon = ADAM_EPSILON;
+    const float decay = a->p.decay.weight_decay, rate = a->step->adam_rate,
+                root = a->step->adam_root;
     for (size_t i = 0, count = tensor_count(&a->out[0]); i < count; i++) {
         float *m = &moments[2 * i], *v = &moments[2 * i + 1];
         float g = decay != 0 ? fmaf(value[i], decay, grad[i]) : grad[i];
@@ -137,5 +148,6 @@ void reference_hash(const struct op_args *a) {
         memcpy(&bits, &x[i], sizeof bits);
         sum += hash_mix(bits, i);
     }
-    ((uint64_t *)a->out[0].data)[(size_t)a->step->slot * a->out[0].dims[1] + a->p.hash.column] = sum;
+    ((uint64_t *)a->out[0].data)[(size_t)a->step->slot * a->out[0].dims[1] + a->p.hash.column] =
+        sum;
 }

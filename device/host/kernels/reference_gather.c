@@ -1,5 +1,6 @@
-/* A batch out of a data set that lies on the device whole, as bytes. There are 256 of them, so a table is the formula
- * written once for each. The fast path has nothing to add: a look-up is bound by memory. */
+/* A batch out of a data set that lies on the device whole, as bytes. There are 256 of them, so a
+ * table is the formula written once for each. The fast path has nothing to add: a look-up is
+ * bound by memory. */
 #include "device/host/kernels/reference.h"
 
 #include <math.h>
@@ -10,11 +11,13 @@ void reference_gather_samples(const struct op_args *a) {
     float *x = tensor_f32(&a->out[0]), table[256];
     int32_t *x_labels = a->out[1].data;
     size_t count = tensor_sample_count(&a->in[0]);
-    for (int byte = 0; byte < 256; byte++) table[byte] = gather_pixel(&a->p.gather, (unsigned char)byte);
+    for (int byte = 0; byte < 256; byte++)
+        table[byte] = gather_pixel(&a->p.gather, (unsigned char)byte);
     for (size_t n = 0; n < (size_t)a->in[2].dims[0]; n++) {
         int known = index[n] >= 0 && index[n] < a->in[0].dims[0];
         const uint8_t *picture = images + (known ? (size_t)index[n] : 0) * count;
-        for (size_t i = 0; i < count; i++) x[n * count + i] = known ? table[picture[i]] : NAN;
+        for (size_t i = 0; i < count; i++)
+            x[n * count + i] = known ? table[picture[i]] : NAN;
         x_labels[n] = known ? labels[index[n]] : -1;
     }
 }

@@ -1,12 +1,14 @@
-/* Softmax and the losses: row by row, in double from the scores to the row's loss, so a row has the same bits
- * among any number of rows and a large score overflows nowhere (the row's maximum is taken off before exp):
+/* Softmax and the losses: row by row, in double from the scores to the row's loss, so a row has
+ * the same bits among any number of rows and a large score overflows nowhere (the row's maximum
+ * is taken off before exp):
  *
  *     log_softmax(x)[j] = x[j] - max - log(sum over i of exp(x[i] - max))
  *     loss of a row     = -log_softmax(x)[label]       (nll is given log_softmax, cross entropy x)
  *     d loss / d x[j]   = softmax(x)[j] - (j == label)
  *
- * A row weighs step->weight (MEAN), 1 (SUM) or what dloss says (NONE). A label outside the row gives a NaN
- * loss and NaN gradients rather than a read past the row; the data reader refuses such labels long before. */
+ * A row weighs step->weight (MEAN), 1 (SUM) or what dloss says (NONE). A label outside the row
+ * gives a NaN loss and NaN gradients rather than a read past the row; the data reader refuses
+ * such labels long before. */
 #include "device/host/kernels/reference.h"
 
 #include <math.h>
@@ -20,7 +22,8 @@ static struct softmax_row softmax_of(const float *x, int classes) {
     for (int j = 1; j < classes; j++)
         if (x[j] > r.max || isnan(x[j])) r.max = x[j];
     double sum = 0;
-    for (int j = 0; j < classes; j++) sum += exp(x[j] - r.max);
+    for (int j = 0; j < classes; j++)
+        sum += exp(x[j] - r.max);
     r.log_sum = log(sum);
     return r;
 }
@@ -31,7 +34,8 @@ void reference_log_softmax_forward(const struct op_args *a) {
         const float *x = tensor_f32(&a->in[0]) + (size_t)i * classes;
         float *y = tensor_f32(&a->out[0]) + (size_t)i * classes;
         struct softmax_row r = softmax_of(x, classes);
-        for (int j = 0; j < classes; j++) y[j] = (float)(x[j] - r.max - r.log_sum);
+        for (int j = 0; j < classes; j++)
+            y[j] = (float)(x[j] - r.max - r.log_sum);
     }
 }
 
@@ -42,8 +46,10 @@ void reference_log_softmax_backward(const struct op_args *a) {
                     *dy = tensor_f32(&a->in[1]) + (size_t)i * classes;
         float *dx = tensor_f32(&a->out[0]) + (size_t)i * classes;
         double sum = 0;
-        for (int j = 0; j < classes; j++) sum += dy[j];
-        for (int j = 0; j < classes; j++) dx[j] = (float)(dy[j] - exp(y[j]) * sum);
+        for (int j = 0; j < classes; j++)
+            sum += dy[j];
+        for (int j = 0; j < classes; j++)
+            dx[j] = (float)(dy[j] - exp(y[j]) * sum);
     }
 }
 
@@ -82,7 +88,8 @@ void reference_nll_backward(const struct op_args *a) {
     for (int i = 0; i < rows; i++) {
         float *dlogp = tensor_f32(&a->out[0]) + (size_t)i * classes;
         int known = labels[i] >= 0 && labels[i] < classes;
-        for (int j = 0; j < classes; j++) dlogp[j] = known ? 0 : NAN;
+        for (int j = 0; j < classes; j++)
+            dlogp[j] = known ? 0 : NAN;
         if (known) dlogp[labels[i]] = (float)-row_weight(a, i);
     }
 }

@@ -1,8 +1,10 @@
-/* Pooling: each window of size x size pixels, `stride` apart, becomes one pixel: its mean or its maximum.
+/* Pooling: each window of size x size pixels, `stride` apart, becomes one pixel: its mean or its
+ * maximum.
  *
- * Backward gives the mean's gradient to all pixels of the window in equal parts, the maximum's to the first
- * of the equal maxima in row-major order. Windows may overlap (stride < size: a pixel then adds up what it
- * gets) or leave pixels out (these get 0). A NaN wins a maximum, the last one of several, as in PyTorch. */
+ * Backward gives the mean's gradient to all pixels of the window in equal parts, the maximum's
+ * to the first of the equal maxima in row-major order. Windows may overlap (stride < size: a
+ * pixel then adds up what it gets) or leave pixels out (these get 0). A NaN wins a maximum, the
+ * last one of several, as in PyTorch. */
 #include "device/host/kernels/reference.h"
 
 #include <math.h>
@@ -39,12 +41,13 @@ void reference_avg_pool_backward(const struct op_args *a) {
 }
 
 /* The tap (i * size + j) of the window's maximum. */
-static int window_argmax(const struct tensor *x, int n, int c, int p, int q, struct pool_args pool) {
+static int window_argmax(const struct tensor *x, int n, int c, int p, int q,
+                         struct pool_args pool) {
     int best = 0;
     float most = *element4(x, n, c, p * pool.stride, q * pool.stride);
     for (int tap = 1; tap < pool.size * pool.size; tap++) {
-        float value =
-            *element4(x, n, c, p * pool.stride + tap / pool.size, q * pool.stride + tap % pool.size);
+        float value = *element4(x, n, c, p * pool.stride + tap / pool.size,
+                                q * pool.stride + tap % pool.size);
         if (value > most || isnan(value)) {
             most = value;
             best = tap;

@@ -1,10 +1,12 @@
-/* The vector of the fast path: one type, three widths. Included by n16_<isa>.c, which has set the target.
+/* The vector of the fast path: one type, three widths. Included by n16_<isa>.c, which has set
+ * the target.
  *
- * A group of N16 is 16 samples: one AVX-512 register, two of AVX2, four of the generic four-lane kind. `vec`
- * is one register's worth; a kernel treats the group's PARTS one after another, each as if it were alone, so
- * it has the same register tiles in mind whatever the width and every lane sees the same operations in the
- * same order: the bits are equal on all three. That needs one thing more: a multiply-add that rounds once
- * everywhere. Under -ffp-contract=off the compiler never fuses by itself, so fused() asks for it by name. */
+ * A group of N16 is 16 samples: one AVX-512 register, two of AVX2, four of the generic four-lane
+ * kind. `vec` is one register's worth; a kernel treats the group's PARTS one after another, each
+ * as if it were alone, so it has the same register tiles in mind whatever the width and every
+ * lane sees the same operations in the same order: the bits are equal on all three. That needs
+ * one thing more: a multiply-add that rounds once everywhere. Under -ffp-contract=off the
+ * compiler never fuses by itself, so fused() asks for it by name. */
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -33,16 +35,17 @@ typedef uint64_t uvec64 __attribute__((vector_size(LANES * 4))); /* half as many
 typedef float vec_in_memory __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
 
 #define INLINE static inline __attribute__((always_inline))
-/* A register tile is an array of fixed size, indexed by constants alone: every loop over it must be unrolled
- * whole. */
+/* A register tile is an array of fixed size, indexed by constants alone: every loop over it must
+ * be unrolled whole. */
 #define UNROLL _Pragma("GCC unroll 32")
 
 INLINE vec load(const float *p) {
     return *(const vec_in_memory *)p;
 }
 
-/* The same, and kept in a register: for a vector that several multiply-adds use. The compiler would rather
- * load it anew as an operand of each, and the loads would then be what the loop waits for. */
+/* The same, and kept in a register: for a vector that several multiply-adds use. The compiler
+ * would rather load it anew as an operand of each, and the loads would then be what the loop
+ * waits for. */
 INLINE vec load_once(const float *p) {
     vec v = load(p);
 #if defined(__AVX512F__)
@@ -111,17 +114,20 @@ INLINE float sum_of_group(const float *lanes) {
     float s[GROUP];
     memcpy(s, lanes, sizeof s);
     for (int apart = GROUP / 2; apart > 0; apart /= 2)
-        for (int i = 0; i < apart; i++) s[i] += s[i + apart];
+        for (int i = 0; i < apart; i++)
+            s[i] += s[i + apart];
     return s[0];
 }
 
-/* y[column][row] = x[row][column] of a LANES x LANES block whose rows lie x_step and y_step floats apart. In
- * turn for d = 1, 2, 4, ...: rows that differ in bit d exchange the lanes that differ in bit d. */
+/* y[column][row] = x[row][column] of a LANES x LANES block whose rows lie x_step and y_step
+ * floats apart. In turn for d = 1, 2, 4, ...: rows that differ in bit d exchange the lanes that
+ * differ in bit d. */
 INLINE void transpose(const float *x, size_t x_step, float *y, size_t y_step) {
     vec row[LANES];
     UNROLL for (int i = 0; i < LANES; i++) row[i] = load(x + i * x_step);
     UNROLL for (int d = 1; d < LANES; d *= 2) {
-        ivec low = {0}, high = {0}; /* lane l of the new row: an index into both rows, the second's from LANES on */
+        /* lane l of the new row: an index into both rows, the second's from LANES on */
+        ivec low = {0}, high = {0};
         UNROLL for (int l = 0; l < LANES; l++) {
             low[l] = l & d ? LANES + l - d : l;
             high[l] = l & d ? LANES + l : l + d;

@@ -1,7 +1,8 @@
-/* An emulated CUDA runtime: a test tool of this project. It implements the part of NVIDIA's runtime that Duet calls
- * (and three functions of the driver) on the CPU, so that the whole CUDA build of Duet (device/cuda*, the
- * collectives' executors, the command) runs on a machine without a GPU: `make EMULATION=1`, docs/cuda.md "Without a
- * GPU". It is linked into that build alone, in place of libcudart_static.
+/* An emulated CUDA runtime: a test tool of this project. It implements the part of NVIDIA's
+ * runtime that Duet calls (and three functions of the driver) on the CPU, so that the whole CUDA
+ * build of Duet (device/cuda*, the collectives' executors, the command) runs on a machine
+ * without a GPU: `make EMULATION=1`, docs/cuda.md "Without a GPU". It is linked into that build
+ * alone, in place of libcudart_static.
  *
  * What is real here:
  *   - asynchrony. A stream is a queue and a thread; a launch or copy returns before it is done and reads host memory
@@ -13,9 +14,10 @@
  *   - refusals, as documented: what a capture forbids, unknown handles, copies beyond an allocation, sizes of grids.
  *   - the first launch of a kernel that was not loaded waits until its GPU is idle, as CUDA's lazy loading does.
  *
- * What it cannot show: races and missing barriers inside a block (its threads run one after another), a GPU's memory
- * model where it is weaker than this CPU's, registers, shared memory's size, speed, and the driver's own habits beyond
- * its documentation. A host that dereferences device memory is caught only with EMULATED_CUDA_GUARD=1.
+ * What it cannot show: races and missing barriers inside a block (its threads run one after
+ * another), a GPU's memory model where it is weaker than this CPU's, registers, shared memory's
+ * size, speed, and the driver's own habits beyond its documentation. A host that dereferences
+ * device memory is caught only with EMULATED_CUDA_GUARD=1.
  *
  * Environment, read at the first call of a process:
  *   EMULATED_GPUS=n            how many GPUs (1)            CUDA_VISIBLE_DEVICES=0,2   as with real ones
@@ -36,9 +38,10 @@
  *                                ipc:N      cudaIpcOpenMemHandle N is refused  export:N  cudaIpcGetMemHandle
  *                                driver:none | driver:old | driver:values (no stream memory operations)
  *
- * Files: runtime_device.c (GPUs, their properties, the environment), runtime_error.c, runtime_memory.c,
- * runtime_ipc.c, runtime_stream.c (queues and their threads), runtime_copy.c, runtime_event.c, runtime_launch.c
- * (kernels), runtime_graph.c (capture), runtime_driver.c (stream memory operations). */
+ * Files: runtime_device.c (GPUs, their properties, the environment), runtime_error.c,
+ * runtime_memory.c, runtime_ipc.c, runtime_stream.c (queues and their threads), runtime_copy.c,
+ * runtime_event.c, runtime_launch.c (kernels), runtime_graph.c (capture), runtime_driver.c
+ * (stream memory operations). */
 #ifndef TESTS_CUDA_EMULATION_EMULATION_H
 #define TESTS_CUDA_EMULATION_EMULATION_H
 
@@ -57,10 +60,11 @@ enum { GPU_LIMIT = 16 };
 /* ---- GPUs (runtime_device.c) ---- */
 
 struct gpu {
-    int number; /* of the machine; an index into emulated.gpus is what CUDA_VISIBLE_DEVICES leaves */
+    /* of the machine; an index into emulated.gpus is what CUDA_VISIBLE_DEVICES leaves */
+    int number;
     atomic_int fault; /* cudaError_t: sticky, of the context */
     atomic_size_t used;
-    atomic_uint peers; /* bit g: access was enabled */
+    atomic_uint peers;   /* bit g: access was enabled */
     cudaStream_t legacy; /* made when first asked for */
 };
 
@@ -71,28 +75,29 @@ extern struct emulated {
     int peer, multiprocessors, guard, trace;
     long late_us, queue;
     char machine[32]; /* "": memory is counted for this process alone */
-    int forked; /* this process is a fork of one that had called CUDA: nothing works here */
+    int forked;       /* this process is a fork of one that had called CUDA: nothing works here */
 } emulated;
 
 /* Of the calling thread. */
 struct emulated_thread {
     int gpu;
     cudaError_t last_error;
-    int on_stream;               /* it runs a stream: host functions may not call CUDA */
-    struct CUstream_st *capture; /* what it captures in a mode that forbids unsafe calls; NULL: nothing */
+    int on_stream; /* it runs a stream: host functions may not call CUDA */
+    /* what it captures in a mode that forbids unsafe calls; NULL: nothing */
+    struct CUstream_st *capture;
 };
 extern __thread struct emulated_thread emulated_self;
 
-/* How a function of the API begins: `return enter_...` on anything but cudaSuccess. The first looks only for a usable
- * driver; the second also for a fault of the current GPU; the third is for calls that a capture forbids. Each error
- * becomes the thread's last error. */
+/* How a function of the API begins: `return enter_...` on anything but cudaSuccess. The first
+ * looks only for a usable driver; the second also for a fault of the current GPU; the third is
+ * for calls that a capture forbids. Each error becomes the thread's last error. */
 cudaError_t enter_driver(void);
 cudaError_t enter_gpu(void);
 cudaError_t enter_unsafe(void);
 cudaError_t give(cudaError_t error); /* sets the thread's last error, returns `error` */
-#define ENTER(how)                                   \
-    do {                                             \
-        cudaError_t error_ = (how);                  \
+#define ENTER(how)                                      \
+    do {                                                \
+        cudaError_t error_ = (how);                     \
         if (error_ != cudaSuccess) return give(error_); \
     } while (0)
 
@@ -132,9 +137,20 @@ void guard_close(void);
 
 /* ---- streams (runtime_stream.c) ---- */
 
-enum item_kind { ITEM_KERNEL, ITEM_COPY, ITEM_FILL, ITEM_RECORD, ITEM_WAIT, ITEM_WRITE_VALUE, ITEM_WAIT_VALUE, ITEM_HOST, ITEM_END };
+enum item_kind {
+    ITEM_KERNEL,
+    ITEM_COPY,
+    ITEM_FILL,
+    ITEM_RECORD,
+    ITEM_WAIT,
+    ITEM_WRITE_VALUE,
+    ITEM_WAIT_VALUE,
+    ITEM_HOST,
+    ITEM_END
+};
 
-/* A piece of work. Whole, with its parameter behind it, it is one block of `size` bytes: a graph copies it. */
+/* A piece of work. Whole, with its parameter behind it, it is one block of `size` bytes: a graph
+ * copies it. */
 struct item {
     struct item *_Atomic next;
     size_t size;
@@ -182,7 +198,7 @@ struct CUstream_st {
     struct gpu *gpu;
     int priority;
     unsigned flags;
-    struct capture *capture; /* runtime_graph.c; NULL: not capturing */
+    struct capture *capture;   /* runtime_graph.c; NULL: not capturing */
     pthread_mutex_t post_lock; /* producers only */
     struct item *tail;         /* under post_lock */
     struct item *head;         /* the thread's own: done last */
@@ -190,13 +206,15 @@ struct CUstream_st {
     struct CUstream_st *next_all;
 };
 
-/* The stream behind a handle, NULL if it is none (any more). The legacy stream is one of the current GPU. */
+/* The stream behind a handle, NULL if it is none (any more). The legacy stream is one of the
+ * current GPU. */
 struct CUstream_st *stream_of(cudaStream_t handle);
 /* Enqueues the item, or adds it to the graph that the stream captures; owns it either way. */
 cudaError_t stream_submit(struct CUstream_st *stream, struct item *item);
 void stream_post(struct CUstream_st *stream, struct item *item);
 void stream_drain(struct CUstream_st *stream); /* until what is posted now is done */
-void gpu_drain(const struct gpu *gpu);         /* the same for all streams of a GPU; NULL: of all GPUs */
+/* the same for all streams of a GPU; NULL: of all GPUs */
+void gpu_drain(const struct gpu *gpu);
 /* Sleeps while *word == value, at most `us` microseconds. */
 void word_wait(atomic_uint *word, unsigned value, long us);
 void word_wake(atomic_uint *word);
@@ -213,10 +231,11 @@ struct CUevent_st {
     atomic_uint magic;
     struct gpu *gpu;
     unsigned flags;
-    int foreign;                   /* opened by a handle of another process */
-    struct event_state *state;     /* own, or in a memfd if interprocess */
+    int foreign;               /* opened by a handle of another process */
+    struct event_state *state; /* own, or in a memfd if interprocess */
     int fd;
-    _Atomic(void *) captured_in;   /* the capture that recorded it last, if one did; only compared */
+    /* the capture that recorded it last, if one did; only compared */
+    _Atomic(void *) captured_in;
     struct event_state own;
     struct CUevent_st *next_all;
 };
@@ -226,10 +245,11 @@ struct item *event_record_item(cudaEvent_t event); /* numbers the record; NULL: 
 
 /* ---- the others ---- */
 
-void kernel_run(const struct item *item, struct gpu *gpu);          /* runtime_launch.c */
-void value_run_write(const struct item *item);                     /* runtime_driver.c */
+void kernel_run(const struct item *item, struct gpu *gpu); /* runtime_launch.c */
+void value_run_write(const struct item *item);             /* runtime_driver.c */
 void value_run_wait(const struct item *item, const struct gpu *gpu);
 cudaError_t capture_add(struct CUstream_st *stream, struct item *item); /* runtime_graph.c */
-cudaError_t capture_refuse(struct CUstream_st *stream, cudaError_t error); /* invalidates what is captured there */
+/* invalidates what is captured there */
+cudaError_t capture_refuse(struct CUstream_st *stream, cudaError_t error);
 
 #endif

@@ -1,14 +1,16 @@
-/* What the compiler puts before every .cu file of an EMULATION build (make EMULATION=1, -include): the words of
- * CUDA C++ that kernels use, as plain C++; and DUET_KERNEL, by which a launch names a kernel.
+/* What the compiler puts before every .cu file of an EMULATION build (make EMULATION=1,
+ * -include): the words of CUDA C++ that kernels use, as plain C++; and DUET_KERNEL, by which a
+ * launch names a kernel.
  *
- * A kernel here is an ordinary function. It is run once for each block and each thread, one after another, with
- * blockIdx and threadIdx set before each run. A kernel that is written in phases (BLOCK_PHASE) does the work of all
- * threads in one run and says so with DUET_BLOCK_KERNEL: then its block has one run. `__shared__` is nothing, so
- * a block's shared memory is a local variable of that run. There is no __syncthreads, no warp, no `<<<>>>`.
+ * A kernel here is an ordinary function. It is run once for each block and each thread, one
+ * after another, with blockIdx and threadIdx set before each run. A kernel that is written in
+ * phases (BLOCK_PHASE) does the work of all threads in one run and says so with
+ * DUET_BLOCK_KERNEL: then its block has one run. `__shared__` is nothing, so a block's shared
+ * memory is a local variable of that run. There is no __syncthreads, no warp, no `<<<>>>`.
  *
- * A function's address does not tell how large its parameter is, nor can a call be made through it in plain C. So
- * DUET_KERNEL gives a record instead: made by a template for each kernel, whose one parameter is a struct. Anything
- * else given to cudaLaunchKernel is refused. */
+ * A function's address does not tell how large its parameter is, nor can a call be made through
+ * it in plain C. So DUET_KERNEL gives a record instead: made by a template for each kernel,
+ * whose one parameter is a struct. Anything else given to cudaLaunchKernel is refused. */
 #ifndef TESTS_CUDA_EMULATION_LAUNCH_H
 #define TESTS_CUDA_EMULATION_LAUNCH_H
 
@@ -58,8 +60,7 @@ extern __thread struct emulated_place emulated_here;
 template <auto KERNEL>
 struct emulated_record; /* a kernel with anything but one parameter has none */
 
-template <class PARAM, void (*KERNEL)(PARAM)>
-struct emulated_record<KERNEL> {
+template <class PARAM, void (*KERNEL)(PARAM)> struct emulated_record<KERNEL> {
     static void call(const void *param) {
         KERNEL(*static_cast<const PARAM *>(param));
     }
@@ -67,13 +68,14 @@ struct emulated_record<KERNEL> {
         return __PRETTY_FUNCTION__;
     }
     static inline unsigned loaded = 0;
-    static constexpr struct emulated_kernel record = {EMULATED_KERNEL_MAGIC, sizeof(PARAM), alignof(PARAM), call, name, &loaded};
+    static constexpr struct emulated_kernel record = {
+        EMULATED_KERNEL_MAGIC, sizeof(PARAM), alignof(PARAM), call, name, &loaded};
 };
 #define DUET_KERNEL(...) ((const void *)&emulated_record<__VA_ARGS__>::record)
-#define DUET_BLOCK_KERNEL(at)              \
-    do {                                   \
-        emulated_here.block_kernel = 1;    \
-        if ((at).thread != 0) return;      \
+#define DUET_BLOCK_KERNEL(at)           \
+    do {                                \
+        emulated_here.block_kernel = 1; \
+        if ((at).thread != 0) return;   \
     } while (0)
 #endif
 #endif

@@ -1,15 +1,18 @@
-/* Copies and fills. All of them are items of a stream; the host's side is read or written when the stream comes to it.
- * (From memory that is not pinned CUDA may read earlier; it does not promise to.) What is looked at in the call: that each
- * side is all inside one allocation, and that the direction fits what the two sides are. */
+/* Copies and fills. All of them are items of a stream; the host's side is read or written when
+ * the stream comes to it. (From memory that is not pinned CUDA may read earlier; it does not
+ * promise to.) What is looked at in the call: that each side is all inside one allocation, and
+ * that the direction fits what the two sides are. */
 #include "tests/stand_ins/cuda_emulation/emulation.h"
 
-/* 1 on the device, 0 pinned, -1 memory that CUDA does not know; -2: it runs over the end of an allocation. */
+/* 1 on the device, 0 pinned, -1 memory that CUDA does not know; -2: it runs over the end of an
+ * allocation. */
 static int side_of(const void *memory, size_t bytes, struct allocation *a) {
     if (memory_find(memory, bytes, a)) return is_on_device(a->kind);
     return memory_find(memory, 1, a) ? -2 : -1;
 }
 
-static cudaError_t check_copy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, int capturing) {
+static cudaError_t check_copy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
+                              int capturing) {
     struct allocation a;
     int there = side_of(to, bytes, &a), here = side_of(from, bytes, &a);
     if (!to || !from || there == -2 || here == -2) return cudaErrorInvalidValue;
@@ -29,7 +32,8 @@ static cudaError_t check_copy(void *to, const void *from, size_t bytes, enum cud
     case cudaMemcpyDefault: break;
     default: return cudaErrorInvalidMemcpyDirection;
     }
-    if (capturing && (there == -1 || here == -1)) return cudaErrorStreamCaptureUnsupported; /* it would be staged, by a sync */
+    /* it would be staged, by a sync */
+    if (capturing && (there == -1 || here == -1)) return cudaErrorStreamCaptureUnsupported;
     return cudaSuccess;
 }
 
@@ -43,7 +47,8 @@ static cudaError_t submit_copy(struct CUstream_st *s, void *to, const void *from
     return stream_submit(s, item);
 }
 
-cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream) {
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
+                            cudaStream_t stream) {
     ENTER(enter_gpu());
     struct CUstream_st *s = stream_of(stream);
     if (!s) return give(cudaErrorInvalidResourceHandle);
@@ -53,13 +58,16 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
     return give(submit_copy(s, to, from, bytes));
 }
 
-cudaError_t cudaMemcpyPeerAsync(void *to, int to_gpu, const void *from, int from_gpu, size_t bytes, cudaStream_t stream) {
+cudaError_t cudaMemcpyPeerAsync(void *to, int to_gpu, const void *from, int from_gpu, size_t bytes,
+                                cudaStream_t stream) {
     struct allocation a;
     ENTER(enter_gpu());
     struct CUstream_st *s = stream_of(stream);
     if (!s) return give(cudaErrorInvalidResourceHandle);
-    if (to_gpu < 0 || to_gpu >= emulated.count || from_gpu < 0 || from_gpu >= emulated.count) return give(cudaErrorInvalidDevice);
-    if (side_of(to, bytes ? bytes : 1, &a) != 1 || side_of(from, bytes ? bytes : 1, &a) != 1) return give(cudaErrorInvalidValue);
+    if (to_gpu < 0 || to_gpu >= emulated.count || from_gpu < 0 || from_gpu >= emulated.count)
+        return give(cudaErrorInvalidDevice);
+    if (side_of(to, bytes ? bytes : 1, &a) != 1 || side_of(from, bytes ? bytes : 1, &a) != 1)
+        return give(cudaErrorInvalidValue);
     return give(submit_copy(s, to, from, bytes));
 }
 

@@ -1,5 +1,5 @@
-/* The emulated machine: how many GPUs, what they say of themselves, which failures were asked for. Everything that
- * the environment may say is read here, once. */
+/* The emulated machine: how many GPUs, what they say of themselves, which failures were asked
+ * for. Everything that the environment may say is read here, once. */
 #include "tests/stand_ins/cuda_emulation/emulation.h"
 
 #include <stdio.h>
@@ -23,7 +23,10 @@ static size_t size(const char *name, size_t otherwise) {
     char *end;
     if (!text || !*text) return otherwise;
     size_t value = strtoull(text, &end, 10);
-    return *end == 'G' ? value << 30 : *end == 'M' ? value << 20 : *end == 'K' ? value << 10 : value;
+    return *end == 'G'   ? value << 30
+           : *end == 'M' ? value << 20
+           : *end == 'K' ? value << 10
+                         : value;
 }
 
 /* CUDA_VISIBLE_DEVICES: GPUs by number, up to the first that is not there. */
@@ -31,7 +34,8 @@ static int choose(int here) {
     const char *text = getenv("CUDA_VISIBLE_DEVICES");
     int count = 0;
     if (!text) {
-        for (; count < here; count++) emulated.gpus[count].number = count;
+        for (; count < here; count++)
+            emulated.gpus[count].number = count;
         return count;
     }
     while (count < GPU_LIMIT) {
@@ -59,11 +63,13 @@ static void read_environment(void) {
     emulated.trace = number("EMULATED_CUDA_TRACE", 0) != 0;
     emulated.late_us = number("EMULATED_CUDA_LATE_US", 0);
     emulated.queue = number("EMULATED_CUDA_QUEUE", 1024);
-    if (getenv("EMULATED_MACHINE")) snprintf(emulated.machine, sizeof emulated.machine, "%s", getenv("EMULATED_MACHINE"));
+    if (getenv("EMULATED_MACHINE"))
+        snprintf(emulated.machine, sizeof emulated.machine, "%s", getenv("EMULATED_MACHINE"));
     pthread_atfork(NULL, NULL, in_child);
 }
 
-/* Calls visit(word, data) with each entry of EMULATED_CUDA_FAULT that is meant for this process, its @RANK cut off. */
+/* Calls visit(word, data) with each entry of EMULATED_CUDA_FAULT that is meant for this process,
+ * its @RANK cut off. */
 static int any_fault(int (*visit)(const char *word, const void *data), const void *data) {
     const char *all = getenv("EMULATED_CUDA_FAULT"), *rank = getenv("RANK");
     char list[256], *rest = list, *word;
@@ -205,7 +211,9 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
     case cudaDevAttrCooperativeLaunch: *value = p.cooperativeLaunch; break;
     case cudaDevAttrUnifiedAddressing: *value = p.unifiedAddressing; break;
     case cudaDevAttrCanMapHostMemory: *value = p.canMapHostMemory; break;
-    case cudaDevAttrCanUseHostPointerForRegisteredMem: *value = p.canUseHostPointerForRegisteredMem; break;
+    case cudaDevAttrCanUseHostPointerForRegisteredMem:
+        *value = p.canUseHostPointerForRegisteredMem;
+        break;
     case cudaDevAttrIpcEventSupport: *value = p.ipcEventSupported; break;
     case cudaDevAttrL2CacheSize: *value = p.l2CacheSize; break;
     case cudaDevAttrGlobalMemoryBusWidth: *value = p.memoryBusWidth; break;
@@ -245,18 +253,21 @@ cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
     if (flags) return give(cudaErrorInvalidValue);
     if (peer == emulated_self.gpu) return give(cudaErrorInvalidDevice);
     if (!emulated.peer) return give(cudaErrorPeerAccessUnsupported);
-    if (atomic_fetch_or(&gpu->peers, 1u << peer) >> peer & 1) return give(cudaErrorPeerAccessAlreadyEnabled);
+    if (atomic_fetch_or(&gpu->peers, 1u << peer) >> peer & 1)
+        return give(cudaErrorPeerAccessAlreadyEnabled);
     return cudaSuccess;
 }
 
 cudaError_t cudaDeviceDisablePeerAccess(int peer) {
     ENTER(check_device(peer));
     ENTER(enter_gpu());
-    if (!(atomic_fetch_and(&current_gpu()->peers, ~(1u << peer)) >> peer & 1)) return give(cudaErrorPeerAccessNotEnabled);
+    if (!(atomic_fetch_and(&current_gpu()->peers, ~(1u << peer)) >> peer & 1))
+        return give(cudaErrorPeerAccessNotEnabled);
     return cudaSuccess;
 }
 
-cudaError_t cudaDeviceGetP2PAttribute(int *value, enum cudaDeviceP2PAttr attribute, int device, int peer) {
+cudaError_t cudaDeviceGetP2PAttribute(int *value, enum cudaDeviceP2PAttr attribute, int device,
+                                      int peer) {
     ENTER(check_device(device));
     ENTER(check_device(peer));
     switch (attribute) {

@@ -1,6 +1,7 @@
-/* What Duet asks of the driver itself, found by name as with the real one: stream memory operations, which write a
- * word in device memory when a stream comes to it, or let a stream wait until the word is large enough. The word may be
- * another process's. A write is a release behind all the stream has done; a wait acquires. */
+/* What Duet asks of the driver itself, found by name as with the real one: stream memory
+ * operations, which write a word in device memory when a stream comes to it, or let a stream
+ * wait until the word is large enough. The word may be another process's. A write is a release
+ * behind all the stream has done; a wait acquires. */
 #include "tests/stand_ins/cuda_emulation/emulation.h"
 
 #include <cuda.h>
@@ -17,8 +18,10 @@ void value_run_wait(const struct item *item, const struct gpu *gpu) {
     for (int turns = 0; !gpu->fault; turns++) {
         uint64_t now = __atomic_load_n(item->u.value.address, __ATOMIC_ACQUIRE);
         if ((int64_t)(now - item->u.value.value) >= 0) return; /* cyclic, as documented */
-        if (turns < 100) sched_yield();
-        else nanosleep(&PAUSE, NULL);
+        if (turns < 100)
+            sched_yield();
+        else
+            nanosleep(&PAUSE, NULL);
     }
 }
 
@@ -27,9 +30,11 @@ static CUresult enqueue(CUstream stream, CUdeviceptr address, uint64_t value, en
     void *word = (void *)(uintptr_t)address;
     cudaError_t error = enter_gpu();
     struct CUstream_st *s = error == cudaSuccess ? stream_of(stream) : NULL;
-    if (error != cudaSuccess) return (CUresult)error; /* the two lists of codes agree where we use them */
+    /* the two lists of codes agree where we use them */
+    if (error != cudaSuccess) return (CUresult)error;
     if (!s) return CUDA_ERROR_INVALID_HANDLE;
-    if (address % sizeof value || !memory_find(word, sizeof value, &a)) return CUDA_ERROR_INVALID_VALUE;
+    if (address % sizeof value || !memory_find(word, sizeof value, &a))
+        return CUDA_ERROR_INVALID_VALUE;
     struct item *item = item_new(kind, 0);
     if (!item) return CUDA_ERROR_OUT_OF_MEMORY;
     item->u.value.address = word;
@@ -37,7 +42,8 @@ static CUresult enqueue(CUstream stream, CUdeviceptr address, uint64_t value, en
     return (CUresult)stream_submit(s, item);
 }
 
-static CUresult write_value(CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned flags) {
+static CUresult write_value(CUstream stream, CUdeviceptr address, cuuint64_t value,
+                            unsigned flags) {
     if (flags != CU_STREAM_WRITE_VALUE_DEFAULT) return CUDA_ERROR_NOT_SUPPORTED;
     return enqueue(stream, address, value, ITEM_WRITE_VALUE);
 }
@@ -49,8 +55,8 @@ static CUresult wait_value(CUstream stream, CUdeviceptr address, cuuint64_t valu
 
 static CUresult device_attribute(int *value, CUdevice_attribute attribute, CUdevice device) {
     if (device < 0 || device >= emulated.count) return CUDA_ERROR_INVALID_DEVICE;
-    if (attribute != CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS)
-        return (CUresult)cudaDeviceGetAttribute(value, (enum cudaDeviceAttr)attribute, device); /* one numbering */
+    if (attribute != CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS) /* one numbering */
+        return (CUresult)cudaDeviceGetAttribute(value, (enum cudaDeviceAttr)attribute, device);
     *value = !fault_set("driver:values");
     return CUDA_SUCCESS;
 }
@@ -65,7 +71,8 @@ static CUresult error_string(CUresult error, const char **out) {
     return CUDA_SUCCESS;
 }
 
-cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **out, unsigned version, unsigned long long flags,
+cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **out, unsigned version,
+                                             unsigned long long flags,
                                              enum cudaDriverEntryPointQueryResult *status) {
     static const struct {
         const char *name;
@@ -79,12 +86,14 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **out, uns
         {"cuGetErrorString", (void (*)(void))error_string, 6000},
     };
     ENTER(enter_driver());
-    if (!symbol || !out || flags > cudaEnablePerThreadDefaultStream) return give(cudaErrorInvalidValue);
+    if (!symbol || !out || flags > cudaEnablePerThreadDefaultStream)
+        return give(cudaErrorInvalidValue);
     enum cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
     *out = NULL;
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (!strcmp(symbol, known[i].name)) {
-            found = version < known[i].since ? cudaDriverEntryPointVersionNotSufficent : cudaDriverEntryPointSuccess;
+            found = version < known[i].since ? cudaDriverEntryPointVersionNotSufficent
+                                             : cudaDriverEntryPointSuccess;
             if (version >= known[i].since) memcpy(out, &known[i].function, sizeof *out);
         }
     if (status) *status = found;

@@ -1,5 +1,5 @@
-/* Errors: each thread has its last one. A fault of a kernel is no thread's but the context's: it stays (struct gpu), and
- * every call on that GPU returns it. */
+/* Errors: each thread has its last one. A fault of a kernel is no thread's but the context's: it
+ * stays (struct gpu), and every call on that GPU returns it. */
 #include "tests/stand_ins/cuda_emulation/emulation.h"
 
 cudaError_t give(cudaError_t error) {
@@ -22,13 +22,15 @@ static const struct {
     cudaError_t code;
     const char *name, *text;
 } words[] = {
-#define WORD(code, text) {code, #code, text}
+#define WORD(code, text) \
+    { code, #code, text }
     WORD(cudaSuccess, "no error"),
     WORD(cudaErrorInvalidValue, "invalid argument"),
     WORD(cudaErrorMemoryAllocation, "out of memory"),
     WORD(cudaErrorInitializationError, "initialization error"),
     WORD(cudaErrorInvalidConfiguration, "invalid configuration argument"),
-    WORD(cudaErrorInsufficientDriver, "CUDA driver version is insufficient for CUDA runtime version"),
+    WORD(cudaErrorInsufficientDriver,
+         "CUDA driver version is insufficient for CUDA runtime version"),
     WORD(cudaErrorInvalidMemcpyDirection, "invalid copy direction for memcpy"),
     WORD(cudaErrorInvalidDeviceFunction, "invalid device function"),
     WORD(cudaErrorNoDevice, "no CUDA-capable device is detected"),
@@ -42,17 +44,24 @@ static const struct {
     WORD(cudaErrorIllegalState, "the operation cannot be performed in the present state"),
     WORD(cudaErrorNotReady, "device not ready"),
     WORD(cudaErrorIllegalAddress, "an illegal memory access was encountered"),
-    WORD(cudaErrorHostMemoryAlreadyRegistered, "part or all of the requested memory range is already mapped"),
-    WORD(cudaErrorHostMemoryNotRegistered, "pointer does not correspond to a registered memory region"),
+    WORD(cudaErrorHostMemoryAlreadyRegistered,
+         "part or all of the requested memory range is already mapped"),
+    WORD(cudaErrorHostMemoryNotRegistered,
+         "pointer does not correspond to a registered memory region"),
     WORD(cudaErrorCooperativeLaunchTooLarge, "too many blocks in cooperative launch"),
     WORD(cudaErrorNotPermitted, "operation not permitted"),
     WORD(cudaErrorNotSupported, "operation not supported"),
     WORD(cudaErrorStreamCaptureUnsupported, "operation not permitted when stream is capturing"),
-    WORD(cudaErrorStreamCaptureInvalidated, "operation failed due to a previous error during capture"),
-    WORD(cudaErrorStreamCaptureIsolation, "dependency created on uncaptured work in another stream"),
-    WORD(cudaErrorStreamCaptureImplicit, "operation would make the legacy stream depend on a capturing blocking stream"),
-    WORD(cudaErrorCapturedEvent, "operation not permitted on an event last recorded in a capturing stream"),
-    WORD(cudaErrorStreamCaptureWrongThread, "attempt to terminate a thread-local capture sequence from another thread"),
+    WORD(cudaErrorStreamCaptureInvalidated,
+         "operation failed due to a previous error during capture"),
+    WORD(cudaErrorStreamCaptureIsolation,
+         "dependency created on uncaptured work in another stream"),
+    WORD(cudaErrorStreamCaptureImplicit,
+         "operation would make the legacy stream depend on a capturing blocking stream"),
+    WORD(cudaErrorCapturedEvent,
+         "operation not permitted on an event last recorded in a capturing stream"),
+    WORD(cudaErrorStreamCaptureWrongThread,
+         "attempt to terminate a thread-local capture sequence from another thread"),
     WORD(cudaErrorUnknown, "unknown error"),
 };
 

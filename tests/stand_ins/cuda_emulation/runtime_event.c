@@ -1,7 +1,8 @@
-/* Events. Each record has a number, taken at the call; when a stream comes to it, `done` becomes that number. A wait
- * takes the number of the most recent record at its call and lets its stream wait until `done` has come so far; an
- * event never recorded is at 0 with both. An event is recorded on one stream at a time: of two records under way
- * at once the older one counts as done with the newer.
+/* Events. Each record has a number, taken at the call; when a stream comes to it, `done` becomes
+ * that number. A wait takes the number of the most recent record at its call and lets its stream
+ * wait until `done` has come so far; an event never recorded is at 0 with both. An event is
+ * recorded on one stream at a time: of two records under way at once the older one counts as
+ * done with the newer.
  *
  * An interprocess event has the same few words in a memfd, which another process maps. */
 #include "tests/stand_ins/cuda_emulation/emulation.h"
@@ -23,10 +24,13 @@ static int64_t gpu_clock_ns(void) { /* an axis of its own, as a GPU's */
 
 void event_run_record(const struct item *item) {
     struct event_state *state = item->u.event.event->state;
-    unsigned done = atomic_load_explicit(&state->done, memory_order_relaxed), number = item->u.event.number;
+    unsigned done = atomic_load_explicit(&state->done, memory_order_relaxed),
+             number = item->u.event.number;
     atomic_store_explicit(&state->at_ns, gpu_clock_ns(), memory_order_relaxed);
     while ((int)(number - done) > 0 &&
-           !atomic_compare_exchange_weak_explicit(&state->done, &done, number, memory_order_release, memory_order_relaxed)) {}
+           !atomic_compare_exchange_weak_explicit(&state->done, &done, number, memory_order_release,
+                                                  memory_order_relaxed)) {
+    }
     word_wake(&state->done);
 }
 
@@ -63,7 +67,8 @@ static cudaEvent_t new_event(unsigned flags) {
 
 static void list(cudaEvent_t e) {
     e->next_all = all_events;
-    while (!atomic_compare_exchange_weak(&all_events, &e->next_all, e)) {}
+    while (!atomic_compare_exchange_weak(&all_events, &e->next_all, e)) {
+    }
 }
 
 static int map_state(cudaEvent_t e) {
@@ -77,7 +82,8 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned flags) {
     ENTER(enter_gpu());
     unsigned known = cudaEventBlockingSync | cudaEventDisableTiming | cudaEventInterprocess;
     int shared = (flags & cudaEventInterprocess) != 0;
-    if (!out || flags & ~known || (shared && !(flags & cudaEventDisableTiming))) return give(cudaErrorInvalidValue);
+    if (!out || flags & ~known || (shared && !(flags & cudaEventDisableTiming)))
+        return give(cudaErrorInvalidValue);
     cudaEvent_t e = new_event(flags);
     if (!e) return give(cudaErrorMemoryAllocation);
     if (shared) {
@@ -111,7 +117,8 @@ struct item *event_record_item(cudaEvent_t e) {
     struct item *item = item_new(ITEM_RECORD, 0);
     if (!item) return NULL;
     item->u.event.event = e;
-    item->u.event.number = atomic_fetch_add_explicit(&e->state->recorded, 1, memory_order_relaxed) + 1;
+    item->u.event.number =
+        atomic_fetch_add_explicit(&e->state->recorded, 1, memory_order_relaxed) + 1;
     return item;
 }
 
@@ -120,7 +127,8 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t handle, cudaStream_t stream, un
     cudaEvent_t e = event_of(handle);
     struct CUstream_st *s = stream_of(stream);
     if (!e || !s) return give(cudaErrorInvalidResourceHandle);
-    if (e->gpu != s->gpu) return give(cudaErrorInvalidResourceHandle); /* "must be associated with the same device" */
+    /* "must be associated with the same device" */
+    if (e->gpu != s->gpu) return give(cudaErrorInvalidResourceHandle);
     if (flags & ~(unsigned)cudaEventRecordExternal) return give(cudaErrorInvalidValue);
     if (s->capture) {
         struct item *item = NULL;
@@ -151,19 +159,23 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t handle, unsigne
     void *captured = atomic_load_explicit(&e->captured_in, memory_order_relaxed);
     if (captured && captured == s->capture) return cudaSuccess; /* in order anyway */
     if (captured) {
-        fprintf(stderr, "emulated CUDA: a wait takes a second stream into a capture: one stream at a time is emulated\n");
+        fprintf(stderr, "emulated CUDA: a wait takes a second stream into a capture: one stream at "
+                        "a time is emulated\n");
         return give(cudaErrorNotSupported);
     }
-    if (s->capture && !(flags & cudaEventWaitExternal)) return give(capture_refuse(s, cudaErrorStreamCaptureIsolation));
+    if (s->capture && !(flags & cudaEventWaitExternal))
+        return give(capture_refuse(s, cudaErrorStreamCaptureIsolation));
     if (!s->capture && flags) return give(cudaErrorInvalidValue);
     struct item *item = item_new(ITEM_WAIT, 0);
     if (!item) return give(cudaErrorMemoryAllocation);
     item->u.event.event = e;
-    item->u.event.number = atomic_load_explicit(&e->state->recorded, memory_order_relaxed); /* of a graph: taken anew by each launch */
+    /* of a graph: taken anew by each launch */
+    item->u.event.number = atomic_load_explicit(&e->state->recorded, memory_order_relaxed);
     return give(stream_submit(s, item));
 }
 
-/* A query of an event is among the calls that a capturing thread must not make, whatever the event. */
+/* A query of an event is among the calls that a capturing thread must not make, whatever the
+ * event. */
 static cudaError_t look(cudaEvent_t handle, cudaEvent_t *out) {
     cudaError_t error = enter_unsafe();
     if (error != cudaSuccess) return error;
@@ -175,7 +187,8 @@ static cudaError_t look(cudaEvent_t handle, cudaEvent_t *out) {
 cudaError_t cudaEventQuery(cudaEvent_t handle) {
     cudaEvent_t e;
     ENTER(look(handle, &e));
-    if (!is_done(e->state, atomic_load_explicit(&e->state->recorded, memory_order_relaxed))) return give(cudaErrorNotReady);
+    if (!is_done(e->state, atomic_load_explicit(&e->state->recorded, memory_order_relaxed)))
+        return give(cudaErrorNotReady);
     return give(e->gpu->fault);
 }
 
@@ -191,7 +204,8 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end) 
     ENTER(enter_gpu());
     if (!ms) return give(cudaErrorInvalidValue);
     for (int i = 0; i < 2; i++)
-        if (!both[i] || both[i]->captured_in || both[i]->flags & cudaEventDisableTiming || !both[i]->state->recorded)
+        if (!both[i] || both[i]->captured_in || both[i]->flags & cudaEventDisableTiming ||
+            !both[i]->state->recorded)
             return give(cudaErrorInvalidResourceHandle);
     if (both[0]->gpu != both[1]->gpu) return give(cudaErrorInvalidResourceHandle);
     for (int i = 0; i < 2; i++)
@@ -206,7 +220,8 @@ struct event_handle {
     uint64_t magic, inode;
     int32_t pid, fd, gpu, flags;
 };
-_Static_assert(sizeof(struct event_handle) <= sizeof(cudaIpcEventHandle_t), "it travels as CUDA's handle");
+_Static_assert(sizeof(struct event_handle) <= sizeof(cudaIpcEventHandle_t),
+               "it travels as CUDA's handle");
 static const uint64_t HANDLE_MAGIC = 0x746e657665696c64;
 
 cudaError_t cudaIpcGetEventHandle(cudaIpcEventHandle_t *out, cudaEvent_t handle) {
@@ -215,7 +230,8 @@ cudaError_t cudaIpcGetEventHandle(cudaIpcEventHandle_t *out, cudaEvent_t handle)
     struct stat stat;
     if (!e || !out) return give(cudaErrorInvalidResourceHandle);
     if (e->fd < 0 || e->foreign || fstat(e->fd, &stat)) return give(cudaErrorInvalidResourceHandle);
-    struct event_handle h = {HANDLE_MAGIC, (uint64_t)stat.st_ino, (int32_t)getpid(), e->fd, e->gpu->number, (int32_t)e->flags};
+    struct event_handle h = {HANDLE_MAGIC, (uint64_t)stat.st_ino, (int32_t)getpid(),
+                             e->fd,        e->gpu->number,        (int32_t)e->flags};
     memset(out, 0, sizeof *out);
     memcpy(out, &h, sizeof h);
     return cudaSuccess;

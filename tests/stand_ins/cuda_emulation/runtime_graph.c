@@ -1,9 +1,11 @@
-/* Stream capture and graphs: while a stream captures, its items go to a list and are not run; a launch of the graph
- * enqueues copies of them. One stream at a time is captured, so a graph is a straight line.
+/* Stream capture and graphs: while a stream captures, its items go to a list and are not run; a
+ * launch of the graph enqueues copies of them. One stream at a time is captured, so a graph is a
+ * straight line.
  *
- * The mode matters: a thread that captures in thread-local (or global) mode is refused whatever might wait or is not
- * seen by the capture (allocations, syncs, queries), and the refusal invalidates the capture: nothing more is taken, and
- * its end gives cudaErrorStreamCaptureInvalidated and no graph. */
+ * The mode matters: a thread that captures in thread-local (or global) mode is refused whatever
+ * might wait or is not seen by the capture (allocations, syncs, queries), and the refusal
+ * invalidates the capture: nothing more is taken, and its end gives
+ * cudaErrorStreamCaptureInvalidated and no graph. */
 #include "tests/stand_ins/cuda_emulation/emulation.h"
 
 #include <stdio.h>
@@ -39,7 +41,8 @@ static int append(struct CUgraph_st *g, struct item *item) {
 }
 
 static void empty(struct CUgraph_st *g) {
-    for (size_t i = 0; i < g->count; i++) free(g->items[i]);
+    for (size_t i = 0; i < g->count; i++)
+        free(g->items[i]);
     free(g->items);
     memset(g, 0, sizeof *g);
 }
@@ -76,7 +79,8 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t handle, enum cudaStreamCaptureMo
     if (mode > cudaStreamCaptureModeRelaxed) return give(cudaErrorInvalidValue);
     if (s->capture) return give(cudaErrorIllegalState);
     if (emulated_self.capture) {
-        fprintf(stderr, "emulated CUDA: a second capture in one thread: one at a time is emulated\n");
+        fprintf(stderr,
+                "emulated CUDA: a second capture in one thread: one at a time is emulated\n");
         return give(cudaErrorNotSupported);
     }
     struct capture *c = calloc(1, sizeof *c);
@@ -102,8 +106,10 @@ cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t *out) {
     }
     if (emulated_self.capture == s) emulated_self.capture = NULL;
     s->capture = NULL;
-    if (!c->invalid) *out = c->graph;
-    else free(c->graph);
+    if (!c->invalid)
+        *out = c->graph;
+    else
+        free(c->graph);
     cudaError_t error = c->invalid ? cudaErrorStreamCaptureInvalidated : cudaSuccess;
     free(c);
     return give(error);
@@ -113,7 +119,7 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t handle, enum cudaStreamCaptureSta
     ENTER(enter_gpu());
     struct CUstream_st *s = stream_of(handle);
     if (!s || !status) return give(cudaErrorInvalidResourceHandle);
-    *status = !s->capture          ? cudaStreamCaptureStatusNone
+    *status = !s->capture           ? cudaStreamCaptureStatusNone
               : s->capture->invalid ? cudaStreamCaptureStatusInvalidated
                                     : cudaStreamCaptureStatusActive;
     return cudaSuccess;
@@ -129,12 +135,14 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
 }
 
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *count) {
-    if (!graph || nodes) return give(graph ? cudaErrorNotSupported : cudaErrorInvalidValue); /* how many, no more */
+    /* how many, no more */
+    if (!graph || nodes) return give(graph ? cudaErrorNotSupported : cudaErrorInvalidValue);
     *count = graph->count;
     return cudaSuccess;
 }
 
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph, unsigned long long flags) {
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph,
+                                 unsigned long long flags) {
     ENTER(enter_gpu());
     if (!out || !graph || flags) return give(cudaErrorInvalidValue);
     cudaGraphExec_t exec = calloc(1, sizeof *exec);
@@ -154,7 +162,8 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph, unsign
     return cudaSuccess;
 }
 
-cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *out, cudaGraph_t graph, unsigned long long flags) {
+cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *out, cudaGraph_t graph,
+                                          unsigned long long flags) {
     return cudaGraphInstantiate(out, graph, flags);
 }
 
@@ -178,10 +187,15 @@ cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t stream) {
 static struct item *again(const struct item *item) {
     struct item *copy = item_copy(item);
     if (!copy) return NULL;
-    struct event_state *state = item->kind == ITEM_RECORD || item->kind == ITEM_WAIT ? item->u.event.event->state : NULL;
-    if (item->kind == ITEM_RECORD) copy->u.event.number = atomic_fetch_add_explicit(&state->recorded, 1, memory_order_relaxed) + 1;
-    if (item->kind == ITEM_WAIT) copy->u.event.number = atomic_load_explicit(&state->recorded, memory_order_relaxed);
-    if (item->kind == ITEM_KERNEL) copy->fails = fault_now("launch") ? 1 : fault_now("hang") ? 2 : 0;
+    struct event_state *state =
+        item->kind == ITEM_RECORD || item->kind == ITEM_WAIT ? item->u.event.event->state : NULL;
+    if (item->kind == ITEM_RECORD)
+        copy->u.event.number =
+            atomic_fetch_add_explicit(&state->recorded, 1, memory_order_relaxed) + 1;
+    if (item->kind == ITEM_WAIT)
+        copy->u.event.number = atomic_load_explicit(&state->recorded, memory_order_relaxed);
+    if (item->kind == ITEM_KERNEL)
+        copy->fails = fault_now("launch") ? 1 : fault_now("hang") ? 2 : 0;
     return copy;
 }
 

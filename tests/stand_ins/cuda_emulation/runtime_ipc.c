@@ -1,6 +1,6 @@
-/* Device memory of another process: a handle says whose descriptor the memfd is, and is opened through /proc. The
- * inode tells a memfd from another that has the number by now. As in CUDA a process cannot open its own handle, and
- * one that is opened twice is mapped once and counted. */
+/* Device memory of another process: a handle says whose descriptor the memfd is, and is opened
+ * through /proc. The inode tells a memfd from another that has the number by now. As in CUDA a
+ * process cannot open its own handle, and one that is opened twice is mapped once and counted. */
 #include "tests/stand_ins/cuda_emulation/emulation.h"
 
 #include <fcntl.h>
@@ -20,10 +20,12 @@ cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *out, void *memory) {
     struct allocation a;
     struct stat stat;
     ENTER(enter_gpu());
-    if (!out || !memory_find(memory, 1, &a) || a.kind != MEMORY_DEVICE) return give(cudaErrorInvalidValue);
+    if (!out || !memory_find(memory, 1, &a) || a.kind != MEMORY_DEVICE)
+        return give(cudaErrorInvalidValue);
     if (fault_now("export")) return give(cudaErrorNotSupported);
     if (fstat(a.fd, &stat)) return give(cudaErrorMapBufferObjectFailed);
-    struct handle h = {HANDLE_MAGIC, (uint64_t)stat.st_ino, a.bytes, a.mapped, (int32_t)getpid(), a.fd, a.gpu->number, 0};
+    struct handle h = {HANDLE_MAGIC, (uint64_t)stat.st_ino, a.bytes, a.mapped, (int32_t)getpid(),
+                       a.fd,         a.gpu->number,         0};
     memset(out, 0, sizeof *out);
     memcpy(out, &h, sizeof h);
     return cudaSuccess;
@@ -34,7 +36,8 @@ static int open_peer(const struct handle *h) {
     struct stat stat;
     snprintf(path, sizeof path, "/proc/%d/fd/%d", h->pid, h->fd);
     int fd = open(path, O_RDWR | O_CLOEXEC);
-    if (fd >= 0 && (fstat(fd, &stat) || (uint64_t)stat.st_ino != h->inode || (uint64_t)stat.st_size != h->mapped)) {
+    if (fd >= 0 && (fstat(fd, &stat) || (uint64_t)stat.st_ino != h->inode ||
+                    (uint64_t)stat.st_size != h->mapped)) {
         close(fd);
         return -1;
     }
@@ -56,11 +59,18 @@ cudaError_t cudaIpcOpenMemHandle(void **out, cudaIpcMemHandle_t handle, unsigned
     pthread_mutex_lock(&lock);
     cudaError_t error = cudaSuccess;
     if (!memory_find_inode(h.inode, &a, 1)) {
-        a = (struct allocation){.kind = MEMORY_IMPORTED, .gpu = gpu, .bytes = h.bytes, .mapped = h.mapped, .inode = h.inode, .opened = 1};
+        a = (struct allocation){.kind = MEMORY_IMPORTED,
+                                .gpu = gpu,
+                                .bytes = h.bytes,
+                                .mapped = h.mapped,
+                                .inode = h.inode,
+                                .opened = 1};
         a.fd = open_peer(&h);
         error = a.fd < 0 ? cudaErrorMapBufferObjectFailed : memory_map(a.fd, a.mapped, &a.base);
-        if (error == cudaSuccess) memory_add(&a);
-        else if (a.fd >= 0) close(a.fd);
+        if (error == cudaSuccess)
+            memory_add(&a);
+        else if (a.fd >= 0)
+            close(a.fd);
     }
     pthread_mutex_unlock(&lock);
     if (error == cudaSuccess) *out = a.base;
@@ -70,7 +80,8 @@ cudaError_t cudaIpcOpenMemHandle(void **out, cudaIpcMemHandle_t handle, unsigned
 cudaError_t cudaIpcCloseMemHandle(void *memory) {
     struct allocation a;
     ENTER(enter_unsafe());
-    if (!memory_find(memory, 1, &a) || a.kind != MEMORY_IMPORTED || a.base != memory) return give(cudaErrorInvalidValue);
+    if (!memory_find(memory, 1, &a) || a.kind != MEMORY_IMPORTED || a.base != memory)
+        return give(cudaErrorInvalidValue);
     gpu_drain(NULL);
     if (memory_remove(memory, 1, &a)) {
         munmap(a.base, a.mapped);

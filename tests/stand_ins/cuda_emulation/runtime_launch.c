@@ -1,9 +1,10 @@
-/* Kernels: what a launch checks and copies, and how a grid runs. Blocks run one after another, the threads of a block
- * too; a kernel in phases runs once a block (launch.h). The blocks of a cooperative launch have a thread each, since they
- * may wait for each other.
+/* Kernels: what a launch checks and copies, and how a grid runs. Blocks run one after another,
+ * the threads of a block too; a kernel in phases runs once a block (launch.h). The blocks of a
+ * cooperative launch have a thread each, since they may wait for each other.
  *
- * Loading. A kernel that cudaFuncGetAttributes has not loaded is loaded by its first launch, which waits here, as in CUDA's
- * lazy loading, until everything that is queued on the GPU in this process is done. */
+ * Loading. A kernel that cudaFuncGetAttributes has not loaded is loaded by its first launch,
+ * which waits here, as in CUDA's lazy loading, until everything that is queued on the GPU in
+ * this process is done. */
 #include "tests/stand_ins/cuda_emulation/emulation.h"
 
 #include <stdio.h>
@@ -11,14 +12,21 @@
 
 __thread struct emulated_place emulated_here;
 
-enum { THREADS_A_BLOCK = 1024, THREADS_A_MULTIPROCESSOR = 2048, BLOCKS_A_MULTIPROCESSOR = 32, SHARED_BYTES = 227 << 10 };
+enum {
+    THREADS_A_BLOCK = 1024,
+    THREADS_A_MULTIPROCESSOR = 2048,
+    BLOCKS_A_MULTIPROCESSOR = 32,
+    SHARED_BYTES = 227 << 10
+};
 
 static const struct emulated_kernel *kernel_of(const void *kernel) {
     uint64_t magic;
     if (!kernel) return NULL;
-    memcpy(&magic, kernel, sizeof magic); /* a function's address can be read as well, and is no record */
+    /* a function's address can be read as well, and is no record */
+    memcpy(&magic, kernel, sizeof magic);
     if (magic == EMULATED_KERNEL_MAGIC) return kernel;
-    fprintf(stderr, "emulated CUDA: a kernel by its address alone: name it with DUET_KERNEL(kernel) of device/cuda/kernels/kernel.h\n");
+    fprintf(stderr, "emulated CUDA: a kernel by its address alone: name it with "
+                    "DUET_KERNEL(kernel) of device/cuda/kernels/kernel.h\n");
     return NULL;
 }
 
@@ -53,21 +61,26 @@ static void *run_block_alone(void *argument) {
     return NULL;
 }
 
-/* Where the machine has no room for so many threads the context faults: half a grid would wait forever. */
+/* Where the machine has no room for so many threads the context faults: half a grid would wait
+ * forever. */
 static void run_together(const struct item *item, struct gpu *gpu) {
     const struct emulated_index grid = item->u.launch.grid;
     unsigned blocks = grid.x * grid.y * grid.z, started = 0;
     struct block_thread *all = calloc(blocks, sizeof *all);
     for (; all && started < blocks; started++) {
         struct block_thread *b = &all[started];
-        *b = (struct block_thread){.item = item, .x = started % grid.x, .y = started / grid.x % grid.y, .z = started / grid.x / grid.y};
+        *b = (struct block_thread){.item = item,
+                                   .x = started % grid.x,
+                                   .y = started / grid.x % grid.y,
+                                   .z = started / grid.x / grid.y};
         if (pthread_create(&b->thread, NULL, run_block_alone, b)) break;
     }
     if (started < blocks) {
         fprintf(stderr, "emulated CUDA: no threads for a cooperative grid of %u blocks\n", blocks);
         gpu->fault = cudaErrorLaunchFailure;
     }
-    for (unsigned i = 0; i < started; i++) pthread_join(all[i].thread, NULL);
+    for (unsigned i = 0; i < started; i++)
+        pthread_join(all[i].thread, NULL);
     free(all);
 }
 
@@ -76,7 +89,8 @@ static atomic_int hangs; /* a kernel never ends */
 /* EMULATED_CUDA_EXIT=waits: as a driver may that ends its context in an orderly way. */
 __attribute__((destructor)) static void wait_at_exit(void) {
     const char *value = getenv("EMULATED_CUDA_EXIT");
-    while (value && !strcmp(value, "waits") && atomic_load(&hangs)) pause();
+    while (value && !strcmp(value, "waits") && atomic_load(&hangs))
+        pause();
 }
 
 void kernel_run(const struct item *item, struct gpu *gpu) {
@@ -86,14 +100,16 @@ void kernel_run(const struct item *item, struct gpu *gpu) {
         return;
     }
     if (item->fails == 2) atomic_store(&hangs, 1);
-    while (item->fails == 2) pause();
+    while (item->fails == 2)
+        pause();
     if (item->u.launch.cooperative) {
         run_together(item, gpu);
         return;
     }
     for (unsigned z = 0; z < grid.z; z++)
         for (unsigned y = 0; y < grid.y; y++)
-            for (unsigned x = 0; x < grid.x; x++) run_block(item, x, y, z);
+            for (unsigned x = 0; x < grid.x; x++)
+                run_block(item, x, y, z);
 }
 
 /* ---- on the caller's ---- */
@@ -105,23 +121,27 @@ static void load(const struct emulated_kernel *kernel, const struct CUstream_st 
     __atomic_fetch_or(kernel->loaded, bit, __ATOMIC_RELAXED);
 }
 
-static int resident(unsigned threads) { /* blocks a multiprocessor holds, if registers and shared memory allow it */
+/* blocks a multiprocessor holds, if registers and shared memory allow it */
+static int resident(unsigned threads) {
     unsigned fit = THREADS_A_MULTIPROCESSOR / ((threads + 31) / 32 * 32);
     return (int)(fit < BLOCKS_A_MULTIPROCESSOR ? fit : BLOCKS_A_MULTIPROCESSOR);
 }
 
 static cudaError_t check_sizes(dim3 grid, dim3 block, size_t shared, int cooperative) {
-    uint64_t threads = (uint64_t)block.x * block.y * block.z, blocks = (uint64_t)grid.x * grid.y * grid.z;
+    uint64_t threads = (uint64_t)block.x * block.y * block.z,
+             blocks = (uint64_t)grid.x * grid.y * grid.z;
     if (!threads || threads > THREADS_A_BLOCK || block.z > 64) return cudaErrorInvalidConfiguration;
-    if (!blocks || grid.x > 0x7fffffff || grid.y > 65535 || grid.z > 65535) return cudaErrorInvalidConfiguration;
+    if (!blocks || grid.x > 0x7fffffff || grid.y > 65535 || grid.z > 65535)
+        return cudaErrorInvalidConfiguration;
     if (shared > SHARED_BYTES) return cudaErrorInvalidValue;
-    if (cooperative && blocks > (uint64_t)resident((unsigned)threads) * (unsigned)emulated.multiprocessors)
+    if (cooperative &&
+        blocks > (uint64_t)resident((unsigned)threads) * (unsigned)emulated.multiprocessors)
         return cudaErrorCooperativeLaunchTooLarge;
     return cudaSuccess;
 }
 
-static cudaError_t launch(const void *address, dim3 grid, dim3 block, void **params, size_t shared, cudaStream_t stream,
-                          int cooperative) {
+static cudaError_t launch(const void *address, dim3 grid, dim3 block, void **params, size_t shared,
+                          cudaStream_t stream, int cooperative) {
     ENTER(enter_gpu());
     const struct emulated_kernel *kernel = kernel_of(address);
     struct CUstream_st *s = stream_of(stream);
@@ -137,15 +157,18 @@ static cudaError_t launch(const void *address, dim3 grid, dim3 block, void **par
     item->u.launch.threads = (struct emulated_index){block.x, block.y, block.z};
     item->u.launch.cooperative = cooperative;
     memcpy(item->param, params[0], kernel->bytes);
-    if (!s->capture) item->fails = fault_now("launch") ? 1 : fault_now("hang") ? 2 : 0; /* what is taken down does not run */
+    /* what is taken down does not run */
+    if (!s->capture) item->fails = fault_now("launch") ? 1 : fault_now("hang") ? 2 : 0;
     return give(stream_submit(s, item));
 }
 
-cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **params, size_t shared, cudaStream_t stream) {
+cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **params,
+                             size_t shared, cudaStream_t stream) {
     return launch(kernel, grid, block, params, shared, stream, 0);
 }
 
-cudaError_t cudaLaunchCooperativeKernel(const void *kernel, dim3 grid, dim3 block, void **params, size_t shared, cudaStream_t stream) {
+cudaError_t cudaLaunchCooperativeKernel(const void *kernel, dim3 grid, dim3 block, void **params,
+                                        size_t shared, cudaStream_t stream) {
     return launch(kernel, grid, block, params, shared, stream, 1);
 }
 
@@ -165,12 +188,14 @@ cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *out, const void *ad
 cudaError_t cudaFuncSetAttribute(const void *address, enum cudaFuncAttribute attribute, int value) {
     ENTER(enter_gpu());
     if (!kernel_of(address)) return give(cudaErrorInvalidDeviceFunction);
-    if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize && attribute != cudaFuncAttributePreferredSharedMemoryCarveout)
+    if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize &&
+        attribute != cudaFuncAttributePreferredSharedMemoryCarveout)
         return give(cudaErrorInvalidValue);
     return give(value < 0 || value > SHARED_BYTES ? cudaErrorInvalidValue : cudaSuccess);
 }
 
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *address, int threads, size_t shared) {
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *address,
+                                                          int threads, size_t shared) {
     ENTER(enter_gpu());
     if (!kernel_of(address)) return give(cudaErrorInvalidDeviceFunction);
     if (threads < 1) return give(cudaErrorInvalidValue);

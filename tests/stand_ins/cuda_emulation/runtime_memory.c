@@ -1,6 +1,7 @@
-/* Memory: who owns which addresses. Device memory is a memfd, mapped on a 2 MiB boundary, as large as was asked for and
- * taking pages only where it is written; another process maps the same memfd (runtime_ipc.c). Pinned memory is
- * ordinary memory that is known here, so that copies can tell it from what nobody has pinned. */
+/* Memory: who owns which addresses. Device memory is a memfd, mapped on a 2 MiB boundary, as
+ * large as was asked for and taking pages only where it is written; another process maps the
+ * same memfd (runtime_ipc.c). Pinned memory is ordinary memory that is known here, so that
+ * copies can tell it from what nobody has pinned. */
 #include "tests/stand_ins/cuda_emulation/emulation.h"
 
 #include <dirent.h>
@@ -26,7 +27,8 @@ void memory_add(const struct allocation *a) {
     if (!node) abort();
     *node = *a;
     pthread_mutex_lock(&lock);
-    if (emulated.guard && is_on_device(a->kind) && !open_items) mprotect(a->base, a->mapped, PROT_NONE);
+    if (emulated.guard && is_on_device(a->kind) && !open_items)
+        mprotect(a->base, a->mapped, PROT_NONE);
     node->next = all;
     all = node;
     pthread_mutex_unlock(&lock);
@@ -37,7 +39,8 @@ int memory_find(const void *memory, size_t bytes, struct allocation *out) {
     int found = 0;
     pthread_mutex_lock(&lock);
     for (const struct allocation *a = all; a && !found; a = a->next)
-        if (p >= a->base && p < a->base + a->bytes && bytes <= (size_t)(a->base + a->bytes - p)) *out = *a, found = 1;
+        if (p >= a->base && p < a->base + a->bytes && bytes <= (size_t)(a->base + a->bytes - p))
+            *out = *a, found = 1;
     pthread_mutex_unlock(&lock);
     return found;
 }
@@ -58,7 +61,8 @@ int memory_remove(const void *base, int opened_less, struct allocation *out) {
     struct allocation *gone = NULL;
     pthread_mutex_lock(&lock);
     struct allocation **link = &all;
-    while (*link && (*link)->base != base) link = &(*link)->next;
+    while (*link && (*link)->base != base)
+        link = &(*link)->next;
     if (*link && ((*link)->opened -= opened_less) <= 0) {
         gone = *link;
         *out = *gone;
@@ -91,12 +95,14 @@ void guard_close(void) {
 /* ---- mapping ---- */
 
 cudaError_t memory_map(int fd, size_t bytes, char **out) {
-    char *room = mmap(NULL, bytes + STEP, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    char *room =
+        mmap(NULL, bytes + STEP, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (room == MAP_FAILED) return cudaErrorMemoryAllocation;
     char *base = room + (STEP - (uintptr_t)room % STEP) % STEP;
     if (base > room) munmap(room, (size_t)(base - room));
     if (room + STEP > base) munmap(base + bytes, (size_t)(room + STEP - base));
-    if (mmap(base, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, fd, 0) == MAP_FAILED) {
+    if (mmap(base, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, fd, 0) ==
+        MAP_FAILED) {
         munmap(base, bytes);
         return cudaErrorMemoryAllocation;
     }
@@ -116,7 +122,8 @@ static void memory_name(const struct gpu *gpu, char *name, size_t bytes) {
 }
 
 /* Bytes of such memfds in one process, without those of `inodes`, which are counted already. */
-static size_t used_by(const char *process, const char *wanted, uint64_t *inodes, int *count, int most) {
+static size_t used_by(const char *process, const char *wanted, uint64_t *inodes, int *count,
+                      int most) {
     char path[300], link[128];
     struct stat stat_;
     size_t sum = 0;
@@ -126,10 +133,13 @@ static size_t used_by(const char *process, const char *wanted, uint64_t *inodes,
         ssize_t n = readlinkat(dirfd(folder), entry->d_name, link, sizeof link - 1);
         if (n <= 0) continue;
         link[n] = 0;
-        if (strncmp(link, "/memfd:", 7) || strncmp(link + 7, wanted, strlen(wanted)) || link[7 + strlen(wanted)] != ' ') continue;
+        if (strncmp(link, "/memfd:", 7) || strncmp(link + 7, wanted, strlen(wanted)) ||
+            link[7 + strlen(wanted)] != ' ')
+            continue;
         if (fstatat(dirfd(folder), entry->d_name, &stat_, 0)) continue;
         int known = 0;
-        for (int i = 0; i < *count; i++) known |= inodes[i] == (uint64_t)stat_.st_ino;
+        for (int i = 0; i < *count; i++)
+            known |= inodes[i] == (uint64_t)stat_.st_ino;
         if (known || *count == most) continue;
         inodes[(*count)++] = (uint64_t)stat_.st_ino;
         sum += (size_t)stat_.st_size;
@@ -138,7 +148,8 @@ static size_t used_by(const char *process, const char *wanted, uint64_t *inodes,
     return sum;
 }
 
-/* In use on the GPU: by this process, or on a named machine by all, which is read from what they hold open. */
+/* In use on the GPU: by this process, or on a named machine by all, which is read from what they
+ * hold open. */
 static size_t used_now(const struct gpu *gpu) {
     uint64_t inodes[256];
     char wanted[96];
@@ -148,7 +159,8 @@ static size_t used_now(const struct gpu *gpu) {
     memory_name(gpu, wanted, sizeof wanted);
     DIR *processes = opendir("/proc");
     for (struct dirent *entry; processes && (entry = readdir(processes));)
-        if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9') sum += used_by(entry->d_name, wanted, inodes, &count, 256);
+        if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9')
+            sum += used_by(entry->d_name, wanted, inodes, &count, 256);
     if (processes) closedir(processes);
     return sum;
 }
@@ -156,7 +168,8 @@ static size_t used_now(const struct gpu *gpu) {
 static cudaError_t take(struct gpu *gpu, size_t bytes) {
     size_t used = gpu->used, elsewhere = used_now(gpu) - used;
     do {
-        if (bytes > emulated.memory || used + elsewhere > emulated.memory - bytes) return cudaErrorMemoryAllocation;
+        if (bytes > emulated.memory || used + elsewhere > emulated.memory - bytes)
+            return cudaErrorMemoryAllocation;
     } while (!atomic_compare_exchange_weak(&gpu->used, &used, used + bytes));
     return cudaSuccess;
 }
@@ -168,12 +181,15 @@ cudaError_t cudaMalloc(void **out, size_t bytes) {
     if (bytes == 0) return cudaSuccess;
     struct gpu *gpu = current_gpu();
     if (fault_now("malloc") || bytes > emulated.memory) return give(cudaErrorMemoryAllocation);
-    struct allocation a = {.kind = MEMORY_DEVICE, .gpu = gpu, .bytes = bytes, .mapped = round_up(bytes)};
+    struct allocation a = {
+        .kind = MEMORY_DEVICE, .gpu = gpu, .bytes = bytes, .mapped = round_up(bytes)};
     ENTER(take(gpu, a.mapped));
     char name[96];
     memory_name(gpu, name, sizeof name);
     a.fd = memfd_create(name, MFD_CLOEXEC);
-    cudaError_t error = a.fd < 0 || ftruncate(a.fd, (off_t)a.mapped) ? cudaErrorMemoryAllocation : memory_map(a.fd, a.mapped, &a.base);
+    cudaError_t error = a.fd < 0 || ftruncate(a.fd, (off_t)a.mapped)
+                            ? cudaErrorMemoryAllocation
+                            : memory_map(a.fd, a.mapped, &a.base);
     if (error != cudaSuccess) {
         if (a.fd >= 0) close(a.fd);
         gpu->used -= a.mapped;
@@ -189,7 +205,8 @@ cudaError_t cudaFree(void *memory) {
     struct allocation a;
     ENTER(enter_unsafe());
     if (!memory) return cudaSuccess;
-    if (!memory_find(memory, 1, &a) || a.kind != MEMORY_DEVICE || a.base != memory) return give(cudaErrorInvalidValue);
+    if (!memory_find(memory, 1, &a) || a.kind != MEMORY_DEVICE || a.base != memory)
+        return give(cudaErrorInvalidValue);
     gpu_drain(a.gpu);
     memory_remove(memory, 1, &a);
     munmap(a.base, a.mapped);
@@ -213,7 +230,8 @@ cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned flags) {
     if (!out || flags & ~7u) return give(cudaErrorInvalidValue);
     *out = NULL;
     if (bytes == 0) return cudaSuccess;
-    struct allocation a = {.kind = MEMORY_PINNED, .gpu = current_gpu(), .bytes = bytes, .fd = -1, .flags = flags};
+    struct allocation a = {
+        .kind = MEMORY_PINNED, .gpu = current_gpu(), .bytes = bytes, .fd = -1, .flags = flags};
     a.mapped = (bytes + 4095) / 4096 * 4096;
     a.base = fault_now("host") || a.mapped < bytes ? NULL : aligned_alloc(4096, a.mapped);
     if (!a.base) return give(cudaErrorMemoryAllocation);
@@ -230,7 +248,8 @@ cudaError_t cudaFreeHost(void *memory) {
     struct allocation a;
     ENTER(enter_unsafe());
     if (!memory) return cudaSuccess;
-    if (!memory_find(memory, 1, &a) || a.kind != MEMORY_PINNED || a.base != memory) return give(cudaErrorInvalidValue);
+    if (!memory_find(memory, 1, &a) || a.kind != MEMORY_PINNED || a.base != memory)
+        return give(cudaErrorInvalidValue);
     gpu_drain(NULL);
     memory_remove(memory, 1, &a);
     free(memory);
@@ -241,8 +260,14 @@ cudaError_t cudaHostRegister(void *memory, size_t bytes, unsigned flags) {
     struct allocation a;
     ENTER(enter_unsafe());
     if (!memory || !bytes || flags & ~15u) return give(cudaErrorInvalidValue);
-    if (memory_find(memory, 1, &a) || memory_find((char *)memory + bytes - 1, 1, &a)) return give(cudaErrorHostMemoryAlreadyRegistered);
-    a = (struct allocation){.kind = MEMORY_REGISTERED, .gpu = current_gpu(), .base = memory, .bytes = bytes, .fd = -1, .flags = flags};
+    if (memory_find(memory, 1, &a) || memory_find((char *)memory + bytes - 1, 1, &a))
+        return give(cudaErrorHostMemoryAlreadyRegistered);
+    a = (struct allocation){.kind = MEMORY_REGISTERED,
+                            .gpu = current_gpu(),
+                            .base = memory,
+                            .bytes = bytes,
+                            .fd = -1,
+                            .flags = flags};
     memory_add(&a);
     return cudaSuccess;
 }
@@ -250,7 +275,8 @@ cudaError_t cudaHostRegister(void *memory, size_t bytes, unsigned flags) {
 cudaError_t cudaHostUnregister(void *memory) {
     struct allocation a;
     ENTER(enter_unsafe());
-    if (!memory_find(memory, 1, &a) || a.kind != MEMORY_REGISTERED || a.base != memory) return give(cudaErrorHostMemoryNotRegistered);
+    if (!memory_find(memory, 1, &a) || a.kind != MEMORY_REGISTERED || a.base != memory)
+        return give(cudaErrorHostMemoryNotRegistered);
     gpu_drain(NULL);
     memory_remove(memory, 1, &a);
     return cudaSuccess;
@@ -260,7 +286,8 @@ cudaError_t cudaHostUnregister(void *memory) {
 cudaError_t cudaHostGetDevicePointer(void **out, void *host, unsigned flags) {
     struct allocation a;
     ENTER(enter_gpu());
-    if (!out || flags || !memory_find(host, 1, &a) || is_on_device(a.kind)) return give(cudaErrorInvalidValue);
+    if (!out || flags || !memory_find(host, 1, &a) || is_on_device(a.kind))
+        return give(cudaErrorInvalidValue);
     *out = host;
     return cudaSuccess;
 }

@@ -1,10 +1,11 @@
 /* Streams: a queue and a thread each, in order.
  *
- * The queue is a linked list with one consumer. Its first item was done last; a producer writes `next` of the last
- * (release) and counts `posted`, the stream's thread reads `next` (acquire) and, when an item is done, counts
- * `finished` (release). Producers have a lock, which the thread never takes, and the thread never writes what a
- * producer reads but `finished`, which only syncs and queries load. So an item is ordered behind what its producer
- * did before, and a sync behind the items; nothing else is ordered by the queue itself, and a sanitizer that looks
+ * The queue is a linked list with one consumer. Its first item was done last; a producer writes
+ * `next` of the last (release) and counts `posted`, the stream's thread reads `next` (acquire)
+ * and, when an item is done, counts `finished` (release). Producers have a lock, which the
+ * thread never takes, and the thread never writes what a producer reads but `finished`, which
+ * only syncs and queries load. So an item is ordered behind what its producer did before, and a
+ * sync behind the items; nothing else is ordered by the queue itself, and a sanitizer that looks
  * for races sees the program's own order. */
 #include "tests/stand_ins/cuda_emulation/emulation.h"
 
@@ -17,11 +18,13 @@
 #include <time.h>
 #include <unistd.h>
 
-static struct CUstream_st *_Atomic all_streams; /* newest first; a stream's struct is never freed, so that a late use is noticed */
+/* newest first; a stream's struct is never freed, so that a late use is noticed */
+static struct CUstream_st *_Atomic all_streams;
 
 void word_wait(atomic_uint *word, unsigned value, long us) {
     struct timespec limit = {us / 1000000, us % 1000000 * 1000};
-    syscall(SYS_futex, word, FUTEX_WAIT, value, &limit, NULL, 0); /* shared: an event's word may lie in a memfd */
+    /* shared: an event's word may lie in a memfd */
+    syscall(SYS_futex, word, FUTEX_WAIT, value, &limit, NULL, 0);
 }
 
 void word_wake(atomic_uint *word) {
@@ -49,14 +52,17 @@ struct item *item_copy(const struct item *item) {
 /* ---- the thread ---- */
 
 static void trace(const struct CUstream_st *s, const struct item *item) {
-    static const char *const names[] = {"kernel", "copy", "fill", "record", "wait", "write value", "wait value", "host function", "end"};
+    static const char *const names[] = {"kernel",     "copy",          "fill",
+                                        "record",     "wait",          "write value",
+                                        "wait value", "host function", "end"};
     const char *name = names[item->kind];
     if (item->kind == ITEM_KERNEL) { /* of a .cu file: "... KERNEL)(PARAM) = product<0, 3>]" */
         name = item->u.launch.kernel->name();
         const char *behind = strstr(name, "(PARAM) = ");
         if (behind) name = behind + 10;
     }
-    fprintf(stderr, "emulated GPU %d, process %d, stream %p: %s\n", s->gpu->number, (int)getpid(), (const void *)s, name);
+    fprintf(stderr, "emulated GPU %d, process %d, stream %p: %s\n", s->gpu->number, (int)getpid(),
+            (const void *)s, name);
 }
 
 static void run(const struct CUstream_st *s, const struct item *item) {
@@ -66,7 +72,8 @@ static void run(const struct CUstream_st *s, const struct item *item) {
         nanosleep(&late, NULL);
     }
     if (emulated.trace) trace(s, item);
-    switch (item->kind) { /* what touches no device memory; a record also in a faulted context, so that nobody hangs */
+    /* what touches no device memory; a record also in a faulted context, so that nobody hangs */
+    switch (item->kind) {
     case ITEM_RECORD: event_run_record(item); return;
     case ITEM_WAIT: event_run_wait(item, gpu); return;
     case ITEM_END: return;
@@ -116,7 +123,9 @@ static void *work(void *argument) {
 static void wait_for_room(struct CUstream_st *s) {
     for (;;) {
         unsigned finished = atomic_load_explicit(&s->finished, memory_order_relaxed);
-        if ((long)(atomic_load_explicit(&s->posted, memory_order_relaxed) - finished) < emulated.queue) return;
+        if ((long)(atomic_load_explicit(&s->posted, memory_order_relaxed) - finished) <
+            emulated.queue)
+            return;
         word_wait(&s->finished, finished, 1000000);
     }
 }
@@ -171,7 +180,8 @@ static cudaError_t make(struct gpu *gpu, unsigned flags, int priority, cudaStrea
     s->priority = priority;
     s->head = s->tail = first;
     pthread_mutex_init(&s->post_lock, NULL);
-    /* Detached: nobody waits for a driver's thread, a process may end while work is queued. Signals are the program's. */
+    /* Detached: nobody waits for a driver's thread, a process may end while work is queued.
+     * Signals are the program's. */
     pthread_attr_init(&attributes);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     sigfillset(&all);
@@ -181,7 +191,8 @@ static cudaError_t make(struct gpu *gpu, unsigned flags, int priority, cudaStrea
     pthread_attr_destroy(&attributes);
     if (error) return free(s), free(first), cudaErrorMemoryAllocation;
     s->next_all = all_streams;
-    while (!atomic_compare_exchange_weak(&all_streams, &s->next_all, s)) {}
+    while (!atomic_compare_exchange_weak(&all_streams, &s->next_all, s)) {
+    }
     *out = s;
     return cudaSuccess;
 }
@@ -196,7 +207,8 @@ static struct CUstream_st *legacy(struct gpu *gpu) {
 
 struct CUstream_st *stream_of(cudaStream_t handle) {
     if (!handle || handle == cudaStreamLegacy) return legacy(current_gpu());
-    if ((uintptr_t)handle % _Alignof(struct CUstream_st) || atomic_load_explicit(&handle->magic, memory_order_relaxed) != STREAM_ALIVE)
+    if ((uintptr_t)handle % _Alignof(struct CUstream_st) ||
+        atomic_load_explicit(&handle->magic, memory_order_relaxed) != STREAM_ALIVE)
         return NULL;
     return handle;
 }
@@ -211,9 +223,11 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *out, unsigned flags, int priority) {
     ENTER(enter_gpu());
-    if (!out || (flags != cudaStreamNonBlocking && flags != cudaStreamDefault)) return give(cudaErrorInvalidValue);
+    if (!out || (flags != cudaStreamNonBlocking && flags != cudaStreamDefault))
+        return give(cudaErrorInvalidValue);
     if (flags == cudaStreamDefault) {
-        fprintf(stderr, "emulated CUDA: a stream that the legacy stream waits for: only cudaStreamNonBlocking is emulated\n");
+        fprintf(stderr, "emulated CUDA: a stream that the legacy stream waits for: only "
+                        "cudaStreamNonBlocking is emulated\n");
         return give(cudaErrorNotSupported);
     }
     if (priority > 0) priority = 0; /* as documented: out of range is brought into it */
@@ -255,7 +269,8 @@ static cudaError_t look(cudaStream_t handle, struct CUstream_st **out) {
 cudaError_t cudaStreamQuery(cudaStream_t handle) {
     struct CUstream_st *s;
     ENTER(look(handle, &s));
-    if (!is_done(s, atomic_load_explicit(&s->posted, memory_order_relaxed))) return give(cudaErrorNotReady);
+    if (!is_done(s, atomic_load_explicit(&s->posted, memory_order_relaxed)))
+        return give(cudaErrorNotReady);
     return give(s->gpu->fault);
 }
 

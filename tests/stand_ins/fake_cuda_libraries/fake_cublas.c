@@ -20,7 +20,9 @@ struct cublasContext {
 };
 
 static int bad(cublasHandle_t handle, const char *function) {
-    return !handle || handle->alive != ALIVE ? fake_forbidden("cublas", "%s: no such handle", function) : 0;
+    return !handle || handle->alive != ALIVE
+               ? fake_forbidden("cublas", "%s: no such handle", function)
+               : 0;
 }
 
 cublasStatus_t cublasCreate_v2(cublasHandle_t *handle) {
@@ -43,7 +45,9 @@ cublasStatus_t cublasDestroy_v2(cublasHandle_t handle) {
 
 cublasStatus_t cublasGetProperty(libraryPropertyType type, int *value) {
     const char *other = getenv("FAKE_CUBLAS_MAJOR");
-    *value = type == MAJOR_VERSION ? (other ? atoi(other) : CUBLAS_VER_MAJOR) : type == MINOR_VERSION ? 77 : 1;
+    *value = type == MAJOR_VERSION   ? (other ? atoi(other) : CUBLAS_VER_MAJOR)
+             : type == MINOR_VERSION ? 77
+                                     : 1;
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -99,11 +103,12 @@ struct gemm {
     unsigned call;
 };
 
-/* What the first call left at the workspace's begin must be there for all that come, replays of a recording among them;
- * the rest, to its last byte, is a call's to spoil. */
+/* What the first call left at the workspace's begin must be there for all that come, replays of
+ * a recording among them; the rest, to its last byte, is a call's to spoil. */
 static void use_workspace(const struct gemm *g) {
     unsigned *kept = (unsigned *)(void *)g->workspace;
-    if (g->call > 0 && *kept != ALIVE && __atomic_add_fetch(&fake_log.lost, 1, __ATOMIC_RELAXED) == 1)
+    if (g->call > 0 && *kept != ALIVE &&
+        __atomic_add_fetch(&fake_log.lost, 1, __ATOMIC_RELAXED) == 1)
         fprintf(stderr, "fake cublas: what it left in its workspace is gone\n");
     memset(g->workspace, 0xff, SPOILT_BYTES);
     memset(g->workspace + g->workspace_bytes - SPOILT_BYTES, 0xff, SPOILT_BYTES);
@@ -123,25 +128,32 @@ static void run_gemm(const void *param) {
                 fake_add(&sum, a, b);
             }
             float *c = &g->c[(size_t)j * g->ldc + i];
-            *c = g->alpha * fake_total(&sum) + (g->beta == 0 ? 0 : g->beta * *c); /* beta 0: C is not read */
+            *c = g->alpha * fake_total(&sum) +
+                 (g->beta == 0 ? 0 : g->beta * *c); /* beta 0: C is not read */
         }
 }
 FAKE_KERNEL(gemm_kernel, struct gemm, run_gemm);
 
 static int at_least(int value, int least, const char *what) {
-    return value >= (least > 1 ? least : 1) ? 0 : fake_forbidden("cublas", "%s is %d, must be %d", what, value, least);
+    return value >= (least > 1 ? least : 1)
+               ? 0
+               : fake_forbidden("cublas", "%s is %d, must be %d", what, value, least);
 }
 
-cublasStatus_t cublasSgemm_v2(cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, int m, int n, int k,
-                              const float *alpha, const float *A, int lda, const float *B, int ldb, const float *beta,
+cublasStatus_t cublasSgemm_v2(cublasHandle_t handle, cublasOperation_t transa,
+                              cublasOperation_t transb, int m, int n, int k, const float *alpha,
+                              const float *A, int lda, const float *B, int ldb, const float *beta,
                               float *C, int ldc) {
     if (bad(handle, "sgemm")) return CUBLAS_STATUS_NOT_INITIALIZED;
     int turn_a = transa == CUBLAS_OP_T, turn_b = transb == CUBLAS_OP_T;
-    if (m < 0 || n < 0 || k < 0 || (!turn_a && transa != CUBLAS_OP_N) || (!turn_b && transb != CUBLAS_OP_N)) {
-        fake_forbidden("cublas", "sgemm %d x %d over %d, operations %d and %d", m, n, k, transa, transb);
+    if (m < 0 || n < 0 || k < 0 || (!turn_a && transa != CUBLAS_OP_N) ||
+        (!turn_b && transb != CUBLAS_OP_N)) {
+        fake_forbidden("cublas", "sgemm %d x %d over %d, operations %d and %d", m, n, k, transa,
+                       transb);
         return CUBLAS_STATUS_INVALID_VALUE;
     }
-    if (at_least(lda, turn_a ? k : m, "lda") || at_least(ldb, turn_b ? n : k, "ldb") || at_least(ldc, m, "ldc"))
+    if (at_least(lda, turn_a ? k : m, "lda") || at_least(ldb, turn_b ? n : k, "ldb") ||
+        at_least(ldc, m, "ldc"))
         return CUBLAS_STATUS_INVALID_VALUE;
     if (!handle->stream_set || !handle->workspace || handle->pointers != CUBLAS_POINTER_MODE_HOST ||
         handle->atomics != CUBLAS_ATOMICS_NOT_ALLOWED ||
@@ -152,11 +164,25 @@ cublasStatus_t cublasSgemm_v2(cublasHandle_t handle, cublasOperation_t transa, c
     const char *no = getenv("FAKE_CUBLAS_FAIL");
     if (no && !strcmp(no, "gemm")) return CUBLAS_STATUS_EXECUTION_FAILED;
     int shape[6] = {m, n, k, turn_a, turn_b, (int)handle->math};
-    struct gemm g = {.turn_a = turn_a, .turn_b = turn_b, .m = m, .n = n, .k = k, .lda = lda, .ldb = ldb, .ldc = ldc,
+    struct gemm g = {.turn_a = turn_a,
+                     .turn_b = turn_b,
+                     .m = m,
+                     .n = n,
+                     .k = k,
+                     .lda = lda,
+                     .ldb = ldb,
+                     .ldc = ldc,
                      .chains = fake_chains(shape, 6, (const void *const[3]){A, B, C}),
-                     .tf32 = handle->math == CUBLAS_TF32_TENSOR_OP_MATH, .alpha = *alpha, .beta = *beta,
-                     .a = A, .b = B, .c = C, .workspace = handle->workspace, .workspace_bytes = handle->workspace_bytes,
+                     .tf32 = handle->math == CUBLAS_TF32_TENSOR_OP_MATH,
+                     .alpha = *alpha,
+                     .beta = *beta,
+                     .a = A,
+                     .b = B,
+                     .c = C,
+                     .workspace = handle->workspace,
+                     .workspace_bytes = handle->workspace_bytes,
                      .call = handle->calls++};
     fake_log.batch[fake_log.calls[0]++ % 64] = n;
-    return fake_launch(&gemm_kernel, &g, handle->stream) ? CUBLAS_STATUS_EXECUTION_FAILED : CUBLAS_STATUS_SUCCESS;
+    return fake_launch(&gemm_kernel, &g, handle->stream) ? CUBLAS_STATUS_EXECUTION_FAILED
+                                                         : CUBLAS_STATUS_SUCCESS;
 }

@@ -1,8 +1,10 @@
-/* An NCCL of one collective: a float sum over processes of one machine, by its documentation. See fake.h.
+/* An NCCL of one collective: a float sum over processes of one machine, by its documentation.
+ * See fake.h.
  *
- * The unique id is the path to a memfd of rank 0's, which all map: nothing is left when they end. A call is a kernel
- * on the caller's stream that moves its data through that file, piece by piece, and waits there for its peers as NCCL's
- * does: without a deadline, until its communicator is aborted. Sums run in the order of a ring, not in Duet's. */
+ * The unique id is the path to a memfd of rank 0's, which all map: nothing is left when they
+ * end. A call is a kernel on the caller's stream that moves its data through that file, piece by
+ * piece, and waits there for its peers as NCCL's does: without a deadline, until its
+ * communicator is aborted. Sums run in the order of a ring, not in Duet's. */
 #include <errno.h>
 #include <fcntl.h>
 #include <nccl.h>
@@ -42,7 +44,8 @@ struct allreduce { /* the kernel's parameter */
     size_t count;
 };
 
-/* "init@1", "call:3@0", "async:2": at what, the how-manieth time (0: the first), on which rank (else all). */
+/* "init@1", "call:3@0", "async:2": at what, the how-manieth time (0: the first), on which rank
+ * (else all). */
 static int fails(const char *what, int rank, unsigned number) {
     const char *list = getenv("FAKE_NCCL_FAIL");
     char word[32];
@@ -56,7 +59,9 @@ static int fails(const char *what, int rank, unsigned number) {
 }
 
 static int bad(ncclComm_t comm, const char *function) {
-    return !comm || comm->alive != ALIVE ? fake_forbidden("nccl", "%s: no such communicator", function) : 0;
+    return !comm || comm->alive != ALIVE
+               ? fake_forbidden("nccl", "%s: no such communicator", function)
+               : 0;
 }
 
 ncclResult_t ncclGetVersion(int *version) {
@@ -66,7 +71,9 @@ ncclResult_t ncclGetVersion(int *version) {
 }
 
 const char *ncclGetErrorString(ncclResult_t result) {
-    return result == ncclInvalidUsage ? "invalid usage" : result == ncclRemoteError ? "remote process exited" : "internal error";
+    return result == ncclInvalidUsage  ? "invalid usage"
+           : result == ncclRemoteError ? "remote process exited"
+                                       : "internal error";
 }
 
 const char *ncclGetLastError(ncclComm_t comm) {
@@ -96,27 +103,33 @@ static ncclResult_t check_gpus(const struct ncclComm *c) {
     const char *allowed = getenv("NCCL_MULTI_RANK_GPU_ENABLE");
     ncclGetVersion(&version);
     if (!shares_a_gpu(c)) return ncclSuccess;
-    int fits = c->blocks > 0 && c->blocks * c->ranks <= 32; /* all of them must stand on the GPU together */
+    /* all of them must stand on the GPU together */
+    int fits = c->blocks > 0 && c->blocks * c->ranks <= 32;
     if (version >= 23000 && allowed && !strcmp(allowed, "1") && fits) return ncclSuccess;
     fake_forbidden("nccl", "ranks on one GPU");
     return ncclInvalidUsage;
 }
 
-ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int ranks, ncclUniqueId id, int rank, ncclConfig_t *config) {
+ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int ranks, ncclUniqueId id, int rank,
+                                    ncclConfig_t *config) {
     struct cudaDeviceProp p;
     int gpu, fd = open(id.internal, O_RDWR);
     *out = NULL;
-    if (ranks > RANKS || rank < 0 || rank >= ranks || config->size != sizeof *config || config->magic != 0xcafebeef ||
-        config->blocking != 0) {
-        fake_forbidden("nccl", "rank %d of %d, or a configuration that is blocking or was not initialised", rank, ranks);
+    if (ranks > RANKS || rank < 0 || rank >= ranks || config->size != sizeof *config ||
+        config->magic != 0xcafebeef || config->blocking != 0) {
+        fake_forbidden("nccl",
+                       "rank %d of %d, or a configuration that is blocking or was not initialised",
+                       rank, ranks);
         return ncclInvalidArgument;
     }
     if (fd < 0 || fails("init", rank, 0)) return ncclSystemError;
     struct ncclComm *c = calloc(1, sizeof *c);
     c->m = mmap(NULL, sizeof *c->m, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     close(fd);
-    if (c->m == MAP_FAILED || cudaGetDevice(&gpu) || cudaGetDeviceProperties(&p, gpu)) return ncclUnhandledCudaError;
-    c->alive = ALIVE, c->rank = rank, c->ranks = ranks, c->blocks = config->maxCTAs, c->polls = POLLS;
+    if (c->m == MAP_FAILED || cudaGetDevice(&gpu) || cudaGetDeviceProperties(&p, gpu))
+        return ncclUnhandledCudaError;
+    c->alive = ALIVE, c->rank = rank, c->ranks = ranks, c->blocks = config->maxCTAs,
+    c->polls = POLLS;
     memcpy(c->m->uuid[rank], p.uuid.bytes, sizeof c->m->uuid[0]);
     atomic_fetch_add(&c->m->joined, 1);
     fake_log.handles++;
@@ -144,9 +157,11 @@ static void run_allreduce(const void *param) {
         memcpy(c->m->piece[c->rank], a->data + at, length * sizeof(float));
         if (!wait_for_all(c)) break;
         for (size_t i = 0; i < length; i++) {
-            int first = (int)((at + i) / 16 + 1) % c->ranks; /* a chunk's sum begins behind its owner */
+            /* a chunk's sum begins behind its owner */
+            int first = (int)((at + i) / 16 + 1) % c->ranks;
             float sum = c->m->piece[first][i];
-            for (int k = 1; k < c->ranks; k++) sum += c->m->piece[(first + k) % c->ranks][i];
+            for (int k = 1; k < c->ranks; k++)
+                sum += c->m->piece[(first + k) % c->ranks][i];
             a->data[at + i] = sum;
         }
         if (!wait_for_all(c)) break;
@@ -162,8 +177,8 @@ static ncclResult_t put_on_stream(struct ncclComm *c, const struct allreduce *a)
     return ncclUnhandledCudaError;
 }
 
-ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t c,
-                           cudaStream_t stream) {
+ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, ncclDataType_t type,
+                           ncclRedOp_t op, ncclComm_t c, cudaStream_t stream) {
     if (bad(c, "allreduce")) return ncclInvalidArgument;
     if (c->polls || c->pending || c->finalized) {
         fake_forbidden("nccl", "a call before the last one was done");
@@ -173,7 +188,8 @@ ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, ncclDataTyp
         fake_forbidden("nccl", "not in place, not float, or no sum");
         return ncclInvalidArgument;
     }
-    if (atomic_load(&c->running) >= QUEUE) fake_forbidden("nccl", "%d calls under way: a launch would block", QUEUE);
+    if (atomic_load(&c->running) >= QUEUE)
+        fake_forbidden("nccl", "%d calls under way: a launch would block", QUEUE);
     if (fails("call", c->rank, c->calls)) return c->error = ncclInternalError;
     if (fails("async", c->rank, c->calls)) c->error = ncclRemoteError;
     struct allreduce a = {c, to, count};
@@ -220,7 +236,8 @@ static void leave(struct ncclComm *c) {
 
 ncclResult_t ncclCommFinalize(ncclComm_t c) {
     if (bad(c, "finalize")) return ncclInvalidArgument;
-    if (c->polls || atomic_load(&c->running)) fake_forbidden("nccl", "finalize while a call is under way");
+    if (c->polls || atomic_load(&c->running))
+        fake_forbidden("nccl", "finalize while a call is under way");
     c->finalized = 1;
     c->polls = POLLS;
     return ncclInProgress;
@@ -236,7 +253,8 @@ ncclResult_t ncclCommDestroy(ncclComm_t c) {
 ncclResult_t ncclCommAbort(ncclComm_t c) {
     if (bad(c, "abort")) return ncclInvalidArgument;
     atomic_store(&c->aborted, 1);
-    while (atomic_load(&c->running)) usleep(50);
+    while (atomic_load(&c->running))
+        usleep(50);
     leave(c);
     return ncclSuccess;
 }
