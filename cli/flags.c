@@ -61,11 +61,7 @@ static int read_off(const struct flag *flag, const char *text, struct run_config
 }
 
 static int read_mode(const struct flag *flag, const char *text, struct run_config *config) {
-    for (int mode = 0; mode < MODE_COUNT; mode++) {
-        if (strcmp(mode_name(mode), text)) continue;
-        config->mode = mode;
-        return OK;
-    }
+    if (mode_parse(text, &config->mode)) return OK;
     return fail(ERR_USAGE, "%s: '%s': there are single, dp and ddp", flag->name, text);
 }
 

@@ -1,8 +1,6 @@
 /* The comparison as a table: see compare_table.h. Columns are runs, rows are what a reader asks. */
 #include "report/compare_table.h"
 
-#include <string.h>
-
 #include "report/table.h"
 
 enum { RUNS = 3 };
@@ -99,7 +97,7 @@ static void row_lane(FILE *file, const char *name, const struct run_record *run,
         else if (r->devices < 2)
             snprintf(text[i], sizeof text[i], "%.2f", first);
         /* the others' waiting is not measured: part of idle */
-        else if (value == waiting_ms && !strcmp(r->mode, "dp"))
+        else if (value == waiting_ms && r->mode == MODE_DP)
             snprintf(text[i], sizeof text[i], "%.2f | -", first);
         else
             snprintf(text[i], sizeof text[i], "%.2f | %.2f", first, rest);
@@ -163,9 +161,7 @@ void batch_line(FILE *file, const struct run_record *run) {
     for (int i = 0; i < RUNS; i++) {
         const struct run_record *r = &run[i];
         fprintf(file, "%s%s: %g x %d", i ? ", " : "batch: ",
-                !strcmp(r->mode, "single") ? "single"
-                : !strcmp(r->mode, "dp")   ? "DP"
-                                           : "DDP",
+                mode_title(r->mode),
                 (double)r->batch_size / r->devices, r->devices);
     }
     fprintf(file, " = global %d; %s, learning rate %g", run[0].batch_size, run[0].optimizer,

@@ -55,7 +55,7 @@ static int any_phase(const struct run_record *r, int phase) {
 
 static void time_table(FILE *file, const struct run_record *r) {
     char text[32];
-    int ddp = !strcmp(r->mode, "ddp"), waits = r->devices > 1;
+    int ddp = r->mode == MODE_DDP, waits = r->devices > 1;
     fprintf(file, "dev    bytes in   bytes out  busy ms");
     for (int p = 0; p < PHASE_COUNT; p++)
         if (any_phase(r, p))

@@ -24,7 +24,7 @@ void record_free(struct run_record *record) {
 }
 
 int record_has_grads(const struct run_record *record, int device) {
-    return device == 0 || strcmp(record->mode, "dp") != 0;
+    return device == 0 || record->mode != MODE_DP;
 }
 
 int record_extrapolated(const struct run_record *record) {

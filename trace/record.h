@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "trace/ledger.h"
+#include "trace/mode.h"
 #include "trace/span.h"
 
 #ifdef __cplusplus
@@ -30,7 +31,8 @@ struct device_record {
 enum { TRACE_STEPS = 1000 }; /* of LeNet some 45 spans each: 3 MiB a device, 7 MB of trace */
 
 struct run_record {
-    char mode[8], model[16], dataset[16], kind[16], algorithm[16];
+    enum run_mode mode;
+    char model[16], dataset[16], kind[16], algorithm[16];
     int gpus; /* physical ones that the devices share; 0: emulated devices */
     /* times by phase and flops were measured; else they are 0, and not in the JSON form */
     int timed;

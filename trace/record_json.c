@@ -127,7 +127,7 @@ static void write_proof(const struct run_record *r, struct json_writer *w) {
 
 void record_write(const struct run_record *r, struct json_writer *w, const char *key, int hashes) {
     json_object(w, key);
-    json_string(w, "mode", r->mode);
+    json_string(w, "mode", mode_name(r->mode));
     json_string(w, "model", r->model);
     json_string(w, "dataset", r->dataset);
     json_string(w, "device_kind", r->kind);
@@ -273,7 +273,10 @@ static int read_names(struct run_record *r, const struct json *object) {
 
 int record_read(struct run_record *r, const struct json *o) {
     memset(r, 0, sizeof *r);
-    text(o, "mode", r->mode, sizeof r->mode);
+    char mode[8] = "";
+    text(o, "mode", mode, sizeof mode);
+    if (!mode_parse(mode, &r->mode))
+        return fail(ERR_FAILED, "run record: mode: '%s': it was written by another version", mode);
     text(o, "model", r->model, sizeof r->model);
     text(o, "dataset", r->dataset, sizeof r->dataset);
     text(o, "device_kind", r->kind, sizeof r->kind);

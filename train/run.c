@@ -8,16 +8,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 
-const char *mode_name(enum run_mode mode) {
-    static const char *const names[MODE_COUNT] = {"single", "dp", "ddp"};
-    return names[mode];
-}
-
-const char *mode_title(enum run_mode mode) {
-    static const char *const titles[MODE_COUNT] = {"single", "DP", "DDP"};
-    return titles[mode];
-}
-
 void run_config_default(struct run_config *config) {
     *config = (struct run_config){
         .mode = MODE_SINGLE,

@@ -7,10 +7,7 @@
 #include "device/device.h"
 #include "models/model.h"
 #include "nn/optimizer.h"
-
-enum run_mode { MODE_SINGLE, MODE_DP, MODE_DDP, MODE_COUNT };
-const char *mode_name(enum run_mode mode);  /* "single", "dp", "ddp": as flags and files say it */
-const char *mode_title(enum run_mode mode); /* "single", "DP", "DDP": as tables say it */
+#include "trace/mode.h"
 
 enum { VIRTUAL_OFF = 0, VIRTUAL_DEFAULT = -1, PATH_BYTES = 512 };
 

@@ -166,7 +166,7 @@ static int open_test_loader(struct session *s) {
 static void describe(struct session *s) {
     const struct run_config *c = s->config;
     struct run_record *r = s->record;
-    snprintf(r->mode, sizeof r->mode, "%s", mode_name(c->mode));
+    r->mode = c->mode;
     snprintf(r->model, sizeof r->model, "%s", s->model.name);
     snprintf(r->dataset, sizeof r->dataset, "%s", s->train_set.name);
     snprintf(r->kind, sizeof r->kind, "%s",

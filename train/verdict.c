@@ -3,7 +3,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 static const double LOSS_APART = 0.01; /* relative: what a reader of two curves would see */
 
@@ -94,10 +93,6 @@ int verdict_judge(const struct run_record *a, const struct run_record *b, struct
     return 1;
 }
 
-static const char *title(const struct run_record *r) {
-    return !strcmp(r->mode, "dp") ? "DP" : !strcmp(r->mode, "ddp") ? "DDP" : "single";
-}
-
 static void print_drift(FILE *file, const struct verdict *v) {
     if (v->bits_apart_at < 0) {
         fprintf(file, "  here the bits agree all the same, at every step\n");
@@ -115,7 +110,7 @@ static void print_drift(FILE *file, const struct verdict *v) {
 
 void verdict_print(FILE *file, const struct verdict *v, const struct run_record *a,
                    const struct run_record *b) {
-    const char *x = title(a), *y = title(b);
+    const char *x = mode_title(a->mode), *y = mode_title(b->mode);
     switch (v->kind) {
     case VERDICT_EQUAL:
         fprintf(file,

@@ -7,8 +7,9 @@
 
 enum { MIB = 1 << 20, STEPS = 10 };
 
-static struct run_record make(const char *mode, int devices) {
-    struct run_record r = {.devices = devices,
+static struct run_record make(enum run_mode mode, int devices) {
+    struct run_record r = {.mode = mode,
+                           .devices = devices,
                            .virtual_devices = 4,
                            .batch_size = 250,
                            .lr = 0.125,
@@ -19,7 +20,7 @@ static struct run_record make(const char *mode, int devices) {
                            .training_seconds = 2,
                            .epoch_count = 1,
                            .duplicates = 3};
-    strcpy(r.mode, mode), strcpy(r.kind, "cpu"), strcpy(r.optimizer, "adam");
+    strcpy(r.kind, "cpu"), strcpy(r.optimizer, "adam");
     r.losses = calloc(STEPS, sizeof *r.losses);
     r.accuracy = calloc(1, sizeof *r.accuracy);
     r.losses[STEPS - 1] = 0.123456789;
@@ -38,8 +39,8 @@ static struct run_record make(const char *mode, int devices) {
         x->phase_ns[PHASE_EVALUATE] = 900000000,
         x->phase_ns[PHASE_PROOF] = d ? 0 : 7000000; /* neither is a step's work */
         x->busy_ns = x->phase_ns[PHASE_FORWARD] + x->phase_ns[PHASE_OPTIMIZER];
-        x->comm_ns = strcmp(mode, "ddp") ? 0 : 30000000;
-        x->wait_ns = !strcmp(mode, "ddp") ? 15000000 : !strcmp(mode, "dp") && d == 0 ? 5000000 : 0;
+        x->comm_ns = mode == MODE_DDP ? 30000000 : 0;
+        x->wait_ns = mode == MODE_DDP ? 15000000 : mode == MODE_DP && d == 0 ? 5000000 : 0;
     }
     return r;
 }
@@ -59,7 +60,7 @@ static void has(const char *text, const char *line) {
 }
 
 Test(report, compare_table, .timeout = 30) {
-    struct run_record run[3] = {make("single", 1), make("dp", 2), make("ddp", 3)};
+    struct run_record run[3] = {make(MODE_SINGLE, 1), make(MODE_DP, 2), make(MODE_DDP, 3)};
     /* whole epochs, but for DDP's, which is padded */
     run[0].steps_per_epoch = run[1].steps_per_epoch = STEPS;
     char *head = text_of(compare_table, run);
@@ -102,7 +103,7 @@ Test(report, compare_table, .timeout = 30) {
 }
 
 Test(report, lines, .timeout = 30) {
-    struct run_record run[3] = {make("single", 1), make("dp", 2), make("ddp", 2)};
+    struct run_record run[3] = {make(MODE_SINGLE, 1), make(MODE_DP, 2), make(MODE_DDP, 2)};
     char *text = text_of(batch_line, run);
     has(text, "^batch: single: 250 x 1, DP: 125 x 2, DDP: 125 x 2 = global 250; adam, learning "
               "rate 0.125; 4 "
@@ -144,7 +145,7 @@ static void profile(FILE *file, const struct run_record *run) {
 }
 
 Test(report, profile_table, .timeout = 30) {
-    struct run_record run = make("dp", 3);
+    struct run_record run = make(MODE_DP, 3);
     char *text = text_of(profile, &run);
     has(text, "^DP: 3 devices, global batch 250, mean of 10 steps, 1250 images/s$");
     has(text, "^dev +memory +total +params +activations$");
@@ -169,13 +170,13 @@ Test(report, profile_table, .timeout = 30) {
     has(text, "^  link bytes a step +bytes out \\+8.5 MiB$");
     free(text);
     record_free(&run);
-    run = make("ddp", 2);
+    run = make(MODE_DDP, 2);
     text = text_of(profile, &run);
     has(text, "^dev +bytes in .* waiting +allreduce \\(beside\\)$");
     has(text, "^  1 +1 MiB .* 1.50 +3.00$");
     free(text);
     record_free(&run);
-    run = make("single", 1);
+    run = make(MODE_SINGLE, 1);
     text = text_of(profile, &run);
     has(text, "^DP: 1 device, ");
     has(text, "^  memory at peak +nothing$");
@@ -185,7 +186,7 @@ Test(report, profile_table, .timeout = 30) {
 
 /* Largest first, only what is more, and no more causes than the record has. */
 Test(report, excess, .timeout = 30) {
-    struct run_record run = make("dp", 2);
+    struct run_record run = make(MODE_DP, 2);
     struct excess list[EXCESS_MAX];
     run.device[0].memory.at_peak[MEM_GATHERED] = 100, run.device[0].memory.at_peak[MEM_INPUT] = 300,
     run.device[1].memory.at_peak[MEM_INPUT] = 100;
@@ -202,7 +203,7 @@ Test(report, excess, .timeout = 30) {
     cr_assert(!strcmp(list[0].name, "reduce") && list[0].amount == 5e6 &&
               !strcmp(list[1].name, "optimizer") && list[1].amount == 2e6);
     record_free(&run);
-    run = make("single", 1);
+    run = make(MODE_SINGLE, 1);
     for (int kind = EXCESS_MEMORY; kind <= EXCESS_TIME; kind++)
         cr_assert_eq(profile_excess(&run, kind, list), 0);
     record_free(&run);

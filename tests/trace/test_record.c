@@ -44,7 +44,7 @@ static struct run_record make(void) {
                            .images = INT64_MAX,
                            .snapshot_count = 2,
                            .snapshot_step = {3, 8}};
-    strcpy(r.mode, "ddp"), strcpy(r.model, "lenet"), strcpy(r.dataset, "synthetic"),
+    r.mode = MODE_DDP, strcpy(r.model, "lenet"), strcpy(r.dataset, "synthetic"),
         strcpy(r.kind, "cpu"), strcpy(r.algorithm, "tree");
     strcpy(r.why_not, "\"quoted\", with a comma"), strcpy(r.buckets, "16, 32"),
         strcpy(r.choice, "tree: asked for");
@@ -143,7 +143,7 @@ Test(record, round_trip, .timeout = 30) {
               b.train_samples == 60000 && b.test_samples == 10000 && b.loss_in_forward == 1 &&
               b.first_step == 9 && b.steps == STEPS && b.training_seconds == 12.25 &&
               b.first_step_seconds == 0.75);
-    cr_assert(!strcmp(a.mode, b.mode) && !strcmp(a.model, b.model) &&
+    cr_assert(a.mode == MODE_DDP && b.mode == MODE_DDP && !strcmp(a.model, b.model) &&
               !strcmp(a.dataset, b.dataset) && !strcmp(a.kind, b.kind) &&
               !strcmp(a.algorithm, b.algorithm) && !strcmp(a.why_not, b.why_not) &&
               !strcmp(a.buckets, b.buckets) && !strcmp(a.choice, b.choice));
@@ -215,8 +215,8 @@ Test(record, sums, .timeout = 30) {
     cr_assert_eq(record_last_accuracy(&r), -1);
     r = (struct run_record){.devices = 1};
     cr_assert(record_seconds_per_epoch(&r) == 0 && record_images_per_second(&r) == 0);
-    strcpy(r.mode, "dp");
+    r.mode = MODE_DP;
     cr_assert(record_has_grads(&r, 0) && !record_has_grads(&r, 1));
-    strcpy(r.mode, "ddp");
+    r.mode = MODE_DDP;
     cr_assert(record_has_grads(&r, 0) && record_has_grads(&r, 1));
 }

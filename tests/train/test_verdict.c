@@ -9,13 +9,13 @@ enum { STEPS = 4, PARAMETERS = 3, DEVICES = 4, WIDTH = 2 * PARAMETERS };
 static const char *const NAMES[PARAMETERS] = {"W1", "b1", "W2"};
 
 /* A run of these devices; all devices hold the same, as they should. */
-static struct run_record make(const char *mode, int devices) {
-    struct run_record r = {.devices = devices,
+static struct run_record make(enum run_mode mode, int devices) {
+    struct run_record r = {.mode = mode,
+                           .devices = devices,
                            .virtual_devices = DEVICES,
                            .bits_promised = 1,
                            .parameters = PARAMETERS,
                            .steps = STEPS};
-    snprintf(r.mode, sizeof r.mode, "%s", mode);
     r.names = calloc(PARAMETERS, sizeof *r.names);
     r.losses = calloc(STEPS, sizeof *r.losses);
     for (int p = 0; p < PARAMETERS; p++)
@@ -49,8 +49,8 @@ static char *printed(const struct verdict *v, const struct run_record *a,
 }
 
 Test(verdict, equal, .timeout = 30) {
-    struct run_record single = make("single", 1), dp = make("dp", DEVICES),
-                      ddp = make("ddp", DEVICES);
+    struct run_record single = make(MODE_SINGLE, 1), dp = make(MODE_DP, DEVICES),
+                      ddp = make(MODE_DDP, DEVICES);
     for (int i = 0; i < STEPS * WIDTH; i++)
         if (i % WIDTH >= PARAMETERS)
             dp.hashes[2][i] = 5; /* DP's other devices hold no reduced gradient: not looked at */
@@ -65,8 +65,8 @@ Test(verdict, equal, .timeout = 30) {
 
 /* Every single hash of every device that counts, flipped in its lowest or highest bit. */
 Test(verdict, one_flipped_hash, .timeout = 60) {
-    static const char *const modes[] = {"dp", "ddp"};
-    struct run_record single = make("single", 1);
+    static const enum run_mode modes[] = {MODE_DP, MODE_DDP};
+    struct run_record single = make(MODE_SINGLE, 1);
     for (int m = 0; m < 2; m++)
         for (int d = 0; d < DEVICES; d++)
             for (int i = 0; i < STEPS * WIDTH; i++) {
@@ -78,7 +78,8 @@ Test(verdict, one_flipped_hash, .timeout = 60) {
                 cr_assert(v.kind == VERDICT_DIFFERENT && v.step == i / WIDTH &&
                               v.parameter == i % PARAMETERS && v.device == d &&
                               v.in_gradient == in_gradient && !v.among_replicas,
-                          "%s, device %d, hash %d: step %d, parameter %d, device %d", modes[m], d,
+                          "%s, device %d, hash %d: step %d, parameter %d, device %d",
+                          mode_name(modes[m]), d,
                           i, v.step, v.parameter, v.device);
                 char want[128];
                 snprintf(want, sizeof want,
@@ -92,10 +93,10 @@ Test(verdict, one_flipped_hash, .timeout = 60) {
 }
 
 Test(verdict, flipped_at_the_end, .timeout = 30) {
-    struct run_record single = make("single", 1);
+    struct run_record single = make(MODE_SINGLE, 1);
     for (int d = 0; d < DEVICES; d++)
         for (int p = 0; p < PARAMETERS; p++) {
-            struct run_record ddp = make("ddp", DEVICES);
+            struct run_record ddp = make(MODE_DDP, DEVICES);
             ddp.final_hashes[d][p]++;
             struct verdict v = judge(&single, &ddp);
             cr_assert(v.kind == VERDICT_DIFFERENT && v.step == STEPS && v.parameter == p &&
@@ -108,7 +109,7 @@ Test(verdict, flipped_at_the_end, .timeout = 30) {
 /* The earliest counts: a value before a gradient of the same step, a step before any of a later
  * one. */
 Test(verdict, the_first_is_named, .timeout = 30) {
-    struct run_record single = make("single", 1), ddp = make("ddp", DEVICES);
+    struct run_record single = make(MODE_SINGLE, 1), ddp = make(MODE_DDP, DEVICES);
     ddp.final_hashes[0][0]++;
     ddp.hashes[0][3 * WIDTH]++;
     ddp.hashes[0][2 * WIDTH + PARAMETERS]++;
@@ -122,7 +123,7 @@ Test(verdict, the_first_is_named, .timeout = 30) {
     cr_assert(v.step == 1 && v.in_gradient && v.device == 2 && v.parameter == 1 &&
               v.bits_apart_at == 1);
     record_free(&ddp);
-    ddp = make("ddp", DEVICES);
+    ddp = make(MODE_DDP, DEVICES);
     ddp.steps--; /* a run that ended early is not the same */
     cr_assert(judge(&single, &ddp).kind == VERDICT_DIFFERENT &&
               judge(&single, &ddp).step == STEPS - 1);
@@ -131,7 +132,7 @@ Test(verdict, the_first_is_named, .timeout = 30) {
 
 /* Bits not promised: hashes of the two runs may differ, those of one run's replicas may not. */
 Test(verdict, not_promised, .timeout = 30) {
-    struct run_record single = make("single", 1), ddp = make("ddp", DEVICES);
+    struct run_record single = make(MODE_SINGLE, 1), ddp = make(MODE_DDP, DEVICES);
     struct verdict v;
     ddp.bits_promised = 0;
     snprintf(ddp.why_not, sizeof ddp.why_not, "ring over 4 devices adds in an order of its own");
@@ -168,7 +169,7 @@ Test(verdict, not_promised, .timeout = 30) {
     cr_assert(v.kind == VERDICT_DIFFERENT && v.among_replicas && v.step == STEPS && v.device == 2 &&
               v.parameter == 2);
     record_free(&single), record_free(&ddp);
-    single = make("single", 1), ddp = make("ddp", DEVICES);
+    single = make(MODE_SINGLE, 1), ddp = make(MODE_DDP, DEVICES);
     ddp.virtual_devices = 2;
     cr_assert_eq(verdict_judge(&single, &ddp, &v), 0);
     cr_assert(strstr(v.why_not, "4 virtual devices against 2"), "%s", v.why_not);
@@ -177,7 +178,7 @@ Test(verdict, not_promised, .timeout = 30) {
 
 /* Losses that are not finite: the same on both sides is together, on one side is apart. */
 Test(verdict, losses_not_finite, .timeout = 30) {
-    struct run_record single = make("single", 1), ddp = make("ddp", DEVICES);
+    struct run_record single = make(MODE_SINGLE, 1), ddp = make(MODE_DDP, DEVICES);
     struct verdict v;
     ddp.bits_promised = 0;
     for (int s = 1; s < STEPS; s++)
