@@ -64,7 +64,7 @@ static int profile(const struct run_config *config, struct run_record *runs,
     base.spans = base.quiet = 1;
     base.evaluate = 0;
     if (!base.steps) base.steps = DEFAULT_STEPS;
-    *base.save = *base.log_loss = *base.json = 0;
+    run_config_without_files(&base);
     CHECK(job_try_nccl(&base, result));
     for (int i = 0; i < KINDS; i++) {
         base.mode = kinds[i].mode;

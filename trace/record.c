@@ -13,7 +13,7 @@ void record_free(struct run_record *record) {
         free(record->hashes[d]);
         free(record->final_hashes[d]);
     }
-    for (int k = 0; k < 8; k++)
+    for (int k = 0; k < MAX_SNAPSHOTS; k++)
         free(record->snapshots[k]);
     free(record->grads);
     span_log_free(&record->kept);

@@ -28,7 +28,10 @@ struct device_record {
     double flops;
 };
 
-enum { TRACE_STEPS = 1000 }; /* of LeNet some 45 spans each: 3 MiB a device, 7 MB of trace */
+/* The steps whose spans are kept for --trace. A step of LeNet has about 45 spans, so 1000 steps
+ * take 3 MiB per device and give a trace file of 7 MB. */
+enum { TRACE_STEPS = 1000 };
+enum { MAX_SNAPSHOTS = 8 }; /* of all parameters, in one run */
 
 struct run_record {
     enum run_mode mode;
@@ -79,8 +82,8 @@ struct run_record {
     /* Lock step. snapshots[k]: all parameters before step snapshot_step[k]; grads: after the
      * last step's reduction. Row-major, registration order, one after another, parameter_count
      * floats each. */
-    int snapshot_count, snapshot_step[8];
-    float *snapshots[8];
+    int snapshot_count, snapshot_step[MAX_SNAPSHOTS];
+    float *snapshots[MAX_SNAPSHOTS];
     float *grads;
 };
 

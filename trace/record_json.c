@@ -250,7 +250,7 @@ static int read_proof(struct run_record *r, const struct json *object) {
         CHECK(read_hex(&one, "hashes", row / 2, (void **)&r->final_hashes[d]));
     }
     const struct json *shots = json_find(object, "snapshots");
-    for (item = shots ? shots->child : NULL; item && r->snapshot_count < 8; item = item->next) {
+    for (item = shots ? shots->child : NULL; item && r->snapshot_count < MAX_SNAPSHOTS; item = item->next) {
         int k = r->snapshot_count++;
         r->snapshot_step[k] = (int)integer(item, "step");
         CHECK(read_hex(item, "values", r->parameter_count * sizeof(float),

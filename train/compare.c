@@ -26,7 +26,7 @@ static int needs_lockstep(const struct run_config *config) {
  * files. Cut by its own device count DDP pads an epoch that the others do not, so that its last
  * batch is another one, and steps of later epochs may be shifted: then only steps before the end
  * of the first epoch are the same work. */
-static int choose_points(const struct run_config *config, int points[8]) {
+static int choose_points(const struct run_config *config, int points[MAX_SNAPSHOTS]) {
     struct dataset set;
     int v = config->virtual_devices;
     CHECK(dataset_open(&set, config->dataset, *config->data_dir ? config->data_dir : NULL, 1));
@@ -51,7 +51,7 @@ static int judge(struct comparison *c, enum run_mode mode, struct job_result *re
 }
 
 int compare_run(struct comparison *c, const struct run_config *config, struct job_result *result) {
-    int points[8];
+    int points[MAX_SNAPSHOTS];
     memset(result, 0, sizeof *result);
     result->exit_status = 1;
     c->config = *config;
@@ -62,7 +62,7 @@ int compare_run(struct comparison *c, const struct run_config *config, struct jo
         struct run_config one = c->config;
         one.mode = mode;
         one.hashes = one.spans = 1;
-        *one.save = *one.log_loss = *one.json = 0;
+        run_config_without_files(&one);
         if (mode == MODE_SINGLE && needs_lockstep(&c->config))
             memcpy(one.snapshots, points, sizeof points);
         CHECK(job_run_titled(mode_title(mode), &one, &c->run[mode], result));

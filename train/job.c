@@ -136,7 +136,7 @@ int job_try_nccl(const struct run_config *config, struct job_result *result) {
     one.mode = MODE_DDP;
     one.steps = one.quiet = 1;
     one.evaluate = 0;
-    *one.save = *one.log_loss = *one.json = *one.trace = 0;
+    run_config_without_files(&one);
     return job_run_titled(mode_title(MODE_DDP), &one, NULL, result);
 }
 

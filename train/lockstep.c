@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 
-void lockstep_points(int steps, int points[8]) {
+void lockstep_points(int steps, int points[MAX_SNAPSHOTS]) {
     int wanted[] = {0, steps / 4, steps / 2, steps - 1}, n = 0;
     for (int i = 0; steps > 0 && i < 4; i++)
         if (n == 0 || wanted[i] > points[n - 1]) points[n++] = wanted[i];
@@ -24,7 +24,8 @@ static int one_step(const struct run_config *config, enum run_mode mode,
     one.dump_grads = one.quiet = 1;
     one.snapshots[0] = -1;
     one.model_options.dropout = 0;
-    *one.init_from = *one.save = *one.log_loss = *one.json = 0;
+    *one.init_from = 0;
+    run_config_without_files(&one);
     return job_run(&one, single->snapshots[k], single->parameter_count, out, result);
 }
 

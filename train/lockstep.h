@@ -15,7 +15,7 @@
 
 /* Chooses steps below `steps` at which to compare, the first and the last among them; -1 ends
  * the list. */
-void lockstep_points(int steps, int points[8]);
+void lockstep_points(int steps, int points[MAX_SNAPSHOTS]);
 
 /* Compares config's mode with the single mode at every snapshot of `single`; sets v->kind,
  * worst, steps, step, parameter. Dropout is turned off for it: its masks belong to virtual

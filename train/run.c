@@ -33,6 +33,10 @@ void run_config_default(struct run_config *config) {
     };
 }
 
+void run_config_without_files(struct run_config *config) {
+    *config->save = *config->log_loss = *config->json = 0;
+}
+
 int run_devices(const struct run_config *config) {
     return config->mode == MODE_SINGLE ? 1 : config->devices;
 }

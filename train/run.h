@@ -7,7 +7,7 @@
 #include "device/device.h"
 #include "models/model.h"
 #include "nn/optimizer.h"
-#include "trace/mode.h"
+#include "trace/record.h"
 
 enum { VIRTUAL_OFF = 0, VIRTUAL_DEFAULT = -1, PATH_BYTES = 512 };
 
@@ -51,12 +51,18 @@ struct run_config {
     int late;     /* tests: host-late devices */
     /* lock step: begin at this global step; data order as if the steps before had run */
     int first_step;
-    int snapshots[8]; /* lock step: record the parameters before these steps; -1 ends the list */
-    int dump_grads;   /* lock step: record the reduced gradients of the last step */
+    /* lock step: record the parameters before these steps; -1 ends the list */
+    int snapshots[MAX_SNAPSHOTS];
+    int dump_grads; /* lock step: record the reduced gradients of the last step */
 };
 
 /* The defaults that --help states. */
 void run_config_default(struct run_config *config);
+
+/* Clears the files that a run itself writes: --save, --log-loss and --json. A command that trains
+ * several times, or once for a check, writes its results itself. --trace stays: it only asks the
+ * record to keep its spans. */
+void run_config_without_files(struct run_config *config);
 
 /* Checks what is wrong on its own or together (batch below devices, V no multiple of W, unknown
  * names), before anything is opened. ERR_USAGE with one line. */

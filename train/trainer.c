@@ -58,7 +58,7 @@ static int hold(struct loop *l, struct loader *from, struct loaded_batch *batch)
 static int snapshot_if_due(struct loop *l) {
     struct session *s = l->s;
     struct run_record *r = s->record;
-    if (l->snapshot == 8 || s->config->snapshots[l->snapshot] != l->step) return OK;
+    if (l->snapshot == MAX_SNAPSHOTS || s->config->snapshots[l->snapshot] != l->step) return OK;
     l->snapshot++;
     if (!session_leads(s)) return OK;
     measure_count(s); /* reading the parameters is no part of training, */

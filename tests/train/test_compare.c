@@ -175,7 +175,7 @@ Test(compare, diverged, .timeout = 120, .init = folder_make, .fini = folder_remo
 }
 
 Test(compare, points, .timeout = 30) {
-    int points[8];
+    int points[MAX_SNAPSHOTS];
     lockstep_points(0, points);
     cr_assert_eq(points[0], -1);
     lockstep_points(1, points);
