@@ -24,8 +24,6 @@ FOLDERS := base trace device device/host device/host/kernels data nn models comm
            allreduce allreduce/host dp ddp train report doctor api
 LIB_OBJ  = $(patsubst %,$(B)/%.o,$(basename $(wildcard $(FOLDERS:=/*.c)) $(CUDA_SOURCES)))
 CLI_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard cli/*.c))
-BENCHES := $(patsubst %.c,$(B)/%,$(wildcard bench/*.c))
-EXAMPLES := $(patsubst %.c,$(B)/%,$(wildcard examples/*.c))
 
 # zlib is optional. `make HAVE_ZLIB=` builds as if it were absent.
 has = $(shell $(CC) -E -x c -include $(1) /dev/null >/dev/null 2>&1 && echo yes)
@@ -41,7 +39,7 @@ LINK    = $(CC) $(FLAGS) $(CFLAGS) $(LDFLAGS) $(filter %.o %.a,$^)
 
 all: found $(B)/duet $(B)/libduet.a
 
-include mk/sanitizers.mk mk/cuda.mk mk/emulation.mk mk/tests.mk
+include mk/sanitizers.mk mk/cuda.mk mk/emulation.mk mk/programs.mk mk/tests.mk mk/setup.mk
 
 found:
 	@scripts/find_cuda.sh report '$(CUDA_USE)' $(CUDA_FOUND)
@@ -77,40 +75,12 @@ $(B)/libduet.a: $(LIB_OBJ)
 $(B)/duet: $(CLI_OBJ) $(B)/libinternal.a $(EMULATION_LIB)
 	$(Q)$(LINK) $(LIBS) -o $@
 
-$(BENCHES): $(B)/%: $(B)/%.o $(B)/libinternal.a $(EMULATION_LIB)
-	$(Q)$(LINK) $(LIBS) -o $@
-
-# Examples are compiled as a user would: duet.h in a folder of its own, libduet.a, nothing else.
-$(B)/examples/%: examples/%.c duet.h $(B)/libduet.a $(EMULATION_LIB)
-	@mkdir -p $(@D) $(B)/include && cp duet.h $(B)/include/
-	$(if $(Q),@echo "cc $<")
-	$(Q)$(CC) $(filter-out -I.,$(FLAGS)) -I$(B)/include -O2 $(CFLAGS) $< $(B)/libduet.a \
-	    $(EMULATION_LIB) $(LIBS) -o $@
-
-bench: found $(BENCHES)
-examples: $(EXAMPLES)
-
-# Optional parts are looked for again after setup.sh has installed them: hence a second make, on all
-# cores unless -j was given.
-SUBMAKE = case "$$MAKEFLAGS" in *-j*) j= ;; *) j=-j$$(nproc) ;; esac; $(MAKE) --no-print-directory $$j
-
-demo:
-	@scripts/setup.sh demo
-	+@$(SUBMAKE) all
-	@$(B)/duet demo
-
-data:
-	@scripts/download_data.sh
-
-install: $(B)/duet $(B)/libduet.a
-	$(if $(EMULATION),$(error EMULATION=1: a build for tests: it is not installed))
-	PREFIX='$(PREFIX)' VERSION='$(VERSION)' LIBS='$(strip $(LIBS))' scripts/install.sh $(B) '$(DESTDIR)'
-
 clean:
 	rm -rf build
 
 FORCE:
-.PHONY: all found check bench examples test demo data gpu-check gpu-check-programs install clean FORCE
+.PHONY: all found clean FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
--include $(patsubst %.o,%.d,$(LIB_OBJ) $(CLI_OBJ)) $(wildcard $(B)/bench/*.d $(B)/tests/*/*.d $(B)/tests/*/*/*.d)
+-include $(patsubst %.o,%.d,$(LIB_OBJ) $(CLI_OBJ))
+-include $(wildcard $(B)/bench/*.d $(B)/tests/*/*.d $(B)/tests/*/*/*.d)

@@ -1,7 +1,7 @@
 # CUDA, where scripts/find_cuda.sh finds it. Everything of it lies below folders named `cuda`.
 #
-# Such a folder is there twice: absent.c is compiled where CUDA is not, all its other files where it is.
-# So are the files that need a library's header: *_absent.c is compiled where the header is not found.
+# In such a folder absent.c is compiled where CUDA is not, and all other files where it is. It is the
+# same with files that need a library's header: *_absent.c is compiled where the header is not found.
 CUDA_FOLDERS := device/cuda device/cuda/kernels scatter_gather/cuda allreduce/cuda doctor/cuda
 
 # What was found, as words. A sanitizer build goes without CUDA: the driver maps memory where
@@ -23,21 +23,25 @@ CUDA_ALL := $(wildcard $(CUDA_FOLDERS:=/*.c) $(CUDA_FOLDERS:=/*.cu))
 CUDA_LEFT_OUT := %/cuda/absent.c %/library_blas$(if $(CUBLAS),_absent).c \
                  %/library_conv$(if $(CUDNN),_absent).c \
                  $(if $(NCCL),%/nccl_absent.c,%/nccl.c %/nccl_calls.c)
-CUDA_SOURCES := $(if $(CUDA),$(filter-out $(CUDA_LEFT_OUT),$(CUDA_ALL)),$(filter %/cuda/absent.c,$(CUDA_ALL)))
+CUDA_SOURCES := $(if $(CUDA),$(filter-out $(CUDA_LEFT_OUT),$(CUDA_ALL)),\
+                $(filter %/cuda/absent.c,$(CUDA_ALL)))
 
 # Of CUDA only the runtime is linked, statically: cuBLAS, cuDNN and NCCL are loaded when asked for.
 CUDA_LIBS := $(if $(CUDA),$(filter %.a,$(CUDA_LIB)) -ldl -lrt)
 
 ifneq ($(CUDA),)
-CUDA_FLAGS := $(patsubst %,-isystem %,$(filter-out /usr/include,$(sort $(call cuda_word,include)))) \
+CUDA_INCLUDE := $(filter-out /usr/include,$(sort $(call cuda_word,include)))
+CUDA_FLAGS := $(patsubst %,-isystem %,$(CUDA_INCLUDE)) \
               -DHAVE_CUDA $(if $(CUBLAS),-DHAVE_CUBLAS) $(if $(CUDNN),-DHAVE_CUDNN) \
               $(if $(NCCL),-DHAVE_NCCL) $(if $(call cuda_word,nvtx),-DHAVE_NVTX)
-# Code for Ampere and Hopper, and PTX for what comes later. --fmad=false: a*b+c fuses where it says fmaf,
-# as on the host. {0} zeroes a struct in C, where C++ wants {}: no warning for it.
+# Code for Ampere and Hopper, and PTX for what comes later. --fmad=false: a*b+c fuses only where the
+# source says fmaf, as on the host. {0} zeroes a struct in C, where C++ wants {}: no warning for it.
 GPU_WARNINGS := -Wall,-Wextra,-Wno-missing-field-initializers$(if $(WERROR),$(comma)-Werror)
-NVCC_FLAGS := -std=c++17 -O3 --fmad=false -lineinfo -gencode arch=compute_80,code=sm_80 \
-              -gencode arch=compute_90,code=[sm_90,compute_90] $(if $(WERROR),-Werror all-warnings) \
-              -Xcompiler $(GPU_WARNINGS),-pthread,-fno-exceptions,-fno-rtti,-fno-threadsafe-statics -I.
+GPU_HOST_FLAGS := $(GPU_WARNINGS),-pthread,-fno-exceptions,-fno-rtti,-fno-threadsafe-statics
+NVCC_FLAGS := -std=c++17 -O3 --fmad=false -lineinfo -I. -Xcompiler $(GPU_HOST_FLAGS) \
+              -gencode arch=compute_80,code=sm_80 \
+              -gencode arch=compute_90,code=[sm_90,compute_90] \
+              $(if $(WERROR),-Werror all-warnings)
 NVCC := $(call cuda_word,nvcc)
 COMPILE_CU = $(NVCC) $(NVCC_FLAGS) $(CUDA_FLAGS) $(CFLAGS)
 CUDA_ALL_FLAGS = $(COMPILE_CU)
@@ -51,7 +55,8 @@ $(B)/%.o: %.cu $(B)/flags
 	$(Q)$(COMPILE_CU) -MMD -MP -MF $(@:.o=.d) -c $< -o $@
 
 # The file of a library as found here, tried first where it is loaded.
-library_file = '"$(firstword $(foreach file,$(CUDA_LIB),$(if $(findstring /$(1).so,$(file)),$(file))))"'
+library_found = $(foreach file,$(CUDA_LIB),$(if $(findstring /$(1).so,$(file)),$(file)))
+library_file = '"$(firstword $(call library_found,$(1)))"'
 $(B)/device/cuda/library_blas.o: COMPILE += -DCUBLAS_FILE=$(call library_file,libcublas)
 $(B)/device/cuda/library_conv.o: COMPILE += -DCUDNN_FILE=$(call library_file,libcudnn)
 $(B)/allreduce/cuda/nccl.o: COMPILE += -DNCCL_FILE=$(call library_file,libnccl)

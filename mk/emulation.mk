@@ -1,7 +1,7 @@
 # make EMULATION=1: all of CUDA's files on the CPU, for tests (docs/cuda.md, "Without a GPU").
 #
-# The toolkit's headers are needed; in place of the runtime stands tests/stand_ins/cuda_emulation, and in
-# place of CUDA's libraries stands tests/stand_ins/fake_cuda_libraries, loaded at run time as those are.
+# It needs the toolkit's headers. tests/stand_ins/cuda_emulation stands in for the runtime, and
+# tests/stand_ins/fake_cuda_libraries for CUDA's libraries, which are loaded at run time.
 ifneq ($(EMULATION),)
 $(if $(CUDA),,$(error EMULATION=1: no cuda_runtime_api.h: install CUDA's headers, or set CUDA_HOME))
 STAND_INS := tests/stand_ins
@@ -9,13 +9,14 @@ EMULATION_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard $(STAND_INS)/cuda_emulation/
 EMULATION_LIB := $(B)/libcuda_emulation.a
 FAKE_LIBRARIES := $(patsubst %.c,$(B)/%.so,$(wildcard $(STAND_INS)/fake_cuda_libraries/*.c))
 
-# A .cu file is C++ here, with a header before it that gives CUDA's words a meaning. Shared memory starts
-# as rubbish; fmaf is one instruction where the CPU has it.
+# A .cu file is compiled as C++, with a header before it that gives CUDA's keywords a meaning. Shared
+# memory starts as rubbish; fmaf is one instruction where the CPU has it.
 takes = $(shell $(CXX) $(1) -E -x c++ /dev/null >/dev/null 2>&1 && echo $(1))
 EMULATED_FLAGS := -x c++ -std=c++17 $(filter-out -std=c11,$(FLAGS)) -O2 \
                   $(if $(shell grep -sw fma /proc/cpuinfo),$(call takes,-mfma)) \
                   $(call takes,-ftrivial-auto-var-init=pattern) $(if $(SAN),-fno-sanitize=vptr) \
-                  -fno-exceptions -fno-rtti -fno-threadsafe-statics -Wno-missing-field-initializers \
+                  -fno-exceptions -fno-rtti -fno-threadsafe-statics \
+                  -Wno-missing-field-initializers \
                   -include $(STAND_INS)/cuda_emulation/launch.h
 COMPILE_CU = $(CXX) $(EMULATED_FLAGS) $(CUDA_FLAGS) $(CFLAGS)
 LINK += -Wl,--export-dynamic-symbol=cuda*

@@ -4,9 +4,10 @@
 ifneq ($(SAN),)
 FLAGS += -fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer -DDUET_CHECK_OPERANDS
 
-# Under a sanitizer the kernels take minutes to compile and run 20 to 70 times slower. AddressSanitizer
-# watches the generic ones and the references, unoptimised; the wide ones are checked at their borders by
-# tests/device/kernels_common.h. ThreadSanitizer is told of their operands instead: device/host/race.c.
+# Under a sanitizer the kernels take minutes to compile and run 20 to 70 times slower. Hence
+# AddressSanitizer watches the generic kernels and the references, unoptimised, and
+# tests/device/kernels_common.h checks the borders of the wide ones. ThreadSanitizer is told of the
+# kernels' operands instead: device/host/race.c.
 OPT_device/host/kernels := $(if $(filter thread,$(SAN)),-O3 -fno-sanitize=thread,-O1)
 WIDE_KERNELS := $(B)/device/host/kernels/n16_avx2.o $(B)/device/host/kernels/n16_avx512.o
 $(WIDE_KERNELS): COMPILE += -O3 -fno-sanitize=all

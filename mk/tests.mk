@@ -1,18 +1,21 @@
-# Tests: tests/FOLDER/test_*.c are programs with a main of their own, tests/FOLDER/helper_*.c are programs
-# that tests start (ranks by fork and exec).
+# Tests: each tests/FOLDER/test_*.c is a program. tests/FOLDER/helper_*.c are programs that tests
+# start (ranks by fork and exec).
 TESTS   := $(patsubst %.c,$(B)/%,$(wildcard tests/*/test_*.c))
 HELPERS := $(patsubst %.c,$(B)/%,$(wildcard tests/*/helper_*.c))
 
-# Criterion, or, under a sanitizer and where it is not found, the small runner: tests/harness/harness.h.
+# Tests use Criterion. Under a sanitizer, and where Criterion is not found, they use the small runner:
+# tests/harness/harness.h.
 HAVE_CRITERION := $(call has,criterion/criterion.h)
 PLAIN := $(or $(SAN),$(if $(HAVE_CRITERION),,yes))
 CRITERION_USE := $(if $(SAN),not used: under a sanitizer tests use the small runner,$\
                  $(if $(HAVE_CRITERION),found,not found: tests use the small runner))
 
-TEST_FLAGS := -DBUILD_DIR='"$(B)"' $(if $(PLAIN),-DHARNESS_PLAIN) $(if $(EMULATION),-DCUDA_EMULATION)
+TEST_FLAGS := -DBUILD_DIR='"$(B)"' $(if $(PLAIN),-DHARNESS_PLAIN) \
+              $(if $(EMULATION),-DCUDA_EMULATION)
 
-# What `make check` runs. A test of a shell script learns nothing from a sanitizer. A race takes two threads:
-# under SAN=thread programs that have but one are left out, and those that only run what others try there too.
+# What `make check` runs. A test of a shell script learns nothing from a sanitizer. A race takes two
+# threads: under SAN=thread programs with one thread are left out, and so are those that only run
+# what other programs run there too.
 SKIP_SAN    := scripts/test_%
 SKIP_THREAD := device/test_kernels_% cuda/test_index% allreduce/test_plan allreduce/test_channels \
                doctor/test_% cli/test_bad_files base/test_random
@@ -38,7 +41,8 @@ $(B)/tests/%.o: tests/%.c $(B)/tests/flags
 $(patsubst %.c,$(B)/%.o,$(wildcard tests/cuda/*.c tests/*/test_cuda*.c)): COMPILE += $(CUDA_FLAGS)
 
 $(TESTS): | $(FAKE_LIBRARIES)
-$(TESTS): $(B)/%: $(B)/%.o $(if $(PLAIN),$(B)/tests/harness/runner.o) $(B)/libinternal.a $(EMULATION_LIB)
+RUNNER := $(if $(PLAIN),$(B)/tests/harness/runner.o)
+$(TESTS): $(B)/%: $(B)/%.o $(RUNNER) $(B)/libinternal.a $(EMULATION_LIB)
 	$(Q)$(LINK) $(if $(PLAIN),,-lcriterion) $(LIBS) -o $@
 
 $(HELPERS): $(B)/%: $(B)/%.o $(B)/libinternal.a $(EMULATION_LIB)
@@ -47,10 +51,6 @@ $(HELPERS): $(B)/%: $(B)/%.o $(B)/libinternal.a $(EMULATION_LIB)
 check: all $(CHECKS) $(HELPERS) $(BENCHES) $(EXAMPLES)
 	@scripts/run_tests.sh $(B) $(CHECKS)
 
-test:
-	@scripts/setup.sh test
-	+@$(SUBMAKE) check
-
 # Everything that needs a GPU, in at most 8 minutes: scripts/gpu_check.sh says what.
 gpu-check:
 	@B='$(B)' EMULATION=$(EMULATION) OUT='$(OUT)' TESTS="$(GPU_TESTS)" scripts/gpu_check.sh $(PARTS)
@@ -58,4 +58,4 @@ gpu-check-programs: $(GPU_TESTS:%=$(B)/tests/%) $(HELPERS) $(BENCHES)
 
 # Compiles all programs and runs none.
 programs: all $(TESTS) $(HELPERS) $(BENCHES) $(EXAMPLES) $(FAKE_LIBRARIES)
-.PHONY: programs
+.PHONY: check gpu-check gpu-check-programs programs

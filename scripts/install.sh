@@ -7,4 +7,5 @@ install -D -m 755 "$build/duet" "$root/bin/duet"
 install -D -m 644 "$build/libduet.a" "$root/lib/libduet.a"
 install -D -m 644 duet.h "$root/include/duet.h"
 install -d "$root/lib/pkgconfig"
-sed "s|@PREFIX@|$PREFIX|; s|@VERSION@|$VERSION|; s|@LIBS@|$LIBS|" duet.pc.in >"$root/lib/pkgconfig/duet.pc"
+sed "s|@PREFIX@|$PREFIX|; s|@VERSION@|$VERSION|; s|@LIBS@|$LIBS|" duet.pc.in \
+    >"$root/lib/pkgconfig/duet.pc"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what Duet needs and this machine lacks: scripts/setup.sh [demo|test]
+# Installs what Duet needs and this machine lacks: scripts/setup.sh [demo|test|ci]
 #
 # For Debian 12 and Ubuntu 24.04. Asks the package database once; says what it installs and why; does nothing, at once, if
 # all is there. A package that cannot be had is named together with what then does not work; only a missing compiler or
@@ -7,9 +7,9 @@
 set -u
 purpose=${1:-test}
 case $purpose in
-demo | test) ;;
+demo | test | ci) ;;
 *)
-    echo "setup.sh: unknown purpose: $purpose: say demo or test" >&2
+    echo "setup.sh: unknown purpose: $purpose: say demo, test or ci" >&2
     exit 2
     ;;
 esac
@@ -21,8 +21,13 @@ make|runs the Makefile|!
 pkg-config|lets your own programs find libduet|pkg-config cannot tell your programs where libduet is
 zlib1g-dev|reads the gzip files of the data sets|data sets must be unpacked by hand (gunzip)
 dataset-fashion-mnist|60,000 training and 10,000 test pictures|use 'make data', --data-dir DIR or --dataset synthetic"
-[[ $purpose == test ]] && table+="
+[[ $purpose != demo ]] && table+="
 libcriterion-dev|the test framework|the tests run in the small runner of tests/harness/harness.h"
+
+[[ $purpose == ci ]] && table+="
+clang-format|checks the format of C files|the format is not checked
+clang|a second compiler, and libFuzzer|the build with clang is left out, fuzzing goes without coverage
+libclang-rt-dev|libFuzzer and the sanitizers of clang|fuzzing goes without coverage"
 
 # A tool that is there is there, whatever package brought it (pkgconf, a hand-built gcc, the data by `make data`).
 present() { # PACKAGE INSTALLED-LIST

@@ -1,33 +1,41 @@
 #!/usr/bin/env bash
 # The rules of the house that a compiler does not know: tests/check_layers.sh [BUILD_DIR]
 #
-#   1. arrows point down: a folder includes itself and folders of lower layers only (docs/design.md section 1)
-#   2. CUDA and NCCL headers stand only below folders named cuda
-#   3. no mutable globals: looked up in the objects of BUILD_DIR (default build), which must be built
-#   4. no file longer than 400 lines: one file, one idea
-#   5. headers that say extern "C" compile as C++: CUDA's compiler will include them (needs g++, else left out)
+#   1. Arrows point down: a folder includes itself and folders of lower layers only
+#      (docs/design.md section 1).
+#   2. CUDA and NCCL headers are included only below folders named cuda.
+#   3. There are no mutable globals. They are looked up in the objects of BUILD_DIR (default:
+#      build), which must be built.
+#   4. No file is longer than 400 lines: one file, one idea.
+#   5. Headers that say extern "C" compile as C++, since CUDA's compiler includes them. This needs
+#      g++.
+#   6. No line is longer than 100 columns.
+#   7. C files are as clang-format leaves them (.clang-format). This needs clang-format.
 #
-# Prints each offending line; the last line is `N passed, N failed`, one per rule. Exit status 1 on any failure.
+# Prints each offending line. The last line is `N passed, N failed`, where each rule counts once.
+# A rule whose tool is missing is named and does not count. Exit status: 1 on any failure.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 build=${1:-build}
 
-# Folders of one layer do not include each other. cli stands on all; api, the library's public face, on all but cli.
+# Folders of one layer do not include each other. cli stands on all of them; api, the library's
+# public face, stands on all but cli.
 layers="base
 trace
 device
 comm nn data
 allreduce scatter_gather
-syncbn models
+models
 dp ddp
 report train
 doctor
 api
 cli"
 
-# Static variables that have to be mutable, as file:name, each with its reason. Keep it short.
+# Static variables that have to be mutable, as file:name. Keep the list short. NVTX is a library of
+# headers alone: both are the table that a profiler fills in when it starts.
 allowed_statics="device/cuda/nvtx.c:nvtxGlobals_v3
-device/cuda/nvtx.c:InitializeInjectionNvtx2_fnptr" # NVTX lives in its header: the table that a profiler fills in at its start
+device/cuda/nvtx.c:InitializeInjectionNvtx2_fnptr"
 
 passed=0 failed=0
 rule() { # NAME OFFENDING-LINES
@@ -43,7 +51,8 @@ rule() { # NAME OFFENDING-LINES
 mapfile -t folders < <(tr ' ' '\n' <<<"$layers")
 mapfile -t sources < <(find "${folders[@]}" -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' 2>/dev/null | sort)
 
-# 1. "folder/..." includes, file:line:text. A folder within a folder belongs to it: device/cuda to device.
+# 1. "folder/..." includes, as file:line:text. A folder within a folder belongs to it, as
+# device/cuda to device.
 rule "includes that point up or sideways, or not from the root" "$(
     grep -nE '^[[:space:]]*#[[:space:]]*include[[:space:]]*"' "${sources[@]}" /dev/null | awk -v layers="$layers" '
         BEGIN {
@@ -67,16 +76,22 @@ rule "includes that point up or sideways, or not from the root" "$(
 
 # 2. By header name; and CUDA source only where the folder says so.
 rule "CUDA outside folders named cuda" "$(
-    grep -nE '#[[:space:]]*include[[:space:]]*[<"](cuda|cublas|cudnn|curand|cooperative_groups|nccl|nvtx|nvml)' \
-        "${sources[@]}" /dev/null | grep -vE '^[^:]*/cuda/'
+    libraries='cuda|cublas|cudnn|curand|cooperative_groups|nccl|nvtx|nvml'
+    grep -nE "#[[:space:]]*include[[:space:]]*[<\"]($libraries)" "${sources[@]}" /dev/null | grep -vE '^[^:]*/cuda/'
     printf '%s\n' "${sources[@]}" | grep -E '\.cuh?$' | grep -v '/cuda/')"
 
-# 3. An OBJECT in a section that stays writable. Left out: const data (.rodata, .data.rel.ro), thread-local (type TLS).
+# 3. An OBJECT in a section that stays writable. Constant data (.rodata, .data.rel.ro) and
+# thread-local data (type TLS) do not count.
 objects=()
 for source in "${sources[@]}"; do
     object=$build/${source%.c}.o
     # Of a folder cuda either absent.c or the other files are built.
-    [[ $source == *.c ]] && { [[ -e $object ]] && objects+=("$object") || [[ $source == */cuda/* ]] || objects+=("missing:$object"); }
+    [[ $source == *.c ]] || continue
+    if [[ -e $object ]]; then
+        objects+=("$object")
+    elif [[ $source != */cuda/* ]]; then
+        objects+=("missing:$object")
+    fi
 done
 rule "mutable globals, or objects not built" "$(
     for object in "${objects[@]}"; do
@@ -84,8 +99,10 @@ rule "mutable globals, or objects not built" "$(
             echo "${object#missing:}: not built: run make first"
             continue
         fi
-        # readelf: the section's index per name, then symbols: num value size TYPE bind vis INDEX name
-        { readelf -SW "$object"; readelf -sW "$object"; } | awk -v file="$(sed "s|^$build/||; s|o$|c|" <<<"$object")" '
+        # readelf prints the sections by index, then symbols as
+        # number value size TYPE bind visibility INDEX name.
+        name=$(sed "s|^$build/||; s|o$|c|" <<<"$object")
+        { readelf -SW "$object"; readelf -sW "$object"; } | awk -v file="$name" '
             /^ *\[ *[0-9]+\]/ { sub(/^ *\[ */, ""); sub(/\]/, ""); section[$1] = $2 }
             $4 == "OBJECT" {
                 where = $7 == "COM" ? ".bss" : section[$7]
@@ -95,16 +112,37 @@ rule "mutable globals, or objects not built" "$(
 
 # 4. tests/golden is made by other programs.
 rule "files over 400 lines" "$(
-    find "${folders[@]}" tests bench examples \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.sh' \) \
-        -not -path 'tests/golden/*' 2>/dev/null -exec awk 'END { if (NR > 400) print FILENAME ": " NR " lines" }' {} \;)"
+    find "${folders[@]}" tests bench examples mk scripts -not -path 'tests/golden/*' \
+        \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.sh' -o -name '*.mk' \) \
+        -exec awk 'END { if (NR > 400) print FILENAME ": " NR " lines" }' {} \; 2>/dev/null)"
 
-# 5. All in one go: a second and not a minute. Headers below cuda/ include CUDA's own: nvcc reads them where there is one.
+# 5. All in one go, which takes a second and not a minute. Headers below cuda/ include CUDA's own
+# headers, so nvcc reads them where there is one.
 if command -v g++ >/dev/null; then
     rule "headers that do not compile as C++" "$(
-        grep -l 'extern "C"' "${sources[@]}" duet.h 2>/dev/null | grep '\.h$' | grep -v /cuda/ | sed 's/.*/#include "&"/' |
+        grep -l 'extern "C"' "${sources[@]}" duet.h 2>/dev/null | grep '\.h$' | grep -v /cuda/ |
+            sed 's/.*/#include "&"/' |
             g++ -std=c++17 -Wall -Wextra -I. -fsyntax-only -x c++ - 2>&1 | grep -E 'error|warning')"
 else
-    echo "no g++ here: headers not tried as C++"
+    echo "no g++ here: headers were not tried as C++"
+fi
+
+# 6 and 7. Everything that a person wrote; outputs shown in README.md may be wider.
+mapfile -t written < <(find . -path ./build -prune -o -path ./tests/golden -prune -o \
+    -path ./.git -prune -o -path ./bench/results -prune -o -type f \
+    \( -name '*.[ch]' -o -name '*.cu' -o -name '*.sh' -o -name '*.py' -o -name '*.md' \
+    -o -name '*.mk' -o -name Makefile -o -path ./.ci/run \) -print | sort)
+rule "lines over 100 columns" "$(
+    awk 'FNR == 1 { shown = 0 } /^ *```/ { shown = !shown }
+        { gsub(/[\200-\277]/, "") } # a character of several bytes counts once
+        length > 100 && !shown { print FILENAME ":" FNR ": " length }' "${written[@]}")"
+
+if command -v clang-format >/dev/null; then
+    rule "files that clang-format would change (run clang-format -i on them)" "$(
+        printf '%s\n' "${written[@]}" | grep -E '\.(c|h|cu)$' |
+            xargs clang-format --dry-run 2>&1 | sed -n 's/:[0-9]*:[0-9]*: warning: .*//p' | uniq)"
+else
+    echo "no clang-format here: the format of C files was not checked"
 fi
 
 echo "$passed passed, $failed failed"

@@ -1,0 +1,17 @@
+# Programs beside the command: benchmarks, which see every name inside, and examples.
+BENCHES  := $(patsubst %.c,$(B)/%,$(wildcard bench/*.c))
+EXAMPLES := $(patsubst %.c,$(B)/%,$(wildcard examples/*.c))
+
+$(BENCHES): $(B)/%: $(B)/%.o $(B)/libinternal.a $(EMULATION_LIB)
+	$(Q)$(LINK) $(LIBS) -o $@
+
+# Examples are compiled as a user would: duet.h in a folder of its own, libduet.a, nothing else.
+$(B)/examples/%: examples/%.c duet.h $(B)/libduet.a $(EMULATION_LIB)
+	@mkdir -p $(@D) $(B)/include && cp duet.h $(B)/include/
+	$(if $(Q),@echo "cc $<")
+	$(Q)$(CC) $(filter-out -I.,$(FLAGS)) -I$(B)/include -O2 $(CFLAGS) $< $(B)/libduet.a \
+	    $(EMULATION_LIB) $(LIBS) -o $@
+
+bench: found $(BENCHES)
+examples: $(EXAMPLES)
+.PHONY: bench examples

@@ -1,0 +1,24 @@
+# Targets that install: what a build needs, data sets, and Duet itself.
+#
+# Optional parts are looked for again after setup.sh has installed them: hence a second make, on all
+# cores unless -j was given.
+SUBMAKE = case "$$MAKEFLAGS" in *-j*) j= ;; *) j=-j$$(nproc) ;; esac; \
+          $(MAKE) --no-print-directory $$j
+
+demo:
+	@scripts/setup.sh demo
+	+@$(SUBMAKE) all
+	@$(B)/duet demo
+
+test:
+	@scripts/setup.sh test
+	+@$(SUBMAKE) check
+
+data:
+	@scripts/download_data.sh
+
+install: $(B)/duet $(B)/libduet.a
+	$(if $(EMULATION),$(error EMULATION=1: a build for tests: it is not installed))
+	PREFIX='$(PREFIX)' VERSION='$(VERSION)' LIBS='$(strip $(LIBS))' \
+	    scripts/install.sh $(B) '$(DESTDIR)'
+.PHONY: demo test data install
