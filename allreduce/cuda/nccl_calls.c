@@ -178,7 +178,6 @@ int nccl_enqueue(struct executor *e, struct stream *stream, const struct executo
     c->complete = 0;
     c->bucket = call->bucket, c->step = call->step;
     CHECK(cuda_begin(s, span_name, charge(e->ranks, call->count), 0));
-    s->last_name = "allreduce"; /* span_name is the caller's */
     int code = run(e, s, c, call->data[e->ranks->rank] + call->offset, call->count, call->scale);
     if (code) return nccl_keep(e, code);
     return cuda_end(s);

@@ -174,7 +174,6 @@ static int spin_enqueue(struct executor *e, struct stream *stream, const struct 
     spin_align(&c, ranks->n, ranks->scratch, ranks->half);
     if (counted) CHECK(cuda_calls_begin(e, s, call));
     CHECK(cuda_begin(s, span_name, call->moved, 0));
-    s->last_name = "allreduce"; /* span_name is the caller's */
     CUDA_STREAM_CHECK(s, spin_launch(s->stream, &c, c.channels, 0), "allreduce");
     for (int i = 0; i < call->plan->step_count; i++)
         executor_charge(ranks, &call->plan->steps[i]);

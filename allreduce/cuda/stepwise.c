@@ -93,7 +93,6 @@ static int stepwise_enqueue(struct executor *e, struct stream *stream,
             stream->device->name);
     CHECK(cuda_calls_begin(e, s, call));
     CHECK(cuda_begin(s, span_name, call->moved, 0));
-    s->last_name = "allreduce"; /* span_name is the caller's */
     CHECK(run_plan(e, s, call));
     CHECK(cuda_end(s));
     return cuda_calls_end(e, s);

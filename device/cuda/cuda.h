@@ -51,6 +51,16 @@ struct cuda_spans {
     uint64_t begun, harvested;
 };
 
+/* The piece of work that a stream was given last, for errors that show later. The name is a copy,
+ * because the caller's text may be gone by then. */
+struct cuda_work {
+    char name[sizeof((struct span *)0)->name]; /* cut to fit; "": nothing yet */
+    int32_t step;                              /* -1: outside of steps */
+};
+enum { CUDA_WORK_TEXT = 64 };
+/* "fill of step 7", "fill", "nothing" */
+const char *cuda_work_text(const struct cuda_work *work, char text[CUDA_WORK_TEXT]);
+
 /* A recording: the graph's instance, and the events that each launch of it records. */
 struct cuda_recording {
     struct recording head;
@@ -58,10 +68,7 @@ struct cuda_recording {
     struct event **events; /* not owned */
     int event_count;
     double flops;
-    /* what the stream was given last, for real, and in which step: for faults that show while
-     * recording */
-    const char *before;
-    int32_t before_step;
+    struct cuda_work before; /* what the stream ran last: a fault of it may show while recording */
 };
 
 struct cuda_math; /* cuda/library.h: handles of libraries */
@@ -78,13 +85,11 @@ struct cuda_stream {
     /* it is being captured into a graph (cuda/graph.c): no spans, no queries then */
     int capturing;
     struct cuda_recording *recording; /* into which; the recorded events are kept in it */
-    const char *recorded_name;        /* what was taken down last while capturing */
-    /* what was enqueued last, and in which step: for errors that come later */
-    const char *last_name;
-    int32_t last_step;
-    uint64_t range;         /* NVTX: the open range, 0 if none, */
-    enum phase range_phase; /* and its phase */
-    int error;              /* sticky: the first error of the stream, with its text */
+    struct cuda_work last;            /* what was enqueued last, captured or not */
+    struct cuda_work recorded;        /* what was captured last; name "": nothing yet */
+    uint64_t range;                   /* NVTX: the open range, 0 if none, */
+    enum phase range_phase;           /* and its phase */
+    int error;                        /* sticky: the first error of the stream, with its text */
     char error_text[CUDA_ERROR_TEXT];
 };
 
@@ -122,8 +127,6 @@ static inline int cuda_use(const struct device *device) {
  * the stream's error. A refusal that is no CUDA error (a shape, a layout) is returned by fail()
  * alone and leaves the stream as it was. */
 int cuda_stream_fail(struct cuda_stream *stream, cudaError_t error, const char *what);
-enum { CUDA_STEP_TEXT = 32 };
-const char *cuda_step_text(int32_t step, char text[CUDA_STEP_TEXT]); /* " of step 7", "" below 0 */
 /* fail()s again with the text; OK if none */
 int cuda_stream_error(const struct cuda_stream *stream);
 #define CUDA_STREAM_CHECK(stream, call, what)                                                   \
@@ -148,7 +151,7 @@ void cuda_record_abandon(struct cuda_stream *stream);
  *     CHECK(cuda_begin(stream, "copy peer", bytes, 0));
  *     CUDA_STREAM_CHECK(stream, cudaMemcpyAsync(...), "copy peer");
  *     return cuda_end(stream);
- * `name` is static storage. begin makes the device current and returns the stream's error.
+ * `name` is copied. begin makes the device current and returns the stream's error.
  * Executors in other folders (allreduce, scatter_gather) use the same two for their kernels. */
 int cuda_begin(struct cuda_stream *stream, const char *name, uint64_t bytes, double flops);
 int cuda_end(struct cuda_stream *stream);

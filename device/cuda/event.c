@@ -13,10 +13,10 @@ struct cuda_event {
     struct event head;
     cudaEvent_t event;
     struct cuda_stream *recorder; /* of the most recent record; by the recording threads alone */
-    /* what that stream had enqueued last, static storage, and in which step: for the */
-    const char *behind;
-    /* one who syncs and is the first to see a fault; relaxed atomics */
-    int32_t step;
+    /* What that stream had been given last, for the thread that syncs and is the first to see a
+     * fault. It may ask while the event is recorded anew: both hold the lock. */
+    pthread_mutex_t lock;
+    struct cuda_work behind;
     int error;
     char text[CUDA_ERROR_TEXT];
 };
@@ -32,6 +32,7 @@ int cuda_event_create(struct device *device, struct event **out) {
         free(e);
         return cuda_fail(error, "an event", device->name);
     }
+    pthread_mutex_init(&e->lock, NULL);
     *out = &e->head;
     return OK;
 }
@@ -39,6 +40,7 @@ int cuda_event_create(struct device *device, struct event **out) {
 void cuda_event_destroy(struct event *event) {
     struct cuda_event *e = (struct cuda_event *)event;
     cudaEventDestroy(e->event); /* its device may be closed already: CUDA keeps what is under way */
+    pthread_mutex_destroy(&e->lock);
     free(e);
 }
 
@@ -64,8 +66,9 @@ int cuda_event_record(struct event *event, struct stream *stream) {
                     "event of %s: recorded on two streams at once: use an event for each",
                     stream->device->name);
     e->recorder = s;
-    __atomic_store_n(&e->behind, s->last_name, __ATOMIC_RELAXED);
-    __atomic_store_n(&e->step, s->last_step, __ATOMIC_RELAXED);
+    pthread_mutex_lock(&e->lock);
+    e->behind = s->last;
+    pthread_mutex_unlock(&e->lock);
     cudaError_t error = cudaSuccess;
     /* external: a node that others may wait for, not an edge inside the graph */
     if (s->capturing) {
@@ -96,14 +99,15 @@ int cuda_event_wait(struct stream *stream, struct event *event) {
 
 /* A fault that nobody has seen before, at the latest that of what the event was recorded behind. */
 static int sync_fault(struct cuda_event *e, cudaError_t state) {
-    const char *behind = __atomic_load_n(&e->behind, __ATOMIC_RELAXED);
-    int step = __atomic_load_n(&e->step, __ATOMIC_RELAXED);
-    char of_step[CUDA_STEP_TEXT];
+    char text[CUDA_WORK_TEXT];
+    pthread_mutex_lock(&e->lock);
+    struct cuda_work behind = e->behind;
+    pthread_mutex_unlock(&e->lock);
     cudaGetLastError();
     return fail(state == cudaErrorMemoryAllocation ? ERR_MEMORY : ERR_FAILED,
-                "event sync on %s: %s: %s: up to %s%s; CUDA_LAUNCH_BLOCKING=1 names the very one",
+                "event sync on %s: %s: %s: up to %s; CUDA_LAUNCH_BLOCKING=1 names the very one",
                 e->head.device->name, cudaGetErrorName(state), cudaGetErrorString(state),
-                behind ? behind : "nothing", cuda_step_text(step, of_step));
+                cuda_work_text(&behind, text));
 }
 
 int cuda_event_sync(struct event *event) {

@@ -40,8 +40,7 @@ int cuda_record_begin(struct stream *stream) {
     if (!r) return fail(ERR_MEMORY, "out of host memory: a recording of %s", stream->device->name);
     r->head.ops = stream->device->ops;
     r->head.stream = stream;
-    r->before = s->last_name;
-    r->before_step = s->last_step;
+    r->before = s->last;
     cudaError_t error = cudaStreamBeginCapture(s->stream, cudaStreamCaptureModeThreadLocal);
     if (error != cudaSuccess) {
         release(r);
@@ -49,7 +48,7 @@ int cuda_record_begin(struct stream *stream) {
     }
     s->recording = r;
     s->capturing = 1;
-    s->recorded_name = NULL;
+    s->recorded.name[0] = 0;
     return OK;
 }
 
@@ -72,16 +71,15 @@ int cuda_record_fail(struct cuda_stream *s, cudaError_t error, const char *what)
     int by_capture =
         error >= cudaErrorStreamCaptureUnsupported && error <= cudaErrorStreamCaptureWrongThread;
     const struct cuda_recording *r = s->recording;
-    char step[CUDA_STEP_TEXT], ran[128] = "";
+    char before[CUDA_WORK_TEXT], ran[128] = "";
     cudaGetLastError();
     if (error == cudaErrorStreamCaptureInvalidated)
         snprintf(ran, sizeof ran, " (a call that cannot be recorded)");
-    if (!by_capture && r->before)
-        snprintf(ran, sizeof ran, ", or a fault up to %.64s%s", r->before,
-                 cuda_step_text(r->before_step, step));
+    if (!by_capture && r->before.name[0])
+        snprintf(ran, sizeof ran, ", or a fault up to %s", cuda_work_text(&r->before, before));
     fail(ERR_FAILED, "%s, being recorded on %s: %s: %s%s: it came behind %s: nothing of it is kept",
          what, s->head.device->name, cudaGetErrorName(error), cudaGetErrorString(error), ran,
-         s->recorded_name ? s->recorded_name : "the begin");
+         s->recorded.name[0] ? s->recorded.name : "the begin");
     return record_keep(&s->head, ERR_FAILED);
 }
 

@@ -57,9 +57,10 @@ int cuda_stream_error(const struct cuda_stream *s) {
     return s->error ? fail(s->error, "%s", s->error_text) : OK;
 }
 
-const char *cuda_step_text(int32_t step, char text[CUDA_STEP_TEXT]) {
-    text[0] = 0;
-    if (step >= 0) snprintf(text, CUDA_STEP_TEXT, " of step %d", (int)step);
+const char *cuda_work_text(const struct cuda_work *work, char text[CUDA_WORK_TEXT]) {
+    if (!work->name[0]) return "nothing";
+    snprintf(text, CUDA_WORK_TEXT, work->step < 0 ? "%s" : "%s of step %d", work->name,
+             (int)work->step);
     return text;
 }
 
@@ -67,13 +68,12 @@ int cuda_stream_fail(struct cuda_stream *s, cudaError_t error, const char *what)
     cudaGetLastError();
     if (s->error) return cuda_stream_error(s);
     if (s->capturing) return cuda_record_fail(s, error, what);
-    char step[CUDA_STEP_TEXT];
+    char last[CUDA_WORK_TEXT];
     snprintf(s->error_text, sizeof s->error_text,
-             "%s on %s: %s: %s: last begun on stream %s: %s%s; CUDA_LAUNCH_BLOCKING=1 names the "
+             "%s on %s: %s: %s: last begun on stream %s: %s; CUDA_LAUNCH_BLOCKING=1 names the "
              "very one",
              what, s->head.device->name, cudaGetErrorName(error), cudaGetErrorString(error),
-             lane_name(s->head.lane), s->last_name ? s->last_name : "nothing",
-             cuda_step_text(s->last_step, step));
+             lane_name(s->head.lane), cuda_work_text(&s->last, last));
     s->error = error == cudaErrorMemoryAllocation ? ERR_MEMORY : ERR_FAILED;
     return cuda_stream_error(s);
 }
@@ -81,15 +81,15 @@ int cuda_stream_fail(struct cuda_stream *s, cudaError_t error, const char *what)
 int cuda_begin(struct cuda_stream *s, const char *name, uint64_t bytes, double flops) {
     CHECK(cuda_stream_error(s));
     CUDA_STREAM_CHECK(s, cudaSetDevice(((struct cuda_device *)s->head.device)->gpu), name);
-    s->last_name = name;
-    s->last_step = s->head.step;
+    snprintf(s->last.name, sizeof s->last.name, "%s", name);
+    s->last.step = s->head.step;
     cuda_nvtx_phase(s);
     if (s->capturing) s->recording->flops += flops;
     return cuda_span_begin(s, name, bytes, flops, 0);
 }
 
 int cuda_end(struct cuda_stream *s) {
-    if (s->capturing) s->recorded_name = s->last_name;
+    if (s->capturing) s->recorded = s->last;
     return cuda_span_end(s);
 }
 
@@ -204,7 +204,6 @@ int cuda_stream_open(struct cuda_stream *s, struct device *device, enum lane lan
     s->head.device = device;
     s->head.lane = lane;
     s->head.step = -1;
-    s->last_step = -1;
     span_log_init(&s->head.spans, device->config.spans);
     /* Gradients on their way are worth more than the next kernel: communication goes first. */
     int least = 0, greatest = 0;

@@ -262,6 +262,28 @@ Test(record, a_fault_reaches_who_waits_for_a_recorded_event, .timeout = 30) {
     close_all(d, &q);
 }
 
+/* The caller's name may be gone when a fault shows. It is asked for in two places: the stream's
+ * own sync, and that of an event recorded behind the work. */
+Test(record, a_name_is_copied_by_the_call_that_takes_it, .timeout = 30) {
+    for (int by_event = 0; by_event < 2; by_event++) {
+        struct sequence q;
+        struct device *d = open_with(&q);
+        struct stream *s = device_compute(d);
+        struct recording *r = record(s, &q);
+        char name[] = "forward";
+        stream_set_phase(s, PHASE_FORWARD, 3);
+        MUST(stream_replay(s, r, name));
+        MUST(event_record(q.event, s));
+        memset(name, '?', sizeof name - 1);
+        gpu.fault = cudaErrorIllegalAddress;
+        cr_assert_eq(by_event ? event_sync(q.event) : stream_sync(s), ERR_FAILED);
+        MUST_SAY("forward of step 3;");
+        gpu.fault = cudaSuccess;
+        recording_free(r);
+        close_all(d, &q);
+    }
+}
+
 static void *end_it(void *stream) {
     struct recording *r;
     int code = stream_record_end(stream, &r);
