@@ -4,7 +4,7 @@
  *
  *              slice 0   slice 1   slice 2
  *     data 0  [  x0   ] [  x0   ] [  x0   ]        rank 1 reads column 1 of all rows,
- *     data 1  [  x1   ] [  x1   ] [  x1   ]        adds x0, x1, x2 in tree order,
+ *     data 1  [  x1   ] [  x1   ] [  x1   ]        adds x0, x1, x2 in fold order,
  *     data 2  [  x2   ] [  x2   ] [  x2   ]        and writes the sum into column 1 of all rows
  *
  * In place and without scratch: column r is read and written by rank r alone, each element read

@@ -7,7 +7,7 @@
  *     rank 3 --/                      \--> rank 3
  *
  * Rank 0 acts alone; the others only say "ready" and wait for "done". The sum is taken
- * literally, term by term in the tree order of plan_tree_sum: x1 .. x(n-1) are copied into rank
+ * literally, term by term in fold order: x1 .. x(n-1) are copied into rank
  * 0's scratch, one slice at a time, and added there. So `naive` judges PLAN_SUM, which the
  * others use, by different means.
  *
@@ -19,6 +19,7 @@
  * in order. Its scratch is its own. A rank r > 0 waits for done before it leaves, and says ready
  * of the next call after that. */
 #include "allreduce/plan.h"
+#include "base/fold.h"
 
 /* Where term r of the present slice lies: rank 0's own in its data, the others' in its scratch. */
 static struct plan_step place_term(struct plan_step s, int r, size_t slice, struct range part) {
@@ -46,24 +47,21 @@ static void sum_slice(struct plan *plan, struct range part, size_t slice, int fi
         plan_add(plan, &take);
     }
     int own_is_raw = 1;
-    for (int m = n; m > 1; m = (m + 1) / 2) {
-        int half = (m + 1) / 2;
-        for (int r = 0; r + half < m; r++) {
-            struct plan_step from =
-                place_term((struct plan_step){.op = PLAN_NONE}, r + half, slice, part);
-            struct plan_step add = {.op = PLAN_REDUCE,
-                                    .source_buffer = from.dest_buffer,
-                                    .source_offset = from.dest_offset,
-                                    .source_rank = 0,
-                                    .dest_ranks = rank_bit(0),
-                                    .length = part.length};
-            add = place_term(add, r, slice, part);
-            if (r == 0 && own_is_raw) {
-                add.scale = PLAN_SCALE_DEST;
-                own_is_raw = 0;
-            }
-            plan_add(plan, &add);
+    for (struct fold f = fold_begin(n); fold_next(&f);) {
+        struct plan_step from =
+            place_term((struct plan_step){.op = PLAN_NONE}, f.from, slice, part);
+        struct plan_step add = {.op = PLAN_REDUCE,
+                                .source_buffer = from.dest_buffer,
+                                .source_offset = from.dest_offset,
+                                .source_rank = 0,
+                                .dest_ranks = rank_bit(0),
+                                .length = part.length};
+        add = place_term(add, f.to, slice, part);
+        if (f.to == 0 && own_is_raw) {
+            add.scale = PLAN_SCALE_DEST;
+            own_is_raw = 0;
         }
+        plan_add(plan, &add);
     }
     struct plan_step give = {.op = PLAN_COPY,
                              .source_buffer = PLAN_DATA,

@@ -9,7 +9,7 @@
  *
  * In place, a rank that has its sum would overwrite the input others still read, so the input is
  * copied to scratch first and read from there; data is touched by its own rank alone. All add in
- * tree order: the same operations in the same order, so the same bits everywhere.
+ * fold order: the same operations in the same order, so the same bits everywhere.
  *
  * Data longer than a slice goes in rounds; round j uses scratch quarter j mod 2 of the call's
  * half.

@@ -1,5 +1,4 @@
-/* What all algorithms share: names, cutting ranges, appending steps, counting bytes, and the one
- * order of summing. */
+/* What all algorithms share: names, cutting ranges, appending steps, counting bytes. */
 #include "allreduce/plan.h"
 
 #include <stdlib.h>
@@ -56,16 +55,6 @@ struct plan_config plan_config_default(void) {
                                  .slices = 4,
                                  .scratch = 128 * 1024};
     return config;
-}
-
-float plan_tree_sum(float *term, int n) {
-    for (int m = n; m > 1;) {
-        int half = (m + 1) / 2;
-        for (int r = 0; r + half < m; r++)
-            term[r] += term[r + half];
-        m = half;
-    }
-    return term[0];
 }
 
 static size_t round_up(size_t x, size_t unit) {

@@ -60,7 +60,7 @@ int allreduce_algorithm_parse(const char *word, enum allreduce_algorithm *out);
 /* 1 if plan_build knows it: not AUTO, not NCCL. */
 int allreduce_has_plan(enum allreduce_algorithm algorithm);
 
-/* 1 if the algorithm adds in tree order (plan_tree_sum below), so that its bits are those of
+/* 1 if the algorithm adds in fold order (base/fold.h), so that its bits are those of
  * every other that does, for any number of ranks. Ring, tree and NCCL have orders of their own;
  * over 2 ranks all orders agree. */
 int allreduce_keeps_order(enum allreduce_algorithm algorithm);
@@ -70,7 +70,7 @@ enum plan_op {
     PLAN_COPY,        /* every rank of dest_ranks gets source */
     PLAN_REDUCE,      /* own dest += source */
     PLAN_REDUCE_COPY, /* own dest += source, and the result goes to the other dest_ranks too */
-    PLAN_SUM,         /* the source range of all n ranks, added in tree order, goes to dest_ranks */
+    PLAN_SUM,         /* the source range of all n ranks, added in fold order, goes to dest_ranks */
 };
 
 enum plan_buffer { PLAN_DATA, PLAN_SCRATCH };
@@ -141,11 +141,6 @@ void plan_free(struct plan *plan); /* NULL and zeroed are fine */
  * += ... for each remote load and store, row-major over n ranks; returns their sum. bytes may be
  * NULL. */
 uint64_t plan_traffic(const struct plan *plan, uint64_t *bytes);
-
-/* The order of summing over devices, docs/design.md 2 rule 1: term r takes in term r +
- * ceil(m/2), then the same on the lower half, until one is left. Here on n plain floats, which
- * are overwritten; returns term[0]. */
-float plan_tree_sum(float *term, int n);
 
 /* ---- for the algorithms, one file each ---- */
 

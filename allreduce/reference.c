@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/fold.h"
 
 /* flags[reader][kind][writer]: the last epoch posted. */
 typedef uint32_t flag_table[MAX_DEVICES][PLAN_FLAG_KINDS][MAX_DEVICES];
@@ -28,7 +29,7 @@ void reference_step(const struct plan *plan, const struct plan_step *s, float *c
             for (int r = 0; r < plan->n; r++)
                 term[r] = *range_of(data, scratch, s->source_buffer, r, s->source_offset + i) *
                           source_scale;
-            result = plan_tree_sum(term, plan->n);
+            result = fold_sum_float(term, plan->n);
         } else {
             result =
                 *range_of(data, scratch, s->source_buffer, s->source_rank, s->source_offset + i) *

@@ -52,7 +52,7 @@ struct ddp_config {
     int divide;     /* 1: gradients are averaged over the ranks; 0: summed */
     int no_overlap; /* 1: buckets leave when backward has ended; shows what the overlap is worth */
 };
-struct ddp_config ddp_config_default(void); /* -1, -1, auto, in tree order, summed, overlapped */
+struct ddp_config ddp_config_default(void); /* -1, -1, auto, in fold order, summed, overlapped */
 
 /* Collective. Checks that all ranks hold the same model, copies rank 0's values to all, and
  * hooks itself into the replica's tape. The replica must outlive the ddp. ERR_FAILED with

@@ -4,7 +4,7 @@
  * Bits. A batch is cut into S segments (base/segment.h), k = S / W of them on each device,
  * device 0's first: the V virtual devices, or with --virtual-devices off one share a device.
  * Gradients, losses and values are bit for bit those of one device that holds all S segments,
- * wherever fold_fits(S, W) (nn/fold.h).
+ * wherever fold_fits(S, W) (base/fold.h).
  *
  * Logs stand on device 0 (dp_replica(dp, 0), replica_read_logs): row step->slot, column c =
  * segment c of the batch, which is virtual device dp_column_v(dp, c) = c / k + (c % k) * W. To

@@ -9,7 +9,7 @@
  * Segments. A step's batch is made of segments (base/segment.h), one per virtual device. What
  * treats each sample alike runs once over the whole batch; what sums over samples (weight
  * gradients, the loss) runs once per segment, and a parameter's gradient is folded over the
- * segments in the tree order of docs/design.md section 2 rule 1 before its hook fires. So the
+ * segments in the fold order of docs/design.md section 2 rule 1 before its hook fires. So the
  * bits of a gradient do not depend on how many real devices share the work.
  *
  * Memory. Tensors live in the tape's step arena (MEM_ACTIVATIONS), which after two steps is one

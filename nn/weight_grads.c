@@ -9,7 +9,7 @@
  * use, because the uses of one segment must be added before the segments are: (use 1 + use 2) of
  * segment 0, then over segments. */
 #include "base/error.h"
-#include "nn/fold.h"
+#include "base/fold.h"
 #include "nn/tape_internal.h"
 
 static int add(struct tape *t, const struct tensor *from, struct tensor *to) {
@@ -39,7 +39,7 @@ static struct tensor like(struct tape *t, const struct tensor *x) {
  * unless that is to be added to. */
 static int fold_once(struct tape *t, enum op op, struct node *n) {
     struct fold_step steps[2 * MAX_DEVICES];
-    struct tensor w[8] = {n->w->grad}, b[8] = {n->b->grad};
+    struct tensor w[FOLD_MAX_BUFFERS] = {n->w->grad}, b[FOLD_MAX_BUFFERS] = {n->b->grad};
     int buffers, count = fold_schedule(t->segments.count, steps, &buffers);
     struct tape_mark mark = tape_here(t);
     for (int i = t->accumulate ? 0 : 1; i < buffers; i++) {
@@ -103,13 +103,9 @@ static int keep_use(struct tape *t, enum op op, struct node *n) {
 /* Folds the kept gradients of one parameter level by level, then writes or adds the sum to its
  * gradient. */
 static int fold_kept(struct tape *t, struct param *p) {
-    int n = t->segments.count;
-    for (int h; n > 1; n = h) {
-        h = (n + 1) / 2;
-        for (int r = 0; r + h < n; r++) {
-            struct tensor to = segment_grad(t, p, r), from = segment_grad(t, p, r + h);
-            CHECK(add(t, &from, &to));
-        }
+    for (struct fold f = fold_begin(t->segments.count); fold_next(&f);) {
+        struct tensor to = segment_grad(t, p, f.to), from = segment_grad(t, p, f.from);
+        CHECK(add(t, &from, &to));
     }
     struct tensor sum = segment_grad(t, p, 0);
     if (t->accumulate) return add(t, &sum, &p->grad);

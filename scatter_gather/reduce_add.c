@@ -1,5 +1,5 @@
 /* Reduce-add: the sum of all devices' gradients, into device 0's, in the one order of the house
- * (nn/fold.h):
+ * (base/fold.h):
  *
  *     n = 4:   (g0 + g2) + (g1 + g3)          n = 5:   ((g0 + g3) + g2) + (g1 + g4)
  *
@@ -20,8 +20,7 @@
 #include "base/error.h"
 #include "scatter_gather/reduce_executor.h"
 
-/* 2 KiB a buffer; 1 + ceil(log2(MAX_DEVICES)) = 7 are enough */
-enum { TILE = 512, MAX_BUFFERS = 8 };
+enum { TILE = 512 }; /* elements: 2 KiB a buffer */
 
 int reduce_plan_init(struct reduce_plan *plan, struct device_group *group, float *const *arenas,
                      size_t most) {
@@ -56,7 +55,7 @@ static void add_tile(float *restrict to, const float *restrict from, size_t m) {
 }
 
 void reduce_add_range(const struct reduce_plan *plan, size_t first, size_t count) {
-    float tile[MAX_BUFFERS][TILE];
+    float tile[FOLD_MAX_BUFFERS][TILE];
     for (size_t done = 0; done < count; done += TILE) {
         size_t m = count - done < TILE ? count - done : TILE;
         for (int s = 0; s < plan->step_count; s++) {

@@ -3,7 +3,7 @@
  *     scatter               0 -> all   rows of a tensor, sizes[r] of them to device r    batch, labels, dL/dy
  *     gather                all -> 0   the way back                                      outputs
  *     broadcast_coalesced   0 -> all   the same values to each, in groups of 10 MiB      parameters
- *     reduce_add_coalesced  all -> 0   the sum, in the tree order of nn/fold.h           gradients
+ *     reduce_add_coalesced  all -> 0   the sum, in the fold order of base/fold.h           gradients
  *
  * All are called on device 0's thread, enqueue on device 0's compute stream and return;
  * device_group.h says which events the other threads record before and wait for after. The
@@ -12,7 +12,7 @@
 #ifndef SCATTER_GATHER_SCATTER_GATHER_H
 #define SCATTER_GATHER_SCATTER_GATHER_H
 
-#include "nn/fold.h"
+#include "base/fold.h"
 #include "scatter_gather/chunk.h"
 #include "scatter_gather/coalesce.h"
 #include "scatter_gather/device_group.h"
@@ -38,7 +38,7 @@ int gather(struct device_group *group, const struct tensor *inputs, const int *s
 int broadcast_coalesced(struct device_group *group, float *const *arenas,
                         const struct param_range *groups, int group_count);
 
-/* arenas[0] = the tree sum of all arenas, range by range, one collective step each: reads n
+/* arenas[0] = the sum of all arenas, range by range, one collective step each: reads n
  * devices' memory, adds in registers, writes device 0. The other arenas are read only. The plan
  * is read by the stream when it gets there: it must stay until a sync or an event behind the
  * call, so keep it as long as the group. */
@@ -63,7 +63,7 @@ int reduce_add_coalesced(const struct reduce_plan *plan, const struct param_rang
                          int group_count);
 
 /* The arithmetic of one step alone, apart from streams and devices: arena[0][first..first+count)
- * = tree sum. */
+ * = sum. */
 void reduce_add_range(const struct reduce_plan *plan, size_t first, size_t count);
 
 #ifdef __cplusplus

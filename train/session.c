@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "nn/fold.h"
+#include "base/fold.h"
 
 /* Debug builds (SAN=...) check that each op's operands lie in its own device's memory, and fill
  * new memory with NaN. */

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "nn/fold.h"
+#include "base/fold.h"
 #include "train/session.h"
 
 /* All-gather of `bytes` of each rank in pieces that the communicator takes. all: ranks * bytes. */

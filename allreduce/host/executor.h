@@ -35,7 +35,7 @@ int host_execute(const struct host_ranks *ranks, const struct executor_call *cal
  * apart, never shifted.
  *     copy:    every dest = source * scale
  *     reduce:  every dest = own * own_scale + source * source_scale
- *     sum:     every dest = the n sources, each * scale, in tree order                  n 1 .. MAX_DEVICES */
+ *     sum:     every dest = the n sources, each * scale, in fold order                  n 1 .. MAX_DEVICES */
 void move_copy(float *const *dest, int dests, const float *source, float scale, size_t length);
 void move_reduce(float *const *dest, int dests, const float *own, float own_scale,
                  const float *source, float source_scale, size_t length);

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "allreduce/host/executor.h"
+#include "base/fold.h"
 
 typedef float vec __attribute__((vector_size(64), aligned(4), may_alias));
 enum { LANES = 16, VECS = 4, BLOCK = LANES * VECS };

@@ -35,7 +35,7 @@ static void SUFFIX(reduce)(float *const *dest, int dests, const float *own, floa
     }
 }
 
-/* plan_tree_sum on blocks of BLOCK elements; returns how many elements it did. Inlined with a
+/* fold_sum_float on blocks of BLOCK elements; returns how many elements it did. Inlined with a
  * constant n the terms live in registers. */
 static inline __attribute__((always_inline)) size_t
 SUFFIX(sum_blocks)(float *const *dest, int dests, const float *const *source, int n, float scale,
@@ -76,7 +76,7 @@ static void SUFFIX(sum)(float *const *dest, int dests, const float *const *sourc
         float term[MAX_DEVICES];
         for (int r = 0; r < n; r++)
             term[r] = source[r][i] * scale;
-        float sum = plan_tree_sum(term, n);
+        float sum = fold_sum_float(term, n);
         for (int d = 0; d < dests; d++)
             dest[d][i] = sum;
     }

@@ -1,5 +1,5 @@
 /* Reduce-add on GPUs: one kernel on device 0's stream (device/cuda/kernels/sum.h, which
- * allreduce runs too) reads a range of all n arenas, adds in the tree order of nn/fold.h in
+ * allreduce runs too) reads a range of all n arenas, adds in the fold order of base/fold.h in
  * registers, and writes device 0's. Where GPU 0 reaches a peer's memory it is read where it
  * lies; where it does not, the range is first copied into staging on device 0, by the driver
  * through the host, and read there. Either way the same bytes cross the same link and are

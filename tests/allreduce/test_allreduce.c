@@ -22,7 +22,7 @@ static int run_cell(struct rank *r, struct allreduce *ar, const struct cell *cel
     return r->rank == 0 ? judge(r, cell, config, data) : OK;
 }
 
-/* All algorithms one after another on the same counts; those that add in tree order, and on 2
+/* All algorithms one after another on the same counts; those that add in fold order, and on 2
  * ranks all, agree. */
 static int run_counts(struct rank *r, const size_t *counts, int how_many,
                       const struct plan_config *config) {

@@ -7,6 +7,7 @@
 #include <sched.h>
 
 #include "allreduce/host/executor.h"
+#include "base/fold.h"
 
 /* ---- the moves ---- */
 
@@ -76,7 +77,7 @@ Test(executor, all_vector_sets_give_the_same_bits, .timeout = 30) {
                 float term[N];
                 for (int r = 0; r < n; r++)
                     term[r] = x[r][i] * 0.3f;
-                want[i] = plan_tree_sum(term, n);
+                want[i] = fold_sum_float(term, n);
             }
             cr_assert_eq(memcmp(got, want, sizeof got), 0, "%s: sum of %d", set->name, n);
         }

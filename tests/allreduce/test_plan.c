@@ -6,6 +6,7 @@
 
 #include "allreduce/reference.h"
 #include "base/error.h"
+#include "base/fold.h"
 
 static const enum allreduce_algorithm algorithms[] = {ALLREDUCE_NAIVE,  ALLREDUCE_ONESHOT,
                                                       ALLREDUCE_DIRECT, ALLREDUCE_RING,
@@ -77,7 +78,7 @@ static void check_sum(enum allreduce_algorithm algorithm, int n, size_t count,
                 sum += (double)first.data[r][i] * scale;
                 size += fabs((double)first.data[r][i] * scale);
             }
-            float tree = plan_tree_sum(term, n), got = w.data[0][i];
+            float tree = fold_sum_float(term, n), got = w.data[0][i];
             /* n - 1 additions and the rounding of each scaled term: g_n sum|x| with g_n = n u /
              * (1 - n u). */
             double bound = n * unit / (1 - n * unit) * size;
@@ -86,7 +87,7 @@ static void check_sum(enum allreduce_algorithm algorithm, int n, size_t count,
             if (integers && scale == 1) cr_assert(got == (float)sum, "integers must be exact");
             if (allreduce_keeps_order(algorithm) || n <= 2)
                 cr_assert_eq(memcmp(&got, &tree, sizeof got), 0,
-                             "%s, n %d, count %zu, element %zu: not in tree order",
+                             "%s, n %d, count %zu, element %zu: not in fold order",
                              allreduce_algorithm_name(algorithm), n, count, i);
             for (int r = 1; r < n; r++)
                 cr_assert_eq(memcmp(&w.data[r][i], &got, sizeof got), 0,
@@ -119,18 +120,18 @@ Test(plan, sums_for_64_ranks, .timeout = 60) {
         check_sum(algorithms[a], 64, 2049, &config, 1.0f / 64);
 }
 
-/* Which bits the tree order gives, written out by hand: n = 3 is (0+2)+1, n = 4 (0+2)+(1+3), n = 5
+/* Which bits the fold order gives, written out by hand: n = 3 is (0+2)+1, n = 4 (0+2)+(1+3), n = 5
  * ((0+3)+2)+(1+4). */
 Test(plan, tree_order_is_the_written_one, .timeout = 10) {
     volatile float a = 1e8f, b = -1e8f, c = 3.25f, d = 1e-3f, e = 7e7f;
     float t3[] = {a, b, c}, t4[] = {a, b, c, d}, t5[] = {a, b, c, d, e};
-    cr_assert(plan_tree_sum(t3, 3) == (a + c) + b);
-    cr_assert(plan_tree_sum(t4, 4) == (a + c) + (b + d));
-    cr_assert(plan_tree_sum(t5, 5) == ((a + d) + c) + (b + e));
+    cr_assert(fold_sum_float(t3, 3) == (a + c) + b);
+    cr_assert(fold_sum_float(t4, 4) == (a + c) + (b + d));
+    cr_assert(fold_sum_float(t5, 5) == ((a + d) + c) + (b + e));
     cr_assert((a + c) + b != (a + b) + c, "the example must tell orders apart");
 }
 
-/* Ring and tree have orders of their own: somewhere they must differ from tree order, or this
+/* Ring and tree have orders of their own: somewhere they must differ from fold order, or this
  * file proves little. */
 Test(plan, ring_and_tree_have_their_own_order, .timeout = 10) {
     for (int a = 0; a < ALGORITHMS; a++) {

@@ -6,6 +6,7 @@
 #include "tests/cuda/index.h"
 
 #include "allreduce/host/executor.h"
+#include "base/fold.h"
 
 static const float guard = 12345.678f;
 
@@ -71,7 +72,7 @@ static void check_sum(uint32_t sources, uint32_t dests, size_t length, const int
         float term[MAX_DEVICES];
         for (uint32_t r = 0; r < sources; r++)
             term[r] = s->source[r][x] * (r ? scale : first_scale);
-        want[x] = plan_tree_sum(term, (int)sources);
+        want[x] = fold_sum_float(term, (int)sources);
     }
     sum_align(s);
     for (uint32_t i = 0; i < parts; i++) {

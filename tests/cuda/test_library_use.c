@@ -86,7 +86,7 @@ Test(cuda_library_real, load_where_they_are_installed, .timeout = 120) {
 #endif
 
 #ifdef CUDA_EMULATION
-#include "nn/fold.h"
+#include "base/fold.h"
 #undef MUST
 #include "tests/nn/net.h"
 
@@ -174,12 +174,9 @@ static void run_job(enum device_math math, int w, float *grads, double *losses) 
         param_set_free(&net.params);
         device_close(net.device);
     }
-    for (int n = w, h; n > 1; n = h) {
-        h = (n + 1) / 2;
-        for (int r = 0; r + h < n; r++)
-            for (int i = 0; i < NET_WEIGHTS; i++)
-                of_device[r][i] += of_device[r + h][i];
-    }
+    for (struct fold f = fold_begin(w); fold_next(&f);)
+        for (int i = 0; i < NET_WEIGHTS; i++)
+            of_device[f.to][i] += of_device[f.from][i];
     memcpy(grads, of_device[0], sizeof of_device[0]);
 }
 

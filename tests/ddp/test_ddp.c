@@ -1,22 +1,14 @@
-/* DDP in real processes: the gradients are the ranks' gradients added in tree order, to the bit,
+/* DDP in real processes: the gradients are the ranks' gradients added in fold order, to the bit,
  * and everything that follows from it. Judged against a plain loop in this process: one replica
  * takes every rank's share in turn. */
 #include "tests/ddp/job.h"
+
+#include "base/fold.h"
 
 /* Ring and tree add in another order: for n terms each of at most n - 1 additions rounds once. */
 #define OTHER_ORDER_BOUND(n) ((double)((n)-1) * 0x1p-23)
 
 /* ---- the judge ---- */
-
-/* Rule 1 of docs/design.md section 2, in its shortest form. */
-static float tree_sum(float *term, int n) {
-    for (int h; n > 1; n = h) {
-        h = (n + 1) / 2;
-        for (int r = 0; r + h < n; r++)
-            term[r] += term[r + h];
-    }
-    return term[0];
-}
 
 struct judge {
     size_t elements;
@@ -36,7 +28,7 @@ static void fold_terms(struct judge *judge, const struct job *job, int step) {
             if (job->config.divide) term[r] *= 1.0f / (float)job->world;
             size += fabs((double)term[r]);
         }
-        sum[i] = tree_sum(term, job->world);
+        sum[i] = fold_sum_float(term, job->world);
         if (step == 0) judge->sizes[i] = size;
     }
 }
@@ -163,7 +155,7 @@ static void judge_job(struct job *job, const enum allreduce_algorithm *algorithm
     judge_free(&judge);
 }
 
-Test(ddp, gradients_are_the_tree_sum_of_the_ranks, .timeout = 120) {
+Test(ddp, gradients_are_the_fold_of_the_ranks, .timeout = 120) {
     static const enum allreduce_algorithm algorithms[] = {ALLREDUCE_NAIVE,  ALLREDUCE_ONESHOT,
                                                           ALLREDUCE_DIRECT, ALLREDUCE_RING,
                                                           ALLREDUCE_TREE,   ALLREDUCE_AUTO};

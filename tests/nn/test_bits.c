@@ -3,21 +3,18 @@
  * maths differ by rounding alone. */
 #include "tests/nn/net.h"
 
-#include "nn/fold.h"
+#include "base/fold.h"
 
 /* N16 sums in float, 16 lanes at a time, what the plain reference sums in double. */
 static const double MATHS_TOLERANCE = 1e-5;
 
 static struct net_data data;
 
-/* The rule over devices: term r takes in term r + ceil(n/2). In float, as every executor does. */
+/* The devices' gradients are folded in float, as every executor does it. */
 static void fold_devices(float grads[][NET_WEIGHTS], int n) {
-    for (int h; n > 1; n = h) {
-        h = (n + 1) / 2;
-        for (int r = 0; r + h < n; r++)
-            for (int i = 0; i < NET_WEIGHTS; i++)
-                grads[r][i] += grads[r + h][i];
-    }
+    for (struct fold f = fold_begin(n); fold_next(&f);)
+        for (int i = 0; i < NET_WEIGHTS; i++)
+            grads[f.to][i] += grads[f.from][i];
 }
 
 /* One step of the job on `w` devices: its gradients, and the loss of each virtual device. */

@@ -2,6 +2,8 @@
  * arrays: every bit, every link, and group borders inside of what is moved. */
 #include "tests/scatter_gather/bed.h"
 
+#include "base/fold.h"
+
 /* Cuts [0, count) into pieces of uneven lengths and groups them so that borders fall inside of
  * it. */
 static int cut(size_t count, size_t limit_bytes, struct param_range *groups) {
@@ -16,14 +18,11 @@ static int cut(size_t count, size_t limit_bytes, struct param_range *groups) {
     return coalesce(pieces, n, limit_bytes, groups);
 }
 
-/* The sum over whole arrays, as nn/fold.h says it: the judge. */
+/* The judge: the fold over whole arrays. */
 static void fold_arrays(float **x, int n, size_t count) {
-    for (int half; n > 1; n = half) {
-        half = (n + 1) / 2;
-        for (int r = 0; r + half < n; r++)
-            for (size_t i = 0; i < count; i++)
-                x[r][i] += x[r + half][i];
-    }
+    for (struct fold f = fold_begin(n); fold_next(&f);)
+        for (size_t i = 0; i < count; i++)
+            x[f.to][i] += x[f.from][i];
 }
 
 /* Out of reach a GPU cannot read, so what was added last must have come by way of staging. (The

@@ -1,6 +1,6 @@
 /* Adding up ranges of memory on a GPU: what the steps of an allreduce do, and DP's reduce.
  *
- *     every dest = source 0 * first_scale + source 1 * scale + ... in tree order (docs/design.md 2, rule 1)
+ *     every dest = source 0 * first_scale + source 1 * scale + ... in fold order (docs/design.md 2, rule 1)
  *
  * One source is a copy, two are a reduce (own first), n are the sum over n ranks. Each product
  * is rounded before it is added, so the bits are those of allreduce/host/move.c. A destination

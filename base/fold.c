@@ -1,10 +1,16 @@
-/* The tree order of summing: see fold.h. Pure integers, but for the sum of doubles itself. */
-#include "nn/fold.h"
+/* Sums in fold order, and the fold depth first: see fold.h. */
+#include "base/fold.h"
 
-#include "base/limits.h"
+double fold_sum(double *x, int n) {
+    for (struct fold f = fold_begin(n); fold_next(&f);)
+        x[f.to] += x[f.from];
+    return n > 0 ? x[0] : 0;
+}
 
-static int half(int n) {
-    return (n + 1) / 2;
+float fold_sum_float(float *x, int n) {
+    for (struct fold f = fold_begin(n); fold_next(&f);)
+        x[f.to] += x[f.from];
+    return n > 0 ? x[0] : 0;
 }
 
 int fold_fits(int virtual_devices, int devices) {
@@ -13,24 +19,16 @@ int fold_fits(int virtual_devices, int devices) {
     return devices == 1 || (segments & (segments - 1)) == 0;
 }
 
-double fold_sum(double *x, int n) {
-    if (n < 1) return 0;
-    for (int h; n > 1; n = h) {
-        h = half(n);
-        for (int r = 0; r + h < n; r++)
-            x[r] += x[r + h];
-    }
-    return x[0];
-}
+/* ---- depth first ---- */
 
-/* What is being written while the tree is walked from its root to its leaves. */
 struct walk {
     struct fold_step *steps;
-    int count;
-    int buffers;
+    int count;   /* steps written */
+    int buffers; /* used by them */
 };
 
-/* Makes term r of the n[level] terms left after `level` halvings into buffer `to`. */
+/* Writes the steps that make term r, as it stands after `level` halvings, in buffer `to`. n[l] is
+ * the number of terms after l halvings. */
 static void make_term(struct walk *w, const int *n, int level, int r, int to) {
     if (w->buffers < to + 1) w->buffers = to + 1;
     if (level == 0) {
@@ -38,18 +36,20 @@ static void make_term(struct walk *w, const int *n, int level, int r, int to) {
         return;
     }
     make_term(w, n, level - 1, r, to);
-    int partner = r + n[level]; /* n[level] = ceil(n[level-1] / 2) */
+    int partner = r + n[level];
     if (partner >= n[level - 1]) return;
     make_term(w, n, level - 1, partner, to + 1);
     w->steps[w->count++] = (struct fold_step){.add = 1, .to = to, .from = to + 1};
 }
 
+_Static_assert(MAX_DEVICES <= 1 << (FOLD_MAX_BUFFERS - 1), "a fold needs more buffers");
+
 int fold_schedule(int n, struct fold_step *steps, int *buffers) {
     *buffers = 0;
     if (n < 1 || n > MAX_DEVICES) return 0;
-    int left[8], levels = 0; /* left[l]: terms left after l halvings */
+    int left[FOLD_MAX_BUFFERS], levels = 0; /* left[l]: terms after l halvings */
     for (left[0] = n; left[levels] > 1; levels++)
-        left[levels + 1] = half(left[levels]);
+        left[levels + 1] = fold_half(left[levels]);
     struct walk w = {.steps = steps};
     make_term(&w, left, levels, 0, 0);
     *buffers = w.buffers;

@@ -1,11 +1,10 @@
-/* The order of summing: the schedule adds as the rule says, with few buffers, and folding the
- * virtual devices of each device first and the devices afterwards gives the bits of folding all
- * virtual devices at once. */
+/* Fold order: the pairs and the depth-first schedule add as the rule says, the schedule with few
+ * buffers, and folding the virtual devices of each device first and the devices afterwards gives
+ * the bits of folding all virtual devices at once. */
 #include "tests/harness/harness.h"
 
-#include "base/limits.h"
+#include "base/fold.h"
 #include "base/random.h"
-#include "nn/fold.h"
 
 enum { TEXT_BYTES = 1024 };
 
@@ -36,8 +35,21 @@ static void rule_text(int n, char *out) {
     memcpy(out, term[0], TEXT_BYTES);
 }
 
+static void pairs_text(int n, char *out) {
+    static char term[MAX_DEVICES][TEXT_BYTES];
+    for (int i = 0; i < n; i++)
+        snprintf(term[i], TEXT_BYTES, "%d", i);
+    int pairs = 0;
+    for (struct fold f = fold_begin(n); fold_next(&f); pairs++) {
+        cr_assert(f.to >= 0 && f.to < f.from && f.from < n);
+        sum_text(term, f.to, f.from);
+    }
+    cr_assert_eq(pairs, n - 1);
+    memcpy(out, term[0], TEXT_BYTES);
+}
+
 static void schedule_text(int n, char *out) {
-    static char buffer[8][TEXT_BYTES];
+    static char buffer[FOLD_MAX_BUFFERS][TEXT_BYTES];
     struct fold_step steps[2 * MAX_DEVICES];
     int buffers, made[MAX_DEVICES] = {0}, count = fold_schedule(n, steps, &buffers);
     cr_assert_eq(count, 2 * n - 1);
@@ -54,10 +66,12 @@ static void schedule_text(int n, char *out) {
     memcpy(out, buffer[0], TEXT_BYTES);
 }
 
-Test(fold, schedule_adds_as_the_rule_says, .timeout = 30) {
+Test(fold, pairs_and_schedule_add_as_the_rule_says, .timeout = 30) {
     static char want[TEXT_BYTES], got[TEXT_BYTES];
     for (int n = 1; n <= MAX_DEVICES; n++) {
         rule_text(n, want);
+        pairs_text(n, got);
+        cr_assert_str_eq(got, want, "n %d", n);
         schedule_text(n, got);
         cr_assert_str_eq(got, want, "n %d", n);
     }
@@ -77,23 +91,31 @@ Test(fold, schedule_needs_few_buffers, .timeout = 30) {
     cr_assert_eq(fold_schedule(MAX_DEVICES + 1, steps, &buffers), 0);
 }
 
-Test(fold, schedule_and_sum_have_the_same_bits, .timeout = 30) {
+Test(fold, schedule_and_sums_have_the_same_bits, .timeout = 30) {
     struct rng r;
     rng_seed(&r, 1);
     for (int n = 1; n <= MAX_DEVICES; n++) {
-        double x[MAX_DEVICES], buffer[8];
+        double x[MAX_DEVICES], buffer[FOLD_MAX_BUFFERS];
+        float y[MAX_DEVICES], float_buffer[FOLD_MAX_BUFFERS];
         struct fold_step steps[2 * MAX_DEVICES];
         int buffers, count = fold_schedule(n, steps, &buffers);
         fill(&r, x, n);
+        for (int i = 0; i < n; i++)
+            x[i] = y[i] = (float)x[i];
         for (int i = 0; i < count; i++) {
-            if (steps[i].add)
-                buffer[steps[i].to] += buffer[steps[i].from];
-            else
-                buffer[steps[i].to] = x[steps[i].term];
+            int to = steps[i].to;
+            if (steps[i].add) {
+                buffer[to] += buffer[steps[i].from];
+                float_buffer[to] += float_buffer[steps[i].from];
+            } else {
+                buffer[to] = x[steps[i].term];
+                float_buffer[to] = y[steps[i].term];
+            }
         }
+        cr_assert(float_buffer[0] == fold_sum_float(y, n), "n %d, float", n);
         cr_assert(buffer[0] == fold_sum(x, n), "n %d", n);
     }
-    cr_assert(fold_sum(NULL, 0) == 0);
+    cr_assert(fold_sum(NULL, 0) == 0 && fold_sum_float(NULL, 0) == 0);
 }
 
 /* Device r of W holds the virtual devices r, r + W, ... */

@@ -1,0 +1,86 @@
+/* The fold: the one order in which Duet sums over devices, docs/design.md section 2 rule 1.
+ *
+ * Float sums depend on their order. DP, DDP and a single device train the same bits because all
+ * of them add the terms of n devices in FOLD ORDER: term r takes in term r + ceil(n/2), and the
+ * lower half, which then holds the whole sum, is folded again until one term is left.
+ *
+ *     n = 5    term    0     1     2     3     4
+ *              h = 3   0+3   1+4   2                     term 0 takes in 3, term 1 takes in 4
+ *              h = 2   +2    .                           term 0 takes in 2
+ *              h = 1   +1                                term 0 takes in 1: ((0+3)+2)+(1+4)
+ *
+ * The n terms may be spread over W devices, term v on device v mod W. Where each device holds 2^k
+ * of them, the first k halvings pair terms of one device: folding on each device first and over
+ * the devices afterwards gives the very same sums.
+ *
+ * The order stands here alone. Code that adds the terms one pair at a time walks fold_next or
+ * fold_schedule. The vector and GPU forms unroll it for speed; they are named fold_... too, and
+ * tests compare them with this code. */
+#ifndef BASE_FOLD_H
+#define BASE_FOLD_H
+
+#include "base/limits.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Terms that are left of n after one halving: ceil(n/2). */
+static inline int fold_half(int n) {
+    return (n + 1) / 2;
+}
+
+/* The n - 1 additions of a fold, one after another: `to` takes in `from`. n <= 1: none.
+ *
+ *     for (struct fold f = fold_begin(n); fold_next(&f);)
+ *         x[f.to] += x[f.from];                                  x[0] is the sum                    */
+struct fold {
+    int to, from;
+    int n, half; /* terms before and after the present halving */
+};
+
+static inline struct fold fold_begin(int n) {
+    struct fold f = {-1, 0, n, fold_half(n)};
+    return f;
+}
+
+static inline int fold_next(struct fold *f) {
+    f->to++;
+    if (f->to + f->half >= f->n) { /* no partner is left: the lower half is folded next */
+        f->n = f->half;
+        f->half = fold_half(f->n);
+        f->to = 0;
+    }
+    f->from = f->to + f->half;
+    return f->n > 1;
+}
+
+/* The sum of x[0..n) in fold order; 0 for n = 0. x is overwritten. */
+double fold_sum(double *x, int n);
+float fold_sum_float(float *x, int n);
+
+/* 1 if folding V terms on W devices first and over the devices afterwards keeps the order: W = 1,
+ * W = V, or V/W a power of two. */
+int fold_fits(int virtual_devices, int devices);
+
+/* Buffers that fold_schedule needs at most: 1 + ceil(log2(MAX_DEVICES)). */
+enum { FOLD_MAX_BUFFERS = 7 };
+
+/* One step of a depth-first fold. */
+struct fold_step {
+    int add;  /* 0: make term `term` in buffer `to`; 1: buffer `to` += buffer `from` */
+    int term; /* where add is 0 */
+    int to;   /* the buffer that is written */
+    int from; /* where add is 1 */
+};
+
+/* The same fold depth first, for terms that are made one at a time and need not all stay in
+ * memory: writes the steps, and the number of buffers they use (at most 1 + ceil(log2 n)). The
+ * sum ends in buffer 0. Returns the number of steps, 2n - 1, or 0 where n is not in
+ * 1..MAX_DEVICES. */
+int fold_schedule(int n, struct fold_step *steps /* [2 * MAX_DEVICES] */, int *buffers);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
