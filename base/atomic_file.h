@@ -1,17 +1,19 @@
-/* Files that are there whole or not at all: written under no name (or a temporary one in the
- * same folder), synced, then put in place of the old file by rename, which is atomic. A reader,
- * a crash or a full disk never shows half a checkpoint, and the old one stays until the new one
- * is safe.
+/* Files that appear whole or not at all.
+ *
+ * The new content is written to a file without a name (or under a temporary name in the same
+ * folder), synced to disk, and then put in place of the old file by rename, which is atomic.
+ * Neither a crash nor a full disk leaves half a checkpoint, and the old file stays until the new
+ * one is safe.
  *
  *     struct atomic_file f = {0};
- *     CHECK_GOTO(atomic_open(&f, path), code, out);     fails here if the folder cannot be written: ask early
- *     fwrite(..., f.file);                              any error is found by commit
+ *     CHECK_GOTO(atomic_open(&f, path), code, out);  // fails if the folder cannot be written
+ *     fwrite(..., f.file);                           // a write error is reported by the commit
  *     CHECK_GOTO(atomic_commit(&f), code, out);
  * out:
- *     atomic_abandon(&f);                               nothing after a commit, else removes what was begun
+ *     atomic_abandon(&f);                            // removes what was not committed
  *
- * A path that exists and is no regular file (/dev/null, a pipe) is written directly; a link
- * stays a link. */
+ * A path that exists and is not a regular file (/dev/null, a pipe) is written directly. Where
+ * the path is a symbolic link, the link stays and the file it points to is replaced. */
 #ifndef BASE_ATOMIC_FILE_H
 #define BASE_ATOMIC_FILE_H
 
@@ -23,15 +25,22 @@ extern "C" {
 
 struct atomic_file {
     FILE *file;
-    char *name;      /* as the caller gave it: errors say it */
-    char *target;    /* the name in the end, links followed; NULL: written directly */
-    char *temporary; /* the name until then */
-    int unnamed;     /* the file has no name yet: if the process is killed now, nothing is left */
+    char *name;      /* the path as the caller gave it; error messages quote it */
+    char *target;    /* the path to replace, links followed; NULL: the path is written directly */
+    char *temporary; /* the name that the new file bears just before the rename */
+    int unnamed;     /* 1: the new file has no name, so a killed process leaves nothing behind */
 };
 
+/* Opens f->file for writing. ERR_FAILED: `path` cannot be written; ERR_MEMORY. */
 int atomic_open(struct atomic_file *f, const char *path);
+
+/* Syncs and closes the file and gives it its name. ERR_FAILED: something could not be written;
+ * the old file is then still in place. */
 int atomic_commit(struct atomic_file *f);
-void atomic_abandon(struct atomic_file *f); /* zeroed, half open or committed are fine */
+
+/* Frees everything, and removes a file that was not committed. Takes a struct that is zeroed,
+ * half open or committed. */
+void atomic_abandon(struct atomic_file *f);
 
 #ifdef __cplusplus
 }

@@ -1,5 +1,5 @@
 /* Time: one monotonic clock for spans, deadlines and benchmarks. CLOCK_MONOTONIC is the same in
- * every process of a machine, so spans of different ranks lie on one axis without alignment. */
+ * every process of a machine, so the spans of different ranks share one time axis as they are. */
 #ifndef BASE_CLOCK_H
 #define BASE_CLOCK_H
 
@@ -10,13 +10,15 @@
 extern "C" {
 #endif
 
+/* Nanoseconds since some fixed moment; only differences mean something. */
 static inline int64_t now_ns(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* A deadline is a point on that clock; it is passed down, never restarted on the way. */
+/* A deadline is a point on that clock. Whoever waits computes it once and passes it down, so that
+ * no call below starts the time anew. */
 static inline int64_t deadline_after(double seconds) {
     return now_ns() + (int64_t)(seconds * 1e9);
 }

@@ -1,4 +1,4 @@
-/* The thread's error text and the map from codes to exit status. */
+/* The error text of each thread, and the exit status of each code. */
 #include "base/error.h"
 
 #include <signal.h>
@@ -9,7 +9,7 @@
 static _Thread_local char message[1024];
 
 static void format_message(const char *format, va_list args) {
-    char text[sizeof message]; /* an argument may be error_message() itself */
+    char text[sizeof message]; /* formatted here first: an argument may be error_message() */
     vsnprintf(text, sizeof text, format, args);
     memcpy(message, text, sizeof message);
 }

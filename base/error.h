@@ -1,13 +1,13 @@
-/* Errors: library code returns a code, only main exits.
+/* Errors: library code returns a code, and only main exits.
  *
- * A function that can fail returns OK (0) or one of the codes below and leaves one line of text
- * for the user with fail(): "what failed: which value: what to do". The text is the calling
- * thread's own, as errno is (the one thread-local of the house); a thread that must hand its
- * failure to another copies error_message() into memory of its own.
+ * A function that can fail returns OK (0) or one of the codes below, and leaves one line of text
+ * for the user by calling fail(): "what failed: which value: what to do". Each thread has its own
+ * text, as it has its own errno; it is the only thread-local variable of Duet. A thread that must
+ * report its failure to another thread copies error_message() into memory that both can read.
  *
- * A function that has acquired nothing uses CHECK. Once it holds something to give back it may
- * only use CHECK_GOTO, so that every exit passes the clean-up. Clean-up itself uses CHECK_KEEP:
- * the first error wins. */
+ * A function that has acquired nothing yet uses CHECK, which returns. Once it holds something
+ * that it must free, it uses CHECK_GOTO, so that every way out passes the clean-up. The clean-up
+ * itself uses CHECK_KEEP, which keeps the first error. */
 #ifndef BASE_ERROR_H
 #define BASE_ERROR_H
 
@@ -18,13 +18,13 @@ extern "C" {
 enum error_code {
     OK = 0,
     ERR_FAILED,  /* failed at run time: exit status 1 */
-    ERR_USAGE,   /* the user's words are wrong: exit status 2 */
+    ERR_USAGE,   /* an argument is wrong: exit status 2 */
     ERR_CHECK,   /* a check of the result failed: exit status 3 */
     ERR_MEMORY,  /* a device (or the host) is out of memory: exit status 1 */
     ERR_TIMEOUT, /* a wait ran past its deadline: exit status 1 */
     ERR_PEER,    /* another rank failed or died first: exit status 1 */
-    /* who read standard output has gone (SIGPIPE): the command ends without a word, as cat does:
-     * 141 */
+    /* The process that reads standard output has closed it. The command then ends without a
+     * message, as cat does: exit status 141, which is 128 + SIGPIPE. */
     ERR_READER,
 };
 
@@ -47,17 +47,18 @@ enum error_code {
     } while (0)
 
 /* Formats the thread's error text (one line, no newline at its end) and returns `code`:
- *     return fail(ERR_USAGE, "batch size: %d: give at least one sample per device", n);      */
+ *     return fail(ERR_USAGE, "batch size: %d: give at least one sample per device", n); */
 int fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* As fail, and ": " with strerror(error_number) is put behind the text. */
+/* As fail, with ": " and strerror(error_number) appended to the text. */
 int fail_errno(int code, int error_number, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* The thread's last error text; "" if none. Valid until the thread fails again. */
 const char *error_message(void);
 
-/* The exit status of a code, docs/design.md section 8: 0, 1, 2, 3, or 128 + SIGPIPE. */
+/* The exit status that stands for a code (docs/design.md section 8): 0, 1, 2, 3 or
+ * 128 + SIGPIPE. */
 int error_exit_status(int code);
 
 #ifdef __cplusplus

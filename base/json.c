@@ -1,6 +1,6 @@
-/* The reading half of base/json.h: one function per rule of the grammar (RFC 8259), each leaving
- * the cursor behind what it read. Input may be hostile, so depth is bounded, and nothing is
- * believed before it is checked. */
+/* The JSON reader: one function per rule of the grammar (RFC 8259). Each function moves the cursor
+ * past what it has read. The input may be hostile, so depth is bounded and everything is checked
+ * before it is used. */
 #include "base/json.h"
 
 #include <ctype.h>
@@ -56,7 +56,7 @@ static char *put_utf8(char *out, unsigned u) {
     return out;
 }
 
-/* \uXXXX, or two of them that together stand for one character beyond U+FFFF. */
+/* \uXXXX, or a surrogate pair of two of them, which stands for one character above U+FFFF. */
 static int read_unicode(struct cursor *c, char **out) {
     unsigned u, low;
     CHECK(hex4(c, &u));
@@ -74,7 +74,7 @@ static int read_unicode(struct cursor *c, char **out) {
     return OK;
 }
 
-/* A text is never longer than what stands between its quotes. */
+/* The text without its escapes is never longer than with them, so that much memory is enough. */
 static int read_string(struct cursor *c, char **text) {
     static const char letter[] = "\"\\/bfnrt", byte[] = "\"\\/\b\f\n\r\t";
     if (peek(c) != '"') return wrong(c, "a quoted string expected");
@@ -143,7 +143,7 @@ static int read_number(struct cursor *c, struct json *j) {
     }
     size_t length = (size_t)(c->at - from);
     if (length >= sizeof text) return wrong(c, "a number too long");
-    memcpy(text, from, length); /* the text around may lack a terminator */
+    memcpy(text, from, length); /* the input may have no terminator, and strtod needs one */
     text[length] = 0;
     j->number = strtod(text, NULL);
     errno = 0;
@@ -159,7 +159,8 @@ static int by_key(const void *a, const void *b) {
     return strcmp((*(struct json *const *)a)->key, (*(struct json *const *)b)->key);
 }
 
-/* Sorting keeps a header of a million names from taking a trillion comparisons. */
+/* The keys are sorted first: comparing each with each, a header of a million names would take a
+ * trillion comparisons. */
 static int check_keys_differ(struct cursor *c, const struct json *object) {
     if (object->count < 2) return OK;
     const struct json **item = malloc((size_t)object->count * sizeof *item);
@@ -178,8 +179,8 @@ static int check_keys_differ(struct cursor *c, const struct json *object) {
 
 static int read_value(struct cursor *c, struct json *j, int depth);
 
-/* Items up to the closer. Each is chained before it is filled, so that json_free finds all of a
- * broken tree. */
+/* Reads items up to the closing bracket. Each item is linked into the tree before it is filled, so
+ * that json_free finds all of a tree that was read in part. */
 static int read_items(struct cursor *c, struct json *j, int depth) {
     char closer = j->kind == JSON_OBJECT ? '}' : ']';
     struct json **end = &j->child;
@@ -253,7 +254,7 @@ int json_parse(const char *name, const char *text, size_t bytes, struct json **r
 void json_free(struct json *root) {
     while (root) {
         struct json *next = root->next;
-        json_free(root->child); /* as deep as the text: at most JSON_DEPTH */
+        json_free(root->child); /* recursion is as deep as the text: at most JSON_DEPTH */
         free(root->key);
         free(root->string);
         free(root);

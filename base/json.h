@@ -1,10 +1,10 @@
-/* JSON: a writer for results and a strict reader for what comes from outside (safetensors
- * headers, run records). Our own because Duet must build where there is a compiler and nothing
- * else.
+/* JSON: a writer for results, and a strict reader for files that come from elsewhere (safetensors
+ * headers, run records). It is written by hand because Duet must build where there is a compiler
+ * and nothing else.
  *
- * Writing goes to a FILE; for text in memory use open_memstream. Errors of the file are looked
- * at once, by json_finish. Keys are given inside objects, NULL inside arrays and for the
- * outermost value. */
+ * The writer prints to a FILE; open_memstream gives one that collects text in memory. Write
+ * errors are reported once, by json_finish. `key` names a member of an object; it is NULL for an
+ * item of an array and for the outermost value. */
 #ifndef BASE_JSON_H
 #define BASE_JSON_H
 
@@ -21,55 +21,63 @@ enum { JSON_DEPTH = 64 }; /* nesting, when writing and when reading */
 struct json_writer {
     FILE *file;
     int depth;
-    int misused;               /* closed too often, or nested too deep: json_finish reports it */
+    int misused;               /* a level too many closed, or nested too deep; see json_finish */
     char closer[JSON_DEPTH];   /* '}' or ']' of each open level */
-    char has_item[JSON_DEPTH]; /* whether a comma is due */
+    char has_item[JSON_DEPTH]; /* of each open level: the next item needs a comma before it */
 };
 
 void json_start(struct json_writer *w, FILE *file);
-void json_object(struct json_writer *w, const char *key); /* opens; json_close ends it */
+
+/* Open an object or an array; json_close closes the innermost open one. */
+void json_object(struct json_writer *w, const char *key);
 void json_array(struct json_writer *w, const char *key);
 void json_close(struct json_writer *w);
-/* what is no UTF-8 becomes U+FFFD */
+
+/* Bytes that are not UTF-8 are written as U+FFFD. */
 void json_string(struct json_writer *w, const char *key, const char *text);
-/* %.17g: nothing is lost; nan, inf: null */
+
+/* Writes all 17 significant digits, so that the value is read back equal. NaN and infinity become
+ * null. */
 void json_number(struct json_writer *w, const char *key, double value);
 void json_integer(struct json_writer *w, const char *key, int64_t value);
-/* value / 1000, exact: 12.345 */
+/* Writes value / 1000 exactly: 12345 as 12.345. */
 void json_thousandths(struct json_writer *w, const char *key, int64_t value);
 void json_natural(struct json_writer *w, const char *key, uint64_t value);
 void json_boolean(struct json_writer *w, const char *key, int value);
 void json_null(struct json_writer *w, const char *key);
-/* Ends the text with a newline and flushes. ERR_FAILED: the file could not be written, or a
- * level is open. */
+
+/* Ends the text with a newline and flushes the file. ERR_FAILED: the file could not be written,
+ * or the levels were not opened and closed in pairs. `name` says in the error what was written. */
 int json_finish(struct json_writer *w, const char *name);
 
 enum json_kind { JSON_NULL, JSON_BOOLEAN, JSON_NUMBER, JSON_STRING, JSON_ARRAY, JSON_OBJECT };
 
 struct json {
     enum json_kind kind;
-    int is_integer;   /* a number written without fraction or exponent that fits 64 bits */
-    int64_t integer;  /* its exact value; of a boolean 0 or 1 */
-    uint64_t natural; /* the same of a whole number from 0 to 2^64 - 1, else 0 */
-    double number;
-    char *string;       /* UTF-8 */
-    char *key;          /* inside an object */
-    int count;          /* items of an array or object */
-    struct json *child; /* the first item; items are chained by next, in the order of the text */
+    int is_integer;     /* 1: the number has no fraction or exponent and fits in an int64_t */
+    int64_t integer;    /* the exact value where is_integer is 1; of a boolean 0 or 1 */
+    uint64_t natural;   /* the exact value of a whole number from 0 to 2^64 - 1, else 0 */
+    double number;      /* the value of any number, rounded to double */
+    char *string;       /* the text of a string, UTF-8 */
+    char *key;          /* the name of a member of an object, UTF-8 */
+    int count;          /* how many items an array or object has */
+    struct json *child; /* the first item; `next` leads to the others, in the order of the text */
     struct json *next;
 };
 
-/* Reads text[0..bytes) (no terminator needed; spaces may surround the value) into a tree that
- * json_free frees. ERR_FAILED names the byte where it stops making sense; `name` says what was
- * read. Refused beyond the grammar: the same key twice in an object, \u0000, nesting past
- * JSON_DEPTH, text that is not UTF-8. */
+/* Reads text[0..bytes), which needs no terminator, into a tree that the caller frees with
+ * json_free. White space may surround the value. ERR_FAILED names the byte at which the text stops
+ * being JSON, and `name`, which says what was read. Four things are refused that the grammar
+ * alone allows: a key that occurs twice in an object, \u0000, levels nested deeper than
+ * JSON_DEPTH, and text that is not UTF-8. */
 int json_parse(const char *name, const char *text, size_t bytes, struct json **root);
-void json_free(struct json *root); /* NULL is fine */
+void json_free(struct json *root); /* takes NULL */
 
-/* The item of that key, NULL if there is none or `object` is no object (or NULL). */
+/* The member of that key. NULL: there is none, or `object` is NULL or not an object. */
 const struct json *json_find(const struct json *object, const char *key);
 
-/* Bytes of the UTF-8 sequence at p (1 to 4), 0 if it is none; looks at most `left` bytes ahead. */
+/* The length in bytes, 1 to 4, of the UTF-8 sequence at p; 0 if there is none. Reads at most
+ * `left` bytes. */
 int utf8_length(const unsigned char *p, size_t left);
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
-/* The writing half of base/json.h: no tree is built, each call prints its piece; what is open is
- * a short stack. */
+/* The JSON writer. No tree is built: each call prints its piece at once, and a short stack
+ * remembers which levels are open. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -17,7 +17,7 @@ int utf8_length(const unsigned char *p, size_t left) {
     if ((p[0] >= 0x80 && p[0] < 0xc2) || p[0] > 0xf4 || (size_t)n > left) return 0;
     for (int i = 1; i < n; i++)
         if ((p[i] & 0xc0) != 0x80) return 0;
-    /* too long for its value, a surrogate half, beyond U+10FFFF: all visible in the second byte */
+    /* Overlong forms, surrogates and values above U+10FFFF all show in the second byte. */
     if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f)) return 0;
     if ((p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] > 0x8f)) return 0;
     return n;
@@ -43,7 +43,7 @@ static void write_quoted(FILE *file, const char *text) {
     fputc('"', file);
 }
 
-/* The comma due and the key: what stands before any value. */
+/* Prints what stands before any value: a comma if one is needed, and the key. */
 static void before_value(struct json_writer *w, const char *key) {
     if (w->depth > 0 && w->depth <= JSON_DEPTH) {
         if (w->has_item[w->depth - 1]) fputs(", ", w->file);

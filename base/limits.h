@@ -1,4 +1,4 @@
-/* The one bound of the house: devices, ranks and virtual devices number at most 64. */
+/* One limit holds throughout Duet: there are at most 64 devices, ranks or virtual devices. */
 #ifndef BASE_LIMITS_H
 #define BASE_LIMITS_H
 #define MAX_DEVICES 64

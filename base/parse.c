@@ -1,6 +1,6 @@
-/* Strict parsing. strtol and its kin take " 12abc", hex, "inf" and silent overflow; a training
- * run started with a misread number is worse than an error, so the shape of the text is checked
- * first and only then converted. */
+/* Strict parsing. strtol and its relatives accept " 12abc", hexadecimal, "inf" and silent overflow.
+ * A training run with a misread number is worse than an error, so the form of the text is checked
+ * before it is converted. */
 #include "base/parse.h"
 
 #include <errno.h>
@@ -12,8 +12,8 @@
 
 #include "base/error.h"
 
-/* How long the number at the start of the text is: [sign] digits [. digits] [e [sign] digits];
- * 0: none. */
+/* The length of the number at the start of the text, [sign] digits [. digits] [e [sign] digits];
+ * 0 if there is none. */
 static size_t number_length(const char *text) {
     static const char digits[] = "0123456789";
     const char *p = text + (*text == '-' || *text == '+');
@@ -32,13 +32,14 @@ static size_t number_length(const char *text) {
     return (size_t)(p - text);
 }
 
-/* "12" in text[0..length); the caller has said where it ends. */
+/* Converts the whole of text[0..length), which the end of the text or a comma follows. Returns 0
+ * where it is not a whole number in range. */
 static int convert_int(const char *text, size_t length, int64_t lowest, int64_t highest,
                        int64_t *value) {
     size_t sign = length && (*text == '-' || *text == '+');
     if (length == sign || strspn(text + sign, "0123456789") != length - sign) return 0;
     errno = 0;
-    long long v = strtoll(text, NULL, 10); /* stops at the comma or the end by itself */
+    long long v = strtoll(text, NULL, 10); /* stops at the comma or the end */
     if (errno || v < lowest || v > highest) return 0;
     *value = v;
     return 1;
@@ -96,7 +97,7 @@ int parse_number(const char *what, const char *text, double lowest, double highe
     return OK;
 }
 
-/* A bound as one would type it: 2M, 1536K, 7. */
+/* A size as a user would type it: 2M, 1536K, 7. */
 static const char *size_text(uint64_t bytes, char text[32]) {
     static const char units[] = {'K', 'M', 'G'};
     int i = -1;
@@ -106,7 +107,7 @@ static const char *size_text(uint64_t bytes, char text[32]) {
     return text;
 }
 
-/* The unit at the end of a size; 0: no such unit. */
+/* The bytes that a unit stands for; 0 if there is no such unit. */
 static double unit_bytes(const char *unit) {
     static const struct {
         const char *name;

@@ -1,6 +1,6 @@
-/* Words of a command line to numbers, strictly: the whole text must be a number and the number
- * in range. `what` is what the user calls it ("--devices"); every error is ERR_USAGE and one
- * line that names the text and the range, and leaves *value as it was. */
+/* Strict conversion of command line words to numbers: the whole text must be a number, and the
+ * number must be in range. `what` is the user's name for it, such as "--devices". Every error is
+ * ERR_USAGE, names the text and the range, and leaves *value unchanged. */
 #ifndef BASE_PARSE_H
 #define BASE_PARSE_H
 
@@ -10,22 +10,24 @@
 extern "C" {
 #endif
 
-/* A whole decimal number, optional sign, lowest <= *value <= highest. */
+/* A whole decimal number with an optional sign; lowest <= *value <= highest. */
 int parse_int(const char *what, const char *text, int64_t lowest, int64_t highest, int64_t *value);
 
-/* A seed as torch.manual_seed takes it: a whole number from -2^63 to 2^64 - 1; a negative one
+/* A seed as torch.manual_seed takes it: a whole number from -2^63 to 2^64 - 1. A negative seed
  * stands for 2^64 + seed. */
 int parse_seed(const char *what, const char *text, uint64_t *seed);
 
-/* Bytes: a decimal number, fractions allowed, and no unit or one of B, K, KB, KiB, M, MB, MiB,
- * G, GB, GiB (any case). K is 1024 throughout, as in nccl-tests. lowest <= *bytes <= highest. */
+/* A number of bytes: a decimal number, fractions allowed, with an optional unit B, K, KB, KiB, M,
+ * MB, MiB, G, GB or GiB in upper or lower case. K is always 1024, as in nccl-tests.
+ * lowest <= *bytes <= highest. */
 int parse_size(const char *what, const char *text, uint64_t lowest, uint64_t highest,
                uint64_t *bytes);
 
-/* A finite decimal number with optional fraction and exponent, lowest <= *value <= highest. */
+/* A finite decimal number with optional fraction and exponent; lowest <= *value <= highest. */
 int parse_number(const char *what, const char *text, double lowest, double highest, double *value);
 
-/* Whole numbers with commas between, 1 to `most` of them, each in range: values[0 .. *count). */
+/* A list of 1 to `most` whole numbers with commas between them, each in range. They are stored in
+ * values[0 .. *count). */
 int parse_int_list(const char *what, const char *text, int64_t lowest, int64_t highest,
                    int64_t *values, int most, int *count);
 

@@ -1,17 +1,18 @@
-/* Philox4x32-10: random numbers without a state. Four words are a pure function of a key and a
- * counter, so any thread, on any device, computes the numbers of any element with nothing stored
- * and nothing shared. Duet draws dropout masks this way: the mask in backward is computed again,
- * not kept, and one, two or four devices, host or CUDA, drop the same elements. Source: Salmon
- * et al., "Parallel random numbers: as easy as 1, 2, 3" (SC11). Plain C, C++ and CUDA; 32-bit
- * integers only, so that every machine agrees.
+/* Philox4x32-10: random numbers without state. Four 32-bit words are a pure function of a key and
+ * a counter, so any thread on any device can compute the random number of any element, with
+ * nothing stored and nothing shared.
  *
- * The layout, fixed for good, since a mask is a pure function of exactly these:
- *     key     = { seed low, seed high }
+ * Duet draws dropout masks this way. Backward computes the mask again instead of storing it, and
+ * one, two or four devices, host or CUDA, drop the same elements. The code is plain C, C++ and
+ * CUDA and uses integers alone, so that every machine agrees. Source: Salmon et al., "Parallel
+ * random numbers: as easy as 1, 2, 3" (SC11).
+ *
+ * A mask is a function of exactly these names, in this layout, which must never change:
+ *     key     = { low half of the seed, high half }
  *     counter = { element / 4, layer, step, virtual device }
- *     the number of an element is word element % 4
- * `element` counts within the share of one virtual device (its segment of the layer's
- * activation, row-major), below 2^34; `layer` counts the drawing layers of the model; `step` the
- * optimizer steps of the run. */
+ *     word element % 4 of the result is the random number of the element
+ * `element` is the index within the segment of one virtual device (row-major, below 2^34);
+ * `layer` is the number of the layer among those that draw; `step` is the optimizer step. */
 #ifndef BASE_PHILOX_H
 #define BASE_PHILOX_H
 
@@ -27,7 +28,7 @@ struct philox {
     uint32_t word[4];
 };
 
-/* Ten rounds on the counter `c` under the key. */
+/* Ten rounds of Philox on the counter `c` under the key. */
 PHILOX_FUNCTION struct philox philox4x32(struct philox c, uint32_t key0, uint32_t key1) {
     for (int round = 0; round < 10; round++) {
         uint64_t a = (uint64_t)0xd2511f53u * c.word[0], b = (uint64_t)0xcd9e8d57u * c.word[2];
@@ -40,22 +41,23 @@ PHILOX_FUNCTION struct philox philox4x32(struct philox c, uint32_t key0, uint32_
     return c;
 }
 
-/* The four words of elements 4 `quad` .. 4 `quad` + 3. */
+/* The random numbers of the four elements 4 * quad .. 4 * quad + 3. */
 PHILOX_FUNCTION struct philox philox_quad(uint64_t seed, uint32_t virtual_device, uint32_t step,
                                           uint32_t layer, uint32_t quad) {
     struct philox counter = {{quad, layer, step, virtual_device}};
     return philox4x32(counter, (uint32_t)seed, (uint32_t)(seed >> 32));
 }
 
-/* An event of probability p in 0..1 happens where word < philox_threshold(p). The comparison is
- * in integers, so that no device rounds it differently; 2^32 (always) needs the 64 bits. */
+/* An event of probability p (0 to 1) happens where word < philox_threshold(p). The comparison is
+ * in integers, so that no device rounds it differently. The result has 64 bits because p = 1
+ * gives 2^32. */
 PHILOX_FUNCTION uint64_t philox_threshold(double p) {
     return (uint64_t)(p * 4294967296.0 + 0.5);
 }
 
-/* 1 if the element is kept, with threshold = philox_threshold(1 - dropout probability). The
- * plain form, one element a call; a kernel takes four at a time from philox_quad and must agree
- * with it. */
+/* 1 if dropout keeps the element; threshold = philox_threshold(1 - dropout probability). This is
+ * the plain form, one element per call. The kernels take four elements at a time from philox_quad
+ * and must agree with it. */
 PHILOX_FUNCTION int philox_keep(uint64_t seed, uint32_t virtual_device, uint32_t step,
                                 uint32_t layer, uint64_t element, uint64_t threshold) {
     struct philox four = philox_quad(seed, virtual_device, step, layer, (uint32_t)(element / 4));

@@ -1,7 +1,7 @@
-/* MT19937 and PyTorch's rules on top of it. What there is to learn: a bit-exact random float is
- * not only the engine, but the very order of draws, the precision of each step, and which
- * multiply-adds round once (fmaf) or twice. Change any one of them and weights differ in their
- * last bit, and a long run in every digit. */
+/* MT19937, and PyTorch's rules on top of it. What this file teaches: to draw the same floats as
+ * another program, it is not enough to have the same engine. The order of the draws, the precision
+ * of each step, and whether a multiply-add rounds once (fmaf) or twice all count. Change any one
+ * of them, and weights differ in their last bit; after a long run they differ in every digit. */
 #include "base/random.h"
 
 #include <math.h>
@@ -20,7 +20,8 @@ void rng_seed(struct rng *r, uint64_t seed) {
     r->normal = 0;
 }
 
-/* The recurrence: word i takes its own top bit, the rest of word i+1, and word i+397. */
+/* The recurrence: the new word i is made of its own top bit, the other bits of word i+1, and word
+ * i+397. */
 static void renew(struct rng *r) {
     uint32_t *s = r->state;
     for (int i = 0; i < N; i++) {
@@ -58,11 +59,6 @@ void rng_uniform(struct rng *r, float *x, size_t count, double from, double to) 
         x[i] = fmaf(unit_float(r), width, low);
 }
 
-void rng_bernoulli(struct rng *r, uint8_t *x, size_t count, double p) {
-    for (size_t i = 0; i < count; i++)
-        x[i] = rng_double(r) < p;
-}
-
 void rng_permutation(struct rng *r, int32_t *order, int n) {
     for (int i = 0; i < n; i++)
         order[i] = i;
@@ -74,9 +70,10 @@ void rng_permutation(struct rng *r, int32_t *order, int n) {
     }
 }
 
-/* Natural logarithm in float, the way Cephes does it in its vector form: x = m 2^e with m in
- * [sqrt(1/2), sqrt(2)), a polynomial in m - 1, and e ln 2 added in two parts. A multiplication
- * written '*' rounds on its own, fmaf rounds once: that split is part of the result. */
+/* Natural logarithm in float, as in the vector form of Cephes: x = m 2^e with m in
+ * [sqrt(1/2), sqrt(2)), a polynomial in m - 1, and e ln 2 added in two parts. Where '*' and '+'
+ * are written the product and the sum round separately, where fmaf is written they round once;
+ * the bits of the result depend on which is used where. */
 static float log_cephes(float x) {
     static const float coefficient[] = {
         7.0376836292e-2f,  -1.1514610310e-1f, 1.1676998740e-1f,
@@ -105,8 +102,8 @@ static float log_cephes(float x) {
     return fmaf(e, 0.693359375f, m);
 }
 
-/* Sine and cosine of x >= 0, likewise: x is reduced by a multiple j of pi/4 subtracted in three
- * parts, and j's bits say which polynomial is which and with what sign. */
+/* Sine and cosine of x >= 0, also as in Cephes: j times pi/4 is subtracted from x in three parts,
+ * and the bits of j select which polynomial gives the sine, and the signs. */
 static void sincos_cephes(float x, float *sine, float *cosine) {
     int j = ((int)(x * 1.27323954473516f) + 1) & ~1;
     float k = (float)j;
@@ -131,11 +128,11 @@ static void sincos_cephes(float x, float *sine, float *cosine) {
     if (~(j - 2) & 4) *cosine = -*cosine;
 }
 
-/* Box-Muller on 16 uniforms in place: element i of the first half goes with element i of the
- * second. */
+/* Box-Muller on 16 uniform values in place. Element i of the first half is paired with element i
+ * of the second half. */
 static void normal_block(float *x, float mean, float std) {
     for (int i = 0; i < BLOCK / 2; i++) {
-        /* u1 in (0, 1]: the logarithm stays finite */
+        /* u1 is in (0, 1], so its logarithm is finite. */
         float u1 = 1.0f - x[i], u2 = x[i + BLOCK / 2];
         float radius = sqrtf(-2.0f * log_cephes(u1)), sine, cosine;
         sincos_cephes((float)(2.0 * 3.14159265358979323846) * u2, &sine, &cosine);
@@ -144,8 +141,8 @@ static void normal_block(float *x, float mean, float std) {
     }
 }
 
-/* One normal of the small-tensor path; of each pair the second is kept for the next call, even
- * across tensors. */
+/* One normal value for a tensor of fewer than 16 elements. Values come in pairs; the second is kept
+ * for the next call, even if that fills another tensor. */
 static double normal_double(struct rng *r) {
     if (r->has_normal) {
         r->has_normal = 0;
@@ -169,7 +166,7 @@ void rng_normal(struct rng *r, float *x, size_t count, double mean, double std) 
     for (size_t i = 0; i + BLOCK <= count; i += BLOCK)
         normal_block(x + i, (float)mean, (float)std);
     if (count % BLOCK == 0) return;
-    /* a ragged tail: the last 16 are drawn afresh, over finished ones */
+    /* The count is no multiple of 16: PyTorch draws the last 16 elements anew. */
     float *last = x + count - BLOCK;
     for (int i = 0; i < BLOCK; i++)
         last[i] = unit_float(r);

@@ -1,5 +1,5 @@
-/* Random numbers against PyTorch's own (tests/golden/rng.h) and Philox against its authors'
- * vectors. */
+/* Random numbers against PyTorch's (tests/golden/rng.h), and Philox against the test vectors of its
+ * authors. */
 #include <stdint.h>
 
 #include "base/philox.h"
@@ -18,7 +18,7 @@ static uint32_t float_bits(float x) {
 
 Test(random, engine_is_mt19937, .timeout = 30) {
     struct rng r;
-    /* the paper's default seed; its 10000th word is known from the C++ standard */
+    /* The paper's default seed; the C++ standard states its 10000th word. */
     rng_seed(&r, 5489);
     uint32_t word = 0;
     for (int i = 0; i < 10000; i++)
@@ -68,19 +68,8 @@ Test(random, kept_normal_survives_uniforms_and_dies_with_the_seed, .timeout = 30
     cr_assert_eq(float_bits(a[0]), float_bits(b));
 }
 
-Test(random, bernoulli_and_permutations_are_pytorchs, .timeout = 60) {
-    static uint8_t x[1000];
+Test(random, permutations_are_pytorchs, .timeout = 60) {
     static int32_t order[60000];
-    for (int i = 0; i < COUNT(golden_bernoulli); i++) {
-        struct rng r;
-        int n = golden_bernoulli[i].count, ones = 0;
-        rng_seed(&r, golden_bernoulli[i].seed);
-        rng_bernoulli(&r, x, (size_t)n, golden_bernoulli[i].p);
-        for (int k = 0; k < n; k++)
-            ones += order[k] = x[k];
-        cr_assert_eq(ones, golden_bernoulli[i].ones, "row %d: %d", i, ones);
-        cr_assert_eq(fnv_words(FNV_START, order, n), golden_bernoulli[i].hash, "row %d", i);
-    }
     for (int i = 0; i < COUNT(golden_permutations); i++) {
         struct rng r;
         int n = golden_permutations[i].n;
@@ -130,7 +119,7 @@ Test(random, a_layer_without_bias_draws_none, .timeout = 30) {
     cr_assert_eq(rng_u32(&a), rng_u32(&b));
 }
 
-/* The three vectors that come with Random123. */
+/* The three test vectors published with Random123. */
 Test(philox, known_answers, .timeout = 30) {
     static const struct {
         uint32_t counter[4], key[2], answer[4];
@@ -160,11 +149,11 @@ Test(philox, a_mask_is_a_function_of_all_its_five_names, .timeout = 30) {
     for (int i = 0; i < COUNT(other); i++)
         cr_assert_arr_neq(base.word, other[i].word, sizeof base.word, "name %d", i);
     struct philox plain = {{4, 3, 2, 1}};
-    /* the documented layout: element / 4, layer, step, virtual device */
+    /* The layout that base/philox.h documents: element / 4, layer, step, virtual device. */
     plain = philox4x32(plain, 9, 0);
     cr_assert_arr_eq(base.word, plain.word, sizeof base.word);
     for (int i = 0; i < 4; i++) {
-        uint64_t at = base.word[i]; /* an element is kept where its word is below the threshold */
+        uint64_t at = base.word[i]; /* dropout keeps an element whose word is below the threshold */
         cr_assert_eq(philox_keep(9, 1, 2, 3, 16 + (uint64_t)i, at), 0, "word %d", i);
         cr_assert_eq(philox_keep(9, 1, 2, 3, 16 + (uint64_t)i, at + 1), 1, "word %d", i);
     }
@@ -180,7 +169,7 @@ Test(philox, probabilities, .timeout = 30) {
         cr_assert(philox_keep(1, 0, 0, 0, (uint64_t)i, philox_threshold(1.0)));
         cr_assert_not(philox_keep(1, 0, 0, 0, (uint64_t)i, philox_threshold(0.0)));
     }
-    /* the draws are fixed: this passes always or never */
+    /* The draws are always the same, so this passes always or never. */
     double five_sigma = 5 * sqrt(0.9 * 0.1 / n);
     cr_assert_float_eq((double)kept / n, 0.9, five_sigma, "%d kept", kept);
 }

@@ -1,4 +1,4 @@
-"""Writes rng.h: what PyTorch draws, as facts for tests/base/test_base.c and tests/data/test_data.c.
+"""Writes rng.h: what PyTorch draws, as facts for tests/base/test_random.c and tests/data/test_sampler.c.
 
     python3 tests/golden/make_rng.py > tests/golden/rng.h
 
@@ -56,14 +56,6 @@ for seed in (0, 1, 42, 2**32 + 5, 2**63 - 1):
         for count in (1, 2, 7, 15, 16, 17, 31, 32, 33, 100, 4099):
             v = draw(kind, seed, count, a, b)
             row(kind, f"{seed}u", count, repr(float(a)), repr(float(b)), hex(v[0]), hex(v[-1]), hex(fnv(v)) + "u")
-print("};")
-
-print("static const struct { uint64_t seed; double p; int count, ones; uint64_t hash; } golden_bernoulli[] = {")
-for seed in (0, 3):
-    for p in (0.0, 0.1, 0.5, 0.9, 1.0):
-        torch.manual_seed(seed)
-        v = [int(x) for x in torch.empty(1000).bernoulli_(p).tolist()]
-        row(seed, p, 1000, sum(v), hex(fnv(v)) + "u")
 print("};")
 
 print("static const struct { uint64_t seed; int n; uint64_t hash; } golden_permutations[] = {")

@@ -287,18 +287,6 @@ static const struct { enum draw_kind kind; uint64_t seed; int count; double a, b
     {NORMAL_TWICE, 9223372036854775807u, 100, 0.0, 2.0, 0xbe6d47ff, 0xc0baf358, 0xaf02c06eef71c51eu},
     {NORMAL_TWICE, 9223372036854775807u, 4099, 0.0, 2.0, 0x3f7b3ab1, 0xbfd9ffcb, 0xa73e8fd8dc1dcd45u},
 };
-static const struct { uint64_t seed; double p; int count, ones; uint64_t hash; } golden_bernoulli[] = {
-    {0, 0.0, 1000, 0, 0x94eb5aa73e186ba5u},
-    {0, 0.1, 1000, 88, 0x6d2091d16a44e185u},
-    {0, 0.5, 1000, 500, 0x56576f19cb3a6175u},
-    {0, 0.9, 1000, 890, 0xafb8e398221a6a25u},
-    {0, 1.0, 1000, 1000, 0xc2478372583df265u},
-    {3, 0.0, 1000, 0, 0x94eb5aa73e186ba5u},
-    {3, 0.1, 1000, 110, 0x40e6e7ff653615d5u},
-    {3, 0.5, 1000, 524, 0xb90f9f00a75d4115u},
-    {3, 0.9, 1000, 903, 0x38e6b651633a54d4u},
-    {3, 1.0, 1000, 1000, 0xc2478372583df265u},
-};
 static const struct { uint64_t seed; int n; uint64_t hash; } golden_permutations[] = {
     {0u, 0, 0xcbf29ce484222325u},
     {0u, 1, 0x4d25767f9dce13f5u},
