@@ -1,4 +1,4 @@
-/* Ledgers: exact sums, kept where memory is handed out and where bytes are moved. */
+/* Ledgers of memory and of traffic: see ledger.h. */
 #include "trace/ledger.h"
 
 #include <stdio.h>
@@ -32,28 +32,28 @@ void ledger_reset_peak(struct ledger *ledger) {
         ledger->peak[c] = ledger->at_peak[c] = ledger->now[c];
 }
 
-/* The cause that holds most among those not yet said, or -1. */
-static int next_largest(const struct ledger *ledger, unsigned said) {
+/* The cause that holds most among those whose bit in `listed` is not set; -1 if none is left. */
+static int next_largest(const struct ledger *ledger, unsigned listed) {
     int best = -1;
     for (int c = 0; c < MEM_CAUSE_COUNT; c++) {
-        if (said >> c & 1 || ledger->now[c] == 0) continue;
+        if (listed >> c & 1 || ledger->now[c] == 0) continue;
         if (best < 0 || ledger->now[c] > ledger->now[best]) best = c;
     }
     return best;
 }
 
 void ledger_describe(const struct ledger *ledger, char *text, size_t text_bytes) {
-    unsigned said = 0;
+    unsigned listed = 0;
     size_t used = 0;
     if (text_bytes) text[0] = 0;
-    for (int c; (c = next_largest(ledger, said)) >= 0 && used < text_bytes; said |= 1u << c) {
+    for (int c; (c = next_largest(ledger, listed)) >= 0 && used < text_bytes; listed |= 1u << c) {
         char amount[32];
         int n = snprintf(text + used, text_bytes - used, "%s%s %s", used ? ", " : "",
                          mem_cause_name((enum mem_cause)c),
                          format_bytes(ledger->now[c], amount, sizeof amount));
         used += (size_t)n;
     }
-    if (!said) snprintf(text, text_bytes, "nothing");
+    if (!listed) snprintf(text, text_bytes, "nothing");
 }
 
 static int is_link(int end) {
@@ -81,7 +81,7 @@ uint64_t traffic_out_of(const struct traffic *traffic, int device) {
     return sum;
 }
 
-/* 999.5 is where three figures would round to four: from there the next unit is shorter. */
+/* From 999.5 on, %.3g would print 1e+03, so the next unit is used. */
 char *format_bytes(uint64_t bytes, char *text, size_t text_bytes) {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     double value = (double)bytes;

@@ -1,4 +1,5 @@
-/* The run record: sums over it, and its life as data. JSON form in record_json.c. */
+/* The run record: how it is freed, and the figures that reports derive from it. Its JSON is in
+ * record_json.c. */
 #include "trace/record.h"
 
 #include <stdlib.h>
@@ -34,10 +35,11 @@ int record_extrapolated(const struct run_record *record) {
 
 double record_seconds_per_epoch(const struct run_record *record) {
     if (!record->images || !record->train_samples) return 0;
-    if (!record_extrapolated(record)) /* also where an epoch is cut short */
+    /* The run ended with an epoch, so every step counts alike, a short last batch included. */
+    if (!record_extrapolated(record))
         return record->training_seconds / record->steps * record->steps_per_epoch;
     double order = (double)record->train_samples + record->duplicates;
-    /* less than that: a last batch is left out */
+    /* With --drop-last an epoch has fewer samples: the last batch, which is not full, is left out. */
     double whole = (double)record->steps_per_epoch * record->batch_size;
     return record->training_seconds / (double)record->images *
            (whole > 0 && whole < order ? whole : order);

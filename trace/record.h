@@ -1,6 +1,6 @@
-/* The run record: everything a finished run has to say, as data. The trainer fills it in, a job
- * hands it to its launcher as JSON, reports and the verdict read it. `duet train --json FILE`
- * writes this very form. */
+/* The run record: everything that a finished run has to report, as data. The trainer fills it in, a
+ * job hands it to its launcher as JSON, and the reports and the verdict read it. `duet train --json
+ * FILE` writes the same JSON, without the proof. */
 #ifndef TRACE_RECORD_H
 #define TRACE_RECORD_H
 
@@ -15,94 +15,111 @@
 extern "C" {
 #endif
 
-/* One device of the run, measured over its training steps (evaluation and set-up left out, but for
- * memory). */
+/* One device of the run, measured over the training steps. Evaluation and set-up are left out of
+ * bytes and times, but not of memory. */
 struct device_record {
     int device;
     struct ledger memory;
-    uint64_t bytes_in, bytes_out;  /* over links, all training steps */
-    int64_t phase_ns[PHASE_COUNT]; /* compute lane, busy */
-    int64_t comm_ns, busy_ns;      /* communication lane busy; compute lane busy */
-    /* compute lane waiting for communication; DP, device 0: its thread, for the other threads */
+    uint64_t bytes_in, bytes_out;  /* moved over links, in all training steps together */
+    int64_t phase_ns[PHASE_COUNT]; /* compute lane: busy time of each phase */
+    int64_t busy_ns;               /* compute lane: busy in training phases */
+    int64_t comm_ns;               /* communication lane: busy */
+    /* The compute lane waits for the communication lane. In DP, device 0 only: its thread waits for
+     * the other threads. */
     int64_t wait_ns;
-    double flops;
+    double flops; /* floating point operations of the training phases */
 };
 
 /* The steps whose spans are kept for --trace. A step of LeNet has about 45 spans, so 1000 steps
  * take 3 MiB per device and give a trace file of 7 MB. */
 enum { TRACE_STEPS = 1000 };
-enum { MAX_SNAPSHOTS = 8 }; /* of all parameters, in one run */
+enum { MAX_SNAPSHOTS = 8 }; /* snapshots of all parameters in one run */
 
 struct run_record {
+    /* ---- what ran ---- */
     enum run_mode mode;
-    char model[16], dataset[16], kind[16], algorithm[16];
-    int gpus; /* physical ones that the devices share; 0: emulated devices */
-    /* times by phase and flops were measured; else they are 0, and not in the JSON form */
+    char model[16], dataset[16];
+    char kind[16];      /* of the devices: "cpu" or "cuda" */
+    char algorithm[16]; /* DDP: --allreduce as it was given */
+    int gpus;           /* physical GPUs that the devices share; 0: the devices are emulated */
+    /* 1: spans were recorded. 0: times by phase and flops are 0 and not written to JSON. */
     int timed;
-    int graph;                    /* steps are recorded once and replayed */
-    int data_on_device;           /* the data set lies there, batches are made of it by index */
-    int devices, virtual_devices; /* W; V, 0 for off */
-    int bits_promised;            /* the rules of equal bits cover this run */
-    char why_not[160];            /* else the reason */
-    int batch_size, epochs, parameters;
-    size_t parameter_count;
+    int graph;           /* 1: steps are recorded once and replayed as a CUDA graph */
+    int data_on_device;  /* 1: the data set lies on the device, which makes the batches by index */
+    int devices;         /* W */
+    int virtual_devices; /* V; 0: off */
+    int bits_promised;   /* 1: the rules of docs/design.md section 2 promise equal bits */
+    char why_not[160];   /* where bits_promised is 0: the reason */
+    int batch_size;      /* the global batch */
+    int epochs;          /* as asked for; epoch_count has those that ran */
+    int parameters;      /* parameter tensors, the length of names */
+    size_t parameter_count; /* elements of all parameters together */
     char optimizer[16];
     double lr, momentum, weight_decay;
     uint64_t seed;
-    int duplicates; /* samples repeated to pad an epoch */
+    int duplicates; /* samples used twice in an epoch because its order is padded */
     int train_samples, test_samples;
     int loss_in_forward;
     char buckets[1024]; /* DDP: sizes in bytes, "4052088, 1204000" */
     char choice[256];   /* DDP: the algorithm chosen and why */
+    char **names;       /* [parameters] PyTorch's names; record_free frees each */
 
+    /* ---- how it went ---- */
     int steps_per_epoch;
-    int first_step, steps; /* steps done; losses[i] belongs to step first_step + i */
+    int first_step;        /* 0, or where lock step began */
+    int steps;             /* steps done; losses[i] belongs to step first_step + i */
     double *losses;        /* [steps] mean over the global batch */
     int epoch_count;       /* epochs timed */
-    double *epoch_seconds; /* [epoch_count] training only; --steps may have cut the last */
+    double *epoch_seconds; /* [epoch_count] training only; --steps may have cut the last one */
     double *accuracy;      /* [epoch_count] on the test set; -1: not evaluated */
     double training_seconds;
-    /* from the launch to the end of the first step: processes, devices, data, parameters */
+    /* From the command's start to the end of the first step: processes, devices, data, parameters.
+     */
     double first_step_seconds;
-    int64_t images; /* trained on, duplicates included */
-
+    int64_t images; /* samples trained on, duplicates included */
     struct device_record device[MAX_DEVICES];
-    struct span_log
-        kept; /* on, where a trace is wanted: spans of the first TRACE_STEPS steps, device by device. Not in the
-                           * JSON form: a job hands them over beside it */
-    /* for want of host memory, of all ranks: 0, or times and trace have holes */
+
+    /* The spans of the first TRACE_STEPS steps, device by device, where a trace was asked for. They
+     * are not in the JSON: a job hands them to its launcher beside it. */
+    struct span_log kept;
+    /* Spans of all ranks that host memory was too short for. Above 0, times and trace have gaps. */
     int64_t spans_lost;
 
-    char **names; /* [parameters] */
-    uint64_t *hashes
-        /* per device: [steps][2 * parameters], values then gradients; NULL: not hashed */
-        [MAX_DEVICES];
-    uint64_t *final_hashes[MAX_DEVICES]; /* [parameters] after the last step */
+    /* ---- the proof (record_proof.h) ---- */
 
-    /* Lock step. snapshots[k]: all parameters before step snapshot_step[k]; grads: after the
-     * last step's reduction. Row-major, registration order, one after another, parameter_count
-     * floats each. */
+    /* Per device [steps][2 * parameters]: the hash of each parameter's value as the step's forward
+     * saw it, then of each reduced gradient. NULL: not hashed. */
+    uint64_t *hashes[MAX_DEVICES];
+    uint64_t *final_hashes[MAX_DEVICES]; /* per device [parameters]: values after the last step */
+
+    /* Lock step: snapshots[k] holds all parameters before step snapshot_step[k], and grads all
+     * gradients after the last step's reduction; NULL: not asked for. Each has parameter_count
+     * floats: the tensors in registration order, row-major. */
     int snapshot_count, snapshot_step[MAX_SNAPSHOTS];
     float *snapshots[MAX_SNAPSHOTS];
     float *grads;
 };
 
-void record_free(struct run_record *record); /* zeroed is fine; zeroes it */
+/* Frees what the record owns and zeroes it. NULL, zeroed and half-read records are fine. */
+void record_free(struct run_record *record);
 
-/* 1 if gradients of device d are hashed (DP reduces to device 0 alone). */
+/* 1 if gradients of this device are hashed: DP reduces them to device 0 alone. */
 int record_has_grads(const struct run_record *record, int device);
 
-/* Of a run that ended with an epoch the mean; else scaled from the pictures done, and then
- * record_extrapolated is 1. */
+/* Seconds of training per epoch. Where the run ended with an epoch it is the mean of its epochs;
+ * otherwise it is extrapolated from the samples trained on, and record_extrapolated returns 1. */
 double record_seconds_per_epoch(const struct run_record *record);
 int record_extrapolated(const struct run_record *record);
 double record_images_per_second(const struct run_record *record);
-double record_last_accuracy(const struct run_record *record); /* -1: none */
+double record_last_accuracy(const struct run_record *record); /* -1: never evaluated */
 
-/* As an object under `key` (NULL: outermost). hashes 1: with hashes, snapshots and gradients,
- * for the verdict. */
+/* Writes the record as an object under `key` (NULL: as the outermost value or an array's item).
+ * proof 1: with hashes, snapshots and gradients, which only the verdict needs. */
 void record_write(const struct run_record *record, struct json_writer *w, const char *key,
-                  int hashes);
+                  int proof);
+
+/* Reads what record_write wrote; `kept` stays empty. record_free the record also after a failure.
+ * ERR_FAILED: `object` is not such a record; ERR_MEMORY. */
 int record_read(struct run_record *record, const struct json *object);
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
-/* Span logs: a growing array with one writer. Readers come when the writer is done, so there is
- * no lock. */
+/* Span logs: a growing array with one writer. It is read when the writer is done, so there is no
+ * lock. */
 #include "trace/span.h"
 
 #include <stdlib.h>
@@ -28,7 +28,7 @@ void span_log_free(struct span_log *log) {
     memset(log, 0, sizeof *log);
 }
 
-/* Doubling: a log is reallocated some twenty times in a run's life, never in its steady state. */
+/* The capacity doubles, so a log is reallocated some twenty times in a run. */
 static int log_grow(struct span_log *log) {
     size_t capacity = log->capacity ? 2 * log->capacity : 1024;
     struct span *spans = realloc(log->spans, capacity * sizeof *spans);
@@ -41,21 +41,9 @@ static int log_grow(struct span_log *log) {
 void span_add(struct span_log *log, const struct span *span) {
     if (!log || !log->on) return;
     if (log->count == log->capacity && !log_grow(log)) {
-        log->dropped++; /* a measurement must not end a run */
+        log->dropped++;
         return;
     }
     log->spans[log->count] = *span;
     log->spans[log->count++].name[sizeof span->name - 1] = 0;
-}
-
-void span_sum_phases(const struct span *spans, size_t count, int device, int lane,
-                     int64_t ns[PHASE_COUNT]) {
-    memset(ns, 0, PHASE_COUNT * sizeof *ns);
-    for (size_t i = 0; i < count; i++) {
-        const struct span *s = &spans[i];
-        if (s->waiting || s->phase >= PHASE_COUNT) continue;
-        if (device >= 0 && s->device != device) continue;
-        if (lane >= 0 && s->lane != lane) continue;
-        ns[s->phase] += s->end_ns - s->start_ns;
-    }
 }
