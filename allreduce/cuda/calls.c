@@ -132,7 +132,7 @@ static int look(struct cuda_watch *watch, int waiting) {
 
 /* ---- letting go ---- */
 
-static void let_go(struct cuda_watch *watch) {
+static void release_watch(struct cuda_watch *watch) {
     struct executor *e = executor_of(watch);
     struct cuda_device *d = e->device;
     if (e->spin) cuda_spin_stop(e);
@@ -149,7 +149,7 @@ static void let_go(struct cuda_watch *watch) {
 int cuda_calls_release(struct executor *e) {
     int64_t deadline = deadline_after(DRAIN_S);
     do {
-        cuda_watch_let_go(e->device);
+        cuda_watch_release(e->device);
         e->stuck = e->stream && !is_done_within(e->stream->stream, LET_GO_AGAIN_S);
     } while (e->stuck && now_ns() < deadline);
     return !e->stuck;
@@ -245,7 +245,7 @@ int cuda_calls_open(struct executor *e) {
 
 void cuda_calls_watch(struct executor *e) {
     e->calls.watch.look = look;
-    e->calls.watch.let_go = let_go;
+    e->calls.watch.release = release_watch;
     cuda_watch_add(e->device, &e->calls.watch);
 }
 

@@ -58,7 +58,7 @@ static int look(struct cuda_watch *watch, int waiting) {
     return OK;
 }
 
-static void let_go(struct cuda_watch *watch) {
+static void release_watch(struct cuda_watch *watch) {
     struct allreduce_grid *g = grid_of(watch);
     for (int r = 0; r < g->config.n; r++)
         __atomic_store_n(&g->pages[r].stop, 1, __ATOMIC_RELEASE);
@@ -133,7 +133,7 @@ static int open_grid(struct allreduce_grid *g) {
     CHECK(take_memory(g));
     CHECK(write_ranks(g));
     g->watch.look = look;
-    g->watch.let_go = let_go;
+    g->watch.release = release_watch;
     cuda_watch_add(g->device, &g->watch);
     return OK;
 }

@@ -49,7 +49,7 @@ int nccl_runs_empty(const struct executor *e) {
 }
 
 int nccl_release(struct executor *e) {
-    cuda_watch_let_go(e->device);
+    cuda_watch_release(e->device);
     if (!nccl_runs_empty(e)) e->stuck = 1;
     return !e->stuck;
 }
@@ -102,13 +102,13 @@ static int look(struct cuda_watch *watch, int waiting) {
     return code ? nccl_keep(e, code) : OK;
 }
 
-static void let_go(struct cuda_watch *watch) {
+static void release_watch(struct cuda_watch *watch) {
     nccl_start_abort(executor_of(watch));
 }
 
 void nccl_watch(struct executor *e) {
     e->watch.look = look;
-    e->watch.let_go = let_go;
+    e->watch.release = release_watch;
     cuda_watch_add(e->device, &e->watch);
 }
 

@@ -14,12 +14,6 @@
 
 enum { OLDEST_MAJOR = 8 }; /* kernels are built for compute capability 8.0 and up (Makefile) */
 
-int cuda_fail(cudaError_t error, const char *what, const char *device_name) {
-    cudaGetLastError(); /* the next call starts clean, unless the context itself is broken */
-    return fail(error == cudaErrorMemoryAllocation ? ERR_MEMORY : ERR_FAILED, "%s on %s: %s: %s",
-                what, device_name, cudaGetErrorName(error), cudaGetErrorString(error));
-}
-
 /* The runtime gives one code for "no driver" and "driver too old"; its version tells them apart. */
 static int driver_missing(void) {
     int driver = 0, runtime = 0;
@@ -113,6 +107,7 @@ static void stop(struct device *device) {
     if (d->service) {
         /* where the context is broken this and all below fail, and only host memory is freed */
         cudaSetDevice(d->gpu);
+        cuda_record_abandon(&d->compute);
         int drained = cuda_stream_close(&d->comm);
         drained &= cuda_stream_close(&d->compute);
         cuda_unimport_all(d, drained);

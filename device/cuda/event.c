@@ -56,6 +56,19 @@ void cuda_event_set_error(struct event *event, int code, const char *text) {
     __atomic_store_n(&e->error, code, __ATOMIC_RELEASE);
 }
 
+/* Adds the event to those that each replay of the recording will record. */
+static int keep_in_recording(struct cuda_stream *s, struct event *event) {
+    struct cuda_recording *r = s->recording;
+    for (int i = 0; i < r->event_count; i++)
+        if (r->events[i] == event) return OK;
+    struct event **more = realloc(r->events, (size_t)(r->event_count + 1) * sizeof *more);
+    if (!more)
+        return fail(ERR_MEMORY, "out of host memory: a recording of %s", s->head.device->name);
+    r->events = more;
+    r->events[r->event_count++] = event;
+    return OK;
+}
+
 int cuda_event_record(struct event *event, struct stream *stream) {
     struct cuda_event *e = (struct cuda_event *)event;
     struct cuda_stream *s = (struct cuda_stream *)stream;
@@ -74,7 +87,7 @@ int cuda_event_record(struct event *event, struct stream *stream) {
     if (s->capturing) {
         CUDA_STREAM_CHECK(s, cudaEventRecordWithFlags(e->event, s->stream, cudaEventRecordExternal),
                           "record of an event");
-        return cuda_record_keep_event(s, event);
+        return keep_in_recording(s, event);
     }
     if (!s->error) error = cudaEventRecord(e->event, s->stream);
     if (error != cudaSuccess) cuda_stream_fail(s, error, "record of an event");
@@ -97,34 +110,23 @@ int cuda_event_wait(struct stream *stream, struct event *event) {
     return cuda_span_end(s);
 }
 
-/* A fault that nobody has seen before, at the latest that of what the event was recorded behind. */
-static int sync_fault(struct cuda_event *e, cudaError_t state) {
-    char text[CUDA_WORK_TEXT];
-    pthread_mutex_lock(&e->lock);
-    struct cuda_work behind = e->behind;
-    pthread_mutex_unlock(&e->lock);
-    cudaGetLastError();
-    return fail(state == cudaErrorMemoryAllocation ? ERR_MEMORY : ERR_FAILED,
-                "event sync on %s: %s: %s: up to %s; CUDA_LAUNCH_BLOCKING=1 names the very one",
-                e->head.device->name, cudaGetErrorName(state), cudaGetErrorString(state),
-                cuda_work_text(&behind, text));
-}
-
 int cuda_event_sync(struct event *event) {
     struct cuda_event *e = (struct cuda_event *)event;
     const struct device *device = e->head.device;
     CHECK(event_error(e));
     cudaError_t state;
     CHECK(cuda_poll(device, e->event, NULL, &state));
-    if (state == cudaErrorNotReady) {
-        cudaGetLastError();
+    if (state == cudaErrorNotReady)
         return fail(ERR_TIMEOUT,
                     "event sync: waited %g s for an event of %s: a device or a peer may be stuck; "
-                    "see the first "
-                    "error, or raise --timeout",
+                    "see the first error, or raise --timeout",
                     device->config.timeout_s, device->name);
+    if (state != cudaSuccess) {
+        pthread_mutex_lock(&e->lock);
+        struct cuda_work behind = e->behind;
+        pthread_mutex_unlock(&e->lock);
+        return cuda_sync_fail(device, state, &behind);
     }
-    if (state != cudaSuccess) return sync_fault(e, state);
     CHECK(cuda_watch_look(device, 0));
     return event_error(e);
 }

@@ -52,37 +52,6 @@ int cuda_record_begin(struct stream *stream) {
     return OK;
 }
 
-int cuda_record_keep_event(struct cuda_stream *s, struct event *event) {
-    struct cuda_recording *r = s->recording;
-    for (int i = 0; i < r->event_count; i++)
-        if (r->events[i] == event) return OK;
-    struct event **more = realloc(r->events, (size_t)(r->event_count + 1) * sizeof *more);
-    if (!more)
-        return fail(ERR_MEMORY, "out of host memory: a recording of %s", s->head.device->name);
-    r->events = more;
-    r->events[r->event_count++] = event;
-    return OK;
-}
-
-/* A call that broke the capture from outside of this layer shows at the next one that is taken
- * down. Any other error may be the fault of what still ran when the recording began: nothing
- * that is taken down runs. */
-int cuda_record_fail(struct cuda_stream *s, cudaError_t error, const char *what) {
-    int by_capture =
-        error >= cudaErrorStreamCaptureUnsupported && error <= cudaErrorStreamCaptureWrongThread;
-    const struct cuda_recording *r = s->recording;
-    char before[CUDA_WORK_TEXT], ran[128] = "";
-    cudaGetLastError();
-    if (error == cudaErrorStreamCaptureInvalidated)
-        snprintf(ran, sizeof ran, " (a call that cannot be recorded)");
-    if (!by_capture && r->before.name[0])
-        snprintf(ran, sizeof ran, ", or a fault up to %s", cuda_work_text(&r->before, before));
-    fail(ERR_FAILED, "%s, being recorded on %s: %s: %s%s: it came behind %s: nothing of it is kept",
-         what, s->head.device->name, cudaGetErrorName(error), cudaGetErrorString(error), ran,
-         s->recorded.name[0] ? s->recorded.name : "the begin");
-    return record_keep(&s->head, ERR_FAILED);
-}
-
 /* Leaves capture mode; *graph is NULL if the capture was broken, else the caller's. */
 static cudaError_t end_capture(struct cuda_stream *s, cudaGraph_t *graph) {
     *graph = NULL;
@@ -109,7 +78,7 @@ int cuda_record_end(struct stream *stream, struct recording **out) {
     cudaGraph_t graph = NULL;
     int code = cuda_use(stream->device);
     cudaError_t error = end_capture(s, &graph);
-    if (error != cudaSuccess && !code) code = cuda_record_fail(s, error, "end");
+    if (error != cudaSuccess && !code) code = cuda_stream_fail(s, error, "end");
     s->capturing = 0;
     s->recording = NULL;
     if (!code && out) code = instantiate(s, r, graph);

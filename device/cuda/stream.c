@@ -1,82 +1,14 @@
 /* Streams of a GPU, and what they carry: kernels, copies, small writes. The GPU is asynchronous
- * by itself; what is added here are deadlines, errors with a name, and spans.
+ * by itself; what is added here are a deadline for syncs, errors that name the work (error.c) and
+ * spans (spans.c).
  *
- * A kernel that faults says so at some later call, and from then on at every call of the process
- * on that GPU. The first stream to see it keeps it, with what it enqueued last; every later call
- * on the stream returns that line. Waiting never sleeps inside the runtime, which knows no
- * deadline: it asks, again and again. */
-#include <sched.h>
+ * The first error of a stream stays: every later call on the stream returns its text and
+ * enqueues nothing. */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "device/cuda/cuda.h"
-
-/* so long a wait asks without a pause, as steps are short; */
-static const int64_t EAGER_NS = 1000000;
-/* then with this one, for its core may be another rank's */
-static const long PAUSE_NS = 20000;
-/* what a stream has to end in when its job is being ended */
-static const double DRAIN_S = 1;
-
-/* `interruptible`: the device whose config.interrupted is asked, or NULL. */
-static int poll_for(double timeout_s, const struct device *interruptible, cudaEvent_t event,
-                    cudaStream_t stream, cudaError_t *state) {
-    int64_t begun = now_ns(), deadline = deadline_after(timeout_s);
-    for (;;) {
-        *state = event ? cudaEventQuery(event) : cudaStreamQuery(stream);
-        /* CUDA keeps it as an error: who asks behind a launch would find it */
-        if (*state == cudaErrorNotReady) cudaGetLastError();
-        int64_t now = now_ns();
-        if (*state != cudaErrorNotReady || now >= deadline) return OK;
-        if (now - begun < EAGER_NS) {
-            sched_yield();
-            continue;
-        }
-        if (interruptible) CHECK(cuda_watch_look(interruptible, 1));
-        if (interruptible) CHECK(device_interrupted(interruptible));
-        struct timespec pause = {0, PAUSE_NS};
-        nanosleep(&pause, NULL);
-    }
-}
-
-/* A GPU that was not done in time gets a moment at each later wait, not the whole time anew: the
- * way to a process's end has many of them. */
-int cuda_poll(const struct device *device, cudaEvent_t event, cudaStream_t stream,
-              cudaError_t *state) {
-    struct cuda_device *d = (struct cuda_device *)device;
-    int overdue = __atomic_load_n(&d->overdue, __ATOMIC_RELAXED);
-    double timeout_s = device->config.timeout_s;
-    CHECK(poll_for(overdue && timeout_s > DRAIN_S ? DRAIN_S : timeout_s, device, event, stream,
-                   state));
-    __atomic_store_n(&d->overdue, *state == cudaErrorNotReady, __ATOMIC_RELAXED);
-    return OK;
-}
-
-int cuda_stream_error(const struct cuda_stream *s) {
-    return s->error ? fail(s->error, "%s", s->error_text) : OK;
-}
-
-const char *cuda_work_text(const struct cuda_work *work, char text[CUDA_WORK_TEXT]) {
-    if (!work->name[0]) return "nothing";
-    snprintf(text, CUDA_WORK_TEXT, work->step < 0 ? "%s" : "%s of step %d", work->name,
-             (int)work->step);
-    return text;
-}
-
-int cuda_stream_fail(struct cuda_stream *s, cudaError_t error, const char *what) {
-    cudaGetLastError();
-    if (s->error) return cuda_stream_error(s);
-    if (s->capturing) return cuda_record_fail(s, error, what);
-    char last[CUDA_WORK_TEXT];
-    snprintf(s->error_text, sizeof s->error_text,
-             "%s on %s: %s: %s: last begun on stream %s: %s; CUDA_LAUNCH_BLOCKING=1 names the "
-             "very one",
-             what, s->head.device->name, cudaGetErrorName(error), cudaGetErrorString(error),
-             lane_name(s->head.lane), cuda_work_text(&s->last, last));
-    s->error = error == cudaErrorMemoryAllocation ? ERR_MEMORY : ERR_FAILED;
-    return cuda_stream_error(s);
-}
 
 int cuda_begin(struct cuda_stream *s, const char *name, uint64_t bytes, double flops) {
     CHECK(cuda_stream_error(s));
@@ -124,8 +56,9 @@ static cudaError_t enqueue_copy(struct cuda_stream *s, struct cuda_device *to, v
     return cudaMemcpyPeerAsync(destination, to->gpu, source, from->gpu, bytes, s->stream);
 }
 
-/* Memory the runtime does not know: it stages such a copy itself, and then waits, without a
- * deadline, until the stream has got there; which may stand behind a peer that is dead. */
+/* Is it host memory that the runtime did not allocate? The runtime stages a copy of such memory
+ * itself and waits, without a deadline, until the stream gets there; the stream may be waiting for
+ * a peer that is dead. */
 static int is_pageable(const void *host) {
     struct cudaPointerAttributes a;
     if (cudaPointerGetAttributes(&a, host) == cudaSuccess)
@@ -151,8 +84,8 @@ int cuda_copy(struct stream *stream, struct device *to, void *destination, struc
     return cuda_end(s);
 }
 
-/* Where the exporter's GPU is another one, opening its slab has opened the way there too
- * (cuda/ipc.c). */
+/* If the exporter's GPU is another one, its memory can be reached since its slab was opened
+ * (ipc.c). */
 int cuda_copy_imported(struct stream *stream, void *destination, const void *imported,
                        int source_device, size_t bytes) {
     struct cuda_stream *s = (struct cuda_stream *)stream;
@@ -183,14 +116,11 @@ int cuda_sync(struct stream *stream) {
     int interrupted = cuda_poll(device, NULL, s->stream, &state);
     cuda_nvtx_end(s);
     if (interrupted) return interrupted;
-    if (state == cudaErrorNotReady) {
-        cudaGetLastError();
+    if (state == cudaErrorNotReady)
         return fail(ERR_TIMEOUT,
                     "sync of stream %s of %s: not done after %g s: a peer may be stuck; see the "
-                    "first error, or "
-                    "raise --timeout",
+                    "first error, or raise --timeout",
                     lane_name(stream->lane), device->name, device->config.timeout_s);
-    }
     CUDA_STREAM_CHECK(s, state, "sync");
     CHECK(cuda_watch_look(device, 0));
     CHECK(cuda_spans_harvest(s));
@@ -215,21 +145,9 @@ int cuda_stream_open(struct cuda_stream *s, struct device *device, enum lane lan
     return cuda_spans_open(s);
 }
 
-/* A GPU does not drop what is queued: its end is waited for, as long as any wait may last. Where
- * the job is being ended, what waits for a peer has been let go by its executor and ends at
- * once, so a little more is enough. */
-int cuda_drain(struct cuda_stream *s) {
-    cudaError_t state;
-    if (cuda_poll(s->head.device, NULL, s->stream, &state))
-        poll_for(DRAIN_S, NULL, NULL, s->stream, &state);
-    /* a broken context counts as drained: nothing runs in it any more */
-    return state != cudaErrorNotReady;
-}
-
 int cuda_stream_close(struct cuda_stream *s) {
     int drained = 1;
     if (s->stream) {
-        cuda_record_abandon(s);
         drained = cuda_drain(s);
         cuda_nvtx_end(s);
         /* a library waits for the GPU before it goes, without a deadline */

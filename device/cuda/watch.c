@@ -32,9 +32,9 @@ int cuda_watch_look(const struct device *device, int waiting) {
     return code;
 }
 
-void cuda_watch_let_go(struct cuda_device *d) {
+void cuda_watch_release(struct cuda_device *d) {
     pthread_mutex_lock(&d->watch_lock);
     for (struct cuda_watch *w = d->watches; w; w = w->next)
-        w->let_go(w);
+        w->release(w);
     pthread_mutex_unlock(&d->watch_lock);
 }

@@ -89,7 +89,7 @@ Test(cuda_wait, a_copy_of_pageable_memory_never_waits_inside_the_runtime, .timeo
 /* Two of them put work on the device that CUDA knows no failure of. */
 struct watcher {
     struct cuda_watch watch; /* first */
-    int looks, let_go, code;
+    int looks, released, code;
 };
 static int look_on(struct cuda_watch *watch, int waiting) {
     struct watcher *w = (struct watcher *)watch;
@@ -97,8 +97,8 @@ static int look_on(struct cuda_watch *watch, int waiting) {
     w->looks++;
     return w->code ? fail(w->code, "watcher %d", w->code) : OK;
 }
-static void let_it_go(struct cuda_watch *watch) {
-    ((struct watcher *)watch)->let_go++;
+static void count_release(struct cuda_watch *watch) {
+    ((struct watcher *)watch)->released++;
 }
 
 Test(cuda_wait, asks_all_who_watch_and_lets_all_go, .timeout = 30) {
@@ -107,7 +107,7 @@ Test(cuda_wait, asks_all_who_watch_and_lets_all_go, .timeout = 30) {
     struct device *d = open_one(0, 1);
     struct cuda_device *cuda = (struct cuda_device *)d;
     for (int i = 0; i < 3; i++) {
-        w[i] = (struct watcher){.watch = {.look = look_on, .let_go = let_it_go}};
+        w[i] = (struct watcher){.watch = {.look = look_on, .release = count_release}};
         cuda_watch_add(cuda, &w[i].watch);
     }
     MUST(stream_sync(device_compute(d)));
@@ -118,9 +118,9 @@ Test(cuda_wait, asks_all_who_watch_and_lets_all_go, .timeout = 30) {
         cr_assert_eq(stream_sync(device_compute(d)), ERR_PEER, "watcher %d was not heard", i);
         w[i].code = OK;
     }
-    cuda_watch_let_go(cuda);
+    cuda_watch_release(cuda);
     for (int i = 0; i < 3; i++)
-        cr_assert_eq(w[i].let_go, 1);
+        cr_assert_eq(w[i].released, 1);
     /* from the middle, the end, the front; and one that is not there */
     cuda_watch_remove(cuda, &w[1].watch);
     cuda_watch_remove(cuda, &w[0].watch);

@@ -1,0 +1,80 @@
+/* Where a CUDA error becomes a message. Three moments differ in whose error it is:
+ *
+ *     cuda_fail          a call outside of any stream: the caller's, and nobody keeps it
+ *     cuda_stream_fail   a call on a stream: the stream keeps the first one, or the recording does
+ *                        while the stream is captured
+ *     cuda_sync_fail     a fault that an event's waiter sees before the stream does
+ *
+ * A kernel that faults is reported by some later call, and from then on by every call of the
+ * process on that GPU. So the message names what was enqueued last and in which step: the fault
+ * lies there or before. All three call cudaGetLastError, which clears the runtime's own memory of
+ * the error: else the next launch, which asks with that function, would find it again.
+ *
+ * Three other places add advice of their own to a CUDA error: probe (device.c), a full GPU
+ * (memory.c) and an import that is refused (ipc.c). */
+#include <stdio.h>
+
+#include "device/cuda/cuda.h"
+
+static int code_of(cudaError_t error) {
+    return error == cudaErrorMemoryAllocation ? ERR_MEMORY : ERR_FAILED;
+}
+
+/* "fill of step 7", "fill", "nothing" */
+enum { WORK_TEXT = 64 };
+static const char *work_text(const struct cuda_work *work, char text[WORK_TEXT]) {
+    if (!work->name[0]) return "nothing";
+    snprintf(text, WORK_TEXT, work->step < 0 ? "%s" : "%s of step %d", work->name, (int)work->step);
+    return text;
+}
+
+int cuda_fail(cudaError_t error, const char *what, const char *device_name) {
+    cudaGetLastError();
+    return fail(code_of(error), "%s on %s: %s: %s", what, device_name, cudaGetErrorName(error),
+                cudaGetErrorString(error));
+}
+
+int cuda_stream_error(const struct cuda_stream *s) {
+    return s->error ? fail(s->error, "%s", s->error_text) : OK;
+}
+
+/* A call that broke the capture from outside of this layer shows at the next call that is
+ * recorded. An error that is none of capture's own may be the fault of work that still ran when
+ * the recording began, since nothing runs of what is recorded. */
+static int recording_fail(struct cuda_stream *s, cudaError_t error, const char *what) {
+    int by_capture =
+        error >= cudaErrorStreamCaptureUnsupported && error <= cudaErrorStreamCaptureWrongThread;
+    const struct cuda_recording *r = s->recording;
+    char before[WORK_TEXT], cause[128] = "";
+    if (error == cudaErrorStreamCaptureInvalidated)
+        snprintf(cause, sizeof cause, " (a call that cannot be recorded)");
+    if (!by_capture && r->before.name[0])
+        snprintf(cause, sizeof cause, ", or a fault up to %s", work_text(&r->before, before));
+    fail(ERR_FAILED, "%s, being recorded on %s: %s: %s%s: it came behind %s: nothing of it is kept",
+         what, s->head.device->name, cudaGetErrorName(error), cudaGetErrorString(error), cause,
+         s->recorded.name[0] ? s->recorded.name : "the begin");
+    return record_keep(&s->head, ERR_FAILED);
+}
+
+int cuda_stream_fail(struct cuda_stream *s, cudaError_t error, const char *what) {
+    cudaGetLastError();
+    if (s->error) return cuda_stream_error(s);
+    if (s->capturing) return recording_fail(s, error, what);
+    char last[WORK_TEXT];
+    snprintf(s->error_text, sizeof s->error_text,
+             "%s on %s: %s: %s: last begun on stream %s: %s; CUDA_LAUNCH_BLOCKING=1 names the "
+             "very one",
+             what, s->head.device->name, cudaGetErrorName(error), cudaGetErrorString(error),
+             lane_name(s->head.lane), work_text(&s->last, last));
+    s->error = code_of(error);
+    return cuda_stream_error(s);
+}
+
+int cuda_sync_fail(const struct device *device, cudaError_t error, const struct cuda_work *behind) {
+    char text[WORK_TEXT];
+    cudaGetLastError();
+    return fail(code_of(error),
+                "event sync on %s: %s: %s: up to %s; CUDA_LAUNCH_BLOCKING=1 names the very one",
+                device->name, cudaGetErrorName(error), cudaGetErrorString(error),
+                work_text(behind, text));
+}
