@@ -44,7 +44,7 @@ static int help(void) {
     return 0;
 }
 
-/* What was printed has reached its reader, or the run was in vain. */
+/* Passes the status on if all that was printed has reached its reader; else the run was in vain. */
 static int flushed(int status) {
     if (!fflush(stdout) && !ferror(stdout)) return status;
     return status ? status
@@ -52,22 +52,23 @@ static int flushed(int status) {
                         fail(ERR_FAILED, "standard output: cannot be written: is the disk full?"));
 }
 
-/* CUDA maps a process's streams to so many queues of a GPU. Two streams in one queue stand
- * behind each other, and a wait for another rank at its head would hold up both: so as many as
- * there may be. Read when the GPU is first asked for; ranks inherit it. */
+/* CUDA maps the streams of a process to a number of hardware queues. Two streams in one queue run
+ * one after the other, so a wait for another rank at its head would hold up both. So this asks for
+ * the largest number of queues. CUDA reads the variable when it first opens a GPU; ranks inherit
+ * it. */
 static void ask_for_queues(void) {
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
 }
 
 int main(int argc, char **argv) {
-    const char *word = argc > 1 ? argv[1] : "--help";
+    const char *command = argc > 1 ? argv[1] : "--help";
     ask_for_queues();
-    if (!strcmp(word, "--help") || !strcmp(word, "-h") || !strcmp(word, "help"))
+    if (!strcmp(command, "--help") || !strcmp(command, "-h") || !strcmp(command, "help"))
         return flushed(help());
-    if (!strcmp(word, "--version")) return printf("duet %s\n", DUET_VERSION), flushed(0);
-    if (!strcmp(word, "job")) return job_main(argc - 2, argv + 2);
-    if (!strcmp(word, "doctor-rank")) return doctor_rank_main(argc - 2, argv + 2);
+    if (!strcmp(command, "--version")) return printf("duet %s\n", DUET_VERSION), flushed(0);
+    if (!strcmp(command, "job")) return job_main(argc - 2, argv + 2);
+    if (!strcmp(command, "doctor-rank")) return doctor_rank_main(argc - 2, argv + 2);
     for (int i = 0; i < COMMAND_COUNT; i++)
-        if (!strcmp(commands[i].name, word)) return flushed(commands[i].run(argc - 2, argv + 2));
-    return report_error(fail(ERR_USAGE, "unknown command: %s: see duet --help", word));
+        if (!strcmp(commands[i].name, command)) return flushed(commands[i].run(argc - 2, argv + 2));
+    return report_error(fail(ERR_USAGE, "unknown command: %s: see duet --help", command));
 }

@@ -1,27 +1,29 @@
 /* Barrier and gather, in the shared segment.
  *
- * The barrier counts arrivals and never resets: the k-th barrier is complete when the count is k
- * times the world size. Whoever brings it there posts epoch k in the flag that the others wait
- * on. Nobody can arrive for k+1 before k is released, so the count needs no generations, and a
- * fast rank cannot overtake a slow one that is still waking up: its epoch is >= k for good.
+ * The barrier counts arrivals and never resets the count: the k-th barrier is complete when the
+ * count has reached k times the world size. The rank that brings it there posts epoch k in the flag
+ * that the others wait on. No rank can arrive for barrier k+1 before barrier k is released, so one
+ * count is enough. Nor can a fast rank confuse a slow one that is still waking up: the flag's epoch
+ * never decreases, so it stays >= k.
  *
- * Gather puts each rank's bytes into a box of its own, passes one barrier, and reads all boxes.
- * With one box a fast rank could overwrite it for the next gather while a slow one still reads.
- * With two boxes in turn it cannot: a box is used again in gather k+2, which begins after
- * barrier k+1, at which every rank has arrived, and a rank arrives there only after it has read
- * all of gather k. */
+ * Gather: each rank writes its bytes into a box of its own, passes one barrier, and reads all
+ * boxes. With a single box per rank, a fast rank could overwrite its box for the next gather while
+ * a slow rank still reads it. With two boxes used in turn it cannot: the box of gather k is used
+ * again in gather k+2, which a rank begins after barrier k+1. Every rank has arrived at barrier
+ * k+1, and it does so only after it has read all boxes of gather k. */
+#include <string.h>
+
 #include "base/error.h"
 #include "comm/rank.h"
-
-#include <string.h>
 
 static int barrier(struct comm *comm, const char *collective, const char *what) {
     struct board *board = comm->board;
     uint64_t k = ++comm->barriers;
-    /* The slot's count is for error texts alone; it is written first so that it never lags. */
+    /* The slot's count serves error texts only. It is written first, so that no rank that has
+     * arrived is reported missing. */
     __atomic_store_n(&board->slots[comm->rank].begun[COUNT_BARRIERS], k, __ATOMIC_RELEASE);
-    /* Acquire and release: the last to arrive has seen what all wrote before they arrived, and
-     * passes it on by its post. */
+    /* Acquire-release: the last rank to arrive sees what all ranks wrote before they arrived, and
+     * its post makes it visible to all of them. */
     if (__atomic_add_fetch(&board->arrivals, 1, __ATOMIC_ACQ_REL) == k * (uint64_t)comm->world) {
         comm_post_flag(&board->released, k);
         return OK;
@@ -52,7 +54,7 @@ int comm_gather(struct comm *comm, const void *mine, size_t bytes, void *all) {
         if (board->slots[r].box_bytes[parity] != bytes)
             return fail(
                 ERR_USAGE,
-                "rank %d: gather: rank %d brought %u bytes, this rank %zu: all bring the same",
+                "rank %d: gather: rank %d brought %u bytes, this rank %zu: all must bring the same",
                 comm->rank, r, board->slots[r].box_bytes[parity], bytes);
         if (bytes) memcpy((char *)all + (size_t)r * bytes, board_box(board, r, parity), bytes);
     }

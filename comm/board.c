@@ -1,8 +1,5 @@
-/* The shared segment: creation, mapping, and the abort word that the first failure of a job
- * wins. */
+/* The shared segment of a job: creation, mapping, and the record of the job's first failure. */
 #include "comm/board.h"
-
-#include "base/error.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,10 +10,12 @@
 #include <time.h>
 #include <unistd.h>
 
-static const uint64_t BOARD_MAGIC = 0x3164726f62746475; /* other programs' files do not begin so */
+#include "base/error.h"
 
-/* The boxes lie behind the board. Untouched pages cost nothing: 64 ranks have 8 MiB of address
- * space. */
+static const uint64_t BOARD_MAGIC = 0x3164726f62746475; /* no other file begins with it */
+
+/* The gather boxes lie behind the struct. 64 ranks make it 8 MiB of address space, but only pages
+ * that are touched take memory. */
 static size_t board_bytes(int world) {
     return sizeof(struct board) + (size_t)world * 2 * COMM_BLOB_BYTES;
 }
@@ -78,27 +77,30 @@ void *board_box(struct board *board, int rank, int parity) {
 
 bool board_abort(struct board *board, int rank, int code, const char *text) {
     struct abort_record *record = &board->abort;
-    uint32_t nobody = 0;
-    if (!__atomic_compare_exchange_n(&record->state, &nobody, 1, false, __ATOMIC_ACQ_REL,
-                                     __ATOMIC_ACQUIRE))
+    uint32_t expected = ABORT_NONE;
+    if (!__atomic_compare_exchange_n(&record->state, &expected, ABORT_WRITING, false,
+                                     __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
         return false;
     record->rank = rank;
     record->code = code;
     snprintf(record->text, sizeof record->text, "%s", text);
-    __atomic_store_n(&record->state, 2, __ATOMIC_RELEASE);
+    __atomic_store_n(&record->state, ABORT_WRITTEN, __ATOMIC_RELEASE);
     return true;
 }
 
 bool board_aborted(const struct board *board) {
-    return __atomic_load_n(&board->abort.state, __ATOMIC_ACQUIRE) != 0;
+    return __atomic_load_n(&board->abort.state, __ATOMIC_ACQUIRE) != ABORT_NONE;
 }
+
+enum { LOOKS_FOR_TEXT = 20 }; /* a millisecond apart */
 
 bool board_failure(const struct board *board, struct abort_record *out) {
     if (!board_aborted(board)) return false;
-    for (int i = 0; i < 20; i++) {
-        if (__atomic_load_n(&board->abort.state, __ATOMIC_ACQUIRE) == 2) {
-            /* field by field: a late loser may be trying its luck on `state` right now */
-            out->state = 2;
+    for (int i = 0; i < LOOKS_FOR_TEXT; i++) {
+        if (__atomic_load_n(&board->abort.state, __ATOMIC_ACQUIRE) == ABORT_WRITTEN) {
+            /* Field by field, without `state`: another rank may be accessing that one atomically in
+             * board_abort. */
+            out->state = ABORT_WRITTEN;
             out->code = board->abort.code;
             out->rank = board->abort.rank;
             memcpy(out->text, board->abort.text, sizeof out->text);
@@ -106,7 +108,7 @@ bool board_failure(const struct board *board, struct abort_record *out) {
         }
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
-    *out = (struct abort_record){.state = 1,
+    *out = (struct abort_record){.state = ABORT_WRITING,
                                  .code = ERR_PEER,
                                  .rank = -1,
                                  .text = "a rank died while it reported a failure"};

@@ -1,13 +1,10 @@
 /* Joining a job and leaving it.
  *
- * comm_open:  1. the environment says who this process is and which descriptors it inherited
- *             2. map the board, put the own process id on it
- *             3. rendezvous: an exchange through the launcher, over when all ranks have come
- *             4. open a pidfd of every peer, start the watch
- *             5. a barrier: from here on everybody watches everybody */
-#include "base/error.h"
-#include "comm/rank.h"
-
+ * comm_open:  1. read from the environment which rank this is and which descriptors it inherited
+ *             2. map the board and write this process's id on it
+ *             3. rendezvous: an exchange through the launcher, complete when all ranks have come
+ *             4. open a pidfd of every peer and start the watching thread
+ *             5. a barrier: from here on every rank watches every other */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -17,8 +14,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/error.h"
+#include "comm/rank.h"
+
 static const double DEFAULT_TIMEOUT_S = 300;
-static const double LONGEST_TIMEOUT_S = 1e9; /* thirty years; keeps nanoseconds within 64 bits */
+static const double LONGEST_TIMEOUT_S = 1e9; /* thirty years, which fit 64 bits as nanoseconds */
+enum { MOST_FDS = 1 << 20 };                 /* a descriptor's number is below this */
 
 static int read_number(const char *name, int least, int most, int *out) {
     const char *text = getenv(name);
@@ -43,26 +44,26 @@ static bool is_packet_socket(int fd) {
     return !getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) && type == SOCK_SEQPACKET;
 }
 
-/* Takes over the two inherited descriptors; own children shall not inherit them. */
+/* Takes over the two inherited descriptors, which this process's own children must not inherit. */
 static int read_environment(struct comm *comm) {
-    int segment = -1, line = -1;
+    int segment = -1, socket = -1;
     CHECK(read_number("WORLD_SIZE", 1, MAX_DEVICES, &comm->world));
     CHECK(read_number("RANK", 0, comm->world - 1, &comm->rank));
-    CHECK(read_number("DUET_SEGMENT_FD", 0, 1 << 20, &segment));
-    CHECK(read_number("DUET_COMM_FD", 0, 1 << 20, &line));
+    CHECK(read_number("DUET_SEGMENT_FD", 0, MOST_FDS, &segment));
+    CHECK(read_number("DUET_COMM_FD", 0, MOST_FDS, &socket));
     CHECK(board_map(&comm->board, segment, comm->world));
     close(segment);
-    if (!is_packet_socket(line))
+    if (!is_packet_socket(socket))
         return fail(ERR_USAGE,
                     "environment variable DUET_COMM_FD: %d: not the launcher's socket: join a job "
                     "only once",
-                    line);
-    comm->socket = line;
-    fcntl(line, F_SETFD, FD_CLOEXEC);
+                    socket);
+    comm->socket = socket;
+    fcntl(socket, F_SETFD, FD_CLOEXEC);
     return OK;
 }
 
-static bool core_for_each(int ranks) {
+static bool enough_cores(int ranks) {
     cpu_set_t cores;
     return !sched_getaffinity(0, sizeof cores, &cores) && CPU_COUNT(&cores) >= ranks;
 }
@@ -75,7 +76,7 @@ static int meet(struct comm *comm) {
     return comm_barrier(comm, "start");
 }
 
-/* Gives everything back without a word to the peers. */
+/* Frees everything. The peers are not told: comm_close has done so, or comm_open failed. */
 static void release(struct comm *comm) {
     watch_stop(comm);
     if (comm->socket >= 0) close(comm->socket);
@@ -89,7 +90,7 @@ int comm_open(struct comm **out, const struct comm_options *options) {
     if (!(timeout > 0 && timeout <= LONGEST_TIMEOUT_S))
         return fail(ERR_USAGE, "timeout: %g: seconds above 0 are expected", timeout);
     struct comm *comm = calloc(1, sizeof *comm);
-    if (!comm) return fail(ERR_MEMORY, "communicator: out of memory");
+    if (!comm) return fail(ERR_MEMORY, "communicator: out of host memory: free some memory");
     comm->timeout_ns = (int64_t)(timeout * 1e9);
     comm->socket = comm->watch.stop_fd = -1;
     for (int r = 0; r < MAX_DEVICES; r++)
@@ -97,7 +98,7 @@ int comm_open(struct comm **out, const struct comm_options *options) {
 
     int code = OK;
     CHECK_GOTO(read_environment(comm), code, out);
-    comm->spin = core_for_each(comm->world);
+    comm->spin = enough_cores(comm->world);
     CHECK_GOTO(meet(comm), code, out);
     *out = comm;
     return OK;
@@ -125,7 +126,7 @@ void comm_abort(struct comm *comm, int code, const char *text) {
     if (!comm || code == OK || code == ERR_PEER) return;
     char prefix[16], line[BOARD_TEXT];
     snprintf(prefix, sizeof prefix, "rank %d: ", comm->rank);
-    /* the errors of comm/ bring it along */
+    /* error texts of comm/ begin with the rank already */
     bool has_prefix = !strncmp(text, prefix, strlen(prefix));
     snprintf(line, sizeof line, "%s%s", has_prefix ? "" : prefix, text);
     board_abort(comm->board, comm->rank, code, line);

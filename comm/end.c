@@ -1,29 +1,32 @@
-/* Ending a job: who failed first, and nobody left.
+/* Ending a job: find out who failed first, and leave no process behind.
  *
- * The abort record on the board is won by the first to notice a failure: the failing rank itself, a
- * peer's watch, a peer's deadline, or the launcher. Whoever it blames is the root cause; all that
- * comes after is consequence, however it looks. So the launcher need not guess from the order in
- * which processes end. */
-#include "base/clock.h"
-#include "base/error.h"
-#include "comm/job.h"
-
+ * The first to notice a failure writes the abort record on the board: the failing rank itself, a
+ * peer's watching thread, a peer whose deadline passed, or the launcher. The rank that this record
+ * blames is the root cause, and every later failure is a consequence of it. So the launcher need
+ * not guess the cause from the order in which processes end. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Within a second in all, with time to spare for the kernel. */
-static const int64_t LEAVE_NS = 500000000, TERM_NS = 750000000;
-/* a process that SIGKILL does not end hangs in the kernel */
+#include "base/clock.h"
+#include "base/error.h"
+#include "comm/job.h"
+
+/* When SIGTERM and SIGKILL are sent, counted from the failure: the job ends within a second, with
+ * time to spare for the kernel. */
+static const int64_t TERM_AFTER_NS = 500000000, KILL_AFTER_NS = 750000000;
+/* A process that SIGKILL does not end hangs in the kernel: the launcher then stops waiting for
+ * it. */
 static const int64_t GIVE_UP_NS = 30000000000;
+enum { KILLED_POLL_MS = 10 }; /* how often to look for the end of killed ranks */
 
 static void signal_all(struct job *job, int signal) {
     for (int r = 0; r < job->world; r++) {
         struct process *process = &job->ranks[r];
         if (!process->pid || process->ended) continue;
-        process->told = true;
-        /* never a stranger: an ended one stays a zombie until reap_ranks() */
+        process->signalled = true;
+        /* cannot hit another process: one that has ended stays a zombie until reap_ranks() */
         kill(process->pid, signal);
     }
 }
@@ -33,24 +36,25 @@ void end_job(struct job *job, int rank, int code, const char *text) {
     if (!job->ending_since) job->ending_since = now_ns();
 }
 
-/* Drives the stages. A stopped process takes SIGTERM only when it continues; SIGKILL needs no
- * such help. */
-static void press(struct job *job) {
+/* Goes on to the next stage when its time has come. A stopped process handles SIGTERM only once it
+ * continues, hence SIGCONT; SIGKILL needs no such help. A second Ctrl-C means: now. */
+static void escalate(struct job *job) {
     int64_t passed = now_ns() - job->ending_since;
-    if (job->stage == 0 && passed >= LEAVE_NS) {
+    if (job->ending == ENDING_LEAVE && passed >= TERM_AFTER_NS) {
         signal_all(job, SIGTERM);
         signal_all(job, SIGCONT);
-        job->stage = 1;
+        job->ending = ENDING_TERM;
     }
-    if (job->stage < 2 && (passed >= TERM_NS || job->signals > 1)) { /* a second Ctrl-C means now */
+    if (job->ending != ENDING_KILL && (passed >= KILL_AFTER_NS || job->signals > 1)) {
         signal_all(job, SIGKILL);
-        job->stage = 2;
+        job->ending = ENDING_KILL;
     }
 }
 
 int time_to_next_stage(const struct job *job) {
-    int64_t next = job->stage == 0 ? LEAVE_NS : TERM_NS, passed = now_ns() - job->ending_since;
-    if (job->stage == 2 || passed >= next) return 10;
+    int64_t next = job->ending == ENDING_LEAVE ? TERM_AFTER_NS : KILL_AFTER_NS;
+    int64_t passed = now_ns() - job->ending_since;
+    if (job->ending == ENDING_KILL || passed >= next) return KILLED_POLL_MS;
     return (int)((next - passed) / 1000000) + 1;
 }
 
@@ -72,12 +76,12 @@ static void describe_end(const struct job *job, int rank, char *text, size_t siz
                  process->exit_code ? "" : " without leaving the job (comm_close)");
 }
 
-/* A rank that ends well has left the job, or never joined while nobody waits for it. */
+/* A rank ends well with status 0 after comm_close, or in a job that no rank has joined. */
 static bool ended_well(const struct job *job, int rank) {
     const struct process *process = &job->ranks[rank];
     if (process->signal || process->exit_code) return false;
     if (__atomic_load_n(&job->board->slots[rank].left, __ATOMIC_ACQUIRE)) return true;
-    return !job->first_came;
+    return !job->first_arrival;
 }
 
 static void rank_ended(struct job *job, int rank, const siginfo_t *info) {
@@ -89,9 +93,10 @@ static void rank_ended(struct job *job, int rank, const siginfo_t *info) {
         process->signal = info->si_status;
 }
 
-/* The programs of a job may use the communicator or not, but all alike: when one has come to the
- * rendezvous, those that ended before, or end without leaving, have failed it. */
-static void judge(struct job *job) {
+/* Ends the job if a rank has ended badly. The programs of a job either all use the communicator or
+ * none does: once one has come to the rendezvous, every rank that ended before or that ends without
+ * comm_close has failed. */
+static void judge_ends(struct job *job) {
     for (int r = 0; r < job->world; r++) {
         char text[BOARD_TEXT];
         if (!job->ranks[r].ended || ended_well(job, r) || job->ending_since) continue;
@@ -106,17 +111,17 @@ int watch_processes(struct job *job) {
         struct process *process = &job->ranks[r];
         if (!process->pid || process->ended) continue;
         siginfo_t info = {0};
-        /* WNOWAIT: look, but leave the zombie. */
+        /* WNOWAIT: look at the status, but leave the zombie. */
         int found = waitid(P_PID, (id_t)process->pid, &info, WEXITED | WNOHANG | WNOWAIT);
         if (found == 0 && info.si_pid == process->pid)
             rank_ended(job, r, &info);
         else
             running++;
     }
-    judge(job);
-    /* A rank may have failed the job and still be on its way out. */
+    judge_ends(job);
+    /* A rank may have aborted the job and still be running. */
     if (!job->ending_since && board_aborted(job->board)) job->ending_since = now_ns();
-    if (job->ending_since) press(job);
+    if (job->ending_since) escalate(job);
     bool hopeless = job->ending_since && now_ns() - job->ending_since > GIVE_UP_NS;
     return hopeless ? 0 : running;
 }
@@ -130,7 +135,7 @@ void reap_ranks(struct job *job) {
     }
 }
 
-/* " while rank 0 was in allreduce bucket 3 step 118" */
+/* " while rank 0 was in allreduce bucket 3 step 118", or "". */
 static void describe_where(const struct job *job, int culprit, char *text, size_t size) {
     text[0] = 0;
     for (int r = 0; r < job->world; r++) {
@@ -141,7 +146,7 @@ static void describe_where(const struct job *job, int culprit, char *text, size_
     }
 }
 
-static const char *way_out(const struct process *process) {
+static const char *advice(const struct process *process) {
     switch (process->signal) {
     case 0: return "see its own message above";
     case SIGKILL:
@@ -156,8 +161,8 @@ static const char *way_out(const struct process *process) {
 }
 
 static int own_status(const struct process *process, int code) {
-    if (process->ended && !process->told && process->signal) return 128 + process->signal;
-    if (process->ended && !process->told && process->exit_code) return process->exit_code;
+    if (process->ended && !process->signalled && process->signal) return 128 + process->signal;
+    if (process->ended && !process->signalled && process->exit_code) return process->exit_code;
     return error_exit_status(code);
 }
 
@@ -168,10 +173,11 @@ static int count_left_over(const struct job *job) {
     return left_over;
 }
 
-/* Did the rank to blame end by its own doing, in a way that needs words? One that left in good
- * order and is missed by the others does not: then the record has the words of who missed it. */
+/* Did the rank to blame end by itself, and badly? Then its exit status or signal is the root cause.
+ * A rank that left in good order while others waited for it did not end badly: then the text of the
+ * rank that waited is the root cause. */
 static bool ended_by_itself(const struct job *job, int rank) {
-    return job->ranks[rank].ended && !job->ranks[rank].told && !ended_well(job, rank);
+    return job->ranks[rank].ended && !job->ranks[rank].signalled && !ended_well(job, rank);
 }
 
 int report_end(const struct job *job, struct launch_result *out) {
@@ -196,8 +202,8 @@ int report_end(const struct job *job, struct launch_result *out) {
     if (failure.code != ERR_PEER || !culprit || !ended_by_itself(job, failure.rank))
         return fail(failure.code == ERR_PEER ? ERR_FAILED : failure.code, "%s", failure.text);
     describe_end(job, failure.rank, end, sizeof end);
-    /* no failure: nobody reads on (| head) */
+    /* no failure: the reader of the output has gone (| head) */
     if (culprit->signal == SIGPIPE) return fail(ERR_READER, "%s", end);
     describe_where(job, failure.rank, where, sizeof where);
-    return fail(ERR_FAILED, "%s%s: %s", end, where, way_out(culprit));
+    return fail(ERR_FAILED, "%s%s: %s", end, where, advice(culprit));
 }

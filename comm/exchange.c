@@ -1,9 +1,5 @@
-/* The rank's side of comm_exchange: one packet to the launcher, one back for every rank of the
- * world, its own included. The launcher's side is serve.c. */
-#include "base/error.h"
-#include "comm/rank.h"
-#include "comm/wire.h"
-
+/* The rank's side of comm_exchange: it sends one packet to the launcher and receives one packet per
+ * rank, its own included. The launcher's side is serve.c. */
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -11,13 +7,17 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* Turns the end of the line into an error. A socket that closes usually means that the launcher is
- * ending the job, and the abort word says why. */
-static int line_lost(struct comm *comm, enum wire_result result) {
+#include "base/error.h"
+#include "comm/rank.h"
+#include "comm/wire.h"
+
+/* Turns the loss of the socket into an error. A socket that closes usually means that the launcher
+ * is ending the job; the abort record then says why. */
+static int socket_lost(struct comm *comm, enum wire_result result) {
     int error = errno;
     CHECK(failure_of_job(comm, "exchange"));
     if (result == WIRE_CLOSED)
-        return fail(ERR_PEER, "rank %d: exchange: the launcher has gone", comm->rank);
+        return fail(ERR_PEER, "rank %d: exchange: the launcher has ended", comm->rank);
     if (error == EMFILE) {
         struct rlimit most = {0};
         getrlimit(RLIMIT_NOFILE, &most);
@@ -28,12 +28,12 @@ static int line_lost(struct comm *comm, enum wire_result result) {
     return fail_errno(ERR_FAILED, error, "rank %d: exchange: socket to the launcher", comm->rank);
 }
 
-/* Sleeps until the socket is ready or a slice is over. */
+/* Sleeps until the socket is ready, for one slice at most. */
 static int wait_for_socket(struct wait *wait, short events) {
     int64_t slice_ns;
     CHECK(wait_poll(wait, &slice_ns));
-    struct pollfd line = {.fd = wait->comm->socket, .events = events};
-    poll(&line, 1, (int)(slice_ns / 1000000) + 1);
+    struct pollfd polled = {.fd = wait->comm->socket, .events = events};
+    poll(&polled, 1, (int)(slice_ns / 1000000) + 1);
     return OK;
 }
 
@@ -47,7 +47,7 @@ static int send_mine(struct comm *comm, struct wait *wait, const struct wire_hea
         else if (result == WIRE_CROWDED)
             CHECK(wait_for_socket(wait, 0));
         else
-            return line_lost(comm, result);
+            return socket_lost(comm, result);
     }
 }
 
@@ -56,7 +56,7 @@ static int receive_one(struct comm *comm, struct wait *wait, struct wire_header 
     for (;;) {
         enum wire_result result = wire_receive(comm->socket, header, blob, fd);
         if (result == WIRE_DONE) return OK;
-        if (result != WIRE_LATER) return line_lost(comm, result);
+        if (result != WIRE_LATER) return socket_lost(comm, result);
         CHECK(wait_for_socket(wait, POLLIN));
     }
 }
@@ -75,9 +75,10 @@ static int receive_all(struct comm *comm, struct wait *wait, size_t bytes, void 
         else if (fd >= 0)
             close(fd);
         if (!expected)
-            return fail(ERR_FAILED,
-                        "rank %d: exchange: packet of exchange %u where %llu was due: a bug",
-                        comm->rank, header.exchange, (unsigned long long)comm->exchanges);
+            return fail(
+                ERR_FAILED,
+                "rank %d: exchange: a packet of exchange %u where %llu was expected: report it",
+                comm->rank, header.exchange, (unsigned long long)comm->exchanges);
     }
     return OK;
 }
@@ -89,7 +90,9 @@ int comm_exchange(struct comm *comm, const void *mine, size_t bytes, int fd, voi
     for (int r = 0; fds && r < comm->world; r++)
         fds[r] = -1;
     void *blob = malloc(COMM_BLOB_BYTES);
-    if (!blob) return fail(ERR_MEMORY, "rank %d: exchange: out of memory", comm->rank);
+    if (!blob)
+        return fail(ERR_MEMORY, "rank %d: exchange: out of host memory: free some memory",
+                    comm->rank);
 
     int code = OK;
     uint64_t k = ++comm->exchanges;

@@ -1,44 +1,47 @@
 /* Flags: how one process tells another that data is ready.
  *
- * A flag is a 64-bit epoch that one writer raises and others wait for with >=. It never goes
- * back, so there is no reset to race with. The writer's plain stores before comm_post_flag are
- * visible to a reader after comm_wait_flag (release, acquire).
+ * A flag holds a 64-bit epoch. One writer raises it; waiters wait until it is >= the epoch that
+ * they need. It never decreases, so there is no reset that could race with a waiter. What the
+ * writer stored before comm_post_flag is visible to a waiter after comm_wait_flag (release,
+ * acquire).
  *
- * Sleeping. A futex compares 32 bits, so waiters sleep on the low half of the epoch (the first
- * four bytes: little endian is demanded below). The kernel puts a waiter to sleep only if that
- * half still is what the waiter last saw. To spare the writer a system call when nobody sleeps,
- * waiters announce themselves in `sleepers`:
+ * Sleeping. A futex compares 32 bits, so waiters sleep on the low 32 bits of the epoch. (On a
+ * little endian processor these are its first four bytes; an assertion below demands that.) The
+ * kernel puts a waiter to sleep only if these bits still are what the waiter last saw. Waiters
+ * announce themselves in `sleepers`, so that a writer makes no system call when nobody sleeps:
  *
  *     writer                                waiter
  *     W1  epoch = e                         R1  sleepers += 1
  *     W2  if (sleepers) wake all            R2  seen = epoch
- *                                           R3  if (seen < e) sleep while low half == seen
+ *                                           R3  if (seen < e) sleep while low 32 bits == seen
  *                                           R4  sleepers -= 1
  *
- * No wake-up is lost: W1, W2, R1, R2 are sequentially consistent, so they lie in one order that
- * all processors agree on. If R2 did not see W1, R2 lies before W1, hence R1 before W2, and the
- * writer sees the sleeper. Its wake then finds the waiter asleep, or the waiter finds the low
- * half changed. (With release and acquire alone both could read the old value: the store buffer
- * of every CPU allows it.) The low half equals `seen` again only after exactly 2^32 epochs, and
- * then costs one slice of wait.c.
+ * No wake-up is lost. W1, W2, R1 and R2 are sequentially consistent, so all processors agree on one
+ * order of them. If R2 did not see W1, then R2 comes before W1 in that order, hence R1 before W2,
+ * so the writer sees the sleeper and wakes it. The waiter is then either asleep and wakes, or not
+ * yet asleep, and R3 finds the low 32 bits changed. (With release and acquire alone, writer and
+ * waiter could both read the old value, because the store buffer of a processor may delay W1 and
+ * R1.) The low 32 bits equal `seen` again only after exactly 2^32 epochs; the waiter then sleeps
+ * one slice of wait.c too long.
  *
- * A waiter that is killed between R1 and R4 leaves sleepers too high: a wasted wake, never a
- * lost one. */
-#include "base/clock.h"
-#include "base/error.h"
-#include "comm/rank.h"
-
-#include <linux/futex.h>
+ * A waiter that is killed between R1 and R4 leaves `sleepers` too high. That costs the writer a
+ * needless system call at each post; no wake-up is lost by it. */
 #include <limits.h>
+#include <linux/futex.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+#include "base/error.h"
+#include "comm/rank.h"
+
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
-               "a futex waits on the first half of the epoch");
+               "a futex waits on the first four bytes of the epoch");
 _Static_assert(sizeof(struct comm_flag) == 128, "flags lie 128 bytes apart");
 
-static const int64_t SPIN_NS = 5000; /* what a futex sleep and wake-up cost */
+static const int64_t SPIN_NS = 5000; /* as long as a sleep and a wake-up take */
+enum { SPINS_PER_CLOCK = 16 };       /* looks at the flag between two looks at the clock */
 
 static bool reached(const struct comm_flag *flag, uint64_t epoch) {
     return __atomic_load_n(&flag->epoch, __ATOMIC_ACQUIRE) >= epoch;
@@ -55,7 +58,7 @@ static void pause_briefly(void) {
 static bool spin(const struct comm_flag *flag, uint64_t epoch) {
     int64_t end = now_ns() + SPIN_NS;
     do {
-        for (int i = 0; i < 16; i++) {
+        for (int i = 0; i < SPINS_PER_CLOCK; i++) {
             if (reached(flag, epoch)) return true;
             pause_briefly();
         }
@@ -63,7 +66,7 @@ static bool spin(const struct comm_flag *flag, uint64_t epoch) {
     return false;
 }
 
-/* R1 to R4; returns early for any reason. */
+/* R1 to R4. May return before the flag has reached the epoch: the caller looks again. */
 static void sleep_on(struct comm_flag *flag, uint64_t epoch, int64_t most_ns) {
     struct timespec most = {.tv_sec = most_ns / 1000000000, .tv_nsec = most_ns % 1000000000};
     __atomic_fetch_add(&flag->sleepers, 1, __ATOMIC_SEQ_CST);
@@ -84,10 +87,10 @@ int wait_flag(struct comm *comm, struct comm_flag *flag, uint64_t epoch, struct 
 
 int comm_wait_flag(struct comm *comm, struct comm_flag *flag, uint64_t epoch,
                    const struct comm_wait_reason *reason) {
-    if (reached(flag, epoch)) return OK; /* before the clock is read */
+    if (reached(flag, epoch)) return OK; /* the common case, without reading the clock */
     struct wait wait;
     wait_start(&wait, comm, reason);
-    wait.word = &flag->epoch;
+    wait.epoch = &flag->epoch;
     wait.target = epoch;
     return wait_flag(comm, flag, epoch, &wait);
 }

@@ -2,65 +2,69 @@
 #ifndef COMM_JOB_H
 #define COMM_JOB_H
 
-#include "comm/board.h"
-#include "comm/launch.h"
-
 #include <signal.h>
 #include <sys/types.h>
 
-/* What a rank has brought to the exchange that is under way. */
+#include "comm/board.h"
+#include "comm/launch.h"
+
+/* What a rank brings to the exchange under way, and how far the reply to that rank has come. */
 struct offer {
-    bool here;
-    int fd; /* -1: none */
-    uint32_t bytes;
-    void *blob;
-    int given; /* how many ranks' blobs have been sent back to it */
+    bool arrived;
+    int fd;         /* the descriptor it brought, -1 if none */
+    uint32_t bytes; /* of the blob */
+    void *blob;     /* COMM_BLOB_BYTES of memory */
+    int delivered;  /* how many ranks' blobs have been sent to this rank */
 };
 
 struct process {
-    pid_t pid;  /* 0: not started */
-    int socket; /* the launcher's end; -1: closed */
-    int pidfd;  /* -1: not offered by the kernel; then the loop looks again every few ms */
-    bool ended; /* a zombie until the job is over, so that its id is not given to a stranger */
-    bool told;  /* the launcher has sent it a signal: its status is not its own any more */
-    int exit_code, signal; /* once ended: the one or the other, else 0 */
+    pid_t pid;      /* 0: not started */
+    int socket;     /* the launcher's end; -1: closed */
+    int pidfd;      /* -1: the kernel offers none; the loop then looks every few milliseconds */
+    bool ended;     /* it stays a zombie until the job is over: its id cannot be reused */
+    bool signalled; /* the launcher has sent it a signal: its exit status is not its own any more */
+    int exit_code;  /* once it has ended; 0 if a signal ended it */
+    int signal;     /* that ended it, else 0 */
     struct offer offer;
 };
+
+/* How a job is ended: each stage is harder than the one before. */
+enum ending { ENDING_LEAVE, ENDING_TERM, ENDING_KILL };
 
 struct job {
     const struct launch *launch;
     int world;
     struct board *board;
     int board_fd, signal_fd;
-    sigset_t mask_before;
+    sigset_t mask_before; /* the thread's signal mask when launch_ranks was called */
     struct process ranks[MAX_DEVICES];
 
-    uint32_t exchange;  /* the one under way, from 1 */
-    bool giving;        /* all offers are here and are being sent back */
-    bool crowded;       /* too many descriptors in flight: pause for a moment */
-    int64_t first_came; /* when the first rank came to the rendezvous, ns; 0: none yet */
+    uint32_t exchange;     /* the number of the exchange under way, from 1 */
+    bool delivering;       /* all offers have arrived and are being sent to all ranks */
+    bool crowded;          /* too many descriptors are in flight: pause for a moment */
+    int64_t first_arrival; /* when the first rank came to the rendezvous, ns; 0: none yet */
 
-    int signal;           /* that the launcher received, 0: none */
-    int signals;          /* how many */
+    int signal;           /* the first one that the launcher received, 0: none */
+    int signals;          /* how many it received */
     int64_t ending_since; /* ns; 0: the job runs */
-    int stage;            /* of ending: 0 wait, 1 SIGTERM sent, 2 SIGKILL sent */
+    enum ending ending;   /* the stage reached */
 };
 
 /* start.c: makes one process per rank. On an error some may be running. */
 int start_ranks(struct job *job);
 
-/* serve.c: sleeps for at most timeout_ms until a rank speaks or ends or a signal comes; takes
- * what the ranks bring and gives all to each. */
+/* serve.c: the rendezvous. serve_ranks sleeps for at most timeout_ms until a rank sends or ends or
+ * a signal arrives; it collects what the ranks bring and delivers all of it to each. */
 int serve_start(struct job *job);
 int serve_ranks(struct job *job, int timeout_ms);
-void serve_late_signal(struct job *job); /* when all ranks have ended */
+void serve_late_signal(struct job *job); /* called once all ranks have ended */
 void serve_stop(struct job *job);
 
-/* end.c: sees who has ended; begins and drives the end of the job. Returns how many still run. */
-int watch_processes(struct job *job);
-void end_job(struct job *job, int rank, int code, const char *text); /* first call wins */
+/* end.c: notices which ranks have ended, then begins and drives the end of the job. */
+int watch_processes(struct job *job);                                /* returns how many run */
+void end_job(struct job *job, int rank, int code, const char *text); /* the first call wins */
 int time_to_next_stage(const struct job *job);                       /* ms */
-void reap_ranks(struct job *job);                                    /* no process is left */
+void reap_ranks(struct job *job); /* collects the zombies once no rank runs */
 int report_end(const struct job *job, struct launch_result *out);
 
 #endif

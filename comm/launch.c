@@ -1,60 +1,62 @@
-/* The launcher, from start to end: check the words, open the segment, take the signals, start the
- * ranks, serve them until none is left, and say what happened. */
-#include "base/error.h"
-#include "comm/job.h"
-
+/* The launcher from start to end: check the arguments, create the segment, catch the signals, start
+ * the ranks, serve them until all have ended, and report what happened. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-static int check_words(const struct launch *launch) {
+#include "base/error.h"
+#include "comm/job.h"
+
+static int check_arguments(const struct launch *launch) {
     if (launch->world_size < 1 || launch->world_size > MAX_DEVICES)
-        return fail(ERR_USAGE, "number of ranks: %d: 1 to %d", launch->world_size, MAX_DEVICES);
+        return fail(ERR_USAGE, "number of ranks: %d: give 1 to %d", launch->world_size,
+                    MAX_DEVICES);
     if (!launch->entry && (!launch->argv || !launch->argv[0]))
         return fail(ERR_USAGE, "ranks: no program: name one to start");
     return OK;
 }
 
-/* SIGINT, SIGTERM and SIGHUP become readable instead of deadly. One that is ignored (nohup, a
- * job in the background of a script) stays ignored. */
-static int take_signals(struct job *job) {
-    static const int ending[] = {SIGINT, SIGTERM, SIGHUP};
-    sigset_t taken;
-    sigemptyset(&taken);
-    for (size_t i = 0; i < sizeof ending / sizeof *ending; i++) {
+/* SIGINT, SIGTERM and SIGHUP no longer end this process: it reads them from signal_fd. One that is
+ * ignored (nohup, a job in the background of a script) stays ignored. */
+static int catch_signals(struct job *job) {
+    static const int deadly[] = {SIGINT, SIGTERM, SIGHUP};
+    sigset_t caught;
+    sigemptyset(&caught);
+    for (size_t i = 0; i < sizeof deadly / sizeof *deadly; i++) {
         struct sigaction action;
-        if (!sigaction(ending[i], NULL, &action) && action.sa_handler != SIG_IGN)
-            sigaddset(&taken, ending[i]);
+        if (!sigaction(deadly[i], NULL, &action) && action.sa_handler != SIG_IGN)
+            sigaddset(&caught, deadly[i]);
     }
-    pthread_sigmask(SIG_BLOCK, &taken, &job->mask_before);
-    job->signal_fd = signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK);
+    pthread_sigmask(SIG_BLOCK, &caught, &job->mask_before);
+    job->signal_fd = signalfd(-1, &caught, SFD_CLOEXEC | SFD_NONBLOCK);
     return job->signal_fd < 0 ? fail_errno(ERR_FAILED, errno, "launcher: signalfd") : OK;
 }
 
-/* Without pidfds nothing wakes us when a rank ends: look often. */
-static int patience_ms(const struct job *job) {
+/* How long the poll loop may sleep. Without pidfds nothing wakes it when a rank ends. With them it
+ * looks up only to notice a rank that has aborted the job and still runs. */
+static int poll_timeout_ms(const struct job *job) {
+    enum { WITHOUT_PIDFD_MS = 20, WITH_PIDFDS_MS = 200 };
     if (job->ending_since) return time_to_next_stage(job);
     for (int r = 0; r < job->world; r++)
-        if (job->ranks[r].pidfd < 0) return 20;
-    /* also how soon an abort is seen that a rank made and has not followed by its end */
-    return 200;
+        if (job->ranks[r].pidfd < 0) return WITHOUT_PIDFD_MS;
+    return WITH_PIDFDS_MS;
 }
 
 static int run_job(struct job *job) {
     int code = OK;
     CHECK_GOTO(board_create(&job->board, &job->board_fd, job->world), code, out);
     CHECK_GOTO(serve_start(job), code, out);
-    CHECK_GOTO(take_signals(job), code, out);
+    CHECK_GOTO(catch_signals(job), code, out);
     code = start_ranks(job);
     if (code) end_job(job, -1, code, error_message());
     while (watch_processes(job) > 0) {
-        int served = serve_ranks(job, patience_ms(job));
+        int served = serve_ranks(job, poll_timeout_ms(job));
         if (served) end_job(job, -1, served, error_message());
     }
     serve_late_signal(job);
-    return OK; /* the board says how it went */
+    return OK; /* the job has run; the board says how it went */
 out:
     return code;
 }
@@ -83,9 +85,9 @@ static void free_job(struct job *job) {
 
 int launch_ranks(const struct launch *launch, struct launch_result *out) {
     *out = (struct launch_result){.exit_status = 2, .rank = -1};
-    CHECK(check_words(launch));
+    CHECK(check_arguments(launch));
     struct job *job = new_job(launch);
-    if (!job) return fail(ERR_MEMORY, "launcher: out of memory");
+    if (!job) return fail(ERR_MEMORY, "launcher: out of host memory: free some memory");
     int code = run_job(job);
     out->exit_status = error_exit_status(code);
     if (!code) code = report_end(job, out);

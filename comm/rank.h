@@ -2,60 +2,62 @@
 #ifndef COMM_RANK_H
 #define COMM_RANK_H
 
-#include "comm/board.h"
-
 #include <pthread.h>
 
-/* The thread that watches the peers, watch.c. */
+#include "comm/board.h"
+
+/* The thread that watches the peers: watch.c. */
 struct watch {
     pthread_t thread;
     bool running;
-    int stop_fd;             /* an eventfd; -1: none */
-    int pidfds[MAX_DEVICES]; /* by rank; -1: itself, ended, or the kernel does not offer pidfds */
+    int stop_fd;             /* an eventfd that ends the thread; -1: none */
+    int pidfds[MAX_DEVICES]; /* by rank; -1: this rank, one that ended, or no pidfds here */
 };
 
 struct comm {
     int rank, world;
-    int64_t timeout_ns;
-    bool spin;  /* every rank has a core of its own: a short spin beats a sleep */
-    int socket; /* to the launcher */
+    int64_t timeout_ns; /* of every single wait */
+    bool spin;          /* every rank has a core of its own, so a short spin beats a sleep */
+    int socket;         /* to the launcher */
     struct board *board;
-    uint64_t barriers, exchanges, gathers; /* begun by this rank */
+    uint64_t barriers, exchanges, gathers; /* how many of each this rank has begun */
     struct watch watch;
 };
 
-/* Opens a pidfd of every peer. Called between rendezvous and first barrier. */
+/* Opens a pidfd of every peer and starts the thread. Called between rendezvous and first
+ * barrier. */
 int watch_start(struct comm *comm);
-void watch_stop(struct comm *comm); /* also when half started */
+void watch_stop(struct comm *comm); /* also after a watch_start that failed half-way */
 
-/* One wait. Between two sleeps wait_poll says whether to go on; it fails for an abort, for a
- * missing peer that has left, and for the deadline (which aborts the job). What is waited for:
- * `begun` >= 0, that begun[counter] of all ranks reaches target; else that *word does, which
- * `reason.peer` is to write. The deadline counts waiting, not wall time: between two polls at
- * most a second is charged, so that a job stopped by Ctrl-Z and continued an hour later goes on. */
+/* One wait, of one of two kinds:
+ *   counter >= 0   until begun[counter] of every rank has reached `target` (barrier, exchange)
+ *   counter < 0    until *epoch, which rank reason.peer posts, has reached `target` (a flag)
+ * The deadline counts time spent waiting, not wall time: between two polls at most one second is
+ * charged, so that a job stopped by Ctrl-Z and continued an hour later goes on. */
 struct wait {
     struct comm *comm;
     struct comm_wait_reason reason;
-    const char *what; /* put in parentheses behind the collective; may be NULL */
+    const char *what; /* printed in parentheses after the collective's name; may be NULL */
     int counter;
-    const uint64_t *word;
+    const uint64_t *epoch;
     uint64_t target;
-    int64_t last, left; /* ns */
+    int64_t last_poll; /* ns, of now_ns() */
+    int64_t left;      /* ns until the deadline */
 };
 
 void wait_start(struct wait *wait, struct comm *comm, const struct comm_wait_reason *reason);
 
-/* OK: sleep for *slice_ns at most and look again. */
+/* Called between two sleeps. OK: sleep for at most *slice_ns and look again. It fails when the job
+ * is aborted, when a rank that is still missing has left, and when the deadline has passed (which
+ * aborts the job). */
 int wait_poll(struct wait *wait, int64_t *slice_ns);
 
-/* The whole wait for a flag, on behalf of comm_wait_flag and the barrier; `wait` is started and
- * says what is waited for. */
+/* The whole wait until `flag` has reached `epoch`, for comm_wait_flag and for the barrier. `wait`
+ * has been started and says what is waited for. */
 int wait_flag(struct comm *comm, struct comm_flag *flag, uint64_t epoch, struct wait *wait);
 
-/* ERR_PEER (or this rank's own code) with the job's first failure; `where` may be "". */
+/* Fails with the job's first failure: ERR_PEER, or this rank's own code if it failed first. OK if
+ * the job has not failed. `where`: what this rank was waiting in, "" if nothing. */
 int failure_of_job(struct comm *comm, const char *where);
-
-/* Notes in this rank's slot what it was waiting in, once. */
-void note_where(struct comm *comm, const char *where);
 
 #endif

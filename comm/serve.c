@@ -1,16 +1,13 @@
-/* The launcher as the server of the rendezvous: one poll loop, no thread.
+/* The launcher as the server of comm_exchange: one poll loop, no thread.
  *
- * An exchange has two phases. Taking: each rank's packet is read when it comes; a rank that has
- * brought its own is not read again. Giving: once all are here each rank is sent all of them, in
- * rank order, as fast as its socket takes them; meanwhile nothing is read, so a fast rank's next
- * packet waits in its socket. 64 ranks with a descriptor each are 4096 descriptors in flight if
- * nobody reads; the kernel allows a user as many as one process may open, often 1024, so a full
- * kernel is no error: we pause and go on. */
-#include "base/clock.h"
-#include "base/error.h"
-#include "comm/job.h"
-#include "comm/wire.h"
-
+ * An exchange has two phases. Collecting: each rank's packet is received when it comes; a rank
+ * whose packet has arrived is not read again. Delivering: once all packets have arrived, each rank
+ * is sent all of them in rank order, as fast as its socket takes them. Meanwhile nothing is read,
+ * so the next packet of a fast rank waits in its socket.
+ *
+ * 64 ranks with a descriptor each have 64 x 64 = 4096 descriptors in flight while nobody reads. The
+ * kernel allows a user as many in flight as one process may open, often 1024. So a send that the
+ * kernel refuses for that reason is no error: the loop pauses and tries again. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -19,12 +16,18 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+#include "base/error.h"
+#include "comm/job.h"
+#include "comm/wire.h"
+
 int serve_start(struct job *job) {
     job->exchange = 1;
     for (int r = 0; r < job->world; r++) {
-        /* no page is touched before it is used */
+        /* 4 MiB for 64 ranks, of which only the pages that are used take memory */
         job->ranks[r].offer.blob = malloc(COMM_BLOB_BYTES);
-        if (!job->ranks[r].offer.blob) return fail(ERR_MEMORY, "launcher: out of memory");
+        if (!job->ranks[r].offer.blob)
+            return fail(ERR_MEMORY, "launcher: out of host memory: free some memory");
     }
     return OK;
 }
@@ -39,8 +42,8 @@ static void drop_offers(struct job *job) {
         struct offer *offer = &job->ranks[r].offer;
         if (offer->fd >= 0) close(offer->fd);
         offer->fd = -1;
-        offer->here = false;
-        offer->given = 0;
+        offer->arrived = false;
+        offer->delivered = 0;
     }
 }
 
@@ -58,7 +61,7 @@ static void check_offer(struct job *job, int rank, const struct wire_header *hea
     char text[BOARD_TEXT];
     for (int r = 0; r < job->world; r++) {
         const struct offer *other = &job->ranks[r].offer;
-        if (r == rank || !other->here || other->bytes == header->bytes) continue;
+        if (r == rank || !other->arrived || other->bytes == header->bytes) continue;
         snprintf(text, sizeof text,
                  "rank %d: exchange: %u bytes, but rank %d brought %u: all must bring the same",
                  rank, header->bytes, r, other->bytes);
@@ -67,7 +70,7 @@ static void check_offer(struct job *job, int rank, const struct wire_header *hea
     }
 }
 
-static void take(struct job *job, int rank) {
+static void receive_offer(struct job *job, int rank) {
     struct process *process = &job->ranks[rank];
     struct wire_header header;
     char text[BOARD_TEXT];
@@ -76,7 +79,7 @@ static void take(struct job *job, int rank) {
     switch (result) {
     case WIRE_LATER:
     case WIRE_CROWDED: return;
-    case WIRE_CLOSED: hang_up(process); return; /* it left, or its death is seen elsewhere */
+    case WIRE_CLOSED: hang_up(process); return; /* it left, or it died: end.c notices that */
     case WIRE_BROKEN:
         snprintf(text, sizeof text, "rank %d: exchange: launcher: %s%s", rank, strerror(errno),
                  errno == EMFILE ? ": raise the limit of open files (ulimit -n)" : "");
@@ -85,16 +88,16 @@ static void take(struct job *job, int rank) {
         return;
     case WIRE_DONE: break;
     }
-    if (!job->first_came) job->first_came = now_ns();
+    if (!job->first_arrival) job->first_arrival = now_ns();
     check_offer(job, rank, &header);
     process->offer.bytes = header.bytes;
-    process->offer.here = true;
+    process->offer.arrived = true;
 }
 
-static void give(struct job *job, int rank) {
+static void deliver(struct job *job, int rank) {
     struct process *process = &job->ranks[rank];
-    while (process->socket >= 0 && process->offer.given < job->world) {
-        int from = process->offer.given;
+    while (process->socket >= 0 && process->offer.delivered < job->world) {
+        int from = process->offer.delivered;
         const struct offer *offer = &job->ranks[from].offer;
         struct wire_header header = {WIRE_MAGIC, job->exchange, (uint32_t)from, offer->bytes,
                                      offer->fd >= 0};
@@ -105,32 +108,35 @@ static void give(struct job *job, int rank) {
             return;
         }
         if (result == WIRE_DONE)
-            process->offer.given++;
+            process->offer.delivered++;
         else
             hang_up(process);
     }
 }
 
-/* From taking to giving when all offers are here, and back when all have all. */
+/* From collecting to delivering once all offers have arrived, and back once every rank has been
+ * sent all of them. */
 static void advance(struct job *job) {
-    int here = 0, done = 0;
+    int arrived = 0, done = 0;
     for (int r = 0; r < job->world; r++) {
-        here += job->ranks[r].offer.here;
-        done += job->ranks[r].socket < 0 || job->ranks[r].offer.given == job->world;
+        arrived += job->ranks[r].offer.arrived;
+        done += job->ranks[r].socket < 0 || job->ranks[r].offer.delivered == job->world;
     }
-    if (!job->giving && here == job->world) job->giving = true;
-    if (!job->giving || done < job->world) return;
+    if (!job->delivering && arrived == job->world) job->delivering = true;
+    if (!job->delivering || done < job->world) return;
     drop_offers(job);
-    job->giving = false;
+    job->delivering = false;
     job->exchange++;
 }
 
+/* Ends the job if a rank has not come to the rendezvous in time. */
 static void check_start(struct job *job) {
-    const double limit = job->launch->start_timeout_s > 0 ? job->launch->start_timeout_s : 300;
-    if (job->exchange > 1 || job->giving || !job->first_came || job->ending_since) return;
-    if ((double)(now_ns() - job->first_came) < limit * 1e9) return;
+    static const double DEFAULT_S = 300;
+    double given = job->launch->start_timeout_s, limit = given > 0 ? given : DEFAULT_S;
+    if (job->exchange > 1 || job->delivering || !job->first_arrival || job->ending_since) return;
+    if ((double)(now_ns() - job->first_arrival) < limit * 1e9) return;
     for (int r = 0; r < job->world; r++) {
-        if (job->ranks[r].offer.here) continue;
+        if (job->ranks[r].offer.arrived) continue;
         char text[BOARD_TEXT];
         snprintf(text, sizeof text,
                  "rank %d: rendezvous: did not come within %g s of the first rank: see its output",
@@ -140,13 +146,13 @@ static void check_start(struct job *job) {
     }
 }
 
-/* 0: none is there. */
+/* The next signal that the launcher has received, 0 if there is none. */
 static int next_signal(int signal_fd) {
     struct signalfd_siginfo info;
     return read(signal_fd, &info, sizeof info) == (ssize_t)sizeof info ? (int)info.ssi_signo : 0;
 }
 
-static void take_signal(struct job *job) {
+static void receive_signal(struct job *job) {
     char text[BOARD_TEXT];
     int signal = next_signal(job->signal_fd);
     if (!signal) return;
@@ -157,31 +163,33 @@ static void take_signal(struct job *job) {
     end_job(job, -1, ERR_PEER, text);
 }
 
-/* Ctrl-C reaches launcher and ranks alike. If the ranks died of it first, the launcher's own is
- * on its way and is the true cause. */
+/* Ctrl-C reaches the launcher and the ranks alike. Ranks that died of it may be noticed before the
+ * launcher's own signal arrives, which is the true cause: wait for it a moment. */
 void serve_late_signal(struct job *job) {
+    enum { LATE_MS = 200 };
     struct pollfd own = {.fd = job->signal_fd, .events = POLLIN};
     bool likely = false;
     for (int r = 0; r < job->world; r++) {
         const struct process *process = &job->ranks[r];
-        int signal = process->told ? 0 : process->signal;
+        int signal = process->signalled ? 0 : process->signal;
         likely |= signal == SIGINT || signal == SIGTERM || signal == SIGHUP;
     }
-    if (poll(&own, 1, likely ? 200 : 0) > 0) take_signal(job);
+    if (poll(&own, 1, likely ? LATE_MS : 0) > 0) receive_signal(job);
 }
 
-static short wanted(const struct job *job, int rank) {
+static short events_wanted(const struct job *job, int rank) {
     const struct offer *offer = &job->ranks[rank].offer;
-    if (job->giving) return offer->given < job->world && !job->crowded ? POLLOUT : 0;
-    return offer->here ? 0 : POLLIN;
+    if (job->delivering) return offer->delivered < job->world && !job->crowded ? POLLOUT : 0;
+    return offer->arrived ? 0 : POLLIN;
 }
 
 int serve_ranks(struct job *job, int timeout_ms) {
     struct pollfd polled[2 * MAX_DEVICES + 1], *sockets = polled, *pidfds = polled + job->world;
     for (int r = 0; r < job->world; r++) {
         const struct process *process = &job->ranks[r];
-        /* none: not polled at all, or a closed line would keep us awake */
-        short events = wanted(job, r);
+        /* Where nothing is wanted the socket is left out: poll would report a closed one at once,
+         * again and again. */
+        short events = events_wanted(job, r);
         sockets[r] = (struct pollfd){.fd = events ? process->socket : -1, .events = events};
         pidfds[r] = (struct pollfd){.fd = process->ended ? -1 : process->pidfd, .events = POLLIN};
     }
@@ -190,12 +198,12 @@ int serve_ranks(struct job *job, int timeout_ms) {
     job->crowded = false;
     int ready = poll(polled, 2 * (nfds_t)job->world + 1, timeout_ms);
     if (ready < 0 && errno != EINTR) return fail_errno(ERR_FAILED, errno, "launcher: poll");
-    if (ready > 0 && polled[2 * job->world].revents) take_signal(job);
+    if (ready > 0 && polled[2 * job->world].revents) receive_signal(job);
     for (int r = 0; ready > 0 && r < job->world; r++)
-        if (sockets[r].revents && !job->giving) take(job, r);
+        if (sockets[r].revents && !job->delivering) receive_offer(job, r);
     advance(job);
-    for (int r = 0; job->giving && !job->crowded && r < job->world; r++)
-        if (job->ranks[r].offer.given < job->world) give(job, r);
+    for (int r = 0; job->delivering && !job->crowded && r < job->world; r++)
+        if (job->ranks[r].offer.delivered < job->world) deliver(job, r);
     advance(job);
     check_start(job);
     return OK;

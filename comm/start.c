@@ -1,16 +1,14 @@
 /* Starting the ranks: fork, a few calls in the child, exec.
  *
- * What a child inherits is what it can hold against the others: an open end of a neighbour's socket
- * would keep that line alive after the neighbour's death. So every descriptor is close-on-exec from
- * birth, the rank's end of a pair exists in the launcher only from its making to its fork, and the
- * child lifts the mark from its own socket, the segment and what the caller asked for. Without exec
- * (the entry function of tests) the child closes the launcher's ends by hand.
+ * A rank must not inherit an open end of another rank's socket: the launcher would then not notice
+ * the other's death, because its socket would stay open. So every descriptor is created
+ * close-on-exec; the rank's end of a socket pair is open in the launcher only from its creation to
+ * the fork; and the child clears close-on-exec only for its own socket, the segment and what the
+ * caller passes on. Where there is no exec (the entry function of tests) the child closes the
+ * launcher's ends itself.
  *
- * Between fork and exec only calls that are safe in a copy of a program with several threads: the
- * environment is therefore built before. */
-#include "base/error.h"
-#include "comm/job.h"
-
+ * The program may have several threads, so between fork and exec only async-signal-safe functions
+ * may be called. The environment is therefore built before the fork. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -21,14 +19,18 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* torchrun's names, and the two of comm_open. No port is opened: programs that read MASTER_PORT
- * find PyTorch's usual one. */
+#include "base/error.h"
+#include "comm/job.h"
+
+/* torchrun's variables, and the two that comm_open needs. No port is opened: MASTER_PORT is set
+ * because some programs read it. */
 static const char *const NAMES[] = {
     "RANK",        "LOCAL_RANK",   "WORLD_SIZE",      "LOCAL_WORLD_SIZE", "MASTER_ADDR",
     "MASTER_PORT", "DUET_COMM_FD", "DUET_SEGMENT_FD", "OMP_NUM_THREADS"};
 enum { NAME_COUNT = sizeof NAMES / sizeof *NAMES, VALUE_BYTES = 40 };
+enum { MASTER_PORT = 29500 }; /* PyTorch's default */
 
-/* The caller's environment with our names replaced, in one piece of memory: free(). */
+/* The caller's environment with the variables above replaced. One allocation: free() it. */
 static char **environment_of(const struct job *job, int rank, int socket) {
     extern char **environ;
     size_t count = 0, kept = 0;
@@ -37,7 +39,7 @@ static char **environment_of(const struct job *job, int rank, int socket) {
     char **list = calloc(1, (count + NAME_COUNT + 1) * sizeof *list + NAME_COUNT * VALUE_BYTES);
     if (!list) return NULL;
     bool threads_set = getenv("OMP_NUM_THREADS") != NULL;
-    int names = threads_set ? NAME_COUNT - 1 : NAME_COUNT; /* the user's number of threads stands */
+    int names = threads_set ? NAME_COUNT - 1 : NAME_COUNT; /* the last is OMP_NUM_THREADS */
     for (size_t i = 0; i < count; i++) {
         bool ours = false;
         for (int n = 0; n < names; n++) {
@@ -47,8 +49,8 @@ static char **environment_of(const struct job *job, int rank, int socket) {
         if (!ours) list[kept++] = environ[i];
     }
     char *text = (char *)(list + count + NAME_COUNT + 1);
-    const int values[NAME_COUNT] = {rank,  rank,   job->world,    job->world, 0,
-                                    29500, socket, job->board_fd, 1};
+    const int values[NAME_COUNT] = {rank,        rank,   job->world,    job->world, 0,
+                                    MASTER_PORT, socket, job->board_fd, 1};
     for (int n = 0; n < names; n++, text += VALUE_BYTES) {
         if (!strcmp(NAMES[n], "MASTER_ADDR"))
             snprintf(text, VALUE_BYTES, "MASTER_ADDR=127.0.0.1");
@@ -72,12 +74,12 @@ static void close_launchers_ends(const struct job *job, int last) {
     close(job->signal_fd);
 }
 
-/* In the child; does not return. `list` is its environment. */
+/* Runs in the child and does not return. `list` is its environment. */
 static void become_rank(const struct job *job, int rank, pid_t launcher, int socket, char **list) {
     extern char **environ;
     const struct launch *launch = job->launch;
-    /* The kernel kills this process when the thread that forked it ends. If that happened before
-     * this call the parent has changed already. */
+    /* The kernel will kill this process when the thread that forked it ends. If that thread ended
+     * before this call, this process has another parent already. */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != launcher) _exit(1);
     close_launchers_ends(job, rank);
@@ -133,7 +135,7 @@ out:
 }
 
 int start_ranks(struct job *job) {
-    fflush(NULL); /* what lies in buffers would be printed once by every child */
+    fflush(NULL); /* else every child would print what is in the buffers once more */
     for (int r = 0; r < job->world; r++)
         CHECK(start_rank(job, r));
     return OK;

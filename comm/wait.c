@@ -1,28 +1,28 @@
 /* Waiting with a deadline: what every wait of a rank does between two sleeps.
  *
- * A waiter must not outlive the failure of a peer, yet the peer that fails cannot know whom to
- * wake (it may be dead). So nobody sleeps longer than one slice: after each, the waiter looks at
- * the abort word, at whether a rank it waits for has left, and at the clock. 50 ms of delay
- * after a failure is nothing; 20 looks a second cost nothing either. In good order wake-ups do
- * not wait for a slice. */
+ * A waiter must not outlive the failure of a peer, yet a peer that fails cannot wake the waiters
+ * (it may be dead). So a waiter sleeps for one slice at most. After each slice it looks at the
+ * abort word, at whether a rank that it waits for has left, and at the clock. A failure is thus
+ * noticed 50 ms late at most, and 20 looks a second cost nothing. While all goes well a waiter does
+ * not wait for the end of its slice: the post of the flag wakes it. */
+#include <stdio.h>
+#include <string.h>
+
 #include "base/clock.h"
 #include "base/error.h"
 #include "comm/rank.h"
 
-#include <stdio.h>
-#include <string.h>
-
 static const int64_t SLICE_NS = 50 * 1000000;
-static const int64_t MOST_CHARGED_NS = 1000000000; /* per look, see struct wait */
+static const int64_t MOST_CHARGED_NS = 1000000000; /* per poll, see struct wait */
 
-static const char WAY_OUT[] =
+static const char ADVICE[] =
     "it may be stopped or far behind: see its output, or give a longer --timeout";
 
 void wait_start(struct wait *wait, struct comm *comm, const struct comm_wait_reason *reason) {
     *wait = (struct wait){
         .comm = comm, .reason = {.bucket = -1, .step = -1, .peer = -1}, .counter = -1};
     if (reason) wait->reason = *reason;
-    wait->last = now_ns();
+    wait->last_poll = now_ns();
     wait->left = comm->timeout_ns;
 }
 
@@ -39,14 +39,14 @@ static void describe(const struct wait *wait, char *text, size_t size) {
         snprintf(text + used, size - used, " step %ld", reason->step);
 }
 
-/* The ranks that have not done their part, a bit each. */
+/* The ranks that have not done their part, one bit each; 0 also if they are not known. */
 static uint64_t missing_ranks(const struct wait *wait) {
     const struct comm *comm = wait->comm;
     if (wait->counter < 0) {
-        bool known = wait->word && wait->reason.peer >= 0 && wait->reason.peer < comm->world;
-        return known && __atomic_load_n(wait->word, __ATOMIC_ACQUIRE) < wait->target
-                   ? 1ull << wait->reason.peer
-                   : 0;
+        int peer = wait->reason.peer;
+        bool known = wait->epoch && peer >= 0 && peer < comm->world;
+        if (!known || __atomic_load_n(wait->epoch, __ATOMIC_ACQUIRE) >= wait->target) return 0;
+        return 1ull << peer;
     }
     uint64_t missing = 0;
     for (int r = 0; r < comm->world; r++)
@@ -70,9 +70,10 @@ static void name_ranks(uint64_t ranks, char *text, size_t size) {
             used += (size_t)snprintf(text + used, size - used, n++ ? ", %d" : "%d", r);
 }
 
-void note_where(struct comm *comm, const char *where) {
+/* Records in this rank's slot what it was waiting in when the job failed. The first call counts. */
+static void note_where(struct comm *comm, const char *where) {
     struct slot *slot = &comm->board->slots[comm->rank];
-    if (where[0] && !__atomic_exchange_n(&slot->where_taken, 1, __ATOMIC_ACQ_REL))
+    if (where[0] && !__atomic_exchange_n(&slot->where_claimed, 1, __ATOMIC_ACQ_REL))
         snprintf(slot->where, sizeof slot->where, "%s", where);
 }
 
@@ -86,15 +87,15 @@ int failure_of_job(struct comm *comm, const char *where) {
                 where[0] ? ": " : "", failure.text);
 }
 
-/* Makes this wait's failure the job's, unless another was first. */
-static int give_up(struct wait *wait, int code, int blamed, const char *where, const char *text) {
+/* Makes this wait's failure that of the job, unless another was first. */
+static int fail_job(struct wait *wait, int code, int blamed, const char *where, const char *text) {
     struct comm *comm = wait->comm;
     if (!board_abort(comm->board, blamed, code, text)) return failure_of_job(comm, where);
     note_where(comm, where);
     return fail(code, "%s", text);
 }
 
-static int run_late(struct wait *wait, const char *where) {
+static int deadline_passed(struct wait *wait, const char *where) {
     char ranks[4 * MAX_DEVICES], text[BOARD_TEXT];
     uint64_t missing = missing_ranks(wait);
     double seconds = (double)wait->comm->timeout_ns * 1e-9;
@@ -102,13 +103,13 @@ static int run_late(struct wait *wait, const char *where) {
     if (missing)
         snprintf(text, sizeof text, "rank %d: %s: no word from rank%s %s after %g s: %s",
                  wait->comm->rank, where, missing & (missing - 1) ? "s" : "", ranks, seconds,
-                 WAY_OUT);
+                 ADVICE);
     else
         snprintf(
             text, sizeof text, "rank %d: %s: nothing came within %g s: %s", wait->comm->rank, where,
             seconds,
             "a rank or the launcher may be stopped: see their output, or give a longer --timeout");
-    return give_up(wait, ERR_TIMEOUT, wait->comm->rank, where, text);
+    return fail_job(wait, ERR_TIMEOUT, wait->comm->rank, where, text);
 }
 
 static int peer_left(struct wait *wait, const char *where, uint64_t gone) {
@@ -116,38 +117,39 @@ static int peer_left(struct wait *wait, const char *where, uint64_t gone) {
     int first = __builtin_ctzll(gone);
     snprintf(text, sizeof text, "rank %d: %s: rank %d has left: all ranks must make the same calls",
              wait->comm->rank, where, first);
-    return give_up(wait, ERR_PEER, first, where, text);
+    return fail_job(wait, ERR_PEER, first, where, text);
 }
 
 int wait_poll(struct wait *wait, int64_t *slice_ns) {
     struct comm *comm = wait->comm;
     char where[BOARD_WHERE];
-    /* Who has left is read before who is missing: a rank leaves after its last word, so one that
-     * has left and is still missing will never come. */
+    /* First who has left, then who is missing: a rank leaves after its last post, so one that has
+     * left and is still missing will never come. */
     uint64_t left = ranks_that_left(comm), gone = left ? left & missing_ranks(wait) : 0;
-    int64_t now = now_ns(), passed = now - wait->last;
+    int64_t now = now_ns(), passed = now - wait->last_poll;
     wait->left -= passed < MOST_CHARGED_NS ? passed : MOST_CHARGED_NS;
-    wait->last = now;
+    wait->last_poll = now;
     *slice_ns = wait->left < SLICE_NS ? wait->left : SLICE_NS;
     if (!board_aborted(comm->board) && !gone && wait->left > 0) return OK;
     describe(wait, where, sizeof where);
     if (board_aborted(comm->board)) return failure_of_job(comm, where);
-    return gone ? peer_left(wait, where, gone) : run_late(wait, where);
+    return gone ? peer_left(wait, where, gone) : deadline_passed(wait, where);
 }
 
-/* ---- waits that run elsewhere ---- */
+/* ---- distant waits ---- */
 
-/* The word of the peer is missing, or nobody would look. */
-static int look(struct comm *comm, const struct comm_wait_reason *reason, const char *what,
-                int64_t last, int64_t *left) {
-    static const uint64_t missing = 0;
+/* One wait_poll on behalf of a wait that a GPU runs. The caller knows that the peer's flag is
+ * missing, so the poll sees one that always is. */
+static int poll_once(struct comm *comm, const struct comm_wait_reason *reason, const char *what,
+                     int64_t last, int64_t *left) {
+    static const uint64_t never_posted = 0;
     int64_t slice_ns;
     struct wait wait;
     wait_start(&wait, comm, reason);
     wait.what = what;
-    wait.word = &missing;
+    wait.epoch = &never_posted;
     wait.target = 1;
-    wait.last = last;
+    wait.last_poll = last;
     wait.left = *left;
     int code = wait_poll(&wait, &slice_ns);
     *left = wait.left;
@@ -160,14 +162,14 @@ void comm_distant_begin(struct comm *comm, struct comm_distant_wait *wait,
 }
 
 int comm_distant_look(struct comm *comm, struct comm_distant_wait *wait) {
-    int64_t last = wait->last;
-    wait->last = now_ns();
-    return look(comm, &wait->reason, NULL, last, &wait->left);
+    int64_t last = wait->last_poll;
+    wait->last_poll = now_ns(); /* what passes from here on is charged to the next look */
+    return poll_once(comm, &wait->reason, NULL, last, &wait->left);
 }
 
 int comm_distant_late(struct comm *comm, const struct comm_wait_reason *reason, const char *what) {
     int64_t none_left = 0;
-    return look(comm, reason, what, now_ns(), &none_left);
+    return poll_once(comm, reason, what, now_ns(), &none_left);
 }
 
 double comm_timeout_s(const struct comm *comm) {

@@ -1,17 +1,16 @@
-/* Watching the peers: a rank that dies (kill -9, out of memory, a crash) can tell nobody, but the
- * kernel can. A pidfd is a handle on one process that becomes readable when it ends; one thread per
- * rank sleeps in poll on those of all peers. A peer that ends without comm_close has failed: the
- * thread sets the abort word, and every wait of this rank and the others ends within a slice.
+/* Watching the peers. A rank that dies (kill -9, out of memory, a crash) cannot tell anybody, but
+ * the kernel can. A pidfd is a handle on one process that becomes readable when the process ends.
+ * One thread per rank sleeps in poll on the pidfds of all peers. A peer that ends without
+ * comm_close has failed: the thread sets the abort word, and every wait of every rank ends within a
+ * slice.
  *
- * The launcher watches too, and is enough where the kernel or a sandbox offers no pidfds (ENOSYS,
- * EPERM): then this thread is not started. The ranks' own watch is there for the case that the
- * launcher is busy or stopped.
+ * The launcher watches the ranks too. Where the kernel or a sandbox offers no pidfds (ENOSYS,
+ * EPERM) that is enough, and this thread is not started. The ranks' own watch is there for the case
+ * that the launcher is busy or stopped.
  *
- * A process id could name a stranger once its process is gone. Not here: the launcher lets a dead
- * rank stay a zombie until the job is over (launch.c), so the ids on the board stay its ranks'. */
-#include "base/error.h"
-#include "comm/rank.h"
-
+ * The kernel may give the id of a process that has ended to a new process. That cannot happen here:
+ * the launcher lets a dead rank stay a zombie until the job is over (end.c), so its id stays
+ * taken. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -19,6 +18,9 @@
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "base/error.h"
+#include "comm/rank.h"
 
 static void peer_ended(struct comm *comm, int peer) {
     struct slot *slot = &comm->board->slots[peer];
@@ -48,16 +50,17 @@ static void *watch_peers(void *argument) {
     return NULL;
 }
 
-/* *opened: how many. A peer that is gone entirely cannot be: its launcher keeps the zombie. */
+/* *opened: how many pidfds were opened. Even a peer that has died has one: it is a zombie. */
 static int open_pidfds(struct comm *comm, int *opened) {
     *opened = 0;
     for (int r = 0; r < comm->world; r++) {
         if (r == comm->rank) continue;
         int fd = (int)syscall(SYS_pidfd_open, comm->board->slots[r].pid, 0);
         if (fd < 0 && (errno == EMFILE || errno == ENFILE))
-            return fail_errno(ERR_FAILED, errno,
-                              "rank %d: watching rank %d: raise the limit (ulimit -n)", comm->rank,
-                              r);
+            return fail_errno(
+                ERR_FAILED, errno,
+                "rank %d: watching rank %d: raise the limit of open files (ulimit -n)", comm->rank,
+                r);
         comm->watch.pidfds[r] = fd;
         *opened += fd >= 0;
     }
@@ -71,7 +74,7 @@ int watch_start(struct comm *comm) {
     if (!opened) return OK;
     watch->stop_fd = eventfd(0, EFD_CLOEXEC);
     if (watch->stop_fd < 0) return fail_errno(ERR_FAILED, errno, "rank %d: eventfd", comm->rank);
-    /* Signals belong to the program's own threads. */
+    /* The new thread inherits the mask: signals must be handled by the program's own threads. */
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);

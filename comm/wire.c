@@ -12,11 +12,11 @@ union control {
     struct cmsghdr align;
 };
 
-static enum wire_result why_not(void) {
+static enum wire_result result_of_errno(void) {
     switch (errno) {
     case EAGAIN:
     case EINTR: return WIRE_LATER;
-    /* a user's descriptors in flight: at most RLIMIT_NOFILE */
+    /* a user may have RLIMIT_NOFILE descriptors in flight */
     case ETOOMANYREFS: return WIRE_CROWDED;
     case EPIPE:
     case ECONNRESET: return WIRE_CLOSED;
@@ -38,7 +38,8 @@ enum wire_result wire_send(int socket, const struct wire_header *header, const v
         rights->cmsg_len = CMSG_LEN(sizeof(int));
         memcpy(CMSG_DATA(rights), &fd, sizeof fd);
     }
-    return sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? why_not() : WIRE_DONE;
+    return sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? result_of_errno()
+                                                                      : WIRE_DONE;
 }
 
 enum wire_result wire_receive(int socket, struct wire_header *header, void *blob, int *fd) {
@@ -50,7 +51,7 @@ enum wire_result wire_receive(int socket, struct wire_header *header, void *blob
                              .msg_controllen = sizeof control.bytes};
     *fd = -1;
     ssize_t got = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    if (got < 0) return why_not();
+    if (got < 0) return result_of_errno();
     if (got == 0) return WIRE_CLOSED;
     struct cmsghdr *rights = CMSG_FIRSTHDR(&message);
     if (rights && rights->cmsg_level == SOL_SOCKET && rights->cmsg_type == SCM_RIGHTS)

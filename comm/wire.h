@@ -1,6 +1,6 @@
 /* Packets between a rank and the launcher: a header, a blob, and perhaps one file descriptor.
- * The socket is a SOCK_SEQPACKET pair: a packet arrives whole or not at all, and a closed end is
- * seen as an empty packet. */
+ * The socket is one of a SOCK_SEQPACKET pair: a packet arrives whole or not at all, and a closed
+ * end reads as an empty packet. */
 #ifndef COMM_WIRE_H
 #define COMM_WIRE_H
 
@@ -9,26 +9,26 @@
 enum { WIRE_MAGIC = 0x54455544 };
 
 struct wire_header {
-    uint32_t magic;
-    uint32_t exchange; /* counted from 1 */
-    uint32_t rank;     /* whose blob it is */
+    uint32_t magic;    /* WIRE_MAGIC */
+    uint32_t exchange; /* number of the exchange, from 1 */
+    uint32_t rank;     /* whose blob this is */
     uint32_t bytes;    /* of the blob */
-    uint32_t has_fd;   /* 0 or 1 */
+    uint32_t has_fd;   /* 1: a descriptor comes with it; else 0 */
 };
 
 /* Neither call blocks. */
 enum wire_result {
     WIRE_DONE,
     WIRE_LATER,   /* the socket is full, or empty: poll it */
-    WIRE_CROWDED, /* too many descriptors are on their way: try again in a millisecond */
-    WIRE_CLOSED,  /* the other end is gone */
+    WIRE_CROWDED, /* too many descriptors are in flight: try again in a millisecond */
+    WIRE_CLOSED,  /* the other end is closed */
     WIRE_BROKEN,  /* errno says why */
 };
 
-/* fd -1: none; it stays the caller's. */
+/* Sends header->bytes of `blob`. fd: -1 for none; it stays the caller's. */
 enum wire_result wire_send(int socket, const struct wire_header *header, const void *blob, int fd);
 
-/* blob: room for COMM_BLOB_BYTES. *fd: the caller's to close, close-on-exec, -1 if none came.
+/* blob: room for COMM_BLOB_BYTES. *fd: the caller's to close, close-on-exec; -1 if none came.
  * WIRE_BROKEN with EMFILE: this process has no room for another descriptor. */
 enum wire_result wire_receive(int socket, struct wire_header *header, void *blob, int *fd);
 

@@ -4,9 +4,8 @@
  *     whole numbers     -4 .. 4, over the layers of LeNet and ConvNet. Every partial sum is a whole number below
  *                       2^24, hence exact in float and in tf32 whatever the order: one term that is missing, taken
  *                       twice or from elsewhere changes the result, however long the sum */
-#include "doctor/ops.h"
-
 #include "base/error.h"
+#include "doctor/ops.h"
 
 enum pass { FORWARD, BACKWARD_DATA, BACKWARD_WEIGHT };
 

@@ -1,13 +1,12 @@
 /* Runs an op on the device as training does (device memory, launch on the compute stream, the
  * device's own layout) and by the reference on the host, and lets ops_judge.c compare. */
-#include "doctor/ops.h"
-
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "doctor/ops.h"
 
 /* ---- host memory of a case ---- */
 

@@ -1,9 +1,8 @@
-/* A rank as a program of its own, started by fork and exec: joins the job, proves what it
- * inherited and that nothing of the job has a name, and leaves. Usage: comm/helper_comm WORD N;
- * descriptor N, passed on by the test, gets one line. Started by test_comm.c. */
-#include "base/error.h"
-#include "comm/comm.h"
-
+/* A rank as a program of its own, started by fork and exec. It joins the job, writes one line about
+ * what it inherited and about whether anything of the job has a name, and leaves.
+ *
+ * Usage: helper_comm WORD N, where N is a descriptor that the test passes on: the line goes there.
+ * Started by test_comm.c. */
 #include <dirent.h>
 #include <signal.h>
 #include <stdio.h>
@@ -13,7 +12,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Packet sockets this process holds: its own line to the launcher and no neighbour's. */
+#include "base/error.h"
+#include "comm/comm.h"
+
+/* Sockets that this process holds. There should be one: its own to the launcher, and no other
+ * rank's. */
 static int count_sockets(void) {
     int count = 0;
     DIR *folder = opendir("/proc/self/fd");
@@ -36,7 +39,7 @@ static int maps_mention(const char *text) {
     return found;
 }
 
-/* Of the signals that the launcher blocks for itself, how many this process blocks. */
+/* How many of the signals that the launcher blocks for itself this process blocks too. */
 static int count_blocked(void) {
     sigset_t mask;
     sigprocmask(SIG_SETMASK, NULL, &mask);

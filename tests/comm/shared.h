@@ -1,14 +1,6 @@
-/* Jobs for the tests of comm/: ranks by fork, and one page that all of them and the test share. */
-#ifndef TESTS_TEST_COMM_H
-#define TESTS_TEST_COMM_H
-
-#include "tests/harness/harness.h"
-
-#include "base/clock.h"
-#include "base/error.h"
-#include "base/limits.h"
-#include "comm/comm.h"
-#include "comm/launch.h"
+/* Jobs for the tests of comm/: ranks by fork, and one page that all of them share with the test. */
+#ifndef TESTS_COMM_SHARED_H
+#define TESTS_COMM_SHARED_H
 
 #include <errno.h>
 #include <sys/mman.h>
@@ -16,16 +8,22 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* What ranks tell the test, in memory shared over fork. */
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/limits.h"
+#include "comm/comm.h"
+#include "comm/launch.h"
+#include "tests/harness/harness.h"
+
+/* What ranks report to the test, in memory that is shared over fork. */
 struct page {
     int pids[MAX_DEVICES];
-    int codes[MAX_DEVICES];        /* of the call that ended the rank's work */
+    int codes[MAX_DEVICES];        /* of the call that ended the rank's work; -1: none yet */
     char texts[MAX_DEVICES][1024]; /* its error text */
-    int ready;                     /* ranks that have come as far as they should; atomic */
-    int launcher;                  /* pid of a launcher that the test forked */
+    int ready;                     /* how many ranks are where the test wants them; atomic */
 };
 
-/* What a rank's function finds behind its context pointer. */
+/* The context of a rank's entry function. Each test uses the fields that it needs. */
 struct job_case {
     struct page *page;
     int victim, phase, kind;
@@ -48,14 +46,15 @@ static inline void sleep_ms(int ms) {
         continue;
 }
 
-/* Orphans of a killed launcher become children of the test: waitpid then knows of every process. */
+/* Makes the orphans of a killed launcher children of the test, so that waitpid knows of them
+ * all. */
 static inline void adopt_orphans(void) {
     cr_assert_eq(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
 }
 
-/* True once no child and no orphan is left; waits for at most `seconds`. In address sanitizer
- * builds a rank looks for leaks by a process that the sanitizer starts; where the rank is killed
- * meanwhile, that one is an orphan of nobody here, on its way out. */
+/* True once no child and no orphan is left; waits for at most `seconds`. Under AddressSanitizer a
+ * rank looks for leaks by a helper process; if the rank is killed meanwhile, that helper becomes an
+ * orphan that takes a while to end, hence the longer limit. */
 static inline bool nobody_left(double seconds) {
 #if defined __SANITIZE_ADDRESS__
     seconds += 5;
@@ -78,19 +77,21 @@ static inline struct comm *join(const struct job_case *test) {
     return comm;
 }
 
-/* A rank must give back all it took: in address sanitizer builds its leaks are a failure. */
+/* Leaves the job; returns the rank's exit status. Under AddressSanitizer a leak is a failure. */
 #if defined __SANITIZE_ADDRESS__
 int __lsan_do_recoverable_leak_check(void);
+enum { LEAKED = 99 }; /* exit status */
 #endif
 static inline int end_rank(struct comm *comm, int code) {
     comm_close(comm);
 #if defined __SANITIZE_ADDRESS__
-    if (__lsan_do_recoverable_leak_check()) return 99;
+    if (__lsan_do_recoverable_leak_check()) return LEAKED;
 #endif
     return error_exit_status(code);
 }
 
-/* As a program's main does it: the failure goes to the launcher, the text to the test's page. */
+/* What a rank's main does with a failure: it reports it to the launcher (and here to the test's
+ * page) and leaves. */
 static inline int fail_rank(struct comm *comm, struct page *page, int code) {
     int rank = comm_rank(comm);
     page->codes[rank] = code;
@@ -107,7 +108,7 @@ static inline struct launch_result run_ranks(int ranks, int (*entry)(void *), st
     return result;
 }
 
-/* A job that must go well. */
+/* Runs a job that must succeed. */
 static inline void run_well(int ranks, int (*entry)(void *), struct job_case *test) {
     int code;
     struct launch_result result = run_ranks(ranks, entry, test, &code);
@@ -115,7 +116,8 @@ static inline void run_well(int ranks, int (*entry)(void *), struct job_case *te
               ranks, result.exit_status, error_message());
 }
 
-/* A check inside a rank: its text becomes the job's error, which run_well prints. */
+/* Checks inside a rank. The text of one that fails becomes the job's error, which run_well
+ * prints. */
 #define RANK_CHECK(comm, page, condition, ...)                                                   \
     do {                                                                                         \
         if (!(condition)) return fail_rank(comm, page, fail(ERR_CHECK, #condition __VA_ARGS__)); \

@@ -1,10 +1,10 @@
-/* comm/ when all goes well: rendezvous, exchange of bytes and descriptors, barrier, gather,
- * flags, the environment of a rank, two jobs at once. */
-#include "tests/comm/shared.h"
-
+/* comm/ when all goes well: rendezvous, exchange of bytes and descriptors, barrier, gather, flags,
+ * the environment of a rank, two jobs at once. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/resource.h>
+
+#include "tests/comm/shared.h"
 
 static const int WORLDS[] = {1, 2, 3, 5, 8, 64};
 enum { WORLD_COUNT = sizeof WORLDS / sizeof *WORLDS };
@@ -15,7 +15,7 @@ static bool too_many(int world) {
 
 /* ---- exchange ---- */
 
-/* Byte i of what `rank` brings to round `round`; round gives the size too. */
+/* Byte i of what `rank` brings to round `round`. */
 static unsigned char pattern(int rank, int round, size_t i) {
     return (unsigned char)(rank * 31 + round * 7 + (int)(i % 251) * 3 + 1);
 }
@@ -32,7 +32,7 @@ static int exchange_entry(void *context) {
         for (size_t i = 0; i < bytes; i++)
             mine[i] = (char)pattern(rank, round, i);
         memset(all, 0, (size_t)world * bytes);
-        /* by turns through the launcher and through the segment */
+        /* each size once through the launcher, then each once through the segment */
         if (round < 5)
             RANK_OK(comm, test->page, comm_exchange(comm, mine, bytes, -1, all, NULL));
         else
@@ -54,8 +54,8 @@ Test(comm, exchange_and_gather_bytes, .timeout = 60) {
         if (!too_many(WORLDS[i])) run_well(WORLDS[i], exchange_entry, &test);
 }
 
-/* Every rank but 1 brings a memfd, writes its mark into all others', and finds all marks in its
- * own. */
+/* Every rank but 1 brings a memfd. Each rank writes its mark into the memfds of all ranks; then
+ * each must find the marks of all ranks in its own. */
 static int descriptor_entry(void *context) {
     struct job_case *test = context;
     struct comm *comm = join(test);
@@ -78,11 +78,11 @@ static int descriptor_entry(void *context) {
         wrong += pread(own, &mark, 1, r) != 1 || mark != (char)(r + 1);
     }
     RANK_CHECK(comm, test->page, wrong == 0, ": %d marks", wrong);
-    /* descriptors that the receiver does not want must not pile up */
+    /* descriptors that a receiver does not ask for must be closed */
     for (int i = 0; i < 20; i++)
         RANK_OK(comm, test->page, comm_exchange(comm, NULL, 0, own, NULL, NULL));
     if (own >= 0) close(own);
-    int next = open("/dev/null", O_RDONLY | O_CLOEXEC); /* the lowest number that is free */
+    int next = open("/dev/null", O_RDONLY | O_CLOEXEC); /* gets the lowest number that is free */
     close(next);
     RANK_CHECK(comm, test->page, next < 64 + 2 * world, ": descriptor %d: leaked", next);
     return end_rank(comm, OK);
@@ -94,8 +94,8 @@ Test(comm, exchange_descriptors, .timeout = 60) {
         if (!too_many(WORLDS[i])) run_well(WORLDS[i], descriptor_entry, &test);
 }
 
-/* An ordinary user with a low limit of open files has far fewer descriptors in flight than 64 x
- * 64. */
+/* 64 ranks have 64 x 64 descriptors in flight; an ordinary user with a low limit of open files may
+ * have 300. The launcher must deliver them in portions. */
 Test(comm, exchange_descriptors_under_a_low_limit, .timeout = 60) {
     if (test_short()) cr_skip_test("64 ranks");
     struct job_case test = {.page = new_page(), .timeout_s = 50};
@@ -116,8 +116,10 @@ Test(comm, exchange_descriptors_under_a_low_limit, .timeout = 60) {
 
 /* ---- barrier ---- */
 
-/* Between barriers each rank writes the round in its own cell and checks that all cells are at the
- * round: a rank that got through early would see an old one, a late one a new one. */
+/* Each rank writes the number of the round into its own cell, passes a barrier, checks that all
+ * cells hold that number, and passes another barrier. A rank that the first barrier lets through
+ * too early sees an old number; one that the second lets through too early makes others see a new
+ * one. */
 static int barrier_entry(void *context) {
     struct job_case *test = context;
     struct comm *comm = join(test);
@@ -143,7 +145,7 @@ Test(comm, barrier_holds_everybody, .timeout = 60) {
     }
 }
 
-/* A fast rank must not overwrite what a slow one still reads. */
+/* A fast rank must not overwrite its box while a slow rank still reads it. */
 static int gather_entry(void *context) {
     struct job_case *test = context;
     struct comm *comm = join(test);
@@ -168,8 +170,8 @@ Test(comm, gather_many_rounds, .timeout = 60) {
 
 /* ---- flags ---- */
 
-/* A token runs round the ranks: each waits for its predecessor's flag, checks the datum the flag
- * announces, and posts its own. The flags lie in a memfd that rank 0 brought. */
+/* A token goes round the ranks: each waits for its predecessor's flag, checks the data that the
+ * flag announces, and posts its own flag. The flags lie in a memfd that rank 0 brought. */
 static int ring_entry(void *context) {
     struct ring {
         struct comm_flag flags[MAX_DEVICES];
@@ -208,7 +210,8 @@ Test(comm, flags_pass_a_token, .timeout = 60) {
         run_well(world, ring_entry, &test);
 }
 
-/* The same between two threads of one rank, with plain data: what a race detector can judge. */
+/* The same between two threads of one rank, with plain data: here ThreadSanitizer sees both sides
+ * and reports a flag that does not order the data. */
 struct two_threads {
     struct comm *comm;
     struct comm_flag there, back;
@@ -261,7 +264,7 @@ Test(comm, programs_by_exec, .timeout = 30) {
     cr_assert_eq(pipe2(ends, O_CLOEXEC), 0);
     snprintf(number, sizeof number, "%d", ends[1]);
     unsetenv("OMP_NUM_THREADS");
-    setenv("RANK", "77", 1); /* a job inside a job: ours must win */
+    setenv("RANK", "77", 1); /* as in a job started by a rank of another: the launcher's own wins */
     struct launch launch = {.world_size = world,
                             .argv = argv,
                             .program = BUILD_DIR "/tests/comm/helper_comm",

@@ -1,16 +1,16 @@
-/* comm/ when something goes wrong inside a job: ranks that are killed, stopped, that fail, leave
- * or do not come; every survivor gets a code, the launcher the root cause, and no process is
- * left. */
-#include "tests/comm/shared.h"
-
+/* comm/ when something goes wrong inside a job: a rank is killed, is stopped, fails, leaves, or
+ * does not come. Every survivor gets an error code, the launcher reports the root cause, and no
+ * process is left. */
 #include <fcntl.h>
 
-/* All that is promised to take a second; slow machines and sanitizers get their share. */
+#include "tests/comm/shared.h"
+
+/* A job promises to end within a second; slow machines and sanitizers get longer. */
 static const double SECONDS_TO_END = 5;
-/* No deadline may be what ends a job that a death should end. */
+/* For jobs that must end by a death: so long that a deadline cannot be what ends them. */
 static const double LONG_TIMEOUT_S = 60;
-/* A deadline that is to pass. It holds for the rendezvous and for the ranks that do come, too,
- * which a busy machine may stop for some tenths of a second. */
+/* For jobs that must end by their deadline. The same deadline holds for the rendezvous and for the
+ * healthy ranks, which a busy machine may hold up for some tenths of a second. */
 static const double SHORT_TIMEOUT_S = 1;
 
 enum { WORLD = 3 };
@@ -42,7 +42,7 @@ struct kill_case {
     struct comm_flag *flag;
 };
 
-/* As a rank does for its GPU: it looks, and does something else in between. */
+/* What a rank does while its GPU waits: it looks now and then and does other work in between. */
 static int look_after(struct comm *comm, const struct comm_wait_reason *why) {
     struct comm_distant_wait wait;
     int code = OK;
@@ -79,7 +79,7 @@ static int kill_entry(void *context) {
     struct comm *comm;
     __atomic_store_n(&page->pids[rank], (int)getpid(), __ATOMIC_RELAXED);
     if (victim && phase == BEFORE_RENDEZVOUS) {
-        /* a rank that has not begun when the job ends may be ended before it can say anything */
+        /* Else the job might end before the others have begun, and they could not report. */
         wait_for_all(page);
         raise(signal);
     }
@@ -148,7 +148,8 @@ Test(comm_fail, each_rank_killed_in_each_phase, .timeout = 60) {
             kill_in_phase(victim, phase);
 }
 
-/* A stopped rank ends by the others' deadline, is named in the error, and then killed. */
+/* A rank is stopped: the deadline of the others ends the job, the error names the stopped rank, and
+ * the launcher kills it. */
 static void stop_in_phase(int victim, int phase) {
     struct kill_case test = {{.page = new_page(),
                               .victim = victim,
@@ -188,17 +189,17 @@ Test(comm_fail, ranks_stopped, .timeout = 60) {
 /* ---- ranks that fail by themselves ---- */
 
 enum kind {
-    OWN_STATUS,     /* exits with 7 and no word */
-    OWN_ERROR,      /* comm_abort, exit status 3 */
-    ABORT_ONLY,     /* comm_abort, then goes on computing for ever */
+    OWN_STATUS,     /* exits with 7 and reports nothing */
+    OWN_ERROR,      /* calls comm_abort, exits with 3 */
+    ABORT_ONLY,     /* calls comm_abort, then goes on for ever */
     ENDS_UNNOTICED, /* exits with 0 without comm_close */
-    LEAVES,         /* comm_close, exits with 0, while the others wait for it */
+    LEAVES,         /* calls comm_close and exits with 0 while the others wait for it */
     NEVER_JOINS,    /* exits with 0 without comm_open */
-    ALL_AT_ONCE,    /* every rank has an error of its own */
-    EXCHANGE_BYTES, /* brings another size than the others */
-    GATHER_BYTES,
-    COMES_LATE, /* past the launcher's limit */
-    OPEN_FAILS, /* cannot join: its environment is spoilt */
+    ALL_AT_ONCE,    /* every rank fails with an error of its own */
+    EXCHANGE_BYTES, /* brings another size to comm_exchange than the others */
+    GATHER_BYTES,   /* brings another size to comm_gather than the others */
+    COMES_LATE,     /* comes to the rendezvous after the launcher's limit */
+    OPEN_FAILS,     /* cannot join: its environment is wrong */
 };
 
 static int bring(struct comm *comm, int bytes, int kind) {
@@ -232,13 +233,13 @@ static int failing_entry(void *context) {
         fail(ERR_FAILED, "failure of rank number %d", rank);
         comm_abort(comm, ERR_FAILED, error_message());
         comm_close(comm);
-        /* at once, without end_rank: the launcher gives it half a second, or it has no status of
-         * its own */
+        /* At once, without end_rank, which may take long under a sanitizer: a rank that takes more
+         * than half a second is signalled, and its status is then not its own. */
         return 10 + rank;
     }
     if (kind == EXCHANGE_BYTES || kind == GATHER_BYTES) code = bring(comm, victim ? 16 : 8, kind);
     while (!code)
-        /* rank 0 is busy elsewhere */
+        /* rank 0 does not wait: it polls the abort word */
         code = rank == 0 ? comm_check(comm) : comm_barrier(comm, "work");
     return fail_rank(comm, test->page, code);
 }
@@ -300,11 +301,11 @@ Test(comm_fail, sizes_that_differ_in_a_gather, .timeout = 30) {
     struct job_case test;
     int code;
     run_failing(&test, GATHER_BYTES, &code);
-    cr_assert(code == ERR_USAGE && strstr(error_message(), ": all bring the same"), "%d: %s", code,
-              error_message());
+    cr_assert(code == ERR_USAGE && strstr(error_message(), ": all must bring the same"), "%d: %s",
+              code, error_message());
 }
 
-/* The first of several failures wins, whole: its text, its rank and its status belong together. */
+/* The first of several failures wins, and all of it: text, rank and status are of the same rank. */
 Test(comm_fail, several_failures_at_once, .timeout = 60) {
     for (int i = 0; i < 20; i++) {
         struct job_case test;
@@ -326,7 +327,7 @@ static int late_entry(void *context) {
     struct kill_case call = {*test, (struct comm_flag *)(test->page + 1)};
     struct comm *comm = join(test);
     if (!comm) return 1;
-    if (comm_rank(comm) >= test->victim) { /* those who never come, but leave at the abort */
+    if (comm_rank(comm) >= test->victim) { /* these never come, and leave when the job is aborted */
         while (!comm_check(comm))
             sleep_ms(5);
         return fail_rank(comm, test->page, ERR_PEER);

@@ -1,15 +1,15 @@
-/* comm/ and signals to the launcher: Ctrl-C, SIGTERM, SIGHUP, SIGKILL and SIGSTOP of it, with
- * ranks that wait and ranks that are deaf. No process is left, whatever comes. */
+/* comm/ and signals to the launcher: SIGINT (Ctrl-C), SIGTERM, SIGHUP, SIGKILL and SIGSTOP, while
+ * the ranks wait, ignore signals, or work. No process may be left. */
 #include "tests/comm/shared.h"
 
-/* promised: one; slow machines and sanitizers get their share */
+/* A job promises to end within a second; slow machines and sanitizers get longer. */
 static const double SECONDS_TO_END = 5;
 
 enum { WORLD = 3, END_TEXT = MAX_DEVICES - 1, GO_ON = 1000 };
 enum kind {
-    WAITING, /* in a barrier that rank 0 never enters */
-    DEAF,    /* ignores SIGTERM and SIGINT and looks at nothing */
-    WORKING, /* gathers until the test says GO_ON */
+    WAITING, /* wait in a barrier that rank 0 never enters */
+    DEAF,    /* ignore SIGTERM and SIGINT and never look at the abort word */
+    WORKING, /* call comm_gather until the test sets page->ready to GO_ON */
 };
 
 static int signal_entry(void *context) {
@@ -33,8 +33,7 @@ static int signal_entry(void *context) {
     return code ? fail_rank(comm, page, code) : end_rank(comm, OK);
 }
 
-/* A launcher as a process of its own, in a process group of its own; returns once all ranks are
- * there. */
+/* Forks a launcher with a process group of its own; returns once all its ranks have joined. */
 static pid_t start_launcher(struct job_case *test, int kind, int ignored) {
     *test = (struct job_case){.page = new_page(), .kind = kind, .timeout_s = 60};
     pid_t launcher = fork();
@@ -84,8 +83,8 @@ Test(comm_signals, end_the_ranks_and_the_launcher, .timeout = 60) {
         }
 }
 
-/* The terminal sends Ctrl-C to every process of the group: ranks die of it before the launcher
- * knows. */
+/* The terminal sends Ctrl-C to every process of the group: ranks may die of it before the launcher
+ * has read its own signal. */
 Test(comm_signals, control_c_reaches_all, .timeout = 60) {
     adopt_orphans();
     for (int i = 0; i < 20; i++) {
@@ -115,7 +114,7 @@ Test(comm_signals, killed_launcher_takes_all_along, .timeout = 60) {
     }
 }
 
-/* nohup: what the launcher was told to ignore stays ignored. */
+/* nohup: a signal that the launcher ignores stays ignored. */
 Test(comm_signals, ignored_signal_stays_ignored, .timeout = 30) {
     struct job_case test;
     pid_t launcher = start_launcher(&test, WORKING, SIGHUP);
@@ -127,7 +126,7 @@ Test(comm_signals, ignored_signal_stays_ignored, .timeout = 30) {
               test.page->texts[END_TEXT]);
 }
 
-/* The ranks watch each other: a stopped launcher sees no death, they do. */
+/* The ranks watch each other: they notice a death while the launcher is stopped. */
 Test(comm_signals, peers_notice_without_the_launcher, .timeout = 30) {
     adopt_orphans();
     struct job_case test;
@@ -147,7 +146,7 @@ Test(comm_signals, peers_notice_without_the_launcher, .timeout = 30) {
     cr_assert(nobody_left(0));
 }
 
-/* Ctrl-Z and fg: the deadline does not count the time in which the job was stopped. */
+/* Ctrl-Z and fg: the time in which the whole job was stopped hardly counts for a deadline. */
 static int pausing_entry(void *context) {
     const struct job_case *test = context;
     struct comm *comm = join(test);
@@ -161,7 +160,7 @@ static int pausing_entry(void *context) {
 }
 
 Test(comm_signals, stopped_job_goes_on, .timeout = 60) {
-    /* of which a stop takes one second at most */
+    /* a stop, however long, is charged one second of the three */
     struct job_case test = {.page = new_page(), .timeout_s = 3};
     pid_t launcher = fork();
     if (launcher == 0) {

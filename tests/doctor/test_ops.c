@@ -1,8 +1,7 @@
 /* Every output of every op is looked at: the least change of one value of it is found, in the
  * row of that op. */
-#include "tests/doctor/shared.h"
-
 #include "doctor/ops.h"
+#include "tests/doctor/shared.h"
 
 /* ops whose number is even, or odd, lie by turns: a finding is its own op's alone */
 static int turn, wrong_output;

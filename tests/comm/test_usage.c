@@ -1,6 +1,5 @@
-/* comm/ and words that are wrong from the start: sizes of a job, the environment of a rank,
- * deadlines, blobs that are too large. Refused with ERR_USAGE and the value, before anything is
- * begun. */
+/* comm/ and wrong arguments: the size of a job, the environment of a rank, deadlines, blobs that
+ * are too large. Each is refused with ERR_USAGE and the value, before anything is started. */
 #include "tests/comm/shared.h"
 
 static int nothing_entry(void *context) {
@@ -8,7 +7,7 @@ static int nothing_entry(void *context) {
     return 0;
 }
 
-Test(comm_words, launcher_refuses_wrong_words, .timeout = 30) {
+Test(comm_usage, launcher_refuses_wrong_arguments, .timeout = 30) {
     static const int SIZES[] = {0, -1, 65, 1 << 30};
     struct launch_result result;
     for (int i = 0; i < 4; i++) {
@@ -21,7 +20,7 @@ Test(comm_words, launcher_refuses_wrong_words, .timeout = 30) {
     cr_assert_eq(launch_ranks(&(struct launch){.world_size = 1}, &result), ERR_USAGE);
 }
 
-Test(comm_words, open_refuses_a_strange_environment, .timeout = 30) {
+Test(comm_usage, open_refuses_a_strange_environment, .timeout = 30) {
     static const char *const BAD[][4] = {
         /* RANK, WORLD_SIZE, DUET_SEGMENT_FD, the variable the error names */
         {"0", NULL, "0", "WORLD_SIZE"},
@@ -54,7 +53,7 @@ Test(comm_words, open_refuses_a_strange_environment, .timeout = 30) {
     comm_abort(NULL, ERR_FAILED, "nobody hears it");
 }
 
-/* A job is joined once; its descriptors are gone after that. */
+/* A process joins its job once: the inherited descriptors are closed or taken after that. */
 static int join_twice_entry(void *context) {
     struct job_case *test = context;
     struct comm *comm = join(test), *again;
@@ -64,7 +63,7 @@ static int join_twice_entry(void *context) {
     return end_rank(comm, OK);
 }
 
-Test(comm_words, joined_once, .timeout = 30) {
+Test(comm_usage, joined_once, .timeout = 30) {
     struct job_case test = {.page = new_page(), .timeout_s = 20};
     run_well(2, join_twice_entry, &test);
 }
@@ -82,7 +81,7 @@ static int oversize_entry(void *context) {
     return end_rank(comm, OK);
 }
 
-Test(comm_words, more_than_a_blob_is_refused, .timeout = 30) {
+Test(comm_usage, more_than_a_blob_is_refused, .timeout = 30) {
     struct job_case test = {.page = new_page(), .timeout_s = 20};
     run_well(2, oversize_entry, &test);
 }
