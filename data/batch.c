@@ -1,4 +1,4 @@
-/* The one rule by which every mode finds its samples; see the picture in the header. */
+/* The rule by which every mode finds its samples; data/batch.h has a worked example. */
 #include "data/batch.h"
 
 #include <string.h>
@@ -33,7 +33,7 @@ int batch_capacity(const struct split *s, int batch_size, int devices) {
     return (int)(most < batch_size ? most : batch_size);
 }
 
-/* Appends one segment: positions from, from + stride, ... below end. */
+/* Appends one segment: the positions from, from + stride, from + 2 stride, ... below end. */
 static void add_segment(struct batch_plan *plan, int device, int v, const int32_t *order,
                         int64_t from, int64_t end, int stride, int32_t *sample) {
     struct segment *g = &plan->segments.seg[plan->segments.count++];
@@ -53,7 +53,7 @@ void batch_plan(const struct split *s, const int32_t *order, int64_t length, int
     memset(plan, 0, sizeof *plan);
     plan->global_n = (int)(end - start);
     plan->per_device = s->kind == SPLIT_CHUNKED ? 1 : V / W;
-    /* ceil(n / W): the last devices may get less, or nothing */
+    /* ceil(n / W) each: the last devices may get fewer samples, or none */
     int64_t chunk = (plan->global_n + W - 1) / W;
     for (int r = first; r < first + devices; r++) {
         if (s->kind == SPLIT_CHUNKED) {
@@ -68,13 +68,4 @@ void batch_plan(const struct split *s, const int32_t *order, int64_t length, int
         }
     }
     plan->segments.n = plan->n;
-}
-
-struct segments batch_share(const struct batch_plan *plan, int i) {
-    struct segments share = {0};
-    share.count = plan->per_device;
-    share.n = plan->device_n[i];
-    memcpy(share.seg, plan->segments.seg + i * plan->per_device,
-           (size_t)plan->per_device * sizeof *share.seg);
-    return share;
 }

@@ -1,4 +1,4 @@
-/* Finding a data set, and holding its two files against each other. */
+/* Finds the files of a data set and checks that pictures and labels belong together. */
 #include "data/dataset.h"
 
 #include <stdio.h>
@@ -15,8 +15,8 @@ enum { PATH_BYTES = 4096, TRAIN_COUNT = 60000, TEST_COUNT = 10000 };
 
 static const char *const names[] = {"fashion-mnist", "mnist", "synthetic"};
 
-int dataset_read(struct dataset *set, const char *name, const char *images_path,
-                 const char *labels_path) {
+static int read_pair(struct dataset *set, const char *name, const char *images_path,
+                     const char *labels_path) {
     struct idx images = {0}, labels = {0};
     int code;
     memset(set, 0, sizeof *set);
@@ -25,7 +25,7 @@ int dataset_read(struct dataset *set, const char *name, const char *images_path,
     if (images.size[0] != labels.size[0]) {
         code = fail(
             ERR_FAILED,
-            "images and labels differ in number: %d in %s, %d in %s: give files that go together",
+            "images and labels differ in number: %d in %s, %d in %s: give files of one data set",
             images.size[0], images_path, labels.size[0], labels_path);
         goto out;
     }
@@ -65,7 +65,7 @@ int dataset_synthetic(struct dataset *set, uint64_t seed, int count, int train) 
     return OK;
 }
 
-/* folder/file or folder/file.gz, whichever is there. */
+/* Stores folder/file or folder/file.gz in `path`, whichever exists; 0 if neither does. */
 static int find_file(char *path, const char *folder, const char *file) {
     static const char *const endings[] = {"", ".gz"};
     for (int i = 0; i < 2; i++) {
@@ -75,6 +75,7 @@ static int find_file(char *path, const char *folder, const char *file) {
     return 0;
 }
 
+/* Opens the set in this folder. *found: at least one of its two files is there. */
 static int open_in(struct dataset *set, const char *name, const char *folder, int train,
                    int *found) {
     char images[PATH_BYTES], labels[PATH_BYTES], image_file[32], label_file[32];
@@ -85,14 +86,14 @@ static int open_in(struct dataset *set, const char *name, const char *folder, in
     *found = has_images || has_labels;
     if (!*found) return OK;
     if (!has_images || !has_labels)
-        return fail(
-            ERR_FAILED,
-            "data set not complete: %s has no %s[.gz]: get all four files, e.g. by make data",
-            folder, has_images ? label_file : image_file);
-    return dataset_read(set, name, images, labels);
+        return fail(ERR_FAILED,
+                    "data set not complete: %s has no %s[.gz]: get all four files, for example "
+                    "with make data",
+                    folder, has_images ? label_file : image_file);
+    return read_pair(set, name, images, labels);
 }
 
-/* One line that names every way out. */
+/* One line that names every way to get the data set. */
 static int not_found(const char *name, const char *folder) {
     int fashion = !strcmp(name, "fashion-mnist");
     return fail(ERR_FAILED,
@@ -108,7 +109,7 @@ int dataset_open(struct dataset *set, const char *name, const char *folder, int 
     const char *known = NULL;
     memset(set, 0, sizeof *set);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (!strcmp(name, names[i])) known = names[i]; /* ours lives as long as the set */
+        if (!strcmp(name, names[i])) known = names[i]; /* a constant, so that it outlives the set */
     if (!known)
         return fail(ERR_USAGE, "unknown data set: %s: use fashion-mnist, mnist or synthetic", name);
     if (!strcmp(known, "synthetic"))

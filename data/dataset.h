@@ -1,4 +1,4 @@
-/* Data sets: pictures and labels in memory, whole. */
+/* Data sets: all pictures and labels, in host memory. */
 #ifndef DATA_DATASET_H
 #define DATA_DATASET_H
 
@@ -11,29 +11,28 @@ extern "C" {
 enum { DATASET_CLASSES = 10 };
 
 struct dataset {
-    const char *name; /* "fashion-mnist", "mnist" or "synthetic" */
-    int count, rows, cols;
-    const uint8_t *images; /* (count, rows, cols) */
+    const char *name;      /* "fashion-mnist", "mnist" or "synthetic" */
+    int count, rows, cols; /* `count` pictures of rows x cols pixels */
+    const uint8_t *images; /* (count, rows, cols), row-major, one byte per pixel */
     const uint8_t *labels; /* (count), each below DATASET_CLASSES */
-    void *owned[2];        /* what dataset_free frees */
+    void *owned[2];        /* the memory that dataset_free frees */
 };
 
-/* Opens the training or test part. `name` is one of the three (ERR_USAGE else). `folder`
- * (--data-dir) is where the IDX files lie, raw or .gz; NULL: the known places, ./data/<name>,
- * ./datasets/<name> (make data) and Debian's /usr/share/datasets/<name>. "synthetic" needs no
- * files. ERR_FAILED: nowhere to be found (the text names all ways to get it), or broken.
- * Immutable once open: any thread may read. */
+/* Opens the training part (train = 1) or the test part (train = 0).
+ *
+ * `name` is one of the three names above; any other is ERR_USAGE. `folder` (--data-dir) holds the
+ * IDX files, raw or .gz. NULL: the files are looked for in ./data/<name>, in ./datasets/<name>
+ * (where `make data` puts them) and in Debian's /usr/share/datasets/<name>. "synthetic" needs no
+ * files: it is 60000 pictures for training and 10000 for the test, of seed 0.
+ *
+ * ERR_FAILED: the set was not found (the message names all ways to get it), or a file is broken.
+ * An open set does not change, so any thread may read it. */
 int dataset_open(struct dataset *set, const char *name, const char *folder, int train);
 
-/* The same from two named files; images and labels must agree in number. */
-int dataset_read(struct dataset *set, const char *name, const char *images_path,
-                 const char *labels_path);
-
-/* `count` synthetic pictures; dataset_open takes 60000 for training and 10000 for the test, both
- * with seed 0. */
+/* Makes `count` synthetic pictures (data/synthetic.h). ERR_USAGE: fewer than 1. */
 int dataset_synthetic(struct dataset *set, uint64_t seed, int count, int train);
 
-void dataset_free(struct dataset *set); /* zeroed or half open is fine */
+void dataset_free(struct dataset *set); /* takes a zeroed struct and one whose open failed */
 
 #ifdef __cplusplus
 }

@@ -1,6 +1,6 @@
-/* The upload goes through two pieces of pinned memory in turn: while one is on its way the other
- * is filled. Copying straight from the set would let the driver stage it page by page, with the
- * caller waiting. */
+/* The upload alternates between two pieces of pinned memory: while one is being copied to the
+ * device, the other is filled. A copy straight from pageable memory would be staged by the driver
+ * in small parts while the caller waits. */
 #include "data/device_dataset.h"
 
 #include <string.h>
@@ -9,13 +9,13 @@
 #include "base/clock.h"
 #include "base/error.h"
 
-static const double SETTLE_S = 1;
+static const double SETTLE_S = 1; /* how long to wait, after an error, for copies to end */
 
 static size_t image_bytes(const struct dataset *set) {
     return (size_t)set->count * (size_t)set->rows * (size_t)set->cols;
 }
 
-static uint64_t occupied(size_t bytes) { /* as device_alloc charges it */
+static uint64_t occupied(size_t bytes) { /* rounded up as device_alloc rounds */
     return ((uint64_t)bytes + 255) / 256 * 256;
 }
 
@@ -25,7 +25,7 @@ uint64_t device_dataset_bytes(const struct dataset *set) {
 
 struct piece {
     void *memory;
-    struct event *sent; /* its last copy is done: it may be filled again */
+    struct event *sent; /* recorded after the copy from it; once done, it may be filled again */
 };
 
 static int upload(struct stream *stream, struct piece pieces[2], char *to, const uint8_t *from,
@@ -50,8 +50,8 @@ static int make_pieces(struct device *device, struct piece pieces[2], size_t lar
     return OK;
 }
 
-/* After an error copies may still be under way: in a job that ends, a wait ends before its work.
- * Are they done? */
+/* Whether the copies from both pieces are done. After an error they may still be running, because
+ * in a job that is ending a wait returns before the work is done. */
 static int settled(struct piece pieces[2]) {
     int64_t deadline = deadline_after(SETTLE_S);
     for (int i = 0; i < 2; i++)
@@ -80,7 +80,7 @@ int device_dataset_init(struct device_dataset *d, struct device *device,
     CHECK_GOTO(upload(stream, pieces, labels, set->labels, (size_t)set->count), code, out);
 out:
     CHECK_KEEP(stream_sync(stream), code);
-    /* a stuck device keeps what it may touch */
+    /* A stuck device may still use this memory, so it is not freed. */
     if (code && !settled(pieces)) return memset(d, 0, sizeof *d), code;
     for (int i = 0; i < 2; i++) {
         event_destroy(pieces[i].sent);

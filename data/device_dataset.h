@@ -1,10 +1,10 @@
-/* A data set on a device: the bytes of all pictures and labels, uploaded once. A batch is then
- * made there, out of an index of 4 bytes a sample (loader_config.indices_only gives it), instead
- * of travelling as floats each step:
+/* A data set that resides on a device: the bytes of all pictures and labels are uploaded once. Each
+ * step then sends only the indices of its samples, 4 bytes per sample instead of 3136 for the
+ * floats of a 28 x 28 picture, and a kernel makes the batch on the device:
  *
  *     device_dataset_init(&resident, device, set);
- *     each step: the batch's samples go to `index` on the device,
- *                device_dataset_gather(&resident, stream, &index, mean, std, &x, &labels);
+ *     for each step: copy the batch's sample indices (loader_config.indices_only) to the device
+ *                    device_dataset_gather(&resident, stream, &index, mean, std, &x, &labels);
  *     device_dataset_free(&resident); */
 #ifndef DATA_DEVICE_DATASET_H
 #define DATA_DEVICE_DATASET_H
@@ -16,28 +16,28 @@
 extern "C" {
 #endif
 
-/* bytes that travel at a time; two pieces of staging memory, in turn */
+/* The upload is copied in pieces of this many bytes. */
 enum { DATASET_PIECE = 4 << 20 };
 
 struct device_dataset {
     struct device *device;
-    struct tensor images; /* U8 (count, 1, rows, cols); MEM_DATASET, as the next */
-    struct tensor labels; /* U8 (count) */
+    struct tensor images; /* U8 (count, 1, rows, cols), in device memory, cause MEM_DATASET */
+    struct tensor labels; /* U8 (count), in device memory, cause MEM_DATASET */
 };
 
-/* Device memory that a set takes, to the byte that the ledger says. */
+/* The bytes of device memory that a set takes, exactly as the memory ledger counts them. */
 uint64_t device_dataset_bytes(const struct dataset *set);
 
-/* Uploads on the compute stream and waits for it: the set itself is not needed afterwards.
- * ERR_MEMORY: no room on the device, or no pinned memory. On error nothing is held, but for what
- * a device that is stuck may still touch. */
+/* Uploads the set on the compute stream and waits for it; the set on the host is not needed
+ * afterwards. ERR_MEMORY: the device is full, or there is no pinned memory. After an error nothing
+ * is held, except memory that a stuck device may still use. */
 int device_dataset_init(struct device_dataset *d, struct device *device, const struct dataset *set);
-/* NULL and zeroed are fine; no queued work may use it */
+/* Takes NULL and a zeroed struct. No work that uses the set may still be queued. */
 void device_dataset_free(struct device_dataset *d);
 
-/* Enqueues x (N, 1, rows, cols) F32 and x_labels (N) I32 from index (N) I32, all in the device's
- * memory: one launch of OP_GATHER_SAMPLES. std 0: pixels stay in 0..1. An index outside of the
- * set: op.h. */
+/* Enqueues one launch of OP_GATHER_SAMPLES. From index (N) I32 it makes x (N, 1, rows, cols) F32
+ * and x_labels (N) I32; all three lie in the memory of the device. Pixels become byte / 255, and
+ * then (x - mean) / std unless std is 0. device/op.h says what an index outside the set gives. */
 int device_dataset_gather(const struct device_dataset *d, struct stream *stream,
                           const struct tensor *index, float mean, float std, const struct tensor *x,
                           const struct tensor *x_labels);

@@ -1,7 +1,7 @@
-/* Reading IDX files, compressed or not. Input is not trusted: every size is checked against what
- * is there before memory is asked for, and a file must end exactly where its header says. zlib's
- * simple interface (gzread) takes anything that is not gzip as it is and ignores what follows
- * the end, so inflate is called here directly. */
+/* Reads IDX files, compressed or not. The input is not trusted: sizes are checked before memory is
+ * allocated, and a file must end exactly where its header says. zlib's simple interface (gzread)
+ * passes through whatever is not gzip and ignores what follows the end, so this file calls
+ * inflate directly. */
 #include "data/idx.h"
 
 #include <errno.h>
@@ -17,14 +17,15 @@
 
 #include "base/error.h"
 
-enum { FILE_LIMIT = 1 << 30 };
+enum { FILE_LIMIT = 1 << 30 }; /* bytes on disk, and bytes after unpacking */
 
-/* The bytes of the file as it lies on disk, and how many have been taken. */
+/* A file being read: its bytes as they are on disk, and how much of them was used. */
 struct source {
     const char *path;
     uint8_t *bytes;
-    size_t count, taken;
-    int gzip;
+    size_t count; /* bytes of the file */
+    size_t taken; /* bytes that take() has returned from a raw file */
+    int gzip;     /* 1: the bytes are gzip data, which take() unpacks */
 #ifdef HAVE_ZLIB
     z_stream z;
     int z_open, z_ended;
@@ -42,7 +43,7 @@ static int read_whole(struct source *s, int fd) {
     struct stat st;
     if (fstat(fd, &st)) return fail_errno(ERR_FAILED, errno, "cannot read: %s", s->path);
     if (!S_ISREG(st.st_mode))
-        return fail(ERR_FAILED, "cannot read: %s: no regular file: give an IDX file", s->path);
+        return fail(ERR_FAILED, "cannot read: %s: not a regular file: give an IDX file", s->path);
     if (st.st_size > FILE_LIMIT)
         return fail(ERR_FAILED, "cannot read: %s: over 1 GiB: give an IDX file", s->path);
     size_t size = (size_t)st.st_size;
@@ -52,7 +53,7 @@ static int read_whole(struct source *s, int fd) {
         ssize_t n = read(fd, s->bytes + s->count, size - s->count);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) return fail_errno(ERR_FAILED, errno, "cannot read: %s", s->path);
-        if (n == 0) break; /* it shrank: found below as truncated */
+        if (n == 0) break; /* the file has shrunk: take() will report it as truncated */
         s->count += (size_t)n;
     }
     return OK;
@@ -61,7 +62,7 @@ static int read_whole(struct source *s, int fd) {
 static int source_open(struct source *s, const char *path) {
     memset(s, 0, sizeof *s);
     s->path = path;
-    /* a pipe with that name must not hang us */
+    /* O_NONBLOCK: opening a pipe by mistake must be an error, not a hang. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) return fail_errno(ERR_FAILED, errno, "cannot read: %s", path);
     int code = read_whole(s, fd);
@@ -94,7 +95,7 @@ static int truncated(const struct source *s) {
     return fail(ERR_FAILED, "truncated file: %s: download it again", s->path);
 }
 
-/* The next `count` unpacked bytes. */
+/* Stores the next `count` bytes, unpacked, in `out`. */
 static int take(struct source *s, uint8_t *out, size_t count) {
     if (!s->gzip) {
         if (s->count - s->taken < count) return truncated(s);
@@ -122,7 +123,7 @@ static int take(struct source *s, uint8_t *out, size_t count) {
     return OK;
 }
 
-/* Nothing may follow, and gzip's own check sum, which comes last, must be right. */
+/* Checks that nothing follows the data, and that the check sum at the end of gzip data is right. */
 static int take_end(struct source *s) {
     size_t rest = s->count - s->taken;
 #ifdef HAVE_ZLIB
@@ -166,7 +167,8 @@ static int read_idx(struct idx *x, struct source *s, int dimensions) {
         bytes *= size;
         x->size[i] = (int)size;
     }
-    if (!s->gzip && s->count - s->taken < bytes) return truncated(s); /* before asking for memory */
+    if (!s->gzip && s->count - s->taken < bytes)
+        return truncated(s); /* before memory is allocated */
     x->data = malloc((size_t)bytes);
     if (!x->data)
         return fail(ERR_MEMORY, "no memory to read: %s: %llu bytes", s->path,

@@ -1,7 +1,11 @@
-/* IDX: the file format of MNIST and its kin. A magic number 0x00 0x00 <type> <dimensions>, the
- * sizes as 32-bit big-endian numbers, then the elements; type 8 is unsigned bytes, the only one
- * used here. 2051 is a file of pictures (3 dimensions), 2049 one of labels (1 dimension).
- * Source: LeCun's MNIST page. */
+/* IDX: the file format of MNIST and its successors.
+ *
+ *     4 bytes       magic number: 0, 0, element type, number of dimensions
+ *     4 per size    the size of each dimension, a big-endian 32-bit number
+ *     the rest      the elements, row-major
+ *
+ * Type 8, unsigned bytes, is the only one read here. So the magic number is 2051 for pictures
+ * (3 dimensions) and 2049 for labels (1 dimension). Source: LeCun's MNIST page. */
 #ifndef DATA_IDX_H
 #define DATA_IDX_H
 
@@ -16,16 +20,16 @@ enum { IDX_DIMENSIONS = 3 };
 
 struct idx {
     int dimensions;
-    int size[IDX_DIMENSIONS]; /* row-major, e.g. (count, rows, cols) */
-    uint8_t *data;            /* the product of the sizes, in bytes */
+    int size[IDX_DIMENSIONS]; /* (count, rows, cols) of pictures, (count) of labels */
+    uint8_t *data;            /* all elements, row-major, one byte each; owned */
 };
 
-/* Reads a raw or gzipped file of 1 or 3 dimensions. ERR_FAILED names the path: missing, no
- * regular file, gzip in a build without zlib, broken gzip, wrong magic, sizes past 1 GiB, fewer
- * or more bytes than the sizes say. idx_free gives the memory back; after an error there is
- * none. */
+/* Reads a raw or gzipped file of 1 or 3 dimensions; the caller frees it with idx_free. ERR_FAILED
+ * names the path. Its causes: the file is missing or not a regular file, the gzip data is broken
+ * or the build has no zlib, the magic number is wrong, the sizes exceed 1 GiB, or the file has
+ * fewer or more bytes than its sizes say. After an error there is nothing to free. */
 int idx_read(struct idx *x, const char *path, int dimensions);
-void idx_free(struct idx *x); /* zeroed is fine */
+void idx_free(struct idx *x); /* takes a zeroed struct */
 
 #ifdef __cplusplus
 }

@@ -1,13 +1,15 @@
-/* Prefetching: a few slots of staging memory go round between workers and consumer.
+/* Prefetching. A few slots of staging memory go round between the workers and the consumer:
  *
  *                claim (worker)        filled             loader_next        loader_release
  *      FREE ----------------> FILLING --------> READY ----------------> HELD ----------------> FREE
  *
- * Steps are claimed in order, so the step the consumer waits for always has a slot, and the
- * number of slots bounds the memory. One mutex guards states and counters; slot contents belong
- * to whoever the state says: the worker that claimed it, then the consumer. Workers wait on
- * `work` (a slot or steps came, or stop), the consumer on `done` (a slot was filled). The order
- * is written only while no slot is FILLING and nothing can be claimed. */
+ * Steps are claimed in order, so the step that the consumer waits for always has a slot. The number
+ * of slots limits the memory.
+ *
+ * One mutex guards the states and the counters. The contents of a slot belong to the worker that
+ * claimed it while it is FILLING, and to the consumer while it is HELD. Workers wait on `work` for
+ * a free slot, for steps to fill or for the end; the consumer waits on `done` for a filled slot.
+ * The order of the epoch is written only while no slot is FILLING and none can be claimed. */
 #include "data/loader.h"
 
 #include <pthread.h>
@@ -19,25 +21,25 @@
 #include "base/error.h"
 #include "device/op.h"
 
-/* how often a wait that lasts asks whether it is interrupted */
+/* A wait calls `interrupted` this often. */
 enum { LOOK_NS = 50 * 1000 * 1000 };
 
 enum slot_state { FREE, FILLING, READY, HELD };
 
 struct slot {
-    struct loaded_batch batch; /* first: a batch handed out is its slot */
+    struct loaded_batch batch; /* first, so that a batch handed out can be cast to its slot */
     enum slot_state state;
-    void *memory;    /* staging: pixels and labels, or samples alone */
-    int32_t *sample; /* data set indices of the batch; in `memory` where they are what is staged */
+    void *memory;    /* staging memory of pixels and labels, or with indices_only of samples */
+    int32_t *sample; /* data set indices of the batch; with indices_only they lie in `memory` */
 };
 
 struct loader {
     struct loader_config config;
     struct order order;
-    int64_t length; /* positions of an epoch */
-    int steps;
-    int32_t *index;   /* the epoch's order */
-    float pixel[256]; /* the float of each byte */
+    int64_t length;   /* positions of an epoch */
+    int steps;        /* batches of an epoch */
+    int32_t *index;   /* the order of the epoch */
+    float pixel[256]; /* [byte]: the float that it becomes */
     int slots;
     struct slot *slot;
 
@@ -45,10 +47,13 @@ struct loader {
     pthread_cond_t work, done;
     int has_lock, threads;
     pthread_t thread[LOADER_WORKERS];
-    int stop; /* guarded by lock, as all below */
-    int epoch;
-    int claim, wanted; /* the next step to be filled, to be handed out */
-    int filling;       /* slots in that state */
+
+    /* guarded by `lock` */
+    int stop;    /* 1: the workers end */
+    int epoch;   /* the epoch being loaded */
+    int claim;   /* the next step that a worker claims */
+    int wanted;  /* the next step that the consumer gets */
+    int filling; /* how many slots are FILLING */
 };
 
 static void fill_slot(struct loader *l, struct slot *s) {
@@ -67,7 +72,8 @@ static void fill_slot(struct loader *l, struct slot *s) {
     }
 }
 
-/* A free slot for the next step, now FILLING; NULL if there is none. The lock is held. */
+/* Claims a free slot for the next step and marks it FILLING. NULL: no slot is free, or no step is
+ * left. The caller holds the lock. */
 static struct slot *claim_slot(struct loader *l) {
     if (l->claim >= l->steps) return NULL;
     for (int i = 0; i < l->slots; i++) {
@@ -88,7 +94,7 @@ static void *worker(void *argument) {
     while (!l->stop) {
         struct slot *s = claim_slot(l);
         if (!s) {
-            pthread_cond_wait(&l->work, &l->lock); /* woken by loader_free at the latest */
+            pthread_cond_wait(&l->work, &l->lock); /* loader_free wakes it at the latest */
             continue;
         }
         pthread_mutex_unlock(&l->lock);
@@ -102,8 +108,8 @@ static void *worker(void *argument) {
     return NULL;
 }
 
-/* Waits on `done` for a while; the caller looks whether it has what it waits for, and comes
- * again. ERR_TIMEOUT past the deadline. The lock is held. */
+/* Waits on `done` for LOOK_NS at most. The caller then checks whether it has what it waits for, and
+ * calls again if not. ERR_TIMEOUT: the deadline has passed. The caller holds the lock. */
 static int wait_done(struct loader *l, int64_t deadline) {
     const struct loader_config *c = &l->config;
     if (c->interrupted) CHECK(c->interrupted(c->interrupt_context));
@@ -111,8 +117,8 @@ static int wait_done(struct loader *l, int64_t deadline) {
     struct timespec t = {until / 1000000000, until % 1000000000};
     if (pthread_cond_timedwait(&l->done, &l->lock, &t) == 0 || now_ns() < deadline) return OK;
     return fail(ERR_TIMEOUT,
-                "loader: epoch %d, step %d: no worker delivered in time: raise --timeout", l->epoch,
-                l->wanted);
+                "loader: epoch %d, step %d: no worker delivered the batch in time: raise --timeout",
+                l->epoch, l->wanted);
 }
 
 static int64_t deadline_of(const struct loader *l) {
@@ -184,7 +190,7 @@ static int start_workers(struct loader *l) {
     pthread_cond_init(&l->done, &monotonic);
     pthread_condattr_destroy(&monotonic);
     l->has_lock = 1;
-    sigset_t all, before; /* signals are for the thread that knows what to do about them */
+    sigset_t all, before; /* workers block all signals: the main thread handles them */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int error = 0;
@@ -207,7 +213,7 @@ static int prepare(struct loader *l) {
     CHECK(order_check(&l->order));
     l->length = order_length(&l->order);
     l->steps = batch_count(l->length, c->batch_size, c->end == ORDER_CUT);
-    l->claim = l->wanted = l->steps; /* nothing to do before the first loader_start_epoch */
+    l->claim = l->wanted = l->steps; /* no step is left until loader_start_epoch */
     if (l->steps == 0)
         return fail(
             ERR_USAGE,
@@ -246,7 +252,7 @@ int loader_start_epoch(struct loader *l, int epoch, int first_step) {
     int64_t deadline = deadline_of(l);
     int code = OK;
     pthread_mutex_lock(&l->lock);
-    /* from here on nothing is claimed; what is being filled ends soon */
+    /* From here on no slot is claimed, and those that are FILLING will soon be READY. */
     l->claim = l->wanted = l->steps;
     while (l->filling && !code)
         code = wait_done(l, deadline);
@@ -262,8 +268,8 @@ int loader_start_epoch(struct loader *l, int epoch, int first_step) {
     return code;
 }
 
-/* The slot that holds the wanted step, in whatever state; NULL while no worker has claimed it.
- * The lock is held. */
+/* The slot of the wanted step, FILLING or READY; NULL while no worker has claimed it. The caller
+ * holds the lock. */
 static struct slot *wanted_slot(struct loader *l) {
     for (int i = 0; i < l->slots; i++) {
         struct slot *s = &l->slot[i];
@@ -278,7 +284,8 @@ static int all_held(const struct loader *l) {
     return 1;
 }
 
-/* The lock is held. Without workers the caller is the worker. */
+/* Hands out the wanted step. Without workers the consumer fills the slot itself. The caller holds
+ * the lock. */
 static int take_wanted(struct loader *l, struct loaded_batch **out) {
     int64_t deadline = deadline_of(l);
     struct slot *s;

@@ -1,10 +1,10 @@
-/* The loader: batches in the epoch's order, prepared ahead by worker threads in memory a device
- * can copy from.
+/* The loader: batches in the order of the epoch, prepared ahead by worker threads, in memory that a
+ * device can copy from.
  *
- * Pixels become float32 as torchvision does it: byte / 255, then (x - mean) / std where asked
- * for. Where the data set lies on the device (device_dataset.h) a batch is no more than its
- * samples' numbers. One thread (the consumer) calls these functions; workers are inside. Steps
- * count from 0 within an epoch.
+ * Pixels become float32 as in torchvision: byte / 255, and then (x - mean) / std if asked for.
+ * Where the data set resides on the device (data/device_dataset.h), a batch is only the list of its
+ * sample indices. One thread, the consumer, calls all of these functions; the loader starts its
+ * workers itself. Steps count from 0 within an epoch.
  *
  *     loader_init(&loader, &config);
  *     for each epoch: loader_start_epoch(loader, epoch, 0);
@@ -27,28 +27,29 @@
 extern "C" {
 #endif
 
-/* most workers; batches in flight beyond one a worker */
+/* The most workers, and how many batches more than workers there is memory for. */
 enum { LOADER_WORKERS = 64, LOADER_SPARE = 2 };
 
 struct loader_config {
     const struct dataset *set; /* must outlive the loader */
     struct split split;
-    int batch_size; /* B, global: at least split.devices */
+    int batch_size; /* B, of the global batch: at least split.devices */
     int shuffle;
     uint64_t seed;
-    enum order_end end; /* ORDER_CUT: --drop-last, a short last batch is left out as well */
-    /* whose shares are loaded: one rank its own, DP's device 0 all */
+    enum order_end end; /* with ORDER_CUT (--drop-last) a short last batch is left out as well */
+    /* The devices whose samples are loaded: a DDP rank loads its own, DP loads those of all. */
     int first_device, device_count;
-    int workers;     /* 0: batches are made in loader_next */
-    float mean, std; /* std 0: pixels stay in 0..1 */
-    /* 1: batches are lists of samples, without pixels: the set lies on the device */
-    int indices_only;
-    double timeout_s; /* deadline of a wait for a worker; 0: 300 */
-    /* asked while it waits: OK, or the code (with its text) that ends the */
+    int workers;      /* 0: loader_next prepares each batch itself */
+    float mean, std;  /* std 0: pixels stay between 0 and 1 */
+    int indices_only; /* 1: a batch has only the indices of its samples, and no pixels */
+    double timeout_s; /* how long to wait for a worker, in seconds; 0: 300 */
+    /* Called again and again during a wait. A code other than OK, with its error text, ends the
+     * wait. NULL: nothing interrupts it. */
     int (*interrupted)(void *interrupt_context);
-    void *interrupt_context; /* wait; NULL: nobody is asked */
-    /* Staging memory, at least 64-byte aligned; called by the consumer's thread in loader_init
-     * and loader_free. Both NULL: plain host memory. A device passes its pinned memory. */
+    void *interrupt_context;
+    /* Allocate and release staging memory, aligned to at least 64 bytes. The consumer's thread
+     * calls them, in loader_init and loader_free. A device passes functions for its pinned memory.
+     * Both NULL: plain host memory. */
     int (*alloc)(void *context, void **out, size_t bytes);
     void (*release)(void *context, void *memory);
     void *context;
@@ -56,34 +57,33 @@ struct loader_config {
 
 struct loaded_batch {
     int epoch, step;
-    float *pixels;   /* (plan.n, 1, rows, cols) */
-    int32_t *labels; /* (plan.n) */
-    int32_t *
-        samples; /* with indices_only, and then in place of the other two, which are NULL: data set indices,
-                       * (plan.n) in the order of the rows; else NULL */
+    float *pixels;    /* (plan.n, 1, rows, cols); NULL with indices_only */
+    int32_t *labels;  /* (plan.n); NULL with indices_only */
+    int32_t *samples; /* (plan.n), data set indices; NULL without indices_only */
     struct batch_plan plan;
 };
 
 struct loader;
 
-/* ERR_USAGE: a number out of range, a batch below the devices, no batch left by ORDER_CUT. On
- * error *out is NULL. */
+/* Allocates the memory of all batches and starts the workers. ERR_USAGE: a number is out of range,
+ * the batch has fewer samples than there are devices, or ORDER_CUT leaves no batch. After an error
+ * *out is NULL. */
 int loader_init(struct loader **out, const struct loader_config *config);
 
-int loader_steps(const struct loader *l);      /* batches of an epoch */
-int loader_duplicates(const struct loader *l); /* samples an epoch repeats so that V divides it */
+int loader_steps(const struct loader *l);      /* batches per epoch */
+int loader_duplicates(const struct loader *l); /* samples that an epoch repeats as padding */
 
-/* Begins an epoch at a step of it; what was prepared of another one is thrown away. */
+/* Begins an epoch at step first_step. Batches already prepared for another epoch are discarded. */
 int loader_start_epoch(struct loader *l, int epoch, int first_step);
 
-/* The next batch, in order; *out = NULL after the last one. The batch is the caller's until
- * loader_release. At most workers + LOADER_SPARE may be held (ERR_FAILED past that).
- * ERR_TIMEOUT: no worker delivered; or what `interrupted` said. */
+/* Stores the next batch in *out, or NULL after the last one. The caller holds the batch until
+ * loader_release, and may hold at most workers + LOADER_SPARE batches at once; one more is
+ * ERR_FAILED. ERR_TIMEOUT: no worker delivered the batch in time. Or the code of `interrupted`. */
 int loader_next(struct loader *l, struct loaded_batch **out);
-void loader_release(struct loader *l, struct loaded_batch *batch); /* NULL is fine */
+void loader_release(struct loader *l, struct loaded_batch *batch); /* takes NULL */
 
-/* Stops the workers (each finishes its batch at most) and frees all, held batches too. NULL is
- * fine. */
+/* Stops the workers, each after the batch that it is preparing, and frees everything, including
+ * batches that are held. Takes NULL. */
 void loader_free(struct loader *l);
 
 #ifdef __cplusplus

@@ -1,7 +1,7 @@
-/* Reading safetensors. The file may come from anywhere, so nothing in the header is used before
- * it is checked: sizes against the file, shapes against offsets (with overflow), offsets against
- * each other. Tensors must fill the data without hole or overlap; sorted by offset, that is one
- * comparison each. */
+/* Reads safetensors. The file may come from anywhere, so nothing in the header is used before it is
+ * checked: sizes against the file, shapes against offsets (with overflow in mind), and offsets
+ * against each other. The tensors must fill the data without holes or overlaps. Once they are
+ * sorted by offset, one comparison per tensor proves that. */
 #include "data/safetensors.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 #include "base/error.h"
 #include "base/json.h"
 
-enum { HEADER_LIMIT = 100000000 };
+enum { HEADER_LIMIT = 100000000 }; /* bytes; the format's own limit */
 
 static int wrong(const struct safetensors *s, const char *tensor, const char *why) {
     return fail(ERR_FAILED, "not a valid safetensors file: %s: %s%.100s%s%s: write it again",
@@ -35,8 +35,8 @@ static unsigned dtype_size(const char *dtype) {
     return 0;
 }
 
-/* A number of the header that counts something. */
-static int counts(const struct json *j) {
+/* Whether j is a whole number of at least 0. */
+static int is_count(const struct json *j) {
     return j && j->kind == JSON_NUMBER && j->is_integer && j->integer >= 0;
 }
 
@@ -46,7 +46,7 @@ static int read_shape(const struct safetensors *s, struct safetensors_entry *e,
     if (shape->count > SAFETENSORS_DIMS) return wrong(s, e->name, "more than 8 dimensions");
     e->count = 1;
     for (const struct json *d = shape->child; d; d = d->next) {
-        if (!counts(d)) return wrong(s, e->name, "a dimension is no whole number");
+        if (!is_count(d)) return wrong(s, e->name, "a dimension is not a whole number");
         if (__builtin_mul_overflow(e->count, (uint64_t)d->integer, &e->count))
             return wrong(s, e->name, "its shape is too large");
         e->shape[e->dims++] = d->integer;
@@ -54,7 +54,7 @@ static int read_shape(const struct safetensors *s, struct safetensors_entry *e,
     return OK;
 }
 
-/* One member of the header; data_bytes: what lies behind the header. */
+/* Reads and checks one member of the header. data_bytes is the size of the data. */
 static int read_entry(const struct safetensors *s, struct safetensors_entry *e,
                       const struct json *j, uint64_t data_bytes) {
     const struct json *dtype = json_find(j, "dtype"), *offsets = json_find(j, "data_offsets");
@@ -67,13 +67,13 @@ static int read_entry(const struct safetensors *s, struct safetensors_entry *e,
     unsigned size = dtype_size(e->dtype);
     if (!size) return wrong(s, e->name, "unknown dtype");
     CHECK(read_shape(s, e, json_find(j, "shape")));
-    if (!offsets || offsets->kind != JSON_ARRAY || offsets->count != 2 || !counts(offsets->child) ||
-        !counts(offsets->child->next))
+    if (!offsets || offsets->kind != JSON_ARRAY || offsets->count != 2 ||
+        !is_count(offsets->child) || !is_count(offsets->child->next))
         return wrong(s, e->name, "data_offsets are not two whole numbers");
     uint64_t begin = (uint64_t)offsets->child->integer,
              end = (uint64_t)offsets->child->next->integer;
     if (begin > end || end > data_bytes)
-        return wrong(s, e->name, "data_offsets lie outside of the file");
+        return wrong(s, e->name, "data_offsets lie outside the file");
     if (__builtin_mul_overflow(e->count, (uint64_t)size, &e->bytes) || e->bytes != end - begin)
         return wrong(s, e->name, "shape and data_offsets disagree");
     e->offset = begin;
@@ -83,7 +83,7 @@ static int read_entry(const struct safetensors *s, struct safetensors_entry *e,
 static int by_offset(const void *a, const void *b) {
     const struct safetensors_entry *x = a, *y = b;
     if (x->offset != y->offset) return x->offset < y->offset ? -1 : 1;
-    /* an empty tensor before the one that starts there */
+    /* An empty tensor comes before the one that starts at the same offset. */
     return (x->bytes > y->bytes) - (x->bytes < y->bytes);
 }
 
@@ -92,7 +92,8 @@ static int by_name(const void *a, const void *b) {
                   (*(const struct safetensors_entry *const *)b)->name);
 }
 
-/* JSON has seen to equal keys; "module.x" beside "x" is the one way left. */
+/* No name may occur twice. The JSON reader has refused equal keys, but "module.x" and "x" become
+ * equal here. */
 static int check_names(const struct safetensors *s) {
     if (s->count < 2) return OK;
     const struct safetensors_entry **sorted = malloc((size_t)s->count * sizeof *sorted);
@@ -103,20 +104,21 @@ static int check_names(const struct safetensors *s) {
     int code = OK;
     for (int i = 1; i < s->count && !code; i++)
         if (!strcmp(sorted[i - 1]->name, sorted[i]->name))
-            code = wrong(s, sorted[i]->name, "there twice");
+            code = wrong(s, sorted[i]->name, "its name occurs twice");
     free(sorted);
     return code;
 }
 
 static int check_metadata(const struct safetensors *s, const struct json *j) {
-    if (j->kind != JSON_OBJECT) return wrong(s, NULL, "__metadata__ is no object");
+    if (j->kind != JSON_OBJECT) return wrong(s, NULL, "__metadata__ is not an object");
     for (const struct json *pair = j->child; pair; pair = pair->next)
-        if (pair->kind != JSON_STRING) return wrong(s, NULL, "__metadata__ holds more than texts");
+        if (pair->kind != JSON_STRING)
+            return wrong(s, NULL, "__metadata__ holds something other than texts");
     return OK;
 }
 
 static int read_header(struct safetensors *s, uint64_t data_start, uint64_t data_bytes) {
-    if (s->header->kind != JSON_OBJECT) return wrong(s, NULL, "its header is no object");
+    if (s->header->kind != JSON_OBJECT) return wrong(s, NULL, "its header is not an object");
     s->entries = calloc((size_t)s->header->count + 1, sizeof *s->entries);
     if (!s->entries) return fail(ERR_MEMORY, "no memory to read: %s", s->path);
     for (const struct json *j = s->header->child; j; j = j->next) {
@@ -141,7 +143,7 @@ static int read_header(struct safetensors *s, uint64_t data_start, uint64_t data
 static int read_at(const struct safetensors *s, uint64_t offset, void *out, uint64_t bytes) {
     char *to = out;
     while (bytes) {
-        /* one call reads 2 GiB at most */
+        /* One call of pread reads at most 2 GiB. */
         size_t part = bytes < 1u << 30 ? (size_t)bytes : 1u << 30;
         ssize_t n = pread(s->fd, to, part, (off_t)offset);
         if (n < 0 && errno == EINTR) continue;
@@ -159,7 +161,9 @@ static int open_checked(struct safetensors *s) {
     if (s->fd < 0 || fstat(s->fd, &st))
         return fail_errno(ERR_FAILED, errno, "cannot read: %s", s->path);
     if (!S_ISREG(st.st_mode))
-        return fail(ERR_FAILED, "cannot read: %s: no regular file: give a file", s->path);
+        return fail(ERR_FAILED,
+                    "cannot read: %s: not a regular file: give the path of a safetensors file",
+                    s->path);
     uint64_t size = (uint64_t)st.st_size;
     if (size < 8) return wrong(s, NULL, "shorter than 8 bytes");
     CHECK(read_at(s, 0, &length, 8));
@@ -168,7 +172,7 @@ static int open_checked(struct safetensors *s) {
     char *text = malloc((size_t)length + 1);
     if (!text) return fail(ERR_MEMORY, "no memory to read: %s", s->path);
     int code = read_at(s, 8, text, length);
-    if (!code && text[0] != '{') code = wrong(s, NULL, "its header is no object");
+    if (!code && text[0] != '{') code = wrong(s, NULL, "its header is not an object");
     if (!code) code = json_parse(s->path, text, (size_t)length, &s->header);
     free(text);
     return code ? code : read_header(s, 8 + length, size - 8 - length);
@@ -184,27 +188,17 @@ int safetensors_open(struct safetensors *s, const char *path) {
 }
 
 void safetensors_close(struct safetensors *s) {
-    if (s->path && s->fd >= 0) close(s->fd); /* without a path it was never opened */
+    if (s->path && s->fd >= 0) close(s->fd); /* in a zeroed struct fd 0 is not ours */
     free(s->path);
     free(s->entries);
     json_free(s->header);
     memset(s, 0, sizeof *s);
 }
 
-const struct safetensors_entry *safetensors_find(const struct safetensors *s, const char *name) {
+static const struct safetensors_entry *find(const struct safetensors *s, const char *name) {
     for (int i = 0; i < s->count; i++)
         if (!strcmp(s->entries[i].name, name)) return &s->entries[i];
     return NULL;
-}
-
-const char *safetensors_metadata(const struct safetensors *s, const char *key) {
-    const struct json *value = json_find(json_find(s->header, "__metadata__"), key);
-    return value ? value->string : NULL;
-}
-
-int safetensors_read_bytes(const struct safetensors *s, const struct safetensors_entry *entry,
-                           void *out) {
-    return read_at(s, entry->offset, out, entry->bytes);
 }
 
 /* "[64, 32, 3, 3]" for an error text. */
@@ -219,7 +213,7 @@ static const char *shape_text(char text[200], int dims, const int64_t *shape) {
 int safetensors_read(const struct safetensors *s, const char *name, int dims, const int64_t *shape,
                      float *out) {
     char want[200], have[200];
-    const struct safetensors_entry *e = safetensors_find(s, name);
+    const struct safetensors_entry *e = find(s, name);
     if (!e)
         return fail(ERR_FAILED, "no tensor '%s' in: %s: give a file of the same model", name,
                     s->path);
@@ -231,5 +225,5 @@ int safetensors_read(const struct safetensors *s, const char *name, int dims, co
     if (strcmp(e->dtype, "F32"))
         return fail(ERR_FAILED, "tensor '%s' is not float32: %s has %s: save it as float32", name,
                     s->path, e->dtype);
-    return safetensors_read_bytes(s, e, out);
+    return read_at(s, e->offset, out, e->bytes);
 }

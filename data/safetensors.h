@@ -1,12 +1,15 @@
-/* safetensors: named tensors in one file, readable by every framework and safe to open from
- * anyone. Layout:
+/* safetensors: a file of named tensors that many frameworks read, and that is safe to open even if
+ * it comes from a stranger. Its layout:
  *
- *     8 bytes   length of the header, little-endian
- *     header    JSON: {"name": {"dtype": "F32", "shape": [64, 32, 3, 3], "data_offsets": [begin, end]}, ...,
- *               "__metadata__": {"any": "text"}}, spaces at its end
- *     data      the tensors' bytes, row-major, little-endian; offsets count from here, without holes or overlaps
+ *     8 bytes   the length of the header, a little-endian number
+ *     header    JSON, padded with spaces:
+ *                   {"W1": {"dtype": "F32", "shape": [20, 1, 3, 3], "data_offsets": [0, 720]},
+ *                    "b1": ..., "__metadata__": {"any key": "any text"}}
+ *     data      the bytes of all tensors, row-major, little-endian. Offsets count from the start
+ *               of the data and leave neither holes nor overlaps.
  *
- * Little-endian machines only, as all of Duet. Source: the format's public description. */
+ * Like all of Duet, this works on little-endian machines alone. Source: the public description of
+ * the format. */
 #ifndef DATA_SAFETENSORS_H
 #define DATA_SAFETENSORS_H
 
@@ -21,58 +24,51 @@ enum { SAFETENSORS_DIMS = 8 };
 
 struct json;
 
-/* One tensor of a file. */
+/* One tensor of an open file. */
 struct safetensors_entry {
-    /* without the prefix "module." that PyTorch's DP and DDP put before every name */
-    const char *name;
+    const char *name;  /* without the prefix "module.", which PyTorch's DP and DDP add */
     const char *dtype; /* "F32", "I64", ... */
-    int dims;
+    int dims;          /* 0 .. SAFETENSORS_DIMS */
     int64_t shape[SAFETENSORS_DIMS];
-    uint64_t count, offset, bytes; /* offset from the start of the file */
+    uint64_t count;  /* elements */
+    uint64_t bytes;  /* count times the size of dtype */
+    uint64_t offset; /* of the tensor's first byte, counted from the start of the file */
 };
 
+/* An open file. */
 struct safetensors {
     int fd;
     char *path;
-    int count;
-    struct safetensors_entry *entries; /* in the order of their data */
-    struct json *header;
+    int count;                         /* how many tensors there are */
+    struct safetensors_entry *entries; /* [count], in the order of their data in the file */
+    struct json *header;               /* the parsed header; entries point into it */
 };
 
-/* Opens and checks everything but the numbers: ERR_FAILED names the path and what is wrong. The
- * file stays open until safetensors_close, which takes a zeroed struct too. */
+/* Opens a file and checks its whole header; only the tensors' numbers are not looked at. The file
+ * stays open until safetensors_close. ERR_FAILED names the path and what is wrong. */
 int safetensors_open(struct safetensors *s, const char *path);
-void safetensors_close(struct safetensors *s);
+void safetensors_close(struct safetensors *s); /* takes a zeroed struct and a closed one */
 
-/* NULL: none */
-const struct safetensors_entry *safetensors_find(const struct safetensors *s, const char *name);
-/* NULL: none */
-const char *safetensors_metadata(const struct safetensors *s, const char *key);
-
-/* Reads a float32 tensor of exactly this shape into out. ERR_FAILED: no such name, other shape,
- * other type. */
+/* Reads the float32 tensor of this name into out, which has room for all its elements. ERR_FAILED:
+ * there is no tensor of this name, shape and type. */
 int safetensors_read(const struct safetensors *s, const char *name, int dims, const int64_t *shape,
                      float *out);
-
-/* The bytes of any tensor, entry->bytes of them. */
-int safetensors_read_bytes(const struct safetensors *s, const struct safetensors_entry *entry,
-                           void *out);
 
 /* A float32 tensor to be written. */
 struct safetensors_item {
     const char *name;
     int dims;
     int64_t shape[SAFETENSORS_DIMS];
-    const float *data;
+    const float *data; /* row-major */
 };
 
 struct safetensors_pair {
     const char *key, *value;
 };
 
-/* Writes the tensors in the order given, and the pairs as __metadata__ (none where pairs is 0).
- * The file is there whole or not at all (base/atomic_file.h). ERR_FAILED: cannot write, the same
- * name twice. */
+/* Writes `count` tensors in the order given, and `pairs` pairs as __metadata__ (0: no metadata).
+ * The file appears whole or not at all (base/atomic_file.h). ERR_FAILED: the file cannot be
+ * written, or a name occurs twice. */
 int safetensors_write(const char *path, const struct safetensors_item *items, int count,
                       const struct safetensors_pair *metadata, int pairs);
 

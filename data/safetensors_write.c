@@ -1,4 +1,4 @@
-/* Writing safetensors: the header is made in memory first, since its length comes before it. */
+/* Writes safetensors. The header is made in memory first, because its length precedes it. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,7 +41,8 @@ static void describe(struct json_writer *w, const struct safetensors_item *items
     json_close(w);
 }
 
-/* The header's text, padded with spaces so that the data begins at a multiple of 8; malloc'ed. */
+/* Makes the text of the header, padded with spaces so that the data begins at a multiple of 8. The
+ * caller frees *text, also after an error. */
 static int make_header(const char *path, const struct safetensors_item *items, int count,
                        const struct safetensors_pair *metadata, int pairs, char **text,
                        size_t *bytes) {
@@ -51,12 +52,12 @@ static int make_header(const char *path, const struct safetensors_item *items, i
     json_start(&w, file);
     describe(&w, items, count, metadata, pairs);
     int code = json_finish(&w, path);
-    size_t end = *bytes; /* as flushed by json_finish */
+    size_t end = *bytes; /* json_finish has flushed, so this is the length so far */
     for (size_t n = end; !code && n % 8; n++)
         fputc(' ', file);
     if (fclose(file)) CHECK_KEEP(fail(ERR_MEMORY, "cannot write: %s: no memory", path), code);
-    if (!code) (*text)[end - 1] = ' '; /* where json_finish ended the line */
-    /* one place knows what a good header is; it finds equal names, too */
+    if (!code) (*text)[end - 1] = ' '; /* over the newline of json_finish */
+    /* The reader knows what a valid header is; it also finds names that occur twice. */
     struct json *parsed = NULL;
     if (!code) code = json_parse(path, *text, *bytes, &parsed);
     json_free(parsed);

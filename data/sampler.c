@@ -1,6 +1,7 @@
-/* The epoch's order and its shares. The point of interest is the end: R replicas need equally
- * many samples, or one of them would wait for ever in an allreduce the others never join.
- * Padding trains a few samples twice; cutting leaves a few out, others each epoch. */
+/* The order of an epoch and its shares. The interesting part is the end of the order: all R
+ * replicas need equally many samples, or one of them would wait for ever in an allreduce that the others
+ * never join. Padding trains on a few samples twice. Cutting leaves a few out, different ones in
+ * each epoch if the order is shuffled. */
 #include "data/sampler.h"
 
 #include <stdlib.h>
@@ -44,7 +45,7 @@ void order_epoch(const struct order *o, int epoch, int32_t *index) {
             index[i] = i;
     }
     int64_t length = order_length(o);
-    /* again and again if R > count */
+    /* If R exceeds the count, the beginning is repeated several times. */
     for (int64_t p = o->count; p < length; p++)
         index[p] = index[p - o->count];
 }
@@ -62,7 +63,7 @@ int sampler_indices(const struct order *o, int rank, int epoch, int32_t **out, i
         return fail(ERR_MEMORY, "sampler: no memory for %lld positions: use a smaller data set",
                     (long long)room);
     order_epoch(o, epoch, index);
-    /* p >= *n: read before written */
+    /* In place: p >= *n, so each element is read before it is overwritten. */
     for (int64_t p = rank; p < length; p += o->replicas)
         index[(*n)++] = index[p];
     *out = index;

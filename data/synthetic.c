@@ -1,17 +1,19 @@
-/* A picture is a digit of a pocket calculator drawn by an unsteady hand: up to seven strokes
+/* A picture is the digit of a pocket calculator, drawn by an unsteady hand with up to seven
+ * strokes:
  *
- *      (0,0) --0-- (1,0)       each corner is moved at random, the whole is scaled, sheared and shifted,
- *        |           |         ink and pen width vary, one stray stroke and noise are added.
- *        1           2
- *        |           |         So no pixel tells a class by itself, neighbouring classes (8 and 0, 8 and 9,
- *      (0,1) --3-- (1,1)       1 and 7) differ in one stroke, and a convolution that finds strokes wins over
- *        |           |         a linear classifier.
- *        4           5
+ *      (0,0) --0-- (1,0)     Each corner is moved at random. The whole digit is scaled, sheared
+ *        |           |       and shifted. Ink and pen width vary. One stray stroke and noise are
+ *        1           2       added.
+ *        |           |
+ *      (0,1) --3-- (1,1)     So no single pixel reveals the class, similar classes (8 and 0,
+ *        |           |       8 and 9, 1 and 7) differ in one stroke, and a convolution, which can
+ *        4           5       find strokes, does better than a linear classifier.
  *        |           |
  *      (0,2) --6-- (1,2)
  *
- * Only +, -, *, / and sqrt on doubles, which IEEE 754 rounds alike everywhere: the bytes are the
- * same on every machine. The numbers come from Philox, so pictures do not depend on each other. */
+ * The code uses only +, -, *, / and sqrt on doubles, which IEEE 754 rounds alike everywhere, so the
+ * bytes are the same on every machine. The random numbers come from Philox, so that no picture
+ * depends on another. */
 #include "data/synthetic.h"
 
 #include <math.h>
@@ -25,7 +27,7 @@ struct point {
     double x, y;
 };
 
-/* Numbers of one picture, in the order they are asked for. */
+/* The random numbers of one picture, in the order in which they are used. */
 struct draws {
     uint64_t seed;
     uint32_t set, index, used;
@@ -41,7 +43,7 @@ static double between(struct draws *d, double low, double high) {
     return low + (high - low) * (next_word(d) * 0x1p-32);
 }
 
-/* Inks every pixel within `width` of the segment a-b, fading over one pixel at the rim. */
+/* Inks every pixel within `width` of the segment from a to b; the ink fades over the next pixel. */
 static void draw_stroke(float *ink, struct point a, struct point b, double width, double darkness) {
     double reach = width + 1, dx = b.x - a.x, dy = b.y - a.y, length2 = dx * dx + dy * dy;
     int left = (int)fmax(0, fmin(a.x, b.x) - reach),
@@ -64,7 +66,7 @@ static void draw_digit(struct draws *d, int digit, float *ink) {
     static const int ends[STROKES][2] = {{0, 1}, {0, 2}, {1, 3}, {2, 3}, {2, 4}, {3, 5}, {4, 5}};
     static const char *strokes_of[SYNTHETIC_CLASSES] = {
         "012456", "25", "02346", "02356", "1235", "01356", "013456", "025", "0123456", "012356"};
-    /* of one half */
+    /* width is that of the digit; height is that of its upper or lower half */
     double width = between(d, 5, 9), height = between(d, 6, 9);
     double across = between(d, -0.25, 0.25), down = between(d, -0.15, 0.15); /* shear */
     double middle_x = 13.5 + between(d, -3, 3), middle_y = 13.5 + between(d, -3, 3);
@@ -83,8 +85,8 @@ static void draw_digit(struct draws *d, int digit, float *ink) {
     draw_stroke(ink, from, to, between(d, 0.2, 0.8), between(d, 60, 200));
 }
 
-/* Noise of -32..32, falling off to both sides: the sum of two random bytes, four pixels from two
- * words. */
+/* Adds noise between -31 and 31, small values being likelier: the sum of two random bytes, centred
+ * and divided by 8. Two words give the noise of four pixels. */
 static void add_noise(struct draws *d, const float *ink, uint8_t *image) {
     for (int i = 0; i < SIDE * SIDE; i += 4) {
         uint32_t a = next_word(d), b = next_word(d);

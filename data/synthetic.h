@@ -1,6 +1,6 @@
-/* Pictures out of nothing: ten classes of 28 x 28 grey pictures that a network can learn, for
- * machines without the real files. Each picture is a pure function of (seed, set, index): same
- * on every machine, in any order. */
+/* Synthetic pictures: ten classes of 28 x 28 grey pictures that a network can learn, for machines
+ * without the real files. Each picture is a pure function of (seed, set, index), so it is the same
+ * on every machine and in any order. */
 #ifndef DATA_SYNTHETIC_H
 #define DATA_SYNTHETIC_H
 
@@ -12,8 +12,8 @@ extern "C" {
 
 enum { SYNTHETIC_SIDE = 28, SYNTHETIC_CLASSES = 10 };
 
-/* Fills images (count, 28, 28) and labels (count), 0..9. `set` tells training (0) and test (1)
- * pictures apart. */
+/* Fills images (count, 28, 28) and labels (count), each 0 .. 9. `set` is 0 for training pictures
+ * and 1 for test pictures. */
 void synthetic_fill(uint64_t seed, uint32_t set, int count, uint8_t *images, uint8_t *labels);
 
 #ifdef __cplusplus

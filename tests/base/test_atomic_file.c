@@ -75,8 +75,8 @@ Test(atomic_file, what_cannot_be_written, .timeout = 30) {
     atomic_abandon(&f);
 }
 
-/* A limit on the file size stands in for a full disk: the old file stays, and nothing is left of the
- * new one. */
+/* A limit on the file size stands in for a full disk: the old file stays, and nothing is left of
+ * the new one. */
 Test(atomic_file, no_room, .timeout = 30) {
     char folder[] = "/tmp/duet-test-XXXXXX", path[64];
     cr_assert_not_null(mkdtemp(folder));

@@ -103,7 +103,7 @@ Test(cli_bad_files, folders, .timeout = 120, .init = cli_folder_make, .fini = cl
     cli_fails(1, "in d/train-images|--data-dir DIR", "train --data-dir d/train-images-idx3-ubyte");
     unlink("d/train-images-idx3-ubyte");
     cr_assert_eq(mkdir("d/train-images-idx3-ubyte", 0777), 0);
-    all_modes_fail("train-images-idx3-ubyte|no regular file");
+    all_modes_fail("train-images-idx3-ubyte|not a regular file");
 }
 
 /* A last batch smaller than the devices is no error, nor is a data set smaller than a batch. */

@@ -1,5 +1,5 @@
-/* What must hold of a data set on a device of any kind: tests/data/test_device_dataset.c and
- * tests/cuda/test_gather.c. */
+/* What must hold for a data set on a device of any kind. tests/data/test_device_dataset.c and
+ * tests/cuda/test_gather.c run these checks. */
 #ifndef TESTS_TEST_DEVICE_DATASET_H
 #define TESTS_TEST_DEVICE_DATASET_H
 
@@ -7,7 +7,7 @@
 #include "data/loader.h"
 #include "tests/device/gather.h"
 
-/* Pictures of 1 x `pixels` whose bytes say where they lie. */
+/* Pictures of 1 x `pixels`, in which the value of a byte depends on its position. */
 static inline struct dataset dataset_of(int count, int pixels) {
     size_t bytes = (size_t)count * (size_t)pixels;
     uint8_t *images = malloc(bytes), *labels = malloc((size_t)count);
@@ -18,8 +18,8 @@ static inline struct dataset dataset_of(int count, int pixels) {
     return (struct dataset){"tests", count, 1, pixels, images, labels, {images, labels}};
 }
 
-/* Sizes about the edges of a piece, images and labels alike: every byte arrives, and the ledger
- * knows. */
+/* For sizes around the size of a piece, of pictures and of labels, every byte arrives and the ledger
+ * counts it. */
 static inline void resident_arrives_whole(struct device *d) {
     static const int sizes[][2] = {{1, 1},
                                    {7, 784},
@@ -52,8 +52,8 @@ static inline void resident_arrives_whole(struct device *d) {
     device_dataset_free(NULL);
 }
 
-/* The two ways of an epoch: floats from the loader; samples from it and the pictures that lie on
- * the device. */
+/* One epoch loaded in both ways gives the same batches: as floats from the loader, and as indices
+ * from the loader with the pictures that reside on the device. */
 static inline void resident_batches_equal_the_loaders(struct device *d) {
     struct dataset set = dataset_of(103, 28 * 28);
     struct loader_config c = {.set = &set,
@@ -110,7 +110,8 @@ static inline void resident_batches_equal_the_loaders(struct device *d) {
     dataset_free(&set);
 }
 
-/* A set that does not fit: the line says of what and who asked, and nothing is held. */
+/* A set that does not fit: the error says that memory was asked for a data set, and nothing is
+ * held. */
 static inline void resident_too_large(struct device *d, int count) {
     struct dataset set = dataset_of(count, 1024);
     struct device_dataset resident;

@@ -1,5 +1,5 @@
-/* The batch plan: every sample once, the same segments on any number of devices, PyTorch's
- * shares where it has them. */
+/* The batch plan: every sample occurs once, the segments are the same on any number of devices, and
+ * where PyTorch defines the shares they are PyTorch's. */
 #include <stdint.h>
 
 #include "base/error.h"
@@ -15,7 +15,7 @@ static const int virtuals[] = {1, 2, 3, 4, 8, 64};
 static const int batches[] = {1, 2, 3, 5, 8, 13, 64, 100};
 static const int lengths[] = {1, 2, 7, 24, 64, 100, 192};
 
-/* The plan of all W devices for one batch, and the samples. */
+/* The plan of one batch for all W devices; `sample` receives the samples. */
 static struct batch_plan plan_all(struct split s, const int32_t *order, int length, int B, int k,
                                   int32_t *sample) {
     struct batch_plan plan;
@@ -23,8 +23,8 @@ static struct batch_plan plan_all(struct split s, const int32_t *order, int leng
     return plan;
 }
 
-/* Checks one plan against the rule said in other words: v's samples are those positions, in this
- * order. */
+/* Checks one plan against the rule itself: the samples of virtual device v are those at the
+ * positions p with p mod V = v, in ascending order. */
 static void check_strided(int V, int W, int length, int B, int k, const int32_t *order) {
     struct split s = {SPLIT_STRIDED, W, V};
     int32_t sample[MOST];
@@ -48,17 +48,17 @@ static void check_strided(int V, int W, int length, int B, int k, const int32_t 
     }
     cr_assert_eq(at, plan.n);
     int sum = 0;
-    for (int r = 0; r < W; r++) { /* each device alone sees its own part of the same plan */
+    for (int r = 0; r < W; r++) { /* planned alone, a device gets its part of the same plan */
         int32_t own[MOST];
         struct batch_plan one;
         batch_plan(&s, order, length, B, k, r, 1, &one, own);
-        struct segments share = batch_share(&plan, r);
+        const struct segment *share = plan.segments.seg + r * plan.per_device;
         cr_assert_eq(one.n, plan.device_n[r]);
         cr_assert(one.n <= batch_capacity(&s, B, 1) && batch_capacity(&s, B, 1) <= B, "capacity");
         cr_assert_eq(one.global_n, plan.global_n);
         cr_assert(!memcmp(own, sample + sum, (size_t)one.n * sizeof *own));
-        cr_assert(one.segments.count == share.count && one.segments.n == share.n);
-        cr_assert(!memcmp(one.segments.seg, share.seg, (size_t)share.count * sizeof *share.seg));
+        cr_assert(one.segments.count == plan.per_device && one.segments.n == plan.device_n[r]);
+        cr_assert(!memcmp(one.segments.seg, share, (size_t)plan.per_device * sizeof *share));
         sum += one.n;
     }
     cr_assert_eq(sum, plan.n);
@@ -70,7 +70,7 @@ Test(batch, strided_grid, .timeout = 60) {
             for (int c = 0; c < COUNT(lengths); c++) {
                 int32_t order[MOST];
                 int length = lengths[c], steps = batch_count(length, batches[b], 0);
-                /* 251 is prime: all differ */
+                /* 251 is prime, so all values differ. */
                 for (int p = 0; p < length; p++)
                     order[p] = (p * 37 + 11) % 251;
                 cr_assert_eq(steps, (length + batches[b] - 1) / batches[b]);
@@ -80,7 +80,7 @@ Test(batch, strided_grid, .timeout = 60) {
             }
 }
 
-/* With V = W the shares of an epoch are DistributedSampler's lists, cut at the batches. */
+/* With V = W, the shares of an epoch are the lists of DistributedSampler, cut into batches. */
 Test(batch, epoch_is_distributed_sampler, .timeout = 30) {
     for (int W = 1; W <= 5; W++) {
         struct order o = {50, W, ORDER_PAD, 1, 3};
@@ -104,7 +104,7 @@ Test(batch, epoch_is_distributed_sampler, .timeout = 30) {
     }
 }
 
-/* The picture in data/batch.h. */
+/* The worked example of data/batch.h. */
 Test(batch, written_out, .timeout = 30) {
     int32_t order[12], sample[6];
     for (int p = 0; p < 12; p++)
@@ -129,7 +129,7 @@ Test(batch, chunked_as_pytorch_scatters, .timeout = 30) {
         order[p] = 63 - p;
     for (int i = 0; i < COUNT(want); i++) {
         struct split s = {SPLIT_CHUNKED, want[i].devices, 0};
-        /* batch 1 is the short one */
+        /* Batch 1 is the short one. */
         struct batch_plan plan = plan_all(s, order, 20 + want[i].n, 20, 1, sample);
         cr_assert_eq(plan.n, want[i].n);
         cr_assert_eq(plan.segments.count, want[i].devices);

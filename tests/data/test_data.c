@@ -1,4 +1,4 @@
-/* Data sets: the real files, every way a file can be bad, and the synthetic pictures. */
+/* Data sets: the real files, every way in which a file can be bad, and the synthetic pictures. */
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -18,7 +18,7 @@
 
 static char folder[] = "/tmp/duet-test-XXXXXX";
 
-/* A scratch folder and paths in it (a few may live at once). */
+/* A scratch folder. in(NAME) is a path in it; the last four results stay valid. */
 static void scratch_make(void) {
     cr_assert_not_null(mkdtemp(folder));
 }
@@ -47,7 +47,7 @@ static const uint8_t pictures[] = {0, 0, 8, 3, 0, 0, 0, 3, 0, 0, 0, 2,  0,  0,
                                    0, 2, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 255};
 static const uint8_t marks[] = {0, 0, 8, 1, 0, 0, 0, 3, 9, 0, 4};
 
-/* The one error line: it names the path and has no line break. */
+/* The error is one line, which says why and names the path. */
 static void refused(int code, const char *path, const char *why) {
     cr_assert_eq(code, ERR_FAILED, "%s was taken", path);
     cr_assert(strstr(error_message(), why), "'%s' does not say '%s'", error_message(), why);
@@ -76,10 +76,10 @@ Test(idx, refuses_bad_files, .timeout = 30, .init = scratch_make, .fini = scratc
     uint8_t b[64];
     struct idx x;
     refused(idx_read(&x, in("absent"), 3), in("absent"), "No such file");
-    refused(idx_read(&x, folder, 3), folder, "no regular file");
+    refused(idx_read(&x, folder, 3), folder, "not a regular file");
     cr_assert_eq(mkfifo(in("pipe"), 0600), 0);
-    refused(idx_read(&x, in("pipe"), 3), in("pipe"), "no regular file");
-    /* cut at every byte */
+    refused(idx_read(&x, in("pipe"), 3), in("pipe"), "not a regular file");
+    /* cut off at every byte */
     for (size_t n = 0; n < sizeof pictures; n++)
         bad_idx("short", pictures, n, "truncated");
     memcpy(b, pictures, sizeof pictures);
@@ -90,16 +90,16 @@ Test(idx, refuses_bad_files, .timeout = 30, .init = scratch_make, .fini = scratc
     bad_idx("type", b, sizeof pictures, "wrong magic number");
     memcpy(b, pictures, sizeof pictures), b[7] = 0;
     bad_idx("none", b, sizeof pictures, "size out of range");
-    memcpy(b, pictures, sizeof pictures), memset(b + 4, 0xff, 12); /* a product past 64 bits */
+    memcpy(b, pictures, sizeof pictures), memset(b + 4, 0xff, 12); /* the product exceeds 64 bits */
     bad_idx("huge", b, sizeof pictures, "size out of range");
-    memcpy(b, pictures, sizeof pictures), b[4] = 4; /* 256 MiB said, 12 bytes there */
+    memcpy(b, pictures, sizeof pictures), b[4] = 4; /* 256 MiB promised, 12 bytes present */
     bad_idx("much", b, sizeof pictures, "truncated");
     bad_idx("raw.gz", pictures, sizeof pictures, "not a gzip file");
     bad_idx("empty.gz", "", 0, "not a gzip file");
 }
 
 #ifdef HAVE_ZLIB
-/* Packs into out (64 KiB), returns the bytes. */
+/* Packs into out, which has 64 KiB, and returns the size of the packed file. */
 static size_t pack(const void *bytes, size_t count, uint8_t *out) {
     gzFile f = gzopen(in("packed"), "wb");
     gzwrite(f, bytes, (unsigned)count);
@@ -120,7 +120,7 @@ Test(idx, gzip, .timeout = 60, .init = scratch_make, .fini = scratch_remove) {
     cr_assert_eq(idx_read(&x, in("good.gz"), 3), OK, "%s", error_message());
     cr_assert_arr_eq(x.data, pictures + 16, 12);
     idx_free(&x);
-    put(in("good"), gz, n); /* known by its content, not its name */
+    put(in("good"), gz, n); /* gzip is recognised by content, not by name */
     cr_assert_eq(idx_read(&x, in("good"), 3), OK, "%s", error_message());
     idx_free(&x);
     for (size_t cut = 2; cut < n; cut++)
@@ -183,7 +183,7 @@ Test(dataset, a_missing_set_names_all_ways_out, .timeout = 30, .init = scratch_m
                           "--dataset synthetic"};
     for (int i = 0; i < COUNT(ways); i++)
         cr_assert(strstr(error_message(), ways[i]), "no way '%s'", ways[i]);
-    cr_assert_eq(chdir(folder), 0); /* without a folder the known places are searched, from here */
+    cr_assert_eq(chdir(folder), 0); /* NULL as folder: searches below the current folder */
     cr_assert_eq(dataset_open(&set, "mnist", NULL, 1), ERR_FAILED);
     cr_assert_not(strstr(error_message(), "apt"), "no package has mnist: %s", error_message());
     cr_assert(mkdir("datasets", 0700) == 0 && mkdir("datasets/mnist", 0700) == 0);
@@ -219,7 +219,7 @@ Test(dataset, the_real_fashion_mnist, .timeout = 60) {
             cr_assert_eq(of_class[i], set.count / 10, "class %d", i);
         for (int64_t i = 0; i < set.count * 784ll; i++)
             sum += set.images[i];
-        /* the known mean */
+        /* the mean pixel of the real training pictures */
         if (train) cr_assert_float_eq(sum / (60000.0 * 784 * 255), 0.2860405969887955, 1e-12);
         dataset_free(&set);
     }
@@ -229,7 +229,7 @@ Test(synthetic, the_same_everywhere_and_of_all_classes, .timeout = 60) {
     enum { N = 2000 };
     static uint8_t images[N * 784], again[N * 784], labels[N], other[N];
     synthetic_fill(0, 0, N, images, labels);
-    /* of the first 100 pictures: the bytes are promised on every machine */
+    /* The hash of the first 100 pictures: their bytes are the same on every machine. */
     uint64_t hash = 0xcbf29ce484222325u;
     for (int i = 0; i < 100 * 784; i++)
         hash = (hash ^ images[i]) * 0x100000001b3u;
@@ -239,7 +239,7 @@ Test(synthetic, the_same_everywhere_and_of_all_classes, .timeout = 60) {
         of_class[labels[i]]++;
     for (int i = 0; i < 10; i++)
         cr_assert(of_class[i] > N / 20, "class %d: %d of %d", i, of_class[i], N);
-    synthetic_fill(0, 0, 10, again, other); /* a picture does not depend on how many are made */
+    synthetic_fill(0, 0, 10, again, other); /* a picture does not depend on the count */
     cr_assert(!memcmp(images, again, 10 * 784) && !memcmp(labels, other, 10));
     synthetic_fill(0, 1, N, again, other);
     cr_assert_arr_neq(images, again, sizeof images);
@@ -247,8 +247,8 @@ Test(synthetic, the_same_everywhere_and_of_all_classes, .timeout = 60) {
     cr_assert_arr_neq(images, again, sizeof images);
 }
 
-/* Harder than a glance, easier than noise: no pixel comes near telling two classes apart, while
- * the nearest of 2000 training pictures is right far above chance. */
+/* The pictures are neither trivial nor noise: no single pixel comes near telling two classes apart,
+ * while the nearest of 2000 training pictures has the right class far more often than chance. */
 Test(synthetic, learnable_but_not_by_one_pixel, .timeout = 60) {
     enum { N = 2000, TESTS = 200 };
     static uint8_t images[N * 784], labels[N], test[TESTS * 784], expected[TESTS];
@@ -259,7 +259,7 @@ Test(synthetic, learnable_but_not_by_one_pixel, .timeout = 60) {
         int bright[10] = {0}, total[10] = {0};
         for (int i = 0; i < N; i++)
             total[labels[i]]++, bright[labels[i]] += images[i * 784 + pixel] > 80;
-        /* the best one-pixel answer: one class when bright, another when dark */
+        /* The best answer from one pixel: one class if it is bright, another if it is dark. */
         double most = 0, rest = 0;
         for (int c = 0; c < 10; c++) {
             if (bright[c] > most) most = bright[c];
@@ -267,7 +267,7 @@ Test(synthetic, learnable_but_not_by_one_pixel, .timeout = 60) {
         }
         if ((most + rest) / N > best) best = (most + rest) / N;
     }
-    /* chance is 0.1, two classes of ten 0.2 */
+    /* Chance gives 0.1; telling two classes of ten for sure would give 0.2. */
     cr_assert(best < 0.25, "one pixel is right for %.2f", best);
     int right = 0;
     for (int t = 0; t < TESTS; t++) {

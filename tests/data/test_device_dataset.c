@@ -1,5 +1,5 @@
-/* A data set on emulated devices. On host-late a piece of staging memory that is filled again
- * before its copy is done shows as wrong bytes. */
+/* A data set on emulated devices. On host-late, staging memory that is filled again before the copy
+ * from it is done leads to wrong bytes. */
 #include <pthread.h>
 
 #include "tests/data/device_dataset.h"
@@ -7,7 +7,7 @@
 static struct device *open_with(enum device_kind kind, uint64_t memory) {
     struct device_config config = test_config(kind, 0);
     struct device *d;
-    config.memory_bytes += memory - (8 << 20); /* a GPU's workspace apart */
+    config.memory_bytes += memory - (8 << 20); /* besides the workspace that a GPU needs */
     MUST(device_open(&d, &config));
     return d;
 }
@@ -34,7 +34,7 @@ Test(device_dataset, one_that_does_not_fit_leaves_nothing, .timeout = 60) {
         void *rest;
         resident_too_large(d, 5000);
         MUST(device_alloc(d, &rest, (4 << 20) - 3000 * 1024, MEM_INPUT));
-        resident_too_large(d, 3000); /* the labels' turn */
+        resident_too_large(d, 3000); /* the pictures fit, the labels do not */
         device_close(d);
     }
 }

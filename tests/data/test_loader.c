@@ -1,5 +1,5 @@
-/* The loader: right pixels in the right order with any number of workers, and a clean end at any
- * moment. */
+/* The loader: the right pixels in the right order with any number of workers, and a clean end at
+ * any moment. */
 #include <stdint.h>
 
 #include "base/error.h"
@@ -10,7 +10,7 @@
 
 enum { SAMPLES = 103, PIXELS = 6 };
 
-/* Pictures of 2 x 3 that say which sample they are, and reach every byte value. */
+/* Pictures of 2 x 3 whose bytes depend on the sample, and which contain every byte value. */
 static uint8_t images[SAMPLES * PIXELS], labels[SAMPLES];
 static struct dataset tiny = {"tiny", SAMPLES, 2, 3, images, labels, {0}};
 
@@ -46,7 +46,7 @@ static struct loaded_batch *next(struct loader *l) {
     return b;
 }
 
-/* The batch is what the plan says, pixel by pixel. */
+/* Compares a batch with its plan, pixel by pixel. */
 static void check_batch(const struct loader_config *c, const struct loaded_batch *b, int epoch,
                         int step) {
     struct order o = {SAMPLES, split_replicas(&c->split), c->end, c->shuffle, c->seed};
@@ -79,7 +79,7 @@ static int walk_epoch(struct loader *l, const struct loader_config *c, int epoch
         check_batch(c, b, epoch, step);
         loader_release(l, b);
     }
-    cr_assert_null(next(l)); /* after the end it stays the end */
+    cr_assert_null(next(l)); /* at the end of an epoch it stays there */
     return step;
 }
 
@@ -94,7 +94,7 @@ Test(loader, whole_epochs_with_any_number_of_workers, .timeout = 60, .init = tin
             struct loader *l = opened(&c);
             cr_assert_eq(loader_steps(l), steps[end % 3]);
             cr_assert_eq(loader_duplicates(l), end % 3 == 0 ? 1 : 0);
-            cr_assert_null(next(l)); /* nothing before the first epoch */
+            cr_assert_null(next(l)); /* no epoch was started */
             for (int epoch = 0; epoch < 3; epoch++)
                 cr_assert_eq(walk_epoch(l, &c, epoch, 0), steps[end % 3]);
             cr_assert_eq(walk_epoch(l, &c, 7, 4), steps[end % 3]);
@@ -153,7 +153,7 @@ Test(loader, an_epoch_may_begin_in_the_middle_of_another, .timeout = 60, .init =
             for (int k = 0; k < round % 4; k++) {
                 struct loaded_batch *b = next(l);
                 check_batch(&c, b, round, k);
-                /* one batch stays with the caller, over the change of epoch too */
+                /* One batch stays held, also while the epoch changes. */
                 loader_release(l, held);
                 held = b;
             }
@@ -184,8 +184,8 @@ Test(loader, holding_every_batch_is_an_error_not_a_hang, .timeout = 30, .init = 
     }
 }
 
-/* A worker that is late: a batch that takes milliseconds. Waits for it until one fails; returns
- * its code. On a busy machine the worker may win a round, not all of them. */
+/* Waits for batches that take a worker milliseconds until a wait fails, and returns its code. On a
+ * busy machine the worker may be in time once, but not in every round. */
 static int wait_for_a_late_worker(double timeout_s, int (*interrupted)(void *), void *context) {
     static struct dataset large;
     cr_assert_eq(dataset_synthetic(&large, 0, 5000, 1), OK);
@@ -209,7 +209,8 @@ static int wait_for_a_late_worker(double timeout_s, int (*interrupted)(void *), 
 
 Test(loader, a_wait_has_a_deadline, .timeout = 30) {
     cr_assert_eq(wait_for_a_late_worker(1e-9, NULL, NULL), ERR_TIMEOUT);
-    cr_assert(strstr(error_message(), "no worker delivered in time"), "%s", error_message());
+    cr_assert(strstr(error_message(), "no worker delivered the batch in time"), "%s",
+              error_message());
 }
 
 static int job_ended(void *context) {
@@ -222,7 +223,7 @@ Test(loader, a_wait_ends_with_the_job, .timeout = 30) {
     cr_assert_str_eq(error_message(), "rank 3 has failed");
 }
 
-/* The order may not change under a worker that reads it. */
+/* The order of the epoch must not change while a worker reads it. */
 Test(loader, a_new_epoch_waits_for_the_batch_being_filled, .timeout = 30) {
     static struct dataset large;
     enum { N = 3000 };
@@ -248,7 +249,7 @@ Test(loader, a_new_epoch_waits_for_the_batch_being_filled, .timeout = 30) {
     dataset_free(&large);
 }
 
-/* Staging memory from the caller: counted, and refused at the `left`-th request. */
+/* Staging memory from the caller. It is counted, and request number `left` is refused. */
 struct store {
     int left, open;
     size_t bytes; /* of the last request */

@@ -1,4 +1,5 @@
-/* DistributedSampler's lists against PyTorch's, and the properties that every epoch's order has. */
+/* The sampler's lists against those of PyTorch's DistributedSampler, and the properties of every
+ * epoch's order. */
 #include <stdint.h>
 
 #include "base/error.h"
@@ -33,7 +34,7 @@ Test(sampler, lists_are_pytorchs, .timeout = 30) {
     }
 }
 
-/* Written out, so that a reader sees one whole: seed 7, epoch 2, ten samples over three ranks. */
+/* One small example written out: seed 7, epoch 2, ten samples over three ranks. */
 Test(sampler, ten_over_three_written_out, .timeout = 30) {
     static const int32_t want[3][4] = {{0, 7, 9, 3}, {5, 6, 1, 0}, {8, 2, 4, 5}};
     struct order o = {10, 3, ORDER_PAD, 1, 7};
@@ -78,7 +79,8 @@ Test(sampler, an_epoch_changes_the_order_and_is_repeatable, .timeout = 30) {
     cr_assert_arr_neq(a, b, sizeof a);
     order_epoch(&o, 0, b);
     cr_assert_arr_eq(a, b, sizeof a);
-    o.seed = 5; /* seed + epoch: seed 4, epoch 1 is seed 5, epoch 0, in PyTorch too */
+    o.seed =
+        5; /* only seed + epoch counts: seed 4, epoch 1 equals seed 5, epoch 0, as in PyTorch */
     order_epoch(&o, 0, a);
     o.seed = 4;
     order_epoch(&o, 1, b);

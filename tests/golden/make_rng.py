@@ -1,4 +1,5 @@
-"""Writes rng.h: what PyTorch draws, as facts for tests/base/test_random.c and tests/data/test_sampler.c.
+"""Writes rng.h: what PyTorch draws, as facts for tests/base/test_random.c and
+tests/data/test_sampler.c.
 
     python3 tests/golden/make_rng.py > tests/golden/rng.h
 

@@ -1,4 +1,4 @@
-/* scripts/download_data.sh, in a folder of its own, fed from Debian's copy instead of the
+/* scripts/download_data.sh, run in a folder of its own on Debian's copy of the files instead of the
  * network. */
 #include <dirent.h>
 #include <sys/wait.h>
@@ -28,7 +28,7 @@ static void scratch_remove(void) {
     cr_assert_eq(shell("rm -rf %s%s", ""), 0);
 }
 
-/* Runs the script with `arguments`: a DUET_DATA_URL= and a set. */
+/* Runs a command such as `DUET_DATA_URL=URL scripts/download_data.sh SET` in the scratch folder. */
 static int download(const char *arguments) {
     return shell("cd %s && env %s >/dev/null 2>&1", arguments);
 }
@@ -52,7 +52,7 @@ Test(download, checks_and_unpacks, .timeout = 60, .init = scratch_make, .fini = 
         dataset_free(&set);
     }
     cr_assert_eq(shell("echo x >> %s/datasets/fashion-mnist/%s", "t10k-labels-idx1-ubyte"), 0);
-    cr_assert_eq(download(good), 0); /* the spoilt file is fetched again */
+    cr_assert_eq(download(good), 0); /* the damaged file is fetched again */
     cr_assert_eq(dataset_open(&set, "fashion-mnist", place, 0), OK, "%s", error_message());
     dataset_free(&set);
     cr_assert_eq(shell("test $(ls -A %s/datasets/fashion-mnist | wc -l) = 4%s", ""), 0,
