@@ -1,6 +1,6 @@
-/* Chrome trace events: see chrome_trace.h. Slices are "X" events {ts, dur}, names of tracks "M"
- * events; on one track slices must lie beside or inside each other, which is why steps and
- * phases have a track of their own. */
+/* Chrome trace events: see chrome_trace.h. A slice is an "X" event with a start and a duration; the
+ * names of processes and tracks are "M" events. On one track slices must lie beside or inside each
+ * other, which is why steps and phases have a track of their own. */
 #include "report/chrome_trace.h"
 
 #include <inttypes.h>
@@ -10,27 +10,26 @@
 #include "base/error.h"
 #include "base/json.h"
 
-/* process ids: 100, 101 of the first run, 200 ... of the second; viewers show them */
+/* Process ids, which viewers show: 100, 101, ... for the devices of the first run, 200, ... for
+ * those of the second. */
 enum { RUN_PROCESSES = 100 };
-enum track {
-    TRACK_STEPS = 1,
-    TRACK_LANES
-}; /* thread ids: TRACK_LANES + enum lane. Perfetto calls a thread with its process's
-                                              * id the main thread: there is none */
-_Static_assert(MAX_DEVICES <= RUN_PROCESSES, "processes of two runs would be one");
+_Static_assert(MAX_DEVICES <= RUN_PROCESSES, "two runs would share process ids");
+/* Thread ids: TRACK_STEPS, and TRACK_LANES + lane. Perfetto takes a thread for the main thread
+ * where its id is that of its process; none is. */
+enum track { TRACK_STEPS = 1, TRACK_LANES };
 static const char *const lane_titles[LANE_COUNT] = {"compute", "communication", "host"};
 
 struct writer {
     struct json_writer json;
     const struct trace_run *run;
-    int process;     /* of the device being written */
-    int64_t zero_ns; /* the run's first start */
+    int process;     /* id of the device being written */
+    int64_t zero_ns; /* when the run's first span began */
 };
 
 /* ---- events ---- */
 
 static void open_event(struct writer *w, const char *kind, int track, const char *name) {
-    fputc('\n', w->json.file); /* an event a line, for people and grep */
+    fputc('\n', w->json.file); /* one event per line, for people and for grep */
     json_object(&w->json, NULL);
     json_string(&w->json, "ph", kind);
     json_integer(&w->json, "pid", w->process);
@@ -38,7 +37,7 @@ static void open_event(struct writer *w, const char *kind, int track, const char
     json_string(&w->json, "name", name);
 }
 
-/* Up to its args; two json_close end it. */
+/* Writes a slice up to its args, to which the caller adds; close_event ends it. */
 static void open_slice(struct writer *w, int track, const char *name, const char *category,
                        int64_t start_ns, int64_t end_ns) {
     open_event(w, "X", track, name);
@@ -79,12 +78,13 @@ static void write_span(struct writer *w, const struct span *s) {
 
 /* ---- steps and phases, from the spans of a compute lane in their order ---- */
 
-/* Between two steps test samples are run and logs are read. */
+/* The step that a span belongs to; -1 for evaluation and reading logs, between two steps. */
 static int step_of(const struct span *s) {
     return s->phase == PHASE_EVALUATE || s->phase == PHASE_NONE ? -1 : s->step;
 }
 
-/* How many of spans[0..count) from the first on belong to its step, or to its phase of it. */
+/* The number of spans from spans[0] on that belong to the same step, and with of_phase also to the
+ * same phase of it. */
 static size_t run_length(const struct span *const *spans, size_t count, int of_phase) {
     size_t n = 1;
     while (n < count && step_of(spans[n]) == step_of(spans[0]) &&
@@ -114,7 +114,7 @@ static void write_steps(struct writer *w, const struct span *const *spans, size_
     }
 }
 
-/* ---- a device, a run ---- */
+/* ---- one device, one run ---- */
 
 static void write_device(struct writer *w, const struct span *const *spans, size_t count) {
     char name[96];
@@ -140,7 +140,8 @@ static void write_device(struct writer *w, const struct span *const *spans, size
     }
 }
 
-/* By device, lane and start; of two that start together the longer first. */
+/* Orders spans by device, lane and start. Of two that start together the longer one comes first, so
+ * that the other lies inside it. */
 static int compare_spans(const void *left, const void *right) {
     const struct span *a = *(const struct span *const *)left,
                       *b = *(const struct span *const *)right;
@@ -170,7 +171,8 @@ static int write_run(struct writer *w, int first_process) {
     return OK;
 }
 
-/* What the runs were, for who finds the file later; in Perfetto under "Info and stats". */
+/* Says what the runs were, for those who find the file later. Perfetto shows it under "Info and
+ * stats". */
 static void write_facts(struct json_writer *w, const struct trace_run *runs, int count) {
     json_object(w, "otherData");
     for (int i = 0; i < count; i++) {

@@ -1,16 +1,17 @@
 /* A timeline of one or several runs in the Chrome trace event format, which Perfetto
- * (ui.perfetto.dev) opens: the spans that --trace kept, as they were measured.
+ * (ui.perfetto.dev) opens. It shows the spans that --trace kept, as they were measured.
  *
- *     DDP: cpu(0)                                    a "process" a run and device
- *         steps and phases      | step 7                                        |     the compute lane's spans,
- *                               | forward     | loss | backward      | optimizer |    put together
- *         compute               | conv2d | relu | ...
- *         communication                                | allreduce bucket 0 |         DDP
- *         host                                                                        DP, device 0: its thread waits
+ *     DDP: cpu(0)                one "process" for each device of a run
+ *         steps and phases  | step 7                                        |
+ *                           | forward     | loss | backward     | optimizer |
+ *         compute           | conv2d | relu | ...
+ *         communication                            | allreduce bucket 0 |
+ *         host                   DP, device 0: its thread waits for the others
  *
- * Every run begins at 0, the start of its first span, so that several lie one below the other.
- * Times are in microseconds and exact to the nanosecond; an event's args hold step, phase, and
- * bytes or flops where there are any. */
+ * "steps and phases" joins the spans of the compute lane below it. Every run begins at 0, the start
+ * of its first span, so that several runs lie one below the other. Times are in microseconds, with
+ * all digits of the nanoseconds. An event's args hold its step, its phase, and its bytes or flops
+ * where it has any. */
 #ifndef REPORT_CHROME_TRACE_H
 #define REPORT_CHROME_TRACE_H
 
@@ -22,8 +23,8 @@ struct trace_run {
     const struct run_record *run;
 };
 
-/* Writes the runs to `file`, opened for `path`, and commits it; nothing where it was not opened.
- * ERR_MEMORY, or the file could not be written. */
+/* Writes the runs to `file`, which was opened for `path`, and commits it; does nothing where the
+ * file was not opened. ERR_MEMORY; ERR_FAILED: the file cannot be written. */
 int chrome_trace_write(struct atomic_file *file, const char *path, const struct trace_run *runs,
                        int count);
 

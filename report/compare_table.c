@@ -1,16 +1,14 @@
-/* The comparison as a table: see compare_table.h. Columns are runs, rows are what a reader asks. */
+/* The comparison as a table: see compare_table.h. One column for each run, one row for each
+ * figure. */
 #include "report/compare_table.h"
 
 #include "report/table.h"
 
-enum { RUNS = 3 };
+enum { RUNS = MODE_COUNT };
 
-static double per_step(double total, const struct run_record *r) {
-    return r->steps ? total / r->steps : 0;
-}
-
-/* Mean over the devices but the first; 0 where there is none. */
-static double others(const struct run_record *r, double (*value)(const struct device_record *)) {
+/* The mean over all devices but device 0; 0 where there is none. */
+static double mean_of_others(const struct run_record *r,
+                             double (*value)(const struct device_record *)) {
     double sum = 0;
     for (int d = 1; d < r->devices; d++)
         sum += value(&r->device[d]);
@@ -29,27 +27,28 @@ static double bytes_out(const struct device_record *d) {
 
 static void row_bytes(FILE *file, const char *name, const struct run_record *run,
                       double (*value)(const struct device_record *), int rest, int each_step) {
-    char text[RUNS][32];
+    char text[RUNS][TABLE_CELL];
     for (int i = 0; i < RUNS; i++) {
         const struct run_record *r = &run[i];
-        double bytes = rest ? others(r, value) : value(&r->device[0]);
+        double bytes = rest ? mean_of_others(r, value) : value(&r->device[0]);
         if (rest && r->devices < 2)
             snprintf(text[i], sizeof text[i], "-");
         else
-            format_bytes((uint64_t)((each_step ? per_step(bytes, r) : bytes) + 0.5), text[i],
+            format_bytes((uint64_t)((each_step ? record_per_step(r, bytes) : bytes) + 0.5), text[i],
                          sizeof text[i]);
     }
-    table_row(file, name, text);
+    table_row(file, name, text, RUNS);
 }
 
 static void row_phase(FILE *file, const struct run_record *run, int phase) {
-    char text[RUNS][32], name[64];
+    char text[RUNS][TABLE_CELL], name[64];
     int any = 0;
     for (int i = 0; i < RUNS; i++) {
         const struct run_record *r = &run[i];
-        double first = per_step((double)r->device[0].phase_ns[phase], r) * 1e-6, rest = 0;
+        double first = record_per_step(r, (double)r->device[0].phase_ns[phase]) * 1e-6, rest = 0;
         for (int d = 1; d < r->devices; d++)
-            rest += per_step((double)r->device[d].phase_ns[phase], r) * 1e-6 / (r->devices - 1);
+            rest +=
+                record_per_step(r, (double)r->device[d].phase_ns[phase]) * 1e-6 / (r->devices - 1);
         any |= first > 0 || rest > 0;
         if (first <= 0 && rest <= 0)
             snprintf(text[i], sizeof text[i], "-");
@@ -59,29 +58,30 @@ static void row_phase(FILE *file, const struct run_record *run, int phase) {
             snprintf(text[i], sizeof text[i], "%.2f | %.2f", first, rest);
     }
     snprintf(name, sizeof name, "  %s", phase_name(phase));
-    if (any) table_row(file, name, text);
+    if (any) table_row(file, name, text, RUNS);
 }
 
-/* What is no phase of the compute lane: DDP's communication beside it, and waiting for it; in DP
- * device 0's thread, done with its own share, waiting for the other threads. */
+/* Time beside the phases of the compute lane. In DDP the communication lane works beside it, and
+ * the compute lane may wait for it. In DP device 0's thread waits for the other threads when its
+ * own share is done. */
 static double comm_ms(const struct run_record *r, const struct device_record *d) {
-    return per_step((double)d->comm_ns, r) * 1e-6;
+    return record_per_step(r, (double)d->comm_ns) * 1e-6;
 }
 
 static double waiting_ms(const struct run_record *r, const struct device_record *d) {
-    return per_step((double)d->wait_ns, r) * 1e-6;
+    return record_per_step(r, (double)d->wait_ns) * 1e-6;
 }
 
-/* What of a step's wall time is left: in DP the other devices, asleep until device 0 needs them. */
+/* The rest of a step's wall time. In DP the other devices sleep until device 0 needs them. */
 static double idle_ms(const struct run_record *r, const struct device_record *d) {
     double used = (double)(d->busy_ns + d->wait_ns + d->phase_ns[PHASE_PROOF]);
-    double left = per_step(r->training_seconds * 1e9 - used, r) * 1e-6;
+    double left = record_per_step(r, r->training_seconds * 1e9 - used) * 1e-6;
     return left > 0 ? left : 0;
 }
 
 static void row_lane(FILE *file, const char *name, const struct run_record *run,
                      double (*value)(const struct run_record *, const struct device_record *)) {
-    char text[RUNS][32];
+    char text[RUNS][TABLE_CELL];
     for (int i = 0; i < RUNS; i++) {
         const struct run_record *r = &run[i];
         double first = 0, rest = 0;
@@ -96,27 +96,29 @@ static void row_lane(FILE *file, const char *name, const struct run_record *run,
             snprintf(text[i], sizeof text[i], "-");
         else if (r->devices < 2)
             snprintf(text[i], sizeof text[i], "%.2f", first);
-        /* the others' waiting is not measured: part of idle */
+        /* In DP waiting is measured on device 0 alone; that of the others is part of their idle
+         * time. */
         else if (value == waiting_ms && r->mode == MODE_DP)
             snprintf(text[i], sizeof text[i], "%.2f | -", first);
         else
             snprintf(text[i], sizeof text[i], "%.2f | %.2f", first, rest);
     }
-    table_row(file, name, text);
+    table_row(file, name, text, RUNS);
 }
 
+/* A row whose value for each run `r` is printed with a format. */
 #define ROW(name, ...)                                      \
     do {                                                    \
-        char text[RUNS][32];                                \
+        char text[RUNS][TABLE_CELL];                        \
         for (int i = 0; i < RUNS; i++) {                    \
             const struct run_record *r = &run[i];           \
             snprintf(text[i], sizeof text[i], __VA_ARGS__); \
         }                                                   \
-        table_row(file, name, text);                        \
+        table_row(file, name, text, RUNS);                  \
     } while (0)
 
 static void accuracy_row(FILE *file, const struct run_record *run) {
-    char text[RUNS][32];
+    char text[RUNS][TABLE_CELL];
     for (int i = 0; i < RUNS; i++) {
         double accuracy = record_last_accuracy(&run[i]);
         if (accuracy < 0)
@@ -124,15 +126,16 @@ static void accuracy_row(FILE *file, const struct run_record *run) {
         else
             snprintf(text[i], sizeof text[i], "%.4f", accuracy);
     }
-    table_row(file, "test accuracy", text);
+    table_row(file, "test accuracy", text, RUNS);
 }
 
 void compare_table(FILE *file, const struct run_record *run) {
     double single = record_images_per_second(&run[0]);
-    char head[RUNS][32] = {"single"};
-    snprintf(head[1], sizeof head[1], "DP x %d", run[1].devices);
-    snprintf(head[2], sizeof head[2], "DDP x %d", run[2].devices);
-    table_row(file, "", head);
+    char head[RUNS][TABLE_CELL];
+    for (int mode = 0; mode < RUNS; mode++)
+        snprintf(head[mode], sizeof head[mode], mode == MODE_SINGLE ? "%s" : "%s x %d",
+                 mode_title(mode), run[mode].devices);
+    table_row(file, "", head, RUNS);
     table_rule(file, RUNS);
     int extrapolated = record_extrapolated(&run[0]) || record_extrapolated(&run[1]) ||
                        record_extrapolated(&run[2]);
@@ -160,8 +163,7 @@ void compare_table(FILE *file, const struct run_record *run) {
 void batch_line(FILE *file, const struct run_record *run) {
     for (int i = 0; i < RUNS; i++) {
         const struct run_record *r = &run[i];
-        fprintf(file, "%s%s: %g x %d", i ? ", " : "batch: ",
-                mode_title(r->mode),
+        fprintf(file, "%s%s: %g x %d", i ? ", " : "batch: ", mode_title(r->mode),
                 (double)r->batch_size / r->devices, r->devices);
     }
     fprintf(file, " = global %d; %s, learning rate %g", run[0].batch_size, run[0].optimizer,

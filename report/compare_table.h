@@ -1,4 +1,5 @@
-/* The comparison as a table: single, DP and DDP side by side. */
+/* The comparison as a table: single, DP and DDP side by side. Every figure is measured. Times
+ * and bytes are means over the run's steps. */
 #ifndef REPORT_COMPARE_TABLE_H
 #define REPORT_COMPARE_TABLE_H
 
@@ -6,14 +7,16 @@
 
 #include "trace/record.h"
 
-/* run[0] is the single run, run[1] DP, run[2] DDP. All numbers are measured; times are means
- * over the run's steps. */
+/* Prints the table. run[MODE_COUNT]: by mode. */
 void compare_table(FILE *file, const struct run_record *run);
 
-/* The batch in words: "batch: global 256 = 128 per device x 2; learning rate 0.2". */
+/* Prints how each mode cuts the batch, and the optimizer: "batch: single: 256 x 1, DP: 128 x 2,
+ * DDP: 128 x 2 = global 256; sgd, learning rate 0.2; 2 virtual devices, 0 duplicates an epoch".
+ * run[MODE_COUNT]: by mode. */
 void batch_line(FILE *file, const struct run_record *run);
 
-/* The chapter's own line: "test acc: 0.84, 2.8 sec/epoch on [cpu(0), cpu(1)]". */
+/* Prints the line that the chapter's program prints: "test acc: 0.84, 2.8 sec/epoch on [cpu(0),
+ * cpu(1)]". */
 void chapter_line(FILE *file, const struct run_record *run);
 
 #endif

@@ -1,12 +1,8 @@
-/* The profile: see profile_table.h. */
+/* The profile of one run as text: see profile_table.h. */
 #include "report/profile_table.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-static double per_step(double total, const struct run_record *r) {
-    return r->steps ? total / r->steps : 0;
-}
 
 static const char *bytes_text(double bytes, char text[32]) {
     return format_bytes((uint64_t)(bytes + 0.5), text, 32);
@@ -64,19 +60,19 @@ static void time_table(FILE *file, const struct run_record *r) {
     fprintf(file, "%s%s\n", waits ? "  waiting" : "", ddp ? "  allreduce (beside)" : "");
     for (int d = 0; d < r->devices; d++) {
         const struct device_record *x = &r->device[d];
-        fprintf(file, "%3d %11s", d, bytes_text(per_step((double)x->bytes_in, r), text));
-        fprintf(file, " %11s %8.2f", bytes_text(per_step((double)x->bytes_out, r), text),
-                per_step((double)x->busy_ns, r) * 1e-6);
+        fprintf(file, "%3d %11s", d, bytes_text(record_per_step(r, (double)x->bytes_in), text));
+        fprintf(file, " %11s %8.2f", bytes_text(record_per_step(r, (double)x->bytes_out), text),
+                record_per_step(r, (double)x->busy_ns) * 1e-6);
         for (int p = 0; p < PHASE_COUNT; p++)
             if (any_phase(r, p))
                 fprintf(file, " %*.3f",
                         (int)(strlen(phase_name(p)) > 8 ? strlen(phase_name(p)) : 8),
-                        per_step((double)x->phase_ns[p], r) * 1e-6);
-        if (waits && !ddp && d > 0) /* asleep until device 0 needs them: not measured */
+                        record_per_step(r, (double)x->phase_ns[p]) * 1e-6);
+        if (waits && !ddp && d > 0) /* asleep until device 0 needs it: not measured */
             fprintf(file, " %8s", "-");
         else if (waits)
-            fprintf(file, " %8.2f", per_step((double)x->wait_ns, r) * 1e-6);
-        if (ddp) fprintf(file, "  %8.2f", per_step((double)x->comm_ns, r) * 1e-6);
+            fprintf(file, " %8.2f", record_per_step(r, (double)x->wait_ns) * 1e-6);
+        if (ddp) fprintf(file, "  %8.2f", record_per_step(r, (double)x->comm_ns) * 1e-6);
         fprintf(file, "\n");
     }
 }
@@ -113,18 +109,18 @@ int profile_excess(const struct run_record *r, enum excess_kind kind, struct exc
         out[n++] = (struct excess){kind, mem_cause_name(c), over_the_others(r, memory_of, c)};
     for (int k = 0; kind == EXCESS_TRAFFIC && k < 2; k++)
         out[n++] = (struct excess){kind, k ? "bytes out" : "bytes in",
-                                   per_step(over_the_others(r, traffic_of, k), r)};
+                                   record_per_step(r, over_the_others(r, traffic_of, k))};
     for (int p = PHASE_INPUT; kind == EXCESS_TIME && p < PHASE_COUNT; p++)
         if (p != PHASE_EVALUATE && p != PHASE_PROOF)
-            out[n++] =
-                (struct excess){kind, phase_name(p), per_step(over_the_others(r, phase_of, p), r)};
+            out[n++] = (struct excess){kind, phase_name(p),
+                                       record_per_step(r, over_the_others(r, phase_of, p))};
     qsort(out, (size_t)n, sizeof *out, larger_first);
     while (n && out[n - 1].amount <= 0)
         n--;
     return n;
 }
 
-/* "+1.5 MiB", "+0.012": as it is printed. 1 if that is more than nothing. */
+/* The amount as it is printed: "+1.5 MiB", "+0.012". Returns 0 if it is rounded to zero. */
 static int excess_text(const struct excess *e, char text[40]) {
     char bytes[32];
     if (e->kind == EXCESS_TIME)

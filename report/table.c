@@ -1,9 +1,9 @@
 /* Plain text tables: see table.h. */
 #include "report/table.h"
 
-void table_row(FILE *file, const char *name, char (*values)[32]) {
+void table_row(FILE *file, const char *name, char (*values)[TABLE_CELL], int columns) {
     fprintf(file, "%-*s", TABLE_NAME, name);
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < columns; i++)
         fprintf(file, " %*s", TABLE_VALUE, values[i]);
     fprintf(file, "\n");
 }

@@ -6,13 +6,17 @@
 
 #include "trace/record.h"
 
+/* Columns on paper: of the row's name, and of each value. */
 enum { TABLE_NAME = 30, TABLE_VALUE = 16 };
+enum { TABLE_CELL = 32 }; /* bytes of a value's text, its end included */
 
-void table_row(FILE *file, const char *name, char (*values)[32]); /* three values */
+/* Prints one row: `columns` values under each other's columns, right-aligned. */
+void table_row(FILE *file, const char *name, char (*values)[TABLE_CELL], int columns);
+/* Prints a line of dashes as wide as such a row. */
 void table_rule(FILE *file, int columns);
 
-/* "cpu devices", "cuda devices", "cuda devices (4 devices share 1 GPU)": GPUs and emulated
- * devices never look alike. */
+/* Prints what the run's devices are: "cpu devices", "cuda devices", "cuda devices (4 devices
+ * share 1 GPU)". Without a newline. */
 void device_words(FILE *file, const struct run_record *run);
 
 #endif

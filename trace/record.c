@@ -39,10 +39,15 @@ double record_seconds_per_epoch(const struct run_record *record) {
     if (!record_extrapolated(record))
         return record->training_seconds / record->steps * record->steps_per_epoch;
     double order = (double)record->train_samples + record->duplicates;
-    /* With --drop-last an epoch has fewer samples: the last batch, which is not full, is left out. */
+    /* With --drop-last an epoch has fewer samples: the last batch, which is not full, is left
+     * out. */
     double whole = (double)record->steps_per_epoch * record->batch_size;
     return record->training_seconds / (double)record->images *
            (whole > 0 && whole < order ? whole : order);
+}
+
+double record_per_step(const struct run_record *record, double total) {
+    return record->steps ? total / record->steps : 0;
 }
 
 double record_images_per_second(const struct run_record *record) {

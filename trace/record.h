@@ -110,6 +110,8 @@ int record_has_grads(const struct run_record *record, int device);
  * otherwise it is extrapolated from the samples trained on, and record_extrapolated returns 1. */
 double record_seconds_per_epoch(const struct run_record *record);
 int record_extrapolated(const struct run_record *record);
+/* A total over the run's steps as a mean per step; 0 for a run without steps. */
+double record_per_step(const struct run_record *record, double total);
 double record_images_per_second(const struct run_record *record);
 double record_last_accuracy(const struct run_record *record); /* -1: never evaluated */
 

@@ -1,5 +1,5 @@
-/* The proof inside a run record: see record_proof.h. A table names its fields, as record_json.c does
- * for the rest of the record. */
+/* The proof inside a run record: see record_proof.h. A table names its fields, as record_json.c
+ * does for the rest of the record. */
 #include "trace/record_proof.h"
 
 #include <stdlib.h>

@@ -60,8 +60,8 @@ struct span_log {
 void span_log_init(struct span_log *log, int on);
 void span_log_free(struct span_log *log); /* NULL and zeroed are fine */
 
-/* Appends a copy of *span; does nothing where the log is NULL or off. Without host memory the span is
- * counted in `dropped`: a measurement must not end a run. One writer at a time. */
+/* Appends a copy of *span; does nothing where the log is NULL or off. Without host memory the
+ * span is counted in `dropped`: a measurement must not end a run. One writer at a time. */
 void span_add(struct span_log *log, const struct span *span);
 
 #ifdef __cplusplus
