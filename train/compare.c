@@ -11,8 +11,8 @@
 #include "data/sampler.h"
 #include "train/lockstep.h"
 
-/* Equal bits will not be promised for some mode of this comparison, so that lock step needs the
- * single run's snapshots. */
+/* 1 if equal bits will not be promised for some mode of this comparison: then lock step needs
+ * snapshots of the single run. */
 static int needs_lockstep(const struct run_config *config) {
     int w = config->devices, v = config->virtual_devices;
     enum allreduce_algorithm algorithm = ALLREDUCE_AUTO;
@@ -22,10 +22,10 @@ static int needs_lockstep(const struct run_config *config) {
     return !v || (own_order && w > 2) || (w > 1 && (per_device & (per_device - 1)));
 }
 
-/* The steps of the single run where lock step looks: their number is asked of the data set's
- * files. Cut by its own device count DDP pads an epoch that the others do not, so that its last
- * batch is another one, and steps of later epochs may be shifted: then only steps before the end
- * of the first epoch are the same work. */
+/* Chooses the steps of the single run at which lock step compares. How many there are follows from
+ * the data set's files. With virtual devices off DDP pads an epoch that the other modes do not pad,
+ * so its last batch is another one and the steps of later epochs may be shifted. Then only steps
+ * before the end of the first epoch do the same work in all modes. */
 static int choose_points(const struct run_config *config, int points[MAX_SNAPSHOTS]) {
     struct dataset set;
     int v = config->virtual_devices;
@@ -66,7 +66,7 @@ int compare_run(struct comparison *c, const struct run_config *config, struct jo
         if (mode == MODE_SINGLE && needs_lockstep(&c->config))
             memcpy(one.snapshots, points, sizeof points);
         CHECK(job_run_titled(mode_title(mode), &one, &c->run[mode], result));
-        /* What `auto` has found holds for all: on other devices the bits would be others. */
+        /* The device that `auto` found is used for all modes: another kind gives other bits. */
         if (mode == MODE_SINGLE)
             snprintf(c->config.device, sizeof c->config.device, "%s", c->run[mode].kind);
     }
@@ -75,7 +75,7 @@ int compare_run(struct comparison *c, const struct run_config *config, struct jo
     for (enum run_mode mode = MODE_DP; mode < MODE_COUNT; mode++) {
         struct verdict *v = &c->verdict[mode];
         if (v->kind == VERDICT_EQUAL || v->kind == VERDICT_WITHIN) continue;
-        result->exit_status = 3;
+        result->exit_status = error_exit_status(ERR_CHECK);
         return fail(ERR_CHECK,
                     "%s and single did not train the same model: step %d, %s of %s, device %d: see "
                     "the verdict above",

@@ -1,5 +1,5 @@
-/* Compare: the same training as single, DP and DDP, each a job of its own, one after another;
- * then the verdict. */
+/* Compare: the same training as single, DP and DDP, one after another, each as a job; then the
+ * verdict. */
 #ifndef TRAIN_COMPARE_H
 #define TRAIN_COMPARE_H
 
@@ -7,14 +7,16 @@
 #include "train/verdict.h"
 
 struct comparison {
-    struct run_config config;           /* with V in force */
+    /* as given to compare_run, but with the virtual devices and the kind of device that were
+     * used */
+    struct run_config config;
     struct run_record run[MODE_COUNT];  /* by mode */
-    struct verdict verdict[MODE_COUNT]; /* dp and ddp against single; [MODE_SINGLE] unused */
+    struct verdict verdict[MODE_COUNT]; /* each mode against single; [MODE_SINGLE] is unused */
 };
 
-/* Runs all of it; progress is printed by the jobs. c zeroed before; comparison_free afterwards,
+/* Runs all of it; the jobs print their progress. Zero *c before, and comparison_free it afterwards,
  * also after a failure. ERR_CHECK: a verdict is DIFFERENT or BEYOND; the comparison is complete
- * then and the caller prints it. */
+ * then, for the caller to print. */
 int compare_run(struct comparison *c, const struct run_config *config, struct job_result *result);
 void comparison_free(struct comparison *c);
 

@@ -1,9 +1,9 @@
-/* Jobs: see job.h. What a rank needs to know lies in a memfd:
+/* Jobs: see job.h. The launcher writes a memfd that every rank reads:
  *
- *     [struct run_config][count][count floats: parameters to start from, count may be 0]
+ *     [struct run_config][uint64_t count][count floats: the initial parameters; count may be 0]
  *
- * The same program reads what it wrote, so the struct goes as bytes. The record is JSON, written
- * by rank 0. Where a trace is wanted each rank appends the spans it kept to a third memfd, as
+ * The same program writes and reads it, so the struct travels as bytes. Rank 0 writes the record
+ * to a second memfd, as JSON. For --trace each rank appends its spans to a third one, as
  * structs. */
 #include "train/job.h"
 
@@ -22,11 +22,14 @@
 #include "comm/launch.h"
 #include "train/trainer.h"
 
+/* The descriptors that a rank inherits, in the order of its arguments. */
+enum { JOB_CONFIG, JOB_RECORD, JOB_SPANS, JOB_FDS };
+
 /* ---- memfds ---- */
 
 static int make_memfd(const char *name, int *fd) {
     *fd = memfd_create(name, MFD_CLOEXEC);
-    return *fd < 0 ? fail(ERR_FAILED, "job: no memory for %s: free some memory", name) : OK;
+    return *fd < 0 ? fail(ERR_FAILED, "job: %s: cannot be created: free some memory", name) : OK;
 }
 
 static int write_all(int fd, const void *data, size_t bytes) {
@@ -38,7 +41,7 @@ static int write_all(int fd, const void *data, size_t bytes) {
     return OK;
 }
 
-/* Maps a whole file; *bytes 0 and *data NULL where it is empty. */
+/* Maps a whole file for reading; an empty one gives *bytes 0 and *data NULL. */
 static int map_all(int fd, void **data, size_t *bytes) {
     struct stat about;
     if (fstat(fd, &about))
@@ -65,7 +68,7 @@ static int read_record(int fd, struct run_record *record) {
     return code;
 }
 
-/* What the ranks appended, in no order between them. */
+/* Reads the spans that the ranks appended; each rank's are in order, the ranks are not. */
 static int read_spans(int fd, struct run_record *record) {
     struct span_log *kept = &record->kept;
     void *data = NULL;
@@ -77,7 +80,8 @@ static int read_spans(int fd, struct run_record *record) {
         span_add(kept, &spans[i]);
     if (data) munmap(data, bytes);
     if (bytes % sizeof *spans)
-        return fail(ERR_FAILED, "job: spans: %zu bytes: %zu each: a rank wrote half of one", bytes,
+        return fail(ERR_FAILED,
+                    "job: spans: %zu bytes: a span has %zu: a rank did not finish writing", bytes,
                     sizeof *spans);
     record->spans_lost += (int64_t)kept->dropped;
     return OK;
@@ -85,41 +89,42 @@ static int read_spans(int fd, struct run_record *record) {
 
 int job_run(const struct run_config *config, const float *initial, size_t initial_count,
             struct run_record *record, struct job_result *result) {
-    int code = OK, fds[3] = {-1, -1, -1};
+    int code = OK, fds[JOB_FDS] = {-1, -1, -1};
     uint64_t count = initial ? initial_count : 0;
     struct run_config stamped = *config;
     stamped.started_ns = now_ns();
     memset(result, 0, sizeof *result);
     result->exit_status = 1;
-    CHECK_GOTO(make_memfd("duet-config", &fds[0]), code, done);
-    CHECK_GOTO(make_memfd("duet-record", &fds[1]), code, done);
-    CHECK_GOTO(make_memfd("duet-spans", &fds[2]), code, done);
-    if (fcntl(fds[2], F_SETFL, O_APPEND))
+    CHECK_GOTO(make_memfd("duet-config", &fds[JOB_CONFIG]), code, done);
+    CHECK_GOTO(make_memfd("duet-record", &fds[JOB_RECORD]), code, done);
+    CHECK_GOTO(make_memfd("duet-spans", &fds[JOB_SPANS]), code, done);
+    if (fcntl(fds[JOB_SPANS], F_SETFL, O_APPEND))
         CHECK_GOTO(fail(ERR_FAILED, "job: spans cannot be appended"), code, done);
-    CHECK_GOTO(write_all(fds[0], &stamped, sizeof stamped), code, done);
-    CHECK_GOTO(write_all(fds[0], &count, sizeof count), code, done);
-    CHECK_GOTO(write_all(fds[0], initial, count * sizeof *initial), code, done);
+    CHECK_GOTO(write_all(fds[JOB_CONFIG], &stamped, sizeof stamped), code, done);
+    CHECK_GOTO(write_all(fds[JOB_CONFIG], &count, sizeof count), code, done);
+    CHECK_GOTO(write_all(fds[JOB_CONFIG], initial, count * sizeof *initial), code, done);
 
-    char words[3][16], title[32];
-    for (int i = 0; i < 3; i++)
+    char words[JOB_FDS][16], title[32];
+    for (int i = 0; i < JOB_FDS; i++)
         snprintf(words[i], sizeof words[i], "%d", fds[i]);
-    snprintf(title, sizeof title, "%s:%s", mode_name(config->mode),
-             config->model); /* for those who look with ps */
-    char *argv[] = {"duet", "job", words[0], words[1], words[2], title, NULL};
+    /* the last word is for those who look with ps */
+    snprintf(title, sizeof title, "%s:%s", mode_name(config->mode), config->model);
+    char *argv[] = {"duet", "job", words[JOB_CONFIG], words[JOB_RECORD], words[JOB_SPANS],
+                    title,  NULL};
     struct launch launch = {.world_size = config->mode == MODE_DDP ? config->devices : 1,
                             .argv = argv,
                             .pass_fds = fds,
-                            .pass_count = 3,
+                            .pass_count = JOB_FDS,
                             .start_timeout_s = config->timeout};
     struct launch_result launched = {0};
     code = launch_ranks(&launch, &launched);
     result->exit_status = launched.exit_status;
     result->signal = launched.signal;
-    if (!code && record) code = read_record(fds[1], record);
-    if (!code && record) code = read_spans(fds[2], record);
+    if (!code && record) code = read_record(fds[JOB_RECORD], record);
+    if (!code && record) code = read_spans(fds[JOB_SPANS], record);
     if (code && !result->exit_status) result->exit_status = error_exit_status(code);
 done:
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < JOB_FDS; i++)
         if (fds[i] >= 0) close(fds[i]);
     return code;
 }
@@ -159,7 +164,8 @@ _Noreturn void job_leave(int status) {
     _exit(status);
 }
 
-/* *told: the launcher knows of the failure and prints it, once for all ranks. */
+/* Runs this process's part of the job. *told: the launcher learns of the failure and prints it,
+ * once for all ranks. */
 static int run_rank(int config_fd, int record_fd, int spans_fd, int *told, int *in_use) {
     void *data = NULL;
     size_t bytes;
@@ -175,7 +181,7 @@ static int run_rank(int config_fd, int record_fd, int spans_fd, int *told, int *
     const float *initial = (const float *)((char *)data + sizeof config + sizeof count);
     struct comm_options options = {.timeout_s = config.timeout};
     int code = comm_open(&comm, &options);
-    *told = code != ERR_USAGE; /* that one says that there is no launcher */
+    *told = code != ERR_USAGE; /* ERR_USAGE: there is no launcher */
     if (code) goto done;
     CHECK_GOTO(trainer_run(&config, comm, count ? initial : NULL, count, &record, in_use), code,
                done);
@@ -193,8 +199,9 @@ done:
 
 int job_main(int argc, char **argv) {
     int told = 0, in_use = 0;
-    int code = argc < 3 ? fail(ERR_USAGE, "job: is started by duet itself: use duet train")
-                        : run_rank(atoi(argv[0]), atoi(argv[1]), atoi(argv[2]), &told, &in_use);
+    int code = argc < JOB_FDS ? fail(ERR_USAGE, "job: duet starts it itself: use duet train")
+                              : run_rank(atoi(argv[JOB_CONFIG]), atoi(argv[JOB_RECORD]),
+                                         atoi(argv[JOB_SPANS]), &told, &in_use);
     if (code && !told) fprintf(stderr, "duet: %s\n", error_message());
     if (in_use) job_leave(error_exit_status(code));
     return error_exit_status(code);

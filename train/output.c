@@ -1,4 +1,4 @@
-/* Files of a run: see output.h. */
+/* The files of a run: see output.h. */
 #include "train/output.h"
 
 #include <string.h>
@@ -7,7 +7,7 @@
 
 int outputs_open(struct outputs *o, const struct run_config *config) {
     o->config = config;
-    if (*config->save) { /* a trial: the weights themselves are written at the end */
+    if (*config->save) { /* only to see whether it can be opened; it is written at the end */
         struct atomic_file trial = {0};
         CHECK(atomic_open(&trial, config->save));
         atomic_abandon(&trial);

@@ -1,6 +1,6 @@
-/* Files of a run, written by rank 0: the CSV of losses, the weights, the JSON. Each is there
- * whole or not at all, and whether its folder can be written is asked before training, not
- * after. */
+/* The files of a run, which rank 0 writes: --log-loss, --save and --json. Each appears whole at the
+ * end or not at all. They are opened before training, so that a folder that cannot be written is
+ * reported at once. */
 #ifndef TRAIN_OUTPUT_H
 #define TRAIN_OUTPUT_H
 
@@ -9,13 +9,17 @@
 
 struct outputs {
     const struct run_config *config;
-    struct atomic_file losses, json;
+    struct atomic_file losses, json; /* closed where not asked for */
 };
 
+/* Opens the files that config asks for; config must outlive them. Zero *o before, and
+ * outputs_abandon it afterwards, also after a failure. */
 int outputs_open(struct outputs *o, const struct run_config *config);
-int outputs_losses(struct outputs *o, const struct run_record *record, int first,
-                   int epoch); /* rows first .. steps - 1 */
+/* Appends the losses of the record's steps from index `first` on, all of this epoch. */
+int outputs_losses(struct outputs *o, const struct run_record *record, int first, int epoch);
+/* Writes the weights and the record, and puts all files in their places. */
 int outputs_commit(struct outputs *o, struct session *s);
-void outputs_abandon(struct outputs *o); /* after commit, or zeroed: nothing */
+/* Removes what was not committed; does nothing after a commit or on zeroed outputs. */
+void outputs_abandon(struct outputs *o);
 
 #endif

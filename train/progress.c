@@ -1,4 +1,5 @@
-/* Progress: see progress.h. A terminal's line is cleared with spaces, not with escape codes. */
+/* Progress: see progress.h. The line on a terminal is cleared with spaces, not with escape
+ * codes. */
 #include "train/progress.h"
 
 #include <math.h>
@@ -7,7 +8,7 @@
 
 #include "base/clock.h"
 
-static const int64_t REDRAW_NS = 200000000;
+static const int64_t REDRAW_NS = 200000000; /* draw the line at most five times a second */
 
 void progress_start(struct progress *p, const char *title, int epochs, int steps, int quiet) {
     *p = (struct progress){.shown = !quiet,
@@ -22,6 +23,8 @@ void progress_loss(struct progress *p, int step, double loss) {
     if (p->not_finite < 0 && !isfinite(loss)) p->not_finite = step;
 }
 
+/* Prints `text`, `width` columns wide, over the line that stands there. stays: it keeps its
+ * line. */
 static void show(struct progress *p, const char *text, int width, int stays) {
     if (p->terminal)
         printf("\r%s%*s%s", text, p->line_width > width ? p->line_width - width : 0, "",

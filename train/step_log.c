@@ -1,10 +1,9 @@
-/* Step logs: each device writes the losses, hits and hashes of a step into a row of its own
- * memory; every so often the host reads the rows of all devices. A step itself thus never waits
- * for the host.
+/* Step logs: each device writes the losses, hits and hashes of a step into a row of a log in its
+ * own memory, and the host reads many rows at once. So a step never waits for the host.
  *
- * Losses come as one sum for each virtual device, in double. They are added up in the one order
- * of summing, so the loss of a step is the same to the bit in all modes, and so is the file of
- * losses. */
+ * A row holds one sum of losses for each virtual device, in double. They are added in fold
+ * order, so the loss of a step has the same bits in all modes, and so has the file of
+ * --log-loss. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +12,8 @@
 #include "base/fold.h"
 #include "train/session.h"
 
-/* All-gather of `bytes` of each rank in pieces that the communicator takes. all: ranks * bytes. */
+/* Gathers `bytes` bytes of each rank on all ranks, in pieces that the communicator accepts.
+ * `all` has room for ranks * bytes, in rank order. */
 static int gather(struct session *s, const void *mine, size_t bytes, void *all) {
     if (s->ranks == 1) {
         memcpy(all, mine, bytes);
@@ -32,15 +32,16 @@ static int gather(struct session *s, const void *mine, size_t bytes, void *all) 
     return code;
 }
 
-/* Columns of the loss log of this process's first device. */
+/* Columns in a row of the loss log that this process reads. */
 static int columns(const struct session *s) {
     return s->device_count * s->segments_per_device;
 }
 
 /* ---- losses ---- */
 
-/* Term v of the sum lies on device r = v mod W in segment v / W; DP's device 0 holds all
- * devices' columns in a row. */
+/* The loss of one step, from the rows of all processes. The term of virtual device v belongs to
+ * device v mod W and its segment v / W. In DDP that device is a process of its own; in single
+ * and DP device 0 has the columns of all devices, device by device. */
 static double row_loss(const struct session *s, const double *all, int rows, int row) {
     double terms[MAX_DEVICES];
     int each = s->segments_per_device, total = each * s->devices;
@@ -72,7 +73,7 @@ static int read_losses(struct session *s, int rows, const int *global_n) {
     for (int row = 0; !code && row < rows; row++) {
         double loss = row_loss(s, all, rows, row) / global_n[row];
         s->record->losses[s->record->steps + row] =
-            isnan(loss) ? NAN : loss; /* one NaN: its sign says nothing */
+            isnan(loss) ? NAN : loss; /* NaNs of any sign become the same NaN */
     }
     free(mine);
     free(all);
@@ -94,7 +95,7 @@ int step_log_hits(struct session *s, int rows, int64_t *hits) {
 
 /* ---- hashes ---- */
 
-/* Appends rows of one device to the record. */
+/* Appends rows of hashes of one device to the record. */
 static int append_hashes(struct run_record *r, int device, const uint64_t *from, int rows,
                          size_t width) {
     uint64_t *grown = realloc(r->hashes[device], (size_t)(r->steps + rows) * width * sizeof *grown);
@@ -104,7 +105,7 @@ static int append_hashes(struct run_record *r, int device, const uint64_t *from,
     return OK;
 }
 
-/* Reads `rows` rows of the device behind each replica and hands them, all ranks' in order, to
+/* Reads the rows of every device of this process, gathers those of all ranks and appends them to
  * the record. */
 static int read_hashes(struct session *s, int rows) {
     size_t width = 2 * (size_t)s->model.param_count,

@@ -4,7 +4,8 @@
 #include <math.h>
 #include <stdio.h>
 
-static const double LOSS_APART = 0.01; /* relative: what a reader of two curves would see */
+/* The relative difference of two losses that a reader of the two curves would see. */
+static const double LOSS_APART = 0.01;
 
 int verdict_promised(const struct run_record *a, const struct run_record *b, char *why_not,
                      size_t bytes) {
@@ -20,11 +21,13 @@ int verdict_promised(const struct run_record *a, const struct run_record *b, cha
     return 0;
 }
 
-/* The hash of parameter p (values) or parameters + p (gradients) at a step, on a device. */
-static uint64_t at(const struct run_record *r, int device, int step, int column) {
+/* The hash in one column of a step's row: column p is the value of parameter p, column
+ * parameters + p its gradient. */
+static uint64_t hash_at(const struct run_record *r, int device, int step, int column) {
     return r->hashes[device][(size_t)step * 2 * (size_t)r->parameters + (size_t)column];
 }
 
+/* Notes where a difference is. Returns 1. */
 static int differs(struct verdict *v, int step, int parameter, int device, int in_gradient) {
     v->step = step;
     v->parameter = parameter;
@@ -39,10 +42,12 @@ int verdict_first_difference(const struct run_record *a, const struct run_record
     for (int step = 0; step < steps; step++) {
         for (int d = 0; d < b->devices; d++)
             for (int p = 0; p < b->parameters; p++)
-                if (at(a, 0, step, p) != at(b, d, step, p)) return differs(v, step, p, d, 0);
+                if (hash_at(a, 0, step, p) != hash_at(b, d, step, p))
+                    return differs(v, step, p, d, 0);
         for (int d = 0; d < b->devices; d++)
             for (int p = 0; record_has_grads(b, d) && p < b->parameters; p++)
-                if (at(a, 0, step, b->parameters + p) != at(b, d, step, b->parameters + p))
+                if (hash_at(a, 0, step, b->parameters + p) !=
+                    hash_at(b, d, step, b->parameters + p))
                     return differs(v, step, p, d, 1);
     }
     if (a->steps != b->steps) return differs(v, steps, 0, 0, 0);
@@ -56,7 +61,7 @@ int verdict_replicas_differ(const struct run_record *run, struct verdict *v) {
     for (int step = 0; step < run->steps; step++)
         for (int d = 1; d < run->devices; d++)
             for (int c = 0; c < (record_has_grads(run, d) ? 2 : 1) * run->parameters; c++)
-                if (at(run, 0, step, c) != at(run, d, step, c))
+                if (hash_at(run, 0, step, c) != hash_at(run, d, step, c))
                     return differs(v, step, c % run->parameters, d, c >= run->parameters);
     for (int d = 1; d < run->devices; d++)
         for (int p = 0; p < run->parameters; p++)
@@ -65,8 +70,9 @@ int verdict_replicas_differ(const struct run_record *run, struct verdict *v) {
     return 0;
 }
 
+/* The relative difference of two losses. Two NaNs are equal: both runs diverged alike. */
 static double gap(double a, double b) {
-    if (a == b || (isnan(a) && isnan(b))) return 0; /* two runs that diverged alike are together */
+    if (a == b || (isnan(a) && isnan(b))) return 0;
     return fabs(a - b) / fmax(fabs(a), fabs(b));
 }
 

@@ -1,57 +1,58 @@
-/* The verdict: did two modes train the very same model? By the hashes of every step, not by a
- * run's end. */
+/* The verdict: did two modes train the very same model? It compares the hashes of every step,
+ * not only the weights at the end. */
 #ifndef TRAIN_VERDICT_H
 #define TRAIN_VERDICT_H
 
 #include "trace/record.h"
 
 enum verdict_kind {
-    VERDICT_EQUAL,     /* equal to the bit: every value and gradient, every step, every device */
+    VERDICT_EQUAL,     /* every value and gradient is equal, at every step, on every device */
     VERDICT_DIFFERENT, /* a hash differs where equal bits are promised */
-    VERDICT_WITHIN,    /* lock step: gradients within the bound */
-    VERDICT_BEYOND,    /* lock step: a gradient beyond the bound */
+    VERDICT_WITHIN,    /* lock step: all gradients are within the bound */
+    VERDICT_BEYOND,    /* lock step: a gradient is beyond the bound */
 };
 
 struct verdict {
     enum verdict_kind kind;
-    int steps; /* compared; lock step: points checked */
-    /* lock step: largest relative L2 distance of a gradient, and what is allowed */
+    int steps; /* steps compared; in lock step, points compared */
+    /* WITHIN and BEYOND: the largest relative L2 distance of a gradient, and the bound on it */
     double worst, bound;
-    /* DIFFERENT: the first difference; BEYOND: the worst. */
+    /* DIFFERENT: where the first difference is. BEYOND: where the worst gradient is. */
     int step, parameter, device;
-    /* 1: the reduced gradient differs, 0: the value before the step; of DIFFERENT */
+    /* DIFFERENT: 1: the reduced gradient differs, 0: the value before the step differs */
     int in_gradient;
-    /* DIFFERENT: from device 0 of the same run; the other mode's bits are not demanded */
+    /* DIFFERENT: 1: a replica differs from device 0 of its own run, 0: from the other mode */
     int among_replicas;
-    /* Where bits are not promised: since when the two runs are apart, -1: never. */
-    int bits_apart_at;     /* first step whose hashes differ from the other mode's */
-    int loss_apart_at;     /* first step whose losses differ by more than 1 percent */
-    double final_loss_gap; /* relative, at the last step */
-    char why_not[160];     /* why bits are not promised; empty where they are */
+    char why_not[160]; /* why equal bits are not promised; empty where they are */
+    /* Where equal bits are not promised: when the two runs drifted apart; -1: never. */
+    int bits_apart_at;     /* the first step whose hashes differ from the other mode's */
+    int loss_apart_at;     /* the first step whose losses differ by more than 1 % */
+    double final_loss_gap; /* relative difference of the losses at the last step */
 };
 
-/* 1 if the rules of docs/design.md section 2 promise equal bits between the two runs; else why
- * not. */
+/* 1 if the rules of docs/design.md section 2 promise equal bits between the two runs. 0: the
+ * reason is written to why_not[0..bytes). */
 int verdict_promised(const struct run_record *a, const struct run_record *b, char *why_not,
                      size_t bytes);
 
-/* Looks for the first difference between run `b` and device 0 of run `a` (the single run): step,
- * parameter, device. 1 if there is one, written to *v (step, parameter, device, in_gradient).
- * Both must be hashed. */
+/* Looks for the first difference between any device of run b and device 0 of run a, the single run.
+ * Returns 1 if there is one and sets step, parameter, device and in_gradient of *v. Both runs must
+ * be hashed. */
 int verdict_first_difference(const struct run_record *a, const struct run_record *b,
                              struct verdict *v);
 
-/* The same within one run: the replicas of all devices must agree with device 0's at every step
- * and at the end, whatever the algorithm. */
+/* The same within one run: whatever the algorithm, the replica of every device must agree with
+ * device 0's at every step and at the end. */
 int verdict_replicas_differ(const struct run_record *run, struct verdict *v);
 
-/* Judges b against a by hashes; where bits are not promised only bits_apart_at, loss_apart_at and
- * final_loss_gap are set, and lockstep.h decides. Returns 1 if decided. */
+/* Judges b against a, the single run, by their hashes. Returns 1 if that decides. It returns 0
+ * where equal bits are not promised and b's replicas agree: then lockstep.h decides. */
 int verdict_judge(const struct run_record *a, const struct run_record *b, struct verdict *v);
 
-/* One or two lines for people, each ended by a newline. */
+/* Prints the verdict in one to four lines. */
 void verdict_print(FILE *file, const struct verdict *v, const struct run_record *a,
                    const struct run_record *b);
+/* Writes the verdict as an object under `key`. */
 void verdict_json(struct json_writer *w, const char *key, const struct verdict *v,
                   const struct run_record *b);
 
