@@ -13,7 +13,7 @@ struct duet_dataset {
 
 struct duet_loader {
     struct loader *loader;
-    struct loaded_batch *held; /* what the caller looks at; released at the next call */
+    struct batch *held; /* what the caller looks at; released at the next call */
     int started;
 };
 
@@ -100,8 +100,7 @@ int duet_loader_next(duet_loader *loader, struct duet_batch *batch) {
         return fail(ERR_USAGE, "loader: no epoch was started: call duet_loader_start");
     release(loader);
     CHECK(loader_next(loader->loader, &loader->held));
-    if (loader->held)
-        *batch =
-            (struct duet_batch){loader->held->plan.n, loader->held->pixels, loader->held->labels};
+    const struct batch *held = loader->held;
+    if (held) *batch = (struct duet_batch){held->segments.n, held->pixels, held->labels};
     return OK;
 }

@@ -24,6 +24,26 @@
 extern "C" {
 #endif
 
+struct device_dataset; /* data/device_dataset.h */
+
+/* A batch: the samples of one training step or one evaluation, as the loader hands them out and as
+ * a replica, DP and DDP take them. For a replica and for a rank of DDP it holds the samples of
+ * that one device; for DP it holds those of all devices, device 0's first.
+ *
+ * The samples come in one of two forms: pixels and labels in host memory, or, where the data set
+ * lies on the device already, the samples' indices in it. The batch owns none of its memory; all of
+ * it must stay until the copies that a step enqueues are done. */
+struct batch {
+    struct segments segments; /* how the samples are cut, in the order of their rows; n in all */
+    const float *pixels;      /* (n, C, H, W) */
+    const int32_t *labels;    /* (n); may be NULL where no loss is computed */
+    /* With an index in place of pixels and labels: the data set on the device; else NULL */
+    const struct device_dataset *from;
+    const int32_t *index; /* (n) places in `from`, in the order of the rows, in host memory */
+    int global_n;         /* samples of the whole global batch: each one's loss weighs 1/global_n */
+    int epoch, step;      /* where in the run the loader is: step counts from 0 in each epoch */
+};
+
 enum split_kind {
     /* Position p goes to virtual device p mod V, as in DistributedSampler. All modes use it; ddp
      * without virtual devices uses it with V = W. */

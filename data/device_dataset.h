@@ -3,7 +3,7 @@
  * floats of a 28 x 28 picture, and a kernel makes the batch on the device:
  *
  *     device_dataset_init(&resident, device, set);
- *     for each step: copy the batch's sample indices (loader_config.indices_only) to the device
+ *     for each step: copy the index of the batch (loader_config.on_device) to the device
  *                    device_dataset_gather(&resident, stream, &index, mean, std, &x, &labels);
  *     device_dataset_free(&resident); */
 #ifndef DATA_DEVICE_DATASET_H

@@ -27,10 +27,12 @@ enum { LOOK_NS = 50 * 1000 * 1000 };
 enum slot_state { FREE, FILLING, READY, HELD };
 
 struct slot {
-    struct loaded_batch batch; /* first, so that a batch handed out can be cast to its slot */
+    struct batch batch; /* first, so that a batch handed out can be cast to its slot */
     enum slot_state state;
-    void *memory;    /* staging memory of pixels and labels, or with indices_only of samples */
-    int32_t *sample; /* data set indices of the batch; with indices_only they lie in `memory` */
+    void *memory;    /* staging memory of pixels and labels, or of the index alone */
+    float *pixels;   /* in `memory`; NULL where the batch is an index */
+    int32_t *labels; /* in `memory`; NULL where the batch is an index */
+    int32_t *index;  /* data set indices of the batch; in `memory` where it is an index */
 };
 
 struct loader {
@@ -58,17 +60,19 @@ struct loader {
 
 static void fill_slot(struct loader *l, struct slot *s) {
     const struct loader_config *c = &l->config;
-    struct loaded_batch *b = &s->batch;
+    struct batch_plan plan;
     size_t pixels = (size_t)c->set->rows * (size_t)c->set->cols;
-    batch_plan(&c->split, l->index, l->length, c->batch_size, b->step, c->first_device,
-               c->device_count, &b->plan, s->sample);
-    if (c->indices_only) return;
-    for (int i = 0; i < b->plan.n; i++) {
-        const uint8_t *from = c->set->images + (size_t)s->sample[i] * pixels;
-        float *to = b->pixels + (size_t)i * pixels;
+    batch_plan(&c->split, l->index, l->length, c->batch_size, s->batch.step, c->first_device,
+               c->device_count, &plan, s->index);
+    s->batch.segments = plan.segments;
+    s->batch.global_n = plan.global_n;
+    if (c->on_device) return;
+    for (int i = 0; i < plan.n; i++) {
+        const uint8_t *from = c->set->images + (size_t)s->index[i] * pixels;
+        float *to = s->pixels + (size_t)i * pixels;
         for (size_t p = 0; p < pixels; p++)
             to[p] = l->pixel[from[p]];
-        b->labels[i] = c->set->labels[s->sample[i]];
+        s->labels[i] = c->set->labels[s->index[i]];
     }
 }
 
@@ -166,17 +170,18 @@ static int make_slots(struct loader *l) {
                     c->set->count);
     while (l->slots < c->workers + LOADER_SPARE) {
         struct slot *s = &l->slot[l->slots++];
-        if (c->indices_only) {
+        s->batch.from = c->on_device;
+        if (c->on_device) {
             CHECK(c->alloc(c->context, &s->memory, most * sizeof(int32_t)));
-            s->batch.samples = s->sample = s->memory;
+            s->batch.index = s->index = s->memory;
             continue;
         }
-        s->sample = malloc(most * sizeof *s->sample);
-        if (!s->sample)
+        s->index = malloc(most * sizeof *s->index);
+        if (!s->index)
             return fail(ERR_MEMORY, "loader: no memory for a batch: %zu samples: use fewer", most);
         CHECK(c->alloc(c->context, &s->memory, pixel_bytes + most * sizeof(int32_t)));
-        s->batch.pixels = s->memory;
-        s->batch.labels = (int32_t *)((char *)s->memory + pixel_bytes);
+        s->batch.pixels = s->pixels = s->memory;
+        s->batch.labels = s->labels = (int32_t *)((char *)s->memory + pixel_bytes);
     }
     return OK;
 }
@@ -286,7 +291,7 @@ static int all_held(const struct loader *l) {
 
 /* Hands out the wanted step. Without workers the consumer fills the slot itself. The caller holds
  * the lock. */
-static int take_wanted(struct loader *l, struct loaded_batch **out) {
+static int take_wanted(struct loader *l, struct batch **out) {
     int64_t deadline = deadline_of(l);
     struct slot *s;
     if (all_held(l))
@@ -305,7 +310,7 @@ static int take_wanted(struct loader *l, struct loaded_batch **out) {
     return OK;
 }
 
-int loader_next(struct loader *l, struct loaded_batch **out) {
+int loader_next(struct loader *l, struct batch **out) {
     int code = OK;
     *out = NULL;
     pthread_mutex_lock(&l->lock);
@@ -314,7 +319,7 @@ int loader_next(struct loader *l, struct loaded_batch **out) {
     return code;
 }
 
-void loader_release(struct loader *l, struct loaded_batch *batch) {
+void loader_release(struct loader *l, struct batch *batch) {
     if (!batch) return;
     struct slot *s = (struct slot *)batch;
     pthread_mutex_lock(&l->lock);
@@ -337,7 +342,7 @@ void loader_free(struct loader *l) {
         pthread_mutex_destroy(&l->lock);
     }
     for (int i = 0; i < l->slots; i++) {
-        if (!l->slot[i].batch.samples) free(l->slot[i].sample);
+        if (!l->config.on_device) free(l->slot[i].index);
         if (l->slot[i].memory) l->config.release(l->config.context, l->slot[i].memory);
     }
     free(l->slot);

@@ -39,9 +39,10 @@ struct loader_config {
     enum order_end end; /* with ORDER_CUT (--drop-last) a short last batch is left out as well */
     /* The devices whose samples are loaded: a DDP rank loads its own, DP loads those of all. */
     int first_device, device_count;
-    int workers;      /* 0: loader_next prepares each batch itself */
-    float mean, std;  /* std 0: pixels stay between 0 and 1 */
-    int indices_only; /* 1: a batch has only the indices of its samples, and no pixels */
+    int workers;     /* 0: loader_next prepares each batch itself */
+    float mean, std; /* std 0: pixels stay between 0 and 1 */
+    /* The data set on a device: a batch is then an index into it. NULL: it has pixels. */
+    const struct device_dataset *on_device;
     double timeout_s; /* how long to wait for a worker, in seconds; 0: 300 */
     /* Called again and again during a wait. A code other than OK, with its error text, ends the
      * wait. NULL: nothing interrupts it. */
@@ -53,14 +54,6 @@ struct loader_config {
     int (*alloc)(void *context, void **out, size_t bytes);
     void (*release)(void *context, void *memory);
     void *context;
-};
-
-struct loaded_batch {
-    int epoch, step;
-    float *pixels;    /* (plan.n, 1, rows, cols); NULL with indices_only */
-    int32_t *labels;  /* (plan.n); NULL with indices_only */
-    int32_t *samples; /* (plan.n), data set indices; NULL without indices_only */
-    struct batch_plan plan;
 };
 
 struct loader;
@@ -79,8 +72,8 @@ int loader_start_epoch(struct loader *l, int epoch, int first_step);
 /* Stores the next batch in *out, or NULL after the last one. The caller holds the batch until
  * loader_release, and may hold at most workers + LOADER_SPARE batches at once; one more is
  * ERR_FAILED. ERR_TIMEOUT: no worker delivered the batch in time. Or the code of `interrupted`. */
-int loader_next(struct loader *l, struct loaded_batch **out);
-void loader_release(struct loader *l, struct loaded_batch *batch); /* takes NULL */
+int loader_next(struct loader *l, struct batch **out);
+void loader_release(struct loader *l, struct batch *batch); /* takes NULL */
 
 /* Stops the workers, each after the batch that it is preparing, and frees everything, including
  * batches that are held. Takes NULL. */

@@ -1,21 +1,20 @@
-/* Distributed data parallel, told in one file: ddp.h has the drawing. The counting is all there
- * is to it:
+/* DistributedDataParallel in one file; ddp.h has the drawing of a step. At its heart is counting:
  *
  *     pending[b]   parameters of bucket b whose gradient is not ready in this backward
- *     next         the bucket that leaves next; all before it have left
+ *     next         the bucket that is launched next; all before it have been
  *
- *     hook(p):     pending[bucket_of[p]]--;   while pending[next] == 0: send off bucket next, next++
+ *     hook(p):     pending[bucket_of[p]]--
+ *                  while pending[next] == 0: launch the allreduce of bucket next; next++
  *
- * All of it belongs to the compute thread; the only thing shared with the communication stream
- * is device memory, ordered by two kinds of event: ready[b] (compute -> comm, recorded behind
- * the last gradient of bucket b) and `reduced` (comm -> compute, recorded behind the last
- * allreduce).
+ * All of this belongs to the compute thread. The communication stream shares device memory with it,
+ * and two kinds of event order the two: ready[b] (compute to comm, recorded behind the last gradient
+ * of bucket b) and `reduced` (comm to compute, recorded behind the last allreduce).
  *
- * Where the step is recorded (models/recorded.h) the hook fires only while it is taken down, and
- * then records ready[b] alone, as part of the recording. A replay records those events each at
- * its place among the kernels; the buckets are sent off, in the same order, right behind the
- * replay's call: the communication stream waits for ready[b] all the same, so communication
- * still runs beside backward. Allreduce itself is no part of it. */
+ * Where steps are recorded (models/recorded.h) the hook fires only while the step is being recorded,
+ * and then it records the events ready[b] alone, as part of the recording. A replay records each of
+ * them at its place among the kernels. The allreduces are launched right behind the call of the
+ * replay, in the same order; each waits for its ready[b], so communication still runs beside
+ * backward. The allreduces themselves are no part of the recording. */
 #include "ddp/ddp.h"
 
 #include <stdio.h>
@@ -30,20 +29,20 @@ struct ddp {
     struct replica *replica;
     struct ddp_config config;
     struct allreduce *allreduce;
-    struct event **ready, *reduced; /* ready[buckets] */
-    int ready_made;                 /* of ready: as many as the most buckets so far */
-    float scale;                    /* of every term: 1, or 1/W */
-    uint64_t limits[2];             /* of rebuilt buckets */
-    struct bucket_plan plan;
-    int rebuilt;
-    int32_t step;
-    int expecting; /* between begin and finish: this backward is to be reduced */
-    int *pending;  /* [buckets] */
-    int next;
-    /* [ready_count] parameters in the order in which their gradients became ready */
-    int *ready_order;
+    struct event **ready;    /* [events] one for each bucket */
+    int events;              /* the most buckets so far */
+    struct event *reduced;   /* behind the last allreduce of a step */
+    float scale;             /* of every term: 1, or 1/W */
+    uint64_t limits[2];      /* of the rebuilt buckets, in bytes */
+    struct bucket_plan plan; /* the buckets in force */
+    int rebuilt;             /* 1: they are cut from rank 0's ready order */
+    int32_t step;            /* the step under way, for spans and errors */
+    int expecting;           /* 1 between begin and finish: this backward is to be reduced */
+    int *pending;            /* [buckets] gradients that are not ready yet */
+    int next;                /* the bucket that is launched next */
+    int *ready_order;        /* [ready_count] parameters, as their gradients became ready */
     int ready_count;
-    char *is_ready; /* [parameters] */
+    char *is_ready; /* [parameters] 1: its gradient is ready in this backward */
 };
 
 struct ddp_config ddp_config_default(void) {
@@ -52,7 +51,7 @@ struct ddp_config ddp_config_default(void) {
     return config;
 }
 
-/* All public functions and the hook end here: whoever gives up ends the job, so that no peer
+/* All public functions and the hook end here: a rank that gives up ends the job, so that no peer
  * waits for it. */
 static int ended(struct ddp *ddp, int code) {
     if (code) comm_abort(ddp->comm, code, error_message());
@@ -77,13 +76,13 @@ static int plan_buckets(struct ddp *ddp, const int *order, const uint64_t *limit
 }
 
 static int make_events(struct ddp *ddp) {
-    for (; ddp->ready_made < ddp->plan.bucket_count; ddp->ready_made++)
-        CHECK(event_create(ddp->replica->device, &ddp->ready[ddp->ready_made]));
+    for (; ddp->events < ddp->plan.bucket_count; ddp->events++)
+        CHECK(event_create(ddp->replica->device, &ddp->ready[ddp->events]));
     return OK;
 }
 
-/* One bucket with everything, in the order in which the gradient arena lies at first: last
- * parameter comes first. */
+/* One bucket with everything, in the order in which the gradient arena is laid out at first: the
+ * last parameter comes first. */
 static int plan_first_step(struct ddp *ddp) {
     uint64_t no_limit = BUCKET_NO_LIMIT;
     int count = ddp->replica->params.count;
@@ -92,9 +91,9 @@ static int plan_first_step(struct ddp *ddp) {
     return plan_buckets(ddp, ddp->ready_order, &no_limit, 1);
 }
 
-/* Rank 0's ready order becomes everybody's. The sync comes first: the arena is about to be laid
- * anew, and a rank that stops outside of its streams, as in an exchange, must have nothing left
- * in them that a peer may need. */
+/* Rank 0's ready order becomes everybody's. The sync comes first, for two reasons: the gradients are
+ * about to get other addresses; and a rank that may wait outside of its streams, as the broadcast
+ * does, must have nothing left in them that a peer needs. */
 static int rebuild(struct ddp *ddp) {
     struct param_set *params = &ddp->replica->params;
     CHECK(stream_sync(device_compute(ddp->replica->device)));
@@ -106,8 +105,8 @@ static int rebuild(struct ddp *ddp) {
     return OK;
 }
 
-/* A bucket in the gradient arena: its parameters lie there one behind the other, each padded
- * with zeros to a multiple of PARAM_ALIGN. The pads are summed too: zeros stay zeros. */
+/* A bucket in the gradient arena, where its parameters lie one behind the other, each padded with
+ * zeros to a multiple of PARAM_ALIGN elements. The pads are summed too: zeros stay zeros. */
 static float *bucket_data(const struct ddp *ddp, const struct bucket *bucket, size_t *count) {
     const struct param_set *params = &ddp->replica->params;
     const struct param *first = &params->param[ddp->plan.order[bucket->first]];
@@ -117,8 +116,8 @@ static float *bucket_data(const struct ddp *ddp, const struct bucket *bucket, si
     return params->grads + first->grad_offset;
 }
 
-/* Behind the record of its event. */
-static int send_off(struct ddp *ddp, int index) {
+/* Launches the allreduce of a bucket; its ready event has been recorded. */
+static int launch_bucket(struct ddp *ddp, int index) {
     struct stream *comm = device_comm(ddp->replica->device);
     size_t count;
     float *data = bucket_data(ddp, &ddp->plan.bucket[index], &count);
@@ -127,25 +126,26 @@ static int send_off(struct ddp *ddp, int index) {
     return allreduce_enqueue(ddp->allreduce, comm, data, count, ddp->scale, index, ddp->step);
 }
 
-/* In index order: a bucket that is full before its turn waits. */
-static int send_off_full(struct ddp *ddp) {
-    int taken_down = recorded_is_recording(&ddp->replica->recorded);
+/* In index order: a bucket that is full before its turn waits. While the step is being recorded the
+ * events alone are recorded with it. */
+static int launch_full_buckets(struct ddp *ddp) {
+    int recording = recorded_is_recording(&ddp->replica->recorded);
     for (; ddp->next < ddp->plan.bucket_count && ddp->pending[ddp->next] == 0; ddp->next++) {
         CHECK(event_record(ddp->ready[ddp->next], device_compute(ddp->replica->device)));
-        if (!taken_down) CHECK(send_off(ddp, ddp->next));
+        if (!recording) CHECK(launch_bucket(ddp, ddp->next));
     }
     return OK;
 }
 
-/* Behind a replay: all gradients are ready, and unless buckets wait for the end of backward
- * their events were recorded on the way. */
-static int send_off_replayed(struct ddp *ddp) {
+/* Behind a replay all gradients are ready, and their events were recorded on the way, unless the
+ * buckets wait for the end of backward. */
+static int launch_replayed_buckets(struct ddp *ddp) {
     ddp->ready_count = ddp->plan.param_count;
     memset(ddp->pending, 0, (size_t)ddp->plan.bucket_count * sizeof *ddp->pending);
     ddp->next = 0;
     if (ddp->config.no_overlap) return OK;
     for (; ddp->next < ddp->plan.bucket_count; ddp->next++)
-        CHECK(send_off(ddp, ddp->next));
+        CHECK(launch_bucket(ddp, ddp->next));
     return OK;
 }
 
@@ -161,10 +161,10 @@ static int count_gradient(struct ddp *ddp, int index) {
     ddp->is_ready[index] = 1;
     ddp->ready_order[ddp->ready_count++] = index;
     ddp->pending[ddp->plan.bucket_of[index]]--;
-    return ddp->config.no_overlap ? OK : send_off_full(ddp);
+    return ddp->config.no_overlap ? OK : launch_full_buckets(ddp);
 }
 
-/* The hook of the tape. Outside of begin and finish a backward is this rank's own business. */
+/* The hook of the tape. A backward outside of begin and finish is not reduced. */
 static int on_gradient_ready(void *context, int index) {
     struct ddp *ddp = context;
     return ddp->expecting ? ended(ddp, count_gradient(ddp, index)) : OK;
@@ -215,9 +215,9 @@ static int finish(struct ddp *ddp) {
     struct device *device = ddp->replica->device;
     struct stream *compute = device_compute(device);
     ddp->expecting = 0;
-    CHECK(send_off_full(ddp)); /* no_overlap: all of them; else all have left */
+    CHECK(launch_full_buckets(ddp)); /* with no_overlap all of them; else none is left */
     CHECK(event_record(ddp->reduced, device_comm(device)));
-    /* what the wait costs is the allreduce's */
+    /* the time of this wait counts as the allreduce's */
     stream_set_phase(compute, PHASE_ALLREDUCE, ddp->step);
     return stream_wait(compute, ddp->reduced);
 }
@@ -226,21 +226,26 @@ int ddp_finish(struct ddp *ddp) {
     return ended(ddp, finish(ddp));
 }
 
-static int step(struct ddp *ddp, const struct step_block *block, const float *pixels,
-                const int32_t *labels, const struct segments *segments) {
+static int step(struct ddp *ddp, const struct step_block *block, const struct batch *batch) {
     struct replica *r = ddp->replica;
+    struct var *output, *loss;
+    int code = OK;
     CHECK(begin(ddp, (int32_t)block->step));
     CHECK(replica_write_step(r, block));
-    if (pixels) CHECK(replica_load(r, pixels, labels, segments->n));
-    CHECK(replica_train(r, segments)); /* forward, loss, backward with the hook */
-    if (r->recorded.stage != STAGE_PLAIN) CHECK(send_off_replayed(ddp));
-    CHECK(finish(ddp));
-    return replica_finish(r); /* the optimizer */
+    CHECK(replica_load(r, batch));
+    if (replica_enter(r, WORK_TRAIN, &batch->segments)) {
+        code = replica_forward(r, &batch->segments, 1, &output);
+        if (!code) code = replica_loss(r, output, 1, &loss);
+        if (!code) code = replica_backward(r, loss, NULL); /* the hook launches full buckets */
+    }
+    CHECK(replica_leave(r, code));
+    if (r->recorded.stage != STAGE_PLAIN) CHECK(launch_replayed_buckets(ddp));
+    CHECK(finish(ddp)); /* waits for the last allreduce */
+    return replica_update(r);
 }
 
-int ddp_step(struct ddp *ddp, const struct step_block *block, const float *pixels,
-             const int32_t *labels, const struct segments *segments) {
-    return ended(ddp, step(ddp, block, pixels, labels, segments));
+int ddp_step(struct ddp *ddp, const struct step_block *block, const struct batch *batch) {
+    return ended(ddp, step(ddp, block, batch));
 }
 
 /* ---- its life ---- */
@@ -271,7 +276,7 @@ static int init(struct ddp *ddp) {
     config.any_order = ddp->config.any_order;
     CHECK(allreduce_init(&ddp->allreduce, ddp->comm, r->device, &config));
     CHECK(allreduce_register(ddp->allreduce, r->params.grads, r->params.arena_count));
-    recorded_forget(&r->recorded); /* what was recorded before knows of no buckets */
+    recorded_forget(&r->recorded); /* a step recorded before this has no ready events in it */
     tape_set_hook(r->tape, on_gradient_ready, ddp);
     return OK;
 }
@@ -304,11 +309,11 @@ void ddp_free(struct ddp *ddp) {
     if (!ddp) return;
     struct device *device = ddp->replica->device;
     tape_set_hook(ddp->replica->tape, NULL, NULL);
-    recorded_forget(&ddp->replica->recorded); /* it records our events */
-    /* an error of the streams was told where it could be answered */
+    recorded_forget(&ddp->replica->recorded); /* recorded steps hold our events */
+    /* an error of the stream has been returned by an earlier call */
     stream_sync(device_comm(device));
     allreduce_free(ddp->allreduce);
-    for (int b = 0; b < ddp->ready_made; b++)
+    for (int b = 0; b < ddp->events; b++)
         event_destroy(ddp->ready[b]);
     free(ddp->ready);
     event_destroy(ddp->reduced);

@@ -16,7 +16,20 @@ struct outcome {
     int replayed;                             /* steps that were replayed from begin to end */
 };
 
+/* The batch's forward, loss and backward, launched or replayed. */
+static int forward_loss_backward(struct replica *r, const struct segments *segments) {
+    struct var *output, *loss;
+    int code = OK;
+    if (replica_enter(r, WORK_TRAIN, segments)) {
+        code = replica_forward(r, segments, 1, &output);
+        if (!code) code = replica_loss(r, output, 1, &loss);
+        if (!code) code = replica_backward(r, loss, NULL);
+    }
+    return replica_leave(r, code);
+}
+
 static int train(struct replica *r, struct sample *s, struct outcome *out) {
+    const struct batch batch = {.segments = s->segments, .pixels = s->pixels, .labels = s->labels};
     for (int k = 0; k < STEPS; k++) {
         struct step_block step = {.seed = 5,
                                   .step = (uint64_t)k,
@@ -26,10 +39,10 @@ static int train(struct replica *r, struct sample *s, struct outcome *out) {
                                   .slot = STEPS - 1 - k};
         s->pixels[0] = (float)k; /* another batch each time */
         CHECK(replica_write_step(r, &step));
-        CHECK(replica_load(r, s->pixels, s->labels, s->segments.n));
-        CHECK(replica_train(r, &s->segments));
+        CHECK(replica_load(r, &batch));
+        CHECK(forward_loss_backward(r, &s->segments));
         int replayed = r->recorded.stage == STAGE_REPLAYED;
-        CHECK(replica_finish(r));
+        CHECK(replica_update(r));
         out->replayed += replayed && r->recorded.stage == STAGE_REPLAYED;
         CHECK(stream_sync(device_compute(r->device))); /* the batch's memory is the next one's */
     }

@@ -29,12 +29,6 @@ static const double TF32_LOSS_BOUND = 2e-3, TF32_GRADIENT_BOUND = 1e-1;
 enum { BATCHES = 3 };                        /* tried at most */
 static const uint64_t OTHER_BATCH = 1000003; /* from one batch's seed to the next */
 
-struct batch {
-    struct segments segments;
-    const float *pixels;
-    const int32_t *labels;
-};
-
 struct outcome {
     double loss[2]; /* by segment */
     float *grads;   /* all parameters, registration order */
@@ -63,7 +57,7 @@ static int open_bed(struct bed *bed, int i) {
 
 static struct batch whole_batch(const struct bed *bed) {
     const struct sample *s = &bed->sample;
-    return (struct batch){s->segments, s->pixels, s->labels};
+    return (struct batch){.segments = s->segments, .pixels = s->pixels, .labels = s->labels};
 }
 
 /* The batch of one virtual device alone: a piece of the whole. */
@@ -71,7 +65,9 @@ static struct batch part_of(const struct bed *bed, int v) {
     const struct sample *s = &bed->sample;
     struct segment seg = s->segments.seg[v];
     size_t from = v ? (size_t)s->segments.seg[0].n : 0;
-    return (struct batch){{1, seg.n, {seg}}, s->pixels + from * s->pixels_each, s->labels + from};
+    return (struct batch){.segments = {1, seg.n, {seg}},
+                          .pixels = s->pixels + from * s->pixels_each,
+                          .labels = s->labels + from};
 }
 
 /* ---- one step ---- */
@@ -80,11 +76,14 @@ static int take_step(struct replica *r, const struct batch *batch, int samples,
                      struct outcome *out) {
     struct step_block step = {
         .seed = 5, .weight = 1.0f / (float)samples, .learning_rate = 0.1f, .first_update = 1};
+    struct var *output, *loss;
     size_t at = 0;
     CHECK(replica_write_step(r, &step));
-    CHECK(replica_load(r, batch->pixels, batch->labels, batch->segments.n));
-    CHECK(replica_train(r, &batch->segments));
-    CHECK(replica_finish(r));
+    CHECK(replica_load(r, batch));
+    CHECK(replica_forward(r, &batch->segments, 1, &output));
+    CHECK(replica_loss(r, output, 1, &loss));
+    CHECK(replica_backward(r, loss, NULL));
+    CHECK(replica_update(r));
     CHECK(replica_read_logs(r, 1, out->loss, NULL, NULL));
     for (int i = 0; i < r->params.count; at += r->params.param[i++].count)
         CHECK(param_read_grad(&r->params, i, out->grads + at));

@@ -1,41 +1,42 @@
-/* DataParallel, told in one file. One step, from top to bottom; every arrow is memory of one
- * device copied to, or read by, another, and all arrows are executed by device 0's stream:
+/* DataParallel in one file. A step goes from top to bottom; every arrow is memory of one device that
+ * is copied to, or read by, another, and device 0's stream executes all of them:
  *
- *     thread 0 = the caller, device 0                           thread r, device r = 1 .. W-1
- *     -------------------------------------------------------   -------------------------------------------
- *     input         host -> 0     the whole global batch        (asleep)
- *     scatter       0 --- rows of pixels (and labels*) ------>  r
- *     replicate     0 --- all parameters, at EVERY step ----->  r
- *     ============================== all threads start ====================================================
- *     forward (its own share)                                   forward (its own share)
- *     ========================== all threads have come back ===============================================
- *     gather        0 <-- output ----------------------------   r
- *     loss          over the whole batch, on its own tape       (asleep)
- *     scatter_grad  0 --- rows of dL/dy --------------------->  r
- *     ============================== all threads start ====================================================
- *     backward                                                  backward
- *     ========================== all threads have come back ===============================================
- *     reduce        0 <-- gradients, summed as they are read -  r
- *     optimizer     on device 0 alone                           (asleep)
+ *     thread 0 = the caller, device 0                        thread r, device r = 1 .. W-1
+ *     ---------------------------------------------------    -----------------------------------
+ *     input         host -> 0     the whole global batch     (asleep)
+ *     scatter       0 --- rows of pixels (and labels*) --->  r
+ *     replicate     0 --- all parameters, at EVERY step -->  r
+ *     ============================== all threads start =========================================
+ *     forward (its own share)                                forward (its own share)
+ *     ========================== all threads have come back ====================================
+ *     gather        0 <-- output -------------------------   r
+ *     loss          over the whole batch, on its own tape    (asleep)
+ *     scatter_grad  0 --- rows of dL/dy ------------------>  r
+ *     ============================== all threads start =========================================
+ *     backward                                               backward
+ *     ========================== all threads have come back ====================================
+ *     reduce        0 <-- gradients, summed as they are read r
+ *     optimizer     on device 0 alone                        (asleep)
  *
- * Device 0 does everything the others do, and besides holds the whole batch, all outputs and
+ * Device 0 does everything that the others do. Besides, it holds the whole batch, all outputs and
  * their gradient, carries every byte that moves, and computes loss and update while the others
  * sleep. That is why DDP exists (ddp/).
  *
- * *) --loss-in-forward: labels are scattered too, each device computes its own loss at the end of forward and
- * goes on into backward at once; gather fetches S loss sums instead of all outputs, scatter_grad
- * and the second start are gone. The bits are the same: a row's loss and gradient depend on that
- * row and 1/B alone. A single device is run in this way, too: there is nothing to gather.
+ * *) With --loss-in-forward labels are scattered too; each device computes its own loss at the end
+ * of forward and goes straight on into backward. Gather then fetches S loss sums in place of all
+ * outputs, and scatter_grad and the second start are left out. The bits are the same, because the
+ * loss and the gradient of a row depend on that row and on 1/B alone. A single device is run in this
+ * way too: there is nothing to gather.
  *
- * Who waits for whom. Threads: the bars, dp/worker.h. Streams: stream 0 waits for ready[r],
- * which thread r records at the end of its part (all it read, wrote and produced is then
- * complete); stream r waits for done, which stream 0 records behind each collective, at the
- * start of its part (scatter_gather/device_group.h). The threads hand over what was enqueued,
- * not what is done: on an asynchronous device no thread waits for a kernel.
+ * Who waits for whom. Threads wait at the bars: dp/worker.h. Streams wait for events
+ * (scatter_gather/device_group.h): stream 0 waits for ready[r], which thread r records at the end of
+ * its part, when all that it reads and writes is enqueued; stream r waits, at the start of its part,
+ * for `done`, which stream 0 records behind each collective. What the threads hand over is enqueued,
+ * not finished: on an asynchronous device no thread waits for a kernel.
  *
- * A device without samples (a short last batch) walks the same path with 0 rows. Its gradients
- * are exact zeros and are added like any others, as a single device adds an empty segment's: -0
- * + 0 is +0, so leaving them out would not be the same. (PyTorch uses fewer replicas then.) */
+ * A device without samples (a short last batch) takes part with 0 rows. Its gradients are exact
+ * zeros and are added like any others, as a single device adds an empty segment's: -0 + 0 is +0, so
+ * leaving them out would not give the same bits. (PyTorch uses fewer replicas then.) */
 #include "dp/dp.h"
 
 #include <stdio.h>
@@ -52,41 +53,17 @@ static struct stream *enter(struct dp *dp, enum phase phase) {
 
 /* ---- the parts of a step that run on every device's own thread ---- */
 
-/* Begins and ends a part in its stream's order, and ends it also after a failure, so that the
- * next step is in order again. */
+/* Runs a part between the events that order its stream. The last event is recorded also after a
+ * failure, so that the next step finds the streams in order. */
 static int in_order(struct dp *dp, int r, int (*part)(struct dp *, int)) {
     CHECK(group_follow(&dp->group, r));
     int code = part(dp, r);
     if (!code) return group_ready(&dp->group, r);
     char text[512];
-    /* the first failure is the one to be told */
+    /* what is reported is the first failure */
     snprintf(text, sizeof text, "%s", error_message());
     group_ready(&dp->group, r);
     return fail(code, "%s", text);
-}
-
-/* Forward and backward of plain DP are two parts of one recorded step, since gather, loss and
- * scatter of dL/dy lie between; what those need of a replayed forward, where its output lies, is
- * kept with the recording. */
-struct part {
-    struct dp *dp;
-    int r;
-};
-
-static int forward_part(void *context) {
-    struct part *part = context;
-    struct dp *dp = part->dp;
-    struct replica *replica = &dp->replica[part->r];
-    if (dp->training) CHECK(replica_hash_values(replica));
-    CHECK(replica_forward(replica, &dp->share[part->r], dp->training, &dp->output[part->r]));
-    *recorded_output(&replica->recorded) = dp->output[part->r]->value;
-    return OK;
-}
-
-static int backward_part(void *context) {
-    struct part *part = context;
-    struct dp *dp = part->dp;
-    return replica_backward(&dp->replica[part->r], dp->output[part->r], &dp->grad_output[part->r]);
 }
 
 static int write_step(struct dp *dp, int r) {
@@ -94,23 +71,49 @@ static int write_step(struct dp *dp, int r) {
                                dp->training ? PHASE_INPUT : PHASE_EVALUATE);
 }
 
-static int forward(struct dp *dp, int r) {
+/* With its own loss a device goes straight on from forward to backward. */
+static int forward_loss_backward(struct dp *dp, int r) {
     struct replica *replica = &dp->replica[r];
-    struct part part = {dp, r};
-    if (r > 0) CHECK(write_step(dp, r));
-    if (dp->own_loss)
-        return dp->training ? replica_train(replica, &dp->share[r])
-                            : replica_evaluate(replica, &dp->share[r]);
-    /* The whole batch, not the share: where device 0's dL/dy lies depends on all of it. */
+    const struct segments *share = &dp->share[r];
+    struct var *output, *loss;
+    int code = OK;
+    if (replica_enter(replica, dp->training ? WORK_TRAIN : WORK_EVALUATE, share)) {
+        code = replica_forward(replica, share, dp->training, &output);
+        if (!code) code = replica_loss(replica, output, dp->training, &loss);
+        if (!code && dp->training) code = replica_backward(replica, loss, NULL);
+    }
+    return replica_leave(replica, code);
+}
+
+/* Without it forward and backward are the two parts of one recorded step, since gather, loss and
+ * scatter_grad lie between them. What those need of a replayed forward, the place of its output, is
+ * kept with the recording. Its key is the whole batch, not the share: where device 0's dL/dy lies
+ * depends on all of it. */
+static int forward_alone(struct dp *dp, int r) {
+    struct replica *replica = &dp->replica[r];
+    struct recorded *recorded = &replica->recorded;
     struct recorded_key key = {.kind = dp->training ? WORK_TRAIN : WORK_EVALUATE,
                                .segments = *dp->all};
-    recorded_begin(&replica->recorded, &key, dp->training ? 2 : 1);
-    return recorded_part(&replica->recorded, "forward", forward_part, &part);
+    int code = OK;
+    recorded_begin(recorded, &key, dp->training ? 2 : 1);
+    if (recorded_enter(recorded, "forward")) {
+        code = replica_forward(replica, &dp->share[r], dp->training, &dp->output[r]);
+        if (!code) *recorded_output(recorded) = dp->output[r]->value;
+    }
+    return recorded_leave(recorded, code);
+}
+
+static int forward(struct dp *dp, int r) {
+    if (r > 0) CHECK(write_step(dp, r));
+    return dp->own_loss ? forward_loss_backward(dp, r) : forward_alone(dp, r);
 }
 
 static int backward(struct dp *dp, int r) {
-    struct part part = {dp, r};
-    return recorded_part(&dp->replica[r].recorded, "backward", backward_part, &part);
+    struct replica *replica = &dp->replica[r];
+    int code = OK;
+    if (recorded_enter(&replica->recorded, "backward"))
+        code = replica_backward(replica, dp->output[r], &dp->grad_output[r]);
+    return recorded_leave(&replica->recorded, code);
 }
 
 static int hash_values(struct dp *dp, int r) {
@@ -128,7 +131,7 @@ static int hash_values_task(void *dp, int r) {
     return in_order(dp, r, hash_values);
 }
 
-/* PyTorch's words for a replica's exception; users search for them. */
+/* The words of PyTorch for an exception in a replica, because users search for them. */
 static int caught(struct dp *dp, int r) {
     int code = workers_code(dp->workers, r);
     const char *what = code == ERR_MEMORY    ? "OutOfMemoryError"
@@ -163,16 +166,13 @@ static int begin_row(struct dp *dp, const struct step_block *step, int training)
     return OK;
 }
 
-static int begin(struct dp *dp, const struct dp_batch *batch, const struct step_block *step,
-                 int training) {
-    const struct segments *all = batch->segments;
+/* Cuts the batch into the devices' shares: k segments each, device 0's first. */
+static int cut(struct dp *dp, const struct segments *all) {
     int k = dp->segments / dp->count, total = 0;
-    dp->all = all;
     if (all->count != dp->segments || all->n < 1)
         return fail(ERR_FAILED,
                     "DataParallel: a batch of %d samples in %d segments: it was set up for %d "
-                    "segments of at "
-                    "least one sample",
+                    "segments of at least one sample",
                     all->n, all->count, dp->segments);
     for (int r = 0; r < dp->count; r++) {
         struct segments *share = &dp->share[r];
@@ -191,31 +191,38 @@ static int begin(struct dp *dp, const struct dp_batch *batch, const struct step_
     if (total != all->n)
         return fail(ERR_FAILED, "DataParallel: segments of %d samples in a batch of %d", total,
                     all->n);
+    return OK;
+}
+
+static int begin(struct dp *dp, const struct step_block *step, const struct batch *batch,
+                 int training) {
+    CHECK(cut(dp, &batch->segments));
+    dp->all = &batch->segments;
     return begin_row(dp, step, training);
 }
 
-static int load_and_scatter(struct dp *dp, const struct dp_batch *batch) {
+/* Device 0 takes in the whole batch. Pixels must be there before they are scattered, so a batch that
+ * is an index is unpacked here, not in forward. */
+static int input(struct dp *dp, const struct batch *batch) {
+    CHECK(write_step(dp, 0));
+    CHECK(replica_load(&dp->replica[0], batch));
+    return replica_unpack(&dp->replica[0]);
+}
+
+static int scatter_batch(struct dp *dp) {
     struct replica *first = &dp->replica[0];
     const struct model *m = first->model;
-    int n = batch->segments->n;
+    const int shape[4] = {dp->all->n, m->channels, m->height, m->width};
+    struct tensor all_pixels = tensor_plain(first->pixels, DTYPE_F32, 4, shape),
+                  all_labels = tensor_plain(first->labels, DTYPE_I32, 1, shape);
     void *pixels[MAX_DEVICES], *labels[MAX_DEVICES];
-    if (batch->from) {
-        CHECK(replica_load_samples(first, batch->from, batch->samples, n));
-        CHECK(replica_make_rows(first, n));
-    } else {
-        CHECK(replica_load(first, batch->pixels, batch->labels, n));
-    }
     for (int r = 0; r < dp->count; r++) {
         pixels[r] = dp->replica[r].pixels;
         labels[r] = dp->replica[r].labels;
     }
     enter(dp, PHASE_SCATTER);
-    int shape[4] = {n, m->channels, m->height, m->width};
-    struct tensor all = tensor_plain(first->pixels, DTYPE_F32, 4, shape);
-    CHECK(scatter(&dp->group, &all, dp->sizes, pixels));
-    if (!dp->own_loss) return OK;
-    all = tensor_plain(first->labels, DTYPE_I32, 1, &n);
-    return scatter(&dp->group, &all, dp->sizes, labels);
+    CHECK(scatter(&dp->group, &all_pixels, dp->sizes, pixels));
+    return dp->own_loss ? scatter(&dp->group, &all_labels, dp->sizes, labels) : OK;
 }
 
 static int replicate(struct dp *dp, enum phase phase) {
@@ -226,41 +233,53 @@ static int replicate(struct dp *dp, enum phase phase) {
     return broadcast_coalesced(&dp->group, values, dp->groups, dp->group_count);
 }
 
-/* Before forward: device 0's backward, recorded, reads dL/dy where it lay, so the tape's memory
- * must not move between the two (dp/setup.c has it watched). */
-static int begin_loss(struct dp *dp, const struct segments *segments) {
-    struct tape_step begun = {
-        .segments = segments, .step = dp->replica[0].step, .training = dp->training};
-    return dp->own_loss ? OK : tape_begin(dp->loss_tape, &begun);
+/* The tape of the loss begins before forward: device 0's recorded backward reads dL/dy by address,
+ * so the memory of that tape must not move between the two (dp/setup.c has it watched). */
+static int begin_loss(struct dp *dp) {
+    struct tape_step step = {
+        .segments = dp->all, .step = dp->replica[0].step, .training = dp->training};
+    return dp->own_loss ? OK : tape_begin(dp->loss_tape, &step);
 }
 
-/* The loss of the whole batch on device 0, and dL/dy handed out. */
-static int gather_and_loss(struct dp *dp, const struct segments *segments) {
-    struct replica *first = &dp->replica[0];
-    int n = segments->n, classes = first->model->classes;
-    struct tensor outputs[MAX_DEVICES], labels = tensor_plain(first->labels, DTYPE_I32, 1, &n);
-    struct tensor gathered = tensor_plain(dp->gathered.data, DTYPE_F32, 2, (int[]){n, classes});
+static int gather_outputs(struct dp *dp, struct tensor *gathered) {
+    const int shape[2] = {dp->all->n, dp->replica[0].model->classes};
+    struct tensor outputs[MAX_DEVICES];
     for (int r = 0; r < dp->count; r++)
         outputs[r] = *recorded_output(&dp->replica[r].recorded);
+    *gathered = tensor_plain(dp->gathered.data, DTYPE_F32, 2, shape);
     enter(dp, PHASE_GATHER);
-    CHECK(gather(&dp->group, outputs, dp->sizes, &gathered));
+    return gather(&dp->group, outputs, dp->sizes, gathered);
+}
 
-    enter(dp, PHASE_LOSS);
+/* The loss of the whole batch, and its gradient dL/dy, which is that of the leaf *y. */
+static int loss_on_device_0(struct dp *dp, const struct tensor *gathered, struct var **y) {
+    struct replica *first = &dp->replica[0];
     struct tape *t = dp->loss_tape;
-    struct var *y = tape_leaf(t, &gathered, 1);
-    struct var *loss = model_loss(first->model, t, y, &labels);
+    struct tensor labels = tensor_plain(first->labels, DTYPE_I32, 1, &dp->all->n);
+    enter(dp, PHASE_LOSS);
+    *y = tape_leaf(t, gathered, 1);
+    struct var *loss = model_loss(first->model, t, *y, &labels);
     CHECK(tape_error(t));
     CHECK(tape_log_loss(t, loss, &first->losses, &first->hits));
-    if (!dp->training) return OK;
-    CHECK(tape_backward(t, loss, NULL));
+    return dp->training ? tape_backward(t, loss, NULL) : OK;
+}
 
+/* Each device gets its rows of dL/dy; device 0's are the first, so it reads them where they are. */
+static int scatter_grad(struct dp *dp, const struct tensor *dy) {
     void *parts[MAX_DEVICES];
     for (int r = 0; r < dp->count; r++) {
-        parts[r] = r ? dp->grad_share[r] : y->grad.data; /* device 0's rows are the first: a view */
-        dp->grad_output[r] = tensor_plain(parts[r], DTYPE_F32, 2, (int[]){dp->sizes[r], classes});
+        const int shape[2] = {dp->sizes[r], dy->dims[1]};
+        parts[r] = r ? dp->grad_share[r] : dy->data;
+        dp->grad_output[r] = tensor_plain(parts[r], DTYPE_F32, 2, shape);
     }
     enter(dp, PHASE_SCATTER_GRAD);
-    return scatter(&dp->group, &y->grad, dp->sizes, parts);
+    return scatter(&dp->group, dy, dp->sizes, parts);
+}
+
+static int gather_and_loss(struct dp *dp, struct var **y) {
+    struct tensor gathered;
+    CHECK(gather_outputs(dp, &gathered));
+    return loss_on_device_0(dp, &gathered, y);
 }
 
 /* Row step->slot of a log: device r's first k columns become columns r*k .. of device 0's. */
@@ -291,33 +310,41 @@ static int gather_loss_sums(struct dp *dp) {
     return gather_log_row(dp, hits_of);
 }
 
-int dp_step(struct dp *dp, const struct dp_batch *batch, const struct step_block *step) {
-    struct replica *first = &dp->replica[0];
-    CHECK(begin(dp, batch, step, 1));
-    CHECK(write_step(dp, 0));
-    CHECK(load_and_scatter(dp, batch));
-    CHECK(begin_loss(dp, batch->segments));
-    CHECK(replicate(dp, PHASE_REPLICATE));
-    CHECK(on_all_devices(dp, PHASE_FORWARD, forward_task)); /* with loss in forward: and backward */
-    if (dp->own_loss) {
-        CHECK(gather_loss_sums(dp));
-    } else {
-        CHECK(gather_and_loss(dp, batch->segments));
-        CHECK(on_all_devices(dp, PHASE_BACKWARD, backward_task));
-    }
+static int reduce(struct dp *dp) {
     enter(dp, PHASE_REDUCE);
-    CHECK(reduce_add_coalesced(&dp->reduce, dp->groups, dp->group_count));
-    return replica_finish(first);
+    return reduce_add_coalesced(&dp->reduce, dp->groups, dp->group_count);
 }
 
-int dp_evaluate(struct dp *dp, const struct dp_batch *batch, const struct step_block *step) {
-    CHECK(begin(dp, batch, step, 0));
-    CHECK(write_step(dp, 0));
-    CHECK(load_and_scatter(dp, batch));
-    CHECK(begin_loss(dp, batch->segments));
+/* ---- a step ---- */
+
+int dp_step(struct dp *dp, const struct step_block *step, const struct batch *batch) {
+    struct var *y;
+    CHECK(begin(dp, step, batch, 1));
+    CHECK(input(dp, batch));
+    CHECK(scatter_batch(dp));
+    CHECK(begin_loss(dp));
+    CHECK(replicate(dp, PHASE_REPLICATE));
+    CHECK(on_all_devices(dp, PHASE_FORWARD, forward_task));
+    if (dp->own_loss) { /* forward_task has gone on to loss and backward */
+        CHECK(gather_loss_sums(dp));
+    } else {
+        CHECK(gather_and_loss(dp, &y));
+        CHECK(scatter_grad(dp, &y->grad));
+        CHECK(on_all_devices(dp, PHASE_BACKWARD, backward_task));
+    }
+    CHECK(reduce(dp));
+    return replica_update(&dp->replica[0]);
+}
+
+int dp_evaluate(struct dp *dp, const struct step_block *step, const struct batch *batch) {
+    struct var *y;
+    CHECK(begin(dp, step, batch, 0));
+    CHECK(input(dp, batch));
+    CHECK(scatter_batch(dp));
+    CHECK(begin_loss(dp));
     CHECK(replicate(dp, PHASE_EVALUATE)); /* the last update has reached device 0 alone */
     CHECK(on_all_devices(dp, PHASE_FORWARD, forward_task));
-    return dp->own_loss ? gather_loss_sums(dp) : gather_and_loss(dp, batch->segments);
+    return dp->own_loss ? gather_loss_sums(dp) : gather_and_loss(dp, &y);
 }
 
 int dp_hash_values(struct dp *dp, const struct step_block *step) {

@@ -1,5 +1,5 @@
-/* Recorded steps: which stage a step is in, and the few recordings that are kept. See
- * recorded.h. */
+/* Recorded steps: which stage a step is in, and the few recordings that are kept; recorded.h
+ * explains both. */
 #include "models/recorded.h"
 
 #include <stdio.h>
@@ -20,7 +20,7 @@ void recorded_watch(struct recorded *r, const struct tape *tape) {
     r->tape[1] = tape;
 }
 
-/* Every one of the numbers only grows, so their sum changes with each of them. */
+/* Each of these versions only grows, so their sum changes whenever one of them does. */
 static uint64_t version_now(const struct recorded *r) {
     uint64_t version = r->params ? r->params->layout_version : 0;
     for (int i = 0; i < RECORDED_TAPES; i++)
@@ -58,7 +58,7 @@ static int same_key(const struct recorded_key *a, const struct recorded_key *b) 
     return 1;
 }
 
-/* The one with this key; else a new one, in place of the one that was not used for longest. */
+/* The step with this key; else a new one, in place of the least recently used. */
 static struct recorded_step *find(struct recorded *r, const struct recorded_key *key) {
     struct recorded_step *oldest = &r->step[0];
     for (int i = 0; i < r->count; i++) {
@@ -93,43 +93,52 @@ enum recorded_stage recorded_begin(struct recorded *r, const struct recorded_key
     r->stage = !r->on || !r->now->settled ? STAGE_PLAIN
                : complete                 ? STAGE_REPLAYED
                                           : STAGE_RECORDED;
-    /* an attempt that failed half-way: all bodies are needed anew */
+    /* After a step that failed half-way some parts may be there: all are recorded anew. */
     if (r->stage == STAGE_RECORDED) drop_parts(r->now);
     return r->stage;
 }
 
-static int record(struct recorded *r, struct recording **out, recorded_body *body, void *context) {
-    CHECK(stream_record_begin(r->stream));
-    r->taking_down = 1;
-    int code = body(context);
-    r->taking_down = 0;
-    char text[512] = "";
-    /* ending it may fail in its own words */
-    if (code) snprintf(text, sizeof text, "%s", error_message());
-    int ended = stream_record_end(r->stream, code ? NULL : out);
-    return code ? fail(code, "%s", text) : ended;
-}
-
-int recorded_part(struct recorded *r, const char *name, recorded_body *body, void *context) {
-    struct recorded_step *step = r->now;
-    int part = r->part++;
-    if (r->stage == STAGE_PLAIN) {
-        CHECK(body(context));
-        if (r->part == r->parts) step->settled = version_now(r) == r->version_before;
-        return OK;
+int recorded_enter(struct recorded *r, const char *name) {
+    r->name = name;
+    r->enter_code = OK;
+    if (r->stage == STAGE_PLAIN) return 1;
+    if (version_now(r) != r->version_before) {
+        r->enter_code = fail(ERR_FAILED,
+                             "%s: memory of the recorded step has moved since the step began: give "
+                             "--no-graph",
+                             name);
+        return 0;
     }
-    if (version_now(r) != r->version_before)
-        return fail(ERR_FAILED,
-                    "%s: memory of the recorded step has moved since it began: give --no-graph",
-                    name);
-    if (!step->part[part]) CHECK(record(r, &step->part[part], body, context));
-    return stream_replay(r->stream, step->part[part], name);
+    if (r->now->part[r->part]) return 0;
+    r->enter_code = stream_record_begin(r->stream);
+    r->recording = !r->enter_code;
+    return r->recording;
 }
 
-int recorded_run(struct recorded *r, const struct recorded_key *key, const char *name,
-                 recorded_body *body, void *context) {
-    recorded_begin(r, key, 1);
-    return recorded_part(r, name, body, context);
+/* Ends the recording, and keeps it unless its work has failed. Ending it may fail too: the text
+ * that stays is that of the first failure. */
+static int end_recording(struct recorded *r, int code) {
+    char text[512] = "";
+    r->recording = 0;
+    if (!code) return stream_record_end(r->stream, &r->now->part[r->part]);
+    snprintf(text, sizeof text, "%s", error_message());
+    stream_record_end(r->stream, NULL);
+    return fail(code, "%s", text);
+}
+
+static int leave(struct recorded *r, int code) {
+    CHECK(r->enter_code);
+    if (r->recording) code = end_recording(r, code);
+    CHECK(code);
+    if (r->stage != STAGE_PLAIN) return stream_replay(r->stream, r->now->part[r->part], r->name);
+    if (r->part + 1 == r->parts) r->now->settled = version_now(r) == r->version_before;
+    return OK;
+}
+
+int recorded_leave(struct recorded *r, int code) {
+    code = leave(r, code);
+    r->part++;
+    return code;
 }
 
 struct tensor *recorded_output(struct recorded *r) {
@@ -137,5 +146,5 @@ struct tensor *recorded_output(struct recorded *r) {
 }
 
 int recorded_is_recording(const struct recorded *r) {
-    return r->taking_down;
+    return r->recording;
 }

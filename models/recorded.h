@@ -1,27 +1,37 @@
-/* Recorded steps: what a step launches is the same from step to step, so a device that can (CUDA
- * graphs) takes it down once and replays it with one call. A LeNet step is some thirty kernels
- * of a few microseconds each; enqueued one by one they cost the host more than the GPU.
+/* Recorded steps: a step launches the same kernels every time, so a device that can record (CUDA
+ * graphs) records them once and then replays them with one call. A LeNet step is about thirty
+ * kernels of a few microseconds each; launched one by one they cost the host more time than the GPU.
  *
- * One step of one shape goes through three stages, all by the same function, the body:
+ *     recorded_begin(&recorded, &key, 1);
+ *     if (recorded_enter(&recorded, "forward and backward")) {
+ *         code = ... enqueue the work ...
+ *     }
+ *     code = recorded_leave(&recorded, code);
  *
- *     plain       the body enqueues; on the way the tape's arena finds its size
- *     recorded    a plain step that moved no memory lies behind: the body is taken down, then replayed
- *     replayed    the body is not called at all
+ * A step goes through three stages, and the lines above are the same in each:
  *
- * "Shape" is the list of segments and what kind of step it is: an epoch has one for its full
- * batches and one for the last, evaluation two more. A step may be cut into parts, with work
- * between them that is no part of any recording (plain DP: forward; then gather, loss and
- * scatter of dL/dy; then backward). The parts of a step go through the stages together, since a
- * later part's body works on the tape that an earlier one's has written.
+ *     plain       enter returns 1: the work is enqueued, and the tape's arena finds its size
+ *     recorded    enter returns 1: an earlier plain step has moved no memory, so the work is
+ *                 recorded now; leave replays the recording
+ *     replayed    enter returns 0: the work is left out, and leave replays the recording
  *
- * What a recording holds are addresses. It is void once the memory behind one has moved: each
- * tape's arena and the layout of gradients have a version that grows then, and with any of them
- * all recordings are dropped. What changes from step to step without moving lies in the step
- * block, in device memory.
+ * Steps are told apart by a key: what is done (train, evaluate, update) and how the batch is cut
+ * into segments. An epoch has one key for its full batches and one for its short last batch;
+ * evaluation has two more.
  *
- * On a device that cannot record, with spans on (a replay is one span: phases would vanish), or
- * where it is turned off, every step is plain. The bits are the same either way. One thread uses
- * a struct recorded: the one that owns the stream. */
+ * A step may have several parts, each with its own enter and leave, and work between them that is
+ * not recorded: plain DP records forward and backward, but not the gather, loss and scatter between
+ * them. The parts of a step go through the stages together, because a later part works on the
+ * tape that an earlier one has written.
+ *
+ * A recording holds addresses, so it is void once the memory behind one of them has moved. Each
+ * tape's arena and the layout of the gradients have a version that grows whenever they move; when
+ * one has grown, all recordings are dropped. What changes from step to step without moving lies in
+ * the step block in device memory.
+ *
+ * Every step stays plain on a device that cannot record, where recording is turned off, and where
+ * spans are recorded (a replay is one span, so the phases would vanish). The bits are the same
+ * either way. A struct recorded is used by one thread, the one that uses the stream. */
 #ifndef MODELS_RECORDED_H
 #define MODELS_RECORDED_H
 
@@ -33,72 +43,73 @@ extern "C" {
 
 enum { RECORDED_STEPS = 8, RECORDED_PARTS = 2, RECORDED_TAPES = 2 };
 
-/* What a recording stands for. Steps with equal keys must enqueue the same. */
+/* What a recording stands for. Steps with equal keys must enqueue the same work. */
 struct recorded_key {
-    /* the caller's number for what is done: train, evaluate, update, ... */
-    int kind;
-    /* what else the launches read by address, as a data set; NULL: nothing */
-    const void *source;
+    int kind;                 /* what is done; the caller's number: train, evaluate, update, ... */
+    const void *source;       /* what else is read by address, as a data set; NULL: nothing */
     struct segments segments; /* count 0: the batch plays no part */
 };
-
-/* Enqueues one part on the stream, and nothing else but event records. */
-typedef int recorded_body(void *context);
 
 enum recorded_stage { STAGE_PLAIN, STAGE_RECORDED, STAGE_REPLAYED };
 
 struct recorded_step {
     struct recorded_key key;
-    int settled; /* a plain step of this key has moved nothing */
+    int settled; /* 1: a plain step with this key has moved no memory */
     struct recording *part[RECORDED_PARTS];
-    struct tensor output; /* the body may leave it here for work between the parts */
-    uint64_t used;
+    struct tensor output; /* for the work between the parts; see recorded_output */
+    uint64_t used;        /* `clock` when this step was last used */
 };
 
 struct recorded {
     struct stream *stream;
-    const struct tape *tape[RECORDED_TAPES]; /* whose arenas are captured, borrowed; NULL: none */
-    const struct param_set *params;          /* likewise */
-    int on;
-    uint64_t version; /* of the memory at the last step */
-    uint64_t clock;
+    const struct tape
+        *tape[RECORDED_TAPES];      /* whose arenas are read by address; borrowed or NULL */
+    const struct param_set *params; /* whose layout is read by address; borrowed or NULL */
+    int on;                         /* 0: every step is plain */
+    uint64_t version;               /* of all that memory, at the last step */
+    uint64_t clock;                 /* steps begun */
     struct recorded_step step[RECORDED_STEPS];
-    int count;
+    int count; /* of step[] in use */
 
     /* The step under way. */
     struct recorded_step *now;
     enum recorded_stage stage;
-    int part, parts;
-    int taking_down; /* the body runs, and the stream takes it down */
-    uint64_t version_before;
+    int part, parts;         /* the part that is next or under way, and how many there are */
+    const char *name;        /* of that part */
+    int recording;           /* 1: between enter and leave of a part that is being recorded */
+    int enter_code;          /* what recorded_enter failed with; recorded_leave returns it */
+    uint64_t version_before; /* of the memory, when the step began */
 };
 
-/* wanted 0: every step is plain. tape and params may be NULL. */
+/* wanted 0: every step is plain. `params` may be NULL. All of it is borrowed. */
 void recorded_init(struct recorded *r, struct device *device, const struct tape *tape,
                    const struct param_set *params, int wanted);
-/* zeroed is fine; the recordings only. Waits for their last replays */
+/* Frees the recordings after waiting for their last replays. Zeroed is fine. */
 void recorded_free(struct recorded *r);
-/* drops all recordings: an event or a buffer of theirs is about to go */
+/* Drops all recordings: call it before an event or a buffer that they use is freed. */
 void recorded_forget(struct recorded *r);
-/* a second tape whose memory is captured */
+/* Names a second tape whose memory is read by address. */
 void recorded_watch(struct recorded *r, const struct tape *tape);
 
-/* Begins a step of `parts` parts and decides how it goes. Then recorded_part for each part, in
- * order; a step given up in between is forgotten with the next begin. name: of a replay's span,
- * static storage. */
+/* Begins a step of `parts` parts and decides its stage. A step that was given up after some of its
+ * parts is forgotten by the next begin. */
 enum recorded_stage recorded_begin(struct recorded *r, const struct recorded_key *key, int parts);
-int recorded_part(struct recorded *r, const char *name, recorded_body *body, void *context);
 
-/* A step of one part. */
-int recorded_run(struct recorded *r, const struct recorded_key *key, const char *name,
-                 recorded_body *body, void *context);
+/* Begins the step's next part. Returns 1 if the caller must enqueue its work on the stream now,
+ * which may be nothing but launches, copies and event records; 0 if not. recorded_leave must follow
+ * in both cases, also after an error in between: it is what ends a recording.
+ * name: of the replay's span, static storage. */
+int recorded_enter(struct recorded *r, const char *name);
 
-/* Where the body leaves its output for the work between the parts: that of the recorded step,
- * when it is replayed. */
+/* Ends the part; `code` is that of the work since recorded_enter, OK where there was none. Returns
+ * the first failure of enter, work and leave, with its text. */
+int recorded_leave(struct recorded *r, int code);
+
+/* Where a part leaves its output for the work between the parts. When the step is replayed it still
+ * names the memory that the recorded step wrote. */
 struct tensor *recorded_output(struct recorded *r);
 
-/* For the body and what it calls: 1 if it is being taken down, so that what it enqueues runs
- * with the replay. */
+/* 1 while work is being recorded: it will run with the replay, not now. */
 int recorded_is_recording(const struct recorded *r);
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
-/* A model on a device: memory once at the start, then only enqueued work. See replica.h for who
- * calls what. */
+/* A replica allocates its memory once, at the start, and from then on only enqueues work. replica.h
+ * shows a step. */
 #include "models/replica.h"
 
 #include <string.h>
@@ -48,7 +48,7 @@ int replica_init(struct replica *r, struct device *device, const struct model *m
 
 void replica_free(struct replica *r) {
     if (!r || !r->device) return;
-    /* the device must be idle; its errors were told to whoever asked */
+    /* the device must be idle; an error of its stream has been returned by an earlier call */
     stream_sync(device_compute(r->device));
     recorded_free(&r->recorded);
     param_set_free(&r->params);
@@ -57,27 +57,23 @@ void replica_free(struct replica *r) {
     device_free(r->device, r->step);
     device_free(r->device, r->pixels);
     device_free(r->device, r->labels);
-    device_free(r->device, r->samples);
+    device_free(r->device, r->index);
     device_free(r->device, r->losses.data);
     device_free(r->device, r->hits.data);
     device_free(r->device, r->hashes.data);
     memset(r, 0, sizeof *r);
 }
 
-/* The number of the step being worked on is kept with the stream, for its spans. */
+/* Spans of what is enqueued next carry this phase and the number of the step. */
 static struct stream *enter(struct replica *r, enum phase phase) {
     struct stream *stream = device_compute(r->device);
     stream_set_phase(stream, phase, r->step_number);
     return stream;
 }
 
-void replica_begin_step(struct replica *r, uint64_t step, enum phase input) {
-    r->step_number = (int32_t)step;
-    r->input = input;
-}
-
 int replica_write_other(struct replica *r, const struct step_block *step, enum phase phase) {
-    replica_begin_step(r, step->step, phase);
+    r->step_number = (int32_t)step->step;
+    r->input = phase;
     return stream_write(enter(r, phase), r->step, step, sizeof *step);
 }
 
@@ -91,46 +87,90 @@ static int check_samples(const struct replica *r, const char *what, int n) {
                 device_name(r->device), r->config.max_samples);
 }
 
-int replica_load(struct replica *r, const float *pixels, const int32_t *labels, int n) {
-    const struct model *m = r->model;
-    size_t sample = (size_t)m->channels * (size_t)m->height * (size_t)m->width;
-    struct stream *stream = enter(r, r->input);
-    r->waiting = NULL;
-    CHECK(check_samples(r, "load", n));
-    CHECK(copy_to_device(stream, r->pixels, pixels, (size_t)n * sample * sizeof *pixels));
-    return labels ? copy_to_device(stream, r->labels, labels, (size_t)n * sizeof *labels) : OK;
-}
-
-int replica_load_samples(struct replica *r, const struct device_dataset *from,
-                         const int32_t *samples, int n) {
-    size_t room = (size_t)r->config.max_samples * sizeof *samples;
-    struct stream *stream = enter(r, r->input);
-    CHECK(check_samples(r, "load", n));
-    if (!r->samples) CHECK(device_alloc(r->device, (void **)&r->samples, room, MEM_INPUT));
-    CHECK(copy_to_device(stream, r->samples, samples, (size_t)n * sizeof *samples));
-    r->waiting = from;
+static int load_index(struct replica *r, const struct batch *batch) {
+    int n = batch->segments.n;
+    size_t room = (size_t)r->config.max_samples * sizeof *r->index;
+    if (!r->index) CHECK(device_alloc(r->device, (void **)&r->index, room, MEM_INPUT));
+    CHECK(copy_to_device(enter(r, r->input), r->index, batch->index, (size_t)n * sizeof *r->index));
+    r->packed = batch->from;
+    r->packed_n = n;
     return OK;
 }
 
-int replica_make_rows(struct replica *r, int n) {
+int replica_load(struct replica *r, const struct batch *batch) {
     const struct model *m = r->model;
-    const struct device_dataset *from = r->waiting;
+    size_t n = (size_t)batch->segments.n;
+    size_t pixels = n * (size_t)m->channels * (size_t)m->height * (size_t)m->width;
+    r->packed = NULL;
+    CHECK(check_samples(r, "load", batch->segments.n));
+    if (batch->from) return load_index(r, batch);
+    struct stream *stream = enter(r, r->input);
+    CHECK(copy_to_device(stream, r->pixels, batch->pixels, pixels * sizeof *r->pixels));
+    if (!batch->labels) return OK;
+    return copy_to_device(stream, r->labels, batch->labels, n * sizeof *r->labels);
+}
+
+int replica_unpack(struct replica *r) {
+    const struct model *m = r->model;
+    const struct device_dataset *from = r->packed;
+    int n = r->packed_n;
     const int shape[4] = {n, m->channels, m->height, m->width};
     if (!from) return OK;
-    r->waiting = NULL;
-    struct tensor samples = tensor_plain(r->samples, DTYPE_I32, 1, &n),
+    r->packed = NULL;
+    struct tensor index = tensor_plain(r->index, DTYPE_I32, 1, &n),
                   x = tensor_plain(r->pixels, DTYPE_F32, 4, shape),
                   labels = tensor_plain(r->labels, DTYPE_I32, 1, &n);
-    return device_dataset_gather(from, enter(r, r->input), &samples, m->mean,
+    return device_dataset_gather(from, enter(r, r->input), &index, m->mean,
                                  m->normalised ? m->std : 0, &x, &labels);
+}
+
+/* ---- the parts of a step ---- */
+
+int replica_enter(struct replica *r, enum replica_work work, const struct segments *segments) {
+    static const char *const names[] = {"forward and backward", "forward", "optimizer"};
+    static const enum phase phases[] = {PHASE_FORWARD, PHASE_EVALUATE, PHASE_OPTIMIZER};
+    struct recorded_key key = {.kind = (int)work, .source = r->packed};
+    if (segments) key.segments = *segments;
+    enter(r, phases[work]);
+    recorded_begin(&r->recorded, &key, 1);
+    return recorded_enter(&r->recorded, names[work]);
+}
+
+/* A replay has unpacked the batch, too. */
+int replica_leave(struct replica *r, int code) {
+    r->packed = NULL;
+    return recorded_leave(&r->recorded, code);
+}
+
+static int hash(struct replica *r, const struct tensor *x, int column) {
+    struct op_args args = {.in[0] = *x, .out[0] = r->hashes, .step = r->step, .p.hash = {column}};
+    return launch(device_compute(r->device), OP_HASH, &args);
+}
+
+int replica_hash_values(struct replica *r) {
+    if (!r->config.hashes) return OK;
+    enter(r, PHASE_PROOF);
+    for (int i = 0; i < r->params.count; i++)
+        CHECK(hash(r, &r->params.param[i].value, i));
+    return OK;
+}
+
+static int hash_grads(struct replica *r) {
+    if (!r->config.hashes) return OK;
+    enter(r, PHASE_PROOF);
+    for (int i = 0; i < r->params.count; i++)
+        CHECK(hash(r, &r->params.param[i].grad, r->params.count + i));
+    return OK;
 }
 
 int replica_forward(struct replica *r, const struct segments *segments, int training,
                     struct var **output) {
     const struct model *m = r->model;
     *output = NULL;
-    enter(r, training ? PHASE_FORWARD : PHASE_EVALUATE);
     CHECK(check_samples(r, "forward", segments->n));
+    CHECK(replica_unpack(r));
+    if (training) CHECK(replica_hash_values(r));
+    enter(r, training ? PHASE_FORWARD : PHASE_EVALUATE);
     struct tape_step step = {
         .segments = segments, .params = &r->params, .step = r->step, .training = training};
     CHECK(tape_begin(r->tape, &step));
@@ -153,87 +193,31 @@ int replica_backward(struct replica *r, struct var *root, const struct tensor *r
     return tape_backward(r->tape, root, root_grad);
 }
 
-int replica_update(struct replica *r) {
+static int update(struct replica *r) {
+    CHECK(hash_grads(r));
     enter(r, PHASE_OPTIMIZER);
     return optimizer_step(&r->optimizer, &r->params, r->step);
 }
 
-static int hash(struct replica *r, const struct tensor *x, int column) {
-    struct op_args args = {.in[0] = *x, .out[0] = r->hashes, .step = r->step, .p.hash = {column}};
-    return launch(device_compute(r->device), OP_HASH, &args);
+int replica_update(struct replica *r) {
+    int code = OK;
+    if (replica_enter(r, WORK_UPDATE, NULL)) code = update(r);
+    return replica_leave(r, code);
 }
 
-int replica_hash_values(struct replica *r) {
-    if (!r->config.hashes) return OK;
-    enter(r, PHASE_PROOF);
-    for (int i = 0; i < r->params.count; i++)
-        CHECK(hash(r, &r->params.param[i].value, i));
-    return OK;
-}
-
-int replica_hash_grads(struct replica *r) {
-    if (!r->config.hashes) return OK;
-    enter(r, PHASE_PROOF);
-    for (int i = 0; i < r->params.count; i++)
-        CHECK(hash(r, &r->params.param[i].grad, r->params.count + i));
-    return OK;
-}
-
-/* ---- recorded ---- */
-
-struct work {
-    struct replica *replica;
-    const struct segments *segments;
-};
-
-static int train(void *context) {
-    struct work *w = context;
-    struct replica *r = w->replica;
+int replica_evaluate(struct replica *r, const struct step_block *step, const struct batch *batch) {
     struct var *output, *loss;
-    CHECK(replica_make_rows(r, w->segments->n));
-    CHECK(replica_hash_values(r));
-    CHECK(replica_forward(r, w->segments, 1, &output));
-    CHECK(replica_loss(r, output, 1, &loss));
-    return replica_backward(r, loss, NULL);
+    int code = OK;
+    CHECK(replica_write_other(r, step, PHASE_EVALUATE));
+    CHECK(replica_load(r, batch));
+    if (replica_enter(r, WORK_EVALUATE, &batch->segments)) {
+        code = replica_forward(r, &batch->segments, 0, &output);
+        if (!code) code = replica_loss(r, output, 0, &loss);
+    }
+    return replica_leave(r, code);
 }
 
-static int evaluate(void *context) {
-    struct work *w = context;
-    struct var *output, *loss;
-    CHECK(replica_make_rows(w->replica, w->segments->n));
-    CHECK(replica_forward(w->replica, w->segments, 0, &output));
-    return replica_loss(w->replica, output, 0, &loss);
-}
-
-static int finish(void *replica) {
-    CHECK(replica_hash_grads(replica));
-    return replica_update(replica);
-}
-
-/* What waits for make_rows is done with behind a replay too, which has made them. */
-static int run(struct replica *r, int kind, const char *name, recorded_body *body,
-               const struct segments *segments) {
-    struct recorded_key key = {.kind = kind, .source = r->waiting, .segments = *segments};
-    struct work work = {r, segments};
-    enter(r, kind == WORK_TRAIN ? PHASE_FORWARD : PHASE_EVALUATE);
-    int code = recorded_run(&r->recorded, &key, name, body, &work);
-    r->waiting = NULL;
-    return code;
-}
-
-int replica_train(struct replica *r, const struct segments *segments) {
-    return run(r, WORK_TRAIN, "forward and backward", train, segments);
-}
-
-int replica_evaluate(struct replica *r, const struct segments *segments) {
-    return run(r, WORK_EVALUATE, "forward", evaluate, segments);
-}
-
-int replica_finish(struct replica *r) {
-    const struct recorded_key key = {.kind = WORK_UPDATE};
-    enter(r, PHASE_OPTIMIZER);
-    return recorded_run(&r->recorded, &key, "optimizer", finish, r);
-}
+/* ---- logs ---- */
 
 static int read_log(struct replica *r, const struct tensor *log, int rows, void *host) {
     if (!host || !log->data) return OK;

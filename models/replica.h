@@ -1,17 +1,27 @@
-/* Replica: one model on one device with everything a step needs; what single, DP and DDP have in
- * common.
+/* Replica: one model on one device with everything that a step needs; what single, DP and DDP
+ * have in common. A training step of one device reads
  *
- *     single, DDP:   write_step, load, (make_rows,) forward, loss, backward, (allreduce by DDP), update
- *     DP, device 0:  write_step, load, [scatter], forward, [gather], loss, [scatter dL/dy], backward, [reduce],
- *                    update
- *     DP, others:    forward and backward only, on what was scattered and replicated to them
+ *     replica_write_step(r, &step);                      the step block: seed, weight, learning rate
+ *     replica_load(r, &batch);                           the batch comes to the device
+ *     if (replica_enter(r, WORK_TRAIN, &batch.segments)) {
+ *         replica_forward(r, &batch.segments, 1, &output);
+ *         replica_loss(r, output, 1, &loss);
+ *         replica_backward(r, loss, NULL);
+ *     }
+ *     replica_leave(r, code);
+ *     replica_update(r);                                 the optimizer
  *
- * Everything is enqueued on the device's compute stream; each function sets the stream's phase.
- * What a step enqueues between load and update may be recorded once and replayed:
- * models/recorded.h. */
+ * and the strategies differ in what they put between these calls: DDP an allreduce of the gradients
+ * beside backward; DP, on device 0, scatter and replicate before forward, gather before the loss,
+ * scatter of dL/dy before backward and a reduce behind it, while its other devices run forward and
+ * backward alone. models/recorded.h says what enter and leave are for.
+ *
+ * Everything is enqueued on the device's compute stream, and each function sets the stream's phase
+ * for the spans. One thread uses a replica. Functions return a code of base/error.h. */
 #ifndef MODELS_REPLICA_H
 #define MODELS_REPLICA_H
 
+#include "data/batch.h"
 #include "data/device_dataset.h"
 #include "models/model.h"
 #include "models/recorded.h"
@@ -22,97 +32,96 @@ extern "C" {
 #endif
 
 struct replica_config {
-    int max_samples; /* capacity of the input buffers, in samples */
-    int log_rows;    /* steps that the logs hold before the host must read them */
-    /* columns of the loss log: segments of the batch whose loss is made here; 0: no loss here */
-    int log_segments;
-    int hashes; /* 1: hash values and gradients every step (the proof of equal bits) */
-    /* 1: this replica updates its parameters; 0: they are replicated to it (DP) */
-    int optimizer;
-    struct optimizer_config update; /* how, where it does */
+    int max_samples;  /* capacity of the input buffers, in samples */
+    int log_rows;     /* steps that the logs hold before the host must read them */
+    int log_segments; /* columns of the loss log: segments whose loss this replica computes, or 0 */
+    int hashes;    /* 1: values and gradients are hashed at every step (the proof of equal bits) */
+    int optimizer; /* 1: this replica updates its parameters; 0: they are replicated to it (DP) */
+    struct optimizer_config update; /* how it updates them; read where optimizer is 1 */
     int graph; /* 1: steps are recorded and replayed where device and model allow it */
 };
 
+/* Pointers and tensors name memory of `device`. */
 struct replica {
-    struct device *device;
-    const struct model *model;
+    struct device *device;     /* borrowed */
+    const struct model *model; /* borrowed */
     struct replica_config config;
     struct param_set params;
     struct optimizer optimizer;
     struct tape *tape;
-    struct step_block *step; /* device memory */
-    float *pixels;           /* device memory, MEM_INPUT: (max_samples, C, H, W) */
-    int32_t *labels;         /* device memory, MEM_INPUT: (max_samples) */
-    /* device memory, MEM_INPUT: (max_samples); made with the first load_samples */
-    int32_t *samples;
-    const struct device_dataset *waiting; /* load_samples has come, make_rows has not */
-    struct tensor losses;                 /* F64 (log_rows, log_segments), device memory */
-    struct tensor hits;                   /* I64 (log_rows, log_segments) */
+    struct step_block *step;
+    float *pixels;   /* (max_samples, C, H, W), MEM_INPUT */
+    int32_t *labels; /* (max_samples), MEM_INPUT */
+    int32_t *index;  /* (max_samples), MEM_INPUT; made with the first batch that is an index */
+
+    /* A batch that came as an index and whose pixels are not made yet: the data set, and the number
+     * of samples; NULL: there is none. */
+    const struct device_dataset *packed;
+    int packed_n;
+
+    struct tensor losses; /* F64 (log_rows, log_segments) */
+    struct tensor hits;   /* I64 (log_rows, log_segments) */
     struct tensor hashes; /* U64 (log_rows, 2 * parameters): values first, then gradients */
-    int32_t step_number;  /* of the step being worked on, */
-    enum phase input;     /* and the phase of what is brought in for it: both for spans */
+    int32_t step_number;  /* of the step being worked on, for spans */
+    enum phase input;     /* the phase in which its batch is brought in, for spans */
     struct recorded recorded;
 };
 
-/* What a replica records (recorded_key.kind). */
-enum { WORK_TRAIN, WORK_EVALUATE, WORK_UPDATE };
-
-/* Allocates all of it and waits until it is filled. values: param_count host arrays to start
- * from, or NULL (zeros: DP's other devices). The model must outlive the replica. On failure
- * nothing is left. */
+/* Allocates all of it and waits until it is filled. `values`: param_count host arrays to start
+ * from, or NULL for zeros (DP's other devices). Device and model must outlive the replica. On
+ * failure nothing is left. */
 int replica_init(struct replica *r, struct device *device, const struct model *model,
                  const struct replica_config *config, float *const *values);
-/* NULL, zeroed and half-built are fine; waits for the compute stream */
+/* Waits for the compute stream. NULL, zeroed and half-built are fine. */
 void replica_free(struct replica *r);
 
-/* The step block comes to the device: a host value, captured at the call. What is brought in
- * from here on counts as input of a training step; with write_other as `phase`: PHASE_EVALUATE
- * or PHASE_PROOF. begin_step alone: only spans know. */
+/* Sends the step block to the device; it is copied at the call. The first is for training steps;
+ * with the second, what is brought in for this step counts as PHASE_EVALUATE or PHASE_PROOF. */
 int replica_write_step(struct replica *r, const struct step_block *step);
 int replica_write_other(struct replica *r, const struct step_block *step, enum phase phase);
-void replica_begin_step(struct replica *r, uint64_t step, enum phase input);
 
-/* Copies a batch from host memory; the memory must stay until an event recorded afterwards is done.
- * labels may be NULL where no loss is computed. n <= max_samples. */
-int replica_load(struct replica *r, const float *pixels, const int32_t *labels, int n);
+/* Copies a batch, or its index, to the device. The batch's memory must stay until an event recorded
+ * afterwards is done. ERR_FAILED: more than max_samples. */
+int replica_load(struct replica *r, const struct batch *batch);
 
-/* The same where the data set lies on this device: only the numbers of the samples travel, of
- * the host's memory under the same rule. make_rows enqueues their pixels and labels, once:
- * called by train and evaluate below, so that it is recorded with them, or by whoever needs the
- * rows before (DP's scatter). n must be the batch's. */
-int replica_load_samples(struct replica *r, const struct device_dataset *from,
-                         const int32_t *samples, int n);
-int replica_make_rows(struct replica *r, int n);
+/* Where the batch came as an index: makes its pixels and labels on the device. replica_forward does
+ * it by itself; DP calls it before it scatters the pixels. Once per batch; else nothing is done. */
+int replica_unpack(struct replica *r);
 
-/* Forward over the first segments->n samples of r->pixels; the output is PLAIN (n, classes), on
- * the tape. training 0: evaluation. phase: PHASE_FORWARD or PHASE_EVALUATE. */
+/* What a replica records (recorded_key.kind). */
+enum replica_work { WORK_TRAIN, WORK_EVALUATE, WORK_UPDATE };
+
+/* Around what a step enqueues between load and update, for steps of one part: recorded_begin and
+ * recorded_enter, and recorded_leave. */
+int replica_enter(struct replica *r, enum replica_work work, const struct segments *segments);
+int replica_leave(struct replica *r, int code);
+
+/* Forward over the first segments->n samples that the replica holds; the output is PLAIN
+ * (n, classes), on the tape, or NULL on failure. training 1: the values are hashed before it, where
+ * config.hashes says so. training 0: evaluation, in PHASE_EVALUATE. */
 int replica_forward(struct replica *r, const struct segments *segments, int training,
                     struct var **output);
 
-/* Loss (MEAN over the global batch by step->weight) of `output` against r->labels; each
- * segment's sum and hits are logged to row step->slot. training 0: PHASE_EVALUATE. */
+/* The loss of `output` against the labels that the replica holds (MEAN over the global batch, by
+ * step->weight). The sum and the hits of each segment are logged in row step->slot. */
 int replica_loss(struct replica *r, struct var *output, int training, struct var **loss);
 
-/* Backward from a loss of replica_loss, or from an output with its gradient dL/dy. Hooks fire on
- * the way. */
+/* Backward from a loss of replica_loss (root_grad NULL), or from an output with its gradient dL/dy
+ * (n, classes). The tape's hook fires on the way. */
 int replica_backward(struct replica *r, struct var *root, const struct tensor *root_grad);
 
-int replica_update(struct replica *r); /* the optimizer, PHASE_OPTIMIZER */
+/* The optimizer: parameters from their (reduced) gradients, which are hashed first where
+ * config.hashes says so. Recorded and replayed by itself. */
+int replica_update(struct replica *r);
 
-/* The same in one call, recorded and replayed where that is on (models/recorded.h). train:
- * make_rows, hash_values, forward, loss, backward. evaluate: make_rows, forward, loss. finish:
- * hash_grads, update. */
-int replica_train(struct replica *r, const struct segments *segments);
-int replica_evaluate(struct replica *r, const struct segments *segments);
-int replica_finish(struct replica *r);
+/* An evaluation step from begin to end: step block, load, forward, loss. */
+int replica_evaluate(struct replica *r, const struct step_block *step, const struct batch *batch);
 
-/* Nothing where config.hashes is 0. Values: call before forward (DP: after replicate), on every
- * device. Gradients: after reduction, before update, on every device that holds one. Phase
- * PROOF. */
+/* Hashes the values as they are into row step->slot, in PHASE_PROOF. Nothing where config.hashes
+ * is 0. */
 int replica_hash_values(struct replica *r);
-int replica_hash_grads(struct replica *r);
 
-/* Host copies of rows [0, rows) of the logs; synchronous. Pointers may be NULL. */
+/* Host copies of rows [0, rows) of the logs; waits for them. Each pointer may be NULL. */
 int replica_read_logs(struct replica *r, int rows, double *losses, int64_t *hits, uint64_t *hashes);
 
 #ifdef __cplusplus

@@ -120,14 +120,15 @@ static void host_release(void *context, void *memory) {
 }
 
 /* What the loaders of both sets have in common. */
-static struct loader_config common_loader(const struct session *s, const struct dataset *set) {
+static struct loader_config common_loader(const struct session *s, const struct dataset *set,
+                                          const struct device_dataset *on_device) {
     return (struct loader_config){.set = set,
                                   .batch_size = s->config->batch_size,
                                   .first_device = s->first_device,
                                   .device_count = s->device_count,
                                   .mean = s->model.mean,
                                   .std = s->model.normalised ? s->model.std : 0,
-                                  .indices_only = s->data_on_device,
+                                  .on_device = s->data_on_device ? on_device : NULL,
                                   .timeout_s = s->config->timeout,
                                   .interrupted = s->comm ? job_failed : NULL,
                                   .interrupt_context = s->comm,
@@ -146,7 +147,7 @@ static int open_train_loader(struct session *s) {
         s->split.virtual_devices = s->devices;
         if (c->mode != MODE_DDP) s->split.kind = SPLIT_CHUNKED;
     }
-    struct loader_config config = common_loader(s, &s->train_set);
+    struct loader_config config = common_loader(s, &s->train_set, &s->train_data);
     config.split = s->split;
     config.shuffle = c->shuffle;
     config.seed = c->seed;
@@ -157,7 +158,7 @@ static int open_train_loader(struct session *s) {
 
 /* Evaluation counts every test sample once: contiguous pieces, nothing padded. */
 static int open_test_loader(struct session *s) {
-    struct loader_config config = common_loader(s, &s->test_set);
+    struct loader_config config = common_loader(s, &s->test_set, &s->test_data);
     config.split = (struct split){.kind = SPLIT_CHUNKED, .devices = s->devices};
     config.end = ORDER_EXACT;
     return s->config->evaluate ? loader_init(&s->test_loader, &config) : OK;

@@ -13,19 +13,18 @@ enum { LOG_ROWS = 64 };
 
 struct session;
 
-/* What differs between the modes. Everything is enqueued; the trainer waits. */
+/* What differs between the modes. Work is enqueued; the trainer waits for it. */
 struct strategy {
     int (*open)(struct session *s); /* sets s->state and s->replicas */
-    int (*step)(struct session *s, const struct step_block *step, const struct loaded_batch *batch);
-    int (*evaluate)(struct session *s, const struct step_block *step,
-                    const struct loaded_batch *batch);
-    int (*hash_values)(struct session *s,
-                       const struct step_block *step); /* of every device, as they are now */
-    void (*describe)(
-        struct session *s); /* at the end: what the record says of this mode alone; NULL: nothing */
-    /* 0: a thread of it is lost and may go on using the session at any time */
+    int (*step)(struct session *s, const struct step_block *step, const struct batch *batch);
+    int (*evaluate)(struct session *s, const struct step_block *step, const struct batch *batch);
+    /* hashes the values of every device as they are now */
+    int (*hash_values)(struct session *s, const struct step_block *step);
+    /* at the end: adds to the record what concerns this mode alone; NULL: nothing */
+    void (*describe)(struct session *s);
+    /* returns 1; 0: a thread is lost and may go on using the session at any time */
     int (*close)(struct session *s);
-    /* of device 0's thread for the others; NULL: it waits in streams alone */
+    /* the spans in which device 0's thread waited for the other threads; NULL: there are none */
     struct span_log *(*waits)(struct session *s);
 };
 extern const struct strategy strategy_single, strategy_dp, strategy_ddp;
@@ -79,13 +78,6 @@ static inline int session_leads(const struct session *s) {
 /* The configuration of a replica that computes losses and updates; capacity: samples of its
  * input buffers. */
 struct replica_config session_replica_config(const struct session *s, int capacity);
-
-/* single.c, for each rank of DDP too. A batch comes to a replica: staged, or as numbers of
- * samples of `from`, the data set on its device. And forward and loss of test samples. */
-int load_batch(struct replica *r, const struct device_dataset *from,
-               const struct loaded_batch *batch);
-int evaluate_replica(struct session *s, struct replica *r, const struct step_block *step,
-                     const struct loaded_batch *batch);
 
 /* ---- measure.c: what the record says of each device ---- */
 

@@ -1,4 +1,5 @@
-/* DDP as the trainer's strategy: this rank's replica and the ddp around it. */
+/* DDP as a strategy of the trainer: this rank's replica and the ddp around it; ddp/ddp.c has the
+ * step. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -6,13 +7,13 @@
 #include "ddp/ddp.h"
 #include "train/session.h"
 
-struct distributed {
+struct ddp_strategy {
     struct replica replica;
     struct ddp *ddp;
 };
 
-static int distributed_open(struct session *s) {
-    struct distributed *d = s->state = calloc(1, sizeof *d);
+static int ddp_strategy_open(struct session *s) {
+    struct ddp_strategy *d = s->state = calloc(1, sizeof *d);
     if (!d) return fail(ERR_MEMORY, "ddp: no host memory");
     const struct run_config *c = s->config;
     struct replica_config config =
@@ -27,31 +28,28 @@ static int distributed_open(struct session *s) {
     return ddp_init(&d->ddp, s->comm, &d->replica, &ddp);
 }
 
-static int distributed_step(struct session *s, const struct step_block *step,
-                            const struct loaded_batch *batch) {
-    struct distributed *d = s->state;
-    /* the samples come before ddp_step writes the step */
-    replica_begin_step(&d->replica, step->step, PHASE_INPUT);
-    if (batch->samples) CHECK(load_batch(&d->replica, &s->train_data, batch));
-    return ddp_step(d->ddp, step, batch->pixels, batch->labels, &batch->plan.segments);
+static int ddp_strategy_step(struct session *s, const struct step_block *step,
+                             const struct batch *batch) {
+    struct ddp_strategy *d = s->state;
+    return ddp_step(d->ddp, step, batch);
 }
 
-static int distributed_evaluate(struct session *s, const struct step_block *step,
-                                const struct loaded_batch *batch) {
-    struct distributed *d = s->state;
-    return evaluate_replica(s, &d->replica, step, batch);
+static int ddp_strategy_evaluate(struct session *s, const struct step_block *step,
+                                 const struct batch *batch) {
+    struct ddp_strategy *d = s->state;
+    return replica_evaluate(&d->replica, step, batch);
 }
 
-static int distributed_hash_values(struct session *s, const struct step_block *step) {
-    struct distributed *d = s->state;
+static int ddp_strategy_hash_values(struct session *s, const struct step_block *step) {
+    struct ddp_strategy *d = s->state;
     CHECK(replica_write_other(&d->replica, step, PHASE_PROOF));
     return replica_hash_values(&d->replica);
 }
 
 /* The buckets, the algorithm of the largest and why, and whether its order of summing is that of
  * the other modes. */
-static void distributed_describe(struct session *s) {
-    struct distributed *d = s->state;
+static void ddp_strategy_describe(struct session *s) {
+    struct ddp_strategy *d = s->state;
     struct run_record *r = s->record;
     const struct bucket_plan *plan = ddp_buckets(d->ddp);
     uint64_t largest = 0;
@@ -66,8 +64,8 @@ static void distributed_describe(struct session *s) {
              allreduce_algorithm_name(algorithm), s->devices);
 }
 
-static int distributed_close(struct session *s) {
-    struct distributed *d = s->state;
+static int ddp_strategy_close(struct session *s) {
+    struct ddp_strategy *d = s->state;
     if (!d) return 1;
     ddp_free(d->ddp);
     replica_free(&d->replica);
@@ -75,10 +73,9 @@ static int distributed_close(struct session *s) {
     return 1;
 }
 
-const struct strategy strategy_ddp = {distributed_open,
-                                      distributed_step,
-                                      distributed_evaluate,
-                                      distributed_hash_values,
-                                      distributed_describe,
-                                      distributed_close,
-                                      NULL};
+const struct strategy strategy_ddp = {.open = ddp_strategy_open,
+                                      .step = ddp_strategy_step,
+                                      .evaluate = ddp_strategy_evaluate,
+                                      .hash_values = ddp_strategy_hash_values,
+                                      .describe = ddp_strategy_describe,
+                                      .close = ddp_strategy_close};

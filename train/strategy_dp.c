@@ -1,9 +1,9 @@
-/* DataParallel as the trainer's strategy. */
+/* DataParallel as a strategy of the trainer; dp/dp.c has the step. */
 #include "base/error.h"
 #include "dp/dp.h"
 #include "train/session.h"
 
-static int data_parallel_open(struct session *s) {
+static int dp_strategy_open(struct session *s) {
     const struct run_config *c = s->config;
     struct dp *dp;
     struct dp_config config = {.devices = s->devices,
@@ -25,43 +25,31 @@ static int data_parallel_open(struct session *s) {
     return OK;
 }
 
-static struct dp_batch from_loader(const struct device_dataset *from,
-                                   const struct loaded_batch *batch) {
-    return (struct dp_batch){.pixels = batch->pixels,
-                             .labels = batch->labels,
-                             .segments = &batch->plan.segments,
-                             .from = batch->samples ? from : NULL,
-                             .samples = batch->samples};
+static int dp_strategy_step(struct session *s, const struct step_block *step,
+                            const struct batch *batch) {
+    return dp_step(s->state, step, batch);
 }
 
-static int data_parallel_step(struct session *s, const struct step_block *step,
-                              const struct loaded_batch *batch) {
-    struct dp_batch global = from_loader(&s->train_data, batch);
-    return dp_step(s->state, &global, step);
+static int dp_strategy_evaluate(struct session *s, const struct step_block *step,
+                                const struct batch *batch) {
+    return dp_evaluate(s->state, step, batch);
 }
 
-static int data_parallel_evaluate(struct session *s, const struct step_block *step,
-                                  const struct loaded_batch *batch) {
-    struct dp_batch global = from_loader(&s->test_data, batch);
-    return dp_evaluate(s->state, &global, step);
-}
-
-static int data_parallel_hash_values(struct session *s, const struct step_block *step) {
+static int dp_strategy_hash_values(struct session *s, const struct step_block *step) {
     return dp_hash_values(s->state, step);
 }
 
-static struct span_log *data_parallel_waits(struct session *s) {
+static struct span_log *dp_strategy_waits(struct session *s) {
     return dp_waits(s->state);
 }
 
-static int data_parallel_close(struct session *s) {
+static int dp_strategy_close(struct session *s) {
     return dp_free(s->state);
 }
 
-const struct strategy strategy_dp = {data_parallel_open,
-                                     data_parallel_step,
-                                     data_parallel_evaluate,
-                                     data_parallel_hash_values,
-                                     NULL,
-                                     data_parallel_close,
-                                     data_parallel_waits};
+const struct strategy strategy_dp = {.open = dp_strategy_open,
+                                     .step = dp_strategy_step,
+                                     .evaluate = dp_strategy_evaluate,
+                                     .hash_values = dp_strategy_hash_values,
+                                     .close = dp_strategy_close,
+                                     .waits = dp_strategy_waits};

@@ -1,5 +1,5 @@
-/* Single: one device does all of it. The plainest reading of a training step; DP and DDP are
- * measured against it. */
+/* Single: one device does all of it. The plainest reading of a training step, and what DP and DDP
+ * are measured against. */
 #include <stdlib.h>
 
 #include "base/error.h"
@@ -15,31 +15,25 @@ static int single_open(struct session *s) {
     return OK;
 }
 
-int load_batch(struct replica *r, const struct device_dataset *from,
-               const struct loaded_batch *batch) {
-    if (batch->samples) return replica_load_samples(r, from, batch->samples, batch->plan.n);
-    return replica_load(r, batch->pixels, batch->labels, batch->plan.n);
-}
-
 static int single_step(struct session *s, const struct step_block *step,
-                       const struct loaded_batch *batch) {
+                       const struct batch *batch) {
     struct replica *r = s->state;
+    struct var *output, *loss;
+    int code = OK;
     CHECK(replica_write_step(r, step));
-    CHECK(load_batch(r, &s->train_data, batch));
-    CHECK(replica_train(r, &batch->plan.segments)); /* forward, loss, backward */
-    return replica_finish(r);                       /* the optimizer */
-}
-
-int evaluate_replica(struct session *s, struct replica *r, const struct step_block *step,
-                     const struct loaded_batch *batch) {
-    CHECK(replica_write_other(r, step, PHASE_EVALUATE));
-    CHECK(load_batch(r, &s->test_data, batch));
-    return replica_evaluate(r, &batch->plan.segments); /* forward, loss */
+    CHECK(replica_load(r, batch));
+    if (replica_enter(r, WORK_TRAIN, &batch->segments)) {
+        code = replica_forward(r, &batch->segments, 1, &output);
+        if (!code) code = replica_loss(r, output, 1, &loss);
+        if (!code) code = replica_backward(r, loss, NULL);
+    }
+    CHECK(replica_leave(r, code));
+    return replica_update(r);
 }
 
 static int single_evaluate(struct session *s, const struct step_block *step,
-                           const struct loaded_batch *batch) {
-    return evaluate_replica(s, s->state, step, batch);
+                           const struct batch *batch) {
+    return replica_evaluate(s->state, step, batch);
 }
 
 static int single_hash_values(struct session *s, const struct step_block *step) {
@@ -53,5 +47,8 @@ static int single_close(struct session *s) {
     return 1;
 }
 
-const struct strategy strategy_single = {
-    single_open, single_step, single_evaluate, single_hash_values, NULL, single_close, NULL};
+const struct strategy strategy_single = {.open = single_open,
+                                         .step = single_step,
+                                         .evaluate = single_evaluate,
+                                         .hash_values = single_hash_values,
+                                         .close = single_close};

@@ -26,7 +26,7 @@ struct loop {
     struct progress progress;
     struct event *done[2]; /* behind the last two steps; the next one's is done[turn] */
     int turn;
-    struct loaded_batch *held;    /* the batch of the step before, */
+    struct batch *held;           /* the batch of the step before, */
     struct loader *held_from;     /* which goes back there */
     int step, last_step;          /* global: next, and the one before which the run ends */
     int rows, global_n[LOG_ROWS]; /* steps enqueued since the logs were read */
@@ -46,7 +46,7 @@ static int finish_held(struct loop *l) {
 
 /* The step of this batch is enqueued. One step may be under way while the next is being
  * enqueued; no more, for a batch's host memory is needed until its step is done. */
-static int hold(struct loop *l, struct loader *from, struct loaded_batch *batch) {
+static int hold(struct loop *l, struct loader *from, struct batch *batch) {
     CHECK(event_record(l->done[l->turn], device_compute(l->s->device[0])));
     CHECK(finish_held(l));
     l->held = batch;
@@ -77,17 +77,17 @@ static int snapshot_if_due(struct loop *l) {
     return OK;
 }
 
-static int one_step(struct loop *l, struct loaded_batch *batch) {
+static int one_step(struct loop *l, struct batch *batch) {
     struct session *s = l->s;
     struct step_block step = {.seed = s->config->seed,
                               .step = (uint64_t)l->step,
-                              .weight = 1.0f / (float)batch->plan.global_n,
+                              .weight = 1.0f / (float)batch->global_n,
                               .slot = l->rows};
     optimizer_schedule(&step, s->config->lr, l->step - s->config->first_step);
     CHECK(snapshot_if_due(l));
     CHECK(s->strategy->step(s, &step, batch));
-    s->record->images += batch->plan.global_n;
-    l->global_n[l->rows++] = batch->plan.global_n;
+    s->record->images += batch->global_n;
+    l->global_n[l->rows++] = batch->global_n;
     l->step++;
     return hold(l, s->train_loader, batch);
 }
@@ -129,7 +129,7 @@ static int is_power_of_two(int n) {
 
 static int train_epoch(struct loop *l, int epoch) {
     struct session *s = l->s;
-    struct loaded_batch *batch;
+    struct batch *batch;
     int in_epoch = 0, per_epoch = loader_steps(s->train_loader);
     CHECK(loader_start_epoch(s->train_loader, epoch, l->step - epoch * per_epoch));
     if (s->comm) CHECK(comm_barrier(s->comm, "start of epoch"));
@@ -169,11 +169,11 @@ static void spread_segments(const struct session *s, struct segments *segments) 
     segments->count = s->device_count * each;
 }
 
-static int evaluate_batch(struct loop *l, struct loaded_batch *batch, int row) {
+static int evaluate_batch(struct loop *l, struct batch *batch, int row) {
     struct session *s = l->s;
     struct step_block step = {
         .seed = s->config->seed, .step = (uint64_t)l->step, .weight = 1, .slot = row};
-    spread_segments(s, &batch->plan.segments);
+    spread_segments(s, &batch->segments);
     int code = s->strategy->evaluate(s, &step, batch);
     if (!code) code = hold(l, s->test_loader, batch);
     if (code && l->held != batch) loader_release(s->test_loader, batch);
@@ -184,7 +184,7 @@ static int evaluate(struct loop *l, double *accuracy) {
     struct session *s = l->s;
     int64_t hits = 0;
     int rows = 0;
-    struct loaded_batch *batch;
+    struct batch *batch;
     *accuracy = -1;
     if (!s->test_loader) return OK;
     CHECK(loader_start_epoch(s->test_loader, 0, 0));

@@ -113,8 +113,7 @@ static void close_bench(struct bench *b) {
 
 /* Doubles x; a step of the tape before, so that its arena lives. Fails where the test wants it
  * to, behind that. */
-static int body(void *context) {
-    struct bench *b = context;
+static int body(struct bench *b) {
     const struct segments one = {.count = 1, .n = 64, .seg = {{0, 64}}};
     const struct tape_step step = {.segments = &one};
     const int dims[1] = {256}, rows[2] = {64, 4};
@@ -133,9 +132,21 @@ static int body(void *context) {
     return launch(device_compute(b->device), OP_SCALE, &args);
 }
 
+/* The next part of the step that has begun. */
+static int part(struct bench *b, const char *name) {
+    int code = OK;
+    if (recorded_enter(&b->recorded, name)) code = body(b);
+    return recorded_leave(&b->recorded, code);
+}
+
+static int whole_step(struct bench *b, const struct recorded_key *key) {
+    recorded_begin(&b->recorded, key, 1);
+    return part(b, "a step");
+}
+
 static int step_of(struct bench *b, int kind) {
     struct recorded_key key = {.kind = kind};
-    return recorded_run(&b->recorded, &key, "a step", body, b);
+    return whole_step(b, &key);
 }
 
 static float x_of(struct bench *b) {
@@ -232,9 +243,9 @@ Test(cuda_recorded, a_second_part_that_fails, .timeout = 60) {
         struct recorded_key key = {.kind = 1};
         int before = b.calls;
         enum recorded_stage stage = recorded_begin(&b.recorded, &key, 2);
-        cr_assert_eq(recorded_part(&b.recorded, "first", body, &b), OK, "%s", error_message());
+        cr_assert_eq(part(&b, "first"), OK, "%s", error_message());
         if (stage == STAGE_RECORDED && !failed) b.fail_at = b.calls + 1;
-        int code = recorded_part(&b.recorded, "second", body, &b);
+        int code = part(&b, "second");
         cr_expect_eq(b.calls - before, stage == STAGE_REPLAYED ? 0 : 2,
                      "step %d: a body was left out", i);
         failed += code != OK;
@@ -308,16 +319,14 @@ Test(cuda_recorded, what_makes_another_step, .timeout = 60) {
     keys[4].segments.count = 1;
     for (int k = 0; k < 5; k++)
         for (int i = 0; i < 5; i++) {
-            cr_assert_eq(recorded_run(&b.recorded, &keys[k], "a step", body, &b), OK, "%s",
-                         error_message());
+            cr_assert_eq(whole_step(&b, &keys[k]), OK, "%s", error_message());
             if (i == 0)
                 cr_expect_eq((int)b.recorded.stage, STAGE_PLAIN, "key %d is taken for another", k);
             if (i == 4) cr_expect_eq((int)b.recorded.stage, STAGE_REPLAYED, "key %d", k);
         }
     params.layout_version++;
     for (int k = 0; k < 5; k++) {
-        cr_assert_eq(recorded_run(&b.recorded, &keys[k], "a step", body, &b), OK, "%s",
-                     error_message());
+        cr_assert_eq(whole_step(&b, &keys[k]), OK, "%s", error_message());
         cr_expect_eq((int)b.recorded.stage, STAGE_PLAIN, "key %d: its gradients lie elsewhere now",
                      k);
     }

@@ -73,18 +73,29 @@ Test(cuda_recorded_ddp, buckets_that_wait_for_the_end_of_backward, .timeout = 12
     same_either_way(1, run_and_look);
 }
 
+static int forward_loss_backward(struct replica *r, const struct segments *segments) {
+    struct var *output, *loss;
+    int code = OK;
+    if (replica_enter(r, WORK_TRAIN, segments)) {
+        code = replica_forward(r, segments, 1, &output);
+        if (!code) code = replica_loss(r, output, 1, &loss);
+        if (!code) code = replica_backward(r, loss, NULL);
+    }
+    return replica_leave(r, code);
+}
+
 /* Steps of this rank alone, into row 0 of its logs. */
 static int train_alone(struct worker *w, const struct job *job, int rank) {
     for (int i = 0; i < ALONE; i++) {
         struct step_block block = step_of(job, 0);
-        struct segments segments;
-        draw_share(job, 0, rank, job->world, w->pixels, w->labels, &segments);
+        struct batch batch = {.pixels = w->pixels, .labels = w->labels};
+        draw_share(job, 0, rank, job->world, w->pixels, w->labels, &batch.segments);
         CHECK(replica_write_step(&w->replica, &block));
-        CHECK(replica_load(&w->replica, w->pixels, w->labels, segments.n));
-        CHECK(replica_train(&w->replica, &segments));
+        CHECK(replica_load(&w->replica, &batch));
+        CHECK(forward_loss_backward(&w->replica, &batch.segments));
         if (i == 0 && w->replica.recorded.stage != STAGE_PLAIN)
             return fail(ERR_FAILED, "a recording holds events of a ddp that is gone");
-        CHECK(replica_finish(&w->replica));
+        CHECK(replica_update(&w->replica));
         CHECK(stream_sync(device_compute(w->device)));
     }
     if (job->graph && w->replica.recorded.stage != STAGE_REPLAYED)

@@ -66,16 +66,16 @@ static inline void resident_batches_equal_the_loaders(struct device *d) {
                               .mean = 0.286f,
                               .std = 0.353f};
     struct loader *floats, *numbers;
-    struct loaded_batch *want, *batch;
+    struct batch *want, *batch;
     struct device_dataset resident;
     void *index, *x, *labels;
     float *got = malloc(40 * 784 * sizeof *got);
     int32_t got_labels[40];
     int steps = 0;
     MUST(loader_init(&floats, &c));
-    c.indices_only = 1;
-    MUST(loader_init(&numbers, &c));
     MUST(device_dataset_init(&resident, d, &set));
+    c.on_device = &resident;
+    MUST(loader_init(&numbers, &c));
     MUST(device_alloc(d, &index, sizeof got_labels, MEM_INPUT));
     MUST(device_alloc(d, &labels, sizeof got_labels, MEM_INPUT));
     MUST(device_alloc(d, &x, 40 * 784 * sizeof *got, MEM_INPUT));
@@ -85,17 +85,17 @@ static inline void resident_batches_equal_the_loaders(struct device *d) {
         MUST(loader_next(floats, &want));
         MUST(loader_next(numbers, &batch));
         if (!batch) break;
-        int n = batch->plan.n;
+        int n = batch->segments.n;
         const int dims[4] = {n, 1, 1, 784};
         struct tensor i = tensor_plain(index, DTYPE_I32, 1, dims),
                       l = tensor_plain(labels, DTYPE_I32, 1, dims);
         struct tensor pixels = tensor_plain(x, DTYPE_F32, 4, dims);
-        MUST(copy_to_device(device_compute(d), index, batch->samples, (size_t)n * 4));
+        MUST(copy_to_device(device_compute(d), index, batch->index, (size_t)n * 4));
         MUST(device_dataset_gather(&resident, device_compute(d), &i, c.mean, c.std, &pixels, &l));
         MUST(copy_to_host(device_compute(d), got, x, (size_t)n * 784 * sizeof *got));
         MUST(copy_to_host(device_compute(d), got_labels, labels, (size_t)n * 4));
         MUST(stream_sync(device_compute(d)));
-        cr_assert_eq(n, want->plan.n);
+        cr_assert_eq(n, want->segments.n);
         cr_assert(!memcmp(got, want->pixels, (size_t)n * 784 * sizeof *got), "pixels of step %d",
                   steps);
         cr_assert(!memcmp(got_labels, want->labels, (size_t)n * 4), "labels of step %d", steps);

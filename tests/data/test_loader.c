@@ -3,6 +3,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "data/device_dataset.h"
 #include "data/loader.h"
 #include "tests/harness/harness.h"
 
@@ -13,6 +14,9 @@ enum { SAMPLES = 103, PIXELS = 6 };
 /* Pictures of 2 x 3 whose bytes depend on the sample, and which contain every byte value. */
 static uint8_t images[SAMPLES * PIXELS], labels[SAMPLES];
 static struct dataset tiny = {"tiny", SAMPLES, 2, 3, images, labels, {0}};
+
+/* The same set on a device: the loader passes the address on and looks at nothing of it. */
+static const struct device_dataset resident;
 
 static void tiny_make(void) {
     for (int i = 0; i < SAMPLES; i++) {
@@ -40,15 +44,14 @@ static struct loader *opened(const struct loader_config *c) {
     return l;
 }
 
-static struct loaded_batch *next(struct loader *l) {
-    struct loaded_batch *b;
+static struct batch *next(struct loader *l) {
+    struct batch *b;
     cr_assert_eq(loader_next(l, &b), OK, "%s", error_message());
     return b;
 }
 
 /* Compares a batch with its plan, pixel by pixel. */
-static void check_batch(const struct loader_config *c, const struct loaded_batch *b, int epoch,
-                        int step) {
+static void check_batch(const struct loader_config *c, const struct batch *b, int epoch, int step) {
     struct order o = {SAMPLES, split_replicas(&c->split), c->end, c->shuffle, c->seed};
     int32_t order[2 * SAMPLES], sample[2 * SAMPLES];
     struct batch_plan plan;
@@ -56,13 +59,14 @@ static void check_batch(const struct loader_config *c, const struct loaded_batch
     batch_plan(&c->split, order, order_length(&o), c->batch_size, step, c->first_device,
                c->device_count, &plan, sample);
     cr_assert(b->epoch == epoch && b->step == step, "epoch %d step %d", b->epoch, b->step);
-    cr_assert(b->plan.n == plan.n && b->plan.global_n == plan.global_n);
-    cr_assert(!memcmp(&b->plan.segments, &plan.segments, sizeof plan.segments));
-    cr_assert((b->samples != NULL) == c->indices_only && (b->pixels != NULL) == !c->indices_only);
-    cr_assert_eq(b->labels != NULL, !c->indices_only);
-    if (c->indices_only)
-        cr_assert(!memcmp(b->samples, sample, (size_t)plan.n * sizeof *sample), "other samples");
-    for (int i = 0; i < plan.n && !c->indices_only; i++) {
+    cr_assert(b->segments.n == plan.n && b->global_n == plan.global_n);
+    cr_assert(!memcmp(&b->segments, &plan.segments, sizeof plan.segments));
+    cr_assert_eq(b->from, c->on_device);
+    cr_assert((b->index != NULL) == !!c->on_device && (b->pixels != NULL) == !c->on_device);
+    cr_assert_eq(b->labels != NULL, !c->on_device);
+    if (c->on_device)
+        cr_assert(!memcmp(b->index, sample, (size_t)plan.n * sizeof *sample), "other samples");
+    for (int i = 0; i < plan.n && !c->on_device; i++) {
         cr_assert_eq(b->labels[i], labels[sample[i]]);
         for (int p = 0; p < PIXELS; p++) {
             float want = (float)images[sample[i] * PIXELS + p] / 255.0f;
@@ -75,7 +79,7 @@ static void check_batch(const struct loader_config *c, const struct loaded_batch
 static int walk_epoch(struct loader *l, const struct loader_config *c, int epoch, int first) {
     int step = first;
     cr_assert_eq(loader_start_epoch(l, epoch, first), OK, "%s", error_message());
-    for (struct loaded_batch *b; (b = next(l)); step++) {
+    for (struct batch *b; (b = next(l)); step++) {
         check_batch(c, b, epoch, step);
         loader_release(l, b);
     }
@@ -90,7 +94,7 @@ Test(loader, whole_epochs_with_any_number_of_workers, .timeout = 60, .init = tin
         for (int end = 0; end < 6; end++) {
             struct loader_config c = config(workers);
             c.end = ends[end % 3];
-            c.indices_only = end >= 3;
+            c.on_device = end >= 3 ? &resident : NULL;
             struct loader *l = opened(&c);
             cr_assert_eq(loader_steps(l), steps[end % 3]);
             cr_assert_eq(loader_duplicates(l), end % 3 == 0 ? 1 : 0);
@@ -119,9 +123,9 @@ Test(loader, one_rank_one_device_and_normalised, .timeout = 60, .init = tiny_mak
     c.end = ORDER_EXACT, c.batch_size = 101; /* the last batch has two samples: none for device 3 */
     l = opened(&c);
     cr_assert_eq(loader_start_epoch(l, 0, 1), OK);
-    struct loaded_batch *b = next(l);
+    struct batch *b = next(l);
     check_batch(&c, b, 0, 1);
-    cr_assert(b->plan.n == 0 && b->plan.global_n == 2, "%d of %d", b->plan.n, b->plan.global_n);
+    cr_assert(b->segments.n == 0 && b->global_n == 2, "%d of %d", b->segments.n, b->global_n);
     loader_free(l);
 }
 
@@ -132,7 +136,7 @@ Test(loader, ends_cleanly_at_any_moment, .timeout = 60, .init = tiny_make) {
             struct loader *l = opened(&c);
             cr_assert_eq(loader_start_epoch(l, 0, 0), OK);
             for (int k = 0; k < taken; k++) {
-                struct loaded_batch *b = next(l);
+                struct batch *b = next(l);
                 cr_assert_eq(b->step, k);
                 if (k + 1 < taken) loader_release(l, b); /* the last one is still held */
             }
@@ -147,11 +151,11 @@ Test(loader, an_epoch_may_begin_in_the_middle_of_another, .timeout = 60, .init =
     for (int workers = 0; workers <= 3; workers++) {
         struct loader_config c = config(workers);
         struct loader *l = opened(&c);
-        struct loaded_batch *held = NULL;
+        struct batch *held = NULL;
         for (int round = 0; round < 20; round++) {
             cr_assert_eq(loader_start_epoch(l, round, 0), OK);
             for (int k = 0; k < round % 4; k++) {
-                struct loaded_batch *b = next(l);
+                struct batch *b = next(l);
                 check_batch(&c, b, round, k);
                 /* One batch stays held, also while the epoch changes. */
                 loader_release(l, held);
@@ -169,7 +173,7 @@ Test(loader, holding_every_batch_is_an_error_not_a_hang, .timeout = 30, .init = 
     for (int workers = 0; workers <= 2; workers++) {
         struct loader_config c = config(workers);
         struct loader *l = opened(&c);
-        struct loaded_batch *held[2 + LOADER_SPARE], *more;
+        struct batch *held[2 + LOADER_SPARE], *more;
         cr_assert_eq(loader_start_epoch(l, 0, 0), OK);
         for (int i = 0; i < workers + LOADER_SPARE; i++)
             held[i] = next(l);
@@ -195,7 +199,7 @@ static int wait_for_a_late_worker(double timeout_s, int (*interrupted)(void *), 
     c.batch_size = 5000, c.device_count = 1, c.workers = 1, c.timeout_s = timeout_s;
     c.interrupted = interrupted, c.interrupt_context = context;
     struct loader *l = opened(&c);
-    struct loaded_batch *b;
+    struct batch *b;
     int code = OK;
     for (int i = 0; i < 100 && !code; i++) {
         code = loader_start_epoch(l, i, 0);
@@ -236,7 +240,7 @@ Test(loader, a_new_epoch_waits_for_the_batch_being_filled, .timeout = 30) {
     struct loader *l = opened(&c);
     for (int epoch = 0; epoch < 6; epoch++)
         cr_assert_eq(loader_start_epoch(l, epoch, 0), OK);
-    struct loaded_batch *b = next(l);
+    struct batch *b = next(l);
     struct order o = {N, 1, ORDER_PAD, 1, 0};
     order_epoch(&o, 5, order);
     cr_assert_eq(b->epoch, 5);
@@ -272,11 +276,11 @@ Test(loader, staging_memory_is_the_callers, .timeout = 30, .init = tiny_make) {
         struct loader_config c = config(2);
         struct store s = {left % 5, 0, 0};
         struct loader *l;
-        c.indices_only = left >= 5;
+        c.on_device = left >= 5 ? &resident : NULL;
         c.alloc = store_alloc, c.release = store_release, c.context = &s;
         int code = loader_init(&l, &c);
         cr_assert_eq(code, left % 5 < 4 ? ERR_MEMORY : OK);
-        cr_assert_eq(s.bytes, c.indices_only ? 40u : 256u + 40u, "%zu bytes a batch", s.bytes);
+        cr_assert_eq(s.bytes, c.on_device ? 40u : 256u + 40u, "%zu bytes a batch", s.bytes);
         cr_assert((l != NULL) == (code == OK));
         if (l) walk_epoch(l, &c, 0, 0);
         if (l) cr_assert_eq(s.open, 2 + LOADER_SPARE);

@@ -203,11 +203,11 @@ static inline int train(struct worker *w, const struct job *job) {
         CHECK(read_all(&w->replica, 0, job->first_values + (size_t)rank * job->elements));
     for (int s = 0; s < job->steps; s++) {
         struct step_block block = step_of(job, s);
-        struct segments segments;
         float *pixels = w->pixels + (size_t)s * (size_t)job->batch * PIXELS;
         int32_t *labels = w->labels + (size_t)s * (size_t)job->batch;
-        draw_share(job, s, rank, job->world, pixels, labels, &segments);
-        CHECK(ddp_step(w->ddp, &block, pixels, labels, &segments));
+        struct batch batch = {.pixels = pixels, .labels = labels};
+        draw_share(job, s, rank, job->world, pixels, labels, &batch.segments);
+        CHECK(ddp_step(w->ddp, &block, &batch));
         if (job->one_looks && rank == 0) CHECK(stream_sync(device_compute(w->device)));
         if (job->comm_first) CHECK(stream_sync(device_comm(w->device)));
         if (s == 0 || s + 1 == job->steps) note_buckets(w, out, s != 0);

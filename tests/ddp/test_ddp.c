@@ -40,12 +40,12 @@ static int judge_steps(struct judge *judge, const struct job *job, struct worker
         struct step_block block = step_of(job, s);
         CHECK(replica_write_step(r, &block));
         for (int rank = 0; rank < job->world; rank++) {
-            struct segments segments;
+            struct batch batch = {.pixels = w->pixels, .labels = w->labels};
             struct var *output, *loss;
             if (job->change_model) job->change_model(&w->model, rank);
-            draw_share(job, s, rank, job->world, w->pixels, w->labels, &segments);
-            CHECK(replica_load(r, w->pixels, w->labels, segments.n));
-            CHECK(replica_forward(r, &segments, 1, &output));
+            draw_share(job, s, rank, job->world, w->pixels, w->labels, &batch.segments);
+            CHECK(replica_load(r, &batch));
+            CHECK(replica_forward(r, &batch.segments, 1, &output));
             CHECK(replica_loss(r, output, 1, &loss));
             CHECK(replica_backward(r, loss, NULL));
             CHECK(read_all(r, 1, judge->terms + (size_t)rank * judge->elements));

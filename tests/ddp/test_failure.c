@@ -175,12 +175,12 @@ Test(ddp_failure, a_parameter_without_gradient, .timeout = 60) {
 
 static int forward_of(struct worker *w, const struct job *job, int s, struct var **loss) {
     struct step_block block = step_of(job, s);
-    struct segments segments;
+    struct batch batch = {.pixels = w->pixels, .labels = w->labels};
     struct var *output;
-    draw_share(job, s, comm_rank(w->comm), job->world, w->pixels, w->labels, &segments);
+    draw_share(job, s, comm_rank(w->comm), job->world, w->pixels, w->labels, &batch.segments);
     CHECK(replica_write_step(&w->replica, &block));
-    CHECK(replica_load(&w->replica, w->pixels, w->labels, segments.n));
-    CHECK(replica_forward(&w->replica, &segments, 1, &output));
+    CHECK(replica_load(&w->replica, &batch));
+    CHECK(replica_forward(&w->replica, &batch.segments, 1, &output));
     return replica_loss(&w->replica, output, 1, loss);
 }
 

@@ -37,7 +37,7 @@ Test(gather, has_the_loaders_bits_for_all_256_bytes, .timeout = 30) {
                                   .mean = gather_scales[p].mean,
                                   .std = gather_scales[p].std};
         struct loader *l;
-        struct loaded_batch *b;
+        struct batch *b;
         MUST(loader_init(&l, &c));
         MUST(loader_start_epoch(l, 0, 0));
         MUST(loader_next(l, &b));

@@ -36,10 +36,10 @@ static void fail_then_go_on(enum device_kind kind, int loss_in_forward, int also
         segments.seg[v] = (struct segment){v, SHARE};
     float *pixels = calloc(784 * 4 * SHARE, sizeof *pixels);
     int32_t *labels = calloc(4 * SHARE, sizeof *labels);
-    struct dp_batch batch = {.pixels = pixels, .labels = labels, .segments = &segments};
+    struct batch batch = {.segments = segments, .pixels = pixels, .labels = labels};
     struct step_block step = rig_step(0, segments.n);
     for (int attempt = 0; attempt < 2; attempt++) {
-        int code = dp_step(rig.dp, &batch, &step), lowest = also && also < 2 ? also : 2;
+        int code = dp_step(rig.dp, &step, &batch), lowest = also && also < 2 ? also : 2;
         char want[128];
         snprintf(want, sizeof want,
                  "Caught OutOfMemoryError in replica %d on device %d. out of memory on device %d",
@@ -126,20 +126,21 @@ Test(dp_failures, numbers_that_do_not_fit, .timeout = 60) {
     static float pixels[784 * SHARE];
     static int32_t labels[RIG_BATCH];
     struct step_block step = rig_step(0, 1), row = rig_step(0, 1);
-    struct segments s = {.count = 3, .n = 3, .seg = {{0, 1}, {1, 1}, {2, 1}}};
-    struct dp_batch batch = {.pixels = pixels, .labels = labels, .segments = &s};
-    cr_assert_eq(dp_step(rig.dp, &batch, &step), ERR_FAILED, "3 segments");
-    s = (struct segments){.count = 2, .n = 0};
-    cr_assert_eq(dp_step(rig.dp, &batch, &step), ERR_FAILED, "no sample at all");
-    s = (struct segments){.count = 2, .n = 30, .seg = {{0, 5}, {1, 25}}};
-    cr_assert_eq(dp_step(rig.dp, &batch, &step), ERR_FAILED, "more than a share");
+    struct batch batch = {.segments = {.count = 3, .n = 3, .seg = {{0, 1}, {1, 1}, {2, 1}}},
+                          .pixels = pixels,
+                          .labels = labels};
+    cr_assert_eq(dp_step(rig.dp, &step, &batch), ERR_FAILED, "3 segments");
+    batch.segments = (struct segments){.count = 2, .n = 0};
+    cr_assert_eq(dp_step(rig.dp, &step, &batch), ERR_FAILED, "no sample at all");
+    batch.segments = (struct segments){.count = 2, .n = 30, .seg = {{0, 5}, {1, 25}}};
+    cr_assert_eq(dp_step(rig.dp, &step, &batch), ERR_FAILED, "more than a share");
     cr_assert(strstr(error_message(), "25 samples for device 1"), "%s", error_message());
-    s = (struct segments){.count = 2, .n = 3, .seg = {{0, 1}, {1, 1}}};
-    cr_assert_eq(dp_step(rig.dp, &batch, &step), ERR_FAILED, "segments that do not sum");
-    s.n = 2;
+    batch.segments = (struct segments){.count = 2, .n = 3, .seg = {{0, 1}, {1, 1}}};
+    cr_assert_eq(dp_step(rig.dp, &step, &batch), ERR_FAILED, "segments that do not sum");
+    batch.segments.n = 2;
     row.slot = RIG_ROWS;
-    cr_assert_eq(dp_step(rig.dp, &batch, &row), ERR_FAILED, "a row past the logs");
-    cr_assert_eq(dp_step(rig.dp, &batch, &step), OK, "%s", error_message());
+    cr_assert_eq(dp_step(rig.dp, &row, &batch), ERR_FAILED, "a row past the logs");
+    cr_assert_eq(dp_step(rig.dp, &step, &batch), OK, "%s", error_message());
     rig_free(&rig);
 }
 

@@ -75,7 +75,8 @@ static double run_batch(struct trial *t, int first, int n, int parts) {
             segments.seg[v].n++;
         }
     MUST(replica_write_step(&t->replica, &step));
-    MUST(replica_load(&t->replica, t->pixels, t->labels, n));
+    struct batch batch = {.segments = segments, .pixels = t->pixels, .labels = t->labels};
+    MUST(replica_load(&t->replica, &batch));
     MUST(replica_forward(&t->replica, &segments, 1, &output));
     MUST(replica_loss(&t->replica, output, 1, &loss));
     MUST(replica_backward(&t->replica, loss, NULL));

@@ -184,7 +184,7 @@ static void run_forward(const char *name, double dropout, int training, float ou
     MUST(model_values_init(&m, 5, &values));
     MUST(replica_init(&r, device, &m, &want, values));
     MUST(replica_write_step(&r, &step));
-    MUST(replica_load(&r, pixels, NULL, 5));
+    MUST(replica_load(&r, &(struct batch){.segments = segments, .pixels = pixels}));
     MUST(replica_forward(&r, &segments, training, &output));
     cr_assert(output->value.rank == 2 && output->value.dims[0] == 5 && output->value.dims[1] == 10);
     cr_assert_eq(output->value.layout, LAYOUT_PLAIN);

@@ -55,14 +55,13 @@ static void train(struct replica *r, uint64_t number, int slot, float lr) {
                               .learning_rate = lr,
                               .first_update = number == 0,
                               .slot = slot};
+    struct batch batch = {.segments = two_segments, .pixels = pixels, .labels = labels};
     struct var *output, *loss;
     MUST(replica_write_step(r, &step));
-    MUST(replica_load(r, pixels, labels, SAMPLES));
-    MUST(replica_hash_values(r));
+    MUST(replica_load(r, &batch));
     MUST(replica_forward(r, &two_segments, 1, &output));
     MUST(replica_loss(r, output, 1, &loss));
     MUST(replica_backward(r, loss, NULL));
-    MUST(replica_hash_grads(r));
     MUST(replica_update(r));
 }
 
@@ -139,7 +138,6 @@ Test(replica, the_ledger_is_exact, .timeout = 30) {
     MUST(param_read_value(&r.params, 0, value));
     cr_assert_arr_eq(value, zero, sizeof zero);
     MUST(replica_hash_values(&r)); /* asked not to: nothing happens */
-    MUST(replica_hash_grads(&r));
     replica_free(&r);
     model_values_free(values);
     model_free(&m);
@@ -282,7 +280,8 @@ Test(replica, logs_have_a_row_a_step_and_a_column_a_segment, .timeout = 30) {
         cr_assert_arr_eq(again + 2, again + 4, 2 * sizeof *again);
 
         struct segments many = {1, SAMPLES + 1, {{0, SAMPLES + 1}}};
-        cr_assert_eq(replica_load(&r, pixels, labels, SAMPLES + 1), ERR_FAILED);
+        struct batch too_many = {.segments = many, .pixels = pixels, .labels = labels};
+        cr_assert_eq(replica_load(&r, &too_many), ERR_FAILED);
         cr_assert(strstr(error_message(), "25 samples"), "%s", error_message());
         cr_assert_eq(replica_forward(&r, &many, 0, &output), ERR_FAILED);
         cr_assert_null(output);

@@ -46,7 +46,7 @@ Test(session, a_lost_thread_keeps_what_it_uses, .timeout = 60, .init = cli_folde
     static struct run_record record;
     static struct session s;
     static struct gate gate;
-    struct loaded_batch *batch;
+    struct batch *batch;
     open_session(&s, &config, &record, MODE_DP);
     tape_set_hook(s.replicas[1]->tape, wait_at_gate, &gate);
     cr_assert_eq(loader_start_epoch(s.train_loader, 0, 0), OK, "%s", error_message());
@@ -102,7 +102,7 @@ static struct run_config adam_config(enum run_mode mode) {
  * made here by hand. */
 static void train_by_hand(const struct run_config *config, struct run_record *record,
                           struct session *s) {
-    struct loaded_batch *batch;
+    struct batch *batch;
     cr_assert_eq(session_open(s, config, NULL, NULL, 0, record), OK, "%s", error_message());
     for (int i = 0; i < 6; i++) {
         struct step_block step = {.step = (uint64_t)i, .weight = 1.0f / 8};
