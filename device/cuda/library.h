@@ -93,10 +93,6 @@ int cuda_conv_enqueue(struct cuda_stream *stream, enum op op, const struct op_ar
 void cuda_blas_describe(char *text, size_t bytes);
 void cuda_conv_describe(char *text, size_t bytes);
 
-/* y (N, C, ...) += b (C): kernels/bias.cu. Enqueues like the functions of kernels/launch.h. */
-int enqueue_add_bias(struct cuda_stream *stream, const struct tensor *y, const struct tensor *b);
-const void *add_bias_kernel(void);
-
 #ifdef __cplusplus
 }
 #endif

@@ -101,9 +101,6 @@ int cuda_library_enqueue(struct cuda_stream *s, enum op op, const struct op_args
 
 /* cuBLAS was asked for by name, so it must be there; cuDNN is taken where it is. */
 static int open_libraries(struct cuda_math *math, struct cuda_stream *s) {
-    struct cudaFuncAttributes attributes;
-    CUDA_CHECK(cudaFuncGetAttributes(&attributes, add_bias_kernel()), "loading the kernels",
-               s->head.device->name);
     CHECK(cuda_blas_open(&math->blas, s));
     return cuda_conv_open(&math->conv, s);
 }

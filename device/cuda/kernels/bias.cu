@@ -1,16 +1,11 @@
-/* CUDA: the bias behind a product made by a library; kernels/bias.h has the text. */
+/* The kernel of bias.h on the GPU, and its launch behind a product made by a library. */
 #include "device/cuda/kernels/bias.h"
 #include "device/cuda/kernels/launch.h"
-#include "device/cuda/library.h"
 
-static __global__ void __launch_bounds__(SIMPLE_THREADS)
-    add_bias(const __grid_constant__ struct add_bias p) {
-    struct place at = {blockIdx.x, gridDim.x, threadIdx.x, blockDim.x};
-    k_add_bias(&p, at);
-}
+THREAD_KERNEL(add_bias, struct add_bias, SIMPLE_THREADS)
 
-const void *add_bias_kernel(void) {
-    return DUET_KERNEL(add_bias);
+const void *bias_kernel(int i) {
+    return i == 0 ? DUET_KERNEL(add_bias) : NULL;
 }
 
 int enqueue_add_bias(struct cuda_stream *stream, const struct tensor *y, const struct tensor *b) {

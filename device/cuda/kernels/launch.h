@@ -1,7 +1,8 @@
-/* Between the files of the CUDA ops: kernels/ops.cu chooses the family, kernels/simple.cu and
- * kernels/product.cu launch its kernels. A kernel takes one struct by value, so a launch is a
- * pointer, a grid and that struct, and a family's kernels are a table that can be walked to load
- * them. */
+/* How kernels are launched. Each family of kernels has two files of one name: NAME.h, the text of
+ * the kernels, which also runs on the host, and NAME.cu, which makes __global__ functions of them
+ * and launches them. ops.cu says which family serves an op.
+ *
+ * A kernel takes one struct by value, so a launch is a kernel, a grid and that struct. */
 #ifndef DEVICE_CUDA_KERNELS_LAUNCH_H
 #define DEVICE_CUDA_KERNELS_LAUNCH_H
 
@@ -12,8 +13,9 @@
 extern "C" {
 #endif
 
-/* Grids are filled up to this many blocks; beyond, threads take more turns. A constant: see rule
- * 4 of "the same bits" (docs/design.md 2). */
+/* SIMPLE_THREADS: threads of a block where each thread works by itself. GRID_LIMIT: the most
+ * blocks of a grid; beyond, each thread takes several turns. It is a constant and not the GPU's
+ * number of multiprocessors, by rule 4 of "the same bits" (docs/design.md section 2). */
 enum { GRID_LIMIT = 132 * 16, SIMPLE_THREADS = 256 };
 
 static inline uint32_t grid_for(size_t items, uint32_t items_a_block) {
@@ -21,8 +23,8 @@ static inline uint32_t grid_for(size_t items, uint32_t items_a_block) {
     return blocks < GRID_LIMIT ? (uint32_t)blocks : (uint32_t)GRID_LIMIT;
 }
 
-/* Enqueues `kernel`, whose one parameter is *param; nothing if there are no blocks. An error
- * shows in cudaGetLastError, which kernels/ops.cu reads once behind an op. */
+/* Enqueues `kernel`, whose one parameter is *param; nothing if there are no blocks. An error is
+ * left in cudaGetLastError, which ops.cu reads once behind each op. */
 static inline void enqueue(struct cuda_stream *stream, const void *kernel, uint32_t blocks,
                            uint32_t threads, const void *param) {
     void *params[1] = {(void *)param};
@@ -30,22 +32,73 @@ static inline void enqueue(struct cuda_stream *stream, const void *kernel, uint3
     if (blocks) (void)cudaLaunchKernel(kernel, grid, block, params, 0, stream->stream);
 }
 
-/* One op each; a refusal is a fail(), a failed launch is left in cudaGetLastError. */
+/* ---- the families: each enqueues one op; a refusal is a fail() ---- */
+
 int enqueue_elementwise(struct cuda_stream *stream, enum op op, const struct op_args *args);
 int enqueue_pool(struct cuda_stream *stream, enum op op, const struct op_args *args);
-int enqueue_rows(struct cuda_stream *stream, enum op op, const struct op_args *args);
+int enqueue_loss(struct cuda_stream *stream, enum op op, const struct op_args *args);
 int enqueue_log(struct cuda_stream *stream, enum op op, const struct op_args *args);
-int enqueue_product(struct cuda_stream *stream, enum op op, const struct op_args *args);
 int enqueue_gather(struct cuda_stream *stream, const struct op_args *args);
-/* Of an OP_..._BACKWARD_WEIGHT the bias's gradient alone, for who gets the rest from a library. */
+int enqueue_product(struct cuda_stream *stream, enum op op, const struct op_args *args);
+
+/* For products by a library (library_math.c): y (N, C, ...) += b (C); and of an
+ * OP_..._BACKWARD_WEIGHT the bias's gradient alone. */
+int enqueue_add_bias(struct cuda_stream *stream, const struct tensor *y, const struct tensor *b);
 int enqueue_bias_gradient(struct cuda_stream *stream, enum op op, const struct op_args *args);
 
-/* Every kernel of the two files, one after another; NULL after the last. */
-const void *simple_kernel(int i);
+/* Kernel i of a family, NULL after the last: cuda_load_kernels loads them all. */
+const void *elementwise_kernel(int i);
+const void *pool_kernel(int i);
+const void *loss_kernel(int i);
+const void *log_kernel(int i);
+const void *gather_kernel(int i);
 const void *product_kernel(int i);
-const void *gather_kernel(void); /* kernels/gather.cu has this one */
+const void *bias_kernel(int i);
 
 #ifdef __cplusplus
+}
+
+/* ---- for .cu files ---- */
+
+/* The calling thread's place in its grid. */
+static __device__ __forceinline__ struct place here(void) {
+    struct place at = {blockIdx.x, gridDim.x, threadIdx.x, blockDim.x};
+    return at;
+}
+
+/* Makes the __global__ function `name` of k_name(const type *, struct place), a kernel whose
+ * threads each work by themselves. What follows are its launch bounds. */
+#define THREAD_KERNEL(name, type, ...)                                                           \
+    static __global__ void __launch_bounds__(__VA_ARGS__) name(const __grid_constant__ type p) { \
+        k_##name(&p, here());                                                                    \
+    }
+
+/* The same for k_name(const type *, shared_type *, struct place), a kernel in phases, whose
+ * threads work together through shared memory. */
+#define BLOCK_KERNEL(name, type, shared_type, ...)                                               \
+    static __global__ void __launch_bounds__(__VA_ARGS__) name(const __grid_constant__ type p) { \
+        __shared__ shared_type shared;                                                           \
+        struct place at = here();                                                                \
+        DUET_BLOCK_KERNEL(at);                                                                   \
+        k_##name(&p, &shared, at);                                                               \
+    }
+
+/* A row of a family's table: the kernel that serves an op. */
+struct op_kernel {
+    enum op op;
+    const void *kernel;
+};
+
+template <int COUNT>
+static inline const void *kernel_of(const struct op_kernel (&table)[COUNT], enum op op) {
+    for (int i = 0; i < COUNT; i++)
+        if (table[i].op == op) return table[i].kernel;
+    return NULL;
+}
+
+template <int COUNT>
+static inline const void *kernel_at(const struct op_kernel (&table)[COUNT], int i) {
+    return i < COUNT ? table[i].kernel : NULL;
 }
 #endif
 #endif

@@ -1,9 +1,8 @@
-/* CUDA: which kernel serves an op. The text of the kernels lies in cuda_kernels_*.h, where it
- * also compiles for the host and is tested there; here and in cuda_ops_*.cu it meets the GPU.
+/* Which kernel serves an op: the table of the CUDA ops, and the loading of their kernels.
  *
- * Unless libraries are asked for (cuda/library.h) no other is called: own kernels give a sample
- * the same bits in any company, which cuBLAS and cuDNN do not promise, so forward and backward
- * data take a whole batch in one launch (docs/design.md 2, rule 2). */
+ * No library is called unless one was asked for (library.h). Duet's own kernels give a sample the
+ * same bits whichever samples share its launch, which cuBLAS and cuDNN do not promise; so forward
+ * and backward data take a whole batch in one launch (docs/design.md section 2, rule 2). */
 #include "device/cuda/kernels/launch.h"
 #include "device/cuda/library.h"
 
@@ -47,7 +46,7 @@ static int enqueue_op(struct cuda_stream *stream, enum op op, const struct op_ar
     case OP_NLL_FORWARD:
     case OP_NLL_BACKWARD:
     case OP_CROSS_ENTROPY_FORWARD:
-    case OP_CROSS_ENTROPY_BACKWARD: return enqueue_rows(stream, op, args);
+    case OP_CROSS_ENTROPY_BACKWARD: return enqueue_loss(stream, op, args);
     case OP_LOSS_SUM:
     case OP_HASH: return enqueue_log(stream, op, args);
     case OP_GATHER_SAMPLES: return enqueue_gather(stream, args);
@@ -74,9 +73,11 @@ static int load(const struct cuda_device *device, const void *kernel) {
 }
 
 int cuda_load_kernels(struct cuda_device *device) {
-    for (int i = 0; simple_kernel(i); i++)
-        CHECK(load(device, simple_kernel(i)));
-    for (int i = 0; product_kernel(i); i++)
-        CHECK(load(device, product_kernel(i)));
-    return load(device, gather_kernel());
+    const void *(*const families[])(int) = {elementwise_kernel, pool_kernel,   loss_kernel,
+                                            log_kernel,         gather_kernel, product_kernel,
+                                            bias_kernel};
+    for (size_t f = 0; f < sizeof families / sizeof *families; f++)
+        for (int i = 0; families[f](i); i++)
+            CHECK(load(device, families[f](i)));
+    return OK;
 }

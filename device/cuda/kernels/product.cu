@@ -1,7 +1,7 @@
-/* CUDA kernels and launches of convolutions and linear layers: one template, made for each kind
- * of product and each shape of tile that product_choose may name; and another for small
- * convolutions. What is multiplied is told in kernels/product.h, how in kernels/tile.h and
- * kernels/planes.h, with which grid in kernels/plan.h. */
+/* The kernels of product.h on the GPU, and their launches: convolutions and linear layers. One
+ * template, made for each kind of product and each shape of tile that product_choose may name,
+ * and another for small convolutions. What is multiplied is said in product.h, how in tile.h and
+ * planes.h, with which grid in plan.h. */
 #include "device/cuda/kernels/launch.h"
 #include "device/cuda/kernels/planes.h"
 
@@ -9,7 +9,7 @@ template <int KIND, int TILE>
 static __global__ void __launch_bounds__(tile_threads(TILE))
     product(const __grid_constant__ struct product p) {
     __shared__ struct product_shared shared;
-    struct place at = {blockIdx.x, gridDim.x, threadIdx.x, blockDim.x};
+    struct place at = here();
     DUET_BLOCK_KERNEL(at);
     k_product(KIND, TILE, &p, &shared, at);
 }
@@ -18,7 +18,7 @@ template <int KIND, int K>
 static __global__ void __launch_bounds__(32 * PLANES_WARPS, 3)
     product_planes(const __grid_constant__ struct planes q) {
     __shared__ struct planes_shared shared;
-    struct place at = {blockIdx.x, gridDim.x, threadIdx.x, blockDim.x};
+    struct place at = here();
     DUET_BLOCK_KERNEL(at);
     k_planes(KIND, K, &q, &shared, at);
 }
@@ -26,8 +26,7 @@ static __global__ void __launch_bounds__(32 * PLANES_WARPS, 3)
 template <int KIND>
 static __global__ void __launch_bounds__(SIMPLE_THREADS)
     product_fold(const __grid_constant__ struct product p) {
-    struct place at = {blockIdx.x, gridDim.x, threadIdx.x, blockDim.x};
-    k_product_fold(KIND, &p, at);
+    k_product_fold(KIND, &p, here());
 }
 
 /* The tiles of one kind; NULL where tile_fits says no. */

@@ -1,0 +1,39 @@
+/* The kernels of elementwise.h on the GPU, and their launches. They move bytes: the grid is
+ * filled, a thread takes 16 bytes at a time, and the launch bounds leave registers for full
+ * occupancy. */
+#include "device/cuda/kernels/elementwise.h"
+#include "device/cuda/kernels/launch.h"
+
+THREAD_KERNEL(relu_forward, struct elementwise, SIMPLE_THREADS)
+THREAD_KERNEL(relu_backward, struct elementwise, SIMPLE_THREADS)
+THREAD_KERNEL(dropout, struct elementwise, SIMPLE_THREADS)
+THREAD_KERNEL(fill, struct elementwise, SIMPLE_THREADS)
+THREAD_KERNEL(add, struct elementwise, SIMPLE_THREADS)
+THREAD_KERNEL(scale, struct elementwise, SIMPLE_THREADS)
+THREAD_KERNEL(sgd, struct elementwise, SIMPLE_THREADS)
+THREAD_KERNEL(adadelta, struct elementwise, SIMPLE_THREADS)
+THREAD_KERNEL(adam, struct elementwise, SIMPLE_THREADS)
+
+static const struct op_kernel kernels[] = {
+    {OP_RELU_FORWARD, DUET_KERNEL(relu_forward)},
+    {OP_RELU_BACKWARD, DUET_KERNEL(relu_backward)},
+    {OP_DROPOUT_FORWARD, DUET_KERNEL(dropout)},
+    {OP_DROPOUT_BACKWARD, DUET_KERNEL(dropout)},
+    {OP_FILL, DUET_KERNEL(fill)},
+    {OP_ADD, DUET_KERNEL(add)},
+    {OP_SCALE, DUET_KERNEL(scale)},
+    {OP_SGD, DUET_KERNEL(sgd)},
+    {OP_ADADELTA, DUET_KERNEL(adadelta)},
+    {OP_ADAM, DUET_KERNEL(adam)},
+};
+
+const void *elementwise_kernel(int i) {
+    return kernel_at(kernels, i);
+}
+
+int enqueue_elementwise(struct cuda_stream *stream, enum op op, const struct op_args *args) {
+    struct elementwise e = elementwise_of(op, args);
+    enqueue(stream, kernel_of(kernels, op), grid_for(e.count, 4 * SIMPLE_THREADS), SIMPLE_THREADS,
+            &e);
+    return OK;
+}

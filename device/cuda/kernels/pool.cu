@@ -1,0 +1,31 @@
+/* The kernels of pool.h on the GPU, and their launches: one thread an element of the output. */
+#include "device/cuda/kernels/pool.h"
+#include "device/cuda/kernels/launch.h"
+
+/* Blocks that a multiprocessor holds at once. 8 would fit, but for 8 the compiler spills
+ * registers. */
+enum { POOL_BLOCKS = 6 };
+
+THREAD_KERNEL(avg_pool_forward, struct pool, SIMPLE_THREADS, POOL_BLOCKS)
+THREAD_KERNEL(avg_pool_backward, struct pool, SIMPLE_THREADS, POOL_BLOCKS)
+THREAD_KERNEL(max_pool_forward, struct pool, SIMPLE_THREADS, POOL_BLOCKS)
+THREAD_KERNEL(max_pool_backward, struct pool, SIMPLE_THREADS, POOL_BLOCKS)
+
+static const struct op_kernel kernels[] = {
+    {OP_AVG_POOL_FORWARD, DUET_KERNEL(avg_pool_forward)},
+    {OP_AVG_POOL_BACKWARD, DUET_KERNEL(avg_pool_backward)},
+    {OP_MAX_POOL_FORWARD, DUET_KERNEL(max_pool_forward)},
+    {OP_MAX_POOL_BACKWARD, DUET_KERNEL(max_pool_backward)},
+};
+
+const void *pool_kernel(int i) {
+    return kernel_at(kernels, i);
+}
+
+int enqueue_pool(struct cuda_stream *stream, enum op op, const struct op_args *args) {
+    struct pool p;
+    if (!pool_of(op, args, &p))
+        return fail(ERR_FAILED, "%s: more than 2^31 elements: give a smaller batch", op_name(op));
+    enqueue(stream, kernel_of(kernels, op), grid_for(p.count, SIMPLE_THREADS), SIMPLE_THREADS, &p);
+    return OK;
+}
