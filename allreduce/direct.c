@@ -1,47 +1,40 @@
-/* direct: each rank owns a slice of the data, reads the n inputs of that slice, and writes the
- * sum to all n outputs. Reduce-scatter and all-gather in one pass: 2nS bytes over all ranks, the
- * least any algorithm can do in shared memory, and two exchanges of flags.
+/* direct: each rank owns a slice of the data. It reads that slice of all n inputs and writes the
+ * sum to the same slice of all n outputs: reduce-scatter and all-gather in one pass. Over all
+ * ranks 2nS bytes are moved, the least that any algorithm can move in shared memory, with two
+ * exchanges of flags.
  *
- *              slice 0   slice 1   slice 2
- *     data 0  [  x0   ] [  x0   ] [  x0   ]        rank 1 reads column 1 of all rows,
- *     data 1  [  x1   ] [  x1   ] [  x1   ]        adds x0, x1, x2 in fold order,
- *     data 2  [  x2   ] [  x2   ] [  x2   ]        and writes the sum into column 1 of all rows
+ *                slice 0   slice 1   slice 2
+ *     data 0    [  x0   ] [  x0   ] [  x0   ]       rank 1 reads column 1 of all rows,
+ *     data 1    [  x1   ] [  x1   ] [  x1   ]       adds x0, x1, x2 in fold order,
+ *     data 2    [  x2   ] [  x2   ] [  x2   ]       and writes the sum into column 1 of all rows
+ *                  ^         ^         ^
+ *               rank 0    rank 1    rank 2
  *
- * In place and without scratch: column r is read and written by rank r alone, each element read
- * n times, then written n times.
+ * In place and without scratch: column r is touched by rank r alone, which reads each element n
+ * times before it writes it n times.
  *
  * Flags               written by   read by      meaning
- *   ready, epoch 1    each rank    each other   my data holds my input: read and write your column of it
- *   done,  epoch 1    each rank    each other   my column is done: I shall not touch your data any more
+ *   ready, epoch 1    each rank    each other   my data holds my input: your column of it is yours
+ *   done,  epoch 1    each rank    each other   my column is done: I shall not touch your data
  *
- * Early overwriting: nobody touches data r before r is in the call (ready), and r leaves when
- * all are done with it. A rank's done comes after its waits for ready, so whoever leaves knows
- * that all have entered. */
-#include "allreduce/plan.h"
+ * Early overwriting. Nobody touches a rank's data before that rank is in the call (ready), and a
+ * rank leaves when all others are done with its data. A rank posts done after it has awaited
+ * every ready, so a rank that leaves knows that all have entered. */
+#include "allreduce/steps.h"
 
 void plan_direct(struct plan *plan, const struct plan_config *config) {
-    int n = plan->n;
-    uint64_t others = rank_others(n, plan->rank);
+    uint64_t all = rank_all(plan->n), others = rank_others(plan->n, plan->rank);
     struct range whole = {0, plan->count};
-    struct range own = range_part(whole, n, plan->rank, config->align);
-    struct plan_step ready = {.post_ranks = others, .post_kind = PLAN_READY, .post_epoch = 1};
-    struct plan_step sum = {.op = PLAN_SUM,
-                            .scale = PLAN_SCALE_SOURCE,
-                            .wait_ranks = others,
-                            .wait_kind = PLAN_READY,
-                            .wait_epoch = 1,
-                            .source_buffer = PLAN_DATA,
-                            .source_offset = own.offset,
-                            .dest_buffer = PLAN_DATA,
-                            .dest_ranks = rank_all(n),
-                            .dest_offset = own.offset,
-                            .length = own.length,
-                            .post_ranks = others,
-                            .post_kind = PLAN_DONE,
-                            .post_epoch = 1};
-    struct plan_step done = {.wait_ranks = others, .wait_kind = PLAN_DONE, .wait_epoch = 1};
+    struct range own = range_part(whole, plan->n, plan->rank, config->align);
     plan->epochs = 1;
-    plan_add(plan, &ready);
-    plan_add(plan, &sum);
-    plan_add(plan, &done);
+
+    add_post(plan, others, PLAN_READY, 1);
+
+    struct plan_step sum = sum_all(own, all);
+    sum.scale = PLAN_SCALE_SOURCE;
+    await(&sum, others, PLAN_READY, 1);
+    post(&sum, others, PLAN_DONE, 1);
+    add_step(plan, sum);
+
+    add_await(plan, others, PLAN_DONE, 1);
 }

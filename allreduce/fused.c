@@ -1,52 +1,39 @@
-/* fused: rank 0 does it all, in one pass: it reads the n inputs, adds them up, and writes the
+/* fused: rank 0 does all the work in one pass. It reads the n inputs, adds them and writes the
  * sum to all n outputs.
  *
- *     data 0  [  x0  ]   [  sum  ]
- *     data 1  [  x1  ] > [  sum  ]     2nS bytes, all of them moved by rank 0
- *     data 2  [  x2  ]   [  sum  ]
+ *     data 0  [  x0  ] --+          +--> [  sum  ]
+ *     data 1  [  x1  ] --+-- add ---+--> [  sum  ]      2nS bytes, all moved by rank 0
+ *     data 2  [  x2  ] --+          +--> [  sum  ]
  *
- * Where each rank has a processor of its own this is a poor plan: the others could help
- * (`direct` cuts the same work into n columns). It is the best one where all ranks share ONE
- * processor and take turns on it, as processes on one GPU do: their kernels never run side by
- * side, so what counts is how often the processor changes hands, and 2nS is the least that any
- * algorithm can move. Here it changes hands twice: to rank 0 when the last input is there, and
- * back when the sum is.
+ * Where each rank has a processor of its own this is a poor plan, because the others could help:
+ * `direct` cuts the same work into n columns. It is the best plan where all ranks share one
+ * processor and take turns on it, as processes on one GPU do. Their kernels never run side by
+ * side, so what counts is how often the processor changes hands, and no algorithm moves fewer
+ * than 2nS bytes. Here it changes hands twice: to rank 0 when the last input is there, and back
+ * when the sum is.
  *
- * In place and without scratch: each element is read n times by the one who then writes it n
- * times.
+ * In place and without scratch: rank 0 reads each element n times before it writes it n times.
  *
- * Flags               written by           read by             meaning
- *   ready, epoch 1    each rank r > 0      rank 0              r's data holds its input: read and write it
- *   done,  epoch 1    rank 0               each rank r > 0     r's data holds the sum and is left alone
+ * Flags               written by        read by           meaning
+ *   ready, epoch 1    each rank r > 0   rank 0            r's data holds its input and may be written
+ *   done,  epoch 1    rank 0            each rank r > 0   r's data holds the sum and is left alone
  *
- * Early overwriting: rank 0 alone touches anything, between ready and done. A rank r > 0 says
- * ready of the next call after it has seen done of this one. */
-#include "allreduce/plan.h"
+ * Early overwriting. Rank 0 alone touches anybody's data, between ready and done. A rank r > 0
+ * posts ready of the next call after it has seen done of this one. */
+#include "allreduce/steps.h"
 
 void plan_fused(struct plan *plan, const struct plan_config *config) {
     (void)config; /* nothing is cut */
     plan->epochs = 1;
     if (plan->rank > 0) {
-        struct plan_step ready = {
-            .post_ranks = rank_bit(0), .post_kind = PLAN_READY, .post_epoch = 1};
-        struct plan_step done = {
-            .wait_ranks = rank_bit(0), .wait_kind = PLAN_DONE, .wait_epoch = 1};
-        plan_add(plan, &ready);
-        plan_add(plan, &done);
+        add_post(plan, rank_bit(0), PLAN_READY, 1);
+        add_await(plan, rank_bit(0), PLAN_DONE, 1);
         return;
     }
     uint64_t others = rank_others(plan->n, 0);
-    struct plan_step sum = {.op = PLAN_SUM,
-                            .scale = PLAN_SCALE_SOURCE,
-                            .wait_ranks = others,
-                            .wait_kind = PLAN_READY,
-                            .wait_epoch = 1,
-                            .source_buffer = PLAN_DATA,
-                            .dest_buffer = PLAN_DATA,
-                            .dest_ranks = rank_all(plan->n),
-                            .length = plan->count,
-                            .post_ranks = others,
-                            .post_kind = PLAN_DONE,
-                            .post_epoch = 1};
-    plan_add(plan, &sum);
+    struct plan_step sum = sum_all((struct range){0, plan->count}, rank_all(plan->n));
+    sum.scale = PLAN_SCALE_SOURCE;
+    await(&sum, others, PLAN_READY, 1);
+    post(&sum, others, PLAN_DONE, 1);
+    add_step(plan, sum);
 }

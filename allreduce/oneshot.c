@@ -1,60 +1,49 @@
-/* oneshot: every rank reads the inputs of all and adds them up itself. The most bytes, (n-1)S
- * into every rank, and the fewest words: one exchange of flags. Best for small buffers, where
- * words cost more than bytes.
+/* oneshot: every rank reads the inputs of all ranks and adds them itself. It moves the most bytes,
+ * (n-1)S into every rank, and needs the fewest flags, one exchange. So it is the best for small
+ * buffers, where waiting for flags costs more than moving bytes.
  *
- *     copy in            ready (all to all)         add up
- *     data 0 -> scratch 0 ---------\ /------- scratch 0 + scratch 1 + scratch 2 -> data 0
- *     data 1 -> scratch 1 ----------X-------- scratch 0 + scratch 1 + scratch 2 -> data 1
- *     data 2 -> scratch 2 ---------/ \------- scratch 0 + scratch 1 + scratch 2 -> data 2
+ *     copy in             ready (all to all)        add
+ *     data 0 -> scratch 0 ---------\ /--------- scratch 0 + scratch 1 + scratch 2 -> data 0
+ *     data 1 -> scratch 1 ----------X---------- scratch 0 + scratch 1 + scratch 2 -> data 1
+ *     data 2 -> scratch 2 ---------/ \--------- scratch 0 + scratch 1 + scratch 2 -> data 2
  *
- * In place, a rank that has its sum would overwrite the input others still read, so the input is
- * copied to scratch first and read from there; data is touched by its own rank alone. All add in
- * fold order: the same operations in the same order, so the same bits everywhere.
+ * In place, a rank that stores its sum would overwrite the input that others still read. So each
+ * input is first copied to scratch and read from there; a rank's data is touched by that rank
+ * alone. All ranks add in fold order: the same operations in the same order give the same bits.
  *
- * Data longer than a slice goes in rounds; round j uses scratch quarter j mod 2 of the call's
- * half.
+ * Data longer than a slice takes several rounds. A call's half of scratch then has two quarters,
+ * and round j uses quarter j mod 2.
  *
  * Flags                   written by   read by      meaning
- *   ready, epoch j + 1    each rank    each other   my input of round j is in my scratch
+ *   ready, epoch j + 1    each rank    each other   my input of round j lies in my scratch
  *
- * Early overwriting: before I copy in round j I have waited for everyone's ready of round j-1,
- * which they post after adding up round j-2, the last readers of this quarter. Between calls the
- * halves alternate (plan.h, the third fact). So there is no flag for "done reading" at all. */
-#include "allreduce/plan.h"
+ * Early overwriting. Round j copies into the quarter that round j - 2 was read from. Before that
+ * this rank has awaited everybody's ready of round j - 1, which each rank posts after it has added
+ * up round j - 2. Between calls the halves alternate (plan.h, rule 3). So no flag says that
+ * reading is done. */
+#include "allreduce/steps.h"
 
 void plan_oneshot(struct plan *plan, const struct plan_config *config) {
-    int n = plan->n;
-    size_t slice = config->scratch / 2;
-    if (slice > config->slice) slice = config->slice;
-    if (slice > config->align) slice -= slice % config->align;
-    size_t rounds = (plan->count + slice - 1) / slice;
+    uint64_t me = rank_bit(plan->rank), others = rank_others(plan->n, plan->rank);
+    struct range whole = {0, plan->count};
+    size_t slice = plan_scratch_slice(config, config->scratch / 2);
+    size_t rounds = range_pieces(whole, slice);
     plan->scratch = rounds > 1 ? 2 * slice : plan->count;
     plan->epochs = (uint32_t)rounds;
+
     for (size_t j = 0; j < rounds; j++) {
-        size_t at = j * slice, left = plan->count - at;
-        struct plan_step copy_in = {.op = PLAN_COPY,
-                                    .scale = PLAN_SCALE_SOURCE,
-                                    .source_buffer = PLAN_DATA,
-                                    .source_rank = (int16_t)plan->rank,
-                                    .source_offset = at,
-                                    .dest_buffer = PLAN_SCRATCH,
-                                    .dest_ranks = rank_bit(plan->rank),
-                                    .dest_offset = j % 2 * slice,
-                                    .length = slice < left ? slice : left,
-                                    .post_ranks = rank_others(n, plan->rank),
-                                    .post_kind = PLAN_READY,
-                                    .post_epoch = (uint32_t)j + 1};
-        struct plan_step add_up = {.op = PLAN_SUM,
-                                   .wait_ranks = rank_others(n, plan->rank),
-                                   .wait_kind = PLAN_READY,
-                                   .wait_epoch = (uint32_t)j + 1,
-                                   .source_buffer = PLAN_SCRATCH,
-                                   .source_offset = copy_in.dest_offset,
-                                   .dest_buffer = PLAN_DATA,
-                                   .dest_ranks = rank_bit(plan->rank),
-                                   .dest_offset = at,
-                                   .length = copy_in.length};
-        plan_add(plan, &copy_in);
-        plan_add(plan, &add_up);
+        struct range part = range_piece(whole, slice, j);
+        size_t quarter = j % 2 * slice, epoch = j + 1;
+
+        struct plan_step copy_in = copy_from(plan->rank, part, me);
+        to_scratch(&copy_in, quarter);
+        copy_in.scale = PLAN_SCALE_SOURCE;
+        post(&copy_in, others, PLAN_READY, epoch);
+        add_step(plan, copy_in);
+
+        struct plan_step add = sum_all(part, me);
+        from_scratch(&add, quarter);
+        await(&add, others, PLAN_READY, epoch);
+        add_step(plan, add);
     }
 }

@@ -1,9 +1,11 @@
-/* What all algorithms share: names, cutting ranges, appending steps, counting bytes. */
+/* Plans as a whole: the names of algorithms and flags, building a plan, and counting the bytes that
+ * it moves. How an algorithm writes its steps: steps.h. */
 #include "allreduce/plan.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "allreduce/steps.h"
 #include "base/error.h"
 
 static const char *const algorithm_names[ALLREDUCE_ALGORITHM_COUNT] = {
@@ -57,50 +59,11 @@ struct plan_config plan_config_default(void) {
     return config;
 }
 
-static size_t round_up(size_t x, size_t unit) {
-    return (x + unit - 1) / unit * unit;
-}
-
-struct range range_part(struct range whole, int parts, int i, size_t align) {
-    size_t part = round_up((whole.length + (size_t)parts - 1) / (size_t)parts, align);
-    size_t start = part * (size_t)i < whole.length ? part * (size_t)i : whole.length;
-    size_t left = whole.length - start;
-    struct range r = {whole.offset + start, part < left ? part : left};
-    return r;
-}
-
-int plan_slices(const struct plan_config *config, size_t count, size_t length) {
-    size_t least = count >= config->pipeline_from ? (size_t)config->slices : 1;
-    size_t enough = (length + config->slice - 1) / config->slice;
-    return (int)(enough > least ? enough : least);
-}
-
-void plan_add(struct plan *plan, const struct plan_step *step) {
-    if (plan->error) return;
-    if (plan->step_count == plan->step_capacity) {
-        int capacity = plan->step_capacity ? 2 * plan->step_capacity : 16;
-        struct plan_step *steps = realloc(plan->steps, (size_t)capacity * sizeof *steps);
-        if (!steps) {
-            plan->error =
-                fail(ERR_MEMORY, "allreduce plan: no host memory for %d steps: use larger slices",
-                     capacity);
-            return;
-        }
-        plan->steps = steps;
-        plan->step_capacity = capacity;
-    }
-    plan->steps[plan->step_count++] = *step;
-}
-
 /* One rank has nobody to talk to: only the scale is left to do. */
 static void plan_alone(struct plan *plan) {
-    struct plan_step scale = {.op = PLAN_COPY,
-                              .scale = PLAN_SCALE_SOURCE,
-                              .source_buffer = PLAN_DATA,
-                              .dest_buffer = PLAN_DATA,
-                              .dest_ranks = rank_bit(0),
-                              .length = plan->count};
-    plan_add(plan, &scale);
+    struct plan_step scale = copy_from(0, (struct range){0, plan->count}, rank_bit(0));
+    scale.scale = PLAN_SCALE_SOURCE;
+    add_step(plan, scale);
 }
 
 int plan_build(struct plan *plan, enum allreduce_algorithm algorithm, int n, int rank, size_t count,
@@ -112,7 +75,8 @@ int plan_build(struct plan *plan, enum allreduce_algorithm algorithm, int n, int
         return fail(ERR_USAGE, "allreduce: rank %d of %d: give 0 to %d", rank, n, n - 1);
     if (!allreduce_has_plan(algorithm))
         return fail(ERR_USAGE,
-                    "allreduce plan: algorithm %s: has no plan of its own: choose one first",
+                    "allreduce plan: %s: has no plan of its own: choose naive, oneshot, direct, "
+                    "ring, tree or fused",
                     allreduce_algorithm_name(algorithm));
     if (config->align < 1 || config->slice < 1 || config->slices < 1 || config->scratch < (size_t)n)
         return fail(ERR_USAGE,
@@ -139,20 +103,28 @@ void plan_free(struct plan *plan) {
     memset(plan, 0, sizeof *plan);
 }
 
+uint64_t plan_step_loads(const struct plan_step *step, int n, int rank) {
+    if (step->op == PLAN_NONE || step->length == 0) return 0;
+    uint64_t sources = step->op == PLAN_SUM ? rank_all(n) : rank_bit(step->source_rank);
+    return sources & ~rank_bit(rank);
+}
+
+uint64_t plan_step_stores(const struct plan_step *step, int rank) {
+    if (step->op == PLAN_NONE || step->length == 0) return 0;
+    return step->dest_ranks & ~rank_bit(rank);
+}
+
 uint64_t plan_traffic(const struct plan *plan, uint64_t *bytes) {
+    int n = plan->n, rank = plan->rank;
     uint64_t sum = 0;
     for (int i = 0; i < plan->step_count; i++) {
-        const struct plan_step *s = &plan->steps[i];
-        if (s->op == PLAN_NONE) continue;
-        uint64_t loads = s->op == PLAN_SUM ? rank_all(plan->n) : rank_bit(s->source_rank);
-        for (int r = 0; r < plan->n; r++) {
-            if (r == plan->rank) continue;
-            uint64_t in = loads >> r & 1 ? s->length * sizeof(float) : 0;
-            uint64_t out = s->dest_ranks >> r & 1 ? s->length * sizeof(float) : 0;
-            if (bytes) {
-                bytes[r * plan->n + plan->rank] += in;
-                bytes[plan->rank * plan->n + r] += out;
-            }
+        const struct plan_step *step = &plan->steps[i];
+        uint64_t loads = plan_step_loads(step, n, rank), stores = plan_step_stores(step, rank);
+        for (int r = 0; r < n; r++) {
+            uint64_t in = loads >> r & 1 ? step->length * sizeof(float) : 0;
+            uint64_t out = stores >> r & 1 ? step->length * sizeof(float) : 0;
+            if (bytes) bytes[r * n + rank] += in;
+            if (bytes) bytes[rank * n + r] += out;
             sum += in + out;
         }
     }

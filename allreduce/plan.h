@@ -1,31 +1,38 @@
-/* Plans: an allreduce as a list of integers.
+/* Plans: an allreduce written down as a list of integers.
  *
- * An algorithm is told once, as the ordered list of steps each rank takes: which range of which
- * rank's memory is read, which is written, which flag is awaited before and which is posted
- * after. Nothing here touches memory or a device. Executors run such a list: one thread standing
- * for all ranks (reference.h, the judge), a process per rank over shared memory
- * (host/executor.h), GPU kernels (cuda_*.c); and a test explores every order in which the steps
- * of all ranks can interleave.
+ * An algorithm says, for each rank, which steps that rank takes in which order. Nothing here
+ * touches memory or a device: a plan can be read, checked and drawn before anything runs.
  *
- *     step  =  wait for flags  ->  move or add one range  ->  post flags
+ *     step  =  await flags  ->  move or add one range of elements  ->  post flags
  *
- * Memory. Each rank has DATA (`count` elements, in place: input and output) and SCRATCH. Offsets
- * are in elements from the start of the call's DATA, or of the call's half of SCRATCH.
+ * Executors run such lists. The reference executor runs all ranks in one thread and judges the
+ * others (reference.h); the host executor runs a process for each rank over shared memory
+ * (host/executor.h); allreduce/cuda runs them on GPUs. A test explores every order in which the
+ * steps of all ranks can interleave.
  *
- * Flags. A rank holds, in its own memory, one flag for each (kind, peer): flag [kind][w] of rank
- * r is written by rank w alone and read by rank r alone. "Post kind to r" of rank w writes it,
- * "wait kind from w" of rank r reads it. A flag only grows: values are epochs, 1 .. plan->epochs
- * within a call, added to a base that is 0 in the first call and grows by plan->epochs in each,
- * on every rank alike. A wait is for "at least", so a fast peer that has posted more, even in
- * its next call, disturbs nobody.
+ * Memory. Each rank has DATA (`count` elements, input and output in place) and SCRATCH. Offsets
+ * count elements from the start of the call's DATA, or from the start of the call's half of
+ * SCRATCH. Every rank can read and write the DATA and SCRATCH of every other rank.
  *
- * Two calls in a row. Three facts, which every algorithm here keeps, make them safe without a
- * barrier between them:
+ * Flags. A rank holds, in its own memory, one flag for each (kind, peer). Each flag has one
+ * writer and one reader:
+ *
+ *     rank w                                     rank r
+ *     post KIND to r:  writes the epoch  --->    flag [KIND][w]  --->  await KIND from w:
+ *                                                                      until flag >= epoch
+ *
+ * A flag only grows. Its values are epochs: 1 .. plan->epochs within a call, on top of a base
+ * that is 0 in the first call and grows by plan->epochs with each call, on every rank alike. A
+ * wait ends at this epoch or any later one, so it does no harm when a fast peer has already
+ * posted more, even in its next call.
+ *
+ * Two calls in a row need no barrier between them, because every algorithm keeps three rules:
  *   1. A rank leaves a call only when nobody will touch its DATA in this call any more.
- *   2. Nobody touches a rank's DATA before that rank has posted something in this call.
- *   3. The result depends on every rank's input, so when a rank leaves call k every rank has entered k, and
- *      so has left k-1. Call k uses half k mod 2 of every SCRATCH: the last who touched that half did so in
- *      call k-2, which all have left. No scratch needs a "done" flag. (Empty calls are not counted.) */
+ *   2. Nobody touches a rank's DATA before that rank has posted a flag in this call.
+ *   3. The result depends on every rank's input. A rank that leaves call k therefore knows that
+ *      every rank has entered call k, and so has left call k-1. Call k uses half k mod 2 of every
+ *      SCRATCH, which was last used in call k-2, and all ranks have left that one. So scratch
+ *      needs no "done" flag. (Empty calls are not counted.) */
 #ifndef ALLREDUCE_PLAN_H
 #define ALLREDUCE_PLAN_H
 
@@ -39,123 +46,123 @@ extern "C" {
 #endif
 
 enum allreduce_algorithm {
-    ALLREDUCE_AUTO,    /* allreduce/select.h chooses one of the others; no plan of its own */
-    ALLREDUCE_NAIVE,   /* all to rank 0, summed there, and back: the textbook's first version */
-    ALLREDUCE_ONESHOT, /* everyone reads all inputs */
-    ALLREDUCE_DIRECT,  /* the owner of a slice reads n inputs and writes n outputs */
+    ALLREDUCE_AUTO,    /* select.h chooses one of the others; it has no plan of its own */
+    ALLREDUCE_NAIVE,   /* rank 0 takes all inputs, adds them and sends the sum back */
+    ALLREDUCE_ONESHOT, /* every rank reads all inputs and adds them itself */
+    ALLREDUCE_DIRECT,  /* each rank owns a slice: it reads n inputs and writes n outputs there */
     ALLREDUCE_RING,    /* reduce-scatter, then all-gather, around a ring */
-    ALLREDUCE_TREE,    /* two binary trees, half the data each */
-    /* rank 0 reads n inputs and writes n outputs: for ranks that share one processor */
-    ALLREDUCE_FUSED,
-    ALLREDUCE_NCCL, /* the library's, on GPUs: no plan of its own here */
+    ALLREDUCE_TREE,    /* two binary trees, each with half of the data */
+    ALLREDUCE_FUSED,   /* rank 0 reads n inputs and writes n outputs: ranks on one processor */
+    ALLREDUCE_NCCL,    /* NVIDIA's library, on GPUs; it has no plan of ours */
     ALLREDUCE_ALGORITHM_COUNT
 };
-const char *
-/* "auto", "naive", ...: static storage */
-allreduce_algorithm_name(enum allreduce_algorithm algorithm);
+
+/* "auto", "naive", ...: static storage. */
+const char *allreduce_algorithm_name(enum allreduce_algorithm algorithm);
 
 /* The algorithm of that name. ERR_USAGE lists the names. */
 int allreduce_algorithm_parse(const char *word, enum allreduce_algorithm *out);
 
-/* 1 if plan_build knows it: not AUTO, not NCCL. */
+/* 1 if plan_build knows the algorithm: all but AUTO and NCCL. */
 int allreduce_has_plan(enum allreduce_algorithm algorithm);
 
-/* 1 if the algorithm adds in fold order (base/fold.h), so that its bits are those of
- * every other that does, for any number of ranks. Ring, tree and NCCL have orders of their own;
- * over 2 ranks all orders agree. */
+/* 1 if the algorithm adds in fold order (base/fold.h). All that do give the same bits, for any
+ * number of ranks. Ring, tree and NCCL add in orders of their own; over 2 ranks every order gives
+ * the same bits. */
 int allreduce_keeps_order(enum allreduce_algorithm algorithm);
 
 enum plan_op {
-    PLAN_NONE,        /* only waits and posts */
-    PLAN_COPY,        /* every rank of dest_ranks gets source */
+    PLAN_NONE,        /* moves nothing: only awaits and posts */
+    PLAN_COPY,        /* every rank of dest_ranks gets the source range */
     PLAN_REDUCE,      /* own dest += source */
     PLAN_REDUCE_COPY, /* own dest += source, and the result goes to the other dest_ranks too */
-    PLAN_SUM,         /* the source range of all n ranks, added in fold order, goes to dest_ranks */
+    PLAN_SUM,         /* the source ranges of all n ranks, in fold order; goes to dest_ranks */
 };
 
 enum plan_buffer { PLAN_DATA, PLAN_SCRATCH };
 
-/* Kinds of flags. What each means is said where it is used. */
+/* Kinds of flags. The file of each algorithm says what its flags mean there. */
 enum plan_flag {
-    PLAN_READY,  /* I am in this call: my input may be read */
+    PLAN_READY,  /* I have entered this call: my input may be read */
     PLAN_DONE,   /* I shall not touch your data in this call any more */
-    PLAN_SLICE,  /* ring: this many slices are in my data for you to take */
-    PLAN_UP_A,   /* tree A, to the parent: slices of my subtree's sum */
-    PLAN_UP_B,   /* tree B */
-    PLAN_DOWN_A, /* tree A, to the children: slices of the result, already in your data */
-    PLAN_DOWN_B, /* tree B */
+    PLAN_SLICE,  /* ring: this many slices lie in my data for you to take */
+    PLAN_UP_A,   /* tree A, to the parent: this many slices of my subtree's sum are ready */
+    PLAN_UP_B,   /* tree B, to the parent */
+    PLAN_DOWN_A, /* tree A, to a child: this many slices of your data hold the result */
+    PLAN_DOWN_B, /* tree B, to a child */
     PLAN_FLAG_KINDS
 };
 const char *plan_flag_name(enum plan_flag kind); /* "ready", ...: static storage */
 
-/* The first read of each rank's own term multiplies it by the call's scale: rounded, then added. */
-enum { PLAN_SCALE_SOURCE = 1, PLAN_SCALE_DEST = 2 }; /* DEST: the own term of a REDUCE */
+/* Each rank's term is multiplied by the call's scale where it is read for the first time. The
+ * product is rounded before it is added. */
+enum {
+    PLAN_SCALE_SOURCE = 1, /* the source range holds terms that are not scaled yet */
+    PLAN_SCALE_DEST = 2,   /* the rank's own range of a REDUCE does */
+};
 
-/* Sets of ranks are bits: rank r is 1 << r. Epoch 0 never occurs; an empty set means no wait or
- * no post. */
+/* Sets of ranks are bits: rank r is 1 << r. Epoch 0 never occurs: where a set is empty the step
+ * does not wait, or does not post. */
 struct plan_step {
-    uint8_t op;                         /* enum plan_op */
-    uint8_t scale;                      /* PLAN_SCALE_... */
-    uint8_t source_buffer, dest_buffer; /* enum plan_buffer */
-    uint8_t wait_kind, post_kind;       /* enum plan_flag */
-    int16_t source_rank;                /* COPY, REDUCE, REDUCE_COPY; SUM reads all */
-    uint32_t wait_epoch, post_epoch;    /* relative to the call's base */
-    uint64_t wait_ranks, post_ranks, dest_ranks;
-    uint64_t source_offset, dest_offset, length; /* elements */
+    uint8_t op;             /* enum plan_op */
+    uint8_t scale;          /* PLAN_SCALE_SOURCE | PLAN_SCALE_DEST */
+    uint8_t source_buffer;  /* enum plan_buffer */
+    uint8_t dest_buffer;    /* enum plan_buffer */
+    uint8_t wait_kind;      /* enum plan_flag */
+    uint8_t post_kind;      /* enum plan_flag */
+    int16_t source_rank;    /* of COPY, REDUCE, REDUCE_COPY; SUM reads all ranks */
+    uint32_t wait_epoch;    /* relative to the call's base */
+    uint32_t post_epoch;    /* relative to the call's base */
+    uint64_t wait_ranks;    /* the ranks whose flags are awaited */
+    uint64_t post_ranks;    /* the ranks whose flags are written */
+    uint64_t dest_ranks;    /* the ranks whose memory is written */
+    uint64_t source_offset; /* elements */
+    uint64_t dest_offset;   /* elements */
+    uint64_t length;        /* elements; 0: nothing is moved */
 };
 
+/* How data is cut. All sizes count elements. */
 struct plan_config {
-    /* ranges are cut at multiples of this many elements; 16 (one cache line of floats) */
-    size_t align;
-    size_t slice; /* the longest slice of a pipeline, in elements */
-    /* at least so many in a chunk (ring) or half (tree) from pipeline_from on; below 1 */
-    int slices;
-    size_t pipeline_from; /* elements of the whole call */
-    size_t scratch;       /* elements in one half of SCRATCH; at least n, better n times align */
+    size_t align;         /* ranges are cut at multiples of this; 16 floats are a cache line */
+    size_t slice;         /* the longest slice of a pipeline */
+    size_t pipeline_from; /* calls of at least this many elements are pipelined */
+    int slices;           /* the fewest slices of a pipelined chunk (ring) or half (tree) */
+    size_t scratch;       /* one half of SCRATCH: at least n, better n times align */
 };
 
-/* 16; 65536 (256 KiB); 4; 262144 (1 MiB); 131072 (512 KiB). */
+/* align 16, slice 65536 (256 KiB), pipeline_from 262144 (1 MiB), slices 4, scratch 131072
+ * (512 KiB). */
 struct plan_config plan_config_default(void);
 
-/* One rank's list. Plain data after plan_build; read by any number of threads. */
+/* One rank's list of steps. After plan_build it is only read, by any number of threads. */
 struct plan {
     enum allreduce_algorithm algorithm;
     int n, rank;
-    size_t count;
-    /* elements of scratch (one half) that the steps use, at most config.scratch */
-    size_t scratch;
+    size_t count;            /* elements of the call */
+    size_t scratch;          /* elements of one half that the steps use: up to config.scratch */
     uint32_t epochs;         /* how far a call moves the base: the same on every rank */
     struct plan_step *steps; /* owned */
     int step_count, step_capacity;
-    int error; /* building: the first failure */
+    int error; /* the first failure while the plan is built */
 };
 
-/* The list of `rank` among n ranks (1 .. MAX_DEVICES) for `count` elements; count 0: no steps.
- * ERR_USAGE: bad n, rank, config or algorithm (AUTO included); ERR_MEMORY. On failure *plan is
- * as after plan_free. */
+/* Builds the list of `rank` among n ranks (1 .. MAX_DEVICES) for `count` elements; a count of 0
+ * gives no steps. plan_free releases it. ERR_USAGE: n, rank, config or algorithm (AUTO, NCCL) is
+ * wrong; ERR_MEMORY. After a failure *plan is as plan_free leaves it. */
 int plan_build(struct plan *plan, enum allreduce_algorithm algorithm, int n, int rank, size_t count,
                const struct plan_config *config);
 void plan_free(struct plan *plan); /* NULL and zeroed are fine */
 
-/* Bytes (4 an element) that this rank's steps move between different ranks: bytes[source][dest]
- * += ... for each remote load and store, row-major over n ranks; returns their sum. bytes may be
- * NULL. */
-uint64_t plan_traffic(const struct plan *plan, uint64_t *bytes);
+/* The other ranks whose memory a step of `rank` loads from, and stores to: sets of ranks. What a
+ * step moves over links is `length` floats for each of them. */
+uint64_t plan_step_loads(const struct plan_step *step, int n, int rank);
+uint64_t plan_step_stores(const struct plan_step *step, int rank);
 
-/* ---- for the algorithms, one file each ---- */
+/* Adds the bytes that this rank's steps move between ranks to bytes[source][dest], row-major over
+ * n ranks (NULL: not wanted). Returns their sum. */
+uint64_t plan_traffic(const struct plan *plan, uint64_t *bytes /* [n][n] */);
 
-struct range {
-    size_t offset, length;
-};
-/* Part i of `parts` of `whole`: all but the last non-empty one of equal length, cut at multiples
- * of align. */
-struct range range_part(struct range whole, int parts, int i, size_t align);
-
-/* How many slices a pipelined range of `length` elements takes in a call of `count` elements. */
-int plan_slices(const struct plan_config *config, size_t count, size_t length);
-
-/* Appends a step; a failure stays in plan->error. */
-void plan_add(struct plan *plan, const struct plan_step *step);
+/* ---- sets of ranks ---- */
 
 static inline uint64_t rank_bit(int rank) {
     return (uint64_t)1 << rank;
@@ -167,16 +174,9 @@ static inline uint64_t rank_others(int n, int rank) {
     return rank_all(n) & ~rank_bit(rank);
 }
 
-void plan_naive(struct plan *plan, const struct plan_config *config);
-void plan_oneshot(struct plan *plan, const struct plan_config *config);
-void plan_direct(struct plan *plan, const struct plan_config *config);
-void plan_ring(struct plan *plan, const struct plan_config *config);
-void plan_tree(struct plan *plan, const struct plan_config *config);
-void plan_fused(struct plan *plan, const struct plan_config *config);
-
-/* The shape of the two trees over n ranks, for tests and drawings: which 0 or 1. */
+/* The place of a rank in tree `which` (0: A, 1: B) over n ranks; tree.c draws both. */
 struct tree_node {
-    int parent; /* -1: the root */
+    int parent; /* -1: this rank is the root */
     int children, child[2];
 };
 struct tree_node plan_tree_node(int which, int n, int rank);

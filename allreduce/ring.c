@@ -1,79 +1,121 @@
-/* ring: the data is cut into n chunks, and each chunk travels around the ring twice: once
- * collecting every rank's term (reduce-scatter), once handing out the result (all-gather). Every
- * rank moves 2(n-1)/n S bytes in, all of it from its left neighbour: the least where each pair
- * of neighbours has a link of its own.
+/* ring: the data is cut into n chunks, and each chunk travels around the ring twice: first it
+ * collects every rank's term (reduce-scatter), then it hands out the result (all-gather). Each
+ * rank reads 2(n-1)/n S bytes, all of them from its left neighbour: the least possible where each
+ * pair of neighbours has a link of its own.
  *
- *          +-->  0  -->  1  -->  2  -->  3  --+        each rank reads from its left neighbour only
- *          +----------------------------------+
+ *     +-->  0  -->  1  -->  2  -->  3  --+         each rank reads from its left neighbour only
+ *     +----------------------------------+
  *
- *     chunk c, n = 4         hop 1         hop 2         hop 3         hop 4    hop 5    hop 6
- *     rank   c: x_c  ---> c+1: +x  ---> c+2: +x  ---> c+3: +x  ---> c: = ---> c+1: = ---> c+2: =
- *              (hop 0)     (reduce-scatter, hops 1 .. n-1)         (all-gather, hops n .. 2n-2)
+ * The way of chunk c over n = 4 ranks:
  *
- * At hop h rank r works on chunk (r - h) mod n, which its left neighbour worked on at hop h-1:
- * it adds the left neighbour's partial sum to its own term, in its own data, or copies the
- * result. It reads the neighbour's data where it lies (a pull), so there is no scratch and no
- * queue to fill.
+ *     hop     0        1        2        3        4        5        6
+ *     rank    c       c+1      c+2      c+3       c       c+1      c+2
+ *             own --> add ---> add ---> add ---> copy --> copy --> copy
+ *             |------ reduce-scatter ------|     |----- all-gather ----|
  *
- * Pipelining: a chunk is cut into m slices with a flag value each, so that the right neighbour
- * starts on slice 0 of hop h+1 while slice 1 of hop h is still being added. Between 1 and m
- * slices are then under way per rank.
+ * Seen from rank r: at hop h it works on chunk (r - h) mod n, which its left neighbour worked on
+ * at hop h - 1. It adds the neighbour's partial sum to its own term, or copies the neighbour's
+ * result, in its own data. It reads the neighbour's data where it lies, so there is no scratch.
  *
- * Flags                          written by   read by   meaning
- *   slice, epoch h m + s + 1     rank r       r + 1     slice s of hop h lies in my data: take it
- *                                                       (hop 0, my own term, is there at once: epoch m)
- *   done,  epoch 1               rank r       r - 1     I have read all I need of your data
+ * Pipelining. A chunk is cut into m slices, and each is posted by itself. So the right neighbour
+ * starts slice 0 of hop h + 1 while slice 1 of hop h is still being added here.
  *
- * Epochs: hops 0 .. 2n-3 are read by somebody, m slices each, hence (2n-2) m in all.
+ * Flags                           written by   read by   meaning
+ *   slice, epoch h m + s + 1      rank r       r + 1     slice s of hop h lies in my data
+ *   slice, epoch m                rank r       r + 1     all slices of hop 0, which is my own term
+ *   done,  epoch 1                rank r       r - 1     I have read all I need of your data
  *
- * Early overwriting, within the call: rank r writes chunk c twice, its partial sum at one hop
- * and the result n hops later. The reader of the partial sum is r + 1, and that reading is one
- * link of the chain that made the result which now comes around: it is over. Slices keep apart,
- * so this holds for each by itself. At the end: r leaves after done from r + 1, the only one who
- * reads its data. */
-#include "allreduce/plan.h"
+ * Epochs: hops 0 .. 2n-3 are read by somebody, m slices each, so a call takes (2n-2) m.
+ *
+ * Early overwriting. Rank r writes a chunk twice: its partial sum, and n hops later the result.
+ * The one who reads the partial sum is r + 1, and the result that now comes around was made from
+ * what r + 1 read, so that reading is over. Slices never mix, so this holds for each of them. At
+ * the end of the call r waits for done from r + 1, the only rank that reads its data. */
+#include "allreduce/steps.h"
 
-void plan_ring(struct plan *plan, const struct plan_config *config) {
-    int n = plan->n, r = plan->rank, left = (r + n - 1) % n, right = (r + 1) % n;
-    struct range whole = {0, plan->count};
-    int m = plan_slices(config, plan->count, range_part(whole, n, 0, config->align).length);
-    int hops = 2 * n - 2;
-    plan->epochs = (uint32_t)(hops * m);
+struct ring {
+    struct plan *plan;
+    int n, rank, left, right;
+    int slices; /* m: in each chunk */
+    size_t align;
+};
 
-    struct plan_step own = {
-        .post_ranks = rank_bit(right), .post_kind = PLAN_SLICE, .post_epoch = (uint32_t)m};
-    plan_add(plan, &own);
-    for (int h = 1; h <= hops; h++) {
-        struct range chunk = range_part(whole, n, ((r - h) % n + n) % n, config->align);
-        for (int s = 0; s < m; s++) {
-            struct range slice = range_part(chunk, m, s, config->align);
-            struct plan_step step = {.op = h < n ? PLAN_REDUCE : PLAN_COPY,
-                                     .source_buffer = PLAN_DATA,
-                                     .source_rank = (int16_t)left,
-                                     .source_offset = slice.offset,
-                                     .dest_buffer = PLAN_DATA,
-                                     .dest_ranks = rank_bit(r),
-                                     .dest_offset = slice.offset,
-                                     .length = slice.length};
-            if (h < n) step.scale = PLAN_SCALE_DEST | (h == 1 ? PLAN_SCALE_SOURCE : 0);
-            if (h > 1 || s == 0) {
-                step.wait_ranks = rank_bit(left);
-                step.wait_kind = PLAN_SLICE;
-                step.wait_epoch = (uint32_t)(h == 1 ? m : (h - 1) * m + s + 1);
-            }
-            if (h < hops) {
-                step.post_ranks = rank_bit(right);
-                step.post_kind = PLAN_SLICE;
-                step.post_epoch = (uint32_t)(h * m + s + 1);
-            } else if (s == m - 1) {
-                step.post_ranks = rank_bit(left);
-                step.post_kind = PLAN_DONE;
-                step.post_epoch = 1;
-            }
-            plan_add(plan, &step);
+static int last_hop(const struct ring *ring) {
+    return 2 * ring->n - 2;
+}
+
+/* Slice s of the chunk that this rank works on at hop h. */
+static struct range slice_at(const struct ring *ring, int h, int s) {
+    struct range whole = {0, ring->plan->count};
+    int chunk = (ring->rank + 2 * ring->n - h) % ring->n;
+    return range_part(range_part(whole, ring->n, chunk, ring->align), ring->slices, s, ring->align);
+}
+
+static size_t slice_epoch(const struct ring *ring, int h, int s) {
+    return (size_t)h * (size_t)ring->slices + (size_t)s + 1;
+}
+
+/* The left neighbour has slice s of hop h. Its hop 0 is one post for the whole chunk, so the
+ * first slice waits for that and the others need not. */
+static void await_slice(const struct ring *ring, struct plan_step *step, int h, int s) {
+    if (h > 0)
+        await(step, rank_bit(ring->left), PLAN_SLICE, slice_epoch(ring, h, s));
+    else if (s == 0)
+        await(step, rank_bit(ring->left), PLAN_SLICE, (size_t)ring->slices);
+}
+
+/* The right neighbour may take slice s of hop h. Nobody takes the last hop's; its last slice tells
+ * the left neighbour that its data has been read to the end. */
+static void post_slice(const struct ring *ring, struct plan_step *step, int h, int s) {
+    if (h < last_hop(ring))
+        post(step, rank_bit(ring->right), PLAN_SLICE, slice_epoch(ring, h, s));
+    else if (s == ring->slices - 1)
+        post(step, rank_bit(ring->left), PLAN_DONE, 1);
+}
+
+/* Own slice += the left neighbour's partial sum. At hop 1 that is its raw input. */
+static void reduce_scatter(const struct ring *ring) {
+    for (int h = 1; h < ring->n; h++) {
+        for (int s = 0; s < ring->slices; s++) {
+            struct plan_step add =
+                reduce_from(ring->left, slice_at(ring, h, s), rank_bit(ring->rank));
+            add.scale = PLAN_SCALE_DEST | (h == 1 ? PLAN_SCALE_SOURCE : 0);
+            await_slice(ring, &add, h - 1, s);
+            post_slice(ring, &add, h, s);
+            add_step(ring->plan, add);
         }
     }
-    struct plan_step done = {
-        .wait_ranks = rank_bit(right), .wait_kind = PLAN_DONE, .wait_epoch = 1};
-    plan_add(plan, &done);
+}
+
+/* Own slice = the left neighbour's, which holds the result. */
+static void all_gather(const struct ring *ring) {
+    for (int h = ring->n; h <= last_hop(ring); h++) {
+        for (int s = 0; s < ring->slices; s++) {
+            struct plan_step take =
+                copy_from(ring->left, slice_at(ring, h, s), rank_bit(ring->rank));
+            await_slice(ring, &take, h - 1, s);
+            post_slice(ring, &take, h, s);
+            add_step(ring->plan, take);
+        }
+    }
+}
+
+void plan_ring(struct plan *plan, const struct plan_config *config) {
+    int n = plan->n, rank = plan->rank;
+    struct range whole = {0, plan->count}, longest_chunk = range_part(whole, n, 0, config->align);
+    struct ring ring = {
+        .plan = plan,
+        .n = n,
+        .rank = rank,
+        .left = (rank + n - 1) % n,
+        .right = (rank + 1) % n,
+        .slices = plan_slices(config, plan->count, longest_chunk.length),
+        .align = config->align,
+    };
+    plan->epochs = (uint32_t)(last_hop(&ring) * ring.slices);
+
+    add_post(plan, rank_bit(ring.right), PLAN_SLICE, (size_t)ring.slices);
+    reduce_scatter(&ring);
+    all_gather(&ring);
+    add_await(plan, rank_bit(ring.right), PLAN_DONE, 1);
 }

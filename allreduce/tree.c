@@ -1,177 +1,183 @@
-/* tree: sums go up a binary tree, the result comes down: 2 log2 n steps of latency where the
- * ring has 2(n-1). In one tree the leaves would idle while inner ranks do all the work, so there
- * are two trees, each with half of the data, and a rank that is inside one is a leaf of the
- * other (Sanders, Speck, Traeff 2009).
+/* tree: partial sums go up a binary tree to its root, and the result comes down again. That takes
+ * 2 log2 n waits one after another, where the ring takes 2(n-1). In a single tree the leaves would
+ * idle while the inner ranks do all the work. So there are two trees, each with half of the data,
+ * and a rank that is an inner node of one is a leaf of the other (Sanders, Speck, Traeff 2009).
  *
- *     tree A, 8 ranks                          tree B, 8 ranks: A in the mirror (r -> 7 - r)
+ *     tree A, 8 ranks                           tree B, 8 ranks: A in the mirror, r -> 7 - r
  *
- *     0                                        7
- *     +------- 4                               +------- 3
- *          /       \                                /       \
- *         2         6                              5         1
- *        / \       / \                            / \       / \
- *       1   3     5   7                          6   4     2   0
+ *          0                                         7
+ *          |                                         |
+ *          4                                         3
+ *         / \                                       / \
+ *        2   6                                     5   1
+ *       / \ / \                                   / \ / \
+ *      1  3 5  7                                 6  4 2  0
  *
- * Tree A is read off the bits of the rank: a rank whose lowest set bit is b lies at the height
- * of b; its parent has that bit cleared and the next one set, or where no such rank exists only
- * cleared. Tree B is the mirror image for even n; for odd n, where a mirror would map the middle
- * onto itself, all roles are shifted by one rank.
+ * The shape of tree A follows from the bits of the rank. A rank whose lowest set bit is b stands
+ * at the height of b. Its parent has bit b cleared and the next higher bit set, or, where no such
+ * rank exists, bit b cleared only. Tree B is the mirror image of A for even n. For odd n a mirror
+ * would map the middle rank onto itself, so there every rank takes the role of its left neighbour.
  *
- * Up, per slice: a parent adds its children's sums, read where they lie in the children's data,
- * to its own. Down, per slice: a parent writes the result into its children's data. The root has
- * one child and adds and writes in one step (REDUCE_COPY). No scratch.
+ * Up, slice by slice: a parent reads its children's sums where they lie, in the children's data,
+ * and adds them to its own. Down, slice by slice: a parent writes the result into its children's
+ * data. The root has one child; it adds and writes in one step (REDUCE_COPY). There is no scratch.
  *
- * Flags (A and B have their own)   written by   read by      meaning
+ * Flags (each tree has its own)    written by   read by      meaning
  *   up,   epoch s + 1              a rank       its parent   slice s of my data is my subtree's sum
- *                                                            (a leaf's sum is its input: at once epoch m)
+ *   up,   epoch m                  a leaf       its parent   all m slices: my input is my sum
  *   down, epoch s + 1              a parent     each child   slice s of your data is the result
  *
- * Epochs: m slices, 1 .. m.
+ * Epochs: 1 .. m, for the m slices of a half.
  *
- * Early overwriting: a child's slice is written by its parent alone, which before has read it
- * itself, and which may do both since the child has said "up" and keeps off until "down". A rank
- * leaves when it has "down" for every slice (so its parent has done all it will do) and has
- * written to its children (its children never touch its data).
+ * Early overwriting. A child's slice is written by its parent alone, which has read that slice
+ * before, and which may do both because the child leaves it alone between up and down. A rank
+ * leaves when it has down for every slice, so its parent has done all it will do, and when it has
+ * written to its children, which never touch its data.
  *
- * Order within a rank: slice k of A and B up, then slice k - lag of A and B down, k = 0, 1, ...:
- * while slices climb, earlier ones descend. No deadlock: order all steps by (k; A up from the
- * leaves, B up, A down from the root, B down), after the leaves' first word; each waits only for
- * steps before it. */
-#include "allreduce/plan.h"
+ * Order within a rank: slice k of A and of B go up, then slice k - lag of A and of B come down,
+ * for k = 0, 1, ... So earlier slices descend while later ones climb. There is no deadlock: put
+ * all leaves' first posts in front, and order the other steps of all ranks by k, then A up (from
+ * the leaves), B up, A down (from the root), B down. Then each step awaits only steps before it. */
+#include "allreduce/steps.h"
 
-/* The parent of `role` in tree A over n ranks; -1 for role 0. */
-static int bit_parent(int n, int role) {
+/* ---- the shape ---- */
+
+/* The parent of `role` in tree A over n ranks; -1: the root. */
+static int parent_role(int n, int role) {
     if (role == 0) return -1;
-    int bit = role & -role, above = (role ^ bit) | bit << 1;
-    return above < n ? above : role ^ bit;
+    int bit = role & -role, below = role ^ bit, above = below | bit << 1;
+    return above < n ? above : below;
 }
 
-/* Tree B is tree A with the ranks in other roles; to_role undoes to_rank. */
+/* In tree B each rank plays the role that another rank has in tree A. */
 static int to_role(int which, int n, int rank) {
-    return which == 0 ? rank : n % 2 == 0 ? n - 1 - rank : (rank + n - 1) % n;
+    if (which == 0) return rank;
+    return n % 2 == 0 ? n - 1 - rank : (rank + n - 1) % n;
 }
 
 static int to_rank(int which, int n, int role) {
-    return which == 0 ? role : n % 2 == 0 ? n - 1 - role : (role + 1) % n;
+    if (which == 0) return role;
+    return n % 2 == 0 ? n - 1 - role : (role + 1) % n;
 }
 
 struct tree_node plan_tree_node(int which, int n, int rank) {
-    int role = to_role(which, n, rank), parent = bit_parent(n, role);
+    int role = to_role(which, n, rank), parent = parent_role(n, role);
     struct tree_node node = {.parent = parent < 0 ? -1 : to_rank(which, n, parent)};
     for (int other = 1; other < n; other++)
-        if (bit_parent(n, other) == role) node.child[node.children++] = to_rank(which, n, other);
+        if (parent_role(n, other) == role) node.child[node.children++] = to_rank(which, n, other);
     return node;
 }
 
-struct tree_pass {
+/* ---- the steps of one rank in one tree ---- */
+
+struct tree {
+    struct plan *plan;
     struct tree_node node;
     struct range half;
-    int slices, up, down; /* enum plan_flag */
-    uint64_t children;    /* set of ranks */
-    int leaf_child[2];
+    int slices; /* m: the same in both trees, whose halves may differ in length */
+    size_t align;
+    enum plan_flag up, down;
+    uint64_t children; /* set of ranks */
+    int leaf_child[2]; /* 1: child [c] is a leaf */
 };
 
-static struct plan_step slice_step(const struct plan *plan, const struct plan_config *config,
-                                   const struct tree_pass *t, int k) {
-    struct range slice = range_part(t->half, t->slices, k, config->align);
-    struct plan_step step = {.source_buffer = PLAN_DATA,
-                             .source_rank = (int16_t)plan->rank,
-                             .source_offset = slice.offset,
-                             .dest_buffer = PLAN_DATA,
-                             .dest_ranks = rank_bit(plan->rank),
-                             .dest_offset = slice.offset,
-                             .length = slice.length};
-    return step;
+static int is_root(const struct tree *t) {
+    return t->node.parent < 0;
 }
 
-static void post(struct plan_step *step, uint64_t ranks, int kind, int epoch) {
-    step->post_ranks = ranks;
-    step->post_kind = (uint8_t)kind;
-    step->post_epoch = (uint32_t)epoch;
+static int is_leaf(const struct tree *t) {
+    return t->node.children == 0;
 }
 
-static void await(struct plan_step *step, int rank, int kind, int epoch) {
-    step->wait_ranks = rank_bit(rank);
-    step->wait_kind = (uint8_t)kind;
-    step->wait_epoch = (uint32_t)epoch;
+static struct range slice_at(const struct tree *t, int k) {
+    return range_part(t->half, t->slices, k, t->align);
 }
 
-/* A leaf's sums are its input: all its slices are ready at once, before anything else is done. */
-static void leaf_ready(struct plan *plan, const struct tree_pass *t) {
-    if (t->node.children > 0) return;
-    struct plan_step ready = {.op = PLAN_NONE};
-    post(&ready, rank_bit(t->node.parent), t->up, t->slices);
-    plan_add(plan, &ready);
+/* A leaf's sum is its input: all slices of it are ready at once. */
+static void leaf_ready(const struct tree *t) {
+    if (is_leaf(t)) add_post(t->plan, rank_bit(t->node.parent), t->up, (size_t)t->slices);
 }
 
-static void go_up(struct plan *plan, const struct plan_config *config, const struct tree_pass *t,
-                  int k) {
+/* A leaf has posted all its slices at once, so only the first slice waits for it. */
+static void await_child(const struct tree *t, struct plan_step *step, int c, int k) {
+    uint64_t child = rank_bit(t->node.child[c]);
+    if (!t->leaf_child[c])
+        await(step, child, t->up, (size_t)k + 1);
+    else if (k == 0)
+        await(step, child, t->up, (size_t)t->slices);
+}
+
+/* Own slice k += each child's, one step for each child. The last of them makes the slice
+ * complete: its parent may take it, or the root writes the result down. */
+static void go_up(const struct tree *t, int k) {
     for (int c = 0; c < t->node.children; c++) {
-        struct plan_step add = slice_step(plan, config, t, k);
-        int last = c == t->node.children - 1, child = t->node.child[c];
-        add.op = PLAN_REDUCE;
-        add.source_rank = (int16_t)child;
-        add.scale = (c == 0 ? PLAN_SCALE_DEST : 0) | (t->leaf_child[c] ? PLAN_SCALE_SOURCE : 0);
-        if (!t->leaf_child[c]) await(&add, child, t->up, k + 1);
-        if (t->leaf_child[c] && k == 0) await(&add, child, t->up, t->slices);
-        if (last && t->node.parent >= 0) post(&add, rank_bit(t->node.parent), t->up, k + 1);
-        if (last && t->node.parent < 0) {
+        struct plan_step add =
+            reduce_from(t->node.child[c], slice_at(t, k), rank_bit(t->plan->rank));
+        if (c == 0) add.scale |= PLAN_SCALE_DEST;
+        if (t->leaf_child[c]) add.scale |= PLAN_SCALE_SOURCE;
+        await_child(t, &add, c, k);
+        int complete = c == t->node.children - 1;
+        if (complete && is_root(t)) {
             add.op = PLAN_REDUCE_COPY;
             add.dest_ranks |= t->children;
-            post(&add, t->children, t->down, k + 1);
+            post(&add, t->children, t->down, (size_t)k + 1);
+        } else if (complete) {
+            post(&add, rank_bit(t->node.parent), t->up, (size_t)k + 1);
         }
-        plan_add(plan, &add);
+        add_step(t->plan, add);
     }
 }
 
-static void go_down(struct plan *plan, const struct plan_config *config, const struct tree_pass *t,
-                    int k) {
-    if (t->node.parent < 0) return; /* the root wrote the slice on its way up */
-    if (t->node.children == 0) {    /* a leaf: only the end concerns it */
-        struct plan_step done = {.op = PLAN_NONE};
-        await(&done, t->node.parent, t->down, t->slices);
-        if (k == t->slices - 1) plan_add(plan, &done);
+/* Slice k of the result has come from the parent and goes on to the children. The root has
+ * written it already; a leaf hands nothing on and waits for the last slice only. */
+static void go_down(const struct tree *t, int k) {
+    if (is_root(t)) return;
+    uint64_t parent = rank_bit(t->node.parent);
+    if (is_leaf(t)) {
+        if (k == t->slices - 1) add_await(t->plan, parent, t->down, (size_t)k + 1);
         return;
     }
-    struct plan_step give = slice_step(plan, config, t, k);
-    give.op = PLAN_COPY;
-    give.dest_ranks = t->children;
-    await(&give, t->node.parent, t->down, k + 1);
-    post(&give, t->children, t->down, k + 1);
-    plan_add(plan, &give);
+    struct plan_step give = copy_from(t->plan->rank, slice_at(t, k), t->children);
+    await(&give, parent, t->down, (size_t)k + 1);
+    post(&give, t->children, t->down, (size_t)k + 1);
+    add_step(t->plan, give);
+}
+
+/* ---- both trees ---- */
+
+/* The rank's part in tree `which`. Tree A has the first half, which is never the shorter one. */
+static struct tree tree_of(struct plan *plan, const struct plan_config *config, int which) {
+    struct range whole = {0, plan->count}, first_half = range_part(whole, 2, 0, config->align);
+    struct tree t = {
+        .plan = plan,
+        .node = plan_tree_node(which, plan->n, plan->rank),
+        .half = range_part(whole, 2, which, config->align),
+        .slices = plan_slices(config, plan->count, first_half.length),
+        .align = config->align,
+        .up = which == 0 ? PLAN_UP_A : PLAN_UP_B,
+        .down = which == 0 ? PLAN_DOWN_A : PLAN_DOWN_B,
+    };
+    for (int c = 0; c < t.node.children; c++) {
+        t.children |= rank_bit(t.node.child[c]);
+        t.leaf_child[c] = plan_tree_node(which, plan->n, t.node.child[c]).children == 0;
+    }
+    return t;
 }
 
 void plan_tree(struct plan *plan, const struct plan_config *config) {
-    int n = plan->n, trees = 0, lag = 0;
-    while (1 << lag < n)
+    struct tree tree[2] = {tree_of(plan, config, 0), tree_of(plan, config, 1)};
+    int trees = tree[1].half.length > 0 ? 2 : 1; /* of a few elements tree A takes them all */
+    int slices = tree[0].slices, lag = 0;        /* lag: the height of the trees */
+    while (1 << lag < plan->n)
         lag++;
-    struct range whole = {0, plan->count};
-    struct tree_pass pass[2];
-    for (int which = 0; which < 2; which++) {
-        struct tree_pass *t = &pass[which];
-        struct range half = range_part(whole, 2, which, config->align);
-        if (half.length == 0) break; /* tiny data: tree A takes it all */
-        trees++;
-        *t =
-            (struct tree_pass){.node = plan_tree_node(which, n, plan->rank),
-                               .half = half,
-                               .slices = plan_slices(config, plan->count,
-                                                     range_part(whole, 2, 0, config->align).length),
-                               .up = which == 0 ? PLAN_UP_A : PLAN_UP_B,
-                               .down = which == 0 ? PLAN_DOWN_A : PLAN_DOWN_B};
-        for (int c = 0; c < t->node.children; c++) {
-            t->children |= rank_bit(t->node.child[c]);
-            t->leaf_child[c] = plan_tree_node(which, n, t->node.child[c]).children == 0;
-        }
-    }
-    int slices = pass[0].slices;
     plan->epochs = (uint32_t)slices;
+
     for (int which = 0; which < trees; which++)
-        leaf_ready(plan, &pass[which]);
+        leaf_ready(&tree[which]);
     for (int k = 0; k < slices + lag; k++) {
         for (int which = 0; which < trees && k < slices; which++)
-            go_up(plan, config, &pass[which], k);
+            go_up(&tree[which], k);
         for (int which = 0; which < trees && k >= lag; which++)
-            go_down(plan, config, &pass[which], k - lag);
+            go_down(&tree[which], k - lag);
     }
 }
