@@ -1,18 +1,16 @@
-/* How a call runs: a table of functions for each way to run a plan.
+/* The executor contract: how a call of allreduce runs. An executor is a table of functions.
  *
- *     host       emulated devices: a function on the stream that waits, moves and posts      host/executor.c
- *     stepwise   GPUs that ranks share: a kernel a step, waits and posts by the stream       cuda/stepwise.c
- *     spin       a GPU for each rank: one kernel runs the whole plan                         cuda/spin.c
- *     nccl       NVIDIA's library, by name alone: no plan                                    cuda/nccl.c
+ *     name       devices                  a call is                              file
+ *     host       emulated                 a function on the stream               host/executor.c
+ *     stepwise   GPUs that ranks share    a kernel for each step of the plan     cuda/stepwise.c
+ *     spin       a GPU for each rank      one kernel that runs the whole plan    cuda/spin.c
+ *     nccl       GPUs, by name alone      NVIDIA's library, without a plan       cuda/nccl.c
  *
- * allreduce.c shares memory between ranks, keeps buffers and plans, and counts calls; it does
- * not know how a flag looks or who moves a byte. Which table a job takes depends on the kind of
- * its devices, on the algorithm and on who shares a GPU, so all ranks choose alike, once, when
- * the object is made.
- *
- * A build without CUDA links cuda_absent.c, in which `cuda_executors` is NULL; one with CUDA
- * links the other
- * *cuda* files (the Makefile does it by name, as for device/). */
+ * allreduce.c, memory.c and calls.c share memory between the ranks, keep buffers and plans, and
+ * count calls. They do not know what a flag looks like or who moves a byte: the executors know
+ * that, and in turn they know nothing but this header and the plan. Which executor a job takes
+ * depends on the kind of its devices, on the algorithm and on who shares a GPU. All ranks choose
+ * the same one, once, when the object is made. */
 #ifndef ALLREDUCE_EXECUTOR_H
 #define ALLREDUCE_EXECUTOR_H
 
@@ -25,64 +23,63 @@
 extern "C" {
 #endif
 
-/* What one rank sees of all ranks; all arrays have n entries, own memory included. */
+/* What one rank sees of all ranks. Arrays have n entries, this rank's own memory included. */
 struct executor_ranks {
     int n, rank;
-    struct comm *comm; /* NULL: a world of one */
-    struct device *device;
-    void *flags[MAX_DEVICES];    /* rank r's flags; how they lie there is the executor's affair */
-    float *scratch[MAX_DEVICES]; /* rank r's scratch: two halves, */
-    size_t half;                 /* so many elements apart */
+    struct comm *comm;           /* NULL: a world of one rank */
+    struct device *device;       /* this rank's */
+    void *flags[MAX_DEVICES];    /* rank r's flags, laid out as the executor likes */
+    float *scratch[MAX_DEVICES]; /* rank r's scratch: two halves, one behind the other */
+    size_t half;                 /* elements in one half of scratch */
     int link[MAX_DEVICES];       /* rank r's device number, for the traffic */
     struct traffic *traffic;     /* of this rank's device; NULL: not counted */
 };
 
-/* One call: the same on all ranks but for the plan, which is the rank's own. */
+/* One call. All fields are the same on all ranks but the plan, its bytes and the mappings. */
 struct executor_call {
-    const struct plan *plan; /* NULL where the executor runs none */
-    void *kept;              /* what keep_plan made of it */
-    float *const *data;      /* [n]: every rank's buffer; stays while it is registered */
-    size_t offset, count;    /* where the call's data lies in it, elements */
-    uint64_t base;           /* of the epochs */
-    int half;                /* of scratch: 0 or 1, by turns */
-    float scale;
-    int bucket;
-    long step;
-    uint64_t moved; /* bytes over links by this rank, for the span */
+    const struct plan *plan; /* this rank's; NULL where the executor runs none */
+    void *kept;              /* what keep_plan made of the plan; NULL without keep_plan */
+    float *const *data;      /* [n]: each rank's registered buffer, as this rank reaches it */
+    size_t offset, count;    /* the call's data in that buffer, elements */
+    uint64_t base;           /* what the plan's epochs are added to */
+    int half;                /* which half of scratch: 0 and 1 take turns */
+    float scale;             /* each term is multiplied by it, and rounded, before it is added */
+    int bucket;              /* for errors; -1: unknown */
+    long step;               /* for errors; -1: unknown */
+    uint64_t moved;          /* bytes over links by this rank, for the span */
 };
 
-struct executor; /* an executor's own state: one rank, one object */
+struct executor; /* an executor's own state: of one rank, for one object */
 
-/* Called by the one thread that uses the object. `name`, the executor's, is shown to people. */
+/* An executor. Its functions are called by the one thread that uses the allreduce object. */
 struct executor_ops {
-    const char *name;
-    /* 0: the executor needs no plan (a library's own collective): call->plan is NULL */
-    int runs_plans;
-    int shares_device; /* 1: ranks take turns on one processor: a figure per link means nothing */
+    const char *name;  /* shown to people */
+    int runs_plans;    /* 0: a library's own collective; call->plan is NULL */
+    int shares_device; /* 1: ranks take turns on one processor, so no link is theirs alone */
 
-    /* Not collective; ranks stays where it is until close. */
+    /* Not collective. `ranks` stays where it is until close. */
     int (*open)(struct executor **out, const struct executor_ranks *ranks);
 
-    /* A plan is kept for good: before its first call the executor may bring it where it needs
-     * it. NULL: nothing to do. drop: before close. */
+    /* Before a plan's first call: the executor may make its own form of it, *kept. drop_plan
+     * releases that form before close. Both NULL: the executor runs the plan as it is. */
     int (*keep_plan)(struct executor *executor, const struct plan *plan, void **kept);
     void (*drop_plan)(struct executor *executor, void *kept);
 
-    /* Puts one call on the stream, with one span of that name, and charges its traffic. Failures
-     * that come later come out of the stream. */
+    /* Puts one call on the stream, with one span of that name, and charges its traffic. What
+     * fails later is reported by the stream. */
     int (*enqueue)(struct executor *executor, struct stream *stream,
                    const struct executor_call *call, const char *span_name);
 
-    /* After a failure of the job: what waits on this rank's streams goes on at once; results are
-     * worth nothing. Returns 1 once the streams are empty, 0 if they are not after a second or
-     * two. NULL: nothing can be stuck. */
+    /* After a failure of the job: whatever waits on this rank's streams goes on at once, with
+     * worthless results. Returns 1 once the streams are empty, 0 if they are not after a second
+     * or two. NULL: nothing can be stuck. */
     int (*release)(struct executor *executor);
 
-    /* the stream has been waited for, or has been released */
+    /* The stream is idle, by a sync or by release. */
     void (*close)(struct executor *executor);
 };
 
-/* What a choice is made by: the same on all ranks. */
+/* What the choice of an executor depends on. */
 struct executor_question {
     struct device *device; /* this rank's */
     enum allreduce_algorithm algorithm;
@@ -90,28 +87,29 @@ struct executor_question {
     const struct memory_handle *handle[MAX_DEVICES]; /* rank r's memory: tells who shares a GPU */
 };
 
-/* The executors of one kind of device. */
+/* The executors of one kind of device, and what they need of the slab. */
 struct executor_kind {
-    size_t (*flags_bytes)(int n);
-    /* not 0: halves are whole multiples of so many elements, with as many to spare */
+    size_t (*flags_bytes)(int n); /* the flags of one rank */
+
+    /* Elements. Not 0: half of scratch is a multiple of this, and has as many more to spare. */
     size_t scratch_pad;
 
-    /* Zeroes the flags in this device's memory, which the host may not be able to touch. Done
-     * when it returns. */
+    /* Zeroes the flags in this device's memory, which the host may not be able to touch. They are
+     * zero when it returns. */
     int (*clear)(struct device *device, void *flags, size_t bytes);
 
-    /* Which one, and the figures of the link that `auto` chooses by (NULL-safe default: as
-     * given). ERR_FAILED: none can serve these ranks. */
+    /* Sets *ops, and *link where the figures for emulated devices, which it holds, do not fit.
+     * ERR_USAGE, ERR_FAILED: no executor can serve these ranks. */
     int (*choose)(const struct executor_question *question, const struct executor_ops **ops,
                   struct allreduce_link *link);
-    void (*libraries)(char *text, size_t bytes); /* as allreduce_libraries; NULL: none */
-};
-extern const struct executor_kind host_executors; /* host/executor.c */
-/* cuda/executor.c, or NULL from cuda_absent.c */
-extern const struct executor_kind *const cuda_executors;
-const struct executor_kind *executor_kind(enum device_kind kind); /* NULL: not built in */
 
-/* Remote loads and stores of one step, charged as copies are. */
+    void (*libraries)(char *text, size_t bytes); /* as allreduce_libraries; NULL: there are none */
+};
+
+extern const struct executor_kind host_executors;        /* host/executor.c */
+extern const struct executor_kind *const cuda_executors; /* cuda/; NULL in a build without CUDA */
+
+/* For executors: charges the bytes that a step loads from and stores to other ranks' memory. */
 void executor_charge(const struct executor_ranks *ranks, const struct plan_step *step);
 
 #ifdef __cplusplus

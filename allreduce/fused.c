@@ -15,7 +15,7 @@
  * In place and without scratch: rank 0 reads each element n times before it writes it n times.
  *
  * Flags               written by        read by           meaning
- *   ready, epoch 1    each rank r > 0   rank 0            r's data holds its input and may be written
+ *   ready, epoch 1    each rank r > 0   rank 0            r's data may be read and written
  *   done,  epoch 1    rank 0            each rank r > 0   r's data holds the sum and is left alone
  *
  * Early overwriting. Rank 0 alone touches anybody's data, between ready and done. A rank r > 0

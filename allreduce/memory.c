@@ -1,0 +1,205 @@
+/* Memory that the ranks share: each rank offers a piece of its device memory, learns the offers of
+ * all others in one exchange, and maps them. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "allreduce/state.h"
+#include "base/error.h"
+
+/* What a rank tells the others about a piece of its memory. */
+struct offer {
+    struct memory_handle handle;
+    uint64_t size;                  /* elements; must agree on all ranks */
+    struct allreduce_config config; /* must agree on all ranks */
+    struct allreduce_link link;     /* rank 0's holds for all */
+};
+
+static int same_config(const struct allreduce_config *a, const struct allreduce_config *b) {
+    return a->algorithm == b->algorithm && a->any_order == b->any_order &&
+           a->plan.align == b->plan.align && a->plan.slice == b->plan.slice &&
+           a->plan.pipeline_from == b->plan.pipeline_from && a->plan.slices == b->plan.slices &&
+           a->plan.scratch == b->plan.scratch;
+}
+
+static int check_offers(const struct allreduce *ar, const struct offer *offers) {
+    int me = ar->ranks.rank;
+    for (int r = 0; r < ar->ranks.n; r++) {
+        if (!same_config(&offers[r].config, &offers[me].config))
+            return fail(ERR_USAGE,
+                        "allreduce: rank %d is set to %s, rank %d to %s (or another slice): give "
+                        "all ranks the same",
+                        me, allreduce_algorithm_name(offers[me].config.algorithm), r,
+                        allreduce_algorithm_name(offers[r].config.algorithm));
+        if (offers[r].size != offers[me].size)
+            return fail(ERR_USAGE,
+                        "allreduce: rank %d shares %llu elements, rank %d %llu: register the same "
+                        "on all ranks",
+                        me, (unsigned long long)offers[me].size, r,
+                        (unsigned long long)offers[r].size);
+    }
+    return OK;
+}
+
+int choose_executor(struct allreduce *ar, const struct memory_handle *const *handles) {
+    if (ar->ops) return OK;
+    struct executor_question question = {
+        .device = ar->device,
+        .algorithm = ar->config.algorithm,
+        .n = ar->ranks.n,
+        .rank = ar->ranks.rank,
+    };
+    for (int r = 0; handles && r < ar->ranks.n; r++)
+        question.handle[r] = handles[r];
+    return ar->kind->choose(&question, &ar->ops, &ar->link);
+}
+
+/* All ranks see the same offers and rank 0's figures, so they choose the same executor. */
+static int choose_by_offers(struct allreduce *ar, const struct offer *offers) {
+    const struct memory_handle *handles[MAX_DEVICES];
+    for (int r = 0; r < ar->ranks.n; r++)
+        handles[r] = &offers[r].handle;
+    if (!ar->ops) ar->link = offers[0].link;
+    return choose_executor(ar, handles);
+}
+
+/* Where the executor runs no plans, a library reaches the peers by itself and nothing is mapped. */
+static int import_all(struct allreduce *ar, const struct offer *offers, const int *fds,
+                      struct shared *memory) {
+    for (int r = 0; r < ar->ranks.n; r++) {
+        ar->ranks.link[r] = offers[r].handle.device;
+        if (r == ar->ranks.rank || !ar->ops->runs_plans) continue;
+        void *mapped;
+        CHECK(device_import(ar->device, &offers[r].handle, fds[r], &mapped));
+        memory->of[r] = mapped;
+    }
+    return OK;
+}
+
+/* Collective: each rank offers own[0..size), and all ranks map all offers into `memory`. On
+ * failure nothing is mapped. */
+static int share(struct allreduce *ar, float *own, size_t size, struct shared *memory) {
+    int n = ar->ranks.n, fd = -1, fds[MAX_DEVICES], code = OK;
+    struct offer mine, *offers = calloc((size_t)n, sizeof *offers);
+    if (!offers)
+        return fail(ERR_MEMORY, "allreduce: no host memory for the handles of %d ranks: free some",
+                    n);
+    for (int r = 0; r < n; r++)
+        fds[r] = -1;
+    memset(memory, 0, sizeof *memory);
+    memory->of[ar->ranks.rank] = own;
+    memset(&mine, 0, sizeof mine); /* padding bytes travel too */
+    mine.size = size;
+    mine.config = ar->config;
+    mine.link = ar->link;
+    CHECK_GOTO(device_export(ar->device, own, &mine.handle, &fd), code, out);
+    CHECK_GOTO(comm_exchange(ar->comm, &mine, sizeof mine, fd, offers, fds), code, out);
+    CHECK_GOTO(check_offers(ar, offers), code, out);
+    CHECK_GOTO(choose_by_offers(ar, offers), code, out);
+    code = import_all(ar, offers, fds, memory);
+out:
+    for (int r = 0; r < n; r++)
+        if (fds[r] >= 0) close(fds[r]);
+    free(offers);
+    if (code) unshare(ar, memory);
+    return code;
+}
+
+void unshare(struct allreduce *ar, struct shared *memory) {
+    for (int r = 0; r < ar->ranks.n; r++) {
+        if (r != ar->ranks.rank && memory->of[r]) device_unimport(ar->device, memory->of[r]);
+        memory->of[r] = NULL;
+    }
+}
+
+/* ---- the slab ---- */
+
+/* Elements in one half of scratch. Only naive and oneshot use scratch. */
+static size_t scratch_half(const struct allreduce *ar) {
+    enum allreduce_algorithm a = ar->config.algorithm;
+    if (a != ALLREDUCE_AUTO && a != ALLREDUCE_NAIVE && a != ALLREDUCE_ONESHOT) return 0;
+    size_t pad = ar->kind->scratch_pad, half = ar->config.plan.scratch;
+    return pad ? (half + 2 * pad - 1) / pad * pad : half;
+}
+
+/* A peer learns where the flags are only after they have been cleared. */
+int take_slab(struct allreduce *ar) {
+    struct executor_ranks *ranks = &ar->ranks;
+    size_t flags = ar->kind->flags_bytes(ranks->n);
+    ranks->half = scratch_half(ar);
+    void *own;
+    CHECK(device_alloc(ar->device, &own, flags + 2 * ranks->half * sizeof(float), MEM_COMM));
+    int code = ar->kind->clear(ar->device, own, flags);
+    if (!code) code = share(ar, own, ranks->half, &ar->slab);
+    if (code) {
+        device_free(ar->device, own);
+        memset(&ar->slab, 0, sizeof ar->slab);
+        return code;
+    }
+    for (int r = 0; r < ranks->n; r++) {
+        if (!ar->slab.of[r]) continue;
+        ranks->flags[r] = ar->slab.of[r];
+        ranks->scratch[r] = ar->slab.of[r] + flags / sizeof(float);
+    }
+    return OK;
+}
+
+/* ---- registered buffers ---- */
+
+int allreduce_register(struct allreduce *ar, float *data, size_t count) {
+    struct registration *added = calloc(1, sizeof *added);
+    if (!added)
+        return fail(ERR_MEMORY, "allreduce: no host memory to register a buffer: free some");
+    added->count = count;
+    added->memory.of[ar->ranks.rank] = data;
+    int code = ar->ranks.n > 1 ? share(ar, data, count, &added->memory) : OK;
+    if (code) {
+        free(added);
+        return code;
+    }
+    added->next = ar->registrations;
+    ar->registrations = added;
+    return OK;
+}
+
+/* Where the job has failed, calls may still be under way: the buffer then stays registered until
+ * allreduce_free, which releases those calls first. */
+int allreduce_unregister(struct allreduce *ar, float *data) {
+    struct registration **link = &ar->registrations;
+    while (*link && (*link)->memory.of[ar->ranks.rank] != data)
+        link = &(*link)->next;
+    struct registration *gone = *link;
+    if (!gone)
+        return fail(ERR_FAILED,
+                    "allreduce: %p is not registered: register it first, or give its first element",
+                    (void *)data);
+    CHECK(leave_together(ar, "end of a shared buffer"));
+    *link = gone->next;
+    unshare(ar, &gone->memory);
+    free(gone);
+    return ar->ranks.n > 1 ? comm_barrier(ar->comm, "end of a shared buffer") : OK;
+}
+
+const struct registration *find_registration(const struct allreduce *ar, const float *data,
+                                             size_t count, size_t *offset) {
+    for (const struct registration *r = ar->registrations; r; r = r->next) {
+        uintptr_t from = (uintptr_t)r->memory.of[ar->ranks.rank], at = (uintptr_t)data;
+        if (at < from || (at - from) % sizeof(float)) continue;
+        *offset = (at - from) / sizeof(float);
+        if (*offset <= r->count && count <= r->count - *offset) return r;
+    }
+    return NULL;
+}
+
+/* A mapping may go only when its rank has left its last call, and memory only when no mapping is
+ * left: stream sync, barrier, unmap, barrier; then the owner may free. With CUDA's IPC a peer may
+ * still be storing into what is unmapped here, hence the first barrier, which is this one; the
+ * second is for the owner. A job that has failed skips both: the dead cannot come, and no rank
+ * touches shared memory any more, because each of its waits has ended with an error or has been
+ * released. */
+int leave_together(struct allreduce *ar, const char *what) {
+    if (ar->stream) CHECK(stream_sync(ar->stream));
+    if (ar->ranks.n == 1) return OK;
+    CHECK(comm_check(ar->comm));
+    return comm_barrier(ar->comm, what);
+}

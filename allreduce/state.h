@@ -1,0 +1,78 @@
+/* The object behind allreduce.h, for its three files:
+ *
+ *     allreduce.c   its beginning and its end
+ *     memory.c      memory that the ranks share: flags, scratch, registered buffers
+ *     calls.c       plans that are kept, calls put on a stream
+ */
+#ifndef ALLREDUCE_STATE_H
+#define ALLREDUCE_STATE_H
+
+#include "allreduce/allreduce.h"
+#include "allreduce/executor.h"
+
+/* One piece of device memory of each rank, as this rank reaches it: its own pointer, and a
+ * mapping of each peer's. NULL where there is no mapping. */
+struct shared {
+    float *of[MAX_DEVICES];
+};
+
+/* A buffer of the caller that allreduce_register has shared. */
+struct registration {
+    struct shared memory;
+    size_t count; /* elements */
+    struct registration *next;
+};
+
+/* The plan for one count. Plans are kept until the object is freed: a training run has a handful
+ * of counts, and a steady step allocates nothing. */
+struct kept_plan {
+    struct plan plan;
+    void *kept;     /* the executor's own form of it */
+    uint64_t moved; /* bytes that this rank's steps move over links */
+    struct kept_plan *next;
+};
+
+struct allreduce {
+    struct allreduce_config config;
+    struct comm *comm; /* NULL: a world of one rank */
+    struct device *device;
+    struct stream *stream; /* the one that calls were put on; NULL before the first call */
+
+    const struct executor_kind *kind;
+    const struct executor_ops *ops; /* NULL before choose_executor */
+    struct executor *executor;      /* NULL before its open */
+    struct executor_ranks ranks;
+    struct allreduce_link link; /* rank 0's figures, so that `auto` chooses alike on all ranks */
+
+    struct shared slab; /* this object's memory: flags, then two halves of scratch */
+    struct registration *registrations;
+    struct kept_plan *plans;
+    uint64_t base;  /* what the next call's epochs are added to */
+    uint64_t calls; /* calls that were not empty: the parity chooses the half of scratch */
+};
+
+/* ---- memory.c ---- */
+
+/* Chooses the executor and the figures of the link, once. A world of one rank calls it directly;
+ * others get there through take_slab, which knows whose memory lies where. */
+int choose_executor(struct allreduce *ar, const struct memory_handle *const *handles /* [n] */);
+
+/* Collective: allocates the slab and maps the peers'. On failure nothing is left of it. */
+int take_slab(struct allreduce *ar);
+
+/* Unmaps the peers' parts. Nothing may be under way on them. */
+void unshare(struct allreduce *ar, struct shared *memory);
+
+/* The registered buffer that holds data[0..count), and where in it, in elements; NULL: none. */
+const struct registration *find_registration(const struct allreduce *ar, const float *data,
+                                             size_t count, size_t *offset);
+
+/* Waits until this rank's calls are done and all ranks have come here. A peer may unmap and free
+ * its memory after this. `what` names the wait in errors. */
+int leave_together(struct allreduce *ar, const char *what);
+
+/* ---- calls.c ---- */
+
+void drop_plans(struct allreduce *ar);
+
+#endif
