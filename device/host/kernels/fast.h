@@ -3,6 +3,15 @@
 #ifndef DEVICE_HOST_KERNELS_FAST_H
 #define DEVICE_HOST_KERNELS_FAST_H
 
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 #include "base/philox.h"
 #include "device/host/kernels/hash_mix.h"
 #include "device/host/kernels/reference.h"

@@ -1,8 +1,17 @@
-/* The fast path for AVX512. */
+/* The fast path for AVX-512. */
 #include "device/host/kernels/fast.h"
 
 #if defined(__x86_64__)
+#if defined(__clang__)
+#pragma clang attribute push( \
+    __attribute__((target("avx512f,avx512dq,avx512bw,avx512vl,avx2,fma"))), apply_to = function)
+#else
 #pragma GCC target("avx512f,avx512dq,avx512bw,avx512vl,avx2,fma")
+#endif
+#define LANES 16
 #define KERNELS n16_avx512_kernels
 #include "device/host/kernels/n16.inc.h"
+#if defined(__clang__)
+#pragma clang attribute pop
+#endif
 #endif

@@ -7,24 +7,10 @@
  * lane sees the same operations in the same order: the bits are equal on all three. That needs
  * one thing more: a multiply-add that rounds once everywhere. Under -ffp-contract=off the
  * compiler never fuses by itself, so fused() asks for it by name. */
-#include <math.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
-
-#if defined(__AVX512F__)
-#define LANES 16
+#if LANES == 16
 #define ACCUMULATORS 28 /* of 32 registers; the rest hold operands */
-#elif defined(__AVX2__)
-#define LANES 8
-#define ACCUMULATORS 13 /* of 16 */
 #else
-#define LANES 4
-#define ACCUMULATORS 13
+#define ACCUMULATORS 13 /* of 16 */
 #endif
 enum { PARTS = GROUP / LANES };
 
@@ -37,7 +23,11 @@ typedef float vec_in_memory __attribute__((vector_size(LANES * 4), aligned(4), m
 #define INLINE static inline __attribute__((always_inline))
 /* A register tile is an array of fixed size, indexed by constants alone: every loop over it must
  * be unrolled whole. */
+#if defined(__clang__)
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
 #define UNROLL _Pragma("GCC unroll 32")
+#endif
 
 INLINE vec load(const float *p) {
     return *(const vec_in_memory *)p;
@@ -48,7 +38,7 @@ INLINE vec load(const float *p) {
  * waits for. */
 INLINE vec load_once(const float *p) {
     vec v = load(p);
-#if defined(__AVX512F__)
+#if LANES == 16
     __asm__("" : "+v"(v));
 #elif defined(__x86_64__)
     __asm__("" : "+x"(v));
@@ -66,9 +56,9 @@ INLINE vec splat(float s) {
 
 /* a * b + c, rounded once. */
 INLINE vec fused(vec a, vec b, vec c) {
-#if defined(__AVX512F__)
+#if LANES == 16
     return (vec)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
-#elif defined(__AVX2__)
+#elif LANES == 8
     return (vec)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
 #else
     UNROLL for (int i = 0; i < LANES; i++) c[i] = __builtin_fmaf(a[i], b[i], c[i]);
@@ -78,9 +68,9 @@ INLINE vec fused(vec a, vec b, vec c) {
 
 /* Square roots, correctly rounded everywhere. */
 INLINE vec roots(vec x) {
-#if defined(__AVX512F__)
+#if LANES == 16
     return (vec)_mm512_sqrt_ps((__m512)x);
-#elif defined(__AVX2__)
+#elif LANES == 8
     return (vec)_mm256_sqrt_ps((__m256)x);
 #else
     UNROLL for (int i = 0; i < LANES; i++) x[i] = __builtin_sqrtf(x[i]);
@@ -88,20 +78,37 @@ INLINE vec roots(vec x) {
 #endif
 }
 
-/* Pairs in memory, a b a b ..., as a vector of the a and one of the b; and back. */
+/* SHUFFLE(a, b, from, d): the vector whose lane l is lane from(l, d) of a and b, b's lanes being
+ * numbered from LANES on. The compilers want every index as a constant of its own. */
+#if LANES == 16
+#define EACH_LANE(f, d)                                                                       \
+    f(0, d), f(1, d), f(2, d), f(3, d), f(4, d), f(5, d), f(6, d), f(7, d), f(8, d), f(9, d), \
+        f(10, d), f(11, d), f(12, d), f(13, d), f(14, d), f(15, d)
+#elif LANES == 8
+#define EACH_LANE(f, d) f(0, d), f(1, d), f(2, d), f(3, d), f(4, d), f(5, d), f(6, d), f(7, d)
+#else
+#define EACH_LANE(f, d) f(0, d), f(1, d), f(2, d), f(3, d)
+#endif
+#if defined(__clang__) || __GNUC__ >= 12
+#define SHUFFLE(a, b, from, d) __builtin_shufflevector(a, b, EACH_LANE(from, d))
+#else
+#define SHUFFLE(a, b, from, d) __builtin_shuffle(a, b, (ivec){EACH_LANE(from, d)})
+#endif
+
+/* Pairs in memory, a b a b ..., as a vector of the a and one of the b; and back. `half` 1 means
+ * the second half of the pairs. */
+#define MEMBER(l, second) (2 * (l) + (second))
+#define PAIRED(l, half) ((l) / 2 + (l) % 2 * LANES + (half)*LANES / 2)
+
 INLINE void load_pairs(const float *pairs, vec *a, vec *b) {
     vec low = load(pairs), high = load(pairs + LANES);
-    ivec even = {0}; /* indices into both, the second's from LANES on */
-    UNROLL for (int i = 0; i < LANES; i++) even[i] = 2 * i;
-    *a = __builtin_shuffle(low, high, even);
-    *b = __builtin_shuffle(low, high, even + 1);
+    *a = SHUFFLE(low, high, MEMBER, 0);
+    *b = SHUFFLE(low, high, MEMBER, 1);
 }
 
 INLINE void store_pairs(float *pairs, vec a, vec b) {
-    ivec low = {0};
-    UNROLL for (int i = 0; i < LANES; i++) low[i] = i / 2 + i % 2 * LANES;
-    store(pairs, __builtin_shuffle(a, b, low));
-    store(pairs + LANES, __builtin_shuffle(a, b, low + LANES / 2));
+    store(pairs, SHUFFLE(a, b, PAIRED, 0));
+    store(pairs + LANES, SHUFFLE(a, b, PAIRED, 1));
 }
 
 /* mask (all ones or all zeros a lane) ? a : b */
@@ -119,25 +126,30 @@ INLINE float sum_of_group(const float *lanes) {
     return s[0];
 }
 
+/* One step of a transposition: rows that differ in bit d of their number exchange the lanes that
+ * differ in bit d of theirs. */
+#define LOW_ROW(l, d) ((l) & (d) ? LANES + (l) - (d) : (l))
+#define HIGH_ROW(l, d) ((l) & (d) ? LANES + (l) : (l) + (d))
+#define EXCHANGE(row, d)                                \
+    UNROLL for (int i = 0; i < LANES; i++) {            \
+        if (i & (d)) continue;                          \
+        vec low = row[i], high = row[i + (d)];          \
+        row[i] = SHUFFLE(low, high, LOW_ROW, d);        \
+        row[i + (d)] = SHUFFLE(low, high, HIGH_ROW, d); \
+    }
+
 /* y[column][row] = x[row][column] of a LANES x LANES block whose rows lie x_step and y_step
- * floats apart. In turn for d = 1, 2, 4, ...: rows that differ in bit d exchange the lanes that
- * differ in bit d. */
+ * floats apart. */
 INLINE void transpose(const float *x, size_t x_step, float *y, size_t y_step) {
     vec row[LANES];
     UNROLL for (int i = 0; i < LANES; i++) row[i] = load(x + i * x_step);
-    UNROLL for (int d = 1; d < LANES; d *= 2) {
-        /* lane l of the new row: an index into both rows, the second's from LANES on */
-        ivec low = {0}, high = {0};
-        UNROLL for (int l = 0; l < LANES; l++) {
-            low[l] = l & d ? LANES + l - d : l;
-            high[l] = l & d ? LANES + l : l + d;
-        }
-        UNROLL for (int i = 0; i < LANES; i++) {
-            if (i & d) continue;
-            vec a = row[i], b = row[i + d];
-            row[i] = __builtin_shuffle(a, b, low);
-            row[i + d] = __builtin_shuffle(a, b, high);
-        }
-    }
+    EXCHANGE(row, 1)
+    EXCHANGE(row, 2)
+#if LANES > 4
+    EXCHANGE(row, 4)
+#endif
+#if LANES > 8
+    EXCHANGE(row, 8)
+#endif
     UNROLL for (int i = 0; i < LANES; i++) store(y + i * y_step, row[i]);
 }
