@@ -132,7 +132,7 @@ static struct tensor make(enum dtype dtype, int rank, int d0, int d1, int d2, in
     t.data = must(aligned_alloc(64, (tensor_bytes(&t) + 127) / 64 * 64));
     memset(t.data, 0, tensor_bytes(&t));
     for (size_t i = 0; dtype == DTYPE_F32 && i < tensor_count(&t); i++)
-        tensor_f32(&t)[i] = (float)rand() / RAND_MAX - .5f;
+        tensor_f32(&t)[i] = (float)rand() / (float)RAND_MAX - .5f;
     return t;
 }
 

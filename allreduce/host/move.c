@@ -18,22 +18,29 @@ enum { LANES = 16, VECS = 4, BLOCK = LANES * VECS };
 #define LOAD(from) (*(const vec *)(from))
 #define STORE(to, v) (*(vec *)(to) = (v))
 
-#pragma GCC push_options
+#if defined(__clang__) /* unrolls these loops at -O2, and takes registers of any width */
+#define WIDE "avx512f"
+#else
 #pragma GCC optimize("O3")
-#define SUFFIX(name) name##_generic
-#include "allreduce/host/move.inc.h"
-#undef SUFFIX
-#if defined(__x86_64__)
-#pragma GCC target("avx2")
-#define SUFFIX(name) name##_avx2
-#include "allreduce/host/move.inc.h"
-#undef SUFFIX
-#pragma GCC target("avx512f,prefer-vector-width=512")
-#define SUFFIX(name) name##_avx512
-#include "allreduce/host/move.inc.h"
-#undef SUFFIX
+#define WIDE "avx512f,prefer-vector-width=512"
 #endif
-#pragma GCC pop_options
+#define SUFFIX(name) name##_generic
+#define TARGET
+#include "allreduce/host/move.inc.h"
+#undef SUFFIX
+#undef TARGET
+#if defined(__x86_64__)
+#define SUFFIX(name) name##_avx2
+#define TARGET __attribute__((target("avx2")))
+#include "allreduce/host/move.inc.h"
+#undef SUFFIX
+#undef TARGET
+#define SUFFIX(name) name##_avx512
+#define TARGET __attribute__((target(WIDE)))
+#include "allreduce/host/move.inc.h"
+#undef SUFFIX
+#undef TARGET
+#endif
 
 #define MOVES(name) \
     { #name, scale_copy_##name, reduce_##name, sum_##name }

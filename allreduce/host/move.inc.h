@@ -1,12 +1,12 @@
 /* The loops of host/move.c, compiled once for each set of vector instructions: SUFFIX(name)
- * names the set's version.
+ * names the set's version, TARGET tells the compiler of the set.
  *
  * `vec` is the compiler's own vector type; where the machine's vectors are narrower it makes
  * several of one. A function must not take or return one (the calling convention would depend on
  * the set), hence LOAD and STORE. */
 
-static void SUFFIX(scale_copy)(float *const *dest, int dests, const float *source, float scale,
-                               size_t length) {
+static TARGET void SUFFIX(scale_copy)(float *const *dest, int dests, const float *source,
+                                      float scale, size_t length) {
     size_t i = 0;
     for (; i + LANES <= length; i += LANES) {
         vec v = LOAD(source + i) * scale;
@@ -20,8 +20,8 @@ static void SUFFIX(scale_copy)(float *const *dest, int dests, const float *sourc
     }
 }
 
-static void SUFFIX(reduce)(float *const *dest, int dests, const float *own, float own_scale,
-                           const float *source, float source_scale, size_t length) {
+static TARGET void SUFFIX(reduce)(float *const *dest, int dests, const float *own, float own_scale,
+                                  const float *source, float source_scale, size_t length) {
     size_t i = 0;
     for (; i + LANES <= length; i += LANES) {
         vec v = LOAD(own + i) * own_scale + LOAD(source + i) * source_scale;
@@ -37,7 +37,7 @@ static void SUFFIX(reduce)(float *const *dest, int dests, const float *own, floa
 
 /* fold_sum_float on blocks of BLOCK elements; returns how many elements it did. Inlined with a
  * constant n the terms live in registers. */
-static inline __attribute__((always_inline)) size_t
+static inline TARGET __attribute__((always_inline)) size_t
 SUFFIX(sum_blocks)(float *const *dest, int dests, const float *const *source, int n, float scale,
                    size_t length) {
     vec term[(MAX_DEVICES + 1) / 2][VECS];
@@ -63,8 +63,8 @@ SUFFIX(sum_blocks)(float *const *dest, int dests, const float *const *source, in
     return i;
 }
 
-static void SUFFIX(sum)(float *const *dest, int dests, const float *const *source, int n,
-                        float scale, size_t length) {
+static TARGET void SUFFIX(sum)(float *const *dest, int dests, const float *const *source, int n,
+                               float scale, size_t length) {
     size_t i;
     switch (n) {
     case 2: i = SUFFIX(sum_blocks)(dest, dests, source, 2, scale, length); break;

@@ -174,8 +174,8 @@ Test(dp_workers, run_every_index_and_name_the_lowest_failure, .timeout = 60) {
             cr_assert_eq(workers_run(workers, work, &job, &own_end), lowest);
             cr_assert(own_end > 0 && own_end <= now_ns());
             for (int i = 0; i < n; i++) {
-                char want[32];
-                snprintf(want, sizeof want, job.fails[i] ? "failure of %d" : "", i);
+                char want[32] = "";
+                if (job.fails[i]) snprintf(want, sizeof want, "failure of %d", i);
                 cr_assert_eq(job.ran[i], round + 1, "index %d", i);
                 cr_assert_eq(workers_code(workers, i), job.fails[i]);
                 cr_assert_str_eq(workers_text(workers, i), want);
