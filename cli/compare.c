@@ -1,4 +1,4 @@
-/* duet compare and duet demo: three jobs, one table, the verdict. */
+/* duet compare and duet demo: train in all three modes, then print the table and the verdict. */
 #include <stdio.h>
 #include <string.h>
 
@@ -11,7 +11,9 @@
 #include "report/table.h"
 #include "train/compare.h"
 
-enum { CHAPTER_EPOCHS = 10, DEMO_EPOCHS = 3 }; /* three fit in 3 minutes on 2 cores */
+/* The epochs of the chapter's program, and of the demo, which takes less than 3 minutes on 2
+ * cores. */
+enum { CHAPTER_EPOCHS = 10, DEMO_EPOCHS = 3 };
 
 static int write_json(struct atomic_file *file, const struct comparison *c) {
     struct json_writer w;
@@ -34,7 +36,7 @@ static int write_trace(struct atomic_file *file, const struct comparison *c) {
     return chrome_trace_write(file, c->config.trace, runs, MODE_COUNT);
 }
 
-/* Everything after the three runs: shown also when the verdict is bad. */
+/* Prints the results of the three runs, whatever the verdict is. */
 static void show(const struct comparison *c) {
     const struct run_record *single = &c->run[MODE_SINGLE];
     printf("\n%s on %s, ", single->model, single->dataset);
@@ -69,7 +71,8 @@ static int run(struct run_config *config, int chapter) {
         printf("%-7s", mode_title(mode));
         chapter_line(stdout, &comparison.run[mode]);
     }
-    char text[1024]; /* the verdict's words matter more than those of a full disk */
+    /* If a file cannot be written either, the error of the comparison is the one to report. */
+    char text[1024];
     snprintf(text, sizeof text, "%s", error_message());
     int written = write_json(&json, &comparison);
     if (!written) written = write_trace(&trace, &comparison);
@@ -91,7 +94,7 @@ int command_compare(int argc, char **argv) {
     return help ? flags_help("compare"), 0 : run(&config, 0);
 }
 
-/* The chapter trains for 10 epochs; less is said. */
+/* Says what the demo trains, and where it trains for less than the chapter does. */
 static void announce(const struct run_config *config) {
     printf("d2l's multi-GPU chapter, three ways: %s, ", config->model);
     if (config->steps) printf("at most %d steps of ", config->steps);

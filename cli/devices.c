@@ -1,5 +1,6 @@
-/* duet devices: what there is to train on: emulated devices and their memory by default, GPUs
- * and how a job's devices share them, and the libraries that a GPU's products may use. */
+/* duet devices: what there is to train on. It lists the emulated devices and their default
+ * memory, the GPUs and how the devices of a run share them, and the libraries that training on
+ * GPUs may use. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -10,18 +11,20 @@
 #include "device/device.h"
 #include "doctor/cuda/gpu.h"
 
+enum { MOST_LISTED = 8 }; /* devices whose default memory is listed */
+
 static void list_emulated(void) {
     static const char *const isas[] = {"avx512", "avx2", "generic"};
     const char *isa = "generic";
     for (int i = 2; i >= 0; i--)
         if (host_fast_kernel(OP_CONV2D_FORWARD, isas[i])) isa = isas[i];
-    printf("cpu     emulated devices, each with a core's arithmetic (%s kernels) and memory of its "
-           "own; 1 to "
-           "%d of them\n",
-           isa, MAX_DEVICES);
+    printf(
+        "cpu     1 to %d emulated devices: each computes on one core (%s kernels) and has its own "
+        "memory\n",
+        MAX_DEVICES, isa);
     printf("        %ld cores here: more devices than cores share them\n",
            sysconf(_SC_NPROCESSORS_ONLN));
-    for (int n = 1; n <= 8; n *= 2) {
+    for (int n = 1; n <= MOST_LISTED; n *= 2) {
         char text[32];
         printf("        %d device%s: %s of memory each by default\n", n, n > 1 ? "s" : "",
                format_bytes(device_default_memory(n), text, sizeof text));
@@ -52,11 +55,11 @@ static void list_gpus(void) {
     for (int gpu = 0; gpu < gpus; gpu++)
         list_gpu(gpu);
     if (gpus > 1)
-        printf("        device i of a job is on GPU i mod %d: above %d devices share GPUs, and "
+        printf("        device i of a run is on GPU i mod %d; more than %d devices share GPUs and "
                "their memory\n",
                gpus, gpus);
     else
-        printf("        all devices of a job share it, and its memory\n");
+        printf("        all devices of a run share it and its memory\n");
     device_libraries(DEVICE_CUDA, libraries, sizeof libraries);
     printf("        libraries, for --cuda-math library: %s\n", libraries);
     allreduce_libraries(DEVICE_CUDA, libraries, sizeof libraries);
@@ -65,8 +68,8 @@ static void list_gpus(void) {
 
 int command_devices(int argc, char **argv) {
     if (argc && (!strcmp(argv[0], "--help") || !strcmp(argv[0], "-h")))
-        return printf("usage: duet devices\nlists the devices that --device and --devices choose "
-                      "from\n"),
+        return printf("usage: duet devices\n\nLists the devices that --device and --devices choose "
+                      "from.\n"),
                0;
     if (argc)
         return report_error(fail(ERR_USAGE, "unknown flag: %s: duet devices takes none", argv[0]));

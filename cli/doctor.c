@@ -1,4 +1,4 @@
-/* duet doctor: checks this machine and prints what was found, one row a finding. */
+/* duet doctor: checks this machine and prints each finding as a row of a table. */
 #include <stdio.h>
 #include <string.h>
 
@@ -10,35 +10,37 @@
 #include "doctor/doctor.h"
 
 static int help(void) {
-    printf("usage: duet doctor [--device auto|cpu|cuda] [--quick] [--tf32] [--timeout SECONDS] "
-           "[--seed S] [--json FILE]\n"
-           "checks what Duet needs of this machine: memory, streams, copies between devices, "
-           "memory of other\n"
-           "processes, every operation and allreduce against its reference, a training step of two "
-           "models\n\n"
-           "  --device auto|cpu|cuda  auto (default): emulated devices, and GPUs where there are "
-           "any; cuda: GPUs,\n"
-           "                          and none being here is off\n"
-           "  --quick                 smaller blocks and fewer shapes\n"
-           "  --tf32                  GPUs may round the inputs of products to tf32, and are "
-           "judged by its bound\n"
-           "  --timeout SECONDS       that a single step of a check may take (default 60)\n"
-           "  --seed S                of all data (default: a fresh one, printed)\n"
-           "  --json FILE             write the findings as JSON\n\n"
-           "exit status: 0 nothing is off, 3 something is, 2 wrong usage\n");
+    printf(
+        "usage: duet doctor [flags]\n\n"
+        "Checks what Duet needs of this machine: memory, streams, copies between devices, the\n"
+        "memory of other processes, every operation and allreduce against its reference, and a\n"
+        "training step of two models.\n\n"
+        "  --device auto|cpu|cuda  auto: emulated devices, and GPUs where there are any\n"
+        "                          (default); cpu: emulated devices alone; cuda: GPUs, and that\n"
+        "                          there is none counts as off\n"
+        "  --quick                 use smaller blocks and fewer shapes\n"
+        "  --tf32                  let GPUs round the inputs of products to tf32, and judge them\n"
+        "                          by the bound of tf32\n"
+        "  --timeout SECONDS       the deadline of each step of a check (default 60)\n"
+        "  --seed S                the seed of all data (default: a new one, which is printed)\n"
+        "  --json FILE             write the findings as JSON\n\n"
+        "exit status: 0 nothing is off, 2 wrong usage, 3 something is off\n");
     return 0;
 }
 
 struct words {
     struct doctor_config config;
-    const char *json; /* NULL: not asked for */
+    const char *json; /* path of the JSON file; NULL: not asked for */
     int help;
 };
 
+/* By enum doctor_target. */
+static const char *const target_names[] = {"auto", "cpu", "cuda"};
+enum { TARGETS = sizeof target_names / sizeof *target_names };
+
 static int read_target(const char *text, struct doctor_config *config) {
-    static const char *const names[] = {"auto", "cpu", "cuda"};
-    for (int i = 0; i < 3; i++) {
-        if (strcmp(names[i], text)) continue;
+    for (int i = 0; i < TARGETS; i++) {
+        if (strcmp(target_names[i], text)) continue;
         config->target = (enum doctor_target)i;
         return OK;
     }
@@ -97,12 +99,11 @@ static void show(void *context, const struct finding *finding) {
 
 static int write_json(struct atomic_file *file, const struct words *w,
                       const struct findings *findings, double seconds) {
-    static const char *const targets[] = {"auto", "cpu", "cuda"};
     struct json_writer j;
     if (!w->json) return OK;
     json_start(&j, file->file);
     json_object(&j, NULL);
-    json_string(&j, "device", targets[w->config.target]);
+    json_string(&j, "device", target_names[w->config.target]);
     json_integer(&j, "seed", (int64_t)w->config.seed);
     json_boolean(&j, "quick", w->config.quick);
     json_boolean(&j, "tf32", w->config.tf32);
@@ -126,8 +127,9 @@ static int examine(const struct words *w, struct findings *findings) {
                findings_count(findings, FINDING_OK), findings_count(findings, FINDING_OFF),
                findings_count(findings, FINDING_NOT_HERE), (unsigned long long)w->config.seed,
                seconds);
-        fflush(stdout);  /* before the line on stderr */
-        char text[1024]; /* what is off matters more than a full disk */
+        fflush(stdout); /* before the line on stderr */
+        /* If the file cannot be written either, what is off is the error to report. */
+        char text[1024];
         snprintf(text, sizeof text, "%s", error_message());
         int written = write_json(&json, w, findings, seconds);
         code = code ? fail(code, "%s", text) : written;

@@ -4,21 +4,22 @@
 
 #include "train/run.h"
 
-/* Reads argv[0..argc) (the words behind the subcommand) into *config. Dash and underscore are
- * the same inside a flag; a value may follow as the next word or behind '='. ERR_USAGE names an
- * unknown flag, a missing value, what is wrong with a value, or two outputs that would go to the
- * same file, or one that would replace the file of --init-from and is no --save. *help is set to
- * 1 by --help and -h, and reading ends there. */
+/* Reads argv[0..argc), the words after the subcommand, into *config, which must hold the
+ * defaults. A dash and an underscore inside a flag are the same; the value is the next word, or
+ * follows '='.
+ * --help and -h set *help to 1 and end the reading; otherwise it is 0. ERR_USAGE says which flag is
+ * unknown, has no value or a wrong one, or which two outputs would go to the same file. An
+ * output must not replace the file of --init-from either, unless it is --save. */
 int flags_parse(int argc, char **argv, struct run_config *config, int *help);
 
-/* flags_parse for a command that trains in several modes, whose name is `command`. ERR_USAGE,
- * too, if --save or --log-loss was given, since it writes neither, or --mode, since it takes
- * them all. Silence would cost the user a whole run. config->mode is MODE_DP, so that checks
- * count the devices. */
+/* flags_parse for `command`, which trains in several modes. It refuses --mode, since it runs
+ * several, and --save and --log-loss, since it writes neither: the user would learn that only
+ * after the whole run. Sets config->mode to MODE_DP, so that run_config_check looks at all
+ * devices. */
 int flags_parse_all_modes(int argc, char **argv, struct run_config *config, int *help,
                           const char *command);
 
-/* Prints the table: flag, default, meaning; above it the usage of `command`, NULL: of none. */
+/* Prints every flag with its meaning and default. command NULL: without a usage line above it. */
 void flags_help(const char *command);
 
 #endif

@@ -1,5 +1,5 @@
-/* duet profile: DP, DP with the loss in forward, DDP: a few steps of each, one table below the
- * other. */
+/* duet profile: a few steps each of DP, of DP with the loss in forward and of DDP; one table for
+ * each. */
 #include <stdio.h>
 
 #include "base/atomic_file.h"
@@ -70,11 +70,11 @@ static int profile(const struct run_config *config, struct run_record *runs,
         base.mode = kinds[i].mode;
         base.loss_in_forward = kinds[i].loss_in_forward;
         CHECK(job_run_titled(kinds[i].title, &base, &runs[i], result));
-        if (i == 0) { /* only a job knows what `auto` has found */
+        if (i == 0) { /* only now, since a job looks for GPUs and the launcher does not */
             printf("%s on %s, ", base.model, base.dataset);
             device_words(stdout, &runs[i]);
             printf("\n");
-            snprintf(base.device, sizeof base.device, "%s", runs[i].kind); /* it holds for all */
+            snprintf(base.device, sizeof base.device, "%s", runs[i].kind); /* the same for all */
         }
         printf("\n");
         profile_table(stdout, kinds[i].title, &runs[i]);

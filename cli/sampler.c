@@ -1,4 +1,4 @@
-/* duet sampler: the indices of one rank of torch.utils.data.DistributedSampler, one a line. */
+/* duet sampler: prints the indices that torch.utils.data.DistributedSampler gives to one rank. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,10 +9,13 @@
 #include "data/sampler.h"
 
 static int help(void) {
-    printf("usage: duet sampler --dataset-size N --world-size W --rank R [--seed S] [--epoch E] "
-           "[--drop-last] [--no-shuffle]\n"
-           "prints the indices of rank R, one a line, as torch.utils.data.DistributedSampler gives "
-           "them\n");
+    printf("usage: duet sampler --dataset-size N --world-size W --rank R [flags]\n\n"
+           "Prints the indices that torch.utils.data.DistributedSampler gives to rank R of W, one\n"
+           "per line.\n\n"
+           "  --seed S      the seed of the order (default 0)\n"
+           "  --epoch E     the epoch, which sets the order too (default 0)\n"
+           "  --drop-last   cut the order to a multiple of W instead of repeating indices\n"
+           "  --no-shuffle  take the indices in order\n");
     return 0;
 }
 

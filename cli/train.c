@@ -1,5 +1,5 @@
-/* duet train: one run, one way. Single and DP train in this process; DDP is a job of one process
- * per device. */
+/* duet train: one run in one mode. Single and DP train in this process; DDP is a job with a process
+ * for each device. */
 #include <stdio.h>
 
 #include "base/atomic_file.h"
@@ -10,6 +10,7 @@
 #include "train/job.h"
 #include "train/trainer.h"
 
+/* Prints what is about to be trained. */
 static void describe(const struct run_config *config) {
     int w = run_devices(config), v = run_virtual_devices(config);
     char virtual[16] = "off";

@@ -65,7 +65,7 @@ Test(cli_words, devices, .timeout = 60, .init = cli_folder_make, .fini = cli_fol
     struct cli c;
     cli_run(&c, "devices");
     cr_assert(c.status == 0 && !*c.err, "%s", c.err);
-    cr_expect(matches(c.out, "^cpu .*(avx512|avx2|generic) kernels.*1 to 64") &&
+    cr_expect(matches(c.out, "^cpu +1 to 64 emulated devices.*(avx512|avx2|generic) kernels") &&
                   matches(c.out, "1 device: [0-9.]+ [MG]iB of memory"),
               "%s", c.out);
     cr_expect(matches(c.out, "^cuda +(not built in|none: |[0-9]+ GPU)") && plain_lines(c.out), "%s",

@@ -1,0 +1,230 @@
+/* The rows of the table of flags, and how each kind of value is read: see flag_table.h. */
+#include "cli/flag_table.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "allreduce/plan.h"
+#include "base/error.h"
+#include "base/parse.h"
+
+/* ---- how values are read ---- */
+
+static void *member(const struct flag *flag, struct run_config *config) {
+    return (char *)config + flag->offset;
+}
+
+static int read_int(const struct flag *flag, const char *text, struct run_config *config) {
+    int64_t value = 0;
+    CHECK(parse_int(flag->name, text, (int64_t)flag->lowest, (int64_t)flag->highest, &value));
+    *(int *)member(flag, config) = (int)value;
+    return OK;
+}
+
+static int read_number(const struct flag *flag, const char *text, struct run_config *config) {
+    return parse_number(flag->name, text, flag->lowest, flag->highest, member(flag, config));
+}
+
+static int read_text(const struct flag *flag, const char *text, struct run_config *config) {
+    if (strlen(text) >= flag->bytes)
+        return fail(ERR_USAGE, "%s: %.40s...: give at most %zu characters", flag->name, text,
+                    flag->bytes - 1);
+    if (!*text) return fail(ERR_USAGE, "%s: the value is empty: give %s", flag->name, flag->value);
+    memcpy(member(flag, config), text, strlen(text) + 1);
+    return OK;
+}
+
+static int read_on(const struct flag *flag, const char *text, struct run_config *config) {
+    (void)text;
+    *(int *)member(flag, config) = 1;
+    return OK;
+}
+
+static int read_off(const struct flag *flag, const char *text, struct run_config *config) {
+    (void)text;
+    *(int *)member(flag, config) = 0;
+    return OK;
+}
+
+static int read_mode(const struct flag *flag, const char *text, struct run_config *config) {
+    if (mode_parse(text, &config->mode)) return OK;
+    return fail(ERR_USAGE, "%s: '%s': there are single, dp and ddp", flag->name, text);
+}
+
+static int read_virtual(const struct flag *flag, const char *text, struct run_config *config) {
+    if (strcmp(text, "off")) return read_int(flag, text, config);
+    config->virtual_devices = VIRTUAL_OFF;
+    return OK;
+}
+
+static int read_math(const struct flag *flag, const char *text, struct run_config *config) {
+    if (!strcmp(text, "own"))
+        config->cuda_math = DEVICE_HOST_KERNELS_OWN;
+    else if (!strcmp(text, "library"))
+        config->cuda_math = DEVICE_HOST_KERNELS_LIBRARY;
+    else
+        return fail(ERR_USAGE, "%s: '%s': there are own and library", flag->name, text);
+    return OK;
+}
+
+static int read_optimizer(const struct flag *flag, const char *text, struct run_config *config) {
+    for (int kind = 0; kind < OPTIMIZER_COUNT; kind++) {
+        if (strcmp(optimizer_name(kind), text)) continue;
+        config->optimizer = kind;
+        return OK;
+    }
+    return fail(ERR_USAGE, "%s: '%s': there are sgd, adadelta and adam", flag->name, text);
+}
+
+static int read_size(const struct flag *flag, const char *text, struct run_config *config) {
+    return parse_size(flag->name, text, (uint64_t)flag->lowest, (uint64_t)flag->highest,
+                      member(flag, config));
+}
+
+static int read_seed(const struct flag *flag, const char *text, struct run_config *config) {
+    return parse_seed(flag->name, text, &config->seed);
+}
+
+static int read_algorithm(const struct flag *flag, const char *text, struct run_config *config) {
+    enum allreduce_algorithm algorithm;
+    (void)flag;
+    CHECK(allreduce_algorithm_parse(text, &algorithm));
+    snprintf(config->allreduce, sizeof config->allreduce, "%s",
+             allreduce_algorithm_name(algorithm));
+    return OK;
+}
+
+static int read_hidden(const struct flag *flag, const char *text, struct run_config *config) {
+    enum { LAYERS = sizeof config->model_options.hidden / sizeof(int), WIDEST = 1000000 };
+    int64_t widths[LAYERS];
+    CHECK(parse_int_list(flag->name, text, 1, WIDEST, widths, LAYERS,
+                         &config->model_options.hidden_count));
+    for (int i = 0; i < config->model_options.hidden_count; i++)
+        config->model_options.hidden[i] = (int)widths[i];
+    return OK;
+}
+
+/* ---- the table ---- */
+
+enum { MOST_EPOCHS = 1000000, LARGEST_BATCH = 1 << 24, MOST_WORKERS = 64 };
+#define LARGEST_FLOAT 3.4e38      /* about FLT_MAX: devices compute in float */
+#define SMALLEST_MEMORY (2 << 20) /* memory comes in pieces of 2 MiB */
+
+#define AT(member) offsetof(struct run_config, member), sizeof(((struct run_config *)0)->member)
+#define NO_MEMBER 0, 0
+#define NO_LIMITS 0, 0
+#define HEADING(text) \
+    { NULL, NULL, text, NULL, NO_MEMBER, NO_LIMITS }
+// clang-format off
+const struct flag flag_table[] = {
+    HEADING("mode and devices"),
+    {"--mode", "single|dp|ddp",
+     "train: on one device, as DataParallel, or as DistributedDataParallel (default single)",
+     read_mode, NO_MEMBER, NO_LIMITS},
+    {"--device", "auto|cpu|cuda",
+     "cpu: emulated devices; cuda: GPUs; auto: GPUs where there are any, else cpu (default)",
+     read_text, AT(device), NO_LIMITS},
+    {"--devices", "N",
+     "the number of devices of dp and ddp (default 2); single uses one. Where there are fewer "
+     "GPUs, the devices share them",
+     read_int, AT(devices), 1, MAX_DEVICES},
+    {"--virtual-devices", "V|off",
+     "cut each batch for V virtual devices, a multiple of N, so that runs with the same V can give "
+     "the same bits in every mode (default: the number of devices; compare: N in every mode). off: "
+     "each mode cuts the batch by its own number of devices",
+     read_virtual, AT(virtual_devices), 1, MAX_DEVICES},
+    {"--device-memory", "SIZE",
+     "the memory of each device, as 512M or 4G: at least 2M, rounded up to a multiple of 2M "
+     "(default: as `duet devices` says; cuda: a share of the GPU)",
+     read_size, AT(device_memory), SMALLEST_MEMORY, 0x1p50},
+
+    HEADING("model"),
+    {"--model", "NAME", "lenet, convnet or mlp (default lenet)", read_text, AT(model), NO_LIMITS},
+    {"--mlp-hidden", "H1,H2,...", "the widths of the hidden layers of mlp (default 256)",
+     read_hidden, NO_MEMBER, NO_LIMITS},
+    {"--dropout", "P", "the probability of dropout, instead of the model's own", read_number,
+     AT(model_options.dropout), 0, 1},
+    {"--init-from", "FILE", "start from the weights in a safetensors file", read_text,
+     AT(init_from), NO_LIMITS},
+
+    HEADING("data"),
+    {"--dataset", "NAME", "fashion-mnist, mnist or synthetic (default fashion-mnist)", read_text,
+     AT(dataset), NO_LIMITS},
+    {"--data-dir", "DIR", "the folder with the four IDX files, plain or compressed (.gz)",
+     read_text, AT(data_dir), NO_LIMITS},
+    {"--data-on", "auto|host|device",
+     "where the data set lies. device: the device makes the batches; auto: device on a GPU if the "
+     "data set fits into a quarter of its memory, else host (default)",
+     read_text, AT(data_on), NO_LIMITS},
+    {"--shuffle", NULL, "a new order of the samples in each epoch (default)", read_on, AT(shuffle),
+     NO_LIMITS},
+    {"--no-shuffle", NULL, "the order of the samples in the files", read_off, AT(shuffle),
+     NO_LIMITS},
+    {"--drop-last", NULL,
+     "leave samples out instead of using some twice; also leaves out a last batch that is not full",
+     read_on, AT(drop_last), NO_LIMITS},
+    {"--workers", "N",
+     "the number of threads that prepare batches; 0: the training thread does it (default 1)",
+     read_int, AT(workers), 0, MOST_WORKERS},
+
+    HEADING("training"),
+    {"--epochs", "N", "the number of epochs (default 10; demo: 3)", read_int, AT(epochs), 1,
+     MOST_EPOCHS},
+    {"--steps", "N", "stop after N steps in all (profile: default 50)", read_int, AT(steps), 1,
+     INT32_MAX - 1},
+    {"--batch-size", "B", "samples of the GLOBAL batch, split over the devices (default 256)",
+     read_int, AT(batch_size), 1, LARGEST_BATCH},
+    {"--optimizer", "NAME", "sgd, adadelta or adam (default sgd)", read_optimizer, NO_MEMBER,
+     NO_LIMITS},
+    {"--lr", "X", "the learning rate (default: sgd 0.2, adadelta 1, adam 0.001)", read_number,
+     AT(lr), 0, LARGEST_FLOAT},
+    {"--momentum", "X", "the momentum of sgd (default 0)", read_number, AT(momentum), 0,
+     LARGEST_FLOAT},
+    {"--weight-decay", "X", "weight decay, which is added to the gradient (default 0)",
+     read_number, AT(weight_decay), 0, LARGEST_FLOAT},
+    {"--seed", "S",
+     "the seed of the initial weights, the sampler and dropout, as torch.manual_seed takes it "
+     "(default 0)",
+     read_seed, NO_MEMBER, NO_LIMITS},
+    {"--timeout", "SECONDS", "the deadline of every wait (default 300)", read_number, AT(timeout),
+     0.01, 1e6},
+
+    HEADING("dp and ddp"),
+    {"--loss-in-forward", NULL,
+     "dp: each device computes its own loss, and no outputs are gathered", read_on,
+     AT(loss_in_forward), NO_LIMITS},
+    {"--allreduce", "NAME",
+     "ddp: auto, naive, oneshot, direct, ring, tree, fused or nccl (default auto)", read_algorithm,
+     NO_MEMBER, NO_LIMITS},
+    {"--bucket-cap-mb", "X",
+     "ddp: the size of a bucket of gradients in MiB (default 25, the first bucket 1). Given alone "
+     "it sets the first bucket too",
+     read_number, AT(bucket_cap_mb), 1e-6, 1e6},
+    {"--first-bucket-mb", "X", "ddp: the size of the first bucket in MiB", read_number,
+     AT(first_bucket_mb), 1e-6, 1e6},
+
+    HEADING("GPUs"),
+    {"--cuda-math", "own|library",
+     "who computes matrix products and convolutions. own: Duet's kernels; library: cuBLAS and, "
+     "where it is found, cuDNN (default own)",
+     read_math, NO_MEMBER, NO_LIMITS},
+    {"--tf32", NULL, "products may round their inputs to tf32", read_on, AT(tf32), NO_LIMITS},
+    {"--no-graph", NULL,
+     "enqueue each kernel anew in every step instead of replaying a graph (compare, profile and "
+     "runs with a trace always do)",
+     read_on, AT(no_graph), NO_LIMITS},
+
+    HEADING("output"),
+    {"--save", "FILE", "train: write the weights at the end, as safetensors", read_text, AT(save),
+     NO_LIMITS},
+    {"--log-loss", "FILE", "train: write step,epoch,loss of every step, as CSV", read_text,
+     AT(log_loss), NO_LIMITS},
+    {"--json", "FILE", "write all results as JSON", read_text, AT(json), NO_LIMITS},
+    {"--trace", "FILE",
+     "write a timeline of the first 1000 steps, which ui.perfetto.dev opens", read_text, AT(trace),
+     NO_LIMITS},
+    {"--quiet", NULL, "print no progress", read_on, AT(quiet), NO_LIMITS},
+    {NULL, NULL, NULL, NULL, NO_MEMBER, NO_LIMITS},
+};
+// clang-format on
