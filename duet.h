@@ -1,24 +1,44 @@
-/* duet.h: Duet as a library. Devices with memory of their own, tensors on them, a tape that
- * records a forward pass and walks it back, and what a training program needs around that:
- * parameters, data, random numbers. Enough to write data parallelism yourself, as
- * examples/lenet_from_scratch.c does; start reading there.
+/* duet.h: Duet as a library.
  *
- * Not in it yet: the two finished strategies (DataParallel and DistributedDataParallel are run
- * by the command `duet`), other optimizers than plain SGD, gradients added up over several
- * backward passes.
+ * It gives you devices with memory of their own, tensors on them, a tape that records a forward
+ * pass and runs it backward, and what a training program needs around that: parameters, random
+ * numbers and data. That is enough to write data parallelism yourself. The program
+ * examples/lenet_from_scratch.c does so; it is a good place to start reading. A program is built by
  *
- * Conventions. A function that can fail returns DUET_OK (0) or one of enum duet_code and leaves
- * one line of text in duet_error(). Objects are opaque; what a function hands out through `out`
- * is yours, and NULL after a failure. Every *_free and *_close takes NULL. What lives on a
- * device is freed before the device is closed. Tensors are row-major, batch first, and hold at
- * most 2^31 - 1 elements.
+ *     cc program.c $(pkg-config --cflags --libs duet)
  *
- * Threads. A device, with all that lives on it, is used by one thread at a time; different
- * devices by different threads at once. A copy between two devices uses both. Work is
- * asynchronous where a device can do that, and nobody can tell: whatever reads a result waits
- * for it.
+ * One training step on one device looks like this:
  *
- *     cc program.c $(pkg-config --cflags --libs duet) */
+ *     duet_devices_open(&device, 1, "auto", 0);
+ *     duet_params_create(&params, device, description, 2);   // 0: the weights, 1: the biases
+ *     duet_tape_create(&tape, device);
+ *     duet_tensor_create(&X, device, DUET_F32, 2, (int[]){32, 784}, pixels);
+ *     duet_tensor_create(&y, device, DUET_I32, 1, (int[]){32}, labels);
+ *
+ *     duet_tape_begin(tape, params, 32, DUET_TRAIN);
+ *     duet_var *scores = duet_linear(tape, duet_input(tape, X), 0, 1);
+ *     duet_backward(tape, duet_cross_entropy(tape, scores, y, DUET_MEAN));
+ *     duet_sgd(params, 0.1, 1);
+ *
+ * Not in the library: the two finished strategies, DataParallel and DistributedDataParallel, which
+ * the command `duet` runs; optimizers other than plain SGD; and gradients that are added up over
+ * several backward passes.
+ *
+ * Errors. A function that returns int returns DUET_OK (0) or a code of enum duet_code, and then
+ * duet_error() has one line of text that says what failed. The few that return a number instead
+ * say so.
+ *
+ * Ownership. All objects are opaque. An object that a function hands out through `out` belongs to
+ * the caller, who frees it with the matching *_free; after a failure *out is NULL. Every *_free
+ * and *_close takes NULL. Free everything that is on a device before you close the device.
+ *
+ * Tensors are row-major, with the batch as the first dimension. The letters of a shape: N samples,
+ * C channels, H height, W width, K features. A tensor has at most 2^31 - 1 elements.
+ *
+ * Threads. A device, and all that is on it, may be used by one thread at a time. Different threads
+ * may use different devices at once; a copy between two devices uses both. A device works
+ * asynchronously where it can, but you need not care: a function that reads a result waits for
+ * it. */
 #ifndef DUET_H
 #define DUET_H
 
@@ -44,164 +64,178 @@ enum { DUET_MAX_DEVICES = 64, DUET_MAX_RANK = 4 };
 
 enum duet_code {
     DUET_OK = 0,
-    DUET_FAILED, /* failed at run time */
-    DUET_USAGE,  /* an argument is wrong */
-    /* a check of the result failed: for your own use, the library returns it nowhere */
-    DUET_CHECK,
+    DUET_FAILED,  /* something failed at run time */
+    DUET_USAGE,   /* an argument is wrong */
+    DUET_CHECK,   /* a check of a result failed; for your programs, the library never returns it */
     DUET_MEMORY,  /* a device, or the host, is out of memory */
     DUET_TIMEOUT, /* a wait ran past its deadline */
     DUET_PEER     /* another process failed first */
 };
 
-/* The calling thread's last error: one line, `what failed: which value: what to do`, no newline
- * at its end; "" if there was none. Valid until the thread's next failure. */
+/* The last error of the calling thread: one line, `what failed: which value: what to do`, without a
+ * newline; "" if there was none. The text stays valid until the next failure in this thread. */
 const char *duet_error(void);
 
-/* What a program should exit with: 0 done, 1 failed at run time, 2 wrong usage, 3 a check of the
- * result failed. */
+/* The exit status with which a program should end after this code: 0 done, 1 failed at run time,
+ * 2 wrong usage, 3 a check of the result failed. */
 int duet_exit_status(int code);
 
-/* Seconds on a clock that never goes back; only differences mean something. Any thread. */
+/* Seconds on a clock that never goes back. Only differences mean something. Any thread may call
+ * it. */
 double duet_time(void);
 
 /* ---- devices ---- */
 
-/* Opens devices 0 .. n-1 into devices[0 .. n). kind: "cpu" are emulated devices: each has memory
- * of its own that runs out, and computes in the thread that calls; "cpu-late" does its work as
- * late as it may and checks that no device reaches into another's memory, slow, for tests of
- * your program; "cuda" are GPUs, which devices share in turn where n is above their number;
- * "auto" is cuda where a GPU is found, else cpu. memory_bytes: of each device; 0: a default that
- * fits the machine. On failure none stays open and all are NULL. */
+/* Opens the devices 0 .. n-1 and stores them in devices[0 .. n).
+ *
+ * kind   "cpu"       emulated devices: each has its own memory, which can run out, and computes in
+ *                    the thread that calls
+ *        "cpu-late"  emulated devices that do their work as late as the rules allow and check that
+ *                    no device touches another's memory: slow, for tests of your program
+ *        "cuda"      GPUs; with more devices than GPUs, several devices share one
+ *        "auto"      "cuda" if there is a GPU, else "cpu"
+ *
+ * memory_bytes is the memory of each device; 0 takes a default that suits the machine. n is 1 to
+ * DUET_MAX_DEVICES. After a failure none of the devices is open and all are NULL. */
 int duet_devices_open(duet_device **devices, int n, const char *kind, uint64_t memory_bytes);
-void duet_devices_close(duet_device **devices, int n); /* sets them to NULL */
+void duet_devices_close(duet_device **devices, int n); /* sets each to NULL */
 
-const char *duet_device_name(const duet_device *device); /* "cpu(0)"; the device's own storage */
+/* "cpu(0)". The text belongs to the device. */
+const char *duet_device_name(const duet_device *device);
 
-/* Waits until all work on the device is done; returns the first error of that work. */
+/* Waits until all work on the device is done. Returns the first error of that work. */
 int duet_device_sync(duet_device *device);
 
-/* Bytes held on the device now, and the most ever held (peak may be NULL). Any thread. */
+/* Stores the bytes of memory in use on the device, and the largest number there has been. Either
+ * pointer may be NULL. Any thread may call it. */
 int duet_device_memory(const duet_device *device, uint64_t *now, uint64_t *peak);
 
-/* Runs work(context, i) for i = 0 .. n-1 at once, each in a thread of its own (0 in the
- * caller's), and returns when all are done: 0, or what the lowest failing i returned, with its
- * error text. The place where devices compute side by side, so device i and all that lives on it
- * belongs to work(context, i) meanwhile. n: 1 .. DUET_MAX_DEVICES. */
+/* Calls work(context, i) for i = 0 .. n-1 at the same time: i = 0 in the calling thread, each other
+ * in a new thread. Returns when all calls have returned. The result is 0 if all returned 0, else
+ * the code of the lowest i that failed, with its error text. Use it to let devices compute side by
+ * side; call i then uses device i, and no other call does. n is 1 to DUET_MAX_DEVICES. */
 int duet_parallel(int n, int (*work)(void *context, int i), void *context);
 
 /* ---- tensors ---- */
 
 enum duet_type { DUET_F32, DUET_I32, DUET_F64 }; /* float, int32_t, double */
 
-/* A tensor on the device, copied from host memory (row-major; may be reused at once) or, where
- * host is NULL, zeros. rank 1 .. DUET_MAX_RANK; shape[0] >= 0, the others >= 1. DUET_MEMORY
- * where the device is full: the text says who holds what. */
+/* Makes a tensor on the device. Its elements are copied from `host`, which is row-major and may be
+ * reused at once; host = NULL makes zeros. rank is 1 to DUET_MAX_RANK, shape[0] at least 0, and
+ * every other size at least 1. DUET_MEMORY: the device is full; the error says what fills it. */
 int duet_tensor_create(duet_tensor **out, duet_device *device, enum duet_type type, int rank,
                        const int *shape, const void *host);
 
-/* Waits for the work that may still use it. A tensor that belongs to a duet_params is left
- * alone. */
+/* Waits for work that may still use the tensor, then frees it. Does nothing to a tensor that
+ * belongs to a duet_params. */
 void duet_tensor_free(duet_tensor *tensor);
 
 duet_device *duet_tensor_device(const duet_tensor *tensor);
 enum duet_type duet_tensor_type(const duet_tensor *tensor);
 int duet_tensor_rank(const duet_tensor *tensor);
-/* 0 where the tensor has no such dimension */
-int duet_tensor_dim(const duet_tensor *tensor, int i);
-size_t duet_tensor_count(const duet_tensor *tensor); /* elements */
+int duet_tensor_dim(const duet_tensor *tensor, int i); /* 0 if there is no dimension i */
+size_t duet_tensor_count(const duet_tensor *tensor);   /* the number of elements */
 
-/* Between the tensor and host memory of duet_tensor_count elements of its type; the copy is done on
- * return. */
+/* Copy all elements to or from host memory: duet_tensor_count elements of the tensor's type. The
+ * copy is done when the function returns. */
 int duet_tensor_read(const duet_tensor *tensor, void *host);
 int duet_tensor_write(duet_tensor *tensor, const void *host);
 
-/* A new tensor on `device` with the same contents. In PyTorch: tensor.to(device), but always a
- * copy. */
+/* Makes a copy of the tensor on `device`, even if it is the same device. In PyTorch:
+ * tensor.to(device, copy=True). */
 int duet_tensor_to(duet_tensor **out, const duet_tensor *tensor, duet_device *device);
 
-/* In place, into the memory `to` has already: to[:] = from (any two devices; same shape and
- * type), to[:] += from (one device, both float, same shape, two different tensors) and tensor[:]
- * *= factor (float). */
+/* These work in place, in the memory that the first tensor already has.
+ *     copy   to[:] = from      any two devices; same shape and type
+ *     add    to[:] += from     one device, both float, same shape, two different tensors
+ *     scale  tensor[:] *= factor       float */
 int duet_tensor_copy(duet_tensor *to, const duet_tensor *from);
 int duet_tensor_add(duet_tensor *to, const duet_tensor *from);
 int duet_tensor_scale(duet_tensor *tensor, float factor);
 
 /* ---- parameters ---- */
 
+/* The description of one parameter. */
 struct duet_param {
-    const char *name; /* in files, PyTorch's name: "W1", "fc1.weight" */
-    int rank;
+    const char *name; /* its name in files, as in PyTorch: "W1", "fc1.weight" */
+    int rank;         /* 1 to DUET_MAX_RANK */
     int shape[DUET_MAX_RANK];
-    const float *values; /* host memory, row-major; NULL: zeros */
+    const float *values; /* start values in host memory, row-major; NULL: zeros */
 };
 
-/* Copies of `count` parameters on the device, each with a gradient (zeros at first). All of
- * `params` is copied. The layers below name parameters by their place in it. */
+/* Makes `count` parameters on the device, each with a gradient, which is zero at first. Nothing of
+ * `params` is used after the call. The layers below name a parameter by its index in `params`. */
 int duet_params_create(duet_params **out, duet_device *device, const struct duet_param *params,
                        int count);
 void duet_params_free(duet_params *params);
 
-/* Value and gradient of parameter i: float tensors that belong to `params` and live as long.
- * NULL: no such i. */
+/* The value and the gradient of parameter i: float tensors that belong to `params` and live as long
+ * as it does. NULL: there is no parameter i. */
 duet_tensor *duet_params_value(duet_params *params, int i);
 duet_tensor *duet_params_grad(duet_params *params, int i);
 int duet_params_count(const duet_params *params);
 
-/* One step of stochastic gradient descent for every parameter: value -= (lr / batch_size) *
- * gradient, lr / batch_size rounded to float once. Where the loss is a sum over samples,
- * batch_size is the number of all samples behind the gradient, on all devices; where it is a
- * mean, 1. lr >= 0. Gradients stay as they are. */
+/* One step of stochastic gradient descent on every parameter:
+ *     value -= (lr / batch_size) * gradient
+ * where lr / batch_size is rounded to float once. If the loss is a sum over samples, pass the
+ * number of all samples, on all devices, as batch_size; if it is a mean, pass 1. lr is at least 0.
+ * The gradients stay as they are. */
 int duet_sgd(duet_params *params, double lr, int batch_size);
 
-/* Values as a safetensors file, whole or not at all; load wants every name with its shape
- * ("module." before names is ignored) and changes nothing if one is missing. */
+/* Saves all values as a safetensors file, which appears whole or not at all. */
 int duet_params_save(duet_params *params, const char *file);
+
+/* Loads all values from a safetensors file. The file must have every parameter by its name, with
+ * its shape; a prefix "module." of a name in the file is ignored. If anything is missing, no
+ * parameter changes. */
 int duet_params_load(duet_params *params, const char *file);
 
 /* ---- the tape ----
  *
- * A forward function reads like the formula; the tape remembers how to walk it back:
+ * A forward function reads like the formula, and the tape records how to run it backward:
  *
  *     duet_tape_begin(t, params, 256, DUET_TRAIN);
  *     duet_var *h = duet_relu(t, duet_conv2d(t, duet_input(t, X), W1, b1, 1, 0));
- *     duet_var *l = duet_cross_entropy(t, duet_matmul_add(t, duet_flatten(t, h), W2, b2), y, DUET_SUM);
- *     code = duet_backward(t, l);
+ *     duet_var *scores = duet_matmul_add(t, duet_flatten(t, h), W2, b2);
+ *     code = duet_backward(t, duet_cross_entropy(t, scores, y, DUET_SUM));
  *
- * The first failure stays in the tape, its op returns NULL, and ops given NULL return NULL;
- * duet_backward and duet_tape_error return the code, so a forward function needs no checks. A
- * var belongs to the tape and ends at the next duet_tape_begin. */
+ * A forward function needs no error checks. The tape keeps its first failure; the function that
+ * failed returns NULL, and a function that is given NULL returns NULL. duet_backward and
+ * duet_tape_error then return the code of that failure. A var belongs to the tape and is valid
+ * until the next duet_tape_begin. */
 
 int duet_tape_create(duet_tape **out, duet_device *device);
 void duet_tape_free(duet_tape *tape);
 
-/* What dropout draws from; 0 at first. A mask is a function of seed, number of the device,
- * number of the training pass, layer and element. */
+/* Sets the seed of dropout, which is 0 at first. A mask is a function of the seed, the number of
+ * the device, the number of the training pass, the layer and the element. */
 void duet_tape_seed(duet_tape *tape, uint64_t seed);
 
-/* Starts a pass over `samples` samples (0 is legal) with these parameters (NULL: none), of the
- * tape's own device, which must outlive it. DUET_EVALUATE: nothing is kept for a way back, and
- * dropout does nothing. */
+/* Begins a pass over `samples` samples, which may be 0, with these parameters, or with none where
+ * params is NULL. The parameters are on the same device as the tape and live until the pass ends.
+ * In a pass of DUET_EVALUATE nothing is kept for backward, and dropout does nothing. */
 enum duet_pass { DUET_EVALUATE, DUET_TRAIN };
 int duet_tape_begin(duet_tape *tape, duet_params *params, int samples, enum duet_pass pass);
 
-/* The code of the first failure since duet_tape_begin, its text restored; DUET_OK if there was
- * none. */
+/* The code of the first failure since duet_tape_begin, with its text in duet_error(); DUET_OK if
+ * there was none. */
 int duet_tape_error(duet_tape *tape);
 
-/* A float tensor (samples, ...) of the tape's device enters; it must live until backward. leaf
- * (16 a pass at most): backward also leaves the gradient with respect to it. */
+/* Enter a float tensor (samples, ...) on the tape's device into the pass. It must live until
+ * backward is done. With duet_leaf, backward also computes the gradient with respect to it; there
+ * are at most 16 leaves in a pass. */
 duet_var *duet_input(duet_tape *tape, const duet_tensor *x);
 duet_var *duet_leaf(duet_tape *tape, const duet_tensor *x);
 
-/* Layers. w and b are places in the tape's duet_params. x is (N,C,H,W), or (N,K) for the linear
- * ones.
- *     conv2d      w (O,C,k,k), b (O)      y (N,O,P,Q), P = (H + 2 padding - k) / stride + 1 (F.conv2d)
- *     linear      w (M,K), b (M)          y (N,M) = x wT + b, PyTorch's Linear
- *     matmul_add  w (K,M), b (M)          y (N,M) = x w + b, as d2l writes it
- *     pools       no padding              y (N,C,P,Q), P = (H - size) / stride + 1
- *     flatten                             y (N,C*H*W)
- *     dropout     zeroes with probability p and scales the rest by 1 / (1 - p)
- *     log_softmax over the last dimension of (N,M) */
+/* The layers. w and b are indices of parameters of the pass. x is (N,C,H,W), or (N,K) for linear
+ * and matmul_add.
+ *     conv2d       w (O,C,k,k), b (O)    y (N,O,P,Q), P = (H + 2 padding - k) / stride + 1
+ *     linear       w (M,K), b (M)        y (N,M) = x wT + b, as PyTorch's Linear
+ *     matmul_add   w (K,M), b (M)        y (N,M) = x w + b, as "Dive into Deep Learning" writes it
+ *     pools        no padding            y (N,C,P,Q), P = (H - size) / stride + 1
+ *     flatten                            y (N,C*H*W)
+ *     dropout      zeroes each element with probability p and scales the others by 1 / (1 - p)
+ *     log_softmax  over the last dimension of (N,M) */
 duet_var *duet_conv2d(duet_tape *tape, duet_var *x, int w, int b, int stride, int padding);
 duet_var *duet_linear(duet_tape *tape, duet_var *x, int w, int b);
 duet_var *duet_matmul_add(duet_tape *tape, duet_var *x, int w, int b);
@@ -212,68 +246,76 @@ duet_var *duet_flatten(duet_tape *tape, duet_var *x);
 duet_var *duet_dropout(duet_tape *tape, duet_var *x, double p);
 duet_var *duet_log_softmax(duet_tape *tape, duet_var *x);
 
-/* Losses of scores (N,M), or of log_softmax's result, and labels: int32 (N), each 0 .. M-1
- * (others give NaN). The value is each sample's own loss, double (N). What differs is where
- * backward starts: from their sum, from their mean over the samples of this pass, or, with
- * DUET_NONE, from the gradient you give to duet_backward_from. */
+/* The losses. cross_entropy takes scores (N,M), nll_loss the result of log_softmax. labels are
+ * int32 (N), each 0 .. M-1; any other label gives NaN. The value of the var is the loss of each
+ * sample, double (N). The reduction says where backward starts: from the mean over the samples of
+ * this pass, from their sum, or, with DUET_NONE, from the gradient that you give to
+ * duet_backward_from. */
 enum duet_reduction { DUET_MEAN, DUET_SUM, DUET_NONE };
 duet_var *duet_cross_entropy(duet_tape *tape, duet_var *scores, const duet_tensor *labels,
                              enum duet_reduction r);
 duet_var *duet_nll_loss(duet_tape *tape, duet_var *log_probabilities, const duet_tensor *labels,
                         enum duet_reduction r);
 
-/* The sum of all samples' losses (in double, whatever the reduction) and how many samples have
- * their highest score at their label. Waits. Either pointer may be NULL. */
+/* Waits, then stores the sum of the losses of all samples, whatever the reduction, and how many
+ * samples have their highest score at their label. Either pointer may be NULL. */
 int duet_loss_read(duet_tape *tape, duet_var *loss, double *sum, int64_t *right);
 
-/* Writes the gradient of every parameter (zero where it took no part) from a loss of reduction
- * mean or sum. */
+/* Runs the tape backward from a loss with the reduction mean or sum, and writes the gradient of
+ * every parameter; a parameter that took no part gets zeros. */
 int duet_backward(duet_tape *tape, duet_var *loss);
 
-/* The same from any var, given the gradient with respect to it: float, shaped like it, alive until
- * backward is done. */
+/* Runs the tape backward from any var, given the gradient with respect to it: a float tensor of the
+ * same shape, which must live until backward is done. */
 int duet_backward_from(duet_tape *tape, duet_var *root, const duet_tensor *grad);
 
-/* A copy of a var's value; and, after backward, of the gradient with respect to a leaf. */
+/* Copy the value of a var into a new tensor or, after backward, the gradient with respect to a
+ * leaf. */
 int duet_var_value(duet_tensor **out, duet_tape *tape, duet_var *x);
 int duet_var_grad(duet_tensor **out, duet_tape *tape, duet_var *leaf);
 
-/* ---- random numbers: PyTorch's on the CPU, bit for bit ---- */
+/* ---- random numbers: those of PyTorch on the CPU, bit for bit ---- */
 
 int duet_rng_create(duet_rng **out, uint64_t seed); /* torch.manual_seed(seed) */
 void duet_rng_free(duet_rng *rng);
-/* Tensor.normal_ */
+
+/* x[0 .. count) = Tensor.normal_(mean, std), or Tensor.uniform_(from, to), of a float tensor of
+ * `count` elements. */
 void duet_rng_normal(duet_rng *rng, float *x, size_t count, double mean, double std);
-/* Tensor.uniform_ */
 void duet_rng_uniform(duet_rng *rng, float *x, size_t count, double from, double to);
-/* torch.randperm */
+
+/* order[0 .. n) = torch.randperm(n), for n below 214748364. */
 int duet_rng_permutation(duet_rng *rng, int32_t *order, int n);
 
 /* ---- data ---- */
 
-/* "fashion-mnist", "mnist" or "synthetic" (needs no files), the training or the test part.
- * folder: where the four IDX files lie, raw or .gz; NULL: the known places. DUET_FAILED: not
- * found (the text says how to get it) or broken. */
+/* Opens the training part (train = 1) or the test part (train = 0) of "fashion-mnist", "mnist" or
+ * "synthetic", which needs no files. `folder` has the four IDX files, raw or .gz; NULL searches
+ * the usual places. DUET_FAILED: the files are broken, or there are none; the error says how to
+ * get them. */
 int duet_dataset_open(duet_dataset **out, const char *name, const char *folder, int train);
 void duet_dataset_free(duet_dataset *set);
-int duet_dataset_count(const duet_dataset *set); /* pictures: 28 x 28, one channel, 10 classes */
 
-/* Batches of a data set, which must outlive the loader. shuffle: a new order each epoch, that of
- * DistributedSampler in PyTorch for this seed. The last batch may be smaller. workers: threads that
- * prepare batches ahead; 0: none. */
+/* The number of pictures. Each has 28 x 28 pixels, one channel, and one of 10 classes. */
+int duet_dataset_count(const duet_dataset *set);
+
+/* Makes a loader, which cuts a data set into batches. The set must outlive the loader. With
+ * shuffle, each epoch has its own order, the one of PyTorch's DistributedSampler for this seed. The
+ * last batch of an epoch may be smaller. `workers` threads prepare batches ahead; with 0 workers
+ * duet_loader_next prepares each batch itself. */
 int duet_loader_create(duet_loader **out, const duet_dataset *set, int batch_size, int shuffle,
                        uint64_t seed, int workers);
 void duet_loader_free(duet_loader *loader);
-int duet_loader_steps(const duet_loader *loader); /* batches in an epoch */
+int duet_loader_steps(const duet_loader *loader); /* the number of batches in an epoch */
 
 struct duet_batch {
-    int n;
-    const float *X;   /* (n,1,28,28), each pixel 0 .. 1 */
-    const int32_t *y; /* (n) labels */
+    int n;            /* the number of samples */
+    const float *X;   /* (n,1,28,28), each pixel 0 to 1 */
+    const int32_t *y; /* (n), the labels */
 };
 
-/* next fills the batch, n = 0 after the last one; its memory is the loader's and holds until the
- * next call. */
+/* start begins an epoch; epochs count from 0. next fills `batch`; after the last batch, n is 0. The
+ * memory of a batch belongs to the loader and stays valid until the next call. */
 int duet_loader_start(duet_loader *loader, int epoch);
 int duet_loader_next(duet_loader *loader, struct duet_batch *batch);
 

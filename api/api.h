@@ -1,10 +1,10 @@
-/* The inside of the library's public face, for the files of api/ alone. Contracts stand in
- * duet.h; here stands how the public objects are made of the internal ones:
+/* The private part of the public library, for the files of api/ alone. The contracts are in duet.h;
+ * this header says how the public objects are made of the internal ones:
  *
- *     duet_device, duet_var    are struct device and struct var under another name
- *     duet_tensor              a struct tensor and the device it lies on
- *     duet_params              a param_set, plain SGD, and a view of each value and gradient as a duet_tensor
- *     duet_tape                a tape whose batch is one segment, its step block and a log of one row */
+ *     duet_device, duet_var   struct device and struct var under other names
+ *     duet_tensor             a struct tensor and the device it is on
+ *     duet_params             a param_set, plain SGD, and a duet_tensor per value and gradient
+ *     duet_tape               a tape whose batch is one segment, its step block, a one-row log */
 #ifndef API_API_H
 #define API_API_H
 
@@ -15,16 +15,16 @@
 
 struct duet_tensor {
     struct device *device;
-    struct tensor t; /* PLAIN */
-    int borrowed;    /* a view into a duet_params: not to be freed alone */
+    struct tensor t; /* in the layout PLAIN */
+    int borrowed;    /* 1: belongs to a duet_params, and duet_tensor_free leaves it alone */
 };
 
 struct duet_params {
     struct param_set set;
-    struct param_spec *specs; /* owned, names too */
+    struct param_spec *specs; /* owned, and so are the names in it */
     struct optimizer sgd;
-    struct step_block *step;   /* device memory: the learning rate */
-    struct duet_tensor *views; /* count values, then count gradients */
+    struct step_block *step;   /* in device memory; holds the learning rate */
+    struct duet_tensor *views; /* the values of all parameters, then their gradients */
 };
 
 static inline struct device *device_of(const duet_device *device) {
@@ -37,44 +37,46 @@ static inline duet_var *public_var(struct var *x) {
     return (duet_var *)x;
 }
 
-/* ERR_USAGE unless the shape is one that a tensor may have; `what` begins the text. */
+/* ERR_USAGE: no tensor can have this shape. The error text begins with `what`. */
 int api_check_shape(const char *what, int rank, const int *shape);
 
-/* A tensor with memory of its own, contents undefined. */
+/* Makes a tensor with memory of its own; its contents are undefined. */
 int api_tensor_new(duet_tensor **out, struct device *device, enum dtype dtype, int rank,
                    const int *dims, enum mem_cause cause);
 
-/* Enqueues zeros into a float tensor. */
+/* Enqueues the filling of a float tensor with zeros. */
 int api_zero(struct device *device, const struct tensor *t);
 
 /* ---- the tape ---- */
 
-enum { API_LEAVES = 16 };
+enum { API_LEAVES = 16 }; /* leaves in a pass, at most */
 
 struct duet_tape {
     struct device *device;
     struct tape *tape;
-    struct duet_params *params; /* of this pass; NULL: none */
-    struct segments segments;
-    struct step_block *step;    /* device memory */
-    struct tensor losses, hits; /* device memory: one row, one column */
-    uint64_t seed, passes;      /* passes: training passes begun */
-    unsigned char *fired;       /* per parameter: its gradient was written by this backward */
-    int fired_capacity;
-    /* of this pass: the vars whose gradient stays as backward left it */
-    struct var *leaves[API_LEAVES];
+    struct duet_params *params;     /* the parameters of this pass; NULL: none */
+    struct segments segments;       /* the batch of this pass, one segment */
+    struct step_block *step;        /* in device memory */
+    struct tensor losses, hits;     /* the log of duet_loss_read, (1,1) each, in device memory */
+    uint64_t seed;                  /* of dropout */
+    uint64_t passes;                /* training passes begun so far */
+    unsigned char *fired;           /* [parameter]: 1 if this backward has written its gradient */
+    int fired_capacity;             /* room in `fired` */
+    struct var *leaves[API_LEAVES]; /* the vars of this pass that duet_leaf made */
     int leaf_count;
-    int error; /* the first failure of the wrapper itself; those of the ops are in the tape */
-    char message[512];
+    int error; /* the code of the wrapper's first failure; the tape keeps those of the ops */
+    char message[512]; /* the text of `error` */
 };
 
-/* Records a failure unless there was one before; returns code. */
+/* Keeps `code` and its text as the failure of this pass, unless it already has one. Returns
+ * `code`. */
 int api_tape_fail(struct duet_tape *t, int code);
 
-/* 1 if an op cannot go on: no tape, an earlier failure or a null operand. */
+/* 1 if an op must return NULL: there is no tape, no operand, or an earlier failure. */
 int api_stuck(struct duet_tape *t, const duet_var *x);
 
-/* OK if `x` is a `dtype` tensor on the tape's device; `op` and `what` name it in the text. */
+/* ERR_USAGE: `x` is not a tensor of type `dtype` on the tape's device. The error text names it by
+ * `op` and `what`. */
 int api_operand(const struct duet_tape *t, const char *op, const char *what, const duet_tensor *x,
                 enum dtype dtype);
 

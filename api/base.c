@@ -1,8 +1,8 @@
-/* What belongs to no object: errors, time, random numbers. The public codes are the internal
- * ones. */
+/* Errors, time and random numbers. The public error codes equal the internal ones. */
+#include "api/api.h"
+
 #include <stdlib.h>
 
-#include "api/api.h"
 #include "base/clock.h"
 #include "base/random.h"
 

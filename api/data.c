@@ -1,11 +1,12 @@
-/* Data sets and batches: the internal loader with one device, so that a batch is a piece of the
- * epoch's order. */
+/* Data sets and batches. The internal loader is used with one device, so that a batch is a
+ * contiguous piece of the epoch's order. */
+#include "api/api.h"
+
 #include <stdlib.h>
 
-#include "api/api.h"
 #include "data/loader.h"
 
-enum { SIDE = 28 }; /* of a picture: duet.h promises it */
+enum { SIDE = 28 }; /* the width and height of a picture, as duet.h promises */
 
 struct duet_dataset {
     struct dataset set;
@@ -13,8 +14,8 @@ struct duet_dataset {
 
 struct duet_loader {
     struct loader *loader;
-    struct batch *held; /* what the caller looks at; released at the next call */
-    int started;
+    struct batch *held; /* the batch the caller has; released at the next call */
+    int started;        /* 1: an epoch was started */
 };
 
 int duet_dataset_open(duet_dataset **out, const char *name, const char *folder, int train) {

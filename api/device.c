@@ -1,9 +1,9 @@
-/* Devices, opened and closed together, and the threads that let them compute side by side. */
+/* Devices, which are opened and closed together, and the threads that let them compute at once. */
+#include "api/api.h"
+
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-
-#include "api/api.h"
 
 static int kind_of(const char *name, enum device_kind *kind) {
     static const struct {
@@ -31,7 +31,7 @@ int duet_devices_open(duet_device **devices, int n, const char *kind, uint64_t m
     struct device_config config = {.memory_bytes = memory_bytes, .devices = n};
     CHECK(kind_of(kind, &config.kind));
     config.check_operands = config.kind == DEVICE_HOST_LATE;
-    /* a GPU knows its own */
+    /* A GPU has its own default. */
     if (!memory_bytes && config.kind != DEVICE_CUDA) config.memory_bytes = device_default_memory(n);
     for (int i = 0; i < n; i++) {
         struct device *device;
@@ -69,13 +69,13 @@ int duet_device_memory(const duet_device *device, uint64_t *now, uint64_t *peak)
     return OK;
 }
 
-/* ---- one thread a device ---- */
+/* ---- one thread per device ---- */
 
 struct task {
     int (*work)(void *context, int i);
     void *context;
     int i, code;
-    char message[512]; /* the thread's error text ends with the thread */
+    char message[512]; /* copied from the thread, whose own error text ends with it */
 };
 
 static void *run_task(void *argument) {

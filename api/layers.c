@@ -1,8 +1,8 @@
-/* The layers: a place in the parameters becomes the parameter, the rest is the internal op. */
+/* The layers: each looks its parameters up by index and calls the internal op. */
 #include "api/api.h"
 
-/* Parameter i of this pass, of the rank that the layer needs; NULL and an error in the tape if
- * there is none. */
+/* Parameter i of this pass. If there is none, or its rank is not the one that the layer needs, the
+ * tape keeps the error and the result is NULL. */
 static struct param *param_at(duet_tape *t, const char *layer, int i, int rank) {
     struct param_set *set = t->params ? &t->params->set : NULL;
     int count = set ? set->count : 0;

@@ -1,10 +1,11 @@
-/* Parameters of a user's model on one device: the internal param_set with names, plain SGD and
- * files around it. */
+/* The parameters of a model on one device: the internal param_set, with names of its own, plain SGD
+ * and files. */
+#include "api/api.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/api.h"
 #include "data/safetensors.h"
 
 static void free_specs(struct param_spec *specs, int count) {
@@ -56,7 +57,7 @@ int duet_params_create(duet_params **out, duet_device *device, const struct duet
     if (!p) return fail(ERR_MEMORY, "parameters: no host memory");
     int code = build(p, device_of(device), params, count);
     if (code) {
-        p->set.count = count; /* what param_set_init may not have reached; names are freed by it */
+        p->set.count = count; /* param_set_init may not have set it; it frees the names */
         duet_params_free(p);
     } else {
         *out = p;
@@ -102,7 +103,8 @@ int duet_sgd(duet_params *params, double lr, int batch_size) {
 
 /* ---- files ---- */
 
-/* Host copies of all values, zeros at first, one behind the other; values[count] is their end. */
+/* Allocates host memory for all values, filled with zeros. values[i] is that of parameter i;
+ * values[0] is the whole block, and values[count] is its end. */
 static int host_values(const struct param_set *set, float ***out) {
     float **values = calloc((size_t)set->count + 1, sizeof *values);
     float *block = calloc(set->total_count, sizeof *block);

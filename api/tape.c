@@ -1,12 +1,12 @@
-/* The public tape: one segment a pass, errors kept until somebody asks, results read back.
+/* The public tape. It keeps the first error of a pass and reads results back.
  *
- * A user's pass is the batch of one device, so it is one segment, whose virtual device is the
- * device's own number: dropout then differs between devices, as it must. */
+ * A pass is the batch of one device, so it is one segment. The virtual device of that segment is
+ * the number of the device, so that dropout draws other masks on other devices, as it must. */
+#include "api/api.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "api/api.h"
 
 static int note_fired(void *context, int index) {
     ((struct duet_tape *)context)->fired[index] = 1;
@@ -31,7 +31,7 @@ int duet_tape_create(duet_tape **out, duet_device *device) {
     if (!t) return fail(ERR_MEMORY, "tape: no host memory");
     t->device = device_of(device);
     int code = build(t);
-    /* So that a forgotten begin is an error and no crash. */
+    /* An empty pass, so that a forgotten duet_tape_begin is an error and not a crash. */
     if (!code) code = duet_tape_begin(t, NULL, 0, DUET_EVALUATE);
     if (code)
         duet_tape_free(t);
@@ -108,7 +108,7 @@ static int check_begin(struct duet_tape *t, const duet_params *params, int sampl
 int duet_tape_begin(duet_tape *t, duet_params *params, int samples, enum duet_pass pass) {
     if (!t) return fail(ERR_USAGE, "tape: none was given");
     int code = check_begin(t, params, samples, pass);
-    if (code) { /* the pass that did not begin: nothing of the one before may be used */
+    if (code) { /* the pass is empty, so that nothing of the previous pass can be used */
         params = NULL;
         samples = 0;
         pass = DUET_EVALUATE;
@@ -156,7 +156,7 @@ duet_var *duet_leaf(duet_tape *t, const duet_tensor *x) {
 
 /* ---- backward ---- */
 
-/* A gradient that nothing wrote is that of an earlier pass. */
+/* Zeroes each gradient that this backward did not write: it is still that of an earlier pass. */
 static int zero_unused(duet_tape *t) {
     struct param_set *set = &t->params->set;
     for (int i = 0; i < set->count; i++)

@@ -1,11 +1,11 @@
-/* Tensors on devices: host memory in and out, copies between devices, sums in place.
+/* Tensors on devices: copies to and from host memory, copies between devices, sums in place.
  *
- * Between two devices a copy waits three times: until the source is written, until the
- * destination is no longer read, and until the copy is done. A program that wants copies behind
- * computation uses more of Duet than this. */
-#include <stdlib.h>
-
+ * A copy between two devices waits three times: until the source is written, until the destination
+ * is no longer read, and until the copy is done. The public library does not overlap copies with
+ * computation. */
 #include "api/api.h"
+
+#include <stdlib.h>
 
 static const enum dtype dtypes[] = {
     [DUET_F32] = DTYPE_F32, [DUET_I32] = DTYPE_I32, [DUET_F64] = DTYPE_F64};
@@ -46,7 +46,7 @@ int api_zero(struct device *device, const struct tensor *t) {
 }
 
 static int zero_any_type(struct device *device, const struct tensor *t) {
-    /* of zero bits, whatever they stand for */
+    /* Zero bits mean zero in every type, so the memory is filled as floats. */
     int words = (int)(dtype_bytes(t->dtype) / sizeof(float));
     struct tensor as_floats =
         tensor_plain(t->data, DTYPE_F32, 2, (int[2]){(int)tensor_count(t), words});
@@ -72,7 +72,7 @@ int duet_tensor_create(duet_tensor **out, duet_device *device, enum duet_type ty
 
 void duet_tensor_free(duet_tensor *tensor) {
     if (!tensor || tensor->borrowed) return;
-    stream_sync(device_compute(tensor->device)); /* its errors are told to whoever reads */
+    stream_sync(device_compute(tensor->device)); /* whoever reads a result gets its errors */
     device_free(tensor->device, tensor->t.data);
     free(tensor);
 }

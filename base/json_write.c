@@ -1,11 +1,12 @@
 /* The JSON writer. No tree is built: each call prints its piece at once, and a short stack
  * remembers which levels are open. */
+#include "base/json.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
 #include "base/error.h"
-#include "base/json.h"
 
 void json_start(struct json_writer *w, FILE *file) {
     memset(w, 0, sizeof *w);

@@ -1,4 +1,6 @@
 /* Writes safetensors. The header is made in memory first, because its length precedes it. */
+#include "data/safetensors.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +8,6 @@
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/json.h"
-#include "data/safetensors.h"
 
 static uint64_t item_bytes(const struct safetensors_item *item) {
     uint64_t bytes = sizeof(float);

@@ -1,16 +1,16 @@
-/* Data parallelism by hand: LeNet on several devices, as "Dive into Deep Learning" 13.5 builds
- * it from scratch.
+/* Data parallelism by hand: LeNet on several devices, as "Dive into Deep Learning" 13.5 builds it
+ * from scratch. Each step does four things:
  *
- *     each step   split_batch        a piece of the batch to each device
- *                 forward, backward  on all devices at once; the loss is a SUM over the piece's pictures
- *                 allreduce          per parameter: add all gradients up on device 0, copy the sum back to everyone
- *                 sgd                on each device, on its own copy; divides by the size of the WHOLE batch
+ *     split_batch         give each device a piece of the batch
+ *     forward_backward    on all devices at once; the loss is a SUM over the samples of the piece
+ *     allreduce           for each parameter: add up all gradients on device 0, copy the sum back
+ *     duet_sgd            on each device, on its own copy; divides by the size of the WHOLE batch
  *
- * so every device takes the very same step and the copies stay equal, which check_replicas
- * proves after each step. --broken shows the mistake that an early version of the chapter made,
- * and how it is caught: exit status 3.
+ * So every device takes the same step and the copies stay equal. check_replicas proves it after
+ * each step. --broken makes a mistake that an early version of the chapter had, and shows how it is
+ * caught: the exit status is 3.
  *
- * A program for the library alone: cc lenet_from_scratch.c $(pkg-config --cflags --libs duet) */
+ * The program uses the library alone: cc lenet_from_scratch.c $(pkg-config --cflags --libs duet) */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,10 +25,11 @@
     } while (0)
 
 struct options {
-    int devices, epochs, batch_size, steps; /* steps: in all; 0: whole epochs */
+    int devices, epochs, batch_size;
+    int steps; /* end after this many steps in all; 0: after `epochs` epochs */
     double lr;
     const char *dataset, *data_dir, *save, *kind;
-    int broken;
+    int broken; /* 1: use broken_allreduce */
 };
 
 /* ---- the network ---- */
@@ -48,8 +49,8 @@ static size_t count_of(const struct duet_param *p) {
     return count;
 }
 
-/* Weights are randn * 0.01, biases 0; the numbers lie one parameter behind the other in static
- * memory. */
+/* The weights are randn * 0.01 and the biases 0. All parameters share one static array, one after
+ * the other. */
 static int init_params(struct duet_param *params) {
     static float values[129068];
     float *at = values;
@@ -77,20 +78,20 @@ static duet_var *lenet(duet_tape *t, duet_tensor *X) {
 
 /* ---- data parallelism ---- */
 
-/* What the chapter keeps in lists side by side: one of these per device. */
+/* Everything that one device has. The chapter keeps a list of each member instead. */
 struct replica {
     duet_device *device;
     duet_params *params;
     duet_tape *tape;
-    duet_tensor *X, *y; /* this device's piece of the batch */
-    double loss;        /* summed over it */
+    duet_tensor *X, *y; /* this device's piece of the batch: (n,1,28,28) and (n) */
+    double loss;        /* the sum of the losses of this piece */
 };
 
 static int get_params(duet_params **copy, const struct duet_param *params, duet_device *device) {
     return duet_params_create(copy, device, params, PARAMS);
 }
 
-/* data[0] += all others, each brought to device 0 first. */
+/* data[0] += data[1] + data[2] + ..., each of which is first copied to device 0. */
 static int sum_to_first(duet_tensor *data[], int n) {
     for (int i = 1; i < n; i++) {
         duet_tensor *moved;
@@ -102,7 +103,7 @@ static int sum_to_first(duet_tensor *data[], int n) {
     return DUET_OK;
 }
 
-/* All tensors become their sum. */
+/* Every tensor becomes the sum of all. */
 static int allreduce(duet_tensor *data[], int n) {
     TRY(sum_to_first(data, n));
     for (int i = 1; i < n; i++)
@@ -110,9 +111,9 @@ static int allreduce(duet_tensor *data[], int n) {
     return DUET_OK;
 }
 
-/* The mistake: `=` instead of a copy INTO the tensor. It only lets data[i] mean another tensor
- * in here; the gradient on device i stays as it was. Nothing fails; training just gets worse
- * with every device. */
+/* The mistake: an assignment instead of a copy INTO the tensor. It only makes data[i] another name
+ * for data[0] inside this function; the gradient on device i stays as it was. Nothing fails, but
+ * the model trains worse with every device. */
 static int broken_allreduce(duet_tensor *data[], int n) {
     TRY(sum_to_first(data, n));
     for (int i = 1; i < n; i++)
@@ -120,7 +121,8 @@ static int broken_allreduce(duet_tensor *data[], int n) {
     return DUET_OK;
 }
 
-/* PyTorch's rule: pieces of ceil(batch / devices), so the last devices may get less, or nothing. */
+/* PyTorch's rule: each piece has ceil(batch / devices) samples, so the last devices may get fewer,
+ * or none. */
 static int split_batch(const struct duet_batch *batch, struct replica *replicas, int n) {
     int chunk = (batch->n + n - 1) / n;
     for (int i = 0; i < n; i++) {
@@ -137,7 +139,7 @@ static int split_batch(const struct duet_batch *batch, struct replica *replicas,
     return DUET_OK;
 }
 
-/* On the thread of device i. */
+/* Runs on the thread of device i. */
 static int forward_backward(void *replicas, int i) {
     struct replica *r = (struct replica *)replicas + i;
     TRY(duet_tape_begin(r->tape, r->params, duet_tensor_dim(r->X, 0), DUET_TRAIN));
@@ -169,14 +171,14 @@ static int check_equal(const char *what, int i, duet_tensor *first, duet_tensor 
     TRY(duet_tensor_read(other, b));
     if (!memcmp(a, b, duet_tensor_count(first) * sizeof *a)) return DUET_OK;
     fprintf(stderr,
-            "replicas differ: %s of %s: %s has another than %s: does allreduce write into every "
-            "tensor?\n",
+            "replicas differ: %s of %s: %s has another than %s: let allreduce write into every "
+            "tensor\n",
             what, shapes[i].name, duet_device_name(duet_tensor_device(other)),
             duet_device_name(duet_tensor_device(first)));
     return DUET_CHECK;
 }
 
-/* To the bit: they began equal and took the same steps. */
+/* They must be equal to the bit, since they began equal and took the same steps. */
 static int check_replicas(const struct replica *replicas, int n) {
     for (int c = 1; c < n; c++) {
         duet_params *p = replicas[0].params, *q = replicas[c].params;
@@ -190,7 +192,7 @@ static int check_replicas(const struct replica *replicas, int n) {
 
 /* ---- training ---- */
 
-/* On device 0 alone, as the chapter does. */
+/* Evaluates on device 0 alone, as the chapter does. */
 static int evaluate_accuracy(struct replica *r, duet_loader *test_iter, double *accuracy) {
     int64_t all = 0, right = 0, hits;
     struct duet_batch batch;
@@ -282,7 +284,7 @@ static int run(const struct options *o) {
     return code;
 }
 
-/* A whole number of 1 or more, or a finite one of 0 or more. */
+/* Reads a whole number of at least 1; 0 if `text` is none. */
 static int read_count(const char *text, int *value) {
     char *end;
     long number = strtol(text, &end, 10);
@@ -291,13 +293,14 @@ static int read_count(const char *text, int *value) {
     return 1;
 }
 
+/* Reads a finite number of at least 0; 0 if `text` is none. */
 static int read_number(const char *text, double *value) {
     char *end;
     *value = strtod(text, &end);
     return end != text && !*end && isfinite(*value) && *value >= 0;
 }
 
-/* 0, or the word that is wrong. */
+/* Returns NULL, or the word that is wrong. */
 static const char *read_options(char **words, struct options *o) {
     for (; *words; words++) {
         const char *flag = *words, *text = words[1];
@@ -339,9 +342,8 @@ int main(int argc, char **argv) {
     if (wrong) {
         fprintf(stderr,
                 "lenet_from_scratch: unknown flag or wrong value: %s: give [--devices 1..64] "
-                "[--epochs N] "
-                "[--batch-size N] [--lr X] [--steps N] [--dataset fashion-mnist|mnist|synthetic] "
-                "[--data-dir DIR] "
+                "[--epochs N] [--batch-size N] [--lr X] [--steps N] "
+                "[--dataset fashion-mnist|mnist|synthetic] [--data-dir DIR] "
                 "[--device auto|cpu|cpu-late|cuda] [--save FILE] [--broken]\n",
                 wrong);
         return 2;

@@ -1,11 +1,10 @@
-/* A device, a tape and parameters for one layer of each kind: what the tests of the public tape
- * run on. */
-#ifndef TESTS_TEST_API_NET_H
-#define TESTS_TEST_API_NET_H
+/* Devices, a tape, and parameters for one layer of each kind, for the tests of the public tape. */
+#ifndef TESTS_API_NET_H
+#define TESTS_API_NET_H
 
 #include "tests/api/shared.h"
 
-/* odd sizes: no group of 16, no multiple of a vector */
+/* Odd sizes: neither a group of 16 samples nor a multiple of a vector. */
 enum { N = 5, C = 2, H = 7, W = 6, O = 3, K = 4, M = 3 };
 enum { CONV_W, CONV_B, LINEAR_W, LINEAR_B, MATMUL_W, MATMUL_B, UNUSED, PARAMS };
 
@@ -49,7 +48,7 @@ static inline duet_tensor *picture(struct net *net, float *host) {
     return api_tensor(net->devices[0], 4, (int[4]){N, C, H, W}, host);
 }
 
-/* The var's value must have this shape; its numbers go to `back`. */
+/* Checks the shape of a var's value and copies its numbers to `back`. */
 static inline void read_var(struct net *net, duet_var *x, int rank, const int *shape, void *back) {
     duet_tensor *value;
     cr_assert_not_null(x, "%s", duet_tape_error(net->tape) ? duet_error() : "no error kept");

@@ -1,6 +1,6 @@
-/* What the tests of the public library share. They include duet.h and nothing of Duet's inside. */
-#ifndef TESTS_TEST_API_H
-#define TESTS_TEST_API_H
+/* Shared by the tests of the public library, which include duet.h and no internal header. */
+#ifndef TESTS_API_SHARED_H
+#define TESTS_API_SHARED_H
 
 #include <string.h>
 
@@ -24,15 +24,15 @@ static const char *const api_kinds[] = {"cpu", "cpu-late"};
 enum { API_KINDS = sizeof api_kinds / sizeof *api_kinds, API_MEMORY = 8 << 20 };
 
 static inline uint64_t api_memory(const char *kind) {
-    return strcmp(kind, "cuda") ? API_MEMORY : 96 << 20; /* a GPU's workspace takes 64 MiB */
+    return strcmp(kind, "cuda") ? API_MEMORY : 96 << 20; /* the workspace of a GPU is 64 MiB */
 }
 
-/* A float tensor of the numbers 0, 1, 2, 0, -1 ...: small whole ones, so that sums are exact in
- * any order. */
+/* The number i of a sequence of small whole numbers, whose sums are exact in any order. */
 static inline float api_number(size_t i) {
     return (float)((int)(i * 7 % 5) - 2);
 }
 
+/* A float tensor of these numbers; `host` receives them too. */
 static inline duet_tensor *api_tensor(duet_device *device, int rank, const int *shape,
                                       float *host) {
     duet_tensor *tensor;

@@ -44,8 +44,7 @@ Test(api_device, opens_and_closes, .timeout = 30) {
     duet_devices_close(NULL, 3);
 }
 
-/* GPUs where there are any, each with its share of the memory; a GPU asked for by name where
- * there is none is an error. */
+/* "auto" takes GPUs where there are any. Where there is none, "cuda" is an error. */
 Test(api_device, auto_takes_the_best_there_is, .timeout = 60) {
     duet_device *devices[2];
     int has_gpu = duet_devices_open(devices, 2, "cuda", 0) == DUET_OK;
@@ -76,11 +75,11 @@ static int square(void *context, int i) {
     return DUET_OK;
 }
 
-/* Fails on 2 and 5, each with a text of its own that only its thread sees. */
+/* Fails for i = 2 and i = 5, each with an error text of its own, which only its thread has. */
 static int fail_on_some(void *context, int i) {
     duet_device *none[1];
     (void)context;
-    if (i == 2) usleep(20000); /* fails last in time, and is still the one reported */
+    if (i == 2) usleep(20000); /* the last to fail, and still the one reported */
     return i == 2 || i == 5 ? duet_devices_open(none, 100 + i, "cpu", 0) : DUET_OK;
 }
 
@@ -133,7 +132,7 @@ Test(api_tensor, goes_in_and_out, .timeout = 30) {
         duet_tensor_free(i);
         duet_tensor_free(d);
         duet_tensor_free(NULL);
-        /* no sample is legal */
+        /* A tensor may have no samples. */
         MUST(duet_tensor_create(&f, device, DUET_F32, 2, (int[2]){0, 5}, NULL));
         cr_assert_eq(duet_tensor_count(f), 0);
         MUST(duet_tensor_read(f, back));
@@ -152,7 +151,7 @@ Test(api_tensor, moves_between_devices_and_adds_in_place, .timeout = 30) {
         MUST(duet_tensor_create(&b, devices[1], DUET_F32, 1, (int[1]){1000}, NULL));
         MUST(duet_tensor_scale(a, 3));
         MUST(duet_tensor_copy(b, a));
-        MUST(duet_tensor_scale(a, -1)); /* what was copied stays as it was */
+        MUST(duet_tensor_scale(a, -1)); /* does not change the copy */
         MUST(duet_tensor_to(&moved, b, devices[0]));
         MUST(duet_tensor_to(&same, moved, devices[0]));
         cr_assert_eq(duet_tensor_device(moved), devices[0]);
@@ -215,7 +214,7 @@ Test(api_tensor, refuses_what_does_not_fit, .timeout = 30) {
     MUST_FAIL(duet_tensor_to(&moved, t, NULL), DUET_USAGE, "no device");
     cr_assert_null(moved);
     float back[6];
-    MUST(duet_tensor_read(t, back)); /* a refused call leaves all as it was */
+    MUST(duet_tensor_read(t, back)); /* a refused call changes nothing */
     cr_assert_arr_eq(back, host, sizeof back);
     duet_tensor *all[] = {t, u, v, w};
     for (int i = 0; i < 4; i++)
@@ -223,7 +222,7 @@ Test(api_tensor, refuses_what_does_not_fit, .timeout = 30) {
     duet_devices_close(devices, 2);
 }
 
-/* A copy that finds no room leaves nothing behind. */
+/* A copy for which there is no room leaves nothing behind. */
 Test(api_tensor, a_full_device_stays_usable, .timeout = 30) {
     duet_device *devices[2];
     duet_tensor *large, *held, *moved = NULL;

@@ -1,5 +1,5 @@
-/* The library as a user meets it: its header, its names, its installation, and the example that
- * is built on it alone. */
+/* The library as a user meets it: its header, its names, its installation, and the example program,
+ * which uses the library alone. */
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -27,8 +27,8 @@ static void write_file(const char *name, const unsigned char *header, size_t hea
     cr_assert_eq(fclose(file), 0);
 }
 
-/* A data set small enough for sanitizer builds, as IDX files (two bytes of each size are enough
- * here). */
+/* Writes a part of a data set as IDX files; it is small enough for sanitizer builds. Of each size
+ * only the two low bytes can differ from 0. */
 static void small_set(const char *images, const char *labels, int count, int train) {
     struct dataset set;
     unsigned char high = (unsigned char)(count >> 8), low = (unsigned char)count;
@@ -46,8 +46,8 @@ static void data_make(void) {
     small_set("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte", 100, 0);
 }
 
-/* Runs a shell command; {} in it stands for the scratch folder. Its output goes to the file
- * `out` there. */
+/* Runs a shell command, in which {} stands for the scratch folder, and returns its exit status. Its
+ * output goes to the file `out` in that folder. */
 static int shell(const char *command) {
     char text[2048] = "{ ";
     size_t used = 2;
@@ -113,8 +113,8 @@ Test(api_library, installs_for_pkg_config, .timeout = 300, .init = scratch_make,
     if (shell("command -v pkg-config")) cr_skip_test("no pkg-config here");
     RUN(0, "make --no-print-directory B=" BUILD_DIR " PREFIX=/opt/duet DESTDIR={}/stage install");
     RUN(0, "test -x {}/stage/opt/duet/bin/duet && cp examples/lenet_from_scratch.c {}/program.c");
-    /* The .pc file names the place it is made for; the program is built before the tree is moved
-     * there. */
+    /* The .pc file names the final place, but the files are still in the stage folder: the prefix
+     * is overridden. */
     RUN(0, "cd {} && export PKG_CONFIG_PATH={}/stage/opt/duet/lib/pkgconfig && pkg-config "
            "--modversion duet"
            " && cc program.c $(pkg-config --define-variable=prefix={}/stage/opt/duet --cflags "
@@ -149,7 +149,8 @@ static size_t read_param(const char *file, int i, float *values) {
     return count;
 }
 
-/* |b - a| / |a - start|: how far apart two runs are, against how far one has come. */
+/* |b - a| / |a - start|: the distance between two runs relative to the distance that one has
+ * moved. */
 static double difference(int i, const char *start, const char *a, const char *b) {
     static float x[LARGEST], y[LARGEST], z[LARGEST];
     double moved = 0, apart = 0;
@@ -164,10 +165,11 @@ static double difference(int i, const char *start, const char *a, const char *b)
     return sqrt(apart / moved);
 }
 
-/* One step on n devices is one step on one, but for the order of sums: float sums over up to 256
- * samples and 25 x 169 products were seen to differ by up to 1.1e-6 in relative L2 per tensor. A
- * device left out, or a wrong divisor, is 0.3 and more. One step only, as SGD amplifies the last
- * bit; a large lr, so that the step and not the rounding of weight + step is what is compared. */
+/* One step on n devices equals one step on one device, except for the order of sums. Float sums
+ * over up to 256 samples and 25 x 169 products were seen to differ by up to 1.1e-6 in relative L2
+ * per tensor. If a device is left out, or the divisor is wrong, the difference is 0.3 and more. The
+ * test takes one step only, because SGD amplifies the last bit. The learning rate is large, so that
+ * the step is compared and not the rounding of weight + step. */
 static const double SAME_STEP = 1e-5;
 
 Test(api_example, any_number_of_devices_takes_the_same_step, .timeout = 200, .init = data_make,
@@ -200,7 +202,7 @@ Test(api_example, replicas_stay_equal_and_lateness_changes_nothing, .timeout = 2
     RUN(0, EXAMPLE " --dataset mnist --data-dir {} --epochs 1 --steps 3 --devices 3 --save {}/late "
                    "--device cpu-late");
     RUN(0, "cmp {}/cpu {}/late");
-    /* nothing for the third */
+    /* The third device gets no sample. */
     RUN(0,
         EXAMPLE " --dataset mnist --data-dir {} --epochs 1 --steps 1 --devices 3 --batch-size 2");
 }
@@ -212,7 +214,7 @@ Test(api_example, broken_allreduce_is_caught, .timeout = 100, .init = data_make,
     cr_assert_not_null(strstr(output(), "replicas differ: the gradient of W1: cpu(1)"), "%s",
                        output());
     RUN(0, "test ! -e {}/broken");
-    /* alone it does no harm */
+    /* On one device the mistake does no harm. */
     RUN(0, EXAMPLE " --dataset mnist --data-dir {} --epochs 1 --steps 2 --devices 1 --broken");
 }
 

@@ -1,5 +1,5 @@
-/* The layers of the public library, each against its formula. Values are small whole numbers, so
- * that sums are exact in any order and layers can be compared to the bit. */
+/* The layers of the public library, each against its formula. The values are small whole numbers,
+ * whose sums are exact in any order, so that layers can be compared to the bit. */
 #include <math.h>
 
 #include "tests/api/net.h"
@@ -99,7 +99,7 @@ Test(api_tape, dropout_draws_anew_each_training_pass, .timeout = 30) {
     float *masks[3] = {first, second, again};
     for (int pass = 0; pass < 3; pass++) {
         duet_tape *tape = net.tape;
-        /* the first pass of the same seed */
+        /* Again the first pass, with the same seed. */
         if (pass == 2) MUST(duet_tape_create(&net.tape, net.devices[0]));
         duet_tape_seed(net.tape, 11);
         MUST(duet_tape_begin(net.tape, NULL, N, DUET_TRAIN));

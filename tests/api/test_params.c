@@ -2,8 +2,8 @@
 #include <math.h>
 #include <unistd.h>
 
-#include "tests/cli/data.h"
 #include "tests/api/shared.h"
+#include "tests/cli/data.h"
 
 /* ---- parameters ---- */
 
@@ -28,7 +28,7 @@ Test(api_params, start_and_step, .timeout = 30) {
         MUST(duet_tensor_read(duet_params_grad(params, 0), back));
         for (int i = 0; i < 6; i++)
             cr_assert_eq(back[i], 0);
-        duet_tensor_free(duet_params_value(params, 0)); /* not the caller's: stays */
+        duet_tensor_free(duet_params_value(params, 0)); /* belongs to `params`: nothing happens */
 
         MUST(duet_tensor_write(duet_params_grad(params, 0), g));
         MUST(duet_sgd(params, 0.3, 7));
@@ -111,7 +111,7 @@ Test(api_params, save_and_load, .timeout = 30) {
     duet_devices_close(devices, 2);
 }
 
-/* ---- random numbers: torch.manual_seed(0), then randn(3), randperm(10) and rand(1) each from the seed ---- */
+/* ---- random numbers: randn(3), randperm(10) and rand(1), each after torch.manual_seed(0) ---- */
 
 Test(api_rng, draws_as_pytorch, .timeout = 30) {
     static const float normal[3] = {1.5409961f, -0.2934289f, -2.1787894f};
@@ -139,7 +139,7 @@ Test(api_rng, draws_as_pytorch, .timeout = 30) {
 
 /* ---- data ---- */
 
-/* Sums over one epoch what identifies its batches. */
+/* Walks through an epoch and returns a number that depends on its order. */
 static double walk(duet_loader *loader, int epoch, int size, int *batches, int *pictures) {
     struct duet_batch batch;
     double mark = 0;
@@ -187,7 +187,7 @@ Test(api_data, batches_of_an_epoch, .timeout = 60) {
     cr_assert_neq(shuffled[0], shuffled[1], "and another epoch another");
     cr_assert_neq(shuffled[0], in_order[0]);
     struct duet_batch batch;
-    MUST(duet_loader_start(loader, 0)); /* left in the middle */
+    MUST(duet_loader_start(loader, 0)); /* an epoch that does not end */
     MUST(duet_loader_next(loader, &batch));
     duet_loader_free(loader);
     duet_loader_free(NULL);
@@ -217,7 +217,7 @@ Test(api_data, refuses_what_is_wrong, .timeout = 30) {
     duet_dataset_free(set);
 }
 
-/* duet.h says 28 x 28; a caller who reads that many floats a picture must not get others. */
+/* duet.h promises 28 x 28 pixels, and a caller relies on it: files of other sizes are refused. */
 Test(api_data, pictures_of_another_size, .timeout = 30) {
     char folder[] = "/tmp/duet-test-XXXXXX", images[64], labels[64];
     duet_dataset *set;

@@ -1,9 +1,9 @@
-/* The public tape: losses, backward, gradients, and errors that wait to be asked for. */
+/* The public tape: losses, backward, gradients, and errors that are kept until they are read. */
 #include <math.h>
 
 #include "tests/api/net.h"
 
-/* float rounding of sums of a few terms below 10 */
+/* the rounding of float sums of a few terms below 10 */
 static const double CLOSE = 5e-6;
 
 /* ---- losses: scores = x W + b, whose gradients have a formula ---- */
@@ -14,7 +14,7 @@ static const float row_weight[N] = {1, -2, 0.5f, 0, 3}; /* with DUET_NONE */
 struct expected {
     double error[N * M]; /* softmax(x W + b) - onehot(answer) */
     double loss[N];
-    double weight[N]; /* of a sample's loss in what backward starts from */
+    double weight[N]; /* the gradient of the reduction with respect to each sample's loss */
     int right;
 };
 
@@ -98,7 +98,7 @@ static void try_loss(const char *kind, enum duet_reduction r, int nll) {
     MUST(duet_tensor_create(&y, net.devices[0], DUET_I32, 1, (int[1]){N}, answers));
     MUST(duet_tensor_create(&given, net.devices[0], DUET_F32, 1, (int[1]){N}, row_weight));
     struct expected e = expect(&net, x, r);
-    /* the second finds what the first left: gradients are written, not added to */
+    /* The second pass must overwrite the gradients of the first, not add to them. */
     for (int pass = 0; pass < 2; pass++) {
         MUST(duet_tape_begin(net.tape, net.params, N, DUET_TRAIN));
         duet_var *leaf = duet_leaf(net.tape, X);
@@ -173,7 +173,7 @@ Test(api_tape, a_parameter_that_took_no_part_has_gradient_zero, .timeout = 30) {
     net_close(&net);
 }
 
-/* The share of a device in a last batch that is smaller than the devices. */
+/* A last batch with fewer samples than there are devices leaves some devices none. */
 Test(api_tape, no_samples_give_gradients_of_zero, .timeout = 30) {
     struct net net;
     duet_tensor *X, *y;
@@ -223,7 +223,7 @@ static void wrong_close(struct wrong *w) {
     net_close(&w->net);
 }
 
-/* One wrong op of each kind, on a fresh pass. */
+/* Makes mistake i in a new pass; *says is what the error must contain, or NULL after the last. */
 static duet_var *mistake(struct wrong *w, int i, const char **says) {
     duet_tape *t = w->net.tape;
     duet_var *x, *flat;
@@ -251,7 +251,7 @@ static duet_var *mistake(struct wrong *w, int i, const char **says) {
     case 16: return *says = "no labels", duet_nll_loss(t, flat, NULL, DUET_SUM);
     case 17:
         return *says = "reduction 3", duet_cross_entropy(t, flat, w->y, (enum duet_reduction)3);
-    /* 4 biases for 3 outputs */
+    /* the bias has 4 elements, and there are 3 outputs */
     case 18: return *says = "linear", duet_linear(t, flat, LINEAR_W, UNUSED);
     default: return *says = NULL, NULL;
     }
@@ -285,7 +285,8 @@ Test(api_tape, a_mistake_is_kept_and_passed_on, .timeout = 60) {
                            duet_leaf(t, NULL)};
         for (size_t k = 0; k < sizeof all / sizeof *all; k++)
             cr_assert_null(all[k], "mistake %d, op %zu", i, k);
-        duet_tape_begin(NULL, NULL, 0, DUET_TRAIN); /* another error in between */
+        duet_tape_begin(NULL, NULL, 0,
+                        DUET_TRAIN); /* another failure, which must not hide the kept one */
         int code = duet_tape_error(t);
         cr_assert(code == DUET_USAGE || code == DUET_FAILED, "mistake %d: code %d", i, code);
         MUST_SAY(says);
@@ -296,7 +297,7 @@ Test(api_tape, a_mistake_is_kept_and_passed_on, .timeout = 60) {
         MUST_FAIL(duet_var_grad(&out, t, x), code, says);
         cr_assert_null(out);
     }
-    MUST(duet_tape_begin(w.net.tape, w.net.params, N, DUET_TRAIN)); /* a new pass is free of it */
+    MUST(duet_tape_begin(w.net.tape, w.net.params, N, DUET_TRAIN)); /* a new pass has no error */
     cr_assert_not_null(duet_relu(w.net.tape, duet_input(w.net.tape, w.X)));
     wrong_close(&w);
 }
@@ -309,7 +310,7 @@ Test(api_tape, refuses_to_begin_or_to_go_back, .timeout = 30) {
     wrong_open(&w);
     duet_tape *t = w.net.tape;
     MUST_FAIL(duet_tape_create(&fresh, NULL), DUET_USAGE, "no device");
-    /* no pass was begun: no sample may enter, no parameter is there */
+    /* No pass was begun, so there are no samples and no parameters. */
     MUST(duet_tape_create(&fresh, w.net.devices[0]));
     cr_assert_null(duet_input(fresh, w.flat));
     MUST_FAIL(duet_backward(fresh, NULL), DUET_USAGE, "begun with 0");

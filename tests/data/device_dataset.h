@@ -18,8 +18,8 @@ static inline struct dataset dataset_of(int count, int pixels) {
     return (struct dataset){"tests", count, 1, pixels, images, labels, {images, labels}};
 }
 
-/* For sizes around the size of a piece, of pictures and of labels, every byte arrives and the ledger
- * counts it. */
+/* For sizes around the size of a piece, of pictures and of labels, every byte arrives and the
+ * ledger counts it. */
 static inline void resident_arrives_whole(struct device *d) {
     static const int sizes[][2] = {{1, 1},
                                    {7, 784},
