@@ -22,7 +22,7 @@ CUDA_USE := $(strip $(if $(EMULATION),emulated,$(if $(SAN),sanitizer,\
 CUDA_ALL := $(wildcard $(CUDA_FOLDERS:=/*.c) $(CUDA_FOLDERS:=/*.cu))
 CUDA_LEFT_OUT := %/cuda/absent.c %/library_blas$(if $(CUBLAS),_absent).c \
                  %/library_conv$(if $(CUDNN),_absent).c \
-                 $(if $(NCCL),%/nccl_absent.c,%/nccl.c %/nccl_calls.c)
+                 $(if $(NCCL),%/nccl_absent.c,%/nccl.c %/nccl_library.c)
 CUDA_SOURCES := $(if $(CUDA),$(filter-out $(CUDA_LEFT_OUT),$(CUDA_ALL)),\
                 $(filter %/cuda/absent.c,$(CUDA_ALL)))
 
@@ -59,5 +59,5 @@ library_found = $(foreach file,$(CUDA_LIB),$(if $(findstring /$(1).so,$(file)),$
 library_file = '"$(firstword $(call library_found,$(1)))"'
 $(B)/device/cuda/library_blas.o: COMPILE += -DCUBLAS_FILE=$(call library_file,libcublas)
 $(B)/device/cuda/library_conv.o: COMPILE += -DCUDNN_FILE=$(call library_file,libcudnn)
-$(B)/allreduce/cuda/nccl.o: COMPILE += -DNCCL_FILE=$(call library_file,libnccl)
+$(B)/allreduce/cuda/nccl_library.o: COMPILE += -DNCCL_FILE=$(call library_file,libnccl)
 endif

@@ -1,7 +1,7 @@
-/* Linked where the CUDA files are not: there are no executors for GPUs (executor.h), and no
- * grids (grid.h). A device of that kind cannot be opened then, so hardly anybody asks. */
-#include "allreduce/executor.h"
+/* Linked where the CUDA files are not: there are no executors for GPUs (executor.h) and no grids
+ * (grid.h). A device of that kind cannot be opened either, so these answers are rarely seen. */
 #include "allreduce/cuda/grid.h"
+#include "allreduce/executor.h"
 #include "base/error.h"
 
 const struct executor_kind *const cuda_executors = NULL;

@@ -1,30 +1,30 @@
-/* One cooperative grid that stands for n ranks: grid.h. Rank r is blocks r * channels .. (r + 1)
- * * channels - 1. */
+/* One cooperative grid that runs for n ranks; grid.h says what for. Rank r has the blocks
+ * r * channels .. (r + 1) * channels - 1. */
 #include "allreduce/cuda/grid.h"
 
 #include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "allreduce/cuda/executor.h"
-#include "allreduce/cuda/spin_launch.h"
+#include "allreduce/cuda/spin_kernel.h"
+#include "allreduce/cuda/spin_memory.h"
+#include "allreduce/cuda/upload.h"
 
 struct allreduce_grid {
     struct allreduce_grid_config config;
     struct cuda_device *device;
-    struct cuda_stream *stream; /* of the calls; NULL before the first */
     struct cuda_watch watch;
     int most_channels;
-    size_t half;
-    char *memory;            /* of all ranks: flags and scratch, one behind the other */
-    size_t memory_bytes;     /* of one rank */
+    size_t half;         /* elements of one half of a rank's scratch */
+    char *memory;        /* device memory, [n], memory_bytes apart: a rank's flags and scratch */
+    size_t memory_bytes; /* of one rank */
     struct spin_rank *ranks; /* device memory, [n] */
     struct spin_page *pages; /* pinned, [n] */
     void *staging;           /* pinned */
     float *scratch[MAX_DEVICES];
-    char *plans; /* device memory, [n], plan_bytes apart: for `count` elements */
-    size_t plan_bytes, count;
+    char *plans;       /* device memory, [n], plan_bytes apart */
+    size_t plan_bytes; /* of the longest plan */
+    size_t count;      /* elements that the plans are for */
 };
 
 struct allreduce_grid_config allreduce_grid_config_default(enum allreduce_algorithm algorithm,
@@ -45,7 +45,7 @@ static struct allreduce_grid *grid_of(struct cuda_watch *watch) {
 
 static int look(struct cuda_watch *watch, int waiting) {
     struct allreduce_grid *g = grid_of(watch);
-    (void)waiting; /* the kernels keep the deadline themselves */
+    (void)waiting; /* the kernels watch the deadline themselves */
     for (int r = 0; r < g->config.n; r++) {
         const struct spin_page *page = &g->pages[r];
         if (__atomic_load_n(&page->code, __ATOMIC_ACQUIRE) == SPIN_FINE) continue;
@@ -58,7 +58,7 @@ static int look(struct cuda_watch *watch, int waiting) {
     return OK;
 }
 
-static void release_watch(struct cuda_watch *watch) {
+static void stop(struct cuda_watch *watch) {
     struct allreduce_grid *g = grid_of(watch);
     for (int r = 0; r < g->config.n; r++)
         __atomic_store_n(&g->pages[r].stop, 1, __ATOMIC_RELEASE);
@@ -95,12 +95,13 @@ static int check_room(struct allreduce_grid *g) {
         g->device->head.name, g->device->gpu_name, resident, n);
 }
 
-static int take_memory(struct allreduce_grid *g) {
+static int alloc_memory(struct allreduce_grid *g) {
     struct device *device = &g->device->head;
     int n = g->config.n;
     size_t flags = cuda_flags_bytes(n);
     void *memory, *ranks, *pages;
-    g->half = (g->config.plan.scratch + 31) / 16 * 16; /* a multiple of 16, and room for the skew */
+    g->half =
+        (g->config.plan.scratch + 31) / 16 * 16; /* a multiple of 16, with room for the skew */
     g->memory_bytes = flags + 2 * g->half * sizeof(float);
     CHECK(device_alloc(device, &memory, (size_t)n * g->memory_bytes, MEM_COMM));
     g->memory = memory;
@@ -130,10 +131,10 @@ static int write_ranks(struct allreduce_grid *g) {
 static int open_grid(struct allreduce_grid *g) {
     CHECK(cuda_use(&g->device->head));
     CHECK(check_room(g));
-    CHECK(take_memory(g));
+    CHECK(alloc_memory(g));
     CHECK(write_ranks(g));
     g->watch.look = look;
-    g->watch.release = release_watch;
+    g->watch.release = stop;
     cuda_watch_add(g->device, &g->watch);
     return OK;
 }
@@ -185,7 +186,7 @@ static int write_plans(struct allreduce_grid *g, struct plan *plans) {
     return OK;
 }
 
-/* Plans for another count, when nobody reads the old ones any more. */
+/* Makes plans for another count, once no kernel reads the old ones any more. */
 static int change_count(struct allreduce_grid *g, struct stream *stream, size_t count) {
     CHECK(stream_sync(stream));
     if (g->plans) device_free(&g->device->head, g->plans);

@@ -1,176 +1,169 @@
 /* NCCL's own allreduce as an executor: in place, float32, on the communication stream.
  *
- *     set-up    rank 0 makes a unique id, all learn it by comm_exchange, all call ncclCommInitRankConfig
- *     a call    data *= scale (Duet's kernel), then ncclAllReduce
+ *     set-up    rank 0 makes a unique id, all ranks learn it by comm_exchange, and all call
+ *               ncclCommInitRankConfig
+ *     a call    data *= scale (a kernel of Duet's), then ncclAllReduce
  *     end       ncclCommFinalize, ncclCommDestroy; after a failure of the job ncclCommAbort
  *
- * The scale is a kernel of Duet's in front and not NCCL's PreMulSum: each product has to be
- * rounded before it is added (allreduce.h), and NCCL's kernels may fuse the two. It costs a read
- * and a write of the data. So over 2 ranks the bits are those of every other algorithm, as a + b
- * is b + a; over more NCCL chooses the order, and nothing is promised.
+ * The scale is a kernel of Duet's in front and not NCCL's PreMulSum: each product has to be rounded
+ * before it is added (allreduce.h), and NCCL's kernels may fuse the two. It costs one read and one
+ * write of the data. So over 2 ranks the bits are those of every other algorithm, as a + b equals
+ * b + a; over more ranks NCCL chooses the order, and no bits are promised.
  *
- * No call here waits without a deadline. The communicator is non-blocking: whatever takes time
- * returns ncclInProgress, and ncclCommGetAsyncError is asked again and again, with a look at the
- * job in between. What goes wrong later is asked for by each wait of the device (struct
- * cuda_watch). Abort is documented to end kernels that wait for a peer, but not how long it
- * takes itself: it has a thread of its own. */
+ * No call here waits without a deadline. The communicator is non-blocking: what takes time returns
+ * ncclInProgress, and ncclCommGetAsyncError is asked again and again, with a look at the job in
+ * between. Each wait of the device asks for errors that come later. NCCL's documentation says that
+ * abort ends kernels that wait for a peer, but not how long it takes itself: it has a thread of its
+ * own. */
 #include "allreduce/cuda/nccl.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "allreduce/cuda/nccl_state.h"
+#include "allreduce/cuda/calls.h"
+#include "allreduce/cuda/executor.h"
+#include "allreduce/cuda/nccl_library.h"
 #include "base/clock.h"
-#include "device/gpu_handle.h"
 
-#define LIBRARY_TABLE struct nccl_table
-static const struct library_function functions[] = {NCCL_FUNCTIONS(LIBRARY_ROW)};
-
-/* SHARED_CTAS: blocks of NCCL's on a GPU that ranks share, since all of them must be resident
+/* NCCL's blocks for each rank on a GPU that ranks share: the blocks of all ranks must be resident
  * together. */
-enum { SHARED_CTAS = 2, SHARES_GPUS_FROM = 23000 };
-static const int64_t PAUSE_NS = 100000; /* between two questions */
+enum { SHARED_CTAS = 2 };
+static const int64_t PAUSE_NS = 100000;      /* between two questions to NCCL */
+static const int64_t GRACE_NS = 500000000;   /* for the job to name the cause of NCCL's error */
+static const size_t PIECE = (size_t)1 << 30; /* elements of one tensor: its dimensions are int */
 
-/* ---- the library ---- */
-
-static const struct library_place place = {
-    .title = "NCCL",
-    .variable = "DUET_NCCL",
-    .file = NCCL_FILE, /* by the Makefile */
-    .name = "libnccl.so." LIBRARY_NUMBER(NCCL_MAJOR),
-    .instead = "use --allreduce auto",
+struct executor {
+    struct cuda_calls calls; /* first */
+    struct nccl_table nccl;
+    ncclComm_t comm;   /* NULL: not made yet, or being aborted */
+    int64_t failed_ns; /* since when NCCL has reported an error; 0: it has not */
+    pthread_t abort_thread;
+    ncclComm_t aborting; /* what the thread aborts; NULL: no thread was started */
+    int aborted;         /* 1: the thread is done; atomic */
 };
 
-static int load(struct nccl_table *nccl, int *version) {
-    int found;
-    CHECK(library_load(&place, functions, sizeof functions / sizeof *functions, nccl, &found));
-    *version = 0;
-    nccl->ncclGetVersion(version);
-    if (*version / 10000 == NCCL_MAJOR) return OK;
-    return fail(ERR_USAGE,
-                "%s: the library found is of version code %d: this program was built for %d.x: set "
-                "%s to one of "
-                "that version, or %s",
-                place.title, *version, NCCL_MAJOR, place.variable, place.instead);
-}
-
-static const char *version_text(int version, char text[24]) {
-    snprintf(text, 24, "%d.%d.%d", version / 10000, version / 100 % 100, version % 100);
-    return text;
-}
-
-void cuda_nccl_describe(char *text, size_t bytes) {
-    struct nccl_table nccl;
-    int version;
-    char number[24];
-    if (load(&nccl, &version))
-        snprintf(text, bytes, "%s", error_message());
-    else
-        snprintf(text, bytes, "NCCL %s", version_text(version, number));
-}
-
-static int shares(const struct executor_question *q, int *a, int *b) {
-    for (*a = 1; *a < q->n; ++*a)
-        for (*b = 0; *b < *a; ++*b)
-            if (gpu_handles_share(q->handle[*a], q->handle[*b])) return 1;
-    return 0;
-}
-
-int cuda_nccl_check(const struct executor_question *q) {
-    struct nccl_table nccl;
-    int version, a, b;
-    char number[24];
-    CHECK(load(&nccl, &version));
-    if (!shares(q, &a, &b)) return OK;
-    if (version < SHARES_GPUS_FROM)
-        return fail(ERR_USAGE,
-                    "allreduce nccl: ranks %d and %d share a GPU, which NCCL %s refuses "
-                    "(\"Duplicate GPU detected\"): "
-                    "use --allreduce auto, a GPU for each rank, or NCCL 2.30 or newer",
-                    b, a, version_text(version, number));
-    /* of the process: read by NCCL when the communicator is made */
-    setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 0);
-    return OK;
+static struct executor *executor_of(struct cuda_calls *calls) {
+    return (struct executor *)calls;
 }
 
 /* ---- failures ---- */
 
 /* "allreduce bucket 1 step 7", of the call that was enqueued last. */
-static void name_call(const struct executor *e, char *text, size_t size) {
-    const struct nccl_call *c = e->next ? &e->call[(e->next - 1) % NCCL_CALLS] : NULL;
+static void name_call(const struct cuda_calls *c, char *text, size_t size) {
+    const struct cuda_call *call = c->next ? &c->call[(c->next - 1) % CUDA_CALLS] : NULL;
     int used = snprintf(text, size, "allreduce");
-    if (c && c->bucket >= 0)
-        used += snprintf(text + used, size - (size_t)used, " bucket %d", c->bucket);
-    if (c && c->step >= 0) snprintf(text + used, size - (size_t)used, " step %ld", c->step);
+    if (call && call->bucket >= 0)
+        used += snprintf(text + used, size - (size_t)used, " bucket %d", call->bucket);
+    if (call && call->step >= 0)
+        snprintf(text + used, size - (size_t)used, " step %ld", call->step);
 }
 
-/* The stream keeps it: later calls on it say the same. */
-int nccl_keep(struct executor *e, int code) {
-    if (e->stream && !e->stream->error) {
-        snprintf(e->stream->error_text, sizeof e->stream->error_text, "%s", error_message());
-        e->stream->error = code;
-    }
-    return code;
-}
-
-int nccl_fail(struct executor *e, ncclResult_t result) {
+static int fail_by_nccl(struct executor *e, ncclResult_t result) {
     char what[64], last[256] = "";
-    name_call(e, what, sizeof what);
+    name_call(&e->calls, what, sizeof what);
     const char *more = e->comm ? e->nccl.ncclGetLastError(e->comm) : NULL;
     if (more && *more) snprintf(last, sizeof last, " (%.200s)", more);
     for (char *c = last; *c; c++)
         if (*c == '\n') *c = ' ';
     fail(ERR_FAILED, "%s on %s: NCCL: %s%s: NCCL_DEBUG=WARN says more; or use --allreduce auto",
-         what, e->device->head.name, e->nccl.ncclGetErrorString(result), last);
-    return nccl_keep(e, ERR_FAILED);
+         what, e->calls.device->head.name, e->nccl.ncclGetErrorString(result), last);
+    return cuda_calls_fail(&e->calls, ERR_FAILED);
 }
 
-ncclResult_t nccl_state(struct executor *e) {
+/* What the communicator is at: ncclInProgress, ncclSuccess, or its error. */
+static ncclResult_t state_of(struct executor *e) {
     ncclResult_t state = ncclSuccess, asked = e->nccl.ncclCommGetAsyncError(e->comm, &state);
     return asked == ncclSuccess ? state : asked;
 }
 
-/* Until the communicator has done what it was told last. `what` for the error: "NCCL's set-up". */
-int nccl_settle(struct executor *e, ncclResult_t result, const char *what) {
-    struct comm *comm = e->ranks->comm;
-    const struct device_config *config = &e->device->head.config;
+/* Waits until the communicator has done what it was told last, which returned `result`. `what`
+ * names it in errors: "NCCL's set-up". */
+static int settle(struct executor *e, ncclResult_t result, const char *what) {
+    struct comm *comm = e->calls.ranks->comm;
+    const struct device_config *config = &e->calls.device->head.config;
     struct comm_wait_reason reason = {"allreduce", -1, -1, -1};
     int64_t deadline = deadline_after(comm ? comm_timeout_s(comm) : config->timeout_s);
     while (result == ncclInProgress) {
         struct timespec pause = {0, PAUSE_NS};
         nanosleep(&pause, NULL);
-        result = nccl_state(e);
+        result = state_of(e);
         if (comm) CHECK(comm_check(comm));
         if (config->interrupted) CHECK(config->interrupted(config->interrupt_context));
         if (result != ncclInProgress || now_ns() < deadline) continue;
         if (comm) return comm_distant_late(comm, &reason, what);
         return fail(ERR_TIMEOUT, "allreduce (%s): not done after %g s", what, config->timeout_s);
     }
-    return result == ncclSuccess ? OK : nccl_fail(e, result);
+    return result == ncclSuccess ? OK : fail_by_nccl(e, result);
 }
+
+/* ---- abort ---- */
+
+static void *abort_communicator(void *argument) {
+    struct executor *e = argument;
+    cudaSetDevice(e->calls.device->gpu);
+    e->nccl.ncclCommAbort(e->aborting);
+    __atomic_store_n(&e->aborted, 1, __ATOMIC_RELEASE);
+    return NULL;
+}
+
+static void start_abort(struct executor *e) {
+    if (!e->comm) return;
+    e->aborting = e->comm;
+    e->comm = NULL; /* no function of NCCL is called with it any more */
+    if (pthread_create(&e->abort_thread, NULL, abort_communicator, e)) {
+        e->aborting = NULL; /* without a thread the communicator stays until the process ends */
+        e->calls.stuck = 1;
+    }
+}
+
+/* ---- the calls under way ---- */
+
+/* NCCL reports an error but not its cause. A peer's failure reaches the job a moment later, so the
+ * job is asked first. */
+static int look_at_nccl(struct cuda_calls *c, int waiting) {
+    struct executor *e = executor_of(c);
+    ncclResult_t state = e->comm ? state_of(e) : ncclSuccess;
+    if (state == ncclSuccess || state == ncclInProgress) return OK;
+    if (c->ranks->comm) CHECK(comm_check(c->ranks->comm));
+    if (!e->failed_ns) e->failed_ns = now_ns();
+    return waiting && now_ns() - e->failed_ns < GRACE_NS ? OK : fail_by_nccl(e, state);
+}
+
+/* A call that has begun and does not end waits for a rank; NCCL does not say for which. */
+static enum cuda_awaits awaited(struct cuda_calls *c, const struct cuda_call *call,
+                                struct cuda_awaited *out) {
+    (void)c, (void)call;
+    out->peer = -1;
+    return CUDA_AWAITS_PEER;
+}
+
+static void release_by_abort(struct cuda_calls *c) {
+    start_abort(executor_of(c));
+}
+
+static int is_aborted(struct cuda_calls *c) {
+    struct executor *e = executor_of(c);
+    return !e->aborting || __atomic_load_n(&e->aborted, __ATOMIC_ACQUIRE);
+}
+
+static const struct cuda_calls_ops calls_ops = {.look = look_at_nccl,
+                                                .awaited = awaited,
+                                                .release = release_by_abort,
+                                                .is_released = is_aborted};
 
 /* ---- life ---- */
 
-static int make_events(struct executor *e) {
-    for (int i = 0; i < NCCL_CALLS; i++) {
-        CUDA_CHECK(cudaEventCreateWithFlags(&e->call[i].begun, cudaEventDisableTiming), "an event",
-                   e->device->head.name);
-        CUDA_CHECK(cudaEventCreateWithFlags(&e->call[i].ended, cudaEventDisableTiming), "an event",
-                   e->device->head.name);
-    }
-    return OK;
-}
-
-/* Rank 0's id, for all. One that fails here ends the job, and so those that wait in the
+/* Rank 0's id, for all. A rank that fails here ends the job, and with it the peers' wait in the
  * exchange. */
 static int agree_on_id(struct executor *e, ncclUniqueId *id) {
-    const struct executor_ranks *r = e->ranks;
+    const struct executor_ranks *r = e->calls.ranks;
     memset(id, 0, sizeof *id);
     if (r->rank == 0) {
         ncclResult_t made = e->nccl.ncclGetUniqueId(id);
-        if (made != ncclSuccess) return nccl_fail(e, made);
+        if (made != ncclSuccess) return fail_by_nccl(e, made);
     }
     if (!r->comm) return OK;
     ncclUniqueId all[MAX_DEVICES];
@@ -179,63 +172,106 @@ static int agree_on_id(struct executor *e, ncclUniqueId *id) {
     return OK;
 }
 
-static int set_up(struct executor *e) {
+static int open_parts(struct executor *e, const struct executor_ranks *ranks) {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     ncclUniqueId id;
     int version;
-    CHECK(cuda_use(&e->device->head));
-    CHECK(load(&e->nccl, &version));
-    CHECK(make_events(e));
+    CHECK(cuda_calls_open(&e->calls, ranks, &calls_ops));
+    CHECK(nccl_load(&e->nccl, &version));
     CHECK(agree_on_id(e, &id));
     config.blocking = 0;
-    if (e->device->sharers > 1) config.maxCTAs = SHARED_CTAS;
+    if (e->calls.device->sharers > 1) config.maxCTAs = SHARED_CTAS;
     ncclResult_t result =
-        e->nccl.ncclCommInitRankConfig(&e->comm, e->ranks->n, id, e->ranks->rank, &config);
-    CHECK(nccl_settle(e, result == ncclSuccess ? ncclInProgress : result, "NCCL's set-up"));
-    nccl_watch(e);
-    return OK;
+        e->nccl.ncclCommInitRankConfig(&e->comm, ranks->n, id, ranks->rank, &config);
+    return settle(e, result == ncclSuccess ? ncclInProgress : result, "NCCL's set-up");
 }
 
 /* All ranks are here, as their streams have run empty: see leave in allreduce.c. */
 static void finish(struct executor *e) {
-    if (e->comm && nccl_settle(e, e->nccl.ncclCommFinalize(e->comm), "NCCL's end"))
-        nccl_start_abort(e);
+    if (e->comm && settle(e, e->nccl.ncclCommFinalize(e->comm), "NCCL's end")) start_abort(e);
     if (e->comm) e->nccl.ncclCommDestroy(e->comm);
     e->comm = NULL;
 }
 
 static void nccl_close(struct executor *e) {
-    if (!e) return;
-    if (e->watch.look) cuda_watch_remove(e->device, &e->watch);
+    cuda_calls_unwatch(&e->calls);
     finish(e);
-    if (e->aborting && nccl_runs_empty(e)) {
+    if (e->aborting && cuda_calls_drain(&e->calls)) {
         pthread_join(e->abort_thread, NULL);
     } else if (e->aborting) {
         pthread_detach(e->abort_thread);
-        return; /* it still works on this: the end of the process takes both */
+        return; /* the thread still uses the executor: both stay until the process ends */
     }
-    for (int i = 0; i < NCCL_CALLS; i++) {
-        if (e->call[i].begun) cudaEventDestroy(e->call[i].begun);
-        if (e->call[i].ended) cudaEventDestroy(e->call[i].ended);
-    }
+    cuda_calls_close(&e->calls);
     free(e);
 }
 
 static int nccl_open(struct executor **out, const struct executor_ranks *ranks) {
     struct executor *e = calloc(1, sizeof *e);
     if (!e) return fail(ERR_MEMORY, "allreduce: no host memory: free some");
-    e->ranks = ranks;
-    e->device = (struct cuda_device *)ranks->device;
-    int code = set_up(e);
+    int code = open_parts(e, ranks);
     if (!code) {
+        cuda_calls_watch(&e->calls);
         *out = e;
         return OK;
     }
     char text[CUDA_ERROR_TEXT];
     snprintf(text, sizeof text, "%s", error_message());
-    nccl_start_abort(e);
+    start_abort(e);
     nccl_close(e);
     return fail(code, "%s", text);
+}
+
+/* ---- a call ---- */
+
+static int scale(struct cuda_stream *s, float *data, size_t count, float factor) {
+    for (size_t done = 0; factor != 1 && done < count; done += PIECE) {
+        int length = (int)(count - done < PIECE ? count - done : PIECE);
+        struct op_args args = {.out[0] = tensor_plain(data + done, DTYPE_F32, 1, &length),
+                               .p.fill.value = factor};
+        CHECK(cuda_launch_op(s, OP_SCALE, &args));
+    }
+    return OK;
+}
+
+/* NCCL does not say what it moved where. Charged is what a ring of all ranks moves, the least that
+ * an allreduce can do with; returns its bytes. */
+static uint64_t charge(const struct executor_ranks *r, size_t count) {
+    uint64_t n = (uint64_t)r->n, bytes = 2 * (n - 1) * (uint64_t)count * sizeof(float) / n;
+    if (n > 1 && r->traffic)
+        traffic_add(r->traffic, r->link[r->rank], r->link[(r->rank + 1) % r->n], bytes);
+    return n > 1 ? bytes : 0;
+}
+
+/* settle comes before the end of the call is recorded: until then NCCL's kernel may not be on the
+ * stream yet. */
+static int run(struct executor *e, struct cuda_stream *s, float *data, size_t count, float factor) {
+    CHECK(scale(s, data, count, factor));
+    ncclResult_t result =
+        e->nccl.ncclAllReduce(data, data, count, ncclFloat32, ncclSum, e->comm, s->stream);
+    CHECK(settle(e, result, "a call of NCCL"));
+    return cuda_calls_end(&e->calls, s);
+}
+
+static int nccl_enqueue(struct executor *e, struct stream *stream, const struct executor_call *call,
+                        const char *span_name) {
+    struct cuda_stream *s = (struct cuda_stream *)stream;
+    const struct executor_ranks *ranks = e->calls.ranks;
+    if (s->capturing)
+        return fail(ERR_FAILED, "allreduce nccl on %s: not inside a recording",
+                    stream->device->name);
+    CHECK(cuda_calls_begin(&e->calls, s, call));
+    if (!e->comm)
+        return fail(ERR_FAILED, "allreduce nccl on %s: NCCL was aborted: start anew",
+                    stream->device->name);
+    CHECK(cuda_begin(s, span_name, charge(ranks, call->count), 0));
+    int code = run(e, s, call->data[ranks->rank] + call->offset, call->count, call->scale);
+    if (code) return cuda_calls_fail(&e->calls, code);
+    return cuda_end(s);
+}
+
+static int nccl_release(struct executor *e) {
+    return cuda_calls_release(&e->calls);
 }
 
 const struct executor_ops cuda_nccl_ops = {.name = "nccl",

@@ -1,18 +1,21 @@
-/* NCCL as one more way to run an allreduce, asked for by name ("nccl"), never taken by `auto`:
- * its sums have an order of its own over 3 or more ranks, and it is a peer to measure against.
- * Where nccl.h was not found cuda/nccl_absent.c is linked, which refuses. */
+/* NCCL as one more way to run an allreduce (cuda_nccl_ops of executor.h). It is asked for by name
+ * ("nccl") and never taken by `auto`: over 3 or more ranks its sums have an order of their own, and
+ * it is there to be measured against.
+ *
+ * nccl_absent.c is linked where nccl.h was not found when this was built; it refuses. */
 #ifndef ALLREDUCE_CUDA_NCCL_H
 #define ALLREDUCE_CUDA_NCCL_H
 
-#include "allreduce/executor.h"
+#include <stddef.h>
 
-extern const struct executor_ops cuda_nccl_ops;
+#include "device/device.h"
 
-/* Can NCCL serve these ranks? ERR_USAGE: it is not there, or of a version that refuses ranks on
- * one GPU. The same on all ranks of a machine. */
-int cuda_nccl_check(const struct executor_question *question);
+/* OK if NCCL can serve a job in which ranks a and b share a GPU (-1, -1: no two ranks do). Loads
+ * the library. ERR_USAGE: it is not there, or its version refuses ranks on one GPU. The answer is
+ * the same on all ranks of a machine. */
+int cuda_nccl_check(const struct device *device, int a, int b);
 
-/* "NCCL 2.28.9" or why there is none, into text; needs no GPU. */
+/* "NCCL 2.28.9", or why there is none, into text. Needs no GPU. */
 void cuda_nccl_describe(char *text, size_t bytes);
 
 #endif

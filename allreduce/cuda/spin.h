@@ -1,79 +1,84 @@
-/* The spin kernel: one launch runs a rank's whole plan, waiting inside the kernel for the peers'
- * words.
+/* The spin kernel: one launch runs a rank's whole plan and waits for the peers' flags inside the
+ * kernel. This file is the kernel's text, compiled for GPUs (spin_kernel.cu) and for the host
+ * (tests).
  *
- * Channels. The grid's blocks are channels, and a plan is run by each of them as if it were
- * alone: channel b of every rank moves, of each step, the granules number b, b + channels, .. of
- * the step's range, and has flags of its own. So channel b talks to channels b alone, and no
- * element of DATA or SCRATCH is touched by two channels in a call
- * (tests/allreduce/test_channels.c proves it for every plan). What plan.h says of a plan holds
- * for each channel by itself, and blocks need nothing from each other: no barrier over the grid,
- * and any order in which the GPU runs them will do.
+ * Channels. A block of the grid is a channel, and each channel runs the plan as if it were alone:
+ * of every step's range, channel b of every rank moves the granules b, b + channels, b + 2 channels
+ * and so on, and it has flags of its own. So channel b exchanges flags with the peers' channels b
+ * only, and no element of DATA or SCRATCH is touched by two channels in one call
+ * (tests/allreduce/test_channels.c checks it for every plan). What plan.h says of a plan holds for
+ * each channel by itself. Blocks need nothing from each other: there is no barrier over the grid,
+ * and the GPU may run the blocks in any order.
  *
- * A turn. Of the threads of a block, thread r < n speaks to rank r:
+ * A turn is one step of the plan. Thread r < n of a block handles the flags of rank r:
  *
- *     phase 1   posts what the step before has done, to r;  lays out r's pointers;  waits for r's word of this step
- *     phase 2   all threads move the channel's part of the step
+ *     phase 1   posts to rank r what the step before has completed; computes rank r's pointers;
+ *               waits for rank r's flag of this step
+ *     phase 2   all threads move the channel's part of the step (left out if it moves nothing)
  *
- * with a barrier behind each (and no phase 2 where a step only waits or posts). So a post stands
- * behind a barrier behind the data, and the data's first load behind a barrier behind the wait:
+ * A barrier ends each phase. So a post comes behind the barrier that follows the stores of the
+ * data, and the first load of the data behind the barrier that follows the wait:
  *
- *     writer   all stores ... barrier ... thread r: st.release.sys (a fence, then the word, into the reader's memory)
- *     reader   thread w: ld.relaxed.sys until it is there, ld.acquire.sys once ... barrier ... all loads
+ *     writer   all threads store | barrier | thread r: st.release.sys of the flag,
+ *                                            a fence and then the store into the reader's memory
+ *     reader   thread w: ld.relaxed.sys until the epoch is there, then ld.acquire.sys once
+ *                                          | barrier | all threads load
  *
- * Release and acquire at the width of the system, the barriers in between: the loads see the
- * stores (PTX memory model, causality order). The acquire also empties this multiprocessor's L1,
- * so plain loads read what is true now.
+ * Release and acquire at the width of the system, with the barriers between, order the loads behind
+ * the stores (PTX memory model, causality order). The acquire also empties this multiprocessor's
+ * L1, so plain loads find the new data.
  *
- * Epochs grow over all calls. Where they stand lies in device memory (spin_state) and is moved
- * by the kernel itself, so a launch has no number in it that would be old when it is replayed
- * from a graph.
+ * Epochs grow over all calls. The base of the next call lies in device memory (spin_state) and is
+ * advanced by the kernel itself. A launch holds no epoch, so a graph can replay it.
  *
- * The end of a wait that nobody answers: every SPIN_POLLS polls the waiting thread looks at the
- * clock, at the stop word on a page of the host, and at whether another channel has failed. The
- * first to fail writes the record; all channels then end, and so does every later launch, at
- * once. Nothing spins longer than the deadline.
+ * A wait that is never satisfied ends too. Every SPIN_POLLS polls the waiting thread looks at the
+ * clock, at the page's `stop`, and at whether another channel has failed. The first
+ * to fail writes the record; then all channels end, and every later launch ends at once. Nothing
+ * spins longer than the deadline.
  *
- * What a turn needs lies in shared memory: the acquire of a turn makes the next load from global
- * memory a slow one. */
+ * What a turn needs lies in shared memory, because the acquire has emptied the L1: a load from
+ * global memory right after it would be slow. */
 #ifndef ALLREDUCE_CUDA_SPIN_H
 #define ALLREDUCE_CUDA_SPIN_H
 
+#include "allreduce/cuda/flag.h"
 #include "allreduce/cuda/step.h"
-#include "allreduce/cuda/words.h"
 
 enum { SPIN_THREADS = 512 };
-enum spin_end { SPIN_FINE, SPIN_STOPPED, SPIN_LATE }; /* why a rank's kernels end early */
+/* Why a rank's kernels end early: the host said so, or a wait passed its deadline. */
+enum spin_end { SPIN_FINE, SPIN_STOPPED, SPIN_LATE };
 
-/* Where a rank stands: 0 at first, then the kernels' own. */
+/* How far a rank has come. Zero at first; then only the kernels write it. */
 struct spin_state {
-    uint64_t base;    /* of the next call's epochs */
-    uint64_t calls;   /* whose parity chooses the half of SCRATCH */
-    uint32_t through; /* channels of the present call that are done */
-    uint32_t failed;  /* enum spin_end */
+    uint64_t base;   /* added to the epochs of the next call's plan */
+    uint64_t calls;  /* calls completed; the parity chooses the half of SCRATCH */
+    uint32_t done;   /* channels that have completed the present call */
+    uint32_t failed; /* enum spin_end */
 };
 
-/* Pinned memory of the host. `stop` has one writer, the host. The record is written once, by the
- * channel that made `failed` what it is; `code` last. */
+/* One page of the host's pinned memory. The host alone writes `stop`. The other fields are the
+ * record of the first failure, written by the channel that set spin_state.failed; `code` is
+ * written last. */
 struct spin_page {
     uint32_t stop, pad[31];
-    uint32_t code; /* SPIN_LATE, or 0: no record */
+    uint32_t code; /* SPIN_LATE, or 0: there is no record */
     int32_t rank, peer, bucket, algorithm, plan_step;
     uint32_t kind, channel;
     int64_t step;
-    uint64_t expected, seen; /* epochs */
+    uint64_t expected, seen; /* epochs of the flag */
 };
 
-/* One rank, in its GPU's memory: where it stands, and what it sees of all. */
+/* One rank, in its GPU's memory: how far it has come, and where all ranks' memory lies. */
 struct spin_rank {
     struct spin_state state;
     int32_t n, rank;
-    uint64_t half; /* elements between the halves of SCRATCH */
+    uint64_t half; /* elements between the two halves of SCRATCH */
     struct spin_page *page;
     struct cuda_flag *flags[MAX_DEVICES];
     float *scratch[MAX_DEVICES];
 };
 
-/* A plan in device memory: this, and behind it the steps. */
+/* A plan in device memory: this head, and the steps directly behind it. */
 struct spin_plan {
     uint32_t steps, epochs;
     uint64_t pad[7];
@@ -82,55 +87,56 @@ DUET_HD const struct plan_step *spin_plan_step(const struct spin_plan *plan, uin
     return (const struct plan_step *)(plan + 1) + i;
 }
 
-/* The kernel's parameter. The grid stands for `blocks / channels` ranks of one process: mode A
- * has one. */
+/* The kernel's parameter. One grid runs for `blocks / channels` ranks of one process: for one rank
+ * in training, for all of them in grid.c. */
 struct spin_call {
-    struct spin_rank *ranks; /* one for each rank of the grid; */
-    const char *plans;       /* and their plans, plan_bytes apart */
+    struct spin_rank *ranks; /* one for each rank of the grid */
+    const char *plans;       /* one spin_plan for each rank of the grid, plan_bytes apart */
     uint64_t plan_bytes;
-    float *data[MAX_DEVICES]; /* every rank's buffer */
-    uint64_t offset;          /* where the call's data begins in it */
+    float *data[MAX_DEVICES]; /* every rank's registered buffer */
+    uint64_t offset;          /* elements from data[r] to the start of the call's DATA */
     uint64_t timeout_ns;      /* of every single wait */
     uint32_t channels;
-    uint32_t skew, aligned; /* device/cuda/kernels/sum.h, for offsets that are multiples of 4 */
+    uint32_t skew, aligned; /* of device/cuda/kernels/sum.h, for offsets that are multiples of 4 */
     float scale;
     int32_t bucket, algorithm; /* for the record */
-    int64_t step;
+    int64_t step;              /* for the record */
 };
 
-/* Of one block. Three steps: the one before (its post), the present one, and the next, which is
- * fetched meanwhile. */
+/* The shared memory of one block. Three steps of the plan: the one before, whose post is due, the
+ * present one, and the next, which is fetched meanwhile. Step i lies at i % 3. */
 struct spin_shared {
-    struct spin_rank me; /* as it was at the start */
+    struct spin_rank me; /* the block's copy, taken at the start */
     struct sum sum;
     struct plan_step step[3];
-    uint32_t failed[2]; /* by the turn's parity: one is read while the next is written */
+    uint32_t failed[2]; /* by the parity of the turn: one is read while the other is written */
 };
 
-/* ---- what one thread does in phase 1; `me` is the block's copy ---- */
+/* ---- what one thread does in phase 1; `me` is the block's copy of its rank ---- */
 
-/* The post of step s to rank r. */
+/* Makes the post of step s to rank r, if it has one. */
 DUET_HD void spin_post(const struct spin_rank *me, const struct plan_step *s, uint32_t channel,
                        int r) {
     if (s->post_ranks >> r & 1)
-        word_release(&me->flags[r][cuda_flag_at(me->n, channel, s->post_kind, me->rank)].epoch,
-                     me->state.base + s->post_epoch);
+        flag_store_release(
+            &me->flags[r][cuda_flag_at(me->n, channel, s->post_kind, me->rank)].epoch,
+            me->state.base + s->post_epoch);
 }
 
-/* The word that step s waits for from rank r. */
+/* The flag of rank r that step s waits for. */
 DUET_HD const uint64_t *spin_awaited(const struct spin_rank *me, const struct plan_step *s,
                                      uint32_t channel, int r) {
     return &me->flags[me->rank][cuda_flag_at(me->n, channel, s->wait_kind, r)].epoch;
 }
 
-/* Rank r's pointers for step s. */
+/* Writes rank r's pointers for step s into `sum`. */
 DUET_HD void spin_layout(const struct spin_call *c, const struct spin_rank *me,
                          const struct plan_step *s, struct sum *sum, int r) {
     struct step_memory memory;
     memory.data = c->data;
     memory.scratch = me->scratch;
     memory.data_offset = c->offset;
-    /* lies to 16 bytes as DATA does */
+    /* so that SCRATCH has the same skew as DATA */
     memory.scratch_offset = me->state.calls % 2 * me->half + c->skew;
     step_entry(sum, s, &memory, me->n, me->rank, r, c->scale);
     if (r > 0) return;
@@ -138,18 +144,19 @@ DUET_HD void spin_layout(const struct spin_call *c, const struct spin_rank *me,
     sum->aligned = c->aligned && s->source_offset % 4 == 0 && s->dest_offset % 4 == 0;
 }
 
-/* A wait: by which channel, of which step of the plan, for which rank. */
+/* One wait: of which step of the plan, by which channel, for which rank. */
 struct spin_waiting {
     const struct plan_step *step;
-    uint32_t index, channel;
+    uint32_t index; /* of the step in the plan */
+    uint32_t channel;
     int peer;
 };
 
-/* The first to fail leaves the record. */
+/* A wait has passed its deadline. The first of the rank's channels to fail writes the record. */
 DUET_HD void spin_fail(const struct spin_call *c, const struct spin_rank *me, uint32_t *failed,
                        const struct spin_waiting *w, uint64_t seen) {
     struct spin_page *page = me->page;
-    if (half_word_take(failed, SPIN_LATE) != SPIN_FINE) return;
+    if (u32_store_if_zero(failed, SPIN_LATE) != SPIN_FINE) return;
     page->rank = me->rank;
     page->peer = w->peer;
     page->bucket = c->bucket;
@@ -160,27 +167,28 @@ DUET_HD void spin_fail(const struct spin_call *c, const struct spin_rank *me, ui
     page->channel = w->channel;
     page->expected = me->state.base + w->step->wait_epoch;
     page->seen = seen;
-    half_word_release(&page->code, SPIN_LATE);
+    u32_store_release(&page->code, SPIN_LATE);
 }
 
-/* Polls until the word is there: 0; or until this rank has failed, by this wait or another: 1.
- * `failed` is the rank's own word, not the block's copy of it. */
+/* Polls until the flag has reached its epoch: 0; or until this rank has failed, by this wait or by
+ * another: 1. `failed` is the rank's own in device memory, not the block's copy of it.
+ *
+ * The relaxed loads see the epoch; the acquire behind them orders the data's loads. Its value must
+ * be used: where nothing depends on it the assembler drops the load. */
 DUET_HD int spin_wait(const struct spin_call *c, const struct spin_rank *me, uint32_t *failed,
                       const struct spin_waiting *w) {
-    const uint64_t *word = spin_awaited(me, w->step, w->channel, w->peer);
+    const uint64_t *flag = spin_awaited(me, w->step, w->channel, w->peer);
     uint64_t begun = 0, epoch = me->state.base + w->step->wait_epoch;
     for (uint32_t polls = 1;; polls++) {
-        uint64_t seen = word_relaxed(word);
-        if (cuda_flag_reached(seen, epoch)) {
-            word_acquire(word); /* the same or a later epoch: words only grow */
+        uint64_t seen = flag_load_relaxed(flag);
+        if (cuda_flag_reached(seen, epoch) && cuda_flag_reached(flag_load_acquire(flag), epoch))
             return 0;
-        }
         if (polls % SPIN_POLLS) continue;
         uint64_t now = spin_now();
         if (!begun) begun = now;
-        if (half_word_relaxed(&me->page->stop)) half_word_take(failed, SPIN_STOPPED);
+        if (u32_load_relaxed(&me->page->stop)) u32_store_if_zero(failed, SPIN_STOPPED);
         if (now - begun >= c->timeout_ns) spin_fail(c, me, failed, w, seen);
-        if (half_word_relaxed(failed)) return 1;
+        if (u32_load_relaxed(failed)) return 1;
         spin_pause();
     }
 }
@@ -193,8 +201,8 @@ DUET_HD void spin_fetch(void *to, const void *from, uint32_t word) {
     ((uint32_t *)to)[word] = ((const uint32_t *)from)[word];
 }
 
-/* The block's copies; nobody changes the rank's state before all channels have been here
- * (spin_leave), but `failed`. */
+/* Takes the block's copies. Only `failed` of the rank's state may change meanwhile: the rest is
+ * advanced when all channels have come to spin_leave. */
 DUET_HD void spin_enter(struct spin_rank *rank, const struct spin_plan *plan,
                         struct spin_shared *shared, struct place at) {
     for (uint32_t word = at.thread; word < RANK_WORDS; word += at.threads)
@@ -204,21 +212,22 @@ DUET_HD void spin_enter(struct spin_rank *rank, const struct spin_plan *plan,
     if (at.thread != 0) return;
     shared->me.state.base = rank->state.base;
     shared->me.state.calls = rank->state.calls;
-    shared->failed[0] = shared->failed[1] = half_word_relaxed(&rank->state.failed);
+    shared->failed[0] = shared->failed[1] = u32_load_relaxed(&rank->state.failed);
 }
 
-/* Phase 1 of turn i, in two halves; turn `steps` is the last and only posts. */
-DUET_HD void spin_say(struct spin_shared *shared, uint32_t i, uint32_t channel, struct place at) {
+/* The posts of turn i, the first half of phase 1. Turn `steps` is the last, and only posts. */
+DUET_HD void spin_post_all(struct spin_shared *shared, uint32_t i, uint32_t channel,
+                           struct place at) {
     const struct spin_rank *me = &shared->me;
     for (uint32_t r = at.thread; r < (uint32_t)me->n && i > 0; r += at.threads)
         spin_post(me, &shared->step[(i + 2) % 3], channel, (int)r);
 }
 
-/* Threads from the other end of the block, another warp than the ranks', fetch the next step
- * meanwhile. */
-DUET_HD void spin_hear(const struct spin_call *c, struct spin_rank *rank,
-                       const struct spin_plan *plan, struct spin_shared *shared, uint32_t steps,
-                       uint32_t i, uint32_t channel, struct place at) {
+/* The pointers and waits of turn i, the second half of phase 1. Threads at the other end of the
+ * block, in another warp than those that wait, fetch the next step meanwhile. */
+DUET_HD void spin_wait_all(const struct spin_call *c, struct spin_rank *rank,
+                           const struct spin_plan *plan, struct spin_shared *shared, uint32_t steps,
+                           uint32_t i, uint32_t channel, struct place at) {
     const struct spin_rank *me = &shared->me;
     const struct plan_step *step = &shared->step[i % 3];
     for (uint32_t r = at.thread; r < (uint32_t)me->n && i < steps; r += at.threads) {
@@ -232,16 +241,17 @@ DUET_HD void spin_hear(const struct spin_call *c, struct spin_rank *rank,
         spin_fetch(&shared->step[(i + 1) % 3], spin_plan_step(plan, i + 1), word);
 }
 
-/* The last channel that is through moves the state on. */
+/* The last channel to complete the call advances the rank's state. */
 DUET_HD void spin_leave(struct spin_state *state, const struct spin_plan *plan, uint32_t channels) {
-    if (half_word_add(&state->through, 1) + 1 < channels) return;
-    state->through = 0;
+    if (u32_add(&state->done, 1) + 1 < channels) return;
+    state->done = 0;
     state->base += plan->epochs;
     state->calls++;
 }
 
-/* Without a barrier: no thread stays in the first half for another. Where threads run one after
- * another all of them must have spoken before the first one listens. */
+/* Half a phase, with no barrier behind it: where threads run beside each other none of them waits
+ * here for another. Where one thread after another runs all of them must have posted before the
+ * first one waits, so there it is a phase. */
 #ifdef BLOCK_BARRIER
 #define BLOCK_PART(at)
 #else
@@ -249,21 +259,22 @@ DUET_HD void spin_leave(struct spin_state *state, const struct spin_plan *plan, 
 #endif
 
 DUET_BLOCK void k_spin(const struct spin_call *c, struct spin_shared *shared, struct place at) {
-    uint32_t standing = at.block / c->channels; /* for which rank of the grid */
-    struct spin_rank *rank = &c->ranks[standing];
-    const struct spin_plan *plan = (const struct spin_plan *)(c->plans + standing * c->plan_bytes);
+    uint32_t index = at.block / c->channels; /* of the block's rank among the grid's */
+    struct spin_rank *rank = &c->ranks[index];
+    const struct spin_plan *plan = (const struct spin_plan *)(c->plans + index * c->plan_bytes);
     const struct sum_part part = {at.block % c->channels, c->channels};
     const uint32_t steps = plan->steps;
     BLOCK_PHASE(at) {
         spin_enter(rank, plan, shared, at);
     }
-    /* failed[1] tells of launches before: turn 0 may already be writing failed[0]. */
+    /* Turn 0 reads failed[1], which holds what earlier launches left: a faster thread may already
+     * be writing failed[0]. */
     for (uint32_t i = 0; i <= steps && !shared->failed[(i + 1) % 2]; i++) {
         BLOCK_PART(at) {
-            spin_say(shared, i, part.part, at);
+            spin_post_all(shared, i, part.part, at);
         }
         BLOCK_PHASE(at) {
-            spin_hear(c, rank, plan, shared, steps, i, part.part, at);
+            spin_wait_all(c, rank, plan, shared, steps, i, part.part, at);
         }
         if (shared->failed[i % 2]) break;
         if (i == steps || shared->step[i % 3].length == 0) continue;
@@ -279,15 +290,16 @@ DUET_BLOCK void k_spin(const struct spin_call *c, struct spin_shared *shared, st
 
 /* ---- for the host ---- */
 
-/* Channels of a call: some 8 granules of the whole for each, so that even a ring's slices give
- * every channel some work and small calls have few words to say. Alike on all ranks. */
+/* The channels of a call of `count` elements, the same on all ranks. Each gets at least some 8
+ * granules of the whole, so that even a ring's slices give every channel work and a small call
+ * needs few flags. */
 static inline uint32_t spin_channels(size_t count) {
     size_t wanted = (count + 8 * SUM_GRANULE_ELEMENTS - 1) / (8 * SUM_GRANULE_ELEMENTS);
     return wanted < 1 ? 1 : wanted > CUDA_CHANNELS ? (uint32_t)CUDA_CHANNELS : (uint32_t)wanted;
 }
 
-/* skew and aligned. Rank 0's buffer lies to 16 bytes alike in every process that maps it, so all
- * ranks take one skew, and cut alike. */
+/* Sets skew and aligned. All ranks must cut alike, so all take the skew of rank 0's buffer: its
+ * address modulo 16 is the same in every process that maps it. */
 static inline void spin_align(struct spin_call *c, int n, float *const *scratch, uint64_t half) {
     uint32_t agree = half % 4 == 0;
     c->skew = (uint32_t)(((uintptr_t)c->data[0] / sizeof(float) + c->offset) % 4);

@@ -1,7 +1,7 @@
-/* The spin kernel meets the GPU: its text is cuda/spin.h. 512 threads with up to 64 registers:
- * two blocks to a multiprocessor, so that a grid of 32 channels for each of 8 ranks still stands
- * on one GPU as a whole (cuda/grid.c). */
-#include "allreduce/cuda/spin_launch.h"
+/* The spin kernel on the GPU, and its launch; the kernel's text is spin.h. A block has 512 threads
+ * of at most 64 registers, so a multiprocessor holds two: a grid of 32 channels for each of 8 ranks
+ * fits on one GPU as a whole (grid.c). */
+#include "allreduce/cuda/spin_kernel.h"
 
 static __global__ void __launch_bounds__(SPIN_THREADS, 2)
     spin_kernel(const __grid_constant__ struct spin_call p) {

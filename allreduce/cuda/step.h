@@ -1,43 +1,46 @@
-/* What both GPU executors make of a plan: where a flag lies, and a step as a sum
- * (device/cuda/kernels/sum.h). Compiled for the host and for GPUs; tested on the host with every
- * plan (tests/allreduce/test_channels.c).
+/* What stepwise and spin make of a plan: where a flag lies, and a step as a sum
+ * (device/cuda/kernels/sum.h). The text is compiled for the host and for GPUs;
+ * tests/allreduce/test_channels.c runs it on the host with every plan.
  *
- * Flags lie in the memory of the rank that reads them, [channel][kind][writer], 128 bytes apart:
- * the reader polls its own memory, a post is one store into the peer's, and no two writers share
- * a line. */
+ * Flags lie in the memory of the rank that reads them, as [channel][kind][writer], 128 bytes apart.
+ * So the reader polls its own memory, a post is one store into the peer's memory, and no two
+ * writers share a cache line. */
 #ifndef ALLREDUCE_CUDA_STEP_H
 #define ALLREDUCE_CUDA_STEP_H
 
 #include "allreduce/plan.h"
 #include "device/cuda/kernels/sum.h"
 
-/* Channels: so many blocks run a plan side by side (cuda/spin.h). Stepwise uses channel 0 alone. */
+/* The most blocks that run a plan side by side (spin.h). Stepwise uses channel 0 alone. */
 enum { CUDA_CHANNELS = 32 };
 
 struct cuda_flag {
-    uint64_t epoch; /* one writer; only grows */
+    uint64_t epoch; /* written by one rank alone; only grows */
     uint64_t pad[15];
 };
 
+/* Bytes of all flags that one of n ranks reads. */
 static inline size_t cuda_flags_bytes(int n) {
     return (size_t)CUDA_CHANNELS * PLAN_FLAG_KINDS * (size_t)n * sizeof(struct cuda_flag);
 }
 
+/* The index of a flag among those of its reader. */
 DUET_HD uint64_t cuda_flag_at(int n, uint32_t channel, uint32_t kind, int writer) {
     return ((uint64_t)channel * PLAN_FLAG_KINDS + kind) * (uint64_t)n + (uint64_t)writer;
 }
 
-/* A flag that has come as far as `epoch`, or further. By the sign of the difference, as streams
- * compare. */
+/* 1: the flag, whose epoch was seen to be `seen`, has reached `epoch` or a later one. The sign of
+ * the difference decides, as in a stream's wait (device/cuda/flag.h). */
 DUET_HD int cuda_flag_reached(uint64_t seen, uint64_t epoch) {
     return (int64_t)(seen - epoch) >= 0;
 }
 
-/* All ranks' memory as the offsets of a step see it. */
+/* All ranks' memory, to which the offsets of a step refer. */
 struct step_memory {
-    float *const *data;    /* [n], the call's DATA begins `data_offset` elements behind */
-    float *const *scratch; /* [n], the call's half `scratch_offset` elements behind */
-    uint64_t data_offset, scratch_offset;
+    float *const *data;      /* [n] rank r's registered buffer */
+    float *const *scratch;   /* [n] rank r's scratch */
+    uint64_t data_offset;    /* elements from data[r] to the start of the call's DATA */
+    uint64_t scratch_offset; /* elements from scratch[r] to the start of the call's half */
 };
 
 DUET_HD float *step_range(const struct step_memory *m, uint32_t buffer, int rank, uint64_t offset) {
@@ -53,11 +56,12 @@ DUET_HD uint32_t count_bits(uint64_t set) {
 #endif
 }
 
-/* Rank r's part in `sum`, for r = 0 .. n - 1 in any order, so that n threads can share the work:
- * its source, its destination, and with r = 0 what there is only one of. skew and aligned are
- * the caller's.
- *     copy    source                             reduce   own, then source
- *     sum     ranks 0 .. n - 1 */
+/* Writes what rank r contributes to `sum`: its source, its destination, and for r = 0 also the
+ * fields that a sum has once. The caller does it for r = 0 .. n - 1, in any order, so that n
+ * threads can share the work; skew and aligned are the caller's. The sources are
+ *     copy      the step's source
+ *     reduce    this rank's own term, then the step's source
+ *     sum       the terms of ranks 0 .. n - 1 */
 DUET_HD void step_entry(struct sum *sum, const struct plan_step *s, const struct step_memory *m,
                         int n, int me, int r, float scale) {
     int reduces = s->op == PLAN_REDUCE || s->op == PLAN_REDUCE_COPY;

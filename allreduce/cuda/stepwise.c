@@ -1,63 +1,113 @@
-/* Ranks that share a GPU: a plan becomes operations on each rank's stream, and no kernel ever
- * waits.
+/* Ranks that share a GPU: a plan becomes operations on each rank's stream, and no kernel waits.
  *
- *     step  =  the stream waits for words  ->  one kernel moves or adds a range  ->  the stream writes words
+ *     step  =  the stream waits for flags
+ *              one kernel moves or adds a range
+ *              the stream posts flags
  *
- * Processes on one GPU take turns on it, some milliseconds at a time. A kernel that spins for a
- * peer's word would spend its turn on that, and the peer could not run meanwhile. A stream that
- * waits for a word costs nothing: the GPU goes to who has work. What remains is the change of
- * turns, so the plan that changes hands least is best: `fused`, one kernel of rank 0, which is
- * what `auto` takes here. Every other plan runs too, a kernel a step; ring and tree show then
- * what they cost where ranks share one memory.
+ * Processes on one GPU take turns on it, some milliseconds at a time. A kernel that polls a peer's
+ * flag would spend its turn on that, and the peer could not run meanwhile. A stream that waits for
+ * a flag costs nothing: the GPU goes to a process that has work. What remains is the change of
+ * turns, so the best plan is the one with the fewest of them: `fused`, a single kernel of rank 0,
+ * which `auto` takes here. Every other plan runs too, with a kernel for each step.
  *
- * Order. A write of a word is behind all that the stream did before it, so who waited for the
- * word sees the data (device/cuda/value.h). A kernel starts behind the waits, so nothing it
- * reads is older than they are. The next call's operations stand behind this call's on the same
- * stream: the three facts of plan.h hold as they do for a host's thread. */
+ * Order. A stream posts a flag behind all that it did before, so a peer that sees the flag sees the
+ * data (device/cuda/flag.h). A kernel starts behind the stream's waits, so it reads nothing older
+ * than they are. The next call's operations stand behind this call's on the same stream, so the
+ * three facts of plan.h hold as they do for a thread of the host. */
 #include "allreduce/cuda/executor.h"
+
+#include <stdlib.h>
+
+#include "allreduce/cuda/awaited.h"
+#include "device/cuda/flag.h"
 #include "device/cuda/kernels/sum_launch.h"
-#include "device/cuda/value.h"
+
+struct executor {
+    struct cuda_calls calls; /* first */
+    struct cuda_flag *seen;  /* pinned: this rank's flags as the host read them last */
+};
+
+static struct executor *executor_of(struct cuda_calls *calls) {
+    return (struct executor *)calls;
+}
+
+static enum cuda_awaits awaited(struct cuda_calls *c, const struct cuda_call *call,
+                                struct cuda_awaited *out) {
+    return cuda_awaited_flag(c, executor_of(c)->seen, call, out);
+}
+
+/* Satisfies every wait on this rank's streams. */
+static void release_flags(struct cuda_calls *c) {
+    struct cuda_device *d = c->device;
+    if (c->ranks->n == 1 || cudaSetDevice(d->gpu) != cudaSuccess) return;
+    pthread_mutex_lock(&d->service_lock);
+    struct cuda_flag *own = cuda_flags_of(c, c->ranks->rank);
+    for (int i = 0; i < PLAN_FLAG_KINDS * c->ranks->n; i++)
+        cuda_flag_release(d, d->service, &own[i].epoch);
+    pthread_mutex_unlock(&d->service_lock);
+}
+
+static const struct cuda_calls_ops calls_ops = {.awaited = awaited, .release = release_flags};
+
+/* ---- life ---- */
+
+static void stepwise_close(struct executor *e) {
+    cuda_calls_unwatch(&e->calls);
+    /* freeing may wait for the GPU */
+    if (!e->calls.stuck) device_host_free(&e->calls.device->head, e->seen);
+    cuda_calls_close(&e->calls);
+    free(e);
+}
+
+/* The kernel is loaded here: its first launch would wait for the GPU, and that for a peer. */
+static int open_parts(struct executor *e, const struct executor_ranks *ranks) {
+    CHECK(cuda_calls_open(&e->calls, ranks, &calls_ops));
+    CHECK(cuda_seen_alloc(&e->calls, &e->seen));
+    CHECK(cuda_flag_open(e->calls.device));
+    return cuda_sum_load(e->calls.device);
+}
 
 static int stepwise_open(struct executor **out, const struct executor_ranks *ranks) {
-    struct executor *e;
-    CHECK(cuda_executor_open(&e, ranks));
-    int code = cuda_value_open(e->device);
-    /* a first launch would wait for the GPU, and that for a peer */
-    if (!code) code = cuda_sum_load(e->device);
+    struct executor *e = calloc(1, sizeof *e);
+    if (!e) return fail(ERR_MEMORY, "allreduce: no host memory: free some");
+    int code = open_parts(e, ranks);
     if (code) {
-        cuda_executor_close(e);
+        stepwise_close(e);
         return code;
     }
-    cuda_calls_watch(e);
+    cuda_calls_watch(&e->calls);
     *out = e;
     return OK;
 }
 
-static int wait_words(struct executor *e, struct cuda_stream *s, const struct executor_call *call,
+/* ---- a call ---- */
+
+static int wait_flags(struct executor *e, struct cuda_stream *s, const struct executor_call *call,
                       const struct plan_step *step) {
-    const struct cuda_flag *own = cuda_flags_of(e, e->ranks->rank);
-    for (int peer = 0; peer < e->ranks->n; peer++)
+    int n = e->calls.ranks->n;
+    const struct cuda_flag *own = cuda_flags_of(&e->calls, e->calls.ranks->rank);
+    for (int peer = 0; peer < n; peer++)
         if (step->wait_ranks >> peer & 1)
-            CHECK(cuda_value_wait(s,
-                                  &own[cuda_flag_at(e->ranks->n, 0, step->wait_kind, peer)].epoch,
-                                  call->base + step->wait_epoch));
+            CHECK(cuda_flag_wait(s, &own[cuda_flag_at(n, 0, step->wait_kind, peer)].epoch,
+                                 call->base + step->wait_epoch));
     return OK;
 }
 
-static int write_words(struct executor *e, struct cuda_stream *s, const struct executor_call *call,
-                       const struct plan_step *step) {
-    int n = e->ranks->n, me = e->ranks->rank;
-    for (int peer = 0; peer < n; peer++)
+static int post_flags(struct executor *e, struct cuda_stream *s, const struct executor_call *call,
+                      const struct plan_step *step) {
+    int n = e->calls.ranks->n, me = e->calls.ranks->rank;
+    for (int peer = 0; peer < n; peer++) {
+        struct cuda_flag *flags = cuda_flags_of(&e->calls, peer);
         if (step->post_ranks >> peer & 1)
-            CHECK(cuda_value_write(
-                s, &cuda_flags_of(e, peer)[cuda_flag_at(n, 0, step->post_kind, me)].epoch,
-                call->base + step->post_epoch));
+            CHECK(cuda_flag_post(s, &flags[cuda_flag_at(n, 0, step->post_kind, me)].epoch,
+                                 call->base + step->post_epoch));
+    }
     return OK;
 }
 
 static int move(struct executor *e, struct cuda_stream *s, const struct executor_call *call,
                 const struct plan_step *step) {
-    const struct executor_ranks *ranks = e->ranks;
+    const struct executor_ranks *ranks = e->calls.ranks;
     struct step_memory memory = {.data = call->data,
                                  .scratch = ranks->scratch,
                                  .data_offset = call->offset,
@@ -73,11 +123,11 @@ static int move(struct executor *e, struct cuda_stream *s, const struct executor
 static int run_plan(struct executor *e, struct cuda_stream *s, const struct executor_call *call) {
     for (int i = 0; i < call->plan->step_count; i++) {
         const struct plan_step *step = &call->plan->steps[i];
-        CHECK(wait_words(e, s, call, step));
+        int operations = (int)count_bits(step->wait_ranks) + 1 + (int)count_bits(step->post_ranks);
+        CHECK(wait_flags(e, s, call, step));
         CHECK(move(e, s, call, step));
-        CHECK(write_words(e, s, call, step));
-        CHECK(cuda_calls_mark(
-            e, s, (int)count_bits(step->wait_ranks) + 1 + (int)count_bits(step->post_ranks)));
+        CHECK(post_flags(e, s, call, step));
+        CHECK(cuda_calls_mark(&e->calls, s, operations));
     }
     return OK;
 }
@@ -86,16 +136,19 @@ static int stepwise_enqueue(struct executor *e, struct stream *stream,
                             const struct executor_call *call, const char *span_name) {
     struct cuda_stream *s = (struct cuda_stream *)stream;
     if (s->capturing)
-        return fail(
-            ERR_FAILED,
-            "allreduce on %s: ranks that share a GPU wait for each other's words: not inside a "
-            "recording",
-            stream->device->name);
-    CHECK(cuda_calls_begin(e, s, call));
+        return fail(ERR_FAILED,
+                    "allreduce on %s: ranks that share a GPU wait for each other's flags: not "
+                    "inside a recording",
+                    stream->device->name);
+    CHECK(cuda_calls_begin(&e->calls, s, call));
     CHECK(cuda_begin(s, span_name, call->moved, 0));
     CHECK(run_plan(e, s, call));
     CHECK(cuda_end(s));
-    return cuda_calls_end(e, s);
+    return cuda_calls_end(&e->calls, s);
+}
+
+static int stepwise_release(struct executor *e) {
+    return cuda_calls_release(&e->calls);
 }
 
 const struct executor_ops cuda_stepwise_ops = {.name = "stepwise",
@@ -103,5 +156,5 @@ const struct executor_ops cuda_stepwise_ops = {.name = "stepwise",
                                                .shares_device = 1,
                                                .open = stepwise_open,
                                                .enqueue = stepwise_enqueue,
-                                               .release = cuda_calls_release,
-                                               .close = cuda_executor_close};
+                                               .release = stepwise_release,
+                                               .close = stepwise_close};

@@ -16,7 +16,7 @@
  *     stream.c     what a stream carries: kernels, copies, small writes; sync
  *     event.c      events
  *     graph.c      recordings, as CUDA graphs
- *     value.c      stream memory operations, for allreduce/cuda
+ *     flag.c       flags that a stream posts and waits for, for allreduce/cuda
  *     device.c     all of it put together, and the table
  *
  * What talks to the CUDA runtime is C11, kernels are CUDA C++; this header is read as both, so
@@ -118,7 +118,8 @@ struct cuda_device {
     struct cuda_import *imports; /* ipc.c; under service_lock */
     struct cuda_watch *watches;  /* watch.c; under watch_lock */
     pthread_mutex_t watch_lock;
-    void *value_write, *value_wait; /* the driver's functions (value.c); NULL: not asked for yet */
+    /* The driver's functions that post flags and wait for them (flag.c); NULL: not looked up. */
+    void *post_flag, *wait_flag;
 };
 
 /* ---- error.c ---- */

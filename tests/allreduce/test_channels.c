@@ -128,7 +128,7 @@ static int try_block(struct world *w, struct progress *p, int r, uint32_t b) {
     const struct plan_step *s = &plan->steps[block->step];
     for (int peer = 0; peer < w->n; peer++)
         if (s->wait_ranks >> peer & 1 &&
-            !cuda_flag_reached(word_acquire(spin_awaited(me, s, b, peer)),
+            !cuda_flag_reached(flag_load_acquire(spin_awaited(me, s, b, peer)),
                                me->state.base + s->wait_epoch))
             return 0;
     for (int peer = 0; peer < w->n; peer++)

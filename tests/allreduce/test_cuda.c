@@ -267,7 +267,7 @@ static int record_call(struct rank *r, struct allreduce *ar, size_t count, int *
     struct recording *recording = NULL;
     int spins = !strcmp(allreduce_executor_name(ar), "spin");
     const char *why = spins ? "only counts that were seen before"
-                            : "ranks that share a GPU wait for each other's words";
+                            : "ranks that share a GPU wait for each other's flags";
     CHECK(allreduce_enqueue(ar, stream, r->data, count, 0.75f, 0, 0));
     CHECK(stream_sync(stream));
     CHECK(stream_record_begin(stream));

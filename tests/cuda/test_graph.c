@@ -8,7 +8,7 @@
 #ifdef HAVE_CUDA
 #include <cuda_runtime_api.h>
 
-#include "device/cuda/value.h"
+#include "device/cuda/flag.h"
 
 enum { COUNT = 1000 };
 
@@ -240,21 +240,21 @@ Test(cuda_graph, words_are_no_part_of_a_recording, .timeout = 60) {
     struct stream *s = device_compute(d);
     struct cuda_stream *stream = (struct cuda_stream *)s;
     uint64_t *word = (uint64_t *)(void *)test_floats(d, 2), zero = 0, got = 0;
-    if (cuda_value_open((struct cuda_device *)d)) cr_skip_test("%s", error_message());
+    if (cuda_flag_open((struct cuda_device *)d)) cr_skip_test("%s", error_message());
     MUST(stream_write(s, word, &zero, sizeof zero));
     MUST(stream_sync(s));
     MUST(stream_record_begin(s));
-    cr_assert_eq(cuda_value_write(stream, word, 5), ERR_FAILED);
-    MUST_SAY("write of a word on cuda(0): not inside a recording");
-    cr_assert_eq(cuda_value_wait(stream, word, 5), ERR_FAILED);
-    MUST_SAY("wait for a word on cuda(0): not inside a recording");
+    cr_assert_eq(cuda_flag_post(stream, word, 5), ERR_FAILED);
+    MUST_SAY("post of a flag on cuda(0): not inside a recording");
+    cr_assert_eq(cuda_flag_wait(stream, word, 5), ERR_FAILED);
+    MUST_SAY("wait for a flag on cuda(0): not inside a recording");
     MUST(stream_record_end(s, NULL));
     MUST(copy_to_host(s, &got, word, sizeof got));
     MUST(stream_sync(s));
     cr_assert_eq(got, 0);
-    MUST(cuda_value_write(stream, word, 5));
-    MUST(cuda_value_wait(stream, word, 5)); /* there, and so is what is below it */
-    MUST(cuda_value_wait(stream, word, 3));
+    MUST(cuda_flag_post(stream, word, 5));
+    MUST(cuda_flag_wait(stream, word, 5)); /* there, and so is what is below it */
+    MUST(cuda_flag_wait(stream, word, 3));
     MUST(copy_to_host(s, &got, word, sizeof got));
     MUST(stream_sync(s));
     cr_assert_eq(got, 5);

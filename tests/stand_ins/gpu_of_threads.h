@@ -11,7 +11,7 @@
  * So a value that is read in the phase in which another thread writes it is reported as the data
  * race it would be on a GPU, whichever ran first here; also between blocks, and between the
  * kernels of ranks that run at once, which nothing orders but release and acquire
- * (allreduce/cuda/words.h). A block of which some threads end while others wait at a barrier is
+ * (allreduce/cuda/flag.h). A block of which some threads end while others wait at a barrier is
  * a failure too. Making a fiber takes milliseconds, so blocks take them from GPU_SETS sets,
  * drawn at random: two blocks of one set are in order, and of a race between two given blocks 1
  * / GPU_SETS remains unseen. What it cannot see: what a warp does in one instruction (tensor

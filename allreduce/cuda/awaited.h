@@ -1,0 +1,22 @@
+/* Which peer's flag a call waits for, found from the host: this rank's own flags are read from
+ * device memory and compared with the waits of the call's plan. For the executors whose flags lie
+ * as step.h says. */
+#ifndef ALLREDUCE_CUDA_AWAITED_H
+#define ALLREDUCE_CUDA_AWAITED_H
+
+#include "allreduce/cuda/calls.h"
+#include "allreduce/cuda/step.h"
+
+/* Rank r's flags. */
+static inline struct cuda_flag *cuda_flags_of(const struct cuda_calls *calls, int rank) {
+    return (struct cuda_flag *)calls->ranks->flags[rank];
+}
+
+/* Room for one reading, in pinned memory; freed by device_host_free. */
+int cuda_seen_alloc(const struct cuda_calls *calls, struct cuda_flag **seen);
+
+/* cuda_calls_ops.awaited, with that room. Channel 0 of the spin kernel stands for all channels. */
+enum cuda_awaits cuda_awaited_flag(struct cuda_calls *calls, struct cuda_flag *seen,
+                                   const struct cuda_call *call, struct cuda_awaited *out);
+
+#endif

@@ -1,0 +1,119 @@
+/* The calls under way on one rank's stream, as the host sees them. Every executor of GPUs keeps
+ * one such ring.
+ *
+ * How far ahead the host may be. A launch into a stream whose queue is full blocks inside the
+ * driver, where no deadline is, and the queue does not empty while the stream waits for a rank
+ * that never comes. So the host stays a few steps ahead at most: before it enqueues more it waits
+ * here, where it can be interrupted.
+ *
+ * Who is waited for. A stream that stands still does not say why, and CUDA knows of no peers. So
+ * while the host waits for its device it looks at the oldest call now and then: has the stream
+ * come to it, and which peer's flag is missing? comm/ then judges that wait as it judges a host's:
+ * abort, a peer that left, the deadline, with the same messages.
+ *
+ * Release. After a failure the executor satisfies every wait on its own streams, so that they run
+ * empty; what they compute then is worth nothing.
+ *
+ * Used by the one thread that uses the executor; `look` and `release` of the device's watch may
+ * come from any thread that waits for the device, under the watch's lock. */
+#ifndef ALLREDUCE_CUDA_CALLS_H
+#define ALLREDUCE_CUDA_CALLS_H
+
+#include "allreduce/executor.h"
+#include "device/cuda/cuda.h"
+
+/* The most calls under way, and the events within long calls. */
+enum { CUDA_CALLS = 64, CUDA_MARKS = 4 };
+
+struct cuda_call {
+    cudaEvent_t begun, ended; /* recorded before and behind all that the call enqueues */
+    int complete;             /* 1: `ended` was recorded for this call, not for an earlier one */
+    const struct plan *plan;  /* NULL where the executor runs none */
+    uint64_t base;            /* of the call's epochs */
+    int bucket;
+    long step;
+};
+
+/* What the oldest call waits for. */
+struct cuda_awaited {
+    uint64_t call; /* its number */
+    int step;      /* of its plan */
+    int peer;      /* a rank, or -1: not known which */
+};
+enum cuda_awaits {
+    CUDA_AWAITS_NOBODY,
+    CUDA_AWAITS_PEER,
+    CUDA_AWAITS_UNSEEN, /* it could not be seen now: the next look asks again */
+};
+
+struct cuda_calls;
+
+/* What differs from executor to executor. None of them may wait. */
+struct cuda_calls_ops {
+    /* A failure that the executor itself has found, with its text; OK if there is none. waiting as
+     * in struct cuda_watch. NULL: it finds none. */
+    int (*look)(struct cuda_calls *calls, int waiting);
+
+    /* The peer that `call` waits for, a call that the stream has come to. Fills step and peer for
+     * CUDA_AWAITS_PEER. NULL: nobody, since the executor's own waits keep the deadline. */
+    enum cuda_awaits (*awaited)(struct cuda_calls *calls, const struct cuda_call *call,
+                                struct cuda_awaited *out);
+
+    /* The job has failed: satisfies every wait of this rank. May come more than once. */
+    void (*release)(struct cuda_calls *calls);
+
+    /* 1 once nothing but the stream is left to wait for. NULL: always. */
+    int (*is_released)(struct cuda_calls *calls);
+};
+
+/* The first member of every executor of GPUs. */
+struct cuda_calls {
+    const struct cuda_calls_ops *ops;
+    const struct executor_ranks *ranks;
+    struct cuda_device *device;
+    struct cuda_stream *stream; /* the one that calls are put on; NULL before the first */
+    int stuck; /* release did not empty the stream: what it may reach must not be freed */
+
+    /* Call number k lies at call[k % CUDA_CALLS]; oldest .. next - 1 are not known to be done. */
+    struct cuda_call call[CUDA_CALLS];
+    uint64_t oldest, next;
+    cudaEvent_t mark[CUDA_MARKS]; /* recorded by turns within long calls */
+    uint64_t marks;               /* recorded so far */
+    int since_mark;               /* operations enqueued behind the last mark */
+
+    struct cuda_watch watch;
+    int64_t looked_ns;           /* the last look at the oldest call */
+    struct cuda_awaited awaited; /* what `wait` is about; call UINT64_MAX: nothing */
+    struct comm_distant_wait wait;
+};
+
+/* Fills `calls`, which is zeroed, and makes its events. After a failure cuda_calls_close. The
+ * arguments must outlive it. */
+int cuda_calls_open(struct cuda_calls *calls, const struct executor_ranks *ranks,
+                    const struct cuda_calls_ops *ops);
+void cuda_calls_close(struct cuda_calls *calls); /* zeroed or half-built is fine; unwatches */
+
+/* watch: from here on the device's waits look after these calls. The executor must be whole.
+ * unwatch: before anything of the executor is freed; it may be called twice. */
+void cuda_calls_watch(struct cuda_calls *calls);
+void cuda_calls_unwatch(struct cuda_calls *calls);
+
+/* Around what a call enqueues. begin returns the job's failure if there is one, and waits where
+ * the host is too far ahead. mark comes between two operations of a long call and waits for the
+ * same reason; `operations` were enqueued since the mark before. */
+int cuda_calls_begin(struct cuda_calls *calls, struct cuda_stream *stream,
+                     const struct executor_call *call);
+int cuda_calls_mark(struct cuda_calls *calls, struct cuda_stream *stream, int operations);
+int cuda_calls_end(struct cuda_calls *calls, struct cuda_stream *stream);
+
+/* executor_ops.release */
+int cuda_calls_release(struct cuda_calls *calls);
+
+/* Waits for the stream to run empty, and for is_released, a second or two at most. 1: they have. */
+int cuda_calls_drain(struct cuda_calls *calls);
+
+/* The stream has failed by something that is no CUDA error: later calls on it fail with the
+ * thread's present error text. Returns code. */
+int cuda_calls_fail(struct cuda_calls *calls, int code);
+
+#endif

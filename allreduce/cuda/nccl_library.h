@@ -1,0 +1,33 @@
+/* NCCL's functions, loaded at run time: the library is never linked. This file is used only where
+ * nccl.h was found. */
+#ifndef ALLREDUCE_CUDA_NCCL_LIBRARY_H
+#define ALLREDUCE_CUDA_NCCL_LIBRARY_H
+
+#include <nccl.h>
+
+#include "allreduce/cuda/nccl.h"
+#include "device/cuda/library.h"
+
+// clang-format off
+#define NCCL_FUNCTIONS(X)     \
+    X(ncclGetVersion)         \
+    X(ncclGetErrorString)     \
+    X(ncclGetLastError)       \
+    X(ncclGetUniqueId)        \
+    X(ncclCommInitRankConfig) \
+    X(ncclCommGetAsyncError)  \
+    X(ncclCommFinalize)       \
+    X(ncclCommDestroy)        \
+    X(ncclCommAbort)          \
+    X(ncclAllReduce)
+// clang-format on
+
+struct nccl_table {
+    NCCL_FUNCTIONS(LIBRARY_MEMBER)
+};
+
+/* Fills the table. *version: NCCL's own code, 22809 for 2.28.9. ERR_USAGE: no library, or one of
+ * another major version than the header this was built with. */
+int nccl_load(struct nccl_table *nccl, int *version);
+
+#endif

@@ -1,0 +1,16 @@
+/* Device memory written beside the calls' stream: flags are zeroed, plans are brought over. It goes
+ * by the device's service stream, which never waits for another rank, so it works while the calls'
+ * own stream stands still. */
+#ifndef ALLREDUCE_CUDA_UPLOAD_H
+#define ALLREDUCE_CUDA_UPLOAD_H
+
+#include <stddef.h>
+
+#include "device/cuda/cuda.h"
+
+/* Set `bytes` bytes of the device's memory, to one value or from pinned host memory. The write is
+ * complete when they return. ERR_TIMEOUT: not within the device's timeout_s. */
+int cuda_fill(struct cuda_device *device, void *memory, int byte, size_t bytes);
+int cuda_upload(struct cuda_device *device, void *memory, const void *pinned, size_t bytes);
+
+#endif

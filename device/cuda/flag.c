@@ -1,0 +1,71 @@
+/* Stream memory operations are functions of the driver, not of the runtime. They are looked up by
+ * name, so that a program starts where there is no driver, and libcuda is never linked. */
+#include "device/cuda/flag.h"
+
+#include <cuda.h>
+#include <string.h>
+
+typedef CUresult flag_function(CUstream stream, CUdeviceptr flag, cuuint64_t epoch, unsigned how);
+typedef CUresult attribute_function(int *value, CUdevice_attribute attribute, CUdevice device);
+
+/* The CUDA version whose form of these functions is meant: their second form, there since 11.7. */
+enum { DRIVER = 12000 };
+
+static int find(const struct cuda_device *d, const char *name, void **out) {
+    enum cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
+    *out = NULL;
+    CUDA_CHECK(cudaGetDriverEntryPointByVersion(name, out, DRIVER, cudaEnableDefault, &found), name,
+               d->head.name);
+    if (found == cudaDriverEntryPointSuccess && *out) return OK;
+    return fail(ERR_FAILED,
+                "%s: not in this machine's driver: install a newer one, or use --device cpu", name);
+}
+
+int cuda_flag_open(struct cuda_device *d) {
+    void *attribute;
+    attribute_function *ask;
+    int able = 0;
+    if (d->post_flag) return OK;
+    CHECK(cuda_use(&d->head));
+    CHECK(find(d, "cuDeviceGetAttribute", &attribute));
+    memcpy(&ask, &attribute, sizeof ask);
+    if (ask(&able, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, d->gpu) != CUDA_SUCCESS ||
+        !able)
+        return fail(ERR_FAILED,
+                    "stream memory operations on %s: not offered by %s or its driver: use --device "
+                    "cpu, or a GPU for each rank",
+                    d->head.name, d->gpu_name);
+    CHECK(find(d, "cuStreamWaitValue64", &d->wait_flag));
+    return find(d, "cuStreamWriteValue64", &d->post_flag);
+}
+
+/* The driver's error codes equal the runtime's where both have them. */
+static int enqueue(struct cuda_stream *s, void *address, const uint64_t *flag, uint64_t epoch,
+                   unsigned how, const char *what) {
+    flag_function *function;
+    if (s->capturing)
+        return fail(ERR_FAILED, "%s on %s: not inside a recording: put it before or behind it",
+                    what, s->head.device->name);
+    memcpy(&function, &address, sizeof function);
+    CUDA_STREAM_CHECK(s, (cudaError_t)function(s->stream, (CUdeviceptr)(uintptr_t)flag, epoch, how),
+                      what);
+    return OK;
+}
+
+int cuda_flag_post(struct cuda_stream *s, uint64_t *flag, uint64_t epoch) {
+    const struct cuda_device *d = (const struct cuda_device *)s->head.device;
+    return enqueue(s, d->post_flag, flag, epoch, CU_STREAM_WRITE_VALUE_DEFAULT, "post of a flag");
+}
+
+int cuda_flag_wait(struct cuda_stream *s, const uint64_t *flag, uint64_t epoch) {
+    const struct cuda_device *d = (const struct cuda_device *)s->head.device;
+    return enqueue(s, d->wait_flag, flag, epoch, CU_STREAM_WAIT_VALUE_GEQ, "wait for a flag");
+}
+
+void cuda_flag_release(const struct cuda_device *d, cudaStream_t stream, uint64_t *flag) {
+    flag_function *function;
+    memcpy(&function, &d->post_flag, sizeof function);
+    function(stream, (CUdeviceptr)(uintptr_t)flag, CUDA_FLAG_RELEASED,
+             CU_STREAM_WRITE_VALUE_DEFAULT);
+    cudaGetLastError();
+}

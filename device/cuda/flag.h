@@ -1,0 +1,42 @@
+/* Flags on streams: a stream posts a 64-bit flag when it comes to it, or stands still until a flag
+ * has reached an epoch (CUDA's stream memory operations). No kernel runs meanwhile, so ranks that
+ * share a GPU can wait for each other without keeping it busy. The flag lies in device memory, of
+ * this process or of another (device_import), and only grows.
+ *
+ *     post   is ordered behind all that the stream did before: whoever sees the flag sees that
+ *            too. It is a release at the width of the system: CUDA's default, since "no memory
+ *            barrier" is not asked for.
+ *     wait   ends when (int64)(flag - epoch) >= 0. The comparison is cyclic, so a flag of all ones
+ *            does NOT satisfy it; CUDA_FLAG_RELEASED does, whatever the epoch.
+ *
+ * A wait has no deadline: a flag that nobody posts holds its stream for ever. The caller keeps a
+ * deadline of its own, and releases its streams by writing CUDA_FLAG_RELEASED from another one.
+ * CUDA does not know of these dependencies, so a recording refuses both operations. */
+#ifndef DEVICE_CUDA_FLAG_H
+#define DEVICE_CUDA_FLAG_H
+
+#include "device/cuda/cuda.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Larger than any epoch, by less than 2^63. */
+#define CUDA_FLAG_RELEASED ((uint64_t)1 << 62)
+
+/* Finds the driver's functions; once per device, by the thread that opened it, before any of the
+ * others. ERR_FAILED: the driver or the GPU has no such operations. */
+int cuda_flag_open(struct cuda_device *device);
+
+/* Enqueue one operation. ERR_FAILED inside a recording; otherwise the stream's error. */
+int cuda_flag_post(struct cuda_stream *stream, uint64_t *flag, uint64_t epoch);
+int cuda_flag_wait(struct cuda_stream *stream, const uint64_t *flag, uint64_t epoch);
+
+/* Writes CUDA_FLAG_RELEASED on any stream of the current GPU. It is for the time after a failure,
+ * so its own failures are not reported. */
+void cuda_flag_release(const struct cuda_device *device, cudaStream_t stream, uint64_t *flag);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
