@@ -1,11 +1,11 @@
-/* Allreduce over ranks as DDP runs it: processes, memory mapped from each other, calls on the
- * communication stream. Every algorithm, over 2 and over 4 ranks, against the reference executor
- * (one thread, allreduce/reference.h), which every rank runs for itself over the data of all:
- * equal to the bit.
+/* Allreduce over ranks as DDP runs it: processes that map each other's memory, calls on the
+ * communication stream. Every algorithm over 2 and over 4 ranks is compared with the reference
+ * executor (one thread, allreduce/reference.h), which every rank runs over the data of all ranks.
+ * The results must be equal to the bit.
  *
- * The calls of a trial lie in one buffer with gaps between them, are enqueued one behind the
- * other and waited for once; then all of it again on the results. The gaps must stay as they
- * were. */
+ * The calls of a trial work on ranges of one buffer with gaps between them. They are enqueued one
+ * after the other and waited for once; a second round runs them again on the results. The gaps must
+ * keep their values. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,50 +19,53 @@
 
 enum { ROUNDS = 2, MOST_RANKS = 4 };
 
-/* Lengths and starts that fall on no boundary: of 16 bytes, of a slice, of a chunk of n ranks. */
+/* Starts and lengths that are no multiples of 16 bytes, of a slice, or of a chunk per rank. */
 static const struct call {
     size_t offset, count;
 } calls[] = {{3, 1}, {8, 5}, {17, 1021}, {1100, 65537}, {66641, 300007}};
 _Static_assert((int)ALLREDUCE_ALGORITHM_COUNT <= (int)RANK_TRIALS, "each algorithm is a trial");
 enum { CALLS = sizeof calls / sizeof *calls, LENGTH = 66641 + 300007 + 9 };
 
-struct bed {
+struct testbed {
     struct doctor *d;
     struct comm *comm;
     struct rank_task *task;
-    int n, rank, calls;
-    int exact, rounds; /* of the algorithm at hand */
+    int n, rank; /* world size and number of this rank */
+    int calls;   /* how many of `calls` a round makes */
+    int exact;   /* 1: the present algorithm must be equal to the bit */
+    int rounds;  /* of the present algorithm */
     struct device *device;
-    float *data;           /* on the device, LENGTH floats */
-    float *of[MOST_RANKS]; /* host: every rank's buffer as the reference sees it */
-    float *got;            /* host, pinned */
+    float *data;             /* [LENGTH] device memory */
+    float *want[MOST_RANKS]; /* [LENGTH] host memory: every rank's buffer for the reference */
+    float *got;              /* [LENGTH] pinned host memory: what came out on this rank */
 };
 
-static int open_bed(struct bed *bed) {
+static int open_testbed(struct testbed *bed) {
     CHECK(doctor_open(bed->d, bed->rank, (uint64_t)LENGTH * sizeof(float) + (32 << 20), 0,
                       &bed->device));
     CHECK(device_alloc(bed->device, (void **)&bed->data, LENGTH * sizeof(float), MEM_GRADS));
     CHECK(device_host_alloc(bed->device, (void **)&bed->got, LENGTH * sizeof(float)));
     for (int r = 0; r < bed->n; r++)
-        if (!(bed->of[r] = malloc(LENGTH * sizeof(float))))
-            return fail(ERR_MEMORY, "doctor: no host memory for the data of %d ranks: free some",
+        if (!(bed->want[r] = malloc(LENGTH * sizeof(float))))
+            return fail(ERR_MEMORY,
+                        "doctor: no host memory for the data of %d ranks: free some memory",
                         bed->n);
     return OK;
 }
 
-static int fill(struct bed *bed, enum allreduce_algorithm algorithm) {
+static int fill(struct testbed *bed, enum allreduce_algorithm algorithm) {
     struct stream *stream = device_comm(bed->device);
     struct rng rng;
     for (int r = 0; r < bed->n; r++) {
         rng_seed(&rng, bed->d->config.seed + 100 * (uint64_t)algorithm + (uint64_t)r);
-        rng_uniform(&rng, bed->of[r], LENGTH, -1, 1);
+        rng_uniform(&rng, bed->want[r], LENGTH, -1, 1);
     }
-    memcpy(bed->got, bed->of[bed->rank], LENGTH * sizeof(float));
+    memcpy(bed->got, bed->want[bed->rank], LENGTH * sizeof(float));
     CHECK(copy_to_device(stream, bed->data, bed->got, LENGTH * sizeof(float)));
     return stream_sync(stream);
 }
 
-static int run(struct bed *bed, struct allreduce *ar, double *ms) {
+static int run(struct testbed *bed, struct allreduce *ar, double *ms) {
     struct stream *stream = device_comm(bed->device);
     int64_t start = now_ns();
     for (int round = 0; round < bed->rounds; round++)
@@ -76,27 +79,27 @@ static int run(struct bed *bed, struct allreduce *ar, double *ms) {
     return stream_sync(stream);
 }
 
-static int run_reference(struct bed *bed, enum allreduce_algorithm algorithm,
+static int run_reference(struct testbed *bed, enum allreduce_algorithm algorithm,
                          const struct plan_config *config) {
     for (int round = 0; round < bed->rounds; round++)
         for (int i = 0; i < bed->calls; i++) {
             float *data[MOST_RANKS];
             for (int r = 0; r < bed->n; r++)
-                data[r] = bed->of[r] + calls[i].offset;
+                data[r] = bed->want[r] + calls[i].offset;
             CHECK(reference_allreduce(algorithm, bed->n, calls[i].count, config, data,
                                       1.0f / (float)bed->n));
         }
     return OK;
 }
 
-/* Terms are at most 1 / n, n of them: a sum in any order is off by at most n + 1 roundings of 1. */
-static double allowed(const struct bed *bed) {
+/* n terms of at most 1 / n each: a sum in any order is off by at most n + 1 roundings of 1. */
+static double allowed(const struct testbed *bed) {
     return bed->exact ? 0 : (bed->n + 1) * 0x1p-24;
 }
 
-static void judge(struct bed *bed, enum allreduce_algorithm algorithm, const char *executor,
+static void judge(struct testbed *bed, enum allreduce_algorithm algorithm, const char *executor,
                   double ms) {
-    const float *want = bed->of[bed->rank];
+    const float *want = bed->want[bed->rank];
     size_t wrong = 0, first = 0;
     double most = 0;
     for (size_t i = 0; i < LENGTH; i++) {
@@ -106,31 +109,32 @@ static void judge(struct bed *bed, enum allreduce_algorithm algorithm, const cha
         if (!(off <= allowed(bed)) && wrong++ == 0) first = i;
     }
     if (wrong)
-        rank_say(bed->comm, bed->task, (int)algorithm, FINDING_OFF,
-                 "rank %d: %zu of %d elements differ, first element %zu: %.9g, not %.9g", bed->rank,
-                 wrong, LENGTH, first, (double)bed->got[first], (double)want[first]);
+        rank_note(bed->comm, bed->task, (int)algorithm, FINDING_OFF,
+                  "rank %d: %zu of %d elements differ, first element %zu: %.9g, not %.9g",
+                  bed->rank, wrong, LENGTH, first, (double)bed->got[first], (double)want[first]);
     else if (bed->exact)
-        rank_say(bed->comm, bed->task, (int)algorithm, FINDING_OK,
-                 "%s: %d calls, 1 to %zu elements: equal; %.2f ms", executor,
-                 bed->rounds * bed->calls, calls[bed->calls - 1].count, ms);
+        rank_note(bed->comm, bed->task, (int)algorithm, FINDING_OK,
+                  "%s: %d calls, 1 to %zu elements: equal; %.2f ms", executor,
+                  bed->rounds * bed->calls, calls[bed->calls - 1].count, ms);
     else
-        rank_say(bed->comm, bed->task, (int)algorithm, FINDING_OK,
-                 "%s: %d calls: off by %.1e, of %.1e for %d terms in any order; %.2f ms", executor,
-                 bed->calls, most, allowed(bed), bed->n, ms);
+        rank_note(bed->comm, bed->task, (int)algorithm, FINDING_OK,
+                  "%s: %d calls: off by %.1e, of %.1e for %d terms in any order; %.2f ms", executor,
+                  bed->calls, most, allowed(bed), bed->n, ms);
 }
 
-static int trial(struct bed *bed, enum allreduce_algorithm algorithm) {
+static int trial(struct testbed *bed, enum allreduce_algorithm algorithm) {
     struct allreduce_config config = allreduce_config_default();
     struct allreduce *ar = NULL;
     double ms = 0;
     config.algorithm = algorithm;
     bed->exact = allreduce_has_plan(algorithm);
-    /* what a library adds up has no order that could be told */
+    /* The order in which a library (NCCL) sums is not known: it is judged by a bound, in one
+     * round. */
     bed->rounds = bed->exact ? ROUNDS : 1;
     CHECK(fill(bed, algorithm));
     int code = allreduce_init(&ar, bed->comm, bed->device, &config);
-    if (code == ERR_USAGE) { /* not for these ranks: all of them were told the same */
-        rank_say(bed->comm, bed->task, (int)algorithm, FINDING_NOT_HERE, "%s", error_message());
+    if (code == ERR_USAGE) { /* this algorithm cannot run here; every rank gets this code alike */
+        rank_note(bed->comm, bed->task, (int)algorithm, FINDING_NOT_HERE, "%s", error_message());
         return OK;
     }
     if (!code) code = allreduce_register(ar, bed->data, LENGTH);
@@ -142,15 +146,15 @@ static int trial(struct bed *bed, enum allreduce_algorithm algorithm) {
 }
 
 int allreduce_rank(struct doctor *d, struct comm *comm, struct rank_task *task) {
-    struct bed bed = {
+    struct testbed bed = {
         .d = d, .comm = comm, .task = task, .n = comm_world_size(comm), .rank = comm_rank(comm)};
     bed.calls = d->config.quick ? CALLS - 1 : CALLS;
     d->devices = bed.n;
-    int code = open_bed(&bed);
+    int code = open_testbed(&bed);
     for (int a = task->first; a < ALLREDUCE_ALGORITHM_COUNT && !code; a++)
         if (a != ALLREDUCE_AUTO) code = trial(&bed, (enum allreduce_algorithm)a);
     for (int r = 0; r < bed.n; r++)
-        free(bed.of[r]);
+        free(bed.want[r]);
     if (bed.device) device_host_free(bed.device, bed.got);
     device_close(bed.device);
     return code;
@@ -158,40 +162,40 @@ int allreduce_rank(struct doctor *d, struct comm *comm, struct rank_task *task) 
 
 /* ---- the check's side ---- */
 
-/* The word of the first rank that is not content, or of rank 0; NULL: some rank has not come so
- * far. */
-static const struct rank_word *worst(const struct rank_task *task, int n, int trial) {
-    const struct rank_word *word = &task->said[trial][0];
+/* The finding of the first rank that is not ok; else that of a rank that is. NULL: some rank has
+ * not finished the trial. */
+static const struct rank_finding *worst(const struct rank_task *task, int n, int trial) {
+    const struct rank_finding *found = &task->found[trial][0];
     for (int r = 0; r < n; r++) {
-        if (!task->said[trial][r].done) return NULL;
-        if (word->state == FINDING_OK) word = &task->said[trial][r];
+        if (!task->found[trial][r].done) return NULL;
+        if (found->state == FINDING_OK) found = &task->found[trial][r];
     }
-    return word;
+    return found;
 }
 
-/* Ranks that fail end their job; the next begins behind the algorithm they failed in. A launch
- * is a step of the check, numbered by world and algorithm. */
+/* A rank that fails ends its job; a new job then begins behind the algorithm that failed. Each job
+ * is a step of the check, numbered by world and by the algorithm that it begins with. */
 static int one_world(struct doctor *d, int world, int n, int first) {
     static const char bound[] = "equal to the one-thread reference";
     struct rank_task *task = rank_task_new(d, WORK_ALLREDUCE);
-    if (!task) return fail(ERR_MEMORY, "doctor: no memory to share with ranks: free some");
+    if (!task) return fail(ERR_MEMORY, "doctor: no memory to share with ranks: free some memory");
     for (int a = first; a < ALLREDUCE_ALGORITHM_COUNT;) {
         doctor_step(d, world * ALLREDUCE_ALGORITHM_COUNT + a, "%s: allreduce, %d ranks",
                     doctor_kind_name(d), n);
         task->first = a;
-        int code = ranks_run(d, n, task), stopped = 0;
+        int code = ranks_run(d, n, task, allreduce_rank), stopped = 0;
         for (; a < ALLREDUCE_ALGORITHM_COUNT && !stopped; a++) {
-            const struct rank_word *word = worst(task, n, a);
-            char name[48];
+            const struct rank_finding *found = worst(task, n, a);
+            char name[CHECK_NAME_BYTES];
             snprintf(name, sizeof name, "%s: allreduce %s, %d ranks", doctor_kind_name(d),
                      allreduce_algorithm_name((enum allreduce_algorithm)a), n);
-            stopped = !word;
-            if (word)
-                note(d, word->state, name, word->state == FINDING_NOT_HERE ? "" : bound, "%s",
-                     word->text);
+            stopped = !found;
+            if (found)
+                note(d, found->state, name, found->state == FINDING_NOT_HERE ? "" : bound, "%s",
+                     found->text);
             else
                 note(d, FINDING_OFF, name, bound, "%s",
-                     code ? error_message() : "ended without a word");
+                     code ? error_message() : "the ranks ended and reported nothing");
         }
     }
     rank_task_free(task);
@@ -199,9 +203,10 @@ static int one_world(struct doctor *d, int world, int n, int first) {
 }
 
 int check_allreduce(struct doctor *d, int first) {
-    static const int worlds[] = {2, MOST_RANKS};
+    enum { WORLDS = 2 };
+    static const int worlds[WORLDS] = {2, MOST_RANKS};
     int world = first / ALLREDUCE_ALGORITHM_COUNT, a = first % ALLREDUCE_ALGORITHM_COUNT;
-    for (; world < 2; world++, a = 0)
+    for (; world < WORLDS; world++, a = 0)
         CHECK(one_world(d, world, worlds[world], a > ALLREDUCE_AUTO ? a : ALLREDUCE_AUTO + 1));
     return OK;
 }

@@ -1,7 +1,6 @@
 /* The doctor: which checks there are, in which order, for which devices. */
 #include "doctor/doctor.h"
 
-#include <stdarg.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
@@ -24,113 +23,70 @@ static const struct {
               {"replayed steps", check_replay}};
 enum { CHECKS = sizeof checks / sizeof *checks };
 
+enum { LEAST_DEVICES = 2 }; /* copies and ranks need two; they may share one GPU */
+enum { MOST_GPUS = 8 };     /* memory and time grow with the pairs of GPUs */
+
 struct doctor_config doctor_config_default(void) {
     struct doctor_config config = {.target = DOCTOR_AUTO, .timeout = 60};
     if (getrandom(&config.seed, sizeof config.seed, GRND_NONBLOCK) != sizeof config.seed)
         config.seed = (uint64_t)now_ns();
-    config.seed &= INT64_MAX; /* so that --seed can repeat it */
+    config.seed &=
+        INT64_MAX; /* --seed takes a signed number, and must be able to repeat this one */
     return config;
 }
 
-/* ---- what the checks share ---- */
-
-const char *doctor_kind_name(const struct doctor *d) {
-    return d->kind == DEVICE_CUDA ? "cuda" : "cpu";
-}
-
-void doctor_step(struct doctor *d, int step, const char *format, ...) {
-    va_list words;
-    va_start(words, format);
-    vsnprintf(d->progress->name, sizeof d->progress->name, format, words);
-    va_end(words);
-    __atomic_store_n(&d->progress->step, step, __ATOMIC_RELEASE);
-}
-
-void note(struct doctor *d, enum finding_state state, const char *what, const char *bound,
-          const char *format, ...) {
-    char measured[sizeof d->findings->row->measured];
-    va_list words;
-    va_start(words, format);
-    vsnprintf(measured, sizeof measured, format, words);
-    va_end(words);
-    finding_add(d->findings, state, what, measured, bound);
-}
-
-size_t doctor_block(const struct doctor *d) {
-    size_t quick = (size_t)4 << 20,
-           whole = d->kind == DEVICE_CUDA ? (size_t)256 << 20 : (size_t)32 << 20;
-    return (d->config.quick ? quick : whole) + 5;
-}
-
-static int job_failed(void *comm) {
-    return comm_check(comm);
-}
-
-int doctor_open(const struct doctor *d, int index, uint64_t bytes, int checked,
-                struct device **out) {
-    static const uint64_t SPARE = (uint64_t)96 << 20; /* 64 MiB of it are a GPU's workspace */
-    struct device_config config = {.kind = d->kind,
-                                   .index = index,
-                                   .devices = d->devices,
-                                   .memory_bytes = bytes + SPARE,
-                                   .check_operands = checked,
-                                   .allow_tf32 = d->config.tf32,
-                                   .math = d->math,
-                                   .timeout_s = d->config.timeout / 2,
-                                   .interrupted = d->comm ? job_failed : NULL,
-                                   .interrupt_context = d->comm};
-    return d->config.open_device ? d->config.open_device(out, &config) : device_open(out, &config);
-}
-
-/* ---- the whole ---- */
-
-struct teller {
+/* Hands each finding to the caller's function, once, as soon as it is there. */
+struct reporter {
     const struct findings *findings;
-    int told;
+    int reported; /* how many findings have been handed over */
     void (*report)(void *context, const struct finding *finding);
     void *context;
 };
 
-static void tell_new(void *context) {
-    struct teller *t = context;
-    int count = __atomic_load_n(&t->findings->count, __ATOMIC_ACQUIRE);
-    for (; t->told < count; t->told++)
-        if (t->report) t->report(t->context, &t->findings->row[t->told]);
+static void report_new(void *context) {
+    struct reporter *r = context;
+    int count = __atomic_load_n(&r->findings->count, __ATOMIC_ACQUIRE);
+    for (; r->reported < count; r->reported++)
+        if (r->report) r->report(r->context, &r->findings->row[r->reported]);
 }
 
-static int run_kind(struct doctor *d, enum device_kind kind, struct teller *teller) {
-    enum { MOST = 8 }; /* GPUs of a large machine; memory and time grow with the pairs */
+static int devices_of(const struct doctor *d) {
+    int gpus = d->progress->gpus;
+    if (d->kind != DEVICE_CUDA || gpus < LEAST_DEVICES) return LEAST_DEVICES;
+    return gpus < MOST_GPUS ? gpus : MOST_GPUS;
+}
+
+static int run_kind(struct doctor *d, enum device_kind kind, struct reporter *reporter) {
     d->kind = kind;
-    d->devices = d->progress->gpus < 2 || kind != DEVICE_CUDA ? 2
-                 : d->progress->gpus < MOST                   ? d->progress->gpus
-                                                              : MOST;
+    d->devices = devices_of(d);
     for (int i = 0; i < CHECKS; i++)
-        CHECK(guard_check(d, checks[i].name, checks[i].check, tell_new, teller));
+        CHECK(guard_check(d, checks[i].name, checks[i].check, report_new, reporter));
     return OK;
 }
 
 static int verdict(const struct findings *findings) {
-    int off = findings_count(findings, FINDING_OFF), i = 0;
+    int off = findings_count(findings, FINDING_OFF), first = 0;
     if (!off) return OK;
-    while (findings->row[i].state != FINDING_OFF)
-        i++;
+    while (findings->row[first].state != FINDING_OFF)
+        first++;
     return fail(ERR_CHECK, "doctor: %d of %d findings are off: first: %s: %s", off, findings->count,
-                findings->row[i].check, findings->row[i].measured);
+                findings->row[first].check, findings->row[first].measured);
 }
 
 int doctor_run(const struct doctor_config *config, struct findings *findings,
                void (*report)(void *context, const struct finding *finding), void *context) {
-    struct doctor d = {.config = *config, .findings = findings, .kind = DEVICE_HOST, .devices = 2};
-    struct teller teller = {
-        .findings = findings, .told = findings->count, .report = report, .context = context};
+    struct doctor d = {
+        .config = *config, .findings = findings, .kind = DEVICE_HOST, .devices = LEAST_DEVICES};
+    struct reporter reporter = {
+        .findings = findings, .reported = findings->count, .report = report, .context = context};
     int code = OK;
     d.progress =
         mmap(NULL, sizeof *d.progress, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (d.progress == MAP_FAILED)
-        return fail(ERR_MEMORY, "doctor: no memory to share with its checks: free some");
-    CHECK_GOTO(guard_check(&d, "machine", check_machine, tell_new, &teller), code, done);
-    if (config->target != DOCTOR_CUDA) CHECK_GOTO(run_kind(&d, DEVICE_HOST, &teller), code, done);
-    if (d.progress->gpus) CHECK_GOTO(run_kind(&d, DEVICE_CUDA, &teller), code, done);
+        return fail(ERR_MEMORY, "doctor: no memory to share with its checks: free some memory");
+    CHECK_GOTO(guard_check(&d, "machine", check_machine, report_new, &reporter), code, done);
+    if (config->target != DOCTOR_CUDA) CHECK_GOTO(run_kind(&d, DEVICE_HOST, &reporter), code, done);
+    if (d.progress->gpus) CHECK_GOTO(run_kind(&d, DEVICE_CUDA, &reporter), code, done);
     code = verdict(findings);
 done:
     munmap(d.progress, sizeof *d.progress);

@@ -1,17 +1,18 @@
 /* Doctor: does this machine do what Duet needs of it?
  *
- * Each check really exercises one thing (copies, streams, peers, imported memory, every op, the
- * collectives, a step of a model), compares what came out with what had to come out, and writes
- * findings: what was measured, the bound it had to keep and why that bound, and ok, off or not
- * here.
+ * Each check really uses one thing (copies, streams, peers, imported memory, every operation, the
+ * collectives, a step of a model) and compares the result with what it must be. It adds findings:
+ * what was measured, the bound that it must keep and the reason for that bound, and a state: ok,
+ * off, or not here.
  *
- *     findings.h  rows of the table, in memory that a dying process leaves whole
- *     guard.h     runs a check in a process of its own, up to a deadline
+ *     findings.h  the rows of the table, in memory that survives the death of a check's process
  *     check.h     the checks, and what they share
+ *     guard.h     runs a check in a process of its own, with a deadline for each of its steps
  *     ranks.h     the ranks that some checks start
  *
- * The parent never calls CUDA: a driver that was touched before a fork does not work behind it,
- * and a fault of a kernel poisons its process alone. No test library and no data set is needed. */
+ * The parent never calls CUDA: a child cannot use a driver that its parent has used before the
+ * fork, and a kernel that faults poisons its process only. No test library and no data set is
+ * needed. */
 #ifndef DOCTOR_DOCTOR_H
 #define DOCTOR_DOCTOR_H
 
@@ -27,31 +28,31 @@ extern "C" {
 enum doctor_target { DOCTOR_AUTO, DOCTOR_CPU, DOCTOR_CUDA };
 
 struct doctor_config {
-    /* AUTO: emulated devices, and GPUs where there are any; else one of them alone */
+    /* AUTO: emulated devices, and GPUs where there are any. CPU, CUDA: one of the two only. */
     enum doctor_target target;
-    /* seconds that one step of a check may take; waits inside end at half of it */
+    /* Seconds that one step of a check may take. Waits inside a step end after half of that. */
     double timeout;
-    int quick; /* smaller blocks, fewer shapes */
-    /* cuda: products may round their inputs to tf32, and are judged by its bound */
+    int quick; /* 1: smaller blocks and fewer shapes */
+    /* cuda: 1: products may round their inputs to tf32, and are judged by the bound of tf32 */
     int tf32;
     uint64_t seed; /* of all data */
 
-    /* How devices are opened; NULL: device_open. A program that hands in another (a test, with
-     * devices that lie) gets its ranks by fork alone, since a function does not survive an exec. */
+    /* How devices are opened; NULL: device_open. A test hands in a function that opens faulty
+     * devices. Ranks are then started by fork alone, since a function does not survive an exec. */
     int (*open_device)(struct device **out, const struct device_config *config);
 };
 
 /* AUTO, 60 s, a fresh seed. */
 struct doctor_config doctor_config_default(void);
 
-/* Runs all checks and adds their findings. report (NULL: nobody) is called with each finding as
- * it comes, in this process. OK: nothing is off. ERR_CHECK: something is, and the text counts
- * it. ERR_MEMORY, ERR_FAILED: no check could be started. */
+/* Runs all checks and adds their findings. report (may be NULL) is called in this process with each
+ * finding as it comes. OK: nothing is off. ERR_CHECK: something is, and the error text counts it.
+ * ERR_MEMORY, ERR_FAILED: a check could not be started. */
 int doctor_run(const struct doctor_config *config, struct findings *findings,
                void (*report)(void *context, const struct finding *finding), void *context);
 
-/* The subcommand that a rank of a check is started with: `duet doctor-rank TASK_FD`. Returns the
- * exit status. */
+/* The subcommand that starts a rank of a check: `duet doctor-rank TASK_FD`. Returns the exit
+ * status. */
 int doctor_rank_main(int argc, char **argv);
 
 #ifdef __cplusplus

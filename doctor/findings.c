@@ -19,15 +19,14 @@ void findings_free(struct findings *findings) {
     if (findings) munmap(findings, sizeof *findings);
 }
 
-/* The row first, then the count (release): whoever reads the count (acquire) sees whole rows
- * below it. */
+/* The row first, then the count (release): a reader of the count (acquire) sees complete rows. */
 void finding_add(struct findings *findings, enum finding_state state, const char *check,
                  const char *measured, const char *bound) {
     int count = findings->count;
     if (count >= FINDINGS_MOST) return;
     if (count == FINDINGS_MOST - 1) {
         state = FINDING_OFF;
-        check = "table", measured = "full: what comes now is not told", bound = "";
+        check = "table", measured = "full: further findings are left out", bound = "";
     }
     struct finding *row = &findings->row[count];
     row->state = state;

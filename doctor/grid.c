@@ -1,7 +1,7 @@
-/* The collective grid: one cooperative launch on a single GPU whose blocks stand for n ranks and
- * run the very kernel that ranks with a GPU each run (allreduce/cuda/grid.h). Every algorithm
- * against the reference executor, equal to the bit; and a rank that never comes must end the
- * others' wait by their deadline, with its name. */
+/* The collective grid: one cooperative launch on a single GPU. Its blocks act as n ranks and run
+ * the kernel that ranks with a GPU each run (allreduce/cuda/grid.h). Every algorithm must equal the
+ * reference executor to the bit. And if a rank never comes, the wait of the others must end at
+ * their deadline with an error that names it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,26 +13,25 @@
 #include "doctor/check.h"
 
 enum { MOST_RANKS = 8, WORLDS = 2, ROUNDS = 2 };
-static const int worlds[WORLDS] = {3, MOST_RANKS}; /* one that divides nothing, and one of all */
+static const int worlds[WORLDS] = {3, MOST_RANKS}; /* one that divides no length, and the largest */
 
-/* Starts on and off a multiple of 16 bytes, the same on every rank, as in a registered buffer.
- * The calls overlap: each works on what the last one left, alike on all ranks where it has been,
- * and not beyond. */
+/* Starts on and off a multiple of 16 bytes, the same on every rank, as in a registered buffer. The
+ * ranges overlap, so each call works on the results of the calls before it. */
 static const struct call {
     size_t offset, count;
 } calls[] = {{0, 1}, {3, 5}, {1, 1021}, {4, 65537}, {2, 300007}};
 enum { CALLS = sizeof calls / sizeof *calls, LENGTH = 300007 + 64 };
 
-struct bed {
+struct testbed {
     struct doctor *d;
     struct device *device;
     int n;
-    float *data[MOST_RANKS]; /* device memory */
-    float *want[MOST_RANKS]; /* host memory */
-    float *got;
+    float *data[MOST_RANKS]; /* [LENGTH] device memory, by rank */
+    float *want[MOST_RANKS]; /* [LENGTH] host memory, by rank: for the reference */
+    float *got;              /* [LENGTH] pinned host memory: a copy of one rank's data */
 };
 
-static int open_bed(struct bed *bed, int n) {
+static int open_testbed(struct testbed *bed, int n) {
     bed->n = n;
     CHECK(doctor_open(bed->d, 0, (uint64_t)n * (LENGTH * sizeof(float) + (8 << 20)) + (32 << 20), 0,
                       &bed->device));
@@ -40,20 +39,20 @@ static int open_bed(struct bed *bed, int n) {
     for (int r = 0; r < n; r++) {
         CHECK(device_alloc(bed->device, (void **)&bed->data[r], LENGTH * sizeof(float), MEM_GRADS));
         if (!(bed->want[r] = malloc(LENGTH * sizeof(float))))
-            return fail(ERR_MEMORY, "doctor: no host memory for the data of %d ranks: free some",
-                        n);
+            return fail(ERR_MEMORY,
+                        "doctor: no host memory for the data of %d ranks: free some memory", n);
     }
     return OK;
 }
 
-static void close_bed(struct bed *bed) {
+static void close_testbed(struct testbed *bed) {
     for (int r = 0; r < bed->n; r++)
         free(bed->want[r]);
     if (bed->device) device_host_free(bed->device, bed->got);
     device_close(bed->device);
 }
 
-static int fill(struct bed *bed, uint64_t seed) {
+static int fill(struct testbed *bed, uint64_t seed) {
     struct stream *stream = device_comm(bed->device);
     struct rng rng;
     rng_seed(&rng, seed);
@@ -66,22 +65,22 @@ static int fill(struct bed *bed, uint64_t seed) {
     return OK;
 }
 
-static int call_count(const struct bed *bed) {
+static int call_count(const struct testbed *bed) {
     return ROUNDS * (bed->d->config.quick ? CALLS - 1 : CALLS);
 }
 
-/* Every rank's buffer from the start of call i. */
-static const struct call *call_of(int i, float *const *of, int n, float **data) {
+/* Call i; data[r]: where it begins in the buffer of rank r. */
+static const struct call *call_of(int i, float *const *buffers, int n, float **data) {
     const struct call *call = &calls[i / ROUNDS];
     for (int r = 0; r < n; r++)
-        data[r] = of[r] + call->offset;
+        data[r] = buffers[r] + call->offset;
     return call;
 }
 
-static int run(struct bed *bed, struct allreduce_grid *grid,
+static int run(struct testbed *bed, struct allreduce_grid *grid,
                const struct allreduce_grid_config *config, double *ms) {
     struct stream *stream = device_comm(bed->device);
-    /* the mean would stay as it is in a second round */
+    /* Not the mean: that would not change any more in a second round. */
     float *data[MOST_RANKS], scale = 1.5f / (float)bed->n;
     int64_t start = now_ns();
     for (int i = 0; i < call_count(bed); i++) {
@@ -98,7 +97,7 @@ static int run(struct bed *bed, struct allreduce_grid *grid,
     return OK;
 }
 
-static int judge(struct bed *bed, const char *name, int channels, double ms) {
+static int judge(struct testbed *bed, const char *name, int channels, double ms) {
     static const char bound[] = "equal to the one-thread reference";
     struct stream *stream = device_comm(bed->device);
     for (int r = 0; r < bed->n; r++) {
@@ -117,7 +116,8 @@ static int judge(struct bed *bed, const char *name, int channels, double ms) {
     return OK;
 }
 
-static int one_algorithm(struct bed *bed, enum allreduce_algorithm algorithm, const char *name) {
+static int one_algorithm(struct testbed *bed, enum allreduce_algorithm algorithm,
+                         const char *name) {
     struct allreduce_grid_config config = allreduce_grid_config_default(algorithm, bed->n);
     struct allreduce_grid *grid;
     double ms = 0;
@@ -130,32 +130,32 @@ static int one_algorithm(struct bed *bed, enum allreduce_algorithm algorithm, co
     return code;
 }
 
-/* Steps of the check: algorithms of a world, first to last. */
+/* The algorithms of one world size from `first` on; each is a step of the check. */
 static int one_world(struct doctor *d, int world, int first) {
-    struct bed bed = {.d = d};
-    int code = open_bed(&bed, worlds[world]);
+    struct testbed bed = {.d = d};
+    int code = open_testbed(&bed, worlds[world]);
     for (int a = first; a < ALLREDUCE_ALGORITHM_COUNT && !code; a++) {
-        char name[48];
+        char name[CHECK_NAME_BYTES];
         if (!allreduce_has_plan((enum allreduce_algorithm)a)) continue;
         snprintf(name, sizeof name, "cuda: grid of %d ranks, %s", bed.n,
                  allreduce_algorithm_name((enum allreduce_algorithm)a));
         doctor_step(d, world * ALLREDUCE_ALGORITHM_COUNT + a, "%s", name);
         code = one_algorithm(&bed, (enum allreduce_algorithm)a, name);
     }
-    close_bed(&bed);
+    close_testbed(&bed);
     return code;
 }
 
-static int rank_that_does_not_come(struct doctor *d) {
+static int missing_rank(struct doctor *d) {
     static const char name[] = "cuda: grid without rank 1",
                       bound[] = "a timeout that names it, and the GPU free again";
-    struct bed bed = {.d = d};
+    struct testbed bed = {.d = d};
     struct allreduce_grid *grid = NULL;
     struct allreduce_grid_config config = allreduce_grid_config_default(ALLREDUCE_DIRECT, 3);
     config.timeout_s = 0.5;
-    config.silent = 1;
+    config.silent = 1; /* rank 1 does nothing */
     doctor_step(d, WORLDS * ALLREDUCE_ALGORITHM_COUNT, "%s", name);
-    int code = open_bed(&bed, 3);
+    int code = open_testbed(&bed, 3);
     if (!code) code = fill(&bed, d->config.seed);
     if (!code) code = allreduce_grid_open(&grid, bed.device, &config);
     int64_t start = now_ns();
@@ -168,7 +168,7 @@ static int rank_that_does_not_come(struct doctor *d) {
              ended ? error_message() : "no error");
     }
     allreduce_grid_close(grid);
-    close_bed(&bed);
+    close_testbed(&bed);
     return code;
 }
 
@@ -181,5 +181,5 @@ int check_grid(struct doctor *d, int first) {
     }
     for (; world < WORLDS; world++, a = 0)
         CHECK(one_world(d, world, a));
-    return first <= WORLDS * ALLREDUCE_ALGORITHM_COUNT ? rank_that_does_not_come(d) : OK;
+    return first <= WORLDS * ALLREDUCE_ALGORITHM_COUNT ? missing_rank(d) : OK;
 }

@@ -1,5 +1,5 @@
-/* The guard: see guard.h. Parent and child share two pieces of memory: the findings, and where
- * the check is. */
+/* The guard: see guard.h. Parent and child share two pieces of memory: the findings, and the
+ * progress of the check. */
 #include "doctor/guard.h"
 
 #include <errno.h>
@@ -15,20 +15,20 @@
 #include "base/error.h"
 
 static const struct timespec PAUSE = {.tv_nsec = 5000000};
-enum { CHILD_FAILED = 1 }; /* exit status: the child has said itself what is off */
+enum { CHILD_FAILED = 1 }; /* exit status: the child has added the finding that is off itself */
 
 static void run_in_child(struct doctor *d, doctor_check *check, int first, pid_t parent) {
-    /* Ctrl-C on the doctor takes its check, and that one's ranks, along */
+    /* If the doctor dies, of Ctrl-C for instance, the check and its ranks die too. */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(CHILD_FAILED);
     int code = check(d, first);
     if (code) note(d, FINDING_OFF, d->progress->name, "", "%s", error_message());
     fflush(NULL);
-    _exit(code ? CHILD_FAILED : 0); /* nothing that a driver does at exit can hang us */
+    _exit(code ? CHILD_FAILED : 0); /* not exit(): what a driver does there might hang */
 }
 
-/* The deadline is a step's: it begins anew with each. Returns the status of waitpid; *late: it
- * was killed. */
+/* Waits for the child and kills it when one step takes longer than the timeout: each step has a
+ * deadline of its own. Returns the status of waitpid. *late: the child was killed. */
 static int wait_for(struct doctor *d, pid_t pid, int *late, void (*idle)(void *), void *context) {
     int status = 0, step = -1;
     int64_t deadline = 0;
@@ -50,8 +50,8 @@ static int wait_for(struct doctor *d, pid_t pid, int *late, void (*idle)(void *)
     }
 }
 
-/* What a child that could not speak has come to. */
-static void tell_end(struct doctor *d, int status, int late) {
+/* Adds the finding of a child that could not do so itself. */
+static void note_end(struct doctor *d, int status, int late) {
     const char *name = d->progress->name;
     if (late)
         note(d, FINDING_OFF, name, "", "no end within %g s: stopped (--timeout gives it longer)",
@@ -68,16 +68,17 @@ int guard_check(struct doctor *d, const char *name, doctor_check *check, void (*
     int before = d->findings->count, late, ended_well = 0;
     for (int first = 0; !ended_well; first = d->progress->step + 1) {
         doctor_step(d, first, "%s: %s", doctor_kind_name(d), name);
-        fflush(NULL); /* what lies in buffers would be printed by the child too */
+        fflush(NULL); /* else the child would print what is in the buffers once more */
         pid_t parent = getpid(), pid = fork();
         if (pid < 0)
-            return fail_errno(ERR_FAILED, errno, "doctor: no process for the check of %s", name);
+            return fail_errno(ERR_FAILED, errno, "doctor: cannot start a process to check %s",
+                              name);
         if (pid == 0) run_in_child(d, check, first, parent);
         int status = wait_for(d, pid, &late, idle, context);
         ended_well = !late && WIFEXITED(status) && WEXITSTATUS(status) == 0;
         if (!ended_well && (late || !WIFEXITED(status) || WEXITSTATUS(status) != CHILD_FAILED))
-            tell_end(d, status, late);
-        /* memory that a dying child wrote */
+            note_end(d, status, late);
+        /* A child that crashed may have written anything there: always go forward. */
         if (d->progress->step < first) d->progress->step = first;
     }
     if (d->findings->count == before)

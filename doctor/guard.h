@@ -1,5 +1,5 @@
-/* The guard: runs a check in a process of its own, so that a crash, a hang or a poisoned GPU
- * ends one step of it and not the doctor. */
+/* The guard: runs a check in a process of its own, so that a crash, a hang or a poisoned GPU ends
+ * one step of that check and not the doctor. */
 #ifndef DOCTOR_GUARD_H
 #define DOCTOR_GUARD_H
 
@@ -9,11 +9,11 @@
 extern "C" {
 #endif
 
-/* Runs the check until it comes to its end. A step that crashes, fails or takes longer than
- * config.timeout becomes a finding that is off, and the check goes on behind it in a new
- * process. A check that finds nothing is off too. idle (NULL: nothing) is called every few
- * milliseconds and once at the end. ERR_FAILED: no process could be started. When it returns no
- * process of the check is left but what the kernel is about to kill. */
+/* Runs a check until it has come to its end. A step that crashes, fails or takes longer than
+ * config.timeout becomes a finding that is off, and the check goes on behind that step in a new
+ * process. A check without any finding is off too. idle (may be NULL) is called every few
+ * milliseconds and once at the end. ERR_FAILED: no process could be started. When it returns, every
+ * process of the check has ended or has been killed. */
 int guard_check(struct doctor *d, const char *name, doctor_check *check,
                 void (*idle)(void *context), void *context);
 

@@ -1,32 +1,34 @@
-/* Memory of another process: two ranks, a device each. Each exports a block, imports the other's
- * and copies it to a block of its own; then the other way round at once, as collectives do. What
- * a container without a common IPC namespace, or another user, refuses is refused here, and in
- * the driver's words. */
+/* Memory of another process, as collectives use it: two ranks, one device each. Both export a
+ * block, import the other's and copy it to a block of their own, at the same time. Where a
+ * container does not share its IPC namespace, or the processes belong to different users, the
+ * driver refuses this: its error text then is the finding. */
 #include <string.h>
 #include <unistd.h>
 
 #include "base/error.h"
+#include "doctor/pattern.h"
 #include "doctor/ranks.h"
 
 enum { WORLD = 2, POISON = 0xa5 };
 
-struct bed {
+struct testbed {
     struct doctor *d;
     struct comm *comm;
     int rank, peer;
     struct device *device;
     size_t bytes;
-    char *own, *other;   /* what is exported, and where the peer's arrives */
+    char *own;           /* device memory: the block that is exported */
+    char *other;         /* device memory: where the peer's block is copied to */
     unsigned char *host; /* pinned */
     void *imported;
 };
 
-static uint64_t seed_of(const struct bed *bed, int rank) {
+static uint64_t seed_of(const struct testbed *bed, int rank) {
     return bed->d->config.seed + 7 + (uint64_t)rank;
 }
 
-/* Nobody reads before it is all there: the stream is synchronised before the handle goes out. */
-static int offer(struct bed *bed, struct memory_handle handles[WORLD], int fds[WORLD]) {
+/* The stream is synchronised before the handle is sent: the peer must find all of the pattern. */
+static int offer(struct testbed *bed, struct memory_handle handles[WORLD], int fds[WORLD]) {
     struct stream *stream = device_compute(bed->device);
     struct memory_handle mine;
     int fd;
@@ -37,7 +39,7 @@ static int offer(struct bed *bed, struct memory_handle handles[WORLD], int fds[W
     return comm_exchange(bed->comm, &mine, sizeof mine, fd, handles, fds);
 }
 
-static int fetch(struct bed *bed, struct rank_task *task) {
+static int fetch(struct testbed *bed, struct rank_task *task) {
     struct stream *stream = device_compute(bed->device);
     char size[32];
     memset(bed->host, POISON, bed->bytes);
@@ -47,14 +49,14 @@ static int fetch(struct bed *bed, struct rank_task *task) {
     size_t good = pattern_check(bed->host, bed->bytes, seed_of(bed, bed->peer));
     format_bytes(bed->bytes, size, sizeof size);
     if (good == bed->bytes)
-        rank_say(bed->comm, task, 0, FINDING_OK, "%s copied, equal", size);
+        rank_note(bed->comm, task, 0, FINDING_OK, "%s copied, equal", size);
     else
-        rank_say(bed->comm, task, 0, FINDING_OFF, "byte %zu of %s is wrong, the first of them",
-                 good, size);
+        rank_note(bed->comm, task, 0, FINDING_OFF, "byte %zu of %s is wrong, the first of them",
+                  good, size);
     return OK;
 }
 
-static int work(struct bed *bed, struct rank_task *task) {
+static int work(struct testbed *bed, struct rank_task *task) {
     struct memory_handle handles[WORLD];
     int fds[WORLD] = {-1, -1}, code;
     CHECK(doctor_open(bed->d, bed->rank, 2 * (uint64_t)bed->bytes, 0, &bed->device));
@@ -67,13 +69,14 @@ static int work(struct bed *bed, struct rank_task *task) {
         if (fds[r] >= 0) close(fds[r]);
     if (code) return code;
     CHECK(fetch(bed, task));
-    CHECK(comm_barrier(bed->comm, "end of copies")); /* before anybody unmaps, */
+    CHECK(comm_barrier(bed->comm, "end of copies"));
     device_unimport(bed->device, bed->imported);
-    return comm_barrier(bed->comm, "end of imports"); /* and before anybody frees */
+    return comm_barrier(bed->comm, "end of imports"); /* a block is freed after its last import */
 }
 
 int ipc_rank(struct doctor *d, struct comm *comm, struct rank_task *task) {
-    struct bed bed = {.d = d, .comm = comm, .rank = comm_rank(comm), .bytes = doctor_block(d) / 4};
+    struct testbed bed = {
+        .d = d, .comm = comm, .rank = comm_rank(comm), .bytes = doctor_block(d) / 4};
     d->devices = WORLD;
     bed.peer = 1 - bed.rank;
     int code = work(&bed, task);
@@ -89,14 +92,14 @@ int check_ipc(struct doctor *d, int first) {
     if (first > 0) return OK;
     doctor_step(d, 0, "%s: memory of another process", doctor_kind_name(d));
     struct rank_task *task = rank_task_new(d, WORK_IPC);
-    if (!task) return fail(ERR_MEMORY, "doctor: no memory to share with ranks: free some");
-    int code = ranks_run(d, WORLD, task);
+    if (!task) return fail(ERR_MEMORY, "doctor: no memory to share with ranks: free some memory");
+    int code = ranks_run(d, WORLD, task, ipc_rank);
     for (int r = 0; r < WORLD && !code; r++) {
-        char name[48];
-        const struct rank_word *word = &task->said[0][r];
+        char name[CHECK_NAME_BYTES];
+        const struct rank_finding *found = &task->found[0][r];
         snprintf(name, sizeof name, "%s: %s", doctor_kind_name(d), names[r]);
-        note(d, word->done ? word->state : FINDING_OFF, name, bound, "%s",
-             word->done ? word->text : "said nothing");
+        note(d, found->done ? found->state : FINDING_OFF, name, bound, "%s",
+             found->done ? found->text : "the rank reported nothing");
     }
     rank_task_free(task);
     return code;

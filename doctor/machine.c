@@ -1,5 +1,5 @@
-/* The machine and the program: cores, memory, vector kernels; what the build found; the driver,
- * and how many GPUs there are, which decides what else is checked. */
+/* The machine and the program: cores, memory, open files, vector kernels, what the build found, the
+ * driver, and how many GPUs there are, which decides what else is checked. */
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "doctor/check.h"
 #include "doctor/cuda/gpu.h"
 
-/* What the largest check takes at a time: 4 ranks with a device each. */
+/* The most memory that a check takes: 4 ranks with a device of 160 MiB each. */
 static const uint64_t NEEDED = (uint64_t)4 * (160 << 20);
 
 static void look_at_cores(struct doctor *d) {
@@ -33,8 +33,8 @@ static void look_at_memory(struct doctor *d) {
          "%s for emulated devices, of %s", format_bytes(bytes, available, sizeof available), all);
 }
 
-/* The launcher holds a socket and a pidfd of each rank; a rank a pidfd of each peer and, while
- * it maps their memory, a descriptor of that. */
+/* The launcher holds a socket and a pidfd of each rank. A rank holds a pidfd of each peer and,
+ * while it maps a peer's memory, a descriptor of that. */
 static void look_at_limits(struct doctor *d) {
     struct rlimit files;
     static const rlim_t ENOUGH = 2 * MAX_DEVICES + 32;
@@ -45,10 +45,11 @@ static void look_at_limits(struct doctor *d) {
 }
 
 static void look_at_kernels(struct doctor *d) {
-    static const char *const isas[] = {"avx512", "avx2", "generic"};
+    enum { SETS = 3 };
+    static const char *const isas[SETS] = {"avx512", "avx2", "generic"}; /* the best one first */
     char others[32] = "";
     const char *best = NULL;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < SETS; i++) {
         if (!host_fast_kernel(OP_CONV2D_FORWARD, isas[i])) continue;
         if (best)
             snprintf(others + strlen(others), sizeof others - strlen(others), " %s", isas[i]);
@@ -98,13 +99,15 @@ static void look_for_gpus(struct doctor *d) {
 }
 
 int check_machine(struct doctor *d, int first) {
-    void (*const looks[])(struct doctor *) = {look_at_cores,   look_at_memory, look_at_limits,
-                                              look_at_kernels, look_at_build,  look_for_gpus};
-    static const char *const names[] = {"cores",          "memory", "open files",
-                                        "vector kernels", "build",  "GPUs"};
-    for (int i = first; i < 6; i++) {
-        doctor_step(d, i, "%s", names[i]);
-        looks[i](d);
+    static const struct {
+        const char *name;
+        void (*look)(struct doctor *d);
+    } steps[] = {{"cores", look_at_cores},       {"memory", look_at_memory},
+                 {"open files", look_at_limits}, {"vector kernels", look_at_kernels},
+                 {"build", look_at_build},       {"GPUs", look_for_gpus}};
+    for (int i = first; i < (int)(sizeof steps / sizeof *steps); i++) {
+        doctor_step(d, i, "%s", steps[i].name);
+        steps[i].look(d);
     }
     return OK;
 }

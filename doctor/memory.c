@@ -1,9 +1,11 @@
-/* One device's memory: what goes in comes out, by every way there is.
+/* The memory of one device: what is copied in must come out again, in each of these ways.
  *
- *     copies     host -> block -> another block of the same device, at an odd place -> host
- *     pinned     the same from and to memory that the device pinned
- *     write      small values, captured at the call: the caller's copy is overwritten at once
- *     the end    one byte more than there is must be refused by name, and change nothing */
+ *     copies     host -> block -> another block of the same device, at an odd address -> host
+ *     pinned     the same from and to pinned host memory
+ *     write      small values that stream_write must capture at the call: the caller's copy of a
+ *                value is overwritten right after it
+ *     the end    an allocation of one byte more than is free must be refused as out of memory, and
+ *                must not change the ledger */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,25 +14,26 @@
 #include "base/error.h"
 #include "doctor/check.h"
 #include "doctor/cuda/gpu.h"
+#include "doctor/pattern.h"
 
-struct bed {
+struct testbed {
     struct doctor *d;
     struct device *device;
     size_t bytes;         /* of a block */
-    char *a, *b;          /* blocks on the device; b has SHIFT bytes more */
-    unsigned char *host;  /* a block's size, plain host memory */
-    unsigned char *check; /* the same, for what comes back */
+    char *a, *b;          /* device memory: a has `bytes` bytes, b has SHIFT more */
+    unsigned char *host;  /* [bytes] plain host memory: what is copied in */
+    unsigned char *check; /* [bytes] plain host memory: what is copied out */
 };
-enum { SHIFT = 3, POISON = 0xa5 };
+enum { SHIFT = 3, POISON = 0xa5, SPEED_BYTES = 64 };
 
-static const char *title(const struct bed *bed, const char *what, char text[48]) {
-    snprintf(text, 48, "%s: %s", device_name(bed->device), what);
+static const char *title(const struct testbed *bed, const char *what, char text[CHECK_NAME_BYTES]) {
+    snprintf(text, CHECK_NAME_BYTES, "%s: %s", device_name(bed->device), what);
     return text;
 }
 
-static void tell_bytes(struct bed *bed, const char *what, size_t good, size_t bytes,
+static void note_bytes(struct testbed *bed, const char *what, size_t good, size_t bytes,
                        const char *more) {
-    char name[48], size[32];
+    char name[CHECK_NAME_BYTES], size[32];
     format_bytes(bytes, size, sizeof size);
     if (good == bytes)
         note(bed->d, FINDING_OK, title(bed, what, name), "every byte equal", "%s equal%s", size,
@@ -40,8 +43,8 @@ static void tell_bytes(struct bed *bed, const char *what, size_t good, size_t by
              "%s: byte %zu is wrong, the first of them", size, good);
 }
 
-static void describe(struct bed *bed) {
-    char name[48], memory[32], available[32];
+static void describe(struct testbed *bed) {
+    char name[CHECK_NAME_BYTES], memory[32], available[32];
     struct gpu_facts facts;
     uint64_t bytes = 0;
     int gpus = bed->d->progress->gpus, gpu = gpus ? device_index(bed->device) % gpus : 0;
@@ -62,10 +65,11 @@ static void describe(struct bed *bed) {
     }
 }
 
-/* Host -> a -> b -> host. The source is spoilt before anything is looked at, so that nothing is
- * equal to it by having stayed where it was. *good: bytes that are right; more: how fast it was. */
-static int there_and_back(struct bed *bed, unsigned char *source, unsigned char *back, size_t bytes,
-                          uint64_t seed, size_t *good, char more[64]) {
+/* Host -> a -> b -> host. The source is overwritten before the result is compared, so that a copy
+ * which did nothing cannot look right. *good: how many bytes are right before the first wrong one.
+ * speed: the three speeds as text. */
+static int there_and_back(struct testbed *bed, unsigned char *source, unsigned char *back,
+                          size_t bytes, uint64_t seed, size_t *good, char speed[SPEED_BYTES]) {
     struct stream *stream = device_compute(bed->device);
     pattern_fill(source, bytes, seed);
     memset(back, POISON, bytes);
@@ -80,26 +84,26 @@ static int there_and_back(struct bed *bed, unsigned char *source, unsigned char 
     CHECK(copy_to_host(stream, back, bed->b + SHIFT, bytes));
     CHECK(stream_sync(stream));
     int64_t end = now_ns();
-    double gigabytes = (double)bytes; /* per nanosecond: GB/s */
-    snprintf(more, 64, ", GB/s in %.1f, across %.1f, out %.1f", gigabytes / (double)(there - start),
-             gigabytes / (double)(across - there), gigabytes / (double)(end - across));
+    double b = (double)bytes; /* bytes per nanosecond are GB/s */
+    snprintf(speed, SPEED_BYTES, ", GB/s in %.1f, across %.1f, out %.1f",
+             b / (double)(there - start), b / (double)(across - there), b / (double)(end - across));
     *good = pattern_check(back, bytes, seed);
     return OK;
 }
 
-/* Twice with other bytes: the first time commits the memory, and the second finds the first
- * one's bytes there. */
-static int check_copies(struct bed *bed, const char *what, unsigned char *source,
+/* Twice, with different bytes: the first time the memory is untouched, and the second time it holds
+ * the first pattern. */
+static int check_copies(struct testbed *bed, const char *what, unsigned char *source,
                         unsigned char *back, size_t bytes, uint64_t seed) {
     size_t good = bytes;
-    char more[64];
+    char speed[SPEED_BYTES];
     for (uint64_t turn = 0; turn < 2 && good == bytes; turn++)
-        CHECK(there_and_back(bed, source, back, bytes, seed + turn, &good, more));
-    tell_bytes(bed, what, good, bytes, more);
+        CHECK(there_and_back(bed, source, back, bytes, seed + turn, &good, speed));
+    note_bytes(bed, what, good, bytes, speed);
     return OK;
 }
 
-static int check_pinned(struct bed *bed, uint64_t seed) {
+static int check_pinned(struct testbed *bed, uint64_t seed) {
     size_t bytes = bed->bytes / 4;
     unsigned char *source = NULL, *back = NULL;
     int code = OK;
@@ -112,9 +116,9 @@ out:
     return code;
 }
 
-/* Values of every size up to the largest, one behind the other, from one buffer that changes at
- * once. */
-static int check_write(struct bed *bed, uint64_t seed) {
+/* Writes values of every size up to the largest, one behind the other, all from one buffer, which
+ * is overwritten after each call. */
+static int check_write(struct testbed *bed, uint64_t seed) {
     enum { LARGEST = 256, TOTAL = LARGEST * (LARGEST + 1) / 2 };
     struct stream *stream = device_compute(bed->device);
     unsigned char value[LARGEST], want[TOTAL];
@@ -130,29 +134,27 @@ static int check_write(struct bed *bed, uint64_t seed) {
     CHECK(stream_sync(stream));
     while (good < TOTAL && bed->check[good] == want[good])
         good++;
-    tell_bytes(bed, "written values", good, TOTAL, ", 1 to 256 bytes at a time");
+    note_bytes(bed, "written values", good, TOTAL, ", 1 to 256 bytes at a time");
     return OK;
 }
 
-static int check_the_end(struct bed *bed) {
+static int check_the_end(struct testbed *bed) {
     struct ledger before = device_ledger(bed->device);
-    char name[48];
+    char name[CHECK_NAME_BYTES];
     void *memory;
     int code =
         device_alloc(bed->device, &memory, before.capacity - before.total + 1, MEM_ACTIVATIONS);
     struct ledger after = device_ledger(bed->device);
     int right = code == ERR_MEMORY && !memory && after.total == before.total &&
                 strstr(error_message(), "out of memory");
+    const char *outcome = code ? error_message() : "handed out what it does not have";
     note(bed->d, right ? FINDING_OK : FINDING_OFF, title(bed, "end of its memory", name),
-         "a byte too many is refused by name", "%s",
-         right  ? "refused"
-         : code ? error_message()
-                : "handed out what it does not have");
+         "a byte too many is refused by name", "%s", right ? "refused" : outcome);
     device_free(bed->device, memory);
     return OK;
 }
 
-static int look_at_device(struct bed *bed, int index) {
+static int look_at_device(struct testbed *bed, int index) {
     struct doctor *d = bed->d;
     uint64_t seed = d->config.seed + 16 * (uint64_t)index;
     bed->bytes = doctor_block(d);
@@ -163,7 +165,7 @@ static int look_at_device(struct bed *bed, int index) {
     bed->host = malloc(bed->bytes);
     bed->check = malloc(bed->bytes);
     if (!bed->host || !bed->check)
-        return fail(ERR_MEMORY, "doctor: no host memory for a block: free some");
+        return fail(ERR_MEMORY, "doctor: no host memory for a block: free some memory");
     CHECK(check_copies(bed, "copies", bed->host, bed->check, bed->bytes, seed));
     CHECK(check_pinned(bed, seed + 2));
     CHECK(check_write(bed, seed + 4));
@@ -173,7 +175,7 @@ static int look_at_device(struct bed *bed, int index) {
 int check_memory(struct doctor *d, int first) {
     int gpus = d->progress->gpus, devices = d->kind == DEVICE_CUDA && gpus ? gpus : 1;
     for (int i = first; i < devices; i++) {
-        struct bed bed = {.d = d};
+        struct testbed bed = {.d = d};
         doctor_step(d, i, "%s(%d): memory", doctor_kind_name(d), i);
         int code = look_at_device(&bed, i);
         free(bed.host);

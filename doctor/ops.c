@@ -1,5 +1,5 @@
-/* Every op against the host's reference, by Duet's own kernels; then products once more, by
- * libraries where they are. See ops.h for who does what. */
+/* Every operation against the host's reference: with Duet's own kernels, then products once more
+ * with CUDA's libraries where they are installed. ops.h says which file does what. */
 #include "doctor/ops.h"
 
 #include <stdio.h>
@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 
-static void tell(struct trial_bed *bed, enum op op, const char *name) {
+static void note_tally(struct op_testbed *bed, enum op op, const char *name) {
     const struct tally *t = &bed->tally;
     const char *reason = op_tolerance(op, trial_tf32(bed))->reason;
     if (t->wrong)
@@ -21,10 +21,10 @@ static void tell(struct trial_bed *bed, enum op op, const char *name) {
              t->values);
 }
 
-static int check_op(struct trial_bed *bed, enum op op, const char *name) {
+static int check_op(struct op_testbed *bed, enum op op, const char *name) {
     if ((op == OP_TO_N16 || op == OP_TO_PLAIN) && device_layout(bed->device) != LAYOUT_N16) {
         note(bed->d, FINDING_NOT_HERE, name, "",
-             "activations lie plain on this device: nothing changes that");
+             "activations are plain on this device: it has no such operation");
         return OK;
     }
     memset(&bed->tally, 0, sizeof bed->tally);
@@ -33,22 +33,22 @@ static int check_op(struct trial_bed *bed, enum op op, const char *name) {
         op_tolerance(op, 0)->judge == JUDGE_PRODUCT ? product_cases(bed, op) : other_cases(bed, op);
     trial_forget(bed);
     if (code) return code;
-    tell(bed, op, name);
+    note_tally(bed, op, name);
     return OK;
 }
 
-/* device memory: the largest case takes some 30 MiB, libraries as much again */
-static const uint64_t ENOUGH = (uint64_t)128 << 20;
+/* Device memory: the largest case takes about 30 MiB, libraries take as much again. */
+static const uint64_t DEVICE_BYTES = (uint64_t)128 << 20;
 
-/* A launch that fails may have poisoned the process: the doctor begins anew behind it. Step i is
- * op i. */
+/* Step i is operation i: a launch that fails may have poisoned the process, and the doctor then
+ * goes on behind it in a new one. */
 static int own_kernels(struct doctor *d, int first) {
-    struct trial_bed bed = {.d = d};
+    struct op_testbed bed = {.d = d};
     if (first >= OP_COUNT) return OK;
     doctor_step(d, first, "%s: %s", doctor_kind_name(d), op_name((enum op)first));
-    int code = doctor_open(d, 0, ENOUGH, 1, &bed.device);
+    int code = doctor_open(d, 0, DEVICE_BYTES, 1, &bed.device);
     for (int op = first; op < OP_COUNT && !code; op++) {
-        char name[48];
+        char name[CHECK_NAME_BYTES];
         snprintf(name, sizeof name, "%s: %s", doctor_kind_name(d), op_name((enum op)op));
         doctor_step(d, op, "%s", name);
         code = check_op(&bed, (enum op)op, name);
@@ -57,26 +57,25 @@ static int own_kernels(struct doctor *d, int first) {
     return code;
 }
 
-/* Products once more, by cuBLAS and cuDNN where they are: --cuda-math library. Step OP_COUNT + i
- * is product i. */
+/* Products once more, by cuBLAS and cuDNN (--cuda-math library). Step OP_COUNT + i is product i. */
 static int library_kernels(struct doctor *d, int first) {
     enum { PRODUCTS = OP_LINEAR_BACKWARD_WEIGHT - OP_CONV2D_FORWARD + 1 };
-    struct trial_bed bed = {.d = d};
+    struct op_testbed bed = {.d = d};
     if (d->kind != DEVICE_CUDA || first >= OP_COUNT + PRODUCTS) return OK;
     int from = first > OP_COUNT ? first - OP_COUNT : 0;
     doctor_step(d, OP_COUNT + from, "cuda: products by libraries");
     d->math = DEVICE_HOST_KERNELS_LIBRARY;
-    int code = doctor_open(d, 0, ENOUGH, 1, &bed.device);
+    int code = doctor_open(d, 0, DEVICE_BYTES, 1, &bed.device);
     d->math = DEVICE_HOST_KERNELS_OWN;
-    /* not there: nobody needs them. There, and of no use: --cuda-math library fails in these
-     * words */
+    /* Libraries that are not installed are no failure. Those that are installed but cannot be used
+     * are: --cuda-math library would fail with this error text. */
     if (code) {
         note(d, code == ERR_USAGE ? FINDING_NOT_HERE : FINDING_OFF, "cuda: products by libraries",
              "", "%s", error_message());
         return OK;
     }
     for (int i = from; i < PRODUCTS && !code; i++) {
-        char name[48];
+        char name[CHECK_NAME_BYTES];
         enum op op = (enum op)(OP_CONV2D_FORWARD + i);
         snprintf(name, sizeof name, "cuda, libraries: %s", op_name(op));
         doctor_step(d, OP_COUNT + i, "%s", name);

@@ -1,10 +1,10 @@
-/* Every op against the host's reference. Inside doctor/.
+/* Every operation against the host's reference. Inside doctor/.
  *
- *     ops.c         the check: op by op
+ *     ops.c         the check: operation by operation
  *     ops_run.c     runs one launch on the device and by the reference, both from the same inputs
- *     ops_judge.c   what may differ, and why: the table of tolerances
- *     ops_cases.c   shapes and data: products (convolutions, linear layers)
- *     ops_more.c    shapes and data of all other ops */
+ *     ops_judge.c   how much may differ, and why: the table of tolerances
+ *     ops_cases.c   shapes and data of products (convolutions, linear layers)
+ *     ops_more.c    shapes and data of all other operations */
 #ifndef DOCTOR_OPS_H
 #define DOCTOR_OPS_H
 
@@ -15,70 +15,77 @@
 extern "C" {
 #endif
 
-/* How an op's outputs are judged. */
+/* How the outputs of an operation are judged. */
 enum judge {
-    JUDGE_BITS,    /* byte by byte: logs, in which all but one cell stay as they were */
-    JUDGE_EQUAL,   /* value by value: the same operations in the same order */
-    JUDGE_PRODUCT, /* sums of products in an order of the device's own */
-    JUDGE_SOFTMAX, /* sums, exp and log in double, then rounded to float, or left in double */
+    JUDGE_BITS,    /* byte by byte: logs, of which all cells but one keep their value */
+    JUDGE_EQUAL,   /* value by value: the device does the same operations in the same order */
+    JUDGE_PRODUCT, /* by a bound: the device sums products in an order of its own */
+    JUDGE_SOFTMAX, /* by a bound: sums, exp and log in double, rounded to float or left in double */
 };
 struct tolerance {
     enum judge judge;
     const char *reason; /* for the table */
 };
-/* tf32: where products round their factors to it */
+/* tf32: 1 where products round their factors to it. */
 const struct tolerance *op_tolerance(enum op op, int tf32);
 
-/* What was seen of one op, over all its launches. */
+/* What was found about one operation in all its launches. */
 struct tally {
     int launches;
-    size_t values, wrong;
-    double off;      /* the largest |got - want| */
-    double share;    /* the largest part of what was allowed */
-    char first[160]; /* the first value that is wrong, in words */
+    size_t values, wrong; /* compared; not within the bound */
+    double off;           /* the largest |got - want| */
+    double share;         /* the largest |got - want| as a share of its bound */
+    char first[160];      /* the first wrong value, as text for the table */
 };
 
-/* Compares an output (PLAIN, host memory) with what the reference gave. size: the same output of
- * the reference when all inputs are taken absolute: the sum of |a b| behind each value; NULL
- * where no product is judged. terms: products in the longest sum; 0: every sum is exact, all
- * values must be equal. */
+/* One output of a launch. All tensors are PLAIN, in host memory and of the same shape. */
 struct comparison {
-    const struct tensor *got, *want, *size;
-    size_t terms;
-    int tf32; /* 1: factors were rounded to tf32 */
+    const struct tensor *got;  /* from the device */
+    const struct tensor *want; /* from the reference */
+    /* From the reference with all inputs replaced by their absolute values: the sum of |a b| behind
+     * each value. NULL where the output is no product. */
+    const struct tensor *size;
+    size_t terms; /* products in the longest sum; 0: every sum is exact, so values must be equal */
+    int tf32;     /* 1: factors were rounded to tf32 */
 };
+
+/* Compares output number `output` of `op` and adds what it finds to the tally. */
 void judge_output(struct tally *tally, enum op op, int output, const struct comparison *c);
 
-/* The check of one op at work: what cases are run on. */
-struct trial_bed {
+enum { INPUTS = 3, OUTPUTS = 2, OPERANDS = INPUTS + OUTPUTS }; /* of struct op_args */
+enum { MOST_HOST_TENSORS = 256 };
+
+/* What the cases of an operation run on. */
+struct op_testbed {
     struct doctor *d;
     struct device *device;
     struct rng rng;
     struct tally tally;
-    void *heap[256]; /* host memory of the case at hand */
+    void *heap[MOST_HOST_TENSORS]; /* host memory of the present case */
     int heap_count;
 };
 
-/* Host tensors that live until the case is over. NULL data: no memory, which run_trial reports. */
-struct tensor trial_tensor(struct trial_bed *bed, enum dtype dtype, int rank, int d0, int d1,
-                           int d2, int d3);
-/* uniform in [-1, 1) */
-struct tensor trial_random(struct trial_bed *bed, int rank, int d0, int d1, int d2, int d3);
-/* whole, -4 .. 4 */
-struct tensor trial_whole(struct trial_bed *bed, int rank, int d0, int d1, int d2, int d3);
-struct tensor trial_copy(struct trial_bed *bed, const struct tensor *t);
-void trial_forget(struct trial_bed *bed);
+/* Host tensors, which live until trial_forget. Where there is no memory, data is NULL: run_trial
+ * then fails. */
+struct tensor trial_tensor(struct op_testbed *bed, enum dtype dtype, int rank, int d0, int d1,
+                           int d2, int d3); /* filled with NaN */
+struct tensor trial_random(struct op_testbed *bed, int rank, int d0, int d1, int d2,
+                           int d3); /* uniform in [-1, 1) */
+struct tensor trial_whole(struct op_testbed *bed, int rank, int d0, int d1, int d2,
+                          int d3); /* whole numbers from -4 to 4 */
+void trial_forget(struct op_testbed *bed);
 
-/* Runs `op` on the device and by the reference, from `args`: PLAIN tensors and a step block in
- * host memory. An output that the op only writes is NaN before; one that it changes (ADD, SCALE,
- * SGD) starts as given. terms: see above. */
-int run_trial(struct trial_bed *bed, enum op op, const struct op_args *args, size_t terms);
-/* 1: this device rounds the factors of products to tf32 */
-int trial_tf32(const struct trial_bed *bed);
+/* Runs `op` on the device and by the reference, and judges the outputs. args: PLAIN tensors and a
+ * step block in host memory. An output that the operation only writes holds NaN before; one that it
+ * updates (ADD, SCALE, SGD) starts with the given values. terms: see struct comparison. */
+int run_trial(struct op_testbed *bed, enum op op, const struct op_args *args, size_t terms);
 
-/* All cases of an op. */
-int product_cases(struct trial_bed *bed, enum op op);
-int other_cases(struct trial_bed *bed, enum op op);
+/* 1: this device rounds the factors of products to tf32. */
+int trial_tf32(const struct op_testbed *bed);
+
+/* All cases of an operation. */
+int product_cases(struct op_testbed *bed, enum op op);
+int other_cases(struct op_testbed *bed, enum op op);
 
 #ifdef __cplusplus
 }

@@ -1,23 +1,27 @@
-/* Cases of convolutions and linear layers. Two sorts of data:
+/* Cases of convolutions and linear layers, with two kinds of data.
  *
- *     random numbers    odd shapes that fit no tile; every output within the rounding of its own sum
- *     whole numbers     -4 .. 4, over the layers of LeNet and ConvNet. Every partial sum is a whole number below
- *                       2^24, hence exact in float and in tf32 whatever the order: one term that is missing, taken
- *                       twice or from elsewhere changes the result, however long the sum */
+ * Random numbers, in odd shapes that are no multiple of a tile: every output must be within the
+ * rounding errors of its own sum.
+ *
+ * Whole numbers from -4 to 4, in the shapes of LeNet's and ConvNet's layers: every partial sum is a
+ * whole number below 2^24, hence exact in float and in tf32 in whatever order the terms are added.
+ * However long the sum, a term that is missing, added twice or wrong changes the result. */
 #include "base/error.h"
 #include "doctor/ops.h"
 
 enum pass { FORWARD, BACKWARD_DATA, BACKWARD_WEIGHT };
 
+/* A layer's operands. Of y only the shape is used, which is also that of dy. */
 struct layer {
-    struct tensor x, w, b, y; /* y's data is not read: its shape is dy's */
-    struct op_args p;
+    struct tensor x, w, b, y;
+    struct op_args p; /* only its parameters */
 };
 
-typedef struct tensor maker(struct trial_bed *bed, int rank, int d0, int d1, int d2, int d3);
+/* trial_random or trial_whole. */
+typedef struct tensor maker(struct op_testbed *bed, int rank, int d0, int d1, int d2, int d3);
 
-/* Inputs and outputs of one pass, and the longest sum in it. */
-static int run_pass(struct trial_bed *bed, enum op op, enum pass pass, const struct layer *l,
+/* Runs one pass with the operands that it takes. terms: how many products its longest sum has. */
+static int run_pass(struct op_testbed *bed, enum op op, enum pass pass, const struct layer *l,
                     maker *make) {
     struct op_args a = {.p = l->p.p};
     const int *yd = l->y.dims;
@@ -35,87 +39,115 @@ static int run_pass(struct trial_bed *bed, enum op op, enum pass pass, const str
         a.in[0] = l->x, a.in[1] = dy, a.out[0] = l->w, a.out[1] = l->b;
         terms = (size_t)l->x.dims[0] * (l->y.rank == 4 ? (size_t)(yd[2] * yd[3]) : 1);
     }
-    for (int i = 0; i < 2; i++) /* outputs: their shapes, NaN */
+    for (int i = 0; i < OUTPUTS; i++) /* outputs have the same shapes and begin as NaN */
         if (a.out[i].rank)
             a.out[i] = trial_tensor(bed, DTYPE_F32, a.out[i].rank, a.out[i].dims[0],
                                     a.out[i].dims[1], a.out[i].dims[2], a.out[i].dims[3]);
     return run_trial(bed, op, &a, make == trial_whole ? 0 : terms);
 }
 
-static int convolution(struct trial_bed *bed, enum op op, const int s[8], maker *make) {
-    int p = (s[2] + 2 * s[7] - s[5]) / s[6] + 1, q = (s[3] + 2 * s[7] - s[5]) / s[6] + 1;
-    struct layer l = {make(bed, 4, s[0], s[1], s[2], s[3]),
-                      make(bed, 4, s[4], s[1], s[5], s[5]),
-                      make(bed, 1, s[4], 1, 1, 1),
-                      trial_tensor(bed, DTYPE_F32, 4, s[0], s[4], p, q),
-                      {.p.conv = {s[6], s[7]}}};
+/* x (n, c, h, w), weights (out, c, k, k), y (n, out, p, q). */
+struct conv_shape {
+    int n, c, h, w, out, k, stride, pad;
+};
+
+static int convolution(struct op_testbed *bed, enum op op, const struct conv_shape *s,
+                       maker *make) {
+    int p = (s->h + 2 * s->pad - s->k) / s->stride + 1;
+    int q = (s->w + 2 * s->pad - s->k) / s->stride + 1;
+    struct layer l = {make(bed, 4, s->n, s->c, s->h, s->w),
+                      make(bed, 4, s->out, s->c, s->k, s->k),
+                      make(bed, 1, s->out, 1, 1, 1),
+                      trial_tensor(bed, DTYPE_F32, 4, s->n, s->out, p, q),
+                      {.p.conv = {s->stride, s->pad}}};
     CHECK(run_pass(bed, op, (enum pass)(op - OP_CONV2D_FORWARD), &l, make));
     trial_forget(bed);
     return OK;
 }
 
-static int linear(struct trial_bed *bed, enum op op, const int s[3], int turned, maker *make) {
-    struct layer l = {make(bed, 2, s[0], s[1], 1, 1),
-                      turned ? make(bed, 2, s[1], s[2], 1, 1) : make(bed, 2, s[2], s[1], 1, 1),
-                      make(bed, 1, s[2], 1, 1, 1),
-                      trial_tensor(bed, DTYPE_F32, 2, s[0], s[2], 1, 1),
+/* x (n, in), y (n, out); weights (out, in), or with `turned` (in, out). */
+struct linear_shape {
+    int n, in, out;
+};
+
+static int linear(struct op_testbed *bed, enum op op, const struct linear_shape *s, int turned,
+                  maker *make) {
+    int rows = turned ? s->in : s->out, columns = turned ? s->out : s->in;
+    struct layer l = {make(bed, 2, s->n, s->in, 1, 1),
+                      make(bed, 2, rows, columns, 1, 1),
+                      make(bed, 1, s->out, 1, 1, 1),
+                      trial_tensor(bed, DTYPE_F32, 2, s->n, s->out, 1, 1),
                       {.p.linear = {turned}}};
     CHECK(run_pass(bed, op, (enum pass)(op - OP_LINEAR_FORWARD), &l, make));
     trial_forget(bed);
     return OK;
 }
 
-/*                                   n  C   H   W   O  k  s  p */
-static const int conv_random[][8] = {{5, 1, 28, 28, 6, 3, 1, 0},  {7, 3, 9, 11, 4, 5, 1, 2},
-                                     {1, 17, 6, 6, 65, 3, 1, 1},  {3, 2, 9, 14, 4, 5, 2, 2},
-                                     {33, 2, 10, 9, 11, 2, 1, 0}, {2, 9, 7, 8, 10, 1, 2, 0},
-                                     {1, 1, 1, 1, 1, 1, 1, 0},    {2, 3, 3, 3, 5, 5, 1, 2}};
-/* LeNet's two layers, ConvNet's two, at batches that end in a part of a tile */
-static const int conv_whole[][8] = {{35, 1, 28, 28, 20, 3, 1, 0},
-                                    {19, 20, 13, 13, 50, 5, 1, 0},
-                                    {19, 1, 28, 28, 16, 3, 1, 0},
-                                    {9, 16, 26, 26, 32, 3, 1, 0}};
-/*                                     n  in  out */
-static const int linear_random[][3] = {{1, 1, 1},    {17, 31, 5},  {33, 65, 7},
-                                       {2, 300, 11}, {3, 11, 300}, {130, 70, 129}};
-static const int linear_whole[][3] = {{67, 800, 128}, {67, 128, 10}, {19, 4608, 64}};
+// clang-format off
+/*  n   c   h   w out  k  stride, pad */
+static const struct conv_shape conv_random[] = {
+    { 5,  1, 28, 28,  6, 3, 1, 0},
+    { 7,  3,  9, 11,  4, 5, 1, 2},
+    { 1, 17,  6,  6, 65, 3, 1, 1},
+    { 3,  2,  9, 14,  4, 5, 2, 2},
+    {33,  2, 10,  9, 11, 2, 1, 0},
+    { 2,  9,  7,  8, 10, 1, 2, 0},
+    { 1,  1,  1,  1,  1, 1, 1, 0},
+    { 2,  3,  3,  3,  5, 5, 1, 2},
+};
 
-/* On GPUs, where a product's kernel is chosen by the number of samples too
- * (device/cuda/kernels/plan.h, kernels/planes.h): the layers at batches as they are trained
- * with, which in part take kernels that no case above does. */
-static const int conv_large[][8] = {{64, 20, 13, 13, 50, 5, 1, 0},
-                                    {256, 1, 28, 28, 20, 3, 1, 0},
-                                    {256, 20, 13, 13, 50, 5, 1, 0},
-                                    {256, 1, 28, 28, 16, 3, 1, 0},
-                                    {256, 16, 26, 26, 32, 3, 1, 0}};
-static const int linear_large[][3] = {
+/* The two convolutions of LeNet and of ConvNet, with a last tile of samples that is not full. */
+static const struct conv_shape conv_whole[] = {
+    {35,  1, 28, 28, 20, 3, 1, 0},
+    {19, 20, 13, 13, 50, 5, 1, 0},
+    {19,  1, 28, 28, 16, 3, 1, 0},
+    { 9, 16, 26, 26, 32, 3, 1, 0},
+};
+
+/* On GPUs the number of samples also decides which kernel computes a product
+ * (device/cuda/kernels/plan.h, device/cuda/kernels/planes.h). These are the layers with batches of
+ * the size that training uses, some of which take kernels that no case above does. */
+static const struct conv_shape conv_large[] = {
+    { 64, 20, 13, 13, 50, 5, 1, 0},
+    {256,  1, 28, 28, 20, 3, 1, 0},
+    {256, 20, 13, 13, 50, 5, 1, 0},
+    {256,  1, 28, 28, 16, 3, 1, 0},
+    {256, 16, 26, 26, 32, 3, 1, 0},
+};
+// clang-format on
+
+static const struct linear_shape linear_random[] = {{1, 1, 1},    {17, 31, 5},  {33, 65, 7},
+                                                    {2, 300, 11}, {3, 11, 300}, {130, 70, 129}};
+static const struct linear_shape linear_whole[] = {{67, 800, 128}, {67, 128, 10}, {19, 4608, 64}};
+/* The layers of LeNet come first: its weights are (in, out), ConvNet's are (out, in). */
+enum { LENET_LINEARS = 3 };
+static const struct linear_shape linear_large[] = {
     {256, 800, 128}, {1024, 800, 128}, {256, 128, 10}, {256, 4608, 64}, {256, 64, 10}};
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
-int product_cases(struct trial_bed *bed, enum op op) {
+int product_cases(struct op_testbed *bed, enum op op) {
     int conv = op <= OP_CONV2D_BACKWARD_WEIGHT, every = bed->d->config.quick ? 3 : 1;
     int randoms = conv ? COUNT(conv_random) : COUNT(linear_random);
     int wholes = conv ? COUNT(conv_whole) : COUNT(linear_whole);
     for (int i = 0; i < randoms; i += every) {
-        if (conv) CHECK(convolution(bed, op, conv_random[i], trial_random));
+        if (conv) CHECK(convolution(bed, op, &conv_random[i], trial_random));
         for (int turned = 0; !conv && turned < 2; turned++)
-            CHECK(linear(bed, op, linear_random[i], turned, trial_random));
+            CHECK(linear(bed, op, &linear_random[i], turned, trial_random));
     }
     for (int i = 0; i < wholes; i += every) {
         if (conv)
-            CHECK(convolution(bed, op, conv_whole[i], trial_whole));
+            CHECK(convolution(bed, op, &conv_whole[i], trial_whole));
         else
-            CHECK(linear(bed, op, linear_whole[i], i % 2, trial_whole));
+            CHECK(linear(bed, op, &linear_whole[i], i % 2, trial_whole));
     }
-    int larges = bed->d->kind != DEVICE_CUDA || bed->d->config.quick ? 0
-                 : conv                                              ? COUNT(conv_large)
-                                                                     : COUNT(linear_large);
+    if (bed->d->kind != DEVICE_CUDA || bed->d->config.quick) return OK;
+    int larges = conv ? COUNT(conv_large) : COUNT(linear_large);
     for (int i = 0; i < larges; i++) {
-        if (conv) CHECK(convolution(bed, op, conv_large[i], trial_whole));
-        /* LeNet's weights are (in, out) */
+        if (conv)
+            CHECK(convolution(bed, op, &conv_large[i], trial_whole));
         else
-            CHECK(linear(bed, op, linear_large[i], i < 3, trial_whole));
+            CHECK(linear(bed, op, &linear_large[i], i < LENET_LINEARS, trial_whole));
     }
     return OK;
 }

@@ -1,6 +1,6 @@
-/* What may differ between a device and the reference, and why. Nothing here was measured: each
- * bound follows from the arithmetic, so a device that keeps its rules cannot miss it and one
- * that does not has no room. */
+/* How much a device may differ from the reference, and why. No bound here was measured: each
+ * follows from the arithmetic. So a device that keeps the rules of floating point cannot exceed it,
+ * and the bound leaves no room for one that does not. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,13 +10,13 @@
 /* Half a unit in the last place of a float and of a double, relative. */
 static const double FLOAT_ROUNDING = 0x1p-24, DOUBLE_ROUNDING = 0x1p-53;
 
-/* Both factors rounded to 10 bits of mantissa (2^-11 of each): a product is off by 2^-10 of
- * itself and a little. */
+/* Both factors are rounded to 10 bits of mantissa, each with a relative error of at most 2^-11. So
+ * a product has a relative error of a little more than 2^-10. */
 static const double TF32_PRODUCT = 0x1.01p-10;
 
-/* Softmax in double: a sum of 1000 terms, none above 1, in any order is off by at most 1000 *
- * 1000 * 2^-53; exp and log are good to a few units. That is a thousandth of what a float shows
- * of 1. */
+/* Softmax in double: a sum of 1000 terms of at most 1 each, in any order, is off by at most
+ * 1000 * 1000 * 2^-53, which is below 2^-33. exp and log are right to a few units in the last place
+ * of a double, which is far below that. */
 static const double DOUBLE_WORK = 0x1p-33;
 
 static const char equal[] = "equal: same operations, same order",
@@ -58,9 +58,9 @@ static double value_of(const struct tensor *t, size_t i) {
     }
 }
 
-/* The most that value i of the output may be off by. Beside its own rounding, a product's
- * reference (a sum in double) has one of 2^-24 too: they are the 2 in k + 2. A sum's bias is one
- * more term. */
+/* The bound on |got - want| of value i. For a sum of k products it is (k + 2) roundings: k of the
+ * device's sum in any order, one of rounding the result to float, and one of the reference, which
+ * sums in double and rounds once. The bias counts as one more term. */
 static double allowed(enum op op, const struct comparison *c, size_t i) {
     double want = fabs(value_of(c->want, i));
     switch (op_tolerance(op, c->tf32)->judge) {
@@ -78,8 +78,8 @@ static double allowed(enum op op, const struct comparison *c, size_t i) {
     return 0;
 }
 
-static void tell_first(struct tally *tally, int output, const struct comparison *c, size_t i,
-                       double most) {
+static void describe_first(struct tally *tally, int output, const struct comparison *c, size_t i,
+                           double most) {
     char shape[48] = "";
     for (int k = 0; k < c->want->rank; k++)
         snprintf(shape + strlen(shape), sizeof shape - strlen(shape), k ? ",%d" : "%d",
@@ -97,12 +97,12 @@ void judge_output(struct tally *tally, enum op op, int output, const struct comp
         tally->values++;
         if (!memcmp(g, w, width)) continue;
         double got = value_of(c->got, i), want = value_of(c->want, i);
-        /* 0 and -0 are one value, all NaN are */
+        /* 0 and -0 count as equal, and so do all NaN */
         if (!bits && (got == want || (isnan(got) && isnan(want)))) continue;
         double most = allowed(op, c, i), off = fabs(got - want);
         if (off > tally->off) tally->off = off;
         if (most > 0 && off / most > tally->share) tally->share = off / most;
-        if (isfinite(off) && off <= most) continue; /* infinities are near nothing but themselves */
-        if (tally->wrong++ == 0) tell_first(tally, output, c, i, most);
+        if (isfinite(off) && off <= most) continue; /* an infinity equals only itself */
+        if (tally->wrong++ == 0) describe_first(tally, output, c, i, most);
     }
 }

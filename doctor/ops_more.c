@@ -1,6 +1,6 @@
-/* Cases of the ops without products: elementwise, pools, dropout, softmax and losses, logs,
- * batches. Values that have rules of their own (0 and -0, infinities, NaN, numbers below the
- * normal ones, ties) are strewn among the random ones. */
+/* Cases of the operations without products: elementwise, pools, dropout, softmax and losses, logs,
+ * batches. Among the random values are special ones: 0 and -0, infinities, NaN, denormal numbers,
+ * and ties. */
 #include <math.h>
 
 #include "base/error.h"
@@ -9,17 +9,19 @@
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
-static void strew(struct tensor *t) {
-    static const float odd[] = {0.0f, -0.0f,     INFINITY,   -INFINITY,
-                                NAN,  0x1p-149f, -0x1p-130f, 0x1.fffffep127f};
+/* Puts each special value twice among the values of t, 13 elements apart. */
+static void put_special_values(struct tensor *t) {
+    static const float special[] = {0.0f, -0.0f,     INFINITY,   -INFINITY,
+                                    NAN,  0x1p-149f, -0x1p-130f, 0x1.fffffep127f};
+    enum { SPECIAL = sizeof special / sizeof *special, START = 5, DISTANCE = 13 };
     size_t count = tensor_count(t);
-    for (size_t i = 0; t->data && i < 16 && 13 * i + 5 < count; i++)
-        tensor_f32(t)[13 * i + 5] = odd[i % 8];
+    for (size_t i = 0; t->data && i < 2 * SPECIAL && DISTANCE * i + START < count; i++)
+        tensor_f32(t)[DISTANCE * i + START] = special[i % SPECIAL];
 }
 
 /* ---- element by element ---- */
 
-static int elementwise(struct trial_bed *bed, enum op op) {
+static int elementwise(struct op_testbed *bed, enum op op) {
     static const int shapes[][2] = {{1, 1}, {3, 1}, {1, 127}, {5, 128}, {17, 401}, {64, 1021}};
     for (int i = 0; i < COUNT(shapes); i++) {
         int n = shapes[i][0], k = shapes[i][1];
@@ -27,7 +29,7 @@ static int elementwise(struct trial_bed *bed, enum op op) {
             .seed = bed->d->config.seed, .step = 7, .learning_rate = .37f, .first_update = i % 2};
         struct tensor x = trial_random(bed, 2, n, k, 1, 1), dy = trial_random(bed, 2, n, k, 1, 1);
         struct op_args a = {.out = {trial_tensor(bed, DTYPE_F32, 2, n, k, 1, 1)}};
-        strew(&x);
+        put_special_values(&x);
         if (op != OP_FILL && op != OP_SCALE) a.in[0] = x;
         switch (op) {
         case OP_RELU_BACKWARD: a.in[1] = dy; break;
@@ -47,7 +49,8 @@ static int elementwise(struct trial_bed *bed, enum op op) {
             a.p.decay.weight_decay = i % 2 ? .013f : 0;
             a.out[0] = trial_random(bed, 2, n, k, 1, 1);
             a.out[1] = trial_random(bed, 2, n * k, 2, 1, 1);
-            /* means of squares */
+            /* out[1] holds the means: two per parameter, of which Adam's first is of gradients and
+             * the others are of squares, hence not negative. */
             for (size_t e = 0; a.out[1].data && e < tensor_count(&a.out[1]); e++)
                 if (op == OP_ADADELTA || e % 2)
                     tensor_f32(&a.out[1])[e] = fabsf(tensor_f32(&a.out[1])[e]);
@@ -65,8 +68,8 @@ static int elementwise(struct trial_bed *bed, enum op op) {
     return OK;
 }
 
-/* Several of one layout, so that flattened groups and tails of 16 samples are seen. */
-static int layout(struct trial_bed *bed, enum op op) {
+/* Numbers of samples around multiples of 16, the size of a group. */
+static int layout(struct op_testbed *bed, enum op op) {
     static const int shapes[][4] = {
         {1, 1, 1, 1}, {15, 3, 5, 4}, {16, 2, 3, 3}, {17, 5, 1, 7}, {50, 4, 9, 9}};
     for (int i = 0; i < COUNT(shapes); i++) {
@@ -79,21 +82,25 @@ static int layout(struct trial_bed *bed, enum op op) {
     return OK;
 }
 
-static int pool(struct trial_bed *bed, enum op op) {
+/* Windows of 1 to 4 pixels with strides of 1 to 3: they overlap, touch, or leave pixels out. */
+static int pool(struct op_testbed *bed, enum op op) {
+    enum { SIZES = 4, STRIDES = 3, CHANNELS = 3 };
     static const int samples[] = {1, 17, 33};
     int forward = op == OP_AVG_POOL_FORWARD || op == OP_MAX_POOL_FORWARD;
-    for (int i = 0; i < 12; i++) {
-        int size = i % 4 + 1, stride = i / 4 + 1, h = 6 + i % 2, w = 9 - i % 3, n = samples[i % 3];
+    for (int i = 0; i < SIZES * STRIDES; i++) {
+        int size = i % SIZES + 1, stride = i / SIZES + 1;
+        int h = 6 + i % 2, w = 9 - i % 3, n = samples[i % COUNT(samples)];
         int p = (h - size) / stride + 1, q = (w - size) / stride + 1;
-        struct tensor x = trial_random(bed, 4, n, 3, h, w), dy = trial_random(bed, 4, n, 3, p, q);
+        struct tensor x = trial_random(bed, 4, n, CHANNELS, h, w);
+        struct tensor dy = trial_random(bed, 4, n, CHANNELS, p, q);
         for (size_t k = 0; x.data && k < tensor_count(&x); k++)
             tensor_f32(&x)[k] = roundf(3 * tensor_f32(&x)[k]) / 2; /* many ties */
         if (x.data) tensor_f32(&x)[1] = tensor_f32(&x)[w] = NAN;
         struct op_args a = {.p.pool = {size, stride}};
         a.in[0] = op == OP_AVG_POOL_BACKWARD ? dy : x;
         if (op == OP_MAX_POOL_BACKWARD) a.in[1] = dy;
-        a.out[0] = forward ? trial_tensor(bed, DTYPE_F32, 4, n, 3, p, q)
-                           : trial_tensor(bed, DTYPE_F32, 4, n, 3, h, w);
+        a.out[0] = forward ? trial_tensor(bed, DTYPE_F32, 4, n, CHANNELS, p, q)
+                           : trial_tensor(bed, DTYPE_F32, 4, n, CHANNELS, h, w);
         CHECK(run_trial(bed, op, &a, 0));
         trial_forget(bed);
     }
@@ -102,15 +109,15 @@ static int pool(struct trial_bed *bed, enum op op) {
 
 /* ---- row by row ---- */
 
-static struct tensor labels_of(struct trial_bed *bed, int rows, int classes) {
+static struct tensor labels_of(struct op_testbed *bed, int rows, int classes) {
     struct tensor labels = trial_tensor(bed, DTYPE_I32, 1, rows, 1, 1, 1);
     for (int i = 0; labels.data && i < rows; i++)
         ((int32_t *)labels.data)[i] = (int32_t)(rng_u32(&bed->rng) % (uint32_t)classes);
     return labels;
 }
 
-/* Scores from near to far apart, with ties for the largest. */
-static struct tensor scores_of(struct trial_bed *bed, int rows, int classes) {
+/* Scores in [-1, 1), in whole numbers from -4 to 4 (so that there are ties), and in [-60, 60). */
+static struct tensor scores_of(struct op_testbed *bed, int rows, int classes) {
     struct tensor x = trial_random(bed, 2, rows, classes, 1, 1);
     for (int i = 0; x.data && i < rows; i++)
         for (int j = 0; j < classes; j++) {
@@ -120,7 +127,7 @@ static struct tensor scores_of(struct trial_bed *bed, int rows, int classes) {
     return x;
 }
 
-static int rows(struct trial_bed *bed, enum op op) {
+static int rows(struct op_testbed *bed, enum op op) {
     static const int shapes[][2] = {{1, 1}, {41, 10}, {5, 31}, {7, 33}, {3, 1000}, {256, 10}};
     int loss = op >= OP_NLL_FORWARD,
         forward = op == OP_NLL_FORWARD || op == OP_CROSS_ENTROPY_FORWARD;
@@ -129,7 +136,7 @@ static int rows(struct trial_bed *bed, enum op op) {
         struct step_block step = {.weight = 1.0f / 96};
         struct op_args a = {.in = {scores_of(bed, n, k)},
                             .out = {trial_tensor(bed, DTYPE_F32, 2, n, k, 1, 1)}};
-        if (op == OP_LOG_SOFTMAX_BACKWARD) { /* its input is what forward gave */
+        if (op == OP_LOG_SOFTMAX_BACKWARD) { /* its first input is the output of forward */
             struct tensor y = trial_tensor(bed, DTYPE_F32, 2, n, k, 1, 1);
             if (a.in[0].data && y.data)
                 host_reference_kernels[OP_LOG_SOFTMAX_FORWARD](
@@ -153,9 +160,9 @@ static int rows(struct trial_bed *bed, enum op op) {
     return OK;
 }
 
-/* ---- logs: one cell is written, all others stay as they were ---- */
+/* ---- logs: one cell is written, all others keep their value ---- */
 
-static int loss_sum(struct trial_bed *bed) {
+static int loss_sum(struct op_testbed *bed) {
     static const int samples[] = {0, 1, 2, 255, 257, 1000};
     for (int i = 0; i < COUNT(samples); i++) {
         struct step_block step = {.slot = 2};
@@ -175,7 +182,7 @@ static int loss_sum(struct trial_bed *bed) {
     return OK;
 }
 
-static int hash(struct trial_bed *bed) {
+static int hash(struct op_testbed *bed) {
     static const int sizes[] = {1, 3, 255, 1023, 4097, 70003};
     for (int i = 0; i < COUNT(sizes); i++) {
         struct step_block step = {.slot = 1};
@@ -183,7 +190,7 @@ static int hash(struct trial_bed *bed) {
                             .out = {trial_tensor(bed, DTYPE_U64, 2, 3, 4, 1, 1)},
                             .step = &step,
                             .p.hash = {2}};
-        strew(&a.in[0]);
+        put_special_values(&a.in[0]);
         CHECK(run_trial(bed, OP_HASH, &a, 0));
         trial_forget(bed);
     }
@@ -192,7 +199,7 @@ static int hash(struct trial_bed *bed) {
 
 /* ---- a batch out of a data set ---- */
 
-static struct tensor bytes_of(struct trial_bed *bed, int rank, int d0, int d1, int d2, int d3,
+static struct tensor bytes_of(struct op_testbed *bed, int rank, int d0, int d1, int d2, int d3,
                               unsigned below) {
     struct tensor t = trial_tensor(bed, DTYPE_U8, rank, d0, d1, d2, d3);
     for (size_t i = 0; t.data && i < tensor_count(&t); i++)
@@ -200,8 +207,10 @@ static struct tensor bytes_of(struct trial_bed *bed, int rank, int d0, int d1, i
     return t;
 }
 
-/* Pictures taken twice, not at all, from the ends, and from outside: row NaN, label -1. */
-static int gather(struct trial_bed *bed) {
+/* Indices in any order, some twice, some the last picture, and some outside the data set: for those
+ * the operation writes NaN and label -1. */
+static int gather(struct op_testbed *bed) {
+    /* pictures in the data set (n, c, h, w), and how many of them the batch takes */
     static const int shapes[][5] = {
         {1, 1, 1, 1, 1}, {7, 1, 5, 3, 19}, {200, 1, 28, 28, 65}, {300, 3, 5, 7, 33}};
     for (int i = 0; i < COUNT(shapes); i++) {
@@ -224,7 +233,7 @@ static int gather(struct trial_bed *bed) {
     return OK;
 }
 
-int other_cases(struct trial_bed *bed, enum op op) {
+int other_cases(struct op_testbed *bed, enum op op) {
     switch (op) {
     case OP_TO_N16:
     case OP_TO_PLAIN: return layout(bed, op);

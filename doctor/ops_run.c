@@ -1,5 +1,5 @@
-/* Runs an op on the device as training does (device memory, launch on the compute stream, the
- * device's own layout) and by the reference on the host, and lets ops_judge.c compare. */
+/* Runs an operation on the device as training does (device memory, a launch on the compute stream,
+ * the device's own layout) and by the reference on the host, and lets ops_judge.c compare. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,41 +10,40 @@
 
 /* ---- host memory of a case ---- */
 
-static void *take(struct trial_bed *bed, size_t bytes) {
+static void *take(struct op_testbed *bed, size_t bytes) {
     void *p = NULL;
-    if (bed->heap_count == (int)(sizeof bed->heap / sizeof *bed->heap) ||
-        posix_memalign(&p, 64, bytes ? bytes : 1))
+    if (bed->heap_count == MOST_HOST_TENSORS || posix_memalign(&p, 64, bytes ? bytes : 1))
         return NULL;
     memset(p, 0xff, bytes); /* NaN */
     return bed->heap[bed->heap_count++] = p;
 }
 
-void trial_forget(struct trial_bed *bed) {
+void trial_forget(struct op_testbed *bed) {
     while (bed->heap_count)
         free(bed->heap[--bed->heap_count]);
 }
 
-struct tensor trial_tensor(struct trial_bed *bed, enum dtype dtype, int rank, int d0, int d1,
+struct tensor trial_tensor(struct op_testbed *bed, enum dtype dtype, int rank, int d0, int d1,
                            int d2, int d3) {
     struct tensor t = tensor_plain(NULL, dtype, rank, (int[4]){d0, d1, d2, d3});
     t.data = take(bed, tensor_bytes(&t));
     return t;
 }
 
-struct tensor trial_random(struct trial_bed *bed, int rank, int d0, int d1, int d2, int d3) {
+struct tensor trial_random(struct op_testbed *bed, int rank, int d0, int d1, int d2, int d3) {
     struct tensor t = trial_tensor(bed, DTYPE_F32, rank, d0, d1, d2, d3);
     if (t.data) rng_uniform(&bed->rng, tensor_f32(&t), tensor_count(&t), -1, 1);
     return t;
 }
 
-struct tensor trial_whole(struct trial_bed *bed, int rank, int d0, int d1, int d2, int d3) {
+struct tensor trial_whole(struct op_testbed *bed, int rank, int d0, int d1, int d2, int d3) {
     struct tensor t = trial_tensor(bed, DTYPE_F32, rank, d0, d1, d2, d3);
     for (size_t i = 0; t.data && i < tensor_count(&t); i++)
         tensor_f32(&t)[i] = (float)(rng_u32(&bed->rng) % 9) - 4;
     return t;
 }
 
-struct tensor trial_copy(struct trial_bed *bed, const struct tensor *t) {
+static struct tensor trial_copy(struct op_testbed *bed, const struct tensor *t) {
     struct tensor copy = *t;
     if (!t->data) return copy;
     copy.data = take(bed, tensor_bytes(t));
@@ -53,10 +52,10 @@ struct tensor trial_copy(struct trial_bed *bed, const struct tensor *t) {
 }
 
 static int out_of_memory(void) {
-    return fail(ERR_MEMORY, "doctor: no host memory for a case: free some");
+    return fail(ERR_MEMORY, "doctor: no host memory for a case: free some memory");
 }
 
-/* ---- which operands lie in N16 on a device whose activations do: docs/design.md 6 ---- */
+/* ---- which operands are in layout N16, on a device that uses it: docs/design.md section 6 ---- */
 
 struct in_n16 {
     unsigned in, out; /* bit i: in[i], out[i] */
@@ -85,7 +84,7 @@ static struct in_n16 operands_in_n16(enum op op) {
     }
 }
 
-static struct tensor n16_of(struct trial_bed *bed, const struct tensor *plain) {
+static struct tensor n16_of(struct op_testbed *bed, const struct tensor *plain) {
     struct tensor t = *plain;
     t.layout = LAYOUT_N16;
     t.groups = (plain->dims[0] + GROUP - 1) / GROUP;
@@ -96,20 +95,20 @@ static struct tensor n16_of(struct trial_bed *bed, const struct tensor *plain) {
 
 /* ---- the device's side ---- */
 
-/* Device memory for every operand of `laid` (host memory, in the device's layout), filled from
- * there. */
-static int to_device(struct trial_bed *bed, const struct op_args *laid, struct op_args *there) {
+/* Allocates device memory for every operand of `laid` (host memory, in the device's layout) and
+ * copies the operands there. The device's operands are `there`. */
+static int to_device(struct op_testbed *bed, const struct op_args *laid, struct op_args *there) {
     struct stream *stream = device_compute(bed->device);
-    const struct tensor *from[5] = {&laid->in[0], &laid->in[1], &laid->in[2], &laid->out[0],
-                                    &laid->out[1]};
-    struct tensor *to[5] = {&there->in[0], &there->in[1], &there->in[2], &there->out[0],
-                            &there->out[1]};
+    const struct tensor *from[OPERANDS] = {&laid->in[0], &laid->in[1], &laid->in[2], &laid->out[0],
+                                           &laid->out[1]};
+    struct tensor *to[OPERANDS] = {&there->in[0], &there->in[1], &there->in[2], &there->out[0],
+                                   &there->out[1]};
     void *step = NULL;
     *there = *laid;
-    for (int i = 0; i < 5; i++)
+    for (int i = 0; i < OPERANDS; i++)
         to[i]->data = NULL;
     there->step = NULL;
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < OPERANDS; i++) {
         if (!from[i]->data) continue;
         CHECK(device_alloc(bed->device, &to[i]->data, tensor_bytes(from[i]), MEM_WORKSPACE));
         CHECK(copy_to_device(stream, to[i]->data, from[i]->data, tensor_bytes(from[i])));
@@ -122,22 +121,22 @@ static int to_device(struct trial_bed *bed, const struct op_args *laid, struct o
     return stream_sync(stream);
 }
 
-static void free_on_device(struct trial_bed *bed, struct op_args *there) {
-    for (int i = 0; i < 3; i++)
+static void free_on_device(struct op_testbed *bed, struct op_args *there) {
+    for (int i = 0; i < INPUTS; i++)
         device_free(bed->device, there->in[i].data);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < OUTPUTS; i++)
         device_free(bed->device, there->out[i].data);
     device_free(bed->device, (void *)(uintptr_t)there->step);
 }
 
-static int launch_there(struct trial_bed *bed, enum op op, const struct op_args *laid,
-                        struct tensor out[2]) {
+static int launch_there(struct op_testbed *bed, enum op op, const struct op_args *laid,
+                        struct tensor out[OUTPUTS]) {
     struct stream *stream = device_compute(bed->device);
     struct op_args there;
     int code;
     CHECK_GOTO(to_device(bed, laid, &there), code, done);
     CHECK_GOTO(launch(stream, op, &there), code, done);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < OUTPUTS; i++)
         if (out[i].data)
             CHECK_GOTO(copy_to_host(stream, out[i].data, there.out[i].data, tensor_bytes(&out[i])),
                        code, done);
@@ -147,9 +146,9 @@ done:
     return code;
 }
 
-/* Gradients have exact zeros in the lanes past the last sample, since sums over samples take
- * them in. */
-static void check_pads(struct trial_bed *bed, enum op op, const struct tensor *n16) {
+/* In N16 a last group of fewer than 16 samples has unused lanes. In a gradient they must be exactly
+ * zero, because sums over samples include them. */
+static void check_pads(struct op_testbed *bed, enum op op, const struct tensor *n16) {
     int gradient = op == OP_CONV2D_BACKWARD_DATA || op == OP_LINEAR_BACKWARD_DATA ||
                    op == OP_RELU_BACKWARD || op == OP_AVG_POOL_BACKWARD ||
                    op == OP_MAX_POOL_BACKWARD || op == OP_DROPOUT_BACKWARD;
@@ -162,15 +161,15 @@ static void check_pads(struct trial_bed *bed, enum op op, const struct tensor *n
                          "a lane past the last of %d samples is not 0", n16->dims[0]);
 }
 
-static int run_there(struct trial_bed *bed, enum op op, const struct op_args *args,
-                     struct tensor got[2]) {
+static int run_there(struct op_testbed *bed, enum op op, const struct op_args *args,
+                     struct tensor got[OUTPUTS]) {
     int n16 = device_layout(bed->device) == LAYOUT_N16;
     struct in_n16 where = n16 ? operands_in_n16(op) : (struct in_n16){0, 0};
     struct op_args laid = *args;
-    struct tensor out[2];
-    for (int i = 0; i < 3; i++)
+    struct tensor out[OUTPUTS];
+    for (int i = 0; i < INPUTS; i++)
         if (laid.in[i].data && where.in >> i & 1) laid.in[i] = n16_of(bed, &args->in[i]);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < OUTPUTS; i++) {
         if (laid.out[i].data && where.out >> i & 1) laid.out[i] = n16_of(bed, &args->out[i]);
         out[i] = trial_copy(bed, &laid.out[i]);
         got[i] = args->out[i];
@@ -178,10 +177,10 @@ static int run_there(struct trial_bed *bed, enum op op, const struct op_args *ar
             return out_of_memory();
         if (laid.out[i].data && !out[i].data) return out_of_memory();
     }
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < INPUTS; i++)
         if (args->in[i].data && !laid.in[i].data) return out_of_memory();
     CHECK(launch_there(bed, op, &laid, out));
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < OUTPUTS; i++) {
         if (!out[i].data) continue;
         if (out[i].layout == LAYOUT_N16) {
             check_pads(bed, op, &out[i]);
@@ -195,11 +194,11 @@ static int run_there(struct trial_bed *bed, enum op op, const struct op_args *ar
 
 /* ---- the reference's side ---- */
 
-/* Two changes of layout are the identity, seen from PLAIN. */
-static int reference(struct trial_bed *bed, enum op op, const struct op_args *args,
-                     struct tensor want[2]) {
+/* The reference of a change of layout is a copy: seen through PLAIN tensors it changes nothing. */
+static int reference(struct op_testbed *bed, enum op op, const struct op_args *args,
+                     struct tensor want[OUTPUTS]) {
     struct op_args a = *args;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < OUTPUTS; i++) {
         want[i] = a.out[i] = trial_copy(bed, &args->out[i]);
         if (args->out[i].data && !want[i].data) return out_of_memory();
     }
@@ -210,11 +209,11 @@ static int reference(struct trial_bed *bed, enum op op, const struct op_args *ar
     return OK;
 }
 
-/* The sum of |a b| behind each output: the same sum of absolute values. */
-static int sizes(struct trial_bed *bed, enum op op, const struct op_args *args,
-                 struct tensor size[2]) {
+/* The sum of |a b| behind each output: the reference, run on the absolute values of the inputs. */
+static int sizes(struct op_testbed *bed, enum op op, const struct op_args *args,
+                 struct tensor size[OUTPUTS]) {
     struct op_args a = *args;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < INPUTS; i++) {
         a.in[i] = trial_copy(bed, &args->in[i]);
         if (args->in[i].data && !a.in[i].data) return out_of_memory();
         for (size_t k = 0; a.in[i].data && k < tensor_count(&a.in[i]); k++)
@@ -223,21 +222,21 @@ static int sizes(struct trial_bed *bed, enum op op, const struct op_args *args,
     return reference(bed, op, &a, size);
 }
 
-int trial_tf32(const struct trial_bed *bed) {
+int trial_tf32(const struct op_testbed *bed) {
     return bed->d->kind == DEVICE_CUDA && bed->d->config.tf32;
 }
 
-int run_trial(struct trial_bed *bed, enum op op, const struct op_args *args, size_t terms) {
+int run_trial(struct op_testbed *bed, enum op op, const struct op_args *args, size_t terms) {
     int product = op_tolerance(op, 0)->judge == JUDGE_PRODUCT;
-    struct tensor got[2], want[2], size[2];
-    for (int i = 0; i < 5; i++) {
-        const struct tensor *t = i < 3 ? &args->in[i] : &args->out[i - 3];
+    struct tensor got[OUTPUTS], want[OUTPUTS], size[OUTPUTS];
+    for (int i = 0; i < OPERANDS; i++) {
+        const struct tensor *t = i < INPUTS ? &args->in[i] : &args->out[i - INPUTS];
         if (t->rank && !t->data) return out_of_memory();
     }
     CHECK(reference(bed, op, args, want));
     if (product) CHECK(sizes(bed, op, args, size));
     CHECK(run_there(bed, op, args, got));
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < OUTPUTS; i++) {
         struct comparison c = {.got = &got[i],
                                .want = &want[i],
                                .size = product ? &size[i] : NULL,

@@ -1,11 +1,10 @@
-/* Patterns: word i is a mix of the seed and i, so any two words differ (in all but one case of
- * 2^64). What is off by a word, by a block, from an earlier copy, or cut short is then off in
- * almost every byte. */
+/* Patterns: see pattern.h. Word i is a mix (splitmix64) of the seed and i. Each step of the mix is
+ * one to one, so different i give different words. Data that is shifted by a word, comes from
+ * another block or from an earlier copy, or is cut short therefore differs in almost every byte. */
+#include "doctor/pattern.h"
+
 #include <string.h>
 
-#include "doctor/check.h"
-
-/* Every step is one to one, so different i give different words. */
 static uint64_t word_of(uint64_t seed, uint64_t i) {
     uint64_t x = seed * 0x9e3779b97f4a7c15u + i + 1;
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;

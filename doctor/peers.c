@@ -1,6 +1,6 @@
-/* Copies between the devices of one process, as DP makes them: every pair, both directions, by
- * the stream of either side. Speed and latency are told as measured; nothing is asked of them.
- * With one GPU the devices share it. */
+/* Copies between the devices of one process, as DP makes them: every pair, both directions, by the
+ * stream of the source (pushed) and by that of the destination (pulled). Speed and latency are
+ * reported as measured and have no bound. Where there is one GPU the devices share it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,23 +9,24 @@
 #include "base/error.h"
 #include "doctor/check.h"
 #include "doctor/cuda/gpu.h"
+#include "doctor/pattern.h"
 
 enum { SMALL_COPIES = 20, POISON = 0xa5 };
 
-struct bed {
+struct testbed {
     struct doctor *d;
     struct device *device[MAX_DEVICES];
-    /* each device's own pattern, and where others' arrive */
-    char *block[MAX_DEVICES], *landing[MAX_DEVICES];
-    size_t bytes;
-    unsigned char *host;
+    char *block[MAX_DEVICES];   /* device memory: the device's own pattern */
+    char *landing[MAX_DEVICES]; /* device memory: where the patterns of others are copied to */
+    size_t bytes;               /* of each of them */
+    unsigned char *host;        /* [bytes] host memory */
 };
 
-static int open_bed(struct bed *bed) {
+static int open_testbed(struct testbed *bed) {
     struct doctor *d = bed->d;
     bed->bytes = doctor_block(d) / 4;
     bed->host = malloc(bed->bytes);
-    if (!bed->host) return fail(ERR_MEMORY, "doctor: no host memory for a block: free some");
+    if (!bed->host) return fail(ERR_MEMORY, "doctor: no host memory for a block: free some memory");
     for (int i = 0; i < d->devices; i++) {
         CHECK(doctor_open(d, i, 2 * (uint64_t)bed->bytes, 0, &bed->device[i]));
         CHECK(device_alloc(bed->device[i], (void **)&bed->block[i], bed->bytes, MEM_WORKSPACE));
@@ -37,8 +38,9 @@ static int open_bed(struct bed *bed) {
     return OK;
 }
 
-/* One copy from -> to by `stream`, looked at. *good: bytes that are right; *seconds: it took. */
-static int one_copy(struct bed *bed, struct stream *stream, int from, int to, size_t *good,
+/* One copy from -> to by `stream`. *good: how many bytes are right before the first wrong one;
+ * *seconds: how long the copy took. */
+static int one_copy(struct testbed *bed, struct stream *stream, int from, int to, size_t *good,
                     double *seconds) {
     struct stream *own = device_compute(bed->device[to]);
     memset(bed->host, POISON, bed->bytes);
@@ -55,8 +57,9 @@ static int one_copy(struct bed *bed, struct stream *stream, int from, int to, si
     return OK;
 }
 
-/* From a copy of 4 bytes enqueued to its end seen, the shortest of some. */
-static int latency(struct bed *bed, int from, int to, double *microseconds) {
+/* The time from enqueuing a copy of 4 bytes until the host sees its end: the shortest of
+ * several. */
+static int latency(struct testbed *bed, int from, int to, double *microseconds) {
     struct stream *stream = device_compute(bed->device[from]);
     for (int i = 0; i < SMALL_COPIES; i++) {
         int64_t start = now_ns();
@@ -69,43 +72,47 @@ static int latency(struct bed *bed, int from, int to, double *microseconds) {
     return OK;
 }
 
-static const char *way(const struct doctor *d, int from, int to) {
+/* How bytes go from one device to the other. */
+static const char *route(const struct doctor *d, int from, int to) {
     int gpus = d->progress->gpus;
     if (d->kind != DEVICE_CUDA) return "one memory";
     if (gpus == 0 || from % gpus == to % gpus) return "one GPU";
     return gpu_reaches(from % gpus, to % gpus) ? "direct" : "through host memory";
 }
 
-static int one_pair(struct bed *bed, int from, int to) {
-    size_t good[2];
-    double seconds[2], us = 0;
-    char name[48], size[32];
-    for (int by = 0; by < 2; by++) /* pushed by the source's stream, pulled by the destination's */
-        CHECK(one_copy(bed, device_compute(bed->device[by ? to : from]), from, to, &good[by],
-                       &seconds[by]));
+static int one_pair(struct testbed *bed, int from, int to) {
+    enum { PUSHED, PULLED, WAYS }; /* by the stream of the source, of the destination */
+    size_t good[WAYS];
+    double seconds[WAYS], us = 0;
+    char name[CHECK_NAME_BYTES], size[32];
+    for (int way = 0; way < WAYS; way++) {
+        struct device *mover = bed->device[way == PULLED ? to : from];
+        CHECK(one_copy(bed, device_compute(mover), from, to, &good[way], &seconds[way]));
+    }
     CHECK(latency(bed, from, to, &us));
     snprintf(name, sizeof name, "%s -> %s", device_name(bed->device[from]),
              device_name(bed->device[to]));
     format_bytes(bed->bytes, size, sizeof size);
-    for (int by = 0; by < 2; by++)
-        if (good[by] != bed->bytes) {
+    for (int way = 0; way < WAYS; way++)
+        if (good[way] != bed->bytes) {
             note(bed->d, FINDING_OFF, name, "every byte equal",
-                 "%s, %s: byte %zu of %s is wrong, the first of them", way(bed->d, from, to),
-                 by ? "pulled" : "pushed", good[by], size);
+                 "%s, %s: byte %zu of %s is wrong, the first of them", route(bed->d, from, to),
+                 way == PULLED ? "pulled" : "pushed", good[way], size);
             return OK;
         }
     note(bed->d, FINDING_OK, name, "every byte equal",
-         "%s: %s, GB/s pushed %.1f, pulled %.1f; 4 B in %.1f us", way(bed->d, from, to), size,
-         (double)bed->bytes / seconds[0] * 1e-9, (double)bed->bytes / seconds[1] * 1e-9, us);
+         "%s: %s, GB/s pushed %.1f, pulled %.1f; 4 B in %.1f us", route(bed->d, from, to), size,
+         (double)bed->bytes / seconds[PUSHED] * 1e-9, (double)bed->bytes / seconds[PULLED] * 1e-9,
+         us);
     return OK;
 }
 
 int check_peers(struct doctor *d, int first) {
-    struct bed bed = {.d = d};
+    struct testbed bed = {.d = d};
     int pairs = d->devices * d->devices, code = OK;
     if (first >= pairs) return OK;
     doctor_step(d, first, "%s: peers", doctor_kind_name(d));
-    code = open_bed(&bed);
+    code = open_testbed(&bed);
     for (int i = first; i < pairs && !code; i++) {
         int from = i / d->devices, to = i % d->devices;
         if (from == to) continue;

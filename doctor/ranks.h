@@ -1,8 +1,11 @@
-/* The ranks that a check starts: real processes by comm's launcher, as DDP's are, `duet
- * doctor-rank` by exec.
+/* The ranks that a check starts: real processes by the launcher of comm/, as DDP starts them, with
+ * `duet doctor-rank` as their program.
  *
- * What they are to do and what they found lies in one task, in a memfd that all of them and the
- * check map. A rank writes its own row and a progress that others do not touch. */
+ * What the ranks are to do and what they find lies in one task, in a memfd that the check and all
+ * ranks map. Each rank writes only its own entries, and has a struct progress of its own.
+ *
+ *     ranks.c      tasks; starting ranks; what every rank does first and last
+ *     rank_main.c  the program of a rank: duet doctor-rank */
 #ifndef DOCTOR_RANKS_H
 #define DOCTOR_RANKS_H
 
@@ -15,40 +18,49 @@ extern "C" {
 
 enum rank_work { WORK_IPC, WORK_ALLREDUCE, WORK_KINDS };
 
-enum { RANK_TRIALS = 16 }; /* pieces of work that are judged one by one */
+enum { RANK_TRIALS = 16 }; /* the most parts of a task that are judged one by one */
 
-/* What one rank says of one trial. */
-struct rank_word {
-    int done; /* 1: the rest is whole */
+/* What one rank found in one trial. */
+struct rank_finding {
+    int done; /* 1: the fields below are written */
     enum finding_state state;
-    char text[160]; /* measured, or what was wrong */
+    char text[160]; /* what was measured, or what was wrong */
 };
 
 struct rank_task {
     enum rank_work work;
-    struct doctor_config config; /* open_device is NULL for ranks by exec */
+    struct doctor_config config; /* open_device is NULL for ranks started by exec */
     enum device_kind kind;
     int devices, gpus;
-    int first; /* trial to begin with: those below were done by ranks that came to an end */
-    struct rank_word said[RANK_TRIALS][MAX_DEVICES];
+    int first; /* the trial to begin with: ranks that have ended did those before it */
+    struct rank_finding found[RANK_TRIALS][MAX_DEVICES];
 };
 
-/* Ranks of each kind of work: ipc.c, collective.c. Called by all with the job joined;
- * d->findings is NULL. */
+/* The work of a rank: ipc.c, collective.c. Every rank of a task calls it, with the job joined.
+ * d->findings is NULL: a rank reports with rank_note. */
 typedef int rank_main(struct doctor *d, struct comm *comm, struct rank_task *task);
 rank_main ipc_rank, allreduce_rank;
 
-/* Starts `world` ranks of task->work and waits for their end. task is shared memory from
- * rank_task_new. The error is the job's root cause. */
-int ranks_run(struct doctor *d, int world, struct rank_task *task);
-
-/* Filled in from d, all words empty. NULL: no memory. */
+/* A task filled in from d, without findings. NULL: no memory. */
 struct rank_task *rank_task_new(const struct doctor *d, enum rank_work work);
-void rank_task_free(struct rank_task *task); /* NULL is fine */
+void rank_task_free(struct rank_task *task); /* NULL is allowed */
 
-/* Writes what this rank says. */
-void rank_say(struct comm *comm, struct rank_task *task, int trial, enum finding_state state,
-              const char *format, ...) __attribute__((format(printf, 5, 6)));
+/* Starts `world` ranks that do `work`, which must be what task->work names, and waits for their
+ * end. The error is the job's root cause. */
+int ranks_run(struct doctor *d, int world, struct rank_task *task, rank_main *work);
+
+/* Records what this rank found in a trial. */
+void rank_note(struct comm *comm, struct rank_task *task, int trial, enum finding_state state,
+               const char *format, ...) __attribute__((format(printf, 5, 6)));
+
+/* ---- for rank_main.c ---- */
+
+/* Maps the task behind an inherited descriptor. NULL: there is none. */
+struct rank_task *rank_task_map(int fd);
+
+/* Joins the job, does the work, and leaves. *reported: the launcher knows of the failure and hands
+ * its text to the check. */
+int rank_run(struct rank_task *task, rank_main *work, int *reported);
 
 #ifdef __cplusplus
 }

@@ -1,19 +1,21 @@
-/* Recorded steps (CUDA graphs): the same training twice, launched anew each step and replayed
- * from a recording. What varies from step to step (batch, learning rate, dropout's masks, the
- * row of the logs) reaches a replay through device memory alone; whatever was captured by value
- * instead shows in the next step's hashes. */
+/* Recorded steps (CUDA graphs): the same training runs twice, once with every step launched anew
+ * and once with steps replayed from a recording. What changes from step to step (the batch, the
+ * learning rate, dropout's masks, the row of the logs) must reach a replayed step through device
+ * memory. If the recording has captured such a value instead, the hashes of the next step
+ * differ. */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "doctor/sample.h"
 
-enum { STEPS = 7, ENOUGH = 2, MOST_PARAMS = 16 };
+enum { STEPS = 7, LEAST_REPLAYED = 2, MOST_PARAMS = 16 };
 
 struct outcome {
-    double losses[2 * STEPS];
-    uint64_t hashes[STEPS * 2 * MOST_PARAMS]; /* values before, gradients after, each step */
-    int replayed;                             /* steps that were replayed from begin to end */
+    double losses[2 * STEPS]; /* [STEPS][2]: by row of the log and by segment */
+    /* [STEPS][2 * parameters]: by row of the log, the parameters' values, then their gradients */
+    uint64_t hashes[STEPS * 2 * MOST_PARAMS];
+    int replayed; /* how many steps were replayed completely */
 };
 
 /* The batch's forward, loss and backward, launched or replayed. */
@@ -37,14 +39,14 @@ static int train(struct replica *r, struct sample *s, struct outcome *out) {
                                   .learning_rate = 0.01f * (float)(k + 1),
                                   .first_update = k == 0,
                                   .slot = STEPS - 1 - k};
-        s->pixels[0] = (float)k; /* another batch each time */
+        s->pixels[0] = (float)k; /* a different batch in each step */
         CHECK(replica_write_step(r, &step));
         CHECK(replica_load(r, &batch));
         CHECK(forward_loss_backward(r, &s->segments));
         int replayed = r->recorded.stage == STAGE_REPLAYED;
         CHECK(replica_update(r));
         out->replayed += replayed && r->recorded.stage == STAGE_REPLAYED;
-        CHECK(stream_sync(device_compute(r->device))); /* the batch's memory is the next one's */
+        CHECK(stream_sync(device_compute(r->device))); /* the next step overwrites the batch */
     }
     return replica_read_logs(r, STEPS, out->losses, NULL, out->hashes);
 }
@@ -70,19 +72,20 @@ static int train_on(struct sample *s, struct device *device, int graph, struct o
 static void compare(struct doctor *d, const struct sample *s, const struct outcome *launched,
                     const struct outcome *replayed) {
     static const char bound[] = "equal to steps launched anew; 2 replayed at least";
-    char name[48];
-    int rows = 2 * s->model.param_count, row = STEPS - 1;
+    char name[CHECK_NAME_BYTES];
+    int hashes = 2 * s->model.param_count; /* of one step */
+    int row = STEPS - 1;                   /* of the log; the first step writes the last row */
     snprintf(name, sizeof name, "%s: %s replayed", doctor_kind_name(d), s->model.name);
     while (row >= 0 &&
-           !memcmp(&launched->hashes[row * rows], &replayed->hashes[row * rows],
-                   (size_t)rows * sizeof(uint64_t)) &&
+           !memcmp(&launched->hashes[row * hashes], &replayed->hashes[row * hashes],
+                   (size_t)hashes * sizeof(uint64_t)) &&
            !memcmp(&launched->losses[2 * row], &replayed->losses[2 * row], 2 * sizeof(double)))
-        row--; /* row STEPS - 1 is the first step's */
+        row--;
     if (row >= 0)
         note(d, FINDING_OFF, name, bound, "losses, values or gradients differ from step %d on",
              STEPS - 1 - row);
     else
-        note(d, replayed->replayed >= ENOUGH ? FINDING_OK : FINDING_OFF, name, bound,
+        note(d, replayed->replayed >= LEAST_REPLAYED ? FINDING_OK : FINDING_OFF, name, bound,
              "%d of %d steps replayed: losses, values, gradients equal", replayed->replayed, STEPS);
 }
 

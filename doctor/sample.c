@@ -5,11 +5,12 @@
 
 #include "base/error.h"
 
-/* Scores that lie apart, so that the loss says something of every layer: LeNet as the chapter
- * starts it gives all classes one probability, whatever the picture. */
+/* The initial values are multiplied so that the scores of the classes differ. With LeNet's own
+ * initial values all classes have nearly the same probability whatever the picture is, and the loss
+ * would hardly depend on the first layers. */
 static const struct {
     const char *name;
-    float spread; /* times the initial values */
+    float factor; /* for the initial values */
 } models[SAMPLE_MODELS] = {{"lenet", 10}, {"convnet", 1.5f}};
 
 const char *sample_name(int i) {
@@ -24,10 +25,10 @@ int sample_open(struct sample *s, const struct doctor *d, int i, uint64_t seed) 
     CHECK(model_values_init(&s->model, seed, &s->values));
     for (int p = 0; p < s->model.param_count; p++)
         for (size_t k = 0; k < param_spec_count(&s->model.params[p]); k++)
-            s->values[p][k] *= models[i].spread;
+            s->values[p][k] *= models[i].factor;
     s->pixels_each = (size_t)(s->model.channels * s->model.height * s->model.width);
     s->pixels = malloc((size_t)n * s->pixels_each * sizeof(float));
-    if (!s->pixels) return fail(ERR_MEMORY, "doctor: no host memory for a batch: free some");
+    if (!s->pixels) return fail(ERR_MEMORY, "doctor: no host memory for a batch: free some memory");
     rng_seed(&rng, seed + 1);
     rng_uniform(&rng, s->pixels, (size_t)n * s->pixels_each, 0, 1);
     s->segments = (struct segments){2, n, {{0, n / 2 + 1}, {1, n - n / 2 - 1}}};

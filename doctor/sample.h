@@ -1,4 +1,5 @@
-/* A model to take steps with and a batch of random pictures for it. Inside doctor/. */
+/* A model with initial values and a batch of random pictures for it: what check_step and
+ * check_replay take training steps with. Inside doctor/. */
 #ifndef DOCTOR_SAMPLE_H
 #define DOCTOR_SAMPLE_H
 
@@ -12,20 +13,20 @@ extern "C" {
 enum { SAMPLE_MODELS = 2, SAMPLE_MOST = 40 };
 const char *sample_name(int i); /* "lenet", "convnet" */
 
-#define SAMPLE_DEVICE_BYTES \
-    ((uint64_t)64 << 20) /* what a step takes of a device's memory, and more */
+/* More than a step takes of a device's memory. */
+#define SAMPLE_DEVICE_BYTES ((uint64_t)64 << 20)
 
 struct sample {
     struct model model;
-    float **values;           /* to start from */
-    struct segments segments; /* two; the batch is the samples of both */
-    size_t pixels_each;       /* of one picture */
-    float *pixels;
+    float **values;           /* initial values, by parameter in registration order */
+    struct segments segments; /* two segments, which together are the batch */
+    size_t pixels_each;       /* pixels of one picture: C * H * W */
+    float *pixels;            /* [segments.n][C][H][W] */
     int32_t labels[SAMPLE_MOST];
 };
 
-/* Model i; values and pictures are drawn from `seed`. Zeroed and half open are fine for
- * sample_free. */
+/* Opens model i, with values and pictures drawn from `seed`. sample_free takes a struct that is
+ * zeroed or half open. */
 int sample_open(struct sample *s, const struct doctor *d, int i, uint64_t seed);
 void sample_free(struct sample *s);
 

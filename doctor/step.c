@@ -1,14 +1,16 @@
-/* One training step of a whole model, as `duet train` takes it: batch in, forward, loss,
- * backward, update.
+/* One training step of a whole model, as `duet train` takes it: batch in, forward, loss, backward,
+ * update. Two things are checked.
  *
- *     against the reference  the same step by the plain kernels of the host, from the same values: loss and every
- *                            parameter's gradient within a bound. Where a ReLU's input lies within rounding of zero,
- *                            or two values of a max-pool within rounding of each other, two right programs go
- *                            different ways, and a gradient may miss the bound by far: 4 of 200 batches did. So another
- *                            batch is tried, and one that agrees is enough: what is wrong is so on every batch
- *     the same bits          the batch in two segments, and each segment by itself: the losses and the folded
- *                            gradients must be equal to the bit, since that is what makes single, DP and DDP the
- *                            same training (docs/design.md 2, rules 1 and 2) */
+ * Against the reference: the same step by the plain kernels of the host, from the same values. The
+ * loss and the gradient of every parameter must agree within a bound. Where the input of a ReLU
+ * lies within rounding of zero, or two values of a max-pool within rounding of each other, two
+ * correct programs take different branches, and a gradient may exceed the bound by far: that
+ * happened with 4 of 200 batches. So a batch that disagrees is followed by another one, and one
+ * batch that agrees is enough, since a real fault shows on every batch.
+ *
+ * The same bits: the batch as two segments at once, and each segment alone. The losses and the
+ * folded gradients must be equal to the bit. That is what makes single, DP and DDP the same
+ * training (docs/design.md section 2, rules 1 and 2). */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,50 +20,51 @@
 #include "doctor/sample.h"
 #include "train/lockstep.h"
 
-/* What float kernels of any make keep in the loss of one step; ours sum in double and come far
- * nearer. */
+/* Any float kernels keep this bound on the relative error of one step's loss. Duet's own sum in
+ * double and are much closer. */
 static const double LOSS_BOUND = 2e-6;
-/* tf32 rounds every factor to 2^-11: some 5e-4 of each product, in 4 layers there and back. A
- * wrong gradient is off by all of itself. So many values then go the other way that right
- * gradients were up to 4.1e-2 apart. */
+/* tf32 rounds every factor to 2^-11, about 5e-4 of each product, in 4 layers forward and backward.
+ * So many values then take the other branch of a ReLU or max-pool that correct gradients were up to
+ * 4.1e-2 apart. A wrong gradient is off by about its own size. */
 static const double TF32_LOSS_BOUND = 2e-3, TF32_GRADIENT_BOUND = 1e-1;
 
-enum { BATCHES = 3 };                        /* tried at most */
-static const uint64_t OTHER_BATCH = 1000003; /* from one batch's seed to the next */
+enum { BATCHES = 3 };                        /* how many are tried at most */
+static const uint64_t OTHER_BATCH = 1000003; /* added to the seed for each further batch */
 
 struct outcome {
     double loss[2]; /* by segment */
     float *grads;   /* all parameters, registration order */
 };
 
-struct bed {
+struct testbed {
     struct doctor *d;
     struct sample sample;
-    int batch;     /* the how-manieth, from 0 */
-    float *memory; /* gradients of the four outcomes */
-    size_t grads;
+    int batch;     /* number of the batch, from 0 */
+    float *memory; /* [4][grads]: the gradients of the four outcomes */
+    size_t grads;  /* gradient elements of the model */
     struct outcome reference, whole, part[2];
 };
 
-static int open_bed(struct bed *bed, int i) {
+static int open_testbed(struct testbed *bed, int i) {
     struct outcome *outcomes[] = {&bed->reference, &bed->whole, &bed->part[0], &bed->part[1]};
     CHECK(sample_open(&bed->sample, bed->d, i,
                       bed->d->config.seed + (uint64_t)bed->batch * OTHER_BATCH));
     bed->grads = model_count(&bed->sample.model);
     bed->memory = malloc(4 * bed->grads * sizeof(float));
-    if (!bed->memory) return fail(ERR_MEMORY, "doctor: no host memory for gradients: free some");
+    if (!bed->memory)
+        return fail(ERR_MEMORY, "doctor: no host memory for gradients: free some memory");
     for (size_t k = 0; k < 4; k++)
         outcomes[k]->grads = bed->memory + k * bed->grads;
     return OK;
 }
 
-static struct batch whole_batch(const struct bed *bed) {
+static struct batch whole_batch(const struct testbed *bed) {
     const struct sample *s = &bed->sample;
     return (struct batch){.segments = s->segments, .pixels = s->pixels, .labels = s->labels};
 }
 
-/* The batch of one virtual device alone: a piece of the whole. */
-static struct batch part_of(const struct bed *bed, int v) {
+/* Segment v alone, as the batch of one virtual device. */
+static struct batch part_of(const struct testbed *bed, int v) {
     const struct sample *s = &bed->sample;
     struct segment seg = s->segments.seg[v];
     size_t from = v ? (size_t)s->segments.seg[0].n : 0;
@@ -91,7 +94,7 @@ static int take_step(struct replica *r, const struct batch *batch, int samples,
 }
 
 /* A replica of its own for each step: all start from the same values. */
-static int step_on(struct bed *bed, struct device *device, struct batch batch,
+static int step_on(struct testbed *bed, struct device *device, struct batch batch,
                    struct outcome *out) {
     struct replica_config config = {.max_samples = batch.segments.n,
                                     .log_rows = 1,
@@ -105,7 +108,7 @@ static int step_on(struct bed *bed, struct device *device, struct batch batch,
     return code;
 }
 
-static int step_by_the_reference(struct bed *bed) {
+static int step_by_the_reference(struct testbed *bed) {
     struct device_config config = {.kind = DEVICE_HOST,
                                    .memory_bytes = SAMPLE_DEVICE_BYTES,
                                    .reference_math = 1,
@@ -117,7 +120,7 @@ static int step_by_the_reference(struct bed *bed) {
     return code;
 }
 
-static int steps_on_the_device(struct bed *bed) {
+static int steps_on_the_device(struct testbed *bed) {
     struct device *device;
     CHECK(doctor_open(bed->d, 0, SAMPLE_DEVICE_BYTES, 1, &device));
     int code = step_on(bed, device, whole_batch(bed), &bed->whole);
@@ -127,7 +130,7 @@ static int steps_on_the_device(struct bed *bed) {
     return code;
 }
 
-/* ---- what is asked of it ---- */
+/* ---- comparison ---- */
 
 /* |a - b| / |a| over one parameter; infinite where one is no number. */
 static double apart(const float *a, const float *b, size_t count) {
@@ -140,12 +143,13 @@ static double apart(const float *a, const float *b, size_t count) {
     return far == 0 ? 0 : isfinite(far) && length > 0 ? sqrt(far / length) : INFINITY;
 }
 
-/* 0: they are too far apart, and another batch is to be tried; nothing was told. */
-static int compare_with_reference(struct bed *bed) {
+/* Adds the finding and returns 1; or returns 0 if they are too far apart and another batch is to be
+ * tried. */
+static int compare_with_reference(struct testbed *bed) {
     const struct model *model = &bed->sample.model;
     int tf32 = bed->d->kind == DEVICE_CUDA && bed->d->config.tf32;
     double loss = 0, want = 0, worst = 0;
-    char name[48], bound[160], batch[48] = "";
+    char name[CHECK_NAME_BYTES], bound[160], batch[48] = "";
     const char *where = "all";
     size_t at = 0;
     for (int s = 0; s < 2; s++) {
@@ -175,9 +179,9 @@ static int compare_with_reference(struct bed *bed) {
     return 1;
 }
 
-static void compare_bits(struct bed *bed) {
+static void compare_bits(struct testbed *bed) {
     static const char bound[] = "equal: both at once, and each alone, folded";
-    char name[48];
+    char name[CHECK_NAME_BYTES];
     size_t wrong = 0, first = 0;
     snprintf(name, sizeof name, "%s: %s in two segments", doctor_kind_name(bed->d),
              bed->sample.model.name);
@@ -197,14 +201,14 @@ static void compare_bits(struct bed *bed) {
              "%zu of %zu gradients differ, the first is number %zu", wrong, bed->grads, first);
 }
 
-/* One batch. *told: it was the last. */
-static int one_batch(struct doctor *d, int model, int batch, int *told) {
-    struct bed bed = {.d = d, .batch = batch};
-    int code = open_bed(&bed, model);
+/* One batch. *done: the findings were added, no other batch is needed. */
+static int one_batch(struct doctor *d, int model, int batch, int *done) {
+    struct testbed bed = {.d = d, .batch = batch};
+    int code = open_testbed(&bed, model);
     if (!code) code = step_by_the_reference(&bed);
     if (!code) code = steps_on_the_device(&bed);
-    if (!code) *told = compare_with_reference(&bed);
-    if (!code && *told) compare_bits(&bed);
+    if (!code) *done = compare_with_reference(&bed);
+    if (!code && *done) compare_bits(&bed);
     free(bed.memory);
     sample_free(&bed.sample);
     return code;
@@ -212,10 +216,10 @@ static int one_batch(struct doctor *d, int model, int batch, int *told) {
 
 int check_step(struct doctor *d, int first) {
     for (int i = first; i < SAMPLE_MODELS; i++) {
-        int told = 0;
+        int done = 0;
         doctor_step(d, i, "%s: step of %s", doctor_kind_name(d), sample_name(i));
-        for (int batch = 0; !told; batch++)
-            CHECK(one_batch(d, i, batch, &told));
+        for (int batch = 0; !done; batch++)
+            CHECK(one_batch(d, i, batch, &done));
     }
     return OK;
 }

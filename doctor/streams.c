@@ -1,31 +1,32 @@
-/* Two streams and an event between them. One stream overwrites a block many times, alternately
- * with two patterns, and records; the other waits for the record and copies the block away. Had
- * it not waited, it would find an earlier pattern, or a mixture: the writing takes far longer
- * than the way to the wait. */
+/* Two streams and an event between them. One stream overwrites a block many times, alternately with
+ * two patterns, and then records the event. The other stream waits for the event and copies the
+ * block. If it did not wait, it would find an earlier pattern or a mixture of both, because the
+ * writing takes much longer than reaching the wait. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "doctor/check.h"
+#include "doctor/pattern.h"
 
 enum {
-    TURNS = 16,
-    LEAST = 4,
-    MOST = 64
-}; /* TURNS even: the last pattern is the second. Rounds: on a busy machine the
-                                            * reader may come late, again and again */
+    TURNS = 16
+}; /* copies that the writer makes; even, so that the second pattern is the last */
+/* Rounds. A round in which the writer was done before the reader came proves nothing; on a busy
+ * machine that may happen again and again. */
+enum { LEAST_ROUNDS = 4, LEAST_TRIED = 2, MOST_ROUNDS = 64 };
 
-struct bed {
+struct testbed {
     struct doctor *d;
     struct device *device;
     size_t bytes;
-    char *pattern[2], *block, *copy; /* device memory */
-    unsigned char *host;
+    char *pattern[2], *block, *copy; /* [bytes] device memory */
+    unsigned char *host;             /* [bytes] host memory */
     struct event *written;
 };
 
-static int open_bed(struct bed *bed, int index) {
+static int open_testbed(struct testbed *bed, int index) {
     struct stream *stream;
     char **const all[] = {&bed->pattern[0], &bed->pattern[1], &bed->block, &bed->copy};
     bed->bytes = doctor_block(bed->d) / 4;
@@ -34,7 +35,7 @@ static int open_bed(struct bed *bed, int index) {
         CHECK(device_alloc(bed->device, (void **)all[i], bed->bytes, MEM_WORKSPACE));
     CHECK(event_create(bed->device, &bed->written));
     bed->host = malloc(bed->bytes);
-    if (!bed->host) return fail(ERR_MEMORY, "doctor: no host memory for a block: free some");
+    if (!bed->host) return fail(ERR_MEMORY, "doctor: no host memory for a block: free some memory");
     stream = device_compute(bed->device);
     for (uint64_t i = 0; i < 2; i++) {
         pattern_fill(bed->host, bed->bytes, bed->d->config.seed + i);
@@ -44,9 +45,9 @@ static int open_bed(struct bed *bed, int index) {
     return OK;
 }
 
-/* Once: how many bytes are right, and whether there was anything to wait for: had the writing
- * been over already, order was not tried. */
-static int one_round(struct bed *bed, struct stream *writer, struct stream *reader, int *over,
+/* One round. *good: how many bytes are right before the first wrong one. *over: the writer was done
+ * before the reader came to its wait, so the round says nothing about order. */
+static int one_round(struct testbed *bed, struct stream *writer, struct stream *reader, int *over,
                      size_t *good) {
     struct device *device = bed->device;
     for (int i = 0; i < TURNS; i++)
@@ -64,15 +65,15 @@ static int one_round(struct bed *bed, struct stream *writer, struct stream *read
     return OK;
 }
 
-static int one_way(struct bed *bed, struct stream *writer, struct stream *reader,
+static int one_way(struct testbed *bed, struct stream *writer, struct stream *reader,
                    const char *what) {
     static const char bound[] = "the reader finds what was written last";
-    char name[48];
+    char name[CHECK_NAME_BYTES];
     int tried = 0;
     size_t good = bed->bytes;
-    for (int round = 0; good == bed->bytes && (round < LEAST || tried < LEAST / 2) && round < MOST;
-         round++) {
+    for (int round = 0; round < MOST_ROUNDS && good == bed->bytes; round++) {
         int over;
+        if (round >= LEAST_ROUNDS && tried >= LEAST_TRIED) break;
         CHECK(one_round(bed, writer, reader, &over, &good));
         tried += !over;
     }
@@ -89,9 +90,9 @@ static int one_way(struct bed *bed, struct stream *writer, struct stream *reader
 int check_streams(struct doctor *d, int first) {
     int gpus = d->progress->gpus, devices = d->kind == DEVICE_CUDA && gpus ? gpus : 1;
     for (int i = first; i < devices; i++) {
-        struct bed bed = {.d = d};
+        struct testbed bed = {.d = d};
         doctor_step(d, i, "%s(%d): streams", doctor_kind_name(d), i);
-        int code = open_bed(&bed, i);
+        int code = open_testbed(&bed, i);
         if (!code)
             code = one_way(&bed, device_comm(bed.device), device_compute(bed.device),
                            "compute after comm");

@@ -1,4 +1,4 @@
-/* Linked where the CUDA files are not: there is nothing to ask. */
+/* gpu.h for a program that was built without CUDA. */
 #include <stdio.h>
 
 #include "base/error.h"

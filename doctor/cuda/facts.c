@@ -1,5 +1,5 @@
-/* What CUDA says of itself and of the GPUs here: see gpu.h. Only the runtime is called; of the
- * other libraries the headers say which version was found when this program was built. */
+/* What CUDA says about itself and about the GPUs of this machine: see gpu.h. Only the CUDA runtime
+ * is called. The versions of the other libraries are those of their headers, hence of the build. */
 #include <cuda_runtime_api.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +17,7 @@
 #include <nccl.h>
 #endif
 
-/* "13.1" of 13010. */
+/* 13010 -> "13.1". */
 static const char *version(int number, char text[16]) {
     snprintf(text, 16, "%d.%d", number / 1000, number % 1000 / 10);
     return text;

@@ -1,5 +1,5 @@
-/* What the doctor and `duet devices` ask of CUDA beside the device layer: words for people.
- * cuda/facts.c where CUDA is, cuda_absent.c where it is not. */
+/* What the doctor and `duet devices` ask CUDA apart from the device layer: facts to be printed.
+ * cuda/facts.c is built with CUDA, cuda/absent.c without it. */
 #ifndef DOCTOR_GPU_H
 #define DOCTOR_GPU_H
 
@@ -10,29 +10,29 @@
 extern "C" {
 #endif
 
-/* "CUDA 13.0; found beside it: cublas 13.0, nccl 2.27", or "no CUDA": how this program was
- * built. */
+/* How this program was built: "CUDA 13.0; beside it the build found cublas 13.1, nccl 2.28", or
+ * "no CUDA". */
 void gpu_build(char *text, size_t bytes);
 
-/* "for CUDA 13.1" of the driver here; ERR_USAGE and the reason where there is none. Makes no
- * context. */
+/* "for CUDA 13.1": the newest CUDA that the driver here supports. ERR_USAGE: there is no driver,
+ * and the error text says so. Creates no context. */
 int gpu_driver(char *text, size_t bytes);
 
 struct gpu_facts {
     char name[64];
     int major, minor; /* compute capability */
     int multiprocessors;
-    uint64_t memory;
-    int exclusive; /* 1: the GPU takes one process at a time; ranks cannot share it */
+    uint64_t memory; /* bytes in all */
+    int exclusive;   /* 1: one process at a time may use the GPU, so ranks cannot share it */
 };
-/* Makes no context on it. ERR_FAILED: there is none of this number. */
+/* Creates no context. ERR_FAILED: there is no GPU of this number. */
 int gpu_facts(int gpu, struct gpu_facts *facts);
 
-/* Bytes free now. Makes a context: for a process that uses the GPU anyway. */
+/* Bytes free now. Creates a context, so it is for a process that uses the GPU anyway. */
 int gpu_free_memory(int gpu, uint64_t *bytes);
 
-/* 1: GPU `from` loads and stores in the memory of `to` directly; 0: copies go through host
- * memory. */
+/* 1: GPU `from` can load and store in the memory of GPU `to` directly. 0: copies between them go
+ * through host memory. */
 int gpu_reaches(int from, int to);
 
 #ifdef __cplusplus

@@ -28,7 +28,6 @@ struct job_case {
     struct page *page;
     int victim, phase, kind;
     double timeout_s;
-    int fds[2];
 };
 
 static inline struct page *new_page(void) {

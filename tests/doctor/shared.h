@@ -1,10 +1,9 @@
-/* What the tests of the doctor share: devices that lie, and one check at a time on them.
+/* What the tests of the doctor share: faulty devices, and single checks that run on them.
  *
- * A device that lies is a real one whose table of functions (device/table.h) is a copy with one
- * entry replaced; the doctor gets it through doctor_config.open_device, as any program's own
- * devices. */
-#ifndef TESTS_TEST_DOCTOR_H
-#define TESTS_TEST_DOCTOR_H
+ * A faulty device is a real one whose table of functions (device/table.h) is a copy in which some
+ * entries are replaced. The doctor opens it through doctor_config.open_device. */
+#ifndef TESTS_DOCTOR_SHARED_H
+#define TESTS_DOCTOR_SHARED_H
 
 #include <sys/mman.h>
 
@@ -13,30 +12,30 @@
 #include "doctor/guard.h"
 #include "tests/harness/harness.h"
 
-static struct device_ops lying;         /* the table that devices opened by open_lying have, */
-static const struct device_ops *honest; /* and the one it was copied from */
-static void (*plant)(struct device_ops *ops); /* replaces an entry */
+static struct device_ops faulty;              /* the table of devices opened by open_faulty */
+static const struct device_ops *correct;      /* the table that it was copied from */
+static void (*plant)(struct device_ops *ops); /* replaces entries of it; NULL: none */
 
-static inline int open_lying(struct device **out, const struct device_config *config) {
+static inline int open_faulty(struct device **out, const struct device_config *config) {
     CHECK(device_open(out, config));
-    honest = (*out)->ops;
-    lying = *honest;
-    if (plant) plant(&lying);
-    (*out)->ops = &lying;
+    correct = (*out)->ops;
+    faulty = *correct;
+    if (plant) plant(&faulty);
+    (*out)->ops = &faulty;
     return OK;
 }
 
-static inline struct doctor_config lying_config(void) {
+static inline struct doctor_config faulty_config(void) {
     struct doctor_config config = doctor_config_default();
     config.target = DOCTOR_CPU;
     config.quick = 1;
-    config.seed = 2;      /* a test is the same every time */
-    config.timeout = 100; /* on a busy machine, under a sanitizer; what is to hang sets its own */
-    config.open_device = open_lying;
+    config.seed = 2;      /* the same data every time */
+    config.timeout = 100; /* enough on a busy machine, under a sanitizer; tests of hangs set less */
+    config.open_device = open_faulty;
     return config;
 }
 
-/* Runs one check as the doctor would. gpus 0: on emulated devices. */
+/* Runs one check as the doctor would, on that many GPUs; 0: on emulated devices. */
 static inline struct findings *examine_on(doctor_check *check, const struct doctor_config *config,
                                           int gpus) {
     struct doctor d = {
@@ -56,14 +55,14 @@ static inline struct findings *examine(doctor_check *check, const struct doctor_
     return examine_on(check, config, 0);
 }
 
-static inline struct findings *examine_lying(doctor_check *check,
-                                             void (*with)(struct device_ops *ops)) {
-    struct doctor_config config = lying_config();
+static inline struct findings *examine_faulty(doctor_check *check,
+                                              void (*with)(struct device_ops *ops)) {
+    struct doctor_config config = faulty_config();
     plant = with;
     return examine(check, &config);
 }
 
-/* The row of that name; fails the test where there is none. */
+/* The row of that name. The test fails if there is none. */
 static inline const struct finding *row_of(const struct findings *f, const char *check) {
     for (int i = 0; i < f->count; i++)
         if (!strcmp(f->row[i].check, check)) return &f->row[i];
@@ -71,7 +70,7 @@ static inline const struct finding *row_of(const struct findings *f, const char 
     abort();
 }
 
-/* These rows are off, names separated by '|', and no other. */
+/* Checks that the rows of these names (separated by '|') are off, and no others. */
 static inline void only_off(const struct findings *f, const char *names) {
     char list[600];
     int wanted = 0;

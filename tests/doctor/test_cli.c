@@ -1,4 +1,4 @@
-/* duet doctor as a user meets it: the table, the JSON, the words, the exit status. */
+/* duet doctor as a user meets it: the table, the JSON, the flags, the exit status. */
 #include "tests/cli/json.h"
 #include "tests/cli/run.h"
 
@@ -9,7 +9,7 @@ static const struct json *finding(const struct json *root, const char *check) {
     return NULL;
 }
 
-/* Every check has a row, nothing is off, and the file says what the table says. */
+/* Every check has a row, nothing is off, and the JSON file says what the table says. */
 Test(doctor_cli, emulated_devices_pass, .timeout = 280, .init = cli_folder_make,
      .fini = cli_folder_remove) {
     static const char *const checks[] = {"cores",
@@ -68,13 +68,15 @@ Test(doctor_cli, emulated_devices_pass, .timeout = 280, .init = cli_folder_make,
     cli_free(&c);
 }
 
-/* Another seed, other data: the errors of products differ. Without --seed it is a fresh one. */
-Test(doctor_cli, the_seed_is_the_data, .timeout = 280, .init = cli_folder_make,
+/* The seed decides the data: with another seed the errors of products differ. Without --seed each
+ * run takes a fresh one. */
+Test(doctor_cli, the_seed_decides_the_data, .timeout = 280, .init = cli_folder_make,
      .fini = cli_folder_remove) {
-    const char *const words[] = {"--seed 1", "--seed=1", "--seed 2", "", ""};
-    char loss[5][200], products[5][200], seed[5][32];
-    for (int i = 0; i < (test_short() ? 3 : 5); i++) {
-        cli_well("doctor --device=cpu --quick %s --timeout 110 --json %d.json", words[i], i);
+    enum { RUNS = 5, RUNS_WITH_SEED = 3 };
+    const char *const flags[RUNS] = {"--seed 1", "--seed=1", "--seed 2", "", ""};
+    char loss[RUNS][200], products[RUNS][200], seed[RUNS][32];
+    for (int i = 0; i < (test_short() ? RUNS_WITH_SEED : RUNS); i++) {
+        cli_well("doctor --device=cpu --quick %s --timeout 110 --json %d.json", flags[i], i);
         char path[16];
         snprintf(path, sizeof path, "%d.json", i);
         struct json *root = json_of(path);
@@ -91,7 +93,7 @@ Test(doctor_cli, the_seed_is_the_data, .timeout = 280, .init = cli_folder_make,
     if (!test_short()) cr_expect_neq(strcmp(seed[3], seed[4]), 0);
 }
 
-/* No GPU is a failure only where one was asked for. CUDA reads the variable at its first call. */
+/* Without a GPU --device cuda fails. CUDA reads CUDA_VISIBLE_DEVICES at its first call. */
 Test(doctor_cli, no_gpu, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
     struct cli c;
     setenv("CUDA_VISIBLE_DEVICES", "", 1);
@@ -102,12 +104,12 @@ Test(doctor_cli, no_gpu, .timeout = 120, .init = cli_folder_make, .fini = cli_fo
                   strchr(c.err, '\n')[1] == 0,
               "%s", c.err);
     struct json *root = json_of("found.json");
-    cr_expect(json_int(root, "off") == 1, "the file is written all the same");
+    cr_expect(json_int(root, "off") == 1, "the file must be written although the check failed");
     json_free(root);
     cli_free(&c);
 }
 
-Test(doctor_cli, wrong_words, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
+Test(doctor_cli, wrong_flags, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
     static const char *const table[][2] = {{"--device tpu", "--device: tpu|auto, cpu and cuda"},
                                            {"--device", "--device: no value"},
                                            {"--timeout 0", "--timeout"},
@@ -133,8 +135,8 @@ Test(doctor_cli, wrong_words, .timeout = 60, .init = cli_folder_make, .fini = cl
     cli_free(&c);
 }
 
-/* Ctrl-C: the check and its ranks go too. */
-Test(doctor_cli, a_signal_leaves_nobody, .timeout = 120, .init = cli_folder_make,
+/* A signal to the doctor at any time: its check and the check's ranks end too. */
+Test(doctor_cli, a_signal_leaves_no_process, .timeout = 120, .init = cli_folder_make,
      .fini = cli_folder_remove) {
     struct cli c;
     for (int i = 0; i < 4; i++) {

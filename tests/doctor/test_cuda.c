@@ -1,6 +1,6 @@
-/* The doctor on GPUs that are emulated: honest ones pass, and each failure the emulation can be
- * told to have is found, in CUDA's words, while the checks it does not concern go on. Without
- * the emulation there is nothing to run here. */
+/* The doctor on emulated GPUs: correct ones pass. Each failure that the emulation can produce is
+ * found and reported with CUDA's error text, while the checks that it does not concern go on.
+ * Without the emulation one test remains. */
 #include "tests/cli/json.h"
 #include "tests/cli/run.h"
 #include "tests/doctor/shared.h"
@@ -10,12 +10,12 @@
 #include "tests/cuda/library.h"
 
 static struct findings *examine_gpus(doctor_check *check, int gpus, double timeout) {
-    struct doctor_config config = lying_config();
+    struct doctor_config config = faulty_config();
     char count[8];
     snprintf(count, sizeof count, "%d", gpus);
     setenv("EMULATED_GPUS", count, 1);
     config.target = DOCTOR_CUDA;
-    config.open_device = device_open; /* honest; ranks by fork alone */
+    config.open_device = device_open; /* correct devices; ranks are started by fork alone */
     config.timeout = timeout;
     return examine_on(check, &config, gpus);
 }
@@ -79,8 +79,7 @@ Test(doctor_cuda, two_gpus_pass, .timeout = 300, .init = cli_folder_make,
     passes(2, every_check);
 }
 
-/* A fault of a kernel, in whatever process its number comes up: status 3, and copies between
- * devices go on. */
+/* The first kernel of every process faults: exit status 3, and checks without a kernel go on. */
 Test(doctor_cuda, a_fault_is_status_3, .timeout = 300, .init = cli_folder_make,
      .fini = cli_folder_remove) {
     skip_where_short();
@@ -148,8 +147,8 @@ Test(doctor_cuda, ipc_refused, .timeout = 100) {
     }
 }
 
-/* GPUs that do not reach each other: copies go through host memory and are right, IPC across is
- * refused. */
+/* GPUs that cannot access each other's memory: copies go through host memory and are right, but
+ * importing memory from the other GPU is refused. */
 Test(doctor_cuda, no_peer_access, .timeout = 100) {
     without_libraries();
     setenv("EMULATED_PEER", "0", 1);
@@ -162,12 +161,13 @@ Test(doctor_cuda, no_peer_access, .timeout = 100) {
     findings_free(f);
 }
 
-/* Each op's second kernel of its process faults: every one is off, in a process of its own. */
+/* The second kernel of every process faults: every operation is off, each in a process of its
+ * own. */
 Test(doctor_cuda, every_op_faults, .timeout = 280) {
     fault("launch:2");
     struct findings *f = examine_gpus(check_ops, 1, 60);
     for (int op = OP_CONV2D_FORWARD; op < OP_COUNT; op++) {
-        char name[48];
+        char name[CHECK_NAME_BYTES];
         snprintf(name, sizeof name, "cuda: %s", op_name((enum op)op));
         const struct finding *row = row_of(f, name);
         cr_expect(row->state == FINDING_OFF && strstr(row->measured, "cudaErrorIllegalAddress"),
@@ -176,14 +176,14 @@ Test(doctor_cuda, every_op_faults, .timeout = 280) {
     findings_free(f);
 }
 
-/* Kernels are chosen by the number of samples too: what is wrong at the batches of training
- * alone is found. */
+/* Kernels are chosen by the number of samples too: a kernel that is wrong only for batches as large
+ * as those of training is found. */
 static int wrong_when_large(struct stream *stream, enum op op, const struct op_args *args) {
     struct op_args less = *args;
     if (op == OP_CONV2D_FORWARD && args->in[0].dims[0] >= 200) less.in[2].data = NULL; /* no bias */
     if (op == OP_LINEAR_BACKWARD_WEIGHT && args->in[0].dims[0] >= 200) /* a sample is missing */
         less.in[0].dims[0]--, less.in[1].dims[0]--;
-    return honest->launch(stream, op, &less);
+    return correct->launch(stream, op, &less);
 }
 
 static void plant_wrong_when_large(struct device_ops *ops) {
@@ -192,7 +192,7 @@ static void plant_wrong_when_large(struct device_ops *ops) {
 
 Test(doctor_cuda, products_of_large_batches, .timeout = 280) {
     if (test_short()) cr_skip_test("short form: batches of training take long here");
-    struct doctor_config config = lying_config();
+    struct doctor_config config = faulty_config();
     without_libraries();
     setenv("EMULATED_GPUS", "1", 1);
     config.target = DOCTOR_CUDA;
@@ -213,7 +213,7 @@ Test(doctor_cuda, a_kernel_that_never_ends, .timeout = 200) {
     findings_free(f);
 }
 
-/* The fourth kernel of rank 1 faults, the others wait for it. */
+/* The fourth kernel of rank 1 faults while the other ranks wait for it. */
 Test(doctor_cuda, a_fault_of_one_rank, .timeout = 280) {
     fault("launch:4@1");
     struct findings *f = examine_gpus(check_allreduce, 1, 40);
@@ -224,8 +224,8 @@ Test(doctor_cuda, a_fault_of_one_rank, .timeout = 280) {
     findings_free(f);
 }
 
-/* Everything late, and device memory out of the host's reach: the checks themselves lean on
- * nothing. */
+/* Every GPU operation is late, or the host cannot access device memory: correct devices still pass,
+ * so the checks do not depend on an early completion or on a read by the host. */
 Test(doctor_cuda, late_and_guarded, .timeout = 280) {
     skip_where_short();
     doctor_check *const checks[] = {check_memory, check_streams, check_peers,
@@ -244,10 +244,10 @@ Test(doctor_cuda, late_and_guarded, .timeout = 280) {
 
 #else
 
-/* A GPU's checks in a build without one: not to be reached through the command, and refused one
- * by one. */
+/* The checks of GPUs where there is none. The command does not reach them; called one by one they
+ * are refused. */
 Test(doctor_cuda, not_built_in_or_not_here, .timeout = 60) {
-    struct doctor_config config = lying_config();
+    struct doctor_config config = faulty_config();
     setenv("CUDA_VISIBLE_DEVICES", "", 1);
     config.open_device = NULL;
     struct findings *f = examine_on(check_memory, &config, 1);

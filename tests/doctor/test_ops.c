@@ -3,15 +3,18 @@
 #include "doctor/ops.h"
 #include "tests/doctor/shared.h"
 
-/* ops whose number is even, or odd, lie by turns: a finding is its own op's alone */
-static int turn, wrong_output;
+/* In turn 0 the operations with an even number are faulty, in turn 1 those with an odd one: so a
+ * row that is off must be due to its own operation. */
+static int turn;
+static int wrong_output; /* which output of a faulty operation is wrong: 0 or 1 */
 
-static int lies(enum op op) {
+static int is_faulty(enum op op) {
     return (int)op % 2 == turn;
 }
 
-/* What must be found: one unit in the last place where values must be equal, and a product's
- * whole numbers are; a hundred thousandth where exp and log are rounded. */
+/* Changes the first value by the least that must be found: one unit in the last place, since values
+ * (of products: those of whole numbers) must be equal; about 1e-5 for softmax, whose bound allows
+ * rounding. */
 static void spoil(enum op op, const struct tensor *t) {
     int soft = op_tolerance(op, 0)->judge == JUDGE_SOFTMAX;
     double *wide = t->data;
@@ -28,8 +31,8 @@ static void spoil(enum op op, const struct tensor *t) {
 }
 
 static int spoiling_launch(struct stream *stream, enum op op, const struct op_args *args) {
-    CHECK(honest->launch(stream, op, args));
-    if (lies(op) && args->out[wrong_output].data) spoil(op, &args->out[wrong_output]);
+    CHECK(correct->launch(stream, op, args));
+    if (is_faulty(op) && args->out[wrong_output].data) spoil(op, &args->out[wrong_output]);
     return OK;
 }
 
@@ -43,10 +46,10 @@ static int has_output(enum op op, int output) {
            op == OP_SGD || op == OP_ADADELTA || op == OP_ADAM || op == OP_GATHER_SAMPLES;
 }
 
-static void exactly_those_lie(const struct findings *f, int output, const char *words) {
+static void exactly_those_are_off(const struct findings *f, int output, const char *words) {
     for (int op = 0; op < OP_COUNT; op++) {
-        char name[48];
-        int wanted = lies((enum op)op) && has_output((enum op)op, output);
+        char name[CHECK_NAME_BYTES];
+        int wanted = is_faulty((enum op)op) && has_output((enum op)op, output);
         snprintf(name, sizeof name, "cpu: %s", op_name((enum op)op));
         const struct finding *row = row_of(f, name);
         cr_expect_eq((int)row->state, wanted ? (int)FINDING_OFF : (int)FINDING_OK, "%s: %s", name,
@@ -58,15 +61,15 @@ static void exactly_those_lie(const struct findings *f, int output, const char *
 Test(doctor_ops, one_wrong_value_is_found, .timeout = 280) {
     for (turn = 0; turn < 2; turn++)
         for (wrong_output = 0; wrong_output < 2; wrong_output++) {
-            struct findings *f = examine_lying(check_ops, spoils);
-            exactly_those_lie(f, wrong_output, wrong_output ? "out[1]" : "out[0]");
+            struct findings *f = examine_faulty(check_ops, spoils);
+            exactly_those_are_off(f, wrong_output, wrong_output ? "out[1]" : "out[0]");
             findings_free(f);
         }
 }
 
-/* Outputs hold NaN, or what is to be changed, before. */
+/* An operation that does nothing leaves NaN in its outputs, or the values that it should update. */
 static int lazy_launch(struct stream *stream, enum op op, const struct op_args *args) {
-    return lies(op) ? OK : honest->launch(stream, op, args);
+    return is_faulty(op) ? OK : correct->launch(stream, op, args);
 }
 
 static void lazy(struct device_ops *ops) {
@@ -75,14 +78,14 @@ static void lazy(struct device_ops *ops) {
 
 Test(doctor_ops, an_op_that_does_nothing, .timeout = 280) {
     for (turn = 0; turn < 2; turn++) {
-        struct findings *f = examine_lying(check_ops, lazy);
-        exactly_those_lie(f, 0, "wrong");
+        struct findings *f = examine_faulty(check_ops, lazy);
+        exactly_those_are_off(f, 0, "wrong");
         findings_free(f);
     }
 }
 
 static int leaky_launch(struct stream *stream, enum op op, const struct op_args *args) {
-    CHECK(honest->launch(stream, op, args));
+    CHECK(correct->launch(stream, op, args));
     const struct tensor *y = &args->out[0];
     if (op == OP_MAX_POOL_BACKWARD && y->layout == LAYOUT_N16 && y->dims[0] % GROUP)
         tensor_f32(y)[tensor_stored_count(y) - 1] = 1;
@@ -94,7 +97,7 @@ static void leaky(struct device_ops *ops) {
 }
 
 Test(doctor_ops, lanes_past_the_last_sample, .timeout = 60) {
-    struct findings *f = examine_lying(check_ops, leaky);
+    struct findings *f = examine_faulty(check_ops, leaky);
     only_off(f, "cpu: max pool backward");
     cr_expect(strstr(row_of(f, "cpu: max pool backward")->measured, "a lane past the last"));
     findings_free(f);
@@ -102,8 +105,9 @@ Test(doctor_ops, lanes_past_the_last_sample, .timeout = 60) {
 
 /* ---- the tolerances themselves ---- */
 
-/* A product of k terms may be off by (k + 2) roundings of its sum of |a b|, and not by a quarter
- * more; with whole numbers by nothing; with tf32 by a thousandth of that sum. */
+/* A product of k terms may be off by (k + 2) roundings of its sum of |a b|, but not by a quarter
+ * more; with whole numbers it may not be off at all; with tf32 by about a thousandth of that
+ * sum. */
 Test(doctor_ops, the_bound_of_a_product_is_a_bound, .timeout = 20) {
     float want = 1, size = 3;
     const struct {
@@ -130,6 +134,7 @@ Test(doctor_ops, the_bound_of_a_product_is_a_bound, .timeout = 20) {
 }
 
 Test(doctor_ops, what_counts_as_equal, .timeout = 20) {
+    enum { DENORMAL = 7 }; /* the last case */
     static const struct {
         float got, want;
         int wrong;
@@ -143,7 +148,7 @@ Test(doctor_ops, what_counts_as_equal, .timeout = 20) {
             w.data = &want;
             struct comparison c = {.got = &g, .want = &w};
             struct tally tally = {0};
-            if (soft && i == 7) continue; /* within what softmax allows */
+            if (soft && i == DENORMAL) continue; /* within the bound of softmax */
             judge_output(&tally, soft ? OP_LOG_SOFTMAX_FORWARD : OP_RELU_FORWARD, 0, &c);
             cr_expect_eq(tally.wrong, (size_t)cases[i].wrong, "case %zu, %d: %g for %g", i, soft,
                          (double)got, (double)want);
