@@ -203,6 +203,8 @@ const struct flag flag_table[] = {
      read_number, AT(bucket_cap_mb), 1e-6, 1e6},
     {"--first-bucket-mb", "X", "ddp: the size of the first bucket in MiB", read_number,
      AT(first_bucket_mb), 1e-6, 1e6},
+    {"--no-overlap", NULL, "ddp: allreduce after backward, not beside it", read_on, AT(no_overlap),
+     NO_LIMITS},
 
     HEADING("GPUs"),
     {"--cuda-math", "own|library",

@@ -4,22 +4,21 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "allreduce/plan.h"
 #include "base/error.h"
 #include "data/batch.h"
 #include "data/dataset.h"
 #include "data/sampler.h"
+#include "train/bits.h"
 #include "train/lockstep.h"
 
-/* 1 if equal bits will not be promised for some mode of this comparison: then lock step needs
- * snapshots of the single run. */
+/* 1 if equal bits are not promised for some mode: then lock step needs snapshots of the single run. */
 static int needs_lockstep(const struct run_config *config) {
-    int w = config->devices, v = config->virtual_devices;
-    enum allreduce_algorithm algorithm = ALLREDUCE_AUTO;
-    allreduce_algorithm_parse(config->allreduce, &algorithm);
-    int own_order = algorithm != ALLREDUCE_AUTO && !allreduce_keeps_order(algorithm);
-    int per_device = v ? v / w : 0;
-    return !v || (own_order && w > 2) || (w > 1 && (per_device & (per_device - 1)));
+    struct run_config one = *config;
+    char why_not[160];
+    int needed = 0;
+    for (one.mode = 0; one.mode < MODE_COUNT; one.mode++)
+        needed |= !bits_promised(&one, why_not, sizeof why_not);
+    return needed;
 }
 
 /* Chooses the steps of the single run at which lock step compares. How many there are follows from

@@ -38,6 +38,7 @@ struct run_config {
     char allreduce[16];
     double bucket_cap_mb, first_bucket_mb; /* < 0: not given */
     int loss_in_forward;
+    int no_overlap; /* ddp: no allreduce before backward has ended */
     double timeout; /* seconds */
     char init_from[PATH_BYTES], save[PATH_BYTES], log_loss[PATH_BYTES], json[PATH_BYTES];
     /* given, and spans on: the record keeps spans; the command writes them, not the trainer */

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/fold.h"
+#include "train/bits.h"
 
 /* Debug builds (SAN=...) check that each op's operands lie in its own device's memory, and fill
  * new memory with NaN. */
@@ -193,16 +193,7 @@ static void describe(struct session *s) {
     r->train_samples = s->train_set.count;
     r->test_samples = s->test_set.count;
     r->duplicates = loader_duplicates(s->train_loader);
-    r->bits_promised = s->virtual_devices && fold_fits(s->virtual_devices, s->devices);
-    if (!s->virtual_devices)
-        snprintf(
-            r->why_not, sizeof r->why_not,
-            "virtual devices are off: each mode cuts and sums the batch by its own device count");
-    else if (!r->bits_promised)
-        snprintf(r->why_not, sizeof r->why_not,
-                 "%d virtual devices on %d devices: %d a device is no power of two, so sums "
-                 "associate differently",
-                 s->virtual_devices, s->devices, s->virtual_devices / s->devices);
+    r->bits_promised = bits_promised(c, r->why_not, sizeof r->why_not);
 }
 
 int session_open(struct session *s, const struct run_config *config, struct comm *comm,

@@ -1,6 +1,5 @@
 /* DDP as a strategy of the trainer: this rank's replica and the ddp around it; ddp/ddp.c has the
  * step. */
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/error.h"
@@ -24,6 +23,7 @@ static int ddp_strategy_open(struct session *s) {
     ddp.bucket_cap_mb = c->bucket_cap_mb;
     ddp.first_bucket_mb = c->first_bucket_mb;
     ddp.any_order = !s->virtual_devices;
+    ddp.no_overlap = c->no_overlap;
     CHECK(allreduce_algorithm_parse(c->allreduce, &ddp.algorithm));
     return ddp_init(&d->ddp, s->comm, &d->replica, &ddp);
 }
@@ -46,8 +46,7 @@ static int ddp_strategy_hash_values(struct session *s, const struct step_block *
     return replica_hash_values(&d->replica);
 }
 
-/* The buckets, the algorithm of the largest and why, and whether its order of summing is that of
- * the other modes. */
+/* The record gets the sizes of the buckets, and which algorithm the largest takes and why. */
 static void ddp_strategy_describe(struct session *s) {
     struct ddp_strategy *d = s->state;
     struct run_record *r = s->record;
@@ -56,12 +55,7 @@ static void ddp_strategy_describe(struct session *s) {
     for (int b = 0; b < plan->bucket_count; b++)
         if (largest < plan->bucket[b].bytes) largest = plan->bucket[b].bytes;
     bucket_plan_sizes(plan, r->buckets, sizeof r->buckets);
-    enum allreduce_algorithm algorithm =
-        ddp_algorithm(d->ddp, largest / sizeof(float), r->choice, sizeof r->choice);
-    if (!r->bits_promised || s->devices <= 2 || allreduce_keeps_order(algorithm)) return;
-    r->bits_promised = 0;
-    snprintf(r->why_not, sizeof r->why_not, "%s over %d devices adds in an order of its own",
-             allreduce_algorithm_name(algorithm), s->devices);
+    ddp_algorithm(d->ddp, largest / sizeof(float), r->choice, sizeof r->choice);
 }
 
 static int ddp_strategy_close(struct session *s) {

@@ -4,22 +4,10 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "train/bits.h"
+
 /* The relative difference of two losses that a reader of the two curves would see. */
 static const double LOSS_APART = 0.01;
-
-int verdict_promised(const struct run_record *a, const struct run_record *b, char *why_not,
-                     size_t bytes) {
-    const struct run_record *one[] = {a, b};
-    for (int i = 0; i < 2; i++) {
-        if (one[i]->bits_promised) continue;
-        snprintf(why_not, bytes, "%s", one[i]->why_not);
-        return 0;
-    }
-    if (a->virtual_devices == b->virtual_devices) return *why_not = 0, 1;
-    snprintf(why_not, bytes, "%d virtual devices against %d: the batch is cut differently",
-             a->virtual_devices, b->virtual_devices);
-    return 0;
-}
 
 /* The hash in one column of a step's row: column p is the value of parameter p, column
  * parameters + p its gradient. */
@@ -91,7 +79,7 @@ int verdict_judge(const struct run_record *a, const struct run_record *b, struct
     look_at_losses(a, b, v);
     int different = verdict_first_difference(a, b, v);
     v->bits_apart_at = different ? v->step : -1;
-    if (!verdict_promised(a, b, v->why_not, sizeof v->why_not)) {
+    if (!bits_promised_between(a, b, v->why_not, sizeof v->why_not)) {
         v->kind = VERDICT_DIFFERENT;
         return v->among_replicas = verdict_replicas_differ(b, v);
     }

@@ -30,11 +30,6 @@ struct verdict {
     double final_loss_gap; /* relative difference of the losses at the last step */
 };
 
-/* 1 if the rules of docs/design.md section 2 promise equal bits between the two runs. 0: the
- * reason is written to why_not[0..bytes). */
-int verdict_promised(const struct run_record *a, const struct run_record *b, char *why_not,
-                     size_t bytes);
-
 /* Looks for the first difference between any device of run b and device 0 of run a, the single run.
  * Returns 1 if there is one and sets step, parameter, device and in_gradient of *v. Both runs must
  * be hashed. */

@@ -80,6 +80,13 @@ Test(cli_same_bits, small_buckets_momentum_weight_decay, .timeout = 600, .init =
                     "--init-from golden/lenet_300.safetensors"));
 }
 
+/* When the allreduce runs has no part in what it sums. */
+Test(cli_same_bits, no_overlap, .timeout = 600, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    all_equal(some(), words("--steps 20 --no-overlap --bucket-cap-mb 0.1 "
+                            "--init-from golden/lenet_300.safetensors"));
+}
+
 /* Every update reads the number of updates before it and two means for each parameter. */
 Test(cli_same_bits, adam_and_adadelta, .timeout = 600, .init = cli_folder_make,
      .fini = cli_folder_remove) {

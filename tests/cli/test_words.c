@@ -187,6 +187,7 @@ Test(cli_words, help_is_true, .timeout = 120, .init = cli_folder_make, .fini = c
                  {"--allreduce", "tree"},
                  {"--bucket-cap-mb", "0.5"},
                  {"--first-bucket-mb", "0.25"},
+                 {"--no-overlap", NULL},
                  {"--loss-in-forward", NULL},
                  {"--cuda-math", "own"},
                  {"--tf32", NULL},
