@@ -1,5 +1,4 @@
-/* The reference executor; reference.h says what it is for. Nothing here is fast, and nothing is
- * clever. */
+/* The reference executor: see reference.h. It is written to be right at sight, not to be fast. */
 #include "allreduce/reference.h"
 
 #include <math.h>
@@ -10,7 +9,7 @@
 #include "base/error.h"
 #include "base/fold.h"
 
-/* flags[reader][kind][writer]: the last epoch posted. */
+/* flags[reader][kind][writer] is the epoch that was posted last. */
 typedef uint32_t flag_table[MAX_DEVICES][PLAN_FLAG_KINDS][MAX_DEVICES];
 
 static float *range_of(float *const *data, float *const *scratch, int buffer, int rank,
@@ -81,12 +80,12 @@ static int check_step(const struct plan *plan, int i, size_t scratch) {
     }
     return sane ? OK
                 : fail(ERR_FAILED,
-                       "%s plan of rank %d, step %d: op %d, ranks or flags make no sense: a bug in "
-                       "the planner",
+                       "%s plan of rank %d, step %d: op %d: its ranks or flags make no sense: a "
+                       "bug in the planner",
                        allreduce_algorithm_name(plan->algorithm), plan->rank, i, s->op);
 }
 
-/* Does what the posts of the step say; a flag that does not grow is an error. */
+/* Posts what the step posts. A flag that does not grow is an error. */
 static int post_flags(flag_table flags, const struct plan *plan, const struct plan_step *s) {
     for (int r = 0; r < plan->n; r++) {
         if (!(s->post_ranks >> r & 1)) continue;
@@ -102,7 +101,7 @@ static int post_flags(flag_table flags, const struct plan *plan, const struct pl
     return OK;
 }
 
-/* The first rank the step still waits for; -1: it may go on. */
+/* The first rank that the step still waits for; -1: none, it may go on. */
 static int missing(flag_table flags, const struct plan *plan, const struct plan_step *s) {
     for (int w = 0; w < plan->n; w++)
         if (s->wait_ranks >> w & 1 && flags[plan->rank][s->wait_kind][w] < s->wait_epoch) return w;
@@ -120,8 +119,7 @@ int plan_check(const struct plan *plans, int n, size_t scratch) {
             p->scratch > scratch)
             CHECK_GOTO(fail(ERR_FAILED,
                             "plan of rank %d: differs from rank 0's in n, count, epochs or "
-                            "algorithm: a bug "
-                            "in the planner",
+                            "algorithm: a bug in the planner",
                             r),
                        code, out);
         for (int i = 0; i < p->step_count; i++) {

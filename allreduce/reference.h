@@ -1,9 +1,9 @@
-/* The reference executor: the plans of all ranks, run by one thread, element by element, in the
+/* The reference executor: one thread runs the plans of all ranks, element by element, in the
  * plainest way.
  *
- * It is the judge: every other executor must give its bits. It finds what a real run would show
- * only as a hang or a crash: a wait that no post ever satisfies, an offset out of range, a flag
- * that would go backwards. */
+ * It is the judge: every other executor must give its bits. It also finds what a real run would
+ * show only as a hang or a crash: a wait that no post ever satisfies, a range outside of memory, a
+ * flag that would go backwards. */
 #ifndef ALLREDUCE_REFERENCE_H
 #define ALLREDUCE_REFERENCE_H
 
@@ -13,25 +13,25 @@
 extern "C" {
 #endif
 
-/* plans[0..n) are the lists of ranks 0..n-1 of one call. Checks each step on its own and all
- * together: ranges lie in data and scratch; ranks exist; each flag's posts grow and stay within
- * `epochs`, which all ranks agree on; who is awaited posts enough. ERR_FAILED names rank, step
- * and value. `scratch`: elements in a half. */
+/* Checks plans[0..n), the lists of ranks 0..n-1 for one call, step by step and all together:
+ * ranges lie inside data and scratch (`scratch` elements in a half); ranks exist; each flag's posts
+ * grow and stay within `epochs`, on which all ranks agree; and each wait is for an epoch that is
+ * posted. ERR_FAILED names the rank, the step and the value; ERR_MEMORY. */
 int plan_check(const struct plan *plans, int n, size_t scratch);
 
-/* The effect of one step of plan->rank, flags aside. data[r], scratch[r]: rank r's memory, r <
- * plan->n. */
+/* What one step of plan->rank does to memory; its flags are left out. data[r] and scratch[r] are
+ * rank r's, for r < plan->n. */
 void reference_step(const struct plan *plan, const struct plan_step *step, float *const *data,
                     float *const *scratch, float scale);
 
-/* Runs plans[0..n) to their end, round-robin over the ranks whose wait is satisfied. ERR_FAILED
- * on a deadlock: it names each rank that is stuck, its step, and the flag it waits for. */
+/* Runs plans[0..n) to their end: in turn, each rank whose wait is satisfied takes one step.
+ * ERR_FAILED on a deadlock: names each rank that is stuck, its step, and the flag it waits for. */
 int reference_run(const struct plan *plans, int n, float *const *data, float *const *scratch,
                   float scale);
 
-/* All of it: plans, check, scratch (filled with NaN, so that what was never written shows), run.
- * data[r]: count elements, each term times scale is summed, every rank's data holds the result.
- * n = 1: times scale. */
+/* All of it: builds the plans, checks them, and runs them with a scratch that is filled with NaN,
+ * so that what was never written shows. data[r][0..count) is rank r's input and becomes its
+ * output: the sum over all ranks of input times scale. ERR_USAGE: n; ERR_MEMORY; ERR_FAILED. */
 int reference_allreduce(enum allreduce_algorithm algorithm, int n, size_t count,
                         const struct plan_config *config, float *const *data, float scale);
 

@@ -1,10 +1,11 @@
-/* Which algorithm is the quickest: cost formulas, evaluated with a few numbers about the link.
+/* Which algorithm is the quickest: formulas for the cost of a call, evaluated with a few figures
+ * of the link between the ranks.
  *
- * A time is words + bytes: how many times somebody waits for a flag one after another, and how
- * long the busiest rank (or what all ranks share, such as one memory bus) takes to move its
- * bytes. n ranks, S bytes of data, every load and every store counted:
+ * The time of a call is flags + bytes: how many times somebody waits for a flag, one wait after
+ * another, and how long the busiest rank takes to move its bytes, or all ranks together where
+ * they share one memory bus. For n ranks and S bytes of data, every load and store counted:
  *
- *     algorithm   words           bytes moved by the busiest rank    by all ranks
+ *     algorithm   flags           bytes moved by the busiest rank    by all ranks
  *     naive       2               7 (n-1) S                          the same
  *     oneshot     1               (n+3) S                            n (n+3) S
  *     direct      2               2 S                                2 n S
@@ -12,12 +13,12 @@
  *     tree        2 ceil(log2 n)  4.5 S (2.5 S for n = 2)            5 (n-1) S
  *     fused       2               2 n S                              the same
  *
- * naive: n-1 copies in (2S each), n-1 additions (3S), n-1 copies out (2S). oneshot: copy in 2S,
- * n loads, 1 store. direct: n loads and n stores of S/n. ring: n-1 additions and n-1 copies of
- * S/n. tree: half the data with two children, 2 x 3 S/2 up and 3 S/2 down; with one child 3 S/2
- * + S. fused: n loads and n stores of S, by rank 0.
+ * naive: n-1 copies in (2S each), n-1 additions (3S), n-1 copies out (2S). oneshot: a copy in (2S),
+ * n loads, 1 store. direct: n loads and n stores of S/n. ring: n-1 additions and n-1 copies of S/n.
+ * tree: half of the data with two children, 2 x 3 S/2 up and 3 S/2 down; half of it with one
+ * child, 3 S/2 + S. fused: n loads and n stores of S, all by rank 0.
  *
- * Ranks that share ONE processor have no busiest rank: their kernels take turns, and what counts
+ * Ranks that share one processor have no busiest rank. Their kernels take turns, and what counts
  * first is how often the processor changes hands. There `auto` takes fused, which needs the
  * fewest turns and the fewest bytes. */
 #ifndef ALLREDUCE_SELECT_H
@@ -29,30 +30,32 @@
 extern "C" {
 #endif
 
-/* Numbers of a scale, not measurements of the day: they only have to put the algorithms in the
- * right order. */
+/* The figures of a link. They are constants that give the right scale, not measurements of the
+ * present machine: they only have to put the algorithms in the right order. */
 struct allreduce_link {
-    char name[48];   /* for the reason's text */
-    double word_us;  /* from a post to the end of the wait for it */
-    double rank_gbs; /* GB/s of loads and stores by one rank */
-    double all_gbs;  /* by all ranks together; 0: each has its own */
+    char name[48];   /* where the reason of a choice names it */
+    double flag_us;  /* from a post to the end of the wait for it, microseconds */
+    double rank_gbs; /* loads and stores of one rank, GB/s */
+    double all_gbs;  /* loads and stores of all ranks together, GB/s; 0: no common limit */
     int takes_turns; /* 1: all ranks share one processor */
 };
 
-/* Emulated devices: n processes on the cores this process may use, all in one memory. */
+/* Emulated devices: n processes on the cores that this process may use, all in one memory. */
 struct allreduce_link allreduce_link_host(int n);
 
-/* GPUs: a GPU for each rank, with links between them such as NVLink's; or one that ranks share. */
+/* A GPU for each rank, with links between them such as NVLink. */
 struct allreduce_link allreduce_link_gpus(void);
+
+/* One GPU that all ranks share. */
 struct allreduce_link allreduce_link_shared_gpu(void);
 
 /* Expected microseconds of one call over n >= 2 ranks. */
 double allreduce_cost(enum allreduce_algorithm algorithm, int n, size_t count,
                       const struct allreduce_link *link);
 
-/* The cheapest algorithm; over 3 or more ranks, unless any_order, among those that add in tree
- * order. text (NULL: not wanted) gets the choice and its reason in one line. n = 1: direct,
- * whose plan is the scaling alone. */
+/* The cheapest algorithm; over 3 or more ranks only among those that add in fold order, unless
+ * any_order. n = 1: direct, whose plan is then the scaling alone. text (NULL: not wanted) gets the
+ * choice and its reason in one line. */
 enum allreduce_algorithm allreduce_choose(int n, size_t count, int any_order,
                                           const struct allreduce_link *link, char *text,
                                           size_t text_bytes);

@@ -1,6 +1,6 @@
-/* Broadcast: device 0's parameters to every device, as DataParallel does it before each forward.
- * n - 1 copies leave device 0 one after another, so its outgoing link carries (n - 1) times the
- * model at every step. */
+/* Broadcast: device 0's parameters go to every device, as DataParallel does it before each
+ * forward. The n - 1 copies leave device 0 one after another, so its outgoing link carries n - 1
+ * times the model in every step. */
 #include "base/error.h"
 #include "scatter_gather/scatter_gather.h"
 

@@ -1,6 +1,6 @@
-/* The chunk rule in ten lines: chunks of ceil(n/k) until the rows are used up. Unlike a fair
- * split (3 3 2 2) it can leave the last devices short or idle, which is one of DataParallel's
- * costs. */
+/* The chunk rule: chunks of ceil(n/k) rows until the rows are used up. A fair split of 10 rows over
+ * 4 devices would be 3 3 2 2. This rule gives 3 3 3 1 and can leave the last devices idle, which is
+ * one of DataParallel's costs. */
 #include "scatter_gather/chunk.h"
 
 #include <limits.h>

@@ -1,4 +1,4 @@
-/* Grouping parameters into ranges of their arena; coalesce.h says why. */
+/* Grouping parameters into ranges of their arena: see coalesce.h. */
 #include "scatter_gather/coalesce.h"
 
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 int coalesce(const struct param_range *pieces, int n, size_t limit_bytes,
              struct param_range *groups) {
     int count = 0;
-    size_t bytes = 0; /* in the open group, groups[count - 1] */
+    size_t bytes = 0; /* of the pieces in the open group, which is groups[count - 1] */
     for (int i = 0; i < n; i++) {
         size_t size = pieces[i].count * sizeof(float);
         if (count == 0 || (bytes > 0 && bytes + size > limit_bytes)) {
@@ -26,8 +26,8 @@ int coalesce(const struct param_range *pieces, int n, size_t limit_bytes,
     return count;
 }
 
-/* A range must hold its own parameters and pads, nothing else: otherwise a reduce would add
- * something twice. */
+/* A range must hold nothing but its own parameters and pads. Where two ranges overlap, a reduce
+ * would add some gradients twice. */
 static int check_disjoint(const struct param_range *groups, int n) {
     for (int i = 0; i < n; i++)
         for (int j = 0; j < i; j++)

@@ -1,13 +1,12 @@
 /* Coalescing: many small parameters travel as few large pieces. Pure integers.
  *
- * A model has dozens of tensors, most of them tiny (a bias of 10 floats), and each move costs a
- * start-up time whatever its size. PyTorch's broadcast_coalesced and reduce_add_coalesced
- * therefore pack tensors into groups of at most 10 MiB, greedily: a tensor joins the open group
- * unless the group is not empty and would grow past the limit. So a tensor above the limit is a
- * group of its own.
+ * A model has dozens of tensors, most of them tiny (a bias of 10 floats), and each move has a
+ * start-up cost whatever its size. So PyTorch's broadcast_coalesced and reduce_add_coalesced pack
+ * tensors into groups of at most 10 MiB, greedily: a tensor joins the open group unless that group
+ * is not empty and would grow past the limit. A tensor above the limit is a group of its own.
  *
- * Here nothing is packed: parameters lie side by side in one arena (nn/param.h), so a group is
- * simply a range. */
+ * Here nothing is packed. Parameters lie side by side in one arena (nn/param.h), so a group is
+ * simply a range of it. */
 #ifndef SCATTER_GATHER_COALESCE_H
 #define SCATTER_GATHER_COALESCE_H
 
@@ -19,22 +18,22 @@
 extern "C" {
 #endif
 
-enum { COALESCE_BYTES = 10 * 1024 * 1024 };
+enum { COALESCE_BYTES = 10 * 1024 * 1024 }; /* PyTorch's limit of a group */
 
 /* Elements [first, first + count) of a float32 arena. */
 struct param_range {
     size_t first, count;
 };
 
-/* Groups pieces[0..n), taken in this order, each next to the one before (above or below it, but
- * for pads). The limit counts the pieces' own bytes, not the pads between them. groups has space
- * for n; returns their number. */
+/* Groups pieces[0..n) in this order. Each piece lies next to the one before it, above or below,
+ * with nothing but pads between them. The limit counts the pieces' own bytes, not the pads.
+ * Returns the number of groups, at most n. */
 int coalesce(const struct param_range *pieces, int n, size_t limit_bytes,
-             struct param_range *groups);
+             struct param_range *groups /* [n] */);
 
-/* The groups of all values (gradients 0) or all gradients (1) of `set`, taken in registration
- * order as PyTorch does. groups has space for set->count; *group_count is set. ERR_FAILED where
- * the parameters of a group are not neighbours (a relaid gradient arena), ERR_MEMORY. */
+/* Groups all values (gradients 0) or all gradients (1) of `set`, in registration order as PyTorch
+ * does; groups has space for set->count. ERR_FAILED where the parameters of a group are not
+ * neighbours, as in a gradient arena that was laid out anew; ERR_MEMORY. */
 int coalesce_params(const struct param_set *set, int gradients, size_t limit_bytes,
                     struct param_range *groups, int *group_count);
 

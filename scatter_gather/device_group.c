@@ -1,4 +1,5 @@
-/* The two events of a device group: ready (the others are done with it) and done (device 0 is). */
+/* The events of a device group: ready[r] says that device r is done with what it lends, done says
+ * that device 0 is. */
 #include "scatter_gather/device_group.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
-/* Gather: device 0 lays every device's rows one below the other, in order of devices. With it
- * the whole output of the batch comes to stand on device 0, and its gradient later: memory that
- * no other device pays. */
+/* Gather: device 0 lays every device's rows one below the other, in the order of the devices. So
+ * the output of the whole batch stands on device 0, and later its gradient too: memory that no
+ * other device pays. */
 #include <stdio.h>
 
 #include "base/error.h"
@@ -15,8 +15,8 @@ static const char *shape_text(int rank, const int *dims, char *text, size_t byte
     return text;
 }
 
-/* The input must be the output's shape with sizes[r] rows. The words are PyTorch's; users search
- * for them. */
+/* The input must have the output's shape, with `size` rows. The words of the error are PyTorch's,
+ * because users search for them. */
 static int check_input(const struct tensor *input, int size, const struct tensor *output,
                        const char *device) {
     int expected[MAX_RANK], same = input->rank == output->rank && input->dims[0] == size;

@@ -1,20 +1,20 @@
-/* Reduce-add: the sum of all devices' gradients, into device 0's, in the one order of the house
- * (base/fold.h):
+/* Reduce-add: the sum of all devices' gradients goes into device 0's, in fold order (base/fold.h):
  *
  *     n = 4:   (g0 + g2) + (g1 + g3)          n = 5:   ((g0 + g3) + g2) + (g1 + g4)
  *
- * Float sums depend on their order; this is the order in which a single device folds the same n
- * segments, so both train the same bits. The sum of an element needs nothing but the n values of
- * that element, so it is made tile by tile: a few hundred elements of one device are loaded,
- * those of the next added as fold_schedule says, and only the result is written. Each of the n
- * arenas is read once, whole arrays of partial sums never exist.
+ * A single device folds the same n segments in the same order, so both train the same bits.
  *
- * Device 0 reads the others' memory while it adds (remote loads: charged r -> 0) and may
- * overwrite its own arena in place: a tile of it is read before it is written, and nobody else
- * reads it.
+ * The sum of an element needs nothing but the n values of that element, so it is made tile by
+ * tile: a few hundred elements of one device are loaded, those of the next are added as
+ * fold_schedule says, and only the result is written. Each of the n arenas is read once, and no
+ * whole array of partial sums ever exists.
  *
- * On emulated devices that is a host function on device 0's stream, below; on GPUs one kernel
- * (cuda/reduce.c), in which a tile is what one thread holds in registers. */
+ * Device 0 reads the others' memory while it adds (remote loads, charged r -> 0). It may overwrite
+ * its own arena in place, because a tile of it is read before it is written, and nobody else reads
+ * it.
+ *
+ * On emulated devices this is a host function on device 0's stream, below; on GPUs it is one
+ * kernel (cuda/reduce.c), where a tile is what one thread holds in registers. */
 #include <string.h>
 
 #include "base/error.h"
@@ -43,8 +43,8 @@ void reduce_plan_free(struct reduce_plan *plan) {
     memset(plan, 0, sizeof *plan);
 }
 
-/* A whole tile has a length the compiler knows: it then takes vectors. The last one does the
- * same adds one by one. */
+/* The compiler knows the length of a whole tile and uses vectors for it. The last tile may be
+ * shorter; it makes the same additions. */
 static void add_tile(float *restrict to, const float *restrict from, size_t m) {
     if (m == TILE)
         for (size_t i = 0; i < TILE; i++)
@@ -76,7 +76,7 @@ struct reduce_call {
     struct param_range range;
 };
 
-/* One collective step, run by device 0's stream in its turn. */
+/* Adds one range. Device 0's stream calls it when its turn comes. */
 static int reduce_step(void *args) {
     const struct reduce_call *call = args;
     struct device_group *group = call->plan->group;

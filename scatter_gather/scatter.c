@@ -1,5 +1,5 @@
-/* Scatter: device 0 hands each device its rows. Rows are contiguous (row-major, batch first), so
- * a share is one copy; the first share stays where it is. */
+/* Scatter: device 0 hands each device its rows. Rows are contiguous (row-major, batch first), so a
+ * share is one copy, and device 0's own share stays where it is. */
 #include "base/error.h"
 #include "scatter_gather/scatter_gather.h"
 

@@ -1,4 +1,4 @@
-/* Runs a plan, step by step: wait, move, post. host/move.c moves. */
+/* Runs a plan step by step: wait for flags, move, post flags. How elements are moved: move.c. */
 #include "allreduce/host/executor.h"
 
 #include <stdlib.h>
@@ -57,7 +57,7 @@ static void move(const struct host_ranks *ranks, const struct executor_call *cal
         const float *source[MAX_DEVICES];
         for (int r = 0; r < ranks->all.n; r++)
             source[r] = range_of(ranks, call, s->source_buffer, r, s->source_offset);
-        move_sum(dest, dests, source, ranks->all.n, source_scale, s->length);
+        move_fold(dest, dests, source, ranks->all.n, source_scale, s->length);
         return;
     }
     const float *source = range_of(ranks, call, s->source_buffer, s->source_rank, s->source_offset);
@@ -101,7 +101,7 @@ static void host_close(struct executor *executor) {
     free(executor);
 }
 
-/* Travels by value through the stream's queue. */
+/* Copied into the stream's queue. */
 struct queued {
     const struct host_ranks *ranks;
     struct executor_call call;
@@ -118,7 +118,7 @@ static int host_enqueue(struct executor *executor, struct stream *stream,
     return stream_call_host(stream, span_name, call->moved, run_queued, &queued, sizeof queued);
 }
 
-/* An emulated device: its memory is memory. */
+/* The memory of an emulated device is the host's. */
 static int host_clear(struct device *device, void *flags, size_t bytes) {
     (void)device;
     memset(flags, 0, bytes);
@@ -133,7 +133,7 @@ static const struct executor_ops host_ops = {.name = "host",
 
 static int host_choose(const struct executor_question *question, const struct executor_ops **ops,
                        struct allreduce_link *link) {
-    (void)link; /* as the host's cores have it */
+    (void)link; /* it holds the figures of the host already */
     if (question->algorithm == ALLREDUCE_NCCL)
         return fail(ERR_USAGE,
                     "allreduce nccl on %s: nccl needs GPUs: use --device cuda, or --allreduce auto",

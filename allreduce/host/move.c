@@ -1,20 +1,26 @@
-/* Adding up ranges of memory as fast as the caches deliver them.
+/* Adds ranges of memory as fast as the caches deliver them.
  *
- * A block of 64 floats at a time is loaded from all sources, added in registers, and stored to
- * all destinations: each source is read once, each destination written once, and a destination
- * may be one of the sources. The loops lie in host/move.inc.h and are compiled for three sets of
- * vector instructions, of which the widest that the processor has is taken. The bits are the
- * same for all: each lane does what the plain loop does, and with -ffp-contract=off a product is
- * rounded before it is added, in vectors and in the last odd elements alike.
+ * A block of 64 floats is loaded from all sources, added in registers, and stored to all
+ * destinations. So each source is read once and each destination written once, and a destination
+ * may be one of the sources. The loops stand in move.inc.h and are compiled for three sets of
+ * vector instructions; the widest set that the processor has runs.
  *
- * Stores bypassing the cache would not pay: all that is written has just been read. */
+ * All sets give the same bits. Each lane does what the plain loop does, and with
+ * -ffp-contract=off a product is rounded before it is added, in the vectors and in the last odd
+ * elements alike.
+ *
+ * Stores that bypass the cache would not pay, because all that is written has just been read. */
 #include <string.h>
 
 #include "allreduce/host/executor.h"
 #include "base/fold.h"
 
 typedef float vec __attribute__((vector_size(64), aligned(4), may_alias));
-enum { LANES = 16, VECS = 4, BLOCK = LANES * VECS };
+enum {
+    LANES = 16, /* floats in a vec */
+    VECS = 4,   /* vectors that are under way at a time */
+    BLOCK = LANES * VECS,
+};
 #define LOAD(from) (*(const vec *)(from))
 #define STORE(to, v) (*(vec *)(to) = (v))
 
@@ -43,7 +49,7 @@ enum { LANES = 16, VECS = 4, BLOCK = LANES * VECS };
 #endif
 
 #define MOVES(name) \
-    { #name, scale_copy_##name, reduce_##name, sum_##name }
+    { #name, scale_copy_##name, reduce_##name, fold_##name }
 static const struct move_set sets[] = {
     MOVES(generic),
 #if defined(__x86_64__)
@@ -82,7 +88,7 @@ void move_reduce(float *const *dest, int dests, const float *own, float own_scal
     widest()->reduce(dest, dests, own, own_scale, source, source_scale, length);
 }
 
-void move_sum(float *const *dest, int dests, const float *const *source, int n, float scale,
-              size_t length) {
-    widest()->sum(dest, dests, source, n, scale, length);
+void move_fold(float *const *dest, int dests, const float *const *source, int n, float scale,
+               size_t length) {
+    widest()->fold(dest, dests, source, n, scale, length);
 }

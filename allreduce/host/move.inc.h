@@ -1,9 +1,9 @@
-/* The loops of host/move.c, compiled once for each set of vector instructions: SUFFIX(name)
- * names the set's version, TARGET tells the compiler of the set.
+/* The loops of move.c, compiled once for each set of vector instructions: SUFFIX(name) is the
+ * set's version of a function, TARGET tells the compiler which set it is.
  *
- * `vec` is the compiler's own vector type; where the machine's vectors are narrower it makes
- * several of one. A function must not take or return one (the calling convention would depend on
- * the set), hence LOAD and STORE. */
+ * `vec` is the compiler's vector type; where the machine's vectors are narrower the compiler
+ * makes several of one. LOAD and STORE are macros because a function must not take or return a
+ * vec: its calling convention would depend on the set. */
 
 static TARGET void SUFFIX(scale_copy)(float *const *dest, int dests, const float *source,
                                       float scale, size_t length) {
@@ -35,15 +35,16 @@ static TARGET void SUFFIX(reduce)(float *const *dest, int dests, const float *ow
     }
 }
 
-/* fold_sum_float on blocks of BLOCK elements; returns how many elements it did. Inlined with a
- * constant n the terms live in registers. */
+/* fold_sum_float on blocks of BLOCK elements; returns how many elements it did. The first halving
+ * is done while the sources are loaded, so that half of the terms need a place. Inlined with a
+ * constant n, the loops unroll and the terms live in registers. */
 static inline TARGET __attribute__((always_inline)) size_t
-SUFFIX(sum_blocks)(float *const *dest, int dests, const float *const *source, int n, float scale,
-                   size_t length) {
+SUFFIX(fold_blocks)(float *const *dest, int dests, const float *const *source, int n, float scale,
+                    size_t length) {
     vec term[(MAX_DEVICES + 1) / 2][VECS];
     size_t i = 0;
     for (; i + BLOCK <= length; i += BLOCK) {
-        int half = (n + 1) / 2;
+        int half = fold_half(n);
         for (int r = 0; r < half; r++) {
             for (int v = 0; v < VECS; v++) {
                 term[r][v] = LOAD(source[r] + i + v * LANES) * scale;
@@ -51,7 +52,7 @@ SUFFIX(sum_blocks)(float *const *dest, int dests, const float *const *source, in
             }
         }
         for (int m = half; m > 1; m = half) {
-            half = (m + 1) / 2;
+            half = fold_half(m);
             for (int r = 0; r + half < m; r++)
                 for (int v = 0; v < VECS; v++)
                     term[r][v] += term[r + half][v];
@@ -63,14 +64,14 @@ SUFFIX(sum_blocks)(float *const *dest, int dests, const float *const *source, in
     return i;
 }
 
-static TARGET void SUFFIX(sum)(float *const *dest, int dests, const float *const *source, int n,
-                               float scale, size_t length) {
+static TARGET void SUFFIX(fold)(float *const *dest, int dests, const float *const *source, int n,
+                                float scale, size_t length) {
     size_t i;
     switch (n) {
-    case 2: i = SUFFIX(sum_blocks)(dest, dests, source, 2, scale, length); break;
-    case 3: i = SUFFIX(sum_blocks)(dest, dests, source, 3, scale, length); break;
-    case 4: i = SUFFIX(sum_blocks)(dest, dests, source, 4, scale, length); break;
-    default: i = SUFFIX(sum_blocks)(dest, dests, source, n, scale, length);
+    case 2: i = SUFFIX(fold_blocks)(dest, dests, source, 2, scale, length); break;
+    case 3: i = SUFFIX(fold_blocks)(dest, dests, source, 3, scale, length); break;
+    case 4: i = SUFFIX(fold_blocks)(dest, dests, source, 4, scale, length); break;
+    default: i = SUFFIX(fold_blocks)(dest, dests, source, n, scale, length);
     }
     for (; i < length; i++) {
         float term[MAX_DEVICES];

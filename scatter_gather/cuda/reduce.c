@@ -1,16 +1,17 @@
-/* Reduce-add on GPUs: one kernel on device 0's stream (device/cuda/kernels/sum.h, which
- * allreduce runs too) reads a range of all n arenas, adds in the fold order of base/fold.h in
- * registers, and writes device 0's. Where GPU 0 reaches a peer's memory it is read where it
- * lies; where it does not, the range is first copied into staging on device 0, by the driver
- * through the host, and read there. Either way the same bytes cross the same link and are
- * charged to it. */
+/* Reduce-add on GPUs: one kernel on device 0's stream, which allreduce runs too
+ * (device/cuda/kernels/sum.h). It reads a range of all n arenas, adds in fold order in registers,
+ * and writes device 0's arena.
+ *
+ * GPU 0 reads a peer's memory where it lies, if it can reach it. If it cannot, the driver first
+ * copies the range through the host into staging on device 0. Either way the same bytes cross the
+ * same link and are charged to it. */
 #include <string.h>
 
 #include "device/cuda/kernels/sum_launch.h"
 #include "scatter_gather/reduce_executor.h"
 
-/* Staging for those whose memory GPU 0 cannot read; and the kernel is loaded, before anything
- * may spin. */
+/* Allocates staging for the GPUs whose memory GPU 0 cannot read. Also loads the kernel, while
+ * nothing can wait on the GPU yet. */
 static int open_plan(struct reduce_plan *plan) {
     struct device_group *group = plan->group;
     struct cuda_device *first = (struct cuda_device *)group->device[0];
@@ -25,7 +26,7 @@ static int open_plan(struct reduce_plan *plan) {
     return OK;
 }
 
-/* Where device 0 reads device r's part of the range. */
+/* Sets *source to where device 0 reads device r's part of the range, after a copy if need be. */
 static int bring(const struct reduce_plan *plan, struct param_range range, int r,
                  const float **source) {
     struct device_group *group = plan->group;

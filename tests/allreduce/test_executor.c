@@ -72,7 +72,7 @@ Test(executor, all_vector_sets_give_the_same_bits, .timeout = 30) {
     for (int s = 0; s < move_set_count(); s++) {
         const struct move_set *set = move_set(s);
         for (int n = 1; n <= N; n++) {
-            set->sum(&dest, 1, source, n, 0.3f, LENGTH);
+            set->fold(&dest, 1, source, n, 0.3f, LENGTH);
             for (size_t i = 0; i < LENGTH; i++) {
                 float term[N];
                 for (int r = 0; r < n; r++)
@@ -194,11 +194,11 @@ Test(executor, threads_as_ranks, .timeout = 120) {
 /* ---- the choice ---- */
 
 Test(select, keeps_the_order_over_three_and_more, .timeout = 10) {
-    struct allreduce_link slow_words = {.name = "x", .word_us = 1000, .rank_gbs = 1, .all_gbs = 0};
-    struct allreduce_link own_links = {.name = "y", .word_us = 0.1, .rank_gbs = 10, .all_gbs = 0};
+    struct allreduce_link slow_flags = {.name = "x", .flag_us = 1000, .rank_gbs = 1, .all_gbs = 0};
+    struct allreduce_link own_links = {.name = "y", .flag_us = 0.1, .rank_gbs = 10, .all_gbs = 0};
     for (int n = 3; n <= 64; n++)
         for (size_t count = 1; count < (size_t)1 << 28; count *= 4) {
-            cr_assert(allreduce_keeps_order(allreduce_choose(n, count, 0, &slow_words, NULL, 0)));
+            cr_assert(allreduce_keeps_order(allreduce_choose(n, count, 0, &slow_flags, NULL, 0)));
             cr_assert(allreduce_keeps_order(allreduce_choose(n, count, 0, &own_links, NULL, 0)));
         }
 }
@@ -226,16 +226,16 @@ Test(select, fused_is_for_ranks_that_take_turns, .timeout = 10) {
 }
 
 Test(select, follows_the_formulas, .timeout = 10) {
-    struct allreduce_link link = {.name = "a bus", .word_us = 5, .rank_gbs = 10, .all_gbs = 0};
+    struct allreduce_link link = {.name = "a bus", .flag_us = 5, .rank_gbs = 10, .all_gbs = 0};
     char text[400];
-    /* Few bytes: the fewest words. Many: the fewest bytes. */
+    /* Few bytes: the fewest flags. Many: the fewest bytes. */
     cr_assert_eq(allreduce_choose(4, 4, 1, &link, text, sizeof text), ALLREDUCE_ONESHOT);
     cr_assert(strstr(text, "oneshot") && strstr(text, "16 B") && strstr(text, "4 ranks") &&
                   strstr(text, "a bus"),
               "%s", text);
     cr_assert_eq(allreduce_choose(4, 1 << 24, 0, &link, text, sizeof text), ALLREDUCE_DIRECT);
     cr_assert(strstr(text, "another order"), "%s", text);
-    /* direct: 2 words and 2 S = 128 MiB at 10 GB/s. */
+    /* direct: 2 flags and 2 S = 128 MiB at 10 GB/s. */
     double us = allreduce_cost(ALLREDUCE_DIRECT, 4, 1 << 24, &link);
     cr_assert_float_eq(us, 10 + 2.0 * (1 << 26) / 10e3, 1e-6);
     /* One bus for all: n times that. */
@@ -243,6 +243,6 @@ Test(select, follows_the_formulas, .timeout = 10) {
     us = allreduce_cost(ALLREDUCE_DIRECT, 4, 1 << 24, &link);
     cr_assert_float_eq(us, 10 + 8.0 * (1 << 26) / 10e3, 1e-6);
     cr_assert_eq(allreduce_choose(1, 100, 0, &link, text, sizeof text), ALLREDUCE_DIRECT);
-    cr_assert(allreduce_link_host(1).word_us < allreduce_link_host(64).word_us,
-              "more ranks than cores: words cost more");
+    cr_assert(allreduce_link_host(1).flag_us < allreduce_link_host(64).flag_us,
+              "more ranks than cores: flags cost more");
 }

@@ -174,7 +174,7 @@ Test(cuda_sum, equals_the_moves_of_the_host, .timeout = 60) {
         sum_align(&s);
         for (uint32_t t = 0; t < 32; t++)
             k_sum(&s, (struct place){0, 1, t, 32});
-        move_sum(&to, 1, s.source, (int)n, s.scale, LENGTH);
+        move_fold(&to, 1, s.source, (int)n, s.scale, LENGTH);
         cr_assert_arr_eq(got, want, sizeof got, "sum of %u", n);
     }
     s.sources = 2, s.first_scale = .3f, s.scale = .7f;
