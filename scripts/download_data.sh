@@ -1,23 +1,33 @@
 #!/usr/bin/env bash
-# Downloads the data sets that no package brings: scripts/download_data.sh [fashion-mnist] [mnist]     (default: both)
+# Downloads data sets: scripts/download_data.sh [fashion-mnist] [mnist]     (default: both)
 #
-# Files land unpacked in datasets/<name>/, where duet looks. The sha256 of the unpacked bytes must be right, whoever packed
-# them; what is already there and right is left alone. A file appears under its name only when it is whole.
-# DUET_DATA_URL names another folder to take the .gz files from (https://... or file://...), for mirrors.
+# Unpacked files go to datasets/NAME/, where duet looks for them. Each is checked by the sha256 of
+# its unpacked bytes; files that are there and right stay as they are. A file appears under its name
+# only when it is whole. DUET_DATA_URL names another folder that holds the .gz files, as
+# https://... or file://..., for mirrors.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
-# set | file | sha256 of the unpacked file
-table="fashion-mnist|train-images-idx3-ubyte|c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888
-fashion-mnist|train-labels-idx1-ubyte|bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9
-fashion-mnist|t10k-images-idx3-ubyte|5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b
-fashion-mnist|t10k-labels-idx1-ubyte|0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34
-mnist|train-images-idx3-ubyte|ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db
-mnist|train-labels-idx1-ubyte|65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5
-mnist|t10k-images-idx3-ubyte|0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7
-mnist|t10k-labels-idx1-ubyte|ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2"
+# set file sha256-of-the-unpacked-file, each on two lines
+table="
+fashion-mnist train-images-idx3-ubyte
+    c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888
+fashion-mnist train-labels-idx1-ubyte
+    bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9
+fashion-mnist t10k-images-idx3-ubyte
+    5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b
+fashion-mnist t10k-labels-idx1-ubyte
+    0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34
+mnist train-images-idx3-ubyte
+    ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db
+mnist train-labels-idx1-ubyte
+    65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5
+mnist t10k-images-idx3-ubyte
+    0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7
+mnist t10k-labels-idx1-ubyte
+    ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2"
 
-# Where each set may be had, tried in turn.
+# The addresses of each set, tried in turn.
 urls_of() {
     case $1 in
     fashion-mnist)
@@ -38,8 +48,9 @@ fail() {
 
 fetch() { # URL FILE
     if command -v curl >/dev/null; then
-        curl --fail --location --silent --show-error --connect-timeout 20 --max-time 900 --output "$2" "$1"
-    else # cannot read file://
+        curl --fail --location --silent --show-error --connect-timeout 20 --max-time 900 \
+            --output "$2" "$1"
+    else # it cannot read file://
         wget --quiet --timeout 20 --tries 2 --output-document "$2" "$1"
     fi
 }
@@ -63,15 +74,17 @@ get() { # SET FILE SHA256
         fi
         echo "  its sha256 is not the known one" >&2
     done
-    fail "no good copy of $1's $2: check the network, or put the four IDX files into datasets/$1 yourself"
+    fail "no good copy of $1's $2: check the network, or put the four IDX files into datasets/$1"
 }
 
-command -v curl >/dev/null || command -v wget >/dev/null || fail "neither curl nor wget: install one"
+command -v curl >/dev/null || command -v wget >/dev/null ||
+    fail "neither curl nor wget: install one"
 for name in "$@"; do
-    [[ $name == fashion-mnist || $name == mnist ]] || fail "unknown data set: $name: say fashion-mnist or mnist"
+    [[ $name == fashion-mnist || $name == mnist ]] ||
+        fail "unknown data set: $name: give fashion-mnist or mnist"
 done
 temporary=
-# Leaves neither a partial file nor a folder that this made and could not fill.
+# Removes partial files, and folders that this script made and could not fill.
 clean_up() {
     rm -rf "$temporary"
     rmdir datasets/fashion-mnist datasets/mnist datasets 2>/dev/null
@@ -82,9 +95,10 @@ trap 'exit 130' INT TERM HUP
 for name in "$@"; do
     mkdir -p "datasets/$name" || fail "cannot make the folder datasets/$name"
     rm -rf "$temporary"
-    temporary=$(mktemp -d "datasets/$name/.download.XXXXXX") || fail "cannot write to datasets/$name"
-    while IFS='|' read -r set file sum; do
+    temporary=$(mktemp -d "datasets/$name/.download.XXXXXX") ||
+        fail "cannot write to datasets/$name"
+    while read -r set file && read -r sum; do
         [[ $set == "$name" ]] && get "$set" "$file" "$sum"
-    done <<<"$table"
+    done <<<"${table#$'\n'}"
     echo "$name: complete in datasets/$name"
 done

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What `make install` does: PREFIX=... VERSION=... LIBS=... scripts/install.sh BUILD_DIR [DESTDIR]
+# The work of `make install`: PREFIX=... VERSION=... LIBS=... scripts/install.sh BUILD_DIR [DESTDIR]
 set -eu
 build=$1 root=${2:-}$PREFIX
 set -x

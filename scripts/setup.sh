@@ -1,35 +1,37 @@
 #!/usr/bin/env bash
 # Installs what Duet needs and this machine lacks: scripts/setup.sh [demo|test|ci]
 #
-# For Debian 12 and Ubuntu 24.04. Asks the package database once; says what it installs and why; does nothing, at once, if
-# all is there. A package that cannot be had is named together with what then does not work; only a missing compiler or
-# make is an error. `test` (the default) adds what the tests alone use. On systems without apt-get it says what to install.
+# For Debian 12 and Ubuntu 24.04. It asks the package database what is missing, says what it
+# installs and why, and ends at once where nothing is missing. For a package that cannot be
+# installed it says what will not work; only a missing compiler or make is an error. `test`, the
+# default, adds what the tests use, and `ci` what the checks of CI use. Without apt-get it says what
+# to install.
 set -u
 purpose=${1:-test}
 case $purpose in
 demo | test | ci) ;;
 *)
-    echo "setup.sh: unknown purpose: $purpose: say demo, test or ci" >&2
+    echo "setup.sh: unknown purpose: $purpose: give demo, test or ci" >&2
     exit 2
     ;;
 esac
 
-# package | why | what does not work without it ("!": nothing does)
+# package | what it is for | what does not work without it ("!": nothing works)
 table="gcc|the C compiler|!
 libc6-dev|the C library's headers|!
 make|runs the Makefile|!
 pkg-config|lets your own programs find libduet|pkg-config cannot tell your programs where libduet is
 zlib1g-dev|reads the gzip files of the data sets|data sets must be unpacked by hand (gunzip)
-dataset-fashion-mnist|60,000 training and 10,000 test pictures|use 'make data', --data-dir DIR or --dataset synthetic"
+dataset-fashion-mnist|60,000 training and 10,000 test pictures|use 'make data' or --data-dir DIR"
 [[ $purpose != demo ]] && table+="
 libcriterion-dev|the test framework|the tests run in the small runner of tests/harness/harness.h"
 
 [[ $purpose == ci ]] && table+="
 clang-format|checks the format of C files|the format is not checked
-clang|a second compiler, and libFuzzer|the build with clang is left out, fuzzing goes without coverage
+clang|a second compiler, and libFuzzer|no build with clang, and fuzzing goes without coverage
 libclang-rt-dev|libFuzzer and the sanitizers of clang|fuzzing goes without coverage"
 
-# A tool that is there is there, whatever package brought it (pkgconf, a hand-built gcc, the data by `make data`).
+# A tool counts as present whatever package it came from (pkgconf, a gcc built by hand).
 present() { # PACKAGE INSTALLED-LIST
     case $1 in
     gcc) command -v cc >/dev/null && command -v objcopy >/dev/null ;;
@@ -39,13 +41,13 @@ present() { # PACKAGE INSTALLED-LIST
     esac
 }
 
-# Sets missing to the packages of the table that are not there.
+# Sets `missing` to the packages of the table that are not installed.
 find_missing() {
     local installed package rest
     missing=()
-    # Names that dpkg does not know at all are reported on stderr and are simply not in the list.
-    installed=$(dpkg-query -W -f='${Package} ${db:Status-Status}\n' $(cut -d'|' -f1 <<<"$table") 2>/dev/null |
-        sed -n 's/ installed$//p')
+    # dpkg-query reports names that it does not know on stderr and leaves them out of the list.
+    installed=$(dpkg-query -W -f='${Package} ${db:Status-Status}\n' \
+        $(cut -d'|' -f1 <<<"$table") 2>/dev/null | sed -n 's/ installed$//p')
     while IFS='|' read -r package rest; do
         present "$package" "$installed" || missing+=("$package")
     done <<<"$table"
@@ -58,14 +60,16 @@ find_missing
 ((${#missing[@]} == 0)) && exit 0
 
 if ! command -v apt-get >/dev/null; then
-    # Other package systems: names differ and cannot be checked, so only the essentials are.
+    # Other systems name their packages differently, so only the essential tools are looked for.
     if command -v cc >/dev/null && command -v make >/dev/null && command -v objcopy >/dev/null; then
         for package in zlib1g-dev dataset-fashion-mnist libcriterion-dev; do
-            grep -q "^$package|" <<<"$table" && echo "setup: no apt-get here; if you lack $package ($(why $package)): $(without $package)"
+            grep -q "^$package|" <<<"$table" || continue
+            echo "setup: no apt-get here: without $package ($(why $package)): $(without $package)"
         done
         exit 0
     fi
-    echo "setup: no apt-get here: cannot install: by hand, get a C compiler with binutils, the C library's headers and make" >&2
+    echo "setup: no apt-get here: install a C compiler with binutils, the C library's headers and" \
+        "make by hand" >&2
     exit 1
 fi
 
@@ -80,7 +84,10 @@ if [[ $(id -u) != 0 ]]; then
         root=(sudo -n) # nobody could type the password
     fi
 fi
-apt() { "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=120 -o Acquire::Retries=2 "$@"; }
+apt() {
+    "${root[@]}" env DEBIAN_FRONTEND=noninteractive \
+        apt-get -q -o DPkg::Lock::Timeout=120 -o Acquire::Retries=2 "$@"
+}
 install() { apt install -y --no-install-recommends "$@"; }
 
 for package in "${missing[@]}"; do
@@ -89,9 +96,11 @@ done
 log=$(mktemp) || exit 1
 trap 'rm -f "$log"' EXIT
 if [[ ${root[*]} != false ]]; then
-    apt update >>"$log" 2>&1 || echo "setup: apt-get update failed: going on with the lists that are there"
-    # One by one if together fails: one name that cannot be had must not keep the others out.
-    install "${missing[@]}" >>"$log" 2>&1 || for package in "${missing[@]}"; do install "$package" >>"$log" 2>&1; done
+    apt update >>"$log" 2>&1 ||
+        echo "setup: apt-get update failed: going on with the lists that are there"
+    # If all together fail, one by one: a package that cannot be installed must not stop the others.
+    install "${missing[@]}" >>"$log" 2>&1 ||
+        for package in "${missing[@]}"; do install "$package" >>"$log" 2>&1; done
 fi
 
 find_missing
@@ -101,7 +110,8 @@ grep -E '^(E|Err|sudo):' "$log" | sort -u | tail -5 >&2
 for package in "${missing[@]}"; do
     lost=$(without "$package")
     if [[ $lost == '!' ]]; then
-        echo "setup: cannot install $package ($(why "$package")): nothing can be built: install it by hand" >&2
+        echo "setup: cannot install $package ($(why "$package")):" \
+            "nothing can be built without it: install it by hand" >&2
         status=1
     else
         echo "setup: cannot install $package ($(why "$package")): $lost" >&2

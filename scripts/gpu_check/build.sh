@@ -1,6 +1,7 @@
-# Builds all that the other parts run. Without Criterion, even where it is: its tests do not run under compute-sanitizer.
+# Builds everything that the other parts run. The tests are built without Criterion, since tests
+# with it do not run under compute-sanitizer.
 . scripts/gpu_check/common.sh
-# The make that started this hands down its job server, which a program in between cannot use; variables stay.
+# The flags of the make that started this contain its job server, which cannot be used from here.
 MAKEFLAGS=$(sed -E 's/(^| )(-j[0-9]*|--jobserver[^ ]*)//g' <<<"${MAKEFLAGS-}")
 export MAKEFLAGS
 make -k -j"$(jobs_here)" B="$B" ${EMULATED:+EMULATION=1} HAVE_CRITERION= all gpu-check-programs

@@ -1,19 +1,25 @@
-# Words that the parts of gpu_check.sh share; read by `.`. B is the build folder, WORK the folder of this run, which is
-# removed in the end, EMULATED not empty where CUDA is emulated, LIMIT the seconds after which a part is cut off.
+# What the parts of gpu_check.sh share; they source it. In the environment:
 #
-# A part prints what happened; its lines `note: ...` (the last one) and `target: WHAT | WANTED | MEASURED | reached` go into
-# the summary. It leaves $WORK/PART.json (JSON of a program, whole) and, by `check`, $WORK/PART.checks. It ends with
-# 0, with 77 where this machine has not what it needs, or with anything else.
+#     B         the build folder
+#     WORK      the folder of this run, which is removed at the end
+#     EMULATED  not empty where CUDA is emulated
+#     LIMIT     the seconds after which the part is cut off
+#
+# A part prints what happened. Its last line `note: ...` and all its lines `target: WHAT | WANTED |
+# MEASURED | reached` go into the summary. It may leave $WORK/PART.json, the JSON of a program, and
+# `check` adds to $WORK/PART.checks. Its exit status is 0 for success, 77 where this machine lacks
+# what the part needs, and anything else for a failure.
 PART=$(basename "$0" .sh)
 duet=$B/duet
-device=${GPU_CHECK_DEVICE:-cuda} # cpu: the parts themselves are tried, on emulated devices (tests/scripts/test_gpu_check.c)
+# cpu: the tests try the parts themselves on emulated devices (tests/scripts)
+device=${GPU_CHECK_DEVICE:-cuda}
 
 stop() {
     echo "gpu-check: $*" >&2
     exit 2
 }
 
-# A driver that does not answer holds nobody up for long.
+# Runs a command that asks the driver, which may not answer.
 soon() { timeout -k 5 20 "$@"; }
 
 not_here() {
@@ -21,14 +27,21 @@ not_here() {
     exit 77
 }
 
-# A string of JSON. What is no plain ASCII becomes a question mark, control characters spaces.
+# Prints a JSON string. Bytes beyond ASCII become question marks, control characters spaces.
 json_text() {
     local text
-    text=$(printf '%s' "$1" | LC_ALL=C tr '\200-\377' '?' | sed 's/\\/\\\\/g; s/"/\\"/g; s/\t/\\t/g; s/$/\\n/' | LC_ALL=C tr -d '\n' | LC_ALL=C tr '\001-\037\177' ' ')
+    text=$(printf '%s' "$1" | LC_ALL=C tr '\200-\377' '?' |
+        sed 's/\\/\\\\/g; s/"/\\"/g; s/\t/\\t/g; s/$/\\n/' |
+        LC_ALL=C tr -d '\n' | LC_ALL=C tr '\001-\037\177' ' ')
     printf '"%s"' "${text%\\n}"
 }
 
-# The lines of a file, with commas between.
+# Prints `true` if the command succeeds, else `false`.
+json_yes_no() { # COMMAND...
+    if "$@"; then echo true; else echo false; fi
+}
+
+# Prints the lines of a file with commas between them.
 json_join() { # FILE
     [[ -s $1 ]] && sed '$!s/$/,/' "$1"
 }
@@ -39,31 +52,33 @@ trim() {
     printf '%s' "${text%"${text##*[![:space:]]}"}"
 }
 
-# Cores, but no more than a build or a set of tests can use; nproc may be missing or count a whole server.
+# The number of cores, but no more than a build or a set of tests can use. nproc may be missing.
 jobs_here() {
     local n
     n=$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN 2>/dev/null || echo 4)
     echo $((n > 32 ? 32 : n))
 }
 
-# One thing looked at: printed, kept for the JSON, counted.
+# Prints the outcome of one check, keeps it for the JSON and counts it.
 bad=0 good=0
 check() { # ok|off NAME WORDS
     if [[ $1 == ok ]]; then good=$((good + 1)); else bad=$((bad + 1)); fi
     printf '%-4s %-46s %s\n' "$1" "$2" "$3"
-    echo "{\"check\": $(json_text "$2"), \"ok\": $([[ $1 == ok ]] && echo true || echo false), \"words\": $(json_text "$3")}" >>"$WORK/$PART.checks"
+    echo "{\"check\": $(json_text "$2"), \"ok\": $(json_yes_no test "$1" = ok)," \
+        "\"words\": $(json_text "$3")}" >>"$WORK/$PART.checks"
 }
-# The end of a part that is made of checks.
+# Ends a part that consists of checks.
 conclude() {
     echo "note: $good ok, $bad off"
     ((bad == 0 && good > 0))
 }
 
-# Pictures in files, drawn once for all parts: `full` as large as Fashion-MNIST, `small` for runs that shall be short.
+# Prints the folder of a data set, which is made once for all parts: `full` is as large as
+# Fashion-MNIST, `small` is for short runs.
 pictures() { # full|small
     local folder=$WORK/$1 count="60000 10000"
     [[ $1 == small ]] && count="2000 200"
-    [[ -n $EMULATED ]] && count="96 32" # the CPU does the GPU's work
+    [[ -n $EMULATED ]] && count="96 32" # the CPU does the work of the GPU
     [[ -e $folder/t10k-labels-idx1-ubyte ]] || "$B/bench/make_data" "$folder" $count || exit 1
     echo "$folder"
 }

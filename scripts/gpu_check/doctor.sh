@@ -1,5 +1,5 @@
-# The doctor's own table and JSON; it exits with 3 where something is off. A GPU that cannot be used is off too: auto would go
-# without. The libraries of CUDA need a real one.
+# duet doctor, which exits with 3 where something is off. --device cuda makes it count a GPU that
+# cannot be used; with auto it would go on without. Emulated runs leave out the libraries of CUDA.
 . scripts/gpu_check/common.sh
 words=(--device "$device")
 [[ -n $EMULATED ]] && words+=(--quick) && export DUET_CUBLAS=/emulated DUET_CUDNN=/emulated

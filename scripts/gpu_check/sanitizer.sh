@@ -1,7 +1,10 @@
-# Short forms under compute-sanitizer: memcheck finds accesses out of bounds, racecheck races in shared memory. Races between
-# blocks, processes and GPUs it does not see. Several at once: most of the time they load and patch kernels.
+# Short runs under compute-sanitizer: memcheck finds accesses out of bounds, racecheck finds races
+# in shared memory. It does not see races between blocks, processes and GPUs. Several run at once,
+# since most of their time they load and patch kernels.
 . scripts/gpu_check/common.sh
-tool=$(command -v compute-sanitizer || ls "${CUDA_HOME:-/usr/local/cuda}/bin/compute-sanitizer" 2>/dev/null) || not_here "no compute-sanitizer in PATH, CUDA_HOME or /usr/local/cuda"
+tool=$(command -v compute-sanitizer ||
+    ls "${CUDA_HOME:-/usr/local/cuda}/bin/compute-sanitizer" 2>/dev/null) ||
+    not_here "no compute-sanitizer in PATH, CUDA_HOME or /usr/local/cuda"
 SECONDS_EACH=75 SECONDS_TO_TELL=10 FOUND=86
 folder=$(pictures small) || exit 1
 train="$duet train --device cuda --data-dir $folder --batch-size 64 --steps 3 --quiet --timeout 60"
@@ -14,13 +17,15 @@ memcheck|recorded steps: cuda/test_graph|$B/tests/cuda/test_graph
 racecheck|lenet, single, no graph|$train --mode single --no-graph
 racecheck|convnet, single, no graph|$train --mode single --model convnet --no-graph"
 
-# All are told of before this part is cut off, so a form may have less time than it wants, or none.
+# Runs one form. The results of all must be printed before this part is cut off, so a form may get
+# less than SECONDS_EACH, or no time at all.
 run_form() { # NUMBER TOOL COMMAND...
     local number=$1 which=$2 begin=$SECONDS left=$((LIMIT - SECONDS_TO_TELL - SECONDS))
     shift 2
     ((left < SECONDS_EACH)) || left=$SECONDS_EACH
     if ((left > 0)); then
-        timeout -k 5 $left "$tool" --tool "$which" --target-processes all --error-exitcode $FOUND --print-limit 20 "$@"
+        timeout -k 5 $left "$tool" --tool "$which" --target-processes all \
+            --error-exitcode $FOUND --print-limit 20 "$@"
     else
         (exit 124)
     fi >"$WORK/form-$number" 2>&1
@@ -40,8 +45,9 @@ while IFS='|' read -r which name command; do
     read -r status seconds <"$WORK/form-$number.end"
     summary=$(grep -h 'ERROR SUMMARY\|RACECHECK SUMMARY' "$WORK/form-$number" | sed 's/^=* *//')
     words="status $status, $seconds s; $(sort <<<"$summary" | uniq -c | tr -s ' \n' ' ')"
-    # Without a summary the tool has looked at nothing; warnings are no errors to it.
-    if ((status == 0)) && [[ -n $summary ]] && ! grep -qv ' 0 errors$\| 0 hazards ' <<<"$summary"; then
+    # Without a summary the tool has checked nothing. It does not count warnings as errors.
+    if ((status == 0)) && [[ -n $summary ]] &&
+        ! grep -qv ' 0 errors$\| 0 hazards ' <<<"$summary"; then
         check ok "$which: $name" "$words"
     else
         ((status == 124 || status == 137)) && words="not done after $seconds s"

@@ -1,19 +1,25 @@
-# Training steps, as bench/step_perf measures and checks them: Duet's own kernels, and cuBLAS and cuDNN where they are found.
+# bench/step_perf measures and checks training steps, with Duet's own kernels, and with cuBLAS and
+# cuDNN where they are found.
 . scripts/gpu_check/common.sh
 words=(--batches 256,64,1024 --devices 4 --epochs 5)
 [[ -n $EMULATED ]] && words=(--batches 8 --devices 2 --epochs 3 --models mlp)
 folder=$(pictures full) || exit 1
 
-perf() { # NAME WORDS...: a table, and its JSON
+# Prints the table of one run and adds its JSON to the results.
+perf() { # NAME WORDS...
     local name=$1
     shift
-    "$B/bench/step_perf" --device "$device" --data-dir "$folder" --json "$WORK/step-$name.json" "$@" >"$WORK/step-$name.out" 2>&1
+    "$B/bench/step_perf" --device "$device" --data-dir "$folder" --json "$WORK/step-$name.json" \
+        "$@" >"$WORK/step-$name.out" 2>&1
     local status=$?
     cat "$WORK/step-$name.out"
     results+="${results:+, }\"$name\": $(cat "$WORK/step-$name.json" 2>/dev/null || echo null)"
     if ((status == 0)); then
-        check ok "steps, $name" "$(grep -c ' falls' "$WORK/step-$name.out") runs; LeNet single as a graph $(
-            awk '/^lenet +single .* graph / && !n++ { print $5 " us a step at batch " $3 }' "$WORK/step-$name.out")"
+        local graph='/^lenet +single .* graph / && !n++ { print $5 " us a step at batch " $3 }'
+        local runs lenet
+        runs=$(grep -c ' falls' "$WORK/step-$name.out")
+        lenet=$(awk "$graph" "$WORK/step-$name.out")
+        check ok "steps, $name" "$runs runs; LeNet single as a graph $lenet"
     else
         check off "steps, $name" "status $status: $(tail -n 1 "$WORK/step-$name.out")"
     fi
@@ -23,7 +29,8 @@ perf() { # NAME WORDS...: a table, and its JSON
 results=
 perf own "${words[@]}"
 if [[ $device == cuda && -z $EMULATED ]]; then
-    if "$duet" train --device cuda --cuda-math library --model mlp --steps 1 --quiet --data-dir "$folder" 2>"$WORK/step.err"; then
+    if "$duet" train --device cuda --cuda-math library --model mlp --steps 1 --quiet \
+        --data-dir "$folder" 2>"$WORK/step.err"; then
         perf library --cuda-math library --batches 256 --devices 0 --epochs 4
     else
         echo "--cuda-math library: not here: $(cat "$WORK/step.err")"

@@ -1,74 +1,6 @@
-/* make gpu-check, as far as a machine without a GPU can try it: that its results are whole and
- * true whatever its parts do, with parts made up here; and that its own parts notice what they
- * are there for, on emulated devices and with commands that misbehave. The emulated CUDA build
- * runs the same on CUDA's side. */
-#include "tests/cli/json.h"
-
-#ifdef CUDA_EMULATION
-#define DEVICE "cuda"
-#else
-#define DEVICE "cpu"
-#endif
-
-/* In a folder of its own: p/ for parts, b/ as build folder with the real programs, out/ for
- * results. EMULATION: there need be no GPU. */
-static void make_place(void) {
-    char path[2 * PATH_MAX], build[PATH_MAX];
-    cli_folder_make();
-    cr_assert_not_null(realpath(cli_program, path));
-    strcpy(build, cli_program);
-    *strrchr(build, '/') = 0;
-    cr_assert(mkdir("p", 0777) == 0 && mkdir("b", 0777) == 0 &&
-              symlink(cli_program, "b/duet") == 0);
-    snprintf(path, sizeof path, "%s/bench", build);
-    cr_assert_eq(symlink(path, "b/bench"), 0);
-    cr_assert_not_null(getcwd(build, sizeof build));
-    snprintf(path, sizeof path, "%s/b", build);
-    setenv("B", path, 1);
-    snprintf(path, sizeof path, "%s/out", build);
-    setenv("OUT", path, 1);
-    snprintf(path, sizeof path, "%s/p", build);
-    setenv("GPU_CHECK_PARTS", path, 1);
-    setenv("GPU_CHECK_DEVICE", DEVICE, 1);
-    setenv("EMULATION", "1", 1);
-    setenv("TMPDIR", build, 1);
-    unsetenv("CUDA_VISIBLE_DEVICES");
-    snprintf(cli_program, sizeof cli_program, "%.*s/scripts/gpu_check.sh", PATH_MAX - 1,
-             cli_root_path);
-}
-
-/* As cli_run, but what a part killed was handed to this test, and may still be on its way out. */
-static void run_to_end(struct cli *c, const char *parts) {
-    cli_start(c, "%s", parts);
-    cli_wait_beside(c, 1);
-    cr_assert(cli_nobody_left(CLI_LEFT_SECONDS), "left a process: %s", c->out);
-}
-
-static void put_script(const char *path, const char *text) {
-    unlink(path);
-    FILE *f = fopen(path, "w");
-    cr_assert_not_null(f, "%s", path);
-    fputs(text, f);
-    fclose(f);
-    chmod(path, 0755);
-}
-
-/* The one result file of this ending whose name ends in `tail`, "" for a day's first. */
-static const char *result(const char *tail, const char *ending) {
-    static char name[PATH_MAX];
-    char expression[128];
-    int found = 0;
-    snprintf(expression, sizeof expression,
-             "^gpu_check-[A-Za-z0-9-]+-20[0-9][0-9]-[0-9][0-9]-[0-9][0-9]%s\\.%s$", tail, ending);
-    DIR *folder = opendir("out");
-    cr_assert_not_null(folder, "no results");
-    for (struct dirent *entry; (entry = readdir(folder));)
-        if (matches(entry->d_name, expression))
-            found++, snprintf(name, sizeof name, "out/%.200s", entry->d_name);
-    closedir(folder);
-    cr_assert_eq(found, 1, "%d files like %s", found, expression);
-    return name;
-}
+/* make gpu-check on a machine without a GPU: whatever the parts do, its results are whole and true.
+ * The parts are made up here; test_gpu_check_parts tries the real ones. */
+#include "tests/scripts/gpu_check.h"
 
 static struct json *part_at(struct json *root, int i, const char *name, const char *state) {
     char path[32];
@@ -79,7 +11,7 @@ static struct json *part_at(struct json *root, int i, const char *name, const ch
     return (struct json *)part;
 }
 
-/* What a program may print, to be found again in the JSON. */
+/* Text that a program may print; it must come back from the JSON. */
 #define NASTY "\"quoted\" back\\slash \t tab \001 \033[31m 12 \xc2\xb5s {\"a\": [1,"
 
 Test(gpu_check, whatever_parts_do_the_results_are_whole, .timeout = 60, .init = make_place,
@@ -161,7 +93,7 @@ Test(gpu_check, all_passed_is_status_0_and_nothing_is_overwritten, .timeout = 60
     result("", "json"); /* the first is still there */
 }
 
-/* Not here alone is no success: nothing was shown to work. */
+/* Only parts that are not here: that is no success, since nothing was shown to work. */
 Test(gpu_check, nothing_looked_at_is_no_success, .timeout = 60, .init = make_place,
      .fini = cli_folder_remove) {
     struct cli c;
@@ -172,8 +104,8 @@ Test(gpu_check, nothing_looked_at_is_no_success, .timeout = 60, .init = make_pla
     cli_free(&c);
 }
 
-/* A part that hangs takes its children along, also those in process groups of their own, as
- * `timeout` and `set -m` make them; and what no time is left for is said. */
+/* A part that hangs is ended together with its children, also those in process groups of their
+ * own, as `timeout` and `set -m` make them. A part for which no time is left is reported. */
 Test(gpu_check, a_part_that_hangs_is_cut_off, .timeout = 60, .init = make_place,
      .fini = cli_folder_remove) {
     struct cli c;
@@ -229,185 +161,4 @@ Test(gpu_check, emulated_results_stay_in_the_build_folder, .timeout = 60, .init 
     cli_run(&c, "doctor");
     cr_expect(c.status == 0 && strstr(c.out, "/b/gpu_check/gpu_check-"), "%s", c.out);
     cli_free(&c);
-}
-
-/* ---- the parts themselves ---- */
-
-static struct json *run_real(const char *part, int status) {
-    struct cli c;
-    unsetenv("GPU_CHECK_PARTS");
-    if (system("rm -rf out")) cr_assert_fail();
-    run_to_end(&c, part);
-    cr_assert_eq(c.status, status, "%d: %s%s", c.status, c.out, c.err);
-    cli_free(&c);
-    return json_of(result("", "json"));
-}
-
-Test(gpu_check, demo_and_steps_on_this_machine, .timeout = 240, .init = make_place,
-     .fini = cli_folder_remove) {
-    struct json *root = run_real("step demo", 0);
-    const struct json *run = json_at(root, "parts/0/results/own/runs/0");
-    cr_expect(json_double(run, "us_per_step") > 0 &&
-              json_double(run, "loss_last") < json_double(run, "loss_first"));
-    cr_expect(strstr(json_text(root, "parts/1/checks/1/words"), "identical"));
-    json_free(root);
-}
-
-/* b/duet becomes a script around the real one, "$DUET". */
-static void wrap(const char *text) {
-    char script[PATH_MAX + 1024], real[PATH_MAX];
-    cr_assert_not_null(realpath(
-        strcmp(getenv("DUET") ? getenv("DUET") : "", "") ? getenv("DUET") : "b/duet", real));
-    setenv("DUET", real, 1);
-    snprintf(script, sizeof script, "#!/usr/bin/env bash\n%s\n", text);
-    put_script("b/duet", script);
-}
-
-/* Of the script alone, which is the same beside every build. */
-static void skip_where_short(void) {
-    if (test_short()) cr_skip_test("short form: the script is tried beside the plain build");
-}
-
-/* As on a bare machine: a demo of other pictures, and its table says so. The part alone, since
- * the script would first ask for a GPU. */
-Test(gpu_check, without_a_data_set_pictures_are_synthetic, .timeout = 240, .init = make_place,
-     .fini = cli_folder_remove) {
-    struct cli c;
-    char command[2 * PATH_MAX];
-    skip_where_short();
-    wrap("[[ $* == *synthetic* ]] || { echo 'duet: no data set' >&2; exit 1; }\n"
-         "exec \"$DUET\" \"$@\" --model mlp --mlp-hidden 8 --batch-size 16 --steps 2 --epochs 1");
-    snprintf(command, sizeof command, "%s/scripts/gpu_check/demo.sh", cli_root_path);
-    cr_assert_eq(chdir(cli_root_path), 0); /* where the script starts its parts */
-    strcpy(cli_program, "/usr/bin/env");
-    setenv("WORK", getenv("OUT"), 1);
-    cr_assert_eq(mkdir(getenv("OUT"), 0777), 0);
-    cli_run(&c, "bash %s", command);
-    cr_expect_eq(c.status, 0, "%d: %s%s", c.status, c.out, c.err);
-    cr_expect(
-        matches(c.out, "^no data set on this machine") && matches(c.out, "^mlp on synthetic, ") &&
-            matches(c.out,
-                    "^ok +demo on 4 devices, synthetic pictures +DP and DDP identical to single"),
-        "%s", c.out);
-    cli_free(&c);
-}
-
-static int checks_off(const struct json *root, const char *words) {
-    int off = 0;
-    const struct json *checks = json_at(root, "parts/0/checks");
-    for (const struct json *check = checks->child; check; check = check->next) {
-        if (json_at(check, "ok")->integer) continue;
-        off++;
-        cr_expect(strstr(json_text(check, "words"), words), "%s: not '%s' but '%s'",
-                  json_text(check, "check"), words, json_text(check, "words"));
-    }
-    return off;
-}
-
-Test(gpu_check, kills_end_well, .timeout = 240, .init = make_place, .fini = cli_folder_remove) {
-    struct json *root = run_real("kill", 0);
-    cr_expect_eq(json_at(root, "parts/0/checks")->count, 7);
-    json_free(root);
-}
-
-/* What kill.sh is there to find: another status, a second line, a process that stays, memory
- * that stays. */
-Test(gpu_check, kills_that_end_badly_are_noticed, .timeout = 300, .init = make_place,
-     .fini = cli_folder_remove) {
-    skip_where_short();
-    static const char *const wrappers[][2] = {
-        {"\"$DUET\" \"$@\"; exit 9", "status 9, not 137"},
-        {"echo 'duet: more' >&2; exec \"$DUET\" \"$@\"", "not one line with"},
-        {"sleep 300 & exec \"$DUET\" \"$@\"", "left processes "},
-        {"echo epoch 2/; exit 137", "no process of rank "}};
-    setenv("GPU_CHECK_KILLS", "rank", 1);
-    for (int i = 0; i < 4; i++) {
-        wrap(wrappers[i][0]);
-        struct json *root = run_real("kill", 1);
-        cr_expect_eq(checks_off(root, wrappers[i][1]), 2, "%s", wrappers[i][0]);
-        json_free(root);
-    }
-}
-
-/* Puts p/ before all other programs. */
-static void tools_first(void) {
-    char path[2 * PATH_MAX], here[PATH_MAX];
-    cr_assert_not_null(getcwd(here, sizeof here));
-    snprintf(path, sizeof path, "%s/p:%s", here, getenv("PATH"));
-    setenv("PATH", path, 1);
-}
-
-/* compute-sanitizer with another verdict in each turn. One that looked at nothing, or hung, has
- * not found nothing. */
-Test(gpu_check, sanitizers_words_are_read, .timeout = 120, .init = make_place,
-     .fini = cli_folder_remove) {
-    static const struct {
-        const char *says, *words;
-        int off; /* -1: some, by how many cores there are */
-    } turns[] = {{"echo '========= ERROR SUMMARY: 0 errors'; [[ $2 == memcheck ]] || "
-                  "echo '========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)'",
-                  "", 0},
-                 {"echo '========= ERROR SUMMARY: 2 errors'; exit 86", "status 86", 7},
-                 {":", "status 0, ", 7},
-                 {"[[ $2 == memcheck ]] && echo '========= ERROR SUMMARY: 0 errors' || "
-                  "echo '========= RACECHECK SUMMARY: 1 hazard displayed (0 errors, 1 warning)'",
-                  "1 hazard", 2},
-                 {"[[ $* == *'mode dp'* ]] && sleep 100; echo '========= ERROR SUMMARY: 0 errors'",
-                  "not done after ", -1}};
-    tools_first();
-    for (size_t i = 0; i < sizeof turns / sizeof *turns; i++) {
-        char text[512];
-        /* what ended is told, though time is short */
-        if (i == 4) setenv("GPU_CHECK_SECONDS", "22", 1);
-        snprintf(text, sizeof text, "#!/usr/bin/env bash\n%s\n", turns[i].says);
-        put_script("p/compute-sanitizer", text);
-        struct json *root = run_real("sanitizer", turns[i].off ? 1 : 0);
-        cr_expect_eq(json_at(root, "parts/0/checks")->count, 7, "%s", turns[i].says);
-        cr_expect_str_eq(json_text(root, "parts/0/state"), turns[i].off ? "failed" : "passed");
-        int off = checks_off(root, turns[i].words);
-        cr_expect(turns[i].off < 0 ? off > 0 : off == turns[i].off, "%s: %d", turns[i].says, off);
-        json_free(root);
-    }
-}
-
-/* A test that hangs is named before the part is cut off, and the others count. */
-Test(gpu_check, a_test_that_hangs_is_named, .timeout = 60, .init = make_place,
-     .fini = cli_folder_remove) {
-    static const char good[] = "#!/usr/bin/env bash\necho '[====] Synthesis: Tested: 2 | Passing: "
-                               "2 | Failing: 0 | Crashing: 0'\n";
-    cr_assert_eq(mkdir("b/tests", 0777), 0);
-    put_script("b/tests/test_good", good);
-    put_script("b/tests/test_hangs", "#!/usr/bin/env bash\nsleep 100\n");
-    setenv("TESTS", "test_good test_hangs", 1);
-    setenv("GPU_CHECK_SECONDS", "14", 1);
-    struct json *root = run_real("tests", 1);
-    cr_expect_str_eq(json_text(root, "parts/0/state"), "failed");
-    cr_expect_str_eq(json_text(root, "parts/0/note"), "2 passed, 1 failed");
-    cr_expect(strstr(json_text(root, "parts/0/log_end"), "test_hangs"), "%s",
-              json_text(root, "parts/0/log_end"));
-    json_free(root);
-}
-
-Test(gpu_check, gpu_memory_that_stays_is_noticed, .timeout = 240, .init = make_place,
-     .fini = cli_folder_remove) {
-    skip_where_short();
-    put_script("p/nvidia-smi",
-               "#!/usr/bin/env bash\n[[ $1 == --query-gpu=memory.used ]] || exit 1\n"
-               "echo >>${0%/*}/asked\nwc -l <${0%/*}/asked | awk '{ print $1 * 1000 }'\n");
-    tools_first();
-    setenv("GPU_CHECK_KILLS", "rank|DP", 1);
-    struct json *root = run_real("kill", 1);
-    cr_expect_eq(checks_off(root, "MiB in use, 1000 before"), 3);
-    json_free(root);
-}
-
-/* As where a GPU is cut into parts: the driver then gives no number. */
-Test(gpu_check, without_a_number_of_the_driver_memory_is_asked_elsewhere, .timeout = 60,
-     .init = make_place, .fini = cli_folder_remove) {
-    put_script("p/nvidia-smi", "#!/usr/bin/env bash\necho '[N/A]'\n");
-    tools_first();
-    setenv("GPU_CHECK_KILLS", "single", 1);
-    struct json *root = run_real("kill", 0);
-    cr_expect_eq(json_at(root, "parts/0/checks")->count, 1);
-    json_free(root);
 }
