@@ -77,8 +77,8 @@ static int read_word(const char *flag, char *out, size_t bytes, const char *text
 }
 
 static int read_math(const char *text, enum device_math *math) {
-    *math = strcmp(text, "library") ? DEVICE_HOST_KERNELS_OWN : DEVICE_HOST_KERNELS_LIBRARY;
-    return *math == DEVICE_HOST_KERNELS_OWN && strcmp(text, "own")
+    *math = strcmp(text, "library") ? DEVICE_MATH_OWN : DEVICE_MATH_LIBRARY;
+    return *math == DEVICE_MATH_OWN && strcmp(text, "own")
                ? fail(ERR_USAGE, "--cuda-math: %s: there are own and library", text)
                : OK;
 }
@@ -284,7 +284,7 @@ static void find_targets(const struct measured *m, int runs, struct target targe
     for (int i = 0; i < runs; i++) {
         const struct run_config *c = &m[i].config;
         /* the defaults are what counts */
-        if (c->tf32 || c->cuda_math == DEVICE_HOST_KERNELS_LIBRARY) continue;
+        if (c->tf32 || c->cuda_math == DEVICE_MATH_LIBRARY) continue;
         if (m[i].code || strcmp(m[i].kind, "cuda") || !m[i].graph || strcmp(c->model, "lenet") ||
             c->batch_size != 256)
             continue;
@@ -314,8 +314,7 @@ static void write_run(struct json_writer *w, const struct measured *m) {
     json_string(w, "device_kind", m->kind);
     json_boolean(w, "graph", m->graph);
     json_boolean(w, "tf32", m->config.tf32);
-    json_string(w, "cuda_math",
-                m->config.cuda_math == DEVICE_HOST_KERNELS_LIBRARY ? "library" : "own");
+    json_string(w, "cuda_math", m->config.cuda_math == DEVICE_MATH_LIBRARY ? "library" : "own");
     json_number(w, "us_per_step", m->us);
     json_number(w, "us_per_step_least", m->least_us);
     json_number(w, "us_per_step_most", m->most_us);
@@ -400,7 +399,7 @@ static int run(int argc, char **argv) {
     printf(
         "# %d epochs, the first warms up; time of a step: median of the others, least, most%s%s\n",
         o.base.epochs,
-        o.base.cuda_math == DEVICE_HOST_KERNELS_LIBRARY ? "; products by cuBLAS and cuDNN" : "",
+        o.base.cuda_math == DEVICE_MATH_LIBRARY ? "; products by cuBLAS and cuDNN" : "",
         o.base.tf32 ? "; tf32" : "");
     printf("# model  mode     batch  how       us/step      least       most    epoch s    "
            "images/s first step s  loss\n");

@@ -60,9 +60,9 @@ static int read_virtual(const struct flag *flag, const char *text, struct run_co
 
 static int read_math(const struct flag *flag, const char *text, struct run_config *config) {
     if (!strcmp(text, "own"))
-        config->cuda_math = DEVICE_HOST_KERNELS_OWN;
+        config->cuda_math = DEVICE_MATH_OWN;
     else if (!strcmp(text, "library"))
-        config->cuda_math = DEVICE_HOST_KERNELS_LIBRARY;
+        config->cuda_math = DEVICE_MATH_LIBRARY;
     else
         return fail(ERR_USAGE, "%s: '%s': there are own and library", flag->name, text);
     return OK;

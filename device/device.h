@@ -36,7 +36,7 @@ enum device_kind { DEVICE_HOST, DEVICE_HOST_LATE, DEVICE_CUDA };
 
 /* Who multiplies on a GPU: Duet's own kernels, or cuBLAS and, where it is found, cuDNN
  * (device/cuda/library.h). */
-enum device_math { DEVICE_HOST_KERNELS_OWN, DEVICE_HOST_KERNELS_LIBRARY };
+enum device_math { DEVICE_MATH_OWN, DEVICE_MATH_LIBRARY };
 
 struct device_config {
     enum device_kind kind;

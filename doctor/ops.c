@@ -64,9 +64,9 @@ static int library_kernels(struct doctor *d, int first) {
     if (d->kind != DEVICE_CUDA || first >= OP_COUNT + PRODUCTS) return OK;
     int from = first > OP_COUNT ? first - OP_COUNT : 0;
     doctor_step(d, OP_COUNT + from, "cuda: products by libraries");
-    d->math = DEVICE_HOST_KERNELS_LIBRARY;
+    d->math = DEVICE_MATH_LIBRARY;
     int code = doctor_open(d, 0, DEVICE_BYTES, 1, &bed.device);
-    d->math = DEVICE_HOST_KERNELS_OWN;
+    d->math = DEVICE_MATH_OWN;
     /* Libraries that are not installed are no failure. Those that are installed but cannot be used
      * are: --cuda-math library would fail with this error text. */
     if (code) {

@@ -107,7 +107,7 @@ static int open_libraries(struct cuda_math *math, struct cuda_stream *s) {
 
 int cuda_math_open(struct cuda_stream *s) {
     s->math = NULL; /* own kernels */
-    if (s->head.device->config.math == DEVICE_HOST_KERNELS_OWN) return OK;
+    if (s->head.device->config.math == DEVICE_MATH_OWN) return OK;
     s->math = calloc(1, sizeof *s->math);
     if (!s->math)
         return fail(ERR_MEMORY, "out of host memory: the libraries of %s", s->head.device->name);

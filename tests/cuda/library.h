@@ -48,7 +48,7 @@ static inline struct fake_log *cudnn(void) {
 static inline struct device_config library_config(int tf32) {
     struct device_config config = test_config(DEVICE_CUDA, 0);
     config.memory_bytes = 256 << 20;
-    config.math = DEVICE_HOST_KERNELS_LIBRARY;
+    config.math = DEVICE_MATH_LIBRARY;
     config.allow_tf32 = tf32;
     use_fakes();
     return config;

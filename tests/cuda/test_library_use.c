@@ -186,14 +186,14 @@ Test(cuda_library_use, one_call_a_segment, .timeout = 60) {
     float grads[NET_WEIGHTS];
     double losses[MAX_DEVICES];
     net_data_make(&data, 4, sizes, 4);
-    run_job(DEVICE_HOST_KERNELS_LIBRARY, 1, grads, losses);
+    run_job(DEVICE_MATH_LIBRARY, 1, grads, losses);
     cr_assert_eq(cublas()->calls[0], 3 * 2 * 3, "of the 3 that are not empty");
     for (int pass = 0; pass < 3; pass++)
         cr_assert_eq(cudnn()->calls[pass], 3 * 2, "pass %d", pass);
     for (int i = 0; i < 18; i++)
         cr_assert(cudnn()->batch[i % 6] != 37 && cudnn()->batch[i % 6] > 0, "a call of %d samples",
                   cudnn()->batch[i % 6]);
-    run_job(DEVICE_HOST_KERNELS_OWN, 1, grads, losses);
+    run_job(DEVICE_MATH_OWN, 1, grads, losses);
     cr_assert_eq(cublas()->calls[0], 18, "own kernels call nobody");
 }
 
@@ -204,9 +204,9 @@ Test(cuda_library_use, the_same_bits_on_any_number_of_devices, .timeout = 120) {
     float one[NET_WEIGHTS], many[NET_WEIGHTS], own[NET_WEIGHTS];
     double loss_one[MAX_DEVICES], loss_many[MAX_DEVICES], loss_own[MAX_DEVICES], want[NET_WEIGHTS];
     net_data_make(&data, 4, sizes, 4);
-    run_job(DEVICE_HOST_KERNELS_LIBRARY, 1, one, loss_one);
+    run_job(DEVICE_MATH_LIBRARY, 1, one, loss_one);
     for (int w = 2; w <= 4; w *= 2) {
-        run_job(DEVICE_HOST_KERNELS_LIBRARY, w, many, loss_many);
+        run_job(DEVICE_MATH_LIBRARY, w, many, loss_many);
         cr_assert_arr_eq(one, many, sizeof one, "gradients on 1 and %d devices differ", w);
         cr_assert_arr_eq(loss_one, loss_many, 4 * sizeof *loss_one,
                          "losses on 1 and %d devices differ", w);
@@ -214,7 +214,7 @@ Test(cuda_library_use, the_same_bits_on_any_number_of_devices, .timeout = 120) {
     cr_assert_eq(cublas()->unaligned + cudnn()->unaligned + cublas()->lost + cublas()->mistakes +
                      cudnn()->mistakes,
                  0);
-    run_job(DEVICE_HOST_KERNELS_OWN, 1, own, loss_own);
+    run_job(DEVICE_MATH_OWN, 1, own, loss_own);
     for (int i = 0; i < NET_WEIGHTS; i++)
         want[i] = own[i];
     cr_assert_lt(distance(one, want, NET_WEIGHTS), 1e-5, "both maths are within rounding");
