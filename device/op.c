@@ -3,39 +3,9 @@
 #include "device/op.h"
 
 const char *op_name(enum op op) {
-    static const char *const names[OP_COUNT] = {
-        [OP_TO_N16] = "to n16",
-        [OP_TO_PLAIN] = "to plain",
-        [OP_CONV2D_FORWARD] = "conv2d forward",
-        [OP_CONV2D_BACKWARD_DATA] = "conv2d backward data",
-        [OP_CONV2D_BACKWARD_WEIGHT] = "conv2d backward weight",
-        [OP_LINEAR_FORWARD] = "linear forward",
-        [OP_LINEAR_BACKWARD_DATA] = "linear backward data",
-        [OP_LINEAR_BACKWARD_WEIGHT] = "linear backward weight",
-        [OP_RELU_FORWARD] = "relu forward",
-        [OP_RELU_BACKWARD] = "relu backward",
-        [OP_AVG_POOL_FORWARD] = "avg pool forward",
-        [OP_AVG_POOL_BACKWARD] = "avg pool backward",
-        [OP_MAX_POOL_FORWARD] = "max pool forward",
-        [OP_MAX_POOL_BACKWARD] = "max pool backward",
-        [OP_DROPOUT_FORWARD] = "dropout forward",
-        [OP_DROPOUT_BACKWARD] = "dropout backward",
-        [OP_LOG_SOFTMAX_FORWARD] = "log_softmax forward",
-        [OP_LOG_SOFTMAX_BACKWARD] = "log_softmax backward",
-        [OP_NLL_FORWARD] = "nll forward",
-        [OP_NLL_BACKWARD] = "nll backward",
-        [OP_CROSS_ENTROPY_FORWARD] = "cross entropy forward",
-        [OP_CROSS_ENTROPY_BACKWARD] = "cross entropy backward",
-        [OP_LOSS_SUM] = "loss sum",
-        [OP_FILL] = "fill",
-        [OP_ADD] = "add",
-        [OP_SCALE] = "scale",
-        [OP_SGD] = "sgd",
-        [OP_ADADELTA] = "adadelta",
-        [OP_ADAM] = "adam",
-        [OP_HASH] = "hash",
-        [OP_GATHER_SAMPLES] = "gather samples",
-    };
+#define NAME_TEXT(NAME, name, text) [OP_##NAME] = text,
+    static const char *const names[OP_COUNT] = {DEVICE_OPS(NAME_TEXT)};
+#undef NAME_TEXT
     return (unsigned)op < OP_COUNT ? names[op] : "unknown op";
 }
 

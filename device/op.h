@@ -1,56 +1,76 @@
-/* Operations: what a device can compute. One enum, one argument struct, one table per kind of
- * device.
+/* Operations: what a device can compute. One enum, one argument struct, one table of kernels per
+ * kind of device.
  *
- * An op is launched on a stream with launch() (device.h); the arguments are copied at the call,
- * so the caller's struct may go at once, but the memory behind the tensors is read and written
- * only when the stream gets there. What changes from step to step (1/B, learning rate, step
- * number) is read from the step block in device memory, so that a recorded sequence of launches
- * can be replayed.
+ * An op is launched on a stream with launch() of device/device.h. The arguments are copied at the
+ * call, so the caller's struct may go at once; the memory behind the tensors is read and written
+ * only when the stream gets there. What changes from step to step (1/B, the learning rate, the
+ * number of the step) is read from the step block in device memory, so that a recorded sequence
+ * of launches can be replayed.
  *
- * Shapes: N samples, C channels, H x W pixels, O output channels, P x Q output pixels, K inputs,
- * M outputs. "[same]" = any shape. Tensors are float32 PLAIN unless said. Outputs are
- * overwritten, never added to, unless said. Outputs may not overlap inputs unless said.
+ * Shapes: N samples, C channels, H x W pixels, O output channels, P x Q output pixels, K inputs
+ * and M outputs of a linear layer. [any] is any shape, the same for all operands of the op.
+ * Tensors are float32 in PLAIN layout unless the table says otherwise. Outputs are overwritten,
+ * not added to, and may not overlap inputs, unless the table says otherwise. "-" is no operand,
+ * "momentum|-" one that may be left out.
  *
- *   op                        in[0]        in[1]        in[2]      out[0]         out[1]       p
- *   TO_N16                    x (N,..)     -            -          y N16          -            - (one segment; pad lanes 0)
- *   TO_PLAIN                  x N16        -            -          y (N,..)       -            - (one segment)
- *   CONV2D_FORWARD            x (N,C,H,W)  w (O,C,k,k)  b (O)      y (N,O,P,Q)    -            conv
- *   CONV2D_BACKWARD_DATA      dy           w            -          dx             -            conv
- *   CONV2D_BACKWARD_WEIGHT    x            dy           -          dw             db           conv    one segment a launch
- *   LINEAR_FORWARD            x (N,K)      w            b (M)      y (N,M)        -            linear
- *   LINEAR_BACKWARD_DATA      dy           w            -          dx             -            linear
- *   LINEAR_BACKWARD_WEIGHT    x            dy           -          dw             db           linear  one segment a launch
- *   RELU_FORWARD              x [same]     -            -          y (may be x)   -            -
- *   RELU_BACKWARD             y [same]     dy           -          dx (may be dy) -            -       dx = y > 0 ? dy : 0
- *   AVG_POOL_FORWARD          x (N,C,H,W)  -            -          y (N,C,P,Q)    -            pool
- *   AVG_POOL_BACKWARD         dy           -            -          dx             -            pool
- *   MAX_POOL_FORWARD          x            -            -          y              -            pool
- *   MAX_POOL_BACKWARD         x            dy           -          dx             -            pool    first of equal maxima wins
- *   DROPOUT_FORWARD           x [same]     -            -          y (may be x)   -            dropout one segment a launch
- *   DROPOUT_BACKWARD          dy           -            -          dx (may be dy) -            dropout the same mask, made again
- *   LOG_SOFTMAX_FORWARD       x (N,M)      -            -          y (N,M)        -            -       PLAIN only, row-wise
- *   LOG_SOFTMAX_BACKWARD      y            dy           -          dx             -            -       PLAIN only
- *   NLL_FORWARD               logp (N,M)   labels I32   -          loss F64 (N)   hits I32 (N) loss    PLAIN only
- *   NLL_BACKWARD              logp         labels       dloss|-    dlogp (N,M)    -            loss    PLAIN only
- *   CROSS_ENTROPY_FORWARD     x (N,M)      labels I32   -          loss F64 (N)   hits I32 (N) loss    PLAIN only
- *   CROSS_ENTROPY_BACKWARD    x            labels       dloss|-    dx (N,M)       -            loss    PLAIN only
- *   LOSS_SUM                  loss F64 (N) hits I32 (N) -          F64 (R,S)      I64 (R,S)    loss    one segment: row step->slot
- *   FILL                      -            -            -          y              -            fill
- *   ADD                       x [same]     -            -          y (y += x)     -            -
- *   SCALE                     -            -            -          y (y *= f)     -            fill
- *   SGD                       grad         -            -          value          momentum|-   sgd
- *   ADADELTA                  grad [same]  -            -          value          moments (count,2)      decay
- *   ADAM                      grad [same]  -            -          value          moments (count,2)      decay
- *   HASH                      x F32        -            -          U64 (R,cols)   -            hash    row step->slot
- *   GATHER_SAMPLES            U8 (R,C,H,W) labels U8(R) index I32(N) x (N,C,H,W)  labels I32(N) gather
- *   CONVOLUTION IN N16: x, y, dx, dy in N16; w, b, dw, db always PLAIN. LINEAR the same: x is (N,K) in N16 = [group][K][16].
+ *   op                        in[0]         in[1]         in[2]     out[0]         out[1]
+ *   TO_N16                    x (N,..)      -             -         y N16          -
+ *   TO_PLAIN                  x N16         -             -         y (N,..)       -
+ *   CONV2D_FORWARD            x (N,C,H,W)   w (O,C,k,k)   b (O)     y (N,O,P,Q)    -
+ *   CONV2D_BACKWARD_DATA      dy            w             -         dx             -
+ *   CONV2D_BACKWARD_WEIGHT    x             dy            -         dw             db
+ *   LINEAR_FORWARD            x (N,K)       w             b (M)     y (N,M)        -
+ *   LINEAR_BACKWARD_DATA      dy            w             -         dx             -
+ *   LINEAR_BACKWARD_WEIGHT    x             dy            -         dw             db
+ *   RELU_FORWARD              x [any]       -             -         y (may be x)   -
+ *   RELU_BACKWARD             y [any]       dy            -         dx (may be dy) -
+ *   AVG_POOL_FORWARD          x (N,C,H,W)   -             -         y (N,C,P,Q)    -
+ *   AVG_POOL_BACKWARD         dy            -             -         dx             -
+ *   MAX_POOL_FORWARD          x             -             -         y              -
+ *   MAX_POOL_BACKWARD         x             dy            -         dx             -
+ *   DROPOUT_FORWARD           x [any]       -             -         y (may be x)   -
+ *   DROPOUT_BACKWARD          dy            -             -         dx (may be dy) -
+ *   LOG_SOFTMAX_FORWARD       x (N,M)       -             -         y (N,M)        -
+ *   LOG_SOFTMAX_BACKWARD      y             dy            -         dx             -
+ *   NLL_FORWARD               logp (N,M)    labels I32(N) -         loss F64 (N)   hits I32 (N)
+ *   NLL_BACKWARD              logp          labels        dloss|-   dlogp (N,M)    -
+ *   CROSS_ENTROPY_FORWARD     x (N,M)       labels I32(N) -         loss F64 (N)   hits I32 (N)
+ *   CROSS_ENTROPY_BACKWARD    x             labels        dloss|-   dx (N,M)       -
+ *   LOSS_SUM                  loss F64 (N)  hits I32 (N)  -         F64 (R,S)      I64 (R,S)
+ *   FILL                      -             -             -         y = value      -
+ *   ADD                       x [any]       -             -         y += x         -
+ *   SCALE                     -             -             -         y *= value     -
+ *   SGD                       grad [any]    -             -         value          momentum|-
+ *   ADADELTA                  grad [any]    -             -         value          moments (n,2)
+ *   ADAM                      grad [any]    -             -         value          moments (n,2)
+ *   HASH                      x [any]       -             -         U64 (R,S)      -
+ *   GATHER_SAMPLES            U8 (R,C,H,W)  labels U8 (R) index (N) x (N,C,H,W)    labels I32 (N)
  *
- * "hits" is 1 where the largest score is the label's (first of equals), else 0. moments: the two
- * running means of each element side by side, zero before the first update. ADADELTA: of g^2 and
- * of d^2, d being what the update took before the learning rate; ADAM: of g and of g^2.
- * GATHER_SAMPLES makes a batch of a data set that lies on the device: row n of x are the pixels
- * of picture index[n], each the float that gather_pixel says. An index outside of 0..R-1 reads
- * nothing: the row is NaN and its label -1, of which the losses make NaN in turn. */
+ * Notes to the table:
+ *
+ * - N16 layout (device/tensor.h): the activations x, y, dx, dy of CONV2D, LINEAR, RELU, the pools
+ *   and DROPOUT may all lie in N16, then w, b, dw and db stay PLAIN. A linear layer's x (N,K)
+ *   lies as [group][K][16]. Softmax and the losses take PLAIN alone. FILL, ADD and SCALE take
+ *   either layout. TO_N16 writes zeros into the lanes past the last sample.
+ * - One segment a launch: TO_N16, TO_PLAIN, CONV2D_BACKWARD_WEIGHT, LINEAR_BACKWARD_WEIGHT,
+ *   DROPOUT and LOSS_SUM. They sum over samples, or need a sample's place in its segment.
+ * - RELU_BACKWARD: dx = y > 0 ? dy : 0. MAX_POOL_BACKWARD: the first of equal maxima gets dy.
+ *   DROPOUT_BACKWARD makes the mask of the forward pass again.
+ * - hits is 1 where the largest score is the label's (the first of equals), else 0.
+ * - LOSS_SUM and HASH write one number into a log of R rows: row step->slot, column p.*.column.
+ * - moments: the two running means of each element side by side, zero before the first update.
+ *   ADADELTA keeps those of g^2 and d^2, d being the change before the learning rate; ADAM those
+ *   of g and g^2. n is the number of elements of value.
+ * - GATHER_SAMPLES makes a batch from a data set that lies on the device: row n of x holds the
+ *   pixels of picture index[n] (I32), each the float of gather_pixel. An index outside 0..R-1
+ *   reads nothing: its row is NaN and its label -1, from which the losses make NaN in turn.
+ *
+ * To add an op: its rows in the table above and in DEVICE_OPS, and its arguments (this file); its
+ * flops (op.c), its operands and how their shapes relate (op_check.c); the reference kernel
+ * reference_NAME (host/kernels/reference_*.c), which serves emulated devices at once; a kernel for
+ * GPUs (cuda/kernels); a check in doctor/ops_more.c; its operands in tests/device/test_op.c and
+ * tests/cuda/test_emulated_ops.c. The compiler names the switches over all ops that lack it. A fast kernel
+ * (host/kernels/n16*.inc.h) may follow. */
 #ifndef DEVICE_OP_H
 #define DEVICE_OP_H
 
@@ -60,80 +80,86 @@
 extern "C" {
 #endif
 
-enum op {
-    OP_TO_N16,
-    OP_TO_PLAIN,
-    OP_CONV2D_FORWARD,
-    OP_CONV2D_BACKWARD_DATA,
-    OP_CONV2D_BACKWARD_WEIGHT,
-    OP_LINEAR_FORWARD,
-    OP_LINEAR_BACKWARD_DATA,
-    OP_LINEAR_BACKWARD_WEIGHT,
-    OP_RELU_FORWARD,
-    OP_RELU_BACKWARD,
-    OP_AVG_POOL_FORWARD,
-    OP_AVG_POOL_BACKWARD,
-    OP_MAX_POOL_FORWARD,
-    OP_MAX_POOL_BACKWARD,
-    OP_DROPOUT_FORWARD,
-    OP_DROPOUT_BACKWARD,
-    OP_LOG_SOFTMAX_FORWARD,
-    OP_LOG_SOFTMAX_BACKWARD,
-    OP_NLL_FORWARD,
-    OP_NLL_BACKWARD,
-    OP_CROSS_ENTROPY_FORWARD,
-    OP_CROSS_ENTROPY_BACKWARD,
-    OP_LOSS_SUM,
-    OP_FILL,
-    OP_ADD,
-    OP_SCALE,
-    OP_SGD,
-    OP_ADADELTA,
-    OP_ADAM,
-    OP_HASH,
-    OP_GATHER_SAMPLES,
-    OP_COUNT
-};
+/* The list of all ops: its name in enum op, in kernels (reference_NAME), and in messages. */
+// clang-format off
+#define DEVICE_OPS(OP) \
+    OP(TO_N16,                 to_n16,                  "to n16") \
+    OP(TO_PLAIN,               to_plain,                "to plain") \
+    OP(CONV2D_FORWARD,         conv2d_forward,          "conv2d forward") \
+    OP(CONV2D_BACKWARD_DATA,   conv2d_backward_data,    "conv2d backward data") \
+    OP(CONV2D_BACKWARD_WEIGHT, conv2d_backward_weight,  "conv2d backward weight") \
+    OP(LINEAR_FORWARD,         linear_forward,          "linear forward") \
+    OP(LINEAR_BACKWARD_DATA,   linear_backward_data,    "linear backward data") \
+    OP(LINEAR_BACKWARD_WEIGHT, linear_backward_weight,  "linear backward weight") \
+    OP(RELU_FORWARD,           relu_forward,            "relu forward") \
+    OP(RELU_BACKWARD,          relu_backward,           "relu backward") \
+    OP(AVG_POOL_FORWARD,       avg_pool_forward,        "avg pool forward") \
+    OP(AVG_POOL_BACKWARD,      avg_pool_backward,       "avg pool backward") \
+    OP(MAX_POOL_FORWARD,       max_pool_forward,        "max pool forward") \
+    OP(MAX_POOL_BACKWARD,      max_pool_backward,       "max pool backward") \
+    OP(DROPOUT_FORWARD,        dropout_forward,         "dropout forward") \
+    OP(DROPOUT_BACKWARD,       dropout_backward,        "dropout backward") \
+    OP(LOG_SOFTMAX_FORWARD,    log_softmax_forward,     "log_softmax forward") \
+    OP(LOG_SOFTMAX_BACKWARD,   log_softmax_backward,    "log_softmax backward") \
+    OP(NLL_FORWARD,            nll_forward,             "nll forward") \
+    OP(NLL_BACKWARD,           nll_backward,            "nll backward") \
+    OP(CROSS_ENTROPY_FORWARD,  cross_entropy_forward,   "cross entropy forward") \
+    OP(CROSS_ENTROPY_BACKWARD, cross_entropy_backward,  "cross entropy backward") \
+    OP(LOSS_SUM,               loss_sum,                "loss sum") \
+    OP(FILL,                   fill,                    "fill") \
+    OP(ADD,                    add,                     "add") \
+    OP(SCALE,                  scale,                   "scale") \
+    OP(SGD,                    sgd,                     "sgd") \
+    OP(ADADELTA,               adadelta,                "adadelta") \
+    OP(ADAM,                   adam,                    "adam") \
+    OP(HASH,                   hash,                    "hash") \
+    OP(GATHER_SAMPLES,         gather_samples,          "gather samples")
+// clang-format on
+
+#define DEVICE_OP_ENUM(NAME, name, text) OP_##NAME,
+enum op { DEVICE_OPS(DEVICE_OP_ENUM) OP_COUNT };
+#undef DEVICE_OP_ENUM
 const char *op_name(enum op op); /* "conv2d forward": static storage */
 
-/* Floating point operations of one launch (a multiply-add counts 2), from the shapes; 0 for
- * moves. */
 struct op_args;
+
+/* Floating point operations of one launch, counted from the shapes: a multiply-add is 2, a move
+ * of data 0. */
 double op_flops(enum op op, const struct op_args *args);
 
-/* What changes from step to step; lies in device memory, written once a step on the compute
- * stream. */
+/* What changes from step to step. It lies in device memory and is written once a step on the
+ * compute stream. */
 struct step_block {
-    uint64_t seed; /* dropout */
-    uint64_t step; /* global step from 0; dropout */
-    /* what a sample's loss weighs: 1/B, B the samples of this global batch */
-    float weight;
+    uint64_t seed; /* of dropout's masks */
+    uint64_t step; /* global step from 0, of dropout's masks */
+    float weight;  /* of a sample's loss: 1/B, B the samples of this global batch */
     float learning_rate;
     int32_t first_update; /* 1 before the first update: momentum starts as the gradient */
     int32_t slot;         /* row of the logs (loss, hits, hashes) that this step writes */
-    float adam_rate;      /* learning rate / (1 - beta1^t), t the number of this update, from 1, */
-    float adam_root;      /* and sqrt(1 - beta2^t): nn/optimizer.h fills them in */
+    float adam_rate;      /* learning rate / (1 - beta1^t), t the number of this update, from 1 */
+    float adam_root;      /* sqrt(1 - beta2^t), with the same t; nn/optimizer.h fills in both */
 };
 
+/* P = (H + 2 * padding - k) / stride + 1, Q alike. */
 struct conv_args {
     int stride, padding;
-}; /* P = (H + 2*padding - k) / stride + 1 */
-/* 0: w (M,K), PyTorch's Linear; 1: w (K,M), d2l's X @ W */
-struct linear_args {
-    int weight_is_in_out;
 };
+struct linear_args {
+    int weight_is_in_out; /* 0: w is (M,K), as PyTorch's Linear; 1: w is (K,M), as d2l's X @ W */
+};
+/* Pools know no padding: P = (H - size) / stride + 1, Q alike. */
 struct pool_args {
     int size, stride;
-}; /* no padding; P = (H - size) / stride + 1 */
-/* element = sample in segment * sample_count + plain index */
-struct dropout_args {
-    float p;
-    int layer, v;
 };
-/* enum reduction; LOSS_SUM: column of the log */
+/* The mask's element is sample in the segment * sample_count + index in the plain sample. */
+struct dropout_args {
+    float p; /* the probability that an element is dropped */
+    int layer;
+    int v; /* the virtual device of the segment */
+};
 struct loss_args {
-    int reduction;
-    int column;
+    int reduction; /* enum reduction */
+    int column;    /* LOSS_SUM: column of the log */
 };
 struct fill_args {
     float value;
@@ -141,15 +167,16 @@ struct fill_args {
 struct sgd_args {
     float momentum, weight_decay;
 };
+/* ADADELTA and ADAM: g += weight_decay * value. */
 struct decay_args {
     float weight_decay;
-}; /* ADADELTA, ADAM: g += weight_decay * value */
+};
 struct hash_args {
-    int column;
+    int column; /* of the log */
 };
 struct gather_args {
-    float mean, std;
-}; /* std 0: pixels stay in 0..1 */
+    float mean, std; /* std 0: pixels stay in 0..1 */
+};
 
 /* PyTorch's defaults, each rounded to float once from double, as PyTorch rounds its scalars. */
 #define ADADELTA_RHO 0.9
@@ -158,16 +185,16 @@ struct gather_args {
 #define ADAM_BETA2 0.999
 #define ADAM_EPSILON 1e-8
 
-/* The float of a byte, as torchvision has it: byte / 255, then (x - mean) / std. The loader's
- * table holds these very numbers, and the kernels of every kind of device give their bits. */
+/* The float of a pixel's byte, as torchvision computes it: byte / 255, then (x - mean) / std. The
+ * loader's table holds these numbers, and the kernels of every kind of device give the same
+ * bits. */
 static inline float gather_pixel(const struct gather_args *p, unsigned char byte) {
     float x = (float)byte / 255.0f;
     return p->std > 0 ? (x - p->mean) / p->std : x;
 }
 
-/* How row losses become the loss. MEAN: times step->weight. SUM: weight 1. NONE: row i's
- * gradient is times dloss[i] (in[2], F32 (N)). The row loss itself (out[0] of FORWARD) is
- * unweighted and in double. */
+/* What the gradient of row i's loss is multiplied by: MEAN: step->weight, SUM: 1, NONE: dloss[i]
+ * (in[2], F32 (N)). The row losses themselves (out[0] of FORWARD) carry no weight. */
 enum reduction { REDUCE_MEAN, REDUCE_SUM, REDUCE_NONE };
 
 struct op_args {
@@ -188,19 +215,26 @@ struct op_args {
     } p;
 };
 
-/* A kernel of the host: runs to its end in the calling thread. Shapes were checked at launch. */
+/* A kernel of the host. It runs to its end in the calling thread; launch() has checked the
+ * shapes. */
 typedef void host_kernel(const struct op_args *args);
 
-/* The host's two tables (device/host/kernels): the plain reference of every op, row-major, the
- * judge; and the fast table, whose entries take what LAYOUT_N16 touches and fast versions of the
- * rest (NULL: the reference serves). `isa` is "avx512", "avx2", "generic" or NULL for the best
- * this CPU has; the bits are the same for all of them. */
+/* The host's two tables of kernels (device/host/kernels).
+ *
+ * The reference of every op is plain C in the order of the formula; it judges all other kernels.
+ * Its elementwise kernels take either layout, the others PLAIN alone. The fast table serves both
+ * layouts; NULL: there is no fast kernel, the reference serves. `isa` is "avx512", "avx2",
+ * "generic", or NULL for the best that this CPU has; NULL comes back for every op where the CPU
+ * lacks the named one. The bits are the same whichever is chosen. */
 extern host_kernel *const host_reference_kernels[OP_COUNT];
 host_kernel *host_fast_kernel(enum op op, const char *isa);
 
-/* ERR_USAGE-free internal check: shapes and layouts of `args` are those of the table above;
- * ERR_FAILED names the op and the operand. Called by launch() for every kind of device. */
+/* Are types, shapes, layouts and overlaps of `args` those of the table above? ERR_FAILED names
+ * the op and the operand. launch() asks for every kind of device. */
 int op_check(enum op op, const struct op_args *args);
+
+/* 1: an operand lies in N16. */
+int op_takes_n16(const struct op_args *args);
 
 #ifdef __cplusplus
 }

@@ -153,6 +153,11 @@ static int want(enum op op, const char *name, const struct tensor *t, int rank, 
                 name, shape_text(t, is), shape_text(&wanted, should));
 }
 
+/* A vector of `count` elements: biases, labels, row losses. */
+static int want_vector(enum op op, const char *name, const struct tensor *t, int count) {
+    return want(op, name, t, 1, count, 0, 0, 0);
+}
+
 static int want_layout(enum op op, const char *name, const struct tensor *t,
                        const struct tensor *other) {
     if (t->layout == other->layout && t->groups == other->groups) return OK;
@@ -184,7 +189,7 @@ static int check_conv(enum op op, const struct tensor *x, const struct tensor *w
                     op_name(op), k, k, x->dims[2], x->dims[3], p->padding);
     CHECK(want(op, backward ? "dy" : "y", y, 4, x->dims[0], w->dims[0], height / p->stride + 1,
                width / p->stride + 1));
-    if (b) CHECK(want(op, backward ? "db" : "b", b, 1, w->dims[0], 0, 0, 0));
+    if (b) CHECK(want_vector(op, backward ? "db" : "b", b, w->dims[0]));
     return want_layout(op, backward ? "dy" : "y", y, x);
 }
 
@@ -195,7 +200,7 @@ static int check_linear(enum op op, const struct tensor *x, const struct tensor 
     CHECK(want(op, op == OP_LINEAR_BACKWARD_WEIGHT ? "dw" : "w", w, 2, p->weight_is_in_out ? k : m,
                p->weight_is_in_out ? m : k, 0, 0));
     CHECK(want(op, backward ? "dy" : "y", y, 2, x->dims[0], m, 0, 0));
-    if (b) CHECK(want(op, backward ? "db" : "b", b, 1, m, 0, 0, 0));
+    if (b) CHECK(want_vector(op, backward ? "db" : "b", b, m));
     return want_layout(op, backward ? "dy" : "y", y, x);
 }
 
@@ -224,16 +229,16 @@ static int check_loss_backward(enum op op, const struct op_args *a) {
                     op_name(op), none ? "missing" : "given");
     if (a->p.loss.reduction == REDUCE_MEAN && !a->step)
         return fail(ERR_FAILED, "%s: the mean needs the step block: it holds 1/B", op_name(op));
-    CHECK(want(op, "labels", &a->in[1], 1, n, 0, 0, 0));
-    if (none) CHECK(want(op, "dloss", &a->in[2], 1, n, 0, 0, 0));
+    CHECK(want_vector(op, "labels", &a->in[1], n));
+    if (none) CHECK(want_vector(op, "dloss", &a->in[2], n));
     return want_same(op, "out[0]", &a->out[0], &a->in[0]);
 }
 
 static int check_loss_forward(enum op op, const struct op_args *a) {
     int n = a->in[0].dims[0];
-    CHECK(want(op, "labels", &a->in[1], 1, n, 0, 0, 0));
-    CHECK(want(op, "loss", &a->out[0], 1, n, 0, 0, 0));
-    return want(op, "hits", &a->out[1], 1, n, 0, 0, 0);
+    CHECK(want_vector(op, "labels", &a->in[1], n));
+    CHECK(want_vector(op, "loss", &a->out[0], n));
+    return want_vector(op, "hits", &a->out[1], n);
 }
 
 static int check_column(enum op op, int column, const struct tensor *log) {
@@ -249,9 +254,9 @@ static int check_gather(enum op op, const struct op_args *a) {
     if (!(std >= 0 && std - std == 0 && mean - mean == 0))
         return fail(ERR_FAILED, "%s: mean %g, std %g: must be numbers, std above 0, or 0 for none",
                     op_name(op), mean, std);
-    CHECK(want(op, "labels", &a->in[1], 1, images->dims[0], 0, 0, 0));
+    CHECK(want_vector(op, "labels", &a->in[1], images->dims[0]));
     CHECK(want(op, "x", &a->out[0], 4, n, images->dims[1], images->dims[2], images->dims[3]));
-    return want(op, "labels of x", &a->out[1], 1, n, 0, 0, 0);
+    return want_vector(op, "labels of x", &a->out[1], n);
 }
 
 static int check_relations(enum op op, const struct op_args *a) {
@@ -298,7 +303,7 @@ static int check_relations(enum op op, const struct op_args *a) {
     case OP_NLL_BACKWARD:
     case OP_CROSS_ENTROPY_BACKWARD: return check_loss_backward(op, a);
     case OP_LOSS_SUM:
-        CHECK(want(op, "hits", &in[1], 1, in[0].dims[0], 0, 0, 0));
+        CHECK(want_vector(op, "hits", &in[1], in[0].dims[0]));
         CHECK(want_same(op, "hits of the log", &out[1], &out[0]));
         return check_column(op, a->p.loss.column, &out[0]);
     case OP_SGD:
@@ -318,6 +323,15 @@ static int check_relations(enum op op, const struct op_args *a) {
     case OP_COUNT: break;
     }
     return OK;
+}
+
+int op_takes_n16(const struct op_args *args) {
+    int n16 = 0;
+    for (int i = 0; i < 3; i++)
+        n16 |= args->in[i].data && args->in[i].layout == LAYOUT_N16;
+    for (int i = 0; i < 2; i++)
+        n16 |= args->out[i].data && args->out[i].layout == LAYOUT_N16;
+    return n16;
 }
 
 static int overlap(const struct tensor *a, const struct tensor *b) {

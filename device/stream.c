@@ -100,9 +100,17 @@ static int check_tensors(struct device *device, enum op op, const char *operand,
     return OK;
 }
 
+/* Kernels of a device that keeps activations plain know no other layout. */
+static int check_layout(const struct device *device, enum op op, const struct op_args *args) {
+    if (device->layout != LAYOUT_PLAIN || !op_takes_n16(args)) return OK;
+    return fail(ERR_FAILED, "%s on %s: an operand in N16: this device takes plain tensors only",
+                op_name(op), device->name);
+}
+
 static int check_and_launch(struct stream *stream, enum op op, const struct op_args *args) {
     struct device *device = stream->device;
     CHECK(op_check(op, args));
+    CHECK(check_layout(device, op, args));
     if (device->config.check_operands) {
         CHECK(check_tensors(device, op, "in", args->in, 3));
         CHECK(check_tensors(device, op, "out", args->out, 2));

@@ -25,17 +25,8 @@ int cuda_end(struct cuda_stream *s) {
     return cuda_span_end(s);
 }
 
-static int any_n16(const struct tensor *t, int count) {
-    for (int i = 0; i < count; i++)
-        if (t[i].data && t[i].layout == LAYOUT_N16) return 1;
-    return 0;
-}
-
 int cuda_launch(struct stream *stream, enum op op, const struct op_args *args) {
     struct cuda_stream *s = (struct cuda_stream *)stream;
-    if (any_n16(args->in, 3) || any_n16(args->out, 2))
-        return fail(ERR_FAILED, "%s on %s: an operand in N16: a GPU's tensors are plain",
-                    op_name(op), stream->device->name);
     CHECK(cuda_begin(s, op_name(op), 0, s->head.spans.on ? op_flops(op, args) : 0));
     CHECK(cuda_launch_op(s, op, args));
     return cuda_end(s);

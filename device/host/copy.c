@@ -18,23 +18,11 @@ static int run_kernel(void *args) {
     return OK;
 }
 
-static int any_n16(const struct op_args *args) {
-    for (int i = 0; i < 3; i++)
-        if (args->in[i].data && args->in[i].layout == LAYOUT_N16) return 1;
-    for (int i = 0; i < 2; i++)
-        if (args->out[i].data && args->out[i].layout == LAYOUT_N16) return 1;
-    return 0;
-}
-
 int host_launch(struct stream *stream, enum op op, const struct op_args *args) {
     struct host_stream *s = (struct host_stream *)stream;
     struct host_device *device = (struct host_device *)stream->device;
     struct command c;
     struct kernel_call *call = (struct kernel_call *)c.args;
-    if (device->head.layout == LAYOUT_PLAIN && any_n16(args))
-        return fail(ERR_FAILED,
-                    "%s on %s: an operand in N16: the reference kernels know plain layout only",
-                    op_name(op), device->head.name);
     call->kernel = device->kernels[op];
     call->op = op;
     call->args = *args;

@@ -41,17 +41,6 @@ struct target {
     uint64_t position, number;
 };
 
-void sticky_set(struct sticky_error *error, int code, const char *text) {
-    if (atomic_exchange(&error->taken, 1)) return;
-    snprintf(error->text, sizeof error->text, "%s", text);
-    atomic_store_explicit(&error->code, code, memory_order_release);
-}
-
-int sticky_get(struct sticky_error *error) {
-    int code = atomic_load_explicit(&error->code, memory_order_acquire);
-    return code ? fail(code, "%s", error->text) : OK;
-}
-
 int host_event_create(struct device *device, struct event **out) {
     struct host_event *e = calloc(1, sizeof *e);
     if (!e) return fail(ERR_MEMORY, "out of host memory: an event of %s", device->name);

@@ -20,23 +20,6 @@
 
 enum { RING_START = 64 };
 
-int host_cond_init(pthread_cond_t *cond) {
-    pthread_condattr_t attributes;
-    int code = pthread_condattr_init(&attributes);
-    if (!code) {
-        code = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-        if (!code) code = pthread_cond_init(cond, &attributes);
-        pthread_condattr_destroy(&attributes);
-    }
-    return code ? fail_errno(ERR_FAILED, code, "condition variable of a device: could not be made")
-                : OK;
-}
-
-void host_cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t deadline) {
-    struct timespec until = {(time_t)(deadline / 1000000000), (long)(deadline % 1000000000)};
-    pthread_cond_timedwait(cond, lock, &until);
-}
-
 void host_facts(const struct host_stream *stream, const char *name, uint64_t bytes,
                 struct span *facts) {
     const struct stream *s = &stream->head;

@@ -11,14 +11,6 @@ static int refuse_n16(enum op op) {
     return fail(ERR_FAILED, "%s: a GPU has no N16 layout: use plain tensors on cuda", op_name(op));
 }
 
-static int is_n16(const struct op_args *args) {
-    for (int i = 0; i < 3; i++)
-        if (args->in[i].data && args->in[i].layout != LAYOUT_PLAIN) return 1;
-    for (int i = 0; i < 2; i++)
-        if (args->out[i].data && args->out[i].layout != LAYOUT_PLAIN) return 1;
-    return 0;
-}
-
 static int enqueue_op(struct cuda_stream *stream, enum op op, const struct op_args *args) {
     switch (op) {
     case OP_CONV2D_FORWARD:
@@ -58,7 +50,7 @@ static int enqueue_op(struct cuda_stream *stream, enum op op, const struct op_ar
 }
 
 int cuda_launch_op(struct cuda_stream *stream, enum op op, const struct op_args *args) {
-    if (is_n16(args)) return refuse_n16(op);
+    if (op_takes_n16(args)) return refuse_n16(op);
     CHECK(cuda_library_takes(stream, op) ? cuda_library_enqueue(stream, op, args)
                                          : enqueue_op(stream, op, args));
     CUDA_STREAM_CHECK(stream, cudaGetLastError(), op_name(op));

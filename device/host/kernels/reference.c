@@ -1,36 +1,5 @@
-/* The table of the reference kernels: which function is which op. */
+/* The table of the reference kernels: reference_NAME serves the op of that name. */
 #include "device/host/kernels/reference.h"
 
-host_kernel *const host_reference_kernels[OP_COUNT] = {
-    [OP_TO_N16] = reference_to_n16,
-    [OP_TO_PLAIN] = reference_to_plain,
-    [OP_CONV2D_FORWARD] = reference_conv2d_forward,
-    [OP_CONV2D_BACKWARD_DATA] = reference_conv2d_backward_data,
-    [OP_CONV2D_BACKWARD_WEIGHT] = reference_conv2d_backward_weight,
-    [OP_LINEAR_FORWARD] = reference_linear_forward,
-    [OP_LINEAR_BACKWARD_DATA] = reference_linear_backward_data,
-    [OP_LINEAR_BACKWARD_WEIGHT] = reference_linear_backward_weight,
-    [OP_RELU_FORWARD] = reference_relu_forward,
-    [OP_RELU_BACKWARD] = reference_relu_backward,
-    [OP_AVG_POOL_FORWARD] = reference_avg_pool_forward,
-    [OP_AVG_POOL_BACKWARD] = reference_avg_pool_backward,
-    [OP_MAX_POOL_FORWARD] = reference_max_pool_forward,
-    [OP_MAX_POOL_BACKWARD] = reference_max_pool_backward,
-    [OP_DROPOUT_FORWARD] = reference_dropout_forward,
-    [OP_DROPOUT_BACKWARD] = reference_dropout_backward,
-    [OP_LOG_SOFTMAX_FORWARD] = reference_log_softmax_forward,
-    [OP_LOG_SOFTMAX_BACKWARD] = reference_log_softmax_backward,
-    [OP_NLL_FORWARD] = reference_nll_forward,
-    [OP_NLL_BACKWARD] = reference_nll_backward,
-    [OP_CROSS_ENTROPY_FORWARD] = reference_cross_entropy_forward,
-    [OP_CROSS_ENTROPY_BACKWARD] = reference_cross_entropy_backward,
-    [OP_LOSS_SUM] = reference_loss_sum,
-    [OP_FILL] = reference_fill,
-    [OP_ADD] = reference_add,
-    [OP_SCALE] = reference_scale,
-    [OP_SGD] = reference_sgd,
-    [OP_ADADELTA] = reference_adadelta,
-    [OP_ADAM] = reference_adam,
-    [OP_HASH] = reference_hash,
-    [OP_GATHER_SAMPLES] = reference_gather_samples,
-};
+#define REFERENCE_ROW(NAME, name, text) [OP_##NAME] = reference_##name,
+host_kernel *const host_reference_kernels[OP_COUNT] = {DEVICE_OPS(REFERENCE_ROW)};

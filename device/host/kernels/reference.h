@@ -15,20 +15,8 @@ static inline float *element4(const struct tensor *t, int n, int c, int h, int w
     return tensor_f32(t) + (((size_t)n * t->dims[1] + c) * t->dims[2] + h) * t->dims[3] + w;
 }
 
-host_kernel reference_to_n16, reference_to_plain;
-host_kernel reference_conv2d_forward, reference_conv2d_backward_data,
-    reference_conv2d_backward_weight;
-host_kernel reference_linear_forward, reference_linear_backward_data,
-    reference_linear_backward_weight;
-host_kernel reference_relu_forward, reference_relu_backward;
-host_kernel reference_avg_pool_forward, reference_avg_pool_backward;
-host_kernel reference_max_pool_forward, reference_max_pool_backward;
-host_kernel reference_dropout_forward, reference_dropout_backward;
-host_kernel reference_log_softmax_forward, reference_log_softmax_backward;
-host_kernel reference_nll_forward, reference_nll_backward;
-host_kernel reference_cross_entropy_forward, reference_cross_entropy_backward, reference_loss_sum;
-host_kernel reference_fill, reference_add, reference_scale, reference_sgd, reference_adadelta,
-    reference_adam, reference_hash;
-host_kernel reference_gather_samples;
+#define REFERENCE_KERNEL(NAME, name, text) host_kernel reference_##name;
+DEVICE_OPS(REFERENCE_KERNEL)
+#undef REFERENCE_KERNEL
 
 #endif
