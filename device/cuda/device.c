@@ -1,10 +1,10 @@
-/* A GPU put together: find it, take a slab of its memory, load the kernels, make the streams;
- * and the table that the rest of the house sees (device/table.h).
+/* A GPU put together: find it, take a slab of its memory, load the kernels, make the streams; and
+ * the table that the rest of Duet sees (device/table.h).
  *
- * Devices and GPUs are two things. A job of N devices on a machine of G GPUs puts device i on
- * GPU i mod G, so several devices may share one; each has its own slab and streams, and all of a
+ * A device and a GPU are two things. A job of N devices on a machine of G GPUs puts device i on GPU
+ * i mod G, so several devices may share one GPU. Each has its own slab and streams; all of a
  * process share the GPU's one context. Every failure to find a GPU is one line that names the
- * reason: no driver, one that is too old for this program, no GPU, one that is too old for its
+ * reason: no driver, a driver too old for this program, no GPU, or a GPU too old for its
  * kernels. */
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 #include "device/cuda/cuda.h"
 #include "device/cuda/library.h"
 
-enum { OLDEST_MAJOR = 8 }; /* kernels are built for compute capability 8.0 and up (Makefile) */
+enum { OLDEST_MAJOR = 8 }; /* the kernels are built for compute capability 8.0 and up: mk/cuda.mk */
 
 /* The runtime gives one code for "no driver" and "driver too old"; its version tells them apart. */
 static int driver_missing(void) {
@@ -24,8 +24,7 @@ static int driver_missing(void) {
     cudaRuntimeGetVersion(&runtime);
     return fail(ERR_USAGE,
                 "device cuda: the driver is for CUDA %d.%d, this program for %d.%d: install a "
-                "newer driver, build "
-                "with an older toolkit, or use --device cpu",
+                "newer driver, build with an older toolkit, or use --device cpu",
                 driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
 }
 
@@ -100,12 +99,13 @@ static int start(struct device *device) {
     return cuda_math_open(&d->compute);
 }
 
-/* Where a stream did not end in time its memory stays, with the peers' that it may reach: giving
- * that back waits for the GPU without a deadline. The end of the process takes it. */
+/* A stream that did not drain in time may still use its slab and the peers' memory that it has
+ * mapped, and giving these back would wait for the GPU without a deadline. They stay until the
+ * process ends. */
 static void stop(struct device *device) {
     struct cuda_device *d = (struct cuda_device *)device;
     if (d->service) {
-        /* where the context is broken this and all below fail, and only host memory is freed */
+        /* If the context is broken all calls below fail, and only host memory is freed. */
         cudaSetDevice(d->gpu);
         cuda_record_abandon(&d->compute);
         int drained = cuda_stream_close(&d->comm);

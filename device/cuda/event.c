@@ -1,9 +1,9 @@
-/* Events of a GPU: CUDA's own, plus what CUDA leaves out: a deadline, and an error that travels
- * with the event.
+/* Events of a GPU: CUDA's own, and what CUDA leaves out: a deadline, and an error that travels with
+ * the event.
  *
- * An event may be recorded by one thread and waited for by another. The error is the recorder's:
- * the text is written first, then `error` (release); a reader looks at `error` first (acquire),
- * so it sees the text whole. */
+ * An event may be recorded by one thread and waited for by another. The error is written by the
+ * thread that records: first the text, then `error` (release). A reader looks at `error` first
+ * (acquire), so it sees the whole text. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -39,7 +39,8 @@ int cuda_event_create(struct device *device, struct event **out) {
 
 void cuda_event_destroy(struct event *event) {
     struct cuda_event *e = (struct cuda_event *)event;
-    cudaEventDestroy(e->event); /* its device may be closed already: CUDA keeps what is under way */
+    cudaEventDestroy(
+        e->event); /* allowed after its device was closed: CUDA keeps what is under way */
     pthread_mutex_destroy(&e->lock);
     free(e);
 }
@@ -83,7 +84,7 @@ int cuda_event_record(struct event *event, struct stream *stream) {
     e->behind = s->last;
     pthread_mutex_unlock(&e->lock);
     cudaError_t error = cudaSuccess;
-    /* external: a node that others may wait for, not an edge inside the graph */
+    /* External: a node that others may wait for, and not an edge inside the graph. */
     if (s->capturing) {
         CUDA_STREAM_CHECK(s, cudaEventRecordWithFlags(e->event, s->stream, cudaEventRecordExternal),
                           "record of an event");
@@ -100,7 +101,7 @@ int cuda_event_wait(struct stream *stream, struct event *event) {
     struct cuda_stream *s = (struct cuda_stream *)stream;
     CHECK(cuda_stream_error(s));
     int code = event_error(e);
-    if (code) { /* as if this stream had failed: what would have waited is skipped */
+    if (code) { /* As if this stream had failed: work that would have had to wait is not run. */
         snprintf(s->error_text, sizeof s->error_text, "%s", e->text);
         return s->error = code;
     }
@@ -137,5 +138,6 @@ int cuda_event_done(struct event *event) {
     cudaError_t state = cudaEventQuery(e->event);
     if (state == cudaSuccess) return 1;
     cudaGetLastError();
-    return state != cudaErrorNotReady; /* failed counts as done: sync tells with what */
+    return state !=
+           cudaErrorNotReady; /* a failed event counts as done: its sync returns the error */
 }

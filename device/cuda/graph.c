@@ -1,24 +1,25 @@
-/* Recordings of a GPU: CUDA graphs by stream capture. A step of a small network is some dozens
- * of launches of 2 to 5 us each; a graph is one call for all of them.
+/* Recordings of a GPU: CUDA graphs by stream capture. A step of a small network is some dozens of
+ * launches of 2 to 5 us each; a graph launches all of them with one call.
  *
- *     begin    cudaStreamBeginCapture: from here the stream takes calls down instead of running them
- *     end      cudaStreamEndCapture, cudaGraphInstantiate (all arguments are fixed now), cudaGraphUpload (what a
- *              launch would else set up at its first time)
+ *     begin    cudaStreamBeginCapture: from here on the stream records calls and runs none
+ *     end      cudaStreamEndCapture
+ *              cudaGraphInstantiate: from here on all arguments are fixed
+ *              cudaGraphUpload: does ahead of time what the first launch would have to set up
  *     replay   cudaGraphLaunch: in order with the stream, like any piece of work
  *
- * Capture is thread-local: what other threads do (another replica's thread, the collectives') is
- * no part of it and is not restricted by it. Inside the capturing thread CUDA forbids whatever
- * waits or asks, and breaks the capture for it; record_refuse (recording.c) names such calls
- * before CUDA sees them.
+ * Capture is thread-local: what other threads do (another replica's, the collectives') is neither
+ * recorded nor restricted. In the capturing thread CUDA forbids every call that waits or asks, and
+ * such a call breaks the capture; record_refuse (device/recording.c) refuses these by name before
+ * CUDA sees them.
  *
- * Bucket events. An event that is recorded while capturing is by default an edge inside the
- * graph, which nobody outside can wait for. Recorded with cudaEventRecordExternal it becomes a
- * node that records the real event at each launch. The communication stream's wait for it is
- * enqueued behind the launch of the graph, and takes that record.
+ * Bucket events. An event that is recorded while capturing is by default an edge inside the graph,
+ * for which nobody outside can wait. Recorded with cudaEventRecordExternal it becomes a node that
+ * records the real event at each launch. The communication stream's wait for it is enqueued behind
+ * the launch of the graph, and takes that record.
  *
- * To be checked on hardware: that a wait enqueued behind cudaGraphLaunch takes the record of
- * this very launch and not of the one before; what an upload and a launch cost; how much of the
- * GPU's memory an instance holds, which is the driver's own and in no ledger of ours; that a
+ * To be checked on hardware: that a wait enqueued behind cudaGraphLaunch takes the record of this
+ * very launch and not of the one before; what an upload and a launch cost; how much of the GPU's
+ * memory an instance holds, since that memory is the driver's and in no ledger of Duet's; that a
  * fault inside a graph is reported like one outside. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -82,7 +83,7 @@ int cuda_record_end(struct stream *stream, struct recording **out) {
     s->capturing = 0;
     s->recording = NULL;
     if (!code && out) code = instantiate(s, r, graph);
-    if (graph) cudaGraphDestroy(graph); /* the instance has all it needs */
+    if (graph) cudaGraphDestroy(graph); /* the instance has its own copy */
     if (code || !out)
         release(r);
     else
@@ -99,8 +100,8 @@ void cuda_record_abandon(struct cuda_stream *s) {
     s->capturing = 0;
 }
 
-/* A stream in error runs nothing, so its events are never reached: who waits for them gets the
- * error. */
+/* A stream in error runs nothing, so the stream never reaches the recording's events: they get the
+ * error, and whoever waits for them too. */
 int cuda_replay(struct stream *stream, struct recording *recording, const char *span_name) {
     struct cuda_stream *s = (struct cuda_stream *)stream;
     struct cuda_recording *r = (struct cuda_recording *)recording;
@@ -112,8 +113,8 @@ int cuda_replay(struct stream *stream, struct recording *recording, const char *
     return code ? code : cuda_end(s);
 }
 
-/* CUDA would put off the end of an instance that still runs; waiting for it lets what it reads
- * be freed next. */
+/* CUDA would defer the end of an instance that still runs. It is waited for here, so that the
+ * caller may free next what the recording reads. */
 void cuda_recording_free(struct recording *recording) {
     struct cuda_recording *r = (struct cuda_recording *)recording;
     struct cuda_stream *s = (struct cuda_stream *)recording->stream;

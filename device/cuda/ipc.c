@@ -1,9 +1,10 @@
-/* Another process's device memory, by CUDA IPC; and the way to another GPU's memory inside this
+/* Device memory of another process, by CUDA IPC; and the way to another GPU's memory inside this
  * process.
  *
- * A handle names the whole slab; what is shared is an offset into it. A process opens a slab
- * once however many pieces of it are imported, and closes it with the last. Its own slab it
- * reaches directly, since the driver refuses to open a handle in the process that made it. */
+ * A handle names a whole slab, and what is shared is an offset into it. A process opens a slab
+ * once, however many pieces of it are imported, and closes it with the last piece. A process
+ * reaches its own slab directly, because the driver refuses to open a handle in the process that
+ * made it. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,7 +16,7 @@ struct cuda_import {
     cudaIpcMemHandle_t ipc;
     char *base;
     size_t bytes;
-    int pieces; /* imported and not yet given back */
+    int pieces; /* imported, and not yet given back by cuda_unimport */
     struct cuda_import *next;
 };
 
@@ -29,7 +30,7 @@ int cuda_reach(struct cuda_device *d, int gpu) {
         d->peers_asked |= bit;
         cudaError_t error = cudaDeviceCanAccessPeer(&possible, d->gpu, gpu);
         if (error == cudaSuccess && possible) error = cudaDeviceEnablePeerAccess(gpu, 0);
-        /* Another device of this GPU may have opened the way before: that is fine too. */
+        /* A success too: another device of this GPU has opened the way before. */
         if (possible && (error == cudaSuccess || error == cudaErrorPeerAccessAlreadyEnabled))
             d->peers |= bit;
         cudaGetLastError();
@@ -60,7 +61,7 @@ int cuda_export(struct device *device, const void *memory, size_t bytes,
     return OK;
 }
 
-/* Under service_lock. */
+/* Finds the mapping of the handle's slab, or makes it. The caller holds service_lock. */
 static int open_slab(struct cuda_device *d, const struct memory_handle *handle,
                      const struct gpu_handle *gpu, struct cuda_import **out) {
     for (*out = d->imports; *out; *out = (*out)->next)
@@ -74,12 +75,12 @@ static int open_slab(struct cuda_device *d, const struct memory_handle *handle,
     if (error != cudaSuccess) {
         cudaGetLastError();
         free(m);
-        return fail(ERR_FAILED,
-                    "import of memory of device %d, process %d, on %s: %s: %s: ranks must be one "
-                    "user's, in one "
-                    "container or with a common IPC namespace, on GPUs that reach each other",
-                    handle->device, handle->pid, d->head.name, cudaGetErrorName(error),
-                    cudaGetErrorString(error));
+        return fail(
+            ERR_FAILED,
+            "import of memory of device %d, process %d, on %s: %s: %s: ranks must be one user's, "
+            "in one container or with a common IPC namespace, on GPUs that reach each other",
+            handle->device, handle->pid, d->head.name, cudaGetErrorName(error),
+            cudaGetErrorString(error));
     }
     m->next = d->imports;
     d->imports = m;
@@ -105,7 +106,7 @@ int cuda_import(struct device *device, const struct memory_handle *handle, int f
     struct cuda_device *d = (struct cuda_device *)device;
     struct gpu_handle gpu;
     struct cuda_import *m = NULL;
-    (void)fd; /* this kind sends none */
+    (void)fd; /* this kind of device sends no file descriptor */
     CHECK(gpu_handle_unpack(handle, &gpu));
     CHECK(cuda_use(device));
     if (gpu_handle_is_own(handle, &gpu)) return import_own(d, handle, &gpu, out);
@@ -119,7 +120,7 @@ int cuda_import(struct device *device, const struct memory_handle *handle, int f
     return code;
 }
 
-/* An own piece is in no mapping: nothing is to be given back. */
+/* A piece of this process's own slab lies in no mapping: nothing is to be closed for it. */
 void cuda_unimport(struct device *device, void *memory) {
     struct cuda_device *d = (struct cuda_device *)device;
     if (cudaSetDevice(d->gpu)) return;

@@ -1,6 +1,6 @@
 /* Finding a shared library and its functions. A library of another major version than its header
- * has another ABI, hence the version in the name; a file given by hand may be any, so the caller
- * asks the library itself. */
+ * has another ABI, so the name that is looked for contains the version. A file given by hand may be
+ * of any version, so the caller asks the library itself. */
 #include "device/cuda/library.h"
 
 #include <dlfcn.h>
@@ -8,12 +8,13 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Never unloaded: NODELETE. LOCAL: nobody else finds its functions in it by accident. */
+/* NODELETE: it is never unloaded. LOCAL: no other library finds its functions by accident. */
 static void *load(const char *file) {
     return *file ? dlopen(file, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE) : NULL;
 }
 
-/* The file is there but will not load: for want of another library, or it is none. */
+/* The file is there but does not load: it is no library, or another library that it needs is
+ * missing. */
 static int not_loaded(const struct library_place *p) {
     return fail(ERR_USAGE, "%s: %s: set %s to the library's file, or %s", p->title, dlerror(),
                 p->variable, p->instead);
@@ -21,7 +22,7 @@ static int not_loaded(const struct library_place *p) {
 
 static int find_library(const struct library_place *p, void **library, int *found) {
     const char *given = getenv(p->variable);
-    *found = LIBRARY_UNUSABLE; /* what was named by hand is wanted */
+    *found = LIBRARY_UNUSABLE; /* a file named by hand has to work */
     if (given && *given) {
         *library = load(given);
         return *library ? OK : not_loaded(p);
@@ -42,11 +43,10 @@ static int find_functions(const struct library_place *p, void *library,
     for (int i = 0; i < count; i++) {
         void *function = dlsym(library, functions[i].name);
         if (!function)
-            return fail(
-                ERR_USAGE,
-                "%s: the library found has no %s: install the version that this program was built "
-                "with (%s), or %s",
-                p->title, functions[i].name, p->name, p->instead);
+            return fail(ERR_USAGE,
+                        "%s: the library found has no %s: install the version that this program "
+                        "was built with (%s), or %s",
+                        p->title, functions[i].name, p->name, p->instead);
         memcpy((char *)table + functions[i].offset, &function, sizeof function);
     }
     return OK;
@@ -57,7 +57,7 @@ int library_load(const struct library_place *place, const struct library_functio
     void *library;
     CHECK(find_library(place, &library, found));
     int code = find_functions(place, library, functions, count, table);
-    dlclose(library); /* gives back this call's count of users, no more: see NODELETE */
+    dlclose(library); /* ends this call's use alone; the library stays: NODELETE */
     if (!code) *found = LIBRARY_FOUND;
     return code;
 }

@@ -1,20 +1,22 @@
-/* CUDA's own libraries, for who asks for them (config.math, --cuda-math library): cuBLAS for
- * linear layers, cuDNN for convolutions. The reading order: cuda/library.c (finding and loading
- * one; allreduce/ loads NCCL with it), cuda/library_math.c (which op goes where, and what is the
- * same for both), cuda/library_blas.c, cuda/library_conv.c.
+/* CUDA's own libraries, for who asks for them (config.math, --cuda-math library): cuBLAS for linear
+ * layers, cuDNN for convolutions. The reading order: library.c (finding and loading one; allreduce/
+ * loads NCCL with it), library_math.c (which op goes where, and what both need alike),
+ * library_blas.c, library_conv.c.
  *
- * None of them is linked: they are loaded when a device is opened that wants them, through a
- * table of functions whose types come from the library's own header. So a program starts without
- * them; a build without a header links the file *_absent.c instead.
+ * None of them is linked. They are loaded when a device is opened that uses them, through a table
+ * of functions whose types come from the library's own header. So a program starts without them. A
+ * build without a library's header links the file *_absent.c instead.
  *
- * The same bits (docs/design.md 2). Own kernels give a sample the same bits in any company. A
- * library chooses by the whole shape, by where its operands lie, and by how much workspace it
- * has. So here
- *     - a call is one segment, forward and backward (device_whole_batch), which is alike in single, dp and ddp;
- *     - every operand lies at a multiple of 256 bytes, as an allocation does: a segment that does not is copied;
- *     - workspace is one constant, algorithms are constants, atomic additions are not allowed.
- * Then equal calls on GPUs of one kind give equal bits, by what the libraries document; seen on
- * no GPU yet. */
+ * The same bits (docs/design.md section 2). Duet's own kernels give a sample the same bits
+ * whichever samples share its launch. A library chooses its algorithm by the whole shape, by where
+ * the operands lie, and by how much workspace it has. Therefore
+ *     - a call is one segment, forward and backward (device_whole_batch), which is the same in
+ *       single, dp and ddp;
+ *     - every operand lies at a multiple of 256 bytes, as an allocation does; one that does not is
+ *       copied;
+ *     - the workspace has a constant size, algorithms are constants, and atomic additions are not
+ *       allowed.
+ * Then equal calls on GPUs of one kind give equal bits, by what the libraries document. */
 #ifndef DEVICE_CUDA_LIBRARY_H
 #define DEVICE_CUDA_LIBRARY_H
 
@@ -26,17 +28,17 @@ extern "C" {
 
 /* ---- loading ---- */
 
-/* Where a library is looked for, first to last: the file that the environment names, and then
- * nowhere else; the file that the build found; the name, by the system's loader. */
+/* Where a library is looked for: if the environment names a file, only there; else first the file
+ * that the build found, then the name, by the system's loader. */
 struct library_place {
     const char *title;    /* "cuBLAS" */
     const char *variable; /* of the environment: "DUET_CUBLAS" */
-    const char *file;     /* found by scripts/find_cuda.sh; "": none */
-    const char *name;     /* "libcublas.so.13": of the major version that the header is of */
-    const char *instead;  /* the way out, for errors: "use --cuda-math own" */
+    const char *file;     /* found by scripts/find_cuda.sh; "" if none was */
+    const char *name;     /* "libcublas.so.13": with the major version of the header */
+    const char *instead;  /* what to do without it, for errors: "use --cuda-math own" */
 };
 
-/* A function and where its pointer goes in the caller's table. */
+/* A function of a library, and the offset of its pointer in the caller's table. */
 struct library_function {
     const char *name;
     size_t offset;
@@ -49,10 +51,10 @@ struct library_function {
 
 enum { LIBRARY_FOUND, LIBRARY_NOT_FOUND, LIBRARY_UNUSABLE };
 
-/* Fills in `table` from the library. Not found: ERR_USAGE, saying where it was looked for;
- * without one of the functions: ERR_USAGE, naming it. *found says which it was. A library stays
- * loaded until the process ends, as CUDA's own do not like to go; to load it twice costs
- * nothing. `place` stays the caller's. */
+/* Fills in `table` from the library. ERR_USAGE if it is not found (the message says where it was
+ * looked for) or lacks one of the functions (the message names it); *found says which of the three
+ * it was. A library stays loaded until the process ends, since CUDA's own do not unload well;
+ * loading it twice costs nothing. `place` stays the caller's. */
 int library_load(const struct library_place *place, const struct library_function *functions,
                  int count, void *table, int *found);
 
@@ -63,24 +65,24 @@ enum { CUDA_LIBRARY_ALIGN = 256 };
 struct cuda_blas;
 struct cuda_conv;
 
-/* Of one compute stream. */
+/* The libraries of one compute stream. */
 struct cuda_math {
     struct cuda_blas *blas;
-    struct cuda_conv *conv; /* NULL: no cuDNN here; own kernels take the convolutions */
+    struct cuda_conv *conv; /* NULL if there is no cuDNN: own kernels take the convolutions */
     /* device memory for operands that do not lie at a multiple of CUDA_LIBRARY_ALIGN */
     char *aside;
     size_t aside_bytes;
 };
 
-/* Is `op` one for the libraries of this stream? */
+/* 1 if the libraries of this stream take `op`; then enqueue enqueues all of it. */
 int cuda_library_takes(const struct cuda_stream *stream, enum op op);
 int cuda_library_enqueue(struct cuda_stream *stream, enum op op, const struct op_args *args);
 
-/* The libraries alone: c = a b, dw without db, y without the bias. Operands are aligned, no
- * segment is empty. cuda_conv_enqueue sets *taken to 0 and enqueues nothing where cuDNN has no
- * deterministic algorithm for the shape, or one that wants more than the stream's workspace;
- * both follow from the shape alone. open: ERR_USAGE where the library is not there; for cuDNN
- * that is no error, and *out stays NULL. */
+/* One library alone, for a product without its bias: aligned operands, no empty segment.
+ * cuda_conv_enqueue sets *taken to 0 and enqueues nothing where cuDNN has no deterministic
+ * algorithm for the shape, or only one that needs more than the stream's workspace; both follow
+ * from the shape alone. open: ERR_USAGE where cuBLAS is not found; a missing cuDNN is no error and
+ * leaves *out NULL. */
 int cuda_blas_open(struct cuda_blas **out, struct cuda_stream *stream);
 void cuda_blas_close(struct cuda_blas *blas); /* NULL is fine, also for a half-open one */
 int cuda_blas_enqueue(struct cuda_stream *stream, enum op op, const struct op_args *args);
@@ -89,7 +91,7 @@ void cuda_conv_close(struct cuda_conv *conv);
 int cuda_conv_enqueue(struct cuda_stream *stream, enum op op, const struct op_args *args,
                       int *taken);
 
-/* "cuBLAS 13.1.0" or why there is none, into text; needs no GPU. */
+/* Writes "cuBLAS 13.1.0", or why there is none, into text; needs no GPU. */
 void cuda_blas_describe(char *text, size_t bytes);
 void cuda_conv_describe(char *text, size_t bytes);
 

@@ -1,35 +1,40 @@
 /* cuBLAS: the three products of a linear layer.
  *
- * cuBLAS counts by columns. A matrix stored by rows, (R,C), is for it one of C rows and R
- * columns, stored by columns with C between them: the transpose, for nothing. So everything is
- * said transposed, c' = a' b', and the weight comes first:
+ * cuBLAS stores matrices by columns. What lies in memory by rows as (R, C) is to cuBLAS a matrix of
+ * C rows and R columns: the transpose, without any work. So each product is asked for transposed,
+ * c' = a' b', which puts the weight first:
  *
- *                w (M,K)                        w (K,M)                       m x n, over k
- *     forward    y' = (w')T x'                  y' = w' x'                    M x N, K
- *     data       dx' = w' dy'                   dx' = (w')T dy'               K x N, M
- *     weight     dw' = x' (dy')T                dw' = dy' (x')T               K x M, N  or  M x K, N
+ *                w (M,K)          w (K,M)           m x n, summed over k
+ *     forward    y' = (w')T x'    y' = w' x'        M x N, K
+ *     data       dx' = w' dy'     dx' = (w')T dy'   K x N, M
+ *     weight     dw' = x' (dy')T  dw' = dy' (x')T   K x M, N   or   M x K, N
  *
- * One handle for the stream, with a workspace of its own: what cuBLAS keeps there from call to
- * call nobody else writes to, and a call allocates nothing, so it may be captured. Pedantic
- * math: products of float32 in float32, whatever faster ways there come to be. */
+ * There is one handle for the stream, with a workspace of its own: nobody else writes to what
+ * cuBLAS keeps there between calls, and a call allocates nothing, so it may be captured. Pedantic
+ * math multiplies float32 in float32 and takes no faster way with less precision. */
 #include "device/cuda/library.h"
 
 #include <cublas_v2.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-/* What cuBLAS takes by itself on a Hopper GPU; one size for all, since its choice may depend on
- * it. */
+/* What cuBLAS allocates by default on a Hopper GPU. The same for all GPUs, since its choice of an
+ * algorithm may depend on it. */
 static const size_t WORKSPACE_BYTES = (size_t)32 << 20;
 
-#define BLAS_FUNCTIONS(X)    \
-    X(cublasCreate_v2)       \
-    X(cublasDestroy_v2)      \
-    X(cublasGetProperty)     \
-    X(cublasGetStatusName)   \
-    X(cublasSetStream_v2)    \
+// clang-format off
+#define BLAS_FUNCTIONS(X) \
+    X(cublasCreate_v2) \
+    X(cublasDestroy_v2) \
+    X(cublasGetProperty) \
+    X(cublasGetStatusName) \
+    X(cublasSetStream_v2) \
     X(cublasSetWorkspace_v2) \
-    X(cublasSetMathMode) X(cublasSetAtomicsMode) X(cublasSetPointerMode_v2) X(cublasSgemm_v2)
+    X(cublasSetMathMode) \
+    X(cublasSetAtomicsMode) \
+    X(cublasSetPointerMode_v2) \
+    X(cublasSgemm_v2)
+// clang-format on
 
 struct blas_table {
     BLAS_FUNCTIONS(LIBRARY_MEMBER)
@@ -45,7 +50,7 @@ struct cuda_blas {
 static const struct library_place place = {
     .title = "cuBLAS",
     .variable = "DUET_CUBLAS",
-    .file = CUBLAS_FILE, /* by the Makefile */
+    .file = CUBLAS_FILE, /* set by mk/cuda.mk */
     .name = "libcublas.so." LIBRARY_NUMBER(CUBLAS_VER_MAJOR),
     .instead = "use --cuda-math own",
 };
@@ -54,11 +59,10 @@ static int load(struct blas_table *call, int *version) {
     int found, minor = 0, patch = 0;
     CHECK(library_load(&place, functions, sizeof functions / sizeof *functions, call, &found));
     if (call->cublasGetProperty(MAJOR_VERSION, version) || *version != CUBLAS_VER_MAJOR)
-        return fail(
-            ERR_USAGE,
-            "%s: the library found is of version %d: this program was built for %d: set %s to "
-            "one of that version, or %s",
-            place.title, *version, CUBLAS_VER_MAJOR, place.variable, place.instead);
+        return fail(ERR_USAGE,
+                    "%s: the library found is of version %d: this program was built for %d: set %s "
+                    "to one of that version, or %s",
+                    place.title, *version, CUBLAS_VER_MAJOR, place.variable, place.instead);
     call->cublasGetProperty(MINOR_VERSION, &minor);
     call->cublasGetProperty(PATCH_LEVEL, &patch);
     *version = *version * 10000 + minor * 100 + patch;
@@ -92,7 +96,7 @@ static int set_up(struct cuda_blas *b, struct cuda_stream *s) {
     CHECK(load(&b->call, &version));
     CHECK(device_alloc(s->head.device, &workspace, WORKSPACE_BYTES, MEM_WORKSPACE));
     CHECK(check(b, b->call.cublasCreate_v2(&b->handle), what, s));
-    /* forgets the workspace: so it goes first */
+    /* SetStream drops the workspace, so it goes first. */
     CHECK(check(b, b->call.cublasSetStream_v2(b->handle, s->stream), what, s));
     CHECK(check(b, b->call.cublasSetWorkspace_v2(b->handle, workspace, WORKSPACE_BYTES), what, s));
     CHECK(check(b, b->call.cublasSetMathMode(b->handle, math), what, s));
@@ -103,7 +107,7 @@ static int set_up(struct cuda_blas *b, struct cuda_stream *s) {
 int cuda_blas_open(struct cuda_blas **out, struct cuda_stream *s) {
     *out = calloc(1, sizeof **out);
     if (!*out) return fail(ERR_MEMORY, "out of host memory: cuBLAS of %s", s->head.device->name);
-    return set_up(*out, s); /* what a failure leaves, cuda_blas_close takes */
+    return set_up(*out, s); /* after a failure cuda_blas_close frees the rest */
 }
 
 void cuda_blas_close(struct cuda_blas *b) {
@@ -112,8 +116,8 @@ void cuda_blas_close(struct cuda_blas *b) {
     free(b);
 }
 
-/* c' = a' b', m x n over k; turned: the transpose of what lies there. Each pitch is the stored
- * matrix's row. */
+/* c' = a' b', of size m x n, summed over k. turned: what lies in memory is transposed. A pitch is
+ * the length of a stored row. */
 struct gemm {
     int m, n, k;
     const float *a, *b;
@@ -127,7 +131,7 @@ static struct gemm gemm_of(enum op op, const struct op_args *args) {
     const struct tensor *w = op == OP_LINEAR_BACKWARD_WEIGHT ? &out[0] : &in[1];
     int inputs = w->dims[in_out ? 0 : 1], outputs = w->dims[in_out ? 1 : 0], row = w->dims[1];
     struct gemm g = {.c = tensor_f32(&out[0])};
-    /* the later of w's two dimensions is the earlier factor */
+    /* cuBLAS's first factor follows the last dimension of w. */
     if (op == OP_LINEAR_BACKWARD_WEIGHT) {
         const float *x = tensor_f32(&in[0]), *dy = tensor_f32(&in[1]);
         g.m = row, g.n = w->dims[0], g.k = batch;

@@ -6,10 +6,8 @@
 int cuda_blas_open(struct cuda_blas **out, struct cuda_stream *stream) {
     (void)stream;
     *out = NULL;
-    return fail(
-        ERR_USAGE,
-        "cuBLAS: this program was built without its header, cublas_v2.h: build it where that is "
-        "installed, or use --cuda-math own");
+    return fail(ERR_USAGE, "cuBLAS: this program was built without its header, cublas_v2.h: build "
+                           "it where that is installed, or use --cuda-math own");
 }
 
 void cuda_blas_close(struct cuda_blas *blas) {

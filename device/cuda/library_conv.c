@@ -1,16 +1,17 @@
 /* cuDNN: the three products of a convolution.
  *
- * cuDNN takes a shape as descriptors. They are made when a shape comes for the first time, and
- * kept (a plan): a training run sees a handful, and a steady step makes none. The algorithm is a
- * constant for each op, of those that cuDNN documents as deterministic, never found by a timing:
+ * cuDNN takes a shape as descriptors. They are made when a shape comes for the first time, and kept
+ * as a plan: a training run has a handful, and a steady step makes none. The algorithm is a
+ * constant for each op and never chosen by a timing. Each is one that cuDNN documents as
+ * deterministic:
  *
  *     forward           IMPLICIT_PRECOMP_GEMM
  *     backward data     ALGO_1     (ALGO_0 adds atomically)
  *     backward weight   ALGO_1     (ALGO_0 and ALGO_3 add atomically)
  *
- * A shape that cuDNN refuses with it, or wants more workspace for than the stream has, is left
- * to Duet's own kernels. What a convolution is called here and there: x is x, w the filter, y y,
- * with NCHW and KCRS as they lie. */
+ * A shape that cuDNN refuses with it, or for which it needs more workspace than the stream has, is
+ * left to Duet's own kernels. Names: x is cuDNN's x, w its filter, y its y, all in their plain
+ * layouts, NCHW and KCRS. */
 #include "device/cuda/library.h"
 
 #include <cudnn.h>
@@ -18,24 +19,30 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CONV_FUNCTIONS(X)                                                                    \
-    X(cudnnGetVersion)                                                                       \
-    X(cudnnGetErrorString)                                                                   \
-    X(cudnnCreate)                                                                           \
-    X(cudnnDestroy)                                                                          \
-    X(cudnnSetStream)                                                                        \
-    X(cudnnCreateTensorDescriptor)                                                           \
-    X(cudnnDestroyTensorDescriptor)                                                          \
-    X(cudnnSetTensor4dDescriptor)                                                            \
-    X(cudnnCreateFilterDescriptor)                                                           \
-    X(cudnnDestroyFilterDescriptor)                                                          \
-    X(cudnnSetFilter4dDescriptor)                                                            \
-    X(cudnnCreateConvolutionDescriptor)                                                      \
-    X(cudnnDestroyConvolutionDescriptor) X(cudnnSetConvolution2dDescriptor)                  \
-        X(cudnnSetConvolutionMathType) X(cudnnGetConvolutionForwardWorkspaceSize)            \
-            X(cudnnGetConvolutionBackwardDataWorkspaceSize)                                  \
-                X(cudnnGetConvolutionBackwardFilterWorkspaceSize) X(cudnnConvolutionForward) \
-                    X(cudnnConvolutionBackwardData) X(cudnnConvolutionBackwardFilter)
+// clang-format off
+#define CONV_FUNCTIONS(X) \
+    X(cudnnGetVersion) \
+    X(cudnnGetErrorString) \
+    X(cudnnCreate) \
+    X(cudnnDestroy) \
+    X(cudnnSetStream) \
+    X(cudnnCreateTensorDescriptor) \
+    X(cudnnDestroyTensorDescriptor) \
+    X(cudnnSetTensor4dDescriptor) \
+    X(cudnnCreateFilterDescriptor) \
+    X(cudnnDestroyFilterDescriptor) \
+    X(cudnnSetFilter4dDescriptor) \
+    X(cudnnCreateConvolutionDescriptor) \
+    X(cudnnDestroyConvolutionDescriptor) \
+    X(cudnnSetConvolution2dDescriptor) \
+    X(cudnnSetConvolutionMathType) \
+    X(cudnnGetConvolutionForwardWorkspaceSize) \
+    X(cudnnGetConvolutionBackwardDataWorkspaceSize) \
+    X(cudnnGetConvolutionBackwardFilterWorkspaceSize) \
+    X(cudnnConvolutionForward) \
+    X(cudnnConvolutionBackwardData) \
+    X(cudnnConvolutionBackwardFilter)
+// clang-format on
 
 struct conv_table {
     CONV_FUNCTIONS(LIBRARY_MEMBER)
@@ -47,7 +54,8 @@ static const cudnnConvolutionFwdAlgo_t FORWARD = CUDNN_CONVOLUTION_FWD_ALGO_IMPL
 static const cudnnConvolutionBwdDataAlgo_t DATA = CUDNN_CONVOLUTION_BWD_DATA_ALGO_1;
 static const cudnnConvolutionBwdFilterAlgo_t WEIGHT = CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1;
 
-struct conv_key { /* no padding between its members: compared as bytes */
+/* What a plan depends on. Compared as bytes, so there is no padding between its members. */
+struct conv_key {
     int op, x[4], w[4], y[4];
     struct conv_args conv;
 };
@@ -58,7 +66,7 @@ struct plan {
     cudnnFilterDescriptor_t w;
     cudnnConvolutionDescriptor_t conv;
     size_t workspace;
-    int taken; /* 0: own kernels */
+    int taken; /* 0: cuDNN does not take this shape, own kernels do */
     struct plan *next;
 };
 
@@ -72,7 +80,7 @@ struct cuda_conv {
 static const struct library_place place = {
     .title = "cuDNN",
     .variable = "DUET_CUDNN",
-    .file = CUDNN_FILE, /* by the Makefile */
+    .file = CUDNN_FILE, /* set by mk/cuda.mk */
     .name = "libcudnn.so." LIBRARY_NUMBER(CUDNN_MAJOR),
     .instead = "use --cuda-math own",
 };
@@ -84,11 +92,10 @@ static int load(struct conv_table *call, int *version, int *found) {
     int major = *version >= 90000 ? *version / 10000 : *version / 1000;
     if (major == CUDNN_MAJOR) return OK;
     *found = LIBRARY_UNUSABLE;
-    return fail(
-        ERR_USAGE,
-        "%s: the library found is of version %d: this program was built for %d: set %s to one of "
-        "that version, or %s",
-        place.title, major, CUDNN_MAJOR, place.variable, place.instead);
+    return fail(ERR_USAGE,
+                "%s: the library found is of version %d: this program was built for %d: set %s to "
+                "one of that version, or %s",
+                place.title, major, CUDNN_MAJOR, place.variable, place.instead);
 }
 
 void cuda_conv_describe(char *text, size_t bytes) {
@@ -118,7 +125,7 @@ int cuda_conv_open(struct cuda_conv **out, struct cuda_stream *s) {
         free(c);
         return found == LIBRARY_NOT_FOUND ? OK : code;
     }
-    *out = c; /* what a failure leaves from here on, cuda_conv_close takes */
+    *out = c; /* after a failure from here on cuda_conv_close frees the rest */
     c->math = s->head.device->config.allow_tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH;
     CHECK(check(c, c->call.cudnnCreate(&c->handle), "opening cuDNN", s));
     return check(c, c->call.cudnnSetStream(c->handle, s->stream), "opening cuDNN", s);
@@ -145,7 +152,7 @@ void cuda_conv_close(struct cuda_conv *c) {
 
 /* ---- plans ---- */
 
-/* The three tensors by their role, whichever of them the op makes. */
+/* The three tensors by their role in the convolution, whichever of them the op computes. */
 struct roles {
     const struct tensor *x, *w, *y;
 };
@@ -186,14 +193,14 @@ static int describe_shape(const struct cuda_conv *c, struct plan *p, const char 
     return check(c, call->cudnnSetConvolutionMathType(p->conv, c->math), what, s);
 }
 
-/* "Not supported", in versions from 9 on a whole range of codes. */
+/* Is it "not supported"? From version 9 on that is a whole range of codes. */
 static int refused(cudnnStatus_t status) {
     int code = (int)status, base = (int)CUDNN_STATUS_NOT_SUPPORTED;
     return code == base || (base >= 1000 && code / 1000 == base / 1000);
 }
 
-/* A refusal follows from the shape, so it comes in every mode and at every step: own kernels
- * then. */
+/* A refusal follows from the shape alone, so it is the same in every mode and at every step: own
+ * kernels take the shape then. */
 static int ask_workspace(const struct cuda_conv *c, struct plan *p, const char *what,
                          const struct cuda_stream *s) {
     const struct conv_table *call = &c->call;

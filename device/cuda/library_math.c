@@ -1,13 +1,13 @@
-/* Which op goes to which library, and what is the same for both: aligned operands, the bias, its
- * gradient.
+/* Which op goes to which library, and what both libraries need alike: aligned operands, the bias,
+ * and its gradient.
  *
- *     forward           aside <- x   y = product(x, w)   y -> its place   y += bias
- *     backward data     aside <- dy  dx = product(dy, w) dx -> its place
- *     backward weight   aside <- x, dy   dw = product(x, dy)   db: own kernel
+ *     forward           aside <- x       y = product(x, w)     y -> its place    y += bias
+ *     backward data     aside <- dy      dx = product(dy, w)   dx -> its place
+ *     backward weight   aside <- x, dy   dw = product(x, dy)                     db: own kernel
  *
- * "aside" is memory at a multiple of 256 bytes, for what does not lie at one; in the common case
- * nothing is copied. It grows when a larger operand comes than ever before: in the first steps,
- * as everything does. What it was before stays the device's, as a recording may hold its
+ * "aside" is memory at a multiple of 256 bytes, for operands that do not lie at one; in the common
+ * case nothing is copied. It grows when an operand is larger than any before, which happens in the
+ * first steps. The smaller memory from before stays allocated, because a recording may hold its
  * address. */
 #include <stdlib.h>
 
@@ -44,8 +44,8 @@ static int copy(struct cuda_stream *s, enum op op, void *to, const void *from, s
     return OK;
 }
 
-/* The operands of the product itself; bias and its gradient are own kernels', which take any
- * address. */
+/* Moves the operands of the product aside where they are not aligned. The bias and its gradient
+ * need no alignment: own kernels take any address. */
 static int align(struct cuda_stream *s, enum op op, struct op_args *args) {
     struct tensor *operands[3] = {&args->in[0], &args->in[1], &args->out[0]};
     size_t bytes = 0;
@@ -85,8 +85,8 @@ static int multiply(struct cuda_stream *s, enum op op, const struct op_args *arg
 int cuda_library_enqueue(struct cuda_stream *s, enum op op, const struct op_args *args) {
     struct op_args aligned = *args;
     const struct tensor *result = &args->out[0];
-    int taken, samples = args->in[0].dims[0];              /* x or dy: the batch comes first */
-    if (samples == 0) return enqueue_product(s, op, args); /* an empty segment: zeros, or nothing */
+    int taken, samples = args->in[0].dims[0];              /* x or dy: dimension 0 is the batch */
+    if (samples == 0) return enqueue_product(s, op, args); /* an empty segment */
     CHECK(align(s, op, &aligned));
     CHECK(multiply(s, op, &aligned, &taken));
     if (!taken) return enqueue_product(s, op, args);
@@ -99,7 +99,7 @@ int cuda_library_enqueue(struct cuda_stream *s, enum op op, const struct op_args
     return OK;
 }
 
-/* cuBLAS was asked for by name, so it must be there; cuDNN is taken where it is. */
+/* cuBLAS was asked for by name, so without it this fails; cuDNN is used where it is found. */
 static int open_libraries(struct cuda_math *math, struct cuda_stream *s) {
     CHECK(cuda_blas_open(&math->blas, s));
     return cuda_conv_open(&math->conv, s);

@@ -1,22 +1,24 @@
-/* A GPU's memory: one slab, handed out by the same allocator as the emulated device's
+/* A GPU's memory: one slab, handed out by the allocator that also serves emulated devices
  * (device/arena.h).
  *
- * One slab, because IPC shares whole allocations: a handle names what cudaMalloc gave out,
- * rounded by the driver to 2 MiB, whatever else lies in it. With one slab of whole 2 MiB for
- * each device, a peer maps exactly that device's memory, once, and everything in it is an
- * offset. And a steady step allocates nothing, for cudaMalloc waits for the GPU. */
+ * It is one slab, because IPC shares whole allocations: a handle names what cudaMalloc returned,
+ * rounded by the driver to 2 MiB, with whatever else lies in it. With one slab of whole 2 MiB for
+ * each device a peer maps exactly that device's memory, once, and all that it imports is an offset.
+ * And a steady step allocates nothing from CUDA, since cudaMalloc waits for the GPU. */
 #include <string.h>
 
 #include "device/cuda/cuda.h"
 
 static const size_t STEP = (size_t)2 << 20;
-/* other programs want of a GPU, too: more is asked for, not assumed */
+/* The default is at most this much, since other programs may need the GPU too: more has to be asked
+ * for. */
 static const size_t DEFAULT_CAP = (size_t)4 << 30;
-/* of each process on a GPU: its context and libraries */
+/* What the context and the libraries of one process take of a GPU's memory: an estimate. */
 static const size_t CONTEXT_BYTES = (size_t)512 << 20;
 
-/* What config.memory_bytes asks for, or the default share. From the GPU's size, not from what is
- * free now: the ranks that share it start at the same time. */
+/* What config.memory_bytes asks for, or else the default share. The share follows from the size of
+ * the GPU and not from what is free now, because the ranks that share a GPU start at the same
+ * time. */
 static size_t slab_size(const struct cuda_device *d, size_t total) {
     size_t sharers = (size_t)d->sharers, asked = (size_t)d->head.config.memory_bytes;
     if (asked) return (asked + STEP - 1) / STEP * STEP;
@@ -34,11 +36,11 @@ int cuda_memory_open(struct cuda_device *d) {
                     d->head.name, (unsigned long long)d->head.config.memory_bytes);
     CUDA_CHECK(cudaMemGetInfo(&free_now, &total), "size of the memory", d->head.name);
     size_t bytes = slab_size(d, total);
-    if (bytes < CUDA_WORKSPACE_BYTES + STEP) /* said here, where the cause is known */
+    if (bytes < CUDA_WORKSPACE_BYTES + STEP) /* refused here, where the cause is known */
         return fail(ERR_MEMORY,
                     "out of memory on device %d: %s for it on GPU %d (%s, %s for %d device%s), and "
-                    "the workspace of its "
-                    "kernels alone takes %s: give fewer --devices, or a larger --device-memory",
+                    "the workspace of its kernels alone takes %s: give fewer --devices, or a "
+                    "larger --device-memory",
                     d->head.config.index, format_bytes(bytes, wanted, sizeof wanted), d->gpu,
                     d->gpu_name, format_bytes(total, available, sizeof available), d->sharers,
                     d->sharers > 1 ? "s" : "",
@@ -49,8 +51,7 @@ int cuda_memory_open(struct cuda_device *d) {
         d->slab = NULL;
         return fail(ERR_MEMORY,
                     "out of memory on device %d: its memory of %s: GPU %d (%s) has %s free for %d "
-                    "device%s: give "
-                    "a smaller --device-memory, or fewer --devices",
+                    "device%s: give a smaller --device-memory, or fewer --devices",
                     d->head.config.index, format_bytes(bytes, wanted, sizeof wanted), d->gpu,
                     d->gpu_name, format_bytes(free_now, available, sizeof available), d->sharers,
                     d->sharers > 1 ? "s" : "");
@@ -67,8 +68,8 @@ void cuda_memory_close(struct cuda_device *d, int drained) {
     d->slab = NULL;
 }
 
-/* Where operands are checked new memory is NaN, as on the host, before anybody can use it. A
- * failure here is the context's and comes back from the next call on a stream. */
+/* Where operands are checked, new memory is NaN before anybody can use it, as on emulated devices.
+ * A failure here is the context's own, so the next call on a stream returns it. */
 static void fill_with_nan(struct cuda_device *d, void *memory, size_t bytes) {
     if (cudaSetDevice(d->gpu)) return;
     pthread_mutex_lock(&d->service_lock);
@@ -92,8 +93,8 @@ size_t cuda_memory_largest(struct device *device) {
     return arena_largest(&((struct cuda_device *)device)->arena);
 }
 
-/* Pinned: the GPU's copy engine reads it while the program goes on. Portable: pinned for every
- * GPU of the process. */
+/* Pinned: the GPU's copy engine reads it while the program goes on. Portable: pinned for every GPU
+ * of the process. */
 int cuda_host_alloc(struct device *device, void **out, size_t bytes) {
     char size[32];
     CHECK(cuda_use(device));
@@ -106,8 +107,8 @@ int cuda_host_alloc(struct device *device, void **out, size_t bytes) {
                 format_bytes(bytes, size, sizeof size), device->name, cudaGetErrorString(error));
 }
 
-/* cudaFreeHost waits for the GPU and knows no deadline: behind a kernel that does not end the
- * memory, which a copy may still read, is left to the process's end. */
+/* cudaFreeHost waits for the GPU and knows no deadline. If a stream does not drain, a copy may
+ * still read the memory: it is left until the process ends. */
 void cuda_host_free(struct device *device, void *memory) {
     struct cuda_device *d = (struct cuda_device *)device;
     if (cudaSetDevice(d->gpu) != cudaSuccess || !cuda_drain(&d->compute) || !cuda_drain(&d->comm))

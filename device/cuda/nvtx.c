@@ -1,7 +1,9 @@
-/* The phases of a step as NVTX ranges, so that a profiler's timeline speaks this house's words.
- * A range that is started and ended by its number, not pushed and popped: a stream may pass from
- * thread to thread. Without a profiler each call is a test of a pointer. It names the time in
- * which a phase is enqueued; the kernels themselves the profiler hangs below it. */
+/* The phases of a step as NVTX ranges, so that a profiler's timeline shows Duet's own names. A
+ * range spans the time in which the work of a phase is enqueued; the profiler lists the kernels
+ * below it.
+ *
+ * Ranges are started and ended by number, not pushed and popped, because a stream may pass from one
+ * thread to another. Without a profiler each call tests one pointer. */
 #include "device/cuda/cuda.h"
 
 #ifdef HAVE_NVTX

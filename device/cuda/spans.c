@@ -1,12 +1,12 @@
-/* Spans of a GPU: an event before and one behind each piece of work, asked for their times
+/* Spans of a GPU: an event in front of each piece of work and one behind it, whose times are read
  * later.
  *
- * The times are read when the work is long done (harvest: at each sync, and when the ring of
- * open spans is full), so a steady step never waits for them. CUDA gives distances between
- * events; the host's time comes in by an anchor, an event on an idle stream that is known to
- * have passed between two looks at the host's clock (device/event_clock.h has the arithmetic).
- * CLOCK_MONOTONIC is one axis for all processes of a machine, so spans of all ranks are aligned
- * once each device is. */
+ * They are read when the work is long done (cuda_spans_harvest: at each sync, and when the ring of
+ * open spans is full), so a steady step never waits for them. CUDA tells the time between two
+ * events and no absolute time. The link to the host's clock is an anchor: an event on an idle
+ * stream, which is known to have passed between two looks at the host's clock (device/event_clock.h
+ * has the arithmetic). CLOCK_MONOTONIC is one time axis for all processes of a machine, so once
+ * each device has its anchor the spans of all ranks are aligned. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 #include "device/cuda/cuda.h"
 
 enum { RING_START = 512 };
-/* two events in a row are some 2 us apart: that was no wait */
+/* Two events in a row are some 2 us apart, so a wait that took less than this did not block. */
 static const float BLOCKED_MS = 0.005f;
 
 int cuda_spans_anchor(struct cuda_stream *s) {
@@ -41,7 +41,7 @@ int cuda_spans_anchor(struct cuda_stream *s) {
     return OK;
 }
 
-/* Twice the ring, in order; the events of the old entries stay with them. */
+/* Doubles the ring. Old entries keep their events and their order; new entries get events. */
 static int grow(struct cuda_stream *s) {
     struct cuda_spans *spans = &s->spans;
     size_t capacity = spans->capacity ? 2 * spans->capacity : RING_START, open = 0;
@@ -85,8 +85,8 @@ void cuda_spans_close(struct cuda_stream *s) {
     memset(spans, 0, sizeof *spans);
 }
 
-/* The times of one finished interval. The anchor follows when the work has moved far away from
- * it. */
+/* Reads the times of one finished span. When the work has moved far away from the anchor, the
+ * span's start event becomes the anchor. */
 static cudaError_t place(struct cuda_spans *spans, struct cuda_pending *p, float *length_ms) {
     float start_ms;
     cudaError_t error = cudaEventElapsedTime(&start_ms, spans->anchor, p->start);
@@ -111,7 +111,7 @@ int cuda_spans_harvest(struct cuda_stream *s) {
         cudaError_t state = cudaEventQuery(p->end);
         float length_ms = 0;
         if (state == cudaErrorNotReady) {
-            cudaGetLastError(); /* not an error: the oldest is still at work */
+            cudaGetLastError(); /* not an error: the oldest span's work is not done yet */
             return OK;
         }
         if (state == cudaSuccess) state = place(spans, p, &length_ms);

@@ -1,9 +1,10 @@
-/* Work that can fail without CUDA knowing: a collective stands on a stream and waits for another
- * rank's word, and who put it there knows how long it may, and for whom. It adds a watch; each
- * wait of this device that lasts asks all of them, and each sync asks once more when it has what
- * it waited for.
+/* Work that can fail without CUDA knowing: a collective that waits on a stream for another rank's
+ * flag. The executor that enqueued it knows how long it may wait, and for whom. The executor adds a
+ * watch; every wait of this device that lasts asks all watches, and every sync asks them once more
+ * at its end.
  *
- * The lock is held while they are asked, so a watch that is removed is not in use any more. */
+ * The lock is held while the watches are asked, so a watch that has been removed is no longer in
+ * use. */
 #include "device/cuda/cuda.h"
 
 void cuda_watch_add(struct cuda_device *d, struct cuda_watch *watch) {

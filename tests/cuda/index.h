@@ -18,10 +18,10 @@
 #include "tests/device/kernels_common.h"
 
 /* A kernel's parameters are pointers to structs, which a call may take for pointers to anything. */
-#define RUN_LONELY(kernel, param, grid) \
-    gpu_run_threads((lonely_kernel *)(void (*)(void))(kernel), param, grid)
-#define RUN_SHARING(kernel, param, shared_type, grid) \
-    gpu_run_blocks((sharing_kernel *)(void (*)(void))(kernel), param, sizeof(shared_type), grid)
+#define RUN_THREADS(kernel, param, grid) \
+    gpu_run_threads((thread_kernel *)(void (*)(void))(kernel), param, grid)
+#define RUN_BLOCKS(kernel, param, shared_type, grid) \
+    gpu_run_blocks((block_kernel *)(void (*)(void))(kernel), param, sizeof(shared_type), grid)
 
 /* Grids no launch would take, beside those that a launch does. */
 static const struct grid odd_grids[] = {{1, 1}, {1, 256}, {3, 33}, {7, 96}, {2, 256}};
@@ -30,16 +30,16 @@ enum { ODD_GRIDS = 5 };
 static inline void run_elementwise(enum op op, const struct op_args *a, struct grid grid) {
     struct elementwise e = elementwise_of(op, a);
     switch (op) {
-    case OP_RELU_FORWARD: RUN_LONELY(k_relu_forward, &e, grid); break;
-    case OP_RELU_BACKWARD: RUN_LONELY(k_relu_backward, &e, grid); break;
+    case OP_RELU_FORWARD: RUN_THREADS(k_relu_forward, &e, grid); break;
+    case OP_RELU_BACKWARD: RUN_THREADS(k_relu_backward, &e, grid); break;
     case OP_DROPOUT_FORWARD:
-    case OP_DROPOUT_BACKWARD: RUN_LONELY(k_dropout, &e, grid); break;
-    case OP_FILL: RUN_LONELY(k_fill, &e, grid); break;
-    case OP_ADD: RUN_LONELY(k_add, &e, grid); break;
-    case OP_SCALE: RUN_LONELY(k_scale, &e, grid); break;
-    case OP_SGD: RUN_LONELY(k_sgd, &e, grid); break;
-    case OP_ADADELTA: RUN_LONELY(k_adadelta, &e, grid); break;
-    case OP_ADAM: RUN_LONELY(k_adam, &e, grid); break;
+    case OP_DROPOUT_BACKWARD: RUN_THREADS(k_dropout, &e, grid); break;
+    case OP_FILL: RUN_THREADS(k_fill, &e, grid); break;
+    case OP_ADD: RUN_THREADS(k_add, &e, grid); break;
+    case OP_SCALE: RUN_THREADS(k_scale, &e, grid); break;
+    case OP_SGD: RUN_THREADS(k_sgd, &e, grid); break;
+    case OP_ADADELTA: RUN_THREADS(k_adadelta, &e, grid); break;
+    case OP_ADAM: RUN_THREADS(k_adam, &e, grid); break;
     default: cr_assert_fail("%s is not elementwise", op_name(op));
     }
 }
@@ -48,10 +48,10 @@ static inline void run_pool(enum op op, const struct op_args *a, struct grid gri
     struct pool p;
     cr_assert(pool_of(op, a, &p));
     switch (op) {
-    case OP_AVG_POOL_FORWARD: RUN_LONELY(k_avg_pool_forward, &p, grid); break;
-    case OP_AVG_POOL_BACKWARD: RUN_LONELY(k_avg_pool_backward, &p, grid); break;
-    case OP_MAX_POOL_FORWARD: RUN_LONELY(k_max_pool_forward, &p, grid); break;
-    case OP_MAX_POOL_BACKWARD: RUN_LONELY(k_max_pool_backward, &p, grid); break;
+    case OP_AVG_POOL_FORWARD: RUN_THREADS(k_avg_pool_forward, &p, grid); break;
+    case OP_AVG_POOL_BACKWARD: RUN_THREADS(k_avg_pool_backward, &p, grid); break;
+    case OP_MAX_POOL_FORWARD: RUN_THREADS(k_max_pool_forward, &p, grid); break;
+    case OP_MAX_POOL_BACKWARD: RUN_THREADS(k_max_pool_backward, &p, grid); break;
     default: cr_assert_fail("%s is no pool", op_name(op));
     }
 }
@@ -61,18 +61,18 @@ static inline void run_rows(enum op op, const struct op_args *a, uint32_t blocks
     struct grid grid = {blocks, ROW_THREADS};
     switch (op) {
     case OP_LOG_SOFTMAX_FORWARD:
-        RUN_SHARING(k_log_softmax_forward, &r, struct row_shared, grid);
+        RUN_BLOCKS(k_log_softmax_forward, &r, struct row_shared, grid);
         break;
     case OP_LOG_SOFTMAX_BACKWARD:
-        RUN_SHARING(k_log_softmax_backward, &r, struct row_shared, grid);
+        RUN_BLOCKS(k_log_softmax_backward, &r, struct row_shared, grid);
         break;
-    case OP_NLL_FORWARD: RUN_SHARING(k_nll_forward, &r, struct row_shared, grid); break;
-    case OP_NLL_BACKWARD: RUN_SHARING(k_nll_backward, &r, struct row_shared, grid); break;
+    case OP_NLL_FORWARD: RUN_BLOCKS(k_nll_forward, &r, struct row_shared, grid); break;
+    case OP_NLL_BACKWARD: RUN_BLOCKS(k_nll_backward, &r, struct row_shared, grid); break;
     case OP_CROSS_ENTROPY_FORWARD:
-        RUN_SHARING(k_cross_entropy_forward, &r, struct row_shared, grid);
+        RUN_BLOCKS(k_cross_entropy_forward, &r, struct row_shared, grid);
         break;
     case OP_CROSS_ENTROPY_BACKWARD:
-        RUN_SHARING(k_cross_entropy_backward, &r, struct row_shared, grid);
+        RUN_BLOCKS(k_cross_entropy_backward, &r, struct row_shared, grid);
         break;
     default: cr_assert_fail("%s does not work by rows", op_name(op));
     }
@@ -81,14 +81,14 @@ static inline void run_rows(enum op op, const struct op_args *a, uint32_t blocks
 static inline void run_loss_sum(const struct op_args *a) {
     struct loss_sum s = loss_sum_of(a);
     struct grid grid = {1, LOG_THREADS};
-    RUN_SHARING(k_loss_sum, &s, struct loss_sum_shared, grid);
+    RUN_BLOCKS(k_loss_sum, &s, struct loss_sum_shared, grid);
 }
 
 static inline void run_hash(const struct op_args *a, uint32_t blocks) {
     struct hash h = hash_of(a);
     struct grid zero = {1, 32}, grid = {blocks, LOG_THREADS};
-    if (blocks > 1) RUN_LONELY(k_hash_zero, &h, zero);
-    RUN_SHARING(k_hash, &h, struct hash_shared, grid);
+    if (blocks > 1) RUN_THREADS(k_hash_zero, &h, zero);
+    RUN_BLOCKS(k_hash, &h, struct hash_shared, grid);
 }
 
 struct product_call {

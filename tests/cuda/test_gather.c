@@ -21,7 +21,7 @@ static void run_text(const struct gather_set *s, struct gather_args p, struct gr
     cr_assert(gather_of(&a, &g));
     cr_assert_eq(g.aligned,
                  (uintptr_t)images % 4 == 0 && (uintptr_t)x % 16 == 0 && pixels % 4 == 0);
-    RUN_LONELY(k_gather_samples, &g, grid);
+    RUN_THREADS(k_gather_samples, &g, grid);
     gather_expect(s, p, x, x_labels, "the kernel's text");
     heap_free(&heap);
 }

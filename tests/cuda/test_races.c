@@ -67,7 +67,7 @@ static void an_early_end(const void *param, void *shared, struct place at) {
     BLOCK_PHASE(at) {}
 }
 
-static void run_on_eight_blocks(sharing_kernel *kernel) {
+static void run_on_eight_blocks(block_kernel *kernel) {
     int *out = calloc(8 * THREADS, sizeof *out);
     cr_assert_not_null(out);
     gpu_run_blocks(kernel, &out, THREADS * sizeof(int), (struct grid){8, THREADS});
@@ -77,7 +77,7 @@ static void run_on_eight_blocks(sharing_kernel *kernel) {
 }
 
 /* The words that the kernel's run ends with, in a process of its own; *status is that one's. */
-static void words_of(sharing_kernel *kernel, char *text, size_t bytes, int *status) {
+static void words_of(block_kernel *kernel, char *text, size_t bytes, int *status) {
     int ends[2];
     cr_assert_eq(pipe(ends), 0);
     pid_t child = fork();
@@ -102,7 +102,7 @@ Test(gpu_of_threads, a_kernel_in_order_is_fine, .timeout = 60) {
 
 Test(gpu_of_threads, finds_what_is_wrong, .timeout = 120) {
     static const struct {
-        sharing_kernel *kernel;
+        block_kernel *kernel;
         const char *name, *words;
     } wrong[] = {{without_a_barrier, "no barrier", "data race"},
                  {without_the_second_barrier, "one barrier too few", "data race"},

@@ -66,9 +66,9 @@ static int start_next(struct world *w, struct rank_stream *s) {
                                          .end = &s->point[(launch + 1) % 2],
                                          .barrier = s->barriers[launch] + 2 * b};
         if (adds)
-            s->block[b].lonely = add_terms, s->block[b].param = &s->adding[call];
+            s->block[b].thread_kernel = add_terms, s->block[b].param = &s->adding[call];
         else
-            s->block[b].sharing = spin_block, s->block[b].param = &s->call[call],
+            s->block[b].block_kernel = spin_block, s->block[b].param = &s->call[call],
             s->block[b].shared = &s->shared[b];
         gpu_start_block(&s->block[b], &s->set[b]);
     }

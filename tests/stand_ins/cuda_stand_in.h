@@ -1,12 +1,19 @@
-/* A stand-in for the CUDA runtime: the functions that device/cuda_*.c call, over host memory, so
- * that their logic runs where there is no GPU. A program that defines them all takes none from
- * the real library. It is no GPU: memory changes at the call, and what is true of a driver
- * beyond its documentation it cannot know.
+/* A stand-in for the CUDA runtime: the functions that device/cuda/*.c calls, over host memory, so
+ * that their logic runs where there is no GPU. A program that defines them all links none from the
+ * real library. tests/README.md says when to take this stand-in and when another.
  *
- * Time is the host's clock plus an offset. A stream is busy until some point; work moves that
- * point on by `work_ns`, an event remembers it. Failures: `fault` is what a broken context
- * answers to everything; `fail_at` = k lets the k-th call from now fail, once. What is made and
- * not given back is counted. */
+ * It is no GPU: memory changes at the call, and it knows nothing of a driver beyond its
+ * documentation. What it has that the emulated runtime (cuda_emulation) has not is control over
+ * each call and over time:
+ *
+ *     fail_at = k   the k-th call from now fails, once: whatever call that is
+ *     fault         what a broken context returns from every call
+ *     work_ns       how long each piece of work takes: INT64_MAX is for ever
+ *     still_ns      stops the clock
+ *
+ * Time is the host's clock plus an offset. A stream is busy until some moment; work moves that
+ * moment on by `work_ns`, and an event remembers it. What is made and not given back is counted
+ * (stand_in_left). */
 #ifndef TESTS_CUDA_STAND_IN_H
 #define TESTS_CUDA_STAND_IN_H
 
@@ -19,7 +26,7 @@
 
 struct CUstream_st {
     int64_t busy_until;
-    struct CUgraph_st *taken_down;
+    struct CUgraph_st *captured;
     int broken;
 };
 struct CUevent_st {
@@ -27,7 +34,7 @@ struct CUevent_st {
     int recorded, timed;
 };
 
-/* What a captured stream takes down: an op, a copy (to, from, bytes) or the record of an event. */
+/* What a captured stream records: an op, a copy (to, from, bytes) or the record of an event. */
 struct node {
     enum op op;
     struct op_args args;
@@ -52,17 +59,19 @@ static struct gpu {
     void *slab[SLABS];
     int count, driver; /* GPUs; version of the driver, 0: none */
     cudaError_t fault, count_error, malloc_error, ipc_error, close_error;
-    cudaError_t last; /* of an IPC close: who launches next and asks would find it */
-    int pageable;     /* 1: memory is none that the runtime knows */
+    cudaError_t
+        last;     /* the error of an IPC close, which the check behind the next launch would find */
+    int pageable; /* 1: all host memory is pageable */
     int copies, fail_at;
     int64_t work_ns;  /* INT64_MAX: work that never ends */
     int64_t still_ns; /* not 0: the time, which stands still */
     size_t total;
     int current, memory, pinned, events, streams, opened, opens, math, pairs, graphs;
-    cudaStream_t capture; /* of the one thread that these tests have; NULL: none */
+    cudaStream_t
+        capture; /* the stream that is captured, NULL if none; these tests have one thread */
 } gpu;
 
-static const int64_t OFFSET_NS = 7123456789; /* the GPU's clock is another one than the host's */
+static const int64_t OFFSET_NS = 7123456789; /* the GPU's clock is not the host's */
 static const int64_t NEVER = INT64_MAX;
 
 static void stand_in_reset(void) {
@@ -70,7 +79,7 @@ static void stand_in_reset(void) {
     gpu.count = 1, gpu.driver = CUDART_VERSION, gpu.total = (size_t)80 << 30;
 }
 
-static int stand_in_left(void) { /* what was not given back */
+static int stand_in_left(void) { /* counts what was not given back */
     return gpu.memory + gpu.pinned + gpu.events + gpu.streams + gpu.opened + gpu.math + gpu.graphs;
 }
 
@@ -84,7 +93,7 @@ static cudaError_t enter(void) {
         if (e_) return e_;        \
     } while (0)
 
-/* Calls that wait, ask or allocate are forbidden while the thread captures, and break the
+/* For calls that wait, ask or allocate: they are forbidden while the thread captures, and break the
  * capture. */
 static cudaError_t enter_unsafe(void) {
     if (gpu.capture) return gpu.capture->broken = 1, cudaErrorStreamCaptureUnsupported;
@@ -96,11 +105,11 @@ static cudaError_t enter_unsafe(void) {
         if (e_) return e_;               \
     } while (0)
 
-/* Is the call taken down and not run? Then node is added, unless the capture is broken. */
-static int is_taken_down(cudaStream_t s, const struct node *node, cudaError_t *error) {
-    if (!s->taken_down) return 0;
+/* 1 if the call is recorded and not run. Then node is added, unless the capture is broken. */
+static int is_captured(cudaStream_t s, const struct node *node, cudaError_t *error) {
+    if (!s->captured) return 0;
     *error = s->broken ? cudaErrorStreamCaptureInvalidated : cudaSuccess;
-    if (!s->broken) s->taken_down->node[s->taken_down->count++ % NODES] = *node;
+    if (!s->broken) s->captured->node[s->captured->count++ % NODES] = *node;
     return 1;
 }
 
@@ -113,7 +122,7 @@ static void work(cudaStream_t s) {
     s->busy_until = begin == NEVER || gpu.work_ns == NEVER ? NEVER : begin + gpu.work_ns;
 }
 
-cudaError_t cudaGetLastError(void) { /* takes it away, where it is not the context's */
+cudaError_t cudaGetLastError(void) { /* clears the error, unless it is the context's own */
     cudaError_t last = gpu.fault ? gpu.fault : gpu.last;
     return gpu.last = cudaSuccess, last;
 }
@@ -167,7 +176,7 @@ cudaError_t cudaMalloc(void **out, size_t bytes) {
     ENTER_UNSAFE();
     if (gpu.malloc_error) return gpu.malloc_error;
     *out = aligned_alloc(2 << 20, bytes);
-    /* known to somebody: what a stuck device keeps is no leak */
+    /* kept in a list, so that what a stuck device keeps is no leak to a sanitizer */
     for (int i = 0; i < SLABS && *out; i++)
         if (!gpu.slab[i]) {
             gpu.slab[i] = *out;
@@ -201,7 +210,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
     ENTER();
     struct node node = {.to = to, .from = from, .bytes = bytes};
     cudaError_t error;
-    if (is_taken_down(s, &node, &error)) return error;
+    if (is_captured(s, &node, &error)) return error;
     (void)kind, gpu.copies++;
     return memcpy(to, from, bytes), work(s), cudaSuccess;
 }
@@ -218,7 +227,7 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *a, const void
     return cudaSuccess;
 }
 
-/* A handle holds the address, as if the peer's slab were mapped where it is. */
+/* A handle holds the address, as if the peer's slab were mapped at the same place here. */
 cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *handle, void *memory) {
     ENTER();
     memset(handle, 0, sizeof *handle);
@@ -237,153 +246,9 @@ cudaError_t cudaIpcCloseMemHandle(void *memory) {
     return gpu.last = gpu.fault ? gpu.fault : gpu.close_error;
 }
 
-/* Streams and events. */
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t *s, unsigned flags, int priority) {
-    ENTER();
-    (void)priority;
-    if (flags != cudaStreamNonBlocking) return cudaErrorInvalidValue;
-    *s = calloc(1, sizeof **s);
-    return gpu.streams++, cudaSuccess;
-}
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags) {
-    return cudaStreamCreateWithPriority(s, flags, 0);
-}
-cudaError_t cudaStreamDestroy(cudaStream_t s) {
-    return free(s), gpu.streams--, gpu.fault;
-}
-cudaError_t cudaStreamQuery(cudaStream_t s) {
-    ENTER_UNSAFE();
-    return s->busy_until > gpu_now() ? cudaErrorNotReady : cudaSuccess;
-}
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned flags) {
-    ENTER();
-    *e = calloc(1, sizeof **e);
-    (*e)->timed = !(flags & cudaEventDisableTiming);
-    return gpu.events++, cudaSuccess;
-}
-cudaError_t cudaEventCreate(cudaEvent_t *e) {
-    return cudaEventCreateWithFlags(e, cudaEventDefault);
-}
-cudaError_t cudaEventDestroy(cudaEvent_t e) {
-    return free(e), gpu.events--, gpu.fault;
-}
-cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
-    ENTER();
-    /* an edge inside the graph: not wanted here */
-    if (s->taken_down) return s->broken = 1, cudaErrorStreamCaptureUnsupported;
-    e->at = s->busy_until > gpu_now() ? s->busy_until : gpu_now();
-    return e->recorded = 1, cudaSuccess;
-}
-cudaError_t cudaEventRecordWithFlags(cudaEvent_t e, cudaStream_t s, unsigned flags) {
-    struct node node = {.event = e};
-    cudaError_t error;
-    if (flags != cudaEventRecordExternal) return cudaEventRecord(e, s);
-    ENTER();
-    return is_taken_down(s, &node, &error) ? error : cudaErrorIllegalState;
-}
-cudaError_t cudaEventQuery(cudaEvent_t e) {
-    ENTER_UNSAFE();
-    return e->recorded && e->at > gpu_now() ? cudaErrorNotReady : cudaSuccess;
-}
-cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags) {
-    ENTER();
-    (void)flags;
-    if (e->recorded && e->at > s->busy_until) s->busy_until = e->at;
-    return cudaSuccess;
-}
-cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to) {
-    ENTER();
-    if (!from->recorded || !to->recorded || !from->timed || !to->timed)
-        return cudaErrorInvalidResourceHandle;
-    if (from->at > gpu_now() || to->at > gpu_now()) return cudaErrorNotReady;
-    return *ms = (float)((double)(to->at - from->at) / 1e6), cudaSuccess;
-}
+#include "tests/stand_ins/cuda_stand_in_stream.h"
 
-/* What the files of kernels bring: an op is the host's reference, in its place on the stream. */
-cudaError_t cuda_write_launch(cudaStream_t s, void *to, const void *value, size_t bytes) {
-    return cudaMemcpyAsync(to, value, bytes, cudaMemcpyHostToDevice, s);
-}
-cudaError_t cuda_write_load(void) {
-    return enter();
-}
-int cuda_load_kernels(struct cuda_device *device) {
-    CUDA_CHECK(enter(), "loading kernels", device->head.name);
-    return OK;
-}
-int cuda_math_open(struct cuda_stream *s) {
-    CUDA_CHECK(enter(), "math", s->head.device->name);
-    if (!s->workspace) return fail(ERR_FAILED, "math without a workspace");
-    s->math = (struct cuda_math *)&gpu;
-    return gpu.math++, OK;
-}
-void cuda_math_close(struct cuda_stream *s) {
-    if (s->math) gpu.math--;
-    s->math = NULL;
-}
-int cuda_launch_op(struct cuda_stream *s, enum op op, const struct op_args *args) {
-    struct node node = {.op = op, .args = *args};
-    cudaError_t error = enter();
-    CUDA_STREAM_CHECK(s, error, op_name(op));
-    if (is_taken_down(s->stream, &node, &error)) {
-        CUDA_STREAM_CHECK(s, error, op_name(op));
-        return OK;
-    }
-    host_reference_kernels[op](args);
-    work(s->stream);
-    return OK;
-}
-
-/* Graphs. */
-cudaError_t cudaStreamBeginCapture(cudaStream_t s, enum cudaStreamCaptureMode mode) {
-    ENTER();
-    if (mode != cudaStreamCaptureModeThreadLocal || s->taken_down || gpu.capture)
-        return cudaErrorIllegalState;
-    s->taken_down = calloc(1, sizeof *s->taken_down);
-    gpu.capture = s;
-    return gpu.graphs++, cudaSuccess;
-}
-cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *graph) {
-    int broken = s->broken;
-    if (!s->taken_down) return cudaErrorIllegalState;
-    *graph = broken ? NULL : s->taken_down;
-    if (broken) free(s->taken_down), gpu.graphs--;
-    s->taken_down = NULL, s->broken = 0, gpu.capture = NULL;
-    return broken ? cudaErrorStreamCaptureInvalidated : enter();
-}
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph,
-                                 unsigned long long flags) {
-    ENTER();
-    (void)flags;
-    *out = calloc(1, sizeof **out);
-    (*out)->graph = *graph;
-    return gpu.graphs++, cudaSuccess;
-}
-cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t s) {
-    ENTER();
-    return (void)s, exec->uploaded++, cudaSuccess;
-}
-cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t s) {
-    ENTER();
-    if (!exec->uploaded) return cudaErrorInvalidValue; /* allowed, but slow the first time */
-    for (int i = 0; i < exec->graph.count; i++) {
-        struct node *n = &exec->graph.node[i];
-        if (n->event)
-            cudaEventRecord(n->event, s);
-        else if (n->to)
-            cudaMemcpyAsync(n->to, n->from, n->bytes, cudaMemcpyDefault, s);
-        else
-            host_reference_kernels[n->op](&n->args), work(s);
-    }
-    return cudaSuccess;
-}
-cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
-    return free(graph), gpu.graphs--, gpu.fault;
-}
-cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
-    return free(exec), gpu.graphs--, gpu.fault;
-}
-
-/* Devices on it. */
+/* ---- devices on it ---- */
 static const uint64_t MEMORY = 80 << 20;
 
 static inline struct device_config config_of(int index, int devices) {

@@ -1,6 +1,6 @@
-/* Copies that a GPU's thread does not wait for (cp.async) are made here as late as they may be:
- * when the thread waits for them. Who reads before that, or never waits, does not find them.
- * Included before the kernels' headers. */
+/* Copies that a GPU's thread does not wait for (cp.async). Here each is made as late as it may be:
+ * when the thread waits for it. A thread that reads before that, or never waits, does not find the
+ * data. Included before the kernels' headers. */
 #ifndef TESTS_GPU_COPIES_H
 #define TESTS_GPU_COPIES_H
 
@@ -14,10 +14,11 @@ static struct gpu_copies {
     const float *from[GPU_COPIES];
     int count;
 } gpu_copies_of[GPU_COPIERS];
-/* the thread that runs; in gpu_of_loops.h always 0, which a wait in the wrong phase may escape */
+/* The thread that runs. In gpu_of_loops.h it is always 0, so a wait in the wrong phase may go
+ * unnoticed there. */
 static uint32_t gpu_copier;
 
-/* The sanitizer is to see the copies, and not the list. */
+/* The sanitizer shall see the copies, and not this list's own reads and writes. */
 #define GPU_NO_SANITIZE __attribute__((no_sanitize("thread"), noinline, unused))
 
 __attribute__((noinline, unused)) static void gpu_copy(float *to, const float *from) {
@@ -38,7 +39,7 @@ GPU_NO_SANITIZE static void gpu_copies_arrived(void) {
     own->count = 0;
 }
 
-/* At the end of a block. */
+/* At the end of a block every copy has been waited for. */
 GPU_NO_SANITIZE static void gpu_copies_done(void) {
     for (int t = 0; t < GPU_COPIERS; t++)
         cr_assert_eq(gpu_copies_of[t].count, 0,

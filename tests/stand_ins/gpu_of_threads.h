@@ -39,8 +39,8 @@ struct grid {
     uint32_t blocks, threads;
 };
 
-typedef void lonely_kernel(const void *param, struct place at);
-typedef void sharing_kernel(const void *param, void *shared, struct place at);
+typedef void thread_kernel(const void *param, struct place at);
+typedef void block_kernel(const void *param, void *shared, struct place at);
 
 enum { GPU_STACK = 64 << 10, GPU_SETS = 3 };
 enum gpu_state { GPU_RUNS, GPU_AT_BARRIER, GPU_ENDED };
@@ -54,8 +54,8 @@ struct gpu_thread {
 };
 
 struct gpu_block {
-    lonely_kernel *lonely; /* this or */
-    sharing_kernel *sharing;
+    thread_kernel *thread_kernel; /* this or */
+    block_kernel *block_kernel;
     const void *param;
     void *shared;
     struct place at; /* .thread is each thread's own */
@@ -107,10 +107,10 @@ GPU_NO_SANITIZE static void gpu_entry(void) {
     struct place at = block->at;
     at.thread = gpu.thread;
     __tsan_acquire(block->begin);
-    if (block->lonely)
-        block->lonely(block->param, at);
+    if (block->thread_kernel)
+        block->thread_kernel(block->param, at);
     else
-        block->sharing(block->param, block->shared, at);
+        block->block_kernel(block->param, block->shared, at);
     __tsan_release(block->end);
     gpu_leave(GPU_ENDED);
 }
@@ -197,18 +197,18 @@ static inline void gpu_run_block(struct gpu_block *block) {
     gpu_copies_done();
 }
 
-static inline void gpu_run_threads(lonely_kernel *kernel, const void *param, struct grid grid) {
+static inline void gpu_run_threads(thread_kernel *kernel, const void *param, struct grid grid) {
     gpu_begin();
     for (uint32_t b = 0; b < grid.blocks; b++) {
         struct gpu_block block = {
-            .lonely = kernel, .param = param, .at = {b, grid.blocks, 0, grid.threads}};
+            .thread_kernel = kernel, .param = param, .at = {b, grid.blocks, 0, grid.threads}};
         gpu_run_block(&block);
     }
     gpu_end();
 }
 
 /* Each block's shared memory, too, has an address of its own until the grid ends. */
-static inline void gpu_run_blocks(sharing_kernel *kernel, const void *param, size_t shared_bytes,
+static inline void gpu_run_blocks(block_kernel *kernel, const void *param, size_t shared_bytes,
                                   struct grid grid) {
     size_t bytes = (shared_bytes + 15) / 16 * 16;
     char *shared = aligned_alloc(16, grid.blocks * bytes),
@@ -217,7 +217,7 @@ static inline void gpu_run_blocks(sharing_kernel *kernel, const void *param, siz
     memset(shared, 0xff, grid.blocks * bytes);
     gpu_begin();
     for (uint32_t b = 0; b < grid.blocks; b++) {
-        struct gpu_block block = {.sharing = kernel,
+        struct gpu_block block = {.block_kernel = kernel,
                                   .param = param,
                                   .shared = shared + b * bytes,
                                   .at = {b, grid.blocks, 0, grid.threads},

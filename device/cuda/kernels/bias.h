@@ -1,6 +1,6 @@
-/* y += b, where a library has made y without the bias: each number of y takes that of its
- * channel, which runs slower than the pixels and faster than the samples. A linear layer's
- * outputs are channels of one pixel. */
+/* y += b, behind a product that a library has made without the bias: each element of y takes the
+ * bias of its channel. In y (N, C, ...) the channel changes slower than the pixels and faster than
+ * the samples. The outputs of a linear layer are channels of one pixel. */
 #ifndef DEVICE_CUDA_KERNELS_BIAS_H
 #define DEVICE_CUDA_KERNELS_BIAS_H
 
@@ -13,7 +13,7 @@ struct add_bias {
     struct divider by_pixels, by_channels;
 };
 
-/* 0 if it is too large for 32-bit indices. */
+/* Returns 0 if y is too large for 32-bit indices. */
 static inline int add_bias_of(const struct tensor *y, const struct tensor *b, struct add_bias *a) {
     size_t count = tensor_count(y), channels = tensor_count(b);
     struct add_bias none = ZEROED;

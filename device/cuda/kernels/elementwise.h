@@ -1,28 +1,29 @@
-/* Kernels that treat each element alone: relu, dropout, fill, add, scale and the optimizer.
+/* Kernels that treat each element alone: relu, dropout, fill, add, scale and the optimizers.
  *
- * A thread takes four neighbouring elements (a quad) at a time, by 16-byte accesses where all
- * operands are aligned, one by one at the tail or where they are not; then jumps ahead by the
- * size of the grid. The arithmetic of an element is the same function either way, so it has the
- * same bits wherever it lies in a call. These kernels move bytes: the floor is bytes over the
- * memory's bandwidth. */
+ * A thread takes four neighbouring elements (a quad) at a time: by 16-byte accesses where all
+ * operands are aligned, one by one at the tail or where they are not. Then it moves on by the size
+ * of the grid. The arithmetic of an element is the same function either way, so its bits do not
+ * depend on where it lies in a call. These kernels move bytes: they can be no faster than their
+ * bytes over the memory's bandwidth. */
 #ifndef DEVICE_CUDA_KERNELS_ELEMENTWISE_H
 #define DEVICE_CUDA_KERNELS_ELEMENTWISE_H
 
 #include "base/philox.h"
 #include "device/cuda/kernels/kernel.h"
 
-/* out may be in0 or in1. `aligned`: every operand at a multiple of 16 bytes. */
+/* The parameter of all of them. out may be in0 or in1. */
 struct elementwise {
     const float *in0, *in1;
     float *out, *out1;
     size_t count;
     int aligned;
     const struct step_block *step;
-    /* fill, scale: the number; dropout: what a kept element is multiplied by */
+    /* fill, scale: the number; dropout: the factor of an element that is kept */
     float value;
     struct sgd_args sgd;
-    uint32_t layer, v;  /* dropout */
-    uint64_t threshold; /* dropout: kept where the word lies below */
+    uint32_t layer;     /* dropout: the layer's number */
+    uint32_t v;         /* dropout: the virtual device */
+    uint64_t threshold; /* dropout: an element is kept where its random word is below */
 };
 
 static inline struct elementwise elementwise_of(enum op op, const struct op_args *a) {
@@ -44,7 +45,7 @@ static inline struct elementwise elementwise_of(enum op op, const struct op_args
     return e;
 }
 
-/* How many elements of quad q there are: 4, or what is left. */
+/* The elements of quad q: 4, or at the end of the tensor fewer. */
 DUET_HD int quad_size(const struct elementwise *e, size_t q) {
     size_t left = e->count - 4 * q;
     return left < 4 ? (int)left : 4;
@@ -72,7 +73,7 @@ DUET_HD void quad_store(const struct elementwise *e, float *p, size_t q, const f
         if (i < size) p[4 * q + (size_t)i] = v[i];
 }
 
-/* for each quad of this thread */
+/* Runs over the quads of this thread. */
 #define FOR_EACH_QUAD(q, e, at) \
     for (size_t q = place_first(at); 4 * q < (e)->count; q += place_stride(at))
 
@@ -100,8 +101,8 @@ DUET_HD void k_relu_backward(const struct elementwise *e, struct place at) {
     }
 }
 
-/* Forward and backward alike: the mask is a function of (seed, virtual device, step, layer,
- * element), and a quad of elements is exactly one call of Philox. */
+/* Forward and backward are the same: the mask is a function of (seed, virtual device, step, layer,
+ * element). A quad of elements takes exactly one call of Philox. */
 DUET_HD void k_dropout(const struct elementwise *e, struct place at) {
     FOR_EACH_QUAD(q, e, at) {
         float x[4];
@@ -143,8 +144,8 @@ DUET_HD void k_scale(const struct elementwise *e, struct place at) {
     }
 }
 
-/* Rounded exactly as reference_sgd: decay and step fused, the momentum product not. in0 =
- * gradient, out = value, out1 = momentum or NULL. */
+/* Rounded exactly as reference_sgd: decay and step are fused, the momentum product is not. in0 is
+ * the gradient, out the value, out1 the momentum or NULL. */
 DUET_HD void k_sgd(const struct elementwise *e, struct place at) {
     float rate = e->step->learning_rate;
     int first = e->step->first_update;
@@ -164,7 +165,8 @@ DUET_HD void k_sgd(const struct elementwise *e, struct place at) {
     }
 }
 
-/* The pairs of moments of quad q, out1[8 q ..], and back. */
+/* Adadelta and Adam keep two moments for each element, next to each other: those of quad q are
+ * out1[8 q .. 8 q + 7]. */
 DUET_HD void pairs_load(const struct elementwise *e, float first[4], float second[4], size_t q) {
     int size = quad_size(e, q);
     float both[8];
@@ -198,7 +200,7 @@ DUET_HD void pairs_store(const struct elementwise *e, size_t q, const float firs
         if (i < 2 * size) e->out1[8 * q + (size_t)i] = both[i];
 }
 
-/* Rounded exactly as reference_adadelta; in0 = gradient, out = value, out1 = moments. */
+/* Rounded exactly as reference_adadelta. in0 is the gradient, out the value, out1 the moments. */
 DUET_HD void k_adadelta(const struct elementwise *e, struct place at) {
     const float rho = (float)ADADELTA_RHO, rest = (float)(1 - ADADELTA_RHO),
                 epsilon = (float)ADADELTA_EPSILON;
@@ -221,7 +223,7 @@ DUET_HD void k_adadelta(const struct elementwise *e, struct place at) {
     }
 }
 
-/* Rounded exactly as reference_adam. */
+/* Rounded exactly as reference_adam. Operands as in k_adadelta. */
 DUET_HD void k_adam(const struct elementwise *e, struct place at) {
     const float rest1 = (float)(1 - ADAM_BETA1), beta2 = (float)ADAM_BETA2,
                 rest2 = (float)(1 - ADAM_BETA2), epsilon = (float)ADAM_EPSILON;

@@ -1,10 +1,10 @@
-/* The kernel that makes a batch out of a data set on the GPU: bytes in, floats out, rows chosen
- * by an index.
+/* The kernel that makes a batch out of a data set that lies on the GPU: bytes in, floats out, rows
+ * chosen by an index.
  *
- * A thread takes four neighbouring pixels (a quad) of one picture: a 4-byte load and a 16-byte
- * store where they are aligned, so that a warp reads 128 and writes 512 bytes in a row. The two
- * divisions of a pixel are exact ones, for the same bits as the host's; there are some ten
- * instructions to each 5 bytes moved, which memory hides. */
+ * A thread takes four neighbouring pixels (a quad) of one picture, where they are aligned with a
+ * 4-byte load and a 16-byte store: so a warp reads 128 and writes 512 bytes in a row. The two
+ * divisions of a pixel are true divisions, for the same bits as on the host. There are some ten
+ * instructions to each 5 bytes moved, and they run while the memory is at work. */
 #ifndef DEVICE_CUDA_KERNELS_GATHER_H
 #define DEVICE_CUDA_KERNELS_GATHER_H
 
@@ -15,15 +15,16 @@ struct gather {
     const int32_t *index;
     float *x;
     int32_t *x_labels;
-    int32_t rows;          /* pictures of the set */
-    uint32_t count, quads; /* of a picture: pixels; quads, the last one perhaps short */
-    size_t all_quads;      /* of the batch: below 2^31 */
-    int aligned;           /* every quad is whole, and aligned on both sides */
+    int32_t rows;     /* pictures of the data set */
+    uint32_t count;   /* pixels of a picture */
+    uint32_t quads;   /* quads of a picture; the last one may have fewer than 4 pixels */
+    size_t all_quads; /* quads of the batch; 4 all_quads is below 2^31 */
+    int aligned;      /* every quad has 4 pixels, and is aligned on both sides */
     struct divider by_quads;
     float mean, std;
 };
 
-/* 0: a batch of more than 2^31 pixels, whose indices would not fit. */
+/* Returns 0 for a batch of more than 2^31 pixels, whose indices would not fit. */
 static inline int gather_of(const struct op_args *a, struct gather *g) {
     size_t count = tensor_sample_count(&a->in[0]), quads = (count + 3) / 4;
     size_t n = (size_t)a->in[2].dims[0];
@@ -42,7 +43,7 @@ static inline int gather_of(const struct op_args *a, struct gather *g) {
     return 1;
 }
 
-/* gather_pixel (op.h), which the GPU cannot call. */
+/* As gather_pixel of op.h, which the GPU cannot call. */
 DUET_HD float gathered_pixel(const struct gather *g, uint8_t byte) {
     float x = (float)byte / 255.0f;
     return g->std > 0 ? (x - g->mean) / g->std : x;
@@ -58,7 +59,8 @@ DUET_HD void load_4_bytes(uint8_t v[4], const uint8_t *p) {
 #endif
 }
 
-/* The pixels at + 0..3 of a picture, as many as there are. A picture that is not there is NaN. */
+/* Writes the pixels at .. at + 3 of a picture, those that exist. A picture that the set does not
+ * have is NaN. */
 DUET_HD void gather_quad(const struct gather *g, int32_t picture, int known, uint32_t at,
                          float *to) {
     const uint8_t *from = g->images + (size_t)(known ? picture : 0) * g->count + at;

@@ -1,19 +1,21 @@
-/* What all CUDA kernels of the ops share, and the idea of their files: a kernel is an ordinary
- * function that is told which thread it is,
+/* What all CUDA kernels of the ops share. A kernel here is an ordinary function that is told which
+ * thread it is:
  *
  *     DUET_HD void k_relu_forward(const struct elementwise *e, struct place at);
  *
- * On a GPU a one-line __global__ function calls it with the thread's own place (cuda_ops*.cu); a
- * test calls it on the host for every block and every thread, one after another, and compares
- * with the reference. So index arithmetic, tails and the order of every sum are tested on
- * machines without a GPU. Where the threads of a block work together through shared memory, the
- * kernel is cut into phases with a barrier behind each: on the host, a loop over all threads. A
- * race, a read in the phase of the write, is what tests/cuda/test_races.c looks for: under
- * ThreadSanitizer, where each thread runs by itself.
+ * On a GPU a short __global__ function calls it with the thread's own place (the .cu files, by the
+ * macros of launch.h). A test calls it on the host for every block and every thread, one after
+ * another, and compares with the reference. So index arithmetic, tails and the order of every sum
+ * are tested on machines without a GPU.
  *
- * Compiled by gcc as C and by nvcc as CUDA C++, with the same bits for everything except exp and
- * log: IEEE operations, no contraction (nvcc fuses a*b+c unless told otherwise, so products that
- * must be rounded say mul_f32 or mul_f64), fmaf only where it is written. */
+ * Where the threads of a block work together through shared memory, the kernel is cut into phases
+ * with a barrier behind each; on the host a phase is a loop over all threads. A thread that reads
+ * in the very phase in which another writes is a race: tests/cuda/test_races.c looks for those,
+ * under ThreadSanitizer, where each of the kernel's threads has a stack of its own.
+ *
+ * The text is compiled by gcc as C and by nvcc as CUDA C++, with the same bits for everything
+ * except exp and log: IEEE operations, no contraction (nvcc fuses a*b+c unless told otherwise, so
+ * products that must be rounded say mul_f32 or mul_f64), and fmaf only where it is written. */
 #ifndef DEVICE_CUDA_KERNELS_H
 #define DEVICE_CUDA_KERNELS_H
 
@@ -23,7 +25,8 @@
 
 #ifdef __CUDACC__
 #define DUET_HD static __host__ __device__ __forceinline__
-#define DUET_CONSTANT static constexpr __host__ __device__ __forceinline__ /* known when compiled */
+/* a function whose value the compiler knows */
+#define DUET_CONSTANT static constexpr __host__ __device__ __forceinline__
 #define ZEROED \
     {}
 #else
@@ -33,19 +36,20 @@
     { 0 }
 #endif
 
-#ifdef __CUDA_ARCH__ /* nvcc, compiling for the GPU; it compiles everything once more for the host */
+/* Defined while nvcc compiles for the GPU; it compiles everything once more for the host. */
+#ifdef __CUDA_ARCH__
 #define DUET_UNROLL _Pragma("unroll")
 #else
 #define DUET_UNROLL
 #endif
 
-/* A kernel whose threads work together (k_x(p, shared, at), DUET_BLOCK) is written as phases:
+/* A kernel whose threads work together, DUET_BLOCK void k_x(p, shared, at), is written as phases:
  *
  *     BLOCK_PHASE(at) { what thread at.thread does }
  *
  * with a barrier behind each. What a thread keeps from phase to phase lies at [STATE(at)] of an
- * array of STATES: registers on the GPU, one entry a thread on the host. Every thread reaches
- * every BLOCK_PHASE, so loops around it have bounds that the whole block shares. */
+ * array of STATES entries: on the GPU registers, on the host one entry for each thread. Every
+ * thread reaches every BLOCK_PHASE, so a loop around one has bounds that the whole block shares. */
 enum { BLOCK_LIMIT = 256 }; /* threads of the largest block */
 #ifdef __CUDACC__
 #define DUET_BLOCK static __device__ __forceinline__
@@ -53,7 +57,8 @@ enum { BLOCK_LIMIT = 256 }; /* threads of the largest block */
 #else
 #define DUET_BLOCK static inline
 #endif
-#ifdef BLOCK_BARRIER /* each thread runs by itself: on a GPU, and in tests/stand_ins/gpu_of_threads.h */
+/* Each thread runs by itself: on a GPU, and in tests/stand_ins/gpu_of_threads.h. */
+#ifdef BLOCK_BARRIER
 enum { STATES = 1 };
 #define STATE(at) 0
 #define BLOCK_PHASE(at) for (int phase_ = 1; phase_; phase_ = 0, BLOCK_BARRIER())
@@ -63,16 +68,16 @@ enum { STATES = BLOCK_LIMIT };
 #define BLOCK_PHASE(at) for ((at).thread = 0; (at).thread < (at).threads; (at).thread++)
 #endif
 
-/* By what a launch names a kernel: its address; and the first line of a __global__ function
- * whose kernel is written in phases, which on a GPU is nothing. The emulated runtime of the
- * tests brings its own two (tests/stand_ins/cuda_emulation/ launch.h): there one run of a kernel
- * in phases stands for all threads of the block. */
+/* DUET_KERNEL: what names a kernel in a launch, on a GPU its address. DUET_BLOCK_KERNEL: the first
+ * statement of a __global__ function whose kernel is written in phases, on a GPU nothing. The
+ * tests' emulated runtime brings its own two (tests/stand_ins/cuda_emulation/launch.h), since there
+ * one run of a kernel in phases stands for all threads of the block. */
 #ifndef DUET_KERNEL
 #define DUET_KERNEL(...) ((const void *)(__VA_ARGS__))
 #define DUET_BLOCK_KERNEL(at) ((void)(at))
 #endif
 
-/* Which thread of which grid. One dimension is enough here. */
+/* Which thread of which block of the grid. Grids and blocks have one dimension here. */
 struct place {
     uint32_t block, blocks, thread, threads;
 };
@@ -122,9 +127,9 @@ DUET_HD uint32_t bits_of(float x) {
 #endif
 }
 
-/* Four floats in one 16-byte access; `p` is 16-byte aligned, in global memory; a GPU faults
- * where it is not, and on the host a build with SAN=undefined says so. The store is asked for by
- * name, since nvcc may make four of an assignment. */
+/* Four floats in one 16-byte access. `p` is in global memory, at a multiple of 16 bytes: otherwise
+ * a GPU faults, and on the host a build with SAN=undefined reports it. The store is written as an
+ * intrinsic, since nvcc may make four stores of an assignment. */
 struct four_floats {
     float at[4];
 } __attribute__((aligned(16)));
@@ -154,11 +159,14 @@ static inline int is_aligned_16(const void *p) {
     return (uintptr_t)p % 16 == 0;
 }
 
-/* Division by a number that is known at launch: a multiplication and a shift instead of some
- * twenty instructions. With s = ceil(log2 d) and m = floor(2^32 (2^s - d) / d) + 1,
+/* Division by a number that is known at launch: a multiplication and a shift instead of some twenty
+ * instructions. With s = ceil(log2 d) and m = floor(2^32 (2^s - d) / d) + 1,
+ *
  *     x / d = (high(x m) + x) >> s      for all x < 2^31 and 1 <= d < 2^31
- * (Granlund, Montgomery: "Division by invariant integers using multiplication", 1994, section 4;
- * below 2^31 the sum does not overflow). Launches keep every index they divide below 2^31. */
+ *
+ * where high is the upper half of the 64-bit product (Granlund, Montgomery: "Division by invariant
+ * integers using multiplication", 1994, section 4; below 2^31 the sum does not overflow). Every
+ * index that a launch divides is below 2^31. */
 struct divider {
     uint32_t d, multiplier, shift;
 };

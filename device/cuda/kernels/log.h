@@ -1,13 +1,13 @@
-/* Kernels that write one number a step into a log, at row step->slot: the loss of a segment, the
- * hash of a tensor.
+/* Kernels that write one number of each step into a log, at row step->slot: the loss of a segment,
+ * and the hash of a tensor.
  *
- * The loss is summed in double in the order of the samples, as on the host, by one thread: its
- * bits are part of the proof that all modes train the same model, and a batch is some hundred
- * rows. The other threads only bring the rows into shared memory.
+ * The loss is summed in double in the order of the samples, as on the host, by one thread. Its bits
+ * are part of the proof that all modes train the same model, and a batch has only some hundred
+ * rows. The other threads bring the rows into shared memory.
  *
- * The hash is a sum mod 2^64, which has no order: the parts of all blocks may meet in the log's
- * cell by atomic additions. A small tensor takes one block, which stores its sum; a large one
- * takes a first kernel that zeroes the cell and a second whose blocks add to it. */
+ * The hash is a sum mod 2^64, in which order does not matter, so the blocks may add their parts to
+ * the log's cell by atomic additions. A small tensor takes one block, which stores its sum. A large
+ * one takes two kernels: the first zeroes the cell, the second's blocks add to it. */
 #ifndef DEVICE_CUDA_KERNELS_LOG_H
 #define DEVICE_CUDA_KERNELS_LOG_H
 
@@ -16,7 +16,7 @@
 
 enum { LOG_THREADS = 256 };
 
-/* Elements up to which one block hashes a tensor alone; beyond, elements a block. */
+/* The largest tensor that one block hashes alone; and in larger ones the elements of a block. */
 enum { HASH_ALONE = 16384, HASH_A_BLOCK = 4096 };
 
 struct loss_sum {
@@ -43,7 +43,7 @@ static inline struct loss_sum loss_sum_of(const struct op_args *a) {
     return s;
 }
 
-/* One block. */
+/* Runs as one block. */
 DUET_BLOCK void k_loss_sum(const struct loss_sum *p, struct loss_sum_shared *shared,
                            struct place at) {
     BLOCK_PHASE(at) {
@@ -107,7 +107,7 @@ DUET_HD uint64_t *hash_cell(const struct hash *p) {
     return p->log + (size_t)p->step->slot * (size_t)p->columns + (size_t)p->column;
 }
 
-/* Before k_hash with more than one block. */
+/* Runs before k_hash if that has more than one block. */
 DUET_HD void k_hash_zero(const struct hash *p, struct place at) {
     if (place_first(at) == 0) *hash_cell(p) = 0;
 }

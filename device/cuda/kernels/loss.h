@@ -1,13 +1,14 @@
-/* Softmax and the losses, a row to 32 threads, in double from the scores to the row's loss as in
- * the reference:
+/* Softmax and the losses, 32 threads a row, in double from the scores to the row's loss, as in the
+ * reference:
  *
  *     log_softmax(x)[j] = x[j] - max - log(sum over i of exp(x[i] - max))
  *     loss of a row     = -log_softmax(x)[label]
  *     d loss / d x[j]   = softmax(x)[j] - (j == label)
  *
- * Lane l takes the columns l, l + 32, ...; the lanes' parts meet in a tree. That order is set by
- * the number of classes alone, so a row has the same bits among any number of rows. A label
- * outside the row gives a NaN loss and NaN gradients rather than a read past the row. */
+ * Of the 32 lanes, lane l takes the columns l, l + 32, ...; then the lanes' parts are summed as a
+ * binary tree. That order depends on the number of classes alone, so a row has the same bits among
+ * any number of rows. A label outside the row gives a NaN loss and NaN gradients, rather than a
+ * read past the row. */
 #ifndef DEVICE_CUDA_KERNELS_LOSS_H
 #define DEVICE_CUDA_KERNELS_LOSS_H
 
@@ -15,7 +16,7 @@
 
 enum { ROW_LANES = 32, ROWS_A_BLOCK = 4, ROW_THREADS = ROW_LANES * ROWS_A_BLOCK };
 
-/* scores: x, log-probabilities, or (log_softmax backward) y. */
+/* scores: x; or log-probabilities (nll); or y, the output (log_softmax backward). */
 struct row_op {
     const float *scores, *dy, *dloss;
     const int32_t *labels;
@@ -46,12 +47,13 @@ static inline struct row_op row_op_of(enum op op, const struct op_args *a) {
     return r;
 }
 
-/* The rows of a block, ROWS_A_BLOCK at a time; the bounds are the same for all its threads. */
+/* Runs over the rows of a block, ROWS_A_BLOCK at a time. The bounds are the same for all its
+ * threads. */
 #define FOR_EACH_ROW_GROUP(first, p, at)                                \
     for (int first = (int)(at).block * ROWS_A_BLOCK; first < (p)->rows; \
          first += (int)(at).blocks * ROWS_A_BLOCK)
 
-/* This thread's row of the group (it may lie past the last) and lane. */
+/* This thread's row, which may lie behind the last one, and its lane of the row. */
 DUET_HD int row_of(int first, struct place at) {
     return first + (int)at.thread / ROW_LANES;
 }
@@ -60,21 +62,22 @@ DUET_HD int lane_of(struct place at) {
     return (int)at.thread % ROW_LANES;
 }
 
-/* Where lane 0 of this thread's row keeps what the tree leaves. */
+/* Lane 0's place in shared memory, where the tree leaves the row's result. */
 DUET_HD int row_slot(struct place at) {
     return (int)at.thread / ROW_LANES * ROW_LANES;
 }
 
-/* A NaN need not win: it will make the row's sum of exponentials a NaN. */
+/* A NaN need not win: it makes the sum of exponentials a NaN anyway. */
 DUET_HD double larger(double a, double b) {
     return b > a ? b : a;
 }
 
+/* The phases of a binary tree over the lanes of each row. */
 #define ROW_TREE(at, half)                          \
     for (int half = ROW_LANES / 2; half; half /= 2) \
     BLOCK_PHASE(at) if (lane_of(at) < half)
 
-/* Leaves max and sum over exp(x - max) of each row of the group in its slot. */
+/* Leaves in each row's slot its maximum, and the sum of exp(x - max). */
 DUET_BLOCK void rows_softmax(const struct row_op *p, struct row_shared *shared, int first,
                              struct place at) {
     BLOCK_PHASE(at) {
@@ -99,9 +102,9 @@ DUET_BLOCK void rows_softmax(const struct row_op *p, struct row_shared *shared, 
     }
 }
 
-/* Leaves in each row's slot how many scores say that the label's is not the first of the
- * largest. A NaN beats nobody, except in front: the reference's search starts from score 0 and
- * would never leave it. */
+/* Leaves in each row's slot the number of scores that keep the label's score from being the first
+ * of the largest: 0 is a hit. A NaN keeps nobody from it, except in front: the reference's search
+ * starts at score 0 and would never leave it. */
 DUET_BLOCK void rows_beaten(const struct row_op *p, struct row_shared *shared, int first,
                             struct place at) {
     BLOCK_PHASE(at) {
@@ -204,7 +207,7 @@ DUET_BLOCK void k_cross_entropy_forward(const struct row_op *p, struct row_share
     }
 }
 
-/* No sum here; `shared` is not used. */
+/* There is no sum here: `shared` is not used. */
 DUET_BLOCK void k_nll_backward(const struct row_op *p, struct row_shared *shared, struct place at) {
     (void)shared;
     FOR_EACH_ROW_GROUP(first, p, at) {

@@ -1,22 +1,22 @@
-/* How a product (kernels/product.h) is laid over a GPU: which tile, how many blocks, how many
- * splits of the depth. All of it follows from the shape and from constants, never from the GPU
- * at hand or a timing, so that the same shape always takes the same way. Only the splits touch
- * the bits: they cut the chain of a sum.
+/* How a product (product.h) is laid over a GPU: which tile, how many blocks, and into how many
+ * splits its depth is cut. All of it follows from the shape and from constants, never from the GPU
+ * at hand or from a timing, so the same shape is always computed in the same way. Only the splits
+ * have a part in the bits: they cut the chain of a sum.
  *
- * The model: the blocks of one wave run at once, a wave for each MULTIPROCESSORS blocks; a
- * block's time is its area over how near the tile comes to the arithmetic peak. That peak counts
- * 1 for the large tile; the small ones read shared memory more often per multiply-add (their
- * ratio of own elements to reads), the wide one spends more of its instructions on finding b.
- * The numbers are estimates: they have not been measured yet. */
+ * The model: the blocks of one wave run at once, with MULTIPROCESSORS blocks to a wave, and a
+ * block's time is its area divided by how near its tile comes to the arithmetic peak. The large
+ * tile is the measure, 1. The small ones read shared memory more often per multiply-add (their own
+ * elements in proportion to their reads), and the wide one spends more of its instructions on
+ * finding b. The numbers are estimates: nothing of this has been measured yet. */
 #ifndef DEVICE_CUDA_KERNELS_PLAN_H
 #define DEVICE_CUDA_KERNELS_PLAN_H
 
 #include "device/cuda/kernels/tile.h"
 
 enum {
-    MULTIPROCESSORS = 132, /* of an H100 or H200; a constant, see above */
+    MULTIPROCESSORS = 132, /* of an H100 or H200; a constant on every GPU, see above */
     BLOCKS_WANTED = 2 * MULTIPROCESSORS,
-    SPLIT_DEPTH = 64, /* at least, so that the fold stays cheap beside the sums */
+    SPLIT_DEPTH = 64, /* the least depth of a split, so that the fold stays cheap beside the sums */
 };
 
 static inline double tile_speed(enum tile tile) {
@@ -28,36 +28,39 @@ static inline double tile_speed(enum tile tile) {
     }
 }
 
+/* count / per, rounded up. */
 static inline uint32_t product_ceil(uint32_t count, uint32_t per) {
     return count / per + (count % per != 0);
 }
 
-/* Blocks over rows and columns if the depth is not split. */
+/* Blocks over rows and columns, if the depth is not split. */
 static inline uint64_t tile_blocks(const struct product *p, enum tile tile) {
     return (uint64_t)product_ceil(p->rows, (uint32_t)tile_rows(tile)) *
            product_ceil(p->cols, (uint32_t)tile_cols(tile));
 }
 
-/* Estimated time. Where the depth may be split (`deep`) blocks come as many as wanted, and area
- * alone counts. */
+/* The estimated time. Where the depth may be split (`deep`) there can be as many blocks as wanted,
+ * so only the area counts. */
 static inline double tile_cost(const struct product *p, enum tile tile, int deep) {
     uint64_t blocks = tile_blocks(p, tile),
              waves = (blocks + MULTIPROCESSORS - 1) / MULTIPROCESSORS;
     return (double)(deep ? blocks : waves) * tile_rows(tile) * tile_cols(tile) / tile_speed(tile);
 }
 
-/* Wide tiles are for convolutions of few channels; one less kernel to build for each other kind. */
+/* The wide tile is for convolutions of few channels. No other kind of product has it, which is one
+ * kernel less to build for each. */
 static inline int tile_fits(enum product_kind kind, enum tile tile) {
     return tile != TILE_WIDE || b_takes_taps(kind);
 }
 
+/* Weight gradients: their depth runs over all samples, so it may be split. */
 static inline int product_is_deep(enum product_kind kind) {
     return kind == PRODUCT_CONV_WEIGHT || kind == PRODUCT_LINEAR_RC;
 }
 
-/* The cost depends on the number of samples, and may, since the four tiles have the same bits.
- * Tensor cores have bits of their own: where they are allowed they take everything, so that a
- * sample's bits do not depend on how many share the call. */
+/* The choice may depend on the number of samples, because the four tiles have the same bits. Tensor
+ * cores have bits of their own. Where they are allowed they take everything, so that the bits of a
+ * sample do not depend on how many share the call. */
 static inline enum tile product_choose(const struct product *p, enum product_kind kind,
                                        int allow_tf32) {
     enum tile best = TILE_LARGE;
@@ -70,8 +73,8 @@ static inline enum tile product_choose(const struct product *p, enum product_kin
     return best;
 }
 
-/* Fills in the grid of *p. `partial`, `bytes`: where splits may keep their sums; their number
- * depends on `bytes`, which is one constant for every GPU. */
+/* Fills in the grid of *p. `partial` is memory of `bytes` bytes, where splits may keep their sums.
+ * The number of splits depends on `bytes`, which is one constant for every GPU. */
 static inline void product_grid(struct product *p, enum product_kind kind, enum tile tile,
                                 float *partial, size_t bytes) {
     p->row_tiles = product_ceil(p->rows, (uint32_t)tile_rows(tile));

@@ -1,31 +1,31 @@
-/* Convolutions of small kernels, forward and for the data's gradient, without building the
+/* Convolutions with small filters, forward and for the data's gradient, without computing the
  * matrix b at all.
  *
- * kernels/tile.h fetches each element of b for itself: two comparisons, an address and a store
- * to shared memory for every (tap, pixel), though k * k taps read the same pixel. With few rows
- * (20 channels) that costs more than the multiplications. Here a block keeps, for one channel at
- * a time, the piece of the picture that its pixels look at, the zeros of the padding included;
- * then a tap is nothing but an offset that all pixels share.
+ * tile.h fetches each element of b by itself: two comparisons, an address and a store to shared
+ * memory for every (tap, pixel), though k * k taps read the same pixel. With few rows (20 channels)
+ * that costs more than the multiplications. Here a block keeps, for one channel at a time, the
+ * piece of the picture that its pixels look at, with the zeros of the padding. A tap is then only
+ * an offset, the same for all pixels. For each channel:
  *
- *     channel by channel:   the next channel's piece and weights -> the other half of shared memory, by copies that
- *                           nobody waits for (cp.async)
- *                           acc += weights * piece, tap by tap
- *                           the copies have arrived; barrier
+ *     the next channel's piece and weights -> the other half of shared memory,
+ *                                             by copies that nobody waits for (cp.async)
+ *     acc += weights * piece, tap by tap
+ *     wait for the thread's own copies; barrier
  *
- * A warp has PLANES_ROWS rows of c (output channels) and 32 * PLANES_COLS columns (pixels,
- * counted through the batch); a lane, every 32nd of these. For a tap all lanes read the same
+ * A warp has PLANES_ROWS rows of c (output channels) and 32 * PLANES_COLS columns (pixels, counted
+ * through the batch); a lane has every 32nd of these columns. For one tap all lanes read the same
  * weights, and their pixels lie side by side, in different banks.
  *
  * An element of c is the same chain of fmaf, in the same order of d = (channel, ky, kx), as from
- * any tile, zeros of the padding included: the bits are those of kernels/tile.h, and which of
- * the two is taken changes the time alone. */
+ * any tile, with the zeros of the padding. So the bits are those of tile.h, and which of the two is
+ * taken changes the time alone. */
 #ifndef DEVICE_CUDA_KERNELS_PLANES_H
 #define DEVICE_CUDA_KERNELS_PLANES_H
 
 #include "device/cuda/kernels/plan.h"
 
 enum {
-    /* of a warp; GROUP floats apart in shared memory, for loads of 16 bytes */
+    /* rows of a warp; in shared memory they take GROUP floats, for loads of 16 bytes */
     PLANES_ROWS = 10,
     PLANES_GROUP = 12,
     PLANES_COLS = 3,   /* of a lane */
@@ -33,14 +33,14 @@ enum {
     PLANES_WARPS = 5,
     PLANES_PITCH = PLANES_GROUPS * PLANES_GROUP, /* between the weights of two taps */
     PLANES_WEIGHTS = 25 * PLANES_PITCH,          /* floats for the weights of a channel */
-    PLANES_FETCH_A = 8,  /* copies that a thread makes for one channel, at most: weights, */
-    PLANES_FETCH_B = 6,  /* and picture */
+    PLANES_FETCH_A = 8,  /* the most copies that a thread makes for one channel: of weights */
+    PLANES_FETCH_B = 6,  /* ... and of the picture */
     PLANES_PIECE = 1536, /* floats of a piece */
 };
 #define PLANES_NOTHING 0xffffffffu
 
-/* Where a block's pixels begin and end, and the rows of its piece: first those of sample n0,
- * then whole samples, then the beginning of n1. */
+/* The pixels of a block, and the rows of its piece: first those of sample n0, then whole samples,
+ * then the first rows of sample n1. */
 struct planes_range {
     uint32_t first, last; /* columns of c */
     uint32_t n0, row0, n1, row1;
@@ -52,10 +52,10 @@ struct planes {
     struct picture from, to;     /* what the taps read, what c is: x and y, or dy and dx */
     uint32_t groups, col_groups; /* warps of a block: over rows, over columns */
     uint32_t a_row, a_channel;   /* strides of the weights */
-    /* reach: of a row of `from`, what a row of pixels looks at */
+    /* reach: how much of a row of `from` a row of pixels looks at */
     uint32_t stride, pitch, reach;
     uint32_t full_rows; /* rows of a piece for a whole sample */
-    int before;         /* rows of zeros above a picture, columns left of it */
+    int before;         /* rows of zeros above a picture, and columns of zeros left of it */
     struct divider by_reach, by_full_rows;
 };
 
@@ -78,7 +78,7 @@ static inline uint32_t planes_blocks(const struct planes *q) {
     return q->p.row_tiles * q->p.col_tiles;
 }
 
-/* Rows of the largest piece, whatever pixel a block starts with. */
+/* Rows of the largest piece, whichever pixel a block starts with. */
 static inline uint64_t planes_most_rows(const struct planes *q) {
     uint64_t more = planes_cols_a_block(q) - 2; /* pixels behind the first two */
     uint64_t rows = more / (uint64_t)q->to.width + 2, samples = more / q->to.pixels + 2;
@@ -86,7 +86,7 @@ static inline uint64_t planes_most_rows(const struct planes *q) {
     return rows * q->stride + samples * ((uint64_t)q->p.k - q->stride);
 }
 
-/* 1 if these kernels can do the product; then *q says how. */
+/* 1 if these kernels can compute the product: then *q says how. */
 static inline int planes_of(const struct product *p, enum product_kind kind, struct planes *q) {
     struct planes none = ZEROED;
     int forward = kind == PRODUCT_CONV_FORWARD;
@@ -103,7 +103,7 @@ static inline int planes_of(const struct product *p, enum product_kind kind, str
     q->before = forward ? p->padding : p->k - 1 - p->padding;
     q->reach = (uint32_t)(q->to.width - 1) * q->stride + (uint32_t)p->k;
     q->full_rows = (uint32_t)(q->to.height - 1) * q->stride + (uint32_t)p->k;
-    /* 32: the banks go on in the next row */
+    /* 32: the next row goes on in the next bank */
     q->pitch = q->stride == 1 ? (uint32_t)q->to.width + 32 : q->reach;
     q->by_reach = divider_of(q->reach), q->by_full_rows = divider_of(q->full_rows);
     uint32_t groups = product_ceil(p->rows, PLANES_ROWS);
@@ -117,11 +117,11 @@ static inline int planes_of(const struct product *p, enum product_kind kind, str
            rows * q->reach <= (uint64_t)PLANES_FETCH_B * planes_threads(q);
 }
 
-/* 1 if they can and are expected to be faster than the best tile, by the measure of tile_cost:
- * like all of it an estimate. A multiprocessor issues for 4 warps at once, so its warps come in
- * turns of 4, where the large tile's block is one turn; of the instructions 74 % are
- * multiply-adds, 62 % in the large tile. Not where tensor cores are allowed, since those take
- * everything (product_choose). */
+/* 1 if they can, and are expected to be faster than the best tile. Like tile_cost this is an
+ * estimate: a multiprocessor issues instructions for 4 warps at once, so warps take turns of 4, and
+ * the large tile's block is one turn; of these kernels' instructions 74 % are multiply-adds, of the
+ * large tile's 62 %. Never where tensor cores are allowed, since those take everything
+ * (product_choose). */
 static inline int planes_chosen(const struct product *p, enum product_kind kind, int allow_tf32,
                                 struct planes *q) {
     enum { WARPS_AT_ONCE = 4 };
@@ -135,8 +135,8 @@ static inline int planes_chosen(const struct product *p, enum product_kind kind,
 
 /* ---- a block ---- */
 
-/* Places in shared memory, counted in floats from `shared`: on a GPU addresses, which are found
- * once. */
+/* A place in shared memory, i floats behind `shared`. On a GPU it is an address, and is computed
+ * only once. */
 DUET_HD uint32_t place_in(const float *shared, uint32_t i) {
 #ifdef __CUDA_ARCH__
     return (uint32_t)__cvta_generic_to_shared(shared) + 4 * i;
@@ -146,15 +146,15 @@ DUET_HD uint32_t place_in(const float *shared, uint32_t i) {
 #endif
 }
 
-/* Where the kernels' text is compiled for the host a copy is made at once, unless the test makes
- * it late (tests/ gpu_copies.h). */
+/* On the host a copy is made at once, unless a test makes it late
+ * (tests/stand_ins/gpu_copies.h). */
 #ifndef DUET_COPY_AHEAD
 #define DUET_COPY_AHEAD(to, from) (*(to) = *(from))
 #define DUET_COPIES_ARRIVED() ((void)0)
 #endif
 
-/* 4 bytes, which need not be aligned to more, from global memory to `behind` floats behind a
- * place. They are there for the thread itself when it has been at copies_arrived, and for the
+/* Copies 4 bytes, which need no larger alignment, from global memory to `behind` floats behind a
+ * place. They have arrived for the thread itself once it has called copies_arrived, and for the
  * block behind the next barrier. */
 DUET_HD void copy_ahead(float *shared, uint32_t place, uint32_t behind, const float *global) {
 #ifdef __CUDA_ARCH__
@@ -190,8 +190,8 @@ DUET_HD struct planes_range planes_range_of(const struct planes *q, uint32_t col
     return r;
 }
 
-/* Element e of a piece: where it lies there; and in `from`, in channel 0, or nothing: padding,
- * or no such element. */
+/* Element e of a piece: *to is its place in the piece. Returns its place in channel 0 of `from`, or
+ * PLANES_NOTHING: it is padding, or there is no such element. */
 DUET_HD uint32_t planes_source(const struct planes *q, const struct planes_range *r, uint32_t e,
                                uint32_t *to) {
     uint32_t column, row = divide(q->by_reach, e, &column), n = r->n0,
@@ -199,13 +199,13 @@ DUET_HD uint32_t planes_source(const struct planes *q, const struct planes_range
     *to = row * q->pitch + column;
     if (row >= r->rows) return PLANES_NOTHING;
     if (row >= r->rows0) n += 1 + divide(q->by_full_rows, row - r->rows0, &below);
-    /* above and left: huge */
+    /* above or left of the picture: wraps to a huge number */
     uint32_t y = below - (uint32_t)q->before, x = column - (uint32_t)q->before;
     if (y >= (uint32_t)q->from.height || x >= (uint32_t)q->from.width) return PLANES_NOTHING;
     return n * (uint32_t)q->from.channels * q->from.pixels + y * (uint32_t)q->from.width + x;
 }
 
-/* Where in the piece the first tap of a pixel lies. Beyond the last pixel: anywhere. */
+/* The place in the piece of a pixel's first tap. For a pixel behind the last: any place. */
 DUET_HD uint32_t planes_pixel(const struct planes *q, const struct planes_range *r, uint32_t col) {
     uint32_t pixel, column, n, row;
     if (col > r->last) return 0;
@@ -216,8 +216,9 @@ DUET_HD uint32_t planes_pixel(const struct planes *q, const struct planes_range 
     return row * q->pitch + column * q->stride;
 }
 
-/* A thread's copies for a channel: from where, the next channel's; to where in the first half;
- * and which of them there are, a bit for each of a, then of b. And its pixels. */
+/* A thread's copies for one channel and its pixels: the sources in the next channel, the
+ * destinations in the first half of shared memory, and which of the copies exist, as a bit for each
+ * of a, then of b. */
 struct planes_thread {
     const float *from_a[PLANES_FETCH_A], *from_b[PLANES_FETCH_B];
     uint32_t to_a[PLANES_FETCH_A], to_b[PLANES_FETCH_B], there;
@@ -228,7 +229,7 @@ DUET_CONSTANT int planes_fetch_a(int k) {
     return (PLANES_ROWS * k * k + 31) / 32;
 }
 
-/* This thread's first column. Warps run over the groups of rows first. */
+/* This thread's first column. The warps of a block run over the groups of rows first. */
 DUET_HD uint32_t planes_col(const struct planes *q, const struct planes_range *r, uint32_t thread) {
     return r->first + thread / 32 / q->groups * (32 * PLANES_COLS) + thread % 32;
 }
@@ -275,7 +276,7 @@ DUET_HD void planes_fetch(int k, const struct planes *q, struct planes_thread *t
     }
 }
 
-/* One channel. The taps of a gradient run through the piece backwards. */
+/* Adds the products of one channel. The taps of a gradient run through the piece backwards. */
 DUET_HD void planes_multiply(int kind, int k, const struct planes *q, const struct planes_thread *t,
                              const struct planes_shared *shared, uint32_t half, uint32_t group,
                              float *acc) {

@@ -1,29 +1,29 @@
 /* Pooling, and its two gradients in gather form: a thread owns one pixel of dx and asks which
- * windows cover it, instead of a thread per window adding into pixels that other windows share.
- * So nothing is added by two threads, no float atomics are needed, and a pixel adds its windows
- * up in row-major order, as the reference does.
+ * windows cover it, instead of owning a window and adding to pixels that other windows share. So no
+ * two threads add to one place, no float atomics are needed, and the windows of a pixel are added
+ * in row-major order, as in the reference.
  *
- * A pixel h lies in the windows p with p * stride <= h < p * stride + size, that is
- *     p from max(0, ceil((h - size + 1) / stride)) to min(P - 1, h / stride). */
+ * A pixel in row h lies in the windows p with p * stride <= h < p * stride + size, that is
+ *
+ *     p from max(0, ceil((h - size + 1) / stride)) to min(P - 1, floor(h / stride)). */
 #ifndef DEVICE_CUDA_KERNELS_POOL_H
 #define DEVICE_CUDA_KERNELS_POOL_H
 
 #include "device/cuda/kernels/kernel.h"
 
-/* x and dx (planes, height, width), y and dy (planes, rows, columns), planes = N * C. */
+/* x and dx are (planes, height, width), y and dy are (planes, rows, columns); planes = N * C. */
 struct pool {
     const float *x, *dy;
     float *out;
     uint32_t count; /* elements of out, below 2^31 */
     int height, width, rows, columns, size, stride;
-    /* pixels of a window; what dividing by it multiplies with, where that gives the same bits,
-     * or 0 */
-    float area, part;
+    float area; /* pixels of a window */
+    float part; /* 1 / area where multiplying by it gives the same bits as dividing; else 0 */
     struct divider by_out_width, by_out_height; /* of out's own plane */
     struct divider by_stride;
 };
 
-/* 0 and nothing written if there are too many elements for the index arithmetic. */
+/* Returns 0 if there are too many elements for the index arithmetic. */
 static inline int pool_of(enum op op, const struct op_args *a, struct pool *pool) {
     const struct tensor *out = &a->out[0];
     int forward = op == OP_AVG_POOL_FORWARD || op == OP_MAX_POOL_FORWARD;
@@ -49,7 +49,7 @@ static inline int pool_of(enum op op, const struct op_args *a, struct pool *pool
     return 1;
 }
 
-/* Element i of out: its plane, row and column. */
+/* The place of element i of out. */
 struct pixel {
     size_t plane;
     int row, column;
@@ -66,7 +66,7 @@ DUET_HD struct pixel pixel_of(const struct pool *p, uint32_t i) {
 #define FOR_EACH_PIXEL(i, p, at) \
     for (size_t i = place_first(at); i < (p)->count; i += place_stride(at))
 
-/* The first pixel of window (row, column) of a plane of x. */
+/* The first pixel of a window, in its plane of x. */
 DUET_HD const float *window_of(const struct pool *p, size_t plane, int row, int column) {
     return p->x + (plane * (size_t)p->height + (size_t)(row * p->stride)) * (size_t)p->width +
            (size_t)(column * p->stride);
@@ -88,8 +88,8 @@ DUET_HD void k_avg_pool_forward(const struct pool *p, struct place at) {
     }
 }
 
-/* Where in the window the maximum lies, as an offset from its first pixel; the value into *most.
- * The first of equal maxima; a NaN wins, the last one of several. */
+/* The place of the window's maximum, as an offset from its first pixel; its value goes into *most.
+ * Of equal maxima the first one wins; a NaN wins over all, of several the last one. */
 DUET_HD int window_argmax(const struct pool *p, const float *window, float *most) {
     int best = 0;
     *most = window[0];
@@ -113,7 +113,7 @@ DUET_HD void k_max_pool_forward(const struct pool *p, struct place at) {
     }
 }
 
-/* The windows that cover pixel h in one direction: first .. last, none if last < first. */
+/* The windows that cover pixel h in one direction: first .. last; none if last < first. */
 DUET_HD int first_window(const struct pool *p, int h) {
     uint32_t rest;
     int before = h - p->size + 1;
@@ -137,8 +137,8 @@ DUET_HD float avg_of_windows(const struct pool *p, const float *dy, struct pixel
     return sum;
 }
 
-/* Where windows lie side by side: one, or none at the edge. The same bits, -0 included: a sum
- * begins with 0. */
+/* Windows that lie side by side: a pixel is in one of them, or at the edge in none. The sum begins
+ * with 0, so that it has the bits of avg_of_windows for -0 too. */
 DUET_HD float avg_of_window(const struct pool *p, const float *dy, struct pixel x) {
     uint32_t rest, row = divide(p->by_stride, (uint32_t)x.row, &rest),
                    column = divide(p->by_stride, (uint32_t)x.column, &rest);

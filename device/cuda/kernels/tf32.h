@@ -1,16 +1,18 @@
 /* Tensor cores, for runs that allow tf32: numbers are rounded to 10 bits of mantissa before they
- * are multiplied, products and sums stay in float. A warp multiplies 16 x 8 by 8 x 8 in one
- * instruction (mma.sync m16n8k8), each lane bringing and taking fixed elements. With g = lane /
- * 4 and t = lane % 4:
+ * are multiplied; products and sums stay in float. A warp multiplies a 16 x 8 matrix by an 8 x 8
+ * matrix in one instruction (mma.sync m16n8k8), in which each lane brings and takes fixed elements.
+ * With g = lane / 4 and t = lane % 4 they are:
  *
- *     a0..a3    (row g, d t), (row g + 8, d t), (row g, d t + 4), (row g + 8, d t + 4)
- *     b0 b1     (d t, col g), (d t + 4, col g)
- *     c0..c3    (row g, col 2t), (row g, col 2t + 1), (row g + 8, col 2t), (row g + 8, col 2t + 1)
+ *     a0 a1    (row g, d t)         (row g + 8, d t)
+ *     a2 a3    (row g, d t + 4)     (row g + 8, d t + 4)
+ *     b0 b1    (d t, col g)         (d t + 4, col g)
+ *     c0 c1    (row g, col 2t)      (row g, col 2t + 1)
+ *     c2 c3    (row g + 8, col 2t)  (row g + 8, col 2t + 1)
  *
  * (PTX manual, "Matrix fragments for mma.m16n8k8"). A block of 4 warps covers a tile of 64 x 64,
- * a warp 32 x 32 of it: 2 by 4 of these, 32 elements a lane. On the host the instruction is made
- * of loops: the matrices are put together from what all lanes bring, by the table above, and
- * multiplied. (The rounding inside the instruction's sums is the hardware's own.) */
+ * each warp 32 x 32 of it: 2 products down by 4 across, so a lane holds 32 elements. On the host
+ * the instruction is made of loops: the matrices are put together by the table above from what all
+ * lanes bring, and multiplied. How the hardware rounds inside the instruction's sums is its own. */
 #ifndef DEVICE_CUDA_KERNELS_TF32_H
 #define DEVICE_CUDA_KERNELS_TF32_H
 
@@ -18,7 +20,8 @@
 
 enum { TF32_DEPTH = 8, TF32_DOWN = 2, TF32_ACROSS = 4 };
 
-/* Element i of a lane's 32 is c[i % 4] of product (i / 16 down, i / 4 % 4 across). */
+/* The row and column in the tile of a lane's element i, which is c[i % 4] of the product i / 16
+ * down and i / 4 % 4 across. */
 DUET_HD uint32_t tf32_row(uint32_t thread, int i) {
     return thread / 64 * 32 + (uint32_t)(i / 16 * 16) + thread % 32 / 4 + (uint32_t)(i % 4 / 2 * 8);
 }
@@ -27,7 +30,7 @@ DUET_HD uint32_t tf32_col(uint32_t thread, int i) {
     return thread / 32 % 2 * 32 + (uint32_t)(i / 4 % 4 * 8) + thread % 4 * 2 + (uint32_t)(i % 2);
 }
 
-/* To the nearest of 10 bits of mantissa, ties away from zero, as a float's bits. */
+/* The nearest float with 10 bits of mantissa, ties away from zero, as its bits. */
 DUET_HD uint32_t tf32_of(float x) {
 #ifdef __CUDA_ARCH__
     uint32_t bits;
@@ -39,8 +42,8 @@ DUET_HD uint32_t tf32_of(float x) {
 #endif
 }
 
-/* Where in a slab (rows of `pitch` floats, one a d) a thread finds a[i % 4] of the i / 4-th
- * product down, and b[i % 2] of the i / 2-th across. */
+/* Offsets in a slab, which has a row of `pitch` floats for each d: of a[i % 4] of the product i / 4
+ * down, and of b[i % 2] of the product i / 2 across. */
 DUET_HD uint32_t tf32_at_a(uint32_t thread, int i, uint32_t pitch) {
     return (thread % 4 + (uint32_t)(i % 4 / 2 * 4)) * pitch + thread / 64 * 32 + thread % 32 / 4 +
            (uint32_t)(i / 4 * 16 + i % 2 * 8);
@@ -61,7 +64,7 @@ static __device__ __forceinline__ void tf32_mma(float *c, const uint32_t *a, con
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-/* Adds TF32_DEPTH steps of a slab to the 32 elements of a thread. */
+/* Adds the products of TF32_DEPTH steps of a slab to the thread's 32 elements. */
 static __device__ __forceinline__ void tf32_multiply(uint32_t thread, const float *a,
                                                      uint32_t a_pitch, const float *b,
                                                      uint32_t b_pitch, float *acc) {
@@ -88,7 +91,8 @@ DUET_HD float tf32_float(float x) {
     return both.f;
 }
 
-/* The instruction as the manual has it: 16 x 8 and 8 x 8 from the registers of 32 lanes. */
+/* The instruction as the manual describes it, made of loops: 16 x 8 by 8 x 8, from the registers of
+ * 32 lanes. */
 DUET_HD void tf32_multiply(uint32_t thread, const float *a, uint32_t a_pitch, const float *b,
                            uint32_t b_pitch, float *acc) {
     const uint32_t g = thread % 32 / 4, t = thread % 4, warp = thread / 32 * 32;

@@ -1,29 +1,30 @@
 /* The multiplication itself: a block of threads computes a tile of c, walking along the depth in
- * slabs.
+ * slabs. For each slab:
  *
- *     slab by slab:  registers <- the next slab of a and b      (the loads of kernels/product.h)
- *                    taps <- those of the slab after it         (into the place of this slab's, read before)
- *                    acc += this slab, from shared memory       (an outer product a step, TM x TN a thread)
- *                    the other half of shared memory <- registers
- *                    barrier
+ *     registers <- the next slab of a and b     by the loads of product_load.h
+ *     taps <- those of the slab after it        where this slab's lay, which are no longer read
+ *     acc += this slab, from shared memory      TM x TN multiply-adds of a thread for each d
+ *     other half of shared memory <- registers
+ *     barrier
  *
- * Shared memory holds two slabs in turn, so one barrier a slab is enough and the loads have a
- * whole slab's arithmetic to arrive in. A thread owns TM x TN elements of c: it reads TM + TN
- * numbers for TM * TN multiply-adds, which is what lifts the kernel above shared memory's
- * bandwidth. Four tile shapes, because small layers fit none of them well; which one is taken
- * changes the time, never the bits. (A fifth, for runs that allow tf32, does change them.) */
+ * Shared memory holds two slabs in turn, so one barrier a slab is enough, and the loads have the
+ * time of a whole slab's arithmetic to arrive. A thread owns TM x TN elements of c: for each d it
+ * reads TM + TN numbers and makes TM * TN multiply-adds, which is what lifts the kernel above the
+ * bandwidth of shared memory. There are four shapes of tiles, because no single one fits all small
+ * layers. Which one is taken changes the time, never the bits. (A fifth, for runs that allow tf32,
+ * has bits of its own.) */
 #ifndef DEVICE_CUDA_KERNELS_TILE_H
 #define DEVICE_CUDA_KERNELS_TILE_H
 
-#include "device/cuda/kernels/product.h"
+#include "device/cuda/kernels/product_load.h"
 #include "device/cuda/kernels/tf32.h"
 
-/*                    rows x cols   a thread's own   threads (across)   slab
- *   TILE_LARGE       64 x 64       8 x 4            128 (16)           16
- *   TILE_MEDIUM      32 x 32       4 x 2            128 (16)           32
- *   TILE_SMALL       16 x 16       2 x 1            128 (16)           64    few outputs, deep sums
- *   TILE_WIDE        24 x 128      12 x 4           64 (32)            8     convolutions of few channels
- *   TILE_TF32        64 x 64       32 in all        128                16    where tf32 is allowed */
+/*               rows x cols  a thread's own  threads (across)  slab
+ *   TILE_LARGE     64 x 64       8 x 4          128 (16)        16
+ *   TILE_MEDIUM    32 x 32       4 x 2          128 (16)        32
+ *   TILE_SMALL     16 x 16       2 x 1          128 (16)        64   few outputs, deep sums
+ *   TILE_WIDE      24 x 128      12 x 4         64 (32)          8   convolutions of few channels
+ *   TILE_TF32      64 x 64       32 in all      128             16   where tf32 is allowed */
 enum tile { TILE_LARGE, TILE_MEDIUM, TILE_SMALL, TILE_WIDE, TILE_TF32, TILES };
 
 DUET_CONSTANT int tile_own_rows(int tile) {
@@ -54,14 +55,14 @@ DUET_CONSTANT int tile_cols(int tile) {
     return tile_own_cols(tile) * tile_across(tile);
 }
 
-/* Floats behind each row of a slab in shared memory, so that stores along d spread over the
- * banks; 16 bytes where threads read 16 bytes at once, which must stay aligned. */
+/* Floats of padding behind each row of a slab in shared memory, so that stores along d spread over
+ * the banks. Where threads read 16 bytes at once it is 16 bytes, which keeps them aligned. */
 DUET_CONSTANT int tile_pad(int tile) {
     return tile == TILE_SMALL ? 1 : tile == TILE_TF32 ? 8 : 4;
 }
 
-/* The most of any tile: a thread's own elements of c; its share of a slab of a and of b, and its
- * columns of b; d of a slab; floats of two slabs. */
+/* The most that any tile needs: a thread's own elements of c; its share of a slab of a and of b,
+ * and its columns of b; the depth of a slab; the floats of two slabs. */
 enum {
     OWN_LIMIT = 48,
     FETCH_A_LIMIT = 8,
@@ -73,7 +74,7 @@ enum {
 
 struct product_shared {
     float at[SHARED_FLOATS] __attribute__((aligned(16))); /* for load_4 */
-    struct tap taps[2][SLAB_LIMIT];                       /* of two slabs in turn */
+    struct tap taps[2][SLAB_LIMIT];                       /* of two slabs, in turn */
 };
 
 DUET_HD float *shared_a(int tile, float *shared, uint32_t half) {
@@ -85,7 +86,7 @@ DUET_HD float *shared_b(int tile, float *shared, uint32_t half) {
     return shared_a(tile, shared, half) + tile_slab(tile) * (tile_rows(tile) + tile_pad(tile));
 }
 
-/* Element e of a slab of `width` rows (or columns): where along the width, and where along the
+/* Element e of a slab that has `width` rows (or columns): its place along the width, and along the
  * depth. */
 DUET_HD uint32_t along_width(int tile, int width, int runs_along_depth, uint32_t e) {
     return runs_along_depth ? e / (uint32_t)tile_slab(tile) : e % (uint32_t)width;
@@ -95,15 +96,16 @@ DUET_HD uint32_t along_depth(int tile, int width, int runs_along_depth, uint32_t
     return runs_along_depth ? e % (uint32_t)tile_slab(tile) : e / (uint32_t)width;
 }
 
-/* The taps of the slab at `depth`, one a thread, for the loads of a convolution. */
+/* The taps of the slab at `depth`, each found by one thread, for the loads of a convolution. */
 DUET_HD void find_taps(int kind, int tile, const struct product *p, uint32_t depth, uint32_t end,
                        uint32_t thread, struct tap *taps) {
     if (b_takes_taps(kind) && thread < (uint32_t)tile_slab(tile) && depth + thread < end)
         taps[thread] = tap_of(kind, p, depth + thread);
 }
 
-/* A thread's columns of b: its element i lies in column i modulo this many. (Threads are a
- * multiple of every slab, and of the columns or half of them, so what a thread loads repeats.) */
+/* How many columns of b a thread has: its element i lies in column i modulo this. (The number of
+ * threads is a multiple of every slab, and of the columns or half of them, so what a thread loads
+ * repeats.) */
 DUET_CONSTANT int own_columns(int kind, int tile) {
     return kind == PRODUCT_CONV_WEIGHT ? tile_cols(tile) * tile_slab(tile) / tile_threads(tile)
            : tile_cols(tile) > tile_threads(tile) ? tile_cols(tile) / tile_threads(tile)
@@ -120,8 +122,8 @@ DUET_HD void find_columns(int kind, int tile, const struct product *p, uint32_t 
     }
 }
 
-/* This thread's share of the slab at `depth`, 0 outside of the matrices and from `end` on. Where
- * it runs along the depth, all its elements have the same d. */
+/* This thread's share of the slab at `depth`; 0 outside of the matrices and from `end` on. Where
+ * elements run along the depth, all of a thread's have the same d. */
 DUET_HD void fetch(int kind, int tile, const struct product *p, uint32_t row0, uint32_t col0,
                    uint32_t depth, uint32_t end, const struct column *columns,
                    const struct tap *taps, uint32_t thread, float *a, float *b) {
@@ -148,6 +150,7 @@ DUET_HD void fetch(int kind, int tile, const struct product *p, uint32_t row0, u
     }
 }
 
+/* The share that fetch has loaded, into one half of shared memory. */
 DUET_HD void put(int kind, int tile, float *shared, uint32_t half, uint32_t thread, const float *a,
                  const float *b) {
     const int threads = tile_threads(tile), rows = tile_rows(tile), cols = tile_cols(tile);
@@ -168,7 +171,7 @@ DUET_HD void put(int kind, int tile, float *shared, uint32_t half, uint32_t thre
     }
 }
 
-/* `count` floats of shared memory, by 16 bytes where count allows. */
+/* Reads `count` floats of shared memory, by 16 bytes where count allows. */
 DUET_HD void read_own(int count, float *v, const float *from) {
     if (count % 4 == 0) {
         DUET_UNROLL
@@ -181,6 +184,7 @@ DUET_HD void read_own(int count, float *v, const float *from) {
     }
 }
 
+/* Adds the products of one slab to the thread's own elements. */
 DUET_HD void multiply(int tile, float *shared, uint32_t half, uint32_t thread, float *acc) {
     const int own_rows = tile_own_rows(tile), own_cols = tile_own_cols(tile);
     const uint32_t across = (uint32_t)tile_across(tile);
@@ -209,7 +213,7 @@ DUET_HD void multiply(int tile, float *shared, uint32_t half, uint32_t thread, f
     }
 }
 
-/* Where in the tile a thread's element i lies. */
+/* The row and column in the tile of a thread's element i. */
 DUET_HD uint32_t own_row(int tile, uint32_t thread, int i) {
     if (tile == TILE_TF32) return tf32_row(thread, i);
     return thread / (uint32_t)tile_across(tile) * (uint32_t)tile_own_rows(tile) +
@@ -222,7 +226,7 @@ DUET_HD uint32_t own_col(int tile, uint32_t thread, int i) {
            (uint32_t)(i % tile_own_cols(tile));
 }
 
-/* acc into c, or into this split's partial sums. */
+/* Stores acc into c, or into this split's partial sums. */
 DUET_HD void store_own(int kind, int tile, const struct product *p, uint32_t row0, uint32_t col0,
                        uint32_t split, uint32_t thread, const float *acc) {
     DUET_UNROLL
@@ -236,8 +240,8 @@ DUET_HD void store_own(int kind, int tile, const struct product *p, uint32_t row
     }
 }
 
-/* Blocks run over the row tiles first: those that share columns of b, the larger matrix, run
- * together. */
+/* Blocks run over the row tiles first, so that blocks that share columns of b, the larger matrix,
+ * run together. */
 DUET_BLOCK void k_product(int kind, int tile, const struct product *p,
                           struct product_shared *memory, struct place at) {
     float acc[STATES][OWN_LIMIT], a[STATES][FETCH_A_LIMIT], b[STATES][FETCH_B_LIMIT];
@@ -277,9 +281,9 @@ DUET_BLOCK void k_product(int kind, int tile, const struct product *p,
     }
 }
 
-/* The splits' sums, folded in order, in double since it costs nothing here. There may be more
- * splits than elements of c, few threads with many loads each: they leave in groups, and the
- * additions follow in the same order. */
+/* The splits' sums, added in order, in double since that costs nothing here. There may be more
+ * splits than elements of c, which makes few threads with many loads each. So the loads are issued
+ * in groups, and the additions follow in the same order. */
 enum { FOLD_AT_ONCE = 16 };
 DUET_HD void k_product_fold(int kind, const struct product *p, struct place at) {
     size_t count = (size_t)p->rows * p->cols;

@@ -1,11 +1,11 @@
-/* A small value from the host into device memory: the step block of each step. It travels as the
- * kernel's own argument, so it is captured at the call, needs no pinned memory that would have
- * to outlive the call, and stays in order with the stream. */
+/* A small value from the host into device memory, such as the step block of each step. It travels
+ * as the kernel's own argument. So it is captured at the call, needs no pinned memory that outlives
+ * the call, and stays in order with the stream. */
 #include <string.h>
 
 #include "device/cuda/kernels/launch.h"
 
-enum { LIMIT = 256 }; /* bytes: what device.h promises, checked in stream.c */
+enum { LIMIT = 256 }; /* bytes: what device.h promises, checked by device/stream.c */
 
 struct write {
     unsigned char *destination;
