@@ -1,6 +1,6 @@
-/* A stand-in for the CUDA runtime: the functions that device/cuda/*.c calls, over host memory, so
- * that their logic runs where there is no GPU. A program that defines them all links none from the
- * real library. tests/README.md says when to take this stand-in and when another.
+/* A stand-in for the CUDA runtime: the functions that the C files of device/cuda call, over host
+ * memory, so that their logic runs where there is no GPU. A program that defines them all links
+ * none from the real library. tests/README.md says when to take this stand-in and when another.
  *
  * It is no GPU: memory changes at the call, and it knows nothing of a driver beyond its
  * documentation. What it has that the emulated runtime (cuda_emulation) has not is control over
@@ -8,7 +8,7 @@
  *
  *     fail_at = k   the k-th call from now fails, once: whatever call that is
  *     fault         what a broken context returns from every call
- *     work_ns       how long each piece of work takes: INT64_MAX is for ever
+ *     work_ns       how long each piece of work takes: NEVER is for ever
  *     still_ns      stops the clock
  *
  * Time is the host's clock plus an offset. A stream is busy until some moment; work moves that
@@ -56,19 +56,23 @@ struct CUgraphExec_st {
 enum { SLABS = 16 };
 
 static struct gpu {
-    void *slab[SLABS];
-    int count, driver; /* GPUs; version of the driver, 0: none */
+    void *slab[SLABS]; /* what cudaMalloc has given out */
+    int count;         /* GPUs */
+    int driver;        /* version of the driver, 0: none */
+    size_t total;      /* memory of a GPU, in bytes */
+    /* Failures that a test sets: of everything, and of single calls. */
     cudaError_t fault, count_error, malloc_error, ipc_error, close_error;
-    cudaError_t
-        last;     /* the error of an IPC close, which the check behind the next launch would find */
-    int pageable; /* 1: all host memory is pageable */
-    int copies, fail_at;
-    int64_t work_ns;  /* INT64_MAX: work that never ends */
-    int64_t still_ns; /* not 0: the time, which stands still */
-    size_t total;
-    int current, memory, pinned, events, streams, opened, opens, math, pairs, graphs;
-    cudaStream_t
-        capture; /* the stream that is captured, NULL if none; these tests have one thread */
+    int fail_at;          /* the fail_at-th call from now fails; 0: none */
+    cudaError_t last;     /* an IPC close's error, until somebody asks for the last error */
+    int pageable;         /* 1: all host memory is pageable */
+    int64_t work_ns;      /* what a piece of work takes; NEVER: it never ends */
+    int64_t still_ns;     /* not 0: the time, which stands still */
+    int current;          /* the current GPU */
+    cudaStream_t capture; /* the stream that is captured, NULL if none; tests have one thread */
+    /* What exists now, and was not given back. */
+    int memory, pinned, events, streams, opened, math, graphs;
+    /* How often it was called: copies, IPC opens, peer access. */
+    int copies, opens, pairs;
 } gpu;
 
 static const int64_t OFFSET_NS = 7123456789; /* the GPU's clock is not the host's */

@@ -65,7 +65,7 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to) {
     return *ms = (float)((double)(to->at - from->at) / 1e6), cudaSuccess;
 }
 
-/* In place of kernels/*.cu: an op is the host's reference, in its place on the stream. */
+/* In place of the .cu files: an op is the host's reference, in its place on the stream. */
 cudaError_t cuda_write_launch(cudaStream_t s, void *to, const void *value, size_t bytes) {
     return cudaMemcpyAsync(to, value, bytes, cudaMemcpyHostToDevice, s);
 }

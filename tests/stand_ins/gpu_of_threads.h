@@ -1,24 +1,27 @@
 /* A GPU made of threads, for ThreadSanitizer: it finds the races that gpu_of_loops.h cannot see.
  *
- * Each thread of a block has a stack of its own and runs the kernel as a GPU's thread does, up
- * to the next barrier; then the next one runs (ucontext). To the sanitizer each is a thread (a
- * fiber), and nothing orders two of them but
+ * Each thread of a block has a stack of its own and runs the kernel as a GPU's thread does, up to
+ * the next barrier; then the next thread runs (ucontext). To the sanitizer each is a thread (a
+ * fiber), and only three things order two of them:
  *
- *     the launch              what the host did before it comes before all
- *     a barrier of the block  what its threads did before it comes before what they do behind it
- *     the end of the grid     all of it comes before what the host does next
+ *     the launch              what the host did before it comes before everything in the grid
+ *     a barrier of a block    what its threads did before it comes before what they do next
+ *     the end of the grid     everything in the grid comes before what the host does next
  *
  * So a value that is read in the phase in which another thread writes it is reported as the data
- * race it would be on a GPU, whichever ran first here; also between blocks, and between the
- * kernels of ranks that run at once, which nothing orders but release and acquire
- * (allreduce/cuda/flag.h). A block of which some threads end while others wait at a barrier is
- * a failure too. Making a fiber takes milliseconds, so blocks take them from GPU_SETS sets,
- * drawn at random: two blocks of one set are in order, and of a race between two given blocks 1
- * / GPU_SETS remains unseen. What it cannot see: what a warp does in one instruction (tensor
- * cores, which a host's text stands for), caches that a weaker memory model allows to be old
- * where the words are right, atomics of less than the system's width, alignment.
+ * race that it is on a GPU, whichever of the two ran first here. The same holds between blocks, and
+ * between the kernels of ranks that run at once, which only release and acquire can order
+ * (allreduce/cuda). A block of which some threads end while others wait at a barrier is a failure
+ * too.
  *
- * The scheduler is not instrumented. Included before the kernels' headers, whose barrier it is. */
+ * Making a fiber takes milliseconds, so blocks take their threads from one of GPU_SETS sets, drawn
+ * at random. Two blocks of one set are in order, so of a race between two given blocks 1 / GPU_SETS
+ * goes unseen. What is never seen here: what a warp does in one instruction (tensor cores, for
+ * which the host's text stands in); caches that a weaker memory model allows to be stale where
+ * release and acquire are right; atomics of less than the system's width; alignment.
+ *
+ * The scheduler is not instrumented. Included before the kernels' headers, whose barrier it
+ * defines. */
 #ifndef TESTS_GPU_OF_THREADS_H
 #define TESTS_GPU_OF_THREADS_H
 
@@ -45,7 +48,7 @@ typedef void block_kernel(const void *param, void *shared, struct place at);
 enum { GPU_STACK = 64 << 10, GPU_SETS = 3 };
 enum gpu_state { GPU_RUNS, GPU_AT_BARRIER, GPU_ENDED };
 
-/* A fiber keeps its stack: another's traces on it would look like races. */
+/* A fiber keeps its stack: another fiber's traces on it would look like races. */
 struct gpu_thread {
     ucontext_t context;
     void *fiber;
@@ -54,15 +57,17 @@ struct gpu_thread {
 };
 
 struct gpu_block {
-    thread_kernel *thread_kernel; /* this or */
+    thread_kernel *thread_kernel; /* set if threads work by themselves, else NULL */
     block_kernel *block_kernel;
     const void *param;
     void *shared;
-    struct place at; /* .thread is each thread's own */
+    struct place at; /* but .thread, which is each thread's own */
     struct gpu_thread **thread;
-    /* addresses that stand for what the block comes behind and what comes behind it */
+    /* Addresses on which the sanitizer is told of order: what the block comes after, and what comes
+     * after it. */
     char *begin, *end;
-    /* two addresses that stand for it, in turn: who is late shall not meet what others did since */
+    /* Two more, for the barriers in turn: a thread that is late must not meet what others did
+     * since. */
     char *barrier;
     uint32_t barriers;
 };
@@ -74,15 +79,15 @@ struct gpu_set {
 
 static struct gpu {
     ucontext_t scheduler;
-    void *host; /* its fiber */
+    void *host; /* the host's fiber */
     struct gpu_block *block;
     uint32_t thread; /* the running one */
-    char begin, end; /* of a grid that the host waits for */
+    char begin, end; /* the addresses of a grid that the host waits for */
     struct gpu_set set[GPU_SETS];
     uint64_t draw;
 } gpu;
 
-/* Back to the scheduler. */
+/* Returns to the scheduler. */
 GPU_NO_SANITIZE static void gpu_leave(enum gpu_state state) {
     struct gpu_thread *self = gpu.block->thread[gpu.thread];
     self->state = state;
@@ -129,15 +134,15 @@ static struct gpu_thread **gpu_threads(struct gpu_set *set, uint32_t count) {
     return set->thread;
 }
 
-/* Addresses that nobody had before: what they stood for would be remembered. Freed with the
- * grid. */
+/* Addresses that were never used before, since the sanitizer remembers what they stood for. Freed
+ * with the grid. */
 static char *gpu_addresses(size_t count) {
     char *addresses = malloc(count);
     cr_assert_not_null(addresses);
     return addresses;
 }
 
-/* With the threads of a set, or (NULL) of a set drawn. */
+/* Starts a block with the threads of `set`, or of a set drawn at random if that is NULL. */
 static void gpu_start_block(struct gpu_block *block, struct gpu_set *set) {
     gpu.draw = gpu.draw * 6364136223846793005u + 1442695040888963407u;
     block->thread =
@@ -153,7 +158,7 @@ static void gpu_start_block(struct gpu_block *block, struct gpu_set *set) {
     }
 }
 
-/* Every thread that can runs once, up to where it waits. 1: the block is done. */
+/* Runs every thread that can run, up to where it waits. 1: the block is done. */
 GPU_NO_SANITIZE static int gpu_step_block(struct gpu_block *block) {
     uint32_t count[3] = {0, 0, 0};
     gpu.block = block;
@@ -188,7 +193,7 @@ static inline void gpu_end(void) {
     __tsan_acquire(&gpu.end);
 }
 
-/* A block of a grid that the host waits for. */
+/* Runs a block of a grid that the host waits for. */
 static inline void gpu_run_block(struct gpu_block *block) {
     block->begin = &gpu.begin, block->end = &gpu.end;
     gpu_start_block(block, NULL);
@@ -207,7 +212,7 @@ static inline void gpu_run_threads(thread_kernel *kernel, const void *param, str
     gpu_end();
 }
 
-/* Each block's shared memory, too, has an address of its own until the grid ends. */
+/* Each block's shared memory has an address of its own, too, until the grid ends. */
 static inline void gpu_run_blocks(block_kernel *kernel, const void *param, size_t shared_bytes,
                                   struct grid grid) {
     size_t bytes = (shared_bytes + 15) / 16 * 16;
