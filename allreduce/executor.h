@@ -1,10 +1,10 @@
 /* The executor contract: how a call of allreduce runs. An executor is a table of functions.
  *
- *     name       devices                  a call is                              file
- *     host       emulated                 a function on the stream               host/executor.c
- *     stepwise   GPUs that ranks share    a kernel for each step of the plan     cuda/stepwise.c
- *     spin       a GPU for each rank      one kernel that runs the whole plan    cuda/spin_executor.c
- *     nccl       GPUs, by name alone      NVIDIA's library, without a plan       cuda/nccl.c
+ *     name       devices                 a call is                            file
+ *     host       emulated                a function on the stream             host/executor.c
+ *     stepwise   GPUs that ranks share   a kernel for each step of the plan   cuda/stepwise.c
+ *     spin       a GPU for each rank     one kernel that runs the plan        cuda/spin_executor.c
+ *     nccl       GPUs, by name alone     NVIDIA's library, without a plan     cuda/nccl.c
  *
  * allreduce.c, memory.c and calls.c share memory between the ranks, keep buffers and plans, and
  * count calls. They do not know what a flag looks like or who moves a byte: the executors know

@@ -1,7 +1,7 @@
 # CUDA, where scripts/find_cuda.sh finds it. Everything of it lies below folders named `cuda`.
 #
-# In such a folder absent.c is compiled where CUDA is not, and all other files where it is. It is the
-# same with files that need a library's header: *_absent.c is compiled where the header is not found.
+# In such a folder absent.c is compiled where CUDA is not found, and all other files where it is. It
+# is the same with files that need a library's header: *_absent.c is compiled where it is not found.
 CUDA_FOLDERS := device/cuda device/cuda/kernels scatter_gather/cuda allreduce/cuda doctor/cuda
 
 # What was found, as words. A sanitizer build goes without CUDA: the driver maps memory where

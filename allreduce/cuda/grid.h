@@ -32,8 +32,8 @@ struct allreduce_grid_config allreduce_grid_config_default(enum allreduce_algori
                                                            int n);
 
 /* Allocates flags and scratch for n ranks on the device (cause "comm"), which must outlive the
- * grid. ERR_USAGE: not a GPU, or a setting that makes no sense; ERR_FAILED: the GPU cannot hold n blocks
- * at once; ERR_MEMORY. On failure *out is NULL. */
+ * grid. ERR_USAGE: not a GPU, or a setting that makes no sense; ERR_FAILED: the GPU cannot hold n
+ * blocks at once; ERR_MEMORY. On failure *out is NULL. */
 int allreduce_grid_open(struct allreduce_grid **out, struct device *device,
                         const struct allreduce_grid_config *config);
 

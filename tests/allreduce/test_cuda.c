@@ -1,9 +1,9 @@
-/* Allreduce on GPUs, ranks as real processes: several on one GPU (stepwise), and a GPU for each
- * (spin). Every algorithm on the grid of counts against the reference executor's bits; calls in
- * a row; inside a recording.
+/* Allreduce on GPUs, with ranks as real processes: several on one GPU (stepwise), and a GPU for
+ * each (spin). Every algorithm and many counts against the reference executor's bits; calls in a row;
+ * calls inside a recording.
  *
- * Runs on the emulated runtime (make EMULATION=1), and on a machine with GPUs: there spin is
- * skipped where ranks are more than GPUs. */
+ * Runs on the emulated runtime (make EMULATION=1) and on machines with GPUs, where a test is
+ * skipped that needs more GPUs than there are. */
 #include "tests/allreduce/cuda.h"
 
 /* ---- the grid ---- */
@@ -20,7 +20,7 @@ static int get(struct rank *r, float *host, const float *device, size_t count) {
     return stream_sync(stream);
 }
 
-/* The data lies `start` elements behind the buffer's beginning, guards around it. */
+/* The data begins `start` elements into the buffer, with a guard on either side. */
 static int run_cell(struct rank *r, struct allreduce *ar, const struct cell *cell,
                     const struct plan_config *config, float *host) {
     size_t start = 1 + (size_t)(cell->seed % 5), count = cell->count;
@@ -125,23 +125,22 @@ Test(allreduce_cuda, grid_of_8_with_a_gpu_each, .timeout = 240) {
     run_grid(8, 8);
 }
 
-/* Where only some share, all take turns. */
+/* Where two of three ranks share a GPU the job runs stepwise. */
 Test(allreduce_cuda, three_ranks_on_two_gpus, .timeout = 240) {
     need_gpus(2);
     run_grid(3, 2);
 }
 
-/* ---- calls in a row, nothing waited for in between ---- */
+/* ---- calls in a row, with no wait in between ---- */
 
 enum { ROW_CALLS = 60, ROW_COUNT = 30000 };
 
-/* What a training step does to a gradient: another term is added before each call, on the
- * stream. */
+/* As a training step does with gradients: before each pair of calls the stream adds a term. */
 static int row_of_calls(struct rank *r, struct allreduce *const *ar, float *term) {
     struct stream *stream = device_comm(r->device);
     const int dims[1] = {ROW_COUNT};
     for (int call = 0; call < ROW_CALLS; call++) {
-        /* two buckets, cut elsewhere in each call */
+        /* Two buckets, cut at another element in each round. */
         size_t head = (size_t)(call * 3701 % ROW_COUNT);
         struct op_args add = {.in = {tensor_plain(term, DTYPE_F32, 1, dims)},
                               .out = {tensor_plain(r->data, DTYPE_F32, 1, dims)}};
@@ -153,7 +152,7 @@ static int row_of_calls(struct rank *r, struct allreduce *const *ar, float *term
     return OK;
 }
 
-/* The same by the reference, on the host, for all ranks. */
+/* The same rounds on the host, by the reference executor for all ranks. */
 static int judge_row(const struct rank *r, const enum allreduce_algorithm *by,
                      const struct plan_config *config, const float *got) {
     float *memory = malloc((size_t)r->n * ROW_COUNT * sizeof *memory), *data[MAX_DEVICES],
@@ -244,7 +243,7 @@ Test(allreduce_cuda, calls_in_a_row_with_a_gpu_each, .timeout = 240) {
 
 /* ---- inside a recording ---- */
 
-/* scaled by 0.75: a mean of two would stay what it is, however often it is taken */
+/* The scale is 0.75: with 0.5 over 2 ranks a second call would change nothing. */
 enum { REPLAYS = 3 };
 
 static int refused(int code, const char *words) {
@@ -259,9 +258,9 @@ static int replay_all(struct stream *stream, struct recording *recording) {
     return stream_sync(stream);
 }
 
-/* Ranks that share a GPU are refused. Else replays run between plain calls, each a call of its
- * own: the first plain one brings the plan over, which a recording cannot. *calls: how many
- * there were. */
+/* Where ranks share a GPU the recording refuses the call. Otherwise REPLAYS replays run between two
+ * plain calls, each a call of its own; the first plain call brings the plan to the GPU, which a
+ * recording cannot do. *calls: how many calls were made. */
 static int record_call(struct rank *r, struct allreduce *ar, size_t count, int *calls) {
     struct stream *stream = device_compute(r->device);
     struct recording *recording = NULL;

@@ -1,6 +1,6 @@
-/* What becomes of an allreduce on GPUs when a rank dies, stops or leaves, while the others'
- * streams wait for its word (stepwise) or their kernels do (spin); what cannot begin at all. And
- * the accounts of calls that went well. */
+/* Allreduce on GPUs when a rank dies, stops or leaves while the others' streams (stepwise) or
+ * kernels (spin) wait for its flag; what is refused at init; and the spans, traffic and memory of
+ * calls that went well. */
 #include "tests/allreduce/cuda.h"
 #include "tests/allreduce/lose.h"
 
@@ -38,7 +38,7 @@ Test(allreduce_cuda_fail, a_stopped_rank_with_a_gpu_each_is_named, .timeout = 12
     stop_each(2);
 }
 
-/* ---- a rank that does not come: rank 1 makes all ready and then no call; it goes when the job does ---- */
+/* ---- a rank that never calls: rank 1 prepares everything, and ends only when the job does ---- */
 
 static int absent(struct rank *r) {
     int code = OK;
@@ -76,8 +76,8 @@ static const char *wait_in_vain(struct job *job, int (*entry)(void *)) {
     return job->page->text[0];
 }
 
-/* The host of rank 0 asks for nothing but whether the event behind the call was reached. It is,
- * when the kernel has ended by itself; the next sync tells why. */
+/* The host of rank 0 only asks whether the event behind the call was reached. It is reached once
+ * the kernel has ended by itself; the next sync then says why. */
 static int patient_entry(void *context) {
     struct rank r;
     struct allreduce *ar = NULL;
@@ -111,8 +111,9 @@ Test(allreduce_cuda_fail, a_kernel_keeps_the_deadline_by_itself, .timeout = 120)
     }
 }
 
-/* A call of more operations than a stream takes before a launch waits inside CUDA, where nobody
- * could end it; behind more calls than are kept in mind, each of which was done. */
+/* First more calls than the ring of calls under way holds, each of them completed. Then a call of
+ * more operations than a stream takes before a launch waits inside CUDA, where nobody could end
+ * that wait. */
 static int long_call_entry(void *context) {
     static const struct plan_config plan = {
         .align = 1, .slice = 16, .pipeline_from = 0, .slices = 3, .scratch = 4096};
@@ -136,8 +137,8 @@ Test(allreduce_cuda_fail, a_long_call_is_interrupted_while_it_is_enqueued, .time
     cr_assert(strstr(text, "bucket 3 step 118: no word from rank 1 after 1.5 s"), "%s", text);
 }
 
-/* Steps are enqueued up to two ahead of the GPU: the fourth waits for the first, in vain here.
- * What ended its wait is the stream's error from then on. */
+/* Steps are enqueued up to two ahead of the GPU: the fourth waits for the first, which never ends
+ * here. The failure that ended its wait is the stream's error from then on. */
 static int ahead_entry(void *context) {
     struct rank r;
     struct allreduce *ar = NULL;
@@ -149,7 +150,7 @@ static int ahead_entry(void *context) {
         code = allreduce_enqueue(ar, device_comm(r.device), r.data, COUNT, 1, 3, step);
         step += !code;
     }
-    /* the first kernel gives up by itself: one more, then */
+    /* The first kernel gives up by itself, so one more step is enqueued. */
     int own_end = ar && !strcmp(allreduce_executor_name(ar), "spin");
     if (r.rank == 0 && (step < 3 || step > 3 + own_end))
         code = fail(ERR_CHECK, "%ld steps were enqueued", step);
@@ -202,7 +203,7 @@ Test(allreduce_cuda_fail, a_rank_that_has_left_is_named_at_once, .timeout = 60) 
     }
 }
 
-/* ---- what cannot begin ---- */
+/* ---- what init refuses ---- */
 
 static int init_entry(void *context) {
     struct rank r;

@@ -1,7 +1,7 @@
-/* One cooperative grid that stands for all ranks (allreduce/cuda/grid.h): the spin kernel with
- * real concurrency of blocks, every algorithm against the reference's bits; its deadline; what
- * is refused. On the emulated runtime each block is a thread, so the thread sanitizer sees a
- * missing release or acquire as a race. */
+/* One cooperative grid that runs for all ranks (allreduce/cuda/grid.h): the spin kernel with blocks
+ * that really run at once, every algorithm against the reference's bits; its deadline; what is
+ * refused. On the emulated runtime each block is a thread, so ThreadSanitizer reports a missing
+ * release or acquire as a race. */
 #include "tests/allreduce/cuda.h"
 
 #include "allreduce/cuda/grid.h"
@@ -17,8 +17,8 @@ static struct device *open_device(void) {
     return device;
 }
 
-/* n ranks' buffers, guards around the data, `start` elements behind a beginning; and what the
- * reference makes of them. */
+/* The buffers of n ranks, and what the reference makes of them. The data begins `start` + 1
+ * elements into an allocation, with a guard on either side. */
 struct buffers {
     struct device *device;
     int n;
@@ -50,7 +50,7 @@ static void open_buffers(struct buffers *b, struct device *device, int n, size_t
     }
 }
 
-/* One call over the first `count` elements, not waited for. */
+/* Enqueues one call over the first `count` elements, and makes it by the reference. */
 static void call(struct buffers *b, struct allreduce_grid *grid,
                  const struct allreduce_grid_config *config, size_t count, float scale) {
     cr_assert_eq(allreduce_grid_run(grid, device_comm(b->device), b->data, count, scale), OK, "%s",
@@ -99,7 +99,7 @@ static void run_grid(struct device *device, enum allreduce_algorithm algorithm, 
               allreduce_grid_channels(grid, count) <= channels);
     open_buffers(&b, device, n, count, start);
     call(&b, grid, &config, count, 1);
-    call(&b, grid, &config, count, 0.75f); /* not 0.5: over 2 ranks that would change nothing */
+    call(&b, grid, &config, count, 0.75f); /* with 0.5 over 2 ranks nothing would change */
     judge_buffers(&b, &config);
     close_buffers(&b);
     allreduce_grid_close(grid);
@@ -121,8 +121,8 @@ Test(allreduce_cuda_grid, all_algorithms, .timeout = 240) {
     device_close(device);
 }
 
-/* One object: each count has a plan of its own, and the one before may still run when the next
- * comes. A plan of more steps than are brought to the GPU at a time is among them. */
+/* One grid and several counts, each with a plan of its own; a call may still run when the next one
+ * comes. One of the plans has more steps than are brought to the GPU at a time. */
 Test(allreduce_cuda_grid, counts_by_turns, .timeout = 120) {
     static const size_t counts[] = {20011, 700, 20011, 1, 9000};
     need_gpus(1);
@@ -158,7 +158,7 @@ Test(allreduce_cuda_grid, eight_ranks_of_many_channels, .timeout = 240) {
     device_close(device);
 }
 
-/* A rank that never comes: the others end by themselves, and say for whom they waited. */
+/* A rank that never posts a flag: the others end at the deadline and name it. */
 Test(allreduce_cuda_grid, a_silent_rank_is_named_at_the_deadline, .timeout = 120) {
     need_gpus(1);
     struct device *device = open_device();

@@ -1,7 +1,7 @@
-/* The sums of an allreduce's steps (device/cuda/kernels/sum.h), run on the host block by block
- * and thread by thread: all alignments, tails, numbers of sources, parts; the bits are those of
- * the plain order written out and of the host's own moves. What lies around a range, and in
- * other parts of it, must stay. */
+/* The sums of an allreduce's steps (device/cuda/kernels/sum.h), run on the host block by block and
+ * thread by thread, for all alignments, tails, numbers of sources, and parts. The bits must be
+ * those of the fold order written out and of the host's own moves. Memory around a range, and in
+ * other parts of it, must stay as it was. */
 #include "device/cuda/kernels/sum.h"
 #include "tests/cuda/index.h"
 
@@ -12,13 +12,13 @@ static const float guard = 12345.678f;
 
 struct case_of_sum {
     struct sum s;
-    float *memory[2 * MAX_DEVICES]; /* sources, then destinations that are none */
+    float *memory[2 * MAX_DEVICES]; /* sources, then those destinations that are no source */
     size_t room, first[2 * MAX_DEVICES];
     int count;
 };
 
-/* A range of `length` in memory of its own, `shift` elements behind a multiple of 16 bytes,
- * between guards. */
+/* A range of `length` elements in memory of its own, between guards, that begins `shift` elements
+ * behind a multiple of 16 bytes. */
 static float *new_range(struct case_of_sum *c, int shift, uint64_t seed) {
     int i = c->count++;
     c->room = c->s.length + 16;
@@ -48,8 +48,8 @@ static void check_guards(const struct case_of_sum *c, const char *what) {
                           i, (ssize_t)x - (ssize_t)c->first[i]);
 }
 
-/* sources in place at dest 0..dests; shifts[k]: of source k. One grid in `parts` parts, in any
- * order. */
+/* Destination k is source k while there are sources. shifts[k] is the shift of range k. One grid
+ * for each of `parts` parts, in any order. */
 static void check_sum(uint32_t sources, uint32_t dests, size_t length, const int *shifts,
                       float first_scale, float scale, uint32_t parts, struct grid grid) {
     struct case_of_sum c = {.s = {.length = length,
@@ -76,7 +76,7 @@ static void check_sum(uint32_t sources, uint32_t dests, size_t length, const int
     }
     sum_align(s);
     for (uint32_t i = 0; i < parts; i++) {
-        /* 5 and the numbers of parts here have no common factor */
+        /* 5 has no common factor with the numbers of parts used here, so every part comes once. */
         struct sum_part part = {(i * 5 + 3) % parts, parts};
         for (uint32_t b = 0; b < grid.blocks; b++)
             for (uint32_t t = 0; t < grid.threads; t++)
@@ -92,7 +92,7 @@ static void check_sum(uint32_t sources, uint32_t dests, size_t length, const int
     free(want);
 }
 
-/* All pointers on one alignment, and one of them on another. */
+/* All pointers equal modulo 16, and then one of them different. */
 Test(cuda_sum, every_alignment_and_tail, .timeout = 120) {
     static const size_t lengths[] = {0, 1, 2, 3, 4, 5, 7, 8, 9, 31, 33, 127, 129, 1021, 2050};
     static const struct grid grids[] = {{1, 1}, {1, 32}, {3, 33}, {2, 256}};
@@ -120,7 +120,7 @@ Test(cuda_sum, up_to_64_sources, .timeout = 60) {
     }
 }
 
-/* Grids that share a range by parts do all of it, and each its own granules. */
+/* Grids that share a range by parts move all of it, and each grid only its own granules. */
 Test(cuda_sum, parts_are_apart_and_whole, .timeout = 120) {
     static const size_t lengths[] = {5, 1023, 1024, 1025, 4096, 9000};
     static const uint32_t parts[] = {1, 2, 3, 7, 32};
@@ -133,7 +133,7 @@ Test(cuda_sum, parts_are_apart_and_whole, .timeout = 120) {
                 check_sum(9, 1, lengths[l], shifts, 1, 1, parts[p], (struct grid){1, 64});
                 shifts[1] = (shift + 1) % 4;
                 check_sum(3, 3, lengths[l], shifts, .5f, .5f, parts[p], (struct grid){2, 96});
-                /* What one part writes is what sum_part_of gives it. */
+                /* A part writes exactly the elements that sum_part_of assigns to it. */
                 struct case_of_sum c = {
                     .s = {.length = lengths[l], .sources = 1, .dests = 1, .first_scale = 1}};
                 c.s.source[0] = new_range(&c, shift, 5);
@@ -157,7 +157,7 @@ Test(cuda_sum, parts_are_apart_and_whole, .timeout = 120) {
             }
 }
 
-/* The same as the host's moves, which the other executor takes; copies keep every bit of a NaN. */
+/* The bits of the host executor's moves. Copies keep every bit of a NaN. */
 Test(cuda_sum, equals_the_moves_of_the_host, .timeout = 60) {
     enum { LENGTH = 777 };
     float *x[8], got[LENGTH], want[LENGTH], *to = want;

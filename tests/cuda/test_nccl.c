@@ -1,9 +1,9 @@
-/* NCCL as an executor (allreduce/cuda_nccl*.c): ranks as real processes on the emulated CUDA
+/* NCCL as an executor (allreduce/cuda/nccl*.c): ranks as real processes on the emulated CUDA
  * runtime, each with a GPU of its own, and a fake NCCL
- * (tests/stand_ins/fake_cuda_libraries/fake_nccl.c) that checks how it is called and really
- * sums. What is shown: set-up and end, sums, scale, order on the stream, refusals, and that
- * nothing waits for ever when a rank dies, stops, or NCCL fails. With the real library, where it
- * is installed, only that it loads. */
+ * (tests/stand_ins/fake_cuda_libraries/fake_nccl.c) that checks how it is called and really adds.
+ * Tested are set-up and end, sums, the scale, the order on the stream, refusals, and that nothing
+ * waits for ever when a rank dies, stops, or NCCL fails. Where the real library is installed, only
+ * that it loads. */
 #include "tests/allreduce/cuda.h"
 
 #ifdef HAVE_CUDA
@@ -54,7 +54,7 @@ static int open_all(struct rank *r, struct job *job, struct allreduce **ar, size
     return allreduce_register(*ar, r->data, count);
 }
 
-/* What the fake had to forbid in this process, and what was not given back to it. */
+/* Fails if the fake found a forbidden call in this process, or a communicator is left. */
 static int check_fake(int code) {
     void *library = dlopen(getenv("DUET_NCCL"), RTLD_NOW);
     struct fake_log *log = library ? dlsym(library, FAKE_LOG) : NULL;
@@ -77,7 +77,7 @@ static int get(struct rank *r, float *host, size_t count) {
 
 enum { MOST = 20011 };
 
-/* Against double; equal on all ranks; over 2 ranks the bits of `direct`. */
+/* The sum against one in double, and equal on all ranks. */
 static int judge_sum(struct rank *r, const float *got, size_t count, int seed, int integers,
                      float scale) {
     for (size_t i = 0; i < count; i++) {
@@ -146,8 +146,8 @@ Test(cuda_nccl, sums_over_1_to_5_ranks, .timeout = 200) {
     }
 }
 
-/* More calls than may be under way, none waited for, the stream late: each takes the result of
- * the one before. They have no step, so the host may run as far ahead as the ring of calls is
+/* More calls than may be under way, none waited for, on a late stream: each call takes the result
+ * of the one before. They have no step, so the host may run ahead as far as the ring of calls is
  * long. */
 static int row_entry(void *context) {
     static float host[3000];
@@ -159,7 +159,7 @@ static int row_entry(void *context) {
     if (!code) code = put(&r, host, 3000);
     for (int call = 0; call < calls && !code; call++) {
         size_t head = (size_t)call * 37 % 3000;
-        /* the mean alone would stay what it is: a call left out shows */
+        /* With the mean alone nothing would change, and a call left out would not show. */
         float scale = (call % 2 ? 0.5f : 2) / (float)r.n;
         code =
             allreduce_enqueue(ar, device_comm(r.device), r.data + head, 3000 - head, scale, 0, -1);
@@ -301,7 +301,7 @@ Test(cuda_nccl, a_set_up_that_fails_ends_all_ranks, .timeout = 100) {
     }
 }
 
-/* Calls for ever, until something goes wrong; then gives everything back, and in time. */
+/* Makes calls until something goes wrong; then frees everything, which must not take long. */
 static int endless_entry(void *context) {
     struct job *job = context;
     struct rank r;
@@ -353,7 +353,7 @@ Test(cuda_nccl, an_error_that_comes_later_is_seen_in_waits, .timeout = 60) {
                        error_message());
 }
 
-/* Killed or stopped behind its own launch, the others waiting inside a kernel for it. */
+/* The victim dies behind its own launch, while the others wait for it inside a kernel. */
 Test(cuda_nccl, survivors_of_a_killed_rank_end_and_name_it, .timeout = 100) {
     use_gpus(3);
     for (int victim = 0; victim < 3; victim++) {

@@ -1,11 +1,11 @@
-/* The spin kernel (allreduce/cuda/spin.h) with a thread for each of the GPU's threads, under
- * ThreadSanitizer: ranks, channels and threads of a block are ordered by nothing but the
- * kernel's own barriers and words, through calls in a row (tests/stand_ins/gpu_of_threads.h). */
+/* The spin kernel (allreduce/cuda/spin.h) with a host thread for each of the GPU's threads, under
+ * ThreadSanitizer, through calls in a row. Ranks, channels and the threads of a block are ordered
+ * by nothing but the kernel's own barriers and flags (tests/stand_ins/gpu_of_threads.h). */
 #ifdef __SANITIZE_THREAD__
 #include "tests/stand_ins/gpu_of_threads.h"
 
 #include <sched.h>
-#define sched_yield gpu_yield /* a thread that polls lets the others run */
+#define sched_yield gpu_yield /* lets the other threads run while one polls */
 #include "tests/allreduce/world.h"
 #undef sched_yield
 
@@ -16,13 +16,14 @@ struct adding {
     int call, rank;
 };
 
-/* A rank's stream: what the host adds before a call, and the call, CALLS times; each behind the
+/* A rank's stream: CALLS times an addition to the data and then the call, each launch behind the
  * one before. */
 struct rank_stream {
-    /* addresses that stand for it: the present launch comes behind one and before the other */
+    /* Addresses by which ThreadSanitizer is told the stream's order: the present launch comes
+     * behind one of them and before the other. */
     char point[2];
     int launch, running;
-    char *barriers[2 * CALLS]; /* of each launch */
+    char *barriers[2 * CALLS]; /* addresses for the barriers of each launch's blocks */
     struct gpu_block block[MOST_CHANNELS];
     int done[MOST_CHANNELS];
     struct gpu_set set[MOST_CHANNELS];
@@ -53,7 +54,7 @@ static char *packed(const struct plan *plan) {
     return memory;
 }
 
-/* The stream's next launch, if there is one: 0 when all are done. */
+/* Starts the stream's next launch. Returns 0 if there is none. */
 static int start_next(struct world *w, struct rank_stream *s) {
     int launch = s->launch++, call = launch / 2, adds = launch % 2 == 0;
     if (call == CALLS) return 0;
@@ -75,7 +76,7 @@ static int start_next(struct world *w, struct rank_stream *s) {
     return 1;
 }
 
-/* All ranks' streams, a block at a time, drawn at random. */
+/* Runs all ranks' streams, one step of a randomly drawn block at a time. */
 static void run_streams(struct world *w, struct rank_stream *streams) {
     int left = w->n;
     gpu_begin();
@@ -122,7 +123,7 @@ static void free_streams(struct world *w, struct rank_stream *streams) {
     free(streams);
 }
 
-/* silent: a rank that never speaks, or -1. */
+/* silent: a rank that never posts a flag, or -1. */
 static void run_ranks(enum allreduce_algorithm algorithm, int n, size_t count, size_t offset,
                       uint32_t channels, const struct plan_config *config, int silent) {
     enum allreduce_algorithm by[CALLS] = {algorithm, algorithm, algorithm, algorithm};

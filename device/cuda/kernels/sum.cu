@@ -1,7 +1,7 @@
-/* The kernel of kernels/sum.h and its launch. 256 threads with up to 64 registers: four blocks
- * to a multiprocessor, 8 vectors under way in each thread, 128 KiB in each multiprocessor. What
- * a GPU's memory needs to be busy is some 30 (its bandwidth times its delay, over the
- * multiprocessors). */
+/* The kernel of sum.h and its launch. A block has 256 threads of at most 64 registers, so four
+ * blocks fit on a multiprocessor. With 8 vectors in flight in each thread that is 128 KiB of loads
+ * in flight; to keep its share of the memory busy a multiprocessor needs some 30 KiB (bandwidth
+ * times latency, divided by the multiprocessors). */
 #include "device/cuda/kernels/sum_launch.h"
 #include "device/cuda/kernels/launch.h"
 

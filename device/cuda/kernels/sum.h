@@ -1,26 +1,26 @@
-/* Adding up ranges of memory on a GPU: what the steps of an allreduce do, and DP's reduce.
+/* Adding up ranges of memory on a GPU: the steps of an allreduce, and DP's reduce.
  *
- *     every dest = source 0 * first_scale + source 1 * scale + ... in fold order (docs/design.md 2, rule 1)
+ *     every dest = source 0 * first_scale + source 1 * scale + ... in fold order
  *
- * One source is a copy, two are a reduce (own first), n are the sum over n ranks. Each product
- * is rounded before it is added, so the bits are those of allreduce/host/move.c. A destination
- * may be one of the sources, at the same place.
+ * (docs/design.md section 2, rule 1). One source is a copy, two are a reduce (the rank's own term
+ * first), n are the sum over n ranks. Each product is rounded before it is added, so the bits are
+ * those of allreduce/host/move.c. A destination may be one of the sources, at the same place.
  *
- * Memory is all that counts here: each source is read once, each destination written once, and
- * enough reads must be under way to fill the way to memory. So a thread takes vectors of 16
- * bytes, and several at once: up to 8 loads leave before the first addition waits for its terms.
- * Up to 8 sources the terms live in registers, by code that is unrolled for the number; more
+ * Only memory limits the speed. Each source is read once, each destination written once, and enough
+ * loads must be in flight to use the whole bandwidth. So a thread moves vectors of 16 bytes,
+ * several at a time: up to 8 loads are issued before the first addition waits for its terms. With
+ * up to 8 sources the terms live in registers, in code that is unrolled for their number; more
  * sources are added depth first.
  *
- * Vectors. Vector q covers elements 4 q - skew .. 4 q - skew + 3, cut to 0 .. length: with the
- * right skew (0..3) all its addresses are multiples of 16, if all pointers agree on one. The
- * first and the last vector may be cut short; they, and all of them where pointers disagree, go
- * element by element.
+ * Vectors. Vector q covers elements 4 q - skew .. 4 q - skew + 3, cut to 0 .. length. If all
+ * pointers have the same address modulo 16, the right skew (0..3) makes all vectors' addresses
+ * multiples of 16. The first and the last vector may be cut short. They, and all vectors where the
+ * pointers disagree, are moved element by element.
  *
- * Parts. A grid may be one of several that share a range: of every `parts` granules of 256
- * vectors it takes granule number `part`. Two grids with different parts never touch the same
- * element, whatever their sizes, and two ranges that have the same skew are cut alike; the
- * channels of allreduce/cuda/spin.h live on both. */
+ * Parts. Several grids may share one range: of every `parts` granules of 256 vectors a grid takes
+ * granule number `part`. Two grids with different parts never touch the same element, whatever
+ * their sizes, and two ranges with the same skew are cut at the same elements. The channels of
+ * allreduce/cuda/spin.h rest on both. */
 #ifndef DEVICE_CUDA_KERNELS_SUM_H
 #define DEVICE_CUDA_KERNELS_SUM_H
 
@@ -36,18 +36,19 @@ enum {
 struct sum {
     const float *source[MAX_DEVICES];
     float *dest[MAX_DEVICES];
-    uint64_t length;          /* elements */
-    uint32_t sources, dests;  /* 1 .. MAX_DEVICES */
-    float first_scale, scale; /* of source[0]; of the others */
-    uint32_t skew;            /* 0..3, see above */
-    uint32_t aligned;         /* 1: source[k] - skew and dest[k] - skew are multiples of 16 bytes */
+    uint64_t length;         /* elements of each range */
+    uint32_t sources, dests; /* how many of each, 1 .. MAX_DEVICES */
+    float first_scale;       /* of source[0] */
+    float scale;             /* of all other sources */
+    uint32_t skew;           /* 0..3: elements that vector 0 begins before the ranges */
+    uint32_t aligned;        /* 1: source[k] - skew and dest[k] - skew are multiples of 16 bytes */
 };
 
 struct sum_part {
     uint32_t part, parts;
 };
 
-/* A function apart, with registers of its own: what is rarely run shall not crowd what mostly
+/* Not inlined: a function that rarely runs must not take registers from the code that mostly
  * runs. */
 #ifdef __CUDACC__
 #define SUM_APART static __host__ __device__ __noinline__
@@ -55,7 +56,7 @@ struct sum_part {
 #define SUM_APART static inline
 #endif
 
-/* Vectors that a thread has under way at once; sources 0 stands for more than 8. */
+/* Vectors that a thread moves at a time; sources 0 stands for more than 8. */
 DUET_CONSTANT uint32_t sum_units(uint32_t sources) {
     return sources == 1 ? 8 : sources == 2 ? 4 : sources == 3 || sources == 4 ? 2 : 1;
 }
@@ -64,7 +65,7 @@ DUET_HD uint64_t sum_vectors(const struct sum *s) {
     return (s->length + s->skew + 3) / 4;
 }
 
-/* Vectors of the part, and the j-th of them. */
+/* How many vectors part p has. */
 DUET_HD uint64_t sum_part_vectors(const struct sum *s, struct sum_part p) {
     uint64_t vectors = sum_vectors(s), granules = (vectors + SUM_GRANULE - 1) / SUM_GRANULE;
     if (granules <= p.part) return 0;
@@ -73,6 +74,7 @@ DUET_HD uint64_t sum_part_vectors(const struct sum *s, struct sum_part p) {
     return own * SUM_GRANULE - missing;
 }
 
+/* The number, in the whole range, of the part's vector j. */
 DUET_HD uint64_t sum_part_vector(struct sum_part p, uint64_t j) {
     return (j / SUM_GRANULE * p.parts + p.part) * SUM_GRANULE + j % SUM_GRANULE;
 }
@@ -82,7 +84,7 @@ DUET_HD uint32_t sum_part_of(uint32_t parts, uint32_t skew, uint64_t x) {
     return (uint32_t)((x + skew) / SUM_GRANULE_ELEMENTS % parts);
 }
 
-/* skew and aligned from the pointers, on the host, for a range that one grid does alone. */
+/* Sets skew and aligned from the pointers, on the host, for a range that one grid moves alone. */
 static inline void sum_align(struct sum *s) {
     uint32_t agree = 1;
     s->skew = (uint32_t)((uintptr_t)s->dest[0] / sizeof(float) % 4);
@@ -112,8 +114,9 @@ DUET_HD void sum_store(const struct sum *s, uint64_t x, const float v[4], int wi
     }
 }
 
-/* n is known when this is compiled (1..8), and so are all indices of `term`: registers. The
- * vectors begin at elements x[0..units). All loads, then all additions, then all stores. */
+/* Moves the vectors that begin at elements x[0 .. units): all loads, then all additions, then all
+ * stores. n (1..8) is a constant where this is inlined, and so are all indices of `term`: the terms
+ * live in registers. */
 DUET_HD void sum_few(const struct sum *s, uint32_t n, uint32_t units, const uint64_t *x) {
     float term[SUM_IN_FLIGHT][4];
     const uint32_t half = (n + 1) / 2, quarter = (half + 1) / 2;
@@ -134,7 +137,7 @@ DUET_HD void sum_few(const struct sum *s, uint32_t n, uint32_t units, const uint
             DUET_UNROLL
             for (uint32_t r = 0; r + half < n; r++)
                 t[r][i] += t[r + half][i];
-            if (half > 1) { /* n > 2: half terms are left, then a quarter, then one */
+            if (half > 1) { /* n > 2: `half` terms are left, then `quarter`, then one */
                 DUET_UNROLL
                 for (uint32_t r = 0; r + quarter < half; r++)
                     t[r][i] += t[r + quarter][i];
@@ -147,14 +150,15 @@ DUET_HD void sum_few(const struct sum *s, uint32_t n, uint32_t units, const uint
         sum_store(s, x[u], term[u * n], 4);
 }
 
-/* Any n, `width` elements at x. The tree of halvings, depth first: a path is one bit for each
- * level, 1 where it goes to the upper half, so counting upwards visits the leaves from left to
- * right. A finished left half waits on the stack, one place for each level, until its right half
- * is done; where n is not a power of two some right halves are empty. */
+/* Any number of sources, `width` elements at x. The fold is a tree of halvings, walked depth first:
+ * a path has one bit for each level, 1 where it goes to the upper half, so counting upwards visits
+ * the leaves from left to right. A finished left half waits, in one place for each level, until its
+ * right half is done. Where the number of sources is not a power of two some right halves are
+ * empty. */
 SUM_APART void sum_many(const struct sum *s, uint64_t x, int width) {
     float waiting[8][4], v[4];
-    /* many[k]: nodes of level k; bit k: waiting[k] holds something */
-    uint32_t many[8], levels = 0, present = 0;
+    uint32_t many[8], levels = 0; /* many[k]: nodes of level k */
+    uint32_t present = 0;         /* bit k: waiting[k] holds a left half */
     for (many[0] = s->sources; many[levels] > 1; levels++)
         many[levels + 1] = (many[levels] + 1) / 2;
     for (uint32_t path = 0; path < 1u << levels; path++) {
@@ -169,7 +173,7 @@ SUM_APART void sum_many(const struct sum *s, uint64_t x, int width) {
             for (int i = 0; i < width; i++)
                 if (scale != 1) v[i] = mul_f32(v[i], scale);
         }
-        /* the right half of level k is done: the left one is added in front */
+        /* The right half of level k is done: the left half is added in front of it. */
         for (; path >> k & 1; k++) {
             if (!(present >> k & 1)) continue;
             for (int i = 0; i < width; i++)
@@ -185,16 +189,17 @@ SUM_APART void sum_many(const struct sum *s, uint64_t x, int width) {
     sum_store(s, x, waiting[levels], width);
 }
 
-/* One vector that may be cut short, or may not be read as a whole. */
+/* One vector that may be cut short, or is not aligned: element by element. */
 SUM_APART void sum_vector(const struct sum *s, uint64_t q) {
     for (uint32_t i = 0; i < 4; i++) {
-        uint64_t x = 4 * q + i; /* skew too far right */
+        uint64_t x = 4 * q + i; /* `skew` elements too far right */
         if (x >= s->skew && x - s->skew < s->length) sum_many(s, x - s->skew, 1);
     }
 }
 
-/* n as in sum_few, or 0: more than 8. Thread t of a block takes vectors t, t + threads, .. of a
- * tile, so that neighbours read side by side; the blocks take tiles by turns. */
+/* What one thread moves of part p. n as in sum_few, or 0 for more than 8 sources. Thread t of a
+ * block takes vectors t, t + threads, .. of a tile, so that neighbouring threads load neighbouring
+ * vectors; the blocks take the tiles by turns. */
 DUET_HD void sum_part_run(const struct sum *s, struct sum_part p, uint32_t n, struct place at) {
     const uint32_t units = sum_units(n);
     uint64_t vectors = sum_part_vectors(s, p), first_whole = s->skew > 0,
@@ -220,7 +225,7 @@ DUET_HD void sum_part_run(const struct sum *s, struct sum_part p, uint32_t n, st
     }
 }
 
-/* What thread `at` of a grid does of part p. */
+/* What thread `at` of a grid moves of part p. */
 DUET_HD void sum_run(const struct sum *s, struct sum_part p, struct place at) {
     switch (s->sources) {
     case 1: sum_part_run(s, p, 1, at); break;
@@ -235,14 +240,14 @@ DUET_HD void sum_run(const struct sum *s, struct sum_part p, struct place at) {
     }
 }
 
-/* The whole range by one grid. */
+/* The whole range, by one grid. */
 DUET_HD void k_sum(const struct sum *s, struct place at) {
     struct sum_part whole = {0, 1};
     sum_run(s, whole, at);
 }
 
-/* Blocks of SUM_THREADS for the whole range: a few tiles each, so that those who end early leave
- * room for the next, and none is left over at the end with much to do. */
+/* Blocks of SUM_THREADS threads for the whole range: a few tiles for each block, so that no block
+ * has much left to do when the others have ended. */
 static inline uint32_t sum_blocks(const struct sum *s) {
     enum { MOST = 132 * 64 };
     uint64_t tile = (uint64_t)sum_units(s->sources > 8 ? 0 : s->sources) * SUM_THREADS,

@@ -1,6 +1,5 @@
-/* The launch of kernels/sum.h for a range that one stream adds up: allreduce's steps, and
- * whoever else adds arenas. Not in it: spans and traffic, which are the caller's (cuda_begin,
- * cuda_end). */
+/* The launch of sum.h's kernel for a range that one stream adds up alone: the steps of an
+ * allreduce, and DP's reduce. Spans and traffic are the caller's (cuda_begin, cuda_end). */
 #ifndef DEVICE_CUDA_SUM_H
 #define DEVICE_CUDA_SUM_H
 
@@ -11,12 +10,12 @@
 extern "C" {
 #endif
 
-/* Once for each GPU, when it is opened or an executor is: the kernel is loaded before anything
- * may wait on the GPU. */
+/* Loads the kernel. It comes before anything may wait on the GPU for another rank, since loading
+ * may wait for the GPU. */
 int cuda_sum_load(const struct cuda_device *device);
 
-/* Enqueues the sum: all its memory is reached by the stream's GPU; skew and aligned are set
- * here. A length of 0 is nothing. `what` names it in errors: static storage. */
+/* Enqueues the sum. The stream's GPU must reach all of its memory; skew and aligned are set here. A
+ * length of 0 enqueues nothing. `what` names the sum in errors. */
 int cuda_sum(struct cuda_stream *stream, struct sum *sum, const char *what);
 
 #ifdef __cplusplus

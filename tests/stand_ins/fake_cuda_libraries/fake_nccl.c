@@ -1,10 +1,10 @@
-/* An NCCL of one collective: a float sum over processes of one machine, by its documentation.
- * See fake.h.
+/* A fake NCCL with one collective, the float sum over processes of one machine. It behaves as
+ * NCCL's documentation says, and checks how it is called: see fake.h.
  *
- * The unique id is the path to a memfd of rank 0's, which all map: nothing is left when they
+ * The unique id is the path of a memfd of rank 0, which all ranks map, so nothing is left when they
  * end. A call is a kernel on the caller's stream that moves its data through that file, piece by
- * piece, and waits there for its peers as NCCL's does: without a deadline, until its
- * communicator is aborted. Sums run in the order of a ring, not in Duet's. */
+ * piece. It waits there for its peers as NCCL's kernels do, without a deadline, until its
+ * communicator is aborted. It adds in the order of a ring, not in fold order. */
 #include <errno.h>
 #include <fcntl.h>
 #include <nccl.h>
@@ -19,7 +19,7 @@ struct fake_log fake_log;
 
 enum { RANKS = 16, PIECE = 4096, ALIVE = 0x6e63636c, POLLS = 3, QUEUE = 64 };
 
-struct meeting { /* the file; zero at first */
+struct meeting { /* what lies in the file; zero at first */
     atomic_int joined;
     atomic_uint arrived; /* at barriers, in all */
     unsigned char uuid[RANKS][16];
@@ -33,7 +33,7 @@ struct ncclComm {
     int polls;                   /* until what was asked for is done */
     ncclResult_t error;
     int finalized;
-    struct allreduce *pending; /* the first call: put on the stream only while it is polled */
+    struct allreduce *pending; /* the first call: it reaches the stream only once it is polled */
     cudaStream_t stream;
     unsigned barriers, calls;
 };
@@ -44,8 +44,8 @@ struct allreduce { /* the kernel's parameter */
     size_t count;
 };
 
-/* "init@1", "call:3@0", "async:2": at what, the how-manieth time (0: the first), on which rank
- * (else all). */
+/* FAKE_NCCL_FAIL is "init@1", "call:3@0" or "async:2": what fails, at which of its times (counted
+ * from 0), on which rank (left out: on all). */
 static int fails(const char *what, int rank, unsigned number) {
     const char *list = getenv("FAKE_NCCL_FAIL");
     char word[32];
@@ -103,7 +103,7 @@ static ncclResult_t check_gpus(const struct ncclComm *c) {
     const char *allowed = getenv("NCCL_MULTI_RANK_GPU_ENABLE");
     ncclGetVersion(&version);
     if (!shares_a_gpu(c)) return ncclSuccess;
-    /* all of them must stand on the GPU together */
+    /* The blocks of all ranks on a GPU must be resident together. */
     int fits = c->blocks > 0 && c->blocks * c->ranks <= 32;
     if (version >= 23000 && allowed && !strcmp(allowed, "1") && fits) return ncclSuccess;
     fake_forbidden("nccl", "ranks on one GPU");
@@ -157,7 +157,7 @@ static void run_allreduce(const void *param) {
         memcpy(c->m->piece[c->rank], a->data + at, length * sizeof(float));
         if (!wait_for_all(c)) break;
         for (size_t i = 0; i < length; i++) {
-            /* a chunk's sum begins behind its owner */
+            /* The sum of a chunk begins with the rank behind its owner. */
             int first = (int)((at + i) / 16 + 1) % c->ranks;
             float sum = c->m->piece[first][i];
             for (int k = 1; k < c->ranks; k++)
@@ -202,7 +202,7 @@ ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, ncclDataTyp
     return ncclInProgress;
 }
 
-/* ---- asked again and again ---- */
+/* ---- polled by the caller ---- */
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *state) {
     if (bad(c, "get async error")) return ncclInvalidArgument;
