@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/distance.h"
 #include "base/error.h"
 #include "doctor/sample.h"
 #include "train/lockstep.h"
@@ -132,17 +133,6 @@ static int steps_on_the_device(struct testbed *bed) {
 
 /* ---- comparison ---- */
 
-/* |a - b| / |a| over one parameter; infinite where one is no number. */
-static double apart(const float *a, const float *b, size_t count) {
-    double far = 0, length = 0;
-    for (size_t i = 0; i < count; i++) {
-        double d = (double)a[i] - (double)b[i];
-        far += d * d;
-        length += (double)a[i] * (double)a[i];
-    }
-    return far == 0 ? 0 : isfinite(far) && length > 0 ? sqrt(far / length) : INFINITY;
-}
-
 /* Adds the finding and returns 1; or returns 0 if they are too far apart and another batch is to be
  * tried. */
 static int compare_with_reference(struct testbed *bed) {
@@ -161,7 +151,7 @@ static int compare_with_reference(struct testbed *bed) {
            most = tf32 ? TF32_GRADIENT_BOUND : LOCKSTEP_BOUND;
     for (int i = 0; i < model->param_count; i++) {
         size_t count = param_spec_count(&model->params[i]);
-        double far = apart(bed->reference.grads + at, bed->whole.grads + at, count);
+        double far = relative_l2(bed->reference.grads + at, bed->whole.grads + at, count);
         if (far > worst) worst = far, where = model->params[i].name;
         at += count;
     }

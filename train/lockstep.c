@@ -1,9 +1,10 @@
-/* Lock step: see lockstep.h. */
+/* Each point is two jobs of one step, the single mode's and the other's, started from the
+ * snapshot. */
 #include "train/lockstep.h"
 
-#include <math.h>
 #include <string.h>
 
+#include "base/distance.h"
 #include "base/error.h"
 
 void lockstep_points(int steps, int points[MAX_SNAPSHOTS]) {
@@ -29,21 +30,6 @@ static int one_step(const struct run_config *config, enum run_mode mode,
     return job_run(&one, single->snapshots[k], single->parameter_count, out, result);
 }
 
-/* Relative L2 distance of parameter p's gradients: |a - b| / |a|. Elements that are no numbers
- * on both sides are equal: a run may have diverged. On one side alone they are infinitely far
- * apart. */
-static double distance(const float *a, const float *b, size_t count) {
-    double apart = 0, length = 0;
-    for (size_t i = 0; i < count; i++) {
-        if (!isfinite(a[i]) && !isfinite(b[i])) continue;
-        double d = (double)a[i] - b[i];
-        apart += d * d;
-        length += (double)a[i] * a[i];
-    }
-    if (!isfinite(apart) || (apart > 0 && length == 0)) return INFINITY;
-    return apart == 0 ? 0 : sqrt(apart / length);
-}
-
 static int compare_point(const struct run_config *config, const struct run_record *single, int k,
                          const struct run_record *a, const struct run_record *b,
                          struct verdict *v) {
@@ -52,7 +38,7 @@ static int compare_point(const struct run_config *config, const struct run_recor
     size_t offset = 0;
     for (int p = 0; p < model.param_count; p++) {
         size_t count = param_spec_count(&model.params[p]);
-        double d = distance(a->grads + offset, b->grads + offset, count);
+        double d = relative_l2(a->grads + offset, b->grads + offset, count);
         offset += count;
         if (d <= v->worst) continue;
         v->worst = d;

@@ -131,8 +131,9 @@ void verdict_print(FILE *file, const struct verdict *v, const struct run_record 
                     "%.2g\n",
                     y, v->kind == VERDICT_WITHIN ? "~" : "!=", x, v->steps, v->worst, v->bound);
         if (v->kind == VERDICT_BEYOND)
-            fprintf(file, "  beyond the bound at step %d: the gradient of %s\n", v->step,
-                    b->names[v->parameter]);
+            fprintf(file, "  beyond the bound at step %d: the gradient of %s%s\n", v->step,
+                    b->names[v->parameter],
+                    isfinite(v->worst) ? "" : " is not finite: try a smaller --lr");
         fprintf(file, "  equal bits are not promised: %s\n", v->why_not);
         print_drift(file, v);
         return;
