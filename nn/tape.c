@@ -2,11 +2,13 @@
  *
  *     tape_begin ... forward ops append nodes ... tape_backward
  *
- *     node 0: y0 = conv2d(x, W1, b1)      ^  the walk goes from the root upward; a node whose output
- *     node 1: y1 = relu(y0)               |  has no gradient did not lead to the root and is passed by;
- *     node 2: y2 = matmul_add(y1, W3, b3) |  parameters' gradients complete in about reverse order of
- *     root:   y2                          |  registration, which is how their arena is laid out
- */
+ *     node 0: y0 = conv2d(x, W1, b1)        ^   the walk goes from the root upward
+ *     node 1: y1 = relu(y0)                 |
+ *     node 2: y2 = matmul_add(y1, W3, b3)   |
+ *     root:   y2                            |
+ *
+ * Nodes whose output did not lead to the root are skipped. The gradients of the parameters complete
+ * in about the reverse order of registration, which is the order of their arena (nn/param.h). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,28 +16,29 @@
 #include "base/error.h"
 #include "nn/tape_internal.h"
 
+enum { FIRST_CAPACITY = 32 }; /* of nodes and vars */
+
 int tape_init(struct tape **out, struct device *device) {
     struct tape *t = *out = calloc(1, sizeof *t);
     if (!t) return fail(ERR_MEMORY, "tape: no host memory");
     t->device = device;
     t->stream = device_compute(device);
-    t->cause = MEM_ACTIVATIONS;
+    t->arena = (struct step_arena){.device = device, .cause = MEM_ACTIVATIONS};
     return OK;
 }
 
 void tape_set_cause(struct tape *t, enum mem_cause cause) {
-    t->cause = cause;
+    t->arena.cause = cause;
 }
 
 void tape_free(struct tape *t) {
     if (!t) return;
-    /* what is enqueued still uses the arena; its errors were told to whoever asked */
+    /* what is enqueued may still use the arena; an error of it has been returned by an earlier call */
     stream_sync(t->stream);
-    tape_free_blocks(t);
+    step_arena_free(&t->arena);
     for (int i = 0; i < t->var_capacity; i++)
         free(t->vars[i]);
     free(t->vars);
-    free(t->blocks);
     free(t->nodes);
     free(t->uses_left);
     free(t->uses_total);
@@ -61,6 +64,27 @@ void tape_set_hook(struct tape *t, grad_hook *hook, void *context) {
 
 void tape_accumulate(struct tape *t, int on) {
     t->accumulate = on;
+}
+
+/* ---- memory ---- */
+
+uint64_t tape_arena_version(const struct tape *t) {
+    return t->arena.version;
+}
+
+void *tape_alloc(struct tape *t, size_t bytes) {
+    void *memory = NULL;
+    if (t->error || tape_fail(t, step_arena_alloc(&t->arena, bytes, &memory))) return NULL;
+    return memory;
+}
+
+struct tensor tape_tensor(struct tape *t, enum dtype dtype, enum layout layout, int rank,
+                          const int *dims) {
+    struct tensor x = tensor_plain(NULL, dtype, rank, dims);
+    x.layout = layout;
+    x.groups = layout == LAYOUT_N16 ? segments_groups(&t->segments) : 0;
+    x.data = tape_alloc(t, tensor_bytes(&x));
+    return x;
 }
 
 /* ---- vars and nodes ---- */
@@ -97,14 +121,14 @@ int tape_begin(struct tape *t, const struct tape_step *step) {
     CHECK(tape_fail(t, check_segments(step->segments)));
     t->step = *step;
     t->segments = *step->segments;
-    CHECK(tape_fail(t, tape_restart_arena(t, ran_out)));
+    CHECK(tape_fail(t, step_arena_restart(&t->arena, ran_out)));
     return tape_fail(t, grow_params(t, step->params ? step->params->count : 0));
 }
 
 struct var *tape_var(struct tape *t, struct tensor value, int needs_grad) {
     if (t->error) return NULL;
     if (t->var_count == t->var_capacity) {
-        int capacity = t->var_capacity ? 2 * t->var_capacity : 32;
+        int capacity = t->var_capacity ? 2 * t->var_capacity : FIRST_CAPACITY;
         struct tape_var **vars = realloc(t->vars, (size_t)capacity * sizeof *vars);
         if (!vars) return tape_fail(t, fail(ERR_MEMORY, "tape: no host memory")), NULL;
         memset(vars + t->var_capacity, 0, (size_t)(capacity - t->var_capacity) * sizeof *vars);
@@ -129,7 +153,7 @@ int tape_node(struct tape *t, const struct node *node) {
     if (t->error) return t->error;
     if (!t->step.training || !node->y || !node->y->needs_grad) return OK;
     if (t->node_count == t->node_capacity) {
-        int capacity = t->node_capacity ? 2 * t->node_capacity : 32;
+        int capacity = t->node_capacity ? 2 * t->node_capacity : FIRST_CAPACITY;
         struct node *nodes = realloc(t->nodes, (size_t)capacity * sizeof *nodes);
         if (!nodes) return tape_fail(t, fail(ERR_MEMORY, "tape: no host memory"));
         t->nodes = nodes;
@@ -168,8 +192,8 @@ static void count_use(struct tape *t, const struct param *p) {
     if (p) t->uses_total[p - t->step.params->param]++;
 }
 
-/* Forgets an earlier walk, marks what the root depends on and counts each parameter's
- * contributions. */
+/* Forgets an earlier walk, marks the vars that the root depends on, and counts how often each
+ * parameter was used on the way to it. */
 static void count_uses(struct tape *t, struct var *root) {
     int params = t->step.params ? t->step.params->count : 0;
     for (int i = 0; i < params; i++)

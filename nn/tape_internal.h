@@ -1,16 +1,18 @@
-/* The inside of a tape, shared by tape.c (nodes, backward walk), tape_arena.c (memory),
- * layers.c, loss.c and weight_grads.c. A new op is written against this file and tape.h alone. */
+/* The inside of a tape, shared by tape.c (nodes and the backward walk) and by the files that hold
+ * the ops: layers.c, loss.c and weight_grads.c. A new op is written against this file and tape.h
+ * alone. */
 #ifndef NN_TAPE_INTERNAL_H
 #define NN_TAPE_INTERNAL_H
 
+#include "nn/step_arena.h"
 #include "nn/tape.h"
 
-/* A var and what the backward walk needs to know of it. `var` comes first: a struct var * is one
- * of these. */
+/* A var and what the backward walk needs to know of it. `var` comes first, so that a struct var * can
+ * be cast to one of these. */
 struct tape_var {
     struct var var;
-    int borrowed;       /* grad lies in memory that is not the tape's: never written in place */
-    int reached;        /* the root depends on it */
+    int borrowed;       /* 1: grad lies in memory that is not the tape's and is never written to */
+    int reached;        /* 1: the root depends on it */
     struct tensor hits; /* of a loss: I32 (N), 1 where the largest score was the label's */
 };
 
@@ -25,72 +27,45 @@ struct node {
     struct op_args args; /* as launched forward: its settings (p) serve the backward op too */
 };
 
-/* Device memory of a step: see tape_arena.c. */
-struct tape_block {
-    char *memory;
-    size_t bytes;
-};
-struct tape_mark {
-    int block;     /* the block in use */
-    size_t offset; /* bytes used in it */
-    size_t in_use; /* bytes used in all blocks */
-};
-
 struct tape {
     struct device *device;
-    struct stream *stream;
-    enum mem_cause cause; /* what the arena is charged to */
-    struct tape_step step;
+    struct stream *stream; /* the device's compute stream */
+    struct tape_step step; /* as given to tape_begin */
     struct segments segments;
     grad_hook *hook;
     void *hook_context;
     int accumulate;
-    int dropout_layers; /* counted in order of call */
+    int dropout_layers; /* in order of call, so far in this step */
 
-    struct node *nodes; /* owned */
+    struct node *nodes; /* [node_count], owned */
     int node_count, node_capacity;
-    /* owned, each on its own so that pointers stay valid; reused over steps */
-    struct tape_var **vars;
+    struct tape_var **vars; /* [var_count], each allocated alone so that pointers stay valid; owned,
+                             * reused over steps */
     int var_count, var_capacity;
+    struct step_arena arena;
 
-    struct tape_block *blocks; /* owned */
-    int block_count;
-    struct tape_mark mark;
-    size_t high_water;
-    uint64_t arena_version; /* changes of blocks so far */
-
-    int *uses_left; /* per parameter, during backward: contributions still to come */
-    int *uses_total;
-    float **segment_grads; /* per parameter used more than once: one gradient a segment */
+    int *uses_left;        /* per parameter, during backward: contributions still to come */
+    int *uses_total;       /* per parameter: contributions in all */
+    float **segment_grads; /* per parameter used more than once: one gradient for each segment */
     int param_capacity;
 
-    int error;
-    char message[512];
+    int error;         /* of the first op that failed since tape_begin */
+    char message[512]; /* its text */
 };
 
-/* Records the first failure; returns code. */
+/* Keeps `code` and its text if it is the first failure since tape_begin; returns code. */
 int tape_fail(struct tape *t, int code);
 
-/* 1 if an op cannot go on: an earlier failure or a NULL operand. */
+/* 1 if an op cannot go on, because of an earlier failure or a NULL operand. */
 static inline int tape_stuck(const struct tape *t, const struct var *x) {
     return t->error || !x;
 }
 
-/* Memory of the step arena, 256-byte aligned; taken back to a mark by tape_release (work already
- * enqueued may still use it: the stream's order protects it). NULL after a failure, which is
- * then recorded. */
+/* Memory of the step arena; NULL after a failure, which is then recorded. */
 void *tape_alloc(struct tape *t, size_t bytes);
-static inline struct tape_mark tape_here(const struct tape *t) {
-    return t->mark;
-}
-static inline void tape_release(struct tape *t, struct tape_mark mark) {
-    t->mark = mark;
-}
-int tape_restart_arena(struct tape *t, int ran_out); /* all of it is free again, in one block */
-void tape_free_blocks(struct tape *t);               /* the stream must be done with them */
 
-/* A tensor in the arena; activations get dims[0] = n and, in N16, the segments' groups. data
- * NULL on failure. */
+/* A tensor in the arena. In layout N16 dims[0] is the batch's n, and the tensor gets the groups of
+ * the segments. data is NULL on failure. */
 struct tensor tape_tensor(struct tape *t, enum dtype dtype, enum layout layout, int rank,
                           const int *dims);
 
@@ -100,15 +75,15 @@ struct var *tape_var(struct tape *t, struct tensor value, int needs_grad);
 /* Appends a node when training and y needs a gradient. */
 int tape_node(struct tape *t, const struct node *node);
 
-/* Where the gradient of x is to be written: a fresh tensor shaped like x->value. grad_done then
- * makes it x->grad, or adds it if x already has one. grad_may_reuse: y's own gradient, read for
- * the last time, may serve as x's (elementwise backward ops). */
+/* The gradient of x. grad_target is the tensor to write it to, shaped like x->value; grad_done then
+ * makes that x->grad, or adds it where x has a gradient already. grad_may_reuse: 1 if an elementwise
+ * backward op may write the gradient of x in place of that of y, which is read for the last time. */
 struct tensor grad_target(struct tape *t, const struct var *x);
 int grad_done(struct tape *t, struct var *x, const struct tensor *grad);
 int grad_may_reuse(const struct var *y);
 
-/* Gradients of the node's w and b by op (CONV2D_ or LINEAR_BACKWARD_WEIGHT) from x->value and
- * y->grad: made segment by segment, folded, hooks fired. */
+/* The gradients of the node's w and b, by OP_CONV2D_BACKWARD_WEIGHT or OP_LINEAR_BACKWARD_WEIGHT from
+ * x->value and y->grad: computed segment by segment and folded; then their hooks fire. */
 int tape_weight_grads(struct tape *t, enum op op, struct node *node);
 
 /* x in the device's own activation layout, converted if it is PLAIN there. */

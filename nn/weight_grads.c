@@ -41,7 +41,7 @@ static int fold_once(struct tape *t, enum op op, struct node *n) {
     struct fold_step steps[2 * MAX_DEVICES];
     struct tensor w[FOLD_MAX_BUFFERS] = {n->w->grad}, b[FOLD_MAX_BUFFERS] = {n->b->grad};
     int buffers, count = fold_schedule(t->segments.count, steps, &buffers);
-    struct tape_mark mark = tape_here(t);
+    struct step_arena_mark mark = t->arena.mark;
     for (int i = t->accumulate ? 0 : 1; i < buffers; i++) {
         w[i] = like(t, &n->w->grad);
         b[i] = like(t, &n->b->grad);
@@ -60,7 +60,7 @@ static int fold_once(struct tape *t, enum op op, struct node *n) {
         CHECK(add(t, &w[0], &n->w->grad));
         CHECK(add(t, &b[0], &n->b->grad));
     }
-    tape_release(t, mark);
+    step_arena_release(&t->arena, mark);
     return OK;
 }
 
@@ -85,7 +85,7 @@ static int first_use(struct tape *t, const struct param *p) {
 /* The first use of a parameter is made where it is kept, each further one aside and added to it. */
 static int keep_use(struct tape *t, enum op op, struct node *n) {
     int first_w = first_use(t, n->w), first_b = first_use(t, n->b);
-    struct tape_mark mark = tape_here(t);
+    struct step_arena_mark mark = t->arena.mark;
     struct tensor w = {0}, b = {0};
     if (!first_w) w = like(t, &n->w->grad);
     if (!first_b) b = like(t, &n->b->grad);
@@ -96,7 +96,7 @@ static int keep_use(struct tape *t, enum op op, struct node *n) {
         if (!first_w) CHECK(add(t, &w, &kept_w));
         if (!first_b) CHECK(add(t, &b, &kept_b));
     }
-    tape_release(t, mark);
+    step_arena_release(&t->arena, mark);
     return OK;
 }
 
