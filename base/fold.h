@@ -33,7 +33,9 @@ static inline int fold_half(int n) {
 /* The n - 1 additions of a fold, one after another: `to` takes in `from`. n <= 1: none.
  *
  *     for (struct fold f = fold_begin(n); fold_next(&f);)
- *         x[f.to] += x[f.from];                                  x[0] is the sum                    */
+ *         x[f.to] += x[f.from];
+ *
+ * leaves the sum in x[0]. */
 struct fold {
     int to, from;
     int n, half; /* terms before and after the present halving */

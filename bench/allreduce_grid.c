@@ -1,12 +1,11 @@
-/* What the plans cost where all ranks share one GPU's memory: one cooperative grid stands for n
- * ranks (allreduce/cuda/grid.h) and runs the very kernel that ranks with a GPU each run.
+/* What the plans cost where all ranks share one GPU's memory: one cooperative grid takes the part
+ * of n ranks (allreduce/cuda/grid.h) and runs the very kernel that runs where each rank has a GPU.
  *
  *     allreduce_grid [RANKS [BYTES [CALLS]]]                                  4, 64 MiB, 20
  *
- * The least that any algorithm can move here is 2 n size bytes, each input read and each output
- * written once: `floor` is the time in which a copy inside the GPU, in the same run, moves as
- * many. What ring and tree must move is more: 5 (n - 1) size. Every sum is checked before it is
- * timed. */
+ * Any algorithm must move at least 2 n size bytes here, each input read once and each output
+ * written once. `floor` is the time in which a copy inside the GPU, in the same run, moves as many.
+ * Ring and tree must move more, 5 (n - 1) size. Every sum is checked before it is timed. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -33,7 +32,7 @@ static int fill(struct bench *b) {
         for (size_t i = 0; i < b->count; i++)
             b->host[i] = input(r, i);
         CHECK(copy_to_device(b->stream, b->data[r], b->host, b->count * sizeof(float)));
-        CHECK(stream_sync(b->stream)); /* the next rank's numbers go into the same memory */
+        CHECK(stream_sync(b->stream)); /* the next rank's input goes through the same memory */
     }
     return OK;
 }
@@ -63,7 +62,7 @@ static int copy_floor(struct bench *b, double *us) {
             CHECK(copy_peer(b->stream, b->device, b->data[0], b->device, (char *)b->data[0] + half,
                             half));
         CHECK(stream_sync(b->stream));
-        /* n copies of size, from halves */
+        /* 2 n halves make n copies of `size` */
         double one = (double)(now_ns() - begun) * 1e-3 / b->calls * 2 * b->n;
         if (i == 0 || one < *us) *us = one;
     }
@@ -81,7 +80,7 @@ static int run(struct bench *b, enum allreduce_algorithm algorithm, double floor
     if (!code) code = stream_sync(b->stream);
     if (!code) code = count_wrong(b, &wrong);
     int64_t begun = now_ns();
-    /* scaled by 1/n: repeated sums stay where they are */
+    /* scaled by 1/n, so that repeated sums do not grow */
     for (int i = 0; i < b->calls && !code; i++)
         code = allreduce_grid_run(grid, b->stream, b->data, b->count, 1.0f / (float)b->n);
     if (!code) code = stream_sync(b->stream);

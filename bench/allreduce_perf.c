@@ -1,25 +1,22 @@
 /* How fast is an allreduce here? With the flags and columns of nccl-tests, so that the figures
- * can be laid side by side.
+ * can be laid side by side. The flags: allreduce_options.h.
  *
- *     allreduce_perf [-d cpu|cuda] [-b 1K] [-e 64M] [-f 2] [-n 20] [-w 5] [-r 2] [-a all|auto|naive|...]
- *                    [-o sum|avg] [-c 0|1] [-p 0|1]
+ * `time` is that of one call: n calls are enqueued at once and waited for together, and the slowest
+ * rank counts. p50 and p99 are of single calls, as rank 0's stream ran them. algbw = size / time,
+ * busbw = algbw 2(n-1)/n. `wrong` counts elements, over all ranks, that are not the exact sum:
+ * each algorithm and size is checked before it is timed.
  *
- * time is that of one call, n calls being enqueued at once and waited for together (the slowest
- * rank's); p50 and p99 are of single calls, as rank 0's stream ran them. algbw = size / time,
- * busbw = algbw 2(n-1)/n. The least an allreduce in shared memory must move is 2 n size bytes,
- * each input read and each output written once; the column `copy` is the time in which memcpy,
- * in the same run, on the same buffer, by as many cores as are at work, moves as many. It is a
- * yardstick, no floor: direct writes where it has just read, while what memcpy writes to must be
- * fetched first. On GPUs it is a copy inside the device, by as many GPUs as are at work; where
- * ranks share one GPU no rank has a link of its own, and busbw means nothing. `wrong` counts
- * elements, over all ranks, that are not the exact sum: each algorithm and size is checked
- * before it is timed.
+ * `copy` is a yardstick. An allreduce in shared memory must move at least 2 n size bytes, each
+ * input read once and each output written once. The column is the time in which memcpy moves as
+ * many bytes, in the same run, on the same buffer, by as many cores as are at work. It is no lower
+ * bound: direct writes where it has just read, while memcpy must first fetch what it writes to. On
+ * GPUs it is a copy inside the device, by as many GPUs as are at work; where ranks share one GPU
+ * no rank has a link of its own, and busbw means nothing.
  *
- * Where there are cores enough each rank's communication thread is bound to one (-p 0: not).
- * Left alone the kernel tends to put threads that wake each other on one core, each asleep while
- * the other works, and then finds that core not busy enough to part them: 20 us a call where 1
- * would do. */
-#include <getopt.h>
+ * Where there are cores enough, each rank's communication thread is bound to one (-p 0: not). Left
+ * alone, the kernel tends to put threads that wake each other on one core. Each then sleeps while
+ * the other works, so that core does not look busy enough to part them: 20 us a call where 1 would
+ * do. */
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,24 +25,12 @@
 #include "allreduce/allreduce.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "bench/allreduce_options.h"
 #include "comm/launch.h"
 #include "doctor/cuda/gpu.h"
 
-struct options {
-    size_t from, to, factor; /* bytes */
-    int calls, warmup, ranks, check, average, pin;
-    enum device_kind kind;
-    enum allreduce_algorithm only; /* AUTO with all == 0: auto itself */
-    int all;
-};
-
-static int core_count(void) {
-    cpu_set_t set;
-    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-}
-
-/* In the communication thread of rank *args: keep to the core of that number among those
- * allowed. */
+/* Runs in the communication thread of rank *args: binds it to the core of that number among those
+ * that are allowed. */
 static int bind_to_core(void *args) {
     cpu_set_t allowed, one;
     int left = *(int *)args;
@@ -57,87 +42,6 @@ static int bind_to_core(void *args) {
     return OK;
 }
 
-/* ---- words ---- */
-
-static int parse_number(const char *flag, const char *text, size_t least, size_t most,
-                        size_t *out) {
-    char *end;
-    double value = strtod(text, &end);
-    static const char units[] = "KMG";
-    const char *unit = *end ? strchr(units, *end & ~0x20) : NULL;
-    for (int i = 0; unit && i <= unit - units; i++)
-        value *= 1024;
-    if (unit) end++;
-    if (end == text || *end || !(value >= (double)least && value <= (double)most))
-        return fail(ERR_USAGE,
-                    "-%s: %s: give a number from %zu to %zu, K, M or G behind it if you like", flag,
-                    text, least, most);
-    *out = (size_t)value;
-    return OK;
-}
-
-static int parse_options(int argc, char **argv, struct options *o) {
-    static const struct option longs[] = {{"minbytes", 1, 0, 'b'},
-                                          {"maxbytes", 1, 0, 'e'},
-                                          {"stepfactor", 1, 0, 'f'},
-                                          {"iters", 1, 0, 'n'},
-                                          {"warmup_iters", 1, 0, 'w'},
-                                          {"ranks", 1, 0, 'r'},
-                                          {"algorithm", 1, 0, 'a'},
-                                          {"op", 1, 0, 'o'},
-                                          {"check", 1, 0, 'c'},
-                                          {"pin", 1, 0, 'p'},
-                                          {"device", 1, 0, 'd'},
-                                          {"help", 0, 0, 'h'},
-                                          {0, 0, 0, 0}};
-    size_t most = (size_t)1 << 33, calls = 20, warmup = 5, ranks = 2, check = 1, pin = 1;
-    *o = (struct options){.from = 1 << 10, .to = 64 << 20, .factor = 2, .all = 1};
-    for (int c; (c = getopt_long(argc, argv, "b:e:f:n:w:r:a:o:c:p:d:h", longs, NULL)) != -1;) {
-        char flag[2] = {(char)c, 0};
-        switch (c) {
-        case 'b': CHECK(parse_number(flag, optarg, 4, most, &o->from)); break;
-        case 'e': CHECK(parse_number(flag, optarg, 4, most, &o->to)); break;
-        case 'f': CHECK(parse_number(flag, optarg, 2, 1024, &o->factor)); break;
-        case 'n': CHECK(parse_number(flag, optarg, 1, 1000000, &calls)); break;
-        case 'w': CHECK(parse_number(flag, optarg, 0, 1000000, &warmup)); break;
-        case 'r': CHECK(parse_number(flag, optarg, 1, MAX_DEVICES, &ranks)); break;
-        case 'c': CHECK(parse_number(flag, optarg, 0, 1, &check)); break;
-        case 'p': CHECK(parse_number(flag, optarg, 0, 1, &pin)); break;
-        case 'a':
-            o->all = strcmp(optarg, "all") == 0;
-            if (!o->all) CHECK(allreduce_algorithm_parse(optarg, &o->only));
-            break;
-        case 'o':
-            o->average = strcmp(optarg, "avg") == 0;
-            if (!o->average && strcmp(optarg, "sum"))
-                return fail(ERR_USAGE, "-o: %s: choose sum or avg", optarg);
-            break;
-        case 'd':
-            o->kind = strcmp(optarg, "cuda") == 0 ? DEVICE_CUDA : DEVICE_HOST;
-            if (o->kind == DEVICE_HOST && strcmp(optarg, "cpu"))
-                return fail(ERR_USAGE, "-d: %s: choose cpu or cuda", optarg);
-            break;
-        default:
-            return fail(ERR_USAGE,
-                        "usage: %s [-d cpu|cuda] [-b BYTES] [-e BYTES] [-f FACTOR] [-n CALLS] [-w "
-                        "WARMUP] [-r RANKS] "
-                        "[-a all|auto|naive|oneshot|direct|ring|tree|fused|nccl] [-o sum|avg] [-c "
-                        "0|1] [-p 0|1]",
-                        argv[0]);
-        }
-    }
-    if (optind < argc)
-        return fail(ERR_USAGE, "%s: not understood: -h shows the flags", argv[optind]);
-    if (o->from > o->to)
-        return fail(ERR_USAGE, "-b %zu is more than -e %zu: turn them round", o->from, o->to);
-    o->calls = (int)calls;
-    o->warmup = (int)warmup;
-    o->ranks = (int)ranks;
-    o->check = (int)check;
-    o->pin = pin && o->kind == DEVICE_HOST && o->ranks <= core_count();
-    return OK;
-}
-
 /* ---- one size ---- */
 
 struct rank {
@@ -146,7 +50,7 @@ struct rank {
     struct device *device;
     struct allreduce *ar;
     float *data; /* device memory */
-    float *host; /* what goes there and comes back: host memory that copies may read at any time */
+    float *host; /* host memory that copies may read at any time: what data gets and gives */
     int n, rank;
 };
 
@@ -198,12 +102,12 @@ struct timing {
 };
 
 static int time_calls(struct rank *r, size_t count, float scale, struct timing *t) {
-    int calls = r->options->calls;
+    int calls = (int)r->options->calls;
     double mine, all[MAX_DEVICES], *single = calloc((size_t)calls, sizeof *single);
     if (!single) return fail(ERR_MEMORY, "no host memory for %d times: give a smaller -n", calls);
     memset(r->host, 0, count * sizeof(float)); /* sums of sums would overflow */
     int code = copy_to_device(device_comm(r->device), r->data, r->host, count * sizeof(float));
-    /* all ranks' zeros are there before the first call reads them */
+    /* the first call reads all ranks' zeros */
     if (!code) code = stream_sync(device_comm(r->device));
     if (!code) code = comm_barrier(r->comm, "zeros");
     for (int i = 0; i < r->options->warmup && !code; i++)
@@ -291,7 +195,7 @@ static int run_size(struct rank *r, size_t bytes, uint64_t *all_wrong) {
     *all_wrong += wrong;
     CHECK(comm_barrier(r->comm, "start of copies"));
     if (r->rank == 0) CHECK(print_size(r, count, &t, wrong));
-    /* who shares a GPU with rank 0 has left it alone meanwhile */
+    /* ranks that share rank 0's GPU leave it alone while it copies */
     return comm_barrier(r->comm, "end of copies");
 }
 
@@ -314,13 +218,13 @@ static int print_machine(const struct options *o) {
         CHECK(device_probe(DEVICE_CUDA, &gpus));
         CHECK(gpu_facts(0, &gpu));
         printf("# machine: %d GPU%s, %s; %d rank%s%s\n", gpus, gpus == 1 ? "" : "s", gpu.name,
-               o->ranks, o->ranks == 1 ? "" : "s",
+               (int)o->ranks, o->ranks == 1 ? "" : "s",
                o->ranks > gpus ? ", several share a GPU: busbw means nothing" : "");
         return OK;
     }
     processor_name(name, sizeof name);
     printf("# machine: %s, %d core%s; %d rank%s, emulated devices, host shared memory, %s\n", name,
-           cores, cores == 1 ? "" : "s", o->ranks, o->ranks == 1 ? "" : "s",
+           cores, cores == 1 ? "" : "s", (int)o->ranks, o->ranks == 1 ? "" : "s",
            o->pin ? "a core bound to each" : "cores not bound");
     return OK;
 }
@@ -328,8 +232,9 @@ static int print_machine(const struct options *o) {
 static int print_head(const struct options *o) {
     int emulated = o->kind == DEVICE_HOST;
     CHECK(print_machine(o));
-    printf("# %d calls, %d warm-up, in place; busbw by the formula of nccl-tests%s\n", o->calls,
-           o->warmup, emulated ? ": here ranks have no links of their own" : "");
+    printf("# %d calls, %d warm-up, in place; busbw by the formula of nccl-tests%s\n",
+           (int)o->calls, (int)o->warmup,
+           emulated ? ": here ranks have no links of their own" : "");
     printf("# copy: 2 n size bytes, the least to be moved, at the speed of %s in this run%s\n",
            emulated ? "memcpy" : "a copy inside a GPU",
            emulated && o->ranks > core_count() ? "; more ranks than cores: they take turns" : "");
@@ -348,8 +253,8 @@ static int run_algorithm(struct rank *r, enum allreduce_algorithm algorithm, uin
     config.any_order = 1;
     CHECK(allreduce_init(&r->ar, r->comm, r->device, &config));
     int code = allreduce_register(r->ar, r->data, r->options->to / sizeof(float));
-    for (size_t bytes = r->options->from; bytes <= r->options->to && !code;
-         bytes *= r->options->factor)
+    for (uint64_t bytes = r->options->from; bytes <= r->options->to && !code;
+         bytes *= (uint64_t)r->options->factor)
         code = run_size(r, bytes, wrong);
     allreduce_free(r->ar);
     r->ar = NULL;
@@ -402,7 +307,7 @@ int main(int argc, char **argv) {
     int code = parse_options(argc, argv, &options);
     if (!code) {
         struct launch launch = {
-            .world_size = options.ranks, .entry = rank_main, .context = &options};
+            .world_size = (int)options.ranks, .entry = rank_main, .context = &options};
         code = launch_ranks(&launch, &result);
     }
     if (code) fprintf(stderr, "allreduce_perf: %s\n", error_message());

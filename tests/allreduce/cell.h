@@ -1,5 +1,5 @@
-/* A cell of the grid that executors are tried on: a count, an algorithm, an input; and its
- * judges, the reference executor and double. */
+/* A cell of the grid on which executors are tested: a count, an algorithm and an input; and its
+ * judges, the reference executor and a sum in double. */
 #ifndef TESTS_TEST_ALLREDUCE_CELL_H
 #define TESTS_TEST_ALLREDUCE_CELL_H
 
@@ -7,9 +7,9 @@
 
 /* u = 2^-24: the relative rounding of one fp32 operation. */
 static const double unit = 1.0 / (1 << 24);
-static const float guard = 12345.678f; /* what lies around the data and must stay */
+static const float guard = 12345.678f; /* lies around the data and must not change */
 
-/* 1000 elements already run in many slices. */
+/* Even 1000 elements run in many slices. */
 static inline struct plan_config small_slices(int n) {
     struct plan_config config = {
         .align = 1, .slice = 48, .pipeline_from = 0, .slices = 3, .scratch = 256 + (size_t)n};

@@ -1,5 +1,5 @@
-/* The explorer of tests/allreduce/test_protocol.c: a model of n ranks that run plans, and the
- * walk through all of its states. What it looks for stands there. */
+/* The explorer of test_protocol.c: a model of n ranks that run plans, and the walk through all of
+ * its states. test_protocol.c says what it looks for. */
 #ifndef TESTS_TEST_ALLREDUCE_EXPLORE_H
 #define TESTS_TEST_ALLREDUCE_EXPLORE_H
 
@@ -46,8 +46,8 @@ struct state {
     struct memory memory;
 };
 
-/* Integers below 2^20 that look random: a sum that misses a term, or takes one twice or from
- * another call, shows. */
+/* Integers below 2^20 that look random, so that a sum is wrong where a term is missing, taken twice
+ * or taken from another call. */
 static inline float input(int call, int rank, int i) {
     uint64_t x = (uint64_t)((call * RANKS + rank) * COUNT + i + 1) * 0x9e3779b97f4a7c15u;
     x ^= x >> 29;
@@ -55,7 +55,7 @@ static inline float input(int call, int rank, int i) {
     return (float)(x >> 44);
 }
 
-/* Data in `slices` 1, 2 or 3 slices or rounds. */
+/* Cuts the data into 1, 2 or 3 slices or rounds. */
 static inline struct plan_config tiny_config(int slices) {
     size_t slice = (size_t)(COUNT / slices);
     struct plan_config config = {
@@ -82,7 +82,7 @@ static inline void model_free(struct model *m) {
     free(m);
 }
 
-/* Lays out events and flags; after any change of the plans. */
+/* Lays out events and flags. To be called after any change of the plans. */
 static inline void model_prepare(struct model *m) {
     memset(m->flags, 0, sizeof m->flags);
     for (int r = 0; r < m->n; r++) {
@@ -238,7 +238,7 @@ static inline int end_event(const struct model *m, struct state *s, int rank,
     return FINE;
 }
 
-/* Moves one rank by half a step if it can move; *moved says so. */
+/* Moves one rank by half a step if it can move, and then sets *moved. */
 static inline enum verdict advance(struct search *search, const struct state *from, int rank,
                                    int *moved) {
     const struct model *m = search->model;

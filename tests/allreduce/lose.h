@@ -7,8 +7,8 @@
 
 enum { COUNT = 20000, CALLS_BEFORE = 20 };
 
-/* Every fifth call is synced, so that some are under way when it happens. A failure must not
- * make the end wait: all is given back while the victim is dead or stopped. */
+/* Every fifth call is synced, so that several are under way when the signal comes. After a failure
+ * everything is released without waiting for the victim, which is dead or stopped. */
 static int endless_entry(void *context) {
     struct job *job = context;
     struct rank r;
@@ -32,7 +32,7 @@ static int endless_entry(void *context) {
     return rank_close(&r, code);
 }
 
-/* A process that signals the victim once it has made some calls; ends by itself. Returns its
+/* Starts a process that signals the victim once it has made some calls, and then ends. Returns its
  * pid. */
 static pid_t start_killer(const struct job *job) {
     struct page *page = job->page;

@@ -1,12 +1,13 @@
-/* Allreduce by real processes over shared memory: the grid of ranks, counts and algorithms
- * against the reference executor's bits and against double; calls in a row; spans and traffic. */
+/* Allreduce by real processes over shared memory: a grid of ranks, counts and algorithms, against
+ * the bits of the reference executor and against sums in double; calls in a row; spans and
+ * traffic. */
 #include "tests/allreduce/cell.h"
 
 #include <sched.h>
 
 static int run_cell(struct rank *r, struct allreduce *ar, const struct cell *cell,
                     const struct plan_config *config, uint64_t *hash) {
-    /* of no particular alignment, the same on all ranks */
+    /* any alignment, but the same on all ranks */
     float *data = r->data + 1 + cell->seed % 5;
     data[-1] = data[cell->count] = guard;
     for (size_t i = 0; i < cell->count; i++)
@@ -22,8 +23,8 @@ static int run_cell(struct rank *r, struct allreduce *ar, const struct cell *cel
     return r->rank == 0 ? judge(r, cell, config, data) : OK;
 }
 
-/* All algorithms one after another on the same counts; those that add in fold order, and on 2
- * ranks all, agree. */
+/* All algorithms one after another on the same counts. Those that add in fold order give the same
+ * bits; on 2 ranks all do. */
 static int run_counts(struct rank *r, const size_t *counts, int how_many,
                       const struct plan_config *config) {
     uint64_t first[32][2];
@@ -91,8 +92,8 @@ Test(allreduce, grid_on_late_devices, .timeout = 120) {
 
 enum { ROW_CALLS = 100, ROW_COUNT = 3000 };
 
-/* On the stream, behind a call: check its result, write the next call's input. What a training
- * step does to gradients. */
+/* Runs on the stream behind a call: checks its result and writes the next call's input, as a
+ * training step does with gradients. */
 struct turn {
     float *data;
     size_t count;
@@ -121,7 +122,7 @@ static int turn(struct rank *r, int call) {
     return stream_call_host(device_comm(r->device), "turn", 0, take_turn, &turn, sizeof turn);
 }
 
-/* Each rank's objects take turns by call; the count changes too. */
+/* A rank's objects take turns; the count changes with each call too. */
 static int row_of_calls(struct rank *r, struct allreduce *const *ar, int objects) {
     struct stream *stream = device_comm(r->device);
     CHECK(turn(r, -1));

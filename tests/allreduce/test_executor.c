@@ -1,6 +1,6 @@
 /* The executor of emulated devices without processes: its moves against the reference, and whole
- * calls by threads, where the thread sanitizer sees every load and store of every rank. And the
- * choice of `auto`. */
+ * calls by ranks that are threads, so that the thread sanitizer sees every load and store of every
+ * rank. And the choice of `auto`. */
 #include "tests/allreduce/shared.h"
 
 #include <pthread.h>
@@ -57,8 +57,8 @@ Test(executor, moves_give_the_reference_bits, .timeout = 60) {
     free(want);
 }
 
-/* The widest set is what the test above ran; the narrower ones, for other processors, must agree
- * with it. */
+/* The test above ran the widest set. The narrower ones, which other processors take, must give the
+ * bits of base/fold.h too. */
 Test(executor, all_vector_sets_give_the_same_bits, .timeout = 30) {
     enum { N = 5, LENGTH = 331 };
     float x[N][LENGTH], got[LENGTH], want[LENGTH], *dest = got;

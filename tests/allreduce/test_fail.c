@@ -1,8 +1,8 @@
-/* What becomes of an allreduce when a rank dies, stops, or asks for something else. */
+/* What becomes of an allreduce when a rank dies, is stopped, or asks for something else. */
 #include "tests/allreduce/lose.h"
 
-/* A second is promised; a busy machine and sanitizers get their share. By the deadline it would
- * be 60. */
+/* Survivors know within a second; busy machines and sanitizers get five. If they only noticed by
+ * the deadline, it would be 60. */
 Test(allreduce_fail, survivors_of_a_killed_rank_know_at_once, .timeout = 120) {
     struct job job = {.page = new_page(), .free_s = 5};
     for (int a = 0; a < ALGORITHMS; a++)

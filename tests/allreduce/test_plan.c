@@ -1,5 +1,5 @@
-/* The planner, judged through the reference executor: every algorithm, up to 64 ranks, odd
- * counts, odd slices. */
+/* The planner, judged by what the reference executor makes of its plans: every algorithm, up to 64
+ * ranks, counts and slices that do not divide evenly. */
 #include "tests/harness/harness.h"
 
 #include <stdint.h>
@@ -78,7 +78,7 @@ static void check_sum(enum allreduce_algorithm algorithm, int n, size_t count,
                 sum += (double)first.data[r][i] * scale;
                 size += fabs((double)first.data[r][i] * scale);
             }
-            float tree = fold_sum_float(term, n), got = w.data[0][i];
+            float fold = fold_sum_float(term, n), got = w.data[0][i];
             /* n - 1 additions and the rounding of each scaled term: g_n sum|x| with g_n = n u /
              * (1 - n u). */
             double bound = n * unit / (1 - n * unit) * size;
@@ -86,7 +86,7 @@ static void check_sum(enum allreduce_algorithm algorithm, int n, size_t count,
                       allreduce_algorithm_name(algorithm), n, count, i, got, sum);
             if (integers && scale == 1) cr_assert(got == (float)sum, "integers must be exact");
             if (allreduce_keeps_order(algorithm) || n <= 2)
-                cr_assert_eq(memcmp(&got, &tree, sizeof got), 0,
+                cr_assert_eq(memcmp(&got, &fold, sizeof got), 0,
                              "%s, n %d, count %zu, element %zu: not in fold order",
                              allreduce_algorithm_name(algorithm), n, count, i);
             for (int r = 1; r < n; r++)
@@ -122,7 +122,7 @@ Test(plan, sums_for_64_ranks, .timeout = 60) {
 
 /* Which bits the fold order gives, written out by hand: n = 3 is (0+2)+1, n = 4 (0+2)+(1+3), n = 5
  * ((0+3)+2)+(1+4). */
-Test(plan, tree_order_is_the_written_one, .timeout = 10) {
+Test(plan, fold_order_is_the_written_one, .timeout = 10) {
     volatile float a = 1e8f, b = -1e8f, c = 3.25f, d = 1e-3f, e = 7e7f;
     float t3[] = {a, b, c}, t4[] = {a, b, c, d}, t5[] = {a, b, c, d, e};
     cr_assert(fold_sum_float(t3, 3) == (a + c) + b);
@@ -131,8 +131,8 @@ Test(plan, tree_order_is_the_written_one, .timeout = 10) {
     cr_assert((a + c) + b != (a + b) + c, "the example must tell orders apart");
 }
 
-/* Ring and tree have orders of their own: somewhere they must differ from fold order, or this
- * file proves little. */
+/* Ring and tree add in orders of their own. Somewhere their bits must differ from those of fold
+ * order, or equal bits would prove little. */
 Test(plan, ring_and_tree_have_their_own_order, .timeout = 10) {
     for (int a = 0; a < ALGORITHMS; a++) {
         struct world w, direct;
@@ -222,8 +222,8 @@ Test(plan, trees_are_trees_and_share_the_work, .timeout = 10) {
             cr_assert_eq(roots, 1);
         }
         for (int r = 0; r < n; r++)
-            cr_assert(!(inner[0][r] && inner[1][r]), "n %d: rank %d has the work of both trees", n,
-                      r);
+            cr_assert(!(inner[0][r] && inner[1][r]), "n %d: rank %d is an inner node of both trees",
+                      n, r);
     }
 }
 

@@ -3,16 +3,16 @@
  * A run of n ranks is a walk through states: how far each rank is, and what lies in memory. A
  * step has two halves, begin (its flags have arrived, it starts to read and write) and end (all
  * is written, its flags are posted), so two steps of different ranks can overlap. From every
- * state each rank that can move is moved, and states seen before are not visited twice; what
- * remains unseen does not exist. In each state:
+ * state each rank that can move is moved, and no state is visited twice. So every state that a run
+ * can reach is visited, and in each of them:
  *
- *   - no step may overlap another rank's step on a range that one of them writes     (a race)
- *   - some rank can move, unless all are at the end                                  (a deadlock)
- *   - between two calls each rank checks its result and writes its next input  (wrong sum, early return)
+ *   - no step overlaps another rank's step on a range that one of them writes   else: a race
+ *   - some rank can move, unless all are at the end                             else: a deadlock
+ *   - after a call each rank finds the right sum, and writes its next input     else: a wrong sum
  *
- * Three calls in a row, as scratch alternates between two halves. 2 to 4 ranks; data of 6
- * elements in one, two or three slices. Then the explorer itself is tested: any wait dropped
- * from any plan must show up. */
+ * Three calls run in a row, because scratch alternates between two halves, on 2 to 4 ranks with 6
+ * elements in one, two or three slices. Then the explorer itself is tested: whatever wait is
+ * dropped from whatever plan, it must find it. */
 #include "tests/allreduce/explore.h"
 
 /* ---- the plans as they are ---- */
@@ -75,10 +75,10 @@ static enum verdict explore_without(enum allreduce_algorithm algorithm, int n, i
     return verdict;
 }
 
-/* The one kind of wait that may be there for nothing: a leaf of a tree says only "I am in this
- * call", and its parent may have heard that already, from the same rank's words in the other
- * tree. Which pairs that strikes depends on n; the planner does not track it, one satisfied look
- * at a flag being cheaper than the rule. */
+/* One kind of wait may be superfluous. A leaf of a tree posts only that it has entered the call,
+ * and its parent may know that already, from the same rank's flag in the other tree. Which pairs
+ * of ranks this concerns depends on n. The planner does not track it: to look at a flag that is
+ * already there is cheaper than the rule would be. */
 static int heard_before(const struct plan *plan, int i, int peer) {
     struct tree_node a = plan_tree_node(0, plan->n, peer), b = plan_tree_node(1, plan->n, peer);
     const struct plan_step *s = &plan->steps[i];
@@ -89,7 +89,7 @@ static int heard_before(const struct plan *plan, int i, int peer) {
     return 0;
 }
 
-/* So no wait is there for nothing, and the explorer sees every one that is missing. */
+/* So no other wait is superfluous, and the explorer finds every one that is missing. */
 Test(protocol, any_dropped_wait_is_found, .timeout = 240) {
     for (int n = 2; n <= 3; n++) {
         for (int a = 0; a < ALGORITHMS; a++) {
@@ -116,7 +116,7 @@ Test(protocol, any_dropped_wait_is_found, .timeout = 240) {
             }
             cr_assert(dropped >= 2, "%s: every plan waits",
                       allreduce_algorithm_name(algorithms[a]));
-            cr_assert(spare <= 1, "%s: %d of %d waits are there for nothing",
+            cr_assert(spare <= 1, "%s: %d of %d waits are superfluous",
                       allreduce_algorithm_name(algorithms[a]), spare, dropped);
             if (getenv("DUET_SHOW"))
                 printf("%d ranks, %s: %d waits, %d spare\n", n,
@@ -125,7 +125,7 @@ Test(protocol, any_dropped_wait_is_found, .timeout = 240) {
     }
 }
 
-/* No post is there for nothing either: without it somebody waits for ever. */
+/* No post is superfluous either: without it somebody waits for ever. */
 Test(protocol, any_dropped_post_is_found, .timeout = 240) {
     for (int n = 2; n <= 3; n++) {
         for (int a = 0; a < ALGORITHMS; a++) {
@@ -136,8 +136,8 @@ Test(protocol, any_dropped_post_is_found, .timeout = 240) {
                 for (int i = 0; i < probe->plans[0][r].step_count; i++) {
                     if (!probe->plans[0][r].steps[i].post_ranks) continue;
                     struct model *m = model_new(n, 2, sequence);
-                    m->plans[CALLS - 1][r].steps[i].post_ranks =
-                        0; /* the last call: no later post makes up for it */
+                    /* in the last call: no later post makes up for it */
+                    m->plans[CALLS - 1][r].steps[i].post_ranks = 0;
                     int last_of_kind = 1;
                     for (int j = i + 1; j < probe->plans[0][r].step_count; j++)
                         last_of_kind &= !(probe->plans[0][r].steps[j].post_ranks &
@@ -145,8 +145,7 @@ Test(protocol, any_dropped_post_is_found, .timeout = 240) {
                                           probe->plans[0][r].steps[j].post_kind ==
                                               probe->plans[0][r].steps[i].post_kind);
                     enum verdict verdict = explore(m, NULL, NULL, 0);
-                    /* An earlier slice's word may come late with the next slice's: slower, and
-                     * right. */
+                    /* The post of the next slice makes up for an earlier one: slower, but right. */
                     cr_expect(verdict == DEADLOCK || (!last_of_kind && verdict == FINE),
                               "%s, %d ranks: rank %d, step %d: %s",
                               allreduce_algorithm_name(algorithms[a]), n, r, i,
@@ -184,7 +183,7 @@ Test(protocol, a_post_too_far_is_found, .timeout = 120) {
     }
 }
 
-/* Scratch must alternate between calls: oneshot is the one that leans on it. */
+/* Scratch must alternate between calls: oneshot depends on it. */
 Test(protocol, scratch_that_does_not_alternate_is_found, .timeout = 60) {
     for (int n = 2; n <= 3; n++) {
         struct model *m = model_new(n, 1,
@@ -197,8 +196,7 @@ Test(protocol, scratch_that_does_not_alternate_is_found, .timeout = 60) {
     }
 }
 
-/* Two slices in the wrong places: each rank by itself in order, nobody out of step, the sum
- * wrong. */
+/* One step reads the wrong slice: flags and order are right, the sum is not. */
 Test(protocol, swapped_slices_are_found, .timeout = 60) {
     static const enum allreduce_algorithm pulled[] = {ALLREDUCE_DIRECT, ALLREDUCE_RING,
                                                       ALLREDUCE_TREE};

@@ -1,10 +1,10 @@
 /* What the tests of the collectives share: devices, pending writes, and a look at every link.
  *
- * One thread plays all devices in turn. On `host-late` nothing runs before somebody waits for
- * it, so a collective that forgot an event reads old bytes there, or is overwritten by work that
- * should have come before it. Results are asked for from the last device down (is everything
- * waited for that brings them?) and from device 0 up (does device 0, asked first and alone, wait
- * for what the others still have in their queues?). */
+ * One thread acts for all devices in turn. On `host-late` nothing runs before somebody waits for
+ * it. So a collective that forgot an event reads old bytes there, or work that should have come
+ * before it overwrites its result. Results are read from the last device down, which shows whether
+ * everything that brings them is waited for; and from device 0 up, which shows whether device 0,
+ * read first and alone, waits for what the others still have in their queues. */
 #ifndef TESTS_TEST_SCATTER_GATHER_BED_H
 #define TESTS_TEST_SCATTER_GATHER_BED_H
 
@@ -85,7 +85,7 @@ static inline void forget_traffic(struct bed *bed) {
     }
 }
 
-/* Between devices exactly `want` moved, and all of it was executed by device 0. */
+/* Exactly `want` bytes have moved between devices, and device 0 has moved all of them. */
 static inline void check_traffic(struct bed *bed, uint64_t want[8][8], const char *what) {
     for (int r = 0; r < bed->n; r++)
         cr_assert_eq(stream_sync(device_compute(bed->device[r])), OK, "%s", error_message());

@@ -1,11 +1,10 @@
 /* Broadcast and reduce-add on emulated devices, prompt and late, against the fold over whole
- * arrays: every bit, every link, and group borders inside of what is moved. */
+ * arrays: every bit, the bytes of every link, and groups that begin and end inside the arena. */
 #include "tests/scatter_gather/bed.h"
 
 #include "base/fold.h"
 
-/* Cuts [0, count) into pieces of uneven lengths and groups them so that borders fall inside of
- * it. */
+/* Cuts [0, count) into pieces of uneven lengths and groups them, so that groups end inside it. */
 static int cut(size_t count, size_t limit_bytes, struct param_range *groups) {
     static struct param_range pieces[64];
     int n = 0;
@@ -25,8 +24,8 @@ static void fold_arrays(float **x, int n, size_t count) {
             x[f.to][i] += x[f.from][i];
 }
 
-/* Out of reach a GPU cannot read, so what was added last must have come by way of staging. (The
- * emulated runtime would let a kernel read it all the same.) */
+/* GPU 0 cannot read a GPU out of its reach, so what was added last must have come by way of
+ * staging. (The emulated runtime would let a kernel read it all the same.) */
 static void check_staging(struct bed *bed, const struct reduce_plan *plan, struct param_range last,
                           float *const *host, float *got) {
     const char *peers = getenv("EMULATED_PEER");
@@ -68,7 +67,7 @@ static void broadcast_and_reduce(struct bed *bed, size_t count, size_t limit_byt
     cr_assert_eq(reduce_plan_init(&plan, &bed->group, arenas, count), OK, "%s", error_message());
     cr_assert_eq(reduce_add_coalesced(&plan, groups, group_count), OK, "%s", error_message());
     all(bed, group_follow);
-    /* untouched, and then overwritten: device 0 must have read it before */
+    /* unchanged, and then overwritten: device 0 must have read it before */
     for (int i = 0; i < n; i++) {
         int r = turn(n, i, upwards);
         if (r == 0) {
@@ -141,7 +140,7 @@ Test(scatter_gather, sums_and_broadcasts_late, .timeout = 120) {
  * of staging. */
 static void gpu_grid(const char *gpus, const char *peers) {
     int count;
-    setenv("EMULATED_GPUS", gpus, 1); /* where GPUs are emulated; real ones are what they are */
+    setenv("EMULATED_GPUS", gpus, 1); /* only the emulated runtime reads it */
     setenv("EMULATED_PEER", peers, 1);
     if (device_probe(DEVICE_CUDA, &count)) cr_skip_test("%s", error_message());
     arena_grid(DEVICE_CUDA);
@@ -157,9 +156,9 @@ Test(scatter_gather, sums_and_broadcasts_through_staging, .timeout = 120) {
     gpu_grid("8", "0");
 }
 
-/* Rounding makes the order visible on every second element: the tree and the order of ranks must
- * not agree, or the test above could not tell them apart. Zeros are added too: -0 + 0 is +0, as
- * on a single device. */
+/* Rounding shows the order on every second element: fold order and the order of ranks must give
+ * different bits, or the test above could not tell them apart. Zeros are added too, where -0 + 0
+ * is +0, as on a single device. */
 Test(scatter_gather, the_order_shows_in_the_bits, .timeout = 30) {
     enum { N = 4, COUNT = 1000 };
     static float x[N][COUNT], tree[N][COUNT];

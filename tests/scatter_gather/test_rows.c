@@ -6,7 +6,7 @@
  * memory. */
 static void there_and_back(struct bed *bed, enum dtype dtype, int width, const int *sizes,
                            int in_place) {
-    int upwards = in_place; /* both orders come up for every shape */
+    int upwards = in_place; /* every shape is read in both orders */
     int n = bed->n, offsets[9], dims[2];
     cr_assert_eq(chunk_offsets(sizes, n, offsets), 0);
     size_t row_bytes = (size_t)width * dtype_bytes(dtype);
@@ -28,7 +28,7 @@ static void there_and_back(struct bed *bed, enum dtype dtype, int width, const i
         inputs[r] = tensor_plain(parts[r], dtype, 2, (int[]){sizes[r], width});
     }
     forget_traffic(bed);
-    for (int r = 0; r < n; r++) /* older work of r on this very memory */
+    for (int r = 0; r < n; r++) /* earlier work of device r on the same memory */
         if (parts[r] != whole.data) put(bed, r, parts[r], junk, (size_t)sizes[r] * row_bytes);
     put(bed, 0, back.data, junk, bytes);
     put(bed, 0, whole.data, source, bytes);

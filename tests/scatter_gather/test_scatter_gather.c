@@ -29,7 +29,7 @@ Test(chunk, is_pytorchs_rule, .timeout = 30) {
     }
 }
 
-/* The definition, said in another way: walk the rows in steps of ceil(n/k). */
+/* The definition in other terms: walk the rows in steps of ceil(n/k). */
 Test(chunk, takes_every_row_once, .timeout = 30) {
     for (int k = 1; k <= 64; k++)
         for (int n = 0; n <= 300; n++) {
@@ -64,8 +64,8 @@ static int same(const struct param_range *got, int n, const struct param_range *
     return 1;
 }
 
-/* Limit of 100 floats. Registration order runs downwards in the arena, pads between: as
- * nn/param.h lays it. */
+/* A limit of 100 floats. Registration order runs downwards in the arena, with pads between the
+ * pieces, as nn/param.h lays it. */
 Test(coalesce, is_greedy_and_flushes_before_the_limit, .timeout = 30) {
     struct param_range got[8];
     enum { LIMIT = 400 };
