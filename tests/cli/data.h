@@ -1,4 +1,5 @@
-/* Small data sets in IDX files, made by a test: whole, or broken in one way. */
+/* Small data sets in IDX files that a test makes: whole ones, and ones that are broken in one
+ * way. */
 #ifndef TESTS_CLI_DATA_H
 #define TESTS_CLI_DATA_H
 
@@ -14,8 +15,8 @@ static inline void put_number(FILE *f, uint32_t n) {
         fputc((int)(n >> shift & 255), f);
 }
 
-/* `said` pictures by the header, `there` in the file; labels likewise, with one label of value
- * `label` at the end. */
+/* An IDX file of pictures: the header says `said` of them, the file holds `there`. put_labels does
+ * the same for labels; the last label is `label`. */
 static inline void put_images_of(const char *path, uint32_t magic, uint32_t said, int there,
                                  int rows, int cols) {
     FILE *f = fopen(path, "w");
@@ -39,7 +40,7 @@ static inline void put_labels(const char *path, uint32_t magic, uint32_t said, i
     fclose(f);
 }
 
-/* A folder "d" with a good data set of this many pictures. */
+/* Makes the folder "d" with a whole data set of so many training and test pictures. */
 static inline void put_data(int train, int test) {
     cr_assert(mkdir("d", 0777) == 0 || errno == EEXIST);
     cr_assert_eq(system("rm -f d/*"), 0);
@@ -55,7 +56,8 @@ static inline int has_fashion_mnist(void) {
     return access(FASHION_MNIST "train-images-idx3-ubyte.gz", R_OK) == 0;
 }
 
-/* The first `count` samples of `bytes` bytes each of a real file, behind a header of their own. */
+/* Copies the first `count` samples of `bytes` bytes each from a file of Fashion-MNIST to the folder
+ * "d", with a header of their own. */
 static inline void put_real(const char *name, uint32_t magic, int header, int count, int bytes) {
     char command[256], *data = malloc((size_t)(header + count * bytes));
     snprintf(command, sizeof command, "zcat " FASHION_MNIST "%s.gz", name);
@@ -72,9 +74,9 @@ static inline void put_real(const char *name, uint32_t magic, int header, int co
     free(data);
 }
 
-/* Flags that select few pictures, so that a run of few steps is quick: the first `train` real
- * ones and 100 test pictures, in the folder "d"; where Fashion-MNIST is not installed, the
- * synthetic set. */
+/* Returns flags for a small data set, so that a run of few steps is quick: the first `train`
+ * training pictures of Fashion-MNIST and 100 test pictures, in the folder "d". Where Fashion-MNIST
+ * is not installed it is the synthetic set. */
 static inline const char *few_pictures(int train) {
     if (!has_fashion_mnist()) return "--dataset synthetic";
     put_data(1, 100);

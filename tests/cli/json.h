@@ -1,4 +1,4 @@
-/* JSON that the command wrote, read back in tests. */
+/* Reads JSON that the command wrote. */
 #ifndef TESTS_CLI_JSON_H
 #define TESTS_CLI_JSON_H
 
@@ -17,8 +17,8 @@ static inline struct json *json_of(const char *path) {
     return root;
 }
 
-/* The item at keys separated by '/', as "ddp/per_device"; a number selects an item of an array.
- * Fails the test if it is not there. */
+/* Returns the item at a path of keys separated by '/', as "ddp/per_device/0"; a number selects an
+ * item of an array. Fails the test if there is none. */
 static inline const struct json *json_at(const struct json *root, const char *path) {
     char keys[128];
     snprintf(keys, sizeof keys, "%s", path);
@@ -53,7 +53,7 @@ static inline const char *json_text(const struct json *root, const char *path) {
     return item->string;
 }
 
-/* POSIX extended expression; '^' and '$' match at lines. */
+/* 1 if the POSIX extended expression matches somewhere in the text; '^' and '$' match at lines. */
 static inline int matches(const char *text, const char *expression) {
     regex_t regex;
     cr_assert_eq(regcomp(&regex, expression, REG_EXTENDED | REG_NEWLINE | REG_NOSUB), 0, "%s",
@@ -63,7 +63,7 @@ static inline int matches(const char *text, const char *expression) {
     return found;
 }
 
-/* Not a single escape code, nor a carriage return: what goes to a file is plain lines. */
+/* 1 if the text has no escape codes and no carriage returns: output to a file is plain lines. */
 static inline int plain_lines(const char *text) {
     return !strchr(text, '\033') && !strchr(text, '\r');
 }

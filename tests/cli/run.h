@@ -1,16 +1,15 @@
-/* The command as a user meets it: runs BUILD_DIR "/duet" in a folder of the test's own and keeps
- * what it printed.
+/* Runs the command as a user does: BUILD_DIR "/duet", in a folder of the test's own.
  *
  *     struct cli c;
- *     cli_run(&c, "train --mode ddp --devices %d --steps 1", n);       words are split at spaces, no quotes
- *     cr_assert_eq(c.status, 0, "%s", c.err);                          128+n: ended by signal n
+ *     cli_run(&c, "train --mode ddp --devices %d --steps 1", n);   split at spaces, no quotes
+ *     cr_assert_eq(c.status, 0, "%s", c.err);                      128+n: ended by signal n
  *     cli_free(&c);
  *
- * Each call demands that the command ends in time and that no process of it is left then: the
- * test adopts orphans, so waitpid knows all of them. cli_start, cli_wait are the two halves.
- * Devices are emulated ones, on a machine with a GPU too, unless the words name others. A test
- * of these words has .init = cli_folder_make and .fini = cli_folder_remove; it stays in that
- * folder, where golden/ is tests/golden. */
+ * Each call demands that the command ends in time and leaves no process behind: the test adopts
+ * orphans, so waitpid knows all of them. cli_start and cli_wait are the two halves of cli_run.
+ * Devices are emulated also on a machine with a GPU, unless the words name others. A test that uses
+ * this has .init = cli_folder_make and .fini = cli_folder_remove. It runs in that folder, where
+ * golden/ is a link to tests/golden. */
 #ifndef TESTS_CLI_RUN_H
 #define TESTS_CLI_RUN_H
 
@@ -28,17 +27,17 @@
 #include "base/clock.h"
 #include "tests/harness/harness.h"
 
-static const double CLI_SECONDS =
-    120; /* a command that takes longer hangs; sanitizers on a busy machine included */
-static const double CLI_LEFT_SECONDS =
-    3; /* until processes must be gone once the command was killed: promised is one */
+/* A command that takes longer hangs, also under a sanitizer on a busy machine. */
+static const double CLI_SECONDS = 120;
+/* The time until no process is left once the command was killed. Promised is one second. */
+static const double CLI_LEFT_SECONDS = 3;
 
 struct cli {
     pid_t pid;
-    int status; /* exit status, 128+n by signal n; -1 while it runs */
+    int status; /* exit status, 128+n after signal n; -1 while it runs */
     char *out, *err;
-    int fds[2];   /* what it prints to: memory files */
-    int terminal; /* the test's side of a terminal that is the command's output; -1: none */
+    int fds[2];   /* memory files that it prints to */
+    int terminal; /* the test's side of the terminal that is the command's output; -1: none */
     size_t seen;  /* bytes of out read from the terminal so far */
 };
 
@@ -64,7 +63,8 @@ static inline void cli_folder_remove(void) {
     cr_assert_eq(system(command), 0);
 }
 
-/* Files in the folder: a partial or temporary one that a command leaves is seen here. */
+/* The number of files in the folder, which shows a partial or temporary file that a command
+ * left. */
 static inline int cli_files(void) {
     int count = 0;
     DIR *folder = opendir(".");
@@ -74,7 +74,8 @@ static inline int cli_files(void) {
     return count;
 }
 
-/* A whole file as text, malloc'ed; *bytes may be NULL. Fails the test where it cannot be read. */
+/* Reads a whole file as text, which the caller frees; *bytes is its size (NULL: not wanted). Fails
+ * the test if it cannot be read. */
 static inline char *cli_read(const char *path, size_t *bytes) {
     FILE *f = fopen(path, "r");
     cr_assert_not_null(f, "%s was not written", path);
@@ -102,19 +103,19 @@ static inline int cli_same_file(const char *a, const char *b) {
 
 /* ---- one command ---- */
 
-/* 1 if this subcommand takes --device. Of a flag given twice the last counts, so a test may
- * still name another. */
+/* 1 if this subcommand takes --device. Of a flag given twice the last one counts, so a test may
+ * still give another. */
 static inline int cli_takes_device(const char *command) {
     return !strcmp(command, "train") || !strcmp(command, "compare") ||
            !strcmp(command, "profile") || !strcmp(command, "demo");
 }
 
-/* In the child: a process group of its own, its output, and the words. */
+/* Makes the child the command: with a process group of its own, its output and its words. */
 static inline void cli_become(const struct cli *c, const char *terminal, char *words) {
     char *argv[66] = {"duet"};
     int argc = 1, in = open("/dev/null", O_RDONLY);
     setpgid(0, 0);
-    prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that is stopped takes its command along */
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* if the test is stopped, its command ends too */
     for (char *save, *word = strtok_r(words, " ", &save); word && argc < 63;
          word = strtok_r(NULL, " ", &save)) {
         argv[argc++] = strcmp(word, "''") ? word : ""; /* '' stands for an empty word */
@@ -142,7 +143,7 @@ static inline void cli_start_va(struct cli *c, int terminal, const char *format,
     c->pid = fork();
     cr_assert_geq(c->pid, 0);
     if (c->pid == 0) cli_become(c, side, text);
-    setpgid(c->pid, c->pid); /* whoever comes first: the group exists once we go on */
+    setpgid(c->pid, c->pid); /* both sides set it, so the group exists when either goes on */
 }
 
 __attribute__((format(printf, 2, 3))) static inline void cli_start(struct cli *c,
@@ -165,7 +166,7 @@ static inline void cli_pause(void) {
     usleep(2000);
 }
 
-/* What came over the terminal so far, in c->out. */
+/* Reads what the terminal has shown since the last call into c->out. */
 static inline void cli_listen(struct cli *c) {
     char piece[4096];
     for (ssize_t n; c->terminal >= 0 && (n = read(c->terminal, piece, sizeof piece)) > 0;) {
@@ -175,7 +176,8 @@ static inline void cli_listen(struct cli *c) {
     }
 }
 
-/* Waits until the command has shown `text` on its terminal; 0 if it ended or took too long. */
+/* Waits until the command has shown `text` on its terminal. Returns 0 if it ended or took too
+ * long. */
 static inline int cli_shows(struct cli *c, const char *text) {
     for (int64_t deadline = deadline_after(CLI_SECONDS); now_ns() < deadline; cli_pause()) {
         cli_listen(c);
@@ -187,9 +189,8 @@ static inline int cli_shows(struct cli *c, const char *text) {
     return 0;
 }
 
-/* 1 once no process of any command started by this test is left. An address sanitizer looks for
- * leaks by a process of its own, which is an orphan on its way out where a rank is ended
- * meanwhile. */
+/* Waits until no process of any command of this test is left; returns 0 if that takes longer. The
+ * address sanitizer looks for leaks in a process of its own, which may end later than its rank. */
 static inline int cli_nobody_left(double seconds) {
 #if defined __SANITIZE_ADDRESS__
     seconds += 5;
@@ -203,7 +204,7 @@ static inline int cli_nobody_left(double seconds) {
     return 0;
 }
 
-/* Parent of a process, 0 if it is gone. */
+/* The parent of a process; 0 if the process is gone. */
 static inline pid_t cli_parent_of(pid_t pid) {
     char path[64], line[256];
     int parent = 0;
@@ -215,7 +216,7 @@ static inline pid_t cli_parent_of(pid_t pid) {
     return parent;
 }
 
-/* The rank a process is, by its environment; -1: none, or not started yet. */
+/* The rank of a process, by its environment; -1: none, or not started yet. */
 static inline int cli_rank_of(pid_t pid) {
     char path[64], text[16384];
     snprintf(path, sizeof path, "/proc/%d/environ", pid);
@@ -228,7 +229,7 @@ static inline int cli_rank_of(pid_t pid) {
     return -1;
 }
 
-/* The process of a rank of the command's, as soon as it has begun. */
+/* Waits until a rank of the command has begun, and returns its process. */
 static inline pid_t cli_find_rank(const struct cli *c, int rank) {
     for (int64_t deadline = deadline_after(CLI_SECONDS); now_ns() < deadline; usleep(500)) {
         DIR *all = opendir("/proc");
@@ -252,7 +253,7 @@ static inline char *cli_text(int fd) {
     return text;
 }
 
-/* Waits for its end; `others` commands may go on running. */
+/* Waits for the command's end. others 1: other commands of this test may still be running. */
 static inline void cli_wait_beside(struct cli *c, int others) {
     int status = 0;
     pid_t pid = 0;
@@ -298,7 +299,7 @@ static inline void cli_free(struct cli *c) {
     *c = (struct cli){.status = -1};
 }
 
-/* A command that must go well; its output is not looked at. */
+/* Runs a command that must succeed; its output is not looked at. */
 __attribute__((format(printf, 1, 2))) static inline void cli_well(const char *format, ...) {
     struct cli c;
     va_list words;
@@ -310,8 +311,9 @@ __attribute__((format(printf, 1, 2))) static inline void cli_well(const char *fo
     cli_free(&c);
 }
 
-/* A command that must fail: this status, one line on stderr that begins "duet: " and contains
- * each of `words` (separated by '|'), and not one file more in the folder. */
+/* Runs a command that must fail with this status and one line on stderr. The line begins with
+ * "duet: " and contains each of `words`, which are separated by '|'. The command must not leave a
+ * new file in the folder. */
 __attribute__((format(printf, 3, 4))) static inline void cli_fails(int status, const char *words,
                                                                    const char *format, ...) {
     struct cli c;

@@ -1,6 +1,6 @@
-/* Broken files, through the command, in every mode: pictures and labels, and weights. Each is
- * made here, whole, and then broken in one way; the words that the one line must contain stand
- * beside it. */
+/* Broken files, given to the command in every mode: pictures, labels and weights. A test makes each
+ * file whole and then breaks it in one way. Beside it stand the words that the one line of the
+ * error must contain. */
 #include "tests/cli/data.h"
 #include "tests/cli/run.h"
 
@@ -41,8 +41,8 @@ Test(cli_bad_files, pictures, .timeout = 300, .init = cli_folder_make, .fini = c
     all_modes_fail("not a gzip file|train-images-idx3-ubyte.gz");
 }
 
-/* Larger, smaller, of as many pixels in all: each would be read across its rows, or beyond its
- * end. */
+/* Pictures that are larger, smaller, or have as many pixels in another shape. Read as 28 x 28 they
+ * would be read across their rows or beyond their end. */
 Test(cli_bad_files, pictures_of_another_size, .timeout = 120, .init = cli_folder_make,
      .fini = cli_folder_remove) {
     static const int sizes[][2] = {{32, 32}, {14, 14}, {14, 56}, {28, 27}};
@@ -54,7 +54,8 @@ Test(cli_bad_files, pictures_of_another_size, .timeout = 120, .init = cli_folder
         all_modes_fail(words);
     }
     put_data(TRAIN, TEST);
-    put_images_of("d/t10k-images-idx3-ubyte", 2051, TEST, TEST, 32, 32); /* the test part alone */
+    put_images_of("d/t10k-images-idx3-ubyte", 2051, TEST, TEST, 32,
+                  32); /* only the test set is wrong */
     all_modes_fail("test pictures|32 x 32|28 x 28");
 }
 
@@ -63,13 +64,15 @@ Test(cli_bad_files, labels, .timeout = 300, .init = cli_folder_make, .fini = cli
     put_labels("d/train-labels-idx1-ubyte", 2049, TRAIN, TRAIN, 10);
     all_modes_fail("label out of range|10|train-labels-idx1-ubyte|0 to 9");
     put_data(TRAIN, TEST);
-    put_labels("d/t10k-labels-idx1-ubyte", 2049, TEST, TEST, 255); /* the test set counts as well */
+    put_labels("d/t10k-labels-idx1-ubyte", 2049, TEST, TEST,
+               255); /* the test set is checked as well */
     all_modes_fail("label out of range|255|t10k-labels-idx1-ubyte");
     put_data(TRAIN, TEST);
-    put_labels("d/t10k-labels-idx1-ubyte", 2051, TEST, TEST, 1); /* the two kinds swapped */
+    put_labels("d/t10k-labels-idx1-ubyte", 2051, TEST, TEST,
+               1); /* the number of a file of pictures */
     all_modes_fail("magic|t10k-labels-idx1-ubyte");
     put_data(TRAIN, TEST);
-    put_labels("d/train-labels-idx1-ubyte", 2049, TRAIN, 0, 1); /* a header and nothing else */
+    put_labels("d/train-labels-idx1-ubyte", 2049, TRAIN, 0, 1); /* a header without labels */
     all_modes_fail("truncated|train-labels-idx1-ubyte");
 }
 
@@ -106,7 +109,8 @@ Test(cli_bad_files, folders, .timeout = 120, .init = cli_folder_make, .fini = cl
     all_modes_fail("train-images-idx3-ubyte|not a regular file");
 }
 
-/* A last batch smaller than the devices is no error, nor is a data set smaller than a batch. */
+/* It is no error if the last batch has fewer samples than there are devices, or the data set fewer
+ * than a batch. */
 Test(cli_bad_files, little_data_is_fine, .timeout = 120, .init = cli_folder_make,
      .fini = cli_folder_remove) {
     put_data(TRAIN, TEST);
@@ -140,7 +144,8 @@ static void all_modes_refuse(const char *words) {
                   MODES[m]);
 }
 
-/* The four tensors of mlp with one hidden unit, of these shapes and places. */
+/* A file with the four tensors of mlp with one hidden unit: the name and shape of the first, and
+ * the offsets of the second, are given. */
 static void put_mlp(const char *first, const char *shape, const char *place) {
     char header[1024];
     snprintf(header, sizeof header,
@@ -164,7 +169,7 @@ Test(cli_bad_files, weights, .timeout = 300, .init = cli_folder_make, .fini = cl
     all_modes_refuse("'fc1.weight'|[784, 1]|[1, 784]");
     put_mlp("fc1.weights", good, place);
     all_modes_refuse("'fc1.weight'|w");
-    put_mlp("fc1.weight", good, "[3132,3136]"); /* overlaps, and leaves a hole */
+    put_mlp("fc1.weight", good, "[3132,3136]"); /* the tensors overlap and leave a gap */
     all_modes_refuse("safetensors|w");
     put_mlp("fc1.weight", good, "[3136,99999]");
     all_modes_refuse("safetensors");

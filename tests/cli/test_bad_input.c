@@ -1,5 +1,5 @@
-/* Every bad input, through the command: the exit status, one line on stderr that names the
- * value, no process, no file. The files are made here, each broken in one way. */
+/* Bad flags and values, given to the command: the exit status, one line on stderr that names the
+ * value, no process and no file left. */
 #include "tests/cli/data.h"
 #include "tests/cli/run.h"
 
@@ -7,7 +7,7 @@ enum { WRONG_USAGE = 2, FAILED_RUNNING = 1 };
 
 struct bad {
     int status;
-    const char *words; /* separated by '|': what the line must contain */
+    const char *words; /* what the line must contain, separated by '|' */
     const char *args;
 };
 
@@ -48,7 +48,7 @@ Test(cli_bad_input, words, .timeout = 300, .init = cli_folder_make, .fini = cli_
         {2, "rings|naive, oneshot, direct, ring", "train --mode ddp --allreduce rings"},
         {2, "nccl needs GPUs",
          "train --mode ddp --device cpu --dataset synthetic --steps 1 --allreduce nccl"},
-        /* checked also where it is of no use */
+        /* checked also where the mode does not use it */
         {2, "fastest", "train --mode single --allreduce fastest"},
         {2, "--dataset|cifar|synthetic", "train --dataset cifar"},
         {2, "--device|gpu|auto, cpu", "train --device gpu"},
@@ -60,7 +60,7 @@ Test(cli_bad_input, words, .timeout = 300, .init = cli_folder_make, .fini = cli_
         {2, "--mlp-hidden|'x'|whole numbers", "train --model mlp --mlp-hidden 8,x"},
         {2, "--mlp-hidden|parameters", "train --model mlp --mlp-hidden 1000000,1000000"},
     };
-    setenv("CUDA_VISIBLE_DEVICES", "", 1); /* no GPU, on a machine that has one too */
+    setenv("CUDA_VISIBLE_DEVICES", "", 1); /* hides the GPU of a machine that has one */
     ALL_FAIL(table);
 }
 
@@ -116,7 +116,7 @@ Test(cli_bad_input, numbers, .timeout = 300, .init = cli_folder_make, .fini = cl
     ALL_FAIL(table);
 }
 
-/* A path of 512 bytes or more does not fit; it must not be cut silently. */
+/* A path of 512 bytes or more does not fit into the configuration. It must not be cut. */
 Test(cli_bad_input, long_path, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
     char path[601];
     memset(path, 'p', 600);
@@ -124,7 +124,7 @@ Test(cli_bad_input, long_path, .timeout = 60, .init = cli_folder_make, .fini = c
     cli_fails(2, "--save|pppp|511", "train --save %s", path);
 }
 
-/* Outputs that compare and profile do not write are refused rather than forgotten. */
+/* compare and profile refuse flags for files that they do not write. */
 Test(cli_bad_input, outputs_of_train_alone, .timeout = 60, .init = cli_folder_make,
      .fini = cli_folder_remove) {
     static const struct bad table[] = {
@@ -139,7 +139,7 @@ Test(cli_bad_input, outputs_of_train_alone, .timeout = 60, .init = cli_folder_ma
     ALL_FAIL(table);
 }
 
-/* One file for two results: however it is named, whether it is there yet or not. */
+/* Two results must not go to the same file, however it is named and whether it exists or not. */
 Test(cli_bad_input, one_file_for_two_outputs, .timeout = 60, .init = cli_folder_make,
      .fini = cli_folder_remove) {
     cr_assert(!mkdir("sub", 0777) && !symlink(".", "here") && !symlink("old", "link"));
@@ -158,8 +158,8 @@ Test(cli_bad_input, one_file_for_two_outputs, .timeout = 60, .init = cli_folder_
     char *text = cli_read("old", NULL);
     cr_expect_str_eq(text, "before\n", "nothing is written");
     free(text);
-    /* Not the same: names in different folders; a file's second name, which is replaced for
-     * itself; no file. */
+    /* These are different files: the same name in different folders; a hard link, which is replaced
+     * alone; and no file at all. */
     put_data(60, 20);
     cli_well("train --data-dir d --steps 1 --quiet --save x --log-loss sub/x --json here/y");
     cli_well("train --data-dir d --steps 1 --quiet --log-loss old --json hard");
@@ -239,7 +239,7 @@ Test(cli_bad_input, unwritable_output, .timeout = 240, .init = cli_folder_make,
     cli_fails(1, "missing/j", "compare --data-dir d --steps 1 --json missing/j");
     cli_fails(1, "missing/j", "profile --data-dir d --steps 1 --json missing/j");
     cli_fails(1, "missing/j", "demo --data-dir d --steps 1 --json missing/j");
-    /* Found only as it is written: the disk is full. */
+    /* A full disk shows only when the file is written. */
     cli_fails(1, "/dev/full", "train --data-dir d --steps 1 --json /dev/full");
     cli_fails(1, "/dev/full", "train --data-dir d --steps 1 --log-loss /dev/full --json j");
     cli_fails(1, "/dev/full",

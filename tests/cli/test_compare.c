@@ -47,7 +47,7 @@ static void check_rows(const char *out, int devices) {
     cr_expect(plain_lines(out));
 }
 
-/* Losses of all modes equal, each device described, the verdict as printed. */
+/* The JSON: equal losses in all modes, every device described, the verdict as it was printed. */
 static void check_json(const char *path, int devices) {
     static const char *const runs[] = {"single", "dp", "ddp"};
     struct json *root = json_of(path);
@@ -65,7 +65,7 @@ static void check_json(const char *path, int devices) {
                   json_at(run, "bits_promised")->integer);
         cr_assert(json_double(run, "training_seconds") > 0 &&
                   json_double(run, "images_per_second") > 0);
-        /* From the launch: at least the step itself, on a clock that ranks and launcher share. */
+        /* It counts from the launch, on a clock that ranks and launcher share. */
         double first = json_double(run, "first_step_seconds");
         cr_assert(first > 0 && first < CLI_SECONDS, "%g s to the first step", first);
         cr_assert(json_at(run, "accuracy")->count == 1 &&
@@ -93,8 +93,8 @@ static void check_json(const char *path, int devices) {
                       json_int(x, "memory_now") == now);
             cr_assert(json_int(x, "memory_peak") <= json_int(x, "memory_capacity") &&
                       json_int(x, "busy_ns") == busy && busy > 0);
-            /* What the host reads of losses and hashes is no traffic of training: nothing leaves
-             * a single device. */
+            /* Reading losses and hashes is not counted as traffic of training: nothing leaves a
+             * single device. */
             cr_assert(json_int(x, "bytes_in") > 0 && (json_int(x, "bytes_out") > 0) == (m > 0));
         }
     }
@@ -130,8 +130,8 @@ Test(cli_compare, identical, .timeout = 300, .init = cli_folder_make, .fini = cl
     }
 }
 
-/* Where bits are not promised: how far apart in lock step, the bound, and why. The comparison
- * still ends well. */
+/* Where equal bits are not promised the output says how far apart gradients are in lock step, the
+ * bound, and why. The comparison succeeds. */
 Test(cli_compare, within_the_bound, .timeout = 300, .init = cli_folder_make,
      .fini = cli_folder_remove) {
     if (test_short())
@@ -174,7 +174,7 @@ Test(cli_compare, within_the_bound, .timeout = 300, .init = cli_folder_make,
     }
 }
 
-/* The demo ends with the chapter's own line for each mode, and says what it cuts. */
+/* The demo ends with the line of the chapter for each mode, and says that it trains for less. */
 Test(cli_compare, demo, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
     const char *data = few_pictures(PICTURES);
     struct cli c;

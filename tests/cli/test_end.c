@@ -1,5 +1,5 @@
-/* How a command ends that is ended: signals to it, and to one of its ranks, in each phase. The
- * status, one line that names who, no process, no file. */
+/* Commands that are ended by a signal, to the command or to one of its ranks, at each stage of a
+ * run: the exit status, one line that names who was hit, no process and no file left. */
 #include "tests/cli/data.h"
 #include "tests/cli/json.h"
 
@@ -7,15 +7,15 @@ enum phase { START, TRAINING, EVALUATION, PHASES };
 static const char *const NAMES[PHASES] = {"start", "training", "evaluation"};
 enum { RANKS = 3 };
 
-/* Starts a job of three ranks that would run for long in this phase, and returns when it is
+/* Starts a job of three ranks that would stay in this phase for long, and returns when it is
  * there. */
 static void start_in(struct cli *c, enum phase phase, const char *command, int signal) {
-    /* Until a stopped rank is missed; others may lag behind on a busy machine, most of all in a
-     * long evaluation, and the short form is the slow one. Where nobody is stopped no deadline
-     * shall pass. */
+    /* The deadline until a stopped rank is missed. On a busy machine other ranks may be late too,
+     * most of all in a long evaluation, and the short form is the slow one. Where no rank is
+     * stopped no deadline should pass. */
     const double timeout = signal != SIGSTOP ? 60 : test_short() || phase == EVALUATION ? 5 : 2;
     const int width = test_short() ? 1024 : 2048;
-    if (phase == EVALUATION) { /* one quick step, then a test set that takes long */
+    if (phase == EVALUATION) { /* one quick step, then a long evaluation */
         put_data(30, test_short() ? 4000 : 20000);
         cli_start_on_terminal(
             c,
@@ -42,16 +42,17 @@ static void one_line(struct cli *c, int status, const char *expression, const ch
     cli_free(c);
 }
 
-/* SIGKILL: the rank is named with its signal, and its status is the command's. SIGSTOP:
- * somebody's wait ends by --timeout, and what it names is the rank that did not come. */
+/* After SIGKILL the error names the rank and its signal, and its status is that of the command.
+ * After SIGSTOP a wait ends by --timeout, and the error names the rank that did not come. */
 static void hit_ranks(int signal) {
     for (enum phase phase = START; phase < PHASES; phase++)
         for (int rank = 0; rank < RANKS; rank++) {
             struct cli c;
             char want[64], what[64];
-            int once = test_short() || (signal == SIGSTOP &&
-                                        /* each wait for a stopped rank takes its time */
-                                        phase != TRAINING);
+            int once =
+                test_short() || (signal == SIGSTOP &&
+                                 /* each wait for a stopped rank takes as long as --timeout */
+                                 phase != TRAINING);
             if (once && rank != (int)phase) continue;
             start_in(&c, phase, "train --mode ddp --save w --log-loss l", signal);
             kill(cli_find_rank(&c, rank), signal);
@@ -70,8 +71,8 @@ Test(cli_end, rank_stopped, .timeout = 300, .init = cli_folder_make, .fini = cli
     hit_ranks(SIGSTOP);
 }
 
-/* Ctrl-C and SIGTERM to the command: 128+n. SIGKILL leaves it no last word, and still no
- * process. */
+/* SIGINT and SIGTERM to the command end it with 128+n. After SIGKILL it prints nothing, and still
+ * no process is left. */
 Test(cli_end, signals_to_the_command, .timeout = 300, .init = cli_folder_make,
      .fini = cli_folder_remove) {
     static const char *const commands[] = {"train --mode ddp --save w --log-loss l --json j",
@@ -97,7 +98,7 @@ Test(cli_end, signals_to_the_command, .timeout = 300, .init = cli_folder_make,
         }
 }
 
-/* A terminal sends Ctrl-C to the whole group: the command and all its ranks. */
+/* A terminal sends SIGINT to the whole group, the command and all its ranks. */
 Test(cli_end, ctrl_c_to_all, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
     struct cli c;
     start_in(&c, TRAINING, "train --mode ddp --save w --log-loss l --json j", SIGINT);
@@ -106,8 +107,8 @@ Test(cli_end, ctrl_c_to_all, .timeout = 120, .init = cli_folder_make, .fini = cl
     one_line(&c, 130, "signal 2 ", "Ctrl-C");
 }
 
-/* Single and DP train in the command's own process: the signal's default ends it, and the
- * unfinished files have no name. */
+/* Single and DP train in the process of the command, which the signal ends. Unfinished files have
+ * no name, so they vanish. */
 Test(cli_end, one_process, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
     static const char *const modes[] = {"single", "dp"};
     for (int m = 0; m < 2; m++)
@@ -126,8 +127,8 @@ Test(cli_end, one_process, .timeout = 120, .init = cli_folder_make, .fini = cli_
         }
 }
 
-/* A reader that goes away, as head does, is no failure: the status of a signal 13, and not a
- * word. */
+/* A reader of the output that goes away, as head does, is no failure: the status is that of signal
+ * 13, and nothing is printed on stderr. */
 Test(cli_end, reader_gone, .timeout = 240, .init = cli_folder_make, .fini = cli_folder_remove) {
     static const struct {
         const char *command, *first;

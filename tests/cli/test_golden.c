@@ -1,25 +1,24 @@
-/* The command against PyTorch's float64: losses from --log-loss, gradients from what one step
- * did to the saved weights. Every mode, 1 to 4 devices, from the initial weights and from a
- * livelier point after 300 steps. */
+/* The command against PyTorch's float64: losses from --log-loss, and gradients from what one step
+ * changed in the saved weights. Every mode on 1 to 4 devices, from the initial weights and from
+ * weights after 300 steps. */
+#include "base/error.h"
+#include "models/model.h"
 #include "tests/cli/data.h"
 #include "tests/cli/run.h"
 #include "tests/golden/golden.h"
 
-#include "base/error.h"
-#include "models/model.h"
-
-/* Asked for are 2e-6 (loss), 1e-5 (losses of five steps) and 3e-4 (gradients).
- * tests/models/test_golden.c measured how near our kernels come, and why these bounds still
- * leave a factor of about eight; the way through weight files adds rounding of one part in 2^24. */
+/* Promised are 2e-6 for a loss, 1e-5 for the losses of five steps and 3e-4 for gradients.
+ * tests/models/test_golden.c measures how close the kernels come and says why these smaller bounds
+ * still leave a factor of about eight. Weight files add a rounding of one part in 2^24. */
 static const double LOSS_TOLERANCE = 1e-7, GRADIENT_TOLERANCE = 1e-5;
 
-/* G = F - L g in float32, so (F - G) / L is g but for an error of 2^-24 max(|F|, |L g|) / L.
- * Weights are about 0.01 and gradient elements from 1e-6 on: at L = 1 the weights' last bit
- * would hide the fourth digit of the small ones; at L = 1024, a power of two, so that L g itself
- * is exact, the error is that of a float32 gradient. */
+/* The step turns weights F into G = F - L g in float32, so (F - G) / L is the gradient g with an
+ * error of 2^-24 max(|F|, |L g|) / L. Weights are about 0.01 and the smallest elements of g about
+ * 1e-6, so with L = 1 the rounding of the weights would hide the fourth digit of small elements. L
+ * = 1024 is a power of two, so L g is exact and the error is that of a float32 gradient. */
 static const float STEP_LENGTH = 1024;
 
-enum { STEPS = 5, PICTURES = 1536 }; /* 5 * 256 and some, a multiple of 3 and of 4 */
+enum { STEPS = 5, PICTURES = 1536 }; /* more than 5 * 256, a multiple of 3 and of 4 */
 
 static void read_losses(const char *path, double *losses, int steps) {
     char *text = cli_read(path, NULL), *line = strchr(text, '\n');
@@ -60,7 +59,7 @@ static void check_gradients(const char *from, const char *to, const char *golden
     model_free(&m);
 }
 
-/* One loss a row, against PyTorch's from the same point. */
+/* Compares each row's loss with PyTorch's from the same weights. */
 static void check_losses(const char *path, int steps, int point, const char *what) {
     double losses[STEPS];
     read_losses(path, losses, steps);
@@ -99,8 +98,8 @@ static void check_point(int point, const char *from) {
     }
 }
 
-/* The seed gives PyTorch's own initial weights, to the bit, and a learning rate of 0 leaves them
- * alone. */
+/* Saves the initial weights, by a step with learning rate 0. The seed must give PyTorch's own
+ * initial weights, to the bit. */
 static void make_initial(const char *path) {
     struct model_options options = {.dropout = -1};
     struct model m;

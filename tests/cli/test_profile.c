@@ -1,5 +1,5 @@
-/* duet profile: the three tables one below the other, their numbers those of --json, and what
- * must hold of them. */
+/* duet profile: the tables of its three runs, the same numbers in --json, and what must hold for
+ * them. */
 #include "tests/cli/data.h"
 #include "tests/cli/json.h"
 
@@ -7,7 +7,7 @@ static const char *const KEYS[] = {"dp", "dp_loss_in_forward", "ddp"};
 static const char *const TITLES[] = {"DP: ", "DP, loss in forward: ", "DDP: "};
 enum { STEPS = 4, DEVICES = 3 };
 
-/* The text of one table: from its title to the next. */
+/* The text of one table, from its title to the next table. */
 static char *section(const char *out, int i) {
     const char *from = strstr(out, TITLES[i]);
     while (from && from > out && from[-1] != '\n')
@@ -23,7 +23,7 @@ static const struct json *device(const struct json *root, int run, int d) {
     return json_at(root, path);
 }
 
-/* Bytes and times of the table against those of the file. */
+/* Compares bytes and times in the table with those in the file. */
 static void check_numbers(const char *table, const struct json *root, int run) {
     for (int d = 0; d < DEVICES; d++) {
         const struct json *x = device(root, run, d);
@@ -61,7 +61,8 @@ Test(cli_profile, three_tables, .timeout = 120, .init = cli_folder_make,
         cr_expect(strstr(table[i], "3 devices, global batch 60, mean of 4 steps"), "%s", table[i]);
         check_numbers(table[i], root, i);
         cr_expect_eq(json_at(root, KEYS[i])->count, 2, "run and device_0_excess");
-        /* What leaves a device enters another or the host, and what the host sends is the batch. */
+        /* Bytes out of a device go into another one or to the host; from the host comes the
+         * batch. */
         cr_expect_geq(sum_of(root, i, "bytes_in"), sum_of(root, i, "bytes_out"));
         for (int d = 0; d < DEVICES; d++) {
             const struct json *phases = json_at(device(root, i, d), "phase_ns");
@@ -74,22 +75,22 @@ Test(cli_profile, three_tables, .timeout = 120, .init = cli_folder_make,
                          "DDP replicates in set-up, which is not measured");
         }
     }
-    /* In DP device 0's thread waits for the others; what they wait for it is not measured. */
+    /* In DP device 0's thread waits for the others. Waiting of the other devices is not
+     * measured. */
     for (int i = 0; i < 2; i++)
         cr_expect(json_int(device(root, i, 0), "wait_ns") > 0 &&
                       json_int(device(root, i, 1), "wait_ns") == 0 &&
                       matches(table[i], "^dev +bytes in .* waiting$") &&
                       matches(table[i], "^  1 .* -$"),
                   "%s", table[i]);
-    /* The output is gathered by plain DP alone; its bytes are those of 60 rows of 10 numbers and
-     * of their gradient. */
+    /* Only plain DP gathers outputs: 60 rows of 10 numbers, and as many of their gradient. */
     cr_expect(strstr(table[0], "gathered output") && !strstr(table[1], "gathered output") &&
               !strstr(table[2], "gathered output"));
     cr_expect_geq(json_int(device(root, 0, 0), "memory_at_peak_by_cause/gathered output"),
                   60 * 10 * 4);
     cr_expect_eq(json_int(device(root, 0, 1), "memory_at_peak_by_cause/gathered output"), 0);
     cr_expect_gt(json_double(root, "dp/device_0_excess/memory_bytes/gathered output"), 0);
-    /* DP hands every other device the parameters each step and takes in as many gradients. */
+    /* In each step DP sends the parameters to every other device and receives as many gradients. */
     cr_expect_geq(json_int(device(root, 0, 0), "bytes_out"),
                   (int64_t)(DEVICES - 1) * 129068 * 4 * STEPS);
     cr_expect_geq(json_int(device(root, 0, 0), "bytes_in"),
@@ -97,14 +98,14 @@ Test(cli_profile, three_tables, .timeout = 120, .init = cli_folder_make,
     cr_expect(matches(table[0], "^  link bytes a step +bytes (in|out) \\+[0-9.]+ [KM]iB, bytes "
                                 "(in|out) \\+[0-9.]+ [KM]iB$"),
               "%s", table[0]);
-    /* DDP's ranks do the same, each with memory for collectives. */
+    /* DDP's ranks do the same work, and each has memory for collectives. */
     cr_expect(matches(table[2], "^  memory at peak +nothing$") &&
                   strstr(table[2], "allreduce (beside)"),
               "%s", table[2]);
     cr_expect_gt(json_int(device(root, 2, 1), "comm_ns"), 0);
     cr_expect_eq(json_int(device(root, 2, 0), "memory_peak"),
                  json_int(device(root, 2, 2), "memory_peak"));
-    /* Causes in order: each line's amounts fall. */
+    /* The causes come in order, the largest first. */
     for (int i = 0; i < 3; i++)
         for (const struct json *kind = json_at(json_at(root, KEYS[i]), "device_0_excess")->child;
              kind; kind = kind->next)
@@ -117,7 +118,7 @@ Test(cli_profile, three_tables, .timeout = 120, .init = cli_folder_make,
     cli_free(&c);
 }
 
-/* Memory and bytes do not depend on chance: two profiles agree in them to the byte. */
+/* Memory and bytes are the same to the byte in two profiles. */
 Test(cli_profile, repeatable, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
     put_data(300, 20);
     for (int i = 0; i < 2; i++) {

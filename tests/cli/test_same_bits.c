@@ -1,6 +1,6 @@
 /* The same bits: single, dp and ddp on any number of devices end with equal files of losses and
- * weights, byte by byte, where docs/design.md section 2 promises it. From the initial weights a
- * wrong order of summing changes few parameters, so most of it starts from a livelier point too. */
+ * weights, where docs/design.md section 2 promises it. From the initial weights a wrong order of
+ * summing changes few parameters, so most tests start from weights after 300 steps. */
 #include "device/op.h"
 #include "tests/cli/data.h"
 #include "tests/cli/json.h"
@@ -45,9 +45,9 @@ static void all_equal(const struct way *ways, const char *options) {
     }
 }
 
-enum { PICTURES = 20 * 256 + 300 }; /* no epoch ends within 20 steps */
+enum { PICTURES = 20 * 256 + 300 }; /* more than 20 steps */
 
-/* The last of a flag counts: the short form of the suite takes few and small steps. */
+/* Of a flag given twice the last one counts: the short form takes fewer and smaller steps. */
 static const char *words(const char *options) {
     static char text[512];
     snprintf(text, sizeof text, "%s --virtual-devices 4 --lr 0.2 %s%s",
@@ -56,7 +56,7 @@ static const char *words(const char *options) {
     return text;
 }
 
-/* One test goes through all algorithms also in the short form; the others vary the rest. */
+/* One test runs all algorithms also in the short form; the others vary something else. */
 static const struct way *some(void) {
     return test_short() ? FEW : SOME;
 }
@@ -80,14 +80,14 @@ Test(cli_same_bits, small_buckets_momentum_weight_decay, .timeout = 600, .init =
                     "--init-from golden/lenet_300.safetensors"));
 }
 
-/* When the allreduce runs has no part in what it sums. */
+/* The sums do not depend on when the allreduce runs. */
 Test(cli_same_bits, no_overlap, .timeout = 600, .init = cli_folder_make,
      .fini = cli_folder_remove) {
     all_equal(some(), words("--steps 20 --no-overlap --bucket-cap-mb 0.1 "
                             "--init-from golden/lenet_300.safetensors"));
 }
 
-/* Every update reads the number of updates before it and two means for each parameter. */
+/* These optimizers keep two means for each parameter, and adam counts its updates. */
 Test(cli_same_bits, adam_and_adadelta, .timeout = 600, .init = cli_folder_make,
      .fini = cli_folder_remove) {
     all_equal(FEW, words("--steps 20 --optimizer adam --lr 0.01 --weight-decay 1e-3 --init-from "
@@ -123,8 +123,8 @@ Test(cli_same_bits, eight_virtual_devices, .timeout = 600, .init = cli_folder_ma
               words("--virtual-devices 8 --steps 12 --init-from golden/lenet_300.safetensors"));
 }
 
-/* 103 pictures: padded to 104 (or cut to 100), four epochs, with a last batch of 5 (or none),
- * and of fewer samples than devices. */
+/* 103 pictures are padded to 104, or cut to 100. The last batch is short, has fewer samples than
+ * devices, or is left out. */
 Test(cli_same_bits, short_last_batches, .timeout = 600, .init = cli_folder_make,
      .fini = cli_folder_remove) {
     put_data(103, 20);
@@ -140,7 +140,8 @@ Test(cli_same_bits, short_last_batches, .timeout = 600, .init = cli_folder_make,
     }
 }
 
-/* A batch that is not full weighs each sample by its own size, not by --batch-size. */
+/* The samples of a batch that is not full are weighted by the batch's own size, not by
+ * --batch-size. */
 Test(cli_same_bits, a_batch_that_is_not_full, .timeout = 120, .init = cli_folder_make,
      .fini = cli_folder_remove) {
     const char *const ways[] = {"--mode single", "--mode dp", "--mode ddp"};
@@ -158,13 +159,12 @@ Test(cli_same_bits, a_batch_that_is_not_full, .timeout = 120, .init = cli_folder
     }
 }
 
-static int64_t occupied(int64_t bytes) { /* of a device's memory */
+static int64_t occupied(int64_t bytes) { /* memory of a device that an allocation takes */
     return (bytes + 255) / 256 * 256;
 }
 
-/* Batches made on the device, out of a data set that lies there: the same pixels, so the same
- * bits, and the same answers to the test pictures. 103 pictures: a last batch of 4, one a
- * device. */
+/* The device makes the batches from a data set in its own memory: the same pixels, so the same bits
+ * and the same accuracy. The last batch has 4 of 103 pictures, one for each device. */
 Test(cli_same_bits, data_set_on_the_device, .timeout = 300, .init = cli_folder_make,
      .fini = cli_folder_remove) {
     static const char *const ways[] = {
@@ -194,13 +194,13 @@ Test(cli_same_bits, data_set_on_the_device, .timeout = 300, .init = cli_folder_m
         json_free(j);
     }
     json_free(staged);
-    put_data(4000, 20); /* 3 MiB */
+    put_data(4000, 20); /* 3 MiB of pictures */
     cli_fails(1, "out of memory on device 0|data set",
               "train --data-dir d --data-on device --device-memory 2M");
 }
 
-/* The other side: cut by each mode's own device count the bits do differ, so the checks above
- * can fail. */
+/* The checks above can fail: with virtual devices off each mode cuts the batch by its own number of
+ * devices, and the bits differ. */
 Test(cli_same_bits, off_differs, .timeout = 120, .init = cli_folder_make,
      .fini = cli_folder_remove) {
     const char *options =
@@ -212,8 +212,8 @@ Test(cli_same_bits, off_differs, .timeout = 120, .init = cli_folder_make,
     cr_assert(!cli_same_file("one", "two"));
 }
 
-/* A whole epoch of 235 steps, the last of 24 pictures: SGD has time to make something of a last
- * bit. */
+/* A whole epoch of 235 steps, the last with 24 pictures: long enough for SGD to amplify a
+ * difference in a last bit. */
 Test(cli_same_bits, whole_epoch, .timeout = 600, .init = cli_folder_make,
      .fini = cli_folder_remove) {
     if (test_short()) cr_skip_test("a whole epoch is for the full suite");

@@ -1,5 +1,5 @@
-/* --trace of train, compare and profile: a file that Perfetto can draw and whose times are those of --json, to the
- * nanosecond; the limit in steps; and what must not leave a file. */
+/* --trace of train, compare and profile: a file that Perfetto can draw, whose times are those of
+ * --json to the nanosecond; the limit in steps; and no file after a failure. */
 #include "tests/cli/data.h"
 #include "tests/cli/trace.h"
 
@@ -18,7 +18,7 @@ static void train(const char *mode, const char *title, int devices, int steps, c
     cli_free(&c);
 }
 
-/* Two epochs, so that tests lie between steps; the last batch of each is short. */
+/* Two epochs, so that there is an evaluation between steps. The last batch of each is short. */
 Test(cli_trace, train, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
     put_data(100, 20);
     train("single", "single", 1, 10, "--epochs 2");
@@ -94,12 +94,12 @@ Test(cli_trace, compare_and_profile, .timeout = 120, .init = cli_folder_make,
     static const char *const kind_titles[] = {"DP", "DP, loss in forward", "DDP"};
     put_data(100, 20);
     several("compare --virtual-devices 2", modes, mode_titles, 3, "");
-    /* lock step reads the single run's parameters */
+    /* here lock step reads the parameters of the single run */
     several("compare --virtual-devices off", modes, mode_titles, 3, "");
     several("profile", kinds, kind_titles, 3, "/run");
 }
 
-/* No more than the first steps, whole, of a run that goes on. */
+/* Of a longer run the trace has the first steps, each of them whole. */
 Test(cli_trace, the_first_steps, .timeout = 120, .init = cli_folder_make,
      .fini = cli_folder_remove) {
     struct cli c;
@@ -117,7 +117,7 @@ Test(cli_trace, the_first_steps, .timeout = 120, .init = cli_folder_make,
     cli_free(&c);
 }
 
-/* Neither before training nor after it. */
+/* A run that fails before training leaves no file. */
 Test(cli_trace, no_file_of_a_run_that_failed, .timeout = 120, .init = cli_folder_make,
      .fini = cli_folder_remove) {
     put_data(100, 20);

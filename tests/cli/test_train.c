@@ -1,5 +1,5 @@
-/* duet train: what it prints to a file and to a terminal, its loss file and its JSON, runs over
- * several epochs, losses that are no numbers, two jobs at once. */
+/* duet train: what it prints to a file and to a terminal, its file of losses and its JSON, runs
+ * over several epochs, losses that are not finite, and two jobs at once. */
 #include "tests/cli/data.h"
 #include "tests/cli/json.h"
 
@@ -13,8 +13,8 @@ static int lines(const char *text) {
     return n;
 }
 
-/* One line that says what is trained, then one an epoch: from one rank, whatever the number of
- * devices. */
+/* The output is one line that says what is trained, then one line for each epoch, from one rank
+ * alone. */
 Test(cli_train, plain_lines, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
     put_data(60, 20);
     for (int m = 0; m < 3; m++) {
@@ -47,8 +47,7 @@ Test(cli_train, plain_lines, .timeout = 120, .init = cli_folder_make, .fini = cl
     }
 }
 
-/* What the numbers do not show is said: samples that pad the order, and bits that other modes
- * need not share. */
+/* Remarks: samples that pad the order of an epoch, and bits that other modes need not share. */
 Test(cli_train, remarks, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
     static const struct {
         const char *words, *remark;
@@ -82,8 +81,7 @@ Test(cli_train, remarks, .timeout = 120, .init = cli_folder_make, .fini = cli_fo
     }
 }
 
-/* On a terminal the line of progress is rewritten in place, by a carriage return and spaces
- * alone. */
+/* On a terminal the line of progress is rewritten with a carriage return and spaces alone. */
 Test(cli_train, terminal, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
     put_data(60, 20);
     for (int m = 0; m < 3; m++) {
@@ -103,7 +101,7 @@ Test(cli_train, terminal, .timeout = 120, .init = cli_folder_make, .fini = cli_f
     }
 }
 
-/* A run too long for 2^31 steps counts its epochs all the same: the first line says of how many. */
+/* A run of 2^31 steps or more is cut, and its first line counts the epochs that fit. */
 Test(cli_train, more_steps_than_an_int, .timeout = 120, .init = cli_folder_make,
      .fini = cli_folder_remove) {
     put_data(2200, 1);
@@ -115,18 +113,18 @@ Test(cli_train, more_steps_than_an_int, .timeout = 120, .init = cli_folder_make,
     FILE *from = popen(command, "r");
     for (int i = 0; i < 2; i++)
         cr_assert(from && fgets(line, sizeof line, from));
-    /* (2^31 - 2) / 2200, up */
+    /* (2^31 - 2) / 2200, rounded up */
     cr_expect(strstr(line, "epoch 1/976129 ") && strstr(line, "step 2200 "), "%s", line);
-    pclose(from); /* it ends as its reader has gone */
+    pclose(from); /* the command ends, since its reader has gone */
 }
 
-/* --steps ends a run in the middle of an epoch, or in a later one, or not before the epochs end. */
+/* --steps ends a run in the middle of an epoch, in a later epoch, or not before the epochs end. */
 Test(cli_train, steps_and_files, .timeout = 120, .init = cli_folder_make,
      .fini = cli_folder_remove) {
     static const struct {
         int steps, done, epochs;
     } table[] = {{1, 1, 1}, {3, 3, 1}, {4, 4, 2}, {8, 8, 3}, {1000, 9, 3}};
-    put_data(61, 20); /* batches of 20 leave 1: four steps an epoch; --drop-last: three */
+    put_data(61, 20); /* 20 in a batch: four steps an epoch, and three with --drop-last */
     for (int m = test_short() ? 2 : 0; m < 3; m++)
         for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
             cli_well(
@@ -143,7 +141,7 @@ Test(cli_train, steps_and_files, .timeout = 120, .init = cli_folder_make,
                       json_at(root, "accuracy")->count == table[i].epochs);
             cr_assert_eq(json_int(root, "images"), table[i].done * 20);
             cr_assert_eq(json_int(root, "steps_per_epoch"), 3);
-            double epochs = table[i].done / 3.0; /* of 3 steps: the picture left out is in none */
+            double epochs = table[i].done / 3.0; /* with 3 steps each */
             cr_assert_eq(json_at(root, "seconds_per_epoch_extrapolated")->integer,
                          table[i].done % 3 != 0);
             cr_assert_float_eq(json_double(root, "seconds_per_epoch") * epochs,
@@ -193,7 +191,7 @@ Test(cli_train, what_the_json_says, .timeout = 60, .init = cli_folder_make,
                    {"lr", 0.25},
                    {"momentum", 0.5},
                    {"weight_decay", 0.125},
-                   {"seed", 0x1p64 - 7}, /* as torch.manual_seed has it */
+                   {"seed", 0x1p64 - 7}, /* as torch.manual_seed takes it */
                    {"duplicates", 0},
                    {"train_samples", 102},
                    {"test_samples", 20},
@@ -206,7 +204,7 @@ Test(cli_train, what_the_json_says, .timeout = 60, .init = cli_folder_make,
                      json_double(j, numbers[i].key));
     cr_expect(strchr(json_text(j, "bucket_sizes"), ','), "more than one bucket: %s",
               json_text(j, "bucket_sizes"));
-    /* Times by phase are not measured here: no word of them, instead of zeros. */
+    /* Times by phase are not measured here, so they are absent rather than zero. */
     cr_expect(!json_at(j, "phases_measured")->integer);
     for (int d = 0; d < 3; d++) {
         static const char *const absent[] = {"phase_ns", "comm_ns", "wait_ns", "busy_ns", "flops"};
@@ -220,9 +218,9 @@ Test(cli_train, what_the_json_says, .timeout = 60, .init = cli_folder_make,
     json_free(j);
 }
 
-/* --virtual-devices off: DP cuts a batch as PyTorch's scatter does, 5 over 4 being 2, 2, 1 and nothing for
- * device 3. By virtual device it would be 2, 1, 1, 1. What came in shows it: the same
- * parameters, and pictures of 784 floats with their labels. */
+/* With --virtual-devices off DP cuts a batch as PyTorch's scatter does: 5 samples over 4 devices
+ * are 2, 2, 1 and 0, by virtual device they would be 2, 1, 1 and 1. The bytes that came into each
+ * device show it: the same parameters, and pictures of 784 floats with their labels. */
 Test(cli_train, off_cuts_in_chunks, .timeout = 60, .init = cli_folder_make,
      .fini = cli_folder_remove) {
     static const int64_t shares[2][4] = {{2, 2, 1, 0}, {2, 1, 1, 1}};
@@ -248,8 +246,8 @@ Test(cli_train, off_cuts_in_chunks, .timeout = 60, .init = cli_folder_make,
     }
 }
 
-/* Whatever else, it learns: the synthetic pictures are easy (a nearest class mean finds most of
- * them; chance is 0.1). */
+/* Training learns: the synthetic pictures are easy (a nearest class mean finds most of them; chance
+ * is 0.1). */
 Test(cli_train, learns, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
     if (test_short()) cr_skip_test("60,000 pictures are for the full suite");
     for (int m = 0; m < 3; m++) {
@@ -265,8 +263,8 @@ Test(cli_train, learns, .timeout = 120, .init = cli_folder_make, .fini = cli_fol
     }
 }
 
-/* A run that diverges goes on and ends well; its files say nan or inf (CSV) and null (JSON,
- * which knows neither). */
+/* A run that diverges goes on and ends with status 0. Its files say nan or inf in CSV and null in
+ * JSON, which has neither. */
 Test(cli_train, loss_that_is_no_number, .timeout = 120, .init = cli_folder_make,
      .fini = cli_folder_remove) {
     put_data(60, 20);
@@ -289,7 +287,7 @@ Test(cli_train, loss_that_is_no_number, .timeout = 120, .init = cli_folder_make,
     }
 }
 
-/* Old files stay until new ones are complete, and a run that fails leaves them as they were. */
+/* Old files stay until new ones are complete, so a run that fails leaves them as they were. */
 Test(cli_train, a_failed_run_keeps_old_files, .timeout = 120, .init = cli_folder_make,
      .fini = cli_folder_remove) {
     put_data(60, 20);
@@ -312,7 +310,7 @@ Test(cli_train, a_failed_run_keeps_old_files, .timeout = 120, .init = cli_folder
     }
 }
 
-/* Two jobs in one folder, at once, each as if it were alone. */
+/* Two jobs run in one folder at once, each as if it were alone. */
 Test(cli_train, two_jobs_at_once, .timeout = 120, .init = cli_folder_make,
      .fini = cli_folder_remove) {
     struct cli c[4];

@@ -1,10 +1,10 @@
-/* The small commands and the help: duet sampler against PyTorch, duet devices, and --help, which
- * must be complete and true. */
+/* The small commands and the help: duet sampler gives the indices of PyTorch, duet devices lists
+ * the devices, and --help is complete and true. */
 #include "tests/cli/data.h"
 #include "tests/cli/json.h"
 #include "tests/golden/rng.h"
 
-/* The list of one rank, appended to the hash. */
+/* Runs the sampler for one rank and adds its indices to the hash. */
 static uint64_t hash_of_rank(uint64_t hash, int i, int rank) {
     struct cli c;
     cli_run(&c, "sampler --dataset-size %d --world-size=%d --rank %d --seed %d --epoch %d %s %s",
@@ -31,8 +31,8 @@ Test(cli_words, sampler_is_pytorch_s, .timeout = 120, .init = cli_folder_make,
     int cases = (int)(sizeof golden_samplers / sizeof *golden_samplers), done = 0;
     for (int i = 0; i < cases; i += test_short() ? 7 : 1) {
         uint64_t hash = FNV_START;
-        if (golden_samplers[i].replicas > (test_short() ? 2 : 8))
-            continue; /* a process each; the function itself has a test of all */
+        /* Each rank is a process. tests/data tries the function itself with all cases. */
+        if (golden_samplers[i].replicas > (test_short() ? 2 : 8)) continue;
         for (int rank = 0; rank < golden_samplers[i].replicas; rank++)
             hash = hash_of_rank(hash, i, rank);
         cr_expect_eq(hash, golden_samplers[i].hash, "case %d", i);
@@ -41,7 +41,8 @@ Test(cli_words, sampler_is_pytorch_s, .timeout = 120, .init = cli_folder_make,
     cr_assert_geq(done, 5, "too few cases are small enough");
 }
 
-/* The same by eye: 10 over 3, padded by the order's beginning or cut, in the order of the files. */
+/* A case to check by eye: 10 indices over 3 ranks in the order of the files, padded by the first
+ * indices, or cut. */
 Test(cli_words, sampler_by_eye, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
     static const struct {
         const char *words, *out;
@@ -75,7 +76,7 @@ Test(cli_words, devices, .timeout = 60, .init = cli_folder_make, .fini = cli_fol
 
 /* ---- help ---- */
 
-/* How often `word` stands in `text` as a whole word. */
+/* How often `word` is in `text` as a whole word. */
 static int count_of(const char *text, const char *word) {
     int n = 0;
     size_t length = strlen(word);
@@ -113,7 +114,7 @@ Test(cli_words, help_is_one_text, .timeout = 60, .init = cli_folder_make,
     cli_free(&first), cli_free(&c);
 }
 
-/* Help that did not reach its reader is a failure. */
+/* Help that does not reach its reader is a failure. */
 Test(cli_words, help_to_a_full_disk, .timeout = 60, .init = cli_folder_make,
      .fini = cli_folder_remove) {
     static const char *const words[] = {"--help",         "",       "--version", "train --help",
@@ -131,8 +132,8 @@ Test(cli_words, help_to_a_full_disk, .timeout = 60, .init = cli_folder_make,
     }
 }
 
-/* The seed is torch.manual_seed's: all 64 bits, a negative one stands for 2^64 + seed; the
- * record has it as it is. */
+/* The seed is that of torch.manual_seed: 64 bits, and a negative one stands for 2^64 + seed. The
+ * record has all its bits. */
 Test(cli_words, seeds, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
     static const char *const seeds[] = {"-1", "18446744073709551615", "9223372036854775808"};
     put_data(60, 20);
@@ -156,8 +157,8 @@ Test(cli_words, seeds, .timeout = 60, .init = cli_folder_make, .fini = cli_folde
     cli_free(&a), cli_free(&b);
 }
 
-/* Every flag of the design stands once in the help, is taken by the parser as it stands there,
- * and there is no other. */
+/* Every flag is once in the help, the parser takes it as the help shows it, and the help has no
+ * others. */
 Test(cli_words, help_is_true, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
     static const struct {
         const char *flag, *good;
@@ -211,8 +212,8 @@ Test(cli_words, help_is_true, .timeout = 120, .init = cli_folder_make, .fini = c
         cr_expect(count_of(help.out, flags[i].flag) == 1 && matches(help.out, line),
                   "%s stands %d times in the help", flags[i].flag,
                   count_of(help.out, flags[i].flag));
-        /* The parser stops at the first wrong word, so that a good one before it lets the error
-         * be about the last. */
+        /* The parser stops at the first wrong word. So if the flag is taken, the error is about the
+         * last word. */
         cli_run(&c, "train %s %s --no-such-flag", flags[i].flag,
                 flags[i].good ? flags[i].good : "");
         cr_expect(c.status == 2 && strstr(c.err, "--no-such-flag"), "%s: %s", flags[i].flag, c.err);
@@ -221,8 +222,8 @@ Test(cli_words, help_is_true, .timeout = 120, .init = cli_folder_make, .fini = c
     cli_free(&help);
 }
 
-/* The defaults that the help states are those in force: the same files with and without the
- * words. */
+/* The defaults in the help are those in force: the files are the same with and without these
+ * flags. */
 Test(cli_words, defaults_as_stated, .timeout = 120, .init = cli_folder_make,
      .fini = cli_folder_remove) {
     put_data(600, 20);

@@ -1,5 +1,4 @@
-/* A trace that the command wrote, held against what --json of the same run says: every
- * nanosecond of the one is in the other, and a viewer can draw it. */
+/* Checks of a trace that the command wrote, against the JSON of the same run. */
 #ifndef TESTS_CLI_TRACE_H
 #define TESTS_CLI_TRACE_H
 
@@ -23,7 +22,7 @@ static inline const struct json *first_event(const struct json *trace) {
     return json_at(trace, "traceEvents")->child;
 }
 
-/* The process whose name is `title`; fails the test where there is none, or two. */
+/* The process with this name; fails the test if there is none or more than one. */
 static inline int process_of(const struct json *trace, const char *title) {
     int pid = 0;
     for (const struct json *e = first_event(trace); e; e = e->next) {
@@ -44,8 +43,8 @@ static inline int processes(const struct json *trace) {
     return count;
 }
 
-/* Slices of one track lie beside or inside each other, in the order of their starts. Returns how
- * many there are. */
+/* Checks that slices of one track lie beside or inside each other, in the order of their starts.
+ * Returns their number. */
 static inline int check_nesting(const struct json *trace, int pid, int tid) {
     int64_t end[8], before = 0;
     int depth = 0, count = 0;
@@ -66,8 +65,8 @@ static inline int check_nesting(const struct json *trace, int pid, int tid) {
     return count;
 }
 
-/* Nanoseconds of the slices on a track that wait, or do not; of one phase, or (NULL) of all that
- * training has. */
+/* Adds up the nanoseconds of a track's slices that wait, or that do not: those of one phase, or
+ * (NULL) of all phases of training. */
 static inline int64_t sum_slices(const struct json *trace, int pid, int tid, const char *phase,
                                  int waiting) {
     int64_t sum = 0;
@@ -82,7 +81,7 @@ static inline int64_t sum_slices(const struct json *trace, int pid, int tid, con
     return sum;
 }
 
-/* Every step has its slice, once, and what was computed in it lies inside. */
+/* Checks that every step has one slice, and that what was computed in the step lies inside. */
 static inline void check_steps(const struct json *trace, int pid, int steps) {
     int64_t *from = calloc((size_t)steps, sizeof *from), *to = calloc((size_t)steps, sizeof *to);
     for (const struct json *e = first_event(trace); e; e = e->next) {
@@ -107,7 +106,7 @@ static inline void check_steps(const struct json *trace, int pid, int steps) {
     free(from), free(to);
 }
 
-/* One run of the trace against its record in JSON form. `steps`: those that are traced. */
+/* Checks one run of the trace against its record in JSON. `steps` of it are traced. */
 static inline void check_traced_run(const struct json *trace, const char *title,
                                     const struct json *run, int steps) {
     const struct json *x = json_at(run, "per_device")->child;
@@ -135,7 +134,7 @@ static inline void check_traced_run(const struct json *trace, const char *title,
     }
 }
 
-/* The earliest slice of processes pid .. pid + count - 1 begins at 0. */
+/* Checks that the earliest slice of the processes pid .. pid + count - 1 begins at 0. */
 static inline void begins_at_zero(const struct json *trace, int pid, int count) {
     int64_t least = INT64_MAX;
     for (const struct json *e = first_event(trace); e; e = e->next) {

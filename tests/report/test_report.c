@@ -1,5 +1,5 @@
-/* Reports of records made by hand: every number printed is one of the record, in its place and
- * unit, and what makes device 0 different is found, in order. */
+/* Reports of records that are made by hand: every figure is in its place and unit, and what device
+ * 0 has more of is found, in order. */
 #include "report/compare_table.h"
 #include "report/profile_table.h"
 #include "report/table.h"
@@ -37,7 +37,7 @@ static struct run_record make(enum run_mode mode, int devices) {
         x->phase_ns[PHASE_FORWARD] = 40000000 + 1000000 * d;
         x->phase_ns[PHASE_OPTIMIZER] = d ? 0 : 20000000;
         x->phase_ns[PHASE_EVALUATE] = 900000000,
-        x->phase_ns[PHASE_PROOF] = d ? 0 : 7000000; /* neither is a step's work */
+        x->phase_ns[PHASE_PROOF] = d ? 0 : 7000000; /* neither is part of a training step */
         x->busy_ns = x->phase_ns[PHASE_FORWARD] + x->phase_ns[PHASE_OPTIMIZER];
         x->comm_ns = mode == MODE_DDP ? 30000000 : 0;
         x->wait_ns = mode == MODE_DDP ? 15000000 : mode == MODE_DP && d == 0 ? 5000000 : 0;
@@ -61,7 +61,7 @@ static void has(const char *text, const char *line) {
 
 Test(report, compare_table, .timeout = 30) {
     struct run_record run[3] = {make(MODE_SINGLE, 1), make(MODE_DP, 2), make(MODE_DDP, 3)};
-    /* whole epochs, but for DDP's, which is padded */
+    /* whole epochs, except in DDP */
     run[0].steps_per_epoch = run[1].steps_per_epoch = STEPS;
     char *head = text_of(compare_table, run);
     has(head, "^seconds an epoch, extrapolated ");
@@ -86,13 +86,13 @@ Test(report, compare_table, .timeout = 30) {
     has(text, "^  optimizer +2.00 +2.00 \\| 0.00 +2.00 \\| 0.00$");
     has(text, "^  allreduce, beside backward +- +- +3.00 \\| 3.00$");
     has(text, "^  waiting for the others +- +0.50 \\| - +1.50 \\| 1.50$");
-    /* the rest of a step's wall time */
+    /* idle: the rest of a step's wall time */
     has(text, "^  idle +193.30 +92.80 \\| 95.90 +391.80 \\| 394.35$");
     cr_expect(!strstr(text, "evaluate") && !strstr(text, "scatter"), "%s", text);
     free(text);
     run[1].accuracy[0] = -1;
     for (int i = 0; i < 3; i++)
-        /* two whole epochs: what they took, even if pictures were left out */
+        /* two whole epochs: the time they took, also where samples were left out */
         run[i].steps_per_epoch = 5;
     text = text_of(compare_table, run);
     has(text, "^seconds an epoch +1.00 +0.50 +2.00$");
@@ -161,8 +161,8 @@ Test(report, profile_table, .timeout = 30) {
     cr_expect(!strstr(text, "evaluate") && !strstr(text, "proof") && !strstr(text, "allreduce"),
               "%s", text);
     free(text);
-    /* What would print as nothing is no entry. */
-    /* of 10 steps, in ns */
+    /* An excess that would be printed as zero is left out. */
+    /* in ns, over 10 steps */
     run.device[0].phase_ns[PHASE_INPUT] = 4999, run.device[0].phase_ns[PHASE_LOSS] = 5001;
     run.device[0].bytes_in = run.device[1].bytes_in + 4;
     text = text_of(profile, &run);
@@ -184,13 +184,13 @@ Test(report, profile_table, .timeout = 30) {
     record_free(&run);
 }
 
-/* Largest first, only what is more, and no more causes than the record has. */
+/* The largest first; only what device 0 has more of. */
 Test(report, excess, .timeout = 30) {
     struct run_record run = make(MODE_DP, 2);
     struct excess list[EXCESS_MAX];
     run.device[0].memory.at_peak[MEM_GATHERED] = 100, run.device[0].memory.at_peak[MEM_INPUT] = 300,
     run.device[1].memory.at_peak[MEM_INPUT] = 100;
-    run.device[1].memory.at_peak[MEM_COMM] = 5000; /* less on device 0: no excess */
+    run.device[1].memory.at_peak[MEM_COMM] = 5000; /* less on device 0 is no excess */
     run.device[0].memory.at_peak[MEM_ACTIVATIONS] = run.device[1].memory.at_peak[MEM_ACTIVATIONS];
     cr_assert_eq(profile_excess(&run, EXCESS_MEMORY, list), 2);
     cr_assert(!strcmp(list[0].name, "input") && list[0].amount == 200 &&

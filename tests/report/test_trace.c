@@ -30,7 +30,7 @@ static char *written(const struct trace_run *runs, int count) {
     char *text = NULL;
     size_t bytes;
     struct atomic_file file = {.file = open_memstream(&text, &bytes)};
-    /* closes it */
+    /* it closes the file */
     cr_assert_eq(chrome_trace_write(&file, "t", runs, count), OK, "%s", error_message());
     return text;
 }
@@ -40,11 +40,11 @@ static void has_line(const char *text, const char *line) {
     cr_expect(at && strchr("\n]", at[strlen(line)]), "no %s in:\n%s", line, text);
 }
 
-/* Two devices whose spans come mixed and backwards, as ranks hand them over; between the steps a
- * test batch. */
+/* Two devices, whose spans come mixed and out of order as ranks hand them over, with an evaluation
+ * between the steps. */
 Test(report_trace, tracks, .timeout = 30) {
     struct run_record r = make(2);
-    int64_t at = 7000000000000000; /* a machine that is up for months */
+    int64_t at = 7000000000000000; /* a machine that has run for months */
     add(&r, 1, LANE_COMPUTE, PHASE_FORWARD, 0, at + 1500, at + 2000, "linear \"forward\"");
     add(&r, 0, LANE_COMPUTE, PHASE_FORWARD, 1, at + 9001, at + 9100, "b");
     add(&r, 0, LANE_COMPUTE, PHASE_EVALUATE, 1, at + 6000, at + 7000, "tested");
@@ -93,8 +93,8 @@ Test(report_trace, tracks, .timeout = 30) {
     record_free(&r);
 }
 
-/* Several runs: each begins at 0 and has processes of its own; one without spans is named and
- * that is all. */
+/* Several runs: each begins at 0 and has processes of its own. A run without spans is only
+ * named. */
 Test(report_trace, several_runs, .timeout = 30) {
     struct run_record a = make(TRACE_STEPS + 5), b = make(0), c = make(1);
     add(&a, 1, LANE_COMPUTE, PHASE_FORWARD, 0, 5000, 6000, "x");

@@ -1,10 +1,12 @@
-/* Compare with a fault planted in one mode, or in one rank: it must be found, named and end with
- * status 3. And with devices that run everything as late as they may: it must find nothing.
+/* Compare with a fault in one mode or in one rank: it is found, named, and ends with status 3. With
+ * devices that run everything as late as they may, compare finds nothing.
  *
- * The product has no hook for this. A job is started from /proc/self/exe, which here is this
- * very test: its constructor sees the words of a job, changes the configuration as the
- * environment says (PLANT=mode:rank:fault) and goes on as duet would. */
+ * The product has no hook for this. A job is started from /proc/self/exe, which is this very test.
+ * Its constructor sees the arguments of a job, changes the configuration as PLANT=mode:rank:fault
+ * in the environment says, and goes on as duet would. */
 #include <math.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -12,9 +14,6 @@
 #include "tests/harness/harness.h"
 #include "train/compare.h"
 #include "train/lockstep.h"
-
-#include <sys/mman.h>
-#include <sys/stat.h>
 
 enum { V = 4, ANY = -1 };
 
@@ -24,7 +23,7 @@ static void plant(struct run_config *config, const char *fault) {
     if (!strcmp(fault, "late"))
         config->late = 1;
     else if (!strcmp(fault, "lr"))
-        config->lr = nextafterf((float)config->lr, 1); /* the last bit */
+        config->lr = nextafterf((float)config->lr, 1); /* one bit more */
     else if (!strcmp(fault, "seed"))
         config->seed++;
     else if (!strcmp(fault, "decay"))
@@ -33,7 +32,7 @@ static void plant(struct run_config *config, const char *fault) {
         config->device_memory = strtoull(fault + 7, NULL, 10) << 10;
 }
 
-/* A copy of the job's memory file, with the fault in it. */
+/* Copies the memory file of the job, with the fault in it. */
 static int faulty(int fd, const char *fault) {
     struct stat about;
     struct run_config config;
@@ -96,7 +95,8 @@ static struct run_config config_of(int devices, const char *allreduce) {
     return config;
 }
 
-/* Compares with this fault; the verdict of `mode`. */
+/* Runs compare with this fault, which must end with this status, and returns the verdict of
+ * `mode`. */
 static struct verdict judged(const char *planted, enum run_mode mode,
                              const struct run_config *config, int status) {
     struct comparison c = {0};
@@ -131,7 +131,7 @@ Test(compare, a_mode_that_differs, .timeout = 120, .init = folder_make, .fini = 
         struct verdict v = judged(planted, mode, &config, 3);
         cr_assert(v.kind == VERDICT_DIFFERENT && v.step == 1 && !v.in_gradient && v.device == 0 &&
                   !v.among_replicas);
-        /* other weights from the start */
+        /* other initial weights */
         snprintf(planted, sizeof planted, "%s:-1:seed", names[mode]);
         v = judged(planted, mode, &config, 3);
         cr_assert(v.kind == VERDICT_DIFFERENT && v.step == 0 && !v.in_gradient && v.parameter == 0);
@@ -141,8 +141,8 @@ Test(compare, a_mode_that_differs, .timeout = 120, .init = folder_make, .fini = 
     }
 }
 
-/* One rank out of four. Its learning rate drives its replica away; its sampler's seed spoils
- * everybody's gradient. */
+/* One rank of four differs. With another learning rate its replica drifts away; with another seed
+ * its sampler brings other pictures, which changes the gradient of all. */
 Test(compare, a_rank_that_differs, .timeout = 120, .init = folder_make, .fini = folder_remove) {
     struct run_config config = config_of(4, "direct");
     struct verdict v = judged("ddp:2:lr", MODE_DDP, &config, 3);
@@ -150,13 +150,13 @@ Test(compare, a_rank_that_differs, .timeout = 120, .init = folder_make, .fini = 
               !v.among_replicas);
     v = judged("ddp:1:seed", MODE_DDP, &config, 3);
     cr_assert(v.kind == VERDICT_DIFFERENT && v.step == 0 && v.in_gradient && v.device == 0);
-    /* equal bits with single are not promised, those of the replicas are */
+    /* equal bits with single are not promised here, but the replicas must agree */
     config = config_of(4, "ring");
     v = judged("ddp:3:lr", MODE_DDP, &config, 3);
     cr_assert(v.kind == VERDICT_DIFFERENT && v.among_replicas && v.step == 1 && v.device == 3);
 }
 
-/* Lock step finds what is no rounding: a rank that brings the gradient of other pictures. */
+/* Lock step finds more than rounding: a rank that brings the gradient of other pictures. */
 Test(compare, lock_step, .timeout = 120, .init = folder_make, .fini = folder_remove) {
     struct run_config config = config_of(4, "ring");
     struct verdict v = judged("", MODE_DDP, &config, 0);
@@ -164,8 +164,8 @@ Test(compare, lock_step, .timeout = 120, .init = folder_make, .fini = folder_rem
               v.bits_apart_at >= 0);
     v = judged("ddp:1:seed", MODE_DDP, &config, 3);
     cr_assert(v.kind == VERDICT_BEYOND && v.worst > 0.01 && v.in_gradient);
-    v = judged("ddp:-1:seed", MODE_DDP, &config,
-               3); /* the weights are given in lock step; the order is another one */
+    /* lock step gives the weights; the order of the samples differs */
+    v = judged("ddp:-1:seed", MODE_DDP, &config, 3);
     cr_assert_eq(v.kind, VERDICT_BEYOND);
 }
 
@@ -188,22 +188,23 @@ Test(compare, points, .timeout = 30) {
               points[4] == -1);
 }
 
-/* DDP on 4 devices pads 202 pictures to 204 where single does not: lock step keeps to the steps
- * that are the same work. */
+/* DDP on 4 devices pads 202 pictures to 204 and single does not: lock step compares only steps that
+ * do the same work. */
 Test(compare, off_with_an_odd_count, .timeout = 120, .init = folder_make, .fini = folder_remove) {
     struct run_config config = config_of(4, "direct");
     config.virtual_devices = VIRTUAL_OFF;
-    for (int batch = 29; batch <= 202;
-         batch += 173) { /* the second: an epoch is one batch, and no step is the same work */
+    /* With a batch of 202 an epoch is one step, so no step does the same work. */
+    static const struct { int batch, points; } cases[] = {{29, 4}, {202, 0}};
+    for (int i = 0; i < 2; i++) {
         put_data(202, 20);
-        config.batch_size = batch;
+        config.batch_size = cases[i].batch;
         struct verdict v = judged("", MODE_DDP, &config, 0);
-        cr_assert(v.kind == VERDICT_WITHIN && v.steps == (batch == 29 ? 4 : 0));
+        cr_assert(v.kind == VERDICT_WITHIN && v.steps == cases[i].points);
     }
 }
 
-/* One rank runs out of memory, at set-up or in a step, depending on how little it has: its
- * peers, who wait for it somewhere, do not wait for --timeout, and the rank is named. */
+/* One rank runs out of memory, at set-up or in a step, depending on how little it has. Its peers,
+ * which wait for it, end long before --timeout, and the error names the rank. */
 Test(compare, a_rank_without_memory, .timeout = 120, .init = folder_make, .fini = folder_remove) {
     struct run_config config = config_of(3, "direct");
     int failed = 0, went_well = 0;
@@ -233,16 +234,17 @@ Test(compare, a_rank_without_memory, .timeout = 120, .init = folder_make, .fini 
     cr_assert_geq(failed, 2);
 }
 
-/* Every op and copy as late as it may: whoever leans on synchronous completion shows it here. */
+/* Every operation and copy runs as late as it may, so code that relies on an early completion fails
+ * here. */
 Test(compare, late_devices, .timeout = 120, .init = folder_make, .fini = folder_remove) {
     static const char *const late[] = {"dp:-1:late", "ddp:-1:late", "ddp:2:late", "all:-1:late"};
     struct run_config config = config_of(4, "oneshot");
-    /* the third: one rank alone. compare_run fails unless both modes agree */
+    /* The third makes one rank late. compare_run fails unless both modes agree. */
     for (int i = 0; i < 4; i++)
         cr_assert_eq(judged(late[i], MODE_DDP, &config, 0).kind, VERDICT_EQUAL, "%s", late[i]);
 }
 
-/* The same with convolutions, dropout, and DP's loss in forward. */
+/* The same with convolutions, dropout and the loss in forward. */
 Test(compare, late_convnet, .timeout = 120, .init = folder_make, .fini = folder_remove) {
     struct run_config config = config_of(4, "direct");
     config.loss_in_forward = 1;

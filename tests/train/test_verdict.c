@@ -1,6 +1,6 @@
-/* The verdict on records made by hand: equal ones, and ones with a single hash flipped in each
- * place there is. The first difference by step, then values before gradients, then device, then
- * parameter must be the one that is named. */
+/* The verdict on records that are made by hand: equal ones, and ones in which a single hash is
+ * flipped, in each place there is. It must name the first difference by step, then values before
+ * gradients, then by device and parameter. */
 #include "base/error.h"
 #include "tests/harness/harness.h"
 #include "train/verdict.h"
@@ -8,7 +8,7 @@
 enum { STEPS = 4, PARAMETERS = 3, DEVICES = 4, WIDTH = 2 * PARAMETERS };
 static const char *const NAMES[PARAMETERS] = {"W1", "b1", "W2"};
 
-/* A run of these devices; all devices hold the same, as they should. */
+/* A run on so many devices, which all hold the same. */
 static struct run_record make(enum run_mode mode, int devices) {
     struct run_record r = {.mode = mode,
                            .devices = devices,
@@ -53,7 +53,8 @@ Test(verdict, equal, .timeout = 30) {
                       ddp = make(MODE_DDP, DEVICES);
     for (int i = 0; i < STEPS * WIDTH; i++)
         if (i % WIDTH >= PARAMETERS)
-            dp.hashes[2][i] = 5; /* DP's other devices hold no reduced gradient: not looked at */
+            dp.hashes[2][i] =
+                5; /* the other devices of DP hold no reduced gradient, so this does not count */
     struct verdict v = judge(&single, &dp);
     cr_assert(v.kind == VERDICT_EQUAL && v.steps == STEPS && v.bits_apart_at == -1);
     cr_assert_eq(judge(&single, &ddp).kind, VERDICT_EQUAL);
@@ -63,7 +64,7 @@ Test(verdict, equal, .timeout = 30) {
     record_free(&single), record_free(&dp), record_free(&ddp);
 }
 
-/* Every single hash of every device that counts, flipped in its lowest or highest bit. */
+/* Every hash that counts, on every device, flipped in its lowest or highest bit. */
 Test(verdict, one_flipped_hash, .timeout = 60) {
     static const enum run_mode modes[] = {MODE_DP, MODE_DDP};
     struct run_record single = make(MODE_SINGLE, 1);
@@ -79,8 +80,7 @@ Test(verdict, one_flipped_hash, .timeout = 60) {
                               v.parameter == i % PARAMETERS && v.device == d &&
                               v.in_gradient == in_gradient && !v.among_replicas,
                           "%s, device %d, hash %d: step %d, parameter %d, device %d",
-                          mode_name(modes[m]), d,
-                          i, v.step, v.parameter, v.device);
+                          mode_name(modes[m]), d, i, v.step, v.parameter, v.device);
                 char want[128];
                 snprintf(want, sizeof want,
                          "%s != single: first difference at step %d: the %s of %s on device %d\n",
@@ -106,8 +106,8 @@ Test(verdict, flipped_at_the_end, .timeout = 30) {
     record_free(&single);
 }
 
-/* The earliest counts: a value before a gradient of the same step, a step before any of a later
- * one. */
+/* The earliest difference is named: a value before a gradient of the same step, a step before any
+ * later one. */
 Test(verdict, the_first_is_named, .timeout = 30) {
     struct run_record single = make(MODE_SINGLE, 1), ddp = make(MODE_DDP, DEVICES);
     ddp.final_hashes[0][0]++;
@@ -124,13 +124,14 @@ Test(verdict, the_first_is_named, .timeout = 30) {
               v.bits_apart_at == 1);
     record_free(&ddp);
     ddp = make(MODE_DDP, DEVICES);
-    ddp.steps--; /* a run that ended early is not the same */
+    ddp.steps--; /* a run with fewer steps is not the same */
     cr_assert(judge(&single, &ddp).kind == VERDICT_DIFFERENT &&
               judge(&single, &ddp).step == STEPS - 1);
     record_free(&single), record_free(&ddp);
 }
 
-/* Bits not promised: hashes of the two runs may differ, those of one run's replicas may not. */
+/* Where bits are not promised the hashes of two runs may differ, but not those of one run's
+ * replicas. */
 Test(verdict, not_promised, .timeout = 30) {
     struct run_record single = make(MODE_SINGLE, 1), ddp = make(MODE_DDP, DEVICES);
     struct verdict v;
@@ -176,7 +177,7 @@ Test(verdict, not_promised, .timeout = 30) {
     record_free(&single), record_free(&ddp);
 }
 
-/* Losses that are not finite: the same on both sides is together, on one side is apart. */
+/* Losses that are not finite: the same on both sides is no difference, on one side it is. */
 Test(verdict, losses_not_finite, .timeout = 30) {
     struct run_record single = make(MODE_SINGLE, 1), ddp = make(MODE_DDP, DEVICES);
     struct verdict v;
