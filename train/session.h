@@ -92,14 +92,4 @@ void measure_spans(struct session *s);
 /* At the end, collective: completes record->device[] on rank 0. */
 int measure_finish(struct session *s);
 
-/* ---- step_log.c: losses, hits and hashes from device memory to the record ---- */
-
-/* Reads the first `rows` rows of all devices' logs. They are those of the next `rows` steps of
- * the record, whose global batches had global_n[row] samples. Collective. */
-int step_log_read(struct session *s, int rows, const int *global_n);
-/* Sum of hits in the first `rows` rows over all devices. Collective. */
-int step_log_hits(struct session *s, int rows, int64_t *hits);
-/* Hashes of the values as they are now, into record->final_hashes. Collective. */
-int step_log_final(struct session *s);
-
 #endif

@@ -4,13 +4,14 @@
  * A row holds one sum of losses for each virtual device, in double. They are added in fold
  * order, so the loss of a step has the same bits in all modes, and so has the file of
  * --log-loss. */
+#include "train/step_log.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/fold.h"
-#include "train/session.h"
 
 /* Gathers `bytes` bytes of each rank on all ranks, in pieces that the communicator accepts.
  * `all` has room for ranks * bytes, in rank order. */

@@ -19,6 +19,7 @@
 #include "train/output.h"
 #include "train/progress.h"
 #include "train/session.h"
+#include "train/step_log.h"
 
 struct loop {
     struct session *s;

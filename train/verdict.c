@@ -24,8 +24,10 @@ static int differs(struct verdict *v, int step, int parameter, int device, int i
     return 1;
 }
 
-int verdict_first_difference(const struct run_record *a, const struct run_record *b,
-                             struct verdict *v) {
+/* Looks for the first difference between any device of run b and device 0 of run a, the single run.
+ * Returns 1 if there is one. Both runs must be hashed. */
+static int first_difference(const struct run_record *a, const struct run_record *b,
+                            struct verdict *v) {
     int steps = a->steps < b->steps ? a->steps : b->steps;
     for (int step = 0; step < steps; step++) {
         for (int d = 0; d < b->devices; d++)
@@ -45,7 +47,9 @@ int verdict_first_difference(const struct run_record *a, const struct run_record
     return 0;
 }
 
-int verdict_replicas_differ(const struct run_record *run, struct verdict *v) {
+/* The same within one run: whatever the algorithm, the replica of every device must agree with
+ * device 0's at every step and at the end. */
+static int replicas_differ(const struct run_record *run, struct verdict *v) {
     for (int step = 0; step < run->steps; step++)
         for (int d = 1; d < run->devices; d++)
             for (int c = 0; c < (record_has_grads(run, d) ? 2 : 1) * run->parameters; c++)
@@ -77,11 +81,11 @@ static void look_at_losses(const struct run_record *a, const struct run_record *
 int verdict_judge(const struct run_record *a, const struct run_record *b, struct verdict *v) {
     *v = (struct verdict){.bits_apart_at = -1, .loss_apart_at = -1, .steps = b->steps};
     look_at_losses(a, b, v);
-    int different = verdict_first_difference(a, b, v);
+    int different = first_difference(a, b, v);
     v->bits_apart_at = different ? v->step : -1;
     if (!bits_promised_between(a, b, v->why_not, sizeof v->why_not)) {
         v->kind = VERDICT_DIFFERENT;
-        return v->among_replicas = verdict_replicas_differ(b, v);
+        return v->among_replicas = replicas_differ(b, v);
     }
     v->kind = different ? VERDICT_DIFFERENT : VERDICT_EQUAL;
     return 1;

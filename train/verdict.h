@@ -30,16 +30,6 @@ struct verdict {
     double final_loss_gap; /* relative difference of the losses at the last step */
 };
 
-/* Looks for the first difference between any device of run b and device 0 of run a, the single run.
- * Returns 1 if there is one and sets step, parameter, device and in_gradient of *v. Both runs must
- * be hashed. */
-int verdict_first_difference(const struct run_record *a, const struct run_record *b,
-                             struct verdict *v);
-
-/* The same within one run: whatever the algorithm, the replica of every device must agree with
- * device 0's at every step and at the end. */
-int verdict_replicas_differ(const struct run_record *run, struct verdict *v);
-
 /* Judges b against a, the single run, by their hashes. Returns 1 if that decides. It returns 0
  * where equal bits are not promised and b's replicas agree: then lockstep.h decides. */
 int verdict_judge(const struct run_record *a, const struct run_record *b, struct verdict *v);
