@@ -47,6 +47,10 @@ double op_flops(enum op op, const struct op_args *args) {
         return (double)tensor_count(&out[0]) * (args->p.decay.weight_decay != 0 ? 18.0 : 16.0);
     case OP_ADAM:
         return (double)tensor_count(&out[0]) * (args->p.decay.weight_decay != 0 ? 15.0 : 13.0);
+    case OP_BATCH_NORM_MOMENTS: /* add; subtract, multiply, add */
+    case OP_BATCH_NORM_SUMS: return 4.0 * (double)tensor_count(&in[0]);
+    case OP_BATCH_NORM_FORWARD: return 2.0 * (double)tensor_count(&in[0]);
+    case OP_BATCH_NORM_BACKWARD_DATA: return 5.0 * (double)tensor_count(&in[0]);
     case OP_RELU_FORWARD:
     case OP_RELU_BACKWARD:
     case OP_DROPOUT_FORWARD:
@@ -57,6 +61,13 @@ double op_flops(enum op op, const struct op_args *args) {
         return (double)tensor_count(&out[0]) * (args->p.gather.std > 0 ? 3 : 1);
     case OP_NLL_BACKWARD:
     case OP_LOSS_SUM: return (double)in[0].dims[0];
+    case OP_BATCH_NORM_MERGE: /* a few for each channel */
+    case OP_BATCH_NORM_OF_RUNNING:
+    case OP_BATCH_NORM_TRACK:
+    case OP_BATCH_NORM_FACTORS:
+    case OP_BATCH_NORM_TOTAL:
+    case OP_BATCH_NORM_BACKWARD_WEIGHT:
+    case OP_BATCH_NORM_BACKWARD_FACTORS:
     case OP_TO_N16:
     case OP_TO_PLAIN:
     case OP_NLL_FORWARD:

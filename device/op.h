@@ -37,6 +37,17 @@
  *   CROSS_ENTROPY_FORWARD     x (N,M)       labels I32(N) -         loss F64 (N)   hits I32 (N)
  *   CROSS_ENTROPY_BACKWARD    x             labels        dloss|-   dx (N,M)       -
  *   LOSS_SUM                  loss F64 (N)  hits I32 (N)  -         F64 (R,S)      I64 (R,S)
+ *   BATCH_NORM_MOMENTS        x (N,C,..)    -             -         moments (3,C)  -
+ *   BATCH_NORM_MERGE          parts (S,3,C) -             -         moments        -
+ *   BATCH_NORM_OF_RUNNING     running (2,C) -             -         moments        -
+ *   BATCH_NORM_TRACK          moments       -             -         running (2,C)  I64 (1)
+ *   BATCH_NORM_FACTORS        moments       w (C)         b (C)     factors (2,C)  -
+ *   BATCH_NORM_FORWARD        x (N,C,..)    factors (2,C) -         y (may be x)   -
+ *   BATCH_NORM_SUMS           x             dy            moments   sums (2,C)     -
+ *   BATCH_NORM_TOTAL          sums (S,2,C)  -             -         sums (2,C)     -
+ *   BATCH_NORM_BACKWARD_WEIGHT sums         moments       -         dw (C)         db (C)
+ *   BATCH_NORM_BACKWARD_FACTORS sums        moments       w (C)     factors (4,C)  -
+ *   BATCH_NORM_BACKWARD_DATA  x             dy            factors   dx (may be dy) -
  *   FILL                      -             -             -         y = value      -
  *   ADD                       x [any]       -             -         y += x         -
  *   SCALE                     -             -             -         y *= value     -
@@ -48,12 +59,13 @@
  *
  * Notes to the table:
  *
- * - N16 layout (device/tensor.h): the activations x, y, dx, dy of CONV2D, LINEAR, RELU, the pools
- *   and DROPOUT may all lie in N16, then w, b, dw and db stay PLAIN. A linear layer's x (N,K)
- *   lies as [group][K][16]. Softmax and the losses take PLAIN alone. FILL, ADD and SCALE take
- *   either layout. TO_N16 writes zeros into the lanes past the last sample.
+ * - N16 layout (device/tensor.h): the activations x, y, dx, dy of CONV2D, LINEAR, RELU, the pools,
+ *   DROPOUT and BATCH_NORM may all lie in N16, then w, b, dw and db stay PLAIN. A linear layer's
+ *   x (N,K) lies as [group][K][16]. Softmax and the losses take PLAIN alone. FILL, ADD and SCALE
+ *   take either layout. TO_N16 writes zeros into the lanes past the last sample.
  * - One segment a launch: TO_N16, TO_PLAIN, CONV2D_BACKWARD_WEIGHT, LINEAR_BACKWARD_WEIGHT,
- *   DROPOUT and LOSS_SUM. They sum over samples, or need a sample's place in its segment.
+ *   DROPOUT, LOSS_SUM and the BATCH_NORM ops that take x. They sum over samples, or need a
+ *   sample's place in its segment.
  * - RELU_BACKWARD: dx = y > 0 ? dy : 0. MAX_POOL_BACKWARD: the first of equal maxima gets dy.
  *   DROPOUT_BACKWARD makes the mask of the forward pass again.
  * - hits is 1 where the largest score is the label's (the first of equals), else 0.
@@ -61,16 +73,20 @@
  * - moments: the two running means of each element side by side, zero before the first update.
  *   ADADELTA keeps those of g^2 and d^2, d being the change before the learning rate; ADAM those
  *   of g and g^2. n is the number of elements of value.
+ * - BATCH_NORM: moments, parts and sums are F64; host/kernels/reference_norm.c says what their rows
+ *   and those of the factors hold. running: mean and variance of each channel; TRACK updates it and
+ *   counts the batch in its I64, and needs a count of 2 at least. MERGE and TOTAL go in the order
+ *   of S.
  * - GATHER_SAMPLES makes a batch from a data set that lies on the device: row n of x holds the
  *   pixels of picture index[n] (I32), each the float of gather_pixel. An index outside 0..R-1
  *   reads nothing: its row is NaN and its label -1, from which the losses make NaN in turn.
  *
  * To add an op: its rows in the table above and in DEVICE_OPS, and its arguments (this file); its
- * flops (op.c), its operands and how their shapes relate (op_check.c); the reference kernel
+ * flops (op.c), its operands (op_check.c) and how their shapes relate (op_shapes.c); the reference kernel
  * reference_NAME (host/kernels/reference_*.c), which serves emulated devices at once; a kernel for
  * GPUs (cuda/kernels); a check in doctor/ops_more.c; its operands in tests/device/test_op.c and
- * tests/cuda/test_emulated_ops.c. The compiler names the switches over all ops that lack it. A fast kernel
- * (host/kernels/n16*.inc.h) may follow. */
+ * tests/cuda/test_emulated_ops.c. The compiler names the switches over all ops that lack it. A
+ * fast kernel (host/kernels/n16*.inc.h) may follow. */
 #ifndef DEVICE_OP_H
 #define DEVICE_OP_H
 
@@ -106,6 +122,17 @@ extern "C" {
     OP(CROSS_ENTROPY_FORWARD,  cross_entropy_forward,   "cross entropy forward") \
     OP(CROSS_ENTROPY_BACKWARD, cross_entropy_backward,  "cross entropy backward") \
     OP(LOSS_SUM,               loss_sum,                "loss sum") \
+    OP(BATCH_NORM_MOMENTS,           batch_norm_moments,          "batch norm moments") \
+    OP(BATCH_NORM_MERGE,             batch_norm_merge,            "batch norm merge") \
+    OP(BATCH_NORM_OF_RUNNING,        batch_norm_of_running,       "batch norm of running") \
+    OP(BATCH_NORM_TRACK,             batch_norm_track,            "batch norm track") \
+    OP(BATCH_NORM_FACTORS,           batch_norm_factors,          "batch norm factors") \
+    OP(BATCH_NORM_FORWARD,           batch_norm_forward,          "batch norm forward") \
+    OP(BATCH_NORM_SUMS,              batch_norm_sums,             "batch norm sums") \
+    OP(BATCH_NORM_TOTAL,             batch_norm_total,            "batch norm total") \
+    OP(BATCH_NORM_BACKWARD_WEIGHT,   batch_norm_backward_weight,  "batch norm backward weight") \
+    OP(BATCH_NORM_BACKWARD_FACTORS,  batch_norm_backward_factors, "batch norm backward factors") \
+    OP(BATCH_NORM_BACKWARD_DATA,     batch_norm_backward_data,    "batch norm backward data") \
     OP(FILL,                   fill,                    "fill") \
     OP(ADD,                    add,                     "add") \
     OP(SCALE,                  scale,                   "scale") \
@@ -171,6 +198,11 @@ struct sgd_args {
 struct decay_args {
     float weight_decay;
 };
+struct norm_args {
+    double epsilon;
+    double
+        momentum; /* what a batch weighs in running; below 0: running is the mean of all batches */
+};
 struct hash_args {
     int column; /* of the log */
 };
@@ -210,6 +242,7 @@ struct op_args {
         struct fill_args fill;
         struct sgd_args sgd;
         struct decay_args decay;
+        struct norm_args norm;
         struct hash_args hash;
         struct gather_args gather;
     } p;

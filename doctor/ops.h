@@ -4,6 +4,7 @@
  *     ops_run.c     runs one launch on the device and by the reference, both from the same inputs
  *     ops_judge.c   how much may differ, and why: the table of tolerances
  *     ops_cases.c   shapes and data of products (convolutions, linear layers)
+ *     ops_norm.c    shapes and data of batch normalisation
  *     ops_more.c    shapes and data of all other operations */
 #ifndef DOCTOR_OPS_H
 #define DOCTOR_OPS_H
@@ -20,6 +21,7 @@ enum judge {
     JUDGE_BITS,    /* byte by byte: logs, of which all cells but one keep their value */
     JUDGE_EQUAL,   /* value by value: the device does the same operations in the same order */
     JUDGE_PRODUCT, /* by a bound: the device sums products in an order of its own */
+    JUDGE_SUM,     /* by a bound: the device sums doubles in an order of its own */
     JUDGE_SOFTMAX, /* by a bound: sums, exp and log in double, rounded to float or left in double */
 };
 struct tolerance {
@@ -85,6 +87,7 @@ int trial_tf32(const struct op_testbed *bed);
 
 /* All cases of an operation. */
 int product_cases(struct op_testbed *bed, enum op op);
+int norm_cases(struct op_testbed *bed, enum op op);
 int other_cases(struct op_testbed *bed, enum op op);
 
 #ifdef __cplusplus

@@ -24,14 +24,13 @@ static const char equal[] = "equal: same operations, same order",
                   tf32_product[] =
                       "2^-10 sum|ab| and that of float: factors of 11 bits; whole numbers equal",
                   softmax[] = "1 ulp of float; in double 2^-33: sums, exp, log",
+                  sums[] = "n^2 2^-53: sums of n doubles below 4, in any order",
                   integers[] = "equal: integers, doubles in one order";
 
 const struct tolerance *op_tolerance(enum op op, int tf32) {
-    static const struct tolerance table[] = {{JUDGE_EQUAL, equal},
-                                             {JUDGE_PRODUCT, product},
-                                             {JUDGE_SOFTMAX, softmax},
-                                             {JUDGE_BITS, integers},
-                                             {JUDGE_PRODUCT, tf32_product}};
+    static const struct tolerance table[] = {
+        {JUDGE_EQUAL, equal},   {JUDGE_PRODUCT, product},      {JUDGE_SOFTMAX, softmax},
+        {JUDGE_BITS, integers}, {JUDGE_PRODUCT, tf32_product}, {JUDGE_SUM, sums}};
     switch (op) {
     case OP_CONV2D_FORWARD:
     case OP_CONV2D_BACKWARD_DATA:
@@ -43,6 +42,9 @@ const struct tolerance *op_tolerance(enum op op, int tf32) {
     case OP_LOG_SOFTMAX_BACKWARD:
     case OP_CROSS_ENTROPY_FORWARD:
     case OP_CROSS_ENTROPY_BACKWARD: return &table[2];
+    case OP_BATCH_NORM_MOMENTS:
+    case OP_BATCH_NORM_SUMS: return &table[5];
+    case OP_BATCH_NORM_TRACK:
     case OP_LOSS_SUM:
     case OP_HASH: return &table[3];
     default: return &table[0];
@@ -70,6 +72,8 @@ static double allowed(enum op op, const struct comparison *c, size_t i) {
         if (!c->terms) return 0;
         return ((double)(c->terms + 2) * FLOAT_ROUNDING + (c->tf32 ? TF32_PRODUCT : 0)) *
                value_of(c->size, i);
+    case JUDGE_SUM: /* values lie in -1 .. 1, products of two distances from their mean below 4 */
+        return 4 * (double)c->terms * (double)c->terms * DOUBLE_ROUNDING;
     case JUDGE_SOFTMAX:
         if (c->want->dtype == DTYPE_I32) return 0; /* hits */
         if (c->want->dtype == DTYPE_F64) return DOUBLE_WORK * (1 + want) + DOUBLE_ROUNDING * want;

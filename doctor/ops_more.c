@@ -247,6 +247,17 @@ int other_cases(struct op_testbed *bed, enum op op) {
     case OP_NLL_BACKWARD:
     case OP_CROSS_ENTROPY_FORWARD:
     case OP_CROSS_ENTROPY_BACKWARD: return rows(bed, op);
+    case OP_BATCH_NORM_MOMENTS:
+    case OP_BATCH_NORM_MERGE:
+    case OP_BATCH_NORM_OF_RUNNING:
+    case OP_BATCH_NORM_TRACK:
+    case OP_BATCH_NORM_FACTORS:
+    case OP_BATCH_NORM_FORWARD:
+    case OP_BATCH_NORM_SUMS:
+    case OP_BATCH_NORM_TOTAL:
+    case OP_BATCH_NORM_BACKWARD_WEIGHT:
+    case OP_BATCH_NORM_BACKWARD_FACTORS:
+    case OP_BATCH_NORM_BACKWARD_DATA: return norm_cases(bed, op);
     case OP_LOSS_SUM: return loss_sum(bed);
     case OP_HASH: return hash(bed);
     case OP_GATHER_SAMPLES: return gather(bed);

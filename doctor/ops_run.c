@@ -75,10 +75,14 @@ static struct in_n16 operands_in_n16(enum op op) {
     case OP_MAX_POOL_FORWARD:
     case OP_DROPOUT_FORWARD:
     case OP_DROPOUT_BACKWARD:
+    case OP_BATCH_NORM_FORWARD:
     case OP_ADD: return (struct in_n16){1, 1};
+    case OP_BATCH_NORM_MOMENTS: return (struct in_n16){1, 0};
     case OP_CONV2D_BACKWARD_WEIGHT:
+    case OP_BATCH_NORM_SUMS:
     case OP_LINEAR_BACKWARD_WEIGHT: return (struct in_n16){3, 0};
     case OP_RELU_BACKWARD:
+    case OP_BATCH_NORM_BACKWARD_DATA:
     case OP_MAX_POOL_BACKWARD: return (struct in_n16){3, 1};
     default: return (struct in_n16){0, 0};
     }
@@ -151,7 +155,8 @@ done:
 static void check_pads(struct op_testbed *bed, enum op op, const struct tensor *n16) {
     int gradient = op == OP_CONV2D_BACKWARD_DATA || op == OP_LINEAR_BACKWARD_DATA ||
                    op == OP_RELU_BACKWARD || op == OP_AVG_POOL_BACKWARD ||
-                   op == OP_MAX_POOL_BACKWARD || op == OP_DROPOUT_BACKWARD;
+                   op == OP_MAX_POOL_BACKWARD || op == OP_DROPOUT_BACKWARD ||
+                   op == OP_BATCH_NORM_BACKWARD_DATA;
     size_t count = tensor_sample_count(n16);
     for (size_t n = (size_t)n16->dims[0]; gradient && n < (size_t)n16->groups * GROUP; n++)
         for (size_t i = 0; i < count; i++)

@@ -94,8 +94,8 @@ static int check_param(const struct tape *t, const char *layer, const struct par
     return fail(ERR_FAILED, "%s: a parameter that is not in the set given to tape_begin", layer);
 }
 
-static int check_params(struct tape *t, const char *layer, const struct param *w,
-                        const struct param *b) {
+int tape_check_params(struct tape *t, const char *layer, const struct param *w,
+                      const struct param *b) {
     CHECK(tape_fail(t, check_param(t, layer, w)));
     return tape_fail(t, check_param(t, layer, b));
 }
@@ -114,7 +114,7 @@ static int conv2d_backward(struct tape *t, struct node *n) {
 struct var *conv2d(struct tape *t, struct var *x, struct param *w, struct param *b, int stride,
                    int padding) {
     x = to_device_layout(t, x);
-    if (!x || check_params(t, "conv2d", w, b)) return NULL;
+    if (!x || tape_check_params(t, "conv2d", w, b)) return NULL;
     const int *d = x->value.dims, *k = w->value.dims; /* (N,C,H,W), (O,C,k,k) */
     if (x->value.rank != 4 || k[1] != d[1] || stride < 1 || padding < 0 ||
         d[2] + 2 * padding < k[2] || d[3] + 2 * padding < k[3]) {
@@ -145,7 +145,7 @@ static int linear_backward(struct tape *t, struct node *n) {
 static struct var *linear_op(struct tape *t, struct var *x, struct param *w, struct param *b,
                              int weight_is_in_out) {
     x = to_device_layout(t, x);
-    if (!x || check_params(t, "linear", w, b)) return NULL;
+    if (!x || tape_check_params(t, "linear", w, b)) return NULL;
     int in = w->value.dims[weight_is_in_out ? 0 : 1], out = w->value.dims[weight_is_in_out ? 1 : 0];
     if (x->value.rank != 2 || x->value.dims[1] != in) {
         tape_fail(

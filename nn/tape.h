@@ -104,6 +104,22 @@ struct var *conv2d(struct tape *t, struct var *x, struct param *w, struct param 
 struct var *linear(struct tape *t, struct var *x, struct param *w, struct param *b);
 struct var *matmul_add(struct tape *t, struct var *x, struct param *w, struct param *b);
 
+/* What a batch_norm layer is told. running and batches are its buffers, in device memory: the
+ * caller's. data NULL: nothing is tracked. */
+struct norm_config {
+    double epsilon;        /* PyTorch's default: 1e-5 */
+    double momentum;       /* PyTorch's default: 0.1; below 0: its None, the mean of all batches */
+    int synchronised;      /* 1: SyncBatchNorm, the statistics of all segments */
+    struct tensor running; /* F32 (2, C): running_mean, running_var */
+    struct tensor batches; /* I64 (1): num_batches_tracked */
+};
+/* y = (x - mean) / sqrt(var + epsilon) * w + b for each channel of x (N,C,H,W) or (N,C); w, b (C).
+ * Training takes mean and biased variance of each segment, or of all of them, and updates running
+ * (with the unbiased variance) and batches; running is virtual device 0's. Eval takes running.
+ * In PyTorch: nn.BatchNorm2d, nn.BatchNorm1d, nn.SyncBatchNorm. */
+struct var *batch_norm(struct tape *t, struct var *x, struct param *w, struct param *b,
+                       const struct norm_config *config);
+
 struct var *relu(struct tape *t, struct var *x);
 struct var *avg_pool2d(struct tape *t, struct var *x, int size, int stride);
 struct var *max_pool2d(struct tape *t, struct var *x, int size, int stride);

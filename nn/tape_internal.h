@@ -24,6 +24,11 @@ struct node {
     node_backward *backward;
     struct var *x, *y;
     struct param *w, *b;
+    /* Enqueues the gradients of w and b of segment s alone. NULL: the op given to
+     * tape_weight_grads makes them from x->value and y->grad. */
+    int (*segment_grads)(struct tape *tape, const struct node *node, int s, const struct tensor *dw,
+                         const struct tensor *db);
+    struct tensor moments, sums; /* of batch_norm.c: F64 (S or 1, 3, C) and (S, 2, C) */
     struct op_args args; /* as launched forward: its settings (p) serve the backward op too */
 };
 
@@ -85,6 +90,10 @@ int grad_may_reuse(const struct var *y);
 /* The gradients of the node's w and b, by OP_CONV2D_BACKWARD_WEIGHT or OP_LINEAR_BACKWARD_WEIGHT from
  * x->value and y->grad: computed segment by segment and folded; then their hooks fire. */
 int tape_weight_grads(struct tape *t, enum op op, struct node *node);
+
+/* Are w and b parameters of the set given to tape_begin? Backward counts their uses by place. */
+int tape_check_params(struct tape *t, const char *layer, const struct param *w,
+                      const struct param *b);
 
 /* x in the device's own activation layout, converted if it is PLAIN there. */
 struct var *to_device_layout(struct tape *t, struct var *x);

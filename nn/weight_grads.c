@@ -23,6 +23,7 @@ static int fire(struct tape *t, int index) {
 
 static int launch_segment(struct tape *t, enum op op, const struct node *n, int segment,
                           const struct tensor *dw, const struct tensor *db) {
+    if (n->segment_grads) return n->segment_grads(t, n, segment, dw, db);
     struct op_args args = {.in[0] = tensor_segment(&n->x->value, &t->segments, segment),
                            .in[1] = tensor_segment(&n->y->grad, &t->segments, segment),
                            .out[0] = *dw,

@@ -220,6 +220,59 @@ static void try_rows(struct bed *b, int rows, int classes) {
     check(b, OP_CROSS_ENTROPY_BACKWARD, &a, LAST_PLACE, NULL);
 }
 
+/* Sums of doubles in another order, moments and sums of another mean; all else is equal. */
+static void try_norm(struct bed *b, int n, int channels, int height, int width) {
+    static const double ORDER = 1e-12;
+    const struct norm_args norm = {1e-5, 0.1}, cumulative = {1e-5, -1};
+    struct heap *h = &b->heap;
+    struct tensor x = tensor_random(h, 1, 4, n, channels, height, width),
+                  dy = tensor_random(h, 2, 4, n, channels, height, width),
+                  w = tensor_random(h, 3, 1, channels, 1, 1, 1),
+                  bias = tensor_random(h, 4, 1, channels, 1, 1, 1),
+                  running = tensor_random(h, 5, 2, 2, channels, 1, 1),
+                  batches = tensor_new(h, DTYPE_I64, 1, 1, 1, 1, 1),
+                  parts = tensor_new(h, DTYPE_F64, 3, 3, 3, channels, 1),
+                  moments = tensor_new(h, DTYPE_F64, 2, 3, channels, 1, 1),
+                  sums = tensor_new(h, DTYPE_F64, 2, 2, channels, 1, 1),
+                  two = tensor_new(h, DTYPE_F32, 2, 2, channels, 1, 1),
+                  four = tensor_new(h, DTYPE_F32, 2, 4, channels, 1, 1), dw = tensor_like(h, &w);
+    *(int64_t *)batches.data = 6;
+    for (int s = 0; s < 3; s++) { /* the second part is empty */
+        struct tensor part = moments, half = x;
+        part.data = (double *)parts.data + (size_t)s * 3 * (size_t)channels;
+        half.dims[0] = s == 1 ? 0 : n;
+        if (s == 2) half.data = dy.data;
+        host_reference_kernels[OP_BATCH_NORM_MOMENTS](
+            &(struct op_args){.in = {half}, .out = {part}});
+    }
+    check(b, OP_BATCH_NORM_MERGE, &(struct op_args){.in = {parts}, .out = {moments}}, 0, NULL);
+    struct tensor pairs = parts; /* (3,3,C) read as (3,2,C) */
+    pairs.dims[1] = 2;
+    check(b, OP_BATCH_NORM_TOTAL, &(struct op_args){.in = {pairs}, .out = {sums}}, 0, NULL);
+    check(b, OP_BATCH_NORM_OF_RUNNING, &(struct op_args){.in = {running}, .out = {moments}}, 0,
+          NULL);
+    struct op_args a = {.in = {x}, .out = {moments}};
+    check(b, OP_BATCH_NORM_MOMENTS, &a, ORDER, NULL);
+    host_reference_kernels[OP_BATCH_NORM_MOMENTS](&a);
+    a = (struct op_args){.in = {moments}, .out = {running, batches}};
+    a.p.norm = n % 2 ? norm : cumulative;
+    check(b, OP_BATCH_NORM_TRACK, &a, 0, NULL);
+    a = (struct op_args){.in = {moments, w, bias}, .out = {two}, .p.norm = norm};
+    check(b, OP_BATCH_NORM_FACTORS, &a, 0, NULL);
+    host_reference_kernels[OP_BATCH_NORM_FACTORS](&a);
+    check(b, OP_BATCH_NORM_FORWARD, &(struct op_args){.in = {x, two}, .out = {x}}, 0, NULL);
+    a = (struct op_args){.in = {x, dy, moments}, .out = {sums}};
+    check(b, OP_BATCH_NORM_SUMS, &a, ORDER, NULL);
+    host_reference_kernels[OP_BATCH_NORM_SUMS](&a);
+    check(b, OP_BATCH_NORM_BACKWARD_WEIGHT,
+          &(struct op_args){.in = {sums, moments}, .out = {dw, bias}, .p.norm = norm}, 0, NULL);
+    a = (struct op_args){.in = {sums, moments, w}, .out = {four}, .p.norm = norm};
+    check(b, OP_BATCH_NORM_BACKWARD_FACTORS, &a, 0, NULL);
+    host_reference_kernels[OP_BATCH_NORM_BACKWARD_FACTORS](&a);
+    check(b, OP_BATCH_NORM_BACKWARD_DATA,
+          &(struct op_args){.in = {x, dy, four}, .out = {tensor_like(h, &x)}}, 0, NULL);
+}
+
 static void try_gather(struct bed *b, int rows, int n) {
     uint64_t seed = 5;
     struct tensor images = tensor_new(&b->heap, DTYPE_U8, 4, rows, 2, 5, 7),
@@ -264,6 +317,7 @@ static void others(struct bed *b) {
         try_pool(b, 2 * i - 1, i, i % 2 + 1);
         try_rows(b, 20 * i - 19, 11 * i - 10);
         try_gather(b, 30, 13 * i - 12);
+        try_norm(b, 3 * i - 1, 5 * i - 4, 2 * i, 9 - i);
         heap_free(&b->heap);
     }
 }

@@ -28,6 +28,7 @@ static struct op_args good_args(enum op op, enum layout layout) {
     const struct tensor x4 = L(0, 4, N, 3, 9, 8), conv_y = L(1, 4, N, 5, 5, 4),
                         pool_y = L(1, 4, N, 3, 4, 4);
     const struct tensor x2 = L(0, 2, N, 7, 0, 0), scores = F(0, 2, N, 10, 0, 0);
+    const struct tensor moments = OF(6, DTYPE_F64, 2, 3, 3, 0, 0);
     const struct tensor labels = OF(1, DTYPE_I32, 1, N, 0, 0, 0);
     switch (op) {
     case OP_TO_N16:
@@ -88,6 +89,39 @@ static struct op_args good_args(enum op op, enum layout layout) {
         a.in[0] = OF(0, DTYPE_F64, 1, N, 0, 0, 0), a.in[1] = OF(1, DTYPE_I32, 1, N, 0, 0, 0);
         a.out[0] = OF(4, DTYPE_F64, 2, 100, 4, 0, 0), a.out[1] = OF(5, DTYPE_I64, 2, 100, 4, 0, 0);
         break;
+    case OP_BATCH_NORM_MOMENTS: a.in[0] = x4, a.out[0] = moments; break;
+    case OP_BATCH_NORM_MERGE: a.in[0] = OF(0, DTYPE_F64, 3, 4, 3, 3, 0), a.out[0] = moments; break;
+    case OP_BATCH_NORM_OF_RUNNING: a.in[0] = F(0, 2, 2, 3, 0, 0), a.out[0] = moments; break;
+    case OP_BATCH_NORM_TRACK:
+        a.in[0] = moments, a.out[0] = F(4, 2, 2, 3, 0, 0),
+        a.out[1] = OF(5, DTYPE_I64, 1, 1, 0, 0, 0);
+        break;
+    case OP_BATCH_NORM_FACTORS:
+        a.in[0] = moments, a.in[1] = F(1, 1, 3, 0, 0, 0), a.in[2] = F(2, 1, 3, 0, 0, 0);
+        a.out[0] = F(4, 2, 2, 3, 0, 0);
+        break;
+    case OP_BATCH_NORM_FORWARD:
+        a.in[0] = x4, a.in[1] = F(1, 2, 2, 3, 0, 0), a.out[0] = L(4, 4, N, 3, 9, 8);
+        break;
+    case OP_BATCH_NORM_SUMS:
+        a.in[0] = x4, a.in[1] = L(2, 4, N, 3, 9, 8), a.in[2] = moments;
+        a.out[0] = OF(4, DTYPE_F64, 2, 2, 3, 0, 0);
+        break;
+    case OP_BATCH_NORM_TOTAL:
+        a.in[0] = OF(0, DTYPE_F64, 3, 4, 2, 3, 0), a.out[0] = OF(4, DTYPE_F64, 2, 2, 3, 0, 0);
+        break;
+    case OP_BATCH_NORM_BACKWARD_WEIGHT:
+        a.in[0] = OF(0, DTYPE_F64, 2, 2, 3, 0, 0), a.in[1] = moments;
+        a.out[0] = F(4, 1, 3, 0, 0, 0), a.out[1] = F(5, 1, 3, 0, 0, 0);
+        break;
+    case OP_BATCH_NORM_BACKWARD_FACTORS:
+        a.in[0] = OF(0, DTYPE_F64, 2, 2, 3, 0, 0), a.in[1] = moments, a.in[2] = F(2, 1, 3, 0, 0, 0);
+        a.out[0] = F(4, 2, 4, 3, 0, 0);
+        break;
+    case OP_BATCH_NORM_BACKWARD_DATA:
+        a.in[0] = x4, a.in[1] = L(2, 4, N, 3, 9, 8), a.in[2] = F(3, 2, 4, 3, 0, 0);
+        a.out[0] = L(4, 4, N, 3, 9, 8);
+        break;
     case OP_FILL:
     case OP_SCALE: a.out[0] = L(4, 4, N, 3, 9, 8); break;
     case OP_SGD:
@@ -120,7 +154,9 @@ static struct op_args good_args(enum op op, enum layout layout) {
 }
 
 static int takes_n16(enum op op) {
-    return op <= OP_DROPOUT_BACKWARD || op == OP_FILL || op == OP_ADD || op == OP_SCALE;
+    return op <= OP_DROPOUT_BACKWARD || op == OP_FILL || op == OP_ADD || op == OP_SCALE ||
+           op == OP_BATCH_NORM_MOMENTS || op == OP_BATCH_NORM_FORWARD || op == OP_BATCH_NORM_SUMS ||
+           op == OP_BATCH_NORM_BACKWARD_DATA;
 }
 
 static void must_refuse(enum op op, const struct op_args *a, const char *why) {
@@ -143,10 +179,18 @@ static int is_free(enum op op, int t, int d) {
     case OP_FILL:
     case OP_SCALE:
     case OP_HASH: return 1;
+    case OP_BATCH_NORM_MOMENTS: return t == 0 && d != 1; /* samples and pixels */
+    case OP_BATCH_NORM_TOTAL:
+    case OP_BATCH_NORM_MERGE: return t == 0 && d == 0; /* parts */
     case OP_NLL_FORWARD:
     case OP_CROSS_ENTROPY_FORWARD: return t == 0 && d == 1; /* the number of classes */
     default: return 0;
     }
+}
+
+/* Is operand t the only one that may lie in N16? */
+static int lies_alone(enum op op, int t) {
+    return op == OP_FILL || op == OP_SCALE || (op == OP_BATCH_NORM_MOMENTS && t == 0);
 }
 
 Test(op, right_arguments_are_accepted_and_any_wrong_one_is_not, .timeout = 30) {
@@ -175,7 +219,7 @@ Test(op, right_arguments_are_accepted_and_any_wrong_one_is_not, .timeout = 30) {
             must_refuse(op, &a, "rank 5");
             a = good, operand(&a, t)->groups += 100;
             must_refuse(op, &a, "the groups do not fit");
-            if (operand(&a, t)->layout == LAYOUT_PLAIN && op != OP_FILL && op != OP_SCALE) {
+            if (operand(&a, t)->layout == LAYOUT_PLAIN && !lies_alone(op, t)) {
                 a = good, operand(&a, t)->layout = LAYOUT_N16,
                 operand(&a, t)->groups = (operand(&a, t)->dims[0] + 15) / 16;
                 must_refuse(op, &a, "one operand alone lies in N16");
@@ -257,7 +301,8 @@ Test(op, overlaps_are_allowed_where_the_table_says_so, .timeout = 30) {
             int allowed =
                 ((op == OP_RELU_FORWARD || op == OP_DROPOUT_FORWARD || op == OP_DROPOUT_BACKWARD) &&
                  in == 0) ||
-                (op == OP_RELU_BACKWARD && in == 1);
+                (op == OP_BATCH_NORM_FORWARD && in == 0) ||
+                ((op == OP_RELU_BACKWARD || op == OP_BATCH_NORM_BACKWARD_DATA) && in == 1);
             a.out[0].data = a.in[in].data;
             if (allowed)
                 cr_assert_eq(op_check(op, &a), OK, "%s", error_message());

@@ -13,10 +13,11 @@ static int is_faulty(enum op op) {
 }
 
 /* Changes the first value by the least that must be found: one unit in the last place, since values
- * (of products: those of whole numbers) must be equal; about 1e-5 for softmax, whose bound allows
- * rounding. */
+ * (of products: those of whole numbers) must be equal; about 1e-5 for softmax and 1e-6 for sums
+ * of doubles, whose bounds allow rounding. */
 static void spoil(enum op op, const struct tensor *t) {
-    int soft = op_tolerance(op, 0)->judge == JUDGE_SOFTMAX;
+    enum judge judge = op_tolerance(op, 0)->judge;
+    int soft = judge == JUDGE_SOFTMAX || judge == JUDGE_SUM;
     double *wide = t->data;
     float *narrow = t->data;
     if (!tensor_count(t)) return;
@@ -43,7 +44,8 @@ static void spoils(struct device_ops *ops) {
 static int has_output(enum op op, int output) {
     return output == 0 || op == OP_CONV2D_BACKWARD_WEIGHT || op == OP_LINEAR_BACKWARD_WEIGHT ||
            op == OP_NLL_FORWARD || op == OP_CROSS_ENTROPY_FORWARD || op == OP_LOSS_SUM ||
-           op == OP_SGD || op == OP_ADADELTA || op == OP_ADAM || op == OP_GATHER_SAMPLES;
+           op == OP_SGD || op == OP_ADADELTA || op == OP_ADAM || op == OP_GATHER_SAMPLES ||
+           op == OP_BATCH_NORM_TRACK || op == OP_BATCH_NORM_BACKWARD_WEIGHT;
 }
 
 static void exactly_those_are_off(const struct findings *f, int output, const char *words) {

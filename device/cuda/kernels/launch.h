@@ -37,6 +37,7 @@ static inline void enqueue(struct cuda_stream *stream, const void *kernel, uint3
 int enqueue_elementwise(struct cuda_stream *stream, enum op op, const struct op_args *args);
 int enqueue_pool(struct cuda_stream *stream, enum op op, const struct op_args *args);
 int enqueue_loss(struct cuda_stream *stream, enum op op, const struct op_args *args);
+int enqueue_norm(struct cuda_stream *stream, enum op op, const struct op_args *args);
 int enqueue_log(struct cuda_stream *stream, enum op op, const struct op_args *args);
 int enqueue_gather(struct cuda_stream *stream, const struct op_args *args);
 int enqueue_product(struct cuda_stream *stream, enum op op, const struct op_args *args);
@@ -50,6 +51,7 @@ int enqueue_bias_gradient(struct cuda_stream *stream, enum op op, const struct o
 const void *elementwise_kernel(int i);
 const void *pool_kernel(int i);
 const void *loss_kernel(int i);
+const void *norm_kernel(int i);
 const void *log_kernel(int i);
 const void *gather_kernel(int i);
 const void *product_kernel(int i);

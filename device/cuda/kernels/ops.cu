@@ -39,6 +39,17 @@ static int enqueue_op(struct cuda_stream *stream, enum op op, const struct op_ar
     case OP_NLL_BACKWARD:
     case OP_CROSS_ENTROPY_FORWARD:
     case OP_CROSS_ENTROPY_BACKWARD: return enqueue_loss(stream, op, args);
+    case OP_BATCH_NORM_MOMENTS:
+    case OP_BATCH_NORM_MERGE:
+    case OP_BATCH_NORM_OF_RUNNING:
+    case OP_BATCH_NORM_TRACK:
+    case OP_BATCH_NORM_FACTORS:
+    case OP_BATCH_NORM_FORWARD:
+    case OP_BATCH_NORM_SUMS:
+    case OP_BATCH_NORM_TOTAL:
+    case OP_BATCH_NORM_BACKWARD_WEIGHT:
+    case OP_BATCH_NORM_BACKWARD_FACTORS:
+    case OP_BATCH_NORM_BACKWARD_DATA: return enqueue_norm(stream, op, args);
     case OP_LOSS_SUM:
     case OP_HASH: return enqueue_log(stream, op, args);
     case OP_GATHER_SAMPLES: return enqueue_gather(stream, args);
@@ -65,9 +76,9 @@ static int load(const struct cuda_device *device, const void *kernel) {
 }
 
 int cuda_load_kernels(struct cuda_device *device) {
-    const void *(*const families[])(int) = {elementwise_kernel, pool_kernel,   loss_kernel,
-                                            log_kernel,         gather_kernel, product_kernel,
-                                            bias_kernel};
+    const void *(*const families[])(int) = {elementwise_kernel, pool_kernel, loss_kernel,
+                                            norm_kernel,        log_kernel,  gather_kernel,
+                                            product_kernel,     bias_kernel};
     for (size_t f = 0; f < sizeof families / sizeof *families; f++)
         for (int i = 0; families[f](i); i++)
             CHECK(load(device, families[f](i)));

@@ -8,6 +8,7 @@
 #include "device/host/kernels/n16_conv_weight.inc.h"
 #include "device/host/kernels/n16_linear.inc.h"
 #include "device/host/kernels/n16_pool.inc.h"
+#include "device/host/kernels/n16_norm.inc.h"
 #include "device/host/kernels/n16_dropout.inc.h"
 #include "device/host/kernels/n16_elementwise.inc.h"
 
@@ -28,6 +29,10 @@ host_kernel *const KERNELS[OP_COUNT] = {
     [OP_MAX_POOL_BACKWARD] = n16_max_pool_backward,
     [OP_DROPOUT_FORWARD] = n16_dropout_forward,
     [OP_DROPOUT_BACKWARD] = n16_dropout_backward,
+    [OP_BATCH_NORM_MOMENTS] = n16_batch_norm_moments,
+    [OP_BATCH_NORM_FORWARD] = n16_batch_norm_forward,
+    [OP_BATCH_NORM_SUMS] = n16_batch_norm_sums,
+    [OP_BATCH_NORM_BACKWARD_DATA] = n16_batch_norm_backward_data,
     [OP_FILL] = fast_fill,
     [OP_ADD] = fast_add,
     [OP_SCALE] = fast_scale,

@@ -1,0 +1,270 @@
+/* How the shapes of an op's operands relate: the table of op.h, op by op. The operands' types, ranks
+ * and layouts have been checked before (op_check.c). */
+#include "device/op_shapes.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+
+/* "(256, 1, 28, 28)" into text; returns it. */
+const char *op_shape_text(const struct tensor *t, char text[64]) {
+    int used = snprintf(text, 64, "(");
+    for (int d = 0; d < t->rank && d < MAX_RANK; d++)
+        used += snprintf(text + used, (size_t)(64 - used), d ? ", %d" : "%d", t->dims[d]);
+    snprintf(text + used, (size_t)(64 - used), ")");
+    return text;
+}
+
+/* What relations between shapes are told with: a tensor must have this shape, and lie like
+ * another. */
+static int want(enum op op, const char *name, const struct tensor *t, int rank, int d0, int d1,
+                int d2, int d3) {
+    const int dims[MAX_RANK] = {d0, d1, d2, d3};
+    struct tensor wanted = tensor_plain(NULL, t->dtype, rank, dims);
+    char is[64], should[64];
+    if (t->rank == rank && !memcmp(t->dims, dims, (size_t)rank * sizeof *dims)) return OK;
+    return fail(ERR_FAILED, "%s: operand %s is %s: the other operands make it %s", op_name(op),
+                name, op_shape_text(t, is), op_shape_text(&wanted, should));
+}
+
+/* A vector of `count` elements: biases, labels, row losses. */
+static int want_vector(enum op op, const char *name, const struct tensor *t, int count) {
+    return want(op, name, t, 1, count, 0, 0, 0);
+}
+
+static int want_layout(enum op op, const char *name, const struct tensor *t,
+                       const struct tensor *other) {
+    if (t->layout == other->layout && t->groups == other->groups) return OK;
+    return fail(ERR_FAILED,
+                "%s: operand %s: layout %s, %d groups: must lie as the other operands do",
+                op_name(op), name, t->layout == LAYOUT_N16 ? "N16" : "plain", t->groups);
+}
+
+static int want_same(enum op op, const char *name, const struct tensor *t,
+                     const struct tensor *other) {
+    CHECK(want(op, name, t, other->rank, other->dims[0], other->dims[1], other->dims[2],
+               other->dims[3]));
+    return want_layout(op, name, t, other);
+}
+
+static int check_conv(enum op op, const struct tensor *x, const struct tensor *w,
+                      const struct tensor *b, const struct tensor *y, const struct conv_args *p) {
+    int k = w->dims[2];
+    int backward = op != OP_CONV2D_FORWARD;
+    if (p->stride < 1 || p->padding < 0)
+        return fail(ERR_FAILED, "%s: stride %d, padding %d: must be at least 1 and 0", op_name(op),
+                    p->stride, p->padding);
+    CHECK(
+        want(op, op == OP_CONV2D_BACKWARD_WEIGHT ? "dw" : "w", w, 4, w->dims[0], x->dims[1], k, k));
+    int height = x->dims[2] + 2 * p->padding - k, width = x->dims[3] + 2 * p->padding - k;
+    if (height < 0 || width < 0)
+        return fail(ERR_FAILED,
+                    "%s: a kernel of %d x %d over %d x %d pixels, padding %d: kernel too large",
+                    op_name(op), k, k, x->dims[2], x->dims[3], p->padding);
+    CHECK(want(op, backward ? "dy" : "y", y, 4, x->dims[0], w->dims[0], height / p->stride + 1,
+               width / p->stride + 1));
+    if (b) CHECK(want_vector(op, backward ? "db" : "b", b, w->dims[0]));
+    return want_layout(op, backward ? "dy" : "y", y, x);
+}
+
+static int check_linear(enum op op, const struct tensor *x, const struct tensor *w,
+                        const struct tensor *b, const struct tensor *y,
+                        const struct linear_args *p) {
+    int k = x->dims[1], m = y->dims[1], backward = op != OP_LINEAR_FORWARD;
+    CHECK(want(op, op == OP_LINEAR_BACKWARD_WEIGHT ? "dw" : "w", w, 2, p->weight_is_in_out ? k : m,
+               p->weight_is_in_out ? m : k, 0, 0));
+    CHECK(want(op, backward ? "dy" : "y", y, 2, x->dims[0], m, 0, 0));
+    if (b) CHECK(want_vector(op, backward ? "db" : "b", b, m));
+    return want_layout(op, backward ? "dy" : "y", y, x);
+}
+
+static int check_pool(enum op op, const struct tensor *x, const struct tensor *y, const char *name,
+                      const struct pool_args *p) {
+    if (p->size < 1 || p->stride < 1 || p->size > x->dims[2] || p->size > x->dims[3])
+        return fail(ERR_FAILED, "%s: window %d, stride %d over %d x %d pixels: does not fit",
+                    op_name(op), p->size, p->stride, x->dims[2], x->dims[3]);
+    CHECK(want(op, name, y, 4, x->dims[0], x->dims[1], (x->dims[2] - p->size) / p->stride + 1,
+               (x->dims[3] - p->size) / p->stride + 1));
+    return want_layout(op, name, y, x);
+}
+
+static int check_dropout(enum op op, const struct dropout_args *p) {
+    if (p->p >= 0 && p->p <= 1 && p->layer >= 0 && p->v >= 0 && p->v < MAX_DEVICES) return OK;
+    return fail(ERR_FAILED,
+                "%s: p %g, layer %d, virtual device %d: p must lie in 0..1, the others fit",
+                op_name(op), p->p, p->layer, p->v);
+}
+
+static int check_loss_backward(enum op op, const struct op_args *a) {
+    int n = a->in[0].dims[0], none = a->p.loss.reduction == REDUCE_NONE;
+    if (none != !!a->in[2].data)
+        return fail(ERR_FAILED,
+                    "%s: operand dloss is %s: it goes with reduction none, and only there",
+                    op_name(op), none ? "missing" : "given");
+    if (a->p.loss.reduction == REDUCE_MEAN && !a->step)
+        return fail(ERR_FAILED, "%s: the mean needs the step block: it holds 1/B", op_name(op));
+    CHECK(want_vector(op, "labels", &a->in[1], n));
+    if (none) CHECK(want_vector(op, "dloss", &a->in[2], n));
+    return want_same(op, "out[0]", &a->out[0], &a->in[0]);
+}
+
+static int check_loss_forward(enum op op, const struct op_args *a) {
+    int n = a->in[0].dims[0];
+    CHECK(want_vector(op, "labels", &a->in[1], n));
+    CHECK(want_vector(op, "loss", &a->out[0], n));
+    return want_vector(op, "hits", &a->out[1], n);
+}
+
+static int rows(enum op op, const char *name, const struct tensor *t, int rows, int channels) {
+    return want(op, name, t, 2, rows, channels, 0, 0);
+}
+
+/* An activation of channels: (N, C) or (N, C, ...). */
+static int check_channels(enum op op, const struct op_args *a) {
+    if (a->in[0].rank >= 2) return OK;
+    return fail(ERR_FAILED, "%s: operand x of rank %d: must have samples and channels", op_name(op),
+                a->in[0].rank);
+}
+
+static int check_norm(enum op op, const struct op_args *a) {
+    const struct tensor *in = a->in, *out = a->out;
+    int channels = in[0].dims[op == OP_BATCH_NORM_MERGE || op == OP_BATCH_NORM_TOTAL ? 2 : 1];
+    CHECK(check_channels(op, a));
+    switch (op) {
+    case OP_BATCH_NORM_MERGE:
+        CHECK(want(op, "parts", &in[0], 3, in[0].dims[0], 3, channels, 0)); /* fall through */
+    case OP_BATCH_NORM_MOMENTS: return rows(op, "moments", &out[0], 3, channels);
+    case OP_BATCH_NORM_OF_RUNNING:
+        CHECK(rows(op, "running", &in[0], 2, channels));
+        return rows(op, "moments", &out[0], 3, channels);
+    case OP_BATCH_NORM_TRACK:
+        CHECK(rows(op, "moments", &in[0], 3, channels));
+        CHECK(rows(op, "running", &out[0], 2, channels));
+        return want(op, "batches", &out[1], 1, 1, 0, 0, 0);
+    case OP_BATCH_NORM_FACTORS:
+        CHECK(rows(op, "moments", &in[0], 3, channels));
+        CHECK(want(op, "w", &in[1], 1, channels, 0, 0, 0));
+        CHECK(want(op, "b", &in[2], 1, channels, 0, 0, 0));
+        return rows(op, "factors", &out[0], 2, channels);
+    case OP_BATCH_NORM_FORWARD:
+        CHECK(rows(op, "factors", &in[1], 2, channels));
+        return want_same(op, "y", &out[0], &in[0]);
+    case OP_BATCH_NORM_SUMS:
+        CHECK(want_same(op, "dy", &in[1], &in[0]));
+        CHECK(rows(op, "moments", &in[2], 3, channels));
+        return rows(op, "sums", &out[0], 2, channels);
+    case OP_BATCH_NORM_TOTAL:
+        CHECK(want(op, "sums", &in[0], 3, in[0].dims[0], 2, channels, 0));
+        return rows(op, "total", &out[0], 2, channels);
+    case OP_BATCH_NORM_BACKWARD_WEIGHT:
+        CHECK(rows(op, "sums", &in[0], 2, channels));
+        CHECK(rows(op, "moments", &in[1], 3, channels));
+        CHECK(want(op, "dw", &out[0], 1, channels, 0, 0, 0));
+        return want(op, "db", &out[1], 1, channels, 0, 0, 0);
+    case OP_BATCH_NORM_BACKWARD_FACTORS:
+        CHECK(rows(op, "sums", &in[0], 2, channels));
+        CHECK(rows(op, "moments", &in[1], 3, channels));
+        CHECK(want(op, "w", &in[2], 1, channels, 0, 0, 0));
+        return rows(op, "factors", &out[0], 4, channels);
+    default: /* OP_BATCH_NORM_BACKWARD_DATA */
+        CHECK(want_same(op, "dy", &in[1], &in[0]));
+        CHECK(rows(op, "factors", &in[2], 4, channels));
+        return want_same(op, "dx", &out[0], &in[0]);
+    }
+}
+
+static int check_column(enum op op, int column, const struct tensor *log) {
+    if (column >= 0 && column < log->dims[1]) return OK;
+    return fail(ERR_FAILED, "%s: column %d: the log has %d", op_name(op), column, log->dims[1]);
+}
+
+static int check_gather(enum op op, const struct op_args *a) {
+    const struct tensor *images = &a->in[0];
+    int n = a->in[2].dims[0];
+    float mean = a->p.gather.mean, std = a->p.gather.std;
+    /* infinite or not a number: the difference is NaN */
+    if (!(std >= 0 && std - std == 0 && mean - mean == 0))
+        return fail(ERR_FAILED, "%s: mean %g, std %g: must be numbers, std above 0, or 0 for none",
+                    op_name(op), mean, std);
+    CHECK(want_vector(op, "labels", &a->in[1], images->dims[0]));
+    CHECK(want(op, "x", &a->out[0], 4, n, images->dims[1], images->dims[2], images->dims[3]));
+    return want_vector(op, "labels of x", &a->out[1], n);
+}
+
+int op_check_shapes(enum op op, const struct op_args *a) {
+    const struct tensor *in = a->in, *out = a->out;
+    switch (op) {
+    case OP_TO_N16:
+        if (out[0].layout != LAYOUT_N16 && out[0].dims[0])
+            return fail(ERR_FAILED, "%s: operand y: must be in N16", op_name(op));
+        return want(op, "y", &out[0], in[0].rank, in[0].dims[0], in[0].dims[1], in[0].dims[2],
+                    in[0].dims[3]);
+    case OP_TO_PLAIN:
+        if (in[0].layout != LAYOUT_N16 && in[0].dims[0])
+            return fail(ERR_FAILED, "%s: operand x: must be in N16", op_name(op));
+        return want(op, "y", &out[0], in[0].rank, in[0].dims[0], in[0].dims[1], in[0].dims[2],
+                    in[0].dims[3]);
+    case OP_CONV2D_FORWARD: return check_conv(op, &in[0], &in[1], &in[2], &out[0], &a->p.conv);
+    case OP_CONV2D_BACKWARD_DATA: return check_conv(op, &out[0], &in[1], NULL, &in[0], &a->p.conv);
+    case OP_CONV2D_BACKWARD_WEIGHT:
+        return check_conv(op, &in[0], &out[0], &out[1], &in[1], &a->p.conv);
+    case OP_LINEAR_FORWARD: return check_linear(op, &in[0], &in[1], &in[2], &out[0], &a->p.linear);
+    case OP_LINEAR_BACKWARD_DATA:
+        return check_linear(op, &out[0], &in[1], NULL, &in[0], &a->p.linear);
+    case OP_LINEAR_BACKWARD_WEIGHT:
+        return check_linear(op, &in[0], &out[0], &out[1], &in[1], &a->p.linear);
+    case OP_AVG_POOL_FORWARD:
+    case OP_MAX_POOL_FORWARD: return check_pool(op, &in[0], &out[0], "y", &a->p.pool);
+    case OP_AVG_POOL_BACKWARD: return check_pool(op, &out[0], &in[0], "dy", &a->p.pool);
+    case OP_MAX_POOL_BACKWARD:
+        CHECK(want_same(op, "dx", &out[0], &in[0]));
+        return check_pool(op, &in[0], &in[1], "dy", &a->p.pool);
+    case OP_RELU_BACKWARD:
+    case OP_LOG_SOFTMAX_BACKWARD:
+        CHECK(want_same(op, "dy", &in[1], &in[0]));
+        return want_same(op, "dx", &out[0], &in[0]);
+    case OP_DROPOUT_FORWARD:
+    case OP_DROPOUT_BACKWARD:
+        CHECK(check_dropout(op, &a->p.dropout));
+        return want_same(op, "out[0]", &out[0], &in[0]);
+    case OP_RELU_FORWARD:
+    case OP_LOG_SOFTMAX_FORWARD:
+    case OP_ADD: return want_same(op, "y", &out[0], &in[0]);
+    case OP_NLL_FORWARD:
+    case OP_CROSS_ENTROPY_FORWARD: return check_loss_forward(op, a);
+    case OP_NLL_BACKWARD:
+    case OP_CROSS_ENTROPY_BACKWARD: return check_loss_backward(op, a);
+    case OP_LOSS_SUM:
+        CHECK(want_vector(op, "hits", &in[1], in[0].dims[0]));
+        CHECK(want_same(op, "hits of the log", &out[1], &out[0]));
+        return check_column(op, a->p.loss.column, &out[0]);
+    case OP_SGD:
+        if (a->p.sgd.momentum != 0 && !out[1].data)
+            return fail(ERR_FAILED, "%s: momentum %g: operand momentum is missing", op_name(op),
+                        a->p.sgd.momentum);
+        if (out[1].data) CHECK(want_same(op, "momentum", &out[1], &out[0]));
+        return want_same(op, "grad", &in[0], &out[0]);
+    case OP_ADADELTA:
+    case OP_ADAM:
+        CHECK(want(op, "moments", &out[1], 2, (int)tensor_count(&out[0]), 2, 0, 0));
+        return want_same(op, "grad", &in[0], &out[0]);
+    case OP_HASH: return check_column(op, a->p.hash.column, &out[0]);
+    case OP_GATHER_SAMPLES: return check_gather(op, a);
+    case OP_BATCH_NORM_MOMENTS:
+    case OP_BATCH_NORM_MERGE:
+    case OP_BATCH_NORM_OF_RUNNING:
+    case OP_BATCH_NORM_TRACK:
+    case OP_BATCH_NORM_FACTORS:
+    case OP_BATCH_NORM_FORWARD:
+    case OP_BATCH_NORM_SUMS:
+    case OP_BATCH_NORM_TOTAL:
+    case OP_BATCH_NORM_BACKWARD_WEIGHT:
+    case OP_BATCH_NORM_BACKWARD_FACTORS:
+    case OP_BATCH_NORM_BACKWARD_DATA: return check_norm(op, a);
+    case OP_FILL:
+    case OP_SCALE:
+    case OP_COUNT: break;
+    }
+    return OK;
+}

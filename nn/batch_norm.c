@@ -1,0 +1,222 @@
+/* BatchNorm on the tape, and SyncBatchNorm over the segments of one device; reference_norm.c has
+ * the formulas.
+ *
+ *     training   forward    each segment: moments | merged over all segments, if synchronised |
+ *                           running statistics | factors, y
+ *                backward   each segment: sums | dw, db | added up over all segments, if
+ *                           synchronised | factors, dx
+ *     eval       one set of moments, made of the running statistics, serves every segment
+ *
+ * A segment is a virtual device (base/segment.h), so plain BatchNorm normalises what one replica
+ * of DataParallel or one rank of DDP would. Running statistics are virtual device 0's, as those
+ * of device 0 are in PyTorch; synchronised they are everybody's. */
+#include "base/error.h"
+#include "nn/tape_internal.h"
+
+/* Matrix s of a (S, rows, C) tensor: a view. */
+static struct tensor matrix(const struct tensor *t, int s) {
+    struct tensor m = tensor_plain(NULL, t->dtype, 2, t->dims + 1);
+    m.data = (char *)t->data + (size_t)s * tensor_bytes(&m);
+    return m;
+}
+
+static struct tensor matrices(struct tape *t, enum dtype dtype, int count, int rows, int channels) {
+    return tape_tensor(t, dtype, LAYOUT_PLAIN, 3, (int[]){count, rows, channels});
+}
+
+/* 1 if all segments are normalised by the same moments. */
+static int is_shared(const struct node *n) {
+    return n->moments.dims[0] == 1;
+}
+
+/* The moments that segment s is normalised by: its own, or those of all. */
+static struct tensor moments_of(const struct node *n, int s) {
+    return matrix(&n->moments, is_shared(n) ? 0 : s);
+}
+
+static int make_moments(struct tape *t, struct node *n, struct tensor *parts) {
+    for (int s = 0; s < t->segments.count; s++) {
+        struct op_args args = {.in[0] = tensor_segment(&n->x->value, &t->segments, s),
+                               .out[0] = matrix(parts, s)};
+        CHECK(launch(t->stream, OP_BATCH_NORM_MOMENTS, &args));
+    }
+    return OK;
+}
+
+static int merge(struct tape *t, struct node *n, const struct tensor *parts) {
+    struct op_args args = {.in[0] = *parts, .out[0] = matrix(&n->moments, 0)};
+    return launch(t->stream, OP_BATCH_NORM_MERGE, &args);
+}
+
+/* The segment whose statistics are tracked: virtual device 0's, or -1 where that is not here. */
+static int tracked_segment(const struct tape *t, const struct norm_config *config) {
+    if (config->synchronised) return 0;
+    for (int s = 0; s < t->segments.count; s++)
+        if (t->segments.seg[s].v == 0) return s;
+    return -1;
+}
+
+static int track(struct tape *t, const struct node *n, const struct norm_config *config) {
+    int s = tracked_segment(t, config);
+    if (s < 0 || !config->running.data) return OK;
+    struct op_args args = {.in[0] = moments_of(n, s),
+                           .out = {config->running, config->batches},
+                           .p.norm = n->args.p.norm};
+    return launch(t->stream, OP_BATCH_NORM_TRACK, &args);
+}
+
+static int normalise(struct tape *t, struct node *n) {
+    for (int s = 0; s < t->segments.count; s++) {
+        struct step_arena_mark mark = t->arena.mark;
+        struct tensor factors =
+            tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, 2, (int[]){2, n->x->value.dims[1]});
+        struct op_args make = {.in = {moments_of(n, s), n->w->value, n->b->value},
+                               .out[0] = factors,
+                               .p.norm = n->args.p.norm};
+        struct op_args apply = {.in = {tensor_segment(&n->x->value, &t->segments, s), factors},
+                                .out[0] = tensor_segment(&n->args.out[0], &t->segments, s)};
+        CHECK(t->error);
+        CHECK(launch(t->stream, OP_BATCH_NORM_FACTORS, &make));
+        CHECK(launch(t->stream, OP_BATCH_NORM_FORWARD, &apply));
+        step_arena_release(&t->arena, mark);
+    }
+    return OK;
+}
+
+/* ---- backward ---- */
+
+static int segment_grads(struct tape *t, const struct node *n, int s, const struct tensor *dw,
+                         const struct tensor *db) {
+    struct op_args args = {
+        .in = {matrix(&n->sums, s), moments_of(n, s)}, .out = {*dw, *db}, .p.norm = n->args.p.norm};
+    return launch(t->stream, OP_BATCH_NORM_BACKWARD_WEIGHT, &args);
+}
+
+static int make_sums(struct tape *t, struct node *n) {
+    for (int s = 0; s < t->segments.count; s++) {
+        struct op_args args = {.in = {tensor_segment(&n->x->value, &t->segments, s),
+                                      tensor_segment(&n->y->grad, &t->segments, s),
+                                      moments_of(n, s)},
+                               .out[0] = matrix(&n->sums, s)};
+        CHECK(launch(t->stream, OP_BATCH_NORM_SUMS, &args));
+    }
+    return OK;
+}
+
+/* The sums of all segments, into fresh memory. */
+static int add_up(struct tape *t, struct node *n, struct tensor *total) {
+    *total = tape_tensor(t, DTYPE_F64, LAYOUT_PLAIN, 2, (int[]){2, n->x->value.dims[1]});
+    CHECK(t->error);
+    struct op_args args = {.in[0] = n->sums, .out[0] = *total};
+    return launch(t->stream, OP_BATCH_NORM_TOTAL, &args);
+}
+
+/* dx of one segment from the sums that it depends on. */
+static int segment_dx(struct tape *t, struct node *n, int s, const struct tensor *sums,
+                      const struct tensor *dx) {
+    struct step_arena_mark mark = t->arena.mark;
+    struct tensor factors =
+        tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, 2, (int[]){4, n->x->value.dims[1]});
+    struct op_args make = {
+        .in = {*sums, moments_of(n, s), n->w->value}, .out[0] = factors, .p.norm = n->args.p.norm};
+    struct op_args apply = {.in = {tensor_segment(&n->x->value, &t->segments, s),
+                                   tensor_segment(&n->y->grad, &t->segments, s), factors},
+                            .out[0] = tensor_segment(dx, &t->segments, s)};
+    CHECK(t->error);
+    CHECK(launch(t->stream, OP_BATCH_NORM_BACKWARD_FACTORS, &make));
+    CHECK(launch(t->stream, OP_BATCH_NORM_BACKWARD_DATA, &apply));
+    step_arena_release(&t->arena, mark);
+    return OK;
+}
+
+static int backward(struct tape *t, struct node *n) {
+    int segments = t->segments.count, channels = n->x->value.dims[1];
+    n->sums = matrices(t, DTYPE_F64, segments, 2, channels);
+    CHECK(t->error);
+    CHECK(make_sums(t, n));
+    CHECK(tape_weight_grads(t, OP_BATCH_NORM_BACKWARD_WEIGHT, n));
+    if (!n->x->needs_grad) return OK;
+    struct tensor dx = grad_may_reuse(n->y) ? n->y->grad : grad_target(t, n->x);
+    CHECK(tape_error(t));
+    struct tensor total = matrix(&n->sums, 0);
+    if (is_shared(n)) CHECK(add_up(t, n, &total));
+    for (int s = 0; s < segments; s++) {
+        struct tensor sums = is_shared(n) ? total : matrix(&n->sums, s);
+        CHECK(segment_dx(t, n, s, &sums, &dx));
+    }
+    return grad_done(t, n->x, &dx);
+}
+
+/* ---- the layer ---- */
+
+static int check(const struct tape *t, const struct var *x, const struct param *w,
+                 const struct norm_config *config) {
+    const struct tensor *v = &x->value;
+    if ((v->rank != 2 && v->rank != 4) || w->value.dims[0] != v->dims[1])
+        return fail(ERR_USAGE,
+                    "batch_norm %s: %d channels do not suit an input of rank %d with %d channels: "
+                    "check the model",
+                    w->spec->name, w->value.dims[0], v->rank, v->dims[1]);
+    if (!t->step.training && !config->running.data)
+        return fail(ERR_USAGE, "batch_norm %s: eval needs running statistics: give them",
+                    w->spec->name);
+    return OK;
+}
+
+/* PyTorch's error. Of a synchronised layer the whole batch counts. */
+static int check_count(const struct tape *t, const struct var *x,
+                       const struct norm_config *config) {
+    const int *d = x->value.dims;
+    size_t spatial = tensor_sample_count(&x->value) / (size_t)d[1];
+    int all = 0;
+    for (int s = 0; s < t->segments.count; s++) {
+        int samples = t->segments.seg[s].n;
+        all += samples;
+        if (!config->synchronised && (size_t)samples * spatial == 1) all = -MAX_DEVICES;
+    }
+    if (config->synchronised ? (size_t)all * spatial != 1 : all >= 0) return OK;
+    if (x->value.rank == 2)
+        return fail(ERR_FAILED,
+                    "Expected more than 1 value per channel when training, got input size "
+                    "torch.Size([1, %d])",
+                    d[1]);
+    return fail(ERR_FAILED,
+                "Expected more than 1 value per channel when training, got input size "
+                "torch.Size([1, %d, %d, %d])",
+                d[1], d[2], d[3]);
+}
+
+static int forward(struct tape *t, struct node *n, const struct norm_config *config) {
+    int segments = t->segments.count, channels = n->x->value.dims[1];
+    int one = !t->step.training || config->synchronised;
+    n->moments = matrices(t, DTYPE_F64, one ? 1 : segments, 3, channels);
+    CHECK(t->error);
+    if (!t->step.training) {
+        struct op_args args = {.in[0] = config->running, .out[0] = matrix(&n->moments, 0)};
+        CHECK(launch(t->stream, OP_BATCH_NORM_OF_RUNNING, &args));
+    } else if (config->synchronised) {
+        struct tensor parts = matrices(t, DTYPE_F64, segments, 3, channels);
+        CHECK(t->error);
+        CHECK(make_moments(t, n, &parts));
+        CHECK(merge(t, n, &parts));
+    } else {
+        CHECK(make_moments(t, n, &n->moments));
+    }
+    if (t->step.training) CHECK(track(t, n, config));
+    return normalise(t, n);
+}
+
+struct var *batch_norm(struct tape *t, struct var *x, struct param *w, struct param *b,
+                       const struct norm_config *config) {
+    x = to_device_layout(t, x);
+    if (!x || tape_check_params(t, "batch_norm", w, b) || tape_fail(t, check(t, x, w, config)))
+        return NULL;
+    if (t->step.training && tape_fail(t, check_count(t, x, config))) return NULL;
+    struct node node = {
+        .backward = backward, .segment_grads = segment_grads, .x = x, .w = w, .b = b};
+    node.args.p.norm = (struct norm_args){config->epsilon, config->momentum};
+    node.args.out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, x->value.rank, x->value.dims);
+    if (t->error || tape_fail(t, forward(t, &node, config))) return NULL;
+    node.y = tape_var(t, node.args.out[0], 1);
+    return tape_node(t, &node) ? NULL : node.y;
+}

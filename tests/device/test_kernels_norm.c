@@ -1,0 +1,237 @@
+/* The batch normalisation ops: against PyTorch's numbers, against each other (the moments of
+ * parts, merged, are the moments of the whole), and the fast path against the reference, with
+ * equal bits on every instruction set. */
+#include "tests/device/kernels_common.h"
+#include "tests/golden/batch_norm.h"
+
+/* Sums in double, results rounded to float; the golden numbers are float64. The largest are
+ * about 10. */
+static const double GOLDEN_TOLERANCE = 2e-6;
+/* Two orders of a sum of some thousand doubles. */
+static const double SUM_TOLERANCE = 1e-12;
+
+enum { N = 5, C = 3, H = 4, W = 2, COUNT = N * C * H * W };
+
+static void run(enum op op, struct op_args args) {
+    host_reference_kernels[op](&args);
+}
+
+static void fill(struct tensor *t, int a, float scale, float shift) {
+    for (size_t i = 0; i < tensor_count(t); i++)
+        tensor_f32(t)[i] = scale * ((float)((int)((long)i * a + 13) % 1000) / 500 - 1) + shift;
+}
+
+static void expect_near(const struct tensor *got, const double *want, size_t count,
+                        const char *what) {
+    for (size_t i = 0; i < count; i++) {
+        double off = fabs((double)tensor_f32(got)[i] - want[i]);
+        cr_assert(off <= GOLDEN_TOLERANCE * (1 + fabs(want[i])), "%s[%zu] is %.9g instead of %.9g",
+                  what, i, (double)tensor_f32(got)[i], want[i]);
+    }
+}
+
+/* A layer as make_batch_norm.py has it. */
+struct layer {
+    struct heap heap;
+    struct tensor x, y, dy, dx, w, b, dw, db, moments, factors, sums, back, running, batches;
+    struct norm_args norm;
+};
+
+static void layer_init(struct layer *l, double momentum) {
+    *l = (struct layer){.norm = {1e-5, momentum}};
+    struct heap *h = &l->heap;
+    l->x = tensor_new(h, DTYPE_F32, 4, N, C, H, W), l->y = tensor_like(h, &l->x);
+    l->dy = tensor_like(h, &l->x), l->dx = tensor_like(h, &l->x);
+    l->w = tensor_new(h, DTYPE_F32, 1, C, 1, 1, 1), l->b = tensor_like(h, &l->w);
+    l->dw = tensor_like(h, &l->w), l->db = tensor_like(h, &l->w);
+    l->moments = tensor_new(h, DTYPE_F64, 2, 3, C, 1, 1);
+    l->sums = tensor_new(h, DTYPE_F64, 2, 2, C, 1, 1);
+    l->factors = tensor_new(h, DTYPE_F32, 2, 2, C, 1, 1);
+    l->back = tensor_new(h, DTYPE_F32, 2, 4, C, 1, 1);
+    l->running = tensor_new(h, DTYPE_F32, 2, 2, C, 1, 1);
+    l->batches = tensor_new(h, DTYPE_I64, 1, 1, 1, 1, 1);
+    memcpy(l->w.data, (float[]){.5f, -1.25f, 2}, sizeof(float) * C);
+    memcpy(l->b.data, (float[]){.25f, 0, -3}, sizeof(float) * C);
+    memcpy(l->running.data, (float[]){0, 0, 0, 1, 1, 1}, sizeof(float) * 2 * C);
+    *(int64_t *)l->batches.data = 0;
+}
+
+static void normalise(struct layer *l) {
+    run(OP_BATCH_NORM_FACTORS,
+        (struct op_args){.in = {l->moments, l->w, l->b}, .out = {l->factors}, .p.norm = l->norm});
+    run(OP_BATCH_NORM_FORWARD, (struct op_args){.in = {l->x, l->factors}, .out = {l->y}});
+}
+
+static void train(struct layer *l) {
+    run(OP_BATCH_NORM_MOMENTS, (struct op_args){.in = {l->x}, .out = {l->moments}});
+    normalise(l);
+    run(OP_BATCH_NORM_TRACK,
+        (struct op_args){.in = {l->moments}, .out = {l->running, l->batches}, .p.norm = l->norm});
+}
+
+static void eval(struct layer *l) {
+    run(OP_BATCH_NORM_OF_RUNNING, (struct op_args){.in = {l->running}, .out = {l->moments}});
+    normalise(l);
+}
+
+static void backward(struct layer *l) {
+    run(OP_BATCH_NORM_SUMS, (struct op_args){.in = {l->x, l->dy, l->moments}, .out = {l->sums}});
+    run(OP_BATCH_NORM_BACKWARD_WEIGHT,
+        (struct op_args){.in = {l->sums, l->moments}, .out = {l->dw, l->db}, .p.norm = l->norm});
+    run(OP_BATCH_NORM_BACKWARD_FACTORS,
+        (struct op_args){.in = {l->sums, l->moments, l->w}, .out = {l->back}, .p.norm = l->norm});
+    run(OP_BATCH_NORM_BACKWARD_DATA,
+        (struct op_args){.in = {l->x, l->dy, l->back}, .out = {l->dx}});
+}
+
+Test(kernels_norm, pytorchs_numbers, .timeout = 60) {
+    struct layer l;
+    layer_init(&l, 0.1);
+    fill(&l.x, 7919, 1, 0);
+    train(&l);
+    expect_near(&l.y, momentum_01_first_y, COUNT, "y of the first batch");
+    fill(&l.x, 104729, 3, .5f);
+    fill(&l.dy, 3571, 1, 0);
+    train(&l);
+    backward(&l);
+    expect_near(&l.dx, momentum_01_dx, COUNT, "dx");
+    expect_near(&l.dw, momentum_01_dw, C, "dw");
+    expect_near(&l.db, momentum_01_db, C, "db");
+    expect_near(&l.running, momentum_01_running_mean, C, "running mean");
+    struct tensor variance = l.running;
+    variance.data = tensor_f32(&l.running) + C;
+    expect_near(&variance, momentum_01_running_var, C, "running variance");
+    cr_assert_eq(*(int64_t *)l.batches.data, 2);
+    fill(&l.x, 7919, 1, 0);
+    eval(&l);
+    expect_near(&l.y, momentum_01_eval_y, COUNT, "y in eval");
+    heap_free(&l.heap);
+}
+
+Test(kernels_norm, pytorchs_cumulative_mean, .timeout = 60) {
+    struct layer l;
+    layer_init(&l, -1);
+    fill(&l.x, 7919, 1, 0);
+    train(&l);
+    fill(&l.x, 104729, 3, .5f);
+    train(&l);
+    expect_near(&l.running, cumulative_running_mean, C, "running mean");
+    struct tensor variance = l.running;
+    variance.data = tensor_f32(&l.running) + C;
+    expect_near(&variance, cumulative_running_var, C, "running variance");
+    fill(&l.x, 7919, 1, 0);
+    eval(&l);
+    expect_near(&l.y, cumulative_eval_y, COUNT, "y in eval");
+    heap_free(&l.heap);
+}
+
+static void expect_moments(const struct tensor *got, const struct tensor *want, const char *what) {
+    for (size_t i = 0; i < tensor_count(want); i++) {
+        double g = ((double *)got->data)[i], w = ((double *)want->data)[i];
+        cr_assert(fabs(g - w) <= SUM_TOLERANCE * (1 + fabs(w)),
+                  "%s: number %zu is %.17g, not %.17g", what, i, g, w);
+    }
+}
+
+/* The shards that SyncBatchNorm is tried with elsewhere: even, uneven, and one that is empty. The
+ * data has a large mean, where sums of squares would lose the variance. */
+Test(kernels_norm, merged_moments_of_parts_are_those_of_the_whole, .timeout = 60) {
+    static const int splits[][4] = {{4, 4}, {5, 3}, {5, 2, 1}, {8, 0}, {0, 0, 8}, {1, 1, 1, 5}};
+    static const int shards[] = {2, 2, 3, 2, 3, 4};
+    for (int k = 0; k < 6; k++) {
+        struct heap heap = {0};
+        struct tensor x = tensor_random(&heap, 3, 4, 8, 6, 5, 4);
+        for (size_t i = 0; i < tensor_count(&x); i++)
+            tensor_f32(&x)[i] += 300;
+        struct tensor whole = tensor_new(&heap, DTYPE_F64, 2, 3, 6, 1, 1),
+                      merged = tensor_like(&heap, &whole),
+                      parts = tensor_new(&heap, DTYPE_F64, 3, shards[k], 3, 6, 1);
+        run(OP_BATCH_NORM_MOMENTS, (struct op_args){.in = {x}, .out = {whole}});
+        int from = 0;
+        for (int s = 0; s < shards[k]; from += splits[k][s], s++) {
+            struct tensor part = x, moments = whole;
+            part.dims[0] = splits[k][s];
+            part.data = tensor_f32(&x) + (size_t)from * tensor_sample_count(&x);
+            moments.data = (double *)parts.data + (size_t)s * 3 * 6;
+            run(OP_BATCH_NORM_MOMENTS, (struct op_args){.in = {part}, .out = {moments}});
+        }
+        run(OP_BATCH_NORM_MERGE, (struct op_args){.in = {parts}, .out = {merged}});
+        expect_moments(&merged, &whole, "merged");
+        heap_free(&heap);
+    }
+}
+
+/* Runs op by the fast path on every instruction set; returns the output of the first, in PLAIN. */
+static struct tensor fast(struct heap *heap, enum op op, struct op_args args, int in_place) {
+    struct tensor first = {.data = NULL};
+    for (int i = 0; i < ISAS; i++) {
+        host_kernel *kernel = host_fast_kernel(op, all_isas[i]);
+        if (!kernel) continue;
+        struct op_args a = args;
+        a.out[0] = tensor_like(heap, &args.out[0]);
+        if (in_place >= 0) a.in[in_place] = a.out[0] = tensor_copy(heap, &args.in[in_place]);
+        kernel(&a);
+        if (!first.data) first = a.out[0];
+        cr_assert(same_bits(&first, &a.out[0]), "%s: %s differs from %s", op_name(op), all_isas[i],
+                  all_isas[0]);
+    }
+    cr_assert_not_null(first.data, "%s has no fast kernel", op_name(op));
+    return first;
+}
+
+static void expect_equal(struct heap *heap, const struct tensor *n16, const struct tensor *want,
+                         const char *what) {
+    struct tensor got = plain_of(heap, n16);
+    for (size_t i = 0; i < tensor_count(want); i++)
+        cr_assert_eq(tensor_f32(&got)[i], tensor_f32(want)[i], "%s[%zu] is %.9g instead of %.9g",
+                     what, i, (double)tensor_f32(&got)[i], (double)tensor_f32(want)[i]);
+}
+
+/* Lanes without a sample hold junk in x: no sum may see it, and dx is 0 there. */
+static void try_fast(int samples, int channels, int height, int width) {
+    struct heap heap = {0};
+    struct heap *h = &heap;
+    int rank = height ? 4 : 2;
+    struct tensor x = tensor_random(h, 1, rank, samples, channels, height, width),
+                  dy = tensor_random(h, 2, rank, samples, channels, height, width),
+                  factors = tensor_random(h, 3, 2, 2, channels, 1, 1),
+                  back = tensor_random(h, 4, 2, 4, channels, 1, 1);
+    struct tensor xn = n16_of(h, &x, 7e30f), dyn = n16_of(h, &dy, 0);
+    struct tensor moments = tensor_new(h, DTYPE_F64, 2, 3, channels, 1, 1),
+                  sums = tensor_new(h, DTYPE_F64, 2, 2, channels, 1, 1), out = tensor_like(h, &x);
+
+    run(OP_BATCH_NORM_MOMENTS, (struct op_args){.in = {x}, .out = {moments}});
+    struct tensor got =
+        fast(h, OP_BATCH_NORM_MOMENTS, (struct op_args){.in = {xn}, .out = {moments}}, -1);
+    expect_moments(&got, &moments, "moments");
+
+    run(OP_BATCH_NORM_SUMS, (struct op_args){.in = {x, dy, moments}, .out = {sums}});
+    got =
+        fast(h, OP_BATCH_NORM_SUMS, (struct op_args){.in = {xn, dyn, moments}, .out = {sums}}, -1);
+    expect_moments(&got, &sums, "sums");
+
+    run(OP_BATCH_NORM_FORWARD, (struct op_args){.in = {x, factors}, .out = {out}});
+    for (int in_place = -1; in_place < 1; in_place++) {
+        got = fast(h, OP_BATCH_NORM_FORWARD, (struct op_args){.in = {xn, factors}, .out = {xn}},
+                   in_place);
+        expect_equal(h, &got, &out, "y");
+    }
+    run(OP_BATCH_NORM_BACKWARD_DATA, (struct op_args){.in = {x, dy, back}, .out = {out}});
+    for (int in_place = -1; in_place < 2; in_place += 2) {
+        got = fast(h, OP_BATCH_NORM_BACKWARD_DATA,
+                   (struct op_args){.in = {xn, dyn, back}, .out = {xn}}, in_place);
+        expect_equal(h, &got, &out, "dx");
+        cr_assert(pads_are_zero(&got), "dx: pads");
+    }
+    heap_free(&heap);
+}
+
+Test(kernels_norm, fast_is_the_reference, .timeout = 120) {
+    static const int samples[] = {0, 1, 2, 15, 16, 17, 33};
+    for (int i = 0; i < 7; i++) {
+        try_fast(samples[i], 1, 1, 1);
+        try_fast(samples[i], 5, 3, 7);
+        try_fast(samples[i], 19, 0, 0); /* (N, C), as BatchNorm1d has it */
+    }
+    try_fast(32, 3, 32, 32);
+}

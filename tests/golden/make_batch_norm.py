@@ -1,0 +1,51 @@
+#!/usr/bin/env python3
+"""Writes batch_norm.h: what PyTorch's BatchNorm2d computes, in float64, for tests/device/test_kernels_norm.c.
+
+    python3 tests/golden/make_batch_norm.py            needs torch and numpy, a second
+
+Inputs are made by formulas that a C test repeats exactly: value(i, a) = ((i * a + 13) mod 1000) / 500 - 1.
+Two batches go through one layer in training, the second one backwards with dy = value(i, 3571) too; then the first
+batch goes through it in eval mode. Once with momentum 0.1 and once with None, the cumulative mean."""
+import pathlib
+
+import torch
+
+N, C, H, W = 5, 3, 4, 2
+
+
+def values(count, a):
+    return torch.tensor([((i * a + 13) % 1000) / 500 - 1 for i in range(count)], dtype=torch.float64)
+
+
+def as_c(name, t):
+    numbers = [f"{v:.17g}" for v in t.detach().reshape(-1).tolist()]
+    lines = [", ".join(numbers[i:i + 4]) for i in range(0, len(numbers), 4)]
+    return f"static const double {name}[{len(numbers)}] = {{\n    " + ",\n    ".join(lines) + "};\n"
+
+
+def facts(name, momentum):
+    layer = torch.nn.BatchNorm2d(C, momentum=momentum).double()
+    with torch.no_grad():
+        layer.weight.copy_(torch.tensor([0.5, -1.25, 2.0]))
+        layer.bias.copy_(torch.tensor([0.25, 0.0, -3.0]))
+    first = values(N * C * H * W, 7919).reshape(N, C, H, W)
+    second = (3 * values(N * C * H * W, 104729) + 0.5).reshape(N, C, H, W).requires_grad_()
+    text = as_c(f"{name}_first_y", layer(first))
+    y = layer(second)
+    y.backward(values(N * C * H * W, 3571).reshape(N, C, H, W))
+    text += as_c(f"{name}_running_mean", layer.running_mean) + as_c(f"{name}_running_var", layer.running_var)
+    assert layer.num_batches_tracked.item() == 2
+    if momentum is not None:
+        text += as_c(f"{name}_dx", second.grad) + as_c(f"{name}_dw", layer.weight.grad) + \
+            as_c(f"{name}_db", layer.bias.grad)
+    layer.eval()
+    return text + as_c(f"{name}_eval_y", layer(first))
+
+
+head = f"""/* Made by make_batch_norm.py with torch {torch.__version__}: facts about PyTorch's BatchNorm2d. */
+#ifndef TESTS_GOLDEN_BATCH_NORM_H
+#define TESTS_GOLDEN_BATCH_NORM_H
+
+"""
+text = head + facts("momentum_01", 0.1) + facts("cumulative", None) + "\n#endif\n"
+(pathlib.Path(__file__).resolve().parent / "batch_norm.h").write_text(text)
