@@ -10,7 +10,8 @@
  * boxes. With a single box per rank, a fast rank could overwrite its box for the next gather while
  * a slow rank still reads it. With two boxes used in turn it cannot: the box of gather k is used
  * again in gather k+2, which a rank begins after barrier k+1. Every rank has arrived at barrier
- * k+1, and it does so only after it has read all boxes of gather k. */
+ * k+1, and it does so only after it has read all boxes of gather k. What does not fit into a box
+ * goes in several pieces, a gather each. */
 #include <string.h>
 
 #include "base/error.h"
@@ -41,22 +42,32 @@ int comm_barrier(struct comm *comm, const char *what) {
     return barrier(comm, "barrier", what);
 }
 
-int comm_gather(struct comm *comm, const void *mine, size_t bytes, void *all) {
+/* One piece of a gather of `bytes` a rank. Row r of `all` begins r * bytes behind it. */
+static int gather_piece(struct comm *comm, const char *mine, size_t piece, size_t bytes,
+                        char *all) {
     struct board *board = comm->board;
     int parity = (int)(comm->gathers++ & 1);
-    if (bytes > COMM_BLOB_BYTES)
-        return fail(ERR_USAGE, "rank %d: gather: %zu bytes a rank: at most %d", comm->rank, bytes,
-                    COMM_BLOB_BYTES);
-    if (bytes) memcpy(board_box(board, comm->rank, parity), mine, bytes);
-    board->slots[comm->rank].box_bytes[parity] = (uint32_t)bytes;
+    if (piece) memcpy(board_box(board, comm->rank, parity), mine, piece);
+    board->slots[comm->rank].gather_bytes[parity] = bytes;
     CHECK(barrier(comm, "gather", NULL));
     for (int r = 0; r < comm->world; r++) {
-        if (board->slots[r].box_bytes[parity] != bytes)
-            return fail(
-                ERR_USAGE,
-                "rank %d: gather: rank %d brought %u bytes, this rank %zu: all must bring the same",
-                comm->rank, r, board->slots[r].box_bytes[parity], bytes);
-        if (bytes) memcpy((char *)all + (size_t)r * bytes, board_box(board, r, parity), bytes);
+        uint64_t theirs = board->slots[r].gather_bytes[parity];
+        if (theirs != bytes)
+            return fail(ERR_USAGE,
+                        "rank %d: gather: rank %d brought %llu bytes, this rank %zu: all must "
+                        "bring the same",
+                        comm->rank, r, (unsigned long long)theirs, bytes);
+        if (piece) memcpy(all + (size_t)r * bytes, board_box(board, r, parity), piece);
     }
+    return OK;
+}
+
+int comm_gather(struct comm *comm, const void *mine, size_t bytes, void *all) {
+    size_t done = 0;
+    do {
+        size_t left = bytes - done, piece = left < COMM_BLOB_BYTES ? left : COMM_BLOB_BYTES;
+        CHECK(gather_piece(comm, (const char *)mine + done, piece, bytes, (char *)all + done));
+        done += piece;
+    } while (done < bytes);
     return OK;
 }

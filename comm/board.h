@@ -41,11 +41,11 @@ enum counter { COUNT_BARRIERS, COUNT_EXCHANGES, COUNTERS };
 struct slot {
     uint64_t begun[COUNTERS]; /* how many collectives of each kind the rank has begun */
     uint32_t pid;
-    uint32_t left;           /* 1: comm_close was called; the end of the process is no failure */
-    int32_t start_errno;     /* why the program could not be started, 0 if it could */
-    uint32_t where_claimed;  /* 1: a thread of the rank has begun to write `where` */
-    uint32_t box_bytes[2];   /* bytes in gather box 0 and 1 */
-    char where[BOARD_WHERE]; /* what the rank was waiting in when a peer failed */
+    uint32_t left;            /* 1: comm_close was called; the end of the process is no failure */
+    int32_t start_errno;      /* why the program could not be started, 0 if it could */
+    uint32_t where_claimed;   /* 1: a thread of the rank has begun to write `where` */
+    uint64_t gather_bytes[2]; /* what the rank brings to the gather in box 0 and 1 */
+    char where[BOARD_WHERE];  /* what the rank was waiting in when a peer failed */
 } __attribute__((aligned(128)));
 
 struct board {

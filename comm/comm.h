@@ -26,7 +26,7 @@
 extern "C" {
 #endif
 
-#define COMM_BLOB_BYTES 65536 /* the most that one rank brings to comm_exchange or comm_gather */
+#define COMM_BLOB_BYTES 65536 /* the most that one rank brings to comm_exchange */
 
 struct comm;
 
@@ -58,8 +58,9 @@ int comm_world_size(const struct comm *comm);
 int comm_exchange(struct comm *comm, const void *mine, size_t bytes, int fd, void *all, int *fds);
 
 /* All-gather through the shared segment, cheap enough for every step (losses, hits, statistics):
- * it does not need the launcher and costs one barrier. Shapes as in comm_exchange; `mine` may lie
- * inside `all`. */
+ * it does not need the launcher and costs one barrier for each COMM_BLOB_BYTES. Any number of
+ * bytes, the same on every rank. all: world * bytes, in rank order; `mine` may be this rank's place
+ * in it. */
 int comm_gather(struct comm *comm, const void *mine, size_t bytes, void *all);
 
 /* Returns OK once every rank has called it. `what` names it in error texts: "start of epoch". */

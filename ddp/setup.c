@@ -75,18 +75,13 @@ static int compare_shapes(const struct param_set *params, int rank, const struct
 
 /* ---- rank 0's bytes to all ---- */
 
-/* Any number of bytes, a blob at a time. The exchange is an all-gather; only rank 0's part of it
- * is used. */
+/* A gather, of which only rank 0's part is used. */
 static int broadcast_bytes(struct comm *comm, void *bytes, size_t count) {
-    size_t most = count < COMM_BLOB_BYTES ? count : COMM_BLOB_BYTES;
-    char *all = malloc(most * (size_t)comm_world_size(comm) + 1);
+    char *all = malloc(count * (size_t)comm_world_size(comm) + 1);
     int code =
-        all ? OK : fail(ERR_MEMORY, "ddp: %zu bytes to exchange: the host is out of memory", most);
-    for (size_t done = 0; !code && done < count; done += most) {
-        if (most > count - done) most = count - done;
-        code = comm_exchange(comm, (char *)bytes + done, most, -1, all, NULL);
-        if (!code) memcpy((char *)bytes + done, all, most);
-    }
+        all ? OK : fail(ERR_MEMORY, "ddp: %zu bytes to gather: the host is out of memory", count);
+    if (!code) code = comm_gather(comm, bytes, count, all);
+    if (!code) memcpy(bytes, all, count);
     free(all);
     return code;
 }

@@ -13,24 +13,11 @@
 #include "base/error.h"
 #include "base/fold.h"
 
-/* Gathers `bytes` bytes of each rank on all ranks, in pieces that the communicator accepts.
- * `all` has room for ranks * bytes, in rank order. */
+/* Gathers `bytes` bytes of each rank on all ranks; `all` has room for ranks * bytes. */
 static int gather(struct session *s, const void *mine, size_t bytes, void *all) {
-    if (s->ranks == 1) {
-        memcpy(all, mine, bytes);
-        return OK;
-    }
-    char *piece = malloc((size_t)s->ranks * COMM_BLOB_BYTES);
-    if (!piece) return fail(ERR_MEMORY, "step log: no host memory");
-    int code = OK;
-    for (size_t done = 0, n; done < bytes && !code; done += n) {
-        n = bytes - done < COMM_BLOB_BYTES ? bytes - done : COMM_BLOB_BYTES;
-        code = comm_gather(s->comm, (const char *)mine + done, n, piece);
-        for (int k = 0; k < s->ranks; k++)
-            memcpy((char *)all + (size_t)k * bytes + done, piece + (size_t)k * n, n);
-    }
-    free(piece);
-    return code;
+    if (s->ranks > 1) return comm_gather(s->comm, mine, bytes, all);
+    memcpy(all, mine, bytes);
+    return OK;
 }
 
 /* Columns in a row of the loss log that this process reads. */

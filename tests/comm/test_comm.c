@@ -21,14 +21,15 @@ static unsigned char pattern(int rank, int round, size_t i) {
 }
 
 static int exchange_entry(void *context) {
-    static const size_t SIZES[] = {0, 1, 8, 1000, COMM_BLOB_BYTES};
+    enum { MOST = 3 * COMM_BLOB_BYTES + 5 }; /* of a gather: four pieces */
+    static const size_t SIZES[] = {0, 1, 8, 1000, COMM_BLOB_BYTES, MOST, 2 * COMM_BLOB_BYTES};
     struct job_case *test = context;
     struct comm *comm = join(test);
     if (!comm) return 1;
     int rank = comm_rank(comm), world = comm_world_size(comm);
-    char *mine = malloc(COMM_BLOB_BYTES), *all = malloc((size_t)world * COMM_BLOB_BYTES);
-    for (int round = 0; round < 10; round++) {
-        size_t bytes = SIZES[round % 5], wrong = 0;
+    char *mine = malloc(MOST), *all = malloc((size_t)world * MOST);
+    for (int round = 0; round < 12; round++) {
+        size_t bytes = SIZES[round < 5 ? round : round - 5], wrong = 0;
         for (size_t i = 0; i < bytes; i++)
             mine[i] = (char)pattern(rank, round, i);
         memset(all, 0, (size_t)world * bytes);
