@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/atomic_file.h"
 #include "data/safetensors.h"
 
 static void free_specs(struct param_spec *specs, int count) {
@@ -146,7 +147,11 @@ int duet_params_save(duet_params *params, const char *file) {
         code = param_read_value(set, i, values[i]);
         items[i] = item_of(set->param[i].spec, values[i]);
     }
-    if (!code) code = safetensors_write(file, items, set->count, &about, 1);
+    struct atomic_file f = {0};
+    if (!code) code = atomic_open(&f, file);
+    if (!code) code = safetensors_write(&f, items, set->count, &about, 1);
+    if (!code) code = atomic_commit(&f);
+    atomic_abandon(&f);
     free_values(values);
     free(items);
     return code;

@@ -1,68 +1,184 @@
-/* Atomic replacement of a file. The order matters: data reaches the disk (fsync of the file)
- * before the name points at it (rename), and the name reaches the disk (fsync of the folder)
- * before we say it is saved. */
+/* Atomic replacement of a file. The order matters: the data reaches the disk (fsync of the file)
+ * before a name points at it (rename), and the name reaches the disk (fsync of the folder) before
+ * the commit succeeds. */
 #include "base/atomic_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/unnamed_file.h"
 
-/* The folder part of a path, malloc'ed; "." if it has none. */
-static char *folder_of(const char *path) {
-    const char *slash = strrchr(path, '/');
-    if (!slash) return strdup(".");
-    return strndup(path, slash == path ? 1 : (size_t)(slash - path));
+enum { LINKS = 40 }; /* symbolic links followed at most, as in the kernel */
+
+/* ---- where a path leads ---- */
+
+/* `name` as a descriptor of this process if `folder` is its list of descriptors, else -1. */
+static int own_descriptor(const char *folder, const char *name) {
+    char own[64];
+    snprintf(own, sizeof own, "/proc/%ld/fd", (long)getpid());
+    size_t digits = strspn(name, "0123456789");
+    return !strcmp(folder, own) && digits && digits < 9 && !name[digits] ? atoi(name) : -1;
 }
 
-/* Opens the file that will become f->target: without a name where the file system can
- * (O_TMPFILE), else under the temporary name. */
-static int open_new(struct atomic_file *f) {
-    char *folder = folder_of(f->target);
-    int fd = folder ? open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666) : -1;
-    f->unnamed = fd >= 0;
+/* Replaces *path by what the link at *path points to. Returns 1 if it was a link, 0 if not, -1 on
+ * failure. *descriptor: the link leads to this descriptor of the process, else -1. */
+static int follow_link(char **path, int *descriptor) {
+    char *given = path_folder(*path), *folder = given ? realpath(given, NULL) : NULL;
+    const char *slash = strrchr(*path, '/');
+    char to[PATH_MAX], *next = NULL;
+    free(given);
+    if (!folder) return -1;
+    *descriptor = own_descriptor(folder, slash ? slash + 1 : *path);
+    ssize_t n = *descriptor < 0 ? readlink(*path, to, sizeof to) : -1;
+    int result = n < 0 ? 0 : 1;
+    if (n >= 0 && asprintf(&next, "%s%s%.*s", *to == '/' ? "" : folder, *to == '/' ? "" : "/",
+                           (int)n, to) < 0)
+        result = -1;
     free(folder);
-    if (fd < 0) fd = open(f->temporary, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666);
-    return fd;
+    if (result <= 0) return result;
+    free(*path);
+    *path = next;
+    return 1;
+}
+
+/* Follows links to the path that will be replaced. realpath cannot do that: it would lead from
+ * /dev/stdout to the file that standard output was redirected to. Returns -1 on failure. */
+static int follow_links(char **path, int *descriptor) {
+    for (int i = 0; i < LINKS; i++) {
+        int result = follow_link(path, descriptor);
+        if (result <= 0) return result;
+    }
+    errno = ELOOP;
+    return -1;
+}
+
+/* ---- the unnamed file ---- */
+
+/* The path that a file of this name would have in the temporary folder; NULL: no memory. */
+static char *temporary_path(const char *path) {
+    const char *folder = getenv("TMPDIR"), *slash = strrchr(path, '/');
+    char *result;
+    if (!folder || !*folder) folder = "/tmp";
+    return asprintf(&result, "%s/%s", folder, slash ? slash + 1 : path) < 0 ? NULL : result;
+}
+
+/* Goes on in the temporary folder: the target's folder takes no more, for example because its disk
+ * is full. Returns -1 if that is not possible either. */
+static int move_content(struct atomic_file *f) {
+    char *path = temporary_path(f->target);
+    int fd = path && !f->moved ? unnamed_open(path) : -1;
+    free(path);
+    if (fd < 0) return -1;
+    if (file_copy(f->fd, fd)) {
+        close(fd);
+        return -1;
+    }
+    close(f->fd);
+    f->fd = fd;
+    f->moved = 1;
+    return 0;
+}
+
+/* The write function of f->file. */
+static ssize_t write_content(void *atomic_file, const char *bytes, size_t count) {
+    struct atomic_file *f = (struct atomic_file *)atomic_file;
+    off_t end = lseek(f->fd, 0, SEEK_CUR);
+    if (!write_whole(f->fd, bytes, count)) return (ssize_t)count;
+    int error = errno;
+    /* what was written of these bytes is cut off, so that they can be written again */
+    if (end >= 0 && !ftruncate(f->fd, end) && !move_content(f) && !write_whole(f->fd, bytes, count))
+        return (ssize_t)count;
+    if (!f->error) f->error = error;
+    errno = f->error;
+    return 0;
+}
+
+/* Does at the start what the commit will do at the end: names a file in the folder. */
+static int try_to_name(const char *target) {
+    int fd = unnamed_open(target);
+    char *name = fd >= 0 ? unnamed_give_name(fd, target) : NULL;
+    int error = errno;
+    if (name) unlink(name);
+    if (fd >= 0) close(fd);
+    int result = name ? 0 : -1;
+    free(name);
+    errno = error;
+    return result;
+}
+
+/* Opens f->file for a target that will be replaced. */
+static int open_content(struct atomic_file *f) {
+    if (try_to_name(f->target)) return -1;
+    f->fd = unnamed_open(f->target);
+    if (f->fd < 0) return -1;
+    f->file = fopencookie(f, "w", (cookie_io_functions_t){.write = write_content});
+    return f->file ? 0 : -1;
+}
+
+/* ---- open ---- */
+
+/* Opens f->file for something that is written directly: a descriptor, a pipe, a device. */
+static int open_direct(struct atomic_file *f, int descriptor) {
+    /* O_NONBLOCK: a pipe that nobody reads is an error, not a hang. */
+    int fd = descriptor < 0 ? open(f->target, O_WRONLY | O_CLOEXEC | O_NONBLOCK)
+                            : fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
+    if (fd < 0) return -1;
+    if (descriptor < 0) fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
+    f->file = fdopen(fd, "w");
+    if (!f->file) close(fd);
+    free(f->target);
+    f->target = NULL;
+    return f->file ? 0 : -1;
+}
+
+/* root may write a read-only file, but somebody has protected this one on purpose */
+static int read_only(const char *path, const struct stat *s) {
+    return !(s->st_mode & 0222) || faccessat(AT_FDCWD, path, W_OK, AT_EACCESS);
+}
+
+static int open_at(struct atomic_file *f, const char *path) {
+    struct stat s;
+    int descriptor = -1, result;
+    size_t length = strlen(path);
+    if (length == 0 || path[length - 1] == '/' || (!stat(path, &s) && S_ISDIR(s.st_mode)))
+        return fail(ERR_FAILED, "cannot write: '%s': not the name of a file: give one", path);
+    f->name = strdup(path);
+    f->target = strdup(path);
+    if (!f->name || !f->target) return fail(ERR_MEMORY, "cannot write: %s: no host memory", path);
+    if (follow_links(&f->target, &descriptor))
+        return fail_errno(ERR_FAILED, errno, "cannot write: %s", path);
+    int exists = descriptor < 0 && !stat(f->target, &s);
+    if (exists && S_ISREG(s.st_mode) && read_only(f->target, &s))
+        return fail(ERR_FAILED, "cannot write: %s: the file is read-only: give another name", path);
+    if (descriptor >= 0 || (exists && !S_ISREG(s.st_mode)))
+        result = open_direct(f, descriptor);
+    else
+        result = open_content(f);
+    return result ? fail_errno(ERR_FAILED, errno, "cannot write: %s", path) : OK;
 }
 
 int atomic_open(struct atomic_file *f, const char *path) {
-    struct stat s;
-    memset(f, 0, sizeof *f);
-    int exists = stat(path, &s) == 0, fd;
-    size_t length = strlen(path);
-    if (length == 0 || path[length - 1] == '/' || (exists && S_ISDIR(s.st_mode)))
-        return fail(ERR_FAILED, "cannot write: '%s': not the name of a file: give one", path);
-    f->name = strdup(path);
-    if (!f->name) return fail(ERR_MEMORY, "cannot write: %s: no host memory", path);
-    if (exists && !S_ISREG(s.st_mode)) {
-        /* a pipe nobody reads is an error, not a hang */
-        fd = open(path, O_WRONLY | O_CLOEXEC | O_NONBLOCK);
-        if (fd >= 0) fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
-    } else {
-        f->target = exists ? realpath(path, NULL) : strdup(path);
-        if (!f->target || asprintf(&f->temporary, "%s.%ld.tmp", f->target, (long)getpid()) < 0) {
-            f->temporary = NULL;
-            int code = fail_errno(ERR_FAILED, errno, "cannot write: %s", path);
-            atomic_abandon(f);
-            return code;
-        }
-        fd = open_new(f);
-    }
-    if (fd >= 0) f->file = fdopen(fd, "w");
-    if (f->file) return OK;
-    int code = fail_errno(ERR_FAILED, errno, "cannot write: %s", path);
-    if (fd >= 0) close(fd);
-    atomic_abandon(f);
+    sigset_t all, before; /* a signal must not leave a file that has a name for a moment */
+    *f = (struct atomic_file){.fd = -1};
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int code = open_at(f, path);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (code) atomic_abandon(f);
     return code;
 }
 
+/* ---- commit ---- */
+
 static int sync_folder(const char *path) {
-    char *folder = folder_of(path);
+    char *folder = path_folder(path);
     int fd = folder ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
     free(folder);
     if (fd < 0) return -1;
@@ -72,37 +188,60 @@ static int sync_folder(const char *path) {
     return result;
 }
 
-/* Gives the unnamed file its temporary name: rename needs one, and link cannot replace. */
-static int name_file(struct atomic_file *f) {
-    char self[64];
-    snprintf(self, sizeof self, "/proc/self/fd/%d", fileno(f->file));
-    if (linkat(AT_FDCWD, self, AT_FDCWD, f->temporary, AT_SYMLINK_FOLLOW)) return -1;
-    f->unnamed = 0;
-    return 0;
+/* Takes over the owner and the permissions of the file that will be replaced. Only root can change
+ * the owner, so that is only tried. */
+static void keep_permissions(const struct atomic_file *f) {
+    struct stat s;
+    if (stat(f->target, &s) || !S_ISREG(s.st_mode)) return;
+    int owner = fchown(f->fd, s.st_uid, s.st_gid);
+    (void)owner;
+    fchmod(f->fd, s.st_mode & 0777);
+}
+
+/* Puts the content in place of the target; if that fails, leaves it somewhere else. */
+static int put_in_place(const struct atomic_file *f) {
+    keep_permissions(f);
+    char *name = unnamed_give_name(f->fd, f->target);
+    if (name && !rename(name, f->target)) {
+        free(name);
+        return sync_folder(f->target)
+                   ? fail_errno(ERR_FAILED, errno, "cannot sync the folder of: %s", f->name)
+                   : OK;
+    }
+    int error = errno;
+    if (!name) {
+        char *path = temporary_path(f->target);
+        name = path ? unnamed_give_name(f->fd, path) : NULL;
+        free(path);
+    }
+    int code = name ? fail(ERR_FAILED, "cannot write: %s: %s: what was written is in %s: move it",
+                           f->name, strerror(error), name)
+                    : fail_errno(ERR_FAILED, error, "cannot write: %s", f->name);
+    free(name);
+    return code;
 }
 
 int atomic_commit(struct atomic_file *f) {
-    const char *name = f->name;
-    int bad = fflush(f->file) || ferror(f->file);
-    if (!bad && f->target)
-        bad = fsync(fileno(f->file)) || (f->unnamed && name_file(f)) ||
-              rename(f->temporary, f->target);
-    if (bad) return fail_errno(ERR_FAILED, errno, "cannot write: %s", name);
-    free(f->temporary); /* from here on there is nothing to take back */
-    f->temporary = NULL;
-    int code = OK;
-    if (f->target && sync_folder(f->target))
-        code = fail_errno(ERR_FAILED, errno, "cannot sync the folder of: %s", name);
+    int bad = fflush(f->file) || ferror(f->file), code = OK;
+    if (bad)
+        return fail_errno(ERR_FAILED, f->error ? f->error : errno, "cannot write: %s", f->name);
+    if (f->target) {
+        sigset_t all, before; /* a signal must not leave the temporary name */
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &before);
+        code = put_in_place(f);
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
+    }
     int closed = fclose(f->file);
     f->file = NULL;
-    if (closed) CHECK_KEEP(fail_errno(ERR_FAILED, errno, "cannot write: %s", name), code);
+    if (closed && !code) code = fail_errno(ERR_FAILED, errno, "cannot write: %s", f->name);
     return code;
 }
 
 void atomic_abandon(struct atomic_file *f) {
-    if (f->file && f->temporary && !f->unnamed) unlink(f->temporary);
+    f->moved = 1; /* what fclose still writes is dropped: not worth a move */
     if (f->file) fclose(f->file);
-    free(f->temporary);
+    if (f->target && f->fd >= 0) close(f->fd);
     free(f->target);
     free(f->name);
     memset(f, 0, sizeof *f);

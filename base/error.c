@@ -6,11 +6,13 @@
 #include <stdio.h>
 #include <string.h>
 
-static _Thread_local char message[1024];
+static _Thread_local char message[ERROR_BYTES];
 
 static void format_message(const char *format, va_list args) {
     char text[sizeof message]; /* formatted here first: an argument may be error_message() */
     vsnprintf(text, sizeof text, format, args);
+    for (char *c = text; *c; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?';
     memcpy(message, text, sizeof message);
 }
 
@@ -30,6 +32,17 @@ int fail_errno(int code, int error_number, const char *format, ...) {
     size_t used = strlen(message);
     snprintf(message + used, sizeof message - used, ": %s", strerror(error_number));
     return code;
+}
+
+void failures_add(struct failures *all, int code) {
+    if (!code) return;
+    size_t used = strlen(all->text);
+    snprintf(all->text + used, sizeof all->text - used, "%s%s", used ? "; " : "", message);
+    if (!all->code) all->code = code;
+}
+
+int failures_end(const struct failures *all) {
+    return all->code ? fail(all->code, "%s", all->text) : OK;
 }
 
 const char *error_message(void) {

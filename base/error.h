@@ -15,6 +15,8 @@
 extern "C" {
 #endif
 
+enum { ERROR_BYTES = 1024 }; /* an error text is cut off at this length */
+
 enum error_code {
     OK = 0,
     ERR_FAILED,  /* failed at run time: exit status 1 */
@@ -46,13 +48,28 @@ enum error_code {
         if (check_code_ && !(code)) (code) = check_code_; \
     } while (0)
 
-/* Formats the thread's error text (one line, no newline at its end) and returns `code`:
+/* Formats the thread's error text and returns `code`. It is one line, without a newline at its end;
+ * control characters in it, for example from a file's name, become '?'.
  *     return fail(ERR_USAGE, "batch size: %d: give at least one sample per device", n); */
 int fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* As fail, with ": " and strerror(error_number) appended to the text. */
 int fail_errno(int code, int error_number, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* The failures of tasks that do not depend on each other: all of them run, and one line tells what
+ * failed.
+ *
+ *     struct failures all = {0};
+ *     failures_add(&all, write_weights());
+ *     failures_add(&all, write_losses());
+ *     return failures_end(&all);      // the first code, with the texts joined by "; " */
+struct failures {
+    int code;
+    char text[ERROR_BYTES];
+};
+void failures_add(struct failures *all, int code);
+int failures_end(const struct failures *all);
 
 /* The thread's last error text; "" if none. Valid until the thread fails again. */
 const char *error_message(void);

@@ -22,6 +22,7 @@ extern "C" {
 
 enum { SAFETENSORS_DIMS = 8 };
 
+struct atomic_file;
 struct json;
 
 /* One tensor of an open file. */
@@ -66,10 +67,10 @@ struct safetensors_pair {
     const char *key, *value;
 };
 
-/* Writes `count` tensors in the order given, and `pairs` pairs as __metadata__ (0: no metadata).
- * The file appears whole or not at all (base/atomic_file.h). ERR_FAILED: the file cannot be
- * written, or a name occurs twice. */
-int safetensors_write(const char *path, const struct safetensors_item *items, int count,
+/* Writes `count` tensors to an open file in the order given, and `pairs` pairs as __metadata__ (0:
+ * no metadata). The caller commits the file, which reports errors of writing. ERR_FAILED: a name
+ * occurs twice. */
+int safetensors_write(struct atomic_file *file, const struct safetensors_item *items, int count,
                       const struct safetensors_pair *metadata, int pairs);
 
 #ifdef __cplusplus

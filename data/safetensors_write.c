@@ -44,43 +44,39 @@ static void describe(struct json_writer *w, const struct safetensors_item *items
 
 /* Makes the text of the header, padded with spaces so that the data begins at a multiple of 8. The
  * caller frees *text, also after an error. */
-static int make_header(const char *path, const struct safetensors_item *items, int count,
+static int make_header(const char *name, const struct safetensors_item *items, int count,
                        const struct safetensors_pair *metadata, int pairs, char **text,
                        size_t *bytes) {
     struct json_writer w;
     FILE *file = open_memstream(text, bytes);
-    if (!file) return fail_errno(ERR_MEMORY, errno, "cannot write: %s", path);
+    if (!file) return fail_errno(ERR_MEMORY, errno, "cannot write: %s", name);
     json_start(&w, file);
     describe(&w, items, count, metadata, pairs);
-    int code = json_finish(&w, path);
+    int code = json_finish(&w, name);
     size_t end = *bytes; /* json_finish has flushed, so this is the length so far */
     for (size_t n = end; !code && n % 8; n++)
         fputc(' ', file);
-    if (fclose(file)) CHECK_KEEP(fail(ERR_MEMORY, "cannot write: %s: no memory", path), code);
+    if (fclose(file)) CHECK_KEEP(fail(ERR_MEMORY, "cannot write: %s: no memory", name), code);
     if (!code) (*text)[end - 1] = ' '; /* over the newline of json_finish */
     /* The reader knows what a valid header is; it also finds names that occur twice. */
     struct json *parsed = NULL;
-    if (!code) code = json_parse(path, *text, *bytes, &parsed);
+    if (!code) code = json_parse(name, *text, *bytes, &parsed);
     json_free(parsed);
     return code;
 }
 
-int safetensors_write(const char *path, const struct safetensors_item *items, int count,
+int safetensors_write(struct atomic_file *file, const struct safetensors_item *items, int count,
                       const struct safetensors_pair *metadata, int pairs) {
-    struct atomic_file f = {0};
     char *text = NULL;
     size_t bytes = 0;
-    int code;
-    CHECK_GOTO(make_header(path, items, count, metadata, pairs, &text, &bytes), code, out);
-    CHECK_GOTO(atomic_open(&f, path), code, out);
-    uint64_t length = bytes;
-    fwrite(&length, 8, 1, f.file); /* errors are found by atomic_commit */
-    fwrite(text, 1, bytes, f.file);
-    for (int i = 0; i < count; i++)
-        fwrite(items[i].data, 1, (size_t)item_bytes(&items[i]), f.file);
-    code = atomic_commit(&f);
-out:
-    atomic_abandon(&f);
+    int code = make_header(file->name, items, count, metadata, pairs, &text, &bytes);
+    if (!code) {
+        uint64_t length = bytes;
+        fwrite(&length, 8, 1, file->file);
+        fwrite(text, 1, bytes, file->file);
+        for (int i = 0; i < count; i++)
+            fwrite(items[i].data, 1, (size_t)item_bytes(&items[i]), file->file);
+    }
     free(text);
     return code;
 }

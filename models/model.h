@@ -11,6 +11,8 @@
 extern "C" {
 #endif
 
+struct atomic_file;
+
 struct model {
     const char *name;
     int channels, height, width; /* of one sample */
@@ -51,11 +53,11 @@ struct var *model_loss(const struct model *model, struct tape *tape, struct var 
 /* Host copies of all parameters: param_count arrays, row-major, in one block; the caller frees
  * them with model_values_free (NULL is fine). init draws from `seed`; load reads a safetensors
  * file (names with or without "module."; a wrong shape or a missing name is an error naming it);
- * save writes one, whole or not at all. */
+ * save writes one into an open file, which the caller commits. */
 int model_values_alloc(const struct model *model, float ***values);
 int model_values_init(const struct model *model, uint64_t seed, float ***values);
 int model_values_load(const struct model *model, const char *file, float ***values);
-int model_values_save(const struct model *model, const char *file, float *const *values);
+int model_values_save(const struct model *model, struct atomic_file *file, float *const *values);
 void model_values_free(float **values);
 
 #ifdef __cplusplus

@@ -2,6 +2,7 @@
  * safetensors. */
 #include <stdlib.h>
 
+#include "base/atomic_file.h"
 #include "base/error.h"
 #include "data/safetensors.h"
 #include "models/model.h"
@@ -69,9 +70,9 @@ done:
     return code;
 }
 
-int model_values_save(const struct model *model, const char *file, float *const *values) {
+int model_values_save(const struct model *model, struct atomic_file *file, float *const *values) {
     struct safetensors_item *items = calloc((size_t)model->param_count, sizeof *items);
-    if (!items) return fail(ERR_MEMORY, "%s: no host memory", file);
+    if (!items) return fail(ERR_MEMORY, "%s: no host memory", file->name);
     for (int i = 0; i < model->param_count; i++) {
         const struct param_spec *spec = &model->params[i];
         items[i] =

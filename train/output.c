@@ -7,11 +7,7 @@
 
 int outputs_open(struct outputs *o, const struct run_config *config) {
     o->config = config;
-    if (*config->save) { /* only to see whether it can be opened; it is written at the end */
-        struct atomic_file trial = {0};
-        CHECK(atomic_open(&trial, config->save));
-        atomic_abandon(&trial);
-    }
+    if (*config->save) CHECK(atomic_open(&o->weights, config->save));
     if (*config->json) CHECK(atomic_open(&o->json, config->json));
     if (!*config->log_loss) return OK;
     CHECK(atomic_open(&o->losses, config->log_loss));
@@ -29,20 +25,17 @@ int outputs_losses(struct outputs *o, const struct run_record *record, int first
                : OK;
 }
 
-static int save_weights(struct session *s) {
+static int save_weights(struct outputs *o, struct session *s) {
     float **values = NULL;
     int code = model_values_alloc(&s->model, &values);
     for (int i = 0; !code && i < s->model.param_count; i++)
         code = param_read_value(&s->replicas[0]->params, i, values[i]);
-    if (!code) code = model_values_save(&s->model, s->config->save, values);
+    if (!code) code = model_values_save(&s->model, &o->weights, values);
     model_values_free(values);
-    return code;
+    return code ? code : atomic_commit(&o->weights);
 }
 
-int outputs_commit(struct outputs *o, struct session *s) {
-    if (*s->config->save) CHECK(save_weights(s));
-    if (o->losses.file) CHECK(atomic_commit(&o->losses));
-    if (!o->json.file) return OK;
+static int save_record(struct outputs *o, struct session *s) {
     struct json_writer w;
     json_start(&w, o->json.file);
     record_write(s->record, &w, NULL, 0);
@@ -50,8 +43,17 @@ int outputs_commit(struct outputs *o, struct session *s) {
     return atomic_commit(&o->json);
 }
 
+int outputs_commit(struct outputs *o, struct session *s) {
+    struct failures all = {0}; /* a file that cannot be written must not cost the others */
+    if (o->weights.file) failures_add(&all, save_weights(o, s));
+    if (o->losses.file) failures_add(&all, atomic_commit(&o->losses));
+    if (o->json.file) failures_add(&all, save_record(o, s));
+    return failures_end(&all);
+}
+
 void outputs_abandon(struct outputs *o) {
     if (!o->config) return;
+    atomic_abandon(&o->weights);
     atomic_abandon(&o->losses);
     atomic_abandon(&o->json);
 }

@@ -9,7 +9,7 @@
 
 struct outputs {
     const struct run_config *config;
-    struct atomic_file losses, json; /* closed where not asked for */
+    struct atomic_file weights, losses, json; /* closed where not asked for */
 };
 
 /* Opens the files that config asks for; config must outlive them. Zero *o before, and

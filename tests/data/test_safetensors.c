@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <unistd.h>
 
+#include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "data/safetensors.h"
@@ -36,6 +37,17 @@ static void put(const char *header, uint64_t length, size_t data) {
     fclose(f);
 }
 
+/* Opens, writes and commits a file. */
+static int written(const char *path, const struct safetensors_item *items, int count,
+                   const struct safetensors_pair *metadata, int pairs) {
+    struct atomic_file f = {0};
+    int code = atomic_open(&f, path);
+    if (!code) code = safetensors_write(&f, items, count, metadata, pairs);
+    if (!code) code = atomic_commit(&f);
+    atomic_abandon(&f);
+    return code;
+}
+
 Test(safetensors, round_trip, .timeout = 30, .init = scratch_make, .fini = scratch_remove) {
     float a[6] = {1, -2, 3e-40f, NAN, INFINITY, 0x1.fffffep127f}, b[1] = {7}, got[6];
     struct safetensors_item items[] = {{"W1", 2, {2, 3}, a},
@@ -44,7 +56,7 @@ Test(safetensors, round_trip, .timeout = 30, .init = scratch_make, .fini = scrat
                                        {"none", 2, {0, 5}, a}};
     struct safetensors_pair metadata[] = {{"epoch", "3"}, {"note", "two\nlines"}};
     struct safetensors s;
-    cr_assert_eq(safetensors_write(in("f"), items, 4, metadata, 2), OK, "%s", error_message());
+    cr_assert_eq(written(in("f"), items, 4, metadata, 2), OK, "%s", error_message());
     cr_assert_eq(safetensors_open(&s, in("f")), OK, "%s", error_message());
     cr_assert_eq(s.count, 4);
     for (int i = 0; i < s.count; i++)
@@ -69,14 +81,14 @@ Test(safetensors, round_trip, .timeout = 30, .init = scratch_make, .fini = scrat
               error_message());
     safetensors_close(&s);
     safetensors_close(&s);
-    cr_assert_eq(safetensors_write(in("empty"), NULL, 0, NULL, 0), OK);
+    cr_assert_eq(written(in("empty"), NULL, 0, NULL, 0), OK);
     cr_assert_eq(safetensors_open(&s, in("empty")), OK, "%s", error_message());
     cr_assert(s.count == 0 && s.header->count == 0, "no metadata");
     safetensors_close(&s);
     items[1].name = "W1";
-    cr_assert_eq(safetensors_write(in("twice"), items, 2, NULL, 0), ERR_FAILED);
+    cr_assert_eq(written(in("twice"), items, 2, NULL, 0), ERR_FAILED);
     cr_assert(access(in("twice"), F_OK) != 0);
-    cr_assert_eq(safetensors_write("/nonexistent-folder/f", items, 1, NULL, 0), ERR_FAILED);
+    cr_assert_eq(written("/nonexistent-folder/f", items, 1, NULL, 0), ERR_FAILED);
     cr_assert(strstr(error_message(), "/nonexistent-folder/f"));
 }
 
