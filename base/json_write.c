@@ -2,6 +2,7 @@
  * remembers which levels are open. */
 #include "base/json.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -128,7 +129,8 @@ int json_finish(struct json_writer *w, const char *name) {
         return fail(ERR_FAILED, "%s: JSON not well formed: %d levels open: close each once", name,
                     w->depth);
     fputc('\n', w->file);
+    errno = 0;
     if (fflush(w->file) || ferror(w->file))
-        return fail(ERR_FAILED, "%s: cannot write: see that there is room and permission", name);
+        return fail_errno(ERR_FAILED, errno ? errno : EIO, "cannot write: %s", name);
     return OK;
 }

@@ -71,12 +71,12 @@ static int run(struct run_config *config, int chapter) {
         printf("%-7s", mode_title(mode));
         chapter_line(stdout, &comparison.run[mode]);
     }
-    /* If a file cannot be written either, the error of the comparison is the one to report. */
-    char text[1024];
-    snprintf(text, sizeof text, "%s", error_message());
-    int written = write_json(&json, &comparison);
-    if (!written) written = write_trace(&trace, &comparison);
-    code = code ? fail(code, "%s", text) : written;
+    /* Models that differ must not cost the files, and a file that cannot be written not the other. */
+    struct failures all = {0};
+    failures_add(&all, code);
+    failures_add(&all, write_json(&json, &comparison));
+    failures_add(&all, write_trace(&trace, &comparison));
+    code = failures_end(&all);
 done:
     atomic_abandon(&json);
     atomic_abandon(&trace);

@@ -96,8 +96,10 @@ int command_profile(int argc, char **argv) {
     if (*config.json) CHECK_GOTO(atomic_open(&json, config.json), code, done);
     if (*config.trace) CHECK_GOTO(atomic_open(&trace, config.trace), code, done);
     CHECK_GOTO(profile(&config, runs, &result), code, done);
-    CHECK_GOTO(write_json(&json, config.json, runs), code, done);
-    CHECK_GOTO(write_trace(&trace, config.trace, runs), code, done);
+    struct failures all = {0}; /* a file that cannot be written must not cost the other */
+    failures_add(&all, write_json(&json, config.json, runs));
+    failures_add(&all, write_trace(&trace, config.trace, runs));
+    code = failures_end(&all);
 done:
     atomic_abandon(&json);
     atomic_abandon(&trace);

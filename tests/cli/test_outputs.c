@@ -136,6 +136,40 @@ Test(cli_outputs, a_folder_that_vanishes, .timeout = 300, .init = cli_folder_mak
     folder_vanishes("ddp", 2);
 }
 
+/* A full disk shows only at the end. It must not cost the files that lie elsewhere. */
+Test(cli_outputs, one_that_fails_does_not_cost_the_others, .timeout = 300, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    static const char *const flags[] = {
+        "--save w --log-loss /dev/full --json j", "--save /dev/full --log-loss l --json j",
+        "--save w --log-loss l --json /dev/full", "--save /dev/full --log-loss /dev/full --json j"};
+    for (int i = 0; i < 4; i++) {
+        struct cli c;
+        cli_run(&c, TRAIN " --steps 1 --mode %s %s", i ? "single" : "ddp --devices 2", flags[i]);
+        cr_assert_eq(c.status, 1);
+        cr_assert(strstr(c.err, "cannot write: /dev/full: No space left"), "%s", c.err);
+        cr_assert_eq(!!strstr(c.err, "; cannot write: /dev/full"), i == 3, "%s", c.err);
+        cr_assert_eq(cli_files(), i == 3 ? 2 : 3, "%s", flags[i]);
+        if (strstr(flags[i], "--save w")) weights_are_whole("w");
+        unlink("w"), unlink("l"), unlink("j");
+        cli_free(&c);
+    }
+}
+
+Test(cli_outputs, a_json_that_fails_does_not_cost_the_trace, .timeout = 300,
+     .init = cli_folder_make, .fini = cli_folder_remove) {
+    static const char *const commands[] = {"compare", "profile"};
+    for (int i = 0; i < 2; i++) {
+        struct cli c;
+        cli_run(&c, "%s --dataset synthetic --batch-size 64 --steps 1 --json /dev/full --trace t",
+                commands[i]);
+        cr_assert_eq(c.status, 1);
+        cr_assert(strstr(c.err, "cannot write: /dev/full: No space left"), "%s", c.err);
+        cr_assert_eq(cli_files(), 2, "golden/ and t");
+        unlink("t");
+        cli_free(&c);
+    }
+}
+
 /* Standard output is a regular file here, as after `> file`: it is written to, not replaced. */
 Test(cli_outputs, standard_output, .timeout = 300, .init = cli_folder_make,
      .fini = cli_folder_remove) {
