@@ -1,12 +1,12 @@
-/* What the GPUs of this machine are and how much of their memory is in use, for scripts: one
- * line each
+/* What the GPUs of this machine are, and how much of their memory is in use, for scripts; one line
+ * each:
  *
  *     gpu 0: NVIDIA H200 | sm_90, 132 multiprocessors, 143167 MiB, 528 MiB in use
  *     driver: for CUDA 13.0
  *     built: CUDA 13.0; ...
  *
- * In use by everybody, this program's own context included. Exit status 2 and the reason where
- * there is no GPU. */
+ * The memory in use is that of all programs, this program's own context included. Where there is no
+ * GPU it prints the reason, with exit status 2. */
 #include <stdio.h>
 
 #include "base/error.h"

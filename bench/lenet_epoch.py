@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """One epoch of d2l's LeNet on one core: Duet and PyTorch in turn, in the same run.
 
-    python3 bench/lenet_epoch.py [ROUNDS]          needs torch and numpy, Fashion-MNIST and build/duet
+    python3 bench/lenet_epoch.py [ROUNDS]
+    needs torch and numpy, Fashion-MNIST and build/duet
 
-PyTorch trains eagerly on tensors that lie in memory already, without a DataLoader: its best case. Duet reads, prepares
-and trains. Both start from the same weights (0.01 x randn, seed 0) on the same batches, unshuffled; the losses of the
-first steps are compared before anything is timed.
+PyTorch trains eagerly on tensors that lie in memory already, without a DataLoader: its best case.
+Duet reads, prepares and trains. Both start from the same weights (0.01 x randn, seed 0) on the
+same batches, unshuffled; the losses of the first steps are compared before anything is timed.
 """
 import gzip
 import json
@@ -71,7 +72,8 @@ def torch_epoch(images, labels, steps=None):
 def duet_epoch(steps=None):
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "run.json")
-        words = [DUET, "train", "--mode", "single", "--device", "cpu", "--epochs", "1", "--no-shuffle", "--quiet", "--workers", "0", "--json", out]
+        words = [DUET, "train", "--mode", "single", "--device", "cpu", "--epochs", "1"]
+        words += ["--no-shuffle", "--quiet", "--workers", "0", "--json", out]
         subprocess.run(words + (["--steps", str(steps)] if steps else []), check=True)
         run = json.load(open(out))
     return run["training_seconds"], run["losses"]
@@ -80,16 +82,20 @@ def duet_epoch(steps=None):
 def main():
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 3
     torch.set_num_threads(1)
-    images = torch.from_numpy(read_idx("train-images-idx3-ubyte.gz").astype(numpy.float32) / 255).reshape(-1, 1, 28, 28)
+    pixels = read_idx("train-images-idx3-ubyte.gz").astype(numpy.float32) / 255
+    images = torch.from_numpy(pixels).reshape(-1, 1, 28, 28)
     labels = torch.from_numpy(read_idx("train-labels-idx1-ubyte.gz").astype(numpy.int64))
     ours, theirs = duet_epoch(FIRST_STEPS)[1], torch_epoch(images, labels, FIRST_STEPS)[1]
     apart = max(abs(a - b) for a, b in zip(ours, theirs))
     if len(ours) != len(theirs) or apart > LOSS_TOLERANCE:
-        sys.exit("losses of the first %d steps differ by %g: not the same training" % (FIRST_STEPS, apart))
-    print("losses of the first %d steps agree to %.1e; torch %s, 1 thread each" % (FIRST_STEPS, apart, torch.__version__))
+        words = "losses of the first %d steps differ by %g: not the same training"
+        sys.exit(words % (FIRST_STEPS, apart))
+    words = "losses of the first %d steps agree to %.1e; torch %s, 1 thread each"
+    print(words % (FIRST_STEPS, apart, torch.__version__))
     for _ in range(rounds):
-        torch_seconds, duet_seconds = torch_epoch(images, labels)[0], duet_epoch()[0]
-        print("epoch of %d: PyTorch %.2f s, Duet %.2f s: %.2f times" % (len(images), torch_seconds, duet_seconds, torch_seconds / duet_seconds))
+        theirs, ours = torch_epoch(images, labels)[0], duet_epoch()[0]
+        words = "epoch of %d: PyTorch %.2f s, Duet %.2f s: %.2f times"
+        print(words % (len(images), theirs, ours, theirs / ours))
 
 
 main()

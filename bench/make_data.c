@@ -1,10 +1,11 @@
 /* Writes the synthetic data set as the four IDX files that --data-dir takes.
  *
- *     make_data FOLDER [TRAIN [TEST]]          pictures; default 60000 and 10000, as --dataset synthetic has
+ *     make_data FOLDER [TRAIN [TEST]]
  *
- * For measurements: each process of a run would otherwise draw 70,000 pictures before its first
- * step, and other programs (bench/torch_step.py) read the very same ones. Each file is there
- * whole or not at all. */
+ * TRAIN and TEST are numbers of pictures, by default 60000 and 10000, as in --dataset synthetic.
+ * For measurements: without these files each process of a run draws 70,000 pictures before its
+ * first step; and other programs (bench/torch_step.py) can read the very same pictures. A file is
+ * written whole or not at all. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>

@@ -1,12 +1,13 @@
-/* How fast the host's kernels are, and how exact: every op of LeNet (d2l's, batch 256), the
- * ConvNet (batch 128) and a wide mlp (batch 256), on each instruction set this processor has.
+/* How fast the host's kernels are, and how exact: every op of LeNet (d2l's, batch 256), the ConvNet
+ * (batch 128) and a wide mlp (batch 256), on each instruction set this processor has.
  *
- *     math_bench [isa [word]]     all, or one of avx512 avx2 generic; only lines whose name holds `word`
+ *     math_bench [ISA [WORD]]
  *
- * Each line is the best of several runs and is compared, in the same run, with what the core can
- * do at most: a loop of nothing but multiply-adds, and memcpy. "error" is the largest difference
- * from the reference over the largest value, on a batch of 33. Small differences are rounding
- * (both orders of a sum are right); above 1e-4 the bench fails. */
+ * ISA is avx512, avx2 or generic, by default all that there are; WORD takes only the lines whose
+ * name contains it. Each line is the best of several runs and is compared, in the same run, with
+ * the most that a core can do: a loop of nothing but multiply-adds, and memcpy. "error" is the
+ * largest difference from the reference over the largest value, on a batch of 33. Small differences
+ * are rounding, since both orders of a sum are right; above 1e-4 the bench fails. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,8 +20,8 @@
 #include "device/op.h"
 
 enum { CHECKED_BATCH = 33, RUNS = 15 };
-static const double ERROR_MOST = 1e-4,
-                    RUN_SECONDS = 1.0; /* the latter: stop repeating a line after so long */
+static const double ERROR_MOST = 1e-4;
+static const double RUN_SECONDS = 1.0; /* a line is not repeated any more after this long */
 
 /* A line: C x H x W in, O out (channels, or units of a linear layer), filter or window k. */
 struct work {

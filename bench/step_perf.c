@@ -1,19 +1,19 @@
 /* How fast is a training step here, as a user gets it?
  *
- *     step_perf [--device auto|cpu|cuda] [--models lenet,convnet] [--batches 256,64,1024] [--devices 2,4]
- *               [--epochs 5] [--data-dir DIR] [--cuda-math own|library] [--tf32] [--json FILE]
+ *     step_perf [--device auto|cpu|cuda] [--models lenet,convnet] [--batches 256,64,1024]
+ *               [--devices 2,4] [--epochs 5] [--data-dir DIR] [--cuda-math own|library] [--tf32]
+ *               [--json FILE]
  *
- * Each line is a job of its own, started and timed as `duet train` would: the loader, the step
- * and the reading of the losses are in the time, evaluation is not. Every model runs single at
- * each batch, plain and captured as a graph (on a GPU), and with the first batch as DP and DDP
- * on each of --devices. The first epoch warms up; us/step is the median of the other epochs'
- * times over their steps, least and most stand beside it. `first step` counts from the launch:
- * processes, devices, contexts, data.
+ * Each line is a job of its own, started and timed as `duet train` would: the loader, the step and
+ * the reading of the losses are in the time, evaluation is not. Every model runs in mode single at
+ * each batch, plain and (on a GPU) with graphs; and with the first batch in DP and DDP on each of
+ * --devices. The first epoch warms up. us/step is the median over the other epochs of an epoch's
+ * time over its steps; the least and the most stand beside it. `first step` is counted from the
+ * launch: processes, devices, contexts, data.
  *
- * The answer is checked: losses are finite and fall, and a run with graphs ends in the bits of
- * the run without. Models start from weights large enough to learn at once (LeNet's own 0.01 x
- * randn stands still for most of an epoch), at a rate that keeps the loss falling. */
-#include <getopt.h>
+ * The answer is checked: losses are finite and fall, and a run with graphs ends in the bits of the
+ * run without. Models start from weights large enough to learn at once (with LeNet's own, 0.01 x
+ * randn, the loss stands still for most of an epoch), at a rate that keeps the loss falling. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,25 +23,16 @@
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/json.h"
-#include "base/parse.h"
+#include "bench/step_options.h"
 #include "models/model.h"
 #include "train/job.h"
 
-enum { LIST = 8, EPOCH_PICTURES = 60000 };
-static const double RATE = 0.1;
-/* the last losses over the first at most; standing still gave 0.998 on 2,000 pictures */
+enum { EPOCH_PICTURES = 60000 };
+/* The last losses may be at most this much of the first: a loss that stood still gave 0.998 on 2,000
+ * pictures. */
 static const double FALL = 0.985;
-/* What the project wants to reach on one H200; shown beside what was measured on whatever GPU
- * this is. */
+/* What is to be reached on one H200; shown beside what was measured, on whatever GPU. */
 static const double EPOCH_SECONDS_MOST = 0.05, FIRST_STEP_SECONDS_MOST = 3;
-
-struct options {
-    struct run_config base;
-    const char *models[LIST];
-    int64_t batches[LIST], devices[LIST];
-    int model_count, batch_count, device_count;
-    char json[PATH_BYTES], model_words[64];
-};
 
 struct measured {
     struct run_config config;
@@ -50,99 +41,15 @@ struct measured {
     double us, least_us, most_us; /* a step */
     double epoch_s, images_s, first_step_s, loss_first, loss_last;
     int steps, train_samples;
-    int same_bits; /* 1 as its plain run, 0 not, -1 has none */
+    int same_bits; /* 1: the bits of its plain run; 0: other bits; -1: there is no plain run */
     int code;
     char error[256];
 };
 
-/* ---- words ---- */
-
-static int read_models(char *text, struct options *o) {
-    for (char *save, *word = strtok_r(text, ",", &save); word; word = strtok_r(NULL, ",", &save)) {
-        struct model model = {0};
-        CHECK(model_open(&model, word, &o->base.model_options));
-        model_free(&model);
-        if (o->model_count == LIST) return fail(ERR_USAGE, "--models: %s: at most %d", word, LIST);
-        o->models[o->model_count++] = word;
-    }
-    return o->model_count ? OK
-                          : fail(ERR_USAGE, "--models: names none: give lenet, convnet or mlp");
-}
-
-static int read_word(const char *flag, char *out, size_t bytes, const char *text) {
-    if (strlen(text) >= bytes)
-        return fail(ERR_USAGE, "--%s: %.40s...: at most %zu characters", flag, text, bytes - 1);
-    strcpy(out, text);
-    return OK;
-}
-
-static int read_math(const char *text, enum device_math *math) {
-    *math = strcmp(text, "library") ? DEVICE_MATH_OWN : DEVICE_MATH_LIBRARY;
-    return *math == DEVICE_MATH_OWN && strcmp(text, "own")
-               ? fail(ERR_USAGE, "--cuda-math: %s: there are own and library", text)
-               : OK;
-}
-
-static int parse_options(int argc, char **argv, struct options *o) {
-    static const struct option longs[] = {{"device", 1, 0, 'd'},
-                                          {"models", 1, 0, 'm'},
-                                          {"batches", 1, 0, 'b'},
-                                          {"devices", 1, 0, 'n'},
-                                          {"epochs", 1, 0, 'e'},
-                                          {"data-dir", 1, 0, 'D'},
-                                          {"tf32", 0, 0, 't'},
-                                          {"cuda-math", 1, 0, 'M'},
-                                          {"json", 1, 0, 'j'},
-                                          {"help", 0, 0, 'h'},
-                                          {0, 0, 0, 0}};
-    int64_t epochs = 5;
-    char models[] = "lenet,convnet", batches[] = "256,64,1024", devices[] = "2,4",
-         *model_words = models;
-    const char *batch_words = batches, *device_words = devices;
-    *o = (struct options){.model_count = 0};
-    run_config_default(&o->base);
-    for (int c; (c = getopt_long(argc, argv, "", longs, NULL)) != -1;) {
-        switch (c) {
-        case 'd': CHECK(read_word("device", o->base.device, sizeof o->base.device, optarg)); break;
-        case 'm': model_words = optarg; break;
-        case 'b': batch_words = optarg; break;
-        case 'n': device_words = optarg; break;
-        case 'e': CHECK(parse_int("--epochs", optarg, 2, 1000, &epochs)); break;
-        case 'D':
-            CHECK(read_word("data-dir", o->base.data_dir, sizeof o->base.data_dir, optarg));
-            break;
-        case 't': o->base.tf32 = 1; break;
-        case 'M': CHECK(read_math(optarg, &o->base.cuda_math)); break;
-        case 'j': CHECK(read_word("json", o->json, sizeof o->json, optarg)); break;
-        default:
-            return fail(
-                ERR_USAGE,
-                "usage: step_perf [--device auto|cpu|cuda] [--models NAME,...] [--batches B,...] "
-                "[--devices N,...|0] [--epochs N] [--data-dir DIR] [--cuda-math own|library] "
-                "[--tf32] "
-                "[--json FILE]");
-        }
-    }
-    if (optind < argc)
-        return fail(ERR_USAGE, "%s: not understood: --help shows the flags", argv[optind]);
-    CHECK(read_word("models", o->model_words, sizeof o->model_words, model_words));
-    CHECK(read_models(o->model_words, o));
-    CHECK(parse_int_list("--batches", batch_words, 1, 1 << 20, o->batches, LIST, &o->batch_count));
-    CHECK(parse_int_list("--devices", device_words, 0, MAX_DEVICES, o->devices, LIST,
-                         &o->device_count));
-    /* in a folder any pictures */
-    strcpy(o->base.dataset, *o->base.data_dir ? "fashion-mnist" : "synthetic");
-    o->base.epochs = (int)epochs;
-    o->base.lr = RATE;
-    o->base.evaluate = 0;
-    o->base.quiet = 1;
-    return OK;
-}
-
 /* ---- one run ---- */
 
-/* Weights as LeNet's own, but large enough that the signal neither dies nor grows on its way:
- * deviation sqrt(2 / inputs of an output), He et al. 2015. Other models start so by themselves. */
+/* Scales LeNet's own weights so that the signal neither dies nor grows on its way: to the deviation
+ * sqrt(2 / inputs of an output), He et al. 2015. Other models start so by themselves. */
 static void liven(const struct model *model, float **values) {
     if (strcmp(model->name, "lenet")) return;
     for (int i = 0; i < model->param_count; i++) {
@@ -160,7 +67,7 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* The first epoch, which warms up, left out. */
+/* The first epoch, which warms up, does not count. */
 static void take_times(struct measured *m, const struct run_record *r) {
     int timed = r->epoch_count - 1, per_epoch = r->steps / r->epoch_count;
     double *s = r->epoch_seconds + 1;
@@ -176,7 +83,7 @@ static void take_times(struct measured *m, const struct run_record *r) {
     m->train_samples = r->train_samples;
 }
 
-/* Means over an eighth of the steps: single ones go up and down. */
+/* Compares means over an eighth of the steps, since single losses go up and down. */
 static int check_losses(struct measured *m, const struct run_record *r) {
     int some = r->steps / 8 ? r->steps / 8 : 1;
     for (int i = 0; i < r->steps; i++)
@@ -244,8 +151,8 @@ static void print_row(const struct measured *m) {
     fflush(stdout);
 }
 
-/* One line of the table, and a second with graphs where the first ran on a GPU. m has room for
- * both. Returns how many ran. The weights are saved to be compared. */
+/* Measures one line of the table, and a second with graphs if the first ran on a GPU; `m` has room
+ * for both. The weights are saved to be compared. Returns how many ran. */
 static int measure_pair(struct measured *m, const struct run_config *config, const char *folder) {
     int runs = 0;
     do {
@@ -274,7 +181,7 @@ struct target {
     double most, measured; /* seconds; measured < 0: not part of this run */
 };
 
-/* Of GPUs alone: an emulated device has a core's arithmetic. */
+/* Only GPUs have targets: an emulated device has the arithmetic of a core. */
 static void find_targets(const struct measured *m, int runs, struct target targets[2]) {
     targets[0] =
         (struct target){"LeNet, batch 256, one device: training steps of an epoch of 60,000",
@@ -294,7 +201,7 @@ static void find_targets(const struct measured *m, int runs, struct target targe
     }
 }
 
-/* Lines that scripts/gpu_check.sh collects. */
+/* Prints the lines that scripts/gpu_check.sh collects. */
 static void print_targets(const struct target *targets) {
     for (int t = 0; t < 2; t++)
         if (targets[t].measured >= 0)
@@ -363,7 +270,7 @@ static int write_json(struct atomic_file *file, const char *name, const struct m
     return atomic_commit(file);
 }
 
-/* single at every batch, then DP and DDP on each number of devices at the first. */
+/* Mode single at every batch; then DP and DDP on each number of devices, at the first batch. */
 static int measure_model(const struct options *o, const char *model, const char *folder,
                          struct measured *m) {
     int runs = 0;

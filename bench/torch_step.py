@@ -1,16 +1,20 @@
 #!/usr/bin/env python3
-"""The same training step in Duet and in PyTorch, eager and captured as a CUDA graph, in the same run.
+"""The same training step in Duet and in PyTorch, eager and as a CUDA graph, in the same run.
 
-    python3 bench/torch_step.py [--device auto|cpu|cuda] [--duet build/duet] [--data-dir DIR] [--models lenet,convnet]
-                                [--batch 256] [--rounds 3] [--epochs 3] [--json FILE]             needs torch alone
+    python3 bench/torch_step.py --data-dir DIR [--device auto|cpu|cuda] [--duet build/duet]
+                                [--models lenet,convnet] [--batch 256] [--rounds 3] [--epochs 3]
+                                [--json FILE]
+    needs torch alone
 
-PyTorch at its best: float pictures lie on the device already, are taken in order by slices, no loss is read; the graph
-holds forward, backward and SGD, and its static inputs are filled by two copies. Duet reads its data set, gathers by
-index, writes the losses down and reads them, as `duet train` does. Both train full batches only (--drop-last). Float32
-with and without tf32. What is shown is the median of epoch times over steps; programs take turns, --rounds times.
+PyTorch runs at its best: float pictures lie on the device already and are taken in order, by
+slices; no loss is read. The graph holds forward, backward and SGD, and two copies fill its inputs.
+Duet reads its data set, gathers by index, writes the losses down and reads them, as `duet train`
+does. Both train full batches only (--drop-last), in float32, with and without tf32. What is shown
+is the median over epochs of an epoch's time over its steps; the programs take turns, --rounds
+times.
 
-A benchmark checks its answer: from the same weights, on the same pictures, without dropout, the losses of the first
-five steps must agree before anything is timed.
+A benchmark checks its answer: from the same weights, on the same pictures, without dropout, the
+losses of the first five steps must agree before anything is timed.
 """
 import argparse
 import json
@@ -29,7 +33,7 @@ import torch.nn.functional as F
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 LR, FIRST_STEPS = 0.02, 5
 LOSS_TOLERANCE = 1e-5  # two right programs agree to 1e-7 for the first steps
-EAGER_TARGET, GRAPH_TARGET = 10, 1.5  # how many times faster LeNet at batch 256 shall be on one GPU
+EAGER_TARGET, GRAPH_TARGET = 10, 1.5  # times faster, for LeNet, batch 256, one GPU
 
 
 # ---- the models, with Duet's names and shapes (models/lenet.c, models/convnet.c) ----
@@ -51,7 +55,10 @@ def convnet(x, p, dropout):
     return F.log_softmax(F.linear(x, p["fc2.weight"], p["fc2.bias"]), 1)
 
 
-LENET = {"W1": (20, 1, 3, 3), "b1": (20,), "W2": (50, 20, 5, 5), "b2": (50,), "W3": (800, 128), "b3": (128,), "W4": (128, 10), "b4": (10,)}
+LENET = {
+    "W1": (20, 1, 3, 3), "b1": (20,), "W2": (50, 20, 5, 5), "b2": (50,),
+    "W3": (800, 128), "b3": (128,), "W4": (128, 10), "b4": (10,),
+}  # fmt: skip
 CONVNET = {
     "cn1.weight": (16, 1, 3, 3), "cn1.bias": (16,), "cn2.weight": (32, 16, 3, 3), "cn2.bias": (32,),
     "fc1.weight": (64, 4608), "fc1.bias": (64,), "fc2.weight": (10, 64), "fc2.bias": (10,),
@@ -63,20 +70,24 @@ MODELS = {  # name: forward, shapes, loss, mean and deviation of the pixels
 
 
 def weights(name):
-    """Lively ones: LeNet's own 0.01 x randn stands still for most of an epoch, and would hide mistakes."""
+    """Large ones: with LeNet's own, 0.01 x randn, the loss stands still for most of an epoch, which
+    would hide mistakes."""
     torch.manual_seed(1)
     result = {}
     for key, shape in MODELS[name][1].items():
-        inputs = shape[0] if name == "lenet" and len(shape) == 2 else math.prod(shape[1:])  # LeNet's matrices are (in, out)
-        result[key] = torch.randn(shape) * (2 / inputs) ** 0.5 if len(shape) > 1 else torch.zeros(shape)
+        in_out = name == "lenet" and len(shape) == 2  # LeNet's matrices are (in, out)
+        inputs = shape[0] if in_out else math.prod(shape[1:])
+        is_bias = len(shape) == 1
+        result[key] = torch.zeros(shape) if is_bias else torch.randn(shape) * (2 / inputs) ** 0.5
     return result
 
 
 def save_safetensors(path, tensors):
     header, at = {}, 0
     for key, t in tensors.items():
-        header[key] = {"dtype": "F32", "shape": list(t.shape), "data_offsets": [at, at + 4 * t.numel()]}
-        at += 4 * t.numel()
+        end = at + 4 * t.numel()
+        header[key] = {"dtype": "F32", "shape": list(t.shape), "data_offsets": [at, end]}
+        at = end
     text = json.dumps(header).encode()
     with open(path, "wb") as f:
         f.write(struct.pack("<Q", len(text)) + text)
@@ -126,7 +137,7 @@ class Torch:
             yield self.images[i : i + self.batch], self.labels[i : i + self.batch]
 
     def capture(self):
-        """Whole steps in one graph. Three on a side stream first, as PyTorch asks for."""
+        """Captures a whole step in one graph, after three on a side stream, as PyTorch demands."""
         self.x, self.y = self.images[: self.batch].clone(), self.labels[: self.batch].clone()
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
@@ -139,7 +150,7 @@ class Torch:
             self.captured_loss = self.step(self.x, self.y)
 
     def epoch(self, captured):
-        """Microseconds a step."""
+        """Trains an epoch; returns microseconds a step."""
         wait = torch.cuda.synchronize if self.images.is_cuda else lambda: None
         wait()
         start = time.perf_counter()
@@ -163,8 +174,9 @@ class Torch:
 
 def duet(arguments, words, folder):
     out = os.path.join(folder, "run.json")
-    command = [arguments.duet, "train", "--mode", "single", "--device", arguments.device, "--data-dir", arguments.data_dir]
-    command += ["--batch-size", str(arguments.batch), "--lr", str(LR), "--no-shuffle", "--drop-last", "--quiet", "--json", out]
+    command = [arguments.duet, "train", "--mode", "single", "--device", arguments.device]
+    command += ["--data-dir", arguments.data_dir, "--batch-size", str(arguments.batch)]
+    command += ["--lr", str(LR), "--no-shuffle", "--drop-last", "--quiet", "--json", out]
     done = subprocess.run(command + words, timeout=120, stderr=subprocess.PIPE, text=True)
     if done.returncode:
         sys.exit("duet: status %d: %s" % (done.returncode, done.stderr.strip()))
@@ -173,15 +185,17 @@ def duet(arguments, words, folder):
 
 
 def check_first_steps(arguments, name, images, labels, folder):
-    """Largest difference of the first losses. Duet's were made without tf32, as PyTorch's."""
+    """The largest difference of the first losses. Neither program uses tf32 here."""
     path = os.path.join(folder, name + ".safetensors")
     save_safetensors(path, weights(name))
-    run = duet(arguments, ["--model", name, "--dropout", "0", "--init-from", path, "--steps", str(FIRST_STEPS)], folder)
-    ours, peer = run["losses"], Torch(name, images.device, arguments.batch, images, labels, dropout=False)
+    words = ["--model", name, "--dropout", "0", "--init-from", path, "--steps", str(FIRST_STEPS)]
+    ours = duet(arguments, words, folder)["losses"]
+    peer = Torch(name, images.device, arguments.batch, images, labels, dropout=False)
     theirs = [peer.step(x, y).item() for _, (x, y) in zip(range(FIRST_STEPS), peer.slices())]
     apart = max(abs(a - b) for a, b in zip(ours, theirs))
     if len(ours) != len(theirs) or not apart <= LOSS_TOLERANCE:
-        sys.stderr.write("%s: losses of the first steps: Duet %s, PyTorch %s: not the same training\n" % (name, ours, theirs))
+        words = "%s: losses of the first steps: Duet %s, PyTorch %s: not the same training\n"
+        sys.stderr.write(words % (name, ours, theirs))
         sys.exit(3)
     return apart
 
@@ -192,7 +206,7 @@ def allow_tf32(allowed):
 
 
 def measure(arguments, name, tf32, images, labels, folder):
-    """Median microseconds a step of each program."""
+    """The median microseconds a step of each program."""
     allow_tf32(tf32)
     peer = {"eager": Torch(name, images.device, arguments.batch, images, labels)}
     if images.is_cuda:
@@ -202,7 +216,8 @@ def measure(arguments, name, tf32, images, labels, folder):
     for key in peer:
         peer[key].epoch(key == "graph")  # warm-up, as Duet's first epoch
     for _ in range(arguments.rounds):
-        words = ["--model", name, "--epochs", str(arguments.epochs + 1)] + (["--tf32"] if tf32 else [])
+        words = ["--model", name, "--epochs", str(arguments.epochs + 1)]
+        words += ["--tf32"] if tf32 else []
         run = duet(arguments, words, folder)
         steps = run["steps"] // len(run["epoch_seconds"])
         times["duet"] += [s / steps * 1e6 for s in run["epoch_seconds"][1:]]
@@ -215,7 +230,8 @@ def measure(arguments, name, tf32, images, labels, folder):
 
 
 def target(what, least, ratio):
-    print("target: %s | at least %g times | %.2f times | %s" % (what, least, ratio, "reached" if ratio >= least else "not reached"))
+    reached = "reached" if ratio >= least else "not reached"
+    print("target: %s | at least %g times | %.2f times | %s" % (what, least, ratio, reached))
 
 
 def show(arguments, name, tf32, us, on_gpu):
@@ -225,8 +241,9 @@ def show(arguments, name, tf32, us, on_gpu):
         words += ", PyTorch %s %9.1f us (%.2f times)" % (key, us[key], us[key] / us["duet"])
     print(words, flush=True)
     if on_gpu and name == "lenet" and arguments.batch == 256 and not tf32:
-        target("LeNet, batch 256, fp32, one device: faster than PyTorch eager", EAGER_TARGET, us["eager"] / us["duet"])
-        target("LeNet, batch 256, fp32, one device: faster than PyTorch as a graph", GRAPH_TARGET, us["graph"] / us["duet"])
+        what = "LeNet, batch 256, fp32, one device: faster than PyTorch "
+        target(what + "eager", EAGER_TARGET, us["eager"] / us["duet"])
+        target(what + "as a graph", GRAPH_TARGET, us["graph"] / us["duet"])
 
 
 def main():
@@ -257,7 +274,8 @@ def main():
             for tf32 in [False, True] if on_gpu else [False]:
                 us = measure(arguments, name, tf32, images, labels, folder)
                 show(arguments, name, tf32, us, on_gpu)
-                runs.append({"model": name, "batch_size": arguments.batch, "tf32": tf32, "us_per_step": us, "losses_apart": apart})
+                facts = {"model": name, "batch_size": arguments.batch, "tf32": tf32}
+                runs.append({**facts, "us_per_step": us, "losses_apart": apart})
     if arguments.json:
         text = {"torch": torch.__version__, "device": where, "runs": runs}
         with open(arguments.json + ".new", "w") as f:

@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
 # What a build with CUDA promises, as far as it shows without a GPU: tests/check_cuda.sh [BUILD_DIR]
 #
-#   1. the program starts where there is no driver: it needs no libcuda.so, and `duet devices` runs with GPUs hidden
-#   2. the kernels are there for sm_80 and sm_90, and as PTX for what comes later; each of them can be launched, and none spills
-#      registers but for a reason (tests/check_cuda_kernels.py; its table is left in BUILD_DIR/cuda_kernels.txt)
+#   1. the program starts where there is no driver: it needs no libcuda.so, and `duet devices` runs
+#      with GPUs hidden
+#   2. the kernels are there for sm_80, sm_90 and, as PTX, for later GPUs; each can be launched, and
+#      none spills registers without a reason (tests/check_cuda_kernels.py; its table is left in
+#      BUILD_DIR/cuda_kernels.txt)
 #   3. libduet.a shows duet_* alone, kernels and their registration included
-#   4. `make CUDA=` builds a program that says it has no CUDA, with status 2
+#   4. `make CUDA=` builds a program that says it has no CUDA, with exit status 2
 #
-# Where there is no nvcc only 4 is done. The last line is `N passed, N failed`. Exit status 1 on any failure.
+# Without nvcc only 4 is done. The last line is `N passed, N failed`. Exit status 1 on any failure.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 build=${1:-build}
@@ -20,13 +22,17 @@ check() { # NAME COMMAND...
     echo "failed: $name"
     return 1
 }
-# Both look at something: a file that is not there has no bad word in it either.
+# First looks for what has to be there, since a file that is missing lacks libcuda too.
 no_driver_needed() {
     local needed
-    needed=$(readelf -d "$build/duet") && grep -q 'NEEDED.*libc\.so' <<<"$needed" && ! grep -q 'NEEDED.*libcuda\.so' <<<"$needed"
+    needed=$(readelf -d "$build/duet") && grep -q 'NEEDED.*libc\.so' <<<"$needed" &&
+        ! grep -q 'NEEDED.*libcuda\.so' <<<"$needed"
 }
 starts() { CUDA_VISIBLE_DEVICES= "$build/duet" devices | grep -q '^cuda  *none: device cuda: '; }
-kernels() { python3 tests/check_cuda_kernels.py "$build"/*/cuda/*.o "$build"/*/cuda/kernels/*.o > "$build/cuda_kernels.txt"; }
+kernels() {
+    python3 tests/check_cuda_kernels.py "$build"/*/cuda/*.o "$build"/*/cuda/kernels/*.o \
+        > "$build/cuda_kernels.txt"
+}
 own_names() {
     local names
     names=$(nm --defined-only "$build/libduet.o" | awk '$2 ~ /^[A-TV-Z]$/ { print $3 }')
@@ -34,7 +40,8 @@ own_names() {
 }
 refuses() {
     local status
-    CUDA_VISIBLE_DEVICES= build/without-cuda/duet train --device cuda --dataset synthetic --steps 1 2>&1 | grep -q 'not built into this program'
+    CUDA_VISIBLE_DEVICES= build/without-cuda/duet train --device cuda --dataset synthetic \
+        --steps 1 2>&1 | grep -q 'not built into this program'
     status=("${PIPESTATUS[@]}")
     [[ ${status[0]} == 2 && ${status[1]} == 0 ]]
 }
@@ -43,13 +50,15 @@ if scripts/find_cuda.sh | grep -q version=; then
     check "no driver needed to start" no_driver_needed
     check "starts with no GPU" starts
     if command -v python3 >/dev/null; then
-        check "kernels: their targets, registers, shared memory and stacks" kernels || grep ': ' "$build/cuda_kernels.txt"
+        check "kernels: their targets, registers, shared memory and stacks" kernels ||
+            grep ': ' "$build/cuda_kernels.txt"
     else
         echo "what the kernels take of a multiprocessor was not looked at: no python3 here"
     fi
     check "libduet.a shows duet_* alone" own_names
 fi
-make -j"$(nproc)" CUDA= B=build/without-cuda build/without-cuda/duet >/dev/null || echo "make CUDA= failed"
+make -j"$(nproc)" CUDA= B=build/without-cuda build/without-cuda/duet >/dev/null ||
+    echo "make CUDA= failed"
 check "a build without CUDA refuses it" refuses
 echo "$passed passed, $failed failed"
 ((failed == 0))

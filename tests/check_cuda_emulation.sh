@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# The tests that a GPU has a part in, against the emulated CUDA runtime (docs/cuda.md "Without a GPU"):
+# The tests in which a GPU has a part, against the emulated CUDA runtime (docs/cuda.md, "Without a
+# GPU"):
 #
 #   tests/check_cuda_emulation.sh [SANITIZER [TEST...]]
 #
-# Which they are is read from them: those that name DEVICE_CUDA, ALL_KINDS, an EMULATED_ variable or CUDA_EMULATION themselves (one
-# whose headers alone do looks at emulated devices); less those with a stand-in of their own for the runtime, and less
-# scripts/test_gpu_check, which takes minutes and must be named. The last line is `N passed, N failed`. Exit status 1 on any failure; where
-# CUDA's headers are not, nothing is done.
+# Which tests these are is read from the files: those that themselves name DEVICE_CUDA, ALL_KINDS,
+# an EMULATED_ variable or CUDA_EMULATION. Left out are tests that bring a runtime of their own
+# (cuda_stand_in.h), and scripts/test_gpu_check, which takes minutes and must be named. The last
+# line is `N passed, N failed`. Exit status 1 on any failure. Without CUDA's headers nothing is
+# done.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 san=${1:-}
@@ -20,9 +22,11 @@ build=build/emulation${san:+-san-${san//,/-}}
 words='DEVICE_CUDA|ALL_KINDS|CUDA_EMULATION|EMULATED_'
 names=("$@")
 if ((${#names[@]} == 0)); then
-    mapfile -t names < <(grep -lE "$words" tests/*/test_*.c | xargs grep -L cuda_stand_in.h | sed 's|tests/||; s|\.c$||' | grep -vx scripts/test_gpu_check)
+    mapfile -t names < <(grep -lE "$words" tests/*/test_*.c | xargs grep -L cuda_stand_in.h |
+        sed 's|tests/||; s|\.c$||' | grep -vx scripts/test_gpu_check)
 fi
 started=(tests/*/helper_*.c bench/*.c) # programs that tests start
 started=("${started[@]/#/$build/}")
-make -j"$(nproc)" EMULATION=1 SAN="$san" "$build/duet" "${started[@]%.c}" "${names[@]/#/$build/tests/}" || exit 1
+make -j"$(nproc)" EMULATION=1 SAN="$san" "$build/duet" "${started[@]%.c}" \
+    "${names[@]/#/$build/tests/}" || exit 1
 scripts/run_tests.sh "$build" "${names[@]/#/$build/tests/}"

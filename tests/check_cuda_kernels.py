@@ -1,17 +1,22 @@
 #!/usr/bin/env python3
-"""What each kernel takes of a multiprocessor, read from the objects that nvcc has made; no GPU, no tool of CUDA's.
+"""What each kernel takes of a multiprocessor, read from the objects that nvcc made. Needs no GPU
+and no tool of CUDA's.
 
-    tests/check_cuda_kernels.py OBJECT...        a table, and status 1 if a kernel could not be launched or spills,
-                                                 or is not there for all of sm_80, sm_90 and, as PTX, what comes later
+    tests/check_cuda_kernels.py OBJECT...
 
-An object of nvcc holds a fat binary (a header, then entries {kind 1 PTX or 2 ELF, ..., size, ..., architecture at byte
-28}). In an ELF file of code each kernel has a section .nv.info.KERNEL and a line in .nv.info: lists of {format, attribute,
-value}. Registers, threads, the stack and the parameter are such attributes; shared memory is a section's size.
+prints a table. Exit status 1 if a kernel could not be launched, spills, or is not there for all of
+sm_80, sm_90 and, as PTX, later GPUs.
 
-A block cannot be launched with more registers than a multiprocessor has, more static shared memory than 48 KiB, or a
-parameter above 4 KiB. Each kernel says its threads by __launch_bounds__, in the words of its launch, so that the compiler
-keeps within the registers. A stack is local memory: registers that were spilled, or an array with an index that is not
-known when compiled. Both are slow, so each kernel that has one stands in STACKS, with the most bytes and the reason."""
+An object of nvcc holds a fat binary: a header, then entries {kind 1 PTX or 2 ELF, ..., size, ...,
+architecture at byte 28}. In an ELF file of code each kernel has a section .nv.info.KERNEL and a
+line in .nv.info: lists of {format, attribute, value}. Registers, threads, the stack and the
+parameter are such attributes; shared memory is a section's size.
+
+A block cannot be launched with more registers than a multiprocessor has, more static shared memory
+than 48 KiB, or a parameter above 4 KiB. Each kernel names its threads by __launch_bounds__, the
+very number of its launch, so that the compiler keeps within the registers. A stack is local
+memory: spilled registers, or an array with an index that is not known when compiled. Both are
+slow, so each kernel that has a stack stands in STACKS, with its most bytes and the reason."""
 import re
 import struct
 import sys
@@ -23,7 +28,7 @@ RESERVED = 1024  # of shared memory, for each block; sm_90's sections count it a
 STACKS = {
     "sum_kernel": (176, "the tree over more than 8 sources, and vectors cut short: rarely run"),
     "spin_kernel": (192, "the same tree; 8 bytes on sm_80 for two blocks a multiprocessor"),
-    "cross_entropy_forward": (8, "one register, once for 4 rows: ptxas keeps to 32 for full occupancy"),
+    "cross_entropy_forward": (8, "one register, once for 4 rows: 32 give full occupancy"),
 }
 
 # Blocks that a multiprocessor must hold at once.
@@ -38,7 +43,7 @@ ATTRIBUTE = {0x2F: "registers", 0x12: "stack", 0x05: "threads", 0x19: "parameter
 
 
 def code_of(data):
-    """(kind, architecture, bytes) of each entry of an object's fat binary; none of a host's object."""
+    """Yields (kind, architecture, bytes) of each entry of the fat binary; a host's has none."""
     at = data.find(struct.pack(INT32, 0xBA55ED50))
     if at < 0:
         return
@@ -56,7 +61,8 @@ def text(data, at):
 
 def sections_of(elf):
     """name: (bytes of it, its size)."""
-    (table,), (entry, count, names) = struct.unpack_from("<Q", elf, 40), struct.unpack_from("<HHH", elf, 58)
+    (table,) = struct.unpack_from("<Q", elf, 40)
+    entry, count, names = struct.unpack_from("<HHH", elf, 58)
     raw = [struct.unpack_from("<IIQQQQIIQQ", elf, table + i * entry) for i in range(count)]
     return {text(elf, raw[names][4] + s[0]): (elf[s[4]:s[4] + s[5]], s[5]) for s in raw}
 
@@ -76,7 +82,8 @@ def attributes_of(info):
 def kernels_of(elf):
     sections = sections_of(elf)
     symbols, names = sections[".symtab"][0], sections[".strtab"][0]
-    symbol = [text(names, struct.unpack_from(INT32, symbols, i)[0]) for i in range(0, len(symbols), 24)]
+    starts = range(0, len(symbols), 24)
+    symbol = [text(names, struct.unpack_from(INT32, symbols, i)[0]) for i in starts]
     kernels = {name[len(".nv.info."):]: {} for name in sections if name.startswith(".nv.info.")}
     for what, value in attributes_of(sections[".nv.info"][0]):  # of all kernels: (symbol, value)
         if what in ("registers", "stack"):
@@ -135,7 +142,9 @@ def judge(name, arch, k):
 
 def main(objects):
     failed, seen = 0, {}
-    print(f"{'kernel':26}{'arch':>6}{'threads':>9}{'registers':>11}{'shared':>8}{'stack':>7}{'parameter':>11}{'blocks/SM':>11}")
+    row = "{:26}{:>6}{:>9}{:>11}{:>8}{:>7}{:>11}{:>11}".format
+    columns = "kernel arch threads registers shared stack parameter blocks/SM"
+    print(row(*columns.split()))
     for file in objects:
         with open(file, "rb") as f:
             data = f.read()
@@ -150,8 +159,8 @@ def main(objects):
                 name = plain(mangled)
                 blocks, wrong = judge(name, arch, k)
                 seen[name] = max(seen.get(name, 0), k["stack"])
-                print(f"{name:26}{'sm_' + str(arch):>6}{k.get('threads', '-'):>9}{k['registers']:>11}{k['shared']:>8}"
-                      f"{k['stack']:>7}{k['parameter']:>11}{blocks:>11}")
+                print(row(name, f"sm_{arch}", k.get("threads", "-"), k["registers"], k["shared"],
+                          k["stack"], k["parameter"], blocks))
                 for line in wrong:
                     failed += 1
                     print(f"{file}: {name} on sm_{arch}: {line}")

@@ -1,5 +1,5 @@
-/* What the tests of the emulated CUDA runtime (tests/stand_ins/cuda_emulation) share: kernels in
- * C, and a gate that holds a stream. */
+/* What the tests of the emulated CUDA runtime (tests/stand_ins/cuda_emulation) share: kernels in C,
+ * and a kernel that holds a stream. */
 #ifndef TESTS_CUDA_EMULATED_H
 #define TESTS_CUDA_EMULATED_H
 
@@ -28,8 +28,9 @@
             cr_assert_eq(cudaGetLastError(), (code), "the last error is another one"); \
     } while (0)
 
-/* A kernel of a test: void function(const type *param), then KERNEL(function, type), then
- * launched as &function_kernel. (The kernels of .cu files get their record by DUET_KERNEL.) */
+/* Makes a kernel of a test: after `void function(const type *param)`, KERNEL(function, type) makes
+ * function_kernel, whose address is launched. (Kernels of .cu files get such a record from
+ * DUET_KERNEL.) */
 #define KERNEL(function, type)                                  \
     static unsigned function##_loaded;                          \
     static void function##_call(const void *param) {            \
@@ -53,7 +54,7 @@ static inline void pause_us(long us) {
     nanosleep(&t, NULL);
 }
 
-/* Holds a stream until the test opens it, 20 s at most. */
+/* Holds a stream until the test opens it, at most 20 s. */
 struct held {
     atomic_int *open;
 };
@@ -91,7 +92,7 @@ static inline cudaEvent_t test_event(unsigned flags) {
     return event;
 }
 
-/* `count` ints of device memory, all of them `value`'s byte. */
+/* Allocates `count` ints of device memory; each byte of them is `byte`. */
 static inline int *device_ints(int count, int byte) {
     void *memory;
     DONE(cudaMalloc(&memory, (size_t)count * sizeof(int)));

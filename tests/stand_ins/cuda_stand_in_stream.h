@@ -1,5 +1,5 @@
-/* The second half of cuda_stand_in.h, which includes it: streams, events, graphs, and the kernels of
- * the ops. */
+/* The second half of cuda_stand_in.h, which includes it: streams, events, graphs, and kernels of
+ * ops. */
 #ifndef TESTS_CUDA_STAND_IN_STREAM_H
 #define TESTS_CUDA_STAND_IN_STREAM_H
 

@@ -1,47 +1,57 @@
-/* An emulated CUDA runtime: a test tool of this project. It implements the part of NVIDIA's
- * runtime that Duet calls (and three functions of the driver) on the CPU, so that the whole CUDA
- * build of Duet (device/cuda*, the collectives' executors, the command) runs on a machine
- * without a GPU: `make EMULATION=1`, docs/cuda.md "Without a GPU". It is linked into that build
- * alone, in place of libcudart_static.
+/* An emulated CUDA runtime: a test tool of this project. It implements the part of NVIDIA's runtime
+ * that Duet calls (and three functions of the driver) on the CPU, so that the whole CUDA build of
+ * Duet (the folders named cuda, the command) runs on a machine without a GPU: `make EMULATION=1`,
+ * docs/cuda.md "Without a GPU". It is linked into that build alone, in place of libcudart_static.
  *
  * What is real here:
- *   - asynchrony. A stream is a queue and a thread; a launch or copy returns before it is done and reads host memory
- *     when the stream gets there. ThreadSanitizer then sees a missing wait as what it is, a data race: the only
- *     order between two streams is what events, syncs and value waits make (queues have no lock that both sides
- *     take, see runtime_stream.c).
- *   - memory. An allocation is a memfd; another process maps it through /proc/PID/fd with a handle of 64 bytes.
- *   - kernels' code: the .cu files compiled as C++ (launch.h), each block in turn, or all at once in a cooperative launch.
- *   - refusals, as documented: what a capture forbids, unknown handles, copies beyond an allocation, sizes of grids.
- *   - the first launch of a kernel that was not loaded waits until its GPU is idle, as CUDA's lazy loading does.
+ *   - asynchrony. A stream is a queue and a thread; a launch or copy returns before it is done, and
+ *     host memory is read when the stream gets there. ThreadSanitizer reports a missing wait as the
+ *     data race that it is: only events, syncs and value waits order two streams (queues have no
+ *     lock that both sides take, see runtime_stream.c).
+ *   - memory. An allocation is a memfd; another process maps it through /proc/PID/fd, by a handle
+ *     of 64 bytes.
+ *   - kernels' code: the .cu files compiled as C++ (launch.h), each block in turn, or all at once
+ *     in a cooperative launch.
+ *   - refusals, as documented: what a capture forbids, unknown handles, copies beyond an
+ *     allocation, sizes of grids.
+ *   - loading: the first launch of a kernel that was not loaded waits until its GPU is idle, as
+ *     CUDA's lazy loading does.
  *
  * What it cannot show: races and missing barriers inside a block (its threads run one after
- * another), a GPU's memory model where it is weaker than this CPU's, registers, shared memory's
- * size, speed, and the driver's own habits beyond its documentation. A host that dereferences
- * device memory is caught only with EMULATED_CUDA_GUARD=1.
+ * another), a GPU's memory model where it is weaker than this CPU's, registers, the size of shared
+ * memory, speed, and the driver's own habits beyond its documentation. Host code that reads device
+ * memory is caught only with EMULATED_CUDA_GUARD=1.
  *
- * Environment, read at the first call of a process:
- *   EMULATED_GPUS=n            how many GPUs (1)            CUDA_VISIBLE_DEVICES=0,2   as with real ones
- *   EMULATED_GPU_MEMORY=bytes  of each (80 GiB), K M G allowed; counted in each process by itself,
- *   EMULATED_MACHINE=name      or over all living processes that say the same name
- *   EMULATED_PEER=0            no peer access between GPUs (and no IPC across)
- *   EMULATED_MULTIPROCESSORS=n (132)
- *   EMULATED_CUDA_QUEUE=n      so many items may be under way on a stream, then a launch waits (1024); 0: no limit
- *   EMULATED_CUDA_LATE_US=n    every item of a stream starts n microseconds late: a missing wait shows
- *   EMULATED_CUDA_GUARD=1      device memory is mapped only while an item runs: the host's access is a SIGSEGV
- *   EMULATED_CUDA_EXIT=waits   exit() waits for kernels, also for one that never ends
- *   EMULATED_CUDA_TRACE=1      a line on stderr for each item that starts
- *   EMULATED_CUDA_FAULT=LIST   failures, by commas: WHAT[:N][@RANK], N the how-manieth of its kind in the process,
- *                              RANK the value of the environment's RANK (else all processes):
- *                                launch:N   kernel N faults: sticky cudaErrorIllegalAddress
- *                                hang:N     kernel N never ends
- *                                malloc:N   cudaMalloc N finds no memory      host:N  the same for pinned memory
- *                                ipc:N      cudaIpcOpenMemHandle N is refused  export:N  cudaIpcGetMemHandle
- *                                driver:none | driver:old | driver:values (no stream memory operations)
+ * Environment, read at the first call of a process; the default is in parentheses:
+ *   EMULATED_GPUS=n              how many GPUs (1)
+ *   CUDA_VISIBLE_DEVICES=0,2     as with real ones
+ *   EMULATED_GPU_MEMORY=bytes    memory of each (80 GiB), K M G allowed; in use is what this
+ *                                process has allocated,
+ *   EMULATED_MACHINE=name        or what all living processes have that name the same machine
+ *   EMULATED_PEER=0              no peer access between GPUs, and no IPC across them
+ *   EMULATED_MULTIPROCESSORS=n   of each GPU (132)
+ *   EMULATED_CUDA_QUEUE=n        items that may be under way on a stream (1024): a launch beyond
+ *                                that waits; 0: no limit
+ *   EMULATED_CUDA_LATE_US=n      every item of a stream starts n microseconds late
+ *   EMULATED_CUDA_GUARD=1        device memory is mapped only while an item runs: an access by the
+ *                                host is a SIGSEGV
+ *   EMULATED_CUDA_EXIT=waits     exit() waits for kernels, also for one that never ends
+ *   EMULATED_CUDA_TRACE=1        a line on stderr for each item that starts
+ *   EMULATED_CUDA_FAULT=LIST     failures, separated by commas, each WHAT[:N][@RANK]: the N-th of
+ *                                its kind in the process fails, where the environment's RANK has
+ *                                this value (without @RANK: in all processes). WHAT is
+ *                                  launch   the kernel faults: cudaErrorIllegalAddress, which stays
+ *                                  hang     the kernel never ends
+ *                                  malloc   cudaMalloc finds no memory; host: pinned memory
+ *                                  ipc      cudaIpcOpenMemHandle is refused
+ *                                  export   cudaIpcGetMemHandle is refused
+ *                                  driver:none  driver:old
+ *                                  driver:values   there are no stream memory operations
  *
  * Files: runtime_device.c (GPUs, their properties, the environment), runtime_error.c,
  * runtime_memory.c, runtime_ipc.c, runtime_stream.c (queues and their threads), runtime_copy.c,
- * runtime_event.c, runtime_launch.c (kernels), runtime_graph.c (capture), runtime_driver.c
- * (stream memory operations). */
+ * runtime_event.c, runtime_launch.c (kernels), runtime_graph.c (capture), runtime_driver.c (stream
+ * memory operations). */
 #ifndef TESTS_CUDA_EMULATION_EMULATION_H
 #define TESTS_CUDA_EMULATION_EMULATION_H
 
@@ -60,9 +70,9 @@ enum { GPU_LIMIT = 16 };
 /* ---- GPUs (runtime_device.c) ---- */
 
 struct gpu {
-    /* of the machine; an index into emulated.gpus is what CUDA_VISIBLE_DEVICES leaves */
+    /* the number on the machine; CUDA_VISIBLE_DEVICES makes the index into emulated.gpus another */
     int number;
-    atomic_int fault; /* cudaError_t: sticky, of the context */
+    atomic_int fault; /* cudaError_t: the context's fault, which stays */
     atomic_size_t used;
     atomic_uint peers;   /* bit g: access was enabled */
     cudaStream_t legacy; /* made when first asked for */
@@ -75,22 +85,22 @@ extern struct emulated {
     int peer, multiprocessors, guard, trace;
     long late_us, queue;
     char machine[32]; /* "": memory is counted for this process alone */
-    int forked;       /* this process is a fork of one that had called CUDA: nothing works here */
+    int forked;       /* 1: a fork of a process that had called CUDA: every call fails here */
 } emulated;
 
-/* Of the calling thread. */
+/* What belongs to each calling thread. */
 struct emulated_thread {
     int gpu;
     cudaError_t last_error;
-    int on_stream; /* it runs a stream: host functions may not call CUDA */
-    /* what it captures in a mode that forbids unsafe calls; NULL: nothing */
+    int on_stream; /* 1: it runs a stream: a host function there may not call CUDA */
+    /* The stream that it captures in a mode that forbids unsafe calls; NULL if none. */
     struct CUstream_st *capture;
 };
 extern __thread struct emulated_thread emulated_self;
 
-/* How a function of the API begins: `return enter_...` on anything but cudaSuccess. The first
- * looks only for a usable driver; the second also for a fault of the current GPU; the third is
- * for calls that a capture forbids. Each error becomes the thread's last error. */
+/* How a function of the API begins. enter_driver demands a usable driver; enter_gpu also that the
+ * current GPU has no fault; enter_unsafe is for calls that a capture forbids. An error becomes the
+ * last error of the thread. */
 cudaError_t enter_driver(void);
 cudaError_t enter_gpu(void);
 cudaError_t enter_unsafe(void);
@@ -105,7 +115,7 @@ struct gpu *current_gpu(void);
 
 /* Counts an event of kind `what` and says whether EMULATED_CUDA_FAULT wants it to fail. */
 int fault_now(const char *what);
-int fault_set(const char *word); /* the list has this very word, e.g. "driver:none" */
+int fault_set(const char *word); /* 1: the list has this very entry, such as "driver:none" */
 
 /* ---- memory (runtime_memory.c) ---- */
 
@@ -115,15 +125,16 @@ struct allocation {
     enum memory_kind kind;
     struct gpu *gpu;
     char *base;
-    size_t bytes, mapped; /* asked for; whole pages */
+    size_t bytes, mapped; /* as asked for; in whole pages */
     int fd;               /* of device memory */
     uint64_t inode;       /* IMPORTED: which memfd this is */
-    int opened;           /* IMPORTED: how often */
+    int opened;           /* IMPORTED: how often it was opened */
     unsigned flags;
     struct allocation *next;
 };
 
-/* The allocation that holds all of [memory, memory + bytes); 0 if none, *out a copy of it. */
+/* Copies the allocation that holds all of [memory, memory + bytes) to *out. Returns 0 if there is
+ * none. */
 int memory_find(const void *memory, size_t bytes, struct allocation *out);
 int is_on_device(enum memory_kind kind);
 cudaError_t memory_map(int fd, size_t bytes, char **out); /* 2 MiB aligned */
@@ -131,7 +142,7 @@ void memory_add(const struct allocation *a);
 /* Takes the allocation that begins at `base` out of the list. */
 int memory_remove(const void *base, int opened_less, struct allocation *out);
 int memory_find_inode(uint64_t inode, struct allocation *out, int open_once_more);
-/* EMULATED_CUDA_GUARD: device memory is there between the two; they nest. */
+/* EMULATED_CUDA_GUARD: device memory is mapped between the two, which nest. */
 void guard_open(void);
 void guard_close(void);
 
@@ -149,8 +160,8 @@ enum item_kind {
     ITEM_END
 };
 
-/* A piece of work. Whole, with its parameter behind it, it is one block of `size` bytes: a graph
- * copies it. */
+/* A piece of work. With its parameter behind it, it is one block of `size` bytes, which a graph
+ * copies. */
 struct item {
     struct item *_Atomic next;
     size_t size;
@@ -199,20 +210,20 @@ struct CUstream_st {
     int priority;
     unsigned flags;
     struct capture *capture;   /* runtime_graph.c; NULL: not capturing */
-    pthread_mutex_t post_lock; /* producers only */
+    pthread_mutex_t post_lock; /* taken by producers only */
     struct item *tail;         /* under post_lock */
-    struct item *head;         /* the thread's own: done last */
+    struct item *head;         /* the stream's thread's own: the item that was done last */
     atomic_uint posted, finished;
     struct CUstream_st *next_all;
 };
 
-/* The stream behind a handle, NULL if it is none (any more). The legacy stream is one of the
+/* The stream behind a handle; NULL if it is none, or was destroyed. The legacy stream is one of the
  * current GPU. */
 struct CUstream_st *stream_of(cudaStream_t handle);
 /* Enqueues the item, or adds it to the graph that the stream captures; owns it either way. */
 cudaError_t stream_submit(struct CUstream_st *stream, struct item *item);
 void stream_post(struct CUstream_st *stream, struct item *item);
-void stream_drain(struct CUstream_st *stream); /* until what is posted now is done */
+void stream_drain(struct CUstream_st *stream); /* waits until all that is posted now is done */
 /* the same for all streams of a GPU; NULL: of all GPUs */
 void gpu_drain(const struct gpu *gpu);
 /* Sleeps while *word == value, at most `us` microseconds. */
@@ -221,7 +232,7 @@ void word_wake(atomic_uint *word);
 
 /* ---- events (runtime_event.c) ---- */
 
-/* Records are numbered; `done` is the highest that a stream has come to. */
+/* Records are numbered; `done` is the highest number that a stream has reached. */
 struct event_state {
     atomic_uint recorded, done;
     atomic_llong at_ns;
@@ -249,7 +260,7 @@ void kernel_run(const struct item *item, struct gpu *gpu); /* runtime_launch.c *
 void value_run_write(const struct item *item);             /* runtime_driver.c */
 void value_run_wait(const struct item *item, const struct gpu *gpu);
 cudaError_t capture_add(struct CUstream_st *stream, struct item *item); /* runtime_graph.c */
-/* invalidates what is captured there */
+/* Refuses a call and invalidates what the stream captures. */
 cudaError_t capture_refuse(struct CUstream_st *stream, cudaError_t error);
 
 #endif

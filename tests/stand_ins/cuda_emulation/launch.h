@@ -1,16 +1,16 @@
-/* What the compiler puts before every .cu file of an EMULATION build (make EMULATION=1,
- * -include): the words of CUDA C++ that kernels use, as plain C++; and DUET_KERNEL, by which a
+/* What the compiler includes before every .cu file of an emulation build (make EMULATION=1,
+ * -include): CUDA C++'s own names that kernels use, as plain C++; and DUET_KERNEL, by which a
  * launch names a kernel.
  *
- * A kernel here is an ordinary function. It is run once for each block and each thread, one
- * after another, with blockIdx and threadIdx set before each run. A kernel that is written in
- * phases (BLOCK_PHASE) does the work of all threads in one run and says so with
- * DUET_BLOCK_KERNEL: then its block has one run. `__shared__` is nothing, so a block's shared
- * memory is a local variable of that run. There is no __syncthreads, no warp, no `<<<>>>`.
+ * A kernel here is an ordinary function. It is run once for each block and each thread, one after
+ * another, with blockIdx and threadIdx set before each run. A kernel that is written in phases
+ * (BLOCK_PHASE) does the work of all threads of a block in one run and says so with
+ * DUET_BLOCK_KERNEL: then the block has one run. `__shared__` means nothing here, so a block's
+ * shared memory is a local variable of that run. There is no __syncthreads, no warp, no `<<<>>>`.
  *
- * A function's address does not tell how large its parameter is, nor can a call be made through
- * it in plain C. So DUET_KERNEL gives a record instead: made by a template for each kernel,
- * whose one parameter is a struct. Anything else given to cudaLaunchKernel is refused. */
+ * The address of a function does not tell how large its parameter is, nor can plain C call it
+ * without knowing its type. So DUET_KERNEL makes a record, by a template, for each kernel whose one
+ * parameter is a struct. Anything else given to cudaLaunchKernel is refused. */
 #ifndef TESTS_CUDA_EMULATION_LAUNCH_H
 #define TESTS_CUDA_EMULATION_LAUNCH_H
 
@@ -26,7 +26,7 @@ extern "C" {
 struct emulated_kernel {
     uint64_t magic;
     size_t bytes, alignment;         /* of the parameter */
-    void (*call)(const void *param); /* one thread of one block: emulated_here says which */
+    void (*call)(const void *param); /* runs one thread of one block: emulated_here says which */
     const char *(*name)(void);
     unsigned *loaded; /* bit g: loaded on GPU g; see runtime_launch.c */
 };
@@ -58,7 +58,7 @@ extern __thread struct emulated_place emulated_here;
 #endif
 
 template <auto KERNEL>
-struct emulated_record; /* a kernel with anything but one parameter has none */
+struct emulated_record; /* a kernel that does not have exactly one parameter has no record */
 
 template <class PARAM, void (*KERNEL)(PARAM)> struct emulated_record<KERNEL> {
     static void call(const void *param) {

@@ -1,10 +1,10 @@
-/* Copies and fills. All of them are items of a stream; the host's side is read or written when
- * the stream comes to it. (From memory that is not pinned CUDA may read earlier; it does not
- * promise to.) What is looked at in the call: that each side is all inside one allocation, and
- * that the direction fits what the two sides are. */
+/* Copies and fills. All of them are items of a stream, and host memory is read or written when the
+ * stream gets there. (From memory that is not pinned CUDA may read earlier, but does not promise
+ * to.) The call itself checks that each side lies inside one allocation, and that the direction
+ * fits the two sides. */
 #include "tests/stand_ins/cuda_emulation/emulation.h"
 
-/* 1 on the device, 0 pinned, -1 memory that CUDA does not know; -2: it runs over the end of an
+/* 1: device memory; 0: pinned; -1: memory that CUDA does not know; -2: runs over the end of an
  * allocation. */
 static int side_of(const void *memory, size_t bytes, struct allocation *a) {
     if (memory_find(memory, bytes, a)) return is_on_device(a->kind);
@@ -32,7 +32,7 @@ static cudaError_t check_copy(void *to, const void *from, size_t bytes, enum cud
     case cudaMemcpyDefault: break;
     default: return cudaErrorInvalidMemcpyDirection;
     }
-    /* it would be staged, by a sync */
+    /* the runtime would stage it, and wait */
     if (capturing && (there == -1 || here == -1)) return cudaErrorStreamCaptureUnsupported;
     return cudaSuccess;
 }
@@ -90,7 +90,7 @@ cudaError_t cudaMemsetAsync(void *memory, int byte, size_t bytes, cudaStream_t s
     return give(stream_submit(s, item));
 }
 
-/* The calls that wait: on the legacy stream, which non-blocking streams do not care for. */
+/* The calls that wait. They use the legacy stream, which does not order non-blocking streams. */
 static cudaError_t finish(cudaError_t error) {
     if (error != cudaSuccess) return error;
     stream_drain(stream_of(NULL));

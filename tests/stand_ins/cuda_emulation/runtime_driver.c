@@ -1,7 +1,7 @@
-/* What Duet asks of the driver itself, found by name as with the real one: stream memory
- * operations, which write a word in device memory when a stream comes to it, or let a stream
- * wait until the word is large enough. The word may be another process's. A write is a release
- * behind all the stream has done; a wait acquires. */
+/* What Duet asks of the driver itself, found by name as in the real one: stream memory operations.
+ * A stream writes a flag in device memory when it gets there, or waits until a flag is large
+ * enough. The flag may be another process's. A write is a release behind all that the stream has
+ * done; a wait acquires. */
 #include "tests/stand_ins/cuda_emulation/emulation.h"
 
 #include <cuda.h>
@@ -17,7 +17,8 @@ void value_run_write(const struct item *item) {
 void value_run_wait(const struct item *item, const struct gpu *gpu) {
     for (int turns = 0; !gpu->fault; turns++) {
         uint64_t now = __atomic_load_n(item->u.value.address, __ATOMIC_ACQUIRE);
-        if ((int64_t)(now - item->u.value.value) >= 0) return; /* cyclic, as documented */
+        if ((int64_t)(now - item->u.value.value) >= 0)
+            return; /* a cyclic comparison, as documented */
         if (turns < 100)
             sched_yield();
         else
@@ -30,7 +31,7 @@ static CUresult enqueue(CUstream stream, CUdeviceptr address, uint64_t value, en
     void *word = (void *)(uintptr_t)address;
     cudaError_t error = enter_gpu();
     struct CUstream_st *s = error == cudaSuccess ? stream_of(stream) : NULL;
-    /* the two lists of codes agree where we use them */
+    /* driver and runtime have the same codes where they are used here */
     if (error != cudaSuccess) return (CUresult)error;
     if (!s) return CUDA_ERROR_INVALID_HANDLE;
     if (address % sizeof value || !memory_find(word, sizeof value, &a))
@@ -55,7 +56,7 @@ static CUresult wait_value(CUstream stream, CUdeviceptr address, cuuint64_t valu
 
 static CUresult device_attribute(int *value, CUdevice_attribute attribute, CUdevice device) {
     if (device < 0 || device >= emulated.count) return CUDA_ERROR_INVALID_DEVICE;
-    if (attribute != CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS) /* one numbering */
+    if (attribute != CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS)
         return (CUresult)cudaDeviceGetAttribute(value, (enum cudaDeviceAttr)attribute, device);
     *value = !fault_set("driver:values");
     return CUDA_SUCCESS;

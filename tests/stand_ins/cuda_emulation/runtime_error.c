@@ -1,5 +1,5 @@
-/* Errors: each thread has its last one. A fault of a kernel is no thread's but the context's: it
- * stays (struct gpu), and every call on that GPU returns it. */
+/* Errors. Each thread has its last error. The fault of a kernel belongs to no thread but to the
+ * context: it stays (struct gpu), and every call on that GPU returns it. */
 #include "tests/stand_ins/cuda_emulation/emulation.h"
 
 cudaError_t give(cudaError_t error) {

@@ -1,10 +1,10 @@
-/* Events. Each record has a number, taken at the call; when a stream comes to it, `done` becomes
+/* Events. Each record has a number, taken at the call; when a stream gets there, `done` becomes
  * that number. A wait takes the number of the most recent record at its call and lets its stream
- * wait until `done` has come so far; an event never recorded is at 0 with both. An event is
- * recorded on one stream at a time: of two records under way at once the older one counts as
- * done with the newer.
+ * wait until `done` has reached it. An event that was never recorded has 0 for both. An event is
+ * recorded on one stream at a time: of two records under way at once the older one counts as done
+ * with the newer.
  *
- * An interprocess event has the same few words in a memfd, which another process maps. */
+ * An interprocess event keeps the same numbers in a memfd, which another process maps. */
 #include "tests/stand_ins/cuda_emulation/emulation.h"
 
 #include <fcntl.h>
@@ -14,9 +14,9 @@
 #include <time.h>
 #include <unistd.h>
 
-static struct CUevent_st *_Atomic all_events; /* as streams: never freed */
+static struct CUevent_st *_Atomic all_events; /* never freed, as streams */
 
-static int64_t gpu_clock_ns(void) { /* an axis of its own, as a GPU's */
+static int64_t gpu_clock_ns(void) { /* a time axis of its own, as a GPU's */
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec + 7123456789;
@@ -103,7 +103,7 @@ cudaError_t cudaEventCreate(cudaEvent_t *out) {
     return cudaEventCreateWithFlags(out, cudaEventDefault);
 }
 
-/* Queued work may still use it: its words stay. */
+/* Its struct stays, since queued work may still use it. */
 cudaError_t cudaEventDestroy(cudaEvent_t handle) {
     ENTER(enter_driver());
     cudaEvent_t e = event_of(handle);
@@ -138,10 +138,11 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t handle, cudaStream_t stream, un
             item->u.event.event = e;
             return give(capture_add(s, item));
         }
-        atomic_store(&e->captured_in, s->capture); /* a point of the capture: no work at a launch */
+        atomic_store(&e->captured_in,
+                     s->capture); /* a point of the capture: a launch has nothing to do for it */
         return cudaSuccess;
     }
-    if (flags) return give(cudaErrorInvalidValue); /* external: of a capture only */
+    if (flags) return give(cudaErrorInvalidValue); /* external records are for captures only */
     atomic_store_explicit(&e->captured_in, NULL, memory_order_relaxed);
     return give(stream_submit(s, event_record_item(e)));
 }
@@ -157,7 +158,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t handle, unsigne
     if (!e || !s) return give(cudaErrorInvalidResourceHandle);
     if (flags & ~(unsigned)cudaEventWaitExternal) return give(cudaErrorInvalidValue);
     void *captured = atomic_load_explicit(&e->captured_in, memory_order_relaxed);
-    if (captured && captured == s->capture) return cudaSuccess; /* in order anyway */
+    if (captured && captured == s->capture) return cudaSuccess; /* in order without a wait */
     if (captured) {
         fprintf(stderr, "emulated CUDA: a wait takes a second stream into a capture: one stream at "
                         "a time is emulated\n");
@@ -169,7 +170,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t handle, unsigne
     struct item *item = item_new(ITEM_WAIT, 0);
     if (!item) return give(cudaErrorMemoryAllocation);
     item->u.event.event = e;
-    /* of a graph: taken anew by each launch */
+    /* In a graph each launch takes it anew. */
     item->u.event.number = atomic_load_explicit(&e->state->recorded, memory_order_relaxed);
     return give(stream_submit(s, item));
 }

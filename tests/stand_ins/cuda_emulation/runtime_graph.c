@@ -1,11 +1,10 @@
-/* Stream capture and graphs: while a stream captures, its items go to a list and are not run; a
+/* Stream capture and graphs. While a stream captures, its items go to a list and are not run; a
  * launch of the graph enqueues copies of them. One stream at a time is captured, so a graph is a
  * straight line.
  *
- * The mode matters: a thread that captures in thread-local (or global) mode is refused whatever
- * might wait or is not seen by the capture (allocations, syncs, queries), and the refusal
- * invalidates the capture: nothing more is taken, and its end gives
- * cudaErrorStreamCaptureInvalidated and no graph. */
+ * A thread that captures in thread-local (or global) mode is refused every call that might wait or
+ * that the capture does not see (allocations, syncs, queries). A refusal invalidates the capture:
+ * nothing more is recorded, and its end gives cudaErrorStreamCaptureInvalidated and no graph. */
 #include "tests/stand_ins/cuda_emulation/emulation.h"
 
 #include <stdio.h>
@@ -23,7 +22,7 @@ struct CUgraphExec_st {
 
 struct capture {
     enum cudaStreamCaptureMode mode;
-    struct emulated_thread *thread; /* who began it */
+    struct emulated_thread *thread; /* the thread that began it */
     int invalid;
     struct CUgraph_st *graph;
 };
@@ -135,7 +134,7 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
 }
 
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *count) {
-    /* how many, no more */
+    /* only their number is asked for */
     if (!graph || nodes) return give(graph ? cudaErrorNotSupported : cudaErrorInvalidValue);
     *count = graph->count;
     return cudaSuccess;
@@ -167,7 +166,7 @@ cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *out, cudaGraph_t grap
     return cudaGraphInstantiate(out, graph, flags);
 }
 
-/* What runs has copies of its own. */
+/* Launches that still run have copies of their own. */
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
     if (!exec) return give(cudaErrorInvalidValue);
     cudaEventDestroy(exec->last);

@@ -1,10 +1,10 @@
-/* Kernels: what a launch checks and copies, and how a grid runs. Blocks run one after another,
- * the threads of a block too; a kernel in phases runs once a block (launch.h). The blocks of a
+/* Kernels: what a launch checks and copies, and how a grid runs. Blocks run one after another, and
+ * so do the threads of a block; a kernel in phases runs once a block (launch.h). The blocks of a
  * cooperative launch have a thread each, since they may wait for each other.
  *
- * Loading. A kernel that cudaFuncGetAttributes has not loaded is loaded by its first launch,
- * which waits here, as in CUDA's lazy loading, until everything that is queued on the GPU in
- * this process is done. */
+ * A kernel that cudaFuncGetAttributes has not loaded is loaded by its first launch, which waits
+ * here, as CUDA's lazy loading does, until everything that is queued on the GPU in this process is
+ * done. */
 #include "tests/stand_ins/cuda_emulation/emulation.h"
 
 #include <stdio.h>
@@ -22,7 +22,7 @@ enum {
 static const struct emulated_kernel *kernel_of(const void *kernel) {
     uint64_t magic;
     if (!kernel) return NULL;
-    /* a function's address can be read as well, and is no record */
+    /* The address of a function can be read as well; it does not hold the magic number. */
     memcpy(&magic, kernel, sizeof magic);
     if (magic == EMULATED_KERNEL_MAGIC) return kernel;
     fprintf(stderr, "emulated CUDA: a kernel by its address alone: name it with "
@@ -61,8 +61,8 @@ static void *run_block_alone(void *argument) {
     return NULL;
 }
 
-/* Where the machine has no room for so many threads the context faults: half a grid would wait
- * forever. */
+/* If the machine cannot start so many threads the context faults, since half a grid would wait for
+ * ever. */
 static void run_together(const struct item *item, struct gpu *gpu) {
     const struct emulated_index grid = item->u.launch.grid;
     unsigned blocks = grid.x * grid.y * grid.z, started = 0;
@@ -84,9 +84,9 @@ static void run_together(const struct item *item, struct gpu *gpu) {
     free(all);
 }
 
-static atomic_int hangs; /* a kernel never ends */
+static atomic_int hangs; /* 1: a kernel that never ends has started */
 
-/* EMULATED_CUDA_EXIT=waits: as a driver may that ends its context in an orderly way. */
+/* EMULATED_CUDA_EXIT=waits: exit waits as a driver may that ends its context in an orderly way. */
 __attribute__((destructor)) static void wait_at_exit(void) {
     const char *value = getenv("EMULATED_CUDA_EXIT");
     while (value && !strcmp(value, "waits") && atomic_load(&hangs))
@@ -121,7 +121,7 @@ static void load(const struct emulated_kernel *kernel, const struct CUstream_st 
     __atomic_fetch_or(kernel->loaded, bit, __ATOMIC_RELAXED);
 }
 
-/* blocks a multiprocessor holds, if registers and shared memory allow it */
+/* The blocks that a multiprocessor holds at once, if registers and shared memory allow it. */
 static int resident(unsigned threads) {
     unsigned fit = THREADS_A_MULTIPROCESSOR / ((threads + 31) / 32 * 32);
     return (int)(fit < BLOCKS_A_MULTIPROCESSOR ? fit : BLOCKS_A_MULTIPROCESSOR);
@@ -157,7 +157,7 @@ static cudaError_t launch(const void *address, dim3 grid, dim3 block, void **par
     item->u.launch.threads = (struct emulated_index){block.x, block.y, block.z};
     item->u.launch.cooperative = cooperative;
     memcpy(item->param, params[0], kernel->bytes);
-    /* what is taken down does not run */
+    /* what is captured does not run, so it does not count */
     if (!s->capture) item->fails = fault_now("launch") ? 1 : fault_now("hang") ? 2 : 0;
     return give(stream_submit(s, item));
 }

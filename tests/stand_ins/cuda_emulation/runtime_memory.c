@@ -1,7 +1,7 @@
-/* Memory: who owns which addresses. Device memory is a memfd, mapped on a 2 MiB boundary, as
- * large as was asked for and taking pages only where it is written; another process maps the
- * same memfd (runtime_ipc.c). Pinned memory is ordinary memory that is known here, so that
- * copies can tell it from what nobody has pinned. */
+/* Memory: which addresses are whose. Device memory is a memfd, mapped at a multiple of 2 MiB. It
+ * has the size that was asked for and takes pages only where it is written. Another process maps
+ * the same memfd (runtime_ipc.c). Pinned memory is ordinary memory that is listed here, so that
+ * copies can tell it from memory that nobody has pinned. */
 #include "tests/stand_ins/cuda_emulation/emulation.h"
 
 #include <dirent.h>
@@ -12,9 +12,9 @@
 
 static const size_t STEP = (size_t)2 << 20;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the list, and of `open` */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the list, and `open` */
 static struct allocation *all;
-static int open_items; /* items that run, with EMULATED_CUDA_GUARD */
+static int open_items; /* how many items run, for EMULATED_CUDA_GUARD */
 
 int is_on_device(enum memory_kind kind) {
     return kind == MEMORY_DEVICE || kind == MEMORY_IMPORTED;
@@ -116,12 +116,12 @@ static size_t round_up(size_t bytes) {
 
 /* ---- device memory ---- */
 
-/* What a memfd of device memory is called, as /proc/PID/fd shows it. */
+/* The name of a memfd of device memory, as /proc/PID/fd shows it. */
 static void memory_name(const struct gpu *gpu, char *name, size_t bytes) {
     snprintf(name, bytes, "memory of GPU %d of emulated machine %s", gpu->number, emulated.machine);
 }
 
-/* Bytes of such memfds in one process, without those of `inodes`, which are counted already. */
+/* The bytes of such memfds in one process, without those in `inodes`, which are counted already. */
 static size_t used_by(const char *process, const char *wanted, uint64_t *inodes, int *count,
                       int most) {
     char path[300], link[128];
@@ -148,8 +148,8 @@ static size_t used_by(const char *process, const char *wanted, uint64_t *inodes,
     return sum;
 }
 
-/* In use on the GPU: by this process, or on a named machine by all, which is read from what they
- * hold open. */
+/* The memory in use on the GPU: that of this process, or on a named machine that of all processes,
+ * found among their open files. */
 static size_t used_now(const struct gpu *gpu) {
     uint64_t inodes[256];
     char wanted[96];

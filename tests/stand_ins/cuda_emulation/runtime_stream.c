@@ -1,12 +1,12 @@
-/* Streams: a queue and a thread each, in order.
+/* Streams. Each is a queue and a thread, which runs the items in order.
  *
- * The queue is a linked list with one consumer. Its first item was done last; a producer writes
- * `next` of the last (release) and counts `posted`, the stream's thread reads `next` (acquire)
- * and, when an item is done, counts `finished` (release). Producers have a lock, which the
- * thread never takes, and the thread never writes what a producer reads but `finished`, which
+ * The queue is a linked list with one consumer. Its first item is the one that was done last. A
+ * producer writes `next` of the last item (release) and counts `posted`. The stream's thread reads
+ * `next` (acquire) and counts `finished` (release) when an item is done. Producers have a lock that
+ * the thread never takes, and the thread writes nothing that a producer reads but `finished`, which
  * only syncs and queries load. So an item is ordered behind what its producer did before, and a
- * sync behind the items; nothing else is ordered by the queue itself, and a sanitizer that looks
- * for races sees the program's own order. */
+ * sync behind the items. The queue itself orders nothing else, and a sanitizer that looks for races
+ * sees the program's own order. */
 #include "tests/stand_ins/cuda_emulation/emulation.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@ static struct CUstream_st *_Atomic all_streams;
 
 void word_wait(atomic_uint *word, unsigned value, long us) {
     struct timespec limit = {us / 1000000, us % 1000000 * 1000};
-    /* shared: an event's word may lie in a memfd */
+    /* not FUTEX_PRIVATE: an event's number may lie in a memfd */
     syscall(SYS_futex, word, FUTEX_WAIT, value, &limit, NULL, 0);
 }
 
@@ -56,7 +56,8 @@ static void trace(const struct CUstream_st *s, const struct item *item) {
                                         "record",     "wait",          "write value",
                                         "wait value", "host function", "end"};
     const char *name = names[item->kind];
-    if (item->kind == ITEM_KERNEL) { /* of a .cu file: "... KERNEL)(PARAM) = product<0, 3>]" */
+    if (item->kind == ITEM_KERNEL) {
+        /* of a .cu file's kernel it is "... KERNEL)(PARAM) = product<0, 3>]" */
         name = item->u.launch.kernel->name();
         const char *behind = strstr(name, "(PARAM) = ");
         if (behind) name = behind + 10;
@@ -72,7 +73,8 @@ static void run(const struct CUstream_st *s, const struct item *item) {
         nanosleep(&late, NULL);
     }
     if (emulated.trace) trace(s, item);
-    /* what touches no device memory; a record also in a faulted context, so that nobody hangs */
+    /* Items that touch no device memory. A record is done in a faulted context too, so that nobody
+     * hangs. */
     switch (item->kind) {
     case ITEM_RECORD: event_run_record(item); return;
     case ITEM_WAIT: event_run_wait(item, gpu); return;
@@ -119,7 +121,7 @@ static void *work(void *argument) {
 
 /* ---- producers ---- */
 
-/* A GPU's queue is not endless: who enqueues more waits in the call. */
+/* A GPU's queue is not endless: a call that would exceed it waits. */
 static void wait_for_room(struct CUstream_st *s) {
     for (;;) {
         unsigned finished = atomic_load_explicit(&s->finished, memory_order_relaxed);
@@ -180,8 +182,8 @@ static cudaError_t make(struct gpu *gpu, unsigned flags, int priority, cudaStrea
     s->priority = priority;
     s->head = s->tail = first;
     pthread_mutex_init(&s->post_lock, NULL);
-    /* Detached: nobody waits for a driver's thread, a process may end while work is queued.
-     * Signals are the program's. */
+    /* Detached, since nobody joins a driver's thread: a process may end while work is queued.
+     * Signals are left to the program's threads. */
     pthread_attr_init(&attributes);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     sigfillset(&all);
@@ -230,7 +232,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *out, unsigned flags, int 
                         "cudaStreamNonBlocking is emulated\n");
         return give(cudaErrorNotSupported);
     }
-    if (priority > 0) priority = 0; /* as documented: out of range is brought into it */
+    if (priority > 0) priority = 0; /* as documented, a priority out of range is brought into it */
     if (priority < -5) priority = -5;
     return give(make(current_gpu(), flags, priority, out));
 }
@@ -243,7 +245,7 @@ cudaError_t cudaStreamCreate(cudaStream_t *out) {
     return cudaStreamCreateWithPriority(out, cudaStreamDefault, 0);
 }
 
-/* Returns at once; what is queued is still done. */
+/* Returns at once; what is queued is still run. */
 cudaError_t cudaStreamDestroy(cudaStream_t handle) {
     ENTER(enter_driver());
     struct CUstream_st *s = handle ? stream_of(handle) : NULL;

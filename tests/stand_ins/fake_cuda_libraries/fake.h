@@ -1,13 +1,14 @@
-/* Libraries of the tests' own, in place of cuBLAS, cuDNN and NCCL: shared objects with the
- * functions of theirs that Duet calls, loaded as theirs are (DUET_CUBLAS=..., DUET_CUDNN=...,
- * DUET_NCCL=...) by a program of an EMULATION build. Written from the real ones' documentation
- * and compiled against their headers; nothing of them is inside.
+/* Libraries of the tests' own, in place of cuBLAS, cuDNN and NCCL: shared objects with those
+ * functions that Duet calls, loaded as the real ones are (DUET_CUBLAS=..., DUET_CUDNN=...,
+ * DUET_NCCL=...) by a program of an emulation build. They are written from the documentation and
+ * compiled against the real headers; nothing of the real libraries is inside.
  *
- * What a call does it does as a kernel of the emulated runtime: on the stream it was told, when
- * the stream gets there. The arithmetic is plain loops. What they add, to catch what a GPU would
+ * A call does its work as a kernel of the emulated runtime, on the stream that it was given, when
+ * the stream gets there. The arithmetic is plain loops. On purpose, to catch what a GPU would
  * punish rarely and late:
- *     - their bits depend on the whole shape, on the operands' alignment and on what is allowed, as the real ones' may;
- *     - they scribble over the workspace that a call was given;
+ *     - their bits depend on the whole shape, on the operands' alignment and on what is allowed, as
+ *       those of the real ones may;
+ *     - they overwrite the workspace that a call was given;
  *     - a call that the documentation forbids is a line on stderr, and an error. */
 #ifndef TESTS_FAKE_CUDA_LIBRARIES_FAKE_H
 #define TESTS_FAKE_CUDA_LIBRARIES_FAKE_H
@@ -25,15 +26,15 @@
  * `kept` and `lost` by streams' threads. */
 struct fake_log {
     int calls[3];  /* cublas: gemms; cudnn: forward, data, filter; nccl: allreduces */
-    int batch[64]; /* of the last calls: what sample count the first of them had, by turns */
+    int batch[64]; /* a ring: the number of samples of each of the last calls */
     int mistakes;  /* calls that were refused as forbidden */
     int unaligned; /* operands not at a multiple of 256 bytes */
-    int lost;      /* times that what a library kept in its own workspace was gone */
-    int handles;   /* open ones, and descriptors */
-    int refuse;    /* set by a test: cudnn: of which filter size there is no algorithm */
-    int greedy;    /* set by a test: cudnn: of which filter size the workspace is a gigabyte */
-    int late;      /* set by a test: cudnn: which filter size only the call itself refuses, */
-    int refused;   /* and how often it has */
+    int lost;      /* how often something that a library keeps in its own workspace was gone */
+    int handles;   /* handles and descriptors that are open */
+    int refuse;    /* set by a test: cudnn has no algorithm for filters of this size */
+    int greedy;    /* set by a test: cudnn needs a gigabyte of workspace for this filter size */
+    int late;      /* set by a test: only the call itself refuses this filter size */
+    int refused;   /* how often that has happened */
 };
 #define FAKE_LOG "fake_log"
 extern struct fake_log fake_log;
@@ -49,7 +50,7 @@ static inline int fake_forbidden(const char *library, const char *format, ...) {
     return 1;
 }
 
-/* Puts call(param) on the stream, once. */
+/* Enqueues call(param) on the stream, once. */
 static inline cudaError_t fake_launch(const struct emulated_kernel *kernel, const void *param,
                                       cudaStream_t stream) {
     void *params[1] = {(void *)param};
@@ -64,7 +65,7 @@ static inline cudaError_t fake_launch(const struct emulated_kernel *kernel, cons
                                                  _Alignof(type),        function,     \
                                                  title##_name,          &title##_loaded}
 
-/* In how many chains a sum is cut: any function of the shape and of where the operands lie. */
+/* How many chains a sum is cut into: some function of the shape and of where the operands lie. */
 static inline int fake_chains(const int *shape, int count, const void *const *operands) {
     uint32_t hash = 2166136261u;
     for (int i = 0; i < count; i++)
@@ -77,7 +78,7 @@ static inline int fake_chains(const int *shape, int count, const void *const *op
     return 1 + (int)(hash >> 24) % 5;
 }
 
-/* A sum in float, the terms dealt to `chains` chains by turns. */
+/* A sum in float, whose terms go to `chains` chains in turn. */
 struct fake_sum {
     float chain[5];
     int chains, turn;
@@ -95,7 +96,7 @@ static inline float fake_total(const struct fake_sum *s) {
     return total;
 }
 
-/* To 10 bits of mantissa, as tensor cores take float32 in tf32. */
+/* Rounds to 10 bits of mantissa, as tensor cores do with float32 in tf32. */
 static inline float fake_tf32(float x) {
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);

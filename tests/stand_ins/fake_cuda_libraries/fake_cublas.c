@@ -11,7 +11,7 @@ struct cublasContext {
     int alive;
     cudaStream_t stream;
     int stream_set;
-    char *workspace; /* NULL: the library's own, that is one it allocates */
+    char *workspace; /* NULL: one that the library allocates */
     size_t workspace_bytes;
     cublasMath_t math;
     cublasAtomicsMode_t atomics;
@@ -103,8 +103,8 @@ struct gemm {
     unsigned call;
 };
 
-/* What the first call left at the workspace's begin must be there for all that come, replays of
- * a recording among them; the rest, to its last byte, is a call's to spoil. */
+/* What the first call left at the beginning of the workspace must still be there at all later
+ * calls, replays of a recording among them. Each call overwrites the rest, to the last byte. */
 static void use_workspace(const struct gemm *g) {
     unsigned *kept = (unsigned *)(void *)g->workspace;
     if (g->call > 0 && *kept != ALIVE &&
