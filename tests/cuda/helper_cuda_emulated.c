@@ -1,14 +1,16 @@
-/* The other process of the IPC tests: started by fork and exec by
- * tests/cuda/test_emulated_ipc.c, told what to do by its first word, with a pipe for stdin and
- * one for stdout. It ends with 0, or with the CUDA error that stopped it.
+/* The other process of the IPC tests: tests/cuda/test_emulated_ipc.c starts it by fork and exec,
+ * with a pipe for stdin and one for stdout. Its first argument says what it does. It ends with
+ * status 0, or with the CUDA error that stopped it.
  *
- *   export          makes memory of 4 MiB, its first byte 5, and an event; writes both handles; ends when stdin does
- *   add N           reads a handle of ints; adds N to the first; writes the mapped value; waits for a byte; closes
- *   twice           opens the same handle two times: one address, closed when both are
- *   open            reads a handle and opens it, no more
- *   raise N         reads a handle of words; after a byte on stdin lets a stream write N to the first
- *   held            takes 40 MiB of memory, says 'x', and keeps it until stdin ends
- *   event           reads an event's handle; a stream of its own waits for it, then writes 'x' to stdout */
+ *   export    allocates 4 MiB, whose first byte is 5, and an event; writes both handles; ends when
+ *             stdin ends
+ *   add N     reads a handle of ints; adds N to the first; writes the value; waits for a byte
+ *   twice     opens the same handle two times: one address, closed when both are
+ *   open      reads a handle and opens it
+ *   raise N   reads a handle of flags; after a byte on stdin a stream writes N to the first
+ *   held      takes 40 MiB of memory, writes 'x', and keeps the memory until stdin ends
+ *   event     reads an event's handle; a stream of its own waits for it, then writes 'x' to
+ * stdout */
 #include "tests/harness/harness.h"
 
 #ifndef CUDA_EMULATION

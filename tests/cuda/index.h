@@ -1,6 +1,6 @@
-/* Runs the kernels of device/cuda_kernels_*.h on the host, every block and every thread of a
- * grid. Index arithmetic, tails and the order of sums are those of the GPU, and under
- * ThreadSanitizer (cuda/test_races.c) the barriers too; its own exp and log are not. */
+/* Runs the text of the kernels (device/cuda/kernels/NAME.h) on the host, every block and every
+ * thread of a grid. Index arithmetic, tails and the order of sums are those of the GPU; under
+ * ThreadSanitizer (test_races.c) its barriers are too. The GPU's own exp and log are not. */
 #ifndef TESTS_TEST_CUDA_INDEX_H
 #define TESTS_TEST_CUDA_INDEX_H
 
@@ -17,13 +17,14 @@
 #include "device/cuda/kernels/pool.h"
 #include "tests/device/kernels_common.h"
 
-/* A kernel's parameters are pointers to structs, which a call may take for pointers to anything. */
+/* A kernel takes a pointer to its struct, and is called through a type that takes a pointer to
+ * anything. */
 #define RUN_THREADS(kernel, param, grid) \
     gpu_run_threads((thread_kernel *)(void (*)(void))(kernel), param, grid)
 #define RUN_BLOCKS(kernel, param, shared_type, grid) \
     gpu_run_blocks((block_kernel *)(void (*)(void))(kernel), param, sizeof(shared_type), grid)
 
-/* Grids no launch would take, beside those that a launch does. */
+/* Grids that no launch would take, and some that a launch does. */
 static const struct grid odd_grids[] = {{1, 1}, {1, 256}, {3, 33}, {7, 96}, {2, 256}};
 enum { ODD_GRIDS = 5 };
 
@@ -104,7 +105,7 @@ static inline void product_fold_thread(const void *param, struct place at) {
     k_product_fold(c->kind, c->p, at);
 }
 
-/* In place of a tile: what a launch takes, and the kernels of kernels/planes.h. */
+/* In place of a tile: what a launch would take, or the kernels of planes.h. */
 enum { AS_LAUNCHED = -2, PLANES = -1 };
 
 struct planes_call {
@@ -123,8 +124,8 @@ static inline uint32_t run_planes(const struct planes *q, enum product_kind kind
     return 1;
 }
 
-/* `tile`: one of enum tile, or of the two above. `workspace` in bytes; what is used of it is
- * allocated to the byte. Returns the number of splits. */
+/* `tile` is one of enum tile, or one of the two above. `workspace` is in bytes; what is used of it
+ * is allocated to the byte. Returns the number of splits. */
 static inline uint32_t run_product(enum op op, const struct op_args *a, int tile,
                                    size_t workspace) {
     struct product p;

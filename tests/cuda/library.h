@@ -1,5 +1,5 @@
-/* What the tests of device/cuda_library*.c share: a device that multiplies by the fake
- * libraries, and their logs. */
+/* What the tests of libraries share: a device that multiplies by the fake libraries, and their
+ * logs. */
 #ifndef TESTS_TEST_CUDA_LIBRARY_H
 #define TESTS_TEST_CUDA_LIBRARY_H
 
@@ -14,7 +14,7 @@
 
 #include "tests/stand_ins/fake_cuda_libraries/fake.h"
 
-/* The file of a fake, wherever the program runs later. */
+/* The file of a fake library, also when the program has changed its folder. */
 static inline const char *fake_file(const char *name) {
     static char path[PATH_MAX];
     char relative[PATH_MAX];

@@ -72,7 +72,7 @@ Test(emulated_graph, a_launch_marks_an_external_event_anew, .timeout = 30) {
     DONE(cudaEventRecordWithFlags(inside, s, cudaEventRecordExternal));
     DONE(start(&hold_kernel, 1, 1, &h, s));
     cudaGraphExec_t exec = finish(s);
-    DONE(cudaEventQuery(inside)); /* not recorded by the capture itself */
+    DONE(cudaEventQuery(inside)); /* the capture itself records nothing */
     DONE(cudaGraphLaunch(exec, s));
     DONE(cudaStreamSynchronize(s));
     DONE(cudaEventQuery(inside));
@@ -84,7 +84,7 @@ Test(emulated_graph, a_launch_marks_an_external_event_anew, .timeout = 30) {
     DONE(cudaStreamWaitEvent(other, inside, 0));
     GIVES(cudaStreamQuery(other), cudaErrorNotReady);
     before = 1;
-    DONE(cudaStreamSynchronize(other)); /* in the midst of the graph: its end is held */
+    DONE(cudaStreamSynchronize(other)); /* in the middle of the graph, whose end is held */
     GIVES(cudaStreamQuery(s), cudaErrorNotReady);
     open = 1;
     DONE(cudaStreamSynchronize(s));
@@ -92,7 +92,7 @@ Test(emulated_graph, a_launch_marks_an_external_event_anew, .timeout = 30) {
     DONE(cudaGraphExecDestroy(exec));
 }
 
-/* Each of these is refused with `code`; the capture is over then, its stream as before. */
+/* Each of these calls is refused with `code` and ends the capture; the stream is then as before. */
 static void refuse_all(cudaStream_t s, int *x) {
     cudaStream_t other = new_stream();
     cudaEvent_t e = test_event(cudaEventDisableTiming);
@@ -145,7 +145,7 @@ static void *in_another_thread(void *argument) {
     cudaStream_t capturing = argument;
     cudaGraph_t graph;
     void *memory;
-    DONE(cudaMalloc(&memory, 4)); /* thread-local: the others go on */
+    DONE(cudaMalloc(&memory, 4)); /* thread-local: other threads go on */
     DONE(cudaFree(memory));
     GIVES(cudaStreamEndCapture(capturing, &graph), cudaErrorStreamCaptureWrongThread);
     return NULL;
@@ -198,7 +198,7 @@ Test(emulated_graph, launches_of_one_graph_never_overlap, .timeout = 30) {
     cudaGraphExec_t exec = finish(a);
     DONE(cudaGraphLaunch(exec, a));
     DONE(cudaGraphLaunch(exec, b));
-    DONE(cudaGraphExecDestroy(exec)); /* what was launched is done all the same */
+    DONE(cudaGraphExecDestroy(exec)); /* what was launched is still run */
     while (!runs)
         pause_us(100);
     pause_us(20000);

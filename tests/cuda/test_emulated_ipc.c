@@ -10,7 +10,7 @@ ONLY_EMULATED(emulated_ipc)
 #include <signal.h>
 #include <sys/wait.h>
 
-/* The other process: we write to `in`, it writes to `out`. */
+/* The other process: this one writes to `in`, the other one to `out`. */
 struct other {
     pid_t pid;
     int in, out;
@@ -113,7 +113,7 @@ Test(emulated_ipc, memory_that_was_freed_is_not_found, .timeout = 60) {
     void *x = device_ints(4, 0);
     cudaIpcMemHandle_t handle = handle_of(x);
     DONE(cudaFree(x));
-    device_ints(4, 0); /* takes the descriptor's number, perhaps */
+    device_ints(4, 0); /* may take the number of the closed descriptor */
     struct other o = begin("open", NULL);
     tell(&o, &handle, sizeof handle);
     cr_assert_eq(end(&o), cudaErrorMapBufferObjectFailed);
@@ -126,7 +126,8 @@ Test(emulated_ipc, without_peer_access_a_gpu_is_alone, .timeout = 60) {
     struct other same = begin("open", NULL);
     tell(&same, &handle, sizeof handle);
     cr_assert_eq(end(&same), 0);
-    setenv("CUDA_VISIBLE_DEVICES", "1", 1); /* the other process's; ours is read already */
+    setenv("CUDA_VISIBLE_DEVICES", "1",
+           1); /* for the other process: this one has read it already */
     struct other o = begin("open", NULL);
     tell(&o, &handle, sizeof handle);
     cr_assert_eq(end(&o), cudaErrorPeerAccessUnsupported);
@@ -150,7 +151,7 @@ Test(emulated_ipc, processes_of_one_machine_share_its_memory, .timeout = 60) {
     GIVES(cudaMalloc(&memory, 26 << 20), cudaErrorMemoryAllocation);
     DONE(cudaMalloc(&memory, 22 << 20));
     GIVES(cudaMalloc(&memory, 4 << 20), cudaErrorMemoryAllocation);
-    cr_assert_eq(end(&o), 0); /* what it held is free with it */
+    cr_assert_eq(end(&o), 0); /* its memory is free once it has ended */
     DONE(cudaMalloc(&memory, 40 << 20));
     DONE(cudaMemGetInfo(&free_now, &total));
     cr_assert_eq(free_now, 2 << 20);

@@ -112,7 +112,7 @@ static int look_at_device_memory(const char *guard) {
         setenv("EMULATED_CUDA_GUARD", guard, 1);
         signal(SIGSEGV, leave);
         int *x = device_ints(1, 0), value = 0;
-        DONE(cudaMemcpy(&value, x, 4, cudaMemcpyDeviceToHost)); /* the right way */
+        DONE(cudaMemcpy(&value, x, 4, cudaMemcpyDeviceToHost)); /* the right direction */
         _exit(value == 0 && *(volatile int *)x == 0 ? 0 : 1);
     }
     waitpid(child, &status, 0);
@@ -263,7 +263,7 @@ Test(emulated_memory, there_may_be_no_driver_or_an_old_one_or_no_gpu, .timeout =
     refused("driver:none", cudaErrorInsufficientDriver, 0);
     refused("driver:old", cudaErrorInsufficientDriver, 11040);
     setenv("EMULATED_CUDA_FAULT", "", 1);
-    pid_t child = fork(); /* CUDA was called here: the child of a fork has none */
+    pid_t child = fork(); /* CUDA was called in this process, so it does not work in a fork of it */
     int status = -1, count;
     if (child == 0) _exit(cudaGetDeviceCount(&count) == cudaErrorInitializationError ? 0 : 1);
     waitpid(child, &status, 0);

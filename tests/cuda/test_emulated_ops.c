@@ -1,7 +1,7 @@
-/* Every op, launched on a GPU whose runtime is emulated: the operands copied there, the kernel
- * started by the code that starts it on hardware, the result copied back and held against the
- * host's reference. (The kernels' arithmetic over many more shapes, tiles and grids:
- * tests/test_cuda_index*.c.) The host cannot reach device memory here. */
+/* Every op, launched on a GPU whose runtime is emulated: the operands are copied there, the kernel
+ * is started by the code that starts it on hardware, and the result is copied back and compared
+ * with the host's reference. (The arithmetic of the kernels over many more shapes, tiles and grids:
+ * tests/cuda/test_index*.c.) The host cannot reach device memory here. */
 #include "tests/stand_ins/cuda_emulated.h"
 
 #ifndef CUDA_EMULATION
@@ -24,7 +24,7 @@ static void upload(struct bed *b, struct tensor *t, const struct tensor *from) {
     MUST(copy_to_device(device_compute(b->device), t->data, from->data, bytes));
 }
 
-/* `got`: out[] of the device, in host memory. */
+/* Runs the op on the device; `got` is its out[], in host memory. */
 static void run_there(struct bed *b, enum op op, const struct op_args *a, struct tensor got[2]) {
     struct stream *s = device_compute(b->device);
     struct op_args there = *a;
@@ -62,7 +62,8 @@ static double value_at(const struct tensor *t, size_t i) {
     }
 }
 
-/* Off by at most `bound` times `size` (NULL: 1 + |want|); bound 0: the same numbers. */
+/* Expects a difference of at most `bound` times `size` (NULL: 1 + |want|); bound 0: equal
+ * numbers. */
 static void check(struct bed *b, enum op op, const struct op_args *a, double bound,
                   const struct op_args *sizes) {
     struct op_args want = *a;
@@ -82,7 +83,8 @@ static void check(struct bed *b, enum op op, const struct op_args *a, double bou
     b->tried[op]++;
 }
 
-/* ---- products: a sum of t products in another order is off by t 2^-24 of the sum of their absolute values ---- */
+/* ---- products ---- A sum of t products in another order is off by at most t 2^-24 of the sum of
+ * their absolute values. */
 
 static void check_product(struct bed *b, enum op op, const struct op_args *a, size_t terms) {
     struct op_args sizes = *a;
@@ -172,7 +174,7 @@ static void try_pool(struct bed *b, int n, int size, int stride) {
     struct tensor x = tensor_random(&b->heap, 1, 4, n, 3, H, W),
                   y = tensor_random(&b->heap, 2, 4, n, 3, (H - size) / stride + 1,
                                     (W - size) / stride + 1);
-    /* many equal */
+    /* many equal values */
     for (size_t i = 0; i < tensor_count(&x); i++)
         tensor_f32(&x)[i] = roundf(3 * tensor_f32(&x)[i]) / 2;
     check(b, OP_AVG_POOL_FORWARD,
@@ -186,7 +188,8 @@ static void try_pool(struct bed *b, int n, int size, int stride) {
           &(struct op_args){.in = {x, y}, .out = {dx}, .p.pool = {size, stride}}, 0, NULL);
 }
 
-/* Sums of doubles in another order; to float it may be one unit in the last place. */
+/* Sums of doubles in another order: rounded to float they differ by one unit in the last place at
+ * most. */
 static void try_rows(struct bed *b, int rows, int classes) {
     static const double ORDER = 1e-12, LAST_PLACE = 0x1p-23;
     struct step_block step = {.weight = 1.0f / 96, .slot = 2};
@@ -346,7 +349,8 @@ Test(emulated_ops, a_fault_of_a_kernel_names_the_op_and_the_step, .timeout = 60)
     float *x = test_floats(d, 100);
     stream_set_phase(s, PHASE_FORWARD, 17);
     for (int i = 0; i < 4; i++)
-        if (test_fill(s, x, 100, 1)) break; /* the fault may show in any call behind it */
+        if (test_fill(s, x, 100, 1))
+            break; /* any call behind it may be the one that shows the fault */
     cr_assert_eq(stream_sync(s), ERR_FAILED);
     MUST_SAY("cudaErrorIllegalAddress");
     MUST_SAY("of step 17");

@@ -1,6 +1,6 @@
-/* The emulated CUDA runtime: launches, streams, events, memory. That it behaves as CUDA
- * documents, first of all where a program could get away with a mistake: nothing happens before
- * its turn. */
+/* The emulated CUDA runtime: launches, streams, events, memory. It has to behave as CUDA documents,
+ * first of all where a program could otherwise get away with a mistake: nothing happens before its
+ * turn. */
 #include "tests/stand_ins/cuda_emulated.h"
 
 #ifndef CUDA_EMULATION
@@ -94,8 +94,8 @@ Test(emulated_runtime, what_a_launch_refuses, .timeout = 30) {
     cr_assert_eq(read_int(p.at), 0);
 }
 
-/* A kernel loaded late waits for all that is queued: in Duet that would be a deadlock behind a
- * kernel that waits for a peer. */
+/* A kernel that is loaded late waits for all that is queued. In Duet that would be a deadlock
+ * behind a kernel that waits for a peer. */
 static void *open_later(void *argument) {
     pause_us(100000);
     *(atomic_int *)argument = 1;
@@ -115,7 +115,7 @@ Test(emulated_runtime, the_first_launch_of_a_kernel_not_loaded_waits_for_the_gpu
     pthread_join(thread, NULL);
     open = 0;
     hold_stream(a, &open);
-    DONE(start(&add_kernel, 1, 1, &p, b)); /* loaded: at once */
+    DONE(start(&add_kernel, 1, 1, &p, b)); /* it is loaded, so it runs at once */
     GIVES(cudaStreamQuery(a), cudaErrorNotReady);
     open = 1;
     DONE(cudaDeviceSynchronize());
@@ -168,7 +168,7 @@ Test(emulated_runtime, work_is_done_later_and_in_order, .timeout = 30) {
     DONE(start(&add_kernel, 1, 1, &p, s));
     DONE(cudaMemcpyAsync(&result, x, sizeof result, cudaMemcpyDeviceToHost, s));
     GIVES(cudaStreamQuery(s), cudaErrorNotReady);
-    *pinned = 7; /* what the copy reads is what lies there when its turn comes */
+    *pinned = 7; /* the copy reads what is there when its turn comes */
     open = 1;
     DONE(cudaStreamSynchronize(s));
     DONE(cudaStreamQuery(s));
@@ -189,7 +189,7 @@ Test(emulated_runtime, a_late_stream_shows_a_missing_wait, .timeout = 30) {
     cr_assert_eq(*pinned, 2);
 }
 
-/* As on a GPU: who runs far ahead of a stream that stands still waits in a launch. */
+/* As on a GPU, a thread that runs far ahead of a stream that stands still waits in a launch. */
 static void *run_ahead(void *argument) {
     cudaStream_t s = argument;
     cudaEvent_t e = test_event(cudaEventDisableTiming);
@@ -265,7 +265,8 @@ Test(emulated_runtime, a_wait_takes_the_record_of_its_moment, .timeout = 30) {
     DONE(cudaStreamWaitEvent(c, e, 0));
     GIVES(cudaStreamQuery(b), cudaErrorNotReady);
     first = 1;
-    DONE(cudaStreamSynchronize(b)); /* the first record, though there is a second by now */
+    DONE(
+        cudaStreamSynchronize(b)); /* waits for the first record, though there is a second by now */
     GIVES(cudaStreamQuery(c), cudaErrorNotReady);
     GIVES(cudaEventQuery(e), cudaErrorNotReady);
     second = 1;
@@ -289,8 +290,8 @@ Test(emulated_runtime, an_event_may_go_while_it_is_waited_for, .timeout = 30) {
 }
 
 #ifdef __SANITIZE_THREAD__
-/* What ThreadSanitizer is for here: two streams, one memory, and no event between them. Where
- * there is one it is silent. */
+/* What ThreadSanitizer is for here: two streams write to one memory, and it reports a race unless
+ * an event is between them. */
 static int two_streams_write(int with_event) {
     int status = -1;
     pid_t child = fork();

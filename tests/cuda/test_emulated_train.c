@@ -1,7 +1,7 @@
 /* `duet train --mode single --device cuda`, the command itself on an emulated runtime, against
- * --device cpu: the same numbers but for the order of sums. Streams are late and device memory
- * is closed to the host, so a missing wait or a pointer that is followed on the wrong side
- * shows. (The modes among each other: tests/cuda/test_train.c.) */
+ * --device cpu: the same numbers, except for the order of sums. Streams are late and the host
+ * cannot reach device memory, so a missing wait or a pointer followed on the wrong side shows. (The
+ * modes compared with each other: tests/cuda/test_train.c.) */
 #include "tests/stand_ins/cuda_emulated.h"
 
 #ifndef CUDA_EMULATION
@@ -10,7 +10,7 @@ ONLY_EMULATED(emulated_train)
 #include "tests/cli/data.h"
 #include "tests/cli/run.h"
 
-/* Of a loss file the third column; returns how many steps there are. */
+/* Reads the third column of a loss file; returns the number of steps. */
 static int losses_of(const char *path, double loss[16]) {
     char *text = cli_read(path, NULL), *rest = text, *line;
     int count = 0;
@@ -21,8 +21,9 @@ static int losses_of(const char *path, double loss[16]) {
     return count;
 }
 
-/* Products in another order: a loss is off by some roundings of 2^-24, which grow a little with
- * each update. A wrong gradient is off by a hundred times as much after one step. */
+/* The terms of a product are added in another order, so a loss is off by some roundings of 2^-24,
+ * which grow a little with each update. A wrong gradient is off by a hundred times as much after
+ * one step. */
 static const double RELATIVE = 1e-5;
 
 static void as_on_the_cpu(const char *options, int steps) {
@@ -63,7 +64,6 @@ Test(emulated_train, an_mlp_with_momentum_and_dropout_too, .timeout = 240, .init
                   8);
 }
 
-/* Failures of the driver, of memory and of a kernel: one line each, by the command. */
 Test(emulated_train, adam_and_adadelta_too, .timeout = 240, .init = cli_folder_make,
      .fini = cli_folder_remove) {
     put_data(64, 4);

@@ -1,10 +1,10 @@
-/* OP_GATHER_SAMPLES on a GPU: its kernel's text run on the host with every grid and alignment,
- * as in tests/cuda/test_index.c; and launched, where a GPU (or the emulated runtime) is there. */
+/* OP_GATHER_SAMPLES on a GPU: the text of its kernel run on the host with every grid and alignment,
+ * as in tests/cuda/test_index.c; and launched, where there is a GPU (or the emulated runtime). */
 #include "device/cuda/kernels/gather.h"
 #include "tests/cuda/index.h"
 #include "tests/data/device_dataset.h"
 
-/* Operands of exactly their size, `shift` elements off their alignment. */
+/* The operands have exactly their size and lie `shift` elements off their alignment. */
 static void run_text(const struct gather_set *s, struct gather_args p, struct grid grid,
                      size_t shift) {
     struct heap heap = {0};
@@ -16,7 +16,8 @@ static void run_text(const struct gather_set *s, struct gather_args p, struct gr
     memcpy(images, s->images, set);
     memcpy(labels, s->labels, (size_t)s->rows);
     struct op_args a = gather_op(s, p, images, labels, s->index, x, x_labels);
-    struct gather g = {0}; /* the small runner's words may return, for a compiler */
+    struct gather g = {
+        0}; /* zeroed for the compiler: it does not know that a failed assertion ends the test */
     MUST(op_check(OP_GATHER_SAMPLES, &a));
     cr_assert(gather_of(&a, &g));
     cr_assert_eq(g.aligned,
@@ -43,7 +44,7 @@ Test(cuda_gather, the_text_of_the_kernel_on_every_grid, .timeout = 60) {
 
 Test(cuda_gather, a_batch_that_does_not_fit_its_indices_is_seen, .timeout = 10) {
     struct gather_set s = {1, {1, 1 << 15, 1 << 14}, 3, NULL, NULL, NULL};
-    int place[5]; /* never touched */
+    int place[5]; /* never read or written */
     struct gather g;
     struct op_args a =
         gather_op(&s, gather_scales[0], place, place + 1, place + 2, place + 3, place + 4);
@@ -56,7 +57,7 @@ static struct device *open_gpu(void) {
     struct device_config config = test_config(DEVICE_CUDA, 0);
     struct device *d;
     int gpus;
-    config.memory_bytes = 128 << 20; /* the workspace takes half */
+    config.memory_bytes = 128 << 20; /* the workspace takes half of it */
     if (device_probe(DEVICE_CUDA, &gpus)) return NULL;
     MUST(device_open(&d, &config));
     return d;
@@ -69,6 +70,6 @@ Test(cuda_gather, launched_it_does_the_same, .timeout = 120) {
     gather_outside(d);
     resident_arrives_whole(d);
     resident_batches_equal_the_loaders(d);
-    resident_too_large(d, 70000); /* of the 64 MiB that are left */
+    resident_too_large(d, 70000); /* bytes, of the 64 MiB that are left */
     device_close(d);
 }

@@ -1,6 +1,6 @@
-/* Recordings on a GPU, or on the emulated runtime (make EMULATION=1): real queues, so what runs
- * beside what is seen, by ThreadSanitizer too. What is refused, and what a failing call leaves,
- * is in tests/device/test_cuda_record.c. Skipped where no GPU opens. */
+/* Recordings on a GPU, or on the emulated runtime (make EMULATION=1). There queues are real, so it
+ * shows what runs beside what, to ThreadSanitizer too. What is refused, and what a failing call
+ * leaves behind, is in tests/device/test_cuda_record.c. Skipped where no GPU opens. */
 #include "tests/device/shared.h"
 
 #include <pthread.h>
@@ -12,7 +12,7 @@
 
 enum { COUNT = 1000 };
 
-/* Before the first call of the runtime; a real GPU does not look at them. */
+/* Sets what the emulated runtime reads at its first call; a real GPU ignores it. */
 static void emulated(const char *name, const char *value) {
     setenv(name, value, 1);
 }
@@ -22,7 +22,7 @@ static struct device *open_gpu(int index, double timeout_s) {
     struct device *d;
     int gpus;
     config.devices = 2;
-    config.memory_bytes = 80 << 20; /* the workspace takes 64 */
+    config.memory_bytes = 80 << 20; /* the workspace takes 64 MiB of it */
     config.timeout_s = timeout_s;
     if (device_probe(DEVICE_CUDA, &gpus)) cr_skip_test("no GPU: %s", error_message());
     MUST(device_open(&d, &config));
@@ -31,8 +31,8 @@ static struct device *open_gpu(int index, double timeout_s) {
 
 /* ---- replays do what launches do ---- */
 
-/* Three steps of SGD with momentum on one vector, gradient = value * 0.5 + 1, as a step of
- * training enqueues it. */
+/* Three steps of SGD with momentum on one vector, with gradient = value * 0.5 + 1, enqueued as a
+ * step of training is. */
 struct training {
     struct device *device;
     float *value, *grad, *momentum, *one;
@@ -118,8 +118,8 @@ static int enqueue_halves(void *context) {
     return test_add(s, b->x + COUNT, b->one, COUNT);
 }
 
-/* The other stream takes the first half of each replay, not of the one before, beside the second
- * half. */
+/* The other stream reads the first half of each replay, and not of the one before, while the second
+ * half runs. */
 Test(cuda_graph, the_communication_stream_waits_for_this_replays_event, .timeout = 120) {
     emulated("EMULATED_CUDA_LATE_US", "200");
     struct device *d = open_gpu(0, 20);
@@ -218,7 +218,7 @@ Test(cuda_graph, a_capture_broken_behind_its_back_is_named_and_the_stream_goes_o
     MUST(copy_to_host(s, &got, x, sizeof got));
     MUST(stream_sync(s));
     cr_assert_eq(got, 5);
-    MUST(stream_record_begin(s)); /* refused by name: CUDA never sees it */
+    MUST(stream_record_begin(s)); /* refused by name, before CUDA sees it */
     MUST(test_fill(s, x, COUNT, 6));
     cr_assert_eq(stream_sync(s), ERR_FAILED);
     cr_assert_eq(stream_record_end(s, &r), ERR_FAILED);
@@ -227,7 +227,7 @@ Test(cuda_graph, a_capture_broken_behind_its_back_is_named_and_the_stream_goes_o
     MUST(test_fill(s, x, COUNT, 7));
     MUST(stream_record_end(s, &r));
     MUST(stream_replay(s, r, "fill"));
-    recording_free(r); /* waits for it */
+    recording_free(r); /* waits for the replay */
     MUST(copy_to_host(s, &got, x, sizeof got));
     MUST(stream_sync(s));
     cr_assert_eq(got, 7);
@@ -294,13 +294,13 @@ Test(cuda_graph, a_fault_inside_a_graph_names_the_replay_and_reaches_its_events,
 
 Test(cuda_graph, a_graph_that_hangs_meets_the_deadline, .timeout = 60) {
     emulated("EMULATED_CUDA_FAULT", "hang:2");
-    /* what does not hang is done within it on a busy machine too */
+    /* long enough on a busy machine for what does not hang */
     struct device *d = open_gpu(0, 1);
     struct buckets b = {d, test_floats(d, COUNT), NULL, NULL};
     MUST(event_create(d, &b.half));
     struct recording *r = record(device_compute(d), fill_twice, &b);
     int code = OK;
-    /* whether the launch that was recorded counts is the emulation's affair */
+    /* the emulation may or may not count the launch that was recorded */
     for (int i = 0; i < 3 && !code; i++) {
         MUST(stream_replay(device_compute(d), r, "forward"));
         code = stream_sync(device_compute(d));

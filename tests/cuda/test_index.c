@@ -1,6 +1,6 @@
-/* The CUDA kernels without sums of products, run on the host: elementwise, pools, logs. They do
- * the same operations in the same order as the reference, so the values must be equal, over
- * sizes that end in a tail, operands at odd addresses, and grids of every shape. */
+/* The CUDA kernels that sum no products, run on the host: elementwise, pools, logs. They do the
+ * same operations in the same order as the reference, so the values must be equal: over sizes that
+ * end in a tail, operands at odd addresses, and grids of every shape. */
 #include "tests/cuda/index.h"
 
 static int same_value(float a, float b) {
@@ -25,8 +25,9 @@ Test(cuda_index, division_by_multiplication, .timeout = 60) {
         struct divider by = divider_of(edges[i]);
         for (int j = 0; j < 40000; j++) {
             seed = seed * 6364136223846793005u + 1442695040888963407u;
-            uint32_t x = (uint32_t)(seed >> 33),
-                     rest; /* then: around a multiple, where rounding would show */
+            uint32_t
+                x = (uint32_t)(seed >> 33),
+                rest; /* every second x lies around a multiple, where a wrong rounding would show */
             if (j % 2) x = x / edges[i] * edges[i] - (uint32_t)(j % 4 == 1);
             x &= 0x7fffffff;
             cr_assert_eq(divide(by, x, &rest), x / edges[i], "%u / %u", x, edges[i]);
@@ -54,7 +55,7 @@ static struct tensor skewed_copy(struct heap *heap, const struct tensor *t, int 
     return copy;
 }
 
-/* `a` is what the reference gets; each grid and each skew gets copies of all operands. in_place:
+/* `a` are the operands of the reference; each grid and each skew gets copies of them. in_place:
  * out[0] is in[in_place]. */
 static void check_elementwise(enum op op, const struct op_args *a, int in_place) {
     for (int skip = 0; skip < 4; skip++)
@@ -122,7 +123,7 @@ Test(cuda_index, sgd_rounds_as_the_reference, .timeout = 120) {
 
 static struct tensor pairs_of(struct heap *heap, int count, int first_has_sign) {
     struct tensor pairs = tensor_random(heap, 3, 2, count, 2, 1, 1);
-    for (int i = 0; i < 2 * count; i++) /* means of squares */
+    for (int i = 0; i < 2 * count; i++) /* means of squares are not negative */
         if (!first_has_sign || i % 2) tensor_f32(&pairs)[i] = fabsf(tensor_f32(&pairs)[i]);
     return pairs;
 }
@@ -142,8 +143,8 @@ Test(cuda_index, adadelta_and_adam_round_as_the_reference, .timeout = 120) {
         }
 }
 
-/* p = 1 multiplies by 0 and not by infinity; the step's high half does not reach the counter, as
- * on the host. */
+/* p = 1 multiplies by 0 and not by infinity; the upper half of the step's number does not reach the
+ * counter, as on the host. */
 Test(cuda_index, dropout_at_the_ends, .timeout = 60) {
     struct heap heap = {0};
     struct step_block step = {.seed = 0x123456789abcdef, .step = 0x100000007};
@@ -170,7 +171,7 @@ Test(cuda_index, pools_equal_the_reference, .timeout = 120) {
                           dy = tensor_random(&heap, 2, 4, n, 3, (h - size) / stride + 1,
                                              (w - size) / stride + 1);
             for (size_t j = 0; j < tensor_count(&x); j++)
-                tensor_f32(&x)[j] = roundf(3 * tensor_f32(&x)[j]) / 2; /* many equal */
+                tensor_f32(&x)[j] = roundf(3 * tensor_f32(&x)[j]) / 2; /* many equal values */
             if (n) tensor_f32(&x)[1] = tensor_f32(&x)[w] = NAN;
             struct op_args cases[OP_COUNT] = {[OP_AVG_POOL_FORWARD] = {.in = {x}, .out = {dy}},
                                               [OP_AVG_POOL_BACKWARD] = {.in = {dy}, .out = {x}},

@@ -1,11 +1,12 @@
-/* The CUDA kernels of softmax and the losses, run on the host: 32 lanes to a row, against the
- * reference, which goes through a row in order. Only the order of a sum of doubles differs. */
+/* The CUDA kernels of softmax and the losses, run on the host: 32 lanes to a row, compared with the
+ * reference, which goes through a row in order. They differ only in the order of sums of
+ * doubles. */
 #include "tests/cuda/index.h"
 
 /* A sum of at most 1000 doubles in another order is off by at most 1000 * 2^-53 of itself, and a
- * log or a product behind it adds a few 2^-53: far below this. */
+ * log or a product after it adds a few times 2^-53: this is far above both. */
 static const double DOUBLE_ORDER = 1e-12;
-/* The same difference may turn the rounding to float: one unit in the last place. */
+/* The same difference may turn a rounding to float: one unit in the last place. */
 static const double FLOAT_ROUNDING = 0x1p-23;
 
 static int near(double got, double want, double bound) {
@@ -64,7 +65,7 @@ static void check(enum op op, const struct op_args *a, const char *what) {
         host_reference_kernels[op](&want);
         expect_near(what, &got.out[0], &want.out[0]);
         if (a->out[1].data) cr_assert(same_bits(&got.out[1], &want.out[1]), "%s: hits", what);
-        if (op == OP_NLL_FORWARD || op == OP_NLL_BACKWARD) /* no sum, no exp */
+        if (op == OP_NLL_FORWARD || op == OP_NLL_BACKWARD) /* these have no sum and no exp */
             for (size_t i = 0; i < tensor_count(&want.out[0]); i++) {
                 double g = op == OP_NLL_FORWARD ? ((double *)got.out[0].data)[i]
                                                 : tensor_f32(&got.out[0])[i];

@@ -1,10 +1,10 @@
-/* The plan of device/cuda/kernels/planes.h: what a block keeps in shared memory fits, whatever
- * pixel it begins with; where the shared memory's banks are; which layers take it. That its
- * kernels multiply as the tiles do is tests/cuda/test_index_product.c's. */
+/* The plan of device/cuda/kernels/planes.h: what a block keeps in shared memory fits, whichever
+ * pixel it begins with; how accesses spread over the banks of shared memory; and which layers are
+ * planned so. That the kernels multiply as the tiles do is shown by
+ * tests/cuda/test_index_product.c. */
 #include "tests/cuda/index.h"
 
-/* The product of a convolution, of which only the shapes are looked at here. s: n C H W O k
- * stride padding */
+/* The product of a convolution, for its shape alone. s is n C H W O k stride padding. */
 static int planes_of_conv(enum op op, const int s[8], struct product *p, struct planes *q,
                           enum product_kind *kind) {
     int height = (s[2] + 2 * s[7] - s[5]) / s[6] + 1, width = (s[3] + 2 * s[7] - s[5]) / s[6] + 1;
@@ -18,8 +18,8 @@ static int planes_of_conv(enum op op, const int s[8], struct product *p, struct 
     return planes_of(p, *kind, q);
 }
 
-/* Every piece fits the memory and the copies that its threads make; each pixel's taps lie inside
- * it. Returns blocks. */
+/* Every piece fits into the memory, and into the copies that the threads make; the taps of each
+ * pixel lie inside it. Returns the number of blocks. */
 static uint32_t check_pieces(const struct planes *q, const char *what) {
     uint32_t threads = planes_threads(q), cols = planes_cols_a_block(q), k = (uint32_t)q->p.k,
              next = 0;
@@ -70,7 +70,7 @@ Test(cuda_index_planes, every_piece_fits, .timeout = 60) {
     cr_assert_gt(taken, 300, "%d shapes", taken);
 }
 
-/* 32 neighbouring pixels of a sample: 32 banks, at stride 1. */
+/* 32 neighbouring pixels of a sample lie in 32 banks, at stride 1. */
 Test(cuda_index_planes, neighbours_lie_in_different_banks, .timeout = 60) {
     static const int shapes[][8] = {
         {256, 20, 13, 13, 50, 5, 1, 0}, {9, 16, 26, 26, 32, 3, 1, 0}, {4, 8, 56, 56, 64, 3, 1, 1}};
@@ -81,7 +81,7 @@ Test(cuda_index_planes, neighbours_lie_in_different_banks, .timeout = 60) {
             enum product_kind kind;
             cr_assert(planes_of_conv(op, shapes[i], &p, &q, &kind));
             struct planes_range r = planes_range_of(&q, 0, planes_cols_a_block(&q));
-            /* of the first sample */
+            /* pixels of the first sample */
             uint32_t pixels = r.last < q.to.pixels ? r.last + 1 : q.to.pixels;
             for (uint32_t first = 0; first + 32 <= pixels; first++) {
                 uint32_t banks = 0;
@@ -92,9 +92,10 @@ Test(cuda_index_planes, neighbours_lie_in_different_banks, .timeout = 60) {
         }
 }
 
-/* The models' convolutions at batch 256 take it, with enough blocks for a GPU, and what `duet
- * doctor` looks at for it (doctor/ops_cases.c); a few samples, kernels of 1 x 1, large pictures
- * and gradients of strided ones do not; nor does anything where tensor cores are allowed. */
+/* These kernels are taken for the models' convolutions at batch 256, with enough blocks for a GPU,
+ * and for the cases that `duet doctor` checks (doctor/ops_cases.c). They are not taken for a few
+ * samples, filters of 1 x 1, large pictures and gradients of strided convolutions; nor for anything
+ * where tensor cores are allowed. */
 Test(cuda_index_planes, who_takes_it, .timeout = 60) {
     static const struct {
         int s[8], forward, data;

@@ -1,10 +1,11 @@
-/* The CUDA kernels of convolutions and linear layers, run on the host: every tile over shapes
- * that fit none, against the reference; and the rules on which equal training of all modes rests
- * (docs/design.md 2): whatever tile, grid and company, the same bits. */
+/* The CUDA kernels of convolutions and linear layers, run on the host: every tile, over shapes that
+ * are multiples of none, compared with the reference; and the rules on which equal training of all
+ * modes rests (docs/design.md section 2): the same bits from every tile and grid, and among any
+ * other samples. */
 #include "tests/cuda/index.h"
 #include "tests/nn/layer.h"
 
-/* CUDA_WORKSPACE_BYTES of device/cuda/cuda.h, which needs CUDA's headers */
+/* as CUDA_WORKSPACE_BYTES of device/cuda/cuda.h, which needs CUDA's headers */
 enum { WORKSPACE = 64 << 20 };
 
 static int fits(const struct op_args *a, enum op op, int tile) {
@@ -15,9 +16,9 @@ static int fits(const struct op_args *a, enum op op, int tile) {
     return tile == PLANES ? planes_of(&p, kind, &q) : tile_fits(kind, (enum tile)tile);
 }
 
-/* All passes, what a launch takes (first in the loop) and every other way: within rounding of
- * the reference; forward and backward data with the same bits from every tile, weight gradients
- * too as long as the depth is not split. */
+/* All passes, as a launch would do them (first in the loop) and in every other way: within rounding
+ * of the reference. Forward and backward data have the same bits from every tile; weight gradients
+ * too, as long as the depth is not split. */
 static void check_layer(struct heap *heap, const struct layer *l, const char *what,
                         size_t workspace) {
     struct layer size = absolute_layer(heap, l);
@@ -135,7 +136,7 @@ Test(cuda_index_product, a_sample_has_the_same_bits_in_any_company, .timeout = 1
     }
 }
 
-/* The weight gradient of 19 samples, alone or as a segment of 40. */
+/* The weight gradient of 19 samples has the same bits alone and as a segment of 40. */
 Test(cuda_index_product, a_weight_gradient_depends_on_its_segment_alone, .timeout = 60) {
     for (int variant = 0; variant < 5; variant++) {
         struct heap heap = {0};
@@ -157,7 +158,7 @@ Test(cuda_index_product, a_weight_gradient_depends_on_its_segment_alone, .timeou
 
 /* --- the plan --- */
 
-/* Each element of c and each d is in exactly one block's range, and partial sums fit into the
+/* Each element of c and each d lies in exactly one block's range, and partial sums fit into the
  * workspace. */
 Test(cuda_index_product, the_grid_covers_everything_once, .timeout = 60) {
     uint64_t seed = 3;
@@ -186,7 +187,7 @@ Test(cuda_index_product, the_grid_covers_everything_once, .timeout = 60) {
     }
 }
 
-/* LeNet's layers, batch 256: the work spreads over the GPU. */
+/* LeNet's layers at batch 256 spread over the whole GPU. */
 Test(cuda_index_product, lenet_fills_the_gpu, .timeout = 60) {
     static const struct {
         enum product_kind kind;
@@ -208,7 +209,7 @@ Test(cuda_index_product, lenet_fills_the_gpu, .timeout = 60) {
 
 Test(cuda_index_product, tf32_rounds_to_ten_bits_and_must_be_allowed, .timeout = 60) {
     static const float pairs[][2] = {{1, 1},
-                                     {0x1.002p0f, 0x1.004p0f}, /* a tie goes away from zero */
+                                     {0x1.002p0f, 0x1.004p0f}, /* a tie is rounded away from zero */
                                      {-0x1.002p0f, -0x1.004p0f},
                                      {0x1.001ffep0f, 1},
                                      {0x1.ffep0f, 2},
@@ -219,7 +220,7 @@ Test(cuda_index_product, tf32_rounds_to_ten_bits_and_must_be_allowed, .timeout =
     cr_assert(isnan(tf32_float(NAN)));
     struct product p = {0};
     for (enum product_kind kind = PRODUCT_CONV_FORWARD; kind < PRODUCT_KINDS; kind++) {
-        /* whatever the shape: the bits hang on it */
+        /* for any shape, since the bits depend on the choice */
         p.rows = p.cols = p.depth = kind % 2 ? 2048 : 3;
         cr_assert_eq(product_choose(&p, kind, 1), TILE_TF32);
         cr_assert_neq(product_choose(&p, kind, 0), TILE_TF32);

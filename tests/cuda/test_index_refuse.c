@@ -1,12 +1,12 @@
-/* What the CUDA ops refuse before they touch a GPU, so it can be asked without one: the layout
- * that only the host has, products on a stream that has no workspace, pools too large for 32-bit
- * indices. In a build without CUDA these tests say so and do nothing. */
+/* What the CUDA ops refuse before they touch a GPU, so that it can be tested without one: the
+ * layout that only the host has, products on a stream without a workspace, pools too large for
+ * 32-bit indices. In a build without CUDA these tests are skipped. */
 #include "base/error.h"
 #include "device/table.h"
 #include "tests/harness/harness.h"
 
-/* From device/cuda/cuda.h, which needs CUDA's headers; a stream is larger there, and all zero
- * here. */
+/* Of device/cuda/cuda.h, which needs CUDA's headers. The stream is a larger struct there; here it
+ * is zeros. */
 extern int cuda_launch_op(void *stream, enum op op, const struct op_args *args)
     __attribute__((weak));
 
@@ -20,7 +20,7 @@ static struct tensor made_up(uintptr_t place, enum layout layout, int n) {
 
 static void expect_refusal(enum op op, const struct op_args *args, const char *words) {
     static const struct { _Alignas(64) char bytes[8192]; } zero_stream;
-    /* so that the linker fetches the kind, where there is one */
+    /* makes the linker take in the kind of device, where it is built */
     (void)device_kind_ops(DEVICE_CUDA);
     if (!cuda_launch_op) cr_skip_test("built without CUDA");
     cr_assert_eq(cuda_launch_op((void *)&zero_stream, op, args), ERR_FAILED, "%s", op_name(op));
@@ -32,7 +32,7 @@ Test(cuda_index_refuse, n16, .timeout = 30) {
     expect_refusal(OP_RELU_FORWARD, &a, "no N16 layout");
     a.out[0] = made_up(2, LAYOUT_PLAIN, 20);
     expect_refusal(OP_TO_PLAIN, &a, "no N16 layout");
-    /* an empty batch may be called plain: the op is refused all the same */
+    /* an empty batch may be called plain; the op is refused all the same */
     a.in[0] = made_up(1, LAYOUT_PLAIN, 0);
     expect_refusal(OP_TO_N16, &a, "no N16 layout");
 }

@@ -1,15 +1,15 @@
-/* Products by libraries (device/cuda_library*.c): every product and convolution through
- * launch(), on the emulated CUDA runtime with a fake cuBLAS and a fake cuDNN
- * (tests/stand_ins/fake_cuda_libraries), against the reference. What is shown: that operands,
- * shapes, transpositions, descriptors, workspaces and the stream are told to the libraries as
- * their documentation wants them. What is not: the libraries themselves. */
+/* Products by libraries (device/cuda/library_*.c): every product and convolution through launch(),
+ * on the emulated CUDA runtime with a fake cuBLAS and a fake cuDNN
+ * (tests/stand_ins/fake_cuda_libraries), compared with the reference. The tests show that the
+ * libraries get operands, shapes, transpositions, descriptors, workspaces and the stream as their
+ * documentation demands. They say nothing of the libraries themselves. */
 #include "tests/cuda/library.h"
 #include "tests/nn/layer.h"
 
 #ifdef CUDA_EMULATION
 
-/* The launch on the device: operand i lies `shift` bytes behind a multiple of 256, where bit i
- * of `shifted` says so. Results come back into the tensors of `a`. */
+/* Launches on the device. Operand i lies `shift` bytes behind a multiple of 256 if bit i of
+ * `shifted` is set. Results are copied back into the tensors of `a`. */
 static int run_on(struct device *device, enum op op, struct op_args *a, unsigned shifted,
                   size_t shift) {
     struct tensor *all[5] = {&a->in[0], &a->in[1], &a->in[2], &a->out[0], &a->out[1]};
@@ -38,8 +38,8 @@ static size_t terms_of(const struct layer *l, enum pass pass) {
     return tensor_count(&l->w) + 1;
 }
 
-/* All passes within rounding of the reference, wherever operands lie, and then with the same
- * bits. */
+/* All passes are within rounding of the reference, and have the same bits wherever the operands
+ * lie. */
 static void check_layer(struct device *device, const struct layer *l, const char *what,
                         double extra) {
     struct heap heap = {0};
@@ -56,7 +56,7 @@ static void check_layer(struct device *device, const struct layer *l, const char
         for (int j = 0; j < 2 && got.out[j].data; j++)
             expect_near(line, &got.out[j], &want.out[j], &sizes.out[j],
                         rounding(terms_of(l, pass)) + extra);
-        /* more and more operands */
+        /* one operand, two operands, and so on */
         for (unsigned shifted = 1; shifted < 32; shifted = shifted * 2 + 1) {
             MUST(run_on(device, op, &again, shifted, 4 * shifted));
             for (int j = 0; j < 2 && got.out[j].data; j++)
@@ -107,7 +107,7 @@ static const int conv_shapes[][8] = {
     {2, 3, 13, 8, 5, 2, 2, 0},  {2, 1, 10, 11, 6, 3, 3, 0},
     {3, 2, 8, 8, 4, 2, 3, 1},   {1, 1, 5, 40, 1, 5, 1, 0},
     {1, 17, 6, 6, 23, 3, 1, 1}, {2, 2, 3, 3, 4, 3, 1, 0},
-    {2, 2, 3, 3, 4, 3, 3, 1}, /* equal but for the window */
+    {2, 2, 3, 3, 4, 3, 3, 1}, /* equal to the one before except for the window */
 };
 
 Test(cuda_library, linear_equals_the_reference, .timeout = 240) {
@@ -129,7 +129,7 @@ Test(cuda_library, conv2d_equals_the_reference, .timeout = 240) {
     for (size_t i = 0; i < COUNT(conv_shapes);
          i += test_short() && i < COUNT(conv_shapes) - 2 ? 3 : 1, shapes++) {
         check_conv(device, conv_shapes[i], 0);
-        check_linear(device, linear_shapes[2], 0, 0); /* whose workspace is nobody else's */
+        check_linear(device, linear_shapes[2], 0, 0); /* the handle's workspace is nobody else's */
     }
     for (int pass = 0; pass < PASSES; pass++)
         cr_assert_eq(cudnn()->calls[pass], 6 * shapes, "pass %d", pass);
@@ -158,8 +158,8 @@ Test(cuda_library, tf32_is_taken_where_it_is_allowed, .timeout = 60) {
     device_close(rounded);
 }
 
-/* The bits of the fakes depend on how many samples share a call: else the next tests would show
- * nothing. */
+/* The bits of the fake libraries depend on how many samples share a call; otherwise the next tests
+ * would show nothing. */
 Test(cuda_library, a_sample_s_bits_depend_on_its_company_here, .timeout = 60) {
     struct device *device = library_device(0);
     struct heap heap = {0};
@@ -167,7 +167,7 @@ Test(cuda_library, a_sample_s_bits_depend_on_its_company_here, .timeout = 60) {
     for (int n = 2; n < 8; n++) {
         struct layer crowd = linear_layer(&heap, n, 200, 5, 0),
                      alone = linear_layer(&heap, 1, 200, 5, 0);
-        /* sample 0 is the same */
+        /* sample 0 is the same in both */
         struct op_args a = launch_of(&heap, &crowd, FORWARD), b = launch_of(&heap, &alone, FORWARD);
         MUST(run_on(device, OP_LINEAR_FORWARD, &a, 0, 0));
         MUST(run_on(device, OP_LINEAR_FORWARD, &b, 0, 0));
@@ -198,8 +198,8 @@ Test(cuda_library, an_empty_segment_is_no_call, .timeout = 60) {
     device_close(device);
 }
 
-/* No deterministic algorithm for a shape, said at once or only by the call, or too large a
- * workspace: own kernels, and the others stay cuDNN's. */
+/* cuDNN has no deterministic algorithm for a shape (said at once, or only by the call) or needs too
+ * large a workspace: own kernels take this shape, and cuDNN still takes the others. */
 Test(cuda_library, what_cudnn_refuses_own_kernels_take, .timeout = 60) {
     struct device *device = library_device(0);
     cudnn()->refuse = 3, cudnn()->greedy = 5, cudnn()->late = 4;
@@ -217,7 +217,7 @@ Test(cuda_library, what_cudnn_refuses_own_kernels_take, .timeout = 60) {
     cr_assert_eq(cudnn()->handles, 0);
 }
 
-/* A recording holds what the calls enqueued: the replay makes the same from other data. */
+/* A recording holds what the calls enqueued: a replay computes the same from other data. */
 Test(cuda_library, calls_can_be_recorded, .timeout = 60) {
     struct device *device = library_device(0);
     struct stream *s = device_compute(device);
@@ -233,7 +233,7 @@ Test(cuda_library, calls_can_be_recorded, .timeout = 60) {
     a.out[0].data = test_floats(device, 35);
     MUST(copy_to_device(s, a.in[1].data, l.w.data, 600));
     MUST(copy_to_device(s, a.in[2].data, l.b.data, 20));
-    MUST(launch(s, OP_LINEAR_FORWARD, &a)); /* the plain step before: here room for x is made */
+    MUST(launch(s, OP_LINEAR_FORWARD, &a)); /* the plain step before: it makes room for x */
     int calls = cublas()->calls[0];
     MUST(stream_record_begin(s));
     MUST(launch(s, OP_LINEAR_FORWARD, &a));
@@ -247,7 +247,7 @@ Test(cuda_library, calls_can_be_recorded, .timeout = 60) {
     recording_free(recording);
 
     larger = a;
-    larger.in[0].dims[0] = 28; /* more than there is room for */
+    larger.in[0].dims[0] = 28; /* larger than the room that was made */
     larger.out[0].dims[0] = 28;
     larger.out[0].data = test_floats(device, 140);
     MUST(stream_record_begin(s));

@@ -1,7 +1,7 @@
-/* The use of libraries: finding and loading them, every refusal, a network on the tape (one call
- * a segment, and so the same bits on any number of devices), and the command. With the real
- * libraries only this is tried, where they are installed: that they load and have every function
- * that is called. */
+/* The use of libraries: finding and loading them, every refusal, a network on the tape (one call a
+ * segment, and so the same bits on any number of devices), and the command. Of the real libraries,
+ * where they are installed, only this is tested: that they load and have every function that is
+ * called. */
 #include "tests/cuda/library.h"
 
 #ifdef HAVE_CUDA
@@ -30,7 +30,8 @@ Test(cuda_library_load, by_file_by_name_and_by_the_environment, .timeout = 20) {
     MUST(library_load(&by_name, two_functions, 2, &table, &found));
     cr_assert_eq(found, LIBRARY_FOUND);
     cr_assert_float_eq(table.sine(0.5) / table.cosine(0.5), tan(0.5), 1e-12);
-    MUST(library_load(&by_file, two_functions, 2, &table, &found)); /* not the file, but the name */
+    MUST(library_load(&by_file, two_functions, 2, &table,
+                      &found)); /* found by name, not by the file */
     setenv("DUET_TEST_LIBRARY", "libm.so.6", 1);
     struct library_place nowhere = {"Title", "DUET_TEST_LIBRARY", "", "libnot_there.so.7",
                                     "do without"};
@@ -68,7 +69,7 @@ Test(cuda_library_load, what_is_no_library_or_lacks_a_function_is_named, .timeou
 #endif
 
 #if defined HAVE_CUDA && !defined CUDA_EMULATION
-/* Every function of the real ones is there, and they are of the headers' major version. */
+/* The real libraries have every function, and the major version of their headers. */
 Test(cuda_library_real, load_where_they_are_installed, .timeout = 120) {
     void (*const describe[2])(char *, size_t) = {cuda_blas_describe, cuda_conv_describe};
     static const char *const title[2] = {"cuBLAS ", "cuDNN "};
@@ -152,8 +153,8 @@ Test(cuda_library_use, are_listed_with_their_versions, .timeout = 60) {
 
 static struct net_data data;
 
-/* One step of the job on `w` devices: its gradients and each virtual device's loss, as
- * tests/nn/test_bits.c does it. */
+/* One step of a job on `w` devices: its gradients, and the loss of each virtual device, as in
+ * tests/nn/test_bits.c. */
 static void run_job(enum device_math math, int w, float *grads, double *losses) {
     static float of_device[MAX_DEVICES][NET_WEIGHTS];
     static const struct net_pass pass = {0, REDUCE_MEAN, 0.25, 0};
@@ -180,7 +181,8 @@ static void run_job(enum device_math math, int w, float *grads, double *losses) 
     memcpy(grads, of_device[0], sizeof of_device[0]);
 }
 
-/* Two linear and two convolutional layers, three products each. Segments of 9, 17, 0 and 11. */
+/* Two linear and two convolutional layers, with three products each, on segments of 9, 17, 0 and 11
+ * samples. */
 Test(cuda_library_use, one_call_a_segment, .timeout = 60) {
     static const int sizes[4] = {9, 17, 0, 11};
     float grads[NET_WEIGHTS];
@@ -197,8 +199,8 @@ Test(cuda_library_use, one_call_a_segment, .timeout = 60) {
     cr_assert_eq(cublas()->calls[0], 18, "own kernels call nobody");
 }
 
-/* Though a sample's bits depend on its company and on where it lies, those of the job do not
- * depend on the devices. */
+/* A sample's bits depend on how many samples share the call, and on where it lies; those of the job
+ * still do not depend on the number of devices. */
 Test(cuda_library_use, the_same_bits_on_any_number_of_devices, .timeout = 120) {
     static const int sizes[4] = {9, 17, 4, 11};
     float one[NET_WEIGHTS], many[NET_WEIGHTS], own[NET_WEIGHTS];

@@ -1,7 +1,7 @@
-/* The kernels whose threads work together, with a thread for each of the GPU's threads, under
+/* The kernels whose threads work together, with a stack for each of the GPU's threads, under
  * ThreadSanitizer: no value is read in the phase in which another thread writes it. And the tool
- * itself: does it find what it must (tests/stand_ins/gpu_of_threads.h)? What the kernels compute
- * is the matter of tests/test_cuda_index*.c. */
+ * itself (tests/stand_ins/gpu_of_threads.h): it finds races that are planted here. What the kernels
+ * compute is tested by tests/cuda/test_index*.c. */
 #ifdef __SANITIZE_THREAD__
 #include "tests/cuda/index.h"
 
@@ -21,8 +21,8 @@ static void in_order(const void *param, void *shared, struct place at) {
     }
 }
 
-/* The neighbour's value is read in the phase in which it is written: from the thread before, so
- * that it is there. */
+/* Reads the neighbour's value in the phase in which it is written: that of the thread before, so
+ * that it has been written already. */
 static void without_a_barrier(const void *param, void *shared, struct place at) {
     int *cell = shared, *out = *(int *const *)param;
     BLOCK_PHASE(at) {
@@ -31,7 +31,7 @@ static void without_a_barrier(const void *param, void *shared, struct place at) 
     }
 }
 
-/* The next phase's write meets the reads of this one. */
+/* The write of the next phase meets the reads of this one. */
 static void without_the_second_barrier(const void *param, void *shared, struct place at) {
     int *cell = shared, *out = *(int *const *)param;
     BLOCK_PHASE(at) {
@@ -51,7 +51,7 @@ static void two_blocks_at_one_element(const void *param, void *shared, struct pl
     }
 }
 
-/* Each block for itself is in order. */
+/* Each block by itself is in order. */
 static void two_blocks_behind_barriers(const void *param, void *shared, struct place at) {
     int *out = *(int *const *)param;
     (void)shared;
@@ -76,7 +76,8 @@ static void run_on_eight_blocks(block_kernel *kernel) {
     free(out);
 }
 
-/* The words that the kernel's run ends with, in a process of its own; *status is that one's. */
+/* Runs the kernel in a process of its own, and copies what that prints into `text`; *status is its
+ * exit status. */
 static void words_of(block_kernel *kernel, char *text, size_t bytes, int *status) {
     int ends[2];
     cr_assert_eq(pipe(ends), 0);
@@ -135,7 +136,8 @@ static void product_races(struct heap *heap, enum op op, struct op_args a) {
     }
 }
 
-/* n C H W O k stride padding: more than one tile each way, several slabs deep, tails everywhere. */
+/* s is n C H W O k stride padding. The shapes have more than one tile each way, several slabs of
+ * depth, and tails everywhere. */
 static void conv_races(const int s[8]) {
     struct heap heap = {0};
     int p = (s[2] + 2 * s[7] - s[5]) / s[6] + 1, q = (s[3] + 2 * s[7] - s[5]) / s[6] + 1;

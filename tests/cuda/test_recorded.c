@@ -1,8 +1,8 @@
-/* Recorded steps (models/recorded.h): the same bits as plain ones in every order of shapes,
- * memory that moves under them, bodies that fail, more shapes than are kept; and that a device
- * which cannot record goes on as ever.
+/* Recorded steps (models/recorded.h): they have the bits of plain ones in every order of shapes,
+ * when memory moves under them, when bodies fail, and with more shapes than are kept; and a device
+ * that cannot record goes on without.
  *
- * Those on a GPU are skipped where none opens; in the build with EMULATION=1 one does. */
+ * Tests that need a GPU are skipped where none opens; in the build with EMULATION=1 one does. */
 #include "tests/dp/rig.h"
 
 static void need_gpu(int gpus) {
@@ -15,8 +15,8 @@ static void need_gpu(int gpus) {
 
 /* ---- DP, whose recorded parts have work between them ---- */
 
-/* Trains on `devices` devices, batch[i] samples in step i (an evaluation where negative).
- * *replays counts the steps of device 0 that were. */
+/* Trains on `devices` devices, batch[i] samples in step i (an evaluation if negative). *replays
+ * counts the replayed steps of device 0. */
 static void train(struct record *record, int devices, const int *batch, int steps,
                   int loss_in_forward, int graph, int *replays) {
     struct rig rig;
@@ -29,8 +29,8 @@ static void train(struct record *record, int devices, const int *batch, int step
     for (int i = 0; i < steps; i++) {
         cr_assert_eq(rig_run(&rig, i, abs(batch[i]), batch[i] > 0), OK, "step %d: %s", i,
                      error_message());
-        *replays +=
-            first->recorded.stage == STAGE_REPLAYED; /* of the optimizer, in a step of training */
+        *replays += first->recorded.stage ==
+                    STAGE_REPLAYED; /* the stage of the optimizer, if the step trains */
     }
     record_replica(record, first);
     rig_free(&rig);
@@ -60,8 +60,8 @@ static void same_either_way(int devices, const int *batch, int steps, int loss_i
     record_free(&plain), record_free(&recorded);
 }
 
-/* 33 samples over 3 devices: device 0's share is that of 32, so its own tape stays as it is; the
- * loss's tape grows, and moves at the step after: dL/dy, which a recorded backward reads, is
+/* 33 samples over 3 devices: device 0 has as many as of 32, so its own tape stays as it is. The
+ * loss's tape grows, and moves at the step after, so dL/dy, which a recorded backward reads, lies
  * elsewhere from then on. */
 Test(cuda_recorded, loss_that_moves_alone, .timeout = 120) {
     static const int batch[] = {32, 32, 32, 32, 32, 33, 32, 32, 32, 32, 33, 33};
@@ -69,7 +69,7 @@ Test(cuda_recorded, loss_that_moves_alone, .timeout = 120) {
     same_either_way(3, batch, 12, 0, 2);
 }
 
-/* Shapes and evaluations by turns: each has a recording of its own, over the same tape. */
+/* Shapes and evaluations in turn: each has a recording of its own, over the same tape. */
 Test(cuda_recorded, shapes_by_turns, .timeout = 240) {
     static const int batch[] = {40, 24, -29, 40, 24, -29, 40, 24, -29, 40, 24, 40};
     need_gpu(2);
@@ -77,7 +77,7 @@ Test(cuda_recorded, shapes_by_turns, .timeout = 240) {
         same_either_way(2, batch, 12, own, 2);
 }
 
-/* A larger batch comes late: what was recorded is forgotten, and recorded anew where it lies
+/* A larger batch comes late: what was recorded is dropped, and recorded anew where memory lies
  * now. */
 Test(cuda_recorded, memory_grows, .timeout = 240) {
     static const int batch[] = {8, 8, 8, 8, 8, 40, 8, 8, 8, 8, 8, 40};
@@ -91,7 +91,7 @@ Test(cuda_recorded, memory_grows, .timeout = 240) {
 struct bench {
     struct device *device;
     struct tape *tape;
-    float *x; /* 256 of them */
+    float *x; /* 256 floats */
     struct recorded recorded;
     int calls, fail_at;
 };
@@ -111,8 +111,8 @@ static void close_bench(struct bench *b) {
     rig_close(b->device);
 }
 
-/* Doubles x; a step of the tape before, so that its arena lives. Fails where the test wants it
- * to, behind that. */
+/* Doubles x, after a step of the tape, so that its arena is in use. Fails behind that where the
+ * test wants it to. */
 static int body(struct bench *b) {
     const struct segments one = {.count = 1, .n = 64, .seg = {{0, 64}}};
     const struct tape_step step = {.segments = &one};
@@ -125,14 +125,14 @@ static int body(struct bench *b) {
     CHECK(tape_error(b->tape));
     struct op_args args = {.out[0] = x, .p.fill.value = 2};
     if (b->calls == b->fail_at) {
-        /* its end fails too, then */
+        /* then the end of the recording fails too */
         if (recorded_is_recording(&b->recorded)) (void)stream_sync(device_compute(b->device));
         return fail(ERR_FAILED, "the body of call %d failed", b->calls);
     }
     return launch(device_compute(b->device), OP_SCALE, &args);
 }
 
-/* The next part of the step that has begun. */
+/* Runs the next part of the step that has begun. */
 static int part(struct bench *b, const char *name) {
     int code = OK;
     if (recorded_enter(&b->recorded, name)) code = body(b);
@@ -163,7 +163,7 @@ static void set_x(struct bench *b, float value) {
     cr_assert_eq(launch(device_compute(b->device), OP_FILL, &args), OK, "%s", error_message());
 }
 
-/* Plain, plain (the arena may still move), recorded, replayed; each step doubles x once. */
+/* Plain, plain (the arena may still move), recorded, replayed: each step doubles x once. */
 Test(cuda_recorded, three_stages, .timeout = 60) {
     struct bench b;
     need_gpu(1);
@@ -187,8 +187,8 @@ Test(cuda_recorded, three_stages, .timeout = 60) {
     close_bench(&b);
 }
 
-/* More kinds than are kept, by turns and in pairs: the oldest goes, and every step still does
- * its work. */
+/* More kinds of steps than are kept, in turn and in pairs: the oldest is dropped, and every step
+ * still does its work. */
 Test(cuda_recorded, more_than_are_kept, .timeout = 60) {
     struct bench b;
     int replays = 0, done = 0;
@@ -197,7 +197,7 @@ Test(cuda_recorded, more_than_are_kept, .timeout = 60) {
     set_x(&b, 1);
     for (int round = 0; round < 12; round++)
         for (int k = 0; k < RECORDED_STEPS + 1; k++) {
-            /* too many at first, then as many as there is room for */
+            /* too many at first, then as many as are kept */
             int kind = round < 6 ? k : 100 + k % RECORDED_STEPS;
             cr_assert_eq(step_of(&b, kind), OK, "%s", error_message());
             replays += b.recorded.stage == STAGE_REPLAYED;
@@ -210,7 +210,7 @@ Test(cuda_recorded, more_than_are_kept, .timeout = 60) {
     close_bench(&b);
 }
 
-/* It is the one not used for longest that goes. */
+/* The one that was not used for longest is dropped. */
 Test(cuda_recorded, the_oldest_goes, .timeout = 60) {
     struct bench b;
     need_gpu(1);
@@ -231,8 +231,8 @@ Test(cuda_recorded, the_oldest_goes, .timeout = 60) {
     close_bench(&b);
 }
 
-/* Of a step in two parts the second fails while it is taken down: the first part's body, on
- * whose tape the second works, is called anew too. */
+/* The second of a step's two parts fails while it is recorded: the body of the first, on whose tape
+ * the second works, is called again too. */
 Test(cuda_recorded, a_second_part_that_fails, .timeout = 60) {
     struct bench b;
     need_gpu(1);
@@ -256,11 +256,11 @@ Test(cuda_recorded, a_second_part_that_fails, .timeout = 60) {
     close_bench(&b);
 }
 
-/* A body that fails while it is taken down, or before: its own error, nothing kept, and the next
- * step is right. */
+/* A body fails while it is recorded, or before: its own error is returned, nothing is kept, and the
+ * next step is right. */
 Test(cuda_recorded, a_body_that_fails, .timeout = 60) {
     need_gpu(1);
-    for (int at = 1; at <= 3; at++) { /* plain, plain, taken down */
+    for (int at = 1; at <= 3; at++) { /* plain, plain, recorded */
         struct bench b;
         int failures = 0;
         open_bench(&b, DEVICE_CUDA);
@@ -301,8 +301,8 @@ Test(cuda_recorded, forgotten_when_memory_moves, .timeout = 60) {
     close_bench(&b);
 }
 
-/* Whatever of the key differs makes another step, plain at first; gradients that are laid anew
- * make all of them so. */
+/* A step that differs in any part of the key is another step, plain at first; when the gradients
+ * move, all are. */
 Test(cuda_recorded, what_makes_another_step, .timeout = 60) {
     struct bench b;
     struct param_set params = {.layout_version = 3};
@@ -347,7 +347,8 @@ Test(cuda_recorded, plain_for_ever_on_emulated_devices, .timeout = 60) {
     close_bench(&b);
 }
 
-/* Spans, a wish, or a model with a collective inside: no recordings. */
+/* No recordings are made with spans, if they are not wanted, or for a model with a collective
+ * inside. */
 Test(cuda_recorded, turned_off, .timeout = 60) {
     need_gpu(1);
     for (int reason = 0; reason < 4; reason++) {

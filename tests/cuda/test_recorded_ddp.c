@@ -1,16 +1,19 @@
-/* DDP on GPUs whose steps are recorded: a replay sends off the same buckets as a plain step,
- * also where they wait for the end of backward; and a replica that was recorded before it had a
- * ddp, or is used behind one, records anew.
+/* DDP on GPUs whose steps are recorded: a replay sends off the same buckets as a plain step, also
+ * where they wait for the end of backward; and a replica that was recorded before it had a ddp, or
+ * is used after one, records anew.
  *
  * Skipped where no GPU opens; in the build with EMULATION=1 one does. */
 #include <sys/wait.h>
 
 #include "tests/ddp/job.h"
 
-enum { STEPS = 8, ALONE = 5 }; /* of one shape: plain three times, recorded, replayed */
+enum {
+    STEPS = 8,
+    ALONE = 5
+}; /* steps of one shape: plain three times, then recorded, then replayed */
 
-/* Asked in a process of its own: ranks are forked from this one, and CUDA works in none that is
- * forked behind its first call. */
+/* Asks in a process of its own: ranks are forked from this one, and CUDA does not work in a fork of
+ * a process that has called it. */
 static void need_gpu(void) {
     int count, status = 1;
     setenv("EMULATED_GPUS", "1", 1);
@@ -35,7 +38,7 @@ static void run_well(struct job *job, int (*entry)(void *)) {
     cr_assert_eq(job_run(job, entry, &result), OK, "%s", error_message());
 }
 
-/* Every value and reduced gradient of every step, on both ranks, plain and recorded. */
+/* Every value and reduced gradient of every step is the same on both ranks, plain and recorded. */
 static void same_either_way(int no_overlap, int (*entry)(void *)) {
     struct job plain = recorded_job(0), recorded = recorded_job(1);
     plain.config.no_overlap = recorded.config.no_overlap = no_overlap;
@@ -52,7 +55,7 @@ static void same_either_way(int no_overlap, int (*entry)(void *)) {
     job_end(&recorded);
 }
 
-/* Notes on the way that the last steps were replays. */
+/* Also notes that the last steps were replays. */
 static int run_and_look(void *context) {
     const struct job *job = context;
     struct worker w;
@@ -84,7 +87,7 @@ static int forward_loss_backward(struct replica *r, const struct segments *segme
     return replica_leave(r, code);
 }
 
-/* Steps of this rank alone, into row 0 of its logs. */
+/* Trains steps of this rank alone, into row 0 of its logs. */
 static int train_alone(struct worker *w, const struct job *job, int rank) {
     for (int i = 0; i < ALONE; i++) {
         struct step_block block = step_of(job, 0);

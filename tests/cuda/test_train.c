@@ -1,19 +1,19 @@
-/* Training on GPUs, by the command: single, dp and ddp end with equal files, byte by byte,
- * recorded or not, whether devices have a GPU each or share one; what auto, compare and profile
- * make of a GPU.
+/* Training on GPUs, by the command: single, dp and ddp end with equal files, byte by byte, recorded
+ * or not, whether devices have a GPU each or share one; and what auto, compare and profile make of
+ * a GPU.
  *
- * Skipped where no GPU opens. In the build with EMULATION=1 one does: kernels then run on the
- * CPU, some thousand times slower than they should, so batches are tiny and the networks small.
- * A step of one shape is plain three times, then recorded, then replayed (models/recorded.h):
- * eight steps see all of it. */
+ * Skipped where no GPU opens. In the build with EMULATION=1 one does: kernels then run on the CPU,
+ * some thousand times slower than on a GPU, so batches are tiny and the networks small. A step of
+ * one shape is plain three times, then recorded, then replayed (models/recorded.h), so eight steps
+ * show all of it. */
 #include "device/device.h"
 #include "tests/cli/data.h"
 #include "tests/cli/trace.h"
 
-/* batches of 12: the last holds 11, or is padded where V = 4 */
+/* in batches of 12 the last one holds 11, or is padded where V = 4 */
 enum { PICTURES = 83, TESTS = 8, STEPS = 8 };
 
-/* A folder with few pictures, and `gpus` GPUs where they are emulated. */
+/* Makes a folder with few pictures, and `gpus` GPUs where they are emulated. */
 static void set_up(int gpus, int peers) {
     char text[16];
     int count;
@@ -30,7 +30,8 @@ struct way {
     const char *options;
 };
 
-/* Graphs and none; the ways to carry a batch; a step of 12, one of 8, epochs that end. */
+/* With graphs and without; the ways to bring a batch; steps of 12 and of 8, and the ends of
+ * epochs. */
 static void all_equal(const struct way *ways, const char *options) {
     static const char common[] =
         "--device cuda --data-dir d --virtual-devices 4 --quiet --lr 0.2 --seed 3";
@@ -85,8 +86,8 @@ Test(cuda_train, on_four_gpus, .timeout = 300, .init = cli_folder_make, .fini = 
     all_equal(WAYS, MLP);
 }
 
-/* GPUs that do not reach each other: copies go through the host, and reduce-add through staging
- * on device 0. */
+/* GPUs that do not reach each other: copies go through the host, and the reduce through staging on
+ * device 0. */
 Test(cuda_train, without_peer_access, .timeout = 300, .init = cli_folder_make,
      .fini = cli_folder_remove) {
     static const struct way ways[] = {
@@ -94,15 +95,15 @@ Test(cuda_train, without_peer_access, .timeout = 300, .init = cli_folder_make,
     set_up(4, 0);
     all_equal(ways, MLP);
     struct json *j = json_of("two.json");
-    if (json_int(j, "gpus") == 4) /* staging of three arenas on device 0 alone */
+    if (json_int(j, "gpus") == 4) /* staging of three arenas, on device 0 alone */
         cr_expect(json_int(j, "per_device/0/memory_now_by_cause/comm") > 0 &&
                   json_int(j, "per_device/1/memory_now_by_cause/comm") == 0);
     json_free(j);
 }
 
-/* Cut by PyTorch's chunk rule batches of 33 and of 32 both give device 0 of 3 devices 11
- * samples: its forward is the same, but dL/dy, which device 0 reads where the loss left it, lies
- * elsewhere, behind 33 losses instead of 32. */
+/* By PyTorch's rule for chunks, batches of 33 and of 32 both give device 0 of 3 devices 11 samples.
+ * Its forward pass is the same, but dL/dy, which device 0 reads where the loss left it, lies
+ * elsewhere: behind 33 losses instead of 32. */
 Test(cuda_train, shares_that_look_alike, .timeout = 300, .init = cli_folder_make,
      .fini = cli_folder_remove) {
     static const char common[] =
@@ -158,7 +159,8 @@ Test(cuda_train, as_on_the_cpu, .timeout = 300, .init = cli_folder_make,
     json_free(cpu), json_free(cuda);
 }
 
-/* auto is a GPU where there is one; sharing is said once, by the process that leads. */
+/* auto takes a GPU where there is one. That devices share one is said once, by the process that
+ * leads. */
 Test(cuda_train, auto_and_sharing, .timeout = 120, .init = cli_folder_make,
      .fini = cli_folder_remove) {
     struct cli c;
@@ -181,8 +183,8 @@ Test(cuda_train, auto_and_sharing, .timeout = 120, .init = cli_folder_make,
     cli_free(&c);
 }
 
-/* compare: the proof, on GPUs, and which devices it was; no graphs, whose phases would not be
- * seen. */
+/* compare on GPUs: the proof, and which devices they were; without graphs, which would hide the
+ * phases. */
 Test(cuda_train, compare, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
     static const char proof[] = " = single: identical to the bit after 14 steps";
     set_up(1, 1);
@@ -230,7 +232,8 @@ Test(cuda_train, nccl_is_tried_first, .timeout = 120, .init = cli_folder_make,
     }
 }
 
-/* Graphs would hide the kernels: with a trace each is launched, on the clock of its device. */
+/* Graphs would hide the kernels: with a trace each is launched by itself, on the clock of its
+ * device. */
 Test(cuda_train, trace, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
     static const char *const modes[] = {"single", "dp", "ddp"}, *const titles[] = {"single", "DP",
                                                                                    "DDP"};
@@ -259,7 +262,7 @@ Test(cuda_train, profile, .timeout = 300, .init = cli_folder_make, .fini = cli_f
     cr_expect(matches(c.out, "^mlp on fashion-mnist, cuda devices") && strstr(c.out, "data set"),
               "%s", c.out);
     struct json *j = json_of("j");
-    /* The data set lies on DP's device 0 alone, and on every rank of DDP. */
+    /* The data set lies on device 0 alone in DP, and on every rank in DDP. */
     cr_expect(json_int(j, "dp/run/per_device/0/memory_now_by_cause/data set") > 0 &&
               json_int(j, "dp/run/per_device/1/memory_now_by_cause/data set") == 0 &&
               json_int(j, "ddp/run/per_device/1/memory_now_by_cause/data set") > 0);

@@ -1,13 +1,13 @@
-/* Training on GPUs that fail: each ends with one line that names what failed, its exit status,
- * no process and no file, within the deadline.
+/* Training on GPUs that fail: each run ends within the deadline, with one line that names what
+ * failed, its exit status, and no process or file left behind.
  *
- * Faults are planted in the emulated runtime (tests/stand_ins/cuda_emulation/emulation.h):
- * skipped where GPUs are real, or none. */
+ * Faults are planted in the emulated runtime (tests/stand_ins/cuda_emulation/emulation.h), so these
+ * tests are skipped where GPUs are real, or there are none. */
 #include "tests/cli/data.h"
 #include "tests/cli/json.h"
 
-/* --timeout where something hangs or is stopped, and where nothing may be waited for so long; what an end may take on a busy
- * machine: deadlines come in turn. */
+/* SHORT_S: --timeout where something hangs or is stopped; LONG_S: where nothing may wait that long.
+ * MOST_S: what an end may take on a busy machine, since deadlines come one after another. */
 static const double SHORT_S = 3, LONG_S = 60, MOST_S = 30;
 
 static void set_up(void) {
@@ -18,7 +18,7 @@ static void set_up(void) {
     cli_free(&c);
     if (!emulated)
         cr_skip_test("faults are planted in an emulated GPU, and there is none: make EMULATION=1");
-    setenv("EMULATED_CUDA_EXIT", "waits", 1); /* the worst that a driver can do */
+    setenv("EMULATED_CUDA_EXIT", "waits", 1); /* the worst that a driver may do */
     put_data(36, 8);
 }
 
@@ -36,7 +36,7 @@ static void fails(const char *fault, int status, const char *words, const char *
     unsetenv("EMULATED_CUDA_FAULT");
 }
 
-/* A kernel of the first steps, which are launched one by one, and one of a replayed graph: the
+/* A kernel faults in the first steps, which are launched one by one, or in a replayed graph: the
  * step is named. */
 Test(cuda_train_fail, kernel_faults, .timeout = 120, .init = cli_folder_make,
      .fini = cli_folder_remove) {
@@ -82,7 +82,7 @@ Test(cuda_train_fail, no_driver, .timeout = 120, .init = cli_folder_make,
     set_up();
     fails("driver:none", 2, "no NVIDIA driver|--device cpu", "--mode dp --devices 2");
     fails("driver:old", 2, "driver is for CUDA|--device cpu", "--mode ddp --devices 2");
-    setenv("EMULATED_CUDA_FAULT", "driver:none", 1); /* auto then means emulated devices */
+    setenv("EMULATED_CUDA_FAULT", "driver:none", 1); /* then auto takes emulated devices */
     cli_well("train --mode ddp %s --device auto", COMMON);
     struct json *j = json_of("j");
     cr_expect(!strcmp(json_text(j, "device_kind"), "cpu") && json_int(j, "gpus") == 0);
@@ -91,7 +91,7 @@ Test(cuda_train_fail, no_driver, .timeout = 120, .init = cli_folder_make,
 
 /* ---- a rank that is killed while others wait for it ---- */
 
-/* Each signal to each of two ranks in the middle of training, whatever the way of summing. */
+/* Sends each signal to each of two ranks in the middle of training, for every way of summing. */
 static void hit(int signal, const char *algorithm, int rank) {
     struct cli c;
     char want[64];
