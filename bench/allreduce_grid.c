@@ -62,7 +62,7 @@ static int copy_floor(struct bench *b, double *us) {
             CHECK(copy_peer(b->stream, b->device, b->data[0], b->device, (char *)b->data[0] + half,
                             half));
         CHECK(stream_sync(b->stream));
-        /* 2 n halves make n copies of `size` */
+        /* 2 n halves are n copies of `size` */
         double one = (double)(now_ns() - begun) * 1e-3 / b->calls * 2 * b->n;
         if (i == 0 || one < *us) *us = one;
     }

@@ -17,82 +17,14 @@
 #endif
 
 #include "base/clock.h"
+#include "bench/math_works.h"
 #include "device/op.h"
 
 enum { CHECKED_BATCH = 33, RUNS = 15 };
 static const double ERROR_MOST = 1e-4;
 static const double RUN_SECONDS = 1.0; /* a line is not repeated any more after this long */
 
-/* A line: C x H x W in, O out (channels, or units of a linear layer), filter or window k. */
-struct work {
-    const char *name;
-    enum op op;
-    int batch, c, h, w, o, k, stride, padding;
-};
-
-static const struct work works[] = {
-    {"lenet input to N16", OP_TO_N16, 256, 1, 28, 28, 0, 0, 0, 0},
-    {"lenet conv1 forward", OP_CONV2D_FORWARD, 256, 1, 28, 28, 20, 3, 1, 0},
-    {"lenet relu1 forward", OP_RELU_FORWARD, 256, 20, 26, 26, 0, 0, 0, 0},
-    {"lenet pool1 forward", OP_AVG_POOL_FORWARD, 256, 20, 26, 26, 0, 2, 2, 0},
-    {"lenet conv2 forward", OP_CONV2D_FORWARD, 256, 20, 13, 13, 50, 5, 1, 0},
-    {"lenet relu2 forward", OP_RELU_FORWARD, 256, 50, 9, 9, 0, 0, 0, 0},
-    {"lenet pool2 forward", OP_AVG_POOL_FORWARD, 256, 50, 9, 9, 0, 2, 2, 0},
-    {"lenet fc1 forward", OP_LINEAR_FORWARD, 256, 800, 1, 1, 128, 1, 1, 0},
-    {"lenet relu3 forward", OP_RELU_FORWARD, 256, 128, 1, 1, 0, 0, 0, 0},
-    {"lenet fc2 forward", OP_LINEAR_FORWARD, 256, 128, 1, 1, 10, 1, 1, 0},
-    {"lenet logits to plain", OP_TO_PLAIN, 256, 10, 1, 1, 0, 0, 0, 0},
-    {"lenet loss forward", OP_CROSS_ENTROPY_FORWARD, 256, 10, 1, 1, 0, 0, 0, 0},
-    {"lenet loss backward", OP_CROSS_ENTROPY_BACKWARD, 256, 10, 1, 1, 0, 0, 0, 0},
-    {"lenet gradient to N16", OP_TO_N16, 256, 10, 1, 1, 0, 0, 0, 0},
-    {"lenet fc2 backward weight", OP_LINEAR_BACKWARD_WEIGHT, 256, 128, 1, 1, 10, 1, 1, 0},
-    {"lenet fc2 backward data", OP_LINEAR_BACKWARD_DATA, 256, 128, 1, 1, 10, 1, 1, 0},
-    {"lenet relu3 backward", OP_RELU_BACKWARD, 256, 128, 1, 1, 0, 0, 0, 0},
-    {"lenet fc1 backward weight", OP_LINEAR_BACKWARD_WEIGHT, 256, 800, 1, 1, 128, 1, 1, 0},
-    {"lenet fc1 backward data", OP_LINEAR_BACKWARD_DATA, 256, 800, 1, 1, 128, 1, 1, 0},
-    {"lenet pool2 backward", OP_AVG_POOL_BACKWARD, 256, 50, 9, 9, 0, 2, 2, 0},
-    {"lenet relu2 backward", OP_RELU_BACKWARD, 256, 50, 9, 9, 0, 0, 0, 0},
-    {"lenet conv2 backward weight", OP_CONV2D_BACKWARD_WEIGHT, 256, 20, 13, 13, 50, 5, 1, 0},
-    {"lenet conv2 backward data", OP_CONV2D_BACKWARD_DATA, 256, 20, 13, 13, 50, 5, 1, 0},
-    {"lenet pool1 backward", OP_AVG_POOL_BACKWARD, 256, 20, 26, 26, 0, 2, 2, 0},
-    {"lenet relu1 backward", OP_RELU_BACKWARD, 256, 20, 26, 26, 0, 0, 0, 0},
-    {"lenet conv1 backward weight", OP_CONV2D_BACKWARD_WEIGHT, 256, 1, 28, 28, 20, 3, 1, 0},
-    {"lenet sgd", OP_SGD, 129068, 1, 1, 1, 0, 0, 0, 0},
-    {"lenet adadelta", OP_ADADELTA, 129068, 1, 1, 1, 0, 0, 0, 0},
-    {"lenet adam", OP_ADAM, 129068, 1, 1, 1, 0, 0, 0, 0},
-    {"lenet hash", OP_HASH, 129068, 1, 1, 1, 0, 0, 0, 0},
-    {"convnet cn1 forward", OP_CONV2D_FORWARD, 128, 1, 28, 28, 16, 3, 1, 0},
-    {"convnet cn1 backward weight", OP_CONV2D_BACKWARD_WEIGHT, 128, 1, 28, 28, 16, 3, 1, 0},
-    {"convnet cn2 forward", OP_CONV2D_FORWARD, 128, 16, 26, 26, 32, 3, 1, 0},
-    {"convnet cn2 backward data", OP_CONV2D_BACKWARD_DATA, 128, 16, 26, 26, 32, 3, 1, 0},
-    {"convnet cn2 backward weight", OP_CONV2D_BACKWARD_WEIGHT, 128, 16, 26, 26, 32, 3, 1, 0},
-    {"convnet max pool forward", OP_MAX_POOL_FORWARD, 128, 32, 24, 24, 0, 2, 2, 0},
-    {"convnet max pool backward", OP_MAX_POOL_BACKWARD, 128, 32, 24, 24, 0, 2, 2, 0},
-    {"convnet dropout1", OP_DROPOUT_FORWARD, 128, 4608, 1, 1, 0, 0, 0, 0},
-    {"convnet fc1 forward", OP_LINEAR_FORWARD, 128, 4608, 1, 1, 64, 0, 1, 0},
-    {"convnet fc1 backward data", OP_LINEAR_BACKWARD_DATA, 128, 4608, 1, 1, 64, 0, 1, 0},
-    {"convnet fc1 backward weight", OP_LINEAR_BACKWARD_WEIGHT, 128, 4608, 1, 1, 64, 0, 1, 0},
-    {"resnet conv 64 pad 1 forward", OP_CONV2D_FORWARD, 32, 64, 28, 28, 64, 3, 1, 1},
-    {"resnet conv 64 pad 1 backward data", OP_CONV2D_BACKWARD_DATA, 32, 64, 28, 28, 64, 3, 1, 1},
-    {"resnet conv 64 pad 1 backward weight", OP_CONV2D_BACKWARD_WEIGHT, 32, 64, 28, 28, 64, 3, 1,
-     1},
-    {"resnet conv stride 2 forward", OP_CONV2D_FORWARD, 32, 64, 28, 28, 128, 3, 2, 1},
-    {"resnet conv stride 2 backward data", OP_CONV2D_BACKWARD_DATA, 32, 64, 28, 28, 128, 3, 2, 1},
-    {"resnet conv stride 2 backward weight", OP_CONV2D_BACKWARD_WEIGHT, 32, 64, 28, 28, 128, 3, 2,
-     1},
-    {"mlp 4096x4096 forward", OP_LINEAR_FORWARD, 256, 4096, 1, 1, 4096, 0, 1, 0},
-    {"mlp 4096x4096 backward data", OP_LINEAR_BACKWARD_DATA, 256, 4096, 1, 1, 4096, 0, 1, 0},
-    {"mlp 4096x4096 backward weight", OP_LINEAR_BACKWARD_WEIGHT, 256, 4096, 1, 1, 4096, 0, 1, 0},
-    {"mlp 4096x4096 (in,out) forward", OP_LINEAR_FORWARD, 256, 4096, 1, 1, 4096, 1, 1, 0},
-    {"mlp 4096x4096 (in,out) backward data", OP_LINEAR_BACKWARD_DATA, 256, 4096, 1, 1, 4096, 1, 1,
-     0},
-    {"mlp 4096x4096 (in,out) backward weight", OP_LINEAR_BACKWARD_WEIGHT, 256, 4096, 1, 1, 4096, 1,
-     1, 0},
-    {"mlp sgd 1.6e7", OP_SGD, 4096 * 4096, 1, 1, 1, 0, 0, 0, 0},
-    {"mlp hash 1.6e7", OP_HASH, 4096 * 4096, 1, 1, 1, 0, 0, 0, 0},
-};
-
-/* Bits of operands that the tape keeps in N16: in[0] 1, in[1] 2, out[0] 4. */
+/* Which operands the tape keeps in N16: the sum of 1 for in[0], 2 for in[1] and 4 for out[0]. */
 static int n16_operands(enum op op) {
     switch (op) {
     case OP_TO_N16: return 4;
@@ -114,7 +46,7 @@ static int n16_operands(enum op op) {
     }
 }
 
-/* Time of this thread alone: what others do on the core meanwhile does not count. */
+/* The time of this thread alone: what others do on the core meanwhile does not count. */
 static int64_t busy_ns(void) {
     struct timespec t;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
@@ -149,7 +81,7 @@ static struct tensor in_n16(const struct tensor *plain) {
 
 static struct step_block step = {1, 1, 1.0f / 256, 0.1f, 0, 0, 0.2f, 0.9f};
 
-/* The op's operands in PLAIN, filled at random. */
+/* The op's operands in plain layout, filled at random. */
 static struct op_args operands(const struct work *w, int batch) {
     int linear = w->op >= OP_LINEAR_FORWARD && w->op <= OP_LINEAR_BACKWARD_WEIGHT;
     int conv = w->op >= OP_CONV2D_FORWARD && w->op <= OP_CONV2D_BACKWARD_WEIGHT;
@@ -189,7 +121,7 @@ static struct op_args operands(const struct work *w, int batch) {
     case OP_ADADELTA:
     case OP_ADAM:
         a.in[0] = x, a.out[0] = y, a.out[1] = make(DTYPE_F32, 2, (int)tensor_count(&y), 2, 1, 1);
-        for (size_t i = 0; i < tensor_count(&a.out[1]); i++) /* means of squares */
+        for (size_t i = 0; i < tensor_count(&a.out[1]); i++) /* means of squares are not negative */
             tensor_f32(&a.out[1])[i] = fabsf(tensor_f32(&a.out[1])[i]);
         break;
     case OP_HASH: a.in[0] = x, a.out[0] = make(DTYPE_U64, 2, 1, 1, 1, 1); break;
@@ -231,7 +163,7 @@ static void *copied(const struct tensor *t) {
     return memcpy(copy, t->data, tensor_bytes(t));
 }
 
-/* The same operands as the fast path wants them; outputs in memory of their own. */
+/* The same operands in the layouts of the fast path, with outputs in memory of their own. */
 static struct op_args fast_operands(const struct op_args *plain, enum op op) {
     struct op_args a = *plain;
     int n16 = n16_operands(op);
@@ -248,7 +180,7 @@ static struct op_args fast_operands(const struct op_args *plain, enum op op) {
     return a;
 }
 
-/* Largest difference of out[0] from the reference over its largest value, on a small batch. */
+/* out[0]'s largest difference from the reference over its largest value, on a small batch. */
 static double error_of(const struct work *w, host_kernel *kernel) {
     int elementwise = is_update(w->op) || w->op == OP_HASH;
     struct op_args plain = operands(w, elementwise ? w->batch : CHECKED_BATCH),
@@ -294,7 +226,7 @@ static double seconds_of(const struct work *w, host_kernel *kernel, double *byte
         *bytes += a.in[i].data ? (double)tensor_bytes(&a.in[i]) : 0;
     for (int i = 0; i < 2; i++)
         *bytes += a.out[i].data ? (double)tensor_bytes(&a.out[i]) : 0;
-    for (int i = 0; i < 2 && is_update(w->op); i++) /* read, too */
+    for (int i = 0; i < 2 && is_update(w->op); i++) /* updates read their outputs too */
         *bytes += a.out[i].data ? (double)tensor_bytes(&a.out[i]) : 0;
     release(&a, &plain);
     release(&plain, NULL);
@@ -311,7 +243,7 @@ static double flops_of(const struct work *w) {
 }
 
 #if defined(__x86_64__)
-/* 16 independent chains of multiply-adds: what one core can do at most. */
+/* 16 independent chains of multiply-adds: the most that one core can do. */
 __attribute__((target("avx512f"))) static double peak_avx512(void) {
     __m512 a[16], m = _mm512_set1_ps(.999f);
     for (int i = 0; i < 16; i++)
@@ -376,7 +308,7 @@ int main(int argc, char **argv) {
     int failed = 0;
     for (int i = 0; i < 3; i++) {
         if (argc > 1 ? strcmp(argv[1], isas[i]) != 0 : i == 2)
-            continue; /* generic is slow: only when asked for */
+            continue; /* generic is slow, so it runs only when asked for */
         if (!host_fast_kernel(OP_FILL, isas[i])) continue;
         print_ceiling(isas[i]);
         printf("%-40s %10s %10s %8s %10s\n", "op", "ms", "GFLOP/s", "GB/s", "error");

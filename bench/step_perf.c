@@ -38,7 +38,7 @@ struct measured {
     struct run_config config;
     char kind[16];
     int graph;                    /* 1 with graphs, 0 without */
-    double us, least_us, most_us; /* a step */
+    double us, least_us, most_us; /* of a step */
     double epoch_s, images_s, first_step_s, loss_first, loss_last;
     int steps, train_samples;
     int same_bits; /* 1: the bits of its plain run; 0: other bits; -1: there is no plain run */
@@ -55,7 +55,7 @@ static void liven(const struct model *model, float **values) {
     for (int i = 0; i < model->param_count; i++) {
         const struct param_spec *spec = &model->params[i];
         size_t count = param_spec_count(spec);
-        /* (in, out) in LeNet */
+        /* LeNet's matrices are (in, out) */
         double inputs = spec->rank == 4 ? (double)count / spec->dims[0] : spec->dims[0];
         for (size_t k = 0; k < count; k++)
             values[i][k] *= (float)(100 * sqrt(2 / inputs));
@@ -190,7 +190,7 @@ static void find_targets(const struct measured *m, int runs, struct target targe
                                  FIRST_STEP_SECONDS_MOST, -1};
     for (int i = 0; i < runs; i++) {
         const struct run_config *c = &m[i].config;
-        /* the defaults are what counts */
+        /* targets are for the defaults */
         if (c->tf32 || c->cuda_math == DEVICE_MATH_LIBRARY) continue;
         if (m[i].code || strcmp(m[i].kind, "cuda") || !m[i].graph || strcmp(c->model, "lenet") ||
             c->batch_size != 256)

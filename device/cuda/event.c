@@ -12,7 +12,8 @@
 struct cuda_event {
     struct event head;
     cudaEvent_t event;
-    struct cuda_stream *recorder; /* of the most recent record; by the recording threads alone */
+    /* The stream of the most recent record. Only threads that record use it. */
+    struct cuda_stream *recorder;
     /* What that stream had been given last, for the thread that syncs and is the first to see a
      * fault. It may ask while the event is recorded anew: both hold the lock. */
     pthread_mutex_t lock;

@@ -85,8 +85,8 @@ static int multiply(struct cuda_stream *s, enum op op, const struct op_args *arg
 int cuda_library_enqueue(struct cuda_stream *s, enum op op, const struct op_args *args) {
     struct op_args aligned = *args;
     const struct tensor *result = &args->out[0];
-    int taken, samples = args->in[0].dims[0];              /* x or dy: dimension 0 is the batch */
-    if (samples == 0) return enqueue_product(s, op, args); /* an empty segment */
+    int taken, samples = args->in[0].dims[0]; /* x or dy: dimension 0 is the batch */
+    if (samples == 0) return enqueue_product(s, op, args);
     CHECK(align(s, op, &aligned));
     CHECK(multiply(s, op, &aligned, &taken));
     if (!taken) return enqueue_product(s, op, args);
@@ -106,7 +106,7 @@ static int open_libraries(struct cuda_math *math, struct cuda_stream *s) {
 }
 
 int cuda_math_open(struct cuda_stream *s) {
-    s->math = NULL; /* own kernels */
+    s->math = NULL; /* means: own kernels */
     if (s->head.device->config.math == DEVICE_MATH_OWN) return OK;
     s->math = calloc(1, sizeof *s->math);
     if (!s->math)

@@ -47,9 +47,9 @@ static cudaError_t enqueue_copy(struct cuda_stream *s, struct cuda_device *to, v
     return cudaMemcpyPeerAsync(destination, to->gpu, source, from->gpu, bytes, s->stream);
 }
 
-/* Is it host memory that the runtime did not allocate? The runtime stages a copy of such memory
- * itself and waits, without a deadline, until the stream gets there; the stream may be waiting for
- * a peer that is dead. */
+/* 1: host memory that the runtime has not pinned. The runtime stages a copy of such memory itself
+ * and waits, without a deadline, until the stream gets there; and the stream may be waiting for a
+ * peer that is dead. */
 static int is_pageable(const void *host) {
     struct cudaPointerAttributes a;
     if (cudaPointerGetAttributes(&a, host) == cudaSuccess)
@@ -126,7 +126,7 @@ int cuda_stream_open(struct cuda_stream *s, struct device *device, enum lane lan
     s->head.lane = lane;
     s->head.step = -1;
     span_log_init(&s->head.spans, device->config.spans);
-    /* Gradients on their way are worth more than the next kernel: communication goes first. */
+    /* Communication has priority: gradients on their way are worth more than the next kernel. */
     int least = 0, greatest = 0;
     CUDA_CHECK(cudaDeviceGetStreamPriorityRange(&least, &greatest), "stream priorities",
                device->name);
@@ -141,7 +141,7 @@ int cuda_stream_close(struct cuda_stream *s) {
     if (s->stream) {
         drained = cuda_drain(s);
         cuda_nvtx_end(s);
-        /* a library waits for the GPU before it goes, without a deadline */
+        /* closing a library waits for the GPU, without a deadline */
         if (drained) cuda_math_close(s);
         cuda_spans_close(s);
         cudaStreamDestroy(s->stream);

@@ -25,16 +25,17 @@
 #include "device/cuda/kernels/plan.h"
 
 enum {
-    /* rows of a warp; in shared memory they take GROUP floats, for loads of 16 bytes */
+    /* Rows of a warp. In shared memory they take PLANES_GROUP floats, for loads of 16 bytes. */
     PLANES_ROWS = 10,
     PLANES_GROUP = 12,
-    PLANES_COLS = 3,   /* of a lane */
-    PLANES_GROUPS = 5, /* groups of rows in a block, at most */
-    PLANES_WARPS = 5,
-    PLANES_PITCH = PLANES_GROUPS * PLANES_GROUP, /* between the weights of two taps */
-    PLANES_WEIGHTS = 25 * PLANES_PITCH,          /* floats for the weights of a channel */
-    PLANES_FETCH_A = 8,  /* the most copies that a thread makes for one channel: of weights */
-    PLANES_FETCH_B = 6,  /* ... and of the picture */
+    PLANES_COLS = 3,   /* columns of a lane */
+    PLANES_GROUPS = 5, /* the most groups of rows in a block */
+    PLANES_WARPS = 5,  /* the most warps of a block */
+    /* Floats from the weights of one tap to those of the next. */
+    PLANES_PITCH = PLANES_GROUPS * PLANES_GROUP,
+    PLANES_WEIGHTS = 25 * PLANES_PITCH, /* floats for the weights of a channel */
+    PLANES_FETCH_A = 8,  /* the most copies of weights that a thread makes for a channel */
+    PLANES_FETCH_B = 6,  /* the same of the picture */
     PLANES_PIECE = 1536, /* floats of a piece */
 };
 #define PLANES_NOTHING 0xffffffffu
@@ -50,11 +51,11 @@ struct planes_range {
 struct planes {
     struct product p;
     struct picture from, to;     /* what the taps read, what c is: x and y, or dy and dx */
-    uint32_t groups, col_groups; /* warps of a block: over rows, over columns */
+    uint32_t groups, col_groups; /* warps of a block: over the rows, over the columns */
     uint32_t a_row, a_channel;   /* strides of the weights */
     /* reach: how much of a row of `from` a row of pixels looks at */
     uint32_t stride, pitch, reach;
-    uint32_t full_rows; /* rows of a piece for a whole sample */
+    uint32_t full_rows; /* rows of a piece that a whole sample takes */
     int before;         /* rows of zeros above a picture, and columns of zeros left of it */
     struct divider by_reach, by_full_rows;
 };
