@@ -79,6 +79,7 @@ static int profile(const struct run_config *config, struct run_record *runs,
         printf("\n");
         profile_table(stdout, kinds[i].title, &runs[i]);
         fflush(stdout);
+        warn_not_finite(kinds[i].title, &runs[i]);
     }
     return OK;
 }

@@ -40,6 +40,7 @@ int command_train(int argc, char **argv) {
     describe(&config);
     code = config.mode == MODE_DDP ? job_run(&config, NULL, 0, &record, &result)
                                    : trainer_run(&config, NULL, NULL, 0, &record, &in_use);
+    if (!code) warn_not_finite(NULL, &record);
     if (!code) code = chrome_trace_write(&trace, config.trace, &traced, 1);
 done:
     atomic_abandon(&trace);

@@ -2,6 +2,7 @@
  * record_json.c. */
 #include "trace/record.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,6 +53,16 @@ double record_per_step(const struct run_record *record, double total) {
 
 double record_images_per_second(const struct run_record *record) {
     return record->training_seconds > 0 ? (double)record->images / record->training_seconds : 0;
+}
+
+int record_not_finite(const struct run_record *record, int *count) {
+    int first = -1, n = 0;
+    for (int i = 0; i < record->steps; i++) {
+        if (isfinite(record->losses[i])) continue;
+        if (!n++) first = record->first_step + i;
+    }
+    if (count) *count = n;
+    return first;
 }
 
 double record_last_accuracy(const struct run_record *record) {

@@ -113,6 +113,9 @@ int record_extrapolated(const struct run_record *record);
 /* A total over the run's steps as a mean per step; 0 for a run without steps. */
 double record_per_step(const struct run_record *record, double total);
 double record_images_per_second(const struct run_record *record);
+/* The first step, counted over the whole run, whose loss is not finite; -1: none. *count (NULL: not
+ * wanted) is the number of such steps. */
+int record_not_finite(const struct run_record *record, int *count);
 double record_last_accuracy(const struct run_record *record); /* -1: never evaluated */
 
 /* Writes the record as an object under `key` (NULL: as the outermost value or an array's item).

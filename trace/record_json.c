@@ -117,11 +117,24 @@ static void write_speed(const struct field *f, const void *object, struct json_w
     json_number(w, f->key, record_images_per_second(object));
 }
 
+static void write_not_finite(const struct field *f, const void *object, struct json_writer *w) {
+    int count;
+    record_not_finite(object, &count);
+    json_integer(w, f->key, count);
+}
+
+static void write_not_finite_since(const struct field *f, const void *object,
+                                   struct json_writer *w) {
+    json_integer(w, f->key, record_not_finite(object, NULL));
+}
+
 static const struct field_type DEVICES = {write_devices, read_devices};
 static const struct field_type MODE = {write_mode, read_mode};
 static const struct field_type EPOCH_TIME = {write_epoch_time, NULL};
 static const struct field_type EXTRAPOLATED = {write_extrapolated, NULL};
 static const struct field_type SPEED = {write_speed, NULL};
+static const struct field_type NOT_FINITE = {write_not_finite, NULL};
+static const struct field_type NOT_FINITE_SINCE = {write_not_finite_since, NULL};
 
 #define AT(member) FIELD_AT(struct run_record, member), 0
 #define ARRAY_AT(member, length) \
@@ -166,6 +179,8 @@ static const struct field run_fields[] = {
     {"seconds_per_epoch",              &EPOCH_TIME,   0, 0, 0},
     {"seconds_per_epoch_extrapolated", &EXTRAPOLATED, 0, 0, 0},
     {"images_per_second",              &SPEED,        0, 0, 0},
+    {"losses_not_finite",              &NOT_FINITE,       0, 0, 0},
+    {"losses_not_finite_since_step",   &NOT_FINITE_SINCE, 0, 0, 0},
     {"epoch_seconds", &FIELD_NUMBERS_COUNTED, ARRAY_AT(epoch_seconds, epoch_count)},
     {"accuracy",      &FIELD_NUMBERS,         ARRAY_AT(accuracy, epoch_count)},
     {"losses",        &FIELD_NUMBERS,         ARRAY_AT(losses, steps)},

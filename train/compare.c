@@ -11,7 +11,8 @@
 #include "train/bits.h"
 #include "train/lockstep.h"
 
-/* 1 if equal bits are not promised for some mode: then lock step needs snapshots of the single run. */
+/* 1 if equal bits are not promised for some mode: then lock step needs snapshots of the single
+ * run. */
 static int needs_lockstep(const struct run_config *config) {
     struct run_config one = *config;
     char why_not[160];
@@ -49,6 +50,34 @@ static int judge(struct comparison *c, enum run_mode mode, struct job_result *re
     return lockstep_check(&config, &c->run[MODE_SINGLE], v, result);
 }
 
+/* The outcome of both verdicts. Where the loss is not finite in both modes, gradients beyond the
+ * bound say nothing of the modes, and equal bits are no proof either. */
+static int conclude(const struct comparison *c, struct job_result *result) {
+    int not_finite_at = -1;
+    for (enum run_mode mode = MODE_DP; mode < MODE_COUNT; mode++) {
+        const struct verdict *v = &c->verdict[mode];
+        int good = v->kind == VERDICT_EQUAL || v->kind == VERDICT_WITHIN;
+        if (v->not_finite_at >= 0 && v->kind != VERDICT_DIFFERENT) {
+            not_finite_at = v->not_finite_at;
+            continue;
+        }
+        if (good) continue;
+        result->exit_status = error_exit_status(ERR_CHECK);
+        return fail(ERR_CHECK,
+                    "%s and single did not train the same model: step %d, %s of %s, device %d: see "
+                    "the verdict above",
+                    mode_title(mode), v->step, v->in_gradient ? "gradient" : "value",
+                    c->run[mode].names[v->parameter], v->device);
+    }
+    if (not_finite_at < 0) return OK;
+    result->exit_status = error_exit_status(ERR_CHECK);
+    return fail(
+        ERR_CHECK,
+        "loss: not finite since step %d: the comparison proves nothing from there on: try a "
+        "smaller --lr",
+        not_finite_at);
+}
+
 int compare_run(struct comparison *c, const struct run_config *config, struct job_result *result) {
     int points[MAX_SNAPSHOTS];
     memset(result, 0, sizeof *result);
@@ -71,17 +100,7 @@ int compare_run(struct comparison *c, const struct run_config *config, struct jo
     }
     CHECK(judge(c, MODE_DP, result));
     CHECK(judge(c, MODE_DDP, result));
-    for (enum run_mode mode = MODE_DP; mode < MODE_COUNT; mode++) {
-        struct verdict *v = &c->verdict[mode];
-        if (v->kind == VERDICT_EQUAL || v->kind == VERDICT_WITHIN) continue;
-        result->exit_status = error_exit_status(ERR_CHECK);
-        return fail(ERR_CHECK,
-                    "%s and single did not train the same model: step %d, %s of %s, device %d: see "
-                    "the verdict above",
-                    mode_title(mode), v->step, v->in_gradient ? "gradient" : "value",
-                    c->run[mode].names[v->parameter], v->device);
-    }
-    return OK;
+    return conclude(c, result);
 }
 
 void comparison_free(struct comparison *c) {

@@ -15,8 +15,8 @@ struct comparison {
 };
 
 /* Runs all of it; the jobs print their progress. Zero *c before, and comparison_free it afterwards,
- * also after a failure. ERR_CHECK: a verdict is DIFFERENT or BEYOND; the comparison is complete
- * then, for the caller to print. */
+ * also after a failure. ERR_CHECK: a verdict is DIFFERENT or BEYOND, or a loss is
+ * not finite; the comparison is complete then, for the caller to print. */
 int compare_run(struct comparison *c, const struct run_config *config, struct job_result *result);
 void comparison_free(struct comparison *c);
 

@@ -78,8 +78,14 @@ static void look_at_losses(const struct run_record *a, const struct run_record *
     }
 }
 
+static int first_not_finite(const struct run_record *a, const struct run_record *b) {
+    int first = record_not_finite(a, NULL), other = record_not_finite(b, NULL);
+    return first < 0 || (other >= 0 && other < first) ? other : first;
+}
+
 int verdict_judge(const struct run_record *a, const struct run_record *b, struct verdict *v) {
     *v = (struct verdict){.bits_apart_at = -1, .loss_apart_at = -1, .steps = b->steps};
+    v->not_finite_at = first_not_finite(a, b);
     look_at_losses(a, b, v);
     int different = first_difference(a, b, v);
     v->bits_apart_at = different ? v->step : -1;
@@ -111,6 +117,13 @@ void verdict_print(FILE *file, const struct verdict *v, const struct run_record 
     const char *x = mode_title(a->mode), *y = mode_title(b->mode);
     switch (v->kind) {
     case VERDICT_EQUAL:
+        if (v->not_finite_at >= 0) {
+            fprintf(file,
+                    "%s = %s: identical to the bit, but the loss is not finite since step %d: from "
+                    "there on this proves nothing\n",
+                    y, x, v->not_finite_at);
+            return;
+        }
         fprintf(file,
                 "%s = %s: identical to the bit after %d steps (every parameter and reduced "
                 "gradient, every "
@@ -138,6 +151,11 @@ void verdict_print(FILE *file, const struct verdict *v, const struct run_record 
             fprintf(file, "  beyond the bound at step %d: the gradient of %s%s\n", v->step,
                     b->names[v->parameter],
                     isfinite(v->worst) ? "" : " is not finite: try a smaller --lr");
+        if (v->not_finite_at >= 0)
+            fprintf(
+                file,
+                "  the loss is not finite since step %d: from there on gradients cannot agree\n",
+                v->not_finite_at);
         fprintf(file, "  equal bits are not promised: %s\n", v->why_not);
         print_drift(file, v);
         return;
@@ -150,6 +168,7 @@ void verdict_json(struct json_writer *w, const char *key, const struct verdict *
     json_object(w, key);
     json_string(w, "verdict", kinds[v->kind]);
     json_integer(w, "steps", v->steps);
+    json_integer(w, "not_finite_at_step", v->not_finite_at);
     if (v->kind == VERDICT_DIFFERENT || v->kind == VERDICT_BEYOND) {
         json_integer(w, "step", v->step);
         json_string(w, "parameter", b->names[v->parameter]);

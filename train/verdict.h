@@ -23,6 +23,8 @@ struct verdict {
     int in_gradient;
     /* DIFFERENT: 1: a replica differs from device 0 of its own run, 0: from the other mode */
     int among_replicas;
+    /* the first step at which the loss of either run is not finite; -1: none */
+    int not_finite_at;
     char why_not[160]; /* why equal bits are not promised; empty where they are */
     /* Where equal bits are not promised: when the two runs drifted apart; -1: never. */
     int bits_apart_at;     /* the first step whose hashes differ from the other mode's */

@@ -174,6 +174,26 @@ Test(cli_compare, within_the_bound, .timeout = 300, .init = cli_folder_make,
     }
 }
 
+/* Modes that diverge alike are identical, but that is no success: status 3, and since when. */
+Test(cli_compare, not_finite, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+    struct cli c;
+    put_data(60, 20);
+    cli_run(&c, "compare --data-dir d --batch-size 20 --epochs 4 --lr 1e30 --json j");
+    const char *end = strchr(c.err, '\n');
+    cr_expect_eq(c.status, 3, "status %d: %s", c.status, c.err);
+    cr_expect(end && !end[1] && matches(c.err, "^duet: loss: not finite since step [1-9]"), "%s",
+              c.err);
+    cr_expect(matches(c.out,
+                      "^DDP = single: identical to the bit, but the loss is not finite since "
+                      "step [1-9]"),
+              "%s", c.out);
+    struct json *root = json_of("j");
+    cr_expect_str_eq(json_text(root, "verdict_ddp/verdict"), "identical");
+    cr_expect_gt(json_int(root, "verdict_ddp/not_finite_at_step"), 0);
+    json_free(root);
+    cli_free(&c);
+}
+
 /* The demo ends with the line of the chapter for each mode, and says that it trains for less. */
 Test(cli_compare, demo, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
     const char *data = few_pictures(PICTURES);

@@ -118,6 +118,22 @@ Test(cli_profile, three_tables, .timeout = 120, .init = cli_folder_make,
     cli_free(&c);
 }
 
+/* A profile of steps that are not finite says so, once for each run; its times are real all the
+ * same. */
+Test(cli_profile, not_finite, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+    struct cli c;
+    put_data(60, 20);
+    cli_run(&c, "profile --data-dir d --batch-size 20 --steps 6 --lr 1e30 --quiet");
+    cr_expect_eq(c.status, 0, "%s", c.err);
+    for (int i = 0; i < 3; i++) {
+        char line[96];
+        snprintf(line, sizeof line, "^duet: %sloss: not finite since step [1-9], in [0-9] of 6 ",
+                 TITLES[i]);
+        cr_expect(matches(c.err, line), "no '%s' in '%s'", line, c.err);
+    }
+    cli_free(&c);
+}
+
 /* Memory and bytes are the same to the byte in two profiles. */
 Test(cli_profile, repeatable, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
     put_data(300, 20);

@@ -263,6 +263,13 @@ Test(cli_train, learns, .timeout = 120, .init = cli_folder_make, .fini = cli_fol
     }
 }
 
+/* One line that says since when the loss is not finite. */
+static int says_not_finite(const char *errors) {
+    return lines(errors) == 1 &&
+           matches(errors, "^duet: loss: not finite since step [1-9][0-9]*, in [0-9]+ of 12 steps: "
+                           "try a smaller --lr$");
+}
+
 /* A run that diverges goes on and ends with status 0. Its files say nan or inf in CSV and null in
  * JSON, which has neither. */
 Test(cli_train, loss_that_is_no_number, .timeout = 120, .init = cli_folder_make,
@@ -275,14 +282,22 @@ Test(cli_train, loss_that_is_no_number, .timeout = 120, .init = cli_folder_make,
                 "--json j "
                 "--save w",
                 MODES[m]);
-        cr_assert(c.status == 0 && !*c.err, "%s: status %d: %s", MODES[m], c.status, c.err);
+        cr_assert_eq(c.status, 0, "%s: status %d: %s", MODES[m], c.status, c.err);
         cr_expect(matches(c.out, "loss (-?nan|inf).*not finite since step [0-9]+"), "%s", c.out);
+        cr_expect(says_not_finite(c.err), "%s: '%s'", MODES[m], c.err);
         char *text = cli_read("l", NULL);
         cr_expect(lines(text) == 13 && matches(text, "^11,3,(-?nan|inf)$"), "%s", text);
         free(text);
         struct json *root = json_of("j");
         cr_expect_eq(json_at(root, "losses/11")->kind, JSON_NULL);
+        int64_t since = json_int(root, "losses_not_finite_since_step");
+        cr_expect(since > 0 && since < 11 && json_int(root, "losses_not_finite") == 12 - since);
         json_free(root);
+        cli_free(&c);
+        cli_run(&c, "train --mode %s --data-dir d --batch-size 20 --epochs 4 --lr 1e30 --quiet",
+                MODES[m]);
+        cr_expect(c.status == 0 && !*c.out && says_not_finite(c.err), "%s, quiet: %d '%s' '%s'",
+                  MODES[m], c.status, c.out, c.err);
         cli_free(&c);
     }
 }

@@ -1,5 +1,7 @@
 /* The run record: what is written comes back, to the bit where bits count, and what is no record is
  * refused. */
+#include <math.h>
+
 #include "base/error.h"
 #include "tests/harness/harness.h"
 #include "trace/record.h"
@@ -202,6 +204,17 @@ Test(record, what_is_no_record, .timeout = 60) {
     }
     free(text);
     record_free(&a);
+}
+
+/* Losses that are not finite: how many, and the first one's global step. */
+Test(record, losses_not_finite, .timeout = 30) {
+    double losses[] = {2, INFINITY, 1, NAN, -INFINITY};
+    struct run_record r = {.first_step = 10, .steps = 5, .losses = losses};
+    int count = -1;
+    cr_assert(record_not_finite(&r, &count) == 11 && count == 3);
+    r.steps = 1;
+    cr_assert(record_not_finite(&r, &count) == -1 && count == 0);
+    cr_assert_eq(record_not_finite(&r, NULL), -1);
 }
 
 Test(record, sums, .timeout = 30) {

@@ -169,12 +169,26 @@ Test(compare, lock_step, .timeout = 120, .init = folder_make, .fini = folder_rem
     cr_assert_eq(v.kind, VERDICT_BEYOND);
 }
 
-/* Gradients that are not finite agree with nothing, even where they are so in both modes. */
+/* Runs that diverged alike: their bits are equal, but that is no success. Gradients that are not
+ * finite agree with nothing. */
 Test(compare, diverged, .timeout = 120, .init = folder_make, .fini = folder_remove) {
-    struct run_config config = config_of(4, "tree");
-    config.lr = 1e30;
-    struct verdict v = judged("", MODE_DDP, &config, 3);
-    cr_assert(v.kind == VERDICT_BEYOND && isinf(v.worst));
+    static const char *const algorithms[] = {"direct", "tree"};
+    for (int i = 0; i < 2; i++) {
+        struct run_config config = config_of(4, algorithms[i]);
+        struct comparison c = {0};
+        struct job_result result;
+        char words[64];
+        setenv("PLANT", "", 1);
+        config.lr = 1e30;
+        cr_assert_eq(compare_run(&c, &config, &result), ERR_CHECK);
+        cr_assert_eq(result.exit_status, 3);
+        const struct verdict *v = &c.verdict[MODE_DDP];
+        cr_assert(v->kind == (i ? VERDICT_BEYOND : VERDICT_EQUAL) && isinf(v->worst) == i);
+        cr_assert(v->not_finite_at >= 1);
+        snprintf(words, sizeof words, "not finite since step %d", v->not_finite_at);
+        cr_assert(strstr(error_message(), words), "%s", error_message());
+        comparison_free(&c);
+    }
 }
 
 Test(compare, points, .timeout = 30) {

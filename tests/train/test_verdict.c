@@ -189,5 +189,21 @@ Test(verdict, losses_not_finite, .timeout = 30) {
     ddp.losses[2] = 1;
     cr_assert_eq(verdict_judge(&single, &ddp, &v), 0);
     cr_assert_eq(v.loss_apart_at, 2);
+    cr_assert_eq(v.not_finite_at, 1);
+    record_free(&single), record_free(&ddp);
+}
+
+/* Runs that are identical but not finite say so. */
+Test(verdict, equal_but_not_finite, .timeout = 30) {
+    struct run_record single = make(MODE_SINGLE, 1), ddp = make(MODE_DDP, DEVICES);
+    struct verdict v = judge(&single, &ddp);
+    cr_assert_eq(v.not_finite_at, -1);
+    for (int s = 2; s < STEPS; s++)
+        single.losses[s] = ddp.losses[s] = NAN;
+    v = judge(&single, &ddp);
+    cr_assert(v.kind == VERDICT_EQUAL && v.not_finite_at == 2);
+    cr_assert_str_eq(printed(&v, &single, &ddp),
+                     "DDP = single: identical to the bit, but the loss is not finite since step 2: "
+                     "from there on this proves nothing\n");
     record_free(&single), record_free(&ddp);
 }
