@@ -1,6 +1,6 @@
-/* The live allocations of one device, sorted by address: what free() needs to know, and what an
- * operand check asks ("does this range lie inside something this device handed out?"). Not
- * thread-safe: device->lock. */
+/* The live allocations of one device, sorted by address. device_free looks up the size here, and
+ * operand checks ask whether a range of memory lies inside an allocation of this device. Not
+ * thread-safe: device->lock guards it. */
 #ifndef DEVICE_ALLOCATIONS_H
 #define DEVICE_ALLOCATIONS_H
 
@@ -14,7 +14,7 @@ extern "C" {
 
 struct allocation {
     char *address;
-    size_t bytes; /* what it occupies: a multiple of 256 */
+    size_t bytes; /* that it occupies: a multiple of 256 */
     enum mem_cause cause;
 };
 
@@ -23,16 +23,17 @@ struct allocations {
     size_t count, capacity;
 };
 
-/* ERR_MEMORY: the host has no memory for the table. */
+/* Adds an allocation. ERR_MEMORY: the host has no memory for the table. */
 int allocations_add(struct allocations *all, void *address, size_t bytes, enum mem_cause cause);
 
-/* Takes out the allocation that begins at `address` into *removed; 0 if there is none. */
+/* Removes the allocation that begins at `address` and copies it to *removed; 0 if there is none. */
 int allocations_remove(struct allocations *all, const void *address, struct allocation *removed);
 
-/* The allocation that holds address .. address + bytes, or NULL. */
+/* The allocation that contains address .. address + bytes, or NULL. It stays the table's. */
 const struct allocation *allocations_find(const struct allocations *all, const void *address,
                                           size_t bytes);
 
+/* Frees the table, not the allocations in it; zeroed is fine. */
 void allocations_free(struct allocations *all);
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
 /* First fit (device/arena.h). A device makes some hundred allocations at set-up and none in a
- * steady step, so a list that is walked is fast enough, and it can be read. */
+ * steady step, so walking a list is fast enough, and simple. */
 #include "device/arena.h"
 
 #include <stdlib.h>
@@ -30,8 +30,8 @@ static void remove_range(struct arena *arena, size_t i) {
     arena->free_count--;
 }
 
-/* Live allocations part the free ranges: there is at most one range more than allocations. Room
- * for that many is kept, so that arena_free cannot fail. */
+/* Live allocations separate the free ranges, so there is at most one range more than there are
+ * allocations. alloc keeps room for that many, so that arena_free cannot fail. */
 static int reserve_range(struct arena *arena) {
     if (arena->live + 2 <= arena->free_capacity) return 1;
     struct free_range *ranges = realloc(arena->free, 2 * arena->free_capacity * sizeof *ranges);

@@ -1,5 +1,5 @@
-/* Devices, the half that is the same for every kind: open and close, and memory with its exact
- * ledger. Whatever differs between a CPU thread and a GPU is behind device->ops
+/* Devices, the part that is the same for every kind: open and close, and memory with its exact
+ * ledger. What differs between a CPU thread and a GPU stands behind device->ops
  * (device/table.h). */
 #include "device/device.h"
 
@@ -27,7 +27,7 @@ static int check_config(const struct device_config *config) {
         return fail(ERR_USAGE, "device %d: there is no such device: devices are numbered 0 to %d",
                     config->index, MAX_DEVICES - 1);
     if (!isfinite(config->timeout_s) || config->timeout_s < 0)
-        return fail(ERR_USAGE, "timeout of device %d: %g s: give seconds above 0", config->index,
+        return fail(ERR_USAGE, "timeout of device %d: %g s: give 0 seconds or more", config->index,
                     config->timeout_s);
     return OK;
 }
@@ -35,7 +35,7 @@ static int check_config(const struct device_config *config) {
 static int kind_ops(const struct device_ops **ops, enum device_kind kind) {
     *ops = device_kind_ops(kind);
     if (*ops) return OK;
-    return fail(ERR_USAGE, "device %s: not built into this program: use --device cpu",
+    return fail(ERR_USAGE, "devices of kind %s: not built into this program: use --device cpu",
                 kind_name(kind));
 }
 
@@ -110,8 +110,8 @@ int device_whole_batch(const struct device *device, enum op op) {
     }
 }
 
-/* Says what is free and who holds the rest, the largest free piece where that is what is
- * lacking, and the way out. */
+/* The message says what was asked, what is free, what holds the rest, and the way out. Where
+ * enough is free but not in one piece, it names the largest piece. */
 static int out_of_memory(struct device *device, size_t bytes, enum mem_cause cause) {
     const struct ledger *l = &device->ledger;
     char asked[32], left[32], capacity[32], piece[64] = "", largest[32], who[256];
@@ -128,7 +128,7 @@ static int out_of_memory(struct device *device, size_t bytes, enum mem_cause cau
                 format_bytes(l->capacity, capacity, sizeof capacity), piece, who);
 }
 
-/* What an allocation occupies; 0 where the sum does not fit a size_t. */
+/* The bytes that an allocation occupies; 0 where they do not fit a size_t. */
 static size_t occupied(size_t bytes) {
     if (bytes == 0) return ALIGNMENT; /* so that the pointer is distinct */
     return bytes > SIZE_MAX - ALIGNMENT ? 0 : (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
@@ -179,8 +179,8 @@ void device_host_free(struct device *device, void *memory) {
 }
 
 struct ledger device_ledger(const struct device *device) {
-    pthread_mutex_t *lock =
-        (pthread_mutex_t *)&device->lock; /* a lock is no part of what is promised unchanged */
+    /* const promises the ledger unchanged; the lock is not part of that promise */
+    pthread_mutex_t *lock = (pthread_mutex_t *)&device->lock;
     pthread_mutex_lock(lock);
     struct ledger ledger = device->ledger;
     pthread_mutex_unlock(lock);

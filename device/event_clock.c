@@ -2,8 +2,8 @@
 #include "device/event_clock.h"
 
 static const double NS_PER_MS = 1e6;
-static const float FAR_MS = 256; /* a float's step is 31 ns there */
-/* quartz clocks differ by some 10 us after a second */
+static const float FAR_MS = 256; /* the step of a float there is 31 ns */
+/* two quartz clocks differ by some 10 us after a second */
 static const int64_t OLD_NS = 1000000000;
 
 int event_clock_anchor(struct event_clock *clock, const int64_t *before, const int64_t *after,
@@ -26,7 +26,7 @@ void event_clock_span(struct event_clock *clock, float start_ms, float length_ms
                       int64_t *end_ns) {
     *start_ns = clock->anchor_ns + to_ns(start_ms);
     *end_ns = *start_ns + (length_ms > 0 ? to_ns(length_ms) : 0);
-    /* a new anchor lies up to its window off */
+    /* after a new anchor the times may step back by as much as its window */
     if (*start_ns < clock->last_ns) *start_ns = clock->last_ns;
     if (*end_ns < *start_ns) *end_ns = *start_ns;
     clock->last_ns = *end_ns;

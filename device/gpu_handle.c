@@ -1,6 +1,7 @@
 /* The bytes of a GPU's memory_handle (device/gpu_handle.h):
  *
- *     0  mark "duet-g1"      8  ipc      72  uuid      88  slab      96  slab_bytes     104  pid_namespace      112 */
+ *     0       8        72        88        96              104                112
+ *     | mark  |  ipc   |  uuid   |  slab   |  slab_bytes   |  pid_namespace   | */
 #include "device/gpu_handle.h"
 
 #include <string.h>
@@ -9,7 +10,7 @@
 
 #include "base/error.h"
 
-/* tells a handle of this kind from another's, or from noise */
+/* marks a handle of this kind of device */
 static const char MARK[8] = "duet-g1";
 
 enum { AT_IPC = 8, AT_UUID = 72, AT_SLAB = 88, AT_BYTES = 96, AT_NAMESPACE = 104 };

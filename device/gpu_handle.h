@@ -1,5 +1,5 @@
-/* What stands in a memory_handle of a GPU: everything a peer needs to reach a slab, or to see
- * that it is its own, or that both ranks sit on one GPU. Packed by hand, byte for byte, since it
+/* What a memory_handle of a GPU contains: all that a peer needs to map the slab, to see that the
+ * slab is its own, or to see that both ranks use the same GPU. It is packed byte by byte, since it
  * travels between processes. No CUDA in here: built and tested everywhere. */
 #ifndef DEVICE_GPU_HANDLE_H
 #define DEVICE_GPU_HANDLE_H
@@ -13,29 +13,28 @@ extern "C" {
 enum { GPU_IPC_BYTES = 64, GPU_UUID_BYTES = 16 };
 
 struct gpu_handle {
-    unsigned char ipc[GPU_IPC_BYTES]; /* the driver's handle of the slab */
-    unsigned char uuid[GPU_UUID_BYTES];
-    /* where the slab lies in the exporting process, and its size */
-    uint64_t slab, slab_bytes;
-    /* of the exporter: a pid means something in its namespace alone */
-    uint64_t pid_namespace;
+    unsigned char ipc[GPU_IPC_BYTES];   /* the driver's handle of the slab */
+    unsigned char uuid[GPU_UUID_BYTES]; /* of the GPU */
+    uint64_t slab, slab_bytes; /* the slab's address in the exporting process, and its size */
+    uint64_t pid_namespace;    /* of the exporter: pids of other namespaces mean nothing here */
 };
 
-/* Fills handle->bytes; offset, size, pid and device are the caller's. */
+/* Fills handle->bytes; the caller sets offset, size, pid and device. */
 void gpu_handle_pack(struct memory_handle *handle, const struct gpu_handle *gpu);
 
-/* ERR_FAILED, one line: another kind's handle, a size of 0, a range outside of the slab. */
+/* ERR_FAILED: a handle of another kind, a size of 0, or a range outside the slab. */
 int gpu_handle_unpack(const struct memory_handle *handle, struct gpu_handle *gpu);
 
-/* Does the handle come from this very process? Then its memory is reached at slab + offset: a
+/* 1: the handle comes from this very process. Its memory then lies at slab + offset, since a
  * driver refuses to open a handle in the process that made it. Equal pids are not enough: each
- * container counts anew. */
+ * container counts its own. */
 int gpu_handle_is_own(const struct memory_handle *handle, const struct gpu_handle *gpu);
 
-uint64_t gpu_pid_namespace(void); /* of this process; 0 where /proc does not tell */
+/* The number of this process's pid namespace; 0 where /proc does not say. */
+uint64_t gpu_pid_namespace(void);
 
-/* Do two ranks' handles lie on one GPU? Chooses the executor, collectively, at init. Not of
- * other kinds: 0. */
+/* 1: the memory of both handles lies on the same GPU. All ranks choose their executor by it at
+ * init. 0 for handles of other kinds. */
 int gpu_handles_share(const struct memory_handle *a, const struct memory_handle *b);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-/* Which kinds of device this program holds: a list of tables, one place to add another. */
+/* Which kinds of device this program has: the place to add another. */
 #include "device/table.h"
 
 const struct device_ops *device_kind_ops(enum device_kind kind) {

@@ -1,5 +1,5 @@
-/* Names and costs of operations. Flops are counted from the shapes alone, a multiply-add as two,
- * so that every kind of device and every kernel is measured against the same number. */
+/* Names and costs of operations. Flops are counted from the shapes alone, a multiply-add as two, so
+ * that every kernel of every kind of device is measured against the same number. */
 #include "device/op.h"
 
 const char *op_name(enum op op) {
@@ -9,8 +9,8 @@ const char *op_name(enum op op) {
     return (unsigned)op < OP_COUNT ? names[op] : "unknown op";
 }
 
-/* One multiply-add for each output pixel and each weight that reaches it. All three products of
- * a convolution (y, dx, dw) visit the same triples, so they cost the same. */
+/* One multiply-add for each output pixel and each weight that contributes to it. The forward pass
+ * and both gradients of a convolution consist of the same products, so they cost the same. */
 static double conv_flops(const struct tensor *y, const struct tensor *w) {
     return 2.0 * (double)tensor_count(y) * (double)tensor_sample_count(w);
 }
@@ -21,7 +21,7 @@ static double linear_flops(const struct tensor *batch, const struct tensor *w) {
 
 double op_flops(enum op op, const struct op_args *args) {
     const struct tensor *in = args->in, *out = args->out;
-    double size = args->p.pool.size; /* read where the op is a pool */
+    double size = args->p.pool.size; /* used where the op is a pool */
     switch (op) {
     case OP_CONV2D_FORWARD: return conv_flops(&out[0], &in[1]);
     case OP_CONV2D_BACKWARD_DATA: return conv_flops(&in[0], &in[1]);

@@ -1,9 +1,8 @@
-/* The table of op.h as a checker: is this launch one that the kernels may trust? Kernels check
- * nothing themselves, so a wrong shape would be a wild read on a GPU; here it is one line in the
- * caller.
+/* The table of op.h as a checker. Kernels check nothing themselves, so a wrong shape would be a
+ * wild read on a GPU; here it becomes one error line in the caller.
  *
- * First the signature: which operands an op takes, their type, rank and layout. Then how their
- * shapes relate (op_shapes.c). Last the overlaps. */
+ * Three checks follow one another: the signature (which operands an op takes, their types, ranks
+ * and layouts), how their shapes relate (op_shapes.c), and overlaps in memory. */
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,17 +10,18 @@
 #include "base/error.h"
 #include "device/op_shapes.h"
 
-/* One operand: letter of the type (f F32, d F64, i I32, l I64, u U64, b U8), rank (0: any), and
- * whether it may be left out (?) or may lie in N16 (n). {0}: the op takes no such operand. */
+/* One operand. An all-zero one says that the op takes no such operand. */
 struct operand {
-    const char *name, *type;
-    int rank;
+    const char *name;
+    const char *type; /* f F32, d F64, i I32, l I64, u U64, b U8; then n: may lie in N16, or
+                         ?: may be left out */
+    int rank;         /* 0: any */
 };
 
 static const struct signature {
     struct operand in[3], out[2];
-    int step;    /* reads the step block, whatever the arguments */
-    int segment; /* one segment a launch: an N16 operand holds one segment's groups */
+    int step;    /* 1: the op always reads the step block */
+    int segment; /* 1: one segment a launch, so an N16 operand holds one segment's groups */
 } signatures[OP_COUNT] = {
     [OP_TO_N16] = {.in = {{"x", "f", 0}}, .out = {{"y", "fn", 0}}, .segment = 1},
     [OP_TO_PLAIN] = {.in = {{"x", "fn", 0}}, .out = {{"y", "f", 0}}, .segment = 1},
@@ -169,7 +169,7 @@ static int overlap(const struct tensor *a, const struct tensor *b) {
     return a->data && b->data && at < bt + tensor_bytes(b) && bt < at + tensor_bytes(a);
 }
 
-/* May out[0] be in[i]? "May be x" means exactly x, not a piece of it. */
+/* May out[0] be in[i]? In place means exactly the same memory, not a part of it. */
 static int may_be_in_place(enum op op, int i) {
     switch (op) {
     case OP_RELU_FORWARD:

@@ -1,10 +1,10 @@
-/* Recordings, the half that is the same for every kind: what may be recorded and what not, and
- * that a recording which went wrong anywhere is not kept.
+/* Recordings, the part that is the same for every kind: which calls may be recorded, and that a
+ * recording in which any call failed is not kept.
  *
- * A recording is a promise that replaying it does the same as launching again. So any call that
- * fails while it is made breaks it, also one that was refused at once for its shape: a program
- * that overlooked the error would else replay a sequence with a hole. The first error is kept in
- * the stream and comes back from record_end. */
+ * To replay a recording must do the same as to launch everything again. So any call that fails
+ * while it is made breaks the recording, even one that was refused at once for its shape: a
+ * program that overlooked the error would otherwise replay a sequence with a hole in it. The
+ * stream keeps the first error, and record_end returns it. */
 #include <stdio.h>
 
 #include "base/error.h"
@@ -30,7 +30,7 @@ int record_keep(struct stream *s, int code) {
 
 static int refuse(struct stream *s, const char *what) {
     return record_keep(s, fail(ERR_FAILED,
-                               "%s on %s: cannot be part of a recording: do it before or behind it",
+                               "%s on %s: cannot be part of a recording: do it before or after",
                                what, s->device->name));
 }
 
@@ -49,7 +49,8 @@ int device_can_record(const struct device *device) {
 int stream_record_begin(struct stream *s) {
     struct device *device = s->device;
     if (!device_can_record(device))
-        return fail(ERR_FAILED, "recording on %s: this kind of device cannot: launch each time",
+        return fail(ERR_FAILED,
+                    "recording on %s: this kind of device cannot record: launch each time",
                     device->name);
     if (s != device->compute)
         return fail(ERR_FAILED,
@@ -69,7 +70,7 @@ int stream_record_end(struct stream *s, struct recording **out) {
                     s->device->name);
     if (recorder_of(s) != me())
         return fail(ERR_FAILED,
-                    "end of a recording on %s: another thread records: it has to end it",
+                    "end of a recording on %s: another thread is recording: end it there",
                     s->device->name);
     int code = s->device->ops->record_end(s, s->record_error ? NULL : out);
     if (s->record_error) code = fail(s->record_error, "%s", s->record_text);
@@ -81,7 +82,7 @@ int stream_replay(struct stream *s, struct recording *recording, const char *spa
     CHECK(record_refuse(s, span_name));
     if (recording->stream != s)
         return fail(ERR_FAILED,
-                    "%s on %s: a recording of another stream: replay it where it was made",
+                    "%s on %s: a recording of another stream: replay it on the one that made it",
                     span_name, s->device->name);
     return recording->ops->replay(s, recording, span_name);
 }

@@ -1,11 +1,12 @@
-/* Streams, the half that is the same for every kind: what may be enqueued is checked here, in
- * the caller, where the mistake was made; how it runs is the kind's own affair. */
+/* Streams, the part that is the same for every kind. Here, in the caller, each call is checked
+ * before it is enqueued, so that a mistake is reported where it was made. How the work then runs
+ * is up to the kind. */
 #include <stdio.h>
 
 #include "base/error.h"
 #include "device/table.h"
 
-enum { WRITE_LIMIT = 256, CALL_ARGS_LIMIT = 512 }; /* bytes; device.h promises them */
+enum { WRITE_LIMIT = 256, CALL_ARGS_LIMIT = 512 }; /* bytes, as device.h promises */
 
 struct stream *device_compute(struct device *device) {
     return device->compute;
@@ -60,8 +61,8 @@ int stream_wait(struct stream *stream, struct event *event) {
     return stream->device->ops->event_wait(stream, event);
 }
 
-/* An event of an emulated device may be asked after its device was closed; such a device is
- * never recorded. */
+/* 1: the calling thread is recording on the event's device. An event of an emulated device may
+ * outlive its device; such a device is never recorded, so it is not looked at. */
 static int is_recorded_by_me(const struct event *event) {
     return event->ops->record_begin && record_is_mine(event->device);
 }
@@ -72,12 +73,12 @@ int event_sync(struct event *event) {
 }
 
 int event_done(struct event *event) {
-    if (is_recorded_by_me(event)) return 0; /* a question that would end the recording */
+    if (is_recorded_by_me(event)) return 0; /* asking CUDA would break the recording */
     return event->ops->event_done(event);
 }
 
-/* "Nobody cheats": address .. address + bytes must lie in one live allocation of this very
- * device. */
+/* address .. address + bytes must lie in one live allocation of this very device. `number` is the
+ * operand's index for the message; below 0 it has none. */
 static int check_own(struct device *device, const char *what, const char *operand, int number,
                      const void *address, size_t bytes) {
     pthread_mutex_lock(&device->lock);

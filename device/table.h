@@ -1,17 +1,20 @@
-/* The seam between "what a device is" (device.c, the same for every kind) and "how one kind does
- * it".
+/* What a kind of device has to implement: the contract between device/*.c, which are the same for
+ * every kind, and the folders device/host and device/cuda, one for each.
  *
- * A kind is one struct device_ops and one file or two that fill it in: host_*.c for emulated
- * devices; a GPU is one more table in device/cuda_*.c, its kernels in device/cuda_*.cu. device.c
- * keeps what must be exact and alike everywhere: the ledger, the table of live allocations,
- * operand checks, shape checks. A kind embeds the structs below as the first member of its own,
- * so that device.c can make and reach them without knowing the kind.
+ * To add a kind: a folder with one struct device_ops and the functions in it; its name in enum
+ * device_kind (device.h), and a case in device/kinds.c and in kind_name (device.c). The functions
+ * without "NULL" in their comment below are all needed. A kind embeds struct device, struct stream
+ * and struct event as the first member of its own structs, so that device/*.c can use them without
+ * knowing the kind.
  *
- * Kinds are found in device/kinds.c. A build without CUDA links device/cuda/absent.c, which
- * defines the one symbol cuda_device_ops as NULL; a build with CUDA leaves that file out and
- * links all other device/cuda*, which define it as their table. So the choice lies in the
- * Makefile alone, and nowhere is there an #ifdef. (A weak symbol would not do: the linker does
- * not fetch a library member for one.) */
+ * device.c, stream.c and recording.c do what has to be exact and alike everywhere: the ledger, the
+ * table of live allocations, checks of shapes and operands, and what may be recorded. A kind gets
+ * checked arguments.
+ *
+ * A build without CUDA links device/cuda/absent.c, which defines the symbol cuda_device_ops as
+ * NULL. A build with CUDA leaves that file out and links the others of device/cuda, which define
+ * it as their table. So the Makefile alone decides, without an #ifdef. (A weak symbol would not
+ * do: the linker does not fetch a library member for one.) */
 #ifndef DEVICE_TABLE_H
 #define DEVICE_TABLE_H
 
@@ -25,28 +28,28 @@ extern "C" {
 #endif
 
 struct device_ops {
-    const char *name; /* "cpu": device_name is name(index) */
-    /* of the kind's own struct, whose first member is struct device; zeroed before start */
-    size_t device_bytes;
+    const char *name;    /* "cpu": device_name says "cpu(0)" */
+    size_t device_bytes; /* of the kind's own struct of a device; zeroed before start */
 
     int (*probe)(int *count);                    /* as device_probe */
     void (*libraries)(char *text, size_t bytes); /* as device_libraries; NULL: it uses none */
 
-    /* start sets ledger.capacity, layout, compute and comm; stop takes what a failed start has
-     * left, ends the streams and gives all memory back. The struct itself belongs to device.c. */
+    /* start sets ledger.capacity, layout, compute and comm. stop ends the streams and gives back
+     * all memory, also after a start that failed halfway. device.c frees the struct itself. */
     int (*start)(struct device *device);
     void (*stop)(struct device *device);
 
-    /* Raw memory, `bytes` a positive multiple of 256. Called under device->lock. alloc returns
-     * NULL when there is no room; largest_free says how much one alloc could get, for the
+    /* Device memory. `bytes` is a positive multiple of 256; device->lock is held. alloc returns
+     * NULL when there is no room; largest_free says in bytes what one alloc could get, for the
      * message. */
     void *(*alloc)(struct device *device, size_t bytes);
     void (*free)(struct device *device, void *memory, size_t bytes);
     size_t (*largest_free)(struct device *device);
+    /* Host memory for transfers: as device_host_alloc and device_host_free. */
     int (*host_alloc)(struct device *device, void **out, size_t bytes);
     void (*host_free)(struct device *device, void *memory);
 
-    /* As the functions of device.h; arguments are checked. In copy a NULL device is the host. */
+    /* As the functions of device.h, with checked arguments. In copy a NULL device is the host. */
     int (*sync)(struct stream *stream);
     int (*event_create)(struct device *device, struct event **out);
     void (*event_destroy)(struct event *event);
@@ -60,19 +63,20 @@ struct device_ops {
     int (*copy_imported)(struct stream *stream, void *destination, const void *imported,
                          int source_device, size_t bytes);
     int (*write)(struct stream *stream, void *destination, const void *value, size_t bytes);
+    /* NULL: this kind runs no host functions */
     int (*call_host)(struct stream *stream, const char *span_name, uint64_t span_bytes,
-                     host_function *function, const void *args,
-                     size_t args_bytes); /* NULL: this kind has no host executors */
+                     host_function *function, const void *args, size_t args_bytes);
 
-    /* Recording; all NULL where a kind cannot. What may not be recorded never gets here
-     * (recording.c). record_end: out NULL throws it away; the stream is usable again whatever it
-     * returns. */
+    /* Recording; all four NULL where a kind cannot. Calls that may not be recorded never get here
+     * (recording.c). record_end with out NULL throws the recording away; the stream is usable
+     * again whatever it returns. */
     int (*record_begin)(struct stream *stream);
     int (*record_end)(struct stream *stream, struct recording **out);
     int (*replay)(struct stream *stream, struct recording *recording, const char *span_name);
     void (*recording_free)(struct recording *recording);
 
-    /* export: offset and size inside the kind's own unit of sharing. */
+    /* Memory of other processes, as in device.h. export_memory fills in the whole handle: offset
+     * and size are those inside what the kind shares as a whole (its arena or slab). */
     int (*export_memory)(struct device *device, const void *memory, size_t bytes,
                          struct memory_handle *handle, int *fd);
     int (*import_memory)(struct device *device, const struct memory_handle *handle, int fd,
@@ -80,22 +84,25 @@ struct device_ops {
     void (*unimport_memory)(struct device *device, void *memory);
 };
 
-/* What stream.c and device.c ask about recordings: recording.c. */
 struct recording {
     const struct device_ops *ops;
-    struct stream *stream;
+    struct stream *stream; /* on which it was made, and is replayed */
 };
-/* ERR_FAILED "what on cuda(0): ..." where the stream is recorded, or the calling thread records
- * the device's compute stream: what is asked for cannot be part of it. The recording is broken
- * by that. */
+
+/* What device.c and stream.c ask about recordings (recording.c).
+ *
+ * refuse: `what` cannot be part of a recording. ERR_FAILED, and the recording is broken, where the
+ * stream is being recorded; refuse_on: where the calling thread is recording the device's compute
+ * stream. OK otherwise. */
 int record_refuse(struct stream *stream, const char *what);
 int record_refuse_on(struct device *device, const char *what);
-/* Passes `code` on; while the stream is recorded an error breaks the recording. */
+/* Returns `code`. While the stream is being recorded, a code other than OK breaks the recording. */
 int record_keep(struct stream *stream, int code);
-/* Does the calling thread record the device's compute stream? */
+/* 1: the calling thread is recording the device's compute stream. */
 int record_is_mine(const struct device *device);
 
-/* The common heads. Set by device.c before start, unless said. */
+/* The common part of each kind's own struct of a device. device.c sets it before start, where a
+ * comment does not say otherwise. */
 struct device {
     const struct device_ops *ops;
     struct device_config config;
@@ -104,41 +111,41 @@ struct device {
     struct stream *compute, *comm; /* set by start */
     pthread_mutex_t lock;          /* guards ledger, allocations and the kind's own allocator */
     struct ledger ledger;
-    struct allocations allocations; /* all that is live, by address */
+    struct allocations allocations; /* all live ones, by address */
     struct traffic traffic;         /* relaxed atomics */
 };
 
-struct stream { /* set by start; phase and step by the thread that uses the stream */
+/* The common part of each kind's own struct of a stream; set by start. */
+struct stream {
     struct device *device;
     enum lane lane;
-    enum phase phase;
-    int32_t step;
-    struct span_log spans; /* written by whoever executes the stream */
-    /* the thread that records this stream, 0: none; relaxed atomic, for other threads ask */
+    enum phase phase;      /* of what is enqueued next; set by the thread that uses the stream */
+    int32_t step;          /* of what is enqueued next; set by the thread that uses the stream */
+    struct span_log spans; /* written by the thread that executes the stream */
+    /* The thread that is recording this stream; 0: none. Relaxed atomic: other threads read it. */
     uintptr_t recorder;
-    int record_error;      /* the first call that failed while recording, */
-    char record_text[512]; /* and what it said; both the recorder's own */
+    int record_error;      /* code of the first call that failed while recording */
+    char record_text[512]; /* error text of that call */
 };
 
+/* The common part of each kind's own struct of an event. */
 struct event {
-    /* here too, so that an event may be destroyed after its device was closed */
-    const struct device_ops *ops;
+    const struct device_ops *ops; /* here too: an event may be destroyed after its device */
     struct device *device;
 };
 
-/* What each wait asks between two looks at what it waits for: OK, or the code (with its text)
- * that ends it. */
+/* Every wait asks this again and again: OK, or the code, with its text, that ends the wait. */
 static inline int device_interrupted(const struct device *device) {
     const struct device_config *c = &device->config;
     return c->interrupted ? c->interrupted(c->interrupt_context) : 0;
 }
 
-/* The table of a kind; NULL if it is not built into this program. */
+/* The table of a kind (kinds.c); NULL if the kind is not built into this program. */
 const struct device_ops *device_kind_ops(enum device_kind kind);
 
-/* host/device.c: DEVICE_HOST and DEVICE_HOST_LATE */
+/* DEVICE_HOST and DEVICE_HOST_LATE, in host/device.c. */
 extern const struct device_ops host_device_ops;
-/* cuda/device.c, or NULL from cuda_absent.c */
+/* DEVICE_CUDA, in cuda/device.c; NULL from cuda/absent.c. */
 extern const struct device_ops *const cuda_device_ops;
 
 #ifdef __cplusplus

@@ -60,7 +60,7 @@ int segments_groups(const struct segments *segments) {
 
 struct tensor tensor_segment(const struct tensor *t, const struct segments *segments, int i) {
     struct tensor view = *t;
-    size_t samples = 0, groups = 0; /* in front of segment i */
+    size_t samples = 0, groups = 0; /* of all segments before segment i */
     for (int j = 0; j < i; j++) {
         samples += (size_t)segments->seg[j].n;
         groups += (size_t)groups_of(segments->seg[j].n);

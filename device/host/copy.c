@@ -1,5 +1,5 @@
-/* What the streams of the emulated GPU run: kernels, copies, small writes and host functions.
- * Each is a plain function of its arguments; when and where it runs is the stream's policy. */
+/* The commands of the emulated GPU's streams: kernels, copies, small writes and host functions.
+ * Each is a plain function of its arguments; the stream's policy decides when and where it runs. */
 #include <string.h>
 
 #include "base/error.h"
@@ -39,8 +39,8 @@ struct copy_call {
     void *destination;
     const void *source;
     size_t bytes;
-    struct traffic *traffic; /* of the device that executes it */
-    int from, to;            /* ends of the link; equal: nothing is charged */
+    struct traffic *traffic; /* of the device that executes the copy */
+    int from, to;            /* the ends of the link; equal: nothing is charged */
 };
 
 static int run_copy(void *args) {
@@ -79,7 +79,7 @@ struct write_call {
     void *destination;
     struct device *device;
     size_t bytes;
-    unsigned char value[256]; /* device.h's limit, checked in stream.c */
+    unsigned char value[256]; /* the limit of device.h, which device/stream.c checks */
 };
 
 static int run_write(void *args) {

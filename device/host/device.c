@@ -1,5 +1,5 @@
-/* The emulated GPU put together: an arena, two streams, a table of kernels. `host` and
- * `host-late` are one kind that differs in the policy of its streams alone. */
+/* The emulated GPU put together: an arena, two streams, a table of kernels. `host` and `host-late`
+ * differ only in the policy of their streams. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 static const uint64_t ARENA_STEP = 2 << 20; /* sizes are whole huge pages */
 
 static int probe(int *count) {
-    *count = MAX_DEVICES; /* as many as one asks for: more than cores share them */
+    *count = MAX_DEVICES; /* any number; devices beyond the cores share them */
     return OK;
 }
 
@@ -59,8 +59,8 @@ static void stop(struct device *device) {
     pthread_mutex_destroy(&d->imports_lock);
 }
 
-/* New memory holds what it holds. Where operands are checked it is filled with NaN bit patterns,
- * so that a kernel that leans on zeros is found. */
+/* The contents of new memory are undefined. Where operands are checked it is filled with the bits
+ * of NaN, which exposes a kernel that relies on zeros. */
 static void *alloc_memory(struct device *device, size_t bytes) {
     void *memory = arena_alloc(&((struct host_device *)device)->arena, bytes);
     if (memory && device->config.check_operands) memset(memory, 0xff, bytes);
@@ -75,7 +75,7 @@ static size_t largest_free(struct device *device) {
     return arena_largest(&((struct host_device *)device)->arena);
 }
 
-/* Copies of the emulated GPU read host memory where it lies: nothing needs to be pinned. */
+/* The emulated GPU copies by memcpy, so host memory need not be pinned. */
 static int alloc_host(struct device *device, void **out, size_t bytes) {
     char size[32];
     if (bytes > PTRDIFF_MAX || posix_memalign(out, 256, bytes ? bytes : 1)) {

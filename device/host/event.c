@@ -1,13 +1,12 @@
-/* Events: a counter of records made and a counter of records reached.
+/* Events: a counter of the records made, and a counter of the records reached.
  *
- * event_record raises `recorded` in the caller and enqueues a command that raises `signalled` to
- * the same number when the stream gets there. Whoever waits notes the number of the most recent
- * record and waits until `signalled` has come that far. `signalled` is written by the recording
- * stream alone, release, after all the stream did before; waiters read it with acquire, so they
- * see that work.
+ * event_record increments `recorded` in the caller and enqueues a command that sets `signalled` to
+ * the same number when the stream gets there. A waiter notes the number of the most recent record
+ * and waits until `signalled` has reached it. Only the recording stream writes `signalled`, with
+ * release, after all its earlier work; waiters read it with acquire, so they see that work.
  *
- * Commands in queues hold a reference to their event: it may be destroyed while they are still
- * queued. */
+ * Queued commands hold a reference to their event, which may therefore be destroyed while they are
+ * still queued. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,29 +15,30 @@
 #include "base/error.h"
 #include "device/host/host.h"
 
-/* A late stream moves on by itself once it was asked this often whether it is done, since a
- * loader that polls instead of waiting is a right program too. Until then the answer is no. */
+/* After this many calls of event_done a late stream is made to run: a program that polls instead
+ * of waiting is correct too. Until then the answer stays 0. */
 enum { ASKS_BEFORE_DEMAND = 64 };
 
-static const int64_t BLOCKED_NS = 1000; /* shorter waits leave no span: nothing was waited for */
+static const int64_t BLOCKED_NS = 1000; /* a shorter wait did not block, and leaves no span */
 
 struct host_event {
     struct event head;
     atomic_int references;
-    pthread_mutex_t lock; /* guards the next three, and the change of signalled */
-    pthread_cond_t changed;
-    struct host_stream *recorder; /* of the most recent record, */
-    uint64_t position;            /* and the number of commands it lies behind, itself included */
-    atomic_ullong recorded, signalled;
-    atomic_int asks; /* event_done since the most recent record */
+    pthread_mutex_t lock;              /* guards recorder, position and changes of signalled */
+    pthread_cond_t changed;            /* signalled has changed */
+    struct host_stream *recorder;      /* the stream of the most recent record */
+    uint64_t position;                 /* commands of recorder up to and with that record */
+    atomic_ullong recorded, signalled; /* number of records made; number of the last one reached */
+    atomic_int asks;                   /* calls of event_done since the most recent record */
     struct sticky_error error;
 };
 
-/* What one wait is for, fixed at the call. */
+/* What a wait waits for: the record that was the most recent one when the wait was called. */
 struct target {
     struct host_event *event;
     struct host_stream *recorder;
-    uint64_t position, number;
+    uint64_t position; /* as in struct host_event */
+    uint64_t number;   /* of the record */
 };
 
 int host_event_create(struct device *device, struct event **out) {
@@ -73,7 +73,7 @@ static int reached(struct host_event *e, uint64_t number) {
     return atomic_load_explicit(&e->signalled, memory_order_acquire) >= number;
 }
 
-/* Record. */
+/* ---- record ---- */
 
 struct record {
     struct host_event *event;
@@ -119,7 +119,7 @@ int host_event_record(struct event *event, struct stream *stream) {
     return host_submit(s, &c, sizeof *r);
 }
 
-/* Wait. */
+/* ---- wait ---- */
 
 static struct target latest(struct host_event *e) {
     pthread_mutex_lock(&e->lock);
@@ -128,8 +128,9 @@ static struct target latest(struct host_event *e) {
     return t;
 }
 
-/* Blocks `waiter` until the target is reached; `who` for the message, `closing` (may be NULL)
- * and the device's interruption end it early. Returns the event's error. */
+/* Blocks until the target is reached, and returns the event's error. `waiter` is the device whose
+ * timeout and interruption count; `closing`, which may be NULL, ends the wait early when it becomes
+ * 1; `who` is for the message. */
 static int wait_for(const struct target *t, const struct device *waiter, const char *who,
                     const atomic_int *closing) {
     struct host_event *e = t->event;
@@ -151,8 +152,7 @@ static int wait_for(const struct target *t, const struct device *waiter, const c
                 return fail(ERR_FAILED, "%s: closed while it waited for an event", who);
             return fail(ERR_TIMEOUT,
                         "%s: waited %g s for an event of stream %s of %s: a device or a peer may "
-                        "be stuck; see the "
-                        "first error, or raise --timeout",
+                        "be stuck: see the first error, or raise --timeout",
                         who, timeout_s, lane_name(t->recorder->head.lane),
                         t->recorder->head.device->name);
         }

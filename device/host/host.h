@@ -1,14 +1,18 @@
-/* The emulated GPU's own structs. Inside device/host_*.c only; C11 atomics, so no C++.
+/* The emulated GPU: what the files of device/host share. C11 atomics, so not for C++.
  *
  * One mechanism runs everything: a command {function, copied arguments, the facts of its span}.
- * A stream differs only in when it runs a command:
+ * Streams differ only in when they run a command:
  *
- *     inline   at once, in the caller                                    compute of `host`
- *     queue    in order, in the stream's own thread                      comm of `host`
- *     late     the same, but only as far as somebody has demanded        both of `host-late`
+ *     inline   at once, in the caller                              compute stream of `host`
+ *     queue    in order, in the stream's own thread                communication stream of `host`
+ *     late     the same, but only as far as somebody demanded      both streams of `host-late`
+ *
+ * The files, from the bottom up: wait.c (errors that stay, timed waits), stream.c (commands and
+ * when they run), event.c, copy.c (the commands of ops, copies and writes), memfd.c, memory.c and
+ * ipc.c (the memory), race.c, and device.c, which puts the device together.
  *
  * Locks: device->lock, event->lock and stream->lock are never held together, so they cannot
- * deadlock; and no lock is held while a command runs. */
+ * deadlock. No lock is held while a command runs. */
 #ifndef DEVICE_HOST_H
 #define DEVICE_HOST_H
 
@@ -20,30 +24,32 @@
 enum { ARGS_LIMIT = 512, ERROR_TEXT = 512 };
 enum policy { POLICY_INLINE, POLICY_QUEUE, POLICY_LATE };
 
-/* The first error of a stream or event; later ones are dropped. Who takes `taken` writes the
- * text, then `code` (release); readers look at `code` first (acquire), so they see the text
- * whole. */
+/* The first error of a stream or event; later ones are dropped. The thread that sets `taken` first
+ * writes the text and then `code` (release). Readers load `code` first (acquire), so they see the
+ * whole text. */
 struct sticky_error {
     atomic_int taken, code;
     char text[ERROR_TEXT];
 };
-void sticky_set(struct sticky_error *error, int code, const char *text); /* any thread */
-int sticky_get(struct sticky_error *error); /* fail()s again with the text; OK if none */
+/* set may be called from any thread. get makes the error current again (fail) and returns its
+ * code; OK if there is none. */
+void sticky_set(struct sticky_error *error, int code, const char *text);
+int sticky_get(struct sticky_error *error);
 
-/* Memory: one memfd, mapped shared, handed out by the allocator of device/arena.h. */
+/* The memory of a device: one memfd, mapped shared, divided by the allocator of device/arena.h. */
 struct host_memfd {
-    int fd;
+    int fd; /* -1: none */
     char *base;
     size_t bytes;
 };
-/* device: its number, for errors */
+/* `device` is the device's number, for errors. release: half-built is fine once fd is -1. */
 int host_memfd_init(struct host_memfd *memory, int device, size_t bytes);
-void host_memfd_release(struct host_memfd *memory); /* half-built is fine, after memory->fd = -1 */
+void host_memfd_release(struct host_memfd *memory);
 
 struct command {
     host_function *function;
-    int control; /* 1: records and waits: run also after an error, and write their own span */
-    struct span facts;
+    int control;       /* 1: a record or a wait: runs after an error too, writes its own span */
+    struct span facts; /* filled in only while spans are on */
     _Alignas(16) unsigned char args[ARGS_LIMIT];
 };
 
@@ -51,37 +57,38 @@ struct host_stream {
     struct stream head;
     enum policy policy;
     struct sticky_error error;
-    /* queue and late only */
+
+    /* Of queue and late only: */
     int has_thread;
     pthread_t thread;
-    pthread_mutex_t lock; /* guards all below */
-    pthread_cond_t work;  /* to the thread: a command, a demand or the end */
-    pthread_cond_t done;  /* to those in sync: a command was finished */
-    struct command *ring; /* command i lies at i % capacity */
-    size_t capacity;
-    uint64_t enqueued, finished; /* commands since the stream began */
+    pthread_mutex_t lock;        /* guards everything below */
+    pthread_cond_t work;         /* tells the thread of a command, a demand, or the end */
+    pthread_cond_t done;         /* tells threads in sync that a command has finished */
+    struct command *ring;        /* owned; command i lies at i % capacity */
+    size_t capacity;             /* of ring, in commands */
+    uint64_t enqueued, finished; /* commands since the stream was made */
     uint64_t demanded;           /* late: the thread may run the commands below this number */
-    atomic_int closing;          /* ends waits early */
+    atomic_int closing;          /* 1: waits end early */
 };
 int host_stream_init(struct host_stream *stream, struct device *device, enum lane lane,
                      enum policy policy);
 void host_stream_close(struct host_stream *stream); /* zeroed or half-built is fine */
 
-/* Hands a command to the stream by its policy: run on the spot, or copied with the first
- * args_bytes of its args. A stream in error takes only control commands; returns the stream's
- * error. */
+/* Gives a command to the stream. By the stream's policy it runs at once, or it is queued, copied
+ * with the first args_bytes of its args. A stream in error takes only control commands. Returns
+ * the stream's error. */
 int host_submit(struct host_stream *stream, struct command *command, size_t args_bytes);
 
-/* The span facts of a command of `stream`, name cut to fit; the times are filled in when it
- * runs. */
+/* Fills in the span of a command of `stream`, but for the times, which come when it runs. The name
+ * is copied and cut to fit. */
 void host_facts(const struct host_stream *stream, const char *name, uint64_t bytes,
                 struct span *facts);
 
-/* The position just behind the command that its one user enqueues next: commands 0 .. position -
- * 1. */
+/* The number of commands that will have been enqueued once the stream's user has enqueued the next
+ * one. */
 uint64_t host_next_position(struct host_stream *stream);
 
-/* Lets a late stream run the commands below number `position`; nothing on the others. Any
+/* Lets a late stream run its first `position` commands; does nothing on other streams. From any
  * thread. */
 void host_demand(struct host_stream *stream, uint64_t position);
 int host_sync(struct stream *stream);
@@ -93,15 +100,15 @@ struct host_device {
     struct host_stream compute, comm;
     host_kernel *kernels[OP_COUNT]; /* fast where there is one, else the reference */
     pthread_mutex_t imports_lock;
-    struct mapping *imports; /* host/ipc.c; owned */
+    struct mapping *imports; /* owned; host/ipc.c */
 };
 
-/* A condition variable on base/clock.h's axis, and a wait on it up to `deadline` ns of that
- * axis. */
+/* A condition variable on the clock of base/clock.h, and a wait on it up to `deadline` ns of that
+ * clock. It may return early. */
 int host_cond_init(pthread_cond_t *cond);
 void host_cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t deadline);
 
-/* How often a wait that lasts looks whether it is interrupted, or its stream is being closed. */
+/* A wait asks this often whether it is interrupted or its stream is being closed. */
 static const int64_t HOST_POLL_NS = 20 * 1000000;
 
 int host_event_create(struct device *device, struct event **out);
@@ -112,7 +119,8 @@ int host_event_sync(struct event *event);
 int host_event_done(struct event *event);
 
 int host_launch(struct stream *stream, enum op op, const struct op_args *args);
-/* host/race.c: before its kernel runs, in that thread */
+/* Tells ThreadSanitizer what a kernel will read and write; in the thread that runs it, just before
+ * (host/race.c). */
 void host_race_check(enum op op, const struct op_args *args);
 int host_copy(struct stream *stream, struct device *to, void *destination, struct device *from,
               const void *source, size_t bytes);
@@ -128,8 +136,8 @@ int host_import(struct device *device, const struct memory_handle *handle, int f
 void host_unimport(struct device *device, void *memory);
 void host_unimport_all(struct host_device *device);
 
-/* The machine's memory that is free to take now, the limits of this process's cgroups included.
- * `root` is put before /proc and /sys: "" but for tests. */
+/* The bytes of the machine's memory that are available now, within the limits of this process's
+ * cgroups. `root` is put before /proc and /sys: "", but for tests. */
 uint64_t host_memory_available(const char *root);
 
 #endif

@@ -1,6 +1,6 @@
-/* Another process's device memory, as CUDA IPC would show it: the exporter's arena is a file,
- * its descriptor travels over a unix socket, and the importer maps the pages that hold the
- * exported range. */
+/* Device memory of another process, as CUDA IPC would show it. The exporter's arena is a file; its
+ * descriptor is sent over a unix socket, and the importer maps the pages that contain the exported
+ * range. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,13 +11,13 @@
 #include "base/error.h"
 #include "device/host/host.h"
 
-/* tells a handle of this kind from another's, or from noise */
+/* marks a handle of this kind of device */
 static const char MARK[8] = "duet-h1";
 
 struct mapping {
-    void *memory; /* what import gave out */
-    void *pages;  /* what is mapped */
-    size_t bytes;
+    void *memory; /* the address that import returned */
+    void *pages;  /* the start of what is mapped */
+    size_t bytes; /* of what is mapped */
     struct mapping *next;
 };
 
@@ -33,8 +33,7 @@ int host_export(struct device *device, const void *memory, size_t bytes,
     return OK;
 }
 
-/* The handle came from another process: nothing in it is believed before it is checked against
- * the file. */
+/* The handle came from another process, so it is checked against the file before it is used. */
 static int check_handle(const struct memory_handle *handle, int fd) {
     struct stat file;
     if (memcmp(handle->bytes, MARK, sizeof MARK))

@@ -1,9 +1,10 @@
-/* The emulated GPU's memory: one file without a name (memfd), mapped once and shared.
+/* The memory of the emulated GPU: one file without a name (memfd), mapped once and shared.
  *
- * A file, because another process can map it: that is what CUDA IPC gives on a GPU. Without a
- * name, because nothing is then left behind, whoever is killed. Pages are committed by the first
- * touch, so a device of 16 GiB costs what is used of it. The size is sealed: nobody who got the
- * descriptor can cut the memory off under its users. Handing it out is device/arena.c's affair. */
+ * It is a file because another process can map it: that is what CUDA IPC offers on a GPU. It has
+ * no name, so nothing is left behind when a process is killed. A page is committed when it is
+ * first touched, so a device of 16 GiB takes only the memory that is used of it. The size is
+ * sealed: no process that has the descriptor can shrink the file under its users. device/arena.c
+ * divides the memory. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -32,7 +33,7 @@ static int open_memory(struct host_memfd *memory, int device) {
             "memory of device %d: %s cannot be mapped: give a smaller --device-memory", device,
             size);
     memory->base = base;
-    /* a wish: fewer page faults where the kernel grants it */
+    /* Huge pages save page faults; where the kernel refuses, nothing is lost. */
     madvise(base, memory->bytes, MADV_HUGEPAGE);
     return OK;
 }

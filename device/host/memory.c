@@ -1,7 +1,7 @@
-/* How much memory an emulated device may take by default: what the machine has free now, and no
- * more than the cgroups of this process allow. A container's limit is invisible in
- * /proc/meminfo, and a device sized without it ends in the kernel's out-of-memory killer instead
- * of in an error message.
+/* How much memory an emulated device takes by default: from what is available on the machine now,
+ * within the limits of this process's cgroups. /proc/meminfo does not show a container's limit; a
+ * device that ignored it would be ended by the kernel's out-of-memory killer, without an error
+ * message.
  *
  * Sources: proc(5) for MemAvailable; the kernel's admin-guide/cgroup-v2 (memory.max,
  * memory.current, memory.stat) and cgroup-v1/memory (memory.limit_in_bytes,
@@ -14,12 +14,12 @@
 
 #include "device/host/host.h"
 
-/* a device larger than this is asked for, not assumed */
+/* the default is never larger; --device-memory may ask for more */
 static const uint64_t DEFAULT_CAP = 16ull << 30;
 static const uint64_t SMALLEST = 2ull << 20; /* one step of arena sizes */
 
-/* The number after `key` at the start of a line of the file; 0 if the file or the line is not
- * there. */
+/* *value is the number after `key` on the first line that starts with it. Returns 0 if there is no
+ * such file, line or number. */
 static int read_keyed(const char *path, const char *key, uint64_t *value) {
     FILE *file = fopen(path, "r");
     char line[256];
@@ -32,7 +32,8 @@ static int read_keyed(const char *path, const char *key, uint64_t *value) {
     return found;
 }
 
-/* What this one cgroup still allows: limit - used + the file cache it would give back first. */
+/* The bytes that one cgroup still allows: its limit minus what is used, where file cache that the
+ * kernel would drop first does not count as used. UINT64_MAX: no limit. */
 static uint64_t headroom(const char *folder, const char *limit_file, const char *used_file,
                          const char *cache_key) {
     char path[PATH_MAX + 64];
@@ -47,8 +48,8 @@ static uint64_t headroom(const char *folder, const char *limit_file, const char 
     return limit > used ? limit - used : 0;
 }
 
-/* The least headroom from the process's own cgroup up to the mount; inside a container the path
- * is often not visible, but the mount itself is then the container's cgroup. */
+/* The least headroom of all cgroups from the process's own up to the mount. In a container the
+ * path is often not visible; the mount itself is then the container's cgroup. */
 static uint64_t walk_up(const char *mount, const char *cgroup, const char *limit_file,
                         const char *used_file, const char *cache_key) {
     char folder[PATH_MAX];

@@ -1,13 +1,13 @@
-/* What ThreadSanitizer is told of a kernel.
+/* What ThreadSanitizer is told about a kernel.
  *
- * The kernels (device/host/kernels) are compiled without it: it calls a function for each
- * access, and loops over 64-byte vectors run 70 times slower so, while nothing in them is shared
- * but the tensors. So the thread that runs a kernel says once which tensors the kernel reads and
- * writes, before it runs it. A kernel that runs while another thread or stream still uses its
- * operands is reported as before (tests/device/test_race.c), with this file in the report.
+ * The kernels (device/host/kernels) are compiled without ThreadSanitizer: its function call for
+ * each access makes loops over 64-byte vectors 70 times slower, and they share nothing but the
+ * tensors. Instead, the thread that is about to run a kernel reports once which tensors the kernel
+ * reads and writes. A kernel that runs while another thread or stream still uses its operands is
+ * still found (tests/device/test_race.c); the report then names this file.
  *
- * The logs (LOSS_SUM, HASH) are written one number at a time, and another thread may write its
- * neighbour: there only the number counts. In every other build this does nothing. */
+ * LOSS_SUM and HASH write one number into a log, while another thread may write the number beside
+ * it, so only that number is reported. In every other build all this does nothing. */
 #include "device/host/host.h"
 
 #if defined(__SANITIZE_THREAD__)
@@ -19,8 +19,8 @@ void __tsan_write8(void *memory);
 
 enum { LINE = 64, WHOLE = 4096 };
 
-/* A small tensor whole; of a large one the edges whole and 8 bytes of each line: two users of it
- * still meet. */
+/* Reports a small tensor whole; of a large one both edges whole, and 8 bytes of each cache line
+ * between them, which is enough for two users of it to collide. */
 static void touch(const struct tensor *t, int writes) {
     size_t bytes = tensor_bytes(t);
     char *begin = t->data, *end = begin + bytes;

@@ -1,14 +1,14 @@
-/* Streams of the emulated GPU: one command, three ways of being late (device/host/host.h).
+/* Streams of the emulated GPU: when a command runs (the policies of device/host/host.h).
  *
- * A queue is a ring that grows and one thread that sleeps while there is nothing to run. The
- * late policy is the same thread with a brake: it runs a command only once somebody demands it
- * (a sync, an event that somebody waits for, a wait of another stream that was itself demanded).
- * So work happens as late as a program allows, and a program that reads a result without waiting
- * for it reads the old bytes, every time.
+ * A queue is a ring that grows, and one thread that sleeps while there is nothing to run. The late
+ * policy has the same thread, which runs a command only once somebody demands it: by a sync, by
+ * waiting for an event behind it, or by a wait of another stream that was itself demanded. So work
+ * happens as late as the program allows, and a program that reads a result without waiting for it
+ * reads the old bytes every time.
  *
- * After a stream's first error its commands are skipped, but records still signal their events
- * (with the error), so that nobody waits for what will never come. Closing is the same path: the
- * error is "closed". */
+ * After a stream's first error its commands are skipped, but records still signal their events,
+ * with the error, so that no waiter hangs. Closing a stream uses the same path: the error is then
+ * "closed". */
 #include "device/host/host.h"
 
 #include <stdio.h>
@@ -33,7 +33,7 @@ void host_facts(const struct host_stream *stream, const char *name, uint64_t byt
     snprintf(facts->name, sizeof facts->name, "%s", name);
 }
 
-/* In the thread that executes the stream. */
+/* Runs one command, in the thread that executes the stream. */
 static void run(struct host_stream *s, struct command *c) {
     int code = OK;
     if (c->control) {
@@ -49,7 +49,7 @@ static void run(struct host_stream *s, struct command *c) {
     if (code) sticky_set(&s->error, code, error_message());
 }
 
-/* Is there a command that may run now? Under stream->lock. */
+/* 1: there is a command that may run now. stream->lock is held. */
 static int may_run(const struct host_stream *s) {
     if (s->finished == s->enqueued) return 0;
     return s->policy == POLICY_QUEUE || s->finished < s->demanded || s->closing;
@@ -62,7 +62,7 @@ static void *stream_thread(void *argument) {
     for (;;) {
         while (!may_run(s) && !s->closing)
             pthread_cond_wait(&s->work, &s->lock);
-        if (!may_run(s)) break; /* closing, and all is finished */
+        if (!may_run(s)) break; /* closing, and every command is finished */
         c = s->ring[s->finished % s->capacity];
         pthread_mutex_unlock(&s->lock);
         run(s, &c);
@@ -106,7 +106,7 @@ int host_submit(struct host_stream *s, struct command *command, size_t args_byte
     int code = s->policy == POLICY_INLINE ? OK : enqueue(s, command, args_bytes);
     if (code) sticky_set(&s->error, code, error_message());
     if (s->policy == POLICY_INLINE || (code && command->control))
-        run(s, command); /* a record must still signal */
+        run(s, command); /* not queued for want of memory: a record must still signal */
     return sticky_get(&s->error);
 }
 
@@ -125,8 +125,9 @@ void host_demand(struct host_stream *s, uint64_t position) {
     pthread_mutex_unlock(&s->lock);
 }
 
-/* What a stream runs when the job ends looks at the same word and ends too. The caller is about
- * to free what it works on, so it is waited for, a moment. */
+/* When a job is interrupted, the command that runs sees the same abort word and ends soon. The
+ * caller is about to free the memory that the command uses, so a sync still waits for it this
+ * long. */
 static const int64_t GRACE_NS = 1000000000;
 
 int host_sync(struct stream *stream) {
@@ -152,8 +153,7 @@ int host_sync(struct stream *stream) {
     if (missing)
         return fail(ERR_TIMEOUT,
                     "sync of stream %s of %s: %llu commands not done after %g s: a peer may be "
-                    "stuck; see the first "
-                    "error, or raise --timeout",
+                    "stuck: see the first error, or raise --timeout",
                     lane_name(s->head.lane), s->head.device->name, (unsigned long long)missing,
                     s->head.device->config.timeout_s);
     return sticky_get(&s->error);
@@ -186,7 +186,7 @@ void host_stream_close(struct host_stream *s) {
         char text[ERROR_TEXT];
         snprintf(text, sizeof text, "stream %s of %s: closed with work queued",
                  lane_name(s->head.lane), s->head.device->name);
-        /* before closing: what is queued is skipped, not run */
+        /* the error comes first, so that queued commands are skipped and do not run */
         sticky_set(&s->error, ERR_FAILED, text);
         pthread_mutex_lock(&s->lock);
         s->closing = 1;
@@ -195,7 +195,7 @@ void host_stream_close(struct host_stream *s) {
         pthread_join(s->thread, NULL);
         s->has_thread = 0;
     }
-    if (s->ring) { /* made last but the thread: the lock and its conditions are there */
+    if (s->ring) { /* made after the lock and both conditions, so these exist */
         pthread_cond_destroy(&s->done);
         pthread_cond_destroy(&s->work);
         pthread_mutex_destroy(&s->lock);
