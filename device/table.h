@@ -1,10 +1,10 @@
-/* What a kind of device has to implement: the contract between device/*.c, which are the same for
+/* What a kind of device has to implement: the contract between the files of device/, the same for
  * every kind, and the folders device/host and device/cuda, one for each.
  *
  * To add a kind: a folder with one struct device_ops and the functions in it; its name in enum
  * device_kind (device.h), and a case in device/kinds.c and in kind_name (device.c). The functions
  * without "NULL" in their comment below are all needed. A kind embeds struct device, struct stream
- * and struct event as the first member of its own structs, so that device/*.c can use them without
+ * and struct event as the first member of its own structs, so that the files of device/ can use them without
  * knowing the kind.
  *
  * device.c, stream.c and recording.c do what has to be exact and alike everywhere: the ledger, the
