@@ -1,5 +1,5 @@
-/* How the shapes of an op's operands relate: the table of op.h, op by op. The operands' types, ranks
- * and layouts have been checked before (op_check.c). */
+/* How the shapes of an op's operands relate: the table of op.h, op by op. The types, ranks and
+ * layouts of the operands were checked before (op_check.c). */
 #include "device/op_shapes.h"
 
 #include <stdio.h>
@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 
-/* "(256, 1, 28, 28)" into text; returns it. */
 const char *op_shape_text(const struct tensor *t, char text[64]) {
     int used = snprintf(text, 64, "(");
     for (int d = 0; d < t->rank && d < MAX_RANK; d++)
@@ -16,8 +15,8 @@ const char *op_shape_text(const struct tensor *t, char text[64]) {
     return text;
 }
 
-/* What relations between shapes are told with: a tensor must have this shape, and lie like
- * another. */
+/* The relations below are written with these: a tensor must have this shape (want, want_vector),
+ * the layout of another (want_layout), or both (want_same). */
 static int want(enum op op, const char *name, const struct tensor *t, int rank, int d0, int d1,
                 int d2, int d3) {
     const int dims[MAX_RANK] = {d0, d1, d2, d3};
@@ -183,7 +182,7 @@ static int check_gather(enum op op, const struct op_args *a) {
     const struct tensor *images = &a->in[0];
     int n = a->in[2].dims[0];
     float mean = a->p.gather.mean, std = a->p.gather.std;
-    /* infinite or not a number: the difference is NaN */
+    /* x - x is NaN where x is infinite or no number */
     if (!(std >= 0 && std - std == 0 && mean - mean == 0))
         return fail(ERR_FAILED, "%s: mean %g, std %g: must be numbers, std above 0, or 0 for none",
                     op_name(op), mean, std);

@@ -4,8 +4,8 @@
  * To add a kind: a folder with one struct device_ops and the functions in it; its name in enum
  * device_kind (device.h), and a case in device/kinds.c and in kind_name (device.c). The functions
  * without "NULL" in their comment below are all needed. A kind embeds struct device, struct stream
- * and struct event as the first member of its own structs, so that the files of device/ can use them without
- * knowing the kind.
+ * and struct event as the first member of its own structs, so that the files of device/ can use
+ * them without knowing the kind.
  *
  * device.c, stream.c and recording.c do what has to be exact and alike everywhere: the ledger, the
  * table of live allocations, checks of shapes and operands, and what may be recorded. A kind gets
