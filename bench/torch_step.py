@@ -236,7 +236,8 @@ def target(what, least, ratio):
 
 def show(arguments, name, tf32, us, on_gpu):
     precision = "tf32" if tf32 else "fp32"
-    words = "%-8s batch %4d %s: Duet %9.1f us a step" % (name, arguments.batch, precision, us["duet"])
+    facts = (name, arguments.batch, precision, us["duet"])
+    words = "%-8s batch %4d %s: Duet %9.1f us a step" % facts
     for key in [k for k in us if k != "duet"]:
         words += ", PyTorch %s %9.1f us (%.2f times)" % (key, us[key], us[key] / us["duet"])
     print(words, flush=True)
@@ -247,10 +248,12 @@ def show(arguments, name, tf32, us, on_gpu):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Training steps of Duet and PyTorch in the same run")
+    about = "Training steps of Duet and PyTorch in the same run"
+    parser = argparse.ArgumentParser(description=about)
     parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto")
     parser.add_argument("--duet", default=os.path.join(ROOT, "build", "duet"))
-    parser.add_argument("--data-dir", required=True, help="unpacked IDX files; bench/make_data writes some")
+    files = "unpacked IDX files; bench/make_data writes some"
+    parser.add_argument("--data-dir", required=True, help=files)
     parser.add_argument("--models", default=",".join(MODELS))
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--rounds", type=int, default=3)
