@@ -5,9 +5,18 @@
 
 #include "allreduce/state.h"
 #include "base/error.h"
+#include "trace/ledger.h"
 
 enum allreduce_algorithm allreduce_algorithm_for(const struct allreduce *ar, size_t count,
                                                  char *text, size_t text_bytes) {
+    char size[32];
+    if (ar->config.algorithm == ALLREDUCE_AUTO && !ar->ops->runs_plans) {
+        if (text)
+            snprintf(text, text_bytes, "nccl for %s over %d ranks (%s)",
+                     format_bytes(count * sizeof(float), size, sizeof size), ar->ranks.n,
+                     ar->link.name);
+        return ALLREDUCE_NCCL;
+    }
     if (ar->config.algorithm == ALLREDUCE_AUTO)
         return allreduce_choose(ar->ranks.n, count, ar->config.any_order, &ar->link, text,
                                 text_bytes);

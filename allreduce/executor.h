@@ -4,6 +4,7 @@
  *     host       emulated                a function on the stream             host/executor.c
  *     stepwise   GPUs that ranks share   a kernel for each step of the plan   cuda/stepwise.c
  *     spin       a GPU for each rank     one kernel that runs the plan        cuda/spin_executor.c
+ *     staged     GPUs out of reach       copies to the host, the plan there   cuda/staged.c
  *     nccl       GPUs, by name alone     NVIDIA's library, without a plan     cuda/nccl.c
  *
  * allreduce.c, memory.c and calls.c share memory between the ranks, keep buffers and plans, and
@@ -55,10 +56,17 @@ struct executor; /* an executor's own state: of one rank, for one object */
 struct executor_ops {
     const char *name;  /* shown to people */
     int runs_plans;    /* 0: a library's own collective; call->plan is NULL */
+    int maps_peers;    /* 1: the executor loads from and stores to the peers' device memory */
     int shares_device; /* 1: ranks take turns on one processor, so no link is theirs alone */
 
-    /* Not collective. `ranks` stays where it is until close. */
+    /* Collective. `ranks` stays where it is until close. */
     int (*open)(struct executor **out, const struct executor_ranks *ranks);
+
+    /* Collective, for an executor that keeps a form of its own of each registered buffer: `data`
+     * is this rank's, `count` elements. remove_buffer comes when no call uses the buffer any more;
+     * close removes the others. Both NULL: nothing to do. */
+    int (*add_buffer)(struct executor *executor, float *data, size_t count);
+    void (*remove_buffer)(struct executor *executor, float *data);
 
     /* Before a plan's first call: the executor may make its own form of it, *kept. drop_plan
      * releases that form before close. Both NULL: the executor runs the plan as it is. */
@@ -83,7 +91,9 @@ struct executor_ops {
 struct executor_question {
     struct device *device; /* this rank's */
     enum allreduce_algorithm algorithm;
+    int any_order; /* 1: `auto` may take an algorithm that does not keep the fold order */
     int n, rank;
+    struct comm *comm;                               /* NULL: a world of one rank */
     const struct memory_handle *handle[MAX_DEVICES]; /* rank r's memory: tells who shares a GPU */
 };
 
@@ -98,8 +108,8 @@ struct executor_kind {
      * zero when it returns. */
     int (*clear)(struct device *device, void *flags, size_t bytes);
 
-    /* Sets *ops, and *link where the figures for emulated devices, which it holds, do not fit.
-     * ERR_USAGE, ERR_FAILED: no executor can serve these ranks. */
+    /* Collective. Sets *ops, and *link where the figures for emulated devices, which it holds, do
+     * not fit. ERR_USAGE, ERR_FAILED: no executor can serve these ranks. */
     int (*choose)(const struct executor_question *question, const struct executor_ops **ops,
                   struct allreduce_link *link);
 

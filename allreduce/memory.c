@@ -46,8 +46,10 @@ int choose_executor(struct allreduce *ar, const struct memory_handle *const *han
     struct executor_question question = {
         .device = ar->device,
         .algorithm = ar->config.algorithm,
+        .any_order = ar->config.any_order,
         .n = ar->ranks.n,
         .rank = ar->ranks.rank,
+        .comm = ar->comm,
     };
     for (int r = 0; handles && r < ar->ranks.n; r++)
         question.handle[r] = handles[r];
@@ -63,12 +65,12 @@ static int choose_by_offers(struct allreduce *ar, const struct offer *offers) {
     return choose_executor(ar, handles);
 }
 
-/* Where the executor runs no plans, a library reaches the peers by itself and nothing is mapped. */
+/* Nothing is mapped where the executor does not touch the peers' device memory. */
 static int import_all(struct allreduce *ar, const struct offer *offers, const int *fds,
                       struct shared *memory) {
     for (int r = 0; r < ar->ranks.n; r++) {
         ar->ranks.link[r] = offers[r].handle.device;
-        if (r == ar->ranks.rank || !ar->ops->runs_plans) continue;
+        if (r == ar->ranks.rank || !ar->ops->maps_peers) continue;
         void *mapped;
         CHECK(device_import(ar->device, &offers[r].handle, fds[r], &mapped));
         memory->of[r] = mapped;
@@ -153,7 +155,9 @@ int allreduce_register(struct allreduce *ar, float *data, size_t count) {
     added->count = count;
     added->memory.of[ar->ranks.rank] = data;
     int code = ar->ranks.n > 1 ? share(ar, data, count, &added->memory) : OK;
+    if (!code && ar->ops->add_buffer) code = ar->ops->add_buffer(ar->executor, data, count);
     if (code) {
+        unshare(ar, &added->memory);
         free(added);
         return code;
     }
@@ -175,6 +179,7 @@ int allreduce_unregister(struct allreduce *ar, float *data) {
                     (void *)data);
     CHECK(leave_together(ar, "end of a shared buffer"));
     *link = gone->next;
+    if (ar->ops->remove_buffer) ar->ops->remove_buffer(ar->executor, data);
     unshare(ar, &gone->memory);
     free(gone);
     return ar->ranks.n > 1 ? comm_barrier(ar->comm, "end of a shared buffer") : OK;

@@ -44,6 +44,16 @@ struct allreduce_link allreduce_link_shared_gpu(void) {
     return link;
 }
 
+/* The order of size of a PCIe 4 link of 16 lanes. */
+static const double HOST_COPY_GBS = 25;
+
+struct allreduce_link allreduce_link_staged(const struct allreduce_link *host) {
+    struct allreduce_link link = *host;
+    snprintf(link.name, sizeof link.name, "staged in host memory");
+    link.copy_gbs = HOST_COPY_GBS;
+    return link;
+}
+
 double allreduce_cost(enum allreduce_algorithm algorithm, int n, size_t count,
                       const struct allreduce_link *link) {
     double S = (double)count * sizeof(float), flags = 0, one = 0, all = 0;
@@ -82,8 +92,9 @@ double allreduce_cost(enum allreduce_algorithm algorithm, int n, size_t count,
     default: break;
     }
     double alone_us = one / link->rank_gbs * 1e-3,
-           shared_us = link->all_gbs > 0 ? all / link->all_gbs * 1e-3 : 0;
-    return flags * link->flag_us + (alone_us > shared_us ? alone_us : shared_us);
+           shared_us = link->all_gbs > 0 ? all / link->all_gbs * 1e-3 : 0,
+           copies_us = link->copy_gbs > 0 ? 2 * S / link->copy_gbs * 1e-3 : 0;
+    return flags * link->flag_us + (alone_us > shared_us ? alone_us : shared_us) + copies_us;
 }
 
 enum allreduce_algorithm allreduce_choose(int n, size_t count, int any_order,

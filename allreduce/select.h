@@ -33,10 +33,11 @@ extern "C" {
 /* The figures of a link. They are constants that give the right scale, not measurements of the
  * present machine: they only have to put the algorithms in the right order. */
 struct allreduce_link {
-    char name[48];   /* where the reason of a choice names it */
+    char name[96];   /* where the reason of a choice names it */
     double flag_us;  /* from a post to the end of the wait for it, microseconds */
     double rank_gbs; /* loads and stores of one rank, GB/s */
     double all_gbs;  /* loads and stores of all ranks together, GB/s; 0: no common limit */
+    double copy_gbs; /* a call's data to host memory, and back, GB/s; 0: it stays where it is */
     int takes_turns; /* 1: all ranks share one processor */
 };
 
@@ -48,6 +49,9 @@ struct allreduce_link allreduce_link_gpus(void);
 
 /* One GPU that all ranks share. */
 struct allreduce_link allreduce_link_shared_gpu(void);
+
+/* GPUs that cannot reach each other: the host's link, with copies to the host's memory and back. */
+struct allreduce_link allreduce_link_staged(const struct allreduce_link *host);
 
 /* Expected microseconds of one call over n >= 2 ranks. */
 double allreduce_cost(enum allreduce_algorithm algorithm, int n, size_t count,

@@ -13,7 +13,8 @@
  *                                              copies it into its own arena, syncs
  *     barrier    <--------------------------   lets go of the import; barrier
  *     may write its values again
- */
+ *
+ * A rank whose GPU cannot reach rank 0's takes the values from host memory instead (by_host.h). */
 #include "ddp/setup.h"
 
 #include <stdio.h>
@@ -22,6 +23,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "ddp/by_host.h"
 
 /* ---- shapes ---- */
 
@@ -121,6 +123,7 @@ static int receive(struct param_set *params, const struct memory_handle *handle,
 
 int ddp_broadcast_values(struct comm *comm, struct param_set *params) {
     int rank = comm_rank(comm), world = comm_world_size(comm), fd = -1, fds[MAX_DEVICES];
+    int wants[MAX_DEVICES];
     struct memory_handle mine, all[MAX_DEVICES];
     memset(&mine, 0, sizeof mine);
     memset(fds, -1, sizeof fds);
@@ -128,7 +131,12 @@ int ddp_broadcast_values(struct comm *comm, struct param_set *params) {
     CHECK(stream_sync(device_compute(params->device)));
     if (rank == 0) CHECK(device_export(params->device, params->values, &mine, &fd));
     CHECK(comm_exchange(comm, &mine, sizeof mine, fd, all, fds));
-    int code = rank == 0 ? OK : receive(params, &all[0], fds[0]);
+    int by_host = rank > 0 && !device_reaches(params->device, &all[0]), any_by_host = 0;
+    int code = comm_exchange(comm, &by_host, sizeof by_host, -1, wants, NULL);
+    for (int r = 0; !code && r < world; r++)
+        any_by_host |= wants[r];
+    if (!code && any_by_host) code = ddp_values_by_host(comm, params, by_host);
+    if (!code && rank > 0 && !by_host) code = receive(params, &all[0], fds[0]);
     for (int r = 0; r < world; r++)
         if (fds[r] >= 0) close(fds[r]);
     CHECK(code);

@@ -226,6 +226,10 @@ int device_import(struct device *device, const struct memory_handle *handle, int
     return device->ops->import_memory(device, handle, fd, out);
 }
 
+int device_reaches(struct device *device, const struct memory_handle *handle) {
+    return !device->ops->reaches || device->ops->reaches(device, handle);
+}
+
 void device_unimport(struct device *device, void *memory) {
     if (memory) device->ops->unimport_memory(device, memory);
 }

@@ -211,6 +211,9 @@ struct memory_handle {
 };
 int device_export(struct device *device, const void *memory, struct memory_handle *handle, int *fd);
 int device_import(struct device *device, const struct memory_handle *handle, int fd, void **out);
+/* 0: this device's GPU cannot reach the handle's (no peer access), so an import would fail. Else 1,
+ * also for a GPU that is hidden from this process: there only the import can tell. */
+int device_reaches(struct device *device, const struct memory_handle *handle);
 void device_unimport(struct device *device, void *memory);
 
 /* Copies `bytes` bytes of imported memory (from any address inside it) into memory of the stream's

@@ -82,6 +82,8 @@ struct device_ops {
     int (*import_memory)(struct device *device, const struct memory_handle *handle, int fd,
                          void **out);
     void (*unimport_memory)(struct device *device, void *memory);
+    /* As device_reaches. NULL: every device of the kind reaches every other. */
+    int (*reaches)(struct device *device, const struct memory_handle *handle);
 };
 
 struct recording {

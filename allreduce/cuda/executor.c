@@ -1,7 +1,8 @@
-/* Which executor serves a job on GPUs. All ranks see the same memory handles and choose alike. */
+/* Which executor serves a job on GPUs. All ranks see the same memory handles, and what a rank alone
+ * can see they tell each other, so all choose alike. */
 #include "allreduce/cuda/executor.h"
 
-#include <string.h>
+#include <stdio.h>
 
 #include "allreduce/cuda/nccl.h"
 #include "allreduce/cuda/step.h"
@@ -16,32 +17,61 @@ static void find_sharers(const struct executor_question *q, int *a, int *b) {
     *a = *b = -1;
 }
 
-/* Kernels that run a whole plan load from and store to the peers' memory. A peer's GPU that is
- * hidden from this process (CUDA_VISIBLE_DEVICES) is not found here: the import of its memory will
- * tell. Asking for a GPU's properties takes a while, so each GPU is asked once. */
-static int check_peers(const struct executor_question *q) {
-    const struct cuda_device *d = (const struct cuda_device *)q->device;
-    struct gpu_handle peer[MAX_DEVICES];
-    for (int r = 0; r < q->n; r++)
-        CHECK(gpu_handle_unpack(q->handle[r], &peer[r]));
-    for (int gpu = 0; gpu < d->gpus; gpu++) {
-        struct cudaDeviceProp p;
-        int can = 1;
-        if (gpu == d->gpu) continue;
-        CUDA_CHECK(cudaGetDeviceProperties(&p, gpu), "properties of a peer's GPU", d->head.name);
-        CUDA_CHECK(cudaDeviceCanAccessPeer(&can, d->gpu, gpu), "peer access", d->head.name);
-        for (int r = 0; r < q->n && !can; r++)
-            if (!memcmp(p.uuid.bytes, peer[r].uuid, sizeof peer[r].uuid))
-                return fail(ERR_FAILED,
-                            "allreduce: rank %d's GPU %d cannot reach rank %d's GPU %d: its "
-                            "kernels need peer access: use --allreduce nccl, or --device cpu",
-                            q->rank, d->gpu, r, gpu);
+/* Two ranks of which the first one's GPU cannot reach the second one's; -1, -1: all reach all. */
+struct reach {
+    int from, to;
+};
+
+/* Collective: each rank knows the ways from its own GPU. */
+static int find_unreachable(const struct executor_question *q, struct reach *found) {
+    struct reach own = {-1, -1}, all[MAX_DEVICES];
+    for (int r = 0; r < q->n && own.to < 0; r++)
+        if (!device_reaches(q->device, q->handle[r])) own = (struct reach){q->rank, r};
+    CHECK(comm_exchange(q->comm, &own, sizeof own, -1, all, NULL));
+    *found = own;
+    for (int r = q->n - 1; r >= 0; r--)
+        if (all[r].to >= 0) *found = all[r];
+    return OK;
+}
+
+/* Collective: 1 in *serves if every rank can use NCCL here. That its library loads is not enough,
+ * since a container or a driver may still stop it: each rank makes a communicator of its own. */
+static int find_nccl(const struct executor_question *q, int a, int b, int *serves) {
+    struct executor_ranks alone = {.n = 1, .device = q->device};
+    struct executor *probe;
+    int own = 0, all[MAX_DEVICES];
+    if (!cuda_nccl_check(q->device, a, b) && !cuda_nccl_ops.open(&probe, &alone)) {
+        cuda_nccl_ops.close(probe);
+        own = 1;
     }
+    CHECK(comm_exchange(q->comm, &own, sizeof own, -1, all, NULL));
+    *serves = 1;
+    for (int r = 0; r < q->n; r++)
+        *serves &= all[r];
+    return OK;
+}
+
+/* For ranks whose GPUs do not all reach each other. `auto` takes NCCL where it can be had and keeps
+ * the promised order of adding: over 2 ranks there is but one order. All other algorithms have
+ * plans. */
+static int choose_out_of_reach(const struct executor_question *q, const struct reach *reach, int a,
+                               int b, const struct executor_ops **ops,
+                               struct allreduce_link *link) {
+    const struct allreduce_link host = *link;
+    int takes_nccl = q->algorithm == ALLREDUCE_AUTO && (q->n == 2 || q->any_order);
+    char why[64];
+    snprintf(why, sizeof why, "rank %d's GPU cannot reach rank %d's", reach->from, reach->to);
+    if (takes_nccl) CHECK(find_nccl(q, a, b, &takes_nccl));
+    *ops = takes_nccl ? &cuda_nccl_ops : &cuda_staged_ops;
+    *link = takes_nccl ? allreduce_link_gpus() : allreduce_link_staged(&host);
+    snprintf(link->name, sizeof link->name, "%s%s",
+             takes_nccl ? "" : "staged in host memory: ", why);
     return OK;
 }
 
 static int choose(const struct executor_question *q, const struct executor_ops **ops,
                   struct allreduce_link *link) {
+    struct reach reach = {-1, -1};
     int a, b;
     find_sharers(q, &a, &b);
     if (q->algorithm == ALLREDUCE_NCCL) {
@@ -49,12 +79,16 @@ static int choose(const struct executor_question *q, const struct executor_ops *
         *ops = &cuda_nccl_ops;
         return cuda_nccl_check(q->device, a, b);
     }
-    *link = allreduce_link_shared_gpu();
-    *ops = &cuda_stepwise_ops;
-    if (q->n == 1 || a >= 0) return OK;
-    CHECK(check_peers(q));
-    *link = allreduce_link_gpus();
-    *ops = &cuda_spin_ops;
+    if (q->n > 1) CHECK(find_unreachable(q, &reach));
+    if (reach.to >= 0) {
+        return choose_out_of_reach(q, &reach, a, b, ops, link);
+    } else if (q->n == 1 || a >= 0) {
+        *link = allreduce_link_shared_gpu();
+        *ops = &cuda_stepwise_ops;
+    } else {
+        *link = allreduce_link_gpus();
+        *ops = &cuda_spin_ops;
+    }
     return OK;
 }
 

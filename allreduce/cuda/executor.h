@@ -5,10 +5,12 @@
  *
  *     stepwise.c                       ranks that share a GPU: a plan becomes stream operations
  *     spin_executor.c                  a GPU for each rank: one kernel runs the whole plan
+ *     staged.c                         GPUs that cannot reach each other: the plan runs on the host
  *     nccl.c                           NCCL's own allreduce; nccl_library.c loads the library
  *     grid.h, grid.c                   all ranks in one grid of one process, for checks
  *
  *     awaited.h, awaited.c             which peer's flag a call waits for
+ *     region.h, region.c               host memory that the ranks share, for staged.c
  *     spin_memory.h, spin_memory.c     plans and ranks brought into the memory of the spin kernel
  *
  *     calls.h, calls.c                 the calls under way on a rank's stream, for all executors
@@ -25,6 +27,6 @@
 
 #include "allreduce/executor.h"
 
-extern const struct executor_ops cuda_stepwise_ops, cuda_spin_ops, cuda_nccl_ops;
+extern const struct executor_ops cuda_stepwise_ops, cuda_spin_ops, cuda_staged_ops, cuda_nccl_ops;
 
 #endif

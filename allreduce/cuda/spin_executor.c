@@ -170,6 +170,7 @@ static int spin_release(struct executor *e) {
 
 const struct executor_ops cuda_spin_ops = {.name = "spin",
                                            .runs_plans = 1,
+                                           .maps_peers = 1,
                                            .open = spin_open,
                                            .keep_plan = keep_plan,
                                            .drop_plan = drop_plan,

@@ -153,6 +153,7 @@ static int stepwise_release(struct executor *e) {
 
 const struct executor_ops cuda_stepwise_ops = {.name = "stepwise",
                                                .runs_plans = 1,
+                                               .maps_peers = 1,
                                                .shares_device = 1,
                                                .open = stepwise_open,
                                                .enqueue = stepwise_enqueue,

@@ -127,6 +127,7 @@ static int host_clear(struct device *device, void *flags, size_t bytes) {
 
 static const struct executor_ops host_ops = {.name = "host",
                                              .runs_plans = 1,
+                                             .maps_peers = 1,
                                              .open = host_open,
                                              .enqueue = host_enqueue,
                                              .close = host_close};

@@ -155,5 +155,6 @@ static const struct device_ops table = {
     .export_memory = cuda_export,
     .import_memory = cuda_import,
     .unimport_memory = cuda_unimport,
+    .reaches = cuda_reaches,
 };
 const struct device_ops *const cuda_device_ops = &table;

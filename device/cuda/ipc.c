@@ -40,6 +40,24 @@ int cuda_reach(struct cuda_device *d, int gpu) {
     return reached;
 }
 
+/* The handle's GPU is found by its UUID. The properties that hold it take a while to ask for, so
+ * only GPUs out of reach are asked. */
+int cuda_reaches(struct device *device, const struct memory_handle *handle) {
+    const struct cuda_device *d = (const struct cuda_device *)device;
+    struct gpu_handle peer;
+    if (gpu_handle_unpack(handle, &peer)) return 1; /* the import will say what is wrong with it */
+    for (int gpu = 0; gpu < d->gpus; gpu++) {
+        struct cudaDeviceProp properties;
+        int can = 1;
+        if (gpu == d->gpu) continue;
+        int out_of_reach = cudaDeviceCanAccessPeer(&can, d->gpu, gpu) == cudaSuccess && !can &&
+                           cudaGetDeviceProperties(&properties, gpu) == cudaSuccess;
+        cudaGetLastError();
+        if (out_of_reach && !memcmp(properties.uuid.bytes, peer.uuid, sizeof peer.uuid)) return 0;
+    }
+    return 1;
+}
+
 int cuda_export(struct device *device, const void *memory, size_t bytes,
                 struct memory_handle *handle, int *fd) {
     struct cuda_device *d = (struct cuda_device *)device;

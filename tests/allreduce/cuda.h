@@ -12,6 +12,18 @@ static inline void set_gpus(int gpus) {
     setenv("EMULATED_GPUS", text, 1);
 }
 
+/* Whether emulated GPUs reach each other's memory. Called before anything of CUDA. */
+static inline void set_peers(int reach) {
+    setenv("EMULATED_PEER", reach ? "1" : "0", 1);
+}
+
+/* For tests of what only emulated GPUs can be told to do. */
+static inline void need_emulated(void) {
+#ifndef CUDA_EMULATION
+    cr_skip_test("the emulated runtime is needed: make EMULATION=1");
+#endif
+}
+
 /* Skips the test where fewer GPUs are found. A process of its own asks, because ranks are forked,
  * and a process that has called CUDA cannot be. */
 static inline void need_gpus(int gpus) {
@@ -27,8 +39,23 @@ static inline void need_gpus(int gpus) {
 /* The executor of a job of n ranks on the GPUs that this process sees. */
 static inline const char *expected_executor(int n) {
     int gpus = 0;
+    const char *peers = getenv("EMULATED_PEER");
     if (device_probe(DEVICE_CUDA, &gpus)) return "none";
+    if (n > 1 && gpus > 1 && peers && !strcmp(peers, "0")) return "staged";
     return n > 1 && gpus >= n ? "spin" : "stepwise";
+}
+
+/* The buffer's elements from and to host memory; synced. */
+static inline int put(struct rank *r, float *host, float *device, size_t count) {
+    struct stream *stream = device_comm(r->device);
+    CHECK(copy_to_device(stream, device, host, count * sizeof(float)));
+    return stream_sync(stream);
+}
+
+static inline int get(struct rank *r, float *host, const float *device, size_t count) {
+    struct stream *stream = device_comm(r->device);
+    CHECK(copy_to_host(stream, host, device, count * sizeof(float)));
+    return stream_sync(stream);
 }
 
 #endif

@@ -4,6 +4,12 @@
 #include "tests/allreduce/cuda.h"
 #include "tests/allreduce/lose.h"
 
+#ifdef CUDA_EMULATION
+enum { EMULATED = 1 };
+#else
+enum { EMULATED = 0 };
+#endif
+
 static void kill_each(int gpus) {
     struct job job = {.page = new_page(), .kind = DEVICE_CUDA, .free_s = 3};
     need_gpus(gpus);
@@ -190,12 +196,13 @@ static int leaver_entry(void *context) {
 
 Test(allreduce_cuda_fail, a_rank_that_has_left_is_named_at_once, .timeout = 60) {
     need_gpus(2);
-    for (int gpus = 1; gpus <= 2; gpus++) {
+    for (int form = 0; form < 2 + EMULATED; form++) { /* stepwise, spin, staged */
         struct job job = {.page = new_page(), .timeout_s = 30, .kind = DEVICE_CUDA};
         struct launch launch = {.world_size = 2, .entry = leaver_entry, .context = &job};
         struct launch_result result;
         int64_t start = now_ns();
-        set_gpus(gpus);
+        set_gpus(form == 0 ? 1 : 2);
+        set_peers(form < 2);
         cr_assert_neq(launch_ranks(&launch, &result), OK);
         cr_assert_eq(job.page->code[0], ERR_PEER, "%s", job.page->text[0]);
         cr_assert(strstr(job.page->text[0], "rank 1 has left"), "%s", job.page->text[0]);
@@ -210,12 +217,6 @@ static int init_entry(void *context) {
     struct allreduce *ar = NULL;
     return close_all(&r, ar, open_all(&r, context, NULL, &ar));
 }
-
-#ifdef CUDA_EMULATION
-enum { EMULATED = 1 };
-#else
-enum { EMULATED = 0 };
-#endif
 
 static void init_fails(int gpus, const char *variable, const char *value, const char *words,
                        const char *more) {
@@ -233,7 +234,6 @@ static void init_fails(int gpus, const char *variable, const char *value, const 
 
 Test(allreduce_cuda_fail, what_cannot_begin_says_why, .timeout = 60) {
     if (!EMULATED) cr_skip_test("faults need the emulated runtime");
-    init_fails(2, "EMULATED_PEER", "0", "peer access", "nccl, or --device cpu");
     init_fails(1, "EMULATED_CUDA_FAULT", "driver:values", "stream memory operations",
                "--device cpu");
     init_fails(1, "EMULATED_CUDA_FAULT", "ipc:1@1", "import of memory", "container");
