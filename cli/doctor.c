@@ -5,6 +5,7 @@
 #include "base/atomic_file.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/nearest.h"
 #include "base/parse.h"
 #include "cli/commands.h"
 #include "doctor/doctor.h"
@@ -63,6 +64,8 @@ static int read_value(struct words *w, const char *flag, const char *text) {
 
 static int read_words(int argc, char **argv, struct words *w) {
     static const char *const valued[] = {"--device", "--timeout", "--seed", "--json"};
+    static const char *const known[] = {"--device", "--timeout", "--seed",
+                                        "--json",   "--quick",   "--tf32"};
     for (int i = 0; i < argc; i++) {
         char word[32];
         snprintf(word, sizeof word, "%s", argv[i]);
@@ -83,7 +86,7 @@ static int read_words(int argc, char **argv, struct words *w) {
         while (k < sizeof valued / sizeof *valued && strcmp(valued[k], word))
             k++;
         if (k == sizeof valued / sizeof *valued)
-            return fail(ERR_USAGE, "unknown flag: %s: see duet doctor --help", argv[i]);
+            return unknown_flag(argv[i], known, sizeof known / sizeof *known, "duet doctor --help");
         if (!value && i + 1 == argc)
             return fail(ERR_USAGE, "%s: no value: see duet doctor --help", word);
         CHECK(read_value(w, valued[k], value ? value : argv[++i]));

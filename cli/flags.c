@@ -8,7 +8,10 @@
 #include <sys/stat.h>
 
 #include "base/error.h"
+#include "base/nearest.h"
 #include "cli/flag_table.h"
+
+enum { MOST_FLAGS = 100 }; /* in the table, for suggestions */
 
 /* ---- parsing ---- */
 
@@ -60,6 +63,14 @@ static int refuse_one_file(const struct run_config *config) {
     return OK;
 }
 
+static int unknown(const char *word) {
+    const char *known[MOST_FLAGS];
+    int count = 0;
+    for (const struct flag *flag = flag_table; flag->help && count < MOST_FLAGS; flag++)
+        if (flag->name) known[count++] = flag->name;
+    return unknown_flag(word, known, count, "duet --help");
+}
+
 int flags_parse(int argc, char **argv, struct run_config *config, int *help) {
     *help = 0;
     config->lr = -1; /* not given */
@@ -69,7 +80,7 @@ int flags_parse(int argc, char **argv, struct run_config *config, int *help) {
             return OK;
         }
         const struct flag *flag = find(argv[i]);
-        if (!flag) return fail(ERR_USAGE, "unknown flag: %s: see duet --help", argv[i]);
+        if (!flag) return unknown(argv[i]);
         const char *equals = strchr(argv[i], '=');
         if (!flag->value && equals)
             return fail(ERR_USAGE, "%s: takes no value, but was given %s: leave it out", flag->name,

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/nearest.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
 #include "doctor/doctor.h"
@@ -60,6 +61,15 @@ static void ask_for_queues(void) {
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
 }
 
+static int unknown_command(const char *word) {
+    const char *known[COMMAND_COUNT];
+    for (int i = 0; i < COMMAND_COUNT; i++)
+        known[i] = commands[i].name;
+    const char *nearest = nearest_word(word, known, COMMAND_COUNT);
+    if (nearest) return fail(ERR_USAGE, "unknown command: %s: did you mean %s?", word, nearest);
+    return fail(ERR_USAGE, "unknown command: %s: see duet --help", word);
+}
+
 int main(int argc, char **argv) {
     const char *command = argc > 1 ? argv[1] : "--help";
     ask_for_queues();
@@ -70,5 +80,5 @@ int main(int argc, char **argv) {
     if (!strcmp(command, "doctor-rank")) return doctor_rank_main(argc - 2, argv + 2);
     for (int i = 0; i < COMMAND_COUNT; i++)
         if (!strcmp(commands[i].name, command)) return flushed(commands[i].run(argc - 2, argv + 2));
-    return report_error(fail(ERR_USAGE, "unknown command: %s: see duet --help", command));
+    return report_error(unknown_command(command));
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/nearest.h"
 #include "base/parse.h"
 #include "cli/commands.h"
 #include "data/sampler.h"
@@ -33,6 +34,8 @@ static int read_words(int argc, char **argv, struct words *w) {
                    {"--world-size", 1, INT32_MAX, &w->world},
                    {"--rank", INT32_MIN, INT32_MAX, &w->rank},
                    {"--epoch", 0, INT32_MAX, &w->epoch}};
+    static const char *const known[] = {"--dataset-size", "--world-size", "--rank",      "--epoch",
+                                        "--seed",         "--drop-last",  "--no-shuffle"};
     for (int i = 0; i < argc; i++) {
         char word[32];
         snprintf(word, sizeof word, "%s", argv[i]);
@@ -56,7 +59,8 @@ static int read_words(int argc, char **argv, struct words *w) {
         while (k < sizeof numbers / sizeof *numbers && strcmp(numbers[k].name, word))
             k++;
         if (k == sizeof numbers / sizeof *numbers && !is_seed)
-            return fail(ERR_USAGE, "unknown flag: %s: see duet sampler --help", argv[i]);
+            return unknown_flag(argv[i], known, sizeof known / sizeof *known,
+                                "duet sampler --help");
         if (!value && i + 1 == argc) return fail(ERR_USAGE, "%s: no value: give a number", word);
         if (!value) value = argv[++i];
         CHECK(is_seed ? parse_seed(word, value, &w->seed)

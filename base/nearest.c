@@ -1,0 +1,58 @@
+/* Suggestions by edit distance: see nearest.h. */
+#include "base/nearest.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#include "base/error.h"
+
+static int least(int a, int b) {
+    return a < b ? a : b;
+}
+
+/* rows[0][j] is the distance between the first i characters of a and the first j of b; rows[1] and
+ * rows[2] are those of i - 1 and i - 2. */
+int edit_distance(const char *a, const char *b) {
+    int rows[3][LONGEST_WORD + 1], length = (int)strlen(b);
+    for (int j = 0; j <= length; j++)
+        rows[0][j] = j;
+    for (int i = 1; a[i - 1]; i++) {
+        memmove(rows[1], rows[0], 2 * sizeof *rows);
+        rows[0][0] = i;
+        for (int j = 1; j <= length; j++) {
+            int deleted = rows[1][j] + 1, inserted = rows[0][j - 1] + 1;
+            int replaced = rows[1][j - 1] + (a[i - 1] != b[j - 1]);
+            rows[0][j] = least(least(deleted, inserted), replaced);
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                rows[0][j] = least(rows[0][j], rows[2][j - 2] + 1); /* the two are swapped */
+        }
+    }
+    return rows[0][length];
+}
+
+const char *nearest_word(const char *word, const char *const *known, int count) {
+    char plain[LONGEST_WORD + 1];
+    size_t length = strcspn(word, "=");
+    if (length > LONGEST_WORD) return NULL;
+    memcpy(plain, word, length);
+    plain[length] = 0;
+    for (char *c = plain; *c; c++)
+        if (*c == '_') *c = '-';
+    const char *nearest = NULL;
+    int bound = length < 4 ? 1 : (int)length / 4;
+    for (int i = 0; i < count; i++) {
+        int distance = edit_distance(plain, known[i]);
+        if (distance > bound) continue;
+        nearest = known[i];
+        bound = distance - 1; /* from here on only a nearer one */
+    }
+    for (int i = 0; !nearest && length > strlen("--") && i < count; i++)
+        if (!strncmp(known[i], plain, length)) nearest = known[i];
+    return nearest;
+}
+
+int unknown_flag(const char *word, const char *const *known, int count, const char *help) {
+    const char *nearest = nearest_word(word, known, count);
+    if (nearest) return fail(ERR_USAGE, "unknown flag: %s: did you mean %s?", word, nearest);
+    return fail(ERR_USAGE, "unknown flag: %s: see %s", word, help);
+}

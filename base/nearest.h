@@ -1,0 +1,20 @@
+/* Suggestions for words of the command line that nobody knows. */
+#ifndef BASE_NEAREST_H
+#define BASE_NEAREST_H
+
+/* The known word that `word` was most likely meant to be: the one at the smallest edit distance,
+ * which may be a quarter of the word's length, and at least 1; else the first that begins with
+ * `word`. NULL if there is none. Of `word` only the part before '=' counts, and '_' is read as
+ * '-'. */
+const char *nearest_word(const char *word, const char *const *known, int count);
+
+/* The number of edits that make `a` into `b`: a character is inserted, deleted or replaced, or two
+ * neighbours are swapped. Both have at most LONGEST_WORD characters. */
+enum { LONGEST_WORD = 40 };
+int edit_distance(const char *a, const char *b);
+
+/* Fails with ERR_USAGE: "unknown flag: WORD: did you mean KNOWN?", or, where no known word is near,
+ * "unknown flag: WORD: see HELP". */
+int unknown_flag(const char *word, const char *const *known, int count, const char *help);
+
+#endif
