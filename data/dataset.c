@@ -19,8 +19,8 @@ static int read_pair(struct dataset *set, const char *name, const char *images_p
     struct idx images = {0}, labels = {0};
     int code;
     memset(set, 0, sizeof *set);
-    CHECK_GOTO(idx_read(&images, images_path, 3), code, out);
-    CHECK_GOTO(idx_read(&labels, labels_path, 1), code, out);
+    CHECK_GOTO(idx_open(&images, images_path, 3), code, out);
+    CHECK_GOTO(idx_open(&labels, labels_path, 1), code, out);
     if (images.size[0] != labels.size[0]) {
         code = fail(
             ERR_FAILED,
@@ -28,6 +28,8 @@ static int read_pair(struct dataset *set, const char *name, const char *images_p
             images.size[0], images_path, labels.size[0], labels_path);
         goto out;
     }
+    CHECK_GOTO(idx_load(&images), code, out);
+    CHECK_GOTO(idx_load(&labels), code, out);
     for (int i = 0; i < labels.size[0]; i++) {
         if (labels.data[i] < DATASET_CLASSES) continue;
         code = fail(ERR_FAILED, "label out of range: %d at %d in %s: labels are 0 to %d",

@@ -18,10 +18,11 @@
 #include "base/error.h"
 
 enum { FILE_LIMIT = 1 << 30 }; /* bytes on disk, and bytes after unpacking */
+enum { DEFLATE_MOST = 1032 };  /* bytes that one byte of gzip data can become, at most */
 
 /* A file being read: its bytes as they are on disk, and how much of them was used. */
-struct source {
-    const char *path;
+struct idx_source {
+    char *path;
     uint8_t *bytes;
     size_t count; /* bytes of the file */
     size_t taken; /* bytes that take() has returned from a raw file */
@@ -32,14 +33,17 @@ struct source {
 #endif
 };
 
-static void source_close(struct source *s) {
+static void source_close(struct idx_source *s) {
+    if (!s) return;
 #ifdef HAVE_ZLIB
     if (s->z_open) inflateEnd(&s->z);
 #endif
     free(s->bytes);
+    free(s->path);
+    free(s);
 }
 
-static int read_whole(struct source *s, int fd) {
+static int read_whole(struct idx_source *s, int fd) {
     struct stat st;
     if (fstat(fd, &st)) return fail_errno(ERR_FAILED, errno, "cannot read: %s", s->path);
     if (!S_ISREG(st.st_mode))
@@ -59,9 +63,9 @@ static int read_whole(struct source *s, int fd) {
     return OK;
 }
 
-static int source_open(struct source *s, const char *path) {
-    memset(s, 0, sizeof *s);
-    s->path = path;
+static int source_open(struct idx_source *s, const char *path) {
+    s->path = strdup(path);
+    if (!s->path) return fail(ERR_MEMORY, "no memory to read: %s", path);
     /* O_NONBLOCK: opening a pipe by mistake must be an error, not a hang. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) return fail_errno(ERR_FAILED, errno, "cannot read: %s", path);
@@ -91,12 +95,12 @@ static int source_open(struct source *s, const char *path) {
     return OK;
 }
 
-static int truncated(const struct source *s) {
+static int truncated(const struct idx_source *s) {
     return fail(ERR_FAILED, "truncated file: %s: download it again", s->path);
 }
 
 /* Stores the next `count` bytes, unpacked, in `out`. */
-static int take(struct source *s, uint8_t *out, size_t count) {
+static int take(struct idx_source *s, uint8_t *out, size_t count) {
     if (!s->gzip) {
         if (s->count - s->taken < count) return truncated(s);
         memcpy(out, s->bytes + s->taken, count);
@@ -124,7 +128,7 @@ static int take(struct source *s, uint8_t *out, size_t count) {
 }
 
 /* Checks that nothing follows the data, and that the check sum at the end of gzip data is right. */
-static int take_end(struct source *s) {
+static int take_end(struct idx_source *s) {
     size_t rest = s->count - s->taken;
 #ifdef HAVE_ZLIB
     if (s->gzip) {
@@ -148,7 +152,7 @@ static uint32_t big_endian(const uint8_t *p) {
     return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
 }
 
-static int read_idx(struct idx *x, struct source *s, int dimensions) {
+static int read_sizes(struct idx *x, struct idx_source *s, int dimensions) {
     uint8_t header[4 + 4 * IDX_DIMENSIONS];
     uint32_t expected = 0x800u + (uint32_t)dimensions;
     CHECK(take(s, header, 4));
@@ -167,27 +171,41 @@ static int read_idx(struct idx *x, struct source *s, int dimensions) {
         bytes *= size;
         x->size[i] = (int)size;
     }
-    if (!s->gzip && s->count - s->taken < bytes)
-        return truncated(s); /* before memory is allocated */
-    x->data = malloc((size_t)bytes);
-    if (!x->data)
-        return fail(ERR_MEMORY, "no memory to read: %s: %llu bytes", s->path,
-                    (unsigned long long)bytes);
-    CHECK(take(s, x->data, (size_t)bytes));
+    return OK;
+}
+
+int idx_open(struct idx *x, const char *path, int dimensions) {
+    memset(x, 0, sizeof *x);
+    x->source = calloc(1, sizeof *x->source);
+    if (!x->source) return fail(ERR_MEMORY, "no memory to read: %s", path);
+    int code = source_open(x->source, path);
+    if (!code) code = read_sizes(x, x->source, dimensions);
+    if (code) idx_free(x);
+    return code;
+}
+
+static int load(struct idx *x) {
+    struct idx_source *s = x->source;
+    size_t bytes = 1, left = s->count - s->taken;
+    for (int i = 0; i < x->dimensions; i++)
+        bytes *= (size_t)x->size[i];
+    if (s->gzip ? bytes / DEFLATE_MOST > s->count : left < bytes) return truncated(s);
+    x->data = malloc(bytes);
+    if (!x->data) return fail(ERR_MEMORY, "no memory to read: %s: %zu bytes", s->path, bytes);
+    CHECK(take(s, x->data, bytes));
     return take_end(s);
 }
 
-int idx_read(struct idx *x, const char *path, int dimensions) {
-    struct source s;
-    memset(x, 0, sizeof *x);
-    int code = source_open(&s, path);
-    if (!code) code = read_idx(x, &s, dimensions);
-    source_close(&s);
+int idx_load(struct idx *x) {
+    int code = load(x);
+    source_close(x->source);
+    x->source = NULL;
     if (code) idx_free(x);
     return code;
 }
 
 void idx_free(struct idx *x) {
+    source_close(x->source);
     free(x->data);
     memset(x, 0, sizeof *x);
 }

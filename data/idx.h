@@ -20,16 +20,24 @@ enum { IDX_DIMENSIONS = 3 };
 
 struct idx {
     int dimensions;
-    int size[IDX_DIMENSIONS]; /* (count, rows, cols) of pictures, (count) of labels */
-    uint8_t *data;            /* all elements, row-major, one byte each; owned */
+    int size[IDX_DIMENSIONS];  /* (count, rows, cols) of pictures, (count) of labels */
+    uint8_t *data;             /* all elements, row-major, one byte each; NULL before idx_load */
+    struct idx_source *source; /* the open file, between idx_open and idx_load */
 };
 
-/* Reads a raw or gzipped file of 1 or 3 dimensions; the caller frees it with idx_free. ERR_FAILED
- * names the path. Its causes: the file is missing or not a regular file, the gzip data is broken
- * or the build has no zlib, the magic number is wrong, the sizes exceed 1 GiB, or the file has
- * fewer or more bytes than its sizes say. After an error there is nothing to free. */
-int idx_read(struct idx *x, const char *path, int dimensions);
-void idx_free(struct idx *x); /* takes a zeroed struct */
+/* Opens a raw or gzipped file of 1 or 3 dimensions and reads its sizes, but none of its elements: a
+ * few packed bytes can promise a gigabyte, and the caller may know that the sizes are wrong.
+ * ERR_FAILED names the path. Its causes: the file is missing or not a regular file, the gzip data
+ * is broken or the build has no zlib, the magic number is wrong, or the sizes exceed 1 GiB. */
+int idx_open(struct idx *x, const char *path, int dimensions);
+
+/* Reads the elements and closes the file. ERR_FAILED names the path: the gzip data is broken, or the
+ * file has fewer or more bytes than its sizes say. No more than that is unpacked. */
+int idx_load(struct idx *x);
+
+/* Closes the file and frees the elements. Takes a zeroed struct, and one whose open or load
+ * failed. */
+void idx_free(struct idx *x);
 
 #ifdef __cplusplus
 }

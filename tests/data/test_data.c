@@ -1,4 +1,5 @@
 /* Data sets: the real files, every way in which a file can be bad, and the synthetic pictures. */
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -55,17 +56,22 @@ static void refused(int code, const char *path, const char *why) {
     cr_assert_not(strchr(error_message(), '\n'));
 }
 
+static int read_idx(struct idx *x, const char *path, int dimensions) {
+    int code = idx_open(x, path, dimensions);
+    return code ? code : idx_load(x);
+}
+
 static void bad_idx(const char *name, const void *bytes, size_t count, const char *why) {
     struct idx x;
     put(in(name), bytes, count);
-    refused(idx_read(&x, in(name), 3), in(name), why);
+    refused(read_idx(&x, in(name), 3), in(name), why);
     cr_assert_null(x.data);
 }
 
 Test(idx, reads_raw, .timeout = 30, .init = scratch_make, .fini = scratch_remove) {
     struct idx x;
     put(in("good"), pictures, sizeof pictures);
-    cr_assert_eq(idx_read(&x, in("good"), 3), OK, "%s", error_message());
+    cr_assert_eq(read_idx(&x, in("good"), 3), OK, "%s", error_message());
     cr_assert(x.size[0] == 3 && x.size[1] == 2 && x.size[2] == 2);
     cr_assert_arr_eq(x.data, pictures + 16, 12);
     idx_free(&x);
@@ -75,10 +81,10 @@ Test(idx, reads_raw, .timeout = 30, .init = scratch_make, .fini = scratch_remove
 Test(idx, refuses_bad_files, .timeout = 30, .init = scratch_make, .fini = scratch_remove) {
     uint8_t b[64];
     struct idx x;
-    refused(idx_read(&x, in("absent"), 3), in("absent"), "No such file");
-    refused(idx_read(&x, folder, 3), folder, "not a regular file");
+    refused(read_idx(&x, in("absent"), 3), in("absent"), "No such file");
+    refused(read_idx(&x, folder, 3), folder, "not a regular file");
     cr_assert_eq(mkfifo(in("pipe"), 0600), 0);
-    refused(idx_read(&x, in("pipe"), 3), in("pipe"), "not a regular file");
+    refused(read_idx(&x, in("pipe"), 3), in("pipe"), "not a regular file");
     /* cut off at every byte */
     for (size_t n = 0; n < sizeof pictures; n++)
         bad_idx("short", pictures, n, "truncated");
@@ -117,11 +123,11 @@ Test(idx, gzip, .timeout = 60, .init = scratch_make, .fini = scratch_remove) {
     struct idx x;
     size_t n = pack(pictures, sizeof pictures, gz);
     put(in("good.gz"), gz, n);
-    cr_assert_eq(idx_read(&x, in("good.gz"), 3), OK, "%s", error_message());
+    cr_assert_eq(read_idx(&x, in("good.gz"), 3), OK, "%s", error_message());
     cr_assert_arr_eq(x.data, pictures + 16, 12);
     idx_free(&x);
     put(in("good"), gz, n); /* gzip is recognised by content, not by name */
-    cr_assert_eq(idx_read(&x, in("good"), 3), OK, "%s", error_message());
+    cr_assert_eq(read_idx(&x, in("good"), 3), OK, "%s", error_message());
     idx_free(&x);
     for (size_t cut = 2; cut < n; cut++)
         bad_idx("short.gz", gz, cut, "truncated");
@@ -142,12 +148,42 @@ Test(idx, gzip, .timeout = 60, .init = scratch_make, .fini = scratch_remove) {
         large[16 + i] = (uint8_t)(i * i >> 4 ^ i);
     n = pack(large, sizeof large, gz);
     put(in("large.gz"), gz, n);
-    cr_assert_eq(idx_read(&x, in("large.gz"), 3), OK, "%s", error_message());
+    cr_assert_eq(read_idx(&x, in("large.gz"), 3), OK, "%s", error_message());
     cr_assert_arr_eq(x.data, large + 16, 200 * 200);
     idx_free(&x);
 #else
     static const uint8_t gz[] = {0x1f, 0x8b, 8, 0};
     bad_idx("any.gz", gz, sizeof gz, "built without zlib");
+#endif
+}
+
+/* A gigabyte of zeros in 5 MB, as its header promises. Since there are 3 labels it is refused before
+ * it is unpacked. */
+Test(dataset, a_gzip_bomb, .timeout = 60, .init = scratch_make, .fini = scratch_remove) {
+#ifndef HAVE_ZLIB
+    cr_skip_test("built without zlib");
+#else
+    static const uint8_t promise[] = {0, 0, 8, 3, 0, 0, 4, 0, 0, 0, 4, 0, 0, 0, 4, 0};
+    static uint8_t zeros[1 << 20];
+    struct dataset set;
+    put(in("train-labels-idx1-ubyte"), marks, sizeof marks);
+    gzFile f = gzopen(in("train-images-idx3-ubyte.gz"), "wb1");
+    gzwrite(f, promise, sizeof promise);
+    for (int i = 0; i < 1024; i++)
+        gzwrite(f, zeros, sizeof zeros);
+    gzclose(f);
+    struct rusage before, after;
+    getrusage(RUSAGE_SELF, &before);
+    refused(dataset_open(&set, "mnist", folder, 1), folder, "differ in number: 1024 in");
+    getrusage(RUSAGE_SELF, &after);
+    cr_assert_lt(after.ru_maxrss - before.ru_maxrss, 100 << 10, "KiB, a tenth of what it promises");
+    /* Deflate cannot pack what this header promises into so few bytes. */
+    f = gzopen(in("few.gz"), "wb");
+    gzwrite(f, promise, sizeof promise);
+    gzwrite(f, zeros, 1000);
+    gzclose(f);
+    struct idx x;
+    refused(read_idx(&x, in("few.gz"), 3), in("few.gz"), "truncated");
 #endif
 }
 
