@@ -26,7 +26,8 @@
  *
  * Errors. A function that returns int returns DUET_OK (0) or a code of enum duet_code, and then
  * duet_error() has one line of text that says what failed. The few that return a number instead
- * say so.
+ * say so. A wrong argument is an error and never a crash: DUET_USAGE for a NULL where an object is
+ * needed and for a number out of range. A function without a code then does nothing, or returns 0.
  *
  * Ownership. All objects are opaque. An object that a function hands out through `out` belongs to
  * the caller, who frees it with the matching *_free; after a failure *out is NULL. Every *_free
@@ -163,8 +164,10 @@ struct duet_param {
     const float *values; /* start values in host memory, row-major; NULL: zeros */
 };
 
-/* Makes `count` parameters on the device, each with a gradient, which is zero at first. Nothing of
- * `params` is used after the call. The layers below name a parameter by its index in `params`. */
+/* Makes `count` parameters, 1 to 65536, on the device, each with a gradient, which is zero at
+ * first. Each name must be UTF-8, differ from the others, not be "__metadata__" and not begin with
+ * "module.", which files use otherwise. Nothing of `params` is used after the call. The layers
+ * below name a parameter by its index in `params`. */
 int duet_params_create(duet_params **out, duet_device *device, const struct duet_param *params,
                        int count);
 void duet_params_free(duet_params *params);
@@ -228,7 +231,7 @@ duet_var *duet_input(duet_tape *tape, const duet_tensor *x);
 duet_var *duet_leaf(duet_tape *tape, const duet_tensor *x);
 
 /* The layers. w and b are indices of parameters of the pass. x is (N,C,H,W), or (N,K) for linear
- * and matmul_add.
+ * and matmul_add. size and stride are 1 to 2^20, padding is 0 to 2^20.
  *     conv2d       w (O,C,k,k), b (O)    y (N,O,P,Q), P = (H + 2 padding - k) / stride + 1
  *     linear       w (M,K), b (M)        y (N,M) = x wT + b, as PyTorch's Linear
  *     matmul_add   w (K,M), b (M)        y (N,M) = x w + b, as "Dive into Deep Learning" writes it

@@ -27,6 +27,13 @@ struct duet_params {
     struct duet_tensor *views; /* the values of all parameters, then their gradients */
 };
 
+/* Sets *out to NULL, as a result that is not there yet. ERR_USAGE: out itself is NULL. */
+#define CHECK_OUT(out)                                                              \
+    do {                                                                            \
+        if (!(out)) return fail(ERR_USAGE, "no place for the result: out is NULL"); \
+        *(out) = NULL;                                                              \
+    } while (0)
+
 static inline struct device *device_of(const duet_device *device) {
     return (struct device *)device;
 }
@@ -48,6 +55,13 @@ int api_tensor_new(duet_tensor **out, struct device *device, enum dtype dtype, i
 int api_zero(struct device *device, const struct tensor *t);
 
 /* ---- the tape ---- */
+
+/* Larger numbers than these are mistakes, and smaller ones overflow nowhere. */
+enum {
+    API_PARAMS = 1 << 16,     /* parameters of a model */
+    API_WINDOW = 1 << 20,     /* size, stride and padding of a layer */
+    API_SAMPLES = 0x7ffffff0, /* samples of a pass: groups of 16 of them are counted in an int */
+};
 
 enum { API_LEAVES = 16 }; /* leaves in a pass, at most */
 

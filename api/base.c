@@ -31,6 +31,7 @@ struct duet_rng {
 };
 
 int duet_rng_create(duet_rng **out, uint64_t seed) {
+    CHECK_OUT(out);
     *out = malloc(sizeof **out);
     if (!*out) return fail(ERR_MEMORY, "random numbers: no host memory");
     rng_seed(&(*out)->engine, seed);
@@ -42,16 +43,18 @@ void duet_rng_free(duet_rng *rng) {
 }
 
 void duet_rng_normal(duet_rng *rng, float *x, size_t count, double mean, double std) {
-    rng_normal(&rng->engine, x, count, mean, std);
+    if (rng && x) rng_normal(&rng->engine, x, count, mean, std);
 }
 
 void duet_rng_uniform(duet_rng *rng, float *x, size_t count, double from, double to) {
-    rng_uniform(&rng->engine, x, count, from, to);
+    if (rng && x) rng_uniform(&rng->engine, x, count, from, to);
 }
 
 int duet_rng_permutation(duet_rng *rng, int32_t *order, int n) {
     if (n < 0 || n >= RNG_PERMUTATION_LIMIT)
         return fail(ERR_USAGE, "permutation of %d: give 0 to %d", n, RNG_PERMUTATION_LIMIT - 1);
+    if (!rng || (!order && n))
+        return fail(ERR_USAGE, "permutation: no %s given", rng ? "memory was" : "engine was");
     rng_permutation(&rng->engine, order, n);
     return OK;
 }

@@ -19,7 +19,7 @@ struct duet_loader {
 };
 
 int duet_dataset_open(duet_dataset **out, const char *name, const char *folder, int train) {
-    *out = NULL;
+    CHECK_OUT(out);
     if (!name)
         return fail(ERR_USAGE,
                     "data set: no name was given: there are fashion-mnist, mnist and synthetic");
@@ -44,12 +44,12 @@ void duet_dataset_free(duet_dataset *set) {
 }
 
 int duet_dataset_count(const duet_dataset *set) {
-    return set->set.count;
+    return set ? set->set.count : 0;
 }
 
 int duet_loader_create(duet_loader **out, const duet_dataset *set, int batch_size, int shuffle,
                        uint64_t seed, int workers) {
-    *out = NULL;
+    CHECK_OUT(out);
     if (!set) return fail(ERR_USAGE, "loader: no data set was given");
     struct loader_config config = {
         .set = &set->set,
@@ -77,7 +77,7 @@ void duet_loader_free(duet_loader *loader) {
 }
 
 int duet_loader_steps(const duet_loader *loader) {
-    return loader_steps(loader->loader);
+    return loader ? loader_steps(loader->loader) : 0;
 }
 
 static void release(struct duet_loader *l) {
@@ -95,6 +95,7 @@ int duet_loader_start(duet_loader *loader, int epoch) {
 }
 
 int duet_loader_next(duet_loader *loader, struct duet_batch *batch) {
+    if (!batch) return fail(ERR_USAGE, "loader: no batch was given");
     *batch = (struct duet_batch){0};
     if (!loader) return fail(ERR_USAGE, "loader: none was given");
     if (!loader->started)

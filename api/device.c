@@ -27,6 +27,7 @@ static int kind_of(const char *name, enum device_kind *kind) {
 int duet_devices_open(duet_device **devices, int n, const char *kind, uint64_t memory_bytes) {
     if (n < 1 || n > MAX_DEVICES)
         return fail(ERR_USAGE, "devices: %d: give 1 to %d", n, MAX_DEVICES);
+    if (!devices) return fail(ERR_USAGE, "devices: no place for them was given");
     memset(devices, 0, (size_t)n * sizeof *devices);
     struct device_config config = {.memory_bytes = memory_bytes, .devices = n};
     CHECK(kind_of(kind, &config.kind));
@@ -47,17 +48,18 @@ int duet_devices_open(duet_device **devices, int n, const char *kind, uint64_t m
 }
 
 void duet_devices_close(duet_device **devices, int n) {
-    for (int i = 0; devices && i < n; i++) {
+    for (int i = 0; devices && i < n && n <= MAX_DEVICES; i++) {
         device_close(device_of(devices[i]));
         devices[i] = NULL;
     }
 }
 
 const char *duet_device_name(const duet_device *device) {
-    return device_name(device_of(device));
+    return device ? device_name(device_of(device)) : "none";
 }
 
 int duet_device_sync(duet_device *device) {
+    if (!device) return fail(ERR_USAGE, "device sync: no device was given");
     return stream_sync(device_compute(device_of(device)));
 }
 
@@ -91,6 +93,7 @@ int duet_parallel(int n, int (*work)(void *context, int i), void *context) {
     int started = 1, code = OK;
     if (n < 1 || n > MAX_DEVICES)
         return fail(ERR_USAGE, "parallel: %d threads: give 1 to %d", n, MAX_DEVICES);
+    if (!work) return fail(ERR_USAGE, "parallel: no function was given");
     for (int i = 0; i < n; i++)
         tasks[i] = (struct task){.work = work, .context = context, .i = i};
     for (; started < n && !code; started += !code) {

@@ -17,23 +17,65 @@ static struct param *param_at(duet_tape *t, const char *layer, int i, int rank) 
     return NULL;
 }
 
+/* 1 if a size, stride or padding is no number for a layer; the tape then has the error. */
+static int beyond(duet_tape *t, const char *layer, const char *what, int value, int least) {
+    if (value >= least && value <= API_WINDOW) return 0;
+    api_tape_fail(
+        t, fail(ERR_USAGE, "%s: %s %d: give %d to %d", layer, what, value, least, API_WINDOW));
+    return 1;
+}
+
+/* 1 if a result of rows x columns for each of `outputs` would be too large for a tensor. */
+static int too_large(duet_tape *t, const char *layer, const struct var *x, int64_t outputs,
+                     int64_t rows, int64_t columns) {
+    int64_t samples = x->value.dims[0] ? x->value.dims[0] : 1;
+    if (rows <= INT32_MAX && columns <= INT32_MAX && rows * columns <= INT32_MAX / outputs &&
+        rows * columns * outputs <= INT32_MAX / samples)
+        return 0;
+    api_tape_fail(t, fail(ERR_USAGE,
+                          "%s: %lld x %lld x %lld outputs for %lld samples: a tensor has at most "
+                          "2^31 - 1 elements",
+                          layer, (long long)outputs, (long long)rows, (long long)columns,
+                          (long long)samples));
+    return 1;
+}
+
+/* The result of conv2d; its padding makes the picture larger before the kernel makes it smaller. */
+static int conv2d_too_large(duet_tape *t, const struct var *x, const struct param *w, int stride,
+                            int padding) {
+    int64_t side[2];
+    if (x->value.rank != 4) return 0; /* conv2d itself refuses it */
+    for (int i = 0; i < 2; i++) {
+        int64_t padded = (int64_t)x->value.dims[2 + i] + 2 * padding, k = w->value.dims[2 + i];
+        side[i] = padded < k ? 1 : (padded - k) / stride + 1;
+        if (padded > INT32_MAX) side[i] = padded;
+    }
+    return too_large(t, "conv2d", x, w->value.dims[0], side[0], side[1]);
+}
+
 duet_var *duet_conv2d(duet_tape *t, duet_var *x, int w, int b, int stride, int padding) {
-    if (api_stuck(t, x)) return NULL;
+    if (api_stuck(t, x) || beyond(t, "conv2d", "stride", stride, 1) ||
+        beyond(t, "conv2d", "padding", padding, 0))
+        return NULL;
     struct param *weight = param_at(t, "conv2d", w, 4), *bias = param_at(t, "conv2d", b, 1);
-    return weight && bias ? public_var(conv2d(t->tape, var_of(x), weight, bias, stride, padding))
-                          : NULL;
+    if (!weight || !bias || conv2d_too_large(t, var_of(x), weight, stride, padding)) return NULL;
+    return public_var(conv2d(t->tape, var_of(x), weight, bias, stride, padding));
 }
 
 duet_var *duet_linear(duet_tape *t, duet_var *x, int w, int b) {
     if (api_stuck(t, x)) return NULL;
     struct param *weight = param_at(t, "linear", w, 2), *bias = param_at(t, "linear", b, 1);
-    return weight && bias ? public_var(linear(t->tape, var_of(x), weight, bias)) : NULL;
+    if (!weight || !bias || too_large(t, "linear", var_of(x), weight->value.dims[0], 1, 1))
+        return NULL;
+    return public_var(linear(t->tape, var_of(x), weight, bias));
 }
 
 duet_var *duet_matmul_add(duet_tape *t, duet_var *x, int w, int b) {
     if (api_stuck(t, x)) return NULL;
     struct param *weight = param_at(t, "matmul_add", w, 2), *bias = param_at(t, "matmul_add", b, 1);
-    return weight && bias ? public_var(matmul_add(t->tape, var_of(x), weight, bias)) : NULL;
+    if (!weight || !bias || too_large(t, "matmul_add", var_of(x), weight->value.dims[1], 1, 1))
+        return NULL;
+    return public_var(matmul_add(t->tape, var_of(x), weight, bias));
 }
 
 duet_var *duet_relu(duet_tape *t, duet_var *x) {
@@ -41,11 +83,17 @@ duet_var *duet_relu(duet_tape *t, duet_var *x) {
 }
 
 duet_var *duet_avg_pool2d(duet_tape *t, duet_var *x, int size, int stride) {
-    return api_stuck(t, x) ? NULL : public_var(avg_pool2d(t->tape, var_of(x), size, stride));
+    if (api_stuck(t, x) || beyond(t, "pooling", "size", size, 1) ||
+        beyond(t, "pooling", "stride", stride, 1))
+        return NULL;
+    return public_var(avg_pool2d(t->tape, var_of(x), size, stride));
 }
 
 duet_var *duet_max_pool2d(duet_tape *t, duet_var *x, int size, int stride) {
-    return api_stuck(t, x) ? NULL : public_var(max_pool2d(t->tape, var_of(x), size, stride));
+    if (api_stuck(t, x) || beyond(t, "pooling", "size", size, 1) ||
+        beyond(t, "pooling", "stride", stride, 1))
+        return NULL;
+    return public_var(max_pool2d(t->tape, var_of(x), size, stride));
 }
 
 duet_var *duet_flatten(duet_tape *t, duet_var *x) {

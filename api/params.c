@@ -2,11 +2,12 @@
  * and files. */
 #include "api/api.h"
 
-#include <math.h>
+#include <float.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/atomic_file.h"
+#include "base/json.h"
 #include "data/safetensors.h"
 
 static void free_specs(struct param_spec *specs, int count) {
@@ -15,11 +16,46 @@ static void free_specs(struct param_spec *specs, int count) {
     free(specs);
 }
 
+/* A name that a file could not have, or that would not be found there again. */
+static int check_name(const struct duet_param *params, int i) {
+    const char *name = params[i].name;
+    if (!name) return fail(ERR_USAGE, "parameter %d: it has no name: give one", i);
+    if (!strcmp(name, "__metadata__") || !strncmp(name, "module.", 7))
+        return fail(ERR_USAGE,
+                    "parameter %d: '%.100s': files use %s for something else: give another name", i,
+                    name, *name == '_' ? "__metadata__" : "the prefix module.");
+    for (size_t left = strlen(name); left;) {
+        int n = utf8_length((const unsigned char *)name, left);
+        if (!n) return fail(ERR_USAGE, "parameter %d: its name is not UTF-8: give another", i);
+        name += n;
+        left -= (size_t)n;
+    }
+    return OK;
+}
+
+static int by_name(const void *a, const void *b) {
+    return strcmp(((const struct param_spec *)a)->name, ((const struct param_spec *)b)->name);
+}
+
+static int check_names_differ(const struct param_spec *specs, int count) {
+    struct param_spec *sorted = malloc((size_t)count * sizeof *sorted);
+    if (!sorted) return fail(ERR_MEMORY, "parameters: no host memory for %d of them", count);
+    memcpy(sorted, specs, (size_t)count * sizeof *sorted);
+    qsort(sorted, (size_t)count, sizeof *sorted, by_name);
+    int code = OK;
+    for (int i = 1; i < count && !code; i++)
+        if (!by_name(&sorted[i - 1], &sorted[i]))
+            code = fail(ERR_USAGE, "parameters: two have the name '%.100s': give each its own",
+                        sorted[i].name);
+    free(sorted);
+    return code;
+}
+
 static int copy_specs(struct param_spec **out, const struct duet_param *params, int count) {
     struct param_spec *specs = *out = calloc((size_t)count + 1, sizeof *specs);
     if (!specs) return fail(ERR_MEMORY, "parameters: no host memory for %d of them", count);
     for (int i = 0; i < count; i++) {
-        if (!params[i].name) return fail(ERR_USAGE, "parameter %d: it has no name: give one", i);
+        CHECK(check_name(params, i));
         CHECK(api_check_shape(params[i].name, params[i].rank, params[i].shape));
         if (params[i].shape[0] == 0)
             return fail(ERR_USAGE, "%s: dimension 0 is 0: give at least 1", params[i].name);
@@ -29,7 +65,7 @@ static int copy_specs(struct param_spec **out, const struct duet_param *params, 
         specs[i].rank = params[i].rank;
         memcpy(specs[i].dims, params[i].shape, sizeof specs[i].dims);
     }
-    return OK;
+    return check_names_differ(specs, count);
 }
 
 static int build(struct duet_params *p, struct device *device, const struct duet_param *params,
@@ -50,10 +86,11 @@ static int build(struct duet_params *p, struct device *device, const struct duet
 
 int duet_params_create(duet_params **out, duet_device *device, const struct duet_param *params,
                        int count) {
-    *out = NULL;
+    CHECK_OUT(out);
     if (!device) return fail(ERR_USAGE, "parameters: no device was given");
-    if (count < 1 || !params)
-        return fail(ERR_USAGE, "parameters: %d of them: give at least one", count);
+    if (!params) return fail(ERR_USAGE, "parameters: no description was given");
+    if (count < 1 || count > API_PARAMS)
+        return fail(ERR_USAGE, "parameters: %d of them: give 1 to %d", count, API_PARAMS);
     struct duet_params *p = calloc(1, sizeof *p);
     if (!p) return fail(ERR_MEMORY, "parameters: no host memory");
     int code = build(p, device_of(device), params, count);
@@ -81,7 +118,7 @@ void duet_params_free(duet_params *params) {
 }
 
 int duet_params_count(const duet_params *params) {
-    return params->set.count;
+    return params ? params->set.count : 0;
 }
 
 duet_tensor *duet_params_value(duet_params *params, int i) {
@@ -94,8 +131,8 @@ duet_tensor *duet_params_grad(duet_params *params, int i) {
 
 int duet_sgd(duet_params *params, double lr, int batch_size) {
     if (!params) return fail(ERR_USAGE, "sgd: no parameters were given");
-    if (!isfinite(lr) || lr < 0)
-        return fail(ERR_USAGE, "sgd: learning rate %g: give a finite number, 0 or more", lr);
+    if (!(lr >= 0 && lr <= FLT_MAX))
+        return fail(ERR_USAGE, "sgd: learning rate %g: give 0 to %g", lr, (double)FLT_MAX);
     if (batch_size < 1) return fail(ERR_USAGE, "sgd: batch size %d: give at least 1", batch_size);
     struct step_block step = {.learning_rate = (float)(lr / batch_size)};
     CHECK(stream_write(device_compute(params->set.device), params->step, &step, sizeof step));
@@ -109,7 +146,7 @@ int duet_sgd(duet_params *params, double lr, int batch_size) {
 static int host_values(const struct param_set *set, float ***out) {
     float **values = calloc((size_t)set->count + 1, sizeof *values);
     float *block = calloc(set->total_count, sizeof *block);
-    *out = NULL;
+    CHECK_OUT(out);
     if (!values || !block) {
         free(values);
         free(block);

@@ -25,7 +25,7 @@ static int build(struct duet_tape *t) {
 }
 
 int duet_tape_create(duet_tape **out, duet_device *device) {
-    *out = NULL;
+    CHECK_OUT(out);
     if (!device) return fail(ERR_USAGE, "tape: no device was given");
     struct duet_tape *t = calloc(1, sizeof *t);
     if (!t) return fail(ERR_MEMORY, "tape: no host memory");
@@ -51,7 +51,7 @@ void duet_tape_free(duet_tape *t) {
 }
 
 void duet_tape_seed(duet_tape *t, uint64_t seed) {
-    t->seed = seed;
+    if (t) t->seed = seed;
 }
 
 /* ---- errors ---- */
@@ -89,7 +89,8 @@ int api_operand(const struct duet_tape *t, const char *op, const char *what, con
 
 static int check_begin(struct duet_tape *t, const duet_params *params, int samples,
                        enum duet_pass pass) {
-    if (samples < 0) return fail(ERR_USAGE, "tape: %d samples: give 0 or more", samples);
+    if (samples < 0 || samples > API_SAMPLES)
+        return fail(ERR_USAGE, "tape: %d samples: give 0 to %d", samples, API_SAMPLES);
     if (pass != DUET_TRAIN && pass != DUET_EVALUATE)
         return fail(ERR_USAGE, "tape: pass %d: there are DUET_EVALUATE and DUET_TRAIN", (int)pass);
     if (params && params->set.device != t->device)
@@ -172,11 +173,13 @@ static int backward(duet_tape *t, struct var *root, const struct tensor *grad) {
 
 int duet_backward(duet_tape *t, duet_var *loss) {
     CHECK(duet_tape_error(t));
+    if (!loss) return fail(ERR_USAGE, "backward: no loss was given");
     return backward(t, var_of(loss), NULL);
 }
 
 int duet_backward_from(duet_tape *t, duet_var *root, const duet_tensor *grad) {
     CHECK(duet_tape_error(t));
+    if (!root) return fail(ERR_USAGE, "backward: no var was given");
     CHECK(api_operand(t, "backward", "gradient", grad, DTYPE_F32));
     return backward(t, to_plain(t->tape, var_of(root)), &grad->t);
 }
@@ -210,7 +213,7 @@ static int copy_out(duet_tensor **out, duet_tape *t, const struct tensor *x) {
 }
 
 int duet_var_value(duet_tensor **out, duet_tape *t, duet_var *x) {
-    *out = NULL;
+    CHECK_OUT(out);
     CHECK(duet_tape_error(t));
     if (!x) return fail(ERR_USAGE, "value: no var was given");
     struct var *plain = to_plain(t->tape, var_of(x));
@@ -218,7 +221,7 @@ int duet_var_value(duet_tensor **out, duet_tape *t, duet_var *x) {
 }
 
 int duet_var_grad(duet_tensor **out, duet_tape *t, duet_var *leaf) {
-    *out = NULL;
+    CHECK_OUT(out);
     CHECK(duet_tape_error(t));
     int i = 0;
     while (i < t->leaf_count && t->leaves[i] != var_of(leaf))

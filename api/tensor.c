@@ -18,7 +18,7 @@ int api_check_shape(const char *what, int rank, const int *shape) {
         if (shape[i] < (i ? 1 : 0))
             return fail(ERR_USAGE, "%s: dimension %d is %d: give at least %d", what, i, shape[i],
                         i ? 1 : 0);
-        count *= shape[i];
+        count *= shape[i] ? shape[i] : 1; /* no samples: the others must still have a product */
         if (count > INT32_MAX)
             return fail(ERR_USAGE, "%s: more than 2^31 - 1 elements: use several tensors", what);
     }
@@ -28,7 +28,7 @@ int api_check_shape(const char *what, int rank, const int *shape) {
 int api_tensor_new(duet_tensor **out, struct device *device, enum dtype dtype, int rank,
                    const int *dims, enum mem_cause cause) {
     struct duet_tensor *tensor = calloc(1, sizeof *tensor);
-    *out = NULL;
+    CHECK_OUT(out);
     if (!tensor) return fail(ERR_MEMORY, "tensor: no host memory");
     tensor->device = device;
     tensor->t = tensor_plain(NULL, dtype, rank, dims);
@@ -55,7 +55,7 @@ static int zero_any_type(struct device *device, const struct tensor *t) {
 
 int duet_tensor_create(duet_tensor **out, duet_device *device, enum duet_type type, int rank,
                        const int *shape, const void *host) {
-    *out = NULL;
+    CHECK_OUT(out);
     if (!device) return fail(ERR_USAGE, "tensor: no device was given");
     if ((unsigned)type > DUET_F64)
         return fail(ERR_USAGE, "tensor: type %d: there are 0 to %d", (int)type, DUET_F64);
@@ -78,11 +78,11 @@ void duet_tensor_free(duet_tensor *tensor) {
 }
 
 duet_device *duet_tensor_device(const duet_tensor *tensor) {
-    return (duet_device *)tensor->device;
+    return tensor ? (duet_device *)tensor->device : NULL;
 }
 
 enum duet_type duet_tensor_type(const duet_tensor *tensor) {
-    switch (tensor->t.dtype) {
+    switch (tensor ? tensor->t.dtype : DTYPE_F32) {
     case DTYPE_I32: return DUET_I32;
     case DTYPE_F64: return DUET_F64;
     default: return DUET_F32;
@@ -90,15 +90,15 @@ enum duet_type duet_tensor_type(const duet_tensor *tensor) {
 }
 
 int duet_tensor_rank(const duet_tensor *tensor) {
-    return tensor->t.rank;
+    return tensor ? tensor->t.rank : 0;
 }
 
 int duet_tensor_dim(const duet_tensor *tensor, int i) {
-    return i >= 0 && i < tensor->t.rank ? tensor->t.dims[i] : 0;
+    return tensor && i >= 0 && i < tensor->t.rank ? tensor->t.dims[i] : 0;
 }
 
 size_t duet_tensor_count(const duet_tensor *tensor) {
-    return tensor_count(&tensor->t);
+    return tensor ? tensor_count(&tensor->t) : 0;
 }
 
 int duet_tensor_read(const duet_tensor *tensor, void *host) {
@@ -118,7 +118,7 @@ int duet_tensor_write(duet_tensor *tensor, const void *host) {
 }
 
 int duet_tensor_to(duet_tensor **out, const duet_tensor *tensor, duet_device *device) {
-    *out = NULL;
+    CHECK_OUT(out);
     if (!tensor || !device)
         return fail(ERR_USAGE, "tensor to: no %s was given", tensor ? "device" : "tensor");
     const struct tensor *t = &tensor->t;

@@ -29,7 +29,8 @@ int batch_count(int64_t length, int batch_size, int drop_short) {
 
 int batch_capacity(const struct split *s, int batch_size, int devices) {
     int parts = s->kind == SPLIT_CHUNKED ? s->devices : s->virtual_devices;
-    int64_t each = (batch_size + parts - 1) / parts, most = each * (parts / s->devices) * devices;
+    int64_t each = ((int64_t)batch_size + parts - 1) / parts,
+            most = each * (parts / s->devices) * devices;
     return (int)(most < batch_size ? most : batch_size);
 }
 

@@ -159,7 +159,9 @@ static void host_release(void *context, void *memory) {
 
 static int make_slots(struct loader *l) {
     struct loader_config *c = &l->config;
-    size_t most = (size_t)batch_capacity(&c->split, c->batch_size, c->device_count);
+    /* No batch has more samples than an epoch has positions. */
+    int largest = c->batch_size < l->length ? c->batch_size : (int)l->length;
+    size_t most = (size_t)batch_capacity(&c->split, largest, c->device_count);
     size_t pixel_bytes = most * (size_t)c->set->rows * (size_t)c->set->cols * sizeof(float);
     pixel_bytes = (pixel_bytes + 63) / 64 * 64;
     int64_t room = l->length > c->set->count ? l->length : c->set->count;

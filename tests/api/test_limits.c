@@ -1,0 +1,264 @@
+/* Wrong arguments to every function of duet.h: NULL, numbers at the ends of int, names that no file
+ * can have. Each is an error and leaves the library usable; none is a crash or, under a sanitizer,
+ * undefined arithmetic. */
+#include <float.h>
+#include <limits.h>
+#include <math.h>
+#include <unistd.h>
+
+#include "tests/api/net.h"
+
+#define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))
+
+static const int extremes[] = {INT_MIN, INT_MIN + 1, -1, 1 << 30, INT_MAX - 1, INT_MAX};
+
+/* ---- NULL ---- */
+
+Test(api_limits, null_objects, .timeout = 30) {
+    duet_tensor *tensor = (duet_tensor *)&tensor;
+    struct duet_batch batch;
+    float x[2] = {1, 2};
+    int32_t order[2] = {1, 2};
+    MUST_FAIL(duet_device_sync(NULL), DUET_USAGE, "no device");
+    MUST_FAIL(duet_device_memory(NULL, NULL, NULL), DUET_USAGE, "no device");
+    cr_assert(*duet_device_name(NULL));
+    duet_devices_close(NULL, INT_MAX);
+    cr_assert_null(duet_tensor_device(NULL));
+    cr_assert_eq(duet_tensor_type(NULL), DUET_F32);
+    cr_assert(!duet_tensor_rank(NULL) && !duet_tensor_dim(NULL, 0) && !duet_tensor_count(NULL));
+    MUST_FAIL(duet_tensor_read(NULL, x), DUET_USAGE, "no tensor");
+    MUST_FAIL(duet_tensor_write(NULL, x), DUET_USAGE, "no tensor");
+    MUST_FAIL(duet_tensor_to(&tensor, NULL, NULL), DUET_USAGE, "no tensor");
+    cr_assert_null(tensor);
+    MUST_FAIL(duet_tensor_copy(NULL, NULL), DUET_USAGE, "no tensor");
+    MUST_FAIL(duet_tensor_add(NULL, NULL), DUET_USAGE, "no tensor");
+    MUST_FAIL(duet_tensor_scale(NULL, 1), DUET_USAGE, "no tensor");
+    cr_assert(!duet_params_value(NULL, 0) && !duet_params_grad(NULL, 0));
+    cr_assert_eq(duet_params_count(NULL), 0);
+    MUST_FAIL(duet_sgd(NULL, 1, 1), DUET_USAGE, "no parameters");
+    MUST_FAIL(duet_params_save(NULL, "x"), DUET_USAGE, "no parameters");
+    MUST_FAIL(duet_params_load(NULL, "x"), DUET_USAGE, "no parameters");
+    MUST_FAIL(duet_tape_begin(NULL, NULL, 0, DUET_TRAIN), DUET_USAGE, "none was given");
+    MUST_FAIL(duet_tape_error(NULL), DUET_USAGE, "none was given");
+    duet_tape_seed(NULL, 1);
+    cr_assert(!duet_input(NULL, NULL) && !duet_leaf(NULL, NULL) && !duet_relu(NULL, NULL));
+    cr_assert(!duet_conv2d(NULL, NULL, 0, 0, 1, 0) && !duet_linear(NULL, NULL, 0, 0));
+    cr_assert(!duet_matmul_add(NULL, NULL, 0, 0) && !duet_flatten(NULL, NULL));
+    cr_assert(!duet_avg_pool2d(NULL, NULL, 1, 1) && !duet_max_pool2d(NULL, NULL, 1, 1));
+    cr_assert(!duet_dropout(NULL, NULL, 0) && !duet_log_softmax(NULL, NULL));
+    cr_assert(!duet_cross_entropy(NULL, NULL, NULL, DUET_SUM));
+    cr_assert(!duet_nll_loss(NULL, NULL, NULL, DUET_SUM));
+    MUST_FAIL(duet_backward(NULL, NULL), DUET_USAGE, "none was given");
+    MUST_FAIL(duet_backward_from(NULL, NULL, NULL), DUET_USAGE, "none was given");
+    MUST_FAIL(duet_loss_read(NULL, NULL, NULL, NULL), DUET_USAGE, "none was given");
+    MUST_FAIL(duet_var_value(&tensor, NULL, NULL), DUET_USAGE, "none was given");
+    MUST_FAIL(duet_var_grad(&tensor, NULL, NULL), DUET_USAGE, "none was given");
+    duet_rng_normal(NULL, x, 2, 0, 1);
+    duet_rng_uniform(NULL, x, 2, 0, 1);
+    cr_assert(x[0] == 1 && x[1] == 2);
+    MUST_FAIL(duet_rng_permutation(NULL, order, 2), DUET_USAGE, "no engine");
+    cr_assert_eq(duet_dataset_count(NULL), 0);
+    cr_assert_eq(duet_loader_steps(NULL), 0);
+    MUST_FAIL(duet_loader_start(NULL, 0), DUET_USAGE, "none was given");
+    MUST_FAIL(duet_loader_next(NULL, &batch), DUET_USAGE, "none was given");
+    MUST_FAIL(duet_parallel(2, NULL, NULL), DUET_USAGE, "no function");
+    duet_tensor_free(NULL), duet_params_free(NULL), duet_tape_free(NULL);
+    duet_rng_free(NULL), duet_dataset_free(NULL), duet_loader_free(NULL);
+}
+
+Test(api_limits, null_arguments, .timeout = 30) {
+    struct net net;
+    duet_rng *rng;
+    duet_dataset *set;
+    duet_loader *loader;
+    float host[N * K];
+    net_open(&net, "cpu");
+    duet_device *d = net.devices[0];
+    duet_tensor *X = api_tensor(d, 2, (int[2]){N, K}, host), *out;
+    MUST(duet_dataset_open(&set, "synthetic", NULL, 0));
+    MUST(duet_loader_create(&loader, set, 8, 0, 0, 0));
+    MUST(duet_rng_create(&rng, 0));
+    MUST_FAIL(duet_devices_open(NULL, 1, "cpu", 0), DUET_USAGE, "no place");
+    MUST_FAIL(duet_tensor_create(NULL, d, DUET_F32, 1, (int[1]){1}, NULL), DUET_USAGE, "no place");
+    MUST_FAIL(duet_tensor_create(&out, d, DUET_F32, 1, NULL, NULL), DUET_USAGE, "dimensions");
+    MUST_FAIL(duet_tensor_to(NULL, X, d), DUET_USAGE, "no place");
+    MUST_FAIL(duet_params_create(NULL, d, shapes, PARAMS), DUET_USAGE, "no place");
+    MUST_FAIL(duet_tape_create(NULL, d), DUET_USAGE, "no place");
+    MUST_FAIL(duet_rng_create(NULL, 0), DUET_USAGE, "no place");
+    MUST_FAIL(duet_rng_permutation(rng, NULL, 2), DUET_USAGE, "no memory");
+    duet_rng_normal(rng, NULL, 2, 0, 1);
+    duet_rng_uniform(rng, NULL, 2, 0, 1);
+    MUST_FAIL(duet_dataset_open(NULL, "synthetic", NULL, 0), DUET_USAGE, "no place");
+    MUST_FAIL(duet_loader_create(NULL, set, 8, 0, 0, 0), DUET_USAGE, "no place");
+    MUST_FAIL(duet_loader_next(loader, NULL), DUET_USAGE, "no batch");
+    MUST(duet_device_memory(d, NULL, NULL));
+    MUST(duet_tape_begin(net.tape, net.params, N, DUET_TRAIN));
+    duet_var *x = duet_leaf(net.tape, X);
+    MUST_FAIL(duet_backward(net.tape, NULL), DUET_USAGE, "no loss");
+    MUST_FAIL(duet_backward_from(net.tape, NULL, X), DUET_USAGE, "no var");
+    MUST_FAIL(duet_backward_from(net.tape, x, NULL), DUET_USAGE, "no gradient");
+    MUST_FAIL(duet_loss_read(net.tape, NULL, NULL, NULL), DUET_USAGE, "none was given");
+    MUST_FAIL(duet_var_value(NULL, net.tape, x), DUET_USAGE, "no place");
+    MUST_FAIL(duet_var_value(&out, net.tape, NULL), DUET_USAGE, "no var");
+    MUST_FAIL(duet_var_grad(NULL, net.tape, x), DUET_USAGE, "no place");
+    MUST_FAIL(duet_var_grad(&out, net.tape, NULL), DUET_USAGE, "duet_leaf");
+    duet_loader_free(loader);
+    duet_dataset_free(set);
+    duet_rng_free(rng);
+    duet_tensor_free(X);
+    net_close(&net);
+}
+
+/* ---- numbers ---- */
+
+Test(api_limits, extreme_numbers, .timeout = 60) {
+    duet_device *devices[2], *none[DUET_MAX_DEVICES];
+    duet_tensor *tensor;
+    duet_params *params = NULL, *small;
+    duet_rng *rng;
+    static const float value[1] = {1};
+    struct duet_param one = {"one", 1, {1}, value};
+    MUST(duet_devices_open(devices, 2, "cpu", API_MEMORY));
+    MUST(duet_params_create(&small, devices[0], &one, 1));
+    MUST(duet_rng_create(&rng, UINT64_MAX));
+    for (int i = 0; i < COUNT(extremes); i++) {
+        int n = extremes[i];
+        MUST_FAIL(duet_devices_open(none, n, "cpu", 0), DUET_USAGE, "devices");
+        duet_devices_close(none, n < 0 ? n : INT_MAX);
+        MUST_FAIL(duet_parallel(n, NULL, NULL), DUET_USAGE, "parallel");
+        MUST_FAIL(duet_tensor_create(&tensor, devices[0], DUET_F32, n, (int[1]){1}, NULL),
+                  DUET_USAGE, "rank");
+        MUST_FAIL(duet_tensor_create(&tensor, devices[0], (enum duet_type)n, 1, (int[1]){1}, NULL),
+                  DUET_USAGE, "type");
+        MUST_FAIL(duet_tensor_create(&tensor, devices[0], DUET_F32, 2, (int[2]){n, 4}, NULL),
+                  DUET_USAGE, "tensor");
+        MUST_FAIL(duet_tensor_create(&tensor, devices[0], DUET_F32, 4, (int[4]){0, n, n, n}, NULL),
+                  DUET_USAGE, "tensor");
+        cr_assert_eq(duet_tensor_dim(duet_params_value(small, 0), n), 0);
+        MUST_FAIL(duet_params_create(&params, devices[0], &one, n), DUET_USAGE, "parameters");
+        one.shape[0] = n;
+        int code = duet_params_create(&params, devices[0], &one, 1);
+        one.shape[0] = 1;
+        cr_assert_eq(code, n == 1 << 30 ? DUET_MEMORY : DUET_USAGE, "%d: %s", n, duet_error());
+        cr_assert(!duet_params_value(small, n) && !duet_params_grad(small, n));
+        cr_assert_eq(duet_sgd(small, 1, n), n < 0 ? DUET_USAGE : DUET_OK);
+        MUST_FAIL(duet_rng_permutation(rng, NULL, n), DUET_USAGE, "permutation");
+        cr_assert_eq(duet_exit_status(n), 1);
+    }
+    MUST_FAIL(duet_sgd(small, DBL_MAX, 1), DUET_USAGE, "learning rate");
+    MUST_FAIL(duet_sgd(small, INFINITY, 1), DUET_USAGE, "learning rate");
+    cr_assert_neq(duet_devices_open(none, 1, "cpu", UINT64_MAX), DUET_OK);
+    cr_assert_neq(duet_devices_open(none, DUET_MAX_DEVICES, "cpu", UINT64_MAX / 2), DUET_OK);
+    duet_params_free(small);
+    duet_rng_free(rng);
+    duet_devices_close(devices, 2);
+}
+
+Test(api_limits, extreme_layers, .timeout = 60) {
+    struct net net;
+    float host[N * C * H * W];
+    net_open(&net, "cpu");
+    duet_tape *t = net.tape;
+    duet_tensor *X = picture(&net, host);
+    for (int i = 0; i < COUNT(extremes); i++) {
+        int n = extremes[i];
+        for (int k = 0; k < 10; k++) {
+            duet_var *y = NULL;
+            MUST(duet_tape_begin(t, net.params, N, DUET_TRAIN));
+            duet_var *x = duet_input(t, X), *flat = duet_flatten(t, x);
+            switch (k) {
+            case 0: y = duet_conv2d(t, x, CONV_W, CONV_B, n, 0); break;
+            case 1: y = duet_conv2d(t, x, CONV_W, CONV_B, 1, n); break;
+            case 2: y = duet_conv2d(t, x, CONV_W, CONV_B, n, n); break;
+            case 3: y = duet_conv2d(t, x, n, CONV_B, 1, 0); break;
+            case 4: y = duet_linear(t, flat, LINEAR_W, n); break;
+            case 5: y = duet_matmul_add(t, flat, n, n); break;
+            case 6: y = duet_avg_pool2d(t, x, n, 1); break;
+            case 7: y = duet_max_pool2d(t, x, 2, n); break;
+            case 8: y = duet_cross_entropy(t, flat, X, (enum duet_reduction)n); break;
+            case 9: y = duet_dropout(t, x, n); break;
+            }
+            cr_assert_null(y, "case %d, %d", k, n);
+            cr_assert_eq(duet_tape_error(t), DUET_USAGE, "case %d, %d: %s", k, n, duet_error());
+        }
+        cr_assert_neq(duet_tape_begin(t, net.params, n, (enum duet_pass)n), DUET_OK);
+        int code = duet_tape_begin(t, net.params, n, DUET_TRAIN);
+        cr_assert(code == DUET_USAGE || n == 1 << 30, "%d samples: %d", n, code);
+        cr_assert_null(duet_input(t, X));
+    }
+    /* The largest padding that is a number, with a stride that leaves few windows. */
+    MUST(duet_tape_begin(t, net.params, N, DUET_TRAIN));
+    duet_var *few = duet_conv2d(t, duet_input(t, X), CONV_W, CONV_B, 1 << 20, 1 << 20);
+    duet_tensor *value;
+    cr_assert_not_null(few, "%s", duet_tape_error(t) ? duet_error() : "");
+    MUST(duet_var_value(&value, t, few));
+    cr_assert_eq(duet_tensor_count(value), N * O * 3 * 3, "windows at -2^20, 0 and 2^20");
+    duet_tensor_free(value);
+    MUST(duet_tape_begin(t, net.params, N, DUET_TRAIN));
+    cr_assert_null(duet_conv2d(t, duet_input(t, X), CONV_W, CONV_B, 1, 1 << 20));
+    MUST_FAIL(duet_tape_error(t), DUET_USAGE, "2^31");
+    for (int i = 0; i < 2; i++) {
+        MUST(duet_tape_begin(t, net.params, N, DUET_TRAIN));
+        cr_assert_null(duet_dropout(t, duet_input(t, X), i ? NAN : -INFINITY));
+        cr_assert_eq(duet_tape_error(t), DUET_USAGE);
+    }
+    duet_tensor_free(X);
+    net_close(&net);
+}
+
+Test(api_limits, extreme_loaders, .timeout = 60) {
+    duet_dataset *set;
+    duet_loader *loader;
+    struct duet_batch batch;
+    MUST(duet_dataset_open(&set, "synthetic", NULL, INT_MIN));
+    duet_dataset_free(set);
+    MUST(duet_dataset_open(&set, "synthetic", NULL, 0));
+    for (int i = 0; i < COUNT(extremes); i++) {
+        int n = extremes[i];
+        MUST_FAIL(duet_loader_create(&loader, set, 8, 0, 0, n), DUET_USAGE, "workers");
+        if (n < 0) {
+            MUST_FAIL(duet_loader_create(&loader, set, n, 0, 0, 0), DUET_USAGE, "batch size");
+            continue;
+        }
+        /* A batch above the set is the whole set. */
+        MUST(duet_loader_create(&loader, set, n, n, UINT64_MAX, 0));
+        cr_assert_eq(duet_loader_steps(loader), 1);
+        MUST(duet_loader_start(loader, n));
+        MUST(duet_loader_next(loader, &batch));
+        cr_assert_eq(batch.n, 10000);
+        MUST_FAIL(duet_loader_start(loader, -n), DUET_USAGE, "epoch");
+        duet_loader_free(loader);
+    }
+    duet_dataset_free(set);
+}
+
+/* ---- names ---- */
+
+Test(api_limits, names_that_no_file_can_have, .timeout = 30) {
+    static const char *const bad[] = {"__metadata__", "module.fc.weight", "module.", "caf\xe9",
+                                      "\xff",         "a\xed\xa0\x80"};
+    static const char *const good[] = {"metadata", "my.module.x", "caf\xc3\xa9", "a\"b\\c\n", ""};
+    static const float values[2] = {1, 2};
+    char file[] = "/tmp/duet-api-XXXXXX";
+    duet_device *device;
+    duet_params *params;
+    struct duet_param list[COUNT(good)];
+    cr_assert_eq(close(mkstemp(file)), 0);
+    MUST(duet_devices_open(&device, 1, "cpu", API_MEMORY));
+    for (int i = 0; i < COUNT(good); i++)
+        list[i] = (struct duet_param){good[i], 1, {2}, values};
+    for (int i = 0; i < COUNT(bad); i++) {
+        list[1].name = bad[i];
+        MUST_FAIL(duet_params_create(&params, device, list, 2), DUET_USAGE, "parameter 1");
+        cr_assert_null(params);
+    }
+    list[1].name = good[0];
+    MUST_FAIL(duet_params_create(&params, device, list, 2), DUET_USAGE, "'metadata'");
+    list[1].name = good[1];
+    MUST(duet_params_create(&params, device, list, COUNT(good)));
+    MUST(duet_params_save(params, file)); /* what is taken can be saved and found again */
+    MUST(duet_params_load(params, file));
+    duet_params_free(params);
+    duet_devices_close(&device, 1);
+    unlink(file);
+}
