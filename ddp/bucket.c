@@ -1,5 +1,5 @@
-/* PyTorch's bucket assignment: one walk over the parameters, one comparison each. The rule:
- * bucket.h. */
+/* PyTorch's bucket assignment: one walk over the parameters with one comparison each. bucket.h states
+ * the rule. */
 #include "ddp/bucket.h"
 
 #include <math.h>
@@ -27,7 +27,7 @@ int bucket_limits(double cap_mb, double first_mb, uint64_t limits[2]) {
     return OK;
 }
 
-/* Copies `order`; bucket_of[] is the note of what was seen, -1 until then. */
+/* Copies `order`. bucket_of[p] is -1 until p has been seen. */
 static int copy_order(struct bucket_plan *plan, const int *order) {
     for (int i = 0; i < plan->param_count; i++)
         plan->bucket_of[i] = -1;
@@ -71,11 +71,11 @@ int bucket_plan_init(struct bucket_plan *plan, const uint64_t *bytes, const int 
     plan->bucket = malloc(room * sizeof *plan->bucket); /* at most one per parameter */
     if (!plan->order || !plan->bucket_of || !plan->bucket)
         CHECK_GOTO(fail(ERR_MEMORY, "buckets: %d parameters: the host is out of memory", count),
-                   code, give_back);
-    CHECK_GOTO(copy_order(plan, order), code, give_back);
+                   code, failed);
+    CHECK_GOTO(copy_order(plan, order), code, failed);
     assign(plan, bytes, limits, limit_count);
     return OK;
-give_back:
+failed:
     bucket_plan_free(plan);
     return code;
 }
@@ -87,28 +87,13 @@ void bucket_plan_free(struct bucket_plan *plan) {
     *plan = (struct bucket_plan){0};
 }
 
-/* Writes one more piece behind the first `used` characters, as far as there is room. */
-static size_t append(char *text, size_t text_bytes, size_t used, const char *separator,
-                     uint64_t number) {
-    char *end = used < text_bytes ? text + used : NULL;
-    return used + (size_t)snprintf(end, end ? text_bytes - used : 0, "%s%llu", separator,
-                                   (unsigned long long)number);
-}
-
 size_t bucket_plan_sizes(const struct bucket_plan *plan, char *text, size_t text_bytes) {
     size_t used = 0;
     if (text_bytes) text[0] = 0;
-    for (int b = 0; b < plan->bucket_count; b++)
-        used = append(text, text_bytes, used, b ? ", " : "", plan->bucket[b].bytes);
-    return used;
-}
-
-size_t bucket_plan_indices(const struct bucket_plan *plan, char *text, size_t text_bytes) {
-    size_t used = 0;
-    if (text_bytes) text[0] = 0;
-    for (int i = 0; i < plan->param_count; i++) {
-        int p = plan->order[i], opens = i && plan->bucket[plan->bucket_of[p]].first == i;
-        used = append(text, text_bytes, used, !i ? "" : opens ? ", " : " ", (uint64_t)p);
+    for (int b = 0; b < plan->bucket_count; b++) {
+        char *end = used < text_bytes ? text + used : NULL; /* NULL: only the length is counted */
+        used += (size_t)snprintf(end, end ? text_bytes - used : 0, "%s%llu", b ? ", " : "",
+                                 (unsigned long long)plan->bucket[b].bytes);
     }
     return used;
 }

@@ -1,10 +1,10 @@
 /* Buckets: which gradients travel together. Integers only, no device.
  *
- * One allreduce per parameter would pay a start-up cost 150 times; one for all gradients could
- * not begin before backward ends. Between the two lies the bucket. The rule is PyTorch's: walk
- * the parameters in the order in which their gradients become ready; add one, THEN close the
- * bucket if it has reached its limit. So a bucket may be larger than its limit (a parameter is
- * never split) and never smaller, but for the last.
+ * One allreduce per parameter would pay the start-up cost of a collective for each; a single one for
+ * all gradients could not begin before backward ends. The bucket lies between the two. The rule is
+ * PyTorch's: walk the parameters in the order in which their gradients become ready; add one, THEN
+ * close the bucket if it has reached its limit. So a bucket may be larger than its limit (a
+ * parameter is never split), and only the last may be smaller.
  *
  *     ready order      9  8  7   6     4   5   3    2       |  1    0
  *     bytes           12 36 40 40000 4000 4000 4000 4000000 | 4000 1200000
@@ -38,25 +38,23 @@ struct bucket_plan {
     struct bucket *bucket; /* [bucket_count], owned */
 };
 
-/* The limits in bytes for sizes in MiB, negative = not given: neither: 1 MiB then 25 MiB; the
- * cap alone replaces both, also when it is 25 (PyTorch 2.15); `first_mb` sets the first apart. A
- * fraction of a byte is dropped, as PyTorch does; 0 gives each parameter its own bucket.
- * ERR_USAGE: not a number. */
+/* The limits in bytes for sizes in MiB; a negative size is one that was not given. With neither
+ * given the limits are 1 MiB, then 25 MiB. The cap alone replaces both, also when it is 25 (PyTorch
+ * 2.15); first_mb sets that of the first bucket. A fraction of a byte is dropped, as in PyTorch; 0
+ * gives each parameter its own bucket. ERR_USAGE: a size is NaN. */
 int bucket_limits(double cap_mb, double first_mb, uint64_t limits[2]);
 
-/* Assigns `count` parameters of bytes[i] each, taken in `order` (a permutation of 0..count-1,
- * copied). Bucket b closes at limits[b], those past the end of the list at its last entry
- * (limit_count >= 1). On failure
- * *plan is zeroed. ERR_FAILED: `order` is no permutation. ERR_MEMORY: the host's. */
+/* Assigns `count` parameters of bytes[i] each, taken in `order` (a permutation of 0 .. count-1,
+ * copied). Bucket b closes at limits[b]; buckets past the end of the list close at its last entry
+ * (limit_count >= 1). On failure *plan is zeroed. ERR_FAILED: `order` is no permutation. ERR_MEMORY:
+ * the host's. */
 int bucket_plan_init(struct bucket_plan *plan, const uint64_t *bytes, const int *order, int count,
                      const uint64_t *limits, int limit_count);
 void bucket_plan_free(struct bucket_plan *plan); /* zeroed is fine */
 
-/* As PyTorch's logging data has them: "4052088, 1204000" and "9 8 7 6 4 5 3 2, 1 0". Cut to
- * `text_bytes`, always ended by 0; return the length that would have been needed, as snprintf
- * does. */
+/* The sizes as PyTorch's logging data has them: "4052088, 1204000". The text is cut to `text_bytes`
+ * and always ends with 0; returns the length of the whole, as snprintf does. */
 size_t bucket_plan_sizes(const struct bucket_plan *plan, char *text, size_t text_bytes);
-size_t bucket_plan_indices(const struct bucket_plan *plan, char *text, size_t text_bytes);
 
 #ifdef __cplusplus
 }

@@ -111,7 +111,7 @@ static float *bucket_data(const struct ddp *ddp, const struct bucket *bucket, si
     const struct param_set *params = &ddp->replica->params;
     const struct param *first = &params->param[ddp->plan.order[bucket->first]];
     const struct param *last = &params->param[ddp->plan.order[bucket->first + bucket->count - 1]];
-    size_t end = last->grad_offset + (last->count + PARAM_ALIGN - 1) / PARAM_ALIGN * PARAM_ALIGN;
+    size_t end = last->grad_offset + param_padded(last->count);
     *count = end - first->grad_offset;
     return params->grads + first->grad_offset;
 }
@@ -326,10 +326,6 @@ void ddp_free(struct ddp *ddp) {
 
 const struct bucket_plan *ddp_buckets(const struct ddp *ddp) {
     return &ddp->plan;
-}
-
-int ddp_has_rebuilt(const struct ddp *ddp) {
-    return ddp->rebuilt;
 }
 
 enum allreduce_algorithm ddp_algorithm(const struct ddp *ddp, size_t count, char *text,

@@ -77,10 +77,8 @@ int ddp_step(struct ddp *ddp, const struct step_block *step, const struct batch 
 int ddp_begin(struct ddp *ddp, int32_t step);
 int ddp_finish(struct ddp *ddp);
 
-/* The buckets in force, and whether they are the rebuilt ones. Owned by the ddp; valid until the
- * next begin. */
+/* The buckets in force. Owned by the ddp; valid until the next begin. */
 const struct bucket_plan *ddp_buckets(const struct ddp *ddp);
-int ddp_has_rebuilt(const struct ddp *ddp);
 
 /* The algorithm that a bucket of `count` elements takes; `text` becomes one line that says why. */
 enum allreduce_algorithm ddp_algorithm(const struct ddp *ddp, size_t count, char *text,

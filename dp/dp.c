@@ -358,11 +358,6 @@ struct replica *dp_replica(struct dp *dp, int index) {
     return &dp->replica[index];
 }
 
-int dp_column_v(const struct dp *dp, int column) {
-    int k = dp->segments / dp->count;
-    return column / k + column % k * dp->count;
-}
-
 struct span_log *dp_waits(struct dp *dp) {
     return &dp->waits;
 }

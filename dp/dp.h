@@ -7,9 +7,9 @@
  * S segments, wherever fold_fits(S, W) holds (base/fold.h).
  *
  * Logs are on device 0: dp_replica(dp, 0), replica_read_logs. Row step->slot, column c is segment c
- * of the batch, that is virtual device dp_column_v(dp, c) = c / k + (c % k) * W. To fold the loss in
- * the order of the virtual devices, put column c at place dp_column_v(dp, c) first. Hashes are on
- * every replica: values on all, gradients on device 0. */
+ * of the batch, that is virtual device v = c / k + (c % k) * W. To fold the loss in the order of the
+ * virtual devices, put column c at place v first. Hashes are on every replica: values on all,
+ * gradients on device 0. */
 #ifndef DP_DP_H
 #define DP_DP_H
 
@@ -60,7 +60,6 @@ int dp_evaluate(struct dp *dp, const struct step_block *step, const struct batch
 int dp_hash_values(struct dp *dp, const struct step_block *step);
 
 struct replica *dp_replica(struct dp *dp, int index); /* for logs, parameters, ledgers */
-int dp_column_v(const struct dp *dp, int column);
 
 /* The spans in which device 0's thread waited for the other threads (LANE_HOST). The functions above
  * add to the log; the reader empties it. */

@@ -1,5 +1,4 @@
-/* The two arenas of a model's parameters: see param.h for why they run in reverse registration
- * order. */
+/* The two arenas of a model's parameters. param.h says why they run in reverse registration order. */
 #include "nn/param.h"
 
 #include <stdlib.h>
@@ -12,10 +11,6 @@ size_t param_spec_count(const struct param_spec *spec) {
     for (int i = 0; i < spec->rank; i++)
         count *= (size_t)spec->dims[i];
     return count;
-}
-
-static size_t align_up(size_t count) {
-    return (count + PARAM_ALIGN - 1) / PARAM_ALIGN * PARAM_ALIGN;
 }
 
 static int zero_arena(struct param_set *set, float *arena) {
@@ -37,7 +32,7 @@ int param_set_init(struct param_set *set, struct device *device, const struct pa
         p->spec = &specs[i];
         p->count = param_spec_count(p->spec);
         p->value_offset = p->grad_offset = set->arena_count;
-        set->arena_count += align_up(p->count);
+        set->arena_count += param_padded(p->count);
         set->total_count += p->count;
     }
     if (set->arena_count > INT32_MAX) {
@@ -79,7 +74,7 @@ int param_set_relayout_grads(struct param_set *set, const int *order) {
         struct param *p = &set->param[order[k]];
         p->grad_offset = offset;
         p->grad.data = set->grads + offset;
-        offset += align_up(p->count);
+        offset += param_padded(p->count);
     }
     set->layout_version++;
     return zero_arena(set, set->grads);

@@ -20,6 +20,11 @@ extern "C" {
 
 enum { PARAM_ALIGN = 64 }; /* elements: 256 bytes */
 
+/* Elements that `count` of them take in an arena, pads included. */
+static inline size_t param_padded(size_t count) {
+    return (count + PARAM_ALIGN - 1) / PARAM_ALIGN * PARAM_ALIGN;
+}
+
 /* What a model says of a parameter. Plain data; the name is static storage or the model's own. */
 struct param_spec {
     const char *name; /* PyTorch's: "cn1.weight" */

@@ -62,10 +62,6 @@ void tape_set_hook(struct tape *t, grad_hook *hook, void *context) {
     t->hook_context = context;
 }
 
-void tape_accumulate(struct tape *t, int on) {
-    t->accumulate = on;
-}
-
 /* ---- memory ---- */
 
 uint64_t tape_arena_version(const struct tape *t) {

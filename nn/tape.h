@@ -1,26 +1,26 @@
 /* The tape: define by run. A forward function calls the ops below as it would write the formula,
  *
- *     h = relu(t, conv2d(t, x, W1, b1, conv(1, 0)));
+ *     h = relu(t, conv2d(t, x, W1, b1, 1, 0));
  *
- * each call enqueues its kernel and leaves a node; tape_backward walks the nodes from the last
- * to the first, enqueues the gradients, and fires a hook as each parameter's gradient is
+ * Each call enqueues its kernel and appends a node. tape_backward walks the nodes from the last to
+ * the first, enqueues the gradients, and fires a hook as soon as the gradient of a parameter is
  * complete.
  *
- * Segments. A step's batch is made of segments (base/segment.h), one per virtual device. What
- * treats each sample alike runs once over the whole batch; what sums over samples (weight
- * gradients, the loss) runs once per segment, and a parameter's gradient is folded over the
- * segments in the fold order of docs/design.md section 2 rule 1 before its hook fires. So the
+ * Segments. The batch of a step is made of segments (base/segment.h), one for each virtual device.
+ * What treats each sample alike runs once over the whole batch. What sums over samples (weight
+ * gradients, the loss) runs once for each segment, and the gradient of a parameter is folded over
+ * the segments in the fold order (docs/design.md section 2 rule 1) before its hook fires. So the
  * bits of a gradient do not depend on how many real devices share the work.
  *
- * Memory. Tensors live in the tape's step arena (MEM_ACTIVATIONS), which after two steps is one
- * block of what the largest step needed, so a steady step allocates nothing. tape_begin starts
- * the arena anew: vars are invalid from then on, and whatever another stream still reads of the
- * last step must be ordered before it.
+ * Memory. Tensors live in the tape's step arena (nn/step_arena.h, charged to MEM_ACTIVATIONS). After
+ * two steps it is one block of what the largest step needed, so a steady step allocates nothing.
+ * tape_begin gives all of it out again from the start: vars are invalid from then on, and what
+ * another stream still reads of the last step must be ordered before it.
  *
- * Errors. The first failing op is recorded in the tape and the op returns NULL; every later op
- * given NULL returns NULL; tape_backward and tape_error return the code. Forward functions need
- * no checks. The next tape_begin starts without error; an asynchronous failure stays in the
- * stream (device/device.h).
+ * Errors. The first op that fails is noted in the tape and returns NULL; every later op that is
+ * given NULL returns NULL; tape_backward and tape_error return the code. So forward functions need
+ * no checks. The next tape_begin starts without error; an asynchronous failure stays in the stream
+ * (device/device.h).
  *
  * A tape belongs to one thread. Everything is enqueued on the device's compute stream. */
 #ifndef NN_TAPE_H
@@ -35,72 +35,70 @@ extern "C" {
 
 struct tape;
 
-/* A value on the tape. Backward leaves the gradient of a leaf that asked for one; what it leaves
- * in other vars is used up on the way. */
+/* A value on the tape. Backward leaves the gradient of a leaf that asked for one; the gradients of
+ * other vars are used up on the way. */
 struct var {
-    struct tensor value; /* in the device's own layout, unless said: see to_plain */
-    struct tensor grad;  /* of a leaf: PLAIN; data NULL where the root does not depend on it */
-    int needs_grad;      /* 1: some parameter, or a leaf that asked, stands behind it */
+    struct tensor value; /* in the device's own layout, unless the op says PLAIN */
+    struct tensor grad;  /* of a leaf: PLAIN; data is NULL where the root does not depend on it */
+    int needs_grad;      /* 1: it depends on a parameter, or on a leaf that asked for a gradient */
 };
 
-/* Fires on the compute thread once a backward for each parameter, in the order in which their
- * gradients complete (of one layer the bias first), after the last kernel of its gradient was
- * enqueued. May only enqueue. `index` counts in the param_set given to tape_begin. A parameter
- * that took no part in the loss never fires and keeps the gradient it has. A code other than OK
- * ends the backward. */
+/* Fires on the compute thread, once a backward for each parameter, in the order in which their
+ * gradients complete (of one layer the bias first), after the last kernel of the gradient was
+ * enqueued. It may only enqueue. `index` counts in the param_set given to tape_begin. It does not
+ * fire for a parameter that took no part in the loss, whose gradient keeps its old contents. A code
+ * other than OK ends the backward and is returned by it. */
 typedef int grad_hook(void *context, int index);
 
 int tape_init(struct tape **out, struct device *device);
-/* of the step arena, before the first step; MEM_ACTIVATIONS else */
+/* What the step arena is charged to, in place of MEM_ACTIVATIONS. Before the first step. */
 void tape_set_cause(struct tape *tape, enum mem_cause cause);
-void tape_free(struct tape *tape); /* NULL is fine; waits for the compute stream */
+/* Waits for the compute stream. NULL is fine. */
+void tape_free(struct tape *tape);
 
-/* Starts a step: forgets all nodes, keeps the memory. `segments` says how the batch is cut
- * (copied); a segment and the whole batch may be empty. `params` may be NULL (a tape without
- * parameters: DP's loss on device 0). training 0: no nodes are kept, dropout passes through.
- * `step` lies in device memory and is read by kernels. Waits for the stream only where the step
- * before needed new memory. */
+/* What a step works on. */
 struct tape_step {
-    const struct segments *segments;
-    struct param_set *params;
-    const struct step_block *step;
-    int training;
+    const struct segments *segments; /* how the batch is cut; copied by tape_begin */
+    struct param_set *params;        /* borrowed; NULL: no parameters (DP's loss on device 0) */
+    const struct step_block *step;   /* device memory, read by the kernels */
+    int training;                    /* 0: no nodes are kept, and dropout returns its input */
 };
+
+/* Starts a step: forgets all nodes, keeps the memory. A segment and the whole batch may be empty.
+ * Waits for the stream only where the step before needed new memory. */
 int tape_begin(struct tape *tape, const struct tape_step *step);
 
-/* Grows whenever the step arena's memory changes. While it stays, a step of the same segments
- * puts everything where it lay before: that is what a recording of its launches
- * (models/recorded.h) leans on. */
+/* A number that grows whenever the memory of the step arena changes. While it stays, a step with the
+ * same segments puts everything where it was before; recorded launches (models/recorded.h) rely on
+ * that. */
 uint64_t tape_arena_version(const struct tape *tape);
-/* kept over steps; NULL: none */
+
+/* The hook of all later backwards; NULL: none. */
 void tape_set_hook(struct tape *tape, grad_hook *hook, void *context);
 
-/* The code of the first op that failed since tape_begin, its message restored; OK if none. */
+/* The code of the first op that failed since tape_begin, with its message; OK if none did. */
 int tape_error(const struct tape *tape);
 
-/* Backward from `root`, whose gradient is `root_grad`: PLAIN, as the root must then be, of the
- * same shape, never written to; it must stay until the stream is done with it. NULL where root
- * is a loss made by cross_entropy or nll_loss with MEAN or SUM: it then starts from the loss
- * itself. Gradients of parameters are written, not added to; see tape_accumulate. A second
- * backward on one tape starts anew. */
+/* Backward from `root`. root_grad is its gradient: PLAIN, as the root must then be, and of the same
+ * shape; it is never written to, and must stay until the stream is done with it. NULL where root is
+ * a loss made by cross_entropy or nll_loss with MEAN or SUM. Gradients of parameters are written,
+ * not added to. A second backward on one tape starts anew. */
 int tape_backward(struct tape *tape, struct var *root, const struct tensor *root_grad);
 
-/* 1: the next backwards add to the parameters' gradients instead of overwriting them. Each
- * call's gradient is folded by itself: bits are promised for one call only. */
-void tape_accumulate(struct tape *tape, int on);
-
-/* A leaf: PLAIN data (n, ...) that lives outside the arena. needs_grad 1: backward leaves
- * leaf->grad, PLAIN. */
+/* A leaf: PLAIN data (n, ...) that lives outside the arena. needs_grad 1: backward leaves its
+ * gradient in leaf->grad, PLAIN. */
 struct var *tape_leaf(struct tape *tape, const struct tensor *value, int needs_grad);
 
-/* ---- layers. x is (N,C,H,W) or (N,K); parameters are those of the param_set given to tape_begin. ---- */
+/* ---- layers ----
+ *
+ * x is (N,C,H,W) or (N,K); parameters are those of the param_set given to tape_begin. */
 
-/* y (N,O,P,Q) = x * w + b; w (O,C,k,k), b (O). In PyTorch: F.conv2d. */
+/* y (N,O,P,Q) = x * w + b with w (O,C,k,k) and b (O), as F.conv2d of PyTorch. */
 struct var *conv2d(struct tape *t, struct var *x, struct param *w, struct param *b, int stride,
                    int padding);
 
-/* y (N,M) = x wT + b with w (M,K), PyTorch's Linear; or with w (K,M), x @ w + b, as d2l writes
- * it. */
+/* y (N,M) from x (N,K) and b (M). linear: x wT + b with w (M,K), as PyTorch's Linear. matmul_add:
+ * x @ w + b with w (K,M), as d2l writes it. */
 struct var *linear(struct tape *t, struct var *x, struct param *w, struct param *b);
 struct var *matmul_add(struct tape *t, struct var *x, struct param *w, struct param *b);
 
@@ -123,29 +121,31 @@ struct var *batch_norm(struct tape *t, struct var *x, struct param *w, struct pa
 struct var *relu(struct tape *t, struct var *x);
 struct var *avg_pool2d(struct tape *t, struct var *x, int size, int stride);
 struct var *max_pool2d(struct tape *t, struct var *x, int size, int stride);
-struct var *flatten(struct tape *t, struct var *x); /* (N,C,H,W) -> (N,C*H*W): a view */
+struct var *flatten(struct tape *t, struct var *x); /* (N,C,H,W) -> (N,C*H*W), a view */
 
-/* Zeroes elements with probability p and scales the rest by 1/(1-p); returns x itself when not
- * training or p is 0. Layers are numbered in order of call, from 0, those that return x too: a
- * mask is a function of (seed, virtual device, step, layer, element). */
+/* Zeroes elements with probability p and scales the rest by 1/(1-p). Returns x itself when not
+ * training, and when p is 0. The mask is a function of (seed, virtual device, step, layer, element),
+ * where layers are numbered from 0 in order of call, including those that return x. */
 struct var *dropout(struct tape *t, struct var *x, double p);
 
-struct var *log_softmax(struct tape *t, struct var *x); /* row-wise; the result is PLAIN */
-/* PLAIN and batch first, for whatever leaves the device */
+struct var *log_softmax(struct tape *t, struct var *x); /* row by row; the result is PLAIN */
+/* x in PLAIN layout, batch first, as everything that leaves the device must be */
 struct var *to_plain(struct tape *t, struct var *x);
 
-/* ---- losses. labels: I32 (N or more), device memory. The result's value is F64 (N): each sample's unweighted
- * loss. In backward MEAN weighs each by step->weight, which is 1/B over the GLOBAL batch, so
- * gradients only ever need summing; SUM by 1; NONE by the root gradient given to tape_backward,
- * F32 (N). ---- */
+/* ---- losses ----
+ *
+ * labels: I32 (N or more), device memory. The value of the result is F64 (N): the unweighted loss of
+ * each sample. In backward MEAN weighs each by step->weight, which is 1/B over the GLOBAL batch, so
+ * gradients only ever need summing; SUM by 1; NONE by the gradient given to tape_backward, F32 (N). */
+
 struct var *cross_entropy(struct tape *t, struct var *scores, const struct tensor *labels,
                           enum reduction r);
 struct var *nll_loss(struct tape *t, struct var *log_probabilities, const struct tensor *labels,
                      enum reduction r);
 
-/* Enqueues, for each segment s, the sum of its losses into row step->slot, column s of losses
- * (F64 (R,S)) and its count of right answers into hits (I64 (R,S)). `loss` comes from the two
- * functions above. */
+/* For each segment s, enqueues the sum of its losses into row step->slot, column s of `losses`
+ * (F64 (R,S)) and its number of right answers into `hits` (I64 (R,S)). `loss` must come from
+ * cross_entropy or nll_loss. */
 int tape_log_loss(struct tape *t, const struct var *loss, const struct tensor *losses,
                   const struct tensor *hits);
 

@@ -39,7 +39,6 @@ struct tape {
     struct segments segments;
     grad_hook *hook;
     void *hook_context;
-    int accumulate;
     int dropout_layers; /* in order of call, so far in this step */
 
     struct node *nodes; /* [node_count], owned */

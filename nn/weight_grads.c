@@ -1,13 +1,14 @@
-/* The gradient of a parameter: one launch a segment, folded over the segments in the one order
- * of summing.
+/* The gradient of a parameter: one launch for each segment, folded over the segments in the fold
+ * order (base/fold.h).
  *
- *     segments 0 1 2 3, h = 2:      make 0 -> A      make 2 -> B      A += B
- *                                   make 1 -> B      make 3 -> C      B += C      A += B
+ *     4 segments:      make 0 -> A      make 2 -> B      A += B
+ *                      make 1 -> B      make 3 -> C      B += C      A += B
  *
- * Depth first, so that 1 + ceil(log2 S) buffers serve S segments; buffer A is the gradient
- * itself. A parameter used more than once in a step keeps one buffer a segment until its last
- * use, because the uses of one segment must be added before the segments are: (use 1 + use 2) of
- * segment 0, then over segments. */
+ * Depth first, so that 1 + ceil(log2 S) buffers serve S segments; buffer A is the gradient itself.
+ *
+ * A parameter that is used more than once in a step keeps one buffer for each segment until its last
+ * use, because the uses within a segment must be added before the segments are: (use 1 + use 2) of
+ * segment 0, the same of segment 1, and so on; then these are folded. */
 #include "base/error.h"
 #include "base/fold.h"
 #include "nn/tape_internal.h"
@@ -36,14 +37,13 @@ static struct tensor like(struct tape *t, const struct tensor *x) {
     return tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, x->rank, x->dims);
 }
 
-/* The only use of both parameters: made and folded at once. Buffer 0 is the gradient itself,
- * unless that is to be added to. */
+/* The only use of both parameters: made and folded at once. Buffer 0 is the gradient itself. */
 static int fold_once(struct tape *t, enum op op, struct node *n) {
     struct fold_step steps[2 * MAX_DEVICES];
     struct tensor w[FOLD_MAX_BUFFERS] = {n->w->grad}, b[FOLD_MAX_BUFFERS] = {n->b->grad};
     int buffers, count = fold_schedule(t->segments.count, steps, &buffers);
     struct step_arena_mark mark = t->arena.mark;
-    for (int i = t->accumulate ? 0 : 1; i < buffers; i++) {
+    for (int i = 1; i < buffers; i++) {
         w[i] = like(t, &n->w->grad);
         b[i] = like(t, &n->b->grad);
     }
@@ -57,10 +57,6 @@ static int fold_once(struct tape *t, enum op op, struct node *n) {
         CHECK(add(t, &w[s->from], &w[s->to]));
         CHECK(add(t, &b[s->from], &b[s->to]));
     }
-    if (t->accumulate) {
-        CHECK(add(t, &w[0], &n->w->grad));
-        CHECK(add(t, &b[0], &n->b->grad));
-    }
     step_arena_release(&t->arena, mark);
     return OK;
 }
@@ -69,21 +65,21 @@ static int fold_once(struct tape *t, enum op op, struct node *n) {
 
 static struct tensor segment_grad(struct tape *t, const struct param *p, int segment) {
     struct tensor grad = p->grad;
-    size_t stride = (p->count + PARAM_ALIGN - 1) / PARAM_ALIGN * PARAM_ALIGN;
-    grad.data = t->segment_grads[p - t->step.params->param] + (size_t)segment * stride;
+    grad.data = t->segment_grads[p - t->step.params->param];
+    grad.data = (float *)grad.data + (size_t)segment * param_padded(p->count);
     return grad;
 }
 
-/* 1 if this is the first use; it then has the memory for all segments made. */
+/* 1 if this is the parameter's first use; then memory for all segments has been allocated. */
 static int first_use(struct tape *t, const struct param *p) {
     int index = (int)(p - t->step.params->param);
     if (t->segment_grads[index]) return 0;
-    size_t stride = (p->count + PARAM_ALIGN - 1) / PARAM_ALIGN * PARAM_ALIGN;
-    t->segment_grads[index] = tape_alloc(t, stride * (size_t)t->segments.count * sizeof(float));
+    size_t count = param_padded(p->count) * (size_t)t->segments.count;
+    t->segment_grads[index] = tape_alloc(t, count * sizeof(float));
     return 1;
 }
 
-/* The first use of a parameter is made where it is kept, each further one aside and added to it. */
+/* The first use of a parameter writes the kept gradients; each further use is added to them. */
 static int keep_use(struct tape *t, enum op op, struct node *n) {
     int first_w = first_use(t, n->w), first_b = first_use(t, n->b);
     struct step_arena_mark mark = t->arena.mark;
@@ -101,18 +97,17 @@ static int keep_use(struct tape *t, enum op op, struct node *n) {
     return OK;
 }
 
-/* Folds the kept gradients of one parameter level by level, then writes or adds the sum to its
- * gradient. */
+/* Folds the kept gradients of one parameter level by level, and copies the sum to its gradient. */
 static int fold_kept(struct tape *t, struct param *p) {
     for (struct fold f = fold_begin(t->segments.count); fold_next(&f);) {
         struct tensor to = segment_grad(t, p, f.to), from = segment_grad(t, p, f.from);
         CHECK(add(t, &from, &to));
     }
     struct tensor sum = segment_grad(t, p, 0);
-    if (t->accumulate) return add(t, &sum, &p->grad);
     return copy_peer(t->stream, t->device, p->grad.data, t->device, sum.data, tensor_bytes(&sum));
 }
 
+/* One use less to come; after the last one the gradient is complete, and the hook fires. */
 static int complete(struct tape *t, struct param *p, int kept) {
     int index = (int)(p - t->step.params->param);
     if (--t->uses_left[index] > 0) return OK;

@@ -16,6 +16,7 @@
 #include "base/random.h"
 #include "comm/launch.h"
 #include "ddp/ddp.h"
+#include "tests/ddp/indices.h"
 #include "tests/harness/harness.h"
 
 enum { WORLD_MOST = 4, STEPS_MOST = 8, PIXELS = 28 * 28, PARAMS_MOST = 16 };
@@ -26,7 +27,6 @@ struct rank_out {
     char text[600];
     int64_t ended_ns;
     char sizes[2][200], indices[2][200]; /* buckets of the first and of the last step */
-    int rebuilt[2];
     uint64_t hashes[STEPS_MOST][2 * PARAMS_MOST];
     uint64_t into[WORLD_MOST]; /* bytes from device i during ddp_init */
 };
@@ -190,8 +190,7 @@ static inline int read_all(struct replica *r, int grads, float *to) {
 
 static inline void note_buckets(struct worker *w, struct rank_out *out, int which) {
     bucket_plan_sizes(ddp_buckets(w->ddp), out->sizes[which], sizeof out->sizes[which]);
-    bucket_plan_indices(ddp_buckets(w->ddp), out->indices[which], sizeof out->indices[which]);
-    out->rebuilt[which] = ddp_has_rebuilt(w->ddp);
+    bucket_indices(ddp_buckets(w->ddp), out->indices[which], sizeof out->indices[which]);
 }
 
 static inline int train(struct worker *w, const struct job *job) {

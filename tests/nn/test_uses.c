@@ -114,35 +114,6 @@ Test(uses, a_parameter_used_twice_gets_both_gradients_and_fires_once, .timeout =
         }
 }
 
-Test(uses, accumulates_when_told_to, .timeout = 30) {
-    for (int math = 0; math < 2; math++) {
-        struct net net;
-        float one[NET_WEIGHTS], other[NET_WEIGHTS], sum[NET_WEIGHTS];
-        static struct seen seen;
-        open_net(&net, DEVICE_HOST, math);
-        net_run(&net, &plain_pass);
-        net_read_grads(&net, one);
-        net_run(&net, &(struct net_pass){1, REDUCE_SUM, 0, 0});
-        net_read_grads(&net, other);
-        net_run(&net, &plain_pass);
-        seen = (struct seen){.net = &net};
-        tape_set_hook(net.tape, look, &seen);
-        tape_accumulate(net.tape, 1);
-        net_run(&net, &(struct net_pass){1, REDUCE_SUM, 0, 0});
-        tape_accumulate(net.tape, 0);
-        net_read_grads(&net, sum);
-        for (int i = 0; i < NET_WEIGHTS; i++)
-            cr_assert(sum[i] == one[i] + other[i], "%g and %g give %g", one[i], other[i], sum[i]);
-        cr_assert_eq(seen.fired, (int)NET_PARAMS);
-        cr_assert_arr_eq(seen.grad[6], sum + 211, 30 * sizeof(float),
-                         "the hook fired before the sum was made");
-        net_run(&net, &plain_pass);
-        net_read_grads(&net, sum);
-        cr_assert_arr_eq(sum, one, sizeof one);
-        net_close(&net);
-    }
-}
-
 /* ---- a var used twice: a residual sum, written against the inside of the tape ---- */
 
 static int pass_on(struct tape *t, struct node *n) {

@@ -1,0 +1,22 @@
+/* The buckets of a plan as PyTorch's logging data has them: "9 8 7 6 4 5 3 2, 1 0". */
+#ifndef TESTS_DDP_INDICES_H
+#define TESTS_DDP_INDICES_H
+
+#include <stdio.h>
+
+#include "ddp/bucket.h"
+
+static inline void bucket_indices(const struct bucket_plan *plan, char *text, size_t bytes) {
+    size_t used = 0;
+    *text = 0;
+    for (int i = 0; i < plan->param_count && used < bytes; i++) {
+        int p = plan->order[i], opens = i && plan->bucket[plan->bucket_of[p]].first == i;
+        used += (size_t)snprintf(text + used, bytes - used, "%s%d",
+                                 i == 0  ? ""
+                                 : opens ? ", "
+                                         : " ",
+                                 p);
+    }
+}
+
+#endif
