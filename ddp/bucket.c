@@ -1,5 +1,5 @@
-/* PyTorch's bucket assignment: one walk over the parameters with one comparison each. bucket.h states
- * the rule. */
+/* PyTorch's bucket assignment: one walk over the parameters with one comparison each. bucket.h
+ * states the rule. */
 #include "ddp/bucket.h"
 
 #include <math.h>

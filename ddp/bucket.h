@@ -1,9 +1,9 @@
 /* Buckets: which gradients travel together. Integers only, no device.
  *
- * One allreduce per parameter would pay the start-up cost of a collective for each; a single one for
- * all gradients could not begin before backward ends. The bucket lies between the two. The rule is
- * PyTorch's: walk the parameters in the order in which their gradients become ready; add one, THEN
- * close the bucket if it has reached its limit. So a bucket may be larger than its limit (a
+ * One allreduce per parameter would pay the start-up cost of a collective for each; a single one
+ * for all gradients could not begin before backward ends. The bucket lies between the two. The rule
+ * is PyTorch's: walk the parameters in the order in which their gradients become ready; add one,
+ * THEN close the bucket if it has reached its limit. So a bucket may be larger than its limit (a
  * parameter is never split), and only the last may be smaller.
  *
  *     ready order      9  8  7   6     4   5   3    2       |  1    0
@@ -46,8 +46,8 @@ int bucket_limits(double cap_mb, double first_mb, uint64_t limits[2]);
 
 /* Assigns `count` parameters of bytes[i] each, taken in `order` (a permutation of 0 .. count-1,
  * copied). Bucket b closes at limits[b]; buckets past the end of the list close at its last entry
- * (limit_count >= 1). On failure *plan is zeroed. ERR_FAILED: `order` is no permutation. ERR_MEMORY:
- * the host's. */
+ * (limit_count >= 1). On failure *plan is zeroed. ERR_FAILED: `order` is no permutation.
+ * ERR_MEMORY: the host's. */
 int bucket_plan_init(struct bucket_plan *plan, const uint64_t *bytes, const int *order, int count,
                      const uint64_t *limits, int limit_count);
 void bucket_plan_free(struct bucket_plan *plan); /* zeroed is fine */

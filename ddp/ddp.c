@@ -7,14 +7,14 @@
  *                  while pending[next] == 0: launch the allreduce of bucket next; next++
  *
  * All of this belongs to the compute thread. The communication stream shares device memory with it,
- * and two kinds of event order the two: ready[b] (compute to comm, recorded behind the last gradient
- * of bucket b) and `reduced` (comm to compute, recorded behind the last allreduce).
+ * and two kinds of event order the two: ready[b] (compute to comm, recorded behind the last
+ * gradient of bucket b) and `reduced` (comm to compute, recorded behind the last allreduce).
  *
- * Where steps are recorded (models/recorded.h) the hook fires only while the step is being recorded,
- * and then it records the events ready[b] alone, as part of the recording. A replay records each of
- * them at its place among the kernels. The allreduces are launched right behind the call of the
- * replay, in the same order; each waits for its ready[b], so communication still runs beside
- * backward. The allreduces themselves are no part of the recording. */
+ * Where steps are recorded (models/recorded.h) the hook fires only while the step is being
+ * recorded, and then it records the events ready[b] alone, as part of the recording. A replay
+ * records each of them at its place among the kernels. The allreduces are launched right behind the
+ * call of the replay, in the same order; each waits for its ready[b], so communication still runs
+ * beside backward. The allreduces themselves are no part of the recording. */
 #include "ddp/ddp.h"
 
 #include <stdio.h>
@@ -91,9 +91,9 @@ static int plan_first_step(struct ddp *ddp) {
     return plan_buckets(ddp, ddp->ready_order, &no_limit, 1);
 }
 
-/* Rank 0's ready order becomes everybody's. The sync comes first, for two reasons: the gradients are
- * about to get other addresses; and a rank that may wait outside of its streams, as the broadcast
- * does, must have nothing left in them that a peer needs. */
+/* Rank 0's ready order becomes everybody's. The sync comes first, for two reasons: the gradients
+ * are about to get other addresses; and a rank that may wait outside of its streams, as the
+ * broadcast does, must have nothing left in them that a peer needs. */
 static int rebuild(struct ddp *ddp) {
     struct param_set *params = &ddp->replica->params;
     CHECK(stream_sync(device_compute(ddp->replica->device)));

@@ -16,10 +16,10 @@
  *     comm                                  '->[allreduce b0].'->[allreduce b1][allreduce b2]
  *
  * Buckets are launched in index order on every rank, whatever the order in which they fill, because
- * a collective must be the same call on all ranks. In the first step nobody knows the order in which
- * gradients become ready, so there is one bucket with all of them, launched behind the last
- * gradient. The ready order that rank 0 saw then becomes everybody's: the gradient arena is laid out
- * in it, and the buckets are cut from it.
+ * a collective must be the same call on all ranks. In the first step nobody knows the order in
+ * which gradients become ready, so there is one bucket with all of them, launched behind the last
+ * gradient. The ready order that rank 0 saw then becomes everybody's: the gradient arena is laid
+ * out in it, and the buckets are cut from it.
  *
  * Sum or mean. The trainer weighs the loss of each sample by 1/B of the global batch, so gradients
  * need only be summed. A program whose loss is a mean over the rank's own samples sets `divide`:
@@ -53,9 +53,9 @@ struct ddp_config {
 /* Sizes not given, auto within the fold order, summed, overlapped. */
 struct ddp_config ddp_config_default(void);
 
-/* Collective. Checks that all ranks hold the same model, copies rank 0's values to all, and sets the
- * hook of the replica's tape. comm and replica are borrowed and must outlive the ddp. ERR_FAILED
- * with PyTorch's words where models differ. On failure *out is NULL. */
+/* Collective. Checks that all ranks hold the same model, copies rank 0's values to all, and sets
+ * the hook of the replica's tape. comm and replica are borrowed and must outlive the ddp.
+ * ERR_FAILED with PyTorch's words where models differ. On failure *out is NULL. */
 int ddp_init(struct ddp **out, struct comm *comm, struct replica *replica,
              const struct ddp_config *config);
 

@@ -1,17 +1,17 @@
-/* Before the first step: the ranks make sure that they hold one and the same model.
+/* Before the first step the ranks make sure that they hold one and the same model.
  *
- * Shapes are compared first, because everything later trusts them: values are copied as one
- * arena, and a bucket is a pointer and a count that must mean the same parameters everywhere.
- * Then rank 0's values go to all. Each rank has drawn the same numbers from the same seed
- * anyway; the broadcast makes it certain, for a rank that read another file or another seed too.
+ * Shapes are compared first, because everything later trusts them: values are copied as one arena,
+ * and a bucket is a pointer and a count that must mean the same parameters on every rank. Then rank
+ * 0's values go to all. Each rank has drawn the same numbers from the same seed anyway; the
+ * broadcast makes sure of it, also where a rank has read another file or got another seed.
  *
- * The broadcast reads rank 0's memory, as every collective does, with nothing in between:
+ * The receivers read rank 0's memory directly, as in every collective here:
  *
  *     rank 0                                   every other rank
  *     its values are final (sync)
  *     exports the value arena    --- fd --->   imports it
  *                                              copies it into its own arena, syncs
- *     barrier    <--------------------------   lets go of the import; barrier
+ *     barrier    <-------------------------->  releases the import; barrier
  *     may write its values again
  *
  * A rank whose GPU cannot reach rank 0's takes the values from host memory instead (by_host.h). */
@@ -108,7 +108,7 @@ int ddp_broadcast_order(struct comm *comm, int *order, int count) {
 
 /* ---- rank 0's values to all ---- */
 
-/* Rank 0's arena, imported, is copied on the receiver's compute stream. */
+/* Imports rank 0's arena and copies it on the receiver's compute stream. */
 static int receive(struct param_set *params, const struct memory_handle *handle, int fd) {
     struct stream *stream = device_compute(params->device);
     void *imported;
@@ -127,7 +127,7 @@ int ddp_broadcast_values(struct comm *comm, struct param_set *params) {
     struct memory_handle mine, all[MAX_DEVICES];
     memset(&mine, 0, sizeof mine);
     memset(fds, -1, sizeof fds);
-    /* all that was written to the values is there */
+    /* whatever was enqueued for the values is done */
     CHECK(stream_sync(device_compute(params->device)));
     if (rank == 0) CHECK(device_export(params->device, params->values, &mine, &fd));
     CHECK(comm_exchange(comm, &mine, sizeof mine, fd, all, fds));

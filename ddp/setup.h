@@ -1,5 +1,5 @@
-/* What DDP settles with its peers outside of steps. Small, slow, and collective: all ranks call
- * the same ones in the same order. */
+/* What the ranks of DDP settle outside of steps. These functions are collective: all ranks call the
+ * same ones in the same order. */
 #ifndef DDP_SETUP_H
 #define DDP_SETUP_H
 
@@ -10,13 +10,13 @@
 extern "C" {
 #endif
 
-/* Same number of parameters everywhere, and every shape as on rank 0? ERR_FAILED with PyTorch's
- * words: a different number fails on every rank, a different shape on the rank that differs from
- * rank 0. */
+/* Checks that all ranks have the same number of parameters, with the shapes of rank 0. ERR_FAILED
+ * with PyTorch's words: another number fails on every rank, another shape on the rank that has it.
+ * */
 int ddp_check_shapes(struct comm *comm, const struct param_set *params);
 
-/* Every rank's values become rank 0's, to the bit. Synchronous. Shapes must agree. Charges the
- * link from the device of rank 0. */
+/* The values of every rank become rank 0's, to the bit. Waits for it. Shapes must agree. The bytes
+ * are counted as traffic from the device of rank 0. */
 int ddp_broadcast_values(struct comm *comm, struct param_set *params);
 
 /* order[0 .. count) becomes rank 0's on every rank. */

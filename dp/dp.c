@@ -1,5 +1,5 @@
-/* DataParallel in one file. A step goes from top to bottom; every arrow is memory of one device that
- * is copied to, or read by, another, and device 0's stream executes all of them:
+/* DataParallel in one file. A step goes from top to bottom; every arrow is memory of one device
+ * that is copied to, or read by, another, and device 0's stream executes all of them:
  *
  *     thread 0 = the caller, device 0                        thread r, device r = 1 .. W-1
  *     ---------------------------------------------------    -----------------------------------
@@ -25,14 +25,14 @@
  * *) With --loss-in-forward labels are scattered too; each device computes its own loss at the end
  * of forward and goes straight on into backward. Gather then fetches S loss sums in place of all
  * outputs, and scatter_grad and the second start are left out. The bits are the same, because the
- * loss and the gradient of a row depend on that row and on 1/B alone. A single device is run in this
- * way too: there is nothing to gather.
+ * loss and the gradient of a row depend on that row and on 1/B alone. A single device is run in
+ * this way too: there is nothing to gather.
  *
  * Who waits for whom. Threads wait at the bars: dp/worker.h. Streams wait for events
- * (scatter_gather/device_group.h): stream 0 waits for ready[r], which thread r records at the end of
- * its part, when all that it reads and writes is enqueued; stream r waits, at the start of its part,
- * for `done`, which stream 0 records behind each collective. What the threads hand over is enqueued,
- * not finished: on an asynchronous device no thread waits for a kernel.
+ * (scatter_gather/device_group.h): stream 0 waits for ready[r], which thread r records at the end
+ * of its part, when all that it reads and writes is enqueued; stream r waits, at the start of its
+ * part, for `done`, which stream 0 records behind each collective. What the threads hand over is
+ * enqueued, not finished: on an asynchronous device no thread waits for a kernel.
  *
  * A device without samples (a short last batch) takes part with 0 rows. Its gradients are exact
  * zeros and are added like any others, as a single device adds an empty segment's: -0 + 0 is +0, so
@@ -201,8 +201,8 @@ static int begin(struct dp *dp, const struct step_block *step, const struct batc
     return begin_row(dp, step, training);
 }
 
-/* Device 0 takes in the whole batch. Pixels must be there before they are scattered, so a batch that
- * is an index is unpacked here, not in forward. */
+/* Device 0 takes in the whole batch. Pixels must be there before they are scattered, so a batch
+ * that is an index is unpacked here, not in forward. */
 static int input(struct dp *dp, const struct batch *batch) {
     CHECK(write_step(dp, 0));
     CHECK(replica_load(&dp->replica[0], batch));

@@ -7,8 +7,8 @@
  * S segments, wherever fold_fits(S, W) holds (base/fold.h).
  *
  * Logs are on device 0: dp_replica(dp, 0), replica_read_logs. Row step->slot, column c is segment c
- * of the batch, that is virtual device v = c / k + (c % k) * W. To fold the loss in the order of the
- * virtual devices, put column c at place v first. Hashes are on every replica: values on all,
+ * of the batch, that is virtual device v = c / k + (c % k) * W. To fold the loss in the order of
+ * the virtual devices, put column c at place v first. Hashes are on every replica: values on all,
  * gradients on device 0. */
 #ifndef DP_DP_H
 #define DP_DP_H
@@ -38,20 +38,20 @@ struct dp_config {
 };
 
 /* Makes replicas and threads. The caller's thread becomes device 0's: it alone may call the
- * functions below. ERR_USAGE: numbers that do not fit; ERR_MEMORY names the device.
- * dp_free returns 1, also for NULL; the devices stay open. It returns 0 if a thread was lost
- * (ERR_TIMEOUT): that thread may go on at any time, so nothing is freed, and what dp_init was given,
- * devices, model and all that they refer to, must stay until the process ends. */
+ * functions below. ERR_USAGE: numbers that do not fit; ERR_MEMORY names the device. dp_free returns
+ * 1, also for NULL; the devices stay open. It returns 0 if a thread was lost (ERR_TIMEOUT): that
+ * thread may go on at any time, so nothing is freed, and what dp_init was given, devices, model and
+ * all that they refer to, must stay until the process ends. */
 int dp_init(struct dp **out, const struct dp_config *config);
 int dp_free(struct dp *dp);
 
 /* One training step, and a forward pass whose losses and hits are logged. `batch` is the global
  * batch in S segments; segments of 0 samples, and devices without samples, are legal. Asynchronous:
  * the batch's memory must stay until an event recorded on device 0's compute stream after the call
- * is done.
- * Where replicas fail, all threads come to the end of the phase; then the code of the lowest failing
- * replica is returned, with "Caught <what> in replica <i> on device <d>. " before its text. Before
- * the reduce a step has written work buffers alone, so the parameters are still those of before. */
+ * is done. Where replicas fail, all threads come to the end of the phase; then the code of the
+ * lowest failing replica is returned, with "Caught <what> in replica <i> on device <d>. " before
+ * its text. Before the reduce a step has written work buffers alone, so the parameters are still
+ * those of before. */
 int dp_step(struct dp *dp, const struct step_block *step, const struct batch *batch);
 int dp_evaluate(struct dp *dp, const struct step_block *step, const struct batch *batch);
 
@@ -61,8 +61,8 @@ int dp_hash_values(struct dp *dp, const struct step_block *step);
 
 struct replica *dp_replica(struct dp *dp, int index); /* for logs, parameters, ledgers */
 
-/* The spans in which device 0's thread waited for the other threads (LANE_HOST). The functions above
- * add to the log; the reader empties it. */
+/* The spans in which device 0's thread waited for the other threads (LANE_HOST). The functions
+ * above add to the log; the reader empties it. */
 struct span_log *dp_waits(struct dp *dp);
 
 #ifdef __cplusplus

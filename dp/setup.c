@@ -1,12 +1,12 @@
-/* DataParallel's beginning and end: one full replica on device 0, a mirror of it on every other
- * device, the buffers of the loss on device 0, the events, and the threads. */
+/* The beginning and the end of a DataParallel run: replicas, the buffers of device 0, the events,
+ * and the threads. */
 #include <stdlib.h>
 
 #include "base/error.h"
 #include "dp/state.h"
 
 static const double DEFAULT_TIMEOUT_S = 300;
-/* a replica's own waits end, and say why, before the join does */
+/* the waits inside a replica end first, so that the error says which of them it was */
 static const double JOIN_GRACE_S = 5;
 
 static int check(const struct dp_config *c) {
@@ -23,8 +23,8 @@ static int check(const struct dp_config *c) {
     return OK;
 }
 
-/* Device 0 holds the whole batch; no other device ever gets more than k segments of ceil(batch / S)
- * samples. */
+/* Device 0 holds the whole batch. Another device never gets more than k segments of ceil(batch / S)
+ * samples each. */
 static int init_replica(struct dp *dp, const struct dp_config *c, int r) {
     int k = c->segments / c->devices, most = (c->max_samples + c->segments - 1) / c->segments * k;
     struct replica_config config = {
@@ -66,7 +66,7 @@ static int init_moves(struct dp *dp, const struct dp_config *c) {
     float *grads[MAX_DEVICES];
     CHECK(device_group_init(&dp->group, c->devices, c->device));
     for (int r = 0; r < c->devices; r++) {
-        CHECK(group_ready(&dp->group, r)); /* behind the zeros that a new replica writes */
+        CHECK(group_ready(&dp->group, r)); /* a new replica has enqueued zeros */
         grads[r] = dp->replica[r].params.grads;
     }
     dp->groups = malloc(((size_t)c->model->param_count + 1) * sizeof *dp->groups);
@@ -100,10 +100,10 @@ failed:
     return code;
 }
 
-/* Threads first, then what is still queued, then the memory under it. */
+/* First the threads end, then what is enqueued, and then the memory is freed. */
 int dp_free(struct dp *dp) {
     if (!dp) return 1;
-    if (!workers_free(dp->workers)) return 0; /* a lost thread may still use all of it */
+    if (!workers_free(dp->workers)) return 0; /* a lost thread may still use everything */
     for (int r = 0; r < dp->count; r++)
         if (dp->replica[r].device) stream_sync(device_compute(dp->replica[r].device));
     reduce_plan_free(&dp->reduce);

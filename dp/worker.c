@@ -1,4 +1,4 @@
-/* A thread per device behind a slot of one order: worker.h draws the hand-over. */
+/* A thread for each device behind a slot that holds one task; worker.h draws the hand-over. */
 #include "dp/worker.h"
 
 #include <pthread.h>
@@ -19,10 +19,9 @@ struct slot {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    int made;    /* lock and changed exist */
-    int started; /* the thread exists */
-    /* it was not back in time: its code and text are not read any more, it may still write them */
-    int lost;
+    int made;    /* 1: lock and changed exist */
+    int started; /* 1: the thread exists */
+    int lost;    /* 1: it did not end in time; it may still write code and text: do not read them */
     int index;
     enum slot_state state;
     worker_task *task;
@@ -34,7 +33,7 @@ struct slot {
 struct workers {
     int count;
     double timeout_s;
-    int lost; /* some worker is: no more orders */
+    int lost; /* 1: a worker is lost, and no more tasks are given out */
     struct slot slot[MAX_DEVICES];
 };
 
@@ -47,8 +46,7 @@ static void perform(struct slot *slot, worker_task *task, void *context) {
     snprintf(slot->text, sizeof slot->text, "%s", slot->code ? error_message() : "");
 }
 
-/* An idle worker sleeps without a deadline: nothing is owed to it, and workers_free always wakes
- * it. */
+/* An idle worker sleeps without a deadline: it waits for no result, and workers_free wakes it. */
 static void *worker_thread(void *argument) {
     struct slot *slot = argument;
     pthread_mutex_lock(&slot->lock);
@@ -57,7 +55,7 @@ static void *worker_thread(void *argument) {
             pthread_cond_wait(&slot->changed, &slot->lock);
         if (slot->state == QUIT) break;
         pthread_mutex_unlock(&slot->lock);
-        /* while ORDERED, code and text are the worker's own */
+        /* while the state is ORDERED only the worker touches code and text */
         perform(slot, slot->task, slot->context);
         pthread_mutex_lock(&slot->lock);
         if (slot->state == ORDERED) slot->state = IDLE; /* QUIT may have come in between */
@@ -108,7 +106,7 @@ int workers_init(struct workers **out, int count, double timeout_s) {
     return OK;
 }
 
-/* 1 if the slot has come to `state` by the deadline. */
+/* Returns 1 if the slot is in `state` by the deadline. */
 static int wait_for(struct slot *slot, enum slot_state state, int64_t deadline) {
     struct timespec until = time_at(deadline);
     pthread_mutex_lock(&slot->lock);

@@ -1,10 +1,12 @@
 /* ConvNet: the small MNIST network of PyTorch's examples, in its thinner form, with dropout.
  *
- *     (N,1,28,28) cn1 3x3 -> (16,26,26) relu, cn2 3x3 -> (32,24,24) relu, max 2x2 -> (32,12,12), dropout .10
- *                 flatten 4608, fc1 -> 64 relu, dropout .25, fc2 -> 10, log-softmax; the loss is nll
+ *     (N,1,28,28) cn1 3x3 -> (16,26,26) relu
+ *                 cn2 3x3 -> (32,24,24) relu, max 2x2 -> (32,12,12), dropout 0.10
+ *                 flatten 4608, fc1 -> 64 relu, dropout 0.25
+ *                 fc2 -> 10, log-softmax; the loss is nll
  *
- * Parameters in PyTorch's shapes, order and default initialisation; pixels normalised by 0.1302
- * and 0.3069. */
+ * Parameters have PyTorch's shapes, order and default initialisation. Pixels are normalised with
+ * mean 0.1302 and standard deviation 0.3069. */
 #include "models/models.h"
 #include "nn/init.h"
 

@@ -4,7 +4,7 @@
  *                 conv 5x5 -> (50,9,9)   relu, average 2x2 -> (50,4,4) = 800
  *                 800 @ W3 -> 128 relu @ W4 -> 10 scores; the loss is cross entropy
  *
- * W3 and W4 are (in, out), as X @ W has them. Weights start as 0.01 * randn, biases as 0. */
+ * W3 and W4 are (in, out), as X @ W reads them. Weights start as 0.01 * randn, biases as 0. */
 #include <string.h>
 
 #include "models/models.h"

@@ -1,10 +1,9 @@
-/* MLP: linear layers with relu between them, of any width; the model whose gradients can be made
- * as large as one likes (--mlp-hidden 4096,4096 has 2e7 parameters), to see what communication
- * costs.
+/* MLP: linear layers of any width with relu between them. Its gradients can be made as large as one
+ * likes (--mlp-hidden 4096,4096 has 2e7 parameters), to see what communication costs.
  *
- *     (N,1,28,28) flatten 784 -> fc1 -> relu -> fc2 -> relu ... -> 10 scores; the loss is cross entropy
+ *     (N,1,28,28) flatten 784 -> fc1 relu -> fc2 relu -> ... -> 10 scores; the loss is cross entropy
  *
- * Parameters fc1.weight (out, in), fc1.bias, ... in PyTorch's default initialisation. */
+ * Parameters are fc1.weight (out, in), fc1.bias, ... with PyTorch's default initialisation. */
 #include "base/error.h"
 #include "models/models.h"
 #include "nn/init.h"
@@ -36,7 +35,7 @@ static struct var *forward(const struct model *model, struct tape *t, struct par
     return to_plain(t, h); /* (N,10) */
 }
 
-/* Sets the widths between picture and classes. */
+/* Sets the widths of the hidden layers. */
 static int choose_hidden(struct model *model, const struct model_options *options) {
     int count = options->hidden_count;
     if (count < 0 || count >= MODEL_MAX_LAYERS)

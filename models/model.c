@@ -1,4 +1,4 @@
-/* The models by name, and the host copies of their initial values. */
+/* The models by name, and what all of them share. */
 #include "models/models.h"
 
 #include <stdio.h>

@@ -1,6 +1,5 @@
-/* Models: a list of parameters and a forward function. A model knows neither devices nor
- * strategies: the same description trains as single, DP and DDP, which is what makes the
- * comparison honest. */
+/* A model is a list of parameters and a forward function. It knows neither devices nor strategies:
+ * the same description trains as single, DP and DDP, which is what makes the comparison honest. */
 #ifndef MODELS_MODEL_H
 #define MODELS_MODEL_H
 
@@ -13,6 +12,8 @@ extern "C" {
 
 struct atomic_file;
 
+enum { MODEL_HIDDEN_MAX = 16 }; /* hidden layers of an mlp */
+
 struct model {
     const char *name;
     int channels, height, width; /* of one sample */
@@ -23,22 +24,23 @@ struct model {
     struct param_spec *params; /* registration order, owned */
     /* 1: forward ends in log_softmax and the loss is nll; 0: scores and cross entropy */
     int log_probabilities;
-    double dropout; /* < 0: the model's own probabilities; else replaces them all */
-    /* 1: forward or backward itself waits for other ranks: it cannot be recorded */
-    int collective_inside;
-    int hidden_count, hidden[16]; /* mlp: widths between picture and classes */
-    /* Draws the initial values of all parameters from `engine` in the order in which PyTorch
-     * would, row-major, values[i] with space for parameter i. */
+    double dropout;        /* < 0: the model's own probabilities; else it replaces all of them */
+    int collective_inside; /* 1: forward or backward waits for other ranks: cannot be recorded */
+    int hidden_count;      /* mlp: number of hidden layers */
+    int hidden[MODEL_HIDDEN_MAX]; /* mlp: their widths */
+    /* Draws the initial values of all parameters from `engine`, in the order in which PyTorch
+     * would. values[i] has room for parameter i, row-major. */
     int (*init)(const struct model *model, struct rng *engine, float **values);
-    /* x PLAIN (N,channels,height,width) -> scores or log-probabilities PLAIN (N,classes). p:
-     * registration order. */
+    /* x PLAIN (N,channels,height,width) -> scores or log-probabilities PLAIN (N,classes). `p`: the
+     * parameters in registration order. */
     struct var *(*forward)(const struct model *model, struct tape *tape, struct param *p,
                            struct var *x);
 };
 
 struct model_options {
     double dropout;               /* < 0: not given */
-    int hidden_count, hidden[16]; /* 0: not given */
+    int hidden_count;             /* of hidden[]; 0: not given */
+    int hidden[MODEL_HIDDEN_MAX]; /* mlp: widths of the hidden layers */
 };
 
 /* "lenet", "convnet" or "mlp". ERR_USAGE names an unknown model and lists the known ones. */
@@ -50,10 +52,11 @@ size_t model_count(const struct model *model); /* elements of all parameters */
 struct var *model_loss(const struct model *model, struct tape *tape, struct var *output,
                        const struct tensor *labels);
 
-/* Host copies of all parameters: param_count arrays, row-major, in one block; the caller frees
- * them with model_values_free (NULL is fine). init draws from `seed`; load reads a safetensors
- * file (names with or without "module."; a wrong shape or a missing name is an error naming it);
- * save writes one into an open file, which the caller commits. */
+/* Host copies of all parameters: param_count arrays, row-major, in one block, which the caller
+ * frees with model_values_free (NULL is fine). alloc makes zeros; init draws from `seed`; load
+ * reads a safetensors file, with or without "module." before the names, where a wrong shape or a
+ * missing name is an error that names it; save writes such a file into
+ * an open file, which the caller commits. */
 int model_values_alloc(const struct model *model, float ***values);
 int model_values_init(const struct model *model, uint64_t seed, float ***values);
 int model_values_load(const struct model *model, const char *file, float ***values);

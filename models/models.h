@@ -1,17 +1,18 @@
-/* What the model files share: each describes itself to model_open, which knows them by name. */
+/* Inside models/: each model's file describes its model to model_open, which knows them by name. */
 #ifndef MODELS_MODELS_H
 #define MODELS_MODELS_H
 
 #include "models/model.h"
 
-enum { MODEL_MAX_LAYERS = 17 }; /* of an mlp: 16 hidden and the last */
+enum { MODEL_MAX_LAYERS = MODEL_HIDDEN_MAX + 1 }; /* linear layers of an mlp */
 
-/* Fills in what model_open has not: init, forward, parameters, normalisation, kind of loss. */
+/* Each fills in what model_open leaves open: init, forward, parameters, normalisation, the kind of
+ * loss. ERR_USAGE names an option that the model cannot have. */
 int lenet_describe(struct model *model, const struct model_options *options);
 int convnet_describe(struct model *model, const struct model_options *options);
 int mlp_describe(struct model *model, const struct model_options *options);
 
-/* Copies the specs into the model. */
+/* Gives the model a copy of `count` parameter specs. */
 int model_set_params(struct model *model, const struct param_spec *specs, int count);
 
 #endif

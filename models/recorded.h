@@ -1,6 +1,7 @@
 /* Recorded steps: a step launches the same kernels every time, so a device that can record (CUDA
  * graphs) records them once and then replays them with one call. A LeNet step is about thirty
- * kernels of a few microseconds each; launched one by one they cost the host more time than the GPU.
+ * kernels of a few microseconds each; launched one by one they cost the host more time than the
+ * GPU.
  *
  *     recorded_begin(&recorded, &key, 1);
  *     if (recorded_enter(&recorded, "forward and backward")) {

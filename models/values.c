@@ -1,5 +1,5 @@
-/* Initial values and checkpoints: host copies of all parameters, drawn from a seed or kept in
- * safetensors. */
+/* Initial values and checkpoints: host copies of all parameters, drawn from a seed or kept in a
+ * safetensors file. */
 #include <stdlib.h>
 
 #include "base/atomic_file.h"
@@ -7,7 +7,7 @@
 #include "data/safetensors.h"
 #include "models/model.h"
 
-/* One block for all, and a pointer to each parameter's part of it. */
+/* One block for all parameters, and a pointer to each one's part of it. */
 int model_values_alloc(const struct model *model, float ***out) {
     float **values = calloc((size_t)model->param_count + 1, sizeof *values);
     float *block = calloc(model_count(model) + 1, sizeof *block);

@@ -16,8 +16,8 @@
 extern "C" {
 #endif
 
-/* Uniform in +-sqrt(3) gain / sqrt(fan_in), gain = sqrt(2 / (1 + slope^2)): He et al. 2015,
- * slope of the leaky relu. fan_in = how many inputs one output sums. */
+/* Uniform in +-sqrt(3) gain / sqrt(fan_in) with gain = sqrt(2 / (1 + slope^2)), after He et al.
+ * 2015; slope is that of the leaky relu. fan_in: how many inputs one output sums. */
 void init_kaiming_uniform(struct rng *r, float *x, size_t count, int fan_in, double slope);
 
 /* torch.nn.Linear: kaiming uniform with slope sqrt(5), then the bias uniform in

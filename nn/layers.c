@@ -1,13 +1,13 @@
-/* The layers: each enqueues its forward kernel and records how to go back. PyTorch's functional
- * names.
+/* The layers, under the names of PyTorch's functions. Each enqueues its forward kernel and appends
+ * a node that knows how to go back. All follow one pattern:
  *
- * The pattern of every layer:
- *     forward    check what only the tape can know; make y in the arena; launch; record a node
- *     backward   dy = y->grad; parameters first, so that their allreduce can start, then the gradient of x */
+ *     forward     check what only the tape can know; take y from the arena; launch; append the node
+ *     backward    dy = y->grad; the parameters come first, so that their allreduce can start early,
+ *                 then the gradient of x */
 #include "base/error.h"
 #include "nn/tape_internal.h"
 
-/* One launch a segment: in[0] and out[0] are the batch, the other operands are the same for all. */
+/* One launch for each segment. in[0] and out[0] are the batch; other operands are common to all. */
 static int launch_segments(struct tape *t, enum op op, const struct op_args *whole) {
     for (int s = 0; s < t->segments.count; s++) {
         struct op_args args = *whole;
@@ -20,14 +20,14 @@ static int launch_segments(struct tape *t, enum op op, const struct op_args *who
     return OK;
 }
 
-/* What treats each sample alike takes the whole batch, unless this device's way of doing it does
- * not. */
+/* An op that treats each sample alike takes the whole batch in one launch, unless the bits of this
+ * device's kernel depend on the size of the batch. */
 static int launch_batch(struct tape *t, enum op op, const struct op_args *args) {
     return device_whole_batch(t->device, op) ? launch(t->stream, op, args)
                                              : launch_segments(t, op, args);
 }
 
-/* Launches `args` (whose out[0] must have memory) and gives y, its var, to the tape. */
+/* Launches node->args and appends the node; returns y, the var of out[0]. */
 static struct var *record(struct tape *t, enum op op, struct node *node, int needs_grad) {
     if (t->error || tape_fail(t, launch_batch(t, op, &node->args))) return NULL;
     node->y = tape_var(t, node->args.out[0], needs_grad);
@@ -35,7 +35,8 @@ static struct var *record(struct tape *t, enum op op, struct node *node, int nee
     return node->y;
 }
 
-/* Launches the op that makes dx from the operands in `args`. in_place: dx may be dy's memory. */
+/* Launches the op that computes dx from the operands in `args`. in_place 1: dx may take dy's
+ * memory. */
 static int backward_to_x(struct tape *t, enum op op, struct node *n, struct op_args *args,
                          int in_place) {
     if (!n->x->needs_grad) return OK;
@@ -49,7 +50,7 @@ static int backward_to_x(struct tape *t, enum op op, struct node *n, struct op_a
 
 /* ---- layouts ---- */
 
-/* Converts segment by segment, as no group of 16 holds samples of two segments. */
+/* Converts segment by segment, because no group of 16 holds samples of two segments. */
 static int convert(struct tape *t, const struct tensor *from, const struct tensor *to) {
     for (int s = 0; s < t->segments.count; s++) {
         struct op_args args = {.in[0] = tensor_segment(from, &t->segments, s),
@@ -87,7 +88,7 @@ struct var *to_plain(struct tape *t, struct var *x) {
 
 /* ---- layers with parameters ---- */
 
-/* Backward counts a parameter's uses by its place in the set. */
+/* Backward counts the uses of a parameter by its index in the set. */
 static int check_param(const struct tape *t, const char *layer, const struct param *p) {
     const struct param_set *set = t->step.params;
     if (set && p >= set->param && p < set->param + set->count) return OK;
@@ -100,7 +101,7 @@ int tape_check_params(struct tape *t, const char *layer, const struct param *w,
     return tape_fail(t, check_param(t, layer, b));
 }
 
-/* Places of a window of `size` pixels along a side. */
+/* How many places a window of `size` pixels has along a side of `pixels`. */
 static int window_count(int pixels, int size, int stride, int padding) {
     return (pixels + 2 * padding - size) / stride + 1;
 }
@@ -171,7 +172,7 @@ struct var *matmul_add(struct tape *t, struct var *x, struct param *w, struct pa
     return linear_op(t, x, w, b, 1);
 }
 
-/* ---- layers without ---- */
+/* ---- layers without parameters ---- */
 
 static int relu_backward(struct tape *t, struct node *n) {
     struct op_args args = {.in = {n->y->value, n->y->grad}};
@@ -224,7 +225,7 @@ struct var *max_pool2d(struct tape *t, struct var *x, int size, int stride) {
     return pool(t, x, (struct pool_args){size, stride}, OP_MAX_POOL_FORWARD, max_pool_backward);
 }
 
-/* A view of a tensor as (N, elements of a sample): the memory is the same in both layouts. */
+/* A view of a tensor as (N, elements per sample). The memory is the same, in both layouts. */
 static struct tensor flat(const struct tensor *x) {
     struct tensor y = *x;
     y.rank = 2;

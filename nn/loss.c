@@ -1,6 +1,6 @@
-/* Log-softmax and the losses. Row-wise and in plain layout: a row's bits do not depend on its
- * neighbours, so the loss may be computed on each device or on device 0 over the gathered rows,
- * to the same bits. */
+/* Log-softmax and the losses, in plain layout. They work row by row, so the bits of a row do not
+ * depend on its neighbours: each device may compute the loss of its rows, or device 0 that of all
+ * gathered rows, with the same bits. */
 #include "base/error.h"
 #include "nn/tape_internal.h"
 
@@ -24,8 +24,8 @@ struct var *log_softmax(struct tape *t, struct var *x) {
     return tape_node(t, &node) ? NULL : node.y;
 }
 
-/* The loss's own gradient is 1 (MEAN, SUM: the weight is in the step block) or given per row
- * (NONE). */
+/* With MEAN and SUM the gradient of the loss itself is 1, and the weight is in the step block; with
+ * NONE a gradient is given for each row. */
 static int loss_backward(struct tape *t, struct node *n, enum op op) {
     if (!n->x->needs_grad) return OK;
     struct op_args args = n->args;

@@ -1,8 +1,8 @@
-/* Optimizers: one launch for each run of parameters whose gradients lie in the same order as
- * their values. A model whose backward pass ends with its first layer is a single run, in DDP
- * too after gradients were laid anew; at worst a run is one parameter. The pads inside a run are
- * zero in values, gradients and state alike, and every formula makes 0 of 0: they stay so. The
- * update of an element knows nothing of its neighbours, so the bits are those of single
+/* One launch serves a whole run of parameters whose gradients lie in the same order as their
+ * values. A model whose backward ends with its first layer is a single run, also under DDP after
+ * the gradients have been laid out again; at worst each parameter is a run of its own. The pads
+ * inside a run are zero in values, gradients and state, and every formula turns zeros into zeros.
+ * The update of an element reads nothing of its neighbours, so the bits are those of single
  * launches. */
 #include "nn/optimizer.h"
 
@@ -46,12 +46,12 @@ void optimizer_free(struct optimizer *o) {
     memset(o, 0, sizeof *o);
 }
 
-/* Does the gradient of b lie as far behind a's as its value does? */
+/* 1 if the gradient of b lies as far behind that of a as its value does behind the value of a. */
 static int in_step(const struct param *a, const struct param *b) {
     return b->value_offset - a->value_offset == b->grad_offset - a->grad_offset;
 }
 
-/* Elements first ... last of the value arena, as one vector. */
+/* Updates the parameters from `first` to `last` in the value arena as one vector. */
 static int update(struct optimizer *o, struct param_set *set, const struct param *first,
                   const struct param *last, const struct step_block *step) {
     int count = (int)(last->value_offset + last->count - first->value_offset),

@@ -1,4 +1,5 @@
-/* The two arenas of a model's parameters. param.h says why they run in reverse registration order. */
+/* The two arenas of a model's parameters. param.h says why they run in reverse registration order.
+ * */
 #include "nn/param.h"
 
 #include <stdlib.h>

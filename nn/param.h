@@ -6,9 +6,9 @@
  *     registration    W1 b1 W2 b2 ...            forward uses them in this order
  *     arena           ... b2 W2 b1 W1            backward completes gradients in about this order
  *
- * so that a bucket of DDP is a pointer and a count, reduced in place, and replication is one
- * copy. Offsets and counts are in elements (float32). The arenas are charged to MEM_PARAMS and
- * MEM_GRADS. */
+ * so that a bucket of DDP is a pointer and a count, reduced in place, and replication is one copy.
+ * Offsets and counts are in elements (float32). The arenas are charged to MEM_PARAMS and MEM_GRADS.
+ * */
 #ifndef NN_PARAM_H
 #define NN_PARAM_H
 
@@ -25,7 +25,7 @@ static inline size_t param_padded(size_t count) {
     return (count + PARAM_ALIGN - 1) / PARAM_ALIGN * PARAM_ALIGN;
 }
 
-/* What a model says of a parameter. Plain data; the name is static storage or the model's own. */
+/* What a model says of a parameter. The name is static storage or the model's own. */
 struct param_spec {
     const char *name; /* PyTorch's: "cn1.weight" */
     int rank;
@@ -44,27 +44,27 @@ struct param {
 
 struct param_set {
     struct device *device;
-    int count;             /* parameters, in registration order in param[] */
-    struct param *param;   /* owned */
-    float *values, *grads; /* the arenas, device memory, owned */
-    size_t arena_count;    /* elements of each arena, pads included */
-    size_t total_count;    /* elements of all parameters, pads not counted */
-    /* how often gradients were laid anew: their addresses were others before */
-    uint64_t layout_version;
+    int count;               /* parameters, in registration order in param[] */
+    struct param *param;     /* owned */
+    float *values, *grads;   /* the arenas, device memory, owned */
+    size_t arena_count;      /* elements of each arena, pads included */
+    size_t total_count;      /* elements of all parameters, pads not counted */
+    uint64_t layout_version; /* grows when the gradients get other addresses */
 };
 
 /* Lays out both arenas on `device` and enqueues zeros into them on its compute stream. */
 int param_set_init(struct param_set *set, struct device *device, const struct param_spec *specs,
                    int count);
-/* NULL, zeroed and half-built are fine; the device must be idle */
+/* The device must be idle. NULL, zeroed and half-built are fine. */
 void param_set_free(struct param_set *set);
 
-/* Lays the gradient arena anew: order[0] first, then order[1] ... (a permutation of 0..count-1).
- * Pointers in param[].grad move; contents are lost and zeros enqueued. Between steps only. */
+/* Lays out the gradient arena in another order: order[0] first, then order[1], ... (a permutation
+ * of 0 .. count-1). The pointers in param[].grad move; the contents are lost and zeros are
+ * enqueued. Only between steps. */
 int param_set_relayout_grads(struct param_set *set, const int *order);
 
-/* One parameter's value or gradient to or from host memory of p->count elements, row-major;
- * synchronous. */
+/* Copy the value or gradient of one parameter from or to host memory of p->count elements,
+ * row-major. They wait for the copy. */
 int param_read_value(struct param_set *set, int index, float *host);
 int param_read_grad(struct param_set *set, int index, float *host);
 int param_write_value(struct param_set *set, int index, const float *host);

@@ -12,10 +12,10 @@
  * the segments in the fold order (docs/design.md section 2 rule 1) before its hook fires. So the
  * bits of a gradient do not depend on how many real devices share the work.
  *
- * Memory. Tensors live in the tape's step arena (nn/step_arena.h, charged to MEM_ACTIVATIONS). After
- * two steps it is one block of what the largest step needed, so a steady step allocates nothing.
- * tape_begin gives all of it out again from the start: vars are invalid from then on, and what
- * another stream still reads of the last step must be ordered before it.
+ * Memory. Tensors live in the tape's step arena (nn/step_arena.h, charged to MEM_ACTIVATIONS).
+ * After two steps it is one block of what the largest step needed, so a steady step allocates
+ * nothing. tape_begin gives all of it out again from the start: vars are invalid from then on, and
+ * what another stream still reads of the last step must be ordered before it.
  *
  * Errors. The first op that fails is noted in the tape and returns NULL; every later op that is
  * given NULL returns NULL; tape_backward and tape_error return the code. So forward functions need
@@ -68,9 +68,9 @@ struct tape_step {
  * Waits for the stream only where the step before needed new memory. */
 int tape_begin(struct tape *tape, const struct tape_step *step);
 
-/* A number that grows whenever the memory of the step arena changes. While it stays, a step with the
- * same segments puts everything where it was before; recorded launches (models/recorded.h) rely on
- * that. */
+/* A number that grows whenever the memory of the step arena changes. While it stays, a step with
+ * the same segments puts everything where it was before; recorded launches (models/recorded.h) rely
+ * on that. */
 uint64_t tape_arena_version(const struct tape *tape);
 
 /* The hook of all later backwards; NULL: none. */
@@ -124,8 +124,8 @@ struct var *max_pool2d(struct tape *t, struct var *x, int size, int stride);
 struct var *flatten(struct tape *t, struct var *x); /* (N,C,H,W) -> (N,C*H*W), a view */
 
 /* Zeroes elements with probability p and scales the rest by 1/(1-p). Returns x itself when not
- * training, and when p is 0. The mask is a function of (seed, virtual device, step, layer, element),
- * where layers are numbered from 0 in order of call, including those that return x. */
+ * training, and when p is 0. The mask is a function of (seed, virtual device, step, layer,
+ * element), where layers are numbered from 0 in order of call, including those that return x. */
 struct var *dropout(struct tape *t, struct var *x, double p);
 
 struct var *log_softmax(struct tape *t, struct var *x); /* row by row; the result is PLAIN */
@@ -134,9 +134,10 @@ struct var *to_plain(struct tape *t, struct var *x);
 
 /* ---- losses ----
  *
- * labels: I32 (N or more), device memory. The value of the result is F64 (N): the unweighted loss of
- * each sample. In backward MEAN weighs each by step->weight, which is 1/B over the GLOBAL batch, so
- * gradients only ever need summing; SUM by 1; NONE by the gradient given to tape_backward, F32 (N). */
+ * labels: I32 (N or more), device memory. The value of the result is F64 (N): the unweighted loss
+ * of each sample. In backward MEAN weighs each by step->weight, which is 1/B over the GLOBAL batch,
+ * so gradients only ever need summing; SUM by 1; NONE by the gradient given to tape_backward, F32
+ * (N). */
 
 struct var *cross_entropy(struct tape *t, struct var *scores, const struct tensor *labels,
                           enum reduction r);

@@ -7,8 +7,8 @@
 #include "nn/step_arena.h"
 #include "nn/tape.h"
 
-/* A var and what the backward walk needs to know of it. `var` comes first, so that a struct var * can
- * be cast to one of these. */
+/* A var and what the backward walk needs to know of it. `var` comes first, so that a struct var *
+ * can be cast to one of these. */
 struct tape_var {
     struct var var;
     int borrowed;       /* 1: grad lies in memory that is not the tape's and is never written to */
@@ -80,14 +80,15 @@ struct var *tape_var(struct tape *t, struct tensor value, int needs_grad);
 int tape_node(struct tape *t, const struct node *node);
 
 /* The gradient of x. grad_target is the tensor to write it to, shaped like x->value; grad_done then
- * makes that x->grad, or adds it where x has a gradient already. grad_may_reuse: 1 if an elementwise
- * backward op may write the gradient of x in place of that of y, which is read for the last time. */
+ * makes that x->grad, or adds it where x has a gradient already. grad_may_reuse: 1 if an
+ * elementwise backward op may write the gradient of x in place of that of y, which is read for the
+ * last time. */
 struct tensor grad_target(struct tape *t, const struct var *x);
 int grad_done(struct tape *t, struct var *x, const struct tensor *grad);
 int grad_may_reuse(const struct var *y);
 
-/* The gradients of the node's w and b, by OP_CONV2D_BACKWARD_WEIGHT or OP_LINEAR_BACKWARD_WEIGHT from
- * x->value and y->grad: computed segment by segment and folded; then their hooks fire. */
+/* The gradients of the node's w and b, by OP_CONV2D_BACKWARD_WEIGHT or OP_LINEAR_BACKWARD_WEIGHT
+ * from x->value and y->grad: computed segment by segment and folded; then their hooks fire. */
 int tape_weight_grads(struct tape *t, enum op op, struct node *node);
 
 /* Are w and b parameters of the set given to tape_begin? Backward counts their uses by place. */

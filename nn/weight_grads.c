@@ -6,9 +6,9 @@
  *
  * Depth first, so that 1 + ceil(log2 S) buffers serve S segments; buffer A is the gradient itself.
  *
- * A parameter that is used more than once in a step keeps one buffer for each segment until its last
- * use, because the uses within a segment must be added before the segments are: (use 1 + use 2) of
- * segment 0, the same of segment 1, and so on; then these are folded. */
+ * A parameter that is used more than once in a step keeps one buffer for each segment until its
+ * last use, because the uses within a segment must be added before the segments are: (use 1 + use
+ * 2) of segment 0, the same of segment 1, and so on; then these are folded. */
 #include "base/error.h"
 #include "base/fold.h"
 #include "nn/tape_internal.h"
