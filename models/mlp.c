@@ -1,7 +1,7 @@
 /* MLP: linear layers of any width with relu between them. Its gradients can be made as large as one
  * likes (--mlp-hidden 4096,4096 has 2e7 parameters), to see what communication costs.
  *
- *     (N,1,28,28) flatten 784 -> fc1 relu -> fc2 relu -> ... -> 10 scores; the loss is cross entropy
+ *     (N,1,28,28) flatten 784 -> fc1 relu -> fc2 relu -> ... -> 10 scores; cross entropy
  *
  * Parameters are fc1.weight (out, in), fc1.bias, ... with PyTorch's default initialisation. */
 #include "base/error.h"

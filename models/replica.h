@@ -1,15 +1,15 @@
 /* Replica: one model on one device with everything that a step needs; what single, DP and DDP
  * have in common. A training step of one device reads
  *
- *     replica_write_step(r, &step);                      the step block: seed, weight, learning rate
- *     replica_load(r, &batch);                           the batch comes to the device
+ *     replica_write_step(r, &step);             the step block: seed, weight, learning rate
+ *     replica_load(r, &batch);                  the batch comes to the device
  *     if (replica_enter(r, WORK_TRAIN, &batch.segments)) {
  *         replica_forward(r, &batch.segments, 1, &output);
  *         replica_loss(r, output, 1, &loss);
  *         replica_backward(r, loss, NULL);
  *     }
  *     replica_leave(r, code);
- *     replica_update(r);                                 the optimizer
+ *     replica_update(r);                        the optimizer
  *
  * and the strategies differ in what they put between these calls: DDP an allreduce of the gradients
  * beside backward; DP, on device 0, scatter and replicate before forward, gather before the loss,

@@ -1,7 +1,7 @@
 /* The step arena: device memory for everything that one step makes, given out piece by piece and
  * taken back all at once.
  *
- *     first step    | x | y0 | y1 | ... |     a block for each piece, allocated when it is asked for
+ *     first step    | x | y0 | y1 | ... |     a block for each piece, allocated when asked for
  *     later         | x   y0   y1   ... |     one block, as large as the most ever in use at a time
  *
  * So a steady step allocates nothing, and the ledger shows what a step really needs. Pieces that

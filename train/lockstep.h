@@ -1,6 +1,6 @@
-/* Lock step: where equal bits cannot be demanded, two modes are compared one step at a time.
- * From the same parameters (the single run's, before some of its steps) each takes that one
- * step; their gradients must agree within a bound. Over a whole run they need not: SGD turns a
+/* Lock step: where equal bits are not promised, two modes are compared one step at a time. From the
+ * same parameters, those of the single run before some of its steps, each mode takes one step, and
+ * their gradients must agree within a bound. Over a whole run no bound would hold: SGD turns a
  * difference in the last bit into 10 percent of the loss within 30 steps. */
 #ifndef TRAIN_LOCKSTEP_H
 #define TRAIN_LOCKSTEP_H
@@ -8,18 +8,18 @@
 #include "train/job.h"
 #include "train/verdict.h"
 
-/* Relative L2 distance a gradient tensor may have. Two right programs that sum in different
- * orders were measured at most 4.5e-5 apart (where a ReLU input lies within rounding of zero); a
- * real mistake is 1e-2 and up. */
+/* The relative L2 distance that the gradients of a parameter may have. Two right programs that sum
+ * in different orders were at most 4.5e-5 apart (where the input of a ReLU lies within rounding of
+ * zero); a real mistake makes 1e-2 and more. */
 #define LOCKSTEP_BOUND 3e-4
 
 /* Chooses steps below `steps` at which to compare, the first and the last among them; -1 ends
  * the list. */
 void lockstep_points(int steps, int points[MAX_SNAPSHOTS]);
 
-/* Compares config's mode with the single mode at every snapshot of `single`; sets v->kind,
- * worst, steps, step, parameter. Dropout is turned off for it: its masks belong to virtual
- * devices, and those may differ. */
+/* Compares config's mode with the single mode at every snapshot of `single`, and sets kind, worst,
+ * bound, steps, step and parameter of *v. Gradients that are not finite are beyond any bound.
+ * Dropout is turned off, because its masks belong to virtual devices, and those may differ. */
 int lockstep_check(const struct run_config *config, const struct run_record *single,
                    struct verdict *v, struct job_result *result);
 

@@ -1,11 +1,11 @@
-/* Measurement: what each device moved, how long each phase took, how much memory it held. Sums
- * of what the device layer wrote down; nothing is estimated. */
+/* Measurement: what each device moved, how long each phase took, how much memory it held. All of it
+ * is summed from what the device layer counted; nothing is estimated. */
 #include <string.h>
 
 #include "base/error.h"
 #include "train/session.h"
 
-/* What this process's devices have moved so far, by the device at either end of the link. */
+/* What this process has moved so far into and out of each device of the run. */
 static void sum_traffic(const struct session *s, uint64_t *in, uint64_t *out) {
     memset(in, 0, MAX_DEVICES * sizeof *in);
     memset(out, 0, MAX_DEVICES * sizeof *out);
@@ -62,7 +62,7 @@ static void empty_log(struct session *s, struct span_log *log, int device, int i
     log->count = log->dropped = 0;
 }
 
-/* Empties the span logs of this process's devices, into the record or into nothing. */
+/* Empties the span logs of this process's devices; into_record 0: their spans are discarded. */
 static void empty_logs(struct session *s, int into_record) {
     for (int i = 0; i < s->device_count; i++) {
         empty_log(s, stream_spans(device_compute(s->device[i])), s->first_device + i, into_record);
@@ -79,7 +79,7 @@ void measure_spans(struct session *s) {
     empty_logs(s, 1);
 }
 
-/* Each rank brings its device's record and what it moved between any two devices. */
+/* What each rank contributes: the record of its device, and what it moved between any devices. */
 struct brought {
     struct device_record device;
     int64_t spans_lost;

@@ -7,8 +7,8 @@
 #include "base/error.h"
 #include "train/bits.h"
 
-/* Debug builds (SAN=...) check that each op's operands lie in its own device's memory, and fill
- * new memory with NaN. */
+/* Sanitizer builds (SAN=...) check that the operands of each op lie in the memory of its own
+ * device, and fill new memory with NaN. */
 #ifdef DUET_CHECK_OPERANDS
 enum { CHECK_OPERANDS = 1 };
 #else
@@ -29,7 +29,7 @@ static int open_values(struct session *s, const float *initial, size_t initial_c
     return model_values_init(&s->model, c->seed, &s->values);
 }
 
-/* A file may say any size; a batch is copied as rows of the model's. */
+/* A file may hold pictures of any size; a batch is copied as pictures of the model's size. */
 static int open_set(const struct session *s, struct dataset *set, int train) {
     const struct run_config *c = s->config;
     const struct model *m = &s->model;
@@ -51,8 +51,8 @@ static const char *found_words(int gpus, char text[40]) {
     return text;
 }
 
-/* Each rank has looked for GPUs by itself. Where one sees others than rank 0 its bits would be
- * others, and they could not read each other's memory. Collective. */
+/* Each rank has looked for GPUs by itself. A rank that sees others than rank 0 would compute other
+ * bits, and the two could not read each other's memory. Collective. */
 static int agree_on_devices(const struct session *s, enum device_kind kind, int physical) {
     int mine = kind == DEVICE_CUDA ? physical : 0, all[MAX_DEVICES];
     char its[40], first[40];
@@ -75,7 +75,7 @@ static int open_devices(struct session *s, enum device_kind kind, int physical) 
     uint64_t bytes = c->device_memory || kind == DEVICE_CUDA ? c->device_memory
                                                              : device_default_memory(s->devices);
     s->gpus = kind == DEVICE_CUDA ? (s->devices < physical ? s->devices : physical) : 0;
-    /* compare says it in its own words */
+    /* compare, which hashes, prints this itself */
     if (s->devices > physical && s->rank == 0 && !c->quiet && !c->hashes)
         printf("%d devices share %d GPU%s\n", s->devices, physical, physical > 1 ? "s" : "");
     for (int i = 0; i < s->device_count; i++) {
@@ -88,7 +88,7 @@ static int open_devices(struct session *s, enum device_kind kind, int physical) 
                                        .memory_bytes = bytes,
                                        .check_operands = CHECK_OPERANDS || c->late,
                                        .spans = c->spans,
-                                       /* comm's comes first: it can name the rank */
+                                       /* the deadline of comm comes first: it can name the rank */
                                        .timeout_s = s->ranks > 1 ? 2 * c->timeout : c->timeout,
                                        .interrupted = s->comm ? job_failed : NULL,
                                        .interrupt_context = s->comm};
@@ -97,8 +97,9 @@ static int open_devices(struct session *s, enum device_kind kind, int physical) 
     return OK;
 }
 
-/* auto: on a GPU, if the sets take a quarter of its memory at most. What a step then brings to
- * the device are the numbers of its samples. Emulated devices: the host's memory is as near. */
+/* auto: on a GPU, if the sets take at most a quarter of its memory; a step then brings only the
+ * indices of its samples to the device. Emulated devices gain nothing by it: their memory is the
+ * host's. */
 static int put_data_on_device(struct session *s, enum device_kind kind) {
     const struct run_config *c = s->config;
     uint64_t bytes = device_dataset_bytes(&s->train_set) +
@@ -119,7 +120,7 @@ static void host_release(void *context, void *memory) {
     device_host_free(context, memory);
 }
 
-/* What the loaders of both sets have in common. */
+/* What the loaders of both sets have in common. on_device: the set on the device. */
 static struct loader_config common_loader(const struct session *s, const struct dataset *set,
                                           const struct device_dataset *on_device) {
     return (struct loader_config){.set = set,
@@ -137,8 +138,8 @@ static struct loader_config common_loader(const struct session *s, const struct 
                                   .context = s->device[0]};
 }
 
-/* Training batches are cut by virtual device; without them as PyTorch does: DP by the chunk
- * rule, DDP by the sampler. */
+/* Training batches are cut by virtual devices; without them as PyTorch does: DP by the chunk rule,
+ * DDP by the sampler. */
 static int open_train_loader(struct session *s) {
     const struct run_config *c = s->config;
     s->split = (struct split){
@@ -156,7 +157,8 @@ static int open_train_loader(struct session *s) {
     return loader_init(&s->train_loader, &config);
 }
 
-/* Evaluation counts every test sample once: contiguous pieces, nothing padded. */
+/* Evaluation counts every test sample once, so nothing is padded; each device gets a contiguous
+ * piece. */
 static int open_test_loader(struct session *s) {
     struct loader_config config = common_loader(s, &s->test_set, &s->test_data);
     config.split = (struct split){.kind = SPLIT_CHUNKED, .devices = s->devices};
@@ -202,7 +204,7 @@ int session_open(struct session *s, const struct run_config *config, struct comm
                                                                   &strategy_ddp};
     enum device_kind kind;
     int physical;
-    /* first: a GPU that is not there is said at once */
+    /* first, so that a missing GPU is reported at once */
     CHECK(run_device_kind(config, &kind, &physical));
     s->config = config;
     s->comm = comm;

@@ -1,4 +1,5 @@
-/* A session: everything that is open in one process while it trains. */
+/* A session: everything that is open in one process while it trains. Three files work on it beside
+ * the trainer: session.c opens and closes it, measure.c measures, step_log.c reads the logs. */
 #ifndef TRAIN_SESSION_H
 #define TRAIN_SESSION_H
 
@@ -8,7 +9,7 @@
 #include "trace/record.h"
 #include "train/run.h"
 
-/* steps that lie in device memory before the host reads losses and hashes */
+/* Steps whose losses and hashes stay in device memory before the host reads them. */
 enum { LOG_ROWS = 64 };
 
 struct session;
@@ -31,43 +32,48 @@ extern const struct strategy strategy_single, strategy_dp, strategy_ddp;
 
 struct session {
     const struct run_config *config;
-    struct comm *comm;            /* NULL: alone */
-    int rank, ranks;              /* processes of the job */
-    int devices, virtual_devices; /* W, and V (0: off) of the whole run */
-    int gpus;                     /* that the devices share; 0: emulated devices */
+    struct comm *comm;   /* NULL: this process is alone */
+    int rank, ranks;     /* this process, and how many the job has */
+    int devices;         /* W, of the whole run */
+    int virtual_devices; /* V, of the whole run; 0: off */
+    int gpus;            /* physical GPUs that the devices share; 0: emulated devices */
+
     struct model model;
-    float **values; /* initial parameters, host */
+    float **values; /* initial parameters, in host memory */
+
     struct dataset train_set, test_set;
-    int data_on_device;                          /* batches are made there: */
-    struct device_dataset train_data, test_data; /* on device[0] */
-    struct split split;
-    struct loader *train_loader, *test_loader;
-    struct device *device[MAX_DEVICES]; /* of this process: first_device, first_device + 1, ... */
-    int first_device, device_count;
-    int segments_per_device; /* columns of the loss log a device */
+    int data_on_device; /* 1: the sets are on device[0] too, and batches are made there */
+    struct device_dataset train_data, test_data; /* the sets on device[0] */
+    struct split split;                          /* how training batches are cut */
+    struct loader *train_loader, *test_loader;   /* test_loader NULL: no evaluation */
+
+    struct device *device[MAX_DEVICES]; /* [device_count], those of this process */
+    int first_device, device_count;     /* device[i] is device first_device + i of the run */
+    int segments_per_device;            /* columns of the loss log for each device */
+
     const struct strategy *strategy;
-    void *state; /* the strategy's */
-    /* one a device of this process; replicas[0] computes losses and updates */
-    struct replica *replicas[MAX_DEVICES];
+    void *state;                           /* the strategy's own */
+    struct replica *replicas[MAX_DEVICES]; /* [device_count]; [0] computes losses and updates */
     struct run_record *record;
 
-    /* Measurement (measure.c) */
-    /* training only, moved by this process */
+    /* Bytes that this process moved into and out of each device of the run: in training so far, and
+     * in all at the last mark (measure.c). */
     uint64_t bytes_in[MAX_DEVICES], bytes_out[MAX_DEVICES];
     uint64_t mark_in[MAX_DEVICES], mark_out[MAX_DEVICES];
 };
 
-/* Opens data, model, devices and strategy. s zeroed before; session_close takes half-built ones.
- * It returns 1; 0 where the strategy has lost a thread: then nothing more is given back, and s
- * itself and comm must stay until the process ends. */
+/* Opens data, model, devices and strategy. *s must be zeroed. `initial`: initial_count parameters
+ * to start from, or NULL. session_close takes half-built sessions. It returns 1; or 0 where the
+ * strategy has lost a thread: then nothing more is freed, and s itself and comm must stay until the
+ * process ends. */
 int session_open(struct session *s, const struct run_config *config, struct comm *comm,
                  const float *initial, size_t initial_count, struct run_record *record);
 int session_close(struct session *s);
 
-/* After a failure on GPUs, of a process alone: 1 if a device does not end its work. Giving back
- * memory of any that shares its GPU would wait for it without a deadline, so all is left to the
- * process's end. Keeps the error's text. In a job of ranks the collectives' release comes first,
- * and each rank's GPU memory is its own process's. */
+/* Asked after a failure. 1: this process is alone and one of its GPUs does not end its work.
+ * Freeing memory of any device on that GPU would wait for it without a deadline, so everything is
+ * left to the end of the process. Keeps the error's text. In a job of ranks the collectives are
+ * released first, and each rank's GPU memory belongs to its own process. */
 int session_is_stuck(struct session *s);
 
 /* 1 in the process that prints, saves and records. */
@@ -75,21 +81,31 @@ static inline int session_leads(const struct session *s) {
     return s->rank == 0;
 }
 
-/* The configuration of a replica that computes losses and updates; capacity: samples of its
- * input buffers. */
+/* The configuration of a replica that computes losses and updates its parameters. capacity: samples
+ * of its input buffers. */
 struct replica_config session_replica_config(const struct session *s, int capacity);
 
 /* ---- measure.c: what the record says of each device ---- */
 
-/* Between mark and count: bytes moved belong to training. */
+/* Bytes moved between mark and count belong to training. */
 void measure_mark(struct session *s);
 void measure_count(struct session *s);
-/* Forgets the spans of set-up. Streams must be idle. */
+/* Discards the spans of set-up. Streams must be idle. */
 void measure_start(struct session *s);
-/* Adds the spans recorded since the last call to the record's sums and forgets them. Streams
- * must be idle. */
+/* Adds the spans since the last call to the sums of the record and empties the logs of spans.
+ * Streams must be idle. */
 void measure_spans(struct session *s);
-/* At the end, collective: completes record->device[] on rank 0. */
+/* At the end: completes record->device[] on rank 0. Collective. */
 int measure_finish(struct session *s);
+
+/* ---- step_log.c: losses, hits and hashes from device memory to the record ---- */
+
+/* Reads the first `rows` rows of the logs of all devices: those of the next `rows` steps of the
+ * record, whose global batches had global_n[row] samples. Collective. */
+int step_log_read(struct session *s, int rows, const int *global_n);
+/* Adds the hits of all devices in the first `rows` rows to *hits. Collective. */
+int step_log_hits(struct session *s, int rows, int64_t *hits);
+/* Hashes the values as they are now, into record->final_hashes. Collective. */
+int step_log_final(struct session *s);
 
 #endif

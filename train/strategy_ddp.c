@@ -46,7 +46,7 @@ static int ddp_strategy_hash_values(struct session *s, const struct step_block *
     return replica_hash_values(&d->replica);
 }
 
-/* The record gets the sizes of the buckets, and which algorithm the largest takes and why. */
+/* Records the sizes of the buckets, and which algorithm the largest takes and why. */
 static void ddp_strategy_describe(struct session *s) {
     struct ddp_strategy *d = s->state;
     struct run_record *r = s->record;

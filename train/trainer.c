@@ -1,13 +1,16 @@
 /* The trainer: one loop for all strategies.
  *
- *     for each epoch                               for each batch
- *         order drawn, batches prepared ahead          step block written, strategy's step enqueued
- *         steps                                        the batch before is given back once its step is done
- *         evaluation on all devices                    every so often losses and hashes are read
+ *     for each epoch:
+ *         the order is drawn, and batches are prepared ahead
+ *         for each batch:
+ *             the strategy enqueues the step
+ *             the batch of the step before is released once that step is done
+ *             now and then the host reads losses and hashes
+ *         all devices evaluate the test set
  *
- * How often the logs are read is a matter of steps alone, so that all ranks do it together:
- * after steps 1, 2, 4, ... of an epoch (first signs of life early) and whenever the rows are
- * full. */
+ * When the logs are read depends on the number of steps alone, so that all ranks do it together:
+ * after steps 1, 2, 4, ... of an epoch, to see early that it works, and whenever the rows are full.
+ * */
 #include "train/trainer.h"
 
 #include <stdio.h>
@@ -25,13 +28,15 @@ struct loop {
     struct session *s;
     struct outputs outputs;
     struct progress progress;
-    struct event *done[2]; /* behind the last two steps; the next one's is done[turn] */
-    int turn;
-    struct batch *held;           /* the batch of the step before, */
-    struct loader *held_from;     /* which goes back there */
-    int step, last_step;          /* global: next, and the one before which the run ends */
-    int rows, global_n[LOG_ROWS]; /* steps enqueued since the logs were read */
-    int snapshot;                 /* next entry of config->snapshots */
+    struct event *done[2];    /* recorded behind the last two steps */
+    int turn;                 /* the next step records done[turn] */
+    struct batch *held;       /* the batch of the step before, which may still be read; or NULL */
+    struct loader *held_from; /* the loader that `held` is released to */
+    int step;                 /* the next step, counted from the start of the run */
+    int last_step;            /* the run ends before this step */
+    int rows;                 /* steps enqueued since the logs were read */
+    int global_n[LOG_ROWS];   /* [rows] samples of their global batches */
+    int snapshot;             /* index of the next entry of config->snapshots */
     int64_t epoch_start_ns;
 };
 
@@ -45,8 +50,9 @@ static int finish_held(struct loop *l) {
     return code;
 }
 
-/* The step of this batch is enqueued. One step may be under way while the next is being
- * enqueued; no more, for a batch's host memory is needed until its step is done. */
+/* Keeps the batch whose step has been enqueued, and waits for the step before it. So one step may
+ * run while the next is enqueued, and no more: a batch's host memory must stay until its step is
+ * done. */
 static int hold(struct loop *l, struct loader *from, struct batch *batch) {
     CHECK(event_record(l->done[l->turn], device_compute(l->s->device[0])));
     CHECK(finish_held(l));
@@ -62,8 +68,7 @@ static int snapshot_if_due(struct loop *l) {
     if (l->snapshot == MAX_SNAPSHOTS || s->config->snapshots[l->snapshot] != l->step) return OK;
     l->snapshot++;
     if (!session_leads(s)) return OK;
-    measure_count(s); /* reading the parameters is no part of training, */
-    /* nor of the step before */
+    measure_count(s); /* reading the parameters is no part of training */
     stream_set_phase(device_compute(s->device[0]), PHASE_NONE, l->step);
     float *to = malloc(r->parameter_count * sizeof *to);
     if (!to) return fail(ERR_MEMORY, "snapshot: no host memory");
@@ -107,7 +112,7 @@ static int read_logs(struct loop *l, int epoch, int final) {
     if (!l->rows) return OK;
     int first = r->steps;
     CHECK(sync_devices(s));
-    measure_count(s); /* losses and hashes for the host's eyes are no training traffic */
+    measure_count(s); /* reading losses and hashes is no part of training */
     CHECK(step_log_read(s, l->rows, l->global_n));
     measure_mark(s);
     measure_spans(s);
@@ -157,8 +162,8 @@ static int train_epoch(struct loop *l, int epoch) {
 
 /* ---- evaluation ---- */
 
-/* Test batches come in one piece a device; the logs and DP have a fixed number of segments a
- * device: the rest are empty. */
+/* A test batch has one segment for each device, but the logs and DP have a fixed number of them:
+ * the others are empty. */
 static void spread_segments(const struct session *s, struct segments *segments) {
     int each = s->segments_per_device;
     for (int d = s->device_count - 1; d >= 0; d--) {
@@ -250,9 +255,8 @@ static int dump_grads(struct session *s) {
     return OK;
 }
 
-/* What the numbers of a run do not show: samples seen twice, bits that other modes need not
- * share, and that a model keeps its steps from being recorded. compare says what of it concerns
- * it in its own words. */
+/* What the numbers of a run do not show: samples seen twice, a model whose steps cannot be
+ * recorded, and bits that other modes need not share. compare prints what concerns it itself. */
 static void add_remarks(const struct loop *l) {
     const struct run_record *r = l->s->record;
     if (!l->progress.shown || l->s->config->hashes) return;
@@ -277,7 +281,7 @@ static int run_loop(struct loop *l) {
                                                               : (int)all;
     CHECK(name_parameters(s));
     s->record->graph = s->replicas[0]->recorded.on;
-    CHECK(sync_devices(s)); /* set-up is over: parameters broadcast, spans of it are no step's */
+    CHECK(sync_devices(s)); /* the end of set-up; its spans belong to no step */
     measure_start(s);
     for (int i = 0; i < 2; i++)
         CHECK(event_create(s->device[0], &l->done[i]));
@@ -294,8 +298,8 @@ static int run_loop(struct loop *l) {
     return measure_finish(s);
 }
 
-/* Closing may fail in its own words: the text that stays is that of the failure. Returns 1, or 0
- * where something is left in use. */
+/* Closes all. Closing may fail too: the text that stays is that of the first failure. Returns 1, or
+ * 0 where something is left in use. */
 static int close_all(struct loop *l, int code) {
     char text[1024];
     snprintf(text, sizeof text, "%s", error_message());

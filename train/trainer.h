@@ -6,12 +6,12 @@
 #include "trace/record.h"
 #include "train/run.h"
 
-/* Trains as config says. single and dp: one process, comm NULL or of one rank. ddp: this rank's
- * part; all ranks call it. initial: parameters to start from (initial_count floats in
- * registration order), NULL: from config's file or seed. Rank 0 prints, saves, writes files and
- * fills in the record; other ranks leave it almost empty. *in_use 1, after a failure: a GPU or a
- * thread did not come to its end and may go on using what was open, comm too: close nothing, end
- * the process. */
+/* Trains as config says. single and dp are one process, with comm NULL or of one rank; ddp is one
+ * rank's part, and all ranks call it. initial: initial_count parameters in registration order to
+ * start from; NULL: from the file or the seed of config. Rank 0 prints, saves, writes the files and
+ * fills in the record; other ranks leave it almost empty. *in_use becomes 1 where, after a failure,
+ * a GPU or a thread has not come to its end and may go on using what was open, comm too: then close
+ * nothing and end the process. */
 int trainer_run(const struct run_config *config, struct comm *comm, const float *initial,
                 size_t initial_count, struct run_record *record, int *in_use);
 
