@@ -2,6 +2,7 @@
 # make demo       installs what is missing, builds, trains LeNet as single, DP and DDP side by side
 # make test       installs what is missing, builds, runs every test
 # make check      the same, but installs nothing
+# make fuzz T=60  every parser on bytes that may be anything, for T seconds
 # make gpu-check [PARTS="build doctor"] [OUT=DIR]     everything that needs a GPU, in 8 minutes
 # make bench | examples | data | install PREFIX=... DESTDIR=... | clean
 #
@@ -39,7 +40,8 @@ LINK    = $(CC) $(FLAGS) $(CFLAGS) $(LDFLAGS) $(filter %.o %.a,$^)
 
 all: found $(B)/duet $(B)/libduet.a
 
-include mk/sanitizers.mk mk/cuda.mk mk/emulation.mk mk/programs.mk mk/tests.mk mk/setup.mk
+include mk/sanitizers.mk mk/cuda.mk mk/emulation.mk mk/programs.mk mk/tests.mk mk/fuzz.mk \
+        mk/setup.mk
 
 found:
 	@scripts/find_cuda.sh report '$(CUDA_USE)' $(CUDA_FOUND)

@@ -1,0 +1,25 @@
+/* cli/flags: any words after `duet train`, one in each line of the input. What is accepted goes
+ * through run_config_check, as the command does it. */
+#include "cli/flags.h"
+#include "tests/fuzz/fuzz.h"
+#include "train/run.h"
+
+enum { WORDS = 64 };
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    char *text = as_text(data, size), *words[WORDS], *save = NULL;
+    int count = 0, help;
+    for (char *word = strtok_r(text, "\n", &save); word && count < WORDS;
+         word = strtok_r(NULL, "\n", &save))
+        words[count++] = word;
+    struct run_config config, other;
+    run_config_default(&config);
+    run_config_default(&other);
+    int code = flags_parse(count, words, &config, &help);
+    if (!code && !help) code = run_config_check(&config);
+    if (code) check_error(code);
+    code = flags_parse_all_modes(count, words, &other, &help, "compare");
+    if (code) check_error(code);
+    free(text);
+    return 0;
+}

@@ -1,0 +1,37 @@
+/* data/safetensors: every tensor of a file that is accepted lies inside of it, and can be read. */
+#include "data/safetensors.h"
+#include "tests/fuzz/fuzz.h"
+
+static void read_entry(const struct safetensors *s, const struct safetensors_entry *e,
+                       size_t size) {
+    MUST(e->name && e->dtype && e->dims >= 0 && e->dims <= SAFETENSORS_DIMS);
+    MUST(e->offset <= size && e->bytes <= size - e->offset);
+    uint64_t count = 1;
+    for (int d = 0; d < e->dims; d++) {
+        MUST(e->shape[d] >= 0);
+        count *= (uint64_t)e->shape[d];
+    }
+    MUST(count == e->count);
+    if (strcmp(e->dtype, "F32")) return;
+    MUST(e->bytes == e->count * sizeof(float));
+    float *values = malloc(e->bytes + 1);
+    MUST(values);
+    MUST(safetensors_read(s, e->name, e->dims, e->shape, values) == OK);
+    free(values);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    char path[64];
+    int fd = as_file(data, size, path);
+    struct safetensors s = {0};
+    int code = safetensors_open(&s, path);
+    if (code) {
+        check_error(code);
+    } else {
+        for (int i = 0; i < s.count; i++)
+            read_entry(&s, &s.entries[i], size);
+        safetensors_close(&s);
+    }
+    close(fd);
+    return 0;
+}
