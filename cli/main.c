@@ -1,4 +1,4 @@
-/* duet: finds the subcommand. This file alone turns error codes into an exit status. */
+/* duet: finds the subcommand. Only this file turns error codes into an exit status. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
