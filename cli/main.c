@@ -1,7 +1,11 @@
 /* duet: finds the subcommand. Only this file turns error codes into an exit status. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "base/nearest.h"
@@ -70,8 +74,29 @@ static int unknown_command(const char *word) {
     return fail(ERR_USAGE, "unknown command: %s: see duet --help", word);
 }
 
+/* A shell may start this program with one of descriptors 0, 1 and 2 closed (`>&-`). The first file
+ * that is opened would get that number, and what is printed would be written into the file. So
+ * whatever is closed is opened on /dev/null. Ranks inherit it. */
+static int open_closed_streams(void) {
+    for (int fd = 0; fd <= STDERR_FILENO; fd++) /* open() returns the lowest number that is free */
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF && open("/dev/null", O_RDWR) != fd)
+            return fail_errno(ERR_FAILED, errno, "descriptor %d: is closed: /dev/null", fd);
+    return OK;
+}
+
+/* A write beyond a limit of file sizes (ulimit -f) then fails with EFBIG, and whoever writes can
+ * say so, instead of ending this program. And the launcher needs the exit status of its ranks,
+ * which the kernel drops where SIGCHLD is ignored. Ranks inherit both. */
+static void set_signals(void) {
+    signal(SIGXFSZ, SIG_IGN);
+    signal(SIGCHLD, SIG_DFL);
+}
+
 int main(int argc, char **argv) {
     const char *command = argc > 1 ? argv[1] : "--help";
+    int code = open_closed_streams();
+    if (code) return report_error(code);
+    set_signals();
     ask_for_queues();
     if (!strcmp(command, "--help") || !strcmp(command, "-h") || !strcmp(command, "help"))
         return flushed(help());
