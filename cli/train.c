@@ -1,5 +1,5 @@
-/* duet train: one run in one mode. Single and DP train in this process; DDP is a job with a process
- * for each device. */
+/* duet train: one run in one mode, as a job: one process for single and DP, one per device for
+ * DDP. */
 #include <stdio.h>
 
 #include "base/atomic_file.h"
@@ -8,7 +8,6 @@
 #include "cli/flags.h"
 #include "report/chrome_trace.h"
 #include "train/job.h"
-#include "train/trainer.h"
 
 /* Prints what is about to be trained. */
 static void describe(const struct run_config *config) {
@@ -29,7 +28,7 @@ int command_train(int argc, char **argv) {
     struct job_result result = {.exit_status = 0};
     struct atomic_file trace = {0};
     struct trace_run traced = {.run = &record};
-    int help, code, in_use = 0;
+    int help, code;
     run_config_default(&config);
     CHECK_GOTO(flags_parse(argc, argv, &config, &help), code, done);
     if (help) return flags_help("train"), 0;
@@ -38,14 +37,12 @@ int command_train(int argc, char **argv) {
     config.spans = *config.trace != 0;
     traced.title = mode_title(config.mode);
     describe(&config);
-    code = config.mode == MODE_DDP ? job_run(&config, NULL, 0, &record, &result)
-                                   : trainer_run(&config, NULL, NULL, 0, &record, &in_use);
+    code = job_run(&config, NULL, 0, &record, &result);
     if (!code) warn_not_finite(NULL, &record);
     if (!code) code = chrome_trace_write(&trace, config.trace, &traced, 1);
 done:
     atomic_abandon(&trace);
     record_free(&record);
     int status = report_error(code);
-    if (in_use) job_leave(status);
     return code && result.exit_status ? result.exit_status : status;
 }

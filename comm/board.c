@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/system_error.h"
 
 static const uint64_t BOARD_MAGIC = 0x3164726f62746475; /* no other file begins with it */
 
@@ -23,8 +24,7 @@ static size_t board_bytes(int world) {
 static int map(struct board **board, int fd, int world) {
     void *memory = mmap(NULL, board_bytes(world), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (memory == MAP_FAILED)
-        return fail_errno(ERR_MEMORY, errno, "shared segment: %zu bytes: cannot map",
-                          board_bytes(world));
+        return fail_system(errno, "shared segment: %zu bytes: mmap", board_bytes(world));
     *board = memory;
     return OK;
 }
@@ -33,10 +33,10 @@ int board_create(struct board **board, int *fd, int world) {
     *board = NULL;
     int code = OK;
     *fd = memfd_create("duet-job", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (*fd < 0) return fail_errno(ERR_FAILED, errno, "shared segment: memfd_create");
+    if (*fd < 0) return fail_system(errno, "shared segment: memfd_create");
     if (ftruncate(*fd, (off_t)board_bytes(world)) ||
         fcntl(*fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW)) {
-        code = fail_errno(ERR_MEMORY, errno, "shared segment: %zu bytes", board_bytes(world));
+        code = fail_system(errno, "shared segment: %zu bytes", board_bytes(world));
         goto out;
     }
     CHECK_GOTO(map(board, *fd, world), code, out);
@@ -86,6 +86,10 @@ bool board_abort(struct board *board, int rank, int code, const char *text) {
     snprintf(record->text, sizeof record->text, "%s", text);
     __atomic_store_n(&record->state, ABORT_WRITTEN, __ATOMIC_RELEASE);
     return true;
+}
+
+void board_beat(struct board *board, int rank) {
+    __atomic_fetch_add(&board->slots[rank].beats, 1, __ATOMIC_RELAXED);
 }
 
 bool board_aborted(const struct board *board) {

@@ -40,6 +40,7 @@ enum counter { COUNT_BARRIERS, COUNT_EXCHANGES, COUNTERS };
 
 struct slot {
     uint64_t begun[COUNTERS]; /* how many collectives of each kind the rank has begun */
+    uint64_t beats; /* grows whenever the rank polls in a wait or calls comm_check: progress.c */
     uint32_t pid;
     uint32_t left;            /* 1: comm_close was called; the end of the process is no failure */
     int32_t start_errno;      /* why the program could not be started, 0 if it could */
@@ -71,6 +72,9 @@ void *board_box(struct board *board, int rank, int parity);
 
 /* Writes the job's first failure. True if this call was the first, so that its text stands. */
 bool board_abort(struct board *board, int rank, int code, const char *text);
+
+/* Shows the launcher that a thread of this rank polls. */
+void board_beat(struct board *board, int rank);
 
 /* Has anybody failed? One load: cheap enough for every wait. */
 bool board_aborted(const struct board *board);

@@ -103,9 +103,16 @@ int comm_open(struct comm **out, const struct comm_options *options) {
     *out = comm;
     return OK;
 out:
-    if (comm->board) comm_abort(comm, code, error_message());
+    if (comm->board) {
+        comm_abort(comm, code, error_message());
+        if (!comm_open_was_reported(code)) code = fail(ERR_FAILED, "%s", error_message());
+    }
     release(comm);
     return code;
+}
+
+int comm_open_was_reported(int code) {
+    return code != ERR_USAGE && code != ERR_MEMORY;
 }
 
 void comm_close(struct comm *comm) {
@@ -124,8 +131,8 @@ int comm_world_size(const struct comm *comm) {
 
 void comm_abort(struct comm *comm, int code, const char *text) {
     if (!comm || code == OK || code == ERR_PEER) return;
-    char prefix[16], line[BOARD_TEXT];
-    snprintf(prefix, sizeof prefix, "rank %d: ", comm->rank);
+    char prefix[16] = "", line[BOARD_TEXT]; /* a rank that is alone needs no number */
+    if (comm->world > 1) snprintf(prefix, sizeof prefix, "rank %d: ", comm->rank);
     /* error texts of comm/ begin with the rank already */
     bool has_prefix = !strncmp(text, prefix, strlen(prefix));
     snprintf(line, sizeof line, "%s%s", has_prefix ? "" : prefix, text);
@@ -133,5 +140,6 @@ void comm_abort(struct comm *comm, int code, const char *text) {
 }
 
 int comm_check(struct comm *comm) {
+    board_beat(comm->board, comm->rank);
     return board_aborted(comm->board) ? failure_of_job(comm, "") : OK;
 }

@@ -37,8 +37,12 @@ struct comm_options {
 /* Joins the job that this process was started for: reads RANK, WORLD_SIZE and the two inherited
  * file descriptors from the environment, meets all other ranks (it returns once all have come) and
  * starts the thread that watches them. options NULL: defaults. On failure *out is NULL.
- * ERR_USAGE: this process was not started by the launcher. */
+ * ERR_USAGE: this process was not started by the launcher. ERR_MEMORY: the segment could not be
+ * mapped. With both the launcher does not know the reason, so the process should print it. */
 int comm_open(struct comm **out, const struct comm_options *options);
+
+/* For the code that comm_open returned: 1 if the launcher knows of the failure and prints it. */
+int comm_open_was_reported(int code);
 
 /* Leaves the job in good order: from now on the peers do not take this rank's end for a failure.
  * Does not wait for anybody. The process is expected to exit next. A rank that exits with status 0
@@ -123,10 +127,10 @@ double comm_timeout_s(const struct comm *comm);
 /* ---- the abort word ---- */
 
 /* Ends the job. The first call of all ranks wins: its code and text become the job's error, which
- * the peers get from their waits and which the launcher prints, with "rank 2: " in front. A rank
- * that fails calls comm_abort(comm, code, error_message()) and comm_close, then exits with
- * error_exit_status(code) and prints nothing. The call has no effect with OK, with ERR_PEER, with
- * comm NULL, or after another failure. */
+ * the peers get from their waits and which the launcher prints, with "rank 2: " in front where
+ * there are several ranks. A rank that fails calls comm_abort(comm, code, error_message()) and
+ * comm_close, then exits with error_exit_status(code) and prints nothing. The call has no effect
+ * with OK, with ERR_PEER, with comm NULL, or after another failure. */
 void comm_abort(struct comm *comm, int code, const char *text);
 
 /* OK while the job runs. Once it is aborted: ERR_PEER with the first failure's text, or in the rank

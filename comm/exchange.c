@@ -4,10 +4,10 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/system_error.h"
 #include "comm/rank.h"
 #include "comm/wire.h"
 
@@ -18,14 +18,7 @@ static int socket_lost(struct comm *comm, enum wire_result result) {
     CHECK(failure_of_job(comm, "exchange"));
     if (result == WIRE_CLOSED)
         return fail(ERR_PEER, "rank %d: exchange: the launcher has ended", comm->rank);
-    if (error == EMFILE) {
-        struct rlimit most = {0};
-        getrlimit(RLIMIT_NOFILE, &most);
-        return fail(ERR_FAILED,
-                    "rank %d: exchange: more than %llu open files: raise the limit (ulimit -n)",
-                    comm->rank, (unsigned long long)most.rlim_cur);
-    }
-    return fail_errno(ERR_FAILED, error, "rank %d: exchange: socket to the launcher", comm->rank);
+    return fail_system(error, "rank %d: exchange: socket to the launcher", comm->rank);
 }
 
 /* Sleeps until the socket is ready, for one slice at most. */

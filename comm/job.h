@@ -23,8 +23,14 @@ struct process {
     int pidfd;      /* -1: the kernel offers none; the loop then looks every few milliseconds */
     bool ended;     /* it stays a zombie until the job is over: its id cannot be reused */
     bool signalled; /* the launcher has sent it a signal: its exit status is not its own any more */
+    int wait_errno; /* why the launcher could not get its exit status, 0 if it could */
     int exit_code;  /* once it has ended; 0 if a signal ended it */
     int signal;     /* that ended it, else 0 */
+
+    /* when it last made progress, on the job's clock; its beats and its CPU time then */
+    int64_t progress_at, cpu_ns;
+    uint64_t beats;
+
     struct offer offer;
 };
 
@@ -42,11 +48,17 @@ struct job {
     uint32_t exchange;     /* the number of the exchange under way, from 1 */
     bool delivering;       /* all offers have arrived and are being sent to all ranks */
     bool crowded;          /* too many descriptors are in flight: pause for a moment */
-    int64_t first_arrival; /* when the first rank came to the rendezvous, ns; 0: none yet */
+    int64_t first_arrival; /* when the first rank came to the rendezvous; 0: none yet */
+
+    /* The job's clock, ns, never 0. It counts the time in which the launcher runs or sleeps as it
+     * meant to. Where the whole machine or the whole job stands still (a suspended virtual machine,
+     * Ctrl-Z), so does this clock, and no deadline of the launcher passes unseen. */
+    int64_t clock;
+    int64_t last_look; /* now_ns() when the clock was last advanced */
 
     int signal;           /* the first one that the launcher received, 0: none */
     int signals;          /* how many it received */
-    int64_t ending_since; /* ns; 0: the job runs */
+    int64_t ending_since; /* on the job's clock; 0: the job runs */
     enum ending ending;   /* the stage reached */
 };
 
@@ -63,8 +75,14 @@ void serve_stop(struct job *job);
 /* end.c: notices which ranks have ended, then begins and drives the end of the job. */
 int watch_processes(struct job *job);                                /* returns how many run */
 void end_job(struct job *job, int rank, int code, const char *text); /* the first call wins */
-int time_to_next_stage(const struct job *job);                       /* ms */
 void reap_ranks(struct job *job); /* collects the zombies once no rank runs */
+
+/* progress.c: ends the job if no rank has made progress for launch->stall_timeout_s. */
+void watch_progress(struct job *job);
+
+/* report.c: how a rank ended, and the error text and exit status of the whole job. */
+bool ended_well(const struct job *job, int rank);
+void describe_end(const struct job *job, int rank, char *text, size_t size);
 int report_end(const struct job *job, struct launch_result *out);
 
 #endif

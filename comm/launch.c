@@ -6,7 +6,9 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/error.h"
+#include "base/system_error.h"
 #include "comm/job.h"
 
 static int check_arguments(const struct launch *launch) {
@@ -31,17 +33,29 @@ static int catch_signals(struct job *job) {
     }
     pthread_sigmask(SIG_BLOCK, &caught, &job->mask_before);
     job->signal_fd = signalfd(-1, &caught, SFD_CLOEXEC | SFD_NONBLOCK);
-    return job->signal_fd < 0 ? fail_errno(ERR_FAILED, errno, "launcher: signalfd") : OK;
+    return job->signal_fd < 0 ? fail_system(errno, "launcher: signalfd") : OK;
 }
 
-/* How long the poll loop may sleep. Without pidfds nothing wakes it when a rank ends. With them it
- * looks up only to notice a rank that has aborted the job and still runs. */
+/* How long the poll loop may sleep. While the job ends, the sleeps are short, so that a machine
+ * that stands still takes little of the time that ranks have to leave. Without pidfds nothing wakes
+ * the loop when a rank ends. With them it looks up only to notice a rank that has aborted the job
+ * and still runs, and to watch the progress of the ranks. */
 static int poll_timeout_ms(const struct job *job) {
-    enum { WITHOUT_PIDFD_MS = 20, WITH_PIDFDS_MS = 200 };
-    if (job->ending_since) return time_to_next_stage(job);
+    enum { ENDING_MS = 10, WITHOUT_PIDFD_MS = 20, WITH_PIDFDS_MS = 200 };
+    if (job->ending_since) return ENDING_MS;
     for (int r = 0; r < job->world; r++)
         if (job->ranks[r].pidfd < 0) return WITHOUT_PIDFD_MS;
     return WITH_PIDFDS_MS;
+}
+
+/* Called after each sleep of at most `slept_ms`; what passed beyond that and a little more, the
+ * launcher did not get to run. */
+static void advance_clock(struct job *job, int slept_ms) {
+    static const int64_t SLACK_NS = 50000000;
+    int64_t now = now_ns(), passed = now - job->last_look;
+    int64_t most = (int64_t)slept_ms * 1000000 + SLACK_NS;
+    job->clock += passed < most ? passed : most;
+    job->last_look = now;
 }
 
 static int run_job(struct job *job) {
@@ -52,7 +66,8 @@ static int run_job(struct job *job) {
     code = start_ranks(job);
     if (code) end_job(job, -1, code, error_message());
     while (watch_processes(job) > 0) {
-        int served = serve_ranks(job, poll_timeout_ms(job));
+        int sleep_ms = poll_timeout_ms(job), served = serve_ranks(job, sleep_ms);
+        advance_clock(job, sleep_ms);
         if (served) end_job(job, -1, served, error_message());
     }
     serve_late_signal(job);
@@ -67,6 +82,8 @@ static struct job *new_job(const struct launch *launch) {
     job->launch = launch;
     job->world = launch->world_size;
     job->board_fd = job->signal_fd = -1;
+    job->clock = 1;
+    job->last_look = now_ns();
     for (int r = 0; r < MAX_DEVICES; r++)
         job->ranks[r].socket = job->ranks[r].pidfd = job->ranks[r].offer.fd = -1;
     pthread_sigmask(SIG_SETMASK, NULL, &job->mask_before);

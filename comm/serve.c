@@ -16,8 +16,8 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/system_error.h"
 #include "comm/job.h"
 #include "comm/wire.h"
 
@@ -81,14 +81,14 @@ static void receive_offer(struct job *job, int rank) {
     case WIRE_CROWDED: return;
     case WIRE_CLOSED: hang_up(process); return; /* it left, or it died: end.c notices that */
     case WIRE_BROKEN:
-        snprintf(text, sizeof text, "rank %d: exchange: launcher: %s%s", rank, strerror(errno),
-                 errno == EMFILE ? ": raise the limit of open files (ulimit -n)" : "");
+        fail_system(errno, "rank %d: exchange: launcher", rank);
+        snprintf(text, sizeof text, "%s", error_message());
         hang_up(process);
         end_job(job, rank, ERR_FAILED, text);
         return;
     case WIRE_DONE: break;
     }
-    if (!job->first_arrival) job->first_arrival = now_ns();
+    if (!job->first_arrival) job->first_arrival = job->clock;
     check_offer(job, rank, &header);
     process->offer.bytes = header.bytes;
     process->offer.arrived = true;
@@ -134,7 +134,7 @@ static void check_start(struct job *job) {
     static const double DEFAULT_S = 300;
     double given = job->launch->start_timeout_s, limit = given > 0 ? given : DEFAULT_S;
     if (job->exchange > 1 || job->delivering || !job->first_arrival || job->ending_since) return;
-    if ((double)(now_ns() - job->first_arrival) < limit * 1e9) return;
+    if ((double)(job->clock - job->first_arrival) < limit * 1e9) return;
     for (int r = 0; r < job->world; r++) {
         if (job->ranks[r].offer.arrived) continue;
         char text[BOARD_TEXT];
@@ -197,7 +197,7 @@ int serve_ranks(struct job *job, int timeout_ms) {
     if (job->crowded) timeout_ms = 1;
     job->crowded = false;
     int ready = poll(polled, 2 * (nfds_t)job->world + 1, timeout_ms);
-    if (ready < 0 && errno != EINTR) return fail_errno(ERR_FAILED, errno, "launcher: poll");
+    if (ready < 0 && errno != EINTR) return fail_system(errno, "launcher: poll");
     if (ready > 0 && polled[2 * job->world].revents) receive_signal(job);
     for (int r = 0; ready > 0 && r < job->world; r++)
         if (sockets[r].revents && !job->delivering) receive_offer(job, r);

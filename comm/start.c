@@ -14,12 +14,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/system_error.h"
 #include "comm/job.h"
 
 /* torchrun's variables, and the two that comm_open needs. No port is opened: MASTER_PORT is set
@@ -74,6 +76,12 @@ static void close_launchers_ends(const struct job *job, int last) {
     close(job->signal_fd);
 }
 
+/* Where /proc is missing, the path that this program was started by will do. */
+static void exec_this_program(char *const *argv) {
+    execv("/proc/self/exe", argv);
+    execv((const char *)getauxval(AT_EXECFN), argv);
+}
+
 /* Runs in the child and does not return. `list` is its environment. */
 static void become_rank(const struct job *job, int rank, pid_t launcher, int socket, char **list) {
     extern char **environ;
@@ -100,7 +108,7 @@ static void become_rank(const struct job *job, int rank, pid_t launcher, int soc
     if (launch->program)
         execvp(launch->program, launch->argv);
     else
-        execv("/proc/self/exe", launch->argv);
+        exec_this_program(launch->argv);
     job->board->slots[rank].start_errno = errno;
     _exit(127);
 }
@@ -110,19 +118,19 @@ static int start_rank(struct job *job, int rank) {
     int code = OK, pair[2] = {-1, -1};
     char **list = NULL;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair)) {
-        code = fail_errno(ERR_FAILED, errno, "starting rank %d: socketpair", rank);
+        code = fail_system(errno, "starting rank %d: socketpair", rank);
         goto out;
     }
     process->socket = pair[0];
     list = environment_of(job, rank, pair[1]);
     if (!list) {
-        code = fail(ERR_MEMORY, "starting rank %d: out of memory", rank);
+        code = fail(ERR_MEMORY, "starting rank %d: out of host memory: free some memory", rank);
         goto out;
     }
     pid_t launcher = getpid();
     pid_t pid = fork();
     if (pid < 0) {
-        code = fail_errno(ERR_FAILED, errno, "starting rank %d: fork", rank);
+        code = fail_system(errno, "starting rank %d: fork", rank);
         goto out;
     }
     if (pid == 0) become_rank(job, rank, launcher, pair[1], list);

@@ -123,6 +123,7 @@ static int peer_left(struct wait *wait, const char *where, uint64_t gone) {
 int wait_poll(struct wait *wait, int64_t *slice_ns) {
     struct comm *comm = wait->comm;
     char where[BOARD_WHERE];
+    board_beat(comm->board, comm->rank);
     /* First who has left, then who is missing: a rank leaves after its last post, so one that has
      * left and is still missing will never come. */
     uint64_t left = ranks_that_left(comm), gone = left ? left & missing_ranks(wait) : 0;

@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/system_error.h"
 #include "comm/rank.h"
 
 static void peer_ended(struct comm *comm, int peer) {
@@ -57,10 +58,7 @@ static int open_pidfds(struct comm *comm, int *opened) {
         if (r == comm->rank) continue;
         int fd = (int)syscall(SYS_pidfd_open, comm->board->slots[r].pid, 0);
         if (fd < 0 && (errno == EMFILE || errno == ENFILE))
-            return fail_errno(
-                ERR_FAILED, errno,
-                "rank %d: watching rank %d: raise the limit of open files (ulimit -n)", comm->rank,
-                r);
+            return fail_system(errno, "rank %d: watching rank %d", comm->rank, r);
         comm->watch.pidfds[r] = fd;
         *opened += fd >= 0;
     }
@@ -73,15 +71,14 @@ int watch_start(struct comm *comm) {
     CHECK(open_pidfds(comm, &opened));
     if (!opened) return OK;
     watch->stop_fd = eventfd(0, EFD_CLOEXEC);
-    if (watch->stop_fd < 0) return fail_errno(ERR_FAILED, errno, "rank %d: eventfd", comm->rank);
+    if (watch->stop_fd < 0) return fail_system(errno, "rank %d: eventfd", comm->rank);
     /* The new thread inherits the mask: signals must be handled by the program's own threads. */
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int error = pthread_create(&watch->thread, NULL, watch_peers, comm);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (error)
-        return fail_errno(ERR_FAILED, error, "rank %d: thread that watches the peers", comm->rank);
+    if (error) return fail_system(error, "rank %d: thread that watches the peers", comm->rank);
     watch->running = true;
     return OK;
 }

@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/system_error.h"
 
 static const struct timespec PAUSE = {.tv_nsec = 5000000};
 enum { CHILD_FAILED = 1 }; /* exit status: the child has added the finding that is off itself */
@@ -70,9 +71,7 @@ int guard_check(struct doctor *d, const char *name, doctor_check *check, void (*
         doctor_step(d, first, "%s: %s", doctor_kind_name(d), name);
         fflush(NULL); /* else the child would print what is in the buffers once more */
         pid_t parent = getpid(), pid = fork();
-        if (pid < 0)
-            return fail_errno(ERR_FAILED, errno, "doctor: cannot start a process to check %s",
-                              name);
+        if (pid < 0) return fail_system(errno, "doctor: starting a process to check %s", name);
         if (pid == 0) run_in_child(d, check, first, parent);
         int status = wait_for(d, pid, &late, idle, context);
         ended_well = !late && WIFEXITED(status) && WEXITSTATUS(status) == 0;

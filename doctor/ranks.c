@@ -70,7 +70,7 @@ int rank_run(struct rank_task *task, rank_main *work, int *reported) {
     struct comm *comm = NULL;
     struct comm_options options = {.timeout_s = task->config.timeout / 2};
     int code = comm_open(&comm, &options);
-    *reported = code != ERR_USAGE; /* that code says that there is no launcher */
+    *reported = comm_open_was_reported(code);
     if (code) return code;
     d.comm = comm;
     code = work(&d, comm, task);

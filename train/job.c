@@ -7,6 +7,7 @@
  * structs. */
 #include "train/job.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -18,6 +19,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/system_error.h"
 #include "comm/comm.h"
 #include "comm/launch.h"
 #include "train/trainer.h"
@@ -29,15 +31,14 @@ enum { JOB_CONFIG, JOB_RECORD, JOB_SPANS, JOB_FDS };
 
 static int make_memfd(const char *name, int *fd) {
     *fd = memfd_create(name, MFD_CLOEXEC);
-    return *fd < 0 ? fail(ERR_FAILED, "job: %s: cannot be created: free some memory", name) : OK;
+    return *fd < 0 ? fail_system(errno, "job: memfd_create: %s", name) : OK;
 }
 
 static int write_all(int fd, const void *data, size_t bytes) {
     const char *p = data;
     for (ssize_t n; bytes; p += n, bytes -= (size_t)n)
         if ((n = write(fd, p, bytes)) <= 0)
-            return fail(ERR_FAILED, "job: cannot write %zu bytes to memory: free some memory",
-                        bytes);
+            return fail_system(errno, "job: cannot write %zu bytes to a memory file", bytes);
     return OK;
 }
 
@@ -115,7 +116,8 @@ int job_run(const struct run_config *config, const float *initial, size_t initia
                             .argv = argv,
                             .pass_fds = fds,
                             .pass_count = JOB_FDS,
-                            .start_timeout_s = config->timeout};
+                            .start_timeout_s = config->timeout,
+                            .stall_timeout_s = config->timeout};
     struct launch_result launched = {0};
     code = launch_ranks(&launch, &launched);
     result->exit_status = launched.exit_status;
@@ -149,7 +151,7 @@ int job_try_nccl(const struct run_config *config, struct job_result *result) {
 
 static int write_record(int fd, const struct run_record *record) {
     FILE *file = fdopen(dup(fd), "w");
-    if (!file) return fail(ERR_FAILED, "run record: cannot be written to descriptor %d", fd);
+    if (!file) return fail_system(errno, "run record: descriptor %d", fd);
     struct json_writer w;
     json_start(&w, file);
     record_write(record, &w, NULL, 1);
@@ -181,7 +183,7 @@ static int run_rank(int config_fd, int record_fd, int spans_fd, int *told, int *
     const float *initial = (const float *)((char *)data + sizeof config + sizeof count);
     struct comm_options options = {.timeout_s = config.timeout};
     int code = comm_open(&comm, &options);
-    *told = code != ERR_USAGE; /* ERR_USAGE: there is no launcher */
+    *told = comm_open_was_reported(code);
     if (code) goto done;
     CHECK_GOTO(trainer_run(&config, comm, count ? initial : NULL, count, &record, in_use), code,
                done);

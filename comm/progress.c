@@ -1,0 +1,86 @@
+/* Has a job come to a standstill? launch.h states the rule.
+ *
+ * A rank makes progress when it uses CPU time, or when its beats in the shared segment grow: it
+ * raises them whenever it polls, and every wait that polls has a deadline of its own. A rank that
+ * does neither is stopped, or blocked in a system call or on a lock, for which nobody else has a
+ * deadline. CPU time is compared with the time that has passed, since a driver may have threads
+ * that wake now and then and do nothing.
+ *
+ * The CPU clock of another process needs no /proc. Where it cannot be read, a rank is taken to make
+ * progress. */
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include "base/error.h"
+#include "comm/job.h"
+
+static const int64_t LEAST_CPU_NS = 1000000; /* less than the work of any step */
+enum { LEAST_CPU_SHARE = 1000 };             /* and a thousandth of one core */
+
+static bool read_cpu_time(pid_t pid, int64_t *ns) {
+    clockid_t clock;
+    struct timespec t;
+    if (clock_getcpuclockid(pid, &clock) || clock_gettime(clock, &t)) return false;
+    *ns = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+    return true;
+}
+
+static bool made_progress(const struct job *job, int rank) {
+    struct process process = job->ranks[rank];
+    int64_t idle = job->clock - process.progress_at, cpu_ns;
+    if (__atomic_load_n(&job->board->slots[rank].beats, __ATOMIC_RELAXED) != process.beats)
+        return true;
+    if (!read_cpu_time(process.pid, &cpu_ns)) return true;
+    return cpu_ns - process.cpu_ns >= LEAST_CPU_NS + idle / LEAST_CPU_SHARE;
+}
+
+static void mark_progress(struct job *job, int rank) {
+    struct process *process = &job->ranks[rank];
+    process->beats = __atomic_load_n(&job->board->slots[rank].beats, __ATOMIC_RELAXED);
+    read_cpu_time(process->pid, &process->cpu_ns);
+    process->progress_at = job->clock;
+}
+
+/* The state letter of /proc/PID/stat, 0 if it cannot be read. A stop by a debugger is not reported
+ * to the parent of a process, so waitid() does not show it. */
+static char state_of(pid_t pid) {
+    char path[40], state = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    FILE *file = fopen(path, "re");
+    if (!file) return 0;
+    if (fscanf(file, "%*d (%*[^)]) %c", &state) != 1) state = 0;
+    fclose(file);
+    return state;
+}
+
+static const char *why_stuck(pid_t pid) {
+    siginfo_t info = {0};
+    if (!waitid(P_PID, (id_t)pid, &info, WSTOPPED | WNOHANG | WNOWAIT) && info.si_pid == pid)
+        return "it was stopped: continue it in time (kill -CONT)";
+    if (state_of(pid) == 't') return "a debugger holds it: let it go on";
+    return "it waits for a file, a pipe or a device: see its output";
+}
+
+void watch_progress(struct job *job) {
+    int64_t limit = (int64_t)(job->launch->stall_timeout_s * 1e9);
+    int stuck = -1;
+    bool moving = false;
+    if (limit <= 0 || job->ending_since) return;
+    for (int r = 0; r < job->world; r++) {
+        const struct process *process = &job->ranks[r];
+        if (!process->pid || process->ended) continue;
+        if (made_progress(job, r)) mark_progress(job, r);
+        bool late = job->clock - process->progress_at >= limit;
+        if (late && stuck < 0) stuck = r;
+        moving |= !late; /* the others wait for this one, by deadlines of their own */
+    }
+    if (moving || stuck < 0) return;
+    char text[BOARD_TEXT];
+    int pid = (int)job->ranks[stuck].pid;
+    snprintf(text, sizeof text,
+             "rank %d (pid %d): no progress for %g s: %s, or give a longer --timeout", stuck, pid,
+             job->launch->stall_timeout_s, why_stuck(pid));
+    end_job(job, stuck, ERR_TIMEOUT, text);
+}

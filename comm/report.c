@@ -1,0 +1,129 @@
+/* Reporting the end of a job: which rank is the root cause, and how its end reads. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/system_error.h"
+#include "comm/job.h"
+
+void describe_end(const struct job *job, int rank, char *text, size_t size) {
+    const struct process *process = &job->ranks[rank];
+    int start_errno = job->board->slots[rank].start_errno;
+    size_t used = (size_t)snprintf(text, size, "rank %d (pid %d) ", rank, (int)process->pid);
+    if (process->wait_errno)
+        snprintf(text + used, size - used, "ended, its status is not known: waitid: %s",
+                 strerror(process->wait_errno));
+    else if (start_errno)
+        snprintf(text + used, size - used, "could not start %s: %s",
+                 job->launch->program ? job->launch->program
+                 : job->launch->argv  ? job->launch->argv[0]
+                                      : "its entry",
+                 strerror(start_errno));
+    else if (process->signal)
+        snprintf(text + used, size - used, "ended by signal %d (%s)", process->signal,
+                 strsignal(process->signal));
+    else
+        snprintf(text + used, size - used, "ended with status %d%s", process->exit_code,
+                 process->exit_code ? "" : " without leaving the job (comm_close)");
+}
+
+/* A rank ends well with status 0 after comm_close, or in a job that no rank has joined. */
+bool ended_well(const struct job *job, int rank) {
+    const struct process *process = &job->ranks[rank];
+    if (process->signal || process->exit_code || process->wait_errno) return false;
+    if (__atomic_load_n(&job->board->slots[rank].left, __ATOMIC_ACQUIRE)) return true;
+    return !job->first_arrival;
+}
+
+/* " while rank 0 was in allreduce bucket 3 step 118", or "". */
+static void describe_where(const struct job *job, int culprit, char *text, size_t size) {
+    text[0] = 0;
+    for (int r = 0; r < job->world; r++) {
+        const struct slot *slot = &job->board->slots[r];
+        if (r == culprit || !slot->where[0]) continue;
+        snprintf(text, size, " while rank %d was in %.*s", r, BOARD_WHERE - 1, slot->where);
+        return;
+    }
+}
+
+static const char *advice_on_start(const struct launch *launch, int error) {
+    if (error == ENOENT && launch->program) return "there is no such program along PATH";
+    if (error == ENOENT) return "mount /proc, or start duet by its full path";
+    const char *advice = system_advice(error);
+    return advice ? advice : "start it again";
+}
+
+/* A rank of Duet's own records why it fails, once it has joined. Before that it can only print. */
+static const char *advice_on_status(const struct job *job, int rank) {
+    bool own = !job->launch->entry && !job->launch->program;
+    if (!job->ranks[rank].exit_code) return "a rank must leave before it ends";
+    if (own && !job->board->slots[rank].pid) return "see its own message above";
+    return "it recorded no reason: if it printed one, that stands above";
+}
+
+static const char *advice(const struct job *job, int rank) {
+    int start_errno = job->board->slots[rank].start_errno;
+    if (job->ranks[rank].wait_errno) return "this program must be able to wait for its children";
+    if (start_errno) return advice_on_start(job->launch, start_errno);
+    switch (job->ranks[rank].signal) {
+    case 0: return advice_on_status(job, rank);
+    case SIGXCPU: return "raise the limit of CPU time (ulimit -t)";
+    case SIGKILL:
+        return "if nobody killed it, memory ran out: use fewer devices or a smaller batch";
+    case SIGSEGV:
+    case SIGBUS:
+    case SIGABRT:
+    case SIGILL:
+    case SIGFPE: return "a crash: build with SAN=address,undefined to see where";
+    default: return "start it again";
+    }
+}
+
+static int own_status(const struct process *process, int code) {
+    if (process->ended && !process->signalled && process->signal) return 128 + process->signal;
+    if (process->ended && !process->signalled && process->exit_code) return process->exit_code;
+    return error_exit_status(code);
+}
+
+static int count_left_over(const struct job *job) {
+    int left_over = 0;
+    for (int r = 0; r < job->world; r++)
+        left_over += job->ranks[r].pid && !job->ranks[r].ended;
+    return left_over;
+}
+
+/* Did the rank to blame end by itself, and badly? Then its exit status or signal is the root cause.
+ * A rank that left in good order while others waited for it did not end badly: then the text of the
+ * rank that waited is the root cause. */
+static bool ended_by_itself(const struct job *job, int rank) {
+    return job->ranks[rank].ended && !job->ranks[rank].signalled && !ended_well(job, rank);
+}
+
+int report_end(const struct job *job, struct launch_result *out) {
+    struct abort_record failure;
+    char end[BOARD_TEXT], where[2 * BOARD_WHERE];
+    int left_over = count_left_over(job);
+    out->signal = job->signal;
+    if (job->signal) {
+        out->exit_status = 128 + job->signal;
+        return fail(ERR_FAILED, "ended by signal %d (%s) to the launcher", job->signal,
+                    strsignal(job->signal));
+    }
+    if (!board_failure(job->board, &failure)) return OK;
+    const struct process *culprit =
+        failure.rank >= 0 && failure.rank < job->world ? &job->ranks[failure.rank] : NULL;
+    out->rank = failure.rank;
+    out->pid = culprit ? culprit->pid : 0;
+    out->exit_status = culprit ? own_status(culprit, failure.code) : 1;
+    if (left_over)
+        return fail(ERR_FAILED, "%s; %d processes do not end even by SIGKILL: see ps", failure.text,
+                    left_over);
+    if (failure.code != ERR_PEER || !culprit || !ended_by_itself(job, failure.rank))
+        return fail(failure.code == ERR_PEER ? ERR_FAILED : failure.code, "%s", failure.text);
+    describe_end(job, failure.rank, end, sizeof end);
+    /* no failure: the reader of the output has gone (| head) */
+    if (culprit->signal == SIGPIPE) return fail(ERR_READER, "%s", end);
+    describe_where(job, failure.rank, where, sizeof where);
+    return fail(ERR_FAILED, "%s%s: %s", end, where, advice(job, failure.rank));
+}
