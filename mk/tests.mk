@@ -3,8 +3,8 @@
 TESTS   := $(patsubst %.c,$(B)/%,$(wildcard tests/*/test_*.c))
 HELPERS := $(patsubst %.c,$(B)/%,$(wildcard tests/*/helper_*.c))
 
-# Tests use Criterion. Under a sanitizer, and where Criterion is not found, they use the small runner:
-# tests/harness/harness.h.
+# Tests use Criterion. Under a sanitizer, and where Criterion is not found, they use the small
+# runner: tests/harness/harness.h.
 HAVE_CRITERION := $(call has,criterion/criterion.h)
 PLAIN := $(or $(SAN),$(if $(HAVE_CRITERION),,yes))
 CRITERION_USE := $(if $(SAN),not used: under a sanitizer tests use the small runner,$\

@@ -49,12 +49,14 @@ rule() { # NAME OFFENDING-LINES
 }
 
 mapfile -t folders < <(tr ' ' '\n' <<<"$layers")
-mapfile -t sources < <(find "${folders[@]}" -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' 2>/dev/null | sort)
+mapfile -t sources < <(
+    find "${folders[@]}" -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' 2>/dev/null | sort)
 
 # 1. "folder/..." includes, as file:line:text. A folder within a folder belongs to it, as
 # device/cuda to device.
 rule "includes that point up or sideways, or not from the root" "$(
-    grep -nE '^[[:space:]]*#[[:space:]]*include[[:space:]]*"' "${sources[@]}" /dev/null | awk -v layers="$layers" '
+    grep -nE '^[[:space:]]*#[[:space:]]*include[[:space:]]*"' "${sources[@]}" /dev/null |
+        awk -v layers="$layers" '
         BEGIN {
             n = split(layers, line, "\n")
             for (i = 1; i <= n; i++) {
@@ -69,7 +71,8 @@ rule "includes that point up or sideways, or not from the root" "$(
             from = to = part[1]
             sub(/\/.*/, "", from)
             to = target
-            if (target == "duet.h" && (from == "api" || from == "cli")) next # the public header at the root
+            # the public header at the root
+            if (target == "duet.h" && (from == "api" || from == "cli")) next
             if (!sub(/\/.*/, "", to) || !(to in layer)) print
             else if (from != to && layer[to] >= layer[from]) print
         }')"
@@ -77,7 +80,8 @@ rule "includes that point up or sideways, or not from the root" "$(
 # 2. By header name; and CUDA source only where the folder says so.
 rule "CUDA outside folders named cuda" "$(
     libraries='cuda|cublas|cudnn|curand|cooperative_groups|nccl|nvtx|nvml'
-    grep -nE "#[[:space:]]*include[[:space:]]*[<\"]($libraries)" "${sources[@]}" /dev/null | grep -vE '^[^:]*/cuda/'
+    grep -nE "#[[:space:]]*include[[:space:]]*[<\"]($libraries)" "${sources[@]}" /dev/null |
+        grep -vE '^[^:]*/cuda/'
     printf '%s\n' "${sources[@]}" | grep -E '\.cuh?$' | grep -v '/cuda/')"
 
 # 3. An OBJECT in a section that stays writable. Constant data (.rodata, .data.rel.ro) and

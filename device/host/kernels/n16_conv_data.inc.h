@@ -71,20 +71,12 @@ typedef void data_tile_function(const struct conv *, const float *, const size_t
                                     const size_t w_offset[], float *const dx[], int h, int q0) { \
         data_tile(s, dy, w_offset, dx, h, q0, K, T);                                             \
     }
-DATA_TILE(3, 1)
-DATA_TILE(3, 2)
-DATA_TILE(3, 3)
-DATA_TILE(3, 4)
-DATA_TILE(3, 5)
-DATA_TILE(3, 6)
-DATA_TILE(3, 7)
-DATA_TILE(3, 8)
-DATA_TILE(3, 9)
-DATA_TILE(3, 10)
-DATA_TILE(3, 11)
-DATA_TILE(5, 1)
-DATA_TILE(5, 2) DATA_TILE(5, 3) DATA_TILE(5, 4) DATA_TILE(5, 5) DATA_TILE(5, 6) DATA_TILE(5, 7)
-    DATA_TILE(5, 8) DATA_TILE(5, 9)
+// clang-format off
+DATA_TILE(3, 1) DATA_TILE(3, 2) DATA_TILE(3, 3) DATA_TILE(3, 4) DATA_TILE(3, 5) DATA_TILE(3, 6)
+DATA_TILE(3, 7) DATA_TILE(3, 8) DATA_TILE(3, 9) DATA_TILE(3, 10) DATA_TILE(3, 11)
+DATA_TILE(5, 1) DATA_TILE(5, 2) DATA_TILE(5, 3) DATA_TILE(5, 4) DATA_TILE(5, 5) DATA_TILE(5, 6)
+DATA_TILE(5, 7) DATA_TILE(5, 8) DATA_TILE(5, 9)
+    // clang-format on
 
     /* By filter width: T + K - 1 reaches DATA_TILE_MOST. */
     static data_tile_function *const data_tiles_3[] = {
