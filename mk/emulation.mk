@@ -9,8 +9,8 @@ EMULATION_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard $(STAND_INS)/cuda_emulation/
 EMULATION_LIB := $(B)/libcuda_emulation.a
 FAKE_LIBRARIES := $(patsubst %.c,$(B)/%.so,$(wildcard $(STAND_INS)/fake_cuda_libraries/*.c))
 
-# A .cu file is compiled as C++, with a header before it that gives CUDA's keywords a meaning. Shared
-# memory starts as rubbish; fmaf is one instruction where the CPU has it.
+# A .cu file is compiled as C++, with a header before it that gives CUDA's keywords a meaning.
+# Shared memory starts as rubbish; fmaf is one instruction where the CPU has it.
 takes = $(shell $(CXX) $(1) -E -x c++ /dev/null >/dev/null 2>&1 && echo $(1))
 EMULATED_FLAGS := -x c++ -std=c++17 $(filter-out -std=c11,$(FLAGS)) -O2 \
                   $(if $(shell grep -sw fma /proc/cpuinfo),$(call takes,-mfma)) \

@@ -76,15 +76,15 @@ DATA_TILE(3, 1) DATA_TILE(3, 2) DATA_TILE(3, 3) DATA_TILE(3, 4) DATA_TILE(3, 5) 
 DATA_TILE(3, 7) DATA_TILE(3, 8) DATA_TILE(3, 9) DATA_TILE(3, 10) DATA_TILE(3, 11)
 DATA_TILE(5, 1) DATA_TILE(5, 2) DATA_TILE(5, 3) DATA_TILE(5, 4) DATA_TILE(5, 5) DATA_TILE(5, 6)
 DATA_TILE(5, 7) DATA_TILE(5, 8) DATA_TILE(5, 9)
-    // clang-format on
 
-    /* By filter width: T + K - 1 reaches DATA_TILE_MOST. */
-    static data_tile_function *const data_tiles_3[] = {
-        NULL,          data_tile_3_1, data_tile_3_2, data_tile_3_3, data_tile_3_4,  data_tile_3_5,
-        data_tile_3_6, data_tile_3_7, data_tile_3_8, data_tile_3_9, data_tile_3_10, data_tile_3_11};
+/* By filter width: T + K - 1 reaches DATA_TILE_MOST. */
+static data_tile_function *const data_tiles_3[] = {
+    NULL,          data_tile_3_1, data_tile_3_2, data_tile_3_3, data_tile_3_4,  data_tile_3_5,
+    data_tile_3_6, data_tile_3_7, data_tile_3_8, data_tile_3_9, data_tile_3_10, data_tile_3_11};
 static data_tile_function *const data_tiles_5[] = {
     NULL,          data_tile_5_1, data_tile_5_2, data_tile_5_3, data_tile_5_4,
     data_tile_5_5, data_tile_5_6, data_tile_5_7, data_tile_5_8, data_tile_5_9};
+// clang-format on
 
 /* One group (part) of dx by tiles. Channels beyond the last are the last, computed again. */
 static void data_by_tiles(const struct conv *s, const float *dy, float *dx,
