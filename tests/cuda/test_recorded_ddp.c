@@ -1,4 +1,4 @@
-/* DDP on GPUs whose steps are recorded: a replay sends off the same buckets as a plain step, also
+/* DDP on GPUs whose steps are recorded: a replay launches the same buckets as a plain step, also
  * where they wait for the end of backward; and a replica that was recorded before it had a ddp, or
  * is used after one, records anew.
  *

@@ -52,7 +52,7 @@ struct job {
     size_t elements;
 };
 
-/* What a rank holds. */
+/* What a rank has open. */
 struct worker {
     struct comm *comm;
     struct device *device;
@@ -100,7 +100,7 @@ static inline int batch_of(const struct job *job, int step) {
     return step + 1 == job->steps && job->last_batch ? job->last_batch : job->batch;
 }
 
-/* Sample p of step s is its own little stream of random numbers. */
+/* Each sample, p of step s, is drawn from a stream of random numbers of its own. */
 static inline void draw_sample(int step, int p, float *pixels, int32_t *label) {
     struct rng engine;
     rng_seed(&engine, 1000 * (uint64_t)step + (uint64_t)p);
@@ -139,7 +139,7 @@ static inline int worker_model(struct worker *w, const struct job *job, int rank
                                    .memory_bytes = job->memory ? job->memory : 64 << 20,
                                    .check_operands = 1,
                                    .spans = job->spans,
-                                   /* longer than comm's, which knows what is missing */
+                                   /* longer than that of comm, whose error says what is missing */
                                    .timeout_s = 20};
     struct replica_config replica = {.max_samples = job->batch,
                                      .log_rows = job->steps,
@@ -154,7 +154,7 @@ static inline int worker_model(struct worker *w, const struct job *job, int rank
     CHECK(model_values_init(&w->model, job->seed_per_rank ? 7 + (uint64_t)rank : 7, &values));
     int code = replica_init(&w->replica, w->device, &w->model, &replica, values);
     model_values_free(values);
-    /* of all steps: nothing is written twice */
+    /* room for all steps, so that no batch is overwritten */
     size_t samples = (size_t)job->steps * (size_t)job->batch;
     w->pixels = calloc(samples * PIXELS, sizeof *w->pixels);
     w->labels = calloc(samples, sizeof *w->labels);
@@ -221,7 +221,8 @@ static inline int train(struct worker *w, const struct job *job) {
     return code;
 }
 
-/* A rank's last words, and its exit status. A failure has been told to the peers by ddp. */
+/* Notes how the rank ended and closes what it has open; returns its exit status. Where it failed
+ * ddp has told its peers already. */
 static inline int note_end(const struct job *job, struct worker *w, int code) {
     int rank = atoi(getenv("RANK"));
     struct rank_out *out = &job->out[rank];

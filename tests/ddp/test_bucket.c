@@ -77,7 +77,7 @@ Test(ddp_bucket, limits_in_mebibytes, .timeout = 10) {
     cr_assert_eq(bucket_limits(1, NAN, limit), ERR_USAGE);
 }
 
-/* What must hold of every plan, said without the walk that makes it. */
+/* What must hold of every plan, checked without repeating the walk that makes it. */
 static void check_plan(const struct bucket_plan *plan, const uint64_t *bytes, const int *order,
                        int count, const uint64_t *limits, int limit_count) {
     int next = 0;

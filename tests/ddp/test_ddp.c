@@ -137,7 +137,7 @@ static void judge_job(struct job *job, const enum allreduce_algorithm *algorithm
     size_t bytes = (size_t)job->world * (size_t)job->steps * judge.elements * sizeof(float);
     job->elements = judge.elements;
     job->grads = share(bytes);
-    /* ranks are forked first: this process may have no other thread then */
+    /* the ranks are forked first, while this process has no other thread */
     for (int a = 0; a < count; a++) {
         job->config.algorithm = algorithms[a];
         memset(job->grads, 0xff, bytes);
@@ -196,7 +196,7 @@ Test(ddp, without_overlap_the_same_bits, .timeout = 60) {
 
 /* ---- ranks that see their gradients in different orders ---- */
 
-/* Two square layers in the middle, taken the other way round by even ranks: not sensible, but
+/* Two square layers in the middle, which even ranks apply in the opposite order: not sensible, but
  * legal. */
 static struct var *through(struct tape *t, struct param *p, struct var *x, struct param *one,
                            struct param *two) {
@@ -230,8 +230,8 @@ static void judge_twisted(double cap) {
     judge_job(&job, &direct, 1);
 }
 
-/* One bucket a parameter: on rank 1 the buckets of the middle layers fill in another order than
- * rank 0's. */
+/* One bucket for each parameter: on rank 1 the buckets of the middle layers fill in another order
+ * than on rank 0. */
 Test(ddp, buckets_leave_in_rank_0s_order, .timeout = 60) {
     judge_twisted(0);
 }
@@ -282,8 +282,7 @@ Test(ddp, all_ranks_start_from_rank_0s_values, .timeout = 60) {
     judge_free(&judge);
 }
 
-/* The trainer's promise: how many real devices share the virtual ones does not show in a single
- * bit. */
+/* The promise of the trainer: no bit depends on how many real devices share the virtual ones. */
 Test(ddp, the_same_virtual_devices_on_any_number_of_ranks, .timeout = 60) {
     static const int worlds[] = {1, 2, 4};
     uint64_t hashes[STEPS_MOST][2 * PARAMS_MOST];
@@ -301,9 +300,9 @@ Test(ddp, the_same_virtual_devices_on_any_number_of_ranks, .timeout = 60) {
     }
 }
 
-/* Whoever leans on work that is not waited for reads old bytes on a device that runs everything
- * as late as it may: the optimizer on an allreduce (late), the allreduce on a gradient (late and
- * the communication stream first), rank 0 on a peer that is busy elsewhere. */
+/* A device that runs everything as late as it may shows each missing wait, because the reader finds
+ * old bytes: the optimizer without the allreduce (late), the allreduce without the gradient (late,
+ * with the communication stream first), rank 0 without a peer that is busy elsewhere. */
 Test(ddp, late_devices_give_the_same_bits, .timeout = 60) {
     enum { PROMPT, LATE, LATE_COMM_FIRST, LATE_ONE_LOOKS, CASES };
     uint64_t hashes[STEPS_MOST][2 * PARAMS_MOST];

@@ -1,9 +1,9 @@
-/* When a rank of DDP differs, fails, forgets a parameter or dies: who says what, and that nobody
- * waits. */
+/* When a rank of DDP differs, fails, leaves out a parameter or dies: which rank reports what, and
+ * that no rank goes on waiting. */
 #include "tests/ddp/job.h"
 
-/* A peer hears of a failure through the abort word or a pidfd: at once, some seconds on a busy
- * machine; not by the deadline, which is LONG_TIMEOUT_S. */
+/* A peer learns of a failure through the abort word or a pidfd: at once, or within seconds on a
+ * busy machine, and not by the deadline LONG_TIMEOUT_S. */
 #define HEARD_WITHIN_S 8.0
 #define LONG_TIMEOUT_S 18 /* below the 20 s of a device's own waits */
 
@@ -42,7 +42,7 @@ Test(ddp_failure, another_number_of_parameters, .timeout = 60) {
     job.world = 3;
     job.change_model = one_layer_more;
     cr_assert_eq(run_badly(&job, run_rank, &result), 1);
-    /* One rank is first with its words; the others say theirs, or pass on the first one's. */
+    /* One rank fails first; the others report their own error or pass on the first one's. */
     static const char *const words[] = {
         "but Rank 0 has 6 params, while rank 1 has inconsistent 8 params.",
         "but Rank 1 has 8 params, while rank 0 has inconsistent 6 params.",
@@ -131,7 +131,7 @@ Test(ddp_failure, no_memory_left_on_one_rank, .timeout = 60) {
 
 /* ---- a parameter that gets no gradient ---- */
 
-/* Leaves out the middle layer (parameters 2 and 3): its input goes straight on. */
+/* Leaves out the middle layer (parameters 2 and 3): its input goes straight to the next. */
 static struct var *without_the_middle(const struct model *m, struct tape *t, struct param *p,
                                       struct var *x) {
     (void)m;
@@ -171,7 +171,7 @@ Test(ddp_failure, a_parameter_without_gradient, .timeout = 60) {
     }
 }
 
-/* ---- backwards too many ---- */
+/* ---- one backward too many ---- */
 
 static int forward_of(struct worker *w, const struct job *job, int s, struct var **loss) {
     struct step_block block = step_of(job, s);
@@ -200,7 +200,7 @@ static int run_two_backwards(void *context) {
 Test(ddp_failure, two_backwards_in_one_reduction, .timeout = 60) {
     struct job job = job_default();
     struct launch_result result;
-    /* or the second backward would write what the first one's allreduce reads */
+    /* so that the second backward does not write what the allreduce of the first reads */
     job.config.no_overlap = 1;
     cr_assert_eq(run_badly(&job, run_two_backwards, &result), 1);
     expect_end(
@@ -209,8 +209,7 @@ Test(ddp_failure, two_backwards_in_one_reduction, .timeout = 60) {
     job_end(&job);
 }
 
-/* Outside of begin and finish, as after a forward without begin, a backward is the rank's own:
- * nobody else takes part. */
+/* A backward outside of begin and finish belongs to this rank alone: no other rank takes part. */
 static int run_backward_alone(void *context) {
     const struct job *job = context;
     struct worker w;
@@ -256,8 +255,8 @@ static void die(const struct doomed *doomed, const struct worker *w, int when) {
         sleep(LONG_TIMEOUT_S);
 }
 
-/* The output layer again, alone: its gradients fire first and fill the first bucket, then the
- * rank dies. */
+/* Runs the output layer alone once more: its gradients are ready first and fill the first bucket,
+ * and then the rank dies. */
 static struct var *first_bucket_only(struct worker *w, struct tensor *grad) {
     struct tape *t = w->replica.tape;
     int dims[2] = {1, w->replica.params.param[4].spec->dims[1]};
@@ -297,7 +296,7 @@ static int run_doomed(void *context) {
     int code = worker_open(&w, &doomed->job);
     if (!code) code = train(&w, &two_steps);
     if (!code) code = doomed_step(doomed, &w, FATAL_STEP);
-    /* One step more, for the last bucket may have been summed before the death. */
+    /* One more step, because the last bucket may have been summed before the rank died. */
     if (!code) code = doomed_step(doomed, &w, AFTER_IT);
     return note_end(&doomed->job, &w, code);
 }

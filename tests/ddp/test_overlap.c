@@ -1,5 +1,5 @@
-/* The point of buckets, read off the spans: an allreduce begins while backward still computes.
- * And in the first step, with its one bucket, it cannot. */
+/* What buckets are for, seen in the spans: an allreduce begins while backward still computes. In
+ * the first step, with its one bucket, it cannot. */
 #include "tests/ddp/job.h"
 
 #include <stdatomic.h>
@@ -7,9 +7,9 @@
 #include "device/table.h"
 
 /* ---- a communication stream that is never late ----
- * On a busy machine its thread may get no core before backward has ended. So backward waits for
- * it here: behind a bucket that has left, the next kernel begins when the bucket's allreduce has
- * begun. What leaves behind the last kernel holds nothing up. */
+ * On a busy machine its thread may get no core before backward has ended. So backward waits for it
+ * here: after a bucket has been launched, the next kernel begins only when the allreduce of that
+ * bucket has begun. A bucket launched behind the last kernel delays nothing. */
 
 static const struct device_ops *honest;
 static struct device_ops patient;
@@ -61,8 +61,7 @@ static int wait_for_comm(const struct job *job, struct device *device, int rank)
 
 /* ---- what is seen ---- */
 
-/* What a rank saw of one step: when its first allreduce began and when backward's last kernel
- * ended. */
+/* One step of a rank: when its first allreduce began and when the last kernel of backward ended. */
 struct moment {
     int64_t allreduce_began, backward_ended;
     int buckets;
@@ -122,7 +121,7 @@ static void expect_overlap(const struct watched *watched, int buckets) {
         const struct moment *moments = watched->moments + r * job->steps;
         cr_assert_eq(moments[0].buckets, 1, "the first step has %d buckets", moments[0].buckets);
         cr_assert_geq(moments[0].allreduce_began, moments[0].backward_ended,
-                      "one bucket, yet it left before backward ended");
+                      "one bucket, yet its allreduce began before backward ended");
         for (int s = 1; s < job->steps; s++) {
             cr_assert_eq(moments[s].buckets, buckets, "rank %d, step %d: %d buckets", r, s,
                          moments[s].buckets);

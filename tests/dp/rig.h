@@ -1,5 +1,5 @@
-/* What the tests of DP share: devices, lively weights, batches cut by virtual device, and the
- * judge: one replica on one device that holds all segments itself. */
+/* What the tests of DP share: devices, weights that make a difference, batches cut by virtual
+ * device, and the judge, which is one replica on one device that holds all segments itself. */
 #ifndef TESTS_TEST_DP_RIG_H
 #define TESTS_TEST_DP_RIG_H
 
@@ -21,7 +21,7 @@ static inline float rig_uniform(uint64_t *state, float bound) {
 
 /* ---- batches ---- */
 
-/* Sample i of virtual device v in step `step` is the same wherever it is trained. */
+/* Sample i of virtual device v in step `step` is the same on whatever device it is trained. */
 static inline void rig_sample(int step, int v, int i, int count, float *pixels, int32_t *label) {
     uint64_t state = ((uint64_t)step * 64 + (uint64_t)v) * 1000 + (uint64_t)i + 1;
     for (int warm = 0; warm < 4; warm++)
@@ -37,8 +37,8 @@ struct rig_batch {
     struct segments segments;
 };
 
-/* The batch of n samples as W devices hold it: v = 0, W, 2W ... first. n mod V samples are the
- * first devices' surplus. */
+/* The batch of n samples as W devices hold it: the virtual devices v = 0, W, 2W, ... first. The
+ * first n mod V virtual devices have one sample more. */
 static inline void rig_batch(struct rig_batch *batch, int step, int n, int segments, int devices) {
     batch->pixels = malloc(sizeof(float) * 784 * RIG_BATCH);
     memset(&batch->segments, 0, sizeof batch->segments);
@@ -100,7 +100,7 @@ static inline struct device *rig_device(int index, enum device_kind kind, int mi
     return device;
 }
 
-/* Everything given back: else a leak. */
+/* Closes the device; memory that is still allocated is a leak. */
 static inline void rig_close(struct device *device) {
     struct ledger ledger = device_ledger(device);
     int cuda = device_config(device)->kind == DEVICE_CUDA; /* its kernels have a workspace */

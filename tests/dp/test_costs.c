@@ -1,5 +1,5 @@
-/* What DP costs, measured: which device holds the gathered output, how many bytes cross each
- * link in one step, which phase runs on which device, and that a steady step allocates nothing. */
+/* What DP costs: which device holds the gathered output, how many bytes cross each link in one
+ * step, which phase runs on which device, and that a steady step allocates nothing. */
 #include "tests/dp/rig.h"
 
 #include "scatter_gather/scatter_gather.h"

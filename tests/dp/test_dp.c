@@ -2,8 +2,8 @@
  * gradient, loss and hash has the bits of one device that holds all segments itself. */
 #include "tests/dp/rig.h"
 
-/* Even, uneven, smaller than the devices, one sample; then an evaluation (negative), and
- * training goes on. */
+/* Samples of each step: a multiple of the devices, not a multiple, fewer than devices, one; then an
+ * evaluation (negative), and training goes on. */
 static const int batches[] = {40, 37, 3, 1, -29, 24, 2};
 enum { STEPS = 7 };
 
@@ -115,8 +115,8 @@ Test(dp, convnet_has_the_bits_of_one_device, .timeout = 240) {
     record_free(&want);
 }
 
-/* The judge must see a wrong order: sums over four segments in another order give other hashes
- * in these very steps. */
+/* The judge must notice a wrong order: in these very steps sums over four segments in another order
+ * give other hashes. */
 Test(dp, the_order_of_summing_shows, .timeout = 120) {
     struct record four, one;
     judge(&four, "lenet", 4, batches, 1);

@@ -122,7 +122,7 @@ Test(dp_failures, numbers_that_do_not_fit, .timeout = 60) {
     cr_assert_null(rig.dp);
     cr_assert_eq(dp_init(&rig.dp, &good), OK, "%s", error_message());
 
-    /* Batches it was not set up for. */
+    /* Batches that it was not set up for. */
     static float pixels[784 * SHARE];
     static int32_t labels[RIG_BATCH];
     struct step_block step = rig_step(0, 1), row = rig_step(0, 1);
@@ -189,7 +189,7 @@ Test(dp_workers, run_every_index_and_name_the_lowest_failure, .timeout = 60) {
 Test(dp_workers, a_lost_thread_is_a_timeout_and_takes_no_more_orders, .timeout = 60) {
     struct workers *workers;
     struct job job = {.stuck = 1};
-    /* in which a busy machine lets the others have their turn */
+    /* time enough, also on a busy machine, for the others to end */
     cr_assert_eq(workers_init(&workers, 3, 1), OK);
     cr_assert_eq(workers_run(workers, work, &job, NULL), 1);
     cr_assert_eq(workers_code(workers, 1), ERR_TIMEOUT);

@@ -12,10 +12,10 @@
 #define LENET "tests/golden/lenet.txt"
 #define CONVNET "tests/golden/convnet.txt"
 
-/* The bounds asked for are 2e-6 (loss), 3e-4 (gradients) and 1e-5 (five steps): what float
- * kernels of any make keep. Ours sum the loss in double and keep each product's sum short, and
- * are a hundred times nearer: measured 1.4e-8, 1.3e-6 and 1e-9. These bounds leave a factor of
- * about eight. */
+/* The bounds asked for are 2e-6 (loss), 3e-4 (gradients) and 1e-5 (five steps): what float kernels
+ * of any make keep. Duet's sum the loss in double and keep the sum of each product short, and come
+ * a hundred times nearer: 1.4e-8, 1.3e-6 and 1e-9 were measured. The bounds leave a factor of about
+ * eight. */
 static const double LOSS_TOLERANCE = 1e-7, GRADIENT_TOLERANCE = 1e-5;
 
 enum { BATCH = 256, CONVNET_BATCH = 64, STEPS = 5, PIXELS = 784 };
@@ -29,7 +29,7 @@ struct trial {
     int32_t labels[BATCH];
 };
 
-/* 0: the pictures are not there. */
+/* Returns 0 if the pictures are not installed. */
 static int find_pictures(struct dataset *set) {
     return dataset_open(set, "fashion-mnist", NULL, 1) == OK;
 }
@@ -146,7 +146,7 @@ Test(golden, lenet_as_pytorch, .timeout = 300) {
     for (int point = 0; point <= 300; point += 300) {
         lenet_from(&t, point, 0, 1, STEPS);
         lenet_from(&t, point, 0, 4, STEPS);
-        /* the plain kernels take seconds a step */
+        /* the plain kernels take seconds for each step */
         if (!test_short()) lenet_from(&t, point, 1, 1, 1);
     }
     dataset_free(&t.set);

@@ -163,7 +163,7 @@ Test(models, an_unknown_name_lists_the_known, .timeout = 30) {
 
 /* ---- forward ---- */
 
-/* Output of 5 samples in 2 segments; in training the dropout layers are at work. */
+/* The output of 5 samples in 2 segments; in training dropout takes part. */
 static void run_forward(const char *name, double dropout, int training, float out[50],
                         float rates[2]) {
     static float pixels[5 * 784];
@@ -189,7 +189,7 @@ static void run_forward(const char *name, double dropout, int training, float ou
     MUST(replica_forward(&r, &segments, training, &output));
     cr_assert(output->value.rank == 2 && output->value.dims[0] == 5 && output->value.dims[1] == 10);
     cr_assert_eq(output->value.layout, LAYOUT_PLAIN);
-    /* of forward's layers dropout alone reads the step block */
+    /* only dropout reads the step block in forward */
     for (int i = 0; rates && i < r.tape->node_count; i++)
         if (r.tape->nodes[i].args.step) *rates++ = r.tape->nodes[i].args.p.dropout.p;
     MUST(copy_to_host(device_compute(device), out, output->value.data, 50 * sizeof *out));
@@ -269,8 +269,8 @@ Test(models, values_survive_a_checkpoint, .timeout = 30) {
     model_free(&m);
 }
 
-/* A file as DP or DDP would save it, with "module." before each name, and one with a weight laid
- * the other way. */
+/* A file as DP or DDP of PyTorch saves it, with "module." before each name, and one with a
+ * transposed weight. */
 Test(models, a_checkpoint_may_have_prefixes_but_no_other_shape, .timeout = 30) {
     struct model_options options = {.dropout = -1, .hidden_count = 1, .hidden = {4}};
     struct model m;

@@ -8,8 +8,8 @@
 #define MUST(call) cr_assert_eq(call, OK, "%s", error_message())
 
 enum { SAMPLES = 24, PIXELS = 784 };
-/* One fused multiply-add a step and a momentum product, each rounded once: some 1e-7 a step of
- * the values' own size. */
+/* Each step rounds a fused multiply-add and a momentum product once: about 1e-7 of the value in
+ * each step. */
 static const double OPTIMIZER_TOLERANCE = 1e-6;
 
 static float pixels[SAMPLES * PIXELS];
@@ -65,8 +65,9 @@ static void train(struct replica *r, uint64_t number, int slot, float lr) {
     MUST(replica_update(r));
 }
 
-/* For every amount of free memory too small by 256 bytes or more: an error that says so, and
- * nothing left behind. The short form takes every seventh amount, up to the one that is enough. */
+/* Every amount of free memory that is too small by 256 bytes or more gives an error that says so,
+ * and leaves nothing behind. The short form takes every seventh amount, up to the one that is
+ * enough. */
 Test(replica, half_built_leaves_nothing, .timeout = 120) {
     const size_t apart = test_short() ? 7 * 256 : 256;
     struct model m;
@@ -102,7 +103,7 @@ Test(replica, half_built_leaves_nothing, .timeout = 120) {
     model_free(&m);
 }
 
-/* The ledger by cause, to the byte: what each buffer takes, in whole 256 bytes. */
+/* The ledger by cause, to the byte; each buffer takes a multiple of 256 bytes. */
 Test(replica, the_ledger_is_exact, .timeout = 30) {
     struct model m;
     float **values;
@@ -129,7 +130,7 @@ Test(replica, the_ledger_is_exact, .timeout = 30) {
     cr_assert_arr_eq(after.now, l.now, sizeof l.now);
     replica_free(&r);
 
-    /* what another device of DP has beside parameters and gradients */
+    /* what a device of DP other than device 0 has beside parameters and gradients */
     struct replica_config bare = {.max_samples = 1};
     MUST(replica_init(&r, device, &m, &bare, NULL));
     l = device_ledger(device);
@@ -137,7 +138,7 @@ Test(replica, the_ledger_is_exact, .timeout = 30) {
     float value[4704], zero[4704] = {0};
     MUST(param_read_value(&r.params, 0, value));
     cr_assert_arr_eq(value, zero, sizeof zero);
-    MUST(replica_hash_values(&r)); /* asked not to: nothing happens */
+    MUST(replica_hash_values(&r)); /* config.hashes is 0: nothing happens */
     replica_free(&r);
     model_values_free(values);
     model_free(&m);
@@ -340,7 +341,7 @@ Test(replica, a_hash_changes_with_its_parameter_alone, .timeout = 30) {
     read_hashes(&r, after);
     cr_assert_arr_eq(before, after, sizeof before / 2);
     cr_assert_neq(before[7], after[7]);
-    /* a hash does not see where a gradient lies */
+    /* a hash does not depend on the address of a gradient */
     MUST(param_set_relayout_grads(&r.params, (int[]){1, 3, 0, 2}));
     train(&r, 0, 0, 0);
     uint64_t moved[8];

@@ -1,5 +1,5 @@
-/* A layer with a weight (linear, or a convolution), random, and its three passes as launches:
- * for whoever computes them and is compared with the reference. */
+/* A random layer with a weight (linear, or a convolution) and its three passes as launches, for
+ * tests that compare kernels with the reference. */
 #ifndef TESTS_TEST_LAYER_H
 #define TESTS_TEST_LAYER_H
 
@@ -13,8 +13,8 @@ static inline double rounding(size_t terms) {
     return (double)(terms + 2) * 0x1p-24;
 }
 
-/* Both factors rounded to 10 bits of mantissa: a product is off by 2 * 2^-11 of itself and a
- * little. */
+/* Both factors are rounded to 10 bits of mantissa, so a product is off by a little more than
+ * 2 * 2^-11 of itself. */
 #define TF32_PRODUCT 0x1.01p-10
 
 /* In every layer: in[0], out[0] of forward; in[0] = dy, out[0] = dx; in = x, dy, out = dw, db. */
@@ -52,7 +52,7 @@ static inline struct layer linear_layer(struct heap *heap, int n, int inputs, in
                           .p = {.p.linear = {in_out}}};
 }
 
-/* The launch of a pass; outputs are fresh. */
+/* The launch of a pass, with outputs of its own. */
 static inline struct op_args launch_of(struct heap *heap, const struct layer *l, enum pass pass) {
     struct op_args a = {.p = l->p.p};
     if (pass == FORWARD) {

@@ -1,6 +1,6 @@
-/* A small network with one of every layer, on a device of the test's choice, and the same
- * network told again in double, sample by sample, sharing no code with nn/: the oracle of the
- * gradient tests.
+/* A small network with one of every layer, on a device of the test's choice, and the same network
+ * written once more in double, sample by sample, sharing no code with nn/: the gradient tests
+ * compare the two.
  *
  *     (N,2,9,9) conv 3x3 stride 2 padding 1 -> (3,5,5) relu, max 2x2 stride 1 -> (3,4,4)
  *               conv 2x2 -> (4,3,3) relu, average 2x2 stride 1 -> (4,2,2), dropout, flatten 16
@@ -76,7 +76,7 @@ struct net_pass {
 
 struct net {
     struct device *device;
-    size_t device_bytes; /* what the device holds for itself */
+    size_t device_bytes; /* memory that the device keeps for itself */
     struct tape *tape;
     struct param_set params;
     struct step_block *step;
@@ -136,7 +136,7 @@ static inline void net_close(struct net *n) {
     device_close(n->device);
 }
 
-/* Sends the share of device r of W. The data must stay. */
+/* Copies the share of device r of W to the device. The data must stay. */
 static inline void net_load(struct net *n, const struct net_data *d, int r, int w) {
     struct stream *stream = device_compute(n->device);
     struct step_block step = {.seed = NET_SEED, .step = NET_STEP, .weight = 1.0f / (float)d->count};
@@ -163,7 +163,7 @@ static inline struct var *net_forward(struct tape *t, struct param *p, struct va
     return to_plain(t, matmul_add(t, h, &p[6], &p[7]));
 }
 
-/* Forward of what was loaded, up to the loss; its sums by segment go to the logs. */
+/* Forward of the loaded batch, up to the loss; the sums of each segment go to the logs. */
 static inline int net_run_forward(struct net *n, const struct net_pass *pass) {
     struct tape_step step = {&n->segments, &n->params, n->step, !pass->eval};
     struct tensor x = tensor_plain(n->x, DTYPE_F32, 4, (int[4]){n->segments.n, 2, 9, 9});

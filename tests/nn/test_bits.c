@@ -1,11 +1,11 @@
-/* Equal bits: the gradients of V virtual devices, folded over the devices that share them, do
- * not depend on how many devices that are; nor on whether a device is early or late; and the two
- * maths differ by rounding alone. */
+/* Equal bits: the gradients of V virtual devices, folded over the devices that share them, depend
+ * neither on how many devices those are nor on whether a device runs early or late; and fast and
+ * plain kernels differ by rounding alone. */
 #include "tests/nn/net.h"
 
 #include "base/fold.h"
 
-/* N16 sums in float, 16 lanes at a time, what the plain reference sums in double. */
+/* N16 sums in float, 16 lanes at a time; the plain reference sums in double. */
 static const double MATHS_TOLERANCE = 1e-5;
 
 static struct net_data data;
