@@ -3,7 +3,8 @@
 # It needs the toolkit's headers. tests/stand_ins/cuda_emulation stands in for the runtime, and
 # tests/stand_ins/fake_cuda_libraries for CUDA's libraries, which are loaded at run time.
 ifneq ($(EMULATION),)
-$(if $(CUDA),,$(error EMULATION=1: no cuda_runtime_api.h: install CUDA's headers, or set CUDA_HOME))
+NO_HEADERS := no cuda_runtime_api.h of CUDA 12.0 or newer: install CUDA's headers, or set CUDA_HOME
+$(if $(CUDA),,$(error EMULATION=1: $(NO_HEADERS)))
 STAND_INS := tests/stand_ins
 EMULATION_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard $(STAND_INS)/cuda_emulation/*.c))
 EMULATION_LIB := $(B)/libcuda_emulation.a

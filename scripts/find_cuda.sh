@@ -1,41 +1,56 @@
 #!/usr/bin/env bash
-# What of CUDA is on this machine, for the Makefile: one line of words
+# Finds CUDA on this machine for the Makefile, and prints it as one line of words:
 #
-#   nvcc=PATH version=13.0 include=DIR... lib=FILE...              enough to build: nvcc and the static runtime
-#   cublas=13.0 cudnn=9.12 nccl=2.27 nvtx=3                       each only where it was found; its words come with it
-#   missing=WHAT                                                  nvcc is there, but WHAT it needs is not
+#   nvcc=PATH version=13.0 include=DIR... lib=FILE...   enough to build: nvcc and the static runtime
+#   cublas=13.0 cudnn=9.12 nccl=2.27 nvtx=3             each where it was found, with its include
+#                                                       and lib words
+#   nvcc=PATH missing=WHAT                              nvcc is there, but WHAT it needs is not
+#   nvcc=PATH old=11.8                                  nvcc is there, but too old: no version word
 #
-# With the argument `headers` (make EMULATION=1: nothing is compiled for a GPU):
+# With the argument `headers`, for make EMULATION=1, which compiles nothing for a GPU:
 #
-#   version=emulated include=DIR...                               where cuda_runtime_api.h and cuda.h are
-#   cublas=13.0 ...                                               where their headers are: tests bring libraries of their own
+#   version=emulated include=DIR...                     where cuda_runtime_api.h and cuda.h are
+#   cublas=13.0 ...                                     where their headers are: tests bring
+#                                                       libraries of their own
 #
-# With `report USE WORD...` it prints what `make` says of CUDA: USE is how this build uses it (mk/cuda.mk), the words are
-# what was found.
+# With `report USE WORD...` it prints what `make` says of CUDA: USE is how this build uses it
+# (mk/cuda.mk), the words are what was found.
 #
-# Searched: CUDA_HOME, the nvcc in PATH, /usr/local/cuda, the system's own folders, Python packages named nvidia-*.
-# Nothing here needs a GPU or a driver.
+# Searched are CUDA_HOME, the nvcc in PATH, /usr/local/cuda, the system's own folders, and Python
+# packages named nvidia-*. Nothing here needs a GPU or a driver.
 set -u
+oldest=12 # the first major version of CUDA that compiles the C half
 
 report() { # USE WORD...
-    local use=$1 word version= nvcc= missing= cublas= cudnn= nccl=
+    local use=$1 word version= nvcc= missing= old= cublas= cudnn= nccl=
     shift
     for word; do
         case $word in
-        version=* | nvcc=* | missing=* | cublas=* | cudnn=* | nccl=*) local "${word%%=*}=${word#*=}" ;;
+        version=* | nvcc=* | missing=* | old=* | cublas=* | cudnn=* | nccl=*)
+            local "${word%%=*}=${word#*=}"
+            ;;
         esac
     done
     case $use in
-    emulated) echo "cuda:      emulated by tests/stand_ins/cuda_emulation: for tests, no hardware" ;;
+    emulated)
+        echo "cuda:      emulated by tests/stand_ins/cuda_emulation: for tests, no hardware"
+        ;;
     sanitizer) echo "cuda:      not used: under a sanitizer devices are emulated" ;;
     hardware) echo "cuda:      found $version ($nvcc): not yet run on hardware" ;;
     given) echo "cuda:      not used: CUDA= was given" ;;
-    *) echo "cuda:      ${missing:+nvcc without }${missing:-not found}: emulated devices" ;;
+    *)
+        if [[ -n $old ]]; then
+            echo "cuda:      nvcc $old ($nvcc): too old: CUDA $oldest.0 or newer is needed:" \
+                "emulated devices"
+        else
+            echo "cuda:      ${missing:+nvcc without }${missing:-not found}: emulated devices"
+        fi
+        ;;
     esac
     case $use in
     emulated | hardware)
-        echo "libraries: cublas ${cublas:-not found}, cudnn ${cudnn:-not found}, loaded for --cuda-math library;" \
-            "nccl ${nccl:-not found}, for --allreduce nccl"
+        echo "libraries: cublas ${cublas:-not found}, cudnn ${cudnn:-not found}, loaded for" \
+            "--cuda-math library; nccl ${nccl:-not found}, for --allreduce nccl"
         ;;
     *) echo "libraries: none of CUDA's" ;;
     esac
@@ -54,7 +69,8 @@ fi
 
 only_headers=$([[ ${1:-} == headers ]] && echo yes)
 nvcc=
-for candidate in ${CUDA_HOME:+"$CUDA_HOME/bin/nvcc"} "$(command -v nvcc)" /usr/local/cuda/bin/nvcc "${packages[@]/%//bin/nvcc}"; do
+for candidate in ${CUDA_HOME:+"$CUDA_HOME/bin/nvcc"} "$(command -v nvcc)" \
+    /usr/local/cuda/bin/nvcc "${packages[@]/%//bin/nvcc}"; do
     [[ -x $candidate ]] && nvcc=$candidate && break
 done
 [[ -n $nvcc || $only_headers ]] || exit 0
@@ -106,9 +122,14 @@ may() { # WORD HEADER LIBRARY VERSION-FILE MAJOR MINOR
 }
 if [[ $only_headers ]]; then
     h=$(header cuda_runtime_api.h) && d=$(header cuda.h) || exit 0
+    (($(number "$h/cuda_runtime_api.h" CUDART_VERSION) >= oldest * 1000)) || exit 0
     version=emulated include=("include=$h" "include=$d")
 else
     version=$("$nvcc" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')
+    if ((${version%%.*} < oldest)); then
+        echo "nvcc=$nvcc old=$version"
+        exit 0
+    fi
     need libcudart_static cuda_runtime_api.h libcudart_static.a
 fi
 may cublas cublas_v2.h libcublas.so cublas_api.h CUBLAS_VER_MAJOR CUBLAS_VER_MINOR

@@ -11,11 +11,20 @@ typedef CUresult attribute_function(int *value, CUdevice_attribute attribute, CU
 /* The CUDA version whose form of these functions is meant: their second form, there since 11.7. */
 enum { DRIVER = 12000 };
 
+/* Before CUDA 12.5 the runtime could only be asked for the form of its own version: the same one. */
+static cudaError_t ask_runtime(const char *name, void **out,
+                               enum cudaDriverEntryPointQueryResult *found) {
+#if CUDART_VERSION < 12050
+    return cudaGetDriverEntryPoint(name, out, cudaEnableDefault, found);
+#else
+    return cudaGetDriverEntryPointByVersion(name, out, DRIVER, cudaEnableDefault, found);
+#endif
+}
+
 static int find(const struct cuda_device *d, const char *name, void **out) {
     enum cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
     *out = NULL;
-    CUDA_CHECK(cudaGetDriverEntryPointByVersion(name, out, DRIVER, cudaEnableDefault, &found), name,
-               d->head.name);
+    CUDA_CHECK(ask_runtime(name, out, &found), name, d->head.name);
     if (found == cudaDriverEntryPointSuccess && *out) return OK;
     return fail(ERR_FAILED,
                 "%s: not in this machine's driver: install a newer one, or use --device cpu", name);

@@ -72,6 +72,11 @@ static CUresult error_string(CUresult error, const char **out) {
     return CUDA_SUCCESS;
 }
 
+/* Headers before CUDA 12.5 do not declare it. */
+cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **out, unsigned version,
+                                             unsigned long long flags,
+                                             enum cudaDriverEntryPointQueryResult *status);
+
 cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **out, unsigned version,
                                              unsigned long long flags,
                                              enum cudaDriverEntryPointQueryResult *status) {
@@ -100,3 +105,11 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **out, uns
     if (status) *status = found;
     return cudaSuccess;
 }
+
+/* The form that CUDA 13 no longer has. */
+#if CUDART_VERSION < 13000
+cudaError_t cudaGetDriverEntryPoint(const char *symbol, void **out, unsigned long long flags,
+                                    enum cudaDriverEntryPointQueryResult *status) {
+    return cudaGetDriverEntryPointByVersion(symbol, out, CUDART_VERSION, flags, status);
+}
+#endif

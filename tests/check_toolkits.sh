@@ -1,0 +1,98 @@
+#!/usr/bin/env bash
+# Do CUDA's files compile against every toolkit that Duet promises to work with? Their syntax is
+# checked against the headers of the oldest and of the newest one:
+#
+#   tests/check_toolkits.sh [BUILD_DIR [VERSION...]]       VERSION: 12.0, 12.4 or newest
+#
+# The headers come from NVIDIA's Python packages, which pip downloads into BUILD_DIR/toolkits; what
+# is there already is taken as it is. The C half goes through gcc as in the build, kernels through
+# the C++ compiler with the keywords of tests/stand_ins/cuda_emulation, which is no nvcc but sees
+# every call of the runtime. Files that need cuBLAS, cuDNN or NCCL are left out. Also checked is
+# that a toolkit of 11.x is refused in one line.
+#
+# A version whose packages cannot be had is skipped, and the reason is said. The last line is
+# `N passed, N failed`. Exit status 1 on any failure.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+build=${1:-build}
+shift $(($# > 0))
+versions=("$@")
+((${#versions[@]})) || versions=(12.0 newest)
+cc=${CC:-gcc} cxx=${CXX:-g++}
+passed=0 failed=0
+
+# From CUDA 13 on the packages have no suffix, and the compiler's headers a package of their own.
+packages() { # VERSION
+    case $1 in
+    newest) echo nvidia-cuda-runtime nvidia-cuda-nvcc nvidia-cuda-crt ;;
+    *) echo "nvidia-cuda-runtime-cu12==$1.*" "nvidia-cuda-nvcc-cu12==$1.*" ;;
+    esac
+}
+
+download() { # VERSION FOLDER: its headers, below FOLDER
+    local wheels
+    wheels=$(mktemp -d) || return 1
+    if pip download --quiet --no-deps --dest "$wheels" $(packages "$1") >"$wheels/log" 2>&1; then
+        mkdir -p "$2"
+        for wheel in "$wheels"/*.whl; do
+            python3 -m zipfile -e "$wheel" "$2"
+        done
+    else
+        tail -1 "$wheels/log"
+    fi
+    rm -rf "$wheels"
+    [[ -d $2 ]]
+}
+
+check() { # FILE COMMAND...: the compiler's first lines are shown where it fails
+    local file=$1 said
+    shift
+    if said=$("$@" "$file" 2>&1); then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "failed: $file"
+        head -5 <<<"$said" | sed 's/^/    /'
+    fi
+}
+
+flags=(-D_GNU_SOURCE -DHAVE_CUDA -Wall -Wextra -Werror -pthread -fsyntax-only -I.)
+kernel_flags=(-x c++ -std=c++17 -fno-exceptions -fno-rtti -Wno-missing-field-initializers
+    -include tests/stand_ins/cuda_emulation/launch.h)
+for version in "${versions[@]}"; do
+    folder=$build/toolkits/$version
+    if [[ ! -d $folder ]] && ! reason=$(download "$version" "$folder"); then
+        echo "CUDA $version: skipped: its packages cannot be had: ${reason:-pip failed}"
+        continue
+    fi
+    include=()
+    while read -r dir; do include+=(-isystem "$dir"); done < <(find "$folder" -name include -type d)
+    header=$(find "$folder" -name cuda_runtime_api.h | head -1)
+    echo "CUDA $version: CUDART_VERSION $(sed -n 's/^#define CUDART_VERSION *//p' "$header")"
+    for file in */cuda/*.c; do
+        case $file in
+        tests/* | */absent.c | */library_blas.c | */library_conv.c | */nccl.c | */nccl_library.c) ;;
+        *) check "$file" "$cc" -std=c11 "${flags[@]}" "${include[@]}" ;;
+        esac
+    done
+    for file in */cuda/*.cu */cuda/kernels/*.cu; do
+        check "$file" "$cxx" "${kernel_flags[@]}" "${flags[@]}" "${include[@]}"
+    done
+done
+
+# An nvcc that says it is 11.8.
+old=$(mktemp -d) || exit 1
+mkdir "$old/bin"
+printf '#!/bin/sh\necho "Cuda compilation tools, release 11.8, V11.8.89"\n' >"$old/bin/nvcc"
+chmod +x "$old/bin/nvcc"
+words=$(CUDA_HOME=$old scripts/find_cuda.sh)
+line=$(scripts/find_cuda.sh report absent $words | head -1)
+if [[ $words != *version=* && $line == *"nvcc 11.8"*"too old: CUDA 12.0 or newer"* ]]; then
+    passed=$((passed + 1))
+else
+    failed=$((failed + 1))
+    echo "failed: CUDA 11.8 is refused in one line: $words: $line"
+fi
+rm -rf "$old"
+echo "$passed passed, $failed failed"
+((failed == 0))
