@@ -92,7 +92,7 @@ static ssize_t write_content(void *atomic_file, const char *bytes, size_t count)
     off_t end = lseek(f->fd, 0, SEEK_CUR);
     if (!write_whole(f->fd, bytes, count)) return (ssize_t)count;
     int error = errno;
-    /* what was written of these bytes is cut off, so that they can be written again */
+    /* A part of these bytes may be written. It is cut off, so that they can be written again. */
     if (end >= 0 && !ftruncate(f->fd, end) && !move_content(f) && !write_whole(f->fd, bytes, count))
         return (ssize_t)count;
     if (!f->error) f->error = error;
@@ -138,7 +138,8 @@ static int open_direct(struct atomic_file *f, int descriptor) {
     return f->file ? 0 : -1;
 }
 
-/* root may write a read-only file, but somebody has protected this one on purpose */
+/* A file without any write permission counts as read-only for root too, although root could replace
+ * it: somebody has protected it on purpose. */
 static int read_only(const char *path, const struct stat *s) {
     return !(s->st_mode & 0222) || faccessat(AT_FDCWD, path, W_OK, AT_EACCESS);
 }
@@ -239,7 +240,7 @@ int atomic_commit(struct atomic_file *f) {
 }
 
 void atomic_abandon(struct atomic_file *f) {
-    f->moved = 1; /* what fclose still writes is dropped: not worth a move */
+    f->moved = 1; /* fclose may still write, but dropped content is not worth a move */
     if (f->file) fclose(f->file);
     if (f->target && f->fd >= 0) close(f->fd);
     free(f->target);

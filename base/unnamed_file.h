@@ -1,6 +1,6 @@
 /* Files without a name: their content is on disk, but no folder lists them. If the process is
- * killed, the system removes them, so no temporary file is left behind. base/atomic_file.h builds on
- * this. */
+ * killed, the system removes them, so no temporary file is left behind. base/atomic_file.h uses
+ * them. */
 #ifndef BASE_UNNAMED_FILE_H
 #define BASE_UNNAMED_FILE_H
 

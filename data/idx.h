@@ -31,8 +31,8 @@ struct idx {
  * is broken or the build has no zlib, the magic number is wrong, or the sizes exceed 1 GiB. */
 int idx_open(struct idx *x, const char *path, int dimensions);
 
-/* Reads the elements and closes the file. ERR_FAILED names the path: the gzip data is broken, or the
- * file has fewer or more bytes than its sizes say. No more than that is unpacked. */
+/* Reads the elements and closes the file. ERR_FAILED names the path: the gzip data is broken, or
+ * the file has fewer or more bytes than its sizes say. No more than that is unpacked. */
 int idx_load(struct idx *x);
 
 /* Closes the file and frees the elements. Takes a zeroed struct, and one whose open or load

@@ -62,7 +62,7 @@ static void write_file(const char *path, const char *text) {
     content_is(path, text);
 }
 
-/* The file of which the error says that it has the content. */
+/* Checks the content of the file that the error names as the place of what was written. */
 static void content_is_kept(const char *below, const char *want) {
     char path[PATH_MAX], *end;
     const char *at = strstr(error_message(), " is in ");
@@ -219,7 +219,7 @@ Test(atomic_output, a_name_that_cannot_be_replaced, .timeout = 30, .init = scrat
     cr_assert_eq(files_in(folder), 2);
 }
 
-/* A folder with room for 64 KiB takes a file of 200 KB: it waits in the temporary folder. */
+/* A file of 200 KB in a folder with room for 64 KiB moves to the temporary folder. */
 Test(atomic_output, a_full_disk, .timeout = 30, .init = scratch_make, .fini = scratch_remove) {
     struct atomic_file f;
     if ((syscall(SYS_unshare, CLONE_NEWNS) && syscall(SYS_unshare, CLONE_NEWUSER | CLONE_NEWNS)) ||
@@ -248,7 +248,7 @@ Test(atomic_output, a_full_disk, .timeout = 30, .init = scratch_make, .fini = sc
     }
     cr_assert(!*wrong && fgetc(kept) == EOF, "'%s'", wrong);
     fclose(kept);
-    /* with room again before the end, nothing is told */
+    /* If there is room again at the end, the file is put in place without a word. */
     cr_assert_eq(atomic_open(&f, in("out")), OK);
     for (int i = 0; i < 20000; i++)
         fputs("0123456789", f.file);
@@ -278,7 +278,7 @@ Test(atomic_output, links, .timeout = 30, .init = scratch_make, .fini = scratch_
     cr_assert(strstr(error_message(), "symbolic links"), "%s", error_message());
 }
 
-/* duet ... --log-loss /dev/stdout > file: both are in the file, and it is not replaced. */
+/* As in `duet train --log-loss /dev/stdout > file`: the file gets both and is not replaced. */
 Test(atomic_output, standard_output, .timeout = 30, .init = scratch_make, .fini = scratch_remove) {
     static const char *const names[] = {"/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", NULL};
     cr_assert_eq(symlink("/dev/stdout", in("link")), 0);

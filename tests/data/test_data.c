@@ -157,8 +157,8 @@ Test(idx, gzip, .timeout = 60, .init = scratch_make, .fini = scratch_remove) {
 #endif
 }
 
-/* A gigabyte of zeros in 5 MB, as its header promises. Since there are 3 labels it is refused before
- * it is unpacked. */
+/* A gigabyte of zeros in 5 MB, as its header promises. Since there are 3 labels, it is refused
+ * before it is unpacked. */
 Test(dataset, a_gzip_bomb, .timeout = 60, .init = scratch_make, .fini = scratch_remove) {
 #ifndef HAVE_ZLIB
     cr_skip_test("built without zlib");
