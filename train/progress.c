@@ -2,8 +2,10 @@
  * codes. */
 #include "train/progress.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -23,11 +25,19 @@ void progress_loss(struct progress *p, int step, double loss) {
     if (p->not_finite < 0 && !isfinite(loss)) p->not_finite = step;
 }
 
-/* Prints `text`, `width` columns wide, over the line that stands there. stays: it keeps its
- * line. */
+/* Columns of the terminal; 0: it does not say. */
+static int terminal_columns(void) {
+    struct winsize size;
+    return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) ? 0 : size.ws_col;
+}
+
+/* Prints `text`, `width` columns wide, over the line that stands there. stays: it keeps its line.
+ * Otherwise it is cut to the terminal: of a line that wraps only the end could be rewritten. */
 static void show(struct progress *p, const char *text, int width, int stays) {
+    int columns = p->terminal && !stays ? terminal_columns() : 0;
+    if (columns && width >= columns) width = columns - 1;
     if (p->terminal)
-        printf("\r%s%*s%s", text, p->line_width > width ? p->line_width - width : 0, "",
+        printf("\r%.*s%*s%s", width, text, p->line_width > width ? p->line_width - width : 0, "",
                stays ? "\n" : "");
     else if (stays)
         printf("%s\n", text);
@@ -40,11 +50,12 @@ void progress_step(struct progress *p, int epoch, int step, double loss, int64_t
     if (!p->shown || !p->terminal || now_ns() - p->last_ns < REDRAW_NS) return;
     p->last_ns = now_ns();
     char text[160];
-    double left = step ? seconds / step * (p->steps - step) : 0;
-    int width = snprintf(
-        text, sizeof text, "%-6s epoch %d/%d  step %d/%d  loss %.4f  %.0f images/s  %d:%02d left",
-        p->title, epoch + 1, p->epochs, step, p->steps, loss,
-        seconds > 0 ? (double)images / seconds : 0, (int)left / 60, (int)left % 60);
+    int64_t left = step ? (int64_t)(seconds / step * (p->steps - step)) : 0; /* seconds */
+    int width =
+        snprintf(text, sizeof text,
+                 "%-6s epoch %d/%d  step %d/%d  loss %.4f  %.0f images/s  %" PRId64 ":%02d left",
+                 p->title, epoch + 1, p->epochs, step, p->steps, loss,
+                 seconds > 0 ? (double)images / seconds : 0, left / 60, (int)(left % 60));
     show(p, text, width, 0);
 }
 

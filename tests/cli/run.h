@@ -18,6 +18,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdarg.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -127,6 +128,7 @@ static inline void cli_become(const struct cli *c, const char *terminal, char *w
     _exit(126);
 }
 
+/* terminal: its columns; 0: the output goes to a file. */
 static inline void cli_start_va(struct cli *c, int terminal, const char *format, va_list words) {
     char text[4096], *side = NULL;
     vsnprintf(text, sizeof text, format, words);
@@ -138,6 +140,8 @@ static inline void cli_start_va(struct cli *c, int terminal, const char *format,
         if (c->terminal < 0 || grantpt(c->terminal) != 0 || unlockpt(c->terminal) != 0)
             cr_skip_test("no pseudo-terminals here (is /dev/pts mounted?): %s", strerror(errno));
         fcntl(c->terminal, F_SETFL, O_NONBLOCK);
+        struct winsize size = {.ws_row = 24, .ws_col = (unsigned short)terminal};
+        cr_assert_eq(ioctl(c->terminal, TIOCSWINSZ, &size), 0);
         side = ptsname(c->terminal);
     }
     c->pid = fork();
@@ -158,7 +162,15 @@ __attribute__((format(printf, 2, 3))) static inline void
 cli_start_on_terminal(struct cli *c, const char *format, ...) {
     va_list words;
     va_start(words, format);
-    cli_start_va(c, 1, format, words);
+    cli_start_va(c, 200, format, words);
+    va_end(words);
+}
+
+__attribute__((format(printf, 3, 4))) static inline void
+cli_start_on_narrow_terminal(struct cli *c, int columns, const char *format, ...) {
+    va_list words;
+    va_start(words, format);
+    cli_start_va(c, columns, format, words);
     va_end(words);
 }
 

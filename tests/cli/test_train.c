@@ -101,6 +101,27 @@ Test(cli_train, terminal, .timeout = 120, .init = cli_folder_make, .fini = cli_f
     }
 }
 
+/* On a narrow terminal the line of progress is cut: one that wraps could not be rewritten. */
+Test(cli_train, narrow_terminal, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    enum { COLUMNS = 20 };
+    struct cli c;
+    put_data(60, 20);
+    cli_start_on_narrow_terminal(
+        &c, COLUMNS, "train --data-dir d --model mlp --mlp-hidden 2 --batch-size 20 --epochs 2");
+    cli_wait(&c);
+    cr_assert_eq(c.status, 0, "%s", c.err);
+    int rewritten = 0;
+    for (const char *at = c.out; (at = strchr(at, '\r')); at++) {
+        size_t length = strcspn(at + 1, "\r\n");
+        if (at[1 + length] != '\r' || at[2 + length] == '\n') continue; /* it keeps its line */
+        rewritten++;
+        cr_expect_lt(length, COLUMNS, "'%.*s'", (int)length, at + 1);
+    }
+    cr_expect_gt(rewritten, 0, "%s", c.out);
+    cli_free(&c);
+}
+
 /* A run of 2^31 steps or more is cut, and its first line counts the epochs that fit. */
 Test(cli_train, more_steps_than_an_int, .timeout = 120, .init = cli_folder_make,
      .fini = cli_folder_remove) {
