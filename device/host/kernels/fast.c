@@ -1,5 +1,5 @@
-/* Which fast kernel serves an op on this processor: asked of the processor at run time, so that
- * one binary runs everywhere. */
+/* Which fast kernel serves an op on this processor. The processor is asked at run time, so one
+ * binary runs everywhere. */
 #include "device/host/kernels/fast.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
-/* The fast path of one instruction set: the kernels and their table. The including file has set
- * the target and defined KERNELS, the table's name. A kernel whose operands are PLAIN but which
- * knows N16 only hands over to the reference. */
+/* The fast path of one instruction set: its kernels and their table. The including file has chosen
+ * the instruction set and defined LANES and KERNELS, the name of the table. A kernel that knows
+ * only N16 calls the reference when its operands are PLAIN. */
 #include "device/host/kernels/vec.inc.h"
 
 #include "device/host/kernels/n16_conv_forward.inc.h"

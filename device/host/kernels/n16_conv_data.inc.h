@@ -1,14 +1,14 @@
-/* Convolution in N16, backward to the data: dx[c][p*s - pad + ky][q*s - pad + kx] +=
- * w[o][c][ky][kx] * dy[o][p][q].
+/* Convolution in N16, backward to the data:
  *
- * Stride 1 and the common filter widths: the accumulators are a stretch of a row of dx, and each
- * pixel of dy, loaded once, is scattered over the K accumulators that its K taps reach. T pixels
- * of dy reach T + K - 1 pixels of dx; the K - 1 at the end are handed to the next tile through
- * memory. All other shapes gather: see gather_tile.
+ *     dx[c][p*s - pad + ky][q*s - pad + kx] += w[o][c][ky][kx] * dy[o][p][q]
  *
- * The order of a pixel's sum is a function of the shape alone, so a sample has the same bits in
- * any company.
- */
+ * With stride 1 and the common filter widths K, the accumulators are some neighbouring pixels of a
+ * row of dx. Each pixel of dy is loaded once and added to the K accumulators that its K taps
+ * reach. T pixels of dy reach T + K - 1 pixels of dx; the last K - 1 are passed to the next tile
+ * through memory. All other shapes use gather_tile.
+ *
+ * The order in which a pixel's terms are added depends on the shape alone, so a sample gets the
+ * same bits whichever samples share its batch. */
 
 #if ACCUMULATORS >= 28
 #define DATA_CHANNELS 2
@@ -18,11 +18,11 @@
 #define GATHER_CHANNELS 2
 #endif
 
-/* pixels of dx: what the instances below come to */
+/* pixels of dx in the largest tile of the instances below */
 enum { DATA_TILE_MOST = 13, GATHER_TILE_MOST = 6 };
 
-/* Row h of dx of the channels c[..], from pixels q0 .. q0 + T - 1 of the rows of dy that reach
- * it. */
+/* Adds to row h of dx (of DATA_CHANNELS channels, whose filters begin at w_offset) what comes from
+ * pixels q0 .. q0 + T - 1 of the rows of dy that reach it. */
 INLINE void data_tile(const struct conv *s, const float *dy, const size_t w_offset[],
                       float *const dx[], int h, int q0, const int K, const int T) {
     vec acc[DATA_CHANNELS][DATA_TILE_MOST];
@@ -77,7 +77,7 @@ DATA_TILE(3, 7) DATA_TILE(3, 8) DATA_TILE(3, 9) DATA_TILE(3, 10) DATA_TILE(3, 11
 DATA_TILE(5, 1) DATA_TILE(5, 2) DATA_TILE(5, 3) DATA_TILE(5, 4) DATA_TILE(5, 5) DATA_TILE(5, 6)
 DATA_TILE(5, 7) DATA_TILE(5, 8) DATA_TILE(5, 9)
 
-/* By filter width: T + K - 1 reaches DATA_TILE_MOST. */
+/* The tiles of a filter width K, by T; T + K - 1 reaches DATA_TILE_MOST. */
 static data_tile_function *const data_tiles_3[] = {
     NULL,          data_tile_3_1, data_tile_3_2, data_tile_3_3, data_tile_3_4,  data_tile_3_5,
     data_tile_3_6, data_tile_3_7, data_tile_3_8, data_tile_3_9, data_tile_3_10, data_tile_3_11};
@@ -86,7 +86,8 @@ static data_tile_function *const data_tiles_5[] = {
     data_tile_5_5, data_tile_5_6, data_tile_5_7, data_tile_5_8, data_tile_5_9};
 // clang-format on
 
-/* One group (part) of dx by tiles. Channels beyond the last are the last, computed again. */
+/* dx of one part of a group. Where fewer than DATA_CHANNELS are left, the last channel is computed
+ * again. */
 static void data_by_tiles(const struct conv *s, const float *dy, float *dx,
                           data_tile_function *const *tile, int most) {
     int tiles = tiles_of(s->out_width, most);
@@ -107,9 +108,9 @@ static void data_by_tiles(const struct conv *s, const float *dy, float *dx,
         }
 }
 
-/* Any stride, any filter: T pixels of row h of dx that lie `stride` apart, so that the same taps
- * reach all of them, from T neighbours of dy. Those taps are the kx that differ from column +
- * padding by a multiple of the stride; ky alike. */
+/* For any stride and any filter: T pixels of row h of dx, `stride` columns apart from `column` on.
+ * The same taps reach all of them, from T neighbouring pixels of dy: those whose kx differs from
+ * column + padding by a multiple of the stride, and ky from h + padding alike. */
 INLINE void gather_tile(const struct conv *s, const float *dy, float *dx, int c, int h, int column,
                         const int T) {
     vec acc[GATHER_CHANNELS][GATHER_TILE_MOST];

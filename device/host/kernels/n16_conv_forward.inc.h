@@ -1,14 +1,14 @@
-/* Convolution in N16: what all three passes share, and forward.
+/* Convolution in N16: what all three passes share, and the forward pass.
  *
- * One vector is one pixel of 16 samples, so a weight is a single number broadcast to all lanes,
- * no channel count and no picture width has to be a multiple of anything, and nothing is padded
- * or repacked. Speed comes from the register tile: a stretch of one row of four output channels
- * stays in registers (4 x 7, say) while the loop over (c, ky, kx) runs; each step loads seven
- * input pixels and four weights, and does 28 multiply-adds.
+ * One vector is one pixel of 16 samples, so a weight is a single number broadcast to all lanes. No
+ * channel count or picture width has to be a multiple of anything, and nothing is padded or
+ * repacked. The speed comes from the register tile: for four output channels, some neighbouring
+ * pixels of a row (4 x 7 on AVX-512) stay in registers while the loop over (c, ky, kx) runs. Each
+ * step of that loop loads seven input pixels and four weights and does 28 multiply-adds.
  *
- * A sample's lane sees: the bias, then one fused multiply-add per (c, ky, kx) in this order,
- * taps outside the picture left out. Neither tile nor group nor lane enters that, so a sample
- * has the same bits in any company. */
+ * The lane of a sample sees the bias, then one fused multiply-add per (c, ky, kx) in this order,
+ * without the taps that lie outside the picture. Tile, group and lane do not matter, so a sample
+ * gets the same bits whichever samples share its batch. */
 
 struct conv {
     int groups, channels, height, width, outputs, out_height, out_width, k, stride, padding;
@@ -23,12 +23,13 @@ INLINE struct conv conv_of(const struct op_args *a, const struct tensor *x,
                          a->p.conv.padding, tensor_f32(&a->in[1])};
 }
 
+/* Floats of one channel of a group. */
 INLINE size_t plane(int height, int width) {
     return (size_t)height * width * GROUP;
 }
 
-/* How many tiles of at most `most` pixels a row takes, and where tile i begins when they are as
- * equal as can be. */
+/* tiles_of: the number of tiles of at most `most` pixels in a row of `width`. tile_begin: the first
+ * pixel of tile i when all are as equal as possible. */
 INLINE int tiles_of(int width, int most) {
     return (width + most - 1) / most;
 }
@@ -44,17 +45,17 @@ INLINE int tile_begin(int i, int tiles, int width) {
 #endif
 enum { FORWARD_TILE_MOST = ACCUMULATORS / FORWARD_CHANNELS };
 
-/* What a tile works on: a row of FORWARD_CHANNELS output channels. Channels past the last are
- * the last, computed again. */
+/* What a tile works on: row p of FORWARD_CHANNELS output channels. Where fewer are left, the last
+ * channel is computed again. */
 struct forward_rows {
-    const float *w[FORWARD_CHANNELS];
-    float *y[FORWARD_CHANNELS], bias[FORWARD_CHANNELS];
+    const float *w[FORWARD_CHANNELS]; /* the channel's filter [c][ky][kx] */
+    float *y[FORWARD_CHANNELS];       /* row p of the channel */
+    float bias[FORWARD_CHANNELS];
     int p;
-    /* from row p to the next one, whose cache lines are fetched in time for the stores */
-    size_t ahead;
+    size_t ahead; /* floats to the next row, which is prefetched for its stores; 0: none follows */
 };
 
-/* Pixels q0 .. q0 + T - 1 of these rows. */
+/* Computes pixels q0 .. q0 + T - 1 of these rows. T is a constant where this is inlined. */
 INLINE void forward_tile(const struct conv *s, const float *x, const struct forward_rows *rows,
                          int q0, int stride, const int T) {
     vec acc[FORWARD_CHANNELS][FORWARD_TILE_MOST];
@@ -131,8 +132,8 @@ static forward_tile_function *const forward_tiles[FORWARD_TILE_MOST + 1] = {
 #endif
 };
 
-/* Where the picture of a group is larger than the second-level cache, the walk goes in bands of
- * rows that fit. */
+/* All output channels are computed for a band of rows before the next band, so that the input
+ * rows of a band stay in the second-level cache. */
 enum { BAND_BYTES = 512 * 1024 };
 
 static void n16_conv2d_forward(const struct op_args *a) {

@@ -1,30 +1,30 @@
-/* Convolution in N16, backward to the weights: dw[o][tap] = sum over samples and pixels of dy[o]
- * * x at that tap, where a tap is one (c, ky, kx) of the filter.
+/* Convolution in N16, backward to the weights: dw[o][tap] is the sum over samples and pixels of
+ * dy[o] * x at that tap. A tap is one (c, ky, kx) of the filter.
  *
- * The register tile is outputs x taps (5 x 5, or 4 x 6 where that wastes less): for each pixel
- * it loads 5 vectors of dy and 5 of x and does 25 multiply-adds, every lane summing its own
- * samples. The sixteen lanes are added once, at the very end. To keep dy in the first-level
- * cache, a band of its rows serves several tiles of taps before the walk goes on; the
- * accumulators of those wait in `sums` meanwhile.
+ * The register tile is outputs x taps (5 x 5, or 4 x 6 where that wastes less). For each pixel it
+ * loads 5 vectors of dy and 5 of x and does 25 multiply-adds; every lane sums its own samples, and
+ * the sixteen lanes are added once, at the very end. To keep dy in the first-level cache, several
+ * tiles of taps use one band of its rows before the next band; between bands the accumulators of
+ * these tiles are kept in `sums`.
  *
- * The order of each lane's sum is group, row, column, and the segment is launched alone: the
- * bits depend on the segment's samples only. Pad lanes of dy are exact zeros and add nothing. */
+ * Each lane adds in the order group, row, column, and a launch holds one segment, so the bits
+ * depend on the segment's samples only. Padding lanes of dy are exact zeros and add nothing. */
 
 enum { TAP_TILES = 5, OUTPUTS_MOST = 5, TAPS_MOST = 6, WEIGHT_BAND_BYTES = 20 * 1024 };
 
-/* One sum per output, tap and lane; what a tile adds to. */
+/* The sums that the tiles add to: one per output, tap and lane, and one per output and lane. */
 struct weight_sums {
     float tap[TAP_TILES][OUTPUTS_MOST * TAPS_MOST][GROUP], bias[OUTPUTS_MOST][GROUP];
 };
 
 struct tap {
     int ky, kx;
-    ptrdiff_t offset; /* of its pixel in x from pixel (0, 0) of the group at channel 0, in floats */
+    ptrdiff_t offset; /* floats from pixel (0, 0) of channel 0 to pixel (ky, kx) of channel c */
 };
 
 static const float zero_pixel[GROUP];
 
-/* `count` pixels, one behind another in dy and x_step floats apart in x. */
+/* Adds the products of `count` pixels, which are neighbours in dy and x_step floats apart in x. */
 INLINE void weight_pixels(const int OUTPUTS, const int TAPS, vec acc[], const float *dy,
                           size_t dy_plane, const float *const x[], size_t x_step, int count) {
     for (int i = 0; i < count; i++) {
@@ -39,7 +39,8 @@ INLINE void weight_pixels(const int OUTPUTS, const int TAPS, vec acc[], const fl
     }
 }
 
-/* Rows p0 .. p1 - 1 of dy (at the tile's first output) into the sums of one tile of taps. */
+/* Adds rows p0 .. p1 - 1 of dy to the sums of one tile of taps. dy begins at the tile's first
+ * output. */
 INLINE void weight_tile(const struct conv *s, const int OUTPUTS, const int TAPS,
                         const struct tap *taps, const float *x, const float *dy, int p0, int p1,
                         float *sums) {
@@ -47,7 +48,7 @@ INLINE void weight_tile(const struct conv *s, const int OUTPUTS, const int TAPS,
     UNROLL for (int i = 0; i < OUTPUTS * TAPS; i++) acc[i] = load(sums + i * GROUP);
     size_t dy_plane = plane(s->out_height, s->out_width);
     int stride = s->stride, padding = s->padding;
-    /* from here to q_end every tap lies inside the row */
+    /* for q_begin <= q < q_end every tap lies inside the row */
     int q_begin = (padding + stride - 1) / stride;
     int q_end = s->width + padding >= s->k ? (s->width + padding - s->k) / stride + 1 : 0;
     if (q_end > s->out_width) q_end = s->out_width;
@@ -88,7 +89,7 @@ WEIGHT_TILE(4, 6)
 WEIGHT_TILE(3, 4)
 #endif
 
-/* `run` computes outputs x taps sums; the last shape serves any number of outputs. */
+/* The shapes of tile there are; the last one serves any number of outputs. */
 static const struct weight_shape {
     int outputs, taps;
     weight_tile_function *run;
@@ -102,7 +103,8 @@ static const struct weight_shape {
     {1, 5, weight_tile_1_5},
 };
 
-/* The shape that computes the fewest sums, those past the last tap included. By the sizes alone. */
+/* The shape that computes the fewest sums, counting those past the last tap. It depends on the
+ * sizes alone. */
 static const struct weight_shape *weight_shape_of(int outputs, int taps) {
     const struct weight_shape *best = NULL,
                               *end = weight_shapes + sizeof weight_shapes / sizeof *weight_shapes;
@@ -117,10 +119,9 @@ static const struct weight_shape *weight_shape_of(int outputs, int taps) {
     return best;
 }
 
-/* Adds `rows` rows of dy to each output's bias sum: each row apart, in four partial sums. (The
- * band's height is none of the sum's business: it follows from the register tile, which differs
- * between instruction sets.)
- */
+/* Adds `rows` rows of dy to each output's bias sum, in four partial sums per row. Each row is
+ * summed by itself because the height of a band follows from the register tile, which differs
+ * between instruction sets, and must not change the bits. */
 static void bias_rows(int outputs, const float *dy, size_t dy_plane, int rows, int width,
                       float *sums) {
     for (int o = 0; o < outputs; o++)
@@ -137,7 +138,8 @@ static void bias_rows(int outputs, const float *dy, size_t dy_plane, int rows, i
         }
 }
 
-/* All samples of the segment into the sums of outputs o .. and of up to TAP_TILES tiles of taps. */
+/* Computes the sums of one tile of outputs, from output o on, and of up to TAP_TILES tiles of taps,
+ * over all samples of the segment. */
 static void weight_block(const struct conv *s, const struct weight_shape *shape, const float *x,
                          const float *dy, int o, struct tap taps[][TAPS_MOST], int tiles,
                          int with_bias, struct weight_sums *sums) {
@@ -175,7 +177,7 @@ static void n16_conv2d_backward_weight(const struct op_args *a) {
     struct weight_sums sums;
     for (int o = 0; o < s.outputs; o += shape->outputs) {
         if (o + shape->outputs > s.outputs)
-            o = s.outputs - shape->outputs; /* some outputs are computed twice over */
+            o = s.outputs - shape->outputs; /* some outputs are computed a second time */
         for (int first = 0; first < all; first += TAP_TILES * shape->taps) {
             struct tap taps[TAP_TILES][TAPS_MOST];
             int tiles = tiles_of(all - first, shape->taps);

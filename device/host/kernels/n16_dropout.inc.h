@@ -1,15 +1,15 @@
-/* Dropout in N16: base/philox.h for LANES samples at once, the mask of the plain tensor.
+/* Dropout in N16: the mask of the plain tensor, from base/philox.h for LANES samples at once.
  *
- * Element i of sample n has number n * count + i, and one Philox call serves four numbers. Where
- * a sample holds a multiple of four elements, the four pixels i .. i + 3 of one sample are one
- * call: a lane runs the generator for its own sample, and the four words it yields are the masks
- * of four vectors. (Other shapes take the reference.) */
+ * Element i of sample n has the number n * count + i, and one Philox call serves four numbers in a
+ * row. Where a sample has a multiple of four elements, its elements i .. i + 3 are one call: each
+ * lane runs the generator for its own sample, and the four words that it yields are the masks of
+ * four vectors. Other shapes use the reference. */
 
 struct philox_lanes {
     uvec word[4];
 };
 
-/* High and low half of m * v, lane by lane: the even and the odd lanes as 64-bit products. */
+/* The high half of m * v, lane by lane, from 64-bit products of the even and of the odd lanes. */
 INLINE uvec multiply_high(uvec v, uint32_t m) {
     uvec64 even = ((uvec64)v & 0xffffffffu) * m, odd = ((uvec64)v >> 32) * m;
     return (uvec)((even >> 32) | (odd & 0xffffffff00000000u));

@@ -1,8 +1,7 @@
-/* What works on one element at a time, in either layout, and the change of layout.
+/* Kernels that work on one element at a time, in either layout, and the change of layout.
  *
- * The vector body and the scalar tail do the same operations with the same rounding, so an
- * element has the same bits wherever it lies in a call. They stand side by side here: change
- * one, change both. */
+ * The vector body and the scalar tail of a kernel do the same operations with the same roundings,
+ * so an element gets the same bits wherever it lies in a call. Whoever changes one changes both. */
 
 /* A LANES x LANES block at a time; the edges one by one. */
 static void n16_to_n16(const struct op_args *a) {
@@ -114,8 +113,8 @@ static void fast_sgd(const struct op_args *a) {
     }
 }
 
-/* The elements past the last whole block, by the reference: its operations are those of the
- * body, in the same order. */
+/* The elements from `from` on, after the last whole vector, by the reference: it does the
+ * operations of the vector body in the same order. */
 static void finish_by_reference(const struct op_args *a, size_t from, host_kernel *reference) {
     struct op_args rest = *a;
     int left = (int)(tensor_count(&a->out[0]) - from), pairs[2] = {left, 2};
@@ -167,7 +166,7 @@ static void fast_adam(const struct op_args *a) {
     finish_by_reference(a, i, reference_adam);
 }
 
-/* hash_mix of LANES / 2 elements at once; sums of 64 bits have no order. */
+/* hash_mix of LANES / 2 elements at once; 64-bit sums are the same in any order. */
 static void fast_hash(const struct op_args *a) {
     enum { WIDE = LANES / 2 };
     const float *x = tensor_f32(&a->in[0]);

@@ -1,16 +1,19 @@
 /* The fully connected layer in N16: three matrix products, in two kernels.
  *
- * Forward and backward to the data are the same product: out[g][r] = start + sum over s of
- * W(r,s) * in[g][s], where a vector holds 16 samples and W(r,s) = w[r * by_row + s * by_sum] is
- * one number broadcast; the two strides serve both passes and both ways a weight matrix may lie.
- * The register tile is ROWS x COLUMNS, a column being a vector of 16 samples (or a part of one).
- * The sum is cut into blocks that fit the cache, so that a large w streams from memory once,
- * whatever the batch. Every output adds its products in order of s, one by one.
+ * The forward pass and the one backward to the data are the same product:
  *
- * The weight gradient sums over samples: dw(a,b) = sum over n of A[n][a] * B[n][b]. One side is
- * turned to plain rows in a panel on the stack, 32 columns wide; then a vector is 16 neighbours
- * of dw, the other side a broadcast number, and no lane ever has to be added to another. Each
- * sum goes by sample, in order. */
+ *     out[g][r] = start[r] + sum over s of W(r,s) * in[g][s]        W(r,s) = w[r*by_row + s*by_sum]
+ *
+ * A vector holds 16 samples, and W(r,s) is one number broadcast to all lanes. The two strides serve
+ * both passes and both layouts of a weight matrix. The register tile is ROWS x COLUMNS, where a
+ * column is one vector. The sum is divided into blocks that fit the cache, so that a large w is
+ * read from memory once, whatever the batch. Every output adds its products in order of s, one by
+ * one.
+ *
+ * The weight gradient sums over samples: dw(a,b) = sum over n of A[n][a] * B[n][b]. B is transposed
+ * into plain rows in a panel on the stack, 32 columns wide. A vector then is LANES neighbours of
+ * dw, an element of A is a number broadcast, and lanes are never added to each other. Each sum
+ * adds the samples in order. */
 
 enum { SUM_BLOCK = 128, ROWS = 6 };
 #if ACCUMULATORS >= 28
@@ -20,17 +23,22 @@ enum { SUM_BLOCK = 128, ROWS = 6 };
 #endif
 
 struct product {
-    const float *w, *start, *in; /* start[r], or NULL for 0 */
-    float *out;
-    size_t by_row, by_sum;
-    int rows, sums, columns; /* columns: groups x PARTS */
+    const float *w;        /* W(r,s) = w[r * by_row + s * by_sum] */
+    const float *start;    /* [rows]; NULL: 0 */
+    const float *in;       /* [group][sums][16] */
+    float *out;            /* [group][rows][16] */
+    size_t by_row, by_sum; /* strides of w */
+    int rows, sums;        /* outputs of a sample; terms of each */
+    int columns;           /* vectors: groups x PARTS */
 };
 
+/* Floats to a column's first vector, where each sample has `height` elements. */
 INLINE size_t column_offset(int column, int height) {
     return (size_t)(column / PARTS) * height * GROUP + (size_t)(column % PARTS) * LANES;
 }
 
-/* Terms s0 .. s1 - 1 of rows r .. r + ROWS - 1 (past the last: the last again), of N columns. */
+/* Adds terms s0 .. s1 - 1 to rows r .. r + ROWS - 1 of N columns. Where fewer rows are left, the
+ * last one is computed again. */
 INLINE void product_tile(const struct product *m, int r, int column, int s0, int s1, const int N) {
     vec acc[ROWS][COLUMNS];
     const float *w[ROWS], *in[COLUMNS];
@@ -109,7 +117,7 @@ static void n16_linear_backward_data(const struct op_args *a) {
                                   outputs, dx->groups * PARTS});
 }
 
-/* --- the weight gradient --- */
+/* ---- the weight gradient ---- */
 
 enum { PANEL_COLUMNS = 32, PANEL_GROUPS = 32, PANEL_VECTORS = 2 };
 #if ACCUMULATORS >= 28
@@ -124,8 +132,8 @@ struct gradient {
     int rows, columns, groups;
 };
 
-/* panel[n][j] = b[n][first + j] for the samples of groups g0 .. g1 - 1; columns past the last
- * are 0. */
+/* panel[n][j] = b[n][first + j] for the samples n of groups g0 .. g1 - 1; 0 where there is no such
+ * column. */
 static void fill_panel(const struct gradient *d, int g0, int g1, int first, float *panel) {
     int width = d->columns - first < PANEL_COLUMNS ? d->columns - first : PANEL_COLUMNS;
     if (width < PANEL_COLUMNS)
@@ -144,12 +152,12 @@ static void fill_panel(const struct gradient *d, int g0, int g1, int first, floa
     }
 }
 
-/* Rows r .. of dw at `column`, PANEL_VECTORS vectors wide: adds the samples of groups g0 .. g1 -
- * 1. */
+/* Adds the samples of groups g0 .. g1 - 1 to rows r .. r + GRADIENT_ROWS - 1 of dw, in
+ * PANEL_VECTORS vectors from `column` on. */
 static void gradient_tile(const struct gradient *d, int g0, int g1, int r, int column,
                           const float *panel) {
     vec acc[GRADIENT_ROWS][PANEL_VECTORS];
-    float edge[GRADIENT_ROWS][PANEL_VECTORS * LANES]; /* dw where the tile is wider */
+    float edge[GRADIENT_ROWS][PANEL_VECTORS * LANES]; /* in place of dw where dw is narrower */
     const float *a[GRADIENT_ROWS];
     float *dw[GRADIENT_ROWS];
     int width = d->columns - column, narrow = width < PANEL_VECTORS * LANES;

@@ -1,8 +1,7 @@
-/* Pooling in N16: every pixel is a vector, every plane (group, channel) alike. These loops do
- * next to no arithmetic; they are as fast as memory. Each plane is finished before the next
- * begins, so what backward clears first is still in the cache when it adds. The common 2 x 2
- * window is unrolled (its size a constant).
- */
+/* Pooling in N16: every pixel is a vector, and all planes (group, channel) are alike. These loops
+ * do little arithmetic and are as fast as memory. Each plane is finished before the next begins,
+ * so what the backward pass clears is still in the cache when it adds. For the common 2 x 2 window
+ * the size is a constant, so its loops are unrolled. */
 
 struct pool {
     size_t planes;
@@ -20,18 +19,19 @@ INLINE struct pool pool_of(const struct op_args *a, const struct tensor *x,
                          a->p.pool.stride};
 }
 
-/* The first pixel of window (p, q), in floats from the start of its plane. */
+/* Floats from the start of a plane to the first pixel of window (p, q). */
 INLINE size_t window_at(const struct pool *s, int p, int q) {
     return ((size_t)p * s->stride * s->width + (size_t)q * s->stride) * GROUP;
 }
 
-/* Row i, column j of a window, from its first pixel. */
+/* Floats from the first pixel of a window to its row i, column j. */
 INLINE size_t tap_at(const struct pool *s, int i, int j) {
     return ((size_t)i * s->width + j) * GROUP;
 }
 
-/* Makes a plane of dx ready: windows side by side will write all but the margin at the right and
- * bottom; windows that overlap or leave gaps will add to zeros. */
+/* Prepares a plane of dx. Windows that lie side by side will write every pixel except the margins
+ * at the right and the bottom, so only these are cleared. Windows that overlap or leave gaps will
+ * add, so the whole plane is cleared. */
 INLINE void clear_uncovered(const struct pool *s, float *dx, int side_by_side) {
     int height = side_by_side ? s->out_height * s->size : 0,
         width = side_by_side ? s->out_width * s->size : 0;
@@ -42,7 +42,7 @@ INLINE void clear_uncovered(const struct pool *s, float *dx, int side_by_side) {
     }
 }
 
-/* --- mean --- */
+/* ---- mean ---- */
 
 INLINE void avg_pool_forward(const struct pool *s, const float *x, float *y, const int size) {
     vec area = splat((float)(size * size));
@@ -58,8 +58,8 @@ INLINE void avg_pool_forward(const struct pool *s, const float *x, float *y, con
                 }
 }
 
-/* Where windows lie side by side each pixel of dx belongs to one of them: written once, margins
- * cleared. Otherwise the plane is cleared and each window adds its share. */
+/* `apart` 1: the windows lie side by side, so each pixel of dx is written once; 0: each window adds
+ * its share. */
 INLINE void avg_pool_backward(const struct pool *s, const float *dy, float *dx, const int size,
                               const int apart) {
     vec area = splat((float)(size * size));
@@ -106,10 +106,10 @@ static void n16_avg_pool_backward(const struct op_args *a) {
         avg_pool_backward(&s, dy, dx, s.size, 0);
 }
 
-/* --- maximum --- */
+/* ---- maximum ---- */
 
-/* The largest value of a window and the tap where it stands, lane by lane: the first of equals;
- * a NaN beats all. */
+/* The largest value of a window and its tap, lane by lane: the first of equals; NaN is larger than
+ * any number. */
 struct peak {
     vec value;
     ivec tap;

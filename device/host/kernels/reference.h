@@ -1,10 +1,9 @@
-/* The reference kernels, one function per op, as the table in device/op.h describes them: plain
- * loops in the order of the formula. They are the judge of the fast path and the text to read
- * first.
+/* The reference kernels, one function per op of the table in device/op.h: plain loops in the order
+ * of the formula. Read them first; all other kernels are compared with them.
  *
- * A sum of products (convolutions, matrix products, bias gradients) and everything a softmax
- * touches is kept in double and rounded to float once, at the end: the reference's own error is
- * half a unit in the last place, so what a test sees is the fast path's. */
+ * Sums of products (convolutions, matrix products, bias gradients) and all of softmax are computed
+ * in double and rounded to float once, at the end. The reference's own error is then half a unit
+ * in the last place, so a difference seen by a test is the other kernel's. */
 #ifndef DEVICE_HOST_KERNELS_REFERENCE_H
 #define DEVICE_HOST_KERNELS_REFERENCE_H
 

@@ -1,10 +1,11 @@
-/* Convolution as the formula has it (a cross-correlation, as in every deep learning library):
+/* Convolution as its formula (a cross-correlation, as in every deep learning library):
  *
- *     y[n][o][p][q] = b[o] + sum over c, ky, kx of w[o][c][ky][kx] * x[n][c][p*s - pad + ky][q*s - pad + kx]
+ *     y[n][o][p][q] = b[o] + sum over c, ky, kx of
+ *                     w[o][c][ky][kx] * x[n][c][p*s - pad + ky][q*s - pad + kx]
  *
- * with x = 0 outside the picture. Its two gradients are the same sum with the roles changed: dx
- * collects each product in which x took part, dw each in which w did. Four loops give the
- * output, three the sum. */
+ * with stride s and x = 0 outside the picture. Its two gradients are the same sum with the roles
+ * changed: dx collects every product in which x took part, dw every product in which w did. Four
+ * loops walk over the output, three over the sum. */
 #include "device/host/kernels/reference.h"
 
 void reference_conv2d_forward(const struct op_args *a) {
@@ -31,8 +32,8 @@ void reference_conv2d_forward(const struct op_args *a) {
                 }
 }
 
-/* The output row (or column) whose tap `tap` falls on input row `h`: p with p*stride - padding +
- * tap = h. -1: none. */
+/* The output row (or column) p whose tap `tap` falls on input row (or column) h: p * stride -
+ * padding + tap = h. -1: there is none. */
 static int output_of(int h, int tap, int stride, int padding, int outputs) {
     int numerator = h + padding - tap;
     if (numerator < 0 || numerator % stride) return -1;

@@ -1,7 +1,7 @@
-/* What works on one element at a time: relu, dropout, fill, sums, the optimizer, the hash, and
- * the change of layout. These take PLAIN and N16 alike (an element's place does not matter to
- * them); dropout alone must know which element of the plain segment it holds, since its mask is
- * a function of that. */
+/* Kernels that work on one element at a time: relu, dropout, fill, sums, the optimizers, the hash,
+ * and the change of layout. The place of an element does not matter to most of them, so they take
+ * PLAIN and N16 alike. Dropout alone has to know the element's place in the plain segment, because
+ * its mask depends on it. */
 #include "device/host/kernels/reference.h"
 
 #include <math.h>
@@ -44,7 +44,7 @@ void reference_relu_backward(const struct op_args *a) {
         dx[i] = y[i] > 0 ? dy[i] : 0;
 }
 
-/* y = x * (kept ? 1 / (1 - p) : 0), the scale in float as PyTorch has it; p = 1 keeps nothing. */
+/* y = x * (kept ? 1 / (1 - p) : 0), the scale in float as in PyTorch; p = 1 keeps nothing. */
 void reference_dropout_forward(const struct op_args *a) {
     const float *x = tensor_f32(&a->in[0]);
     float *y = tensor_f32(&a->out[0]);
@@ -62,7 +62,7 @@ void reference_dropout_forward(const struct op_args *a) {
     }
 }
 
-/* d(x * mask) = dy * mask: forward again, on the gradient. */
+/* dx = dy * mask: the forward pass again, applied to the gradient. */
 void reference_dropout_backward(const struct op_args *a) {
     reference_dropout_forward(a);
 }
@@ -86,8 +86,8 @@ void reference_scale(const struct op_args *a) {
         y[i] *= a->p.fill.value;
 }
 
-/* PyTorch's SGD to the bit of its vector code on the CPU: weight decay and step are fused
- * multiply-adds, the momentum product is rounded before the gradient is added. */
+/* PyTorch's SGD with the roundings of its vector code on the CPU: weight decay and update are fused
+ * multiply-adds; the momentum product is rounded before the gradient is added. */
 void reference_sgd(const struct op_args *a) {
     const float *grad = tensor_f32(&a->in[0]);
     float *value = tensor_f32(&a->out[0]), *momentum = tensor_f32(&a->out[1]);
@@ -104,7 +104,10 @@ void reference_sgd(const struct op_args *a) {
 
 /* PyTorch's Adadelta with its fused multiply-adds:
  *
- *     v = rho v + (1 - rho) g^2;    d = sqrt(u + epsilon) / sqrt(v + epsilon) g;    u = rho u + (1 - rho) d^2;    p -= rate d */
+ *     v = rho v + (1 - rho) g^2
+ *     d = sqrt(u + epsilon) / sqrt(v + epsilon) g
+ *     u = rho u + (1 - rho) d^2
+ *     p = p - rate d */
 void reference_adadelta(const struct op_args *a) {
     const float *grad = tensor_f32(&a->in[0]);
     float *value = tensor_f32(&a->out[0]), *moments = tensor_f32(&a->out[1]);
@@ -120,10 +123,12 @@ void reference_adadelta(const struct op_args *a) {
     }
 }
 
-/* PyTorch's Adam likewise; the corrections for the means' start at zero come with the step
- * block:
+/* PyTorch's Adam. The means start at zero; adam_rate and adam_root of the step block correct for
+ * that:
  *
- *     m += (1 - beta1) (g - m);    v = beta2 v + (1 - beta2) g^2;    p -= adam_rate m / (sqrt(v) / adam_root + epsilon) */
+ *     m = m + (1 - beta1) (g - m)
+ *     v = beta2 v + (1 - beta2) g^2
+ *     p = p - adam_rate m / (sqrt(v) / adam_root + epsilon) */
 void reference_adam(const struct op_args *a) {
     const float *grad = tensor_f32(&a->in[0]);
     float *value = tensor_f32(&a->out[0]), *moments = tensor_f32(&a->out[1]);

@@ -1,6 +1,5 @@
-/* A batch out of a data set that lies on the device whole, as bytes. There are 256 of them, so a
- * table is the formula written once for each. The fast path has nothing to add: a look-up is
- * bound by memory. */
+/* A batch from a data set that lies on the device as bytes. A byte has 256 values, so a table holds
+ * the formula's result for each. There is no fast version: look-ups are bound by memory. */
 #include "device/host/kernels/reference.h"
 
 #include <math.h>

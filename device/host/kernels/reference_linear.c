@@ -1,8 +1,8 @@
 /* The fully connected layer: y[n][m] = b[m] + sum over k of w(m,k) * x[n][k].
  *
- * The weight matrix lies either as (M,K), as PyTorch's Linear keeps it, or as (K,M), as a text
- * that writes X @ W does. Two strides hide the difference: w(m,k) = w[m * by_m + k * by_k]. A
- * picture batch is taken as (N, C*H*W): flatten costs nothing. */
+ * The weight matrix is stored as (M,K), as in PyTorch's Linear, or as (K,M), as in a text that
+ * writes X @ W. Two strides serve both: w(m,k) = w[m * by_m + k * by_k]. A batch of pictures counts
+ * as (N, C*H*W), so flattening costs nothing. */
 #include "device/host/kernels/reference.h"
 
 struct weight_strides {

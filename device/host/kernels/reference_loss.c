@@ -1,14 +1,14 @@
-/* Softmax and the losses: row by row, in double from the scores to the row's loss, so a row has
- * the same bits among any number of rows and a large score overflows nowhere (the row's maximum
- * is taken off before exp):
+/* Softmax and the losses, row by row and in double from the scores to the row's loss. A row gets
+ * the same bits among any number of rows. The row's maximum is subtracted before exp, so no large
+ * score overflows:
  *
  *     log_softmax(x)[j] = x[j] - max - log(sum over i of exp(x[i] - max))
  *     loss of a row     = -log_softmax(x)[label]       (nll is given log_softmax, cross entropy x)
  *     d loss / d x[j]   = softmax(x)[j] - (j == label)
  *
- * A row weighs step->weight (MEAN), 1 (SUM) or what dloss says (NONE). A label outside the row
- * gives a NaN loss and NaN gradients rather than a read past the row; the data reader refuses
- * such labels long before. */
+ * A row's weight is step->weight (MEAN), 1 (SUM) or its entry of dloss (NONE). A label outside the
+ * row gives a NaN loss and NaN gradients instead of a read past the row; the data reader has
+ * refused such labels before. */
 #include "device/host/kernels/reference.h"
 
 #include <math.h>
@@ -53,7 +53,7 @@ void reference_log_softmax_backward(const struct op_args *a) {
     }
 }
 
-/* 1 where the first of the largest scores is the label's. */
+/* 1 if the largest score, the first of equals, is the label's. */
 static int32_t is_hit(const float *scores, int classes, int label) {
     int best = 0;
     for (int j = 1; j < classes; j++)
@@ -121,7 +121,8 @@ void reference_cross_entropy_backward(const struct op_args *a) {
     }
 }
 
-/* One segment's rows in order; the tree over segments and ranks is the trainer's. */
+/* Adds one segment's rows in order. The trainer adds the sums of segments and ranks, in fold
+ * order. */
 void reference_loss_sum(const struct op_args *a) {
     const double *loss = a->in[0].data;
     const int32_t *hits = a->in[1].data;

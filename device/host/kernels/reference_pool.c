@@ -1,10 +1,10 @@
-/* Pooling: each window of size x size pixels, `stride` apart, becomes one pixel: its mean or its
- * maximum.
+/* Pooling: each window of size x size pixels becomes one pixel, its mean or its maximum. Windows
+ * lie `stride` pixels apart.
  *
- * Backward gives the mean's gradient to all pixels of the window in equal parts, the maximum's
- * to the first of the equal maxima in row-major order. Windows may overlap (stride < size: a
- * pixel then adds up what it gets) or leave pixels out (these get 0). A NaN wins a maximum, the
- * last one of several, as in PyTorch. */
+ * The backward pass divides the gradient of a mean equally among the pixels of the window, and
+ * gives that of a maximum to the first of the equal maxima in row-major order. Where windows
+ * overlap (stride < size) a pixel adds up what it gets; a pixel in no window gets 0. NaN is larger
+ * than any number; of several the last one counts, as in PyTorch. */
 #include "device/host/kernels/reference.h"
 
 #include <math.h>

@@ -1,12 +1,11 @@
-/* The vector of the fast path: one type, three widths. Included by n16_<isa>.c, which has set
- * the target.
+/* The vector type of the fast path, in three widths. Included by n16_<isa>.c, which has chosen the
+ * instruction set and defined LANES, the floats in one vector register.
  *
- * A group of N16 is 16 samples: one AVX-512 register, two of AVX2, four of the generic four-lane
- * kind. `vec` is one register's worth; a kernel treats the group's PARTS one after another, each
- * as if it were alone, so it has the same register tiles in mind whatever the width and every
- * lane sees the same operations in the same order: the bits are equal on all three. That needs
- * one thing more: a multiply-add that rounds once everywhere. Under -ffp-contract=off the
- * compiler never fuses by itself, so fused() asks for it by name. */
+ * A group of N16 is 16 samples: one register of AVX-512, two of AVX2, four of the generic kind.
+ * `vec` is one register. A kernel treats the PARTS of a group one after another, each as if it
+ * were alone. So every lane sees the same operations in the same order whatever the width, and
+ * all three give the same bits. That also needs a multiply-add that rounds once everywhere: under
+ * -ffp-contract=off the compiler never fuses one by itself, so fused() asks for it by name. */
 #if LANES == 16
 #define ACCUMULATORS 28 /* of 32 registers; the rest hold operands */
 #else
@@ -21,8 +20,8 @@ typedef uint64_t uvec64 __attribute__((vector_size(LANES * 4))); /* half as many
 typedef float vec_in_memory __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
 
 #define INLINE static inline __attribute__((always_inline))
-/* A register tile is an array of fixed size, indexed by constants alone: every loop over it must
- * be unrolled whole. */
+/* A register tile is an array of fixed size. It stays in registers only if every index into it is
+ * a constant, so every loop over it is unrolled completely. */
 #if defined(__clang__)
 #define UNROLL _Pragma("clang loop unroll(full)")
 #else
@@ -33,9 +32,8 @@ INLINE vec load(const float *p) {
     return *(const vec_in_memory *)p;
 }
 
-/* The same, and kept in a register: for a vector that several multiply-adds use. The compiler
- * would rather load it anew as an operand of each, and the loads would then be what the loop
- * waits for. */
+/* The same, for a vector that several multiply-adds use: it is kept in a register. The compiler
+ * would otherwise load it again as an operand of each, and the loop would wait for these loads. */
 INLINE vec load_once(const float *p) {
     vec v = load(p);
 #if LANES == 16
@@ -78,8 +76,9 @@ INLINE vec roots(vec x) {
 #endif
 }
 
-/* SHUFFLE(a, b, from, d): the vector whose lane l is lane from(l, d) of a and b, b's lanes being
- * numbered from LANES on. The compilers want every index as a constant of its own. */
+/* SHUFFLE(a, b, from, d) is the vector whose lane l is lane from(l, d) of a and b together; the
+ * lanes of b are numbered from LANES on. Compilers want each index as a constant, hence the
+ * macros. Versions of gcc before 12 have only the older builtin. */
 #if LANES == 16
 #define EACH_LANE(f, d)                                                                       \
     f(0, d), f(1, d), f(2, d), f(3, d), f(4, d), f(5, d), f(6, d), f(7, d), f(8, d), f(9, d), \
@@ -95,8 +94,8 @@ INLINE vec roots(vec x) {
 #define SHUFFLE(a, b, from, d) __builtin_shuffle(a, b, (ivec){EACH_LANE(from, d)})
 #endif
 
-/* Pairs in memory, a b a b ..., as a vector of the a and one of the b; and back. `half` 1 means
- * the second half of the pairs. */
+/* load_pairs turns pairs in memory, a b a b ..., into a vector of all a and one of all b;
+ * store_pairs does the opposite. `half` 1 is the second half of the pairs. */
 #define MEMBER(l, second) (2 * (l) + (second))
 #define PAIRED(l, half) ((l) / 2 + (l) % 2 * LANES + (half)*LANES / 2)
 
@@ -111,12 +110,12 @@ INLINE void store_pairs(float *pairs, vec a, vec b) {
     store(pairs + LANES, SHUFFLE(a, b, PAIRED, 1));
 }
 
-/* mask (all ones or all zeros a lane) ? a : b */
+/* mask ? a : b, lane by lane; a lane of the mask is all ones or all zeros. */
 INLINE vec select_vec(ivec mask, vec a, vec b) {
     return (vec)((mask & (ivec)a) | (~mask & (ivec)b));
 }
 
-/* The 16 lanes of a group as one number, in one order everywhere: 8 apart, then 4, 2, 1. */
+/* The sum of the 16 lanes of a group, in the same order everywhere: lanes 8 apart, then 4, 2, 1. */
 INLINE float sum_of_group(const float *lanes) {
     float s[GROUP];
     memcpy(s, lanes, sizeof s);
