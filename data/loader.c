@@ -159,9 +159,7 @@ static void host_release(void *context, void *memory) {
 
 static int make_slots(struct loader *l) {
     struct loader_config *c = &l->config;
-    /* No batch has more samples than an epoch has positions. */
-    int largest = c->batch_size < l->length ? c->batch_size : (int)l->length;
-    size_t most = (size_t)batch_capacity(&c->split, largest, c->device_count);
+    size_t most = (size_t)batch_capacity(&c->split, loader_largest_batch(l), c->device_count);
     size_t pixel_bytes = most * (size_t)c->set->rows * (size_t)c->set->cols * sizeof(float);
     pixel_bytes = (pixel_bytes + 63) / 64 * 64;
     int64_t room = l->length > c->set->count ? l->length : c->set->count;
@@ -251,6 +249,10 @@ int loader_steps(const struct loader *l) {
 }
 int loader_duplicates(const struct loader *l) {
     return (int)order_duplicates(&l->order);
+}
+
+int loader_largest_batch(const struct loader *l) {
+    return (int)(l->length < l->config.batch_size ? l->length : l->config.batch_size);
 }
 
 int loader_start_epoch(struct loader *l, int epoch, int first_step) {

@@ -65,6 +65,8 @@ int loader_init(struct loader **out, const struct loader_config *config);
 
 int loader_steps(const struct loader *l);      /* batches per epoch */
 int loader_duplicates(const struct loader *l); /* samples that an epoch repeats as padding */
+/* Samples of the largest global batch: batch_size, or all of an epoch where those are fewer. */
+int loader_largest_batch(const struct loader *l);
 
 /* Begins an epoch at step first_step. Batches already prepared for another epoch are discarded. */
 int loader_start_epoch(struct loader *l, int epoch, int first_step);

@@ -222,6 +222,9 @@ int session_open(struct session *s, const struct run_config *config, struct comm
     CHECK(put_data_on_device(s, kind));
     CHECK(open_train_loader(s));
     CHECK(open_test_loader(s));
+    s->largest_batch = loader_largest_batch(s->train_loader);
+    if (s->test_loader && loader_largest_batch(s->test_loader) > s->largest_batch)
+        s->largest_batch = loader_largest_batch(s->test_loader);
     s->segments_per_device =
         s->split.kind == SPLIT_CHUNKED ? 1 : s->split.virtual_devices / s->devices;
     describe(s);

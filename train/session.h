@@ -46,6 +46,7 @@ struct session {
     struct device_dataset train_data, test_data; /* the sets on device[0] */
     struct split split;                          /* how training batches are cut */
     struct loader *train_loader, *test_loader;   /* test_loader NULL: no evaluation */
+    int largest_batch; /* samples of the largest global batch, over both loaders */
 
     struct device *device[MAX_DEVICES]; /* [device_count], those of this process */
     int first_device, device_count;     /* device[i] is device first_device + i of the run */

@@ -16,7 +16,7 @@ static int ddp_strategy_open(struct session *s) {
     if (!d) return fail(ERR_MEMORY, "ddp: no host memory");
     const struct run_config *c = s->config;
     struct replica_config config =
-        session_replica_config(s, batch_capacity(&s->split, c->batch_size, 1));
+        session_replica_config(s, batch_capacity(&s->split, s->largest_batch, 1));
     CHECK(replica_init(&d->replica, s->device[0], &s->model, &config, s->values));
     s->replicas[0] = &d->replica;
     struct ddp_config ddp = ddp_config_default();

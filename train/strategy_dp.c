@@ -10,7 +10,7 @@ static int dp_strategy_open(struct session *s) {
                                .device = s->device,
                                .model = &s->model,
                                .values = s->values,
-                               .max_samples = c->batch_size,
+                               .max_samples = s->largest_batch,
                                .segments = s->devices * s->segments_per_device,
                                .loss_in_forward = c->loss_in_forward,
                                .update = run_optimizer(c),

@@ -7,31 +7,30 @@
  * divides the memory. */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/system_error.h"
 #include "device/host/host.h"
 
 static int open_memory(struct host_memfd *memory, int device) {
-    char size[32];
+    char size[32], what[80];
     format_bytes(memory->bytes, size, sizeof size);
+    snprintf(what, sizeof what, "memory of device %d: %s", device, size);
     memory->fd = memfd_create("duet-device", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (memory->fd < 0)
-        return fail_errno(ERR_MEMORY, errno, "memory of device %d: %s: memfd", device, size);
+    if (memory->fd < 0) return fail_system(errno, "%s: memfd_create", what);
     if (ftruncate(memory->fd, (off_t)memory->bytes))
-        return fail_errno(ERR_MEMORY, errno,
-                          "memory of device %d: %s: give a smaller --device-memory", device, size);
+        return fail(ERR_MEMORY, "%s: %s: give a smaller --device-memory", what, strerror(errno));
     if (fcntl(memory->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
-        return fail_errno(ERR_MEMORY, errno, "memory of device %d: %s: sealing", device, size);
+        return fail_errno(ERR_FAILED, errno, "%s: its size cannot be sealed", what);
     void *base = mmap(NULL, memory->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
                       memory->fd, 0);
     if (base == MAP_FAILED)
-        return fail_errno(
-            ERR_MEMORY, errno,
-            "memory of device %d: %s cannot be mapped: give a smaller --device-memory", device,
-            size);
+        return fail(ERR_MEMORY, "%s: cannot be mapped: %s: give a smaller --device-memory", what,
+                    strerror(errno));
     memory->base = base;
     /* Huge pages save page faults; where the kernel refuses, nothing is lost. */
     madvise(base, memory->bytes, MADV_HUGEPAGE);

@@ -1,7 +1,7 @@
 /* How much memory an emulated device takes by default: from what is available on the machine now,
  * within the limits of this process's cgroups. /proc/meminfo does not show a container's limit; a
  * device that ignored it would be ended by the kernel's out-of-memory killer, without an error
- * message.
+ * message. Where there is no /proc, sysconf(3) says how much is free.
  *
  * Sources: proc(5) for MemAvailable; the kernel's admin-guide/cgroup-v2 (memory.max,
  * memory.current, memory.stat) and cgroup-v1/memory (memory.limit_in_bytes,
@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "device/host/host.h"
 
@@ -94,12 +95,17 @@ static uint64_t cgroup_headroom(const char *root) {
     return least;
 }
 
+/* Where /proc is not mounted: the memory that is free. It counts no file cache, so it is less. */
+static uint64_t memory_free(void) {
+    long pages = sysconf(_SC_AVPHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    return pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 0;
+}
+
 uint64_t host_memory_available(const char *root) {
     char path[256];
-    uint64_t available = 0;
+    uint64_t kib, available;
     snprintf(path, sizeof path, "%s/proc/meminfo", root);
-    /* the file counts in KiB */
-    if (read_keyed(path, "MemAvailable:", &available)) available *= 1024;
+    available = read_keyed(path, "MemAvailable:", &kib) ? kib * 1024 : memory_free();
     uint64_t allowed = cgroup_headroom(root);
     return allowed < available ? allowed : available;
 }

@@ -239,6 +239,21 @@ Test(cli_train, what_the_json_says, .timeout = 60, .init = cli_folder_make,
     json_free(j);
 }
 
+/* A batch larger than the data set is the whole data set, so buffers are sized by that. The larger
+ * of both sets counts: evaluation takes the same batch size. 16777216 pictures are 49 GiB. */
+Test(cli_train, buffers_follow_the_data_set, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    static const char *const ways[] = {"single", "dp --devices 3", "ddp --devices 3",
+                                       "dp --devices 3 --virtual-devices off"};
+    for (int more_to_test = 0; more_to_test < 2; more_to_test++) {
+        put_data(more_to_test ? 8 : 100, more_to_test ? 100 : 8);
+        for (int i = 0; i < 4; i++)
+            cli_well("train --mode %s --data-dir d --batch-size 16777216 --epochs 1 --quiet "
+                     "--device-memory 32M --optimizer adam",
+                     ways[i]);
+    }
+}
+
 /* With --virtual-devices off DP cuts a batch as PyTorch's scatter does: 5 samples over 4 devices
  * are 2, 2, 1 and 0, by virtual device they would be 2, 1, 1 and 1. The bytes that came into each
  * device show it: the same parameters, and pictures of 784 floats with their labels. */
