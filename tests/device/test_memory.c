@@ -1,5 +1,6 @@
 /* device/: memory. The arena gives each byte to one owner and gets every byte back; the ledger
  * knows who holds what; running out says so. */
+#include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
