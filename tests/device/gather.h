@@ -1,12 +1,12 @@
-/* What the tests of OP_GATHER_SAMPLES share: a set of bytes, an index into it, and what must
- * come of them. */
+/* What the tests of OP_GATHER_SAMPLES share: a data set of bytes, an index into it, and the result
+ * that both must give. */
 #ifndef TESTS_TEST_GATHER_H
 #define TESTS_TEST_GATHER_H
 
 #include "tests/device/shared.h"
 
 struct gather_set {
-    int rows, dims[3], n; /* pictures; their shape; the batch */
+    int rows, dims[3], n; /* number of pictures; their shape (C, H, W); samples of the batch */
     uint8_t *images, *labels;
     int32_t *index;
 };
@@ -15,7 +15,7 @@ static inline size_t gather_count(const struct gather_set *s) {
     return (size_t)s->dims[0] * (size_t)s->dims[1] * (size_t)s->dims[2];
 }
 
-/* Every byte value comes up where there are 256 pixels; the index jumps about and repeats. */
+/* 256 pixels or more hold every value of a byte. The index is in no order and repeats. */
 static inline struct gather_set gather_make(int rows, int c, int h, int w, int n) {
     struct gather_set s = {rows, {c, h, w}, n, NULL, NULL, NULL};
     size_t bytes = (size_t)rows * gather_count(&s);
@@ -34,7 +34,7 @@ static inline void gather_free(struct gather_set *s) {
     free(s->images), free(s->labels), free(s->index);
 }
 
-/* An op over memory that the caller names. */
+/* The op's arguments, over memory of the caller. */
 static inline struct op_args gather_op(const struct gather_set *s, struct gather_args p,
                                        void *images, void *labels, void *index, void *x,
                                        void *x_labels) {
@@ -51,8 +51,8 @@ static inline struct op_args gather_op(const struct gather_set *s, struct gather
     return a;
 }
 
-/* The formula once more, from the words of op.h: got must have its bits, and NaN and -1 for an
- * index outside. */
+/* Checks x and x_labels against the formula of op.h, written here a second time: they must have its
+ * bits, and NaN and -1 where the index lies outside. */
 static inline void gather_expect(const struct gather_set *s, struct gather_args p, const float *x,
                                  const int32_t *x_labels, const char *who) {
     size_t count = gather_count(s);
@@ -74,8 +74,7 @@ static inline void gather_expect(const struct gather_set *s, struct gather_args 
     }
 }
 
-/* On a device: data there, launch, data back, compared. shift moves the operands off their
- * alignment. */
+/* Runs the op on a device and checks the result. `shift` moves the operands off their alignment. */
 static inline void gather_on(struct device *d, const struct gather_set *s, struct gather_args p,
                              size_t shift) {
     struct stream *stream = device_compute(d);
@@ -103,13 +102,13 @@ static inline void gather_on(struct device *d, const struct gather_set *s, struc
         device_free(d, x_labels);
 }
 
-/* PyTorch's numbers for Fashion-MNIST, some that round at every step, and none. */
+/* PyTorch's numbers for Fashion-MNIST, some for which every step rounds, and none. */
 static const struct gather_args gather_scales[] = {
     {0.2860f, 0.3530f}, {0.1f, 1e-3f}, {-3.7f, 1e4f}, {0.5f, 0}, {0, 1}};
 enum { GATHER_SCALES = 5 };
 
-/* Shapes: all 256 values; whole quads and not; one pixel; one picture; an empty batch; more than
- * a grid's threads. */
+/* The shapes: all 256 values; a count that four divides, and not; one pixel; one picture; an empty
+ * batch; more elements than a grid has threads. */
 static inline void gather_all_shapes(struct device *d) {
     static const int shapes[][5] = {{5, 1, 16, 16, 9}, {3, 3, 5, 7, 11}, {300, 1, 1, 1, 70},
                                     {1, 1, 28, 28, 4}, {4, 2, 3, 2, 0},  {90, 1, 28, 28, 200},

@@ -1,11 +1,11 @@
-/* What the tests of device/host/kernels share: tensors of exactly their size, so that the first
- * byte read too many is seen; filled with numbers that repeat from run to run; and a walk over
- * the instruction sets of this processor.
+/* What the tests of device/host/kernels share: tensors of exactly their size, so that any access
+ * past them is found; random numbers that are the same in every run; and the list of instruction
+ * sets.
  *
- * A tensor ends where a page begins that nobody may touch: this finds what any kernel reads or
- * writes behind it, in every build. What a kernel writes before it is found as the tensor is
- * freed. AddressSanitizer, which watches the generic kernels and the references (Makefile), also
- * sees reads before it: there memory comes from malloc. */
+ * A tensor ends where an inaccessible page begins, so in every build a kernel that reads or writes
+ * past its end crashes. Writes before its beginning are found when the tensor is freed.
+ * AddressSanitizer, which checks the generic kernels and the references (mk/sanitizers.mk), also
+ * finds reads before the beginning: in its build the memory comes from malloc. */
 #ifndef TESTS_TEST_MATH_COMMON_H
 #define TESTS_TEST_MATH_COMMON_H
 
@@ -19,8 +19,8 @@ enum { PAGE = 4096, BEFORE = 0xa5 };
 /* Everything a test allocates, freed at once. */
 struct heap {
     struct block {
-        unsigned char *memory, *data; /* data: where the tensor begins */
-        size_t bytes;                 /* of memory, without the page behind it */
+        unsigned char *memory, *data; /* data: where the tensor begins, inside memory */
+        size_t bytes;                 /* of memory, without the inaccessible page */
     } block[128];
     int count;
 };
@@ -61,8 +61,8 @@ static inline void heap_free(struct heap *heap) {
         block_free(&heap->block[--heap->count]);
 }
 
-/* All bits set: a NaN wherever nothing is written. Aligned to its numbers, not to vectors:
- * kernels may not ask for more. */
+/* Memory with all bits set, which is NaN wherever a kernel writes nothing. It is aligned to its
+ * elements, not to vectors: kernels may not need more. */
 static inline void *heap_take(struct heap *heap, size_t bytes) {
     cr_assert(heap->count < 128, "too many tensors in one test");
     struct block *b = &heap->block[heap->count++];
@@ -79,7 +79,7 @@ static inline struct tensor tensor_new(struct heap *heap, enum dtype dtype, int 
     return t;
 }
 
-/* A weak generator is enough for data; every call site has its own seed. */
+/* A linear congruential generator; every caller has its own seed. */
 static inline float test_random(uint64_t *seed) {
     *seed = *seed * 6364136223846793005u + 1442695040888963407u;
     return (float)(int32_t)(*seed >> 32) * 0x1p-31f;
@@ -115,12 +115,13 @@ static inline struct tensor n16_new(struct heap *heap, const struct tensor *plai
     return t;
 }
 
-/* Element i of sample n. */
+/* Element i of sample n of a tensor in N16. */
 static inline float *n16_at(const struct tensor *t, size_t n, size_t i) {
     return tensor_f32(t) + (n / GROUP * tensor_sample_count(t) + i) * GROUP + n % GROUP;
 }
 
-/* In N16, the pad lanes holding `pad`: finite junk in activations, 0 in gradients. */
+/* `plain` in N16, with `pad` in the lanes past the last sample: finite junk in activations, 0 in
+ * gradients. */
 static inline struct tensor n16_of(struct heap *heap, const struct tensor *plain, float pad) {
     struct tensor t = n16_new(heap, plain);
     size_t count = tensor_sample_count(plain), samples = (size_t)plain->dims[0];
@@ -153,8 +154,8 @@ static inline int same_bits(const struct tensor *a, const struct tensor *b) {
     return memcmp(a->data, b->data, tensor_bytes(a)) == 0;
 }
 
-/* The instruction sets to test; those this processor lacks have no kernels. The last is the one
- * `launch` uses. */
+/* All instruction sets; kernel_of gives NULL for those that this processor lacks. launch() uses the
+ * last one that it has. */
 static const char *const all_isas[] = {"generic", "avx2", "avx512"};
 enum { ISAS = 3 };
 

@@ -17,8 +17,8 @@
 static const enum device_kind host_kinds[] = {DEVICE_HOST, DEVICE_HOST_LATE};
 enum { HOST_KINDS = 2 };
 
-/* All that a right program cannot tell apart: emulated devices, and where the CUDA runtime is
- * emulated (make EMULATION=1) a GPU too. (On hardware duet doctor looks.) */
+/* The kinds that a correct program cannot tell apart: emulated devices, and, where the CUDA runtime
+ * is emulated (make EMULATION=1), a GPU too. Real GPUs are checked by duet doctor. */
 static const enum device_kind all_kinds[] = {DEVICE_HOST, DEVICE_HOST_LATE, DEVICE_CUDA};
 #ifdef CUDA_EMULATION
 enum { ALL_KINDS = 3 };
@@ -26,8 +26,8 @@ enum { ALL_KINDS = 3 };
 enum { ALL_KINDS = 2 };
 #endif
 
-/* Operands checked, spans on, 8 MiB (a GPU has 64 beside them, its workspace), waits of at most
- * 20 s. */
+/* Operands are checked, spans are on, memory is 8 MiB (72 on a GPU, whose workspace takes 64), and
+ * waits last at most 20 s. */
 static inline struct device_config test_config(enum device_kind kind, int index) {
     struct device_config config;
     memset(&config, 0, sizeof config);
@@ -57,7 +57,7 @@ static inline struct tensor test_vector(float *data, int count) {
     return tensor_plain(data, DTYPE_F32, 1, &count);
 }
 
-/* y = value; y += x: the two kernels that make results whose order matters visible. */
+/* y = value, y *= factor, y += x: small kernels whose result shows the order in which they ran. */
 static inline int test_fill(struct stream *stream, float *y, int count, float value) {
     struct op_args args;
     memset(&args, 0, sizeof args);
@@ -82,8 +82,7 @@ static inline int test_add(struct stream *stream, float *y, float *x, int count)
     return launch(stream, OP_ADD, &args);
 }
 
-/* A host function that holds its stream until the test opens the gate (or a deadline has
- * passed). */
+/* A host function that blocks its stream until the test opens the gate, or a deadline passes. */
 struct gate {
     atomic_int entered, open;
 };
@@ -100,7 +99,7 @@ static inline int block(struct stream *stream, struct gate *gate) {
     return stream_call_host(stream, "gate", 0, pass_gate, &gate, sizeof gate);
 }
 
-/* A host function whose effect is one number. */
+/* A host function that increments a number. */
 static inline int count_up(void *args) {
     ++**(int **)args;
     return OK;

@@ -1,5 +1,5 @@
-/* device/: what happens when something goes wrong. An error stays with its text and reaches all
- * who wait for it, a wait ends at its deadline, a close waits for nobody. */
+/* device/: what happens when something goes wrong. An error stays in its stream with its text and
+ * reaches every waiter, a wait ends at its deadline, and a close does not wait for queued work. */
 #include <pthread.h>
 
 #include "device/host/host.h"
@@ -20,7 +20,7 @@ Test(error, stays_in_its_stream_with_its_text, .timeout = 30) {
         MUST(event_create(d, &after));
         MUST(event_record(before, s));
         MUST(event_sync(before));
-        /* may or may not be seen already */
+        /* the error may be known already, or not yet */
         stream_call_host(s, "breaks", 0, break_down, &rank, sizeof rank);
         call_count_up(s, &ran);
         event_record(after, s);
@@ -39,10 +39,10 @@ Test(error, stays_in_its_stream_with_its_text, .timeout = 30) {
         cr_assert_eq(event_record(before, s), ERR_PEER);
         cr_assert_eq(event_sync(before), ERR_PEER);
         cr_assert_eq(event_done(before), 1);
-        MUST(test_fill(device_compute(d), x, 4, 1)); /* the other stream lives */
+        MUST(test_fill(device_compute(d), x, 4, 1)); /* the other stream still works */
         MUST(stream_sync(device_compute(d)));
 
-        /* and who waits for a broken stream breaks with it */
+        /* a stream that waits for a failed one fails with it */
         stream_wait(device_compute(other), after);
         test_fill(device_compute(other), y, 4, 1);
         cr_assert_eq(stream_sync(device_compute(other)), ERR_PEER);
@@ -81,7 +81,7 @@ Test(error, waits_end_at_the_deadline_and_say_where, .timeout = 30) {
     }
 }
 
-/* A job that is being ended: from the second look on the answer is an error. */
+/* A job that is being ended: from the second call on the answer is an error. */
 struct end_of_job {
     atomic_int looks, begins_at;
 };
@@ -110,7 +110,7 @@ Test(error, a_wait_ends_with_the_job_and_its_words, .timeout = 30) {
         fail(ERR_FAILED, "something else");
         cr_assert_eq(event_sync(event), ERR_PEER);
         MUST_SAY("rank 1: it fell over");
-        /* a stream that waits is ended too, and keeps the error */
+        /* a waiting stream ends too, and keeps the error */
         stream_wait(device_compute(d), event);
         cr_assert_eq(stream_sync(device_compute(d)), ERR_PEER);
         MUST_SAY("rank 1: it fell over");
@@ -118,7 +118,7 @@ Test(error, a_wait_ends_with_the_job_and_its_words, .timeout = 30) {
                      "long before the 20 s that any of them may last");
         gate.open = 1;
         job.begins_at = 1 << 30;
-        MUST(stream_sync(device_comm(d))); /* which had no error of its own */
+        MUST(stream_sync(device_comm(d))); /* it had no error of its own */
         event_destroy(event);
         device_close(d);
     }
@@ -130,7 +130,8 @@ static void *open_in_a_moment(void *gate) {
     return NULL;
 }
 
-/* Who is told of the end frees what the stream works on: so what runs is waited for, a moment. */
+/* A caller whose sync is interrupted frees the memory that the stream uses, so sync still waits a
+ * moment for the command that runs. */
 Test(error, what_runs_as_the_job_ends_is_waited_for, .timeout = 30) {
     for (int k = 0; k < HOST_KINDS; k++) {
         struct device_config config = test_config(host_kinds[k], 0);
@@ -164,7 +165,7 @@ Test(error, who_need_not_wait_is_not_interrupted, .timeout = 30) {
     device_close(d);
 }
 
-/* Opens the gate once close has told the stream: from then on what is queued must not run. */
+/* Opens the gate once close has marked the stream; from then on queued commands must not run. */
 struct opener {
     struct host_stream *stream;
     struct gate *gate;
@@ -194,7 +195,7 @@ Test(close, drops_what_is_queued, .timeout = 30) {
             usleep(100);
         pthread_create(&thread, NULL, open_when_closing, &opener);
         if (host_kinds[k] ==
-            DEVICE_HOST_LATE) { /* there nothing holds close up: let the thread see it first */
+            DEVICE_HOST_LATE) { /* nothing blocks close on this kind: let the thread see it first */
             sticky_set(&opener.stream->error, ERR_FAILED, "closed by the test");
             pthread_join(thread, NULL);
         }
@@ -220,7 +221,7 @@ Test(close, does_not_wait_for_events_that_may_never_come, .timeout = 30) {
         MUST(stream_wait(device_comm(d), never));
         MUST(event_record(behind, device_comm(d)));
         while (!gate.entered)
-            event_done(behind); /* on host-late asking is what gets it going */
+            event_done(behind); /* on host-late this makes the stream run */
         device_close(
             /* the gate is still shut: only the early end of the wait lets this return within 20
              * s */

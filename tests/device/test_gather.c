@@ -1,5 +1,5 @@
-/* OP_GATHER_SAMPLES on emulated devices: the floats are those of the formula, and of the loader,
- * to the bit. */
+/* OP_GATHER_SAMPLES on emulated devices: the floats are those of the formula and of the loader, to
+ * the bit. */
 #include "data/loader.h"
 #include "tests/device/gather.h"
 

@@ -1,7 +1,6 @@
-/* What of the GPU's device layer needs no GPU: the arithmetic of its clock, the bytes of its
- * handles, where the memory of an arena lies, and the words of a refusal. A GPU that is here is
- * hidden first, so these tests say the same on every machine. What a GPU itself must do is
- * checked by duet doctor. */
+/* The parts of the GPU's device layer that need no GPU: the arithmetic of its clock, the bytes of
+ * its handles, the allocator of its memory, and the text of a refusal. GPUs of the machine are
+ * hidden first, so these tests give the same result everywhere. duet doctor checks GPUs. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/wait.h>
@@ -42,7 +41,7 @@ Test(event_clock, spans_of_a_lane_never_overlap_nor_run_backwards, .timeout = 10
     struct event_clock clock = {0};
     event_clock_anchor(&clock, &before, &after, 1);
     event_clock_span(&clock, 10, 5, &start, &last);
-    before = after = 1014 * MS; /* the new anchor's clock says 1 ms less than the old one's */
+    before = after = 1014 * MS; /* by the new anchor the time is 1 ms less than by the old one */
     event_clock_anchor(&clock, &before, &after, 1);
     event_clock_span(&clock, 0, 0.5f, &start, &end);
     cr_assert_eq(start, last);
@@ -52,12 +51,12 @@ Test(event_clock, spans_of_a_lane_never_overlap_nor_run_backwards, .timeout = 10
     cr_assert_eq(end, start, "two events at once may measure a little below 0");
 }
 
-/* An hour of 10 us kernels, 1 ms apart: by moving the anchor the error stays what hops of 256 ms
- * add up to. */
+/* An hour of kernels of 10 us, 1 ms apart. The anchor moves every 256 ms, so the error is only the
+ * sum of the roundings of these moves. */
 Test(event_clock, an_hour_without_a_look_at_the_host_stays_exact, .timeout = 30) {
     const int64_t at = 0;
     const int steps = 3600 * 1000;
-    /* 14,000 hops, each rounded by at most 15 ns, mostly evened out */
+    /* 14,000 moves, each rounded by at most 15 ns, most of which cancel */
     static const int64_t BOUND_NS = 500 * 1000;
     struct event_clock clock = {0};
     int64_t start = 0, end = 0, anchor = 0, worst = 0;
@@ -178,11 +177,11 @@ Test(gpu_handle, equal_uuids_are_one_gpu, .timeout = 10) {
     cr_assert(!gpu_handles_share(&a, &c));
 }
 
-/* ---- arena: the same allocator over memory that the CPU must not touch ---- */
+/* ---- arena: the allocator over memory that the CPU must not touch ---- */
 
 Test(arena, it_never_touches_what_it_hands_out, .timeout = 10) {
     struct arena arena;
-    char *nowhere = (char *)(uintptr_t)0x100000000000u; /* not mapped: any access would fault */
+    char *nowhere = (char *)(uintptr_t)0x100000000000u; /* inaccessible: any access would crash */
     MUST(arena_init(&arena, nowhere, 4096));
     char *a = arena_alloc(&arena, 1024), *b = arena_alloc(&arena, 1024),
          *c = arena_alloc(&arena, 2048);
@@ -198,7 +197,7 @@ Test(arena, it_never_touches_what_it_hands_out, .timeout = 10) {
 
 /* ---- refusals ---- */
 
-/* CUDA reads this at its first call; here it was not called yet. */
+/* CUDA reads this variable at its first call, which has not happened yet. */
 static void hide_gpus(void) {
     setenv("CUDA_VISIBLE_DEVICES", "", 1);
 }

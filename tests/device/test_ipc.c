@@ -38,7 +38,7 @@ static int receive_parcel(int socket, struct parcel *parcel, int *fd) {
     return 1;
 }
 
-/* The other rank: doubles what it finds in each exported range. Returns its exit status. */
+/* The other rank: doubles the numbers in each exported range. Returns its exit status. */
 static int other_rank(int socket) {
     struct device_config config = test_config(DEVICE_HOST, 1);
     struct device *d;
@@ -53,7 +53,7 @@ static int other_rank(int socket) {
         for (int j = 0; j < parcel.count; j++)
             ((float *)memory)[j] *= 2;
         if (parcel.handle.pid != getppid() || parcel.handle.device != 0) status = 13;
-        if (i == 0) device_unimport(d, memory); /* the second one is left to device_close */
+        if (i == 0) device_unimport(d, memory); /* device_close unmaps the second one */
     }
     char answer = (char)status;
     if (write(socket, &answer, 1) != 1) status = 14;
@@ -84,7 +84,7 @@ Test(ipc, a_process_writes_into_anothers_device, .timeout = 30) {
     cr_assert_neq(parcel.handle.offset % 4096, 0,
                   "the case of a range inside a page is wanted here");
     send_parcel(sockets[0], &parcel, fd);
-    /* from the middle to the allocation's end */
+    /* from the middle of the allocation to its end */
     MUST(device_export(d, second + 1000, &parcel.handle, &fd));
     parcel.count = 4000;
     cr_assert_lt(parcel.handle.size, 4000 * 4 + 256);
@@ -146,7 +146,8 @@ Test(ipc, a_copy_of_imported_memory_is_in_order_and_charged_to_its_link, .timeou
         cr_assert_eq(traffic_into(device_traffic(a), 3) + traffic_out_of(device_traffic(a), 3), 0);
         cr_assert_str_eq(stream_spans(s)->spans[0].name, "copy imported");
         cr_assert_eq(stream_spans(s)->spans[0].bytes, 3996);
-        MUST(copy_imported(s, y, seen, 1, 4)); /* one's own, by the back door: no link */
+        MUST(copy_imported(s, y, seen, 1,
+                           4)); /* the device's own memory, imported: it crosses no link */
         MUST(stream_sync(s));
         cr_assert_eq(traffic_into(device_traffic(b), 1), 4000);
         cr_assert_eq(copy_imported(s, outside, seen, 3, sizeof outside), ERR_FAILED);

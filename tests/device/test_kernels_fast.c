@@ -1,12 +1,13 @@
-/* The fast path against the reference, over shapes that fit no tile: odd sizes, strides,
- * paddings, channel counts, every kind of last group; and the rules on which equal training of
- * all modes rests (docs/design.md): the same bits on every instruction set, whatever shares the
- * call, the address or the thread. */
+/* The fast path against the reference, over shapes that fit no tile: odd sizes, strides, paddings
+ * and channel counts, and last groups of every size. Also the rules that make all modes train
+ * alike (docs/design.md section 2): the same bits on every instruction set, whatever else is in the
+ * launch, at any address, in any thread. */
 #include <pthread.h>
 
 #include "tests/nn/layer.h"
 
-/* The launch of a pass with activations in N16: gradients' pads 0, others' junk. */
+/* The arguments of a pass with activations in N16. Padding lanes hold 0 in gradients and junk in
+ * the rest. */
 static struct op_args launch_n16(struct heap *heap, const struct layer *l, enum pass pass) {
     struct layer packed = *l;
     packed.x = n16_of(heap, &l->x, 7), packed.dy = n16_of(heap, &l->dy, 0);
@@ -19,8 +20,8 @@ static struct op_args launch_n16(struct heap *heap, const struct layer *l, enum 
     return a;
 }
 
-/* All passes of a layer: every instruction set within rounding of the reference and equal to the
- * first. */
+/* All passes of a layer: the first instruction set must be within rounding of the reference, and
+ * the others equal to the first. */
 static void check_layer(struct heap *heap, const struct layer *l, const char *what) {
     struct layer size = absolute_layer(heap, l);
     size_t outputs = tensor_sample_count(&l->y);
@@ -92,7 +93,7 @@ Test(math_fast, linear_equals_the_reference, .timeout = 120) {
         }
 }
 
-/* --- whatever else is in the call --- */
+/* ---- whatever else is in the launch ---- */
 
 static void copy_sample(const struct tensor *from, int n, struct tensor *to, int m) {
     size_t count = tensor_sample_count(from);
@@ -100,7 +101,8 @@ static void copy_sample(const struct tensor *from, int n, struct tensor *to, int
            count * sizeof(float));
 }
 
-/* A sample's outputs and input gradients: alone, and as each of 37 samples of another batch. */
+/* A sample's outputs and input gradients have the same bits alone and as each of 37 samples of
+ * another batch. */
 static void check_company(struct layer (*make)(struct heap *, int n, int variant), int variant) {
     enum { CROWD = 37 };
     struct heap heap = {0};
@@ -146,9 +148,8 @@ Test(math_fast, a_sample_has_the_same_bits_in_any_company, .timeout = 60) {
         check_company(some_linear, variant);
 }
 
-/* The weight gradient of a segment, alone or as a view into a larger batch, and whatever junk
- * its pads hold.
- */
+/* The weight gradient of a segment has the same bits alone and as a view into a larger batch, with
+ * any junk in its padding lanes. */
 Test(math_fast, a_weight_gradient_depends_on_its_segment_alone, .timeout = 60) {
     for (int linear = 0; linear < 2; linear++) {
         struct heap heap = {0};
@@ -158,7 +159,7 @@ Test(math_fast, a_weight_gradient_depends_on_its_segment_alone, .timeout = 60) {
         struct op_args view = launch_of(&heap, &l, BACKWARD_WEIGHT), alone;
         struct tensor x = tensor_segment(&l.x, &segments, 1),
                       dy = tensor_segment(&l.dy, &segments, 1);
-        /* Lay all three segments one after another, as a tape does. */
+        /* all three segments one after another, as a tape stores them */
         struct tensor all[2] = {l.x, l.dy};
         for (int i = 0; i < 2; i++) {
             all[i].layout = LAYOUT_N16;
@@ -184,7 +185,7 @@ Test(math_fast, a_weight_gradient_depends_on_its_segment_alone, .timeout = 60) {
     }
 }
 
-/* --- whatever address and thread --- */
+/* ---- any address, any thread ---- */
 
 struct call {
     host_kernel *kernel;
@@ -197,7 +198,7 @@ static void *call_in_thread(void *call) {
     return NULL;
 }
 
-/* The tensor's copy, 4 bytes past an aligned address. */
+/* A copy of the tensor, 4 bytes past an aligned address. */
 static struct tensor moved(struct heap *heap, const struct tensor *t) {
     struct tensor m = *t;
     if (!t->data) return m;

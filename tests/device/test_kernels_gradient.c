@@ -1,16 +1,16 @@
-/* Every op's backward kernel against central differences of its forward formula. The formula is
- * written here once more, independently and in double, so neither a shared mistake nor float
- * rounding can hide: with a step of 1e-5 the differences are good to about 1e-9, and what is
- * left is the kernels' rounding to float. */
+/* The backward kernel of every op against central differences of its forward formula. The formulas
+ * are written here a second time, independently and in double, so that no mistake can hide in code
+ * that both share or in float rounding. With a step of 1e-5 the differences are accurate to about
+ * 1e-9; what remains is the kernels' rounding to float. */
 #include "base/philox.h"
 #include "tests/device/kernels_common.h"
 
 static const double STEP = 1e-5;
-/* Kernels sum in double and round once: 6e-8 of the gradient, or of the largest term for
- * softmax, whose log is itself a rounded float; 100 times less than any wrong term would make. */
+/* Kernels sum in double and round once: by 6e-8 of the gradient, or, for softmax, of the largest
+ * term, since its log is itself a rounded float. A wrong term would cost 100 times as much. */
 static const double TOLERANCE = 2e-6;
 
-/* out = f(in) in double; the shapes and settings are those of `a`, whose floats are not read. */
+/* out = f(in) in double, with the shapes and settings of `a`; the floats of `a` are not read. */
 typedef void oracle(const struct op_args *a, double *const in[3], double *out);
 
 static int dim(const struct tensor *t, int i) {
@@ -124,8 +124,7 @@ static double *doubles(struct heap *heap, const struct tensor *t) {
     return d;
 }
 
-/* d(sum over i of weight[i] * f(in)[i]) / d in[wrt], by differences, against what the kernel
- * says. */
+/* Compares d(sum over i of weight[i] * f(in)[i]) / d in[wrt], by differences, with the kernel. */
 static void check(const char *name, oracle *f, const struct op_args *forward, int wrt,
                   const double *weight, const struct tensor *gradient) {
     struct heap heap = {0};

@@ -1,5 +1,5 @@
-/* The losses where they are delicate: scores that overflow exp, ties, rows among other rows, one
- * cell of a log. */
+/* Difficult cases of the losses: scores that would overflow exp, ties, rows among other rows, one
+ * number of a log. */
 #include "tests/device/kernels_common.h"
 
 static struct tensor labels_of(struct heap *heap, int n, const int32_t *labels) {
@@ -64,8 +64,7 @@ Test(math_loss, hits_count_the_first_of_equal_scores, .timeout = 30) {
     heap_free(&heap);
 }
 
-/* A label that is no class: no read past the row, a NaN that nobody overlooks, no harm to the
- * other rows. */
+/* A label that is no class gives NaN, no read past the row, and no change of other rows. */
 Test(math_loss, a_wrong_label_is_a_nan, .timeout = 30) {
     struct heap heap = {0};
     static const int32_t label[4] = {-1, 3, 1 << 30, 1};

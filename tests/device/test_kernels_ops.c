@@ -1,6 +1,6 @@
-/* The ops without sums of products: layouts, relu, pools, dropout, optimizer, hash. Here fast
- * and reference do the very same operations, so the values must be equal, not near; instruction
- * sets to the bit. */
+/* The ops without sums of products: layouts, relu, pools, dropout, optimizers, hash. Fast kernels
+ * and references do the same operations, so their values must be equal, not close; those of all
+ * instruction sets must have the same bits. */
 #include "base/philox.h"
 #include "device/host/kernels/hash_mix.h"
 #include "tests/device/kernels_common.h"
@@ -8,10 +8,9 @@
 static const int sample_counts[] = {0, 1, 15, 16, 17, 33};
 enum { SAMPLE_COUNTS = 6 };
 
-/* Runs `op` on every instruction set, outputs fresh each time (in place where `in_place` names
- * an input); each must equal `want`, which is PLAIN, value by value (0 and -0 alike), and the
- * first of them to the bit.
- */
+/* Runs `op` on every instruction set, each time with new outputs, or in place where `in_place`
+ * is the number of an input. Each must have the values of `want`, which is PLAIN (0 equals -0), and
+ * the bits of the first. */
 static void expect_all(enum op op, const struct op_args *fast, int in_place,
                        const struct tensor *want, const char *what) {
     struct heap heap = {0};
@@ -126,7 +125,7 @@ Test(math_ops, pools_equal_the_reference, .timeout = 60) {
         }
 }
 
-/* What a window of four yields and which tap gets the gradient; the rule itself, in numbers. */
+/* What a window of four pixels gives, and which pixel gets the gradient. */
 Test(math_ops, max_pool_takes_the_first_of_equals_and_nan_above_all, .timeout = 60) {
     static const struct {
         float x[4], most;
@@ -165,8 +164,8 @@ Test(math_ops, max_pool_takes_the_first_of_equals_and_nan_above_all, .timeout = 
 
 /* --- dropout --- */
 
-/* A fair mask of n draws strays from n * p by more than 5 standard deviations once in two
- * million times; the seed is fixed. */
+/* A fair mask of n draws is more than 5 standard deviations off n * p once in two million times;
+ * the seed is fixed. */
 static const double SIGMAS = 5;
 
 static struct op_args dropout_of(const struct tensor *x, const struct tensor *y,
@@ -213,9 +212,8 @@ Test(math_ops, dropout_at_the_ends, .timeout = 60) {
     heap_free(&heap);
 }
 
-/* The mask is that of the plain tensor in both layouts, the same in backward, and another for
- * any other key.
- */
+/* The mask is that of the plain tensor in both layouts, the same in the backward pass, and another
+ * one for any other key. */
 Test(math_ops, dropout_masks_are_a_function_of_the_element, .timeout = 60) {
     for (int i = 0; i < SAMPLE_COUNTS; i++)
         for (int count = 1; count <= 40; count = count < 8 ? count + 1 : count + 8) {
@@ -253,9 +251,9 @@ Test(math_ops, dropout_masks_are_a_function_of_the_element, .timeout = 60) {
     heap_free(&heap);
 }
 
-/* --- whole vectors and tails --- */
+/* ---- whole vectors and tails ---- */
 
-/* Every count from 0 to 70, each at four offsets: an element has the reference's bits wherever
+/* Every count from 0 to 70, each at four offsets: an element has the bits of the reference wherever
  * it lies. */
 Test(math_ops, elementwise_ops_have_the_same_bits_anywhere, .timeout = 60) {
     static const enum op ops[] = {OP_FILL, OP_ADD, OP_SCALE,    OP_SGD,  OP_SGD,
@@ -267,7 +265,7 @@ Test(math_ops, elementwise_ops_have_the_same_bits_anywhere, .timeout = 60) {
                 struct heap heap = {0};
                 struct tensor x = tensor_random(&heap, 1, 1, count + offset, 1, 1, 1),
                               y = tensor_random(&heap, 2, 1, count + offset, 1, 1, 1);
-                int each = which >= 7 ? 2 : 1; /* numbers of state an element */
+                int each = which >= 7 ? 2 : 1; /* floats of state for each element */
                 struct tensor m = tensor_random(&heap, 3, each, count + offset, each, 1, 1);
                 for (size_t i = 0; i < tensor_count(&m); i++)
                     if (which >= 7) tensor_f32(&m)[i] = fabsf(tensor_f32(&m)[i]);
@@ -300,7 +298,7 @@ Test(math_ops, elementwise_ops_have_the_same_bits_anywhere, .timeout = 60) {
             }
 }
 
-/* The roundings of the optimizer, in numbers where a fused and an unfused step differ. */
+/* The roundings of the optimizer, with numbers for which a fused and an unfused step differ. */
 Test(math_ops, sgd_fuses_where_pytorch_does, .timeout = 60) {
     struct heap heap = {0};
     struct step_block step = {.learning_rate = .1f, .first_update = 1};
@@ -352,14 +350,15 @@ Test(math_ops, hash, .timeout = 60) {
             if (kernel_of(OP_HASH, all_isas[i]))
                 cr_assert_eq(hash_of(&x, kernel_of(OP_HASH, all_isas[i])), want, "%s, count %d",
                              all_isas[i], count);
-        for (int bit = 0; bit < 32 && count; bit++) { /* any one bit shows, that of -0 too */
+        for (int bit = 0; bit < 32 && count;
+             bit++) { /* any changed bit changes the hash, that of -0 too */
             uint32_t *word = (uint32_t *)x.data + bit % count;
             *word ^= 1u << bit;
             cr_assert_neq(hash_of(&x, kernel_of(OP_HASH, NULL)), want, "bit %d of %d elements", bit,
                           count);
             *word ^= 1u << bit;
         }
-        if (count > 1) { /* two elements exchanged show */
+        if (count > 1) { /* so do two exchanged elements */
             float *f = tensor_f32(&x), first = f[0];
             f[0] = f[count - 1], f[count - 1] = first;
             cr_assert_neq(hash_of(&x, kernel_of(OP_HASH, NULL)), want, "exchange, count %d", count);

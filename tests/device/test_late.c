@@ -1,5 +1,5 @@
-/* device/: host-late runs nothing before somebody waits for it. So it catches the program that
- * reads too early, and gives the right program the bits of `host`. */
+/* device/: host-late runs nothing before somebody waits for it. So it exposes a program that reads
+ * too early, and gives a correct program the bits of `host`. */
 #include "tests/device/shared.h"
 
 Test(late, nothing_happens_before_somebody_waits, .timeout = 30) {
@@ -8,7 +8,7 @@ Test(late, nothing_happens_before_somebody_waits, .timeout = 30) {
     for (int i = 0; i < 2; i++) {
         int ran = 0;
         MUST(call_count_up(streams[i], &ran));
-        usleep(20000); /* long enough for any thread that would run it */
+        usleep(20000); /* time enough for a thread that would run it */
         cr_assert_eq(ran, 0, "stream %d ran without being asked", i);
         MUST(stream_sync(streams[i]));
         cr_assert_eq(ran, 1);
@@ -28,11 +28,11 @@ Test(late, catches_the_program_that_reads_too_early, .timeout = 30) {
         MUST(event_record(copied, device_compute(d)));
         /* too early: the copy may not have read it yet */
         host[0] = 99;
-        /* and nobody told comm to wait for compute */
+        /* and comm was not told to wait for compute */
         MUST(copy_to_host(device_comm(d), early, x, 16));
         MUST(stream_sync(device_comm(d)));
         MUST(event_sync(copied));
-        if (host_kinds[k] == DEVICE_HOST) { /* here the wrong program works by luck */
+        if (host_kinds[k] == DEVICE_HOST) { /* on this kind the wrong program happens to work */
             cr_assert(early[0] == 1 && x[0] == 1);
         } else {
             cr_assert(early[0] == 7 && x[0] == 99, "the mistakes were not shown: %g, %g", early[0],
@@ -54,7 +54,7 @@ Test(late, an_event_forces_what_is_before_it_and_no_more, .timeout = 30) {
     MUST(event_record(middle, a));
     MUST(call_count_up(a, &after));
     MUST(call_count_up(b, &other_before));
-    MUST(stream_wait(b, middle)); /* the dependency is demanded when b gets there */
+    MUST(stream_wait(b, middle)); /* b demands it when it gets there */
     MUST(event_record(end, b));
     MUST(call_count_up(b, &other_after));
     MUST(event_sync(end));
@@ -99,7 +99,7 @@ static void program(enum device_kind kind, float result[64]) {
         MUST(event_sync(staged)); /* before the staging memory is written again */
         for (int i = 0; i < 64; i++)
             host[i] = (float)(step * 64 + i) / 1000;
-        MUST(stream_wait(compute, reduced)); /* g and sum are free again */
+        MUST(stream_wait(compute, reduced)); /* g and sum may be written again */
         MUST(copy_to_device(compute, g, host, sizeof host));
         MUST(event_record(staged, compute));
         MUST(test_add(compute, g, w, 64));

@@ -1,5 +1,5 @@
-/* device/: memory. The arena gives each byte to one owner and gets every byte back; the ledger
- * knows who holds what; running out says so. */
+/* device/: memory. The arena gives each byte to one owner and gets every byte back, the ledger
+ * knows the cause of each, and errors say what is missing. */
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -52,7 +52,7 @@ Test(memory, no_byte_has_two_owners_and_all_come_back, .timeout = 60) {
     unsigned seed = 1;
     for (int round = 0; round < ROUNDS; round++) {
         int slot = rand_r(&seed) % SLOTS;
-        if (held[slot]) { /* whatever was handed out meanwhile has not touched it */
+        if (held[slot]) { /* no allocation made meanwhile has overwritten it */
             for (size_t i = 0; i < sizes[slot]; i += 97)
                 cr_assert_eq(held[slot][i], (unsigned char)slot,
                              "round %d: memory of slot %d was overwritten", round, slot);
@@ -71,7 +71,7 @@ Test(memory, no_byte_has_two_owners_and_all_come_back, .timeout = 60) {
     cr_assert_gt(count, 0);
     for (int slot = 0; slot < SLOTS; slot++)
         device_free(d, held[slot]);
-    void *all; /* one piece again: every neighbour was joined */
+    void *all; /* one range again: all neighbours were joined */
     MUST(device_alloc(d, &all, 8 << 20, MEM_PARAMS));
     device_close(d);
 }
@@ -99,7 +99,8 @@ Test(memory, many_holes_may_open_without_an_allocation_between, .timeout = 30) {
     for (int round = 0; round < 2; round++) {
         for (int i = 0; i < COUNT; i++)
             MUST(device_alloc(d, &piece[i], 256, MEM_INPUT));
-        for (int i = round; i < COUNT; i += 2) /* each free opens a hole of its own: 2,500 ranges */
+        for (int i = round; i < COUNT;
+             i += 2) /* each free makes a range of its own: 2,500 of them */
             device_free(d, piece[i]);
         for (int i = 1 - round; i < COUNT; i += 2)
             device_free(d, piece[i]);
@@ -124,7 +125,7 @@ Test(memory, running_out_says_who_holds_what, .timeout = 30) {
     cr_assert_eq(device_alloc(d, &more, SIZE_MAX, MEM_GRADS), ERR_MEMORY);
     cr_assert_eq(device_alloc(d, &more, SIZE_MAX - 300, MEM_GRADS), ERR_MEMORY);
 
-    device_free(d, params); /* 1 MiB in front, 1 MiB behind: room for 2 but not in one piece */
+    device_free(d, params); /* 1 MiB before and 1 MiB after it: room for 2, but not in one piece */
     cr_assert_eq(device_alloc(d, &more, 2 << 20, MEM_GRADS), ERR_MEMORY);
     MUST_SAY("2 MiB asked for grads, 2 MiB of 8 MiB free (largest piece 1 MiB), held: activations "
              "6 MiB");
@@ -165,7 +166,8 @@ Test(memory, checked_devices_hand_out_nan_and_unchecked_ones_commit_nothing, .ti
 
     struct device_config config = test_config(DEVICE_HOST, 0);
     config.check_operands = 0;
-    config.memory_bytes = 64ull << 30; /* more than the machine has: committed only when touched */
+    config.memory_bytes =
+        64ull << 30; /* more than the machine has: pages are committed when touched */
     MUST(device_open(&d, &config));
     void *memory;
     MUST(device_alloc(d, &memory, 60ull << 30, MEM_PARAMS));
@@ -270,7 +272,7 @@ Test(memory, a_memfd_that_is_refused_says_what_to_do, .timeout = 30) {
     MUST_SAY("a sandbox refuses it");
 }
 
-/* A false root with the files that host_memory_available reads. */
+/* Puts a file under a root of its own, where host_memory_available reads instead of /. */
 static void put(const char *root, const char *path, const char *text) {
     char full[512];
     snprintf(full, sizeof full, "%s%s", root, path);

@@ -1,6 +1,5 @@
-/* device/: op_check is the table of op.h and nothing less; operand checks keep each device in
- * its own memory; flops and views of tensors are right. No kernel runs in the shape tests, so
- * addresses there are made up. */
+/* device/: op_check accepts and refuses what the table of op.h says, and flops are right. No kernel
+ * runs here, so the addresses are made up. */
 #include "tests/device/shared.h"
 
 static struct tensor at(int place, enum dtype dtype, enum layout layout, int rank, int d0, int d1,
@@ -173,7 +172,7 @@ static struct tensor *operand(struct op_args *a, int i) {
     return i < 3 ? &a->in[i] : &a->out[i - 3];
 }
 
-/* May dimension d of operand t change alone? */
+/* 1: dimension d of operand t may change alone. */
 static int is_free(enum op op, int t, int d) {
     switch (op) {
     case OP_FILL:
@@ -188,7 +187,7 @@ static int is_free(enum op op, int t, int d) {
     }
 }
 
-/* Is operand t the only one that may lie in N16? */
+/* 1: operand t is the only one that may lie in N16. */
 static int lies_alone(enum op op, int t) {
     return op == OP_FILL || op == OP_SCALE || (op == OP_BATCH_NORM_MOMENTS && t == 0);
 }
@@ -345,7 +344,7 @@ Test(op, names_and_flops, .timeout = 30) {
     cr_assert_str_eq(op_name(OP_CONV2D_FORWARD), "conv2d forward");
     const double conv = 2.0 * N * 5 * 5 * 4 * 3 * 3 * 3, linear = 2.0 * N * 7 * 11;
     for (int op = OP_CONV2D_FORWARD; op <= OP_LINEAR_BACKWARD_WEIGHT; op++)
-        for (int layout = 0; layout < 2; layout++) { /* pads are not counted */
+        for (int layout = 0; layout < 2; layout++) { /* padding does not count */
             struct op_args a = good_args((enum op)op, (enum layout)layout);
             cr_assert_eq(op_flops((enum op)op, &a), op <= OP_CONV2D_BACKWARD_WEIGHT ? conv : linear,
                          "%s", op_name((enum op)op));

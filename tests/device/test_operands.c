@@ -1,5 +1,5 @@
-/* device/: nobody cheats. Every operand lies in a live allocation of the very device that
- * computes. And views of tensors point where they say. */
+/* device/: with operand checks, every operand has to lie in a live allocation of the very device
+ * that computes. And views of tensors point where they should. */
 #include "tests/device/shared.h"
 
 static int launch_dropout(struct device *d, float *x, const struct step_block *step) {
@@ -18,7 +18,7 @@ Test(operands, must_lie_in_the_devices_own_memory, .timeout = 30) {
               *freed = test_floats(d, 64), host[64] = {0}, last = 0;
         device_free(d, freed);
         float *foreign[] = {theirs, freed, host, mine + 1, mine - 64};
-        /* before `mine` lies the workspace there */
+        /* on a GPU the workspace lies before `mine` */
         int cases = all_kinds[k] == DEVICE_CUDA ? 4 : 5;
         for (int i = 0; i < cases; i++) {
             cr_assert_eq(test_fill(s, foreign[i], 64, 1), ERR_FAILED, "case %d", i);
@@ -45,7 +45,7 @@ Test(operands, must_lie_in_the_devices_own_memory, .timeout = 30) {
         MUST_SAY("dropout forward on ");
         MUST_SAY("(0): step");
         MUST(launch_dropout(d, mine, step));
-        MUST(test_fill(s, mine, 64, 1)); /* a refused call leaves no trace in the stream */
+        MUST(test_fill(s, mine, 64, 1)); /* a refused call leaves no error in the stream */
         MUST(copy_peer(s, other, theirs, d, mine, 256));
         MUST(stream_sync(s));
         MUST(copy_to_host(device_compute(other), &last, theirs + 63, sizeof last));

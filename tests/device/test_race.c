@@ -1,6 +1,6 @@
-/* device/: what ThreadSanitizer is told of kernels, which are compiled without it
- * (device/host/race.c), suffices to find two streams that use the same memory in no order. Under
- * any other build the same calls are only gone through. */
+/* device/: kernels are compiled without ThreadSanitizer. What device/host/race.c tells it about
+ * them is enough to find two streams that use the same memory without an order. In any other build
+ * the same calls run, and nothing can be found. */
 #include <sys/wait.h>
 
 #include "tests/device/shared.h"
@@ -13,7 +13,7 @@ enum { REPORTED = 0 };
 
 enum { COUNT = 1000 };
 
-/* Gates that order nothing: the other thread sees them, and nothing that was done before. */
+/* Gates with relaxed atomics: they order no other memory access. */
 static atomic_int begin, done;
 
 static int wait_until(atomic_int *gate) {
@@ -32,23 +32,24 @@ static int say_done(void *args) {
     return OK;
 }
 
-/* The status of a process in which both streams of a device work on the same memory: `first` on
- * the communication stream, which has a thread of its own, `second` on the compute stream, after
- * it if `ordered`. */
+/* Returns the exit status of a process in which both streams of a device work on the same memory:
+ * `first` on the communication stream, which has a thread of its own, then `second` on the compute
+ * stream; with `ordered` the second waits for the first. */
 static int status_of(int (*first)(struct stream *, float *, float *),
                      int (*second)(struct stream *, float *, float *), int ordered) {
     fflush(NULL);
     pid_t child = fork();
     cr_assert_geq(child, 0);
     if (child == 0) {
-        if (!freopen("/dev/null", "w", stderr)) _exit(1); /* a report is what we hope for */
+        if (!freopen("/dev/null", "w", stderr))
+            _exit(1); /* the report is expected: it is not shown */
         struct device *d = test_open(DEVICE_HOST, 0);
         float *x = test_floats(d, COUNT), *y = test_floats(d, COUNT);
         struct stream *comm = device_comm(d);
         int bad = stream_call_host(comm, "gate", 0, wait_for_begin, NULL, 0) || first(comm, x, y) ||
                   stream_call_host(comm, "done", 0, say_done, NULL, 0);
         atomic_store_explicit(&begin, 1, memory_order_relaxed);
-        wait_until(&done); /* else the second could come first, and the first in order after it */
+        wait_until(&done); /* otherwise `second` could run first, and `first` in order after it */
         if (ordered) bad |= stream_sync(comm);
         bad |= second(device_compute(d), x, y) || stream_sync(comm);
         device_close(d);

@@ -1,4 +1,4 @@
-/* device/: what the spans of a stream say about what it ran. */
+/* device/: the spans of a stream tell what it ran. */
 #include <pthread.h>
 
 #include "tests/device/shared.h"
@@ -22,7 +22,7 @@ Test(spans, tell_what_ran_where_and_when, .timeout = 30) {
         int64_t before = now_ns();
         stream_set_phase(s, PHASE_INPUT, 11);
         MUST(copy_to_device(s, x, host, 400));
-        stream_set_phase(s, PHASE_FORWARD, 12); /* what is enqueued already keeps its phase */
+        stream_set_phase(s, PHASE_FORWARD, 12); /* work already enqueued keeps its phase */
         MUST(test_scale(s, x, 100, 2));
         MUST(copy_peer(s, peer, y, d, x, 80));
         MUST(copy_peer(s, d, x + 50, d, x, 100));
@@ -67,10 +67,10 @@ Test(spans, tell_what_ran_where_and_when, .timeout = 30) {
     }
 }
 
-/* Opens the gate from within the wait for it, which looks now and then whether its job has
- * ended: so it always blocks, however late a thread may be. On `host` that is the caller's own
- * wait; on `host-late` the stream's thread waits, and the caller, who looks too, waits for that
- * one. */
+/* Opens the gate from inside the wait for it, which asks this function now and then whether its job
+ * was interrupted. So the wait always blocks, however late a thread may be. On `host` the caller
+ * itself waits; on `host-late` the stream's thread waits, and the caller, which asks too, waits for
+ * that thread. */
 struct opener {
     struct gate *gate;
     pthread_t caller;
@@ -80,7 +80,7 @@ static int open_in_wait(void *context) {
     struct opener *o = context;
     int is_caller = pthread_equal(pthread_self(), o->caller) != 0;
     if (is_caller != o->by_caller) return OK;
-    usleep(1000); /* far longer than what counts as no wait */
+    usleep(1000); /* far longer than the shortest wait that leaves a span */
     o->gate->open = 1;
     return OK;
 }

@@ -1,6 +1,6 @@
-/* device/: streams, events and copies. Most tests run on `host` and on `host-late`, and where
- * the CUDA runtime is emulated on `cuda`: a right program cannot tell them apart. (On a GPU no
- * host function can hold a stream.) */
+/* device/: streams, events and copies. Most tests run on `host`, on `host-late`, and, where the
+ * CUDA runtime is emulated, on `cuda`: a correct program cannot tell them apart. Some need a host
+ * function that blocks a stream, which a GPU does not have. */
 #include <pthread.h>
 
 #include "tests/device/shared.h"
@@ -16,7 +16,7 @@ Test(copy, moves_bytes_and_charges_each_link_once, .timeout = 30) {
         MUST(copy_to_device(s, xa, source, 4000));
         MUST(copy_peer(s, a, ya, a, xa, 4000)); /* local: free */
         MUST(copy_peer(s, b, xb, a, ya, 3000));
-        MUST(copy_peer(s, a, xa, b, xb, 40)); /* executed by a, whoever sends */
+        MUST(copy_peer(s, a, xa, b, xb, 40)); /* a executes the copy, in either direction */
         MUST(copy_to_host(s, back, xa, 4000));
         MUST(copy_to_host(s, back, xa, 0));
         MUST(stream_sync(s));
@@ -69,11 +69,12 @@ Test(stream, runs_in_order_however_long_its_queue_grows, .timeout = 60) {
         float *x = test_floats(d, 1), *one = test_floats(d, 1), result;
         double expected = 0;
         for (int i = 0; i < 40; i++)
-            MUST(test_fill(s, one, 1, 1)); /* the ring does not begin at its beginning */
+            MUST(test_fill(s, one, 1, 1)); /* the oldest command is not at index 0 of the ring */
         MUST(stream_sync(s));
         MUST(block(s, &gate));
         MUST(test_fill(s, x, 1, 0));
-        for (int i = 0; i < COUNT; i++) { /* x = (x + 1) * 0.5 now and then: order shows */
+        for (int i = 0; i < COUNT;
+             i++) { /* x = (x + 1) * 0.5 now and then: the result shows the order */
             MUST(test_add(s, x, one, 1));
             if (i % 7 == 0) MUST(test_scale(s, x, 1, 0.5f));
             expected = (expected + 1) * (i % 7 == 0 ? 0.5 : 1);
@@ -137,8 +138,8 @@ Test(event, orders_streams_and_devices, .timeout = 60) {
     }
 }
 
-/* Two threads, a device each, hand a value back and forth; each waits for the other's events
- * only. */
+/* Two threads with a device each pass a value back and forth. Each waits only for events of the
+ * other. */
 struct player {
     struct device *own, *other;
     float *mine, *theirs;
@@ -152,16 +153,17 @@ static void *play(void *argument) {
     struct stream *s = device_comm(p->own);
     for (int round = 0; round < 100; round++) {
         if (round % 2 ==
-            /* their half of the last round is marked: wait for it, then work and send */
+            /* the other's half of the last round is recorded: wait for it, then work and send */
             p->first) {
             MUST(stream_wait(s, p->theirs_done));
             MUST(test_scale(s, p->mine, 4, round % 8 < 4 ? 2 : 0.5f));
             MUST(copy_peer(s, p->other, p->theirs, p->own, p->mine, 16));
             MUST(event_record(p->mine_done, s));
         }
-        pthread_barrier_wait(p->barrier); /* what is marked, not what is done, is agreed on here */
+        pthread_barrier_wait(
+            p->barrier); /* this says that the event is recorded, not that the work is done */
     }
-    MUST(event_sync(p->theirs_done)); /* both threads force the chain from its two ends at once */
+    MUST(event_sync(p->theirs_done)); /* both threads demand the chain from its two ends at once */
     return NULL;
 }
 

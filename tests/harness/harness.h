@@ -1,10 +1,9 @@
-/* The one header of the tests: Criterion, or the small runner in harness/runner.c with the same
- * words.
+/* The header of all tests: Criterion, or the small runner of harness/runner.c with the same macros.
  *
- * Criterion cannot start under ThreadSanitizer (its shared arena meets the sanitizer's memory
- * map), it does not see a leak that AddressSanitizer reports as a test ends, and it is not
- * installed everywhere. There the Makefile defines HARNESS_PLAIN and links
- * tests/harness/runner.c, so a test file reads the same everywhere:
+ * Criterion cannot start under ThreadSanitizer (its shared arena collides with the sanitizer's
+ * memory map), it does not see a leak that AddressSanitizer reports when a test ends, and it is not
+ * installed everywhere. In these cases mk/tests.mk defines HARNESS_PLAIN and links
+ * tests/harness/runner.c. A test file reads the same in both:
  *
  *     #include "tests/harness/harness.h"
  *     Test(ring, sums_three_ranks, .timeout = 30) {
@@ -12,9 +11,9 @@
  *     }
  *
  * Each test runs in a process of its own, so a crash or an endless loop is one failure and the
- * others go on. Options of Test: .timeout (seconds), .init, .fini, .signal, .exit_code,
- * .disabled, .description. Words: cr_assert..., cr_expect... (the same, but the test goes on),
- * cr_skip_test("reason"). Messages are string literals with printf arguments.
+ * other tests go on. Options of Test: .timeout (seconds), .init, .fini, .signal, .exit_code,
+ * .disabled, .description. Macros: cr_assert..., which ends the test; cr_expect..., after which it
+ * goes on; cr_skip_test("reason"). Messages are string literals with printf arguments.
  *
  * BUILD_DIR is the folder of this build: BUILD_DIR "/duet" is the command under test. */
 #ifndef TESTS_HARNESS_H
@@ -31,7 +30,7 @@
 #define BUILD_DIR "build"
 #endif
 
-/* True in sanitizer runs: tests then take 4 ranks at most and 20 steps at most. */
+/* 1 in sanitizer runs (DUET_TEST_SHORT): tests then use at most 4 ranks and 20 steps. */
 static inline int test_short(void) {
     const char *value = getenv("DUET_TEST_SHORT");
     return value && *value && strcmp(value, "0") != 0;
@@ -41,8 +40,8 @@ static inline int test_short(void) {
 
 #include <criterion/criterion.h>
 
-/* Criterion shows a skipped test only when verbose; a skip without its reason is a hole nobody
- * sees. The test is named, and not the function of a header that found the reason. */
+/* Criterion shows skipped tests only with --verbose; here each is printed with its reason. The name
+ * is that of the test, not of a function in a header that skips it. */
 #undef cr_skip_test
 #define cr_skip_test(...)                                                    \
     do {                                                                     \
@@ -68,8 +67,8 @@ struct harness_test {
 /* Called before main, once per test. */
 void harness_add(struct harness_test *test);
 
-/* Prints one failure. `fatal` ends the test (the whole process: also right from a thread or a
- * rank the test forked). */
+/* Prints one failure. `fatal` ends the test by ending the process, so it works from a thread and
+ * from a rank that the test forked, too. */
 void harness_fail(bool fatal, const char *file, int line, const char *expression,
                   const char *format, ...) __attribute__((format(printf, 5, 6)));
 
@@ -89,7 +88,7 @@ void harness_skip(const char *format, ...) __attribute__((format(printf, 1, 2), 
     }                                                                                  \
     static void Suite##_##Name##_body(void)
 
-/* " " before the caller's message keeps the format a literal that is never empty. */
+/* With " " before the caller's message the format is a literal that is never empty. */
 #define HARNESS_CHECK(fatal, condition, text, ...)                                        \
     do {                                                                                  \
         if (!(condition)) harness_fail(fatal, __FILE__, __LINE__, text, " " __VA_ARGS__); \
@@ -145,7 +144,7 @@ void harness_skip(const char *format, ...) __attribute__((format(printf, 1, 2), 
 
 #endif
 
-/* The shorter names some of us reach for. */
+/* Other names of the same. */
 #define cr_assert_le cr_assert_leq
 #define cr_assert_ge cr_assert_geq
 #define cr_expect_le cr_expect_leq

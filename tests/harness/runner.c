@@ -1,16 +1,15 @@
-/* The small test runner: what tests/harness/harness.h uses where Criterion cannot serve, first
- * of all under ThreadSanitizer.
+/* The small test runner, which tests/harness/harness.h uses where Criterion cannot serve, above all
+ * under ThreadSanitizer.
  *
- * Tests register themselves before main (a constructor each). main runs them one after another,
- * each in a forked child that leads its own process group, so that a test past its timeout is
- * killed with every rank it started. What the child found (failed? skipped, and why?) it writes
- * into one shared page, which its own threads and forked ranks write too; the parent reads the
- * page only after the child has been reaped, and judges it with the child's exit status.
+ * Each test registers itself before main, by a constructor. main runs them one after another, each
+ * in a forked child with a process group of its own, so that a test past its timeout is killed with
+ * every rank that it started. The child, its threads and its forked ranks write whether it failed
+ * or was skipped, and why, into a shared page. The parent reads that page after it has reaped the
+ * child, together with the child's exit status.
  *
  *     test_x                          runs all tests
- *     test_x --filter 'ring/sums_*'   those whose suite/name matches (shell pattern, as Criterion's)
- *     test_x --list                   prints suite/name, one a line
- */
+ *     test_x --filter 'ring/sums_*'   those whose suite/name matches the shell pattern
+ *     test_x --list                   prints suite/name, one per line */
 #include "tests/harness/harness.h"
 
 #include <errno.h>
@@ -26,7 +25,7 @@
 
 #include "base/clock.h"
 
-/* Sanitizers slow a test 5 to 15 times; the tests' own timeouts are meant for plain builds. */
+/* Sanitizers make a test 5 to 15 times slower; its own timeout is meant for plain builds. */
 #define TIMEOUT_FACTOR 4.0
 #define TIMEOUT_DEFAULT 120.0
 
@@ -38,9 +37,9 @@ struct page {
 static struct harness_test *first_test, **test_tail = &first_test;
 static struct page *page;
 
-/* Read by the sanitizer's runtime as it starts. A race ends the process at once, with a status
- * no test expects; tests that fork from a threaded process and start threads in the child are
- * legal here (ranks do it). */
+/* The sanitizer's runtime calls this when it starts. A race ends the process at once, with a status
+ * that no test expects. A process with threads may fork, and the child may start threads: ranks do
+ * that. */
 const char *__tsan_default_options(void);
 const char *__tsan_default_options(void) {
     return "halt_on_error=1:exitcode=66:die_after_fork=0";
@@ -75,16 +74,15 @@ void harness_skip(const char *format, ...) {
 
 static void run_child(const struct harness_test *test, pid_t runner) {
     setpgid(0, 0);
-    prctl(PR_SET_PDEATHSIG, SIGKILL); /* Ctrl-C on the runner must not leave the test behind */
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* the test ends when the runner is ended by Ctrl-C */
     if (getppid() != runner) _exit(1);
     if (test->init) test->init();
     test->body();
     if (test->fini) test->fini();
-    exit(0); /* not _exit: the leak check and the sanitizers' last word come at exit */
+    exit(0); /* not _exit: sanitizers check for leaks at exit */
 }
 
-/* Waits for the child until the timeout; true if it ended by itself. Its status is left for
- * waitpid. */
+/* Waits for the child up to the timeout; true if it ended by itself. It still has to be reaped. */
 static bool wait_child(pid_t child, double seconds) {
     int fd = (int)syscall(SYS_pidfd_open, child, 0);
     int64_t deadline = deadline_after(seconds);
@@ -114,10 +112,10 @@ static enum outcome run_test(const struct harness_test *test) {
         return FAILED;
     }
     if (child == 0) run_child(test, runner);
-    setpgid(child, child); /* parent and child both set it: whoever comes first */
+    setpgid(child, child); /* as the child does, whichever comes first */
     bool ended = wait_child(child, timeout);
-    /* Also after a good end: ranks the test forgot would disturb the next one. The zombie keeps
-     * the group's id ours. */
+    /* Even after a good end, since ranks that the test left behind would disturb the next one. The
+     * child is not reaped yet, so the number of its group cannot belong to another one. */
     kill(-child, SIGKILL);
     int status = 0;
     while (waitpid(child, &status, 0) < 0 && errno == EINTR)
@@ -155,7 +153,7 @@ int main(int argc, char **argv) {
             filter = argv[i] + 9;
         else if (!strcmp(argv[i], "--list"))
             list = true;
-        /* Criterion's, without meaning here */
+        /* options of Criterion, without a meaning here */
         else if (strncmp(argv[i], "-j", 2) && strcmp(argv[i], "--verbose")) {
             fprintf(stderr, "%s: unknown option: %s: use --filter SUITE/NAME or --list\n", argv[0],
                     argv[i]);
