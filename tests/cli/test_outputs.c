@@ -1,0 +1,185 @@
+/* The files that a command writes: they are whole, where the user asked for them, with the
+ * permissions that they had; and where that fails at the end, nothing is lost. */
+#include "base/error.h"
+#include "data/safetensors.h"
+#include "tests/base/refuse.h"
+#include "tests/cli/run.h"
+
+#define TRAIN "train --dataset synthetic --batch-size 64 --quiet"
+
+static void permissions_are(const char *path, mode_t want) {
+    struct stat s;
+    cr_assert_eq(stat(path, &s), 0, "%s was not written", path);
+    cr_assert_eq(s.st_mode & 07777, want, "%s: %o", path, s.st_mode & 07777);
+}
+
+static void weights_are_whole(const char *path) {
+    struct safetensors s;
+    cr_assert_eq(safetensors_open(&s, path), OK, "%s", error_message());
+    cr_assert_eq(s.count, 8, "LeNet has 8 parameters");
+    safetensors_close(&s);
+}
+
+/* Every mode writes its files; rank 0 of DDP is a process of its own. */
+static void all_modes_write(void) {
+    static const char *const modes[] = {"single", "dp --devices 2", "ddp --devices 2"};
+    for (int i = 0; i < 3; i++) {
+        int files = cli_files();
+        cli_well(TRAIN
+                 " --steps 1 --virtual-devices 2 --mode %s --save w%d --log-loss l%d --json j%d",
+                 modes[i], i, i, i);
+        cr_assert_eq(cli_files(), files + 3, "mode %s", modes[i]);
+    }
+    weights_are_whole("w0");
+    cr_assert(cli_same_file("w0", "w1") && cli_same_file("w0", "w2"));
+}
+
+Test(cli_outputs, linkat_is_refused, .timeout = 300, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    if (refuse(REFUSE_NAMES)) cr_skip_test("no system call filters here");
+    all_modes_write();
+}
+
+Test(cli_outputs, no_unnamed_files, .timeout = 300, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    if (refuse(REFUSE_TMPFILE)) cr_skip_test("no system call filters here");
+    all_modes_write();
+}
+
+Test(cli_outputs, long_names, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
+    char name[3][NAME_MAX + 1] = {""};
+    for (int i = 0; i < 3; i++)
+        memset(name[i], 'a' + i, NAME_MAX);
+    cli_well(TRAIN " --steps 1 --mode ddp --devices 2 --save %s --log-loss %s --json %s", name[0],
+             name[1], name[2]);
+    weights_are_whole(name[0]);
+    cli_well("profile --dataset synthetic --steps 2 --devices 2 --json %s --trace %s", name[1],
+             name[2]);
+    cr_assert_eq(cli_files(), 4, "three files, and golden/");
+}
+
+/* A run that is ended at any moment leaves no file; also where files are named from the start. */
+Test(cli_outputs, a_signal_leaves_nothing, .timeout = 300, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    static const char *const modes[] = {"single", "ddp --devices 2"};
+    struct cli c;
+    if (refuse(REFUSE_TMPFILE)) cr_skip_test("no system call filters here");
+    for (int i = 0; i < 4; i++) {
+        cli_start_on_terminal(&c,
+                              "train --dataset synthetic --batch-size 64 --epochs 50 --mode %s "
+                              "--save w --log-loss l --json j",
+                              modes[i / 2]);
+        usleep(400000);
+        kill(c.pid, i % 2 ? SIGTERM : SIGINT);
+        cli_wait(&c);
+        cr_assert_eq(c.status, 128 + (i % 2 ? SIGTERM : SIGINT), "status %d: %s", c.status, c.err);
+        cr_assert_eq(cli_files(), 1, "nothing but golden/");
+        cli_free(&c);
+    }
+}
+
+Test(cli_outputs, permissions_stay, .timeout = 300, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    static const char *const names[] = {"w", "l", "j"};
+    umask(022);
+    for (int mode = 0; mode < 2; mode++) {
+        cli_well(TRAIN " --steps 1 --mode %s --devices %d --save w --log-loss l --json j",
+                 mode ? "ddp" : "single", mode + 1);
+        for (int i = 0; i < 3; i++) {
+            permissions_are(names[i], mode ? 0600 : 0644);
+            cr_assert_eq(chmod(names[i], 0600), 0);
+        }
+    }
+}
+
+Test(cli_outputs, a_read_only_file_is_refused_at_the_start, .timeout = 300, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    static const char *const flags[] = {"--save", "--log-loss", "--json"};
+    cr_assert_eq(close(open("kept", O_CREAT | O_WRONLY, 0444)), 0);
+    for (int i = 0; i < 3; i++) /* 50 epochs take longer than the test may */
+        cli_fails(1, "kept|read-only", TRAIN " --epochs 50 %s kept", flags[i]);
+    cli_fails(1, "kept|read-only", TRAIN " --epochs 50 --mode ddp --devices 2 --save kept");
+    cli_fails(1, "kept|read-only", "compare --dataset synthetic --epochs 50 --trace kept");
+    permissions_are("kept", 0444);
+}
+
+/* The folder of all outputs vanishes while the run trains: they are in the temporary folder, and
+ * the one line of the error says where each is. */
+static void folder_vanishes(const char *mode, int devices) {
+    struct cli c;
+    cr_assert(mkdir("results", 0700) == 0 && mkdir("spare", 0700) == 0);
+    setenv("TMPDIR", "spare", 1);
+    cli_start_on_terminal(&c,
+                          "train --dataset synthetic --batch-size 64 --steps %d --epochs 3 "
+                          "--mode %s --devices %d --save results/w --log-loss results/l",
+                          test_short() ? 950 : 2000, mode, devices);
+    cr_assert(cli_shows(&c, "epoch 1/"), "%s", c.out);
+    cr_assert_eq(rmdir("results"), 0);
+    cli_wait(&c);
+    cr_assert_eq(c.status, 1, "status %d: %s", c.status, c.err);
+    cr_assert(strchr(c.err, '\n') == c.err + strlen(c.err) - 1, "not one line: %s", c.err);
+    char *weights = strstr(c.err, "is in spare/w."), *losses = strstr(c.err, "is in spare/l.");
+    cr_assert(weights && losses, "%s", c.err);
+    weights += strlen("is in "), losses += strlen("is in ");
+    weights[strcspn(weights, ":")] = losses[strcspn(losses, ":")] = 0;
+    weights_are_whole(weights);
+    char *text = cli_read(losses, NULL);
+    cr_assert(!strncmp(text, "step,epoch,loss\n0,0,2.30", 24), "%s", text);
+    free(text), unlink(weights), unlink(losses);
+    cr_assert_eq(rmdir("spare"), 0);
+    cli_free(&c);
+}
+
+Test(cli_outputs, a_folder_that_vanishes, .timeout = 300, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    folder_vanishes("single", 1);
+    folder_vanishes("ddp", 2);
+}
+
+/* A full disk shows only at the end. It must not cost the files that lie elsewhere. */
+Test(cli_outputs, one_that_fails_does_not_cost_the_others, .timeout = 300, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    static const char *const flags[] = {
+        "--save w --log-loss /dev/full --json j", "--save /dev/full --log-loss l --json j",
+        "--save w --log-loss l --json /dev/full", "--save /dev/full --log-loss /dev/full --json j"};
+    for (int i = 0; i < 4; i++) {
+        struct cli c;
+        cli_run(&c, TRAIN " --steps 1 --mode %s %s", i ? "single" : "ddp --devices 2", flags[i]);
+        cr_assert_eq(c.status, 1);
+        cr_assert(strstr(c.err, "cannot write: /dev/full: No space left"), "%s", c.err);
+        cr_assert_eq(!!strstr(c.err, "; cannot write: /dev/full"), i == 3, "%s", c.err);
+        cr_assert_eq(cli_files(), i == 3 ? 2 : 3, "%s", flags[i]);
+        if (strstr(flags[i], "--save w")) weights_are_whole("w");
+        unlink("w"), unlink("l"), unlink("j");
+        cli_free(&c);
+    }
+}
+
+Test(cli_outputs, a_json_that_fails_does_not_cost_the_trace, .timeout = 300,
+     .init = cli_folder_make, .fini = cli_folder_remove) {
+    static const char *const commands[] = {"compare", "profile"};
+    for (int i = 0; i < 2; i++) {
+        struct cli c;
+        cli_run(&c, "%s --dataset synthetic --batch-size 64 --steps 1 --json /dev/full --trace t",
+                commands[i]);
+        cr_assert_eq(c.status, 1);
+        cr_assert(strstr(c.err, "cannot write: /dev/full: No space left"), "%s", c.err);
+        cr_assert_eq(cli_files(), 2, "golden/ and t");
+        unlink("t");
+        cli_free(&c);
+    }
+}
+
+/* Standard output is a regular file here, as after `> file`: it is written to, not replaced. */
+Test(cli_outputs, standard_output, .timeout = 300, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    static const char *const modes[] = {"single", "ddp --devices 2"};
+    struct cli c;
+    for (int i = 0; i < 2; i++) {
+        cli_run(&c, TRAIN " --steps 2 --mode %s --log-loss /dev/stdout", modes[i]);
+        cr_assert(c.status == 0 && strstr(c.out, "step,epoch,loss\n0,0,"), "%s%s", c.out, c.err);
+        cr_assert(strstr(c.out, "\n1,0,"), "%s", c.out);
+        cli_free(&c);
+        cr_assert_eq(cli_files(), 1);
+    }
+}
