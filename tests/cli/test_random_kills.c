@@ -122,14 +122,14 @@ static int play(const struct round *r) {
         siginfo_t ended = {0};
         cr_expect(!waitid(P_PID, (id_t)c.pid, &ended, WEXITED | WNOHANG | WNOWAIT) && !ended.si_pid,
                   "%s: the command has ended", r->text);
-        kill(c.pid, SIGINT);
+        kill(c.pid, SIGTERM); /* not SIGINT: a shell's background jobs ignore it, ranks and all */
     }
     int64_t start = now_ns();
     cli_wait(&c);
     double seconds = (double)(now_ns() - start) * 1e-9;
     if (getenv("DUET_SHOW"))
         fprintf(stderr, "%-44s %d %5.1f s %s", r->text, c.status, seconds, *c.err ? c.err : "\n");
-    check_end(&c, r, goes_on ? SIGINT : r->deed == KILL ? SIGKILL : 0, seconds);
+    check_end(&c, r, goes_on ? SIGTERM : r->deed == KILL ? SIGKILL : 0, seconds);
     cli_free(&c);
     return hit > 0;
 }
@@ -147,6 +147,7 @@ Test(cli_random_kills, at_any_moment, .timeout = 1200, .init = cli_folder_make,
     put_data(300, 20);
     for (int64_t deadline = deadline_after(most_s); now_ns() < deadline; rounds++) {
         struct round r = draw(&rng);
+        if (getenv("DUET_SHOW")) fprintf(stderr, "%s\n", r.text);
         hits += play(&r);
     }
     fprintf(stderr, "random kills: %d rounds, %d of them hit a process\n", rounds, hits);

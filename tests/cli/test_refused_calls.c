@@ -5,7 +5,8 @@
 #include "base/json.h"
 #include "data/safetensors.h"
 #include "tests/cli/data.h"
-#include "tests/cli/refuse.h"
+#include "tests/cli/run.h"
+#include "tests/harness/refuse.h"
 
 enum { STEPS = 2, OUTPUTS = 3, SHARED_MAP = MAP_SHARED, TEMPORARY = O_TMPFILE & ~O_DIRECTORY };
 
@@ -124,6 +125,22 @@ static int check_files(const char *what, const char *error) {
 }
 
 /* ---- one command ---- */
+
+enum { NO_FILTER = 124 }; /* exit status of a command that was never started */
+
+/* cli_start for a command whose `call` fails with `error`. */
+static void start_refused(struct cli *c, const struct refused_call *call, int error, char *words) {
+    *c = (struct cli){.status = -1, .terminal = -1};
+    for (int i = 0; i < 2; i++)
+        cr_assert_geq(c->fds[i] = memfd_create("cli", MFD_CLOEXEC), 0);
+    c->pid = fork();
+    cr_assert_geq(c->pid, 0);
+    if (c->pid == 0) {
+        if (!refuse_call(call, error)) _exit(NO_FILTER);
+        cli_become(c, NULL, words);
+    }
+    setpgid(c->pid, c->pid);
+}
 
 static void run_refused(const char *mode, const struct refused_call *call, int e) {
     char words[256], what[128];

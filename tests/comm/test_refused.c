@@ -1,27 +1,16 @@
 /* comm/ where the system refuses something: each refusal is one true line and no process is left.
  * System calls are refused by a seccomp filter, as a sandbox does it. */
-#include <linux/audit.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <stddef.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 
 #include "tests/comm/shared.h"
+#include "tests/harness/refuse.h"
 
 enum { WORLD = 2, SKIPPED = 77 };
 
 /* From now on this process and its children get EPERM from that system call. 0: not possible. */
-static int refuse(long call) {
-    struct sock_filter filter[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)call, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
-    return !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) &&
-           !prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+static int refuse(long number) {
+    struct refused_call call = {.number = number};
+    return refuse_call(&call, EPERM);
 }
 
 static int well_entry(void *context) {
