@@ -3,9 +3,17 @@
 #include "base/error.h"
 #include "data/safetensors.h"
 #include "tests/base/refuse.h"
+#include "tests/cli/data.h"
 #include "tests/cli/run.h"
 
-#define TRAIN "train --dataset synthetic --batch-size 64 --quiet"
+#define TRAIN "train --data-dir d --batch-size 64 --quiet"
+
+enum { FILES = 2 }; /* in the folder at first: golden/, and d/, a data set of 10 batches */
+
+static void outputs_make(void) {
+    cli_folder_make();
+    put_data(640, 64);
+}
 
 static void permissions_are(const char *path, mode_t want) {
     struct stat s;
@@ -34,51 +42,51 @@ static void all_modes_write(void) {
     cr_assert(cli_same_file("w0", "w1") && cli_same_file("w0", "w2"));
 }
 
-Test(cli_outputs, linkat_is_refused, .timeout = 300, .init = cli_folder_make,
+Test(cli_outputs, linkat_is_refused, .timeout = 300, .init = outputs_make,
      .fini = cli_folder_remove) {
     if (refuse(REFUSE_NAMES)) cr_skip_test("no system call filters here");
     all_modes_write();
 }
 
-Test(cli_outputs, no_unnamed_files, .timeout = 300, .init = cli_folder_make,
+Test(cli_outputs, no_unnamed_files, .timeout = 300, .init = outputs_make,
      .fini = cli_folder_remove) {
     if (refuse(REFUSE_TMPFILE)) cr_skip_test("no system call filters here");
     all_modes_write();
 }
 
-Test(cli_outputs, long_names, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
+Test(cli_outputs, long_names, .timeout = 300, .init = outputs_make, .fini = cli_folder_remove) {
     char name[3][NAME_MAX + 1] = {""};
     for (int i = 0; i < 3; i++)
         memset(name[i], 'a' + i, NAME_MAX);
     cli_well(TRAIN " --steps 1 --mode ddp --devices 2 --save %s --log-loss %s --json %s", name[0],
              name[1], name[2]);
     weights_are_whole(name[0]);
-    cli_well("profile --dataset synthetic --steps 2 --devices 2 --json %s --trace %s", name[1],
-             name[2]);
-    cr_assert_eq(cli_files(), 4, "three files, and golden/");
+    cli_well("profile --data-dir d --batch-size 64 --steps 2 --devices 2 --json %s --trace %s",
+             name[1], name[2]);
+    cr_assert_eq(cli_files(), FILES + 3);
 }
 
 /* A run that is ended at any moment leaves no file; also where files are named from the start. */
-Test(cli_outputs, a_signal_leaves_nothing, .timeout = 300, .init = cli_folder_make,
+Test(cli_outputs, a_signal_leaves_nothing, .timeout = 300, .init = outputs_make,
      .fini = cli_folder_remove) {
     static const char *const modes[] = {"single", "ddp --devices 2"};
     struct cli c;
     if (refuse(REFUSE_TMPFILE)) cr_skip_test("no system call filters here");
     for (int i = 0; i < 4; i++) {
         cli_start_on_terminal(&c,
-                              "train --dataset synthetic --batch-size 64 --epochs 50 --mode %s "
+                              "train --data-dir d --batch-size 64 --epochs 10000 --mode %s "
                               "--save w --log-loss l --json j",
                               modes[i / 2]);
         usleep(400000);
         kill(c.pid, i % 2 ? SIGTERM : SIGINT);
         cli_wait(&c);
         cr_assert_eq(c.status, 128 + (i % 2 ? SIGTERM : SIGINT), "status %d: %s", c.status, c.err);
-        cr_assert_eq(cli_files(), 1, "nothing but golden/");
+        cr_assert_eq(cli_files(), FILES);
         cli_free(&c);
     }
 }
 
-Test(cli_outputs, permissions_stay, .timeout = 300, .init = cli_folder_make,
+Test(cli_outputs, permissions_stay, .timeout = 300, .init = outputs_make,
      .fini = cli_folder_remove) {
     static const char *const names[] = {"w", "l", "j"};
     umask(022);
@@ -92,14 +100,14 @@ Test(cli_outputs, permissions_stay, .timeout = 300, .init = cli_folder_make,
     }
 }
 
-Test(cli_outputs, a_read_only_file_is_refused_at_the_start, .timeout = 300, .init = cli_folder_make,
+Test(cli_outputs, a_read_only_file_is_refused_at_the_start, .timeout = 300, .init = outputs_make,
      .fini = cli_folder_remove) {
     static const char *const flags[] = {"--save", "--log-loss", "--json"};
     cr_assert_eq(close(open("kept", O_CREAT | O_WRONLY, 0444)), 0);
-    for (int i = 0; i < 3; i++) /* 50 epochs take longer than the test may */
-        cli_fails(1, "kept|read-only", TRAIN " --epochs 50 %s kept", flags[i]);
-    cli_fails(1, "kept|read-only", TRAIN " --epochs 50 --mode ddp --devices 2 --save kept");
-    cli_fails(1, "kept|read-only", "compare --dataset synthetic --epochs 50 --trace kept");
+    for (int i = 0; i < 3; i++) /* the training would take longer than the test may */
+        cli_fails(1, "kept|read-only", TRAIN " --epochs 10000 %s kept", flags[i]);
+    cli_fails(1, "kept|read-only", TRAIN " --epochs 10000 --mode ddp --devices 2 --save kept");
+    cli_fails(1, "kept|read-only", "compare --data-dir d --epochs 10000 --trace kept");
     permissions_are("kept", 0444);
 }
 
@@ -110,9 +118,9 @@ static void folder_vanishes(const char *mode, int devices) {
     cr_assert(mkdir("results", 0700) == 0 && mkdir("spare", 0700) == 0);
     setenv("TMPDIR", "spare", 1);
     cli_start_on_terminal(&c,
-                          "train --dataset synthetic --batch-size 64 --steps %d --epochs 3 "
+                          "train --data-dir d --batch-size 64 --epochs %d "
                           "--mode %s --devices %d --save results/w --log-loss results/l",
-                          test_short() ? 950 : 2000, mode, devices);
+                          test_short() ? 4 : 40, mode, devices);
     cr_assert(cli_shows(&c, "epoch 1/"), "%s", c.out);
     cr_assert_eq(rmdir("results"), 0);
     cli_wait(&c);
@@ -130,14 +138,14 @@ static void folder_vanishes(const char *mode, int devices) {
     cli_free(&c);
 }
 
-Test(cli_outputs, a_folder_that_vanishes, .timeout = 300, .init = cli_folder_make,
+Test(cli_outputs, a_folder_that_vanishes, .timeout = 300, .init = outputs_make,
      .fini = cli_folder_remove) {
     folder_vanishes("single", 1);
     folder_vanishes("ddp", 2);
 }
 
 /* A full disk shows only at the end. It must not cost the files that lie elsewhere. */
-Test(cli_outputs, one_that_fails_does_not_cost_the_others, .timeout = 300, .init = cli_folder_make,
+Test(cli_outputs, one_that_fails_does_not_cost_the_others, .timeout = 300, .init = outputs_make,
      .fini = cli_folder_remove) {
     static const char *const flags[] = {
         "--save w --log-loss /dev/full --json j", "--save /dev/full --log-loss l --json j",
@@ -148,30 +156,30 @@ Test(cli_outputs, one_that_fails_does_not_cost_the_others, .timeout = 300, .init
         cr_assert_eq(c.status, 1);
         cr_assert(strstr(c.err, "cannot write: /dev/full: No space left"), "%s", c.err);
         cr_assert_eq(!!strstr(c.err, "; cannot write: /dev/full"), i == 3, "%s", c.err);
-        cr_assert_eq(cli_files(), i == 3 ? 2 : 3, "%s", flags[i]);
+        cr_assert_eq(cli_files(), FILES + (i == 3 ? 1 : 2), "%s", flags[i]);
         if (strstr(flags[i], "--save w")) weights_are_whole("w");
         unlink("w"), unlink("l"), unlink("j");
         cli_free(&c);
     }
 }
 
-Test(cli_outputs, a_json_that_fails_does_not_cost_the_trace, .timeout = 300,
-     .init = cli_folder_make, .fini = cli_folder_remove) {
+Test(cli_outputs, a_json_that_fails_does_not_cost_the_trace, .timeout = 300, .init = outputs_make,
+     .fini = cli_folder_remove) {
     static const char *const commands[] = {"compare", "profile"};
     for (int i = 0; i < 2; i++) {
         struct cli c;
-        cli_run(&c, "%s --dataset synthetic --batch-size 64 --steps 1 --json /dev/full --trace t",
+        cli_run(&c, "%s --data-dir d --batch-size 64 --steps 1 --json /dev/full --trace t",
                 commands[i]);
         cr_assert_eq(c.status, 1);
         cr_assert(strstr(c.err, "cannot write: /dev/full: No space left"), "%s", c.err);
-        cr_assert_eq(cli_files(), 2, "golden/ and t");
+        cr_assert_eq(cli_files(), FILES + 1, "the trace is there");
         unlink("t");
         cli_free(&c);
     }
 }
 
 /* Standard output is a regular file here, as after `> file`: it is written to, not replaced. */
-Test(cli_outputs, standard_output, .timeout = 300, .init = cli_folder_make,
+Test(cli_outputs, standard_output, .timeout = 300, .init = outputs_make,
      .fini = cli_folder_remove) {
     static const char *const modes[] = {"single", "ddp --devices 2"};
     struct cli c;
@@ -180,6 +188,6 @@ Test(cli_outputs, standard_output, .timeout = 300, .init = cli_folder_make,
         cr_assert(c.status == 0 && strstr(c.out, "step,epoch,loss\n0,0,"), "%s%s", c.out, c.err);
         cr_assert(strstr(c.out, "\n1,0,"), "%s", c.out);
         cli_free(&c);
-        cr_assert_eq(cli_files(), 1);
+        cr_assert_eq(cli_files(), FILES);
     }
 }
