@@ -71,7 +71,7 @@ static int run(struct run_config *config, int chapter) {
         printf("%-7s", mode_title(mode));
         chapter_line(stdout, &comparison.run[mode]);
     }
-    /* Models that differ must not cost the files, and a file that cannot be written not the other. */
+    /* The files are written also where the models differ, and each also where the other fails. */
     struct failures all = {0};
     failures_add(&all, code);
     failures_add(&all, write_json(&json, &comparison));
@@ -97,7 +97,7 @@ int command_compare(int argc, char **argv) {
 /* Says what the demo trains, and where it trains for less than the chapter does. */
 static void announce(const struct run_config *config) {
     printf("d2l's multi-GPU chapter, three ways: %s, ", config->model);
-    if (config->steps) printf("at most %d steps of ", config->steps);
+    if (config->steps) printf("at most %d step%s of ", config->steps, config->steps > 1 ? "s" : "");
     printf("%d epoch%s", config->epochs, config->epochs > 1 ? "s" : "");
     if (config->epochs < CHAPTER_EPOCHS || config->steps)
         printf(" instead of the chapter's %d (--epochs %d gives those)", CHAPTER_EPOCHS,

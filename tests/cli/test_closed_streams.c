@@ -7,7 +7,8 @@
 
 enum { STREAMS = 3, SUBSETS = 1 << STREAMS }; /* bit s of a subset: descriptor s is closed */
 
-/* In the child: descriptor 1 is the file `out`, 2 the file `err`, but those in `closed` are closed. */
+/* In the child: descriptor 1 is the file `out`, 2 the file `err`, but those in `closed` are
+ * closed. */
 static void become(const char *line, int closed) {
     char words[512], *argv[64] = {"duet"};
     int argc = 1,
@@ -42,7 +43,8 @@ static int run_closed(const char *line, int closed) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* Every subset of the three; in the short form only the ones that a shell user is likely to meet. */
+/* Every subset of the three; in the short form only the ones that a shell user is likely to
+ * meet. */
 static int is_tried(int closed) {
     return !test_short() || closed == 0 || closed == 1 << 1 || closed == SUBSETS - 1;
 }
@@ -101,8 +103,8 @@ Test(cli_closed_streams, doctor, .timeout = 300, .init = cli_folder_make,
     run_subsets("doctor --device cpu --quick --timeout 100 --json j", NULL, "j");
 }
 
-/* These only print. What they print where descriptor 1 is open is always the same, but for `devices`,
- * which looks at the memory that is free. */
+/* These only print. What they print where descriptor 1 is open is always the same, but for
+ * `devices`, which looks at the memory that is free. */
 Test(cli_closed_streams, commands_that_print, .timeout = 120, .init = cli_folder_make,
      .fini = cli_folder_remove) {
     static const char *const lines[] = {"devices",
@@ -118,8 +120,8 @@ Test(cli_closed_streams, commands_that_print, .timeout = 120, .init = cli_folder
         }
 }
 
-/* An error has no reader where descriptor 2 is closed. The status says it all the same, and the text
- * is in no file. */
+/* An error has no reader where descriptor 2 is closed. The status says it all the same, and the
+ * text is in no file. */
 Test(cli_closed_streams, errors, .timeout = 120, .init = cli_folder_make,
      .fini = cli_folder_remove) {
     put_data(100, 20);
