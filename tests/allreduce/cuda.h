@@ -12,9 +12,10 @@ static inline void set_gpus(int gpus) {
     setenv("EMULATED_GPUS", text, 1);
 }
 
-/* Whether emulated GPUs reach each other's memory. Called before anything of CUDA. */
-static inline void set_peers(int reach) {
-    setenv("EMULATED_PEER", reach ? "1" : "0", 1);
+/* Which emulated GPUs reach each other's memory: "0", "1", "pairs", "chain", as the top of
+ * tests/stand_ins/cuda_emulation/emulation.h says. Called before anything of CUDA. */
+static inline void set_peers(const char *which) {
+    setenv("EMULATED_PEER", which, 1);
 }
 
 /* For tests of what only emulated GPUs can be told to do. */
@@ -41,7 +42,7 @@ static inline const char *expected_executor(int n) {
     int gpus = 0;
     const char *peers = getenv("EMULATED_PEER");
     if (device_probe(DEVICE_CUDA, &gpus)) return "none";
-    if (n > 1 && gpus > 1 && peers && !strcmp(peers, "0")) return "staged";
+    if (n > 1 && gpus > 1 && peers && strcmp(peers, "1")) return "staged"; /* of n > 2: any */
     return n > 1 && gpus >= n ? "spin" : "stepwise";
 }
 

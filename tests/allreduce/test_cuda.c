@@ -9,7 +9,7 @@
 /* NCCL is not to be had, so that `auto` does not take it where GPUs do not reach each other. */
 static void set_no_peers(void) {
     need_emulated();
-    set_peers(0);
+    set_peers("0");
     setenv("DUET_NCCL", "/no/such/libnccl.so", 1);
 }
 
@@ -135,6 +135,12 @@ Test(allreduce_cuda, grid_of_2_and_3_on_gpus_out_of_reach, .timeout = 240) {
 Test(allreduce_cuda, four_ranks_on_two_gpus_out_of_reach, .timeout = 240) {
     set_no_peers();
     run_grid(4, 2);
+}
+
+Test(allreduce_cuda, four_ranks_on_two_pairs_of_gpus, .timeout = 240) {
+    set_no_peers();
+    set_peers("pairs");
+    run_grid(4, 4);
 }
 
 /* ---- calls in a row, with no wait in between ---- */

@@ -202,7 +202,7 @@ Test(allreduce_cuda_fail, a_rank_that_has_left_is_named_at_once, .timeout = 60) 
         struct launch_result result;
         int64_t start = now_ns();
         set_gpus(form == 0 ? 1 : 2);
-        set_peers(form < 2);
+        set_peers(form < 2 ? "1" : "0");
         cr_assert_neq(launch_ranks(&launch, &result), OK);
         cr_assert_eq(job.page->code[0], ERR_PEER, "%s", job.page->text[0]);
         cr_assert(strstr(job.page->text[0], "rank 1 has left"), "%s", job.page->text[0]);

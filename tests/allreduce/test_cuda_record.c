@@ -102,6 +102,6 @@ Test(allreduce_cuda_record, replays_are_calls_with_a_gpu_each, .timeout = 60) {
 
 Test(allreduce_cuda_record, a_recording_is_refused_on_gpus_out_of_reach, .timeout = 60) {
     need_emulated();
-    set_peers(0);
+    set_peers("0");
     run_recorded(2);
 }

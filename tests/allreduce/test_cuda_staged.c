@@ -12,13 +12,14 @@ Test(allreduce_cuda_staged, needs_the_emulated_runtime, .timeout = 10) {
 #include <limits.h>
 
 #include "ddp/setup.h"
+#include "tests/cli/data.h"
 #include "tests/cli/run.h"
 
 static const char NO_NCCL[] = "/no/such/libnccl.so";
 
 static void out_of_reach(int gpus) {
     set_gpus(gpus);
-    set_peers(0);
+    set_peers("0");
     setenv("DUET_NCCL", NO_NCCL, 1);
 }
 
@@ -77,8 +78,18 @@ Test(allreduce_cuda_staged, auto_takes_nccl_where_it_serves_and_keeps_the_bits, 
     set_gpus(3);
     expect_choice(3, 0, "staged", STAGED); /* NCCL adds three terms in an order of its own */
     expect_choice(3, 1, "nccl", "nccl for");
-    set_peers(1);
+    set_peers("1");
     expect_choice(2, 0, "spin", "a GPU for each rank");
+}
+
+/* The rank in the middle of a chain reaches all others, and must choose as they do. */
+Test(allreduce_cuda_staged, all_ranks_choose_alike, .timeout = 60) {
+    out_of_reach(4);
+    set_peers("chain");
+    expect_choice(3, 0, "staged", "rank 0's GPU cannot reach rank 2's");
+    set_peers("pairs");
+    expect_choice(2, 0, "spin", "a GPU for each rank");
+    expect_choice(4, 0, "staged", "rank 0's GPU cannot reach rank 2's");
 }
 
 /* ---- failures ---- */
@@ -157,22 +168,25 @@ static int values_entry(void *context) {
     return rank_close(&r, code);
 }
 
-/* Rank 0's go to a rank on its own GPU by import, and to the others through the host. */
+/* Rank 0's values go to ranks on GPUs that reach its own by import, to others through the host. */
 Test(allreduce_cuda_staged, every_rank_starts_with_the_values_of_rank_0, .timeout = 60) {
     struct job job = {.page = new_page(), .timeout_s = 50, .kind = DEVICE_CUDA};
     out_of_reach(2);
     run_well(2, values_entry, &job);
     run_well(4, values_entry, &job);
+    set_gpus(4);
+    set_peers("pairs");
+    run_well(4, values_entry, &job);
 }
 
 /* ---- the command ---- */
 
-static void compare_is_equal(int ranks, const char *options) {
+static void compare_is_equal(int ranks) {
     struct cli c;
     cli_run(&c,
-            "compare --dataset synthetic --device cuda --model mlp --steps 3 --batch-size 32 "
-            "--devices %d --json j.json %s",
-            ranks, options);
+            "compare --data-dir d --device cuda --model mlp --steps 3 --batch-size 16 "
+            "--devices %d --json j.json",
+            ranks);
     cr_assert_eq(c.status, 0, "%s", c.err);
     cr_assert_not_null(strstr(c.out, "DDP = single: identical to the bit after 3 steps"), "%s",
                        c.out);
@@ -186,27 +200,30 @@ static void compare_is_equal(int ranks, const char *options) {
 Test(allreduce_cuda_staged, the_command_trains_with_equal_bits_and_says_why, .timeout = 240,
      .init = cli_folder_make, .fini = cli_folder_remove) {
     out_of_reach(2);
-    compare_is_equal(2, "");
-    compare_is_equal(4, "");
+    put_data(64, 8);
+    compare_is_equal(2);
+    compare_is_equal(4);
 }
 
 Test(allreduce_cuda_staged, demo_and_train_run_by_name_and_by_nccl, .timeout = 240,
      .init = cli_folder_make, .fini = cli_folder_remove) {
     struct cli c;
     out_of_reach(2);
-    cli_run(&c, "demo --dataset synthetic --device cuda --model mlp --steps 2 --devices 2");
+    put_data(64, 8);
+    cli_run(&c,
+            "demo --data-dir d --device cuda --model mlp --steps 2 --batch-size 16 --devices 2");
     cr_assert(c.status == 0 && strstr(c.out, "staged in host memory"), "%s%s", c.out, c.err);
     cli_free(&c);
-    cli_run(&c, "train --mode ddp --dataset synthetic --device cuda --model mlp --steps 2 "
-                "--devices 2 --allreduce ring");
+    cli_run(&c, "train --mode ddp --data-dir d --device cuda --model mlp --steps 2 "
+                "--batch-size 16 --devices 2 --allreduce ring");
     cr_assert_eq(c.status, 0, "%s", c.err);
     cli_free(&c);
     char nccl[2 * PATH_MAX];
     snprintf(nccl, sizeof nccl, "%s/" BUILD_DIR "/tests/stand_ins/fake_cuda_libraries/fake_nccl.so",
              cli_root_path);
     setenv("DUET_NCCL", nccl, 1);
-    cli_run(&c, "train --mode ddp --dataset synthetic --device cuda --model mlp --steps 2 "
-                "--devices 2 --allreduce nccl");
+    cli_run(&c, "train --mode ddp --data-dir d --device cuda --model mlp --steps 2 "
+                "--batch-size 16 --devices 2 --allreduce nccl");
     cr_assert_eq(c.status, 0, "%s", c.err);
     cli_free(&c);
 }

@@ -29,6 +29,7 @@
  *                                process has allocated,
  *   EMULATED_MACHINE=name        or what all living processes have that name the same machine
  *   EMULATED_PEER=0              no peer access between GPUs, and no IPC across them
+ *   EMULATED_PEER=pairs|chain    only between GPUs 2k and 2k + 1; only between GPUs k and k + 1
  *   EMULATED_MULTIPROCESSORS=n   of each GPU (132)
  *   EMULATED_CUDA_QUEUE=n        items that may be under way on a stream (1024): a launch beyond
  *                                that waits; 0: no limit
@@ -78,11 +79,15 @@ struct gpu {
     cudaStream_t legacy; /* made when first asked for */
 };
 
+/* 1: GPU number a may reach the memory of GPU number b, another one. */
+int emulated_reaches(int a, int b);
+
 extern struct emulated {
     int count;
     struct gpu gpus[GPU_LIMIT];
-    size_t memory; /* of each */
-    int peer, multiprocessors, guard, trace;
+    size_t memory;                                             /* of each */
+    enum { PEER_NONE, PEER_ALL, PEER_PAIRS, PEER_CHAIN } peer; /* who reaches whom */
+    int multiprocessors, guard, trace;
     long late_us, queue;
     char machine[32]; /* "": memory is counted for this process alone */
     int forked;       /* 1: a fork of a process that had called CUDA: every call fails here */

@@ -57,7 +57,11 @@ static void read_environment(void) {
     long gpus = number("EMULATED_GPUS", 1);
     emulated.count = choose(gpus < 0 ? 0 : gpus > GPU_LIMIT ? GPU_LIMIT : (int)gpus);
     emulated.memory = size("EMULATED_GPU_MEMORY", (size_t)80 << 30);
-    emulated.peer = number("EMULATED_PEER", 1) != 0;
+    const char *peer = getenv("EMULATED_PEER");
+    emulated.peer = peer && !strcmp(peer, "pairs")   ? PEER_PAIRS
+                    : peer && !strcmp(peer, "chain") ? PEER_CHAIN
+                    : number("EMULATED_PEER", 1)     ? PEER_ALL
+                                                     : PEER_NONE;
     emulated.multiprocessors = (int)number("EMULATED_MULTIPROCESSORS", 132);
     emulated.guard = number("EMULATED_CUDA_GUARD", 0) != 0;
     emulated.trace = number("EMULATED_CUDA_TRACE", 0) != 0;
@@ -235,8 +239,18 @@ cudaError_t cudaDeviceGetPCIBusId(char *text, int bytes, int device) {
     return cudaSuccess;
 }
 
+int emulated_reaches(int a, int b) {
+    switch (emulated.peer) {
+    case PEER_NONE: return 0;
+    case PEER_ALL: return a != b;
+    case PEER_PAIRS: return a != b && a / 2 == b / 2;
+    case PEER_CHAIN: return a - b == 1 || b - a == 1;
+    }
+    return 0;
+}
+
 static int reaches(int device, int peer) {
-    return device != peer && emulated.peer;
+    return emulated_reaches(emulated.gpus[device].number, emulated.gpus[peer].number);
 }
 
 cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer) {
@@ -252,7 +266,7 @@ cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
     struct gpu *gpu = current_gpu();
     if (flags) return give(cudaErrorInvalidValue);
     if (peer == emulated_self.gpu) return give(cudaErrorInvalidDevice);
-    if (!emulated.peer) return give(cudaErrorPeerAccessUnsupported);
+    if (!reaches(emulated_self.gpu, peer)) return give(cudaErrorPeerAccessUnsupported);
     if (atomic_fetch_or(&gpu->peers, 1u << peer) >> peer & 1)
         return give(cudaErrorPeerAccessAlreadyEnabled);
     return cudaSuccess;

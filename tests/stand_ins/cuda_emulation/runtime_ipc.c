@@ -56,7 +56,8 @@ cudaError_t cudaIpcOpenMemHandle(void **out, cudaIpcMemHandle_t handle, unsigned
     if (fault_now("ipc")) return give(cudaErrorMapBufferObjectFailed);
     if (h.pid == (int32_t)getpid()) return give(cudaErrorDeviceUninitialized);
     struct gpu *gpu = current_gpu();
-    if (h.gpu != gpu->number && !emulated.peer) return give(cudaErrorPeerAccessUnsupported);
+    if (h.gpu != gpu->number && !emulated_reaches(gpu->number, h.gpu))
+        return give(cudaErrorPeerAccessUnsupported);
     pthread_mutex_lock(&lock);
     cudaError_t error = cudaSuccess;
     if (!memory_find_inode(h.inode, &a, 1)) {
