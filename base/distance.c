@@ -11,7 +11,7 @@ double relative_l2(const float *want, const float *got, size_t count) {
         length += (double)want[i] * (double)want[i];
     }
     /* A NaN or an infinity in either array makes `apart` one of the two, but for one case: both
-     * have the same infinity, and the difference is NaN. A float squared never overflows a double. */
+     * have the same infinity, and the difference is NaN. The square of a float fits a double. */
     if (apart == 0) return 0;
     return isfinite(apart) && length > 0 ? sqrt(apart / length) : INFINITY;
 }

@@ -11,7 +11,7 @@ typedef CUresult attribute_function(int *value, CUdevice_attribute attribute, CU
 /* The CUDA version whose form of these functions is meant: their second form, there since 11.7. */
 enum { DRIVER = 12000 };
 
-/* Before CUDA 12.5 the runtime could only be asked for the form of its own version: the same one. */
+/* Before CUDA 12.5 the runtime could only be asked for the form of its own version, the same. */
 static cudaError_t ask_runtime(const char *name, void **out,
                                enum cudaDriverEntryPointQueryResult *found) {
 #if CUDART_VERSION < 12050

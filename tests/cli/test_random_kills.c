@@ -42,7 +42,7 @@ static int below(struct rng *rng, int n) {
     return (int)(rng_u32(rng) % (uint32_t)n);
 }
 
-/* A stopped command waits for whoever stopped it, so the command itself is only killed or paused. */
+/* A stopped command waits for whoever stopped it: the command itself is only killed or paused. */
 static struct round draw(struct rng *rng) {
     struct round r = {.command = below(rng, 3),
                       .deed = (enum deed)below(rng, DEEDS),

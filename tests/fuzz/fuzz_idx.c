@@ -1,4 +1,4 @@
-/* data/idx, raw and gzipped: no size is negative, and all bytes that the sizes promise are there. */
+/* data/idx, raw and gzipped: no size is negative, and all promised bytes are there. */
 #include "data/idx.h"
 #include "tests/fuzz/fuzz.h"
 
