@@ -11,9 +11,10 @@
 enum { STEPS = 2, OUTPUTS = 3, SHARED_MAP = MAP_SHARED, TEMPORARY = O_TMPFILE & ~O_DIRECTORY };
 
 /* Left out are: calls without which no program can start (execve, private mmap, read); futex,
- * because the C library itself ends a process to which that is refused; unlink, because a file that cannot
- * be removed stays; wait4, because ranks that have ended then wait for init to collect them; and
- * getsockopt, because then each rank takes itself for a stranger and says so in its own line. */
+ * because the C library itself ends a process to which that is refused; unlink, because a file
+ * that cannot be removed stays; wait4, because ranks that have ended then wait for init to
+ * collect them; and getsockopt, because then each rank takes itself for a stranger and says so
+ * in its own line. */
 static const struct refused_call calls[] = {
     {"memfd_create", SYS_memfd_create, 0, 0},
     {"mmap MAP_SHARED", SYS_mmap, 3, SHARED_MAP},
