@@ -23,6 +23,9 @@ $(FUZZERS): $(B)/%: $(B)/%.o $(FUZZ_CLI) $(if $(LIBFUZZER),,$(B)/tests/fuzz/loop
                     $(B)/libinternal.a
 	$(Q)$(LINK) $(if $(LIBFUZZER),-fsanitize=fuzzer) $(LIBS) -o $@
 
+# `make programs` compiles the targets too, so that a parser's new interface does not miss them.
+programs: $(FUZZERS:=.o) $(B)/tests/fuzz/loop.o
+
 run-fuzz: $(FUZZERS)
 	@FUZZ_SEED='$(FUZZ_SEED)' tests/fuzz/run.sh $(B) '$(T)' $(FUZZ_TARGETS)
 .PHONY: fuzz run-fuzz
