@@ -21,6 +21,7 @@ struct page {
     int codes[MAX_DEVICES];        /* of the call that ended the rank's work; -1: none yet */
     char texts[MAX_DEVICES][1024]; /* its error text */
     int ready;                     /* how many ranks are where the test wants them; atomic */
+    struct comm_flag never_posted __attribute__((aligned(128)));
 };
 
 /* The context of a rank's entry function. Each test uses the fields that it needs. */

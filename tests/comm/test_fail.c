@@ -30,16 +30,9 @@ static const char *const PHASE_NAMES[PHASES] = {
     "before rendezvous", "in rendezvous", "between", "in barrier",
     "in gather",         "in exchange",   "in flag", "in distant wait"};
 
-/* A flag that nobody ever posts, on a page of its own that all ranks share. */
-static struct comm_flag *new_flag(void) {
-    void *memory = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    cr_assert(memory != MAP_FAILED);
-    return memory;
-}
-
 struct kill_case {
-    struct job_case job; /* victim, phase; kind: the signal */
-    struct comm_flag *flag;
+    struct job_case job;    /* victim, phase; kind: the signal */
+    struct comm_flag *flag; /* that nobody ever posts */
 };
 
 /* What a rank does while its GPU waits: it looks now and then and does other work in between. */
@@ -112,10 +105,11 @@ static void kill_in_phase(int victim, int phase) {
                               .phase = phase,
                               .kind = SIGKILL,
                               .timeout_s = LONG_TIMEOUT_S},
-                             new_flag()};
+                             NULL};
     char expected[100];
     int64_t start = now_ns();
     int code;
+    test.flag = &test.job.page->never_posted;
     struct launch_result result = run_ranks(WORLD, kill_entry, &test.job, &code);
     const char *text = error_message(), *where = PHASE_NAMES[phase];
     struct page *page = test.job.page;
@@ -156,10 +150,11 @@ static void stop_in_phase(int victim, int phase) {
                               .phase = phase,
                               .kind = SIGSTOP,
                               .timeout_s = SHORT_TIMEOUT_S},
-                             new_flag()};
+                             NULL};
     char expected[100];
     int code, late = 0;
     int64_t start = now_ns();
+    test.flag = &test.job.page->never_posted;
     struct launch_result result = run_ranks(WORLD, kill_entry, &test.job, &code);
     const char *text = error_message(), *where = PHASE_NAMES[phase];
     cr_assert(nobody_left(0), "rank %d stopped %s: a process is left", victim, where);
@@ -324,7 +319,7 @@ Test(comm_fail, several_failures_at_once, .timeout = 60) {
 
 static int late_entry(void *context) {
     const struct job_case *test = context;
-    struct kill_case call = {*test, (struct comm_flag *)(test->page + 1)};
+    struct kill_case call = {*test, &test->page->never_posted};
     struct comm *comm = join(test);
     if (!comm) return 1;
     if (comm_rank(comm) >= test->victim) { /* these never come, and leave when the job is aborted */
@@ -355,10 +350,7 @@ Test(comm_fail, deadline_says_who_and_where, .timeout = 30) {
     };
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
         struct job_case test = {
-            .page = NULL, .victim = 1, .phase = CASES[i].phase, .timeout_s = SHORT_TIMEOUT_S};
-        test.page = mmap(NULL, sizeof(struct page) + 4096, PROT_READ | PROT_WRITE,
-                         MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-        cr_assert(test.page != MAP_FAILED);
+            .page = new_page(), .victim = 1, .phase = CASES[i].phase, .timeout_s = SHORT_TIMEOUT_S};
         int code;
         struct launch_result result = run_ranks(CASES[i].world, late_entry, &test, &code);
         cr_assert_eq(code, ERR_TIMEOUT);
