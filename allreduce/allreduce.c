@@ -37,11 +37,11 @@ static void free_all(struct allreduce *ar, int together, int idle) {
     if (ar->executor) ar->ops->close(ar->executor);
     while (ar->registrations) {
         struct registration *next = ar->registrations->next;
-        if (idle) unshare(ar, &ar->registrations->memory);
+        if (idle) unmap_peers(ar, &ar->registrations->memory);
         free(ar->registrations);
         ar->registrations = next;
     }
-    if (idle) unshare(ar, &ar->slab);
+    if (idle) unmap_peers(ar, &ar->slab);
     if (together) comm_barrier(ar->comm, "end of allreduce"); /* it can only fail with the job */
     if (idle) device_free(ar->device, own);
     free(ar);

@@ -103,11 +103,11 @@ out:
     for (int r = 0; r < n; r++)
         if (fds[r] >= 0) close(fds[r]);
     free(offers);
-    if (code) unshare(ar, memory);
+    if (code) unmap_peers(ar, memory);
     return code;
 }
 
-void unshare(struct allreduce *ar, struct shared *memory) {
+void unmap_peers(struct allreduce *ar, struct shared *memory) {
     for (int r = 0; r < ar->ranks.n; r++) {
         if (r != ar->ranks.rank && memory->of[r]) device_unimport(ar->device, memory->of[r]);
         memory->of[r] = NULL;
@@ -157,7 +157,7 @@ int allreduce_register(struct allreduce *ar, float *data, size_t count) {
     int code = ar->ranks.n > 1 ? share(ar, data, count, &added->memory) : OK;
     if (!code && ar->ops->add_buffer) code = ar->ops->add_buffer(ar->executor, data, count);
     if (code) {
-        unshare(ar, &added->memory);
+        unmap_peers(ar, &added->memory);
         free(added);
         return code;
     }
@@ -180,7 +180,7 @@ int allreduce_unregister(struct allreduce *ar, float *data) {
     CHECK(leave_together(ar, "end of a shared buffer"));
     *link = gone->next;
     if (ar->ops->remove_buffer) ar->ops->remove_buffer(ar->executor, data);
-    unshare(ar, &gone->memory);
+    unmap_peers(ar, &gone->memory);
     free(gone);
     return ar->ranks.n > 1 ? comm_barrier(ar->comm, "end of a shared buffer") : OK;
 }

@@ -61,7 +61,7 @@ int choose_executor(struct allreduce *ar, const struct memory_handle *const *han
 int take_slab(struct allreduce *ar);
 
 /* Unmaps the peers' parts. Nothing may be under way on them. */
-void unshare(struct allreduce *ar, struct shared *memory);
+void unmap_peers(struct allreduce *ar, struct shared *memory);
 
 /* The registered buffer that holds data[0..count), and where in it, in elements; NULL: none. */
 const struct registration *find_registration(const struct allreduce *ar, const float *data,
