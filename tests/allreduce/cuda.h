@@ -47,7 +47,7 @@ static inline const char *expected_executor(int n) {
 }
 
 /* The buffer's elements from and to host memory; synced. */
-static inline int put(struct rank *r, float *host, float *device, size_t count) {
+static inline int put(struct rank *r, const float *host, float *device, size_t count) {
     struct stream *stream = device_comm(r->device);
     CHECK(copy_to_device(stream, device, host, count * sizeof(float)));
     return stream_sync(stream);

@@ -63,16 +63,6 @@ static int check_fake(int code) {
     return log->handles ? fail(ERR_CHECK, "%d communicators are left", log->handles) : OK;
 }
 
-static int put(struct rank *r, const float *host, size_t count) {
-    CHECK(copy_to_device(device_comm(r->device), r->data, host, count * sizeof(float)));
-    return stream_sync(device_comm(r->device));
-}
-
-static int get(struct rank *r, float *host, size_t count) {
-    CHECK(copy_to_host(device_comm(r->device), host, r->data, count * sizeof(float)));
-    return stream_sync(device_comm(r->device));
-}
-
 /* ---- sums ---- */
 
 enum { MOST = 20011 };
@@ -124,11 +114,11 @@ static int sums_entry(void *context) {
         for (size_t i = 0; i < count; i++)
             host[i] = input(c, r.rank, i, integers);
         *before = *behind = guard;
-        code = put(&r, all, MOST + 8);
+        code = put(&r, all, r.data, MOST + 8);
         if (!code)
             code = allreduce_enqueue(ar, device_comm(r.device), r.data + 1 + c % 5, count, scale, 0,
                                      c);
-        if (!code) code = get(&r, all, MOST + 8);
+        if (!code) code = get(&r, all, r.data, MOST + 8);
         if (!code && (*before != guard || *behind != guard))
             code = fail(ERR_CHECK, "%zu elements: wrote outside", count);
         if (!code) code = judge_sum(&r, host, count, c, integers, scale);
@@ -156,7 +146,7 @@ static int row_entry(void *context) {
     int code = open_all(&r, context, &ar, 3000), calls = test_short() ? 70 : 200;
     for (size_t i = 0; i < 3000; i++)
         host[i] = (float)((i * 3 + (size_t)r.rank * 7) % 100);
-    if (!code) code = put(&r, host, 3000);
+    if (!code) code = put(&r, host, r.data, 3000);
     for (int call = 0; call < calls && !code; call++) {
         size_t head = (size_t)call * 37 % 3000;
         /* With the mean alone nothing would change, and a call left out would not show. */
@@ -165,7 +155,7 @@ static int row_entry(void *context) {
             allreduce_enqueue(ar, device_comm(r.device), r.data + head, 3000 - head, scale, 0, -1);
         if (!code) code = allreduce_enqueue(ar, device_comm(r.device), r.data, head, scale, 1, -1);
     }
-    if (!code) code = get(&r, host, 3000);
+    if (!code) code = get(&r, host, r.data, 3000);
     for (size_t i = 0; i < 3000 && !code; i++) {
         double mean = 0;
         for (int k = 0; k < r.n; k++)
@@ -220,7 +210,7 @@ static int recording_entry(void *context) {
     struct stream *compute = device_compute(r.device);
     for (size_t i = 0; i < 3000; i++)
         host[i] = input(4, r.rank, i, 1);
-    if (!code) code = put(&r, host, 3000);
+    if (!code) code = put(&r, host, r.data, 3000);
     if (!code) code = stream_record_begin(compute);
     if (!code && allreduce_enqueue(ar, compute, r.data, 3000, 1, 0, 0) == OK)
         code = fail(ERR_CHECK, "it was recorded");
@@ -229,7 +219,7 @@ static int recording_entry(void *context) {
     if (!code) code = stream_record_end(compute, NULL);
     if (!code) code = allreduce_enqueue(ar, compute, r.data, 3000, 1, 0, 0);
     if (!code) code = stream_sync(compute);
-    if (!code) code = get(&r, host, 3000);
+    if (!code) code = get(&r, host, r.data, 3000);
     if (!code) code = judge_sum(&r, host, 3000, 4, 1, 1);
     allreduce_free(ar);
     return rank_close(&r, check_fake(code));
