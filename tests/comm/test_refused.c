@@ -24,10 +24,9 @@ static int well_entry(void *context) {
 /* Ranks that would go on for ever: the launcher must end them although it cannot wait for them. */
 static int endless_entry(void *context) {
     struct job_case *test = context;
-    struct comm *comm = join(test);
-    for (; comm;)
+    if (!join(test)) return 1;
+    for (;;)
         sleep_ms(100);
-    return 1;
 }
 
 /* Runs a job in a process that is spoilt first; its exit status, error text on the page. */

@@ -68,7 +68,8 @@ Test(comm_stall, blocked_ranks_end, .timeout = 60) {
         struct job_case test;
         int code;
         int64_t start = now_ns();
-        must_stall(code, run_still(world, PAUSE, &test, &code), "it waits for a file");
+        struct launch_result result = run_still(world, PAUSE, &test, &code);
+        must_stall(code, result, "it waits for a file");
         cr_assert((double)(now_ns() - start) * 1e-9 < STALL_S + SECONDS_TO_END);
     }
 }
