@@ -35,7 +35,7 @@ static int check_config(const struct device_config *config) {
 static int kind_ops(const struct device_ops **ops, enum device_kind kind) {
     *ops = device_kind_ops(kind);
     if (*ops) return OK;
-    return fail(ERR_USAGE, "devices of kind %s: not built into this program: use --device cpu",
+    return fail(ERR_USAGE, "device %s: not built into this program: use --device cpu",
                 kind_name(kind));
 }
 
