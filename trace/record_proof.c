@@ -121,6 +121,9 @@ static int read_snapshots(const struct field *f, void *object, const struct json
         r->snapshot_step[k] = step ? (int)step->integer : 0;
         CHECK(read_hex(json_find(one, "values"), "values", r->parameter_count * sizeof(float),
                        (void **)&r->snapshots[k]));
+        if (!r->snapshots[k])
+            return fail(ERR_FAILED,
+                        "run record: snapshot %d: no values: it was written by another version", k);
     }
     return OK;
 }
