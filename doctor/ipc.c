@@ -56,6 +56,19 @@ static int fetch(struct testbed *bed, struct rank_task *task) {
     return OK;
 }
 
+/* Opens the peer's memory and takes it over. GPUs without peer access are no fault: DDP goes through
+ * host memory there. */
+static int open_and_fetch(struct testbed *bed, struct rank_task *task,
+                          const struct memory_handle *handle, int fd) {
+    if (!device_reaches(bed->device, handle)) {
+        rank_note(bed->comm, task, 0, FINDING_NOT_HERE,
+                  "no peer access between these GPUs: DDP goes through host memory");
+        return OK;
+    }
+    CHECK(device_import(bed->device, handle, fd, &bed->imported));
+    return fetch(bed, task);
+}
+
 static int work(struct testbed *bed, struct rank_task *task) {
     struct memory_handle handles[WORLD];
     int fds[WORLD] = {-1, -1}, code;
@@ -64,13 +77,12 @@ static int work(struct testbed *bed, struct rank_task *task) {
     CHECK(device_alloc(bed->device, (void **)&bed->other, bed->bytes, MEM_COMM));
     CHECK(device_host_alloc(bed->device, (void **)&bed->host, bed->bytes));
     CHECK(offer(bed, handles, fds));
-    code = device_import(bed->device, &handles[bed->peer], fds[bed->peer], &bed->imported);
+    code = open_and_fetch(bed, task, &handles[bed->peer], fds[bed->peer]);
     for (int r = 0; r < WORLD; r++)
         if (fds[r] >= 0) close(fds[r]);
     if (code) return code;
-    CHECK(fetch(bed, task));
     CHECK(comm_barrier(bed->comm, "end of copies"));
-    device_unimport(bed->device, bed->imported);
+    if (bed->imported) device_unimport(bed->device, bed->imported);
     return comm_barrier(bed->comm, "end of imports"); /* a block is freed after its last import */
 }
 
