@@ -5,7 +5,7 @@
  *     stepwise   GPUs that ranks share   a kernel for each step of the plan   cuda/stepwise.c
  *     spin       a GPU for each rank     one kernel that runs the plan        cuda/spin_executor.c
  *     staged     GPUs out of reach       copies to the host, the plan there   cuda/staged.c
- *     nccl       GPUs, by name alone     NVIDIA's library, without a plan     cuda/nccl.c
+ *     nccl       GPUs, by name or apart  NVIDIA's library, without a plan     cuda/nccl.c
  *
  * allreduce.c, memory.c and calls.c share memory between the ranks, keep buffers and plans, and
  * count calls. They do not know what a flag looks like or who moves a byte: the executors know

@@ -13,10 +13,11 @@
  *     tree        2 ceil(log2 n)  4.5 S (2.5 S for n = 2)            5 (n-1) S
  *     fused       2               2 n S                              the same
  *
- * naive: n-1 copies in (2S each), n-1 additions (3S), n-1 copies out (2S). oneshot: a copy in (2S),
- * n loads, 1 store. direct: n loads and n stores of S/n. ring: n-1 additions and n-1 copies of S/n.
- * tree: half of the data with two children, 2 x 3 S/2 up and 3 S/2 down; half of it with one
- * child, 3 S/2 + S. fused: n loads and n stores of S, all by rank 0.
+ * naive: n-1 copies in (2S each), n-1 additions (3S), n-1 copies out (2S). oneshot: a copy in
+ * (2S), n loads, 1 store. direct: n loads and n stores of S/n. ring: n-1 additions and n-1
+ * copies of S/n. tree: half of the data with two children, 2 x 3 S/2 up and 3 S/2 down; half of
+ * it with one child, 3 S/2 + S, counted as an addition and a copy. fused: n loads and n stores
+ * of S, all by rank 0.
  *
  * Ranks that share one processor have no busiest rank. Their kernels take turns, and what counts
  * first is how often the processor changes hands. There `auto` takes fused, which needs the

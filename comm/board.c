@@ -56,15 +56,16 @@ int board_map(struct board **board, int fd, int world) {
         return fail(
             ERR_USAGE,
             "shared segment: descriptor %d is not that of a job of %d ranks: start the ranks "
-            "with `duet run`",
+            "with `duet train --mode ddp`",
             fd, world);
     CHECK(map(board, fd, world));
     if ((*board)->magic == BOARD_MAGIC && (*board)->world == (uint32_t)world) return OK;
     munmap(*board, board_bytes(world));
     *board = NULL;
-    return fail(
-        ERR_USAGE,
-        "shared segment: descriptor %d holds something else: start the ranks with `duet run`", fd);
+    return fail(ERR_USAGE,
+                "shared segment: descriptor %d holds something else: start the ranks with "
+                "`duet train --mode ddp`",
+                fd);
 }
 
 void board_unmap(struct board *board) {
@@ -75,31 +76,31 @@ void *board_box(struct board *board, int rank, int parity) {
     return (char *)(board + 1) + ((size_t)rank * 2 + (size_t)parity) * COMM_BLOB_BYTES;
 }
 
-bool board_abort(struct board *board, int rank, int code, const char *text) {
+int board_abort(struct board *board, int rank, int code, const char *text) {
     struct abort_record *record = &board->abort;
     uint32_t expected = ABORT_NONE;
-    if (!__atomic_compare_exchange_n(&record->state, &expected, ABORT_WRITING, false,
-                                     __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
-        return false;
+    if (!__atomic_compare_exchange_n(&record->state, &expected, ABORT_WRITING, 0, __ATOMIC_ACQ_REL,
+                                     __ATOMIC_ACQUIRE))
+        return 0;
     record->rank = rank;
     record->code = code;
     snprintf(record->text, sizeof record->text, "%s", text);
     __atomic_store_n(&record->state, ABORT_WRITTEN, __ATOMIC_RELEASE);
-    return true;
+    return 1;
 }
 
 void board_beat(struct board *board, int rank) {
     __atomic_fetch_add(&board->slots[rank].beats, 1, __ATOMIC_RELAXED);
 }
 
-bool board_aborted(const struct board *board) {
+int board_aborted(const struct board *board) {
     return __atomic_load_n(&board->abort.state, __ATOMIC_ACQUIRE) != ABORT_NONE;
 }
 
 enum { LOOKS_FOR_TEXT = 20 }; /* a millisecond apart */
 
-bool board_failure(const struct board *board, struct abort_record *out) {
-    if (!board_aborted(board)) return false;
+int board_failure(const struct board *board, struct abort_record *out) {
+    if (!board_aborted(board)) return 0;
     for (int i = 0; i < LOOKS_FOR_TEXT; i++) {
         if (__atomic_load_n(&board->abort.state, __ATOMIC_ACQUIRE) == ABORT_WRITTEN) {
             /* Field by field, without `state`: another rank may be accessing that one atomically in
@@ -108,7 +109,7 @@ bool board_failure(const struct board *board, struct abort_record *out) {
             out->code = board->abort.code;
             out->rank = board->abort.rank;
             memcpy(out->text, board->abort.text, sizeof out->text);
-            return true;
+            return 1;
         }
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
@@ -116,5 +117,5 @@ bool board_failure(const struct board *board, struct abort_record *out) {
                                  .code = ERR_PEER,
                                  .rank = -1,
                                  .text = "a rank died while it reported a failure"};
-    return true;
+    return 1;
 }

@@ -13,8 +13,6 @@
 #ifndef COMM_BOARD_H
 #define COMM_BOARD_H
 
-#include <stdbool.h>
-
 #include "base/limits.h"
 #include "comm/comm.h"
 
@@ -71,16 +69,16 @@ void board_unmap(struct board *board); /* NULL is allowed */
 void *board_box(struct board *board, int rank, int parity);
 
 /* Writes the job's first failure. True if this call was the first, so that its text stands. */
-bool board_abort(struct board *board, int rank, int code, const char *text);
+int board_abort(struct board *board, int rank, int code, const char *text);
 
 /* Shows the launcher that a thread of this rank polls. */
 void board_beat(struct board *board, int rank);
 
 /* Has anybody failed? One load: cheap enough for every wait. */
-bool board_aborted(const struct board *board);
+int board_aborted(const struct board *board);
 
 /* Copies the failure; false if there is none. Waits a few milliseconds for a text that is being
  * written. */
-bool board_failure(const struct board *board, struct abort_record *out);
+int board_failure(const struct board *board, struct abort_record *out);
 
 #endif

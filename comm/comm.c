@@ -26,8 +26,7 @@ static int read_number(const char *name, int least, int most, int *out) {
     if (!text)
         return fail(
             ERR_USAGE,
-            "environment variable %s: not set: ranks are started by `duet run` or --mode ddp",
-            name);
+            "environment variable %s: not set: ranks are started by `duet train --mode ddp`", name);
     char *end;
     errno = 0;
     long value = strtol(text, &end, 10);
@@ -38,7 +37,7 @@ static int read_number(const char *name, int least, int most, int *out) {
     return OK;
 }
 
-static bool is_packet_socket(int fd) {
+static int is_packet_socket(int fd) {
     int type = 0;
     socklen_t size = sizeof type;
     return !getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) && type == SOCK_SEQPACKET;
@@ -63,7 +62,7 @@ static int read_environment(struct comm *comm) {
     return OK;
 }
 
-static bool enough_cores(int ranks) {
+static int enough_cores(int ranks) {
     cpu_set_t cores;
     return !sched_getaffinity(0, sizeof cores, &cores) && CPU_COUNT(&cores) >= ranks;
 }
@@ -134,7 +133,7 @@ void comm_abort(struct comm *comm, int code, const char *text) {
     char prefix[16] = "", line[BOARD_TEXT]; /* a rank that is alone needs no number */
     if (comm->world > 1) snprintf(prefix, sizeof prefix, "rank %d: ", comm->rank);
     /* error texts of comm/ begin with the rank already */
-    bool has_prefix = !strncmp(text, prefix, strlen(prefix));
+    int has_prefix = !strncmp(text, prefix, strlen(prefix));
     snprintf(line, sizeof line, "%s%s", has_prefix ? "" : prefix, text);
     board_abort(comm->board, comm->rank, code, line);
 }

@@ -3,7 +3,7 @@
  * A rank is one process of a job. launch.h starts the ranks and serves their rendezvous. The ranks
  * share one memory segment (barrier, abort word, gather boxes), and each holds one socket to the
  * launcher (blobs and file descriptors). Larger memory the ranks share among themselves: they pass
- * the descriptor of a memfd with comm_exchange and put comm_flags into that memory.
+ * the descriptor of a memfd with comm_exchange and put flags (struct comm_flag) into that memory.
  *
  * Every wait has a deadline and polls the abort word, so no wait outlives a failed peer. The first
  * failure of a job is recorded once (comm_abort). Every other rank then gets ERR_PEER from

@@ -25,7 +25,7 @@ static void signal_all(struct job *job, int signal) {
     for (int r = 0; r < job->world; r++) {
         struct process *process = &job->ranks[r];
         if (!process->pid || process->ended) continue;
-        process->signalled = true;
+        process->signalled = 1;
         /* cannot hit another process: one that has ended stays a zombie until reap_ranks() */
         kill(process->pid, signal);
     }
@@ -53,7 +53,7 @@ static void escalate(struct job *job) {
 
 static void rank_ended(struct job *job, int rank, const siginfo_t *info) {
     struct process *process = &job->ranks[rank];
-    process->ended = true;
+    process->ended = 1;
     if (info->si_code == CLD_EXITED)
         process->exit_code = info->si_status;
     else
@@ -75,7 +75,7 @@ static void judge_ends(struct job *job) {
 /* Where the kernel or a sandbox refuses waitid(), the end of a rank is seen by its pidfd, or taken
  * for granted once it was killed. The job fails: no exit status is known. ECHILD: the rank has
  * ended, and somebody else has collected its status. */
-static bool ended_without_status(struct job *job, int rank, int error) {
+static int ended_without_status(struct job *job, int rank, int error) {
     struct process *process = &job->ranks[rank];
     struct pollfd polled = {.fd = process->pidfd, .events = POLLIN};
     char text[BOARD_TEXT];
@@ -83,7 +83,7 @@ static bool ended_without_status(struct job *job, int rank, int error) {
     snprintf(text, sizeof text, "launcher: cannot wait for rank %d (pid %d): waitid: %s: %s", rank,
              (int)process->pid, strerror(error), "it must be able to wait for its children");
     end_job(job, -1, ERR_FAILED, text);
-    if (error == ECHILD) return true;
+    if (error == ECHILD) return 1;
     return process->pidfd < 0 ? job->ending == ENDING_KILL : poll(&polled, 1, 0) > 0;
 }
 
@@ -112,7 +112,7 @@ int watch_processes(struct job *job) {
     /* A rank may have aborted the job and still be running. */
     if (!job->ending_since && board_aborted(job->board)) job->ending_since = job->clock;
     if (job->ending_since) escalate(job);
-    bool hopeless = job->ending_since && job->clock - job->ending_since > GIVE_UP_NS;
+    int hopeless = job->ending_since && job->clock - job->ending_since > GIVE_UP_NS;
     return hopeless ? 0 : running;
 }
 

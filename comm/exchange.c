@@ -60,8 +60,8 @@ static int receive_all(struct comm *comm, struct wait *wait, size_t bytes, void 
         struct wire_header header;
         int fd;
         CHECK(receive_one(comm, wait, &header, blob, &fd));
-        bool expected = header.exchange == comm->exchanges && header.rank == (uint32_t)r &&
-                        header.bytes == bytes;
+        int expected = header.exchange == comm->exchanges && header.rank == (uint32_t)r &&
+                       header.bytes == bytes;
         if (expected && bytes) memcpy((char *)all + (size_t)r * bytes, blob, bytes);
         if (expected && fds)
             fds[r] = fd;

@@ -43,7 +43,7 @@ _Static_assert(sizeof(struct comm_flag) == 128, "flags lie 128 bytes apart");
 static const int64_t SPIN_NS = 5000; /* as long as a sleep and a wake-up take */
 enum { SPINS_PER_CLOCK = 16 };       /* looks at the flag between two looks at the clock */
 
-static bool reached(const struct comm_flag *flag, uint64_t epoch) {
+static int reached(const struct comm_flag *flag, uint64_t epoch) {
     return __atomic_load_n(&flag->epoch, __ATOMIC_ACQUIRE) >= epoch;
 }
 
@@ -55,15 +55,15 @@ static void pause_briefly(void) {
 #endif
 }
 
-static bool spin(const struct comm_flag *flag, uint64_t epoch) {
+static int spin(const struct comm_flag *flag, uint64_t epoch) {
     int64_t end = now_ns() + SPIN_NS;
     do {
         for (int i = 0; i < SPINS_PER_CLOCK; i++) {
-            if (reached(flag, epoch)) return true;
+            if (reached(flag, epoch)) return 1;
             pause_briefly();
         }
     } while (now_ns() < end);
-    return false;
+    return 0;
 }
 
 /* R1 to R4. May return before the flag has reached the epoch: the caller looks again. */

@@ -10,7 +10,7 @@
 
 /* What a rank brings to the exchange under way, and how far the reply to that rank has come. */
 struct offer {
-    bool arrived;
+    int arrived;
     int fd;         /* the descriptor it brought, -1 if none */
     uint32_t bytes; /* of the blob */
     void *blob;     /* COMM_BLOB_BYTES of memory */
@@ -21,8 +21,8 @@ struct process {
     pid_t pid;      /* 0: not started */
     int socket;     /* the launcher's end; -1: closed */
     int pidfd;      /* -1: the kernel offers none; the loop then looks every few milliseconds */
-    bool ended;     /* it stays a zombie until the job is over: its id cannot be reused */
-    bool signalled; /* the launcher has sent it a signal: its exit status is not its own any more */
+    int ended;      /* it stays a zombie until the job is over: its id cannot be reused */
+    int signalled;  /* the launcher has sent it a signal: its exit status is not its own any more */
     int wait_errno; /* why the launcher could not get its exit status, 0 if it could */
     int exit_code;  /* once it has ended; 0 if a signal ended it */
     int signal;     /* that ended it, else 0 */
@@ -46,8 +46,8 @@ struct job {
     struct process ranks[MAX_DEVICES];
 
     uint32_t exchange;     /* the number of the exchange under way, from 1 */
-    bool delivering;       /* all offers have arrived and are being sent to all ranks */
-    bool crowded;          /* too many descriptors are in flight: pause for a moment */
+    int delivering;        /* all offers have arrived and are being sent to all ranks */
+    int crowded;           /* too many descriptors are in flight: pause for a moment */
     int64_t first_arrival; /* when the first rank came to the rendezvous; 0: none yet */
 
     /* The job's clock, ns, never 0. It counts the time in which the launcher runs or sleeps as it
@@ -81,7 +81,7 @@ void reap_ranks(struct job *job); /* collects the zombies once no rank runs */
 void watch_progress(struct job *job);
 
 /* report.c: how a rank ended, and the error text and exit status of the whole job. */
-bool ended_well(const struct job *job, int rank);
+int ended_well(const struct job *job, int rank);
 void describe_end(const struct job *job, int rank, char *text, size_t size);
 int report_end(const struct job *job, struct launch_result *out);
 

@@ -19,20 +19,20 @@
 static const int64_t LEAST_CPU_NS = 1000000; /* less than the work of any step */
 enum { LEAST_CPU_SHARE = 1000 };             /* and a thousandth of one core */
 
-static bool read_cpu_time(pid_t pid, int64_t *ns) {
+static int read_cpu_time(pid_t pid, int64_t *ns) {
     clockid_t clock;
     struct timespec t;
-    if (clock_getcpuclockid(pid, &clock) || clock_gettime(clock, &t)) return false;
+    if (clock_getcpuclockid(pid, &clock) || clock_gettime(clock, &t)) return 0;
     *ns = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-    return true;
+    return 1;
 }
 
-static bool made_progress(const struct job *job, int rank) {
+static int made_progress(const struct job *job, int rank) {
     struct process process = job->ranks[rank];
     int64_t idle = job->clock - process.progress_at, cpu_ns;
     if (__atomic_load_n(&job->board->slots[rank].beats, __ATOMIC_RELAXED) != process.beats)
-        return true;
-    if (!read_cpu_time(process.pid, &cpu_ns)) return true;
+        return 1;
+    if (!read_cpu_time(process.pid, &cpu_ns)) return 1;
     return cpu_ns - process.cpu_ns >= LEAST_CPU_NS + idle / LEAST_CPU_SHARE;
 }
 
@@ -66,13 +66,13 @@ static const char *why_stuck(pid_t pid) {
 void watch_progress(struct job *job) {
     int64_t limit = (int64_t)(job->launch->stall_timeout_s * 1e9);
     int stuck = -1;
-    bool moving = false;
+    int moving = 0;
     if (limit <= 0 || job->ending_since) return;
     for (int r = 0; r < job->world; r++) {
         const struct process *process = &job->ranks[r];
         if (!process->pid || process->ended) continue;
         if (made_progress(job, r)) mark_progress(job, r);
-        bool late = job->clock - process->progress_at >= limit;
+        int late = job->clock - process->progress_at >= limit;
         if (late && stuck < 0) stuck = r;
         moving |= !late; /* the others wait for this one, by deadlines of their own */
     }

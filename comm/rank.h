@@ -9,7 +9,7 @@
 /* The thread that watches the peers: watch.c. */
 struct watch {
     pthread_t thread;
-    bool running;
+    int running;
     int stop_fd;             /* an eventfd that ends the thread; -1: none */
     int pidfds[MAX_DEVICES]; /* by rank; -1: this rank, one that ended, or no pidfds here */
 };
@@ -17,7 +17,7 @@ struct watch {
 struct comm {
     int rank, world;
     int64_t timeout_ns; /* of every single wait */
-    bool spin;          /* every rank has a core of its own, so a short spin beats a sleep */
+    int spin;           /* every rank has a core of its own, so a short spin beats a sleep */
     int socket;         /* to the launcher */
     struct board *board;
     uint64_t barriers, exchanges, gathers; /* how many of each this rank has begun */

@@ -29,10 +29,10 @@ void describe_end(const struct job *job, int rank, char *text, size_t size) {
 }
 
 /* A rank ends well with status 0 after comm_close, or in a job that no rank has joined. */
-bool ended_well(const struct job *job, int rank) {
+int ended_well(const struct job *job, int rank) {
     const struct process *process = &job->ranks[rank];
-    if (process->signal || process->exit_code || process->wait_errno) return false;
-    if (__atomic_load_n(&job->board->slots[rank].left, __ATOMIC_ACQUIRE)) return true;
+    if (process->signal || process->exit_code || process->wait_errno) return 0;
+    if (__atomic_load_n(&job->board->slots[rank].left, __ATOMIC_ACQUIRE)) return 1;
     return !job->first_arrival;
 }
 
@@ -56,7 +56,7 @@ static const char *advice_on_start(const struct launch *launch, int error) {
 
 /* A rank of Duet's own records why it fails, once it has joined. Before that it can only print. */
 static const char *advice_on_status(const struct job *job, int rank) {
-    bool own = !job->launch->entry && !job->launch->program;
+    int own = !job->launch->entry && !job->launch->program;
     if (!job->ranks[rank].exit_code) return "a rank must leave before it ends";
     if (own && !job->board->slots[rank].pid) return "see its own message above";
     return "it recorded no reason: if it printed one, that stands above";
@@ -96,7 +96,7 @@ static int count_left_over(const struct job *job) {
 /* Did the rank to blame end by itself, and badly? Then its exit status or signal is the root cause.
  * A rank that left in good order while others waited for it did not end badly: then the text of the
  * rank that waited is the root cause. */
-static bool ended_by_itself(const struct job *job, int rank) {
+static int ended_by_itself(const struct job *job, int rank) {
     return job->ranks[rank].ended && !job->ranks[rank].signalled && !ended_well(job, rank);
 }
 

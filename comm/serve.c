@@ -42,7 +42,7 @@ static void drop_offers(struct job *job) {
         struct offer *offer = &job->ranks[r].offer;
         if (offer->fd >= 0) close(offer->fd);
         offer->fd = -1;
-        offer->arrived = false;
+        offer->arrived = 0;
         offer->delivered = 0;
     }
 }
@@ -91,7 +91,7 @@ static void receive_offer(struct job *job, int rank) {
     if (!job->first_arrival) job->first_arrival = job->clock;
     check_offer(job, rank, &header);
     process->offer.bytes = header.bytes;
-    process->offer.arrived = true;
+    process->offer.arrived = 1;
 }
 
 static void deliver(struct job *job, int rank) {
@@ -104,7 +104,7 @@ static void deliver(struct job *job, int rank) {
         enum wire_result result = wire_send(process->socket, &header, offer->blob, offer->fd);
         if (result == WIRE_LATER) return;
         if (result == WIRE_CROWDED) {
-            job->crowded = true;
+            job->crowded = 1;
             return;
         }
         if (result == WIRE_DONE)
@@ -122,10 +122,10 @@ static void advance(struct job *job) {
         arrived += job->ranks[r].offer.arrived;
         done += job->ranks[r].socket < 0 || job->ranks[r].offer.delivered == job->world;
     }
-    if (!job->delivering && arrived == job->world) job->delivering = true;
+    if (!job->delivering && arrived == job->world) job->delivering = 1;
     if (!job->delivering || done < job->world) return;
     drop_offers(job);
-    job->delivering = false;
+    job->delivering = 0;
     job->exchange++;
 }
 
@@ -168,7 +168,7 @@ static void receive_signal(struct job *job) {
 void serve_late_signal(struct job *job) {
     enum { LATE_MS = 200 };
     struct pollfd own = {.fd = job->signal_fd, .events = POLLIN};
-    bool likely = false;
+    int likely = 0;
     for (int r = 0; r < job->world; r++) {
         const struct process *process = &job->ranks[r];
         int signal = process->signalled ? 0 : process->signal;
@@ -195,7 +195,7 @@ int serve_ranks(struct job *job, int timeout_ms) {
     }
     polled[2 * job->world] = (struct pollfd){.fd = job->signal_fd, .events = POLLIN};
     if (job->crowded) timeout_ms = 1;
-    job->crowded = false;
+    job->crowded = 0;
     int ready = poll(polled, 2 * (nfds_t)job->world + 1, timeout_ms);
     if (ready < 0 && errno != EINTR) return fail_system(errno, "launcher: poll");
     if (ready > 0 && polled[2 * job->world].revents) receive_signal(job);

@@ -40,10 +40,10 @@ static char **environment_of(const struct job *job, int rank, int socket) {
         count++;
     char **list = calloc(1, (count + NAME_COUNT + 1) * sizeof *list + NAME_COUNT * VALUE_BYTES);
     if (!list) return NULL;
-    bool threads_set = getenv("OMP_NUM_THREADS") != NULL;
+    int threads_set = getenv("OMP_NUM_THREADS") != NULL;
     int names = threads_set ? NAME_COUNT - 1 : NAME_COUNT; /* the last is OMP_NUM_THREADS */
     for (size_t i = 0; i < count; i++) {
-        bool ours = false;
+        int ours = 0;
         for (int n = 0; n < names; n++) {
             size_t length = strlen(NAMES[n]);
             ours |= !strncmp(environ[i], NAMES[n], length) && environ[i][length] == '=';

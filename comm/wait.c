@@ -44,7 +44,7 @@ static uint64_t missing_ranks(const struct wait *wait) {
     const struct comm *comm = wait->comm;
     if (wait->counter < 0) {
         int peer = wait->reason.peer;
-        bool known = wait->epoch && peer >= 0 && peer < comm->world;
+        int known = wait->epoch && peer >= 0 && peer < comm->world;
         if (!known || __atomic_load_n(wait->epoch, __ATOMIC_ACQUIRE) >= wait->target) return 0;
         return 1ull << peer;
     }

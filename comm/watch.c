@@ -79,7 +79,7 @@ int watch_start(struct comm *comm) {
     int error = pthread_create(&watch->thread, NULL, watch_peers, comm);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (error) return fail_system(error, "rank %d: thread that watches the peers", comm->rank);
-    watch->running = true;
+    watch->running = 1;
     return OK;
 }
 
@@ -90,7 +90,7 @@ void watch_stop(struct comm *comm) {
         while (write(watch->stop_fd, &one, sizeof one) < 0 && errno == EINTR)
             continue;
         pthread_join(watch->thread, NULL);
-        watch->running = false;
+        watch->running = 0;
     }
     if (watch->stop_fd >= 0) close(watch->stop_fd);
     watch->stop_fd = -1;

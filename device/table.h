@@ -13,7 +13,7 @@
  *
  * A build without CUDA links device/cuda/absent.c, which defines the symbol cuda_device_ops as
  * NULL. A build with CUDA leaves that file out and links the others of device/cuda, which define
- * it as their table. So the Makefile alone decides, without an #ifdef. (A weak symbol would not
+ * it as their table. So mk/cuda.mk alone decides, without an #ifdef. (A weak symbol would not
  * do: the linker does not fetch a library member for one.) */
 #ifndef DEVICE_TABLE_H
 #define DEVICE_TABLE_H

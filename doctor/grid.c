@@ -176,7 +176,7 @@ int check_grid(struct doctor *d, int first) {
     int world = first / ALLREDUCE_ALGORITHM_COUNT, a = first % ALLREDUCE_ALGORITHM_COUNT;
     if (d->kind != DEVICE_CUDA) {
         note(d, FINDING_NOT_HERE, "cpu: collective grid", "",
-             "emulated devices run ranks as processes alone");
+             "emulated devices run ranks only as processes");
         return OK;
     }
     for (; world < WORLDS; world++, a = 0)

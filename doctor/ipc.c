@@ -51,13 +51,13 @@ static int fetch(struct testbed *bed, struct rank_task *task) {
     if (good == bed->bytes)
         rank_note(bed->comm, task, 0, FINDING_OK, "%s copied, equal", size);
     else
-        rank_note(bed->comm, task, 0, FINDING_OFF, "byte %zu of %s is wrong, the first of them",
-                  good, size);
+        rank_note(bed->comm, task, 0, FINDING_OFF, "byte %zu of %s is the first wrong one", good,
+                  size);
     return OK;
 }
 
-/* Opens the peer's memory and takes it over. GPUs without peer access are no fault: DDP goes through
- * host memory there. */
+/* Opens the peer's memory and takes it over. GPUs without peer access are no fault: DDP goes
+ * through host memory there. */
 static int open_and_fetch(struct testbed *bed, struct rank_task *task,
                           const struct memory_handle *handle, int fd) {
     if (!device_reaches(bed->device, handle)) {

@@ -40,7 +40,7 @@ static void note_bytes(struct testbed *bed, const char *what, size_t good, size_
              more);
     else
         note(bed->d, FINDING_OFF, title(bed, what, name), "every byte equal",
-             "%s: byte %zu is wrong, the first of them", size, good);
+             "%s: byte %zu is the first wrong one", size, good);
 }
 
 static void describe(struct testbed *bed) {

@@ -96,7 +96,7 @@ static int one_pair(struct testbed *bed, int from, int to) {
     for (int way = 0; way < WAYS; way++)
         if (good[way] != bed->bytes) {
             note(bed->d, FINDING_OFF, name, "every byte equal",
-                 "%s, %s: byte %zu of %s is wrong, the first of them", route(bed->d, from, to),
+                 "%s, %s: byte %zu of %s is the first wrong one", route(bed->d, from, to),
                  way == PULLED ? "pulled" : "pushed", good[way], size);
             return OK;
         }

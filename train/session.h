@@ -99,14 +99,4 @@ void measure_spans(struct session *s);
 /* At the end: completes record->device[] on rank 0. Collective. */
 int measure_finish(struct session *s);
 
-/* ---- step_log.c: losses, hits and hashes from device memory to the record ---- */
-
-/* Reads the first `rows` rows of the logs of all devices: those of the next `rows` steps of the
- * record, whose global batches had global_n[row] samples. Collective. */
-int step_log_read(struct session *s, int rows, const int *global_n);
-/* Adds the hits of all devices in the first `rows` rows to *hits. Collective. */
-int step_log_hits(struct session *s, int rows, int64_t *hits);
-/* Hashes the values as they are now, into record->final_hashes. Collective. */
-int step_log_final(struct session *s);
-
 #endif

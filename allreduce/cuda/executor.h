@@ -1,5 +1,6 @@
-/* The executors of GPUs, and the order of the files in this folder. A file knows those below its
- * own row, never those above.
+/* The executors of GPUs, and the order of the files in this folder. A file calls those below
+ * its own row, never those above. (Executors include this header for the declaration of their own
+ * table alone.)
  *
  *     executor.c                       chooses the executor of a job, alike on all ranks
  *

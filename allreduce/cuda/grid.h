@@ -7,8 +7,8 @@
  * refuses. There is no communicator and no other process.
  *
  * For `duet doctor`, tests and benchmarks. In a build without CUDA, open fails and says so. */
-#ifndef ALLREDUCE_GRID_H
-#define ALLREDUCE_GRID_H
+#ifndef ALLREDUCE_CUDA_GRID_H
+#define ALLREDUCE_CUDA_GRID_H
 
 #include "allreduce/plan.h"
 #include "device/device.h"

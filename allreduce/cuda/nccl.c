@@ -186,7 +186,7 @@ static int open_parts(struct executor *e, const struct executor_ranks *ranks) {
     return settle(e, result == ncclSuccess ? ncclInProgress : result, "NCCL's set-up");
 }
 
-/* All ranks are here, as their streams have run empty: see leave in allreduce.c. */
+/* All ranks are here, as their streams have run empty: see leave_together in allreduce/memory.c. */
 static void finish(struct executor *e) {
     if (e->comm && settle(e, e->nccl.ncclCommFinalize(e->comm), "NCCL's end")) start_abort(e);
     if (e->comm) e->nccl.ncclCommDestroy(e->comm);

@@ -1,6 +1,6 @@
 /* NCCL as one more way to run an allreduce (cuda_nccl_ops of executor.h). It is asked for by name
- * ("nccl") and never taken by `auto`: over 3 or more ranks its sums have an order of their own, and
- * it is there to be measured against.
+ * ("nccl"). `auto` takes it only where GPUs cannot reach each other and its order of adding is
+ * allowed: with 2 ranks, or where no bits are promised (executor.c).
  *
  * nccl_absent.c is linked where nccl.h was not found when this was built; it refuses. */
 #ifndef ALLREDUCE_CUDA_NCCL_H

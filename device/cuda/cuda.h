@@ -26,8 +26,8 @@
  * Threads: a stream is used by one thread at a time (device.h). CUDA's current device is a setting
  * of each thread, so each function that calls the runtime makes its device current first
  * (cuda_use). */
-#ifndef DEVICE_CUDA_H
-#define DEVICE_CUDA_H
+#ifndef DEVICE_CUDA_CUDA_H
+#define DEVICE_CUDA_CUDA_H
 
 #include <cuda_runtime_api.h>
 

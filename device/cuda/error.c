@@ -61,11 +61,11 @@ int cuda_stream_fail(struct cuda_stream *s, cudaError_t error, const char *what)
     if (s->error) return cuda_stream_error(s);
     if (s->capturing) return recording_fail(s, error, what);
     char last[WORK_TEXT];
-    snprintf(
-        s->error_text, sizeof s->error_text,
-        "%s on %s: %s: %s: last begun on stream %s: %s; CUDA_LAUNCH_BLOCKING=1 names the very one",
-        what, s->head.device->name, cudaGetErrorName(error), cudaGetErrorString(error),
-        lane_name(s->head.lane), work_text(&s->last, last));
+    snprintf(s->error_text, sizeof s->error_text,
+             "%s on %s: %s: %s: last begun on stream %s: %s; CUDA_LAUNCH_BLOCKING=1 names the one "
+             "that failed",
+             what, s->head.device->name, cudaGetErrorName(error), cudaGetErrorString(error),
+             lane_name(s->head.lane), work_text(&s->last, last));
     s->error = code_of(error);
     return cuda_stream_error(s);
 }

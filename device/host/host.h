@@ -13,8 +13,8 @@
  *
  * Locks: device->lock, event->lock and stream->lock are never held together, so they cannot
  * deadlock. No lock is held while a command runs. */
-#ifndef DEVICE_HOST_H
-#define DEVICE_HOST_H
+#ifndef DEVICE_HOST_HOST_H
+#define DEVICE_HOST_HOST_H
 
 #include <stdatomic.h>
 
@@ -100,7 +100,7 @@ struct host_device {
     struct host_stream compute, comm;
     host_kernel *kernels[OP_COUNT]; /* fast where there is one, else the reference */
     pthread_mutex_t imports_lock;
-    struct mapping *imports; /* owned; host/ipc.c */
+    struct mapping *imports; /* owned; device/host/ipc.c */
 };
 
 /* A condition variable on the clock of base/clock.h, and a wait on it up to `deadline` ns of that
@@ -120,7 +120,7 @@ int host_event_done(struct event *event);
 
 int host_launch(struct stream *stream, enum op op, const struct op_args *args);
 /* Tells ThreadSanitizer what a kernel will read and write; in the thread that runs it, just before
- * (host/race.c). */
+ * (device/host/race.c). */
 void host_race_check(enum op op, const struct op_args *args);
 int host_copy(struct stream *stream, struct device *to, void *destination, struct device *from,
               const void *source, size_t bytes);

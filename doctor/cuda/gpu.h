@@ -1,7 +1,7 @@
 /* What the doctor and `duet devices` ask CUDA apart from the device layer: facts to be printed.
- * cuda/facts.c is built with CUDA, cuda/absent.c without it. */
-#ifndef DOCTOR_GPU_H
-#define DOCTOR_GPU_H
+ * doctor/cuda/facts.c is built with CUDA, doctor/cuda/absent.c without it. */
+#ifndef DOCTOR_CUDA_GPU_H
+#define DOCTOR_CUDA_GPU_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,4 +1,5 @@
-/* In place of cuda/reduce.c where the build has no CUDA: no GPU is ever opened there. */
+/* In place of scatter_gather/cuda/reduce.c where the build has no CUDA: no GPU is ever opened
+ * there. */
 #include "scatter_gather/reduce_executor.h"
 
 const struct reduce_executor *const cuda_reduce_executor = NULL;

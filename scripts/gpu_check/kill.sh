@@ -103,6 +103,6 @@ done
 try "launcher by SIGINT" ddp INT - 130 "signal 2 "
 try "launcher by SIGTERM" ddp TERM - 143 "signal 15 "
 try "launcher by SIGKILL" ddp KILL - 137 ""
-try "DP by SIGTERM" dp TERM - 143 ""
+try "DP by SIGTERM" dp TERM - 143 "signal 15 "
 try "single by SIGKILL" single KILL - 137 ""
 conclude

@@ -1,7 +1,7 @@
 /* A cell of the grid on which executors are tested: a count, an algorithm and an input; and its
  * judges, the reference executor and a sum in double. */
-#ifndef TESTS_TEST_ALLREDUCE_CELL_H
-#define TESTS_TEST_ALLREDUCE_CELL_H
+#ifndef TESTS_ALLREDUCE_CELL_H
+#define TESTS_ALLREDUCE_CELL_H
 
 #include "tests/allreduce/shared.h"
 
@@ -25,7 +25,7 @@ struct cell {
     float scale;
 };
 
-/* Rank 0 judges its own result; check_all then compares the ranks with each other. */
+/* Rank 0 judges its own result; same_everywhere then compares the ranks with each other. */
 static inline int judge(const struct rank *r, const struct cell *cell,
                         const struct plan_config *config, const float *got) {
     size_t count = cell->count;

@@ -1,7 +1,7 @@
 /* What the tests of allreduce on GPUs share: how many GPUs a test needs, and which executor runs a
  * job on them. */
-#ifndef TESTS_TEST_ALLREDUCE_CUDA_H
-#define TESTS_TEST_ALLREDUCE_CUDA_H
+#ifndef TESTS_ALLREDUCE_CUDA_H
+#define TESTS_ALLREDUCE_CUDA_H
 
 #include "tests/allreduce/cell.h"
 

@@ -1,7 +1,7 @@
 /* The explorer of test_protocol.c: a model of n ranks that run plans, and the walk through all of
  * its states. test_protocol.c says what it looks for. */
-#ifndef TESTS_TEST_ALLREDUCE_EXPLORE_H
-#define TESTS_TEST_ALLREDUCE_EXPLORE_H
+#ifndef TESTS_ALLREDUCE_EXPLORE_H
+#define TESTS_ALLREDUCE_EXPLORE_H
 
 #include "tests/harness/harness.h"
 

@@ -1,7 +1,7 @@
 /* Jobs whose ranks call allreduce for ever, until one of them is killed or stopped: on emulated
  * devices and on GPUs. */
-#ifndef TESTS_TEST_ALLREDUCE_LOSE_H
-#define TESTS_TEST_ALLREDUCE_LOSE_H
+#ifndef TESTS_ALLREDUCE_LOSE_H
+#define TESTS_ALLREDUCE_LOSE_H
 
 #include "tests/allreduce/shared.h"
 

@@ -1,6 +1,6 @@
 /* Jobs for the tests of allreduce/: real processes, and one page that ranks and test share. */
-#ifndef TESTS_TEST_ALLREDUCE_H
-#define TESTS_TEST_ALLREDUCE_H
+#ifndef TESTS_ALLREDUCE_SHARED_H
+#define TESTS_ALLREDUCE_SHARED_H
 
 #include <stdint.h>
 #include <sys/mman.h>

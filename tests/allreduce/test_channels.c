@@ -116,8 +116,8 @@ static void end_block(struct world *w, struct progress *p, int r) {
     if (++p->call[r] < CALLS) start_kernel(w, p, r);
 }
 
-/* One turn of block b of rank r, if its words are there: 1. Whether data or post comes first is
- * the kernel's order. */
+/* Runs one turn of block b of rank r and returns 1, if the flags that it awaits have come. Whether
+ * the data or the post comes first is the kernel's order. */
 static int try_block(struct world *w, struct progress *p, int r, uint32_t b) {
     if (p->call[r] == CALLS) return 0;
     struct channel *block = &p->blocks[r][b];

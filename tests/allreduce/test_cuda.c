@@ -6,7 +6,7 @@
  * skipped that needs more GPUs than there are. */
 #include "tests/allreduce/cuda.h"
 
-/* NCCL is not to be had, so that `auto` does not take it where GPUs do not reach each other. */
+/* NCCL cannot be loaded, so that `auto` does not take it where GPUs do not reach each other. */
 static void set_no_peers(void) {
     need_emulated();
     set_peers("0");

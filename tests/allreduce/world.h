@@ -1,14 +1,14 @@
 /* Ranks that make calls by the spin kernel's text on the host: their memory, plans and
  * parameters, and the judgement of what they end with. Who runs them, and in which order, is the
  * test's own. */
-#ifndef TESTS_TEST_ALLREDUCE_WORLD_H
-#define TESTS_TEST_ALLREDUCE_WORLD_H
+#ifndef TESTS_ALLREDUCE_WORLD_H
+#define TESTS_ALLREDUCE_WORLD_H
 
 #include "tests/allreduce/cell.h"
 
 #include "allreduce/cuda/spin.h"
 
-/* Slices that end within a granule, scratch that every slice uses anew, shorter last ones, odd
+/* Slices that end within a granule; scratch that every slice reuses; shorter last slices; odd
  * alignments. */
 static const struct plan_config configs[] = {
     {.align = 16,

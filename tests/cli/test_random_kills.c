@@ -3,7 +3,8 @@
  * with one line of error, or goes on as if nothing had been, and it leaves no process and no file.
  *
  * The choices follow a seed, which is printed; DUET_SEED=N repeats them. The times then are the
- * same too, but not what the processes do at those times. DUET_SECONDS=N goes on for so long. */
+ * same too, but not what the processes do at those times. DUET_SECONDS=N: the test
+ * goes on for N seconds. */
 #include <time.h>
 
 #include "base/random.h"

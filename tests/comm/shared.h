@@ -55,7 +55,7 @@ static inline void adopt_orphans(void) {
 /* True once no child and no orphan is left; waits for at most `seconds`. Under AddressSanitizer a
  * rank looks for leaks by a helper process; if the rank is killed meanwhile, that helper becomes an
  * orphan that takes a while to end, hence the longer limit. */
-static inline bool nobody_left(double seconds) {
+static inline int nobody_left(double seconds) {
 #if defined __SANITIZE_ADDRESS__
     seconds += 5;
 #endif
@@ -63,10 +63,10 @@ static inline bool nobody_left(double seconds) {
     do {
         int status;
         pid_t pid = waitpid(-1, &status, WNOHANG);
-        if (pid < 0 && errno == ECHILD) return true;
+        if (pid < 0 && errno == ECHILD) return 1;
         if (pid == 0) sleep_ms(2);
     } while (now_ns() < deadline);
-    return false;
+    return 0;
 }
 
 static inline struct comm *join(const struct job_case *test) {

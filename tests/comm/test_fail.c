@@ -68,7 +68,7 @@ static int kill_entry(void *context) {
     const struct kill_case *test = context;
     struct page *page = test->job.page;
     int rank = atoi(getenv("RANK")), phase = test->job.phase, signal = test->job.kind;
-    bool victim = rank == test->job.victim, killer = rank == (test->job.victim + 1) % WORLD;
+    int victim = rank == test->job.victim, killer = rank == (test->job.victim + 1) % WORLD;
     struct comm *comm;
     __atomic_store_n(&page->pids[rank], (int)getpid(), __ATOMIC_RELAXED);
     if (victim && phase == BEFORE_RENDEZVOUS) {
@@ -206,7 +206,7 @@ static int bring(struct comm *comm, int bytes, int kind) {
 static int failing_entry(void *context) {
     const struct job_case *test = context;
     int rank = atoi(getenv("RANK")), kind = test->kind, code = OK;
-    bool victim = rank == test->victim;
+    int victim = rank == test->victim;
     if (victim && kind == NEVER_JOINS) return 0;
     if (victim && kind == COMES_LATE) sleep_ms(20000);
     if (victim && kind == OPEN_FAILS) setenv("DUET_COMM_FD", "1000", 1);

@@ -29,7 +29,8 @@ static int endless_entry(void *context) {
         sleep_ms(100);
 }
 
-/* Runs a job in a process that is spoilt first; its exit status, error text on the page. */
+/* Runs a job in a process from which spoil() has taken something. Returns its exit status; the
+ * error text is on the page. */
 static int run_spoilt(int (*spoil)(void), int (*entry)(void *), struct job_case *test) {
     *test = (struct job_case){.page = new_page(), .timeout_s = 20};
     pid_t launcher = fork();
@@ -92,7 +93,7 @@ Test(comm_refused, one_true_line_each, .timeout = 60) {
     }
 }
 
-/* pidfds are a help and no need. */
+/* pidfds help, but a job works without them. */
 Test(comm_refused, works_without_pidfds, .timeout = 60) {
     struct job_case test;
     adopt_orphans();

@@ -1,8 +1,8 @@
 /* Runs the text of the kernels (device/cuda/kernels/NAME.h) on the host, every block and every
  * thread of a grid. Index arithmetic, tails and the order of sums are those of the GPU; under
  * ThreadSanitizer (test_races.c) its barriers are too. The GPU's own exp and log are not. */
-#ifndef TESTS_TEST_CUDA_INDEX_H
-#define TESTS_TEST_CUDA_INDEX_H
+#ifndef TESTS_CUDA_INDEX_H
+#define TESTS_CUDA_INDEX_H
 
 #ifdef __SANITIZE_THREAD__
 #include "tests/stand_ins/gpu_of_threads.h"

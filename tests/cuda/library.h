@@ -1,7 +1,7 @@
 /* What the tests of libraries share: a device that multiplies by the fake libraries, and their
  * logs. */
-#ifndef TESTS_TEST_CUDA_LIBRARY_H
-#define TESTS_TEST_CUDA_LIBRARY_H
+#ifndef TESTS_CUDA_LIBRARY_H
+#define TESTS_CUDA_LIBRARY_H
 
 #include "tests/device/shared.h"
 #include "tests/device/kernels_common.h"

@@ -1,7 +1,7 @@
 /* What must hold for a data set on a device of any kind. tests/data/test_device_dataset.c and
  * tests/cuda/test_gather.c run these checks. */
-#ifndef TESTS_TEST_DEVICE_DATASET_H
-#define TESTS_TEST_DEVICE_DATASET_H
+#ifndef TESTS_DATA_DEVICE_DATASET_H
+#define TESTS_DATA_DEVICE_DATASET_H
 
 #include "data/device_dataset.h"
 #include "data/loader.h"

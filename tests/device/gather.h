@@ -1,7 +1,7 @@
 /* What the tests of OP_GATHER_SAMPLES share: a data set of bytes, an index into it, and the result
  * that both must give. */
-#ifndef TESTS_TEST_GATHER_H
-#define TESTS_TEST_GATHER_H
+#ifndef TESTS_DEVICE_GATHER_H
+#define TESTS_DEVICE_GATHER_H
 
 #include "tests/device/shared.h"
 

@@ -6,8 +6,8 @@
  * past its end crashes. Writes before its beginning are found when the tensor is freed.
  * AddressSanitizer, which checks the generic kernels and the references (mk/sanitizers.mk), also
  * finds reads before the beginning: in its build the memory comes from malloc. */
-#ifndef TESTS_TEST_MATH_COMMON_H
-#define TESTS_TEST_MATH_COMMON_H
+#ifndef TESTS_DEVICE_KERNELS_COMMON_H
+#define TESTS_DEVICE_KERNELS_COMMON_H
 
 #include <sys/mman.h>
 

@@ -1,6 +1,6 @@
 /* What the tests of device/ share: opening emulated devices, and calls that must succeed. */
-#ifndef TESTS_TEST_DEVICE_H
-#define TESTS_TEST_DEVICE_H
+#ifndef TESTS_DEVICE_SHARED_H
+#define TESTS_DEVICE_SHARED_H
 
 #include <stdatomic.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
 /* Recordings of a GPU's device layer, against the stand-in for the runtime (cuda_stand_in.h):
- * what is taken down, what is refused, and that whatever goes wrong nothing is kept and the
+ * what is recorded, what is refused, and that whatever goes wrong nothing is kept and the
  * stream goes on. Needs CUDA's headers, no GPU. */
 #include "tests/device/shared.h"
 

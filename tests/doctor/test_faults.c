@@ -1,7 +1,7 @@
-/* Faulty devices: each fault is found by the check that looks for it, and by no other. Copies that
- * lose a byte, writes and allocations that are wrong, events that order nothing, memory of a wrong
- * place, steps of a model that are a little off. tests/doctor/test_ranks.c has the faults of
- * collectives. */
+/* Faulty devices: each fault is found by the check that looks for it, and by no other. Copies
+ * that lose a byte, writes and allocations that are wrong, events that order nothing, memory
+ * mapped from the wrong place, steps of a model that are a little off. tests/doctor/test_ranks.c
+ * has the faults of collectives. */
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -47,8 +47,8 @@ Test(doctor_faults, a_copy_that_drops_the_last_byte, .timeout = 120) {
     }
 }
 
-/* Which copies between two devices are a byte short: 1: those by the stream of the destination, 0:
- * those by the stream of the source. */
+/* Which copies between two devices are a byte short. 1: those by the destination's stream; 0: those
+ * by the source's stream. */
 static int pulled;
 
 static int short_on_one_side(struct stream *stream, struct device *to, void *destination,
@@ -147,7 +147,7 @@ Test(doctor_faults, an_event_that_orders_nothing, .timeout = 60) {
 
 /* ---- the model step ---- */
 
-static int large_batch; /* the fault appears in batches of at least so many samples */
+static int large_batch; /* the fault appears in batches of at least this many samples */
 
 /* The gradients of convolutions are 1 % too large. */
 static int sloppy_launch(struct stream *stream, enum op op, const struct op_args *args) {

@@ -1,5 +1,5 @@
-/* Faults between ranks: imported memory of a wrong place or refused, a rank that does not come, a
- * wrong bit on one rank. Each is found, and the row says which rank. */
+/* Faults between ranks: imported memory that is the wrong one or refused, a rank that does not
+ * come, a wrong bit on one rank. Each is found, and the row says which rank. */
 #include "tests/doctor/shared.h"
 
 /* ---- memory of another process ---- */

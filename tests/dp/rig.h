@@ -1,7 +1,7 @@
 /* What the tests of DP share: devices, weights that make a difference, batches cut by virtual
  * device, and the judge, which is one replica on one device that holds all segments itself. */
-#ifndef TESTS_TEST_DP_RIG_H
-#define TESTS_TEST_DP_RIG_H
+#ifndef TESTS_DP_RIG_H
+#define TESTS_DP_RIG_H
 
 #include "tests/harness/harness.h"
 

@@ -7,8 +7,8 @@
  * one-line error and leaves nothing behind, and whatever is accepted can be used. Crashes, leaks
  * and reads out of bounds are found by the sanitizers. `make fuzz` builds and runs all targets:
  * mk/fuzz.mk. */
-#ifndef TESTS_FUZZ_H
-#define TESTS_FUZZ_H
+#ifndef TESTS_FUZZ_FUZZ_H
+#define TESTS_FUZZ_FUZZ_H
 
 #include <stdint.h>
 #include <stdio.h>

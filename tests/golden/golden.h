@@ -1,7 +1,7 @@
 /* Reading tests/golden/<name>.txt: one fact a line, words separated by spaces, '#' starts a comment. Tests run in the
  * project's root. */
-#ifndef TESTS_GOLDEN_H
-#define TESTS_GOLDEN_H
+#ifndef TESTS_GOLDEN_GOLDEN_H
+#define TESTS_GOLDEN_GOLDEN_H
 
 #include <stdint.h>
 

@@ -16,8 +16,8 @@
  * goes on; cr_skip_test("reason"). Messages are string literals with printf arguments.
  *
  * BUILD_DIR is the folder of this build: BUILD_DIR "/duet" is the command under test. */
-#ifndef TESTS_HARNESS_H
-#define TESTS_HARNESS_H
+#ifndef TESTS_HARNESS_HARNESS_H
+#define TESTS_HARNESS_HARNESS_H
 
 #include <math.h>
 #include <signal.h>

@@ -1,7 +1,7 @@
 /* A random layer with a weight (linear, or a convolution) and its three passes as launches, for
  * tests that compare kernels with the reference. */
-#ifndef TESTS_TEST_LAYER_H
-#define TESTS_TEST_LAYER_H
+#ifndef TESTS_NN_LAYER_H
+#define TESTS_NN_LAYER_H
 
 #include "tests/device/kernels_common.h"
 

@@ -1,5 +1,5 @@
 /* The Chrome trace of spans made by hand, to the byte: which slice goes to which track, in which
- * order, and exact times. What the command writes is tested in test_cli_trace. */
+ * order, and exact times. What the command writes is tested in tests/cli/test_trace.c. */
 #include <string.h>
 
 #include "base/error.h"

@@ -5,8 +5,8 @@
  * before it overwrites its result. Results are read from the last device down, which shows whether
  * everything that brings them is waited for; and from device 0 up, which shows whether device 0,
  * read first and alone, waits for what the others still have in their queues. */
-#ifndef TESTS_TEST_SCATTER_GATHER_BED_H
-#define TESTS_TEST_SCATTER_GATHER_BED_H
+#ifndef TESTS_SCATTER_GATHER_BED_H
+#define TESTS_SCATTER_GATHER_BED_H
 
 #include "tests/harness/harness.h"
 

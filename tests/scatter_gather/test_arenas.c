@@ -128,7 +128,7 @@ static void arena_grid(enum device_kind kind) {
     }
 }
 
-Test(scatter_gather, sums_in_tree_order_and_broadcasts, .timeout = 120) {
+Test(scatter_gather, sums_in_fold_order_and_broadcasts, .timeout = 120) {
     arena_grid(DEVICE_HOST);
 }
 

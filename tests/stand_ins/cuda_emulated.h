@@ -1,7 +1,7 @@
 /* What the tests of the emulated CUDA runtime (tests/stand_ins/cuda_emulation) share: kernels in C,
  * and a kernel that holds a stream. */
-#ifndef TESTS_CUDA_EMULATED_H
-#define TESTS_CUDA_EMULATED_H
+#ifndef TESTS_STAND_INS_CUDA_EMULATED_H
+#define TESTS_STAND_INS_CUDA_EMULATED_H
 
 #include "tests/harness/harness.h"
 

@@ -14,8 +14,8 @@
  * Time is the host's clock plus an offset. A stream is busy until some moment; work moves that
  * moment on by `work_ns`, and an event remembers it. What is made and not given back is counted
  * (stand_in_left). */
-#ifndef TESTS_CUDA_STAND_IN_H
-#define TESTS_CUDA_STAND_IN_H
+#ifndef TESTS_STAND_INS_CUDA_STAND_IN_H
+#define TESTS_STAND_INS_CUDA_STAND_IN_H
 
 #include <stdlib.h>
 #include <string.h>

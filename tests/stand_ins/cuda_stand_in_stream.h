@@ -1,7 +1,7 @@
 /* The second half of cuda_stand_in.h, which includes it: streams, events, graphs, and kernels of
  * ops. */
-#ifndef TESTS_CUDA_STAND_IN_STREAM_H
-#define TESTS_CUDA_STAND_IN_STREAM_H
+#ifndef TESTS_STAND_INS_CUDA_STAND_IN_STREAM_H
+#define TESTS_STAND_INS_CUDA_STAND_IN_STREAM_H
 
 /* ---- streams and events ---- */
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *s, unsigned flags, int priority) {

@@ -1,8 +1,8 @@
 /* A GPU made of loops: it runs the blocks of a kernel one after another, and in a block the threads
  * of each phase one after another. It cannot see a race; gpu_of_threads.h, with the same words, is
  * for that. Included before the kernels' headers. (tests/README.md: which stand-in when.) */
-#ifndef TESTS_GPU_OF_LOOPS_H
-#define TESTS_GPU_OF_LOOPS_H
+#ifndef TESTS_STAND_INS_GPU_OF_LOOPS_H
+#define TESTS_STAND_INS_GPU_OF_LOOPS_H
 
 #include "tests/stand_ins/gpu_copies.h"
 

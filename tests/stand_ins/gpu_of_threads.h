@@ -22,8 +22,8 @@
  *
  * The scheduler is not instrumented. Included before the kernels' headers, whose barrier it
  * defines. */
-#ifndef TESTS_GPU_OF_THREADS_H
-#define TESTS_GPU_OF_THREADS_H
+#ifndef TESTS_STAND_INS_GPU_OF_THREADS_H
+#define TESTS_STAND_INS_GPU_OF_THREADS_H
 
 #include <sanitizer/tsan_interface.h>
 #include <stdint.h>
@@ -61,7 +61,7 @@ struct gpu_block {
     block_kernel *block_kernel;
     const void *param;
     void *shared;
-    struct place at; /* but .thread, which is each thread's own */
+    struct place at; /* without .thread, which each thread has for itself */
     struct gpu_thread **thread;
     /* Addresses on which the sanitizer is told of order: what the block comes after, and what comes
      * after it. */

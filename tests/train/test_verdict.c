@@ -8,7 +8,7 @@
 enum { STEPS = 4, PARAMETERS = 3, DEVICES = 4, WIDTH = 2 * PARAMETERS };
 static const char *const NAMES[PARAMETERS] = {"W1", "b1", "W2"};
 
-/* A run on so many devices, which all hold the same. */
+/* A run on this number of devices, which all hold the same. */
 static struct run_record make(enum run_mode mode, int devices) {
     struct run_record r = {.mode = mode,
                            .devices = devices,

@@ -16,8 +16,8 @@
  * The text is compiled by gcc as C and by nvcc as CUDA C++, with the same bits for everything
  * except exp and log: IEEE operations, no contraction (nvcc fuses a*b+c unless told otherwise, so
  * products that must be rounded say mul_f32 or mul_f64), and fmaf only where it is written. */
-#ifndef DEVICE_CUDA_KERNELS_H
-#define DEVICE_CUDA_KERNELS_H
+#ifndef DEVICE_CUDA_KERNELS_KERNEL_H
+#define DEVICE_CUDA_KERNELS_KERNEL_H
 
 #include <math.h>
 

@@ -1,14 +1,14 @@
-/* Softmax and the losses, 32 threads a row, in double from the scores to the row's loss, as in the
- * reference:
+/* Softmax and the losses, 32 threads a row, in double from the scores to the row's loss, as in
+ * the reference:
  *
  *     log_softmax(x)[j] = x[j] - max - log(sum over i of exp(x[i] - max))
  *     loss of a row     = -log_softmax(x)[label]
  *     d loss / d x[j]   = softmax(x)[j] - (j == label)
  *
- * Of the 32 lanes, lane l takes the columns l, l + 32, ...; then the lanes' parts are summed as a
- * binary tree. That order depends on the number of classes alone, so a row has the same bits among
- * any number of rows. A label outside the row gives a NaN loss and NaN gradients, rather than a
- * read past the row. */
+ * Of the 32 lanes, lane l takes the columns l, l + 32, ...; then the lanes' parts are added in
+ * fold order (base/fold.h). That order depends on the number of classes alone, so a row has the
+ * same bits among any number of rows. A label outside the row gives a NaN loss and NaN
+ * gradients, rather than a read past the row. */
 #ifndef DEVICE_CUDA_KERNELS_LOSS_H
 #define DEVICE_CUDA_KERNELS_LOSS_H
 
@@ -73,7 +73,7 @@ DUET_HD double larger(double a, double b) {
 }
 
 /* The phases of a binary tree over the lanes of each row. */
-#define ROW_TREE(at, half)                          \
+#define ROW_FOLD(at, half)                          \
     for (int half = ROW_LANES / 2; half; half /= 2) \
     BLOCK_PHASE(at) if (lane_of(at) < half)
 
@@ -87,7 +87,7 @@ DUET_BLOCK void rows_softmax(const struct row_op *p, struct row_shared *shared, 
             max = larger(max, x[j]);
         shared->max[at.thread] = max;
     }
-    ROW_TREE(at, half) {
+    ROW_FOLD(at, half) {
         shared->max[at.thread] = larger(shared->max[at.thread], shared->max[at.thread + half]);
     }
     BLOCK_PHASE(at) {
@@ -97,7 +97,7 @@ DUET_BLOCK void rows_softmax(const struct row_op *p, struct row_shared *shared, 
             sum += exp(x[j] - max);
         shared->sum[at.thread] = sum;
     }
-    ROW_TREE(at, half) {
+    ROW_FOLD(at, half) {
         shared->sum[at.thread] += shared->sum[at.thread + half];
     }
 }
@@ -120,7 +120,7 @@ DUET_BLOCK void rows_beaten(const struct row_op *p, struct row_shared *shared, i
         }
         shared->beaten[at.thread] = beaten;
     }
-    ROW_TREE(at, half) {
+    ROW_FOLD(at, half) {
         shared->beaten[at.thread] += shared->beaten[at.thread + half];
     }
 }
@@ -156,7 +156,7 @@ DUET_BLOCK void k_log_softmax_backward(const struct row_op *p, struct row_shared
                 sum += dy[j];
             shared->sum[at.thread] = sum;
         }
-        ROW_TREE(at, half) {
+        ROW_FOLD(at, half) {
             shared->sum[at.thread] += shared->sum[at.thread + half];
         }
         BLOCK_PHASE(at) {

@@ -1,4 +1,4 @@
-/* Batch normalisation: the steps that host/kernels/reference_norm.c tells, as kernels.
+/* Batch normalisation: the steps of device/host/kernels/reference_norm.c, as kernels.
  *
  * Moments and sums: a block per channel. Its threads go through the channel's pixels of all
  * samples, each with a sum in double of its own, and the sums of the threads are folded in

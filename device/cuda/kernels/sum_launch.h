@@ -1,7 +1,7 @@
 /* The launch of sum.h's kernel for a range that one stream adds up alone: the steps of an
  * allreduce, and DP's reduce. Spans and traffic are the caller's (cuda_begin, cuda_end). */
-#ifndef DEVICE_CUDA_SUM_H
-#define DEVICE_CUDA_SUM_H
+#ifndef DEVICE_CUDA_KERNELS_SUM_LAUNCH_H
+#define DEVICE_CUDA_KERNELS_SUM_LAUNCH_H
 
 #include "device/cuda/cuda.h"
 #include "device/cuda/kernels/sum.h"

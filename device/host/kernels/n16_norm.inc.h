@@ -4,8 +4,8 @@
  * order at the end, and a lane takes its values in the order of groups and pixels whatever the
  * width of the vectors. The second pass over a channel finds it in the cache.
  *
- * Lanes past the segment's end hold junk in x: it is masked out of every sum, and dx gets zeros
- * there, as the gradients of weights before it lean on. */
+ * Lanes past the segment's end hold junk in x, which is masked out of every sum. dx gets zeros
+ * there, because the weight gradients of the layer before rely on them. */
 
 /* A register of doubles holds half as many lanes as one of floats. All 16 lanes of a pixel are
  * taken at once: so many sums are under way that none waits for the one before. */

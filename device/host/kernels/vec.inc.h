@@ -115,7 +115,7 @@ INLINE vec select_vec(ivec mask, vec a, vec b) {
     return (vec)((mask & (ivec)a) | (~mask & (ivec)b));
 }
 
-/* The sum of the 16 lanes of a group, in the same order everywhere: lanes 8 apart, then 4, 2, 1. */
+/* The sum of the 16 lanes of a group in fold order (base/fold.h): lanes 8 apart, then 4, 2, 1. */
 INLINE float sum_of_group(const float *lanes) {
     float s[GROUP];
     memcpy(s, lanes, sizeof s);

@@ -53,8 +53,8 @@
  * runtime_memory.c, runtime_ipc.c, runtime_stream.c (queues and their threads), runtime_copy.c,
  * runtime_event.c, runtime_launch.c (kernels), runtime_graph.c (capture), runtime_driver.c (stream
  * memory operations). */
-#ifndef TESTS_CUDA_EMULATION_EMULATION_H
-#define TESTS_CUDA_EMULATION_EMULATION_H
+#ifndef TESTS_STAND_INS_CUDA_EMULATION_EMULATION_H
+#define TESTS_STAND_INS_CUDA_EMULATION_EMULATION_H
 
 #include <pthread.h>
 #include <stdatomic.h>

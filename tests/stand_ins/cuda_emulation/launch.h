@@ -11,8 +11,8 @@
  * The address of a function does not tell how large its parameter is, nor can plain C call it
  * without knowing its type. So DUET_KERNEL makes a record, by a template, for each kernel whose one
  * parameter is a struct. Anything else given to cudaLaunchKernel is refused. */
-#ifndef TESTS_CUDA_EMULATION_LAUNCH_H
-#define TESTS_CUDA_EMULATION_LAUNCH_H
+#ifndef TESTS_STAND_INS_CUDA_EMULATION_LAUNCH_H
+#define TESTS_STAND_INS_CUDA_EMULATION_LAUNCH_H
 
 #include <stddef.h>
 #include <stdint.h>

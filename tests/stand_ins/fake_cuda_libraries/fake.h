@@ -10,8 +10,8 @@
  *       those of the real ones may;
  *     - they overwrite the workspace that a call was given;
  *     - a call that the documentation forbids is a line on stderr, and an error. */
-#ifndef TESTS_FAKE_CUDA_LIBRARIES_FAKE_H
-#define TESTS_FAKE_CUDA_LIBRARIES_FAKE_H
+#ifndef TESTS_STAND_INS_FAKE_CUDA_LIBRARIES_FAKE_H
+#define TESTS_STAND_INS_FAKE_CUDA_LIBRARIES_FAKE_H
 
 #include <cuda_runtime_api.h>
 #include <stdarg.h>

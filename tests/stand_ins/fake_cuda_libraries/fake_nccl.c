@@ -27,7 +27,7 @@ struct meeting { /* what lies in the file; zero at first */
 };
 
 struct ncclComm {
-    int alive, rank, ranks, blocks; /* blocks: at most so many on a GPU */
+    int alive, rank, ranks, blocks; /* blocks: the most on one GPU */
     struct meeting *m;
     atomic_int aborted, running; /* kernels */
     int polls;                   /* until what was asked for is done */
