@@ -2,6 +2,17 @@
 #include "data/safetensors.h"
 #include "tests/fuzz/fuzz.h"
 
+/* A tensor of another shape, type or name than the model's is refused. */
+static void ask_for_another(const struct safetensors *s, const struct safetensors_entry *e) {
+    int64_t shape[SAFETENSORS_DIMS + 1] = {7};
+    float value;
+    int code = safetensors_read(s, e->name, e->dims + 1, shape, &value);
+    MUST(code);
+    check_error(code);
+    code = safetensors_read(s, "no such tensor", 0, shape, &value);
+    if (code) check_error(code);
+}
+
 static void read_entry(const struct safetensors *s, const struct safetensors_entry *e,
                        size_t size) {
     MUST(e->name && e->dtype && e->dims >= 0 && e->dims <= SAFETENSORS_DIMS);
@@ -12,6 +23,7 @@ static void read_entry(const struct safetensors *s, const struct safetensors_ent
         count *= (uint64_t)e->shape[d];
     }
     MUST(count == e->count);
+    ask_for_another(s, e);
     if (strcmp(e->dtype, "F32")) return;
     MUST(e->bytes == e->count * sizeof(float));
     float *values = malloc(e->bytes + 1);
