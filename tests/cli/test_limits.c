@@ -87,8 +87,8 @@ static const char *const LINES[] = {"train --mode single" SMALL " --steps 2 --sa
 enum { COUNT = sizeof LINES / sizeof *LINES };
 
 /* The limit holds for the memory files of a job and of its devices too. */
-/* A sanitizer reads /proc and grows files of its own, so two of the limits end it before the command
- * can say anything. */
+/* A sanitizer reads /proc and grows files of its own, so two of the limits end it before the
+ * command can say anything. */
 static void skip_under_sanitizers(void) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     cr_skip_test("a sanitizer itself needs what is taken away here");
