@@ -163,18 +163,15 @@ static int check(const struct tape *t, const struct var *x, const struct param *
     return OK;
 }
 
-/* PyTorch's error. Of a synchronised layer the whole batch counts. */
+/* PyTorch's error, where a segment has one value per channel; synchronised: where the batch has. */
 static int check_count(const struct tape *t, const struct var *x,
                        const struct norm_config *config) {
     const int *d = x->value.dims;
     size_t spatial = tensor_sample_count(&x->value) / (size_t)d[1];
-    int all = 0;
-    for (int s = 0; s < t->segments.count; s++) {
-        int samples = t->segments.seg[s].n;
-        all += samples;
-        if (!config->synchronised && (size_t)samples * spatial == 1) all = -MAX_DEVICES;
-    }
-    if (config->synchronised ? (size_t)all * spatial != 1 : all >= 0) return OK;
+    int one = config->synchronised && (size_t)d[0] * spatial == 1;
+    for (int s = 0; s < t->segments.count && !config->synchronised; s++)
+        one |= (size_t)t->segments.seg[s].n * spatial == 1;
+    if (!one) return OK;
     if (x->value.rank == 2)
         return fail(ERR_FAILED,
                     "Expected more than 1 value per channel when training, got input size "

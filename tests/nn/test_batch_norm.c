@@ -289,12 +289,14 @@ Test(batch_norm, what_is_refused, .timeout = 60) {
     MUST(tape_init(&tape, device));
     MUST(param_set_init(&params, device, specs, 2));
     x = take(device, 4096);
-    struct segments segments = {.count = 2, .n = 3, .seg = {{.v = 0, .n = 2}, {.v = 1, .n = 1}}};
+    /* the segment with one value comes before a large one */
+    struct segments segments = {
+        .count = 2, .n = 101, .seg = {{.v = 0, .n = 1}, {.v = 1, .n = 100}}};
     struct norm_config norm = {.epsilon = EPSILON, .momentum = 0.1};
     struct tape_step step = {.segments = &segments, .params = &params, .training = 1};
-    struct tensor two = tensor_plain(x, DTYPE_F32, 2, (int[]){3, CHANNELS}),
-                  four = tensor_plain(x, DTYPE_F32, 4, (int[]){3, CHANNELS, 1, 1}),
-                  other = tensor_plain(x, DTYPE_F32, 2, (int[]){3, CHANNELS + 1});
+    struct tensor two = tensor_plain(x, DTYPE_F32, 2, (int[]){101, CHANNELS}),
+                  four = tensor_plain(x, DTYPE_F32, 4, (int[]){101, CHANNELS, 1, 1}),
+                  other = tensor_plain(x, DTYPE_F32, 2, (int[]){101, CHANNELS + 1});
     const struct {
         const struct tensor *x;
         int training, synchronised;
