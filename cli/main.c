@@ -1,4 +1,4 @@
-/* duet: finds the subcommand. Only this file turns error codes into an exit status. */
+/* duet: finds the subcommand, whose status is the exit status. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -29,11 +29,6 @@ static const struct {
      command_doctor},
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
-
-int report_error(int code) {
-    if (code && code != ERR_READER) fprintf(stderr, "duet: %s\n", error_message());
-    return error_exit_status(code);
-}
 
 static int help(void) {
     printf("duet: one model, two ways to train it on several devices: DataParallel and "

@@ -72,6 +72,13 @@ static void judge_ends(struct job *job) {
     }
 }
 
+/* Ends the job if it has come to a standstill. */
+static void judge_progress(struct job *job) {
+    char text[BOARD_TEXT];
+    int stuck = find_stuck(job, text, sizeof text);
+    if (stuck >= 0) end_job(job, stuck, ERR_TIMEOUT, text);
+}
+
 /* Where the kernel or a sandbox refuses waitid(), the end of a rank is seen by its pidfd, or taken
  * for granted once it was killed. The job fails: no exit status is known. ECHILD: the rank has
  * ended, and somebody else has collected its status. */
@@ -108,7 +115,7 @@ static int look_at_processes(struct job *job) {
 int watch_processes(struct job *job) {
     int running = look_at_processes(job);
     judge_ends(job);
-    watch_progress(job);
+    judge_progress(job);
     /* A rank may have aborted the job and still be running. */
     if (!job->ending_since && board_aborted(job->board)) job->ending_since = job->clock;
     if (job->ending_since) escalate(job);

@@ -77,8 +77,9 @@ int watch_processes(struct job *job);                                /* returns 
 void end_job(struct job *job, int rank, int code, const char *text); /* the first call wins */
 void reap_ranks(struct job *job); /* collects the zombies once no rank runs */
 
-/* progress.c: ends the job if no rank has made progress for launch->stall_timeout_s. */
-void watch_progress(struct job *job);
+/* progress.c: if no rank has made progress for launch->stall_timeout_s, the rank to blame and the
+ * reason in `text`; else -1. */
+int find_stuck(struct job *job, char *text, size_t size);
 
 /* report.c: how a rank ended, and the error text and exit status of the whole job. */
 int ended_well(const struct job *job, int rank);

@@ -13,7 +13,6 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#include "base/error.h"
 #include "comm/job.h"
 
 static const int64_t LEAST_CPU_NS = 1000000; /* less than the work of any step */
@@ -63,11 +62,11 @@ static const char *why_stuck(pid_t pid) {
     return "it waits for a file, a pipe or a device: see its output";
 }
 
-void watch_progress(struct job *job) {
+int find_stuck(struct job *job, char *text, size_t size) {
     int64_t limit = (int64_t)(job->launch->stall_timeout_s * 1e9);
     int stuck = -1;
     int moving = 0;
-    if (limit <= 0 || job->ending_since) return;
+    if (limit <= 0 || job->ending_since) return -1;
     for (int r = 0; r < job->world; r++) {
         const struct process *process = &job->ranks[r];
         if (!process->pid || process->ended) continue;
@@ -76,11 +75,9 @@ void watch_progress(struct job *job) {
         if (late && stuck < 0) stuck = r;
         moving |= !late; /* the others wait for this one, by deadlines of their own */
     }
-    if (moving || stuck < 0) return;
-    char text[BOARD_TEXT];
+    if (moving || stuck < 0) return -1;
     int pid = (int)job->ranks[stuck].pid;
-    snprintf(text, sizeof text,
-             "rank %d (pid %d): no progress for %g s: %s, or give a longer --timeout", stuck, pid,
-             job->launch->stall_timeout_s, why_stuck(pid));
-    end_job(job, stuck, ERR_TIMEOUT, text);
+    snprintf(text, size, "rank %d (pid %d): no progress for %g s: %s, or give a longer --timeout",
+             stuck, pid, job->launch->stall_timeout_s, why_stuck(pid));
+    return stuck;
 }

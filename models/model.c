@@ -37,21 +37,6 @@ void model_free(struct model *model) {
     memset(model, 0, sizeof *model);
 }
 
-int model_set_params(struct model *model, const struct param_spec *specs, int count) {
-    model->params = malloc((size_t)count * sizeof *specs);
-    if (!model->params) return fail(ERR_MEMORY, "model %s: no host memory", model->name);
-    memcpy(model->params, specs, (size_t)count * sizeof *specs);
-    model->param_count = count;
-    return OK;
-}
-
-size_t model_count(const struct model *model) {
-    size_t count = 0;
-    for (int i = 0; i < model->param_count; i++)
-        count += param_spec_count(&model->params[i]);
-    return count;
-}
-
 struct var *model_loss(const struct model *model, struct tape *t, struct var *output,
                        const struct tensor *labels) {
     if (model->log_probabilities) return nll_loss(t, output, labels, REDUCE_MEAN);

@@ -1,11 +1,27 @@
-/* Initial values and checkpoints: host copies of all parameters, drawn from a seed or kept in a
- * safetensors file. */
+/* The parameters of a model in host memory: their list, and their values, drawn from a seed or kept
+ * in a safetensors file. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "data/safetensors.h"
-#include "models/model.h"
+#include "models/models.h"
+
+int model_set_params(struct model *model, const struct param_spec *specs, int count) {
+    model->params = malloc((size_t)count * sizeof *specs);
+    if (!model->params) return fail(ERR_MEMORY, "model %s: no host memory", model->name);
+    memcpy(model->params, specs, (size_t)count * sizeof *specs);
+    model->param_count = count;
+    return OK;
+}
+
+size_t model_count(const struct model *model) {
+    size_t count = 0;
+    for (int i = 0; i < model->param_count; i++)
+        count += param_spec_count(&model->params[i]);
+    return count;
+}
 
 /* One block for all parameters, and a pointer to each one's part of it. */
 int model_values_alloc(const struct model *model, float ***out) {

@@ -259,14 +259,3 @@ int session_close(struct session *s) {
     memset(s, 0, sizeof *s);
     return 1;
 }
-
-struct replica_config session_replica_config(const struct session *s, int capacity) {
-    int here = s->config->mode == MODE_DP ? s->devices : 1;
-    return (struct replica_config){.max_samples = capacity,
-                                   .log_rows = LOG_ROWS,
-                                   .log_segments = here * s->segments_per_device,
-                                   .hashes = s->config->hashes,
-                                   .optimizer = 1,
-                                   .update = run_optimizer(s->config),
-                                   .graph = !s->config->no_graph};
-}

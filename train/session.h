@@ -84,7 +84,16 @@ static inline int session_leads(const struct session *s) {
 
 /* The configuration of a replica that computes losses and updates its parameters. capacity: samples
  * of its input buffers. */
-struct replica_config session_replica_config(const struct session *s, int capacity);
+static inline struct replica_config session_replica_config(const struct session *s, int capacity) {
+    int here = s->config->mode == MODE_DP ? s->devices : 1;
+    return (struct replica_config){.max_samples = capacity,
+                                   .log_rows = LOG_ROWS,
+                                   .log_segments = here * s->segments_per_device,
+                                   .hashes = s->config->hashes,
+                                   .optimizer = 1,
+                                   .update = run_optimizer(s->config),
+                                   .graph = !s->config->no_graph};
+}
 
 /* ---- measure.c: what the record says of each device ---- */
 

@@ -1,7 +1,14 @@
-/* Warnings that several subcommands print: see commands.h. */
+/* What every subcommand says on standard error: how it failed, and a warning (cli/commands.h). Here
+ * alone an error code becomes an exit status. */
 #include <stdio.h>
 
+#include "base/error.h"
 #include "cli/commands.h"
+
+int report_error(int code) {
+    if (code && code != ERR_READER) fprintf(stderr, "duet: %s\n", error_message());
+    return error_exit_status(code);
+}
 
 void warn_not_finite(const char *title, const struct run_record *run) {
     int count, first = record_not_finite(run, &count);
