@@ -210,8 +210,12 @@ static const char *shape_text(char text[200], int dims, const int64_t *shape) {
     return text;
 }
 
-int safetensors_read(const struct safetensors *s, const char *name, int dims, const int64_t *shape,
-                     float *out) {
+static const char *type_text(const char *dtype) {
+    return strcmp(dtype, "I64") ? "float32" : "int64";
+}
+
+int safetensors_read_as(const struct safetensors *s, const char *dtype, const char *name, int dims,
+                        const int64_t *shape, void *out) {
     char want[200], have[200];
     const struct safetensors_entry *e = find(s, name);
     if (!e)
@@ -222,8 +226,13 @@ int safetensors_read(const struct safetensors *s, const char *name, int dims, co
             ERR_FAILED,
             "tensor '%s' has another shape: %s in %s, %s in the model: give a file of this model",
             name, shape_text(have, e->dims, e->shape), s->path, shape_text(want, dims, shape));
-    if (strcmp(e->dtype, "F32"))
-        return fail(ERR_FAILED, "tensor '%s' is not float32: %s has %s: save it as float32", name,
-                    s->path, e->dtype);
+    if (strcmp(e->dtype, dtype))
+        return fail(ERR_FAILED, "tensor '%s' is not %s: %s has %s: save it as %s", name,
+                    type_text(dtype), s->path, e->dtype, type_text(dtype));
     return read_at(s, e->offset, out, e->bytes);
+}
+
+int safetensors_read(const struct safetensors *s, const char *name, int dims, const int64_t *shape,
+                     float *out) {
+    return safetensors_read_as(s, "F32", name, dims, shape, out);
 }

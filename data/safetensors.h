@@ -54,13 +54,17 @@ void safetensors_close(struct safetensors *s); /* takes a zeroed struct and a cl
  * there is no tensor of this name, shape and type. */
 int safetensors_read(const struct safetensors *s, const char *name, int dims, const int64_t *shape,
                      float *out);
+/* The same for a tensor of type `dtype`, as safetensors spells it: "I64". */
+int safetensors_read_as(const struct safetensors *s, const char *dtype, const char *name, int dims,
+                        const int64_t *shape, void *out);
 
-/* A float32 tensor to be written. */
+/* A tensor to be written. */
 struct safetensors_item {
     const char *name;
     int dims;
     int64_t shape[SAFETENSORS_DIMS];
-    const float *data; /* row-major */
+    const void *data;  /* row-major */
+    const char *dtype; /* "F32" or "I64"; NULL: F32 */
 };
 
 struct safetensors_pair {

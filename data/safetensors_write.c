@@ -9,8 +9,12 @@
 #include "base/error.h"
 #include "base/json.h"
 
+static const char *item_dtype(const struct safetensors_item *item) {
+    return item->dtype ? item->dtype : "F32";
+}
+
 static uint64_t item_bytes(const struct safetensors_item *item) {
-    uint64_t bytes = sizeof(float);
+    uint64_t bytes = strcmp(item_dtype(item), "I64") ? sizeof(float) : sizeof(int64_t);
     for (int i = 0; i < item->dims; i++)
         bytes *= (uint64_t)item->shape[i];
     return bytes;
@@ -28,7 +32,7 @@ static void describe(struct json_writer *w, const struct safetensors_item *items
     }
     for (int i = 0; i < count; i++) {
         json_object(w, items[i].name);
-        json_string(w, "dtype", "F32");
+        json_string(w, "dtype", item_dtype(&items[i]));
         json_array(w, "shape");
         for (int k = 0; k < items[i].dims; k++)
             json_integer(w, NULL, items[i].shape[k]);

@@ -5,7 +5,7 @@
  *     ---------------------------------------------------    -----------------------------------
  *     input         host -> 0     the whole global batch     (asleep)
  *     scatter       0 --- rows of pixels (and labels*) --->  r
- *     replicate     0 --- all parameters, at EVERY step -->  r
+ *     replicate     0 --- parameters and buffers, always ->  r
  *     ============================== all threads start =========================================
  *     forward (its own share)                                forward (its own share)
  *     ========================== all threads have come back ====================================
@@ -225,12 +225,24 @@ static int scatter_batch(struct dp *dp) {
     return dp->own_loss ? scatter(&dp->group, &all_labels, dp->sizes, labels) : OK;
 }
 
+/* The other devices read buffers in evaluation; what they write to theirs is lost, since the next
+ * replicate overwrites it. So a model's buffers are those of device 0, as in PyTorch. */
+static int replicate_buffers(struct dp *dp) {
+    float *buffers[MAX_DEVICES];
+    struct param_range whole = {0, dp->replica[0].buffers.bytes / sizeof(float)};
+    if (!whole.count) return OK;
+    for (int r = 0; r < dp->count; r++)
+        buffers[r] = dp->replica[r].buffers.arena;
+    return broadcast_coalesced(&dp->group, buffers, &whole, 1);
+}
+
 static int replicate(struct dp *dp, enum phase phase) {
     float *values[MAX_DEVICES];
     for (int r = 0; r < dp->count; r++)
         values[r] = dp->replica[r].params.values;
     enter(dp, phase);
-    return broadcast_coalesced(&dp->group, values, dp->groups, dp->group_count);
+    CHECK(broadcast_coalesced(&dp->group, values, dp->groups, dp->group_count));
+    return replicate_buffers(dp);
 }
 
 /* The tape of the loss begins before forward: device 0's recorded backward reads dL/dy by address,

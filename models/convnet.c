@@ -29,7 +29,8 @@ static int init(const struct model *model, struct rng *engine, float **values) {
 }
 
 static struct var *forward(const struct model *model, struct tape *t, struct param *p,
-                           struct var *x) {
+                           struct buffer *b, struct var *x) {
+    (void)b;
     double p1 = model->dropout < 0 ? 0.10 : model->dropout,
            p2 = model->dropout < 0 ? 0.25 : model->dropout;
     /* (N,16,26,26) */

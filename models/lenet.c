@@ -29,7 +29,8 @@ static int init(const struct model *model, struct rng *engine, float **values) {
 }
 
 static struct var *forward(const struct model *model, struct tape *t, struct param *p,
-                           struct var *x) {
+                           struct buffer *b, struct var *x) {
+    (void)b;
     (void)model;
     /* (N,20,13,13) */
     struct var *h1 = avg_pool2d(t, relu(t, conv2d(t, x, &p[W1], &p[B1], 1, 0)), 2, 2);

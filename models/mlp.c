@@ -26,7 +26,8 @@ static int init(const struct model *model, struct rng *engine, float **values) {
 }
 
 static struct var *forward(const struct model *model, struct tape *t, struct param *p,
-                           struct var *x) {
+                           struct buffer *b, struct var *x) {
+    (void)b;
     struct var *h = flatten(t, x); /* (N,784) */
     for (int i = 0; i < model->param_count; i += 2) {
         h = linear(t, h, &p[i], &p[i + 1]);

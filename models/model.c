@@ -34,6 +34,7 @@ int model_open(struct model *model, const char *name, const struct model_options
 void model_free(struct model *model) {
     if (!model) return;
     free(model->params);
+    free(model->buffers);
     memset(model, 0, sizeof *model);
 }
 

@@ -4,6 +4,7 @@
 #define MODELS_MODEL_H
 
 #include "base/random.h"
+#include "nn/buffer.h"
 #include "nn/tape.h"
 
 #ifdef __cplusplus
@@ -22,6 +23,8 @@ struct model {
     float mean, std;
     int param_count;
     struct param_spec *params; /* registration order, owned */
+    int buffer_count;
+    struct buffer_spec *buffers; /* registration order, owned; NULL: none */
     /* 1: forward ends in log_softmax and the loss is nll; 0: scores and cross entropy */
     int log_probabilities;
     double dropout;        /* < 0: the model's own probabilities; else it replaces all of them */
@@ -31,10 +34,10 @@ struct model {
     /* Draws the initial values of all parameters from `engine`, in the order in which PyTorch
      * would. values[i] has room for parameter i, row-major. */
     int (*init)(const struct model *model, struct rng *engine, float **values);
-    /* x PLAIN (N,channels,height,width) -> scores or log-probabilities PLAIN (N,classes). `p`: the
-     * parameters in registration order. */
+    /* x PLAIN (N,channels,height,width) -> scores or log-probabilities PLAIN (N,classes). `p` and
+     * `b`: the parameters and the buffers in registration order. */
     struct var *(*forward)(const struct model *model, struct tape *tape, struct param *p,
-                           struct var *x);
+                           struct buffer *b, struct var *x);
 };
 
 struct model_options {
@@ -47,6 +50,9 @@ struct model_options {
 int model_open(struct model *model, const char *name, const struct model_options *options);
 void model_free(struct model *model);          /* zeroed is fine */
 size_t model_count(const struct model *model); /* elements of all parameters */
+/* Hashes of a step in the proof of equal bits: of each parameter the value and the gradient, and
+ * of each buffer the value. */
+int model_hashes(const struct model *model);
 
 /* The loss that belongs to the model, with reduction MEAN over the global batch. */
 struct var *model_loss(const struct model *model, struct tape *tape, struct var *output,
@@ -56,12 +62,18 @@ struct var *model_loss(const struct model *model, struct tape *tape, struct var 
  * frees with model_values_free (NULL is fine). alloc makes zeros; init draws from `seed`; load
  * reads a safetensors file, with or without "module." before the names, where a wrong shape or a
  * missing name is an error that names it; save writes such a file into
- * an open file, which the caller commits. */
+ * an open file, which the caller commits, with the buffers beside the parameters. */
 int model_values_alloc(const struct model *model, float ***values);
 int model_values_init(const struct model *model, uint64_t seed, float ***values);
 int model_values_load(const struct model *model, const char *file, float ***values);
-int model_values_save(const struct model *model, struct atomic_file *file, float *const *values);
+int model_values_save(const struct model *model, struct atomic_file *file, float *const *values,
+                      const void *buffers);
 void model_values_free(float **values);
+
+/* Host copies of all buffers: one block, laid out as nn/buffer.h says, which the caller frees with
+ * free. NULL where the model has none. load is as model_values_load. */
+size_t model_buffer_bytes(const struct model *model);
+int model_buffers_load(const struct model *model, const char *file, void **buffers);
 
 #ifdef __cplusplus
 }

@@ -12,7 +12,8 @@ int lenet_describe(struct model *model, const struct model_options *options);
 int convnet_describe(struct model *model, const struct model_options *options);
 int mlp_describe(struct model *model, const struct model_options *options);
 
-/* Gives the model a copy of `count` parameter specs. */
+/* Give the model a copy of `count` specs of its parameters and of its buffers. */
 int model_set_params(struct model *model, const struct param_spec *specs, int count);
+int model_set_buffers(struct model *model, const struct buffer_spec *specs, int count);
 
 #endif

@@ -18,6 +18,7 @@ static int alloc_all(struct replica *r) {
     size_t pixels = (size_t)m->channels * (size_t)m->height * (size_t)m->width;
     size_t samples = (size_t)r->config.max_samples;
     CHECK(param_set_init(&r->params, d, m->params, m->param_count));
+    CHECK(buffer_set_init(&r->buffers, d, m->buffers, m->buffer_count));
     if (r->config.optimizer) CHECK(optimizer_init(&r->optimizer, &r->params, &r->config.update));
     CHECK(tape_init(&r->tape, d));
     CHECK(device_alloc(d, (void **)&r->step, sizeof *r->step, MEM_WORKSPACE));
@@ -25,7 +26,7 @@ static int alloc_all(struct replica *r) {
     CHECK(device_alloc(d, (void **)&r->labels, samples * sizeof(int32_t), MEM_INPUT));
     CHECK(alloc_log(r, &r->losses, DTYPE_F64, r->config.log_segments));
     CHECK(alloc_log(r, &r->hits, DTYPE_I64, r->config.log_segments));
-    return alloc_log(r, &r->hashes, DTYPE_U64, r->config.hashes ? 2 * m->param_count : 0);
+    return alloc_log(r, &r->hashes, DTYPE_U64, r->config.hashes ? model_hashes(m) : 0);
 }
 
 int replica_init(struct replica *r, struct device *device, const struct model *model,
@@ -52,6 +53,7 @@ void replica_free(struct replica *r) {
     stream_sync(device_compute(r->device));
     recorded_free(&r->recorded);
     param_set_free(&r->params);
+    buffer_set_free(&r->buffers);
     optimizer_free(&r->optimizer);
     tape_free(r->tape);
     device_free(r->device, r->step);
@@ -147,11 +149,21 @@ static int hash(struct replica *r, const struct tensor *x, int column) {
     return launch(device_compute(r->device), OP_HASH, &args);
 }
 
+/* A buffer's bytes count as floats, whatever its elements are. */
+static int hash_buffer(struct replica *r, int i) {
+    const struct buffer *b = &r->buffers.buffer[i];
+    int count = (int)(buffer_spec_bytes(b->spec) / sizeof(float));
+    struct tensor bytes = tensor_plain(b->value.data, DTYPE_F32, 1, &count);
+    return hash(r, &bytes, 2 * r->params.count + i);
+}
+
 int replica_hash_values(struct replica *r) {
     if (!r->config.hashes) return OK;
     enter(r, PHASE_PROOF);
     for (int i = 0; i < r->params.count; i++)
         CHECK(hash(r, &r->params.param[i].value, i));
+    for (int i = 0; i < r->buffers.count; i++)
+        CHECK(hash_buffer(r, i));
     return OK;
 }
 
@@ -176,7 +188,8 @@ int replica_forward(struct replica *r, const struct segments *segments, int trai
     CHECK(tape_begin(r->tape, &step));
     const int shape[4] = {segments->n, m->channels, m->height, m->width};
     struct tensor pixels = tensor_plain(r->pixels, DTYPE_F32, 4, shape);
-    *output = m->forward(m, r->tape, r->params.param, tape_leaf(r->tape, &pixels, 0));
+    *output =
+        m->forward(m, r->tape, r->params.param, r->buffers.buffer, tape_leaf(r->tape, &pixels, 0));
     return tape_error(r->tape);
 }
 

@@ -47,6 +47,7 @@ struct replica {
     const struct model *model; /* borrowed */
     struct replica_config config;
     struct param_set params;
+    struct buffer_set buffers;
     struct optimizer optimizer;
     struct tape *tape;
     struct step_block *step;
@@ -61,14 +62,15 @@ struct replica {
 
     struct tensor losses; /* F64 (log_rows, log_segments) */
     struct tensor hits;   /* I64 (log_rows, log_segments) */
-    struct tensor hashes; /* U64 (log_rows, 2 * parameters): values first, then gradients */
-    int32_t step_number;  /* of the step being worked on, for spans */
-    enum phase input;     /* the phase in which its batch is brought in, for spans */
+    /* U64 (log_rows, 2 * parameters + buffers): values first, then gradients, then buffers */
+    struct tensor hashes;
+    int32_t step_number; /* of the step being worked on, for spans */
+    enum phase input;    /* the phase in which its batch is brought in, for spans */
     struct recorded recorded;
 };
 
 /* Allocates all of it and waits until it is filled. `values`: param_count host arrays to start
- * from, or NULL for zeros (DP's other devices). Device and model must outlive the replica. On
+ * from, or NULL for zeros (DP's other devices). Buffers start with their initial values. Device and model must outlive the replica. On
  * failure nothing is left. */
 int replica_init(struct replica *r, struct device *device, const struct model *model,
                  const struct replica_config *config, float *const *values);
@@ -117,7 +119,7 @@ int replica_update(struct replica *r);
 /* An evaluation step from begin to end: step block, load, forward, loss. */
 int replica_evaluate(struct replica *r, const struct step_block *step, const struct batch *batch);
 
-/* Hashes the values as they are into row step->slot, in PHASE_PROOF. Nothing where config.hashes
+/* Hashes values and buffers as they are into row step->slot, in PHASE_PROOF. Nothing where config.hashes
  * is 0. */
 int replica_hash_values(struct replica *r);
 

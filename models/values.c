@@ -16,11 +16,23 @@ int model_set_params(struct model *model, const struct param_spec *specs, int co
     return OK;
 }
 
+int model_set_buffers(struct model *model, const struct buffer_spec *specs, int count) {
+    model->buffers = malloc((size_t)count * sizeof *specs);
+    if (!model->buffers) return fail(ERR_MEMORY, "model %s: no host memory", model->name);
+    memcpy(model->buffers, specs, (size_t)count * sizeof *specs);
+    model->buffer_count = count;
+    return OK;
+}
+
 size_t model_count(const struct model *model) {
     size_t count = 0;
     for (int i = 0; i < model->param_count; i++)
         count += param_spec_count(&model->params[i]);
     return count;
+}
+
+int model_hashes(const struct model *model) {
+    return 2 * model->param_count + model->buffer_count;
 }
 
 /* One block for all parameters, and a pointer to each one's part of it. */
@@ -86,8 +98,26 @@ done:
     return code;
 }
 
-int model_values_save(const struct model *model, struct atomic_file *file, float *const *values) {
-    struct safetensors_item *items = calloc((size_t)model->param_count, sizeof *items);
+static const char *dtype_of(const struct buffer_spec *spec) {
+    return spec->dtype == DTYPE_I64 ? "I64" : "F32";
+}
+
+static struct safetensors_item buffer_item(const struct model *model, int i, const void *buffers) {
+    const struct buffer_spec *spec = &model->buffers[i];
+    size_t offset = buffer_offset(model->buffers, model->buffer_count, i);
+    struct safetensors_item item = {.name = spec->name,
+                                    .dtype = dtype_of(spec),
+                                    .dims = spec->rank,
+                                    .data = buffers ? (const char *)buffers + offset : NULL};
+    for (int d = 0; d < spec->rank; d++)
+        item.shape[d] = spec->dims[d];
+    return item;
+}
+
+int model_values_save(const struct model *model, struct atomic_file *file, float *const *values,
+                      const void *buffers) {
+    int count = model->param_count + model->buffer_count;
+    struct safetensors_item *items = calloc((size_t)count + 1, sizeof *items);
     if (!items) return fail(ERR_MEMORY, "%s: no host memory", file->name);
     for (int i = 0; i < model->param_count; i++) {
         const struct param_spec *spec = &model->params[i];
@@ -95,8 +125,37 @@ int model_values_save(const struct model *model, struct atomic_file *file, float
             (struct safetensors_item){.name = spec->name, .dims = spec->rank, .data = values[i]};
         shape_of(spec, items[i].shape);
     }
+    for (int i = 0; i < model->buffer_count; i++)
+        items[model->param_count + i] = buffer_item(model, i, buffers);
     const struct safetensors_pair about = {"format", "pt"};
-    int code = safetensors_write(file, items, model->param_count, &about, 1);
+    int code = safetensors_write(file, items, count, &about, 1);
     free(items);
+    return code;
+}
+
+size_t model_buffer_bytes(const struct model *model) {
+    return buffer_offset(model->buffers, model->buffer_count, model->buffer_count);
+}
+
+int model_buffers_load(const struct model *model, const char *file, void **out) {
+    struct safetensors s = {0};
+    int code = OK;
+    *out = NULL;
+    if (!model->buffer_count) return OK;
+    char *block = calloc(1, model_buffer_bytes(model));
+    if (!block) return fail(ERR_MEMORY, "model %s: no host memory for its buffers", model->name);
+    CHECK_GOTO(safetensors_open(&s, file), code, done);
+    for (int i = 0; i < model->buffer_count; i++) {
+        struct safetensors_item item = buffer_item(model, i, block);
+        size_t offset = buffer_offset(model->buffers, model->buffer_count, i);
+        CHECK_GOTO(
+            safetensors_read_as(&s, item.dtype, item.name, item.dims, item.shape, block + offset),
+            code, done);
+    }
+    *out = block;
+    block = NULL;
+done:
+    free(block);
+    safetensors_close(&s);
     return code;
 }

@@ -60,9 +60,13 @@ struct run_record {
     int duplicates; /* samples used twice in an epoch because its order is padded */
     int train_samples, test_samples;
     int loss_in_forward;
-    char buckets[1024]; /* DDP: sizes in bytes, "4052088, 1204000" */
-    char choice[256];   /* DDP: the algorithm chosen and why */
-    char **names;       /* [parameters] PyTorch's names; record_free frees each */
+    char buckets[1024];  /* DDP: sizes in bytes, "4052088, 1204000" */
+    char choice[256];    /* DDP: the algorithm chosen and why */
+    char **names;        /* [parameters] PyTorch's names; record_free frees each */
+    int buffers;         /* buffers, the length of buffer_names */
+    char **buffer_names; /* [buffers] likewise */
+    /* 1: each rank of DDP keeps its own buffers, so those of rank 0 alone are another mode's */
+    int buffers_apart;
 
     /* ---- how it went ---- */
     int steps_per_epoch;
@@ -87,10 +91,12 @@ struct run_record {
 
     /* ---- the proof (record_proof.h) ---- */
 
-    /* Per device [steps][2 * parameters]: the hash of each parameter's value as the step's forward
-     * saw it, then of each reduced gradient. NULL: not hashed. */
+    /* Per device [steps][2 * parameters + buffers]: the hash of each parameter's value as the
+     * step's forward saw it, of each reduced gradient, then of each buffer as that forward saw it.
+     * NULL: not hashed. */
     uint64_t *hashes[MAX_DEVICES];
-    uint64_t *final_hashes[MAX_DEVICES]; /* per device [parameters]: values after the last step */
+    /* per device [parameters + buffers]: values and buffers after the last step */
+    uint64_t *final_hashes[MAX_DEVICES];
 
     /* Lock step: snapshots[k] holds all parameters before step snapshot_step[k], and grads all
      * gradients after the last step's reduction; NULL: not asked for. Each has parameter_count

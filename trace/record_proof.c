@@ -76,9 +76,14 @@ static int read_hashes(const struct field *f, struct run_record *r, const struct
     return OK;
 }
 
-/* A value and a gradient of each parameter. */
+/* A value and a gradient of each parameter, and each buffer. */
 static size_t step_bytes(const struct run_record *r) {
-    return 2 * (size_t)r->parameters * sizeof(uint64_t);
+    return (2 * (size_t)r->parameters + (size_t)r->buffers) * sizeof(uint64_t);
+}
+
+/* A value of each parameter, and each buffer. */
+static size_t final_bytes(const struct run_record *r) {
+    return ((size_t)r->parameters + (size_t)r->buffers) * sizeof(uint64_t);
 }
 
 static void write_step_hashes(const struct field *f, const void *object, struct json_writer *w) {
@@ -92,11 +97,11 @@ static int read_step_hashes(const struct field *f, void *object, const struct js
 }
 
 static void write_final_hashes(const struct field *f, const void *object, struct json_writer *w) {
-    write_hashes(f, object, w, step_bytes(object) / 2);
+    write_hashes(f, object, w, final_bytes(object));
 }
 
 static int read_final_hashes(const struct field *f, void *object, const struct json *item) {
-    return read_hashes(f, object, item, step_bytes(object) / 2);
+    return read_hashes(f, object, item, final_bytes(object));
 }
 
 static void write_snapshots(const struct field *f, const void *object, struct json_writer *w) {

@@ -1,6 +1,7 @@
 /* The files of a run: see output.h. */
 #include "train/output.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -27,11 +28,15 @@ int outputs_losses(struct outputs *o, const struct run_record *record, int first
 
 static int save_weights(struct outputs *o, struct session *s) {
     float **values = NULL;
-    int code = model_values_alloc(&s->model, &values);
+    void *buffers = malloc(model_buffer_bytes(&s->model) + 1);
+    int code = buffers ? OK : fail(ERR_MEMORY, "%s: no host memory", s->config->save);
+    if (!code) code = model_values_alloc(&s->model, &values);
     for (int i = 0; !code && i < s->model.param_count; i++)
         code = param_read_value(&s->replicas[0]->params, i, values[i]);
-    if (!code) code = model_values_save(&s->model, &o->weights, values);
+    if (!code) code = buffer_set_read(&s->replicas[0]->buffers, buffers);
+    if (!code) code = model_values_save(&s->model, &o->weights, values, buffers);
     model_values_free(values);
+    free(buffers);
     return code ? code : atomic_commit(&o->weights);
 }
 

@@ -2,6 +2,7 @@
 #include "train/session.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -25,7 +26,10 @@ static int open_values(struct session *s, const float *initial, size_t initial_c
         memcpy(s->values[0], initial, initial_count * sizeof *initial);
         return OK;
     }
-    if (*c->init_from) return model_values_load(&s->model, c->init_from, &s->values);
+    if (*c->init_from) {
+        CHECK(model_values_load(&s->model, c->init_from, &s->values));
+        return model_buffers_load(&s->model, c->init_from, &s->buffers);
+    }
     return model_values_init(&s->model, c->seed, &s->values);
 }
 
@@ -229,7 +233,10 @@ int session_open(struct session *s, const struct run_config *config, struct comm
         s->split.kind == SPLIT_CHUNKED ? 1 : s->split.virtual_devices / s->devices;
     describe(s);
     s->strategy = strategies[config->mode];
-    return s->strategy->open(s);
+    CHECK(s->strategy->open(s));
+    for (int i = 0; s->buffers && i < s->device_count; i++)
+        CHECK(buffer_set_write(&s->replicas[i]->buffers, s->buffers));
+    return OK;
 }
 
 int session_is_stuck(struct session *s) {
@@ -255,6 +262,7 @@ int session_close(struct session *s) {
     dataset_free(&s->train_set);
     dataset_free(&s->test_set);
     model_values_free(s->values);
+    free(s->buffers);
     model_free(&s->model);
     memset(s, 0, sizeof *s);
     return 1;

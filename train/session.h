@@ -40,6 +40,7 @@ struct session {
 
     struct model model;
     float **values; /* initial parameters, in host memory */
+    void *buffers;  /* initial buffers of a file, in host memory; NULL: those of the model */
 
     struct dataset train_set, test_set;
     int data_on_device; /* 1: the sets are on device[0] too, and batches are made there */

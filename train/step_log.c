@@ -96,8 +96,7 @@ static int append_hashes(struct run_record *r, int device, const uint64_t *from,
 /* Reads the rows of every device of this process, gathers those of all ranks and appends them to
  * the record. */
 static int read_hashes(struct session *s, int rows) {
-    size_t width = 2 * (size_t)s->model.param_count,
-           bytes = (size_t)rows * width * sizeof(uint64_t);
+    size_t width = (size_t)model_hashes(&s->model), bytes = (size_t)rows * width * sizeof(uint64_t);
     uint64_t *mine = malloc(bytes), *all = malloc((size_t)s->ranks * bytes);
     int code = mine && all ? OK : fail(ERR_MEMORY, "step log: no host memory");
     for (int i = 0; !code && i < s->device_count; i++) {
@@ -122,20 +121,24 @@ int step_log_read(struct session *s, int rows, const int *global_n) {
 
 int step_log_final(struct session *s) {
     struct step_block step = {.slot = 0};
-    size_t count = (size_t)s->model.param_count, bytes = count * sizeof(uint64_t);
+    size_t count = (size_t)s->model.param_count, buffers = (size_t)s->model.buffer_count,
+           bytes = (count + buffers) * sizeof(uint64_t);
     if (!s->config->hashes) return OK;
-    uint64_t *row = malloc(2 * bytes), *all = malloc((size_t)s->ranks * bytes);
+    uint64_t *row = malloc((2 * count + buffers) * sizeof *row + 1),
+             *all = malloc((size_t)s->ranks * bytes + 1);
     int code = row && all ? OK : fail(ERR_MEMORY, "step log: no host memory");
     if (!code) code = s->strategy->hash_values(s, &step);
     for (int i = 0; !code && i < s->device_count; i++) {
         if (!code) code = replica_read_logs(s->replicas[i], 1, NULL, NULL, row);
+        /* gradients are left out: the buffers move up behind the values */
+        memmove(row + count, row + 2 * count, buffers * sizeof *row);
         if (!code) code = gather(s, row, bytes, all);
         for (int k = 0; !code && k < s->ranks; k++) {
             uint64_t *final = s->record->final_hashes[s->ranks > 1 ? k : i] = malloc(bytes + 1);
             if (!final)
                 code = fail(ERR_MEMORY, "step log: no host memory");
             else
-                memcpy(final, all + (size_t)k * count, bytes);
+                memcpy(final, all + (size_t)k * (count + buffers), bytes);
         }
     }
     free(row);

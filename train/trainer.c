@@ -232,14 +232,21 @@ static int add_epoch(struct loop *l, int epoch) {
     return OK;
 }
 
+static int add_name(char **names, int *count, const char *name) {
+    names[*count] = strdup(name);
+    return names[(*count)++] ? OK : fail(ERR_MEMORY, "run record: no host memory");
+}
+
 static int name_parameters(struct session *s) {
     struct run_record *r = s->record;
-    r->names = calloc((size_t)s->model.param_count, sizeof *r->names);
-    if (!r->names) return fail(ERR_MEMORY, "run record: no host memory");
-    for (; r->parameters < s->model.param_count; r->parameters++) {
-        r->names[r->parameters] = strdup(s->model.params[r->parameters].name);
-        if (!r->names[r->parameters]) return fail(ERR_MEMORY, "run record: no host memory");
-    }
+    const struct model *m = &s->model;
+    r->names = calloc((size_t)m->param_count + 1, sizeof *r->names);
+    r->buffer_names = calloc((size_t)m->buffer_count + 1, sizeof *r->buffer_names);
+    if (!r->names || !r->buffer_names) return fail(ERR_MEMORY, "run record: no host memory");
+    while (r->parameters < m->param_count)
+        CHECK(add_name(r->names, &r->parameters, m->params[r->parameters].name));
+    while (r->buffers < m->buffer_count)
+        CHECK(add_name(r->buffer_names, &r->buffers, m->buffers[r->buffers].name));
     return OK;
 }
 

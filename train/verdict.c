@@ -10,9 +10,25 @@
 static const double LOSS_APART = 0.01;
 
 /* The hash in one column of a step's row: column p is the value of parameter p, column
- * parameters + p its gradient. */
+ * parameters + p its gradient, column 2 * parameters + b buffer b. */
 static uint64_t hash_at(const struct run_record *r, int device, int step, int column) {
-    return r->hashes[device][(size_t)step * 2 * (size_t)r->parameters + (size_t)column];
+    size_t width = 2 * (size_t)r->parameters + (size_t)r->buffers;
+    return r->hashes[device][(size_t)step * width + (size_t)column];
+}
+
+/* The column of value p in a step's row; those behind the parameters are buffers. */
+static int value_column(const struct run_record *r, int p) {
+    return p < r->parameters ? p : r->parameters + p;
+}
+
+/* Values of a device that the modes have in common: its parameters and, where they are no rank's
+ * own, its buffers. */
+static int values_of(const struct run_record *r, int device) {
+    return r->parameters + (device && r->buffers_apart ? 0 : r->buffers);
+}
+
+static const char *value_name(const struct run_record *r, int p) {
+    return p < r->parameters ? r->names[p] : r->buffer_names[p - r->parameters];
 }
 
 /* Notes where a difference is. Returns 1. */
@@ -31,8 +47,9 @@ static int first_difference(const struct run_record *a, const struct run_record 
     int steps = a->steps < b->steps ? a->steps : b->steps;
     for (int step = 0; step < steps; step++) {
         for (int d = 0; d < b->devices; d++)
-            for (int p = 0; p < b->parameters; p++)
-                if (hash_at(a, 0, step, p) != hash_at(b, d, step, p))
+            for (int p = 0; p < values_of(b, d); p++)
+                if (hash_at(a, 0, step, value_column(a, p)) !=
+                    hash_at(b, d, step, value_column(b, p)))
                     return differs(v, step, p, d, 0);
         for (int d = 0; d < b->devices; d++)
             for (int p = 0; record_has_grads(b, d) && p < b->parameters; p++)
@@ -42,7 +59,7 @@ static int first_difference(const struct run_record *a, const struct run_record 
     }
     if (a->steps != b->steps) return differs(v, steps, 0, 0, 0);
     for (int d = 0; d < b->devices; d++)
-        for (int p = 0; p < b->parameters; p++)
+        for (int p = 0; p < values_of(b, d); p++)
             if (a->final_hashes[0][p] != b->final_hashes[d][p]) return differs(v, steps, p, d, 0);
     return 0;
 }
@@ -51,12 +68,18 @@ static int first_difference(const struct run_record *a, const struct run_record 
  * device 0's at every step and at the end. */
 static int replicas_differ(const struct run_record *run, struct verdict *v) {
     for (int step = 0; step < run->steps; step++)
-        for (int d = 1; d < run->devices; d++)
-            for (int c = 0; c < (record_has_grads(run, d) ? 2 : 1) * run->parameters; c++)
-                if (hash_at(run, 0, step, c) != hash_at(run, d, step, c))
-                    return differs(v, step, c % run->parameters, d, c >= run->parameters);
+        for (int d = 1; d < run->devices; d++) {
+            for (int p = 0; p < values_of(run, d); p++)
+                if (hash_at(run, 0, step, value_column(run, p)) !=
+                    hash_at(run, d, step, value_column(run, p)))
+                    return differs(v, step, p, d, 0);
+            for (int p = 0; record_has_grads(run, d) && p < run->parameters; p++)
+                if (hash_at(run, 0, step, run->parameters + p) !=
+                    hash_at(run, d, step, run->parameters + p))
+                    return differs(v, step, p, d, 1);
+        }
     for (int d = 1; d < run->devices; d++)
-        for (int p = 0; p < run->parameters; p++)
+        for (int p = 0; p < values_of(run, d); p++)
             if (run->final_hashes[0][p] != run->final_hashes[d][p])
                 return differs(v, run->steps, p, d, 0);
     return 0;
@@ -133,7 +156,7 @@ void verdict_print(FILE *file, const struct verdict *v, const struct run_record 
     case VERDICT_DIFFERENT:
         fprintf(file, "%s != %s: first difference at step %d: the %s of %s on device %d\n", y,
                 v->among_replicas ? "its own device 0" : x, v->step,
-                v->in_gradient ? "gradient" : "value", b->names[v->parameter], v->device);
+                v->in_gradient ? "gradient" : "value", value_name(b, v->parameter), v->device);
         return;
     case VERDICT_WITHIN:
     case VERDICT_BEYOND:
@@ -171,7 +194,7 @@ void verdict_json(struct json_writer *w, const char *key, const struct verdict *
     json_integer(w, "not_finite_at_step", v->not_finite_at);
     if (v->kind == VERDICT_DIFFERENT || v->kind == VERDICT_BEYOND) {
         json_integer(w, "step", v->step);
-        json_string(w, "parameter", b->names[v->parameter]);
+        json_string(w, "parameter", value_name(b, v->parameter));
         json_integer(w, "device", v->device);
         json_string(w, "what", v->in_gradient ? "gradient" : "value");
         json_boolean(w, "among_replicas", v->among_replicas);

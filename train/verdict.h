@@ -17,7 +17,8 @@ struct verdict {
     int steps; /* steps compared; in lock step, points compared */
     /* WITHIN and BEYOND: the largest relative L2 distance of a gradient, and the bound on it */
     double worst, bound;
-    /* DIFFERENT: where the first difference is. BEYOND: where the worst gradient is. */
+    /* DIFFERENT: where the first difference is. BEYOND: where the worst gradient is. Buffers are
+     * numbered behind the parameters. */
     int step, parameter, device;
     /* DIFFERENT: 1: the reduced gradient differs, 0: the value before the step differs */
     int in_gradient;

@@ -205,12 +205,16 @@ static struct var *through(struct tape *t, struct param *p, struct var *x, struc
     return to_plain(t, linear(t, relu(t, h), &p[6], &p[7]));
 }
 
-static struct var *straight(const struct model *m, struct tape *t, struct param *p, struct var *x) {
+static struct var *straight(const struct model *m, struct tape *t, struct param *p,
+                            struct buffer *b, struct var *x) {
+    (void)b;
     (void)m;
     return through(t, p, x, &p[2], &p[4]);
 }
 
-static struct var *twisted(const struct model *m, struct tape *t, struct param *p, struct var *x) {
+static struct var *twisted(const struct model *m, struct tape *t, struct param *p, struct buffer *b,
+                           struct var *x) {
+    (void)b;
     (void)m;
     return through(t, p, x, &p[4], &p[2]);
 }

@@ -133,7 +133,8 @@ Test(ddp_failure, no_memory_left_on_one_rank, .timeout = 60) {
 
 /* Leaves out the middle layer (parameters 2 and 3): its input goes straight to the next. */
 static struct var *without_the_middle(const struct model *m, struct tape *t, struct param *p,
-                                      struct var *x) {
+                                      struct buffer *b, struct var *x) {
+    (void)b;
     (void)m;
     struct var *h = relu(t, linear(t, flatten(t, x), &p[0], &p[1]));
     return to_plain(t, linear(t, h, &p[4], &p[5]));
