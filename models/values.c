@@ -116,17 +116,20 @@ static struct safetensors_item buffer_item(const struct model *model, int i, con
 
 int model_values_save(const struct model *model, struct atomic_file *file, float *const *values,
                       const void *buffers) {
-    int count = model->param_count + model->buffer_count;
-    struct safetensors_item *items = calloc((size_t)count + 1, sizeof *items);
+    int count = 0, most = model->param_count + model->buffer_count;
+    struct safetensors_item *items = calloc((size_t)most + 1, sizeof *items);
     if (!items) return fail(ERR_MEMORY, "%s: no host memory", file->name);
+    /* 8-byte elements come first, so that every tensor of the file is aligned */
+    for (int i = 0; i < model->buffer_count; i++)
+        if (model->buffers[i].dtype == DTYPE_I64) items[count++] = buffer_item(model, i, buffers);
     for (int i = 0; i < model->param_count; i++) {
         const struct param_spec *spec = &model->params[i];
-        items[i] =
+        items[count] =
             (struct safetensors_item){.name = spec->name, .dims = spec->rank, .data = values[i]};
-        shape_of(spec, items[i].shape);
+        shape_of(spec, items[count++].shape);
     }
     for (int i = 0; i < model->buffer_count; i++)
-        items[model->param_count + i] = buffer_item(model, i, buffers);
+        if (model->buffers[i].dtype != DTYPE_I64) items[count++] = buffer_item(model, i, buffers);
     const struct safetensors_pair about = {"format", "pt"};
     int code = safetensors_write(file, items, count, &about, 1);
     free(items);

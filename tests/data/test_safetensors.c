@@ -50,15 +50,17 @@ static int written(const char *path, const struct safetensors_item *items, int c
 
 Test(safetensors, round_trip, .timeout = 30, .init = scratch_make, .fini = scratch_remove) {
     float a[6] = {1, -2, 3e-40f, NAN, INFINITY, 0x1.fffffep127f}, b[1] = {7}, got[6];
-    struct safetensors_item items[] = {{"W1", 2, {2, 3}, a},
-                                       {"b\"1\xc3\xa9", 1, {1}, b},
-                                       {"scalar", 0, {0}, b},
-                                       {"none", 2, {0, 5}, a}};
+    int64_t whole = -(1LL << 40) + 5, whole_got;
+    struct safetensors_item items[] = {{"W1", 2, {2, 3}, a, NULL},
+                                       {"b\"1\xc3\xa9", 1, {1}, b, "F32"},
+                                       {"scalar", 0, {0}, b, NULL},
+                                       {"whole", 0, {0}, &whole, "I64"},
+                                       {"none", 2, {0, 5}, a, NULL}};
     struct safetensors_pair metadata[] = {{"epoch", "3"}, {"note", "two\nlines"}};
     struct safetensors s;
-    cr_assert_eq(written(in("f"), items, 4, metadata, 2), OK, "%s", error_message());
+    cr_assert_eq(written(in("f"), items, 5, metadata, 2), OK, "%s", error_message());
     cr_assert_eq(safetensors_open(&s, in("f")), OK, "%s", error_message());
-    cr_assert_eq(s.count, 4);
+    cr_assert_eq(s.count, 5);
     for (int i = 0; i < s.count; i++)
         cr_assert_eq(s.entries[i].offset % 4, 0u);
     cr_assert_eq(s.entries[0].offset % 8, 0u, "data begins at %llu",
@@ -69,6 +71,13 @@ Test(safetensors, round_trip, .timeout = 30, .init = scratch_make, .fini = scrat
                  error_message());
     cr_assert_eq(got[0], 7.0f);
     cr_assert_eq(safetensors_read(&s, "scalar", 0, NULL, got), OK, "%s", error_message());
+    cr_assert_eq(safetensors_read_as(&s, "I64", "whole", 0, NULL, &whole_got), OK, "%s",
+                 error_message());
+    cr_assert_eq(whole_got, whole);
+    cr_assert_eq(safetensors_read(&s, "whole", 0, NULL, got), ERR_FAILED);
+    cr_assert(strstr(error_message(), "not float32"), "%s", error_message());
+    cr_assert_eq(safetensors_read_as(&s, "I64", "scalar", 0, NULL, &whole_got), ERR_FAILED);
+    cr_assert(strstr(error_message(), "not int64"), "%s", error_message());
     const struct json *about = json_find(s.header, "__metadata__");
     cr_assert_eq(about->count, 2);
     cr_assert_str_eq(json_find(about, "note")->string, "two\nlines");

@@ -250,7 +250,7 @@ Test(models, values_survive_a_checkpoint, .timeout = 30) {
     MUST(model_values_init(&m, 8, &values));
     struct atomic_file file = {0};
     MUST(atomic_open(&file, path));
-    MUST(model_values_save(&m, &file, values));
+    MUST(model_values_save(&m, &file, values, NULL));
     MUST(atomic_commit(&file));
     atomic_abandon(&file);
     MUST(model_values_load(&m, path, &back));
@@ -280,10 +280,10 @@ Test(models, a_checkpoint_may_have_prefixes_but_no_other_shape, .timeout = 30) {
     MUST(model_open(&m, "mlp", &options));
     MUST(model_values_init(&m, 8, &values));
     for (int turned = 0; turned < 2; turned++) {
-        struct safetensors_item items[] = {{"module.fc1.weight", 2, {4, 784}, values[0]},
-                                           {"module.fc1.bias", 1, {4}, values[1]},
-                                           {"module.fc2.weight", 2, {10, 4}, values[2]},
-                                           {"module.fc2.bias", 1, {10}, values[3]}};
+        struct safetensors_item items[] = {{"module.fc1.weight", 2, {4, 784}, values[0], NULL},
+                                           {"module.fc1.bias", 1, {4}, values[1], NULL},
+                                           {"module.fc2.weight", 2, {10, 4}, values[2], NULL},
+                                           {"module.fc2.bias", 1, {10}, values[3], NULL}};
         if (turned) {
             items[2].shape[0] = 4;
             items[2].shape[1] = 10;
