@@ -70,8 +70,8 @@ struct replica {
 };
 
 /* Allocates all of it and waits until it is filled. `values`: param_count host arrays to start
- * from, or NULL for zeros (DP's other devices). Buffers start with their initial values. Device and model must outlive the replica. On
- * failure nothing is left. */
+ * from, or NULL for zeros (DP's other devices). Buffers start with their initial values. Device and
+ * model must outlive the replica. On failure nothing is left. */
 int replica_init(struct replica *r, struct device *device, const struct model *model,
                  const struct replica_config *config, float *const *values);
 /* Waits for the compute stream. NULL, zeroed and half-built are fine. */
@@ -119,8 +119,8 @@ int replica_update(struct replica *r);
 /* An evaluation step from begin to end: step block, load, forward, loss. */
 int replica_evaluate(struct replica *r, const struct step_block *step, const struct batch *batch);
 
-/* Hashes values and buffers as they are into row step->slot, in PHASE_PROOF. Nothing where config.hashes
- * is 0. */
+/* Hashes values and buffers as they are into row step->slot, in PHASE_PROOF. Nothing where
+ * config.hashes is 0. */
 int replica_hash_values(struct replica *r);
 
 /* Host copies of rows [0, rows) of the logs; waits for them. Each pointer may be NULL. */
