@@ -33,6 +33,9 @@ double op_flops(enum op op, const struct op_args *args) {
     case OP_MAX_POOL_FORWARD: return (double)tensor_count(&out[0]) * size * size;
     case OP_AVG_POOL_BACKWARD: return (double)tensor_count(&in[0]) * size * size;
     case OP_MAX_POOL_BACKWARD: return (double)tensor_count(&in[1]) * size * size;
+    /* an addition for each pixel of x, where windows lie side by side */
+    case OP_ADAPTIVE_AVG_POOL_FORWARD: return (double)tensor_count(&in[0]);
+    case OP_ADAPTIVE_AVG_POOL_BACKWARD: return (double)tensor_count(&out[0]);
     case OP_LOG_SOFTMAX_FORWARD:
     case OP_CROSS_ENTROPY_FORWARD: /* max, subtract, exp, add, subtract */
         return 5.0 * (double)tensor_count(&in[0]);
@@ -53,6 +56,7 @@ double op_flops(enum op op, const struct op_args *args) {
     case OP_BATCH_NORM_BACKWARD_DATA: return 5.0 * (double)tensor_count(&in[0]);
     case OP_RELU_FORWARD:
     case OP_RELU_BACKWARD:
+    case OP_ADD_FORWARD:
     case OP_DROPOUT_FORWARD:
     case OP_DROPOUT_BACKWARD:
     case OP_ADD:

@@ -24,10 +24,13 @@
  *   LINEAR_BACKWARD_WEIGHT    x             dy            -         dw             db
  *   RELU_FORWARD              x [any]       -             -         y (may be x)   -
  *   RELU_BACKWARD             y [any]       dy            -         dx (may be dy) -
+ *   ADD_FORWARD               a [any]       b             -         y              -
  *   AVG_POOL_FORWARD          x (N,C,H,W)   -             -         y (N,C,P,Q)    -
  *   AVG_POOL_BACKWARD         dy            -             -         dx             -
  *   MAX_POOL_FORWARD          x             -             -         y              -
  *   MAX_POOL_BACKWARD         x             dy            -         dx             -
+ *   ADAPTIVE_AVG_POOL_FORWARD x (N,C,H,W)   -             -         y (N,C,P,Q)    -
+ *   ADAPTIVE_AVG_POOL_BACKWARD dy           -             -         dx             -
  *   DROPOUT_FORWARD           x [any]       -             -         y (may be x)   -
  *   DROPOUT_BACKWARD          dy            -             -         dx (may be dy) -
  *   LOG_SOFTMAX_FORWARD       x (N,M)       -             -         y (N,M)        -
@@ -61,13 +64,15 @@
  *
  * - N16 layout (device/tensor.h): the activations x, y, dx, dy of CONV2D, LINEAR, RELU, the pools,
  *   DROPOUT and BATCH_NORM may all lie in N16, then w, b, dw and db stay PLAIN. A linear layer's
- *   x (N,K) lies as [group][K][16]. Softmax and the losses take PLAIN alone. FILL, ADD and SCALE
- *   take either layout. TO_N16 writes zeros into the lanes past the last sample.
+ *   x (N,K) lies as [group][K][16]. Softmax and the losses take PLAIN alone. ADD_FORWARD, FILL,
+ *   ADD and SCALE take either layout. TO_N16 writes zeros into the lanes past the last sample.
  * - One segment a launch: TO_N16, TO_PLAIN, CONV2D_BACKWARD_WEIGHT, LINEAR_BACKWARD_WEIGHT,
  *   DROPOUT, LOSS_SUM and the BATCH_NORM ops that take x. They sum over samples, or need a
  *   sample's place in its segment.
  * - RELU_BACKWARD: dx = y > 0 ? dy : 0. MAX_POOL_BACKWARD: the first of equal maxima gets dy.
  *   DROPOUT_BACKWARD makes the mask of the forward pass again.
+ * - ADAPTIVE_AVG_POOL: row p of y is the mean of the rows floor(p H / P) to ceil((p+1) H / P) - 1
+ *   of x, columns alike; so windows may overlap, and any P and Q from 1 will do.
  * - hits is 1 where the largest score is the label's (the first of equals), else 0.
  * - LOSS_SUM and HASH write one number into a log of R rows: row step->slot, column p.*.column.
  * - moments: the two running means of each element side by side, zero before the first update.
@@ -109,10 +114,13 @@ extern "C" {
     OP(LINEAR_BACKWARD_WEIGHT, linear_backward_weight,  "linear backward weight") \
     OP(RELU_FORWARD,           relu_forward,            "relu forward") \
     OP(RELU_BACKWARD,          relu_backward,           "relu backward") \
+    OP(ADD_FORWARD,            add_forward,             "add forward") \
     OP(AVG_POOL_FORWARD,       avg_pool_forward,        "avg pool forward") \
     OP(AVG_POOL_BACKWARD,      avg_pool_backward,       "avg pool backward") \
     OP(MAX_POOL_FORWARD,       max_pool_forward,        "max pool forward") \
     OP(MAX_POOL_BACKWARD,      max_pool_backward,       "max pool backward") \
+    OP(ADAPTIVE_AVG_POOL_FORWARD,    adaptive_avg_pool_forward,   "adaptive avg pool forward") \
+    OP(ADAPTIVE_AVG_POOL_BACKWARD,   adaptive_avg_pool_backward,  "adaptive avg pool backward") \
     OP(DROPOUT_FORWARD,        dropout_forward,         "dropout forward") \
     OP(DROPOUT_BACKWARD,       dropout_backward,        "dropout backward") \
     OP(LOG_SOFTMAX_FORWARD,    log_softmax_forward,     "log_softmax forward") \

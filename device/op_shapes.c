@@ -88,6 +88,12 @@ static int check_pool(enum op op, const struct tensor *x, const struct tensor *y
     return want_layout(op, name, y, x);
 }
 
+static int check_adaptive_pool(enum op op, const struct tensor *in, const struct tensor *out,
+                               const char *name) {
+    CHECK(want(op, name, out, 4, in->dims[0], in->dims[1], out->dims[2], out->dims[3]));
+    return want_layout(op, name, out, in);
+}
+
 static int check_dropout(enum op op, const struct dropout_args *p) {
     if (p->p >= 0 && p->p <= 1 && p->layer >= 0 && p->v >= 0 && p->v < MAX_DEVICES) return OK;
     return fail(ERR_FAILED,
@@ -219,6 +225,11 @@ int op_check_shapes(enum op op, const struct op_args *a) {
     case OP_MAX_POOL_BACKWARD:
         CHECK(want_same(op, "dx", &out[0], &in[0]));
         return check_pool(op, &in[0], &in[1], "dy", &a->p.pool);
+    case OP_ADAPTIVE_AVG_POOL_FORWARD: return check_adaptive_pool(op, &in[0], &out[0], "y");
+    case OP_ADAPTIVE_AVG_POOL_BACKWARD: return check_adaptive_pool(op, &in[0], &out[0], "dx");
+    case OP_ADD_FORWARD:
+        CHECK(want_same(op, "b", &in[1], &in[0]));
+        return want_same(op, "y", &out[0], &in[0]);
     case OP_RELU_BACKWARD:
     case OP_LOG_SOFTMAX_BACKWARD:
         CHECK(want_same(op, "dy", &in[1], &in[0]));

@@ -32,6 +32,7 @@ static int elementwise(struct op_testbed *bed, enum op op) {
         put_special_values(&x);
         if (op != OP_FILL && op != OP_SCALE) a.in[0] = x;
         switch (op) {
+        case OP_ADD_FORWARD:
         case OP_RELU_BACKWARD: a.in[1] = dy; break;
         case OP_ADD: a.out[0] = dy; break;
         case OP_SCALE: a.out[0] = x; /* fall through */
@@ -101,6 +102,24 @@ static int pool(struct op_testbed *bed, enum op op) {
         if (op == OP_MAX_POOL_BACKWARD) a.in[1] = dy;
         a.out[0] = forward ? trial_tensor(bed, DTYPE_F32, 4, n, CHANNELS, p, q)
                            : trial_tensor(bed, DTYPE_F32, 4, n, CHANNELS, h, w);
+        CHECK(run_trial(bed, op, &a, 0));
+        trial_forget(bed);
+    }
+    return OK;
+}
+
+/* x of h x w pixels, y of p x q: divided without a rest and with one, and more out than in. */
+static int adaptive_pool(struct op_testbed *bed, enum op op) {
+    static const int shapes[][6] = {/* n c  h  w  p  q */
+                                    {1, 3, 7, 7, 1, 1},  {33, 2, 28, 12, 1, 1}, {17, 2, 6, 9, 3, 3},
+                                    {16, 1, 7, 5, 3, 4}, {5, 2, 2, 3, 5, 3},    {2, 1, 1, 1, 1, 1}};
+    for (int i = 0; i < COUNT(shapes); i++) {
+        const int *s = shapes[i];
+        int forward = op == OP_ADAPTIVE_AVG_POOL_FORWARD, in = forward ? 2 : 4, out = 6 - in;
+        struct op_args a = {
+            .in = {trial_random(bed, 4, s[0], s[1], s[in], s[in + 1])},
+            .out = {trial_tensor(bed, DTYPE_F32, 4, s[0], s[1], s[out], s[out + 1])}};
+        put_special_values(&a.in[0]);
         CHECK(run_trial(bed, op, &a, 0));
         trial_forget(bed);
     }
@@ -241,6 +260,8 @@ int other_cases(struct op_testbed *bed, enum op op) {
     case OP_AVG_POOL_BACKWARD:
     case OP_MAX_POOL_FORWARD:
     case OP_MAX_POOL_BACKWARD: return pool(bed, op);
+    case OP_ADAPTIVE_AVG_POOL_FORWARD:
+    case OP_ADAPTIVE_AVG_POOL_BACKWARD: return adaptive_pool(bed, op);
     case OP_LOG_SOFTMAX_FORWARD:
     case OP_LOG_SOFTMAX_BACKWARD:
     case OP_NLL_FORWARD:

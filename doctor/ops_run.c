@@ -72,6 +72,8 @@ static struct in_n16 operands_in_n16(enum op op) {
     case OP_RELU_FORWARD:
     case OP_AVG_POOL_FORWARD:
     case OP_AVG_POOL_BACKWARD:
+    case OP_ADAPTIVE_AVG_POOL_FORWARD:
+    case OP_ADAPTIVE_AVG_POOL_BACKWARD:
     case OP_MAX_POOL_FORWARD:
     case OP_DROPOUT_FORWARD:
     case OP_DROPOUT_BACKWARD:
@@ -81,6 +83,7 @@ static struct in_n16 operands_in_n16(enum op op) {
     case OP_CONV2D_BACKWARD_WEIGHT:
     case OP_BATCH_NORM_SUMS:
     case OP_LINEAR_BACKWARD_WEIGHT: return (struct in_n16){3, 0};
+    case OP_ADD_FORWARD:
     case OP_RELU_BACKWARD:
     case OP_BATCH_NORM_BACKWARD_DATA:
     case OP_MAX_POOL_BACKWARD: return (struct in_n16){3, 1};
@@ -155,8 +158,8 @@ done:
 static void check_pads(struct op_testbed *bed, enum op op, const struct tensor *n16) {
     int gradient = op == OP_CONV2D_BACKWARD_DATA || op == OP_LINEAR_BACKWARD_DATA ||
                    op == OP_RELU_BACKWARD || op == OP_AVG_POOL_BACKWARD ||
-                   op == OP_MAX_POOL_BACKWARD || op == OP_DROPOUT_BACKWARD ||
-                   op == OP_BATCH_NORM_BACKWARD_DATA;
+                   op == OP_ADAPTIVE_AVG_POOL_BACKWARD || op == OP_MAX_POOL_BACKWARD ||
+                   op == OP_DROPOUT_BACKWARD || op == OP_BATCH_NORM_BACKWARD_DATA;
     size_t count = tensor_sample_count(n16);
     for (size_t n = (size_t)n16->dims[0]; gradient && n < (size_t)n16->groups * GROUP; n++)
         for (size_t i = 0; i < count; i++)

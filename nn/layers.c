@@ -187,6 +187,41 @@ struct var *relu(struct tape *t, struct var *x) {
     return record(t, OP_RELU_FORWARD, &node, x->needs_grad);
 }
 
+/* PyTorch's words; its broadcasting is not here. */
+static int check_same_shape(const struct tensor *a, const struct tensor *b) {
+    if (a->rank != b->rank)
+        return fail(ERR_USAGE, "add: a tensor of rank %d and one of rank %d: check the model",
+                    a->rank, b->rank);
+    for (int i = 0; i < a->rank; i++)
+        if (a->dims[i] != b->dims[i])
+            return fail(ERR_USAGE,
+                        "add: The size of tensor a (%d) must match the size of tensor b (%d) at "
+                        "non-singleton dimension %d: check the model",
+                        a->dims[i], b->dims[i], i);
+    return OK;
+}
+
+/* Both get dy itself, which neither may then write to. */
+static int add_backward(struct tape *t, struct node *n) {
+    if (n->x->needs_grad) CHECK(grad_share(t, n->x, &n->y->grad));
+    return n->x2->needs_grad ? grad_share(t, n->x2, &n->y->grad) : OK;
+}
+
+struct var *add(struct tape *t, struct var *a, struct var *b) {
+    if (tape_stuck(t, a) || tape_stuck(t, b)) return NULL;
+    if (a->value.layout != b->value.layout) {
+        a = to_device_layout(t, a);
+        b = to_device_layout(t, b);
+        if (!a || !b) return NULL;
+    }
+    if (tape_fail(t, check_same_shape(&a->value, &b->value))) return NULL;
+    struct node node = {.backward = add_backward, .x = a, .x2 = b};
+    node.args.in[0] = a->value;
+    node.args.in[1] = b->value;
+    node.args.out[0] = tape_tensor(t, DTYPE_F32, a->value.layout, a->value.rank, a->value.dims);
+    return record(t, OP_ADD_FORWARD, &node, a->needs_grad || b->needs_grad);
+}
+
 static int avg_pool_backward(struct tape *t, struct node *n) {
     struct op_args args = {.in = {n->y->grad}};
     return backward_to_x(t, OP_AVG_POOL_BACKWARD, n, &args, 0);
@@ -225,6 +260,28 @@ struct var *max_pool2d(struct tape *t, struct var *x, int size, int stride) {
     return pool(t, x, (struct pool_args){size, stride}, OP_MAX_POOL_FORWARD, max_pool_backward);
 }
 
+static int adaptive_avg_pool_backward(struct tape *t, struct node *n) {
+    struct op_args args = {.in = {n->y->grad}};
+    return backward_to_x(t, OP_ADAPTIVE_AVG_POOL_BACKWARD, n, &args, 0);
+}
+
+struct var *adaptive_avg_pool2d(struct tape *t, struct var *x, int height, int width) {
+    if (tape_stuck(t, x)) return NULL;
+    const int *d = x->value.dims;
+    if (x->value.rank != 4 || height < 1 || width < 1) {
+        tape_fail(t, fail(ERR_USAGE,
+                          "adaptive_avg_pool2d: an output of %dx%d does not suit an input of rank "
+                          "%d: check the model",
+                          height, width, x->value.rank));
+        return NULL;
+    }
+    int dims[4] = {d[0], d[1], height, width};
+    struct node node = {.backward = adaptive_avg_pool_backward, .x = x};
+    node.args.in[0] = x->value;
+    node.args.out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, 4, dims);
+    return record(t, OP_ADAPTIVE_AVG_POOL_FORWARD, &node, x->needs_grad);
+}
+
 /* A view of a tensor as (N, elements per sample). The memory is the same, in both layouts. */
 static struct tensor flat(const struct tensor *x) {
     struct tensor y = *x;
@@ -239,8 +296,7 @@ static int flatten_backward(struct tape *t, struct node *n) {
     dx.rank = n->x->value.rank;
     for (int i = 0; i < MAX_RANK; i++)
         dx.dims[i] = n->x->value.dims[i];
-    ((struct tape_var *)n->x)->borrowed |= ((struct tape_var *)n->y)->borrowed;
-    return grad_done(t, n->x, &dx);
+    return grad_may_reuse(n->y) ? grad_done(t, n->x, &dx) : grad_share(t, n->x, &dx);
 }
 
 struct var *flatten(struct tape *t, struct var *x) {

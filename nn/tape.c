@@ -170,13 +170,36 @@ int grad_may_reuse(const struct var *y) {
     return !((const struct tape_var *)y)->borrowed;
 }
 
+static void set_grad(struct var *x, const struct tensor *grad, int borrowed) {
+    x->grad = *grad;
+    ((struct tape_var *)x)->borrowed = borrowed;
+}
+
+int tape_add(struct tape *t, const struct tensor *from, const struct tensor *to) {
+    struct op_args args = {.in[0] = *from, .out[0] = *to};
+    return launch(t->stream, OP_ADD, &args);
+}
+
+/* Of two gradients the sum goes into the one that nobody else reads; the bits are the same. */
 int grad_done(struct tape *t, struct var *x, const struct tensor *grad) {
-    if (!x->grad.data) {
-        x->grad = *grad;
+    struct tensor before = x->grad;
+    if (before.data && grad_may_reuse(x)) return tape_add(t, grad, &before);
+    set_grad(x, grad, 0);
+    return before.data ? tape_add(t, &before, grad) : OK;
+}
+
+int grad_share(struct tape *t, struct var *x, const struct tensor *grad) {
+    struct tensor before = x->grad;
+    if (!before.data) {
+        set_grad(x, grad, 1);
         return OK;
     }
-    struct op_args args = {.in[0] = *grad, .out[0] = x->grad};
-    return launch(t->stream, OP_ADD, &args);
+    if (grad_may_reuse(x)) return tape_add(t, grad, &before);
+    struct tensor sum = grad_target(t, x);
+    struct op_args args = {.in = {before, *grad}, .out[0] = sum};
+    CHECK(t->error);
+    set_grad(x, &sum, 0);
+    return launch(t->stream, OP_ADD_FORWARD, &args);
 }
 
 /* ---- the walk ---- */
@@ -204,6 +227,7 @@ static void count_uses(struct tape *t, struct var *root) {
         struct node *n = &t->nodes[i];
         if (!((struct tape_var *)n->y)->reached) continue;
         reach(n->x);
+        reach(n->x2);
         count_use(t, n->w);
         count_use(t, n->b);
     }

@@ -119,8 +119,12 @@ struct var *batch_norm(struct tape *t, struct var *x, struct param *w, struct pa
                        const struct norm_config *config);
 
 struct var *relu(struct tape *t, struct var *x);
+struct var *add(struct tape *t, struct var *a, struct var *b); /* a + b of the same shape */
 struct var *avg_pool2d(struct tape *t, struct var *x, int size, int stride);
 struct var *max_pool2d(struct tape *t, struct var *x, int size, int stride);
+/* y (N,C,height,width): each pixel is the mean of its share of x (N,C,H,W), cut as PyTorch's
+ * AdaptiveAvgPool2d cuts; 1 x 1 is the mean of the plane. */
+struct var *adaptive_avg_pool2d(struct tape *t, struct var *x, int height, int width);
 struct var *flatten(struct tape *t, struct var *x); /* (N,C,H,W) -> (N,C*H*W), a view */
 
 /* Zeroes elements with probability p and scales the rest by 1/(1-p). Returns x itself when not

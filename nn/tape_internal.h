@@ -11,7 +11,7 @@
  * can be cast to one of these. */
 struct tape_var {
     struct var var;
-    int borrowed;       /* 1: grad lies in memory that is not the tape's and is never written to */
+    int borrowed;       /* 1: others read the memory of grad too, so it is never written to */
     int reached;        /* 1: the root depends on it */
     struct tensor hits; /* of a loss: I32 (N), 1 where the largest score was the label's */
 };
@@ -19,10 +19,10 @@ struct tape_var {
 struct node;
 typedef int node_backward(struct tape *tape, struct node *node);
 
-/* One recorded op: y = op(x, w, b). Pointers into the tape and the param_set. */
+/* One recorded op: y = op(x, w, b), or op(x, x2). Pointers into the tape and the param_set. */
 struct node {
     node_backward *backward;
-    struct var *x, *y;
+    struct var *x, *x2, *y;
     struct param *w, *b;
     /* Enqueues the gradients of w and b of segment s alone. NULL: the op given to
      * tape_weight_grads makes them from x->value and y->grad. */
@@ -80,12 +80,17 @@ struct var *tape_var(struct tape *t, struct tensor value, int needs_grad);
 int tape_node(struct tape *t, const struct node *node);
 
 /* The gradient of x. grad_target is the tensor to write it to, shaped like x->value; grad_done then
- * makes that x->grad, or adds it where x has a gradient already. grad_may_reuse: 1 if an
- * elementwise backward op may write the gradient of x in place of that of y, which is read for the
- * last time. */
+ * makes that x->grad, or the sum of both where x has a gradient already. grad_share does the same
+ * with the gradient of y, which others read too: no memory is written that they see.
+ * grad_may_reuse: 1 if an elementwise backward op may write the gradient of x in place of that of
+ * y, which is read for the last time. */
 struct tensor grad_target(struct tape *t, const struct var *x);
 int grad_done(struct tape *t, struct var *x, const struct tensor *grad);
+int grad_share(struct tape *t, struct var *x, const struct tensor *grad);
 int grad_may_reuse(const struct var *y);
+
+/* *to += *from. */
+int tape_add(struct tape *t, const struct tensor *from, const struct tensor *to);
 
 /* The gradients of the node's w and b, by OP_CONV2D_BACKWARD_WEIGHT or OP_LINEAR_BACKWARD_WEIGHT
  * from x->value and y->grad: computed segment by segment and folded; then their hooks fire. */

@@ -13,11 +13,6 @@
 #include "base/fold.h"
 #include "nn/tape_internal.h"
 
-static int add(struct tape *t, const struct tensor *from, struct tensor *to) {
-    struct op_args args = {.in[0] = *from, .out[0] = *to};
-    return launch(t->stream, OP_ADD, &args);
-}
-
 static int fire(struct tape *t, int index) {
     return t->hook ? t->hook(t->hook_context, index) : OK;
 }
@@ -54,8 +49,8 @@ static int fold_once(struct tape *t, enum op op, struct node *n) {
             CHECK(launch_segment(t, op, n, s->term, &w[s->to], &b[s->to]));
             continue;
         }
-        CHECK(add(t, &w[s->from], &w[s->to]));
-        CHECK(add(t, &b[s->from], &b[s->to]));
+        CHECK(tape_add(t, &w[s->from], &w[s->to]));
+        CHECK(tape_add(t, &b[s->from], &b[s->to]));
     }
     step_arena_release(&t->arena, mark);
     return OK;
@@ -90,8 +85,8 @@ static int keep_use(struct tape *t, enum op op, struct node *n) {
     for (int s = 0; s < t->segments.count; s++) {
         struct tensor kept_w = segment_grad(t, n->w, s), kept_b = segment_grad(t, n->b, s);
         CHECK(launch_segment(t, op, n, s, first_w ? &kept_w : &w, first_b ? &kept_b : &b));
-        if (!first_w) CHECK(add(t, &w, &kept_w));
-        if (!first_b) CHECK(add(t, &b, &kept_b));
+        if (!first_w) CHECK(tape_add(t, &w, &kept_w));
+        if (!first_b) CHECK(tape_add(t, &b, &kept_b));
     }
     step_arena_release(&t->arena, mark);
     return OK;
@@ -101,7 +96,7 @@ static int keep_use(struct tape *t, enum op op, struct node *n) {
 static int fold_kept(struct tape *t, struct param *p) {
     for (struct fold f = fold_begin(t->segments.count); fold_next(&f);) {
         struct tensor to = segment_grad(t, p, f.to), from = segment_grad(t, p, f.from);
-        CHECK(add(t, &from, &to));
+        CHECK(tape_add(t, &from, &to));
     }
     struct tensor sum = segment_grad(t, p, 0);
     return copy_peer(t->stream, t->device, p->grad.data, t->device, sum.data, tensor_bytes(&sum));

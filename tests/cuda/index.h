@@ -33,6 +33,7 @@ static inline void run_elementwise(enum op op, const struct op_args *a, struct g
     switch (op) {
     case OP_RELU_FORWARD: RUN_THREADS(k_relu_forward, &e, grid); break;
     case OP_RELU_BACKWARD: RUN_THREADS(k_relu_backward, &e, grid); break;
+    case OP_ADD_FORWARD: RUN_THREADS(k_add_forward, &e, grid); break;
     case OP_DROPOUT_FORWARD:
     case OP_DROPOUT_BACKWARD: RUN_THREADS(k_dropout, &e, grid); break;
     case OP_FILL: RUN_THREADS(k_fill, &e, grid); break;
@@ -53,6 +54,8 @@ static inline void run_pool(enum op op, const struct op_args *a, struct grid gri
     case OP_AVG_POOL_BACKWARD: RUN_THREADS(k_avg_pool_backward, &p, grid); break;
     case OP_MAX_POOL_FORWARD: RUN_THREADS(k_max_pool_forward, &p, grid); break;
     case OP_MAX_POOL_BACKWARD: RUN_THREADS(k_max_pool_backward, &p, grid); break;
+    case OP_ADAPTIVE_AVG_POOL_FORWARD: RUN_THREADS(k_adaptive_avg_pool_forward, &p, grid); break;
+    case OP_ADAPTIVE_AVG_POOL_BACKWARD: RUN_THREADS(k_adaptive_avg_pool_backward, &p, grid); break;
     default: cr_assert_fail("%s is no pool", op_name(op));
     }
 }

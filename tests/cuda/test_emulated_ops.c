@@ -138,6 +138,7 @@ static void try_elementwise(struct bed *b, int count) {
                   m = tensor_random(&b->heap, 3, 1, count, 1, 1, 1);
     check(b, OP_RELU_FORWARD, &(struct op_args){.in = {x}, .out = {y}}, 0, NULL);
     check(b, OP_RELU_BACKWARD, &(struct op_args){.in = {x, y}, .out = {m}}, 0, NULL);
+    check(b, OP_ADD_FORWARD, &(struct op_args){.in = {x, y}, .out = {m}}, 0, NULL);
     check(b, OP_DROPOUT_FORWARD,
           &(struct op_args){.in = {x}, .out = {y}, .step = &step, .p.dropout = {.25f, 1, 2}}, 0,
           NULL);
@@ -186,6 +187,13 @@ static void try_pool(struct bed *b, int n, int size, int stride) {
     struct tensor dx = tensor_like(&b->heap, &x);
     check(b, OP_MAX_POOL_BACKWARD,
           &(struct op_args){.in = {x, y}, .out = {dx}, .p.pool = {size, stride}}, 0, NULL);
+}
+
+static void try_adaptive_pool(struct bed *b, int n, int rows, int columns) {
+    struct tensor x = tensor_random(&b->heap, 1, 4, n, 3, 9, 7),
+                  y = tensor_random(&b->heap, 2, 4, n, 3, rows, columns);
+    check(b, OP_ADAPTIVE_AVG_POOL_FORWARD, &(struct op_args){.in = {x}, .out = {y}}, 0, NULL);
+    check(b, OP_ADAPTIVE_AVG_POOL_BACKWARD, &(struct op_args){.in = {y}, .out = {x}}, 0, NULL);
 }
 
 /* Sums of doubles in another order: rounded to float they differ by one unit in the last place at
@@ -318,6 +326,7 @@ static void others(struct bed *b) {
     }
     for (int i = 1; i < 4; i++) {
         try_pool(b, 2 * i - 1, i, i % 2 + 1);
+        try_adaptive_pool(b, 5 * i, 2 * i - 1, 5 * i - 4);
         try_rows(b, 20 * i - 19, 11 * i - 10);
         try_gather(b, 30, 13 * i - 12);
         try_norm(b, 3 * i - 1, 5 * i - 4, 2 * i, 9 - i);

@@ -91,6 +91,8 @@ Test(cuda_index, elementwise_equals_the_reference, .timeout = 120) {
                               in_place - 1);
             check_elementwise(OP_RELU_BACKWARD, &(struct op_args){.in = {x, y}, .out = {y}},
                               in_place ? 1 : -1);
+            if (!in_place)
+                check_elementwise(OP_ADD_FORWARD, &(struct op_args){.in = {x, y}, .out = {y}}, -1);
             for (int v = 0; v < 3; v++)
                 check_elementwise(
                     v ? OP_DROPOUT_FORWARD : OP_DROPOUT_BACKWARD,
@@ -187,6 +189,30 @@ Test(cuda_index, pools_equal_the_reference, .timeout = 120) {
                     run_pool(op, &got, odd_grids[g]);
                     expect_same(&got.out[0], &want.out[0], op_name(op), 10 * shape + g);
                 }
+            heap_free(&heap);
+        }
+}
+
+Test(cuda_index, adaptive_pools_equal_the_reference, .timeout = 120) {
+    static const int shapes[][5] = {/* n  h  w  p  q */
+                                    {3, 7, 7, 1, 1},   {17, 28, 12, 1, 1}, {0, 3, 3, 2, 2},
+                                    {2, 6, 9, 3, 3},   {1, 7, 5, 3, 4},    {5, 2, 3, 5, 3},
+                                    {1, 13, 17, 5, 7}, {2, 1, 1, 4, 4}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (int g = 0; g < ODD_GRIDS; g++) {
+            struct heap heap = {0};
+            const int *s = shapes[i];
+            struct tensor x = tensor_random(&heap, 1, 4, s[0], 3, s[1], s[2]),
+                          y = tensor_random(&heap, 2, 4, s[0], 3, s[3], s[4]);
+            for (int back = 0; back < 2; back++) {
+                enum op op = back ? OP_ADAPTIVE_AVG_POOL_BACKWARD : OP_ADAPTIVE_AVG_POOL_FORWARD;
+                struct op_args want = {.in = {back ? y : x}}, got = want;
+                want.out[0] = tensor_like(&heap, back ? &x : &y);
+                got.out[0] = tensor_like(&heap, back ? &x : &y);
+                host_reference_kernels[op](&want);
+                run_pool(op, &got, odd_grids[g]);
+                expect_same(&got.out[0], &want.out[0], op_name(op), (int)i);
+            }
             heap_free(&heap);
         }
 }

@@ -1,39 +1,9 @@
-/* The ops without sums of products: layouts, relu, pools, dropout, optimizers, hash. Fast kernels
+/* The ops without sums of products: layouts, relu, add, dropout, optimizers, hash. Fast kernels
  * and references do the same operations, so their values must be equal, not close; those of all
  * instruction sets must have the same bits. */
 #include "base/philox.h"
 #include "device/host/kernels/hash_mix.h"
-#include "tests/device/kernels_common.h"
-
-static const int sample_counts[] = {0, 1, 15, 16, 17, 33};
-enum { SAMPLE_COUNTS = 6 };
-
-/* Runs `op` on every instruction set, each time with new outputs, or in place where `in_place`
- * is the number of an input. Each must have the values of `want`, which is PLAIN (0 equals -0), and
- * the bits of the first. */
-static void expect_all(enum op op, const struct op_args *fast, int in_place,
-                       const struct tensor *want, const char *what) {
-    struct heap heap = {0};
-    struct tensor first = {.data = NULL};
-    for (int i = 0; i < ISAS; i++) {
-        host_kernel *kernel = kernel_of(op, all_isas[i]);
-        if (!kernel) continue;
-        struct op_args a = *fast;
-        a.out[0] = tensor_like(&heap, &fast->out[0]);
-        if (in_place >= 0) a.in[in_place] = a.out[0] = tensor_copy(&heap, &fast->in[in_place]);
-        kernel(&a);
-        struct tensor got = a.out[0].layout == LAYOUT_N16 ? plain_of(&heap, &a.out[0]) : a.out[0];
-        for (size_t j = 0; j < tensor_count(want); j++) {
-            float g = tensor_f32(&got)[j], w = tensor_f32(want)[j];
-            cr_assert(g == w || (isnan(g) && isnan(w)), "%s, %s: element %zu is %g instead of %g",
-                      what, all_isas[i], j, (double)g, (double)w);
-        }
-        if (!first.data) first = a.out[0];
-        cr_assert(same_bits(&first, &a.out[0]), "%s: %s differs from %s", what, all_isas[i],
-                  all_isas[0]);
-    }
-    heap_free(&heap);
-}
+#include "tests/device/kernels_equal.h"
 
 Test(math_ops, layouts_there_and_back, .timeout = 60) {
     static const int counts[][3] = {{1, 1, 1}, {3, 5, 1}, {1, 4, 4}, {1, 3, 11}, {2, 8, 10}};
@@ -90,74 +60,18 @@ Test(math_ops, relu, .timeout = 60) {
     heap_free(&heap);
 }
 
-Test(math_ops, pools_equal_the_reference, .timeout = 60) {
-    for (int i = 0; i < SAMPLE_COUNTS; i++)
-        for (int shape = 0; shape < 12; shape++) {
-            struct heap heap = {0};
-            int size = shape % 4 + 1, stride = shape / 4 + 1, h = 6 + shape % 2, w = 9 - shape % 3,
-                n = sample_counts[i];
-            int p = (h - size) / stride + 1, q = (w - size) / stride + 1;
-            struct tensor x = tensor_random(&heap, 1, 4, n, 3, h, w),
-                          dy = tensor_random(&heap, 2, 4, n, 3, p, q);
-            for (size_t j = 0; j < tensor_count(&x); j++)
-                tensor_f32(&x)[j] = roundf(3 * tensor_f32(&x)[j]) / 2; /* many equal */
-            if (n) tensor_f32(&x)[1] = tensor_f32(&x)[w] = NAN;
-            struct tensor y = tensor_like(&heap, &dy), dx = tensor_like(&heap, &x);
-            struct tensor xl = n16_of(&heap, &x, 5), yl = n16_new(&heap, &dy),
-                          dyl = n16_of(&heap, &dy, 0), dxl = n16_new(&heap, &x);
-            struct op_args want = {.in = {x}, .out = {y}, .p.pool = {size, stride}},
-                           fast = {.in = {xl}, .out = {yl}, .p.pool = {size, stride}};
-            host_reference_kernels[OP_AVG_POOL_FORWARD](&want);
-            expect_all(OP_AVG_POOL_FORWARD, &fast, -1, &y, "avg pool");
-            host_reference_kernels[OP_MAX_POOL_FORWARD](&want);
-            expect_all(OP_MAX_POOL_FORWARD, &fast, -1, &y, "max pool");
-            want.in[1] = dy, want.out[0] = dx, fast.in[1] = dyl, fast.out[0] = dxl;
-            host_reference_kernels[OP_MAX_POOL_BACKWARD](&want);
-            expect_all(OP_MAX_POOL_BACKWARD, &fast, -1, &dx, "max pool backward");
-            host_fast_kernel(OP_MAX_POOL_BACKWARD, NULL)(&fast);
-            cr_assert(pads_are_zero(&dxl), "max pool backward: pads");
-            want.in[0] = dy, fast.in[0] = dyl;
-            host_reference_kernels[OP_AVG_POOL_BACKWARD](&want);
-            expect_all(OP_AVG_POOL_BACKWARD, &fast, -1, &dx, "avg pool backward");
-            host_fast_kernel(OP_AVG_POOL_BACKWARD, NULL)(&fast);
-            cr_assert(pads_are_zero(&dxl), "avg pool backward: pads");
-            heap_free(&heap);
-        }
-}
-
-/* What a window of four pixels gives, and which pixel gets the gradient. */
-Test(math_ops, max_pool_takes_the_first_of_equals_and_nan_above_all, .timeout = 60) {
-    static const struct {
-        float x[4], most;
-        int tap;
-    } cases[] = {
-        {{1, 2, 3, 4}, 4, 3},
-        {{4, 4, 4, 4}, 4, 0},
-        {{1, 5, 5, 2}, 5, 1},
-        {{-3, -2, -2, -4}, -2, 1},
-        {{0, -0.0f, 0, 0}, 0, 0},
-        {{1, NAN, 9, 2}, NAN, 1},
-        {{NAN, 9, 9, 9}, NAN, 0},
-        {{NAN, 1, NAN, 2}, NAN, 2},
-        {{-INFINITY, -INFINITY, -INFINITY, -INFINITY}, -INFINITY, 0},
-        {{1, INFINITY, NAN, INFINITY}, NAN, 2},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+Test(math_ops, add_forward, .timeout = 60) {
+    for (int i = 0; i < SAMPLE_COUNTS; i++) {
         struct heap heap = {0};
-        struct tensor x = tensor_random(&heap, 1, 4, 1, 1, 2, 2),
-                      y = tensor_new(&heap, DTYPE_F32, 4, 1, 1, 1, 1);
-        struct tensor dy = tensor_random(&heap, 2, 4, 1, 1, 1, 1), dx = tensor_like(&heap, &x);
-        memcpy(x.data, cases[i].x, sizeof cases[i].x);
-        struct op_args a = {.in = {x, dy}, .out = {y}, .p.pool = {2, 2}};
-        host_reference_kernels[OP_MAX_POOL_FORWARD](&a);
-        float most = tensor_f32(&y)[0];
-        cr_assert(most == cases[i].most || (isnan(most) && isnan(cases[i].most)), "window %zu: %g",
-                  i, (double)most);
-        a.out[0] = dx;
-        host_reference_kernels[OP_MAX_POOL_BACKWARD](&a);
-        for (int tap = 0; tap < 4; tap++)
-            cr_assert_eq(tensor_f32(&dx)[tap], tap == cases[i].tap ? tensor_f32(&dy)[0] : 0,
-                         "window %zu, tap %d", i, tap);
+        struct tensor a = tensor_random(&heap, 1, 2, sample_counts[i], 7, 1, 1),
+                      b = tensor_random(&heap, 2, 2, sample_counts[i], 7, 1, 1),
+                      y = tensor_like(&heap, &a);
+        for (size_t j = 0; j < tensor_count(&a); j++)
+            tensor_f32(&y)[j] = tensor_f32(&a)[j] + tensor_f32(&b)[j];
+        struct tensor an = n16_of(&heap, &a, 3), bn = n16_of(&heap, &b, 4);
+        expect_all(OP_ADD_FORWARD, &(struct op_args){.in = {a, b}, .out = {a}}, -1, &y, "add");
+        expect_all(OP_ADD_FORWARD, &(struct op_args){.in = {an, bn}, .out = {an}}, -1, &y,
+                   "add, n16");
         heap_free(&heap);
     }
 }

@@ -68,6 +68,9 @@ static struct op_args good_args(enum op op, enum layout layout) {
     case OP_DROPOUT_FORWARD:
     case OP_DROPOUT_BACKWARD:
     case OP_ADD: a.in[0] = x4, a.out[0] = L(4, 4, N, 3, 9, 8); break;
+    case OP_ADAPTIVE_AVG_POOL_FORWARD: a.in[0] = x4, a.out[0] = L(1, 4, N, 3, 2, 11); break;
+    case OP_ADAPTIVE_AVG_POOL_BACKWARD: a.in[0] = L(1, 4, N, 3, 2, 11), a.out[0] = x4; break;
+    case OP_ADD_FORWARD:
     case OP_RELU_BACKWARD:
         a.in[0] = x4, a.in[1] = L(2, 4, N, 3, 9, 8), a.out[0] = L(4, 4, N, 3, 9, 8);
         break;
@@ -178,6 +181,8 @@ static int is_free(enum op op, int t, int d) {
     case OP_FILL:
     case OP_SCALE:
     case OP_HASH: return 1;
+    case OP_ADAPTIVE_AVG_POOL_FORWARD:
+    case OP_ADAPTIVE_AVG_POOL_BACKWARD: return d >= 2;   /* any size from any size */
     case OP_BATCH_NORM_MOMENTS: return t == 0 && d != 1; /* samples and pixels */
     case OP_BATCH_NORM_TOTAL:
     case OP_BATCH_NORM_MERGE: return t == 0 && d == 0; /* parts */
@@ -342,6 +347,10 @@ Test(op, names_and_flops, .timeout = 30) {
         cr_assert_lt(strlen(op_name((enum op)i)), sizeof((struct span *)0)->name);
     }
     cr_assert_str_eq(op_name(OP_CONV2D_FORWARD), "conv2d forward");
+    for (int op = OP_ADAPTIVE_AVG_POOL_FORWARD; op <= OP_ADAPTIVE_AVG_POOL_BACKWARD; op++) {
+        struct op_args pool = good_args((enum op)op, LAYOUT_PLAIN);
+        cr_assert_eq(op_flops((enum op)op, &pool), N * 3 * 9 * 8);
+    }
     const double conv = 2.0 * N * 5 * 5 * 4 * 3 * 3 * 3, linear = 2.0 * N * 7 * 11;
     for (int op = OP_CONV2D_FORWARD; op <= OP_LINEAR_BACKWARD_WEIGHT; op++)
         for (int layout = 0; layout < 2; layout++) { /* padding does not count */

@@ -114,28 +114,7 @@ Test(uses, a_parameter_used_twice_gets_both_gradients_and_fires_once, .timeout =
         }
 }
 
-/* ---- a var used twice: a residual sum, written against the inside of the tape ---- */
-
-static int pass_on(struct tape *t, struct node *n) {
-    if (!n->x->needs_grad) return OK;
-    struct tensor dx = grad_target(t, n->x);
-    CHECK(tape_error(t));
-    CHECK(copy_peer(t->stream, t->device, dx.data, t->device, n->y->grad.data, tensor_bytes(&dx)));
-    return grad_done(t, n->x, &dx);
-}
-
-static struct var *sum_of(struct tape *t, struct var *a, struct var *b) {
-    struct tensor y = tape_tensor(t, DTYPE_F32, a->value.layout, a->value.rank, a->value.dims);
-    struct op_args args = {.in[0] = b->value, .out[0] = y};
-    MUST(copy_peer(t->stream, t->device, y.data, t->device, a->value.data, tensor_bytes(&y)));
-    MUST(launch(t->stream, OP_ADD, &args));
-    struct node node = {.backward = pass_on, .x = a};
-    node.y = tape_var(t, y, 1);
-    MUST(tape_node(t, &node));
-    node.x = b;
-    MUST(tape_node(t, &node));
-    return node.y;
-}
+/* ---- a var used twice ---- */
 
 /* loss(out(relu(x) + relu(relu(x)))): relu(relu(x)) is relu(x), so the sum is 2 relu(x), and so
  * is its gradient. */
@@ -149,7 +128,7 @@ Test(uses, a_var_used_twice_gets_the_sum_of_both_gradients, .timeout = 30) {
         for (int residual = 0; residual < 2; residual++) {
             begin(&net, 1);
             struct var *x = leaf(&net, 6, 1), *h = relu(net.tape, to_device_layout(net.tape, x));
-            struct var *sum = residual ? sum_of(net.tape, h, relu(net.tape, h)) : h;
+            struct var *sum = residual ? add(net.tape, h, relu(net.tape, h)) : h;
             struct var *loss = loss_of(&net, matmul_add(net.tape, sum, &p[6], &p[7]));
             MUST(tape_backward(net.tape, loss, NULL));
             MUST(

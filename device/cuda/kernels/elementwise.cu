@@ -6,6 +6,7 @@
 
 THREAD_KERNEL(relu_forward, struct elementwise, SIMPLE_THREADS)
 THREAD_KERNEL(relu_backward, struct elementwise, SIMPLE_THREADS)
+THREAD_KERNEL(add_forward, struct elementwise, SIMPLE_THREADS)
 THREAD_KERNEL(dropout, struct elementwise, SIMPLE_THREADS)
 THREAD_KERNEL(fill, struct elementwise, SIMPLE_THREADS)
 THREAD_KERNEL(add, struct elementwise, SIMPLE_THREADS)
@@ -17,6 +18,7 @@ THREAD_KERNEL(adam, struct elementwise, SIMPLE_THREADS)
 static const struct op_kernel kernels[] = {
     {OP_RELU_FORWARD, DUET_KERNEL(relu_forward)},
     {OP_RELU_BACKWARD, DUET_KERNEL(relu_backward)},
+    {OP_ADD_FORWARD, DUET_KERNEL(add_forward)},
     {OP_DROPOUT_FORWARD, DUET_KERNEL(dropout)},
     {OP_DROPOUT_BACKWARD, DUET_KERNEL(dropout)},
     {OP_FILL, DUET_KERNEL(fill)},

@@ -101,6 +101,18 @@ DUET_HD void k_relu_backward(const struct elementwise *e, struct place at) {
     }
 }
 
+DUET_HD void k_add_forward(const struct elementwise *e, struct place at) {
+    FOR_EACH_QUAD(q, e, at) {
+        float a[4], b[4];
+        quad_load(e, a, e->in0, q);
+        quad_load(e, b, e->in1, q);
+        DUET_UNROLL
+        for (int i = 0; i < 4; i++)
+            a[i] += b[i];
+        quad_store(e, e->out, q, a);
+    }
+}
+
 /* Forward and backward are the same: the mask is a function of (seed, virtual device, step, layer,
  * element). A quad of elements takes exactly one call of Philox. */
 DUET_HD void k_dropout(const struct elementwise *e, struct place at) {

@@ -21,6 +21,7 @@ static int enqueue_op(struct cuda_stream *stream, enum op op, const struct op_ar
     case OP_LINEAR_BACKWARD_WEIGHT: return enqueue_product(stream, op, args);
     case OP_RELU_FORWARD:
     case OP_RELU_BACKWARD:
+    case OP_ADD_FORWARD:
     case OP_DROPOUT_FORWARD:
     case OP_DROPOUT_BACKWARD:
     case OP_FILL:
@@ -32,7 +33,9 @@ static int enqueue_op(struct cuda_stream *stream, enum op op, const struct op_ar
     case OP_AVG_POOL_FORWARD:
     case OP_AVG_POOL_BACKWARD:
     case OP_MAX_POOL_FORWARD:
-    case OP_MAX_POOL_BACKWARD: return enqueue_pool(stream, op, args);
+    case OP_MAX_POOL_BACKWARD:
+    case OP_ADAPTIVE_AVG_POOL_FORWARD:
+    case OP_ADAPTIVE_AVG_POOL_BACKWARD: return enqueue_pool(stream, op, args);
     case OP_LOG_SOFTMAX_FORWARD:
     case OP_LOG_SOFTMAX_BACKWARD:
     case OP_NLL_FORWARD:

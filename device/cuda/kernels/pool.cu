@@ -10,12 +10,16 @@ THREAD_KERNEL(avg_pool_forward, struct pool, SIMPLE_THREADS, POOL_BLOCKS)
 THREAD_KERNEL(avg_pool_backward, struct pool, SIMPLE_THREADS, POOL_BLOCKS)
 THREAD_KERNEL(max_pool_forward, struct pool, SIMPLE_THREADS, POOL_BLOCKS)
 THREAD_KERNEL(max_pool_backward, struct pool, SIMPLE_THREADS, POOL_BLOCKS)
+THREAD_KERNEL(adaptive_avg_pool_forward, struct pool, SIMPLE_THREADS, POOL_BLOCKS)
+THREAD_KERNEL(adaptive_avg_pool_backward, struct pool, SIMPLE_THREADS, POOL_BLOCKS)
 
 static const struct op_kernel kernels[] = {
     {OP_AVG_POOL_FORWARD, DUET_KERNEL(avg_pool_forward)},
     {OP_AVG_POOL_BACKWARD, DUET_KERNEL(avg_pool_backward)},
     {OP_MAX_POOL_FORWARD, DUET_KERNEL(max_pool_forward)},
     {OP_MAX_POOL_BACKWARD, DUET_KERNEL(max_pool_backward)},
+    {OP_ADAPTIVE_AVG_POOL_FORWARD, DUET_KERNEL(adaptive_avg_pool_forward)},
+    {OP_ADAPTIVE_AVG_POOL_BACKWARD, DUET_KERNEL(adaptive_avg_pool_backward)},
 };
 
 const void *pool_kernel(int i) {

@@ -5,7 +5,10 @@
  *
  * A pixel in row h lies in the windows p with p * stride <= h < p * stride + size, that is
  *
- *     p from max(0, ceil((h - size + 1) / stride)) to min(P - 1, floor(h / stride)). */
+ *     p from max(0, ceil((h - size + 1) / stride)) to min(P - 1, floor(h / stride)).
+ *
+ * With adaptive pools window p of P covers the rows floor(p H / P) to ceil((p+1) H / P) - 1, and
+ * row h lies in the windows floor(h P / H) to ceil((h+1) P / H) - 1: one formula for both. */
 #ifndef DEVICE_CUDA_KERNELS_POOL_H
 #define DEVICE_CUDA_KERNELS_POOL_H
 
@@ -21,12 +24,20 @@ struct pool {
     float part; /* 1 / area where multiplying by it gives the same bits as dividing; else 0 */
     struct divider by_out_width, by_out_height; /* of out's own plane */
     struct divider by_stride;
+    struct divider by_rows, by_columns; /* of y's plane; adaptive backward */
 };
+
+/* Of an adaptive pool: are the products of a place and a side too large for the dividers? */
+static inline int too_long(int pixels, int windows) {
+    return (uint64_t)(pixels + 1) * (uint64_t)(windows + 1) >= (uint64_t)1 << 31;
+}
 
 /* Returns 0 if there are too many elements for the index arithmetic. */
 static inline int pool_of(enum op op, const struct op_args *a, struct pool *pool) {
     const struct tensor *out = &a->out[0];
-    int forward = op == OP_AVG_POOL_FORWARD || op == OP_MAX_POOL_FORWARD;
+    int adaptive = op == OP_ADAPTIVE_AVG_POOL_FORWARD || op == OP_ADAPTIVE_AVG_POOL_BACKWARD;
+    int forward = op == OP_AVG_POOL_FORWARD || op == OP_MAX_POOL_FORWARD ||
+                  op == OP_ADAPTIVE_AVG_POOL_FORWARD;
     const struct tensor *x = forward ? &a->in[0] : out;
     const struct tensor *y = forward ? out : &a->in[op == OP_MAX_POOL_BACKWARD];
     struct pool made = ZEROED;
@@ -38,11 +49,15 @@ static inline int pool_of(enum op op, const struct op_args *a, struct pool *pool
     made.count = (uint32_t)tensor_count(out);
     made.height = x->dims[2], made.width = x->dims[3], made.rows = y->dims[2],
     made.columns = y->dims[3];
-    made.size = a->p.pool.size, made.stride = a->p.pool.stride;
+    if (adaptive && (too_long(made.height, made.rows) || too_long(made.width, made.columns)))
+        return 0;
+    made.size = adaptive ? 1 : a->p.pool.size, made.stride = adaptive ? 1 : a->p.pool.stride;
     made.area = (float)(made.size * made.size);
     /* a power of two has an exact inverse */
     made.part = (made.size & (made.size - 1)) == 0 ? 1 / made.area : 0;
     made.by_stride = divider_of((uint32_t)made.stride);
+    made.by_rows = divider_of((uint32_t)made.rows);
+    made.by_columns = divider_of((uint32_t)made.columns);
     made.by_out_width = divider_of((uint32_t)out->dims[3]);
     made.by_out_height = divider_of((uint32_t)out->dims[2]);
     *pool = made;
@@ -171,6 +186,57 @@ DUET_HD void k_max_pool_backward(const struct pool *p, struct place at) {
                     sum += dy[r * p->columns + c];
             }
         }
+        p->out[i] = sum;
+    }
+}
+
+/* ---- as many windows as asked for ---- */
+
+struct cover {
+    int begin, end; /* the first place, and the one behind the last */
+};
+
+/* What place i of one side covers on the other, of `other` places; `by` divides by its own side. */
+DUET_HD struct cover cover_of(struct divider by, int i, int other) {
+    uint32_t rest;
+    struct cover made;
+    made.begin = (int)divide(by, (uint32_t)(i * other), &rest);
+    made.end = (int)divide(by, (uint32_t)(i + 1) * (uint32_t)other + by.d - 1, &rest);
+    return made;
+}
+
+DUET_HD float area_of(struct cover rows, struct cover columns) {
+    return (float)((rows.end - rows.begin) * (columns.end - columns.begin));
+}
+
+DUET_HD void k_adaptive_avg_pool_forward(const struct pool *p, struct place at) {
+    FOR_EACH_PIXEL(i, p, at) {
+        struct pixel y = pixel_of(p, (uint32_t)i);
+        struct cover rows = cover_of(p->by_out_height, y.row, p->height),
+                     columns = cover_of(p->by_out_width, y.column, p->width);
+        const float *x = p->x + y.plane * (size_t)p->height * (size_t)p->width;
+        float sum = 0;
+        for (int h = rows.begin; h < rows.end; h++) {
+            float row = 0;
+            for (int w = columns.begin; w < columns.end; w++)
+                row += x[h * p->width + w];
+            sum += row;
+        }
+        p->out[i] = sum / area_of(rows, columns);
+    }
+}
+
+DUET_HD void k_adaptive_avg_pool_backward(const struct pool *p, struct place at) {
+    FOR_EACH_PIXEL(i, p, at) {
+        struct pixel x = pixel_of(p, (uint32_t)i);
+        struct cover rows = cover_of(p->by_out_height, x.row, p->rows),
+                     columns = cover_of(p->by_out_width, x.column, p->columns);
+        const float *dy = p->dy + x.plane * (size_t)p->rows * (size_t)p->columns;
+        float sum = 0;
+        for (int r = rows.begin; r < rows.end; r++)
+            for (int c = columns.begin; c < columns.end; c++)
+                sum += dy[r * p->columns + c] / area_of(cover_of(p->by_rows, r, p->height),
+                                                        cover_of(p->by_columns, c, p->width));
         p->out[i] = sum;
     }
 }

@@ -58,6 +58,16 @@ static void fast_relu_backward(const struct op_args *a) {
         dx[i] = y[i] > 0 ? dy[i] : 0;
 }
 
+static void fast_add_forward(const struct op_args *a) {
+    const float *x = tensor_f32(&a->in[0]), *b = tensor_f32(&a->in[1]);
+    float *y = tensor_f32(&a->out[0]);
+    size_t i = 0, count = tensor_stored_count(&a->out[0]);
+    for (; i + LANES <= count; i += LANES)
+        store(y + i, load(x + i) + load(b + i));
+    for (; i < count; i++)
+        y[i] = x[i] + b[i];
+}
+
 static void fast_fill(const struct op_args *a) {
     float *y = tensor_f32(&a->out[0]), value = a->p.fill.value;
     size_t i = 0, count = tensor_stored_count(&a->out[0]);

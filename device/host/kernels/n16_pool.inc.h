@@ -180,3 +180,72 @@ static void n16_max_pool_backward(const struct op_args *a) {
     else
         max_pool_backward(&s, x, dy, dx, s.size, 0);
 }
+
+/* ---- as many windows as asked for ---- */
+
+/* The mean over a window of a plane of x, `width` pixels wide; `x` is at the lane. */
+INLINE vec mean_of_span(const float *x, int width, struct pool_span rows,
+                        struct pool_span columns) {
+    vec sum = splat(0);
+    for (int h = rows.begin; h < rows.end; h++) {
+        const float *pixel = x + ((size_t)h * width + columns.begin) * GROUP;
+        vec row = splat(0);
+        for (int w = columns.begin; w < columns.end; w++, pixel += GROUP)
+            row += load(pixel);
+        sum += row;
+    }
+    return sum / splat(pool_area(rows, columns));
+}
+
+static void n16_adaptive_avg_pool_forward(const struct op_args *a) {
+    if (a->in[0].layout == LAYOUT_PLAIN) {
+        reference_adaptive_avg_pool_forward(a);
+        return;
+    }
+    struct pool s = pool_of(a, &a->in[0], &a->out[0]);
+    const float *x = tensor_f32(&a->in[0]);
+    float *y = tensor_f32(&a->out[0]);
+    for (size_t i = 0; i < s.planes; i++, x += plane(s.height, s.width))
+        for (int p = 0; p < s.out_height; p++)
+            for (int q = 0; q < s.out_width; q++, y += GROUP)
+                for (int lane = 0; lane < GROUP; lane += LANES)
+                    store(y + lane,
+                          mean_of_span(x + lane, s.width, pool_span(p, s.height, s.out_height),
+                                       pool_span(q, s.width, s.out_width)));
+}
+
+/* Adds dy / area to the pixels of a window, or with `alone` 1 writes it: then the window is the
+ * whole plane. */
+INLINE void spread_over_span(const struct pool *s, vec dy, float *dx, struct pool_span rows,
+                             struct pool_span columns, const int alone) {
+    vec share = dy / splat(pool_area(rows, columns));
+    for (int h = rows.begin; h < rows.end; h++) {
+        float *pixel = dx + ((size_t)h * s->width + columns.begin) * GROUP;
+        for (int w = columns.begin; w < columns.end; w++, pixel += GROUP)
+            store(pixel, alone ? share : load(pixel) + share);
+    }
+}
+
+static void n16_adaptive_avg_pool_backward(const struct op_args *a) {
+    if (a->in[0].layout == LAYOUT_PLAIN) {
+        reference_adaptive_avg_pool_backward(a);
+        return;
+    }
+    struct pool s = pool_of(a, &a->out[0], &a->in[0]);
+    const float *dy = tensor_f32(&a->in[0]);
+    float *dx = tensor_f32(&a->out[0]);
+    int alone = s.out_height == 1 && s.out_width == 1;
+    for (size_t i = 0; i < s.planes; i++, dx += plane(s.height, s.width)) {
+        if (!alone) memset(dx, 0, plane(s.height, s.width) * sizeof(float));
+        for (int p = 0; p < s.out_height; p++)
+            for (int q = 0; q < s.out_width; q++, dy += GROUP)
+                for (int lane = 0; lane < GROUP; lane += LANES) {
+                    struct pool_span rows = pool_span(p, s.height, s.out_height),
+                                     columns = pool_span(q, s.width, s.out_width);
+                    if (alone)
+                        spread_over_span(&s, load(dy + lane), dx + lane, rows, columns, 1);
+                    else
+                        spread_over_span(&s, load(dy + lane), dx + lane, rows, columns, 0);
+                }
+    }
+}

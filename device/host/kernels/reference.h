@@ -14,6 +14,20 @@ static inline float *element4(const struct tensor *t, int n, int c, int h, int w
     return tensor_f32(t) + (((size_t)n * t->dims[1] + c) * t->dims[2] + h) * t->dims[3] + w;
 }
 
+/* Of a side of `from` pixels that an adaptive pool cuts into `count`: the pixels of window i. */
+struct pool_span {
+    int begin, end;
+};
+
+static inline struct pool_span pool_span(int i, int from, int count) {
+    return (struct pool_span){(int)((int64_t)i * from / count),
+                              (int)(((int64_t)(i + 1) * from + count - 1) / count)};
+}
+
+static inline float pool_area(struct pool_span rows, struct pool_span columns) {
+    return (float)((rows.end - rows.begin) * (columns.end - columns.begin));
+}
+
 #define REFERENCE_KERNEL(NAME, name, text) host_kernel reference_##name;
 DEVICE_OPS(REFERENCE_KERNEL)
 #undef REFERENCE_KERNEL

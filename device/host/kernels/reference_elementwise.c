@@ -1,7 +1,7 @@
-/* Kernels that work on one element at a time: relu, dropout, fill, sums, the optimizers, the hash,
- * and the change of layout. The place of an element does not matter to most of them, so they take
- * PLAIN and N16 alike. Dropout alone has to know the element's place in the plain segment, because
- * its mask depends on it. */
+/* Kernels that work on one element at a time: relu, add, dropout, fill, sums, the optimizers, the
+ * hash, and the change of layout. The place of an element does not matter to most of them, so they
+ * take PLAIN and N16 alike. Dropout alone has to know the element's place in the plain segment,
+ * because its mask depends on it. */
 #include "device/host/kernels/reference.h"
 
 #include <math.h>
@@ -42,6 +42,13 @@ void reference_relu_backward(const struct op_args *a) {
     float *dx = tensor_f32(&a->out[0]);
     for (size_t i = 0, count = tensor_stored_count(&a->out[0]); i < count; i++)
         dx[i] = y[i] > 0 ? dy[i] : 0;
+}
+
+void reference_add_forward(const struct op_args *a) {
+    const float *x = tensor_f32(&a->in[0]), *b = tensor_f32(&a->in[1]);
+    float *y = tensor_f32(&a->out[0]);
+    for (size_t i = 0, count = tensor_stored_count(&a->out[0]); i < count; i++)
+        y[i] = x[i] + b[i];
 }
 
 /* y = x * (kept ? 1 / (1 - p) : 0), the scale in float as in PyTorch; p = 1 keeps nothing. */

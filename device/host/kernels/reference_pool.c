@@ -82,3 +82,40 @@ void reference_max_pool_backward(const struct op_args *a) {
                         *element4(dy, n, c, p, q);
                 }
 }
+
+/* ---- as many windows as asked for ---- */
+
+void reference_adaptive_avg_pool_forward(const struct op_args *a) {
+    const struct tensor *x = &a->in[0], *y = &a->out[0];
+    for (int n = 0; n < y->dims[0]; n++)
+        for (int c = 0; c < y->dims[1]; c++)
+            for (int p = 0; p < y->dims[2]; p++)
+                for (int q = 0; q < y->dims[3]; q++) {
+                    struct pool_span rows = pool_span(p, x->dims[2], y->dims[2]),
+                                     columns = pool_span(q, x->dims[3], y->dims[3]);
+                    float sum = 0;
+                    for (int h = rows.begin; h < rows.end; h++) {
+                        float row = 0;
+                        for (int w = columns.begin; w < columns.end; w++)
+                            row += *element4(x, n, c, h, w);
+                        sum += row;
+                    }
+                    *element4(y, n, c, p, q) = sum / pool_area(rows, columns);
+                }
+}
+
+void reference_adaptive_avg_pool_backward(const struct op_args *a) {
+    const struct tensor *dy = &a->in[0], *dx = &a->out[0];
+    memset(dx->data, 0, tensor_count(dx) * sizeof(float));
+    for (int n = 0; n < dy->dims[0]; n++)
+        for (int c = 0; c < dy->dims[1]; c++)
+            for (int p = 0; p < dy->dims[2]; p++)
+                for (int q = 0; q < dy->dims[3]; q++) {
+                    struct pool_span rows = pool_span(p, dx->dims[2], dy->dims[2]),
+                                     columns = pool_span(q, dx->dims[3], dy->dims[3]);
+                    float share = *element4(dy, n, c, p, q) / pool_area(rows, columns);
+                    for (int h = rows.begin; h < rows.end; h++)
+                        for (int w = columns.begin; w < columns.end; w++)
+                            *element4(dx, n, c, h, w) += share;
+                }
+}
