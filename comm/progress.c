@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
+#include "base/process.h"
 #include "comm/job.h"
 
 static const int64_t LEAST_CPU_NS = 1000000; /* less than the work of any step */
@@ -42,23 +43,11 @@ static void mark_progress(struct job *job, int rank) {
     process->progress_at = job->clock;
 }
 
-/* The state letter of /proc/PID/stat, 0 if it cannot be read. A stop by a debugger is not reported
- * to the parent of a process, so waitid() does not show it. */
-static char state_of(pid_t pid) {
-    char path[40], state = 0;
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    FILE *file = fopen(path, "re");
-    if (!file) return 0;
-    if (fscanf(file, "%*d (%*[^)]) %c", &state) != 1) state = 0;
-    fclose(file);
-    return state;
-}
-
 static const char *why_stuck(pid_t pid) {
     siginfo_t info = {0};
     if (!waitid(P_PID, (id_t)pid, &info, WSTOPPED | WNOHANG | WNOWAIT) && info.si_pid == pid)
         return "it was stopped: continue it in time (kill -CONT)";
-    if (state_of(pid) == 't') return "a debugger holds it: let it go on";
+    if (process_is_traced(pid)) return "a debugger holds it: let it go on";
     return "it waits for a file, a pipe or a device: see its output";
 }
 

@@ -1,0 +1,23 @@
+/* What /proc says about a process that a debugger may hold. A debugger hides some of it from the
+ * process's parent: a stop by a debugger is not reported by waitid(), and the end of a process is
+ * told to its debugger first, and to its parent only once the debugger has let it go. */
+#ifndef BASE_PROCESS_H
+#define BASE_PROCESS_H
+
+#include <sys/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Is the process stopped by a debugger? 0 also where /proc cannot be read. */
+int process_is_traced(pid_t pid);
+
+/* Have all threads of a child of this process ended, whether or not waitid() says so? 0 also where
+ * /proc cannot be read. */
+int process_is_dead(pid_t pid);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
