@@ -144,6 +144,23 @@ static int read_only(const char *path, const struct stat *s) {
     return !(s->st_mode & 0222) || faccessat(AT_FDCWD, path, W_OK, AT_EACCESS);
 }
 
+/* Refuses a file that is there and that the commit could not replace. */
+static int check_replaceable(const struct atomic_file *f, const struct stat *s) {
+    if (read_only(f->target, s))
+        return fail(ERR_FAILED, "cannot write: %s: the file is read-only: give another name",
+                    f->name);
+    if (!replace_try(f->target)) return OK;
+    if (errno == EBUSY)
+        return fail(ERR_FAILED,
+                    "cannot write: %s: the file is mounted there and cannot be replaced: give "
+                    "another name, or mount its folder",
+                    f->name);
+    return fail(ERR_FAILED,
+                "cannot write: %s: %s: the file cannot be replaced (it belongs to another user, or "
+                "is protected): give another name",
+                f->name, strerror(errno));
+}
+
 static int open_at(struct atomic_file *f, const char *path) {
     struct stat s;
     int descriptor = -1, result;
@@ -156,8 +173,7 @@ static int open_at(struct atomic_file *f, const char *path) {
     if (follow_links(&f->target, &descriptor))
         return fail_errno(ERR_FAILED, errno, "cannot write: %s", path);
     int exists = descriptor < 0 && !stat(f->target, &s);
-    if (exists && S_ISREG(s.st_mode) && read_only(f->target, &s))
-        return fail(ERR_FAILED, "cannot write: %s: the file is read-only: give another name", path);
+    if (exists && S_ISREG(s.st_mode)) CHECK(check_replaceable(f, &s));
     if (descriptor >= 0 || (exists && !S_ISREG(s.st_mode)))
         result = open_direct(f, descriptor);
     else

@@ -40,7 +40,7 @@ struct atomic_file {
 };
 
 /* Opens f->file for writing. The file gets the permissions of the one it replaces. ERR_FAILED:
- * `path` cannot be written, or the file there is read-only; ERR_MEMORY. */
+ * `path` cannot be written, or the file there is read-only or cannot be replaced; ERR_MEMORY. */
 int atomic_open(struct atomic_file *f, const char *path);
 
 /* Syncs and closes the file and puts it in place. ERR_FAILED: that did not succeed; the old file is

@@ -132,3 +132,28 @@ char *unnamed_give_name(int fd, const char *path) {
     }
     return name_copy(fd, path);
 }
+
+static int is_mount_point(const char *path) {
+    struct statx s;
+    return !statx(AT_FDCWD, path, 0, STATX_TYPE, &s) &&
+           (s.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
+}
+
+/* An empty folder is renamed to the file. That never succeeds, since a folder cannot replace a file
+ * (ENOTDIR); but whether the file may be replaced at all, the kernel looks at first. */
+int replace_try(const char *path) {
+    if (is_mount_point(path)) {
+        errno = EBUSY;
+        return -1;
+    }
+    char *name = random_name(path);
+    if (!name) return -1;
+    int refused = 0;
+    if (!mkdir(name, 0700)) {
+        refused = rename(name, path) && (errno == EPERM || errno == EACCES) ? errno : 0;
+        rmdir(name);
+    }
+    free(name);
+    errno = refused;
+    return refused ? -1 : 0;
+}
