@@ -23,9 +23,9 @@ int unnamed_open(const char *path);
  * refused, /proc is missing, the folder is on another file system), the new file is a copy. */
 char *unnamed_give_name(int fd, const char *path);
 
-/* Would a rename put another file in place of the one at `path`? It would not where the file belongs
- * to another user in a sticky folder (/tmp), may only be appended to, or is a mount point. Changes
- * nothing. Returns 0, also where it cannot be tried, or -1 with errno. */
+/* Would a rename put another file in place of the one at `path`? It would not where the file
+ * belongs to another user in a sticky folder (/tmp), may only be appended to, or is a mount point.
+ * Changes nothing. Returns 0, also where it cannot be tried, or -1 with errno. */
 int replace_try(const char *path);
 
 /* Copies all of the file `from` to the file `to`. Returns 0, or -1 with errno. */

@@ -95,9 +95,9 @@ static int ended_without_status(struct job *job, int rank, int error) {
     return process->pidfd < 0 ? job->ending == ENDING_KILL : poll(&polled, 1, 0) > 0;
 }
 
-/* Has this rank been killed, and has it ended, though waitid() does not say so? The end of a process
- * that a debugger holds is told to the debugger first, and to its parent only once the debugger has
- * let it go. The launcher does not wait for that. */
+/* Has this rank been killed, and has it ended, though waitid() does not say so? The end of a
+ * process that a debugger holds is told to the debugger first, and to its parent only once the
+ * debugger has let it go. The launcher does not wait for that. */
 static int ended_in_a_debugger(const struct job *job, const struct process *process) {
     return job->ending == ENDING_KILL && process_is_dead(process->pid);
 }

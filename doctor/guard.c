@@ -31,9 +31,9 @@ static void run_in_child(struct doctor *d, doctor_check *check, int first, pid_t
 }
 
 /* Waits for the child and kills it when one step takes longer than the timeout: each step has a
- * deadline of its own. Returns the status of waitpid. *late: the child was killed. A child that even
- * SIGKILL does not end hangs in a driver, and one that a debugger holds is not reported: neither is
- * waited for. */
+ * deadline of its own. Returns the status of waitpid. *late: the child was killed. A child that
+ * even SIGKILL does not end hangs in a driver, and one that a debugger holds is not reported:
+ * neither is waited for. */
 static int wait_for(struct doctor *d, pid_t pid, int *late, void (*idle)(void *), void *context) {
     int status = 0, step = -1;
     int64_t deadline = 0;

@@ -1,6 +1,6 @@
 /* Atomic files whose place is taken by a file that a rename cannot replace: it belongs to another
- * user in a sticky folder, may only be appended to, or is a mount point. That is known when the file
- * is opened, and nothing is changed. */
+ * user in a sticky folder, may only be appended to, or is a mount point. That is known when the
+ * file is opened, and nothing is changed. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>

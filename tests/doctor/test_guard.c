@@ -60,8 +60,8 @@ Test(doctor_guard, a_hang_is_stopped_in_time, .timeout = 200) {
     findings_free(f);
 }
 
-/* A debugger that nobody looks at holds the check: even when the check is killed, the debugger alone
- * is told, and it does not ask. */
+/* A debugger that nobody looks at holds the check: even when the check is killed, the debugger
+ * alone is told, and it does not ask. */
 static int held(struct doctor *d, int first) {
     static const int MOST_S = 20;
     pid_t check = getpid();
