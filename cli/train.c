@@ -28,6 +28,7 @@ int command_train(int argc, char **argv) {
     struct job_result result = {.exit_status = 0};
     struct atomic_file trace = {0};
     struct trace_run traced = {.run = &record};
+    struct failures all = {0};
     int help, code;
     run_config_default(&config);
     CHECK_GOTO(flags_parse(argc, argv, &config, &help), code, done);
@@ -38,8 +39,11 @@ int command_train(int argc, char **argv) {
     traced.title = mode_title(config.mode);
     describe(&config);
     code = job_run(&config, NULL, 0, &record, &result);
-    if (!code) warn_not_finite(NULL, &record);
-    if (!code) code = chrome_trace_write(&trace, config.trace, &traced, 1);
+    if (code && !result.unwritten) goto done;
+    warn_not_finite(NULL, &record);
+    failures_add(&all, code); /* one file that cannot be written must not cost the other */
+    failures_add(&all, chrome_trace_write(&trace, config.trace, &traced, 1));
+    code = failures_end(&all);
 done:
     atomic_abandon(&trace);
     record_free(&record);

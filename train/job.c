@@ -2,9 +2,12 @@
  *
  *     [struct run_config][uint64_t count][count floats: the initial parameters; count may be 0]
  *
- * The same program writes and reads it, so the struct travels as bytes. Rank 0 writes the record
- * to a second memfd, as JSON. For --trace each rank appends its spans to a third one, as
- * structs. */
+ * The same program writes and reads it, so the struct travels as bytes. Rank 0 writes to a second
+ * memfd how the run went:
+ *
+ *     [struct failures: the outputs that could not be written][the record, as JSON]
+ *
+ * For --trace each rank appends its spans to a third one, as structs. */
 #include "train/job.h"
 
 #include <errno.h>
@@ -57,13 +60,17 @@ static int map_all(int fd, void **data, size_t *bytes) {
 
 /* ---- the launcher's side ---- */
 
-static int read_record(int fd, struct run_record *record) {
+/* record: NULL if it is not wanted. */
+static int read_record(int fd, struct run_record *record, struct failures *unwritten) {
     void *data = NULL;
-    size_t bytes;
+    size_t bytes, head = sizeof *unwritten;
     struct json *root = NULL;
     CHECK(map_all(fd, &data, &bytes));
-    int code = json_parse("run record", data ? data : "", bytes, &root);
-    if (!code) code = record_read(record, root);
+    int code =
+        bytes < head ? fail(ERR_FAILED, "job: rank 0 has left no record: start it again") : OK;
+    if (!code) memcpy(unwritten, data, head);
+    if (!code && record) code = json_parse("run record", (char *)data + head, bytes - head, &root);
+    if (!code && record) code = record_read(record, root);
     json_free(root);
     if (data) munmap(data, bytes);
     return code;
@@ -122,8 +129,11 @@ int job_run(const struct run_config *config, const float *initial, size_t initia
     code = launch_ranks(&launch, &launched);
     result->exit_status = launched.exit_status;
     result->signal = launched.signal;
-    if (!code && record) code = read_record(fds[JOB_RECORD], record);
+    struct failures unwritten = {0};
+    if (!code) code = read_record(fds[JOB_RECORD], record, &unwritten);
     if (!code && record) code = read_spans(fds[JOB_SPANS], record);
+    result->unwritten = !code && unwritten.code;
+    if (!code) code = failures_end(&unwritten);
     if (code && !result->exit_status) result->exit_status = error_exit_status(code);
 done:
     for (int i = 0; i < JOB_FDS; i++)
@@ -149,10 +159,12 @@ int job_try_nccl(const struct run_config *config, struct job_result *result) {
 
 /* ---- the rank's side ---- */
 
-static int write_record(int fd, const struct run_record *record) {
-    FILE *file = fdopen(dup(fd), "w");
-    if (!file) return fail_system(errno, "run record: descriptor %d", fd);
+/* Closes fd. */
+static int write_record(int fd, const struct run_record *record, const struct failures *unwritten) {
     struct json_writer w;
+    FILE *file = fdopen(fd, "w");
+    if (!file) return fail_system(errno, "run record: descriptor %d", fd);
+    fwrite(unwritten, sizeof *unwritten, 1, file);
     json_start(&w, file);
     record_write(record, &w, NULL, 1);
     int code = json_finish(&w, "run record");
@@ -175,6 +187,7 @@ static int run_rank(int config_fd, int record_fd, int spans_fd, int *told, int *
     struct run_config config;
     struct run_record record = {0};
     struct comm *comm = NULL;
+    struct failures unwritten = {0};
     CHECK(map_all(config_fd, &data, &bytes));
     if (bytes < sizeof config + sizeof count)
         return fail(ERR_USAGE, "job: no configuration: start it with duet train");
@@ -185,9 +198,10 @@ static int run_rank(int config_fd, int record_fd, int spans_fd, int *told, int *
     int code = comm_open(&comm, &options);
     *told = comm_open_was_reported(code);
     if (code) goto done;
-    CHECK_GOTO(trainer_run(&config, comm, count ? initial : NULL, count, &record, in_use), code,
-               done);
-    if (comm_rank(comm) == 0) CHECK_GOTO(write_record(record_fd, &record), code, done);
+    CHECK_GOTO(
+        trainer_run(&config, comm, count ? initial : NULL, count, &record, &unwritten, in_use),
+        code, done);
+    if (comm_rank(comm) == 0) CHECK_GOTO(write_record(record_fd, &record, &unwritten), code, done);
     CHECK_GOTO(
         write_all(spans_fd, record.kept.spans, record.kept.count * sizeof *record.kept.spans), code,
         done);

@@ -2,6 +2,7 @@
 #include "train/output.h"
 
 #include <stdlib.h>
+#include <errno.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -16,14 +17,12 @@ int outputs_open(struct outputs *o, const struct run_config *config) {
     return OK;
 }
 
-int outputs_losses(struct outputs *o, const struct run_record *record, int first, int epoch) {
-    if (!o->losses.file) return OK;
+void outputs_losses(struct outputs *o, const struct run_record *record, int first, int epoch) {
+    if (!o->losses.file) return;
     for (int i = first; i < record->steps; i++)
         fprintf(o->losses.file, "%d,%d,%.9g\n", record->first_step + i, epoch, record->losses[i]);
-    return ferror(o->losses.file)
-               ? fail(ERR_FAILED, "%s: cannot write the losses: is the disk full?",
-                      o->config->log_loss)
-               : OK;
+    /* the error of the first write that failed: atomic_commit reports it */
+    if (ferror(o->losses.file) && !o->losses.error) o->losses.error = errno;
 }
 
 static int save_weights(struct outputs *o, struct session *s) {
@@ -48,12 +47,10 @@ static int save_record(struct outputs *o, struct session *s) {
     return atomic_commit(&o->json);
 }
 
-int outputs_commit(struct outputs *o, struct session *s) {
-    struct failures all = {0}; /* a file that cannot be written must not cost the others */
-    if (o->weights.file) failures_add(&all, save_weights(o, s));
-    if (o->losses.file) failures_add(&all, atomic_commit(&o->losses));
-    if (o->json.file) failures_add(&all, save_record(o, s));
-    return failures_end(&all);
+void outputs_commit(struct outputs *o, struct session *s, struct failures *unwritten) {
+    if (o->weights.file) failures_add(unwritten, save_weights(o, s));
+    if (o->losses.file) failures_add(unwritten, atomic_commit(&o->losses));
+    if (o->json.file) failures_add(unwritten, save_record(o, s));
 }
 
 void outputs_abandon(struct outputs *o) {

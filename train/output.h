@@ -5,6 +5,7 @@
 #define TRAIN_OUTPUT_H
 
 #include "base/atomic_file.h"
+#include "base/error.h"
 #include "train/session.h"
 
 struct outputs {
@@ -15,10 +16,12 @@ struct outputs {
 /* Opens the files that config asks for; config must outlive them. Zero *o before, and
  * outputs_abandon it afterwards, also after a failure. */
 int outputs_open(struct outputs *o, const struct run_config *config);
-/* Appends the losses of the record's steps from index `first` on, all of this epoch. */
-int outputs_losses(struct outputs *o, const struct run_record *record, int first, int epoch);
-/* Writes the weights and the record, and puts all files in their places. */
-int outputs_commit(struct outputs *o, struct session *s);
+/* Appends the losses of the record's steps from index `first` on, all of this epoch. If they cannot
+ * be written, training goes on for the other outputs, and outputs_commit says so. */
+void outputs_losses(struct outputs *o, const struct run_record *record, int first, int epoch);
+/* Writes the weights and the record, and puts all files in their places. Each is tried, whatever
+ * becomes of the others; those that cannot be written are added to *unwritten. */
+void outputs_commit(struct outputs *o, struct session *s, struct failures *unwritten);
 /* Removes what was not committed; does nothing after a commit or on zeroed outputs. */
 void outputs_abandon(struct outputs *o);
 

@@ -121,7 +121,7 @@ static int read_logs(struct loop *l, int epoch, int final) {
     if (first == 0) r->first_step_seconds = (double)(now_ns() - s->config->started_ns) * 1e-9;
     for (int i = first; i < r->steps; i++)
         progress_loss(&l->progress, r->first_step + i, r->losses[i]);
-    CHECK(outputs_losses(&l->outputs, r, first, epoch));
+    outputs_losses(&l->outputs, r, first, epoch);
     double seconds = r->training_seconds + (double)(now_ns() - l->epoch_start_ns) * 1e-9;
     if (!final)
         progress_step(&l->progress, epoch, r->first_step + r->steps, r->losses[r->steps - 1],
@@ -320,7 +320,8 @@ static int close_all(struct loop *l, int code) {
 }
 
 int trainer_run(const struct run_config *config, struct comm *comm, const float *initial,
-                size_t initial_count, struct run_record *record, int *in_use) {
+                size_t initial_count, struct run_record *record, struct failures *unwritten,
+                int *in_use) {
     int code = OK;
     *in_use = 0;
     /* not on the stack: it may have to outlive this call */
@@ -330,7 +331,7 @@ int trainer_run(const struct run_config *config, struct comm *comm, const float 
     if (!comm || comm_rank(comm) == 0) CHECK_GOTO(outputs_open(&loop.outputs, config), code, done);
     CHECK_GOTO(session_open(session, config, comm, initial, initial_count, record), code, done);
     CHECK_GOTO(run_loop(&loop), code, done);
-    if (session_leads(session)) CHECK_GOTO(outputs_commit(&loop.outputs, session), code, done);
+    if (session_leads(session)) outputs_commit(&loop.outputs, session, unwritten);
 done:
     /* before anything here waits for a peer */
     if (code && comm) comm_abort(comm, code, error_message());

@@ -4,6 +4,7 @@
 #include "data/safetensors.h"
 #include "tests/base/refuse.h"
 #include "tests/cli/data.h"
+#include "tests/cli/json.h"
 #include "tests/cli/run.h"
 
 #define TRAIN "train --data-dir d --batch-size 64 --quiet"
@@ -144,23 +145,56 @@ Test(cli_outputs, a_folder_that_vanishes, .timeout = 300, .init = outputs_make,
     folder_vanishes("ddp", 2);
 }
 
-/* A full disk shows only at the end. It must not cost the files that lie elsewhere. */
+/* A full disk shows only at the end. It must not cost the files that lie elsewhere: each of the
+ * others is whole. */
+static void others_are_whole(const char *mode, int failing) {
+    static const char *const flags[] = {"--save", "--log-loss", "--json", "--trace"};
+    static const char *const names[] = {"w", "l", "j", "t"};
+    enum { OUTPUTS = 4 };
+    char words[200] = "";
+    struct cli c;
+    int failed = 0, found = 0;
+    for (int i = 0; i < OUTPUTS; i++) {
+        size_t used = strlen(words);
+        int fails = failing >> i & 1;
+        snprintf(words + used, sizeof words - used, "%s %s ", flags[i],
+                 fails ? "/dev/full" : names[i]);
+        failed += fails;
+    }
+    cli_run(&c, TRAIN " --steps 3 --mode %s %s", mode, words);
+    cr_assert_eq(c.status, 1, "%s: status %d: %s", words, c.status, c.err);
+    const char *end = strchr(c.err, '\n');
+    cr_assert(end && !end[1], "%s: not one line: %s", words, c.err);
+    for (const char *at = c.err; (at = strstr(at, "cannot write: /dev/full: No space left")); at++)
+        found++;
+    cr_assert_eq(found, failed, "%s: each that failed is named: %s", words, c.err);
+    cr_assert_eq(cli_files(), FILES + OUTPUTS - failed, "%s", words);
+    if (!(failing & 1)) weights_are_whole("w");
+    if (!(failing & 4)) json_free(json_of("j"));
+    if (!(failing & 8)) json_free(json_of("t"));
+    for (int i = 0; i < OUTPUTS; i++)
+        unlink(names[i]);
+    cli_free(&c);
+}
+
 Test(cli_outputs, one_that_fails_does_not_cost_the_others, .timeout = 300, .init = outputs_make,
      .fini = cli_folder_remove) {
-    static const char *const flags[] = {
-        "--save w --log-loss /dev/full --json j", "--save /dev/full --log-loss l --json j",
-        "--save w --log-loss l --json /dev/full", "--save /dev/full --log-loss /dev/full --json j"};
-    for (int i = 0; i < 4; i++) {
-        struct cli c;
-        cli_run(&c, TRAIN " --steps 1 --mode %s %s", i ? "single" : "ddp --devices 2", flags[i]);
-        cr_assert_eq(c.status, 1);
-        cr_assert(strstr(c.err, "cannot write: /dev/full: No space left"), "%s", c.err);
-        cr_assert_eq(!!strstr(c.err, "; cannot write: /dev/full"), i == 3, "%s", c.err);
-        cr_assert_eq(cli_files(), FILES + (i == 3 ? 1 : 2), "%s", flags[i]);
-        if (strstr(flags[i], "--save w")) weights_are_whole("w");
-        unlink("w"), unlink("l"), unlink("j");
-        cli_free(&c);
-    }
+    for (int failing = 1; failing < 16; failing++)
+        others_are_whole(failing % 3 == 0   ? "ddp --devices 2"
+                         : failing % 3 == 1 ? "dp"
+                                            : "single",
+                         failing);
+}
+
+/* The file of losses is written while the run trains. When that fails, the run goes on. */
+Test(cli_outputs, losses_that_cannot_be_written_do_not_end_the_run, .timeout = 300,
+     .init = outputs_make, .fini = cli_folder_remove) {
+    struct cli c;
+    cli_run(&c, TRAIN " --epochs %d --log-loss /dev/full --save w", test_short() ? 60 : 300);
+    cr_assert_eq(c.status, 1, "status %d", c.status);
+    cr_assert(strstr(c.err, "cannot write: /dev/full: No space left"), "%s", c.err);
+    weights_are_whole("w");
+    cli_free(&c);
 }
 
 Test(cli_outputs, a_json_that_fails_does_not_cost_the_trace, .timeout = 300, .init = outputs_make,

@@ -125,10 +125,11 @@ Test(session, the_trainer_counts_updates, .timeout = 60, .init = cli_folder_make
         struct run_record record = {0}, by_hand = {0};
         struct session s = {0};
         float **want = NULL;
+        struct failures unwritten = {0};
         int in_use;
         train_by_hand(&config, &by_hand, &s);
         snprintf(config.save, sizeof config.save, "w");
-        cr_assert_eq(trainer_run(&config, NULL, NULL, 0, &record, &in_use), OK, "%s",
+        cr_assert_eq(trainer_run(&config, NULL, NULL, 0, &record, &unwritten, &in_use), OK, "%s",
                      error_message());
         cr_assert_eq(model_values_load(&s.model, "w", &want), OK, "%s", error_message());
         for (int p = 0; p < s.model.param_count; p++) {
@@ -154,10 +155,11 @@ static int one_rank(void *context) {
     struct run_config config = *(struct run_config *)context;
     struct run_record record = {0};
     struct comm *comm;
+    struct failures unwritten = {0};
     int in_use, code = comm_open(&comm, NULL);
     if (code) return 1;
     make_different(&config, comm_rank(comm));
-    code = trainer_run(&config, comm, NULL, 0, &record, &in_use);
+    code = trainer_run(&config, comm, NULL, 0, &record, &unwritten, &in_use);
     comm_abort(comm, code, error_message());
     comm_close(comm);
     record_free(&record);
