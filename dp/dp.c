@@ -1,4 +1,4 @@
-/* DataParallel in one file. A step goes from top to bottom; every arrow is memory of one device
+/* DataParallel. A step goes from top to bottom; every arrow is memory of one device
  * that is copied to, or read by, another, and device 0's stream executes all of them:
  *
  *     thread 0 = the caller, device 0                        thread r, device r = 1 .. W-1
@@ -20,7 +20,15 @@
  *
  * Device 0 does everything that the others do. Besides, it holds the whole batch, all outputs and
  * their gradient, carries every byte that moves, and computes loss and update while the others
- * sleep. That is why DDP exists (ddp/).
+ * sleep. That is why DDP exists (ddp/). Two settings take some of it from device 0, and the bits
+ * stay: --output-device D has gather, loss and scatter_grad done by device D (dp/loss.c), and
+ * --dp-reduce sharded has every other device add up a part (scatter_gather/shards.h):
+ *
+ *     ============================== all threads start =========================================
+ *     (waits)                                                reads shard r of all gradients,
+ *                                                            sums it
+ *     ========================== all threads have come back ====================================
+ *     reduce        0 <-- the summed shards --------------   r
  *
  * *) With --loss-in-forward labels are scattered too; each device computes its own loss at the end
  * of forward and goes straight on into backward. Gather then fetches S loss sums in place of all
@@ -45,12 +53,6 @@
 #include "base/error.h"
 #include "dp/state.h"
 
-static struct stream *enter(struct dp *dp, enum phase phase) {
-    stream_set_phase(dp->group.stream, dp->training ? phase : PHASE_EVALUATE,
-                     (int32_t)dp->step->step);
-    return dp->group.stream;
-}
-
 /* ---- the parts of a step that run on every device's own thread ---- */
 
 /* Runs a part between the events that order its stream. The last event is recorded also after a
@@ -64,11 +66,6 @@ static int in_order(struct dp *dp, int r, int (*part)(struct dp *, int)) {
     snprintf(text, sizeof text, "%s", error_message());
     group_ready(&dp->group, r);
     return fail(code, "%s", text);
-}
-
-static int write_step(struct dp *dp, int r) {
-    return replica_write_other(&dp->replica[r], dp->step,
-                               dp->training ? PHASE_INPUT : PHASE_EVALUATE);
 }
 
 /* With its own loss a device goes straight on from forward to backward. */
@@ -104,7 +101,7 @@ static int forward_alone(struct dp *dp, int r) {
 }
 
 static int forward(struct dp *dp, int r) {
-    if (r > 0) CHECK(write_step(dp, r));
+    if (r > 0) CHECK(dp_write_step(dp, r));
     return dp->own_loss ? forward_loss_backward(dp, r) : forward_alone(dp, r);
 }
 
@@ -166,6 +163,18 @@ static int begin_row(struct dp *dp, const struct step_block *step, int training)
     return OK;
 }
 
+/* The words of PyTorch, because users search for them. PyTorch asks it before every forward, and so
+ * does this: dp_replica hands out device 0's parameters, and whoever moves them is told. */
+static int check_module(struct dp *dp) {
+    const struct device *first = dp->group.device[0], *found = dp->replica[0].params.device;
+    if (found == first) return OK;
+    return fail(
+        ERR_FAILED,
+        "module must have its parameters and buffers on device %s (device_ids[0]) but found "
+        "one of them on device: %s",
+        device_name(first), device_name(found));
+}
+
 /* Cuts the batch into the devices' shares: k segments each, device 0's first. */
 static int cut(struct dp *dp, const struct segments *all) {
     int k = dp->segments / dp->count, total = 0;
@@ -196,173 +205,55 @@ static int cut(struct dp *dp, const struct segments *all) {
 
 static int begin(struct dp *dp, const struct step_block *step, const struct batch *batch,
                  int training) {
+    CHECK(check_module(dp));
     CHECK(cut(dp, &batch->segments));
     dp->all = &batch->segments;
+    dp->loss_sizes[dp->output_device] = dp->all->n;
     return begin_row(dp, step, training);
-}
-
-/* Device 0 takes in the whole batch. Pixels must be there before they are scattered, so a batch
- * that is an index is unpacked here, not in forward. */
-static int input(struct dp *dp, const struct batch *batch) {
-    CHECK(write_step(dp, 0));
-    CHECK(replica_load(&dp->replica[0], batch));
-    return replica_unpack(&dp->replica[0]);
-}
-
-static int scatter_batch(struct dp *dp) {
-    struct replica *first = &dp->replica[0];
-    const struct model *m = first->model;
-    const int shape[4] = {dp->all->n, m->channels, m->height, m->width};
-    struct tensor all_pixels = tensor_plain(first->pixels, DTYPE_F32, 4, shape),
-                  all_labels = tensor_plain(first->labels, DTYPE_I32, 1, shape);
-    void *pixels[MAX_DEVICES], *labels[MAX_DEVICES];
-    for (int r = 0; r < dp->count; r++) {
-        pixels[r] = dp->replica[r].pixels;
-        labels[r] = dp->replica[r].labels;
-    }
-    enter(dp, PHASE_SCATTER);
-    CHECK(scatter(&dp->group, &all_pixels, dp->sizes, pixels));
-    return dp->own_loss ? scatter(&dp->group, &all_labels, dp->sizes, labels) : OK;
-}
-
-/* The other devices read buffers in evaluation; what they write to theirs is lost, since the next
- * replicate overwrites it. So a model's buffers are those of device 0, as in PyTorch. */
-static int replicate_buffers(struct dp *dp) {
-    float *buffers[MAX_DEVICES];
-    struct param_range whole = {0, dp->replica[0].buffers.bytes / sizeof(float)};
-    if (!whole.count) return OK;
-    for (int r = 0; r < dp->count; r++)
-        buffers[r] = dp->replica[r].buffers.arena;
-    return broadcast_coalesced(&dp->group, buffers, &whole, 1);
-}
-
-static int replicate(struct dp *dp, enum phase phase) {
-    float *values[MAX_DEVICES];
-    for (int r = 0; r < dp->count; r++)
-        values[r] = dp->replica[r].params.values;
-    enter(dp, phase);
-    CHECK(broadcast_coalesced(&dp->group, values, dp->groups, dp->group_count));
-    return replicate_buffers(dp);
-}
-
-/* The tape of the loss begins before forward: device 0's recorded backward reads dL/dy by address,
- * so the memory of that tape must not move between the two (dp/setup.c has it watched). */
-static int begin_loss(struct dp *dp) {
-    struct tape_step step = {
-        .segments = dp->all, .step = dp->replica[0].step, .training = dp->training};
-    return dp->own_loss ? OK : tape_begin(dp->loss_tape, &step);
-}
-
-static int gather_outputs(struct dp *dp, struct tensor *gathered) {
-    const int shape[2] = {dp->all->n, dp->replica[0].model->classes};
-    struct tensor outputs[MAX_DEVICES];
-    for (int r = 0; r < dp->count; r++)
-        outputs[r] = *recorded_output(&dp->replica[r].recorded);
-    *gathered = tensor_plain(dp->gathered.data, DTYPE_F32, 2, shape);
-    enter(dp, PHASE_GATHER);
-    return gather(&dp->group, outputs, dp->sizes, gathered);
-}
-
-/* The loss of the whole batch, and its gradient dL/dy, which is that of the leaf *y. */
-static int loss_on_device_0(struct dp *dp, const struct tensor *gathered, struct var **y) {
-    struct replica *first = &dp->replica[0];
-    struct tape *t = dp->loss_tape;
-    struct tensor labels = tensor_plain(first->labels, DTYPE_I32, 1, &dp->all->n);
-    enter(dp, PHASE_LOSS);
-    *y = tape_leaf(t, gathered, 1);
-    struct var *loss = model_loss(first->model, t, *y, &labels);
-    CHECK(tape_error(t));
-    CHECK(tape_log_loss(t, loss, &first->losses, &first->hits));
-    return dp->training ? tape_backward(t, loss, NULL) : OK;
-}
-
-/* Each device gets its rows of dL/dy; device 0's are the first, so it reads them where they are. */
-static int scatter_grad(struct dp *dp, const struct tensor *dy) {
-    void *parts[MAX_DEVICES];
-    for (int r = 0; r < dp->count; r++) {
-        const int shape[2] = {dp->sizes[r], dy->dims[1]};
-        parts[r] = r ? dp->grad_share[r] : dy->data;
-        dp->grad_output[r] = tensor_plain(parts[r], DTYPE_F32, 2, shape);
-    }
-    enter(dp, PHASE_SCATTER_GRAD);
-    return scatter(&dp->group, dy, dp->sizes, parts);
-}
-
-static int gather_and_loss(struct dp *dp, struct var **y) {
-    struct tensor gathered;
-    CHECK(gather_outputs(dp, &gathered));
-    return loss_on_device_0(dp, &gathered, y);
-}
-
-/* Row step->slot of a log: device r's first k columns become columns r*k .. of device 0's. */
-static int gather_log_row(struct dp *dp, struct tensor *(*log)(struct replica *)) {
-    struct tensor rows[MAX_DEVICES];
-    int k = dp->segments / dp->count, sizes[MAX_DEVICES];
-    for (int r = 0; r < dp->count; r++) {
-        const struct tensor *t = log(&dp->replica[r]);
-        size_t offset = (size_t)dp->step->slot * (size_t)t->dims[1] * dtype_bytes(t->dtype);
-        rows[r] = tensor_plain((char *)t->data + offset, t->dtype, 1, &k);
-        sizes[r] = k;
-    }
-    struct tensor whole = rows[0];
-    whole.dims[0] = dp->segments;
-    return gather(&dp->group, rows, sizes, &whole);
-}
-
-static struct tensor *losses_of(struct replica *r) {
-    return &r->losses;
-}
-static struct tensor *hits_of(struct replica *r) {
-    return &r->hits;
-}
-
-static int gather_loss_sums(struct dp *dp) {
-    enter(dp, PHASE_GATHER);
-    CHECK(gather_log_row(dp, losses_of));
-    return gather_log_row(dp, hits_of);
-}
-
-static int reduce(struct dp *dp) {
-    enter(dp, PHASE_REDUCE);
-    return reduce_add_coalesced(&dp->reduce, dp->groups, dp->group_count);
 }
 
 /* ---- a step ---- */
 
+static int add_shard_task(void *context, int r) {
+    struct dp *dp = context;
+    stream_set_phase(device_compute(dp->group.device[r]), PHASE_REDUCE, (int32_t)dp->step->step);
+    return sharded_reduce_add(&dp->shards, r);
+}
+
+static int reduce(struct dp *dp) {
+    if (!dp->sharded) return dp_reduce_to_first(dp);
+    CHECK(on_all_devices(dp, PHASE_REDUCE, add_shard_task));
+    return dp_collect_shards(dp);
+}
+
 int dp_step(struct dp *dp, const struct step_block *step, const struct batch *batch) {
-    struct var *y;
     CHECK(begin(dp, step, batch, 1));
-    CHECK(input(dp, batch));
-    CHECK(scatter_batch(dp));
-    CHECK(begin_loss(dp));
-    CHECK(replicate(dp, PHASE_REPLICATE));
+    CHECK(dp_input(dp, batch));
+    CHECK(dp_scatter(dp));
+    CHECK(dp_begin_loss(dp));
+    CHECK(dp_replicate(dp, PHASE_REPLICATE));
     CHECK(on_all_devices(dp, PHASE_FORWARD, forward_task));
-    if (dp->own_loss) { /* forward_task has gone on to loss and backward */
-        CHECK(gather_loss_sums(dp));
-    } else {
-        CHECK(gather_and_loss(dp, &y));
-        CHECK(scatter_grad(dp, &y->grad));
-        CHECK(on_all_devices(dp, PHASE_BACKWARD, backward_task));
-    }
+    CHECK(dp_loss(dp));
+    /* with its own loss forward_task has gone on into backward */
+    if (!dp->own_loss) CHECK(on_all_devices(dp, PHASE_BACKWARD, backward_task));
     CHECK(reduce(dp));
     return replica_update(&dp->replica[0]);
 }
 
 int dp_evaluate(struct dp *dp, const struct step_block *step, const struct batch *batch) {
-    struct var *y;
     CHECK(begin(dp, step, batch, 0));
-    CHECK(input(dp, batch));
-    CHECK(scatter_batch(dp));
-    CHECK(begin_loss(dp));
-    CHECK(replicate(dp, PHASE_EVALUATE)); /* the last update has reached device 0 alone */
+    CHECK(dp_input(dp, batch));
+    CHECK(dp_scatter(dp));
+    CHECK(dp_begin_loss(dp));
+    CHECK(dp_replicate(dp, PHASE_EVALUATE)); /* the last update has reached device 0 alone */
     CHECK(on_all_devices(dp, PHASE_FORWARD, forward_task));
-    return dp->own_loss ? gather_loss_sums(dp) : gather_and_loss(dp, &y);
+    return dp_loss(dp);
 }
 
 int dp_hash_values(struct dp *dp, const struct step_block *step) {
     CHECK(begin_row(dp, step, 1));
     CHECK(replica_write_other(&dp->replica[0], step, PHASE_PROOF));
-    CHECK(replicate(dp, PHASE_PROOF));
+    CHECK(dp_replicate(dp, PHASE_PROOF));
     return on_all_devices(dp, PHASE_PROOF, hash_values_task);
 }
 

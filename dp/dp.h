@@ -6,7 +6,8 @@
  * for each device. Gradients, losses and values are bit for bit those of one device that holds all
  * S segments, wherever fold_fits(S, W) holds (base/fold.h).
  *
- * Logs are on device 0: dp_replica(dp, 0), replica_read_logs. Row step->slot, column c is segment c
+ * Logs of losses and hits are on the output device: dp_replica(dp, output_device),
+ * replica_read_logs. Row step->slot, column c is segment c
  * of the batch, that is virtual device v = c / k + (c % k) * W. To fold the loss in the order of
  * the virtual devices, put column c at place v first. Hashes are on every replica: values on all,
  * gradients on device 0. */
@@ -30,6 +31,8 @@ struct dp_config {
     int max_samples;              /* the largest global batch, of training or evaluation */
     int segments;                 /* S, a multiple of W: V, or W */
     int loss_in_forward;          /* 1: each device computes its own loss; loss sums are gathered */
+    int output_device;            /* PyTorch's: gathers outputs and computes the loss; 0 .. W-1 */
+    int sharded_reduce;           /* 1: device d adds up shard d of the gradients (shards.h) */
     struct optimizer_config update; /* of device 0 */
     int hashes;                     /* as replica_config.hashes */
     int graph;                      /* as replica_config.graph */

@@ -1,5 +1,5 @@
-/* The beginning and the end of a DataParallel run: replicas, the buffers of device 0, the events,
- * and the threads. */
+/* The beginning and the end of a DataParallel run: replicas, the buffers of device 0 and of the
+ * output device, the events, and the threads. */
 #include <stdlib.h>
 
 #include "base/error.h"
@@ -20,6 +20,9 @@ static int check(const struct dp_config *c) {
         return fail(ERR_USAGE,
                     "DataParallel: batches of %d samples, logs of %d rows: give at least 1 each",
                     c->max_samples, c->log_rows);
+    if (c->output_device < 0 || c->output_device >= c->devices)
+        return fail(ERR_USAGE, "DataParallel: output device %d: there are devices 0 to %d",
+                    c->output_device, c->devices - 1);
     return OK;
 }
 
@@ -30,28 +33,32 @@ static int init_replica(struct dp *dp, const struct dp_config *c, int r) {
     struct replica_config config = {
         .max_samples = r ? most : c->max_samples,
         .log_rows = c->log_rows,
-        .log_segments = r == 0         ? c->segments
-                        : dp->own_loss ? k
-                                       : 0,
+        .log_segments = r == dp->output_device ? c->segments
+                        : dp->own_loss         ? k
+                                               : 0,
         .hashes = c->hashes,
         .optimizer = r == 0,
         .update = c->update,
         .graph = c->graph,
     };
     CHECK(replica_init(&dp->replica[r], c->device[r], c->model, &config, r ? NULL : c->values));
-    if (r == 0 || dp->own_loss) return OK;
+    if (r == dp->output_device || dp->own_loss) return OK;
     return device_alloc(c->device[r], (void **)&dp->grad_share[r],
                         (size_t)most * (size_t)c->model->classes * sizeof(float), MEM_ACTIVATIONS);
 }
 
 static int init_loss(struct dp *dp, const struct dp_config *c) {
+    struct device *output = c->device[dp->output_device];
+    size_t label_bytes = (size_t)c->max_samples * sizeof *dp->labels;
     if (dp->own_loss) return OK;
     dp->gathered = tensor_plain(NULL, DTYPE_F32, 2, (int[]){c->max_samples, c->model->classes});
-    CHECK(
-        device_alloc(c->device[0], &dp->gathered.data, tensor_bytes(&dp->gathered), MEM_GATHERED));
-    CHECK(tape_init(&dp->loss_tape, c->device[0]));
+    CHECK(device_alloc(output, &dp->gathered.data, tensor_bytes(&dp->gathered), MEM_GATHERED));
+    dp->labels = dp->replica[0].labels;
+    if (dp->output_device > 0)
+        CHECK(device_alloc(output, (void **)&dp->labels, label_bytes, MEM_INPUT));
+    CHECK(tape_init(&dp->loss_tape, output));
     tape_set_cause(dp->loss_tape, MEM_GATHERED); /* dL/dy and the losses of the gathered rows */
-    recorded_watch(&dp->replica[0].recorded, dp->loss_tape);
+    recorded_watch(&dp->replica[dp->output_device].recorded, dp->loss_tape);
     return OK;
 }
 
@@ -72,7 +79,9 @@ static int init_moves(struct dp *dp, const struct dp_config *c) {
     dp->groups = malloc(((size_t)c->model->param_count + 1) * sizeof *dp->groups);
     if (!dp->groups) return fail(ERR_MEMORY, "DataParallel: no host memory");
     CHECK(coalesce_params(&dp->replica[0].params, 0, COALESCE_BYTES, dp->groups, &dp->group_count));
-    return reduce_plan_init(&dp->reduce, &dp->group, grads,
+    if (dp->sharded)
+        return sharded_reduce_init(&dp->shards, &dp->group, grads, dp->groups, dp->group_count);
+    return reduce_plan_init(&dp->reduce, &dp->group, 0, grads,
                             largest_range(dp->groups, dp->group_count));
 }
 
@@ -85,6 +94,8 @@ int dp_init(struct dp **out, const struct dp_config *c) {
     dp->count = c->devices;
     dp->segments = c->segments;
     dp->own_loss = c->loss_in_forward || c->devices == 1;
+    dp->output_device = c->output_device;
+    dp->sharded = c->sharded_reduce;
     span_log_init(&dp->waits, device_config(c->device[0])->spans);
     for (int r = 0; r < c->devices; r++)
         CHECK_GOTO(init_replica(dp, c, r), code, failed);
@@ -107,11 +118,13 @@ int dp_free(struct dp *dp) {
     for (int r = 0; r < dp->count; r++)
         if (dp->replica[r].device) stream_sync(device_compute(dp->replica[r].device));
     reduce_plan_free(&dp->reduce);
+    sharded_reduce_free(&dp->shards);
     device_group_free(&dp->group);
     tape_free(dp->loss_tape);
     for (int r = 0; r < dp->count; r++) {
         if (!dp->replica[r].device) continue;
-        if (r == 0) device_free(dp->replica[r].device, dp->gathered.data);
+        if (r == dp->output_device) device_free(dp->replica[r].device, dp->gathered.data);
+        if (r == dp->output_device && r > 0) device_free(dp->replica[r].device, dp->labels);
         device_free(dp->replica[r].device, dp->grad_share[r]);
         replica_free(&dp->replica[r]);
     }

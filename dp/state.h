@@ -1,15 +1,17 @@
-/* The inside of a DataParallel run, shared by dp.c, which has the step, and setup.c, which makes
- * and frees all that it works on. */
+/* The inside of a DataParallel run. dp.c has the step, moves.c what crosses devices in it, loss.c
+ * what the output device does, and setup.c makes and frees all that they work on. */
 #ifndef DP_STATE_H
 #define DP_STATE_H
 
 #include "dp/dp.h"
 #include "dp/worker.h"
-#include "scatter_gather/scatter_gather.h"
+#include "scatter_gather/shards.h"
 
 struct dp {
     int count, segments; /* W and S */
     int own_loss;        /* 1: each device computes its own loss */
+    int output_device;   /* the device that gathers outputs or losses and computes the loss */
+    int sharded;         /* 1: `shards` sums the gradients, not `reduce` */
     struct replica replica[MAX_DEVICES];
     struct device_group group;
     struct workers *workers;
@@ -18,12 +20,15 @@ struct dp {
     struct param_range *groups;
     int group_count;
     struct reduce_plan reduce;
+    struct sharded_reduce shards;
 
-    /* Loss on device 0. */
+    /* Loss on the output device. */
     struct tape *loss_tape;
-    struct tensor gathered; /* device 0: (max_samples, classes) */
+    struct tensor gathered; /* (max_samples, classes) */
+    int32_t *labels;        /* (max_samples); those of replica 0 where that is the output device */
     float
-        *grad_share[MAX_DEVICES]; /* device r > 0: its rows of dL/dy, (its most samples, classes) */
+        *grad_share[MAX_DEVICES]; /* other devices: their rows of dL/dy, (most samples, classes) */
+    int loss_sizes[MAX_DEVICES];  /* samples whose loss a device computes: all on one device */
 
     /* The step being worked on. Thread 0 writes it before the threads start; only output[r] is
      * written by thread r. */
@@ -37,5 +42,20 @@ struct dp {
 
     struct span_log waits; /* thread 0's waits for the other threads */
 };
+
+/* moves.c and loss.c: parts of a step on the caller's thread. dp_enter sets the phase of the leading
+ * stream, which it returns; dp_write_step is called on thread r. */
+struct stream *dp_enter(struct dp *dp, enum phase phase);
+int dp_write_step(struct dp *dp, int r);
+int dp_input(struct dp *dp, const struct batch *batch);
+int dp_scatter(struct dp *dp);
+int dp_replicate(struct dp *dp, enum phase phase);
+int dp_reduce_to_first(struct dp *dp);
+int dp_collect_shards(struct dp *dp);
+
+int dp_begin_loss(struct dp *dp);
+/* From the outputs, or the losses, of all devices to the log and, in training, to dL/dy on every
+ * device. */
+int dp_loss(struct dp *dp);
 
 #endif

@@ -1,5 +1,5 @@
-/* The events of a device group: ready[r] says that device r is done with what it lends, done says
- * that device 0 is. */
+/* The events of a device group: ready[r] says that device r is done with what it lends, done[r] that
+ * device r is done with what it has led. */
 #include "scatter_gather/device_group.h"
 
 #include <string.h>
@@ -15,9 +15,9 @@ int device_group_init(struct device_group *group, int count, struct device *cons
     for (int r = 0; r < count; r++)
         group->device[r] = devices[r];
     group->stream = device_compute(devices[0]);
-    for (int r = 1; r < count; r++)
+    for (int r = 0; r < count; r++)
         CHECK_GOTO(event_create(devices[r], &group->ready[r]), code, failed);
-    CHECK_GOTO(event_create(devices[0], &group->done), code, failed);
+    CHECK_GOTO(event_create(devices[0], &group->done[0]), code, failed);
     return OK;
 
 failed:
@@ -26,26 +26,38 @@ failed:
 }
 
 void device_group_free(struct device_group *group) {
-    for (int r = 0; r < group->count; r++)
+    for (int r = 0; r < group->count; r++) {
         event_destroy(group->ready[r]);
-    event_destroy(group->done);
+        event_destroy(group->done[r]);
+    }
     memset(group, 0, sizeof *group);
 }
 
+int group_lead(struct device_group *group, int lead) {
+    int before = group->lead;
+    if (lead == before) return OK;
+    if (!group->done[lead]) CHECK(event_create(group->device[lead], &group->done[lead]));
+    CHECK(group_leave(group));
+    group->lead = lead;
+    group->stream = device_compute(group->device[lead]);
+    return stream_wait(group->stream, group->done[before]);
+}
+
 int group_ready(struct device_group *group, int r) {
-    return r == 0 ? OK : event_record(group->ready[r], device_compute(group->device[r]));
+    return event_record(group->ready[r], device_compute(group->device[r]));
 }
 
 int group_follow(struct device_group *group, int r) {
-    return r == 0 ? OK : stream_wait(device_compute(group->device[r]), group->done);
+    if (r == group->lead) return OK; /* a stream is in order with itself */
+    return stream_wait(device_compute(group->device[r]), group->done[group->lead]);
 }
 
 int group_enter(struct device_group *group) {
-    for (int r = 1; r < group->count; r++)
-        CHECK(stream_wait(group->stream, group->ready[r]));
+    for (int r = 0; r < group->count; r++)
+        if (r != group->lead) CHECK(stream_wait(group->stream, group->ready[r]));
     return OK;
 }
 
 int group_leave(struct device_group *group) {
-    return event_record(group->done, group->stream);
+    return event_record(group->done[group->lead], group->stream);
 }

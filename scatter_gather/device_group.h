@@ -1,8 +1,9 @@
-/* Device group: n devices of one process, and the events that order them around device 0.
+/* Device group: n devices of one process, and the events that order them around the one that leads.
  *
- * Every collective of this folder runs on device 0's compute stream: device 0 pushes what it
- * scatters and broadcasts, and pulls what it gathers and reduces. That is DataParallel's
- * bottleneck, and it is meant to be seen. Two kinds of event keep the devices in order:
+ * Every collective of this folder runs on the compute stream of the leading device, which is device
+ * 0 but for group_lead: it pushes what it scatters and broadcasts, and pulls what it gathers and
+ * reduces. That is DataParallel's bottleneck, and it is meant to be seen. Two kinds of event keep
+ * the devices in order:
  *
  *     thread r:  produce or use    group_ready(r)                       group_follow(r)   use
  *                                  records ready[r]                     waits for done
@@ -15,9 +16,9 @@
  * - ready[r] is recorded on stream r by device r's thread, once r has enqueued whatever produces
  *   what the next collective reads from r (its output, its gradients), and whatever still reads
  *   what the collective overwrites on r (its input, its parameters).
- * - done is recorded on stream 0 by device 0's thread, behind the last move of each collective.
- *   Stream r waits for it before it reads what was brought, and before it overwrites what device 0
- *   reads.
+ * - done[lead] is recorded on the leading stream by device 0's thread, behind the last move of each
+ *   collective. Stream r waits for it before it reads what was brought, and before it overwrites
+ *   what the leading device reads.
  *
  * An event stands for its most recent record, so the calls themselves need an order too. Threads
  * hand over to each other (dp/worker.h): all call group_ready before the collective is called, and
@@ -33,20 +34,25 @@ extern "C" {
 
 struct device_group {
     int count;
-    struct device *device[MAX_DEVICES]; /* borrowed; device[0] executes the collectives */
-    struct stream *stream;              /* the compute stream of device[0] */
-    struct event *ready[MAX_DEVICES];   /* ready[0] stays NULL: stream 0 is in order with itself */
-    struct event *done;                 /* of device[0] */
+    int lead;                           /* the device that executes the collectives */
+    struct device *device[MAX_DEVICES]; /* borrowed */
+    struct stream *stream;              /* the compute stream of device[lead] */
+    struct event *ready[MAX_DEVICES];   /* of each device */
+    struct event *done[MAX_DEVICES];    /* of each device that has led; else NULL */
 };
 
-/* devices[0..count): 1 .. MAX_DEVICES different devices, which must outlive the group. ERR_USAGE;
- * on failure the group is zeroed. */
+/* devices[0..count): 1 .. MAX_DEVICES different devices, which must outlive the group. Device 0
+ * leads. ERR_USAGE; on failure the group is zeroed. */
 int device_group_init(struct device_group *group, int count, struct device *const *devices);
 
 /* The streams must be idle. A zeroed or half-built group is fine. */
 void device_group_free(struct device_group *group);
 
-/* Called on device r's thread, before and after a collective. They do nothing for r = 0. */
+/* From here on device `lead` executes the collectives; its stream waits for all that the one before
+ * it has enqueued. Called on device 0's thread, while the other threads sleep. */
+int group_lead(struct device_group *group, int lead);
+
+/* Called on device r's thread, before and after a collective. */
 int group_ready(struct device_group *group, int r);
 int group_follow(struct device_group *group, int r);
 

@@ -1,6 +1,6 @@
-/* Gather: device 0 lays every device's rows one below the other, in the order of the devices. So
- * the output of the whole batch stands on device 0, and later its gradient too: memory that no
- * other device pays. */
+/* Gather: the leading device lays every device's rows one below the other, in the order of the
+ * devices. So the output of the whole batch stands on one device, and later its gradient too:
+ * memory that no other device pays. */
 #include <stdio.h>
 
 #include "base/error.h"
@@ -36,6 +36,20 @@ static int check_input(const struct tensor *input, int size, const struct tensor
     return OK;
 }
 
+/* The leading device's own rows move first, since they may lie where others' rows go. */
+static int gather_rows(struct device_group *group, const struct tensor *inputs, const int *sizes,
+                       const int *offsets, const struct tensor *output) {
+    size_t row_bytes = tensor_sample_count(output) * dtype_bytes(output->dtype);
+    for (int i = 0; i < group->count; i++) {
+        int r = i == 0 ? group->lead : i - (i <= group->lead);
+        char *rows = (char *)output->data + (size_t)offsets[r] * row_bytes;
+        if (sizes[r] == 0 || inputs[r].data == (void *)rows) continue;
+        CHECK(copy_peer(group->stream, group->device[group->lead], rows, group->device[r],
+                        inputs[r].data, (size_t)sizes[r] * row_bytes));
+    }
+    return OK;
+}
+
 int gather(struct device_group *group, const struct tensor *inputs, const int *sizes,
            const struct tensor *output) {
     int offsets[MAX_DEVICES + 1];
@@ -46,13 +60,7 @@ int gather(struct device_group *group, const struct tensor *inputs, const int *s
         if (sizes[r] > 0)
             CHECK(check_input(&inputs[r], sizes[r], output, device_name(group->device[r])));
 
-    size_t row_bytes = tensor_sample_count(output) * dtype_bytes(output->dtype);
     CHECK(group_enter(group));
-    for (int r = 0; r < group->count; r++) {
-        char *rows = (char *)output->data + (size_t)offsets[r] * row_bytes;
-        if (sizes[r] == 0 || inputs[r].data == (void *)rows) continue;
-        CHECK(copy_peer(group->stream, group->device[0], rows, group->device[r], inputs[r].data,
-                        (size_t)sizes[r] * row_bytes));
-    }
+    CHECK(gather_rows(group, inputs, sizes, offsets, output));
     return group_leave(group);
 }

@@ -1,4 +1,5 @@
-/* Reduce-add: the sum of all devices' gradients goes into device 0's, in fold order (base/fold.h):
+/* Reduce-add: the sum of all devices' gradients goes into those of one device, the root, in fold
+ * order (base/fold.h). The root is device 0, unless every device adds up a shard (shards.h):
  *
  *     n = 4:   (g0 + g2) + (g1 + g3)          n = 5:   ((g0 + g3) + g2) + (g1 + g4)
  *
@@ -9,12 +10,11 @@
  * fold_schedule says, and only the result is written. Each of the n arenas is read once, and no
  * whole array of partial sums ever exists.
  *
- * Device 0 reads the others' memory while it adds (remote loads, charged r -> 0). It may overwrite
- * its own arena in place, because a tile of it is read before it is written, and nobody else reads
- * it.
+ * The root reads the others' memory while it adds (remote loads, charged r -> root). It may
+ * overwrite its own arena in place, because a tile of it is read before it is written, and nobody
+ * else reads it.
  *
- * On emulated devices this is a host function on device 0's stream, below; on GPUs it is one
- * kernel (cuda/reduce.c), where a tile is what one thread holds in registers. */
+ * On emulated devices this is a host function on the root's stream, below; on GPUs it is one kernel (cuda/reduce.c), where a tile is what one thread holds in registers. */
 #include <string.h>
 
 #include "base/error.h"
@@ -22,10 +22,11 @@
 
 enum { TILE = 512 }; /* elements: 2 KiB a buffer */
 
-int reduce_plan_init(struct reduce_plan *plan, struct device_group *group, float *const *arenas,
-                     size_t most) {
+int reduce_plan_init(struct reduce_plan *plan, struct device_group *group, int root,
+                     float *const *arenas, size_t most) {
     memset(plan, 0, sizeof *plan);
     plan->group = group;
+    plan->root = root;
     plan->most = most;
     for (int r = 0; r < group->count; r++)
         plan->arena[r] = arenas[r];
@@ -39,7 +40,7 @@ int reduce_plan_init(struct reduce_plan *plan, struct device_group *group, float
 
 void reduce_plan_free(struct reduce_plan *plan) {
     for (int r = 0; plan->group && r < plan->group->count; r++)
-        device_free(plan->group->device[0], plan->staging[r]);
+        device_free(plan->group->device[plan->root], plan->staging[r]);
     memset(plan, 0, sizeof *plan);
 }
 
@@ -67,7 +68,7 @@ void reduce_add_range(const struct reduce_plan *plan, size_t first, size_t count
                 memcpy(to, plan->arena[step->term] + first + done, m * sizeof(float));
             }
         }
-        memcpy(plan->arena[0] + first + done, tile[0], m * sizeof(float));
+        memcpy(plan->arena[plan->root] + first + done, tile[0], m * sizeof(float));
     }
 }
 
@@ -76,36 +77,39 @@ struct reduce_call {
     struct param_range range;
 };
 
-/* Adds one range. Device 0's stream calls it when its turn comes. */
+/* Adds one range. The root's stream calls it when its turn comes. */
 static int reduce_step(void *args) {
     const struct reduce_call *call = args;
     struct device_group *group = call->plan->group;
+    struct device *root = group->device[call->plan->root];
     reduce_add_range(call->plan, call->range.first, call->range.count);
-    for (int r = 1; r < group->count; r++)
-        traffic_add(device_traffic_mutable(group->device[0]), device_index(group->device[r]),
-                    device_index(group->device[0]), call->range.count * sizeof(float));
+    for (int r = 0; r < group->count; r++)
+        if (group->device[r] != root)
+            traffic_add(device_traffic_mutable(root), device_index(group->device[r]),
+                        device_index(root), call->range.count * sizeof(float));
     return OK;
 }
 
 static int host_add(const struct reduce_plan *plan, struct param_range range) {
     struct reduce_call call = {plan, range};
     uint64_t bytes = (uint64_t)(plan->group->count - 1) * range.count * sizeof(float);
-    return stream_call_host(plan->group->stream, "reduce add", bytes, reduce_step, &call,
-                            sizeof call);
+    return stream_call_host(device_compute(plan->group->device[plan->root]), "reduce add", bytes,
+                            reduce_step, &call, sizeof call);
 }
 
 const struct reduce_executor host_reduce_executor = {.add = host_add};
 
+int reduce_add_one(const struct reduce_plan *plan, struct param_range range) {
+    if (range.count > plan->most)
+        return fail(ERR_FAILED, "reduce add: a range of %zu elements: the plan was made for %zu",
+                    range.count, plan->most);
+    return range.count && plan->group->count > 1 ? plan->executor->add(plan, range) : OK;
+}
+
 int reduce_add_coalesced(const struct reduce_plan *plan, const struct param_range *groups,
                          int group_count) {
-    struct device_group *group = plan->group;
-    CHECK(group_enter(group));
-    for (int g = 0; g < group_count && group->count > 1; g++) {
-        if (groups[g].count > plan->most)
-            return fail(ERR_FAILED,
-                        "reduce add: a range of %zu elements: the plan was made for %zu",
-                        groups[g].count, plan->most);
-        if (groups[g].count) CHECK(plan->executor->add(plan, groups[g]));
-    }
-    return group_leave(group);
+    CHECK(group_enter(plan->group));
+    for (int g = 0; g < group_count; g++)
+        CHECK(reduce_add_one(plan, groups[g]));
+    return group_leave(plan->group);
 }

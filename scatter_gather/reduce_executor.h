@@ -1,5 +1,5 @@
 /* The seam inside a reduce-add: reduce_add.c has what is the same for every kind of device, the
- * executor does the additions, in a function on the stream or in a kernel of device 0. Private to
+ * executor does the additions, in a function on the stream or in a kernel of the root. Private to
  * this folder.
  *
  * A build with CUDA links cuda/reduce.c, one without it cuda/absent.c. */
@@ -17,8 +17,8 @@ struct reduce_executor {
      * a failure. NULL: nothing to prepare. */
     int (*open)(struct reduce_plan *plan);
 
-    /* Enqueues one range on group->stream, and charges what crosses devices: range.count floats
-     * for each r -> 0. Called between group_enter and group_leave, with range.count > 0, n > 1. */
+    /* Enqueues one range on the root's compute stream, and charges what crosses devices:
+     * range.count floats for each r -> root. Called with range.count > 0, n > 1. */
     int (*add)(const struct reduce_plan *plan, struct param_range range);
 };
 

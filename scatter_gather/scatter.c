@@ -1,5 +1,5 @@
-/* Scatter: device 0 hands each device its rows. Rows are contiguous (row-major, batch first), so a
- * share is one copy, and device 0's own share stays where it is. */
+/* Scatter: the leading device hands each device its rows. Rows are contiguous (row-major, batch
+ * first), so a share is one copy, and the leading device's own share stays where it is. */
 #include "base/error.h"
 #include "scatter_gather/scatter_gather.h"
 
@@ -13,9 +13,9 @@ int scatter(struct device_group *group, const struct tensor *source, const int *
     CHECK(group_enter(group));
     for (int r = 0; r < group->count; r++) {
         const char *rows = (const char *)source->data + (size_t)offsets[r] * row_bytes;
-        int in_place = r == 0 && (!parts[0] || parts[0] == source->data);
+        int in_place = r == group->lead && (!parts[r] || parts[r] == (const void *)rows);
         if (sizes[r] == 0 || in_place) continue;
-        CHECK(copy_peer(group->stream, group->device[r], parts[r], group->device[0], rows,
+        CHECK(copy_peer(group->stream, group->device[r], parts[r], group->device[group->lead], rows,
                         (size_t)sizes[r] * row_bytes));
     }
     return group_leave(group);

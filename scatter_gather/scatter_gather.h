@@ -1,17 +1,18 @@
-/* The four collectives of DataParallel, between device 0 and all devices of one process.
+/* The four collectives of DataParallel, between the leading device, which is device 0 unless
+ * group_lead says otherwise, and all devices of one process.
  *
- *     scatter                0 -> all   rows of a tensor, sizes[r] of them to device r
- *     gather                 all -> 0   the way back
- *     broadcast_coalesced    0 -> all   the same values to each, in groups of 10 MiB
- *     reduce_add_coalesced   all -> 0   the sum in fold order (base/fold.h)
+ *     scatter                lead -> all   rows of a tensor, sizes[r] of them to device r
+ *     gather                 all -> lead   the way back
+ *     broadcast_coalesced    lead -> all   the same values to each, in groups of 10 MiB
+ *     reduce_add_coalesced   all -> 0      the sum in fold order (base/fold.h)
  *
  * A step scatters the batch, its labels and dL/dy, gathers the outputs, broadcasts the parameters
- * and reduces the gradients.
+ * and reduces the gradients. shards.h has the reduce in which every device adds up a part.
  *
- * All are called on device 0's thread; they enqueue on device 0's compute stream and return.
- * device_group.h says which events the other threads record before and wait for after. The caller
- * sets the stream's phase. What crosses devices is charged to the link in device 0's traffic;
- * device 0's own share never is. All data pointers point to device memory of the caller. Errors of
+ * All are called on device 0's thread; they enqueue on the leading device's compute stream and
+ * return. device_group.h says which events the other threads record before and wait for after. The
+ * caller sets the stream's phase. What crosses devices is charged to the link in the traffic of the
+ * device whose stream moves it; its own share never is. All data pointers point to device memory of the caller. Errors of
  * a collective leave the data half moved. */
 #ifndef SCATTER_GATHER_SCATTER_GATHER_H
 #define SCATTER_GATHER_SCATTER_GATHER_H
@@ -25,20 +26,21 @@
 extern "C" {
 #endif
 
-/* Hands sizes[r] rows of `source` (PLAIN, any dtype, on device 0) to parts[r] on device r, which
- * has space for them; device r's rows follow device r-1's. Nothing is touched where sizes[r] is
- * 0. parts[0] may be source->data or NULL: device 0's share is then a view of the first rows, and
- * nothing moves. ERR_FAILED where the sizes do not sum to source->dims[0]. */
+/* Hands sizes[r] rows of `source` (PLAIN, any dtype, on the leading device) to parts[r] on device r,
+ * which has space for them; device r's rows follow device r-1's. Nothing is touched where sizes[r]
+ * is 0. parts[lead] may be its very rows of `source`, or NULL: its share is then a view, and nothing
+ * moves. ERR_FAILED where the sizes do not sum to source->dims[0]. */
 int scatter(struct device_group *group, const struct tensor *source, const int *sizes,
             void *const *parts);
 
-/* Lays inputs[r] (PLAIN, on device r, sizes[r] rows) one below the other into `output` (on device
- * 0). An input of 0 rows is not looked at. inputs[0] may already lie in its place. ERR_FAILED, in
- * PyTorch's words, where a shape is wrong. */
+/* Lays inputs[r] (PLAIN, on device r, sizes[r] rows) one below the other into `output` (on the
+ * leading device). An input of 0 rows is not looked at. The leading device's input may already lie
+ * in its place, or where the rows of others will go, but not across both. ERR_FAILED, in PyTorch's
+ * words, where a shape is wrong. */
 int gather(struct device_group *group, const struct tensor *inputs, const int *sizes,
            const struct tensor *output);
 
-/* Copies each range of arenas[0] to the same range of every other arena. arenas: one of each
+/* Copies each range of arenas[lead] to the same range of every other arena. arenas: one of each
  * device. */
 int broadcast_coalesced(struct device_group *group, float *const *arenas,
                         const struct param_range *groups, int group_count);
@@ -47,31 +49,36 @@ int broadcast_coalesced(struct device_group *group, float *const *arenas,
  * it must stay until a sync or an event behind the last call: keep it as long as the group. */
 struct reduce_plan {
     struct device_group *group; /* borrowed */
-    float *arena[MAX_DEVICES];  /* of each device, borrowed; arena[0] takes the sum */
+    int root;                   /* the device that adds, on its compute stream */
+    float *arena[MAX_DEVICES];  /* of each device, borrowed; arena[root] takes the sum */
 
     struct fold_step steps[2 * MAX_DEVICES]; /* the fold of one tile, depth first */
     int step_count, buffers;
 
     const struct reduce_executor *executor; /* reduce_executor.h: by the kind of the devices */
-    size_t most;                 /* elements of the largest range that may be asked for */
-    float *staging[MAX_DEVICES]; /* [r]: `most` elements on GPU 0 where it cannot read GPU r */
+    size_t most; /* elements of the largest range that may be asked for */
+    float
+        *staging[MAX_DEVICES]; /* [r]: `most` elements on the root's GPU, which cannot read GPU r */
 };
 
-/* Makes a plan for ranges of up to `most` elements. Allocates staging (MEM_COMM on device 0) only
+/* Makes a plan for ranges of up to `most` elements. Allocates staging (MEM_COMM on the root) only
  * where GPUs do not reach each other. On failure the plan is zeroed. */
-int reduce_plan_init(struct reduce_plan *plan, struct device_group *group, float *const *arenas,
-                     size_t most);
+int reduce_plan_init(struct reduce_plan *plan, struct device_group *group, int root,
+                     float *const *arenas, size_t most);
 
 /* A zeroed plan is fine. The stream must be done with the plan. */
 void reduce_plan_free(struct reduce_plan *plan);
 
-/* arena[0] = the sum of all arenas in fold order, range by range. The other arenas are only read.
- * ERR_FAILED: a range is larger than `most`. */
+/* arena[root] = the sum of all arenas in fold order, range by range. The other arenas are only read.
+ * The root must be the leading device. ERR_FAILED: a range is larger than `most`. */
 int reduce_add_coalesced(const struct reduce_plan *plan, const struct param_range *groups,
                          int group_count);
 
+/* Enqueues one range on the root's compute stream, without any event. */
+int reduce_add_one(const struct reduce_plan *plan, struct param_range range);
+
 /* The arithmetic of one range alone, without streams and devices: at once, on the calling thread,
- * arena[0][first .. first + count) = the sum of all arenas there. */
+ * arena[root][first .. first + count) = the sum of all arenas there. */
 void reduce_add_range(const struct reduce_plan *plan, size_t first, size_t count);
 
 #ifdef __cplusplus

@@ -1,57 +1,60 @@
-/* Reduce-add on GPUs: one kernel on device 0's stream, which allreduce runs too
+/* Reduce-add on GPUs: one kernel on the root's stream, which allreduce runs too
  * (device/cuda/kernels/sum.h). It reads a range of all n arenas, adds in fold order in registers,
- * and writes device 0's arena.
+ * and writes the root's arena.
  *
- * GPU 0 reads a peer's memory where it lies, if it can reach it. If it cannot, the driver first
- * copies the range through the host into staging on device 0. Either way the same bytes cross the
- * same link and are charged to it. */
+ * The root's GPU reads a peer's memory where it lies, if it can reach it. If it cannot, the driver
+ * first copies the range through the host into staging on the root. Either way the same bytes cross
+ * the same link and are charged to it. */
 #include <string.h>
 
 #include "device/cuda/kernels/sum_launch.h"
 #include "scatter_gather/reduce_executor.h"
 
-/* Allocates staging for the GPUs whose memory GPU 0 cannot read. Also loads the kernel, while
- * nothing can wait on the GPU yet. */
+/* Allocates staging for the GPUs whose memory the root's GPU cannot read. Also loads the kernel,
+ * while nothing can wait on the GPU yet. */
 static int open_plan(struct reduce_plan *plan) {
     struct device_group *group = plan->group;
-    struct cuda_device *first = (struct cuda_device *)group->device[0];
-    CHECK(cuda_use(group->device[0]));
-    CHECK(cuda_sum_load(first));
-    for (int r = 1; r < group->count; r++) {
-        if (cuda_reach(first, ((struct cuda_device *)group->device[r])->gpu)) continue;
+    struct device *root = group->device[plan->root];
+    CHECK(cuda_use(root));
+    CHECK(cuda_sum_load((struct cuda_device *)root));
+    for (int r = 0; r < group->count; r++) {
+        if (r == plan->root ||
+            cuda_reach((struct cuda_device *)root, ((struct cuda_device *)group->device[r])->gpu))
+            continue;
         void *memory;
-        CHECK(device_alloc(group->device[0], &memory, plan->most * sizeof(float), MEM_COMM));
+        CHECK(device_alloc(root, &memory, plan->most * sizeof(float), MEM_COMM));
         plan->staging[r] = memory;
     }
     return OK;
 }
 
-/* Sets *source to where device 0 reads device r's part of the range, after a copy if need be. */
+/* Sets *source to where the root reads device r's part of the range, after a copy if need be. */
 static int bring(const struct reduce_plan *plan, struct param_range range, int r,
                  const float **source) {
     struct device_group *group = plan->group;
+    struct device *root = group->device[plan->root];
     size_t bytes = range.count * sizeof(float);
     *source = plan->arena[r] + range.first;
-    if (r == 0) return OK;
+    if (r == plan->root) return OK;
     if (!plan->staging[r]) {
-        traffic_add(device_traffic_mutable(group->device[0]), device_index(group->device[r]),
-                    device_index(group->device[0]), bytes);
+        traffic_add(device_traffic_mutable(root), device_index(group->device[r]),
+                    device_index(root), bytes);
         return OK;
     }
     const float *there = *source;
     *source = plan->staging[r];
-    return copy_peer(group->stream, group->device[0], plan->staging[r], group->device[r], there,
-                     bytes);
+    return copy_peer(device_compute(root), root, plan->staging[r], group->device[r], there, bytes);
 }
 
 static int add(const struct reduce_plan *plan, struct param_range range) {
-    struct cuda_stream *stream = (struct cuda_stream *)plan->group->stream;
+    struct device *root = plan->group->device[plan->root];
+    struct cuda_stream *stream = (struct cuda_stream *)device_compute(root);
     int n = plan->group->count;
     struct sum sum;
     memset(&sum, 0, sizeof sum);
     for (int r = 0; r < n; r++)
         CHECK(bring(plan, range, r, &sum.source[r]));
-    sum.dest[0] = plan->arena[0] + range.first;
+    sum.dest[0] = plan->arena[plan->root] + range.first;
     sum.length = range.count;
     sum.sources = (uint32_t)n;
     sum.dests = 1;

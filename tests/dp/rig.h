@@ -1,5 +1,5 @@
 /* What the tests of DP share: devices, weights that make a difference, batches cut by virtual
- * device, and the judge, which is one replica on one device that holds all segments itself. */
+ * device. tests/dp/judge.h has what they are compared with. */
 #ifndef TESTS_DP_RIG_H
 #define TESTS_DP_RIG_H
 
@@ -162,88 +162,6 @@ static inline int rig_run(struct rig *rig, int step, int n, int training) {
     int synced = stream_sync(device_compute(rig->device[0]));
     free(batch.pixels);
     return code ? fail(code, "%s", text) : synced;
-}
-
-/* ---- the judge ---- */
-
-struct record {
-    int segments, params;
-    size_t count;
-    float *values, *grads; /* all parameters one after another, after the last step */
-    double losses[RIG_ROWS * 64];
-    int64_t hits[RIG_ROWS * 64];
-    uint64_t *hashes; /* (RIG_ROWS, 2 * params) */
-};
-
-static inline void record_replica(struct record *record, struct replica *r) {
-    record->params = r->params.count;
-    record->count = r->params.total_count;
-    record->values = malloc(record->count * sizeof(float));
-    record->grads = malloc(record->count * sizeof(float));
-    record->hashes = malloc(sizeof(uint64_t) * RIG_ROWS * 2 * (size_t)r->params.count);
-    size_t at = 0;
-    for (int p = 0; p < r->params.count; at += r->params.param[p++].count) {
-        cr_assert_eq(param_read_value(&r->params, p, record->values + at), OK, "%s",
-                     error_message());
-        cr_assert_eq(param_read_grad(&r->params, p, record->grads + at), OK, "%s", error_message());
-    }
-    cr_assert_eq(replica_read_logs(r, RIG_ROWS, record->losses, record->hits, record->hashes), OK,
-                 "%s", error_message());
-}
-
-static inline void record_free(struct record *record) {
-    free(record->values);
-    free(record->grads);
-    free(record->hashes);
-}
-
-/* The same steps on one device: batch[i] samples in step i, an evaluation where negative; then
- * the values' hashes. */
-static inline void judge(struct record *record, const char *name, int segments, const int *batches,
-                         int steps) {
-    struct model model;
-    rig_model(&model, name);
-    float **values = rig_values(&model);
-    struct device *device = rig_device(0, DEVICE_HOST, 64, 0);
-    struct replica replica;
-    struct replica_config config = {.max_samples = RIG_BATCH,
-                                    .log_rows = RIG_ROWS,
-                                    .log_segments = segments,
-                                    .hashes = 1,
-                                    .optimizer = 1,
-                                    .update = {.momentum = 0.9, .weight_decay = 1e-3}};
-    cr_assert_eq(replica_init(&replica, device, &model, &config, values), OK, "%s",
-                 error_message());
-    for (int i = 0; i <= steps; i++) {
-        int training = i < steps && batches[i] > 0, n = i < steps ? abs(batches[i]) : 1;
-        struct step_block block = rig_step(i, n);
-        cr_assert_eq(replica_write_step(&replica, &block), OK);
-        if (i == steps) {
-            cr_assert_eq(replica_hash_values(&replica), OK, "%s", error_message());
-            break;
-        }
-        struct rig_batch batch;
-        struct var *output, *loss;
-        rig_batch(&batch, i, n, segments, 1);
-        struct batch b = {
-            .segments = batch.segments, .pixels = batch.pixels, .labels = batch.labels};
-        cr_assert_eq(replica_load(&replica, &b), OK, "%s", error_message());
-        cr_assert_eq(replica_forward(&replica, &batch.segments, training, &output), OK, "%s",
-                     error_message());
-        cr_assert_eq(replica_loss(&replica, output, training, &loss), OK, "%s", error_message());
-        if (training) {
-            cr_assert_eq(replica_backward(&replica, loss, NULL), OK, "%s", error_message());
-            cr_assert_eq(replica_update(&replica), OK, "%s", error_message());
-        }
-        cr_assert_eq(stream_sync(device_compute(device)), OK, "%s", error_message());
-        free(batch.pixels);
-    }
-    record->segments = segments;
-    record_replica(record, &replica);
-    replica_free(&replica);
-    rig_close(device);
-    model_values_free(values);
-    model_free(&model);
 }
 
 #endif

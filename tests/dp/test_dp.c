@@ -1,58 +1,11 @@
 /* DP trains the very same model: after several steps on 1 to 4 devices every parameter,
  * gradient, loss and hash has the bits of one device that holds all segments itself. */
-#include "tests/dp/rig.h"
+#include "tests/dp/judge.h"
 
 /* Samples of each step: a multiple of the devices, not a multiple, fewer than devices, one; then an
  * evaluation (negative), and training goes on. */
 static const int batches[] = {40, 37, 3, 1, -29, 24, 2};
 enum { STEPS = 7 };
-
-/* The virtual device whose samples are in column c of the logs: dp.h states the formula. */
-static int column_v(const struct rig *rig, int c) {
-    int k = rig->segments / rig->devices;
-    return c / k + c % k * rig->devices;
-}
-
-static void check_against(struct rig *rig, const struct record *want, const char *what) {
-    struct record got;
-    record_replica(&got, dp_replica(rig->dp, 0));
-    int params = want->params, columns = rig->segments;
-    for (int i = 0; i < STEPS; i++)
-        for (int c = 0; c < columns; c++) {
-            int v = column_v(rig, c), n = abs(batches[i]);
-            cr_assert(memcmp(&got.losses[i * columns + c], &want->losses[i * columns + v],
-                             sizeof(double)) == 0,
-                      "%s: step %d, loss of virtual device %d: %.17g, not %.17g", what, i, v,
-                      got.losses[i * columns + c], want->losses[i * columns + v]);
-            cr_assert_eq(got.hits[i * columns + c], want->hits[i * columns + v],
-                         "%s: step %d, hits of %d", what, i, v);
-            if (v >= n)
-                cr_assert_eq(got.losses[i * columns + c], 0.0, "%s: an empty segment has no loss",
-                             what);
-        }
-    for (int i = 0; i <= STEPS; i++) {
-        if (i < STEPS && batches[i] < 0) continue;
-        for (int p = 0; p < 2 * params && (i < STEPS || p < params); p++)
-            cr_assert_eq(got.hashes[i * 2 * params + p], want->hashes[i * 2 * params + p],
-                         "%s: step %d, hash of %s %d", what, i, p < params ? "value" : "gradient",
-                         p % params);
-    }
-    cr_assert(memcmp(got.values, want->values, want->count * sizeof(float)) == 0,
-              "%s: other parameters", what);
-    cr_assert(memcmp(got.grads, want->grads, want->count * sizeof(float)) == 0,
-              "%s: other gradients", what);
-    record_free(&got);
-
-    /* every device saw the same values, by its own hashes */
-    for (int r = 1; r < rig->devices; r++) {
-        record_replica(&got, dp_replica(rig->dp, r));
-        for (int i = 0; i <= STEPS; i++)
-            for (int p = 0; p < params && (i == STEPS || batches[i] > 0); p++)
-                cr_assert_eq(got.hashes[i * 2 * params + p], want->hashes[i * 2 * params + p],
-                             "%s: step %d, device %d saw another parameter %d", what, i, r, p);
-        record_free(&got);
-    }
-}
 
 static void train(const char *model, int devices, int segments, enum device_kind kind,
                   int loss_in_forward, const struct record *want) {
@@ -68,7 +21,7 @@ static void train(const char *model, int devices, int segments, enum device_kind
                      i, error_message());
     struct step_block last = rig_step(STEPS, 1);
     cr_assert_eq(dp_hash_values(rig.dp, &last), OK, "%s: %s", what, error_message());
-    check_against(&rig, want, what);
+    check_against(&rig, want, batches, STEPS, 0, what);
     rig_free(&rig);
 }
 

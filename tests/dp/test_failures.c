@@ -1,7 +1,7 @@
 /* DP when something fails: a replica without memory, wrong set-ups, a thread that does not come
  * back. Nothing hangs, nothing leaks (rig_free looks at every ledger), and the parameters are
  * those of before the step. */
-#include "tests/dp/rig.h"
+#include "tests/dp/judge.h"
 
 #include <stdatomic.h>
 #include <unistd.h>
@@ -119,6 +119,11 @@ Test(dp_failures, numbers_that_do_not_fit, .timeout = 60) {
     cr_assert_eq(dp_init(&rig.dp, &bad), ERR_USAGE);
     bad = good, bad.log_rows = 0;
     cr_assert_eq(dp_init(&rig.dp, &bad), ERR_USAGE);
+    bad = good, bad.output_device = 2;
+    cr_assert_eq(dp_init(&rig.dp, &bad), ERR_USAGE);
+    cr_assert_str_eq(error_message(), "DataParallel: output device 2: there are devices 0 to 1");
+    bad = good, bad.output_device = -1;
+    cr_assert_eq(dp_init(&rig.dp, &bad), ERR_USAGE);
     cr_assert_null(rig.dp);
     cr_assert_eq(dp_init(&rig.dp, &good), OK, "%s", error_message());
 
@@ -141,6 +146,24 @@ Test(dp_failures, numbers_that_do_not_fit, .timeout = 60) {
     row.slot = RIG_ROWS;
     cr_assert_eq(dp_step(rig.dp, &row, &batch), ERR_FAILED, "a row past the logs");
     cr_assert_eq(dp_step(rig.dp, &step, &batch), OK, "%s", error_message());
+    rig_free(&rig);
+}
+
+/* Parameters that device 0 does not hold: what PyTorch says when the module was moved. */
+Test(dp_failures, a_module_that_lies_elsewhere, .timeout = 60) {
+    struct rig rig;
+    rig_open(&rig, "mlp", 2, 2, DEVICE_HOST, 0);
+    struct dp_config config = rig_config(&rig, 0);
+    cr_assert_eq(dp_init(&rig.dp, &config), OK, "%s", error_message());
+    struct param_set *first = &dp_replica(rig.dp, 0)->params, kept = *first;
+    *first = dp_replica(rig.dp, 1)->params; /* as module.to(device 1) */
+    cr_assert_eq(rig_run(&rig, 0, 8, 1), ERR_FAILED);
+    cr_assert_str_eq(error_message(),
+                     "module must have its parameters and buffers on device cpu(0) (device_ids[0]) "
+                     "but found one of them on device: cpu(1)");
+    cr_assert_eq(rig_run(&rig, 0, 8, 0), ERR_FAILED, "an evaluation asks it too");
+    *first = kept;
+    cr_assert_eq(rig_run(&rig, 0, 8, 1), OK, "%s", error_message());
     rig_free(&rig);
 }
 

@@ -64,7 +64,7 @@ static void broadcast_and_reduce(struct bed *bed, size_t count, size_t limit_byt
         put(bed, r, arenas[r], host[r], bytes);
 
     all(bed, group_ready);
-    cr_assert_eq(reduce_plan_init(&plan, &bed->group, arenas, count), OK, "%s", error_message());
+    cr_assert_eq(reduce_plan_init(&plan, &bed->group, 0, arenas, count), OK, "%s", error_message());
     cr_assert_eq(reduce_add_coalesced(&plan, groups, group_count), OK, "%s", error_message());
     all(bed, group_follow);
     /* unchanged, and then overwritten: device 0 must have read it before */
@@ -180,7 +180,7 @@ Test(scatter_gather, the_order_shows_in_the_bits, .timeout = 30) {
     struct reduce_plan plan;
     /* the arithmetic alone: the arrays need not lie in its memory */
     make_bed(&bed, N, DEVICE_HOST, 1);
-    cr_assert_eq(reduce_plan_init(&plan, &bed.group, arenas, COUNT), OK);
+    cr_assert_eq(reduce_plan_init(&plan, &bed.group, 0, arenas, COUNT), OK);
     float outside = x[0][COUNT - 1];
     x[0][0] = -0.0f, x[1][0] = x[2][0] = x[3][0] = 0.0f;
     reduce_add_range(&plan, 0, COUNT - 1);

@@ -1,0 +1,63 @@
+/* The sharded reduce: every device adds up a part of the gradients, and the sums then go to device
+ * 0, where the optimizer runs. It is exercise 3 of "Dive into Deep Learning" 13.5: "aggregate
+ * different parameters on different devices".
+ *
+ * With n devices and S bytes of gradients, n = 4, and g1[2] being the second shard of device 1:
+ *
+ *     all sums on device 0                       sharded
+ *     device 0 reads g1, g2, g3                  device 1 reads g0[1], g2[1], g3[1], adds shard 1
+ *     and adds all of them                       device 2 reads g0[2], g1[2], g3[2], adds shard 2
+ *                                                device 3 reads g0[3], g1[3], g2[3], adds shard 3
+ *                                                device 0 copies the three sums
+ *     into device 0:         (n-1) S             S
+ *     into each other:       0                   S
+ *     out of device 0:       0                   S
+ *     additions on device 0: (n-1) S / 4         none
+ *
+ * So the link into device 0 carries S bytes whatever n is, and the additions run side by side.
+ * Device 0 adds nothing itself: a share w of its own would bring S + w (n-2) S bytes into it. Only
+ * with two devices does that cost nothing; there both add up one half.
+ *
+ * The shards are cut by bytes, not by parameters, because one parameter may hold most of a model:
+ * each range of the arena is divided evenly at multiples of 256 bytes. A shard is added in fold
+ * order over all devices, so the bits are those of one sum on device 0. */
+#ifndef SCATTER_GATHER_SHARDS_H
+#define SCATTER_GATHER_SHARDS_H
+
+#include "scatter_gather/scatter_gather.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct sharded_reduce {
+    struct device_group *group;       /* borrowed */
+    const struct param_range *ranges; /* borrowed: what is reduced, [range_count] */
+    int range_count;
+    float *arena[MAX_DEVICES];         /* of each device, borrowed */
+    struct reduce_plan *plan;          /* [group->count], owned; of the devices that add */
+    struct event *summed[MAX_DEVICES]; /* of each device that adds: its shard is summed */
+};
+
+/* The part of `range` that device d of n adds up; its count is 0 where it adds none. Over all
+ * devices the parts are the whole range, each element once. */
+struct param_range shard_of(struct param_range range, int n, int d);
+
+/* Makes the plans of all devices; on a failure everything is freed. The ranges and arenas must stay
+ * as long as the group. */
+int sharded_reduce_init(struct sharded_reduce *s, struct device_group *group, float *const *arenas,
+                        const struct param_range *ranges, int range_count);
+/* The streams must be done with it. Zeroed is fine. */
+void sharded_reduce_free(struct sharded_reduce *s);
+
+/* The two halves. First each device's thread, after the hand-over behind group_ready of ALL devices:
+ * stream d waits for the gradients of all and adds up its shard, in place, in arena[d]. */
+int sharded_reduce_add(struct sharded_reduce *s, int d);
+/* Then device 0's thread, which leads: it copies the shards into arena[0], whose ranges then hold
+ * the sums. The other arenas are left half summed. */
+int sharded_reduce_collect(struct sharded_reduce *s);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

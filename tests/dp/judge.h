@@ -1,0 +1,139 @@
+/* The judge of DP: one replica on one device that holds all segments itself takes the same steps, and
+ * every bit must be equal. */
+#ifndef TESTS_DP_JUDGE_H
+#define TESTS_DP_JUDGE_H
+
+#include "tests/dp/rig.h"
+
+struct record {
+    int segments, params;
+    size_t count;
+    float *values, *grads; /* all parameters one after another, after the last step */
+    double losses[RIG_ROWS * 64];
+    int64_t hits[RIG_ROWS * 64];
+    uint64_t *hashes; /* (RIG_ROWS, 2 * params) */
+};
+
+static inline void record_replica(struct record *record, struct replica *r) {
+    record->params = r->params.count;
+    record->count = r->params.total_count;
+    record->values = malloc(record->count * sizeof(float));
+    record->grads = malloc(record->count * sizeof(float));
+    record->hashes = malloc(sizeof(uint64_t) * RIG_ROWS * 2 * (size_t)r->params.count);
+    size_t at = 0;
+    for (int p = 0; p < r->params.count; at += r->params.param[p++].count) {
+        cr_assert_eq(param_read_value(&r->params, p, record->values + at), OK, "%s",
+                     error_message());
+        cr_assert_eq(param_read_grad(&r->params, p, record->grads + at), OK, "%s", error_message());
+    }
+    cr_assert_eq(replica_read_logs(r, RIG_ROWS, record->losses, record->hits, record->hashes), OK,
+                 "%s", error_message());
+}
+
+static inline void record_free(struct record *record) {
+    free(record->values);
+    free(record->grads);
+    free(record->hashes);
+}
+
+/* The same steps on one device: batch[i] samples in step i, an evaluation where negative; then
+ * the values' hashes. */
+static inline void judge(struct record *record, const char *name, int segments, const int *batches,
+                         int steps) {
+    struct model model;
+    rig_model(&model, name);
+    float **values = rig_values(&model);
+    struct device *device = rig_device(0, DEVICE_HOST, 64, 0);
+    struct replica replica;
+    struct replica_config config = {.max_samples = RIG_BATCH,
+                                    .log_rows = RIG_ROWS,
+                                    .log_segments = segments,
+                                    .hashes = 1,
+                                    .optimizer = 1,
+                                    .update = {.momentum = 0.9, .weight_decay = 1e-3}};
+    cr_assert_eq(replica_init(&replica, device, &model, &config, values), OK, "%s",
+                 error_message());
+    for (int i = 0; i <= steps; i++) {
+        int training = i < steps && batches[i] > 0, n = i < steps ? abs(batches[i]) : 1;
+        struct step_block block = rig_step(i, n);
+        cr_assert_eq(replica_write_step(&replica, &block), OK);
+        if (i == steps) {
+            cr_assert_eq(replica_hash_values(&replica), OK, "%s", error_message());
+            break;
+        }
+        struct rig_batch batch;
+        struct var *output, *loss;
+        rig_batch(&batch, i, n, segments, 1);
+        struct batch b = {
+            .segments = batch.segments, .pixels = batch.pixels, .labels = batch.labels};
+        cr_assert_eq(replica_load(&replica, &b), OK, "%s", error_message());
+        cr_assert_eq(replica_forward(&replica, &batch.segments, training, &output), OK, "%s",
+                     error_message());
+        cr_assert_eq(replica_loss(&replica, output, training, &loss), OK, "%s", error_message());
+        if (training) {
+            cr_assert_eq(replica_backward(&replica, loss, NULL), OK, "%s", error_message());
+            cr_assert_eq(replica_update(&replica), OK, "%s", error_message());
+        }
+        cr_assert_eq(stream_sync(device_compute(device)), OK, "%s", error_message());
+        free(batch.pixels);
+    }
+    record->segments = segments;
+    record_replica(record, &replica);
+    replica_free(&replica);
+    rig_close(device);
+    model_values_free(values);
+    model_free(&model);
+}
+
+/* The virtual device whose samples are in column c of the logs: dp.h states the formula. */
+static inline int column_v(const struct rig *rig, int c) {
+    int k = rig->segments / rig->devices;
+    return c / k + c % k * rig->devices;
+}
+
+/* Logs of losses and hits are on `output_device`, everything else on device 0. */
+static inline void check_against(struct rig *rig, const struct record *want, const int *batches,
+                                 int steps, int output_device, const char *what) {
+    struct record got;
+    int params = want->params, columns = rig->segments;
+    record_replica(&got, dp_replica(rig->dp, output_device));
+    for (int i = 0; i < steps; i++)
+        for (int c = 0; c < columns; c++) {
+            int v = column_v(rig, c), n = abs(batches[i]);
+            cr_assert(memcmp(&got.losses[i * columns + c], &want->losses[i * columns + v],
+                             sizeof(double)) == 0,
+                      "%s: step %d, loss of virtual device %d: %.17g, not %.17g", what, i, v,
+                      got.losses[i * columns + c], want->losses[i * columns + v]);
+            cr_assert_eq(got.hits[i * columns + c], want->hits[i * columns + v],
+                         "%s: step %d, hits of %d", what, i, v);
+            if (v >= n)
+                cr_assert_eq(got.losses[i * columns + c], 0.0, "%s: an empty segment has no loss",
+                             what);
+        }
+    record_free(&got);
+    record_replica(&got, dp_replica(rig->dp, 0));
+    for (int i = 0; i <= steps; i++) {
+        if (i < steps && batches[i] < 0) continue;
+        for (int p = 0; p < 2 * params && (i < steps || p < params); p++)
+            cr_assert_eq(got.hashes[i * 2 * params + p], want->hashes[i * 2 * params + p],
+                         "%s: step %d, hash of %s %d", what, i, p < params ? "value" : "gradient",
+                         p % params);
+    }
+    cr_assert(memcmp(got.values, want->values, want->count * sizeof(float)) == 0,
+              "%s: other parameters", what);
+    cr_assert(memcmp(got.grads, want->grads, want->count * sizeof(float)) == 0,
+              "%s: other gradients", what);
+    record_free(&got);
+
+    /* every device saw the same values, by its own hashes */
+    for (int r = 1; r < rig->devices; r++) {
+        record_replica(&got, dp_replica(rig->dp, r));
+        for (int i = 0; i <= steps; i++)
+            for (int p = 0; p < params && (i == steps || batches[i] > 0); p++)
+                cr_assert_eq(got.hashes[i * 2 * params + p], want->hashes[i * 2 * params + p],
+                             "%s: step %d, device %d saw another parameter %d", what, i, r, p);
+        record_free(&got);
+    }
+}
+
+#endif

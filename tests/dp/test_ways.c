@@ -1,0 +1,165 @@
+/* What can be taken from device 0 and leaves the bits as they are: --output-device, whose device
+ * gathers the outputs and computes the loss, and --dp-reduce sharded, where other devices add the
+ * gradients up. Every combination trains the model of one device, and every link carries exactly
+ * what it should. */
+#include "tests/dp/judge.h"
+
+/* as in test_dp.c: more than one device has no sample in some steps */
+static const int batches[] = {40, 37, 3, 1, -29, 24, 2};
+enum { STEPS = 7, N = 38 };
+
+static void open_way(struct rig *rig, const char *model, int devices, int segments,
+                     enum device_kind kind, int loss_in_forward, int output_device, int sharded) {
+    rig_open(rig, model, devices, segments, kind, 0);
+    struct dp_config config = rig_config(rig, loss_in_forward);
+    config.output_device = output_device;
+    config.sharded_reduce = sharded;
+    cr_assert_eq(dp_init(&rig->dp, &config), OK, "%s", error_message());
+}
+
+static void train_way(const char *model, int devices, int segments, enum device_kind kind,
+                      int loss_in_forward, int output_device, int sharded,
+                      const struct record *want) {
+    struct rig rig;
+    char what[128];
+    snprintf(what, sizeof what, "%s on %d devices, output device %d%s%s%s", model, devices,
+             output_device, sharded ? ", sharded" : "", loss_in_forward ? ", loss in forward" : "",
+             kind == DEVICE_HOST_LATE ? ", late" : "");
+    open_way(&rig, model, devices, segments, kind, loss_in_forward, output_device, sharded);
+    for (int i = 0; i < STEPS; i++)
+        cr_assert_eq(rig_run(&rig, i, abs(batches[i]), batches[i] > 0), OK, "%s: step %d: %s", what,
+                     i, error_message());
+    struct step_block last = rig_step(STEPS, 1);
+    cr_assert_eq(dp_hash_values(rig.dp, &last), OK, "%s: %s", what, error_message());
+    check_against(&rig, want, batches, STEPS, output_device, what);
+    rig_free(&rig);
+}
+
+static void train_ways(const char *model, int devices, int segments) {
+    struct record want;
+    judge(&want, model, segments, batches, STEPS);
+    for (int way = 0; way < 8; way++)
+        for (int output = 0; output < devices; output++)
+            train_way(model, devices, segments, way & 1 ? DEVICE_HOST_LATE : DEVICE_HOST,
+                      way >> 1 & 1, output, way >> 2, &want);
+    record_free(&want);
+}
+
+Test(dp_ways, every_way_has_the_bits_of_one_device, .timeout = 120) {
+    train_ways("mlp", 2, 4);
+    train_ways("mlp", 3, 3);
+    train_ways("mlp", 4, 4);
+}
+
+Test(dp_ways, one_device_and_eight, .timeout = 120) {
+    struct record want;
+    judge(&want, "mlp", 8, batches, STEPS);
+    train_way("mlp", 1, 8, DEVICE_HOST, 0, 0, 1, &want);
+    train_way("mlp", 8, 8, DEVICE_HOST_LATE, 0, 7, 1, &want);
+    record_free(&want);
+}
+
+/* ---- bytes ---- */
+
+/* Bytes that device a sends to b in a step of N samples, over all devices that move them. */
+static void step_traffic(struct rig *rig, uint64_t got[4][4]) {
+    cr_assert_eq(rig_run(rig, 0, RIG_BATCH, 1), OK, "%s", error_message());
+    for (int r = 0; r < rig->devices; r++) {
+        cr_assert_eq(stream_sync(device_compute(rig->device[r])), OK, "%s", error_message());
+        device_traffic_reset(rig->device[r]);
+    }
+    cr_assert_eq(rig_run(rig, 1, N, 1), OK, "%s", error_message());
+    memset(got, 0, sizeof(uint64_t[4][4]));
+    for (int r = 0; r < rig->devices; r++) {
+        cr_assert_eq(stream_sync(device_compute(rig->device[r])), OK, "%s", error_message());
+        for (int a = 0; a < rig->devices; a++)
+            for (int b = 0; b < rig->devices; b++)
+                got[a][b] += device_traffic(rig->device[r])->bytes[a][b];
+    }
+}
+
+/* The rows of device r. */
+static uint64_t rows_of(int r, int devices) {
+    return (uint64_t)(N / devices + (r < N % devices));
+}
+
+/* lenet lies in one range of the arena, so of n > 2 devices number d adds the units of 256 bytes
+ * from (d-1) / (n-1) to d / (n-1) of it. */
+static uint64_t shard_bytes(uint64_t model_bytes, int d, int devices) {
+    uint64_t units = (model_bytes + 255) / 256, n = (uint64_t)devices, i = (uint64_t)d;
+    if (devices == 2) {
+        uint64_t half = units / 2 * 256;
+        return d == 0 ? half : model_bytes - half;
+    }
+    if (d == 0) return 0;
+    uint64_t from = units * (i - 1) / (n - 1) * 256, to = units * i / (n - 1) * 256;
+    return (to < model_bytes ? to : model_bytes) - from;
+}
+
+/* The arena without the pads behind its last parameter: one range. */
+static uint64_t moved_bytes(const struct param_set *set) {
+    size_t end = 0;
+    for (int p = 0; p < set->count; p++) {
+        size_t its_end = set->param[p].value_offset + set->param[p].count;
+        if (its_end > end) end = its_end;
+    }
+    return end * sizeof(float);
+}
+
+/* What a step with sharded reduce and output device D moves from a to b. */
+static uint64_t expected(int a, int b, int devices, int output, int sharded, uint64_t model_bytes) {
+    uint64_t bytes = 0;
+    if (a == b) return 0;
+    if (a == 0) bytes += rows_of(b, devices) * 3136 + model_bytes; /* scatter, replicate */
+    if (a == 0 && b == output) bytes += N * 4;                     /* the labels */
+    if (b == output) bytes += rows_of(a, devices) * 40;            /* outputs */
+    if (a == output) bytes += rows_of(b, devices) * 40;            /* dL/dy */
+    if (!sharded) return bytes + (b == 0 ? model_bytes : 0);
+    bytes += shard_bytes(model_bytes, b, devices);             /* b reads it from a, and adds */
+    if (b == 0) bytes += shard_bytes(model_bytes, a, devices); /* the sum */
+    return bytes;
+}
+
+Test(dp_ways, every_link_carries_exactly_this, .timeout = 60) {
+    for (int devices = 2; devices <= 4; devices++)
+        for (int way = 0; way < 2 * devices; way++) {
+            struct rig rig;
+            int sharded = way % 2, output = way / 2;
+            uint64_t got[4][4], into_0 = 0, gradients = 0;
+            open_way(&rig, "lenet", devices, devices, DEVICE_HOST, 0, output, sharded);
+            step_traffic(&rig, got);
+            uint64_t model_bytes = moved_bytes(&dp_replica(rig.dp, 0)->params);
+            for (int a = 0; a < devices; a++)
+                for (int b = 0; b < devices; b++) {
+                    uint64_t want = expected(a, b, devices, output, sharded, model_bytes);
+                    cr_assert_eq(got[a][b], want,
+                                 "%d devices, output device %d, sharded %d: %d -> %d carried %llu, "
+                                 "not %llu",
+                                 devices, output, sharded, a, b, (unsigned long long)got[a][b],
+                                 (unsigned long long)want);
+                    if (b == 0) into_0 += got[a][b];
+                }
+            /* Without outputs and dL/dy, the gradients alone: (n-1) S come into device 0, or S. */
+            gradients = into_0;
+            for (int a = 1; a < devices; a++) {
+                if (output == 0) gradients -= rows_of(a, devices) * 40;
+                if (output == a) gradients -= rows_of(0, devices) * 40;
+            }
+            cr_assert_eq(gradients, sharded ? model_bytes : (uint64_t)(devices - 1) * model_bytes);
+            rig_free(&rig);
+        }
+}
+
+Test(dp_ways, the_output_device_holds_the_outputs, .timeout = 60) {
+    struct rig rig;
+    open_way(&rig, "mlp", 3, 3, DEVICE_HOST, 0, 2, 0);
+    cr_assert_eq(rig_run(&rig, 0, RIG_BATCH, 1), OK, "%s", error_message());
+    for (int r = 0; r < 3; r++) {
+        struct ledger ledger = device_ledger(rig.device[r]);
+        cr_assert_eq(ledger.peak[MEM_GATHERED] >= RIG_BATCH * 10 * sizeof(float), r == 2,
+                     "device %d: %llu bytes of gathered output", r,
+                     (unsigned long long)ledger.peak[MEM_GATHERED]);
+        cr_assert_eq(ledger.now[MEM_OPTIMIZER] > 0, r == 0, "the optimizer stays on device 0");
+    }
+    rig_free(&rig);
+}
