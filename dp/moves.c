@@ -1,5 +1,6 @@
-/* What device 0's thread moves for a step: the batch comes in and is scattered, the parameters go to
- * every device, the gradients come back. dp/loss.c has what lies between: outputs and dL/dy. */
+/* What device 0's thread moves for a step: the batch comes in and is scattered, the parameters
+ * go to every device, the gradients come back. dp/loss.c has what lies between: outputs and
+ * dL/dy. */
 #include "base/error.h"
 #include "dp/state.h"
 

@@ -43,8 +43,8 @@ struct dp {
     struct span_log waits; /* thread 0's waits for the other threads */
 };
 
-/* moves.c and loss.c: parts of a step on the caller's thread. dp_enter sets the phase of the leading
- * stream, which it returns; dp_write_step is called on thread r. */
+/* moves.c and loss.c: parts of a step on the caller's thread. dp_enter sets the phase of the
+ * leading stream, which it returns; dp_write_step is called on thread r. */
 struct stream *dp_enter(struct dp *dp, enum phase phase);
 int dp_write_step(struct dp *dp, int r);
 int dp_input(struct dp *dp, const struct batch *batch);

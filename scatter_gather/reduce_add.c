@@ -11,10 +11,11 @@
  * whole array of partial sums ever exists.
  *
  * The root reads the others' memory while it adds (remote loads, charged r -> root). It may
- * overwrite its own arena in place, because a tile of it is read before it is written, and nobody
- * else reads it.
+ * overwrite its own arena in place, because a tile of it is read before it is written, and
+ * nobody else reads it.
  *
- * On emulated devices this is a host function on the root's stream, below; on GPUs it is one kernel (cuda/reduce.c), where a tile is what one thread holds in registers. */
+ * On emulated devices this is a host function on the root's stream, below; on GPUs it is one
+ * kernel (cuda/reduce.c), where a tile is what one thread holds in registers. */
 #include <string.h>
 
 #include "base/error.h"

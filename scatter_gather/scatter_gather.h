@@ -6,14 +6,15 @@
  *     broadcast_coalesced    lead -> all   the same values to each, in groups of 10 MiB
  *     reduce_add_coalesced   all -> 0      the sum in fold order (base/fold.h)
  *
- * A step scatters the batch, its labels and dL/dy, gathers the outputs, broadcasts the parameters
- * and reduces the gradients. shards.h has the reduce in which every device adds up a part.
+ * A step scatters the batch, its labels and dL/dy, gathers the outputs, broadcasts the
+ * parameters and reduces the gradients. shards.h has the reduce in which every device adds up a
+ * part.
  *
  * All are called on device 0's thread; they enqueue on the leading device's compute stream and
- * return. device_group.h says which events the other threads record before and wait for after. The
- * caller sets the stream's phase. What crosses devices is charged to the link in the traffic of the
- * device whose stream moves it; its own share never is. All data pointers point to device memory of the caller. Errors of
- * a collective leave the data half moved. */
+ * return. device_group.h says which events the other threads record before and wait for after.
+ * The caller sets the stream's phase. What crosses devices is charged to the link in the traffic
+ * of the device whose stream moves it; its own share never is. All data pointers point to device
+ * memory of the caller. Errors of a collective leave the data half moved. */
 #ifndef SCATTER_GATHER_SCATTER_GATHER_H
 #define SCATTER_GATHER_SCATTER_GATHER_H
 
@@ -26,10 +27,10 @@
 extern "C" {
 #endif
 
-/* Hands sizes[r] rows of `source` (PLAIN, any dtype, on the leading device) to parts[r] on device r,
- * which has space for them; device r's rows follow device r-1's. Nothing is touched where sizes[r]
- * is 0. parts[lead] may be its very rows of `source`, or NULL: its share is then a view, and nothing
- * moves. ERR_FAILED where the sizes do not sum to source->dims[0]. */
+/* Hands sizes[r] rows of `source` (PLAIN, any dtype, on the leading device) to parts[r] on
+ * device r, which has space for them; device r's rows follow device r-1's. Nothing is touched
+ * where sizes[r] is 0. parts[lead] may be its very rows of `source`, or NULL: its share is then
+ * a view, and nothing moves. ERR_FAILED where the sizes do not sum to source->dims[0]. */
 int scatter(struct device_group *group, const struct tensor *source, const int *sizes,
             void *const *parts);
 
@@ -69,8 +70,8 @@ int reduce_plan_init(struct reduce_plan *plan, struct device_group *group, int r
 /* A zeroed plan is fine. The stream must be done with the plan. */
 void reduce_plan_free(struct reduce_plan *plan);
 
-/* arena[root] = the sum of all arenas in fold order, range by range. The other arenas are only read.
- * The root must be the leading device. ERR_FAILED: a range is larger than `most`. */
+/* arena[root] = the sum of all arenas in fold order, range by range. The other arenas are only
+ * read. The root must be the leading device. ERR_FAILED: a range is larger than `most`. */
 int reduce_add_coalesced(const struct reduce_plan *plan, const struct param_range *groups,
                          int group_count);
 

@@ -1,5 +1,5 @@
-/* The judge of DP: one replica on one device that holds all segments itself takes the same steps, and
- * every bit must be equal. */
+/* The judge of DP: one replica on one device that holds all segments itself takes the same
+ * steps, and every bit must be equal. */
 #ifndef TESTS_DP_JUDGE_H
 #define TESTS_DP_JUDGE_H
 
