@@ -166,7 +166,9 @@ static int begin_row(struct dp *dp, const struct step_block *step, int training)
 /* The words of PyTorch, because users search for them. PyTorch asks it before every forward, and so
  * does this: dp_replica hands out device 0's parameters, and whoever moves them is told. */
 static int check_module(struct dp *dp) {
-    const struct device *first = dp->group.device[0], *found = dp->replica[0].params.device;
+    const struct replica *replica = &dp->replica[0];
+    const struct device *first = dp->group.device[0], *found = replica->params.device;
+    if (found == first && replica->buffers.count) found = replica->buffers.device;
     if (found == first) return OK;
     return fail(
         ERR_FAILED,
