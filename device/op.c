@@ -36,6 +36,8 @@ double op_flops(enum op op, const struct op_args *args) {
     /* an addition for each pixel of x, where windows lie side by side */
     case OP_ADAPTIVE_AVG_POOL_FORWARD: return (double)tensor_count(&in[0]);
     case OP_ADAPTIVE_AVG_POOL_BACKWARD: return (double)tensor_count(&out[0]);
+    case OP_SOFTMAX_FORWARD:
+    case OP_SOFTMAX_BACKWARD: return 4.0 * (double)tensor_count(&in[0]);
     case OP_LOG_SOFTMAX_FORWARD:
     case OP_CROSS_ENTROPY_FORWARD: /* max, subtract, exp, add, subtract */
         return 5.0 * (double)tensor_count(&in[0]);
@@ -59,6 +61,8 @@ double op_flops(enum op op, const struct op_args *args) {
     case OP_ADD_FORWARD:
     case OP_DROPOUT_FORWARD:
     case OP_DROPOUT_BACKWARD:
+    case OP_DROPOUT2D_FORWARD:
+    case OP_DROPOUT2D_BACKWARD:
     case OP_ADD:
     case OP_SCALE: return (double)tensor_count(&out[0]);
     case OP_GATHER_SAMPLES: /* divide, subtract, divide */

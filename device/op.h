@@ -33,6 +33,10 @@
  *   ADAPTIVE_AVG_POOL_BACKWARD dy           -             -         dx             -
  *   DROPOUT_FORWARD           x [any]       -             -         y (may be x)   -
  *   DROPOUT_BACKWARD          dy            -             -         dx (may be dy) -
+ *   DROPOUT2D_FORWARD         x (N,C,H,W)   -             -         y (may be x)   -
+ *   DROPOUT2D_BACKWARD        dy            -             -         dx (may be dy) -
+ *   SOFTMAX_FORWARD           x (N,M)       -             -         y (N,M)        -
+ *   SOFTMAX_BACKWARD          y             dy            -         dx             -
  *   LOG_SOFTMAX_FORWARD       x (N,M)       -             -         y (N,M)        -
  *   LOG_SOFTMAX_BACKWARD      y             dy            -         dx             -
  *   NLL_FORWARD               logp (N,M)    labels I32(N) -         loss F64 (N)   hits I32 (N)
@@ -63,14 +67,15 @@
  * Notes to the table:
  *
  * - N16 layout (device/tensor.h): the activations x, y, dx, dy of CONV2D, LINEAR, RELU, the pools,
- *   DROPOUT and BATCH_NORM may all lie in N16, then w, b, dw and db stay PLAIN. A linear layer's
- *   x (N,K) lies as [group][K][16]. Softmax and the losses take PLAIN alone. ADD_FORWARD, FILL,
- *   ADD and SCALE take either layout. TO_N16 writes zeros into the lanes past the last sample.
+ *   both DROPOUTs and BATCH_NORM may all lie in N16, then w, b, dw and db stay PLAIN. A linear
+ *   layer's x (N,K) lies as [group][K][16]. Softmax and the losses take PLAIN alone. ADD_FORWARD,
+ *   FILL, ADD and SCALE take either layout. TO_N16 writes zeros into the lanes past the last
+ *   sample.
  * - One segment a launch: TO_N16, TO_PLAIN, CONV2D_BACKWARD_WEIGHT, LINEAR_BACKWARD_WEIGHT,
- *   DROPOUT, LOSS_SUM and the BATCH_NORM ops that take x. They sum over samples, or need a
+ *   both DROPOUTs, LOSS_SUM and the BATCH_NORM ops that take x. They sum over samples, or need a
  *   sample's place in its segment.
  * - RELU_BACKWARD: dx = y > 0 ? dy : 0. MAX_POOL_BACKWARD: the first of equal maxima gets dy.
- *   DROPOUT_BACKWARD makes the mask of the forward pass again.
+ *   DROPOUT_BACKWARD makes the mask of the forward pass again. DROPOUT2D drops whole planes.
  * - ADAPTIVE_AVG_POOL: row p of y is the mean of the rows floor(p H / P) to ceil((p+1) H / P) - 1
  *   of x, columns alike; so windows may overlap, and any P and Q from 1 will do.
  * - hits is 1 where the largest score is the label's (the first of equals), else 0.
@@ -123,6 +128,10 @@ extern "C" {
     OP(ADAPTIVE_AVG_POOL_BACKWARD,   adaptive_avg_pool_backward,  "adaptive avg pool backward") \
     OP(DROPOUT_FORWARD,        dropout_forward,         "dropout forward") \
     OP(DROPOUT_BACKWARD,       dropout_backward,        "dropout backward") \
+    OP(DROPOUT2D_FORWARD,      dropout2d_forward,       "dropout2d forward") \
+    OP(DROPOUT2D_BACKWARD,     dropout2d_backward,      "dropout2d backward") \
+    OP(SOFTMAX_FORWARD,        softmax_forward,         "softmax forward") \
+    OP(SOFTMAX_BACKWARD,       softmax_backward,        "softmax backward") \
     OP(LOG_SOFTMAX_FORWARD,    log_softmax_forward,     "log_softmax forward") \
     OP(LOG_SOFTMAX_BACKWARD,   log_softmax_backward,    "log_softmax backward") \
     OP(NLL_FORWARD,            nll_forward,             "nll forward") \
@@ -186,7 +195,8 @@ struct linear_args {
 struct pool_args {
     int size, stride;
 };
-/* The mask's element is sample in the segment * sample_count + index in the plain sample. */
+/* The mask's element is sample in the segment * sample_count + index in the plain sample; of
+ * DROPOUT2D it is sample * C + channel. */
 struct dropout_args {
     float p; /* the probability that an element is dropped */
     int layer;

@@ -54,6 +54,16 @@ static const struct signature {
                              .out = {{"dx", "fn", 0}},
                              .step = 1,
                              .segment = 1},
+    [OP_DROPOUT2D_FORWARD] = {.in = {{"x", "fn", 4}},
+                              .out = {{"y", "fn", 4}},
+                              .step = 1,
+                              .segment = 1},
+    [OP_DROPOUT2D_BACKWARD] = {.in = {{"dy", "fn", 4}},
+                               .out = {{"dx", "fn", 4}},
+                               .step = 1,
+                               .segment = 1},
+    [OP_SOFTMAX_FORWARD] = {.in = {{"x", "f", 2}}, .out = {{"y", "f", 2}}},
+    [OP_SOFTMAX_BACKWARD] = {.in = {{"y", "f", 2}, {"dy", "f", 2}}, .out = {{"dx", "f", 2}}},
     [OP_LOG_SOFTMAX_FORWARD] = {.in = {{"x", "f", 2}}, .out = {{"y", "f", 2}}},
     [OP_LOG_SOFTMAX_BACKWARD] = {.in = {{"y", "f", 2}, {"dy", "f", 2}}, .out = {{"dx", "f", 2}}},
     [OP_NLL_FORWARD] = {.in = {{"logp", "f", 2}, {"labels", "i", 1}},
@@ -178,7 +188,9 @@ static int may_be_in_place(enum op op, int i) {
     case OP_RELU_FORWARD:
     case OP_BATCH_NORM_FORWARD:
     case OP_DROPOUT_FORWARD:
-    case OP_DROPOUT_BACKWARD: return i == 0;
+    case OP_DROPOUT_BACKWARD:
+    case OP_DROPOUT2D_FORWARD:
+    case OP_DROPOUT2D_BACKWARD: return i == 0;
     case OP_RELU_BACKWARD:
     case OP_BATCH_NORM_BACKWARD_DATA: return i == 1;
     default: return 0;

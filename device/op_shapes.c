@@ -231,14 +231,18 @@ int op_check_shapes(enum op op, const struct op_args *a) {
         CHECK(want_same(op, "b", &in[1], &in[0]));
         return want_same(op, "y", &out[0], &in[0]);
     case OP_RELU_BACKWARD:
+    case OP_SOFTMAX_BACKWARD:
     case OP_LOG_SOFTMAX_BACKWARD:
         CHECK(want_same(op, "dy", &in[1], &in[0]));
         return want_same(op, "dx", &out[0], &in[0]);
     case OP_DROPOUT_FORWARD:
     case OP_DROPOUT_BACKWARD:
+    case OP_DROPOUT2D_FORWARD:
+    case OP_DROPOUT2D_BACKWARD:
         CHECK(check_dropout(op, &a->p.dropout));
         return want_same(op, "out[0]", &out[0], &in[0]);
     case OP_RELU_FORWARD:
+    case OP_SOFTMAX_FORWARD:
     case OP_LOG_SOFTMAX_FORWARD:
     case OP_ADD: return want_same(op, "y", &out[0], &in[0]);
     case OP_NLL_FORWARD:

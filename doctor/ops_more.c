@@ -126,6 +126,24 @@ static int adaptive_pool(struct op_testbed *bed, enum op op) {
     return OK;
 }
 
+/* Planes of every size that a quad of elements can cut. */
+static int planes(struct op_testbed *bed, enum op op) {
+    static const int shapes[][4] = {{1, 1, 1, 1},  {17, 5, 1, 1}, {33, 3, 1, 2},
+                                    {16, 7, 3, 1}, {5, 12, 5, 5}, {40, 2, 8, 8}};
+    for (int i = 0; i < COUNT(shapes); i++) {
+        const int *s = shapes[i];
+        struct step_block step = {.seed = bed->d->config.seed, .step = 7};
+        struct op_args a = {.in = {trial_random(bed, 4, s[0], s[1], s[2], s[3])},
+                            .out = {trial_tensor(bed, DTYPE_F32, 4, s[0], s[1], s[2], s[3])},
+                            .step = &step,
+                            .p.dropout = {.2f * (float)i, i, 3 * i}};
+        put_special_values(&a.in[0]);
+        CHECK(run_trial(bed, op, &a, 0));
+        trial_forget(bed);
+    }
+    return OK;
+}
+
 /* ---- row by row ---- */
 
 static struct tensor labels_of(struct op_testbed *bed, int rows, int classes) {
@@ -155,10 +173,10 @@ static int rows(struct op_testbed *bed, enum op op) {
         struct step_block step = {.weight = 1.0f / 96};
         struct op_args a = {.in = {scores_of(bed, n, k)},
                             .out = {trial_tensor(bed, DTYPE_F32, 2, n, k, 1, 1)}};
-        if (op == OP_LOG_SOFTMAX_BACKWARD) { /* its first input is the output of forward */
+        if (op == OP_SOFTMAX_BACKWARD || op == OP_LOG_SOFTMAX_BACKWARD) {
             struct tensor y = trial_tensor(bed, DTYPE_F32, 2, n, k, 1, 1);
-            if (a.in[0].data && y.data)
-                host_reference_kernels[OP_LOG_SOFTMAX_FORWARD](
+            if (a.in[0].data && y.data) /* the first input is the output of forward */
+                host_reference_kernels[op - OP_SOFTMAX_BACKWARD + OP_SOFTMAX_FORWARD](
                     &(struct op_args){.in = {a.in[0]}, .out = {y}});
             a.in[0] = y;
             a.in[1] = trial_random(bed, 2, n, k, 1, 1);
@@ -262,6 +280,10 @@ int other_cases(struct op_testbed *bed, enum op op) {
     case OP_MAX_POOL_BACKWARD: return pool(bed, op);
     case OP_ADAPTIVE_AVG_POOL_FORWARD:
     case OP_ADAPTIVE_AVG_POOL_BACKWARD: return adaptive_pool(bed, op);
+    case OP_DROPOUT2D_FORWARD:
+    case OP_DROPOUT2D_BACKWARD: return planes(bed, op);
+    case OP_SOFTMAX_FORWARD:
+    case OP_SOFTMAX_BACKWARD:
     case OP_LOG_SOFTMAX_FORWARD:
     case OP_LOG_SOFTMAX_BACKWARD:
     case OP_NLL_FORWARD:

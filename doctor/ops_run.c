@@ -77,6 +77,8 @@ static struct in_n16 operands_in_n16(enum op op) {
     case OP_MAX_POOL_FORWARD:
     case OP_DROPOUT_FORWARD:
     case OP_DROPOUT_BACKWARD:
+    case OP_DROPOUT2D_FORWARD:
+    case OP_DROPOUT2D_BACKWARD:
     case OP_BATCH_NORM_FORWARD:
     case OP_ADD: return (struct in_n16){1, 1};
     case OP_BATCH_NORM_MOMENTS: return (struct in_n16){1, 0};
@@ -159,7 +161,8 @@ static void check_pads(struct op_testbed *bed, enum op op, const struct tensor *
     int gradient = op == OP_CONV2D_BACKWARD_DATA || op == OP_LINEAR_BACKWARD_DATA ||
                    op == OP_RELU_BACKWARD || op == OP_AVG_POOL_BACKWARD ||
                    op == OP_ADAPTIVE_AVG_POOL_BACKWARD || op == OP_MAX_POOL_BACKWARD ||
-                   op == OP_DROPOUT_BACKWARD || op == OP_BATCH_NORM_BACKWARD_DATA;
+                   op == OP_DROPOUT_BACKWARD || op == OP_DROPOUT2D_BACKWARD ||
+                   op == OP_BATCH_NORM_BACKWARD_DATA;
     size_t count = tensor_sample_count(n16);
     for (size_t n = (size_t)n16->dims[0]; gradient && n < (size_t)n16->groups * GROUP; n++)
         for (size_t i = 0; i < count; i++)

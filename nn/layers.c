@@ -7,14 +7,19 @@
 #include "base/error.h"
 #include "nn/tape_internal.h"
 
+/* 1: the op takes struct dropout_args, which name the virtual device. */
+static int draws(enum op op) {
+    return op == OP_DROPOUT_FORWARD || op == OP_DROPOUT_BACKWARD || op == OP_DROPOUT2D_FORWARD ||
+           op == OP_DROPOUT2D_BACKWARD;
+}
+
 /* One launch for each segment. in[0] and out[0] are the batch; other operands are common to all. */
 static int launch_segments(struct tape *t, enum op op, const struct op_args *whole) {
     for (int s = 0; s < t->segments.count; s++) {
         struct op_args args = *whole;
         args.in[0] = tensor_segment(&whole->in[0], &t->segments, s);
         args.out[0] = tensor_segment(&whole->out[0], &t->segments, s);
-        if (op == OP_DROPOUT_FORWARD || op == OP_DROPOUT_BACKWARD)
-            args.p.dropout.v = t->segments.seg[s].v;
+        if (draws(op)) args.p.dropout.v = t->segments.seg[s].v;
         CHECK(launch(t->stream, op, &args));
     }
     return OK;
@@ -308,18 +313,26 @@ struct var *flatten(struct tape *t, struct var *x) {
 
 /* The mask depends on the virtual device, so each segment is a launch of its own, forward and
  * backward alike. */
-static int dropout_backward(struct tape *t, struct node *n) {
+static int drop_gradient(struct tape *t, struct node *n, enum op op) {
     if (!n->x->needs_grad) return OK;
     struct op_args args = n->args;
     args.in[0] = n->y->grad;
     args.out[0] = grad_may_reuse(n->y) ? n->y->grad : grad_target(t, n->x);
     CHECK(tape_error(t));
-    CHECK(launch_segments(t, OP_DROPOUT_BACKWARD, &args));
+    CHECK(launch_segments(t, op, &args));
     return grad_done(t, n->x, &args.out[0]);
 }
 
-struct var *dropout(struct tape *t, struct var *x, double p) {
-    if (tape_stuck(t, x)) return NULL;
+static int dropout_backward(struct tape *t, struct node *n) {
+    return drop_gradient(t, n, OP_DROPOUT_BACKWARD);
+}
+
+static int dropout2d_backward(struct tape *t, struct node *n) {
+    return drop_gradient(t, n, OP_DROPOUT2D_BACKWARD);
+}
+
+static struct var *drop(struct tape *t, struct var *x, double p, enum op op,
+                        node_backward *backward) {
     if (!(p >= 0 && p <= 1)) {
         tape_fail(t,
                   fail(ERR_USAGE, "dropout probability has to be between 0 and 1, but got %g", p));
@@ -327,11 +340,27 @@ struct var *dropout(struct tape *t, struct var *x, double p) {
     }
     int layer = t->dropout_layers++;
     if (!t->step.training || p == 0) return x;
-    struct node node = {.backward = dropout_backward, .x = x};
+    struct node node = {.backward = backward, .x = x};
     node.args = (struct op_args){
         .in = {x->value}, .step = t->step.step, .p.dropout = {.p = (float)p, .layer = layer}};
     node.args.out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, x->value.rank, x->value.dims);
-    if (t->error || tape_fail(t, launch_segments(t, OP_DROPOUT_FORWARD, &node.args))) return NULL;
+    if (t->error || tape_fail(t, launch_segments(t, op, &node.args))) return NULL;
     node.y = tape_var(t, node.args.out[0], x->needs_grad);
     return tape_node(t, &node) ? NULL : node.y;
+}
+
+struct var *dropout(struct tape *t, struct var *x, double p) {
+    if (tape_stuck(t, x)) return NULL;
+    return drop(t, x, p, OP_DROPOUT_FORWARD, dropout_backward);
+}
+
+struct var *dropout2d(struct tape *t, struct var *x, double p) {
+    if (tape_stuck(t, x)) return NULL;
+    if (x->value.rank != 4) {
+        tape_fail(t,
+                  fail(ERR_USAGE, "dropout2d: an input of rank %d has no planes: check the model",
+                       x->value.rank));
+        return NULL;
+    }
+    return drop(t, x, p, OP_DROPOUT2D_FORWARD, dropout2d_backward);
 }

@@ -1,27 +1,42 @@
-/* Log-softmax and the losses, in plain layout. They work row by row, so the bits of a row do not
- * depend on its neighbours: each device may compute the loss of its rows, or device 0 that of all
- * gathered rows, with the same bits. */
+/* Softmax, log-softmax and the losses, in plain layout. They work row by row, so the bits of a row
+ * do not depend on its neighbours: each device may compute the loss of its rows, or device 0 that
+ * of all gathered rows, with the same bits. */
 #include "base/error.h"
 #include "nn/tape_internal.h"
 
-static int log_softmax_backward(struct tape *t, struct node *n) {
+static int rows_backward(struct tape *t, struct node *n, enum op op) {
     if (!n->x->needs_grad) return OK;
     struct op_args args = {.in = {n->y->value, n->y->grad}, .out[0] = grad_target(t, n->x)};
     CHECK(tape_error(t));
-    CHECK(launch(t->stream, OP_LOG_SOFTMAX_BACKWARD, &args));
+    CHECK(launch(t->stream, op, &args));
     return grad_done(t, n->x, &args.out[0]);
 }
 
-struct var *log_softmax(struct tape *t, struct var *x) {
+static int softmax_backward(struct tape *t, struct node *n) {
+    return rows_backward(t, n, OP_SOFTMAX_BACKWARD);
+}
+
+static int log_softmax_backward(struct tape *t, struct node *n) {
+    return rows_backward(t, n, OP_LOG_SOFTMAX_BACKWARD);
+}
+
+static struct var *rows(struct tape *t, struct var *x, enum op op, node_backward *backward) {
     x = to_plain(t, x);
     if (!x) return NULL;
-    struct node node = {.backward = log_softmax_backward, .x = x};
+    struct node node = {.backward = backward, .x = x};
     node.args.in[0] = x->value;
     node.args.out[0] = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, x->value.rank, x->value.dims);
-    if (t->error || tape_fail(t, launch(t->stream, OP_LOG_SOFTMAX_FORWARD, &node.args)))
-        return NULL;
+    if (t->error || tape_fail(t, launch(t->stream, op, &node.args))) return NULL;
     node.y = tape_var(t, node.args.out[0], x->needs_grad);
     return tape_node(t, &node) ? NULL : node.y;
+}
+
+struct var *softmax(struct tape *t, struct var *x) {
+    return rows(t, x, OP_SOFTMAX_FORWARD, softmax_backward);
+}
+
+struct var *log_softmax(struct tape *t, struct var *x) {
+    return rows(t, x, OP_LOG_SOFTMAX_FORWARD, log_softmax_backward);
 }
 
 /* With MEAN and SUM the gradient of the loss itself is 1, and the weight is in the step block; with

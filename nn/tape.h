@@ -132,6 +132,10 @@ struct var *flatten(struct tape *t, struct var *x); /* (N,C,H,W) -> (N,C*H*W), a
  * element), where layers are numbered from 0 in order of call, including those that return x. */
 struct var *dropout(struct tape *t, struct var *x, double p);
 
+/* The same with whole planes of x (N,C,H,W): the mask's element is sample * C + channel. */
+struct var *dropout2d(struct tape *t, struct var *x, double p);
+
+struct var *softmax(struct tape *t, struct var *x);     /* of x (N,M), row by row; PLAIN */
 struct var *log_softmax(struct tape *t, struct var *x); /* row by row; the result is PLAIN */
 /* x in PLAIN layout, batch first, as everything that leaves the device must be */
 struct var *to_plain(struct tape *t, struct var *x);

@@ -36,6 +36,8 @@ static inline void run_elementwise(enum op op, const struct op_args *a, struct g
     case OP_ADD_FORWARD: RUN_THREADS(k_add_forward, &e, grid); break;
     case OP_DROPOUT_FORWARD:
     case OP_DROPOUT_BACKWARD: RUN_THREADS(k_dropout, &e, grid); break;
+    case OP_DROPOUT2D_FORWARD:
+    case OP_DROPOUT2D_BACKWARD: RUN_THREADS(k_dropout2d, &e, grid); break;
     case OP_FILL: RUN_THREADS(k_fill, &e, grid); break;
     case OP_ADD: RUN_THREADS(k_add, &e, grid); break;
     case OP_SCALE: RUN_THREADS(k_scale, &e, grid); break;
@@ -64,6 +66,8 @@ static inline void run_rows(enum op op, const struct op_args *a, uint32_t blocks
     struct row_op r = row_op_of(op, a);
     struct grid grid = {blocks, ROW_THREADS};
     switch (op) {
+    case OP_SOFTMAX_FORWARD: RUN_BLOCKS(k_softmax_forward, &r, struct row_shared, grid); break;
+    case OP_SOFTMAX_BACKWARD: RUN_BLOCKS(k_softmax_backward, &r, struct row_shared, grid); break;
     case OP_LOG_SOFTMAX_FORWARD:
         RUN_BLOCKS(k_log_softmax_forward, &r, struct row_shared, grid);
         break;

@@ -196,6 +196,15 @@ static void try_adaptive_pool(struct bed *b, int n, int rows, int columns) {
     check(b, OP_ADAPTIVE_AVG_POOL_BACKWARD, &(struct op_args){.in = {y}, .out = {x}}, 0, NULL);
 }
 
+static void try_dropout2d(struct bed *b, int n, int channels, int side) {
+    struct step_block step = {.seed = 99, .step = 3};
+    struct tensor x = tensor_random(&b->heap, 1, 4, n, channels, side, side);
+    struct op_args a = {.in = {x}, .out = {tensor_like(&b->heap, &x)}, .step = &step};
+    a.p.dropout = (struct dropout_args){.4f, 1, 2};
+    check(b, OP_DROPOUT2D_FORWARD, &a, 0, NULL);
+    check(b, OP_DROPOUT2D_BACKWARD, &a, 0, NULL);
+}
+
 /* Sums of doubles in another order: rounded to float they differ by one unit in the last place at
  * most. */
 static void try_rows(struct bed *b, int rows, int classes) {
@@ -212,6 +221,11 @@ static void try_rows(struct bed *b, int rows, int classes) {
     for (int i = 0; i < rows; i++)
         ((int32_t *)labels.data)[i] = i * 7 % classes;
     memset(counts.data, 0, tensor_bytes(&counts));
+    struct tensor p = tensor_like(&b->heap, &x);
+    check(b, OP_SOFTMAX_FORWARD, &(struct op_args){.in = {x}, .out = {p}}, LAST_PLACE, NULL);
+    host_reference_kernels[OP_SOFTMAX_FORWARD](&(struct op_args){.in = {x}, .out = {p}});
+    check(b, OP_SOFTMAX_BACKWARD,
+          &(struct op_args){.in = {p, y}, .out = {tensor_like(&b->heap, &x)}}, LAST_PLACE, NULL);
     check(b, OP_LOG_SOFTMAX_FORWARD, &(struct op_args){.in = {x}, .out = {y}}, LAST_PLACE, NULL);
     struct tensor dx = tensor_like(&b->heap, &x);
     check(b, OP_LOG_SOFTMAX_BACKWARD, &(struct op_args){.in = {x, y}, .out = {dx}}, 4 * LAST_PLACE,
@@ -326,6 +340,7 @@ static void others(struct bed *b) {
     }
     for (int i = 1; i < 4; i++) {
         try_pool(b, 2 * i - 1, i, i % 2 + 1);
+        try_dropout2d(b, 2 * i, 7, i);
         try_adaptive_pool(b, 5 * i, 2 * i - 1, 5 * i - 4);
         try_rows(b, 20 * i - 19, 11 * i - 10);
         try_gather(b, 30, 13 * i - 12);

@@ -160,6 +160,24 @@ Test(cuda_index, dropout_at_the_ends, .timeout = 60) {
     heap_free(&heap);
 }
 
+/* Planes of every size that a quad of elements can cut. */
+Test(cuda_index, dropout2d_equals_the_reference, .timeout = 60) {
+    struct step_block step = {.seed = 0x123456789abcdef, .step = 0x100000007};
+    for (int side = 1; side < 12; side++)
+        for (int n = 0; n < 3; n++) {
+            struct heap heap = {0};
+            struct tensor x = tensor_random(&heap, 1, 4, 3 * n, 5, 1, side),
+                          y = tensor_like(&heap, &x);
+            for (int op = OP_DROPOUT2D_FORWARD; op <= OP_DROPOUT2D_BACKWARD; op++)
+                check_elementwise(
+                    (enum op)op,
+                    &(struct op_args){
+                        .in = {x}, .out = {y}, .step = &step, .p.dropout = {.5f, 5, 63}},
+                    n - 1 ? -1 : 0);
+            heap_free(&heap);
+        }
+}
+
 /* --- pools --- */
 
 Test(cuda_index, pools_equal_the_reference, .timeout = 120) {

@@ -82,6 +82,10 @@ Test(cuda_index_loss, log_softmax_equals_the_reference, .timeout = 60) {
         struct heap heap = {0};
         struct tensor x = scores_of(&heap, shapes[i][0], shapes[i][1]), y = tensor_like(&heap, &x);
         struct tensor dy = tensor_random(&heap, 2, 2, shapes[i][0], shapes[i][1], 1, 1);
+        check(OP_SOFTMAX_FORWARD, &(struct op_args){.in = {x}, .out = {y}}, "softmax");
+        host_reference_kernels[OP_SOFTMAX_FORWARD](&(struct op_args){.in = {x}, .out = {y}});
+        check(OP_SOFTMAX_BACKWARD, &(struct op_args){.in = {y, dy}, .out = {x}},
+              "softmax backward");
         check(OP_LOG_SOFTMAX_FORWARD, &(struct op_args){.in = {x}, .out = {y}}, "log_softmax");
         host_reference_kernels[OP_LOG_SOFTMAX_FORWARD](&(struct op_args){.in = {x}, .out = {y}});
         check(OP_LOG_SOFTMAX_BACKWARD, &(struct op_args){.in = {y, dy}, .out = {x}},

@@ -120,6 +120,12 @@ static void log_softmax_oracle(const struct op_args *a, double *const in[3], dou
     }
 }
 
+static void softmax_oracle(const struct op_args *a, double *const in[3], double *out) {
+    log_softmax_oracle(a, in, out);
+    for (size_t i = 0; i < tensor_count(&a->in[0]); i++)
+        out[i] = exp(out[i]);
+}
+
 static void nll_oracle(const struct op_args *a, double *const in[3], double *out) {
     const int32_t *labels = a->in[1].data;
     for (int n = 0; n < dim(&a->in[0], 0); n++)
@@ -302,6 +308,10 @@ Test(math_gradient, losses, .timeout = 60) {
     run(OP_LOG_SOFTMAX_FORWARD, &softmax);
     run(OP_LOG_SOFTMAX_BACKWARD, &(struct op_args){.in = {y, dy}, .out = {dx}});
     check("log softmax dx", log_softmax_oracle, &softmax, 0, doubles(&heap, &dy), &dx);
+    softmax.out[0] = y;
+    run(OP_SOFTMAX_FORWARD, &softmax);
+    run(OP_SOFTMAX_BACKWARD, &(struct op_args){.in = {y, dy}, .out = {dx}});
+    check("softmax dx", softmax_oracle, &softmax, 0, doubles(&heap, &dy), &dx);
     struct tensor dloss = tensor_random(&heap, 3, 1, 6, 1, 1, 1);
     for (int reduction = REDUCE_MEAN; reduction <= REDUCE_NONE; reduction++) {
         double weight[6];

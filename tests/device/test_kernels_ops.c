@@ -165,6 +165,34 @@ Test(math_ops, dropout_masks_are_a_function_of_the_element, .timeout = 60) {
     heap_free(&heap);
 }
 
+/* A plane is kept or dropped as a whole, by the draw of sample * C + channel. */
+Test(math_ops, dropout2d_drops_planes, .timeout = 60) {
+    for (int i = 0; i < SAMPLE_COUNTS; i++)
+        for (int channels = 1; channels < 10; channels += 2)
+            for (int side = 1; side < 4; side++) {
+                struct heap heap = {0};
+                struct step_block step = {.seed = (uint64_t)3 << 33 | 9, .step = 11};
+                struct tensor x = tensor_random(&heap, 1, 4, sample_counts[i], channels, side, 2),
+                              y = tensor_like(&heap, &x);
+                struct op_args a = dropout_of(&x, &y, &step, .4f, 3, 5);
+                host_reference_kernels[OP_DROPOUT2D_FORWARD](&a);
+                for (size_t j = 0; j < tensor_count(&x); j++) {
+                    int kept = philox_keep(step.seed, 5, 11, 3, j / (size_t)(2 * side),
+                                           philox_threshold(1 - (double).4f));
+                    float want = kept ? tensor_f32(&x)[j] * (1.0f / (1.0f - .4f)) : 0;
+                    cr_assert_eq(tensor_f32(&y)[j], want, "element %zu", j);
+                }
+                struct tensor xl = n16_of(&heap, &x, 0), yl = n16_new(&heap, &x);
+                struct op_args fast = dropout_of(&xl, &yl, &step, .4f, 3, 5);
+                expect_all(OP_DROPOUT2D_FORWARD, &fast, -1, &y, "dropout2d in N16");
+                expect_all(OP_DROPOUT2D_BACKWARD, &fast, 0, &y, "dropout2d in N16, in place");
+                expect_all(OP_DROPOUT2D_FORWARD, &a, -1, &y, "dropout2d in PLAIN");
+                fast.p.dropout.p = 0;
+                expect_all(OP_DROPOUT2D_FORWARD, &fast, -1, &x, "p = 0 copies");
+                heap_free(&heap);
+            }
+}
+
 /* ---- whole vectors and tails ---- */
 
 /* Every count from 0 to 70, each at four offsets: an element has the bits of the reference wherever

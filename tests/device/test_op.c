@@ -67,6 +67,8 @@ static struct op_args good_args(enum op op, enum layout layout) {
     case OP_RELU_FORWARD:
     case OP_DROPOUT_FORWARD:
     case OP_DROPOUT_BACKWARD:
+    case OP_DROPOUT2D_FORWARD:
+    case OP_DROPOUT2D_BACKWARD:
     case OP_ADD: a.in[0] = x4, a.out[0] = L(4, 4, N, 3, 9, 8); break;
     case OP_ADAPTIVE_AVG_POOL_FORWARD: a.in[0] = x4, a.out[0] = L(1, 4, N, 3, 2, 11); break;
     case OP_ADAPTIVE_AVG_POOL_BACKWARD: a.in[0] = L(1, 4, N, 3, 2, 11), a.out[0] = x4; break;
@@ -74,7 +76,9 @@ static struct op_args good_args(enum op op, enum layout layout) {
     case OP_RELU_BACKWARD:
         a.in[0] = x4, a.in[1] = L(2, 4, N, 3, 9, 8), a.out[0] = L(4, 4, N, 3, 9, 8);
         break;
+    case OP_SOFTMAX_FORWARD:
     case OP_LOG_SOFTMAX_FORWARD: a.in[0] = scores, a.out[0] = F(4, 2, N, 10, 0, 0); break;
+    case OP_SOFTMAX_BACKWARD:
     case OP_LOG_SOFTMAX_BACKWARD:
         a.in[0] = scores, a.in[1] = F(2, 2, N, 10, 0, 0), a.out[0] = F(4, 2, N, 10, 0, 0);
         break;
@@ -149,14 +153,14 @@ static struct op_args good_args(enum op op, enum layout layout) {
         a.p.conv = (struct conv_args){2, 1};
     if (op >= OP_AVG_POOL_FORWARD && op <= OP_MAX_POOL_BACKWARD)
         a.p.pool = (struct pool_args){2, 2};
-    if (op == OP_DROPOUT_FORWARD || op == OP_DROPOUT_BACKWARD)
+    if (op >= OP_DROPOUT_FORWARD && op <= OP_DROPOUT2D_BACKWARD)
         a.p.dropout = (struct dropout_args){0.5f, 1, 63};
     if (op == OP_SGD) a.p.sgd = (struct sgd_args){0.9f, 0};
     return a;
 }
 
 static int takes_n16(enum op op) {
-    return op <= OP_DROPOUT_BACKWARD || op == OP_FILL || op == OP_ADD || op == OP_SCALE ||
+    return op <= OP_DROPOUT2D_BACKWARD || op == OP_FILL || op == OP_ADD || op == OP_SCALE ||
            op == OP_BATCH_NORM_MOMENTS || op == OP_BATCH_NORM_FORWARD || op == OP_BATCH_NORM_SUMS ||
            op == OP_BATCH_NORM_BACKWARD_DATA;
 }
@@ -266,6 +270,7 @@ Test(op, parameters_and_optional_operands, .timeout = 30) {
     REFUSE(OP_DROPOUT_FORWARD, a.p.dropout.p = NAN, "p is no number");
     REFUSE(OP_DROPOUT_FORWARD, a.p.dropout.v = 64, "virtual device 64");
     REFUSE(OP_DROPOUT_BACKWARD, a.step = NULL, "no step block");
+    REFUSE(OP_DROPOUT2D_FORWARD, a.p.dropout.layer = -1, "layer -1");
     REFUSE(OP_SGD, a.step = NULL, "no step block");
     REFUSE(OP_SGD, a.out[1].data = NULL, "momentum without its buffer");
     ACCEPT(OP_SGD, (a.out[1].data = NULL, a.p.sgd.momentum = 0));
@@ -303,7 +308,8 @@ Test(op, overlaps_are_allowed_where_the_table_says_so, .timeout = 30) {
             struct op_args a = good_args(op, LAYOUT_PLAIN);
             if (!a.in[in].data) continue;
             int allowed =
-                ((op == OP_RELU_FORWARD || op == OP_DROPOUT_FORWARD || op == OP_DROPOUT_BACKWARD) &&
+                ((op == OP_RELU_FORWARD ||
+                  (op >= OP_DROPOUT_FORWARD && op <= OP_DROPOUT2D_BACKWARD)) &&
                  in == 0) ||
                 (op == OP_BATCH_NORM_FORWARD && in == 0) ||
                 ((op == OP_RELU_BACKWARD || op == OP_BATCH_NORM_BACKWARD_DATA) && in == 1);

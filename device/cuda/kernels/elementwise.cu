@@ -8,6 +8,7 @@ THREAD_KERNEL(relu_forward, struct elementwise, SIMPLE_THREADS)
 THREAD_KERNEL(relu_backward, struct elementwise, SIMPLE_THREADS)
 THREAD_KERNEL(add_forward, struct elementwise, SIMPLE_THREADS)
 THREAD_KERNEL(dropout, struct elementwise, SIMPLE_THREADS)
+THREAD_KERNEL(dropout2d, struct elementwise, SIMPLE_THREADS)
 THREAD_KERNEL(fill, struct elementwise, SIMPLE_THREADS)
 THREAD_KERNEL(add, struct elementwise, SIMPLE_THREADS)
 THREAD_KERNEL(scale, struct elementwise, SIMPLE_THREADS)
@@ -21,6 +22,8 @@ static const struct op_kernel kernels[] = {
     {OP_ADD_FORWARD, DUET_KERNEL(add_forward)},
     {OP_DROPOUT_FORWARD, DUET_KERNEL(dropout)},
     {OP_DROPOUT_BACKWARD, DUET_KERNEL(dropout)},
+    {OP_DROPOUT2D_FORWARD, DUET_KERNEL(dropout2d)},
+    {OP_DROPOUT2D_BACKWARD, DUET_KERNEL(dropout2d)},
     {OP_FILL, DUET_KERNEL(fill)},
     {OP_ADD, DUET_KERNEL(add)},
     {OP_SCALE, DUET_KERNEL(scale)},
@@ -35,6 +38,8 @@ const void *elementwise_kernel(int i) {
 
 int enqueue_elementwise(struct cuda_stream *stream, enum op op, const struct op_args *args) {
     struct elementwise e = elementwise_of(op, args);
+    if (e.by_plane.d && e.count >= (size_t)1 << 31)
+        return fail(ERR_FAILED, "%s: more than 2^31 elements: give a smaller batch", op_name(op));
     enqueue(stream, kernel_of(kernels, op), grid_for(e.count, 4 * SIMPLE_THREADS), SIMPLE_THREADS,
             &e);
     return OK;

@@ -21,9 +21,10 @@ struct elementwise {
     /* fill, scale: the number; dropout: the factor of an element that is kept */
     float value;
     struct sgd_args sgd;
-    uint32_t layer;     /* dropout: the layer's number */
-    uint32_t v;         /* dropout: the virtual device */
-    uint64_t threshold; /* dropout: an element is kept where its random word is below */
+    uint32_t layer;          /* dropout: the layer's number */
+    uint32_t v;              /* dropout: the virtual device */
+    struct divider by_plane; /* dropout2d: pixels of a plane */
+    uint64_t threshold;      /* dropout: an element is kept where its random word is below */
 };
 
 static inline struct elementwise elementwise_of(enum op op, const struct op_args *a) {
@@ -37,7 +38,9 @@ static inline struct elementwise elementwise_of(enum op op, const struct op_args
     if (op == OP_FILL || op == OP_SCALE) e.value = a->p.fill.value;
     if (op == OP_SGD) e.sgd = a->p.sgd;
     if (op == OP_ADADELTA || op == OP_ADAM) e.sgd.weight_decay = a->p.decay.weight_decay;
-    if (op == OP_DROPOUT_FORWARD || op == OP_DROPOUT_BACKWARD) {
+    int planes = op == OP_DROPOUT2D_FORWARD || op == OP_DROPOUT2D_BACKWARD;
+    if (planes) e.by_plane = divider_of((uint32_t)(a->out[0].dims[2] * a->out[0].dims[3]));
+    if (planes || op == OP_DROPOUT_FORWARD || op == OP_DROPOUT_BACKWARD) {
         e.value = 1.0f / (1.0f - a->p.dropout.p);
         e.threshold = philox_threshold(1.0 - (double)a->p.dropout.p);
         e.layer = (uint32_t)a->p.dropout.layer, e.v = (uint32_t)a->p.dropout.v;
@@ -124,6 +127,34 @@ DUET_HD void k_dropout(const struct elementwise *e, struct place at) {
         DUET_UNROLL
         for (int i = 0; i < 4; i++)
             x[i] = mul_f32(x[i], words.word[i] < e->threshold ? e->value : 0.0f);
+        quad_store(e, e->out, q, x);
+    }
+}
+
+DUET_HD uint32_t philox_word(const struct philox *four, uint32_t i) {
+    uint32_t low = i & 1 ? four->word[1] : four->word[0],
+             high = i & 1 ? four->word[3] : four->word[2];
+    return i & 2 ? high : low;
+}
+
+/* A plane draws once. The elements of a quad lie in one plane or in several that follow each
+ * other. */
+DUET_HD void k_dropout2d(const struct elementwise *e, struct place at) {
+    uint32_t step = (uint32_t)e->step->step;
+    FOR_EACH_QUAD(q, e, at) {
+        float x[4];
+        uint32_t pixel, plane = divide(e->by_plane, (uint32_t)(4 * q), &pixel);
+        struct philox four = philox_quad(e->step->seed, e->v, step, e->layer, plane / 4);
+        quad_load(e, x, e->in0, q);
+        DUET_UNROLL
+        for (int i = 0; i < 4; i++, pixel++) {
+            if (pixel == e->by_plane.d) {
+                pixel = 0;
+                if (++plane % 4 == 0)
+                    four = philox_quad(e->step->seed, e->v, step, e->layer, plane / 4);
+            }
+            x[i] = mul_f32(x[i], philox_word(&four, plane) < e->threshold ? e->value : 0.0f);
+        }
         quad_store(e, e->out, q, x);
     }
 }

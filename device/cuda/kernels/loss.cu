@@ -3,6 +3,8 @@
 #include "device/cuda/kernels/loss.h"
 #include "device/cuda/kernels/launch.h"
 
+BLOCK_KERNEL(softmax_forward, struct row_op, struct row_shared, ROW_THREADS)
+BLOCK_KERNEL(softmax_backward, struct row_op, struct row_shared, ROW_THREADS)
 BLOCK_KERNEL(log_softmax_forward, struct row_op, struct row_shared, ROW_THREADS)
 BLOCK_KERNEL(log_softmax_backward, struct row_op, struct row_shared, ROW_THREADS)
 BLOCK_KERNEL(nll_forward, struct row_op, struct row_shared, ROW_THREADS)
@@ -11,6 +13,8 @@ BLOCK_KERNEL(cross_entropy_forward, struct row_op, struct row_shared, ROW_THREAD
 BLOCK_KERNEL(cross_entropy_backward, struct row_op, struct row_shared, ROW_THREADS)
 
 static const struct op_kernel kernels[] = {
+    {OP_SOFTMAX_FORWARD, DUET_KERNEL(softmax_forward)},
+    {OP_SOFTMAX_BACKWARD, DUET_KERNEL(softmax_backward)},
     {OP_LOG_SOFTMAX_FORWARD, DUET_KERNEL(log_softmax_forward)},
     {OP_LOG_SOFTMAX_BACKWARD, DUET_KERNEL(log_softmax_backward)},
     {OP_NLL_FORWARD, DUET_KERNEL(nll_forward)},

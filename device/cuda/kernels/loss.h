@@ -16,7 +16,7 @@
 
 enum { ROW_LANES = 32, ROWS_A_BLOCK = 4, ROW_THREADS = ROW_LANES * ROWS_A_BLOCK };
 
-/* scores: x; or log-probabilities (nll); or y, the output (log_softmax backward). */
+/* scores: x; or log-probabilities (nll); or y, the output (softmax and log_softmax backward). */
 struct row_op {
     const float *scores, *dy, *dloss;
     const int32_t *labels;
@@ -40,8 +40,8 @@ static inline struct row_op row_op_of(enum op op, const struct op_args *a) {
         r.loss = (double *)a->out[0].data, r.hits = (int32_t *)a->out[1].data;
     else
         r.out = tensor_f32(&a->out[0]);
-    if (op == OP_LOG_SOFTMAX_BACKWARD) r.dy = tensor_f32(&a->in[1]);
-    if (op == OP_LOG_SOFTMAX_FORWARD || op == OP_LOG_SOFTMAX_BACKWARD) return r;
+    if (op == OP_SOFTMAX_BACKWARD || op == OP_LOG_SOFTMAX_BACKWARD) r.dy = tensor_f32(&a->in[1]);
+    if (op >= OP_SOFTMAX_FORWARD && op <= OP_LOG_SOFTMAX_BACKWARD) return r;
     r.labels = (const int32_t *)a->in[1].data, r.dloss = tensor_f32(&a->in[2]);
     r.reduction = a->p.loss.reduction;
     return r;
@@ -130,6 +130,43 @@ DUET_HD double row_weight(const struct row_op *p, int row) {
     case REDUCE_MEAN: return p->step->weight;
     case REDUCE_SUM: return 1;
     default: return p->dloss[row];
+    }
+}
+
+DUET_BLOCK void k_softmax_forward(const struct row_op *p, struct row_shared *shared,
+                                  struct place at) {
+    FOR_EACH_ROW_GROUP(first, p, at) {
+        rows_softmax(p, shared, first, at);
+        BLOCK_PHASE(at) {
+            size_t start = (size_t)row_of(first, at) * (size_t)p->classes;
+            double max = shared->max[row_slot(at)], log_sum = log(shared->sum[row_slot(at)]);
+            for (int j = lane_of(at); j < p->classes && row_of(first, at) < p->rows; j += ROW_LANES)
+                p->out[start + (size_t)j] =
+                    (float)exp(p->scores[start + (size_t)j] - max - log_sum);
+        }
+    }
+}
+
+DUET_BLOCK void k_softmax_backward(const struct row_op *p, struct row_shared *shared,
+                                   struct place at) {
+    FOR_EACH_ROW_GROUP(first, p, at) {
+        BLOCK_PHASE(at) {
+            size_t start = (size_t)row_of(first, at) * (size_t)p->classes;
+            double sum = 0;
+            for (int j = lane_of(at); j < p->classes && row_of(first, at) < p->rows; j += ROW_LANES)
+                sum += mul_f64(p->scores[start + (size_t)j], p->dy[start + (size_t)j]);
+            shared->sum[at.thread] = sum;
+        }
+        ROW_FOLD(at, half) {
+            shared->sum[at.thread] += shared->sum[at.thread + half];
+        }
+        BLOCK_PHASE(at) {
+            size_t start = (size_t)row_of(first, at) * (size_t)p->classes;
+            double sum = shared->sum[row_slot(at)];
+            for (int j = lane_of(at); j < p->classes && row_of(first, at) < p->rows; j += ROW_LANES)
+                p->out[start + (size_t)j] =
+                    (float)mul_f64(p->scores[start + (size_t)j], p->dy[start + (size_t)j] - sum);
+        }
     }
 }
 

@@ -24,6 +24,8 @@ static int enqueue_op(struct cuda_stream *stream, enum op op, const struct op_ar
     case OP_ADD_FORWARD:
     case OP_DROPOUT_FORWARD:
     case OP_DROPOUT_BACKWARD:
+    case OP_DROPOUT2D_FORWARD:
+    case OP_DROPOUT2D_BACKWARD:
     case OP_FILL:
     case OP_ADD:
     case OP_SCALE:
@@ -36,6 +38,8 @@ static int enqueue_op(struct cuda_stream *stream, enum op op, const struct op_ar
     case OP_MAX_POOL_BACKWARD:
     case OP_ADAPTIVE_AVG_POOL_FORWARD:
     case OP_ADAPTIVE_AVG_POOL_BACKWARD: return enqueue_pool(stream, op, args);
+    case OP_SOFTMAX_FORWARD:
+    case OP_SOFTMAX_BACKWARD:
     case OP_LOG_SOFTMAX_FORWARD:
     case OP_LOG_SOFTMAX_BACKWARD:
     case OP_NLL_FORWARD:

@@ -62,3 +62,40 @@ static void n16_dropout_forward(const struct op_args *a) {
 static void n16_dropout_backward(const struct op_args *a) {
     n16_dropout_forward(a);
 }
+
+/* Whole planes: LANES samples draw for their planes of a channel in one call, each from the word
+ * that is its own. */
+static void n16_dropout2d_forward(const struct op_args *a) {
+    const struct tensor *y = &a->out[0];
+    struct dropout_args d = a->p.dropout;
+    uint64_t threshold = philox_threshold(1.0 - (double)d.p);
+    if (y->layout == LAYOUT_PLAIN || threshold >> 32) {
+        reference_dropout2d_forward(a);
+        return;
+    }
+    uvec limit = (uint32_t)threshold - (uvec){0};
+    float scale = 1.0f / (1.0f - d.p);
+    size_t channels = (size_t)y->dims[1], pixels = tensor_sample_count(y) / channels;
+    for (int n = 0; n < y->groups * GROUP; n += LANES)
+        for (size_t c = 0; c < channels; c++) {
+            uvec number, word = {0};
+            for (int lane = 0; lane < LANES; lane++)
+                number[lane] = (uint32_t)((size_t)(n + lane) * channels + c);
+            struct philox_lanes four = {{number >> 2, (uint32_t)d.layer - (uvec){0},
+                                         (uint32_t)a->step->step - (uvec){0},
+                                         (uint32_t)d.v - (uvec){0}}};
+            four = philox_of(four, (uint32_t)a->step->seed, (uint32_t)(a->step->seed >> 32));
+            for (uint32_t j = 0; j < 4; j++)
+                word |= four.word[j] & (uvec)((number & 3) == j);
+            vec mask = select_vec((ivec)(word < limit), splat(scale), splat(0));
+            size_t at = ((size_t)n / GROUP * channels + c) * pixels * GROUP + (size_t)n % GROUP;
+            const float *from = tensor_f32(&a->in[0]) + at;
+            float *to = tensor_f32(y) + at;
+            for (size_t i = 0; i < pixels * GROUP; i += GROUP)
+                store(to + i, load(from + i) * mask);
+        }
+}
+
+static void n16_dropout2d_backward(const struct op_args *a) {
+    n16_dropout2d_forward(a);
+}

@@ -74,6 +74,28 @@ void reference_dropout_backward(const struct op_args *a) {
     reference_dropout_forward(a);
 }
 
+/* One draw for each plane. */
+void reference_dropout2d_forward(const struct op_args *a) {
+    const float *x = tensor_f32(&a->in[0]);
+    float *y = tensor_f32(&a->out[0]);
+    struct dropout_args d = a->p.dropout;
+    uint64_t threshold = philox_threshold(1.0 - (double)d.p);
+    float scale = 1.0f / (1.0f - d.p);
+    int n16 = a->out[0].layout == LAYOUT_N16;
+    size_t channels = (size_t)a->out[0].dims[1], count = tensor_sample_count(&a->out[0]);
+    for (size_t i = 0, stored = tensor_stored_count(&a->out[0]); i < stored; i++) {
+        size_t sample = n16 ? i / (GROUP * count) * GROUP + i % GROUP : i / count;
+        size_t channel = (n16 ? i / GROUP % count : i % count) / (count / channels);
+        int kept = philox_keep(a->step->seed, (uint32_t)d.v, (uint32_t)a->step->step,
+                               (uint32_t)d.layer, sample * channels + channel, threshold);
+        y[i] = x[i] * (kept ? scale : 0.0f);
+    }
+}
+
+void reference_dropout2d_backward(const struct op_args *a) {
+    reference_dropout2d_forward(a);
+}
+
 void reference_fill(const struct op_args *a) {
     float *y = tensor_f32(&a->out[0]);
     for (size_t i = 0, count = tensor_stored_count(&a->out[0]); i < count; i++)

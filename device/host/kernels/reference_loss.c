@@ -2,7 +2,7 @@
  * the same bits among any number of rows. The row's maximum is subtracted before exp, so no large
  * score overflows:
  *
- *     log_softmax(x)[j] = x[j] - max - log(sum over i of exp(x[i] - max))
+ *     log_softmax(x)[j] = x[j] - max - log(sum over i of exp(x[i] - max)), softmax(x) its exp
  *     loss of a row     = -log_softmax(x)[label]       (nll is given log_softmax, cross entropy x)
  *     d loss / d x[j]   = softmax(x)[j] - (j == label)
  *
@@ -26,6 +26,31 @@ static struct softmax_row softmax_of(const float *x, int classes) {
         sum += exp(x[j] - r.max);
     r.log_sum = log(sum);
     return r;
+}
+
+void reference_softmax_forward(const struct op_args *a) {
+    int rows = a->out[0].dims[0], classes = a->out[0].dims[1];
+    for (int i = 0; i < rows; i++) {
+        const float *x = tensor_f32(&a->in[0]) + (size_t)i * classes;
+        float *y = tensor_f32(&a->out[0]) + (size_t)i * classes;
+        struct softmax_row r = softmax_of(x, classes);
+        for (int j = 0; j < classes; j++)
+            y[j] = (float)exp(x[j] - r.max - r.log_sum);
+    }
+}
+
+void reference_softmax_backward(const struct op_args *a) {
+    int rows = a->out[0].dims[0], classes = a->out[0].dims[1];
+    for (int i = 0; i < rows; i++) {
+        const float *y = tensor_f32(&a->in[0]) + (size_t)i * classes,
+                    *dy = tensor_f32(&a->in[1]) + (size_t)i * classes;
+        float *dx = tensor_f32(&a->out[0]) + (size_t)i * classes;
+        double sum = 0;
+        for (int j = 0; j < classes; j++)
+            sum += (double)y[j] * dy[j];
+        for (int j = 0; j < classes; j++)
+            dx[j] = (float)(y[j] * (dy[j] - sum));
+    }
 }
 
 void reference_log_softmax_forward(const struct op_args *a) {

@@ -1,0 +1,41 @@
+#!/usr/bin/env python3
+"""Writes functions.h: what PyTorch's adaptive_avg_pool2d and softmax compute, in float64, for tests/nn/test_functions.c.
+
+    python3 tests/golden/make_functions.py            needs torch, a second
+
+Inputs are made by formulas that the C test repeats exactly: value(i, a) = ((i * a + 13) mod 1000) / 500 - 1;
+x = value(i, 7919), dy = value(i, 3571)."""
+import pathlib
+
+import torch
+
+SHAPES = [(2, 3, 7, 5, 1, 1), (1, 2, 7, 5, 3, 4), (1, 1, 2, 3, 5, 3), (2, 1, 6, 8, 3, 2)]  # N C H W and height, width
+
+
+def values(shape, a):
+    count = torch.Size(shape).numel()
+    return torch.tensor([((i * a + 13) % 1000) / 500 - 1 for i in range(count)], dtype=torch.float64).reshape(shape)
+
+
+def as_c(name, t):
+    numbers = [f"{v:.17g}" for v in t.detach().reshape(-1).tolist()]
+    lines = [", ".join(numbers[i:i + 4]) for i in range(0, len(numbers), 4)]
+    return f"static const double {name}[{len(numbers)}] = {{\n    " + ",\n    ".join(lines) + "};\n"
+
+
+def facts(name, function, shape):
+    x = values(shape, 7919).requires_grad_()
+    y = function(x)
+    y.backward(values(tuple(y.shape), 3571))
+    return as_c(f"{name}_y", y) + as_c(f"{name}_dx", x.grad)
+
+
+text = f"""/* Made by make_functions.py with torch {torch.__version__}: facts about PyTorch's functions. */
+#ifndef TESTS_GOLDEN_FUNCTIONS_H
+#define TESTS_GOLDEN_FUNCTIONS_H
+
+"""
+for i, (n, c, h, w, p, q) in enumerate(SHAPES):
+    text += facts(f"adaptive_{i}", lambda x: torch.nn.functional.adaptive_avg_pool2d(x, (p, q)), (n, c, h, w))
+text += facts("softmax", lambda x: torch.softmax(8 * x, 1), (3, 7))
+(pathlib.Path(__file__).resolve().parent / "functions.h").write_text(text + "\n#endif\n")

@@ -1,0 +1,200 @@
+/* adaptive_avg_pool2d, dropout2d and softmax on the tape: PyTorch's numbers, and equal bits however
+ * many devices share the virtual devices. (Their gradients against central differences:
+ * tests/device/test_kernels_gradient.c.) */
+#include "base/philox.h"
+#include "tests/golden/functions.h"
+#include "tests/nn/step.h"
+
+/* One rounding to float of numbers below 2, and a product with one: a wrong term is 1e-2. */
+static const double TOLERANCE = 1e-6;
+
+/* value(i, a) of make_functions.py. */
+static float value(int i, int a) {
+    return (float)((i * a + 13) % 1000 / 500.0 - 1);
+}
+
+enum { MOST = 4096 };
+
+/* A function of x and its parameters; the tape is begun. */
+typedef struct var *function(struct tape *t, struct var *x, const int *p);
+
+static struct var *adaptive(struct tape *t, struct var *x, const int *p) {
+    return adaptive_avg_pool2d(t, x, p[0], p[1]);
+}
+
+static struct var *softmax_of(struct tape *t, struct var *x, const int *p) {
+    (void)p;
+    return softmax(t, x);
+}
+
+static struct var *some_dropout2d(struct tape *t, struct var *x, const int *p) {
+    (void)p;
+    return dropout2d(t, dropout2d(t, x, 0.25), 0.5);
+}
+
+/* y and dx of f; x and dy are in plain layout, in the order of `segments`. */
+static void run_function(struct device_config config, const struct segments *segments, int rank,
+                         const int *dims, const float *x, const float *dy, function *f,
+                         const int *p, float *y, float *dx) {
+    struct device *device;
+    struct tape *tape;
+    struct step_block block = {.seed = 7, .step = 3};
+    void *memory[3];
+    MUST(device_open(&device, &config));
+    MUST(tape_init(&tape, device));
+    struct stream *stream = device_compute(device);
+    for (int i = 0; i < 3; i++)
+        MUST(device_alloc(device, &memory[i], MOST * sizeof(float), MEM_WORKSPACE));
+    struct tensor in = tensor_plain(memory[0], DTYPE_F32, rank, dims);
+    MUST(copy_to_device(stream, memory[0], x, tensor_bytes(&in)));
+    MUST(stream_write(stream, memory[2], &block, sizeof block));
+    struct tape_step step = {.segments = segments, .step = memory[2], .training = 1};
+    MUST(tape_begin(tape, &step));
+    struct var *leaf = tape_leaf(tape, &in, 1);
+    struct var *out = to_plain(tape, f(tape, to_device_layout(tape, leaf), p));
+    MUST(tape_error(tape));
+    struct tensor root = out->value;
+    root.data = memory[1];
+    MUST(copy_to_device(stream, memory[1], dy, tensor_bytes(&root)));
+    MUST(tape_backward(tape, out, &root));
+    MUST(copy_to_host(stream, y, out->value.data, tensor_bytes(&out->value)));
+    MUST(copy_to_host(stream, dx, leaf->grad.data, tensor_bytes(&leaf->grad)));
+    MUST(stream_sync(stream));
+    tape_free(tape);
+    for (int i = 0; i < 3; i++)
+        device_free(device, memory[i]);
+    device_close(device);
+}
+
+static struct device_config host(int math) {
+    return (struct device_config){
+        .kind = DEVICE_HOST, .memory_bytes = 8 << 20, .check_operands = 1, .reference_math = math};
+}
+
+static void expect_golden(const char *what, const float *got, const double *want, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        cr_assert(fabs((double)got[i] - want[i]) <= TOLERANCE, "%s[%zu] is %.9g, not %.9g", what, i,
+                  (double)got[i], want[i]);
+}
+
+static void check_golden(const char *what, int rank, const int *dims, function *f, const int *p,
+                         float factor, const double *y, size_t y_count, const double *dx,
+                         size_t dx_count) {
+    static float x[MOST], dy[MOST], got_y[MOST], got_dx[MOST];
+    struct segments one = {.count = 1, .n = dims[0], .seg = {{0, dims[0]}}};
+    for (int i = 0; i < MOST; i++)
+        x[i] = factor * value(i, 7919), dy[i] = value(i, 3571);
+    for (int math = 0; math < 2; math++) {
+        run_function(host(math), &one, rank, dims, x, dy, f, p, got_y, got_dx);
+        for (size_t i = 0; i < dx_count; i++)
+            got_dx[i] *= factor;
+        expect_golden(what, got_y, y, y_count);
+        expect_golden(what, got_dx, dx, dx_count);
+    }
+}
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+#define GOLDEN(what, rank, dims, f, p, factor, name)                                   \
+    check_golden(what, rank, dims, f, p, factor, name##_y, COUNT(name##_y), name##_dx, \
+                 COUNT(name##_dx))
+
+Test(functions, pytorch_has_the_same_numbers, .timeout = 60) {
+    GOLDEN("mean of planes", 4, ((int[]){2, 3, 7, 5}), adaptive, ((int[]){1, 1}), 1, adaptive_0);
+    GOLDEN("windows that overlap", 4, ((int[]){1, 2, 7, 5}), adaptive, ((int[]){3, 4}), 1,
+           adaptive_1);
+    GOLDEN("more out than in", 4, ((int[]){1, 1, 2, 3}), adaptive, ((int[]){5, 3}), 1, adaptive_2);
+    GOLDEN("side by side", 4, ((int[]){2, 1, 6, 8}), adaptive, ((int[]){3, 2}), 1, adaptive_3);
+    GOLDEN("softmax", 2, ((int[]){3, 7}), softmax_of, NULL, 8, softmax);
+}
+
+/* Four virtual devices on 1, 2 and 4 devices, early and late. */
+static void check_bits(const char *what, int rank, int *dims, function *f, const int *p,
+                       int y_size) {
+    static const int n[4] = {9, 17, 0, 10}, first[4] = {0, 9, 26, 26};
+    static float x[MOST], dy[MOST], part_x[MOST], part_dy[MOST], part_y[MOST], part_dx[MOST];
+    static float y[3][MOST], dx[3][MOST];
+    int size = 1, world = 1;
+    for (int i = 1; i < rank; i++)
+        size *= dims[i];
+    for (int i = 0; i < MOST; i++)
+        x[i] = value(i, 7919), dy[i] = value(i, 3571);
+    for (int run = 0; run < 3; run++, world *= 2)
+        for (int r = 0; r < world; r++) {
+            struct segments segments = {0};
+            for (int v = r; v < 4; v += world) {
+                memcpy(part_x + segments.n * size, x + first[v] * size,
+                       (size_t)(n[v] * size) * sizeof *x);
+                memcpy(part_dy + segments.n * y_size, dy + first[v] * y_size,
+                       (size_t)(n[v] * y_size) * sizeof *dy);
+                segments.seg[segments.count++] = (struct segment){v, n[v]};
+                segments.n += n[v];
+            }
+            struct device_config config = host(0);
+            config.index = r;
+            if (run) config.kind = DEVICE_HOST_LATE;
+            dims[0] = segments.n;
+            run_function(config, &segments, rank, dims, part_x, part_dy, f, p, part_y, part_dx);
+            for (int s = 0, at = 0; s < segments.count; at += segments.seg[s++].n) {
+                int v = segments.seg[s].v;
+                memcpy(y[run] + first[v] * y_size, part_y + at * y_size,
+                       (size_t)(n[v] * y_size) * sizeof *y[0]);
+                memcpy(dx[run] + first[v] * size, part_dx + at * size,
+                       (size_t)(n[v] * size) * sizeof *dx[0]);
+            }
+            if (!run) continue;
+            cr_assert(r + 1 < world || !memcmp(y[run], y[0], sizeof y[0]), "%s: y on %d devices",
+                      what, world);
+            cr_assert(r + 1 < world || !memcmp(dx[run], dx[0], sizeof dx[0]),
+                      "%s: dx on %d devices", what, world);
+        }
+}
+
+Test(functions, bits_do_not_depend_on_the_number_of_devices, .timeout = 60) {
+    check_bits("adaptive", 4, (int[]){0, 3, 7, 4}, adaptive, (int[]){1, 1}, 3);
+    check_bits("adaptive 3x3", 4, (int[]){0, 3, 7, 4}, adaptive, (int[]){3, 3}, 27);
+    check_bits("dropout2d", 4, (int[]){0, 5, 3, 3}, some_dropout2d, NULL, 45);
+    check_bits("softmax", 2, (int[]){0, 10}, softmax_of, NULL, 10);
+}
+
+/* The masks of two layers, plane by plane, in y and in dx. */
+Test(functions, dropout2d_draws_for_planes, .timeout = 60) {
+    enum { N = 19, C = 5, PIXELS = 6, ALL = N * C * PIXELS };
+    float x[ALL], dy[ALL], y[ALL], dx[ALL];
+    struct segments segments = {.count = 2, .n = N, .seg = {{1, 17}, {3, 2}}};
+    for (int i = 0; i < ALL; i++)
+        x[i] = 1, dy[i] = 2;
+    for (int math = 0; math < 2; math++) {
+        run_function(host(math), &segments, 4, (int[]){N, C, 2, 3}, x, dy, some_dropout2d, NULL, y,
+                     dx);
+        for (int i = 0; i < ALL; i++) {
+            int n = i / PIXELS / C, c = i / PIXELS % C, v = n < 17 ? 1 : 3;
+            uint64_t plane = (uint64_t)((n < 17 ? n : n - 17) * C + c);
+            int kept = philox_keep(7, (uint32_t)v, 3, 0, plane, philox_threshold(0.75)) &&
+                       philox_keep(7, (uint32_t)v, 3, 1, plane, philox_threshold(0.5));
+            float want = kept ? 1 / 0.75f * 2 : 0;
+            cr_assert_eq(y[i], want, "element %d", i);
+            cr_assert_eq(dx[i], 2 * want, "gradient of element %d", i);
+        }
+    }
+}
+
+Test(functions, what_is_refused, .timeout = 60) {
+    static const char *const says[] = {
+        "dropout2d: an input of rank 2", "between 0 and 1, but got 1.5",
+        "an output of 0x1 does not suit", "does not suit an input of rank 2"};
+    struct net net;
+    open_net(&net, DEVICE_HOST, 0);
+    struct tensor four = tensor_plain(net.x, DTYPE_F32, 4, (int[4]){net.segments.n, 1, 2, 3});
+    for (int i = 0; i < 4; i++) {
+        begin(&net, 1);
+        struct var *x2 = leaf(&net, 6, 0), *x4 = tape_leaf(net.tape, &four, 0);
+        struct var *y = i == 0   ? dropout2d(net.tape, x2, 0.5)
+                        : i == 1 ? dropout2d(net.tape, x4, 1.5)
+                        : i == 2 ? adaptive_avg_pool2d(net.tape, x4, 0, 1)
+                                 : adaptive_avg_pool2d(net.tape, x2, 1, 1);
+        cr_assert_null(y);
+        cr_assert_eq(tape_error(net.tape), ERR_USAGE);
+        cr_assert_not_null(strstr(error_message(), says[i]), "%s", error_message());
+    }
+    net_close(&net);
+}
