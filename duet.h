@@ -299,8 +299,11 @@ int duet_rng_permutation(duet_rng *rng, int32_t *order, int n);
 int duet_dataset_open(duet_dataset **out, const char *name, const char *folder, int train);
 void duet_dataset_free(duet_dataset *set);
 
-/* The number of pictures. Each has 28 x 28 pixels, one channel, and one of 10 classes. */
+/* The number of pictures; their shape, which becomes channels, height and width: 1, 28, 28 for the
+ * sets above, and what the files of `folder` hold; and 1 + the largest label. Of NULL all are 0. */
 int duet_dataset_count(const duet_dataset *set);
+void duet_dataset_shape(const duet_dataset *set, int shape[3]);
+int duet_dataset_classes(const duet_dataset *set);
 
 /* Makes a loader, which cuts a data set into batches. The set must outlive the loader. With
  * shuffle, each epoch has its own order, the one of PyTorch's DistributedSampler for this seed. The
@@ -313,8 +316,9 @@ int duet_loader_steps(const duet_loader *loader); /* the number of batches in an
 
 struct duet_batch {
     int n;            /* the number of samples */
-    const float *X;   /* (n,1,28,28), each pixel 0 to 1 */
+    const float *X;   /* (n,channels,height,width), each pixel 0 to 1 */
     const int32_t *y; /* (n), the labels */
+    int shape[3];     /* of each picture: channels, height, width */
 };
 
 /* start begins an epoch; epochs count from 0. next fills `batch`; after the last batch, n is 0. The

@@ -3,10 +3,9 @@
 #include "api/api.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "data/loader.h"
-
-enum { SIDE = 28 }; /* the width and height of a picture, as duet.h promises */
 
 struct duet_dataset {
     struct dataset set;
@@ -16,6 +15,7 @@ struct duet_loader {
     struct loader *loader;
     struct batch *held; /* the batch the caller has; released at the next call */
     int started;        /* 1: an epoch was started */
+    int shape[3];       /* of each picture */
 };
 
 int duet_dataset_open(duet_dataset **out, const char *name, const char *folder, int train) {
@@ -26,10 +26,6 @@ int duet_dataset_open(duet_dataset **out, const char *name, const char *folder, 
     struct duet_dataset *set = calloc(1, sizeof *set);
     if (!set) return fail(ERR_MEMORY, "data set %s: no host memory", name);
     int code = dataset_open(&set->set, name, folder, train);
-    if (!code && (set->set.rows != SIDE || set->set.cols != SIDE))
-        code = fail(ERR_FAILED,
-                    "pictures of %s: %d x %d: must be %d x %d: give the folder of such files", name,
-                    set->set.rows, set->set.cols, SIDE, SIDE);
     if (code)
         duet_dataset_free(set);
     else
@@ -47,6 +43,17 @@ int duet_dataset_count(const duet_dataset *set) {
     return set ? set->set.count : 0;
 }
 
+void duet_dataset_shape(const duet_dataset *set, int shape[3]) {
+    struct sample_shape none = {0}, of = set ? set->set.shape : none;
+    shape[0] = of.channels;
+    shape[1] = of.height;
+    shape[2] = of.width;
+}
+
+int duet_dataset_classes(const duet_dataset *set) {
+    return set ? set->set.classes : 0;
+}
+
 int duet_loader_create(duet_loader **out, const duet_dataset *set, int batch_size, int shuffle,
                        uint64_t seed, int workers) {
     CHECK_OUT(out);
@@ -62,6 +69,7 @@ int duet_loader_create(duet_loader **out, const duet_dataset *set, int batch_siz
         .workers = workers};
     struct duet_loader *l = calloc(1, sizeof *l);
     if (!l) return fail(ERR_MEMORY, "loader: no host memory");
+    duet_dataset_shape(set, l->shape);
     int code = loader_init(&l->loader, &config);
     if (code)
         free(l);
@@ -103,6 +111,8 @@ int duet_loader_next(duet_loader *loader, struct duet_batch *batch) {
     release(loader);
     CHECK(loader_next(loader->loader, &loader->held));
     const struct batch *held = loader->held;
-    if (held) *batch = (struct duet_batch){held->segments.n, held->pixels, held->labels};
+    if (!held) return OK;
+    *batch = (struct duet_batch){held->segments.n, held->pixels, held->labels, {0}};
+    memcpy(batch->shape, loader->shape, sizeof batch->shape);
     return OK;
 }

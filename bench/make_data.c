@@ -49,7 +49,7 @@ static int write_part(const char *folder, int count, int train) {
     struct dataset set = {0};
     int code = OK;
     CHECK_GOTO(dataset_synthetic(&set, 0, count, train), code, done);
-    const int dims[3] = {set.count, set.rows, set.cols};
+    const int dims[3] = {set.count, set.shape.height, set.shape.width};
     CHECK_GOTO(write_idx(folder, train ? "train-images-idx3-ubyte" : "t10k-images-idx3-ubyte", 3,
                          dims, set.images),
                code, done);

@@ -151,7 +151,9 @@ const struct flag flag_table[] = {
     HEADING("data"),
     {"--dataset", "NAME", "fashion-mnist, mnist or synthetic (default fashion-mnist)", read_text,
      AT(dataset), NO_LIMITS},
-    {"--data-dir", "DIR", "the folder with the four IDX files, plain or compressed (.gz)",
+    {"--data-dir", "DIR",
+     "the folder with the four IDX files, plain or compressed (.gz), with pictures of any size and "
+     "any number of classes: the model follows them",
      read_text, AT(data_dir), NO_LIMITS},
     {"--data-on", "auto|host|device",
      "where the data set lies. device: the device makes the batches; auto: device on a GPU if the "

@@ -4,18 +4,24 @@
 
 #include <stdint.h>
 
+#include "data/sample_shape.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
 
+/* A model for a data set has at least this many classes, whatever the labels are: a few pictures of
+ * Fashion-MNIST need not show all of its ten. */
 enum { DATASET_CLASSES = 10 };
 
 struct dataset {
-    const char *name;      /* "fashion-mnist", "mnist" or "synthetic" */
-    int count, rows, cols; /* `count` pictures of rows x cols pixels */
-    const uint8_t *images; /* (count, rows, cols), row-major, one byte per pixel */
-    const uint8_t *labels; /* (count), each below DATASET_CLASSES */
-    void *owned[2];        /* the memory that dataset_free frees */
+    const char *name;          /* "fashion-mnist", "mnist" or "synthetic" */
+    int count;                 /* samples */
+    struct sample_shape shape; /* of each */
+    int classes;               /* 1 + the largest label */
+    const uint8_t *images;     /* (count, C, H, W), row-major, one byte per pixel */
+    const uint8_t *labels;     /* (count), each below `classes` */
+    void *owned[2];            /* the memory that dataset_free frees */
 };
 
 /* Opens the training part (train = 1) or the test part (train = 0).

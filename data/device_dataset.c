@@ -12,7 +12,7 @@
 static const double SETTLE_S = 1; /* how long to wait, after an error, for copies to end */
 
 static size_t image_bytes(const struct dataset *set) {
-    return (size_t)set->count * (size_t)set->rows * (size_t)set->cols;
+    return (size_t)set->count * sample_shape_count(&set->shape);
 }
 
 static uint64_t occupied(size_t bytes) { /* rounded up as device_alloc rounds */
@@ -64,7 +64,8 @@ static int settled(struct piece pieces[2]) {
 
 int device_dataset_init(struct device_dataset *d, struct device *device,
                         const struct dataset *set) {
-    const int dims[4] = {set->count, 1, set->rows, set->cols};
+    const struct sample_shape *s = &set->shape;
+    const int dims[4] = {set->count, s->channels, s->height, s->width};
     struct stream *stream = device_compute(device);
     struct piece pieces[2] = {{0}};
     void *images = NULL, *labels = NULL;

@@ -21,7 +21,7 @@ enum { DATASET_PIECE = 4 << 20 };
 
 struct device_dataset {
     struct device *device;
-    struct tensor images; /* U8 (count, 1, rows, cols), in device memory, cause MEM_DATASET */
+    struct tensor images; /* U8 (count, C, H, W), in device memory, cause MEM_DATASET */
     struct tensor labels; /* U8 (count), in device memory, cause MEM_DATASET */
 };
 
@@ -35,7 +35,7 @@ int device_dataset_init(struct device_dataset *d, struct device *device, const s
 /* Takes NULL and a zeroed struct. No work that uses the set may still be queued. */
 void device_dataset_free(struct device_dataset *d);
 
-/* Enqueues one launch of OP_GATHER_SAMPLES. From index (N) I32 it makes x (N, 1, rows, cols) F32
+/* Enqueues one launch of OP_GATHER_SAMPLES. From index (N) I32 it makes x (N, C, H, W) F32
  * and x_labels (N) I32; all three lie in the memory of the device. Pixels become byte / 255, and
  * then (x - mean) / std unless std is 0. device/op.h says what an index outside the set gives. */
 int device_dataset_gather(const struct device_dataset *d, struct stream *stream,

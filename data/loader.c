@@ -61,7 +61,7 @@ struct loader {
 static void fill_slot(struct loader *l, struct slot *s) {
     const struct loader_config *c = &l->config;
     struct batch_plan plan;
-    size_t pixels = (size_t)c->set->rows * (size_t)c->set->cols;
+    size_t pixels = sample_shape_count(&c->set->shape);
     batch_plan(&c->split, l->index, l->length, c->batch_size, s->batch.step, c->first_device,
                c->device_count, &plan, s->index);
     s->batch.segments = plan.segments;
@@ -160,7 +160,7 @@ static void host_release(void *context, void *memory) {
 static int make_slots(struct loader *l) {
     struct loader_config *c = &l->config;
     size_t most = (size_t)batch_capacity(&c->split, loader_largest_batch(l), c->device_count);
-    size_t pixel_bytes = most * (size_t)c->set->rows * (size_t)c->set->cols * sizeof(float);
+    size_t pixel_bytes = most * sample_shape_count(&c->set->shape) * sizeof(float);
     pixel_bytes = (pixel_bytes + 63) / 64 * 64;
     int64_t room = l->length > c->set->count ? l->length : c->set->count;
     l->index = malloc((size_t)(room + 1) * sizeof *l->index);

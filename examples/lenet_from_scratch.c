@@ -125,6 +125,7 @@ static int broken_allreduce(duet_tensor *data[], int n) {
  * or none. */
 static int split_batch(const struct duet_batch *batch, struct replica *replicas, int n) {
     int chunk = (batch->n + n - 1) / n;
+    const int *s = batch->shape;
     for (int i = 0; i < n; i++) {
         struct replica *r = &replicas[i];
         int from = i * chunk < batch->n ? i * chunk : batch->n;
@@ -132,8 +133,8 @@ static int split_batch(const struct duet_batch *batch, struct replica *replicas,
         duet_tensor_free(r->X);
         duet_tensor_free(r->y);
         r->X = r->y = NULL;
-        TRY(duet_tensor_create(&r->X, r->device, DUET_F32, 4, (int[4]){count, 1, 28, 28},
-                               batch->X + from * 28 * 28));
+        TRY(duet_tensor_create(&r->X, r->device, DUET_F32, 4, (int[4]){count, s[0], s[1], s[2]},
+                               batch->X + from * s[0] * s[1] * s[2]));
         TRY(duet_tensor_create(&r->y, r->device, DUET_I32, 1, &count, batch->y + from));
     }
     return DUET_OK;

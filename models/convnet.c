@@ -6,25 +6,21 @@
  *                 fc2 -> 10, log-softmax; the loss is nll
  *
  * Parameters have PyTorch's shapes, order and default initialisation. Pixels are normalised with
- * mean 0.1302 and standard deviation 0.3069. */
+ * mean 0.1302 and standard deviation 0.3069. For other samples cn1 follows the channels, fc1 the
+ * size of the picture, fc2 the classes. */
+#include "base/error.h"
 #include "models/models.h"
 #include "nn/init.h"
 
 enum { CN1_W, CN1_B, CN2_W, CN2_B, FC1_W, FC1_B, FC2_W, FC2_B };
 
-static const struct param_spec specs[] = {
-    {"cn1.weight", 4, {16, 1, 3, 3}},  {"cn1.bias", 1, {16}},
-    {"cn2.weight", 4, {32, 16, 3, 3}}, {"cn2.bias", 1, {32}},
-    {"fc1.weight", 2, {64, 4608}},     {"fc1.bias", 1, {64}},
-    {"fc2.weight", 2, {10, 64}},       {"fc2.bias", 1, {10}},
-};
+enum { SMALLEST = 6 }; /* the side of a picture of which the pool leaves one pixel */
 
 static int init(const struct model *model, struct rng *engine, float **values) {
-    (void)model;
-    init_conv2d(engine, 16, 1, 1, 3, 3, values[CN1_W], values[CN1_B]);
+    init_conv2d(engine, 16, model->channels, 1, 3, 3, values[CN1_W], values[CN1_B]);
     init_conv2d(engine, 32, 16, 1, 3, 3, values[CN2_W], values[CN2_B]);
-    init_linear(engine, 64, 4608, values[FC1_W], values[FC1_B]);
-    init_linear(engine, 10, 64, values[FC2_W], values[FC2_B]);
+    init_linear(engine, 64, model->params[FC1_W].dims[1], values[FC1_W], values[FC1_B]);
+    init_linear(engine, model->classes, 64, values[FC2_W], values[FC2_B]);
     return 0;
 }
 
@@ -44,6 +40,18 @@ static struct var *forward(const struct model *model, struct tape *t, struct par
 }
 
 int convnet_describe(struct model *model, const struct model_options *options) {
+    CHECK(model_needs_pixels(model, SMALLEST));
+    int classes = model->classes, left = 32 * ((model->height - 4) / 2) * ((model->width - 4) / 2);
+    const struct param_spec specs[] = {
+        {"cn1.weight", 4, {16, model->channels, 3, 3}},
+        {"cn1.bias", 1, {16}},
+        {"cn2.weight", 4, {32, 16, 3, 3}},
+        {"cn2.bias", 1, {32}},
+        {"fc1.weight", 2, {64, left}},
+        {"fc1.bias", 1, {64}},
+        {"fc2.weight", 2, {classes, 64}},
+        {"fc2.bias", 1, {classes}},
+    };
     model->init = init;
     model->forward = forward;
     model->dropout = options->dropout;

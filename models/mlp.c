@@ -3,6 +3,8 @@
  *
  *     (N,1,28,28) flatten 784 -> fc1 relu -> fc2 relu -> ... -> 10 scores; cross entropy
  *
+ * It takes samples of any shape, and any number of classes.
+ *
  * Parameters are fc1.weight (out, in), fc1.bias, ... with PyTorch's default initialisation. */
 #include "base/error.h"
 #include "models/models.h"
@@ -16,7 +18,6 @@ static const char *const names[MODEL_MAX_LAYERS][2] = {
     LAYER(7),  LAYER(8),  LAYER(9),  LAYER(10), LAYER(11), LAYER(12),
     LAYER(13), LAYER(14), LAYER(15), LAYER(16), LAYER(17),
 };
-static const double COUNT_LIMIT = 1e8; /* parameters in all */
 
 static int init(const struct model *model, struct rng *engine, float **values) {
     for (int i = 0; i < model->param_count; i += 2)
@@ -65,11 +66,11 @@ int mlp_describe(struct model *model, const struct model_options *options) {
         count += (double)out * in + out;
         in = out;
     }
-    if (count > COUNT_LIMIT)
+    if (count > MODEL_MAX_COUNT)
         return fail(
             ERR_USAGE,
-            "--mlp-hidden: these widths make %.0f parameters: give widths that make at most %.0f",
-            count, COUNT_LIMIT);
+            "--mlp-hidden: these widths make %.0f parameters: give widths that make at most %d",
+            count, MODEL_MAX_COUNT);
     model->init = init;
     model->forward = forward;
     return model_set_params(model, specs, 2 * layers);

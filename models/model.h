@@ -4,6 +4,7 @@
 #define MODELS_MODEL_H
 
 #include "base/random.h"
+#include "data/sample_shape.h"
 #include "nn/buffer.h"
 #include "nn/tape.h"
 
@@ -44,9 +45,17 @@ struct model_options {
     double dropout;               /* < 0: not given */
     int hidden_count;             /* of hidden[]; 0: not given */
     int hidden[MODEL_HIDDEN_MAX]; /* mlp: widths of the hidden layers */
+    /* What the data set says; 0: not given, which is 1x28x28 and 10 classes. */
+    struct sample_shape sample;
+    int classes;
 };
 
-/* "lenet", "convnet" or "mlp". ERR_USAGE names an unknown model and lists the known ones. */
+/* The most numbers of a sample, classes, and parameters of a model. */
+enum { MODEL_MAX_SAMPLE = 1 << 24, MODEL_MAX_CLASSES = 1 << 20, MODEL_MAX_COUNT = 100000000 };
+
+/* "lenet", "convnet" or "mlp", for samples of options->sample: the layers that depend on the shape
+ * of a sample or on the number of classes follow them. ERR_USAGE: an unknown model, which lists the
+ * known ones; a sample that the model cannot take; a number beyond the limits above. */
 int model_open(struct model *model, const char *name, const struct model_options *options);
 void model_free(struct model *model);          /* zeroed is fine */
 size_t model_count(const struct model *model); /* elements of all parameters */

@@ -12,6 +12,9 @@ int lenet_describe(struct model *model, const struct model_options *options);
 int convnet_describe(struct model *model, const struct model_options *options);
 int mlp_describe(struct model *model, const struct model_options *options);
 
+/* ERR_USAGE: the samples have fewer than side x side pixels. */
+int model_needs_pixels(const struct model *model, int side);
+
 /* Give the model a copy of `count` specs of its parameters and of its buffers. */
 int model_set_params(struct model *model, const struct param_spec *specs, int count);
 int model_set_buffers(struct model *model, const struct buffer_spec *specs, int count);

@@ -59,6 +59,8 @@ struct run_record {
     uint64_t seed;
     int duplicates; /* samples used twice in an epoch because its order is padded */
     int train_samples, test_samples;
+    int channels, height, width; /* of each sample */
+    int classes;                 /* of the model */
     int loss_in_forward;
     char buckets[1024];  /* DDP: sizes in bytes, "4052088, 1204000" */
     char choice[256];    /* DDP: the algorithm chosen and why */

@@ -33,8 +33,11 @@ static int one_step(const struct run_config *config, enum run_mode mode,
 static int compare_point(const struct run_config *config, const struct run_record *single, int k,
                          const struct run_record *a, const struct run_record *b,
                          struct verdict *v) {
+    struct model_options options = config->model_options;
     struct model model;
-    CHECK(model_open(&model, config->model, &config->model_options));
+    options.sample = (struct sample_shape){single->channels, single->height, single->width};
+    options.classes = single->classes;
+    CHECK(model_open(&model, config->model, &options));
     size_t offset = 0;
     for (int p = 0; p < model.param_count; p++) {
         size_t count = param_spec_count(&model.params[p]);

@@ -33,16 +33,48 @@ static int open_values(struct session *s, const float *initial, size_t initial_c
     return model_values_init(&s->model, c->seed, &s->values);
 }
 
-/* A file may hold pictures of any size; a batch is copied as pictures of the model's size. */
 static int open_set(const struct session *s, struct dataset *set, int train) {
     const struct run_config *c = s->config;
+    return dataset_open(set, c->dataset, *c->data_dir ? c->data_dir : NULL, train);
+}
+
+/* The model follows the training set: its samples' shape, and 1 + its largest label as the number
+ * of classes, at least DATASET_CLASSES; --classes gives another number. */
+static int open_model(struct session *s) {
+    const struct run_config *c = s->config;
+    const struct dataset *set = &s->train_set;
+    struct model_options options = c->model_options;
+    options.sample = set->shape;
+    if (!options.classes)
+        options.classes = set->classes > DATASET_CLASSES ? set->classes : DATASET_CLASSES;
+    return model_open(&s->model, c->model, &options);
+}
+
+/* The files of a folder may disagree with each other, and --classes with them. */
+static int check_set(const struct session *s, const struct dataset *set, int train) {
     const struct model *m = &s->model;
-    CHECK(dataset_open(set, c->dataset, *c->data_dir ? c->data_dir : NULL, train));
-    if (set->rows == m->height && set->cols == m->width) return OK;
+    const struct sample_shape *is = &set->shape, *first = &s->train_set.shape;
+    const char *part = train ? "training" : "test";
+    char text[2][SAMPLE_SHAPE_BYTES];
+    if (set->classes > m->classes)
+        return fail(ERR_FAILED,
+                    "%s labels of %s: up to %d: model %s has %d classes: give --classes %d", part,
+                    set->name, set->classes - 1, m->name, m->classes, set->classes);
+    if (is->channels == first->channels && is->height == first->height && is->width == first->width)
+        return OK;
     return fail(ERR_FAILED,
-                "%s pictures of %s: %d x %d: model %s takes %d x %d: give the folder of such files",
-                train ? "training" : "test", set->name, set->rows, set->cols, m->name, m->height,
-                m->width);
+                "test pictures of %s: %s, the training pictures %s: give files of one data set",
+                set->name, sample_shape_text(is, text[0]), sample_shape_text(first, text[1]));
+}
+
+/* The data comes first: the model follows it. */
+static int open_data_and_model(struct session *s) {
+    CHECK(open_set(s, &s->train_set, 1));
+    CHECK(open_model(s));
+    CHECK(check_set(s, &s->train_set, 1));
+    if (!s->config->evaluate) return OK;
+    CHECK(open_set(s, &s->test_set, 0));
+    return check_set(s, &s->test_set, 0);
 }
 
 /* A wait inside the device layer ends when the job has failed elsewhere. */
@@ -198,6 +230,10 @@ static void describe(struct session *s) {
     r->parameter_count = model_count(&s->model);
     r->train_samples = s->train_set.count;
     r->test_samples = s->test_set.count;
+    r->channels = s->model.channels;
+    r->height = s->model.height;
+    r->width = s->model.width;
+    r->classes = s->model.classes;
     r->duplicates = loader_duplicates(s->train_loader);
     r->bits_promised = bits_promised(c, r->why_not, sizeof r->why_not);
 }
@@ -218,10 +254,8 @@ int session_open(struct session *s, const struct run_config *config, struct comm
     s->devices = run_devices(config);
     s->virtual_devices = run_virtual_devices(config);
     s->record = record;
-    CHECK(model_open(&s->model, config->model, &config->model_options));
+    CHECK(open_data_and_model(s));
     CHECK(open_values(s, initial, initial_count));
-    CHECK(open_set(s, &s->train_set, 1));
-    if (config->evaluate) CHECK(open_set(s, &s->test_set, 0));
     CHECK(open_devices(s, kind, physical));
     CHECK(put_data_on_device(s, kind));
     CHECK(open_train_loader(s));

@@ -217,19 +217,30 @@ Test(api_data, refuses_what_is_wrong, .timeout = 30) {
     duet_dataset_free(set);
 }
 
-/* duet.h promises 28 x 28 pixels, and a caller relies on it: files of other sizes are refused. */
+/* Files of any size: a batch says what its pictures are. */
 Test(api_data, pictures_of_another_size, .timeout = 30) {
     char folder[] = "/tmp/duet-test-XXXXXX", images[64], labels[64];
     duet_dataset *set;
+    duet_loader *loader;
+    struct duet_batch batch;
+    int shape[3];
     cr_assert_not_null(mkdtemp(folder));
     snprintf(images, sizeof images, "%s/train-images-idx3-ubyte", folder);
     snprintf(labels, sizeof labels, "%s/train-labels-idx1-ubyte", folder);
-    put_labels(labels, 2049, 3, 3, 1);
-    put_images_of(images, 2051, 3, 3, 32, 32);
-    MUST_FAIL(duet_dataset_open(&set, "mnist", folder, 1), DUET_FAILED, "32 x 32");
-    cr_assert_null(set);
-    put_images_of(images, 2051, 3, 3, 28, 28);
+    put_labels(labels, 2049, 3, 3, 11);
+    put_images_of(images, 2051, 3, 3, 32, 31);
     MUST(duet_dataset_open(&set, "mnist", folder, 1));
+    duet_dataset_shape(set, shape);
+    cr_assert(shape[0] == 1 && shape[1] == 32 && shape[2] == 31);
+    cr_assert_eq(duet_dataset_classes(set), 12);
+    MUST(duet_loader_create(&loader, set, 2, 0, 0, 0));
+    MUST(duet_loader_start(loader, 0));
+    MUST(duet_loader_next(loader, &batch));
+    cr_assert(batch.n == 2 && batch.shape[0] == 1 && batch.shape[1] == 32 && batch.shape[2] == 31);
+    cr_assert_eq(batch.X[2 * 32 * 31 - 1], (float)((1983u * 1983u >> 3) & 255) / 255.0f);
+    duet_loader_free(loader);
     duet_dataset_free(set);
+    duet_dataset_shape(NULL, shape);
+    cr_assert(shape[0] == 0 && shape[2] == 0 && duet_dataset_classes(NULL) == 0);
     unlink(images), unlink(labels), rmdir(folder);
 }

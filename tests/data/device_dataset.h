@@ -15,7 +15,7 @@ static inline struct dataset dataset_of(int count, int pixels) {
         images[i] = (uint8_t)(i * 31 + (i >> 12) + (i >> 22) * 5);
     for (int i = 0; i < count; i++)
         labels[i] = (uint8_t)(i % 10 + (i >> 22));
-    return (struct dataset){"tests", count, 1, pixels, images, labels, {images, labels}};
+    return (struct dataset){"tests", count, {1, 1, pixels}, 256, images, labels, {images, labels}};
 }
 
 /* For sizes around the size of a piece, of pictures and of labels, every byte arrives and the
@@ -31,7 +31,7 @@ static inline void resident_arrives_whole(struct device *d) {
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         struct dataset set = dataset_of(sizes[i][0], sizes[i][1]);
         struct device_dataset resident;
-        size_t bytes = (size_t)set.count * (size_t)set.cols;
+        size_t bytes = (size_t)set.count * sample_shape_count(&set.shape);
         MUST(device_dataset_init(&resident, d, &set));
         cr_assert_eq(device_ledger(d).now[MEM_DATASET], device_dataset_bytes(&set));
         cr_assert_eq(device_ledger(d).total, before + device_dataset_bytes(&set));
@@ -40,7 +40,7 @@ static inline void resident_arrives_whole(struct device *d) {
         MUST(copy_to_host(device_compute(d), labels, resident.labels.data, (size_t)set.count));
         MUST(stream_sync(device_compute(d)));
         cr_assert(!memcmp(images, set.images, bytes), "%d pictures of %d bytes", set.count,
-                  set.cols);
+                  set.shape.width);
         cr_assert(!memcmp(labels, set.labels, (size_t)set.count), "labels of %d pictures",
                   set.count);
         free(images), free(labels);

@@ -35,6 +35,10 @@ static struct run_record make(void) {
                            .duplicates = 4,
                            .train_samples = 60000,
                            .test_samples = 10000,
+                           .channels = 3,
+                           .height = 32,
+                           .width = 31,
+                           .classes = 11,
                            .loss_in_forward = 1,
                            .timed = 1,
                            .steps_per_epoch = 7,
@@ -143,7 +147,8 @@ Test(record, round_trip, .timeout = 30) {
     cr_assert(b.virtual_devices == 6 && b.bits_promised == 1 && b.gpus == 2 && b.graph == 1 &&
               b.data_on_device == 1 && b.batch_size == 256 && b.epochs == 2 &&
               b.parameters == PARAMETERS && b.parameter_count == COUNT && b.duplicates == 4 &&
-              b.train_samples == 60000 && b.test_samples == 10000 && b.loss_in_forward == 1 &&
+              b.train_samples == 60000 && b.test_samples == 10000 && b.channels == 3 &&
+              b.height == 32 && b.width == 31 && b.classes == 11 && b.loss_in_forward == 1 &&
               b.first_step == 9 && b.steps == STEPS && b.training_seconds == 12.25 &&
               b.first_step_seconds == 0.75);
     cr_assert(a.mode == MODE_DDP && b.mode == MODE_DDP && !strcmp(a.model, b.model) &&

@@ -1,0 +1,62 @@
+/* Data of any shape: the model follows the data set, in every mode, and all modes give the same
+ * bits. */
+#include "tests/cli/data.h"
+#include "tests/cli/json.h"
+
+/* Makes the folder "d" with pictures of rows x cols pixels and labels up to `label`. */
+static void put_shape(int count, int rows, int cols, int label) {
+    put_data(count, 24);
+    put_images_of("d/train-images-idx3-ubyte", 2051, (uint32_t)count, count, rows, cols);
+    put_images_of("d/t10k-images-idx3-ubyte", 2051, 24, 24, rows, cols);
+    put_labels("d/train-labels-idx1-ubyte", 2049, (uint32_t)count, count, label);
+}
+
+static void train(const char *mode, const char *options, const char *to) {
+    cli_well("train --mode %s --devices 4 --virtual-devices 4 %s --quiet --log-loss %s.csv --save "
+             "%s --json %s.json",
+             mode, options, to, to, to);
+}
+
+/* single, dp and ddp from the host's data, dp with its own losses, ddp with the data on the device,
+ * and a comparison in lock step. */
+static void same_in_all_modes(const char *options) {
+    static const char *const ways[][2] = {{"dp", ""},
+                                          {"dp", "--loss-in-forward"},
+                                          {"ddp", ""},
+                                          {"ddp", "--data-on device --workers 0"}};
+    char words[512];
+    train("single", options, "one");
+    for (int i = 0; i < 4; i++) {
+        snprintf(words, sizeof words, "%s %s", options, ways[i][1]);
+        train(ways[i][0], words, "two");
+        cr_expect(cli_same_file("one.csv", "two.csv"), "%s: losses differ", words);
+        cr_expect(cli_same_file("one", "two"), "%s: weights differ", words);
+    }
+    cli_well("compare --devices 3 --virtual-devices off %s --quiet", options);
+}
+
+static void expect_shape(const char *file, int rows, int cols, int classes, int parameters) {
+    struct json *j = json_of(file);
+    cr_expect(json_int(j, "channels") == 1 && json_int(j, "height") == rows &&
+              json_int(j, "width") == cols && json_int(j, "classes") == classes);
+    cr_expect_eq(json_int(j, "parameter_count"), parameters);
+    json_free(j);
+}
+
+Test(cli_any_data, files_of_any_size_and_classes, .timeout = 300, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    put_shape(57, 20, 33, 36);
+    same_in_all_modes("--data-dir d --batch-size 14 --epochs 1 --lr 0.1");
+    /* 20 x 33 -> 18 x 31 -> 9 x 15 -> 5 x 11 -> 2 x 5 */
+    expect_shape("one.json", 20, 33, 37, 200 + 25050 + 500 * 128 + 128 + 128 * 37 + 37);
+    same_in_all_modes("--data-dir d --batch-size 14 --epochs 1 --lr 0.1 --model convnet");
+    /* 20 x 33 -> 18 x 31 -> 16 x 29 -> 8 x 14 */
+    expect_shape("one.json", 20, 33, 37, 160 + 4640 + 32 * 112 * 64 + 64 + 64 * 37 + 37);
+    put_shape(57, 1, 9, 200);
+    same_in_all_modes("--data-dir d --batch-size 14 --epochs 1 --model mlp --mlp-hidden 20");
+    expect_shape("one.json", 1, 9, 201, 9 * 20 + 20 + 20 * 201 + 201);
+    put_shape(57, 28, 28, 3); /* few classes: the model has ten, as for a part of MNIST */
+    cli_well("profile --data-dir d --batch-size 14 --steps 2 --json one.json");
+    cli_well("train --data-dir d --batch-size 14 --steps 2 --json one.json --quiet");
+    expect_shape("one.json", 28, 28, 10, 129068);
+}
