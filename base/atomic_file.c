@@ -165,6 +165,9 @@ static int open_at(struct atomic_file *f, const char *path) {
     struct stat s;
     int descriptor = -1, result;
     size_t length = strlen(path);
+    if (!strcmp(path, "-"))
+        return fail(ERR_USAGE, "cannot write: -: give /dev/stdout for standard output, or ./- for "
+                               "a file of that name");
     if (length == 0 || path[length - 1] == '/' || (!stat(path, &s) && S_ISDIR(s.st_mode)))
         return fail(ERR_FAILED, "cannot write: '%s': not the name of a file: give one", path);
     f->name = strdup(path);

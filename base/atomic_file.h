@@ -19,7 +19,8 @@
  *
  * Where `path` is a symbolic link, the link stays and the file it leads to is replaced. A path that
  * leads to something other than a regular file (/dev/null, a pipe) or to an open descriptor of this
- * process (/dev/stdout, /dev/fd/3) is written directly. */
+ * process (/dev/stdout, /dev/fd/3) is written directly. "-" is refused: it is standard output to
+ * some programs and a file to others. */
 #ifndef BASE_ATOMIC_FILE_H
 #define BASE_ATOMIC_FILE_H
 
@@ -40,7 +41,8 @@ struct atomic_file {
 };
 
 /* Opens f->file for writing. The file gets the permissions of the one it replaces. ERR_FAILED:
- * `path` cannot be written, or the file there is read-only or cannot be replaced; ERR_MEMORY. */
+ * `path` cannot be written, or the file there is read-only or cannot be replaced; ERR_USAGE: it is
+ * "-"; ERR_MEMORY. */
 int atomic_open(struct atomic_file *f, const char *path);
 
 /* Syncs and closes the file and puts it in place. ERR_FAILED: that did not succeed; the old file is

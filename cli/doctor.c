@@ -24,7 +24,7 @@ static int help(void) {
         "                          by the bound of tf32\n"
         "  --timeout SECONDS       the deadline of each step of a check (default 60)\n"
         "  --seed S                the seed of all data (default: a new one, which is printed)\n"
-        "  --json FILE             write the findings as JSON\n\n"
+        "  --json FILE             write the findings as JSON; /dev/stdout is standard output\n\n"
         "exit status: 0 nothing is off, 2 wrong usage, 3 something is off\n");
     return 0;
 }

@@ -219,7 +219,7 @@ const struct flag flag_table[] = {
      "runs with a trace always do)",
      read_on, AT(no_graph), NO_LIMITS},
 
-    HEADING("output"),
+    HEADING("output (FILE /dev/stdout is standard output; - is refused)"),
     {"--save", "FILE", "train: write the weights at the end, as safetensors", read_text, AT(save),
      NO_LIMITS},
     {"--log-loss", "FILE", "train: write step,epoch,loss of every step, as CSV", read_text,

@@ -190,7 +190,7 @@ Test(cli_outputs, one_that_fails_does_not_cost_the_others, .timeout = 300, .init
 Test(cli_outputs, losses_that_cannot_be_written_do_not_end_the_run, .timeout = 300,
      .init = outputs_make, .fini = cli_folder_remove) {
     struct cli c;
-    cli_run(&c, TRAIN " --epochs %d --log-loss /dev/full --save w", test_short() ? 60 : 300);
+    cli_run(&c, TRAIN " --epochs %d --log-loss /dev/full --save w", 40);
     cr_assert_eq(c.status, 1, "status %d", c.status);
     cr_assert(strstr(c.err, "cannot write: /dev/full: No space left"), "%s", c.err);
     weights_are_whole("w");
@@ -210,6 +210,24 @@ Test(cli_outputs, a_json_that_fails_does_not_cost_the_trace, .timeout = 300, .in
         unlink("t");
         cli_free(&c);
     }
+}
+
+/* A dash is standard output to some programs and a file to others. */
+Test(cli_outputs, a_dash_is_refused, .timeout = 300, .init = outputs_make,
+     .fini = cli_folder_remove) {
+    static const char *const flags[] = {"--save", "--log-loss", "--json", "--trace"};
+    for (int i = 0; i < 4; i++)
+        cli_fails(2, "-: give /dev/stdout| ./- ", TRAIN " --mode %s --epochs 10000 %s -",
+                  i % 2 ? "ddp" : "single", flags[i]);
+    cli_fails(2, "-: give /dev/stdout", "compare --data-dir d --epochs 10000 --json -");
+    cli_fails(2, "-: give /dev/stdout", "profile --data-dir d --steps 100000 --trace=-");
+    cli_fails(2, "-: give /dev/stdout", "doctor --json -");
+    cli_well(TRAIN " --steps 1 --log-loss ./-");
+    cr_assert_eq(cli_files(), FILES + 1);
+    struct cli help;
+    cli_run(&help, "train --help");
+    cr_assert(strstr(help.out, "/dev/stdout"), "%s", help.out);
+    cli_free(&help);
 }
 
 /* Standard output is a regular file here, as after `> file`: it is written to, not replaced. */
