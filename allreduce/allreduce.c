@@ -47,9 +47,22 @@ static void free_all(struct allreduce *ar, int together, int idle) {
     free(ar);
 }
 
+/* A mapping may go only when its rank has left its last call, and memory only when no mapping is
+ * left: stream sync, barrier, unmap, barrier; then the owner may free. With CUDA's IPC a peer may
+ * still be storing into what is unmapped here, hence the first barrier, which is this one; the
+ * second is for the owner. A job that has failed skips both: the dead cannot come, and no rank
+ * touches shared memory any more, because each of its waits has ended with an error or has been
+ * released. */
+static int leave_together(struct allreduce *ar) {
+    if (ar->stream) CHECK(stream_sync(ar->stream));
+    if (ar->ranks.n == 1) return OK;
+    CHECK(comm_check(ar->comm));
+    return comm_barrier(ar->comm, "end of allreduce");
+}
+
 void allreduce_free(struct allreduce *ar) {
     if (!ar) return;
-    int code = leave_together(ar, "end of allreduce");
+    int code = leave_together(ar);
     free_all(ar, !code && ar->ranks.n > 1, code ? allreduce_release(ar) : 1);
 }
 

@@ -10,9 +10,9 @@
  * buffers that it wants summed. Both are exported to all other ranks and mapped by them; a call
  * then loads from them and stores to them directly.
  *
- * Collective functions are init, register, unregister, free and enqueue: all ranks make the same
- * calls in the same order with the same counts, scales and places in the buffer. All calls go on
- * one stream, a device's communication stream. One thread at a time uses the object. */
+ * Collective functions are init, register, free and enqueue: all ranks make the same calls in the
+ * same order with the same counts, scales and places in the buffer. All calls go on one stream, a
+ * device's communication stream. One thread at a time uses the object. */
 #ifndef ALLREDUCE_ALLREDUCE_H
 #define ALLREDUCE_ALLREDUCE_H
 
@@ -41,12 +41,9 @@ int allreduce_init(struct allreduce **out, struct comm *comm, struct device *dev
                    const struct allreduce_config *config);
 
 /* Collective. Shares data[0..count), device memory of the caller, with all ranks (the same count
- * on each) until unregister or free. The memory must not be freed before that. A gradient arena
+ * on each) until allreduce_free. The memory must not be freed before that. A gradient arena
  * is registered once, whatever buckets are cut from it. */
 int allreduce_register(struct allreduce *ar, float *data, size_t count);
-
-/* Collective. Waits for the stream first; afterwards no rank touches the memory any more. */
-int allreduce_unregister(struct allreduce *ar, float *data);
 
 /* Collective. Enqueues: data[i] = sum over all ranks of (the rank's data[i] * scale), i < count.
  * Each product is rounded before it is added, as PyTorch's DDP does with scale = 1/n.

@@ -63,10 +63,8 @@ struct executor_ops {
     int (*open)(struct executor **out, const struct executor_ranks *ranks);
 
     /* Collective, for an executor that keeps a form of its own of each registered buffer: `data`
-     * is this rank's, `count` elements. remove_buffer comes when no call uses the buffer any more;
-     * close removes the others. Both NULL: nothing to do. */
+     * is this rank's, `count` elements. close removes them. NULL: nothing to do. */
     int (*add_buffer)(struct executor *executor, float *data, size_t count);
-    void (*remove_buffer)(struct executor *executor, float *data);
 
     /* Before a plan's first call: the executor may make its own form of it, *kept. drop_plan
      * releases that form before close. Both NULL: the executor runs the plan as it is. */

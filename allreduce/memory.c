@@ -166,25 +166,6 @@ int allreduce_register(struct allreduce *ar, float *data, size_t count) {
     return OK;
 }
 
-/* Where the job has failed, calls may still be under way: the buffer then stays registered until
- * allreduce_free, which releases those calls first. */
-int allreduce_unregister(struct allreduce *ar, float *data) {
-    struct registration **link = &ar->registrations;
-    while (*link && (*link)->memory.of[ar->ranks.rank] != data)
-        link = &(*link)->next;
-    struct registration *gone = *link;
-    if (!gone)
-        return fail(ERR_FAILED,
-                    "allreduce: %p is not registered: register it first, or give its first element",
-                    (void *)data);
-    CHECK(leave_together(ar, "end of a shared buffer"));
-    *link = gone->next;
-    if (ar->ops->remove_buffer) ar->ops->remove_buffer(ar->executor, data);
-    unmap_peers(ar, &gone->memory);
-    free(gone);
-    return ar->ranks.n > 1 ? comm_barrier(ar->comm, "end of a shared buffer") : OK;
-}
-
 const struct registration *find_registration(const struct allreduce *ar, const float *data,
                                              size_t count, size_t *offset) {
     for (const struct registration *r = ar->registrations; r; r = r->next) {
@@ -194,17 +175,4 @@ const struct registration *find_registration(const struct allreduce *ar, const f
         if (*offset <= r->count && count <= r->count - *offset) return r;
     }
     return NULL;
-}
-
-/* A mapping may go only when its rank has left its last call, and memory only when no mapping is
- * left: stream sync, barrier, unmap, barrier; then the owner may free. With CUDA's IPC a peer may
- * still be storing into what is unmapped here, hence the first barrier, which is this one; the
- * second is for the owner. A job that has failed skips both: the dead cannot come, and no rank
- * touches shared memory any more, because each of its waits has ended with an error or has been
- * released. */
-int leave_together(struct allreduce *ar, const char *what) {
-    if (ar->stream) CHECK(stream_sync(ar->stream));
-    if (ar->ranks.n == 1) return OK;
-    CHECK(comm_check(ar->comm));
-    return comm_barrier(ar->comm, what);
 }

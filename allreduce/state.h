@@ -67,10 +67,6 @@ void unmap_peers(struct allreduce *ar, struct shared *memory);
 const struct registration *find_registration(const struct allreduce *ar, const float *data,
                                              size_t count, size_t *offset);
 
-/* Waits until this rank's calls are done and all ranks have come here. A peer may unmap and free
- * its memory after this. `what` names the wait in errors. */
-int leave_together(struct allreduce *ar, const char *what);
-
 /* ---- calls.c ---- */
 
 void drop_plans(struct allreduce *ar);

@@ -49,7 +49,9 @@ enum split_kind {
      * without virtual devices uses it with V = W. */
     SPLIT_STRIDED,
     /* Each device gets one contiguous piece, as torch.chunk cuts it: single and dp without virtual
-     * devices. */
+     * devices. Chunks have ceil(n / W) samples until the samples are used up. 10 over 4 devices are
+     * 3 3 3 1 where a fair split would be 3 3 2 2, and 9 are 3 3 3 0: the last device is idle. That
+     * is one of DataParallel's costs. */
     SPLIT_CHUNKED
 };
 

@@ -187,24 +187,12 @@ struct ledger device_ledger(const struct device *device) {
     return ledger;
 }
 
-void device_peak_reset(struct device *device) {
-    pthread_mutex_lock(&device->lock);
-    ledger_reset_peak(&device->ledger);
-    pthread_mutex_unlock(&device->lock);
-}
-
 const struct traffic *device_traffic(const struct device *device) {
     return &device->traffic;
 }
 
 struct traffic *device_traffic_mutable(struct device *device) {
     return &device->traffic;
-}
-
-void device_traffic_reset(struct device *device) {
-    for (int from = 0; from < LINK_COUNT; from++)
-        for (int to = 0; to < LINK_COUNT; to++)
-            __atomic_store_n(&device->traffic.bytes[from][to], 0, __ATOMIC_RELAXED);
 }
 
 int device_export(struct device *device, const void *memory, struct memory_handle *handle,

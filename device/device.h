@@ -113,15 +113,12 @@ struct ledger device_ledger(const struct device *device);
  * is for executors whose kernels read and write other devices' memory themselves. */
 const struct traffic *device_traffic(const struct device *device);
 struct traffic *device_traffic_mutable(struct device *device);
-void device_traffic_reset(struct device *device);
-void device_peak_reset(struct device *device); /* peaks start anew from what is held now */
 
 /* Streams: two per device, made by device_open. stream_set_phase names the phase and the step of
  * the spans of all that is enqueued from then on. The log of spans is written by the thread that
  * runs the stream: read it after a sync. */
 struct stream *device_compute(struct device *device);
 struct stream *device_comm(struct device *device);
-struct device *stream_device(struct stream *stream);
 void stream_set_phase(struct stream *stream, enum phase phase, int32_t step);
 /* Waits until all enqueued work is done, and returns its first error. */
 int stream_sync(struct stream *stream);

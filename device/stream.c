@@ -16,10 +16,6 @@ struct stream *device_comm(struct device *device) {
     return device->comm;
 }
 
-struct device *stream_device(struct stream *stream) {
-    return stream->device;
-}
-
 void stream_set_phase(struct stream *stream, enum phase phase, int32_t step) {
     stream->phase = phase;
     stream->step = step;

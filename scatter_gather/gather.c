@@ -53,7 +53,7 @@ static int gather_rows(struct device_group *group, const struct tensor *inputs, 
 int gather(struct device_group *group, const struct tensor *inputs, const int *sizes,
            const struct tensor *output) {
     int offsets[MAX_DEVICES + 1];
-    if (chunk_offsets(sizes, group->count, offsets) || offsets[group->count] != output->dims[0])
+    if (row_offsets(sizes, group->count, offsets) || offsets[group->count] != output->dims[0])
         return fail(ERR_FAILED, "gather: %d rows: the sizes of %d devices do not sum to that",
                     output->dims[0], group->count);
     for (int r = 0; r < group->count; r++)

@@ -6,7 +6,7 @@
 int scatter(struct device_group *group, const struct tensor *source, const int *sizes,
             void *const *parts) {
     int offsets[MAX_DEVICES + 1];
-    if (chunk_offsets(sizes, group->count, offsets) || offsets[group->count] != source->dims[0])
+    if (row_offsets(sizes, group->count, offsets) || offsets[group->count] != source->dims[0])
         return fail(ERR_FAILED, "scatter: %d rows: the sizes of %d devices do not sum to that",
                     source->dims[0], group->count);
     size_t row_bytes = tensor_sample_count(source) * dtype_bytes(source->dtype);

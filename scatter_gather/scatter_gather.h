@@ -19,7 +19,7 @@
 #define SCATTER_GATHER_SCATTER_GATHER_H
 
 #include "base/fold.h"
-#include "scatter_gather/chunk.h"
+#include "scatter_gather/rows.h"
 #include "scatter_gather/coalesce.h"
 #include "scatter_gather/device_group.h"
 

@@ -26,12 +26,6 @@ void ledger_remove(struct ledger *ledger, enum mem_cause cause, uint64_t bytes) 
     ledger->total -= bytes;
 }
 
-void ledger_reset_peak(struct ledger *ledger) {
-    ledger->total_peak = ledger->total;
-    for (int c = 0; c < MEM_CAUSE_COUNT; c++)
-        ledger->peak[c] = ledger->at_peak[c] = ledger->now[c];
-}
-
 /* The cause that holds most among those whose bit in `listed` is not set; -1 if none is left. */
 static int next_largest(const struct ledger *ledger, unsigned listed) {
     int best = -1;

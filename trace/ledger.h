@@ -39,8 +39,6 @@ struct ledger {
 };
 void ledger_add(struct ledger *ledger, enum mem_cause cause, uint64_t bytes);
 void ledger_remove(struct ledger *ledger, enum mem_cause cause, uint64_t bytes);
-/* Sets every peak to what is held now. */
-void ledger_reset_peak(struct ledger *ledger);
 
 /* Writes who holds memory for an out-of-memory message, the largest first: "activations 1.2 GiB,
  * params 381 MiB". What does not fit into text_bytes is cut. */

@@ -163,16 +163,6 @@ static int add_buffer(struct executor *e, float *data, size_t count) {
     return OK;
 }
 
-static void remove_buffer(struct executor *e, float *data) {
-    struct staged_buffer **link = &e->buffers;
-    while (*link && (*link)->data != data)
-        link = &(*link)->next;
-    struct staged_buffer *gone = *link;
-    if (!gone) return;
-    *link = gone->next;
-    free_buffer(gone);
-}
-
 /* ---- a call ---- */
 
 static int enqueue_parts(struct executor *e, struct cuda_stream *s, struct staged_call *c,
@@ -220,7 +210,6 @@ const struct executor_ops cuda_staged_ops = {.name = "staged",
                                              .runs_plans = 1,
                                              .open = staged_open,
                                              .add_buffer = add_buffer,
-                                             .remove_buffer = remove_buffer,
                                              .enqueue = staged_enqueue,
                                              .release = staged_release,
                                              .close = staged_close};

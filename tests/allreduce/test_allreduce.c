@@ -273,7 +273,6 @@ static int traffic_entry(void *context) {
     }
     if (!code) code = comm_barrier(r.comm, "all calls");
     if (!code) code = check_traffic(&r, job->algorithm, count, calls);
-    if (!code) code = allreduce_unregister(ar, r.data);
     allreduce_free(ar);
     if (!code && device_ledger(r.device).now[MEM_COMM] != 0)
         code = fail(ERR_CHECK, "the slab was not given back");
@@ -311,7 +310,6 @@ Test(allreduce, alone_it_only_scales, .timeout = 20) {
         cr_assert(data[i] == 0.5f * (float)i);
     cr_assert_eq(allreduce_enqueue(ar, device_comm(device), data + 1, 100, 1, 0, 0), ERR_FAILED);
     cr_assert(strstr(error_message(), "allreduce_register"), "%s", error_message());
-    cr_assert_eq(allreduce_unregister(ar, data + 1), ERR_FAILED);
     allreduce_free(ar);
     allreduce_free(NULL);
     device_free(device, data);

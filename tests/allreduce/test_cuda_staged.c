@@ -121,10 +121,11 @@ static int accounts_entry(void *context) {
     struct allreduce_config config = allreduce_config_default();
     int code = rank_open(&r, context, COUNT);
     uint64_t bytes = (uint64_t)COUNT * sizeof(float);
+    void *other = NULL;
     if (!code) code = allreduce_init(&ar, r.comm, r.device, &config);
+    if (!code) code = device_alloc(r.device, &other, bytes, MEM_GRADS);
     if (!code) code = allreduce_register(ar, r.data, COUNT);
-    if (!code) code = allreduce_unregister(ar, r.data);
-    if (!code) code = allreduce_register(ar, r.data, COUNT);
+    if (!code) code = allreduce_register(ar, other, COUNT); /* each has a piece of host memory */
     if (!code) code = allreduce_enqueue(ar, device_comm(r.device), r.data, COUNT, 1, 7, 3);
     if (!code) code = stream_sync(device_comm(r.device));
     const struct span_log *log = code ? NULL : stream_spans(device_comm(r.device));
@@ -137,8 +138,8 @@ static int accounts_entry(void *context) {
         (traffic_into(traffic, r.rank) != bytes || traffic_out_of(traffic, r.rank) != bytes ||
          traffic->bytes[r.rank][LINK_HOST] != bytes))
         code = fail(ERR_CHECK, "other traffic than one copy out and one in");
-    if (!code) code = allreduce_unregister(ar, r.data);
     allreduce_free(ar);
+    device_free(r.device, other);
     if (!code && device_ledger(r.device).now[MEM_COMM] != 0)
         code = fail(ERR_CHECK, "memory was not given back");
     return rank_close(&r, code);

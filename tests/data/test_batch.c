@@ -147,6 +147,26 @@ Test(batch, chunked_as_pytorch_scatters, .timeout = 30) {
     cr_assert_eq(batch_count(20, 10, 0), 2);
 }
 
+/* The chunk rule in other terms: walk the samples in steps of ceil(n/W). */
+Test(batch, chunks_take_every_sample_once, .timeout = 30) {
+    int32_t order[300], sample[300];
+    for (int p = 0; p < 300; p++)
+        order[p] = p;
+    for (int W = 1; W <= MAX_DEVICES; W++)
+        for (int n = 1; n <= 300; n += 1 + n / 20) {
+            struct split s = {SPLIT_CHUNKED, W, 0};
+            struct batch_plan plan = plan_all(s, order, n, n, 0, sample);
+            int step = (n + W - 1) / W, r = 0;
+            for (int row = 0; row < n; row += step, r++)
+                cr_assert_eq(plan.device_n[r], row + step <= n ? step : n - row,
+                             "%d over %d: device %d", n, W, r);
+            for (; r < W; r++)
+                cr_assert_eq(plan.device_n[r], 0, "%d over %d: device %d", n, W, r);
+            cr_assert_eq(plan.n, n);
+            cr_assert_arr_eq(sample, order, (size_t)n * sizeof *sample);
+        }
+}
+
 Test(batch, bad_splits_are_named, .timeout = 30) {
     static const struct {
         struct split s;

@@ -8,20 +8,21 @@
 
 /* y = 3, 3 more, event, a copy of y to z: what the tests record. */
 struct sequence {
+    struct device *device;
     float *y, *z;
     struct event *event;
 };
 static int enqueue_sequence(struct stream *s, const struct sequence *q) {
-    struct device *d = stream_device(s);
     CHECK(test_fill(s, q->z, 4, 3));
     CHECK(test_add(s, q->y, q->z, 4));
     CHECK(event_record(q->event, s));
-    return copy_peer(s, d, q->z, d, q->y, 16);
+    return copy_peer(s, q->device, q->z, q->device, q->y, 16);
 }
 
 static struct device *open_with(struct sequence *q) {
     stand_in_reset();
     struct device *d = open_one(0, 1);
+    q->device = d;
     q->y = test_floats(d, 4), q->z = test_floats(d, 4);
     for (int i = 0; i < 4; i++)
         q->y[i] = q->z[i] = 1;

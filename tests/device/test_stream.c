@@ -32,10 +32,9 @@ Test(copy, moves_bytes_and_charges_each_link_once, .timeout = 30) {
                 cr_assert_eq(device_traffic(b)->bytes[from][to], 0, "device 5 executed nothing");
             }
         cr_assert_eq(traffic_into(device_traffic(a), 0), 4040);
-        device_traffic_reset(a);
-        cr_assert_eq(traffic_out_of(device_traffic(a), 0), 0);
+        cr_assert_eq(traffic_out_of(device_traffic(a), 0), 7000);
         traffic_add(device_traffic_mutable(a), 1, 0, 9);
-        cr_assert_eq(traffic_into(device_traffic(a), 0), 9);
+        cr_assert_eq(traffic_into(device_traffic(a), 0), 4049);
         device_close(b);
         device_close(a);
     }
@@ -116,7 +115,7 @@ Test(event, orders_streams_and_devices, .timeout = 60) {
         struct event *e[4];
         double expected = 1;
         for (int i = 0; i < 4; i++)
-            MUST(event_create(stream_device(s[i]), &e[i]));
+            MUST(event_create(d[i / 2], &e[i]));
         MUST(test_fill(s[0], x[0], 8, 1));
         for (int round = 0; round < 200; round++) {
             int i = round % 4, next = (round + 1) % 4; /* one bucket goes around all four streams */

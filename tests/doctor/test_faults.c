@@ -124,7 +124,7 @@ static int no_wait(struct stream *stream, struct event *event) {
  * wait always reads too early. */
 static int late_copy(struct stream *stream, struct device *to, void *destination,
                      struct device *from, const void *source, size_t bytes) {
-    int on_device = to && from, late = stream == device_comm(stream_device(stream));
+    int on_device = to && from, late = stream == device_comm(stream->device);
     if (on_device && late && !has_read)
         CHECK(correct->call_host(stream, "late", 0, until_read, "", 1));
     CHECK(correct->copy(stream, to, destination, from, source, bytes));

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "dp/dp.h"
 
-enum { RIG_BATCH = 40, RIG_ROWS = 12, RIG_MIB = 1024 * 1024 };
+enum { RIG_BATCH = 40, RIG_ROWS = 12, RIG_MIB = 1024 * 1024, RIG_DEVICES = 8 };
 
 static inline uint32_t rig_random(uint64_t *state) {
     *state = *state * 6364136223846793005u + 1442695040888963407u;
@@ -111,7 +111,7 @@ static inline void rig_close(struct device *device) {
 
 struct rig {
     int devices, segments;
-    struct device *device[8];
+    struct device *device[RIG_DEVICES];
     struct model model;
     float **values;
     struct dp *dp;

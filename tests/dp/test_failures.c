@@ -170,7 +170,7 @@ Test(dp_failures, a_module_that_lies_elsewhere, .timeout = 60) {
 /* ---- the threads ---- */
 
 struct job {
-    int fails[8], ran[8];
+    int fails[RIG_DEVICES], ran[RIG_DEVICES];
     atomic_int stuck; /* 1: index 1 spins here */
 };
 
@@ -183,7 +183,7 @@ static int work(void *context, int index) {
 }
 
 Test(dp_workers, run_every_index_and_name_the_lowest_failure, .timeout = 60) {
-    for (int n = 1; n <= 8; n++) {
+    for (int n = 1; n <= RIG_DEVICES; n++) {
         struct workers *workers;
         struct job job = {.stuck = 0};
         int64_t own_end;

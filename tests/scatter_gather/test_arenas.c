@@ -47,7 +47,7 @@ static void check_staging(struct bed *bed, const struct reduce_plan *plan, struc
 static void broadcast_and_reduce(struct bed *bed, size_t count, size_t limit_bytes, int upwards) {
     int n = bed->n;
     size_t bytes = count * sizeof(float), moved = 0;
-    float *host[8], *got = malloc(bytes + 1), *arenas[8];
+    float *host[MOST_DEVICES], *got = malloc(bytes + 1), *arenas[MOST_DEVICES];
     struct param_range groups[64];
     struct reduce_plan plan;
     int group_count = cut(count, limit_bytes, groups);
@@ -83,7 +83,7 @@ static void broadcast_and_reduce(struct bed *bed, size_t count, size_t limit_byt
     fold_arrays(host, n, count);
     get(bed, 0, got, arenas[0], bytes);
     cr_assert(memcmp(got, host[0], bytes) == 0, "reduce over %d of %zu: other bits", n, count);
-    uint64_t want[8][8] = {{0}};
+    uint64_t want[MOST_DEVICES][MOST_DEVICES] = {{0}};
     for (int r = 1; r < n; r++)
         want[r][0] = moved;
     check_traffic(bed, want, "reduce");

@@ -7,8 +7,8 @@
 static void there_and_back(struct bed *bed, enum dtype dtype, int width, const int *sizes,
                            int in_place) {
     int upwards = in_place; /* every shape is read in both orders */
-    int n = bed->n, offsets[9], dims[2];
-    cr_assert_eq(chunk_offsets(sizes, n, offsets), 0);
+    int n = bed->n, offsets[MOST_DEVICES + 1], dims[2];
+    cr_assert_eq(row_offsets(sizes, n, offsets), 0);
     size_t row_bytes = (size_t)width * dtype_bytes(dtype);
     size_t bytes = (size_t)offsets[n] * row_bytes;
     unsigned char *source = malloc(bytes + 1), *copy = malloc(bytes + 1), *junk = malloc(bytes + 1);
@@ -17,8 +17,8 @@ static void there_and_back(struct bed *bed, enum dtype dtype, int width, const i
         source[i] = (unsigned char)next_random(&seed);
     memset(junk, 0xab, bytes + 1);
 
-    void *parts[8];
-    struct tensor inputs[8];
+    void *parts[MOST_DEVICES];
+    struct tensor inputs[MOST_DEVICES];
     dims[0] = offsets[n];
     dims[1] = width;
     struct tensor whole = tensor_plain(alloc(bed, 0, bytes), dtype, 2, dims);
@@ -43,7 +43,7 @@ static void there_and_back(struct bed *bed, enum dtype dtype, int width, const i
                          (size_t)sizes[r] * row_bytes) == 0,
                   "scatter over %d: device %d has other bytes", n, r);
     }
-    uint64_t want[8][8] = {{0}};
+    uint64_t want[MOST_DEVICES][MOST_DEVICES] = {{0}};
     for (int r = 1; r < n; r++)
         want[0][r] = (uint64_t)sizes[r] * row_bytes;
     check_traffic(bed, want, "scatter");
@@ -78,15 +78,22 @@ static void there_and_back(struct bed *bed, enum dtype dtype, int width, const i
     free(junk);
 }
 
+/* ceil(rows / n) rows each, until they are used up: the last devices may get none. */
+static void equal_shares(int rows, int n, int *sizes) {
+    int share = (rows + n - 1) / n;
+    for (int r = 0; r < n; r++, rows -= sizes[r - 1])
+        sizes[r] = rows < share ? rows : share;
+}
+
 static void scatter_grid(enum device_kind kind) {
     for (int d = 0; d < DEVICE_COUNTS && device_counts[d] <= most_devices(); d++) {
-        int n = device_counts[d], sizes[8];
+        int n = device_counts[d], sizes[MOST_DEVICES];
         struct bed bed;
         make_bed(&bed, n, kind, (size_t)64 << 20);
         int rows[] = {0, 1, n - 1, n, n + 1, 1000};
         for (int i = 0; i < 6; i++)
             for (int in_place = 0; in_place < 2; in_place++) {
-                chunk_sizes(rows[i], n, sizes);
+                equal_shares(rows[i], n, sizes);
                 there_and_back(&bed, DTYPE_F32, 28 * 28, sizes, in_place);
                 there_and_back(&bed, DTYPE_I32, 1, sizes, in_place);
                 there_and_back(&bed, DTYPE_F64, 3, sizes, in_place);
@@ -94,7 +101,7 @@ static void scatter_grid(enum device_kind kind) {
                     sizes[r] = (r * 7 + rows[i]) % 5; /* uneven, empty ones in the middle */
                 there_and_back(&bed, DTYPE_F32, 10, sizes, in_place);
             }
-        chunk_sizes(3000000, n, sizes);
+        equal_shares(3000000, n, sizes);
         there_and_back(&bed, DTYPE_F32, 1, sizes, 1);
         free_bed(&bed);
     }

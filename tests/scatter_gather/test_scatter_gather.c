@@ -1,60 +1,22 @@
-/* The integers of scatter_gather/: the chunk rule against PyTorch's own answers, offsets, and
- * coalesced groups. */
+/* The integers of scatter_gather/: offsets of rows, and coalesced groups. */
 #include "tests/harness/harness.h"
 
 #include <limits.h>
 
 #include "base/error.h"
-#include "scatter_gather/chunk.h"
+#include "scatter_gather/rows.h"
 #include "scatter_gather/coalesce.h"
 
-/* torch.zeros(n).chunk(k), torch 1.13.1 and 2.15.0: sizes, and how many chunks there are. */
-static const struct golden {
-    int n, k, chunks, sizes[8];
-} goldens[] = {
-    {10, 4, 4, {3, 3, 3, 1}}, {7, 4, 4, {2, 2, 2, 1}}, {5, 4, 3, {2, 2, 1, 0}},
-    {9, 4, 3, {3, 3, 3, 0}},  {6, 4, 3, {2, 2, 2, 0}}, {3, 4, 3, {1, 1, 1, 0}},
-    {1, 4, 1, {1, 0, 0, 0}},  {0, 4, 4, {0, 0, 0, 0}},
-};
-
-Test(chunk, is_pytorchs_rule, .timeout = 30) {
-    for (size_t g = 0; g < sizeof goldens / sizeof *goldens; g++) {
-        int sizes[8];
-        int chunks = chunk_sizes(goldens[g].n, goldens[g].k, sizes);
-        cr_assert_eq(chunks, goldens[g].chunks, "%d over %d: %d chunks", goldens[g].n, goldens[g].k,
-                     chunks);
-        for (int i = 0; i < goldens[g].k; i++)
-            cr_assert_eq(sizes[i], goldens[g].sizes[i], "%d over %d: chunk %d has %d", goldens[g].n,
-                         goldens[g].k, i, sizes[i]);
-    }
-}
-
-/* The definition in other terms: walk the rows in steps of ceil(n/k). */
-Test(chunk, takes_every_row_once, .timeout = 30) {
-    for (int k = 1; k <= 64; k++)
-        for (int n = 0; n <= 300; n++) {
-            int sizes[64], offsets[65], chunks = 0, i = 0;
-            int returned = chunk_sizes(n, k, sizes);
-            int step = (int)ceil((double)n / k);
-            for (int row = 0; row < n; row += step, i++, chunks++)
-                cr_assert_eq(sizes[i], row + step <= n ? step : n - row, "%d over %d: chunk %d", n,
-                             k, i);
-            for (; i < k; i++)
-                cr_assert_eq(sizes[i], 0, "%d over %d: chunk %d", n, k, i);
-            cr_assert_eq(returned, n ? chunks : k, "%d over %d", n, k);
-            cr_assert_eq(chunk_offsets(sizes, k, offsets), 0);
-            cr_assert_eq(offsets[0], 0);
-            cr_assert_eq(offsets[k], n, "%d over %d: offsets end at %d", n, k, offsets[k]);
-        }
-}
-
-Test(chunk, survives_the_largest_counts, .timeout = 30) {
-    int sizes[64], offsets[65];
-    cr_assert_eq(chunk_sizes(INT_MAX, 64, sizes), 64);
-    cr_assert_eq(chunk_offsets(sizes, 64, offsets), 0);
+Test(rows, begin_where_the_rows_before_end, .timeout = 30) {
+    int offsets[65], sizes[64];
+    cr_assert_eq(row_offsets((int[]){3, 0, 4}, 3, offsets), 0);
+    cr_assert_arr_eq(offsets, ((int[]){0, 3, 3, 7}), 4 * sizeof(int));
+    for (int i = 0; i < 64; i++)
+        sizes[i] = INT_MAX / 64 + (i == 0 ? INT_MAX % 64 : 0);
+    cr_assert_eq(row_offsets(sizes, 64, offsets), 0);
     cr_assert_eq(offsets[64], INT_MAX);
-    cr_assert_eq(chunk_offsets((int[]){INT_MAX, 1}, 2, offsets), -1, "a sum past INT_MAX");
-    cr_assert_eq(chunk_offsets((int[]){3, -1}, 2, offsets), -1, "a negative size");
+    cr_assert_eq(row_offsets((int[]){INT_MAX, 1}, 2, offsets), -1, "a sum past INT_MAX");
+    cr_assert_eq(row_offsets((int[]){3, -1}, 2, offsets), -1, "a negative size");
 }
 
 static int same(const struct param_range *got, int n, const struct param_range *want, int m) {

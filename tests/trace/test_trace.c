@@ -90,11 +90,6 @@ Test(ledger, peaks_are_taken_at_the_right_moment, .timeout = 30) {
     cr_assert_eq(l.at_peak[MEM_ACTIVATIONS], 0);
     cr_assert_eq(l.at_peak[MEM_INPUT], 20);
     cr_assert_eq(l.now[MEM_INPUT], 0);
-    ledger_reset_peak(&l);
-    cr_assert_eq(l.total_peak, 140);
-    cr_assert_eq(l.peak[MEM_ACTIVATIONS], 0);
-    cr_assert_eq(l.peak[MEM_PARAMS], 100);
-    cr_assert_eq(l.at_peak[MEM_INPUT], 0);
 }
 
 Test(ledger, describes_the_largest_first, .timeout = 30) {
