@@ -11,7 +11,7 @@ extern "C" {
 const char *system_advice(int error_number);
 
 /* As fail_errno of base/error.h, with ": " and the advice, if there is one, appended to the text:
- *     shared segment: memfd_create: Too many open files: raise the limit of open files (ulimit -n)
+ *     launcher: signalfd: Too many open files: raise the limit of open files (ulimit -n)
  * Returns ERR_MEMORY for ENOMEM, else ERR_FAILED. */
 int fail_system(int error_number, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

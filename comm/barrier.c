@@ -1,4 +1,4 @@
-/* Barrier and gather, in the shared segment.
+/* Barrier and gather, in the shared memory of the job.
  *
  * The barrier counts arrivals and never resets the count: the k-th barrier is complete when the
  * count has reached k times the world size. The rank that brings it there posts epoch k in the flag

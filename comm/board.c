@@ -1,4 +1,4 @@
-/* The shared segment of a job: creation, mapping, and the record of the job's first failure. */
+/* The shared memory of a job: creation, mapping, and the record of the job's first failure. */
 #include "comm/board.h"
 
 #include <errno.h>
@@ -24,7 +24,7 @@ static size_t board_bytes(int world) {
 static int map(struct board **board, int fd, int world) {
     void *memory = mmap(NULL, board_bytes(world), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (memory == MAP_FAILED)
-        return fail_system(errno, "shared segment: %zu bytes: mmap", board_bytes(world));
+        return fail_system(errno, "shared memory of the job: %zu bytes: mmap", board_bytes(world));
     *board = memory;
     return OK;
 }
@@ -33,10 +33,10 @@ int board_create(struct board **board, int *fd, int world) {
     *board = NULL;
     int code = OK;
     *fd = memfd_create("duet-job", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (*fd < 0) return fail_system(errno, "shared segment: memfd_create");
+    if (*fd < 0) return fail_system(errno, "shared memory of the job: memfd_create");
     if (ftruncate(*fd, (off_t)board_bytes(world)) ||
         fcntl(*fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW)) {
-        code = fail_system(errno, "shared segment: %zu bytes", board_bytes(world));
+        code = fail_system(errno, "shared memory of the job: %zu bytes", board_bytes(world));
         goto out;
     }
     CHECK_GOTO(map(board, *fd, world), code, out);
@@ -55,16 +55,16 @@ int board_map(struct board **board, int fd, int world) {
     if (fstat(fd, &status) || (size_t)status.st_size != board_bytes(world))
         return fail(
             ERR_USAGE,
-            "shared segment: descriptor %d is not that of a job of %d ranks: start the ranks "
-            "with `duet train --mode ddp`",
+            "shared memory of the job: descriptor %d is not that of a job of %d ranks: start the "
+            "ranks with `duet train --mode ddp`",
             fd, world);
     CHECK(map(board, fd, world));
     if ((*board)->magic == BOARD_MAGIC && (*board)->world == (uint32_t)world) return OK;
     munmap(*board, board_bytes(world));
     *board = NULL;
     return fail(ERR_USAGE,
-                "shared segment: descriptor %d holds something else: start the ranks with "
-                "`duet train --mode ddp`",
+                "shared memory of the job: descriptor %d holds something else: start the ranks "
+                "with `duet train --mode ddp`",
                 fd);
 }
 

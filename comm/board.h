@@ -1,4 +1,4 @@
-/* The board: the one shared memory segment of a job. It is a memfd that the launcher creates and
+/* The board: the one piece of memory that a job shares. It is a memfd that the launcher creates and
  * that every rank maps. All of it starts as zero. Who writes what:
  *
  *   abort     the first to notice a failure, rank or launcher; once    read in every wait
@@ -56,11 +56,11 @@ struct board {
     struct slot slots[MAX_DEVICES];
 };
 
-/* Creates the segment for `world` ranks. *fd is close-on-exec and sealed against a change of size,
+/* Creates the board for `world` ranks. *fd is close-on-exec and sealed against a change of size,
  * since a rank that truncated it would kill the others. On failure *board is NULL and *fd -1. */
 int board_create(struct board **board, int *fd, int world);
 
-/* Maps an inherited segment. ERR_USAGE if fd is no segment, or that of another world size. */
+/* Maps an inherited board. ERR_USAGE if fd is no board, or that of another world size. */
 int board_map(struct board **board, int fd, int world);
 
 void board_unmap(struct board *board); /* NULL is allowed */

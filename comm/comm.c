@@ -45,13 +45,13 @@ static int is_packet_socket(int fd) {
 
 /* Takes over the two inherited descriptors, which this process's own children must not inherit. */
 static int read_environment(struct comm *comm) {
-    int segment = -1, socket = -1;
+    int board = -1, socket = -1;
     CHECK(read_number("WORLD_SIZE", 1, MAX_DEVICES, &comm->world));
     CHECK(read_number("RANK", 0, comm->world - 1, &comm->rank));
-    CHECK(read_number("DUET_SEGMENT_FD", 0, MOST_FDS, &segment));
+    CHECK(read_number("DUET_SHARED_FD", 0, MOST_FDS, &board));
     CHECK(read_number("DUET_COMM_FD", 0, MOST_FDS, &socket));
-    CHECK(board_map(&comm->board, segment, comm->world));
-    close(segment);
+    CHECK(board_map(&comm->board, board, comm->world));
+    close(board);
     if (!is_packet_socket(socket))
         return fail(ERR_USAGE,
                     "environment variable DUET_COMM_FD: %d: not the launcher's socket: join a job "

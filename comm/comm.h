@@ -1,7 +1,7 @@
 /* The communicator: how one rank reaches the others.
  *
  * A rank is one process of a job. launch.h starts the ranks and serves their rendezvous. The ranks
- * share one memory segment (barrier, abort word, gather boxes), and each holds one socket to the
+ * share one piece of memory (barrier, abort word, gather boxes), and each holds one socket to the
  * launcher (blobs and file descriptors). Larger memory the ranks share among themselves: they pass
  * the descriptor of a memfd with comm_exchange and put flags (struct comm_flag) into that memory.
  *
@@ -37,8 +37,8 @@ struct comm_options {
 /* Joins the job that this process was started for: reads RANK, WORLD_SIZE and the two inherited
  * file descriptors from the environment, meets all other ranks (it returns once all have come) and
  * starts the thread that watches them. options NULL: defaults. On failure *out is NULL.
- * ERR_USAGE: this process was not started by the launcher. ERR_MEMORY: the segment could not be
- * mapped. With both the launcher does not know the reason, so the process should print it. */
+ * ERR_USAGE: this process was not started by the launcher. ERR_MEMORY: the shared memory could not
+ * be mapped. With both the launcher does not know the reason, so the process should print it. */
 int comm_open(struct comm **out, const struct comm_options *options);
 
 /* For the code that comm_open returned: 1 if the launcher knows of the failure and prints it. */
@@ -61,7 +61,7 @@ int comm_world_size(const struct comm *comm);
  * fds NULL the descriptors are dropped. */
 int comm_exchange(struct comm *comm, const void *mine, size_t bytes, int fd, void *all, int *fds);
 
-/* All-gather through the shared segment, cheap enough for every step (losses, hits, statistics):
+/* All-gather through the shared memory, cheap enough for every step (losses, hits, statistics):
  * it does not need the launcher and costs one barrier for each COMM_BLOB_BYTES. Any number of
  * bytes, the same on every rank. all: world * bytes, in rank order; `mine` may be this rank's place
  * in it. */

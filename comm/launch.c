@@ -1,4 +1,4 @@
-/* The launcher from start to end: check the arguments, create the segment, catch the signals, start
+/* The launcher from start to end: check the arguments, create the board, catch the signals, start
  * the ranks, serve them until all have ended, and report what happened. */
 #include <errno.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* Has a job come to a standstill? launch.h states the rule.
  *
- * A rank makes progress when it uses CPU time, or when its beats in the shared segment grow: it
+ * A rank makes progress when it uses CPU time, or when its beats in the shared memory grow: it
  * raises them whenever it polls, and every wait that polls has a deadline of its own. A rank that
  * does neither is stopped, or blocked in a system call or on a lock, for which nobody else has a
  * deadline. CPU time is compared with the time that has passed, since a driver may have threads

@@ -3,7 +3,7 @@
  * A rank must not inherit an open end of another rank's socket: the launcher would then not notice
  * the other's death, because its socket would stay open. So every descriptor is created
  * close-on-exec; the rank's end of a socket pair is open in the launcher only from its creation to
- * the fork; and the child clears close-on-exec only for its own socket, the segment and what the
+ * the fork; and the child clears close-on-exec only for its own socket, the board and what the
  * caller passes on. Where there is no exec (the entry function of tests) the child closes the
  * launcher's ends itself.
  *
@@ -27,8 +27,8 @@
 /* torchrun's variables, and the two that comm_open needs. No port is opened: MASTER_PORT is set
  * because some programs read it. */
 static const char *const NAMES[] = {
-    "RANK",        "LOCAL_RANK",   "WORLD_SIZE",      "LOCAL_WORLD_SIZE", "MASTER_ADDR",
-    "MASTER_PORT", "DUET_COMM_FD", "DUET_SEGMENT_FD", "OMP_NUM_THREADS"};
+    "RANK",        "LOCAL_RANK",   "WORLD_SIZE",     "LOCAL_WORLD_SIZE", "MASTER_ADDR",
+    "MASTER_PORT", "DUET_COMM_FD", "DUET_SHARED_FD", "OMP_NUM_THREADS"};
 enum { NAME_COUNT = sizeof NAMES / sizeof *NAMES, VALUE_BYTES = 40 };
 enum { MASTER_PORT = 29500 }; /* PyTorch's default */
 

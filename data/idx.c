@@ -52,7 +52,9 @@ static int read_whole(struct idx_source *s, int fd) {
         return fail(ERR_FAILED, "cannot read: %s: over 1 GiB: give an IDX file", s->path);
     size_t size = (size_t)st.st_size;
     s->bytes = malloc(size ? size : 1);
-    if (!s->bytes) return fail(ERR_MEMORY, "no memory to read: %s: %zu bytes", s->path, size);
+    if (!s->bytes)
+        return fail(ERR_MEMORY, "no memory to read: %s: %zu bytes: free some memory", s->path,
+                    size);
     while (s->count < size) {
         ssize_t n = read(fd, s->bytes + s->count, size - s->count);
         if (n < 0 && errno == EINTR) continue;
@@ -65,7 +67,7 @@ static int read_whole(struct idx_source *s, int fd) {
 
 static int source_open(struct idx_source *s, const char *path) {
     s->path = strdup(path);
-    if (!s->path) return fail(ERR_MEMORY, "no memory to read: %s", path);
+    if (!s->path) return fail(ERR_MEMORY, "no memory to read: %s: free some memory", path);
     /* O_NONBLOCK: opening a pipe by mistake must be an error, not a hang. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) return fail_errno(ERR_FAILED, errno, "cannot read: %s", path);
@@ -177,7 +179,7 @@ static int read_sizes(struct idx *x, struct idx_source *s, int dimensions) {
 int idx_open(struct idx *x, const char *path, int dimensions) {
     memset(x, 0, sizeof *x);
     x->source = calloc(1, sizeof *x->source);
-    if (!x->source) return fail(ERR_MEMORY, "no memory to read: %s", path);
+    if (!x->source) return fail(ERR_MEMORY, "no memory to read: %s: free some memory", path);
     int code = source_open(x->source, path);
     if (!code) code = read_sizes(x, x->source, dimensions);
     if (code) idx_free(x);
@@ -191,7 +193,9 @@ static int load(struct idx *x) {
         bytes *= (size_t)x->size[i];
     if (s->gzip ? bytes / DEFLATE_MOST > s->count : left < bytes) return truncated(s);
     x->data = malloc(bytes);
-    if (!x->data) return fail(ERR_MEMORY, "no memory to read: %s: %zu bytes", s->path, bytes);
+    if (!x->data)
+        return fail(ERR_MEMORY, "no memory to read: %s: %zu bytes: free some memory", s->path,
+                    bytes);
     CHECK(take(s, x->data, bytes));
     return take_end(s);
 }

@@ -1,7 +1,6 @@
 /* Writes safetensors. The header is made in memory first, because its length precedes it. */
 #include "data/safetensors.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,14 +52,15 @@ static int make_header(const char *name, const struct safetensors_item *items, i
                        size_t *bytes) {
     struct json_writer w;
     FILE *file = open_memstream(text, bytes);
-    if (!file) return fail_errno(ERR_MEMORY, errno, "cannot write: %s", name);
+    if (!file) return fail(ERR_MEMORY, "cannot write: %s: no memory: free some memory", name);
     json_start(&w, file);
     describe(&w, items, count, metadata, pairs);
     int code = json_finish(&w, name);
     size_t end = *bytes; /* json_finish has flushed, so this is the length so far */
     for (size_t n = end; !code && n % 8; n++)
         fputc(' ', file);
-    if (fclose(file)) CHECK_KEEP(fail(ERR_MEMORY, "cannot write: %s: no memory", name), code);
+    if (fclose(file))
+        CHECK_KEEP(fail(ERR_MEMORY, "cannot write: %s: no memory: free some memory", name), code);
     if (!code) (*text)[end - 1] = ' '; /* over the newline of json_finish */
     /* The reader knows what a valid header is; it also finds names that occur twice. */
     struct json *parsed = NULL;

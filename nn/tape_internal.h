@@ -19,7 +19,7 @@ struct tape_var {
 struct node;
 typedef int node_backward(struct tape *tape, struct node *node);
 
-/* One recorded op: y = op(x, w, b), or op(x, x2). Pointers into the tape and the param_set. */
+/* One op of the tape: y = op(x, w, b), or op(x, x2). Pointers into the tape and the param_set. */
 struct node {
     node_backward *backward;
     struct var *x, *x2, *y;
@@ -65,7 +65,7 @@ static inline int tape_stuck(const struct tape *t, const struct var *x) {
     return t->error || !x;
 }
 
-/* Memory of the step arena; NULL after a failure, which is then recorded. */
+/* Memory of the step arena; NULL after a failure, which the tape then keeps. */
 void *tape_alloc(struct tape *t, size_t bytes);
 
 /* A tensor in the arena. In layout N16 dims[0] is the batch's n, and the tensor gets the groups of

@@ -49,14 +49,19 @@ static int any_phase(const struct run_record *r, int phase) {
     return 0;
 }
 
+/* A column is as wide as its heading and as a time needs. */
+static int time_width(int phase) {
+    enum { WIDTH_OF_TIME = 8 };
+    int heading = (int)strlen(phase_name(phase));
+    return heading > WIDTH_OF_TIME ? heading : WIDTH_OF_TIME;
+}
+
 static void time_table(FILE *file, const struct run_record *r) {
     char text[32];
     int ddp = r->mode == MODE_DDP, waits = r->devices > 1;
     fprintf(file, "dev    bytes in   bytes out  busy ms");
     for (int p = 0; p < PHASE_COUNT; p++)
-        if (any_phase(r, p))
-            fprintf(file, " %*s", (int)(strlen(phase_name(p)) > 8 ? strlen(phase_name(p)) : 8),
-                    phase_name(p));
+        if (any_phase(r, p)) fprintf(file, " %*s", time_width(p), phase_name(p));
     fprintf(file, "%s%s\n", waits ? "  waiting" : "", ddp ? "  allreduce (beside)" : "");
     for (int d = 0; d < r->devices; d++) {
         const struct device_record *x = &r->device[d];
@@ -65,8 +70,7 @@ static void time_table(FILE *file, const struct run_record *r) {
                 record_per_step(r, (double)x->busy_ns) * 1e-6);
         for (int p = 0; p < PHASE_COUNT; p++)
             if (any_phase(r, p))
-                fprintf(file, " %*.3f",
-                        (int)(strlen(phase_name(p)) > 8 ? strlen(phase_name(p)) : 8),
+                fprintf(file, " %*.3f", time_width(p),
                         record_per_step(r, (double)x->phase_ns[p]) * 1e-6);
         if (waits && !ddp && d > 0) /* asleep until device 0 needs it: not measured */
             fprintf(file, " %8s", "-");

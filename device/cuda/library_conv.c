@@ -232,10 +232,10 @@ static int find_plan(struct cuda_stream *s, enum op op, const struct conv_key *k
     for (*out = c->plans; *out; *out = (*out)->next)
         if (!memcmp(&(*out)->key, key, sizeof *key)) return OK;
     if (s->capturing)
-        return fail(
-            ERR_FAILED,
-            "%s: a shape not seen before, in a recording: run such a step without one first",
-            op_name(op));
+        return fail(ERR_FAILED,
+                    "%s: a shape that is new while launches are recorded: run one such step "
+                    "unrecorded first",
+                    op_name(op));
     struct plan *p = calloc(1, sizeof *p);
     if (!p) return fail(ERR_MEMORY, "out of host memory: cuDNN's descriptors");
     p->key = *key;

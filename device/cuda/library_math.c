@@ -27,8 +27,8 @@ static int make_room(struct cuda_stream *s, enum op op, size_t bytes) {
     if (bytes <= math->aside_bytes) return OK;
     if (s->capturing)
         return fail(ERR_FAILED,
-                    "%s: an operand larger than any before, in a recording: run such a step "
-                    "without one first",
+                    "%s: an operand larger than any before, while launches are recorded: run one "
+                    "such step unrecorded first",
                     op_name(op));
     void *memory;
     size_t wanted = bytes > 2 * math->aside_bytes ? bytes : 2 * math->aside_bytes;

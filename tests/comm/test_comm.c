@@ -33,7 +33,7 @@ static int exchange_entry(void *context) {
         for (size_t i = 0; i < bytes; i++)
             mine[i] = (char)pattern(rank, round, i);
         memset(all, 0, (size_t)world * bytes);
-        /* each size once through the launcher, then each once through the segment */
+        /* each size once through the launcher, then each once through shared memory */
         if (round < 5)
             RANK_OK(comm, test->page, comm_exchange(comm, mine, bytes, -1, all, NULL));
         else

@@ -77,7 +77,7 @@ Test(comm_refused, one_true_line_each, .timeout = 60) {
         {refuse_waitid, endless_entry, "cannot wait for rank 0 (pid "},
         {refuse_waitid, well_entry, "waitid: Operation not permitted"},
         {refuse_memfd, well_entry,
-         "shared segment: memfd_create: Operation not permitted: the kernel or a sandbox"},
+         "memory of the job: memfd_create: Operation not permitted: the kernel or a sandbox"},
         {ignore_children, well_entry, "waitid: No child processes"},
         {limit_file_size, well_entry, ": File too large: raise the limit of file sizes (ulimit"},
     };
@@ -100,7 +100,8 @@ Test(comm_refused, works_without_pidfds, .timeout = 60) {
     cr_assert_eq(run_spoilt(refuse_pidfd, well_entry, &test), 0, "%s", test.page->texts[WORLD]);
 }
 
-/* Where a rank cannot even map the segment, its reason reaches nobody but by its own output. */
+/* Where a rank cannot even map the shared memory, its reason reaches nobody but by its own
+ * output. */
 static int no_memory_entry(void *context) {
     const struct job_case *test = context;
     struct rlimit none = {1, 1};
@@ -111,7 +112,7 @@ static int no_memory_entry(void *context) {
     return error_exit_status(code);
 }
 
-Test(comm_refused, a_segment_that_cannot_be_mapped, .timeout = 60) {
+Test(comm_refused, shared_memory_that_cannot_be_mapped, .timeout = 60) {
 #if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
     cr_skip_test("a sanitizer needs memory of its own");
 #endif

@@ -22,7 +22,7 @@ Test(comm_usage, launcher_refuses_wrong_arguments, .timeout = 30) {
 
 Test(comm_usage, open_refuses_a_strange_environment, .timeout = 30) {
     static const char *const BAD[][4] = {
-        /* RANK, WORLD_SIZE, DUET_SEGMENT_FD, the variable the error names */
+        /* RANK, WORLD_SIZE, DUET_SHARED_FD, the variable the error names */
         {"0", NULL, "0", "WORLD_SIZE"},
         {NULL, "2", "0", "RANK"},
         {"2", "2", "0", "RANK: 2"},
@@ -30,18 +30,18 @@ Test(comm_usage, open_refuses_a_strange_environment, .timeout = 30) {
         {"1x", "2", "0", "1x"},
         {"0", "65", "0", "65"},
         {"0", "", "0", "WORLD_SIZE"},
-        {"0", "2", NULL, "SEGMENT"},
+        {"0", "2", NULL, "SHARED_FD"},
         {"0", "2", "0", "descriptor 0"},
         {"0", "2", "777", "777"},
-        {"0", "2", "99999999999999999999", "SEGMENT"},
+        {"0", "2", "99999999999999999999", "SHARED_FD"},
     };
     struct comm *comm = (struct comm *)1;
     for (size_t i = 0; i < sizeof BAD / sizeof *BAD; i++) {
-        unsetenv("RANK"), unsetenv("WORLD_SIZE"), unsetenv("DUET_SEGMENT_FD");
+        unsetenv("RANK"), unsetenv("WORLD_SIZE"), unsetenv("DUET_SHARED_FD");
         setenv("DUET_COMM_FD", "0", 1);
         if (BAD[i][0]) setenv("RANK", BAD[i][0], 1);
         if (BAD[i][1]) setenv("WORLD_SIZE", BAD[i][1], 1);
-        if (BAD[i][2]) setenv("DUET_SEGMENT_FD", BAD[i][2], 1);
+        if (BAD[i][2]) setenv("DUET_SHARED_FD", BAD[i][2], 1);
         cr_assert_eq(comm_open(&comm, NULL), ERR_USAGE, "case %zu", i);
         cr_assert(comm == NULL && strstr(error_message(), BAD[i][3]), "case %zu: %s", i,
                   error_message());

@@ -107,9 +107,9 @@ static inline void product_block(const void *param, void *shared, struct place a
     const struct product_call *c = param;
     k_product(c->kind, c->tile, c->p, shared, at);
 }
-static inline void product_fold_thread(const void *param, struct place at) {
+static inline void add_splits_thread(const void *param, struct place at) {
     const struct product_call *c = param;
-    k_product_fold(c->kind, c->p, at);
+    k_add_splits(c->kind, c->p, at);
 }
 
 /* In place of a tile: what a launch would take, or the kernels of planes.h. */
@@ -151,7 +151,7 @@ static inline uint32_t run_product(enum op op, const struct op_args *a, int tile
     struct grid grid = {p.row_tiles * p.col_tiles * p.splits, (uint32_t)tile_threads(tile)},
                 fold = {3, 33};
     gpu_run_blocks(product_block, &call, sizeof(struct product_shared), grid);
-    if (p.splits > 1) gpu_run_threads(product_fold_thread, &call, fold);
+    if (p.splits > 1) gpu_run_threads(add_splits_thread, &call, fold);
     heap_free(&heap);
     return p.splits;
 }

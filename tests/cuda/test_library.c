@@ -252,7 +252,7 @@ Test(cuda_library, calls_can_be_recorded, .timeout = 60) {
     larger.out[0].data = test_floats(device, 140);
     MUST(stream_record_begin(s));
     cr_assert_eq(launch(s, OP_LINEAR_FORWARD, &larger), ERR_FAILED);
-    MUST_SAY("larger than any before, in a recording");
+    MUST_SAY("larger than any before, while launches are recorded");
     cr_assert_neq(stream_record_end(s, &recording), OK);
     MUST(launch(s, OP_LINEAR_FORWARD, &larger));
     MUST(stream_sync(s));
@@ -271,7 +271,7 @@ Test(cuda_library, a_new_shape_is_no_part_of_a_recording, .timeout = 60) {
     a.out[0].data = test_floats(device, 54);
     MUST(stream_record_begin(s));
     cr_assert_eq(launch(s, OP_CONV2D_FORWARD, &a), ERR_FAILED);
-    MUST_SAY("a shape not seen before, in a recording");
+    MUST_SAY("a shape that is new while launches are recorded");
     cr_assert_neq(stream_record_end(s, NULL), OK);
     MUST(launch(s, OP_CONV2D_FORWARD, &a));
     MUST(stream_sync(s));

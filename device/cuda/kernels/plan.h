@@ -16,7 +16,7 @@
 enum {
     MULTIPROCESSORS = 132, /* of an H100 or H200; a constant on every GPU, see above */
     BLOCKS_WANTED = 2 * MULTIPROCESSORS,
-    SPLIT_DEPTH = 64, /* the least depth of a split, so that the fold stays cheap beside the sums */
+    SPLIT_DEPTH = 64, /* the least depth of a split, so that adding them up stays cheap */
 };
 
 static inline double tile_speed(enum tile tile) {

@@ -25,8 +25,8 @@ static __global__ void __launch_bounds__(32 * PLANES_WARPS, 3)
 
 template <int KIND>
 static __global__ void __launch_bounds__(SIMPLE_THREADS)
-    product_fold(const __grid_constant__ struct product p) {
-    k_product_fold(KIND, &p, here());
+    add_splits(const __grid_constant__ struct product p) {
+    k_add_splits(KIND, &p, here());
 }
 
 /* The tiles of one kind; NULL where tile_fits says no. */
@@ -60,9 +60,9 @@ static const void *const planes_kernels[2][2] = {
      DUET_KERNEL(product_planes<PRODUCT_CONV_DATA, 5>)},
 };
 
-static const void *fold_of(enum product_kind kind) {
-    return kind == PRODUCT_CONV_WEIGHT ? DUET_KERNEL(product_fold<PRODUCT_CONV_WEIGHT>)
-                                       : DUET_KERNEL(product_fold<PRODUCT_LINEAR_RC>);
+static const void *splits_kernel(enum product_kind kind) {
+    return kind == PRODUCT_CONV_WEIGHT ? DUET_KERNEL(add_splits<PRODUCT_CONV_WEIGHT>)
+                                       : DUET_KERNEL(add_splits<PRODUCT_LINEAR_RC>);
 }
 
 const void *product_kernel(int i) {
@@ -70,7 +70,9 @@ const void *product_kernel(int i) {
         for (int tile = 0; tile < TILES; tile++)
             if (kernels[kind][tile] && i-- == 0) return kernels[kind][tile];
     if (i < 4) return planes_kernels[i / 2][i % 2];
-    return i == 4 ? fold_of(PRODUCT_CONV_WEIGHT) : i == 5 ? fold_of(PRODUCT_LINEAR_RC) : NULL;
+    return i == 4   ? splits_kernel(PRODUCT_CONV_WEIGHT)
+           : i == 5 ? splits_kernel(PRODUCT_LINEAR_RC)
+                    : NULL;
 }
 
 static int make_product(struct cuda_stream *stream, enum op op, const struct op_args *args,
@@ -96,7 +98,7 @@ static void enqueue_tiles(struct cuda_stream *stream, struct product *p, enum pr
     enqueue(stream, kernels[kind][tile], p->row_tiles * p->col_tiles * p->splits,
             (uint32_t)tile_threads(tile), p);
     if (p->splits > 1)
-        enqueue(stream, fold_of(kind), grid_for((size_t)p->rows * p->cols, SIMPLE_THREADS),
+        enqueue(stream, splits_kernel(kind), grid_for((size_t)p->rows * p->cols, SIMPLE_THREADS),
                 SIMPLE_THREADS, p);
 }
 

@@ -59,7 +59,7 @@ struct product {
     /* the grid: set by product_grid (plan.h) */
     uint32_t row_tiles, col_tiles, splits, split_depth;
     float *partial;         /* the sums of splits, (splits, rows, cols), if there are several */
-    struct divider by_cols; /* for the fold */
+    struct divider by_cols; /* to add the splits up */
 };
 
 static inline struct picture picture_of(const struct tensor *t) {

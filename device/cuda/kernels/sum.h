@@ -250,7 +250,7 @@ DUET_HD void k_sum(const struct sum *s, struct place at) {
  * has much left to do when the others have ended. */
 static inline uint32_t sum_blocks(const struct sum *s) {
     enum { MOST = 132 * 64 };
-    uint64_t tile = (uint64_t)sum_units(s->sources > 8 ? 0 : s->sources) * SUM_THREADS,
+    uint64_t tile = (uint64_t)sum_units(s->sources > SUM_IN_FLIGHT ? 0 : s->sources) * SUM_THREADS,
              blocks = (sum_vectors(s) + tile - 1) / tile;
     return blocks < MOST ? (uint32_t)blocks : (uint32_t)MOST;
 }

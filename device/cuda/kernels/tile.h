@@ -281,24 +281,24 @@ DUET_BLOCK void k_product(int kind, int tile, const struct product *p,
     }
 }
 
-/* The splits' sums, added in order, in double since that costs nothing here. There may be more
- * splits than elements of c, which makes few threads with many loads each. So the loads are issued
- * in groups, and the additions follow in the same order. */
-enum { FOLD_AT_ONCE = 16 };
-DUET_HD void k_product_fold(int kind, const struct product *p, struct place at) {
+/* Split-k: the splits' sums, added in order, in double since that costs nothing here. There may be
+ * more splits than elements of c, which makes few threads with many loads each. So the loads are
+ * issued in groups, and the additions follow in the same order. */
+enum { SPLITS_AT_ONCE = 16 };
+DUET_HD void k_add_splits(int kind, const struct product *p, struct place at) {
     size_t count = (size_t)p->rows * p->cols;
     for (size_t i = place_first(at); i < count; i += place_stride(at)) {
         uint32_t col, row = divide(p->by_cols, (uint32_t)i, &col);
         const float *part = p->partial + i;
         double sum = 0;
         uint32_t split = 0;
-        for (; split + FOLD_AT_ONCE <= p->splits; split += FOLD_AT_ONCE) {
-            float v[FOLD_AT_ONCE];
+        for (; split + SPLITS_AT_ONCE <= p->splits; split += SPLITS_AT_ONCE) {
+            float v[SPLITS_AT_ONCE];
             DUET_UNROLL
-            for (uint32_t j = 0; j < FOLD_AT_ONCE; j++)
+            for (uint32_t j = 0; j < SPLITS_AT_ONCE; j++)
                 v[j] = part[(split + j) * count];
             DUET_UNROLL
-            for (uint32_t j = 0; j < FOLD_AT_ONCE; j++)
+            for (uint32_t j = 0; j < SPLITS_AT_ONCE; j++)
                 sum += v[j];
         }
         for (; split < p->splits; split++)
