@@ -121,8 +121,10 @@ int duet_tape_begin(duet_tape *t, duet_params *params, int samples, enum duet_pa
         (struct segments){.count = 1, .n = samples, .seg = {{device_index(t->device), samples}}};
     struct step_block block = {
         .seed = t->seed, .step = t->passes, .weight = samples ? 1.0f / (float)samples : 0};
-    struct tape_step step = {&t->segments, params ? &params->set : NULL, t->step,
-                             pass == DUET_TRAIN};
+    struct tape_step step = {.segments = &t->segments,
+                             .params = params ? &params->set : NULL,
+                             .step = t->step,
+                             .training = pass == DUET_TRAIN};
     t->passes += pass == DUET_TRAIN;
     if (tape_begin(t->tape, &step)) return tape_error(t->tape);
     api_tape_fail(t, code);

@@ -79,7 +79,12 @@ static struct tensor in_n16(const struct tensor *plain) {
     return t;
 }
 
-static struct step_block step = {1, 1, 1.0f / 256, 0.1f, 0, 0, 0.2f, 0.9f};
+static struct step_block step = {.seed = 1,
+                                 .step = 1,
+                                 .weight = 1.0f / 256,
+                                 .learning_rate = 0.1f,
+                                 .adam_rate = 0.2f,
+                                 .adam_root = 0.9f};
 
 /* The op's operands in plain layout, filled at random. */
 static struct op_args operands(const struct work *w, int batch) {

@@ -107,7 +107,7 @@ static int read_hidden(const struct flag *flag, const char *text, struct run_con
 
 /* ---- the table ---- */
 
-enum { MOST_EPOCHS = 1000000, LARGEST_BATCH = 1 << 24, MOST_WORKERS = 64 };
+enum { MOST_EPOCHS = 1000000, LARGEST_BATCH = 1 << 24, MOST_WORKERS = 64, MOST_PASSES = 4096 };
 #define LARGEST_FLOAT 3.4e38      /* about FLT_MAX: devices compute in float */
 #define SMALLEST_MEMORY (2 << 20) /* memory comes in pieces of 2 MiB */
 
@@ -177,6 +177,10 @@ const struct flag flag_table[] = {
      INT32_MAX - 1},
     {"--batch-size", "B", "samples of the GLOBAL batch, split over the devices (default 256)",
      read_int, AT(batch_size), 1, LARGEST_BATCH},
+    {"--no-sync-steps", "K",
+     "accumulate the gradients of K batches before each update, as PyTorch's no_sync: ddp sums "
+     "over the ranks once in K batches (default 1)",
+     read_int, AT(passes), 1, MOST_PASSES},
     {"--optimizer", "NAME", "sgd, adadelta or adam (default sgd)", read_optimizer, NO_MEMBER,
      NO_LIMITS},
     {"--lr", "X", "the learning rate (default: sgd 0.2, adadelta 1, adam 0.001)", read_number,

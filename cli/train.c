@@ -15,9 +15,10 @@ static void describe(const struct run_config *config) {
     char virtual[16] = "off";
     if (config->quiet) return;
     if (v) snprintf(virtual, sizeof virtual, "%d", v);
-    printf("%s: %s on %s, batch global %d = %g per device x %d, %s lr %g, virtual devices %s\n",
-           mode_title(config->mode), config->model, config->dataset, config->batch_size,
-           (double)config->batch_size / w, w, optimizer_name(config->optimizer), config->lr,
+    printf("%s: %s on %s, batch global %d = %g per device x %d", mode_title(config->mode),
+           config->model, config->dataset, config->batch_size, (double)config->batch_size / w, w);
+    if (config->passes > 1) printf(", %d batches an update", config->passes);
+    printf(", %s lr %g, virtual devices %s\n", optimizer_name(config->optimizer), config->lr,
            virtual);
     fflush(stdout);
 }

@@ -251,6 +251,13 @@ int loader_duplicates(const struct loader *l) {
     return (int)order_duplicates(&l->order);
 }
 
+int loader_samples(const struct loader *l, int first, int count) {
+    int64_t B = l->config.batch_size, from = first * B, end = from + count * B;
+    int64_t length = l->steps * B < l->length ? l->steps * B : l->length;
+    end = end < length ? end : length;
+    return (int)(end > from ? end - from : 0);
+}
+
 int loader_largest_batch(const struct loader *l) {
     return (int)(l->length < l->config.batch_size ? l->length : l->config.batch_size);
 }

@@ -65,6 +65,9 @@ int loader_init(struct loader **out, const struct loader_config *config);
 
 int loader_steps(const struct loader *l);      /* batches per epoch */
 int loader_duplicates(const struct loader *l); /* samples that an epoch repeats as padding */
+/* Samples of the global batches first .. first + count - 1 of an epoch; those past its end have
+ * none. */
+int loader_samples(const struct loader *l, int first, int count);
 /* Samples of the largest global batch: batch_size, or all of an epoch where those are fewer. */
 int loader_largest_batch(const struct loader *l);
 

@@ -230,8 +230,8 @@ static int step(struct ddp *ddp, const struct step_block *block, const struct ba
     struct replica *r = ddp->replica;
     struct var *output, *loss;
     int code = OK;
-    CHECK(begin(ddp, (int32_t)block->step));
     CHECK(replica_write_step(r, block));
+    if (!block->add_grads) CHECK(begin(ddp, r->step_number));
     CHECK(replica_load(r, batch));
     if (replica_enter(r, WORK_TRAIN, &batch->segments)) {
         code = replica_forward(r, &batch->segments, 1, &output);
@@ -239,6 +239,7 @@ static int step(struct ddp *ddp, const struct step_block *block, const struct ba
         if (!code) code = replica_backward(r, loss, NULL); /* the hook launches full buckets */
     }
     CHECK(replica_leave(r, code));
+    if (block->more_passes) return OK; /* nothing is complete yet, so the hook has not fired */
     if (r->recorded.stage != STAGE_PLAIN) CHECK(launch_replayed_buckets(ddp));
     CHECK(finish(ddp)); /* waits for the last allreduce */
     return replica_update(r);

@@ -65,13 +65,18 @@ void ddp_free(struct ddp *ddp);
 
 /* One whole training step of this rank, whose share of the global batch is `batch`; a share of 0
  * samples is legal. The batch's memory must stay until an event recorded afterwards is done.
- * step->weight is 1/B of the GLOBAL batch. */
+ * step->weight is 1/B of the GLOBAL batch.
+ *
+ * Of a step of several passes (step->more_passes, step->add_grads) it is one pass. All but the last
+ * only accumulate gradients on this rank, as PyTorch's no_sync does: no byte travels. The last
+ * sums the accumulated gradients over the ranks and updates. B counts the samples of all passes. */
 int ddp_step(struct ddp *ddp, const struct step_block *step, const struct batch *batch);
 
 /* The two ends of a step, for a caller that runs forward and backward itself. ddp_begin: the next
  * backward is to be reduced; `step` names it in spans and errors. In the second step it is
  * collective, rebuilds the buckets and overwrites the gradients of the first. ERR_FAILED: a
  * parameter got no gradient in the step before (PyTorch's words, with names and indices).
+ * Passes that only accumulate lie between the two as well.
  * ddp_finish: the compute stream waits behind the last allreduce, so whatever is enqueued later
  * reads the sums. */
 int ddp_begin(struct ddp *ddp, int32_t step);

@@ -175,13 +175,17 @@ double op_flops(enum op op, const struct op_args *args);
  * compute stream. */
 struct step_block {
     uint64_t seed; /* of dropout's masks */
-    uint64_t step; /* global step from 0, of dropout's masks */
-    float weight;  /* of a sample's loss: 1/B, B the samples of this global batch */
+    uint64_t step; /* number of the batch from 0, of dropout's masks */
+    float weight;  /* of a sample's loss: 1/B, B the samples of this global batch, of all passes */
     float learning_rate;
     int32_t first_update; /* 1 before the first update: momentum starts as the gradient */
     int32_t slot;         /* row of the logs (loss, hits, hashes) that this step writes */
     float adam_rate;      /* learning rate / (1 - beta1^t), t the number of this update, from 1 */
     float adam_root;      /* sqrt(1 - beta2^t), with the same t; nn/optimizer.h fills in both */
+    /* For the host, which plans the work; no kernel reads them. A gradient may be accumulated over
+     * several passes, each forward and backward of a batch of its own (nn/tape.h). */
+    int32_t add_grads;   /* 1: gradients are added to those of the passes before */
+    int32_t more_passes; /* 1: passes follow before the gradients are complete */
 };
 
 /* P = (H + 2 * padding - k) / stride + 1, Q alike. */

@@ -42,6 +42,10 @@
  * part, for `done`, which stream 0 records behind each collective. What the threads hand over is
  * enqueued, not finished: on an asynchronous device no thread waits for a kernel.
  *
+ * Several passes a step (gradient accumulation): each pass goes from input to backward; reduce and
+ * optimizer come once, behind the last. PyTorch reduces in every pass, which moves more bytes and
+ * adds in another order: (pass 1 over all devices) + (pass 2 over all devices).
+ *
  * A device without samples (a short last batch) takes part with 0 rows. Its gradients are exact
  * zeros and are added like any others, as a single device adds an empty segment's: -0 + 0 is +0, so
  * leaving them out would not give the same bits. (PyTorch uses fewer replicas then.) */
@@ -89,8 +93,8 @@ static int forward_loss_backward(struct dp *dp, int r) {
 static int forward_alone(struct dp *dp, int r) {
     struct replica *replica = &dp->replica[r];
     struct recorded *recorded = &replica->recorded;
-    struct recorded_key key = {.kind = dp->training ? WORK_TRAIN : WORK_EVALUATE,
-                               .segments = *dp->all};
+    struct recorded_key key =
+        replica_key(replica, dp->training ? WORK_TRAIN : WORK_EVALUATE, dp->all);
     int code = OK;
     recorded_begin(recorded, &key, dp->training ? 2 : 1);
     if (recorded_enter(recorded, "forward")) {
@@ -139,7 +143,7 @@ static int caught(struct dp *dp, int r) {
 }
 
 static int on_all_devices(struct dp *dp, enum phase phase, worker_task *task) {
-    struct span wait = {.step = (int32_t)dp->step->step,
+    struct span wait = {.step = dp->replica[0].step_number,
                         .phase = (uint8_t)(dp->training ? phase : PHASE_EVALUATE),
                         .device = (int16_t)device_index(dp->group.device[0]),
                         .lane = LANE_HOST,
@@ -218,7 +222,7 @@ static int begin(struct dp *dp, const struct step_block *step, const struct batc
 
 static int add_shard_task(void *context, int r) {
     struct dp *dp = context;
-    stream_set_phase(device_compute(dp->group.device[r]), PHASE_REDUCE, (int32_t)dp->step->step);
+    stream_set_phase(device_compute(dp->group.device[r]), PHASE_REDUCE, dp->replica[0].step_number);
     return sharded_reduce_add(&dp->shards, r);
 }
 
@@ -238,6 +242,7 @@ int dp_step(struct dp *dp, const struct step_block *step, const struct batch *ba
     CHECK(dp_loss(dp));
     /* with its own loss forward_task has gone on into backward */
     if (!dp->own_loss) CHECK(on_all_devices(dp, PHASE_BACKWARD, backward_task));
+    if (step->more_passes) return OK; /* each device keeps its own sums until the last pass */
     CHECK(reduce(dp));
     return replica_update(&dp->replica[0]);
 }

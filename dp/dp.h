@@ -37,6 +37,7 @@ struct dp_config {
     int hashes;                     /* as replica_config.hashes */
     int graph;                      /* as replica_config.graph */
     int log_rows;                   /* at least 1 */
+    int passes;                     /* as replica_config.passes */
     double timeout_s;               /* for a replica to come back; 0: 300 */
 };
 
@@ -48,13 +49,13 @@ struct dp_config {
 int dp_init(struct dp **out, const struct dp_config *config);
 int dp_free(struct dp *dp);
 
-/* One training step, and a forward pass whose losses and hits are logged. `batch` is the global
- * batch in S segments; segments of 0 samples, and devices without samples, are legal. Asynchronous:
- * the batch's memory must stay until an event recorded on device 0's compute stream after the call
- * is done. Where replicas fail, all threads come to the end of the phase; then the code of the
- * lowest failing replica is returned, with "Caught <what> in replica <i> on device <d>. " before
- * its text. Before the reduce a step has written work buffers alone, so the parameters are still
- * those of before. */
+/* One training step, or one pass of it (step->add_grads, step->more_passes), and a forward pass
+ * whose losses and hits are logged. `batch` is the global batch in S segments; segments of 0
+ * samples, and devices without samples, are legal. Asynchronous: the batch's memory must stay until
+ * an event recorded on device 0's compute stream after the call is done. Where replicas fail, all
+ * threads come to the end of the phase; then the code of the lowest failing replica is returned,
+ * with "Caught <what> in replica <i> on device <d>. " before its text. Before
+ * the reduce a step has written work buffers alone, so the parameters are still those of before. */
 int dp_step(struct dp *dp, const struct step_block *step, const struct batch *batch);
 int dp_evaluate(struct dp *dp, const struct step_block *step, const struct batch *batch);
 

@@ -6,7 +6,7 @@
 
 struct stream *dp_enter(struct dp *dp, enum phase phase) {
     stream_set_phase(dp->group.stream, dp->training ? phase : PHASE_EVALUATE,
-                     (int32_t)dp->step->step);
+                     dp->replica[0].step_number);
     return dp->group.stream;
 }
 

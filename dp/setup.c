@@ -37,6 +37,8 @@ static int init_replica(struct dp *dp, const struct dp_config *c, int r) {
                         : dp->own_loss         ? k
                                                : 0,
         .hashes = c->hashes,
+        .passes = c->passes,
+        .pass_segments = k,
         .optimizer = r == 0,
         .update = c->update,
         .graph = c->graph,

@@ -18,6 +18,7 @@ static int alloc_all(struct replica *r) {
     size_t pixels = (size_t)m->channels * (size_t)m->height * (size_t)m->width;
     size_t samples = (size_t)r->config.max_samples;
     CHECK(param_set_init(&r->params, d, m->params, m->param_count));
+    if (r->config.passes > 1) CHECK(param_set_keep_segments(&r->params, r->config.pass_segments));
     CHECK(buffer_set_init(&r->buffers, d, m->buffers, m->buffer_count));
     if (r->config.optimizer) CHECK(optimizer_init(&r->optimizer, &r->params, &r->config.update));
     CHECK(tape_init(&r->tape, d));
@@ -74,7 +75,10 @@ static struct stream *enter(struct replica *r, enum phase phase) {
 }
 
 int replica_write_other(struct replica *r, const struct step_block *step, enum phase phase) {
-    r->step_number = (int32_t)step->step;
+    int passes = r->config.passes > 1 ? r->config.passes : 1;
+    r->step_number = (int32_t)(step->step / (uint64_t)passes);
+    r->add_grads = step->add_grads;
+    r->more_passes = step->more_passes;
     r->input = phase;
     return stream_write(enter(r, phase), r->step, step, sizeof *step);
 }
@@ -128,11 +132,19 @@ int replica_unpack(struct replica *r) {
 
 /* ---- the parts of a step ---- */
 
+struct recorded_key replica_key(const struct replica *r, enum replica_work work,
+                                const struct segments *segments) {
+    enum { ADDS = 16, MORE = 32 }; /* above enum replica_work: passes differ in what they enqueue */
+    int pass = work == WORK_TRAIN ? r->add_grads * ADDS + r->more_passes * MORE : 0;
+    struct recorded_key key = {.kind = (int)work + pass, .source = r->packed};
+    if (segments) key.segments = *segments;
+    return key;
+}
+
 int replica_enter(struct replica *r, enum replica_work work, const struct segments *segments) {
     static const char *const names[] = {"forward and backward", "forward", "optimizer"};
     static const enum phase phases[] = {PHASE_FORWARD, PHASE_EVALUATE, PHASE_OPTIMIZER};
-    struct recorded_key key = {.kind = (int)work, .source = r->packed};
-    if (segments) key.segments = *segments;
+    struct recorded_key key = replica_key(r, work, segments);
     enter(r, phases[work]);
     recorded_begin(&r->recorded, &key, 1);
     return recorded_enter(&r->recorded, names[work]);
@@ -181,10 +193,14 @@ int replica_forward(struct replica *r, const struct segments *segments, int trai
     *output = NULL;
     CHECK(check_samples(r, "forward", segments->n));
     CHECK(replica_unpack(r));
-    if (training) CHECK(replica_hash_values(r));
+    if (training && !r->more_passes) CHECK(replica_hash_values(r));
     enter(r, training ? PHASE_FORWARD : PHASE_EVALUATE);
-    struct tape_step step = {
-        .segments = segments, .params = &r->params, .step = r->step, .training = training};
+    struct tape_step step = {.segments = segments,
+                             .params = &r->params,
+                             .step = r->step,
+                             .training = training,
+                             .add_grads = training && r->add_grads,
+                             .more_passes = training && r->more_passes};
     CHECK(tape_begin(r->tape, &step));
     const int shape[4] = {segments->n, m->channels, m->height, m->width};
     struct tensor pixels = tensor_plain(r->pixels, DTYPE_F32, 4, shape);

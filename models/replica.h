@@ -11,6 +11,9 @@
  *     replica_leave(r, code);
  *     replica_update(r);                        the optimizer
  *
+ * A step may have several passes (step->add_grads, step->more_passes): each but the update is then
+ * done for every pass, with a batch of its own, and gradients accumulate.
+ *
  * and the strategies differ in what they put between these calls: DDP an allreduce of the gradients
  * beside backward; DP, on device 0, scatter and replicate before forward, gather before the loss,
  * scatter of dL/dy before backward and a reduce behind it, while its other devices run forward and
@@ -35,7 +38,9 @@ struct replica_config {
     int max_samples;  /* capacity of the input buffers, in samples */
     int log_rows;     /* steps that the logs hold before the host must read them */
     int log_segments; /* columns of the loss log: segments whose loss this replica computes, or 0 */
-    int hashes;    /* 1: values and gradients are hashed at every step (the proof of equal bits) */
+    int hashes; /* 1: values and gradients are hashed at every step (the proof of equal bits) */
+    int passes; /* the most passes of a step; 0 or 1: a step is one pass */
+    int pass_segments; /* segments whose gradients are accumulated; read where passes is above 1 */
     int optimizer; /* 1: this replica updates its parameters; 0: they are replicated to it (DP) */
     struct optimizer_config update; /* how it updates them; read where optimizer is 1 */
     int graph; /* 1: steps are recorded and replayed where device and model allow it */
@@ -64,8 +69,9 @@ struct replica {
     struct tensor hits;   /* I64 (log_rows, log_segments) */
     /* U64 (log_rows, 2 * parameters + buffers): values first, then gradients, then buffers */
     struct tensor hashes;
-    int32_t step_number; /* of the step being worked on, for spans */
-    enum phase input;    /* the phase in which its batch is brought in, for spans */
+    int32_t step_number;        /* of the step being worked on, for spans */
+    int add_grads, more_passes; /* of the pass being worked on, as its step block says */
+    enum phase input;           /* the phase in which its batch is brought in, for spans */
     struct recorded recorded;
 };
 
@@ -93,6 +99,10 @@ int replica_unpack(struct replica *r);
 /* What a replica records (recorded_key.kind). */
 enum replica_work { WORK_TRAIN, WORK_EVALUATE, WORK_UPDATE };
 
+/* The key of the pass being worked on. `segments` NULL: the batch plays no part. */
+struct recorded_key replica_key(const struct replica *r, enum replica_work work,
+                                const struct segments *segments);
+
 /* Around what a step enqueues between load and update, for steps of one part: recorded_begin and
  * recorded_enter, and recorded_leave. */
 int replica_enter(struct replica *r, enum replica_work work, const struct segments *segments);
@@ -100,7 +110,7 @@ int replica_leave(struct replica *r, int code);
 
 /* Forward over the first segments->n samples that the replica holds; the output is PLAIN
  * (n, classes), on the tape, or NULL on failure. training 1: the values are hashed before it, where
- * config.hashes says so. training 0: evaluation, in PHASE_EVALUATE. */
+ * config.hashes says so, in the step's last pass. training 0: evaluation, in PHASE_EVALUATE. */
 int replica_forward(struct replica *r, const struct segments *segments, int training,
                     struct var **output);
 

@@ -59,11 +59,21 @@ fail:
     return code;
 }
 
+int param_set_keep_segments(struct param_set *set, int segments) {
+    size_t count = set->arena_count * (size_t)(segments - 1);
+    if (segments > 1)
+        CHECK(device_alloc(set->device, (void **)&set->segment_grads, count * sizeof(float),
+                           MEM_GRADS));
+    set->kept_segments = segments;
+    return OK;
+}
+
 void param_set_free(struct param_set *set) {
     if (!set) return;
     if (set->device) {
         device_free(set->device, set->values);
         device_free(set->device, set->grads);
+        device_free(set->device, set->segment_grads);
     }
     free(set->param);
     memset(set, 0, sizeof *set);

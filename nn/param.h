@@ -44,9 +44,14 @@ struct param {
 
 struct param_set {
     struct device *device;
-    int count;               /* parameters, in registration order in param[] */
-    struct param *param;     /* owned */
-    float *values, *grads;   /* the arenas, device memory, owned */
+    int count;             /* parameters, in registration order in param[] */
+    struct param *param;   /* owned */
+    float *values, *grads; /* the arenas, device memory, owned */
+    /* Gradients accumulated over several passes keep one sum for each segment until they are
+     * complete. That of segment 0 is the gradient itself; those of the others lie here, arena after
+     * arena, laid out as the values. NULL: none are kept. Device memory, owned. */
+    float *segment_grads;
+    int kept_segments;       /* segments whose sums are kept; 0: gradients are of one pass only */
     size_t arena_count;      /* elements of each arena, pads included */
     size_t total_count;      /* elements of all parameters, pads not counted */
     uint64_t layout_version; /* grows when the gradients get other addresses */
@@ -55,6 +60,9 @@ struct param_set {
 /* Lays out both arenas on `device` and enqueues zeros into them on its compute stream. */
 int param_set_init(struct param_set *set, struct device *device, const struct param_spec *specs,
                    int count);
+/* Makes room for gradients that are accumulated over several passes, for batches of at most
+ * `segments` segments. Once. */
+int param_set_keep_segments(struct param_set *set, int segments);
 /* The device must be idle. NULL, zeroed and half-built are fine. */
 void param_set_free(struct param_set *set);
 

@@ -44,6 +44,7 @@ void tape_free(struct tape *t) {
     free(t->uses_left);
     free(t->uses_total);
     free(t->segment_grads);
+    free(t->has_grad);
     free(t);
 }
 
@@ -91,19 +92,27 @@ static int grow_params(struct tape *t, int count) {
     free(t->uses_left);
     free(t->uses_total);
     free(t->segment_grads);
+    free(t->has_grad);
     t->uses_left = calloc((size_t)count, sizeof *t->uses_left);
     t->uses_total = calloc((size_t)count, sizeof *t->uses_total);
     t->segment_grads = calloc((size_t)count, sizeof *t->segment_grads);
+    t->has_grad = calloc((size_t)count, 1);
     t->param_capacity = count;
-    if (t->uses_left && t->uses_total && t->segment_grads) return OK;
+    if (t->uses_left && t->uses_total && t->segment_grads && t->has_grad) return OK;
     t->param_capacity = 0;
     return fail(ERR_MEMORY, "tape: no host memory");
 }
 
-static int check_segments(const struct segments *s) {
-    int n = 0;
+static int check_segments(const struct tape_step *step) {
+    const struct segments *s = step->segments;
+    int n = 0, accumulates = step->add_grads || step->more_passes;
     if (s->count < 1 || s->count > MAX_DEVICES)
         return fail(ERR_FAILED, "tape: %d segments: a batch has 1 to %d", s->count, MAX_DEVICES);
+    if (accumulates && step->params && s->count > step->params->kept_segments)
+        return fail(ERR_FAILED,
+                    "tape: %d segments: sums over several passes are kept for %d: "
+                    "param_set_keep_segments first",
+                    s->count, step->params->kept_segments);
     for (int i = 0; i < s->count; i++)
         n += s->seg[i].n;
     return n == s->n
@@ -115,7 +124,7 @@ int tape_begin(struct tape *t, const struct tape_step *step) {
     int ran_out = t->error == ERR_MEMORY;
     t->error = OK;
     t->node_count = t->var_count = t->dropout_layers = 0;
-    CHECK(tape_fail(t, check_segments(step->segments)));
+    CHECK(tape_fail(t, check_segments(step)));
     t->step = *step;
     t->segments = *step->segments;
     CHECK(tape_fail(t, step_arena_restart(&t->arena, ran_out)));
@@ -234,6 +243,7 @@ static void count_uses(struct tape *t, struct var *root) {
     for (int i = 0; i < params; i++) {
         t->uses_left[i] = t->uses_total[i];
         t->segment_grads[i] = NULL;
+        if (!t->step.add_grads) t->has_grad[i] = 0;
     }
 }
 
@@ -269,5 +279,6 @@ int tape_backward(struct tape *t, struct var *root, const struct tensor *root_gr
         struct node *n = &t->nodes[i];
         if (((struct tape_var *)n->y)->reached) tape_fail(t, n->backward(t, n));
     }
+    if (!t->error) tape_fail(t, tape_complete_kept(t));
     return tape_error(t);
 }

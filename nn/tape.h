@@ -12,6 +12,12 @@
  * the segments in the fold order (docs/design.md section 2 rule 1) before its hook fires. So the
  * bits of a gradient do not depend on how many real devices share the work.
  *
+ * Passes. A gradient may be accumulated over several passes, each a tape_begin, a forward and a
+ * backward with a batch of its own: `more_passes` in all but the last, `add_grads` in all but the
+ * first. Each segment keeps a sum of its own over the passes. The last pass folds these sums over
+ * the segments and fires the hooks; the earlier ones fire none. So here, too, the bits do not
+ * depend on how many devices share the segments. With one pass neither is set.
+ *
  * Memory. Tensors live in the tape's step arena (nn/step_arena.h, charged to MEM_ACTIVATIONS).
  * After two steps it is one block of what the largest step needed, so a steady step allocates
  * nothing. tape_begin gives all of it out again from the start: vars are invalid from then on, and
@@ -45,7 +51,8 @@ struct var {
 
 /* Fires on the compute thread, once a backward for each parameter, in the order in which their
  * gradients complete (of one layer the bias first), after the last kernel of the gradient was
- * enqueued. It may only enqueue. `index` counts in the param_set given to tape_begin. It does not
+ * enqueued. Of several passes the last one fires; parameters that only earlier passes used come at
+ * its end. It may only enqueue. `index` counts in the param_set given to tape_begin. It does not
  * fire for a parameter that took no part in the loss, whose gradient keeps its old contents. A code
  * other than OK ends the backward and is returned by it. */
 typedef int grad_hook(void *context, int index);
@@ -62,6 +69,8 @@ struct tape_step {
     struct param_set *params;        /* borrowed; NULL: no parameters (DP's loss on device 0) */
     const struct step_block *step;   /* device memory, read by the kernels */
     int training;                    /* 0: no nodes are kept, and dropout returns its input */
+    int add_grads;                   /* 1: gradients are added to those of the passes before */
+    int more_passes;                 /* 1: passes follow before the gradients are complete */
 };
 
 /* Starts a step: forgets all nodes, keeps the memory. A segment and the whole batch may be empty.
@@ -82,7 +91,7 @@ int tape_error(const struct tape *tape);
 /* Backward from `root`. root_grad is its gradient: PLAIN, as the root must then be, and of the same
  * shape; it is never written to, and must stay until the stream is done with it. NULL where root is
  * a loss made by cross_entropy or nll_loss with MEAN or SUM. Gradients of parameters are written,
- * not added to. A second backward on one tape starts anew. */
+ * not added to, unless the step has several passes. A second backward on one tape starts anew. */
 int tape_backward(struct tape *tape, struct var *root, const struct tensor *root_grad);
 
 /* A leaf: PLAIN data (n, ...) that lives outside the arena. needs_grad 1: backward leaves its

@@ -51,6 +51,7 @@ struct tape {
     int *uses_left;        /* per parameter, during backward: contributions still to come */
     int *uses_total;       /* per parameter: contributions in all */
     float **segment_grads; /* per parameter used more than once: one gradient for each segment */
+    char *has_grad; /* per parameter: 1 once this pass or one before it has written a gradient */
     int param_capacity;
 
     int error;         /* of the first op that failed since tape_begin */
@@ -95,6 +96,15 @@ int tape_add(struct tape *t, const struct tensor *from, const struct tensor *to)
 /* The gradients of the node's w and b, by OP_CONV2D_BACKWARD_WEIGHT or OP_LINEAR_BACKWARD_WEIGHT
  * from x->value and y->grad: computed segment by segment and folded; then their hooks fire. */
 int tape_weight_grads(struct tape *t, enum op op, struct node *node);
+
+/* 1 if gradients are accumulated over several passes. */
+static inline int tape_accumulates(const struct tape *t) {
+    return t->step.add_grads || t->step.more_passes;
+}
+
+/* At the end of the last pass: completes the gradients of parameters that only earlier passes used,
+ * and fires their hooks. */
+int tape_complete_kept(struct tape *t);
 
 /* Are w and b parameters of the set given to tape_begin? Backward counts their uses by place. */
 int tape_check_params(struct tape *t, const char *layer, const struct param *w,

@@ -8,7 +8,10 @@
  *
  * A parameter that is used more than once in a step keeps one buffer for each segment until its
  * last use, because the uses within a segment must be added before the segments are: (use 1 + use
- * 2) of segment 0, the same of segment 1, and so on; then these are folded. */
+ * 2) of segment 0, the same of segment 1, and so on; then these are folded.
+ *
+ * The same holds for passes (nn/tape.h), which are further uses. Their buffers outlive the step
+ * arena, so they belong to the param_set; that of segment 0 is the gradient itself. */
 #include "base/error.h"
 #include "base/fold.h"
 #include "nn/tape_internal.h"
@@ -59,16 +62,25 @@ static int fold_once(struct tape *t, enum op op, struct node *n) {
 /* ---- parameters used more than once ---- */
 
 static struct tensor segment_grad(struct tape *t, const struct param *p, int segment) {
+    struct param_set *set = t->step.params;
     struct tensor grad = p->grad;
+    if (tape_accumulates(t)) {
+        size_t arena = (size_t)(segment - 1) * set->arena_count;
+        if (segment) grad.data = set->segment_grads + arena + p->value_offset;
+        return grad;
+    }
     grad.data = t->segment_grads[p - t->step.params->param];
     grad.data = (float *)grad.data + (size_t)segment * param_padded(p->count);
     return grad;
 }
 
-/* 1 if this is the parameter's first use; then memory for all segments has been allocated. */
+/* 1 if this is the parameter's first use, over all passes; then there is memory for all segments.
+ */
 static int first_use(struct tape *t, const struct param *p) {
     int index = (int)(p - t->step.params->param);
-    if (t->segment_grads[index]) return 0;
+    if (t->has_grad[index]) return 0;
+    t->has_grad[index] = 1;
+    if (tape_accumulates(t)) return 1;
     size_t count = param_padded(p->count) * (size_t)t->segments.count;
     t->segment_grads[index] = tape_alloc(t, count * sizeof(float));
     return 1;
@@ -92,27 +104,40 @@ static int keep_use(struct tape *t, enum op op, struct node *n) {
     return OK;
 }
 
-/* Folds the kept gradients of one parameter level by level, and copies the sum to its gradient. */
+/* Folds the kept gradients of one parameter level by level. The sum comes to its gradient. */
 static int fold_kept(struct tape *t, struct param *p) {
     for (struct fold f = fold_begin(t->segments.count); fold_next(&f);) {
         struct tensor to = segment_grad(t, p, f.to), from = segment_grad(t, p, f.from);
         CHECK(tape_add(t, &from, &to));
     }
     struct tensor sum = segment_grad(t, p, 0);
+    if (sum.data == p->grad.data) return OK;
     return copy_peer(t->stream, t->device, p->grad.data, t->device, sum.data, tensor_bytes(&sum));
 }
 
 /* One use less to come; after the last one the gradient is complete, and the hook fires. */
 static int complete(struct tape *t, struct param *p, int kept) {
     int index = (int)(p - t->step.params->param);
-    if (--t->uses_left[index] > 0) return OK;
+    if (--t->uses_left[index] > 0 || t->step.more_passes) return OK;
+    t->has_grad[index] = 1;
     if (kept) CHECK(fold_kept(t, p));
     return fire(t, index);
 }
 
+int tape_complete_kept(struct tape *t) {
+    struct param_set *set = t->step.params;
+    for (int i = 0; set && t->step.add_grads && !t->step.more_passes && i < set->count; i++) {
+        if (!t->has_grad[i] || t->uses_total[i]) continue;
+        CHECK(fold_kept(t, &set->param[i]));
+        CHECK(fire(t, i));
+    }
+    return OK;
+}
+
 int tape_weight_grads(struct tape *t, enum op op, struct node *n) {
     struct param *base = t->step.params->param;
-    int once = t->uses_total[n->w - base] == 1 && t->uses_total[n->b - base] == 1;
+    int once =
+        t->uses_total[n->w - base] == 1 && t->uses_total[n->b - base] == 1 && !tape_accumulates(t);
     CHECK(once ? fold_once(t, op, n) : keep_use(t, op, n));
     CHECK(complete(t, n->b, !once));
     return complete(t, n->w, !once);

@@ -166,8 +166,9 @@ void batch_line(FILE *file, const struct run_record *run) {
         fprintf(file, "%s%s: %g x %d", i ? ", " : "batch: ", mode_title(r->mode),
                 (double)r->batch_size / r->devices, r->devices);
     }
-    fprintf(file, " = global %d; %s, learning rate %g", run[0].batch_size, run[0].optimizer,
-            run[0].lr);
+    fprintf(file, " = global %d; ", run[0].batch_size);
+    if (run[0].passes > 1) fprintf(file, "%d batches an update; ", run[0].passes);
+    fprintf(file, "%s, learning rate %g", run[0].optimizer, run[0].lr);
     if (run[0].virtual_devices)
         fprintf(file, "; %d virtual devices, %d duplicates an epoch\n", run[0].virtual_devices,
                 run[0].duplicates);

@@ -153,8 +153,10 @@ static void excess_lines(FILE *file, const struct run_record *r) {
 }
 
 void profile_table(FILE *file, const char *title, const struct run_record *run) {
-    fprintf(file, "%s: %d device%s, global batch %d, mean of %d steps, %.0f images/s\n", title,
-            run->devices, run->devices > 1 ? "s" : "", run->batch_size, run->steps,
+    char passes[40] = "";
+    if (run->passes > 1) snprintf(passes, sizeof passes, " x %d batches a step", run->passes);
+    fprintf(file, "%s: %d device%s, global batch %d%s, mean of %d steps, %.0f images/s\n", title,
+            run->devices, run->devices > 1 ? "s" : "", run->batch_size, passes, run->steps,
             record_images_per_second(run));
     memory_table(file, run);
     time_table(file, run);

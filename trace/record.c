@@ -45,7 +45,8 @@ double record_seconds_per_epoch(const struct run_record *record) {
     double order = (double)record->train_samples + record->duplicates;
     /* With --drop-last an epoch has fewer samples: the last batch, which is not full, is left
      * out. */
-    double whole = (double)record->steps_per_epoch * record->batch_size;
+    double whole = (double)record->steps_per_epoch * record->batch_size *
+                   (record->passes > 1 ? record->passes : 1);
     return record->training_seconds / (double)record->images *
            (whole > 0 && whole < order ? whole : order);
 }

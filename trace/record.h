@@ -50,7 +50,8 @@ struct run_record {
     int virtual_devices; /* V; 0: off */
     int bits_promised;   /* 1: the rules of docs/design.md section 2 promise equal bits */
     char why_not[160];   /* where bits_promised is 0: the reason */
-    int batch_size;      /* the global batch */
+    int batch_size;      /* the global batch of one pass */
+    int passes;          /* batches that make one update (--no-sync-steps); 1 as a rule */
     int epochs;          /* as asked for; epoch_count has those that ran */
     int parameters;      /* parameter tensors, the length of names */
     size_t parameter_count; /* elements of all parameters together */

@@ -157,6 +157,7 @@ static const struct field run_fields[] = {
     {"bits_promised",      &FIELD_YES_NO, AT(bits_promised)},
     {"why_not",            &FIELD_TEXT,   AT(why_not)},
     {"batch_size",         &FIELD_INT,    AT(batch_size)},
+    {"no_sync_steps",      &FIELD_INT,    AT(passes)},
     {"epochs",             &FIELD_INT,    AT(epochs)},
     {"optimizer",          &FIELD_TEXT,   AT(optimizer)},
     {"lr",                 &FIELD_NUMBER, AT(lr)},

@@ -45,6 +45,13 @@ int bits_promised_between(const struct run_record *a, const struct run_record *b
         snprintf(why_not, bytes, "%s", runs[i]->why_not);
         return 0;
     }
+    if (a->passes != b->passes) {
+        snprintf(
+            why_not, bytes,
+            "%d batches an update against %d: a kernel sums the samples of one batch at a time",
+            a->passes, b->passes);
+        return 0;
+    }
     if (a->virtual_devices == b->virtual_devices) return 1;
     snprintf(why_not, bytes, "%d virtual devices against %d: the batch is cut differently",
              a->virtual_devices, b->virtual_devices);

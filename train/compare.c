@@ -35,6 +35,7 @@ static int choose_points(const struct run_config *config, int points[MAX_SNAPSHO
                           .end = config->drop_last ? ORDER_CUT : ORDER_PAD};
     dataset_free(&set);
     int per_epoch = batch_count(order_length(&order), config->batch_size, config->drop_last);
+    per_epoch = (per_epoch + config->passes - 1) / config->passes;
     int64_t all = (int64_t)per_epoch * config->epochs;
     if (!v && order.count % config->devices) all = per_epoch - 1;
     if (config->steps && config->steps < all) all = config->steps;

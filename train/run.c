@@ -20,6 +20,7 @@ void run_config_default(struct run_config *config) {
         .data_on = "auto",
         .epochs = 10,
         .batch_size = 256,
+        .passes = 1,
         .lr = 0.2,
         .shuffle = 1,
         .workers = 1,

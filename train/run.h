@@ -28,6 +28,7 @@ struct run_config {
     int epochs;
     int steps;      /* in all; 0: as many as the epochs have */
     int batch_size; /* of the global batch */
+    int passes;     /* batches whose gradients make one update; 1: no accumulation */
     enum optimizer_kind optimizer;
     double lr, momentum, weight_decay;
     uint64_t seed;

@@ -216,6 +216,7 @@ static void describe(struct session *s) {
     r->devices = s->devices;
     r->virtual_devices = s->virtual_devices;
     r->batch_size = c->batch_size;
+    r->passes = c->passes;
     r->epochs = c->epochs;
     snprintf(r->optimizer, sizeof r->optimizer, "%s", optimizer_name(c->optimizer));
     r->lr = c->lr;
@@ -226,7 +227,7 @@ static void describe(struct session *s) {
     r->first_step = c->first_step;
     r->timed = c->spans;
     span_log_init(&r->kept, c->spans && *c->trace);
-    r->steps_per_epoch = loader_steps(s->train_loader);
+    r->steps_per_epoch = session_steps(s);
     r->parameter_count = model_count(&s->model);
     r->train_samples = s->train_set.count;
     r->test_samples = s->test_set.count;

@@ -9,7 +9,8 @@
 #include "trace/record.h"
 #include "train/run.h"
 
-/* Steps whose losses and hashes stay in device memory before the host reads them. */
+/* Passes whose losses and hashes stay in device memory before the host reads them, if a step has
+ * not more than these. */
 enum { LOG_ROWS = 64 };
 
 struct session;
@@ -17,6 +18,7 @@ struct session;
 /* What differs between the modes. Work is enqueued; the trainer waits for it. */
 struct strategy {
     int (*open)(struct session *s); /* sets s->state and s->replicas */
+    /* one pass of a step; it updates unless step->more_passes */
     int (*step)(struct session *s, const struct step_block *step, const struct batch *batch);
     int (*evaluate)(struct session *s, const struct step_block *step, const struct batch *batch);
     /* hashes the values of every device as they are now */
@@ -83,12 +85,25 @@ static inline int session_leads(const struct session *s) {
     return s->rank == 0;
 }
 
+/* Steps of an epoch: each takes config->passes batches, the last of an epoch what is left. */
+static inline int session_steps(const struct session *s) {
+    int batches = loader_steps(s->train_loader), passes = s->config->passes;
+    return batches / passes + (batches % passes != 0);
+}
+
+/* Rows of the logs of losses, hits and hashes: one for each pass. */
+static inline int session_log_rows(const struct session *s) {
+    return s->config->passes > LOG_ROWS ? s->config->passes : LOG_ROWS;
+}
+
 /* The configuration of a replica that computes losses and updates its parameters. capacity: samples
  * of its input buffers. */
 static inline struct replica_config session_replica_config(const struct session *s, int capacity) {
     int here = s->config->mode == MODE_DP ? s->devices : 1;
     return (struct replica_config){.max_samples = capacity,
-                                   .log_rows = LOG_ROWS,
+                                   .log_rows = session_log_rows(s),
+                                   .passes = s->config->passes,
+                                   .pass_segments = s->segments_per_device,
                                    .log_segments = here * s->segments_per_device,
                                    .hashes = s->config->hashes,
                                    .optimizer = 1,

@@ -3,7 +3,10 @@
  *
  * A row holds one sum of losses for each virtual device, in double. They are added in fold
  * order, so the loss of a step has the same bits in all modes, and so has the file of
- * --log-loss. */
+ * --log-loss.
+ *
+ * A step of several passes has a row for each. The losses of a virtual device are added over the
+ * passes first, as its gradients are; the hashes stand in the row of the last pass. */
 #include "train/step_log.h"
 
 #include <math.h>
@@ -27,40 +30,47 @@ static int columns(const struct session *s) {
 
 /* ---- losses ---- */
 
-/* The loss of one step, from the rows of all processes. The term of virtual device v belongs to
- * device v mod W and its segment v / W. In DDP that device is a process of its own; in single
- * and DP device 0 has the columns of all devices, device by device. */
-static double row_loss(const struct session *s, const double *all, int rows, int row) {
+/* The loss of one step, from its rows of all processes, the first of which is row `first` of
+ * `rows`. The term of virtual device v belongs to device v mod W and its segment v / W. In DDP that
+ * device is a process of its own; in single and DP device 0 has the columns of all devices, device
+ * by device. */
+static double step_loss(const struct session *s, const double *all, int rows, int first,
+                        const struct logged_step *step) {
     double terms[MAX_DEVICES];
     int each = s->segments_per_device, total = each * s->devices;
     for (int v = 0; v < total; v++) {
         int device = v % s->devices, segment = v / s->devices;
         int process = s->ranks > 1 ? device : 0,
             column = s->ranks > 1 ? segment : device * each + segment;
-        terms[v] = all[((size_t)process * (size_t)rows + (size_t)row) * (size_t)columns(s) +
-                       (size_t)column];
+        const double *cell = all +
+                             ((size_t)process * (size_t)rows + (size_t)first) * (size_t)columns(s) +
+                             (size_t)column;
+        terms[v] = *cell;
+        for (int pass = 1; pass < step->passes; pass++)
+            terms[v] += cell[(size_t)pass * (size_t)columns(s)];
     }
     return fold_sum(terms, total);
 }
 
-static int grow_losses(struct run_record *r, int rows) {
-    double *losses = realloc(r->losses, (size_t)(r->steps + rows) * sizeof *losses);
+static int grow_losses(struct run_record *r, int steps) {
+    double *losses = realloc(r->losses, (size_t)(r->steps + steps) * sizeof *losses);
     if (!losses) return fail(ERR_MEMORY, "step log: no host memory");
     r->losses = losses;
     return OK;
 }
 
-static int read_losses(struct session *s, int rows, const int *global_n) {
+static int read_losses(struct session *s, const struct logged_step *steps, int steps_count) {
+    int passes = s->config->passes, rows = steps_count * passes;
     size_t count = (size_t)rows * (size_t)columns(s);
     double *mine = malloc(count * sizeof *mine),
            *all = malloc((size_t)s->ranks * count * sizeof *all);
     int code = mine && all ? OK : fail(ERR_MEMORY, "step log: no host memory");
     if (!code) code = replica_read_logs(s->replicas[0], rows, mine, NULL, NULL);
     if (!code) code = gather(s, mine, count * sizeof *mine, all);
-    if (!code) code = grow_losses(s->record, rows);
-    for (int row = 0; !code && row < rows; row++) {
-        double loss = row_loss(s, all, rows, row) / global_n[row];
-        s->record->losses[s->record->steps + row] =
+    if (!code) code = grow_losses(s->record, steps_count);
+    for (int i = 0; !code && i < steps_count; i++) {
+        double loss = step_loss(s, all, rows, i * passes, &steps[i]) / steps[i].samples;
+        s->record->losses[s->record->steps + i] =
             isnan(loss) ? NAN : loss; /* NaNs of any sign become the same NaN */
     }
     free(mine);
@@ -83,19 +93,25 @@ int step_log_hits(struct session *s, int rows, int64_t *hits) {
 
 /* ---- hashes ---- */
 
-/* Appends rows of hashes of one device to the record. */
-static int append_hashes(struct run_record *r, int device, const uint64_t *from, int rows,
-                         size_t width) {
-    uint64_t *grown = realloc(r->hashes[device], (size_t)(r->steps + rows) * width * sizeof *grown);
+/* Appends the hashes of one device to the record: of each step the row of its last pass. */
+static int append_hashes(struct session *s, int device, const uint64_t *from,
+                         const struct logged_step *steps, int count, size_t width) {
+    struct run_record *r = s->record;
+    size_t passes = (size_t)s->config->passes, bytes = width * sizeof *from;
+    uint64_t *grown = realloc(r->hashes[device], (size_t)(r->steps + count) * bytes);
     if (!grown) return fail(ERR_MEMORY, "step log: no host memory");
     r->hashes[device] = grown;
-    memcpy(grown + (size_t)r->steps * width, from, (size_t)rows * width * sizeof *grown);
+    for (size_t i = 0; i < (size_t)count; i++) {
+        size_t row = i * passes + (size_t)steps[i].passes - 1;
+        memcpy(grown + ((size_t)r->steps + i) * width, from + row * width, bytes);
+    }
     return OK;
 }
 
 /* Reads the rows of every device of this process, gathers those of all ranks and appends them to
  * the record. */
-static int read_hashes(struct session *s, int rows) {
+static int read_hashes(struct session *s, const struct logged_step *steps, int count) {
+    int rows = count * s->config->passes;
     size_t width = (size_t)model_hashes(&s->model), bytes = (size_t)rows * width * sizeof(uint64_t);
     uint64_t *mine = malloc(bytes), *all = malloc((size_t)s->ranks * bytes);
     int code = mine && all ? OK : fail(ERR_MEMORY, "step log: no host memory");
@@ -103,19 +119,19 @@ static int read_hashes(struct session *s, int rows) {
         code = replica_read_logs(s->replicas[i], rows, NULL, NULL, mine);
         if (!code) code = gather(s, mine, bytes, all);
         for (int k = 0; !code && k < s->ranks; k++)
-            code = append_hashes(s->record, s->ranks > 1 ? k : i,
-                                 all + (size_t)k * (size_t)rows * width, rows, width);
+            code = append_hashes(s, s->ranks > 1 ? k : i, all + (size_t)k * (size_t)rows * width,
+                                 steps, count, width);
     }
     free(mine);
     free(all);
     return code;
 }
 
-int step_log_read(struct session *s, int rows, const int *global_n) {
-    if (!rows) return OK;
-    CHECK(read_losses(s, rows, global_n));
-    if (s->config->hashes) CHECK(read_hashes(s, rows));
-    s->record->steps += rows;
+int step_log_read(struct session *s, const struct logged_step *steps, int count) {
+    if (!count) return OK;
+    CHECK(read_losses(s, steps, count));
+    if (s->config->hashes) CHECK(read_hashes(s, steps, count));
+    s->record->steps += count;
     return OK;
 }
 

@@ -4,10 +4,16 @@
 
 #include "train/session.h"
 
-/* Reads the first `rows` rows of all devices' logs and appends their losses and hashes to the
- * record. They belong to its next `rows` steps, whose global batches had global_n[row] samples.
+/* A step whose logs have not been read yet. */
+struct logged_step {
+    int passes;  /* its rows: one for each pass, at most config->passes */
+    int samples; /* of the global batches of all passes */
+};
+
+/* Reads the rows of the logs of all devices that belong to the record's next `count` steps, and
+ * appends their losses and hashes to the record. Step i has the rows from i * config->passes on.
  * The devices must be idle. Collective: all ranks call it after the same step. */
-int step_log_read(struct session *s, int rows, const int *global_n);
+int step_log_read(struct session *s, const struct logged_step *steps, int count);
 
 /* Adds the hits in the first `rows` rows of all devices to *hits. Collective. */
 int step_log_hits(struct session *s, int rows, int64_t *hits);

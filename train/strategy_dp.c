@@ -16,7 +16,8 @@ static int dp_strategy_open(struct session *s) {
                                .update = run_optimizer(c),
                                .hashes = c->hashes,
                                .graph = !c->no_graph,
-                               .log_rows = LOG_ROWS,
+                               .log_rows = session_log_rows(s),
+                               .passes = c->passes,
                                .timeout_s = c->timeout};
     CHECK(dp_init(&dp, &config));
     s->state = dp;

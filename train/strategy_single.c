@@ -28,7 +28,7 @@ static int single_step(struct session *s, const struct step_block *step,
         if (!code) code = replica_backward(r, loss, NULL);
     }
     CHECK(replica_leave(r, code));
-    return replica_update(r);
+    return step->more_passes ? OK : replica_update(r);
 }
 
 static int single_evaluate(struct session *s, const struct step_block *step,

@@ -34,9 +34,9 @@ struct loop {
     struct loader *held_from; /* the loader that `held` is released to */
     int step;                 /* the next step, counted from the start of the run */
     int last_step;            /* the run ends before this step */
-    int rows;                 /* steps enqueued since the logs were read */
-    int global_n[LOG_ROWS];   /* [rows] samples of their global batches */
-    int snapshot;             /* index of the next entry of config->snapshots */
+    int logged;               /* steps enqueued since the logs were read */
+    struct logged_step log[LOG_ROWS]; /* [logged] what they were */
+    int snapshot;                     /* index of the next entry of config->snapshots */
     int64_t epoch_start_ns;
 };
 
@@ -83,19 +83,40 @@ static int snapshot_if_due(struct loop *l) {
     return OK;
 }
 
-static int one_step(struct loop *l, struct batch *batch) {
+/* One pass of a step: forward and backward of one batch, and behind the last pass the update. */
+static int one_pass(struct loop *l, const struct step_block *step) {
     struct session *s = l->s;
-    struct step_block step = {.seed = s->config->seed,
-                              .step = (uint64_t)l->step,
-                              .weight = 1.0f / (float)batch->global_n,
-                              .slot = l->rows};
-    optimizer_schedule(&step, s->config->lr, l->step - s->config->first_step);
+    struct batch *batch;
+    CHECK(loader_next(s->train_loader, &batch));
+    int code = s->strategy->step(s, step, batch);
+    if (!code) code = hold(l, s->train_loader, batch);
+    if (code && l->held != batch) loader_release(s->train_loader, batch);
+    return code;
+}
+
+/* A step, whose first batch is number `batch` of the epoch. A sample weighs what it would in one
+ * batch as large as all of them, so gradients need only be added. Without --no-sync-steps there is
+ * one pass. */
+static int one_step(struct loop *l, int batch) {
+    struct session *s = l->s;
+    int most = s->config->passes, left = loader_steps(s->train_loader) - batch;
+    struct logged_step logged = {.passes = left < most ? left : most};
+    logged.samples = loader_samples(s->train_loader, batch, logged.passes);
     CHECK(snapshot_if_due(l));
-    CHECK(s->strategy->step(s, &step, batch));
-    s->record->images += batch->global_n;
-    l->global_n[l->rows++] = batch->global_n;
+    for (int pass = 0; pass < logged.passes; pass++) {
+        struct step_block step = {.seed = s->config->seed,
+                                  .step = (uint64_t)l->step * (uint64_t)most + (uint64_t)pass,
+                                  .weight = 1.0f / (float)logged.samples,
+                                  .slot = l->logged * most + pass,
+                                  .add_grads = pass > 0,
+                                  .more_passes = pass + 1 < logged.passes};
+        optimizer_schedule(&step, s->config->lr, l->step - s->config->first_step);
+        CHECK(one_pass(l, &step));
+    }
+    s->record->images += logged.samples;
+    l->log[l->logged++] = logged;
     l->step++;
-    return hold(l, s->train_loader, batch);
+    return OK;
 }
 
 static int sync_devices(struct session *s) {
@@ -109,14 +130,14 @@ static int sync_devices(struct session *s) {
 static int read_logs(struct loop *l, int epoch, int final) {
     struct session *s = l->s;
     struct run_record *r = s->record;
-    if (!l->rows) return OK;
+    if (!l->logged) return OK;
     int first = r->steps;
     CHECK(sync_devices(s));
     measure_count(s); /* reading losses and hashes is no part of training */
-    CHECK(step_log_read(s, l->rows, l->global_n));
+    CHECK(step_log_read(s, l->log, l->logged));
     measure_mark(s);
     measure_spans(s);
-    l->rows = 0;
+    l->logged = 0;
     if (!session_leads(s)) return OK;
     if (first == 0) r->first_step_seconds = (double)(now_ns() - s->config->started_ns) * 1e-9;
     for (int i = first; i < r->steps; i++)
@@ -135,22 +156,17 @@ static int is_power_of_two(int n) {
 
 static int train_epoch(struct loop *l, int epoch) {
     struct session *s = l->s;
-    struct batch *batch;
-    int in_epoch = 0, per_epoch = loader_steps(s->train_loader);
-    CHECK(loader_start_epoch(s->train_loader, epoch, l->step - epoch * per_epoch));
+    int batches = loader_steps(s->train_loader), passes = s->config->passes;
+    int first = (l->step - epoch * session_steps(s)) * passes, in_epoch = 0;
+    CHECK(loader_start_epoch(s->train_loader, epoch, first));
     if (s->comm) CHECK(comm_barrier(s->comm, "start of epoch"));
     measure_mark(s);
     l->epoch_start_ns = now_ns();
-    while (l->step < l->last_step) {
-        CHECK(loader_next(s->train_loader, &batch));
-        if (!batch) break;
-        int code = one_step(l, batch);
-        if (code) {
-            if (l->held != batch) loader_release(s->train_loader, batch);
-            return code;
-        }
+    for (int batch = first; l->step < l->last_step && batch < batches; batch += passes) {
+        CHECK(one_step(l, batch));
         in_epoch++;
-        if (l->rows == LOG_ROWS || is_power_of_two(in_epoch)) CHECK(read_logs(l, epoch, 0));
+        int full = (l->logged + 1) * passes > session_log_rows(s);
+        if (full || is_power_of_two(in_epoch)) CHECK(read_logs(l, epoch, 0));
     }
     CHECK(finish_held(l));
     CHECK(sync_devices(s));
@@ -177,8 +193,10 @@ static void spread_segments(const struct session *s, struct segments *segments) 
 
 static int evaluate_batch(struct loop *l, struct batch *batch, int row) {
     struct session *s = l->s;
-    struct step_block step = {
-        .seed = s->config->seed, .step = (uint64_t)l->step, .weight = 1, .slot = row};
+    struct step_block step = {.seed = s->config->seed,
+                              .step = (uint64_t)l->step * (uint64_t)s->config->passes,
+                              .weight = 1,
+                              .slot = row};
     spread_segments(s, &batch->segments);
     int code = s->strategy->evaluate(s, &step, batch);
     if (!code) code = hold(l, s->test_loader, batch);
@@ -280,7 +298,7 @@ static void add_remarks(const struct loop *l) {
 static int run_loop(struct loop *l) {
     struct session *s = l->s;
     const struct run_config *c = s->config;
-    int per_epoch = loader_steps(s->train_loader);
+    int per_epoch = session_steps(s);
     int64_t all = (int64_t)per_epoch * c->epochs;
     l->step = c->first_step;
     l->last_step = c->steps && c->steps + c->first_step < all ? c->steps + c->first_step

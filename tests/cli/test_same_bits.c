@@ -159,6 +159,50 @@ Test(cli_same_bits, a_batch_that_is_not_full, .timeout = 120, .init = cli_folder
     }
 }
 
+/* Three batches an update. Of the ten batches of an epoch the last update has one, which is short;
+ * an update of four leaves two to the last. DDP sums over the ranks once an update. */
+Test(cli_same_bits, accumulated_gradients, .timeout = 300, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    static const char *const more[] = {"--no-sync-steps 3", "--no-sync-steps 4 --model convnet",
+                                       "--no-sync-steps 3 --loss-in-forward --bucket-cap-mb 0.1",
+                                       "--no-sync-steps 100 --momentum 0.9"};
+    put_data(103, 20);
+    for (int i = 0; i < (test_short() ? 2 : 4); i++) {
+        char options[256];
+        snprintf(options, sizeof options,
+                 "--data-dir d --virtual-devices 4 --epochs 2 --batch-size 11 --lr 0.1 %s%s",
+                 strstr(more[i], "convnet") ? "" : "--init-from golden/lenet_300.safetensors ",
+                 more[i]);
+        all_equal(some(), options);
+    }
+}
+
+/* What travels into device 1 in 12 batches of which each `passes` make one update. */
+static int64_t bytes_of_twelve_batches(const char *mode, int passes) {
+    cli_well("train --mode %s --data-dir d --steps %d --no-sync-steps %d --batch-size 8 --quiet "
+             "--json j",
+             mode, 12 / passes, passes);
+    struct json *j = json_of("j");
+    int64_t bytes = json_int(j, "per_device/1/bytes_in");
+    cr_assert_eq(json_int(j, "steps"), 12 / passes);
+    cr_assert_eq(json_int(j, "images"), 96);
+    json_free(j);
+    return bytes;
+}
+
+/* DDP moves gradients once an update; DP replicates its parameters for every batch. */
+Test(cli_same_bits, accumulation_saves_allreduces, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    put_data(96, 20);
+    int64_t one = bytes_of_twelve_batches("ddp", 1), three = bytes_of_twelve_batches("ddp", 3),
+            six = bytes_of_twelve_batches("ddp", 6);
+    cr_expect_eq((one - three) * 2, (three - six) * 8, "12, 4 and 2 allreduces: %lld %lld %lld",
+                 (long long)one, (long long)three, (long long)six);
+    cr_expect_gt(three - six, 129068 * 4, "two allreduces of lenet: %lld",
+                 (long long)(three - six));
+    cr_expect_eq(bytes_of_twelve_batches("dp", 1), bytes_of_twelve_batches("dp", 6));
+}
+
 static int64_t occupied(int64_t bytes) { /* memory of a device that an allocation takes */
     return (bytes + 255) / 256 * 256;
 }

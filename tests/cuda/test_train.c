@@ -86,6 +86,18 @@ Test(cuda_train, on_four_gpus, .timeout = 300, .init = cli_folder_make, .fini = 
     all_equal(WAYS, MLP);
 }
 
+/* Three batches an update and a seventh alone: the passes of a step are recorded apart. */
+Test(cuda_train, accumulated_gradients, .timeout = 300, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    static const struct way ways[] = {
+        {"single", 1, "--no-graph"},          {"dp", 2, ""},
+        {"dp", 4, "--loss-in-forward"},       {"ddp", 2, "--allreduce fused --data-on host"},
+        {"ddp", 4, "--bucket-cap-mb 0.0001"}, {NULL, 0, NULL}};
+    set_up(1, 1);
+    all_equal(ways, "--model mlp --mlp-hidden 20 --momentum 0.9 --batch-size 12 --epochs 6 "
+                    "--no-sync-steps 3");
+}
+
 /* GPUs that do not reach each other: copies go through the host, and the reduce through staging on
  * device 0. */
 Test(cuda_train, without_peer_access, .timeout = 300, .init = cli_folder_make,

@@ -84,6 +84,7 @@ struct net {
     int32_t *labels;
     struct tensor losses, hits; /* (1, MAX_DEVICES) */
     struct segments segments;
+    int add_grads, more_passes; /* as in struct tape_step */
     struct var *input, *scores, *loss;
 };
 
@@ -165,7 +166,12 @@ static inline struct var *net_forward(struct tape *t, struct param *p, struct va
 
 /* Forward of the loaded batch, up to the loss; the sums of each segment go to the logs. */
 static inline int net_run_forward(struct net *n, const struct net_pass *pass) {
-    struct tape_step step = {&n->segments, &n->params, n->step, !pass->eval};
+    struct tape_step step = {.segments = &n->segments,
+                             .params = &n->params,
+                             .step = n->step,
+                             .training = !pass->eval,
+                             .add_grads = n->add_grads,
+                             .more_passes = n->more_passes};
     struct tensor x = tensor_plain(n->x, DTYPE_F32, 4, (int[4]){n->segments.n, 2, 9, 9});
     struct tensor labels = tensor_plain(n->labels, DTYPE_I32, 1, (int[1]){NET_SAMPLES});
     CHECK(tape_begin(n->tape, &step));

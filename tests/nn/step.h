@@ -33,7 +33,10 @@ static inline int look(void *context, int index) {
 }
 
 static inline void begin(struct net *net, int training) {
-    struct tape_step step = {&net->segments, &net->params, net->step, training};
+    struct tape_step step = {.segments = &net->segments,
+                             .params = &net->params,
+                             .step = net->step,
+                             .training = training};
     MUST(tape_begin(net->tape, &step));
 }
 

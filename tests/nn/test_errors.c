@@ -17,7 +17,8 @@ static void open_net(void) {
 }
 
 static struct var *begin(int training) {
-    struct tape_step step = {&net.segments, &net.params, net.step, training};
+    struct tape_step step = {
+        .segments = &net.segments, .params = &net.params, .step = net.step, .training = training};
     struct tensor x = tensor_plain(net.x, DTYPE_F32, 4, (int[4]){net.segments.n, 2, 9, 9});
     MUST(tape_begin(net.tape, &step));
     return tape_leaf(net.tape, &x, 1);
@@ -139,7 +140,8 @@ Test(errors, of_backward_and_begin, .timeout = 30) {
     struct segments bad[3] = {
         {.count = 0}, {.count = 1, .n = 5, .seg = {{0, 4}}}, {.count = MAX_DEVICES + 1}};
     for (int i = 0; i < 3; i++) {
-        struct tape_step step = {&bad[i], &net.params, net.step, 1};
+        struct tape_step step = {
+            .segments = &bad[i], .params = &net.params, .step = net.step, .training = 1};
         expect(tape_begin(net.tape, &step), ERR_FAILED, "segments");
         cr_assert_null(tape_leaf(net.tape, &labels, 0));
     }
