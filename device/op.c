@@ -44,6 +44,9 @@ double op_flops(enum op op, const struct op_args *args) {
     case OP_LOG_SOFTMAX_BACKWARD: /* add, exp, multiply, subtract */
         return 4.0 * (double)tensor_count(&in[0]);
     case OP_CROSS_ENTROPY_BACKWARD: return 6.0 * (double)tensor_count(&in[0]);
+    case OP_MSE_FORWARD:
+    case OP_MSE_BACKWARD: /* subtract, multiply, and add or multiply */
+        return 3.0 * (double)tensor_count(&in[0]);
     /* value -= lr * grad; with momentum buf = m * buf + grad; with decay grad += d * value */
     case OP_SGD:
         return (double)tensor_count(&out[0]) *
@@ -79,6 +82,7 @@ double op_flops(enum op op, const struct op_args *args) {
     case OP_TO_N16:
     case OP_TO_PLAIN:
     case OP_NLL_FORWARD:
+    case OP_GATHER_ROWS:
     case OP_FILL:
     case OP_HASH:
     case OP_COUNT: break;

@@ -43,6 +43,8 @@
  *   NLL_BACKWARD              logp          labels        dloss|-   dlogp (N,M)    -
  *   CROSS_ENTROPY_FORWARD     x (N,M)       labels I32(N) -         loss F64 (N)   hits I32 (N)
  *   CROSS_ENTROPY_BACKWARD    x             labels        dloss|-   dx (N,M)       -
+ *   MSE_FORWARD               x (N,M)       targets (N,M) -         loss F64 (N)   hits I32 (N)
+ *   MSE_BACKWARD              x             targets       dloss|-   dx (N,M)       -
  *   LOSS_SUM                  loss F64 (N)  hits I32 (N)  -         F64 (R,S)      I64 (R,S)
  *   BATCH_NORM_MOMENTS        x (N,C,..)    -             -         moments (3,C)  -
  *   BATCH_NORM_MERGE          parts (S,3,C) -             -         moments        -
@@ -63,6 +65,7 @@
  *   ADAM                      grad [any]    -             -         value          moments (n,2)
  *   HASH                      x [any]       -             -         U64 (R,S)      -
  *   GATHER_SAMPLES            U8 (R,C,H,W)  labels U8 (R) index (N) x (N,C,H,W)    labels I32 (N)
+ *   GATHER_ROWS               x (R,..)      index I32 (N) -         y (N,..)       -
  *
  * Notes to the table:
  *
@@ -78,7 +81,8 @@
  *   DROPOUT_BACKWARD makes the mask of the forward pass again. DROPOUT2D drops whole planes.
  * - ADAPTIVE_AVG_POOL: row p of y is the mean of the rows floor(p H / P) to ceil((p+1) H / P) - 1
  *   of x, columns alike; so windows may overlap, and any P and Q from 1 will do.
- * - hits is 1 where the largest score is the label's (the first of equals), else 0.
+ * - hits is 1 where the largest score is the label's (the first of equals), else 0. The loss of a
+ *   row in MSE is the mean of its (x - target)^2, and has no hits: they are 0.
  * - LOSS_SUM and HASH write one number into a log of R rows: row step->slot, column p.*.column.
  * - moments: the two running means of each element side by side, zero before the first update.
  *   ADADELTA keeps those of g^2 and d^2, d being the change before the learning rate; ADAM those
@@ -90,6 +94,7 @@
  * - GATHER_SAMPLES makes a batch from a data set that lies on the device: row n of x holds the
  *   pixels of picture index[n] (I32), each the float of gather_pixel. An index outside 0..R-1
  *   reads nothing: its row is NaN and its label -1, from which the losses make NaN in turn.
+ *   GATHER_ROWS does the same with rows of F32 or I32, which it copies.
  *
  * To add an op: its rows in the table above and in DEVICE_OPS, and its arguments (this file); its
  * flops (op.c), its operands (op_check.c) and how their shapes relate (op_shapes.c); the reference
@@ -138,6 +143,8 @@ extern "C" {
     OP(NLL_BACKWARD,           nll_backward,            "nll backward") \
     OP(CROSS_ENTROPY_FORWARD,  cross_entropy_forward,   "cross entropy forward") \
     OP(CROSS_ENTROPY_BACKWARD, cross_entropy_backward,  "cross entropy backward") \
+    OP(MSE_FORWARD,            mse_forward,             "mse forward") \
+    OP(MSE_BACKWARD,           mse_backward,            "mse backward") \
     OP(LOSS_SUM,               loss_sum,                "loss sum") \
     OP(BATCH_NORM_MOMENTS,           batch_norm_moments,          "batch norm moments") \
     OP(BATCH_NORM_MERGE,             batch_norm_merge,            "batch norm merge") \
@@ -157,7 +164,8 @@ extern "C" {
     OP(ADADELTA,               adadelta,                "adadelta") \
     OP(ADAM,                   adam,                    "adam") \
     OP(HASH,                   hash,                    "hash") \
-    OP(GATHER_SAMPLES,         gather_samples,          "gather samples")
+    OP(GATHER_SAMPLES,         gather_samples,          "gather samples") \
+    OP(GATHER_ROWS,            gather_rows,             "gather rows")
 // clang-format on
 
 #define DEVICE_OP_ENUM(NAME, name, text) OP_##NAME,

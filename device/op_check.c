@@ -13,8 +13,8 @@
 /* One operand. An all-zero one says that the op takes no such operand. */
 struct operand {
     const char *name;
-    const char *type; /* f F32, d F64, i I32, l I64, u U64, b U8; then n: may lie in N16, or
-                         ?: may be left out */
+    const char *type; /* f F32, d F64, i I32, l I64, u U64, b U8, w F32 or I32; then n: may lie in
+                         N16, or ?: may be left out */
     int rank;         /* 0: any */
 };
 
@@ -74,6 +74,10 @@ static const struct signature {
                                   .out = {{"loss", "d", 1}, {"hits", "i", 1}}},
     [OP_CROSS_ENTROPY_BACKWARD] = {.in = {{"x", "f", 2}, {"labels", "i", 1}, {"dloss", "f?", 1}},
                                    .out = {{"dx", "f", 2}}},
+    [OP_MSE_FORWARD] = {.in = {{"x", "f", 2}, {"targets", "f", 2}},
+                        .out = {{"loss", "d", 1}, {"hits", "i", 1}}},
+    [OP_MSE_BACKWARD] = {.in = {{"x", "f", 2}, {"targets", "f", 2}, {"dloss", "f?", 1}},
+                         .out = {{"dx", "f", 2}}},
     [OP_LOSS_SUM] = {.in = {{"loss", "d", 1}, {"hits", "i", 1}},
                      .out = {{"losses", "d", 2}, {"hits", "l", 2}},
                      .step = 1},
@@ -115,6 +119,7 @@ static const struct signature {
     [OP_HASH] = {.in = {{"x", "f", 0}}, .out = {{"hashes", "u", 2}}, .step = 1},
     [OP_GATHER_SAMPLES] = {.in = {{"images", "b", 4}, {"labels", "b", 1}, {"index", "i", 1}},
                            .out = {{"x", "f", 4}, {"labels of x", "i", 1}}},
+    [OP_GATHER_ROWS] = {.in = {{"x", "w", 0}, {"index", "i", 1}}, .out = {{"y", "w", 0}}},
 };
 
 static enum dtype type_of(char letter) {
@@ -162,7 +167,8 @@ static int check_operand(enum op op, const char *place, int i, const struct oper
     if (o->rank && t->rank != o->rank)
         return fail(ERR_FAILED, "%s: operand %s: rank %d: must be %d", op_name(op), o->name,
                     t->rank, o->rank);
-    if (t->dtype != type_of(o->type[0])) return wrong(op, o, t, "is of the wrong type");
+    if (t->dtype != type_of(o->type[0]) && !(o->type[0] == 'w' && t->dtype == DTYPE_I32))
+        return wrong(op, o, t, "is of the wrong type");
     for (int d = 0; d < t->rank; d++)
         if (t->dims[d] < (d ? 1 : 0)) return wrong(op, o, t, "a dimension is too small");
     return check_layout(op, o, t, segment);

@@ -101,6 +101,13 @@ static int check_dropout(enum op op, const struct dropout_args *p) {
                 op_name(op), p->p, p->layer, p->v);
 }
 
+/* What the outputs are compared with: a label or a row of targets for each row. */
+static int check_answers(enum op op, const struct op_args *a) {
+    if (op == OP_MSE_FORWARD || op == OP_MSE_BACKWARD)
+        return want_same(op, "targets", &a->in[1], &a->in[0]);
+    return want_vector(op, "labels", &a->in[1], a->in[0].dims[0]);
+}
+
 static int check_loss_backward(enum op op, const struct op_args *a) {
     int n = a->in[0].dims[0], none = a->p.loss.reduction == REDUCE_NONE;
     if (none != !!a->in[2].data)
@@ -109,14 +116,14 @@ static int check_loss_backward(enum op op, const struct op_args *a) {
                     op_name(op), none ? "missing" : "given");
     if (a->p.loss.reduction == REDUCE_MEAN && !a->step)
         return fail(ERR_FAILED, "%s: the mean needs the step block: it holds 1/B", op_name(op));
-    CHECK(want_vector(op, "labels", &a->in[1], n));
+    CHECK(check_answers(op, a));
     if (none) CHECK(want_vector(op, "dloss", &a->in[2], n));
     return want_same(op, "out[0]", &a->out[0], &a->in[0]);
 }
 
 static int check_loss_forward(enum op op, const struct op_args *a) {
     int n = a->in[0].dims[0];
-    CHECK(want_vector(op, "labels", &a->in[1], n));
+    CHECK(check_answers(op, a));
     CHECK(want_vector(op, "loss", &a->out[0], n));
     return want_vector(op, "hits", &a->out[1], n);
 }
@@ -197,6 +204,13 @@ static int check_gather(enum op op, const struct op_args *a) {
     return want_vector(op, "labels of x", &a->out[1], n);
 }
 
+static int check_gather_rows(enum op op, const struct op_args *a) {
+    const struct tensor *x = &a->in[0], *y = &a->out[0];
+    if (x->dtype != y->dtype)
+        return fail(ERR_FAILED, "%s: operands x and y are of different types", op_name(op));
+    return want(op, "y", y, x->rank, a->in[1].dims[0], x->dims[1], x->dims[2], x->dims[3]);
+}
+
 int op_check_shapes(enum op op, const struct op_args *a) {
     const struct tensor *in = a->in, *out = a->out;
     switch (op) {
@@ -246,8 +260,10 @@ int op_check_shapes(enum op op, const struct op_args *a) {
     case OP_LOG_SOFTMAX_FORWARD:
     case OP_ADD: return want_same(op, "y", &out[0], &in[0]);
     case OP_NLL_FORWARD:
+    case OP_MSE_FORWARD:
     case OP_CROSS_ENTROPY_FORWARD: return check_loss_forward(op, a);
     case OP_NLL_BACKWARD:
+    case OP_MSE_BACKWARD:
     case OP_CROSS_ENTROPY_BACKWARD: return check_loss_backward(op, a);
     case OP_LOSS_SUM:
         CHECK(want_vector(op, "hits", &in[1], in[0].dims[0]));
@@ -265,6 +281,7 @@ int op_check_shapes(enum op op, const struct op_args *a) {
         return want_same(op, "grad", &in[0], &out[0]);
     case OP_HASH: return check_column(op, a->p.hash.column, &out[0]);
     case OP_GATHER_SAMPLES: return check_gather(op, a);
+    case OP_GATHER_ROWS: return check_gather_rows(op, a);
     case OP_BATCH_NORM_MOMENTS:
     case OP_BATCH_NORM_MERGE:
     case OP_BATCH_NORM_OF_RUNNING:

@@ -166,8 +166,8 @@ static struct tensor scores_of(struct op_testbed *bed, int rows, int classes) {
 
 static int rows(struct op_testbed *bed, enum op op) {
     static const int shapes[][2] = {{1, 1}, {41, 10}, {5, 31}, {7, 33}, {3, 1000}, {256, 10}};
-    int loss = op >= OP_NLL_FORWARD,
-        forward = op == OP_NLL_FORWARD || op == OP_CROSS_ENTROPY_FORWARD;
+    int loss = op >= OP_NLL_FORWARD, mse = op == OP_MSE_FORWARD || op == OP_MSE_BACKWARD,
+        forward = op == OP_NLL_FORWARD || op == OP_CROSS_ENTROPY_FORWARD || op == OP_MSE_FORWARD;
     for (int i = 0; i < COUNT(shapes); i++) {
         int n = shapes[i][0], k = shapes[i][1], reduction = i % 3;
         struct step_block step = {.weight = 1.0f / 96};
@@ -182,7 +182,7 @@ static int rows(struct op_testbed *bed, enum op op) {
             a.in[1] = trial_random(bed, 2, n, k, 1, 1);
         }
         if (loss) {
-            a.in[1] = labels_of(bed, n, k);
+            a.in[1] = mse ? trial_random(bed, 2, n, k, 1, 1) : labels_of(bed, n, k);
             a.step = &step;
             a.p.loss = (struct loss_args){reduction, 0};
             if (!forward && reduction == REDUCE_NONE) a.in[2] = trial_random(bed, 1, n, 1, 1, 1);
@@ -244,8 +244,37 @@ static struct tensor bytes_of(struct op_testbed *bed, int rank, int d0, int d1, 
     return t;
 }
 
-/* Indices in any order, some twice, some the last picture, and some outside the data set: for those
- * the operation writes NaN and label -1. */
+/* Indices in any order, some twice, some of the last of `rows` samples, and some outside the data
+ * set: for those the operations write NaN and label -1. */
+static void put_index(struct op_testbed *bed, struct tensor *t, int rows) {
+    int32_t *index = t->data;
+    for (int n = 0; index && n < t->dims[0]; n++)
+        index[n] = n % 9 == 4   ? rows + n
+                   : n % 9 == 7 ? -1 - n
+                   : n % 9 == 8 ? rows - 1
+                                : (int32_t)(rng_u32(&bed->rng) % (uint32_t)rows);
+}
+
+/* Vectors, pictures and labels. */
+static int gather_rows(struct op_testbed *bed) {
+    static const int shapes[][5] = {
+        {1, 1, 1, 1, 1}, {7, 10, 1, 1, 19}, {90, 3, 8, 9, 65}, {300, 1, 1, 1, 33}};
+    for (int i = 0; i < COUNT(shapes); i++) {
+        const int *s = shapes[i];
+        struct op_args a = {.in = {trial_random(bed, 4, s[0], s[1], s[2], s[3]),
+                                   trial_tensor(bed, DTYPE_I32, 1, s[4], 1, 1, 1)},
+                            .out = {trial_tensor(bed, DTYPE_F32, 4, s[4], s[1], s[2], s[3])}};
+        if (i == COUNT(shapes) - 1) {
+            a.in[0] = labels_of(bed, s[0], 10);
+            a.out[0] = trial_tensor(bed, DTYPE_I32, 1, s[4], 1, 1, 1);
+        }
+        put_index(bed, &a.in[1], s[0]);
+        CHECK(run_trial(bed, OP_GATHER_ROWS, &a, 0));
+        trial_forget(bed);
+    }
+    return OK;
+}
+
 static int gather(struct op_testbed *bed) {
     /* pictures in the data set (n, c, h, w), and how many of them the batch takes */
     static const int shapes[][5] = {
@@ -258,12 +287,7 @@ static int gather(struct op_testbed *bed) {
                             .out = {trial_tensor(bed, DTYPE_F32, 4, s[4], s[1], s[2], s[3]),
                                     trial_tensor(bed, DTYPE_I32, 1, s[4], 1, 1, 1)},
                             .p.gather = {.1307f, i % 2 ? .3081f : 0}};
-        int32_t *index = a.in[2].data;
-        for (int n = 0; index && n < s[4]; n++)
-            index[n] = n % 9 == 4   ? s[0] + n
-                       : n % 9 == 7 ? -1 - n
-                       : n % 9 == 8 ? s[0] - 1
-                                    : (int32_t)(rng_u32(&bed->rng) % (uint32_t)s[0]);
+        put_index(bed, &a.in[2], s[0]);
         CHECK(run_trial(bed, OP_GATHER_SAMPLES, &a, 0));
         trial_forget(bed);
     }
@@ -289,7 +313,9 @@ int other_cases(struct op_testbed *bed, enum op op) {
     case OP_NLL_FORWARD:
     case OP_NLL_BACKWARD:
     case OP_CROSS_ENTROPY_FORWARD:
-    case OP_CROSS_ENTROPY_BACKWARD: return rows(bed, op);
+    case OP_CROSS_ENTROPY_BACKWARD:
+    case OP_MSE_FORWARD:
+    case OP_MSE_BACKWARD: return rows(bed, op);
     case OP_BATCH_NORM_MOMENTS:
     case OP_BATCH_NORM_MERGE:
     case OP_BATCH_NORM_OF_RUNNING:
@@ -304,6 +330,7 @@ int other_cases(struct op_testbed *bed, enum op op) {
     case OP_LOSS_SUM: return loss_sum(bed);
     case OP_HASH: return hash(bed);
     case OP_GATHER_SAMPLES: return gather(bed);
+    case OP_GATHER_ROWS: return gather_rows(bed);
     default: return elementwise(bed, op);
     }
 }

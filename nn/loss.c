@@ -64,20 +64,32 @@ static int nll_backward(struct tape *t, struct node *n) {
     return loss_backward(t, n, OP_NLL_BACKWARD);
 }
 
-static struct var *loss(struct tape *t, struct var *x, const struct tensor *labels,
+static int mse_backward(struct tape *t, struct node *n) {
+    return loss_backward(t, n, OP_MSE_BACKWARD);
+}
+
+/* answers: labels (N or more), or of the mean squared error targets (N or more, M). */
+static int check_answers(const struct tensor *x, const struct tensor *answers, int rank) {
+    if (answers->rank != rank || answers->dims[0] < x->dims[0])
+        return fail(ERR_FAILED, "loss: %d %s for %d samples: give one each", answers->dims[0],
+                    rank == 1 ? "labels" : "rows of targets", x->dims[0]);
+    if (rank == 1 || (x->rank == rank && x->dims[1] == answers->dims[1])) return OK;
+    return fail(ERR_USAGE,
+                "mse_loss: targets of %d numbers for outputs of rank %d with %d: give "
+                "targets of the outputs' shape",
+                answers->dims[1], x->rank, x->dims[1]);
+}
+
+static struct var *loss(struct tape *t, struct var *x, const struct tensor *answers,
                         enum reduction r, enum op op, node_backward *backward) {
     x = to_plain(t, x);
-    if (!x) return NULL;
-    int n = x->value.dims[0];
-    if (labels->rank != 1 || labels->dims[0] < n) {
-        tape_fail(t, fail(ERR_FAILED, "loss: %d labels for %d samples: give one each",
-                          labels->dims[0], n));
+    if (!x || tape_fail(t, check_answers(&x->value, answers, op == OP_MSE_FORWARD ? 2 : 1)))
         return NULL;
-    }
+    int n = x->value.dims[0];
     struct node node = {.backward = backward, .x = x};
     node.args.in[0] = x->value;
-    node.args.in[1] = *labels;
-    node.args.in[1].dims[0] = n; /* the buffer of labels may be larger than this batch */
+    node.args.in[1] = *answers;
+    node.args.in[1].dims[0] = n; /* the buffer of answers may be larger than this batch */
     node.args.out[0] = tape_tensor(t, DTYPE_F64, LAYOUT_PLAIN, 1, &n);
     node.args.out[1] = tape_tensor(t, DTYPE_I32, LAYOUT_PLAIN, 1, &n);
     node.args.step = t->step.step;
@@ -97,6 +109,11 @@ struct var *cross_entropy(struct tape *t, struct var *scores, const struct tenso
 struct var *nll_loss(struct tape *t, struct var *log_probabilities, const struct tensor *labels,
                      enum reduction r) {
     return loss(t, log_probabilities, labels, r, OP_NLL_FORWARD, nll_backward);
+}
+
+struct var *mse_loss(struct tape *t, struct var *x, const struct tensor *targets,
+                     enum reduction r) {
+    return loss(t, x, targets, r, OP_MSE_FORWARD, mse_backward);
 }
 
 int tape_log_loss(struct tape *t, const struct var *loss, const struct tensor *losses,

@@ -90,8 +90,8 @@ int tape_error(const struct tape *tape);
 
 /* Backward from `root`. root_grad is its gradient: PLAIN, as the root must then be, and of the same
  * shape; it is never written to, and must stay until the stream is done with it. NULL where root is
- * a loss made by cross_entropy or nll_loss with MEAN or SUM. Gradients of parameters are written,
- * not added to, unless the step has several passes. A second backward on one tape starts anew. */
+ * a loss with MEAN or SUM. Gradients of parameters are written, not added to, unless the step has
+ * several passes. A second backward on one tape starts anew. */
 int tape_backward(struct tape *tape, struct var *root, const struct tensor *root_grad);
 
 /* A leaf: PLAIN data (n, ...) that lives outside the arena. needs_grad 1: backward leaves its
@@ -160,10 +160,14 @@ struct var *cross_entropy(struct tape *t, struct var *scores, const struct tenso
                           enum reduction r);
 struct var *nll_loss(struct tape *t, struct var *log_probabilities, const struct tensor *labels,
                      enum reduction r);
+/* targets: F32 (N or more, M), device memory, for x (N,M). A sample's loss is the mean of its (x -
+ * target)^2, so MEAN is that of nn.MSELoss over all elements. There are no right answers: hits are
+ * 0. */
+struct var *mse_loss(struct tape *t, struct var *x, const struct tensor *targets, enum reduction r);
 
 /* For each segment s, enqueues the sum of its losses into row step->slot, column s of `losses`
- * (F64 (R,S)) and its number of right answers into `hits` (I64 (R,S)). `loss` must come from
- * cross_entropy or nll_loss. */
+ * (F64 (R,S)) and its number of right answers into `hits` (I64 (R,S)). `loss` must come from one of
+ * the losses above. */
 int tape_log_loss(struct tape *t, const struct var *loss, const struct tensor *losses,
                   const struct tensor *hits);
 

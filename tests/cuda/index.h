@@ -12,7 +12,7 @@
 
 #include "device/cuda/kernels/elementwise.h"
 #include "device/cuda/kernels/log.h"
-#include "device/cuda/kernels/loss.h"
+#include "device/cuda/kernels/mse.h"
 #include "device/cuda/kernels/planes.h"
 #include "device/cuda/kernels/pool.h"
 #include "tests/device/kernels_common.h"
@@ -79,6 +79,8 @@ static inline void run_rows(enum op op, const struct op_args *a, uint32_t blocks
     case OP_CROSS_ENTROPY_FORWARD:
         RUN_BLOCKS(k_cross_entropy_forward, &r, struct row_shared, grid);
         break;
+    case OP_MSE_FORWARD: RUN_BLOCKS(k_mse_forward, &r, struct row_shared, grid); break;
+    case OP_MSE_BACKWARD: RUN_BLOCKS(k_mse_backward, &r, struct row_shared, grid); break;
     case OP_CROSS_ENTROPY_BACKWARD:
         RUN_BLOCKS(k_cross_entropy_backward, &r, struct row_shared, grid);
         break;

@@ -243,6 +243,10 @@ static void try_rows(struct bed *b, int rows, int classes) {
         .in = {x, labels, dloss}, .out = {y}, .step = &step, .p.loss = {REDUCE_NONE, 0}};
     check(b, OP_NLL_BACKWARD, &a, 0, NULL);
     check(b, OP_CROSS_ENTROPY_BACKWARD, &a, LAST_PLACE, NULL);
+    a.in[1] = dx;
+    check(b, OP_MSE_BACKWARD, &a, 0, NULL);
+    a = (struct op_args){.in = {x, dx}, .out = {loss, hits}};
+    check(b, OP_MSE_FORWARD, &a, ORDER, NULL);
 }
 
 /* Sums of doubles in another order, moments and sums of another mean; all else is equal. */
@@ -314,6 +318,9 @@ static void try_gather(struct bed *b, int rows, int n) {
     struct op_args a = {.in = {images, labels, index}, .out = {x, of_x}};
     a.p.gather.mean = 0.25f, a.p.gather.std = n % 2 ? 0 : 0.5f;
     check(b, OP_GATHER_SAMPLES, &a, 0, NULL);
+    if (n) ((int32_t *)index.data)[0] = rows; /* there is none */
+    a = (struct op_args){.in = {tensor_random(&b->heap, 7, 4, rows, 2, 5, 7), index}, .out = {x}};
+    check(b, OP_GATHER_ROWS, &a, 0, NULL);
 }
 
 static void products(struct bed *b) {

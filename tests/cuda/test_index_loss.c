@@ -113,6 +113,10 @@ Test(cuda_index_loss, losses_equal_the_reference, .timeout = 60) {
             if (reduction == REDUCE_NONE) a.in[2] = dloss;
             check(OP_NLL_BACKWARD, &a, "nll backward");
             check(OP_CROSS_ENTROPY_BACKWARD, &a, "cross entropy backward");
+            a.in[1] = tensor_random(&heap, 6, 2, rows, classes, 1, 1);
+            check(OP_MSE_BACKWARD, &a, "mse backward");
+            a.in[2] = (struct tensor){.data = NULL}, a.out[0] = loss, a.out[1] = hits;
+            check(OP_MSE_FORWARD, &a, "mse");
             heap_free(&heap);
         }
 }

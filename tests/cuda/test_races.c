@@ -204,6 +204,10 @@ Test(cuda_races, rows_and_losses, .timeout = 120) {
         a.out[0] = y, a.out[1] = (struct tensor){0};
         run_rows(OP_NLL_BACKWARD, &a, 3);
         run_rows(OP_CROSS_ENTROPY_BACKWARD, &a, 3);
+        a.in[1] = tensor_random(&heap, 2, 2, rows, classes, 1, 1);
+        run_rows(OP_MSE_BACKWARD, &a, 3);
+        a.out[0] = sum.in[0], a.out[1] = hits;
+        run_rows(OP_MSE_FORWARD, &a, 3);
         heap_free(&heap);
     }
 }

@@ -140,6 +140,15 @@ static void cross_entropy_oracle(const struct op_args *a, double *const in[3], d
     nll_oracle(a, nll_in, out);
 }
 
+static void mse_oracle(const struct op_args *a, double *const in[3], double *out) {
+    int columns = dim(&a->in[0], 1);
+    for (int n = 0; n < dim(&a->in[0], 0); n++) {
+        out[n] = 0;
+        for (int j = 0; j < columns; j++)
+            out[n] += pow(in[0][n * columns + j] - in[1][n * columns + j], 2) / columns;
+    }
+}
+
 static double *doubles(struct heap *heap, const struct tensor *t) {
     if (!t->data || t->dtype != DTYPE_F32) return NULL;
     double *d = heap_take(heap, tensor_count(t) * sizeof *d);
@@ -339,6 +348,16 @@ Test(math_gradient, losses, .timeout = 60) {
         nll_oracle(&f, in, want);
         for (int i = 0; i < 6; i++)
             cr_assert_eq(((double *)f.out[0].data)[i], want[i]);
+        f.in[1] = b.in[1] = dy; /* targets */
+        run(OP_MSE_BACKWARD, &b);
+        check("mse dx", mse_oracle, &f, 0, weight, &dx);
+        run(OP_MSE_FORWARD, &f);
+        double *const pair[3] = {in[0], doubles(&heap, &dy), NULL};
+        mse_oracle(&f, pair, want);
+        for (int i = 0; i < 6; i++) {
+            cr_assert_float_eq(((double *)f.out[0].data)[i], want[i], 1e-12);
+            cr_assert_eq(((int32_t *)f.out[1].data)[i], 0);
+        }
     }
     heap_free(&heap);
 }

@@ -91,6 +91,13 @@ static struct op_args good_args(enum op op, enum layout layout) {
     case OP_CROSS_ENTROPY_BACKWARD:
         a.in[0] = scores, a.in[1] = labels, a.out[0] = F(4, 2, N, 10, 0, 0);
         break;
+    case OP_MSE_FORWARD:
+        a.in[0] = scores, a.in[1] = F(1, 2, N, 10, 0, 0);
+        a.out[0] = OF(4, DTYPE_F64, 1, N, 0, 0, 0), a.out[1] = OF(5, DTYPE_I32, 1, N, 0, 0, 0);
+        break;
+    case OP_MSE_BACKWARD:
+        a.in[0] = scores, a.in[1] = F(1, 2, N, 10, 0, 0), a.out[0] = F(4, 2, N, 10, 0, 0);
+        break;
     case OP_LOSS_SUM:
         a.in[0] = OF(0, DTYPE_F64, 1, N, 0, 0, 0), a.in[1] = OF(1, DTYPE_I32, 1, N, 0, 0, 0);
         a.out[0] = OF(4, DTYPE_F64, 2, 100, 4, 0, 0), a.out[1] = OF(5, DTYPE_I64, 2, 100, 4, 0, 0);
@@ -147,6 +154,10 @@ static struct op_args good_args(enum op op, enum layout layout) {
         a.in[2] = OF(2, DTYPE_I32, 1, N, 0, 0, 0);
         a.out[0] = F(4, 4, N, 3, 9, 8), a.out[1] = OF(5, DTYPE_I32, 1, N, 0, 0, 0);
         break;
+    case OP_GATHER_ROWS:
+        a.in[0] = F(0, 3, 50, 3, 9, 0), a.in[1] = OF(1, DTYPE_I32, 1, N, 0, 0, 0);
+        a.out[0] = F(4, 3, N, 3, 9, 0);
+        break;
     case OP_COUNT: break;
     }
     if (op >= OP_CONV2D_FORWARD && op <= OP_CONV2D_BACKWARD_WEIGHT)
@@ -190,6 +201,7 @@ static int is_free(enum op op, int t, int d) {
     case OP_BATCH_NORM_MOMENTS: return t == 0 && d != 1; /* samples and pixels */
     case OP_BATCH_NORM_TOTAL:
     case OP_BATCH_NORM_MERGE: return t == 0 && d == 0; /* parts */
+    case OP_GATHER_ROWS: return t == 0 && d == 0;      /* the samples of the data set */
     case OP_NLL_FORWARD:
     case OP_CROSS_ENTROPY_FORWARD: return t == 0 && d == 1; /* the number of classes */
     default: return 0;
@@ -289,6 +301,11 @@ Test(op, parameters_and_optional_operands, .timeout = 30) {
     REFUSE(OP_NLL_BACKWARD, (a.in[2] = F(2, 1, N - 1, 0, 0, 0), a.p.loss.reduction = REDUCE_NONE),
            "dloss is short");
     ACCEPT(OP_CROSS_ENTROPY_BACKWARD, (a.step = NULL, a.p.loss.reduction = REDUCE_SUM));
+    ACCEPT(OP_MSE_BACKWARD, (a.in[2] = F(2, 1, N, 0, 0, 0), a.p.loss.reduction = REDUCE_NONE));
+    REFUSE(OP_MSE_BACKWARD, a.step = NULL, "the mean without 1/B");
+    ACCEPT(OP_GATHER_ROWS, (a.in[0].dtype = a.out[0].dtype = DTYPE_I32));
+    REFUSE(OP_GATHER_ROWS, a.out[0].dtype = DTYPE_I32, "numbers of two types");
+    REFUSE(OP_GATHER_ROWS, a.in[0].dtype = a.out[0].dtype = DTYPE_F64, "numbers of 8 bytes");
     REFUSE(OP_LOSS_SUM, a.p.loss.column = 4, "column 4 of 4");
     REFUSE(OP_LOSS_SUM, a.out[1].dims[1] = 5, "two logs of different width");
     REFUSE(OP_HASH, a.p.hash.column = -1, "column -1");
@@ -375,6 +392,7 @@ Test(op, names_and_flops, .timeout = 30) {
     cr_assert_eq(op_flops(OP_TO_N16, &a), 0);
     a = good_args(OP_GATHER_SAMPLES, LAYOUT_PLAIN);
     cr_assert_eq(op_flops(OP_GATHER_SAMPLES, &a), N * 3 * 9 * 8);
+    cr_assert_eq(op_flops(OP_GATHER_ROWS, &a), 0);
     a.p.gather.std = 2;
     cr_assert_eq(op_flops(OP_GATHER_SAMPLES, &a), N * 3 * 9 * 8 * 3);
 }

@@ -40,6 +40,7 @@ int enqueue_loss(struct cuda_stream *stream, enum op op, const struct op_args *a
 int enqueue_norm(struct cuda_stream *stream, enum op op, const struct op_args *args);
 int enqueue_log(struct cuda_stream *stream, enum op op, const struct op_args *args);
 int enqueue_gather(struct cuda_stream *stream, const struct op_args *args);
+int enqueue_gather_rows(struct cuda_stream *stream, const struct op_args *args);
 int enqueue_product(struct cuda_stream *stream, enum op op, const struct op_args *args);
 
 /* For products by a library (library_math.c): y (N, C, ...) += b (C); and of an

@@ -16,7 +16,8 @@
 
 enum { ROW_LANES = 32, ROWS_A_BLOCK = 4, ROW_THREADS = ROW_LANES * ROWS_A_BLOCK };
 
-/* scores: x; or log-probabilities (nll); or y, the output (softmax and log_softmax backward). */
+/* scores: x; or log-probabilities (nll); or y, the output (softmax and log_softmax backward).
+ * dy: the gradient of y; or the targets (mse.h). */
 struct row_op {
     const float *scores, *dy, *dloss;
     const int32_t *labels;
@@ -36,13 +37,17 @@ static inline struct row_op row_op_of(enum op op, const struct op_args *a) {
     struct row_op r = ZEROED;
     r.scores = tensor_f32(&a->in[0]);
     r.rows = a->in[0].dims[0], r.classes = a->in[0].dims[1], r.step = a->step;
-    if (op == OP_NLL_FORWARD || op == OP_CROSS_ENTROPY_FORWARD)
+    if (op == OP_NLL_FORWARD || op == OP_CROSS_ENTROPY_FORWARD || op == OP_MSE_FORWARD)
         r.loss = (double *)a->out[0].data, r.hits = (int32_t *)a->out[1].data;
     else
         r.out = tensor_f32(&a->out[0]);
     if (op == OP_SOFTMAX_BACKWARD || op == OP_LOG_SOFTMAX_BACKWARD) r.dy = tensor_f32(&a->in[1]);
     if (op >= OP_SOFTMAX_FORWARD && op <= OP_LOG_SOFTMAX_BACKWARD) return r;
-    r.labels = (const int32_t *)a->in[1].data, r.dloss = tensor_f32(&a->in[2]);
+    if (op == OP_MSE_FORWARD || op == OP_MSE_BACKWARD)
+        r.dy = tensor_f32(&a->in[1]);
+    else
+        r.labels = (const int32_t *)a->in[1].data;
+    r.dloss = tensor_f32(&a->in[2]);
     r.reduction = a->p.loss.reduction;
     return r;
 }

@@ -45,7 +45,9 @@ static int enqueue_op(struct cuda_stream *stream, enum op op, const struct op_ar
     case OP_NLL_FORWARD:
     case OP_NLL_BACKWARD:
     case OP_CROSS_ENTROPY_FORWARD:
-    case OP_CROSS_ENTROPY_BACKWARD: return enqueue_loss(stream, op, args);
+    case OP_CROSS_ENTROPY_BACKWARD:
+    case OP_MSE_FORWARD:
+    case OP_MSE_BACKWARD: return enqueue_loss(stream, op, args);
     case OP_BATCH_NORM_MOMENTS:
     case OP_BATCH_NORM_MERGE:
     case OP_BATCH_NORM_OF_RUNNING:
@@ -60,6 +62,7 @@ static int enqueue_op(struct cuda_stream *stream, enum op op, const struct op_ar
     case OP_LOSS_SUM:
     case OP_HASH: return enqueue_log(stream, op, args);
     case OP_GATHER_SAMPLES: return enqueue_gather(stream, args);
+    case OP_GATHER_ROWS: return enqueue_gather_rows(stream, args);
     case OP_TO_N16:
     case OP_TO_PLAIN:
     case OP_COUNT: break;

@@ -146,6 +146,40 @@ void reference_cross_entropy_backward(const struct op_args *a) {
     }
 }
 
+/* The loss of a row is the mean of its squares, so that the mean over the rows of a batch is the
+ * mean over all its elements, as in nn.MSELoss:
+ *
+ *     loss of a row   = sum over j of (x[j] - target[j])^2 / M
+ *     d loss / d x[j] = 2 (x[j] - target[j]) / M */
+void reference_mse_forward(const struct op_args *a) {
+    int rows = a->in[0].dims[0], columns = a->in[0].dims[1];
+    double *loss = a->out[0].data;
+    int32_t *hits = a->out[1].data;
+    for (int i = 0; i < rows; i++) {
+        const float *x = tensor_f32(&a->in[0]) + (size_t)i * columns,
+                    *target = tensor_f32(&a->in[1]) + (size_t)i * columns;
+        double sum = 0;
+        for (int j = 0; j < columns; j++) {
+            double far = (double)x[j] - target[j];
+            sum += far * far;
+        }
+        loss[i] = sum / columns;
+        hits[i] = 0;
+    }
+}
+
+void reference_mse_backward(const struct op_args *a) {
+    int rows = a->in[0].dims[0], columns = a->in[0].dims[1];
+    for (int i = 0; i < rows; i++) {
+        const float *x = tensor_f32(&a->in[0]) + (size_t)i * columns,
+                    *target = tensor_f32(&a->in[1]) + (size_t)i * columns;
+        float *dx = tensor_f32(&a->out[0]) + (size_t)i * columns;
+        double weight = 2 * row_weight(a, i) / columns;
+        for (int j = 0; j < columns; j++)
+            dx[j] = (float)(((double)x[j] - target[j]) * weight);
+    }
+}
+
 /* Adds one segment's rows in order. The trainer adds the sums of segments and ranks, in fold
  * order. */
 void reference_loss_sum(const struct op_args *a) {

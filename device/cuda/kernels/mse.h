@@ -1,0 +1,55 @@
+/* The mean squared error, 32 threads a row as in loss.h, in double as in the reference:
+ *
+ *     loss of a row   = sum over j of (x[j] - target[j])^2 / M
+ *     d loss / d x[j] = 2 (x[j] - target[j]) / M
+ *
+ * The order of the sum depends on the number of columns alone. In struct row_op the targets stand
+ * in dy. */
+#ifndef DEVICE_CUDA_KERNELS_MSE_H
+#define DEVICE_CUDA_KERNELS_MSE_H
+
+#include "device/cuda/kernels/loss.h"
+
+DUET_BLOCK void k_mse_forward(const struct row_op *p, struct row_shared *shared, struct place at) {
+    FOR_EACH_ROW_GROUP(first, p, at) {
+        BLOCK_PHASE(at) {
+            size_t start = (size_t)row_of(first, at) * (size_t)p->classes;
+            double sum = 0;
+            for (int j = lane_of(at); j < p->classes && row_of(first, at) < p->rows;
+                 j += ROW_LANES) {
+                double far = (double)p->scores[start + (size_t)j] - p->dy[start + (size_t)j];
+                sum += mul_f64(far, far);
+            }
+            shared->sum[at.thread] = sum;
+        }
+        ROW_FOLD(at, half) {
+            shared->sum[at.thread] += shared->sum[at.thread + half];
+        }
+        BLOCK_PHASE(at) {
+            int row = row_of(first, at);
+            if (lane_of(at) == 0 && row < p->rows) {
+                p->loss[row] = shared->sum[at.thread] / p->classes;
+                p->hits[row] = 0;
+            }
+        }
+    }
+}
+
+/* There is no sum here: `shared` is not used. */
+DUET_BLOCK void k_mse_backward(const struct row_op *p, struct row_shared *shared, struct place at) {
+    (void)shared;
+    FOR_EACH_ROW_GROUP(first, p, at) {
+        BLOCK_PHASE(at) {
+            int row = row_of(first, at);
+            if (row < p->rows) {
+                size_t start = (size_t)row * (size_t)p->classes;
+                double weight = 2 * row_weight(p, row) / p->classes;
+                for (int j = lane_of(at); j < p->classes; j += ROW_LANES)
+                    p->out[start + (size_t)j] = (float)mul_f64(
+                        (double)p->scores[start + (size_t)j] - p->dy[start + (size_t)j], weight);
+            }
+        }
+    }
+}
+
+#endif
