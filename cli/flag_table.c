@@ -77,9 +77,28 @@ static int read_optimizer(const struct flag *flag, const char *text, struct run_
     return fail(ERR_USAGE, "%s: '%s': there are sgd, adadelta and adam", flag->name, text);
 }
 
-static int read_size(const struct flag *flag, const char *text, struct run_config *config) {
-    return parse_size(flag->name, text, (uint64_t)flag->lowest, (uint64_t)flag->highest,
-                      member(flag, config));
+/* One size for all devices, or one for each with commas between. */
+static int read_memory(const struct flag *flag, const char *text, struct run_config *config) {
+    int n = 0;
+    for (const char *at = text;; at += strcspn(at, ",") + 1) {
+        char one[32];
+        size_t length = strcspn(at, ",");
+        if (n == MAX_DEVICES || length >= sizeof one)
+            return fail(ERR_USAGE, "%s: '%.60s': give at most %d sizes such as 64M", flag->name,
+                        text, MAX_DEVICES);
+        snprintf(one, sizeof one, "%.*s", (int)length, at);
+        CHECK(parse_size(flag->name, one, (uint64_t)flag->lowest, (uint64_t)flag->highest,
+                         &config->device_memory[n++]));
+        if (!at[length]) break;
+    }
+    config->device_memory_count = n;
+    return OK;
+}
+
+static int read_reduce(const struct flag *flag, const char *text, struct run_config *config) {
+    config->sharded_reduce = !strcmp(text, "sharded");
+    if (config->sharded_reduce || !strcmp(text, "first")) return OK;
+    return fail(ERR_USAGE, "%s: '%s': there are first and sharded", flag->name, text);
 }
 
 static int read_seed(const struct flag *flag, const char *text, struct run_config *config) {
@@ -134,10 +153,10 @@ const struct flag flag_table[] = {
      "the same bits in every mode (default: the number of devices; compare: N in every mode). off: "
      "each mode cuts the batch by its own number of devices",
      read_virtual, AT(virtual_devices), 1, MAX_DEVICES},
-    {"--device-memory", "SIZE",
-     "the memory of each device, as 512M or 4G: at least 2M, rounded up to a multiple of 2M "
-     "(default: as `duet devices` says; cuda: a share of the GPU)",
-     read_size, AT(device_memory), SMALLEST_MEMORY, 0x1p50},
+    {"--device-memory", "SIZE[,SIZE...]",
+     "the memory of each device, as 512M or 4G: at least 2M, rounded up to a multiple of 2M; or "
+     "that of device 0, device 1, ... (default: as `duet devices` says; cuda: a share of the GPU)",
+     read_memory, NO_MEMBER, SMALLEST_MEMORY, 0x1p50},
 
     HEADING("model"),
     {"--model", "NAME", "lenet, convnet or mlp (default lenet)", read_text, AT(model), NO_LIMITS},
@@ -200,6 +219,13 @@ const struct flag flag_table[] = {
     {"--loss-in-forward", NULL,
      "dp: each device computes its own loss, and no outputs are gathered", read_on,
      AT(loss_in_forward), NO_LIMITS},
+    {"--output-device", "D",
+     "dp: the device that gathers the outputs and computes the loss (default 0)", read_int,
+     AT(output_device), 0, MAX_DEVICES - 1},
+    {"--dp-reduce", "first|sharded",
+     "dp: who adds the gradients up. first: device 0 (default); sharded: the other devices, each a "
+     "part, and device 0 gets the sums",
+     read_reduce, NO_MEMBER, NO_LIMITS},
     {"--allreduce", "NAME",
      "ddp: auto, naive, oneshot, direct, ring, tree, fused or nccl (default auto)", read_algorithm,
      NO_MEMBER, NO_LIMITS},
@@ -226,13 +252,18 @@ const struct flag flag_table[] = {
     HEADING("output (FILE /dev/stdout is standard output; - is refused)"),
     {"--save", "FILE", "train: write the weights at the end, as safetensors", read_text, AT(save),
      NO_LIMITS},
+    {"--module-prefix", NULL,
+     "names in the saved weights begin with \"module.\", as those of a model that PyTorch wraps in "
+     "DataParallel (both are read)",
+     read_on, AT(module_prefix), NO_LIMITS},
     {"--log-loss", "FILE", "train: write step,epoch,loss of every step, as CSV", read_text,
      AT(log_loss), NO_LIMITS},
     {"--json", "FILE", "write all results as JSON", read_text, AT(json), NO_LIMITS},
     {"--trace", "FILE",
      "write a timeline of the first 1000 steps, which ui.perfetto.dev opens", read_text, AT(trace),
      NO_LIMITS},
-    {"--quiet", NULL, "print no progress", read_on, AT(quiet), NO_LIMITS},
+    {"--quiet", NULL, "print no progress, and no warnings before training", read_on, AT(quiet),
+     NO_LIMITS},
     {NULL, NULL, NULL, NULL, NO_MEMBER, NO_LIMITS},
 };
 // clang-format on

@@ -93,6 +93,7 @@ int flags_parse(int argc, char **argv, struct run_config *config, int *help) {
         CHECK(flag->read(flag, text, config));
     }
     if (config->lr < 0) config->lr = optimizer_learning_rate(config->optimizer);
+    config->warned = config->quiet;
     return refuse_one_file(config);
 }
 

@@ -21,6 +21,15 @@ static const struct {
                   {"DP, loss in forward", "dp_loss_in_forward", MODE_DP, 1},
                   {"DDP", "ddp", MODE_DDP, 0}};
 
+/* "DP, output device 1, sharded reduce" */
+static const char *title_of(int kind, const struct run_config *config, char text[64]) {
+    int dp = kinds[kind].mode == MODE_DP, n = snprintf(text, 64, "%s", kinds[kind].title);
+    if (dp && config->output_device)
+        n += snprintf(text + n, 64 - (size_t)n, ", output device %d", config->output_device);
+    if (dp && config->sharded_reduce) snprintf(text + n, 64 - (size_t)n, ", sharded reduce");
+    return text;
+}
+
 static void write_excess(struct json_writer *w, const struct run_record *run) {
     static const char *const heads[] = {"memory_bytes", "link_bytes_a_step", "ns_a_step"};
     struct excess list[EXCESS_MAX];
@@ -69,15 +78,17 @@ static int profile(const struct run_config *config, struct run_record *runs,
     for (int i = 0; i < KINDS; i++) {
         base.mode = kinds[i].mode;
         base.loss_in_forward = kinds[i].loss_in_forward;
+        char title[64];
         CHECK(job_run_titled(kinds[i].title, &base, &runs[i], result));
-        if (i == 0) { /* only now, since a job looks for GPUs and the launcher does not */
+        base.warned = 1; /* once is enough */
+        if (i == 0) {    /* only now, since a job looks for GPUs and the launcher does not */
             printf("%s on %s, ", base.model, base.dataset);
             device_words(stdout, &runs[i]);
             printf("\n");
             snprintf(base.device, sizeof base.device, "%s", runs[i].kind); /* the same for all */
         }
         printf("\n");
-        profile_table(stdout, kinds[i].title, &runs[i]);
+        profile_table(stdout, title_of(i, config, title), &runs[i]);
         fflush(stdout);
         warn_not_finite(kinds[i].title, &runs[i]);
     }

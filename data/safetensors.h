@@ -63,8 +63,9 @@ struct safetensors_item {
     const char *name;
     int dims;
     int64_t shape[SAFETENSORS_DIMS];
-    const void *data;  /* row-major */
-    const char *dtype; /* "F32" or "I64"; NULL: F32 */
+    const void *data;   /* row-major */
+    const char *dtype;  /* "F32" or "I64"; NULL: F32 */
+    const char *prefix; /* written before the name, both below 256 bytes; NULL: nothing */
 };
 
 struct safetensors_pair {

@@ -30,7 +30,10 @@ static void describe(struct json_writer *w, const struct safetensors_item *items
         json_close(w);
     }
     for (int i = 0; i < count; i++) {
-        json_object(w, items[i].name);
+        char prefixed[256];
+        snprintf(prefixed, sizeof prefixed, "%s%s", items[i].prefix ? items[i].prefix : "",
+                 items[i].name);
+        json_object(w, items[i].prefix ? prefixed : items[i].name);
         json_string(w, "dtype", item_dtype(&items[i]));
         json_array(w, "shape");
         for (int k = 0; k < items[i].dims; k++)

@@ -91,6 +91,10 @@ const char *device_name(const struct device *device) {
     return device->name;
 }
 
+int device_cores(const struct device *device) {
+    return device->cores ? device->cores : 1;
+}
+
 const struct device_config *device_config(const struct device *device) {
     return &device->config;
 }

@@ -88,6 +88,8 @@ int device_index(const struct device *device);
 /* "cpu(0)" or "cuda(0)"; the text belongs to the device. */
 const char *device_name(const struct device *device);
 const struct device_config *device_config(const struct device *device);
+/* What computes side by side in it: the multiprocessors of a GPU; 1 on emulated devices. */
+int device_cores(const struct device *device);
 
 /* The layout of activations: N16 on the host kinds, PLAIN with reference math and on cuda. */
 enum layout device_layout(const struct device *device);

@@ -110,6 +110,7 @@ struct device {
     struct device_config config;
     char name[16];
     enum layout layout;            /* set by start */
+    int cores;                     /* set by start; 0 counts as 1 */
     struct stream *compute, *comm; /* set by start */
     pthread_mutex_t lock;          /* guards ledger, allocations and the kind's own allocator */
     struct ledger ledger;

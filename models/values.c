@@ -115,7 +115,7 @@ static struct safetensors_item buffer_item(const struct model *model, int i, con
 }
 
 int model_values_save(const struct model *model, struct atomic_file *file, float *const *values,
-                      const void *buffers) {
+                      const void *buffers, const char *prefix) {
     int count = 0, most = model->param_count + model->buffer_count;
     struct safetensors_item *items = calloc((size_t)most + 1, sizeof *items);
     if (!items) return fail(ERR_MEMORY, "%s: no host memory", file->name);
@@ -130,6 +130,8 @@ int model_values_save(const struct model *model, struct atomic_file *file, float
     }
     for (int i = 0; i < model->buffer_count; i++)
         if (model->buffers[i].dtype != DTYPE_I64) items[count++] = buffer_item(model, i, buffers);
+    for (int i = 0; i < count; i++)
+        items[i].prefix = prefix;
     const struct safetensors_pair about = {"format", "pt"};
     int code = safetensors_write(file, items, count, &about, 1);
     free(items);

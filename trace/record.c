@@ -9,6 +9,7 @@
 void record_free(struct run_record *record) {
     if (!record) return;
     free(record->losses);
+    free(record->gathered_losses);
     free(record->epoch_seconds);
     free(record->accuracy);
     for (int d = 0; d < MAX_DEVICES; d++) {

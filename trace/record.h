@@ -63,6 +63,8 @@ struct run_record {
     int channels, height, width; /* of each sample */
     int classes;                 /* of the model */
     int loss_in_forward;
+    int output_device;   /* DP: the device that computes the loss; else 0 */
+    char dp_reduce[16];  /* DP: "first" or "sharded"; else "" */
     char buckets[1024];  /* DDP: sizes in bytes, "4052088, 1204000" */
     char choice[256];    /* DDP: the algorithm chosen and why */
     char **names;        /* [parameters] PyTorch's names; record_free frees each */
@@ -73,12 +75,16 @@ struct run_record {
 
     /* ---- how it went ---- */
     int steps_per_epoch;
-    int first_step;        /* 0, or where lock step began */
-    int steps;             /* steps done; losses[i] belongs to step first_step + i */
-    double *losses;        /* [steps] mean over the global batch */
-    int epoch_count;       /* epochs timed */
-    double *epoch_seconds; /* [epoch_count] training only; --steps may have cut the last one */
-    double *accuracy;      /* [epoch_count] on the test set; -1: not evaluated */
+    int first_step; /* 0, or where lock step began */
+    int steps;      /* steps done; losses[i] belongs to step first_step + i */
+    double *losses; /* [steps] mean over the global batch */
+    /* DP with the loss in forward: of the last step, the mean loss of each device that had samples,
+     * as PyTorch gathers them. */
+    int gathered_count;
+    double *gathered_losses; /* [gathered_count] */
+    int epoch_count;         /* epochs timed */
+    double *epoch_seconds;   /* [epoch_count] training only; --steps may have cut the last one */
+    double *accuracy;        /* [epoch_count] on the test set; -1: not evaluated */
     double training_seconds;
     /* From the command's start to the end of the first step: processes, devices, data, parameters.
      */

@@ -165,6 +165,8 @@ static const struct field run_fields[] = {
     {"weight_decay",       &FIELD_NUMBER, AT(weight_decay)},
     {"seed",               &FIELD_UINT64, AT(seed)},
     {"loss_in_forward",    &FIELD_YES_NO, AT(loss_in_forward)},
+    {"output_device",      &FIELD_INT,    AT(output_device)},
+    {"dp_reduce",          &FIELD_TEXT,   AT(dp_reduce)},
     {"duplicates",         &FIELD_INT,    AT(duplicates)},
     {"train_samples",      &FIELD_INT,    AT(train_samples)},
     {"test_samples",       &FIELD_INT,    AT(test_samples)},
@@ -191,6 +193,7 @@ static const struct field run_fields[] = {
     {"epoch_seconds", &FIELD_NUMBERS_COUNTED, ARRAY_AT(epoch_seconds, epoch_count)},
     {"accuracy",      &FIELD_NUMBERS,         ARRAY_AT(accuracy, epoch_count)},
     {"losses",        &FIELD_NUMBERS,         ARRAY_AT(losses, steps)},
+    {"gathered_losses", &FIELD_NUMBERS_COUNTED, ARRAY_AT(gathered_losses, gathered_count)},
     {"per_device",    &DEVICES,               AT(device)},
 };
 // clang-format on

@@ -33,7 +33,9 @@ static int save_weights(struct outputs *o, struct session *s) {
     for (int i = 0; !code && i < s->model.param_count; i++)
         code = param_read_value(&s->replicas[0]->params, i, values[i]);
     if (!code) code = buffer_set_read(&s->replicas[0]->buffers, buffers);
-    if (!code) code = model_values_save(&s->model, &o->weights, values, buffers);
+    if (!code)
+        code = model_values_save(&s->model, &o->weights, values, buffers,
+                                 s->config->module_prefix ? "module." : NULL);
     model_values_free(values);
     free(buffers);
     return code ? code : atomic_commit(&o->weights);

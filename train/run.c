@@ -63,10 +63,42 @@ int run_device_kind(const struct run_config *config, enum device_kind *kind, int
     return OK;
 }
 
+uint64_t run_device_memory(const struct run_config *config, int index) {
+    int n = config->device_memory_count;
+    return n == 0 ? 0 : config->device_memory[n == 1 ? 0 : index];
+}
+
+/* What DataParallel alone can do is refused elsewhere: it would have no effect. Commands that run
+ * all modes check as DP. */
+static int check_dp(const struct run_config *config) {
+    const char *flag = config->output_device    ? "--output-device"
+                       : config->sharded_reduce ? "--dp-reduce"
+                                                : NULL;
+    if (flag && config->mode != MODE_DP)
+        return fail(ERR_USAGE,
+                    "%s: no effect in mode %s: it belongs to DataParallel: give --mode dp", flag,
+                    mode_name(config->mode));
+    if (config->module_prefix && !*config->save)
+        return fail(ERR_USAGE,
+                    "--module-prefix: nothing is saved: give --save FILE, or leave it out");
+    if (config->output_device >= config->devices)
+        return fail(ERR_USAGE, "--output-device: %d: there are devices 0 to %d",
+                    config->output_device, config->devices - 1);
+    if (config->sharded_reduce && config->devices == 1)
+        return fail(ERR_USAGE,
+                    "--dp-reduce: sharded: one device has nothing to reduce: give first, or "
+                    "more --devices");
+    return OK;
+}
+
 static int check_devices(const struct run_config *config) {
     int w = run_devices(config), v = run_virtual_devices(config);
     if (config->devices < 1 || config->devices > MAX_DEVICES)
         return fail(ERR_USAGE, "--devices: %d: give 1 to %d", config->devices, MAX_DEVICES);
+    if (config->device_memory_count > 1 && config->device_memory_count != w)
+        return fail(ERR_USAGE,
+                    "--device-memory: %d sizes for %d device%s: give one, or one for each",
+                    config->device_memory_count, w, w > 1 ? "s" : "");
     if (v != VIRTUAL_OFF && (v < 1 || v > MAX_DEVICES))
         return fail(ERR_USAGE, "--virtual-devices: %d: give 1 to %d, or off", v, MAX_DEVICES);
     if (v != VIRTUAL_OFF && v % w)
@@ -101,5 +133,6 @@ int run_config_check(const struct run_config *config) {
     if (config->optimizer != OPTIMIZER_SGD && config->momentum != 0)
         return fail(ERR_USAGE, "--momentum: %g: %s has none: leave it out, or give --optimizer sgd",
                     config->momentum, optimizer_name(config->optimizer));
+    CHECK(check_dp(config));
     return check_devices(config);
 }

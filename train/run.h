@@ -13,10 +13,12 @@ enum { VIRTUAL_OFF = 0, VIRTUAL_DEFAULT = -1, PATH_BYTES = 512 };
 
 struct run_config {
     enum run_mode mode;
-    char device[16];            /* auto, cpu or cuda */
-    int devices;                /* W; a single run uses one of them */
-    int virtual_devices;        /* V, VIRTUAL_OFF, or VIRTUAL_DEFAULT: W (compare: in all modes) */
-    uint64_t device_memory;     /* bytes; 0: device_default_memory */
+    char device[16];     /* auto, cpu or cuda */
+    int devices;         /* W; a single run uses one of them */
+    int virtual_devices; /* V, VIRTUAL_OFF, or VIRTUAL_DEFAULT: W (compare: in all modes) */
+    /* Bytes of each device, one number for all of them, or none: device_default_memory. */
+    uint64_t device_memory[MAX_DEVICES];
+    int device_memory_count;
     enum device_math cuda_math; /* cuda: who computes the products */
     int tf32;                   /* cuda: products may round their inputs to tf32 */
     int no_graph;               /* cuda: steps are not recorded and replayed */
@@ -37,12 +39,16 @@ struct run_config {
     char allreduce[16];
     double bucket_cap_mb, first_bucket_mb; /* MiB; < 0: not given */
     int loss_in_forward;                   /* dp: each device computes its own loss */
+    int output_device;                     /* dp: gathers the outputs and computes the loss */
+    int sharded_reduce;                    /* dp: every device adds up a shard of the gradients */
     int no_overlap;                        /* ddp: no allreduce before backward has ended */
     double timeout;                        /* seconds */
     char init_from[PATH_BYTES], save[PATH_BYTES], log_loss[PATH_BYTES], json[PATH_BYTES];
     char trace
-        [PATH_BYTES]; /* given, and spans on: the record keeps spans, which the command writes */
+        [PATH_BYTES];  /* given, and spans on: the record keeps spans, which the command writes */
+    int module_prefix; /* --save: names begin with "module." */
     int quiet;
+    int warned;         /* 1: no warnings at the start: --quiet, or an earlier job has given them */
     int64_t started_ns; /* now_ns when the run was asked for: first_step_seconds counts from it */
     int hashes;         /* compare: parameters and gradients are hashed at every step */
     int spans;          /* compare, profile: time is recorded by phase */
@@ -65,6 +71,9 @@ void run_config_without_files(struct run_config *config);
 /* Finds values that are wrong, alone or together (a batch below the devices, V no multiple of W, an
  * unknown name), before anything is opened. ERR_USAGE with one line. */
 int run_config_check(const struct run_config *config);
+
+/* The memory that was asked for device `index`, in bytes; 0: not given. */
+uint64_t run_device_memory(const struct run_config *config, int index);
 
 /* W and V in force: 1 device for single; V is VIRTUAL_OFF, or a number. */
 int run_devices(const struct run_config *config);

@@ -108,20 +108,20 @@ static int open_devices(struct session *s, enum device_kind kind, int physical) 
     const struct run_config *c = s->config;
     s->device_count = c->mode == MODE_DP ? s->devices : 1;
     s->first_device = s->rank;
-    uint64_t bytes = c->device_memory || kind == DEVICE_CUDA ? c->device_memory
-                                                             : device_default_memory(s->devices);
+    uint64_t usual = kind == DEVICE_CUDA ? 0 : device_default_memory(s->devices);
     s->gpus = kind == DEVICE_CUDA ? (s->devices < physical ? s->devices : physical) : 0;
     /* compare, which hashes, prints this itself */
     if (s->devices > physical && s->rank == 0 && !c->quiet && !c->hashes)
         printf("%d devices share %d GPU%s\n", s->devices, physical, physical > 1 ? "s" : "");
     for (int i = 0; i < s->device_count; i++) {
+        uint64_t given = run_device_memory(c, s->first_device + i);
         struct device_config config = {.kind = kind,
                                        .devices = s->devices,
                                        .allow_tf32 = c->tf32,
                                        .math = c->cuda_math,
                                        .index = s->first_device + i,
                                        .rank = s->rank,
-                                       .memory_bytes = bytes,
+                                       .memory_bytes = given ? given : usual,
                                        .check_operands = CHECK_OPERANDS || c->late,
                                        .spans = c->spans,
                                        /* the deadline of comm comes first: it can name the rank */
@@ -224,6 +224,11 @@ static void describe(struct session *s) {
     r->weight_decay = c->weight_decay;
     r->seed = c->seed;
     r->loss_in_forward = c->loss_in_forward;
+    r->output_device = s->output_device;
+    snprintf(r->dp_reduce, sizeof r->dp_reduce, "%s",
+             c->mode != MODE_DP  ? ""
+             : c->sharded_reduce ? "sharded"
+                                 : "first");
     r->first_step = c->first_step;
     r->timed = c->spans;
     span_log_init(&r->kept, c->spans && *c->trace);
@@ -255,6 +260,7 @@ int session_open(struct session *s, const struct run_config *config, struct comm
     s->devices = run_devices(config);
     s->virtual_devices = run_virtual_devices(config);
     s->record = record;
+    s->output_device = config->mode == MODE_DP ? config->output_device : 0;
     CHECK(open_data_and_model(s));
     CHECK(open_values(s, initial, initial_count));
     CHECK(open_devices(s, kind, physical));

@@ -57,8 +57,10 @@ struct session {
 
     const struct strategy *strategy;
     void *state;                           /* the strategy's own */
-    struct replica *replicas[MAX_DEVICES]; /* [device_count]; [0] computes losses and updates */
+    struct replica *replicas[MAX_DEVICES]; /* [device_count]; [0] updates the parameters */
+    int output_device; /* replicas[output_device] has the logs of losses and hits */
     struct run_record *record;
+    struct segments last; /* how the last training batch was cut */
 
     /* Bytes that this process moved into and out of each device of the run: in training so far, and
      * in all at the last mark (measure.c). */

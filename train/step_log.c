@@ -32,8 +32,8 @@ static int columns(const struct session *s) {
 
 /* The loss of one step, from its rows of all processes, the first of which is row `first` of
  * `rows`. The term of virtual device v belongs to device v mod W and its segment v / W. In DDP that
- * device is a process of its own; in single and DP device 0 has the columns of all devices, device
- * by device. */
+ * device is a process of its own; in single and DP one device has the columns of all devices,
+ * device by device. */
 static double step_loss(const struct session *s, const double *all, int rows, int first,
                         const struct logged_step *step) {
     double terms[MAX_DEVICES];
@@ -59,13 +59,38 @@ static int grow_losses(struct run_record *r, int steps) {
     return OK;
 }
 
+static double fold_copy(const double *x, int n) {
+    double terms[MAX_DEVICES];
+    memcpy(terms, x, (size_t)n * sizeof *terms);
+    return fold_sum(terms, n);
+}
+
+/* With the loss in forward DP gathers one loss from each device that had samples, the mean over its
+ * own; `row` has the sums of the last pass. */
+static int gathered_losses(struct session *s, const double *row) {
+    struct run_record *r = s->record;
+    int each = s->segments_per_device;
+    if (s->config->mode != MODE_DP || !s->config->loss_in_forward || s->devices < 2) return OK;
+    if (!r->gathered_losses)
+        r->gathered_losses = malloc((size_t)s->devices * sizeof *r->gathered_losses);
+    if (!r->gathered_losses) return fail(ERR_MEMORY, "step log: no host memory");
+    r->gathered_count = 0;
+    for (int d = 0; d < s->devices; d++) {
+        int n = 0;
+        for (int i = 0; i < each; i++)
+            n += s->last.seg[d * each + i].n;
+        if (n) r->gathered_losses[r->gathered_count++] = fold_copy(row + d * each, each) / n;
+    }
+    return OK;
+}
+
 static int read_losses(struct session *s, const struct logged_step *steps, int steps_count) {
     int passes = s->config->passes, rows = steps_count * passes;
     size_t count = (size_t)rows * (size_t)columns(s);
     double *mine = malloc(count * sizeof *mine),
            *all = malloc((size_t)s->ranks * count * sizeof *all);
     int code = mine && all ? OK : fail(ERR_MEMORY, "step log: no host memory");
-    if (!code) code = replica_read_logs(s->replicas[0], rows, mine, NULL, NULL);
+    if (!code) code = replica_read_logs(s->replicas[s->output_device], rows, mine, NULL, NULL);
     if (!code) code = gather(s, mine, count * sizeof *mine, all);
     if (!code) code = grow_losses(s->record, steps_count);
     for (int i = 0; !code && i < steps_count; i++) {
@@ -73,6 +98,8 @@ static int read_losses(struct session *s, const struct logged_step *steps, int s
         s->record->losses[s->record->steps + i] =
             isnan(loss) ? NAN : loss; /* NaNs of any sign become the same NaN */
     }
+    int last = (steps_count - 1) * passes + steps[steps_count - 1].passes - 1; /* row */
+    if (!code) code = gathered_losses(s, all + (size_t)last * (size_t)columns(s));
     free(mine);
     free(all);
     return code;
@@ -80,8 +107,9 @@ static int read_losses(struct session *s, const struct logged_step *steps, int s
 
 int step_log_hits(struct session *s, int rows, int64_t *hits) {
     int64_t mine = 0, all[MAX_DEVICES], log[LOG_ROWS * MAX_DEVICES];
-    int width = s->replicas[0]->config.log_segments;
-    CHECK(replica_read_logs(s->replicas[0], rows, NULL, log, NULL));
+    struct replica *logged = s->replicas[s->output_device];
+    int width = logged->config.log_segments;
+    CHECK(replica_read_logs(logged, rows, NULL, log, NULL));
     for (int row = 0; row < rows; row++)
         for (int c = 0; c < width; c++)
             mine += log[row * width + c];

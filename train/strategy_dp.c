@@ -1,7 +1,28 @@
 /* DataParallel as a strategy of the trainer; dp/dp.c has the step. */
+#include <stdio.h>
+
 #include "base/error.h"
+#include "dp/balance.h"
 #include "dp/dp.h"
 #include "train/session.h"
+
+/* What PyTorch warns of when a module is wrapped, and when losses are gathered first. */
+static void warn(const struct session *s) {
+    uint64_t memory[MAX_DEVICES];
+    int cores[MAX_DEVICES];
+    char text[320];
+    if (s->config->warned || s->devices < 2) return;
+    for (int i = 0; i < s->devices; i++) {
+        memory[i] = device_ledger(s->device[i]).capacity;
+        cores[i] = device_cores(s->device[i]);
+    }
+    if (dp_imbalance(memory, cores, s->devices, text, sizeof text))
+        fprintf(stderr, "duet: warning: %s\n", text);
+    if (s->config->loss_in_forward)
+        fprintf(stderr,
+                "duet: warning: Was asked to gather along dimension 0, but all input tensors were "
+                "scalars; will instead unsqueeze and return a vector.\n");
+}
 
 static int dp_strategy_open(struct session *s) {
     const struct run_config *c = s->config;
@@ -13,6 +34,8 @@ static int dp_strategy_open(struct session *s) {
                                .max_samples = s->largest_batch,
                                .segments = s->devices * s->segments_per_device,
                                .loss_in_forward = c->loss_in_forward,
+                               .output_device = c->output_device,
+                               .sharded_reduce = c->sharded_reduce,
                                .update = run_optimizer(c),
                                .hashes = c->hashes,
                                .graph = !c->no_graph,
@@ -21,6 +44,7 @@ static int dp_strategy_open(struct session *s) {
                                .timeout_s = c->timeout};
     CHECK(dp_init(&dp, &config));
     s->state = dp;
+    warn(s);
     for (int i = 0; i < s->devices; i++)
         s->replicas[i] = dp_replica(dp, i);
     return OK;

@@ -88,6 +88,7 @@ static int one_pass(struct loop *l, const struct step_block *step) {
     struct session *s = l->s;
     struct batch *batch;
     CHECK(loader_next(s->train_loader, &batch));
+    s->last = batch->segments;
     int code = s->strategy->step(s, step, batch);
     if (!code) code = hold(l, s->train_loader, batch);
     if (code && l->held != batch) loader_release(s->train_loader, batch);
@@ -280,6 +281,21 @@ static int dump_grads(struct session *s) {
     return OK;
 }
 
+/* The vector that PyTorch's gather makes of scalar losses. Its mean weighs each device alike, so it
+ * is the loss of the batch only where all have as many samples. */
+static void show_gathered(const struct loop *l) {
+    const struct run_record *r = l->s->record;
+    double sum = 0;
+    if (!r->gathered_count) return;
+    printf("%-6s losses gathered in the last step: [", l->progress.title);
+    for (int i = 0; i < r->gathered_count; i++) {
+        sum += r->gathered_losses[i];
+        printf("%s%.6g", i ? ", " : "", r->gathered_losses[i]);
+    }
+    printf("], mean %.6g; of the whole batch %.6g\n", sum / r->gathered_count,
+           r->losses[r->steps - 1]);
+}
+
 /* What the numbers of a run do not show: samples seen twice, a model whose steps cannot be
  * recorded, and bits that other modes need not share. compare prints what concerns it itself. */
 static void add_remarks(const struct loop *l) {
@@ -291,6 +307,7 @@ static void add_remarks(const struct loop *l) {
     if (l->s->model.collective_inside && l->s->gpus && !l->s->config->no_graph)
         printf("%-6s no graph: forward and backward of %s hold a collective\n", l->progress.title,
                r->model);
+    show_gathered(l);
     if (!r->bits_promised)
         printf("%-6s equal bits are not promised: %s\n", l->progress.title, r->why_not);
 }

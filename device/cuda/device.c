@@ -52,7 +52,7 @@ static int describe(struct cuda_device *d) {
     CUDA_CHECK(cudaGetDeviceProperties(&p, d->gpu), "properties of the GPU", d->head.name);
     d->major = p.major;
     d->minor = p.minor;
-    d->multiprocessors = p.multiProcessorCount;
+    d->multiprocessors = d->head.cores = p.multiProcessorCount;
     memcpy(d->uuid, p.uuid.bytes, sizeof d->uuid);
     snprintf(d->gpu_name, sizeof d->gpu_name, "%.63s", p.name);
     if (d->major < OLDEST_MAJOR)

@@ -65,6 +65,8 @@ static const struct way WAYS[] = {
     {"dp", 2, "--loss-in-forward"},
     {"dp", 4, ""},
     {"dp", 4, "--loss-in-forward --workers 0 --data-on host"},
+    {"dp", 4, "--dp-reduce sharded --output-device 2"},
+    {"dp", 2, "--output-device 1 --loss-in-forward --dp-reduce sharded"},
     {"dp", 4, "--data-on host --no-graph"},
     {"ddp", 1, ""},
     {"ddp", 2, "--allreduce fused"},

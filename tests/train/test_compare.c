@@ -29,7 +29,8 @@ static void plant(struct run_config *config, const char *fault) {
     else if (!strcmp(fault, "decay"))
         config->weight_decay = 1e-4;
     else if (!strncmp(fault, "memory ", 7))
-        config->device_memory = strtoull(fault + 7, NULL, 10) << 10;
+        config->device_memory[0] = strtoull(fault + 7, NULL, 10) << 10,
+        config->device_memory_count = 1;
 }
 
 /* Copies the memory file of the job, with the fault in it. */

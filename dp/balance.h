@@ -1,0 +1,21 @@
+/* Are the devices alike? DataParallel gives each of them the same share of the batch, so one
+ * that is smaller or slower holds back all others. PyTorch warns of it when a module is wrapped. */
+#ifndef DP_BALANCE_H
+#define DP_BALANCE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* PyTorch's rule: the smallest of n devices has less than 75 % of the largest's memory or, if the
+ * memories are alike, of its cores. Returns 1 then, with one line in text[0 .. bytes), in PyTorch's
+ * words as far as users search for them; else 0. Of several equal devices the first is named. */
+int dp_imbalance(const uint64_t *memory, const int *cores, int n, char *text, size_t bytes);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
