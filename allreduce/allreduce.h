@@ -58,6 +58,16 @@ int allreduce_register(struct allreduce *ar, float *data, size_t count);
 int allreduce_enqueue(struct allreduce *ar, struct stream *stream, float *data, size_t count,
                       float scale, int bucket, long step);
 
+/* Collective, as allreduce_enqueue: two collectives that only copy, for an object whose algorithm
+ * was given by name (NCCL's own are not used). all_gather: data[0 .. blocks * block) is `blocks`
+ * blocks of `block` elements, at least one for each rank; block b becomes that of rank b mod n.
+ * broadcast: data[0 .. count) becomes rank 0's. Elements arrive to the bit. The stream's phase
+ * stays as it is; `step` names the call in errors. */
+int all_gather_enqueue(struct allreduce *ar, struct stream *stream, float *data, size_t blocks,
+                       size_t block, long step);
+int broadcast_enqueue(struct allreduce *ar, struct stream *stream, float *data, size_t count,
+                      long step);
+
 /* The algorithm that a call of `count` elements takes. text (NULL: not wanted) gets it and the
  * reason, in one line. */
 enum allreduce_algorithm allreduce_algorithm_for(const struct allreduce *ar, size_t count,

@@ -28,23 +28,38 @@ enum allreduce_algorithm allreduce_algorithm_for(const struct allreduce *ar, siz
 
 /* ---- plans ---- */
 
-static int build_plan(struct allreduce *ar, size_t count, struct kept_plan *kept) {
-    kept->plan.count = count;
+static int build_steps(struct allreduce *ar, struct kept_plan *kept) {
+    int n = ar->ranks.n, rank = ar->ranks.rank;
+    if (kept->what == COLLECTIVE_ALL_GATHER)
+        return plan_build_all_gather(&kept->plan, n, rank, kept->count / kept->block, kept->block);
+    if (kept->what == COLLECTIVE_BROADCAST)
+        return plan_build_broadcast(&kept->plan, n, rank, kept->count);
+    return plan_build(&kept->plan, allreduce_algorithm_for(ar, kept->count, NULL, 0), n, rank,
+                      kept->count, &ar->config.plan);
+}
+
+static int build_plan(struct allreduce *ar, struct kept_plan *kept) {
+    if (!ar->ops->runs_plans && kept->what != ALLREDUCE_AUTO)
+        return fail(ERR_USAGE, "%s by %s: it runs no plans: give the object an algorithm by name",
+                    allreduce_algorithm_name(kept->what), ar->ops->name);
     if (!ar->ops->runs_plans) return OK;
-    CHECK(plan_build(&kept->plan, allreduce_algorithm_for(ar, count, NULL, 0), ar->ranks.n,
-                     ar->ranks.rank, count, &ar->config.plan));
+    CHECK(build_steps(ar, kept));
     kept->moved = plan_traffic(&kept->plan, NULL);
     int code = ar->ops->keep_plan ? ar->ops->keep_plan(ar->executor, &kept->plan, &kept->kept) : OK;
     if (code) plan_free(&kept->plan);
     return code;
 }
 
-static int find_plan(struct allreduce *ar, size_t count, struct kept_plan **out) {
+static int find_plan(struct allreduce *ar, enum allreduce_algorithm what, size_t count,
+                     size_t block, struct kept_plan **out) {
     for (*out = ar->plans; *out; *out = (*out)->next)
-        if ((*out)->plan.count == count) return OK;
+        if ((*out)->what == what && (*out)->count == count && (*out)->block == block) return OK;
     struct kept_plan *kept = calloc(1, sizeof *kept);
     if (!kept) return fail(ERR_MEMORY, "allreduce: no host memory for a plan: free some");
-    int code = build_plan(ar, count, kept);
+    kept->what = what;
+    kept->count = count;
+    kept->block = block;
+    int code = build_plan(ar, kept);
     if (code) {
         free(kept);
         return code;
@@ -67,37 +82,81 @@ void drop_plans(struct allreduce *ar) {
 
 /* ---- a call ---- */
 
-int allreduce_enqueue(struct allreduce *ar, struct stream *stream, float *data, size_t count,
-                      float scale, int bucket, long step) {
-    if (count == 0) return OK;
+/* What the three collectives have in common. */
+struct request {
+    enum allreduce_algorithm what; /* AUTO: an allreduce */
+    size_t count, block;
+    float scale;
+    int bucket;
+    long step;
+    const char *name; /* of its span */
+};
+
+static int enqueue(struct allreduce *ar, struct stream *stream, float *data,
+                   const struct request *q) {
     size_t offset = 0;
-    const struct registration *registration = find_registration(ar, data, count, &offset);
+    if (q->count == 0) return OK;
+    const struct registration *registration = find_registration(ar, data, q->count, &offset);
     if (!registration)
         return fail(ERR_FAILED,
-                    "allreduce: %zu elements at %p: not inside a registered buffer: "
+                    "%s: %zu elements at %p: not inside a registered buffer: "
                     "allreduce_register it first",
-                    count, (void *)data);
+                    q->name, q->count, (void *)data);
     struct kept_plan *kept;
-    CHECK(find_plan(ar, count, &kept));
+    CHECK(find_plan(ar, q->what, q->count, q->block, &kept));
     struct executor_call call = {
         .plan = ar->ops->runs_plans ? &kept->plan : NULL,
         .kept = kept->kept,
         .data = registration->memory.of,
         .offset = offset,
-        .count = count,
+        .count = q->count,
         .base = ar->base,
         .half = (int)(ar->calls % 2),
-        .scale = scale,
-        .bucket = bucket,
-        .step = step,
+        .scale = q->scale,
+        .bucket = q->bucket,
+        .step = q->step,
         .moved = kept->moved,
     };
-    char name[32];
-    snprintf(name, sizeof name, bucket < 0 ? "allreduce" : "allreduce bucket %d", bucket);
-    stream_set_phase(stream, PHASE_ALLREDUCE, (int32_t)step);
-    CHECK(ar->ops->enqueue(ar->executor, stream, &call, name));
+    CHECK(ar->ops->enqueue(ar->executor, stream, &call, q->name));
     ar->stream = stream;
     ar->base += kept->plan.epochs;
-    ar->calls++;
+    if (q->what != COLLECTIVE_BROADCAST) ar->calls++; /* copies.c says why */
     return OK;
+}
+
+int allreduce_enqueue(struct allreduce *ar, struct stream *stream, float *data, size_t count,
+                      float scale, int bucket, long step) {
+    char name[32];
+    snprintf(name, sizeof name, bucket < 0 ? "allreduce" : "allreduce bucket %d", bucket);
+    struct request q = {.what = ALLREDUCE_AUTO,
+                        .count = count,
+                        .scale = scale,
+                        .bucket = bucket,
+                        .step = step,
+                        .name = name};
+    if (count) stream_set_phase(stream, PHASE_ALLREDUCE, (int32_t)step);
+    return enqueue(ar, stream, data, &q);
+}
+
+int all_gather_enqueue(struct allreduce *ar, struct stream *stream, float *data, size_t blocks,
+                       size_t block, long step) {
+    struct request q = {.what = COLLECTIVE_ALL_GATHER,
+                        .count = blocks * block,
+                        .block = block,
+                        .scale = 1,
+                        .bucket = -1,
+                        .step = step,
+                        .name = "all-gather"};
+    return ar->ranks.n > 1 ? enqueue(ar, stream, data, &q) : OK;
+}
+
+int broadcast_enqueue(struct allreduce *ar, struct stream *stream, float *data, size_t count,
+                      long step) {
+    struct request q = {.what = COLLECTIVE_BROADCAST,
+                        .count = count,
+                        .scale = 1,
+                        .bucket = -1,
+                        .step = step,
+                        .name = "broadcast"};
+    return ar->ranks.n > 1 ? enqueue(ar, stream, data, &q) : OK;
 }

@@ -19,7 +19,14 @@ static void (*const builders[ALLREDUCE_ALGORITHM_COUNT])(struct plan *,
 };
 
 const char *allreduce_algorithm_name(enum allreduce_algorithm algorithm) {
+    if (algorithm == COLLECTIVE_ALL_GATHER) return "all-gather";
+    if (algorithm == COLLECTIVE_BROADCAST) return "broadcast";
     return (unsigned)algorithm < ALLREDUCE_ALGORITHM_COUNT ? algorithm_names[algorithm] : "?";
+}
+
+const char *plan_collective(const struct plan *plan) {
+    return plan->algorithm < ALLREDUCE_ALGORITHM_COUNT ? "allreduce"
+                                                       : allreduce_algorithm_name(plan->algorithm);
 }
 
 int allreduce_algorithm_parse(const char *word, enum allreduce_algorithm *out) {

@@ -54,11 +54,18 @@ enum allreduce_algorithm {
     ALLREDUCE_TREE,    /* two binary trees, each with half of the data */
     ALLREDUCE_FUSED,   /* rank 0 reads n inputs and writes n outputs: ranks on one processor */
     ALLREDUCE_NCCL,    /* NVIDIA's library, on GPUs; it has no plan of ours */
-    ALLREDUCE_ALGORITHM_COUNT
+    ALLREDUCE_ALGORITHM_COUNT,
+    /* What else has plans (copies.c); no allreduce, so no list of algorithms has them. */
+    COLLECTIVE_ALL_GATHER = ALLREDUCE_ALGORITHM_COUNT,
+    COLLECTIVE_BROADCAST
 };
 
 /* "auto", "naive", ...: static storage. */
 const char *allreduce_algorithm_name(enum allreduce_algorithm algorithm);
+
+/* "allreduce", "all-gather" or "broadcast": what the plan's call is, for errors. */
+struct plan;
+const char *plan_collective(const struct plan *plan);
 
 /* The algorithm of that name. ERR_USAGE lists the names. */
 int allreduce_algorithm_parse(const char *word, enum allreduce_algorithm *out);
@@ -152,6 +159,12 @@ struct plan {
 int plan_build(struct plan *plan, enum allreduce_algorithm algorithm, int n, int rank, size_t count,
                const struct plan_config *config);
 void plan_free(struct plan *plan); /* NULL and zeroed are fine */
+
+/* The plans of the collectives that only copy. all-gather: `blocks` blocks of `block` elements, at
+ * least one for each rank; block b comes from rank b mod n and goes to all. broadcast: `count`
+ * elements of rank 0 go to all. The scale of a call plays no part. */
+int plan_build_all_gather(struct plan *plan, int n, int rank, size_t blocks, size_t block);
+int plan_build_broadcast(struct plan *plan, int n, int rank, size_t count);
 
 /* The other ranks whose memory a step of `rank` loads from, and stores to: sets of ranks. What a
  * step moves over links is `length` floats for each of them. */

@@ -19,7 +19,8 @@ static int wait_flags(const struct host_ranks *ranks, const struct executor_call
                       const struct plan_step *step) {
     for (int peer = 0; peer < ranks->all.n; peer++) {
         if (!(step->wait_ranks >> peer & 1)) continue;
-        struct comm_wait_reason reason = {"allreduce", call->bucket, call->step, peer};
+        struct comm_wait_reason reason = {plan_collective(call->plan), call->bucket, call->step,
+                                          peer};
         struct comm_flag *flag = flag_of(ranks, ranks->all.rank, step->wait_kind, peer);
         uint64_t epoch = call->base + step->wait_epoch;
         if (ranks->wait)

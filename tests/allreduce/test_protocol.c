@@ -61,6 +61,21 @@ Test(protocol, algorithms_may_follow_each_other, .timeout = 240) {
     }
 }
 
+/* The collectives that only copy, alone and between allreduces of any algorithm. */
+Test(protocol, copies_may_stand_anywhere, .timeout = 240) {
+    for (int a = 0; a < COPIES; a++) {
+        for (int n = 2; n <= (test_short() ? 3 : RANKS); n++)
+            check_sequence(n, 1, (enum allreduce_algorithm[]){copies[a], copies[a], copies[a]});
+        for (int b = 0; b < ALGORITHMS; b++)
+            for (int n = 2; n <= 3; n++) {
+                enum allreduce_algorithm c = copies[a], x = algorithms[b], y = copies[1 - a];
+                check_sequence(n, 2, (enum allreduce_algorithm[]){x, c, x});
+                check_sequence(n, 2, (enum allreduce_algorithm[]){c, x, c});
+                check_sequence(n, 2, (enum allreduce_algorithm[]){x, c, y});
+            }
+    }
+}
+
 /* ---- the explorer must find bugs ---- */
 
 /* Drops, in all calls, rank `rank`'s wait for `peer` at step i. */
@@ -121,6 +136,31 @@ Test(protocol, any_dropped_wait_is_found, .timeout = 240) {
             if (getenv("DUET_SHOW"))
                 printf("%d ranks, %s: %d waits, %d spare\n", n,
                        allreduce_algorithm_name(algorithms[a]), dropped, spare);
+        }
+    }
+}
+
+/* The same of the collectives that only copy. */
+Test(protocol, any_dropped_wait_of_a_copy_is_found, .timeout = 60) {
+    for (int n = 2; n <= 3; n++) {
+        for (int a = 0; a < COPIES; a++) {
+            int dropped = 0;
+            for (int r = 0; r < n; r++) {
+                struct plan plan;
+                cr_assert_eq(build(&plan, copies[a], n, r, NULL), OK, "%s", error_message());
+                for (int i = 0; i < plan.step_count; i++)
+                    for (int peer = 0; peer < n; peer++) {
+                        if (!(plan.steps[i].wait_ranks >> peer & 1)) continue;
+                        enum verdict verdict = explore_without(copies[a], n, r, i, peer);
+                        dropped++;
+                        cr_expect(verdict == RACE || verdict == WRONG,
+                                  "%s, %d ranks: rank %d, step %d does without rank %d: %s",
+                                  allreduce_algorithm_name(copies[a]), n, r, i, peer,
+                                  verdict_names[verdict]);
+                    }
+                plan_free(&plan);
+            }
+            cr_assert_geq(dropped, 2 * (n - 1));
         }
     }
 }
