@@ -22,6 +22,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "ddp/buffers.h"
 #include "ddp/setup.h"
 
 struct ddp {
@@ -29,18 +30,19 @@ struct ddp {
     struct replica *replica;
     struct ddp_config config;
     struct allreduce *allreduce;
-    struct event **ready;    /* [events] one for each bucket */
-    int events;              /* the most buckets so far */
-    struct event *reduced;   /* behind the last allreduce of a step */
-    float scale;             /* of every term: 1, or 1/W */
-    uint64_t limits[2];      /* of the rebuilt buckets, in bytes */
-    struct bucket_plan plan; /* the buckets in force */
-    int rebuilt;             /* 1: they are cut from rank 0's ready order */
-    int32_t step;            /* the step under way, for spans and errors */
-    int expecting;           /* 1 between begin and finish: this backward is to be reduced */
-    int *pending;            /* [buckets] gradients that are not ready yet */
-    int next;                /* the bucket that is launched next */
-    int *ready_order;        /* [ready_count] parameters, as their gradients became ready */
+    struct ddp_buffers *buffers; /* NULL: there are none to broadcast */
+    struct event **ready;        /* [events] one for each bucket */
+    int events;                  /* the most buckets so far */
+    struct event *reduced;       /* behind the last allreduce of a step */
+    float scale;                 /* of every term: 1, or 1/W */
+    uint64_t limits[2];          /* of the rebuilt buckets, in bytes */
+    struct bucket_plan plan;     /* the buckets in force */
+    int rebuilt;                 /* 1: they are cut from rank 0's ready order */
+    int32_t step;                /* the step under way, for spans and errors */
+    int expecting;               /* 1 between begin and finish: this backward is to be reduced */
+    int *pending;                /* [buckets] gradients that are not ready yet */
+    int next;                    /* the bucket that is launched next */
+    int *ready_order;            /* [ready_count] parameters, as their gradients became ready */
     int ready_count;
     char *is_ready; /* [parameters] 1: its gradient is ready in this backward */
 };
@@ -226,6 +228,15 @@ int ddp_finish(struct ddp *ddp) {
     return ended(ddp, finish(ddp));
 }
 
+static int broadcast_buffers(struct ddp *ddp, int32_t step) {
+    stream_set_phase(device_compute(ddp->replica->device), PHASE_REPLICATE, step);
+    return ddp_buffers_broadcast(ddp->buffers, step);
+}
+
+int ddp_broadcast_buffers(struct ddp *ddp, int32_t step) {
+    return ended(ddp, broadcast_buffers(ddp, step));
+}
+
 static int step(struct ddp *ddp, const struct step_block *block, const struct batch *batch) {
     struct replica *r = ddp->replica;
     struct var *output, *loss;
@@ -233,6 +244,7 @@ static int step(struct ddp *ddp, const struct step_block *block, const struct ba
     CHECK(replica_write_step(r, block));
     if (!block->add_grads) CHECK(begin(ddp, r->step_number));
     CHECK(replica_load(r, batch));
+    CHECK(broadcast_buffers(ddp, (int32_t)block->step));
     if (replica_enter(r, WORK_TRAIN, &batch->segments)) {
         code = replica_forward(r, &batch->segments, 1, &output);
         if (!code) code = replica_loss(r, output, 1, &loss);
@@ -277,6 +289,7 @@ static int init(struct ddp *ddp) {
     config.any_order = ddp->config.any_order;
     CHECK(allreduce_init(&ddp->allreduce, ddp->comm, r->device, &config));
     CHECK(allreduce_register(ddp->allreduce, r->params.grads, r->params.arena_count));
+    if (!ddp->config.own_buffers) CHECK(ddp_buffers_init(&ddp->buffers, ddp->comm, &r->buffers));
     recorded_forget(&r->recorded); /* a step recorded before this has no ready events in it */
     tape_set_hook(r->tape, on_gradient_ready, ddp);
     return OK;
@@ -314,6 +327,7 @@ void ddp_free(struct ddp *ddp) {
     /* an error of the stream has been returned by an earlier call */
     stream_sync(device_comm(device));
     allreduce_free(ddp->allreduce);
+    ddp_buffers_free(ddp->buffers);
     for (int b = 0; b < ddp->events; b++)
         event_destroy(ddp->ready[b]);
     free(ddp->ready);

@@ -5,6 +5,7 @@
  *     nn/tape.h          the hook, which says of each parameter when its gradient is complete
  *     ddp/bucket.h       which gradients travel together
  *     ddp/setup.h        at the start: do all ranks hold one model? rank 0's values to all
+ *     ddp/buffers.h      before each forward: rank 0's buffers to all
  *     ddp/ddp.c          counts the gradients that are ready and launches the allreduce of each
  *                        full bucket, in order; waits for the last
  *     allreduce/         sums a bucket over all ranks, in place, on the communication stream
@@ -46,9 +47,10 @@ struct ddp;
 struct ddp_config {
     double bucket_cap_mb, first_bucket_mb; /* MiB; negative: not given; see bucket_limits */
     enum allreduce_algorithm algorithm;
-    int any_order;  /* 1: `auto` may choose ring and tree over 3 or more ranks: other bits */
-    int divide;     /* 1: gradients are averaged over the ranks; 0: summed */
-    int no_overlap; /* 1: no allreduce before backward has ended, to see what the overlap gains */
+    int any_order;   /* 1: `auto` may choose ring and tree over 3 or more ranks: other bits */
+    int divide;      /* 1: gradients are averaged over the ranks; 0: summed */
+    int own_buffers; /* 1: rank 0's buffers are not broadcast before each forward */
+    int no_overlap;  /* 1: no allreduce before backward has ended, to see what the overlap gains */
 };
 /* Sizes not given, auto within the fold order, summed, overlapped. */
 struct ddp_config ddp_config_default(void);
@@ -71,6 +73,10 @@ void ddp_free(struct ddp *ddp);
  * only accumulate gradients on this rank, as PyTorch's no_sync does: no byte travels. The last
  * sums the accumulated gradients over the ranks and updates. B counts the samples of all passes. */
 int ddp_step(struct ddp *ddp, const struct step_block *step, const struct batch *batch);
+
+/* Collective: rank 0's buffers go to all ranks, as ddp_step does by itself before forward; for
+ * evaluation. */
+int ddp_broadcast_buffers(struct ddp *ddp, int32_t step);
 
 /* The two ends of a step, for a caller that runs forward and backward itself. ddp_begin: the next
  * backward is to be reduced; `step` names it in spans and errors. In the second step it is

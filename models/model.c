@@ -53,6 +53,7 @@ int model_open(struct model *model, const char *name, const struct model_options
                                 .classes = classes,
                                 .mean = 0,
                                 .std = 1,
+                                .sync_bn = options->sync_bn,
                                 .dropout = -1};
         int code = known[i].describe(model, options);
         if (!code) code = check_count(model);

@@ -1,5 +1,5 @@
-/* BatchNorm on the tape, and SyncBatchNorm over the segments of one device; reference_norm.c has
- * the formulas.
+/* BatchNorm on the tape, and SyncBatchNorm; reference_norm.c has the formulas, and syncbn/ brings the
+ * segments of other ranks.
  *
  *     training   forward    each segment: moments | merged over all segments, if synchronised |
  *                           running statistics | factors, y
@@ -8,8 +8,8 @@
  *     eval       one set of moments, made of the running statistics, serves every segment
  *
  * A segment is a virtual device (base/segment.h), so plain BatchNorm normalises what one replica
- * of DataParallel or one rank of DDP would. Running statistics are virtual device 0's, as those
- * of device 0 are in PyTorch; synchronised they are everybody's. */
+ * of DataParallel or one rank of DDP would. Running statistics are those of a device's first
+ * segment, and of device 0 in the end, as in PyTorch; synchronised they are everybody's. */
 #include "base/error.h"
 #include "nn/tape_internal.h"
 
@@ -34,10 +34,29 @@ static struct tensor moments_of(const struct node *n, int s) {
     return matrix(&n->moments, is_shared(n) ? 0 : s);
 }
 
+/* ---- the matrices of the segments ---- */
+
+/* 1 if the segments of other ranks count too. */
+static int is_exchanged(const struct tape *t, const struct norm_config *config) {
+    return t->exchange.segments && config->synchronised;
+}
+
+/* Takes memory for a matrix of each segment: the tape's own, or of all ranks. */
+static int take_parts(struct tape *t, int exchanged, int rows, int channels, struct tensor *parts) {
+    if (exchanged) return t->exchange.parts(t->exchange.context, rows, channels, parts);
+    *parts = matrices(t, DTYPE_F64, t->segments.count, rows, channels);
+    return t->error;
+}
+
+/* The matrix of segment s among those parts. */
+static struct tensor part(const struct tape *t, const struct tensor *parts, int s) {
+    return matrix(parts, parts->dims[0] == t->segments.count ? s : t->segments.seg[s].v);
+}
+
 static int make_moments(struct tape *t, struct node *n, struct tensor *parts) {
     for (int s = 0; s < t->segments.count; s++) {
         struct op_args args = {.in[0] = tensor_segment(&n->x->value, &t->segments, s),
-                               .out[0] = matrix(parts, s)};
+                               .out[0] = part(t, parts, s)};
         CHECK(launch(t->stream, OP_BATCH_NORM_MOMENTS, &args));
     }
     return OK;
@@ -48,18 +67,12 @@ static int merge(struct tape *t, struct node *n, const struct tensor *parts) {
     return launch(t->stream, OP_BATCH_NORM_MERGE, &args);
 }
 
-/* The segment whose statistics are tracked: virtual device 0's, or -1 where that is not here. */
-static int tracked_segment(const struct tape *t, const struct norm_config *config) {
-    if (config->synchronised) return 0;
-    for (int s = 0; s < t->segments.count; s++)
-        if (t->segments.seg[s].v == 0) return s;
-    return -1;
-}
-
+/* A device tracks the statistics of its first segment, unless that is empty. Device 0's, which are
+ * those of virtual device 0, are the ones that DataParallel keeps and DDP broadcasts. */
 static int track(struct tape *t, const struct node *n, const struct norm_config *config) {
-    int s = tracked_segment(t, config);
-    if (s < 0 || !config->running.data) return OK;
-    struct op_args args = {.in[0] = moments_of(n, s),
+    int none = !config->synchronised && !t->segments.seg[0].n;
+    if (none || !config->running.data) return OK;
+    struct op_args args = {.in[0] = moments_of(n, 0),
                            .out = {config->running, config->batches},
                            .p.norm = n->args.p.norm};
     return launch(t->stream, OP_BATCH_NORM_TRACK, &args);
@@ -87,8 +100,9 @@ static int normalise(struct tape *t, struct node *n) {
 
 static int segment_grads(struct tape *t, const struct node *n, int s, const struct tensor *dw,
                          const struct tensor *db) {
-    struct op_args args = {
-        .in = {matrix(&n->sums, s), moments_of(n, s)}, .out = {*dw, *db}, .p.norm = n->args.p.norm};
+    struct op_args args = {.in = {part(t, &n->sums, s), moments_of(n, s)},
+                           .out = {*dw, *db},
+                           .p.norm = n->args.p.norm};
     return launch(t->stream, OP_BATCH_NORM_BACKWARD_WEIGHT, &args);
 }
 
@@ -97,7 +111,7 @@ static int make_sums(struct tape *t, struct node *n) {
         struct op_args args = {.in = {tensor_segment(&n->x->value, &t->segments, s),
                                       tensor_segment(&n->y->grad, &t->segments, s),
                                       moments_of(n, s)},
-                               .out[0] = matrix(&n->sums, s)};
+                               .out[0] = part(t, &n->sums, s)};
         CHECK(launch(t->stream, OP_BATCH_NORM_SUMS, &args));
     }
     return OK;
@@ -131,9 +145,9 @@ static int segment_dx(struct tape *t, struct node *n, int s, const struct tensor
 
 static int backward(struct tape *t, struct node *n) {
     int segments = t->segments.count, channels = n->x->value.dims[1];
-    n->sums = matrices(t, DTYPE_F64, segments, 2, channels);
-    CHECK(t->error);
+    CHECK(take_parts(t, n->exchanged, 2, channels, &n->sums));
     CHECK(make_sums(t, n));
+    if (n->exchanged) CHECK(t->exchange.gather(t->exchange.context, &n->sums));
     CHECK(tape_weight_grads(t, OP_BATCH_NORM_BACKWARD_WEIGHT, n));
     if (!n->x->needs_grad) return OK;
     struct tensor dx = grad_may_reuse(n->y) ? n->y->grad : grad_target(t, n->x);
@@ -168,6 +182,7 @@ static int check_count(const struct tape *t, const struct var *x,
                        const struct norm_config *config) {
     const int *d = x->value.dims;
     size_t spatial = tensor_sample_count(&x->value) / (size_t)d[1];
+    if (is_exchanged(t, config)) return OK; /* this rank does not know the others' counts */
     int one = config->synchronised && (size_t)d[0] * spatial == 1;
     for (int s = 0; s < t->segments.count && !config->synchronised; s++)
         one |= (size_t)t->segments.seg[s].n * spatial == 1;
@@ -192,9 +207,10 @@ static int forward(struct tape *t, struct node *n, const struct norm_config *con
         struct op_args args = {.in[0] = config->running, .out[0] = matrix(&n->moments, 0)};
         CHECK(launch(t->stream, OP_BATCH_NORM_OF_RUNNING, &args));
     } else if (config->synchronised) {
-        struct tensor parts = matrices(t, DTYPE_F64, segments, 3, channels);
-        CHECK(t->error);
+        struct tensor parts;
+        CHECK(take_parts(t, n->exchanged, 3, channels, &parts));
         CHECK(make_moments(t, n, &parts));
+        if (n->exchanged) CHECK(t->exchange.gather(t->exchange.context, &parts));
         CHECK(merge(t, n, &parts));
     } else {
         CHECK(make_moments(t, n, &n->moments));
@@ -203,14 +219,25 @@ static int forward(struct tape *t, struct node *n, const struct norm_config *con
     return normalise(t, n);
 }
 
+struct norm_config norm_config_default(const struct buffer *b) {
+    struct norm_config config = {.epsilon = 1e-5, .momentum = 0.1, .batches = b[2].value};
+    int dims[2] = {2, b[0].value.dims[0]};
+    config.running = tensor_plain(b[0].value.data, DTYPE_F32, 2, dims);
+    return config;
+}
+
 struct var *batch_norm(struct tape *t, struct var *x, struct param *w, struct param *b,
                        const struct norm_config *config) {
     x = to_device_layout(t, x);
     if (!x || tape_check_params(t, "batch_norm", w, b) || tape_fail(t, check(t, x, w, config)))
         return NULL;
     if (t->step.training && tape_fail(t, check_count(t, x, config))) return NULL;
-    struct node node = {
-        .backward = backward, .segment_grads = segment_grads, .x = x, .w = w, .b = b};
+    struct node node = {.backward = backward,
+                        .segment_grads = segment_grads,
+                        .x = x,
+                        .w = w,
+                        .b = b,
+                        .exchanged = is_exchanged(t, config)};
     node.args.p.norm = (struct norm_args){config->epsilon, config->momentum};
     node.args.out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, x->value.rank, x->value.dims);
     if (t->error || tape_fail(t, forward(t, &node, config))) return NULL;

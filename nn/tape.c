@@ -55,6 +55,10 @@ int tape_fail(struct tape *t, int code) {
     return code;
 }
 
+void tape_set_exchange(struct tape *t, const struct tape_exchange *exchange) {
+    t->exchange = exchange ? *exchange : (struct tape_exchange){0};
+}
+
 int tape_error(const struct tape *t) {
     return t->error ? fail(t->error, "%s", t->message) : OK;
 }

@@ -33,6 +33,7 @@
 #define NN_TAPE_H
 
 #include "base/segment.h"
+#include "nn/buffer.h"
 #include "nn/param.h"
 
 #ifdef __cplusplus
@@ -85,6 +86,20 @@ uint64_t tape_arena_version(const struct tape *tape);
 /* The hook of all later backwards; NULL: none. */
 void tape_set_hook(struct tape *tape, grad_hook *hook, void *context);
 
+/* How a synchronised batch_norm reaches the segments of other ranks. nn knows no ranks: syncbn/ is
+ * behind these functions. Without an exchange the tape's own segments are all there are. */
+struct tape_exchange {
+    int segments; /* V: those of all ranks together */
+    /* *parts becomes F64 (V, rows, channels), valid until the next call. Every rank writes the
+     * matrices of its own segments there, each at its segment's number v, on the compute stream. */
+    int (*parts)(void *context, int rows, int channels, struct tensor *parts);
+    /* Collective: enqueues that every rank gets the matrices of all. */
+    int (*gather)(void *context, const struct tensor *parts);
+    void *context;
+};
+/* The exchange of all later steps, copied; NULL: none. */
+void tape_set_exchange(struct tape *tape, const struct tape_exchange *exchange);
+
 /* The code of the first op that failed since tape_begin, with its message; OK if none did. */
 int tape_error(const struct tape *tape);
 
@@ -120,6 +135,10 @@ struct norm_config {
     struct tensor running; /* F32 (2, C): running_mean, running_var */
     struct tensor batches; /* I64 (1): num_batches_tracked */
 };
+/* PyTorch's defaults, with the buffers b[0] running_mean, b[1] running_var and b[2]
+ * num_batches_tracked, registered in this order. */
+struct norm_config norm_config_default(const struct buffer *b);
+
 /* y = (x - mean) / sqrt(var + epsilon) * w + b for each channel of x (N,C,H,W) or (N,C); w, b (C).
  * Training takes mean and biased variance of each segment, or of all of them, and updates running
  * (with the unbiased variance) and batches; running is virtual device 0's. Eval takes running.

@@ -28,7 +28,8 @@ struct node {
      * tape_weight_grads makes them from x->value and y->grad. */
     int (*segment_grads)(struct tape *tape, const struct node *node, int s, const struct tensor *dw,
                          const struct tensor *db);
-    struct tensor moments, sums; /* of batch_norm.c: F64 (S or 1, 3, C) and (S, 2, C) */
+    int exchanged;               /* of batch_norm.c: the segments of other ranks count too */
+    struct tensor moments, sums; /* of batch_norm.c: F64 (S or 1, 3, C) and (S or V, 2, C) */
     struct op_args args; /* as launched forward: its settings (p) serve the backward op too */
 };
 
@@ -39,7 +40,8 @@ struct tape {
     struct segments segments;
     grad_hook *hook;
     void *hook_context;
-    int dropout_layers; /* in order of call, so far in this step */
+    struct tape_exchange exchange; /* segments 0: there is none */
+    int dropout_layers;            /* in order of call, so far in this step */
 
     struct node *nodes; /* [node_count], owned */
     int node_count, node_capacity;

@@ -26,7 +26,7 @@ device
 comm nn data
 allreduce scatter_gather
 models
-dp ddp
+dp ddp syncbn
 report train
 doctor
 api

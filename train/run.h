@@ -42,6 +42,7 @@ struct run_config {
     int output_device;                     /* dp: gathers the outputs and computes the loss */
     int sharded_reduce;                    /* dp: every device adds up a shard of the gradients */
     int no_overlap;                        /* ddp: no allreduce before backward has ended */
+    int no_broadcast_buffers;              /* ddp: each rank keeps buffers of its own */
     double timeout;                        /* seconds */
     char init_from[PATH_BYTES], save[PATH_BYTES], log_loss[PATH_BYTES], json[PATH_BYTES];
     char trace

@@ -262,6 +262,7 @@ int session_open(struct session *s, const struct run_config *config, struct comm
     s->record = record;
     s->output_device = config->mode == MODE_DP ? config->output_device : 0;
     CHECK(open_data_and_model(s));
+    s->model.collective_inside = s->model.sync_bn && s->ranks > 1;
     CHECK(open_values(s, initial, initial_count));
     CHECK(open_devices(s, kind, physical));
     CHECK(put_data_on_device(s, kind));

@@ -4,12 +4,23 @@
 
 #include "base/error.h"
 #include "ddp/ddp.h"
+#include "syncbn/syncbn.h"
 #include "train/session.h"
 
 struct ddp_strategy {
     struct replica replica;
     struct ddp *ddp;
+    struct syncbn *syncbn; /* NULL without --sync-bn */
 };
+
+/* The most channels that a BatchNorm of the model has: the longest of its buffers. */
+static int most_channels(const struct model *model) {
+    int most = 0;
+    for (int i = 0; i < model->buffer_count; i++)
+        if (model->buffers[i].rank == 1 && most < model->buffers[i].dims[0])
+            most = model->buffers[i].dims[0];
+    return most;
+}
 
 static int ddp_strategy_open(struct session *s) {
     struct ddp_strategy *d = s->state = calloc(1, sizeof *d);
@@ -24,8 +35,13 @@ static int ddp_strategy_open(struct session *s) {
     ddp.first_bucket_mb = c->first_bucket_mb;
     ddp.any_order = !s->virtual_devices;
     ddp.no_overlap = c->no_overlap;
+    ddp.own_buffers = c->no_broadcast_buffers;
+    s->record->buffers_apart = c->no_broadcast_buffers;
     CHECK(allreduce_algorithm_parse(c->allreduce, &ddp.algorithm));
-    return ddp_init(&d->ddp, s->comm, &d->replica, &ddp);
+    CHECK(ddp_init(&d->ddp, s->comm, &d->replica, &ddp));
+    if (!s->model.sync_bn) return OK;
+    return syncbn_init(&d->syncbn, s->comm, s->device[0], d->replica.tape, s->split.virtual_devices,
+                       most_channels(&s->model));
 }
 
 static int ddp_strategy_step(struct session *s, const struct step_block *step,
@@ -37,12 +53,14 @@ static int ddp_strategy_step(struct session *s, const struct step_block *step,
 static int ddp_strategy_evaluate(struct session *s, const struct step_block *step,
                                  const struct batch *batch) {
     struct ddp_strategy *d = s->state;
+    CHECK(ddp_broadcast_buffers(d->ddp, (int32_t)step->step));
     return replica_evaluate(&d->replica, step, batch);
 }
 
 static int ddp_strategy_hash_values(struct session *s, const struct step_block *step) {
     struct ddp_strategy *d = s->state;
     CHECK(replica_write_other(&d->replica, step, PHASE_PROOF));
+    CHECK(ddp_broadcast_buffers(d->ddp, (int32_t)step->step));
     return replica_hash_values(&d->replica);
 }
 
@@ -61,6 +79,7 @@ static void ddp_strategy_describe(struct session *s) {
 static int ddp_strategy_close(struct session *s) {
     struct ddp_strategy *d = s->state;
     if (!d) return 1;
+    syncbn_free(d->syncbn);
     ddp_free(d->ddp);
     replica_free(&d->replica);
     free(d);

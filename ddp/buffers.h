@@ -1,0 +1,30 @@
+/* Buffers under DDP: before every forward, in training and in evaluation, rank 0's go to all ranks,
+ * as PyTorch's broadcast_buffers does. So the ranks may change theirs during a step, as BatchNorm
+ * does with the statistics of its own samples, and still start each step with equal ones. */
+#ifndef DDP_BUFFERS_H
+#define DDP_BUFFERS_H
+
+#include "comm/comm.h"
+#include "nn/buffer.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct ddp_buffers;
+
+/* Collective. Shares the arena of `set` with all ranks. *out is NULL where the model has no
+ * buffers. comm and set are borrowed and must outlive the object. */
+int ddp_buffers_init(struct ddp_buffers **out, struct comm *comm, struct buffer_set *set);
+
+/* Collective; on the compute stream, in the stream's phase. What is enqueued later reads rank 0's
+ * buffers. NULL: nothing is done. */
+int ddp_buffers_broadcast(struct ddp_buffers *buffers, int32_t step);
+
+/* Collective, unless the job has failed. NULL is fine. */
+void ddp_buffers_free(struct ddp_buffers *buffers);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,103 @@
+/* SyncBatchNorm: one normalisation for the whole global batch.
+ *
+ * Plain BatchNorm normalises each rank's samples by their own mean and variance, which is another
+ * model for every number of ranks, and a poor one where a rank has few samples. SyncBatchNorm takes
+ * mean and variance over the samples of all ranks. A forward and a backward of one layer, on every
+ * rank alike:
+ *
+ *     forward    moments: mean, M2 and count of each own segment           OP_BATCH_NORM_MOMENTS
+ *                all-gather                                                here
+ *                merged over all V segments in the order of v              OP_BATCH_NORM_MERGE
+ *                running statistics: unbiased variance of the whole        OP_BATCH_NORM_TRACK
+ *                y = (x - mean) / sqrt(M2 / count + epsilon) * w + b
+ *     backward   sum dy, sum dy (x - mean) of each own segment             OP_BATCH_NORM_SUMS
+ *                all-gather                                                here
+ *                added up over all V segments in the order of v            OP_BATCH_NORM_TOTAL
+ *                dw, db: of the own samples; DDP sums them as any gradient
+ *                dx = (dy - sum dy / n - (x - mean) invstd^2 sum dy (x - mean) / n) invstd w
+ *
+ * PyTorch's rule is the same: its forward gathers mean, invstd and count of each rank, its backward
+ * all-reduces the two sums. Three things differ, none of them in what is computed. M2 travels
+ * instead of invstd, which PyTorch turns back into a variance. The unit is the segment, not the
+ * rank, and sums are added in the order of v on every rank: so 1, 2 and 4 ranks that share the same
+ * virtual devices get the same bits, and so does a single device, whose segments need no gather.
+ * And all of it is kept in double. A rank without samples takes part with a count of zero.
+ *
+ * The gather is a collective in the middle of forward and backward, once for each layer and
+ * direction: 3 C or 2 C doubles from each segment. It waits for the slowest rank every time, which
+ * is what SyncBatchNorm costs. nn/batch_norm.c has the layer and calls the two functions below. */
+#include "syncbn/syncbn.h"
+
+#include <stdlib.h>
+
+#include "allreduce/allreduce.h"
+#include "base/error.h"
+
+enum { MOST_ROWS = 3 }; /* mean, M2, count */
+
+struct syncbn {
+    struct device *device;
+    struct tape *tape;
+    struct allreduce *collectives;
+    int segments, channels;
+    double
+        *parts; /* (segments, MOST_ROWS, channels), device memory, owned, shared with all ranks */
+};
+
+/* Peers read the memory during a gather alone, which ends when all have; so every layer may use
+ * it. */
+static int take_parts(void *context, int rows, int channels, struct tensor *parts) {
+    struct syncbn *s = context;
+    if (rows > MOST_ROWS || channels > s->channels)
+        return fail(ERR_FAILED, "SyncBatchNorm: %d channels: it was set up for %d", channels,
+                    s->channels);
+    int dims[3] = {s->segments, rows, channels};
+    *parts = tensor_plain(s->parts, DTYPE_F64, 3, dims);
+    return OK;
+}
+
+/* A double is two elements of the all-gather. Block v comes from rank v mod W. */
+static int gather(void *context, const struct tensor *parts) {
+    struct syncbn *s = context;
+    size_t block = 2 * (size_t)parts->dims[1] * (size_t)parts->dims[2];
+    return all_gather_enqueue(s->collectives, device_compute(s->device), parts->data,
+                              (size_t)s->segments, block, -1);
+}
+
+static int init(struct syncbn *s, struct comm *comm) {
+    size_t count = 2 * (size_t)s->segments * MOST_ROWS * (size_t)s->channels; /* floats */
+    struct allreduce_config config = allreduce_config_default();
+    config.algorithm = ALLREDUCE_DIRECT; /* by name, for an executor that runs plans */
+    CHECK(device_alloc(s->device, (void **)&s->parts, count * sizeof(float), MEM_COMM));
+    CHECK(allreduce_init(&s->collectives, comm, s->device, &config));
+    CHECK(allreduce_register(s->collectives, (float *)s->parts, count));
+    struct tape_exchange exchange = {
+        .segments = s->segments, .parts = take_parts, .gather = gather, .context = s};
+    tape_set_exchange(s->tape, &exchange);
+    return OK;
+}
+
+int syncbn_init(struct syncbn **out, struct comm *comm, struct device *device, struct tape *tape,
+                int segments, int channels) {
+    *out = NULL;
+    struct syncbn *s = calloc(1, sizeof *s);
+    if (!s) return fail(ERR_MEMORY, "SyncBatchNorm: the host is out of memory");
+    s->device = device;
+    s->tape = tape;
+    s->segments = segments;
+    s->channels = channels;
+    int code = init(s, comm);
+    if (code)
+        syncbn_free(s);
+    else
+        *out = s;
+    return code;
+}
+
+void syncbn_free(struct syncbn *s) {
+    if (!s) return;
+    tape_set_exchange(s->tape, NULL);
+    allreduce_free(s->collectives);
+    device_free(s->device, s->parts);
+    free(s);
+}
