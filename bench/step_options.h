@@ -30,7 +30,7 @@ static int read_models(char *text, struct options *o) {
         o->models[o->model_count++] = word;
     }
     return o->model_count ? OK
-                          : fail(ERR_USAGE, "--models: names none: give lenet, convnet or mlp");
+                          : fail(ERR_USAGE, "--models: names none: give lenet, convnet, mlp or resnet18");
 }
 
 static int read_word(const char *flag, char *out, size_t bytes, const char *text) {

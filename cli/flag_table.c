@@ -68,6 +68,12 @@ static int read_math(const struct flag *flag, const char *text, struct run_confi
     return OK;
 }
 
+static int read_init(const struct flag *flag, const char *text, struct run_config *config) {
+    config->model_options.init_d2l = !strcmp(text, "d2l");
+    if (config->model_options.init_d2l || !strcmp(text, "default")) return OK;
+    return fail(ERR_USAGE, "%s: '%s': there are default and d2l", flag->name, text);
+}
+
 static int read_optimizer(const struct flag *flag, const char *text, struct run_config *config) {
     for (int kind = 0; kind < OPTIMIZER_COUNT; kind++) {
         if (strcmp(optimizer_name(kind), text)) continue;
@@ -159,11 +165,19 @@ const struct flag flag_table[] = {
      read_memory, NO_MEMBER, SMALLEST_MEMORY, 0x1p50},
 
     HEADING("model"),
-    {"--model", "NAME", "lenet, convnet or mlp (default lenet)", read_text, AT(model), NO_LIMITS},
+    {"--model", "NAME", "lenet, convnet, mlp or resnet18 (default lenet)", read_text, AT(model), NO_LIMITS},
     {"--mlp-hidden", "H1,H2,...", "the widths of the hidden layers of mlp (default 256)",
      read_hidden, NO_MEMBER, NO_LIMITS},
     {"--dropout", "P", "the probability of dropout, instead of the model's own", read_number,
      AT(model_options.dropout), 0, 1},
+    {"--init", "default|d2l",
+     "initial weights. default: PyTorch's; d2l: those of the chapter, normal with deviation 0.01 "
+     "(resnet18 alone; lenet always has the chapter's)",
+     read_init, NO_MEMBER, NO_LIMITS},
+    {"--sync-bn", NULL,
+     "every BatchNorm of the model is a SyncBatchNorm: normalised over the whole global batch "
+     "(single and ddp)",
+     read_on, AT(model_options.sync_bn), NO_LIMITS},
     {"--init-from", "FILE", "start from the weights in a safetensors file", read_text,
      AT(init_from), NO_LIMITS},
 
@@ -235,6 +249,10 @@ const struct flag flag_table[] = {
      read_number, AT(bucket_cap_mb), 1e-6, 1e6},
     {"--first-bucket-mb", "X", "ddp: the size of the first bucket in MiB", read_number,
      AT(first_bucket_mb), 1e-6, 1e6},
+    {"--no-broadcast-buffers", NULL,
+     "ddp: each rank keeps its own running statistics; default: rank 0's go to all before each "
+     "forward",
+     read_on, AT(no_broadcast_buffers), NO_LIMITS},
     {"--no-overlap", NULL, "ddp: allreduce after backward, not beside it", read_on, AT(no_overlap),
      NO_LIMITS},
 

@@ -10,7 +10,10 @@
 static const struct {
     const char *name;
     int (*describe)(struct model *model, const struct model_options *options);
-} known[] = {{"lenet", lenet_describe}, {"convnet", convnet_describe}, {"mlp", mlp_describe}};
+} known[] = {{"lenet", lenet_describe},
+             {"convnet", convnet_describe},
+             {"mlp", mlp_describe},
+             {"resnet18", resnet18_describe}};
 
 enum { DEFAULT_CLASSES = 10 };
 static const struct sample_shape default_sample = {1, 28, 28};
@@ -38,6 +41,18 @@ static int check_count(const struct model *model) {
                 model->name, count, MODEL_MAX_COUNT);
 }
 
+static int check_options(const struct model *model) {
+    if (model->sync_bn && !model->buffer_count)
+        return fail(ERR_USAGE,
+                    "--sync-bn: model %s has no BatchNorm: leave it out, or give "
+                    "--model resnet18",
+                    model->name);
+    if (model->init_d2l && strcmp(model->name, "lenet") && strcmp(model->name, "resnet18"))
+        return fail(ERR_USAGE, "--init: d2l: the chapters have no %s: there are lenet and resnet18",
+                    model->name);
+    return OK;
+}
+
 int model_open(struct model *model, const char *name, const struct model_options *options) {
     struct sample_shape sample = options->sample;
     int classes = options->classes ? options->classes : DEFAULT_CLASSES;
@@ -54,13 +69,15 @@ int model_open(struct model *model, const char *name, const struct model_options
                                 .mean = 0,
                                 .std = 1,
                                 .sync_bn = options->sync_bn,
+                                .init_d2l = options->init_d2l,
                                 .dropout = -1};
         int code = known[i].describe(model, options);
         if (!code) code = check_count(model);
+        if (!code) code = check_options(model);
         if (code) model_free(model);
         return code;
     }
-    return fail(ERR_USAGE, "model: %s: there are lenet, convnet and mlp", name);
+    return fail(ERR_USAGE, "model: %s: there are lenet, convnet, mlp and resnet18", name);
 }
 
 void model_free(struct model *model) {

@@ -29,6 +29,7 @@ struct model {
     /* 1: forward ends in log_softmax and the loss is nll; 0: scores and cross entropy */
     int log_probabilities;
     double dropout;        /* < 0: the model's own probabilities; else it replaces all of them */
+    int init_d2l;          /* 1: initial values as "Dive into Deep Learning" draws them */
     int sync_bn;           /* 1: every BatchNorm of the model is a SyncBatchNorm */
     int collective_inside; /* 1: forward or backward waits for other ranks: cannot be recorded */
     int hidden_count;      /* mlp: number of hidden layers */
@@ -44,6 +45,7 @@ struct model {
 
 struct model_options {
     int sync_bn;                  /* 1: every BatchNorm is synchronised (SyncBatchNorm) */
+    int init_d2l;                 /* 1: the chapter's initial values */
     double dropout;               /* < 0: not given */
     int hidden_count;             /* of hidden[]; 0: not given */
     int hidden[MODEL_HIDDEN_MAX]; /* mlp: widths of the hidden layers */

@@ -11,6 +11,7 @@ enum { MODEL_MAX_LAYERS = MODEL_HIDDEN_MAX + 1 }; /* linear layers of an mlp */
 int lenet_describe(struct model *model, const struct model_options *options);
 int convnet_describe(struct model *model, const struct model_options *options);
 int mlp_describe(struct model *model, const struct model_options *options);
+int resnet18_describe(struct model *model, const struct model_options *options);
 
 /* ERR_USAGE: the samples have fewer than side x side pixels. */
 int model_needs_pixels(const struct model *model, int side);

@@ -34,17 +34,17 @@ struct layer {
 
 #define CONV(NAME, in, out, size, stride, padding) \
     { CONVOLUTION, NAME ".weight", NAME ".bias", 0, 0, 0, in, out, size, stride, padding }
-#define BATCH_NORM(NAME, channels)                                                 \
-    {                                                                              \
-        NORM, NAME ".weight", NAME ".bias", NAME ".running_mean",                  \
-            NAME ".running_var", NAME ".num_batches_tracked", channels, channels, 0, 0, 0 \
+#define BATCH_NORM(NAME, channels)                                                     \
+    {                                                                                  \
+        NORM, NAME ".weight", NAME ".bias", NAME ".running_mean", NAME ".running_var", \
+            NAME ".num_batches_tracked", channels, channels, 0, 0, 0                   \
     }
 #define LINEAR(NAME, in, out) \
     { FULL, NAME ".weight", NAME ".bias", 0, 0, 0, in, out, 0, 0, 0 }
-#define RESIDUAL(NAME, c)                                                    \
+#define RESIDUAL(NAME, c)                                                   \
     CONV(NAME ".conv1", c, c, 3, 1, 1), CONV(NAME ".conv2", c, c, 3, 1, 1), \
         BATCH_NORM(NAME ".bn1", c), BATCH_NORM(NAME ".bn2", c)
-#define HALVING(NAME, in, c)                                                  \
+#define HALVING(NAME, in, c)                                                 \
     CONV(NAME ".conv1", in, c, 3, 2, 1), CONV(NAME ".conv2", c, c, 3, 1, 1), \
         CONV(NAME ".conv3", in, c, 1, 2, 0), BATCH_NORM(NAME ".bn1", c),     \
         BATCH_NORM(NAME ".bn2", c)

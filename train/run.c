@@ -134,5 +134,9 @@ int run_config_check(const struct run_config *config) {
         return fail(ERR_USAGE, "--momentum: %g: %s has none: leave it out, or give --optimizer sgd",
                     config->momentum, optimizer_name(config->optimizer));
     CHECK(check_dp(config));
+    if (config->mode == MODE_DP && config->model_options.sync_bn)
+        return fail(ERR_USAGE,
+                    "--sync-bn: SyncBatchNorm is only supported within "
+                    "torch.nn.parallel.DistributedDataParallel: give --mode ddp, or single");
     return check_devices(config);
 }
