@@ -23,8 +23,8 @@ struct registration {
     struct registration *next;
 };
 
-/* The plan for one call: what it does, and the sizes that it does it for. Plans are kept until the object is freed: a training run has a handful
- * of counts, and a steady step allocates nothing. */
+/* The plan for one call: what it does, and the sizes that it does it for. Plans are kept until the
+ * object is freed: a training run has a handful of counts, and a steady step allocates nothing. */
 struct kept_plan {
     enum allreduce_algorithm what; /* AUTO: an allreduce */
     size_t count, block;           /* elements; block: of an all-gather, else 0 */

@@ -29,8 +29,9 @@ static int read_models(char *text, struct options *o) {
         if (o->model_count == LIST) return fail(ERR_USAGE, "--models: %s: at most %d", word, LIST);
         o->models[o->model_count++] = word;
     }
-    return o->model_count ? OK
-                          : fail(ERR_USAGE, "--models: names none: give lenet, convnet, mlp or resnet18");
+    return o->model_count
+               ? OK
+               : fail(ERR_USAGE, "--models: names none: give lenet, convnet, mlp or resnet18");
 }
 
 static int read_word(const char *flag, char *out, size_t bytes, const char *text) {

@@ -165,7 +165,8 @@ const struct flag flag_table[] = {
      read_memory, NO_MEMBER, SMALLEST_MEMORY, 0x1p50},
 
     HEADING("model"),
-    {"--model", "NAME", "lenet, convnet, mlp or resnet18 (default lenet)", read_text, AT(model), NO_LIMITS},
+    {"--model", "NAME", "lenet, convnet, mlp or resnet18 (default lenet)", read_text, AT(model),
+     NO_LIMITS},
     {"--mlp-hidden", "H1,H2,...", "the widths of the hidden layers of mlp (default 256)",
      read_hidden, NO_MEMBER, NO_LIMITS},
     {"--dropout", "P", "the probability of dropout, instead of the model's own", read_number,

@@ -1,5 +1,5 @@
-/* BatchNorm on the tape, and SyncBatchNorm; reference_norm.c has the formulas, and syncbn/ brings the
- * segments of other ranks.
+/* BatchNorm on the tape, and SyncBatchNorm; reference_norm.c has the formulas, and syncbn/ brings
+ * the segments of other ranks.
  *
  *     training   forward    each segment: moments | merged over all segments, if synchronised |
  *                           running statistics | factors, y
