@@ -116,10 +116,9 @@ void unmap_peers(struct allreduce *ar, struct shared *memory) {
 
 /* ---- the slab ---- */
 
-/* Elements in one half of scratch. Only naive and oneshot use scratch. */
+/* Elements in one half of scratch. */
 static size_t scratch_half(const struct allreduce *ar) {
-    enum allreduce_algorithm a = ar->config.algorithm;
-    if (a != ALLREDUCE_AUTO && a != ALLREDUCE_NAIVE && a != ALLREDUCE_ONESHOT) return 0;
+    if (!allreduce_uses_scratch(ar->config.algorithm)) return 0;
     size_t pad = ar->kind->scratch_pad, half = ar->config.plan.scratch;
     return pad ? (half + 2 * pad - 1) / pad * pad : half;
 }

@@ -8,20 +8,29 @@
 #include "allreduce/steps.h"
 #include "base/error.h"
 
-static const char *const algorithm_names[ALLREDUCE_ALGORITHM_COUNT] = {
-    "auto", "naive", "oneshot", "direct", "ring", "tree", "fused", "nccl"};
-
-static void (*const builders[ALLREDUCE_ALGORITHM_COUNT])(struct plan *,
-                                                         const struct plan_config *) = {
-    [ALLREDUCE_NAIVE] = plan_naive,   [ALLREDUCE_ONESHOT] = plan_oneshot,
-    [ALLREDUCE_DIRECT] = plan_direct, [ALLREDUCE_RING] = plan_ring,
-    [ALLREDUCE_TREE] = plan_tree,     [ALLREDUCE_FUSED] = plan_fused,
+// clang-format off
+static const struct {
+    const char *word;
+    void (*build)(struct plan *, const struct plan_config *); /* NULL: it has no plan */
+    int in_fold_order, uses_scratch;
+} algorithms[ALLREDUCE_ALGORITHM_COUNT] = {
+    [ALLREDUCE_AUTO] = {"auto", .uses_scratch = 1},
+#define PLAN(NAME, word, in_fold_order, uses_scratch) \
+    [ALLREDUCE_##NAME] = {#word, plan_##word, in_fold_order, uses_scratch},
+    ALLREDUCE_PLANS(PLAN)
+#undef PLAN
+    [ALLREDUCE_NCCL] = {"nccl"},
 };
+// clang-format on
+
+static int known(enum allreduce_algorithm algorithm) {
+    return (unsigned)algorithm < ALLREDUCE_ALGORITHM_COUNT;
+}
 
 const char *allreduce_algorithm_name(enum allreduce_algorithm algorithm) {
     if (algorithm == COLLECTIVE_ALL_GATHER) return "all-gather";
     if (algorithm == COLLECTIVE_BROADCAST) return "broadcast";
-    return (unsigned)algorithm < ALLREDUCE_ALGORITHM_COUNT ? algorithm_names[algorithm] : "?";
+    return known(algorithm) ? algorithms[algorithm].word : "?";
 }
 
 const char *plan_collective(const struct plan *plan) {
@@ -31,24 +40,24 @@ const char *plan_collective(const struct plan *plan) {
 
 int allreduce_algorithm_parse(const char *word, enum allreduce_algorithm *out) {
     for (int a = 0; a < ALLREDUCE_ALGORITHM_COUNT; a++) {
-        if (strcmp(word, algorithm_names[a]) == 0) {
+        if (strcmp(word, algorithms[a].word) == 0) {
             *out = (enum allreduce_algorithm)a;
             return OK;
         }
     }
-    return fail(
-        ERR_USAGE,
-        "allreduce algorithm: %s: choose auto, naive, oneshot, direct, ring, tree, fused or nccl",
-        word);
+    return fail(ERR_USAGE, "allreduce algorithm: %s: choose " ALLREDUCE_WORDS, word);
 }
 
 int allreduce_has_plan(enum allreduce_algorithm algorithm) {
-    return (unsigned)algorithm < ALLREDUCE_ALGORITHM_COUNT && builders[algorithm];
+    return known(algorithm) && algorithms[algorithm].build;
 }
 
 int allreduce_keeps_order(enum allreduce_algorithm algorithm) {
-    return algorithm == ALLREDUCE_NAIVE || algorithm == ALLREDUCE_ONESHOT ||
-           algorithm == ALLREDUCE_DIRECT || algorithm == ALLREDUCE_FUSED;
+    return known(algorithm) && algorithms[algorithm].in_fold_order;
+}
+
+int allreduce_uses_scratch(enum allreduce_algorithm algorithm) {
+    return known(algorithm) && algorithms[algorithm].uses_scratch;
 }
 
 const char *plan_flag_name(enum plan_flag kind) {
@@ -81,9 +90,7 @@ int plan_build(struct plan *plan, enum allreduce_algorithm algorithm, int n, int
     if (rank < 0 || rank >= n)
         return fail(ERR_USAGE, "allreduce: rank %d of %d: give 0 to %d", rank, n, n - 1);
     if (!allreduce_has_plan(algorithm))
-        return fail(ERR_USAGE,
-                    "allreduce plan: %s: has no plan of its own: choose naive, oneshot, direct, "
-                    "ring, tree or fused",
+        return fail(ERR_USAGE, "allreduce plan: %s: has no plan of its own: choose an algorithm",
                     allreduce_algorithm_name(algorithm));
     if (config->align < 1 || config->slice < 1 || config->slices < 1 || config->scratch < (size_t)n)
         return fail(ERR_USAGE,
@@ -98,7 +105,7 @@ int plan_build(struct plan *plan, enum allreduce_algorithm algorithm, int n, int
     if (n == 1)
         plan_alone(plan);
     else
-        builders[algorithm](plan, config);
+        algorithms[algorithm].build(plan, config);
     int code = plan->error;
     if (code) plan_free(plan);
     return code;

@@ -45,20 +45,41 @@
 extern "C" {
 #endif
 
+/* Every algorithm that has a plan: its name, the word for it, whether it adds in fold order
+ * (base/fold.h), and whether it uses SCRATCH. Names, words, declarations of builders and messages
+ * are made of this list. plan_WORD in the file WORD.c builds the plan (steps.h), and select.c has
+ * its cost.
+ *
+ *     NAIVE     rank 0 takes all inputs, adds them and sends the sum back
+ *     ONESHOT   every rank reads all inputs and adds them itself
+ *     DIRECT    each rank owns a slice: it reads n inputs and writes n outputs there
+ *     RING      reduce-scatter, then all-gather, around a ring
+ *     TREE      two binary trees, each with half of the data
+ *     FUSED     rank 0 reads n inputs and writes n outputs: ranks on one processor */
+#define ALLREDUCE_PLANS(PLAN)    \
+    PLAN(NAIVE, naive, 1, 1)     \
+    PLAN(ONESHOT, oneshot, 1, 1) \
+    PLAN(DIRECT, direct, 1, 0)   \
+    PLAN(RING, ring, 0, 0)       \
+    PLAN(TREE, tree, 0, 0)       \
+    PLAN(FUSED, fused, 1, 0)
+
+#define ALLREDUCE_CONSTANT(NAME, word, in_fold_order, uses_scratch) ALLREDUCE_##NAME,
+// clang-format off
 enum allreduce_algorithm {
-    ALLREDUCE_AUTO,    /* select.h chooses one of the others; it has no plan of its own */
-    ALLREDUCE_NAIVE,   /* rank 0 takes all inputs, adds them and sends the sum back */
-    ALLREDUCE_ONESHOT, /* every rank reads all inputs and adds them itself */
-    ALLREDUCE_DIRECT,  /* each rank owns a slice: it reads n inputs and writes n outputs there */
-    ALLREDUCE_RING,    /* reduce-scatter, then all-gather, around a ring */
-    ALLREDUCE_TREE,    /* two binary trees, each with half of the data */
-    ALLREDUCE_FUSED,   /* rank 0 reads n inputs and writes n outputs: ranks on one processor */
-    ALLREDUCE_NCCL,    /* NVIDIA's library, on GPUs; it has no plan of ours */
+    ALLREDUCE_AUTO, /* select.h chooses one of the others; it has no plan of its own */
+    ALLREDUCE_PLANS(ALLREDUCE_CONSTANT)
+    ALLREDUCE_NCCL, /* NVIDIA's library, on GPUs; it has no plan of ours */
     ALLREDUCE_ALGORITHM_COUNT,
     /* What else has plans (copies.c); no allreduce, so no list of algorithms has them. */
     COLLECTIVE_ALL_GATHER = ALLREDUCE_ALGORITHM_COUNT,
     COLLECTIVE_BROADCAST
 };
+// clang-format on
+
+/* For messages: "auto, naive, oneshot, direct, ring, tree, fused or nccl". */
+#define ALLREDUCE_COMMA_WORD(NAME, word, in_fold_order, uses_scratch) ", " #word
+#define ALLREDUCE_WORDS "auto" ALLREDUCE_PLANS(ALLREDUCE_COMMA_WORD) " or nccl"
 
 /* "auto", "naive", ...: static storage. */
 const char *allreduce_algorithm_name(enum allreduce_algorithm algorithm);
@@ -73,10 +94,13 @@ int allreduce_algorithm_parse(const char *word, enum allreduce_algorithm *out);
 /* 1 if plan_build knows the algorithm: all but AUTO and NCCL. */
 int allreduce_has_plan(enum allreduce_algorithm algorithm);
 
-/* 1 if the algorithm adds in fold order (base/fold.h). All that do give the same bits, for any
+/* 1 if the algorithm adds in fold order. All that do give the same bits, for any
  * number of ranks. Ring, tree and NCCL add in orders of their own; over 2 ranks every order gives
  * the same bits. */
 int allreduce_keeps_order(enum allreduce_algorithm algorithm);
+
+/* 1 if plans of the algorithm use SCRATCH; AUTO may choose one that does. */
+int allreduce_uses_scratch(enum allreduce_algorithm algorithm);
 
 enum plan_op {
     PLAN_NONE,        /* moves nothing: only awaits and posts */

@@ -1,4 +1,4 @@
-/* The verbs in which the six algorithms write their plans: make a step, say which flags it awaits
+/* The verbs in which the algorithms write their plans: make a step, say which flags it awaits
  * and which it posts, append it. For the files of this folder that write plans, and no others.
  *
  *     struct plan_step step = reduce_from(left, slice, rank_bit(me));
@@ -59,11 +59,9 @@ void add_post(struct plan *plan, uint64_t ranks, enum plan_flag kind, size_t epo
 
 /* ---- the algorithms, over 2 ranks or more ---- */
 
-void plan_naive(struct plan *plan, const struct plan_config *config);
-void plan_oneshot(struct plan *plan, const struct plan_config *config);
-void plan_direct(struct plan *plan, const struct plan_config *config);
-void plan_ring(struct plan *plan, const struct plan_config *config);
-void plan_tree(struct plan *plan, const struct plan_config *config);
-void plan_fused(struct plan *plan, const struct plan_config *config);
+#define PLAN(NAME, word, in_fold_order, uses_scratch) \
+    void plan_##word(struct plan *plan, const struct plan_config *config);
+ALLREDUCE_PLANS(PLAN)
+#undef PLAN
 
 #endif

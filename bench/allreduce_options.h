@@ -40,6 +40,9 @@ static int parse_word(const char *flag, const char *text, const char *zero, cons
     return OK;
 }
 
+#define BAR_WORD(NAME, word, in_fold_order, uses_scratch) "|" #word
+#define ALGORITHMS_TO_CHOOSE "all|auto" ALLREDUCE_PLANS(BAR_WORD) "|nccl"
+
 static int parse_flag(struct options *o, int flag, const char *text, const char *program) {
     const int64_t most_calls = 1000000;
     const uint64_t most_bytes = (uint64_t)1 << 33;
@@ -62,12 +65,11 @@ static int parse_flag(struct options *o, int flag, const char *text, const char 
         o->all = strcmp(text, "all") == 0;
         return o->all ? OK : allreduce_algorithm_parse(text, &o->only);
     default:
-        return fail(
-            ERR_USAGE,
-            "usage: %s [-d cpu|cuda] [-b BYTES] [-e BYTES] [-f FACTOR] [-n CALLS] "
-            "[-w WARMUP] [-r RANKS] [-a all|auto|naive|oneshot|direct|ring|tree|fused|nccl] "
-            "[-o sum|avg] [-c 0|1] [-p 0|1]",
-            program);
+        return fail(ERR_USAGE,
+                    "usage: %s [-d cpu|cuda] [-b BYTES] [-e BYTES] [-f FACTOR] [-n CALLS] "
+                    "[-w WARMUP] [-r RANKS] [-a " ALGORITHMS_TO_CHOOSE "] [-o sum|avg] [-c 0|1] "
+                    "[-p 0|1]",
+                    program);
     }
 }
 

@@ -242,7 +242,7 @@ const struct flag flag_table[] = {
      "part, and device 0 gets the sums",
      read_reduce, NO_MEMBER, NO_LIMITS},
     {"--allreduce", "NAME",
-     "ddp: auto, naive, oneshot, direct, ring, tree, fused or nccl (default auto)", read_algorithm,
+     "ddp: " ALLREDUCE_WORDS " (default auto)", read_algorithm,
      NO_MEMBER, NO_LIMITS},
     {"--bucket-cap-mb", "X",
      "ddp: the size of a bucket of gradients in MiB (default 25, the first bucket 1). Given alone "
