@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/system_error.h"
+
 static int kind_of(const char *name, enum device_kind *kind) {
     static const struct {
         const char *name;
@@ -99,8 +101,7 @@ int duet_parallel(int n, int (*work)(void *context, int i), void *context) {
     for (; started < n && !code; started += !code) {
         int error = pthread_create(&threads[started], NULL, run_task, &tasks[started]);
         if (error)
-            code = fail_errno(ERR_FAILED, error, "parallel: thread %d of %d could not be started",
-                              started, n);
+            code = fail_system(error, "parallel: thread %d of %d could not be started", started, n);
     }
     if (!code) run_task(&tasks[0]);
     for (int i = 1; i < started; i++)

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/system_error.h"
 #include "base/unnamed_file.h"
 
 enum { LINKS = 40 }; /* symbolic links followed at most, as in the kernel */
@@ -224,9 +225,8 @@ static int put_in_place(const struct atomic_file *f) {
     char *name = unnamed_give_name(f->fd, f->target);
     if (name && !rename(name, f->target)) {
         free(name);
-        return sync_folder(f->target)
-                   ? fail_errno(ERR_FAILED, errno, "cannot sync the folder of: %s", f->name)
-                   : OK;
+        return sync_folder(f->target) ? fail_system(errno, "cannot sync the folder of: %s", f->name)
+                                      : OK;
     }
     int error = errno;
     if (!name) {

@@ -12,7 +12,7 @@ const char *system_advice(int error_number) {
     switch (error_number) {
     case EMFILE: return "raise the limit of open files (ulimit -n)";
     case ENFILE: return "the whole system has too many open files: close some programs";
-    case EAGAIN: return "raise the limit of processes (ulimit -u)";
+    case EAGAIN: return "raise the limit of processes (ulimit -u) or of memory (ulimit -v)";
     case EFBIG: return "raise the limit of file sizes (ulimit -f)";
     case ENOMEM: return "free some memory, or raise the limit of memory (ulimit -v)";
     case ENOSPC: return "free some space";

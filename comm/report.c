@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "base/error.h"
 #include "base/system_error.h"
@@ -62,6 +63,16 @@ static const char *advice_on_status(const struct job *job, int rank) {
     return "it recorded no reason: if it printed one, that stands above";
 }
 
+/* Where soft and hard limit are equal, as `ulimit -t` makes them, the kernel does not send SIGXCPU
+ * first. */
+static const char *advice_on_sigkill(void) {
+    struct rlimit limit;
+    if (!getrlimit(RLIMIT_CPU, &limit) && limit.rlim_max != RLIM_INFINITY)
+        return "if nobody killed it, memory or CPU time ran out: use fewer devices or a smaller "
+               "batch, or raise the limit of CPU time (ulimit -t)";
+    return "if nobody killed it, memory ran out: use fewer devices or a smaller batch";
+}
+
 static const char *advice(const struct job *job, int rank) {
     int start_errno = job->board->slots[rank].start_errno;
     if (job->ranks[rank].wait_errno) return "this program must be able to wait for its children";
@@ -69,8 +80,7 @@ static const char *advice(const struct job *job, int rank) {
     switch (job->ranks[rank].signal) {
     case 0: return advice_on_status(job, rank);
     case SIGXCPU: return "raise the limit of CPU time (ulimit -t)";
-    case SIGKILL:
-        return "if nobody killed it, memory ran out: use fewer devices or a smaller batch";
+    case SIGKILL: return advice_on_sigkill();
     case SIGSEGV:
     case SIGBUS:
     case SIGABRT:

@@ -19,6 +19,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/system_error.h"
 #include "device/op.h"
 
 /* A wait calls `interrupted` this often. */
@@ -204,9 +205,7 @@ static int start_workers(struct loader *l) {
         if (!error) l->threads++;
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (error)
-        return fail_errno(ERR_FAILED, error, "loader: cannot start worker %d: use fewer",
-                          l->threads);
+    if (error) return fail_system(error, "loader: worker %d cannot be started", l->threads);
     return OK;
 }
 

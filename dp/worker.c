@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/limits.h"
+#include "base/system_error.h"
 
 enum { TEXT_BYTES = 512 };
 static const double LAST_GRACE_S = 1;
@@ -85,8 +86,7 @@ static int start_slot(struct slot *slot, int index) {
     pthread_condattr_destroy(&monotonic);
     slot->made = 1;
     int error = pthread_create(&slot->thread, NULL, worker_thread, slot);
-    if (error)
-        return fail_errno(ERR_FAILED, error, "thread of replica %d: could not be started", index);
+    if (error) return fail_system(error, "thread of replica %d: could not be started", index);
     slot->started = 1;
     return OK;
 }

@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/system_error.h"
 
 enum { RING_START = 64 };
 
@@ -174,9 +175,7 @@ int host_stream_init(struct host_stream *s, struct device *device, enum lane lan
     CHECK(host_cond_init(&s->done));
     CHECK(grow(s));
     int code = pthread_create(&s->thread, NULL, stream_thread, s);
-    if (code)
-        return fail_errno(ERR_FAILED, code, "thread of stream %s of %s", lane_name(lane),
-                          device->name);
+    if (code) return fail_system(code, "thread of stream %s of %s", lane_name(lane), device->name);
     s->has_thread = 1;
     return OK;
 }

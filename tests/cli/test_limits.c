@@ -14,16 +14,18 @@ enum { NOT_POSSIBLE = 125, NO_LIMIT = -1 };
 
 /* What a command is started under. */
 struct spoilt {
-    long file_bytes, open_files; /* soft limits; NO_LIMIT: as they are */
-    int no_proc;                 /* /proc is an empty folder */
-    int ignore_children;         /* SIGCHLD is ignored */
+    /* soft and hard limits; NO_LIMIT: as they are */
+    long file_bytes, open_files, memory, processes, cpu_seconds;
+    int no_proc;         /* /proc is an empty folder */
+    int ignore_children; /* SIGCHLD is ignored */
+    int user;            /* the command runs as this user; 0: as who runs the test */
 };
-static const struct spoilt WHOLE = {NO_LIMIT, NO_LIMIT, 0, 0};
+static const struct spoilt WHOLE = {NO_LIMIT, NO_LIMIT, NO_LIMIT, NO_LIMIT, NO_LIMIT, 0, 0, 0};
 
 static int set_limit(int resource, long most) {
     struct rlimit limits;
     if (most == NO_LIMIT || getrlimit(resource, &limits)) return most == NO_LIMIT;
-    limits.rlim_cur = (rlim_t)most;
+    limits.rlim_cur = limits.rlim_max = (rlim_t)most;
     return !setrlimit(resource, &limits);
 }
 
@@ -48,7 +50,9 @@ static void become(const struct spoilt *s, const char *line, int err) {
         close(fd);
     if (s->no_proc && !hide_proc()) _exit(NOT_POSSIBLE);
     if (s->ignore_children) signal(SIGCHLD, SIG_IGN);
-    if (!set_limit(RLIMIT_FSIZE, s->file_bytes) || !set_limit(RLIMIT_NOFILE, s->open_files))
+    if (!set_limit(RLIMIT_FSIZE, s->file_bytes) || !set_limit(RLIMIT_NOFILE, s->open_files) ||
+        !set_limit(RLIMIT_NPROC, s->processes) || !set_limit(RLIMIT_CPU, s->cpu_seconds) ||
+        (s->user && setuid((uid_t)s->user)) || !set_limit(RLIMIT_AS, s->memory))
         _exit(NOT_POSSIBLE);
     execv(cli_program, argv);
     _exit(NOT_POSSIBLE);
@@ -127,6 +131,61 @@ Test(cli_limits, open_files, .timeout = 300, .init = cli_folder_make, .fini = cl
         }
         cr_expect_eq(status, 0, "%s: %d open files are not enough: %s", LINES[l], MOST, err);
     }
+}
+
+/* From far too little memory to enough. A thread that cannot be started for want of memory gets the
+ * same errno as one too many: the error must not name only the other limit. */
+Test(cli_limits, memory, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
+    enum { LEAST_MB = 6, MOST_MB = 400 };
+    char err[1024];
+    skip_under_sanitizers();
+    put_data(100, 20);
+    for (int l = 0; l < COUNT; l++) {
+        int status = 1;
+        for (long mb = LEAST_MB; status && mb < MOST_MB; mb += mb < 64 ? 8 : 4) {
+            struct spoilt s = WHOLE;
+            s.memory = mb << 20;
+            status = run_spoilt(&s, LINES[l], err, sizeof err);
+            if (!status || strstr(err, "shared librar")) continue; /* the loader's own message */
+            is_one_line(LINES[l], err, "");
+            cr_expect(!strstr(err, "ulimit -u)") || strstr(err, "ulimit -v"), "%s", err);
+            cr_expect(!strstr(err, "unavailable") || strstr(err, "ulimit -v"), "%s", err);
+        }
+        cr_expect_eq(status, 0, "%s: %d MiB are not enough: %s", LINES[l], MOST_MB, err);
+    }
+}
+
+/* The limit of processes and threads does not hold for root. */
+Test(cli_limits, processes, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
+    enum { MOST = 20, SOMEBODY = 34567 }; /* a user id that nobody has */
+    char err[1024];
+    skip_under_sanitizers();
+    if (geteuid()) cr_skip_test("needs a user without processes: run it as root");
+    put_data(100, 20);
+    cr_assert(chmod(".", 0777) == 0);
+    for (int l = 0; l < COUNT; l++) {
+        int status = 1, refused = 0;
+        for (int most = 0; status && most < MOST; most++) {
+            struct spoilt s = WHOLE;
+            s.processes = most;
+            s.user = SOMEBODY;
+            status = run_spoilt(&s, LINES[l], err, sizeof err);
+            if (status) is_one_line(LINES[l], err, "(ulimit -u)");
+            refused += status != 0;
+        }
+        cr_expect(status == 0 && refused > 0, "%s: %d refused: %s", LINES[l], refused, err);
+        unlink("w");
+    }
+}
+
+Test(cli_limits, cpu_time, .timeout = 100, .init = cli_folder_make, .fini = cli_folder_remove) {
+    char err[1024];
+    struct spoilt s = WHOLE;
+    skip_under_sanitizers();
+    put_data(100, 20);
+    s.cpu_seconds = 1;
+    cr_expect_eq(run_spoilt(&s, "train" SMALL " --epochs 1000000", err, sizeof err), 137);
+    is_one_line("cpu", err, "(ulimit -t)");
 }
 
 Test(cli_limits, without_proc, .timeout = 200, .init = cli_folder_make, .fini = cli_folder_remove) {
