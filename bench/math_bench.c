@@ -126,6 +126,10 @@ static struct op_args operands(const struct work *w, int batch) {
     case OP_ADADELTA:
     case OP_ADAM:
         a.in[0] = x, a.out[0] = y, a.out[1] = make(DTYPE_F32, 2, (int)tensor_count(&y), 2, 1, 1);
+        if (w->op == OP_ADAM)
+            a.p.adam = (struct adam_args){0, 0, .9, .999, 1e-8};
+        else
+            a.p.adadelta = (struct adadelta_args){0, .9, 1e-6};
         for (size_t i = 0; i < tensor_count(&a.out[1]); i++) /* means of squares are not negative */
             tensor_f32(&a.out[1])[i] = fabsf(tensor_f32(&a.out[1])[i]);
         break;

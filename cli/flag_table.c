@@ -75,12 +75,12 @@ static int read_init(const struct flag *flag, const char *text, struct run_confi
 }
 
 static int read_optimizer(const struct flag *flag, const char *text, struct run_config *config) {
-    for (int kind = 0; kind < OPTIMIZER_COUNT; kind++) {
-        if (strcmp(optimizer_name(kind), text)) continue;
-        config->optimizer = kind;
-        return OK;
-    }
-    return fail(ERR_USAGE, "%s: '%s': there are sgd, adadelta and adam", flag->name, text);
+    enum optimizer_kind kind = optimizer_named(text);
+    if (kind == OPTIMIZER_COUNT)
+        return fail(ERR_USAGE, "%s: '%s': there are sgd, adadelta, adam and adamw", flag->name,
+                    text);
+    config->optimizer = kind;
+    return OK;
 }
 
 /* One size for all devices, or one for each with commas between. */
@@ -215,14 +215,38 @@ const struct flag flag_table[] = {
      "accumulate the gradients of K batches before each update, as PyTorch's no_sync: ddp sums "
      "over the ranks once in K batches (default 1)",
      read_int, AT(passes), 1, MOST_PASSES},
-    {"--optimizer", "NAME", "sgd, adadelta or adam (default sgd)", read_optimizer, NO_MEMBER,
-     NO_LIMITS},
-    {"--lr", "X", "the learning rate (default: sgd 0.2, adadelta 1, adam 0.001)", read_number,
-     AT(lr), 0, LARGEST_FLOAT},
+    {"--optimizer", "NAME", "sgd, adadelta, adam or adamw (default sgd)", read_optimizer,
+     NO_MEMBER, NO_LIMITS},
+    {"--lr", "X", "the learning rate (default: sgd 0.2, adadelta 1, adam and adamw 0.001)",
+     read_number, AT(lr), 0, LARGEST_FLOAT},
+    {"--lr-step", "N", "multiply the learning rate by a factor every N epochs, as StepLR does",
+     read_int, AT(lr_step), 1, MOST_EPOCHS},
+    {"--lr-gamma", "X", "the factor of StepLR (default 0.1)", read_number, AT(lr_gamma), 0,
+     LARGEST_FLOAT},
+    {"--lr-cosine", NULL,
+     "lower the learning rate from epoch to epoch along a cosine, as CosineAnnealingLR does with "
+     "T_max = the number of epochs and eta_min = 0",
+     read_on, AT(lr_cosine), NO_LIMITS},
     {"--momentum", "X", "the momentum of sgd (default 0)", read_number, AT(momentum), 0,
      LARGEST_FLOAT},
-    {"--weight-decay", "X", "weight decay, which is added to the gradient (default 0)",
+    {"--nesterov", NULL, "sgd: Nesterov's momentum", read_on, AT(nesterov), NO_LIMITS},
+    {"--dampening", "X", "sgd: a gradient weighs 1 - X in the momentum (default 0)", read_number,
+     AT(dampening), 0, 1},
+    {"--weight-decay", "X",
+     "weight decay, which is added to the gradient; adamw: which makes the weights smaller beside "
+     "it (default 0; adamw 0.01)",
      read_number, AT(weight_decay), 0, LARGEST_FLOAT},
+    {"--beta1", "X", "adam, adamw: the decay of the mean of gradients (default 0.9)", read_number,
+     AT(beta1), 0, 1},
+    {"--beta2", "X", "adam, adamw: the decay of the mean of their squares (default 0.999)",
+     read_number, AT(beta2), 0, 1},
+    {"--rho", "X", "adadelta: the decay of its means (default 0.9)", read_number, AT(rho), 0, 1},
+    {"--eps", "X",
+     "what is added to the divisor (default: adadelta 1e-6, adam and adamw 1e-8)", read_number,
+     AT(epsilon), 0, LARGEST_FLOAT},
+    {"--label-smoothing", "X",
+     "cross entropy: spread this part of each target evenly over all classes (default 0)",
+     read_number, AT(model_options.label_smoothing), 0, 1},
     {"--seed", "S",
      "the seed of the initial weights, the sampler and dropout, as torch.manual_seed takes it "
      "(default 0)",

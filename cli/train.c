@@ -9,17 +9,28 @@
 #include "report/chrome_trace.h"
 #include "train/job.h"
 
+/* How the learning rate goes on after the first epoch; "" where it stays. */
+static const char *schedule_words(const struct run_config *config, char *text, size_t bytes) {
+    struct schedule s = run_schedule(config);
+    *text = 0;
+    if (s.kind == SCHEDULE_STEP)
+        snprintf(text, bytes, " x %g every %d epoch%s", s.gamma, s.step_size,
+                 s.step_size > 1 ? "s" : "");
+    if (s.kind == SCHEDULE_COSINE) snprintf(text, bytes, " along a cosine of %d epochs", s.t_max);
+    return text;
+}
+
 /* Prints what is about to be trained. */
 static void describe(const struct run_config *config) {
     int w = run_devices(config), v = run_virtual_devices(config);
-    char virtual[16] = "off";
+    char virtual[16] = "off", schedule[64];
     if (config->quiet) return;
     if (v) snprintf(virtual, sizeof virtual, "%d", v);
     printf("%s: %s on %s, batch global %d = %g per device x %d", mode_title(config->mode),
            config->model, config->dataset, config->batch_size, (double)config->batch_size / w, w);
     if (config->passes > 1) printf(", %d batches an update", config->passes);
-    printf(", %s lr %g, virtual devices %s\n", optimizer_name(config->optimizer), config->lr,
-           virtual);
+    printf(", %s lr %g%s, virtual devices %s\n", optimizer_name(config->optimizer), config->lr,
+           schedule_words(config, schedule, sizeof schedule), virtual);
     fflush(stdout);
 }
 

@@ -19,6 +19,19 @@ static double linear_flops(const struct tensor *batch, const struct tensor *w) {
     return 2.0 * batch->dims[0] * (double)tensor_count(w);
 }
 
+/* value -= lr * grad; with momentum buf = m * buf + grad, with dampening keep * grad; with nesterov
+ * grad += m * buf; with decay grad += d * value. */
+static double sgd_flops(const struct sgd_args *sgd, const void *momentum) {
+    int dampened = momentum && sgd->dampening != 0, nesterov = momentum && sgd->nesterov;
+    return 2.0 + (momentum ? 2.0 : 0.0) + dampened + (nesterov ? 2.0 : 0.0) +
+           (sgd->weight_decay != 0 ? 2.0 : 0.0);
+}
+
+static double adam_flops(const struct adam_args *adam) {
+    double decay = adam->decoupled ? 1 : 2; /* value *= keep, or grad += d * value */
+    return 13.0 + (adam->weight_decay != 0 ? decay : 0);
+}
+
 double op_flops(enum op op, const struct op_args *args) {
     const struct tensor *in = args->in, *out = args->out;
     double size = args->p.pool.size; /* used where the op is a pool */
@@ -47,14 +60,10 @@ double op_flops(enum op op, const struct op_args *args) {
     case OP_MSE_FORWARD:
     case OP_MSE_BACKWARD: /* subtract, multiply, and add or multiply */
         return 3.0 * (double)tensor_count(&in[0]);
-    /* value -= lr * grad; with momentum buf = m * buf + grad; with decay grad += d * value */
-    case OP_SGD:
-        return (double)tensor_count(&out[0]) *
-               (2.0 + (out[1].data ? 2.0 : 0.0) + (args->p.sgd.weight_decay != 0 ? 2.0 : 0.0));
+    case OP_SGD: return (double)tensor_count(&out[0]) * sgd_flops(&args->p.sgd, out[1].data);
     case OP_ADADELTA: /* a root and a quotient count one each */
-        return (double)tensor_count(&out[0]) * (args->p.decay.weight_decay != 0 ? 18.0 : 16.0);
-    case OP_ADAM:
-        return (double)tensor_count(&out[0]) * (args->p.decay.weight_decay != 0 ? 15.0 : 13.0);
+        return (double)tensor_count(&out[0]) * (args->p.adadelta.weight_decay != 0 ? 18.0 : 16.0);
+    case OP_ADAM: return (double)tensor_count(&out[0]) * adam_flops(&args->p.adam);
     case OP_BATCH_NORM_MOMENTS: /* add; subtract, multiply, add */
     case OP_BATCH_NORM_SUMS: return 4.0 * (double)tensor_count(&in[0]);
     case OP_BATCH_NORM_FORWARD: return 2.0 * (double)tensor_count(&in[0]);

@@ -85,8 +85,8 @@
  *   row in MSE is the mean of its (x - target)^2, and has no hits: they are 0.
  * - LOSS_SUM and HASH write one number into a log of R rows: row step->slot, column p.*.column.
  * - moments: the two running means of each element side by side, zero before the first update.
- *   ADADELTA keeps those of g^2 and d^2, d being the change before the learning rate; ADAM those
- *   of g and g^2. n is the number of elements of value.
+ *   ADADELTA keeps those of g^2 and d^2, d being the change before the learning rate; ADAM, which
+ *   is AdamW too, those of g and g^2. n is the number of elements of value.
  * - BATCH_NORM: moments, parts and sums are F64; host/kernels/reference_norm.c says what their rows
  *   and those of the factors hold. running: mean and variance of each channel; TRACK updates it and
  *   counts the batch in its I64, and needs a count of 2 at least. MERGE and TOTAL go in the order
@@ -189,7 +189,8 @@ struct step_block {
     int32_t first_update; /* 1 before the first update: momentum starts as the gradient */
     int32_t slot;         /* row of the logs (loss, hits, hashes) that this step writes */
     float adam_rate;      /* learning rate / (1 - beta1^t), t the number of this update, from 1 */
-    float adam_root;      /* sqrt(1 - beta2^t), with the same t; nn/optimizer.h fills in both */
+    float adam_root;      /* sqrt(1 - beta2^t), with the same t */
+    float adam_keep; /* AdamW: 1 - learning rate * weight decay; nn/optimizer.h fills these in */
     /* For the host, which plans the work; no kernel reads them. A gradient may be accumulated over
      * several passes, each forward and backward of a batch of its own (nn/tape.h). */
     int32_t add_grads;   /* 1: gradients are added to those of the passes before */
@@ -215,18 +216,28 @@ struct dropout_args {
     int v; /* the virtual device of the segment */
 };
 struct loss_args {
-    int reduction; /* enum reduction */
-    int column;    /* LOSS_SUM: column of the log */
+    int reduction;    /* enum reduction */
+    int column;       /* LOSS_SUM: column of the log */
+    double smoothing; /* CROSS_ENTROPY: what part of a target is spread over all classes, 0 to 1 */
 };
 struct fill_args {
     float value;
 };
+/* The optimizers first make g += weight_decay * value. Scalars of double are rounded to float where
+ * PyTorch rounds them: after 1 - x has been taken in double. */
 struct sgd_args {
     float momentum, weight_decay;
+    double dampening; /* a gradient weighs 1 - dampening in the momentum */
+    int nesterov;     /* 1: a step goes along g + momentum * buffer, not along the buffer */
 };
-/* ADADELTA and ADAM: g += weight_decay * value. */
-struct decay_args {
+struct adadelta_args {
     float weight_decay;
+    double rho, epsilon;
+};
+struct adam_args {
+    float weight_decay;
+    int decoupled; /* 1: AdamW: value *= step->adam_keep comes first, and g stays as it is */
+    double beta1, beta2, epsilon;
 };
 struct norm_args {
     double epsilon;
@@ -239,13 +250,6 @@ struct hash_args {
 struct gather_args {
     float mean, std; /* std 0: pixels stay in 0..1 */
 };
-
-/* PyTorch's defaults, each rounded to float once from double, as PyTorch rounds its scalars. */
-#define ADADELTA_RHO 0.9
-#define ADADELTA_EPSILON 1e-6
-#define ADAM_BETA1 0.9
-#define ADAM_BETA2 0.999
-#define ADAM_EPSILON 1e-8
 
 /* The float of a pixel's byte, as torchvision computes it: byte / 255, then (x - mean) / std. The
  * loader's table holds these numbers, and the kernels of every kind of device give the same
@@ -271,7 +275,8 @@ struct op_args {
         struct loss_args loss;
         struct fill_args fill;
         struct sgd_args sgd;
-        struct decay_args decay;
+        struct adadelta_args adadelta;
+        struct adam_args adam;
         struct norm_args norm;
         struct hash_args hash;
         struct gather_args gather;

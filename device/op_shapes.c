@@ -108,6 +108,15 @@ static int check_answers(enum op op, const struct op_args *a) {
     return want_vector(op, "labels", &a->in[1], a->in[0].dims[0]);
 }
 
+/* Cross entropy alone knows it. */
+static int check_smoothing(enum op op, const struct op_args *a) {
+    int known = op == OP_CROSS_ENTROPY_FORWARD || op == OP_CROSS_ENTROPY_BACKWARD;
+    double smoothing = a->p.loss.smoothing;
+    if (smoothing >= 0 && smoothing <= (known ? 1 : 0)) return OK;
+    return fail(ERR_FAILED, "%s: label smoothing %g: it must be between 0 and %d", op_name(op),
+                smoothing, known);
+}
+
 static int check_loss_backward(enum op op, const struct op_args *a) {
     int n = a->in[0].dims[0], none = a->p.loss.reduction == REDUCE_NONE;
     if (none != !!a->in[2].data)
@@ -116,6 +125,7 @@ static int check_loss_backward(enum op op, const struct op_args *a) {
                     op_name(op), none ? "missing" : "given");
     if (a->p.loss.reduction == REDUCE_MEAN && !a->step)
         return fail(ERR_FAILED, "%s: the mean needs the step block: it holds 1/B", op_name(op));
+    CHECK(check_smoothing(op, a));
     CHECK(check_answers(op, a));
     if (none) CHECK(want_vector(op, "dloss", &a->in[2], n));
     return want_same(op, "out[0]", &a->out[0], &a->in[0]);
@@ -123,6 +133,7 @@ static int check_loss_backward(enum op op, const struct op_args *a) {
 
 static int check_loss_forward(enum op op, const struct op_args *a) {
     int n = a->in[0].dims[0];
+    CHECK(check_smoothing(op, a));
     CHECK(check_answers(op, a));
     CHECK(want_vector(op, "loss", &a->out[0], n));
     return want_vector(op, "hits", &a->out[1], n);

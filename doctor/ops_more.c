@@ -29,6 +29,7 @@ static int elementwise(struct op_testbed *bed, enum op op) {
             .seed = bed->d->config.seed, .step = 7, .learning_rate = .37f, .first_update = i % 2};
         struct tensor x = trial_random(bed, 2, n, k, 1, 1), dy = trial_random(bed, 2, n, k, 1, 1);
         struct op_args a = {.out = {trial_tensor(bed, DTYPE_F32, 2, n, k, 1, 1)}};
+        struct optimizer_config update;
         put_special_values(&x);
         if (op != OP_FILL && op != OP_SCALE) a.in[0] = x;
         switch (op) {
@@ -39,15 +40,20 @@ static int elementwise(struct op_testbed *bed, enum op op) {
         case OP_FILL: a.p.fill.value = 1.0f / 3; break;
         case OP_SGD:
             a.step = &step;
-            a.p.sgd = (struct sgd_args){i % 3 ? .9f : 0, i % 2 ? .013f : 0};
+            a.p.sgd =
+                (struct sgd_args){i % 3 ? .9f : 0, i % 2 ? .013f : 0, i == 2 ? .3 : 0, i == 4};
             a.out[0] = trial_random(bed, 2, n, k, 1, 1);
             if (i % 3) a.out[1] = trial_random(bed, 2, n, k, 1, 1);
             break;
         case OP_ADADELTA:
         case OP_ADAM:
-            optimizer_schedule(&step, .37, 2 * i);
+            update = optimizer_default(op == OP_ADADELTA ? OPTIMIZER_ADADELTA
+                                       : i % 3 == 0      ? OPTIMIZER_ADAMW
+                                                         : OPTIMIZER_ADAM);
+            update.weight_decay = i % 2 ? .013 : 0;
+            optimizer_op(&update, &a);
+            optimizer_schedule(&step, &update, .37, 2 * i);
             a.step = &step;
-            a.p.decay.weight_decay = i % 2 ? .013f : 0;
             a.out[0] = trial_random(bed, 2, n, k, 1, 1);
             a.out[1] = trial_random(bed, 2, n * k, 2, 1, 1);
             /* out[1] holds the means: two per parameter, of which Adam's first is of gradients and
@@ -184,7 +190,8 @@ static int rows(struct op_testbed *bed, enum op op) {
         if (loss) {
             a.in[1] = mse ? trial_random(bed, 2, n, k, 1, 1) : labels_of(bed, n, k);
             a.step = &step;
-            a.p.loss = (struct loss_args){reduction, 0};
+            a.p.loss = (struct loss_args){.reduction = reduction};
+            if (op >= OP_CROSS_ENTROPY_FORWARD && i % 2) a.p.loss.smoothing = .1;
             if (!forward && reduction == REDUCE_NONE) a.in[2] = trial_random(bed, 1, n, 1, 1, 1);
         }
         if (forward) {
@@ -208,7 +215,7 @@ static int loss_sum(struct op_testbed *bed) {
                             .out = {trial_tensor(bed, DTYPE_F64, 2, 4, 3, 1, 1),
                                     trial_tensor(bed, DTYPE_I64, 2, 4, 3, 1, 1)},
                             .step = &step,
-                            .p.loss = {0, 1}};
+                            .p.loss = {.column = 1}};
         for (int k = 0; a.in[0].data && a.in[1].data && k < samples[i]; k++) {
             ((double *)a.in[0].data)[k] = exp(9 * rng_double(&bed->rng)) / 3;
             ((int32_t *)a.in[1].data)[k] = (int32_t)(rng_u32(&bed->rng) % 2);

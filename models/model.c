@@ -50,6 +50,11 @@ static int check_options(const struct model *model) {
     if (model->init_d2l && strcmp(model->name, "lenet") && strcmp(model->name, "resnet18"))
         return fail(ERR_USAGE, "--init: d2l: the chapters have no %s: there are lenet and resnet18",
                     model->name);
+    if (model->label_smoothing && model->log_probabilities) /* nor does PyTorch's nll_loss */
+        return fail(ERR_USAGE,
+                    "--label-smoothing: %g: %s ends in log_softmax and nll_loss, which has none: "
+                    "leave it out, or give a model that ends in scores",
+                    model->label_smoothing, model->name);
     return OK;
 }
 
@@ -70,7 +75,8 @@ int model_open(struct model *model, const char *name, const struct model_options
                                 .std = 1,
                                 .sync_bn = options->sync_bn,
                                 .init_d2l = options->init_d2l,
-                                .dropout = -1};
+                                .dropout = -1,
+                                .label_smoothing = options->label_smoothing};
         int code = known[i].describe(model, options);
         if (!code) code = check_count(model);
         if (!code) code = check_options(model);
@@ -98,5 +104,5 @@ int model_needs_pixels(const struct model *model, int side) {
 struct var *model_loss(const struct model *model, struct tape *t, struct var *output,
                        const struct tensor *labels) {
     if (model->log_probabilities) return nll_loss(t, output, labels, REDUCE_MEAN);
-    return cross_entropy(t, output, labels, REDUCE_MEAN);
+    return cross_entropy_smoothed(t, output, labels, REDUCE_MEAN, model->label_smoothing);
 }

@@ -28,11 +28,12 @@ struct model {
     struct buffer_spec *buffers; /* registration order, owned; NULL: none */
     /* 1: forward ends in log_softmax and the loss is nll; 0: scores and cross entropy */
     int log_probabilities;
-    double dropout;        /* < 0: the model's own probabilities; else it replaces all of them */
-    int init_d2l;          /* 1: initial values as "Dive into Deep Learning" draws them */
-    int sync_bn;           /* 1: every BatchNorm of the model is a SyncBatchNorm */
-    int collective_inside; /* 1: forward or backward waits for other ranks: cannot be recorded */
-    int hidden_count;      /* mlp: number of hidden layers */
+    double dropout;         /* < 0: the model's own probabilities; else it replaces all of them */
+    double label_smoothing; /* of cross entropy; 0: none */
+    int init_d2l;           /* 1: initial values as "Dive into Deep Learning" draws them */
+    int sync_bn;            /* 1: every BatchNorm of the model is a SyncBatchNorm */
+    int collective_inside;  /* 1: forward or backward waits for other ranks: cannot be recorded */
+    int hidden_count;       /* mlp: number of hidden layers */
     int hidden[MODEL_HIDDEN_MAX]; /* mlp: their widths */
     /* Draws the initial values of all parameters from `engine`, in the order in which PyTorch
      * would. values[i] has room for parameter i, row-major. */
@@ -47,6 +48,7 @@ struct model_options {
     int sync_bn;                  /* 1: every BatchNorm is synchronised (SyncBatchNorm) */
     int init_d2l;                 /* 1: the chapter's initial values */
     double dropout;               /* < 0: not given */
+    double label_smoothing;       /* 0: none; only where the loss is cross entropy */
     int hidden_count;             /* of hidden[]; 0: not given */
     int hidden[MODEL_HIDDEN_MAX]; /* mlp: widths of the hidden layers */
     /* What the data set says; 0: not given, which is 1x28x28 and 10 classes. */

@@ -81,7 +81,7 @@ static int check_answers(const struct tensor *x, const struct tensor *answers, i
 }
 
 static struct var *loss(struct tape *t, struct var *x, const struct tensor *answers,
-                        enum reduction r, enum op op, node_backward *backward) {
+                        enum reduction r, double smoothing, enum op op, node_backward *backward) {
     x = to_plain(t, x);
     if (!x || tape_fail(t, check_answers(&x->value, answers, op == OP_MSE_FORWARD ? 2 : 1)))
         return NULL;
@@ -93,7 +93,7 @@ static struct var *loss(struct tape *t, struct var *x, const struct tensor *answ
     node.args.out[0] = tape_tensor(t, DTYPE_F64, LAYOUT_PLAIN, 1, &n);
     node.args.out[1] = tape_tensor(t, DTYPE_I32, LAYOUT_PLAIN, 1, &n);
     node.args.step = t->step.step;
-    node.args.p.loss.reduction = r;
+    node.args.p.loss = (struct loss_args){.reduction = r, .smoothing = smoothing};
     if (t->error || tape_fail(t, launch(t->stream, op, &node.args))) return NULL;
     node.y = tape_var(t, node.args.out[0], x->needs_grad);
     if (!node.y) return NULL;
@@ -103,17 +103,23 @@ static struct var *loss(struct tape *t, struct var *x, const struct tensor *answ
 
 struct var *cross_entropy(struct tape *t, struct var *scores, const struct tensor *labels,
                           enum reduction r) {
-    return loss(t, scores, labels, r, OP_CROSS_ENTROPY_FORWARD, cross_entropy_backward);
+    return cross_entropy_smoothed(t, scores, labels, r, 0);
+}
+
+struct var *cross_entropy_smoothed(struct tape *t, struct var *scores, const struct tensor *labels,
+                                   enum reduction r, double label_smoothing) {
+    return loss(t, scores, labels, r, label_smoothing, OP_CROSS_ENTROPY_FORWARD,
+                cross_entropy_backward);
 }
 
 struct var *nll_loss(struct tape *t, struct var *log_probabilities, const struct tensor *labels,
                      enum reduction r) {
-    return loss(t, log_probabilities, labels, r, OP_NLL_FORWARD, nll_backward);
+    return loss(t, log_probabilities, labels, r, 0, OP_NLL_FORWARD, nll_backward);
 }
 
 struct var *mse_loss(struct tape *t, struct var *x, const struct tensor *targets,
                      enum reduction r) {
-    return loss(t, x, targets, r, OP_MSE_FORWARD, mse_backward);
+    return loss(t, x, targets, r, 0, OP_MSE_FORWARD, mse_backward);
 }
 
 int tape_log_loss(struct tape *t, const struct var *loss, const struct tensor *losses,

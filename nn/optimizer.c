@@ -15,15 +15,64 @@ static const struct {
     const char *name;
     enum op op;
     double learning_rate;
-} kinds[OPTIMIZER_COUNT] = {
-    {"sgd", OP_SGD, 0.2}, {"adadelta", OP_ADADELTA, 1}, {"adam", OP_ADAM, 0.001}};
+} kinds[OPTIMIZER_COUNT] = {{"sgd", OP_SGD, 0.2},
+                            {"adadelta", OP_ADADELTA, 1},
+                            {"adam", OP_ADAM, 0.001},
+                            {"adamw", OP_ADAM, 0.001}};
 
 const char *optimizer_name(enum optimizer_kind kind) {
     return kinds[kind].name;
 }
 
+enum optimizer_kind optimizer_named(const char *name) {
+    int kind = 0;
+    while (kind < OPTIMIZER_COUNT && strcmp(kinds[kind].name, name))
+        kind++;
+    return (enum optimizer_kind)kind;
+}
+
 double optimizer_learning_rate(enum optimizer_kind kind) {
     return kinds[kind].learning_rate;
+}
+
+struct optimizer_config optimizer_default(enum optimizer_kind kind) {
+    return (struct optimizer_config){.kind = kind,
+                                     .weight_decay = kind == OPTIMIZER_ADAMW ? 0.01 : 0,
+                                     .rho = 0.9,
+                                     .beta1 = 0.9,
+                                     .beta2 = 0.999,
+                                     .epsilon = kind == OPTIMIZER_ADADELTA ? 1e-6 : 1e-8};
+}
+
+int optimizer_check(const struct optimizer_config *c) {
+    int sgd = c->kind == OPTIMIZER_SGD, adadelta = c->kind == OPTIMIZER_ADADELTA;
+    if (!(c->weight_decay >= 0 && isfinite(c->weight_decay)))
+        return fail(ERR_USAGE, "weight_decay: %g: Invalid weight_decay value: give at least 0",
+                    c->weight_decay);
+    if (sgd && !(c->momentum >= 0 && isfinite(c->momentum)))
+        return fail(ERR_USAGE, "momentum: %g: Invalid momentum value: give at least 0",
+                    c->momentum);
+    if (sgd && !isfinite(c->dampening))
+        return fail(ERR_USAGE, "dampening: %g: give a finite number", c->dampening);
+    if (sgd && c->nesterov && (c->momentum == 0 || c->dampening != 0))
+        return fail(
+            ERR_USAGE,
+            "nesterov: momentum %g, dampening %g: Nesterov momentum requires a momentum and "
+            "zero dampening",
+            c->momentum, c->dampening);
+    if (adadelta && !(c->rho >= 0 && c->rho <= 1))
+        return fail(ERR_USAGE, "rho: %g: Invalid rho value: give 0 to 1", c->rho);
+    if (!sgd && !(c->epsilon >= 0 && isfinite(c->epsilon)))
+        return fail(ERR_USAGE, "epsilon: %g: Invalid epsilon value: give at least 0", c->epsilon);
+    if (!sgd && !adadelta && !(c->beta1 >= 0 && c->beta1 < 1))
+        return fail(ERR_USAGE,
+                    "beta1: %g: Invalid beta parameter at index 0: give at least 0 and less than 1",
+                    c->beta1);
+    if (!sgd && !adadelta && !(c->beta2 >= 0 && c->beta2 < 1))
+        return fail(ERR_USAGE,
+                    "beta2: %g: Invalid beta parameter at index 1: give at least 0 and less than 1",
+                    c->beta2);
+    return OK;
 }
 
 int optimizer_init(struct optimizer *o, const struct param_set *set,
@@ -51,6 +100,24 @@ static int in_step(const struct param *a, const struct param *b) {
     return b->value_offset - a->value_offset == b->grad_offset - a->grad_offset;
 }
 
+enum op optimizer_op(const struct optimizer_config *c, struct op_args *args) {
+    float decay = (float)c->weight_decay;
+    switch (c->kind) {
+    case OPTIMIZER_ADADELTA:
+        args->p.adadelta = (struct adadelta_args){decay, c->rho, c->epsilon};
+        break;
+    case OPTIMIZER_ADAM:
+    case OPTIMIZER_ADAMW:
+        args->p.adam =
+            (struct adam_args){decay, c->kind == OPTIMIZER_ADAMW, c->beta1, c->beta2, c->epsilon};
+        break;
+    case OPTIMIZER_SGD:
+    case OPTIMIZER_COUNT:
+        args->p.sgd = (struct sgd_args){(float)c->momentum, decay, c->dampening, c->nesterov};
+    }
+    return kinds[c->kind].op;
+}
+
 /* Updates the parameters from `first` to `last` in the value arena as one vector. */
 static int update(struct optimizer *o, struct param_set *set, const struct param *first,
                   const struct param *last, const struct step_block *step) {
@@ -62,11 +129,8 @@ static int update(struct optimizer *o, struct param_set *set, const struct param
     float *state = o->state + first->value_offset * (size_t)o->each;
     if (o->each == 1) args.out[1] = tensor_plain(state, DTYPE_F32, 1, &count);
     if (o->each == 2) args.out[1] = tensor_plain(state, DTYPE_F32, 2, pairs);
-    if (o->config.kind == OPTIMIZER_SGD)
-        args.p.sgd = (struct sgd_args){(float)o->config.momentum, (float)o->config.weight_decay};
-    else
-        args.p.decay = (struct decay_args){(float)o->config.weight_decay};
-    return launch(device_compute(set->device), kinds[o->config.kind].op, &args);
+    enum op op = optimizer_op(&o->config, &args);
+    return launch(device_compute(set->device), op, &args);
 }
 
 int optimizer_step(struct optimizer *o, struct param_set *set, const struct step_block *step) {
@@ -79,10 +143,12 @@ int optimizer_step(struct optimizer *o, struct param_set *set, const struct step
     return OK;
 }
 
-void optimizer_schedule(struct step_block *step, double learning_rate, int64_t update) {
+void optimizer_schedule(struct step_block *step, const struct optimizer_config *config,
+                        double learning_rate, int64_t update) {
     double t = (double)update + 1;
     step->learning_rate = (float)learning_rate;
     step->first_update = update == 0;
-    step->adam_rate = (float)(learning_rate / (1 - pow(ADAM_BETA1, t)));
-    step->adam_root = (float)sqrt(1 - pow(ADAM_BETA2, t));
+    step->adam_rate = (float)(learning_rate / (1 - pow(config->beta1, t)));
+    step->adam_root = (float)sqrt(1 - pow(config->beta2, t));
+    step->adam_keep = (float)(1 - learning_rate * config->weight_decay);
 }

@@ -1,19 +1,23 @@
 /* The optimizers of PyTorch, with its defaults; docs/design.md section 7 says how equal the bits
- * are. p is a parameter and g its gradient; weight decay makes g += weight_decay * p first.
+ * are. p is a parameter and g its gradient; weight decay makes g += weight_decay * p first, but not
+ * in AdamW.
  *
- *     SGD         buffer = momentum * buffer + g       the first time buffer = g
+ *     SGD         buffer = momentum * buffer + (1 - dampening) * g    the first time buffer = g
  *                 p -= learning_rate * buffer          without momentum p -= learning_rate * g
- *     Adadelta    v = rho * v + (1 - rho) * g^2        rho = 0.9
- *                 d = sqrt(u + 1e-6) / sqrt(v + 1e-6) * g
+ *                 p -= learning_rate * (g + momentum * buffer)        with nesterov
+ *     Adadelta    v = rho * v + (1 - rho) * g^2        rho = 0.9, epsilon = 1e-6
+ *                 d = sqrt(u + epsilon) / sqrt(v + epsilon) * g
  *                 u = rho * u + (1 - rho) * d^2
  *                 p -= learning_rate * d
  *     Adam        m = b1 * m + (1 - b1) * g            b1 = 0.9
- *                 v = b2 * v + (1 - b2) * g^2          b2 = 0.999
- *                 p -= learning_rate * (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + 1e-8)
+ *                 v = b2 * v + (1 - b2) * g^2          b2 = 0.999, epsilon = 1e-8
+ *                 p -= learning_rate * (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + epsilon)
+ *     AdamW       p *= 1 - learning_rate * weight_decay               weight_decay = 0.01
+ *                 then Adam, with g as it is
  *
  * t counts the updates from 1; the divisions by 1 - b^t make up for means that begin at 0. The
- * state takes once (momentum) or twice (Adadelta, Adam) the memory of the parameters: under DP on
- * device 0 alone, under DDP on every device. */
+ * state takes once (momentum) or twice (Adadelta, Adam, AdamW) the memory of the parameters: under
+ * DP on device 0 alone, under DDP on every device. */
 #ifndef NN_OPTIMIZER_H
 #define NN_OPTIMIZER_H
 
@@ -23,23 +27,44 @@
 extern "C" {
 #endif
 
-enum optimizer_kind { OPTIMIZER_SGD, OPTIMIZER_ADADELTA, OPTIMIZER_ADAM, OPTIMIZER_COUNT };
-const char *optimizer_name(enum optimizer_kind kind); /* "sgd", "adadelta", "adam" */
-/* The learning rate where none is given: 0.2 (the d2l chapter's), 1, 0.001. */
+enum optimizer_kind {
+    OPTIMIZER_SGD,
+    OPTIMIZER_ADADELTA,
+    OPTIMIZER_ADAM,
+    OPTIMIZER_ADAMW,
+    OPTIMIZER_COUNT
+};
+const char *optimizer_name(enum optimizer_kind kind); /* "sgd", "adadelta", "adam", "adamw" */
+/* The kind of this name; OPTIMIZER_COUNT: there is none. */
+enum optimizer_kind optimizer_named(const char *name);
+/* The learning rate where none is given: 0.2 (the d2l chapter's), 1, 0.001, 0.001. */
 double optimizer_learning_rate(enum optimizer_kind kind);
 
+/* A kind ignores the members that are not its own. */
 struct optimizer_config {
     enum optimizer_kind kind;
-    double momentum; /* of SGD; the others ignore it */
+    double momentum; /* sgd */
     double weight_decay;
+    double dampening;    /* sgd: a gradient weighs 1 - dampening in the momentum */
+    int nesterov;        /* sgd: 1: with Nesterov's momentum */
+    double rho;          /* adadelta */
+    double beta1, beta2; /* adam, adamw */
+    double epsilon;      /* adadelta, adam, adamw */
 };
+
+/* PyTorch's defaults: no momentum, no weight decay (but 0.01 in AdamW), and the numbers above. */
+struct optimizer_config optimizer_default(enum optimizer_kind kind);
+
+/* ERR_USAGE: a number is out of PyTorch's range, or Nesterov's momentum goes with no momentum or
+ * with dampening. The text begins with the name of the number: "momentum: -1: ...". */
+int optimizer_check(const struct optimizer_config *config);
 
 struct optimizer {
     struct device *device;
     struct optimizer_config config;
     float *state; /* device memory, MEM_OPTIMIZER: `each` floats per element of the value arena, in
                    * its order; NULL: none */
-    int each;     /* 0, 1 (momentum) or 2 (Adadelta, Adam) */
+    int each;     /* 0, 1 (momentum) or 2 (Adadelta, Adam, AdamW) */
 };
 
 /* Allocates and zeroes the state on the set's device. */
@@ -53,7 +78,11 @@ void optimizer_free(struct optimizer *o);
 int optimizer_step(struct optimizer *o, struct param_set *set, const struct step_block *step);
 
 /* Fills in what update number `update` (from 0) reads from the step block; on the host. */
-void optimizer_schedule(struct step_block *step, double learning_rate, int64_t update);
+void optimizer_schedule(struct step_block *step, const struct optimizer_config *config,
+                        double learning_rate, int64_t update);
+
+/* The op that does an update, and its scalars in args->p. */
+enum op optimizer_op(const struct optimizer_config *config, struct op_args *args);
 
 #ifdef __cplusplus
 }

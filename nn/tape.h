@@ -177,6 +177,9 @@ struct var *to_plain(struct tape *t, struct var *x);
 
 struct var *cross_entropy(struct tape *t, struct var *scores, const struct tensor *labels,
                           enum reduction r);
+/* With a part of each target, 0 to 1, spread evenly over all classes: PyTorch's label_smoothing. */
+struct var *cross_entropy_smoothed(struct tape *t, struct var *scores, const struct tensor *labels,
+                                   enum reduction r, double label_smoothing);
 struct var *nll_loss(struct tape *t, struct var *log_probabilities, const struct tensor *labels,
                      enum reduction r);
 /* targets: F32 (N or more, M), device memory, for x (N,M). A sample's loss is the mean of its (x -

@@ -2,6 +2,8 @@
  * figure. */
 #include "report/compare_table.h"
 
+#include <string.h>
+
 #include "report/table.h"
 
 enum { RUNS = MODE_COUNT };
@@ -169,6 +171,10 @@ void batch_line(FILE *file, const struct run_record *run) {
     fprintf(file, " = global %d; ", run[0].batch_size);
     if (run[0].passes > 1) fprintf(file, "%d batches an update; ", run[0].passes);
     fprintf(file, "%s, learning rate %g", run[0].optimizer, run[0].lr);
+    if (run[0].lr_step)
+        fprintf(file, " x %g every %d epoch%s", run[0].lr_gamma, run[0].lr_step,
+                run[0].lr_step > 1 ? "s" : "");
+    if (!strcmp(run[0].lr_schedule, "cosine")) fprintf(file, " along a cosine");
     if (run[0].virtual_devices)
         fprintf(file, "; %d virtual devices, %d duplicates an epoch\n", run[0].virtual_devices,
                 run[0].duplicates);

@@ -12,6 +12,7 @@ void record_free(struct run_record *record) {
     free(record->gathered_losses);
     free(record->epoch_seconds);
     free(record->accuracy);
+    free(record->epoch_lr);
     for (int d = 0; d < MAX_DEVICES; d++) {
         free(record->hashes[d]);
         free(record->final_hashes[d]);

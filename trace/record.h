@@ -56,7 +56,13 @@ struct run_record {
     int parameters;      /* parameter tensors, the length of names */
     size_t parameter_count; /* elements of all parameters together */
     char optimizer[16];
-    double lr, momentum, weight_decay;
+    double lr, momentum, dampening, weight_decay; /* lr: of epoch 0 */
+    int nesterov;
+    double rho, beta1, beta2, epsilon; /* NaN: the optimizer has none */
+    char lr_schedule[16];              /* "none", "step" or "cosine" */
+    int lr_step;                       /* of "step": epochs between two cuts; else 0 */
+    double lr_gamma;                   /* of "step"; else NaN */
+    double label_smoothing;
     uint64_t seed;
     int duplicates; /* samples used twice in an epoch because its order is padded */
     int train_samples, test_samples;
@@ -85,6 +91,7 @@ struct run_record {
     int epoch_count;         /* epochs timed */
     double *epoch_seconds;   /* [epoch_count] training only; --steps may have cut the last one */
     double *accuracy;        /* [epoch_count] on the test set; -1: not evaluated */
+    double *epoch_lr;        /* [epoch_count] the learning rate of its steps */
     double training_seconds;
     /* From the command's start to the end of the first step: processes, devices, data, parameters.
      */

@@ -22,6 +22,12 @@ void run_config_default(struct run_config *config) {
         .batch_size = 256,
         .passes = 1,
         .lr = 0.2,
+        .weight_decay = -1,
+        .rho = -1,
+        .beta1 = -1,
+        .beta2 = -1,
+        .epsilon = -1,
+        .lr_gamma = -1,
         .shuffle = 1,
         .workers = 1,
         .allreduce = "auto",
@@ -45,10 +51,6 @@ int run_devices(const struct run_config *config) {
 int run_virtual_devices(const struct run_config *config) {
     return config->virtual_devices == VIRTUAL_DEFAULT ? run_devices(config)
                                                       : config->virtual_devices;
-}
-
-struct optimizer_config run_optimizer(const struct run_config *config) {
-    return (struct optimizer_config){config->optimizer, config->momentum, config->weight_decay};
 }
 
 int run_device_kind(const struct run_config *config, enum device_kind *kind, int *count) {
@@ -130,9 +132,7 @@ int run_config_check(const struct run_config *config) {
     if (strcmp(config->data_on, "auto") && strcmp(config->data_on, "host") &&
         strcmp(config->data_on, "device"))
         return fail(ERR_USAGE, "--data-on: %s: there are auto, host and device", config->data_on);
-    if (config->optimizer != OPTIMIZER_SGD && config->momentum != 0)
-        return fail(ERR_USAGE, "--momentum: %g: %s has none: leave it out, or give --optimizer sgd",
-                    config->momentum, optimizer_name(config->optimizer));
+    CHECK(run_check_update(config));
     CHECK(check_dp(config));
     if (config->mode == MODE_DP && config->model_options.sync_bn)
         return fail(ERR_USAGE,

@@ -7,6 +7,7 @@
 #include "device/device.h"
 #include "models/model.h"
 #include "nn/optimizer.h"
+#include "nn/schedule.h"
 #include "trace/record.h"
 
 enum { VIRTUAL_OFF = 0, VIRTUAL_DEFAULT = -1, PATH_BYTES = 512 };
@@ -32,7 +33,12 @@ struct run_config {
     int batch_size; /* of the global batch */
     int passes;     /* batches whose gradients make one update; 1: no accumulation */
     enum optimizer_kind optimizer;
-    double lr, momentum, weight_decay;
+    double lr, momentum, dampening;
+    int nesterov;
+    double weight_decay, rho, beta1, beta2, epsilon; /* < 0: not given, the optimizer's default */
+    int lr_step;                                     /* epochs between two cuts; 0: none */
+    double lr_gamma;                                 /* < 0: not given */
+    int lr_cosine;
     uint64_t seed;
     int shuffle, drop_last;
     int workers;
@@ -80,7 +86,13 @@ uint64_t run_device_memory(const struct run_config *config, int index);
 int run_devices(const struct run_config *config);
 int run_virtual_devices(const struct run_config *config);
 
+/* ---- run_update.c: what updates the parameters ---- */
+
+/* The optimizer with all its numbers, and the schedule of its learning rate. */
 struct optimizer_config run_optimizer(const struct run_config *config);
+struct schedule run_schedule(const struct run_config *config);
+/* ERR_USAGE: a number is wrong, or belongs to another optimizer or schedule. */
+int run_check_update(const struct run_config *config);
 
 /* The kind of device in force, and in *count the physical devices there are. Asked by the process
  * that opens devices, not by a launcher, which does not start CUDA. ERR_USAGE: a GPU is asked for

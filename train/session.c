@@ -1,6 +1,7 @@
 /* Opening and closing of a session: data, model, devices, strategy, in this order, and back. */
 #include "train/session.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -202,6 +203,26 @@ static int open_test_loader(struct session *s) {
     return s->config->evaluate ? loader_init(&s->test_loader, &config) : OK;
 }
 
+/* What the optimizer does not have is NaN, in JSON null. */
+static void describe_update(const struct run_config *c, struct run_record *r) {
+    struct optimizer_config o = run_optimizer(c);
+    struct schedule schedule = run_schedule(c);
+    int adam = o.kind == OPTIMIZER_ADAM || o.kind == OPTIMIZER_ADAMW, sgd = o.kind == OPTIMIZER_SGD;
+    snprintf(r->optimizer, sizeof r->optimizer, "%s", optimizer_name(o.kind));
+    r->lr = c->lr;
+    r->momentum = o.momentum;
+    r->dampening = o.dampening;
+    r->nesterov = o.nesterov;
+    r->weight_decay = o.weight_decay;
+    r->rho = o.kind == OPTIMIZER_ADADELTA ? o.rho : NAN;
+    r->beta1 = adam ? o.beta1 : NAN;
+    r->beta2 = adam ? o.beta2 : NAN;
+    r->epsilon = sgd ? NAN : o.epsilon;
+    snprintf(r->lr_schedule, sizeof r->lr_schedule, "%s", schedule_name(schedule.kind));
+    r->lr_step = schedule.step_size;
+    r->lr_gamma = schedule.kind == SCHEDULE_STEP ? schedule.gamma : NAN;
+}
+
 static void describe(struct session *s) {
     const struct run_config *c = s->config;
     struct run_record *r = s->record;
@@ -218,10 +239,8 @@ static void describe(struct session *s) {
     r->batch_size = c->batch_size;
     r->passes = c->passes;
     r->epochs = c->epochs;
-    snprintf(r->optimizer, sizeof r->optimizer, "%s", optimizer_name(c->optimizer));
-    r->lr = c->lr;
-    r->momentum = c->momentum;
-    r->weight_decay = c->weight_decay;
+    describe_update(c, r);
+    r->label_smoothing = s->model.label_smoothing;
     r->seed = c->seed;
     r->loss_in_forward = c->loss_in_forward;
     r->output_device = s->output_device;

@@ -37,6 +37,8 @@ struct loop {
     int logged;               /* steps enqueued since the logs were read */
     struct logged_step log[LOG_ROWS]; /* [logged] what they were */
     int snapshot;                     /* index of the next entry of config->snapshots */
+    struct optimizer_config update;
+    double learning_rate; /* of this epoch */
     int64_t epoch_start_ns;
 };
 
@@ -111,7 +113,7 @@ static int one_step(struct loop *l, int batch) {
                                   .slot = l->logged * most + pass,
                                   .add_grads = pass > 0,
                                   .more_passes = pass + 1 < logged.passes};
-        optimizer_schedule(&step, s->config->lr, l->step - s->config->first_step);
+        optimizer_schedule(&step, &l->update, l->learning_rate, l->step - s->config->first_step);
         CHECK(one_pass(l, &step));
     }
     s->record->images += logged.samples;
@@ -163,6 +165,8 @@ static int train_epoch(struct loop *l, int epoch) {
     if (s->comm) CHECK(comm_barrier(s->comm, "start of epoch"));
     measure_mark(s);
     l->epoch_start_ns = now_ns();
+    struct schedule schedule = run_schedule(s->config);
+    l->learning_rate = schedule_rate(&schedule, s->config->lr, epoch);
     for (int batch = first; l->step < l->last_step && batch < batches; batch += passes) {
         CHECK(one_step(l, batch));
         in_epoch++;
@@ -239,11 +243,14 @@ static int add_epoch(struct loop *l, int epoch) {
     if (times) r->epoch_seconds = times;
     double *tests = realloc(r->accuracy, (size_t)(n + 1) * sizeof *tests);
     if (tests) r->accuracy = tests;
-    if (!times || !tests) return fail(ERR_MEMORY, "run record: no host memory");
+    double *rates = realloc(r->epoch_lr, (size_t)(n + 1) * sizeof *rates);
+    if (rates) r->epoch_lr = rates;
+    if (!times || !tests || !rates) return fail(ERR_MEMORY, "run record: no host memory");
     r->training_seconds += seconds;
     CHECK(evaluate(l, &accuracy));
     times[n] = seconds;
     tests[n] = accuracy;
+    rates[n] = l->learning_rate;
     r->epoch_count = n + 1;
     if (session_leads(l->s) && r->steps)
         progress_epoch(&l->progress, epoch, r->first_step + r->steps, r->losses[r->steps - 1],
@@ -321,6 +328,7 @@ static int run_loop(struct loop *l) {
     l->last_step = c->steps && c->steps + c->first_step < all ? c->steps + c->first_step
                    : all > INT32_MAX - 1                      ? INT32_MAX - 1
                                                               : (int)all;
+    l->update = run_optimizer(c);
     CHECK(name_parameters(s));
     s->record->graph = s->replicas[0]->recorded.on;
     CHECK(sync_devices(s)); /* the end of set-up; its spans belong to no step */

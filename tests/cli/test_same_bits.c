@@ -95,6 +95,35 @@ Test(cli_same_bits, adam_and_adadelta, .timeout = 600, .init = cli_folder_make,
     all_equal(FEW, words("--steps 20 --model mlp --optimizer adadelta --lr 1 --bucket-cap-mb 0.1"));
 }
 
+static const struct way EACH_COUNT[] = {
+    {"dp", 1, "auto"},    {"dp", 2, "auto"},  {"dp", 4, "auto"}, {"ddp", 1, "auto"},
+    {"ddp", 2, "direct"}, {"ddp", 4, "auto"}, {NULL, 0, NULL}};
+
+/* Four epochs, so that each schedule changes the rate. No two of these runs end with the same
+ * weights, so each flag has an effect. */
+Test(cli_same_bits, each_optimizer_and_schedule, .timeout = 600, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    static const char *const options[] = {
+        "--momentum 0.9 --lr-step 2 --lr-gamma 0.5",
+        "--momentum 0.9 --nesterov --lr-cosine",
+        "--momentum 0.9 --dampening 0.5 --weight-decay 1e-3 --label-smoothing 0.1",
+        "--optimizer adadelta --rho 0.8 --eps 1e-5 --lr 1 --lr-step 1",
+        "--optimizer adam --beta1 0.8 --beta2 0.99 --eps 1e-6 --lr 0.01",
+        "--optimizer adamw --lr 0.01 --weight-decay 0.1 --lr-cosine --label-smoothing 0.2"};
+    enum { OPTIONS = sizeof options / sizeof *options };
+    put_data(90, 20);
+    for (int i = 0; i < OPTIONS; i++) {
+        char line[256];
+        snprintf(line, sizeof line,
+                 "--data-dir d --model mlp --mlp-hidden 20 --batch-size 24 --epochs 4 --lr 0.1 "
+                 "--virtual-devices 4 %s",
+                 options[i]);
+        all_equal(EACH_COUNT, line);
+        cr_expect(!i || !cli_same_file("one", "before"), "%s: as without it", options[i]);
+        cr_assert_eq(rename("one", "before"), 0);
+    }
+}
+
 Test(cli_same_bits, loss_in_forward, .timeout = 600, .init = cli_folder_make,
      .fini = cli_folder_remove) {
     all_equal(some(),

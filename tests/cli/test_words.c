@@ -177,9 +177,20 @@ Test(cli_words, help_is_true, .timeout = 120, .init = cli_folder_make, .fini = c
                  {"--epochs", "2"},
                  {"--steps", "3"},
                  {"--batch-size", "64"},
+                 {"--no-sync-steps", "2"},
                  {"--optimizer", "adam"},
                  {"--lr", "0"},
+                 {"--lr-step", "3"},
+                 {"--lr-gamma", "0.5"},
+                 {"--lr-cosine", NULL},
                  {"--momentum", "0.9"},
+                 {"--nesterov", NULL},
+                 {"--dampening", "0.5"},
+                 {"--beta1", "0.8"},
+                 {"--beta2", "0.95"},
+                 {"--rho", "0.95"},
+                 {"--eps", "1e-7"},
+                 {"--label-smoothing", "0.1"},
                  {"--weight-decay", "1e-4"},
                  {"--seed", "-1"},
                  {"--shuffle", NULL},
@@ -234,7 +245,8 @@ Test(cli_words, defaults_as_stated, .timeout = 120, .init = cli_folder_make,
     cli_well("train --data-dir d --steps 2 --quiet --save a --log-loss al --json aj");
     cli_well("train --mode single --model lenet --data-dir d --epochs 10 --steps 2 "
              "--batch-size 256 --optimizer sgd --lr 0.2 --momentum 0 "
-             "--weight-decay 0 --seed 0 --shuffle --workers 1 --timeout 300 --quiet --save b "
+             "--weight-decay 0 --dampening 0 --label-smoothing 0 --seed 0 --shuffle --workers 1 "
+             "--timeout 300 --quiet --save b "
              "--log-loss bl "
              "--json bj");
     cr_assert(cli_same_file("a", "b") && cli_same_file("al", "bl"));
@@ -242,17 +254,27 @@ Test(cli_words, defaults_as_stated, .timeout = 120, .init = cli_folder_make,
     cr_assert(json_int(j, "batch_size") == 256 && json_double(j, "lr") == 0.2 &&
               json_int(j, "epochs") == 10 && json_int(j, "virtual_devices") == 1);
     json_free(j);
-    static const char *const optimizers[] = {"adam", "adadelta"};
-    for (int i = 0; i < 2; i++) { /* each has a learning rate of its own */
+    static const struct {
+        const char *name, *numbers;
+        double lr;
+    } optimizers[] = {
+        {"adam", "--lr 0.001 --beta1 0.9 --beta2 0.999 --eps 1e-8 --weight-decay 0", 0.001},
+        {"adamw", "--lr 0.001 --beta1 0.9 --beta2 0.999 --eps 1e-8 --weight-decay 0.01", 0.001},
+        {"adadelta", "--lr 1 --rho 0.9 --eps 1e-6 --weight-decay 0", 1}};
+    for (int i = 0; i < 3; i++) { /* each has numbers of its own */
         cli_well("train --data-dir d --steps 2 --quiet --save a --optimizer %s --json aj",
-                 optimizers[i]);
-        cli_well("train --data-dir d --steps 2 --quiet --save b --lr %s --optimizer %s",
-                 i ? "1" : "0.001", optimizers[i]);
+                 optimizers[i].name);
+        cli_well("train --data-dir d --steps 2 --quiet --save b --optimizer %s %s",
+                 optimizers[i].name, optimizers[i].numbers);
         j = json_of("aj");
-        cr_assert(cli_same_file("a", "b") && json_double(j, "lr") == (i ? 1 : 0.001) &&
-                  !strcmp(json_text(j, "optimizer"), optimizers[i]));
+        cr_assert(cli_same_file("a", "b") && json_double(j, "lr") == optimizers[i].lr &&
+                  !strcmp(json_text(j, "optimizer"), optimizers[i].name));
         json_free(j);
     }
+    cli_well("train --data-dir d --batch-size 600 --epochs 2 --quiet --save a --lr-step 1");
+    cli_well("train --data-dir d --batch-size 600 --epochs 2 --quiet --save b --lr-step 1 "
+             "--lr-gamma 0.1");
+    cr_assert(cli_same_file("a", "b"));
     cli_well("train --mode ddp --data-dir d --steps 1 --quiet --json j");
     j = json_of("j");
     cr_assert(json_int(j, "devices") == 2 && json_int(j, "virtual_devices") == 2 &&

@@ -149,17 +149,37 @@ static void try_elementwise(struct bed *b, int count) {
     check(b, OP_FILL, &(struct op_args){.out = {y}, .p.fill = {3.5f}}, 0, NULL);
     check(b, OP_SCALE, &(struct op_args){.out = {y}, .p.fill = {1 / 3.0f}}, 0, NULL);
     check(b, OP_SGD,
-          &(struct op_args){.in = {x}, .out = {y, m}, .step = &step, .p.sgd = {.9f, .013f}}, 0,
-          NULL);
+          &(struct op_args){.in = {x},
+                            .out = {y, m},
+                            .step = &step,
+                            .p.sgd = {.momentum = .9f, .weight_decay = .013f}},
+          0, NULL);
     check(b, OP_SGD, &(struct op_args){.in = {x}, .out = {y}, .step = &step}, 0, NULL);
     struct tensor pairs = tensor_random(&b->heap, 4, 2, count, 2, 1, 1);
     for (size_t i = 0; i < tensor_count(&pairs); i++)
         tensor_f32(&pairs)[i] = fabsf(tensor_f32(&pairs)[i]);
-    step.adam_rate = .7f, step.adam_root = .31f;
-    check(b, OP_ADADELTA, &(struct op_args){.in = {x}, .out = {y, pairs}, .step = &step}, 0, NULL);
-    check(b, OP_ADAM,
-          &(struct op_args){.in = {x}, .out = {y, pairs}, .step = &step, .p.decay = {.013f}}, 0,
-          NULL);
+    check(b, OP_SGD,
+          &(struct op_args){.in = {x},
+                            .out = {y, m},
+                            .step = &step,
+                            .p.sgd = {.momentum = .9f, .weight_decay = .013f, .nesterov = 1}},
+          0, NULL);
+    check(b, OP_SGD,
+          &(struct op_args){
+              .in = {x}, .out = {y, m}, .step = &step, .p.sgd = {.momentum = .9f, .dampening = .3}},
+          0, NULL);
+    step.adam_rate = .7f, step.adam_root = .31f, step.adam_keep = .9951f;
+    check(
+        b, OP_ADADELTA,
+        &(struct op_args){.in = {x}, .out = {y, pairs}, .step = &step, .p.adadelta = {0, .9, 1e-6}},
+        0, NULL);
+    for (int decoupled = 0; decoupled < 2; decoupled++)
+        check(b, OP_ADAM,
+              &(struct op_args){.in = {x},
+                                .out = {y, pairs},
+                                .step = &step,
+                                .p.adam = {.013f, decoupled, .9, .999, 1e-8}},
+              0, NULL);
     step.slot = 1;
     struct tensor hashes = tensor_new(&b->heap, DTYPE_U64, 2, 3, 3, 1, 1);
     struct op_args a = {.in = {x}, .out = {hashes}, .step = &step, .p.hash = {2}};
@@ -230,19 +250,27 @@ static void try_rows(struct bed *b, int rows, int classes) {
     struct tensor dx = tensor_like(&b->heap, &x);
     check(b, OP_LOG_SOFTMAX_BACKWARD, &(struct op_args){.in = {x, y}, .out = {dx}}, 4 * LAST_PLACE,
           NULL);
-    struct op_args a = {
-        .in = {x, labels}, .out = {loss, hits}, .step = &step, .p.loss = {REDUCE_MEAN, 1}};
+    struct op_args a = {.in = {x, labels},
+                        .out = {loss, hits},
+                        .step = &step,
+                        .p.loss = {.reduction = REDUCE_MEAN, .column = 1}};
     check(b, OP_NLL_FORWARD, &a, 0, NULL);
+    a.p.loss.smoothing = .2;
+    check(b, OP_CROSS_ENTROPY_FORWARD, &a, ORDER, NULL);
+    a.p.loss.smoothing = 0;
     check(b, OP_CROSS_ENTROPY_FORWARD, &a, ORDER, NULL);
     host_reference_kernels[OP_CROSS_ENTROPY_FORWARD](&a);
     check(b, OP_LOSS_SUM,
           &(struct op_args){
-              .in = {loss, hits}, .out = {sums, counts}, .step = &step, .p.loss = {0, 1}},
+              .in = {loss, hits}, .out = {sums, counts}, .step = &step, .p.loss = {.column = 1}},
           0, NULL);
     a = (struct op_args){
-        .in = {x, labels, dloss}, .out = {y}, .step = &step, .p.loss = {REDUCE_NONE, 0}};
+        .in = {x, labels, dloss}, .out = {y}, .step = &step, .p.loss = {.reduction = REDUCE_NONE}};
     check(b, OP_NLL_BACKWARD, &a, 0, NULL);
     check(b, OP_CROSS_ENTROPY_BACKWARD, &a, LAST_PLACE, NULL);
+    a.p.loss.smoothing = .2;
+    check(b, OP_CROSS_ENTROPY_BACKWARD, &a, LAST_PLACE, NULL);
+    a.p.loss.smoothing = 0;
     a.in[1] = dx;
     check(b, OP_MSE_BACKWARD, &a, 0, NULL);
     a = (struct op_args){.in = {x, dx}, .out = {loss, hits}};

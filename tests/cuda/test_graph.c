@@ -61,7 +61,7 @@ static int enqueue_step(void *context) {
     a.in[0] = test_vector(t->grad, COUNT);
     a.out[0] = test_vector(t->value, COUNT), a.out[1] = test_vector(t->momentum, COUNT);
     a.step = t->step;
-    a.p.sgd = (struct sgd_args){0.9f, 0.01f};
+    a.p.sgd = (struct sgd_args){.momentum = 0.9f, .weight_decay = 0.01f};
     return launch(s, OP_SGD, &a);
 }
 

@@ -109,15 +109,17 @@ Test(cuda_index, elementwise_equals_the_reference, .timeout = 120) {
 
 Test(cuda_index, sgd_rounds_as_the_reference, .timeout = 120) {
     for (int i = 0; i < COUNTS; i++)
-        for (int v = 0; v < 8; v++) {
+        for (int v = 0; v < 12;
+             v++) { /* 8 and 9 are dampened, 10 and 11 have Nesterov's momentum */
             struct heap heap = {0};
             struct step_block step = {.learning_rate = .37f, .first_update = v & 1};
             struct tensor grad = skewed(&heap, 1, counts[i], 0),
                           value = skewed(&heap, 2, counts[i], 0),
                           momentum = skewed(&heap, 3, counts[i], 0);
             struct op_args a = {.in = {grad}, .out = {value}, .step = &step};
-            a.p.sgd = (struct sgd_args){v & 2 ? .9f : 0, v & 4 ? .013f : 0};
-            if (v & 2) a.out[1] = momentum;
+            a.p.sgd = (struct sgd_args){v & 2 || v >= 8 ? .9f : 0, v & 4 ? .013f : 0,
+                                        v / 2 == 4 ? .3 : 0, v / 2 == 5};
+            if (v & 2 || v >= 8) a.out[1] = momentum;
             check_elementwise(OP_SGD, &a, -1);
             heap_free(&heap);
         }
@@ -132,15 +134,23 @@ static struct tensor pairs_of(struct heap *heap, int count, int first_has_sign) 
 
 Test(cuda_index, adadelta_and_adam_round_as_the_reference, .timeout = 120) {
     for (int i = 0; i < COUNTS; i++)
-        for (int v = 0; v < 4; v++) {
+        for (int v = 0; v < 6; v++) { /* the last two: AdamW */
             struct heap heap = {0};
-            struct step_block step = {.learning_rate = .37f, .adam_rate = .7f, .adam_root = .31f};
+            struct step_block step = {
+                .learning_rate = .37f, .adam_rate = .7f, .adam_root = .31f, .adam_keep = .9951f};
             struct tensor grad = skewed(&heap, 1, counts[i], 0),
                           value = skewed(&heap, 2, counts[i], 0);
-            struct op_args a = {
-                .in = {grad}, .out = {value, pairs_of(&heap, counts[i], v & 1)}, .step = &step};
-            a.p.decay.weight_decay = v & 2 ? .013f : 0;
-            check_elementwise(v & 1 ? OP_ADAM : OP_ADADELTA, &a, -1);
+            struct op_args a = {.in = {grad},
+                                .out = {value, pairs_of(&heap, counts[i], v & 1 || v >= 4)},
+                                .step = &step};
+            float decay = v & 2 ? .013f : 0;
+            int adam = v & 1 || v >= 4;
+            if (adam)
+                a.p.adam = (struct adam_args){v >= 4 ? .013f * (float)(v - 4) : decay, v >= 4, .9,
+                                              .999, 1e-8};
+            else
+                a.p.adadelta = (struct adadelta_args){decay, .9, 1e-6};
+            check_elementwise(adam ? OP_ADAM : OP_ADADELTA, &a, -1);
             heap_free(&heap);
         }
 }
@@ -251,7 +261,7 @@ Test(cuda_index, loss_sum_has_the_hosts_bits, .timeout = 60) {
         }
         struct op_args a[2];
         for (int j = 0; j < 2; j++) {
-            a[j] = (struct op_args){.in = {loss, hits}, .step = &step, .p.loss = {0, 1}};
+            a[j] = (struct op_args){.in = {loss, hits}, .step = &step, .p.loss = {.column = 1}};
             a[j].out[0] = tensor_new(&heap, DTYPE_F64, 2, 4, 3, 1, 1);
             a[j].out[1] = tensor_new(&heap, DTYPE_I64, 2, 4, 3, 1, 1);
         }

@@ -105,14 +105,22 @@ Test(cuda_index_loss, losses_equal_the_reference, .timeout = 60) {
             struct tensor dloss = tensor_random(&heap, 4, 1, rows, 1, 1, 1);
             struct tensor loss = tensor_new(&heap, DTYPE_F64, 1, rows, 1, 1, 1),
                           hits = tensor_new(&heap, DTYPE_I32, 1, rows, 1, 1, 1);
-            struct op_args a = {
-                .in = {x, labels}, .out = {loss, hits}, .step = &step, .p.loss = {reduction, 0}};
+            struct op_args a = {.in = {x, labels},
+                                .out = {loss, hits},
+                                .step = &step,
+                                .p.loss = {.reduction = reduction}};
             check(OP_NLL_FORWARD, &a, "nll");
             check(OP_CROSS_ENTROPY_FORWARD, &a, "cross entropy");
+            a.p.loss.smoothing = .2;
+            check(OP_CROSS_ENTROPY_FORWARD, &a, "smoothed cross entropy");
+            a.p.loss.smoothing = 0;
             a.out[0] = x, a.out[1] = (struct tensor){.data = NULL};
             if (reduction == REDUCE_NONE) a.in[2] = dloss;
             check(OP_NLL_BACKWARD, &a, "nll backward");
             check(OP_CROSS_ENTROPY_BACKWARD, &a, "cross entropy backward");
+            a.p.loss.smoothing = .2;
+            check(OP_CROSS_ENTROPY_BACKWARD, &a, "smoothed cross entropy backward");
+            a.p.loss.smoothing = 0;
             a.in[1] = tensor_random(&heap, 6, 2, rows, classes, 1, 1);
             check(OP_MSE_BACKWARD, &a, "mse backward");
             a.in[2] = (struct tensor){.data = NULL}, a.out[0] = loss, a.out[1] = hits;

@@ -138,6 +138,13 @@ static void cross_entropy_oracle(const struct op_args *a, double *const in[3], d
     cr_assert(tensor_count(&a->in[0]) <= 256);
     log_softmax_oracle(a, softmax_in, logp);
     nll_oracle(a, nll_in, out);
+    double e = a->p.loss.smoothing;
+    int classes = dim(&a->in[0], 1);
+    for (int n = 0; n < dim(&a->in[0], 0); n++) {
+        out[n] *= 1 - e;
+        for (int j = 0; j < classes; j++)
+            out[n] -= e / classes * logp[n * classes + j];
+    }
 }
 
 static void mse_oracle(const struct op_args *a, double *const in[3], double *out) {
@@ -329,13 +336,16 @@ Test(math_gradient, losses, .timeout = 60) {
                         : reduction == REDUCE_SUM ? 1
                                                   : tensor_f32(&dloss)[i];
         struct op_args b = {
-            .in = {x, labels}, .out = {dx}, .step = &step, .p.loss = {reduction, 0}};
+            .in = {x, labels}, .out = {dx}, .step = &step, .p.loss = {.reduction = reduction}};
         if (reduction == REDUCE_NONE) b.in[2] = dloss;
         struct op_args f = {.in = {x, labels},
                             .out = {tensor_new(&heap, DTYPE_F64, 1, 6, 1, 1, 1),
                                     tensor_new(&heap, DTYPE_I32, 1, 6, 1, 1, 1)}};
-        run(OP_CROSS_ENTROPY_BACKWARD, &b);
-        check("cross entropy dx", cross_entropy_oracle, &f, 0, weight, &dx);
+        for (int part = 0; part < 3; part++) { /* label smoothing in part, completely, none */
+            b.p.loss.smoothing = f.p.loss.smoothing = .5 * ((part + 1) % 3);
+            run(OP_CROSS_ENTROPY_BACKWARD, &b);
+            check("cross entropy dx", cross_entropy_oracle, &f, 0, weight, &dx);
+        }
         run(OP_NLL_BACKWARD, &b);
         check("nll dx", nll_oracle, &f, 0, weight, &dx);
         double *const in[3] = {doubles(&heap, &x), NULL, NULL};

@@ -31,7 +31,7 @@ Test(math_loss, large_scores_do_not_overflow, .timeout = 30) {
     host_reference_kernels[OP_CROSS_ENTROPY_FORWARD](&a);
     host_reference_kernels[OP_LOG_SOFTMAX_FORWARD](&(struct op_args){.in = {x}, .out = {y}});
     host_reference_kernels[OP_CROSS_ENTROPY_BACKWARD](&(struct op_args){
-        .in = {x, labels}, .out = {dx}, .step = &step, .p.loss = {REDUCE_MEAN, 0}});
+        .in = {x, labels}, .out = {dx}, .step = &step, .p.loss = {.reduction = REDUCE_MEAN}});
     for (int i = 0; i < 4; i++) {
         cr_assert_float_eq(((double *)a.out[0].data)[i], want[i], 1e-12 * (1 + want[i]), "row %d",
                            i);
@@ -77,7 +77,7 @@ Test(math_loss, a_wrong_label_is_a_nan, .timeout = 30) {
         struct op_args a = cross_entropy(&heap, &x, &labels);
         host_reference_kernels[ops[i][0]](&a);
         host_reference_kernels[ops[i][1]](&(struct op_args){
-            .in = {x, labels}, .out = {dx}, .step = &step, .p.loss = {REDUCE_MEAN, 0}});
+            .in = {x, labels}, .out = {dx}, .step = &step, .p.loss = {.reduction = REDUCE_MEAN}});
         for (int n = 0; n < 4; n++) {
             cr_assert_eq(!isnan(((double *)a.out[0].data)[n]), n == 3, "row %d", n);
             cr_assert_eq(!isnan(tensor_f32(&dx)[n * 3 + 1]), n == 3, "row %d", n);
@@ -97,7 +97,7 @@ Test(math_loss, a_row_has_the_same_bits_among_any_rows, .timeout = 30) {
     struct op_args back = {.in = {x, labels},
                            .out = {dx},
                            .step = &step,
-                           .p.loss = {REDUCE_MEAN, 0}},
+                           .p.loss = {.reduction = REDUCE_MEAN}},
                    softmax = {.in = {x}, .out = {y}};
     host_reference_kernels[OP_CROSS_ENTROPY_BACKWARD](&back);
     host_reference_kernels[OP_LOG_SOFTMAX_FORWARD](&softmax);
@@ -133,7 +133,7 @@ Test(math_loss, loss_sum_writes_its_own_cell, .timeout = 30) {
             .out = {tensor_plain(sums, DTYPE_F64, 2, cells),
                     tensor_plain(hit_sums, DTYPE_I64, 2, cells)},
             .step = &step,
-            .p.loss = {REDUCE_MEAN, 1}};
+            .p.loss = {.reduction = REDUCE_MEAN, .column = 1}};
         host_reference_kernels[OP_LOSS_SUM](&a);
         for (int i = 0; i < n; i++)
             sum += loss[i], hit_sum += hits[i];

@@ -198,19 +198,20 @@ Test(math_ops, dropout2d_drops_planes, .timeout = 60) {
 /* Every count from 0 to 70, each at four offsets: an element has the bits of the reference wherever
  * it lies. */
 Test(math_ops, elementwise_ops_have_the_same_bits_anywhere, .timeout = 60) {
-    static const enum op ops[] = {OP_FILL, OP_ADD, OP_SCALE,    OP_SGD,  OP_SGD,
-                                  OP_SGD,  OP_SGD, OP_ADADELTA, OP_ADAM, OP_ADAM};
-    struct step_block step = {.learning_rate = .1f, .adam_rate = .7f, .adam_root = .31f};
-    for (int which = 0; which < 10; which++)
+    static const enum op ops[] = {OP_FILL,     OP_ADD,  OP_SCALE, OP_SGD,  OP_SGD, OP_SGD, OP_SGD,
+                                  OP_ADADELTA, OP_ADAM, OP_ADAM,  OP_ADAM, OP_SGD, OP_SGD};
+    struct step_block step = {
+        .learning_rate = .1f, .adam_rate = .7f, .adam_root = .31f, .adam_keep = .997f};
+    for (int which = 0; which < (int)(sizeof ops / sizeof *ops); which++)
         for (int count = 0; count <= 70; count++)
             for (int offset = 0; offset < 4; offset++) {
                 struct heap heap = {0};
                 struct tensor x = tensor_random(&heap, 1, 1, count + offset, 1, 1, 1),
                               y = tensor_random(&heap, 2, 1, count + offset, 1, 1, 1);
-                int each = which >= 7 ? 2 : 1; /* floats of state for each element */
+                int each = ops[which] == OP_ADADELTA || ops[which] == OP_ADAM ? 2 : 1; /* state */
                 struct tensor m = tensor_random(&heap, 3, each, count + offset, each, 1, 1);
                 for (size_t i = 0; i < tensor_count(&m); i++)
-                    if (which >= 7) tensor_f32(&m)[i] = fabsf(tensor_f32(&m)[i]);
+                    if (each == 2) tensor_f32(&m)[i] = fabsf(tensor_f32(&m)[i]);
                 struct tensor y0 = tensor_copy(&heap, &y), m0 = tensor_copy(&heap, &m);
                 struct tensor *all[5] = {&x, &y, &m, &y0, &m0};
                 for (int i = 0; i < 5; i++)
@@ -220,10 +221,14 @@ Test(math_ops, elementwise_ops_have_the_same_bits_anywhere, .timeout = 60) {
                                     .step = &step};
                 step.first_update = which == 6;
                 if (ops[which] == OP_SGD)
-                    a.p.sgd = (struct sgd_args){which >= 5 ? .9f : 0,
-                                                which == 4 || which == 6 ? .01f : 0};
-                else if (which >= 7)
-                    a.p.decay.weight_decay = which == 8 ? 0 : .01f;
+                    a.p.sgd =
+                        (struct sgd_args){which >= 5 ? .9f : 0, which == 4 || which == 6 ? .01f : 0,
+                                          which == 11 ? .3 : 0, which == 12};
+                else if (ops[which] == OP_ADADELTA)
+                    a.p.adadelta = (struct adadelta_args){.01f, .9, 1e-6};
+                else if (ops[which] == OP_ADAM) /* without decay, with it, AdamW's */
+                    a.p.adam =
+                        (struct adam_args){which == 8 ? 0 : .01f, which == 10, .9, .999, 1e-8};
                 else
                     a.p.fill.value = .7f;
                 host_reference_kernels[ops[which]](&a);
@@ -247,7 +252,8 @@ Test(math_ops, sgd_fuses_where_pytorch_does, .timeout = 60) {
     struct tensor g = tensor_random(&heap, 1, 1, 200, 1, 1, 1),
                   p = tensor_random(&heap, 2, 1, 200, 1, 1, 1), m = tensor_like(&heap, &p);
     struct tensor want_p = tensor_copy(&heap, &p), want_m = tensor_like(&heap, &p);
-    struct op_args a = {.in = {g}, .out = {p, m}, .step = &step, .p.sgd = {.9f, .01f}};
+    struct op_args a = {
+        .in = {g}, .out = {p, m}, .step = &step, .p.sgd = {.momentum = .9f, .weight_decay = .01f}};
     for (int update = 0; update < 3; update++, step.first_update = 0) {
         host_reference_kernels[OP_SGD](&a);
         for (int i = 0; i < 200; i++) {

@@ -166,7 +166,7 @@ static struct op_args good_args(enum op op, enum layout layout) {
         a.p.pool = (struct pool_args){2, 2};
     if (op >= OP_DROPOUT_FORWARD && op <= OP_DROPOUT2D_BACKWARD)
         a.p.dropout = (struct dropout_args){0.5f, 1, 63};
-    if (op == OP_SGD) a.p.sgd = (struct sgd_args){0.9f, 0};
+    if (op == OP_SGD) a.p.sgd = (struct sgd_args){.momentum = 0.9f};
     return a;
 }
 
@@ -306,6 +306,13 @@ Test(op, parameters_and_optional_operands, .timeout = 30) {
     ACCEPT(OP_GATHER_ROWS, (a.in[0].dtype = a.out[0].dtype = DTYPE_I32));
     REFUSE(OP_GATHER_ROWS, a.out[0].dtype = DTYPE_I32, "numbers of two types");
     REFUSE(OP_GATHER_ROWS, a.in[0].dtype = a.out[0].dtype = DTYPE_F64, "numbers of 8 bytes");
+    for (int op = OP_CROSS_ENTROPY_FORWARD; op <= OP_CROSS_ENTROPY_BACKWARD; op++) {
+        REFUSE(op, a.p.loss.smoothing = 1.01, "more than the whole target is spread");
+        REFUSE(op, a.p.loss.smoothing = -.1, "smoothing below 0");
+        REFUSE(op, a.p.loss.smoothing = NAN, "smoothing is no number");
+        ACCEPT(op, a.p.loss.smoothing = 1);
+    }
+    REFUSE(OP_NLL_FORWARD, a.p.loss.smoothing = .1, "nll_loss has no smoothing");
     REFUSE(OP_LOSS_SUM, a.p.loss.column = 4, "column 4 of 4");
     REFUSE(OP_LOSS_SUM, a.out[1].dims[1] = 5, "two logs of different width");
     REFUSE(OP_HASH, a.p.hash.column = -1, "column -1");
@@ -386,8 +393,15 @@ Test(op, names_and_flops, .timeout = 30) {
     a = good_args(OP_ADAM, LAYOUT_PLAIN);
     cr_assert_eq(op_flops(OP_ADAM, &a), 42 * 13);
     cr_assert_eq(op_flops(OP_ADADELTA, &a), 42 * 16);
-    a.p.decay.weight_decay = 1;
+    a.p.adam = (struct adam_args){.weight_decay = 1};
     cr_assert_eq(op_flops(OP_ADAM, &a), 42 * 15);
+    a.p.adam.decoupled = 1;
+    cr_assert_eq(op_flops(OP_ADAM, &a), 42 * 14);
+    a = good_args(OP_SGD, LAYOUT_PLAIN);
+    a.p.sgd = (struct sgd_args){.momentum = .9f, .weight_decay = 1, .nesterov = 1};
+    cr_assert_eq(op_flops(OP_SGD, &a), 42 * 8);
+    a.p.sgd = (struct sgd_args){.momentum = .9f, .dampening = .5};
+    cr_assert_eq(op_flops(OP_SGD, &a), 42 * 5);
     a = good_args(OP_TO_N16, LAYOUT_PLAIN);
     cr_assert_eq(op_flops(OP_TO_N16, &a), 0);
     a = good_args(OP_GATHER_SAMPLES, LAYOUT_PLAIN);

@@ -1,4 +1,5 @@
-"""Writes optimizers.h: parameters after updates by PyTorch's optimizers, as facts for tests/nn/test_optimizer.c.
+"""Writes optimizers.h: parameters after updates by PyTorch's optimizers, learning rates of its schedules, and smoothed
+losses, as facts for tests/nn/test_optimizer.c, test_schedule.c and test_smoothing.c.
 
     python3 tests/golden/make_optimizers.py > tests/golden/optimizers.h
 
@@ -8,21 +9,36 @@ very different sizes, some 0, and one element whose gradient is always 0.
 import struct
 import torch
 
-COUNT, UPDATES = 40, 5
-CASES = [("OPTIMIZER_SGD", torch.optim.SGD, dict(lr=0.1, momentum=0.9)),
-         ("OPTIMIZER_SGD", torch.optim.SGD, dict(lr=0.1, momentum=0.9, weight_decay=0.01)),
-         ("OPTIMIZER_ADADELTA", torch.optim.Adadelta, dict()),
-         ("OPTIMIZER_ADADELTA", torch.optim.Adadelta, dict(lr=0.5, weight_decay=0.01)),
-         ("OPTIMIZER_ADAM", torch.optim.Adam, dict()),
-         ("OPTIMIZER_ADAM", torch.optim.Adam, dict(lr=0.05, weight_decay=0.01))]
+COUNT, UPDATES, EPOCHS, ROWS, CLASSES = 40, 5, 24, 6, 7
+OPTIM, RATES = torch.optim, torch.optim.lr_scheduler
+CASES = [("SGD", OPTIM.SGD, dict(lr=0.1, momentum=0.9)),
+         ("SGD", OPTIM.SGD, dict(lr=0.1, momentum=0.9, weight_decay=0.01)),
+         ("SGD", OPTIM.SGD, dict(lr=0.1, momentum=0.9, nesterov=True)),
+         ("SGD", OPTIM.SGD, dict(lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.01)),
+         ("SGD", OPTIM.SGD, dict(lr=0.1, momentum=0.9, dampening=0.3)),
+         ("SGD", OPTIM.SGD, dict(lr=0.1, momentum=0.7, dampening=0.9, weight_decay=0.01)),
+         ("ADADELTA", OPTIM.Adadelta, dict()),
+         ("ADADELTA", OPTIM.Adadelta, dict(lr=0.5, weight_decay=0.01)),
+         ("ADADELTA", OPTIM.Adadelta, dict(lr=0.5, rho=0.7, eps=1e-4)),
+         ("ADAM", OPTIM.Adam, dict()),
+         ("ADAM", OPTIM.Adam, dict(lr=0.05, weight_decay=0.01)),
+         ("ADAM", OPTIM.Adam, dict(lr=0.01, betas=(0.8, 0.95), eps=1e-5)),
+         ("ADAMW", OPTIM.AdamW, dict()),
+         ("ADAMW", OPTIM.AdamW, dict(lr=0.05, weight_decay=0.1)),
+         ("ADAMW", OPTIM.AdamW, dict(lr=0.01, betas=(0.8, 0.95), eps=1e-5, weight_decay=0))]
+SCHEDULES = [("STEP, .step_size = 1, .gamma = 0.7", 1.0, lambda o: RATES.StepLR(o, 1, 0.7)),
+             ("STEP, .step_size = 5, .gamma = 0.1", 0.2, lambda o: RATES.StepLR(o, 5)),
+             ("COSINE, .t_max = 24", 0.1, lambda o: RATES.CosineAnnealingLR(o, 24)),
+             ("COSINE, .t_max = 7", 0.37, lambda o: RATES.CosineAnnealingLR(o, 7)),
+             ("COSINE, .t_max = 10, .eta_min = 0.01", 0.1, lambda o: RATES.CosineAnnealingLR(o, 10, 0.01))]
 
 
 def words(t):
-    return ", ".join("0x%08x" % struct.unpack("<I", struct.pack("<f", v))[0] for v in t.tolist())
+    return ", ".join("0x%08x" % struct.unpack("<I", struct.pack("<f", v))[0] for v in t.flatten().tolist())
 
 
 def doubles(t):
-    return ", ".join(v.hex() for v in t.tolist())
+    return ", ".join(v.hex() for v in (t if isinstance(t, list) else t.flatten().tolist()))
 
 
 torch.manual_seed(0)
@@ -33,7 +49,7 @@ grads[torch.rand(UPDATES, COUNT) < 0.1] = 0
 grads[:, 7] = 0
 
 print("/* Made by tests/golden/make_optimizers.py with torch %s - do not edit. */" % torch.__version__.split("+")[0])
-print('#include <stdint.h>\n\n#include "nn/optimizer.h"\n')
+print('#include <stdint.h>\n\n#include "nn/optimizer.h"\n#include "nn/schedule.h"\n')
 print("enum { GOLDEN_COUNT = %d, GOLDEN_UPDATES = %d };" % (COUNT, UPDATES))
 print("static const uint32_t golden_start[GOLDEN_COUNT] = {%s};" % words(start))
 print("static const uint32_t golden_grads[GOLDEN_UPDATES][GOLDEN_COUNT] = {")
@@ -51,7 +67,43 @@ for kind, make, options in CASES:
             p.grad = g.to(dtype)
             optimizer.step()
         after.append(p.detach())
-    rate = optimizer.param_groups[0]["lr"]
-    print("    {{%s, %s, %s}, %s," % (kind, options.get("momentum", 0), options.get("weight_decay", 0), rate))
+    group = optimizer.param_groups[0]
+    config = {"kind": "OPTIMIZER_" + kind, "weight_decay": group["weight_decay"]}
+    for name in ("momentum", "dampening", "rho"):
+        config[name] = group.get(name, 0)
+    config["nesterov"] = int(group.get("nesterov", False))
+    config["beta1"], config["beta2"] = group.get("betas", (0, 0))
+    config["epsilon"] = group.get("eps", 0)
+    print("    {{%s}, %s," % (", ".join(".%s = %s" % pair for pair in config.items() if pair[1]), group["lr"]))
     print("     {%s},\n     {%s}}," % (words(after[0]), doubles(after[1])))
+print("};\n")
+
+print("enum { GOLDEN_EPOCHS = %d };" % EPOCHS)
+print("static const struct {\n    struct schedule schedule;\n    double base, rates[GOLDEN_EPOCHS];")
+print("} golden_schedules[] = {")
+for text, base, make in SCHEDULES:
+    optimizer = OPTIM.SGD([torch.nn.Parameter(torch.zeros(1))], lr=base)
+    schedule, rates = make(optimizer), []
+    for epoch in range(EPOCHS):
+        rates.append(float(optimizer.param_groups[0]["lr"]))
+        optimizer.step()
+        schedule.step()
+    print("    {{SCHEDULE_%s}, %s,\n     {%s}}," % (text, base, doubles(rates)))
+print("};\n")
+
+scores = torch.randn(ROWS, CLASSES) * torch.tensor([1.0, 3, 10, 0.1, 30, 1])[:, None]
+labels = torch.randint(0, CLASSES, (ROWS,))
+print("enum { GOLDEN_ROWS = %d, GOLDEN_CLASSES = %d };" % (ROWS, CLASSES))
+print("static const uint32_t golden_scores[GOLDEN_ROWS][GOLDEN_CLASSES] = {")
+for row in scores:
+    print("    {%s}," % words(row))
+print("};\nstatic const int golden_labels[GOLDEN_ROWS] = {%s};" % ", ".join(map(str, labels.tolist())))
+print("/* Of the rows, in float64; and d mean loss / d scores. */")
+print("static const struct {\n    double smoothing, losses[GOLDEN_ROWS], gradient[GOLDEN_ROWS * GOLDEN_CLASSES];")
+print("} golden_smoothing[] = {")
+for e in (0.0, 0.1, 0.5, 1.0):
+    x = scores.double().requires_grad_()
+    losses = torch.nn.functional.cross_entropy(x, labels, reduction="none", label_smoothing=e)
+    losses.mean().backward()
+    print("    {%s,\n     {%s},\n     {%s}}," % (e, doubles(losses.detach()), doubles(x.grad)))
 print("};")

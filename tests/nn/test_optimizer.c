@@ -34,27 +34,26 @@ static void set_gradients(struct param_set *set, int step) {
 /* The plain way: a launch a parameter. */
 static void update_one_by_one(struct optimizer *o, struct param_set *set,
                               const struct step_block *step) {
-    static const enum op ops[] = {OP_SGD, OP_ADADELTA, OP_ADAM};
     for (int i = 0; i < PARAMS; i++) {
         struct param *p = &set->param[i];
         struct op_args a = {.in[0] = p->grad, .out[0] = p->value, .step = step};
         float *state = o->state + (size_t)o->each * p->value_offset;
-        if (o->config.kind == OPTIMIZER_SGD) {
-            a.p.sgd = (struct sgd_args){(float)o->config.momentum, (float)o->config.weight_decay};
-            if (o->state) a.out[1] = p->value, a.out[1].data = state;
-        } else {
-            a.p.decay.weight_decay = (float)o->config.weight_decay;
+        if (o->config.kind != OPTIMIZER_SGD)
             a.out[1] = tensor_plain(state, DTYPE_F32, 2, (int[2]){(int)p->count, 2});
-        }
-        MUST(launch(device_compute(set->device), ops[o->config.kind], &a));
+        else if (o->state)
+            a.out[1] = p->value, a.out[1].data = state;
+        enum op op = optimizer_op(&o->config, &a);
+        MUST(launch(device_compute(set->device), op, &a));
     }
 }
 
 static int update_spans(struct device *d, enum optimizer_kind kind) {
     int count = 0;
+    const char *name = op_name(
+        optimizer_op(&(struct optimizer_config){.kind = kind}, &(struct op_args){.step = NULL}));
     MUST(stream_sync(device_compute(d)));
     for (size_t i = 0; i < stream_spans(device_compute(d))->count; i++)
-        count += !strcmp(stream_spans(device_compute(d))->spans[i].name, optimizer_name(kind));
+        count += !strcmp(stream_spans(device_compute(d))->spans[i].name, name);
     return count;
 }
 
@@ -85,7 +84,7 @@ static int compare(struct device *d, const int *order, const struct optimizer_co
     cr_assert_lt(set[0].arena_count, 2000u);
     for (int s = 0; s < STEPS; s++) {
         struct step_block block = {.slot = 0};
-        optimizer_schedule(&block, 0.3 / (s + 1), s);
+        optimizer_schedule(&block, config, 0.3 / (s + 1), s);
         MUST(stream_write(device_compute(d), step, &block, sizeof block));
         set_gradients(&set[0], s), set_gradients(&set[1], s);
         int done = update_spans(d, config->kind);
@@ -114,12 +113,14 @@ static int compare(struct device *d, const int *order, const struct optimizer_co
 Test(optimizer, runs_have_the_bits_of_single_launches, .timeout = 60) {
     for (int k = 0; k < HOST_KINDS; k++)
         for (int l = 0; l < LAYOUTS; l++)
-            /* SGD four ways, the others with weight decay and without */
-            for (int form = 0; form < 8; form++) {
+            /* SGD six ways, the others with weight decay and without */
+            for (int form = 0; form < 12; form++) {
                 struct device *d = test_open(host_kinds[k], 0);
-                struct optimizer_config config = {form < 4 ? OPTIMIZER_SGD : form / 2 - 1,
-                                                  form < 4 && form & 1 ? 0.9 : 0, 0};
-                config.weight_decay = (form < 4 ? form & 2 : form & 1) ? 0.01 : 0;
+                struct optimizer_config config =
+                    optimizer_default(form < 6 ? OPTIMIZER_SGD : form / 2 - 2);
+                config.momentum = form < 6 && (form & 1 || form >= 4) ? 0.9 : 0;
+                config.weight_decay = (form < 6 ? form & 2 : form & 1) ? 0.01 : 0;
+                config.nesterov = form == 4, config.dampening = form == 5 ? 0.3 : 0;
                 int launches = compare(d, layouts[l].order, &config);
                 cr_assert_eq(launches, layouts[l].launches, "layout %d: %d launches", l, launches);
                 device_close(d);
@@ -128,10 +129,15 @@ Test(optimizer, runs_have_the_bits_of_single_launches, .timeout = 60) {
 
 /* ---- PyTorch's numbers ---- */
 
-/* Of what the updates have moved a parameter by, beside its own last bit at each: some ten
- * roundings of 2^-24. Against the float64 numbers; of the float32 ones all but one are equal to
- * the bit (PyTorch's vector square root is off by 1 ulp at times). */
+/* Of what the updates have moved a parameter by, beside its own last bit at each rounding: some ten
+ * roundings of 2^-24. Against the float64 numbers. */
 static const double TOLERANCE = 1e-6;
+enum { ROUNDINGS = 2 }; /* of a parameter in one update: AdamW rounds it before and after */
+
+/* Of the float32 numbers those without a root are all equal to the bit. PyTorch's vector square
+ * root is off by 1 ulp at times, which shows in at most 3 of these 40 parameters; with its root in
+ * place of the right one, all 40 are equal here too. */
+enum { BY_ITS_ROOT = 3 };
 
 static float float_of(uint32_t bits) {
     float value;
@@ -142,14 +148,15 @@ static float float_of(uint32_t bits) {
 static void update_as_pytorch(int which, struct device *d, float *after) {
     struct param_set set;
     struct optimizer o;
+    const struct optimizer_config config = golden_updates[which].config;
     const struct param_spec one = {"w", 1, {GOLDEN_COUNT}};
     struct step_block *step = (struct step_block *)test_floats(d, 64);
     MUST(param_set_init(&set, d, &one, 1));
-    MUST(optimizer_init(&o, &set, &golden_updates[which].config));
+    MUST(optimizer_init(&o, &set, &config));
     MUST(param_write_value(&set, 0, (const float *)golden_start));
     for (int u = 0; u < GOLDEN_UPDATES; u++) {
         struct step_block block = {.slot = 0};
-        optimizer_schedule(&block, golden_updates[which].learning_rate, u);
+        optimizer_schedule(&block, &config, golden_updates[which].learning_rate, u);
         MUST(stream_write(device_compute(d), step, &block, sizeof block));
         MUST(copy_to_device(device_compute(d), set.param[0].grad.data, golden_grads[u],
                             sizeof golden_grads[u]));
@@ -165,22 +172,23 @@ Test(optimizer, has_the_numbers_of_pytorch, .timeout = 60) {
     for (int which = 0; which < (int)(sizeof golden_updates / sizeof *golden_updates); which++)
         for (int k = 0; k < HOST_KINDS; k++) {
             float after[GOLDEN_COUNT];
-            int equal = 0, moved = 0;
+            int equal = 0, moved = 0, sgd = golden_updates[which].config.kind == OPTIMIZER_SGD;
             double worst = 0;
             struct device *d = test_open(host_kinds[k], 0);
             update_as_pytorch(which, d, after);
             device_close(d);
             for (int i = 0; i < GOLDEN_COUNT; i++) {
                 double start = float_of(golden_start[i]), exact = golden_updates[which].exact[i];
-                double bound = TOLERANCE * fabs(exact - start) +
-                               GOLDEN_UPDATES * 0x1p-24 * fmax(fabs(start), fabs(exact));
+                double bound = TOLERANCE * fabs(exact - start) + ROUNDINGS * GOLDEN_UPDATES *
+                                                                     0x1p-24 *
+                                                                     fmax(fabs(start), fabs(exact));
                 equal += after[i] == float_of(golden_updates[which].single[i]);
                 moved += after[i] != (float)start;
                 worst = fmax(worst, fabs(after[i] - exact) / bound);
             }
             cr_expect_lt(worst, 1, "case %d: %g of the bound", which, worst);
-            cr_expect_geq(equal, GOLDEN_COUNT - 1, "case %d: %d of PyTorch's own bits", which,
-                          equal);
+            cr_expect_geq(equal, GOLDEN_COUNT - (sgd ? 0 : BY_ITS_ROOT),
+                          "case %d: %d of PyTorch's own bits", which, equal);
             cr_expect_gt(moved, GOLDEN_COUNT / 2);
         }
 }
@@ -188,11 +196,14 @@ Test(optimizer, has_the_numbers_of_pytorch, .timeout = 60) {
 /* Only the first update of all: later ones see means that are not zero any more. */
 Test(optimizer, schedule, .timeout = 30) {
     struct step_block step;
-    optimizer_schedule(&step, 0.5, 0);
+    struct optimizer_config adam = optimizer_default(OPTIMIZER_ADAMW);
+    adam.weight_decay = 0.25;
+    optimizer_schedule(&step, &adam, 0.5, 0);
     cr_expect(step.first_update == 1 && step.learning_rate == 0.5f);
     cr_expect(fabs(step.adam_rate - 5) < 1e-6 && fabs(step.adam_root - sqrt(0.001)) < 1e-8);
-    optimizer_schedule(&step, 0.5, 9);
+    cr_expect(step.adam_keep == 0.875f);
+    optimizer_schedule(&step, &adam, 0.5, 9);
     cr_expect(step.first_update == 0 && fabs(step.adam_rate - 0.5 / (1 - pow(0.9, 10))) < 1e-6);
-    optimizer_schedule(&step, 0.5, 1000000);
+    optimizer_schedule(&step, &adam, 0.5, 1000000);
     cr_expect(step.adam_rate == 0.5f && step.adam_root == 1);
 }

@@ -29,6 +29,16 @@ static struct run_record make(void) {
                            .optimizer = "adadelta",
                            .spans_lost = 12,
                            .lr = 0.1,
+                           .dampening = 0.3,
+                           .nesterov = 1,
+                           .rho = 0.7,
+                           .beta1 = NAN,
+                           .beta2 = NAN,
+                           .epsilon = 1e-3,
+                           .lr_schedule = "step",
+                           .lr_step = 30,
+                           .lr_gamma = 0.4,
+                           .label_smoothing = 0.15,
                            .momentum = 1.0 / 3,
                            .weight_decay = 5e-324,
                            .seed = UINT64_MAX - 3,
@@ -59,6 +69,7 @@ static struct run_record make(void) {
     memcpy(r.losses, losses, sizeof losses);
     r.epoch_seconds = malloc(2 * sizeof(double)), r.accuracy = malloc(2 * sizeof(double));
     r.epoch_seconds[0] = 6, r.epoch_seconds[1] = 6.25, r.accuracy[0] = 0.5, r.accuracy[1] = -1;
+    r.epoch_lr = malloc(2 * sizeof(double)), r.epoch_lr[0] = 0.1, r.epoch_lr[1] = 0.04;
     r.names = calloc(PARAMETERS, sizeof *r.names);
     r.names[0] = strdup("cn1.weight"), r.names[1] = strdup("b\xc3\xa9");
     for (int d = 0; d < DEVICES; d++) {
@@ -140,10 +151,14 @@ Test(record, round_trip, .timeout = 30) {
     cr_assert(b.losses[4] == 0 && signbit(b.losses[4]));
     cr_assert(b.snapshot_count == 2 && b.snapshot_step[0] == 3 && b.snapshot_step[1] == 8);
     cr_assert(b.epoch_seconds[1] == 6.25 && b.accuracy[0] == 0.5 && b.accuracy[1] == -1 &&
-              b.epoch_count == 2);
+              b.epoch_count == 2 && b.epoch_lr[0] == 0.1 && b.epoch_lr[1] == 0.04);
     cr_assert(b.seed == a.seed && b.images == a.images && b.lr == a.lr &&
               b.momentum == a.momentum && !strcmp(b.optimizer, a.optimizer) && b.spans_lost == 12 &&
               *a.optimizer && b.weight_decay == a.weight_decay);
+    cr_assert(b.dampening == a.dampening && b.nesterov && isnan(b.beta1) && isnan(b.beta2) &&
+              b.rho == a.rho && b.epsilon == a.epsilon && !strcmp(b.lr_schedule, "step") &&
+              b.lr_step == 30 && b.lr_gamma == a.lr_gamma &&
+              b.label_smoothing == a.label_smoothing);
     cr_assert(b.virtual_devices == 6 && b.bits_promised == 1 && b.gpus == 2 && b.graph == 1 &&
               b.data_on_device == 1 && b.batch_size == 256 && b.epochs == 2 &&
               b.parameters == PARAMETERS && b.parameter_count == COUNT && b.duplicates == 4 &&

@@ -106,7 +106,7 @@ static void train_by_hand(const struct run_config *config, struct run_record *re
     cr_assert_eq(session_open(s, config, NULL, NULL, 0, record), OK, "%s", error_message());
     for (int i = 0; i < 6; i++) {
         struct step_block step = {.step = (uint64_t)i, .weight = 1.0f / 8};
-        optimizer_schedule(&step, 0.01, i);
+        optimizer_schedule(&step, &s->replicas[0]->config.update, 0.01, i);
         if (i % 2 == 0)
             cr_assert_eq(loader_start_epoch(s->train_loader, i / 2, 0), OK, "%s", error_message());
         cr_assert_eq(loader_next(s->train_loader, &batch), OK, "%s", error_message());

@@ -20,11 +20,16 @@ struct elementwise {
     const struct step_block *step;
     /* fill, scale: the number; dropout: the factor of an element that is kept */
     float value;
-    struct sgd_args sgd;
-    uint32_t layer;          /* dropout: the layer's number */
-    uint32_t v;              /* dropout: the virtual device */
-    struct divider by_plane; /* dropout2d: pixels of a plane */
-    uint64_t threshold;      /* dropout: an element is kept where its random word is below */
+    /* the optimizers: what a gradient gets of its value, and their scalars, as PyTorch rounds them */
+    float weight_decay;
+    float momentum, fresh; /* sgd: fresh = 1 - dampening */
+    int nesterov;
+    float rest1, beta2, rest2, epsilon; /* adam; rest = 1 - beta; adadelta: beta2 is its rho */
+    int shrink;                         /* adam: 1: AdamW's decay */
+    uint32_t layer;                     /* dropout: the layer's number */
+    uint32_t v;                         /* dropout: the virtual device */
+    struct divider by_plane;            /* dropout2d: pixels of a plane */
+    uint64_t threshold; /* dropout: an element is kept where its random word is below */
 };
 
 static inline struct elementwise elementwise_of(enum op op, const struct op_args *a) {
@@ -36,8 +41,20 @@ static inline struct elementwise elementwise_of(enum op op, const struct op_args
                 is_aligned_16(e.out1);
     e.step = a->step;
     if (op == OP_FILL || op == OP_SCALE) e.value = a->p.fill.value;
-    if (op == OP_SGD) e.sgd = a->p.sgd;
-    if (op == OP_ADADELTA || op == OP_ADAM) e.sgd.weight_decay = a->p.decay.weight_decay;
+    if (op == OP_SGD) {
+        e.weight_decay = a->p.sgd.weight_decay, e.momentum = a->p.sgd.momentum;
+        e.fresh = (float)(1 - a->p.sgd.dampening), e.nesterov = a->p.sgd.nesterov;
+    }
+    if (op == OP_ADADELTA) {
+        e.weight_decay = a->p.adadelta.weight_decay, e.epsilon = (float)a->p.adadelta.epsilon;
+        e.beta2 = (float)a->p.adadelta.rho, e.rest2 = (float)(1 - a->p.adadelta.rho);
+    }
+    if (op == OP_ADAM) {
+        e.weight_decay = a->p.adam.decoupled ? 0 : a->p.adam.weight_decay;
+        e.shrink = a->p.adam.decoupled && a->p.adam.weight_decay != 0;
+        e.rest1 = (float)(1 - a->p.adam.beta1), e.epsilon = (float)a->p.adam.epsilon;
+        e.beta2 = (float)a->p.adam.beta2, e.rest2 = (float)(1 - a->p.adam.beta2);
+    }
     int planes = op == OP_DROPOUT2D_FORWARD || op == OP_DROPOUT2D_BACKWARD;
     if (planes) e.by_plane = divider_of((uint32_t)(a->out[0].dims[2] * a->out[0].dims[3]));
     if (planes || op == OP_DROPOUT_FORWARD || op == OP_DROPOUT_BACKWARD) {
@@ -187,8 +204,8 @@ DUET_HD void k_scale(const struct elementwise *e, struct place at) {
     }
 }
 
-/* Rounded exactly as reference_sgd: decay and step are fused, the momentum product is not. in0 is
- * the gradient, out the value, out1 the momentum or NULL. */
+/* Rounded exactly as reference_sgd: all sums are fused, but the momentum product is rounded first.
+ * in0 is the gradient, out the value, out1 the momentum or NULL. */
 DUET_HD void k_sgd(const struct elementwise *e, struct place at) {
     float rate = e->step->learning_rate;
     int first = e->step->first_update;
@@ -199,11 +216,12 @@ DUET_HD void k_sgd(const struct elementwise *e, struct place at) {
         if (e->out1 && !first) quad_load(e, momentum, e->out1, q);
         DUET_UNROLL
         for (int i = 0; i < 4; i++) {
-            if (e->sgd.weight_decay != 0) g[i] = fmaf(value[i], e->sgd.weight_decay, g[i]);
-            if (e->out1 && !first) g[i] += mul_f32(momentum[i], e->sgd.momentum);
+            if (e->weight_decay != 0) g[i] = fmaf(value[i], e->weight_decay, g[i]);
+            momentum[i] = first ? g[i] : fmaf(g[i], e->fresh, mul_f32(momentum[i], e->momentum));
+            if (e->out1) g[i] = e->nesterov ? fmaf(momentum[i], e->momentum, g[i]) : momentum[i];
             value[i] = fmaf(g[i], -rate, value[i]);
         }
-        if (e->out1) quad_store(e, e->out1, q, g);
+        if (e->out1) quad_store(e, e->out1, q, momentum);
         quad_store(e, e->out, q, value);
     }
 }
@@ -245,8 +263,7 @@ DUET_HD void pairs_store(const struct elementwise *e, size_t q, const float firs
 
 /* Rounded exactly as reference_adadelta. in0 is the gradient, out the value, out1 the moments. */
 DUET_HD void k_adadelta(const struct elementwise *e, struct place at) {
-    const float rho = (float)ADADELTA_RHO, rest = (float)(1 - ADADELTA_RHO),
-                epsilon = (float)ADADELTA_EPSILON;
+    const float rho = e->beta2, rest = e->rest2, epsilon = e->epsilon;
     float rate = e->step->learning_rate;
     FOR_EACH_QUAD(q, e, at) {
         float g[4], value[4], v[4], u[4];
@@ -255,7 +272,7 @@ DUET_HD void k_adadelta(const struct elementwise *e, struct place at) {
         pairs_load(e, v, u, q);
         DUET_UNROLL
         for (int i = 0; i < 4; i++) {
-            if (e->sgd.weight_decay != 0) g[i] = fmaf(value[i], e->sgd.weight_decay, g[i]);
+            if (e->weight_decay != 0) g[i] = fmaf(value[i], e->weight_decay, g[i]);
             v[i] = fmaf(mul_f32(rest, g[i]), g[i], mul_f32(v[i], rho));
             float d = mul_f32(sqrtf(u[i] + epsilon) / sqrtf(v[i] + epsilon), g[i]);
             u[i] = fmaf(mul_f32(rest, d), d, mul_f32(u[i], rho));
@@ -268,9 +285,8 @@ DUET_HD void k_adadelta(const struct elementwise *e, struct place at) {
 
 /* Rounded exactly as reference_adam. Operands as in k_adadelta. */
 DUET_HD void k_adam(const struct elementwise *e, struct place at) {
-    const float rest1 = (float)(1 - ADAM_BETA1), beta2 = (float)ADAM_BETA2,
-                rest2 = (float)(1 - ADAM_BETA2), epsilon = (float)ADAM_EPSILON;
-    float rate = e->step->adam_rate, root = e->step->adam_root;
+    const float rest1 = e->rest1, beta2 = e->beta2, rest2 = e->rest2, epsilon = e->epsilon;
+    float rate = e->step->adam_rate, root = e->step->adam_root, keep = e->step->adam_keep;
     FOR_EACH_QUAD(q, e, at) {
         float g[4], value[4], m[4], v[4];
         quad_load(e, g, e->in0, q);
@@ -278,7 +294,8 @@ DUET_HD void k_adam(const struct elementwise *e, struct place at) {
         pairs_load(e, m, v, q);
         DUET_UNROLL
         for (int i = 0; i < 4; i++) {
-            if (e->sgd.weight_decay != 0) g[i] = fmaf(value[i], e->sgd.weight_decay, g[i]);
+            if (e->weight_decay != 0) g[i] = fmaf(value[i], e->weight_decay, g[i]);
+            if (e->shrink) value[i] = mul_f32(value[i], keep);
             m[i] = fmaf(rest1, g[i] - m[i], m[i]);
             v[i] = fmaf(mul_f32(rest2, g[i]), g[i], mul_f32(v[i], beta2));
             value[i] += mul_f32(-rate, m[i]) / (sqrtf(v[i]) / root + epsilon);

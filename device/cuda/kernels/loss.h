@@ -5,6 +5,11 @@
  *     loss of a row     = -log_softmax(x)[label]
  *     d loss / d x[j]   = softmax(x)[j] - (j == label)
  *
+ * and with label smoothing e over C classes
+ *
+ *     loss of a row     = (1 - e) * -log_softmax(x)[label] + e / C * sum over j of -log_softmax(x)[j]
+ *     d loss / d x[j]   = softmax(x)[j] - (1 - e) * (j == label) - e / C
+ *
  * Of the 32 lanes, lane l takes the columns l, l + 32, ...; then the lanes' parts are added in
  * fold order (base/fold.h). That order depends on the number of classes alone, so a row has the
  * same bits among any number of rows. A label outside the row gives a NaN loss and NaN
@@ -25,11 +30,12 @@ struct row_op {
     double *loss;
     int32_t *hits;
     int rows, classes, reduction;
+    double smoothing; /* cross entropy */
     const struct step_block *step;
 };
 
 struct row_shared {
-    double max[ROW_THREADS], sum[ROW_THREADS];
+    double max[ROW_THREADS], sum[ROW_THREADS], smooth[ROW_THREADS];
     int32_t beaten[ROW_THREADS];
 };
 
@@ -49,6 +55,8 @@ static inline struct row_op row_op_of(enum op op, const struct op_args *a) {
         r.labels = (const int32_t *)a->in[1].data;
     r.dloss = tensor_f32(&a->in[2]);
     r.reduction = a->p.loss.reduction;
+    if (op == OP_CROSS_ENTROPY_FORWARD || op == OP_CROSS_ENTROPY_BACKWARD)
+        r.smoothing = a->p.loss.smoothing;
     return r;
 }
 
@@ -104,6 +112,23 @@ DUET_BLOCK void rows_softmax(const struct row_op *p, struct row_shared *shared, 
     }
     ROW_FOLD(at, half) {
         shared->sum[at.thread] += shared->sum[at.thread + half];
+    }
+}
+
+/* After rows_softmax: leaves in each row's slot the sum over all classes of -log_softmax. Nothing is
+ * done where labels are not smoothed. */
+DUET_BLOCK void rows_smooth(const struct row_op *p, struct row_shared *shared, int first,
+                            struct place at) {
+    if (p->smoothing == 0) return;
+    BLOCK_PHASE(at) {
+        const float *x = p->scores + (size_t)row_of(first, at) * (size_t)p->classes;
+        double max = shared->max[row_slot(at)], log_sum = log(shared->sum[row_slot(at)]), sum = 0;
+        for (int j = lane_of(at); j < p->classes && row_of(first, at) < p->rows; j += ROW_LANES)
+            sum += log_sum - (x[j] - max);
+        shared->smooth[at.thread] = sum;
+    }
+    ROW_FOLD(at, half) {
+        shared->smooth[at.thread] += shared->smooth[at.thread + half];
     }
 }
 
@@ -233,6 +258,7 @@ DUET_BLOCK void k_cross_entropy_forward(const struct row_op *p, struct row_share
                                         struct place at) {
     FOR_EACH_ROW_GROUP(first, p, at) {
         rows_softmax(p, shared, first, at);
+        rows_smooth(p, shared, first, at);
         rows_beaten(p, shared, first, at);
         BLOCK_PHASE(at) {
             int row = row_of(first, at);
@@ -240,9 +266,13 @@ DUET_BLOCK void k_cross_entropy_forward(const struct row_op *p, struct row_share
                 const float *x = p->scores + (size_t)row * (size_t)p->classes;
                 int32_t label = p->labels[row];
                 int known = label >= 0 && label < p->classes;
-                p->loss[row] =
+                double loss =
                     known ? log(shared->sum[at.thread]) - (x[label] - shared->max[at.thread])
                           : not_a_number();
+                if (p->smoothing != 0)
+                    loss = mul_f64(1 - p->smoothing, loss) +
+                           mul_f64(p->smoothing / p->classes, shared->smooth[at.thread]);
+                p->loss[row] = loss;
                 p->hits[row] = shared->beaten[at.thread] == 0;
             }
         }
@@ -279,9 +309,12 @@ DUET_BLOCK void k_cross_entropy_backward(const struct row_op *p, struct row_shar
                 double weight =
                     label >= 0 && label < p->classes ? row_weight(p, row) : not_a_number();
                 double max = shared->max[row_slot(at)], log_sum = log(shared->sum[row_slot(at)]);
+                double spread = p->smoothing / p->classes, at_label = 1 - p->smoothing;
                 for (int j = lane_of(at); j < p->classes; j += ROW_LANES)
-                    p->out[start + (size_t)j] = (float)mul_f64(
-                        exp(p->scores[start + (size_t)j] - max - log_sum) - (j == label), weight);
+                    p->out[start + (size_t)j] =
+                        (float)mul_f64(exp(p->scores[start + (size_t)j] - max - log_sum) -
+                                           (j == label ? at_label : 0) - spread,
+                                       weight);
             }
         }
     }

@@ -100,15 +100,17 @@ static void fast_scale(const struct op_args *a) {
 static void fast_sgd(const struct op_args *a) {
     const float *grad = tensor_f32(&a->in[0]);
     float *value = tensor_f32(&a->out[0]), *momentum = tensor_f32(&a->out[1]);
-    float decay = a->p.sgd.weight_decay, keep = a->p.sgd.momentum, rate = -a->step->learning_rate;
-    int first = a->step->first_update;
+    float decay = a->p.sgd.weight_decay, keep = a->p.sgd.momentum,
+          fresh = (float)(1 - a->p.sgd.dampening), rate = -a->step->learning_rate;
+    int first = a->step->first_update, nesterov = a->p.sgd.nesterov;
     size_t i = 0, count = tensor_count(&a->out[0]);
     for (; i + LANES <= count; i += LANES) {
         vec g = load(grad + i), p = load(value + i);
         if (decay != 0) g = fused(p, splat(decay), g);
         if (momentum) {
-            if (!first) g += load(momentum + i) * keep;
-            store(momentum + i, g);
+            vec buffer = first ? g : fused(g, splat(fresh), load(momentum + i) * keep);
+            store(momentum + i, buffer);
+            g = nesterov ? fused(buffer, splat(keep), g) : buffer;
         }
         store(value + i, fused(g, splat(rate), p));
     }
@@ -116,8 +118,9 @@ static void fast_sgd(const struct op_args *a) {
         float g = grad[i];
         if (decay != 0) g = __builtin_fmaf(value[i], decay, g);
         if (momentum) {
-            if (!first) g += momentum[i] * keep;
-            momentum[i] = g;
+            float buffer = first ? g : __builtin_fmaf(g, fresh, momentum[i] * keep);
+            momentum[i] = buffer;
+            g = nesterov ? __builtin_fmaf(buffer, keep, g) : buffer;
         }
         value[i] = __builtin_fmaf(g, rate, value[i]);
     }
@@ -137,10 +140,11 @@ static void finish_by_reference(const struct op_args *a, size_t from, host_kerne
 /* The formula and its roundings: reference_adadelta. */
 static void fast_adadelta(const struct op_args *a) {
     const float *grad = tensor_f32(&a->in[0]);
-    float *value = tensor_f32(&a->out[0]), *moments = tensor_f32(&a->out[1]),
-          decay = a->p.decay.weight_decay;
-    const vec rho = splat((float)ADADELTA_RHO), rest = splat((float)(1 - ADADELTA_RHO)),
-              epsilon = splat((float)ADADELTA_EPSILON), rate = splat(-a->step->learning_rate);
+    float *value = tensor_f32(&a->out[0]), *moments = tensor_f32(&a->out[1]);
+    struct adadelta_args by = a->p.adadelta;
+    const float decay = by.weight_decay;
+    const vec rho = splat((float)by.rho), rest = splat((float)(1 - by.rho)),
+              epsilon = splat((float)by.epsilon), rate = splat(-a->step->learning_rate);
     size_t i = 0, count = tensor_count(&a->out[0]);
     for (; i + LANES <= count; i += LANES) {
         vec g = load(grad + i), p = load(value + i), v, u;
@@ -158,16 +162,20 @@ static void fast_adadelta(const struct op_args *a) {
 /* The formula and its roundings: reference_adam. */
 static void fast_adam(const struct op_args *a) {
     const float *grad = tensor_f32(&a->in[0]);
-    float *value = tensor_f32(&a->out[0]), *moments = tensor_f32(&a->out[1]),
-          decay = a->p.decay.weight_decay;
-    const vec rest1 = splat((float)(1 - ADAM_BETA1)), beta2 = splat((float)ADAM_BETA2),
-              rest2 = splat((float)(1 - ADAM_BETA2)), epsilon = splat((float)ADAM_EPSILON),
-              rate = splat(-a->step->adam_rate), root = splat(a->step->adam_root);
+    float *value = tensor_f32(&a->out[0]), *moments = tensor_f32(&a->out[1]);
+    struct adam_args by = a->p.adam;
+    const float decay = by.decoupled ? 0 : by.weight_decay;
+    const int shrink = by.decoupled && by.weight_decay != 0;
+    const vec rest1 = splat((float)(1 - by.beta1)), beta2 = splat((float)by.beta2),
+              rest2 = splat((float)(1 - by.beta2)), epsilon = splat((float)by.epsilon),
+              rate = splat(-a->step->adam_rate), root = splat(a->step->adam_root),
+              keep = splat(a->step->adam_keep);
     size_t i = 0, count = tensor_count(&a->out[0]);
     for (; i + LANES <= count; i += LANES) {
         vec g = load(grad + i), p = load(value + i), m, v;
         load_pairs(moments + 2 * i, &m, &v);
         if (decay != 0) g = fused(p, splat(decay), g);
+        if (shrink) p *= keep;
         m = fused(rest1, g - m, m);
         v = fused(rest2 * g, g, v * beta2);
         store_pairs(moments + 2 * i, m, v);

@@ -115,17 +115,20 @@ void reference_scale(const struct op_args *a) {
         y[i] *= a->p.fill.value;
 }
 
-/* PyTorch's SGD with the roundings of its vector code on the CPU: weight decay and update are fused
- * multiply-adds; the momentum product is rounded before the gradient is added. */
+/* PyTorch's SGD with the roundings of its vector code on the CPU: weight decay, dampening, Nesterov's
+ * look ahead and the update are fused multiply-adds; the momentum product is rounded before the
+ * gradient is added. */
 void reference_sgd(const struct op_args *a) {
     const float *grad = tensor_f32(&a->in[0]);
     float *value = tensor_f32(&a->out[0]), *momentum = tensor_f32(&a->out[1]);
     struct sgd_args sgd = a->p.sgd;
+    const float fresh = (float)(1 - sgd.dampening);
     for (size_t i = 0, count = tensor_count(&a->out[0]); i < count; i++) {
         float g = sgd.weight_decay != 0 ? fmaf(value[i], sgd.weight_decay, grad[i]) : grad[i];
         if (momentum) {
-            if (!a->step->first_update) g += momentum[i] * sgd.momentum;
-            momentum[i] = g;
+            float buffer = a->step->first_update ? g : fmaf(g, fresh, momentum[i] * sgd.momentum);
+            momentum[i] = buffer;
+            g = sgd.nesterov ? fmaf(buffer, sgd.momentum, g) : buffer;
         }
         value[i] = fmaf(g, -a->step->learning_rate, value[i]);
     }
@@ -140,8 +143,9 @@ void reference_sgd(const struct op_args *a) {
 void reference_adadelta(const struct op_args *a) {
     const float *grad = tensor_f32(&a->in[0]);
     float *value = tensor_f32(&a->out[0]), *moments = tensor_f32(&a->out[1]);
-    const float rho = ADADELTA_RHO, rest = 1 - ADADELTA_RHO, epsilon = ADADELTA_EPSILON,
-                decay = a->p.decay.weight_decay;
+    struct adadelta_args p = a->p.adadelta;
+    const float rho = (float)p.rho, rest = (float)(1 - p.rho), epsilon = (float)p.epsilon,
+                decay = p.weight_decay;
     for (size_t i = 0, count = tensor_count(&a->out[0]); i < count; i++) {
         float *v = &moments[2 * i], *u = &moments[2 * i + 1];
         float g = decay != 0 ? fmaf(value[i], decay, grad[i]) : grad[i];
@@ -152,8 +156,8 @@ void reference_adadelta(const struct op_args *a) {
     }
 }
 
-/* PyTorch's Adam. The means start at zero; adam_rate and adam_root of the step block correct for
- * that:
+/* PyTorch's Adam, and AdamW, which first makes p smaller and leaves g alone. The means start at zero;
+ * adam_rate and adam_root of the step block correct for that:
  *
  *     m = m + (1 - beta1) (g - m)
  *     v = beta2 v + (1 - beta2) g^2
@@ -161,13 +165,15 @@ void reference_adadelta(const struct op_args *a) {
 void reference_adam(const struct op_args *a) {
     const float *grad = tensor_f32(&a->in[0]);
     float *value = tensor_f32(&a->out[0]), *moments = tensor_f32(&a->out[1]);
-    const float rest1 = 1 - ADAM_BETA1, beta2 = ADAM_BETA2, rest2 = 1 - ADAM_BETA2,
-                epsilon = ADAM_EPSILON;
-    const float decay = a->p.decay.weight_decay, rate = a->step->adam_rate,
+    struct adam_args p = a->p.adam;
+    const float rest1 = (float)(1 - p.beta1), beta2 = (float)p.beta2, rest2 = (float)(1 - p.beta2),
+                epsilon = (float)p.epsilon;
+    const float decay = p.decoupled ? 0 : p.weight_decay, rate = a->step->adam_rate,
                 root = a->step->adam_root;
     for (size_t i = 0, count = tensor_count(&a->out[0]); i < count; i++) {
         float *m = &moments[2 * i], *v = &moments[2 * i + 1];
         float g = decay != 0 ? fmaf(value[i], decay, grad[i]) : grad[i];
+        if (p.decoupled && p.weight_decay != 0) value[i] *= a->step->adam_keep;
         *m = fmaf(rest1, g - *m, *m);
         *v = fmaf(rest2 * g, g, *v * beta2);
         value[i] += -rate * *m / (sqrtf(*v) / root + epsilon);

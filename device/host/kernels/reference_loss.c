@@ -6,6 +6,11 @@
  *     loss of a row     = -log_softmax(x)[label]       (nll is given log_softmax, cross entropy x)
  *     d loss / d x[j]   = softmax(x)[j] - (j == label)
  *
+ * Label smoothing e spreads a part of the target evenly over the C classes:
+ *
+ *     loss of a row     = (1 - e) * -log_softmax(x)[label] + e / C * sum over j of -log_softmax(x)[j]
+ *     d loss / d x[j]   = softmax(x)[j] - (1 - e) * (j == label) - e / C
+ *
  * A row's weight is step->weight (MEAN), 1 (SUM) or its entry of dloss (NONE). A label outside the
  * row gives a NaN loss and NaN gradients instead of a read past the row; the data reader has
  * refused such labels before. */
@@ -119,8 +124,17 @@ void reference_nll_backward(const struct op_args *a) {
     }
 }
 
+/* The sum over all classes of -log_softmax. */
+static double smooth_loss(const float *x, int classes, const struct softmax_row *r) {
+    double sum = 0;
+    for (int j = 0; j < classes; j++)
+        sum += r->log_sum - (x[j] - r->max);
+    return sum;
+}
+
 void reference_cross_entropy_forward(const struct op_args *a) {
     int rows = a->in[0].dims[0], classes = a->in[0].dims[1];
+    double e = a->p.loss.smoothing;
     const int32_t *labels = a->in[1].data;
     double *loss = a->out[0].data;
     int32_t *hits = a->out[1].data;
@@ -128,12 +142,14 @@ void reference_cross_entropy_forward(const struct op_args *a) {
         const float *x = tensor_f32(&a->in[0]) + (size_t)i * classes;
         struct softmax_row r = softmax_of(x, classes);
         loss[i] = labels[i] >= 0 && labels[i] < classes ? r.log_sum - (x[labels[i]] - r.max) : NAN;
+        if (e != 0) loss[i] = (1 - e) * loss[i] + e / classes * smooth_loss(x, classes, &r);
         hits[i] = is_hit(x, classes, labels[i]);
     }
 }
 
 void reference_cross_entropy_backward(const struct op_args *a) {
     int rows = a->in[0].dims[0], classes = a->in[0].dims[1];
+    double spread = a->p.loss.smoothing / classes, at_label = 1 - a->p.loss.smoothing;
     const int32_t *labels = a->in[1].data;
     for (int i = 0; i < rows; i++) {
         const float *x = tensor_f32(&a->in[0]) + (size_t)i * classes;
@@ -142,7 +158,9 @@ void reference_cross_entropy_backward(const struct op_args *a) {
         struct softmax_row r = softmax_of(x, classes);
         double weight = known ? row_weight(a, i) : NAN;
         for (int j = 0; j < classes; j++)
-            dx[j] = (float)((exp(x[j] - r.max - r.log_sum) - (j == labels[i])) * weight);
+            dx[j] =
+                (float)((exp(x[j] - r.max - r.log_sum) - (j == labels[i] ? at_label : 0) - spread) *
+                        weight);
     }
 }
 

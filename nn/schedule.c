@@ -1,0 +1,30 @@
+/* The rate of an epoch follows from that of the epoch before. A closed formula would round
+ * differently, and then a run would drift from PyTorch's. */
+#include "nn/schedule.h"
+
+#include <math.h>
+
+const char *schedule_name(enum schedule_kind kind) {
+    static const char *const names[] = {"none", "step", "cosine"};
+    return names[kind];
+}
+
+static double after_step(const struct schedule *s, double rate, int epoch) {
+    return epoch % s->step_size ? rate : rate * s->gamma;
+}
+
+/* 1 + cos goes through 0 in epoch t_max, so the way up from there begins anew. */
+static double after_cosine(const struct schedule *s, double base, double rate, int epoch) {
+    if ((epoch - 1 - s->t_max) % (2 * s->t_max) == 0)
+        return rate + (base - s->eta_min) * (1 - cos(M_PI / s->t_max)) / 2;
+    return (1 + cos(M_PI * epoch / s->t_max)) / (1 + cos(M_PI * (epoch - 1) / s->t_max)) *
+               (rate - s->eta_min) +
+           s->eta_min;
+}
+
+double schedule_rate(const struct schedule *s, double base, int epoch) {
+    double rate = base;
+    for (int e = 1; e <= epoch && s->kind != SCHEDULE_NONE; e++)
+        rate = s->kind == SCHEDULE_STEP ? after_step(s, rate, e) : after_cosine(s, base, rate, e);
+    return rate;
+}
