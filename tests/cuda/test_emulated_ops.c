@@ -7,81 +7,7 @@
 #ifndef CUDA_EMULATION
 ONLY_EMULATED(emulated_ops)
 #else
-#include "tests/device/shared.h"
-#include "tests/device/kernels_common.h"
-
-struct bed {
-    struct heap heap;
-    struct device *device;
-    int tried[OP_COUNT];
-};
-
-static void upload(struct bed *b, struct tensor *t, const struct tensor *from) {
-    size_t bytes = tensor_bytes(from);
-    *t = *from;
-    if (!from->data) return;
-    MUST(device_alloc(b->device, &t->data, bytes, MEM_WORKSPACE));
-    MUST(copy_to_device(device_compute(b->device), t->data, from->data, bytes));
-}
-
-/* Runs the op on the device; `got` is its out[], in host memory. */
-static void run_there(struct bed *b, enum op op, const struct op_args *a, struct tensor got[2]) {
-    struct stream *s = device_compute(b->device);
-    struct op_args there = *a;
-    void *step = NULL;
-    for (int i = 0; i < 3; i++)
-        upload(b, &there.in[i], &a->in[i]);
-    for (int i = 0; i < 2; i++)
-        upload(b, &there.out[i], &a->out[i]);
-    if (a->step) {
-        MUST(device_alloc(b->device, &step, sizeof *a->step, MEM_WORKSPACE));
-        MUST(stream_write(s, step, a->step, sizeof *a->step));
-        there.step = step;
-    }
-    MUST(launch(s, op, &there));
-    for (int i = 0; i < 2; i++) {
-        got[i] = a->out[i];
-        if (!a->out[i].data) continue;
-        got[i] = tensor_like(&b->heap, &a->out[i]);
-        MUST(copy_to_host(s, got[i].data, there.out[i].data, tensor_bytes(&got[i])));
-    }
-    MUST(stream_sync(s));
-    for (int i = 0; i < 3; i++)
-        device_free(b->device, there.in[i].data);
-    for (int i = 0; i < 2; i++)
-        device_free(b->device, there.out[i].data);
-    device_free(b->device, step);
-}
-
-static double value_at(const struct tensor *t, size_t i) {
-    switch (t->dtype) {
-    case DTYPE_F32: return (double)tensor_f32(t)[i];
-    case DTYPE_F64: return ((double *)t->data)[i];
-    case DTYPE_I32: return ((int32_t *)t->data)[i];
-    default: return (double)((int64_t *)t->data)[i];
-    }
-}
-
-/* Expects a difference of at most `bound` times `size` (NULL: 1 + |want|); bound 0: equal
- * numbers. */
-static void check(struct bed *b, enum op op, const struct op_args *a, double bound,
-                  const struct op_args *sizes) {
-    struct op_args want = *a;
-    struct tensor got[2];
-    for (int i = 0; i < 2; i++)
-        if (a->out[i].data) want.out[i] = tensor_copy(&b->heap, &a->out[i]);
-    cr_assert_eq(op_check(op, a), OK, "the test's own shapes: %s", error_message());
-    run_there(b, op, a, got);
-    host_reference_kernels[op](&want);
-    for (int i = 0; i < 2; i++)
-        for (size_t k = 0; a->out[i].data && k < tensor_count(&a->out[i]); k++) {
-            double g = value_at(&got[i], k), w = value_at(&want.out[i], k);
-            double most = bound * (sizes ? value_at(&sizes->out[i], k) : 1 + fabs(w));
-            cr_assert(g == w || (isnan(g) && isnan(w)) || fabs(g - w) <= most,
-                      "%s: out[%d][%zu] is %.9g, the reference %.9g", op_name(op), i, k, g, w);
-        }
-    b->tried[op]++;
-}
+#include "tests/cuda/emulated_bed.h"
 
 /* ---- products ---- A sum of t products in another order is off by at most t 2^-24 of the sum of
  * their absolute values. */
@@ -148,41 +74,26 @@ static void try_elementwise(struct bed *b, int count) {
     check(b, OP_ADD, &(struct op_args){.in = {x}, .out = {y}}, 0, NULL);
     check(b, OP_FILL, &(struct op_args){.out = {y}, .p.fill = {3.5f}}, 0, NULL);
     check(b, OP_SCALE, &(struct op_args){.out = {y}, .p.fill = {1 / 3.0f}}, 0, NULL);
-    check(b, OP_SGD,
-          &(struct op_args){.in = {x},
-                            .out = {y, m},
-                            .step = &step,
-                            .p.sgd = {.momentum = .9f, .weight_decay = .013f}},
-          0, NULL);
-    check(b, OP_SGD, &(struct op_args){.in = {x}, .out = {y}, .step = &step}, 0, NULL);
-    struct tensor pairs = tensor_random(&b->heap, 4, 2, count, 2, 1, 1);
+    const struct sgd_args sgd[] = {
+        {.momentum = 0}, {.9f, .013f, 0, 0}, {.9f, .013f, 0, 1}, {.9f, 0, .3, 0}};
+    struct op_args a = {.in = {x}, .out = {y}, .step = &step};
+    for (int i = 0; i < 4; i++, a.out[1] = m) {
+        a.p.sgd = sgd[i];
+        check(b, OP_SGD, &a, 0, NULL);
+    }
+    struct tensor pairs = a.out[1] = tensor_random(&b->heap, 4, 2, count, 2, 1, 1);
     for (size_t i = 0; i < tensor_count(&pairs); i++)
         tensor_f32(&pairs)[i] = fabsf(tensor_f32(&pairs)[i]);
-    check(b, OP_SGD,
-          &(struct op_args){.in = {x},
-                            .out = {y, m},
-                            .step = &step,
-                            .p.sgd = {.momentum = .9f, .weight_decay = .013f, .nesterov = 1}},
-          0, NULL);
-    check(b, OP_SGD,
-          &(struct op_args){
-              .in = {x}, .out = {y, m}, .step = &step, .p.sgd = {.momentum = .9f, .dampening = .3}},
-          0, NULL);
     step.adam_rate = .7f, step.adam_root = .31f, step.adam_keep = .9951f;
-    check(
-        b, OP_ADADELTA,
-        &(struct op_args){.in = {x}, .out = {y, pairs}, .step = &step, .p.adadelta = {0, .9, 1e-6}},
-        0, NULL);
-    for (int decoupled = 0; decoupled < 2; decoupled++)
-        check(b, OP_ADAM,
-              &(struct op_args){.in = {x},
-                                .out = {y, pairs},
-                                .step = &step,
-                                .p.adam = {.013f, decoupled, .9, .999, 1e-8}},
-              0, NULL);
+    a.p.adadelta = (struct adadelta_args){0, .9, 1e-6};
+    check(b, OP_ADADELTA, &a, 0, NULL);
+    for (int decoupled = 0; decoupled < 2; decoupled++) {
+        a.p.adam = (struct adam_args){.013f, decoupled, .9, .999, 1e-8};
+        check(b, OP_ADAM, &a, 0, NULL);
+    }
     step.slot = 1;
     struct tensor hashes = tensor_new(&b->heap, DTYPE_U64, 2, 3, 3, 1, 1);
-    struct op_args a = {.in = {x}, .out = {hashes}, .step = &step, .p.hash = {2}};
+    a = (struct op_args){.in = {x}, .out = {hashes}, .step = &step, .p.hash = {2}};
     struct tensor got[2];
     run_there(b, OP_HASH, &a, got);
     host_reference_kernels[OP_HASH](&a);

@@ -20,7 +20,7 @@ struct elementwise {
     const struct step_block *step;
     /* fill, scale: the number; dropout: the factor of an element that is kept */
     float value;
-    /* the optimizers: what a gradient gets of its value, and their scalars, as PyTorch rounds them */
+    /* the optimizers: what a gradient gets of its value, and their scalars rounded as PyTorch's */
     float weight_decay;
     float momentum, fresh; /* sgd: fresh = 1 - dampening */
     int nesterov;

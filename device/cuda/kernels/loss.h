@@ -7,7 +7,8 @@
  *
  * and with label smoothing e over C classes
  *
- *     loss of a row     = (1 - e) * -log_softmax(x)[label] + e / C * sum over j of -log_softmax(x)[j]
+ *     loss of a row     = (1 - e) * -log_softmax(x)[label]
+ *                         - e / C * sum over j of log_softmax(x)[j]
  *     d loss / d x[j]   = softmax(x)[j] - (1 - e) * (j == label) - e / C
  *
  * Of the 32 lanes, lane l takes the columns l, l + 32, ...; then the lanes' parts are added in
@@ -115,8 +116,8 @@ DUET_BLOCK void rows_softmax(const struct row_op *p, struct row_shared *shared, 
     }
 }
 
-/* After rows_softmax: leaves in each row's slot the sum over all classes of -log_softmax. Nothing is
- * done where labels are not smoothed. */
+/* After rows_softmax: leaves in each row's slot the sum over all classes of -log_softmax. Where
+ * labels are not smoothed it does nothing. */
 DUET_BLOCK void rows_smooth(const struct row_op *p, struct row_shared *shared, int first,
                             struct place at) {
     if (p->smoothing == 0) return;

@@ -115,9 +115,9 @@ void reference_scale(const struct op_args *a) {
         y[i] *= a->p.fill.value;
 }
 
-/* PyTorch's SGD with the roundings of its vector code on the CPU: weight decay, dampening, Nesterov's
- * look ahead and the update are fused multiply-adds; the momentum product is rounded before the
- * gradient is added. */
+/* PyTorch's SGD with the roundings of its vector code on the CPU: weight decay, dampening,
+ * Nesterov's look ahead and the update are fused multiply-adds; the momentum product is rounded
+ * before the gradient is added. */
 void reference_sgd(const struct op_args *a) {
     const float *grad = tensor_f32(&a->in[0]);
     float *value = tensor_f32(&a->out[0]), *momentum = tensor_f32(&a->out[1]);
@@ -156,8 +156,8 @@ void reference_adadelta(const struct op_args *a) {
     }
 }
 
-/* PyTorch's Adam, and AdamW, which first makes p smaller and leaves g alone. The means start at zero;
- * adam_rate and adam_root of the step block correct for that:
+/* PyTorch's Adam, and AdamW, which first makes p smaller and leaves g alone. The means start at
+ * zero; adam_rate and adam_root of the step block correct for that:
  *
  *     m = m + (1 - beta1) (g - m)
  *     v = beta2 v + (1 - beta2) g^2

@@ -8,7 +8,8 @@
  *
  * Label smoothing e spreads a part of the target evenly over the C classes:
  *
- *     loss of a row     = (1 - e) * -log_softmax(x)[label] + e / C * sum over j of -log_softmax(x)[j]
+ *     loss of a row     = (1 - e) * -log_softmax(x)[label]
+ *                         - e / C * sum over j of log_softmax(x)[j]
  *     d loss / d x[j]   = softmax(x)[j] - (1 - e) * (j == label) - e / C
  *
  * A row's weight is step->weight (MEAN), 1 (SUM) or its entry of dloss (NONE). A label outside the
