@@ -1,5 +1,5 @@
 /* How fast the host's kernels are, and how exact: every op of LeNet (d2l's, batch 256), the ConvNet
- * (batch 128) and a wide mlp (batch 256), on each instruction set this processor has.
+ * (batch 128), ResNet-18 (d2l's, batch 32) and a wide mlp (batch 256), on each instruction set this processor has.
  *
  *     math_bench [ISA [WORD]]
  *
@@ -37,9 +37,17 @@ static int n16_operands(enum op op) {
     case OP_AVG_POOL_FORWARD:
     case OP_AVG_POOL_BACKWARD:
     case OP_MAX_POOL_FORWARD:
+    case OP_ADAPTIVE_AVG_POOL_FORWARD:
+    case OP_ADAPTIVE_AVG_POOL_BACKWARD:
+    case OP_BATCH_NORM_FORWARD:
+    case OP_ADD:
     case OP_DROPOUT_FORWARD: return 1 | 4;
+    case OP_BATCH_NORM_MOMENTS: return 1;
+    case OP_BATCH_NORM_SUMS:
     case OP_CONV2D_BACKWARD_WEIGHT:
     case OP_LINEAR_BACKWARD_WEIGHT: return 1 | 2;
+    case OP_ADD_FORWARD:
+    case OP_BATCH_NORM_BACKWARD_DATA:
     case OP_RELU_BACKWARD:
     case OP_MAX_POOL_BACKWARD: return 1 | 2 | 4;
     default: return 0;
@@ -114,6 +122,26 @@ static struct op_args operands(const struct work *w, int batch) {
     case OP_MAX_POOL_BACKWARD:
         a.in[0] = x, a.in[1] = y, a.out[0] = make(DTYPE_F32, 4, batch, w->c, w->h, w->w);
         break;
+    case OP_ADAPTIVE_AVG_POOL_FORWARD:
+        a.in[0] = x, a.out[0] = make(DTYPE_F32, 4, batch, w->c, 1, 1);
+        break;
+    case OP_ADAPTIVE_AVG_POOL_BACKWARD:
+        a.in[0] = make(DTYPE_F32, 4, batch, w->c, 1, 1), a.out[0] = x;
+        break;
+    case OP_ADD_FORWARD:
+        a.in[0] = x, a.in[1] = y, a.out[0] = make(DTYPE_F32, 4, batch, w->c, w->h, w->w);
+        break;
+    case OP_BATCH_NORM_MOMENTS: a.in[0] = x, a.out[0] = make(DTYPE_F64, 2, 3, w->c, 1, 1); break;
+    case OP_BATCH_NORM_FORWARD:
+        a.in[0] = x, a.in[1] = make(DTYPE_F32, 2, 2, w->c, 1, 1), a.out[0] = y;
+        break;
+    case OP_BATCH_NORM_SUMS:
+        a.in[0] = x, a.in[1] = y, a.in[2] = make(DTYPE_F64, 2, 3, w->c, 1, 1);
+        a.out[0] = make(DTYPE_F64, 2, 2, w->c, 1, 1);
+        break;
+    case OP_BATCH_NORM_BACKWARD_DATA:
+        a.in[0] = x, a.in[1] = y, a.in[2] = make(DTYPE_F32, 2, 4, w->c, 1, 1), a.out[0] = y;
+        break;
     case OP_RELU_BACKWARD: a.in[0] = x, a.in[1] = y, a.out[0] = y; break;
     case OP_RELU_FORWARD: a.in[0] = x, a.out[0] = x; break;
     case OP_CROSS_ENTROPY_FORWARD:
@@ -161,6 +189,7 @@ static void release(struct op_args *a, const struct op_args *keep) {
             shared |= kept[j] && kept[j]->data == all[i]->data;
         if (!shared) free(all[i]->data);
     }
+    free(a->scratch);
 }
 
 static int is_update(enum op op) {
@@ -186,7 +215,13 @@ static struct op_args fast_operands(const struct op_args *plain, enum op op) {
     else
         a.out[0].data = copied(&plain->out[0]);
     if (is_update(op) && a.out[1].data) a.out[1].data = copied(&plain->out[1]);
+    size_t scratch = host_scratch_bytes(op, &a);
+    if (scratch) a.scratch = must(aligned_alloc(64, (scratch + 63) / 64 * 64));
     return a;
+}
+
+static double number(const struct tensor *t, size_t i) {
+    return t->dtype == DTYPE_F64 ? ((double *)t->data)[i] : (double)tensor_f32(t)[i];
 }
 
 /* out[0]'s largest difference from the reference over its largest value, on a small batch. */
@@ -206,9 +241,9 @@ static double error_of(const struct work *w, host_kernel *kernel) {
     if (w->op == OP_TO_N16 || w->op == OP_TO_PLAIN)
         memcpy(plain.out[0].data, plain.in[0].data, tensor_bytes(&got));
     double most = 0, error = 0;
-    if (got.dtype == DTYPE_F32)
+    if (got.dtype == DTYPE_F32 || got.dtype == DTYPE_F64)
         for (size_t i = 0; i < tensor_count(&got); i++) {
-            double want = tensor_f32(&plain.out[0])[i], off = fabs(tensor_f32(&got)[i] - want);
+            double want = number(&plain.out[0], i), off = fabs(number(&got, i) - want);
             if (fabs(want) > most) most = fabs(want);
             if (!(off <= error)) error = off;
         }

@@ -267,6 +267,9 @@ struct op_args {
     struct tensor in[3];
     struct tensor out[2];
     const struct step_block *step; /* device memory; NULL where the op does not read it */
+    /* Of the host's fast kernels: device memory of host_scratch_bytes bytes, which launch() fills
+     * in. Without it (NULL) a kernel that needs none serves, with bits of its own. */
+    void *scratch;
     union {
         struct conv_args conv;
         struct linear_args linear;
@@ -296,6 +299,9 @@ typedef void host_kernel(const struct op_args *args);
  * lacks the named one. The bits are the same whichever is chosen. */
 extern host_kernel *const host_reference_kernels[OP_COUNT];
 host_kernel *host_fast_kernel(enum op op, const char *isa);
+
+/* Bytes that a fast kernel of the host needs beside its operands, aligned to 64. */
+size_t host_scratch_bytes(enum op op, const struct op_args *args);
 
 /* Are types, shapes, layouts and overlaps of `args` those of the table above? ERR_FAILED names
  * the op and the operand. launch() asks for every kind of device. */

@@ -18,6 +18,19 @@ static int run_kernel(void *args) {
     return OK;
 }
 
+/* Memory for the fast kernels that need some beside their operands. It grows where an op needs more
+ * than any before, which happens in the first step. The smaller memory from before stays allocated,
+ * because a queued command may hold its address. */
+static int make_scratch(struct host_device *d, enum op op, const struct op_args *args) {
+    size_t bytes = d->head.config.reference_math ? 0 : host_scratch_bytes(op, args);
+    if (bytes <= d->scratch_bytes) return OK;
+    void *larger;
+    CHECK(device_alloc(&d->head, &larger, bytes, MEM_WORKSPACE));
+    d->scratch = larger;
+    d->scratch_bytes = bytes;
+    return OK;
+}
+
 int host_launch(struct stream *stream, enum op op, const struct op_args *args) {
     struct host_stream *s = (struct host_stream *)stream;
     struct host_device *device = (struct host_device *)stream->device;
@@ -26,6 +39,8 @@ int host_launch(struct stream *stream, enum op op, const struct op_args *args) {
     call->kernel = device->kernels[op];
     call->op = op;
     call->args = *args;
+    CHECK(make_scratch(device, op, args));
+    call->args.scratch = device->scratch;
     c.function = run_kernel;
     c.control = 0;
     if (s->head.spans.on) {

@@ -99,6 +99,8 @@ struct host_device {
     struct arena arena;
     struct host_stream compute, comm;
     host_kernel *kernels[OP_COUNT]; /* fast where there is one, else the reference */
+    void *scratch;                  /* device memory for the kernels of the compute stream */
+    size_t scratch_bytes;
     pthread_mutex_t imports_lock;
     struct mapping *imports; /* owned; device/host/ipc.c */
 };

@@ -15,6 +15,7 @@
 #include "base/philox.h"
 #include "device/host/kernels/hash_mix.h"
 #include "device/host/kernels/reference.h"
+#include "device/host/kernels/winograd.h"
 
 #if defined(__x86_64__)
 extern host_kernel *const n16_avx512_kernels[OP_COUNT], *const n16_avx2_kernels[OP_COUNT];

@@ -3,6 +3,9 @@
  * only N16 calls the reference when its operands are PLAIN. */
 #include "device/host/kernels/vec.inc.h"
 
+#include "device/host/kernels/n16_conv.inc.h"
+#include "device/host/kernels/n16_winograd.inc.h"
+#include "device/host/kernels/n16_winograd_weight.inc.h"
 #include "device/host/kernels/n16_conv_forward.inc.h"
 #include "device/host/kernels/n16_conv_data.inc.h"
 #include "device/host/kernels/n16_conv_weight.inc.h"

@@ -183,6 +183,10 @@ static void n16_conv2d_backward_data(const struct op_args *a) {
         return;
     }
     struct conv s = conv_of(a, dx, dy);
+    if (a->scratch && winograd_takes(OP_CONV2D_BACKWARD_DATA, a)) {
+        winograd_backward_data(a, &s);
+        return;
+    }
     for (int g = 0; g < s.groups; g++)
         for (int part = 0; part < PARTS; part++) {
             const float *from =

@@ -1,49 +1,12 @@
-/* Convolution in N16: what all three passes share, and the forward pass.
+/* Convolution in N16, the forward pass.
  *
- * One vector is one pixel of 16 samples, so a weight is a single number broadcast to all lanes. No
- * channel count or picture width has to be a multiple of anything, and nothing is padded or
- * repacked. The speed comes from the register tile: for four output channels, some neighbouring
- * pixels of a row (4 x 7 on AVX-512) stay in registers while the loop over (c, ky, kx) runs. Each
- * step of that loop loads seven input pixels and four weights and does 28 multiply-adds.
+ * Nothing is padded or repacked. For four output channels, some neighbouring pixels of a row (4 x 7
+ * on AVX-512) stay in registers while the loop over (c, ky, kx) runs. Each step of that loop loads
+ * seven input pixels and four weights and does 28 multiply-adds.
  *
  * The lane of a sample sees the bias, then one fused multiply-add per (c, ky, kx) in this order,
  * without the taps that lie outside the picture. Tile, group and lane do not matter, so a sample
  * gets the same bits whichever samples share its batch. */
-
-struct conv {
-    int groups, channels, height, width, outputs, out_height, out_width, k, stride, padding;
-    const float *w;
-};
-
-INLINE struct conv conv_of(const struct op_args *a, const struct tensor *x,
-                           const struct tensor *y) {
-    return (struct conv){y->groups,         x->dims[1],           x->dims[2],
-                         x->dims[3],        y->dims[1],           y->dims[2],
-                         y->dims[3],        a->in[1].dims[2],     a->p.conv.stride,
-                         a->p.conv.padding, tensor_f32(&a->in[1])};
-}
-
-/* Floats of one channel of a group. */
-INLINE size_t plane(int height, int width) {
-    return (size_t)height * width * GROUP;
-}
-
-/* tiles_of: the number of tiles of at most `most` pixels in a row of `width`. tile_begin: the first
- * pixel of tile i when all are as equal as possible. */
-INLINE int tiles_of(int width, int most) {
-    return (width + most - 1) / most;
-}
-
-INLINE int tile_begin(int i, int tiles, int width) {
-    return (int)((int64_t)i * width / tiles);
-}
-
-#if ACCUMULATORS >= 28
-#define FORWARD_CHANNELS 4
-#else
-#define FORWARD_CHANNELS 2
-#endif
-enum { FORWARD_TILE_MOST = ACCUMULATORS / FORWARD_CHANNELS };
 
 /* What a tile works on: row p of FORWARD_CHANNELS output channels. Where fewer are left, the last
  * channel is computed again. */
@@ -143,6 +106,10 @@ static void n16_conv2d_forward(const struct op_args *a) {
         return;
     }
     struct conv s = conv_of(a, x, y);
+    if (a->scratch && winograd_takes(OP_CONV2D_FORWARD, a)) {
+        winograd_forward(a, &s);
+        return;
+    }
     const float *bias = tensor_f32(&a->in[2]);
     size_t x_group = s.channels * plane(s.height, s.width),
            y_plane = plane(s.out_height, s.out_width);

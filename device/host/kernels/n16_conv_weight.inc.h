@@ -138,6 +138,19 @@ static void bias_rows(int outputs, const float *dy, size_t dy_plane, int rows, i
         }
 }
 
+/* db alone. */
+static void bias_gradient(const struct conv *s, const float *dy, float *db) {
+    size_t dy_plane = plane(s->out_height, s->out_width);
+    for (int o = 0; o < s->outputs; o++) {
+        float sums[GROUP] = {0};
+        for (int g = 0; g < s->groups; g++)
+            for (int lane = 0; lane < GROUP; lane += LANES)
+                bias_rows(1, dy + ((size_t)g * s->outputs + o) * dy_plane + lane, dy_plane,
+                          s->out_height, s->out_width, sums + lane);
+        db[o] = sum_of_group(sums);
+    }
+}
+
 /* Computes the sums of one tile of outputs, from output o on, and of up to TAP_TILES tiles of taps,
  * over all samples of the segment. */
 static void weight_block(const struct conv *s, const struct weight_shape *shape, const float *x,
@@ -172,6 +185,11 @@ static void n16_conv2d_backward_weight(const struct op_args *a) {
     struct conv s = {dy->groups,       x->dims[1],        x->dims[2],  x->dims[3],
                      dy->dims[1],      dy->dims[2],       dy->dims[3], dw->dims[2],
                      a->p.conv.stride, a->p.conv.padding, NULL};
+    if (a->scratch && winograd_takes(OP_CONV2D_BACKWARD_WEIGHT, a)) {
+        winograd_backward_weight(a, &s);
+        bias_gradient(&s, tensor_f32(dy), tensor_f32(&a->out[1]));
+        return;
+    }
     int all = s.channels * s.k * s.k; /* taps of a filter */
     const struct weight_shape *shape = weight_shape_of(s.outputs, all);
     struct weight_sums sums;

@@ -1,0 +1,42 @@
+/* Convolution in N16: what its passes share.
+ *
+ * One vector is one pixel of 16 samples, so a weight is a single number broadcast to all lanes. No
+ * channel count or picture width has to be a multiple of anything. The speed comes from register
+ * tiles: sums of several channels at several pixels stay in registers while a loop over the terms
+ * runs. Filters of 3 x 3 with many channels go by Winograd's minimal filtering
+ * (n16_winograd.inc.h), all others directly. */
+
+struct conv {
+    int groups, channels, height, width, outputs, out_height, out_width, k, stride, padding;
+    const float *w;
+};
+
+INLINE struct conv conv_of(const struct op_args *a, const struct tensor *x,
+                           const struct tensor *y) {
+    return (struct conv){y->groups,         x->dims[1],           x->dims[2],
+                         x->dims[3],        y->dims[1],           y->dims[2],
+                         y->dims[3],        a->in[1].dims[2],     a->p.conv.stride,
+                         a->p.conv.padding, tensor_f32(&a->in[1])};
+}
+
+/* Floats of one channel of a group. */
+INLINE size_t plane(int height, int width) {
+    return (size_t)height * width * GROUP;
+}
+
+/* tiles_of: the number of tiles of at most `most` pixels in a row of `width`. tile_begin: the first
+ * pixel of tile i when all are as equal as possible. */
+INLINE int tiles_of(int width, int most) {
+    return (width + most - 1) / most;
+}
+
+INLINE int tile_begin(int i, int tiles, int width) {
+    return (int)((int64_t)i * width / tiles);
+}
+
+#if ACCUMULATORS >= 28
+#define FORWARD_CHANNELS 4
+#else
+#define FORWARD_CHANNELS 2
+#endif
+enum { FORWARD_TILE_MOST = ACCUMULATORS / FORWARD_CHANNELS };

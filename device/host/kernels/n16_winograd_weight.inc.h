@@ -1,0 +1,179 @@
+/* Winograd's minimal filtering, backward to the weights. With u, v and m as in
+ * n16_winograd.inc.h, and e = A dy AT, the 4 x 4 numbers made of 2 x 2 pixels of dy:
+ *
+ *     du = sum over samples and tiles of e v, element by element
+ *     dw = GT du G
+ *
+ * At each of the 16 places du is a product of matrices, (outputs x samples and tiles) by (samples
+ * and tiles x channels). In N16 the samples lie innermost, but the sum runs over them; so v is
+ * turned around, that channels lie innermost, and a vector holds the sums of several channels. A
+ * number of e is broadcast.
+ *
+ * The tiles of all groups are taken WINOGRAD_MOST_TILES at a time. A sum goes tile by tile and
+ * sample by sample through such a block, then block by block, whatever the width of the vectors.
+ * Lanes past the segment's end are zero in dy and add nothing. */
+
+enum {
+    WEIGHT_OUTPUTS = ACCUMULATORS >= 28 ? 6 : 3, /* of a register tile */
+    WEIGHT_VECTORS = 4,
+    WINOGRAD_TERMS = WINOGRAD_MOST_TILES * GROUP /* of a block's sums */
+};
+
+struct winograd_weight {
+    const struct conv *conv;
+    const struct tensor *x, *dy;
+    int tiles_x, tiles; /* of a row, of the picture */
+    int count;          /* tiles of this block */
+    size_t width;       /* channels, rounded up to whole groups of 16 */
+    float *v;           /* [PLACES][terms][width] */
+    float *e;           /* [PLACES][outputs][terms] */
+    float *du;          /* [PLACES][outputs][width] */
+};
+
+/* v of tile `t` of the block, of 16 channels from c0 on, with channels innermost. */
+static void winograd_turned(const struct winograd_weight *s, int group, int tile, int t, int c0) {
+    const struct conv *conv = s->conv;
+    float samples[PLACES][GROUP][GROUP]; /* [place][channel][sample] */
+    size_t terms = (size_t)s->count * GROUP;
+    for (int i = 0; i < GROUP; i++) {
+        int c = c0 + i < conv->channels ? c0 + i : conv->channels - 1;
+        for (int lane = 0; lane < GROUP; lane += LANES) {
+            vec d[4][4];
+            winograd_patch(
+                tensor_f32(s->x) +
+                    ((size_t)group * conv->channels + c) * plane(conv->height, conv->width) + lane,
+                conv->height, conv->width, 2 * (tile / s->tiles_x) - conv->padding,
+                2 * (tile % s->tiles_x) - conv->padding, d);
+            winograd_v(d, &samples[0][i][lane], GROUP * GROUP);
+        }
+    }
+    for (int place = 0; place < PLACES; place++) {
+        float *to = s->v + ((size_t)place * terms + (size_t)t * GROUP) * s->width + c0;
+        for (int i = 0; i < GROUP; i += LANES)
+            for (int lane = 0; lane < GROUP; lane += LANES)
+                transpose(&samples[place][i][lane], GROUP, to + lane * s->width + i, s->width);
+    }
+}
+
+/* e = A dy AT of one tile. */
+static void winograd_gradients(const struct winograd_weight *s, int group, int tile, int t) {
+    const struct conv *conv = s->conv;
+    size_t terms = (size_t)s->count * GROUP, step = (size_t)conv->outputs * terms;
+    int p = tile / s->tiles_x * 2, q = tile % s->tiles_x * 2;
+    int below = p + 1 < conv->out_height, right = q + 1 < conv->out_width;
+    for (int o = 0; o < conv->outputs; o++)
+        for (int lane = 0; lane < GROUP; lane += LANES) {
+            const float *dy =
+                tensor_f32(s->dy) +
+                ((size_t)group * conv->outputs + o) * plane(conv->out_height, conv->out_width) +
+                ((size_t)p * conv->out_width + q) * GROUP + lane;
+            size_t down = (size_t)conv->out_width * GROUP;
+            vec none = splat(0), a = load(dy), b = right ? load(dy + GROUP) : none,
+                c = below ? load(dy + down) : none,
+                d = below && right ? load(dy + down + GROUP) : none;
+            vec top[4] = {a, a + b, a - b, none - b}, bottom[4] = {c, c + d, c - d, none - d};
+            float *e = s->e + (size_t)o * terms + (size_t)t * GROUP + lane;
+            UNROLL for (int j = 0; j < 4; j++) {
+                store(e + j * step, top[j]);
+                store(e + (4 + j) * step, top[j] + bottom[j]);
+                store(e + (8 + j) * step, top[j] - bottom[j]);
+                store(e + (12 + j) * step, none - bottom[j]);
+            }
+        }
+}
+
+/* Adds a block to du at one place: of `vectors` vectors of channels from c0 on. */
+INLINE void winograd_weight_tile(const struct winograd_weight *s, int place, size_t c0,
+                                 const int VECTORS) {
+    int outputs = s->conv->outputs, terms = s->count * GROUP;
+    const float *v = s->v + (size_t)place * terms * s->width + c0;
+    for (int o = 0; o < outputs; o += WEIGHT_OUTPUTS) {
+        vec acc[WEIGHT_OUTPUTS][WEIGHT_VECTORS];
+        const float *e[WEIGHT_OUTPUTS], *row = v;
+        UNROLL for (int i = 0; i < WEIGHT_OUTPUTS; i++) {
+            int output = o + i < outputs ? o + i : outputs - 1;
+            e[i] = s->e + ((size_t)place * outputs + output) * terms;
+            UNROLL for (int j = 0; j < VECTORS; j++) acc[i][j] = splat(0);
+        }
+        for (int k = 0; k < terms; k++, row += s->width) {
+            vec channels[WEIGHT_VECTORS];
+            UNROLL for (int j = 0; j < VECTORS; j++) channels[j] = load_once(row + j * LANES);
+            UNROLL for (int i = 0; i < WEIGHT_OUTPUTS; i++) {
+                vec gradient = splat(e[i][k]);
+                UNROLL for (int j = 0; j < VECTORS; j++) {
+                    acc[i][j] = fused(gradient, channels[j], acc[i][j]);
+                }
+            }
+        }
+        UNROLL for (int i = 0; i < WEIGHT_OUTPUTS; i++) {
+            if (o + i >= outputs) break;
+            float *du = s->du + ((size_t)place * outputs + o + i) * s->width + c0;
+            UNROLL for (int j = 0; j < VECTORS; j++)
+                store(du + j * LANES, load(du + j * LANES) + acc[i][j]);
+        }
+    }
+}
+
+static void winograd_weight_products(const struct winograd_weight *s) {
+    for (int place = 0; place < PLACES; place++)
+        for (size_t c = 0; c < s->width; c += WEIGHT_VECTORS * LANES) {
+            size_t left = (s->width - c) / LANES;
+            if (left >= 4)
+                winograd_weight_tile(s, place, c, 4);
+            else if (left == 3)
+                winograd_weight_tile(s, place, c, 3);
+            else if (left == 2)
+                winograd_weight_tile(s, place, c, 2);
+            else
+                winograd_weight_tile(s, place, c, 1);
+        }
+}
+
+INLINE void winograd_gt(const vec u[4], vec out[3]) {
+    vec half = splat(0.5f), sum = (u[1] + u[2]) * half;
+    out[0] = u[0] + sum;
+    out[1] = (u[1] - u[2]) * half;
+    out[2] = sum + u[3];
+}
+
+/* dw = GT du G, LANES filters at a time. */
+static void winograd_filter_gradients(const struct winograd_weight *s, float *dw) {
+    int channels = s->conv->channels, outputs = s->conv->outputs;
+    for (int o = 0; o < outputs; o++)
+        for (int c = 0; c < channels; c += LANES) {
+            vec rows[3][4], out[3][3];
+            UNROLL for (int j = 0; j < 4; j++) {
+                vec column[4], made[3];
+                UNROLL for (int i = 0; i < 4; i++) column[i] =
+                    load(s->du + ((size_t)(4 * i + j) * outputs + o) * s->width + c);
+                winograd_gt(column, made);
+                UNROLL for (int i = 0; i < 3; i++) rows[i][j] = made[i];
+            }
+            UNROLL for (int i = 0; i < 3; i++) winograd_gt(rows[i], out[i]);
+            for (int lane = 0; lane < LANES && c + lane < channels; lane++)
+                for (int tap = 0; tap < 9; tap++)
+                    dw[((size_t)o * channels + c + lane) * 9 + tap] = out[tap / 3][tap % 3][lane];
+        }
+}
+
+static void winograd_backward_weight(const struct op_args *a, const struct conv *conv) {
+    struct winograd_weight s = {.conv = conv, .x = &a->in[0], .dy = &a->in[1]};
+    s.width = (size_t)tiles_of(conv->channels, GROUP) * GROUP;
+    s.tiles_x = (conv->out_width + 1) / 2;
+    s.tiles = s.tiles_x * ((conv->out_height + 1) / 2);
+    s.du = a->scratch;
+    s.v = s.du + (size_t)PLACES * conv->outputs * s.width;
+    s.e = s.v + (size_t)PLACES * WINOGRAD_TERMS * s.width;
+    memset(s.du, 0, (size_t)PLACES * conv->outputs * s.width * sizeof(float));
+    for (int first = 0, all = conv->groups * s.tiles; first < all; first += s.count) {
+        s.count = all - first < WINOGRAD_MOST_TILES ? all - first : WINOGRAD_MOST_TILES;
+        for (int t = 0; t < s.count; t++) {
+            int group = (first + t) / s.tiles, tile = (first + t) % s.tiles;
+            for (int c = 0; c < conv->channels; c += GROUP)
+                winograd_turned(&s, group, tile, t, c);
+            winograd_gradients(&s, group, tile, t);
+        }
+        winograd_weight_products(&s);
+    }
+    winograd_filter_gradients(&s, tensor_f32(&a->out[0]));
+}
