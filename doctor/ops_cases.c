@@ -94,14 +94,17 @@ static const struct conv_shape conv_random[] = {
     { 2,  9,  7,  8, 10, 1, 2, 0},
     { 1,  1,  1,  1,  1, 1, 1, 0},
     { 2,  3,  3,  3,  5, 5, 1, 2},
+    { 3, 33,  9,  7, 40, 3, 1, 1},
 };
 
-/* The two convolutions of LeNet and of ConvNet, with a last tile of samples that is not full. */
+/* The two convolutions of LeNet and of ConvNet and one of ResNet-18, with a last tile of samples
+ * that is not full. */
 static const struct conv_shape conv_whole[] = {
     {35,  1, 28, 28, 20, 3, 1, 0},
     {19, 20, 13, 13, 50, 5, 1, 0},
     {19,  1, 28, 28, 16, 3, 1, 0},
     { 9, 16, 26, 26, 32, 3, 1, 0},
+    {19, 64,  7,  7, 64, 3, 1, 1},
 };
 
 /* On GPUs the number of samples also decides which kernel computes a product

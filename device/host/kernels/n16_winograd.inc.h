@@ -20,7 +20,14 @@
  * Tiles are taken TILES at a time: their v and m stay in the second-level cache while u streams by
  * once. The order of a sum is channel by channel, whatever the tile, the group and the lane. */
 
-enum { WINOGRAD_TILES = FORWARD_TILE_MOST, PLACES = 16 };
+/* Sums of a register tile: outputs by tiles. */
+#if ACCUMULATORS >= 28
+#define WINOGRAD_OUTPUTS_OF(T) ((T) > 5 ? 4 : (T) == 5 ? 5 : 6)
+enum { WINOGRAD_TILES = 7, WINOGRAD_OUTPUTS = 6, PLACES = 16 };
+#else
+#define WINOGRAD_OUTPUTS_OF(T) ((T) > 4 ? 2 : 3)
+enum { WINOGRAD_TILES = 6, WINOGRAD_OUTPUTS = 3, PLACES = 16 };
+#endif
 
 /* One pass: y = the sum over x's channels. */
 struct winograd {
@@ -34,12 +41,19 @@ struct winograd {
 
 /* ---- u ---- */
 
-/* Element (ky, kx) of LANES filters, `step` floats apart; past `count` the last one again. */
-INLINE vec winograd_filters(const float *w, size_t step, int count, int element) {
-    vec v;
-    for (int lane = 0; lane < LANES; lane++)
-        v[lane] = w[(size_t)(lane < count ? lane : count - 1) * step + (size_t)element];
-    return v;
+/* The nine elements of LANES filters, which lie `step` floats apart, each as a vector; past `count`
+ * the last one again. A filter is read as 16 floats, which past `end` would not be the tensor's. */
+INLINE void winograd_load_filters(const float *w, size_t step, int count, const float *end,
+                                  vec element[9]) {
+    float lines[LANES * GROUP], turned[GROUP * LANES];
+    int whole = count >= LANES && w + (LANES - 1) * step + GROUP <= end;
+    for (int lane = 0; lane < LANES && !whole; lane++)
+        memcpy(lines + lane * GROUP, w + (size_t)(lane < count ? lane : count - 1) * step,
+               9 * sizeof(float));
+    for (int column = 0; column < 9; column += LANES)
+        transpose((whole ? w : lines) + column, whole ? step : GROUP, turned + column * LANES,
+                  LANES);
+    UNROLL for (int i = 0; i < 9; i++) element[i] = load(turned + i * LANES);
 }
 
 INLINE void winograd_g(vec a, vec b, vec c, vec out[4]) {
@@ -50,22 +64,25 @@ INLINE void winograd_g(vec a, vec b, vec c, vec out[4]) {
     out[3] = c;
 }
 
-/* u of `count` filters of `step` floats distance, `flip` 1: turned around; u's places are
+/* u of `count` filters that lie `step` floats apart, `flip` 1: turned around. u's places are
  * `place_step` floats apart. */
-INLINE void winograd_u(const float *w, size_t step, int count, int flip, float *u,
-                       size_t place_step) {
-    vec rows[3][4], out[4];
-    for (int ky = 0; ky < 3; ky++) {
-        vec g[3];
-        for (int kx = 0; kx < 3; kx++)
-            g[kx] = winograd_filters(w, step, count, flip ? 8 - (3 * ky + kx) : 3 * ky + kx);
-        winograd_g(g[0], g[1], g[2], rows[ky]);
+INLINE void winograd_u(const float *w, size_t step, int count, const float *end, const int flip,
+                       float *u, size_t place_step) {
+    vec g[9], rows[3][4], out[4];
+    winograd_load_filters(w, step, count, end, g);
+    UNROLL for (int i = 0; i < 3; i++) {
+        int at = flip ? 8 - 3 * i : 3 * i, next = flip ? -1 : 1;
+        winograd_g(g[at], g[at + next], g[at + 2 * next], rows[i]);
     }
-    for (int j = 0; j < 4; j++) {
+    UNROLL for (int j = 0; j < 4; j++) {
         winograd_g(rows[0][j], rows[1][j], rows[2][j], out);
-        for (int i = 0; i < 4; i++)
-            memcpy(u + (size_t)(4 * i + j) * place_step, &out[i],
-                   (size_t)(count < LANES ? count : LANES) * sizeof(float));
+        UNROLL for (int i = 0; i < 4; i++) {
+            float *to = u + (size_t)(4 * i + j) * place_step;
+            if (count >= LANES)
+                store(to, out[i]);
+            else
+                memcpy(to, &out[i], (size_t)count * sizeof(float));
+        }
     }
 }
 
@@ -73,12 +90,16 @@ INLINE void winograd_u(const float *w, size_t step, int count, int flip, float *
  * of the filters turned around. */
 static void winograd_filters_of(const float *w, int first, int second, int flip, float *u) {
     size_t place = (size_t)first * (size_t)second;
+    const float *end = w + 9 * place;
     int outer = flip ? second : first, inner = flip ? first : second;
     for (int i = 0; i < outer; i++)
         for (int j = 0; j < inner; j += LANES) {
             const float *from = w + (flip ? (size_t)j * second + i : (size_t)i * second + j) * 9;
-            winograd_u(from, flip ? (size_t)second * 9 : 9, inner - j, flip,
-                       u + (size_t)i * inner + j, place);
+            float *to = u + (size_t)i * inner + j;
+            if (flip)
+                winograd_u(from, (size_t)second * 9, inner - j, end, 1, to, place);
+            else
+                winograd_u(from, 9, inner - j, end, 0, to, place);
         }
 }
 
@@ -91,16 +112,36 @@ INLINE void winograd_b(const vec d[4], vec out[4]) {
     out[3] = d[1] - d[3];
 }
 
-/* The 4 x 4 pixels from (top, left) on of a plane; 0 outside the picture. */
-INLINE void winograd_patch(const float *plane, int height, int width, int top, int left,
+/* Where a tile of 4 x 4 pixels lies: its first pixel in a plane, as an offset, and a bit for each
+ * of its pixels that lies inside the picture. */
+struct winograd_place {
+    ptrdiff_t corner;
+    unsigned inside;
+};
+
+static struct winograd_place winograd_place(int height, int width, int top, int left) {
+    struct winograd_place place = {((ptrdiff_t)top * width + left) * GROUP, 0};
+    for (int i = 0; i < 16; i++) {
+        int h = top + i / 4, w = left + i % 4;
+        place.inside |= (unsigned)(h >= 0 && h < height && w >= 0 && w < width) << i;
+    }
+    return place;
+}
+
+/* Its pixels in one plane; 0 outside the picture. */
+INLINE void winograd_patch(const float *plane, int width, const struct winograd_place *place,
                            vec d[4][4]) {
-    int inside = top >= 0 && left >= 0 && top + 4 <= height && left + 4 <= width;
-    for (int i = 0; i < 4; i++)
-        for (int j = 0; j < 4; j++) {
-            int h = top + i, w = left + j;
-            int here = inside || (h >= 0 && h < height && w >= 0 && w < width);
-            d[i][j] = here ? load(plane + ((ptrdiff_t)h * width + w) * GROUP) : splat(0);
-        }
+    const float *corner = plane + place->corner;
+    if (place->inside == 0xffff) {
+        UNROLL for (int i = 0; i < 16; i++) d[i / 4][i % 4] =
+            load(corner + ((size_t)(i / 4) * width + i % 4) * GROUP);
+        return;
+    }
+    UNROLL for (int i = 0; i < 16; i++) {
+        d[i / 4][i % 4] = splat(0);
+        if (place->inside >> i & 1)
+            d[i / 4][i % 4] = load(corner + ((size_t)(i / 4) * width + i % 4) * GROUP);
+    }
 }
 
 /* v = BT d B; its places go `step` floats apart. */
@@ -114,55 +155,63 @@ INLINE void winograd_v(vec d[4][4], float *v, size_t step) {
     }
 }
 
-static void winograd_inputs(const struct winograd *s, int first, int count) {
-    size_t step = (size_t)s->channels * (size_t)count * LANES;
-    for (int c = 0; c < s->channels; c++)
-        for (int t = 0; t < count; t++) {
-            vec d[4][4];
-            int row = (first + t) / s->tiles_x, column = (first + t) % s->tiles_x;
-            winograd_patch(s->x + (size_t)c * plane(s->height, s->width), s->height, s->width,
-                           2 * row - s->padding, 2 * column - s->padding, d);
-            winograd_v(d, s->v + ((size_t)c * count + t) * LANES, step);
-        }
+/* Floats from one place of v or m to the next: one vector more than its tiles take, since steps of
+ * whole pages would put all 16 places into the same few lines of the first-level cache. */
+INLINE size_t winograd_step(int channels, int tiles) {
+    return ((size_t)channels * tiles + 1) * LANES;
 }
 
-/* m of T tiles at one place: FORWARD_CHANNELS x T sums at a time. */
-INLINE void winograd_product(const struct winograd *s, int place, const int T) {
+static void winograd_inputs(const struct winograd *s, int first, int count) {
+    size_t step = winograd_step(s->channels, count);
+    for (int t = 0; t < count; t++) {
+        struct winograd_place place =
+            winograd_place(s->height, s->width, 2 * ((first + t) / s->tiles_x) - s->padding,
+                           2 * ((first + t) % s->tiles_x) - s->padding);
+        for (int c = 0; c < s->channels; c++) {
+            vec d[4][4];
+            winograd_patch(s->x + (size_t)c * plane(s->height, s->width), s->width, &place, d);
+            winograd_v(d, s->v + ((size_t)c * count + t) * LANES, step);
+        }
+    }
+}
+
+/* m of T tiles at one place: OUTPUTS x T sums at a time. */
+INLINE void winograd_product(const struct winograd *s, int place, const int OUTPUTS, const int T) {
     const float *u = s->u + (size_t)place * s->outputs * s->channels,
-                *v = s->v + (size_t)place * s->channels * T * LANES;
-    float *m = s->m + (size_t)place * s->outputs * T * LANES;
-    for (int o = 0; o < s->outputs; o += FORWARD_CHANNELS) {
-        vec acc[FORWARD_CHANNELS][WINOGRAD_TILES];
-        const float *row[FORWARD_CHANNELS];
-        UNROLL for (int i = 0; i < FORWARD_CHANNELS; i++) {
+                *v = s->v + (size_t)place * winograd_step(s->channels, T);
+    float *m = s->m + (size_t)place * winograd_step(s->outputs, T);
+    for (int o = 0; o < s->outputs; o += OUTPUTS) {
+        vec acc[WINOGRAD_OUTPUTS][WINOGRAD_TILES];
+        const float *row[WINOGRAD_OUTPUTS], *pixels = v;
+        UNROLL for (int i = 0; i < OUTPUTS; i++) {
             int output = o + i < s->outputs ? o + i : s->outputs - 1;
             row[i] = u + (size_t)output * s->channels;
             UNROLL for (int j = 0; j < T; j++) acc[i][j] = splat(0);
         }
-        const float *pixels = v;
         for (int c = 0; c < s->channels; c++, pixels += T * LANES) {
-            vec w[FORWARD_CHANNELS];
-            UNROLL for (int i = 0; i < FORWARD_CHANNELS; i++) w[i] = splat(row[i][c]);
+            vec w[WINOGRAD_OUTPUTS];
+            UNROLL for (int i = 0; i < OUTPUTS; i++) w[i] = splat(row[i][c]);
             UNROLL for (int j = 0; j < T; j++) {
                 vec pixel = load_once(pixels + j * LANES);
-                UNROLL for (int i = 0; i < FORWARD_CHANNELS; i++) {
+                UNROLL for (int i = 0; i < OUTPUTS; i++) {
                     acc[i][j] = fused(w[i], pixel, acc[i][j]);
                 }
             }
         }
-        UNROLL for (int i = 0; i < FORWARD_CHANNELS; i++) {
+        UNROLL for (int i = 0; i < OUTPUTS; i++) {
             if (o + i >= s->outputs) break;
-            UNROLL for (int j = 0; j < T; j++)
+            UNROLL for (int j = 0; j < T; j++) {
                 store(m + ((size_t)(o + i) * T + j) * LANES, acc[i][j]);
+            }
         }
     }
 }
 
 typedef void winograd_products(const struct winograd *);
-#define WINOGRAD_PRODUCTS(T)                                      \
-    static void winograd_products_##T(const struct winograd *s) { \
-        for (int place = 0; place < PLACES; place++)              \
-            winograd_product(s, place, T);                        \
+#define WINOGRAD_PRODUCTS(T)                                       \
+    static void winograd_products_##T(const struct winograd *s) {  \
+        for (int place = 0; place < PLACES; place++)               \
+            winograd_product(s, place, WINOGRAD_OUTPUTS_OF(T), T); \
     }
 WINOGRAD_PRODUCTS(1)
 WINOGRAD_PRODUCTS(2)
@@ -189,7 +238,7 @@ static winograd_products *const winograd_all_products[WINOGRAD_TILES + 1] = {
 
 /* y = AT m A + bias of the tiles; what hangs over the picture's edge is left out. */
 static void winograd_outputs(const struct winograd *s, int first, int count) {
-    size_t step = (size_t)s->outputs * (size_t)count * LANES;
+    size_t step = winograd_step(s->outputs, count);
     for (int o = 0; o < s->outputs; o++)
         for (int t = 0; t < count; t++) {
             const float *m = s->m + ((size_t)o * count + t) * LANES;
@@ -217,7 +266,7 @@ static void winograd_outputs(const struct winograd *s, int first, int count) {
 static void winograd_run(struct winograd s, int groups, const struct tensor *x,
                          const struct tensor *y, float *scratch) {
     s.v = scratch;
-    s.m = s.v + (size_t)PLACES * s.channels * WINOGRAD_TILES * LANES;
+    s.m = s.v + (size_t)PLACES * winograd_step(s.channels, WINOGRAD_TILES);
     s.tiles_x = (s.out_width + 1) / 2;
     s.tiles = s.tiles_x * ((s.out_height + 1) / 2);
     int blocks = tiles_of(s.tiles, WINOGRAD_TILES);

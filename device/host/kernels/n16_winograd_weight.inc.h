@@ -22,33 +22,31 @@ enum {
 struct winograd_weight {
     const struct conv *conv;
     const struct tensor *x, *dy;
-    int tiles_x, tiles; /* of a row, of the picture */
-    int count;          /* tiles of this block */
-    size_t width;       /* channels, rounded up to whole groups of 16 */
-    float *v;           /* [PLACES][terms][width] */
-    float *e;           /* [PLACES][outputs][terms] */
-    float *du;          /* [PLACES][outputs][width] */
+    int tiles_x, tiles;             /* of a row, of the picture */
+    int count;                      /* tiles of this block */
+    size_t width;                   /* channels, rounded up to whole groups of 16 */
+    float *v;                       /* [PLACES][terms][width] */
+    float *e;                       /* [PLACES][outputs][terms] */
+    float *du;                      /* [PLACES][outputs][width] */
+    size_t v_step, e_step, du_step; /* floats from place to place: never whole pages */
 };
 
 /* v of tile `t` of the block, of 16 channels from c0 on, with channels innermost. */
-static void winograd_turned(const struct winograd_weight *s, int group, int tile, int t, int c0) {
+static void winograd_turned(const struct winograd_weight *s, const float *x,
+                            const struct winograd_place *at, int t, int c0) {
     const struct conv *conv = s->conv;
     float samples[PLACES][GROUP][GROUP]; /* [place][channel][sample] */
-    size_t terms = (size_t)s->count * GROUP;
     for (int i = 0; i < GROUP; i++) {
         int c = c0 + i < conv->channels ? c0 + i : conv->channels - 1;
+        const float *pixels = x + c * plane(conv->height, conv->width);
         for (int lane = 0; lane < GROUP; lane += LANES) {
             vec d[4][4];
-            winograd_patch(
-                tensor_f32(s->x) +
-                    ((size_t)group * conv->channels + c) * plane(conv->height, conv->width) + lane,
-                conv->height, conv->width, 2 * (tile / s->tiles_x) - conv->padding,
-                2 * (tile % s->tiles_x) - conv->padding, d);
+            winograd_patch(pixels + lane, conv->width, at, d);
             winograd_v(d, &samples[0][i][lane], GROUP * GROUP);
         }
     }
     for (int place = 0; place < PLACES; place++) {
-        float *to = s->v + ((size_t)place * terms + (size_t)t * GROUP) * s->width + c0;
+        float *to = s->v + place * s->v_step + (size_t)t * GROUP * s->width + c0;
         for (int i = 0; i < GROUP; i += LANES)
             for (int lane = 0; lane < GROUP; lane += LANES)
                 transpose(&samples[place][i][lane], GROUP, to + lane * s->width + i, s->width);
@@ -58,7 +56,7 @@ static void winograd_turned(const struct winograd_weight *s, int group, int tile
 /* e = A dy AT of one tile. */
 static void winograd_gradients(const struct winograd_weight *s, int group, int tile, int t) {
     const struct conv *conv = s->conv;
-    size_t terms = (size_t)s->count * GROUP, step = (size_t)conv->outputs * terms;
+    size_t terms = (size_t)s->count * GROUP, step = s->e_step;
     int p = tile / s->tiles_x * 2, q = tile % s->tiles_x * 2;
     int below = p + 1 < conv->out_height, right = q + 1 < conv->out_width;
     for (int o = 0; o < conv->outputs; o++)
@@ -86,13 +84,13 @@ static void winograd_gradients(const struct winograd_weight *s, int group, int t
 INLINE void winograd_weight_tile(const struct winograd_weight *s, int place, size_t c0,
                                  const int VECTORS) {
     int outputs = s->conv->outputs, terms = s->count * GROUP;
-    const float *v = s->v + (size_t)place * terms * s->width + c0;
+    const float *v = s->v + place * s->v_step + c0;
     for (int o = 0; o < outputs; o += WEIGHT_OUTPUTS) {
         vec acc[WEIGHT_OUTPUTS][WEIGHT_VECTORS];
         const float *e[WEIGHT_OUTPUTS], *row = v;
         UNROLL for (int i = 0; i < WEIGHT_OUTPUTS; i++) {
             int output = o + i < outputs ? o + i : outputs - 1;
-            e[i] = s->e + ((size_t)place * outputs + output) * terms;
+            e[i] = s->e + place * s->e_step + (size_t)output * terms;
             UNROLL for (int j = 0; j < VECTORS; j++) acc[i][j] = splat(0);
         }
         for (int k = 0; k < terms; k++, row += s->width) {
@@ -107,7 +105,7 @@ INLINE void winograd_weight_tile(const struct winograd_weight *s, int place, siz
         }
         UNROLL for (int i = 0; i < WEIGHT_OUTPUTS; i++) {
             if (o + i >= outputs) break;
-            float *du = s->du + ((size_t)place * outputs + o + i) * s->width + c0;
+            float *du = s->du + place * s->du_step + (size_t)(o + i) * s->width + c0;
             UNROLL for (int j = 0; j < VECTORS; j++)
                 store(du + j * LANES, load(du + j * LANES) + acc[i][j]);
         }
@@ -145,7 +143,7 @@ static void winograd_filter_gradients(const struct winograd_weight *s, float *dw
             UNROLL for (int j = 0; j < 4; j++) {
                 vec column[4], made[3];
                 UNROLL for (int i = 0; i < 4; i++) column[i] =
-                    load(s->du + ((size_t)(4 * i + j) * outputs + o) * s->width + c);
+                    load(s->du + (4 * i + j) * s->du_step + o * s->width + c);
                 winograd_gt(column, made);
                 UNROLL for (int i = 0; i < 3; i++) rows[i][j] = made[i];
             }
@@ -161,16 +159,24 @@ static void winograd_backward_weight(const struct op_args *a, const struct conv 
     s.width = (size_t)tiles_of(conv->channels, GROUP) * GROUP;
     s.tiles_x = (conv->out_width + 1) / 2;
     s.tiles = s.tiles_x * ((conv->out_height + 1) / 2);
+    s.v_step = WINOGRAD_TERMS * s.width + GROUP;
+    s.e_step = (size_t)WINOGRAD_TERMS * conv->outputs + GROUP;
+    s.du_step = conv->outputs * s.width + GROUP;
     s.du = a->scratch;
-    s.v = s.du + (size_t)PLACES * conv->outputs * s.width;
-    s.e = s.v + (size_t)PLACES * WINOGRAD_TERMS * s.width;
-    memset(s.du, 0, (size_t)PLACES * conv->outputs * s.width * sizeof(float));
+    s.v = s.du + PLACES * s.du_step;
+    s.e = s.v + PLACES * s.v_step;
+    memset(s.du, 0, PLACES * s.du_step * sizeof(float));
     for (int first = 0, all = conv->groups * s.tiles; first < all; first += s.count) {
         s.count = all - first < WINOGRAD_MOST_TILES ? all - first : WINOGRAD_MOST_TILES;
         for (int t = 0; t < s.count; t++) {
             int group = (first + t) / s.tiles, tile = (first + t) % s.tiles;
+            struct winograd_place at =
+                winograd_place(conv->height, conv->width, 2 * (tile / s.tiles_x) - conv->padding,
+                               2 * (tile % s.tiles_x) - conv->padding);
+            const float *x =
+                tensor_f32(s.x) + group * conv->channels * plane(conv->height, conv->width);
             for (int c = 0; c < conv->channels; c += GROUP)
-                winograd_turned(&s, group, tile, t, c);
+                winograd_turned(&s, x, &at, t, c);
             winograd_gradients(&s, group, tile, t);
         }
         winograd_weight_products(&s);

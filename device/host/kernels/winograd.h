@@ -25,7 +25,7 @@ static inline size_t winograd_bytes(int channels, int outputs) {
     size_t width = ((size_t)channels + GROUP - 1) / GROUP * GROUP,
            filters = width * (size_t)outputs,
            tiles = (size_t)WINOGRAD_MOST_TILES * GROUP * (width + (size_t)outputs);
-    return 16 * (filters + tiles) * sizeof(float);
+    return 16 * (filters + tiles + 3 * GROUP) * sizeof(float);
 }
 
 /* The shape of one pass, as winograd_pays is asked about it; 0: it does not pay. */
