@@ -80,7 +80,7 @@ Test(math_fast, conv2d_equals_the_reference, .timeout = 120) {
         {1, 2, 6, 30, 4, 3, 1, 2},
         {1, 17, 6, 6, 25, 3, 1, 1},
         {2, 1, 4, 4, 1, 7, 3, 2},
-        /* by Winograd's filtering: every padding, tiles past the edge, channels that fill no tile */
+        /* by Winograd's filtering: paddings, tiles past the edge, channels that fill no tile */
         {17, 32, 28, 14, 32, 3, 1, 1},
         {3, 33, 9, 7, 37, 3, 1, 1},
         {1, 50, 4, 4, 34, 3, 1, 0},
