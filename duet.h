@@ -21,8 +21,7 @@
  *     duet_sgd(params, 0.1, 1);
  *
  * Not in the library: the two finished strategies, DataParallel and DistributedDataParallel, which
- * the command `duet` runs; optimizers other than plain SGD; and gradients that are added up over
- * several backward passes.
+ * the command `duet` runs; and gradients that are added up over several backward passes.
  *
  * Errors. A function that returns int returns DUET_OK (0) or a code of enum duet_code, and then
  * duet_error() has one line of text that says what failed. The few that return a number instead
@@ -53,6 +52,7 @@ extern "C" {
 typedef struct duet_device duet_device;
 typedef struct duet_tensor duet_tensor;
 typedef struct duet_params duet_params;
+typedef struct duet_optimizer duet_optimizer;
 typedef struct duet_tape duet_tape;
 typedef struct duet_var duet_var;
 typedef struct duet_rng duet_rng;
@@ -193,6 +193,60 @@ int duet_params_save(duet_params *params, const char *file);
  * parameter changes. */
 int duet_params_load(duet_params *params, const char *file);
 
+/* ---- optimizers ----
+ *
+ * duet_sgd is a step of plain SGD. The other optimizers remember something from step to step, so
+ * they are objects. Their formulas, defaults and names are PyTorch's:
+ *
+ *     duet_optimizer_defaults(&options, "adamw");
+ *     options.weight_decay = 0.1;
+ *     duet_optimizer_create(&optimizer, params, &options);
+ *     for (int epoch = 0; epoch < 10; epoch++) {
+ *         duet_optimizer_set_lr(optimizer, duet_lr_cosine(0.001, 10, epoch));
+ *         ...                                  // for each batch: forward, then
+ *         duet_backward(tape, loss);
+ *         duet_optimizer_step(optimizer);
+ *     }
+ *
+ * The gradients should be those of a mean, that is of a loss with DUET_MEAN. */
+
+struct duet_optimizer_options {
+    const char *name;    /* "sgd", "adadelta", "adam" or "adamw" */
+    double lr;           /* the learning rate, at least 0 */
+    double weight_decay; /* at least 0; adamw: decoupled from the gradient */
+    double momentum;     /* sgd: at least 0 */
+    double dampening;    /* sgd: a gradient weighs 1 - dampening in the momentum */
+    int nesterov;        /* sgd: 1: Nesterov's momentum; it needs momentum, and no dampening */
+    double rho;          /* adadelta: 0 to 1 */
+    double beta1, beta2; /* adam, adamw: from 0 up to, but not, 1 */
+    double eps;          /* adadelta, adam, adamw: at least 0 */
+};
+
+/* Fills in the defaults of the optimizer `name`, PyTorch's; sgd has a learning rate of 0.001. The
+ * name is kept by its pointer. */
+int duet_optimizer_defaults(struct duet_optimizer_options *options, const char *name);
+
+/* Makes an optimizer of these parameters, which must outlive it. It keeps nothing of `options`. An
+ * option that is not of its kind is ignored. Momentum takes as much device memory as the
+ * parameters, and adadelta, adam and adamw take twice as much. */
+int duet_optimizer_create(duet_optimizer **out, duet_params *params,
+                          const struct duet_optimizer_options *options);
+void duet_optimizer_free(duet_optimizer *optimizer);
+
+/* Updates every parameter from its gradient. The gradients stay as they are. */
+int duet_optimizer_step(duet_optimizer *optimizer);
+
+/* Sets the learning rate of the next steps, at least 0. */
+int duet_optimizer_set_lr(duet_optimizer *optimizer, double lr);
+
+/* The learning rate of an epoch, from that of epoch 0, which is `lr`. Epochs count from 0.
+ *     step    as StepLR: multiplied by gamma every `step_size` epochs
+ *     cosine  as CosineAnnealingLR with eta_min 0: along half a cosine, to 0 in epoch t_max
+ * A wrong argument (step_size or t_max below 1, an epoch below 0) gives NaN, which
+ * duet_optimizer_set_lr refuses. */
+double duet_lr_step(double lr, int step_size, double gamma, int epoch);
+double duet_lr_cosine(double lr, int t_max, int epoch);
+
 /* ---- the tape ----
  *
  * A forward function reads like the formula, and the tape records how to run it backward:
@@ -257,6 +311,9 @@ duet_var *duet_log_softmax(duet_tape *tape, duet_var *x);
 enum duet_reduction { DUET_MEAN, DUET_SUM, DUET_NONE };
 duet_var *duet_cross_entropy(duet_tape *tape, duet_var *scores, const duet_tensor *labels,
                              enum duet_reduction r);
+/* With a part of each target, 0 to 1, spread evenly over all classes. */
+duet_var *duet_cross_entropy_smoothed(duet_tape *tape, duet_var *scores, const duet_tensor *labels,
+                                      double label_smoothing, enum duet_reduction r);
 duet_var *duet_nll_loss(duet_tape *tape, duet_var *log_probabilities, const duet_tensor *labels,
                         enum duet_reduction r);
 

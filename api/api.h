@@ -4,6 +4,7 @@
  *     duet_device, duet_var   struct device and struct var under other names
  *     duet_tensor             a struct tensor and the device it is on
  *     duet_params             a param_set, plain SGD, and a duet_tensor per value and gradient
+ *     duet_optimizer          an optimizer, its step block, the number of updates
  *     duet_tape               a tape whose batch is one segment, its step block, a one-row log */
 #ifndef API_API_H
 #define API_API_H

@@ -136,6 +136,21 @@ duet_var *duet_cross_entropy(duet_tape *t, duet_var *scores, const duet_tensor *
     return public_var(cross_entropy(t->tape, var_of(scores), &labels->t, (enum reduction)r));
 }
 
+duet_var *duet_cross_entropy_smoothed(duet_tape *t, duet_var *scores, const duet_tensor *labels,
+                                      double label_smoothing, enum duet_reduction r) {
+    if (api_stuck(t, scores) ||
+        api_tape_fail(t, check_loss(t, "cross entropy", var_of(scores), labels, r)))
+        return NULL;
+    if (!(label_smoothing >= 0 && label_smoothing <= 1)) {
+        api_tape_fail(t, fail(ERR_USAGE,
+                              "cross entropy: label_smoothing must be between 0.0 and 1.0. Got: %g",
+                              label_smoothing));
+        return NULL;
+    }
+    return public_var(cross_entropy_smoothed(t->tape, var_of(scores), &labels->t, (enum reduction)r,
+                                             label_smoothing));
+}
+
 duet_var *duet_nll_loss(duet_tape *t, duet_var *log_probabilities, const duet_tensor *labels,
                         enum duet_reduction r) {
     if (api_stuck(t, log_probabilities) ||

@@ -1,0 +1,127 @@
+/* The optimizers and the schedules of the learning rate. */
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "api/api.h"
+#include "nn/schedule.h"
+
+struct duet_optimizer {
+    struct duet_params *params;
+    struct optimizer optimizer;
+    struct step_block *step; /* in device memory */
+    double lr;
+    int64_t updates; /* so far */
+};
+
+/* PyTorch's; the command has the chapter's, 0.2. */
+static const double SGD_LEARNING_RATE = 0.001;
+
+static int kind_of(const char *name, enum optimizer_kind *kind) {
+    if (!name) return fail(ERR_USAGE, "optimizer: no name was given");
+    *kind = optimizer_named(name);
+    if (*kind != OPTIMIZER_COUNT) return OK;
+    return fail(ERR_USAGE, "optimizer: '%.40s': there are sgd, adadelta, adam and adamw", name);
+}
+
+int duet_optimizer_defaults(struct duet_optimizer_options *options, const char *name) {
+    enum optimizer_kind kind;
+    if (!options) return fail(ERR_USAGE, "optimizer: no place for the options was given");
+    CHECK(kind_of(name, &kind));
+    struct optimizer_config c = optimizer_default(kind);
+    *options = (struct duet_optimizer_options){
+        .name = name,
+        .lr = kind == OPTIMIZER_SGD ? SGD_LEARNING_RATE : optimizer_learning_rate(kind),
+        .weight_decay = c.weight_decay,
+        .momentum = c.momentum,
+        .dampening = c.dampening,
+        .nesterov = c.nesterov,
+        .rho = c.rho,
+        .beta1 = c.beta1,
+        .beta2 = c.beta2,
+        .eps = c.epsilon};
+    return OK;
+}
+
+static int check_rate(double lr) {
+    if (lr >= 0 && lr <= FLT_MAX) return OK;
+    return fail(ERR_USAGE, "optimizer: learning rate %g: give 0 to %g", lr, (double)FLT_MAX);
+}
+
+static int config_of(const struct duet_optimizer_options *options, struct optimizer_config *c) {
+    CHECK(kind_of(options->name, &c->kind));
+    c->weight_decay = options->weight_decay;
+    c->momentum = options->momentum;
+    c->dampening = options->dampening;
+    c->nesterov = options->nesterov;
+    c->rho = options->rho;
+    c->beta1 = options->beta1;
+    c->beta2 = options->beta2;
+    c->epsilon = options->eps;
+    CHECK(check_rate(options->lr));
+    return optimizer_check(c);
+}
+
+static int build(struct duet_optimizer *o, const struct optimizer_config *config) {
+    struct device *device = o->params->set.device;
+    CHECK(optimizer_init(&o->optimizer, &o->params->set, config));
+    CHECK(device_alloc(device, (void **)&o->step, sizeof *o->step, MEM_WORKSPACE));
+    return stream_sync(device_compute(device));
+}
+
+int duet_optimizer_create(duet_optimizer **out, duet_params *params,
+                          const struct duet_optimizer_options *options) {
+    struct optimizer_config config;
+    CHECK_OUT(out);
+    if (!params) return fail(ERR_USAGE, "optimizer: no parameters were given");
+    if (!options) return fail(ERR_USAGE, "optimizer: no options were given");
+    CHECK(config_of(options, &config));
+    struct duet_optimizer *o = calloc(1, sizeof *o);
+    if (!o) return fail(ERR_MEMORY, "optimizer: no host memory");
+    o->params = params;
+    o->lr = options->lr;
+    int code = build(o, &config);
+    if (code)
+        duet_optimizer_free(o);
+    else
+        *out = o;
+    return code;
+}
+
+void duet_optimizer_free(duet_optimizer *o) {
+    if (!o) return;
+    struct device *device = o->params->set.device;
+    stream_sync(device_compute(device));
+    device_free(device, o->step);
+    optimizer_free(&o->optimizer);
+    free(o);
+}
+
+int duet_optimizer_set_lr(duet_optimizer *o, double lr) {
+    if (!o) return fail(ERR_USAGE, "optimizer: none was given");
+    CHECK(check_rate(lr));
+    o->lr = lr;
+    return OK;
+}
+
+int duet_optimizer_step(duet_optimizer *o) {
+    if (!o) return fail(ERR_USAGE, "optimizer: none was given");
+    struct step_block step = {.slot = 0};
+    optimizer_schedule(&step, &o->optimizer.config, o->lr, o->updates);
+    CHECK(stream_write(device_compute(o->params->set.device), o->step, &step, sizeof step));
+    CHECK(optimizer_step(&o->optimizer, &o->params->set, o->step));
+    o->updates++;
+    return OK;
+}
+
+/* ---- schedules ---- */
+
+double duet_lr_step(double lr, int step_size, double gamma, int epoch) {
+    struct schedule s = {.kind = SCHEDULE_STEP, .step_size = step_size, .gamma = gamma};
+    return step_size < 1 || epoch < 0 ? NAN : schedule_rate(&s, lr, epoch);
+}
+
+double duet_lr_cosine(double lr, int t_max, int epoch) {
+    struct schedule s = {.kind = SCHEDULE_COSINE, .t_max = t_max};
+    return t_max < 1 || epoch < 0 ? NAN : schedule_rate(&s, lr, epoch);
+}

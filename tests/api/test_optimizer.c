@@ -1,0 +1,177 @@
+/* The optimizers of the public library against their formulas, written out in double; the schedules
+ * and smoothed losses. */
+#include <math.h>
+
+#include "tests/api/shared.h"
+
+enum { COUNT = 11, STEPS = 4 };
+
+/* The library computes in float: about ten roundings of 2^-24 in each of four steps. */
+static const double FLOAT_ROUNDINGS = 40 * 0x1p-24;
+
+static duet_params *params_on(duet_device *device, float *start) {
+    struct duet_param one = {"w", 1, {COUNT}, start};
+    duet_params *params;
+    for (size_t i = 0; i < COUNT; i++)
+        start[i] = 1 + api_number(i) / 4;
+    MUST(duet_params_create(&params, device, &one, 1));
+    return params;
+}
+
+static float gradient(int step, size_t i) {
+    return api_number(i + (size_t)step) / (float)(step + 1);
+}
+
+/* One update by the formulas of PyTorch's documentation. state: two numbers of each parameter. */
+static void update(const struct duet_optimizer_options *o, int t, double lr, double g, double *w,
+                   double state[2]) {
+    int adamw = !strcmp(o->name, "adamw");
+    if (adamw)
+        *w *= 1 - lr * o->weight_decay;
+    else
+        g += o->weight_decay * *w;
+    if (!strcmp(o->name, "sgd")) {
+        state[0] = t == 1 ? g : o->momentum * state[0] + (1 - o->dampening) * g;
+        *w -= lr * (o->nesterov ? g + o->momentum * state[0] : o->momentum != 0 ? state[0] : g);
+    } else if (!strcmp(o->name, "adadelta")) {
+        state[0] = o->rho * state[0] + (1 - o->rho) * g * g;
+        double d = sqrt(state[1] + o->eps) / sqrt(state[0] + o->eps) * g;
+        state[1] = o->rho * state[1] + (1 - o->rho) * d * d;
+        *w -= lr * d;
+    } else {
+        state[0] = o->beta1 * state[0] + (1 - o->beta1) * g;
+        state[1] = o->beta2 * state[1] + (1 - o->beta2) * g * g;
+        double m = state[0] / (1 - pow(o->beta1, t)), v = state[1] / (1 - pow(o->beta2, t));
+        *w -= lr * m / (sqrt(v) + o->eps);
+    }
+}
+
+static void follows_its_formula(const char *kind, const struct duet_optimizer_options *o) {
+    duet_device *device;
+    duet_optimizer *optimizer;
+    float start[COUNT], g[COUNT], got[COUNT];
+    double want[COUNT], state[COUNT][2] = {{0}};
+    MUST(duet_devices_open(&device, 1, kind, api_memory(kind)));
+    duet_params *params = params_on(device, start);
+    MUST(duet_optimizer_create(&optimizer, params, o));
+    for (size_t i = 0; i < COUNT; i++)
+        want[i] = start[i];
+    for (int step = 0; step < STEPS; step++) {
+        double lr = duet_lr_cosine(o->lr, STEPS, step);
+        for (size_t i = 0; i < COUNT; i++) {
+            g[i] = gradient(step, i);
+            update(o, step + 1, lr, g[i], &want[i], state[i]);
+        }
+        MUST(duet_tensor_write(duet_params_grad(params, 0), g));
+        MUST(duet_optimizer_set_lr(optimizer, lr));
+        MUST(duet_optimizer_step(optimizer));
+    }
+    MUST(duet_tensor_read(duet_params_value(params, 0), got));
+    for (size_t i = 0; i < COUNT; i++)
+        cr_expect(fabs(got[i] - want[i]) <= FLOAT_ROUNDINGS * (1 + fabs(want[i])),
+                  "%s on %s: element %zu is %.9g, not %.9g", o->name, kind, i, (double)got[i],
+                  want[i]);
+    duet_optimizer_free(optimizer);
+    duet_params_free(params);
+    duet_devices_close(&device, 1);
+}
+
+Test(api_optimizer, each_follows_its_formula, .timeout = 60) {
+    static const char *const names[] = {"sgd", "adadelta", "adam", "adamw"};
+    for (int k = 0; k < API_KINDS; k++)
+        for (int form = 0; form < 8; form++) {
+            struct duet_optimizer_options o;
+            MUST(duet_optimizer_defaults(&o, names[form % 4]));
+            if (form >= 4) o.weight_decay = 0.25, o.beta1 = 0.5, o.beta2 = 0.75, o.rho = 0.5;
+            if (form >= 4) o.momentum = 0.5, o.nesterov = 1, o.lr = 0.5, o.eps = 0.25;
+            follows_its_formula(api_kinds[k], &o);
+            if (form != 4) continue;
+            o.nesterov = 0, o.dampening = 0.75;
+            follows_its_formula(api_kinds[k], &o);
+        }
+}
+
+Test(api_optimizer, defaults_and_schedules, .timeout = 30) {
+    struct duet_optimizer_options o;
+    MUST(duet_optimizer_defaults(&o, "adamw"));
+    cr_expect(o.lr == 0.001 && o.weight_decay == 0.01 && o.beta1 == 0.9 && o.beta2 == 0.999 &&
+              o.eps == 1e-8);
+    MUST(duet_optimizer_defaults(&o, "sgd"));
+    cr_expect(o.lr == 0.001 && o.weight_decay == 0 && o.momentum == 0 && !o.nesterov);
+    MUST(duet_optimizer_defaults(&o, "adadelta"));
+    cr_expect(o.lr == 1 && o.rho == 0.9 && o.eps == 1e-6);
+    cr_expect_eq(duet_lr_step(0.5, 3, 0.5, 2), 0.5);
+    cr_expect_eq(duet_lr_step(0.5, 3, 0.5, 6), 0.125);
+    cr_expect_eq(duet_lr_cosine(0.5, 4, 0), 0.5);
+    cr_expect_float_eq(duet_lr_cosine(0.5, 4, 2), 0.25, 1e-15);
+    cr_expect_float_eq(duet_lr_cosine(0.5, 4, 4), 0, 1e-15);
+    cr_expect(isnan(duet_lr_step(0.5, 0, 0.5, 1)) && isnan(duet_lr_cosine(0.5, 0, 1)) &&
+              isnan(duet_lr_cosine(0.5, 4, -1)));
+}
+
+Test(api_optimizer, wrong_arguments, .timeout = 30) {
+    duet_device *device;
+    duet_optimizer *out;
+    struct duet_optimizer_options o, wrong;
+    float start[COUNT];
+    MUST(duet_devices_open(&device, 1, "cpu", API_MEMORY));
+    duet_params *params = params_on(device, start);
+    MUST_FAIL(duet_optimizer_defaults(NULL, "sgd"), DUET_USAGE, "no place");
+    MUST_FAIL(duet_optimizer_defaults(&o, NULL), DUET_USAGE, "no name");
+    MUST_FAIL(duet_optimizer_defaults(&o, "lion"), DUET_USAGE, "'lion'");
+    MUST(duet_optimizer_defaults(&o, "sgd"));
+    MUST_FAIL(duet_optimizer_create(NULL, params, &o), DUET_USAGE, "out is NULL");
+    MUST_FAIL(duet_optimizer_create(&out, NULL, &o), DUET_USAGE, "no parameters");
+    MUST_FAIL(duet_optimizer_create(&out, params, NULL), DUET_USAGE, "no options");
+    cr_assert_null(out);
+    wrong = o, wrong.nesterov = 1;
+    MUST_FAIL(duet_optimizer_create(&out, params, &wrong), DUET_USAGE,
+              "Nesterov momentum requires a momentum and zero dampening");
+    wrong = o, wrong.lr = -1;
+    MUST_FAIL(duet_optimizer_create(&out, params, &wrong), DUET_USAGE, "learning rate -1");
+    wrong = o, wrong.name = "adam", wrong.beta1 = 1;
+    MUST_FAIL(duet_optimizer_create(&out, params, &wrong), DUET_USAGE,
+              "Invalid beta parameter at index 0");
+    MUST_FAIL(duet_optimizer_step(NULL), DUET_USAGE, "none was given");
+    MUST_FAIL(duet_optimizer_set_lr(NULL, 1), DUET_USAGE, "none was given");
+    duet_optimizer_free(NULL);
+    MUST(duet_optimizer_create(&out, params, &o));
+    MUST_FAIL(duet_optimizer_set_lr(out, NAN), DUET_USAGE, "nan");
+    duet_optimizer_free(out);
+    duet_params_free(params);
+    duet_devices_close(&device, 1);
+}
+
+/* Of scores that are all equal each class has the probability 1/3, whatever is spread. */
+Test(api_optimizer, smoothed_cross_entropy, .timeout = 30) {
+    duet_device *device;
+    duet_tape *tape;
+    duet_tensor *scores, *labels, *grad;
+    const float host[2][3] = {{1, 1, 1}, {0, 0, 0}};
+    const int32_t right[2] = {0, 2};
+    float back[2][3];
+    double sum;
+    MUST(duet_devices_open(&device, 1, "cpu", API_MEMORY));
+    MUST(duet_tape_create(&tape, device));
+    MUST(duet_tensor_create(&scores, device, DUET_F32, 2, (int[]){2, 3}, host));
+    MUST(duet_tensor_create(&labels, device, DUET_I32, 1, (int[]){2}, right));
+    MUST(duet_tape_begin(tape, NULL, 2, DUET_TRAIN));
+    duet_var *leaf = duet_leaf(tape, scores);
+    duet_var *loss = duet_cross_entropy_smoothed(tape, leaf, labels, 0.3, DUET_SUM);
+    MUST(duet_loss_read(tape, loss, &sum, NULL));
+    cr_expect_float_eq(sum, 2 * log(3), 1e-12);
+    MUST(duet_backward(tape, loss));
+    MUST(duet_var_grad(&grad, tape, leaf));
+    MUST(duet_tensor_read(grad, back));
+    for (int n = 0; n < 2; n++) /* softmax - 0.7 at the label - 0.1 */
+        for (int j = 0; j < 3; j++)
+            cr_expect_float_eq(back[n][j], 1.0 / 3 - (j == right[n] ? 0.8 : 0.1), 1e-7);
+    MUST(duet_tape_begin(tape, NULL, 2, DUET_TRAIN));
+    cr_assert_null(
+        duet_cross_entropy_smoothed(tape, duet_leaf(tape, scores), labels, 1.5, DUET_SUM));
+    MUST_FAIL(duet_tape_error(tape), DUET_USAGE,
+              "label_smoothing must be between 0.0 and 1.0. Got: 1.5");
+    duet_tensor_free(grad), duet_tensor_free(scores), duet_tensor_free(labels);
+    duet_tape_free(tape);
+    duet_devices_close(&device, 1);
+}
