@@ -92,6 +92,24 @@ struct request {
     const char *name; /* of its span */
 };
 
+/* Where all ranks meet before each call, none may wait for what is on another's stream. */
+static int announce_call(struct allreduce *ar, struct stream *stream, size_t offset,
+                         const struct request *q) {
+    if (ar->ranks.n == 1) return OK;
+    int sum = q->what == ALLREDUCE_AUTO;
+    enum allreduce_algorithm algorithm = allreduce_algorithm_for(ar, q->count, NULL, 0);
+    struct comm_call call = {.collective = sum                               ? "ALLREDUCE"
+                                           : q->what == COLLECTIVE_BROADCAST ? "BROADCAST"
+                                                                             : "ALLGATHER",
+                             .bucket = q->bucket,
+                             .step = q->step,
+                             .count = q->count,
+                             .offset = offset,
+                             .what = sum ? allreduce_algorithm_name(algorithm) : NULL};
+    if (comm_debug(ar->comm)) CHECK(stream_sync(stream));
+    return comm_announce(ar->comm, &call);
+}
+
 static int enqueue(struct allreduce *ar, struct stream *stream, float *data,
                    const struct request *q) {
     size_t offset = 0;
@@ -104,6 +122,7 @@ static int enqueue(struct allreduce *ar, struct stream *stream, float *data,
                     q->name, q->count, (void *)data);
     struct kept_plan *kept;
     CHECK(find_plan(ar, q->what, q->count, q->block, &kept));
+    CHECK(announce_call(ar, stream, offset, q));
     struct executor_call call = {
         .plan = ar->ops->runs_plans ? &kept->plan : NULL,
         .kept = kept->kept,

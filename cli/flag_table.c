@@ -280,6 +280,10 @@ const struct flag flag_table[] = {
      read_on, AT(no_broadcast_buffers), NO_LIMITS},
     {"--no-overlap", NULL, "ddp: allreduce after backward, not beside it", read_on, AT(no_overlap),
      NO_LIMITS},
+    {"--debug-collectives", NULL,
+     "ddp: before each collective all ranks meet and compare what they are about to call; so does "
+     "TORCH_DISTRIBUTED_DEBUG=DETAIL in the environment",
+     read_on, AT(debug_collectives), NO_LIMITS},
 
     HEADING("GPUs"),
     {"--cuda-math", "own|library",

@@ -39,7 +39,14 @@ static int barrier(struct comm *comm, const char *collective, const char *what) 
 }
 
 int comm_barrier(struct comm *comm, const char *what) {
-    return barrier(comm, "barrier", what);
+    struct comm_call call = {.collective = "BARRIER", .bucket = -1, .step = -1, .what = what};
+    CHECK(announce(comm, &call));
+    CHECK(barrier(comm, "barrier", what));
+    return announced_by_all(comm);
+}
+
+int meet_before(struct comm *comm, const char *what) {
+    return barrier(comm, "barrier before", what);
 }
 
 /* One piece of a gather of `bytes` a rank. Row r of `all` begins r * bytes behind it. */
@@ -50,6 +57,7 @@ static int gather_piece(struct comm *comm, const char *mine, size_t piece, size_
     if (piece) memcpy(board_box(board, comm->rank, parity), mine, piece);
     board->slots[comm->rank].gather_bytes[parity] = bytes;
     CHECK(barrier(comm, "gather", NULL));
+    CHECK(announced_by_all(comm));
     for (int r = 0; r < comm->world; r++) {
         uint64_t theirs = board->slots[r].gather_bytes[parity];
         if (theirs != bytes)
@@ -64,6 +72,8 @@ static int gather_piece(struct comm *comm, const char *mine, size_t piece, size_
 
 int comm_gather(struct comm *comm, const void *mine, size_t bytes, void *all) {
     size_t done = 0;
+    struct comm_call call = {.collective = "ALLGATHER", .bucket = -1, .step = -1};
+    CHECK(announce(comm, &call));
     do {
         size_t left = bytes - done, piece = left < COMM_BLOB_BYTES ? left : COMM_BLOB_BYTES;
         CHECK(gather_piece(comm, (const char *)mine + done, piece, bytes, (char *)all + done));

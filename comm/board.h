@@ -5,6 +5,7 @@
  *   slots[r]  rank r (pid, and start_errno before its main runs)       read by launcher and peers
  *   arrivals  every rank, by an atomic addition                        barrier.c
  *   released  the rank that arrives last at a barrier                  barrier.c
+ *   announced[r]  rank r, before each of its collectives               announce.c
  *   boxes     rank r writes its own two                                read after a barrier
  *
  * Atomic variables shared between processes are touched by the __atomic built-ins only. The plain
@@ -47,6 +48,18 @@ struct slot {
     char where[BOARD_WHERE];  /* what the rank was waiting in when a peer failed */
 } __attribute__((aligned(128)));
 
+/* A collective that a rank has begun (announce.c); the fields are those of struct comm_call. */
+enum { ANNOUNCED = 64 }; /* the last calls of a rank that are kept */
+struct announced_call {
+    char collective[24], what[48];
+    int64_t bucket, step;
+    uint64_t count, offset;
+};
+struct announcement {
+    uint64_t number; /* counted from 1; 0: none, or being written */
+    uint64_t word[sizeof(struct announced_call) / sizeof(uint64_t)];
+};
+
 struct board {
     uint64_t magic;
     uint32_t world;
@@ -54,6 +67,7 @@ struct board {
     uint64_t arrivals __attribute__((aligned(128)));         /* at all barriers so far */
     struct comm_flag released __attribute__((aligned(128))); /* epoch k: barrier k is complete */
     struct slot slots[MAX_DEVICES];
+    struct announcement announced[MAX_DEVICES][ANNOUNCED];
 };
 
 /* Creates the board for `world` ranks. *fd is close-on-exec and sealed against a change of size,

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -35,6 +36,12 @@ static int read_number(const char *name, int least, int most, int *out) {
                     name, text, least, most);
     *out = (int)value;
     return OK;
+}
+
+/* PyTorch's way to ask for comm_options.debug. */
+static int wants_detail(void) {
+    const char *level = getenv("TORCH_DISTRIBUTED_DEBUG");
+    return level && !strcasecmp(level, "DETAIL");
 }
 
 static int is_packet_socket(int fd) {
@@ -91,6 +98,7 @@ int comm_open(struct comm **out, const struct comm_options *options) {
     struct comm *comm = calloc(1, sizeof *comm);
     if (!comm) return fail(ERR_MEMORY, "communicator: out of host memory: free some memory");
     comm->timeout_ns = (int64_t)(timeout * 1e9);
+    comm->debug = (options && options->debug) || wants_detail();
     comm->socket = comm->watch.stop_fd = -1;
     for (int r = 0; r < MAX_DEVICES; r++)
         comm->watch.pidfds[r] = -1;

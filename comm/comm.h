@@ -15,7 +15,8 @@
  *
  * Threads: comm_wait_flag, comm_post_flag, comm_distant_*, comm_check, comm_abort and the getters
  * may be called from any thread at any time. comm_exchange, comm_gather and comm_barrier are
- * collective: all ranks call them in the same order, each rank from one thread at a time. */
+ * collective: all ranks call them in the same order, each rank from one thread at a time; so is
+ * what other folders announce with comm_announce. */
 #ifndef COMM_COMM_H
 #define COMM_COMM_H
 
@@ -32,6 +33,10 @@ struct comm;
 
 struct comm_options {
     double timeout_s; /* deadline of every single wait; 0: 300 s */
+    /* 1: all ranks meet before each collective and compare what they are about to call, as with
+     * TORCH_DISTRIBUTED_DEBUG=DETAIL, which sets it too. It costs a barrier a call, and streams no
+     * longer overlap. */
+    int debug;
 };
 
 /* Joins the job that this process was started for: reads RANK, WORLD_SIZE and the two inherited
@@ -69,6 +74,24 @@ int comm_gather(struct comm *comm, const void *mine, size_t bytes, void *all);
 
 /* Returns OK once every rank has called it. `what` names it in error texts: "start of epoch". */
 int comm_barrier(struct comm *comm, const char *what);
+
+/* ---- do all ranks make the same calls? ---- */
+
+/* Every collective is announced to the peers before it begins: those above by themselves, those of
+ * other folders by comm_announce. Without waiting, so as a rule the rank that comes later finds
+ * that a peer has announced another call. With comm_options.debug all ranks meet here first; then
+ * whatever a peer needs of this rank's streams must be done. A world of one rank announces nothing.
+ * ERR_FAILED: "Detected mismatch between collectives on ranks. Rank 1 is running collective: ..."
+ * with both calls, which also becomes the failure of the job. */
+struct comm_call {
+    const char *collective; /* "ALLREDUCE" */
+    int bucket;             /* -1: none */
+    long step;              /* -1: none */
+    size_t count, offset; /* elements, and where they begin in the buffer that is shared; 0: none */
+    const char *what;     /* the algorithm, or what a barrier is for; NULL: nothing */
+};
+int comm_announce(struct comm *comm, const struct comm_call *call);
+int comm_debug(const struct comm *comm); /* 1: with comm_options.debug */
 
 /* ---- flags: small and fast, what the allreduce executors are made of ---- */
 

@@ -89,6 +89,8 @@ int comm_exchange(struct comm *comm, const void *mine, size_t bytes, int fd, voi
 
     int code = OK;
     uint64_t k = ++comm->exchanges;
+    struct comm_call call = {.collective = "EXCHANGE", .bucket = -1, .step = -1};
+    CHECK_GOTO(announce(comm, &call), code, out);
     struct wire_header header = {WIRE_MAGIC, (uint32_t)k, (uint32_t)comm->rank, (uint32_t)bytes,
                                  fd >= 0};
     struct wait wait;
@@ -99,6 +101,7 @@ int comm_exchange(struct comm *comm, const void *mine, size_t bytes, int fd, voi
     __atomic_store_n(&comm->board->slots[comm->rank].begun[COUNT_EXCHANGES], k, __ATOMIC_RELEASE);
     CHECK_GOTO(send_mine(comm, &wait, &header, mine, fd), code, out);
     CHECK_GOTO(receive_all(comm, &wait, bytes, blob, all, fds), code, out);
+    code = announced_by_all(comm);
 out:
     for (int r = 0; code && fds && r < comm->world; r++) {
         if (fds[r] >= 0) close(fds[r]);

@@ -21,6 +21,8 @@ struct comm {
     int socket;         /* to the launcher */
     struct board *board;
     uint64_t barriers, exchanges, gathers; /* how many of each this rank has begun */
+    uint64_t announced;                    /* collectives of all kinds that this rank has begun */
+    int debug;                             /* 1: all ranks meet before each collective */
     struct watch watch;
 };
 
@@ -28,6 +30,14 @@ struct comm {
  * barrier. */
 int watch_start(struct comm *comm);
 void watch_stop(struct comm *comm); /* also after a watch_start that failed half-way */
+
+/* announce.c: this rank is about to begin the collective that `call` names. ERR_FAILED: a peer
+ * has announced another one. */
+int announce(struct comm *comm, const struct comm_call *call);
+/* With comm->debug, once all ranks have announced the call: the same, of all of them. */
+int announced_by_all(struct comm *comm);
+/* barrier.c: a barrier that is not announced. */
+int meet_before(struct comm *comm, const char *what);
 
 /* One wait, of one of two kinds:
  *   counter >= 0   until begun[counter] of every rank has reached `target` (barrier, exchange)

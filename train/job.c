@@ -194,7 +194,7 @@ static int run_rank(int config_fd, int record_fd, int spans_fd, int *told, int *
     memcpy(&config, data, sizeof config);
     memcpy(&count, (char *)data + sizeof config, sizeof count);
     const float *initial = (const float *)((char *)data + sizeof config + sizeof count);
-    struct comm_options options = {.timeout_s = config.timeout};
+    struct comm_options options = {.timeout_s = config.timeout, .debug = config.debug_collectives};
     int code = comm_open(&comm, &options);
     *told = comm_open_was_reported(code);
     if (code) goto done;

@@ -1,0 +1,126 @@
+/* Announcements: before a rank begins a collective it writes on the board what it is about to call,
+ * and looks at what its peers have written under the same number.
+ *
+ *     rank 0    #7 BARRIER (start of epoch)    #8 ALLREDUCE bucket 0, ... 5120 elements ...
+ *     rank 1    #7 BARRIER (start of epoch)    #8 ALLREDUCE bucket 0, ... 5184 elements ...
+ *
+ * Nobody waits. Each rank first publishes its own words and then reads those of the others, in one
+ * order that all processors agree on, so of two ranks whose calls differ at least the later one
+ * sees it. Without this a call that one rank leaves out ends as a wait without a reason, and a
+ * count that differs as wrong sums.
+ *
+ * A rank keeps its last ANNOUNCED calls. A peer that is further ahead than that has overwritten the
+ * call in question, and then there is nothing to compare.
+ *
+ * With comm_options.debug all ranks also meet at a barrier before each collective, so a wrong one
+ * is found before it begins. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "comm/rank.h"
+
+enum { WORDS = sizeof(struct announced_call) / sizeof(uint64_t) };
+
+/* A call as plain bytes that can be compared, pads and tails zero. */
+union words {
+    struct announced_call call;
+    uint64_t word[WORDS];
+};
+
+static struct announcement *place(const struct comm *comm, int rank, uint64_t number) {
+    return &comm->board->announced[rank][number % ANNOUNCED];
+}
+
+/* `number` is 0 while the call is being written. */
+static void publish(struct announcement *to, uint64_t number, const union words *call) {
+    __atomic_store_n(&to->number, 0, __ATOMIC_SEQ_CST);
+    for (int i = 0; i < WORDS; i++)
+        __atomic_store_n(&to->word[i], call->word[i], __ATOMIC_RELAXED);
+    __atomic_store_n(&to->number, number, __ATOMIC_SEQ_CST);
+}
+
+/* 1 if the rank has announced its call `number`, and still shows it. */
+static int read_one(struct announcement *from, uint64_t number, union words *call) {
+    if (__atomic_load_n(&from->number, __ATOMIC_SEQ_CST) != number) return 0;
+    for (int i = 0; i < WORDS; i++)
+        call->word[i] = __atomic_load_n(&from->word[i], __ATOMIC_RELAXED);
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    return __atomic_load_n(&from->number, __ATOMIC_RELAXED) == number;
+}
+
+/* "ALLREDUCE bucket 1 step 7, 5120 elements from element 64, direct", "BARRIER (start of epoch)" */
+static void describe(const union words *words, char *text, size_t bytes) {
+    const struct announced_call *call = &words->call;
+    size_t used = (size_t)snprintf(text, bytes, "%s", call->collective);
+    if (call->bucket >= 0)
+        used +=
+            (size_t)snprintf(text + used, bytes - used, " bucket %lld", (long long)call->bucket);
+    if (call->step >= 0)
+        used += (size_t)snprintf(text + used, bytes - used, " step %lld", (long long)call->step);
+    if (call->count)
+        used += (size_t)snprintf(text + used, bytes - used, ", %llu elements from element %llu",
+                                 (unsigned long long)call->count, (unsigned long long)call->offset);
+    if (*call->what)
+        snprintf(text + used, bytes - used, call->count ? ", %s" : " (%s)", call->what);
+}
+
+/* The job ends here: a call that differs has no result. */
+static int mismatch(struct comm *comm, int peer, const union words *mine,
+                    const union words *theirs) {
+    char text[BOARD_TEXT], my_call[192], their_call[192];
+    describe(mine, my_call, sizeof my_call);
+    describe(theirs, their_call, sizeof their_call);
+    snprintf(text, sizeof text,
+             "Detected mismatch between collectives on ranks. Rank %d is running collective: %s, "
+             "but Rank %d is running collective: %s: all ranks must make the same calls in the "
+             "same order",
+             comm->rank, my_call, peer, their_call);
+    comm_abort(comm, ERR_FAILED, text);
+    return fail(ERR_FAILED, "%s", text);
+}
+
+/* Compares call `number` of this rank with that of each peer that has announced it. A job that has
+ * failed has a reason already. */
+static int compare(struct comm *comm, uint64_t number, const union words *mine) {
+    union words theirs;
+    if (board_aborted(comm->board)) return OK;
+    for (int r = 0; r < comm->world; r++) {
+        if (r == comm->rank || !read_one(place(comm, r, number), number, &theirs)) continue;
+        if (memcmp(mine, &theirs, sizeof theirs)) return mismatch(comm, r, mine, &theirs);
+    }
+    return OK;
+}
+
+int announce(struct comm *comm, const struct comm_call *call) {
+    uint64_t number = ++comm->announced;
+    union words mine;
+    memset(&mine, 0, sizeof mine);
+    strncpy(mine.call.collective, call->collective, sizeof mine.call.collective - 1);
+    if (call->what) strncpy(mine.call.what, call->what, sizeof mine.call.what - 1);
+    mine.call.bucket = call->bucket;
+    mine.call.step = call->step;
+    mine.call.count = call->count;
+    mine.call.offset = call->offset;
+    publish(place(comm, comm->rank, number), number, &mine);
+    return compare(comm, number, &mine);
+}
+
+int announced_by_all(struct comm *comm) {
+    union words mine;
+    if (!comm->debug) return OK;
+    read_one(place(comm, comm->rank, comm->announced), comm->announced, &mine);
+    return compare(comm, comm->announced, &mine);
+}
+
+int comm_announce(struct comm *comm, const struct comm_call *call) {
+    if (comm->world == 1) return OK;
+    CHECK(announce(comm, call));
+    if (!comm->debug) return OK;
+    CHECK(meet_before(comm, call->collective));
+    return announced_by_all(comm);
+}
+
+int comm_debug(const struct comm *comm) {
+    return comm->debug;
+}
