@@ -10,6 +10,7 @@
 #include "report/profile_table.h"
 #include "report/table.h"
 #include "train/job.h"
+#include "train/shared_data.h"
 
 enum { KINDS = 3, DEFAULT_STEPS = 50 };
 
@@ -67,13 +68,10 @@ static int write_trace(struct atomic_file *file, const char *path, const struct 
     return chrome_trace_write(file, path, list, KINDS);
 }
 
-static int profile(const struct run_config *config, struct run_record *runs,
-                   struct job_result *result) {
+/* Runs the three kinds with the settings of `config`. */
+static int profile_kinds(const struct run_config *config, struct run_record *runs,
+                         struct job_result *result) {
     struct run_config base = *config;
-    base.spans = base.quiet = 1;
-    base.evaluate = 0;
-    if (!base.steps) base.steps = DEFAULT_STEPS;
-    run_config_without_files(&base);
     CHECK(job_try_nccl(&base, result));
     for (int i = 0; i < KINDS; i++) {
         base.mode = kinds[i].mode;
@@ -93,6 +91,19 @@ static int profile(const struct run_config *config, struct run_record *runs,
         warn_not_finite(kinds[i].title, &runs[i]);
     }
     return OK;
+}
+
+static int profile(const struct run_config *config, struct run_record *runs,
+                   struct job_result *result) {
+    struct run_config base = *config;
+    base.spans = base.quiet = 1;
+    base.evaluate = 0;
+    if (!base.steps) base.steps = DEFAULT_STEPS;
+    run_config_without_files(&base);
+    int code = shared_data_open(&base);
+    if (!code) code = profile_kinds(&base, runs, result);
+    shared_data_close(&base);
+    return code;
 }
 
 int command_profile(int argc, char **argv) {

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -43,7 +44,9 @@ static int read_pair(struct dataset *set, const char *name, const char *images_p
                             classes_of(labels.data, labels.size[0]),
                             images.data,
                             labels.data,
-                            {images.data, labels.data}};
+                            {images.data, labels.data},
+                            NULL,
+                            0};
     return OK;
 out:
     idx_free(&images);
@@ -64,7 +67,7 @@ int dataset_synthetic(struct dataset *set, uint64_t seed, int count, int train) 
     synthetic_fill(seed, train ? 0 : 1, count, images, labels);
     *set = (struct dataset){"synthetic",       count,  {1, SYNTHETIC_SIDE, SYNTHETIC_SIDE},
                             SYNTHETIC_CLASSES, images, labels,
-                            {images, labels}};
+                            {images, labels},  NULL,   0};
     return OK;
 }
 
@@ -133,5 +136,6 @@ int dataset_open(struct dataset *set, const char *name, const char *folder, int 
 void dataset_free(struct dataset *set) {
     free(set->owned[0]);
     free(set->owned[1]);
+    if (set->map) munmap(set->map, set->map_bytes);
     memset(set, 0, sizeof *set);
 }

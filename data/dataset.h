@@ -2,6 +2,7 @@
 #ifndef DATA_DATASET_H
 #define DATA_DATASET_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "data/sample_shape.h"
@@ -22,6 +23,8 @@ struct dataset {
     const uint8_t *images;     /* (count, C, H, W), row-major, one byte per pixel */
     const uint8_t *labels;     /* (count), each below `classes` */
     void *owned[2];            /* the memory that dataset_free frees */
+    void *map;                 /* or unmaps, of map_bytes bytes: data/shared_dataset.h */
+    size_t map_bytes;
 };
 
 /* Opens the training part (train = 1) or the test part (train = 0).

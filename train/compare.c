@@ -6,10 +6,10 @@
 
 #include "base/error.h"
 #include "data/batch.h"
-#include "data/dataset.h"
 #include "data/sampler.h"
 #include "train/bits.h"
 #include "train/lockstep.h"
+#include "train/shared_data.h"
 
 /* 1 if equal bits are not promised for some mode: then lock step needs snapshots of the single
  * run. */
@@ -29,7 +29,7 @@ static int needs_lockstep(const struct run_config *config) {
 static int choose_points(const struct run_config *config, int points[MAX_SNAPSHOTS]) {
     struct dataset set;
     int v = config->virtual_devices;
-    CHECK(dataset_open(&set, config->dataset, *config->data_dir ? config->data_dir : NULL, 1));
+    CHECK(run_open_set(config, &set, 1));
     struct order order = {.count = set.count,
                           .replicas = v ? v : 1,
                           .end = config->drop_last ? ORDER_CUT : ORDER_PAD};
@@ -85,6 +85,7 @@ int compare_run(struct comparison *c, const struct run_config *config, struct jo
     result->exit_status = 1;
     c->config = *config;
     if (config->virtual_devices == VIRTUAL_DEFAULT) c->config.virtual_devices = config->devices;
+    CHECK(shared_data_open(&c->config));
     CHECK(choose_points(&c->config, points));
     CHECK(job_try_nccl(&c->config, result));
     for (enum run_mode mode = 0; mode < MODE_COUNT; mode++) {
@@ -107,4 +108,5 @@ int compare_run(struct comparison *c, const struct run_config *config, struct jo
 void comparison_free(struct comparison *c) {
     for (int mode = 0; mode < MODE_COUNT; mode++)
         record_free(&c->run[mode]);
+    shared_data_close(&c->config);
 }

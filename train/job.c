@@ -25,10 +25,13 @@
 #include "base/system_error.h"
 #include "comm/comm.h"
 #include "comm/launch.h"
+#include "train/shared_data.h"
 #include "train/trainer.h"
 
 /* The descriptors that a rank inherits, in the order of its arguments. */
-enum { JOB_CONFIG, JOB_RECORD, JOB_SPANS, JOB_FDS };
+enum { JOB_CONFIG, JOB_RECORD, JOB_SPANS, JOB_FILES };
+/* Behind these come the data sets, whose descriptors the configuration names. */
+enum { JOB_DATA_SETS = 2, JOB_FDS = JOB_FILES + JOB_DATA_SETS };
 
 /* ---- memfds ---- */
 
@@ -97,12 +100,14 @@ static int read_spans(int fd, struct run_record *record) {
 
 int job_run(const struct run_config *config, const float *initial, size_t initial_count,
             struct run_record *record, struct job_result *result) {
-    int code = OK, fds[JOB_FDS] = {-1, -1, -1};
+    int code = OK, fds[JOB_FDS] = {-1, -1, -1, 0, 0};
     uint64_t count = initial ? initial_count : 0;
     struct run_config stamped = *config;
     stamped.started_ns = now_ns();
     memset(result, 0, sizeof *result);
     result->exit_status = 1;
+    CHECK_GOTO(shared_data_open(&stamped), code, done);
+    memcpy(&fds[JOB_FILES], stamped.data_fd, sizeof stamped.data_fd);
     CHECK_GOTO(make_memfd("duet-config", &fds[JOB_CONFIG]), code, done);
     CHECK_GOTO(make_memfd("duet-record", &fds[JOB_RECORD]), code, done);
     CHECK_GOTO(make_memfd("duet-spans", &fds[JOB_SPANS]), code, done);
@@ -112,8 +117,8 @@ int job_run(const struct run_config *config, const float *initial, size_t initia
     CHECK_GOTO(write_all(fds[JOB_CONFIG], &count, sizeof count), code, done);
     CHECK_GOTO(write_all(fds[JOB_CONFIG], initial, count * sizeof *initial), code, done);
 
-    char words[JOB_FDS][16], title[32];
-    for (int i = 0; i < JOB_FDS; i++)
+    char words[JOB_FILES][16], title[32];
+    for (int i = 0; i < JOB_FILES; i++)
         snprintf(words[i], sizeof words[i], "%d", fds[i]);
     /* the last word is for those who look with ps */
     snprintf(title, sizeof title, "%s:%s", mode_name(config->mode), config->model);
@@ -122,7 +127,7 @@ int job_run(const struct run_config *config, const float *initial, size_t initia
     struct launch launch = {.world_size = config->mode == MODE_DDP ? config->devices : 1,
                             .argv = argv,
                             .pass_fds = fds,
-                            .pass_count = JOB_FDS,
+                            .pass_count = stamped.data_fd[1] ? JOB_FDS : JOB_FDS - 1,
                             .start_timeout_s = config->timeout,
                             .stall_timeout_s = config->timeout};
     struct launch_result launched = {0};
@@ -136,8 +141,11 @@ int job_run(const struct run_config *config, const float *initial, size_t initia
     if (!code) code = failures_end(&unwritten);
     if (code && !result->exit_status) result->exit_status = error_exit_status(code);
 done:
-    for (int i = 0; i < JOB_FDS; i++)
+    for (int i = 0; i < JOB_FILES; i++)
         if (fds[i] >= 0) close(fds[i]);
+    for (int i = 0; i < JOB_DATA_SETS; i++)
+        if (config->data_fd[i]) stamped.data_fd[i] = 0; /* the caller's */
+    shared_data_close(&stamped);
     return code;
 }
 
@@ -215,9 +223,9 @@ done:
 
 int job_main(int argc, char **argv) {
     int told = 0, in_use = 0;
-    int code = argc < JOB_FDS ? fail(ERR_USAGE, "job: duet starts it itself: use duet train")
-                              : run_rank(atoi(argv[JOB_CONFIG]), atoi(argv[JOB_RECORD]),
-                                         atoi(argv[JOB_SPANS]), &told, &in_use);
+    int code = argc < JOB_FILES ? fail(ERR_USAGE, "job: duet starts it itself: use duet train")
+                                : run_rank(atoi(argv[JOB_CONFIG]), atoi(argv[JOB_RECORD]),
+                                           atoi(argv[JOB_SPANS]), &told, &in_use);
     if (code && !told) fprintf(stderr, "duet: %s\n", error_message());
     if (in_use) job_leave(error_exit_status(code));
     return error_exit_status(code);

@@ -27,6 +27,10 @@ struct run_config {
     struct model_options model_options;
     char dataset[16];
     char data_dir[PATH_BYTES];
+    /* Memory files of the training set and the test set, which ranks map (train/shared_data.h);
+     * 0: a process opens the set itself. data_seconds: how long it took to read them. */
+    int data_fd[2];
+    double data_seconds;
     char data_on[8]; /* auto, host or device: where the data set is that batches are made of */
     int epochs;
     int steps;      /* in all; 0: as many as the epochs have */

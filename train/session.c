@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "train/bits.h"
+#include "train/shared_data.h"
 
 /* Sanitizer builds (SAN=...) check that the operands of each op lie in the memory of its own
  * device, and fill new memory with NaN. */
@@ -32,11 +33,6 @@ static int open_values(struct session *s, const float *initial, size_t initial_c
         return model_buffers_load(&s->model, c->init_from, &s->buffers);
     }
     return model_values_init(&s->model, c->seed, &s->values);
-}
-
-static int open_set(const struct session *s, struct dataset *set, int train) {
-    const struct run_config *c = s->config;
-    return dataset_open(set, c->dataset, *c->data_dir ? c->data_dir : NULL, train);
 }
 
 /* The model follows the training set: its samples' shape, and 1 + its largest label as the number
@@ -70,11 +66,11 @@ static int check_set(const struct session *s, const struct dataset *set, int tra
 
 /* The data comes first: the model follows it. */
 static int open_data_and_model(struct session *s) {
-    CHECK(open_set(s, &s->train_set, 1));
+    CHECK(run_open_set(s->config, &s->train_set, 1));
     CHECK(open_model(s));
     CHECK(check_set(s, &s->train_set, 1));
     if (!s->config->evaluate) return OK;
-    CHECK(open_set(s, &s->test_set, 0));
+    CHECK(run_open_set(s->config, &s->test_set, 0));
     return check_set(s, &s->test_set, 0);
 }
 

@@ -1,0 +1,30 @@
+/* A data set in shared memory: a launcher unpacks it once, and all ranks of its jobs map it.
+ * Eight ranks that each unpacked their own would take eight times the memory, and on two cores
+ * four times the time.
+ *
+ *     launcher    dataset_open(&set, ...); dataset_share(&set, &fd);      before it starts the ranks
+ *     rank        dataset_map(&set, fd); ... dataset_free(&set);          fd is inherited
+ *
+ * The memory is a memfd: it has no name, and it is gone when the last process that holds it
+ * ends, however it ends. */
+#ifndef DATA_SHARED_DATASET_H
+#define DATA_SHARED_DATASET_H
+
+#include "data/dataset.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Copies an open set into a memfd and frees the set, also after a failure. *fd is the caller's to
+ * close; -1 after a failure. ERR_MEMORY, ERR_FAILED: the system refuses. */
+int dataset_share(struct dataset *set, int *fd);
+
+/* Maps a set that dataset_share of the same program has written, for reading alone. The descriptor
+ * may be closed afterwards. */
+int dataset_map(struct dataset *set, int fd);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

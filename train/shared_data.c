@@ -1,0 +1,47 @@
+/* Reading the data sets of a command once: see shared_data.h. */
+#include "train/shared_data.h"
+
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "data/shared_dataset.h"
+
+static int read_set(const struct run_config *c, struct dataset *set, int train) {
+    return dataset_open(set, c->dataset, *c->data_dir ? c->data_dir : NULL, train);
+}
+
+static int *fd_of(struct run_config *config, int train) {
+    return &config->data_fd[train ? 0 : 1];
+}
+
+static int share(struct run_config *config, int train) {
+    struct dataset set;
+    int fd;
+    if (*fd_of(config, train)) return OK;
+    CHECK(read_set(config, &set, train));
+    CHECK(dataset_share(&set, &fd));
+    *fd_of(config, train) = fd;
+    return OK;
+}
+
+int shared_data_open(struct run_config *config) {
+    int64_t start = now_ns();
+    int code = share(config, 1);
+    if (!code && config->evaluate) code = share(config, 0);
+    config->data_seconds += (double)(now_ns() - start) * 1e-9;
+    if (code) shared_data_close(config);
+    return code;
+}
+
+void shared_data_close(struct run_config *config) {
+    for (int i = 0; i < 2; i++) {
+        if (config->data_fd[i]) close(config->data_fd[i]);
+        config->data_fd[i] = 0;
+    }
+}
+
+int run_open_set(const struct run_config *config, struct dataset *set, int train) {
+    int fd = config->data_fd[train ? 0 : 1];
+    return fd ? dataset_map(set, fd) : read_set(config, set, train);
+}
