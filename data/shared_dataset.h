@@ -2,8 +2,8 @@
  * Eight ranks that each unpacked their own would take eight times the memory, and on two cores
  * four times the time.
  *
- *     launcher    dataset_open(&set, ...); dataset_share(&set, &fd);      before it starts the ranks
- *     rank        dataset_map(&set, fd); ... dataset_free(&set);          fd is inherited
+ *     launcher    dataset_open(&set, ...); dataset_share(&set, &fd);    before it starts the ranks
+ *     rank        dataset_map(&set, fd); ... dataset_free(&set);        fd is inherited
  *
  * The memory is a memfd: it has no name, and it is gone when the last process that holds it
  * ends, however it ends. */
