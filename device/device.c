@@ -13,15 +13,6 @@
 
 enum { ALIGNMENT = 256, DEFAULT_TIMEOUT_S = 300 };
 
-static const char *kind_name(enum device_kind kind) {
-    switch (kind) {
-    case DEVICE_HOST: return "cpu";
-    case DEVICE_HOST_LATE: return "cpu-late";
-    case DEVICE_CUDA: return "cuda";
-    }
-    return "unknown";
-}
-
 static int check_config(const struct device_config *config) {
     if (config->index < 0 || config->index >= MAX_DEVICES)
         return fail(ERR_USAGE, "device %d: there is no such device: devices are numbered 0 to %d",
@@ -36,7 +27,7 @@ static int kind_ops(const struct device_ops **ops, enum device_kind kind) {
     *ops = device_kind_ops(kind);
     if (*ops) return OK;
     return fail(ERR_USAGE, "device %s: not built into this program: use --device cpu",
-                kind_name(kind));
+                device_kind_name(kind));
 }
 
 int device_probe(enum device_kind kind, int *count) {

@@ -1,6 +1,6 @@
 /* Names and costs of operations. Flops are counted from the shapes alone, a multiply-add as two, so
  * that every kernel of every kind of device is measured against the same number. */
-#include "device/op.h"
+#include "device/op_table.h"
 
 const char *op_name(enum op op) {
 #define NAME_TEXT(NAME, name, text) [OP_##NAME] = text,
@@ -15,86 +15,82 @@ static double conv_flops(const struct tensor *y, const struct tensor *w) {
     return 2.0 * (double)tensor_count(y) * (double)tensor_sample_count(w);
 }
 
+double flops_conv_forward(const struct op_args *a) {
+    return conv_flops(&a->out[0], &a->in[1]);
+}
+
+double flops_conv_backward_data(const struct op_args *a) {
+    return conv_flops(&a->in[0], &a->in[1]);
+}
+
+double flops_conv_backward_weight(const struct op_args *a) {
+    return conv_flops(&a->in[1], &a->out[0]);
+}
+
 static double linear_flops(const struct tensor *batch, const struct tensor *w) {
     return 2.0 * batch->dims[0] * (double)tensor_count(w);
 }
 
-/* value -= lr * grad; with momentum buf = m * buf + grad, with dampening keep * grad; with nesterov
- * grad += m * buf; with decay grad += d * value. */
-static double sgd_flops(const struct sgd_args *sgd, const void *momentum) {
-    int dampened = momentum && sgd->dampening != 0, nesterov = momentum && sgd->nesterov;
-    return 2.0 + (momentum ? 2.0 : 0.0) + dampened + (nesterov ? 2.0 : 0.0) +
-           (sgd->weight_decay != 0 ? 2.0 : 0.0);
+double flops_linear(const struct op_args *a) {
+    return linear_flops(&a->in[0], &a->in[1]);
 }
 
-static double adam_flops(const struct adam_args *adam) {
-    double decay = adam->decoupled ? 1 : 2; /* value *= keep, or grad += d * value */
-    return 13.0 + (adam->weight_decay != 0 ? decay : 0);
+double flops_linear_backward_weight(const struct op_args *a) {
+    return linear_flops(&a->in[0], &a->out[0]);
+}
+
+static double pool_flops(const struct op_args *a, const struct tensor *y) {
+    double size = a->p.pool.size;
+    return (double)tensor_count(y) * size * size;
+}
+
+double flops_pool_forward(const struct op_args *a) {
+    return pool_flops(a, &a->out[0]);
+}
+
+double flops_avg_pool_backward(const struct op_args *a) {
+    return pool_flops(a, &a->in[0]);
+}
+
+double flops_max_pool_backward(const struct op_args *a) {
+    return pool_flops(a, &a->in[1]);
+}
+
+/* one for each row */
+double flops_rows(const struct op_args *a) {
+    return (double)a->in[0].dims[0];
+}
+
+/* value -= lr * grad; with momentum buf = m * buf + grad, with dampening keep * grad; with nesterov
+ * grad += m * buf; with decay grad += d * value */
+double flops_sgd(const struct op_args *a) {
+    const struct sgd_args *sgd = &a->p.sgd;
+    int momentum = a->out[1].data != NULL, dampened = momentum && sgd->dampening != 0,
+        nesterov = momentum && sgd->nesterov, decay = sgd->weight_decay != 0;
+    return (double)tensor_count(&a->out[0]) *
+           (2 + 2 * momentum + dampened + 2 * nesterov + 2 * decay);
+}
+
+/* a root and a quotient count one each */
+double flops_adadelta(const struct op_args *a) {
+    return (double)tensor_count(&a->out[0]) * (a->p.adadelta.weight_decay != 0 ? 18 : 16);
+}
+
+/* with decay grad += d * value, or in AdamW value *= keep */
+double flops_adam(const struct op_args *a) {
+    int decay = a->p.adam.weight_decay != 0 ? a->p.adam.decoupled ? 1 : 2 : 0;
+    return (double)tensor_count(&a->out[0]) * (13 + decay);
+}
+
+/* divide, subtract, divide */
+double flops_gather_samples(const struct op_args *a) {
+    return (double)tensor_count(&a->out[0]) * (a->p.gather.std > 0 ? 3 : 1);
 }
 
 double op_flops(enum op op, const struct op_args *args) {
-    const struct tensor *in = args->in, *out = args->out;
-    double size = args->p.pool.size; /* used where the op is a pool */
-    switch (op) {
-    case OP_CONV2D_FORWARD: return conv_flops(&out[0], &in[1]);
-    case OP_CONV2D_BACKWARD_DATA: return conv_flops(&in[0], &in[1]);
-    case OP_CONV2D_BACKWARD_WEIGHT: return conv_flops(&in[1], &out[0]);
-    case OP_LINEAR_FORWARD:
-    case OP_LINEAR_BACKWARD_DATA: return linear_flops(&in[0], &in[1]);
-    case OP_LINEAR_BACKWARD_WEIGHT: return linear_flops(&in[0], &out[0]);
-    case OP_AVG_POOL_FORWARD:
-    case OP_MAX_POOL_FORWARD: return (double)tensor_count(&out[0]) * size * size;
-    case OP_AVG_POOL_BACKWARD: return (double)tensor_count(&in[0]) * size * size;
-    case OP_MAX_POOL_BACKWARD: return (double)tensor_count(&in[1]) * size * size;
-    /* an addition for each pixel of x, where windows lie side by side */
-    case OP_ADAPTIVE_AVG_POOL_FORWARD: return (double)tensor_count(&in[0]);
-    case OP_ADAPTIVE_AVG_POOL_BACKWARD: return (double)tensor_count(&out[0]);
-    case OP_SOFTMAX_FORWARD:
-    case OP_SOFTMAX_BACKWARD: return 4.0 * (double)tensor_count(&in[0]);
-    case OP_LOG_SOFTMAX_FORWARD:
-    case OP_CROSS_ENTROPY_FORWARD: /* max, subtract, exp, add, subtract */
-        return 5.0 * (double)tensor_count(&in[0]);
-    case OP_LOG_SOFTMAX_BACKWARD: /* add, exp, multiply, subtract */
-        return 4.0 * (double)tensor_count(&in[0]);
-    case OP_CROSS_ENTROPY_BACKWARD: return 6.0 * (double)tensor_count(&in[0]);
-    case OP_MSE_FORWARD:
-    case OP_MSE_BACKWARD: /* subtract, multiply, and add or multiply */
-        return 3.0 * (double)tensor_count(&in[0]);
-    case OP_SGD: return (double)tensor_count(&out[0]) * sgd_flops(&args->p.sgd, out[1].data);
-    case OP_ADADELTA: /* a root and a quotient count one each */
-        return (double)tensor_count(&out[0]) * (args->p.adadelta.weight_decay != 0 ? 18.0 : 16.0);
-    case OP_ADAM: return (double)tensor_count(&out[0]) * adam_flops(&args->p.adam);
-    case OP_BATCH_NORM_MOMENTS: /* add; subtract, multiply, add */
-    case OP_BATCH_NORM_SUMS: return 4.0 * (double)tensor_count(&in[0]);
-    case OP_BATCH_NORM_FORWARD: return 2.0 * (double)tensor_count(&in[0]);
-    case OP_BATCH_NORM_BACKWARD_DATA: return 5.0 * (double)tensor_count(&in[0]);
-    case OP_RELU_FORWARD:
-    case OP_RELU_BACKWARD:
-    case OP_ADD_FORWARD:
-    case OP_DROPOUT_FORWARD:
-    case OP_DROPOUT_BACKWARD:
-    case OP_DROPOUT2D_FORWARD:
-    case OP_DROPOUT2D_BACKWARD:
-    case OP_ADD:
-    case OP_SCALE: return (double)tensor_count(&out[0]);
-    case OP_GATHER_SAMPLES: /* divide, subtract, divide */
-        return (double)tensor_count(&out[0]) * (args->p.gather.std > 0 ? 3 : 1);
-    case OP_NLL_BACKWARD:
-    case OP_LOSS_SUM: return (double)in[0].dims[0];
-    case OP_BATCH_NORM_MERGE: /* a few for each channel */
-    case OP_BATCH_NORM_OF_RUNNING:
-    case OP_BATCH_NORM_TRACK:
-    case OP_BATCH_NORM_FACTORS:
-    case OP_BATCH_NORM_TOTAL:
-    case OP_BATCH_NORM_BACKWARD_WEIGHT:
-    case OP_BATCH_NORM_BACKWARD_FACTORS:
-    case OP_TO_N16:
-    case OP_TO_PLAIN:
-    case OP_NLL_FORWARD:
-    case OP_GATHER_ROWS:
-    case OP_FILL:
-    case OP_HASH:
-    case OP_COUNT: break;
-    }
-    return 0;
+    if ((unsigned)op >= OP_COUNT) return 0;
+    const struct op_row *row = &op_table[op];
+    if (row->flops) return row->flops(args);
+    if (row->per_input > 0) return row->per_input * (double)tensor_count(&args->in[0]);
+    return row->per_output > 0 ? row->per_output * (double)tensor_count(&args->out[0]) : 0;
 }

@@ -96,12 +96,8 @@
  *   reads nothing: its row is NaN and its label -1, from which the losses make NaN in turn.
  *   GATHER_ROWS does the same with rows of F32 or I32, which it copies.
  *
- * To add an op: its rows in the table above and in DEVICE_OPS, and its arguments (this file); its
- * flops (op.c), its operands (op_check.c) and how their shapes relate (op_shapes.c); the reference
- * kernel reference_NAME (host/kernels/reference_*.c), which serves emulated devices at once; a
- * kernel for GPUs (cuda/kernels); a check in doctor/ops_more.c; its operands in
- * tests/device/test_op.c and tests/cuda/test_emulated_ops.c. The compiler names the switches over
- * all ops that lack it. A fast kernel (host/kernels/n16*.inc.h) may follow. */
+ * op_table.c has a row for each op: its operands as they are checked, and its flops.
+ * CONTRIBUTING.md says how an op is added. */
 #ifndef DEVICE_OP_H
 #define DEVICE_OP_H
 

@@ -8,119 +8,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "device/op_shapes.h"
-
-/* One operand. An all-zero one says that the op takes no such operand. */
-struct operand {
-    const char *name;
-    const char *type; /* f F32, d F64, i I32, l I64, u U64, b U8, w F32 or I32; then n: may lie in
-                         N16, or ?: may be left out */
-    int rank;         /* 0: any */
-};
-
-static const struct signature {
-    struct operand in[3], out[2];
-    int step;    /* 1: the op always reads the step block */
-    int segment; /* 1: one segment a launch, so an N16 operand holds one segment's groups */
-} signatures[OP_COUNT] = {
-    [OP_TO_N16] = {.in = {{"x", "f", 0}}, .out = {{"y", "fn", 0}}, .segment = 1},
-    [OP_TO_PLAIN] = {.in = {{"x", "fn", 0}}, .out = {{"y", "f", 0}}, .segment = 1},
-    [OP_CONV2D_FORWARD] = {.in = {{"x", "fn", 4}, {"w", "f", 4}, {"b", "f", 1}},
-                           .out = {{"y", "fn", 4}}},
-    [OP_CONV2D_BACKWARD_DATA] = {.in = {{"dy", "fn", 4}, {"w", "f", 4}}, .out = {{"dx", "fn", 4}}},
-    [OP_CONV2D_BACKWARD_WEIGHT] = {.in = {{"x", "fn", 4}, {"dy", "fn", 4}},
-                                   .out = {{"dw", "f", 4}, {"db", "f", 1}},
-                                   .segment = 1},
-    [OP_LINEAR_FORWARD] = {.in = {{"x", "fn", 2}, {"w", "f", 2}, {"b", "f", 1}},
-                           .out = {{"y", "fn", 2}}},
-    [OP_LINEAR_BACKWARD_DATA] = {.in = {{"dy", "fn", 2}, {"w", "f", 2}}, .out = {{"dx", "fn", 2}}},
-    [OP_LINEAR_BACKWARD_WEIGHT] = {.in = {{"x", "fn", 2}, {"dy", "fn", 2}},
-                                   .out = {{"dw", "f", 2}, {"db", "f", 1}},
-                                   .segment = 1},
-    [OP_RELU_FORWARD] = {.in = {{"x", "fn", 0}}, .out = {{"y", "fn", 0}}},
-    [OP_RELU_BACKWARD] = {.in = {{"y", "fn", 0}, {"dy", "fn", 0}}, .out = {{"dx", "fn", 0}}},
-    [OP_ADD_FORWARD] = {.in = {{"a", "fn", 0}, {"b", "fn", 0}}, .out = {{"y", "fn", 0}}},
-    [OP_AVG_POOL_FORWARD] = {.in = {{"x", "fn", 4}}, .out = {{"y", "fn", 4}}},
-    [OP_AVG_POOL_BACKWARD] = {.in = {{"dy", "fn", 4}}, .out = {{"dx", "fn", 4}}},
-    [OP_MAX_POOL_FORWARD] = {.in = {{"x", "fn", 4}}, .out = {{"y", "fn", 4}}},
-    [OP_MAX_POOL_BACKWARD] = {.in = {{"x", "fn", 4}, {"dy", "fn", 4}}, .out = {{"dx", "fn", 4}}},
-    [OP_ADAPTIVE_AVG_POOL_FORWARD] = {.in = {{"x", "fn", 4}}, .out = {{"y", "fn", 4}}},
-    [OP_ADAPTIVE_AVG_POOL_BACKWARD] = {.in = {{"dy", "fn", 4}}, .out = {{"dx", "fn", 4}}},
-    [OP_DROPOUT_FORWARD] = {.in = {{"x", "fn", 0}},
-                            .out = {{"y", "fn", 0}},
-                            .step = 1,
-                            .segment = 1},
-    [OP_DROPOUT_BACKWARD] = {.in = {{"dy", "fn", 0}},
-                             .out = {{"dx", "fn", 0}},
-                             .step = 1,
-                             .segment = 1},
-    [OP_DROPOUT2D_FORWARD] = {.in = {{"x", "fn", 4}},
-                              .out = {{"y", "fn", 4}},
-                              .step = 1,
-                              .segment = 1},
-    [OP_DROPOUT2D_BACKWARD] = {.in = {{"dy", "fn", 4}},
-                               .out = {{"dx", "fn", 4}},
-                               .step = 1,
-                               .segment = 1},
-    [OP_SOFTMAX_FORWARD] = {.in = {{"x", "f", 2}}, .out = {{"y", "f", 2}}},
-    [OP_SOFTMAX_BACKWARD] = {.in = {{"y", "f", 2}, {"dy", "f", 2}}, .out = {{"dx", "f", 2}}},
-    [OP_LOG_SOFTMAX_FORWARD] = {.in = {{"x", "f", 2}}, .out = {{"y", "f", 2}}},
-    [OP_LOG_SOFTMAX_BACKWARD] = {.in = {{"y", "f", 2}, {"dy", "f", 2}}, .out = {{"dx", "f", 2}}},
-    [OP_NLL_FORWARD] = {.in = {{"logp", "f", 2}, {"labels", "i", 1}},
-                        .out = {{"loss", "d", 1}, {"hits", "i", 1}}},
-    [OP_NLL_BACKWARD] = {.in = {{"logp", "f", 2}, {"labels", "i", 1}, {"dloss", "f?", 1}},
-                         .out = {{"dlogp", "f", 2}}},
-    [OP_CROSS_ENTROPY_FORWARD] = {.in = {{"x", "f", 2}, {"labels", "i", 1}},
-                                  .out = {{"loss", "d", 1}, {"hits", "i", 1}}},
-    [OP_CROSS_ENTROPY_BACKWARD] = {.in = {{"x", "f", 2}, {"labels", "i", 1}, {"dloss", "f?", 1}},
-                                   .out = {{"dx", "f", 2}}},
-    [OP_MSE_FORWARD] = {.in = {{"x", "f", 2}, {"targets", "f", 2}},
-                        .out = {{"loss", "d", 1}, {"hits", "i", 1}}},
-    [OP_MSE_BACKWARD] = {.in = {{"x", "f", 2}, {"targets", "f", 2}, {"dloss", "f?", 1}},
-                         .out = {{"dx", "f", 2}}},
-    [OP_LOSS_SUM] = {.in = {{"loss", "d", 1}, {"hits", "i", 1}},
-                     .out = {{"losses", "d", 2}, {"hits", "l", 2}},
-                     .step = 1},
-    [OP_BATCH_NORM_MOMENTS] = {.in = {{"x", "fn", 0}}, .out = {{"moments", "d", 2}}, .segment = 1},
-    [OP_BATCH_NORM_MERGE] = {.in = {{"parts", "d", 3}}, .out = {{"moments", "d", 2}}},
-    [OP_BATCH_NORM_OF_RUNNING] = {.in = {{"running", "f", 2}}, .out = {{"moments", "d", 2}}},
-    [OP_BATCH_NORM_TRACK] = {.in = {{"moments", "d", 2}},
-                             .out = {{"running", "f", 2}, {"batches", "l", 1}}},
-    [OP_BATCH_NORM_FACTORS] = {.in = {{"moments", "d", 2}, {"w", "f", 1}, {"b", "f", 1}},
-                               .out = {{"factors", "f", 2}}},
-    [OP_BATCH_NORM_FORWARD] = {.in = {{"x", "fn", 0}, {"factors", "f", 2}},
-                               .out = {{"y", "fn", 0}},
-                               .segment = 1},
-    [OP_BATCH_NORM_SUMS] = {.in = {{"x", "fn", 0}, {"dy", "fn", 0}, {"moments", "d", 2}},
-                            .out = {{"sums", "d", 2}},
-                            .segment = 1},
-    [OP_BATCH_NORM_TOTAL] = {.in = {{"sums", "d", 3}}, .out = {{"total", "d", 2}}},
-    [OP_BATCH_NORM_BACKWARD_WEIGHT] = {.in = {{"sums", "d", 2}, {"moments", "d", 2}},
-                                       .out = {{"dw", "f", 1}, {"db", "f", 1}}},
-    [OP_BATCH_NORM_BACKWARD_FACTORS] = {.in = {{"sums", "d", 2},
-                                               {"moments", "d", 2},
-                                               {"w", "f", 1}},
-                                        .out = {{"factors", "f", 2}}},
-    [OP_BATCH_NORM_BACKWARD_DATA] = {.in = {{"x", "fn", 0}, {"dy", "fn", 0}, {"factors", "f", 2}},
-                                     .out = {{"dx", "fn", 0}},
-                                     .segment = 1},
-    [OP_FILL] = {.out = {{"y", "fn", 0}}},
-    [OP_ADD] = {.in = {{"x", "fn", 0}}, .out = {{"y", "fn", 0}}},
-    [OP_SCALE] = {.out = {{"y", "fn", 0}}},
-    [OP_SGD] = {.in = {{"grad", "f", 0}},
-                .out = {{"value", "f", 0}, {"momentum", "f?", 0}},
-                .step = 1},
-    [OP_ADADELTA] = {.in = {{"grad", "f", 0}},
-                     .out = {{"value", "f", 0}, {"moments", "f", 2}},
-                     .step = 1},
-    [OP_ADAM] = {.in = {{"grad", "f", 0}},
-                 .out = {{"value", "f", 0}, {"moments", "f", 2}},
-                 .step = 1},
-    [OP_HASH] = {.in = {{"x", "f", 0}}, .out = {{"hashes", "u", 2}}, .step = 1},
-    [OP_GATHER_SAMPLES] = {.in = {{"images", "b", 4}, {"labels", "b", 1}, {"index", "i", 1}},
-                           .out = {{"x", "f", 4}, {"labels of x", "i", 1}}},
-    [OP_GATHER_ROWS] = {.in = {{"x", "w", 0}, {"index", "i", 1}}, .out = {{"y", "w", 0}}},
-};
+#include "device/op_table.h"
 
 static enum dtype type_of(char letter) {
     switch (letter) {
@@ -188,27 +76,17 @@ static int overlap(const struct tensor *a, const struct tensor *b) {
     return a->data && b->data && at < bt + tensor_bytes(b) && bt < at + tensor_bytes(a);
 }
 
-/* May out[0] be in[i]? In place means exactly the same memory, not a part of it. */
-static int may_be_in_place(enum op op, int i) {
-    switch (op) {
-    case OP_RELU_FORWARD:
-    case OP_BATCH_NORM_FORWARD:
-    case OP_DROPOUT_FORWARD:
-    case OP_DROPOUT_BACKWARD:
-    case OP_DROPOUT2D_FORWARD:
-    case OP_DROPOUT2D_BACKWARD: return i == 0;
-    case OP_RELU_BACKWARD:
-    case OP_BATCH_NORM_BACKWARD_DATA: return i == 1;
-    default: return 0;
-    }
+/* In place means exactly the same memory as out[0], not a part of it. */
+static int may_be_in_place(const struct operand *input) {
+    return strchr(input->type, '=') != NULL;
 }
 
 static int check_overlaps(enum op op, const struct op_args *a) {
-    const struct signature *s = &signatures[op];
+    const struct op_row *s = &op_table[op];
     for (int o = 0; o < 2; o++) {
         for (int i = 0; i < 3; i++) {
             if (!overlap(&a->out[o], &a->in[i])) continue;
-            if (o == 0 && a->out[0].data == a->in[i].data && may_be_in_place(op, i)) continue;
+            if (o == 0 && a->out[0].data == a->in[i].data && may_be_in_place(&s->in[i])) continue;
             return fail(ERR_FAILED, "%s: operands %s and %s overlap in memory", op_name(op),
                         s->in[i].name, s->out[o].name);
         }
@@ -222,13 +100,13 @@ static int check_overlaps(enum op op, const struct op_args *a) {
 int op_check(enum op op, const struct op_args *args) {
     if ((unsigned)op >= OP_COUNT)
         return fail(ERR_FAILED, "op %d: there is none of this number", (int)op);
-    const struct signature *s = &signatures[op];
+    const struct op_row *s = &op_table[op];
     for (int i = 0; i < 3; i++)
         CHECK(check_operand(op, "in", i, &s->in[i], &args->in[i], s->segment));
     for (int i = 0; i < 2; i++)
         CHECK(check_operand(op, "out", i, &s->out[i], &args->out[i], s->segment));
     if (s->step && !args->step)
         return fail(ERR_FAILED, "%s: the step block is missing", op_name(op));
-    CHECK(op_check_shapes(op, args));
+    if (s->shapes) CHECK(s->shapes(op, args));
     return check_overlaps(op, args);
 }

@@ -1,6 +1,6 @@
 /* How the shapes of an op's operands relate: the table of op.h, op by op. The types, ranks and
  * layouts of the operands were checked before (op_check.c). */
-#include "device/op_shapes.h"
+#include "device/op_table.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -47,6 +47,41 @@ static int want_same(enum op op, const char *name, const struct tensor *t,
     return want_layout(op, name, t, other);
 }
 
+/* ---- elementwise, and layouts ---- */
+
+static int want_x(enum op op, const struct op_args *a) {
+    const struct tensor *x = &a->in[0];
+    return want(op, "y", &a->out[0], x->rank, x->dims[0], x->dims[1], x->dims[2], x->dims[3]);
+}
+
+int shapes_to_n16(enum op op, const struct op_args *a) {
+    if (a->out[0].layout != LAYOUT_N16 && a->out[0].dims[0])
+        return fail(ERR_FAILED, "%s: operand y: must be in N16", op_name(op));
+    return want_x(op, a);
+}
+
+int shapes_to_plain(enum op op, const struct op_args *a) {
+    if (a->in[0].layout != LAYOUT_N16 && a->in[0].dims[0])
+        return fail(ERR_FAILED, "%s: operand x: must be in N16", op_name(op));
+    return want_x(op, a);
+}
+
+int shapes_same(enum op op, const struct op_args *a) {
+    return want_same(op, "y", &a->out[0], &a->in[0]);
+}
+
+int shapes_two_terms(enum op op, const struct op_args *a) {
+    CHECK(want_same(op, "b", &a->in[1], &a->in[0]));
+    return want_same(op, "y", &a->out[0], &a->in[0]);
+}
+
+int shapes_of_y_and_dy(enum op op, const struct op_args *a) {
+    CHECK(want_same(op, "dy", &a->in[1], &a->in[0]));
+    return want_same(op, "dx", &a->out[0], &a->in[0]);
+}
+
+/* ---- products ---- */
+
 static int check_conv(enum op op, const struct tensor *x, const struct tensor *w,
                       const struct tensor *b, const struct tensor *y, const struct conv_args *p) {
     int k = w->dims[2];
@@ -67,6 +102,18 @@ static int check_conv(enum op op, const struct tensor *x, const struct tensor *w
     return want_layout(op, backward ? "dy" : "y", y, x);
 }
 
+int shapes_conv_forward(enum op op, const struct op_args *a) {
+    return check_conv(op, &a->in[0], &a->in[1], &a->in[2], &a->out[0], &a->p.conv);
+}
+
+int shapes_conv_backward_data(enum op op, const struct op_args *a) {
+    return check_conv(op, &a->out[0], &a->in[1], NULL, &a->in[0], &a->p.conv);
+}
+
+int shapes_conv_backward_weight(enum op op, const struct op_args *a) {
+    return check_conv(op, &a->in[0], &a->out[0], &a->out[1], &a->in[1], &a->p.conv);
+}
+
 static int check_linear(enum op op, const struct tensor *x, const struct tensor *w,
                         const struct tensor *b, const struct tensor *y,
                         const struct linear_args *p) {
@@ -78,6 +125,20 @@ static int check_linear(enum op op, const struct tensor *x, const struct tensor 
     return want_layout(op, backward ? "dy" : "y", y, x);
 }
 
+int shapes_linear_forward(enum op op, const struct op_args *a) {
+    return check_linear(op, &a->in[0], &a->in[1], &a->in[2], &a->out[0], &a->p.linear);
+}
+
+int shapes_linear_backward_data(enum op op, const struct op_args *a) {
+    return check_linear(op, &a->out[0], &a->in[1], NULL, &a->in[0], &a->p.linear);
+}
+
+int shapes_linear_backward_weight(enum op op, const struct op_args *a) {
+    return check_linear(op, &a->in[0], &a->out[0], &a->out[1], &a->in[1], &a->p.linear);
+}
+
+/* ---- pools, dropout ---- */
+
 static int check_pool(enum op op, const struct tensor *x, const struct tensor *y, const char *name,
                       const struct pool_args *p) {
     if (p->size < 1 || p->stride < 1 || p->size > x->dims[2] || p->size > x->dims[3])
@@ -88,18 +149,43 @@ static int check_pool(enum op op, const struct tensor *x, const struct tensor *y
     return want_layout(op, name, y, x);
 }
 
+int shapes_pool_forward(enum op op, const struct op_args *a) {
+    return check_pool(op, &a->in[0], &a->out[0], "y", &a->p.pool);
+}
+
+int shapes_avg_pool_backward(enum op op, const struct op_args *a) {
+    return check_pool(op, &a->out[0], &a->in[0], "dy", &a->p.pool);
+}
+
+int shapes_max_pool_backward(enum op op, const struct op_args *a) {
+    CHECK(want_same(op, "dx", &a->out[0], &a->in[0]));
+    return check_pool(op, &a->in[0], &a->in[1], "dy", &a->p.pool);
+}
+
 static int check_adaptive_pool(enum op op, const struct tensor *in, const struct tensor *out,
                                const char *name) {
     CHECK(want(op, name, out, 4, in->dims[0], in->dims[1], out->dims[2], out->dims[3]));
     return want_layout(op, name, out, in);
 }
 
-static int check_dropout(enum op op, const struct dropout_args *p) {
-    if (p->p >= 0 && p->p <= 1 && p->layer >= 0 && p->v >= 0 && p->v < MAX_DEVICES) return OK;
+int shapes_adaptive_pool_forward(enum op op, const struct op_args *a) {
+    return check_adaptive_pool(op, &a->in[0], &a->out[0], "y");
+}
+
+int shapes_adaptive_pool_backward(enum op op, const struct op_args *a) {
+    return check_adaptive_pool(op, &a->in[0], &a->out[0], "dx");
+}
+
+int shapes_dropout(enum op op, const struct op_args *a) {
+    const struct dropout_args *p = &a->p.dropout;
+    if (p->p >= 0 && p->p <= 1 && p->layer >= 0 && p->v >= 0 && p->v < MAX_DEVICES)
+        return want_same(op, "out[0]", &a->out[0], &a->in[0]);
     return fail(ERR_FAILED,
                 "%s: p %g, layer %d, virtual device %d: p must lie in 0..1, the others fit",
                 op_name(op), p->p, p->layer, p->v);
 }
+
+/* ---- losses ---- */
 
 /* What the outputs are compared with: a label or a row of targets for each row. */
 static int check_answers(enum op op, const struct op_args *a) {
@@ -117,7 +203,7 @@ static int check_smoothing(enum op op, const struct op_args *a) {
                 smoothing, known);
 }
 
-static int check_loss_backward(enum op op, const struct op_args *a) {
+int shapes_loss_backward(enum op op, const struct op_args *a) {
     int n = a->in[0].dims[0], none = a->p.loss.reduction == REDUCE_NONE;
     if (none != !!a->in[2].data)
         return fail(ERR_FAILED,
@@ -131,13 +217,15 @@ static int check_loss_backward(enum op op, const struct op_args *a) {
     return want_same(op, "out[0]", &a->out[0], &a->in[0]);
 }
 
-static int check_loss_forward(enum op op, const struct op_args *a) {
+int shapes_loss_forward(enum op op, const struct op_args *a) {
     int n = a->in[0].dims[0];
     CHECK(check_smoothing(op, a));
     CHECK(check_answers(op, a));
     CHECK(want_vector(op, "loss", &a->out[0], n));
     return want_vector(op, "hits", &a->out[1], n);
 }
+
+/* ---- batch normalisation ---- */
 
 static int rows(enum op op, const char *name, const struct tensor *t, int rows, int channels) {
     return want(op, name, t, 2, rows, channels, 0, 0);
@@ -150,7 +238,7 @@ static int check_channels(enum op op, const struct op_args *a) {
                 a->in[0].rank);
 }
 
-static int check_norm(enum op op, const struct op_args *a) {
+int shapes_norm(enum op op, const struct op_args *a) {
     const struct tensor *in = a->in, *out = a->out;
     int channels = in[0].dims[op == OP_BATCH_NORM_MERGE || op == OP_BATCH_NORM_TOTAL ? 2 : 1];
     CHECK(check_channels(op, a));
@@ -197,12 +285,38 @@ static int check_norm(enum op op, const struct op_args *a) {
     }
 }
 
+/* ---- logs, optimizers, data ---- */
+
 static int check_column(enum op op, int column, const struct tensor *log) {
     if (column >= 0 && column < log->dims[1]) return OK;
     return fail(ERR_FAILED, "%s: column %d: the log has %d", op_name(op), column, log->dims[1]);
 }
 
-static int check_gather(enum op op, const struct op_args *a) {
+int shapes_loss_sum(enum op op, const struct op_args *a) {
+    CHECK(want_vector(op, "hits", &a->in[1], a->in[0].dims[0]));
+    CHECK(want_same(op, "hits of the log", &a->out[1], &a->out[0]));
+    return check_column(op, a->p.loss.column, &a->out[0]);
+}
+
+int shapes_hash(enum op op, const struct op_args *a) {
+    return check_column(op, a->p.hash.column, &a->out[0]);
+}
+
+int shapes_sgd(enum op op, const struct op_args *a) {
+    const struct tensor *value = &a->out[0], *momentum = &a->out[1];
+    if (a->p.sgd.momentum != 0 && !momentum->data)
+        return fail(ERR_FAILED, "%s: momentum %g: operand momentum is missing", op_name(op),
+                    a->p.sgd.momentum);
+    if (momentum->data) CHECK(want_same(op, "momentum", momentum, value));
+    return want_same(op, "grad", &a->in[0], value);
+}
+
+int shapes_two_moments(enum op op, const struct op_args *a) {
+    CHECK(want(op, "moments", &a->out[1], 2, (int)tensor_count(&a->out[0]), 2, 0, 0));
+    return want_same(op, "grad", &a->in[0], &a->out[0]);
+}
+
+int shapes_gather_samples(enum op op, const struct op_args *a) {
     const struct tensor *images = &a->in[0];
     int n = a->in[2].dims[0];
     float mean = a->p.gather.mean, std = a->p.gather.std;
@@ -215,98 +329,9 @@ static int check_gather(enum op op, const struct op_args *a) {
     return want_vector(op, "labels of x", &a->out[1], n);
 }
 
-static int check_gather_rows(enum op op, const struct op_args *a) {
+int shapes_gather_rows(enum op op, const struct op_args *a) {
     const struct tensor *x = &a->in[0], *y = &a->out[0];
     if (x->dtype != y->dtype)
         return fail(ERR_FAILED, "%s: operands x and y are of different types", op_name(op));
     return want(op, "y", y, x->rank, a->in[1].dims[0], x->dims[1], x->dims[2], x->dims[3]);
-}
-
-int op_check_shapes(enum op op, const struct op_args *a) {
-    const struct tensor *in = a->in, *out = a->out;
-    switch (op) {
-    case OP_TO_N16:
-        if (out[0].layout != LAYOUT_N16 && out[0].dims[0])
-            return fail(ERR_FAILED, "%s: operand y: must be in N16", op_name(op));
-        return want(op, "y", &out[0], in[0].rank, in[0].dims[0], in[0].dims[1], in[0].dims[2],
-                    in[0].dims[3]);
-    case OP_TO_PLAIN:
-        if (in[0].layout != LAYOUT_N16 && in[0].dims[0])
-            return fail(ERR_FAILED, "%s: operand x: must be in N16", op_name(op));
-        return want(op, "y", &out[0], in[0].rank, in[0].dims[0], in[0].dims[1], in[0].dims[2],
-                    in[0].dims[3]);
-    case OP_CONV2D_FORWARD: return check_conv(op, &in[0], &in[1], &in[2], &out[0], &a->p.conv);
-    case OP_CONV2D_BACKWARD_DATA: return check_conv(op, &out[0], &in[1], NULL, &in[0], &a->p.conv);
-    case OP_CONV2D_BACKWARD_WEIGHT:
-        return check_conv(op, &in[0], &out[0], &out[1], &in[1], &a->p.conv);
-    case OP_LINEAR_FORWARD: return check_linear(op, &in[0], &in[1], &in[2], &out[0], &a->p.linear);
-    case OP_LINEAR_BACKWARD_DATA:
-        return check_linear(op, &out[0], &in[1], NULL, &in[0], &a->p.linear);
-    case OP_LINEAR_BACKWARD_WEIGHT:
-        return check_linear(op, &in[0], &out[0], &out[1], &in[1], &a->p.linear);
-    case OP_AVG_POOL_FORWARD:
-    case OP_MAX_POOL_FORWARD: return check_pool(op, &in[0], &out[0], "y", &a->p.pool);
-    case OP_AVG_POOL_BACKWARD: return check_pool(op, &out[0], &in[0], "dy", &a->p.pool);
-    case OP_MAX_POOL_BACKWARD:
-        CHECK(want_same(op, "dx", &out[0], &in[0]));
-        return check_pool(op, &in[0], &in[1], "dy", &a->p.pool);
-    case OP_ADAPTIVE_AVG_POOL_FORWARD: return check_adaptive_pool(op, &in[0], &out[0], "y");
-    case OP_ADAPTIVE_AVG_POOL_BACKWARD: return check_adaptive_pool(op, &in[0], &out[0], "dx");
-    case OP_ADD_FORWARD:
-        CHECK(want_same(op, "b", &in[1], &in[0]));
-        return want_same(op, "y", &out[0], &in[0]);
-    case OP_RELU_BACKWARD:
-    case OP_SOFTMAX_BACKWARD:
-    case OP_LOG_SOFTMAX_BACKWARD:
-        CHECK(want_same(op, "dy", &in[1], &in[0]));
-        return want_same(op, "dx", &out[0], &in[0]);
-    case OP_DROPOUT_FORWARD:
-    case OP_DROPOUT_BACKWARD:
-    case OP_DROPOUT2D_FORWARD:
-    case OP_DROPOUT2D_BACKWARD:
-        CHECK(check_dropout(op, &a->p.dropout));
-        return want_same(op, "out[0]", &out[0], &in[0]);
-    case OP_RELU_FORWARD:
-    case OP_SOFTMAX_FORWARD:
-    case OP_LOG_SOFTMAX_FORWARD:
-    case OP_ADD: return want_same(op, "y", &out[0], &in[0]);
-    case OP_NLL_FORWARD:
-    case OP_MSE_FORWARD:
-    case OP_CROSS_ENTROPY_FORWARD: return check_loss_forward(op, a);
-    case OP_NLL_BACKWARD:
-    case OP_MSE_BACKWARD:
-    case OP_CROSS_ENTROPY_BACKWARD: return check_loss_backward(op, a);
-    case OP_LOSS_SUM:
-        CHECK(want_vector(op, "hits", &in[1], in[0].dims[0]));
-        CHECK(want_same(op, "hits of the log", &out[1], &out[0]));
-        return check_column(op, a->p.loss.column, &out[0]);
-    case OP_SGD:
-        if (a->p.sgd.momentum != 0 && !out[1].data)
-            return fail(ERR_FAILED, "%s: momentum %g: operand momentum is missing", op_name(op),
-                        a->p.sgd.momentum);
-        if (out[1].data) CHECK(want_same(op, "momentum", &out[1], &out[0]));
-        return want_same(op, "grad", &in[0], &out[0]);
-    case OP_ADADELTA:
-    case OP_ADAM:
-        CHECK(want(op, "moments", &out[1], 2, (int)tensor_count(&out[0]), 2, 0, 0));
-        return want_same(op, "grad", &in[0], &out[0]);
-    case OP_HASH: return check_column(op, a->p.hash.column, &out[0]);
-    case OP_GATHER_SAMPLES: return check_gather(op, a);
-    case OP_GATHER_ROWS: return check_gather_rows(op, a);
-    case OP_BATCH_NORM_MOMENTS:
-    case OP_BATCH_NORM_MERGE:
-    case OP_BATCH_NORM_OF_RUNNING:
-    case OP_BATCH_NORM_TRACK:
-    case OP_BATCH_NORM_FACTORS:
-    case OP_BATCH_NORM_FORWARD:
-    case OP_BATCH_NORM_SUMS:
-    case OP_BATCH_NORM_TOTAL:
-    case OP_BATCH_NORM_BACKWARD_WEIGHT:
-    case OP_BATCH_NORM_BACKWARD_FACTORS:
-    case OP_BATCH_NORM_BACKWARD_DATA: return check_norm(op, a);
-    case OP_FILL:
-    case OP_SCALE:
-    case OP_COUNT: break;
-    }
-    return OK;
 }

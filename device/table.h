@@ -145,6 +145,7 @@ static inline int device_interrupted(const struct device *device) {
 
 /* The table of a kind (kinds.c); NULL if the kind is not built into this program. */
 const struct device_ops *device_kind_ops(enum device_kind kind);
+const char *device_kind_name(enum device_kind kind); /* "cpu": static storage */
 
 /* DEVICE_HOST and DEVICE_HOST_LATE, in host/device.c. */
 extern const struct device_ops host_device_ops;
