@@ -33,7 +33,7 @@ static int launch_batch(struct tape *t, enum op op, const struct op_args *args) 
 }
 
 /* Launches node->args and appends the node; returns y, the var of out[0]. */
-static struct var *record(struct tape *t, enum op op, struct node *node, int needs_grad) {
+static struct var *append_op(struct tape *t, enum op op, struct node *node, int needs_grad) {
     if (t->error || tape_fail(t, launch_batch(t, op, &node->args))) return NULL;
     node->y = tape_var(t, node->args.out[0], needs_grad);
     if (tape_node(t, node)) return NULL;
@@ -139,7 +139,7 @@ struct var *conv2d(struct tape *t, struct var *x, struct param *w, struct param 
     node.args = (struct op_args){.in = {x->value, w->value, b->value},
                                  .out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, 4, dims),
                                  .p.conv = {stride, padding}};
-    return record(t, OP_CONV2D_FORWARD, &node, 1);
+    return append_op(t, OP_CONV2D_FORWARD, &node, 1);
 }
 
 static int linear_backward(struct tape *t, struct node *n) {
@@ -166,7 +166,7 @@ static struct var *linear_op(struct tape *t, struct var *x, struct param *w, str
     node.args = (struct op_args){.in = {x->value, w->value, b->value},
                                  .out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, 2, dims),
                                  .p.linear = {weight_is_in_out}};
-    return record(t, OP_LINEAR_FORWARD, &node, 1);
+    return append_op(t, OP_LINEAR_FORWARD, &node, 1);
 }
 
 struct var *linear(struct tape *t, struct var *x, struct param *w, struct param *b) {
@@ -189,7 +189,7 @@ struct var *relu(struct tape *t, struct var *x) {
     struct node node = {.backward = relu_backward, .x = x};
     node.args.in[0] = x->value;
     node.args.out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, x->value.rank, x->value.dims);
-    return record(t, OP_RELU_FORWARD, &node, x->needs_grad);
+    return append_op(t, OP_RELU_FORWARD, &node, x->needs_grad);
 }
 
 /* PyTorch's words; its broadcasting is not here. */
@@ -224,7 +224,7 @@ struct var *add(struct tape *t, struct var *a, struct var *b) {
     node.args.in[0] = a->value;
     node.args.in[1] = b->value;
     node.args.out[0] = tape_tensor(t, DTYPE_F32, a->value.layout, a->value.rank, a->value.dims);
-    return record(t, OP_ADD_FORWARD, &node, a->needs_grad || b->needs_grad);
+    return append_op(t, OP_ADD_FORWARD, &node, a->needs_grad || b->needs_grad);
 }
 
 static int avg_pool_backward(struct tape *t, struct node *n) {
@@ -254,7 +254,7 @@ static struct var *pool(struct tape *t, struct var *x, struct pool_args p, enum 
     struct node node = {.backward = backward, .x = x};
     node.args = (struct op_args){.in = {x->value}, .p.pool = p};
     node.args.out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, 4, dims);
-    return record(t, op, &node, x->needs_grad);
+    return append_op(t, op, &node, x->needs_grad);
 }
 
 struct var *avg_pool2d(struct tape *t, struct var *x, int size, int stride) {
@@ -284,7 +284,7 @@ struct var *adaptive_avg_pool2d(struct tape *t, struct var *x, int height, int w
     struct node node = {.backward = adaptive_avg_pool_backward, .x = x};
     node.args.in[0] = x->value;
     node.args.out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, 4, dims);
-    return record(t, OP_ADAPTIVE_AVG_POOL_FORWARD, &node, x->needs_grad);
+    return append_op(t, OP_ADAPTIVE_AVG_POOL_FORWARD, &node, x->needs_grad);
 }
 
 /* A view of a tensor as (N, elements per sample). The memory is the same, in both layouts. */
