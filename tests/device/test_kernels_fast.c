@@ -86,6 +86,10 @@ Test(math_fast, conv2d_equals_the_reference, .timeout = 120) {
         {1, 50, 4, 4, 34, 3, 1, 0},
         {2, 35, 6, 7, 32, 3, 1, 2},
         {33, 40, 8, 4, 51, 3, 1, 1},
+        /* weight gradients with channels innermost */
+        {18, 32, 9, 14, 35, 3, 2, 1},
+        {3, 50, 7, 7, 33, 1, 2, 0},
+        {2, 33, 9, 6, 40, 5, 3, 2},
     };
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         const int *s = shapes[i];

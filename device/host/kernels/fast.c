@@ -4,8 +4,6 @@
 
 #include <string.h>
 
-#include "device/host/kernels/winograd.h"
-
 static host_kernel *const *kernels_of(const char *isa) {
     if (isa && strcmp(isa, "generic") == 0) return n16_generic_kernels;
 #if defined(__x86_64__)
@@ -26,12 +24,14 @@ host_kernel *host_fast_kernel(enum op op, const char *isa) {
 }
 
 size_t host_scratch_bytes(enum op op, const struct op_args *a) {
-    const struct tensor *x = op == OP_CONV2D_BACKWARD_DATA ? &a->out[0] : &a->in[0],
-                        *w = op == OP_CONV2D_BACKWARD_WEIGHT ? &a->out[0] : &a->in[1];
-    int conv =
-        op == OP_CONV2D_FORWARD || op == OP_CONV2D_BACKWARD_DATA || op == OP_CONV2D_BACKWARD_WEIGHT;
-    if (!conv || x->layout != LAYOUT_N16 || !winograd_takes(op, a)) return 0;
-    return winograd_bytes(w->dims[1], w->dims[0]) > winograd_bytes(w->dims[0], w->dims[1])
-               ? winograd_bytes(w->dims[1], w->dims[0])
-               : winograd_bytes(w->dims[0], w->dims[1]);
+    if ((op != OP_CONV2D_FORWARD && op != OP_CONV2D_BACKWARD_DATA &&
+         op != OP_CONV2D_BACKWARD_WEIGHT) ||
+        a->in[0].layout != LAYOUT_N16)
+        return 0;
+    struct conv_shape s = conv_shape_of(op, a);
+    switch (conv_way(op, a)) {
+    case WAY_WINOGRAD: return conv_scratch_floats(&s, 16) * sizeof(float);
+    case WAY_TURNED: return conv_scratch_floats(&s, (size_t)s.w[2] * s.w[2]) * sizeof(float);
+    default: return 0;
+    }
 }

@@ -13,9 +13,9 @@
 #endif
 
 #include "base/philox.h"
+#include "device/host/kernels/conv_way.h"
 #include "device/host/kernels/hash_mix.h"
 #include "device/host/kernels/reference.h"
-#include "device/host/kernels/winograd.h"
 
 #if defined(__x86_64__)
 extern host_kernel *const n16_avx512_kernels[OP_COUNT], *const n16_avx2_kernels[OP_COUNT];

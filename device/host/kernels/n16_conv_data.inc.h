@@ -19,7 +19,7 @@
 #endif
 
 /* pixels of dx in the largest tile of the instances below */
-enum { DATA_TILE_MOST = 13, GATHER_TILE_MOST = 6 };
+enum { DATA_TILE_MOST = 13, GATHER_TILE_MOST = ACCUMULATORS >= 28 ? 7 : 6 };
 
 /* Adds to row h of dx (of DATA_CHANNELS channels, whose filters begin at w_offset) what comes from
  * pixels q0 .. q0 + T - 1 of the rows of dy that reach it. */
@@ -108,50 +108,79 @@ static void data_by_tiles(const struct conv *s, const float *dy, float *dx,
         }
 }
 
-/* For any stride and any filter: T pixels of row h of dx, `stride` columns apart from `column` on.
- * The same taps reach all of them, from T neighbouring pixels of dy: those whose kx differs from
- * column + padding by a multiple of the stride, and ky from h + padding alike. */
-INLINE void gather_tile(const struct conv *s, const float *dy, float *dx, int c, int h, int column,
-                        const int T) {
+/* For any stride and any filter: pixels of row h of dx, `stride` columns apart. The same taps reach
+ * all of them: those whose ky differs from h + padding by a multiple of the stride, and kx alike.
+ * Tap ky_begin comes from row p of dy, the next one, ky_begin + stride, from row p - 1. */
+struct gather_row {
+    const float *w[GATHER_CHANNELS]; /* of output 0: tap (ky_begin, kx_begin) of the channel */
+    float *dx[GATHER_CHANNELS];      /* row h; where fewer channels are left, the last one again */
+    int ky_begin, ky_end, p;
+    int kx_begin;
+};
+
+/* The taps of a row that come from rows of dy that there are. */
+static void gather_rows(const struct conv *s, int h, struct gather_row *row) {
+    int top = h + s->padding, stride = s->stride;
+    row->ky_begin = top % stride;
+    row->p = top / stride;
+    if (row->p >= s->out_height) {
+        row->ky_begin += (row->p - s->out_height + 1) * stride;
+        row->p = s->out_height - 1;
+    }
+    row->ky_end = top < s->k ? top + 1 : s->k;
+}
+
+/* T pixels from `column` on. q is the pixel of dy that tap kx_begin of the first one comes from. */
+INLINE void gather_tile(const struct conv *s, const float *dy, const struct gather_row *row,
+                        int column, int q, const int T) {
     vec acc[GATHER_CHANNELS][GATHER_TILE_MOST];
-    size_t w_offset[GATHER_CHANNELS], dy_plane = plane(s->out_height, s->out_width);
-    int k = s->k, stride = s->stride, top = h + s->padding, left = column + s->padding;
+    size_t dy_plane = plane(s->out_height, s->out_width),
+           filter = (size_t)s->channels * s->k * s->k;
+    int k = s->k, stride = s->stride, width = s->out_width;
     UNROLL for (int i = 0; i < GATHER_CHANNELS; i++) {
-        w_offset[i] = (size_t)(c + i < s->channels ? c + i : s->channels - 1) * k * k;
         UNROLL for (int j = 0; j < T; j++) acc[i][j] = splat(0);
     }
-    for (int o = 0; o < s->outputs; o++)
-        for (int ky = top % stride; ky < k && ky <= top; ky += stride) {
-            int p = (top - ky) / stride;
-            if (p >= s->out_height) continue;
-            const float *row = dy + o * dy_plane + (size_t)p * s->out_width * GROUP;
-            const float *w = s->w + (size_t)o * s->channels * k * k + ky * k;
-            for (int kx = left % stride, q = left / stride; kx < k; kx += stride, q--) {
+    for (int o = 0; o < s->outputs && row->ky_begin < row->ky_end; o++) {
+        const float *from = dy + o * dy_plane + (ptrdiff_t)row->p * width * GROUP;
+        size_t tap_row = o * filter;
+        for (int ky = row->ky_begin; ky < row->ky_end;
+             ky += stride, from -= (size_t)width * GROUP, tap_row += (size_t)stride * k) {
+            size_t tap = tap_row;
+            int at = q;
+            for (int kx = row->kx_begin; kx < k; kx += stride, at--, tap += (size_t)stride) {
                 vec weight[GATHER_CHANNELS];
-                UNROLL for (int i = 0; i < GATHER_CHANNELS; i++) weight[i] =
-                    splat(w[w_offset[i] + kx]);
-                UNROLL for (int j = 0; j < T; j++) {
-                    if (q + j < 0 || q + j >= s->out_width) continue;
-                    vec pixel = load_once(row + (ptrdiff_t)(q + j) * GROUP);
-                    UNROLL for (int i = 0; i < GATHER_CHANNELS; i++) {
-                        acc[i][j] = fused(weight[i], pixel, acc[i][j]);
+                UNROLL for (int i = 0; i < GATHER_CHANNELS; i++) weight[i] = splat(row->w[i][tap]);
+                const float *pixels = from + (ptrdiff_t)at * GROUP;
+                if (at >= 0 && at + T <= width) {
+                    UNROLL for (int j = 0; j < T; j++) {
+                        vec pixel = load_once(pixels + j * GROUP);
+                        UNROLL for (int i = 0; i < GATHER_CHANNELS; i++) {
+                            acc[i][j] = fused(weight[i], pixel, acc[i][j]);
+                        }
+                    }
+                } else { /* the picture's edge */
+                    UNROLL for (int j = 0; j < T; j++) {
+                        if (at + j >= 0 && at + j < width) {
+                            vec pixel = load_once(pixels + j * GROUP);
+                            UNROLL for (int i = 0; i < GATHER_CHANNELS; i++) {
+                                acc[i][j] = fused(weight[i], pixel, acc[i][j]);
+                            }
+                        }
                     }
                 }
             }
         }
+    }
     UNROLL for (int i = 0; i < GATHER_CHANNELS; i++) {
-        float *out =
-            dx + (c + i) * plane(s->height, s->width) + ((size_t)h * s->width + column) * GROUP;
-        UNROLL for (int j = 0; j < T; j++) {
-            if (c + i < s->channels) store(out + (size_t)j * stride * GROUP, acc[i][j]);
-        }
+        float *out = row->dx[i] + (size_t)column * GROUP;
+        UNROLL for (int j = 0; j < T; j++) store(out + (size_t)j * stride * GROUP, acc[i][j]);
     }
 }
 
-#define GATHER_TILE(T)                                                                          \
-    static void gather_tile_##T(const struct conv *s, const float *dy, float *dx, int c, int h, \
-                                int column) {                                                   \
-        gather_tile(s, dy, dx, c, h, column, T);                                                \
+#define GATHER_TILE(T)                                                             \
+    static void gather_tile_##T(const struct conv *s, const float *dy,             \
+                                const struct gather_row *row, int column, int q) { \
+        gather_tile(s, dy, row, column, q, T);                                     \
     }
 GATHER_TILE(1)
 GATHER_TILE(2)
@@ -159,21 +188,44 @@ GATHER_TILE(3)
 GATHER_TILE(4)
 GATHER_TILE(5)
 GATHER_TILE(6)
+#if ACCUMULATORS >= 28
+GATHER_TILE(7)
+#endif
 
 static void data_by_gathering(const struct conv *s, const float *dy, float *dx) {
-    static void (*const tile[])(const struct conv *, const float *, float *, int, int,
-                                int) = {NULL,          gather_tile_1, gather_tile_2, gather_tile_3,
-                                        gather_tile_4, gather_tile_5, gather_tile_6};
+    static void (*const tile[])(const struct conv *, const float *, const struct gather_row *, int,
+                                int) = {
+        NULL,
+        gather_tile_1,
+        gather_tile_2,
+        gather_tile_3,
+        gather_tile_4,
+        gather_tile_5,
+        gather_tile_6,
+#if ACCUMULATORS >= 28
+        gather_tile_7
+#endif
+    };
     for (int c = 0; c < s->channels; c += GATHER_CHANNELS)
-        for (int h = 0; h < s->height; h++)
+        for (int h = 0; h < s->height; h++) {
+            struct gather_row row;
+            gather_rows(s, h, &row);
             for (int phase = 0; phase < s->stride && phase < s->width; phase++) {
                 int pixels = (s->width - phase + s->stride - 1) / s->stride,
-                    tiles = tiles_of(pixels, GATHER_TILE_MOST);
+                    tiles = tiles_of(pixels, GATHER_TILE_MOST), left = phase + s->padding;
+                row.kx_begin = left % s->stride;
+                for (int i = 0; i < GATHER_CHANNELS; i++) {
+                    size_t channel = (size_t)(c + i < s->channels ? c + i : s->channels - 1);
+                    row.w[i] = s->w + (channel * s->k + row.ky_begin) * s->k + row.kx_begin;
+                    row.dx[i] =
+                        dx + channel * plane(s->height, s->width) + (size_t)h * s->width * GROUP;
+                }
                 for (int t = 0; t < tiles; t++) {
                     int j0 = tile_begin(t, tiles, pixels), j1 = tile_begin(t + 1, tiles, pixels);
-                    tile[j1 - j0](s, dy, dx, c, h, phase + j0 * s->stride);
+                    tile[j1 - j0](s, dy, &row, phase + j0 * s->stride, left / s->stride + j0);
                 }
             }
+        }
 }
 
 static void n16_conv2d_backward_data(const struct op_args *a) {
@@ -183,7 +235,7 @@ static void n16_conv2d_backward_data(const struct op_args *a) {
         return;
     }
     struct conv s = conv_of(a, dx, dy);
-    if (a->scratch && winograd_takes(OP_CONV2D_BACKWARD_DATA, a)) {
+    if (a->scratch && conv_way(OP_CONV2D_BACKWARD_DATA, a) == WAY_WINOGRAD) {
         winograd_backward_data(a, &s);
         return;
     }

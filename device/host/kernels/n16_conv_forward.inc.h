@@ -106,7 +106,7 @@ static void n16_conv2d_forward(const struct op_args *a) {
         return;
     }
     struct conv s = conv_of(a, x, y);
-    if (a->scratch && winograd_takes(OP_CONV2D_FORWARD, a)) {
+    if (a->scratch && conv_way(OP_CONV2D_FORWARD, a) == WAY_WINOGRAD) {
         winograd_forward(a, &s);
         return;
     }

@@ -185,8 +185,9 @@ static void n16_conv2d_backward_weight(const struct op_args *a) {
     struct conv s = {dy->groups,       x->dims[1],        x->dims[2],  x->dims[3],
                      dy->dims[1],      dy->dims[2],       dy->dims[3], dw->dims[2],
                      a->p.conv.stride, a->p.conv.padding, NULL};
-    if (a->scratch && winograd_takes(OP_CONV2D_BACKWARD_WEIGHT, a)) {
-        winograd_backward_weight(a, &s);
+    enum conv_way way = a->scratch ? conv_way(OP_CONV2D_BACKWARD_WEIGHT, a) : WAY_DIRECT;
+    if (way != WAY_DIRECT) {
+        way == WAY_WINOGRAD ? winograd_backward_weight(a, &s) : turned_backward_weight(a, &s);
         bias_gradient(&s, tensor_f32(dy), tensor_f32(&a->out[1]));
         return;
     }

@@ -4,31 +4,14 @@
  *     du = sum over samples and tiles of e v, element by element
  *     dw = GT du G
  *
- * At each of the 16 places du is a product of matrices, (outputs x samples and tiles) by (samples
- * and tiles x channels). In N16 the samples lie innermost, but the sum runs over them; so v is
- * turned around, that channels lie innermost, and a vector holds the sums of several channels. A
- * number of e is broadcast.
- *
- * The tiles of all groups are taken WINOGRAD_MOST_TILES at a time. A sum goes tile by tile and
- * sample by sample through such a block, then block by block, whatever the width of the vectors.
- * Lanes past the segment's end are zero in dy and add nothing. */
-
-enum {
-    WEIGHT_OUTPUTS = ACCUMULATORS >= 28 ? 6 : 3, /* of a register tile */
-    WEIGHT_VECTORS = 4,
-    WINOGRAD_TERMS = WINOGRAD_MOST_TILES * GROUP /* of a block's sums */
-};
+ * At each of the 16 places du is a product of matrices (n16_turned.inc.h). */
 
 struct winograd_weight {
     const struct conv *conv;
     const struct tensor *x, *dy;
-    int tiles_x, tiles;             /* of a row, of the picture */
-    int count;                      /* tiles of this block */
-    size_t width;                   /* channels, rounded up to whole groups of 16 */
-    float *v;                       /* [PLACES][terms][width] */
-    float *e;                       /* [PLACES][outputs][terms] */
-    float *du;                      /* [PLACES][outputs][width] */
-    size_t v_step, e_step, du_step; /* floats from place to place: never whole pages */
+    int tiles_x, tiles; /* of a row, of the picture */
+    int count;          /* tiles of this block */
+    struct turned sums; /* v, e and du */
 };
 
 /* v of tile `t` of the block, of 16 channels from c0 on, with channels innermost. */
@@ -46,17 +29,18 @@ static void winograd_turned(const struct winograd_weight *s, const float *x,
         }
     }
     for (int place = 0; place < PLACES; place++) {
-        float *to = s->v + place * s->v_step + (size_t)t * GROUP * s->width + c0;
+        float *to = s->sums.v + place * s->sums.v_step + (size_t)t * GROUP * s->sums.width + c0;
         for (int i = 0; i < GROUP; i += LANES)
             for (int lane = 0; lane < GROUP; lane += LANES)
-                transpose(&samples[place][i][lane], GROUP, to + lane * s->width + i, s->width);
+                transpose(&samples[place][i][lane], GROUP, to + lane * s->sums.width + i,
+                          s->sums.width);
     }
 }
 
 /* e = A dy AT of one tile. */
 static void winograd_gradients(const struct winograd_weight *s, int group, int tile, int t) {
     const struct conv *conv = s->conv;
-    size_t terms = (size_t)s->count * GROUP, step = s->e_step;
+    size_t terms = (size_t)s->count * GROUP, step = s->sums.e_step;
     int p = tile / s->tiles_x * 2, q = tile % s->tiles_x * 2;
     int below = p + 1 < conv->out_height, right = q + 1 < conv->out_width;
     for (int o = 0; o < conv->outputs; o++)
@@ -70,60 +54,13 @@ static void winograd_gradients(const struct winograd_weight *s, int group, int t
                 c = below ? load(dy + down) : none,
                 d = below && right ? load(dy + down + GROUP) : none;
             vec top[4] = {a, a + b, a - b, none - b}, bottom[4] = {c, c + d, c - d, none - d};
-            float *e = s->e + (size_t)o * terms + (size_t)t * GROUP + lane;
+            float *e = s->sums.e + (size_t)o * terms + (size_t)t * GROUP + lane;
             UNROLL for (int j = 0; j < 4; j++) {
                 store(e + j * step, top[j]);
                 store(e + (4 + j) * step, top[j] + bottom[j]);
                 store(e + (8 + j) * step, top[j] - bottom[j]);
                 store(e + (12 + j) * step, none - bottom[j]);
             }
-        }
-}
-
-/* Adds a block to du at one place: of `vectors` vectors of channels from c0 on. */
-INLINE void winograd_weight_tile(const struct winograd_weight *s, int place, size_t c0,
-                                 const int VECTORS) {
-    int outputs = s->conv->outputs, terms = s->count * GROUP;
-    const float *v = s->v + place * s->v_step + c0;
-    for (int o = 0; o < outputs; o += WEIGHT_OUTPUTS) {
-        vec acc[WEIGHT_OUTPUTS][WEIGHT_VECTORS];
-        const float *e[WEIGHT_OUTPUTS], *row = v;
-        UNROLL for (int i = 0; i < WEIGHT_OUTPUTS; i++) {
-            int output = o + i < outputs ? o + i : outputs - 1;
-            e[i] = s->e + place * s->e_step + (size_t)output * terms;
-            UNROLL for (int j = 0; j < VECTORS; j++) acc[i][j] = splat(0);
-        }
-        for (int k = 0; k < terms; k++, row += s->width) {
-            vec channels[WEIGHT_VECTORS];
-            UNROLL for (int j = 0; j < VECTORS; j++) channels[j] = load_once(row + j * LANES);
-            UNROLL for (int i = 0; i < WEIGHT_OUTPUTS; i++) {
-                vec gradient = splat(e[i][k]);
-                UNROLL for (int j = 0; j < VECTORS; j++) {
-                    acc[i][j] = fused(gradient, channels[j], acc[i][j]);
-                }
-            }
-        }
-        UNROLL for (int i = 0; i < WEIGHT_OUTPUTS; i++) {
-            if (o + i >= outputs) break;
-            float *du = s->du + place * s->du_step + (size_t)(o + i) * s->width + c0;
-            UNROLL for (int j = 0; j < VECTORS; j++)
-                store(du + j * LANES, load(du + j * LANES) + acc[i][j]);
-        }
-    }
-}
-
-static void winograd_weight_products(const struct winograd_weight *s) {
-    for (int place = 0; place < PLACES; place++)
-        for (size_t c = 0; c < s->width; c += WEIGHT_VECTORS * LANES) {
-            size_t left = (s->width - c) / LANES;
-            if (left >= 4)
-                winograd_weight_tile(s, place, c, 4);
-            else if (left == 3)
-                winograd_weight_tile(s, place, c, 3);
-            else if (left == 2)
-                winograd_weight_tile(s, place, c, 2);
-            else
-                winograd_weight_tile(s, place, c, 1);
         }
 }
 
@@ -143,7 +80,7 @@ static void winograd_filter_gradients(const struct winograd_weight *s, float *dw
             UNROLL for (int j = 0; j < 4; j++) {
                 vec column[4], made[3];
                 UNROLL for (int i = 0; i < 4; i++) column[i] =
-                    load(s->du + (4 * i + j) * s->du_step + o * s->width + c);
+                    load(s->sums.du + (4 * i + j) * s->sums.du_step + o * s->sums.width + c);
                 winograd_gt(column, made);
                 UNROLL for (int i = 0; i < 3; i++) rows[i][j] = made[i];
             }
@@ -156,18 +93,12 @@ static void winograd_filter_gradients(const struct winograd_weight *s, float *dw
 
 static void winograd_backward_weight(const struct op_args *a, const struct conv *conv) {
     struct winograd_weight s = {.conv = conv, .x = &a->in[0], .dy = &a->in[1]};
-    s.width = (size_t)tiles_of(conv->channels, GROUP) * GROUP;
+    s.sums = turned_of(conv, PLACES, PLACES, a->scratch);
     s.tiles_x = (conv->out_width + 1) / 2;
     s.tiles = s.tiles_x * ((conv->out_height + 1) / 2);
-    s.v_step = WINOGRAD_TERMS * s.width + GROUP;
-    s.e_step = (size_t)WINOGRAD_TERMS * conv->outputs + GROUP;
-    s.du_step = conv->outputs * s.width + GROUP;
-    s.du = a->scratch;
-    s.v = s.du + PLACES * s.du_step;
-    s.e = s.v + PLACES * s.v_step;
-    memset(s.du, 0, PLACES * s.du_step * sizeof(float));
     for (int first = 0, all = conv->groups * s.tiles; first < all; first += s.count) {
-        s.count = all - first < WINOGRAD_MOST_TILES ? all - first : WINOGRAD_MOST_TILES;
+        s.count = all - first < TURNED_PIXELS ? all - first : TURNED_PIXELS;
+        s.sums.terms = s.count * GROUP;
         for (int t = 0; t < s.count; t++) {
             int group = (first + t) / s.tiles, tile = (first + t) % s.tiles;
             struct winograd_place at =
@@ -179,7 +110,7 @@ static void winograd_backward_weight(const struct op_args *a, const struct conv 
                 winograd_turned(&s, x, &at, t, c);
             winograd_gradients(&s, group, tile, t);
         }
-        winograd_weight_products(&s);
+        turned_products(&s.sums);
     }
     winograd_filter_gradients(&s, tensor_f32(&a->out[0]));
 }

@@ -1,0 +1,146 @@
+/* Convolution in N16, backward to the weights, where there are many channels:
+ *
+ *     dw[o][c] = sum over samples and pixels of dy[o] x[c],        at each tap of the filter
+ *
+ * is a product of matrices, (outputs x samples and pixels) by (samples and pixels x channels). In
+ * N16 the samples lie innermost, but the sum runs over them. So x is turned around, that channels
+ * lie innermost: a vector holds the sums of several channels, and a number of dy is broadcast. No
+ * lanes have to be added up at the end.
+ *
+ * The names are those of the products at any number of `places`, which are the taps here, and the
+ * 16 places of n16_winograd_weight.inc.h:  du = sum of e v.  A block is TURNED_PIXELS pixels, of
+ * any groups. A sum goes pixel by pixel and sample by sample through a block, then block by block,
+ * whatever the width of the vectors. Lanes past the segment's end are zero in dy and add nothing.
+ */
+
+enum { WEIGHT_OUTPUTS = ACCUMULATORS >= 28 ? 6 : 3, WEIGHT_VECTORS = 4 }; /* of a register tile */
+
+struct turned {
+    int places, outputs, terms;     /* terms: samples and pixels of this block */
+    size_t width;                   /* channels, rounded up to whole groups of 16 */
+    size_t v_step, e_step, du_step; /* floats from place to place: never whole pages, which would
+                                     * put all places into the same few lines of the cache */
+    float *v;                       /* [places][terms][width] */
+    float *e;                       /* [places or 1][outputs][terms] */
+    float *du;                      /* [places][outputs][width] */
+};
+
+/* Sums of zero, in `scratch`; there are `gradients` different e: as many as places, or 1. */
+static struct turned turned_of(const struct conv *conv, int places, int gradients, float *scratch) {
+    struct turned s = {.places = places, .outputs = conv->outputs};
+    s.width = turned_width(conv->channels);
+    s.v_step = (size_t)TURNED_PIXELS * GROUP * s.width + GROUP;
+    s.e_step = gradients > 1 ? (size_t)TURNED_PIXELS * GROUP * s.outputs + GROUP : 0;
+    s.du_step = s.outputs * s.width + GROUP;
+    s.du = scratch;
+    s.v = s.du + places * s.du_step;
+    s.e = s.v + places * s.v_step;
+    memset(s.du, 0, places * s.du_step * sizeof(float));
+    return s;
+}
+
+/* Adds a block to du at one place: of `vectors` vectors of channels from c0 on. */
+INLINE void turned_tile(const struct turned *s, int place, size_t c0, const int VECTORS) {
+    int outputs = s->outputs, terms = s->terms;
+    const float *v = s->v + place * s->v_step + c0;
+    for (int o = 0; o < outputs; o += WEIGHT_OUTPUTS) {
+        vec acc[WEIGHT_OUTPUTS][WEIGHT_VECTORS];
+        const float *e[WEIGHT_OUTPUTS], *row = v;
+        UNROLL for (int i = 0; i < WEIGHT_OUTPUTS; i++) {
+            int output = o + i < outputs ? o + i : outputs - 1;
+            e[i] = s->e + place * s->e_step + (size_t)output * terms;
+            UNROLL for (int j = 0; j < VECTORS; j++) acc[i][j] = splat(0);
+        }
+        for (int k = 0; k < terms; k++, row += s->width) {
+            vec channels[WEIGHT_VECTORS];
+            UNROLL for (int j = 0; j < VECTORS; j++) channels[j] = load_once(row + j * LANES);
+            UNROLL for (int i = 0; i < WEIGHT_OUTPUTS; i++) {
+                vec gradient = splat(e[i][k]);
+                UNROLL for (int j = 0; j < VECTORS; j++) {
+                    acc[i][j] = fused(gradient, channels[j], acc[i][j]);
+                }
+            }
+        }
+        UNROLL for (int i = 0; i < WEIGHT_OUTPUTS; i++) {
+            if (o + i >= outputs) break;
+            float *du = s->du + place * s->du_step + (size_t)(o + i) * s->width + c0;
+            UNROLL for (int j = 0; j < VECTORS; j++)
+                store(du + j * LANES, load(du + j * LANES) + acc[i][j]);
+        }
+    }
+}
+
+static void turned_products(const struct turned *s) {
+    for (int place = 0; place < s->places; place++)
+        for (size_t c = 0; c < s->width; c += WEIGHT_VECTORS * LANES) {
+            size_t left = (s->width - c) / LANES;
+            if (left >= 4)
+                turned_tile(s, place, c, 4);
+            else if (left == 3)
+                turned_tile(s, place, c, 3);
+            else if (left == 2)
+                turned_tile(s, place, c, 2);
+            else
+                turned_tile(s, place, c, 1);
+        }
+}
+
+/* v of one pixel of dy at one tap: the pixel of x that the tap reaches, or 0 outside the picture.
+ */
+static void turned_pixel(const struct turned *s, const struct conv *conv, const float *x, int tap,
+                         int t, int h, int w) {
+    float *v = s->v + tap * s->v_step + (size_t)t * GROUP * s->width;
+    size_t step = plane(conv->height, conv->width);
+    if (h < 0 || h >= conv->height || w < 0 || w >= conv->width) {
+        memset(v, 0, GROUP * s->width * sizeof(float));
+        return;
+    }
+    x += ((size_t)h * conv->width + w) * GROUP;
+    for (int c = 0; c < conv->channels; c += LANES) {
+        float last[LANES * GROUP]; /* where fewer than LANES channels are left: again the last */
+        int whole = c + LANES <= conv->channels;
+        for (int i = 0; i < LANES && !whole; i++)
+            memcpy(last + i * GROUP,
+                   x + (c + i < conv->channels ? c + i : conv->channels - 1) * step,
+                   GROUP * sizeof(float));
+        for (int lane = 0; lane < GROUP; lane += LANES)
+            transpose((whole ? x + c * step : last) + lane, whole ? step : GROUP,
+                      v + lane * s->width + c, s->width);
+    }
+}
+
+/* The first `count` pixels of dy from number `first` on: v at all taps, and e, which is dy. */
+static void turned_block(const struct turned *s, const struct conv *conv, const struct op_args *a,
+                         int first, int count) {
+    int pixels = conv->out_height * conv->out_width;
+    for (int t = 0; t < count; t++) {
+        int group = (first + t) / pixels, pixel = (first + t) % pixels;
+        int top = pixel / conv->out_width * conv->stride - conv->padding,
+            left = pixel % conv->out_width * conv->stride - conv->padding;
+        const float *x = tensor_f32(&a->in[0]) +
+                         group * conv->channels * plane(conv->height, conv->width),
+                    *dy = tensor_f32(&a->in[1]) +
+                          ((size_t)group * conv->outputs * pixels + pixel) * GROUP;
+        for (int tap = 0; tap < s->places; tap++)
+            turned_pixel(s, conv, x, tap, t, top + tap / conv->k, left + tap % conv->k);
+        for (int o = 0; o < conv->outputs; o++)
+            memcpy(s->e + (size_t)o * s->terms + t * GROUP, dy + (size_t)o * pixels * GROUP,
+                   GROUP * sizeof(float));
+    }
+}
+
+static void turned_backward_weight(const struct op_args *a, const struct conv *conv) {
+    int taps = conv->k * conv->k, all = conv->groups * conv->out_height * conv->out_width;
+    struct turned s = turned_of(conv, taps, 1, a->scratch);
+    float *dw = tensor_f32(&a->out[0]);
+    for (int first = 0; first < all; first += TURNED_PIXELS) {
+        int count = all - first < TURNED_PIXELS ? all - first : TURNED_PIXELS;
+        s.terms = count * GROUP;
+        turned_block(&s, conv, a, first, count);
+        turned_products(&s);
+    }
+    for (int o = 0; o < conv->outputs; o++)
+        for (int c = 0; c < conv->channels; c++)
+            for (int tap = 0; tap < taps; tap++)
+                *dw++ = s.du[tap * s.du_step + o * s.width + c];
+}
