@@ -139,7 +139,7 @@ static int enqueue(struct allreduce *ar, struct stream *stream, float *data,
     CHECK(ar->ops->enqueue(ar->executor, stream, &call, q->name));
     ar->stream = stream;
     ar->base += kept->plan.epochs;
-    if (q->what != COLLECTIVE_BROADCAST) ar->calls++; /* copies.c says why */
+    if (q->what != COLLECTIVE_BROADCAST) ar->calls++; /* plans/copies.c says why */
     return OK;
 }
 

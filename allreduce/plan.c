@@ -1,11 +1,11 @@
 /* Plans as a whole: the names of algorithms and flags, building a plan, and counting the bytes that
- * it moves. How an algorithm writes its steps: steps.h. */
+ * it moves. How an algorithm writes its steps: plans/steps.h. */
 #include "allreduce/plan.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "allreduce/steps.h"
+#include "allreduce/plans/steps.h"
 #include "base/error.h"
 
 // clang-format off

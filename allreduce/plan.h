@@ -47,8 +47,7 @@ extern "C" {
 
 /* Every algorithm that has a plan: its name, the word for it, whether it adds in fold order
  * (base/fold.h), and whether it uses SCRATCH. Names, words, declarations of builders and messages
- * are made of this list. plan_WORD in the file WORD.c builds the plan (steps.h), and select.c has
- * its cost.
+ * are made of this list. plan_WORD in plans/WORD.c builds the plan, and select.c has its cost.
  *
  *     NAIVE     rank 0 takes all inputs, adds them and sends the sum back
  *     ONESHOT   every rank reads all inputs and adds them itself
@@ -71,7 +70,7 @@ enum allreduce_algorithm {
     ALLREDUCE_PLANS(ALLREDUCE_CONSTANT)
     ALLREDUCE_NCCL, /* NVIDIA's library, on GPUs; it has no plan of ours */
     ALLREDUCE_ALGORITHM_COUNT,
-    /* What else has plans (copies.c); no allreduce, so no list of algorithms has them. */
+    /* What else has plans (plans/copies.c); no allreduce, so no list of algorithms has them. */
     COLLECTIVE_ALL_GATHER = ALLREDUCE_ALGORITHM_COUNT,
     COLLECTIVE_BROADCAST
 };
@@ -211,7 +210,7 @@ static inline uint64_t rank_others(int n, int rank) {
     return rank_all(n) & ~rank_bit(rank);
 }
 
-/* The place of a rank in tree `which` (0: A, 1: B) over n ranks; tree.c draws both. */
+/* The place of a rank in tree `which` (0: A, 1: B) over n ranks; plans/tree.c draws both. */
 struct tree_node {
     int parent; /* -1: this rank is the root */
     int children, child[2];

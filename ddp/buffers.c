@@ -1,5 +1,5 @@
-/* See buffers.h. The broadcast is a plan as an allreduce is (allreduce/copies.c), by an object of
- * its own: it runs on the compute stream, and an object's calls all go on one stream. */
+/* See buffers.h. The broadcast is a plan as an allreduce is (allreduce/plans/copies.c), by an
+ * object of its own: it runs on the compute stream, and an object's calls all go on one stream. */
 #include "ddp/buffers.h"
 
 #include <stdlib.h>

@@ -125,7 +125,7 @@ struct access {
     uint64_t from, to;
 };
 
-/* A broadcast is not counted: see allreduce/copies.c. */
+/* A broadcast is not counted: see allreduce/plans/copies.c. */
 static inline int half_of(const struct model *m, const struct event *e) {
     int counted = 0;
     for (int call = 0; call < e->call; call++)

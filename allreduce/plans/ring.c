@@ -31,7 +31,7 @@
  * The one who reads the partial sum is r + 1, and the result that now comes around was made from
  * what r + 1 read, so that reading is over. Slices never mix, so this holds for each of them. At
  * the end of the call r waits for done from r + 1, the only rank that reads its data. */
-#include "allreduce/steps.h"
+#include "allreduce/plans/steps.h"
 
 struct ring {
     struct plan *plan;

@@ -38,7 +38,7 @@
  * for k = 0, 1, ... So earlier slices descend while later ones climb. There is no deadlock: put
  * all leaves' first posts in front, and order the other steps of all ranks by k, then A up (from
  * the leaves), B up, A down (from the root), B down. Then each step awaits only steps before it. */
-#include "allreduce/steps.h"
+#include "allreduce/plans/steps.h"
 
 /* ---- the shape ---- */
 

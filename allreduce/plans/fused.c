@@ -20,7 +20,7 @@
  *
  * Early overwriting. Rank 0 alone touches anybody's data, between ready and done. A rank r > 0
  * posts ready of the next call after it has seen done of this one. */
-#include "allreduce/steps.h"
+#include "allreduce/plans/steps.h"
 
 void plan_fused(struct plan *plan, const struct plan_config *config) {
     (void)config; /* nothing is cut */

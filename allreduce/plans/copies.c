@@ -20,7 +20,7 @@
  * alone; it uses no scratch, and it is not counted among the calls by which halves alternate. */
 #include <string.h>
 
-#include "allreduce/steps.h"
+#include "allreduce/plans/steps.h"
 #include "base/error.h"
 
 static int begin(struct plan *plan, enum allreduce_algorithm what, int n, int rank, size_t count) {

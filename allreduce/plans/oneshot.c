@@ -21,7 +21,7 @@
  * this rank has awaited everybody's ready of round j - 1, which each rank posts after it has added
  * up round j - 2. Between calls the halves alternate (plan.h, rule 3). So no flag says that
  * reading is done. */
-#include "allreduce/steps.h"
+#include "allreduce/plans/steps.h"
 
 void plan_oneshot(struct plan *plan, const struct plan_config *config) {
     uint64_t me = rank_bit(plan->rank), others = rank_others(plan->n, plan->rank);

@@ -19,7 +19,7 @@
  * Early overwriting. Rank 0 alone touches anybody's data, between ready and done, one step after
  * another; its scratch is its own. A rank r > 0 leaves after done, and posts ready of the next
  * call after that. */
-#include "allreduce/steps.h"
+#include "allreduce/plans/steps.h"
 #include "base/fold.h"
 
 /* Term r > 0 of the present slice lies in rank 0's scratch; term 0 in its data. */

@@ -1,5 +1,5 @@
 /* The verbs in which the algorithms write their plans: make a step, say which flags it awaits
- * and which it posts, append it. For the files of this folder that write plans, and no others.
+ * and which it posts, append it. For the files of this folder alone.
  *
  *     struct plan_step step = reduce_from(left, slice, rank_bit(me));
  *     await(&step, rank_bit(left), PLAN_SLICE, 1);
@@ -8,8 +8,8 @@
  *
  * A step waits before it moves anything and posts after it has moved everything, whatever the
  * order of these lines. */
-#ifndef ALLREDUCE_STEPS_H
-#define ALLREDUCE_STEPS_H
+#ifndef ALLREDUCE_PLANS_STEPS_H
+#define ALLREDUCE_PLANS_STEPS_H
 
 #include "allreduce/plan.h"
 

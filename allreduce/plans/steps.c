@@ -1,5 +1,5 @@
 /* Cutting ranges, making steps and appending them: see steps.h. */
-#include "allreduce/steps.h"
+#include "allreduce/plans/steps.h"
 
 #include <stdlib.h>
 

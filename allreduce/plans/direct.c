@@ -20,7 +20,7 @@
  * Early overwriting. Nobody touches a rank's data before that rank is in the call (ready), and a
  * rank leaves when all others are done with its data. A rank posts done after it has awaited
  * every ready, so a rank that leaves knows that all have entered. */
-#include "allreduce/steps.h"
+#include "allreduce/plans/steps.h"
 
 void plan_direct(struct plan *plan, const struct plan_config *config) {
     uint64_t all = rank_all(plan->n), others = rank_others(plan->n, plan->rank);
