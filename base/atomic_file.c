@@ -177,6 +177,8 @@ static int open_at(struct atomic_file *f, const char *path) {
     if (follow_links(&f->target, &descriptor))
         return fail_errno(ERR_FAILED, errno, "cannot write: %s", path);
     int exists = descriptor < 0 && !stat(f->target, &s);
+    if (descriptor < 0 && !exists && errno != ENOENT) /* a name that is too long, for example */
+        return fail_errno(ERR_FAILED, errno, "cannot write: %s", path);
     if (exists && S_ISREG(s.st_mode)) CHECK(check_replaceable(f, &s));
     if (descriptor >= 0 || (exists && !S_ISREG(s.st_mode)))
         result = open_direct(f, descriptor);

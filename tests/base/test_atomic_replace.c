@@ -75,6 +75,16 @@ static void is_written(const char *path) {
     content_is(path, "new");
 }
 
+/* The temporary name of a file is shortened where it must be; the name that was asked for is not. */
+Test(atomic_replace, a_name_that_is_too_long, .timeout = 30, .init = scratch_make,
+     .fini = scratch_remove) {
+    char name[NAME_MAX + 2] = "";
+    memset(name, 'x', NAME_MAX + 1);
+    is_refused(name, "File name too long");
+    name[NAME_MAX] = 0;
+    is_written(name);
+}
+
 /* As in /tmp: everybody may make files, and only the owner may replace them. Anybody may write to
  * "theirs", so its permissions do not show it. */
 Test(atomic_replace, another_users_file_in_a_sticky_folder, .timeout = 30, .init = scratch_make,
