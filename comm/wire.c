@@ -16,8 +16,9 @@ static enum wire_result result_of_errno(void) {
     switch (errno) {
     case EAGAIN:
     case EINTR: return WIRE_LATER;
-    /* a user may have RLIMIT_NOFILE descriptors in flight */
-    case ETOOMANYREFS: return WIRE_CROWDED;
+    case ENOBUFS: /* the kernel is short of memory for packets */
+    case ETOOMANYREFS:
+        return WIRE_CROWDED; /* a user may have RLIMIT_NOFILE descriptors in flight */
     case EPIPE:
     case ECONNRESET: return WIRE_CLOSED;
     default: return WIRE_BROKEN;
@@ -38,8 +39,11 @@ enum wire_result wire_send(int socket, const struct wire_header *header, const v
         rights->cmsg_len = CMSG_LEN(sizeof(int));
         memcpy(CMSG_DATA(rights), &fd, sizeof fd);
     }
-    return sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? result_of_errno()
-                                                                      : WIRE_DONE;
+    ssize_t sent = sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0) return result_of_errno();
+    if ((size_t)sent == sizeof *header + header->bytes) return WIRE_DONE;
+    errno = EMSGSIZE; /* a socket of another kind, which sends parts of packets */
+    return WIRE_BROKEN;
 }
 
 enum wire_result wire_receive(int socket, struct wire_header *header, void *blob, int *fd) {

@@ -20,7 +20,7 @@ struct wire_header {
 enum wire_result {
     WIRE_DONE,
     WIRE_LATER,   /* the socket is full, or empty: poll it */
-    WIRE_CROWDED, /* too many descriptors are in flight: try again in a millisecond */
+    WIRE_CROWDED, /* too many descriptors or packets are in flight: try again in a millisecond */
     WIRE_CLOSED,  /* the other end is closed */
     WIRE_BROKEN,  /* errno says why */
 };

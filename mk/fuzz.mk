@@ -23,6 +23,9 @@ $(FUZZERS): $(B)/%: $(B)/%.o $(FUZZ_CLI) $(if $(LIBFUZZER),,$(B)/tests/fuzz/loop
                     $(B)/libinternal.a
 	$(Q)$(LINK) $(if $(LIBFUZZER),-fsanitize=fuzzer) $(LIBS) -o $@
 
+# One target decides itself which sends the kernel refuses.
+$(B)/tests/fuzz/fuzz_wire_send: LIBS += -Wl,--wrap=sendmsg
+
 # `make programs` compiles the targets too, so that a parser's new interface does not miss them.
 programs: $(FUZZERS:=.o) $(B)/tests/fuzz/loop.o
 
