@@ -75,7 +75,7 @@ static void is_written(const char *path) {
     content_is(path, "new");
 }
 
-/* The temporary name of a file is shortened where it must be; the name that was asked for is not. */
+/* A temporary name is shortened where it must be; the name that was asked for is not. */
 Test(atomic_replace, a_name_that_is_too_long, .timeout = 30, .init = scratch_make,
      .fini = scratch_remove) {
     char name[NAME_MAX + 2] = "";
