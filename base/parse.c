@@ -97,6 +97,27 @@ int parse_number(const char *what, const char *text, double lowest, double highe
     return OK;
 }
 
+int parse_number_list(const char *what, const char *text, double lowest, double highest,
+                      double *values, int most, int *count) {
+    enum { LONGEST = 64 };
+    int n = 0;
+    for (const char *p = text;; p++) {
+        char one[LONGEST];
+        size_t length = strcspn(p, ",");
+        if (n == most)
+            return fail(ERR_USAGE, "%s: '%s': give at most %d numbers", what, text, most);
+        snprintf(one, sizeof one, "%.*s", (int)length, p);
+        if (length >= LONGEST || parse_number(what, one, lowest, highest, &values[n++]))
+            return fail(ERR_USAGE,
+                        "%s: '%.*s' in '%s': give numbers from %g to %g, with commas between", what,
+                        (int)length, p, text, lowest, highest);
+        p += length;
+        if (!*p) break;
+    }
+    *count = n;
+    return OK;
+}
+
 /* A size as a user would type it: 2M, 1536K, 7. */
 static const char *size_text(uint64_t bytes, char text[32]) {
     static const char units[] = {'K', 'M', 'G'};

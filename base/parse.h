@@ -31,6 +31,10 @@ int parse_number(const char *what, const char *text, double lowest, double highe
 int parse_int_list(const char *what, const char *text, int64_t lowest, int64_t highest,
                    int64_t *values, int most, int *count);
 
+/* The same of numbers as parse_number takes them. */
+int parse_number_list(const char *what, const char *text, double lowest, double highest,
+                      double *values, int most, int *count);
+
 #ifdef __cplusplus
 }
 #endif

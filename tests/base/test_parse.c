@@ -135,3 +135,15 @@ Test(parse, lists, .timeout = 30) {
     cr_assert_eq(parse_int_list("--flag", "5", 1, 100, v, 3, &n), OK);
     cr_assert(n == 1 && v[0] == 5);
 }
+
+Test(parse, lists_of_numbers, .timeout = 30) {
+    static const char *const bad[] = {"",    ",",     "1,",      ",1",   "1,,2", "x",
+                                      "1;2", "1,nan", "0.1,5.1", "1 ,2", "-1",   "1,2,3,4"};
+    double v[3] = {9, 9, 9};
+    int n = 9;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        refused(parse_number_list("--flag", bad[i], 0, 5, v, 3, &n), bad[i]);
+    cr_assert_eq(n, 9);
+    cr_assert_eq(parse_number_list("--flag", "0.1,2e-1,5", 0, 5, v, 3, &n), OK);
+    cr_assert(n == 3 && v[0] == 0.1 && v[1] == 0.2 && v[2] == 5);
+}

@@ -108,7 +108,7 @@ static inline int cli_same_file(const char *a, const char *b) {
  * still give another. */
 static inline int cli_takes_device(const char *command) {
     return !strcmp(command, "train") || !strcmp(command, "compare") ||
-           !strcmp(command, "profile") || !strcmp(command, "demo");
+           !strcmp(command, "profile") || !strcmp(command, "demo") || !strcmp(command, "scale");
 }
 
 /* Makes the child the command: with a process group of its own, its output and its words. */

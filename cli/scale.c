@@ -1,0 +1,333 @@
+/* duet scale: the same training on several numbers of devices, as one table.
+ *
+ * Without flags it is the table of the text that ConvNet comes from: MNIST, one epoch by Adadelta,
+ * a global batch of 128 over 1, 2, 4 and 8 processes. With --batch-per-device and a list of rates
+ * it is exercises 1 and 2 of d2l's chapter 13.5. */
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/atomic_file.h"
+#include "base/error.h"
+#include "base/parse.h"
+#include "cli/commands.h"
+#include "cli/flags.h"
+#include "data/dataset.h"
+#include "report/scale_table.h"
+#include "report/table.h"
+#include "train/scale.h"
+
+/* The text's training, and the seconds that it gives for one epoch on its own machine. */
+enum { TEXT_BATCH = 128, TEXT_COUNTS = 4 };
+static const double TEXT_RATE = 0.5;
+static const struct {
+    int devices;
+    double seconds;
+} text_runs[TEXT_COUNTS] = {{1, 30}, {2, 20}, {4, 15}, {8, 18}};
+
+static int help(void) {
+    printf(
+        "usage: duet scale [flags]\n\n"
+        "Trains the same model on several numbers of devices, one after another, and prints\n"
+        "seconds, speed-up, loss and accuracy of each, and whether the bits are equal.\n\n"
+        "  --devices N1,N2,...     the numbers of devices (default 1,2,4,8)\n"
+        "  --lr X1,X2,...          the learning rates; each is tried on each number of devices\n"
+        "  --batch-per-device B    the batch of each device, so that the global batch grows with\n"
+        "                          the devices (default: the global batch, --batch-size, stays)\n"
+        "  --scale-lr none|linear|sqrt\n"
+        "                          with --batch-per-device: multiply the learning rate by k, or\n"
+        "                          by its root, where the global batch is k times the first\n"
+        "                          one (default none)\n"
+        "  --csv FILE              write the table as comma-separated values\n\n"
+        "and the flags of duet train. For convnet, which is the model here where none is given,\n"
+        "the defaults are --dataset mnist where it is found, --optimizer adadelta --lr 0.5\n"
+        "--epochs 1 --batch-size 128; for other models those of train. --mode is dp or ddp\n"
+        "(default ddp).\n\n"
+        "  duet scale                               a text's table of 1, 2, 4 and 8 processes\n"
+        "  duet scale --model lenet --devices 1,2 --batch-per-device 256\n"
+        "                                           exercise 1 of d2l 13.5: a batch k times "
+        "larger\n"
+        "  duet scale --model lenet --devices 1,2 --batch-per-device 256 --lr 0.1,0.2,0.4\n"
+        "                                           exercise 2: accuracy by learning rate\n\n");
+    flags_help(NULL);
+    return 0;
+}
+
+/* ---- flags ---- */
+
+/* What this command reads itself; the rest goes to flags_parse. */
+struct words {
+    const char *devices, *lr, *batch_per_device, *scale_lr, *csv; /* NULL: not given */
+    char **rest;                                                  /* [rest_count], owned */
+    int rest_count;
+};
+
+static int same_name(const char *flag, const char *word) {
+    size_t length = strcspn(word, "=");
+    if (strlen(flag) != length) return 0;
+    for (size_t i = 0; i < length; i++)
+        if (flag[i] != (word[i] == '_' ? '-' : word[i])) return 0;
+    return 1;
+}
+
+static int split_words(int argc, char **argv, struct words *w) {
+    const struct {
+        const char *name, **value;
+    } own[] = {{"--devices", &w->devices},
+               {"--lr", &w->lr},
+               {"--batch-per-device", &w->batch_per_device},
+               {"--scale-lr", &w->scale_lr},
+               {"--csv", &w->csv}};
+    w->rest = calloc((size_t)argc + 1, sizeof *w->rest);
+    if (!w->rest) return fail(ERR_MEMORY, "scale: no host memory");
+    for (int i = 0; i < argc; i++) {
+        size_t k = 0;
+        while (k < sizeof own / sizeof *own && !same_name(own[k].name, argv[i]))
+            k++;
+        if (k == sizeof own / sizeof *own) {
+            w->rest[w->rest_count++] = argv[i];
+            continue;
+        }
+        char *equals = strchr(argv[i], '=');
+        *own[k].value = equals ? equals + 1 : i + 1 < argc ? argv[++i] : "";
+        if (!**own[k].value)
+            return fail(ERR_USAGE, "%s: no value: see duet scale --help", own[k].name);
+    }
+    return OK;
+}
+
+static int has_mnist(void) {
+    struct dataset set;
+    int found = !dataset_open(&set, "mnist", NULL, 1);
+    if (found) dataset_free(&set);
+    return found;
+}
+
+/* The defaults depend on the model, so the flags are read twice: to learn the model, and then over
+ * its defaults. */
+static int read_run(const struct words *w, struct run_config *run, int *asked_for_help) {
+    struct run_config first;
+    run_config_default(&first);
+    snprintf(first.model, sizeof first.model, "convnet");
+    *first.dataset = 0;
+    CHECK(flags_parse(w->rest_count, w->rest, &first, asked_for_help));
+    if (*asked_for_help) return OK;
+    run_config_default(run);
+    run->mode = MODE_DDP;
+    if (!strcmp(first.model, "convnet")) {
+        snprintf(run->model, sizeof run->model, "convnet");
+        run->optimizer = OPTIMIZER_ADADELTA;
+        run->epochs = 1;
+        run->batch_size = TEXT_BATCH;
+        if (!*first.dataset && !*first.data_dir && has_mnist())
+            snprintf(run->dataset, sizeof run->dataset, "mnist");
+    }
+    return flags_parse(w->rest_count, w->rest, run, asked_for_help);
+}
+
+static int check_run(const struct run_config *run) {
+    if (run->mode == MODE_SINGLE)
+        return fail(ERR_USAGE, "--mode: single has one device: give dp or ddp");
+    const char *file = *run->save       ? "--save"
+                       : *run->log_loss ? "--log-loss"
+                       : *run->trace    ? "--trace"
+                                        : NULL;
+    if (!file) return OK;
+    return fail(ERR_USAGE,
+                "%s: duet scale trains more than one model and does not write it: use duet train",
+                file);
+}
+
+static int read_counts(const struct words *w, struct scale_config *c) {
+    int64_t counts[SCALE_MOST], each = 0;
+    CHECK(parse_int_list("--devices", w->devices ? w->devices : "1,2,4,8", 1, MAX_DEVICES, counts,
+                         SCALE_MOST, &c->device_counts));
+    for (int i = 0; i < c->device_counts; i++)
+        c->devices[i] = (int)counts[i];
+    if (w->batch_per_device)
+        CHECK(parse_int("--batch-per-device", w->batch_per_device, 1, 1 << 24, &each));
+    c->batch_per_device = (int)each;
+    return OK;
+}
+
+static int read_rates(const struct words *w, struct scale_config *c) {
+    int is_text = !strcmp(c->run.model, "convnet") && c->run.optimizer == OPTIMIZER_ADADELTA;
+    c->lr[0] = is_text ? TEXT_RATE : c->run.lr;
+    c->rates = 1;
+    if (w->lr) CHECK(parse_number_list("--lr", w->lr, 0, 3.4e38, c->lr, SCALE_MOST, &c->rates));
+    if (!w->scale_lr) return OK;
+    int k = 0;
+    while (k <= LR_SCALE_SQRT && strcmp(lr_scale_name((enum lr_scale)k), w->scale_lr))
+        k++;
+    if (k > LR_SCALE_SQRT)
+        return fail(ERR_USAGE, "--scale-lr: '%s': there are none, linear and sqrt", w->scale_lr);
+    if (k && !c->batch_per_device)
+        return fail(ERR_USAGE,
+                    "--scale-lr: %s: the global batch stays, so the rate does too: give "
+                    "--batch-per-device B",
+                    w->scale_lr);
+    c->lr_scale = (enum lr_scale)k;
+    return OK;
+}
+
+static int read_words(int argc, char **argv, struct words *w, struct scale_config *c,
+                      int *asked_for_help) {
+    CHECK(split_words(argc, argv, w));
+    CHECK(read_run(w, &c->run, asked_for_help));
+    if (*asked_for_help) return OK;
+    CHECK(check_run(&c->run));
+    CHECK(read_counts(w, c));
+    CHECK(read_rates(w, c));
+    if (w->csv && !strcmp(w->csv, c->run.json))
+        return fail(ERR_USAGE, "--json and --csv: both are %s: give two files", w->csv);
+    return OK;
+}
+
+/* ---- output ---- */
+
+/* The text's seconds stand beside a run that does what the text's does. */
+static double published(const struct scale *s, const struct run_record *r) {
+    const struct run_config *c = &s->config.run;
+    if (strcmp(r->model, "convnet") || r->mode != MODE_DDP || r->batch_size != TEXT_BATCH ||
+        r->epochs != 1 || c->steps || c->optimizer != OPTIMIZER_ADADELTA ||
+        r->train_samples != 60000)
+        return 0;
+    for (int i = 0; i < TEXT_COUNTS; i++)
+        if (text_runs[i].devices == r->devices) return text_runs[i].seconds;
+    return 0;
+}
+
+static struct scale_line line_of(const struct scale *s, int row) {
+    static const char *const bits[] = {"first", "equal", "DIFFER", "-"};
+    const struct scale_row *r = &s->rows[row];
+    return (struct scale_line){&r->run, r->speed_up, bits[r->bits], published(s, &r->run)};
+}
+
+static void show_row(void *context, const struct scale *s, int row) {
+    const struct run_record *r = &s->rows[row].run;
+    struct scale_line line = line_of(s, row);
+    char title[48];
+    int *with_text = context;
+    if (row == 0) {
+        *with_text = line.published > 0;
+        printf("%s on %s, %s, ", r->model, r->dataset, r->optimizer);
+        if (s->config.run.steps)
+            printf("at most %d steps", s->config.run.steps);
+        else
+            printf("%d epoch%s", r->epochs, r->epochs > 1 ? "s" : "");
+        printf(", %s, %s devices\n\n", mode_title(r->mode), r->kind);
+        scale_table_head(stdout, *with_text);
+    }
+    scale_table_line(stdout, &line, *with_text);
+    fflush(stdout);
+    snprintf(title, sizeof title, "%d devices, lr %g", r->devices, r->lr);
+    warn_not_finite(title, r);
+}
+
+static int usable_cores(void) {
+    cpu_set_t set;
+    return sched_getaffinity(0, sizeof set, &set) ? 1 : CPU_COUNT(&set);
+}
+
+/* What the table cannot say. */
+static void show_notes(const struct scale *s, const struct scale_line *lines, int with_text) {
+    int equal = 0, compared = 0;
+    for (int i = 0; i < s->count; i++) {
+        equal += s->rows[i].bits == SCALE_BITS_EQUAL;
+        compared += s->rows[i].first != i;
+    }
+    printf("\n");
+    if (equal)
+        printf("%d run%s equal to the first with the same batch and rate to the bit, at\n"
+               "every step on every device\n",
+               equal, equal > 1 ? "s are" : " is");
+    else if (!compared)
+        printf("bits: no two runs have the same batch and learning rate\n");
+    scale_sharing(stdout, lines, s->count, usable_cores());
+    if (with_text)
+        printf("text: the seconds of the text that this model comes from, on its own machine\n");
+    scale_best_rates(stdout, lines, s->count);
+    fflush(stdout);
+}
+
+static void write_row(struct json_writer *w, const struct scale_line *line) {
+    const struct run_record *r = line->run;
+    json_object(w, NULL);
+    json_integer(w, "devices", r->devices);
+    json_number(w, "batch_per_device", (double)r->batch_size / r->devices);
+    json_integer(w, "batch_size", r->batch_size);
+    json_number(w, "lr", r->lr);
+    json_number(w, "speed_up", line->speed_up);
+    json_string(w, "bits", line->bits);
+    if (line->published) json_number(w, "published_seconds", line->published);
+    record_write(r, w, "run", 0);
+    json_close(w);
+}
+
+static int write_json(struct atomic_file *file, const struct scale *s,
+                      const struct scale_line *lines) {
+    struct json_writer w;
+    if (!file->file) return OK;
+    json_start(&w, file->file);
+    json_object(&w, NULL);
+    json_integer(&w, "cores", usable_cores());
+    json_string(&w, "scale_lr", lr_scale_name(s->config.lr_scale));
+    json_array(&w, "rows");
+    for (int i = 0; i < s->count; i++)
+        write_row(&w, &lines[i]);
+    json_close(&w);
+    json_close(&w);
+    CHECK(json_finish(&w, s->config.run.json));
+    return atomic_commit(file);
+}
+
+static int write_csv(struct atomic_file *file, const struct scale *s,
+                     const struct scale_line *lines) {
+    if (!file->file) return OK;
+    scale_csv(file->file, lines, s->count);
+    return atomic_commit(file);
+}
+
+static int finish(const struct scale *s, int with_text, struct atomic_file *json,
+                  struct atomic_file *csv) {
+    struct scale_line lines[SCALE_ROWS];
+    struct failures all = {0};
+    for (int i = 0; i < s->count; i++)
+        lines[i] = line_of(s, i);
+    show_notes(s, lines, with_text);
+    failures_add(&all, write_json(json, s, lines));
+    failures_add(&all, write_csv(csv, s, lines));
+    return failures_end(&all);
+}
+
+int command_scale(int argc, char **argv) {
+    struct words words = {.rest = NULL};
+    struct scale_config config = {.rates = 0};
+    struct scale scale = {.count = 0};
+    struct atomic_file json = {0}, csv = {0};
+    struct job_result result = {.exit_status = 0};
+    int asked_for_help = 0, with_text = 0, code;
+    CHECK_GOTO(read_words(argc, argv, &words, &config, &asked_for_help), code, done);
+    if (asked_for_help) {
+        free(words.rest);
+        return help();
+    }
+    CHECK_GOTO(scale_plan(&scale, &config), code, done);
+    if (*config.run.json) CHECK_GOTO(atomic_open(&json, config.run.json), code, done);
+    if (words.csv) CHECK_GOTO(atomic_open(&csv, words.csv), code, done);
+    code = scale_run(&scale, show_row, &with_text, &result);
+    if (code && code != ERR_CHECK) goto done;
+    /* The table is whole also where bits differ, which stays the error to report. */
+    struct failures all = {0};
+    failures_add(&all, code);
+    failures_add(&all, finish(&scale, with_text, &json, &csv));
+    code = failures_end(&all);
+done:
+    atomic_abandon(&json);
+    atomic_abandon(&csv);
+    scale_free(&scale);
+    free(words.rest);
+    int status = report_error(code);
+    return code && result.exit_status ? result.exit_status : status;
+}

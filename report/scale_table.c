@@ -1,0 +1,85 @@
+/* The table of duet scale: see scale_table.h. */
+#include "report/scale_table.h"
+
+enum { WIDTH = 72, PUBLISHED_WIDTH = 6 };
+
+void scale_table_head(FILE *file, int published) {
+    fprintf(file, "devices  each  batch      lr  seconds speed-up final loss test acc   bits%s\n",
+            published ? "  text" : "");
+    for (int i = 0; i < WIDTH + (published ? PUBLISHED_WIDTH : 0); i++)
+        fputc('-', file);
+    fputc('\n', file);
+}
+
+static double last_loss(const struct run_record *r) {
+    return r->steps ? r->losses[r->steps - 1] : 0;
+}
+
+void scale_table_line(FILE *file, const struct scale_line *line, int published) {
+    const struct run_record *r = line->run;
+    double accuracy = record_last_accuracy(r);
+    fprintf(file, "%7d %5.6g %6d %7.4g %8.4g %8.2f %10.7g ", r->devices,
+            (double)r->batch_size / r->devices, r->batch_size, r->lr, r->training_seconds,
+            line->speed_up, last_loss(r));
+    if (accuracy >= 0)
+        fprintf(file, "%8.4f", accuracy);
+    else
+        fprintf(file, "%8s", "-");
+    fprintf(file, " %6s", line->bits);
+    if (published && line->published) fprintf(file, " %3g s", line->published);
+    fprintf(file, "\n");
+}
+
+/* Lines come device count by device count: 1 where line i is the first of its count. */
+static int is_new_count(const struct scale_line *lines, int i) {
+    return !i || lines[i].run->devices != lines[i - 1].run->devices;
+}
+
+void scale_sharing(FILE *file, const struct scale_line *lines, int count, int cores) {
+    int shared = 0;
+    for (int i = 0; i < count; i++) {
+        const struct run_record *r = lines[i].run;
+        int of = r->gpus ? r->gpus : cores;
+        if (r->devices <= of || !is_new_count(lines, i)) continue;
+        fprintf(file, "%s%d devices on %d %s%s", shared++ ? ", " : "", r->devices, of,
+                r->gpus ? "GPU" : "core", of > 1 ? "s" : "");
+    }
+    if (!shared) return;
+    fprintf(file, ": these share them, so\ntheir speed-up is not that of devices with one each\n");
+}
+
+static void print_best(FILE *file, const struct run_record *best) {
+    fprintf(file, "%d device%s: best test accuracy %.4f at learning rate %g\n", best->devices,
+            best->devices > 1 ? "s" : "", record_last_accuracy(best), best->lr);
+}
+
+void scale_best_rates(FILE *file, const struct scale_line *lines, int count) {
+    int several = 0;
+    for (int i = 1; i < count; i++)
+        several |= !is_new_count(lines, i);
+    const struct run_record *best = NULL;
+    for (int i = 0; several && i < count; i++) {
+        const struct run_record *r = lines[i].run;
+        if (record_last_accuracy(r) < 0) return;
+        if (best && is_new_count(lines, i)) print_best(file, best);
+        if (is_new_count(lines, i) || record_last_accuracy(r) > record_last_accuracy(best))
+            best = r;
+    }
+    if (best) print_best(file, best);
+}
+
+void scale_csv(FILE *file, const struct scale_line *lines, int count) {
+    fprintf(file, "devices,batch_per_device,batch_size,lr,seconds,images_per_second,speed_up,"
+                  "final_loss,test_accuracy,bits,published_seconds\n");
+    for (int i = 0; i < count; i++) {
+        const struct run_record *r = lines[i].run;
+        double accuracy = record_last_accuracy(r);
+        fprintf(file, "%d,%g,%d,%g,%.9g,%.9g,%.9g,%.9g,", r->devices,
+                (double)r->batch_size / r->devices, r->batch_size, r->lr, r->training_seconds,
+                record_images_per_second(r), lines[i].speed_up, last_loss(r));
+        if (accuracy >= 0) fprintf(file, "%.9g", accuracy);
+        fprintf(file, ",%s,", lines[i].bits);
+        if (lines[i].published) fprintf(file, "%g", lines[i].published);
+        fprintf(file, "\n");
+    }
+}
