@@ -40,7 +40,8 @@ int group_lead(struct device_group *group, int lead) {
     CHECK(group_leave(group));
     group->lead = lead;
     group->stream = device_compute(group->device[lead]);
-    return stream_wait(group->stream, group->done[before]);
+    CHECK(stream_wait(group->stream, group->done[before]));
+    return group_leave(group); /* whoever follows the new one follows the one before it, too */
 }
 
 int group_ready(struct device_group *group, int r) {
