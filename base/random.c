@@ -59,6 +59,11 @@ void rng_uniform(struct rng *r, float *x, size_t count, double from, double to) 
         x[i] = fmaf(unit_float(r), width, low);
 }
 
+void rng_integers(struct rng *r, int32_t *x, size_t count, int32_t range) {
+    for (size_t i = 0; i < count; i++)
+        x[i] = (int32_t)(rng_u32(r) % (uint32_t)range);
+}
+
 void rng_permutation(struct rng *r, int32_t *order, int n) {
     for (int i = 0; i < n; i++)
         order[i] = i;

@@ -43,6 +43,9 @@ void rng_uniform(struct rng *r, float *x, size_t count, double from, double to);
  * keeps the second value for later; from 16 on it computes blocks of 16 in float. */
 void rng_normal(struct rng *r, float *x, size_t count, double mean, double std);
 
+/* x[0..count) = torch.randint(0, range, (count,)), for 1 <= range < 2^28: one word per element. */
+void rng_integers(struct rng *r, int32_t *x, size_t count, int32_t range);
+
 /* order[0..n) = torch.randperm(n), for n < RNG_PERMUTATION_LIMIT. */
 void rng_permutation(struct rng *r, int32_t *order, int n);
 

@@ -31,7 +31,9 @@ static int read_models(char *text, struct options *o) {
     }
     return o->model_count
                ? OK
-               : fail(ERR_USAGE, "--models: names none: give lenet, convnet, mlp or resnet18");
+               : fail(
+                     ERR_USAGE,
+                     "--models: names none: give lenet, convnet, mlp, resnet18, simple or complex");
 }
 
 static int read_word(const char *flag, char *out, size_t bytes, const char *text) {

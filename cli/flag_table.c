@@ -120,6 +120,19 @@ static int read_algorithm(const struct flag *flag, const char *text, struct run_
     return OK;
 }
 
+static int read_shape(const struct flag *flag, const char *text, struct run_config *config) {
+    return sample_shape_parse(flag->name, text, &config->model_options.sample);
+}
+
+static int read_loss(const struct flag *flag, const char *text, struct run_config *config) {
+    for (int kind = 0; kind < LOSS_COUNT; kind++) {
+        if (strcmp(loss_name(kind), text)) continue;
+        config->model_options.loss = kind;
+        return OK;
+    }
+    return fail(ERR_USAGE, "%s: '%s': there are cross-entropy and mse", flag->name, text);
+}
+
 static int read_hidden(const struct flag *flag, const char *text, struct run_config *config) {
     enum { LAYERS = sizeof config->model_options.hidden / sizeof(int), WIDEST = 1000000 };
     int64_t widths[LAYERS];
@@ -132,7 +145,13 @@ static int read_hidden(const struct flag *flag, const char *text, struct run_con
 
 /* ---- the table ---- */
 
-enum { MOST_EPOCHS = 1000000, LARGEST_BATCH = 1 << 24, MOST_WORKERS = 64, MOST_PASSES = 4096 };
+enum {
+    MOST_EPOCHS = 1000000,
+    LARGEST_BATCH = 1 << 24,
+    MOST_WORKERS = 64,
+    MOST_PASSES = 4096,
+    MOST_SAMPLES = 100000000
+};
 #define LARGEST_FLOAT 3.4e38      /* about FLT_MAX: devices compute in float */
 #define SMALLEST_MEMORY (2 << 20) /* memory comes in pieces of 2 MiB */
 
@@ -165,8 +184,15 @@ const struct flag flag_table[] = {
      read_memory, NO_MEMBER, SMALLEST_MEMORY, 0x1p50},
 
     HEADING("model"),
-    {"--model", "NAME", "lenet, convnet, mlp or resnet18 (default lenet)", read_text, AT(model),
-     NO_LIMITS},
+    {"--model", "NAME", "lenet, convnet, mlp, resnet18, simple or complex (default lenet)", read_text,
+     AT(model), NO_LIMITS},
+    {"--classes", "K",
+     "the number of classes, or of numbers that the loss mse compares (default: 1 + the largest "
+     "label, at least 10; of synthetic and random data 10)",
+     read_int, AT(model_options.classes), 1, MODEL_MAX_CLASSES},
+    {"--loss", "NAME",
+     "cross-entropy, or mse: the mean squared error from random targets (default cross-entropy)",
+     read_loss, NO_MEMBER, NO_LIMITS},
     {"--mlp-hidden", "H1,H2,...", "the widths of the hidden layers of mlp (default 256)",
      read_hidden, NO_MEMBER, NO_LIMITS},
     {"--dropout", "P", "the probability of dropout, instead of the model's own", read_number,
@@ -183,8 +209,17 @@ const struct flag flag_table[] = {
      AT(init_from), NO_LIMITS},
 
     HEADING("data"),
-    {"--dataset", "NAME", "fashion-mnist, mnist or synthetic (default fashion-mnist)", read_text,
-     AT(dataset), NO_LIMITS},
+    {"--dataset", "NAME",
+     "fashion-mnist, mnist, synthetic (drawn digits) or random: torch.randn samples with "
+     "torch.randint labels, by the seed of the run (default fashion-mnist)",
+     read_text, AT(dataset), NO_LIMITS},
+    {"--shape", "CxHxW|K",
+     "synthetic, random: the shape of a sample; K makes vectors (default 1x28x28; random: what the "
+     "model is made for, simple 10, complex 3x32x32)",
+     read_shape, NO_MEMBER, NO_LIMITS},
+    {"--samples", "N",
+     "synthetic, random: the number of samples for training (default 60000, random 6400)", read_int,
+     AT(samples), 1, MOST_SAMPLES},
     {"--data-dir", "DIR",
      "the folder with the four IDX files, plain or compressed (.gz), with pictures of any size and "
      "any number of classes: the model follows them",

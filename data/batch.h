@@ -37,6 +37,7 @@ struct batch {
     struct segments segments; /* how the samples are cut, in the order of their rows; n in all */
     const float *pixels;      /* (n, C, H, W) */
     const int32_t *labels;    /* (n); may be NULL where no loss is computed */
+    const float *targets;     /* (n, outputs), in place of labels where the data set has targets */
     /* With an index in place of pixels and labels: the data set on the device; else NULL */
     const struct device_dataset *from;
     const int32_t *index; /* (n) places in `from`, in the order of the rows, in host memory */

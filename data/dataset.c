@@ -1,136 +1,181 @@
-/* Finds the files of a data set and checks that pictures and labels belong together. */
+/* Which data sets there are, and those that are made rather than read: synthetic pictures and random
+ * numbers. data/dataset_files.c reads the others. */
 #include "data/dataset.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include "base/error.h"
-#include "data/idx.h"
+#include "base/random.h"
+#include "data/dataset_files.h"
 #include "data/synthetic.h"
 
-enum { PATH_BYTES = 4096, TRAIN_COUNT = 60000, TEST_COUNT = 10000 };
+enum { SYNTHETIC_COUNT = 60000, RANDOM_COUNT = 6400, TEST_SHARE = 6 };
+static const double MOST_BYTES = 0x1p30;
+static const struct sample_shape default_shape = {1, 28, 28};
 
-static const char *const names[] = {"fashion-mnist", "mnist", "synthetic"};
+enum kind { UNKNOWN, FILES, SYNTHETIC, RANDOM };
 
-static int classes_of(const uint8_t *labels, int count) {
-    int classes = 1;
-    for (int i = 0; i < count; i++)
-        if (labels[i] >= classes) classes = labels[i] + 1;
-    return classes;
+static enum kind kind_of(const char *name) {
+    if (!strcmp(name, "fashion-mnist") || !strcmp(name, "mnist")) return FILES;
+    if (!strcmp(name, "synthetic")) return SYNTHETIC;
+    return strcmp(name, "random") ? UNKNOWN : RANDOM;
 }
 
-static int read_pair(struct dataset *set, const char *name, const char *images_path,
-                     const char *labels_path) {
-    struct idx images = {0}, labels = {0};
-    int code;
-    memset(set, 0, sizeof *set);
-    CHECK_GOTO(idx_open(&images, images_path, 3), code, out);
-    CHECK_GOTO(idx_open(&labels, labels_path, 1), code, out);
-    if (images.size[0] != labels.size[0]) {
-        code = fail(
-            ERR_FAILED,
-            "images and labels differ in number: %d in %s, %d in %s: give files of one data set",
-            images.size[0], images_path, labels.size[0], labels_path);
-        goto out;
-    }
-    CHECK_GOTO(idx_load(&images), code, out);
-    CHECK_GOTO(idx_load(&labels), code, out);
-    *set = (struct dataset){name,
-                            images.size[0],
-                            {1, images.size[1], images.size[2]},
-                            classes_of(labels.data, labels.size[0]),
-                            images.data,
-                            labels.data,
-                            {images.data, labels.data},
-                            NULL,
-                            0};
+static struct sample_shape shape_of(const struct dataset_config *c) {
+    return c->shape.channels ? c->shape : default_shape;
+}
+
+static int classes_of(const struct dataset_config *c) {
+    return c->classes ? c->classes : DATASET_CLASSES;
+}
+
+int dataset_made_samples(const struct dataset_config *c) {
+    enum kind kind = kind_of(c->name);
+    if (kind != SYNTHETIC && kind != RANDOM) return 0;
+    return c->samples ? c->samples : kind == RANDOM ? RANDOM_COUNT : SYNTHETIC_COUNT;
+}
+
+int dataset_has_test(const struct dataset_config *c) {
+    return kind_of(c->name) != RANDOM;
+}
+
+/* ---- checks ---- */
+
+static int check_made(const struct dataset_config *c, enum kind kind) {
+    struct sample_shape shape = shape_of(c);
+    char text[SAMPLE_SHAPE_BYTES];
+    int count = dataset_made_samples(c);
+    if (c->folder)
+        return fail(ERR_USAGE, "--data-dir: %s: %s needs no files: leave it out", c->folder,
+                    c->name);
+    sample_shape_text(&shape, text);
+    if (!sample_shape_fits(&shape))
+        return fail(ERR_USAGE, "--shape: %s: give 1 to %d numbers in all", text, SAMPLE_NUMBERS);
+    if (c->classes < 0) return fail(ERR_USAGE, "--classes: %d: give at least 1", c->classes);
+    if (count < 1) return fail(ERR_USAGE, "--samples: %d: give at least 1", count);
+    if (kind == SYNTHETIC && (shape.height < SYNTHETIC_LEAST || shape.width < SYNTHETIC_LEAST))
+        return fail(ERR_USAGE,
+                    "--shape: %s: synthetic pictures have at least %d x %d pixels: give a larger "
+                    "shape, or --dataset random",
+                    text, SYNTHETIC_LEAST, SYNTHETIC_LEAST);
+    double each = (double)sample_shape_count(&shape) * (kind == RANDOM ? sizeof(float) : 1) +
+                  (c->targets ? (double)classes_of(c) : 1) * sizeof(float);
+    if (each * count <= MOST_BYTES) return OK;
+    return fail(ERR_USAGE,
+                "--samples: %d of %s take %.1f GiB of host memory: give at most %.0f, or a smaller "
+                "--shape",
+                count, text, each * count / MOST_BYTES, MOST_BYTES / each);
+}
+
+int dataset_check(const struct dataset_config *c) {
+    enum kind kind = kind_of(c->name);
+    char text[SAMPLE_SHAPE_BYTES];
+    if (kind == UNKNOWN)
+        return fail(ERR_USAGE,
+                    "--dataset: %s: there are fashion-mnist, mnist, synthetic and random", c->name);
+    if (c->targets && kind != RANDOM)
+        return fail(ERR_USAGE, "--loss: mse: %s has labels, no targets: give --dataset random",
+                    c->name);
+    if (kind != FILES) return check_made(c, kind);
+    if (c->shape.channels)
+        return fail(ERR_USAGE,
+                    "--shape: %s: the pictures of %s have their own: leave it out, or give "
+                    "--dataset random or synthetic",
+                    sample_shape_text(&c->shape, text), c->name);
+    if (c->samples)
+        return fail(ERR_USAGE,
+                    "--samples: %d: %s has its own: leave it out, or give --dataset random or "
+                    "synthetic",
+                    c->samples, c->name);
     return OK;
-out:
-    idx_free(&images);
-    idx_free(&labels);
+}
+
+/* ---- the sets that are made ---- */
+
+static int no_memory(struct dataset *set) {
+    int count = set->count;
+    const char *name = set->name;
+    dataset_free(set);
+    return fail(ERR_MEMORY, "no memory for %s samples: %d: use fewer", name, count);
+}
+
+static int make_synthetic(struct dataset *set, const struct synthetic *what, int count) {
+    size_t pixels = sample_shape_count(&what->shape);
+    uint8_t *images = malloc((size_t)count * pixels), *labels = malloc((size_t)count);
+    *set = (struct dataset){.name = "synthetic",
+                            .count = count,
+                            .shape = what->shape,
+                            .classes = what->classes,
+                            .images = images,
+                            .labels = labels,
+                            .owned = {images, labels}};
+    if (!images || !labels) return no_memory(set);
+    int code = synthetic_fill(what, count, images, labels);
+    if (code) dataset_free(set);
     return code;
 }
 
 int dataset_synthetic(struct dataset *set, uint64_t seed, int count, int train) {
+    const struct synthetic what = {seed, train ? 0 : 1, default_shape, SYNTHETIC_CLASSES};
     memset(set, 0, sizeof *set);
-    size_t pixels = SYNTHETIC_SIDE * SYNTHETIC_SIDE;
     if (count < 1) return fail(ERR_USAGE, "synthetic pictures: %d: give at least 1", count);
-    uint8_t *images = malloc((size_t)count * pixels), *labels = malloc((size_t)count);
-    if (!images || !labels) {
-        free(images);
-        free(labels);
-        return fail(ERR_MEMORY, "no memory for synthetic pictures: %d: use fewer", count);
-    }
-    synthetic_fill(seed, train ? 0 : 1, count, images, labels);
-    *set = (struct dataset){"synthetic",       count,  {1, SYNTHETIC_SIDE, SYNTHETIC_SIDE},
-                            SYNTHETIC_CLASSES, images, labels,
-                            {images, labels},  NULL,   0};
+    return make_synthetic(set, &what, count);
+}
+
+/* More classes than there are pictures for stay without any. */
+static int synthetic_part(struct dataset *set, const struct dataset_config *c, int train) {
+    int count = dataset_made_samples(c), classes = classes_of(c);
+    const struct synthetic what = {0, train ? 0 : 1, shape_of(c),
+                                   classes < SYNTHETIC_MOST ? classes : SYNTHETIC_MOST};
+    if (!train) count = count < TEST_SHARE ? 1 : count / TEST_SHARE;
+    return make_synthetic(set, &what, count);
+}
+
+static int make_random(struct dataset *set, const struct dataset_config *c) {
+    struct sample_shape shape = shape_of(c);
+    struct rng rng;
+    size_t count = (size_t)dataset_made_samples(c), classes = (size_t)classes_of(c);
+    size_t numbers = count * sample_shape_count(&shape),
+           answers = count * (c->targets ? classes : 1);
+    float *x = malloc(numbers * sizeof *x);
+    void *y = malloc(answers * sizeof(float));
+    *set = (struct dataset){.name = "random",
+                            .count = (int)count,
+                            .shape = shape,
+                            .classes = c->targets ? 0 : (int)classes,
+                            .owned = {x, y},
+                            .numbers = x,
+                            .answers = y,
+                            .outputs = c->targets ? (int)classes : 0};
+    if (!x || !y) return no_memory(set);
+    rng_seed(&rng, c->seed);
+    rng_normal(&rng, x, numbers, 0, 1);
+    if (c->targets)
+        rng_normal(&rng, y, answers, 0, 1);
+    else
+        rng_integers(&rng, y, answers, (int32_t)classes);
     return OK;
 }
 
-/* Stores folder/file or folder/file.gz in `path`, whichever exists; 0 if neither does. */
-static int find_file(char *path, const char *folder, const char *file) {
-    static const char *const endings[] = {"", ".gz"};
-    for (int i = 0; i < 2; i++) {
-        int n = snprintf(path, PATH_BYTES, "%s/%s%s", folder, file, endings[i]);
-        if (n < PATH_BYTES && access(path, F_OK) == 0) return 1;
+/* ---- opening ---- */
+
+int dataset_make(struct dataset *set, const struct dataset_config *c, int train) {
+    memset(set, 0, sizeof *set);
+    CHECK(dataset_check(c));
+    switch (kind_of(c->name)) {
+    case SYNTHETIC: return synthetic_part(set, c, train);
+    case RANDOM:
+        return train ? make_random(set, c)
+                     : fail(ERR_USAGE, "data set random: has no test part: train without one");
+    default: return dataset_files(set, c, train);
     }
-    return 0;
-}
-
-/* Opens the set in this folder. *found: at least one of its two files is there. */
-static int open_in(struct dataset *set, const char *name, const char *folder, int train,
-                   int *found) {
-    char images[PATH_BYTES], labels[PATH_BYTES], image_file[32], label_file[32];
-    snprintf(image_file, sizeof image_file, "%s-images-idx3-ubyte", train ? "train" : "t10k");
-    snprintf(label_file, sizeof label_file, "%s-labels-idx1-ubyte", train ? "train" : "t10k");
-    int has_images = find_file(images, folder, image_file),
-        has_labels = find_file(labels, folder, label_file);
-    *found = has_images || has_labels;
-    if (!*found) return OK;
-    if (!has_images || !has_labels)
-        return fail(ERR_FAILED,
-                    "data set not complete: %s has no %s[.gz]: get all four files, for example "
-                    "with make data",
-                    folder, has_images ? label_file : image_file);
-    return read_pair(set, name, images, labels);
-}
-
-/* One line that names every way to get the data set. */
-static int not_found(const char *name, const char *folder) {
-    int fashion = !strcmp(name, "fashion-mnist");
-    return fail(ERR_FAILED,
-                "data set not found: %s%s%s: %smake data downloads it, --data-dir DIR names the "
-                "folder of its IDX "
-                "files, --dataset synthetic needs none",
-                name, folder ? " in " : "", folder ? folder : "",
-                fashion ? "apt install dataset-fashion-mnist (Debian, Ubuntu), " : "");
 }
 
 int dataset_open(struct dataset *set, const char *name, const char *folder, int train) {
-    static const char *const places[] = {"data", "datasets", "/usr/share/datasets"};
-    const char *known = NULL;
-    memset(set, 0, sizeof *set);
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (!strcmp(name, names[i])) known = names[i]; /* a constant, so that it outlives the set */
-    if (!known)
-        return fail(ERR_USAGE, "unknown data set: %s: use fashion-mnist, mnist or synthetic", name);
-    if (!strcmp(known, "synthetic"))
-        return dataset_synthetic(set, 0, train ? TRAIN_COUNT : TEST_COUNT, train);
-    int found = 0;
-    if (folder) {
-        CHECK(open_in(set, known, folder, train, &found));
-        return found ? OK : not_found(name, folder);
-    }
-    for (size_t i = 0; i < sizeof places / sizeof *places && !found; i++) {
-        char place[64];
-        snprintf(place, sizeof place, "%s/%s", places[i], known);
-        CHECK(open_in(set, known, place, train, &found));
-    }
-    return found ? OK : not_found(name, NULL);
+    const struct dataset_config config = {.name = name, .folder = folder};
+    return dataset_make(set, &config, train);
 }
 
 void dataset_free(struct dataset *set) {

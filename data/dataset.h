@@ -1,4 +1,4 @@
-/* Data sets: all pictures and labels, in host memory. */
+/* Data sets: all samples with their labels or targets, in host memory. */
 #ifndef DATA_DATASET_H
 #define DATA_DATASET_H
 
@@ -16,29 +16,67 @@ extern "C" {
 enum { DATASET_CLASSES = 10 };
 
 struct dataset {
-    const char *name;          /* "fashion-mnist", "mnist" or "synthetic" */
+    const char *name;          /* "fashion-mnist", "mnist", "synthetic" or "random" */
     int count;                 /* samples */
     struct sample_shape shape; /* of each */
-    int classes;               /* 1 + the largest label */
-    const uint8_t *images;     /* (count, C, H, W), row-major, one byte per pixel */
-    const uint8_t *labels;     /* (count), each below `classes` */
-    void *owned[2];            /* the memory that dataset_free frees */
-    void *map;                 /* or unmaps, of map_bytes bytes: data/shared_dataset.h */
+    int classes;               /* 1 + the largest label; 0: the samples have targets */
+    /* A data set is either bytes, */
+    const uint8_t *images; /* (count, C, H, W), row-major, one byte per pixel */
+    const uint8_t *labels; /* (count), each below `classes` */
+    void *owned[2];        /* the memory that dataset_free frees, of either kind */
+    /* or numbers, which are taken as they are. */
+    const float *numbers; /* (count, C, H, W); NULL: the set is bytes */
+    const void *answers;  /* labels I32 (count), or targets F32 (count, outputs) */
+    int outputs;          /* numbers of a target; 0: there are labels */
+    /* Memory of either kind that dataset_free unmaps instead (data/shared_dataset.h). */
+    void *map;
     size_t map_bytes;
 };
 
+/* Numbers that answer a sample: 1 for a label. */
+static inline int dataset_answer_count(const struct dataset *set) {
+    return set->outputs ? set->outputs : 1;
+}
+
+/* Which data set. What is 0 or NULL is not given. */
+struct dataset_config {
+    const char *name;
+    const char *folder; /* of the IDX files (--data-dir), raw or .gz */
+    /* Of the sets that are made, synthetic and random: */
+    struct sample_shape shape; /* default 1x28x28 */
+    int classes;               /* default DATASET_CLASSES; with targets the numbers of a target */
+    int samples; /* for training; default 60000 synthetic, 6400 random. For the test a sixth of
+                  * them, of random none */
+    /* Of random alone: */
+    int targets;   /* 1: targets in place of labels */
+    uint64_t seed; /* of the draws; synthetic pictures have their own */
+};
+
+/* ERR_USAGE: no such data set; something is given that this set does not take; or the set would be
+ * larger than 1 GiB. Opens nothing. */
+int dataset_check(const struct dataset_config *config);
+
+/* Samples of the training part of a set that is made; 0 of a set in files, which alone know. */
+int dataset_made_samples(const struct dataset_config *config);
+/* 0: the set has no test part. */
+int dataset_has_test(const struct dataset_config *config);
+
 /* Opens the training part (train = 1) or the test part (train = 0).
  *
- * `name` is one of the three names above; any other is ERR_USAGE. `folder` (--data-dir) holds the
- * IDX files, raw or .gz. NULL: the files are looked for in ./data/<name>, in ./datasets/<name>
- * (where `make data` puts them) and in Debian's /usr/share/datasets/<name>. "synthetic" needs no
- * files: it is 60000 pictures for training and 10000 for the test, of seed 0.
+ * Files are looked for in `folder`, and where there is none in ./data/<name>, in ./datasets/<name>
+ * (where `make data` puts them) and in Debian's /usr/share/datasets/<name>. "synthetic" is of seed
+ * 0 (data/synthetic.h). "random" is drawn as PyTorch draws it, in this order:
+ *
+ *     torch.manual_seed(seed)
+ *     samples = torch.randn(count, C, H, W)
+ *     labels  = torch.randint(0, classes, (count,))      or targets = torch.randn(count, classes)
  *
  * ERR_FAILED: the set was not found (the message names all ways to get it), or a file is broken.
- * An open set does not change, so any thread may read it. */
+ * ERR_USAGE as dataset_check. An open set does not change, so any thread may read it. */
+int dataset_make(struct dataset *set, const struct dataset_config *config, int train);
 int dataset_open(struct dataset *set, const char *name, const char *folder, int train);
 
-/* Makes `count` synthetic pictures (data/synthetic.h). ERR_USAGE: fewer than 1. */
+/* Makes `count` synthetic pictures of 1x28x28 and ten classes. ERR_USAGE: fewer than 1. */
 int dataset_synthetic(struct dataset *set, uint64_t seed, int count, int train);
 
 void dataset_free(struct dataset *set); /* takes a zeroed struct and one whose open failed */

@@ -11,8 +11,23 @@
 
 static const double SETTLE_S = 1; /* how long to wait, after an error, for copies to end */
 
-static size_t image_bytes(const struct dataset *set) {
-    return (size_t)set->count * sample_shape_count(&set->shape);
+/* The samples and the labels as they are uploaded: their types and shapes, and in data the host's
+ * memory. */
+static struct tensor host_images(const struct dataset *set) {
+    const struct sample_shape *s = &set->shape;
+    const int dims[4] = {set->count, s->channels, s->height, s->width};
+    const void *data = set->numbers ? (const void *)set->numbers : set->images;
+    return tensor_plain((void *)(uintptr_t)data, set->numbers ? DTYPE_F32 : DTYPE_U8, 4, dims);
+}
+
+static struct tensor host_labels(const struct dataset *set) {
+    const int dims[2] = {set->count, set->outputs};
+    const void *data = set->numbers ? set->answers : set->labels;
+    return tensor_plain((void *)(uintptr_t)data,
+                        set->outputs   ? DTYPE_F32
+                        : set->numbers ? DTYPE_I32
+                                       : DTYPE_U8,
+                        set->outputs ? 2 : 1, dims);
 }
 
 static uint64_t occupied(size_t bytes) { /* rounded up as device_alloc rounds */
@@ -20,7 +35,8 @@ static uint64_t occupied(size_t bytes) { /* rounded up as device_alloc rounds */
 }
 
 uint64_t device_dataset_bytes(const struct dataset *set) {
-    return occupied(image_bytes(set)) + occupied((size_t)set->count);
+    struct tensor images = host_images(set), labels = host_labels(set);
+    return occupied(tensor_bytes(&images)) + occupied(tensor_bytes(&labels));
 }
 
 struct piece {
@@ -28,8 +44,12 @@ struct piece {
     struct event *sent; /* recorded after the copy from it; once done, it may be filled again */
 };
 
-static int upload(struct stream *stream, struct piece pieces[2], char *to, const uint8_t *from,
-                  size_t bytes) {
+/* Copies the host's tensor to memory of the device, which `there` then names. */
+static int upload(struct stream *stream, struct piece pieces[2], const struct tensor *host,
+                  struct tensor *there) {
+    size_t bytes = tensor_bytes(host);
+    const char *from = host->data;
+    char *to = there->data;
     for (size_t at = 0, turn = 0; at < bytes; at += DATASET_PIECE, turn ^= 1) {
         struct piece *p = &pieces[turn];
         size_t size = bytes - at < DATASET_PIECE ? bytes - at : DATASET_PIECE;
@@ -62,23 +82,33 @@ static int settled(struct piece pieces[2]) {
     return 1;
 }
 
+static size_t larger(size_t a, size_t b) {
+    return a > b ? a : b;
+}
+
+/* Gives *there memory of the device for the host's tensor. */
+static int place(struct device *device, const struct tensor *host, struct tensor *there) {
+    void *memory = NULL;
+    CHECK(device_alloc(device, &memory, tensor_bytes(host), MEM_DATASET));
+    *there = *host;
+    there->data = memory;
+    return OK;
+}
+
 int device_dataset_init(struct device_dataset *d, struct device *device,
                         const struct dataset *set) {
-    const struct sample_shape *s = &set->shape;
-    const int dims[4] = {set->count, s->channels, s->height, s->width};
     struct stream *stream = device_compute(device);
+    struct tensor images = host_images(set), labels = host_labels(set);
     struct piece pieces[2] = {{0}};
-    void *images = NULL, *labels = NULL;
     int code;
     memset(d, 0, sizeof *d);
     d->device = device;
-    CHECK_GOTO(device_alloc(device, &images, image_bytes(set), MEM_DATASET), code, out);
-    d->images = tensor_plain(images, DTYPE_U8, 4, dims);
-    CHECK_GOTO(device_alloc(device, &labels, (size_t)set->count, MEM_DATASET), code, out);
-    d->labels = tensor_plain(labels, DTYPE_U8, 1, dims);
-    CHECK_GOTO(make_pieces(device, pieces, image_bytes(set)), code, out);
-    CHECK_GOTO(upload(stream, pieces, images, set->images, image_bytes(set)), code, out);
-    CHECK_GOTO(upload(stream, pieces, labels, set->labels, (size_t)set->count), code, out);
+    CHECK_GOTO(place(device, &images, &d->images), code, out);
+    CHECK_GOTO(place(device, &labels, &d->labels), code, out);
+    CHECK_GOTO(make_pieces(device, pieces, larger(tensor_bytes(&images), tensor_bytes(&labels))),
+               code, out);
+    CHECK_GOTO(upload(stream, pieces, &images, &d->images), code, out);
+    CHECK_GOTO(upload(stream, pieces, &labels, &d->labels), code, out);
 out:
     CHECK_KEEP(stream_sync(stream), code);
     /* A stuck device may still use this memory, so it is not freed. */
@@ -100,10 +130,20 @@ void device_dataset_free(struct device_dataset *d) {
     memset(d, 0, sizeof *d);
 }
 
+static int gather_rows(struct stream *stream, const struct tensor *from, const struct tensor *index,
+                       const struct tensor *to) {
+    struct op_args args = {.in = {*from, *index}, .out = {*to}};
+    return launch(stream, OP_GATHER_ROWS, &args);
+}
+
 int device_dataset_gather(const struct device_dataset *d, struct stream *stream,
                           const struct tensor *index, float mean, float std, const struct tensor *x,
                           const struct tensor *x_labels) {
     struct op_args args = {.in = {d->images, d->labels, *index}, .out = {*x, *x_labels}};
+    if (d->images.dtype == DTYPE_F32) {
+        CHECK(gather_rows(stream, &d->images, index, x));
+        return gather_rows(stream, &d->labels, index, x_labels);
+    }
     args.p.gather = (struct gather_args){mean, std};
     return launch(stream, OP_GATHER_SAMPLES, &args);
 }

@@ -1,6 +1,6 @@
-/* A data set that resides on a device: the bytes of all pictures and labels are uploaded once. Each
- * step then sends only the indices of its samples, 4 bytes per sample instead of 3136 for the
- * floats of a 28 x 28 picture, and a kernel makes the batch on the device:
+/* A data set that resides on a device: all samples and labels are uploaded once, as they are: bytes
+ * or numbers. Each step then sends only the indices of its samples, 4 bytes per sample instead of
+ * 3136 for the floats of a 28 x 28 picture, and a kernel makes the batch on the device:
  *
  *     device_dataset_init(&resident, device, set);
  *     for each step: copy the index of the batch (loader_config.on_device) to the device
@@ -21,8 +21,10 @@ enum { DATASET_PIECE = 4 << 20 };
 
 struct device_dataset {
     struct device *device;
-    struct tensor images; /* U8 (count, C, H, W), in device memory, cause MEM_DATASET */
-    struct tensor labels; /* U8 (count), in device memory, cause MEM_DATASET */
+    /* In device memory, cause MEM_DATASET: U8, with labels U8 (count); or F32, with labels I32
+     * (count) or targets F32 (count, outputs) */
+    struct tensor images; /* (count, C, H, W) */
+    struct tensor labels;
 };
 
 /* The bytes of device memory that a set takes, exactly as the memory ledger counts them. */
@@ -35,9 +37,10 @@ int device_dataset_init(struct device_dataset *d, struct device *device, const s
 /* Takes NULL and a zeroed struct. No work that uses the set may still be queued. */
 void device_dataset_free(struct device_dataset *d);
 
-/* Enqueues one launch of OP_GATHER_SAMPLES. From index (N) I32 it makes x (N, C, H, W) F32
- * and x_labels (N) I32; all three lie in the memory of the device. Pixels become byte / 255, and
- * then (x - mean) / std unless std is 0. device/op.h says what an index outside the set gives. */
+/* Enqueues the launch of OP_GATHER_SAMPLES, or of numbers two of OP_GATHER_ROWS. From index (N) I32
+ * it makes x (N, C, H, W) F32 and x_labels: I32 (N), or the targets F32 (N, outputs). All three lie
+ * in the memory of the device. Bytes become byte / 255, and then (x - mean) / std unless std is 0.
+ * device/op.h says what an index outside the set gives. */
 int device_dataset_gather(const struct device_dataset *d, struct stream *stream,
                           const struct tensor *index, float mean, float std, const struct tensor *x,
                           const struct tensor *x_labels);

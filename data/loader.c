@@ -30,10 +30,10 @@ enum slot_state { FREE, FILLING, READY, HELD };
 struct slot {
     struct batch batch; /* first, so that a batch handed out can be cast to its slot */
     enum slot_state state;
-    void *memory;    /* staging memory of pixels and labels, or of the index alone */
-    float *pixels;   /* in `memory`; NULL where the batch is an index */
-    int32_t *labels; /* in `memory`; NULL where the batch is an index */
-    int32_t *index;  /* data set indices of the batch; in `memory` where it is an index */
+    void *memory;      /* staging memory of pixels and labels, or of the index alone */
+    float *pixels;     /* in `memory`; NULL where the batch is an index */
+    uint32_t *answers; /* labels or targets, 4 bytes each; in `memory`; NULL as pixels */
+    int32_t *index;    /* data set indices of the batch; in `memory` where it is an index */
 };
 
 struct loader {
@@ -59,21 +59,34 @@ struct loader {
     int filling; /* how many slots are FILLING */
 };
 
+static void copy_numbers(const struct dataset *set, size_t sample, float *pixels,
+                         uint32_t *answers) {
+    size_t count = sample_shape_count(&set->shape), width = (size_t)dataset_answer_count(set);
+    memcpy(pixels, set->numbers + sample * count, count * sizeof *pixels);
+    memcpy(answers, (const uint32_t *)set->answers + sample * width, width * sizeof *answers);
+}
+
 static void fill_slot(struct loader *l, struct slot *s) {
     const struct loader_config *c = &l->config;
     struct batch_plan plan;
-    size_t pixels = sample_shape_count(&c->set->shape);
+    size_t pixels = sample_shape_count(&c->set->shape),
+           answers = (size_t)dataset_answer_count(c->set);
     batch_plan(&c->split, l->index, l->length, c->batch_size, s->batch.step, c->first_device,
                c->device_count, &plan, s->index);
     s->batch.segments = plan.segments;
     s->batch.global_n = plan.global_n;
     if (c->on_device) return;
     for (int i = 0; i < plan.n; i++) {
-        const uint8_t *from = c->set->images + (size_t)s->index[i] * pixels;
         float *to = s->pixels + (size_t)i * pixels;
+        size_t sample = (size_t)s->index[i];
+        if (c->set->numbers) {
+            copy_numbers(c->set, sample, to, s->answers + (size_t)i * answers);
+            continue;
+        }
+        const uint8_t *from = c->set->images + sample * pixels;
         for (size_t p = 0; p < pixels; p++)
             to[p] = l->pixel[from[p]];
-        s->labels[i] = c->set->labels[s->index[i]];
+        s->answers[i] = c->set->labels[sample];
     }
 }
 
@@ -162,6 +175,7 @@ static int make_slots(struct loader *l) {
     struct loader_config *c = &l->config;
     size_t most = (size_t)batch_capacity(&c->split, loader_largest_batch(l), c->device_count);
     size_t pixel_bytes = most * sample_shape_count(&c->set->shape) * sizeof(float);
+    size_t answer_bytes = most * (size_t)dataset_answer_count(c->set) * sizeof(uint32_t);
     pixel_bytes = (pixel_bytes + 63) / 64 * 64;
     int64_t room = l->length > c->set->count ? l->length : c->set->count;
     l->index = malloc((size_t)(room + 1) * sizeof *l->index);
@@ -180,9 +194,13 @@ static int make_slots(struct loader *l) {
         s->index = malloc(most * sizeof *s->index);
         if (!s->index)
             return fail(ERR_MEMORY, "loader: no memory for a batch: %zu samples: use fewer", most);
-        CHECK(c->alloc(c->context, &s->memory, pixel_bytes + most * sizeof(int32_t)));
+        CHECK(c->alloc(c->context, &s->memory, pixel_bytes + answer_bytes));
         s->batch.pixels = s->pixels = s->memory;
-        s->batch.labels = s->labels = (int32_t *)((char *)s->memory + pixel_bytes);
+        s->answers = (uint32_t *)((char *)s->memory + pixel_bytes);
+        if (c->set->outputs)
+            s->batch.targets = (const float *)s->answers;
+        else
+            s->batch.labels = (const int32_t *)s->answers;
     }
     return OK;
 }

@@ -1,7 +1,8 @@
 /* The loader: batches in the order of the epoch, prepared ahead by worker threads, in memory that a
  * device can copy from.
  *
- * Pixels become float32 as in torchvision: byte / 255, and then (x - mean) / std if asked for.
+ * Bytes become float32 as in torchvision: byte / 255, and then (x - mean) / std if asked for;
+ * numbers are taken as they are.
  * Where the data set resides on the device (data/device_dataset.h), a batch is only the list of its
  * sample indices. One thread, the consumer, calls all of these functions; the loader starts its
  * workers itself. Steps count from 0 within an epoch.
@@ -40,7 +41,7 @@ struct loader_config {
     /* The devices whose samples are loaded: a DDP rank loads its own, DP loads those of all. */
     int first_device, device_count;
     int workers;     /* 0: loader_next prepares each batch itself */
-    float mean, std; /* std 0: pixels stay between 0 and 1 */
+    float mean, std; /* of bytes; std 0: pixels stay between 0 and 1 */
     /* The data set on a device: a batch is then an index into it. NULL: it has pixels. */
     const struct device_dataset *on_device;
     double timeout_s; /* how long to wait for a worker, in seconds; 0: 300 */

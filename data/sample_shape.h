@@ -4,7 +4,13 @@
 #define DATA_SAMPLE_SHAPE_H
 
 #include <stddef.h>
-#include <stdio.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The most numbers of a sample, and the bytes of its shape as text. */
+enum { SAMPLE_NUMBERS = 1 << 24, SAMPLE_SHAPE_BYTES = 40 };
 
 struct sample_shape {
     int channels, height, width; /* each at least 1; all 0: not given */
@@ -14,16 +20,17 @@ static inline size_t sample_shape_count(const struct sample_shape *s) {
     return (size_t)s->channels * (size_t)s->height * (size_t)s->width;
 }
 
-enum { SAMPLE_SHAPE_BYTES = 40 };
+/* 1: every side is at least 1, and a sample has at most SAMPLE_NUMBERS numbers. */
+int sample_shape_fits(const struct sample_shape *s);
 
-/* "3x32x32", or "10" of a vector: as --shape takes it. Returns `text`. */
-static inline const char *sample_shape_text(const struct sample_shape *s,
-                                            char text[SAMPLE_SHAPE_BYTES]) {
-    if (s->height == 1 && s->width == 1)
-        snprintf(text, SAMPLE_SHAPE_BYTES, "%d", s->channels);
-    else
-        snprintf(text, SAMPLE_SHAPE_BYTES, "%dx%dx%d", s->channels, s->height, s->width);
-    return text;
+/* "3x32x32", or "10" of a vector. Returns `text`. */
+const char *sample_shape_text(const struct sample_shape *s, char text[SAMPLE_SHAPE_BYTES]);
+
+/* Reads such a text. ERR_USAGE begins with `what`: it is no such text, or the shape does not fit;
+ * *shape is unchanged then. */
+int sample_shape_parse(const char *what, const char *text, struct sample_shape *shape);
+
+#ifdef __cplusplus
 }
-
+#endif
 #endif

@@ -1,6 +1,6 @@
 /* The memfd of a data set: see shared_dataset.h.
  *
- *     [struct header][images][labels]       each at a multiple of 64 bytes
+ *     [struct header][images][labels][numbers][answers]    each at a multiple of 64 bytes
  *
  * The same program writes and reads it, so the header travels as bytes; its pointers are set
  * anew by whoever maps it. It is filled by write and not through a mapping: where memory runs
@@ -17,7 +17,7 @@
 #include "base/error.h"
 #include "base/system_error.h"
 
-enum { PARTS = 2, ALIGN = 64 };
+enum { PARTS = 4, ALIGN = 64 };
 
 struct header {
     struct dataset set; /* its pointers mean nothing here */
@@ -33,14 +33,19 @@ struct part {
 };
 
 static void parts_of(const struct dataset *set, struct part parts[PARTS]) {
-    size_t count = (size_t)set->count;
-    parts[0] = (struct part){set->images, count * sample_shape_count(&set->shape)};
+    size_t count = (size_t)set->count, numbers = count * sample_shape_count(&set->shape);
+    size_t answers = count * (size_t)dataset_answer_count(set);
+    parts[0] = (struct part){set->images, numbers};
     parts[1] = (struct part){set->labels, count};
+    parts[2] = (struct part){set->numbers, numbers * sizeof(float)};
+    parts[3] = (struct part){set->answers, answers * sizeof(float)};
 }
 
 static void set_parts(struct dataset *set, const void *const data[PARTS]) {
     set->images = data[0];
     set->labels = data[1];
+    set->numbers = data[2];
+    set->answers = data[3];
 }
 
 static size_t padded(size_t bytes) {

@@ -1,20 +1,31 @@
-/* Synthetic pictures: ten classes of 28 x 28 grey pictures that a network can learn, for machines
- * without the real files. Each picture is a pure function of (seed, set, index), so it is the same
- * on every machine and in any order. */
+/* Synthetic pictures that a network can learn, for machines without the real files: digits, in ten
+ * classes of 28 x 28 grey pixels unless something else is asked for; numbers of two or three digits
+ * where there are more classes. Each picture is a pure function of (seed, set, index) and its shape,
+ * so it is the same on every machine and in any order. */
 #ifndef DATA_SYNTHETIC_H
 #define DATA_SYNTHETIC_H
 
 #include <stdint.h>
 
+#include "data/sample_shape.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-enum { SYNTHETIC_SIDE = 28, SYNTHETIC_CLASSES = 10 };
+/* Classes of the pictures where nothing else is said, the most classes, and the least side of a
+ * picture. */
+enum { SYNTHETIC_CLASSES = 10, SYNTHETIC_MOST = 256, SYNTHETIC_LEAST = 4 };
 
-/* Fills images (count, 28, 28) and labels (count), each 0 .. 9. `set` is 0 for training pictures
- * and 1 for test pictures. */
-void synthetic_fill(uint64_t seed, uint32_t set, int count, uint8_t *images, uint8_t *labels);
+struct synthetic {
+    uint64_t seed;
+    uint32_t set;              /* 0: training pictures; 1: test pictures */
+    struct sample_shape shape; /* sides of at least SYNTHETIC_LEAST */
+    int classes;               /* 1 .. SYNTHETIC_MOST */
+};
+
+/* Fills images (count, C, H, W) and labels (count), each below `classes`. ERR_MEMORY. */
+int synthetic_fill(const struct synthetic *what, int count, uint8_t *images, uint8_t *labels);
 
 #ifdef __cplusplus
 }

@@ -43,7 +43,8 @@ static struct scattered pixels_of(struct dp *dp) {
 /* Labels go to where the loss is computed: their rows to every device, or all to the output device,
  * where they already are if that is device 0. */
 static struct scattered labels_of(struct dp *dp) {
-    struct scattered s = {.whole = tensor_plain(dp->replica[0].labels, DTYPE_I32, 1, &dp->all->n),
+    struct replica *first = &dp->replica[0];
+    struct scattered s = {.whole = model_answers(first->model, first->labels, dp->all->n),
                           .sizes = dp->own_loss ? dp->sizes : dp->loss_sizes};
     for (int r = 0; r < dp->count; r++)
         s.parts[r] = dp->own_loss || r != dp->output_device ? dp->replica[r].labels : dp->labels;

@@ -51,13 +51,13 @@ static int init_replica(struct dp *dp, const struct dp_config *c, int r) {
 
 static int init_loss(struct dp *dp, const struct dp_config *c) {
     struct device *output = c->device[dp->output_device];
-    size_t label_bytes = (size_t)c->max_samples * sizeof *dp->labels;
+    struct tensor labels = model_answers(c->model, NULL, c->max_samples);
     if (dp->own_loss) return OK;
     dp->gathered = tensor_plain(NULL, DTYPE_F32, 2, (int[]){c->max_samples, c->model->classes});
     CHECK(device_alloc(output, &dp->gathered.data, tensor_bytes(&dp->gathered), MEM_GATHERED));
     dp->labels = dp->replica[0].labels;
     if (dp->output_device > 0)
-        CHECK(device_alloc(output, (void **)&dp->labels, label_bytes, MEM_INPUT));
+        CHECK(device_alloc(output, &dp->labels, tensor_bytes(&labels), MEM_INPUT));
     CHECK(tape_init(&dp->loss_tape, output));
     tape_set_cause(dp->loss_tape, MEM_GATHERED); /* dL/dy and the losses of the gathered rows */
     recorded_watch(&dp->replica[dp->output_device].recorded, dp->loss_tape);

@@ -10,20 +10,30 @@
 static const struct {
     const char *name;
     int (*describe)(struct model *model, const struct model_options *options);
-} known[] = {{"lenet", lenet_describe},
-             {"convnet", convnet_describe},
-             {"mlp", mlp_describe},
-             {"resnet18", resnet18_describe}};
+    struct sample_shape sample; /* that it is made for */
+} known[] = {
+    {"lenet", lenet_describe, {1, 28, 28}},  {"convnet", convnet_describe, {1, 28, 28}},
+    {"mlp", mlp_describe, {1, 28, 28}},      {"resnet18", resnet18_describe, {1, 28, 28}},
+    {"simple", simple_describe, {10, 1, 1}}, {"complex", complex_describe, {3, 32, 32}},
+};
+enum { KNOWN = sizeof known / sizeof *known, DEFAULT_CLASSES = 10 };
 
-enum { DEFAULT_CLASSES = 10 };
-static const struct sample_shape default_sample = {1, 28, 28};
+static int find(const char *name) {
+    for (int i = 0; i < KNOWN; i++)
+        if (!strcmp(known[i].name, name)) return i;
+    return -1;
+}
+
+struct sample_shape model_sample(const char *name) {
+    int i = find(name);
+    return i < 0 ? (struct sample_shape){1, 28, 28} : known[i].sample;
+}
 
 static int check_limits(const char *name, const struct sample_shape *s, int classes) {
     char text[SAMPLE_SHAPE_BYTES];
-    if (s->channels < 1 || s->height < 1 || s->width < 1 ||
-        (double)s->channels * s->height * s->width > MODEL_MAX_SAMPLE)
+    if (!sample_shape_fits(s))
         return fail(ERR_USAGE, "model %s: samples of %s: give them 1 to %d numbers", name,
-                    sample_shape_text(s, text), MODEL_MAX_SAMPLE);
+                    sample_shape_text(s, text), SAMPLE_NUMBERS);
     if (classes < 1 || classes > MODEL_MAX_CLASSES)
         return fail(ERR_USAGE, "model %s: %d classes: give 1 to %d", name, classes,
                     MODEL_MAX_CLASSES);
@@ -50,6 +60,9 @@ static int check_options(const struct model *model) {
     if (model->init_d2l && strcmp(model->name, "lenet") && strcmp(model->name, "resnet18"))
         return fail(ERR_USAGE, "--init: d2l: the chapters have no %s: there are lenet and resnet18",
                     model->name);
+    if (model->label_smoothing && model->loss == LOSS_MSE)
+        return fail(ERR_USAGE, "--label-smoothing: %g: the loss mse has no labels: leave it out",
+                    model->label_smoothing);
     if (model->label_smoothing && model->log_probabilities) /* nor does PyTorch's nll_loss */
         return fail(ERR_USAGE,
                     "--label-smoothing: %g: %s ends in log_softmax and nll_loss, which has none: "
@@ -59,31 +72,30 @@ static int check_options(const struct model *model) {
 }
 
 int model_open(struct model *model, const char *name, const struct model_options *options) {
-    struct sample_shape sample = options->sample;
-    int classes = options->classes ? options->classes : DEFAULT_CLASSES;
+    struct sample_shape sample = options->sample.channels ? options->sample : model_sample(name);
+    int i = find(name), classes = options->classes ? options->classes : DEFAULT_CLASSES;
     memset(model, 0, sizeof *model);
-    if (!sample.channels) sample = default_sample;
+    if (i < 0)
+        return fail(ERR_USAGE,
+                    "model: %s: there are lenet, convnet, mlp, resnet18, simple and complex", name);
     CHECK(check_limits(name, &sample, classes));
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-        if (strcmp(known[i].name, name)) continue;
-        *model = (struct model){.name = known[i].name,
-                                .channels = sample.channels,
-                                .height = sample.height,
-                                .width = sample.width,
-                                .classes = classes,
-                                .mean = 0,
-                                .std = 1,
-                                .sync_bn = options->sync_bn,
-                                .init_d2l = options->init_d2l,
-                                .dropout = -1,
-                                .label_smoothing = options->label_smoothing};
-        int code = known[i].describe(model, options);
-        if (!code) code = check_count(model);
-        if (!code) code = check_options(model);
-        if (code) model_free(model);
-        return code;
-    }
-    return fail(ERR_USAGE, "model: %s: there are lenet, convnet, mlp and resnet18", name);
+    *model = (struct model){.name = known[i].name,
+                            .channels = sample.channels,
+                            .height = sample.height,
+                            .width = sample.width,
+                            .classes = classes,
+                            .mean = 0,
+                            .std = 1,
+                            .loss = options->loss,
+                            .sync_bn = options->sync_bn,
+                            .init_d2l = options->init_d2l,
+                            .dropout = -1,
+                            .label_smoothing = options->label_smoothing};
+    int code = known[i].describe(model, options);
+    if (!code) code = check_count(model);
+    if (!code) code = check_options(model);
+    if (code) model_free(model);
+    return code;
 }
 
 void model_free(struct model *model) {
@@ -101,8 +113,20 @@ int model_needs_pixels(const struct model *model, int side) {
                 model->name, sample_shape_text(&s, text), side, side);
 }
 
+const char *loss_name(enum loss_kind kind) {
+    static const char *const names[LOSS_COUNT] = {"cross-entropy", "mse"};
+    return names[kind];
+}
+
+struct tensor model_answers(const struct model *model, void *memory, int n) {
+    const int dims[2] = {n, model->classes};
+    return model->loss == LOSS_MSE ? tensor_plain(memory, DTYPE_F32, 2, dims)
+                                   : tensor_plain(memory, DTYPE_I32, 1, dims);
+}
+
 struct var *model_loss(const struct model *model, struct tape *t, struct var *output,
-                       const struct tensor *labels) {
-    if (model->log_probabilities) return nll_loss(t, output, labels, REDUCE_MEAN);
-    return cross_entropy_smoothed(t, output, labels, REDUCE_MEAN, model->label_smoothing);
+                       const struct tensor *answers) {
+    if (model->loss == LOSS_MSE) return mse_loss(t, output, answers, REDUCE_MEAN);
+    if (model->log_probabilities) return nll_loss(t, output, answers, REDUCE_MEAN);
+    return cross_entropy_smoothed(t, output, answers, REDUCE_MEAN, model->label_smoothing);
 }

@@ -16,6 +16,11 @@ struct atomic_file;
 
 enum { MODEL_HIDDEN_MAX = 16 }; /* hidden layers of an mlp */
 
+/* What the outputs are compared with: labels, by cross entropy (of scores or of log-probabilities),
+ * or targets, by the mean squared error. */
+enum loss_kind { LOSS_CROSS_ENTROPY, LOSS_MSE, LOSS_COUNT };
+const char *loss_name(enum loss_kind kind); /* "cross-entropy", "mse": as --loss takes it */
+
 struct model {
     const char *name;
     int channels, height, width; /* of one sample */
@@ -26,7 +31,8 @@ struct model {
     struct param_spec *params; /* registration order, owned */
     int buffer_count;
     struct buffer_spec *buffers; /* registration order, owned; NULL: none */
-    /* 1: forward ends in log_softmax and the loss is nll; 0: scores and cross entropy */
+    enum loss_kind loss;
+    /* 1: forward ends in log_softmax, and cross entropy is nll; 0: it ends in scores */
     int log_probabilities;
     double dropout;         /* < 0: the model's own probabilities; else it replaces all of them */
     double label_smoothing; /* of cross entropy; 0: none */
@@ -51,27 +57,34 @@ struct model_options {
     double label_smoothing;       /* 0: none; only where the loss is cross entropy */
     int hidden_count;             /* of hidden[]; 0: not given */
     int hidden[MODEL_HIDDEN_MAX]; /* mlp: widths of the hidden layers */
-    /* What the data set says; 0: not given, which is 1x28x28 and 10 classes. */
+    /* What the data set says; 0: not given, which is model_sample and 10 classes. */
     struct sample_shape sample;
-    int classes;
+    int classes; /* or numbers of a target */
+    enum loss_kind loss;
 };
 
-/* The most numbers of a sample, classes, and parameters of a model. */
-enum { MODEL_MAX_SAMPLE = 1 << 24, MODEL_MAX_CLASSES = 1 << 20, MODEL_MAX_COUNT = 100000000 };
+/* The most classes, and parameters of a model. */
+enum { MODEL_MAX_CLASSES = 1 << 20, MODEL_MAX_COUNT = 100000000 };
 
 /* "lenet", "convnet" or "mlp", for samples of options->sample: the layers that depend on the shape
  * of a sample or on the number of classes follow them. ERR_USAGE: an unknown model, which lists the
  * known ones; a sample that the model cannot take; a number beyond the limits above. */
 int model_open(struct model *model, const char *name, const struct model_options *options);
+/* The samples that a model is made for: 1x28x28 of an unknown one. */
+struct sample_shape model_sample(const char *name);
 void model_free(struct model *model);          /* zeroed is fine */
 size_t model_count(const struct model *model); /* elements of all parameters */
 /* Hashes of a step in the proof of equal bits: of each parameter the value and the gradient, and
  * of each buffer the value. */
 int model_hashes(const struct model *model);
 
-/* The loss that belongs to the model, with reduction MEAN over the global batch. */
+/* What the loss compares with the outputs of n samples, over `memory`: labels I32 (n), or targets
+ * F32 (n,classes) of LOSS_MSE. */
+struct tensor model_answers(const struct model *model, void *memory, int n);
+
+/* The model's loss, with reduction MEAN over the global batch. */
 struct var *model_loss(const struct model *model, struct tape *tape, struct var *output,
-                       const struct tensor *labels);
+                       const struct tensor *answers);
 
 /* Host copies of all parameters: param_count arrays, row-major, in one block, which the caller
  * frees with model_values_free (NULL is fine). alloc makes zeros; init draws from `seed`; load

@@ -24,7 +24,8 @@ static int alloc_all(struct replica *r) {
     CHECK(tape_init(&r->tape, d));
     CHECK(device_alloc(d, (void **)&r->step, sizeof *r->step, MEM_WORKSPACE));
     CHECK(device_alloc(d, (void **)&r->pixels, samples * pixels * sizeof(float), MEM_INPUT));
-    CHECK(device_alloc(d, (void **)&r->labels, samples * sizeof(int32_t), MEM_INPUT));
+    struct tensor answers = model_answers(m, NULL, r->config.max_samples);
+    CHECK(device_alloc(d, &r->labels, tensor_bytes(&answers), MEM_INPUT));
     CHECK(alloc_log(r, &r->losses, DTYPE_F64, r->config.log_segments));
     CHECK(alloc_log(r, &r->hits, DTYPE_I64, r->config.log_segments));
     return alloc_log(r, &r->hashes, DTYPE_U64, r->config.hashes ? model_hashes(m) : 0);
@@ -103,6 +104,11 @@ static int load_index(struct replica *r, const struct batch *batch) {
     return OK;
 }
 
+static int load_answers(struct replica *r, struct stream *stream, const void *answers, int n) {
+    struct tensor t = model_answers(r->model, r->labels, n);
+    return copy_to_device(stream, t.data, answers, tensor_bytes(&t));
+}
+
 int replica_load(struct replica *r, const struct batch *batch) {
     const struct model *m = r->model;
     size_t n = (size_t)batch->segments.n;
@@ -112,8 +118,11 @@ int replica_load(struct replica *r, const struct batch *batch) {
     if (batch->from) return load_index(r, batch);
     struct stream *stream = enter(r, r->input);
     CHECK(copy_to_device(stream, r->pixels, batch->pixels, pixels * sizeof *r->pixels));
-    if (!batch->labels) return OK;
-    return copy_to_device(stream, r->labels, batch->labels, n * sizeof *r->labels);
+    const void *answers = m->loss == LOSS_MSE ? (const void *)batch->targets : batch->labels;
+    if (answers) return load_answers(r, stream, answers, batch->segments.n);
+    if (!batch->labels && !batch->targets) return OK;
+    return fail(ERR_FAILED, "load: the batch has %s: not what the loss %s compares with",
+                batch->labels ? "labels" : "targets", loss_name(m->loss));
 }
 
 int replica_unpack(struct replica *r) {
@@ -125,7 +134,7 @@ int replica_unpack(struct replica *r) {
     r->packed = NULL;
     struct tensor index = tensor_plain(r->index, DTYPE_I32, 1, &n),
                   x = tensor_plain(r->pixels, DTYPE_F32, 4, shape),
-                  labels = tensor_plain(r->labels, DTYPE_I32, 1, &n);
+                  labels = model_answers(m, r->labels, n);
     return device_dataset_gather(from, enter(r, r->input), &index, m->mean,
                                  m->normalised ? m->std : 0, &x, &labels);
 }
@@ -211,7 +220,7 @@ int replica_forward(struct replica *r, const struct segments *segments, int trai
 
 int replica_loss(struct replica *r, struct var *output, int training, struct var **loss) {
     enter(r, training ? PHASE_LOSS : PHASE_EVALUATE);
-    struct tensor labels = tensor_plain(r->labels, DTYPE_I32, 1, &r->config.max_samples);
+    struct tensor labels = model_answers(r->model, r->labels, r->config.max_samples);
     *loss = model_loss(r->model, r->tape, output, &labels);
     CHECK(tape_error(r->tape));
     return tape_log_loss(r->tape, *loss, &r->losses, &r->hits);

@@ -56,9 +56,9 @@ struct replica {
     struct optimizer optimizer;
     struct tape *tape;
     struct step_block *step;
-    float *pixels;   /* (max_samples, C, H, W), MEM_INPUT */
-    int32_t *labels; /* (max_samples), MEM_INPUT */
-    int32_t *index;  /* (max_samples), MEM_INPUT; made with the first batch that is an index */
+    float *pixels;  /* (max_samples, C, H, W), MEM_INPUT */
+    void *labels;   /* model_answers of max_samples: labels or targets; MEM_INPUT */
+    int32_t *index; /* (max_samples), MEM_INPUT; made with the first batch that is an index */
 
     /* A batch that came as an index and whose pixels are not made yet: the data set, and the number
      * of samples; NULL: there is none. */

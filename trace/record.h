@@ -67,7 +67,8 @@ struct run_record {
     int duplicates; /* samples used twice in an epoch because its order is padded */
     int train_samples, test_samples;
     int channels, height, width; /* of each sample */
-    int classes;                 /* of the model */
+    int classes;                 /* of the model, or numbers of a target */
+    char loss[16];               /* "cross-entropy" or "mse" */
     int loss_in_forward;
     int output_device;   /* DP: the device that computes the loss; else 0 */
     char dp_reduce[16];  /* DP: "first" or "sharded"; else "" */

@@ -184,6 +184,7 @@ static const struct field run_fields[] = {
     {"height",             &FIELD_INT,    AT(height)},
     {"width",              &FIELD_INT,    AT(width)},
     {"classes",            &FIELD_INT,    AT(classes)},
+    {"loss",               &FIELD_TEXT,   AT(loss)},
     {"parameter_count",    &FIELD_INT64,  AT(parameter_count)},
     {"parameters",         &FIELD_NAMES,  ARRAY_AT(names, parameters)},
     {"buffers",            &FIELD_NAMES,  ARRAY_AT(buffer_names, buffers)},

@@ -53,6 +53,24 @@ int run_virtual_devices(const struct run_config *config) {
                                                       : config->virtual_devices;
 }
 
+struct dataset_config run_dataset(const struct run_config *config) {
+    const struct model_options *o = &config->model_options;
+    int random = !strcmp(config->dataset, "random");
+    return (struct dataset_config){
+        .name = config->dataset,
+        .folder = *config->data_dir ? config->data_dir : NULL,
+        .shape = !o->sample.channels && random ? model_sample(config->model) : o->sample,
+        .classes = o->classes,
+        .samples = config->samples,
+        .targets = o->loss == LOSS_MSE,
+        .seed = config->seed};
+}
+
+int run_evaluates(const struct run_config *config) {
+    struct dataset_config data = run_dataset(config);
+    return config->evaluate && dataset_has_test(&data);
+}
+
 int run_device_kind(const struct run_config *config, enum device_kind *kind, int *count) {
     enum device_kind emulated = config->late ? DEVICE_HOST_LATE : DEVICE_HOST;
     *kind = strcmp(config->device, "cpu") ? DEVICE_CUDA : emulated;
@@ -122,13 +140,13 @@ static int check_devices(const struct run_config *config) {
 }
 
 int run_config_check(const struct run_config *config) {
+    struct model_options options = config->model_options;
     struct model model = {0};
-    CHECK(model_open(&model, config->model, &config->model_options));
+    struct dataset_config data = run_dataset(config);
+    CHECK(dataset_check(&data));
+    options.sample = data.shape; /* files are not open yet */
+    CHECK(model_open(&model, config->model, &options));
     model_free(&model);
-    if (strcmp(config->dataset, "fashion-mnist") && strcmp(config->dataset, "mnist") &&
-        strcmp(config->dataset, "synthetic"))
-        return fail(ERR_USAGE, "--dataset: %s: there are fashion-mnist, mnist and synthetic",
-                    config->dataset);
     if (strcmp(config->data_on, "auto") && strcmp(config->data_on, "host") &&
         strcmp(config->data_on, "device"))
         return fail(ERR_USAGE, "--data-on: %s: there are auto, host and device", config->data_on);

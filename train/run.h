@@ -4,6 +4,7 @@
 #define TRAIN_RUN_H
 
 #include "base/limits.h"
+#include "data/dataset.h"
 #include "device/device.h"
 #include "models/model.h"
 #include "nn/optimizer.h"
@@ -27,6 +28,8 @@ struct run_config {
     struct model_options model_options;
     char dataset[16];
     char data_dir[PATH_BYTES];
+    int samples; /* of a data set that is made; 0: not given. Their shape and the number of classes
+                  * are in model_options */
     /* Memory files of the training set and the test set, which ranks map (train/shared_data.h);
      * 0: a process opens the set itself. data_seconds: how long it took to read them. */
     int data_fd[2];
@@ -98,6 +101,11 @@ struct optimizer_config run_optimizer(const struct run_config *config);
 struct schedule run_schedule(const struct run_config *config);
 /* ERR_USAGE: a number is wrong, or belongs to another optimizer or schedule. */
 int run_check_update(const struct run_config *config);
+
+/* The data set of the run. It points into config. */
+struct dataset_config run_dataset(const struct run_config *config);
+/* 1: there is test accuracy after each epoch. Random data has no test part. */
+int run_evaluates(const struct run_config *config);
 
 /* The kind of device in force, and in *count the physical devices there are. Asked by the process
  * that opens devices, not by a launcher, which does not start CUDA. ERR_USAGE: a GPU is asked for

@@ -69,7 +69,7 @@ static int open_data_and_model(struct session *s) {
     CHECK(run_open_set(s->config, &s->train_set, 1));
     CHECK(open_model(s));
     CHECK(check_set(s, &s->train_set, 1));
-    if (!s->config->evaluate) return OK;
+    if (!run_evaluates(s->config)) return OK;
     CHECK(run_open_set(s->config, &s->test_set, 0));
     return check_set(s, &s->test_set, 0);
 }
@@ -136,13 +136,13 @@ static int open_devices(struct session *s, enum device_kind kind, int physical) 
 static int put_data_on_device(struct session *s, enum device_kind kind) {
     const struct run_config *c = s->config;
     uint64_t bytes = device_dataset_bytes(&s->train_set) +
-                     (c->evaluate ? device_dataset_bytes(&s->test_set) : 0);
+                     (s->test_set.count ? device_dataset_bytes(&s->test_set) : 0);
     int fits = bytes <= device_ledger(s->device[0]).capacity / 4;
     s->data_on_device = !strcmp(c->data_on, "device") ||
                         (!strcmp(c->data_on, "auto") && kind == DEVICE_CUDA && fits);
     if (!s->data_on_device) return OK;
     CHECK(device_dataset_init(&s->train_data, s->device[0], &s->train_set));
-    return c->evaluate ? device_dataset_init(&s->test_data, s->device[0], &s->test_set) : OK;
+    return s->test_set.count ? device_dataset_init(&s->test_data, s->device[0], &s->test_set) : OK;
 }
 
 static int host_alloc(void *context, void **out, size_t bytes) {
@@ -196,7 +196,7 @@ static int open_test_loader(struct session *s) {
     struct loader_config config = common_loader(s, &s->test_set, &s->test_data);
     config.split = (struct split){.kind = SPLIT_CHUNKED, .devices = s->devices};
     config.end = ORDER_EXACT;
-    return s->config->evaluate ? loader_init(&s->test_loader, &config) : OK;
+    return s->test_set.count ? loader_init(&s->test_loader, &config) : OK;
 }
 
 /* What the optimizer does not have is NaN, in JSON null. */
@@ -255,6 +255,7 @@ static void describe(struct session *s) {
     r->height = s->model.height;
     r->width = s->model.width;
     r->classes = s->model.classes;
+    snprintf(r->loss, sizeof r->loss, "%s", loss_name(s->model.loss));
     r->duplicates = loader_duplicates(s->train_loader);
     r->bits_promised = bits_promised(c, r->why_not, sizeof r->why_not);
 }

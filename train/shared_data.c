@@ -8,7 +8,8 @@
 #include "data/shared_dataset.h"
 
 static int read_set(const struct run_config *c, struct dataset *set, int train) {
-    return dataset_open(set, c->dataset, *c->data_dir ? c->data_dir : NULL, train);
+    struct dataset_config config = run_dataset(c);
+    return dataset_make(set, &config, train);
 }
 
 static int *fd_of(struct run_config *config, int train) {
@@ -28,7 +29,7 @@ static int share(struct run_config *config, int train) {
 int shared_data_open(struct run_config *config) {
     int64_t start = now_ns();
     int code = share(config, 1);
-    if (!code && config->evaluate) code = share(config, 0);
+    if (!code && run_evaluates(config)) code = share(config, 0);
     config->data_seconds += (double)(now_ns() - start) * 1e-9;
     if (code) shared_data_close(config);
     return code;

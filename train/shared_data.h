@@ -5,7 +5,7 @@
 #include "data/dataset.h"
 #include "train/run.h"
 
-/* Reads the training set and, where config->evaluate is 1, the test set into memory files, and sets
+/* Reads the training set and, where run_evaluates, the test set into memory files, and sets
  * config->data_fd and data_seconds. Files that are there stay. After a failure there are none. */
 int shared_data_open(struct run_config *config);
 /* Closes the files; jobs that run keep what they have mapped. Takes a config without files. */

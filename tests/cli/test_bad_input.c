@@ -49,7 +49,7 @@ Test(cli_bad_input, words, .timeout = 300, .init = cli_folder_make, .fini = cli_
         {2, "--seed: ''|18446744073709551615", "train --seed ''"},
         {2, "--lr: ''|number", "train --lr="},
         {2, "--device-memory: ''|64M", "train --device-memory="},
-        {2, "lenet5|lenet, convnet, mlp and resnet18", "train --model lenet5"},
+        {2, "lenet5|lenet, convnet, mlp, resnet18, simple and complex", "train --model lenet5"},
         {2, "rings|naive, oneshot, direct, ring", "train --mode ddp --allreduce rings"},
         {2, "nccl needs GPUs",
          "train --mode ddp --device cpu --dataset synthetic --steps 1 --allreduce nccl"},

@@ -15,7 +15,13 @@ static inline struct dataset dataset_of(int count, int pixels) {
         images[i] = (uint8_t)(i * 31 + (i >> 12) + (i >> 22) * 5);
     for (int i = 0; i < count; i++)
         labels[i] = (uint8_t)(i % 10 + (i >> 22));
-    return (struct dataset){"tests", count, {1, 1, pixels}, 256, images, labels, {images, labels}};
+    return (struct dataset){.name = "tests",
+                            .count = count,
+                            .shape = {1, 1, pixels},
+                            .classes = 256,
+                            .images = images,
+                            .labels = labels,
+                            .owned = {images, labels}};
 }
 
 /* For sizes around the size of a piece, of pictures and of labels, every byte arrives and the

@@ -1,4 +1,4 @@
-/* Data sets: the real files, every way in which a file can be bad, and the synthetic pictures. */
+/* Data sets: the real files, and every way in which a file can be bad. */
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,12 +10,9 @@
 #include "base/error.h"
 #include "data/dataset.h"
 #include "data/idx.h"
-#include "data/synthetic.h"
 #include "tests/harness/harness.h"
 
 #define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))
-
-#define SYNTHETIC_HASH 0x78fb4ed6f265a14fu
 
 static char folder[] = "/tmp/duet-test-XXXXXX";
 
@@ -261,65 +258,4 @@ Test(dataset, the_real_fashion_mnist, .timeout = 60) {
         if (train) cr_assert_float_eq(sum / (60000.0 * 784 * 255), 0.2860405969887955, 1e-12);
         dataset_free(&set);
     }
-}
-
-Test(synthetic, the_same_everywhere_and_of_all_classes, .timeout = 60) {
-    enum { N = 2000 };
-    static uint8_t images[N * 784], again[N * 784], labels[N], other[N];
-    synthetic_fill(0, 0, N, images, labels);
-    /* The hash of the first 100 pictures: their bytes are the same on every machine. */
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (int i = 0; i < 100 * 784; i++)
-        hash = (hash ^ images[i]) * 0x100000001b3u;
-    cr_assert_eq(hash, SYNTHETIC_HASH, "%#llx", (unsigned long long)hash);
-    int of_class[10] = {0};
-    for (int i = 0; i < N; i++)
-        of_class[labels[i]]++;
-    for (int i = 0; i < 10; i++)
-        cr_assert(of_class[i] > N / 20, "class %d: %d of %d", i, of_class[i], N);
-    synthetic_fill(0, 0, 10, again, other); /* a picture does not depend on the count */
-    cr_assert(!memcmp(images, again, 10 * 784) && !memcmp(labels, other, 10));
-    synthetic_fill(0, 1, N, again, other);
-    cr_assert_arr_neq(images, again, sizeof images);
-    synthetic_fill(1, 0, N, again, other);
-    cr_assert_arr_neq(images, again, sizeof images);
-}
-
-/* The pictures are neither trivial nor noise: no single pixel comes near telling two classes apart,
- * while the nearest of 2000 training pictures has the right class far more often than chance. */
-Test(synthetic, learnable_but_not_by_one_pixel, .timeout = 60) {
-    enum { N = 2000, TESTS = 200 };
-    static uint8_t images[N * 784], labels[N], test[TESTS * 784], expected[TESTS];
-    synthetic_fill(0, 0, N, images, labels);
-    synthetic_fill(0, 1, TESTS, test, expected);
-    double best = 0;
-    for (int pixel = 0; pixel < 784; pixel++) {
-        int bright[10] = {0}, total[10] = {0};
-        for (int i = 0; i < N; i++)
-            total[labels[i]]++, bright[labels[i]] += images[i * 784 + pixel] > 80;
-        /* The best answer from one pixel: one class if it is bright, another if it is dark. */
-        double most = 0, rest = 0;
-        for (int c = 0; c < 10; c++) {
-            if (bright[c] > most) most = bright[c];
-            if (total[c] - bright[c] > rest) rest = total[c] - bright[c];
-        }
-        if ((most + rest) / N > best) best = (most + rest) / N;
-    }
-    /* Chance gives 0.1; telling two classes of ten for sure would give 0.2. */
-    cr_assert(best < 0.25, "one pixel is right for %.2f", best);
-    int right = 0;
-    for (int t = 0; t < TESTS; t++) {
-        int64_t nearest = INT64_MAX;
-        int label = 0;
-        for (int i = 0; i < N; i++) {
-            int64_t distance = 0;
-            for (int p = 0; p < 784; p++) {
-                int d = images[i * 784 + p] - test[t * 784 + p];
-                distance += d * d;
-            }
-            if (distance < nearest) nearest = distance, label = labels[i];
-        }
-        right += label == expected[t];
-    }
-    cr_assert(right > TESTS / 2, "%d of %d right", right, TESTS);
 }

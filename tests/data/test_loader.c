@@ -13,7 +13,12 @@ enum { SAMPLES = 103, PIXELS = 6 };
 
 /* Pictures of 2 x 3 whose bytes depend on the sample, and which contain every byte value. */
 static uint8_t images[SAMPLES * PIXELS], labels[SAMPLES];
-static struct dataset tiny = {"tiny", SAMPLES, {1, 2, 3}, 10, images, labels, {0}};
+static struct dataset tiny = {.name = "tiny",
+                              .count = SAMPLES,
+                              .shape = {1, 2, 3},
+                              .classes = 10,
+                              .images = images,
+                              .labels = labels};
 
 /* The same set on a device: the loader passes the address on and looks at nothing of it. */
 static const struct device_dataset resident;

@@ -59,6 +59,32 @@ Test(shared_dataset, is_what_was_shared, .timeout = 30) {
     dataset_free(&whole);
 }
 
+/* Numbers, with labels and with targets. */
+Test(shared_dataset, numbers_too, .timeout = 30) {
+    for (int targets = 0; targets < 2; targets++) {
+        const struct dataset_config config = {.name = "random",
+                                              .shape = {3, 5, 7},
+                                              .classes = 6,
+                                              .samples = COUNT,
+                                              .targets = targets,
+                                              .seed = 8};
+        struct dataset whole, shared, mapped;
+        int fd;
+        cr_assert_eq(dataset_make(&whole, &config, 1), OK, "%s", error_message());
+        cr_assert_eq(dataset_make(&shared, &config, 1), OK, "%s", error_message());
+        cr_assert_eq(dataset_share(&shared, &fd), OK, "%s", error_message());
+        cr_assert_eq(dataset_map(&mapped, fd), OK, "%s", error_message());
+        close(fd);
+        cr_assert(!mapped.images && !mapped.labels && mapped.classes == (targets ? 0 : 6));
+        cr_assert_eq(mapped.outputs, targets ? 6 : 0);
+        cr_assert(!memcmp(mapped.numbers, whole.numbers, (size_t)COUNT * 105 * sizeof(float)));
+        cr_assert(!memcmp(mapped.answers, whole.answers,
+                          (size_t)COUNT * (targets ? 6 : 1) * sizeof(float)));
+        dataset_free(&mapped);
+        dataset_free(&whole);
+    }
+}
+
 Test(shared_dataset, what_is_none_is_refused, .timeout = 30) {
     struct dataset set;
     char text[4096] = "not a data set";

@@ -22,7 +22,12 @@ Test(gather, an_index_outside_reads_nothing, .timeout = 30) {
 /* The loader's batch of the same samples. */
 Test(gather, has_the_loaders_bits_for_all_256_bytes, .timeout = 30) {
     struct gather_set s = gather_make(2, 1, 16, 16, 2);
-    struct dataset set = {"bytes", 2, {1, 16, 16}, 256, s.images, s.labels, {0}};
+    struct dataset set = {.name = "bytes",
+                          .count = 2,
+                          .shape = {1, 16, 16},
+                          .classes = 256,
+                          .images = s.images,
+                          .labels = s.labels};
     struct device *d = test_open(DEVICE_HOST, 0);
     int seen[256] = {0};
     for (int i = 0; i < 512; i++)

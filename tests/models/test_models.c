@@ -46,10 +46,12 @@ Test(models, parameters_are_those_of_the_originals, .timeout = 30) {
          "fc1.bias(64) "
          "fc2.weight(10,64) fc2.bias(10)",
          160 + 4640 + 294976 + 650},
+        {"simple", "linear.weight(10,10) linear.bias(10)", 110},
+        {"complex", "conv.weight(64,3,3,3) conv.bias(64) fc.weight(10,65536) fc.bias(10)", 657162},
         {"mlp", "fc1.weight(256,784) fc1.bias(256) fc2.weight(10,256) fc2.bias(10)",
          784 * 256 + 256 + 2570},
     };
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 5; i++) {
         struct model m;
         char text[1024];
         open_model(&m, known[i].name);
@@ -155,7 +157,7 @@ Test(models, an_unknown_name_lists_the_known, .timeout = 30) {
     struct model m;
     struct model_options options = {.dropout = -1};
     expect(model_open(&m, "alexnet", &options), ERR_USAGE,
-           "alexnet: there are lenet, convnet, mlp and resnet18");
+           "alexnet: there are lenet, convnet, mlp, resnet18, simple and complex");
     expect(model_open(&m, "", &options), ERR_USAGE, "lenet");
     model_free(&m);
     model_free(NULL);

@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""Makes random.txt: the random data sets of Duet, and the models simple and complex trained on them.
+
+PyTorch is a black box here: its draws to the bit, and its losses in float64, so that the golden side
+carries no rounding of its own worth naming.
+
+    python3 tests/golden/make_random.py           needs torch and numpy, a few seconds
+"""
+import pathlib
+import struct
+
+import torch
+
+HERE = pathlib.Path(__file__).resolve().parent
+STEPS, BATCH, SAMPLES = 5, 16, 80
+
+# name, model, shape of a sample, outputs, loss, learning rate, seed
+CASES = [
+    ("simple", lambda: torch.nn.Linear(10, 10), (10,), 10, "mse", 0.1, 0),
+    ("complex", None, (3, 32, 32), 10, "cross-entropy", 0.001, 3),
+    ("narrow", lambda: torch.nn.Linear(3, 2), (3,), 2, "mse", 0.1, 7),
+]
+
+
+class Complex(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = torch.nn.Conv2d(3, 64, 3, padding=1)
+        self.fc = torch.nn.Linear(64 * 32 * 32, 10)
+
+    def forward(self, x):
+        return self.fc(torch.flatten(torch.relu(self.conv(x)), 1))
+
+
+def fnv1a64(tensor):
+    h = 0xcbf29ce484222325
+    for byte in tensor.detach().contiguous().numpy().tobytes():
+        h = ((h ^ byte) * 0x100000001b3) & 0xffffffffffffffff
+    return f"{h:016x}"
+
+
+def bits(tensor):
+    return " ".join(f"{w:08x}" for w in struct.unpack("<2I", tensor.detach().contiguous().numpy().tobytes()[:8]))
+
+
+def tiny():
+    """So few numbers that the targets begin with a normal that the samples have left over."""
+    torch.manual_seed(1)
+    x = torch.randn(3, 3)
+    y = torch.randn(3, 1)
+    return [f"samples tiny {fnv1a64(x)} {bits(x)}", f"answers tiny {fnv1a64(y)} {bits(y)}"]
+
+
+def make(name, build, shape, outputs, loss, lr, seed):
+    torch.manual_seed(seed)
+    x = torch.randn(SAMPLES, *shape)
+    y = torch.randn(SAMPLES, outputs) if loss == "mse" else torch.randint(0, outputs, (SAMPLES,))
+    torch.manual_seed(seed)
+    net = build() if build else Complex()
+    stored = y if loss == "mse" else y.to(torch.int32)
+    lines = [f"samples {name} {fnv1a64(x)} {bits(x)}", f"answers {name} {fnv1a64(stored)} {bits(stored)}"]
+    for parameter, value in net.named_parameters():
+        lines.append(f"init {name} {parameter} {fnv1a64(value)} {bits(value)}")
+    net.double()
+    criterion = torch.nn.MSELoss() if loss == "mse" else torch.nn.CrossEntropyLoss()
+    optimizer = torch.optim.SGD(net.parameters(), lr=lr)
+    for step in range(STEPS):
+        rows = slice(step * BATCH, (step + 1) * BATCH)
+        answers = y[rows].double() if loss == "mse" else y[rows]
+        value = criterion(net(x[rows].double()), answers)
+        optimizer.zero_grad()
+        value.backward()
+        optimizer.step()
+        lines.append(f"loss {name} {step} {value.item():.17g}")
+    return lines
+
+
+def main():
+    torch.set_num_threads(1)
+    lines = [
+        f"# made by make_random.py with torch {torch.__version__}, CPU {torch.backends.cpu.get_cpu_capability()}, 1 thread",
+        f"# {SAMPLES} samples, batches of {BATCH} in order; after torch.manual_seed: randn of the samples, then randint",
+        "# of the labels (int32) or randn of the targets; after torch.manual_seed again: the model.",
+        "# samples, answers, init: FNV-1a of the little-endian bytes, and the first two words; loss: step, mean in float64",
+    ]
+    for case in CASES:
+        lines += make(*case)
+    lines += tiny()
+    (HERE / "random.txt").write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()
