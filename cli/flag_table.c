@@ -184,8 +184,8 @@ const struct flag flag_table[] = {
      read_memory, NO_MEMBER, SMALLEST_MEMORY, 0x1p50},
 
     HEADING("model"),
-    {"--model", "NAME", "lenet, convnet, mlp, resnet18, simple or complex (default lenet)", read_text,
-     AT(model), NO_LIMITS},
+    {"--model", "NAME", "lenet, convnet, mlp, resnet18, simple or complex (default lenet)",
+     read_text, AT(model), NO_LIMITS},
     {"--classes", "K",
      "the number of classes, or of numbers that the loss mse compares (default: 1 + the largest "
      "label, at least 10; of synthetic and random data 10)",

@@ -191,7 +191,7 @@ static int rows(struct op_testbed *bed, enum op op) {
             a.in[1] = mse ? trial_random(bed, 2, n, k, 1, 1) : labels_of(bed, n, k);
             a.step = &step;
             a.p.loss = (struct loss_args){.reduction = reduction};
-            if (op >= OP_CROSS_ENTROPY_FORWARD && i % 2) a.p.loss.smoothing = .1;
+            if (op >= OP_CROSS_ENTROPY_FORWARD && !mse && i % 2) a.p.loss.smoothing = .1;
             if (!forward && reduction == REDUCE_NONE) a.in[2] = trial_random(bed, 1, n, 1, 1, 1);
         }
         if (forward) {

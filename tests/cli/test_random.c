@@ -1,5 +1,5 @@
-/* The command on random data: PyTorch's losses, equal bits in every mode, what is refused, and where
- * wide outputs weigh. */
+/* The command on random data: PyTorch's losses, equal bits in every mode, what is refused, and
+ * where wide outputs weigh. */
 #include "tests/cli/json.h"
 #include "tests/golden/golden.h"
 

@@ -1,5 +1,5 @@
-/* Random data: PyTorch's draws to the bit, and numbers that reach a batch unchanged, from the host and
- * from a device. And what dataset_check refuses. */
+/* Random data: PyTorch's draws to the bit, and numbers that reach a batch unchanged, from the host
+ * and from a device. And what dataset_check refuses. */
 #include "data/device_dataset.h"
 #include "data/loader.h"
 #include "tests/device/shared.h"
