@@ -1,0 +1,135 @@
+#!/usr/bin/env python3
+"""Makes the golden facts about d2l's ResNet-18 (13.6) that tests/cli/test_golden_resnet.c compares
+against.
+
+PyTorch is a black box here: initial weights by seed 0 and the first 32 pictures of Fashion-MNIST go
+in; losses, gradients and running statistics come out, in float64. The batch is normalised whole
+("1", as one device or SyncBatchNorm does), or cut into 2 or 4 shards with statistics of their own,
+shard v holding the pictures v, v + shards, ... as DistributedSampler deals them.
+
+11 million gradients are too many to keep. Of each tensor its norm is kept and 16 sums of all
+elements with signs that look random: bit j of splitmix64(i) is the sign of element i in sum j. The
+mean square of the errors of the 16 sums estimates the squared L2 distance of the tensors.
+
+    python3 tests/golden/make_resnet18.py         needs torch and numpy, a few minutes
+
+resnet18.txt holds one fact a line, words separated by one space; '#' starts a comment.
+"""
+import argparse
+import gzip
+import pathlib
+import struct
+
+import numpy
+import torch
+from torch import nn
+
+HERE = pathlib.Path(__file__).resolve().parent
+# The learning rate is small: with 0.01 a ReLU that flips moves the next losses by 1e-4.
+BATCH, STEPS, LR, SUMS = 32, 5, 1e-4, 16
+
+
+def read_idx(path):
+    raw = gzip.open(path).read()
+    rank = raw[3]
+    shape = struct.unpack(f">{rank}I", raw[4:4 + 4 * rank])
+    return numpy.frombuffer(raw, numpy.uint8, offset=4 + 4 * rank).reshape(shape)
+
+
+class Residual(nn.Module):
+    def __init__(self, inputs, channels, halve):
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, channels, 3, padding=1, stride=2 if halve else 1)
+        self.conv2 = nn.Conv2d(channels, channels, 3, padding=1)
+        self.conv3 = nn.Conv2d(inputs, channels, 1, stride=2) if halve else None
+        self.bn1 = nn.BatchNorm2d(channels)
+        self.bn2 = nn.BatchNorm2d(channels)
+
+    def forward(self, x):
+        y = self.bn2(self.conv2(torch.relu(self.bn1(self.conv1(x)))))
+        return torch.relu(y + (self.conv3(x) if self.conv3 else x))
+
+
+def resnet18():
+    net = nn.Sequential(nn.Conv2d(1, 64, 3, padding=1), nn.BatchNorm2d(64), nn.ReLU())
+    widths = [64, 64, 128, 256, 512]
+    for k in range(1, 5):
+        first = Residual(widths[k - 1], widths[k], k > 1)
+        net.add_module(f"resnet_block{k}", nn.Sequential(first, Residual(widths[k], widths[k], False)))
+    net.add_module("global_avg_pool", nn.AdaptiveAvgPool2d((1, 1)))
+    net.add_module("fc", nn.Sequential(nn.Flatten(), nn.Linear(512, 10)))
+    return net
+
+
+def fnv1a64(data):
+    h = 0xcbf29ce484222325
+    for byte in data:
+        h = ((h ^ byte) * 0x100000001b3) & 0xffffffffffffffff
+    return h
+
+
+def signs(count):
+    """(SUMS, count) of +-1."""
+    z = (numpy.arange(1, count + 1, dtype=numpy.uint64) * numpy.uint64(0x9e3779b97f4a7c15))
+    z = (z ^ (z >> numpy.uint64(30))) * numpy.uint64(0xbf58476d1ce4e5b9)
+    z = (z ^ (z >> numpy.uint64(27))) * numpy.uint64(0x94d049bb133111eb)
+    z = z ^ (z >> numpy.uint64(31))
+    for j in range(SUMS):
+        yield 1.0 - 2.0 * ((z >> numpy.uint64(j)) & numpy.uint64(1)).astype(numpy.float64)
+
+
+def fact(out, words, t):
+    x = t.detach().double().reshape(-1).numpy()
+    sums = " ".join(f"{float(s @ x):.17g}" for s in signs(x.size))
+    out.append(f"{words} {float(numpy.sqrt(x @ x)):.17g} {sums}")
+
+
+def step(net, x, y, shards, optimizer):
+    """One step, whose loss and gradients are sums over the shards, each sample weighing 1/BATCH. The
+    running statistics are those of shard 0."""
+    optimizer.zero_grad()
+    loss, kept = 0, None
+    before = {k: v.clone() for k, v in net.named_buffers()}
+    for v in range(shards):
+        for k, b in net.named_buffers():
+            b.copy_(before[k])
+        part = nn.functional.cross_entropy(net(x[v::shards]), y[v::shards], reduction="sum") / len(x)
+        part.backward()
+        loss += part.item()
+        kept = kept or {k: b.clone() for k, b in net.named_buffers()}
+    for k, b in net.named_buffers():
+        b.copy_(kept[k])
+    return loss
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--data-dir", default="/usr/share/datasets/fashion-mnist")
+    data = pathlib.Path(parser.parse_args().data_dir)
+    pixels = read_idx(data / "train-images-idx3-ubyte.gz")[:BATCH]
+    labels = read_idx(data / "train-labels-idx1-ubyte.gz")[:BATCH]
+    x = (torch.tensor(pixels).float() / 255).unsqueeze(1).double()
+    y = torch.tensor(labels).long()
+    out = [f"# made by make_resnet18.py with torch {torch.__version__}, numpy {numpy.__version__}"]
+    torch.manual_seed(0)
+    initial = resnet18()
+    for name, p in initial.named_parameters():
+        out.append(f"init {name} fnv1a64 {fnv1a64(p.detach().contiguous().numpy().tobytes()):016x}")
+    for shards in (1, 2, 4):
+        net = resnet18()
+        net.load_state_dict(initial.state_dict())
+        net.double().train()
+        optimizer = torch.optim.SGD(net.parameters(), lr=LR)
+        for k in range(STEPS):
+            out.append(f"loss {shards} {k} {step(net, x, y, shards, optimizer):.17g}")
+            if k == 0:
+                for name, p in net.named_parameters():
+                    fact(out, f"grad {shards} {name}", p.grad)
+                for name, b in net.named_buffers():
+                    if b.dtype != torch.int64:
+                        fact(out, f"buffer {shards} {name}", b)
+            optimizer.step()
+    (HERE / "resnet18.txt").write_text("\n".join(out) + "\n")
+
+
+main()
