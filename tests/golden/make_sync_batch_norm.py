@@ -1,0 +1,42 @@
+#!/usr/bin/env python3
+"""Writes sync_batch_norm.h: what PyTorch's BatchNorm2d computes of a whole batch, in float64, which
+SyncBatchNorm must compute of the same batch however it is shared out.
+
+    python3 tests/golden/make_sync_batch_norm.py            needs torch, a second
+
+x is (8, 6, 5, 4). Inputs are made by a formula that tests/syncbn/test_syncbn.c repeats:
+value(i, a) = ((i * a + 13) mod 1000) / 500 - 1."""
+import pathlib
+
+import torch
+
+SHAPE = (8, 6, 5, 4)
+
+
+def values(count, a):
+    return torch.tensor([((i * a + 13) % 1000) / 500 - 1 for i in range(count)], dtype=torch.float64)
+
+
+def as_c(name, t):
+    numbers = [f"{v:.17g}" for v in t.detach().reshape(-1).tolist()]
+    lines = [", ".join(numbers[i:i + 4]) for i in range(0, len(numbers), 4)]
+    return f"static const double {name}[{len(numbers)}] = {{\n    " + ",\n    ".join(lines) + "};\n"
+
+
+layer = torch.nn.BatchNorm2d(SHAPE[1]).double()
+with torch.no_grad():
+    layer.weight.copy_(values(SHAPE[1], 331) + 1.5)
+    layer.bias.copy_(values(SHAPE[1], 17))
+count = SHAPE[0] * SHAPE[1] * SHAPE[2] * SHAPE[3]
+x = (2 * values(count, 7919) + 0.25).reshape(SHAPE).requires_grad_()
+y = layer(x)
+y.backward(values(count, 3571).reshape(SHAPE))
+head = f"""/* Made by make_sync_batch_norm.py with torch {torch.__version__}: a whole batch through BatchNorm2d. */
+#ifndef TESTS_GOLDEN_SYNC_BATCH_NORM_H
+#define TESTS_GOLDEN_SYNC_BATCH_NORM_H
+
+"""
+text = head + as_c("whole_y", y) + as_c("whole_dx", x.grad) + as_c("whole_dw", layer.weight.grad) + \
+    as_c("whole_db", layer.bias.grad) + as_c("whole_mean", layer.running_mean) + \
+    as_c("whole_var", layer.running_var) + "\n#endif\n"
+(pathlib.Path(__file__).resolve().parent / "sync_batch_norm.h").write_text(text)
