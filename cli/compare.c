@@ -21,8 +21,10 @@ static int write_json(struct atomic_file *file, const struct comparison *c) {
     json_start(&w, file->file);
     json_object(&w, NULL);
     for (int mode = 0; mode < MODE_COUNT; mode++)
-        record_write(&c->run[mode], &w, mode_name(mode), 0);
-    verdict_json(&w, "verdict_dp", &c->verdict[MODE_DP], &c->run[MODE_DP]);
+        if (!compare_leaves_out(&c->config, mode))
+            record_write(&c->run[mode], &w, mode_name(mode), 0);
+    if (!compare_leaves_out(&c->config, MODE_DP))
+        verdict_json(&w, "verdict_dp", &c->verdict[MODE_DP], &c->run[MODE_DP]);
     verdict_json(&w, "verdict_ddp", &c->verdict[MODE_DDP], &c->run[MODE_DDP]);
     json_close(&w);
     CHECK(json_finish(&w, c->config.json));
@@ -31,9 +33,11 @@ static int write_json(struct atomic_file *file, const struct comparison *c) {
 
 static int write_trace(struct atomic_file *file, const struct comparison *c) {
     struct trace_run runs[MODE_COUNT];
+    int count = 0;
     for (int mode = 0; mode < MODE_COUNT; mode++)
-        runs[mode] = (struct trace_run){mode_title(mode), &c->run[mode]};
-    return chrome_trace_write(file, c->config.trace, runs, MODE_COUNT);
+        if (!compare_leaves_out(&c->config, mode))
+            runs[count++] = (struct trace_run){mode_title(mode), &c->run[mode]};
+    return chrome_trace_write(file, c->config.trace, runs, count);
 }
 
 /* Prints the results of the three runs, whatever the verdict is. */
@@ -50,7 +54,11 @@ static void show(const struct comparison *c) {
     printf("\n");
     compare_table(stdout, c->run);
     printf("\n");
-    verdict_print(stdout, &c->verdict[MODE_DP], single, &c->run[MODE_DP]);
+    const char *why = compare_leaves_out(&c->config, MODE_DP);
+    if (why)
+        printf("DP was left out: %s\n", why);
+    else
+        verdict_print(stdout, &c->verdict[MODE_DP], single, &c->run[MODE_DP]);
     verdict_print(stdout, &c->verdict[MODE_DDP], single, &c->run[MODE_DDP]);
     fflush(stdout);
 }
@@ -68,6 +76,7 @@ static int run(struct run_config *config, int chapter) {
     show(&comparison);
     if (chapter) printf("\n");
     for (int mode = 0; chapter && mode < MODE_COUNT; mode++) {
+        if (compare_leaves_out(config, mode)) continue;
         printf("%-7s", mode_title(mode));
         chapter_line(stdout, &comparison.run[mode]);
     }

@@ -9,6 +9,7 @@
 #include "report/chrome_trace.h"
 #include "report/profile_table.h"
 #include "report/table.h"
+#include "train/compare.h"
 #include "train/job.h"
 #include "train/shared_data.h"
 
@@ -51,6 +52,7 @@ static int write_json(struct atomic_file *file, const char *path, const struct r
     json_start(&w, file->file);
     json_object(&w, NULL);
     for (int i = 0; i < KINDS; i++) {
+        if (!runs[i].devices) continue; /* left out */
         json_object(&w, kinds[i].key);
         record_write(&runs[i], &w, "run", 0);
         write_excess(&w, &runs[i]);
@@ -63,28 +65,34 @@ static int write_json(struct atomic_file *file, const char *path, const struct r
 
 static int write_trace(struct atomic_file *file, const char *path, const struct run_record *runs) {
     struct trace_run list[KINDS];
+    int count = 0;
     for (int i = 0; i < KINDS; i++)
-        list[i] = (struct trace_run){kinds[i].title, &runs[i]};
-    return chrome_trace_write(file, path, list, KINDS);
+        if (runs[i].devices) list[count++] = (struct trace_run){kinds[i].title, &runs[i]};
+    return chrome_trace_write(file, path, list, count);
 }
 
 /* Runs the three kinds with the settings of `config`. */
 static int profile_kinds(const struct run_config *config, struct run_record *runs,
                          struct job_result *result) {
     struct run_config base = *config;
+    const char *why = compare_leaves_out(config, MODE_DP);
+    int first = 1;
+    if (why) printf("DP is left out: %s\n", why);
     CHECK(job_try_nccl(&base, result));
     for (int i = 0; i < KINDS; i++) {
+        if (compare_leaves_out(config, kinds[i].mode)) continue;
         base.mode = kinds[i].mode;
         base.loss_in_forward = kinds[i].loss_in_forward;
         char title[64];
         CHECK(job_run_titled(kinds[i].title, &base, &runs[i], result));
         base.warned = 1; /* once is enough */
-        if (i == 0) {    /* only now, since a job looks for GPUs and the launcher does not */
+        if (first) {     /* only now, since a job looks for GPUs and the launcher does not */
             printf("%s on %s, ", base.model, base.dataset);
             device_words(stdout, &runs[i]);
             printf("\n");
             snprintf(base.device, sizeof base.device, "%s", runs[i].kind); /* the same for all */
         }
+        first = 0;
         printf("\n");
         profile_table(stdout, title_of(i, config, title), &runs[i]);
         fflush(stdout);

@@ -8,6 +8,19 @@
 
 enum { RUNS = MODE_COUNT };
 
+/* The runs that took place, in the order of the modes; the first is single's. */
+struct columns {
+    int count;
+    const struct run_record *run[RUNS];
+};
+
+static struct columns columns_of(const struct run_record *run) {
+    struct columns c = {0};
+    for (int i = 0; i < RUNS; i++)
+        if (run[i].devices) c.run[c.count++] = &run[i];
+    return c;
+}
+
 /* The mean over all devices but device 0; 0 where there is none. */
 static double mean_of_others(const struct run_record *r,
                              double (*value)(const struct device_record *)) {
@@ -27,11 +40,11 @@ static double bytes_out(const struct device_record *d) {
     return (double)d->bytes_out;
 }
 
-static void row_bytes(FILE *file, const char *name, const struct run_record *run,
+static void row_bytes(FILE *file, const char *name, const struct columns *c,
                       double (*value)(const struct device_record *), int rest, int each_step) {
     char text[RUNS][TABLE_CELL];
-    for (int i = 0; i < RUNS; i++) {
-        const struct run_record *r = &run[i];
+    for (int i = 0; i < c->count; i++) {
+        const struct run_record *r = c->run[i];
         double bytes = rest ? mean_of_others(r, value) : value(&r->device[0]);
         if (rest && r->devices < 2)
             snprintf(text[i], sizeof text[i], "-");
@@ -39,14 +52,14 @@ static void row_bytes(FILE *file, const char *name, const struct run_record *run
             format_bytes((uint64_t)((each_step ? record_per_step(r, bytes) : bytes) + 0.5), text[i],
                          sizeof text[i]);
     }
-    table_row(file, name, text, RUNS);
+    table_row(file, name, text, c->count);
 }
 
-static void row_phase(FILE *file, const struct run_record *run, int phase) {
+static void row_phase(FILE *file, const struct columns *c, int phase) {
     char text[RUNS][TABLE_CELL], name[64];
     int any = 0;
-    for (int i = 0; i < RUNS; i++) {
-        const struct run_record *r = &run[i];
+    for (int i = 0; i < c->count; i++) {
+        const struct run_record *r = c->run[i];
         double first = record_per_step(r, (double)r->device[0].phase_ns[phase]) * 1e-6, rest = 0;
         for (int d = 1; d < r->devices; d++)
             rest +=
@@ -60,7 +73,7 @@ static void row_phase(FILE *file, const struct run_record *run, int phase) {
             snprintf(text[i], sizeof text[i], "%.2f | %.2f", first, rest);
     }
     snprintf(name, sizeof name, "  %s", phase_name(phase));
-    if (any) table_row(file, name, text, RUNS);
+    if (any) table_row(file, name, text, c->count);
 }
 
 /* Time beside the phases of the compute lane. In DDP the communication lane works beside it, and
@@ -81,11 +94,11 @@ static double idle_ms(const struct run_record *r, const struct device_record *d)
     return left > 0 ? left : 0;
 }
 
-static void row_lane(FILE *file, const char *name, const struct run_record *run,
+static void row_lane(FILE *file, const char *name, const struct columns *c,
                      double (*value)(const struct run_record *, const struct device_record *)) {
     char text[RUNS][TABLE_CELL];
-    for (int i = 0; i < RUNS; i++) {
-        const struct run_record *r = &run[i];
+    for (int i = 0; i < c->count; i++) {
+        const struct run_record *r = c->run[i];
         double first = 0, rest = 0;
         for (int d = 0; d < r->devices; d++) {
             double ms = value(r, &r->device[d]);
@@ -105,66 +118,69 @@ static void row_lane(FILE *file, const char *name, const struct run_record *run,
         else
             snprintf(text[i], sizeof text[i], "%.2f | %.2f", first, rest);
     }
-    table_row(file, name, text, RUNS);
+    table_row(file, name, text, c->count);
 }
 
 /* A row whose value for each run `r` is printed with a format. */
 #define ROW(name, ...)                                      \
     do {                                                    \
         char text[RUNS][TABLE_CELL];                        \
-        for (int i = 0; i < RUNS; i++) {                    \
-            const struct run_record *r = &run[i];           \
+        for (int i = 0; i < c->count; i++) {                \
+            const struct run_record *r = c->run[i];         \
             snprintf(text[i], sizeof text[i], __VA_ARGS__); \
         }                                                   \
-        table_row(file, name, text, RUNS);                  \
+        table_row(file, name, text, c->count);              \
     } while (0)
 
-static void accuracy_row(FILE *file, const struct run_record *run) {
+static void accuracy_row(FILE *file, const struct columns *c) {
     char text[RUNS][TABLE_CELL];
-    for (int i = 0; i < RUNS; i++) {
-        double accuracy = record_last_accuracy(&run[i]);
+    for (int i = 0; i < c->count; i++) {
+        double accuracy = record_last_accuracy(c->run[i]);
         if (accuracy < 0)
             snprintf(text[i], sizeof text[i], "-");
         else
             snprintf(text[i], sizeof text[i], "%.4f", accuracy);
     }
-    table_row(file, "test accuracy", text, RUNS);
+    table_row(file, "test accuracy", text, c->count);
 }
 
 void compare_table(FILE *file, const struct run_record *run) {
+    const struct columns present = columns_of(run), *c = &present;
     double single = record_images_per_second(&run[0]);
     char head[RUNS][TABLE_CELL];
-    for (int mode = 0; mode < RUNS; mode++)
-        snprintf(head[mode], sizeof head[mode], mode == MODE_SINGLE ? "%s" : "%s x %d",
-                 mode_title(mode), run[mode].devices);
-    table_row(file, "", head, RUNS);
-    table_rule(file, RUNS);
-    int extrapolated = record_extrapolated(&run[0]) || record_extrapolated(&run[1]) ||
-                       record_extrapolated(&run[2]);
+    int extrapolated = 0;
+    for (int i = 0; i < c->count; i++) {
+        snprintf(head[i], sizeof head[i], i ? "%s x %d" : "%s", mode_title(c->run[i]->mode),
+                 c->run[i]->devices);
+        extrapolated |= record_extrapolated(c->run[i]);
+    }
+    table_row(file, "", head, c->count);
+    table_rule(file, c->count);
     ROW(extrapolated ? "seconds an epoch, extrapolated" : "seconds an epoch", "%.2f",
         record_seconds_per_epoch(r));
     ROW("images/s", "%.0f", record_images_per_second(r));
     ROW("speed-up over single", "%.2f", single > 0 ? record_images_per_second(r) / single : 0);
-    accuracy_row(file, run);
+    accuracy_row(file, c);
     ROW("last loss", "%.9g", r->steps ? r->losses[r->steps - 1] : 0);
-    row_bytes(file, "peak memory, device 0", run, peak, 0, 0);
-    row_bytes(file, "peak memory, each other", run, peak, 1, 0);
-    row_bytes(file, "bytes into device 0, a step", run, bytes_in, 0, 1);
-    row_bytes(file, "bytes out of device 0", run, bytes_out, 0, 1);
-    row_bytes(file, "bytes into each other", run, bytes_in, 1, 1);
-    row_bytes(file, "bytes out of each other", run, bytes_out, 1, 1);
-    table_rule(file, RUNS);
+    row_bytes(file, "peak memory, device 0", c, peak, 0, 0);
+    row_bytes(file, "peak memory, each other", c, peak, 1, 0);
+    row_bytes(file, "bytes into device 0, a step", c, bytes_in, 0, 1);
+    row_bytes(file, "bytes out of device 0", c, bytes_out, 0, 1);
+    row_bytes(file, "bytes into each other", c, bytes_in, 1, 1);
+    row_bytes(file, "bytes out of each other", c, bytes_out, 1, 1);
+    table_rule(file, c->count);
     fprintf(file, "ms a step: device 0 | mean of the others\n");
     for (int p = PHASE_INPUT; p < PHASE_COUNT; p++)
-        if (p != PHASE_EVALUATE && p != PHASE_ALLREDUCE) row_phase(file, run, p);
-    row_lane(file, "  allreduce, beside backward", run, comm_ms);
-    row_lane(file, "  waiting for the others", run, waiting_ms);
-    row_lane(file, "  idle", run, idle_ms);
+        if (p != PHASE_EVALUATE && p != PHASE_ALLREDUCE) row_phase(file, c, p);
+    row_lane(file, "  allreduce, beside backward", c, comm_ms);
+    row_lane(file, "  waiting for the others", c, waiting_ms);
+    row_lane(file, "  idle", c, idle_ms);
 }
 
 void batch_line(FILE *file, const struct run_record *run) {
-    for (int i = 0; i < RUNS; i++) {
-        const struct run_record *r = &run[i];
+    const struct columns c = columns_of(run);
+    for (int i = 0; i < c.count; i++) {
+        const struct run_record *r = c.run[i];
         fprintf(file, "%s%s: %g x %d", i ? ", " : "batch: ", mode_title(r->mode),
                 (double)r->batch_size / r->devices, r->devices);
     }

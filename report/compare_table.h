@@ -7,7 +7,7 @@
 
 #include "trace/record.h"
 
-/* Prints the table. run[MODE_COUNT]: by mode. */
+/* Prints the table. run[MODE_COUNT]: by mode; a mode that was left out has 0 devices. */
 void compare_table(FILE *file, const struct run_record *run);
 
 /* Prints how each mode cuts the batch, and the optimizer: "batch: single: 256 x 1, DP: 128 x 2,

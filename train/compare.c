@@ -43,8 +43,15 @@ static int choose_points(const struct run_config *config, int points[MAX_SNAPSHO
     return OK;
 }
 
+const char *compare_leaves_out(const struct run_config *config, enum run_mode mode) {
+    if (mode != MODE_DP || !config->model_options.sync_bn) return NULL;
+    return "SyncBatchNorm is only supported within torch.nn.parallel.DistributedDataParallel, says "
+           "PyTorch";
+}
+
 static int judge(struct comparison *c, enum run_mode mode, struct job_result *result) {
     struct verdict *v = &c->verdict[mode];
+    if (compare_leaves_out(&c->config, mode)) return OK;
     if (verdict_judge(&c->run[MODE_SINGLE], &c->run[mode], v)) return OK;
     struct run_config config = c->config;
     config.mode = mode;
@@ -57,6 +64,7 @@ static int conclude(const struct comparison *c, struct job_result *result) {
     int not_finite_at = -1;
     for (enum run_mode mode = MODE_DP; mode < MODE_COUNT; mode++) {
         const struct verdict *v = &c->verdict[mode];
+        if (compare_leaves_out(&c->config, mode)) continue;
         int good = v->kind == VERDICT_EQUAL || v->kind == VERDICT_WITHIN;
         if (v->not_finite_at >= 0 && v->kind != VERDICT_DIFFERENT) {
             not_finite_at = v->not_finite_at;
@@ -68,7 +76,7 @@ static int conclude(const struct comparison *c, struct job_result *result) {
                     "%s and single did not train the same model: step %d, %s of %s, device %d: see "
                     "the verdict above",
                     mode_title(mode), v->step, v->in_gradient ? "gradient" : "value",
-                    c->run[mode].names[v->parameter], v->device);
+                    verdict_name(&c->run[mode], v->parameter), v->device);
     }
     if (not_finite_at < 0) return OK;
     result->exit_status = error_exit_status(ERR_CHECK);
@@ -90,6 +98,7 @@ int compare_run(struct comparison *c, const struct run_config *config, struct jo
     CHECK(job_try_nccl(&c->config, result));
     for (enum run_mode mode = 0; mode < MODE_COUNT; mode++) {
         struct run_config one = c->config;
+        if (compare_leaves_out(&c->config, mode)) continue;
         one.mode = mode;
         one.hashes = one.spans = 1;
         run_config_without_files(&one);

@@ -10,7 +10,7 @@ struct comparison {
     /* as given to compare_run, but with the virtual devices and the kind of device that were
      * used */
     struct run_config config;
-    struct run_record run[MODE_COUNT];  /* by mode */
+    struct run_record run[MODE_COUNT];  /* by mode; of a mode that was left out zeroed */
     struct verdict verdict[MODE_COUNT]; /* each mode against single; [MODE_SINGLE] is unused */
 };
 
@@ -18,6 +18,10 @@ struct comparison {
  * also after a failure. ERR_CHECK: a verdict is DIFFERENT or BEYOND, or a loss is
  * not finite; the comparison is complete then, for the caller to print. */
 int compare_run(struct comparison *c, const struct run_config *config, struct job_result *result);
+
+/* Why the mode takes no part in a comparison with this configuration; NULL: it does. */
+const char *compare_leaves_out(const struct run_config *config, enum run_mode mode);
+
 void comparison_free(struct comparison *c);
 
 #endif

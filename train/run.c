@@ -152,9 +152,5 @@ int run_config_check(const struct run_config *config) {
         return fail(ERR_USAGE, "--data-on: %s: there are auto, host and device", config->data_on);
     CHECK(run_check_update(config));
     CHECK(check_dp(config));
-    if (config->mode == MODE_DP && config->model_options.sync_bn)
-        return fail(ERR_USAGE,
-                    "--sync-bn: SyncBatchNorm is only supported within "
-                    "torch.nn.parallel.DistributedDataParallel: give --mode ddp, or single");
     return check_devices(config);
 }

@@ -27,7 +27,7 @@ static int values_of(const struct run_record *r, int device) {
     return r->parameters + (device && r->buffers_apart ? 0 : r->buffers);
 }
 
-static const char *value_name(const struct run_record *r, int p) {
+const char *verdict_name(const struct run_record *r, int p) {
     return p < r->parameters ? r->names[p] : r->buffer_names[p - r->parameters];
 }
 
@@ -156,7 +156,7 @@ void verdict_print(FILE *file, const struct verdict *v, const struct run_record 
     case VERDICT_DIFFERENT:
         fprintf(file, "%s != %s: first difference at step %d: the %s of %s on device %d\n", y,
                 v->among_replicas ? "its own device 0" : x, v->step,
-                v->in_gradient ? "gradient" : "value", value_name(b, v->parameter), v->device);
+                v->in_gradient ? "gradient" : "value", verdict_name(b, v->parameter), v->device);
         return;
     case VERDICT_WITHIN:
     case VERDICT_BEYOND:
@@ -194,7 +194,7 @@ void verdict_json(struct json_writer *w, const char *key, const struct verdict *
     json_integer(w, "not_finite_at_step", v->not_finite_at);
     if (v->kind == VERDICT_DIFFERENT || v->kind == VERDICT_BEYOND) {
         json_integer(w, "step", v->step);
-        json_string(w, "parameter", value_name(b, v->parameter));
+        json_string(w, "parameter", verdict_name(b, v->parameter));
         json_integer(w, "device", v->device);
         json_string(w, "what", v->in_gradient ? "gradient" : "value");
         json_boolean(w, "among_replicas", v->among_replicas);

@@ -37,6 +37,9 @@ struct verdict {
  * where equal bits are not promised and b's replicas agree: then lockstep.h decides. */
 int verdict_judge(const struct run_record *a, const struct run_record *b, struct verdict *v);
 
+/* The name of a parameter or, behind them, a buffer: verdict.parameter counts so. */
+const char *verdict_name(const struct run_record *run, int parameter);
+
 /* Prints the verdict in one to four lines. */
 void verdict_print(FILE *file, const struct verdict *v, const struct run_record *a,
                    const struct run_record *b);

@@ -139,7 +139,7 @@ static void check(const struct model *m, const char *mode, int shards, int steps
     check_gradients(m, shards, mode);
     check_statistics(m, shards, mode);
     if (!steps) return;
-    cli_well("%s --init-from F --epochs %d --lr 1e-4 --log-loss all.csv", run, steps);
+    cli_well("%s --init-from F --epochs %d --lr 3e-5 --log-loss all.csv", run, steps);
     check_losses("all.csv", steps, shards, FIVE_STEPS_TOLERANCE, mode);
 }
 
