@@ -16,7 +16,8 @@
 static const double LOSS_TOLERANCE = 2e-6, GRADIENTS_TOLERANCE = 1e-2, GRADIENT_TOLERANCE = 3e-2,
                     STATISTICS_TOLERANCE = 1e-5, FIVE_STEPS_TOLERANCE = 1e-5;
 
-/* A step of length L turns weights F into F - L g, so (F - G) / L is the gradient, to a rounding. */
+/* A step of length L turns weights F into F - L g, so (F - G) / L is the gradient, to a
+ * rounding. */
 static const float STEP_LENGTH = 1024;
 
 enum { STEPS = 5, PICTURES = 32, SUMS = 16 };
