@@ -184,7 +184,7 @@ const struct flag flag_table[] = {
      read_memory, NO_MEMBER, SMALLEST_MEMORY, 0x1p50},
 
     HEADING("model"),
-    {"--model", "NAME", "lenet, convnet, mlp, resnet18, simple or complex (default lenet)",
+    {"--model", "NAME", "lenet (default), convnet, mlp, resnet18, simple, complex or branches",
      read_text, AT(model), NO_LIMITS},
     {"--classes", "K",
      "the number of classes, or of numbers that the loss mse compares (default: 1 + the largest "
@@ -315,6 +315,10 @@ const struct flag flag_table[] = {
      read_on, AT(no_broadcast_buffers), NO_LIMITS},
     {"--no-overlap", NULL, "ddp: allreduce after backward, not beside it", read_on, AT(no_overlap),
      NO_LIMITS},
+    {"--find-unused-parameters", NULL,
+     "ddp: look in every step for parameters that have no part in the loss, so that a step may "
+     "leave some out (--model branches does)",
+     read_on, AT(find_unused), NO_LIMITS},
     {"--debug-collectives", NULL,
      "ddp: before each collective all ranks meet and compare what they are about to call; so does "
      "TORCH_DISTRIBUTED_DEBUG=DETAIL in the environment",

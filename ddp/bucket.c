@@ -80,6 +80,24 @@ failed:
     return code;
 }
 
+void bucket_plan_reverse(struct bucket_plan *plan) {
+    int count = plan->param_count, buckets = plan->bucket_count;
+    for (int i = 0; i < count / 2; i++) {
+        int other = plan->order[count - 1 - i];
+        plan->order[count - 1 - i] = plan->order[i];
+        plan->order[i] = other;
+    }
+    for (int b = 0; b < buckets / 2; b++) {
+        struct bucket other = plan->bucket[buckets - 1 - b];
+        plan->bucket[buckets - 1 - b] = plan->bucket[b];
+        plan->bucket[b] = other;
+    }
+    for (int b = 0; b < buckets; b++)
+        plan->bucket[b].first = count - plan->bucket[b].first - plan->bucket[b].count;
+    for (int i = 0; i < count; i++)
+        plan->bucket_of[i] = buckets - 1 - plan->bucket_of[i];
+}
+
 void bucket_plan_free(struct bucket_plan *plan) {
     free(plan->order);
     free(plan->bucket_of);

@@ -50,6 +50,8 @@ int bucket_limits(double cap_mb, double first_mb, uint64_t limits[2]);
  * ERR_MEMORY: the host's. */
 int bucket_plan_init(struct bucket_plan *plan, const uint64_t *bytes, const int *order, int count,
                      const uint64_t *limits, int limit_count);
+/* Turns the order and the list of buckets around: what was walked last comes first. */
+void bucket_plan_reverse(struct bucket_plan *plan);
 void bucket_plan_free(struct bucket_plan *plan); /* zeroed is fine; it owns no gradients */
 
 /* The sizes as PyTorch's logging data has them: "4052088, 1204000". The text is cut to `text_bytes`

@@ -44,7 +44,9 @@ struct ddp {
     int next;                    /* the bucket that is launched next */
     int *ready_order;            /* [ready_count] parameters, as their gradients became ready */
     int ready_count;
-    char *is_ready; /* [parameters] 1: its gradient is ready in this backward */
+    char *is_ready;   /* [parameters] 1: its gradient is ready in this backward */
+    char *all_used;   /* [ranks][parameters] 1: the rank used it in this step; with find_unused */
+    int found_unused; /* 1: some rank has left out some parameter in some step */
 };
 
 struct ddp_config ddp_config_default(void) {
@@ -84,12 +86,19 @@ static int make_events(struct ddp *ddp) {
 }
 
 /* One bucket with everything, in the order in which the gradient arena is laid out at first: the
- * last parameter comes first. */
+ * last parameter comes first. With find_unused a step need not show the order of any other, so
+ * the buckets are cut at once and stay: the parameters are walked as they were registered, and what
+ * was registered last is reduced first. */
 static int plan_first_step(struct ddp *ddp) {
     uint64_t no_limit = BUCKET_NO_LIMIT;
     int count = ddp->replica->params.count;
     for (int i = 0; i < count; i++)
-        ddp->ready_order[i] = count - 1 - i;
+        ddp->ready_order[i] = ddp->config.find_unused ? i : count - 1 - i;
+    if (ddp->config.find_unused) {
+        CHECK(plan_buckets(ddp, ddp->ready_order, ddp->limits, 2));
+        bucket_plan_reverse(&ddp->plan);
+        return OK;
+    }
     return plan_buckets(ddp, ddp->ready_order, &no_limit, 1);
 }
 
@@ -199,7 +208,7 @@ static int unfinished(const struct ddp *ddp) {
 static int begin(struct ddp *ddp, int32_t step) {
     int count = ddp->plan.param_count;
     if (ddp->ready_count && ddp->ready_count < count) return unfinished(ddp);
-    if (ddp->ready_count && !ddp->rebuilt) CHECK(rebuild(ddp));
+    if (ddp->ready_count && !ddp->rebuilt && !ddp->config.find_unused) CHECK(rebuild(ddp));
     for (int b = 0; b < ddp->plan.bucket_count; b++)
         ddp->pending[b] = ddp->plan.bucket[b].count;
     memset(ddp->is_ready, 0, (size_t)count);
@@ -213,6 +222,24 @@ int ddp_begin(struct ddp *ddp, int32_t step) {
     return ended(ddp, begin(ddp, step));
 }
 
+/* A parameter that any rank used is updated on all, from the sum in which the others' parts are
+ * zero; one that none used is left alone. What a rank used is known on the host alone, so the ranks
+ * meet there; a rank that waits outside of its streams must have nothing left in them that a peer
+ * needs. */
+static int agree_on_used(struct ddp *ddp) {
+    size_t count = (size_t)ddp->plan.param_count;
+    struct replica *r = ddp->replica;
+    if (!ddp->config.find_unused) return OK;
+    CHECK(stream_sync(device_compute(r->device)));
+    CHECK(comm_gather(ddp->comm, r->used, count, ddp->all_used));
+    for (int rank = 0; rank < comm_world_size(ddp->comm); rank++) {
+        const char *used = ddp->all_used + (size_t)rank * count;
+        ddp->found_unused |= memchr(used, 0, count) != NULL;
+        replica_add_used(r, used);
+    }
+    return OK;
+}
+
 static int finish(struct ddp *ddp) {
     struct device *device = ddp->replica->device;
     struct stream *compute = device_compute(device);
@@ -221,7 +248,12 @@ static int finish(struct ddp *ddp) {
     CHECK(event_record(ddp->reduced, device_comm(device)));
     /* the time of this wait counts as the allreduce's */
     stream_set_phase(compute, PHASE_ALLREDUCE, ddp->step);
-    return stream_wait(compute, ddp->reduced);
+    CHECK(stream_wait(compute, ddp->reduced));
+    return agree_on_used(ddp);
+}
+
+int ddp_found_unused(const struct ddp *ddp) {
+    return ddp->found_unused;
 }
 
 int ddp_finish(struct ddp *ddp) {
@@ -244,7 +276,7 @@ static int step(struct ddp *ddp, const struct step_block *block, const struct ba
     CHECK(replica_write_step(r, block));
     if (!block->add_grads) CHECK(begin(ddp, r->step_number));
     CHECK(replica_load(r, batch));
-    CHECK(broadcast_buffers(ddp, (int32_t)block->step));
+    CHECK(broadcast_buffers(ddp, r->step_number));
     if (replica_enter(r, WORK_TRAIN, &batch->segments)) {
         code = replica_forward(r, &batch->segments, 1, &output);
         if (!code) code = replica_loss(r, output, 1, &loss);
@@ -276,8 +308,9 @@ static int init(struct ddp *ddp) {
     ddp->pending = malloc(count * sizeof *ddp->pending); /* at most a bucket per parameter */
     ddp->ready_order = malloc(count * sizeof *ddp->ready_order);
     ddp->is_ready = calloc(count, 1);
+    ddp->all_used = calloc(count * (size_t)comm_world_size(ddp->comm), 1);
     ddp->ready = calloc(count, sizeof *ddp->ready);
-    if (!ddp->pending || !ddp->ready_order || !ddp->is_ready || !ddp->ready)
+    if (!ddp->pending || !ddp->ready_order || !ddp->is_ready || !ddp->ready || !ddp->all_used)
         return fail(ERR_MEMORY, "ddp: counters of %zu parameters: the host is out of memory",
                     count);
     CHECK(plan_first_step(ddp));
@@ -292,6 +325,8 @@ static int init(struct ddp *ddp) {
     if (!ddp->config.own_buffers) CHECK(ddp_buffers_init(&ddp->buffers, ddp->comm, &r->buffers));
     recorded_forget(&r->recorded); /* a step recorded before this has no ready events in it */
     tape_set_hook(r->tape, on_gradient_ready, ddp);
+    if (ddp->config.find_unused) r->unused_hook = on_gradient_ready;
+    r->unused_context = ddp;
     return OK;
 }
 
@@ -323,6 +358,7 @@ void ddp_free(struct ddp *ddp) {
     if (!ddp) return;
     struct device *device = ddp->replica->device;
     tape_set_hook(ddp->replica->tape, NULL, NULL);
+    ddp->replica->unused_hook = NULL;
     recorded_forget(&ddp->replica->recorded); /* recorded steps hold our events */
     /* an error of the stream has been returned by an earlier call */
     stream_sync(device_comm(device));
@@ -336,6 +372,7 @@ void ddp_free(struct ddp *ddp) {
     free(ddp->pending);
     free(ddp->ready_order);
     free(ddp->is_ready);
+    free(ddp->all_used);
     free(ddp);
 }
 

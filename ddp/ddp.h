@@ -47,8 +47,13 @@ struct ddp;
 struct ddp_config {
     double bucket_cap_mb, first_bucket_mb; /* MiB; negative: not given; see bucket_limits */
     enum allreduce_algorithm algorithm;
-    int any_order;   /* 1: `auto` may choose ring and tree over 3 or more ranks: other bits */
-    int divide;      /* 1: gradients are averaged over the ranks; 0: summed */
+    int any_order; /* 1: `auto` may choose ring and tree over 3 or more ranks: other bits */
+    int divide;    /* 1: gradients are averaged over the ranks; 0: summed */
+    /* 1: before each backward the parameters that had no part in this rank's loss are looked for.
+     * They count as ready, with zeros, so a step may leave some out; they get the sum of the ranks
+     * that used them. What no rank used is not updated. In each step the ranks then meet on the
+     * host, behind the work of their streams; buckets are cut at the start and never rebuilt. */
+    int find_unused;
     int own_buffers; /* 1: rank 0's buffers are not broadcast before each forward */
     int no_overlap;  /* 1: no allreduce before backward has ended, to see what the overlap gains */
 };
@@ -87,6 +92,9 @@ int ddp_broadcast_buffers(struct ddp *ddp, int32_t step);
  * reads the sums. */
 int ddp_begin(struct ddp *ddp, int32_t step);
 int ddp_finish(struct ddp *ddp);
+
+/* With find_unused: 1 once a step has left out a parameter on some rank. */
+int ddp_found_unused(const struct ddp *ddp);
 
 /* The buckets in force. Owned by the ddp; valid until the next begin. */
 const struct bucket_plan *ddp_buckets(const struct ddp *ddp);

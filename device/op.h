@@ -191,6 +191,8 @@ struct step_block {
      * several passes, each forward and backward of a batch of its own (nn/tape.h). */
     int32_t add_grads;   /* 1: gradients are added to those of the passes before */
     int32_t more_passes; /* 1: passes follow before the gradients are complete */
+    int64_t update;      /* the number of this update, from 0, and the learning rate in double: */
+    double rate;         /* what optimizer_schedule was given */
 };
 
 /* P = (H + 2 * padding - k) / stride + 1, Q alike. */

@@ -244,6 +244,8 @@ int dp_step(struct dp *dp, const struct step_block *step, const struct batch *ba
     if (!dp->own_loss) CHECK(on_all_devices(dp, PHASE_BACKWARD, backward_task));
     if (step->more_passes) return OK; /* each device keeps its own sums until the last pass */
     CHECK(reduce(dp));
+    for (int r = 1; r < dp->count; r++)
+        replica_add_used(&dp->replica[0], dp->replica[r].used);
     return replica_update(&dp->replica[0]);
 }
 

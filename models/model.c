@@ -12,9 +12,10 @@ static const struct {
     int (*describe)(struct model *model, const struct model_options *options);
     struct sample_shape sample; /* that it is made for */
 } known[] = {
-    {"lenet", lenet_describe, {1, 28, 28}},  {"convnet", convnet_describe, {1, 28, 28}},
-    {"mlp", mlp_describe, {1, 28, 28}},      {"resnet18", resnet18_describe, {1, 28, 28}},
-    {"simple", simple_describe, {10, 1, 1}}, {"complex", complex_describe, {3, 32, 32}},
+    {"lenet", lenet_describe, {1, 28, 28}},       {"convnet", convnet_describe, {1, 28, 28}},
+    {"mlp", mlp_describe, {1, 28, 28}},           {"resnet18", resnet18_describe, {1, 28, 28}},
+    {"simple", simple_describe, {10, 1, 1}},      {"complex", complex_describe, {3, 32, 32}},
+    {"branches", branches_describe, {1, 28, 28}},
 };
 enum { KNOWN = sizeof known / sizeof *known, DEFAULT_CLASSES = 10 };
 
@@ -76,8 +77,10 @@ int model_open(struct model *model, const char *name, const struct model_options
     int i = find(name), classes = options->classes ? options->classes : DEFAULT_CLASSES;
     memset(model, 0, sizeof *model);
     if (i < 0)
-        return fail(ERR_USAGE,
-                    "model: %s: there are lenet, convnet, mlp, resnet18, simple and complex", name);
+        return fail(
+            ERR_USAGE,
+            "model: %s: there are lenet, convnet, mlp, resnet18, simple, complex and branches",
+            name);
     CHECK(check_limits(name, &sample, classes));
     *model = (struct model){.name = known[i].name,
                             .channels = sample.channels,

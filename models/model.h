@@ -39,6 +39,7 @@ struct model {
     int init_d2l;           /* 1: initial values as "Dive into Deep Learning" draws them */
     int sync_bn;            /* 1: every BatchNorm of the model is a SyncBatchNorm */
     int collective_inside;  /* 1: forward or backward waits for other ranks: cannot be recorded */
+    int graph_changes;      /* 1: forward is not the same in every step: cannot be recorded */
     int hidden_count;       /* mlp: number of hidden layers */
     int hidden[MODEL_HIDDEN_MAX]; /* mlp: their widths */
     /* Draws the initial values of all parameters from `engine`, in the order in which PyTorch

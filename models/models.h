@@ -10,6 +10,7 @@ enum { MODEL_MAX_LAYERS = MODEL_HIDDEN_MAX + 1 }; /* linear layers of an mlp */
  * loss. ERR_USAGE names an option that the model cannot have. */
 int lenet_describe(struct model *model, const struct model_options *options);
 int convnet_describe(struct model *model, const struct model_options *options);
+int branches_describe(struct model *model, const struct model_options *options);
 int mlp_describe(struct model *model, const struct model_options *options);
 int resnet18_describe(struct model *model, const struct model_options *options);
 int simple_describe(struct model *model, const struct model_options *options);

@@ -2,6 +2,7 @@
  * shows a step. */
 #include "models/replica.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -22,6 +23,9 @@ static int alloc_all(struct replica *r) {
     CHECK(buffer_set_init(&r->buffers, d, m->buffers, m->buffer_count));
     if (r->config.optimizer) CHECK(optimizer_init(&r->optimizer, &r->params, &r->config.update));
     CHECK(tape_init(&r->tape, d));
+    r->used = malloc((size_t)m->param_count + 1);
+    if (!r->used) return fail(ERR_MEMORY, "replica: no host memory");
+    memset(r->used, 1, (size_t)m->param_count + 1);
     CHECK(device_alloc(d, (void **)&r->step, sizeof *r->step, MEM_WORKSPACE));
     CHECK(device_alloc(d, (void **)&r->pixels, samples * pixels * sizeof(float), MEM_INPUT));
     struct tensor answers = model_answers(m, NULL, r->config.max_samples);
@@ -41,7 +45,7 @@ int replica_init(struct replica *r, struct device *device, const struct model *m
     int code = alloc_all(r);
     if (!code)
         recorded_init(&r->recorded, device, r->tape, &r->params,
-                      config->graph && !model->collective_inside);
+                      config->graph && !model->collective_inside && !model->graph_changes);
     for (int i = 0; values && !code && i < model->param_count; i++)
         code = param_write_value(&r->params, i, values[i]);
     if (!code) code = stream_sync(device_compute(device));
@@ -58,6 +62,7 @@ void replica_free(struct replica *r) {
     buffer_set_free(&r->buffers);
     optimizer_free(&r->optimizer);
     tape_free(r->tape);
+    free(r->used);
     device_free(r->device, r->step);
     device_free(r->device, r->pixels);
     device_free(r->device, r->labels);
@@ -80,6 +85,7 @@ int replica_write_other(struct replica *r, const struct step_block *step, enum p
     r->step_number = (int32_t)(step->step / (uint64_t)passes);
     r->add_grads = step->add_grads;
     r->more_passes = step->more_passes;
+    r->now = *step;
     r->input = phase;
     return stream_write(enter(r, phase), r->step, step, sizeof *step);
 }
@@ -209,7 +215,8 @@ int replica_forward(struct replica *r, const struct segments *segments, int trai
                              .step = r->step,
                              .training = training,
                              .add_grads = training && r->add_grads,
-                             .more_passes = training && r->more_passes};
+                             .more_passes = training && r->more_passes,
+                             .number = (int64_t)r->now.step};
     CHECK(tape_begin(r->tape, &step));
     const int shape[4] = {segments->n, m->channels, m->height, m->width};
     struct tensor pixels = tensor_plain(r->pixels, DTYPE_F32, 4, shape);
@@ -226,19 +233,43 @@ int replica_loss(struct replica *r, struct var *output, int training, struct var
     return tape_log_loss(r->tape, *loss, &r->losses, &r->hits);
 }
 
+/* Parameters without a part in the loss: none of this step's passes writes their gradients. */
+static int clear_unused(struct replica *r, struct var *root) {
+    CHECK(tape_error(r->tape));
+    if (r->more_passes || !root) return OK; /* tape_backward refuses a missing root */
+    memcpy(r->used, tape_uses(r->tape, root), (size_t)r->params.count);
+    for (int i = 0; i < r->params.count; i++) {
+        struct op_args args = {.out[0] = r->params.param[i].grad};
+        if (r->used[i]) continue;
+        CHECK(launch(device_compute(r->device), OP_FILL, &args));
+        if (r->unused_hook) CHECK(r->unused_hook(r->unused_context, i));
+    }
+    return OK;
+}
+
+void replica_add_used(struct replica *r, const char *used) {
+    for (int i = 0; i < r->params.count; i++)
+        r->used[i] |= used[i];
+}
+
 int replica_backward(struct replica *r, struct var *root, const struct tensor *root_grad) {
     enter(r, PHASE_BACKWARD);
+    CHECK(clear_unused(r, root));
     return tape_backward(r->tape, root, root_grad);
 }
 
 static int update(struct replica *r) {
     CHECK(hash_grads(r));
     enter(r, PHASE_OPTIMIZER);
+    if (r->left_out)
+        return optimizer_step_used(&r->optimizer, &r->params, r->step, r->used, &r->now);
     return optimizer_step(&r->optimizer, &r->params, r->step);
 }
 
 int replica_update(struct replica *r) {
     int code = OK;
+    r->left_out |= memchr(r->used, 0, (size_t)r->params.count) != NULL;
+    if (r->left_out) return update(r); /* what is enqueued differs from step to step */
     if (replica_enter(r, WORK_UPDATE, NULL)) code = update(r);
     return replica_leave(r, code);
 }

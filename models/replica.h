@@ -54,6 +54,13 @@ struct replica {
     struct param_set params;
     struct buffer_set buffers;
     struct optimizer optimizer;
+    /* [parameters] 1: it had a part in the loss of the step under way. The gradient of one that had
+     * none is zero (PyTorch: None), and its update is left out. */
+    char *used;
+    int left_out;           /* 1: some parameter has been left out of an update */
+    grad_hook *unused_hook; /* NULL: none; called for each such parameter before a backward */
+    void *unused_context;
+    struct step_block now; /* a host copy of *step */
     struct tape *tape;
     struct step_block *step;
     float *pixels;  /* (max_samples, C, H, W), MEM_INPUT */
@@ -121,6 +128,9 @@ int replica_loss(struct replica *r, struct var *output, int training, struct var
 /* Backward from a loss of replica_loss (root_grad NULL), or from an output with its gradient dL/dy
  * (n, classes). The tape's hook fires on the way. */
 int replica_backward(struct replica *r, struct var *root, const struct tensor *root_grad);
+
+/* Adds to r's list of used parameters that of another replica of the same step. */
+void replica_add_used(struct replica *r, const char *used);
 
 /* The optimizer: parameters from their (reduced) gradients, which are hashed first where
  * config.hashes says so. Recorded and replayed by itself. */

@@ -7,6 +7,7 @@
 #include "nn/optimizer.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -81,6 +82,8 @@ int optimizer_init(struct optimizer *o, const struct param_set *set,
     o->device = set->device;
     o->config = *config;
     o->each = config->kind != OPTIMIZER_SGD ? 2 : config->momentum != 0;
+    o->missed = calloc((size_t)set->count + 1, sizeof *o->missed);
+    if (!o->missed) return fail(ERR_MEMORY, "optimizer: no host memory");
     if (!o->each) return OK;
     size_t count = set->arena_count * (size_t)o->each;
     CHECK(device_alloc(set->device, (void **)&o->state, count * sizeof(float), MEM_OPTIMIZER));
@@ -92,6 +95,7 @@ int optimizer_init(struct optimizer *o, const struct param_set *set,
 void optimizer_free(struct optimizer *o) {
     if (!o) return;
     if (o->device) device_free(o->device, o->state);
+    free(o->missed);
     memset(o, 0, sizeof *o);
 }
 
@@ -143,11 +147,37 @@ int optimizer_step(struct optimizer *o, struct param_set *set, const struct step
     return OK;
 }
 
+/* The step block for parameters that were left out of `missed` updates. */
+static int write_schedule(struct optimizer *o, struct step_block *step,
+                          const struct step_block *now, int64_t missed) {
+    struct step_block own = *now;
+    optimizer_schedule(&own, &o->config, now->rate, now->update - missed);
+    return stream_write(device_compute(o->device), step, &own, sizeof own);
+}
+
+int optimizer_step_used(struct optimizer *o, struct param_set *set, struct step_block *step,
+                        const char *used, const struct step_block *now) {
+    int64_t written = 0; /* the missed updates that the step block is made for */
+    for (int i = set->count - 1; i >= 0; i--) {
+        if (!used[i]) {
+            o->missed[i]++;
+            continue;
+        }
+        if (o->missed[i] != written) CHECK(write_schedule(o, step, now, o->missed[i]));
+        written = o->missed[i];
+        CHECK(update(o, set, &set->param[i], &set->param[i], step));
+    }
+    if (!written) return OK;
+    return stream_write(device_compute(o->device), step, now, sizeof *now);
+}
+
 void optimizer_schedule(struct step_block *step, const struct optimizer_config *config,
                         double learning_rate, int64_t update) {
     double t = (double)update + 1;
     step->learning_rate = (float)learning_rate;
     step->first_update = update == 0;
+    step->update = update;
+    step->rate = learning_rate;
     step->adam_rate = (float)(learning_rate / (1 - pow(config->beta1, t)));
     step->adam_root = (float)sqrt(1 - pow(config->beta2, t));
     step->adam_keep = (float)(1 - learning_rate * config->weight_decay);

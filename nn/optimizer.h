@@ -65,6 +65,7 @@ struct optimizer {
     float *state; /* device memory, MEM_OPTIMIZER: `each` floats per element of the value arena, in
                    * its order; NULL: none */
     int each;     /* 0, 1 (momentum) or 2 (Adadelta, Adam, AdamW) */
+    int64_t *missed; /* [parameters of the set] updates that each was left out of; owned */
 };
 
 /* Allocates and zeroes the state on the set's device. */
@@ -76,6 +77,13 @@ void optimizer_free(struct optimizer *o);
 /* Enqueues the update of every parameter from its gradient on the compute stream. The learning rate
  * and whatever else optimizer_schedule fills in are read from *step, in device memory. */
 int optimizer_step(struct optimizer *o, struct param_set *set, const struct step_block *step);
+
+/* The same where some parameters have no gradient (PyTorch's None): used[i] 0: parameter i and its
+ * state stay as they are. From then on that parameter counts its own updates, as in PyTorch, where
+ * the number t and the first time belong to a parameter. now: a host copy of *step, which is
+ * written anew for such parameters and is as it was at the end. Not to be recorded. */
+int optimizer_step_used(struct optimizer *o, struct param_set *set, struct step_block *step,
+                        const char *used, const struct step_block *now);
 
 /* Fills in what update number `update` (from 0) reads from the step block; on the host. */
 void optimizer_schedule(struct step_block *step, const struct optimizer_config *config,

@@ -45,6 +45,7 @@ void tape_free(struct tape *t) {
     free(t->uses_total);
     free(t->segment_grads);
     free(t->has_grad);
+    free(t->used);
     free(t);
 }
 
@@ -97,12 +98,14 @@ static int grow_params(struct tape *t, int count) {
     free(t->uses_total);
     free(t->segment_grads);
     free(t->has_grad);
+    free(t->used);
     t->uses_left = calloc((size_t)count, sizeof *t->uses_left);
     t->uses_total = calloc((size_t)count, sizeof *t->uses_total);
     t->segment_grads = calloc((size_t)count, sizeof *t->segment_grads);
     t->has_grad = calloc((size_t)count, 1);
+    t->used = calloc((size_t)count, 1);
     t->param_capacity = count;
-    if (t->uses_left && t->uses_total && t->segment_grads && t->has_grad) return OK;
+    if (t->uses_left && t->uses_total && t->segment_grads && t->has_grad && t->used) return OK;
     t->param_capacity = 0;
     return fail(ERR_MEMORY, "tape: no host memory");
 }
@@ -249,6 +252,21 @@ static void count_uses(struct tape *t, struct var *root) {
         t->segment_grads[i] = NULL;
         if (!t->step.add_grads) t->has_grad[i] = 0;
     }
+}
+
+const char *tape_uses(struct tape *t, struct var *root) {
+    count_uses(t, root);
+    for (int i = 0; t->step.params && i < t->step.params->count; i++)
+        t->used[i] = t->uses_total[i] > 0 || t->has_grad[i];
+    return t->used;
+}
+
+int64_t tape_number(const struct tape *t) {
+    return t->step.number;
+}
+
+int tape_training(const struct tape *t) {
+    return t->step.training;
 }
 
 static int same_shape(const struct tensor *a, const struct tensor *b) {

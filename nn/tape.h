@@ -72,7 +72,10 @@ struct tape_step {
     int training;                    /* 0: no nodes are kept, and dropout returns its input */
     int add_grads;                   /* 1: gradients are added to those of the passes before */
     int more_passes;                 /* 1: passes follow before the gradients are complete */
+    int64_t number; /* of the batch, for a forward function that is not the same every time */
 };
+int64_t tape_number(const struct tape *tape); /* of the step under way */
+int tape_training(const struct tape *tape);   /* 1: it is a training step */
 
 /* Starts a step: forgets all nodes, keeps the memory. A segment and the whole batch may be empty.
  * Waits for the stream only where the step before needed new memory. */
@@ -108,6 +111,10 @@ int tape_error(const struct tape *tape);
  * a loss with MEAN or SUM. Gradients of parameters are written, not added to, unless the step has
  * several passes. A second backward on one tape starts anew. */
 int tape_backward(struct tape *tape, struct var *root, const struct tensor *root_grad);
+
+/* Which parameters have a part in `root`, without going back: [parameters] 1: a backward from root,
+ * or a pass before it, gives the parameter a gradient. Owned by the tape, until the next call. */
+const char *tape_uses(struct tape *tape, struct var *root);
 
 /* A leaf: PLAIN data (n, ...) that lives outside the arena. needs_grad 1: backward leaves its
  * gradient in leaf->grad, PLAIN. */

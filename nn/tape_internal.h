@@ -53,6 +53,7 @@ struct tape {
     int *uses_left;        /* per parameter, during backward: contributions still to come */
     int *uses_total;       /* per parameter: contributions in all */
     float **segment_grads; /* per parameter used more than once: one gradient for each segment */
+    char *used;            /* per parameter: what tape_uses returns */
     char *has_grad; /* per parameter: 1 once this pass or one before it has written a gradient */
     int param_capacity;
 

@@ -56,6 +56,7 @@ struct run_config {
     int sharded_reduce;                    /* dp: every device adds up a shard of the gradients */
     int no_overlap;                        /* ddp: no allreduce before backward has ended */
     int no_broadcast_buffers;              /* ddp: each rank keeps buffers of its own */
+    int find_unused;                       /* ddp: as ddp_config.find_unused */
     int debug_collectives;                 /* ddp: as comm_options.debug */
     double timeout;                        /* seconds */
     char init_from[PATH_BYTES], save[PATH_BYTES], log_loss[PATH_BYTES], json[PATH_BYTES];

@@ -1,5 +1,6 @@
 /* DDP as a strategy of the trainer: this rank's replica and the ddp around it; ddp/ddp.c has the
  * step. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/error.h"
@@ -28,7 +29,6 @@ static int ddp_strategy_open(struct session *s) {
     const struct run_config *c = s->config;
     struct replica_config config =
         session_replica_config(s, batch_capacity(&s->split, s->largest_batch, 1));
-    CHECK(replica_init(&d->replica, s->device[0], &s->model, &config, s->values));
     s->replicas[0] = &d->replica;
     struct ddp_config ddp = ddp_config_default();
     ddp.bucket_cap_mb = c->bucket_cap_mb;
@@ -36,8 +36,11 @@ static int ddp_strategy_open(struct session *s) {
     ddp.any_order = !s->virtual_devices;
     ddp.no_overlap = c->no_overlap;
     ddp.own_buffers = c->no_broadcast_buffers;
+    ddp.find_unused = c->find_unused;
+    config.graph &= !c->find_unused; /* what a step enqueues may change */
     s->record->buffers_apart = c->no_broadcast_buffers;
     CHECK(allreduce_algorithm_parse(c->allreduce, &ddp.algorithm));
+    CHECK(replica_init(&d->replica, s->device[0], &s->model, &config, s->values));
     CHECK(ddp_init(&d->ddp, s->comm, &d->replica, &ddp));
     if (!s->model.sync_bn) return OK;
     return syncbn_init(&d->syncbn, s->comm, s->device[0], d->replica.tape, s->split.virtual_devices,
@@ -64,10 +67,21 @@ static int ddp_strategy_hash_values(struct session *s, const struct step_block *
     return replica_hash_values(&d->replica);
 }
 
+/* PyTorch's warning, once. */
+static void say_if_none_unused(const struct session *s, const struct ddp *ddp) {
+    const struct run_config *c = s->config;
+    if (!c->find_unused || ddp_found_unused(ddp) || s->rank || c->quiet || c->hashes) return;
+    printf(
+        "DDP    find_unused_parameters=True was specified in DDP constructor, but did not find any "
+        "unused parameters in the forward pass: leave out --find-unused-parameters: each step is "
+        "slower with it\n");
+}
+
 /* Records the sizes of the buckets, and which algorithm the largest takes and why. */
 static void ddp_strategy_describe(struct session *s) {
     struct ddp_strategy *d = s->state;
     struct run_record *r = s->record;
+    say_if_none_unused(s, d->ddp);
     const struct bucket_plan *plan = ddp_buckets(d->ddp);
     uint64_t largest = 0;
     for (int b = 0; b < plan->bucket_count; b++)

@@ -314,6 +314,10 @@ static void add_remarks(const struct loop *l) {
     if (l->s->model.collective_inside && l->s->gpus && !l->s->config->no_graph)
         printf("%-6s no graph: forward and backward of %s hold a collective\n", l->progress.title,
                r->model);
+    if ((l->s->model.graph_changes || l->s->config->find_unused) && l->s->gpus &&
+        !l->s->config->no_graph)
+        printf("%-6s no graph: a step of %s may differ from the step before\n", l->progress.title,
+               r->model);
     show_gathered(l);
     if (!r->bits_promised)
         printf("%-6s equal bits are not promised: %s\n", l->progress.title, r->why_not);

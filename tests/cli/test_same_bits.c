@@ -232,6 +232,28 @@ Test(cli_same_bits, accumulation_saves_allreduces, .timeout = 120, .init = cli_f
     cr_expect_eq(bytes_of_twelve_batches("dp", 1), bytes_of_twelve_batches("dp", 6));
 }
 
+/* A model whose steps do not all use the same layers: a layer that no device used keeps its
+ * momentum, and counts its own updates in Adam. */
+Test(cli_same_bits, layers_that_steps_leave_out, .timeout = 300, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    static const char *const more[] = {"--momentum 0.9 --weight-decay 1e-3 --lr 0.05",
+                                       "--optimizer adam --no-sync-steps 2 --bucket-cap-mb 0.01",
+                                       "--optimizer adadelta --loss-in-forward"};
+    put_data(103, 20);
+    for (int i = 0; i < (test_short() ? 2 : 3); i++) {
+        char options[256];
+        snprintf(options, sizeof options,
+                 "--data-dir d --model branches --find-unused-parameters --virtual-devices 4 "
+                 "--epochs 2 --batch-size 11 %s",
+                 more[i]);
+        all_equal(some(), options);
+    }
+    cli_fails(1,
+              "Expected to have finished reduction in the prior iteration|: right.weight, "
+              "right.bias. ",
+              "train --mode ddp --data-dir d --model branches --batch-size 16 --quiet");
+}
+
 static int64_t occupied(int64_t bytes) { /* memory of a device that an allocation takes */
     return (bytes + 255) / 256 * 256;
 }

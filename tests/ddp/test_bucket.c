@@ -77,6 +77,34 @@ Test(ddp_bucket, limits_in_mebibytes, .timeout = 10) {
     cr_assert_eq(bucket_limits(1, NAN, limit), ERR_USAGE);
 }
 
+/* PyTorch 2.15 with find_unused_parameters: Linear(300, 1000), (1000, 1000), (1000, 10) and
+ * (10, 300000). The walk goes as parameters were registered, and the list is then turned around. */
+Test(ddp_bucket, find_unused_parameters, .timeout = 10) {
+    static const uint64_t bytes[] = {1200000, 4000, 4000000, 4000, 40000, 40, 12000000, 1200000};
+    static const struct {
+        double cap;
+        const char *sizes, *indices;
+    } cases[] = {
+        {-1, "17248040, 1200000", "7 6 5 4 3 2 1, 0"},
+        {1, "1200000, 12044040, 4004000, 1200000", "7, 6 5 4 3, 2 1, 0"},
+        {5, "1200000, 12000040, 5248000", "7, 6 5, 4 3 2 1 0"},
+    };
+    static const int order[] = {0, 1, 2, 3, 4, 5, 6, 7};
+    for (int c = 0; c < 3; c++) {
+        struct bucket_plan plan;
+        uint64_t limits[2];
+        char text[200];
+        cr_assert_eq(bucket_limits(cases[c].cap, -1, limits), OK);
+        cr_assert_eq(bucket_plan_init(&plan, bytes, order, 8, limits, 2), OK);
+        bucket_plan_reverse(&plan);
+        bucket_plan_sizes(&plan, text, sizeof text);
+        cr_assert_str_eq(text, cases[c].sizes);
+        bucket_indices(&plan, text, sizeof text);
+        cr_assert_str_eq(text, cases[c].indices);
+        bucket_plan_free(&plan);
+    }
+}
+
 /* What must hold of every plan, checked without repeating the walk that makes it. */
 static void check_plan(const struct bucket_plan *plan, const uint64_t *bytes, const int *order,
                        int count, const uint64_t *limits, int limit_count) {

@@ -207,3 +207,48 @@ Test(optimizer, schedule, .timeout = 30) {
     optimizer_schedule(&step, &adam, 0.5, 1000000);
     cr_expect(step.adam_rate == 0.5f && step.adam_root == 1);
 }
+
+/* Runs 3 updates in which parameter 1 is left out of the second, or, with its gradients alone, the
+ * 2 updates that it takes part in; *value becomes parameter 1. A layer that a step left out goes on
+ * as if that step had never been. */
+static void with_a_gap(struct device *d, const struct optimizer_config *config, int gap,
+                       float *value) {
+    struct param_set set;
+    struct optimizer o;
+    struct step_block *step = (struct step_block *)test_floats(d, 64);
+    char used[PARAMS];
+    float start[200];
+    MUST(param_set_init(&set, d, specs, PARAMS));
+    MUST(optimizer_init(&o, &set, config));
+    memset(start, 0, sizeof start);
+    start[0] = 1;
+    MUST(param_write_value(&set, 1, start));
+    for (int s = 0, update = 0; s < 3; s++) {
+        struct step_block block = {.slot = 0};
+        memset(used, 1, sizeof used);
+        used[1] = s != 1;
+        if (!gap && s == 1) continue;
+        optimizer_schedule(&block, config, 0.25, update++);
+        MUST(stream_write(device_compute(d), step, &block, sizeof block));
+        set_gradients(&set, s);
+        MUST(optimizer_step_used(&o, &set, step, used, &block));
+    }
+    MUST(param_read_value(&set, 1, value));
+    optimizer_free(&o), param_set_free(&set);
+    device_free(d, step);
+}
+
+Test(optimizer, a_parameter_without_a_gradient_counts_its_own_updates, .timeout = 30) {
+    static const enum optimizer_kind kinds[] = {OPTIMIZER_SGD, OPTIMIZER_ADADELTA, OPTIMIZER_ADAM};
+    for (int k = 0; k < 3; k++) {
+        struct optimizer_config config = optimizer_default(kinds[k]);
+        struct device *d = test_open(DEVICE_HOST, 0);
+        float gap[200] = {0}, none[200] = {0};
+        if (k == 0) config.momentum = 0.9, config.dampening = 0.5;
+        with_a_gap(d, &config, 1, gap);
+        with_a_gap(d, &config, 0, none);
+        cr_assert_arr_eq(gap, none, sizeof gap, "%s", optimizer_name(kinds[k]));
+        cr_assert_neq(gap[0], 1);
+        device_close(d);
+    }
+}
