@@ -51,7 +51,7 @@
  *   BATCH_NORM_OF_RUNNING     running (2,C) -             -         moments        -
  *   BATCH_NORM_TRACK          moments       -             -         running (2,C)  I64 (1)
  *   BATCH_NORM_FACTORS        moments       w (C)         b (C)     factors (2,C)  -
- *   BATCH_NORM_FORWARD        x (N,C,..)    factors (2,C) -         y (may be x)   -
+ *   BATCH_NORM_FORWARD        x (N,C,..)    factors (2,C) r|-       y (may be x)   -
  *   BATCH_NORM_SUMS           x             dy            moments   sums (2,C)     -
  *   BATCH_NORM_TOTAL          sums (S,2,C)  -             -         sums (2,C)     -
  *   BATCH_NORM_BACKWARD_WEIGHT sums         moments       -         dw (C)         db (C)
@@ -90,7 +90,8 @@
  * - BATCH_NORM: moments, parts and sums are F64; host/kernels/reference_norm.c says what their rows
  *   and those of the factors hold. running: mean and variance of each channel; TRACK updates it and
  *   counts the batch in its I64, and needs a count of 2 at least. MERGE and TOTAL go in the order
- *   of S.
+ *   of S. FORWARD adds r, a residual shaped like x, and with p.norm.relu takes the relu of all,
+ *   each rounded as by ADD_FORWARD and RELU_FORWARD.
  * - GATHER_SAMPLES makes a batch from a data set that lies on the device: row n of x holds the
  *   pixels of picture index[n] (I32), each the float of gather_pixel. An index outside 0..R-1
  *   reads nothing: its row is NaN and its label -1, from which the losses make NaN in turn.
@@ -241,6 +242,7 @@ struct norm_args {
     double epsilon;
     double
         momentum; /* what a batch weighs in running; below 0: running is the mean of all batches */
+    int relu;     /* BATCH_NORM_FORWARD: 1: the relu of it all */
 };
 struct hash_args {
     int column; /* of the log */

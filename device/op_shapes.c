@@ -260,6 +260,7 @@ int shapes_norm(enum op op, const struct op_args *a) {
         return rows(op, "factors", &out[0], 2, channels);
     case OP_BATCH_NORM_FORWARD:
         CHECK(rows(op, "factors", &in[1], 2, channels));
+        if (in[2].data) CHECK(want_same(op, "residual", &in[2], &in[0]));
         return want_same(op, "y", &out[0], &in[0]);
     case OP_BATCH_NORM_SUMS:
         CHECK(want_same(op, "dy", &in[1], &in[0]));

@@ -160,7 +160,7 @@ const struct op_row op_table[OP_COUNT] = {
     [OP_BATCH_NORM_FACTORS] = {.in = {{"moments", "d", 2}, {"w", "f", 1}, {"b", "f", 1}},
                                .out = {{"factors", "f", 2}},
                                .shapes = shapes_norm},
-    [OP_BATCH_NORM_FORWARD] = {.in = {{"x", "fn=", 0}, {"factors", "f", 2}},
+    [OP_BATCH_NORM_FORWARD] = {.in = {{"x", "fn=", 0}, {"factors", "f", 2}, {"residual", "fn?", 0}},
                                .out = {{"y", "fn", 0}},
                                .segment = 1,
                                .shapes = shapes_norm,

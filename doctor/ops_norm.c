@@ -53,7 +53,11 @@ static int norm_case(struct op_testbed *bed, enum op op, const int s[4]) { /* n 
     case OP_BATCH_NORM_FACTORS:
         a.in[0] = moments, a.in[1] = w, a.in[2] = b, a.out[0] = of(bed, DTYPE_F32, 2, channels);
         break;
-    case OP_BATCH_NORM_FORWARD: a.in[0] = x, a.in[1] = running, a.out[0] = y; break;
+    case OP_BATCH_NORM_FORWARD:
+        a.in[0] = x, a.in[1] = running, a.out[0] = y;
+        if (s[0] > 2) a.p.norm.relu = 1;
+        if (s[0] > 15) a.in[2] = dy;
+        break;
     case OP_BATCH_NORM_SUMS:
         a.in[0] = x, a.in[1] = dy, a.in[2] = moments, a.out[0] = of(bed, DTYPE_F64, 2, channels);
         break;

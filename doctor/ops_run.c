@@ -79,8 +79,8 @@ static struct in_n16 operands_in_n16(enum op op) {
     case OP_DROPOUT_BACKWARD:
     case OP_DROPOUT2D_FORWARD:
     case OP_DROPOUT2D_BACKWARD:
-    case OP_BATCH_NORM_FORWARD:
     case OP_ADD: return (struct in_n16){1, 1};
+    case OP_BATCH_NORM_FORWARD: return (struct in_n16){1 | 4, 1};
     case OP_BATCH_NORM_MOMENTS: return (struct in_n16){1, 0};
     case OP_CONV2D_BACKWARD_WEIGHT:
     case OP_BATCH_NORM_SUMS:

@@ -110,13 +110,16 @@ static struct var *convolve(struct net *n, int layer, struct var *x) {
     return conv2d(n->tape, x, &n->p[2 * layer], &n->p[2 * layer + 1], l->stride, l->padding);
 }
 
-static struct var *norm(struct net *n, int layer, struct var *x) {
+/* relu(norm(x) + residual); residual NULL: relu(norm(x)). */
+static struct var *norm_relu(struct net *n, int layer, struct var *x, struct var *residual) {
     int norms_before = 0;
     for (int i = 0; i < layer; i++)
         norms_before += layers[i].kind == NORM;
     struct norm_config config = norm_config_default(&n->b[BUFFERS_OF_NORM * norms_before]);
     config.synchronised = n->model->sync_bn;
-    return batch_norm(n->tape, x, &n->p[2 * layer], &n->p[2 * layer + 1], &config);
+    struct param *w = &n->p[2 * layer], *b = w + 1;
+    return residual ? batch_norm_add_relu(n->tape, x, w, b, &config, residual)
+                    : batch_norm_relu(n->tape, x, w, b, &config);
 }
 
 /* The block whose conv1 is layer *at, which moves on to the next block. */
@@ -124,16 +127,16 @@ static struct var *residual(struct net *n, int *at, struct var *x) {
     int conv1 = *at, conv2 = conv1 + 1, conv3 = conv1 + 2;
     int halves = layers[conv3].kind == CONVOLUTION, bn1 = conv3 + halves, bn2 = bn1 + 1;
     *at = bn2 + 1;
-    struct var *y = relu(n->tape, norm(n, bn1, convolve(n, conv1, x)));
-    y = norm(n, bn2, convolve(n, conv2, y));
-    return relu(n->tape, add(n->tape, y, halves ? convolve(n, conv3, x) : x));
+    struct var *y = norm_relu(n, bn1, convolve(n, conv1, x), NULL);
+    y = convolve(n, conv2, y);
+    return norm_relu(n, bn2, y, halves ? convolve(n, conv3, x) : x);
 }
 
 static struct var *forward(const struct model *model, struct tape *t, struct param *p,
                            struct buffer *b, struct var *x) {
     struct net n = {model, t, p, b};
     int at = 2, fc = LAYERS - 1;
-    struct var *h = relu(t, norm(&n, 1, convolve(&n, 0, x)));
+    struct var *h = norm_relu(&n, 1, convolve(&n, 0, x), NULL);
     while (at < fc)
         h = residual(&n, &at, h);
     h = flatten(t, adaptive_avg_pool2d(t, h, 1, 1));

@@ -87,7 +87,9 @@ static int normalise(struct tape *t, struct node *n) {
                                .out[0] = factors,
                                .p.norm = n->args.p.norm};
         struct op_args apply = {.in = {tensor_segment(&n->x->value, &t->segments, s), factors},
-                                .out[0] = tensor_segment(&n->args.out[0], &t->segments, s)};
+                                .out[0] = tensor_segment(&n->args.out[0], &t->segments, s),
+                                .p.norm = n->args.p.norm};
+        if (n->x2) apply.in[2] = tensor_segment(&n->x2->value, &t->segments, s);
         CHECK(t->error);
         CHECK(launch(t->stream, OP_BATCH_NORM_FACTORS, &make));
         CHECK(launch(t->stream, OP_BATCH_NORM_FORWARD, &apply));
@@ -143,7 +145,19 @@ static int segment_dx(struct tape *t, struct node *n, int s, const struct tensor
     return OK;
 }
 
+/* The gradient behind the relu, in place where y's may go; the residual shares it. */
+static int through_relu(struct tape *t, struct node *n) {
+    struct tensor dy = n->y->grad, masked = grad_may_reuse(n->y) ? dy : grad_target(t, n->y);
+    struct op_args args = {.in = {n->y->value, dy}, .out[0] = masked};
+    int shared = n->x2 && n->x2->needs_grad;
+    CHECK(t->error);
+    CHECK(launch(t->stream, OP_RELU_BACKWARD, &args));
+    grad_set(n->y, &masked, shared);
+    return shared ? grad_share(t, n->x2, &masked) : OK;
+}
+
 static int backward(struct tape *t, struct node *n) {
+    if (n->args.p.norm.relu) CHECK(through_relu(t, n));
     int segments = t->segments.count, channels = n->x->value.dims[1];
     CHECK(take_parts(t, n->exchanged, 2, channels, &n->sums));
     CHECK(make_sums(t, n));
@@ -226,8 +240,8 @@ struct norm_config norm_config_default(const struct buffer *b) {
     return config;
 }
 
-struct var *batch_norm(struct tape *t, struct var *x, struct param *w, struct param *b,
-                       const struct norm_config *config) {
+static struct var *layer(struct tape *t, struct var *x, struct param *w, struct param *b,
+                         const struct norm_config *config, struct var *residual, int with_relu) {
     x = to_device_layout(t, x);
     if (!x || tape_check_params(t, "batch_norm", w, b) || tape_fail(t, check(t, x, w, config)))
         return NULL;
@@ -235,12 +249,31 @@ struct var *batch_norm(struct tape *t, struct var *x, struct param *w, struct pa
     struct node node = {.backward = backward,
                         .segment_grads = segment_grads,
                         .x = x,
+                        .x2 = residual,
                         .w = w,
                         .b = b,
                         .exchanged = is_exchanged(t, config)};
-    node.args.p.norm = (struct norm_args){config->epsilon, config->momentum};
+    node.args.p.norm = (struct norm_args){config->epsilon, config->momentum, with_relu};
     node.args.out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, x->value.rank, x->value.dims);
     if (t->error || tape_fail(t, forward(t, &node, config))) return NULL;
     node.y = tape_var(t, node.args.out[0], 1);
     return tape_node(t, &node) ? NULL : node.y;
+}
+
+struct var *batch_norm(struct tape *t, struct var *x, struct param *w, struct param *b,
+                       const struct norm_config *config) {
+    return layer(t, x, w, b, config, NULL, 0);
+}
+
+struct var *batch_norm_relu(struct tape *t, struct var *x, struct param *w, struct param *b,
+                            const struct norm_config *config) {
+    return layer(t, x, w, b, config, NULL, 1);
+}
+
+struct var *batch_norm_add_relu(struct tape *t, struct var *x, struct param *w, struct param *b,
+                                const struct norm_config *config, struct var *residual) {
+    residual = to_device_layout(t, residual);
+    if (tape_stuck(t, x) || !residual) return NULL;
+    if (tape_fail(t, tape_check_terms(&x->value, &residual->value))) return NULL;
+    return layer(t, x, w, b, config, residual, 1);
 }

@@ -193,7 +193,7 @@ struct var *relu(struct tape *t, struct var *x) {
 }
 
 /* PyTorch's words; its broadcasting is not here. */
-static int check_same_shape(const struct tensor *a, const struct tensor *b) {
+int tape_check_terms(const struct tensor *a, const struct tensor *b) {
     if (a->rank != b->rank)
         return fail(ERR_USAGE, "add: a tensor of rank %d and one of rank %d: check the model",
                     a->rank, b->rank);
@@ -219,7 +219,7 @@ struct var *add(struct tape *t, struct var *a, struct var *b) {
         b = to_device_layout(t, b);
         if (!a || !b) return NULL;
     }
-    if (tape_fail(t, check_same_shape(&a->value, &b->value))) return NULL;
+    if (tape_fail(t, tape_check_terms(&a->value, &b->value))) return NULL;
     struct node node = {.backward = add_backward, .x = a, .x2 = b};
     node.args.in[0] = a->value;
     node.args.in[1] = b->value;

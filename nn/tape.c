@@ -186,7 +186,7 @@ int grad_may_reuse(const struct var *y) {
     return !((const struct tape_var *)y)->borrowed;
 }
 
-static void set_grad(struct var *x, const struct tensor *grad, int borrowed) {
+void grad_set(struct var *x, const struct tensor *grad, int borrowed) {
     x->grad = *grad;
     ((struct tape_var *)x)->borrowed = borrowed;
 }
@@ -200,21 +200,21 @@ int tape_add(struct tape *t, const struct tensor *from, const struct tensor *to)
 int grad_done(struct tape *t, struct var *x, const struct tensor *grad) {
     struct tensor before = x->grad;
     if (before.data && grad_may_reuse(x)) return tape_add(t, grad, &before);
-    set_grad(x, grad, 0);
+    grad_set(x, grad, 0);
     return before.data ? tape_add(t, &before, grad) : OK;
 }
 
 int grad_share(struct tape *t, struct var *x, const struct tensor *grad) {
     struct tensor before = x->grad;
     if (!before.data) {
-        set_grad(x, grad, 1);
+        grad_set(x, grad, 1);
         return OK;
     }
     if (grad_may_reuse(x)) return tape_add(t, grad, &before);
     struct tensor sum = grad_target(t, x);
     struct op_args args = {.in = {before, *grad}, .out[0] = sum};
     CHECK(t->error);
-    set_grad(x, &sum, 0);
+    grad_set(x, &sum, 0);
     return launch(t->stream, OP_ADD_FORWARD, &args);
 }
 

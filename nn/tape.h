@@ -153,6 +153,12 @@ struct norm_config norm_config_default(const struct buffer *b);
 struct var *batch_norm(struct tape *t, struct var *x, struct param *w, struct param *b,
                        const struct norm_config *config);
 
+/* relu(batch_norm(x)) and relu(add(batch_norm(x), residual)), to the bit, in one pass over x. */
+struct var *batch_norm_relu(struct tape *t, struct var *x, struct param *w, struct param *b,
+                            const struct norm_config *config);
+struct var *batch_norm_add_relu(struct tape *t, struct var *x, struct param *w, struct param *b,
+                                const struct norm_config *config, struct var *residual);
+
 struct var *relu(struct tape *t, struct var *x);
 struct var *add(struct tape *t, struct var *a, struct var *b); /* a + b of the same shape */
 struct var *avg_pool2d(struct tape *t, struct var *x, int size, int stride);

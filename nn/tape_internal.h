@@ -85,11 +85,13 @@ int tape_node(struct tape *t, const struct node *node);
 
 /* The gradient of x. grad_target is the tensor to write it to, shaped like x->value; grad_done then
  * makes that x->grad, or the sum of both where x has a gradient already. grad_share does the same
- * with the gradient of y, which others read too: no memory is written that they see.
+ * with the gradient of y, which others read too: no memory is written that they see. grad_set makes
+ * grad that of x, whatever it had.
  * grad_may_reuse: 1 if an elementwise backward op may write the gradient of x in place of that of
  * y, which is read for the last time. */
 struct tensor grad_target(struct tape *t, const struct var *x);
 int grad_done(struct tape *t, struct var *x, const struct tensor *grad);
+void grad_set(struct var *x, const struct tensor *grad, int borrowed);
 int grad_share(struct tape *t, struct var *x, const struct tensor *grad);
 int grad_may_reuse(const struct var *y);
 
@@ -112,6 +114,9 @@ int tape_complete_kept(struct tape *t);
 /* Are w and b parameters of the set given to tape_begin? Backward counts their uses by place. */
 int tape_check_params(struct tape *t, const char *layer, const struct param *w,
                       const struct param *b);
+
+/* May two tensors be added? */
+int tape_check_terms(const struct tensor *a, const struct tensor *b);
 
 /* x in the device's own activation layout, converted if it is PLAIN there. */
 struct var *to_device_layout(struct tape *t, struct var *x);

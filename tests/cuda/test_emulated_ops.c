@@ -228,7 +228,11 @@ static void try_norm(struct bed *b, int n, int channels, int height, int width) 
     a = (struct op_args){.in = {moments, w, bias}, .out = {two}, .p.norm = norm};
     check(b, OP_BATCH_NORM_FACTORS, &a, 0, NULL);
     host_reference_kernels[OP_BATCH_NORM_FACTORS](&a);
-    check(b, OP_BATCH_NORM_FORWARD, &(struct op_args){.in = {x, two}, .out = {x}}, 0, NULL);
+    for (int kind = 0; kind < 4; kind++) {
+        a = (struct op_args){.in = {x, two}, .out = {x}, .p.norm.relu = kind % 2};
+        if (kind > 1) a.in[2] = dy;
+        check(b, OP_BATCH_NORM_FORWARD, &a, 0, NULL);
+    }
     a = (struct op_args){.in = {x, dy, moments}, .out = {sums}};
     check(b, OP_BATCH_NORM_SUMS, &a, ORDER, NULL);
     host_reference_kernels[OP_BATCH_NORM_SUMS](&a);

@@ -210,10 +210,12 @@ static void try_fast(int samples, int channels, int height, int width) {
         fast(h, OP_BATCH_NORM_SUMS, (struct op_args){.in = {xn, dyn, moments}, .out = {sums}}, -1);
     expect_moments(&got, &sums, "sums");
 
-    run(OP_BATCH_NORM_FORWARD, (struct op_args){.in = {x, factors}, .out = {out}});
-    for (int in_place = -1; in_place < 1; in_place++) {
-        got = fast(h, OP_BATCH_NORM_FORWARD, (struct op_args){.in = {xn, factors}, .out = {xn}},
-                   in_place);
+    for (int kind = 0; kind < 8; kind++) { /* with relu, with a residual, in place */
+        struct op_args plain = {.in = {x, factors}, .out = {out}, .p.norm.relu = kind & 1};
+        struct op_args packed = {.in = {xn, factors}, .out = {xn}, .p = plain.p};
+        if (kind & 2) plain.in[2] = dy, packed.in[2] = dyn;
+        run(OP_BATCH_NORM_FORWARD, plain);
+        got = fast(h, OP_BATCH_NORM_FORWARD, packed, kind & 4 ? 0 : -1);
         expect_equal(h, &got, &out, "y");
     }
     run(OP_BATCH_NORM_BACKWARD_DATA, (struct op_args){.in = {x, dy, back}, .out = {out}});

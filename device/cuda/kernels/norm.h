@@ -25,6 +25,8 @@ struct norm {
     int samples, channels, spatial, part_count;
     double epsilon, momentum;
     struct divider by_spatial, by_channels;
+    const float *residual; /* BATCH_NORM_FORWARD: added to y; NULL: none */
+    int relu;
 };
 
 struct norm_shared {
@@ -67,7 +69,10 @@ static inline int norm_of(enum op op, const struct op_args *a, struct norm *norm
         n.moments = (const double *)in[0].data, n.w = tensor_f32(&in[1]), n.b = tensor_f32(&in[2]);
         n.out = tensor_f32(&out[0]);
         break;
-    case OP_BATCH_NORM_FORWARD: n.factors = tensor_f32(&in[1]), n.out = tensor_f32(&out[0]); break;
+    case OP_BATCH_NORM_FORWARD:
+        n.factors = tensor_f32(&in[1]), n.out = tensor_f32(&out[0]);
+        n.residual = tensor_f32(&in[2]), n.relu = a->p.norm.relu;
+        break;
     case OP_BATCH_NORM_SUMS:
         n.dy = tensor_f32(&in[1]), n.moments = (const double *)in[2].data;
         n.made = (double *)out[0].data;
@@ -273,7 +278,9 @@ DUET_HD void k_batch_norm_forward(const struct norm *p, struct place at) {
     const float *scale = p->factors, *shift = scale + p->channels;
     for (size_t i = place_first(at); i < p->count; i += place_stride(at)) {
         uint32_t c = norm_channel(p, (uint32_t)i);
-        p->out[i] = fmaf(p->x[i], scale[c], shift[c]);
+        float y = fmaf(p->x[i], scale[c], shift[c]);
+        if (p->residual) y += p->residual[i];
+        p->out[i] = p->relu && y < 0 ? 0 : y;
     }
 }
 

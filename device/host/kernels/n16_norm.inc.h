@@ -130,6 +130,17 @@ static void n16_batch_norm_sums(const struct op_args *a) {
     }
 }
 
+/* `residual` may be NULL; it and `relu` are constants where this is inlined. */
+INLINE void norm_apply(const float *x, const float *residual, const int relu, float *y,
+                       size_t count, float scale, float shift) {
+    vec by = splat(scale), plus = splat(shift);
+    for (size_t i = 0; i < count; i += LANES) {
+        vec v = fused(load(x + i), by, plus);
+        if (residual) v += load(residual + i);
+        store(y + i, relu ? select_vec(v < 0, splat(0), v) : v);
+    }
+}
+
 static void n16_batch_norm_forward(const struct op_args *a) {
     if (a->in[0].layout == LAYOUT_PLAIN) {
         reference_batch_norm_forward(a);
@@ -139,12 +150,16 @@ static void n16_batch_norm_forward(const struct op_args *a) {
     const float *scale = tensor_f32(&a->in[1]), *shift = scale + s.channels;
     for (int group = 0; group < s.groups; group++)
         for (int c = 0; c < s.channels; c++) {
-            size_t at = norm_plane(&s, group, c);
-            const float *x = tensor_f32(&a->in[0]) + at;
+            size_t at = norm_plane(&s, group, c), count = s.spatial * GROUP;
+            const float *x = tensor_f32(&a->in[0]) + at,
+                        *residual = a->in[2].data ? tensor_f32(&a->in[2]) + at : NULL;
             float *y = tensor_f32(&a->out[0]) + at;
-            vec by = splat(scale[c]), plus = splat(shift[c]);
-            for (size_t i = 0; i < s.spatial * GROUP; i += LANES)
-                store(y + i, fused(load(x + i), by, plus));
+            if (residual)
+                norm_apply(x, residual, a->p.norm.relu, y, count, scale[c], shift[c]);
+            else if (a->p.norm.relu)
+                norm_apply(x, NULL, 1, y, count, scale[c], shift[c]);
+            else
+                norm_apply(x, NULL, 0, y, count, scale[c], shift[c]);
         }
 }
 

@@ -10,7 +10,7 @@
  *
  * With xmu = x - mean, var = M2 / count and invstd = 1 / sqrt(var + epsilon):
  *
- *     y  = xmu * invstd * w + b
+ *     y  = xmu * invstd * w + b, in one pass with a residual sum and a relu where they follow
  *     db = sum dy                   dw = invstd * sum(dy xmu)
  *     dx = (dy - sum(dy) / count - xmu * invstd^2 * sum(dy xmu) / count) * invstd * w */
 #include <math.h>
@@ -116,8 +116,11 @@ void reference_batch_norm_forward(const struct op_args *a) {
     const float *scale = tensor_f32(&a->in[1]), *shift = scale + x->dims[1];
     for (int n = 0; n < x->dims[0]; n++)
         for (int c = 0; c < x->dims[1]; c++)
-            for (size_t i = 0; i < spatial_of(x); i++)
-                plane_of(&a->out[0], n, c)[i] = fmaf(plane_of(x, n, c)[i], scale[c], shift[c]);
+            for (size_t i = 0; i < spatial_of(x); i++) {
+                float y = fmaf(plane_of(x, n, c)[i], scale[c], shift[c]);
+                if (a->in[2].data) y += plane_of(&a->in[2], n, c)[i];
+                plane_of(&a->out[0], n, c)[i] = a->p.norm.relu && y < 0 ? 0 : y;
+            }
 }
 
 void reference_batch_norm_sums(const struct op_args *a) {
