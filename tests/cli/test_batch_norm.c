@@ -1,0 +1,107 @@
+/* A model with BatchNorm, by the command: equal files in every mode, synchronised or not, running
+ * statistics included; what a file holds of them, and that it is read back; buffers of each rank's
+ * own; and what is refused. */
+#include "base/error.h"
+#include "data/safetensors.h"
+#include "models/model.h"
+#include "tests/cli/data.h"
+#include "tests/cli/run.h"
+
+/* The last batch of an epoch is short: 22 samples in batches of 8, padded where V = 4. */
+#define DATA "--model resnet18 --dataset synthetic --shape 1x9x8 --samples 22"
+#define RUN DATA " --virtual-devices 4 --batch-size 8 --lr 0.05 --seed 3 --quiet"
+
+static void same_as_single(const char *mode, const char *options) {
+    cli_well("train --mode %s %s " RUN " --epochs 1 --log-loss two.csv --save two", mode, options);
+    cr_expect(cli_same_file("one.csv", "two.csv"), "%s %s: losses differ", mode, options);
+    cr_expect(cli_same_file("one", "two"), "%s %s: weights or buffers differ", mode, options);
+}
+
+Test(cli_batch_norm, every_mode_ends_with_the_same_file, .timeout = 300, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    cli_well("train --mode single " RUN " --epochs 1 --log-loss one.csv --save one");
+    same_as_single("ddp --devices 2", "");
+    same_as_single("dp --devices 4", "");
+    if (test_short()) return;
+    same_as_single("dp --devices 2", "--loss-in-forward");
+    same_as_single("ddp --devices 4", "--allreduce fused");
+    /* rank 0's own statistics are those that it would have sent to the others */
+    same_as_single("ddp --devices 2", "--no-broadcast-buffers");
+}
+
+Test(cli_batch_norm, synchronised_every_mode_ends_with_the_same_file, .timeout = 300,
+     .init = cli_folder_make, .fini = cli_folder_remove) {
+    cli_well("train --mode single --sync-bn " RUN " --epochs 1 --log-loss one.csv --save one");
+    same_as_single("ddp --devices 2", "--sync-bn");
+    if (!test_short()) same_as_single("ddp --devices 4", "--sync-bn");
+    cli_well("train --mode single " RUN " --epochs 1 --log-loss two.csv --save two");
+    cr_assert(!cli_same_file("one.csv", "two.csv"), "--sync-bn changes nothing");
+}
+
+Test(cli_batch_norm, the_proof_looks_at_buffers, .timeout = 300, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    static const char *const options[] = {"", "--sync-bn", "--no-broadcast-buffers"};
+    struct cli c;
+    for (int i = 0; i < (test_short() ? 2 : 3); i++) {
+        cli_run(&c, "compare --devices 2 " RUN " --steps 2 %s", options[i]);
+        cr_assert_eq(c.status, 0, "%s: %s", options[i], c.err);
+        cr_assert(strstr(c.out, "DDP = single: identical to the bit after 2 steps"), "%s", c.out);
+        cr_assert_eq(!!strstr(c.out, "DP was left out: SyncBatchNorm is only supported within"),
+                     i == 1, "%s", c.out);
+        cli_free(&c);
+    }
+}
+
+/* PyTorch's names, an I64 without dimensions, every tensor aligned; and evaluation by a file's
+ * statistics is that of the run that wrote it. */
+Test(cli_batch_norm, a_file_holds_the_buffers, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    struct safetensors s;
+    int64_t batches;
+    float mean[64], again[64];
+    cli_well("train --mode ddp " RUN " --steps 2 --save w");
+    cr_assert_eq(safetensors_open(&s, "w"), OK, "%s", error_message());
+    cr_assert_eq(s.count, 76 + 51);
+    for (int i = 0; i < s.count; i++)
+        cr_assert_eq(s.entries[i].offset % (s.entries[i].bytes / s.entries[i].count), 0u, "%s",
+                     s.entries[i].name);
+    const char *tracked = "resnet_block4.1.bn2.num_batches_tracked";
+    cr_assert_eq(safetensors_read_as(&s, "I64", tracked, 0, NULL, &batches), OK, "%s",
+                 error_message());
+    cr_assert_eq(batches, 2);
+    cr_assert_eq(safetensors_read(&s, "1.running_mean", 1, (int64_t[]){64}, mean), OK);
+    safetensors_close(&s);
+    /* a step of rate 0 moves the statistics by what it sees: counted on from the file's */
+    cli_well("train --mode dp " RUN " --steps 1 --lr 0 --init-from w --save w2");
+    cr_assert_eq(safetensors_open(&s, "w2"), OK, "%s", error_message());
+    cr_assert_eq(safetensors_read_as(&s, "I64", tracked, 0, NULL, &batches), OK);
+    cr_assert_eq(batches, 3);
+    cr_assert_eq(safetensors_read(&s, "1.running_mean", 1, (int64_t[]){64}, again), OK);
+    safetensors_close(&s);
+    for (int c = 0; c < 64; c++)
+        cr_assert(again[c] != mean[c] && fabsf(again[c] - 0.9f * mean[c]) < 0.2f, "channel %d", c);
+}
+
+Test(cli_batch_norm, what_is_refused, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    static const struct {
+        int status;
+        const char *says, *command;
+    } cases[] = {
+        {2, "SyncBatchNorm is only supported within", "train --mode dp --sync-bn " RUN},
+        {2, "model lenet has no BatchNorm", "train --sync-bn --model lenet"},
+        {2, "the chapters have no mlp", "train --init d2l --model mlp"},
+        {2, "there are default and d2l", "train --init d2k"},
+        {1,
+         "Expected more than 1 value per channel when training, got input size "
+         "torch.Size([1, 512, 1, 1])",
+         "train --mode ddp --devices 2 " DATA " --shape 1x8x8 --batch-size 2"},
+    };
+    for (int i = 0; i < 5; i++) {
+        struct cli c;
+        cli_run(&c, "%s", cases[i].command);
+        cr_expect_eq(c.status, cases[i].status, "%s: %s", cases[i].command, c.err);
+        cr_expect(strstr(c.err, cases[i].says), "%s: %s", cases[i].command, c.err);
+        cli_free(&c);
+    }
+}
