@@ -1,0 +1,64 @@
+/* Wide outputs: with 20000 classes they weigh more than the model, and under DP all of them come to
+ * device 0. There is a size of memory with which DDP trains and DP does not.
+ *
+ * All sizes follow from the shapes. A batch of 64 samples on 4 devices:
+ *
+ *     parameters, and their gradients   (10 + 1) x 20000 floats          880,000 bytes each
+ *     outputs of one device             16 x 20000 floats              1,280,000
+ *     outputs of the whole batch        64 x 20000 floats              5,120,000
+ *
+ * Each device holds its outputs twice (in the layout of its kernels, and plain), and in backward
+ * their gradient in both too; device 0 of DP reads the plain gradient where the loss left it, and
+ * holds the outputs of the whole batch and their gradient besides. */
+#include "tests/cli/json.h"
+
+#define COMMON \
+    "--model simple --dataset random --classes 20000 --samples 128 --batch-size 64 --devices 4"
+
+enum {
+    PARAMS = (10 + 1) * 20000 * 4,
+    SHARE = 16 * 20000 * 4,
+    WHOLE = 64 * 20000 * 4,
+    /* step block, logs, the batch, padding of each allocation to 256 bytes */
+    SMALL = 32 << 10,
+    MIB = 1 << 20
+};
+
+static void expect(struct json *j, int device, const char *cause, int64_t least, int64_t slack) {
+    char path[96];
+    snprintf(path, sizeof path, "per_device/%d/memory_peak_by_cause/%s", device, cause);
+    int64_t got = json_int(j, path);
+    cr_expect(got >= least && got <= least + slack, "device %d: %s: %lld bytes, not %lld", device,
+              cause, (long long)got, (long long)least);
+}
+
+Test(cli_wide_head, outputs_weigh_on_device_0_of_dp, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    cli_well("train --mode dp " COMMON " --epochs 1 --quiet --json dp");
+    cli_well("train --mode ddp " COMMON " --epochs 1 --quiet --json ddp");
+    struct json *dp = json_of("dp"), *ddp = json_of("ddp");
+    for (int d = 0; d < 4; d++) {
+        expect(dp, d, "params", PARAMS, SMALL);
+        expect(ddp, d, "params", PARAMS, SMALL);
+        expect(dp, d, "activations", (d ? 4 : 3) * SHARE, SMALL);
+        expect(ddp, d, "activations", 4 * SHARE, SMALL);
+        expect(dp, d, "gathered output", d ? 0 : 2 * WHOLE, d ? 0 : SMALL);
+        expect(ddp, d, "gathered output", 0, 0);
+    }
+    json_free(dp);
+    json_free(ddp);
+}
+
+/* DDP: 2 x 880,000 + 4 x 1,280,000 = 6.6 MiB, and 1 MiB for allreduce. DP's device 0: 2 x 880,000 +
+ * 3 x 1,280,000 + 2 x 5,120,000 = 15.1 MiB. */
+Test(cli_wide_head, dp_runs_out_of_memory_where_ddp_trains, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    cr_assert(2 * PARAMS + 4 * SHARE + 2 * MIB < 12 * MIB &&
+              2 * PARAMS + 3 * SHARE + 2 * WHOLE > 12 * MIB &&
+              2 * PARAMS + 3 * SHARE + 2 * WHOLE + MIB / 2 < 16 * MIB);
+    cli_fails(1, "out of memory on device 0|asked for gathered output|--device-memory",
+              "train --mode dp " COMMON " --device-memory 12M --quiet");
+    cli_well("train --mode ddp " COMMON " --device-memory 12M --epochs 1 --quiet");
+    cli_well("train --mode dp --loss-in-forward " COMMON " --device-memory 12M --epochs 1 --quiet");
+    cli_well("train --mode dp " COMMON " --device-memory 16M --epochs 1 --quiet");
+}
