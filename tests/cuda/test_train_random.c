@@ -73,8 +73,8 @@ Test(cuda_train_random, targets_have_pytorchs_losses, .timeout = 300, .init = cl
     }
 }
 
-/* The convolution of complex, over pictures that an emulated GPU can manage; batches of 12, the last
- * of 11. */
+/* The convolution of complex, over pictures that an emulated GPU can manage; batches of 12, the
+ * last of 11. */
 Test(cuda_train_random, pictures_have_the_losses_of_the_cpu, .timeout = 300,
      .init = cli_folder_make, .fini = cli_folder_remove) {
     static const char *const options[] = {"--model complex --shape 2x5x4 --classes 3 --samples 83 "
