@@ -52,6 +52,17 @@ static int read_mode(const struct flag *flag, const char *text, struct run_confi
     return fail(ERR_USAGE, "%s: '%s': there are single, dp and ddp", flag->name, text);
 }
 
+static int read_join(const struct flag *flag, const char *text, struct run_config *config) {
+    static const char *const rules[] = {"", "samples", "initial", "active", "throw"};
+    for (int i = 0; i < 5; i++)
+        if (!strcmp(text, rules[i])) {
+            config->join = i ? (enum run_join)i : JOIN_SAMPLES;
+            return OK;
+        }
+    return fail(ERR_USAGE, "%s: '%s': there are samples, initial, active and throw", flag->name,
+                text);
+}
+
 static int read_virtual(const struct flag *flag, const char *text, struct run_config *config) {
     if (strcmp(text, "off")) return read_int(flag, text, config);
     config->virtual_devices = VIRTUAL_OFF;
@@ -315,6 +326,11 @@ const struct flag flag_table[] = {
      read_on, AT(no_broadcast_buffers), NO_LIMITS},
     {"--no-overlap", NULL, "ddp: allreduce after backward, not beside it", read_on, AT(no_overlap),
      NO_LIMITS},
+    {"--join", "[=RULE]",
+     "use every sample once, so ranks may have different numbers of batches: those that have none "
+     "left shadow the others. RULE: samples (default): every sample weighs the same; ddp also "
+     "initial, active: means of ranks, divided by all ranks or by those with samples; throw: end",
+     read_join, NO_MEMBER, NO_LIMITS},
     {"--find-unused-parameters", NULL,
      "ddp: look in every step for parameters that have no part in the loss, so that a step may "
      "leave some out (--model branches does)",

@@ -11,8 +11,10 @@ struct flag;
 typedef int flag_reader(const struct flag *flag, const char *text, struct run_config *config);
 
 struct flag {
-    const char *name;  /* "--devices"; NULL: no flag, `help` is the heading of the flags below it */
-    const char *value; /* how --help shows the value; NULL: the flag takes none */
+    const char *name; /* "--devices"; NULL: no flag, `help` is the heading of the flags below it */
+    /* How --help shows the value; NULL: the flag takes none. "[=X]": it may stand alone, and a
+     * value must follow behind '='. */
+    const char *value;
     const char *help;
     flag_reader *read;
     size_t offset, bytes;   /* of the member of struct run_config that it sets */

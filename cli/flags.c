@@ -85,10 +85,12 @@ int flags_parse(int argc, char **argv, struct run_config *config, int *help) {
         if (!flag->value && equals)
             return fail(ERR_USAGE, "%s: takes no value, but was given %s: leave it out", flag->name,
                         equals + 1);
-        const char *text = !flag->value   ? ""
-                           : equals       ? equals + 1
-                           : i + 1 < argc ? argv[++i]
-                                          : NULL;
+        int may_stand_alone = flag->value && *flag->value == '[';
+        const char *text = !flag->value      ? ""
+                           : equals          ? equals + 1
+                           : may_stand_alone ? ""
+                           : i + 1 < argc    ? argv[++i]
+                                             : NULL;
         if (!text) return fail(ERR_USAGE, "%s: no value: give %s", flag->name, flag->value);
         CHECK(flag->read(flag, text, config));
     }

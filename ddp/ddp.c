@@ -22,32 +22,8 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "ddp/buffers.h"
 #include "ddp/setup.h"
-
-struct ddp {
-    struct comm *comm;
-    struct replica *replica;
-    struct ddp_config config;
-    struct allreduce *allreduce;
-    struct ddp_buffers *buffers; /* NULL: there are none to broadcast */
-    struct event **ready;        /* [events] one for each bucket */
-    int events;                  /* the most buckets so far */
-    struct event *reduced;       /* behind the last allreduce of a step */
-    float scale;                 /* of every term: 1, or 1/W */
-    uint64_t limits[2];          /* of the rebuilt buckets, in bytes */
-    struct bucket_plan plan;     /* the buckets in force */
-    int rebuilt;                 /* 1: they are cut from rank 0's ready order */
-    int32_t step;                /* the step under way, for spans and errors */
-    int expecting;               /* 1 between begin and finish: this backward is to be reduced */
-    int *pending;                /* [buckets] gradients that are not ready yet */
-    int next;                    /* the bucket that is launched next */
-    int *ready_order;            /* [ready_count] parameters, as their gradients became ready */
-    int ready_count;
-    char *is_ready;   /* [parameters] 1: its gradient is ready in this backward */
-    char *all_used;   /* [ranks][parameters] 1: the rank used it in this step; with find_unused */
-    int found_unused; /* 1: some rank has left out some parameter in some step */
-};
+#include "ddp/state.h"
 
 struct ddp_config ddp_config_default(void) {
     struct ddp_config config = {
@@ -57,7 +33,7 @@ struct ddp_config ddp_config_default(void) {
 
 /* All public functions and the hook end here: a rank that gives up ends the job, so that no peer
  * waits for it. */
-static int ended(struct ddp *ddp, int code) {
+int ddp_ended(struct ddp *ddp, int code) {
     if (code) comm_abort(ddp->comm, code, error_message());
     return code;
 }
@@ -127,6 +103,24 @@ static float *bucket_data(const struct ddp *ddp, const struct bucket *bucket, si
     return params->grads + first->grad_offset;
 }
 
+int ddp_allreduce_hook(void *context, const struct ddp_bucket *b) {
+    (void)context;
+    return allreduce_enqueue(b->allreduce, b->stream, b->data, b->count, b->scale, b->index,
+                             b->step);
+}
+
+int ddp_register_comm_hook(struct ddp *ddp, ddp_comm_hook *hook, void *context) {
+    if (!hook) return fail(ERR_USAGE, "Communication hook must be callable: give a function");
+    if (ddp->hook_registered)
+        return fail(ERR_USAGE,
+                    "register_comm_hook or register_builtin_comm_hook can only be called once: "
+                    "make another ddp");
+    ddp->hook = hook;
+    ddp->hook_context = context;
+    ddp->hook_registered = 1;
+    return OK;
+}
+
 /* Launches the allreduce of a bucket; its ready event has been recorded. */
 static int launch_bucket(struct ddp *ddp, int index) {
     struct stream *comm = device_comm(ddp->replica->device);
@@ -134,7 +128,15 @@ static int launch_bucket(struct ddp *ddp, int index) {
     float *data = bucket_data(ddp, &ddp->plan.bucket[index], &count);
     stream_set_phase(comm, PHASE_ALLREDUCE, ddp->step);
     CHECK(stream_wait(comm, ddp->ready[index]));
-    return allreduce_enqueue(ddp->allreduce, comm, data, count, ddp->scale, index, ddp->step);
+    struct ddp_bucket bucket = {.stream = comm,
+                                .data = data,
+                                .count = count,
+                                .index = index,
+                                .last = index + 1 == ddp->plan.bucket_count,
+                                .step = ddp->step,
+                                .scale = ddp->scale,
+                                .allreduce = ddp->allreduce};
+    return ddp->hook(ddp->hook_context, &bucket);
 }
 
 /* In index order: a bucket that is full before its turn waits. While the step is being recorded the
@@ -162,7 +164,7 @@ static int launch_replayed_buckets(struct ddp *ddp) {
 
 /* ---- a step ---- */
 
-static int count_gradient(struct ddp *ddp, int index) {
+int ddp_count_gradient(struct ddp *ddp, int index) {
     if (ddp->is_ready[index])
         return fail(
             ERR_FAILED,
@@ -178,7 +180,7 @@ static int count_gradient(struct ddp *ddp, int index) {
 /* The hook of the tape. A backward outside of begin and finish is not reduced. */
 static int on_gradient_ready(void *context, int index) {
     struct ddp *ddp = context;
-    return ddp->expecting ? ended(ddp, count_gradient(ddp, index)) : OK;
+    return ddp->expecting ? ddp_ended(ddp, ddp_count_gradient(ddp, index)) : OK;
 }
 
 /* Appends to a list in `text`, as far as there is room. */
@@ -205,7 +207,7 @@ static int unfinished(const struct ddp *ddp) {
         comm_rank(ddp->comm), names, comm_rank(ddp->comm), indices);
 }
 
-static int begin(struct ddp *ddp, int32_t step) {
+int ddp_open_step(struct ddp *ddp, int32_t step) {
     int count = ddp->plan.param_count;
     if (ddp->ready_count && ddp->ready_count < count) return unfinished(ddp);
     if (ddp->ready_count && !ddp->rebuilt && !ddp->config.find_unused) CHECK(rebuild(ddp));
@@ -219,28 +221,12 @@ static int begin(struct ddp *ddp, int32_t step) {
 }
 
 int ddp_begin(struct ddp *ddp, int32_t step) {
-    return ended(ddp, begin(ddp, step));
+    int active;
+    CHECK(ddp_ended(ddp, ddp_count_active(ddp, 1, &active)));
+    return ddp_ended(ddp, ddp_open_step(ddp, step));
 }
 
-/* A parameter that any rank used is updated on all, from the sum in which the others' parts are
- * zero; one that none used is left alone. What a rank used is known on the host alone, so the ranks
- * meet there; a rank that waits outside of its streams must have nothing left in them that a peer
- * needs. */
-static int agree_on_used(struct ddp *ddp) {
-    size_t count = (size_t)ddp->plan.param_count;
-    struct replica *r = ddp->replica;
-    if (!ddp->config.find_unused) return OK;
-    CHECK(stream_sync(device_compute(r->device)));
-    CHECK(comm_gather(ddp->comm, r->used, count, ddp->all_used));
-    for (int rank = 0; rank < comm_world_size(ddp->comm); rank++) {
-        const char *used = ddp->all_used + (size_t)rank * count;
-        ddp->found_unused |= memchr(used, 0, count) != NULL;
-        replica_add_used(r, used);
-    }
-    return OK;
-}
-
-static int finish(struct ddp *ddp) {
+int ddp_close_step(struct ddp *ddp) {
     struct device *device = ddp->replica->device;
     struct stream *compute = device_compute(device);
     ddp->expecting = 0;
@@ -249,15 +235,11 @@ static int finish(struct ddp *ddp) {
     /* the time of this wait counts as the allreduce's */
     stream_set_phase(compute, PHASE_ALLREDUCE, ddp->step);
     CHECK(stream_wait(compute, ddp->reduced));
-    return agree_on_used(ddp);
-}
-
-int ddp_found_unused(const struct ddp *ddp) {
-    return ddp->found_unused;
+    return ddp_agree_on_used(ddp);
 }
 
 int ddp_finish(struct ddp *ddp) {
-    return ended(ddp, finish(ddp));
+    return ddp_ended(ddp, ddp_close_step(ddp));
 }
 
 static int broadcast_buffers(struct ddp *ddp, int32_t step) {
@@ -266,7 +248,7 @@ static int broadcast_buffers(struct ddp *ddp, int32_t step) {
 }
 
 int ddp_broadcast_buffers(struct ddp *ddp, int32_t step) {
-    return ended(ddp, broadcast_buffers(ddp, step));
+    return ddp_ended(ddp, broadcast_buffers(ddp, step));
 }
 
 static int step(struct ddp *ddp, const struct step_block *block, const struct batch *batch) {
@@ -274,7 +256,11 @@ static int step(struct ddp *ddp, const struct step_block *block, const struct ba
     struct var *output, *loss;
     int code = OK;
     CHECK(replica_write_step(r, block));
-    if (!block->add_grads) CHECK(begin(ddp, r->step_number));
+    int active;
+    if (!block->add_grads) {
+        CHECK(ddp_count_active(ddp, 1, &active));
+        CHECK(ddp_open_step(ddp, r->step_number));
+    }
     CHECK(replica_load(r, batch));
     CHECK(broadcast_buffers(ddp, r->step_number));
     if (replica_enter(r, WORK_TRAIN, &batch->segments)) {
@@ -285,12 +271,12 @@ static int step(struct ddp *ddp, const struct step_block *block, const struct ba
     CHECK(replica_leave(r, code));
     if (block->more_passes) return OK; /* nothing is complete yet, so the hook has not fired */
     if (r->recorded.stage != STAGE_PLAIN) CHECK(launch_replayed_buckets(ddp));
-    CHECK(finish(ddp)); /* waits for the last allreduce */
+    CHECK(ddp_close_step(ddp)); /* waits for the last allreduce */
     return replica_update(r);
 }
 
 int ddp_step(struct ddp *ddp, const struct step_block *block, const struct batch *batch) {
-    return ended(ddp, step(ddp, block, batch));
+    return ddp_ended(ddp, step(ddp, block, batch));
 }
 
 /* ---- its life ---- */
@@ -342,8 +328,9 @@ int ddp_init(struct ddp **out, struct comm *comm, struct replica *replica,
     ddp->comm = comm;
     ddp->replica = replica;
     ddp->config = *config;
+    ddp->hook = ddp_allreduce_hook;
     ddp->scale = config->divide ? 1.0f / (float)comm_world_size(comm) : 1.0f;
-    int code = ended(ddp, init(ddp));
+    int code = ddp_ended(ddp, init(ddp));
     if (code) {
         char text[1024];
         snprintf(text, sizeof text, "%s", error_message()); /* freeing may fail in its own words */

@@ -44,6 +44,29 @@ extern "C" {
 
 struct ddp;
 
+/* What becomes of a rank whose input is used up before that of the others (join.c). */
+enum ddp_join {
+    DDP_JOIN_OFF,     /* nothing: all ranks must have equally many batches */
+    DDP_JOIN_INITIAL, /* it shadows the others; `divide` divides by the number of all ranks */
+    DDP_JOIN_ACTIVE,  /* it shadows the others; `divide` divides by those that still have input */
+    DDP_JOIN_THROW    /* the step fails on every rank, in PyTorch's words */
+};
+
+/* A bucket whose gradients are ready, as a communication hook gets it. */
+struct ddp_bucket {
+    struct stream *stream;       /* where work on it goes: the communication stream */
+    float *data;                 /* the gradients, pads included, in device memory: in place */
+    size_t count;                /* elements */
+    int index;                   /* of the bucket */
+    int last;                    /* 1: the last of the step */
+    long step;                   /* for spans and errors */
+    float scale;                 /* what the terms are multiplied by without a hook */
+    struct allreduce *allreduce; /* in which the data is registered */
+};
+/* Enqueues the work of one bucket and returns. It is called in the order of the buckets, so its
+ * collectives must be the same calls on all ranks. What it leaves in the bucket is the gradient. */
+typedef int ddp_comm_hook(void *context, const struct ddp_bucket *bucket);
+
 struct ddp_config {
     double bucket_cap_mb, first_bucket_mb; /* MiB; negative: not given; see bucket_limits */
     enum allreduce_algorithm algorithm;
@@ -54,6 +77,7 @@ struct ddp_config {
      * that used them. What no rank used is not updated. In each step the ranks then meet on the
      * host, behind the work of their streams; buckets are cut at the start and never rebuilt. */
     int find_unused;
+    enum ddp_join join;
     int own_buffers; /* 1: rank 0's buffers are not broadcast before each forward */
     int no_overlap;  /* 1: no allreduce before backward has ended, to see what the overlap gains */
 };
@@ -82,6 +106,19 @@ int ddp_step(struct ddp *ddp, const struct step_block *step, const struct batch 
 /* Collective: rank 0's buffers go to all ranks, as ddp_step does by itself before forward; for
  * evaluation. */
 int ddp_broadcast_buffers(struct ddp *ddp, int32_t step);
+
+/* In place of ddp_step on a rank that has no more input, where config.join is not off: the rank
+ * shadows one step of the others, with zeros, and updates as they do. The same step block as
+ * theirs, but for the weight. *active: ranks that had input; 0: none had, nothing was done, and the
+ * loop of this rank ends. With join every step has a meeting of all ranks on the host. Buffers are
+ * rank 0's also where rank 0 is a shadow. A model that waits for other ranks inside its forward
+ * (SyncBatchNorm) cannot be shadowed. */
+int ddp_shadow(struct ddp *ddp, const struct step_block *step, int *active);
+
+/* In place of the allreduce of each bucket; once, before the first step, alike on all ranks.
+ * ERR_USAGE: no hook, or a second one. ddp_allreduce_hook is what runs without one. */
+int ddp_register_comm_hook(struct ddp *ddp, ddp_comm_hook *hook, void *context);
+int ddp_allreduce_hook(void *context, const struct ddp_bucket *bucket);
 
 /* The two ends of a step, for a caller that runs forward and backward itself. ddp_begin: the next
  * backward is to be reduced; `step` names it in spans and errors. In the second step it is

@@ -125,6 +125,9 @@ int replica_forward(struct replica *r, const struct segments *segments, int trai
  * step->weight). The sum and the hits of each segment are logged in row step->slot. */
 int replica_loss(struct replica *r, struct var *output, int training, struct var **loss);
 
+/* In place of forward and loss on a replica without input: logs losses and hits of zero. */
+int replica_log_nothing(struct replica *r);
+
 /* Backward from a loss of replica_loss (root_grad NULL), or from an output with its gradient dL/dy
  * (n, classes). The tape's hook fires on the way. */
 int replica_backward(struct replica *r, struct var *root, const struct tensor *root_grad);

@@ -1,5 +1,6 @@
-/* Three things break the promise: a batch that is not cut by virtual devices, segments that cannot
- * be folded on each device first, and an allreduce that adds in an order of its own. */
+/* What breaks the promise: a batch that is not cut by virtual devices, segments that cannot be
+ * folded on each device first, an allreduce that adds in an order of its own, and weights that
+ * depend on the ranks. */
 #include "train/bits.h"
 
 #include <stdio.h>
@@ -30,6 +31,10 @@ int bits_promised(const struct run_config *config, char *why_not, size_t bytes) 
                  "%d virtual devices on %d devices: %d a device is no power of two, so sums "
                  "associate differently",
                  v, w, v / w);
+    else if (config->join == JOIN_INITIAL || config->join == JOIN_ACTIVE)
+        snprintf(why_not, bytes,
+                 "--join: means of ranks are averaged, so samples of a short batch weigh "
+                 "differently");
     else if (adds_in_its_own_order(config, &algorithm))
         snprintf(why_not, bytes, "%s over %d devices adds in an order of its own",
                  allreduce_algorithm_name(algorithm), w);

@@ -32,12 +32,14 @@ static int choose_points(const struct run_config *config, int points[MAX_SNAPSHO
     CHECK(run_open_set(config, &set, 1));
     struct order order = {.count = set.count,
                           .replicas = v ? v : 1,
-                          .end = config->drop_last ? ORDER_CUT : ORDER_PAD};
+                          .end = config->join        ? ORDER_EXACT
+                                 : config->drop_last ? ORDER_CUT
+                                                     : ORDER_PAD};
     dataset_free(&set);
     int per_epoch = batch_count(order_length(&order), config->batch_size, config->drop_last);
     per_epoch = (per_epoch + config->passes - 1) / config->passes;
     int64_t all = (int64_t)per_epoch * config->epochs;
-    if (!v && order.count % config->devices) all = per_epoch - 1;
+    if (!v && !config->join && order.count % config->devices) all = per_epoch - 1;
     if (config->steps && config->steps < all) all = config->steps;
     lockstep_points(all < INT32_MAX ? (int)all : INT32_MAX, points);
     return OK;

@@ -139,6 +139,23 @@ static int check_devices(const struct run_config *config) {
     return OK;
 }
 
+static int check_join(const struct run_config *c) {
+    if (c->join == JOIN_OFF) return OK;
+    if (c->drop_last)
+        return fail(ERR_USAGE, "--join and --drop-last: no rank runs out where samples are left "
+                               "out: give one of them");
+    if (c->model_options.sync_bn)
+        return fail(ERR_USAGE, "--join and --sync-bn: a rank without samples cannot take part in "
+                               "SyncBatchNorm's forward: give one of them");
+    if (c->join != JOIN_SAMPLES && c->mode != MODE_DDP)
+        return fail(ERR_USAGE, "--join: initial, active and throw are about ranks: give --join "
+                               "alone, or duet train --mode ddp");
+    if (c->join != JOIN_SAMPLES && c->passes > 1)
+        return fail(ERR_USAGE, "--join: initial, active and throw do not go with --no-sync-steps: "
+                               "give --join alone");
+    return OK;
+}
+
 int run_config_check(const struct run_config *config) {
     struct model_options options = config->model_options;
     struct model model = {0};
@@ -152,5 +169,6 @@ int run_config_check(const struct run_config *config) {
         return fail(ERR_USAGE, "--data-on: %s: there are auto, host and device", config->data_on);
     CHECK(run_check_update(config));
     CHECK(check_dp(config));
+    CHECK(check_join(config));
     return check_devices(config);
 }

@@ -13,6 +13,17 @@
 
 enum { VIRTUAL_OFF = 0, VIRTUAL_DEFAULT = -1, PATH_BYTES = 512 };
 
+/* --join: the order of an epoch is neither padded nor cut, so ranks may have different numbers of
+ * batches. Those without any shadow the others; the rule says what a sample weighs in the last
+ * batch. */
+enum run_join {
+    JOIN_OFF,
+    JOIN_SAMPLES, /* every sample of the global batch weighs the same, in every mode */
+    JOIN_INITIAL, /* ddp: the mean of a rank's samples, divided by the number of ranks */
+    JOIN_ACTIVE,  /* ddp: the mean of a rank's samples, divided by the ranks that have any */
+    JOIN_THROW    /* ddp: a rank without samples ends the job */
+};
+
 struct run_config {
     enum run_mode mode;
     char device[16];     /* auto, cpu or cuda */
@@ -57,8 +68,9 @@ struct run_config {
     int no_overlap;                        /* ddp: no allreduce before backward has ended */
     int no_broadcast_buffers;              /* ddp: each rank keeps buffers of its own */
     int find_unused;                       /* ddp: as ddp_config.find_unused */
-    int debug_collectives;                 /* ddp: as comm_options.debug */
-    double timeout;                        /* seconds */
+    enum run_join join;
+    int debug_collectives; /* ddp: as comm_options.debug */
+    double timeout;        /* seconds */
     char init_from[PATH_BYTES], save[PATH_BYTES], log_loss[PATH_BYTES], json[PATH_BYTES];
     char trace
         [PATH_BYTES];  /* given, and spans on: the record keeps spans, which the command writes */

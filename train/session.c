@@ -185,7 +185,7 @@ static int open_train_loader(struct session *s) {
     config.split = s->split;
     config.shuffle = c->shuffle;
     config.seed = c->seed;
-    config.end = c->drop_last ? ORDER_CUT : ORDER_PAD;
+    config.end = c->join ? ORDER_EXACT : c->drop_last ? ORDER_CUT : ORDER_PAD;
     config.workers = c->workers;
     return loader_init(&s->train_loader, &config);
 }

@@ -23,6 +23,17 @@ static int most_channels(const struct model *model) {
     return most;
 }
 
+/* 1: the loss of a rank is the mean over its own samples, and gradients are averaged. */
+static int averages_ranks(const struct run_config *c) {
+    return c->join == JOIN_INITIAL || c->join == JOIN_ACTIVE;
+}
+
+static const enum ddp_join joins[] = {[JOIN_OFF] = DDP_JOIN_OFF,
+                                      [JOIN_SAMPLES] = DDP_JOIN_INITIAL,
+                                      [JOIN_INITIAL] = DDP_JOIN_INITIAL,
+                                      [JOIN_ACTIVE] = DDP_JOIN_ACTIVE,
+                                      [JOIN_THROW] = DDP_JOIN_THROW};
+
 static int ddp_strategy_open(struct session *s) {
     struct ddp_strategy *d = s->state = calloc(1, sizeof *d);
     if (!d) return fail(ERR_MEMORY, "ddp: no host memory");
@@ -37,6 +48,9 @@ static int ddp_strategy_open(struct session *s) {
     ddp.no_overlap = c->no_overlap;
     ddp.own_buffers = c->no_broadcast_buffers;
     ddp.find_unused = c->find_unused;
+    /* a step of several passes takes an empty batch as any other */
+    if (c->passes == 1) ddp.join = joins[c->join];
+    ddp.divide = averages_ranks(c);
     config.graph &= !c->find_unused; /* what a step enqueues may change */
     s->record->buffers_apart = c->no_broadcast_buffers;
     CHECK(allreduce_algorithm_parse(c->allreduce, &ddp.algorithm));
@@ -49,8 +63,13 @@ static int ddp_strategy_open(struct session *s) {
 
 static int ddp_strategy_step(struct session *s, const struct step_block *step,
                              const struct batch *batch) {
+    const struct run_config *c = s->config;
     struct ddp_strategy *d = s->state;
-    return ddp_step(d->ddp, step, batch);
+    struct step_block own = *step;
+    int active, n = batch->segments.n;
+    if (c->join && c->passes == 1 && !n) return ddp_shadow(d->ddp, step, &active);
+    if (averages_ranks(c)) own.weight = 1.0f / (float)n;
+    return ddp_step(d->ddp, &own, batch);
 }
 
 static int ddp_strategy_evaluate(struct session *s, const struct step_block *step,

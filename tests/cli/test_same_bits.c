@@ -232,6 +232,33 @@ Test(cli_same_bits, accumulation_saves_allreduces, .timeout = 120, .init = cli_f
     cr_expect_eq(bytes_of_twelve_batches("dp", 1), bytes_of_twelve_batches("dp", 6));
 }
 
+/* 103 pictures in batches of 8: the last has 7, and the last of the devices has none of them. */
+Test(cli_same_bits, uneven_inputs, .timeout = 300, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    static const struct way eight[] = {
+        {"dp", 4, "auto"}, {"ddp", 2, "auto"}, {"ddp", 8, "auto"}, {NULL, 0, NULL}};
+    static const char common[] = "--data-dir d --epochs 2 --batch-size 8 --join";
+    put_data(103, 20);
+    char options[256];
+    snprintf(options, sizeof options, "%s --virtual-devices 8 --momentum 0.9 --model mlp", common);
+    all_equal(eight, options);
+    cli_well("train --mode ddp --devices 8 %s=initial --model mlp --quiet --save one --json j",
+             common);
+    struct json *j = json_of("j");
+    cr_expect_eq(json_int(j, "images"), 206);
+    cr_expect_eq(json_int(j, "duplicates"), 0);
+    cr_expect(!json_at(j, "bits_promised")->integer);
+    json_free(j);
+    cli_well("train --mode ddp --devices 8 %s=active --model mlp --quiet --save two", common);
+    cr_expect(!cli_same_file("one", "two"), "7 active ranks of 8 divide by another number");
+    cli_fails(1, "Rank 7 exhausted all inputs.",
+              "train --mode ddp --devices 8 %s=throw --model mlp --quiet", common);
+    cli_well("train --mode ddp --devices 7 %s=throw --model mlp --quiet", common);
+    cli_fails(2, "--join: 'none'|samples, initial, active and throw", "train --join=none");
+    cli_fails(2, "--join: initial", "compare --join=active");
+    cli_fails(2, "--join and --drop-last", "train --join --drop-last");
+}
+
 /* A model whose steps do not all use the same layers: a layer that no device used keeps its
  * momentum, and counts its own updates in Adam. */
 Test(cli_same_bits, layers_that_steps_leave_out, .timeout = 300, .init = cli_folder_make,

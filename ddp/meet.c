@@ -1,0 +1,49 @@
+/* Meetings of the ranks on the host in every step, where a step may leave out parameters or ranks:
+ * who has input (join), and who used which parameter (find_unused). A rank that waits outside of
+ * its streams must have nothing left in them that a peer needs, so each waits for them first. */
+#include <string.h>
+
+#include "base/error.h"
+#include "ddp/state.h"
+
+/* PyTorch's words, by which users search. The rank that ran out is to blame. */
+static int thrown(const struct ddp *ddp, int mine) {
+    if (!mine) return fail(ERR_FAILED, "Rank %d exhausted all inputs.", comm_rank(ddp->comm));
+    return fail(ERR_PEER,
+                "Detected at least one rank that exhausted inputs. Throwing across all ranks.");
+}
+
+int ddp_count_active(struct ddp *ddp, int mine, int *active) {
+    int all[MAX_DEVICES], world = comm_world_size(ddp->comm);
+    *active = world;
+    if (ddp->config.join == DDP_JOIN_OFF) return OK;
+    CHECK(stream_sync(device_compute(ddp->replica->device)));
+    CHECK(comm_gather(ddp->comm, &mine, sizeof mine, all));
+    *active = 0;
+    for (int r = 0; r < world; r++)
+        *active += all[r];
+    if (ddp->config.join == DDP_JOIN_THROW && *active < world) return thrown(ddp, mine);
+    if (ddp->config.join == DDP_JOIN_ACTIVE && ddp->config.divide && *active)
+        ddp->scale = 1.0f / (float)*active;
+    return OK;
+}
+
+/* A parameter that any rank used is updated on all, from the sum in which the others' parts are
+ * zero; one that none used is left alone. What a rank used is known on its host alone. */
+int ddp_agree_on_used(struct ddp *ddp) {
+    size_t count = (size_t)ddp->plan.param_count;
+    struct replica *r = ddp->replica;
+    if (!ddp->config.find_unused) return OK;
+    CHECK(stream_sync(device_compute(r->device)));
+    CHECK(comm_gather(ddp->comm, r->used, count, ddp->all_used));
+    for (int rank = 0; rank < comm_world_size(ddp->comm); rank++) {
+        const char *used = ddp->all_used + (size_t)rank * count;
+        ddp->found_unused |= memchr(used, 0, count) != NULL;
+        replica_add_used(r, used);
+    }
+    return OK;
+}
+
+int ddp_found_unused(const struct ddp *ddp) {
+    return ddp->found_unused;
+}

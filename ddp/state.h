@@ -1,0 +1,56 @@
+/* The inside of a ddp, for its files: ddp.c has the step; meet.c and join.c what a step needs where
+ * parameters or ranks may be left out of it. */
+#ifndef DDP_STATE_H
+#define DDP_STATE_H
+
+#include "ddp/buffers.h"
+#include "ddp/ddp.h"
+
+struct ddp {
+    struct comm *comm;
+    struct replica *replica;
+    struct ddp_config config;
+    struct allreduce *allreduce;
+    struct ddp_buffers *buffers; /* NULL: there are none to broadcast */
+    struct event **ready;        /* [events] one for each bucket */
+    int events;                  /* the most buckets so far */
+    struct event *reduced;       /* behind the last allreduce of a step */
+    float scale;                 /* of every term: 1, or 1/W, or 1/(active ranks) */
+    ddp_comm_hook *hook;         /* launches a bucket */
+    void *hook_context;
+    int hook_registered;     /* 1: by ddp_register_comm_hook */
+    uint64_t limits[2];      /* of the rebuilt buckets, in bytes */
+    struct bucket_plan plan; /* the buckets in force */
+    int rebuilt;             /* 1: they are cut from rank 0's ready order */
+    int32_t step;            /* the step under way, for spans and errors */
+    int expecting;           /* 1 between begin and finish: this backward is to be reduced */
+    int *pending;            /* [buckets] gradients that are not ready yet */
+    int next;                /* the bucket that is launched next */
+    int *ready_order;        /* [ready_count] parameters, as their gradients became ready */
+    int ready_count;
+    char *is_ready;   /* [parameters] 1: its gradient is ready in this backward */
+    char *all_used;   /* [ranks][parameters] 1: the rank used it in this step; with find_unused */
+    int found_unused; /* 1: some rank has left out some parameter in some step */
+};
+
+/* ---- ddp.c ---- */
+
+/* Every public function and every hook ends with it: a failure becomes that of the job. */
+int ddp_ended(struct ddp *ddp, int code);
+
+/* The ends of a step: counters set back, and buckets rebuilt in the second step; and the wait for
+ * the last allreduce. Between the two each gradient is counted once it is ready. */
+int ddp_open_step(struct ddp *ddp, int32_t step);
+int ddp_count_gradient(struct ddp *ddp, int index);
+int ddp_close_step(struct ddp *ddp);
+
+/* ---- meet.c ---- */
+
+/* With find_unused: the replica's list of used parameters becomes that of all ranks together. */
+int ddp_agree_on_used(struct ddp *ddp);
+
+/* With config.join, else nothing: how many ranks have input for the step that begins. `mine` 1:
+ * this one has. Collective. */
+int ddp_count_active(struct ddp *ddp, int mine, int *active);
+
+#endif
