@@ -3,7 +3,7 @@
  * that cannot record goes on without.
  *
  * Tests that need a GPU are skipped where none opens; in the build with EMULATION=1 one does. */
-#include "tests/dp/rig.h"
+#include "tests/dp/judge.h"
 
 static void need_gpu(int gpus) {
     int count;
