@@ -36,6 +36,9 @@ static void memory_table(FILE *file, const struct run_record *r) {
         memory_row(file, r, d, "now", m->now, m->total);
         memory_row(file, r, d, "peak", m->at_peak, m->total_peak);
     }
+    if (r->mode != MODE_DDP) return;
+    fprintf(file, "gradients lie in DDP's buckets, once; PyTorch holds them twice unless "
+                  "gradient_as_bucket_view is set\n");
 }
 
 /* ---- bytes and time ---- */

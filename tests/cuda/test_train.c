@@ -100,6 +100,23 @@ Test(cuda_train, accumulated_gradients, .timeout = 300, .init = cli_folder_make,
                     "--no-sync-steps 3");
 }
 
+/* Layers that steps leave out cannot be recorded. 83 pictures in batches of 12 without padding: the
+ * last has 11, and in batches of 5, 3, so device 3 has none of them. */
+Test(cuda_train, left_out_layers_and_uneven_inputs, .timeout = 300, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    static const struct way plain[] = {{"dp", 2, "--no-graph"},
+                                       {"ddp", 2, "--no-graph"},
+                                       {"ddp", 4, "--no-graph --debug-collectives"},
+                                       {NULL, 0, NULL}};
+    static const struct way uneven[] = {
+        {"dp", 4, ""}, {"ddp", 2, "--debug-collectives"}, {"ddp", 4, ""}, {NULL, 0, NULL}};
+    set_up(1, 1);
+    all_equal(plain, "--model branches --find-unused-parameters --optimizer adam --lr 0.01 "
+                     "--batch-size 12 --epochs 1");
+    all_equal(uneven,
+              "--model mlp --mlp-hidden 20 --momentum 0.9 --batch-size 5 --epochs 1 --join");
+}
+
 /* GPUs that do not reach each other: copies go through the host, and the reduce through staging on
  * device 0. */
 Test(cuda_train, without_peer_access, .timeout = 300, .init = cli_folder_make,
