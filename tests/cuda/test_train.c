@@ -168,6 +168,18 @@ Test(cuda_train, adam_and_adadelta, .timeout = 300, .init = cli_folder_make,
               "--model mlp --mlp-hidden 20,13 --batch-size 12 --epochs 2 --optimizer adadelta");
 }
 
+/* The rate changes from epoch to epoch, the correction of Adam's means from update to update. */
+Test(cuda_train, nesterov_adamw_schedules_and_smoothed_labels, .timeout = 300,
+     .init = cli_folder_make, .fini = cli_folder_remove) {
+    static const struct way ways[] = {
+        {"single", 1, "--no-graph"}, {"dp", 2, ""}, {"ddp", 4, ""}, {NULL, 0, NULL}};
+    set_up(1, 1);
+    all_equal(ways, "--model mlp --mlp-hidden 20,13 --batch-size 12 --epochs 3 --optimizer adamw "
+                    "--lr 0.01 --lr-cosine --label-smoothing 0.1");
+    all_equal(ways, "--model mlp --mlp-hidden 20,13 --batch-size 12 --epochs 3 --momentum 0.9 "
+                    "--nesterov --lr 0.05 --lr-step 1 --lr-gamma 0.5");
+}
+
 /* The same numbers as on emulated devices, but for rounding: 1e-4 is some thousand roundings of
  * a loss near 2.3, and an update left out or a wrong gradient moves it by more within these
  * steps. */
