@@ -275,6 +275,14 @@ Test(cli_same_bits, layers_that_steps_leave_out, .timeout = 300, .init = cli_fol
                  more[i]);
         all_equal(some(), options);
     }
+    struct cli c;
+    cli_run(&c, "train --mode ddp --data-dir d --model mlp --steps 2 --find-unused-parameters");
+    cr_expect(strstr(c.out, "did not find any unused parameters in the forward pass"), "%s", c.out);
+    cli_free(&c);
+    cli_run(&c, "train --mode ddp --data-dir d --model branches --steps 2 --batch-size 8 "
+                "--find-unused-parameters");
+    cr_expect(!strstr(c.out, "did not find any unused parameters"), "%s", c.out);
+    cli_free(&c);
     cli_fails(1,
               "Expected to have finished reduction in the prior iteration|: right.weight, "
               "right.bias. ",
