@@ -51,11 +51,12 @@ static int written(const char *path, const struct safetensors_item *items, int c
 Test(safetensors, round_trip, .timeout = 30, .init = scratch_make, .fini = scratch_remove) {
     float a[6] = {1, -2, 3e-40f, NAN, INFINITY, 0x1.fffffep127f}, b[1] = {7}, got[6];
     int64_t whole = -(1LL << 40) + 5, whole_got;
-    struct safetensors_item items[] = {{"W1", 2, {2, 3}, a, NULL},
-                                       {"b\"1\xc3\xa9", 1, {1}, b, "F32"},
-                                       {"scalar", 0, {0}, b, NULL},
-                                       {"whole", 0, {0}, &whole, "I64"},
-                                       {"none", 2, {0, 5}, a, NULL}};
+    struct safetensors_item items[] = {
+        {.name = "W1", .dims = 2, .shape = {2, 3}, .data = a},
+        {.name = "b\"1\xc3\xa9", .dims = 1, .shape = {1}, .data = b, .dtype = "F32"},
+        {.name = "scalar", .dims = 0, .shape = {0}, .data = b},
+        {.name = "whole", .dims = 0, .shape = {0}, .data = &whole, .dtype = "I64"},
+        {.name = "none", .dims = 2, .shape = {0, 5}, .data = a}};
     struct safetensors_pair metadata[] = {{"epoch", "3"}, {"note", "two\nlines"}};
     struct safetensors s;
     cr_assert_eq(written(in("f"), items, 5, metadata, 2), OK, "%s", error_message());

@@ -283,10 +283,10 @@ Test(models, a_checkpoint_may_have_prefixes_but_no_other_shape, .timeout = 30) {
     MUST(model_values_init(&m, 8, &values));
     for (int turned = 0; turned < 2; turned++) {
         struct safetensors_item items[] = {
-            {"module.fc1.weight", 2, {4, 784}, values[0], NULL, NULL},
-            {"module.fc1.bias", 1, {4}, values[1], NULL, NULL},
-            {"module.fc2.weight", 2, {10, 4}, values[2], NULL, NULL},
-            {"module.fc2.bias", 1, {10}, values[3], NULL, NULL}};
+            {.name = "module.fc1.weight", .dims = 2, .shape = {4, 784}, .data = values[0]},
+            {.name = "module.fc1.bias", .dims = 1, .shape = {4}, .data = values[1]},
+            {.name = "module.fc2.weight", .dims = 2, .shape = {10, 4}, .data = values[2]},
+            {.name = "module.fc2.bias", .dims = 1, .shape = {10}, .data = values[3]}};
         if (turned) {
             items[2].shape[0] = 4;
             items[2].shape[1] = 10;

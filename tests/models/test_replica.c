@@ -156,7 +156,8 @@ static void check_optimizer(double momentum, double decay, int reference_math) {
     static double v[4704 + 76], b[4704 + 76];
     static float got[4704], grad[4704];
     float lr = 0.1f, mu = (float)momentum, wd = (float)decay;
-    config.update = (struct optimizer_config){OPTIMIZER_SGD, momentum, decay};
+    config.update = optimizer_default(OPTIMIZER_SGD);
+    config.update.momentum = momentum, config.update.weight_decay = decay;
     open_model(&m, &values);
     MUST(replica_init(&r, device, &m, &config, values));
     for (size_t k = 0; k < model_count(&m); k++)
