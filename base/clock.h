@@ -17,6 +17,13 @@ static inline int64_t now_ns(void) {
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
+/* Nanoseconds of a core that the calling thread has used. Reading it is a system call. */
+static inline int64_t thread_cpu_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
 /* A deadline is a point on that clock. Whoever waits computes it once and passes it down, so that
  * no call below starts the time anew. */
 static inline int64_t deadline_after(double seconds) {

@@ -3,12 +3,12 @@
  * Without flags it is the table of the text that ConvNet comes from: MNIST, one epoch by Adadelta,
  * a global batch of 128 over 1, 2, 4 and 8 processes. With --batch-per-device and a list of rates
  * it is exercises 1 and 2 of d2l's chapter 13.5. */
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/atomic_file.h"
+#include "base/cores.h"
 #include "base/error.h"
 #include "base/parse.h"
 #include "cli/commands.h"
@@ -223,11 +223,6 @@ static void show_row(void *context, const struct scale *s, int row) {
     fflush(stdout);
     snprintf(title, sizeof title, "%d devices, lr %g", r->devices, r->lr);
     warn_not_finite(title, r);
-}
-
-static int usable_cores(void) {
-    cpu_set_t set;
-    return sched_getaffinity(0, sizeof set, &set) ? 1 : CPU_COUNT(&set);
 }
 
 /* What the table cannot say. */

@@ -71,6 +71,7 @@ static void write_span(struct writer *w, const struct span *s) {
                s->start_ns, s->end_ns);
     json_integer(&w->json, "step", s->step);
     json_string(&w->json, "phase", phase_name(s->phase));
+    if (s->cpu_ns) json_integer(&w->json, "cpu_ns", s->cpu_ns);
     if (s->bytes) json_natural(&w->json, "bytes", s->bytes);
     if (s->flops > 0) json_number(&w->json, "flops", s->flops);
     close_event(w);

@@ -10,8 +10,9 @@
  *
  * "steps and phases" joins the spans of the compute lane below it. Every run begins at 0, the start
  * of its first span, so that several runs lie one below the other. Times are in microseconds, with
- * all digits of the nanoseconds. An event's args hold its step, its phase, and its bytes or flops
- * where it has any. */
+ * all digits of the nanoseconds. They are wall times, so that slices lie beside each other. An
+ * event's args hold its step, its phase, the CPU time that an emulated device took for it (which
+ * the tables add up), and its bytes or flops where it has any. */
 #ifndef REPORT_CHROME_TRACE_H
 #define REPORT_CHROME_TRACE_H
 

@@ -87,9 +87,14 @@ static double waiting_ms(const struct run_record *r, const struct device_record 
     return record_per_step(r, (double)d->wait_ns) * 1e-6;
 }
 
+/* Emulated devices that share cores: the time in which a kernel of this device had none. */
+static double no_core_ms(const struct run_record *r, const struct device_record *d) {
+    return record_per_step(r, (double)d->no_core_ns) * 1e-6;
+}
+
 /* The rest of a step's wall time. In DP the other devices sleep until device 0 needs them. */
 static double idle_ms(const struct run_record *r, const struct device_record *d) {
-    double used = (double)(d->busy_ns + d->wait_ns + d->phase_ns[PHASE_PROOF]);
+    double used = (double)(d->busy_ns + d->wait_ns + d->phase_ns[PHASE_PROOF] + d->no_core_ns);
     double left = record_per_step(r, r->training_seconds * 1e9 - used) * 1e-6;
     return left > 0 ? left : 0;
 }
@@ -174,6 +179,7 @@ void compare_table(FILE *file, const struct run_record *run) {
         if (p != PHASE_EVALUATE && p != PHASE_ALLREDUCE) row_phase(file, c, p);
     row_lane(file, "  allreduce, beside backward", c, comm_ms);
     row_lane(file, "  waiting for the others", c, waiting_ms);
+    row_lane(file, "  without a core", c, no_core_ms);
     row_lane(file, "  idle", c, idle_ms);
 }
 

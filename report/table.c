@@ -16,6 +16,8 @@ void table_rule(FILE *file, int columns) {
 
 void device_words(FILE *file, const struct run_record *r) {
     fprintf(file, "%s devices", r->kind);
-    if (r->gpus && r->devices > r->gpus)
-        fprintf(file, " (%d devices share %d GPU%s)", r->devices, r->gpus, r->gpus > 1 ? "s" : "");
+    int shared = r->gpus ? r->gpus : r->cores;
+    if (shared && r->devices > shared)
+        fprintf(file, " (%d devices share %d %s%s)", r->devices, shared, r->gpus ? "GPU" : "core",
+                shared > 1 ? "s" : "");
 }

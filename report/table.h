@@ -15,8 +15,8 @@ void table_row(FILE *file, const char *name, char (*values)[TABLE_CELL], int col
 /* Prints a line of dashes as wide as such a row. */
 void table_rule(FILE *file, int columns);
 
-/* Prints what the run's devices are: "cpu devices", "cuda devices", "cuda devices (4 devices
- * share 1 GPU)". Without a newline. */
+/* Prints what the run's devices are: "cuda devices", "cuda devices (4 devices share 1 GPU)", "cpu
+ * devices (8 devices share 2 cores)". Without a newline. */
 void device_words(FILE *file, const struct run_record *run);
 
 #endif

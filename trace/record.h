@@ -20,10 +20,20 @@ extern "C" {
 struct device_record {
     int device;
     struct ledger memory;
-    uint64_t bytes_in, bytes_out;  /* moved over links, in all training steps together */
-    int64_t phase_ns[PHASE_COUNT]; /* compute lane: busy time of each phase */
-    int64_t busy_ns;               /* compute lane: busy in training phases */
-    int64_t comm_ns;               /* communication lane: busy */
+    uint64_t bytes_in, bytes_out; /* moved over links, in all training steps together */
+    /* Compute lane: busy time of each phase (span_busy_ns). Of a step's time in each phase also the
+     * median and the spread over the steps, half the range of the middle 68 % (step_times.h). */
+    int64_t phase_ns[PHASE_COUNT], phase_median_ns[PHASE_COUNT], phase_spread_ns[PHASE_COUNT];
+    int64_t step_median_ns, step_spread_ns; /* from the start of a step to the start of the next */
+    int64_t busy_ns;                        /* compute lane: busy in training phases */
+    /* Compute lane, training and proof: wall time of its spans beyond their busy time. The thread
+     * of an emulated device had no core then. */
+    int64_t no_core_ns;
+    int64_t kernels; /* compute lane, training: spans that moved nothing over a link */
+    /* Moved over links by this device's own streams in each phase; what other devices moved to it
+     * or from it is in theirs. */
+    uint64_t phase_bytes[PHASE_COUNT];
+    int64_t comm_ns; /* communication lane: busy */
     /* The compute lane waits for the communication lane. In DP, device 0 only: its thread waits for
      * the other threads. */
     int64_t wait_ns;
@@ -42,6 +52,7 @@ struct run_record {
     char kind[16];      /* of the devices: "cpu" or "cuda" */
     char algorithm[16]; /* DDP: --allreduce as it was given */
     int gpus;           /* physical GPUs that the devices share; 0: the devices are emulated */
+    int cores;          /* cores that the process may use */
     /* 1: spans were recorded. 0: times by phase and flops are 0 and not written to JSON. */
     int timed;
     int graph;           /* 1: steps are recorded once and replayed as a CUDA graph */

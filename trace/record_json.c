@@ -60,8 +60,17 @@ static const struct field device_fields[] = {
 };
 /* There only where the record's phases_measured is true. */
 static const struct field time_fields[] = {
-    {"phase_ns", &PHASES, AT(phase_ns)},    {"comm_ns", &FIELD_INT64, AT(comm_ns)},
-    {"wait_ns", &FIELD_INT64, AT(wait_ns)}, {"busy_ns", &FIELD_INT64, AT(busy_ns)},
+    {"phase_ns", &PHASES, AT(phase_ns)},
+    {"phase_median_ns", &PHASES, AT(phase_median_ns)},
+    {"phase_spread_ns", &PHASES, AT(phase_spread_ns)},
+    {"step_median_ns", &FIELD_INT64, AT(step_median_ns)},
+    {"step_spread_ns", &FIELD_INT64, AT(step_spread_ns)},
+    {"comm_ns", &FIELD_INT64, AT(comm_ns)},
+    {"wait_ns", &FIELD_INT64, AT(wait_ns)},
+    {"busy_ns", &FIELD_INT64, AT(busy_ns)},
+    {"no_core_ns", &FIELD_INT64, AT(no_core_ns)},
+    {"kernels", &FIELD_INT64, AT(kernels)},
+    {"phase_bytes", &PHASES, AT(phase_bytes)},
     {"flops", &FIELD_NUMBER, AT(flops)},
 };
 #undef AT
@@ -146,6 +155,7 @@ static const struct field run_fields[] = {
     {"dataset",            &FIELD_TEXT,   AT(dataset)},
     {"device_kind",        &FIELD_TEXT,   AT(kind)},
     {"gpus",               &FIELD_INT,    AT(gpus)},
+    {"cores",              &FIELD_INT,    AT(cores)},
     {"phases_measured",    &FIELD_YES_NO, AT(timed)},
     {"graph",              &FIELD_YES_NO, AT(graph)},
     {"data_on_device",     &FIELD_YES_NO, AT(data_on_device)},

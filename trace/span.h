@@ -40,15 +40,24 @@ const char *lane_name(enum lane lane);
 
 struct span {
     int64_t start_ns, end_ns; /* now_ns of base/clock.h: the same clock in all processes */
-    uint64_t bytes;           /* moved over a link by a copy or collective; 0 for kernels */
-    double flops;             /* floating point operations of a kernel; else 0 */
-    int32_t step;             /* global step, from 0; -1 outside steps */
+    /* CPU time that an emulated device's compute lane took for it, at most end - start; 0: not
+     * taken, so the wall time counts. Devices that share cores take turns on them: the wall time of
+     * a kernel then holds the turns of other devices as well, and its CPU time does not. */
+    int64_t cpu_ns;
+    uint64_t bytes; /* moved over a link by a copy or collective; 0 for kernels */
+    double flops;   /* floating point operations of a kernel; else 0 */
+    int32_t step;   /* global step, from 0; -1 outside steps */
     int16_t rank, device;
     uint8_t lane, phase; /* enum lane, enum phase */
     uint8_t waiting;     /* 1: the lane only waited */
     /* "conv2d forward", "allreduce bucket 1", "wait"; cut to fit, always ended by 0 */
     char name[29];
 };
+
+/* How long the device was busy with a span: what profile and compare add up. */
+static inline int64_t span_busy_ns(const struct span *span) {
+    return span->cpu_ns ? span->cpu_ns : span->end_ns - span->start_ns;
+}
 
 struct span_log {
     struct span *spans; /* owned */

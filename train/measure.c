@@ -36,7 +36,8 @@ static int is_training(int phase) {
 }
 
 static void add_span(struct device_record *d, const struct span *span) {
-    int64_t ns = span->end_ns - span->start_ns;
+    int64_t ns = span_busy_ns(span);
+    d->phase_bytes[span->phase] += span->bytes;
     if (span->lane == LANE_COMM) {
         if (!span->waiting) d->comm_ns += ns;
         return;
@@ -46,15 +47,20 @@ static void add_span(struct device_record *d, const struct span *span) {
         return;
     }
     d->phase_ns[span->phase] += ns;
+    if (is_training(span->phase) || span->phase == PHASE_PROOF)
+        d->no_core_ns += span->end_ns - span->start_ns - ns;
     if (!is_training(span->phase)) return;
     d->busy_ns += ns;
     d->flops += span->flops;
+    d->kernels += !span->bytes;
 }
 
 static void empty_log(struct session *s, struct span_log *log, int device, int into_record) {
     struct run_record *r = s->record;
     for (size_t i = 0; into_record && i < log->count; i++) {
         add_span(&r->device[device], &log->spans[i]);
+        step_times_add(&s->step_times[device], &log->spans[i], s->config->passes,
+                       s->config->first_step);
         if (log->spans[i].step < s->config->first_step + TRACE_STEPS)
             span_add(&r->kept, &log->spans[i]);
     }
@@ -93,6 +99,7 @@ int measure_finish(struct session *s) {
         struct device_record *d = &r->device[s->first_device + i];
         d->device = s->first_device + i;
         d->memory = device_ledger(s->device[i]);
+        step_times_sum_up(&s->step_times[d->device], d);
     }
     r->spans_lost += (int64_t)r->kept.dropped;
     mine.device = r->device[s->first_device];

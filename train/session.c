@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cores.h"
 #include "base/error.h"
 #include "train/bits.h"
 #include "train/shared_data.h"
@@ -229,6 +230,7 @@ static void describe(struct session *s) {
              device_config(s->device[0])->kind == DEVICE_CUDA ? "cuda" : "cpu");
     snprintf(r->algorithm, sizeof r->algorithm, "%s", c->mode == MODE_DDP ? c->allreduce : "");
     r->gpus = s->gpus;
+    r->cores = usable_cores();
     r->data_on_device = s->data_on_device;
     r->devices = s->devices;
     r->virtual_devices = s->virtual_devices;
@@ -321,6 +323,8 @@ int session_close(struct session *s) {
     dataset_free(&s->test_set);
     model_values_free(s->values);
     free(s->buffers);
+    for (int d = 0; d < MAX_DEVICES; d++)
+        step_times_free(&s->step_times[d]);
     model_free(&s->model);
     memset(s, 0, sizeof *s);
     return 1;

@@ -7,6 +7,7 @@
 #include "data/loader.h"
 #include "models/replica.h"
 #include "trace/record.h"
+#include "trace/step_times.h"
 #include "train/run.h"
 
 /* Passes whose losses and hashes stay in device memory before the host reads them, if a step has
@@ -66,6 +67,7 @@ struct session {
      * in all at the last mark (measure.c). */
     uint64_t bytes_in[MAX_DEVICES], bytes_out[MAX_DEVICES];
     uint64_t mark_in[MAX_DEVICES], mark_out[MAX_DEVICES];
+    struct step_times step_times[MAX_DEVICES]; /* of this process's devices, by device of the run */
 };
 
 /* Opens data, model, devices and strategy. *s must be zeroed. `initial`: initial_count parameters

@@ -66,7 +66,8 @@ static inline int check_nesting(const struct json *trace, int pid, int tid) {
 }
 
 /* Adds up the nanoseconds of a track's slices that wait, or that do not: those of one phase, or
- * (NULL) of all phases of training. */
+ * (NULL) of all phases of training. Where a slice has a CPU time it counts, and on emulated devices
+ * it has one exactly where it computes. */
 static inline int64_t sum_slices(const struct json *trace, int pid, int tid, const char *phase,
                                  int waiting) {
     int64_t sum = 0;
@@ -76,7 +77,12 @@ static inline int64_t sum_slices(const struct json *trace, int pid, int tid, con
         if (phase ? strcmp(its, phase)
                   : !strcmp(its, "evaluate") || !strcmp(its, "proof") || !strcmp(its, "none"))
             continue;
-        sum += ns_of(e, "dur");
+        const struct json *cpu = json_find(json_at(e, "args"), "cpu_ns");
+        cr_assert(!cpu || (cpu->integer > 0 && cpu->integer <= ns_of(e, "dur")),
+                  "%s: %ld ns of %ld", json_text(e, "name"), (long)cpu->integer,
+                  (long)ns_of(e, "dur"));
+        cr_assert_eq(cpu != NULL, tid == TRACK_COMPUTE && !waiting, "%s", json_text(e, "name"));
+        sum += cpu ? cpu->integer : ns_of(e, "dur");
     }
     return sum;
 }

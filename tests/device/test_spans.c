@@ -67,6 +67,41 @@ Test(spans, tell_what_ran_where_and_when, .timeout = 30) {
     }
 }
 
+static int sleep_a_while(void *unused) {
+    (void)unused;
+    usleep(20000);
+    return OK;
+}
+
+/* A thread that sleeps uses no core, as one that another device's thread keeps from its core. On
+ * the compute lane the CPU time says so; elsewhere it would count spinning as work, so it is not
+ * taken. */
+Test(spans, cpu_time_counts_on_the_compute_lane, .timeout = 30) {
+    for (int k = 0; k < HOST_KINDS; k++) {
+        struct device_config config = test_config(host_kinds[k], 0);
+        struct device *d;
+        int unused = 0;
+        MUST(device_open(&d, &config));
+        for (int lane = LANE_COMPUTE; lane <= LANE_COMM; lane++) {
+            struct stream *s = lane == LANE_COMPUTE ? device_compute(d) : device_comm(d);
+            MUST(stream_call_host(s, "sleep", 0, sleep_a_while, &unused, sizeof unused));
+            MUST(stream_sync(s));
+            const struct span *span = find_span(s, "sleep", 0);
+            int64_t wall = span->end_ns - span->start_ns;
+            cr_assert_geq(wall, 20000000);
+            if (lane == LANE_COMM) {
+                cr_assert_eq(span->cpu_ns, 0);
+                cr_assert_eq(span_busy_ns(span), wall);
+            } else {
+                cr_assert(span->cpu_ns > 0 && span->cpu_ns < wall / 2, "%ld of %ld ns",
+                          (long)span->cpu_ns, (long)wall);
+                cr_assert_eq(span_busy_ns(span), span->cpu_ns);
+            }
+        }
+        device_close(d);
+    }
+}
+
 /* Opens the gate from inside the wait for it, which asks this function now and then whether its job
  * was interrupted. So the wait always blocks, however late a thread may be. On `host` the caller
  * itself waits; on `host-late` the stream's thread waits, and the caller, which asks too, waits for

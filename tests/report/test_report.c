@@ -40,6 +40,7 @@ static struct run_record make(enum run_mode mode, int devices) {
         x->phase_ns[PHASE_PROOF] = d ? 0 : 7000000; /* neither is part of a training step */
         x->busy_ns = x->phase_ns[PHASE_FORWARD] + x->phase_ns[PHASE_OPTIMIZER];
         x->comm_ns = mode == MODE_DDP ? 30000000 : 0;
+        x->no_core_ns = 2000000 + 1000000 * d;
         x->wait_ns = mode == MODE_DDP ? 15000000 : mode == MODE_DP && d == 0 ? 5000000 : 0;
     }
     return r;
@@ -86,8 +87,9 @@ Test(report, compare_table, .timeout = 30) {
     has(text, "^  optimizer +2.00 +2.00 \\| 0.00 +2.00 \\| 0.00$");
     has(text, "^  allreduce, beside backward +- +- +3.00 \\| 3.00$");
     has(text, "^  waiting for the others +- +0.50 \\| - +1.50 \\| 1.50$");
+    has(text, "^  without a core +0.20 +0.20 \\| 0.30 +0.20 \\| 0.35$");
     /* idle: the rest of a step's wall time */
-    has(text, "^  idle +193.30 +92.80 \\| 95.90 +391.80 \\| 394.35$");
+    has(text, "^  idle +193.10 +92.60 \\| 95.60 +391.60 \\| 394.00$");
     cr_expect(!strstr(text, "evaluate") && !strstr(text, "scatter"), "%s", text);
     free(text);
     run[1].accuracy[0] = -1;
@@ -114,15 +116,18 @@ Test(report, lines, .timeout = 30) {
     has(text, "adam, learning rate 0.125; virtual devices off$");
     free(text);
     const struct {
-        int gpus, devices;
+        int gpus, cores, devices;
         const char *words;
-    } kinds[] = {{0, 4, "cpu devices"},
-                 {4, 4, "cuda devices"},
-                 {1, 4, "cuda devices (4 devices share 1 GPU)"},
-                 {2, 3, "cuda devices (3 devices share 2 GPUs)"},
-                 {1, 1, "cuda devices"}};
+    } kinds[] = {{0, 4, 4, "cpu devices"},
+                 {0, 2, 8, "cpu devices (8 devices share 2 cores)"},
+                 {0, 1, 2, "cpu devices (2 devices share 1 core)"},
+                 {4, 2, 4, "cuda devices"},
+                 {1, 2, 4, "cuda devices (4 devices share 1 GPU)"},
+                 {2, 2, 3, "cuda devices (3 devices share 2 GPUs)"},
+                 {1, 2, 1, "cuda devices"}};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        struct run_record r = {.gpus = kinds[i].gpus, .devices = kinds[i].devices};
+        struct run_record r = {
+            .gpus = kinds[i].gpus, .cores = kinds[i].cores, .devices = kinds[i].devices};
         strcpy(r.kind, r.gpus ? "cuda" : "cpu");
         text = text_of(device_words, &r);
         cr_expect_str_eq(text, kinds[i].words);

@@ -20,6 +20,7 @@ static struct run_record make(void) {
                            .virtual_devices = 6,
                            .bits_promised = 1,
                            .gpus = 2,
+                           .cores = 5,
                            .graph = 1,
                            .data_on_device = 1,
                            .batch_size = 256,
@@ -81,7 +82,10 @@ static struct run_record make(void) {
             x->memory.now[c] = (uint64_t)(1000 * d + c), x->memory.peak[c] = x->memory.now[c] + 50,
             x->memory.at_peak[c] = x->memory.now[c] + 20;
         for (int p = 0; p < PHASE_COUNT; p++)
-            x->phase_ns[p] = 100 * d + p;
+            x->phase_ns[p] = 100 * d + p, x->phase_median_ns[p] = 1000 * d + p,
+            x->phase_spread_ns[p] = 2000 * d + p, x->phase_bytes[p] = (uint64_t)(3000 * d + p);
+        x->step_median_ns = d + 11, x->step_spread_ns = d + 12, x->no_core_ns = d + 13,
+        x->kernels = d + 14;
         x->bytes_in = (1ull << 60) + (uint64_t)d, x->bytes_out = (uint64_t)d + 7,
         x->comm_ns = d + 1, x->wait_ns = d + 2, x->busy_ns = d + 3;
         x->flops = 1e12 + d;
@@ -119,6 +123,11 @@ static void same_device(const struct device_record *a, const struct device_recor
     cr_assert(a->device == b->device && a->bytes_in == b->bytes_in &&
               a->bytes_out == b->bytes_out && a->comm_ns == b->comm_ns &&
               a->wait_ns == b->wait_ns && a->busy_ns == b->busy_ns && a->flops == b->flops);
+    cr_assert(a->step_median_ns == b->step_median_ns && a->step_spread_ns == b->step_spread_ns &&
+              a->no_core_ns == b->no_core_ns && a->kernels == b->kernels);
+    cr_assert_arr_eq(a->phase_median_ns, b->phase_median_ns, sizeof a->phase_median_ns);
+    cr_assert_arr_eq(a->phase_spread_ns, b->phase_spread_ns, sizeof a->phase_spread_ns);
+    cr_assert_arr_eq(a->phase_bytes, b->phase_bytes, sizeof a->phase_bytes);
     cr_assert_arr_eq(a->phase_ns, b->phase_ns, sizeof a->phase_ns);
     cr_assert(a->memory.capacity == b->memory.capacity && a->memory.total == b->memory.total &&
               a->memory.total_peak == b->memory.total_peak);
@@ -159,8 +168,8 @@ Test(record, round_trip, .timeout = 30) {
               b.rho == a.rho && b.epsilon == a.epsilon && !strcmp(b.lr_schedule, "step") &&
               b.lr_step == 30 && b.lr_gamma == a.lr_gamma &&
               b.label_smoothing == a.label_smoothing);
-    cr_assert(b.virtual_devices == 6 && b.bits_promised == 1 && b.gpus == 2 && b.graph == 1 &&
-              b.data_on_device == 1 && b.batch_size == 256 && b.epochs == 2 &&
+    cr_assert(b.virtual_devices == 6 && b.bits_promised == 1 && b.gpus == 2 && b.cores == 5 &&
+              b.graph == 1 && b.data_on_device == 1 && b.batch_size == 256 && b.epochs == 2 &&
               b.parameters == PARAMETERS && b.parameter_count == COUNT && b.duplicates == 4 &&
               b.train_samples == 60000 && b.test_samples == 10000 && b.channels == 3 &&
               b.height == 32 && b.width == 31 && b.classes == 11 && b.loss_in_forward == 1 &&

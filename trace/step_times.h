@@ -1,0 +1,34 @@
+/* How the time of a phase varies from step to step. A mean alone cannot tell whether device 0 works
+ * longer than another one or was only disturbed in a few steps; its spread over the steps can.
+ *
+ * The spread is half the range in which the middle 68 % of the steps lie. Where times are normally
+ * distributed it is their standard deviation. Unlike that one it does not grow with the first step,
+ * which touches new memory, or with a single step that something else disturbed. */
+#ifndef TRACE_STEP_TIMES_H
+#define TRACE_STEP_TIMES_H
+
+#include "trace/record.h"
+
+/* One device's times in the first TRACE_STEPS steps. All zero: empty. */
+struct step_time {
+    int64_t start_ns; /* of its first span on the compute lane; 0: none */
+    int64_t phase_ns[PHASE_COUNT];
+};
+struct step_times {
+    struct step_time *step; /* owned */
+    int count, capacity;    /* steps up to the last one that has a span */
+};
+void step_times_free(struct step_times *times);
+
+/* Adds a span to its step; does nothing for spans that wait, that belong to no step, to evaluation
+ * or to another lane than the compute lane, and without host memory. Spans number the batches:
+ * `passes` of them are one step, and first_step is the run's first step. */
+void step_times_add(struct step_times *times, const struct span *span, int passes, int first_step);
+
+/* Sets the medians and spreads of `device`. */
+void step_times_sum_up(const struct step_times *times, struct device_record *device);
+
+/* The median of values[0..count) and the spread; sorts them. Both are 0 where count is 0. */
+void median_and_spread(int64_t *values, int count, int64_t *median, int64_t *spread);
+
+#endif
