@@ -198,10 +198,19 @@ static double published(const struct scale *s, const struct run_record *r) {
     return 0;
 }
 
+/* 1 if other rows do the same work as this one, and so are compared with it. */
+static int is_compared_with(const struct scale *s, int row) {
+    for (int i = row + 1; i < s->count; i++)
+        if (s->rows[i].first == row) return 1;
+    return 0;
+}
+
 static struct scale_line line_of(const struct scale *s, int row) {
     static const char *const bits[] = {"first", "equal", "DIFFER", "-"};
     const struct scale_row *r = &s->rows[row];
-    return (struct scale_line){&r->run, r->speed_up, bits[r->bits], published(s, &r->run)};
+    int alone = r->bits == SCALE_BITS_FIRST && !is_compared_with(s, row);
+    return (struct scale_line){&r->run, r->speed_up, alone ? "-" : bits[r->bits],
+                               published(s, &r->run)};
 }
 
 static void show_row(void *context, const struct scale *s, int row) {

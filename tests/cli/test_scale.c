@@ -94,7 +94,7 @@ Test(cli_scale, the_batch_grows_with_the_devices, .timeout = 120, .init = cli_fo
                       json_int(row, "run/batch_size") == 16 * devices);
             cr_expect_float_eq(json_double(row, "run/lr"), rate, 1e-15, "%s, row %d: %.17g",
                                ways[i].scale, k, json_double(row, "run/lr"));
-            cr_expect_str_eq(json_text(row, "bits"), "first");
+            cr_expect_str_eq(json_text(row, "bits"), "-");
         }
         cr_expect_eq(k, 6);
         json_free(j);

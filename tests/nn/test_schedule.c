@@ -33,7 +33,7 @@ Test(schedule, none_keeps_the_rate, .timeout = 30) {
 Test(schedule, defaults_are_those_of_pytorch, .timeout = 30) {
     for (int kind = 0; kind < OPTIMIZER_COUNT; kind++) {
         struct optimizer_config o = optimizer_default((enum optimizer_kind)kind);
-        cr_expect_eq(optimizer_named(optimizer_name(kind)), kind);
+        cr_expect_eq((int)optimizer_named(optimizer_name(kind)), kind);
         cr_expect_eq(o.weight_decay, kind == OPTIMIZER_ADAMW ? 0.01 : 0);
         cr_expect_eq(o.epsilon, kind == OPTIMIZER_ADADELTA ? 1e-6 : 1e-8);
         cr_expect(o.beta1 == 0.9 && o.beta2 == 0.999 && o.rho == 0.9);
