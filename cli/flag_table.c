@@ -249,6 +249,12 @@ const struct flag flag_table[] = {
     {"--workers", "N",
      "the number of threads that prepare batches; 0: the training thread does it (default 1)",
      read_int, AT(workers), 0, MOST_WORKERS},
+    {"--no-pin-memory", NULL,
+     "prepare batches in plain host memory, which devices copy by a detour", read_on,
+     AT(no_pin_memory), NO_LIMITS},
+    {"--blocking-copies", NULL,
+     "copy each batch to the device before its step, not beside the step before", read_on,
+     AT(blocking_copies), NO_LIMITS},
 
     HEADING("training"),
     {"--epochs", "N", "the number of epochs (default 10; demo: 3)", read_int, AT(epochs), 1,

@@ -42,7 +42,10 @@ struct batch {
     const struct device_dataset *from;
     const int32_t *index; /* (n) places in `from`, in the order of the rows, in host memory */
     int global_n;         /* samples of the whole global batch: each one's loss weighs 1/global_n */
-    int epoch, step;      /* where in the run the loader is: step counts from 0 in each epoch */
+    /* The batch of the next step, where it is there already: its copy may begin. NULL: none. */
+    const struct batch *next;
+    int64_t host_ns, pinned_ns; /* how long its preparation took (data/prepare.h) */
+    int epoch, step; /* where in the run the loader is: step counts from 0 in each epoch */
 };
 
 enum split_kind {

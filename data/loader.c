@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/system_error.h"
+#include "data/prepare.h"
 #include "device/op.h"
 
 /* A wait calls `interrupted` this often. */
@@ -34,6 +35,7 @@ struct slot {
     float *pixels;     /* in `memory`; NULL where the batch is an index */
     uint32_t *answers; /* labels or targets, 4 bytes each; in `memory`; NULL as pixels */
     int32_t *index;    /* data set indices of the batch; in `memory` where it is an index */
+    uint8_t *rows;     /* room for the samples as bytes; NULL where the batch is an index */
 };
 
 struct loader {
@@ -59,35 +61,22 @@ struct loader {
     int filling; /* how many slots are FILLING */
 };
 
-static void copy_numbers(const struct dataset *set, size_t sample, float *pixels,
-                         uint32_t *answers) {
-    size_t count = sample_shape_count(&set->shape), width = (size_t)dataset_answer_count(set);
-    memcpy(pixels, set->numbers + sample * count, count * sizeof *pixels);
-    memcpy(answers, (const uint32_t *)set->answers + sample * width, width * sizeof *answers);
-}
-
 static void fill_slot(struct loader *l, struct slot *s) {
     const struct loader_config *c = &l->config;
     struct batch_plan plan;
-    size_t pixels = sample_shape_count(&c->set->shape),
-           answers = (size_t)dataset_answer_count(c->set);
     batch_plan(&c->split, l->index, l->length, c->batch_size, s->batch.step, c->first_device,
                c->device_count, &plan, s->index);
     s->batch.segments = plan.segments;
     s->batch.global_n = plan.global_n;
     if (c->on_device) return;
-    for (int i = 0; i < plan.n; i++) {
-        float *to = s->pixels + (size_t)i * pixels;
-        size_t sample = (size_t)s->index[i];
-        if (c->set->numbers) {
-            copy_numbers(c->set, sample, to, s->answers + (size_t)i * answers);
-            continue;
-        }
-        const uint8_t *from = c->set->images + sample * pixels;
-        for (size_t p = 0; p < pixels; p++)
-            to[p] = l->pixel[from[p]];
-        s->answers[i] = c->set->labels[sample];
-    }
+    const struct prepare what = {.set = c->set,
+                                 .pixel = l->pixel,
+                                 .index = s->index,
+                                 .n = plan.n,
+                                 .rows = s->rows,
+                                 .pixels = s->pixels,
+                                 .answers = s->answers};
+    prepare_samples(&what, &s->batch.host_ns, &s->batch.pinned_ns);
 }
 
 /* Claims a free slot for the next step and marks it FILLING. NULL: no slot is free, or no step is
@@ -98,6 +87,7 @@ static struct slot *claim_slot(struct loader *l) {
         struct slot *s = &l->slot[i];
         if (s->state != FREE) continue;
         s->state = FILLING;
+        s->batch.next = NULL;
         s->batch.epoch = l->epoch;
         s->batch.step = l->claim++;
         l->filling++;
@@ -192,7 +182,8 @@ static int make_slots(struct loader *l) {
             continue;
         }
         s->index = malloc(most * sizeof *s->index);
-        if (!s->index)
+        s->rows = malloc(most * sample_shape_count(&c->set->shape));
+        if (!s->index || !s->rows)
             return fail(ERR_MEMORY, "loader: no memory for a batch: %zu samples: use fewer", most);
         CHECK(c->alloc(c->context, &s->memory, pixel_bytes + answer_bytes));
         s->batch.pixels = s->pixels = s->memory;
@@ -347,6 +338,17 @@ int loader_next(struct loader *l, struct batch **out) {
     return code;
 }
 
+int loader_try(struct loader *l, struct batch **out) {
+    int code = OK;
+    *out = NULL;
+    pthread_mutex_lock(&l->lock);
+    struct slot *s = l->wanted < l->steps ? wanted_slot(l) : NULL;
+    int ready = l->config.workers == 0 || (s && s->state == READY);
+    if (ready && l->wanted < l->steps) code = take_wanted(l, out);
+    pthread_mutex_unlock(&l->lock);
+    return code;
+}
+
 void loader_release(struct loader *l, struct batch *batch) {
     if (!batch) return;
     struct slot *s = (struct slot *)batch;
@@ -371,6 +373,7 @@ void loader_free(struct loader *l) {
     }
     for (int i = 0; i < l->slots; i++) {
         if (!l->config.on_device) free(l->slot[i].index);
+        free(l->slot[i].rows);
         if (l->slot[i].memory) l->config.release(l->config.context, l->slot[i].memory);
     }
     free(l->slot);

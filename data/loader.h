@@ -29,7 +29,7 @@ extern "C" {
 #endif
 
 /* The most workers, and how many batches more than workers there is memory for. */
-enum { LOADER_WORKERS = 64, LOADER_SPARE = 2 };
+enum { LOADER_WORKERS = 64, LOADER_SPARE = 3 };
 
 struct loader_config {
     const struct dataset *set; /* must outlive the loader */
@@ -79,6 +79,8 @@ int loader_start_epoch(struct loader *l, int epoch, int first_step);
  * loader_release, and may hold at most workers + LOADER_SPARE batches at once; one more is
  * ERR_FAILED. ERR_TIMEOUT: no worker delivered the batch in time. Or the code of `interrupted`. */
 int loader_next(struct loader *l, struct batch **out);
+/* The same, but *out is NULL also where a worker has not yet prepared the batch. */
+int loader_try(struct loader *l, struct batch **out);
 void loader_release(struct loader *l, struct batch *batch); /* takes NULL */
 
 /* Stops the workers, each after the batch that it is preparing, and frees everything, including

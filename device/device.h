@@ -8,7 +8,7 @@
  * and its result may be read only after an event recorded behind it, or after a sync. The kinds
  * differ in how late they run:
  *
- *     host         the compute stream runs in the caller, the communication stream in a thread
+ *     host         the compute stream runs in the caller, the other two in threads of their own
  *     host-late    everything is queued, and runs only when somebody waits for it: in tests this
  *                  catches every program that relies on an early completion
  *     cuda         a GPU
@@ -116,11 +116,13 @@ struct ledger device_ledger(const struct device *device);
 const struct traffic *device_traffic(const struct device *device);
 struct traffic *device_traffic_mutable(struct device *device);
 
-/* Streams: two per device, made by device_open. stream_set_phase names the phase and the step of
- * the spans of all that is enqueued from then on. The log of spans is written by the thread that
- * runs the stream: read it after a sync. */
+/* Streams: three per device, made by device_open; the copy stream brings batches to the device
+ * while the others work. stream_set_phase names the phase and the step of the spans of all that
+ * is enqueued from then on. The log of spans is written by the thread that runs the stream: read
+ * it after a sync. */
 struct stream *device_compute(struct device *device);
 struct stream *device_comm(struct device *device);
+struct stream *device_copy(struct device *device);
 void stream_set_phase(struct stream *stream, enum phase phase, int32_t step);
 /* Waits until all enqueued work is done, and returns its first error. */
 int stream_sync(struct stream *stream);

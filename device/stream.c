@@ -16,6 +16,10 @@ struct stream *device_comm(struct device *device) {
     return device->comm;
 }
 
+struct stream *device_copy(struct device *device) {
+    return device->copy;
+}
+
 void stream_set_phase(struct stream *stream, enum phase phase, int32_t step) {
     stream->phase = phase;
     stream->step = step;

@@ -34,8 +34,9 @@ struct device_ops {
     int (*probe)(int *count);                    /* as device_probe */
     void (*libraries)(char *text, size_t bytes); /* as device_libraries; NULL: it uses none */
 
-    /* start sets ledger.capacity, layout, compute and comm. stop ends the streams and gives back
-     * all memory, also after a start that failed halfway. device.c frees the struct itself. */
+    /* start sets ledger.capacity, layout, compute, comm and copy. stop ends the streams and
+     * gives back all memory, also after a start that failed halfway. device.c frees the struct
+     * itself. */
     int (*start)(struct device *device);
     void (*stop)(struct device *device);
 
@@ -109,10 +110,10 @@ struct device {
     const struct device_ops *ops;
     struct device_config config;
     char name[16];
-    enum layout layout;            /* set by start */
-    int cores;                     /* set by start; 0 counts as 1 */
-    struct stream *compute, *comm; /* set by start */
-    pthread_mutex_t lock;          /* guards ledger, allocations and the kind's own allocator */
+    enum layout layout;                   /* set by start */
+    int cores;                            /* set by start; 0 counts as 1 */
+    struct stream *compute, *comm, *copy; /* set by start */
+    pthread_mutex_t lock; /* guards ledger, allocations and the kind's own allocator */
     struct ledger ledger;
     struct allocations allocations; /* all live ones, by address */
     struct traffic traffic;         /* relaxed atomics */

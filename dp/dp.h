@@ -35,6 +35,7 @@ struct dp_config {
     int sharded_reduce;           /* 1: device d adds up shard d of the gradients (shards.h) */
     struct optimizer_config update; /* of device 0 */
     int hashes;                     /* as replica_config.hashes */
+    int blocking_copies;            /* as replica_config.blocking_copies */
     int graph;                      /* as replica_config.graph */
     int log_rows;                   /* at least 1 */
     int passes;                     /* as replica_config.passes */

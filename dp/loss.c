@@ -30,7 +30,8 @@ static int gather_outputs(struct dp *dp, struct tensor *gathered) {
 static int loss_of_all(struct dp *dp, const struct tensor *gathered, struct var **y) {
     struct replica *here = &dp->replica[dp->output_device];
     struct tape *t = dp->loss_tape;
-    struct tensor labels = model_answers(here->model, dp->labels, dp->all->n);
+    void *where = dp->output_device ? dp->labels : here->labels;
+    struct tensor labels = model_answers(here->model, where, dp->all->n);
     dp_enter(dp, PHASE_LOSS);
     *y = tape_leaf(t, gathered, 1);
     struct var *loss = model_loss(here->model, t, *y, &labels);

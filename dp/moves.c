@@ -47,7 +47,8 @@ static struct scattered labels_of(struct dp *dp) {
     struct scattered s = {.whole = model_answers(first->model, first->labels, dp->all->n),
                           .sizes = dp->own_loss ? dp->sizes : dp->loss_sizes};
     for (int r = 0; r < dp->count; r++)
-        s.parts[r] = dp->own_loss || r != dp->output_device ? dp->replica[r].labels : dp->labels;
+        s.parts[r] =
+            dp->own_loss || r != dp->output_device || r == 0 ? dp->replica[r].labels : dp->labels;
     return s;
 }
 

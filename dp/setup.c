@@ -41,6 +41,7 @@ static int init_replica(struct dp *dp, const struct dp_config *c, int r) {
         .pass_segments = k,
         .optimizer = r == 0,
         .update = c->update,
+        .blocking_copies = c->blocking_copies,
         .graph = c->graph,
     };
     CHECK(replica_init(&dp->replica[r], c->device[r], c->model, &config, r ? NULL : c->values));
@@ -55,7 +56,6 @@ static int init_loss(struct dp *dp, const struct dp_config *c) {
     if (dp->own_loss) return OK;
     dp->gathered = tensor_plain(NULL, DTYPE_F32, 2, (int[]){c->max_samples, c->model->classes});
     CHECK(device_alloc(output, &dp->gathered.data, tensor_bytes(&dp->gathered), MEM_GATHERED));
-    dp->labels = dp->replica[0].labels;
     if (dp->output_device > 0)
         CHECK(device_alloc(output, &dp->labels, tensor_bytes(&labels), MEM_INPUT));
     CHECK(tape_init(&dp->loss_tape, output));
@@ -126,7 +126,7 @@ int dp_free(struct dp *dp) {
     for (int r = 0; r < dp->count; r++) {
         if (!dp->replica[r].device) continue;
         if (r == dp->output_device) device_free(dp->replica[r].device, dp->gathered.data);
-        if (r == dp->output_device && r > 0) device_free(dp->replica[r].device, dp->labels);
+        if (r == dp->output_device) device_free(dp->replica[r].device, dp->labels);
         device_free(dp->replica[r].device, dp->grad_share[r]);
         replica_free(&dp->replica[r]);
     }

@@ -25,8 +25,8 @@ struct dp {
     /* Loss on the output device. */
     struct tape *loss_tape;
     struct tensor gathered; /* (max_samples, classes) */
-    void *labels; /* labels or targets, (max_samples); those of replica 0 where that is the output
-                     device */
+    void
+        *labels; /* labels or targets, (max_samples); NULL where device 0 is that, which has them */
     float
         *grad_share[MAX_DEVICES]; /* other devices: their rows of dL/dy, (most samples, classes) */
     int loss_sizes[MAX_DEVICES];  /* samples whose loss a device computes: all on one device */

@@ -42,7 +42,7 @@
 extern "C" {
 #endif
 
-enum { RECORDED_STEPS = 8, RECORDED_PARTS = 2, RECORDED_TAPES = 2 };
+enum { RECORDED_STEPS = 16, RECORDED_PARTS = 2, RECORDED_TAPES = 2 };
 
 /* What a recording stands for. Steps with equal keys must enqueue the same work. */
 struct recorded_key {

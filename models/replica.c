@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "models/replica_internal.h"
 
 static int alloc_log(struct replica *r, struct tensor *log, enum dtype dtype, int columns) {
     if (!columns || !r->config.log_rows) return OK;
@@ -16,8 +17,6 @@ static int alloc_log(struct replica *r, struct tensor *log, enum dtype dtype, in
 static int alloc_all(struct replica *r) {
     struct device *d = r->device;
     const struct model *m = r->model;
-    size_t pixels = (size_t)m->channels * (size_t)m->height * (size_t)m->width;
-    size_t samples = (size_t)r->config.max_samples;
     CHECK(param_set_init(&r->params, d, m->params, m->param_count));
     if (r->config.passes > 1) CHECK(param_set_keep_segments(&r->params, r->config.pass_segments));
     CHECK(buffer_set_init(&r->buffers, d, m->buffers, m->buffer_count));
@@ -27,9 +26,7 @@ static int alloc_all(struct replica *r) {
     if (!r->used) return fail(ERR_MEMORY, "replica: no host memory");
     memset(r->used, 1, (size_t)m->param_count + 1);
     CHECK(device_alloc(d, (void **)&r->step, sizeof *r->step, MEM_WORKSPACE));
-    CHECK(device_alloc(d, (void **)&r->pixels, samples * pixels * sizeof(float), MEM_INPUT));
-    struct tensor answers = model_answers(m, NULL, r->config.max_samples);
-    CHECK(device_alloc(d, &r->labels, tensor_bytes(&answers), MEM_INPUT));
+    CHECK(replica_make_input(r));
     CHECK(alloc_log(r, &r->losses, DTYPE_F64, r->config.log_segments));
     CHECK(alloc_log(r, &r->hits, DTYPE_I64, r->config.log_segments));
     return alloc_log(r, &r->hashes, DTYPE_U64, r->config.hashes ? model_hashes(m) : 0);
@@ -56,6 +53,7 @@ int replica_init(struct replica *r, struct device *device, const struct model *m
 void replica_free(struct replica *r) {
     if (!r || !r->device) return;
     /* the device must be idle; an error of its stream has been returned by an earlier call */
+    stream_sync(device_copy(r->device));
     stream_sync(device_compute(r->device));
     recorded_free(&r->recorded);
     param_set_free(&r->params);
@@ -64,17 +62,14 @@ void replica_free(struct replica *r) {
     tape_free(r->tape);
     free(r->used);
     device_free(r->device, r->step);
-    device_free(r->device, r->pixels);
-    device_free(r->device, r->labels);
-    device_free(r->device, r->index);
+    replica_free_input(r);
     device_free(r->device, r->losses.data);
     device_free(r->device, r->hits.data);
     device_free(r->device, r->hashes.data);
     memset(r, 0, sizeof *r);
 }
 
-/* Spans of what is enqueued next carry this phase and the number of the step. */
-static struct stream *enter(struct replica *r, enum phase phase) {
+struct stream *replica_phase(struct replica *r, enum phase phase) {
     struct stream *stream = device_compute(r->device);
     stream_set_phase(stream, phase, r->step_number);
     return stream;
@@ -87,62 +82,17 @@ int replica_write_other(struct replica *r, const struct step_block *step, enum p
     r->more_passes = step->more_passes;
     r->now = *step;
     r->input = phase;
-    return stream_write(enter(r, phase), r->step, step, sizeof *step);
+    return stream_write(replica_phase(r, phase), r->step, step, sizeof *step);
 }
 
 int replica_write_step(struct replica *r, const struct step_block *step) {
     return replica_write_other(r, step, PHASE_INPUT);
 }
 
-static int check_samples(const struct replica *r, const char *what, int n) {
+int replica_check_samples(const struct replica *r, const char *what, int n) {
     if (n >= 0 && n <= r->config.max_samples) return OK;
     return fail(ERR_FAILED, "%s: %d samples: the input buffer of %s holds %d", what, n,
                 device_name(r->device), r->config.max_samples);
-}
-
-static int load_index(struct replica *r, const struct batch *batch) {
-    int n = batch->segments.n;
-    size_t room = (size_t)r->config.max_samples * sizeof *r->index;
-    if (!r->index) CHECK(device_alloc(r->device, (void **)&r->index, room, MEM_INPUT));
-    CHECK(copy_to_device(enter(r, r->input), r->index, batch->index, (size_t)n * sizeof *r->index));
-    r->packed = batch->from;
-    r->packed_n = n;
-    return OK;
-}
-
-static int load_answers(struct replica *r, struct stream *stream, const void *answers, int n) {
-    struct tensor t = model_answers(r->model, r->labels, n);
-    return copy_to_device(stream, t.data, answers, tensor_bytes(&t));
-}
-
-int replica_load(struct replica *r, const struct batch *batch) {
-    const struct model *m = r->model;
-    size_t n = (size_t)batch->segments.n;
-    size_t pixels = n * (size_t)m->channels * (size_t)m->height * (size_t)m->width;
-    r->packed = NULL;
-    CHECK(check_samples(r, "load", batch->segments.n));
-    if (batch->from) return load_index(r, batch);
-    struct stream *stream = enter(r, r->input);
-    CHECK(copy_to_device(stream, r->pixels, batch->pixels, pixels * sizeof *r->pixels));
-    const void *answers = m->loss == LOSS_MSE ? (const void *)batch->targets : batch->labels;
-    if (answers) return load_answers(r, stream, answers, batch->segments.n);
-    if (!batch->labels && !batch->targets) return OK;
-    return fail(ERR_FAILED, "load: the batch has %s: not what the loss %s compares with",
-                batch->labels ? "labels" : "targets", loss_name(m->loss));
-}
-
-int replica_unpack(struct replica *r) {
-    const struct model *m = r->model;
-    const struct device_dataset *from = r->packed;
-    int n = r->packed_n;
-    const int shape[4] = {n, m->channels, m->height, m->width};
-    if (!from) return OK;
-    r->packed = NULL;
-    struct tensor index = tensor_plain(r->index, DTYPE_I32, 1, &n),
-                  x = tensor_plain(r->pixels, DTYPE_F32, 4, shape),
-                  labels = model_answers(m, r->labels, n);
-    return device_dataset_gather(from, enter(r, r->input), &index, m->mean,
-                                 m->normalised ? m->std : 0, &x, &labels);
 }
 
 /* ---- the parts of a step ---- */
@@ -152,7 +102,9 @@ struct recorded_key replica_key(const struct replica *r, enum replica_work work,
     enum { ADDS = 16, MORE = 32 }; /* above enum replica_work: passes differ in what they enqueue */
     int pass = work == WORK_TRAIN ? r->add_grads * ADDS + r->more_passes * MORE : 0;
     struct recorded_key key = {.kind = (int)work + pass, .source = r->packed};
-    if (segments) key.segments = *segments;
+    if (!segments) return key;
+    key.segments = *segments;
+    if (!r->packed) key.source = r->pixels; /* one of two places */
     return key;
 }
 
@@ -160,7 +112,7 @@ int replica_enter(struct replica *r, enum replica_work work, const struct segmen
     static const char *const names[] = {"forward and backward", "forward", "optimizer"};
     static const enum phase phases[] = {PHASE_FORWARD, PHASE_EVALUATE, PHASE_OPTIMIZER};
     struct recorded_key key = replica_key(r, work, segments);
-    enter(r, phases[work]);
+    replica_phase(r, phases[work]);
     recorded_begin(&r->recorded, &key, 1);
     return recorded_enter(&r->recorded, names[work]);
 }
@@ -186,7 +138,7 @@ static int hash_buffer(struct replica *r, int i) {
 
 int replica_hash_values(struct replica *r) {
     if (!r->config.hashes) return OK;
-    enter(r, PHASE_PROOF);
+    replica_phase(r, PHASE_PROOF);
     for (int i = 0; i < r->params.count; i++)
         CHECK(hash(r, &r->params.param[i].value, i));
     for (int i = 0; i < r->buffers.count; i++)
@@ -196,7 +148,7 @@ int replica_hash_values(struct replica *r) {
 
 static int hash_grads(struct replica *r) {
     if (!r->config.hashes) return OK;
-    enter(r, PHASE_PROOF);
+    replica_phase(r, PHASE_PROOF);
     for (int i = 0; i < r->params.count; i++)
         CHECK(hash(r, &r->params.param[i].grad, r->params.count + i));
     return OK;
@@ -206,10 +158,10 @@ int replica_forward(struct replica *r, const struct segments *segments, int trai
                     struct var **output) {
     const struct model *m = r->model;
     *output = NULL;
-    CHECK(check_samples(r, "forward", segments->n));
+    CHECK(replica_check_samples(r, "forward", segments->n));
     CHECK(replica_unpack(r));
     if (training && !r->more_passes) CHECK(replica_hash_values(r));
-    enter(r, training ? PHASE_FORWARD : PHASE_EVALUATE);
+    replica_phase(r, training ? PHASE_FORWARD : PHASE_EVALUATE);
     struct tape_step step = {.segments = segments,
                              .params = &r->params,
                              .step = r->step,
@@ -226,7 +178,7 @@ int replica_forward(struct replica *r, const struct segments *segments, int trai
 }
 
 int replica_loss(struct replica *r, struct var *output, int training, struct var **loss) {
-    enter(r, training ? PHASE_LOSS : PHASE_EVALUATE);
+    replica_phase(r, training ? PHASE_LOSS : PHASE_EVALUATE);
     struct tensor labels = model_answers(r->model, r->labels, r->config.max_samples);
     *loss = model_loss(r->model, r->tape, output, &labels);
     CHECK(tape_error(r->tape));
@@ -235,7 +187,7 @@ int replica_loss(struct replica *r, struct var *output, int training, struct var
 
 int replica_log_nothing(struct replica *r) {
     const int none = 0;
-    enter(r, PHASE_LOSS);
+    replica_phase(r, PHASE_LOSS);
     for (int s = 0; r->losses.data && s < r->losses.dims[1]; s++) {
         struct op_args args = {.in[0] = tensor_plain(r->pixels, DTYPE_F64, 1, &none),
                                .in[1] = tensor_plain(r->labels, DTYPE_I32, 1, &none),
@@ -267,14 +219,14 @@ void replica_add_used(struct replica *r, const char *used) {
 }
 
 int replica_backward(struct replica *r, struct var *root, const struct tensor *root_grad) {
-    enter(r, PHASE_BACKWARD);
+    replica_phase(r, PHASE_BACKWARD);
     CHECK(clear_unused(r, root));
     return tape_backward(r->tape, root, root_grad);
 }
 
 static int update(struct replica *r) {
     CHECK(hash_grads(r));
-    enter(r, PHASE_OPTIMIZER);
+    replica_phase(r, PHASE_OPTIMIZER);
     if (r->left_out)
         return optimizer_step_used(&r->optimizer, &r->params, r->step, r->used, &r->now);
     return optimizer_step(&r->optimizer, &r->params, r->step);
@@ -305,7 +257,7 @@ int replica_evaluate(struct replica *r, const struct step_block *step, const str
 static int read_log(struct replica *r, const struct tensor *log, int rows, void *host) {
     if (!host || !log->data) return OK;
     size_t bytes = (size_t)rows * (size_t)log->dims[1] * dtype_bytes(log->dtype);
-    return copy_to_host(enter(r, PHASE_NONE), host, log->data, bytes);
+    return copy_to_host(replica_phase(r, PHASE_NONE), host, log->data, bytes);
 }
 
 int replica_read_logs(struct replica *r, int rows, double *losses, int64_t *hits,

@@ -43,7 +43,18 @@ struct replica_config {
     int pass_segments; /* segments whose gradients are accumulated; read where passes is above 1 */
     int optimizer; /* 1: this replica updates its parameters; 0: they are replicated to it (DP) */
     struct optimizer_config update; /* how it updates them; read where optimizer is 1 */
-    int graph; /* 1: steps are recorded and replayed where device and model allow it */
+    int blocking_copies; /* 1: a load waits until its copy is done; nothing is announced */
+    int graph;           /* 1: steps are recorded and replayed where device and model allow it */
+};
+
+/* Where a batch lies on the device (models/input.c). */
+struct batch_place {
+    float *pixels;             /* (max_samples, C, H, W), MEM_INPUT */
+    void *labels;              /* model_answers of max_samples: labels or targets; MEM_INPUT */
+    struct event *loaded;      /* behind the copy of a batch that was announced */
+    struct event *used;        /* behind the last step that read it */
+    const struct batch *batch; /* that was announced and is on its way, or NULL */
+    int epoch, step;           /* of that batch */
 };
 
 /* Pointers and tensors name memory of `device`. */
@@ -63,6 +74,8 @@ struct replica {
     struct step_block now; /* a host copy of *step */
     struct tape *tape;
     struct step_block *step;
+    struct batch_place place[2];
+    int place_now;  /* the place that the step reads; pixels and labels are its own */
     float *pixels;  /* (max_samples, C, H, W), MEM_INPUT */
     void *labels;   /* model_answers of max_samples: labels or targets; MEM_INPUT */
     int32_t *index; /* (max_samples), MEM_INPUT; made with the first batch that is an index */
@@ -95,8 +108,11 @@ void replica_free(struct replica *r);
 int replica_write_step(struct replica *r, const struct step_block *step);
 int replica_write_other(struct replica *r, const struct step_block *step, enum phase phase);
 
-/* Copies a batch, or its index, to the device. The batch's memory must stay until an event recorded
- * afterwards is done. ERR_FAILED: more than max_samples. */
+/* Copies a batch, or its index, to the device, unless it was announced and is on its way already.
+ * Then it begins the copy of batch->next, where there is one, beside the kernels of this step. The
+ * memory of both must stay until events that are recorded after their own loads are done; a batch
+ * that was announced is the next one to be loaded, or none is. ERR_FAILED: more than
+ * max_samples. */
 int replica_load(struct replica *r, const struct batch *batch);
 
 /* Where the batch came as an index: makes its pixels and labels on the device. replica_forward does

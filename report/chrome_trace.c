@@ -17,7 +17,7 @@ _Static_assert(MAX_DEVICES <= RUN_PROCESSES, "two runs would share process ids")
 /* Thread ids: TRACK_STEPS, and TRACK_LANES + lane. Perfetto takes a thread for the main thread
  * where its id is that of its process; none is. */
 enum track { TRACK_STEPS = 1, TRACK_LANES };
-static const char *const lane_titles[LANE_COUNT] = {"compute", "communication", "host"};
+static const char *const lane_titles[LANE_COUNT] = {"compute", "communication", "copy", "host"};
 
 struct writer {
     struct json_writer json;

@@ -83,6 +83,10 @@ static double comm_ms(const struct run_record *r, const struct device_record *d)
     return record_per_step(r, (double)d->comm_ns) * 1e-6;
 }
 
+static double copy_ms(const struct run_record *r, const struct device_record *d) {
+    return record_per_step(r, (double)d->copy_ns) * 1e-6;
+}
+
 static double waiting_ms(const struct run_record *r, const struct device_record *d) {
     return record_per_step(r, (double)d->wait_ns) * 1e-6;
 }
@@ -94,7 +98,8 @@ static double no_core_ms(const struct run_record *r, const struct device_record 
 
 /* The rest of a step's wall time. In DP the other devices sleep until device 0 needs them. */
 static double idle_ms(const struct run_record *r, const struct device_record *d) {
-    double used = (double)(d->busy_ns + d->wait_ns + d->phase_ns[PHASE_PROOF] + d->no_core_ns);
+    double used = (double)(d->busy_ns + d->wait_ns + d->phase_ns[PHASE_LOADER] +
+                           d->phase_ns[PHASE_PROOF] + d->no_core_ns);
     double left = record_per_step(r, r->training_seconds * 1e9 - used) * 1e-6;
     return left > 0 ? left : 0;
 }
@@ -175,8 +180,9 @@ void compare_table(FILE *file, const struct run_record *run) {
     row_bytes(file, "bytes out of each other", c, bytes_out, 1, 1);
     table_rule(file, c->count);
     fprintf(file, "ms a step: device 0 | mean of the others\n");
-    for (int p = PHASE_INPUT; p < PHASE_COUNT; p++)
+    for (int p = PHASE_LOADER; p < PHASE_COUNT; p++)
         if (p != PHASE_EVALUATE && p != PHASE_ALLREDUCE) row_phase(file, c, p);
+    row_lane(file, "  copy of the next batch, beside", c, copy_ms);
     row_lane(file, "  allreduce, beside backward", c, comm_ms);
     row_lane(file, "  waiting for the others", c, waiting_ms);
     row_lane(file, "  without a core", c, no_core_ms);

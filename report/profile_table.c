@@ -84,6 +84,24 @@ static void time_table(FILE *file, const struct run_record *r) {
     }
 }
 
+/* The four stages of a batch (data/prepare.h). In DP device 0 takes in the batches of all; in DDP
+ * each rank its own, and rank 0's are shown. */
+static void loader_line(FILE *file, const struct run_record *r) {
+    const struct device_record *d = &r->device[0];
+    fprintf(file, "data: disk %.2f s, once", r->data_seconds);
+    if (r->data_on_device) {
+        fprintf(file, "; the data set lies on the device, which makes the batches\n");
+        return;
+    }
+    fprintf(file, "; ms a step: host %.3f, %s %.3f, device %.3f",
+            record_per_step(r, (double)d->host_ns) * 1e-6, r->pinned ? "pinned" : "not pinned",
+            record_per_step(r, (double)d->pinned_ns) * 1e-6,
+            record_per_step(r, (double)(d->copy_ns + d->phase_ns[PHASE_INPUT])) * 1e-6);
+    fprintf(file, " (%.3f of it beside the kernels); waited for %.3f\n",
+            record_per_step(r, (double)d->copy_ns) * 1e-6,
+            record_per_step(r, (double)d->phase_ns[PHASE_LOADER]) * 1e-6);
+}
+
 /* ---- device 0's excess ---- */
 
 static double over_the_others(const struct run_record *r,
@@ -163,5 +181,6 @@ void profile_table(FILE *file, const char *title, const struct run_record *run) 
             record_images_per_second(run));
     memory_table(file, run);
     time_table(file, run);
+    loader_line(file, run);
     excess_lines(file, run);
 }

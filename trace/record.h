@@ -21,8 +21,9 @@ struct device_record {
     int device;
     struct ledger memory;
     uint64_t bytes_in, bytes_out; /* moved over links, in all training steps together */
-    /* Compute lane: busy time of each phase (span_busy_ns). Of a step's time in each phase also the
-     * median and the spread over the steps, half the range of the middle 68 % (step_times.h). */
+    /* Compute lane: busy time of each phase (span_busy_ns); of PHASE_LOADER the host's wait. Of
+     * a step's time in each phase also the median and the spread over the steps, half the range
+     * of the middle 68 % (step_times.h). */
     int64_t phase_ns[PHASE_COUNT], phase_median_ns[PHASE_COUNT], phase_spread_ns[PHASE_COUNT];
     int64_t step_median_ns, step_spread_ns; /* from the start of a step to the start of the next */
     int64_t busy_ns;                        /* compute lane: busy in training phases */
@@ -33,9 +34,11 @@ struct device_record {
     /* Moved over links by this device's own streams in each phase; what other devices moved to it
      * or from it is in theirs. */
     uint64_t phase_bytes[PHASE_COUNT];
-    int64_t comm_ns; /* communication lane: busy */
-    /* The compute lane waits for the communication lane. In DP, device 0 only: its thread waits for
-     * the other threads. */
+    int64_t comm_ns;            /* communication lane: busy */
+    int64_t copy_ns;            /* copy lane: batches brought in beside the kernels */
+    int64_t host_ns, pinned_ns; /* the loader's stages (data/prepare.h), in its own threads */
+    /* The compute lane waits for the communication lane or the copy lane. In DP, device 0 only: its
+     * thread waits for the other threads, too. */
     int64_t wait_ns;
     double flops; /* floating point operations of the training phases */
 };
@@ -56,6 +59,9 @@ struct run_record {
     /* 1: spans were recorded. 0: times by phase and flops are 0 and not written to JSON. */
     int timed;
     int graph;           /* 1: steps are recorded once and replayed as a CUDA graph */
+    double data_seconds; /* the disk stage: to read the data sets, once for all jobs of a command */
+    int pinned;          /* 1: batches are prepared in pinned memory */
+    int blocking_copies; /* 1: no batch is copied beside the kernels */
     int data_on_device;  /* 1: the data set lies on the device, which makes the batches by index */
     int devices;         /* W */
     int virtual_devices; /* V; 0: off */

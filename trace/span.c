@@ -7,13 +7,14 @@
 
 const char *phase_name(enum phase phase) {
     static const char *const names[PHASE_COUNT] = {
-        "none",         "input",    "scatter", "replicate", "forward",   "gather",   "loss",
-        "scatter_grad", "backward", "reduce",  "allreduce", "optimizer", "evaluate", "proof"};
+        "none",    "loader",    "input",     "scatter",      "replicate",
+        "forward", "gather",    "loss",      "scatter_grad", "backward",
+        "reduce",  "allreduce", "optimizer", "evaluate",     "proof"};
     return (unsigned)phase < PHASE_COUNT ? names[phase] : "unknown";
 }
 
 const char *lane_name(enum lane lane) {
-    static const char *const names[LANE_COUNT] = {"compute", "comm", "host"};
+    static const char *const names[LANE_COUNT] = {"compute", "comm", "copy", "host"};
     return (unsigned)lane < LANE_COUNT ? names[lane] : "unknown";
 }
 

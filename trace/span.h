@@ -17,6 +17,7 @@ extern "C" {
 /* The phases of a step (docs/design.md section 2), in the order in which reports list them. */
 enum phase {
     PHASE_NONE,
+    PHASE_LOADER,    /* the host waits for the loader to prepare a batch */
     PHASE_INPUT,     /* the batch is copied from the host to a device */
     PHASE_SCATTER,   /* DP: device 0 sends each device its share of the batch */
     PHASE_REPLICATE, /* DP: device 0 sends each device the parameters */
@@ -34,8 +35,9 @@ enum phase {
 };
 const char *phase_name(enum phase phase); /* "forward", "scatter_grad", ...: static storage */
 
-/* Where on its device a span ran. LANE_HOST: a thread of the program that waits or prepares. */
-enum lane { LANE_COMPUTE, LANE_COMM, LANE_HOST, LANE_COUNT };
+/* Where on its device a span ran. LANE_COPY: batches on their way to the device, beside the
+ * kernels. LANE_HOST: a thread of the program that waits or prepares. */
+enum lane { LANE_COMPUTE, LANE_COMM, LANE_COPY, LANE_HOST, LANE_COUNT };
 const char *lane_name(enum lane lane);
 
 struct span {

@@ -111,6 +111,18 @@ static int check_dp(const struct run_config *config) {
     return OK;
 }
 
+/* Where the device makes the batches, there is nothing to pin and next to nothing to copy. */
+static int check_loading(const struct run_config *config) {
+    const char *flag = config->no_pin_memory     ? "--no-pin-memory"
+                       : config->blocking_copies ? "--blocking-copies"
+                                                 : NULL;
+    if (!flag || strcmp(config->data_on, "device")) return OK;
+    return fail(ERR_USAGE,
+                "%s: no effect where the data set lies on the device: leave it out, or "
+                "give --data-on host",
+                flag);
+}
+
 static int check_devices(const struct run_config *config) {
     int w = run_devices(config), v = run_virtual_devices(config);
     if (config->devices < 1 || config->devices > MAX_DEVICES)
@@ -169,6 +181,7 @@ int run_config_check(const struct run_config *config) {
         return fail(ERR_USAGE, "--data-on: %s: there are auto, host and device", config->data_on);
     CHECK(run_check_update(config));
     CHECK(check_dp(config));
+    CHECK(check_loading(config));
     CHECK(check_join(config));
     return check_devices(config);
 }

@@ -60,6 +60,8 @@ struct run_config {
     uint64_t seed;
     int shuffle, drop_last;
     int workers;
+    int no_pin_memory;   /* the loader prepares batches in plain host memory */
+    int blocking_copies; /* a batch is copied to the device before its step, not beside the last */
     char allreduce[16];
     double bucket_cap_mb, first_bucket_mb; /* MiB; < 0: not given */
     int loss_in_forward;                   /* dp: each device computes its own loss */

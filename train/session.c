@@ -167,8 +167,8 @@ static struct loader_config common_loader(const struct session *s, const struct 
                                   .timeout_s = s->config->timeout,
                                   .interrupted = s->comm ? job_failed : NULL,
                                   .interrupt_context = s->comm,
-                                  .alloc = host_alloc,
-                                  .release = host_release,
+                                  .alloc = s->config->no_pin_memory ? NULL : host_alloc,
+                                  .release = s->config->no_pin_memory ? NULL : host_release,
                                   .context = s->device[0]};
 }
 
@@ -248,6 +248,10 @@ static void describe(struct session *s) {
                                  : "first");
     r->first_step = c->first_step;
     r->timed = c->spans;
+    r->data_seconds = c->data_seconds;
+    r->pinned = !c->no_pin_memory;
+    r->blocking_copies = c->blocking_copies;
+    span_log_init(&s->loads, c->spans);
     span_log_init(&r->kept, c->spans && *c->trace);
     r->steps_per_epoch = session_steps(s);
     r->parameter_count = model_count(&s->model);
@@ -306,6 +310,7 @@ int session_is_stuck(struct session *s) {
     for (int i = 0; s->gpus && s->ranks == 1 && i < s->device_count && s->device[i]; i++) {
         stuck |= stream_sync(device_compute(s->device[i])) == ERR_TIMEOUT;
         stuck |= stream_sync(device_comm(s->device[i])) == ERR_TIMEOUT;
+        stuck |= stream_sync(device_copy(s->device[i])) == ERR_TIMEOUT;
     }
     fail(ERR_FAILED, "%s", text);
     return stuck;
@@ -319,6 +324,7 @@ int session_close(struct session *s) {
     device_dataset_free(&s->test_data);
     for (int i = 0; i < s->device_count; i++)
         device_close(s->device[i]);
+    span_log_free(&s->loads);
     dataset_free(&s->train_set);
     dataset_free(&s->test_set);
     model_values_free(s->values);

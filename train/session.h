@@ -61,7 +61,9 @@ struct session {
     struct replica *replicas[MAX_DEVICES]; /* [device_count]; [0] updates the parameters */
     int output_device; /* replicas[output_device] has the logs of losses and hits */
     struct run_record *record;
-    struct segments last; /* how the last training batch was cut */
+    int step;              /* the pass being worked on, as its spans number it */
+    struct span_log loads; /* the spans in which the loader was waited for (LANE_HOST) */
+    struct segments last;  /* how the last training batch was cut */
 
     /* Bytes that this process moved into and out of each device of the run: in training so far, and
      * in all at the last mark (measure.c). */
@@ -112,6 +114,7 @@ static inline struct replica_config session_replica_config(const struct session 
                                    .hashes = s->config->hashes,
                                    .optimizer = 1,
                                    .update = run_optimizer(s->config),
+                                   .blocking_copies = s->config->blocking_copies,
                                    .graph = !s->config->no_graph};
 }
 

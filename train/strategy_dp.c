@@ -42,6 +42,7 @@ static int dp_strategy_open(struct session *s) {
                                .sharded_reduce = c->sharded_reduce,
                                .update = run_optimizer(c),
                                .hashes = c->hashes,
+                               .blocking_copies = c->blocking_copies,
                                .graph = !c->no_graph,
                                .log_rows = session_log_rows(s),
                                .passes = c->passes,

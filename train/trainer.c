@@ -19,6 +19,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "train/feed.h"
 #include "train/output.h"
 #include "train/progress.h"
 #include "train/session.h"
@@ -28,13 +29,10 @@ struct loop {
     struct session *s;
     struct outputs outputs;
     struct progress progress;
-    struct event *done[2];    /* recorded behind the last two steps */
-    int turn;                 /* the next step records done[turn] */
-    struct batch *held;       /* the batch of the step before, which may still be read; or NULL */
-    struct loader *held_from; /* the loader that `held` is released to */
-    int step;                 /* the next step, counted from the start of the run */
-    int last_step;            /* the run ends before this step */
-    int logged;               /* steps enqueued since the logs were read */
+    struct feed feed;
+    int step;                         /* the next step, counted from the start of the run */
+    int last_step;                    /* the run ends before this step */
+    int logged;                       /* steps enqueued since the logs were read */
     struct logged_step log[LOG_ROWS]; /* [logged] what they were */
     int snapshot;                     /* index of the next entry of config->snapshots */
     struct optimizer_config update;
@@ -43,26 +41,6 @@ struct loop {
 };
 
 /* ---- a step ---- */
-
-static int finish_held(struct loop *l) {
-    if (!l->held) return OK;
-    int code = event_sync(l->done[l->turn ^ 1]);
-    loader_release(l->held_from, l->held);
-    l->held = NULL;
-    return code;
-}
-
-/* Keeps the batch whose step has been enqueued, and waits for the step before it. So one step may
- * run while the next is enqueued, and no more: a batch's host memory must stay until its step is
- * done. */
-static int hold(struct loop *l, struct loader *from, struct batch *batch) {
-    CHECK(event_record(l->done[l->turn], device_compute(l->s->device[0])));
-    CHECK(finish_held(l));
-    l->held = batch;
-    l->held_from = from;
-    l->turn ^= 1;
-    return OK;
-}
 
 static int snapshot_if_due(struct loop *l) {
     struct session *s = l->s;
@@ -85,15 +63,17 @@ static int snapshot_if_due(struct loop *l) {
     return OK;
 }
 
-/* One pass of a step: forward and backward of one batch, and behind the last pass the update. */
-static int one_pass(struct loop *l, const struct step_block *step) {
+/* One pass of a step: forward and backward of one batch, and behind the last pass the update. more:
+ * another batch of this epoch will be trained on. */
+static int one_pass(struct loop *l, const struct step_block *step, int more) {
     struct session *s = l->s;
     struct batch *batch;
-    CHECK(loader_next(s->train_loader, &batch));
+    s->step = (int)step->step;
+    CHECK(feed_next(&l->feed, s->train_loader, more, &batch));
     s->last = batch->segments;
     int code = s->strategy->step(s, step, batch);
-    if (!code) code = hold(l, s->train_loader, batch);
-    if (code && l->held != batch) loader_release(s->train_loader, batch);
+    if (!code) code = feed_hold(&l->feed, s->train_loader, batch);
+    if (code) feed_drop(&l->feed, s->train_loader, batch);
     return code;
 }
 
@@ -114,7 +94,8 @@ static int one_step(struct loop *l, int batch) {
                                   .add_grads = pass > 0,
                                   .more_passes = pass + 1 < logged.passes};
         optimizer_schedule(&step, &l->update, l->learning_rate, l->step - s->config->first_step);
-        CHECK(one_pass(l, &step));
+        int last = step.more_passes ? 0 : l->step + 1 == l->last_step;
+        CHECK(one_pass(l, &step, !last && batch + pass + 1 < loader_steps(s->train_loader)));
     }
     s->record->images += logged.samples;
     l->log[l->logged++] = logged;
@@ -126,6 +107,7 @@ static int sync_devices(struct session *s) {
     for (int i = 0; i < s->device_count; i++) {
         CHECK(stream_sync(device_compute(s->device[i])));
         CHECK(stream_sync(device_comm(s->device[i])));
+        CHECK(stream_sync(device_copy(s->device[i])));
     }
     return OK;
 }
@@ -173,7 +155,7 @@ static int train_epoch(struct loop *l, int epoch) {
         int full = (l->logged + 1) * passes > session_log_rows(s);
         if (full || is_power_of_two(in_epoch)) CHECK(read_logs(l, epoch, 0));
     }
-    CHECK(finish_held(l));
+    CHECK(feed_finish(&l->feed));
     CHECK(sync_devices(s));
     if (s->comm) CHECK(comm_barrier(s->comm, "end of epoch"));
     CHECK(read_logs(l, epoch, 1));
@@ -204,8 +186,8 @@ static int evaluate_batch(struct loop *l, struct batch *batch, int row) {
                               .slot = row};
     spread_segments(s, &batch->segments);
     int code = s->strategy->evaluate(s, &step, batch);
-    if (!code) code = hold(l, s->test_loader, batch);
-    if (code && l->held != batch) loader_release(s->test_loader, batch);
+    if (!code) code = feed_hold(&l->feed, s->test_loader, batch);
+    if (code) feed_drop(&l->feed, s->test_loader, batch);
     return code;
 }
 
@@ -218,7 +200,7 @@ static int evaluate(struct loop *l, double *accuracy) {
     if (!s->test_loader) return OK;
     CHECK(loader_start_epoch(s->test_loader, 0, 0));
     for (;;) {
-        CHECK(loader_next(s->test_loader, &batch));
+        CHECK(feed_next(&l->feed, s->test_loader, 0, &batch));
         if (batch) CHECK(evaluate_batch(l, batch, rows++));
         if (rows && (!batch || rows == LOG_ROWS)) {
             CHECK(step_log_hits(s, rows, &hits));
@@ -226,7 +208,7 @@ static int evaluate(struct loop *l, double *accuracy) {
         }
         if (!batch) break;
     }
-    CHECK(finish_held(l));
+    CHECK(feed_finish(&l->feed));
     CHECK(sync_devices(s));
     measure_spans(s);
     *accuracy = (double)hits / s->test_set.count;
@@ -337,8 +319,7 @@ static int run_loop(struct loop *l) {
     s->record->graph = s->replicas[0]->recorded.on;
     CHECK(sync_devices(s)); /* the end of set-up; its spans belong to no step */
     measure_start(s);
-    for (int i = 0; i < 2; i++)
-        CHECK(event_create(s->device[0], &l->done[i]));
+    CHECK(feed_open(&l->feed, s));
     progress_start(&l->progress, mode_title(c->mode), (l->last_step - 1) / per_epoch + 1,
                    l->last_step, c->quiet || !session_leads(s));
     for (int epoch = l->step / per_epoch; l->step < l->last_step; epoch++) {
@@ -359,8 +340,7 @@ static int close_all(struct loop *l, int code) {
     snprintf(text, sizeof text, "%s", error_message());
     outputs_abandon(&l->outputs);
     int closed = !(code && session_is_stuck(l->s));
-    for (int i = 0; closed && i < 2; i++)
-        event_destroy(l->done[i]);
+    if (closed) feed_close(&l->feed);
     closed = closed && session_close(l->s);
     if (code) fail(code, "%s", text);
     return closed;

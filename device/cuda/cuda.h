@@ -87,7 +87,7 @@ struct cuda_stream {
     struct stream head;
     cudaStream_t stream;    /* non-blocking: never ordered by the legacy default stream */
     struct cuda_math *math; /* of a compute stream that was asked to use libraries; else NULL */
-    void *workspace;        /* CUDA_WORKSPACE_BYTES on the compute stream, NULL on comm */
+    void *workspace;        /* CUDA_WORKSPACE_BYTES on the compute stream, else NULL */
     struct cuda_spans spans;
     int capturing; /* 1 while it is captured into a graph (graph.c): no spans, no queries then */
     struct cuda_recording *recording; /* the recording being made, NULL if none; owned */
@@ -109,7 +109,7 @@ struct cuda_device {
     char gpu_name[64];
     void *slab; /* one cudaMalloc, whole multiples of 2 MiB: what IPC exports */
     struct arena arena;
-    struct cuda_stream compute, comm;
+    struct cuda_stream compute, comm, copy;
     cudaStream_t service; /* NaN fills and clock anchors; under service_lock */
     pthread_mutex_t service_lock;
     int overdue;                 /* 1: a wait has passed its deadline (poll.c); atomic */

@@ -92,8 +92,10 @@ static int start(struct device *device) {
     device->layout = LAYOUT_PLAIN;
     device->compute = &d->compute.head;
     device->comm = &d->comm.head;
+    device->copy = &d->copy.head;
     CHECK(cuda_stream_open(&d->compute, device, LANE_COMPUTE));
     CHECK(cuda_stream_open(&d->comm, device, LANE_COMM));
+    CHECK(cuda_stream_open(&d->copy, device, LANE_COPY));
     CHECK(device_alloc(device, &workspace, CUDA_WORKSPACE_BYTES, MEM_WORKSPACE));
     d->compute.workspace = workspace;
     return cuda_math_open(&d->compute);
@@ -108,7 +110,8 @@ static void stop(struct device *device) {
         /* If the context is broken all calls below fail, and only host memory is freed. */
         cudaSetDevice(d->gpu);
         cuda_record_abandon(&d->compute);
-        int drained = cuda_stream_close(&d->comm);
+        int drained = cuda_stream_close(&d->copy);
+        drained &= cuda_stream_close(&d->comm);
         drained &= cuda_stream_close(&d->compute);
         cuda_unimport_all(d, drained);
         cuda_memory_close(d, drained);

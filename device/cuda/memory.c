@@ -111,7 +111,8 @@ int cuda_host_alloc(struct device *device, void **out, size_t bytes) {
  * still read the memory: it is left until the process ends. */
 void cuda_host_free(struct device *device, void *memory) {
     struct cuda_device *d = (struct cuda_device *)device;
-    if (cudaSetDevice(d->gpu) != cudaSuccess || !cuda_drain(&d->compute) || !cuda_drain(&d->comm))
+    if (cudaSetDevice(d->gpu) != cudaSuccess || !cuda_drain(&d->compute) || !cuda_drain(&d->comm) ||
+        !cuda_drain(&d->copy))
         return;
     if (cudaFreeHost(memory)) cudaGetLastError(); /* the next launch starts clean */
 }

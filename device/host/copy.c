@@ -50,17 +50,41 @@ int host_launch(struct stream *stream, enum op op, const struct op_args *args) {
     return host_submit(s, &c, sizeof *call);
 }
 
+/* A GPU reads and writes pinned host memory alone. Its driver takes a copy from or to any other by
+ * way of a pinned buffer, piece by piece, and so does the emulated GPU. */
+enum { BOUNCE = 64 << 10 };
+
+static void copy_by_way(char *destination, const char *source, size_t bytes) {
+    char bounce[BOUNCE];
+    for (size_t done = 0; done < bytes; done += BOUNCE) {
+        size_t size = bytes - done < BOUNCE ? bytes - done : BOUNCE;
+        memcpy(bounce, source + done, size);
+        memcpy(destination + done, bounce, size);
+    }
+}
+
+static int is_pageable(struct device *device, const void *host, size_t bytes) {
+    pthread_mutex_lock(&device->lock);
+    int pinned = allocations_find(&((struct host_device *)device)->pinned, host, bytes) != NULL;
+    pthread_mutex_unlock(&device->lock);
+    return !pinned;
+}
+
 struct copy_call {
     void *destination;
     const void *source;
     size_t bytes;
     struct traffic *traffic; /* of the device that executes the copy */
     int from, to;            /* the ends of the link; equal: nothing is charged */
+    int pageable;            /* 1: one of the ends is host memory that is not pinned */
 };
 
 static int run_copy(void *args) {
     struct copy_call *call = args;
-    memcpy(call->destination, call->source, call->bytes);
+    if (call->pageable)
+        copy_by_way(call->destination, call->source, call->bytes);
+    else
+        memcpy(call->destination, call->source, call->bytes);
     if (call->from != call->to) traffic_add(call->traffic, call->from, call->to, call->bytes);
     return OK;
 }
@@ -70,7 +94,14 @@ static int submit_copy(struct host_stream *s, const char *name, int to, void *de
     struct command c;
     struct copy_call *call = (struct copy_call *)c.args;
     if (bytes == 0) return sticky_get(&s->error);
-    *call = (struct copy_call){destination, source, bytes, &s->head.device->traffic, from, to};
+    const void *host = from == LINK_HOST ? source : to == LINK_HOST ? destination : NULL;
+    *call = (struct copy_call){destination,
+                               source,
+                               bytes,
+                               &s->head.device->traffic,
+                               from,
+                               to,
+                               host && is_pageable(s->head.device, host, bytes)};
     c.function = run_copy;
     c.control = 0;
     if (s->head.spans.on) host_facts(s, name, from != to ? bytes : 0, &c.facts);

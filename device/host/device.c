@@ -45,17 +45,21 @@ static int start(struct device *device) {
     choose_kernels(d);
     device->compute = &d->compute.head;
     device->comm = &d->comm.head;
+    device->copy = &d->copy.head;
     CHECK(host_stream_init(&d->compute, device, LANE_COMPUTE, late ? POLICY_LATE : POLICY_INLINE));
-    return host_stream_init(&d->comm, device, LANE_COMM, late ? POLICY_LATE : POLICY_QUEUE);
+    CHECK(host_stream_init(&d->comm, device, LANE_COMM, late ? POLICY_LATE : POLICY_QUEUE));
+    return host_stream_init(&d->copy, device, LANE_COPY, late ? POLICY_LATE : POLICY_QUEUE);
 }
 
 static void stop(struct device *device) {
     struct host_device *d = (struct host_device *)device;
+    host_stream_close(&d->copy);
     host_stream_close(&d->comm);
     host_stream_close(&d->compute);
     host_unimport_all(d);
     arena_release(&d->arena);
     host_memfd_release(&d->memfd);
+    allocations_free(&d->pinned);
     pthread_mutex_destroy(&d->imports_lock);
 }
 
@@ -75,20 +79,27 @@ static size_t largest_free(struct device *device) {
     return arena_largest(&((struct host_device *)device)->arena);
 }
 
-/* The emulated GPU copies by memcpy, so host memory need not be pinned. */
+/* Memory from here counts as pinned: host_copy takes another way where it is not. */
 static int alloc_host(struct device *device, void **out, size_t bytes) {
+    struct host_device *d = (struct host_device *)device;
     char size[32];
-    if (bytes > PTRDIFF_MAX || posix_memalign(out, 256, bytes ? bytes : 1)) {
-        *out = NULL;
-        return fail(ERR_MEMORY,
-                    "out of host memory: %s asked for %s's transfers: use a smaller batch",
-                    format_bytes(bytes, size, sizeof size), device->name);
-    }
-    return OK;
+    int code = ERR_MEMORY;
+    if (bytes > PTRDIFF_MAX || posix_memalign(out, 256, bytes ? bytes : 1)) *out = NULL;
+    pthread_mutex_lock(&device->lock);
+    if (*out) code = allocations_add(&d->pinned, *out, bytes, MEM_INPUT);
+    pthread_mutex_unlock(&device->lock);
+    if (!code) return OK;
+    free(*out);
+    *out = NULL;
+    return fail(ERR_MEMORY, "out of host memory: %s asked for %s's transfers: use a smaller batch",
+                format_bytes(bytes, size, sizeof size), device->name);
 }
 
 static void free_host(struct device *device, void *memory) {
-    (void)device;
+    struct allocation removed;
+    pthread_mutex_lock(&device->lock);
+    allocations_remove(&((struct host_device *)device)->pinned, memory, &removed);
+    pthread_mutex_unlock(&device->lock);
     free(memory);
 }
 

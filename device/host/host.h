@@ -4,8 +4,8 @@
  * Streams differ only in when they run a command:
  *
  *     inline   at once, in the caller                              compute stream of `host`
- *     queue    in order, in the stream's own thread                communication stream of `host`
- *     late     the same, but only as far as somebody demanded      both streams of `host-late`
+ *     queue    in order, in the stream's own thread                its other two streams
+ *     late     the same, but only as far as somebody demanded      all streams of `host-late`
  *
  * The files, from the bottom up: wait.c (errors that stay, timed waits), stream.c (commands and
  * when they run), event.c, copy.c (the commands of ops, copies and writes), memfd.c, memory.c and
@@ -96,8 +96,9 @@ int host_sync(struct stream *stream);
 struct host_device {
     struct device head;
     struct host_memfd memfd;
+    struct allocations pinned; /* what host_alloc has given; guarded by head.lock */
     struct arena arena;
-    struct host_stream compute, comm;
+    struct host_stream compute, comm, copy;
     host_kernel *kernels[OP_COUNT]; /* fast where there is one, else the reference */
     void *scratch;                  /* device memory for the kernels of the compute stream */
     size_t scratch_bytes;

@@ -211,6 +211,8 @@ Test(cli_words, help_is_true, .timeout = 120, .init = cli_folder_make, .fini = c
                  {"--no-overlap", NULL},
                  {"--loss-in-forward", NULL},
                  {"--output-device", "1"},
+                 {"--no-pin-memory", NULL},
+                 {"--blocking-copies", NULL},
                  {"--dp-reduce", "sharded"},
                  {"--module-prefix", NULL},
                  {"--cuda-math", "own"},

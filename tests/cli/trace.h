@@ -7,7 +7,7 @@
 #include "tests/cli/json.h"
 #include "trace/record.h"
 
-enum { TRACK_STEPS = 1, TRACK_COMPUTE, TRACK_COMM, TRACK_HOST };
+enum { TRACK_STEPS = 1, TRACK_COMPUTE, TRACK_COMM, TRACK_COPY, TRACK_HOST };
 
 static inline int64_t ns_of(const struct json *event, const char *key) {
     return llround(json_double(event, key) * 1000);
@@ -125,13 +125,18 @@ static inline void check_traced_run(const struct json *trace, const char *title,
         cr_expect_gt(check_nesting(trace, pid, TRACK_STEPS), steps);
         cr_expect_gt(check_nesting(trace, pid, TRACK_COMPUTE), steps);
         int comm = check_nesting(trace, pid, TRACK_COMM),
-            host = check_nesting(trace, pid, TRACK_HOST);
-        cr_expect((comm > 0) == ddp && (host > 0) == (dp && d == 0), "%s: %d, %d", name, comm,
-                  host);
+            host = check_nesting(trace, pid, TRACK_HOST),
+            copies = check_nesting(trace, pid, TRACK_COPY), loads = !dp || d == 0;
+        cr_expect((comm > 0) == ddp && (host > 0) == loads && copies >= 0, "%s: %d, %d, %d", name,
+                  comm, host, copies);
         check_steps(trace, pid, steps);
         for (const struct json *phase = json_at(x, "phase_ns")->child; phase; phase = phase->next)
-            cr_expect_eq(sum_slices(trace, pid, TRACK_COMPUTE, phase->key, 0), phase->integer,
-                         "%s: %s", name, phase->key);
+            cr_expect_eq(sum_slices(trace, pid,
+                                    strcmp(phase->key, "loader") ? TRACK_COMPUTE : TRACK_HOST,
+                                    phase->key, 0),
+                         phase->integer, "%s: %s", name, phase->key);
+        cr_expect_eq(sum_slices(trace, pid, TRACK_COPY, "input", 0), json_int(x, "copy_ns"), "%s",
+                     name);
         cr_expect_eq(sum_slices(trace, pid, TRACK_COMM, "allreduce", 0), json_int(x, "comm_ns"),
                      "%s", name);
         cr_expect_eq(sum_slices(trace, pid, TRACK_COMPUTE, NULL, 1) +

@@ -193,6 +193,31 @@ Test(loader, holding_every_batch_is_an_error_not_a_hang, .timeout = 30, .init = 
     }
 }
 
+/* loader_try hands out what is there, and what it hands out is what loader_next would. */
+Test(loader, a_try_does_not_wait, .timeout = 30, .init = tiny_make) {
+    for (int workers = 0; workers <= 2; workers++) {
+        struct loader_config c = config(workers);
+        struct loader *l = opened(&c);
+        struct batch *batch = NULL;
+        int steps = loader_steps(l), missed = 0;
+        cr_assert_eq(loader_try(l, &batch), OK);
+        cr_assert_null(batch, "before the epoch");
+        cr_assert_eq(loader_start_epoch(l, 0, 0), OK);
+        for (int step = 0; step < steps; step++) {
+            cr_assert_eq(loader_try(l, &batch), OK, "%s", error_message());
+            missed += !batch;
+            if (!batch) batch = next(l);
+            check_batch(&c, batch, 0, step);
+            cr_assert(batch->host_ns >= 0 && batch->pinned_ns > 0, "both stages were timed");
+            loader_release(l, batch);
+        }
+        cr_assert(workers || !missed, "without workers it prepares the batch itself");
+        cr_assert_eq(loader_try(l, &batch), OK);
+        cr_assert_null(batch, "after the last one");
+        loader_free(l);
+    }
+}
+
 /* Waits for batches that take a worker milliseconds until a wait fails, and returns its code. On a
  * busy machine the worker may be in time once, but not in every round. */
 static int wait_for_a_late_worker(double timeout_s, int (*interrupted)(void *), void *context) {
@@ -277,18 +302,19 @@ static void store_release(void *context, void *memory) {
 }
 
 Test(loader, staging_memory_is_the_callers, .timeout = 30, .init = tiny_make) {
-    for (int left = 0; left <= 9; left++) {
+    enum { SLOTS = 2 + LOADER_SPARE };
+    for (int left = 0; left < 2 * (SLOTS + 1); left++) {
         struct loader_config c = config(2);
-        struct store s = {left % 5, 0, 0};
+        struct store s = {left % (SLOTS + 1), 0, 0};
         struct loader *l;
-        c.on_device = left >= 5 ? &resident : NULL;
+        c.on_device = left > SLOTS ? &resident : NULL;
         c.alloc = store_alloc, c.release = store_release, c.context = &s;
         int code = loader_init(&l, &c);
-        cr_assert_eq(code, left % 5 < 4 ? ERR_MEMORY : OK);
+        cr_assert_eq(code, left % (SLOTS + 1) < SLOTS ? ERR_MEMORY : OK);
         cr_assert_eq(s.bytes, c.on_device ? 40u : 256u + 40u, "%zu bytes a batch", s.bytes);
         cr_assert((l != NULL) == (code == OK));
         if (l) walk_epoch(l, &c, 0, 0);
-        if (l) cr_assert_eq(s.open, 2 + LOADER_SPARE);
+        if (l) cr_assert_eq(s.open, SLOTS);
         loader_free(l);
         cr_assert_eq(s.open, 0, "%d left open", s.open);
     }

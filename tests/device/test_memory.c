@@ -188,6 +188,33 @@ Test(memory, the_host_gives_its_own, .timeout = 30) {
     device_close(d);
 }
 
+/* Copies from and to memory that is not pinned go by way of a buffer, piece by piece. */
+Test(memory, any_host_memory_can_be_copied, .timeout = 30) {
+    static const size_t sizes[] = {1, 65535, 65536, 65537, 200001};
+    static char from[200001], to[200001];
+    struct device *d = test_open(DEVICE_HOST, 0);
+    char *pinned;
+    void *memory;
+    MUST(device_alloc(d, &memory, sizeof from, MEM_INPUT));
+    MUST(device_host_alloc(d, (void **)&pinned, sizeof from));
+    for (size_t i = 0; i < sizeof from; i++)
+        from[i] = (char)(i * 7 >> 3);
+    for (int s = 0; s < 5; s++)
+        for (int way = 0; way < 4; way++) {
+            const char *source = way & 1 ? memcpy(pinned, from, sizeof from) : from;
+            MUST(copy_to_device(device_compute(d), memory, source, sizes[s]));
+            char *target = way & 2 ? pinned : to;
+            memset(target, 0, sizeof to);
+            MUST(copy_to_host(device_compute(d), target, memory, sizes[s]));
+            MUST(stream_sync(device_compute(d)));
+            cr_assert(!memcmp(target, from, sizes[s]), "%zu bytes, way %d", sizes[s], way);
+            cr_assert(sizes[s] == sizeof to || !target[sizes[s]], "and no more");
+        }
+    device_host_free(d, pinned);
+    device_free(d, memory);
+    device_close(d);
+}
+
 Test(open, what_is_not_there_is_refused_with_a_way_out, .timeout = 30) {
     struct device *d;
     struct device_config good = test_config(DEVICE_HOST, 0), c;

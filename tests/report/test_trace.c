@@ -77,7 +77,7 @@ Test(report_trace, tracks, .timeout = 30) {
     has_line(text, "\"pid\": 100, \"tid\": 3, \"name\": \"bucket 0\", \"cat\": \"allreduce\", "
                    "\"ts\": 2.000, \"dur\": 3.000, \"args\": "
                    "{\"step\": 0, \"phase\": \"allreduce\", \"bytes\": 4096}}");
-    has_line(text, "\"pid\": 100, \"tid\": 4, \"name\": \"wait for replicas\", \"cat\": "
+    has_line(text, "\"pid\": 100, \"tid\": 5, \"name\": \"wait for replicas\", \"cat\": "
                    "\"waiting\", \"ts\": 3.000, \"dur\": 1.500, \"args\": "
                    "{\"step\": 0, \"phase\": \"forward\", \"flops\": 2000000}}");
     has_line(text, "\"pid\": 101, \"tid\": 2, \"name\": \"linear \\\"forward\\\"\", \"cat\": "

@@ -1,0 +1,34 @@
+/* How the samples of a batch come from the data set to where a device can copy them from. Two of a
+ * loader's four stages are here:
+ *
+ *     disk     files -> the data set in host memory       once a run (train/shared_data.h)
+ *     host     the data set -> the rows of the batch      its samples lie anywhere in the data set
+ *     pinned   these rows -> floats in staging memory     which is pinned: a device can read it
+ *     device   staging memory -> the device               by the copy stream (models/input.c) */
+#ifndef DATA_PREPARE_H
+#define DATA_PREPARE_H
+
+#include "data/dataset.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What is prepared, and where. */
+struct prepare {
+    const struct dataset *set;
+    const float *pixel;   /* [byte]: the float that it becomes */
+    const int32_t *index; /* [n] places of the samples in the set */
+    int n;
+    uint8_t *rows;     /* (n, C, H, W) bytes: room between the two stages; unused of numbers */
+    float *pixels;     /* (n, C, H, W), staging memory */
+    uint32_t *answers; /* labels or targets, 4 bytes each, staging memory */
+};
+
+/* Does both stages. Returns how long each took, in ns. */
+void prepare_samples(const struct prepare *p, int64_t *host_ns, int64_t *pinned_ns);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

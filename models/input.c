@@ -1,0 +1,141 @@
+/* How a batch comes to a replica's device, and how the next one comes beside the kernels.
+ *
+ * There are two places for a batch on the device. While the kernels of a step read one of them,
+ * the copy stream fills the other with the batch of the next step:
+ *
+ *     compute stream   ... step k, reads place 0 ...| step k+1, reads place 1 ...
+ *     copy stream         batch k+1 -> place 1         batch k+2 -> place 0
+ *
+ * Two events of each place keep them in order: `loaded` is recorded behind a copy, and the step
+ * that takes the place waits for it; `used` is recorded on the compute stream when the next step
+ * takes the other place, and the next copy waits for it. A batch that no one announced is copied
+ * on the compute stream itself, into the place that is in use. The second place is made when a
+ * batch is first announced. */
+#include "base/error.h"
+#include "models/replica.h"
+#include "models/replica_internal.h"
+
+static size_t pixels_of(const struct replica *r, size_t samples) {
+    const struct model *m = r->model;
+    return samples * (size_t)m->channels * (size_t)m->height * (size_t)m->width;
+}
+
+/* ---- the places ---- */
+
+static int make_place(struct replica *r, struct batch_place *p) {
+    size_t samples = (size_t)r->config.max_samples;
+    CHECK(device_alloc(r->device, (void **)&p->pixels, pixels_of(r, samples) * sizeof *p->pixels,
+                       MEM_INPUT));
+    struct tensor answers = model_answers(r->model, NULL, r->config.max_samples);
+    CHECK(device_alloc(r->device, &p->labels, tensor_bytes(&answers), MEM_INPUT));
+    CHECK(event_create(r->device, &p->loaded));
+    return event_create(r->device, &p->used);
+}
+
+static void use_place(struct replica *r, int which) {
+    r->place_now = which;
+    r->pixels = r->place[which].pixels;
+    r->labels = r->place[which].labels;
+}
+
+int replica_make_input(struct replica *r) {
+    CHECK(make_place(r, &r->place[0]));
+    use_place(r, 0);
+    return OK;
+}
+
+void replica_free_input(struct replica *r) {
+    for (int i = 0; i < 2; i++) {
+        device_free(r->device, r->place[i].pixels);
+        device_free(r->device, r->place[i].labels);
+        event_destroy(r->place[i].loaded);
+        event_destroy(r->place[i].used);
+    }
+    device_free(r->device, r->index);
+}
+
+/* ---- batches ---- */
+
+static int copy_answers(struct replica *r, struct stream *stream, const struct batch_place *p,
+                        const struct batch *batch) {
+    int mse = r->model->loss == LOSS_MSE;
+    const void *answers = mse ? (const void *)batch->targets : batch->labels;
+    struct tensor t = model_answers(r->model, p->labels, batch->segments.n);
+    if (answers) return copy_to_device(stream, t.data, answers, tensor_bytes(&t));
+    if (!batch->labels && !batch->targets) return OK;
+    return fail(ERR_FAILED, "load: the batch has %s: not what the loss %s compares with",
+                batch->labels ? "labels" : "targets", loss_name(r->model->loss));
+}
+
+static int copy_batch(struct replica *r, struct stream *stream, const struct batch_place *p,
+                      const struct batch *batch) {
+    size_t numbers = pixels_of(r, (size_t)batch->segments.n);
+    CHECK(copy_to_device(stream, p->pixels, batch->pixels, numbers * sizeof *p->pixels));
+    return copy_answers(r, stream, p, batch);
+}
+
+static int is_there(const struct batch_place *p, const struct batch *batch) {
+    return p->batch == batch && p->epoch == batch->epoch && p->step == batch->step;
+}
+
+/* Begins the copy of a batch into the place that is not in use. */
+static int announce(struct replica *r, const struct batch *batch) {
+    struct batch_place *p = &r->place[1 - r->place_now];
+    struct stream *stream = device_copy(r->device);
+    CHECK(replica_check_samples(r, "load", batch->segments.n));
+    if (!p->used) CHECK(make_place(r, p));
+    stream_set_phase(stream, PHASE_INPUT, r->step_number);
+    CHECK(stream_wait(stream, p->used));
+    CHECK(copy_batch(r, stream, p, batch));
+    CHECK(event_record(p->loaded, stream));
+    p->batch = batch;
+    p->epoch = batch->epoch;
+    p->step = batch->step;
+    return OK;
+}
+
+static int load_index(struct replica *r, const struct batch *batch) {
+    int n = batch->segments.n;
+    size_t room = (size_t)r->config.max_samples * sizeof *r->index;
+    if (!r->index) CHECK(device_alloc(r->device, (void **)&r->index, room, MEM_INPUT));
+    CHECK(copy_to_device(replica_phase(r, r->input), r->index, batch->index,
+                         (size_t)n * sizeof *r->index));
+    r->packed = batch->from;
+    r->packed_n = n;
+    return OK;
+}
+
+/* Makes the batch the one that the step reads. */
+static int take(struct replica *r, const struct batch *batch) {
+    struct stream *stream = replica_phase(r, r->input);
+    struct batch_place *other = &r->place[1 - r->place_now];
+    int there = is_there(other, batch);
+    other->batch = NULL;
+    if (!there) return copy_batch(r, stream, &r->place[r->place_now], batch);
+    CHECK(event_record(r->place[r->place_now].used, stream));
+    use_place(r, 1 - r->place_now);
+    return stream_wait(stream, other->loaded);
+}
+
+int replica_load(struct replica *r, const struct batch *batch) {
+    r->packed = NULL;
+    CHECK(replica_check_samples(r, "load", batch->segments.n));
+    if (batch->from) return load_index(r, batch);
+    CHECK(take(r, batch));
+    if (r->config.blocking_copies) return stream_sync(device_compute(r->device));
+    return batch->next ? announce(r, batch->next) : OK;
+}
+
+int replica_unpack(struct replica *r) {
+    const struct model *m = r->model;
+    const struct device_dataset *from = r->packed;
+    int n = r->packed_n;
+    const int shape[4] = {n, m->channels, m->height, m->width};
+    if (!from) return OK;
+    r->packed = NULL;
+    struct tensor index = tensor_plain(r->index, DTYPE_I32, 1, &n),
+                  x = tensor_plain(r->pixels, DTYPE_F32, 4, shape),
+                  labels = model_answers(m, r->labels, n);
+    return device_dataset_gather(from, replica_phase(r, r->input), &index, m->mean,
+                                 m->normalised ? m->std : 0, &x, &labels);
+}
