@@ -36,7 +36,7 @@ static int norm_case(struct op_testbed *bed, enum op op, const int s[4]) { /* n 
                   moments = of(bed, DTYPE_F64, 3, channels), sums = of(bed, DTYPE_F64, 2, channels),
                   fresh_moments = of(bed, DTYPE_F64, 3, channels),
                   running = trial_random(bed, 2, 2, channels, 1, 1);
-    struct op_args a = {.p.norm = {1e-5, s[0] % 2 ? 0.1 : -1}};
+    struct op_args a = {.p.norm = {1e-5, s[0] % 2 ? 0.1 : -1, 0}};
     prepare(OP_BATCH_NORM_MOMENTS, (struct op_args){.in = {x}, .out = {moments}});
     prepare(OP_BATCH_NORM_SUMS, (struct op_args){.in = {x, dy, moments}, .out = {sums}});
     switch (op) {

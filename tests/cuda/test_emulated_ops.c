@@ -191,7 +191,7 @@ static void try_rows(struct bed *b, int rows, int classes) {
 /* Sums of doubles in another order, moments and sums of another mean; all else is equal. */
 static void try_norm(struct bed *b, int n, int channels, int height, int width) {
     static const double ORDER = 1e-12;
-    const struct norm_args norm = {1e-5, 0.1}, cumulative = {1e-5, -1};
+    const struct norm_args norm = {1e-5, 0.1, 0}, cumulative = {1e-5, -1, 0};
     struct heap *h = &b->heap;
     struct tensor x = tensor_random(h, 1, 4, n, channels, height, width),
                   dy = tensor_random(h, 2, 4, n, channels, height, width),
