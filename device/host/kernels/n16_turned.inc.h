@@ -17,7 +17,8 @@ enum { WEIGHT_OUTPUTS = ACCUMULATORS >= 28 ? 6 : 3, WEIGHT_VECTORS = 4 }; /* of 
 
 struct turned {
     int places, outputs, terms;     /* terms: samples and pixels of this block */
-    size_t width;                   /* channels, rounded up to whole groups of 16 */
+    size_t columns;                 /* channels, rounded up to whole groups of 16 */
+    size_t width;                   /* of a row: at least as many (turned_width) */
     size_t v_step, e_step, du_step; /* floats from place to place: never whole pages, which would
                                      * put all places into the same few lines of the cache */
     float *v;                       /* [places][terms][width] */
@@ -29,6 +30,7 @@ struct turned {
 static struct turned turned_of(const struct conv *conv, int places, int gradients, float *scratch) {
     struct turned s = {.places = places, .outputs = conv->outputs};
     s.width = turned_width(conv->channels);
+    s.columns = (size_t)tiles_of(conv->channels, GROUP) * GROUP;
     s.v_step = (size_t)TURNED_PIXELS * GROUP * s.width + GROUP;
     s.e_step = gradients > 1 ? (size_t)TURNED_PIXELS * GROUP * s.outputs + GROUP : 0;
     s.du_step = s.outputs * s.width + GROUP;
@@ -72,8 +74,8 @@ INLINE void turned_tile(const struct turned *s, int place, size_t c0, const int 
 
 static void turned_products(const struct turned *s) {
     for (int place = 0; place < s->places; place++)
-        for (size_t c = 0; c < s->width; c += WEIGHT_VECTORS * LANES) {
-            size_t left = (s->width - c) / LANES;
+        for (size_t c = 0; c < s->columns; c += WEIGHT_VECTORS * LANES) {
+            size_t left = (s->columns - c) / LANES;
             if (left >= 4)
                 turned_tile(s, place, c, 4);
             else if (left == 3)
