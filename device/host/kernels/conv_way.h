@@ -14,7 +14,8 @@ enum conv_way {
 enum {
     LEAST_CHANNELS = 32, /* with fewer, direct is as fast */
     MOST_TAPS = 25,      /* TURNED takes memory for each */
-    TURNED_PIXELS = 8,   /* of a block of TURNED, and tiles of WINOGRAD's weight gradient */
+    TURNED_PIXELS = 4,   /* of a block of TURNED, and tiles of WINOGRAD's weight gradient */
+    MOST_TILES = 7,      /* of a block of WINOGRAD's other two passes */
 };
 
 /* The operands of any of the three passes. */
@@ -56,7 +57,7 @@ static inline size_t turned_width(int channels) {
  * way of 16 samples, and what keeps places apart. */
 static inline size_t conv_scratch_floats(const struct conv_shape *s, size_t places) {
     size_t channels = turned_width(s->x[1]), outputs = turned_width(s->y[1]);
-    return places * (channels * outputs + (size_t)TURNED_PIXELS * GROUP * (channels + outputs) +
+    return places * (channels * outputs + (size_t)MOST_TILES * GROUP * (channels + outputs) +
                      (size_t)3 * GROUP);
 }
 

@@ -114,21 +114,22 @@ static void turned_pixel(const struct turned *s, const struct conv *conv, const 
 /* The first `count` pixels of dy from number `first` on: v at all taps, and e, which is dy. */
 static void turned_block(const struct turned *s, const struct conv *conv, const struct op_args *a,
                          int first, int count) {
+    const float *dy[TURNED_PIXELS];
     int pixels = conv->out_height * conv->out_width;
     for (int t = 0; t < count; t++) {
         int group = (first + t) / pixels, pixel = (first + t) % pixels;
         int top = pixel / conv->out_width * conv->stride - conv->padding,
             left = pixel % conv->out_width * conv->stride - conv->padding;
-        const float *x = tensor_f32(&a->in[0]) +
-                         group * conv->channels * plane(conv->height, conv->width),
-                    *dy = tensor_f32(&a->in[1]) +
-                          ((size_t)group * conv->outputs * pixels + pixel) * GROUP;
+        const float *x =
+            tensor_f32(&a->in[0]) + group * conv->channels * plane(conv->height, conv->width);
+        dy[t] = tensor_f32(&a->in[1]) + ((size_t)group * conv->outputs * pixels + pixel) * GROUP;
         for (int tap = 0; tap < s->places; tap++)
             turned_pixel(s, conv, x, tap, t, top + tap / conv->k, left + tap % conv->k);
-        for (int o = 0; o < conv->outputs; o++)
-            memcpy(s->e + (size_t)o * s->terms + t * GROUP, dy + (size_t)o * pixels * GROUP,
-                   GROUP * sizeof(float));
     }
+    for (int o = 0; o < conv->outputs; o++)
+        for (int t = 0; t < count; t++)
+            memcpy(s->e + (size_t)o * s->terms + t * GROUP, dy[t] + (size_t)o * pixels * GROUP,
+                   GROUP * sizeof(float));
 }
 
 static void turned_backward_weight(const struct op_args *a, const struct conv *conv) {

@@ -23,7 +23,7 @@
 /* Sums of a register tile: outputs by tiles. */
 #if ACCUMULATORS >= 28
 #define WINOGRAD_OUTPUTS_OF(T) ((T) > 5 ? 4 : (T) == 5 ? 5 : 6)
-enum { WINOGRAD_TILES = 7, WINOGRAD_OUTPUTS = 6, PLACES = 16 };
+enum { WINOGRAD_TILES = MOST_TILES, WINOGRAD_OUTPUTS = 6, PLACES = 16 };
 #else
 #define WINOGRAD_OUTPUTS_OF(T) ((T) > 4 ? 2 : 3)
 enum { WINOGRAD_TILES = 6, WINOGRAD_OUTPUTS = 3, PLACES = 16 };
@@ -161,15 +161,18 @@ INLINE size_t winograd_step(int channels, int tiles) {
     return ((size_t)channels * tiles + 1) * LANES;
 }
 
+/* Channel by channel, since the tiles of a block lie side by side in each. */
 static void winograd_inputs(const struct winograd *s, int first, int count) {
     size_t step = winograd_step(s->channels, count);
-    for (int t = 0; t < count; t++) {
-        struct winograd_place place =
-            winograd_place(s->height, s->width, 2 * ((first + t) / s->tiles_x) - s->padding,
-                           2 * ((first + t) % s->tiles_x) - s->padding);
-        for (int c = 0; c < s->channels; c++) {
+    struct winograd_place places[WINOGRAD_TILES];
+    for (int t = 0; t < count; t++)
+        places[t] = winograd_place(s->height, s->width, 2 * ((first + t) / s->tiles_x) - s->padding,
+                                   2 * ((first + t) % s->tiles_x) - s->padding);
+    for (int c = 0; c < s->channels; c++) {
+        const float *pixels = s->x + (size_t)c * plane(s->height, s->width);
+        for (int t = 0; t < count; t++) {
             vec d[4][4];
-            winograd_patch(s->x + (size_t)c * plane(s->height, s->width), s->width, &place, d);
+            winograd_patch(pixels, s->width, &places[t], d);
             winograd_v(d, s->v + ((size_t)c * count + t) * LANES, step);
         }
     }

@@ -8,23 +8,25 @@
 
 struct winograd_weight {
     const struct conv *conv;
-    const struct tensor *x, *dy;
     int tiles_x, tiles; /* of a row, of the picture */
-    int count;          /* tiles of this block */
     struct turned sums; /* v, e and du */
+    struct {
+        struct winograd_place place;
+        const float *x, *dy; /* channel 0 of the group; the tile's first pixel of output 0 */
+        int below, right;    /* 1: the tile has a second row, a second column */
+    } tile[TURNED_PIXELS];   /* of this block */
 };
 
 /* v of tile `t` of the block, of 16 channels from c0 on, with channels innermost. */
-static void winograd_turned(const struct winograd_weight *s, const float *x,
-                            const struct winograd_place *at, int t, int c0) {
+static void winograd_turned(const struct winograd_weight *s, int t, int c0) {
     const struct conv *conv = s->conv;
     float samples[PLACES][GROUP][GROUP]; /* [place][channel][sample] */
     for (int i = 0; i < GROUP; i++) {
         int c = c0 + i < conv->channels ? c0 + i : conv->channels - 1;
-        const float *pixels = x + c * plane(conv->height, conv->width);
+        const float *pixels = s->tile[t].x + c * plane(conv->height, conv->width);
         for (int lane = 0; lane < GROUP; lane += LANES) {
             vec d[4][4];
-            winograd_patch(pixels + lane, conv->width, at, d);
+            winograd_patch(pixels + lane, conv->width, &s->tile[t].place, d);
             winograd_v(d, &samples[0][i][lane], GROUP * GROUP);
         }
     }
@@ -37,31 +39,39 @@ static void winograd_turned(const struct winograd_weight *s, const float *x,
     }
 }
 
-/* e = A dy AT of one tile. */
-static void winograd_gradients(const struct winograd_weight *s, int group, int tile, int t) {
-    const struct conv *conv = s->conv;
-    size_t terms = (size_t)s->count * GROUP, step = s->sums.e_step;
-    int p = tile / s->tiles_x * 2, q = tile % s->tiles_x * 2;
-    int below = p + 1 < conv->out_height, right = q + 1 < conv->out_width;
-    for (int o = 0; o < conv->outputs; o++)
-        for (int lane = 0; lane < GROUP; lane += LANES) {
-            const float *dy =
-                tensor_f32(s->dy) +
-                ((size_t)group * conv->outputs + o) * plane(conv->out_height, conv->out_width) +
-                ((size_t)p * conv->out_width + q) * GROUP + lane;
-            size_t down = (size_t)conv->out_width * GROUP;
-            vec none = splat(0), a = load(dy), b = right ? load(dy + GROUP) : none,
-                c = below ? load(dy + down) : none,
-                d = below && right ? load(dy + down + GROUP) : none;
-            vec top[4] = {a, a + b, a - b, none - b}, bottom[4] = {c, c + d, c - d, none - d};
-            float *e = s->sums.e + (size_t)o * terms + (size_t)t * GROUP + lane;
-            UNROLL for (int j = 0; j < 4; j++) {
-                store(e + j * step, top[j]);
-                store(e + (4 + j) * step, top[j] + bottom[j]);
-                store(e + (8 + j) * step, top[j] - bottom[j]);
-                store(e + (12 + j) * step, none - bottom[j]);
-            }
+/* e = A dy AT of tile `t` of the block, of output o. */
+INLINE void winograd_gradient(const struct winograd_weight *s, int t, int o) {
+    size_t row = (size_t)s->conv->out_width * GROUP, step = s->sums.e_step;
+    int below = s->tile[t].below, right = s->tile[t].right;
+    const float *dy = s->tile[t].dy + o * plane(s->conv->out_height, s->conv->out_width);
+    float *e = s->sums.e + ((size_t)o * s->sums.terms + (size_t)t * GROUP);
+    for (int lane = 0; lane < GROUP; lane += LANES, dy += LANES, e += LANES) {
+        vec none = splat(0), a = load(dy), b = right ? load(dy + GROUP) : none,
+            c = below ? load(dy + row) : none, d = below && right ? load(dy + row + GROUP) : none;
+        vec top[4] = {a, a + b, a - b, none - b}, bottom[4] = {c, c + d, c - d, none - d};
+        UNROLL for (int j = 0; j < 4; j++) {
+            store(e + j * step, top[j]);
+            store(e + (4 + j) * step, top[j] + bottom[j]);
+            store(e + (8 + j) * step, top[j] - bottom[j]);
+            store(e + (12 + j) * step, none - bottom[j]);
         }
+    }
+}
+
+/* Where tile `t` of the block lies, which is number `number` of all groups. */
+static void winograd_find(struct winograd_weight *s, const struct op_args *a, int t, int number) {
+    const struct conv *conv = s->conv;
+    int group = number / s->tiles, tile = number % s->tiles, p = tile / s->tiles_x * 2,
+        q = tile % s->tiles_x * 2;
+    s->tile[t].place =
+        winograd_place(conv->height, conv->width, p - conv->padding, q - conv->padding);
+    s->tile[t].x =
+        tensor_f32(&a->in[0]) + group * conv->channels * plane(conv->height, conv->width);
+    s->tile[t].dy = tensor_f32(&a->in[1]) +
+                    group * conv->outputs * plane(conv->out_height, conv->out_width) +
+                    ((size_t)p * conv->out_width + q) * GROUP;
+    s->tile[t].below = p + 1 < conv->out_height;
+    s->tile[t].right = q + 1 < conv->out_width;
 }
 
 INLINE void winograd_gt(const vec u[4], vec out[3]) {
@@ -91,25 +101,23 @@ static void winograd_filter_gradients(const struct winograd_weight *s, float *dw
         }
 }
 
+/* Channel by channel, since the tiles of a block lie side by side in each. */
 static void winograd_backward_weight(const struct op_args *a, const struct conv *conv) {
-    struct winograd_weight s = {.conv = conv, .x = &a->in[0], .dy = &a->in[1]};
+    struct winograd_weight s = {.conv = conv};
     s.sums = turned_of(conv, PLACES, PLACES, a->scratch);
     s.tiles_x = (conv->out_width + 1) / 2;
     s.tiles = s.tiles_x * ((conv->out_height + 1) / 2);
-    for (int first = 0, all = conv->groups * s.tiles; first < all; first += s.count) {
-        s.count = all - first < TURNED_PIXELS ? all - first : TURNED_PIXELS;
-        s.sums.terms = s.count * GROUP;
-        for (int t = 0; t < s.count; t++) {
-            int group = (first + t) / s.tiles, tile = (first + t) % s.tiles;
-            struct winograd_place at =
-                winograd_place(conv->height, conv->width, 2 * (tile / s.tiles_x) - conv->padding,
-                               2 * (tile % s.tiles_x) - conv->padding);
-            const float *x =
-                tensor_f32(s.x) + group * conv->channels * plane(conv->height, conv->width);
-            for (int c = 0; c < conv->channels; c += GROUP)
-                winograd_turned(&s, x, &at, t, c);
-            winograd_gradients(&s, group, tile, t);
-        }
+    for (int first = 0, all = conv->groups * s.tiles; first < all; first += TURNED_PIXELS) {
+        int count = all - first < TURNED_PIXELS ? all - first : TURNED_PIXELS;
+        s.sums.terms = count * GROUP;
+        for (int t = 0; t < count; t++)
+            winograd_find(&s, a, t, first + t);
+        for (int c = 0; c < conv->channels; c += GROUP)
+            for (int t = 0; t < count; t++)
+                winograd_turned(&s, t, c);
+        for (int o = 0; o < conv->outputs; o++)
+            for (int t = 0; t < count; t++)
+                winograd_gradient(&s, t, o);
         turned_products(&s.sums);
     }
     winograd_filter_gradients(&s, tensor_f32(&a->out[0]));
