@@ -46,8 +46,8 @@ static inline enum conv_way conv_way(enum op op, const struct op_args *a) {
     return op == OP_CONV2D_BACKWARD_WEIGHT && k * k <= MOST_TAPS ? WAY_TURNED : WAY_DIRECT;
 }
 
-/* Floats of a row of channels: whole groups of 16, that is whole lines of a cache, and an odd number
- * of them. Rows of an even number would fall into few of its sets. */
+/* Floats of a row of channels: whole groups of 16, which are lines of a cache, and an odd number of
+ * them. Rows of an even number would fall into few of its sets. */
 static inline size_t turned_width(int channels) {
     size_t lines = ((size_t)channels + GROUP - 1) / GROUP;
     return (lines + (lines % 2 == 0)) * GROUP;
