@@ -48,7 +48,7 @@ int branches_describe(struct model *model, const struct model_options *options) 
         {.name = "head.weight", .rank = 2, .dims = {classes, WIDTH}},
         {.name = "head.bias", .rank = 1, .dims = {classes}},
     };
-    if (options->hidden_count || options->dropout >= 0)
+    if (options->hidden_count || options->dropout > 0)
         return fail(ERR_USAGE, "model branches: it takes no %s: leave it out",
                     options->hidden_count ? "--mlp-hidden" : "--dropout");
     model->graph_changes = 1;

@@ -275,6 +275,8 @@ Test(cli_same_bits, layers_that_steps_leave_out, .timeout = 300, .init = cli_fol
                  more[i]);
         all_equal(some(), options);
     }
+    cli_well("compare --data-dir d --model branches --find-unused-parameters --virtual-devices off "
+             "--steps 3 --batch-size 8 --devices 3 --quiet");
     struct cli c;
     cli_run(&c, "train --mode ddp --data-dir d --model mlp --steps 2 --find-unused-parameters");
     cr_expect(strstr(c.out, "did not find any unused parameters in the forward pass"), "%s", c.out);
