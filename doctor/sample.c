@@ -11,14 +11,19 @@
 static const struct {
     const char *name;
     float factor; /* for the initial values */
-} models[SAMPLE_MODELS] = {{"lenet", 10}, {"convnet", 1.5f}};
+    struct sample_shape sample;
+    int classes;
+} models[SAMPLE_MODELS] = {{"lenet", 10, {1, 28, 28}, 10},
+                           {"convnet", 1.5f, {1, 28, 28}, 10},
+                           {"complex", 3, {3, 9, 11}, 37}}; /* colours, odd sides, more classes */
 
 const char *sample_name(int i) {
     return models[i].name;
 }
 
 int sample_open(struct sample *s, const struct doctor *d, int i, uint64_t seed) {
-    static const struct model_options options = {.dropout = -1};
+    const struct model_options options = {
+        .dropout = -1, .sample = models[i].sample, .classes = models[i].classes};
     int n = d->config.quick ? 9 : SAMPLE_MOST - 3; /* segments that end inside a group of 16 */
     struct rng rng;
     CHECK(model_open(&s->model, models[i].name, &options));

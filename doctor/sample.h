@@ -10,8 +10,8 @@
 extern "C" {
 #endif
 
-enum { SAMPLE_MODELS = 2, SAMPLE_MOST = 40 };
-const char *sample_name(int i); /* "lenet", "convnet" */
+enum { SAMPLE_MODELS = 3, SAMPLE_MOST = 40 };
+const char *sample_name(int i); /* "lenet", "convnet", "complex" */
 
 /* More than a step takes of a device's memory. */
 #define SAMPLE_DEVICE_BYTES ((uint64_t)64 << 20)
