@@ -135,6 +135,12 @@ static int read_shape(const struct flag *flag, const char *text, struct run_conf
     return sample_shape_parse(flag->name, text, &config->model_options.sample);
 }
 
+static int read_sampler(const struct flag *flag, const char *text, struct run_config *config) {
+    config->random_sampler = !strcmp(text, "random");
+    if (config->random_sampler || !strcmp(text, "distributed")) return OK;
+    return fail(ERR_USAGE, "%s: '%s': there are distributed and random", flag->name, text);
+}
+
 static int read_loss(const struct flag *flag, const char *text, struct run_config *config) {
     for (int kind = 0; kind < LOSS_COUNT; kind++) {
         if (strcmp(loss_name(kind), text)) continue;
@@ -158,7 +164,7 @@ static int read_hidden(const struct flag *flag, const char *text, struct run_con
 
 enum {
     MOST_EPOCHS = 1000000,
-    LARGEST_BATCH = 1 << 24,
+
     MOST_WORKERS = 64,
     MOST_PASSES = 4096,
     MOST_SAMPLES = 100000000
@@ -243,6 +249,10 @@ const struct flag flag_table[] = {
      NO_LIMITS},
     {"--no-shuffle", NULL, "the order of the samples in the files", read_off, AT(shuffle),
      NO_LIMITS},
+    {"--sampler", "distributed|random",
+     "random: the order of PyTorch's DataLoader(shuffle=True) by the seed of the run; train in mode "
+     "single or dp (default distributed: that of DistributedSampler, in every mode)",
+     read_sampler, NO_MEMBER, NO_LIMITS},
     {"--drop-last", NULL,
      "leave samples out instead of using some twice; also leaves out a last batch that is not full",
      read_on, AT(drop_last), NO_LIMITS},
@@ -261,6 +271,9 @@ const struct flag flag_table[] = {
      MOST_EPOCHS},
     {"--steps", "N", "stop after N steps in all (profile: default 50)", read_int, AT(steps), 1,
      INT32_MAX - 1},
+    {"--batch-per-device", "B",
+     "samples of each device's batch: the global batch is B times the number of devices",
+     read_int, AT(batch_per_device), 1, LARGEST_BATCH},
     {"--batch-size", "B", "samples of the GLOBAL batch, split over the devices (default 256)",
      read_int, AT(batch_size), 1, LARGEST_BATCH},
     {"--no-sync-steps", "K",
@@ -370,6 +383,9 @@ const struct flag flag_table[] = {
     {"--trace", "FILE",
      "write a timeline of the first 1000 steps, which ui.perfetto.dev opens", read_text, AT(trace),
      NO_LIMITS},
+    {"--log-interval", "N",
+     "print the loss of each N-th step of an epoch (default: of none)", read_int, AT(log_interval),
+     1, INT32_MAX - 1},
     {"--quiet", NULL, "print no progress, and no warnings before training", read_on, AT(quiet),
      NO_LIMITS},
     {NULL, NULL, NULL, NULL, NO_MEMBER, NO_LIMITS},

@@ -5,6 +5,9 @@
 
 #include "train/run.h"
 
+/* The largest global batch. */
+enum { LARGEST_BATCH = 1 << 24 };
+
 struct flag;
 /* Reads the value `text` of a flag into *config; "" for a flag that takes none. ERR_USAGE says
  * what is wrong with it. */

@@ -71,9 +71,30 @@ static int unknown(const char *word) {
     return unknown_flag(word, known, count, "duet --help");
 }
 
+/* --batch-size and --batch-per-device name the same number. `none`: what it is where neither is
+ * given. */
+static int resolve_batch(struct run_config *config, int none) {
+    int devices = config->mode == MODE_SINGLE ? 1 : config->devices,
+        each = config->batch_per_device;
+    if (!each) {
+        if (!config->batch_size) config->batch_size = none;
+        return OK;
+    }
+    if (config->batch_size)
+        return fail(ERR_USAGE, "--batch-per-device: %d: --batch-size %d is given too: give one",
+                    each, config->batch_size);
+    if (each > LARGEST_BATCH / devices)
+        return fail(ERR_USAGE, "--batch-per-device: %d on %d devices: give at most %d", each,
+                    devices, LARGEST_BATCH / devices);
+    config->batch_size = each * devices;
+    return OK;
+}
+
 int flags_parse(int argc, char **argv, struct run_config *config, int *help) {
+    int batch_size = config->batch_size;
     *help = 0;
-    config->lr = -1; /* not given */
+    config->batch_size = 0; /* not given */
+    config->lr = -1;        /* not given */
     for (int i = 0; i < argc; i++) {
         if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
             *help = 1;
@@ -96,6 +117,7 @@ int flags_parse(int argc, char **argv, struct run_config *config, int *help) {
     }
     if (config->lr < 0) config->lr = optimizer_learning_rate(config->optimizer);
     config->warned = config->quiet;
+    CHECK(resolve_batch(config, batch_size));
     return refuse_one_file(config);
 }
 
@@ -111,6 +133,14 @@ int flags_parse_all_modes(int argc, char **argv, struct run_config *config, int 
         return fail(ERR_USAGE,
                     "%s: duet %s trains more than one model and does not write it: use duet train",
                     *config->save ? "--save" : "--log-loss", command);
+    if (config->random_sampler)
+        return fail(ERR_USAGE,
+                    "--sampler: random: duet %s trains as DDP too, whose ranks share one order: "
+                    "leave it out",
+                    command);
+    if (config->log_interval && !strcmp(command, "profile"))
+        return fail(ERR_USAGE, "--log-interval: %d: duet profile prints no progress: leave it out",
+                    config->log_interval);
     config->mode = MODE_DP;
     return OK;
 }

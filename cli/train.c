@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/atomic_file.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
@@ -34,6 +35,14 @@ static void describe(const struct run_config *config) {
     fflush(stdout);
 }
 
+/* The whole command, as a user waits for it, and the part of it that is training. */
+static void say_times(const struct run_config *config, const struct run_record *record) {
+    if (config->quiet) return;
+    printf("%-6s wall time %.2f s, %.2f s of it training\n", mode_title(config->mode),
+           (double)(now_ns() - config->started_ns) * 1e-9, record->training_seconds);
+    fflush(stdout);
+}
+
 int command_train(int argc, char **argv) {
     struct run_config config;
     struct run_record record = {0};
@@ -53,6 +62,7 @@ int command_train(int argc, char **argv) {
     code = job_run(&config, NULL, 0, &record, &result);
     if (code && !result.unwritten) goto done;
     warn_not_finite(NULL, &record);
+    say_times(&config, &record);
     failures_add(&all, code); /* one file that cannot be written must not cost the other */
     failures_add(&all, chrome_trace_write(&trace, config.trace, &traced, 1));
     code = failures_end(&all);

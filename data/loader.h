@@ -35,7 +35,7 @@ struct loader_config {
     const struct dataset *set; /* must outlive the loader */
     struct split split;
     int batch_size; /* B, of the global batch: at least split.devices */
-    int shuffle;
+    int shuffle;    /* enum order_shuffle */
     uint64_t seed;
     enum order_end end; /* with ORDER_CUT (--drop-last) a short last batch is left out as well */
     /* The devices whose samples are loaded: a DDP rank loads its own, DP loads those of all. */

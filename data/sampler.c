@@ -35,10 +35,26 @@ int64_t order_duplicates(const struct order *o) {
     return extra > 0 ? extra : 0;
 }
 
+/* Leaves in *r the generator that permutes this epoch. The first of the two numbers is the
+ * DataLoader's base seed, which its worker processes would start from. */
+static void seed_epoch(const struct order *o, int epoch, struct rng *r) {
+    if (o->shuffle == SHUFFLE_DISTRIBUTED) {
+        rng_seed(r, o->seed + (uint64_t)epoch);
+        return;
+    }
+    uint64_t seed = 0;
+    rng_seed(r, o->seed);
+    for (int e = 0; e <= epoch; e++) {
+        rng_u64(r);
+        seed = rng_u64(r) & INT64_MAX;
+    }
+    rng_seed(r, seed);
+}
+
 void order_epoch(const struct order *o, int epoch, int32_t *index) {
     if (o->shuffle) {
         struct rng r;
-        rng_seed(&r, o->seed + (uint64_t)epoch);
+        seed_epoch(o, epoch, &r);
         rng_permutation(&r, index, o->count);
     } else {
         for (int i = 0; i < o->count; i++)

@@ -20,11 +20,21 @@ enum order_end {
     ORDER_EXACT /* neither pad nor cut, since an evaluation must count every sample once */
 };
 
+/* Which shuffled order an epoch has. */
+enum order_shuffle {
+    SHUFFLE_NONE,        /* 0, 1, 2, ... */
+    SHUFFLE_DISTRIBUTED, /* DistributedSampler's: of a generator seeded with seed + epoch */
+    /* That of DataLoader(shuffle=True) without a generator of its own, after manual_seed(seed):
+     * each epoch takes two numbers of 64 bits from the generator, and the second seeds another one,
+     * which permutes. */
+    SHUFFLE_RANDOM
+};
+
 struct order {
     int count;    /* samples of the data set: 0 .. RNG_PERMUTATION_LIMIT - 1 */
     int replicas; /* R: at least 1 */
     enum order_end end;
-    int shuffle;
+    int shuffle; /* enum order_shuffle */
     uint64_t seed;
 };
 

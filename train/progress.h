@@ -10,16 +10,20 @@ struct progress {
     int terminal;      /* 1: standard output is a terminal */
     const char *title; /* of the mode: "DDP" */
     int epochs, steps; /* of the whole run */
+    int steps_per_epoch;
+    int interval; /* the loss of every such step of an epoch gets a line; 0: of none */
     /* The first step whose loss was not finite; -1: none. It is reported, but it is no error. */
     int not_finite;
     int64_t last_ns; /* when the rewritten line was last drawn */
     int line_width;  /* columns of the line that stands there now */
 };
 
-/* Sets up *p; `title` must outlive it. */
-void progress_start(struct progress *p, const char *title, int epochs, int steps, int quiet);
+/* Sets up *p; `title` must outlive it. `steps` ends the run; each epoch has steps_per_epoch. */
+void progress_start(struct progress *p, const char *title, int steps_per_epoch, int steps,
+                    int interval, int quiet);
 
-/* Takes the loss of each step, in the order of steps. */
+/* Takes the loss of each step, in the order of steps, when the host has read it: up to some 60
+ * steps late, since a step waits for no loss. */
 void progress_loss(struct progress *p, int step, double loss);
 
 /* Called every few steps: `step` steps are done, `images` samples were trained on in `seconds` of

@@ -123,6 +123,18 @@ static int check_loading(const struct run_config *config) {
                 flag);
 }
 
+/* Ranks that each had an order of their own would each train on the whole data set. */
+static int check_sampler(const struct run_config *config) {
+    if (!config->random_sampler) return OK;
+    if (config->mode == MODE_DDP)
+        return fail(ERR_USAGE,
+                    "--sampler: random: the ranks of DDP must share one order: leave it out, or "
+                    "give --mode single or dp");
+    if (!config->shuffle)
+        return fail(ERR_USAGE, "--sampler: random: --no-shuffle is given too: give one");
+    return OK;
+}
+
 static int check_devices(const struct run_config *config) {
     int w = run_devices(config), v = run_virtual_devices(config);
     if (config->devices < 1 || config->devices > MAX_DEVICES)
@@ -173,6 +185,7 @@ int run_config_check(const struct run_config *config) {
     struct model model = {0};
     struct dataset_config data = run_dataset(config);
     CHECK(dataset_check(&data));
+    CHECK(check_sampler(config));
     options.sample = data.shape; /* files are not open yet */
     CHECK(model_open(&model, config->model, &options));
     model_free(&model);

@@ -47,9 +47,11 @@ struct run_config {
     double data_seconds;
     char data_on[8]; /* auto, host or device: where the data set is that batches are made of */
     int epochs;
-    int steps;      /* in all; 0: as many as the epochs have */
-    int batch_size; /* of the global batch */
-    int passes;     /* batches whose gradients make one update; 1: no accumulation */
+    int steps;            /* in all; 0: as many as the epochs have */
+    int batch_size;       /* of the global batch */
+    int batch_per_device; /* as given; batch_size has been set from it. 0: not given */
+    int log_interval;     /* print the loss of every such step of an epoch; 0: none */
+    int passes;           /* batches whose gradients make one update; 1: no accumulation */
     enum optimizer_kind optimizer;
     double lr, momentum, dampening;
     int nesterov;
@@ -58,7 +60,9 @@ struct run_config {
     double lr_gamma;                                 /* < 0: not given */
     int lr_cosine;
     uint64_t seed;
-    int shuffle, drop_last;
+    int shuffle;
+    int random_sampler; /* single, dp: the order is that of DataLoader(shuffle=True) */
+    int drop_last;
     int workers;
     int no_pin_memory;   /* the loader prepares batches in plain host memory */
     int blocking_copies; /* a batch is copied to the device before its step, not beside the last */

@@ -184,7 +184,9 @@ static int open_train_loader(struct session *s) {
     }
     struct loader_config config = common_loader(s, &s->train_set, &s->train_data);
     config.split = s->split;
-    config.shuffle = c->shuffle;
+    config.shuffle = !c->shuffle         ? SHUFFLE_NONE
+                     : c->random_sampler ? SHUFFLE_RANDOM
+                                         : SHUFFLE_DISTRIBUTED;
     config.seed = c->seed;
     config.end = c->join ? ORDER_EXACT : c->drop_last ? ORDER_CUT : ORDER_PAD;
     config.workers = c->workers;

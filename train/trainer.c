@@ -320,8 +320,8 @@ static int run_loop(struct loop *l) {
     CHECK(sync_devices(s)); /* the end of set-up; its spans belong to no step */
     measure_start(s);
     CHECK(feed_open(&l->feed, s));
-    progress_start(&l->progress, mode_title(c->mode), (l->last_step - 1) / per_epoch + 1,
-                   l->last_step, c->quiet || !session_leads(s));
+    progress_start(&l->progress, mode_title(c->mode), per_epoch, l->last_step, c->log_interval,
+                   c->quiet || !session_leads(s));
     for (int epoch = l->step / per_epoch; l->step < l->last_step; epoch++) {
         CHECK(train_epoch(l, epoch));
         CHECK(add_epoch(l, epoch));

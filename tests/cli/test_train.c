@@ -23,12 +23,15 @@ Test(cli_train, plain_lines, .timeout = 120, .init = cli_folder_make, .fini = cl
         cli_run(&c, "train --mode %s --devices 3 --data-dir d --batch-size 20 --epochs 4",
                 MODES[m]);
         cr_assert(c.status == 0 && !*c.err, "%s: status %d: %s", MODES[m], c.status, c.err);
-        cr_expect(lines(c.out) == 5 && plain_lines(c.out), "%s", c.out);
+        cr_expect(lines(c.out) == 6 && plain_lines(c.out), "%s", c.out);
         snprintf(line, sizeof line,
                  "^%s: lenet on fashion-mnist, batch global 20 = [0-9.]+ per device x %d, sgd lr "
                  "0.2, virtual "
                  "devices %d$",
                  TITLES[m], m ? 3 : 1, m ? 3 : 1);
+        cr_expect(matches(c.out, line), "%s", c.out);
+        snprintf(line, sizeof line, "^%s +wall time [0-9.]+ s, [0-9.]+ s of it training$",
+                 TITLES[m]);
         cr_expect(matches(c.out, line), "%s", c.out);
         for (int epoch = 1; epoch <= 4; epoch++) {
             snprintf(line, sizeof line,
@@ -68,7 +71,7 @@ Test(cli_train, remarks, .timeout = 120, .init = cli_folder_make, .fini = cli_fo
     for (size_t i = 0; i < sizeof with / sizeof *with; i++) {
         struct cli c;
         cli_run(&c, "train --data-dir d --batch-size 20 --epochs 1 %s", with[i].words);
-        cr_expect(c.status == 0 && lines(c.out) == 3 && matches(c.out, with[i].remark), "%s: %s",
+        cr_expect(c.status == 0 && lines(c.out) == 4 && matches(c.out, with[i].remark), "%s: %s",
                   with[i].words, c.out);
         cli_free(&c);
     }

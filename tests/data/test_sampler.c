@@ -103,3 +103,28 @@ Test(sampler, bad_numbers_are_named, .timeout = 30) {
     o = good, o.count = RNG_PERMUTATION_LIMIT;
     cr_assert_eq(order_check(&o), ERR_USAGE);
 }
+
+/* DataLoader(shuffle=True) after torch.manual_seed(seed), by PyTorch: five epochs of the first; an
+ * epoch of the others. */
+Test(sampler, the_order_of_dataloader, .timeout = 30) {
+    static const struct {
+        int count, epoch;
+        uint64_t seed;
+        int32_t want[10];
+    } cases[] = {{10, 0, 5, {8, 3, 0, 5, 9, 1, 6, 2, 4, 7}},
+                 {10, 1, 5, {5, 8, 9, 7, 2, 0, 4, 1, 3, 6}},
+                 {10, 2, 5, {6, 5, 4, 0, 7, 2, 1, 8, 9, 3}},
+                 {10, 3, 5, {6, 2, 5, 0, 9, 7, 3, 4, 1, 8}},
+                 {10, 4, 5, {3, 0, 9, 1, 4, 2, 6, 5, 8, 7}},
+                 {7, 0, 0, {0, 4, 1, 5, 2, 6, 3}},
+                 {9, 0, (uint64_t)-3, {6, 3, 2, 5, 0, 7, 4, 1, 8}},
+                 {9, 1, (uint64_t)-3, {4, 6, 1, 8, 0, 7, 3, 2, 5}}};
+    for (int i = 0; i < (int)(sizeof cases / sizeof *cases); i++) {
+        const struct order o = {cases[i].count, 1, ORDER_PAD, SHUFFLE_RANDOM, cases[i].seed};
+        int32_t index[10];
+        cr_assert_eq(order_length(&o), cases[i].count);
+        order_epoch(&o, cases[i].epoch, index);
+        cr_assert_arr_eq(index, cases[i].want, (size_t)cases[i].count * sizeof *index,
+                         "seed %lld, epoch %d", (long long)cases[i].seed, cases[i].epoch);
+    }
+}
