@@ -250,8 +250,8 @@ const struct flag flag_table[] = {
     {"--no-shuffle", NULL, "the order of the samples in the files", read_off, AT(shuffle),
      NO_LIMITS},
     {"--sampler", "distributed|random",
-     "random: the order of PyTorch's DataLoader(shuffle=True) by the seed of the run; train in mode "
-     "single or dp (default distributed: that of DistributedSampler, in every mode)",
+     "random: the order of PyTorch's DataLoader(shuffle=True) by the seed of the run; train in "
+     "mode single or dp (default distributed: that of DistributedSampler, in every mode)",
      read_sampler, NO_MEMBER, NO_LIMITS},
     {"--drop-last", NULL,
      "leave samples out instead of using some twice; also leaves out a last batch that is not full",
