@@ -33,13 +33,19 @@ Test(cli_batch_norm, every_mode_ends_with_the_same_file, .timeout = 300, .init =
  * shadows the others, buffers included. The last update of an epoch has one batch of the two. */
 Test(cli_batch_norm, uneven_inputs_and_accumulated_gradients, .timeout = 300,
      .init = cli_folder_make, .fini = cli_folder_remove) {
-    static const char *const ways[] = {"--samples 19 --join", "--samples 19 --no-sync-steps 2"};
-    for (int i = 0; i < (test_short() ? 1 : 2); i++) {
-        cli_well("train --mode single " RUN " %s --epochs 1 --log-loss one.csv --save one",
-                 ways[i]);
-        same_as_single("ddp --devices 4", ways[i]);
-        same_as_single("dp --devices 4", ways[i]);
-    }
+    static const char *const modes[] = {"single", "ddp --devices 4", "dp --devices 4"};
+    static const char *const ways[] = {"--join", "--no-sync-steps 2"};
+    for (int i = 0; i < (test_short() ? 1 : 2); i++)
+        for (int m = 0; m < 3 - i; m++) { /* accumulated: DDP alone */
+            const char *to = m ? "two" : "one";
+            cli_well("train --mode %s " RUN " --samples 19 %s --epochs 1 --log-loss %s.csv --save "
+                     "%s",
+                     modes[m], ways[i], to, to);
+            cr_expect(!m || cli_same_file("one.csv", "two.csv"), "%s %s: losses differ", modes[m],
+                      ways[i]);
+            cr_expect(!m || cli_same_file("one", "two"), "%s %s: weights or buffers differ",
+                      modes[m], ways[i]);
+        }
 }
 
 Test(cli_batch_norm, synchronised_every_mode_ends_with_the_same_file, .timeout = 300,
