@@ -156,3 +156,29 @@ Test(cli_profile, repeatable, .timeout = 120, .init = cli_folder_make, .fini = c
                              d, keys[k]);
     json_free(a), json_free(b);
 }
+
+/* What an optimizer keeps, by cause: nothing, one or two floats for each float of the parameters;
+ * in DP on device 0 alone, in DDP on every device. */
+Test(cli_profile, memory_of_the_optimizer, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    static const struct {
+        const char *flags;
+        int each;
+    } optimizers[] = {{"", 0}, {"--momentum 0.9 --nesterov", 1}, {"--optimizer adamw", 2}};
+    put_data(40, 20);
+    for (int i = 0; i < 3; i++) {
+        cli_well("profile --devices %d --data-dir d --batch-size 12 --steps 2 --model mlp "
+                 "--mlp-hidden 20 --json j --quiet %s",
+                 DEVICES, optimizers[i].flags);
+        struct json *root = json_of("j");
+        for (int run = 0; run < 3; run++)
+            for (int d = 0; d < DEVICES; d++) {
+                const struct json *peak = json_at(device(root, run, d), "memory_peak_by_cause");
+                int64_t params = json_int(peak, "params");
+                int has = run == 2 || d == 0;
+                cr_expect_eq(json_int(peak, "optimizer"), has ? optimizers[i].each * params : 0,
+                             "%s, device %d: %s", KEYS[run], d, optimizers[i].flags);
+            }
+        json_free(root);
+    }
+}
