@@ -350,9 +350,10 @@ int duet_rng_permutation(duet_rng *rng, int32_t *order, int n);
 /* ---- data ---- */
 
 /* Opens the training part (train = 1) or the test part (train = 0) of "fashion-mnist", "mnist" or
- * "synthetic", which needs no files. `folder` has the four IDX files, raw or .gz; NULL searches
- * the usual places. DUET_FAILED: the files are broken, or there are none; the error says how to
- * get them. */
+ * "synthetic", which needs no files; or "random", 6400 pictures of torch.randn with labels of
+ * torch.randint after manual_seed(0), which has no test part. `folder` has the four IDX files, raw
+ * or .gz; NULL searches the usual places. DUET_FAILED: the files are broken, or there are none; the
+ * error says how to get them. */
 int duet_dataset_open(duet_dataset **out, const char *name, const char *folder, int train);
 void duet_dataset_free(duet_dataset *set);
 

@@ -21,8 +21,9 @@ struct duet_loader {
 int duet_dataset_open(duet_dataset **out, const char *name, const char *folder, int train) {
     CHECK_OUT(out);
     if (!name)
-        return fail(ERR_USAGE,
-                    "data set: no name was given: there are fashion-mnist, mnist and synthetic");
+        return fail(
+            ERR_USAGE,
+            "data set: no name was given: there are fashion-mnist, mnist, synthetic and random");
     struct duet_dataset *set = calloc(1, sizeof *set);
     if (!set) return fail(ERR_MEMORY, "data set %s: no host memory", name);
     int code = dataset_open(&set->set, name, folder, train);

@@ -200,6 +200,15 @@ Test(api_data, refuses_what_is_wrong, .timeout = 30) {
     duet_loader *loader;
     struct duet_batch batch;
     MUST_FAIL(duet_dataset_open(&set, "cifar", NULL, 1), DUET_USAGE, "cifar");
+    MUST_FAIL(duet_dataset_open(&set, "random", NULL, 0), DUET_USAGE, "no test part");
+    MUST(duet_dataset_open(&set, "random", NULL, 1));
+    cr_assert(duet_dataset_count(set) == 6400 && duet_dataset_classes(set) == 10);
+    MUST(duet_loader_create(&loader, set, 8, 0, 0, 0));
+    MUST(duet_loader_start(loader, 0));
+    MUST(duet_loader_next(loader, &batch));
+    cr_assert(batch.n == 8 && batch.X[0] != 0 && batch.y[7] >= 0 && batch.y[7] < 10);
+    duet_loader_free(loader);
+    duet_dataset_free(set);
     MUST_FAIL(duet_dataset_open(&set, NULL, NULL, 1), DUET_USAGE, "no name");
     MUST_FAIL(duet_dataset_open(&set, "mnist", "/nowhere", 1), DUET_FAILED, "/nowhere");
     cr_assert_null(set);

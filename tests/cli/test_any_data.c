@@ -45,17 +45,17 @@ static void expect_shape(const char *file, int rows, int cols, int classes, int 
 
 Test(cli_any_data, files_of_any_size_and_classes, .timeout = 300, .init = cli_folder_make,
      .fini = cli_folder_remove) {
-    put_shape(57, 20, 33, 36);
+    put_shape(31, 20, 33, 36);
     same_in_all_modes("--data-dir d --batch-size 14 --epochs 1 --lr 0.1");
     /* 20 x 33 -> 18 x 31 -> 9 x 15 -> 5 x 11 -> 2 x 5 */
     expect_shape("one.json", 20, 33, 37, 200 + 25050 + 500 * 128 + 128 + 128 * 37 + 37);
     same_in_all_modes("--data-dir d --batch-size 14 --epochs 1 --lr 0.1 --model convnet");
     /* 20 x 33 -> 18 x 31 -> 16 x 29 -> 8 x 14 */
     expect_shape("one.json", 20, 33, 37, 160 + 4640 + 32 * 112 * 64 + 64 + 64 * 37 + 37);
-    put_shape(57, 1, 9, 200);
+    put_shape(31, 1, 9, 200);
     same_in_all_modes("--data-dir d --batch-size 14 --epochs 1 --model mlp --mlp-hidden 20");
     expect_shape("one.json", 1, 9, 201, 9 * 20 + 20 + 20 * 201 + 201);
-    put_shape(57, 28, 28, 3); /* few classes: the model has ten, as for a part of MNIST */
+    put_shape(31, 28, 28, 3); /* few classes: the model has ten, as for a part of MNIST */
     cli_well("profile --data-dir d --batch-size 14 --steps 2 --json one.json");
     cli_well("train --data-dir d --batch-size 14 --steps 2 --json one.json --quiet");
     expect_shape("one.json", 28, 28, 10, 129068);
