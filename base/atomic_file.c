@@ -73,6 +73,7 @@ static char *temporary_path(const char *path) {
 /* Goes on in the temporary folder: the target's folder takes no more, for example because its disk
  * is full. Returns -1 if that is not possible either. */
 static int move_content(struct atomic_file *f) {
+    if (f->disposable) return -1;
     char *path = temporary_path(f->target);
     int fd = path && !f->moved ? unnamed_open(path) : -1;
     free(path);
@@ -115,8 +116,8 @@ static int try_to_name(const char *target) {
 }
 
 /* Opens f->file for a target that will be replaced. */
-static int open_content(struct atomic_file *f) {
-    if (try_to_name(f->target)) return -1;
+static int open_content(struct atomic_file *f, int tried) {
+    if (!tried && try_to_name(f->target)) return -1;
     f->fd = unnamed_open(f->target);
     if (f->fd < 0) return -1;
     f->file = fopencookie(f, "w", (cookie_io_functions_t){.write = write_content});
@@ -162,7 +163,8 @@ static int check_replaceable(const struct atomic_file *f, const struct stat *s) 
                 f->name, strerror(errno));
 }
 
-static int open_at(struct atomic_file *f, const char *path) {
+/* tried: whether the commit could succeed has been looked at before. */
+static int open_at(struct atomic_file *f, const char *path, int tried) {
     struct stat s;
     int descriptor = -1, result;
     size_t length = strlen(path);
@@ -179,23 +181,31 @@ static int open_at(struct atomic_file *f, const char *path) {
     int exists = descriptor < 0 && !stat(f->target, &s);
     if (descriptor < 0 && !exists && errno != ENOENT) /* a name that is too long, for example */
         return fail_errno(ERR_FAILED, errno, "cannot write: %s", path);
-    if (exists && S_ISREG(s.st_mode)) CHECK(check_replaceable(f, &s));
+    if (exists && S_ISREG(s.st_mode) && !tried) CHECK(check_replaceable(f, &s));
     if (descriptor >= 0 || (exists && !S_ISREG(s.st_mode)))
         result = open_direct(f, descriptor);
     else
-        result = open_content(f);
+        result = open_content(f, tried);
     return result ? fail_errno(ERR_FAILED, errno, "cannot write: %s", path) : OK;
 }
 
-int atomic_open(struct atomic_file *f, const char *path) {
+static int open_quietly(struct atomic_file *f, const char *path, int tried) {
     sigset_t all, before; /* a signal must not leave a file that has a name for a moment */
     *f = (struct atomic_file){.fd = -1};
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int code = open_at(f, path);
+    int code = open_at(f, path, tried);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (code) atomic_abandon(f);
     return code;
+}
+
+int atomic_open(struct atomic_file *f, const char *path) {
+    return open_quietly(f, path, 0);
+}
+
+int atomic_open_again(struct atomic_file *f, const char *path) {
+    return open_quietly(f, path, 1);
 }
 
 /* ---- commit ---- */
@@ -231,7 +241,11 @@ static int put_in_place(const struct atomic_file *f) {
                                       : OK;
     }
     int error = errno;
-    if (!name) {
+    if (name && f->disposable) {
+        unlink(name);
+        free(name);
+        name = NULL;
+    } else if (!name && !f->disposable) {
         char *path = temporary_path(f->target);
         name = path ? unnamed_give_name(f->fd, path) : NULL;
         free(path);

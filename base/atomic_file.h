@@ -38,12 +38,19 @@ struct atomic_file {
     int fd;       /* the unnamed file with the new content; unused where target is NULL */
     int error;    /* errno of the first write that failed; 0: none */
     int moved;    /* 1: the unnamed file is in the temporary folder */
+    /* The caller may set it to 1 after atomic_open: what cannot be put in place is dropped. For
+     * content that will soon be written again. */
+    int disposable;
 };
 
 /* Opens f->file for writing. The file gets the permissions of the one it replaces. ERR_FAILED:
  * `path` cannot be written, or the file there is read-only or cannot be replaced; ERR_USAGE: it is
  * "-"; ERR_MEMORY. */
 int atomic_open(struct atomic_file *f, const char *path);
+
+/* The same for a path that atomic_open has tried before: nothing is tried again, so that a process
+ * that is killed meanwhile leaves nothing. For files that are written anew again and again. */
+int atomic_open_again(struct atomic_file *f, const char *path);
 
 /* Syncs and closes the file and puts it in place. ERR_FAILED: that did not succeed; the old file is
  * then still there, and the error says where the new content is. */

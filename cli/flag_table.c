@@ -373,6 +373,11 @@ const struct flag flag_table[] = {
     HEADING("output (FILE /dev/stdout is standard output; - is refused)"),
     {"--save", "FILE", "train: write the weights at the end, as safetensors", read_text, AT(save),
      NO_LIMITS},
+    {"--checkpoint", "FILE", "train: write all that --resume needs at the end, as safetensors",
+     read_text, AT(checkpoint), NO_LIMITS},
+    {"--checkpoint-every", "N", "and after every N steps", read_int, AT(checkpoint_every), 1, 1e9},
+    {"--resume", "FILE", "train: go on from a checkpoint of the same flags, with the same bits",
+     read_text, AT(resume), NO_LIMITS},
     {"--module-prefix", NULL,
      "names in the saved weights begin with \"module.\", as those of a model that PyTorch wraps in "
      "DataParallel (both are read)",

@@ -46,19 +46,25 @@ static int file_of(const char *path, char real[PATH_MAX]) {
 }
 
 /* Refuses two outputs that go to the same file: the later would replace the earlier unnoticed.
- * Weights may be saved to the file that they came from. */
+ * Weights may be saved to the file that they came from, and a checkpoint replaces the one from
+ * which the run goes on. */
 static int refuse_one_file(const struct run_config *config) {
-    enum { INIT_FROM, SAVE, LOG_LOSS, JSON, TRACE, FILES };
-    const char *const names[] = {"--init-from", "--save", "--log-loss", "--json", "--trace"};
-    const char *const paths[] = {config->init_from, config->save, config->log_loss, config->json,
+    enum { INIT_FROM, RESUME, SAVE, CHECKPOINT, LOG_LOSS, JSON, TRACE, FILES };
+    const char *const names[] = {"--init-from", "--resume", "--save", "--checkpoint",
+                                 "--log-loss",  "--json",   "--trace"};
+    const char *const paths[] = {config->init_from,  config->resume,   config->save,
+                                 config->checkpoint, config->log_loss, config->json,
                                  config->trace};
+    static const char source[FILES] = {[SAVE] = INIT_FROM, [CHECKPOINT] = RESUME};
     char real[FILES][PATH_MAX];
     for (int i = 0; i < FILES; i++) {
         if (!*paths[i] || !file_of(paths[i], real[i])) *real[i] = 0;
-        for (int j = i == SAVE ? SAVE : INIT_FROM; j < i; j++)
-            if (*real[i] && !strcmp(real[i], real[j]))
+        for (int j = INIT_FROM; i > RESUME && j < i; j++) {
+            int replaces = (i == SAVE || i == CHECKPOINT) && j == source[i];
+            if (*real[i] && !replaces && !strcmp(real[i], real[j]))
                 return fail(ERR_USAGE, "%s and %s: %s and %s are the same file: give two", names[j],
                             names[i], paths[j], paths[i]);
+        }
     }
     return OK;
 }
@@ -129,10 +135,17 @@ int flags_parse_all_modes(int argc, char **argv, struct run_config *config, int 
     if (config->mode != MODE_COUNT)
         return fail(ERR_USAGE, "--mode: duet %s runs several: leave it out, or use duet train",
                     command);
-    if (*config->save || *config->log_loss)
+    const char *one = *config->save         ? "--save"
+                      : *config->log_loss   ? "--log-loss"
+                      : *config->checkpoint ? "--checkpoint"
+                                            : NULL;
+    if (one)
         return fail(ERR_USAGE,
                     "%s: duet %s trains more than one model and does not write it: use duet train",
-                    *config->save ? "--save" : "--log-loss", command);
+                    one, command);
+    if (*config->resume)
+        return fail(ERR_USAGE, "--resume: %s: duet %s trains more than one model: use duet train",
+                    config->resume, command);
     if (config->random_sampler)
         return fail(ERR_USAGE,
                     "--sampler: random: duet %s trains as DDP too, whose ranks share one order: "

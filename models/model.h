@@ -13,6 +13,9 @@ extern "C" {
 #endif
 
 struct atomic_file;
+struct safetensors;
+struct safetensors_item;
+struct safetensors_pair;
 
 enum { MODEL_HIDDEN_MAX = 16 }; /* hidden layers of an mlp */
 
@@ -100,10 +103,27 @@ int model_values_save(const struct model *model, struct atomic_file *file, float
                       const void *buffers, const char *prefix);
 void model_values_free(float **values);
 
+/* What a file may hold beside the values: the same with more tensors and with text about it. */
+struct model_state {
+    float *const *values; /* [param_count] */
+    const void *buffers;
+    const char *prefix;                  /* before each name of a value or buffer; NULL: nothing */
+    const struct safetensors_item *more; /* further tensors, in any order */
+    int more_count;
+    const struct safetensors_pair *about; /* __metadata__ */
+    int pairs;
+};
+int model_state_save(const struct model *model, struct atomic_file *file,
+                     const struct model_state *state);
+
 /* Host copies of all buffers: one block, laid out as nn/buffer.h says, which the caller frees with
  * free. NULL where the model has none. load is as model_values_load. */
 size_t model_buffer_bytes(const struct model *model);
 int model_buffers_load(const struct model *model, const char *file, void **buffers);
+
+/* The same of a file that is open. */
+int model_values_read(const struct model *model, const struct safetensors *file, float ***values);
+int model_buffers_read(const struct model *model, const struct safetensors *file, void **buffers);
 
 #ifdef __cplusplus
 }

@@ -78,23 +78,27 @@ static int64_t *shape_of(const struct param_spec *spec, int64_t *shape) {
     return shape;
 }
 
-int model_values_load(const struct model *model, const char *file, float ***out) {
-    struct safetensors s = {0};
+int model_values_read(const struct model *model, const struct safetensors *file, float ***out) {
     int64_t shape[MAX_RANK];
     int code = OK;
     float **values = NULL;
-    CHECK_GOTO(safetensors_open(&s, file), code, done);
-    CHECK_GOTO(model_values_alloc(model, &values), code, done);
-    for (int i = 0; i < model->param_count; i++) {
+    CHECK(model_values_alloc(model, &values));
+    for (int i = 0; !code && i < model->param_count; i++) {
         const struct param_spec *spec = &model->params[i];
-        CHECK_GOTO(safetensors_read(&s, spec->name, spec->rank, shape_of(spec, shape), values[i]),
-                   code, done);
+        code = safetensors_read(file, spec->name, spec->rank, shape_of(spec, shape), values[i]);
     }
-    *out = values;
-    values = NULL;
-done:
-    model_values_free(values);
-    safetensors_close(&s);
+    if (code)
+        model_values_free(values);
+    else
+        *out = values;
+    return code;
+}
+
+int model_values_load(const struct model *model, const char *path, float ***out) {
+    struct safetensors file = {0};
+    CHECK(safetensors_open(&file, path));
+    int code = model_values_read(model, &file, out);
+    safetensors_close(&file);
     return code;
 }
 
@@ -114,53 +118,81 @@ static struct safetensors_item buffer_item(const struct model *model, int i, con
     return item;
 }
 
-int model_values_save(const struct model *model, struct atomic_file *file, float *const *values,
-                      const void *buffers, const char *prefix) {
-    int count = 0, most = model->param_count + model->buffer_count;
-    struct safetensors_item *items = calloc((size_t)most + 1, sizeof *items);
-    if (!items) return fail(ERR_MEMORY, "%s: no host memory", file->name);
-    /* 8-byte elements come first, so that every tensor of the file is aligned */
-    for (int i = 0; i < model->buffer_count; i++)
-        if (model->buffers[i].dtype == DTYPE_I64) items[count++] = buffer_item(model, i, buffers);
-    for (int i = 0; i < model->param_count; i++) {
+static int wide(const struct safetensors_item *item) {
+    return item->dtype && !strcmp(item->dtype, "I64");
+}
+
+/* 8-byte elements come first, so that every tensor of the file is aligned. */
+static void add_of_width(struct safetensors_item *items, int *count,
+                         const struct safetensors_item *more, int most, int is_wide) {
+    for (int i = 0; i < most; i++)
+        if (wide(&more[i]) == is_wide) items[(*count)++] = more[i];
+}
+
+int model_state_save(const struct model *model, struct atomic_file *file,
+                     const struct model_state *state) {
+    int own = model->param_count + model->buffer_count, count = 0;
+    struct safetensors_item *all = calloc((size_t)own + 1, sizeof *all),
+                            *items = calloc((size_t)(own + state->more_count) + 1, sizeof *items);
+    int code = all && items ? OK : fail(ERR_MEMORY, "%s: no host memory", file->name);
+    for (int i = 0; !code && i < own; i++) {
         const struct param_spec *spec = &model->params[i];
-        items[count] =
-            (struct safetensors_item){.name = spec->name, .dims = spec->rank, .data = values[i]};
-        shape_of(spec, items[count++].shape);
+        if (i < model->param_count) {
+            all[i] = (struct safetensors_item){
+                .name = spec->name, .dims = spec->rank, .data = state->values[i]};
+            shape_of(spec, all[i].shape);
+        } else {
+            all[i] = buffer_item(model, i - model->param_count, state->buffers);
+        }
+        all[i].prefix = state->prefix;
     }
-    for (int i = 0; i < model->buffer_count; i++)
-        if (model->buffers[i].dtype != DTYPE_I64) items[count++] = buffer_item(model, i, buffers);
-    for (int i = 0; i < count; i++)
-        items[i].prefix = prefix;
-    const struct safetensors_pair about = {"format", "pt"};
-    int code = safetensors_write(file, items, count, &about, 1);
+    for (int is_wide = 1; !code && is_wide >= 0; is_wide--) {
+        add_of_width(items, &count, all, own, is_wide);
+        add_of_width(items, &count, state->more, state->more_count, is_wide);
+    }
+    if (!code) code = safetensors_write(file, items, count, state->about, state->pairs);
+    free(all);
     free(items);
     return code;
+}
+
+int model_values_save(const struct model *model, struct atomic_file *file, float *const *values,
+                      const void *buffers, const char *prefix) {
+    const struct safetensors_pair about = {"format", "pt"};
+    const struct model_state state = {
+        .values = values, .buffers = buffers, .prefix = prefix, .about = &about, .pairs = 1};
+    return model_state_save(model, file, &state);
 }
 
 size_t model_buffer_bytes(const struct model *model) {
     return buffer_offset(model->buffers, model->buffer_count, model->buffer_count);
 }
 
-int model_buffers_load(const struct model *model, const char *file, void **out) {
-    struct safetensors s = {0};
+int model_buffers_read(const struct model *model, const struct safetensors *file, void **out) {
     int code = OK;
     *out = NULL;
     if (!model->buffer_count) return OK;
     char *block = calloc(1, model_buffer_bytes(model));
     if (!block) return fail(ERR_MEMORY, "model %s: no host memory for its buffers", model->name);
-    CHECK_GOTO(safetensors_open(&s, file), code, done);
-    for (int i = 0; i < model->buffer_count; i++) {
+    for (int i = 0; !code && i < model->buffer_count; i++) {
         struct safetensors_item item = buffer_item(model, i, block);
         size_t offset = buffer_offset(model->buffers, model->buffer_count, i);
-        CHECK_GOTO(
-            safetensors_read_as(&s, item.dtype, item.name, item.dims, item.shape, block + offset),
-            code, done);
+        code =
+            safetensors_read_as(file, item.dtype, item.name, item.dims, item.shape, block + offset);
     }
-    *out = block;
-    block = NULL;
-done:
-    free(block);
-    safetensors_close(&s);
+    if (code)
+        free(block);
+    else
+        *out = block;
+    return code;
+}
+
+int model_buffers_load(const struct model *model, const char *path, void **out) {
+    struct safetensors file = {0};
+    *out = NULL;
+    if (!model->buffer_count) return OK;
+    CHECK(safetensors_open(&file, path));
+    int code = model_buffers_read(model, &file, out);
+    safetensors_close(&file);
     return code;
 }

@@ -99,9 +99,10 @@ struct run_record {
 
     /* ---- how it went ---- */
     int steps_per_epoch;
-    int first_step; /* 0, or where lock step began */
-    int steps;      /* steps done; losses[i] belongs to step first_step + i */
-    double *losses; /* [steps] mean over the global batch */
+    int first_step;        /* 0, or where lock step or a resumed run began */
+    int resumed_from_step; /* of the checkpoint; 0: the run was not resumed */
+    int steps;             /* steps done; losses[i] belongs to step first_step + i */
+    double *losses;        /* [steps] mean over the global batch */
     /* DP with the loss in forward: of the last step, the mean loss of each device that had samples,
      * as PyTorch gathers them. */
     int gathered_count;

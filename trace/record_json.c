@@ -208,6 +208,7 @@ static const struct field run_fields[] = {
     {"spans_lost",         &FIELD_INT64,  AT(spans_lost)},
     {"steps_per_epoch",    &FIELD_INT,    AT(steps_per_epoch)},
     {"first_step",         &FIELD_INT,    AT(first_step)},
+    {"resumed_from_step",  &FIELD_INT,    AT(resumed_from_step)},
     {"steps",              &FIELD_INT,    AT(steps)},
     {"images",             &FIELD_INT64,  AT(images)},
     {"training_seconds",   &FIELD_NUMBER, AT(training_seconds)},

@@ -61,10 +61,8 @@ static void empty_log(struct session *s, struct span_log *log, int device, int i
     struct run_record *r = s->record;
     for (size_t i = 0; into_record && i < log->count; i++) {
         add_span(&r->device[device], &log->spans[i]);
-        step_times_add(&s->step_times[device], &log->spans[i], s->config->passes,
-                       s->config->first_step);
-        if (log->spans[i].step < s->config->first_step + TRACE_STEPS)
-            span_add(&r->kept, &log->spans[i]);
+        step_times_add(&s->step_times[device], &log->spans[i], s->config->passes, s->first_step);
+        if (log->spans[i].step < s->first_step + TRACE_STEPS) span_add(&r->kept, &log->spans[i]);
     }
     if (into_record) r->spans_lost += (int64_t)log->dropped;
     log->count = log->dropped = 0;

@@ -7,8 +7,17 @@
 
 #include "base/error.h"
 
+/* A folder that takes no checkpoint is noticed at once, not after the first N steps. */
+static int try_checkpoint(const char *path) {
+    struct atomic_file file = {0};
+    int code = atomic_open(&file, path);
+    atomic_abandon(&file);
+    return code;
+}
+
 int outputs_open(struct outputs *o, const struct run_config *config) {
     o->config = config;
+    if (*config->checkpoint) CHECK(try_checkpoint(config->checkpoint));
     if (*config->save) CHECK(atomic_open(&o->weights, config->save));
     if (*config->json) CHECK(atomic_open(&o->json, config->json));
     if (!*config->log_loss) return OK;

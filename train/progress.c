@@ -59,7 +59,8 @@ void progress_step(struct progress *p, int epoch, int step, double loss, int64_t
     if (!p->shown || !p->terminal || now_ns() - p->last_ns < REDRAW_NS) return;
     p->last_ns = now_ns();
     char text[160];
-    int64_t left = step ? (int64_t)(seconds / step * (p->steps - step)) : 0; /* seconds */
+    int done = step - p->first;
+    int64_t left = done ? (int64_t)(seconds / done * (p->steps - step)) : 0; /* seconds */
     int width =
         snprintf(text, sizeof text,
                  "%-6s epoch %d/%d  step %d/%d  loss %.4f  %.0f images/s  %" PRId64 ":%02d left",

@@ -41,7 +41,7 @@ void run_config_default(struct run_config *config) {
 }
 
 void run_config_without_files(struct run_config *config) {
-    *config->save = *config->log_loss = *config->json = 0;
+    *config->save = *config->log_loss = *config->json = *config->checkpoint = 0;
 }
 
 int run_devices(const struct run_config *config) {
@@ -135,6 +135,24 @@ static int check_sampler(const struct run_config *config) {
     return OK;
 }
 
+static int check_checkpoint(const struct run_config *config) {
+    if (config->checkpoint_every && !*config->checkpoint)
+        return fail(ERR_USAGE,
+                    "--checkpoint-every: %d: no checkpoint is written: give --checkpoint FILE too",
+                    config->checkpoint_every);
+    if (*config->resume && *config->init_from)
+        return fail(ERR_USAGE,
+                    "--init-from: %s: no effect: --resume takes the weights from its file too: "
+                    "give one of them",
+                    config->init_from);
+    if (*config->checkpoint && config->no_broadcast_buffers)
+        return fail(ERR_USAGE,
+                    "--checkpoint: %s: it holds the buffers of rank 0, and with "
+                    "--no-broadcast-buffers each rank has its own: leave one out",
+                    config->checkpoint);
+    return OK;
+}
+
 static int check_devices(const struct run_config *config) {
     int w = run_devices(config), v = run_virtual_devices(config);
     if (config->devices < 1 || config->devices > MAX_DEVICES)
@@ -193,6 +211,7 @@ int run_config_check(const struct run_config *config) {
         strcmp(config->data_on, "device"))
         return fail(ERR_USAGE, "--data-on: %s: there are auto, host and device", config->data_on);
     CHECK(run_check_update(config));
+    CHECK(check_checkpoint(config));
     CHECK(check_dp(config));
     CHECK(check_loading(config));
     CHECK(check_join(config));

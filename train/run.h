@@ -78,6 +78,9 @@ struct run_config {
     int debug_collectives; /* ddp: as comm_options.debug */
     double timeout;        /* seconds */
     char init_from[PATH_BYTES], save[PATH_BYTES], log_loss[PATH_BYTES], json[PATH_BYTES];
+    char checkpoint[PATH_BYTES], resume[PATH_BYTES];
+    int checkpoint_every; /* steps between two checkpoints; 0: one at the end */
+    int stoppable;        /* train: SIGINT and SIGTERM end it after a step, with its files */
     char trace
         [PATH_BYTES];  /* given, and spans on: the record keeps spans, which the command writes */
     int module_prefix; /* --save: names begin with "module." */
@@ -97,9 +100,9 @@ struct run_config {
 /* The defaults that --help states. */
 void run_config_default(struct run_config *config);
 
-/* Clears the files that a run itself writes: --save, --log-loss and --json. A command that trains
- * several times, or once for a check, writes its results itself. --trace stays: it only asks the
- * record to keep its spans. */
+/* Clears the files that a run itself writes: --save, --log-loss, --json and --checkpoint. A command
+ * that trains several times, or once for a check, writes its results itself. --trace stays: it only
+ * asks the record to keep its spans. */
 void run_config_without_files(struct run_config *config);
 
 /* Finds values that are wrong, alone or together (a batch below the devices, V no multiple of W, an

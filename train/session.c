@@ -9,6 +9,7 @@
 #include "base/cores.h"
 #include "base/error.h"
 #include "train/bits.h"
+#include "train/resume.h"
 #include "train/shared_data.h"
 
 /* Sanitizer builds (SAN=...) check that the operands of each op lie in the memory of its own
@@ -248,7 +249,8 @@ static void describe(struct session *s) {
              c->mode != MODE_DP  ? ""
              : c->sharded_reduce ? "sharded"
                                  : "first");
-    r->first_step = c->first_step;
+    r->first_step = s->first_step;
+    r->resumed_from_step = *c->resume ? s->first_step : 0;
     r->timed = c->spans;
     r->data_seconds = c->data_seconds;
     r->pinned = !c->no_pin_memory;
@@ -287,8 +289,10 @@ int session_open(struct session *s, const struct run_config *config, struct comm
     s->output_device = config->mode == MODE_DP ? config->output_device : 0;
     CHECK(open_data_and_model(s));
     s->model.collective_inside = s->model.sync_bn && s->ranks > 1;
-    CHECK(open_values(s, initial, initial_count));
+    s->first_step = config->first_step;
+    if (!*config->resume) CHECK(open_values(s, initial, initial_count));
     CHECK(open_devices(s, kind, physical));
+    if (*config->resume) CHECK(resume_open(s));
     CHECK(put_data_on_device(s, kind));
     CHECK(open_train_loader(s));
     CHECK(open_test_loader(s));
@@ -302,7 +306,7 @@ int session_open(struct session *s, const struct run_config *config, struct comm
     CHECK(s->strategy->open(s));
     for (int i = 0; s->buffers && i < s->device_count; i++)
         CHECK(buffer_set_write(&s->replicas[i]->buffers, s->buffers));
-    return OK;
+    return *config->resume ? resume_state(s) : OK;
 }
 
 int session_is_stuck(struct session *s) {
@@ -333,6 +337,7 @@ int session_close(struct session *s) {
     free(s->buffers);
     for (int d = 0; d < MAX_DEVICES; d++)
         step_times_free(&s->step_times[d]);
+    safetensors_close(&s->checkpoint);
     model_free(&s->model);
     memset(s, 0, sizeof *s);
     return 1;

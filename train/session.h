@@ -5,6 +5,7 @@
 
 #include "comm/comm.h"
 #include "data/loader.h"
+#include "data/safetensors.h"
 #include "models/replica.h"
 #include "trace/record.h"
 #include "trace/step_times.h"
@@ -44,6 +45,8 @@ struct session {
     struct model model;
     float **values; /* initial parameters, in host memory */
     void *buffers;  /* initial buffers of a file, in host memory; NULL: those of the model */
+    int first_step; /* where the run begins: config->first_step, or the step of a checkpoint */
+    struct safetensors checkpoint; /* of --resume; open while the session is being opened */
 
     struct dataset train_set, test_set;
     int data_on_device; /* 1: the sets are on device[0] too, and batches are made there */

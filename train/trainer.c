@@ -19,15 +19,18 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "train/checkpoint.h"
 #include "train/feed.h"
 #include "train/output.h"
 #include "train/progress.h"
+#include "train/remarks.h"
 #include "train/session.h"
 #include "train/step_log.h"
 
 struct loop {
     struct session *s;
     struct outputs outputs;
+    struct checkpoint *checkpoint; /* NULL: none is asked for, or this is not rank 0 */
     struct progress progress;
     struct feed feed;
     int step;                         /* the next step, counted from the start of the run */
@@ -103,6 +106,13 @@ static int one_step(struct loop *l, int batch) {
     return OK;
 }
 
+static int checkpoint_if_due(struct loop *l) {
+    int every = l->s->config->checkpoint_every;
+    checkpoint_look(l->checkpoint);
+    if (!every || l->step % every || l->step == l->last_step) return OK;
+    return checkpoint_take(l->checkpoint, l->step, 0);
+}
+
 static int sync_devices(struct session *s) {
     for (int i = 0; i < s->device_count; i++) {
         CHECK(stream_sync(device_compute(s->device[i])));
@@ -139,6 +149,11 @@ static int is_power_of_two(int n) {
     return (n & (n - 1)) == 0;
 }
 
+static void set_learning_rate(struct loop *l, int epoch) {
+    struct schedule schedule = run_schedule(l->s->config);
+    l->learning_rate = schedule_rate(&schedule, l->s->config->lr, epoch);
+}
+
 static int train_epoch(struct loop *l, int epoch) {
     struct session *s = l->s;
     int batches = loader_steps(s->train_loader), passes = s->config->passes;
@@ -147,10 +162,10 @@ static int train_epoch(struct loop *l, int epoch) {
     if (s->comm) CHECK(comm_barrier(s->comm, "start of epoch"));
     measure_mark(s);
     l->epoch_start_ns = now_ns();
-    struct schedule schedule = run_schedule(s->config);
-    l->learning_rate = schedule_rate(&schedule, s->config->lr, epoch);
+    set_learning_rate(l, epoch);
     for (int batch = first; l->step < l->last_step && batch < batches; batch += passes) {
         CHECK(one_step(l, batch));
+        CHECK(checkpoint_if_due(l));
         in_epoch++;
         int full = (l->logged + 1) * passes > session_log_rows(s);
         if (full || is_power_of_two(in_epoch)) CHECK(read_logs(l, epoch, 0));
@@ -270,39 +285,19 @@ static int dump_grads(struct session *s) {
     return OK;
 }
 
-/* The vector that PyTorch's gather makes of scalar losses. Its mean weighs each device alike, so it
- * is the loss of the batch only where all have as many samples. */
-static void show_gathered(const struct loop *l) {
-    const struct run_record *r = l->s->record;
-    double sum = 0;
-    if (!r->gathered_count) return;
-    printf("%-6s losses gathered in the last step: [", l->progress.title);
-    for (int i = 0; i < r->gathered_count; i++) {
-        sum += r->gathered_losses[i];
-        printf("%s%.6g", i ? ", " : "", r->gathered_losses[i]);
-    }
-    printf("], mean %.6g; of the whole batch %.6g\n", sum / r->gathered_count,
-           r->losses[r->steps - 1]);
-}
-
-/* What the numbers of a run do not show: samples seen twice, a model whose steps cannot be
- * recorded, and bits that other modes need not share. compare prints what concerns it itself. */
-static void add_remarks(const struct loop *l) {
-    const struct run_record *r = l->s->record;
-    if (!l->progress.shown || l->s->config->hashes) return;
-    if (r->duplicates)
-        printf("%-6s %d duplicates an epoch: the order is padded to a multiple of %d\n",
-               l->progress.title, r->duplicates, split_replicas(&l->s->split));
-    if (l->s->model.collective_inside && l->s->gpus && !l->s->config->no_graph)
-        printf("%-6s no graph: forward and backward of %s hold a collective\n", l->progress.title,
-               r->model);
-    if ((l->s->model.graph_changes || l->s->config->find_unused) && l->s->gpus &&
-        !l->s->config->no_graph)
-        printf("%-6s no graph: a step of %s may differ from the step before\n", l->progress.title,
-               r->model);
-    show_gathered(l);
-    if (!r->bits_promised)
-        printf("%-6s equal bits are not promised: %s\n", l->progress.title, r->why_not);
+/* Says where the run goes on. One that was complete is only evaluated. */
+static int start_resumed(struct loop *l, int per_epoch) {
+    struct session *s = l->s;
+    int done = l->step >= l->last_step;
+    if (l->progress.shown && done)
+        printf("%-6s resumed after step %d: no step is left\n", l->progress.title, l->step);
+    else if (l->progress.shown)
+        printf("%-6s resumed after step %d of %d\n", l->progress.title, l->step, l->last_step);
+    if (!done) return OK;
+    l->epoch_start_ns = now_ns();
+    set_learning_rate(l, (l->step - 1) / per_epoch);
+    measure_mark(s);
+    return add_epoch(l, (l->step - 1) / per_epoch);
 }
 
 static int run_loop(struct loop *l) {
@@ -310,10 +305,9 @@ static int run_loop(struct loop *l) {
     const struct run_config *c = s->config;
     int per_epoch = session_steps(s);
     int64_t all = (int64_t)per_epoch * c->epochs;
-    l->step = c->first_step;
-    l->last_step = c->steps && c->steps + c->first_step < all ? c->steps + c->first_step
-                   : all > INT32_MAX - 1                      ? INT32_MAX - 1
-                                                              : (int)all;
+    int64_t last = c->steps && c->steps + c->first_step < all ? c->steps + c->first_step : all;
+    l->step = s->first_step;
+    l->last_step = last > INT32_MAX - 1 ? INT32_MAX - 1 : (int)last;
     l->update = run_optimizer(c);
     CHECK(name_parameters(s));
     s->record->graph = s->replicas[0]->recorded.on;
@@ -322,14 +316,17 @@ static int run_loop(struct loop *l) {
     CHECK(feed_open(&l->feed, s));
     progress_start(&l->progress, mode_title(c->mode), per_epoch, l->last_step, c->log_interval,
                    c->quiet || !session_leads(s));
+    l->progress.first = l->step;
+    if (*c->resume) CHECK(start_resumed(l, per_epoch));
     for (int epoch = l->step / per_epoch; l->step < l->last_step; epoch++) {
         CHECK(train_epoch(l, epoch));
         CHECK(add_epoch(l, epoch));
     }
+    if (l->step > s->first_step) CHECK(checkpoint_take(l->checkpoint, l->step, 1));
     CHECK(dump_grads(s));
     CHECK(step_log_final(s));
     if (s->strategy->describe) s->strategy->describe(s);
-    add_remarks(l);
+    remarks_print(s, &l->progress);
     return measure_finish(s);
 }
 
@@ -339,6 +336,7 @@ static int close_all(struct loop *l, int code) {
     char text[1024];
     snprintf(text, sizeof text, "%s", error_message());
     outputs_abandon(&l->outputs);
+    checkpoint_free(l->checkpoint);
     int closed = !(code && session_is_stuck(l->s));
     if (closed) feed_close(&l->feed);
     closed = closed && session_close(l->s);
@@ -357,8 +355,10 @@ int trainer_run(const struct run_config *config, struct comm *comm, const float 
     if (!session) return fail(ERR_MEMORY, "trainer: no host memory");
     if (!comm || comm_rank(comm) == 0) CHECK_GOTO(outputs_open(&loop.outputs, config), code, done);
     CHECK_GOTO(session_open(session, config, comm, initial, initial_count, record), code, done);
+    CHECK_GOTO(checkpoint_init(&loop.checkpoint, session), code, done);
     CHECK_GOTO(run_loop(&loop), code, done);
     if (session_leads(session)) outputs_commit(&loop.outputs, session, unwritten);
+    checkpoint_finish(loop.checkpoint, unwritten);
 done:
     /* before anything here waits for a peer */
     if (code && comm) comm_abort(comm, code, error_message());

@@ -227,6 +227,9 @@ Test(cli_words, help_is_true, .timeout = 120, .init = cli_folder_make, .fini = c
                  {"--init-from", "f"},
                  {"--save", "f"},
                  {"--log-loss", "f"},
+                 {"--checkpoint", "f"},
+                 {"--checkpoint-every", "5"},
+                 {"--resume", "f"},
                  {"--json", "f"},
                  {"--trace", "f"},
                  {"--quiet", NULL}};

@@ -1,0 +1,35 @@
+/* What is printed below the epochs of a run. */
+#include "train/remarks.h"
+
+#include <stdio.h>
+
+/* The vector that PyTorch's gather makes of scalar losses. Its mean weighs each device alike, so it
+ * is the loss of the batch only where all have as many samples. */
+static void show_gathered(const struct run_record *r, const char *title) {
+    double sum = 0;
+    if (!r->gathered_count) return;
+    printf("%-6s losses gathered in the last step: [", title);
+    for (int i = 0; i < r->gathered_count; i++) {
+        sum += r->gathered_losses[i];
+        printf("%s%.6g", i ? ", " : "", r->gathered_losses[i]);
+    }
+    printf("], mean %.6g; of the whole batch %.6g\n", sum / r->gathered_count,
+           r->losses[r->steps - 1]);
+}
+
+/* What the numbers of a run do not show: samples seen twice, a model whose steps cannot be
+ * recorded, and bits that other modes need not share. compare prints what concerns it itself. */
+void remarks_print(const struct session *s, const struct progress *p) {
+    const struct run_record *r = s->record;
+    const char *title = p->title;
+    if (!p->shown || s->config->hashes) return;
+    if (r->duplicates)
+        printf("%-6s %d duplicates an epoch: the order is padded to a multiple of %d\n", title,
+               r->duplicates, split_replicas(&s->split));
+    if (s->model.collective_inside && s->gpus && !s->config->no_graph)
+        printf("%-6s no graph: forward and backward of %s hold a collective\n", title, r->model);
+    if ((s->model.graph_changes || s->config->find_unused) && s->gpus && !s->config->no_graph)
+        printf("%-6s no graph: a step of %s may differ from the step before\n", title, r->model);
+    show_gathered(r, title);
+    if (!r->bits_promised) printf("%-6s equal bits are not promised: %s\n", title, r->why_not);
+}
