@@ -8,7 +8,8 @@
  *
  * So every device takes the same step and the copies stay equal. check_replicas proves it after
  * each step. --broken makes a mistake that an early version of the chapter had, and shows how it is
- * caught: the exit status is 3.
+ * caught: the exit status is 3. --sharded is exercise 3 of the chapter: different parameters are
+ * added up on different devices.
  *
  * The program uses the library alone: cc lenet_from_scratch.c $(pkg-config --cflags --libs duet) */
 #include <math.h>
@@ -29,7 +30,8 @@ struct options {
     int steps; /* end after this many steps in all; 0: after `epochs` epochs */
     double lr;
     const char *dataset, *data_dir, *save, *kind;
-    int broken; /* 1: use broken_allreduce */
+    int broken;  /* 1: use broken_allreduce */
+    int sharded; /* 1: use sharded_allreduce */
 };
 
 /* ---- the network ---- */
@@ -121,6 +123,37 @@ static int broken_allreduce(duet_tensor *data[], int n) {
     return DUET_OK;
 }
 
+/* Exercise 3: the sum is made on device `owner`, from where it goes to the others. It adds in the
+ * order of sum_to_first, so the bits are the same; but where each parameter has another owner, no
+ * single device receives and sends all of the gradients. */
+static int sharded_allreduce(duet_tensor *data[], int n, int owner) {
+    duet_device *here = duet_tensor_device(data[owner]);
+    duet_tensor *sum, *moved = NULL;
+    TRY(duet_tensor_to(&sum, data[0], here));
+    int code = DUET_OK;
+    for (int i = 1; i < n && !code; i++) {
+        code = duet_tensor_to(&moved, data[i], here);
+        if (!code) code = duet_tensor_add(sum, moved);
+        duet_tensor_free(moved);
+    }
+    for (int i = 0; i < n && !code; i++)
+        code = duet_tensor_copy(data[i], sum);
+    duet_tensor_free(sum);
+    return code;
+}
+
+/* Who adds up parameter i: by size, each goes to the device that has the least to add so far. */
+static int owner_of(int i, int n) {
+    size_t load[DUET_MAX_DEVICES] = {0};
+    for (int k = 0;; k++) {
+        int least = n - 1;
+        for (int c = n - 1; c >= 0; c--)
+            if (load[c] < load[least]) least = c;
+        if (k == i) return least;
+        load[least] += count_of(&shapes[k]);
+    }
+}
+
 /* PyTorch's rule: each piece has ceil(batch / devices) samples, so the last devices may get fewer,
  * or none. */
 static int split_batch(const struct duet_batch *batch, struct replica *replicas, int n) {
@@ -149,18 +182,20 @@ static int forward_backward(void *replicas, int i) {
     return duet_loss_read(r->tape, l, &r->loss, NULL);
 }
 
-static int train_batch(const struct duet_batch *batch, struct replica *replicas, int n, double lr,
-                       int broken) {
+static int train_batch(const struct duet_batch *batch, struct replica *replicas, int n,
+                       const struct options *o) {
     TRY(split_batch(batch, replicas, n));
     TRY(duet_parallel(n, forward_backward, replicas));
     for (int i = 0; i < PARAMS; i++) {
         duet_tensor *grads[DUET_MAX_DEVICES];
         for (int c = 0; c < n; c++)
             grads[c] = duet_params_grad(replicas[c].params, i);
-        TRY(broken ? broken_allreduce(grads, n) : allreduce(grads, n));
+        TRY(o->broken    ? broken_allreduce(grads, n)
+            : o->sharded ? sharded_allreduce(grads, n, owner_of(i, n))
+                         : allreduce(grads, n));
     }
     for (int c = 0; c < n; c++)
-        TRY(duet_sgd(replicas[c].params, lr, batch->n));
+        TRY(duet_sgd(replicas[c].params, o->lr, batch->n));
     return DUET_OK;
 }
 
@@ -225,7 +260,7 @@ static int train(const struct options *o, struct replica *replicas, duet_loader 
         while (!o->steps || steps < o->steps) {
             TRY(duet_loader_next(train_iter, &batch));
             if (!batch.n) break;
-            TRY(train_batch(&batch, replicas, n, o->lr, o->broken));
+            TRY(train_batch(&batch, replicas, n, o));
             TRY(check_replicas(replicas, n));
             for (int c = 0; c < n; c++)
                 loss += replicas[c].loss;
@@ -309,6 +344,10 @@ static const char *read_options(char **words, struct options *o) {
             o->broken = 1;
             continue;
         }
+        if (!strcmp(flag, "--sharded")) {
+            o->sharded = 1;
+            continue;
+        }
         int good = 1;
         if (!text) return flag;
         if (!strcmp(flag, "--devices"))
@@ -345,7 +384,7 @@ int main(int argc, char **argv) {
                 "lenet_from_scratch: unknown flag or wrong value: %s: give [--devices 1..64] "
                 "[--epochs N] [--batch-size N] [--lr X] [--steps N] "
                 "[--dataset fashion-mnist|mnist|synthetic] [--data-dir DIR] "
-                "[--device auto|cpu|cpu-late|cuda] [--save FILE] [--broken]\n",
+                "[--device auto|cpu|cpu-late|cuda] [--save FILE] [--broken | --sharded]\n",
                 wrong);
         return 2;
     }

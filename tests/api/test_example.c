@@ -207,6 +207,21 @@ Test(api_example, replicas_stay_equal_and_lateness_changes_nothing, .timeout = 2
         EXAMPLE " --dataset mnist --data-dir {} --epochs 1 --steps 1 --devices 3 --batch-size 2");
 }
 
+/* Exercise 3 of the chapter: other devices add, in the same order. */
+Test(api_example, sharded_sums_have_the_same_bits, .timeout = 100, .init = data_make,
+     .fini = scratch_remove) {
+    const char *flags = "--dataset mnist --data-dir {} --epochs 1 --steps 3 --batch-size 48";
+    char line[512];
+    for (int n = 2; n <= 3; n++) {
+        snprintf(line, sizeof line, EXAMPLE " %s --devices %d --save {}/first", flags, n);
+        RUN(0, line);
+        snprintf(line, sizeof line, EXAMPLE " %s --devices %d --sharded --save {}/sharded", flags,
+                 n);
+        RUN(0, line);
+        RUN(0, "cmp {}/first {}/sharded");
+    }
+}
+
 Test(api_example, broken_allreduce_is_caught, .timeout = 100, .init = data_make,
      .fini = scratch_remove) {
     RUN(3, EXAMPLE " --dataset mnist --data-dir {} --epochs 1 --steps 2 --devices 2 --broken "
@@ -231,7 +246,7 @@ Test(api_example, says_what_is_wrong, .timeout = 100, .init = data_make, .fini =
         {2, "--batch-size", " --batch-size:"},
         {2, "--gpus 2", " --gpus:"},
         {2, "--device gpu", "gpu: there"},
-        {2, "--dataset cifar", "cifar: use"},
+        {2, "--dataset cifar", "cifar: there are"},
         {1, "--data-dir /nowhere", "/nowhere"},
         {1, "--dataset mnist --data-dir {} --epochs 1 --steps 1 --save /nowhere/x", "/nowhere/x"},
     };
