@@ -255,9 +255,9 @@ Test(cuda_refusal, the_command_ends_with_one_line_and_status_2, .timeout = 60) {
     static const char *const modes[] = {"single", "dp", "ddp"};
     char text[4096];
     for (int i = 0; i < 3; i++) {
-        const char *words[] = {BUILD_DIR "/duet", "train",   "--device", "cuda",   "--data-dir",
-                               "/nowhere",        "--steps", "1",        "--mode", modes[i],
-                               "--timeout",       "20",      NULL};
+        const char *words[] = {BUILD_DIR "/duet", "train",     "--device",  "cuda",    "--dataset",
+                               "synthetic",       "--samples", "64",        "--steps", "1",
+                               "--mode",          modes[i],    "--timeout", "20",      NULL};
         int status = run_duet(words, text, sizeof text);
         cr_assert_eq(status, 2, "--mode %s: status %d: %s", modes[i], status, text);
         cr_assert_not_null(strstr(text, "cuda: "), "%s", text);
