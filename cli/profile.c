@@ -7,8 +7,11 @@
 #include "cli/commands.h"
 #include "cli/flags.h"
 #include "report/chrome_trace.h"
+#include "report/excess.h"
+#include "report/findings.h"
 #include "report/profile_table.h"
 #include "report/table.h"
+#include "report/text.h"
 #include "train/compare.h"
 #include "train/job.h"
 #include "train/shared_data.h"
@@ -40,7 +43,16 @@ static void write_excess(struct json_writer *w, const struct run_record *run) {
         int n = profile_excess(run, kind, list);
         json_object(w, heads[kind]);
         for (int i = 0; i < n; i++)
-            json_number(w, list[i].name, list[i].amount);
+            if (!list[i].within_spread) json_number(w, list[i].name, list[i].amount);
+        json_close(w);
+        if (kind != EXCESS_TIME) continue;
+        json_object(w, "ns_a_step_spread");
+        for (int i = 0; i < n; i++)
+            json_number(w, list[i].name, list[i].spread);
+        json_close(w);
+        json_object(w, "ns_a_step_within_the_spread");
+        for (int i = 0; i < n; i++)
+            if (list[i].within_spread) json_number(w, list[i].name, list[i].amount);
         json_close(w);
     }
     json_close(w);
@@ -94,10 +106,15 @@ static int profile_kinds(const struct run_config *config, struct run_record *run
         }
         first = 0;
         printf("\n");
-        profile_table(stdout, title_of(i, config, title), &runs[i]);
+        profile_table(stdout, text_width(stdout), title_of(i, config, title), &runs[i]);
         fflush(stdout);
         warn_not_finite(kinds[i].title, &runs[i]);
     }
+    const struct run_record *ran[KINDS];
+    for (int i = 0; i < KINDS; i++)
+        ran[i] = runs[i].devices ? &runs[i] : NULL;
+    printf("\n");
+    profile_findings(stdout, text_width(stdout), &(struct profiled){ran[0], ran[1], ran[2]});
     return OK;
 }
 

@@ -1,186 +1,331 @@
 /* The profile of one run as text: see profile_table.h. */
 #include "report/profile_table.h"
 
-#include <stdlib.h>
+#include <math.h>
 #include <string.h>
 
-static const char *bytes_text(double bytes, char text[32]) {
-    return format_bytes((uint64_t)(bytes + 0.5), text, 32);
+#include "report/excess.h"
+#include "report/text.h"
+
+enum { NAME = 26, CELL = 14 };
+static const double SAME = 0.01; /* devices that differ by less than this share a column */
+
+/* ---- which devices share a column ---- */
+
+struct group {
+    int first, last;
+};
+
+static int close_to(double a, double b) {
+    return fabs(a - b) <= SAME * fmax(a, b);
 }
 
-/* ---- memory ---- */
-
-static int any_memory(const struct run_record *r, int cause) {
-    for (int d = 0; d < r->devices; d++)
-        if (r->device[d].memory.peak[cause]) return 1;
-    return 0;
-}
-
-static void memory_row(FILE *file, const struct run_record *r, int d, const char *what,
-                       const uint64_t *bytes, uint64_t total) {
-    char text[32];
-    fprintf(file, "%3d  %-5s %11s", d, what, bytes_text((double)total, text));
+static int same(const struct device_record *a, const struct device_record *b) {
     for (int c = 0; c < MEM_CAUSE_COUNT; c++)
-        if (any_memory(r, c))
-            fprintf(file, " %15s", bytes[c] ? bytes_text((double)bytes[c], text) : "-");
-    fprintf(file, "\n");
+        if (!close_to((double)a->memory.at_peak[c], (double)b->memory.at_peak[c]) ||
+            !close_to((double)a->memory.now[c], (double)b->memory.now[c]))
+            return 0;
+    return close_to((double)a->bytes_in, (double)b->bytes_in) &&
+           close_to((double)a->bytes_out, (double)b->bytes_out) &&
+           close_to((double)a->kernels, (double)b->kernels);
 }
 
-static void memory_table(FILE *file, const struct run_record *r) {
-    fprintf(file, "dev  memory      total");
-    for (int c = 0; c < MEM_CAUSE_COUNT; c++)
-        if (any_memory(r, c)) fprintf(file, " %15s", mem_cause_name(c));
-    fprintf(file, "\n");
-    for (int d = 0; d < r->devices; d++) {
-        const struct ledger *m = &r->device[d].memory;
-        memory_row(file, r, d, "now", m->now, m->total);
-        memory_row(file, r, d, "peak", m->at_peak, m->total_peak);
-    }
-    if (r->mode != MODE_DDP) return;
-    fprintf(file, "gradients lie in DDP's buckets, once; PyTorch holds them twice unless "
-                  "gradient_as_bucket_view is set\n");
-}
-
-/* ---- bytes and time ---- */
-
-static int any_phase(const struct run_record *r, int phase) {
-    if (phase == PHASE_NONE || phase == PHASE_EVALUATE || phase == PHASE_PROOF ||
-        phase == PHASE_ALLREDUCE)
-        return 0;
-    for (int d = 0; d < r->devices; d++)
-        if (r->device[d].phase_ns[phase]) return 1;
-    return 0;
-}
-
-/* A column is as wide as its heading and as a time needs. */
-static int time_width(int phase) {
-    enum { WIDTH_OF_TIME = 8 };
-    int heading = (int)strlen(phase_name(phase));
-    return heading > WIDTH_OF_TIME ? heading : WIDTH_OF_TIME;
-}
-
-static void time_table(FILE *file, const struct run_record *r) {
-    char text[32];
-    int ddp = r->mode == MODE_DDP, waits = r->devices > 1;
-    fprintf(file, "dev    bytes in   bytes out  busy ms");
-    for (int p = 0; p < PHASE_COUNT; p++)
-        if (any_phase(r, p)) fprintf(file, " %*s", time_width(p), phase_name(p));
-    fprintf(file, "%s%s\n", waits ? "  waiting" : "", ddp ? "  allreduce (beside)" : "");
-    for (int d = 0; d < r->devices; d++) {
-        const struct device_record *x = &r->device[d];
-        fprintf(file, "%3d %11s", d, bytes_text(record_per_step(r, (double)x->bytes_in), text));
-        fprintf(file, " %11s %8.2f", bytes_text(record_per_step(r, (double)x->bytes_out), text),
-                record_per_step(r, (double)x->busy_ns) * 1e-6);
-        for (int p = 0; p < PHASE_COUNT; p++)
-            if (any_phase(r, p))
-                fprintf(file, " %*.3f", time_width(p),
-                        record_per_step(r, (double)x->phase_ns[p]) * 1e-6);
-        if (waits && !ddp && d > 0) /* asleep until device 0 needs it: not measured */
-            fprintf(file, " %8s", "-");
-        else if (waits)
-            fprintf(file, " %8.2f", record_per_step(r, (double)x->wait_ns) * 1e-6);
-        if (ddp) fprintf(file, "  %8.2f", record_per_step(r, (double)x->comm_ns) * 1e-6);
-        fprintf(file, "\n");
-    }
-}
-
-/* The four stages of a batch (data/prepare.h). In DP device 0 takes in the batches of all; in DDP
- * each rank its own, and rank 0's are shown. */
-static void loader_line(FILE *file, const struct run_record *r) {
-    const struct device_record *d = &r->device[0];
-    fprintf(file, "data: disk %.2f s, once", r->data_seconds);
-    if (r->data_on_device) {
-        fprintf(file, "; the data set lies on the device, which makes the batches\n");
-        return;
-    }
-    fprintf(file, "; ms a step: host %.3f, %s %.3f, device %.3f",
-            record_per_step(r, (double)d->host_ns) * 1e-6, r->pinned ? "pinned" : "not pinned",
-            record_per_step(r, (double)d->pinned_ns) * 1e-6,
-            record_per_step(r, (double)(d->copy_ns + d->phase_ns[PHASE_INPUT])) * 1e-6);
-    fprintf(file, " (%.3f of it beside the kernels); waited for %.3f\n",
-            record_per_step(r, (double)d->copy_ns) * 1e-6,
-            record_per_step(r, (double)d->phase_ns[PHASE_LOADER]) * 1e-6);
-}
-
-/* ---- device 0's excess ---- */
-
-static double over_the_others(const struct run_record *r,
-                              double (*value)(const struct device_record *, int), int key) {
-    double rest = 0;
-    for (int d = 1; d < r->devices; d++)
-        rest += value(&r->device[d], key) / (r->devices - 1);
-    return value(&r->device[0], key) - rest;
-}
-
-static double memory_of(const struct device_record *d, int cause) {
-    return (double)d->memory.at_peak[cause];
-}
-static double traffic_of(const struct device_record *d, int out) {
-    return (double)(out ? d->bytes_out : d->bytes_in);
-}
-static double phase_of(const struct device_record *d, int phase) {
-    return (double)d->phase_ns[phase];
-}
-
-static int larger_first(const void *a, const void *b) {
-    double x = ((const struct excess *)a)->amount, y = ((const struct excess *)b)->amount;
-    return x < y ? 1 : x > y ? -1 : 0;
-}
-
-int profile_excess(const struct run_record *r, enum excess_kind kind, struct excess *out) {
+static int groups_of(const struct run_record *r, struct group group[MAX_DEVICES]) {
     int n = 0;
-    if (r->devices < 2) return 0;
-    for (int c = 0; kind == EXCESS_MEMORY && c < MEM_CAUSE_COUNT; c++)
-        out[n++] = (struct excess){kind, mem_cause_name(c), over_the_others(r, memory_of, c)};
-    for (int k = 0; kind == EXCESS_TRAFFIC && k < 2; k++)
-        out[n++] = (struct excess){kind, k ? "bytes out" : "bytes in",
-                                   record_per_step(r, over_the_others(r, traffic_of, k))};
-    for (int p = PHASE_INPUT; kind == EXCESS_TIME && p < PHASE_COUNT; p++)
-        if (p != PHASE_EVALUATE && p != PHASE_PROOF)
-            out[n++] = (struct excess){kind, phase_name(p),
-                                       record_per_step(r, over_the_others(r, phase_of, p))};
-    qsort(out, (size_t)n, sizeof *out, larger_first);
-    while (n && out[n - 1].amount <= 0)
-        n--;
+    for (int d = 0; d < r->devices; d++) {
+        if (n && same(&r->device[group[n - 1].first], &r->device[d]))
+            group[n - 1].last = d;
+        else
+            group[n++] = (struct group){d, d};
+    }
     return n;
 }
 
-/* The amount as it is printed: "+1.5 MiB", "+0.012". Returns 0 if it is rounded to zero. */
-static int excess_text(const struct excess *e, char text[40]) {
-    char bytes[32];
-    if (e->kind == EXCESS_TIME)
-        snprintf(text, 40, "+%.3f", e->amount * 1e-6);
-    else
-        snprintf(text, 40, "+%s", bytes_text(e->amount, bytes));
-    return strcmp(text, "+0.000") && strcmp(text, "+0 B");
+/* ---- rows ---- */
+
+/* What a table is printed with. */
+struct table {
+    FILE *file;
+    int width;
+    const struct run_record *run;
+    const struct group *group; /* [columns] */
+    int columns;
+};
+
+/* A value of one device, for one cause or phase. */
+typedef double value_of(const struct run_record *, const struct device_record *, int key);
+/* Writes a value as it is printed. */
+typedef void print_value(double value, char cell[32]);
+
+static double mean_of(const struct run_record *r, const struct group *g, value_of *value, int key) {
+    double sum = 0;
+    for (int d = g->first; d <= g->last; d++)
+        sum += value(r, &r->device[d], key);
+    return sum / (g->last - g->first + 1);
 }
 
-static void excess_lines(FILE *file, const struct run_record *r) {
-    static const char *const heads[] = {"memory at peak", "link bytes a step", "ms a step"};
-    struct excess list[EXCESS_MAX];
-    char text[40];
-    fprintf(file, "device 0 over the mean of the others, largest first:\n");
-    for (int kind = EXCESS_MEMORY; kind <= EXCESS_TIME; kind++) {
-        int n = profile_excess(r, kind, list);
-        fprintf(file, "  %-18s", heads[kind]);
-        while (n && !excess_text(&list[n - 1], text))
-            n--;
-        for (int i = 0; i < n; i++) {
-            excess_text(&list[i], text);
-            fprintf(file, "%s %s %s", i ? "," : "", list[i].name, text);
-        }
-        fprintf(file, "%s\n", n ? "" : " nothing");
+static int any(const struct run_record *r, value_of *value, int key) {
+    for (int d = 0; d < r->devices; d++)
+        if (value(r, &r->device[d], key) != 0) return 1;
+    return 0;
+}
+
+/* Where a name and a value do not fit side by side, the value stands below the name. */
+static void print_name(const struct table *t, int indent, const char *name) {
+    int narrow = t->width < NAME + CELL;
+    fprintf(t->file, "%*s%-*s%s", indent, "", narrow ? 0 : NAME - indent, name, narrow ? "\n" : "");
+}
+
+static void print_cell(const struct table *t, const char *text) {
+    fprintf(t->file, "%*s", t->width < NAME + CELL ? t->width - 1 : CELL, text);
+}
+
+static void row(const struct table *t, int indent, const char *name, value_of *value, int key,
+                print_value *print) {
+    print_name(t, indent, name);
+    for (int i = 0; i < t->columns; i++) {
+        char cell[32];
+        double mean = mean_of(t->run, &t->group[i], value, key);
+        if (mean != 0 || !indent)
+            print(mean, cell);
+        else
+            strcpy(cell, "-");
+        print_cell(t, cell);
+    }
+    fprintf(t->file, "\n");
+}
+
+static void print_bytes(double bytes, char cell[32]) {
+    bytes_words(bytes, cell);
+}
+static void print_ms(double ns, char cell[32]) {
+    snprintf(cell, 32, "%.3f", ns * 1e-6);
+}
+static void print_share(double share, char cell[32]) {
+    snprintf(cell, 32, "%.0f %%", 100 * share);
+}
+static void print_count(double count, char cell[32]) {
+    snprintf(cell, 32, "%.4g", count);
+}
+
+/* ---- values ---- */
+
+static double peak(const struct run_record *r, const struct device_record *d, int cause) {
+    (void)r;
+    return (double)(cause < MEM_CAUSE_COUNT ? d->memory.at_peak[cause] : d->memory.total_peak);
+}
+static double now(const struct run_record *r, const struct device_record *d, int cause) {
+    (void)r;
+    return (double)(cause < MEM_CAUSE_COUNT ? d->memory.now[cause] : d->memory.total);
+}
+static double link_bytes(const struct run_record *r, const struct device_record *d, int out) {
+    return record_per_step(r, (double)(out ? d->bytes_out : d->bytes_in));
+}
+static double phase_bytes(const struct run_record *r, const struct device_record *d, int phase) {
+    return record_per_step(r, (double)d->phase_bytes[phase]);
+}
+static double phase_time(const struct run_record *r, const struct device_record *d, int phase) {
+    return record_per_step(r, (double)d->phase_ns[phase]);
+}
+static double busy_time(const struct run_record *r, const struct device_record *d, int key) {
+    (void)key;
+    return record_per_step(r, (double)d->busy_ns);
+}
+static double comm_time(const struct run_record *r, const struct device_record *d, int key) {
+    (void)key;
+    return record_per_step(r, (double)d->comm_ns);
+}
+static double wait_time(const struct run_record *r, const struct device_record *d, int key) {
+    (void)key;
+    return record_per_step(r, (double)d->wait_ns);
+}
+static double no_core_time(const struct run_record *r, const struct device_record *d, int key) {
+    (void)key;
+    return record_per_step(r, (double)d->no_core_ns);
+}
+static double copy_time(const struct run_record *r, const struct device_record *d, int key) {
+    (void)key;
+    return record_per_step(r, (double)d->copy_ns);
+}
+static double idle_time(const struct run_record *r, const struct device_record *d, int key) {
+    (void)key;
+    double used = (double)(d->busy_ns + d->wait_ns + d->phase_ns[PHASE_LOADER] + d->no_core_ns);
+    double left = r->training_seconds * 1e9 - used;
+    return left > 0 ? record_per_step(r, left) : 0;
+}
+static double busy_share(const struct run_record *r, const struct device_record *d, int key) {
+    (void)key;
+    return r->training_seconds > 0 ? (double)d->busy_ns * 1e-9 / r->training_seconds : 0;
+}
+static double kernels(const struct run_record *r, const struct device_record *d, int key) {
+    (void)key;
+    return record_per_step(r, (double)d->kernels);
+}
+
+/* ---- the table ---- */
+
+static int is_of_training(int phase) {
+    return phase != PHASE_NONE && phase != PHASE_LOADER && phase != PHASE_EVALUATE &&
+           phase != PHASE_PROOF;
+}
+
+static void head(const struct table *t) {
+    print_name(t, 0, "");
+    for (int i = 0; i < t->columns; i++) {
+        char text[32];
+        const struct group *g = &t->group[i];
+        if (g->first == g->last)
+            snprintf(text, sizeof text, "device %d", g->first);
+        else
+            snprintf(text, sizeof text, "devices %d-%d", g->first, g->last);
+        print_cell(t, text);
+    }
+    fprintf(t->file, "\n");
+}
+
+static void memory_rows(const struct table *t, const char *name, value_of *value) {
+    row(t, 0, name, value, MEM_CAUSE_COUNT, print_bytes);
+    for (int c = 0; c < MEM_CAUSE_COUNT; c++)
+        if (any(t->run, value, c)) row(t, 2, mem_cause_name(c), value, c, print_bytes);
+}
+
+/* Where all devices still hold what they held at their peaks, one list says both. */
+static void all_memory_rows(const struct table *t) {
+    int equal = 1;
+    for (int d = 0; d < t->run->devices; d++) {
+        const struct ledger *m = &t->run->device[d].memory;
+        equal &= !memcmp(m->now, m->at_peak, sizeof m->now);
+    }
+    memory_rows(t, equal ? "memory, now and peak" : "memory at its peak", peak);
+    if (!equal) memory_rows(t, "memory now", now);
+}
+
+static void byte_rows(const struct table *t) {
+    row(t, 0, "bytes in, a step", link_bytes, 0, print_bytes);
+    row(t, 0, "bytes out, a step", link_bytes, 1, print_bytes);
+    fprintf(t->file, "moved by own streams\n");
+    for (int p = 0; p < PHASE_COUNT; p++)
+        if (is_of_training(p) && any(t->run, phase_bytes, p))
+            row(t, 2, phase_name(p), phase_bytes, p, print_bytes);
+}
+
+/* A device's waiting for DP is measured on device 0 alone; that of the others is in their idle
+ * time. */
+static void time_rows(const struct table *t) {
+    const struct run_record *r = t->run;
+    row(t, 0, "ms a step, busy", busy_time, 0, print_ms);
+    for (int p = 0; p < PHASE_COUNT; p++)
+        if (is_of_training(p) && any(r, phase_time, p))
+            row(t, 2, phase_name(p), phase_time, p, print_ms);
+    if (any(r, phase_time, PHASE_LOADER)) row(t, 2, "(loader)", phase_time, PHASE_LOADER, print_ms);
+    if (any(r, wait_time, 0)) row(t, 2, "(waiting)", wait_time, 0, print_ms);
+    if (any(r, no_core_time, 0)) row(t, 2, "(without a core)", no_core_time, 0, print_ms);
+    row(t, 2, "(idle)", idle_time, 0, print_ms);
+    if (any(r, copy_time, 0)) row(t, 2, "(copy beside)", copy_time, 0, print_ms);
+    if (any(r, comm_time, 0)) row(t, 2, "(allreduce beside)", comm_time, 0, print_ms);
+    row(t, 0, "busy share of a step", busy_share, 0, print_share);
+    row(t, 0, "kernels a step", kernels, 0, print_count);
+}
+
+static void tables(FILE *file, int width, const struct run_record *r) {
+    struct group group[MAX_DEVICES];
+    int count = groups_of(r, group), fit = (width - NAME) / CELL;
+    if (fit < 1) fit = 1;
+    for (int i = 0; i < count; i += fit) {
+        struct table t = {file, width, r, group + i, count - i < fit ? count - i : fit};
+        if (i) fprintf(file, "\n");
+        head(&t);
+        all_memory_rows(&t);
+        byte_rows(&t);
+        time_rows(&t);
     }
 }
 
-void profile_table(FILE *file, const char *title, const struct run_record *run) {
-    char passes[40] = "";
-    if (run->passes > 1) snprintf(passes, sizeof passes, " x %d batches a step", run->passes);
-    fprintf(file, "%s: %d device%s, global batch %d%s, mean of %d steps, %.0f images/s\n", title,
-            run->devices, run->devices > 1 ? "s" : "", run->batch_size, passes, run->steps,
-            record_images_per_second(run));
-    memory_table(file, run);
-    time_table(file, run);
-    loader_line(file, run);
-    excess_lines(file, run);
+/* ---- below the table ---- */
+
+/* The four stages of a batch (data/prepare.h). In DP device 0 takes in the batches of all; in DDP
+ * each rank its own, and rank 0's are shown. */
+static void loader_line(FILE *file, int width, const struct run_record *r) {
+    const struct device_record *d = &r->device[0];
+    struct text text = {.used = 0};
+    text_add(&text, "data: disk %.2f s, once", r->data_seconds);
+    if (r->data_on_device)
+        text_add(&text, "; the data set lies on the device, which makes the batches");
+    else
+        text_add(&text,
+                 "; ms a step: host %.3f, %s %.3f, device %.3f (%.3f of it beside the kernels); "
+                 "waited for %.3f",
+                 record_per_step(r, (double)d->host_ns) * 1e-6, r->pinned ? "pinned" : "not pinned",
+                 record_per_step(r, (double)d->pinned_ns) * 1e-6,
+                 record_per_step(r, (double)(d->copy_ns + d->phase_ns[PHASE_INPUT])) * 1e-6,
+                 record_per_step(r, (double)d->copy_ns) * 1e-6,
+                 record_per_step(r, (double)d->phase_ns[PHASE_LOADER]) * 1e-6);
+    text_wrap(file, width, 0, 2, text.words);
+}
+
+static void imbalance_lines(FILE *file, int width, const struct run_record *r) {
+    if (r->devices < 2) return;
+    struct text text = {.used = 0};
+    text_add(&text, "imbalance, most over mean (and least over most):");
+    for (int load = 0; load < LOAD_COUNT; load++) {
+        struct imbalance i = imbalance_of(r, load);
+        text_add(&text, "%s %s %.2f (%.0f %%%s", load ? "," : "", i.name, i.max_to_mean,
+                 100 * i.min_to_max, i.min_to_max < IMBALANCE_BOUND ? ", below 75 %" : "");
+        if (i.min_to_max < IMBALANCE_BOUND) text_add(&text, ", most on device %d", i.most);
+        text_add(&text, ")");
+    }
+    text_wrap(file, width, 0, 2, text.words);
+}
+
+/* The amount as it is printed. Returns 0 if it is rounded to zero. */
+static int excess_text(const struct excess *e, char text[64]) {
+    char bytes[32];
+    if (e->kind != EXCESS_TIME) {
+        snprintf(text, 64, "+%s", bytes_words(e->amount, bytes));
+        return strcmp(text, "+0 B") != 0;
+    }
+    snprintf(text, 64, "+%.3f (spread %.3f)", e->amount * 1e-6, e->spread * 1e-6);
+    return strncmp(text, "+0.000", 6) != 0;
+}
+
+static void excess_line(FILE *file, int width, const struct run_record *r, int kind) {
+    static const char *const heads[] = {"memory at peak:", "link bytes a step:", "ms a step:"};
+    struct excess list[EXCESS_MAX];
+    struct text text = {.used = 0};
+    int n = profile_excess(r, kind, list), causes = 0, within = 0;
+    text_add(&text, "%s", heads[kind]);
+    for (int i = 0; i < n; i++) {
+        char amount[64];
+        if (!excess_text(&list[i], amount)) continue;
+        if (!list[i].within_spread)
+            text_add(&text, "%s %s %s", causes++ ? "," : "", list[i].name, amount);
+        else
+            text_add(&text, "%s %s",
+                     within++ ? ","
+                     : causes ? "; within the spread of the steps:"
+                              : " nothing beyond the spread of the steps (left out:",
+                     list[i].name);
+    }
+    if (!causes && within) text_add(&text, ")");
+    if (!causes && !within) text_add(&text, " nothing");
+    text_wrap(file, width, 2, 4, text.words);
+}
+
+void profile_table(FILE *file, int width, const char *title, const struct run_record *run) {
+    struct text text = {.used = 0};
+    int shared = run->gpus ? run->gpus : run->cores;
+    text_add(&text, "%s: %d device%s", title, run->devices, run->devices > 1 ? "s" : "");
+    if (shared && run->devices > shared)
+        text_add(&text, " on %d %s%s", shared, run->gpus ? "GPU" : "core", shared > 1 ? "s" : "");
+    text_add(&text, ", global batch %d", run->batch_size);
+    if (run->passes > 1) text_add(&text, " x %d batches a step", run->passes);
+    text_add(&text, ", mean of %d step%s, %.0f images/s", run->steps, run->steps == 1 ? "" : "s",
+             record_images_per_second(run));
+    text_wrap(file, width, 0, 2, text.words);
+    tables(file, width, run);
+    loader_line(file, width, run);
+    imbalance_lines(file, width, run);
+    text_wrap(file, width, 0, 2, "device 0 over the mean of the others, largest first:");
+    for (int kind = EXCESS_MEMORY; kind <= EXCESS_TIME; kind++)
+        excess_line(file, width, run, kind);
 }

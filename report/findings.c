@@ -1,0 +1,292 @@
+/* A profile in sentences: see findings.h. */
+#include "report/findings.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "report/excess.h"
+#include "report/text.h"
+
+struct page {
+    FILE *file;
+    int width;
+};
+
+static void sentence(const struct page *page, const struct text *text) {
+    text_wrap(page->file, page->width, 0, 2, text->words);
+}
+
+static double peak_of(const struct run_record *r, int device) {
+    return (double)r->device[device].memory.total_peak;
+}
+
+static double mean_peak_of_others(const struct run_record *r) {
+    double sum = 0;
+    for (int d = 1; d < r->devices; d++)
+        sum += peak_of(r, d);
+    return sum / (r->devices - 1);
+}
+
+static double link_bytes(const struct run_record *r, int device) {
+    return record_per_step(r, (double)(r->device[device].bytes_in + r->device[device].bytes_out));
+}
+
+/* ---- device 0 of DP ---- */
+
+/* What people ask for, as causes of memory and as phases. */
+enum part { PART_OUTPUTS, PART_OPTIMIZER, PART_BATCH, PART_REDUCTION, PART_REST, PARTS };
+static const char *const part_names[PARTS] = {"outputs", "optimizer", "batch", "reduction",
+                                              "the rest"};
+
+static enum part part_of_memory(int cause) {
+    switch (cause) {
+    case MEM_GATHERED: return PART_OUTPUTS;
+    case MEM_OPTIMIZER: return PART_OPTIMIZER;
+    case MEM_INPUT:
+    case MEM_DATASET: return PART_BATCH;
+    case MEM_GRADS:
+    case MEM_COMM: return PART_REDUCTION;
+    default: return PART_REST;
+    }
+}
+
+static enum part part_of_time(int phase) {
+    switch (phase) {
+    case PHASE_GATHER:
+    case PHASE_LOSS:
+    case PHASE_SCATTER_GRAD: return PART_OUTPUTS;
+    case PHASE_OPTIMIZER: return PART_OPTIMIZER;
+    case PHASE_INPUT:
+    case PHASE_SCATTER: return PART_BATCH;
+    case PHASE_REDUCE: return PART_REDUCTION;
+    default: return PART_REST;
+    }
+}
+
+static void memory_excess(const struct page *page, const struct run_record *dp) {
+    double part[PARTS] = {0}, all = peak_of(dp, 0) - mean_peak_of_others(dp);
+    struct text text = {.used = 0};
+    char bytes[32];
+    for (int c = 0; c < MEM_CAUSE_COUNT; c++) {
+        double rest = 0;
+        for (int d = 1; d < dp->devices; d++)
+            rest += (double)dp->device[d].memory.at_peak[c] / (dp->devices - 1);
+        part[part_of_memory(c)] += (double)dp->device[0].memory.at_peak[c] - rest;
+    }
+    text_add(&text, "Device 0 of DP holds %s at its peak over the mean of the others",
+             signed_bytes(all, bytes));
+    for (int i = 0; i < PARTS; i++) {
+        text_add(&text, "%s %s %s", i ? "," : ":", part_names[i], signed_bytes(part[i], bytes));
+        if (all >= 1 && fabs(part[i]) >= 0.5) text_add(&text, " (%.0f %%)", 100 * part[i] / all);
+    }
+    text_add(&text, ".");
+    sentence(page, &text);
+}
+
+static void time_excess(const struct page *page, const struct run_record *dp) {
+    struct excess list[EXCESS_MAX];
+    double part[PARTS] = {0}, all = 0;
+    int n = profile_excess(dp, EXCESS_TIME, list), causes = 0;
+    struct text text = {.used = 0};
+    for (int i = 0; i < n; i++) {
+        if (list[i].within_spread) continue;
+        part[part_of_time(list[i].key)] += list[i].amount;
+        all += list[i].amount;
+    }
+    if (all <= 0) {
+        text_add(&text, "In time, device 0 of DP exceeds the others in no phase by more than the "
+                        "spread of the steps.");
+        sentence(page, &text);
+        return;
+    }
+    text_add(&text, "It is busy %.3f ms a step with what the others do not do or do in less time:",
+             all * 1e-6);
+    for (int i = 0; i < PARTS; i++)
+        if (part[i] > 0)
+            text_add(&text, "%s %s %.3f (%.0f %%)", causes++ ? "," : "",
+                     i == PART_REST ? "the rest (replicate, forward, backward)" : part_names[i],
+                     part[i] * 1e-6, 100 * part[i] / all);
+    text_add(&text, ".");
+    sentence(page, &text);
+}
+
+/* ---- what the other ways save ---- */
+
+/* The work that the loss in forward takes from device 0: the difference of the medians, and its
+ * spread. Returns 1 if it is beyond the spread. */
+static int outputs_saved(const struct run_record *dp, const struct run_record *other, double *ns) {
+    static const enum phase phases[] = {PHASE_GATHER, PHASE_LOSS, PHASE_SCATTER_GRAD};
+    const struct device_record *a = &dp->device[0], *b = &other->device[0];
+    double squares = 0;
+    *ns = 0;
+    for (int i = 0; i < 3; i++) {
+        double x = (double)a->phase_spread_ns[phases[i]], y = (double)b->phase_spread_ns[phases[i]];
+        *ns += (double)(a->phase_median_ns[phases[i]] - b->phase_median_ns[phases[i]]);
+        squares += x * x + y * y;
+    }
+    return fabs(*ns) > sqrt(squares);
+}
+
+static void loss_in_forward(const struct page *page, const struct run_record *dp,
+                            const struct run_record *other) {
+    struct text text = {.used = 0};
+    char memory[32], moved[32];
+    double ns;
+    text_add(&text,
+             "The loss in forward changes device 0's peak by %s, its link bytes by %s a step",
+             signed_bytes(peak_of(other, 0) - peak_of(dp, 0), memory),
+             signed_bytes(link_bytes(other, 0) - link_bytes(dp, 0), moved));
+    if (outputs_saved(dp, other, &ns))
+        text_add(&text, " and its median time in gather, loss and scatter_grad by %+.3f ms.",
+                 -ns * 1e-6);
+    else
+        text_add(&text, "; its time in gather, loss and scatter_grad stays within the spread.");
+    sentence(page, &text);
+}
+
+static double mean_link_bytes_of_others(const struct run_record *r) {
+    double sum = 0;
+    for (int d = 1; d < r->devices; d++)
+        sum += link_bytes(r, d);
+    return sum / (r->devices - 1);
+}
+
+static void ddp_saves(const struct page *page, const struct run_record *dp,
+                      const struct run_record *ddp) {
+    struct text text = {.used = 0};
+    char first[32], others[32], moved[32], moved_others[32];
+    text_add(
+        &text,
+        "DDP in place of DP changes the peak of device 0 by %s and of each other by %s, and "
+        "the link bytes of a step of device 0 by %s and of each other by %s.",
+        signed_bytes(peak_of(ddp, 0) - peak_of(dp, 0), first),
+        signed_bytes(mean_peak_of_others(ddp) - mean_peak_of_others(dp), others),
+        signed_bytes(link_bytes(ddp, 0) - link_bytes(dp, 0), moved),
+        signed_bytes(mean_link_bytes_of_others(ddp) - mean_link_bytes_of_others(dp), moved_others));
+    sentence(page, &text);
+}
+
+static double held_by_all(const struct run_record *r, enum mem_cause cause) {
+    double sum = 0;
+    for (int d = 0; d < r->devices; d++)
+        sum += (double)r->device[d].memory.at_peak[cause];
+    return sum;
+}
+
+/* What is not saved: each device of DDP holds what device 0 of DP does. */
+static void ddp_does_not_save(const struct page *page, const struct run_record *dp,
+                              const struct run_record *ddp) {
+    struct text text = {.used = 0};
+    char one[32], all[32], first[32];
+    double state = held_by_all(ddp, MEM_OPTIMIZER);
+    text_add(&text, "DDP does not save parameters and gradients: every device holds them");
+    if (state > 0) {
+        text_add(&text, ", and the state of %s as well: %s on each, %s in all", ddp->optimizer,
+                 bytes_words(state / ddp->devices, one), bytes_words(state, all));
+        if (dp)
+            text_add(&text, ", where DP holds %s on device 0 alone",
+                     bytes_words(held_by_all(dp, MEM_OPTIMIZER), first));
+    } else {
+        text_add(&text,
+                 ". %s keeps no state; with adam every device of DDP would hold %s more, and of DP "
+                 "device 0 alone (computed: 8 bytes for each of %zu parameters)",
+                 ddp->optimizer, bytes_words(8 * (double)ddp->parameter_count, one),
+                 ddp->parameter_count);
+    }
+    text_add(&text, ".");
+    sentence(page, &text);
+    text = (struct text){.used = 0};
+    text_add(
+        &text,
+        "PyTorch's DDP would hold the gradients a second time on every device, in its buckets, "
+        "unless gradient_as_bucket_view=True: %s more (computed: 4 bytes for each of %zu "
+        "parameters). Duet's gradients lie in their buckets.",
+        bytes_words(4 * (double)ddp->parameter_count, one), ddp->parameter_count);
+    sentence(page, &text);
+}
+
+/* ---- which is faster ---- */
+
+/* Device 0's work while the other devices sleep. */
+static double alone_ns(const struct run_record *r) {
+    const struct device_record *d = &r->device[0];
+    double alone = (double)(d->busy_ns - d->phase_ns[PHASE_FORWARD] - d->phase_ns[PHASE_BACKWARD]);
+    /* with the loss in forward all devices compute it at the same time */
+    if (r->loss_in_forward) alone -= (double)d->phase_ns[PHASE_LOSS];
+    return record_per_step(r, alone);
+}
+
+double step_of_own_cores(const struct run_record *r) {
+    double most = 0;
+    for (int d = 0; d < r->devices; d++) {
+        const struct device_record *x = &r->device[d];
+        double one = r->mode != MODE_DP
+                         ? (double)x->busy_ns
+                         : (double)(x->phase_ns[PHASE_FORWARD] + x->phase_ns[PHASE_BACKWARD] +
+                                    (r->loss_in_forward ? x->phase_ns[PHASE_LOSS] : 0));
+        if (one > most) most = one;
+    }
+    return record_per_step(r, most) + (r->mode == MODE_DP ? alone_ns(r) : 0);
+}
+
+static double mean_wait(const struct run_record *r) {
+    double sum = 0;
+    for (int d = 0; d < r->devices; d++)
+        sum += (double)r->device[d].wait_ns;
+    return record_per_step(r, sum / r->devices);
+}
+
+/* Why it is faster: the times that only the other one has. */
+static void why(struct text *text, const struct run_record *dp, const struct run_record *ddp) {
+    text_add(text,
+             " In DP device 0 works %.3f ms a step while the others sleep, and then waits %.3f for "
+             "them; in DDP a rank waits %.3f for allreduce.",
+             alone_ns(dp) * 1e-6, record_per_step(dp, (double)dp->device[0].wait_ns) * 1e-6,
+             mean_wait(ddp) * 1e-6);
+}
+
+static void which_is_faster(const struct page *page, const struct run_record *dp,
+                            const struct run_record *ddp) {
+    const struct device_record *a = &dp->device[0], *b = &ddp->device[0];
+    double spread = hypot((double)a->step_spread_ns, (double)b->step_spread_ns);
+    double gain = (double)(a->step_median_ns - b->step_median_ns);
+    struct text text = {.used = 0};
+    if (!a->step_median_ns || !b->step_median_ns) return; /* fewer than two steps */
+    if (fabs(gain) <= spread)
+        text_add(&text,
+                 "Neither is faster: the median step of DP takes %.2f ms and that of DDP %.2f, and "
+                 "the steps spread by %.2f.",
+                 (double)a->step_median_ns * 1e-6, (double)b->step_median_ns * 1e-6, spread * 1e-6);
+    else
+        text_add(&text,
+                 "%s is faster: its median step takes %.2f ms, that of %s %.2f (spread %.2f).",
+                 gain > 0 ? "DDP" : "DP", (double)(gain > 0 ? b : a)->step_median_ns * 1e-6,
+                 gain > 0 ? "DP" : "DDP", (double)(gain > 0 ? a : b)->step_median_ns * 1e-6,
+                 spread * 1e-6);
+    why(&text, dp, ddp);
+    sentence(page, &text);
+    int shared = dp->gpus ? dp->gpus : dp->cores;
+    if (!shared || dp->devices <= shared || dp->gpus) return;
+    text = (struct text){.used = 0};
+    text_add(&text,
+             "But %d devices share %d core%s. If each had one and never waited, a step would take "
+             "%.2f ms in DP and %.2f in DDP (computed from busy times).",
+             dp->devices, shared, shared > 1 ? "s" : "", step_of_own_cores(dp) * 1e-6,
+             step_of_own_cores(ddp) * 1e-6);
+    sentence(page, &text);
+}
+
+void profile_findings(FILE *file, int width, const struct profiled *runs) {
+    struct page page = {file, width};
+    const struct run_record *dp = runs->dp, *ddp = runs->ddp;
+    if ((dp ? dp : ddp ? ddp : &(struct run_record){.devices = 1})->devices < 2) return;
+    fprintf(file, "what that means\n");
+    if (dp) {
+        memory_excess(&page, dp);
+        time_excess(&page, dp);
+    }
+    if (dp && runs->loss_in_forward) loss_in_forward(&page, dp, runs->loss_in_forward);
+    if (dp && ddp) ddp_saves(&page, dp, ddp);
+    if (ddp) ddp_does_not_save(&page, dp, ddp);
+    if (dp && ddp) which_is_faster(&page, dp, ddp);
+}

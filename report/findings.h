@@ -1,0 +1,24 @@
+/* What a profile means, in sentences: how much of device 0's excess in DP is outputs, optimizer,
+ * batch and reduction; what the loss in forward saves; what DDP saves and what it does not; what
+ * PyTorch's defaults would add; which mode is faster and why. Every number is measured, by spans
+ * and ledgers, unless the sentence says that it is computed. */
+#ifndef REPORT_FINDINGS_H
+#define REPORT_FINDINGS_H
+
+#include <stdio.h>
+
+#include "trace/record.h"
+
+struct profiled {
+    const struct run_record *dp, *loss_in_forward, *ddp; /* NULL: was not run */
+};
+
+/* Prints the findings in at most `width` columns (text.h); nothing for runs on one device. */
+void profile_findings(FILE *file, int width, const struct profiled *runs);
+
+/* The time of a step if every device had a core of its own and never waited, in ns; computed from
+ * busy times. DP: device 0's work while the others sleep, and behind it the longest forward and
+ * backward of any device. Otherwise: the busiest device. */
+double step_of_own_cores(const struct run_record *run);
+
+#endif
