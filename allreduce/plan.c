@@ -7,6 +7,7 @@
 
 #include "allreduce/plans/steps.h"
 #include "base/error.h"
+#include "base/nearest.h"
 
 // clang-format off
 static const struct {
@@ -39,13 +40,14 @@ const char *plan_collective(const struct plan *plan) {
 }
 
 int allreduce_algorithm_parse(const char *word, enum allreduce_algorithm *out) {
+    const char *words[ALLREDUCE_ALGORITHM_COUNT];
     for (int a = 0; a < ALLREDUCE_ALGORITHM_COUNT; a++) {
-        if (strcmp(word, algorithms[a].word) == 0) {
-            *out = (enum allreduce_algorithm)a;
-            return OK;
-        }
+        words[a] = algorithms[a].word;
+        if (strcmp(word, words[a])) continue;
+        *out = (enum allreduce_algorithm)a;
+        return OK;
     }
-    return fail(ERR_USAGE, "allreduce algorithm: %s: choose " ALLREDUCE_WORDS, word);
+    return unknown_value("allreduce algorithm", word, words, ALLREDUCE_ALGORITHM_COUNT);
 }
 
 int allreduce_has_plan(enum allreduce_algorithm algorithm) {

@@ -2,6 +2,7 @@
 #include "base/nearest.h"
 
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -55,4 +56,20 @@ int unknown_flag(const char *word, const char *const *known, int count, const ch
     const char *nearest = nearest_word(word, known, count);
     if (nearest) return fail(ERR_USAGE, "unknown flag: %s: did you mean %s?", word, nearest);
     return fail(ERR_USAGE, "unknown flag: %s: see %s", word, help);
+}
+
+int unknown_value(const char *what, const char *word, const char *const *known, int count) {
+    char list[512];
+    size_t n = 0;
+    *list = 0;
+    for (int i = 0; i < count && n < sizeof list; i++)
+        n += (size_t)snprintf(list + n, sizeof list - n, "%s%s",
+                              i == 0           ? ""
+                              : i == count - 1 ? " and "
+                                               : ", ",
+                              known[i]);
+    const char *nearest = nearest_word(word, known, count);
+    if (!nearest) return fail(ERR_USAGE, "%s: '%.60s': there are %s", what, word, list);
+    return fail(ERR_USAGE, "%s: '%.60s': there are %s: did you mean %s?", what, word, list,
+                nearest);
 }

@@ -17,4 +17,8 @@ int edit_distance(const char *a, const char *b);
  * "unknown flag: WORD: see HELP". */
 int unknown_flag(const char *word, const char *const *known, int count, const char *help);
 
+/* Fails with ERR_USAGE: "WHAT: 'WORD': there are A, B and C", followed by ": did you mean B?" where
+ * a known word is near. `what`: the flag, or what the word names. */
+int unknown_value(const char *what, const char *word, const char *const *known, int count);
+
 #endif

@@ -45,7 +45,7 @@ static int read_target(const char *text, struct doctor_config *config) {
         config->target = (enum doctor_target)i;
         return OK;
     }
-    return fail(ERR_USAGE, "--device: %s: there are auto, cpu and cuda", text);
+    return unknown_value("--device", text, target_names, TARGETS);
 }
 
 static int read_value(struct words *w, const char *flag, const char *text) {

@@ -1,166 +1,11 @@
-/* The rows of the table of flags, and how each kind of value is read: see flag_table.h. */
+/* The rows of the table of flags: see flag_table.h. */
 #include "cli/flag_table.h"
 
 #include <stddef.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "allreduce/plan.h"
-#include "base/error.h"
-#include "base/parse.h"
-
-/* ---- how values are read ---- */
-
-static void *member(const struct flag *flag, struct run_config *config) {
-    return (char *)config + flag->offset;
-}
-
-static int read_int(const struct flag *flag, const char *text, struct run_config *config) {
-    int64_t value = 0;
-    CHECK(parse_int(flag->name, text, (int64_t)flag->lowest, (int64_t)flag->highest, &value));
-    *(int *)member(flag, config) = (int)value;
-    return OK;
-}
-
-static int read_number(const struct flag *flag, const char *text, struct run_config *config) {
-    return parse_number(flag->name, text, flag->lowest, flag->highest, member(flag, config));
-}
-
-static int read_text(const struct flag *flag, const char *text, struct run_config *config) {
-    if (strlen(text) >= flag->bytes)
-        return fail(ERR_USAGE, "%s: %.40s...: give at most %zu characters", flag->name, text,
-                    flag->bytes - 1);
-    if (!*text) return fail(ERR_USAGE, "%s: the value is empty: give %s", flag->name, flag->value);
-    memcpy(member(flag, config), text, strlen(text) + 1);
-    return OK;
-}
-
-static int read_on(const struct flag *flag, const char *text, struct run_config *config) {
-    (void)text;
-    *(int *)member(flag, config) = 1;
-    return OK;
-}
-
-static int read_off(const struct flag *flag, const char *text, struct run_config *config) {
-    (void)text;
-    *(int *)member(flag, config) = 0;
-    return OK;
-}
-
-static int read_mode(const struct flag *flag, const char *text, struct run_config *config) {
-    if (mode_parse(text, &config->mode)) return OK;
-    return fail(ERR_USAGE, "%s: '%s': there are single, dp and ddp", flag->name, text);
-}
-
-static int read_join(const struct flag *flag, const char *text, struct run_config *config) {
-    static const char *const rules[] = {"", "samples", "initial", "active", "throw"};
-    for (int i = 0; i < 5; i++)
-        if (!strcmp(text, rules[i])) {
-            config->join = i ? (enum run_join)i : JOIN_SAMPLES;
-            return OK;
-        }
-    return fail(ERR_USAGE, "%s: '%s': there are samples, initial, active and throw", flag->name,
-                text);
-}
-
-static int read_virtual(const struct flag *flag, const char *text, struct run_config *config) {
-    if (strcmp(text, "off")) return read_int(flag, text, config);
-    config->virtual_devices = VIRTUAL_OFF;
-    return OK;
-}
-
-static int read_math(const struct flag *flag, const char *text, struct run_config *config) {
-    if (!strcmp(text, "own"))
-        config->cuda_math = DEVICE_MATH_OWN;
-    else if (!strcmp(text, "library"))
-        config->cuda_math = DEVICE_MATH_LIBRARY;
-    else
-        return fail(ERR_USAGE, "%s: '%s': there are own and library", flag->name, text);
-    return OK;
-}
-
-static int read_init(const struct flag *flag, const char *text, struct run_config *config) {
-    config->model_options.init_d2l = !strcmp(text, "d2l");
-    if (config->model_options.init_d2l || !strcmp(text, "default")) return OK;
-    return fail(ERR_USAGE, "%s: '%s': there are default and d2l", flag->name, text);
-}
-
-static int read_optimizer(const struct flag *flag, const char *text, struct run_config *config) {
-    enum optimizer_kind kind = optimizer_named(text);
-    if (kind == OPTIMIZER_COUNT)
-        return fail(ERR_USAGE, "%s: '%s': there are sgd, adadelta, adam and adamw", flag->name,
-                    text);
-    config->optimizer = kind;
-    return OK;
-}
-
-/* One size for all devices, or one for each with commas between. */
-static int read_memory(const struct flag *flag, const char *text, struct run_config *config) {
-    int n = 0;
-    for (const char *at = text;; at += strcspn(at, ",") + 1) {
-        char one[32];
-        size_t length = strcspn(at, ",");
-        if (n == MAX_DEVICES || length >= sizeof one)
-            return fail(ERR_USAGE, "%s: '%.60s': give at most %d sizes such as 64M", flag->name,
-                        text, MAX_DEVICES);
-        snprintf(one, sizeof one, "%.*s", (int)length, at);
-        CHECK(parse_size(flag->name, one, (uint64_t)flag->lowest, (uint64_t)flag->highest,
-                         &config->device_memory[n++]));
-        if (!at[length]) break;
-    }
-    config->device_memory_count = n;
-    return OK;
-}
-
-static int read_reduce(const struct flag *flag, const char *text, struct run_config *config) {
-    config->sharded_reduce = !strcmp(text, "sharded");
-    if (config->sharded_reduce || !strcmp(text, "first")) return OK;
-    return fail(ERR_USAGE, "%s: '%s': there are first and sharded", flag->name, text);
-}
-
-static int read_seed(const struct flag *flag, const char *text, struct run_config *config) {
-    return parse_seed(flag->name, text, &config->seed);
-}
-
-static int read_algorithm(const struct flag *flag, const char *text, struct run_config *config) {
-    enum allreduce_algorithm algorithm;
-    (void)flag;
-    CHECK(allreduce_algorithm_parse(text, &algorithm));
-    snprintf(config->allreduce, sizeof config->allreduce, "%s",
-             allreduce_algorithm_name(algorithm));
-    return OK;
-}
-
-static int read_shape(const struct flag *flag, const char *text, struct run_config *config) {
-    return sample_shape_parse(flag->name, text, &config->model_options.sample);
-}
-
-static int read_sampler(const struct flag *flag, const char *text, struct run_config *config) {
-    config->random_sampler = !strcmp(text, "random");
-    if (config->random_sampler || !strcmp(text, "distributed")) return OK;
-    return fail(ERR_USAGE, "%s: '%s': there are distributed and random", flag->name, text);
-}
-
-static int read_loss(const struct flag *flag, const char *text, struct run_config *config) {
-    for (int kind = 0; kind < LOSS_COUNT; kind++) {
-        if (strcmp(loss_name(kind), text)) continue;
-        config->model_options.loss = kind;
-        return OK;
-    }
-    return fail(ERR_USAGE, "%s: '%s': there are cross-entropy and mse", flag->name, text);
-}
-
-static int read_hidden(const struct flag *flag, const char *text, struct run_config *config) {
-    enum { LAYERS = sizeof config->model_options.hidden / sizeof(int), WIDEST = 1000000 };
-    int64_t widths[LAYERS];
-    CHECK(parse_int_list(flag->name, text, 1, WIDEST, widths, LAYERS,
-                         &config->model_options.hidden_count));
-    for (int i = 0; i < config->model_options.hidden_count; i++)
-        config->model_options.hidden[i] = (int)widths[i];
-    return OK;
-}
-
-/* ---- the table ---- */
+#include "cli/flag_effects.h"
+#include "cli/flag_readers.h"
 
 enum {
     MOST_EPOCHS = 1000000,
@@ -176,223 +21,226 @@ enum {
 #define NO_MEMBER 0, 0
 #define NO_LIMITS 0, 0
 #define HEADING(text) \
-    { NULL, NULL, text, NULL, NO_MEMBER, NO_LIMITS }
+    { NULL, NULL, text, NULL, NO_MEMBER, NO_LIMITS, NULL }
 // clang-format off
 const struct flag flag_table[] = {
     HEADING("mode and devices"),
     {"--mode", "single|dp|ddp",
      "train: on one device, as DataParallel, or as DistributedDataParallel (default single)",
-     read_mode, NO_MEMBER, NO_LIMITS},
+     read_mode, NO_MEMBER, NO_LIMITS, by_train_or_scale},
     {"--device", "auto|cpu|cuda",
      "cpu: emulated devices; cuda: GPUs; auto: GPUs where there are any, else cpu (default)",
-     read_text, AT(device), NO_LIMITS},
+     read_text, AT(device), NO_LIMITS, always},
     {"--devices", "N",
      "the number of devices of dp and ddp (default 2); single uses one. Where there are fewer "
      "GPUs, the devices share them",
-     read_int, AT(devices), 1, MAX_DEVICES},
+     read_int, AT(devices), 1, MAX_DEVICES, on_several_devices},
     {"--virtual-devices", "V|off",
      "cut each batch for V virtual devices, a multiple of N, so that runs with the same V can give "
      "the same bits in every mode (default: the number of devices; compare: N in every mode). off: "
      "each mode cuts the batch by its own number of devices",
-     read_virtual, AT(virtual_devices), 1, MAX_DEVICES},
+     read_virtual, AT(virtual_devices), 1, MAX_DEVICES, always},
     {"--device-memory", "SIZE[,SIZE...]",
      "the memory of each device, as 512M or 4G: at least 2M, rounded up to a multiple of 2M; or "
      "that of device 0, device 1, ... (default: as `duet devices` says; cuda: a share of the GPU)",
-     read_memory, NO_MEMBER, SMALLEST_MEMORY, 0x1p50},
+     read_memory, NO_MEMBER, SMALLEST_MEMORY, 0x1p50, always},
 
     HEADING("model"),
     {"--model", "NAME", "lenet (default), convnet, mlp, resnet18, simple, complex or branches",
-     read_text, AT(model), NO_LIMITS},
+     read_text, AT(model), NO_LIMITS, always},
     {"--classes", "K",
      "the number of classes, or of numbers that the loss mse compares (default: 1 + the largest "
      "label, at least 10; of synthetic and random data 10)",
-     read_int, AT(model_options.classes), 1, MODEL_MAX_CLASSES},
+     read_int, AT(model_options.classes), 1, MODEL_MAX_CLASSES, always},
     {"--loss", "NAME",
      "cross-entropy, or mse: the mean squared error from random targets (default cross-entropy)",
-     read_loss, NO_MEMBER, NO_LIMITS},
+     read_loss, NO_MEMBER, NO_LIMITS, always},
     {"--mlp-hidden", "H1,H2,...", "the widths of the hidden layers of mlp (default 256)",
-     read_hidden, NO_MEMBER, NO_LIMITS},
+     read_hidden, NO_MEMBER, NO_LIMITS, with_mlp},
     {"--dropout", "P", "the probability of dropout, instead of the model's own", read_number,
-     AT(model_options.dropout), 0, 1},
+     AT(model_options.dropout), 0, 1, with_dropout},
     {"--init", "default|d2l",
      "initial weights. default: PyTorch's; d2l: those of the chapter, normal with deviation 0.01 "
      "(resnet18 alone; lenet always has the chapter's)",
-     read_init, NO_MEMBER, NO_LIMITS},
+     read_init, NO_MEMBER, NO_LIMITS, with_resnet18},
     {"--sync-bn", NULL,
      "every BatchNorm of the model is a SyncBatchNorm: normalised over the whole global batch "
      "(single and ddp)",
-     read_on, AT(model_options.sync_bn), NO_LIMITS},
+     read_on, AT(model_options.sync_bn), NO_LIMITS, with_buffers},
     {"--init-from", "FILE", "start from the weights in a safetensors file", read_text,
-     AT(init_from), NO_LIMITS},
+     AT(init_from), NO_LIMITS, always},
 
     HEADING("data"),
     {"--dataset", "NAME",
      "fashion-mnist, mnist, synthetic (drawn digits) or random: torch.randn samples with "
      "torch.randint labels, by the seed of the run (default fashion-mnist)",
-     read_text, AT(dataset), NO_LIMITS},
+     read_text, AT(dataset), NO_LIMITS, always},
     {"--shape", "CxHxW|K",
      "synthetic, random: the shape of a sample; K makes vectors (default 1x28x28; random: what the "
      "model is made for, simple 10, complex 3x32x32)",
-     read_shape, NO_MEMBER, NO_LIMITS},
+     read_shape, NO_MEMBER, NO_LIMITS, of_made_data},
     {"--samples", "N",
      "synthetic, random: the number of samples for training (default 60000, random 6400)", read_int,
-     AT(samples), 1, MOST_SAMPLES},
+     AT(samples), 1, MOST_SAMPLES, of_made_data},
     {"--data-dir", "DIR",
      "the folder with the four IDX files, plain or compressed (.gz), with pictures of any size and "
      "any number of classes: the model follows them",
-     read_text, AT(data_dir), NO_LIMITS},
+     read_text, AT(data_dir), NO_LIMITS, of_files},
     {"--data-on", "auto|host|device",
      "where the data set lies. device: the device makes the batches; auto: device on a GPU if the "
      "data set fits into a quarter of its memory, else host (default)",
-     read_text, AT(data_on), NO_LIMITS},
+     read_text, AT(data_on), NO_LIMITS, always},
     {"--shuffle", NULL, "a new order of the samples in each epoch (default)", read_on, AT(shuffle),
-     NO_LIMITS},
+     NO_LIMITS, always},
     {"--no-shuffle", NULL, "the order of the samples in the files", read_off, AT(shuffle),
-     NO_LIMITS},
+     NO_LIMITS, always},
     {"--sampler", "distributed|random",
      "random: the order of PyTorch's DataLoader(shuffle=True) by the seed of the run; train in "
      "mode single or dp (default distributed: that of DistributedSampler, in every mode)",
-     read_sampler, NO_MEMBER, NO_LIMITS},
+     read_sampler, NO_MEMBER, NO_LIMITS, always},
     {"--drop-last", NULL,
      "leave samples out instead of using some twice; also leaves out a last batch that is not full",
-     read_on, AT(drop_last), NO_LIMITS},
+     read_on, AT(drop_last), NO_LIMITS, always},
     {"--workers", "N",
      "the number of threads that prepare batches; 0: the training thread does it (default 1)",
-     read_int, AT(workers), 0, MOST_WORKERS},
+     read_int, AT(workers), 0, MOST_WORKERS, always},
     {"--no-pin-memory", NULL,
      "prepare batches in plain host memory, which devices copy by a detour", read_on,
-     AT(no_pin_memory), NO_LIMITS},
+     AT(no_pin_memory), NO_LIMITS, from_the_host},
     {"--blocking-copies", NULL,
      "copy each batch to the device before its step, not beside the step before", read_on,
-     AT(blocking_copies), NO_LIMITS},
+     AT(blocking_copies), NO_LIMITS, from_the_host},
 
     HEADING("training"),
     {"--epochs", "N", "the number of epochs (default 10; demo: 3)", read_int, AT(epochs), 1,
-     MOST_EPOCHS},
+     MOST_EPOCHS, always},
     {"--steps", "N", "stop after N steps in all (profile: default 50)", read_int, AT(steps), 1,
-     INT32_MAX - 1},
+     INT32_MAX - 1, always},
     {"--batch-per-device", "B",
      "samples of each device's batch: the global batch is B times the number of devices",
-     read_int, AT(batch_per_device), 1, LARGEST_BATCH},
+     read_int, AT(batch_per_device), 1, LARGEST_BATCH, always},
     {"--batch-size", "B", "samples of the GLOBAL batch, split over the devices (default 256)",
-     read_int, AT(batch_size), 1, LARGEST_BATCH},
+     read_int, AT(batch_size), 1, LARGEST_BATCH, always},
     {"--no-sync-steps", "K",
      "accumulate the gradients of K batches before each update, as PyTorch's no_sync: ddp sums "
      "over the ranks once in K batches (default 1)",
-     read_int, AT(passes), 1, MOST_PASSES},
+     read_int, AT(passes), 1, MOST_PASSES, always},
     {"--optimizer", "NAME", "sgd, adadelta, adam or adamw (default sgd)", read_optimizer,
-     NO_MEMBER, NO_LIMITS},
+     NO_MEMBER, NO_LIMITS, always},
     {"--lr", "X", "the learning rate (default: sgd 0.2, adadelta 1, adam and adamw 0.001)",
-     read_number, AT(lr), 0, LARGEST_FLOAT},
+     read_number, AT(lr), 0, LARGEST_FLOAT, always},
     {"--lr-step", "N", "multiply the learning rate by a factor every N epochs, as StepLR does",
-     read_int, AT(lr_step), 1, MOST_EPOCHS},
+     read_int, AT(lr_step), 1, MOST_EPOCHS, always},
     {"--lr-gamma", "X", "the factor of StepLR (default 0.1)", read_number, AT(lr_gamma), 0,
-     LARGEST_FLOAT},
+     LARGEST_FLOAT, beside_lr_step},
     {"--lr-cosine", NULL,
      "lower the learning rate from epoch to epoch along a cosine, as CosineAnnealingLR does with "
      "T_max = the number of epochs and eta_min = 0",
-     read_on, AT(lr_cosine), NO_LIMITS},
+     read_on, AT(lr_cosine), NO_LIMITS, always},
     {"--momentum", "X", "the momentum of sgd (default 0)", read_number, AT(momentum), 0,
-     LARGEST_FLOAT},
-    {"--nesterov", NULL, "sgd: Nesterov's momentum", read_on, AT(nesterov), NO_LIMITS},
+     LARGEST_FLOAT, by_sgd},
+    {"--nesterov", NULL, "sgd: Nesterov's momentum", read_on, AT(nesterov), NO_LIMITS, by_sgd},
     {"--dampening", "X", "sgd: a gradient weighs 1 - X in the momentum (default 0)", read_number,
-     AT(dampening), 0, 1},
+     AT(dampening), 0, 1, beside_momentum},
     {"--weight-decay", "X",
      "weight decay, which is added to the gradient; adamw: which makes the weights smaller beside "
      "it (default 0; adamw 0.01)",
-     read_number, AT(weight_decay), 0, LARGEST_FLOAT},
+     read_number, AT(weight_decay), 0, LARGEST_FLOAT, always},
     {"--beta1", "X", "adam, adamw: the decay of the mean of gradients (default 0.9)", read_number,
-     AT(beta1), 0, 1},
+     AT(beta1), 0, 1, by_adam},
     {"--beta2", "X", "adam, adamw: the decay of the mean of their squares (default 0.999)",
-     read_number, AT(beta2), 0, 1},
-    {"--rho", "X", "adadelta: the decay of its means (default 0.9)", read_number, AT(rho), 0, 1},
+     read_number, AT(beta2), 0, 1, by_adam},
+    {"--rho", "X", "adadelta: the decay of its means (default 0.9)", read_number, AT(rho), 0, 1,
+     by_adadelta},
     {"--eps", "X",
      "what is added to the divisor (default: adadelta 1e-6, adam and adamw 1e-8)", read_number,
-     AT(epsilon), 0, LARGEST_FLOAT},
+     AT(epsilon), 0, LARGEST_FLOAT, by_adadelta_or_adam},
     {"--label-smoothing", "X",
      "cross entropy: spread this part of each target evenly over all classes (default 0)",
-     read_number, AT(model_options.label_smoothing), 0, 1},
+     read_number, AT(model_options.label_smoothing), 0, 1, of_scores},
     {"--seed", "S",
      "the seed of the initial weights, the sampler and dropout, as torch.manual_seed takes it "
      "(default 0)",
-     read_seed, NO_MEMBER, NO_LIMITS},
+     read_seed, NO_MEMBER, NO_LIMITS, always},
     {"--timeout", "SECONDS", "the deadline of every wait (default 300)", read_number, AT(timeout),
-     0.01, 1e6},
+     0.01, 1e6, always},
 
     HEADING("dp and ddp"),
     {"--loss-in-forward", NULL,
      "dp: each device computes its own loss, and no outputs are gathered", read_on,
-     AT(loss_in_forward), NO_LIMITS},
+     AT(loss_in_forward), NO_LIMITS, in_dp_one_way},
     {"--output-device", "D",
      "dp: the device that gathers the outputs and computes the loss (default 0)", read_int,
-     AT(output_device), 0, MAX_DEVICES - 1},
+     AT(output_device), 0, MAX_DEVICES - 1, in_dp},
     {"--dp-reduce", "first|sharded",
      "dp: who adds the gradients up. first: device 0 (default); sharded: the other devices, each a "
      "part, and device 0 gets the sums",
-     read_reduce, NO_MEMBER, NO_LIMITS},
+     read_reduce, NO_MEMBER, NO_LIMITS, in_dp},
     {"--allreduce", "NAME",
      "ddp: " ALLREDUCE_WORDS " (default auto)", read_algorithm,
-     NO_MEMBER, NO_LIMITS},
+     NO_MEMBER, NO_LIMITS, in_ddp},
     {"--bucket-cap-mb", "X",
      "ddp: the size of a bucket of gradients in MiB (default 25, the first bucket 1). Given alone "
      "it sets the first bucket too",
-     read_number, AT(bucket_cap_mb), 1e-6, 1e6},
+     read_number, AT(bucket_cap_mb), 1e-6, 1e6, in_ddp},
     {"--first-bucket-mb", "X", "ddp: the size of the first bucket in MiB", read_number,
-     AT(first_bucket_mb), 1e-6, 1e6},
+     AT(first_bucket_mb), 1e-6, 1e6, in_ddp},
     {"--no-broadcast-buffers", NULL,
      "ddp: each rank keeps its own running statistics; default: rank 0's go to all before each "
      "forward",
-     read_on, AT(no_broadcast_buffers), NO_LIMITS},
+     read_on, AT(no_broadcast_buffers), NO_LIMITS, in_ddp_with_buffers},
     {"--no-overlap", NULL, "ddp: allreduce after backward, not beside it", read_on, AT(no_overlap),
-     NO_LIMITS},
+     NO_LIMITS, in_ddp},
     {"--join", "[=RULE]",
      "use every sample once, so ranks may have different numbers of batches: those that have none "
      "left shadow the others. RULE: samples (default): every sample weighs the same; ddp also "
      "initial, active: means of ranks, divided by all ranks or by those with samples; throw: end",
-     read_join, NO_MEMBER, NO_LIMITS},
+     read_join, NO_MEMBER, NO_LIMITS, always},
     {"--find-unused-parameters", NULL,
      "ddp: look in every step for parameters that have no part in the loss, so that a step may "
      "leave some out (--model branches does)",
-     read_on, AT(find_unused), NO_LIMITS},
+     read_on, AT(find_unused), NO_LIMITS, in_ddp},
     {"--debug-collectives", NULL,
      "ddp: before each collective all ranks meet and compare what they are about to call; so does "
      "TORCH_DISTRIBUTED_DEBUG=DETAIL in the environment",
-     read_on, AT(debug_collectives), NO_LIMITS},
+     read_on, AT(debug_collectives), NO_LIMITS, in_ddp},
 
     HEADING("GPUs"),
     {"--cuda-math", "own|library",
      "who computes matrix products and convolutions. own: Duet's kernels; library: cuBLAS and, "
      "where it is found, cuDNN (default own)",
-     read_math, NO_MEMBER, NO_LIMITS},
-    {"--tf32", NULL, "products may round their inputs to tf32", read_on, AT(tf32), NO_LIMITS},
+     read_math, NO_MEMBER, NO_LIMITS, on_gpus},
+    {"--tf32", NULL, "products may round their inputs to tf32", read_on, AT(tf32), NO_LIMITS,
+     on_gpus},
     {"--no-graph", NULL,
      "enqueue each kernel anew in every step instead of replaying a graph (compare, profile and "
      "runs with a trace always do)",
-     read_on, AT(no_graph), NO_LIMITS},
+     read_on, AT(no_graph), NO_LIMITS, with_graphs},
 
     HEADING("output (FILE /dev/stdout is standard output; - is refused)"),
     {"--save", "FILE", "train: write the weights at the end, as safetensors", read_text, AT(save),
-     NO_LIMITS},
-    {"--checkpoint", "FILE", "train: write all that --resume needs at the end, as safetensors",
-     read_text, AT(checkpoint), NO_LIMITS},
-    {"--checkpoint-every", "N", "and after every N steps", read_int, AT(checkpoint_every), 1, 1e9},
+     NO_LIMITS, by_train},
+    {"--checkpoint", "FILE", "train: write all that is needed to go on, at the end, as safetensors",
+     read_text, AT(checkpoint), NO_LIMITS, by_train},
+    {"--checkpoint-every", "N", "and after every N steps", read_int, AT(checkpoint_every), 1, 1e9,
+     beside_checkpoint},
     {"--resume", "FILE", "train: go on from a checkpoint of the same flags, with the same bits",
-     read_text, AT(resume), NO_LIMITS},
+     read_text, AT(resume), NO_LIMITS, by_train},
     {"--module-prefix", NULL,
      "names in the saved weights begin with \"module.\", as those of a model that PyTorch wraps in "
      "DataParallel (both are read)",
-     read_on, AT(module_prefix), NO_LIMITS},
+     read_on, AT(module_prefix), NO_LIMITS, beside_save},
     {"--log-loss", "FILE", "train: write step,epoch,loss of every step, as CSV", read_text,
-     AT(log_loss), NO_LIMITS},
-    {"--json", "FILE", "write all results as JSON", read_text, AT(json), NO_LIMITS},
+     AT(log_loss), NO_LIMITS, by_train},
+    {"--json", "FILE", "write all results as JSON", read_text, AT(json), NO_LIMITS, always},
     {"--trace", "FILE",
      "write a timeline of the first 1000 steps, which ui.perfetto.dev opens", read_text, AT(trace),
-     NO_LIMITS},
+     NO_LIMITS, by_all_but_scale},
     {"--log-interval", "N",
      "print the loss of each N-th step of an epoch (default: of none)", read_int, AT(log_interval),
-     1, INT32_MAX - 1},
+     1, INT32_MAX - 1, with_progress},
     {"--quiet", NULL, "print no progress, and no warnings before training", read_on, AT(quiet),
-     NO_LIMITS},
-    {NULL, NULL, NULL, NULL, NO_MEMBER, NO_LIMITS},
+     NO_LIMITS, always},
+    {NULL, NULL, NULL, NULL, NO_MEMBER, NO_LIMITS, NULL},
 };
 // clang-format on

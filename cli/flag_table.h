@@ -3,6 +3,7 @@
 #ifndef CLI_FLAG_TABLE_H
 #define CLI_FLAG_TABLE_H
 
+#include "cli/flag_effects.h"
 #include "train/run.h"
 
 /* The largest global batch. */
@@ -22,6 +23,7 @@ struct flag {
     flag_reader *read;
     size_t offset, bytes;   /* of the member of struct run_config that it sets */
     double lowest, highest; /* of a number: the limits, both allowed */
+    flag_effect *effect;    /* where it has an effect; elsewhere it is refused (flag_effects.h) */
 };
 
 /* The rows in the order of --help, ended by one whose name and help are NULL. */

@@ -10,8 +10,9 @@
 #include "base/error.h"
 #include "base/nearest.h"
 #include "cli/flag_table.h"
+#include "train/compare.h"
 
-enum { MOST_FLAGS = 100 }; /* in the table, for suggestions */
+enum { MOST_FLAGS = 200 }; /* rows of the table, with its headings */
 
 /* ---- parsing ---- */
 
@@ -69,12 +70,35 @@ static int refuse_one_file(const struct run_config *config) {
     return OK;
 }
 
+/* What other programs call some flags, for suggestions. */
+static const struct {
+    const char *word, *flag;
+} elsewhere[] = {{"--learning-rate", "--lr"},
+                 {"--world-size", "--devices"},
+                 {"--nproc-per-node", "--devices"},
+                 {"--gpus", "--devices"},
+                 {"--num-workers", "--workers"},
+                 {"--num-epochs", "--epochs"},
+                 {"--max-steps", "--steps"},
+                 {"--step-size", "--lr-step"},
+                 {"--gamma", "--lr-gamma"},
+                 {"--backend", "--allreduce"},
+                 {"--accumulation", "--no-sync-steps"}};
+enum { ELSEWHERE = sizeof elsewhere / sizeof *elsewhere };
+
 static int unknown(const char *word) {
-    const char *known[MOST_FLAGS];
-    int count = 0;
+    const char *known[MOST_FLAGS + ELSEWHERE];
+    int count = 0, own;
     for (const struct flag *flag = flag_table; flag->help && count < MOST_FLAGS; flag++)
         if (flag->name) known[count++] = flag->name;
-    return unknown_flag(word, known, count, "duet --help");
+    own = count;
+    for (int i = 0; i < ELSEWHERE; i++)
+        known[count++] = elsewhere[i].word;
+    const char *nearest = nearest_word(word, known, count);
+    for (int i = 0; nearest && i < ELSEWHERE; i++)
+        if (!strcmp(nearest, elsewhere[i].word))
+            return fail(ERR_USAGE, "unknown flag: %s: did you mean %s?", word, elsewhere[i].flag);
+    return unknown_flag(word, known, own, "duet --help");
 }
 
 /* --batch-size and --batch-per-device name the same number. `none`: what it is where neither is
@@ -96,7 +120,9 @@ static int resolve_batch(struct run_config *config, int none) {
     return OK;
 }
 
-int flags_parse(int argc, char **argv, struct run_config *config, int *help) {
+/* given[i]: row i of the table was given. */
+static int read_words(int argc, char **argv, struct run_config *config, int *help,
+                      char given[MOST_FLAGS]) {
     int batch_size = config->batch_size;
     *help = 0;
     config->batch_size = 0; /* not given */
@@ -120,42 +146,50 @@ int flags_parse(int argc, char **argv, struct run_config *config, int *help) {
                                              : NULL;
         if (!text) return fail(ERR_USAGE, "%s: no value: give %s", flag->name, flag->value);
         CHECK(flag->read(flag, text, config));
+        given[flag - flag_table] = 1;
     }
     if (config->lr < 0) config->lr = optimizer_learning_rate(config->optimizer);
     config->warned = config->quiet;
-    CHECK(resolve_batch(config, batch_size));
+    return resolve_batch(config, batch_size);
+}
+
+/* Of the flags that were given, each must have an effect. */
+static int refuse_idle(const struct asked *asked, const char given[MOST_FLAGS]) {
+    for (int i = 0; flag_table[i].help; i++)
+        if (given[i]) CHECK(flag_table[i].effect(&flag_table[i], asked));
+    return OK;
+}
+
+int flags_read(int argc, char **argv, struct run_config *config, int *help) {
+    char given[MOST_FLAGS];
+    return read_words(argc, argv, config, help, given);
+}
+
+int flags_parse(int argc, char **argv, struct run_config *config, int *help, const char *command) {
+    char given[MOST_FLAGS] = {0};
+    CHECK(read_words(argc, argv, config, help, given));
+    if (*help) return OK;
+    const struct asked asked = {config, command, 1U << config->mode};
+    CHECK(refuse_idle(&asked, given));
     return refuse_one_file(config);
 }
 
 int flags_parse_all_modes(int argc, char **argv, struct run_config *config, int *help,
                           const char *command) {
-    config->mode = MODE_COUNT; /* not given */
-    CHECK(flags_parse(argc, argv, config, help));
+    char given[MOST_FLAGS] = {0};
+    struct asked asked = {config, command, 0};
+    config->mode = MODE_DP;
+    CHECK(read_words(argc, argv, config, help, given));
     if (*help) return OK;
-    if (config->mode != MODE_COUNT)
-        return fail(ERR_USAGE, "--mode: duet %s runs several: leave it out, or use duet train",
-                    command);
-    const char *one = *config->save         ? "--save"
-                      : *config->log_loss   ? "--log-loss"
-                      : *config->checkpoint ? "--checkpoint"
-                                            : NULL;
-    if (one)
-        return fail(ERR_USAGE,
-                    "%s: duet %s trains more than one model and does not write it: use duet train",
-                    one, command);
-    if (*config->resume)
-        return fail(ERR_USAGE, "--resume: %s: duet %s trains more than one model: use duet train",
-                    config->resume, command);
+    for (enum run_mode mode = 0; mode < MODE_COUNT; mode++)
+        if (!compare_leaves_out(config, mode)) asked.modes |= 1U << mode;
+    CHECK(refuse_idle(&asked, given));
     if (config->random_sampler)
         return fail(ERR_USAGE,
                     "--sampler: random: duet %s trains as DDP too, whose ranks share one order: "
                     "leave it out",
                     command);
-    if (config->log_interval && !strcmp(command, "profile"))
-        return fail(ERR_USAGE, "--log-interval: %d: duet profile prints no progress: leave it out",
-                    config->log_interval);
-    config->mode = MODE_DP;
-    return OK;
+    return refuse_one_file(config);
 }
 
 /* ---- --help ---- */

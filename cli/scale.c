@@ -10,6 +10,7 @@
 #include "base/atomic_file.h"
 #include "base/cores.h"
 #include "base/error.h"
+#include "base/nearest.h"
 #include "base/parse.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
@@ -111,7 +112,7 @@ static int read_run(const struct words *w, struct run_config *run, int *asked_fo
     run_config_default(&first);
     snprintf(first.model, sizeof first.model, "convnet");
     *first.dataset = 0;
-    CHECK(flags_parse(w->rest_count, w->rest, &first, asked_for_help));
+    CHECK(flags_read(w->rest_count, w->rest, &first, asked_for_help));
     if (*asked_for_help) return OK;
     run_config_default(run);
     run->mode = MODE_DDP;
@@ -123,20 +124,13 @@ static int read_run(const struct words *w, struct run_config *run, int *asked_fo
         if (!*first.dataset && !*first.data_dir && has_mnist())
             snprintf(run->dataset, sizeof run->dataset, "mnist");
     }
-    return flags_parse(w->rest_count, w->rest, run, asked_for_help);
+    return flags_parse(w->rest_count, w->rest, run, asked_for_help, "scale");
 }
 
 static int check_run(const struct run_config *run) {
     if (run->mode == MODE_SINGLE)
         return fail(ERR_USAGE, "--mode: single has one device: give dp or ddp");
-    const char *file = *run->save       ? "--save"
-                       : *run->log_loss ? "--log-loss"
-                       : *run->trace    ? "--trace"
-                                        : NULL;
-    if (!file) return OK;
-    return fail(ERR_USAGE,
-                "%s: duet scale trains more than one model and does not write it: use duet train",
-                file);
+    return OK;
 }
 
 static int read_counts(const struct words *w, struct scale_config *c) {
@@ -157,11 +151,14 @@ static int read_rates(const struct words *w, struct scale_config *c) {
     c->rates = 1;
     if (w->lr) CHECK(parse_number_list("--lr", w->lr, 0, 3.4e38, c->lr, SCALE_MOST, &c->rates));
     if (!w->scale_lr) return OK;
-    int k = 0;
-    while (k <= LR_SCALE_SQRT && strcmp(lr_scale_name((enum lr_scale)k), w->scale_lr))
+    enum { KINDS = LR_SCALE_SQRT + 1 };
+    const char *words[KINDS];
+    int k;
+    for (k = 0; k < KINDS; k++)
+        words[k] = lr_scale_name((enum lr_scale)k);
+    for (k = 0; k < KINDS && strcmp(words[k], w->scale_lr);)
         k++;
-    if (k > LR_SCALE_SQRT)
-        return fail(ERR_USAGE, "--scale-lr: '%s': there are none, linear and sqrt", w->scale_lr);
+    if (k == KINDS) return unknown_value("--scale-lr", w->scale_lr, words, KINDS);
     if (k && !c->batch_per_device)
         return fail(ERR_USAGE,
                     "--scale-lr: %s: the global batch stays, so the rate does too: give "

@@ -52,7 +52,7 @@ int command_train(int argc, char **argv) {
     struct failures all = {0};
     int help, code;
     run_config_default(&config);
-    CHECK_GOTO(flags_parse(argc, argv, &config, &help), code, done);
+    CHECK_GOTO(flags_parse(argc, argv, &config, &help, "train"), code, done);
     if (help) return flags_help("train"), 0;
     CHECK_GOTO(run_config_check(&config), code, done);
     if (*config.trace) CHECK_GOTO(atomic_open(&trace, config.trace), code, done);

@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 #include "base/error.h"
+#include "base/nearest.h"
 #include "base/random.h"
 #include "data/dataset_files.h"
 #include "data/synthetic.h"
@@ -70,11 +71,10 @@ static int check_made(const struct dataset_config *c, enum kind kind) {
 }
 
 int dataset_check(const struct dataset_config *c) {
+    static const char *const words[] = {"fashion-mnist", "mnist", "synthetic", "random"};
     enum kind kind = kind_of(c->name);
     char text[SAMPLE_SHAPE_BYTES];
-    if (kind == UNKNOWN)
-        return fail(ERR_USAGE,
-                    "--dataset: %s: there are fashion-mnist, mnist, synthetic and random", c->name);
+    if (kind == UNKNOWN) return unknown_value("--dataset", c->name, words, 4);
     if (c->targets && kind != RANDOM)
         return fail(ERR_USAGE, "--loss: mse: %s has labels, no targets: give --dataset random",
                     c->name);

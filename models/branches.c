@@ -37,6 +37,7 @@ static struct var *forward(const struct model *model, struct tape *t, struct par
 }
 
 int branches_describe(struct model *model, const struct model_options *options) {
+    (void)options;
     int in = model->channels * model->height * model->width, classes = model->classes;
     const struct param_spec specs[PARAMS] = {
         {.name = "fc1.weight", .rank = 2, .dims = {WIDTH, in}},
@@ -48,9 +49,6 @@ int branches_describe(struct model *model, const struct model_options *options) 
         {.name = "head.weight", .rank = 2, .dims = {classes, WIDTH}},
         {.name = "head.bias", .rank = 1, .dims = {classes}},
     };
-    if (options->hidden_count || options->dropout > 0)
-        return fail(ERR_USAGE, "model branches: it takes no %s: leave it out",
-                    options->hidden_count ? "--mlp-hidden" : "--dropout");
     model->graph_changes = 1;
     model->init = init;
     model->forward = forward;

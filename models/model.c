@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/nearest.h"
 
 static const struct {
     const char *name;
@@ -23,6 +24,13 @@ static int find(const char *name) {
     for (int i = 0; i < KNOWN; i++)
         if (!strcmp(known[i].name, name)) return i;
     return -1;
+}
+
+static int unknown_model(const char *name) {
+    const char *words[KNOWN];
+    for (int i = 0; i < KNOWN; i++)
+        words[i] = known[i].name;
+    return unknown_value("model", name, words, KNOWN);
 }
 
 struct sample_shape model_sample(const char *name) {
@@ -76,11 +84,7 @@ int model_open(struct model *model, const char *name, const struct model_options
     struct sample_shape sample = options->sample.channels ? options->sample : model_sample(name);
     int i = find(name), classes = options->classes ? options->classes : DEFAULT_CLASSES;
     memset(model, 0, sizeof *model);
-    if (i < 0)
-        return fail(
-            ERR_USAGE,
-            "model: %s: there are lenet, convnet, mlp, resnet18, simple, complex and branches",
-            name);
+    if (i < 0) return unknown_model(name);
     CHECK(check_limits(name, &sample, classes));
     *model = (struct model){.name = known[i].name,
                             .channels = sample.channels,

@@ -7,6 +7,7 @@
 #include "allreduce/plan.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/nearest.h"
 
 void run_config_default(struct run_config *config) {
     *config = (struct run_config){
@@ -88,19 +89,26 @@ uint64_t run_device_memory(const struct run_config *config, int index) {
     return n == 0 ? 0 : config->device_memory[n == 1 ? 0 : index];
 }
 
-/* What DataParallel alone can do is refused elsewhere: it would have no effect. Commands that run
- * all modes check as DP. */
+/* A number was most likely meant for --devices. */
+int run_check_device_word(const char *word) {
+    static const char *const words[] = {"auto", "cpu", "cuda"};
+    for (int i = 0; i < 3; i++)
+        if (!strcmp(word, words[i])) return OK;
+    if (!*word || word[strspn(word, "0123456789")])
+        return unknown_value("--device", word, words, 3);
+    return fail(ERR_USAGE, "--device: %s: there are auto, cpu and cuda: did you mean --devices %s?",
+                word, word);
+}
+
+static int check_words(const struct run_config *config) {
+    static const char *const places[] = {"auto", "host", "device"};
+    CHECK(run_check_device_word(config->device));
+    for (int i = 0; i < 3; i++)
+        if (!strcmp(config->data_on, places[i])) return OK;
+    return unknown_value("--data-on", config->data_on, places, 3);
+}
+
 static int check_dp(const struct run_config *config) {
-    const char *flag = config->output_device    ? "--output-device"
-                       : config->sharded_reduce ? "--dp-reduce"
-                                                : NULL;
-    if (flag && config->mode != MODE_DP)
-        return fail(ERR_USAGE,
-                    "%s: no effect in mode %s: it belongs to DataParallel: give --mode dp", flag,
-                    mode_name(config->mode));
-    if (config->module_prefix && !*config->save)
-        return fail(ERR_USAGE,
-                    "--module-prefix: nothing is saved: give --save FILE, or leave it out");
     if (config->output_device >= config->devices)
         return fail(ERR_USAGE, "--output-device: %d: there are devices 0 to %d",
                     config->output_device, config->devices - 1);
@@ -109,18 +117,6 @@ static int check_dp(const struct run_config *config) {
                     "--dp-reduce: sharded: one device has nothing to reduce: give first, or "
                     "more --devices");
     return OK;
-}
-
-/* Where the device makes the batches, there is nothing to pin and next to nothing to copy. */
-static int check_loading(const struct run_config *config) {
-    const char *flag = config->no_pin_memory     ? "--no-pin-memory"
-                       : config->blocking_copies ? "--blocking-copies"
-                                                 : NULL;
-    if (!flag || strcmp(config->data_on, "device")) return OK;
-    return fail(ERR_USAGE,
-                "%s: no effect where the data set lies on the device: leave it out, or "
-                "give --data-on host",
-                flag);
 }
 
 /* Ranks that each had an order of their own would each train on the whole data set. */
@@ -136,10 +132,6 @@ static int check_sampler(const struct run_config *config) {
 }
 
 static int check_checkpoint(const struct run_config *config) {
-    if (config->checkpoint_every && !*config->checkpoint)
-        return fail(ERR_USAGE,
-                    "--checkpoint-every: %d: no checkpoint is written: give --checkpoint FILE too",
-                    config->checkpoint_every);
     if (*config->resume && *config->init_from)
         return fail(ERR_USAGE,
                     "--init-from: %s: no effect: --resume takes the weights from its file too: "
@@ -175,9 +167,6 @@ static int check_devices(const struct run_config *config) {
             "--batch-size: %d (the global batch) is below %d devices: give at least one sample for "
             "each, or fewer --devices",
             config->batch_size, w);
-    if (strcmp(config->device, "auto") && strcmp(config->device, "cpu") &&
-        strcmp(config->device, "cuda"))
-        return fail(ERR_USAGE, "--device: %s: there are auto, cpu and cuda", config->device);
     return OK;
 }
 
@@ -207,13 +196,10 @@ int run_config_check(const struct run_config *config) {
     options.sample = data.shape; /* files are not open yet */
     CHECK(model_open(&model, config->model, &options));
     model_free(&model);
-    if (strcmp(config->data_on, "auto") && strcmp(config->data_on, "host") &&
-        strcmp(config->data_on, "device"))
-        return fail(ERR_USAGE, "--data-on: %s: there are auto, host and device", config->data_on);
+    CHECK(check_words(config));
     CHECK(run_check_update(config));
     CHECK(check_checkpoint(config));
     CHECK(check_dp(config));
-    CHECK(check_loading(config));
     CHECK(check_join(config));
     return check_devices(config);
 }

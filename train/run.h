@@ -106,8 +106,12 @@ void run_config_default(struct run_config *config);
 void run_config_without_files(struct run_config *config);
 
 /* Finds values that are wrong, alone or together (a batch below the devices, V no multiple of W, an
- * unknown name), before anything is opened. ERR_USAGE with one line. */
+ * unknown name), before anything is opened. ERR_USAGE with one line. What has no effect passes
+ * here: only the command knows what was given (cli/flag_effects.h). */
 int run_config_check(const struct run_config *config);
+
+/* ERR_USAGE: `word` is none of auto, cpu and cuda, as --device takes them. */
+int run_check_device_word(const char *word);
 
 /* The memory that was asked for device `index`, in bytes; 0: not given. */
 uint64_t run_device_memory(const struct run_config *config, int index);
@@ -121,7 +125,7 @@ int run_virtual_devices(const struct run_config *config);
 /* The optimizer with all its numbers, and the schedule of its learning rate. */
 struct optimizer_config run_optimizer(const struct run_config *config);
 struct schedule run_schedule(const struct run_config *config);
-/* ERR_USAGE: a number is wrong, or belongs to another optimizer or schedule. */
+/* ERR_USAGE: a number is wrong, or two do not go together. */
 int run_check_update(const struct run_config *config);
 
 /* The data set of the run. It points into config. */

@@ -1,6 +1,5 @@
 /* What of a configuration says how parameters are updated: the optimizer, its numbers, and the
- * schedule of the learning rate. A number that the chosen optimizer or schedule does not have is
- * refused, for it would change nothing. */
+ * schedule of the learning rate. */
 #include <stddef.h>
 
 #include "base/error.h"
@@ -33,37 +32,12 @@ struct schedule run_schedule(const struct run_config *config) {
                              .gamma = config->lr_gamma < 0 ? 0.1 : config->lr_gamma};
 }
 
-/* `whose`: the optimizers that have it, one bit each. */
-static int refuse_foreign(const struct run_config *config, const char *flag, double value,
-                          int given, unsigned whose, const char *names) {
-    if (!given || whose >> config->optimizer & 1) return OK;
-    return fail(ERR_USAGE, "%s: %g: %s has none: leave it out, or give --optimizer %s", flag, value,
-                optimizer_name(config->optimizer), names);
-}
-
 static int check_optimizer(const struct run_config *c) {
-    enum {
-        SGD = 1 << OPTIMIZER_SGD,
-        ADADELTA = 1 << OPTIMIZER_ADADELTA,
-        ADAMS = 1 << OPTIMIZER_ADAM | 1 << OPTIMIZER_ADAMW
-    };
-    CHECK(refuse_foreign(c, "--momentum", c->momentum, c->momentum != 0, SGD, "sgd"));
-    CHECK(refuse_foreign(c, "--dampening", c->dampening, c->dampening != 0, SGD, "sgd"));
-    CHECK(refuse_foreign(c, "--nesterov", c->nesterov, c->nesterov, SGD, "sgd"));
-    CHECK(refuse_foreign(c, "--rho", c->rho, c->rho >= 0, ADADELTA, "adadelta"));
-    CHECK(refuse_foreign(c, "--beta1", c->beta1, c->beta1 >= 0, ADAMS, "adam or adamw"));
-    CHECK(refuse_foreign(c, "--beta2", c->beta2, c->beta2 >= 0, ADAMS, "adam or adamw"));
-    CHECK(refuse_foreign(c, "--eps", c->epsilon, c->epsilon >= 0, ADADELTA | ADAMS,
-                         "adadelta, adam or adamw"));
     if (c->nesterov && (c->momentum == 0 || c->dampening != 0))
         return fail(ERR_USAGE,
                     "--nesterov: momentum %g, dampening %g: Nesterov momentum requires a momentum "
                     "and zero dampening",
                     c->momentum, c->dampening);
-    if (c->dampening != 0 && c->momentum == 0)
-        return fail(ERR_USAGE,
-                    "--dampening: %g: it changes nothing without momentum: give --momentum too",
-                    c->dampening);
     struct optimizer_config o = run_optimizer(c);
     return optimizer_check(&o);
 }
@@ -73,8 +47,5 @@ int run_check_update(const struct run_config *c) {
     if (c->lr_step && c->lr_cosine)
         return fail(ERR_USAGE,
                     "--lr-step and --lr-cosine: both set the learning rate of an epoch: give one");
-    if (c->lr_gamma >= 0 && !c->lr_step)
-        return fail(ERR_USAGE, "--lr-gamma: %g: it belongs to --lr-step N: give that too",
-                    c->lr_gamma);
     return OK;
 }

@@ -51,8 +51,10 @@ memory_is_back() { [[ -z $used_before ]] || (($(memory_used) <= used_before + SL
 try() { # NAME MODE SIGNAL RANK STATUS WORDS
     local name=$1 mode=$2 signal=$3 rank=$4 wanted=$5 words=$6 target status lines complaint=
     [[ $name =~ ${GPU_CHECK_KILLS-} ]] || return # the tests of this script choose some
+    local devices=(--devices $ranks)
+    [[ $mode == single ]] && devices=()
     : >"$out"
-    GPU_CHECK_MARK=$mark "$duet" train --mode "$mode" --device "$device" --devices $ranks \
+    GPU_CHECK_MARK=$mark "$duet" train --mode "$mode" --device "$device" "${devices[@]}" \
         --data-dir "$folder" "${model[@]}" --epochs 1000000 --timeout 20 >"$out" 2>"$err" &
     launcher=$!
     { # without the shell's own messages on jobs that were killed

@@ -2,6 +2,7 @@
  * bits. */
 #include "tests/cli/data.h"
 #include "tests/cli/json.h"
+#include "tests/cli/of_mode.h"
 
 /* Makes the folder "d" with pictures of rows x cols pixels and labels up to `label`. */
 static void put_shape(int count, int rows, int cols, int label) {
@@ -12,9 +13,9 @@ static void put_shape(int count, int rows, int cols, int label) {
 }
 
 static void train(const char *mode, const char *options, const char *to) {
-    cli_well("train --mode %s --devices 4 --virtual-devices 4 %s --quiet --log-loss %s.csv --save "
+    cli_well("train --mode %s %s --virtual-devices 4 %s --quiet --log-loss %s.csv --save "
              "%s --json %s.json",
-             mode, options, to, to, to);
+             mode, of_mode(mode, "--devices 4"), options, to, to, to);
 }
 
 /* single, dp and ddp from the host's data, dp with its own losses, ddp with the data on the device,

@@ -3,6 +3,7 @@
  * error must contain. */
 #include "tests/cli/data.h"
 #include "tests/cli/run.h"
+#include "tests/cli/of_mode.h"
 
 static const char *const MODES[] = {"single", "dp", "ddp"};
 enum { TRAIN = 24, TEST = 12 };
@@ -110,10 +111,10 @@ Test(cli_bad_files, little_data_is_fine, .timeout = 120, .init = cli_folder_make
      .fini = cli_folder_remove) {
     put_data(TRAIN, TEST);
     for (int m = 0; m < 3; m++) {
-        cli_well("train --mode %s --devices 4 --data-dir d --batch-size 23 --epochs 1 --quiet",
-                 MODES[m]);
-        cli_well("train --mode %s --devices 4 --data-dir d --batch-size 5000 --epochs 1 --quiet",
-                 MODES[m]);
+        cli_well("train --mode %s %s --data-dir d --batch-size 23 --epochs 1 --quiet", MODES[m],
+                 of_mode(MODES[m], "--devices 4"));
+        cli_well("train --mode %s %s --data-dir d --batch-size 5000 --epochs 1 --quiet", MODES[m],
+                 of_mode(MODES[m], "--devices 4"));
     }
     cli_well("compare --devices 4 --data-dir d --batch-size 23 --epochs 2 --quiet");
     cli_well("compare --devices 4 --data-dir d --batch-size 23 --epochs 2 --drop-last --quiet");

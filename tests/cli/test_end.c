@@ -7,6 +7,10 @@ enum phase { START, TRAINING, EVALUATION, PHASES };
 static const char *const NAMES[PHASES] = {"start", "training", "evaluation"};
 enum { RANKS = 3 };
 
+static const char *devices_of(const char *command) {
+    return strstr(command, "--mode single") ? "" : "--devices 3";
+}
+
 /* Starts a job of three ranks that would stay in this phase for long, and returns when it is
  * there. */
 static void start_in(struct cli *c, enum phase phase, const char *command, int signal) {
@@ -17,18 +21,16 @@ static void start_in(struct cli *c, enum phase phase, const char *command, int s
     const int width = test_short() ? 1024 : 2048;
     if (phase == EVALUATION) { /* one quick step, then a long evaluation */
         put_data(30, test_short() ? 4000 : 20000);
-        cli_start_on_terminal(
-            c,
-            "%s --devices %d --data-dir d --batch-size 30 --model mlp --mlp-hidden "
-            "%d,%d --epochs 1 --timeout %g",
-            command, RANKS, width, width, timeout);
+        cli_start_on_terminal(c,
+                              "%s %s --data-dir d --batch-size 30 --model mlp --mlp-hidden "
+                              "%d,%d --epochs 1 --timeout %g",
+                              command, devices_of(command), width, width, timeout);
         cr_assert(cli_shows(c, "step 1/1"), "%s", c->out);
         usleep(50000);
     } else {
         put_data(test_short() ? 300 : 3000, 20);
-        cli_start_on_terminal(
-            c, "%s --devices %d --data-dir d --batch-size 30 --epochs 100000 --timeout %g", command,
-            RANKS, timeout);
+        cli_start_on_terminal(c, "%s %s --data-dir d --batch-size 30 --epochs 100000 --timeout %g",
+                              command, devices_of(command), timeout);
         if (phase == TRAINING) cr_assert(cli_shows(c, "epoch 2/"), "%s", c->out);
     }
 }

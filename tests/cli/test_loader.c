@@ -1,6 +1,7 @@
 /* What the words of a loader do: batches by device, losses by interval, and the order of PyTorch's
  * DataLoader. */
 #include "tests/cli/json.h"
+#include "tests/cli/of_mode.h"
 
 #define SMALL "--model simple --dataset random --samples 100 --quiet"
 
@@ -11,8 +12,10 @@ Test(cli_loader, batch_per_device, .timeout = 60, .init = cli_folder_make,
         int devices, batch;
     } cases[] = {{"single", 4, 5}, {"dp", 4, 20}, {"ddp", 3, 15}};
     for (int i = 0; i < 3; i++) {
-        cli_well("train --mode %s --devices %d --batch-per-device 5 --epochs 1 " SMALL " --json j",
-                 cases[i].mode, cases[i].devices);
+        char devices[32];
+        snprintf(devices, sizeof devices, "--devices %d", cases[i].devices);
+        cli_well("train --mode %s %s --batch-per-device 5 --epochs 1 " SMALL " --json j",
+                 cases[i].mode, of_mode(cases[i].mode, devices));
         struct json *j = json_of("j");
         cr_expect_eq(json_int(j, "batch_size"), cases[i].batch, "%s", cases[i].mode);
         json_free(j);
@@ -55,7 +58,8 @@ Test(cli_loader, log_interval, .timeout = 60, .init = cli_folder_make, .fini = c
         cli_free(&c);
     }
     cli_fails(2, "--log-interval", "train --log-interval 0 " SMALL);
-    cli_fails(2, "--log-interval: 5: duet profile prints no progress", "profile --log-interval 5");
+    cli_fails(2, "--log-interval: no effect in duet profile: it prints no progress",
+              "profile --log-interval 5");
 }
 
 /* --sampler random is another order than that of DistributedSampler, the same in single and dp. */

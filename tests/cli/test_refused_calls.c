@@ -147,7 +147,7 @@ static void run_refused(const char *mode, const struct refused_call *call, int e
     char words[256], what[128];
     struct cli c;
     snprintf(words, sizeof words,
-             "train --mode %s --devices 2 --data-dir d --batch-size 8 --steps %d --model mlp "
+             "train --mode %s --data-dir d --batch-size 8 --steps %d --model mlp "
              "--mlp-hidden 4 --timeout %g --save w --log-loss l --json j --quiet",
              mode, STEPS, TIMEOUT_S);
     snprintf(what, sizeof what, "%s: %s gives %s", mode, call->name, error_names[e]);

@@ -2,6 +2,7 @@
  * with the files of an uninterrupted run. */
 #include "tests/cli/data.h"
 #include "tests/cli/json.h"
+#include "tests/cli/of_mode.h"
 
 enum { MOST_WORDS = 512 };
 
@@ -43,13 +44,13 @@ static void in_parts(const char *options, const struct part *parts, int count) {
     char resume[32] = "";
     cr_assert_eq(system("rm -f part.csv"), 0);
     cli_well("train --mode single %s --quiet --save one --log-loss one.csv --json one.json",
-             options);
+             of_mode("single", options));
     for (int i = 0; i < count; i++) {
         char until[32] = "";
         if (parts[i].until) snprintf(until, sizeof until, "--steps %d", parts[i].until);
         cli_well("train --mode %s %s %s %s --quiet --save two --log-loss two.csv --json two.json "
                  "--checkpoint ck",
-                 parts[i].way, options, until, resume);
+                 parts[i].way, of_mode(parts[i].way, options), until, resume);
         cr_expect_eq(resumed_from("two.json"), i ? parts[i - 1].until : 0);
         append_losses("two.csv", "part.csv", i == 0);
         snprintf(resume, sizeof resume, "--resume ck");
@@ -211,7 +212,7 @@ Test(cli_resume, bad_files_and_words, .timeout = 120, .init = cli_folder_make,
     cli_fails(1, "late|4 updates|in 3 steps", RUN "--momentum 0.9 --resume late");
     cr_assert_eq(system("sed 's/checkpoint\": \"1\"/checkpoint\": \"9\"/' ck > new"), 0);
     cli_fails(1, "new|version 9", RUN "--momentum 0.9 --resume new");
-    cli_fails(2, "--checkpoint-every: 3|--checkpoint FILE", RUN "--checkpoint-every 3");
+    cli_fails(2, "--checkpoint-every: no effect|--checkpoint FILE", RUN "--checkpoint-every 3");
     cli_fails(2, "--init-from|no effect", RUN "--resume ck --init-from w");
     cli_fails(2, "--resume and --save|same file", RUN "--resume ck --save ck");
     cli_fails(2, "--save and --checkpoint|same file", RUN "--save x --checkpoint x");

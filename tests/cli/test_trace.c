@@ -8,7 +8,7 @@ static const char MODEL[] = "--data-dir d --model mlp --mlp-hidden 20 --batch-si
 static void train(const char *mode, const char *title, int devices, int steps, const char *more) {
     struct cli c;
     cli_run(&c, "train --mode %s --devices %d %s --quiet --json j --trace t %s", mode, devices,
-            MODEL, more);
+            strstr(more, "--model") ? "--data-dir d --batch-size 24" : MODEL, more);
     cr_assert(c.status == 0 && !*c.out && !*c.err, "%d %s", c.status, c.err);
     struct json *trace = json_of("t"), *run = json_of("j");
     cr_expect_eq(processes(trace), devices);

@@ -2,6 +2,7 @@
  * over several epochs, losses that are not finite, and two jobs at once. */
 #include "tests/cli/data.h"
 #include "tests/cli/json.h"
+#include "tests/cli/of_mode.h"
 
 static const char *const MODES[] = {"single", "dp", "ddp"};
 static const char *const TITLES[] = {"single", "DP", "DDP"};
@@ -20,8 +21,8 @@ Test(cli_train, plain_lines, .timeout = 120, .init = cli_folder_make, .fini = cl
     for (int m = 0; m < 3; m++) {
         struct cli c;
         char line[256];
-        cli_run(&c, "train --mode %s --devices 3 --data-dir d --batch-size 20 --epochs 4",
-                MODES[m]);
+        cli_run(&c, "train --mode %s %s --data-dir d --batch-size 20 --epochs 4", MODES[m],
+                of_mode(MODES[m], "--devices 3"));
         cr_assert(c.status == 0 && !*c.err, "%s: status %d: %s", MODES[m], c.status, c.err);
         cr_expect(lines(c.out) == 6 && plain_lines(c.out), "%s", c.out);
         snprintf(line, sizeof line,
@@ -42,8 +43,8 @@ Test(cli_train, plain_lines, .timeout = 120, .init = cli_folder_make, .fini = cl
             cr_expect(matches(c.out, line), "no '%s' in %s", line, c.out);
         }
         cli_free(&c);
-        cli_run(&c, "train --mode %s --devices 3 --data-dir d --batch-size 20 --epochs 4 --quiet",
-                MODES[m]);
+        cli_run(&c, "train --mode %s %s --data-dir d --batch-size 20 --epochs 4 --quiet", MODES[m],
+                of_mode(MODES[m], "--devices 3"));
         cr_expect(c.status == 0 && !*c.out && !*c.err, "quiet: %d '%s' '%s'", c.status, c.out,
                   c.err);
         cli_free(&c);
@@ -89,8 +90,8 @@ Test(cli_train, terminal, .timeout = 120, .init = cli_folder_make, .fini = cli_f
     put_data(60, 20);
     for (int m = 0; m < 3; m++) {
         struct cli c;
-        cli_start_on_terminal(
-            &c, "train --mode %s --devices 2 --data-dir d --batch-size 20 --epochs 2", MODES[m]);
+        cli_start_on_terminal(&c, "train --mode %s --data-dir d --batch-size 20 --epochs 2",
+                              MODES[m]);
         cli_wait(&c);
         cr_assert(c.status == 0 && !*c.err, "%s: status %d: %s", MODES[m], c.status, c.err);
         cr_expect(matches(c.out,

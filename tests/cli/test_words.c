@@ -263,7 +263,7 @@ Test(cli_words, defaults_as_stated, .timeout = 120, .init = cli_folder_make,
     cli_well("train --data-dir d --steps 2 --quiet --save a --log-loss al --json aj");
     cli_well("train --mode single --model lenet --data-dir d --epochs 10 --steps 2 "
              "--batch-size 256 --optimizer sgd --lr 0.2 --momentum 0 "
-             "--weight-decay 0 --dampening 0 --label-smoothing 0 --seed 0 --shuffle --workers 1 "
+             "--weight-decay 0 --label-smoothing 0 --seed 0 --shuffle --workers 1 "
              "--timeout 300 --quiet --save b "
              "--log-loss bl "
              "--json bj");

@@ -59,7 +59,7 @@ Test(emulated_train, convnet_has_the_losses_of_the_cpu, .timeout = 240, .init = 
 Test(emulated_train, an_mlp_with_momentum_and_dropout_too, .timeout = 240, .init = cli_folder_make,
      .fini = cli_folder_remove) {
     put_data(64, 4);
-    as_on_the_cpu("--model mlp --mlp-hidden 33,20 --dropout 0.3 --momentum 0.9 --weight-decay "
+    as_on_the_cpu("--model mlp --mlp-hidden 33,20 --momentum 0.9 --weight-decay "
                   "0.001 --batch-size 12 --lr 0.05",
                   8);
 }

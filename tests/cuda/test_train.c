@@ -9,6 +9,7 @@
 #include "device/device.h"
 #include "tests/cli/data.h"
 #include "tests/cli/trace.h"
+#include "tests/cli/of_mode.h"
 
 /* in batches of 12 the last one holds 11, or is padded where V = 4 */
 enum { PICTURES = 83, TESTS = 8, STEPS = 8 };
@@ -36,11 +37,11 @@ static void all_equal(const struct way *ways, const char *options) {
     static const char common[] =
         "--device cuda --data-dir d --virtual-devices 4 --quiet --lr 0.2 --seed 3";
     cli_well("train --mode single %s %s --log-loss one.csv --save one --json one.json", common,
-             options);
+             of_mode("single", options));
     for (const struct way *way = ways; way->mode; way++) {
         cli_well(
             "train --mode %s --devices %d %s %s %s --log-loss two.csv --save two --json two.json",
-            way->mode, way->devices, common, options, way->options);
+            way->mode, way->devices, common, of_mode(way->mode, options), way->options);
         cr_expect(cli_same_file("one.csv", "two.csv"), "%s on %d, %s: losses differ: %s", way->mode,
                   way->devices, way->options, options);
         cr_expect(cli_same_file("one", "two"), "%s on %d, %s: weights differ: %s", way->mode,
@@ -55,7 +56,7 @@ static void all_equal(const struct way *ways, const char *options) {
 }
 
 static const char MLP[] =
-    "--model mlp --mlp-hidden 20,13 --dropout 0.3 --momentum 0.9 --batch-size 12 --epochs 2";
+    "--model mlp --mlp-hidden 20,13 --momentum 0.9 --batch-size 12 --epochs 2";
 
 static const struct way WAYS[] = {
     {"single", 1, "--no-graph"},
@@ -284,7 +285,7 @@ Test(cuda_train, trace, .timeout = 300, .init = cli_folder_make, .fini = cli_fol
     for (int m = 0; m < 3; m++) {
         struct cli c;
         cli_run(&c,
-                "train --mode %s --devices 2 --device cuda --data-dir d --model mlp --mlp-hidden "
+                "train --mode %s --device cuda --data-dir d --model mlp --mlp-hidden "
                 "16 --batch-size 12 --epochs 2 --quiet "
                 "--json j --trace t",
                 modes[m]);

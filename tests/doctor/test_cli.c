@@ -110,7 +110,7 @@ Test(doctor_cli, no_gpu, .timeout = 120, .init = cli_folder_make, .fini = cli_fo
 }
 
 Test(doctor_cli, wrong_flags, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
-    static const char *const table[][2] = {{"--device tpu", "--device: tpu|auto, cpu and cuda"},
+    static const char *const table[][2] = {{"--device tpu", "--device: 'tpu'|auto, cpu and cuda"},
                                            {"--device", "--device: no value"},
                                            {"--timeout 0", "--timeout"},
                                            {"--timeout abc", "--timeout"},

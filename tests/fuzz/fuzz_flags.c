@@ -15,7 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct run_config config, other;
     run_config_default(&config);
     run_config_default(&other);
-    int code = flags_parse(count, words, &config, &help);
+    int code = flags_parse(count, words, &config, &help, "train");
     if (!code && !help) code = run_config_check(&config);
     if (code) check_error(code);
     code = flags_parse_all_modes(count, words, &other, &help, "compare");

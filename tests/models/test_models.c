@@ -157,7 +157,7 @@ Test(models, an_unknown_name_lists_the_known, .timeout = 30) {
     struct model m;
     struct model_options options = {.dropout = -1};
     expect(model_open(&m, "alexnet", &options), ERR_USAGE,
-           "alexnet: there are lenet, convnet, mlp, resnet18, simple, complex and branches");
+           "'alexnet': there are lenet, convnet, mlp, resnet18, simple, complex and branches");
     expect(model_open(&m, "", &options), ERR_USAGE, "lenet");
     model_free(&m);
     model_free(NULL);

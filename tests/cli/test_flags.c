@@ -1,0 +1,193 @@
+/* A flag without effect is refused. For every flag of --help there is a row here: a command in
+ * which it can have no effect, or the reason why it always may. So a new flag without either
+ * fails. */
+#include "tests/cli/run.h"
+
+static const struct row {
+    const char *flag;
+    /* A command in which the flag has no effect, and what the refusal says, separated by '|'; or
+     * NULL, and the reason why there is no such command. */
+    const char *command, *words;
+} rows[] = {
+    {"--mode", "compare --mode ddp", "in duet compare|use duet train"},
+    {"--device", NULL, "every command runs on some device"},
+    {"--devices", "train --devices 4", "in mode single|it trains on one device|--mode dp or ddp"},
+    {"--virtual-devices", NULL, "every mode cuts its batch by it"},
+    {"--device-memory", NULL, "every device has memory"},
+    {"--model", NULL, "every run trains some model"},
+    {"--classes", NULL, "every data set may be given more classes than its labels show"},
+    {"--loss", NULL, "every model has a loss"},
+    {"--mlp-hidden", "train --model lenet --mlp-hidden 64",
+     "with model lenet|it belongs to mlp|--model mlp"},
+    {"--dropout", "train --mode ddp --model resnet18 --dropout 0.1",
+     "with model resnet18|no dropout|--model convnet"},
+    {"--init", "train --model lenet --init d2l", "with model lenet|--model resnet18"},
+    {"--sync-bn", "train --model lenet --sync-bn", "with model lenet|BatchNorm|--model resnet18"},
+    {"--init-from", NULL, "every model has weights"},
+    {"--dataset", NULL, "every run needs data"},
+    {"--shape", "train --dataset mnist --shape 1x32x32",
+     "with data set mnist|--dataset synthetic or random"},
+    {"--samples", "compare --samples 100", "with data set fashion-mnist|--dataset synthetic"},
+    {"--data-dir", "train --dataset random --data-dir d", "with data set random|--dataset fashion"},
+    {"--data-on", NULL, "every data set lies somewhere"},
+    {"--shuffle", NULL, "the default, which a script may state"},
+    {"--no-shuffle", NULL, "every data set has an order"},
+    {"--sampler", NULL, "every shuffled order is drawn by one of the two"},
+    {"--drop-last", NULL, "only the files say whether the last batch is full"},
+    {"--workers", NULL, "where the device makes the batches, they still choose the samples"},
+    {"--no-pin-memory", "train --data-on device --no-pin-memory",
+     "with --data-on device|--data-on host"},
+    {"--blocking-copies", "compare --data-on=device --blocking-copies",
+     "with --data-on device|--data-on host"},
+    {"--epochs", NULL, "every run has epochs"},
+    {"--steps", NULL, "every run has steps"},
+    {"--batch-size", NULL, "every step has a batch"},
+    {"--batch-per-device", NULL, "every step has a batch"},
+    {"--no-sync-steps", NULL, "every mode accumulates"},
+    {"--optimizer", NULL, "every run updates its parameters"},
+    {"--lr", NULL, "every optimizer has one"},
+    {"--lr-step", NULL, "every optimizer has a learning rate"},
+    {"--lr-gamma", "train --lr-gamma 0.5", "without --lr-step|--lr-step N"},
+    {"--lr-cosine", NULL, "every optimizer has a learning rate"},
+    {"--momentum", "train --momentum 0.9 --optimizer adam", "with optimizer adam|--optimizer sgd"},
+    {"--nesterov", "train --optimizer adamw --nesterov", "with optimizer adamw|--optimizer sgd"},
+    {"--dampening", "compare --dampening 0.5", "without --momentum|--momentum X"},
+    {"--weight-decay", NULL, "every optimizer has it"},
+    {"--beta1", "train --optimizer adadelta --beta1 0.9", "with optimizer adadelta|adam or adamw"},
+    {"--beta2", "train --beta2 0.9", "with optimizer sgd|adam or adamw"},
+    {"--rho", "profile --rho 0.9", "with optimizer sgd|--optimizer adadelta"},
+    {"--eps", "train --eps 1e-8", "with optimizer sgd|adadelta, adam or adamw"},
+    {"--label-smoothing", "train --model convnet --label-smoothing 0.1",
+     "with model convnet|log_softmax"},
+    {"--seed", NULL, "every run draws its initial weights"},
+    {"--timeout", NULL, "every command waits for the processes that it starts"},
+    {"--loss-in-forward", "train --mode ddp --loss-in-forward",
+     "in mode ddp|DataParallel|--mode dp"},
+    {"--output-device", "train --mode ddp --output-device 0", "in mode ddp|--mode dp"},
+    {"--dp-reduce", "train --dp-reduce first", "in mode single|--mode dp"},
+    {"--allreduce", "train --mode dp --allreduce ring", "in mode dp|it belongs to DDP|--mode ddp"},
+    {"--bucket-cap-mb", "train --mode dp --bucket-cap-mb 1", "in mode dp|--mode ddp"},
+    {"--first-bucket-mb", "train --first-bucket-mb 1", "in mode single|--mode ddp"},
+    {"--no-broadcast-buffers", "train --mode ddp --no-broadcast-buffers",
+     "with model lenet|BatchNorm|--model resnet18"},
+    {"--no-overlap", "train --mode dp --no-overlap", "in mode dp|--mode ddp"},
+    {"--join", NULL, "in every mode it uses each sample once"},
+    {"--find-unused-parameters", "train --find_unused_parameters", "in mode single|--mode ddp"},
+    {"--debug-collectives", "train --mode=dp --debug-collectives", "in mode dp|--mode ddp"},
+    {"--cuda-math", "train --device cpu --cuda-math own", "on device cpu|GPUs|--device cuda"},
+    {"--tf32", "compare --device cpu --tf32", "on device cpu|GPUs|--device cuda"},
+    {"--no-graph", "train --device cpu --no-graph", "on device cpu|GPUs|--device cuda"},
+    {"--save", "profile --save w", "in duet profile|use duet train"},
+    {"--checkpoint", "compare --checkpoint c", "in duet compare|use duet train"},
+    {"--checkpoint-every", "train --checkpoint-every 2", "without --checkpoint|--checkpoint FILE"},
+    {"--resume", "profile --resume c", "in duet profile|use duet train"},
+    {"--module-prefix", "train --module-prefix", "without --save|--save FILE"},
+    {"--log-loss", "scale --log-loss l", "in duet scale|use duet train"},
+    {"--json", NULL, "every command writes its results"},
+    {"--trace", "scale --trace t", "in duet scale|use duet train"},
+    {"--log-interval", "train --quiet --log-interval 5", "beside --quiet"},
+    {"--quiet", NULL, "every command prints"},
+};
+enum { ROWS = sizeof rows / sizeof *rows };
+
+/* Commands that need a flag more than one rule for. */
+static const struct row more[] = {
+    {"--no-graph", "profile --device auto --no-graph", "in duet profile"},
+    {"--no-graph", "train --device cuda --no-graph --trace t", "beside --trace"},
+    {"--loss-in-forward", "profile --loss-in-forward", "in duet profile|leave it out"},
+    {"--dp-reduce", "compare --model resnet18 --sync-bn --dp-reduce sharded", "beside --sync-bn"},
+    {"--no-broadcast-buffers", "train --mode dp --model resnet18 --no-broadcast-buffers",
+     "in mode dp"},
+    {"--label-smoothing", "train --dataset random --loss mse --label-smoothing 0.1",
+     "with loss mse|--loss cross-entropy"},
+    {"--dampening", "train --optimizer adam --dampening 0.5", "with optimizer adam"},
+    {"--log-loss", "demo --log-loss l", "in duet demo"},
+};
+enum { MORE = sizeof more / sizeof *more };
+
+static const char *next_flag(const char *help, char name[64]) {
+    const char *at = strstr(help, "\n  --");
+    return at && sscanf(at, " %63s", name) == 1 ? at + 1 : NULL;
+}
+
+Test(cli_flags, each_has_a_rule_or_a_reason, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    struct cli c;
+    char name[64];
+    int found = 0;
+    cli_run(&c, "train --help");
+    cr_assert_eq(c.status, 0, "%s", c.err);
+    for (const char *at = c.out; (at = next_flag(at, name)); found++) {
+        int i = 0;
+        while (i < ROWS && strcmp(rows[i].flag, name))
+            i++;
+        cr_expect(i < ROWS, "%s: give it a row: a command without effect, or a reason", name);
+    }
+    cr_expect_eq(found, ROWS, "%d flags in --help, %d rows", found, ROWS);
+    cli_free(&c);
+}
+
+Test(cli_flags, without_effect_they_are_refused, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    for (int i = 0; i < ROWS + MORE; i++) {
+        const struct row *row = i < ROWS ? &rows[i] : &more[i - ROWS];
+        char words[256];
+        if (!row->command) continue;
+        snprintf(words, sizeof words, "duet: %s: no effect|%s|leave", row->flag, row->words);
+        cli_fails(2, words, "%s", row->command);
+    }
+}
+
+/* What may have an effect is not refused: the commands that train in all modes take what any of
+ * them can use, and `auto` may find a GPU. The missing folder is what ends them. */
+Test(cli_flags, with_an_effect_they_are_not, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    static const char *const lines[] = {
+        "compare --devices 2 --output-device 1 --bucket-cap-mb 1 --allreduce naive",
+        "profile --dp-reduce sharded --no-overlap --find-unused-parameters",
+        "demo --loss-in-forward --debug-collectives",
+        "compare --model resnet18 --sync-bn --no-broadcast-buffers",
+        "train --device auto --no-graph --tf32 --cuda-math own",
+        "train --devices 1",
+        "train --optimizer adadelta --rho 0.8 --eps 1e-6",
+        "train --momentum 0.5 --dampening 0.1 --lr-step 1 --lr-gamma 0.3",
+        "scale --rho 0.8 --devices 1,2", /* whose own default is adadelta */
+    };
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+        cli_fails(1, "missing", "%s --data-dir missing --steps 1", lines[i]);
+}
+
+Test(cli_flags, nearest_words, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
+    static const struct {
+        const char *words, *command;
+    } table[] = {
+        {"unknown flag: --epoch: did you mean --epochs?", "train --epoch 3"},
+        {"unknown flag: --lerning-rate: did you mean --lr?", "train --lerning-rate 0.1"},
+        {"unknown flag: --learning_rate=1: did you mean --lr?", "train --learning_rate=1"},
+        {"unknown flag: --num-workers: did you mean --workers?", "compare --num-workers 2"},
+        {"unknown flag: --colour: see", "train --colour red"},
+        {"unknown command: trian: did you mean train?", "trian"},
+        {"--optimizer: 'adm': there are sgd, adadelta, adam and adamw: did you mean adam?",
+         "train --optimizer adm"},
+        {"--optimizer: 'rmsprop': there are sgd, adadelta, adam and adamw\n",
+         "train --optimizer rmsprop"},
+        {"model: 'lenett'|did you mean lenet?", "train --model lenett"},
+        {"--allreduce: 'rign'|did you mean ring?", "train --mode ddp --allreduce rign"},
+        {"--dataset: 'fashion'|did you mean fashion-mnist?", "train --dataset fashion"},
+        {"--mode: 'ddpp': there are single, dp and ddp: did you mean ddp?", "train --mode ddpp"},
+        {"--device: 4: there are auto, cpu and cuda: did you mean --devices 4?",
+         "train --device 4"},
+        {"--device: 'cdua'|did you mean cuda?", "train --device cdua"},
+        {"--device: 'gpu': there are auto, cpu and cuda", "train --device gpu"},
+        {"--device: 'cup'|did you mean cpu?", "doctor --device cup"},
+        {"--data-on: 'hots'|did you mean host?", "train --data-on hots"},
+        {"--cuda-math: 'libary'|did you mean library?", "train --cuda-math libary"},
+        {"--loss: 'cross_entropy'|did you mean cross-entropy?", "train --loss cross_entropy"},
+        {"--dp-reduce: 'shard'|did you mean sharded?", "train --mode dp --dp-reduce shard"},
+        {"--init: 'd2'|did you mean d2l?", "train --model resnet18 --init d2"},
+        {"--join: 'sample'|did you mean samples?", "train --join=sample"},
+        {"--scale-lr: 'liner'|did you mean linear?", "scale --batch-per-device 8 --scale-lr liner"},
+    };
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        cli_fails(2, table[i].words, "%s", table[i].command);
+}
