@@ -15,12 +15,12 @@ static const struct {
     void (*build)(struct plan *, const struct plan_config *); /* NULL: it has no plan */
     int in_fold_order, uses_scratch;
 } algorithms[ALLREDUCE_ALGORITHM_COUNT] = {
-    [ALLREDUCE_AUTO] = {"auto", .uses_scratch = 1},
+    [ALLREDUCE_AUTO] = {"auto", NULL, 0, 1},
 #define PLAN(NAME, word, in_fold_order, uses_scratch) \
     [ALLREDUCE_##NAME] = {#word, plan_##word, in_fold_order, uses_scratch},
     ALLREDUCE_PLANS(PLAN)
 #undef PLAN
-    [ALLREDUCE_NCCL] = {"nccl"},
+    [ALLREDUCE_NCCL] = {"nccl", NULL, 0, 0},
 };
 // clang-format on
 
