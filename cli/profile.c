@@ -35,6 +35,13 @@ static const char *title_of(int kind, const struct run_config *config, char text
     return text;
 }
 
+/* What became of the kinds; full[i] is the error of one that did not fit into its devices' memory,
+ * "" of the others. */
+struct profiles {
+    struct run_record run[KINDS]; /* devices 0: it was left out, or did not fit */
+    char full[KINDS][ERROR_BYTES];
+};
+
 static void write_excess(struct json_writer *w, const struct run_record *run) {
     static const char *const heads[] = {"memory_bytes", "link_bytes_a_step", "ns_a_step"};
     struct excess list[EXCESS_MAX];
@@ -58,16 +65,20 @@ static void write_excess(struct json_writer *w, const struct run_record *run) {
     json_close(w);
 }
 
-static int write_json(struct atomic_file *file, const char *path, const struct run_record *runs) {
+static int write_json(struct atomic_file *file, const char *path, const struct profiles *p) {
     struct json_writer w;
     if (!file->file) return OK;
     json_start(&w, file->file);
     json_object(&w, NULL);
     for (int i = 0; i < KINDS; i++) {
-        if (!runs[i].devices) continue; /* left out */
+        if (!p->run[i].devices && !*p->full[i]) continue; /* left out */
         json_object(&w, kinds[i].key);
-        record_write(&runs[i], &w, "run", 0);
-        write_excess(&w, &runs[i]);
+        if (*p->full[i])
+            json_string(&w, "does_not_fit", p->full[i]);
+        else {
+            record_write(&p->run[i], &w, "run", 0);
+            write_excess(&w, &p->run[i]);
+        }
         json_close(&w);
     }
     json_close(&w);
@@ -83,12 +94,59 @@ static int write_trace(struct atomic_file *file, const char *path, const struct 
     return chrome_trace_write(file, path, list, count);
 }
 
-/* Runs the three kinds with the settings of `config`. */
-static int profile_kinds(const struct run_config *config, struct run_record *runs,
+/* ---- the runs ---- */
+
+/* Prints which kinds fit into the memory that the devices have. */
+static void show_what_fits(const struct profiles *p, int width) {
+    text_wrap(stdout, width, 0, 2, "what fits where");
+    for (int i = 0; i < KINDS; i++) {
+        const struct run_record *r = &p->run[i];
+        struct text text = {.used = 0};
+        char most[32], all[32];
+        uint64_t peak = 0, capacity = 0;
+        if (!r->devices && !*p->full[i]) continue;
+        for (int d = 0; d < r->devices; d++)
+            if (r->device[d].memory.total_peak > peak) {
+                peak = r->device[d].memory.total_peak;
+                capacity = r->device[d].memory.capacity;
+            }
+        if (*p->full[i])
+            text_add(&text, "%s: does not fit", kinds[i].title);
+        else
+            text_add(&text, "%s: fits, with at most %s of %s on a device", kinds[i].title,
+                     format_bytes(peak, most, sizeof most),
+                     format_bytes(capacity, all, sizeof all));
+        text_wrap(stdout, width, 2, 4, text.words);
+    }
+}
+
+static void show_findings(const struct profiles *p, int width) {
+    const struct run_record *ran[KINDS];
+    for (int i = 0; i < KINDS; i++)
+        ran[i] = p->run[i].devices ? &p->run[i] : NULL;
+    printf("\n");
+    profile_findings(stdout, width, &(struct profiled){ran[0], ran[1], ran[2]});
+}
+
+/* Says what the kind that did not fit held when it asked for more, by cause, and forgets the
+ * failure, so that the other kinds go on. */
+static void note_full(struct profiles *p, int i, int width) {
+    struct text text = {.used = 0};
+    snprintf(p->full[i], sizeof p->full[i], "%s", error_message());
+    record_free(&p->run[i]);
+    text_add(&text, "%s", p->full[i]);
+    printf("\n%s does not fit:\n", kinds[i].title);
+    text_wrap(stdout, width, 2, 2, text.words);
+    fflush(stdout);
+}
+
+/* Runs the three kinds with the settings of `config`. ERR_MEMORY: one of them did not fit; the
+ * others ran all the same. */
+static int profile_kinds(const struct run_config *config, struct profiles *p,
                          struct job_result *result) {
     struct run_config base = *config;
     const char *why = compare_leaves_out(config, MODE_DP);
-    int first = 1;
+    int first = 1, full = -1, width = text_width(stdout);
     if (why) printf("DP is left out: %s\n", why);
     CHECK(job_try_nccl(&base, result));
     for (int i = 0; i < KINDS; i++) {
@@ -96,29 +154,35 @@ static int profile_kinds(const struct run_config *config, struct run_record *run
         base.mode = kinds[i].mode;
         base.loss_in_forward = kinds[i].loss_in_forward;
         char title[64];
-        CHECK(job_run_titled(kinds[i].title, &base, &runs[i], result));
+        int code = job_run_titled(kinds[i].title, &base, &p->run[i], result);
         base.warned = 1; /* once is enough */
-        if (first) {     /* only now, since a job looks for GPUs and the launcher does not */
-            printf("%s on %s, ", base.model, base.dataset);
-            device_words(stdout, &runs[i]);
+        if (code == ERR_MEMORY && !result->signal) {
+            note_full(p, full = i, width);
+            continue;
+        }
+        CHECK(code);
+        if (first) { /* only now, since a job looks for GPUs and the launcher does not */
+            printf("%s%s on %s, ", full < 0 ? "" : "\n", base.model, base.dataset);
+            device_words(stdout, &p->run[i]);
             printf("\n");
-            snprintf(base.device, sizeof base.device, "%s", runs[i].kind); /* the same for all */
+            snprintf(base.device, sizeof base.device, "%s", p->run[i].kind); /* for all the same */
         }
         first = 0;
         printf("\n");
-        profile_table(stdout, text_width(stdout), title_of(i, config, title), &runs[i]);
+        profile_table(stdout, width, title_of(i, config, title), &p->run[i]);
         fflush(stdout);
-        warn_not_finite(kinds[i].title, &runs[i]);
+        warn_not_finite(kinds[i].title, &p->run[i]);
     }
-    const struct run_record *ran[KINDS];
-    for (int i = 0; i < KINDS; i++)
-        ran[i] = runs[i].devices ? &runs[i] : NULL;
-    printf("\n");
-    profile_findings(stdout, text_width(stdout), &(struct profiled){ran[0], ran[1], ran[2]});
-    return OK;
+    show_findings(p, width);
+    if (full < 0) return OK;
+    show_what_fits(p, width);
+    fflush(stdout);
+    return fail(ERR_MEMORY,
+                "%s: out of memory: %s: use a smaller batch or model, or a larger --device-memory",
+                kinds[full].title, "what was held, and what fits, stands above");
 }
 
-static int profile(const struct run_config *config, struct run_record *runs,
+static int profile(const struct run_config *config, struct profiles *profiles,
                    struct job_result *result) {
     struct run_config base = *config;
     base.spans = base.quiet = 1;
@@ -126,14 +190,14 @@ static int profile(const struct run_config *config, struct run_record *runs,
     if (!base.steps) base.steps = DEFAULT_STEPS;
     run_config_without_files(&base);
     int code = shared_data_open(&base);
-    if (!code) code = profile_kinds(&base, runs, result);
+    if (!code) code = profile_kinds(&base, profiles, result);
     shared_data_close(&base);
     return code;
 }
 
 int command_profile(int argc, char **argv) {
     struct run_config config;
-    struct run_record runs[KINDS] = {{.devices = 0}};
+    struct profiles profiles = {0};
     struct atomic_file json = {0}, trace = {0};
     struct job_result result = {.exit_status = 0};
     int help = 0, code;
@@ -143,16 +207,18 @@ int command_profile(int argc, char **argv) {
     CHECK_GOTO(run_config_check(&config), code, done);
     if (*config.json) CHECK_GOTO(atomic_open(&json, config.json), code, done);
     if (*config.trace) CHECK_GOTO(atomic_open(&trace, config.trace), code, done);
-    CHECK_GOTO(profile(&config, runs, &result), code, done);
+    code = profile(&config, &profiles, &result);
+    if (code && code != ERR_MEMORY) goto done;
     struct failures all = {0}; /* a file that cannot be written must not cost the other */
-    failures_add(&all, write_json(&json, config.json, runs));
-    failures_add(&all, write_trace(&trace, config.trace, runs));
+    failures_add(&all, code);
+    failures_add(&all, write_json(&json, config.json, &profiles));
+    failures_add(&all, write_trace(&trace, config.trace, profiles.run));
     code = failures_end(&all);
 done:
     atomic_abandon(&json);
     atomic_abandon(&trace);
     for (int i = 0; i < KINDS; i++)
-        record_free(&runs[i]);
+        record_free(&profiles.run[i]);
     report_error(code);
     return code && result.exit_status ? result.exit_status : error_exit_status(code);
 }

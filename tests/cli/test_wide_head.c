@@ -62,3 +62,27 @@ Test(cli_wide_head, dp_runs_out_of_memory_where_ddp_trains, .timeout = 60, .init
     cli_well("train --mode dp --loss-in-forward " COMMON " --device-memory 12M --epochs 1 --quiet");
     cli_well("train --mode dp " COMMON " --device-memory 16M --epochs 1 --quiet");
 }
+
+/* A profile measures the kinds that fit, says what DP held when it asked for more, and ends with
+ * one line and status 1. */
+Test(cli_wide_head, profile_goes_on_with_what_fits, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    struct cli c;
+    cli_run(&c, "profile " COMMON " --device-memory 12M --steps 2 --quiet --json j");
+    cr_expect_eq(c.status, 1, "%d: %s", c.status, c.err);
+    cr_expect(matches(c.err, "^duet: DP: out of memory: .*--device-memory$") &&
+                  strchr(c.err, '\n') == c.err + strlen(c.err) - 1,
+              "%s", c.err);
+    cr_expect(
+        matches(c.out, "^DP does not fit:$") && strstr(c.out, "held: gathered output ") &&
+            matches(c.out, "^DP, loss in forward: 4 devices") &&
+            matches(c.out, "^DDP: 4 devices") && matches(c.out, "^  DP: does not fit$") &&
+            matches(c.out, "^  DP, loss in forward: fits, with at most [0-9.]+ MiB of 12 MiB") &&
+            matches(c.out, "^  DDP: fits, with at most [0-9.]+ MiB of 12 MiB on a device$"),
+        "%s", c.out);
+    struct json *root = json_of("j");
+    cr_expect(strstr(json_text(root, "dp/does_not_fit"), "asked for gathered output"));
+    cr_expect_eq(json_int(root, "ddp/run/steps"), 2);
+    json_free(root);
+    cli_free(&c);
+}
