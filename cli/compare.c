@@ -21,11 +21,17 @@ static int write_json(struct atomic_file *file, const struct comparison *c) {
     json_start(&w, file->file);
     json_object(&w, NULL);
     for (int mode = 0; mode < MODE_COUNT; mode++)
-        if (!compare_leaves_out(&c->config, mode))
-            record_write(&c->run[mode], &w, mode_name(mode), 0);
-    if (!compare_leaves_out(&c->config, MODE_DP))
+        if (c->run[mode].devices) record_write(&c->run[mode], &w, mode_name(mode), 0);
+    for (int mode = 0; mode < MODE_COUNT; mode++)
+        if (*c->full[mode]) {
+            json_object(&w, mode_name(mode));
+            json_string(&w, "does_not_fit", c->full[mode]);
+            json_close(&w);
+        }
+    if (c->run[MODE_DP].devices)
         verdict_json(&w, "verdict_dp", &c->verdict[MODE_DP], &c->run[MODE_DP]);
-    verdict_json(&w, "verdict_ddp", &c->verdict[MODE_DDP], &c->run[MODE_DDP]);
+    if (c->run[MODE_DDP].devices)
+        verdict_json(&w, "verdict_ddp", &c->verdict[MODE_DDP], &c->run[MODE_DDP]);
     json_close(&w);
     CHECK(json_finish(&w, c->config.json));
     return atomic_commit(file);
@@ -35,7 +41,7 @@ static int write_trace(struct atomic_file *file, const struct comparison *c) {
     struct trace_run runs[MODE_COUNT];
     int count = 0;
     for (int mode = 0; mode < MODE_COUNT; mode++)
-        if (!compare_leaves_out(&c->config, mode))
+        if (c->run[mode].devices)
             runs[count++] = (struct trace_run){mode_title(mode), &c->run[mode]};
     return chrome_trace_write(file, c->config.trace, runs, count);
 }
@@ -44,7 +50,9 @@ static int write_trace(struct atomic_file *file, const struct comparison *c) {
 static void show(const struct comparison *c) {
     const struct run_record *single = &c->run[MODE_SINGLE];
     printf("\n%s on %s, ", single->model, single->dataset);
-    device_words(stdout, &c->run[MODE_DDP]);
+    device_words(stdout, &c->run[c->run[MODE_DDP].devices  ? MODE_DDP
+                                 : c->run[MODE_DP].devices ? MODE_DP
+                                                           : MODE_SINGLE]);
     printf(": %d steps in %d epoch%s\n", single->steps, single->epoch_count,
            single->epoch_count > 1 ? "s" : "");
     batch_line(stdout, c->run);
@@ -55,12 +63,19 @@ static void show(const struct comparison *c) {
     compare_table(stdout, c->run);
     printf("\n");
     const char *why = compare_leaves_out(&c->config, MODE_DP);
-    if (why)
-        printf("DP was left out: %s\n", why);
-    else
-        verdict_print(stdout, &c->verdict[MODE_DP], single, &c->run[MODE_DP]);
-    verdict_print(stdout, &c->verdict[MODE_DDP], single, &c->run[MODE_DDP]);
+    if (why) printf("DP was left out: %s\n", why);
+    for (enum run_mode mode = MODE_DP; mode < MODE_COUNT; mode++) {
+        if (c->run[mode].devices) verdict_print(stdout, &c->verdict[mode], single, &c->run[mode]);
+        if (*c->full[mode])
+            printf("%s does not fit into the memory of its devices\n", mode_title(mode));
+    }
     fflush(stdout);
+}
+
+/* 1: the comparison is to be shown, whatever compare_run returned. */
+static int is_complete(const struct comparison *c, int code) {
+    return code == OK || code == ERR_CHECK ||
+           (code == ERR_MEMORY && (*c->full[MODE_DP] || *c->full[MODE_DDP]));
 }
 
 static int run(struct run_config *config, int chapter) {
@@ -72,11 +87,11 @@ static int run(struct run_config *config, int chapter) {
     if (*config->json) CHECK_GOTO(atomic_open(&json, config->json), code, done);
     if (*config->trace) CHECK_GOTO(atomic_open(&trace, config->trace), code, done);
     code = compare_run(&comparison, config, &result);
-    if (code && code != ERR_CHECK) goto done;
+    if (!is_complete(&comparison, code)) goto done;
     show(&comparison);
     if (chapter) printf("\n");
     for (int mode = 0; chapter && mode < MODE_COUNT; mode++) {
-        if (compare_leaves_out(config, mode)) continue;
+        if (!comparison.run[mode].devices) continue;
         printf("%-7s", mode_title(mode));
         chapter_line(stdout, &comparison.run[mode]);
     }

@@ -53,7 +53,7 @@ const char *compare_leaves_out(const struct run_config *config, enum run_mode mo
 
 static int judge(struct comparison *c, enum run_mode mode, struct job_result *result) {
     struct verdict *v = &c->verdict[mode];
-    if (compare_leaves_out(&c->config, mode)) return OK;
+    if (!c->run[mode].devices) return OK; /* left out, or it did not fit */
     if (verdict_judge(&c->run[MODE_SINGLE], &c->run[mode], v)) return OK;
     struct run_config config = c->config;
     config.mode = mode;
@@ -66,7 +66,7 @@ static int conclude(const struct comparison *c, struct job_result *result) {
     int not_finite_at = -1;
     for (enum run_mode mode = MODE_DP; mode < MODE_COUNT; mode++) {
         const struct verdict *v = &c->verdict[mode];
-        if (compare_leaves_out(&c->config, mode)) continue;
+        if (!c->run[mode].devices) continue;
         int good = v->kind == VERDICT_EQUAL || v->kind == VERDICT_WITHIN;
         if (v->not_finite_at >= 0 && v->kind != VERDICT_DIFFERENT) {
             not_finite_at = v->not_finite_at;
@@ -106,14 +106,26 @@ int compare_run(struct comparison *c, const struct run_config *config, struct jo
         run_config_without_files(&one);
         if (mode == MODE_SINGLE && needs_lockstep(&c->config))
             memcpy(one.snapshots, points, sizeof points);
-        CHECK(job_run_titled(mode_title(mode), &one, &c->run[mode], result));
+        int code = job_run_titled(mode_title(mode), &one, &c->run[mode], result);
+        if (code == ERR_MEMORY && mode != MODE_SINGLE && !result->signal) {
+            snprintf(c->full[mode], sizeof c->full[mode], "%s", error_message());
+            record_free(&c->run[mode]);
+            continue;
+        }
+        CHECK(code);
         /* The device that `auto` found is used for all modes: another kind gives other bits. */
         if (mode == MODE_SINGLE)
             snprintf(c->config.device, sizeof c->config.device, "%s", c->run[mode].kind);
     }
     CHECK(judge(c, MODE_DP, result));
     CHECK(judge(c, MODE_DDP, result));
-    return conclude(c, result);
+    CHECK(conclude(c, result));
+    for (enum run_mode mode = 0; mode < MODE_COUNT; mode++) {
+        if (!*c->full[mode]) continue;
+        result->exit_status = error_exit_status(ERR_MEMORY);
+        return fail(ERR_MEMORY, "%s", c->full[mode]);
+    }
+    return OK;
 }
 
 void comparison_free(struct comparison *c) {

@@ -3,6 +3,7 @@
 #ifndef TRAIN_COMPARE_H
 #define TRAIN_COMPARE_H
 
+#include "base/error.h"
 #include "train/job.h"
 #include "train/verdict.h"
 
@@ -12,11 +13,15 @@ struct comparison {
     struct run_config config;
     struct run_record run[MODE_COUNT];  /* by mode; of a mode that was left out zeroed */
     struct verdict verdict[MODE_COUNT]; /* each mode against single; [MODE_SINGLE] is unused */
+    char full[MODE_COUNT]
+             [ERROR_BYTES]; /* the error of a mode that did not fit its devices; or "" */
 };
 
 /* Runs all of it; the jobs print their progress. Zero *c before, and comparison_free it afterwards,
  * also after a failure. ERR_CHECK: a verdict is DIFFERENT or BEYOND, or a loss is
- * not finite; the comparison is complete then, for the caller to print. */
+ * not finite; the comparison is complete then, for the caller to print. DP or DDP that ran out of
+ * memory is in `full`, with no record and no verdict; the others are compared. Single that did so
+ * is a failure, since it judges the others. */
 int compare_run(struct comparison *c, const struct run_config *config, struct job_result *result);
 
 /* Why the mode takes no part in a comparison with this configuration; NULL: it does. */

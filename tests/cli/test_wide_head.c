@@ -86,3 +86,26 @@ Test(cli_wide_head, profile_goes_on_with_what_fits, .timeout = 60, .init = cli_f
     json_free(root);
     cli_free(&c);
 }
+
+/* compare judges the modes that fit. Beside device 0, DP holds 2 x 880,000 + 4 x 1,280,000 bytes;
+ * DDP holds adam's state there as well, 2 x 880,000 more. */
+Test(cli_wide_head, compare_goes_on_with_what_fits, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    struct cli c;
+    cr_assert(2 * PARAMS + 4 * SHARE + SMALL < 8 * MIB && 4 * PARAMS + 4 * SHARE > 8 * MIB);
+    cli_run(&c, "compare " COMMON
+                " --device-memory 64M,8M,8M,8M --optimizer adam --steps 2 --quiet --json j");
+    cr_expect_eq(c.status, 1, "%d: %s", c.status, c.err);
+    cr_expect(matches(c.err, "^duet: DDP: .*out of memory on device [123]: ") &&
+                  strchr(c.err, '\n') == c.err + strlen(c.err) - 1,
+              "%s", c.err);
+    cr_expect(matches(c.out, "^ +single +DP x 4$") &&
+                  matches(c.out, "^DP = single: identical to the bit after 2 steps") &&
+                  matches(c.out, "^DDP does not fit into the memory of its devices$"),
+              "%s", c.out);
+    struct json *root = json_of("j");
+    cr_expect(strstr(json_text(root, "ddp/does_not_fit"), "out of memory on device"));
+    cr_expect_eq(json_int(root, "dp/steps"), 2);
+    json_free(root);
+    cli_free(&c);
+}
