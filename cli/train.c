@@ -57,10 +57,11 @@ int command_train(int argc, char **argv) {
     CHECK_GOTO(run_config_check(&config), code, done);
     if (*config.trace) CHECK_GOTO(atomic_open(&trace, config.trace), code, done);
     config.spans = *config.trace != 0;
+    config.stoppable = 1;
     traced.title = mode_title(config.mode);
     describe(&config);
     code = job_run(&config, NULL, 0, &record, &result);
-    if (code && !result.unwritten) goto done;
+    if (code && !result.unwritten && !result.stopped) goto done;
     warn_not_finite(NULL, &record);
     say_times(&config, &record);
     failures_add(&all, code); /* one file that cannot be written must not cost the other */

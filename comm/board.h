@@ -7,6 +7,8 @@
  *   released  the rank that arrives last at a barrier                  barrier.c
  *   announced[r]  rank r, before each of its collectives               announce.c
  *   boxes     rank r writes its own two                                read after a barrier
+ *   asked     the launcher, once                                       stop.c
+ *   looked, stop_at   rank 0                                           stop.c
  *
  * Atomic variables shared between processes are touched by the __atomic built-ins only. The plain
  * fields beside them are written before a store-release and read after the matching
@@ -66,6 +68,9 @@ struct board {
     struct abort_record abort;
     uint64_t arrivals __attribute__((aligned(128)));         /* at all barriers so far */
     struct comm_flag released __attribute__((aligned(128))); /* epoch k: barrier k is complete */
+    struct comm_flag looked __attribute__((aligned(128))); /* epoch k: rank 0 has looked k times */
+    uint64_t stop_at; /* all ranks stop at this look; 0: none */
+    uint32_t asked;   /* the signal that asks the job to stop; 0: none */
     struct slot slots[MAX_DEVICES];
     struct announcement announced[MAX_DEVICES][ANNOUNCED];
 };

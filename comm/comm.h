@@ -75,6 +75,11 @@ int comm_gather(struct comm *comm, const void *mine, size_t bytes, void *all);
 /* Returns OK once every rank has called it. `what` names it in error texts: "start of epoch". */
 int comm_barrier(struct comm *comm, const char *what);
 
+/* Has the launcher been asked to stop the job (launch.stoppable)? Collective in order, but rank 0
+ * waits for nobody: all ranks get the same answer at their k-th call, and 1 ever after the first 1.
+ * The first call tells the launcher that this job can be stopped. */
+int comm_look_for_stop(struct comm *comm, int *stop);
+
 /* ---- do all ranks make the same calls? ---- */
 
 /* Every collective is announced to the peers before it begins: those above by themselves, those of

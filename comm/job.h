@@ -58,6 +58,7 @@ struct job {
 
     int signal;           /* the first one that the launcher received, 0: none */
     int signals;          /* how many it received */
+    int64_t signal_ns;    /* now_ns() when the first came */
     int64_t ending_since; /* on the job's clock; 0: the job runs */
     enum ending ending;   /* the stage reached */
 };

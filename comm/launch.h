@@ -49,15 +49,22 @@ struct launch {
      * Time in which the launcher itself could not run (Ctrl-Z, a machine that stands still) does
      * not count; the same holds for start_timeout_s and for the time that ranks have to leave. */
     double stall_timeout_s;
+
+    /* 1: the ranks call comm_look_for_stop, and ignore SIGINT and SIGTERM. Once they have begun to
+     * look, the first of these signals to the launcher asks them to stop instead of ending the job.
+     * Another one ends it at once; one within a tenth of a second of the first, as `timeout` sends
+     * to a command and then to its group, counts as the same. */
+    int stoppable;
 };
 
 struct launch_result {
     /* 0; else the status of the first rank that failed; 128 + n if it, or the launcher, was ended
      * by signal n */
     int exit_status;
-    int signal; /* received by the launcher (Ctrl-C: SIGINT), 0 if none: start no further job */
-    int rank;   /* the rank that failed first, -1 if none or unknown */
-    long pid;   /* its process id, 0 if none or unknown */
+    int stopped; /* 1: the ranks were asked to stop, and all of them ended well */
+    int signal;  /* received by the launcher (Ctrl-C: SIGINT), 0 if none: start no further job */
+    int rank;    /* the rank that failed first, -1 if none or unknown */
+    long pid;    /* its process id, 0 if none or unknown */
 };
 
 /* Runs a job to its end. When it returns no process of the job is left.

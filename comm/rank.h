@@ -21,6 +21,7 @@ struct comm {
     int socket;         /* to the launcher */
     struct board *board;
     uint64_t barriers, exchanges, gathers; /* how many of each this rank has begun */
+    uint64_t looks;                        /* calls of comm_look_for_stop */
     uint64_t announced;                    /* collectives of all kinds that this rank has begun */
     int debug;                             /* 1: all ranks meet before each collective */
     struct watch watch;

@@ -117,6 +117,8 @@ int report_end(const struct job *job, struct launch_result *out) {
     out->signal = job->signal;
     if (job->signal) {
         out->exit_status = 128 + job->signal;
+        out->stopped = __atomic_load_n(&job->board->asked, __ATOMIC_ACQUIRE) &&
+                       !board_failure(job->board, &failure);
         return fail(ERR_FAILED, "ended by signal %d (%s) to the launcher", job->signal,
                     strsignal(job->signal));
     }

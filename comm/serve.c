@@ -16,6 +16,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/system_error.h"
 #include "comm/job.h"
@@ -152,12 +153,30 @@ static int next_signal(int signal_fd) {
     return read(signal_fd, &info, sizeof info) == (ssize_t)sizeof info ? (int)info.ssi_signo : 0;
 }
 
+/* Returns 1 if this signal asks the ranks to stop, or belongs to the one that did. */
+static int ask_to_stop(struct job *job, int signal) {
+    static const int64_t SAME_NS = 100000000;
+    struct board *board = job->board;
+    if (!job->launch->stoppable || job->ending_since || (signal != SIGINT && signal != SIGTERM))
+        return 0;
+    if (job->signals > 1) {
+        int same = __atomic_load_n(&board->asked, __ATOMIC_RELAXED) == (uint32_t)signal &&
+                   now_ns() - job->signal_ns < SAME_NS;
+        job->signals -= same;
+        return same;
+    }
+    if (!__atomic_load_n(&board->looked.epoch, __ATOMIC_ACQUIRE)) return 0; /* no step has begun */
+    __atomic_store_n(&board->asked, (uint32_t)signal, __ATOMIC_RELEASE);
+    return 1;
+}
+
 static void receive_signal(struct job *job) {
     char text[BOARD_TEXT];
     int signal = next_signal(job->signal_fd);
     if (!signal) return;
-    if (!job->signal) job->signal = signal;
+    if (!job->signal) job->signal = signal, job->signal_ns = now_ns();
     job->signals++;
+    if (ask_to_stop(job, signal)) return;
     snprintf(text, sizeof text, "signal %d (%s) to the launcher", job->signal,
              strsignal(job->signal));
     end_job(job, -1, ERR_PEER, text);

@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -98,6 +99,12 @@ static int read_spans(int fd, struct run_record *record) {
     return OK;
 }
 
+static int say_stopped(const struct run_record *record, int signal) {
+    int done = record->first_step + record->steps;
+    return fail(ERR_FAILED, "ended by signal %d (%s) after %d step%s", signal, strsignal(signal),
+                done, done == 1 ? "" : "s");
+}
+
 int job_run(const struct run_config *config, const float *initial, size_t initial_count,
             struct run_record *record, struct job_result *result) {
     int code = OK, fds[JOB_FDS] = {-1, -1, -1, 0, 0};
@@ -129,15 +136,19 @@ int job_run(const struct run_config *config, const float *initial, size_t initia
                             .pass_fds = fds,
                             .pass_count = stamped.data_fd[1] ? JOB_FDS : JOB_FDS - 1,
                             .start_timeout_s = config->timeout,
-                            .stall_timeout_s = config->timeout};
+                            .stall_timeout_s = config->timeout,
+                            .stoppable = config->stoppable};
     struct launch_result launched = {0};
     code = launch_ranks(&launch, &launched);
     result->exit_status = launched.exit_status;
     result->signal = launched.signal;
     struct failures unwritten = {0};
+    if (launched.stopped) code = OK;
     if (!code) code = read_record(fds[JOB_RECORD], record, &unwritten);
     if (!code && record) code = read_spans(fds[JOB_SPANS], record);
     result->unwritten = !code && unwritten.code;
+    result->stopped = !code && launched.stopped;
+    if (result->stopped && record) failures_add(&unwritten, say_stopped(record, launched.signal));
     if (!code) code = failures_end(&unwritten);
     if (code && !result->exit_status) result->exit_status = error_exit_status(code);
 done:
@@ -200,6 +211,8 @@ static int run_rank(int config_fd, int record_fd, int spans_fd, int *told, int *
     if (bytes < sizeof config + sizeof count)
         return fail(ERR_USAGE, "job: no configuration: start it with duet train");
     memcpy(&config, data, sizeof config);
+    /* Ctrl-C goes to the launcher and to the ranks alike; the launcher then asks them to stop */
+    if (config.stoppable) signal(SIGINT, SIG_IGN), signal(SIGTERM, SIG_IGN);
     memcpy(&count, (char *)data + sizeof config, sizeof count);
     const float *initial = (const float *)((char *)data + sizeof config + sizeof count);
     struct comm_options options = {.timeout_s = config.timeout, .debug = config.debug_collectives};

@@ -10,6 +10,9 @@
 struct job_result {
     int exit_status; /* the exit status for the whole program if job_run failed */
     int signal;      /* the signal that ended the wait; then start no further job. 0: none */
+    /* 1: a signal has stopped the run after a step. The record is whole, and the files that were
+     * asked for are written; the error text says after how many steps. */
+    int stopped;
     /* 1: job_run failed only because some of the run's files could not be written. The run itself
      * went well, and its record is whole. */
     int unwritten;

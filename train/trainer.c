@@ -34,6 +34,7 @@ struct loop {
     struct progress progress;
     struct feed feed;
     int step;                         /* the next step, counted from the start of the run */
+    int stopped;                      /* a signal has asked for the end: no step follows */
     int last_step;                    /* the run ends before this step */
     int logged;                       /* steps enqueued since the logs were read */
     struct logged_step log[LOG_ROWS]; /* [logged] what they were */
@@ -106,6 +107,12 @@ static int one_step(struct loop *l, int batch) {
     return OK;
 }
 
+/* All ranks get the same answer. */
+static int look_for_stop(struct loop *l) {
+    if (!l->s->config->stoppable || !l->s->comm) return OK;
+    return comm_look_for_stop(l->s->comm, &l->stopped);
+}
+
 static int checkpoint_if_due(struct loop *l) {
     int every = l->s->config->checkpoint_every;
     checkpoint_look(l->checkpoint);
@@ -164,6 +171,8 @@ static int train_epoch(struct loop *l, int epoch) {
     l->epoch_start_ns = now_ns();
     set_learning_rate(l, epoch);
     for (int batch = first; l->step < l->last_step && batch < batches; batch += passes) {
+        CHECK(look_for_stop(l));
+        if (l->stopped) break;
         CHECK(one_step(l, batch));
         CHECK(checkpoint_if_due(l));
         in_epoch++;
@@ -213,8 +222,11 @@ static int evaluate(struct loop *l, double *accuracy) {
     struct batch *batch;
     *accuracy = -1;
     if (!s->test_loader) return OK;
+    if (l->stopped) return OK;
     CHECK(loader_start_epoch(s->test_loader, 0, 0));
     for (;;) {
+        CHECK(look_for_stop(l));
+        if (l->stopped) break;
         CHECK(feed_next(&l->feed, s->test_loader, 0, &batch));
         if (batch) CHECK(evaluate_batch(l, batch, rows++));
         if (rows && (!batch || rows == LOG_ROWS)) {
@@ -226,7 +238,7 @@ static int evaluate(struct loop *l, double *accuracy) {
     CHECK(feed_finish(&l->feed));
     CHECK(sync_devices(s));
     measure_spans(s);
-    *accuracy = (double)hits / s->test_set.count;
+    if (!l->stopped) *accuracy = (double)hits / s->test_set.count;
     return OK;
 }
 
@@ -318,9 +330,10 @@ static int run_loop(struct loop *l) {
                    c->quiet || !session_leads(s));
     l->progress.first = l->step;
     if (*c->resume) CHECK(start_resumed(l, per_epoch));
-    for (int epoch = l->step / per_epoch; l->step < l->last_step; epoch++) {
+    for (int epoch = l->step / per_epoch; l->step < l->last_step && !l->stopped; epoch++) {
+        int before = l->step;
         CHECK(train_epoch(l, epoch));
-        CHECK(add_epoch(l, epoch));
+        if (l->step > before) CHECK(add_epoch(l, epoch));
     }
     if (l->step > s->first_step) CHECK(checkpoint_take(l->checkpoint, l->step, 1));
     CHECK(dump_grads(s));
@@ -357,7 +370,9 @@ int trainer_run(const struct run_config *config, struct comm *comm, const float 
     CHECK_GOTO(session_open(session, config, comm, initial, initial_count, record), code, done);
     CHECK_GOTO(checkpoint_init(&loop.checkpoint, session), code, done);
     CHECK_GOTO(run_loop(&loop), code, done);
-    if (session_leads(session)) outputs_commit(&loop.outputs, session, unwritten);
+    /* without a step the old files are worth more */
+    if (session_leads(session) && !(loop.stopped && !record->steps))
+        outputs_commit(&loop.outputs, session, unwritten);
     checkpoint_finish(loop.checkpoint, unwritten);
 done:
     /* before anything here waits for a peer */

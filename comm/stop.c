@@ -1,0 +1,27 @@
+/* Stopping a job in good order: the launcher asks, and all ranks stop before the same step.
+ *
+ * Each rank looks at the same places of its program, look 0, 1, 2, ...; there a rank must not go by
+ * what it sees itself, for the next may look a moment later and see something else. So rank 0
+ * decides. It writes at which look the job stops, and then posts that it has decided on this look;
+ * the others wait for that post. They find rank 0's decisions of later looks too, hence the number.
+ * Rank 0 waits for nobody, and the others as a rule find the post there. */
+#include "base/error.h"
+#include "comm/rank.h"
+
+int comm_look_for_stop(struct comm *comm, int *stop) {
+    struct board *board = comm->board;
+    uint64_t look = ++comm->looks; /* from 1 */
+    if (comm->rank == 0) {
+        int asked = __atomic_load_n(&board->asked, __ATOMIC_ACQUIRE) != 0;
+        if (asked && !__atomic_load_n(&board->stop_at, __ATOMIC_RELAXED))
+            __atomic_store_n(&board->stop_at, look, __ATOMIC_RELEASE);
+        comm_post_flag(&board->looked, look);
+    } else {
+        const struct comm_wait_reason reason = {
+            .collective = "look for a stop", .bucket = -1, .step = -1, .peer = 0};
+        CHECK(comm_wait_flag(comm, &board->looked, look, &reason));
+    }
+    uint64_t at = __atomic_load_n(&board->stop_at, __ATOMIC_ACQUIRE);
+    *stop = at && at <= look;
+    return OK;
+}
