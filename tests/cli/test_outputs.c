@@ -67,7 +67,8 @@ Test(cli_outputs, long_names, .timeout = 300, .init = outputs_make, .fini = cli_
     cr_assert_eq(cli_files(), FILES + 3);
 }
 
-/* A run that is ended at any moment leaves no file; also where files are named from the start. */
+/* A run that is ended at any moment leaves no other file than its outputs, and of these all or, if
+ * no step was done, none; also where files are named from the start. */
 Test(cli_outputs, a_signal_leaves_nothing, .timeout = 300, .init = outputs_make,
      .fini = cli_folder_remove) {
     static const char *const modes[] = {"single", "ddp --devices 2"};
@@ -82,6 +83,9 @@ Test(cli_outputs, a_signal_leaves_nothing, .timeout = 300, .init = outputs_make,
         kill(c.pid, i % 2 ? SIGTERM : SIGINT);
         cli_wait(&c);
         cr_assert_eq(c.status, 128 + (i % 2 ? SIGTERM : SIGINT), "status %d: %s", c.status, c.err);
+        int left = cli_files();
+        cr_assert(left == FILES || left == FILES + 3, "%d files", left);
+        cr_assert_eq(system("rm -f w l j"), 0);
         cr_assert_eq(cli_files(), FILES);
         cli_free(&c);
     }
