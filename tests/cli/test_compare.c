@@ -33,7 +33,7 @@ static const char *const ROWS[] = {
     "^  loss",
     "^  optimizer",
     "^  allreduce, beside backward +- +- +[0-9.]+ \\| [0-9.]+$",
-    "^  waiting for the others +- +[0-9.]+ \\| - +[0-9.]+ \\| [0-9.]+$"};
+    "^  waiting for the others +(-|[0-9.]+) +[0-9.]+ \\| - +[0-9.]+ \\| [0-9.]+$"};
 
 static void check_rows(const char *out, int devices) {
     for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
