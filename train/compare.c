@@ -89,12 +89,27 @@ static int conclude(const struct comparison *c, struct job_result *result) {
         not_finite_at);
 }
 
+/* Without virtual devices each mode cuts the batch by its own devices. */
+static int check_norms(const struct run_config *config, struct job_result *result) {
+    struct model model;
+    if (config->virtual_devices != VIRTUAL_OFF || config->model_options.sync_bn) return OK;
+    CHECK(model_open(&model, config->model, &config->model_options));
+    int norms = model.buffer_count > 0;
+    model_free(&model);
+    if (!norms) return OK;
+    result->exit_status = error_exit_status(ERR_USAGE);
+    return fail(ERR_USAGE,
+                "--virtual-devices: off: BatchNorm normalises the share of each device, so the "
+                "modes train different models: leave it out, or give --sync-bn");
+}
+
 int compare_run(struct comparison *c, const struct run_config *config, struct job_result *result) {
     int points[MAX_SNAPSHOTS];
     memset(result, 0, sizeof *result);
     result->exit_status = 1;
     c->config = *config;
     if (config->virtual_devices == VIRTUAL_DEFAULT) c->config.virtual_devices = config->devices;
+    CHECK(check_norms(&c->config, result));
     CHECK(shared_data_open(&c->config));
     CHECK(choose_points(&c->config, points));
     CHECK(job_try_nccl(&c->config, result));

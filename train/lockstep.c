@@ -2,6 +2,7 @@
  * snapshot. */
 #include "train/lockstep.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/distance.h"
@@ -30,6 +31,23 @@ static int one_step(const struct run_config *config, enum run_mode mode,
     return job_run(&one, single->snapshots[k], single->parameter_count, out, result);
 }
 
+static double norm(const float *x, size_t count) {
+    double sum = 0;
+    for (size_t i = 0; i < count; i++)
+        sum += (double)x[i] * x[i];
+    return sqrt(sum);
+}
+
+/* The distance of two gradients of one parameter; least: what it is measured against at least. */
+static double distance(const float *a, const float *b, size_t count, double least) {
+    double d = relative_l2(a, b, count), own = norm(a, count);
+    if (!least || own >= least) return d;
+    double apart = 0;
+    for (size_t i = 0; i < count; i++)
+        apart += ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
+    return isfinite(apart) ? sqrt(apart) / least : INFINITY;
+}
+
 static int compare_point(const struct run_config *config, const struct run_record *single, int k,
                          const struct run_record *a, const struct run_record *b,
                          struct verdict *v) {
@@ -39,9 +57,12 @@ static int compare_point(const struct run_config *config, const struct run_recor
     options.classes = single->classes;
     CHECK(model_open(&model, config->model, &options));
     size_t offset = 0;
+    double least =
+        model.buffer_count ? LOCKSTEP_LEAST_SHARE * norm(a->grads, model_count(&model)) : 0;
+    if (model.buffer_count) v->bound = LOCKSTEP_BOUND_NORM;
     for (int p = 0; p < model.param_count; p++) {
         size_t count = param_spec_count(&model.params[p]);
-        double d = relative_l2(a->grads + offset, b->grads + offset, count);
+        double d = distance(a->grads + offset, b->grads + offset, count, least);
         offset += count;
         if (d <= v->worst) continue;
         v->worst = d;

@@ -13,6 +13,13 @@
  * zero); a real mistake makes 1e-2 and more. */
 #define LOCKSTEP_BOUND 3e-4
 
+/* The same for a model with BatchNorm. Its division by a small deviation lets more ReLUs flip:
+ * PyTorch's own float32 is up to 8e-3 away from its float64 in ResNet-18. The bias of a convolution
+ * in front of a norm has no gradient but rounding, so a distance is measured against at least this
+ * share of the whole gradient. */
+#define LOCKSTEP_BOUND_NORM 3e-2
+#define LOCKSTEP_LEAST_SHARE 1e-2
+
 /* Chooses steps below `steps` at which to compare, the first and the last among them; -1 ends
  * the list. */
 void lockstep_points(int steps, int points[MAX_SNAPSHOTS]);

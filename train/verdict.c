@@ -148,10 +148,12 @@ void verdict_print(FILE *file, const struct verdict *v, const struct run_record 
             return;
         }
         fprintf(file,
-                "%s = %s: identical to the bit after %d steps (every parameter and reduced "
-                "gradient, every "
-                "step, every device)\n",
-                y, x, v->steps);
+                "%s = %s: identical to the bit after %d steps (every parameter%s and reduced "
+                "gradient, every step, every device)\n",
+                y, x, v->steps,
+                !b->buffers        ? ""
+                : b->buffers_apart ? ", buffer of device 0"
+                                   : ", buffer");
         return;
     case VERDICT_DIFFERENT:
         fprintf(file, "%s != %s: first difference at step %d: the %s of %s on device %d\n", y,

@@ -23,7 +23,6 @@ Test(cli_batch_norm, every_mode_ends_with_the_same_file, .timeout = 300, .init =
     same_as_single("ddp --devices 2", "");
     same_as_single("dp --devices 4", "");
     if (test_short()) return;
-    same_as_single("dp --devices 2", "--loss-in-forward");
     same_as_single("ddp --devices 4", "--allreduce fused");
     /* rank 0's own statistics are those that it would have sent to the others */
     same_as_single("ddp --devices 2", "--no-broadcast-buffers");
@@ -57,11 +56,25 @@ Test(cli_batch_norm, synchronised_every_mode_ends_with_the_same_file, .timeout =
     cr_assert(!cli_same_file("one.csv", "two.csv"), "--sync-bn changes nothing");
 }
 
+/* Cut by its own devices each mode normalises other shares; synchronised it does not, but sums are
+ * added in another order, and the biases in front of a norm have gradients of rounding alone. */
+Test(cli_batch_norm, without_virtual_devices, .timeout = 300, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    static const char line[] = "compare --devices 2 " DATA
+                               " --batch-size 8 --lr 0.05 --quiet --steps 1 --virtual-devices off";
+    struct cli c;
+    cli_fails(2, "the modes train different models|--sync-bn", "%s", line);
+    cli_run(&c, "%s --sync-bn", line);
+    cr_assert_eq(c.status, 0, "%s", c.err);
+    cr_assert(strstr(c.out, "DDP ~ single: gradients in lock step"), "%s", c.out);
+    cli_free(&c);
+}
+
 Test(cli_batch_norm, the_proof_looks_at_buffers, .timeout = 300, .init = cli_folder_make,
      .fini = cli_folder_remove) {
-    static const char *const options[] = {"", "--sync-bn", "--no-broadcast-buffers"};
+    static const char *const options[] = {"", "--sync-bn"};
     struct cli c;
-    for (int i = 0; i < (test_short() ? 2 : 3); i++) {
+    for (int i = 0; i < 2; i++) {
         cli_run(&c, "compare --devices 2 " RUN " --steps 2 %s", options[i]);
         cr_assert_eq(c.status, 0, "%s: %s", options[i], c.err);
         cr_assert(strstr(c.out, "DDP = single: identical to the bit after 2 steps"), "%s", c.out);
