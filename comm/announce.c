@@ -32,11 +32,12 @@ static struct announcement *place(const struct comm *comm, int rank, uint64_t nu
     return &comm->board->announced[rank][number % ANNOUNCED];
 }
 
-/* `number` is 0 while the call is being written. */
+/* `number` is 0 while the call is being written: no word is stored before that 0 (release), and a
+ * reader looks at the number again after all words (acquire). */
 static void publish(struct announcement *to, uint64_t number, const union words *call) {
     __atomic_store_n(&to->number, 0, __ATOMIC_SEQ_CST);
     for (int i = 0; i < WORDS; i++)
-        __atomic_store_n(&to->word[i], call->word[i], __ATOMIC_RELAXED);
+        __atomic_store_n(&to->word[i], call->word[i], __ATOMIC_RELEASE);
     __atomic_store_n(&to->number, number, __ATOMIC_SEQ_CST);
 }
 
@@ -44,8 +45,7 @@ static void publish(struct announcement *to, uint64_t number, const union words 
 static int read_one(struct announcement *from, uint64_t number, union words *call) {
     if (__atomic_load_n(&from->number, __ATOMIC_SEQ_CST) != number) return 0;
     for (int i = 0; i < WORDS; i++)
-        call->word[i] = __atomic_load_n(&from->word[i], __ATOMIC_RELAXED);
-    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+        call->word[i] = __atomic_load_n(&from->word[i], __ATOMIC_ACQUIRE);
     return __atomic_load_n(&from->number, __ATOMIC_RELAXED) == number;
 }
 
