@@ -29,7 +29,8 @@ STACKS = {
     "sum_kernel": (176, "the tree over more than 8 sources, and vectors cut short: rarely run"),
     "spin_kernel": (192, "the same tree; 8 bytes on sm_80 for two blocks a multiprocessor"),
     "batch_norm_factors": (8, "on sm_80 alone; its threads have one channel each"),
-    "cross_entropy_forward": (8, "one register, once for 4 rows: 32 give full occupancy"),
+    "cross_entropy_backward": (8, "on sm_80 alone; one register, for full occupancy"),
+    "adaptive_avg_pool_backward": (24, "ends of windows, for full occupancy; a plane once a step"),
 }
 
 # Blocks that a multiprocessor must hold at once.
