@@ -1,6 +1,8 @@
 /* Batches from the loader to the steps: see feed.h. */
 #include "train/feed.h"
 
+#include <stdio.h>
+
 #include "base/clock.h"
 #include "base/error.h"
 
@@ -50,7 +52,17 @@ int feed_next(struct feed *f, struct loader *loader, int more, struct batch **ba
     return OK;
 }
 
+/* After a failure: a copy beside the kernels may still read a batch, which the loader fills anew
+ * once it is given back. The text of the failure stays. */
+static void end_copies(struct feed *f) {
+    char text[1024];
+    snprintf(text, sizeof text, "%s", error_message());
+    stream_sync(device_copy(f->s->device[0]));
+    fail(ERR_FAILED, "%s", text);
+}
+
 void feed_drop(struct feed *f, struct loader *loader, struct batch *batch) {
+    end_copies(f);
     if (f->held != batch) loader_release(loader, batch);
     loader_release(loader, f->ahead);
     f->ahead = NULL;
@@ -59,6 +71,7 @@ void feed_drop(struct feed *f, struct loader *loader, struct batch *batch) {
 int feed_finish(struct feed *f) {
     if (!f->held) return OK;
     int code = event_sync(f->done[f->turn ^ 1]);
+    if (code) end_copies(f);
     loader_release(f->held_from, f->held);
     f->held = NULL;
     return code;
