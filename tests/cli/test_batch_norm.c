@@ -21,8 +21,8 @@ Test(cli_batch_norm, every_mode_ends_with_the_same_file, .timeout = 300, .init =
      .fini = cli_folder_remove) {
     cli_well("train --mode single " RUN " --epochs 1 --log-loss one.csv --save one");
     same_as_single("ddp --devices 2", "");
-    same_as_single("dp --devices 4", "");
     if (test_short()) return;
+    same_as_single("dp --devices 4", "");
     same_as_single("ddp --devices 4", "--allreduce fused");
     /* rank 0's own statistics are those that it would have sent to the others */
     same_as_single("ddp --devices 2", "--no-broadcast-buffers");
@@ -32,9 +32,10 @@ Test(cli_batch_norm, every_mode_ends_with_the_same_file, .timeout = 300, .init =
  * shadows the others, buffers included. The last update of an epoch has one batch of the two. */
 Test(cli_batch_norm, uneven_inputs_and_accumulated_gradients, .timeout = 300,
      .init = cli_folder_make, .fini = cli_folder_remove) {
+    if (test_short()) cr_skip_test("short form: a step of ResNet-18 is long here");
     static const char *const modes[] = {"single", "ddp --devices 4", "dp --devices 4"};
     static const char *const ways[] = {"--join", "--no-sync-steps 2"};
-    for (int i = 0; i < (test_short() ? 1 : 2); i++)
+    for (int i = 0; i < 2; i++)
         for (int m = 0; m < 3 - i; m++) { /* accumulated: DDP alone */
             const char *to = m ? "two" : "one";
             cli_well("train --mode %s " RUN " --samples 19 %s --epochs 1 --log-loss %s.csv --save "
@@ -60,6 +61,7 @@ Test(cli_batch_norm, synchronised_every_mode_ends_with_the_same_file, .timeout =
  * added in another order, and the biases in front of a norm have gradients of rounding alone. */
 Test(cli_batch_norm, without_virtual_devices, .timeout = 300, .init = cli_folder_make,
      .fini = cli_folder_remove) {
+    if (test_short()) cr_skip_test("short form: a step of ResNet-18 is long here");
     static const char line[] = "compare --devices 2 " DATA
                                " --batch-size 8 --lr 0.05 --quiet --steps 1 --virtual-devices off";
     struct cli c;
@@ -72,6 +74,7 @@ Test(cli_batch_norm, without_virtual_devices, .timeout = 300, .init = cli_folder
 
 Test(cli_batch_norm, the_proof_looks_at_buffers, .timeout = 300, .init = cli_folder_make,
      .fini = cli_folder_remove) {
+    if (test_short()) cr_skip_test("short form: a step of ResNet-18 is long here");
     static const char *const options[] = {"", "--sync-bn"};
     struct cli c;
     for (int i = 0; i < 2; i++) {
@@ -88,6 +91,7 @@ Test(cli_batch_norm, the_proof_looks_at_buffers, .timeout = 300, .init = cli_fol
  * statistics is that of the run that wrote it. */
 Test(cli_batch_norm, a_file_holds_the_buffers, .timeout = 120, .init = cli_folder_make,
      .fini = cli_folder_remove) {
+    if (test_short()) cr_skip_test("short form: a step of ResNet-18 is long here");
     struct safetensors s;
     int64_t batches;
     float mean[64], again[64];
