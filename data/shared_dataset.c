@@ -63,9 +63,15 @@ struct shared {
 
 static int write_all(const struct shared *s, const void *data, size_t bytes) {
     const char *p = data;
-    for (ssize_t n; bytes; p += n, bytes -= (size_t)n)
-        if ((n = write(s->fd, p, bytes)) <= 0)
-            return fail_system(errno, "data set %s: %zu bytes of shared memory", s->name, s->bytes);
+    while (bytes) {
+        ssize_t n = write(s->fd, p, bytes);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0)
+            return fail_system(n ? errno : ENOSPC, "data set %s: %zu bytes of shared memory",
+                               s->name, s->bytes);
+        p += n;
+        bytes -= (size_t)n;
+    }
     return OK;
 }
 

@@ -40,8 +40,7 @@ struct syncbn {
     struct tape *tape;
     struct allreduce *collectives;
     int segments, channels;
-    double
-        *parts; /* (segments, MOST_ROWS, channels), device memory, owned, shared with all ranks */
+    double *parts; /* (segments, MOST_ROWS, channels), owned device memory that all ranks share */
 };
 
 /* Peers read the memory during a gather alone, which ends when all have; so every layer may use
@@ -49,8 +48,10 @@ struct syncbn {
 static int take_parts(void *context, int rows, int channels, struct tensor *parts) {
     struct syncbn *s = context;
     if (rows > MOST_ROWS || channels > s->channels)
-        return fail(ERR_FAILED, "SyncBatchNorm: %d channels: it was set up for %d", channels,
-                    s->channels);
+        return fail(ERR_FAILED,
+                    "SyncBatchNorm: %d rows of %d channels: it was set up for %d of %d: give "
+                    "syncbn_init the most channels of any layer",
+                    rows, channels, MOST_ROWS, s->channels);
     int dims[3] = {s->segments, rows, channels};
     *parts = tensor_plain(s->parts, DTYPE_F64, 3, dims);
     return OK;
