@@ -1,11 +1,23 @@
 /* What every subcommand says on standard error: how it failed, and a warning (cli/commands.h). Here
  * alone an error code becomes an exit status. */
 #include <stdio.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "cli/commands.h"
 
+/* On a terminal a line of progress that was to be rewritten may stand where the error goes: a job
+ * that was killed cannot end it. */
+static void clear_line(void) {
+    struct winsize size;
+    if (!isatty(STDERR_FILENO) || ioctl(STDERR_FILENO, TIOCGWINSZ, &size) || size.ws_col < 2)
+        return;
+    fprintf(stderr, "\r%*s\r", size.ws_col - 1, "");
+}
+
 int report_error(int code) {
+    if (code && code != ERR_READER) clear_line();
     if (code && code != ERR_READER) fprintf(stderr, "duet: %s\n", error_message());
     return error_exit_status(code);
 }

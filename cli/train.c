@@ -35,10 +35,17 @@ static void describe(const struct run_config *config) {
     fflush(stdout);
 }
 
-/* The whole command, as a user waits for it, and the part of it that is training. */
-static void say_times(const struct run_config *config, const struct run_record *record) {
+/* The result in one line: the last loss and accuracy, how long the whole command took, as a user
+ * waits for it, and the part of it that was training. */
+static void say_result(const struct run_config *config, const struct run_record *record) {
+    double accuracy = record_last_accuracy(record);
     if (config->quiet) return;
-    printf("%-6s wall time %.2f s, %.2f s of it training\n", mode_title(config->mode),
+    printf("%-6s ", mode_title(config->mode));
+    if (record->steps)
+        printf("step %d  loss %.4f  ", record->first_step + record->steps,
+               record->losses[record->steps - 1]);
+    if (accuracy >= 0) printf("test acc %.4f  ", accuracy);
+    printf("wall time %.2f s, %.2f s of it training\n",
            (double)(now_ns() - config->started_ns) * 1e-9, record->training_seconds);
     fflush(stdout);
 }
@@ -63,7 +70,7 @@ int command_train(int argc, char **argv) {
     code = job_run(&config, NULL, 0, &record, &result);
     if (code && !result.unwritten && !result.stopped) goto done;
     warn_not_finite(NULL, &record);
-    say_times(&config, &record);
+    say_result(&config, &record);
     failures_add(&all, code); /* one file that cannot be written must not cost the other */
     failures_add(&all, chrome_trace_write(&trace, config.trace, &traced, 1));
     code = failures_end(&all);

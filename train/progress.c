@@ -15,7 +15,7 @@ static const int64_t REDRAW_NS = 200000000; /* draw the line at most five times 
 void progress_start(struct progress *p, const char *title, int steps_per_epoch, int steps,
                     int interval, int quiet) {
     *p = (struct progress){.shown = !quiet,
-                           .terminal = isatty(STDOUT_FILENO),
+                           .terminal = isatty(STDERR_FILENO),
                            .title = title,
                            .epochs = (steps - 1) / steps_per_epoch + 1,
                            .steps = steps,
@@ -27,7 +27,7 @@ void progress_start(struct progress *p, const char *title, int steps_per_epoch, 
 /* Columns of the terminal; 0: it does not say. */
 static int terminal_columns(void) {
     struct winsize size;
-    return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) ? 0 : size.ws_col;
+    return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) ? 0 : size.ws_col;
 }
 
 /* Prints `text`, `width` columns wide, over the line that stands there. stays: it keeps its line.
@@ -36,12 +36,11 @@ static void show(struct progress *p, const char *text, int width, int stays) {
     int columns = p->terminal && !stays ? terminal_columns() : 0;
     if (columns && width >= columns) width = columns - 1;
     if (p->terminal)
-        printf("\r%.*s%*s%s", width, text, p->line_width > width ? p->line_width - width : 0, "",
-               stays ? "\n" : "");
+        fprintf(stderr, "\r%.*s%*s%s", width, text,
+                p->line_width > width ? p->line_width - width : 0, "", stays ? "\n" : "");
     else if (stays)
-        printf("%s\n", text);
+        fprintf(stderr, "%s\n", text);
     p->line_width = stays ? 0 : width;
-    fflush(stdout);
 }
 
 void progress_loss(struct progress *p, int step, double loss) {

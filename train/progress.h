@@ -1,5 +1,6 @@
-/* Progress of a run, printed by rank 0 alone. On a terminal one line is rewritten in place, and
- * each epoch leaves a line behind. Elsewhere there are only the lines of the epochs. */
+/* Progress of a run, printed on standard error by rank 0 alone: standard output is for results. On
+ * a terminal one line is rewritten in place, and each epoch leaves a line behind. Elsewhere there
+ * are only the lines of the epochs. */
 #ifndef TRAIN_PROGRESS_H
 #define TRAIN_PROGRESS_H
 
@@ -7,7 +8,7 @@
 
 struct progress {
     int shown;         /* 0: --quiet, or not rank 0 */
-    int terminal;      /* 1: standard output is a terminal */
+    int terminal;      /* 1: standard error is a terminal */
     const char *title; /* of the mode: "DDP" */
     int epochs, steps; /* of the whole run */
     int steps_per_epoch;

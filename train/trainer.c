@@ -302,9 +302,11 @@ static int start_resumed(struct loop *l, int per_epoch) {
     struct session *s = l->s;
     int done = l->step >= l->last_step;
     if (l->progress.shown && done)
-        printf("%-6s resumed after step %d: no step is left\n", l->progress.title, l->step);
+        fprintf(stderr, "%-6s resumed after step %d: no step is left\n", l->progress.title,
+                l->step);
     else if (l->progress.shown)
-        printf("%-6s resumed after step %d of %d\n", l->progress.title, l->step, l->last_step);
+        fprintf(stderr, "%-6s resumed after step %d of %d\n", l->progress.title, l->step,
+                l->last_step);
     if (!done) return OK;
     l->epoch_start_ns = now_ns();
     set_learning_rate(l, (l->step - 1) / per_epoch);

@@ -55,7 +55,7 @@ try() { # NAME MODE SIGNAL RANK STATUS WORDS
     [[ $mode == single ]] && devices=()
     : >"$out"
     GPU_CHECK_MARK=$mark "$duet" train --mode "$mode" --device "$device" "${devices[@]}" \
-        --data-dir "$folder" "${model[@]}" --epochs 1000000 --timeout 20 >"$out" 2>"$err" &
+        --data-dir "$folder" "${model[@]}" --epochs 1000000 --timeout 20 >/dev/null 2>"$out" &
     launcher=$!
     { # without the shell's own messages on jobs that were killed
         within $SECONDS_TO_TRAIN trains || complaint="no second epoch in $SECONDS_TO_TRAIN s"
@@ -79,6 +79,7 @@ try() { # NAME MODE SIGNAL RANK STATUS WORDS
             complaint+="${complaint:+, }$(memory_used) MiB in use, $used_before before"
         ((status == wanted)) || complaint+="${complaint:+, }status $status, not $wanted"
     } 2>/dev/null
+    grep -Ev '^(single|DP|DDP) +epoch ' "$out" >"$err" # without the progress
     lines=$(wc -l <"$err")
     if [[ -n $words ]]; then
         ((lines == 1)) && grep -Eq "^duet: .*$words" "$err" ||

@@ -35,11 +35,13 @@ static const double CLI_LEFT_SECONDS = 3;
 
 struct cli {
     pid_t pid;
-    int status; /* exit status, 128+n after signal n; -1 while it runs */
-    char *out, *err;
-    int fds[2];   /* memory files that it prints to */
-    int terminal; /* the test's side of the terminal that is the command's output; -1: none */
-    size_t seen;  /* bytes of out read from the terminal so far */
+    int status;      /* exit status, 128+n after signal n; -1 while it runs */
+    char *out, *err; /* standard output; standard error without its lines of progress */
+    char *progress;  /* those lines */
+    char *shown;     /* all that its terminal was sent; NULL: none */
+    int fds[2];      /* memory files that it prints to */
+    int terminal;    /* the test's side of the terminal that is its standard error; -1: none */
+    size_t seen;     /* bytes of shown */
 };
 
 static char cli_folder[] = "/tmp/duet-cli-XXXXXX", cli_root_path[PATH_MAX],
@@ -122,13 +124,13 @@ static inline void cli_become(const struct cli *c, const char *terminal, char *w
         argv[argc++] = strcmp(word, "''") ? word : ""; /* '' stands for an empty word */
         if (argc == 2 && cli_takes_device(argv[1])) argv[argc++] = "--device", argv[argc++] = "cpu";
     }
-    int out = terminal ? open(terminal, O_RDWR | O_NOCTTY) : c->fds[0];
-    if (dup2(in, 0) < 0 || dup2(out, 1) < 0 || dup2(c->fds[1], 2) < 0) _exit(125);
+    int err = terminal ? open(terminal, O_RDWR | O_NOCTTY) : c->fds[1];
+    if (dup2(in, 0) < 0 || dup2(c->fds[0], 1) < 0 || dup2(err, 2) < 0) _exit(125);
     execv(cli_program, argv);
     _exit(126);
 }
 
-/* terminal: its columns; 0: the output goes to a file. */
+/* terminal: its columns; 0: standard error goes to a file, as standard output always does. */
 static inline void cli_start_va(struct cli *c, int terminal, const char *format, va_list words) {
     char text[4096], *side = NULL;
     vsnprintf(text, sizeof text, format, words);
@@ -178,13 +180,13 @@ static inline void cli_pause(void) {
     usleep(2000);
 }
 
-/* Reads what the terminal has shown since the last call into c->out. */
+/* Reads what the terminal has shown since the last call into c->shown. */
 static inline void cli_listen(struct cli *c) {
     char piece[4096];
     for (ssize_t n; c->terminal >= 0 && (n = read(c->terminal, piece, sizeof piece)) > 0;) {
-        c->out = realloc(c->out, c->seen + (size_t)n + 1);
-        memcpy(c->out + c->seen, piece, (size_t)n);
-        c->out[c->seen += (size_t)n] = 0;
+        c->shown = realloc(c->shown, c->seen + (size_t)n + 1);
+        memcpy(c->shown + c->seen, piece, (size_t)n);
+        c->shown[c->seen += (size_t)n] = 0;
     }
 }
 
@@ -193,7 +195,7 @@ static inline void cli_listen(struct cli *c) {
 static inline int cli_shows(struct cli *c, const char *text) {
     for (int64_t deadline = deadline_after(CLI_SECONDS); now_ns() < deadline; cli_pause()) {
         cli_listen(c);
-        if (c->out && strstr(c->out, text)) return 1;
+        if (c->shown && strstr(c->shown, text)) return 1;
         siginfo_t ended = {0};
         if (waitid(P_PID, (id_t)c->pid, &ended, WEXITED | WNOHANG | WNOWAIT) || ended.si_pid)
             return 0;
@@ -265,6 +267,33 @@ static inline char *cli_text(int fd) {
     return text;
 }
 
+static inline int cli_is_progress(const char *line) {
+    static const char *const titles[] = {"single ", "DP     ", "DDP    "};
+    for (int i = 0; i < 3; i++)
+        if (!strncmp(line, titles[i], 7))
+            return !strncmp(line + 7, "epoch ", 6) || !strncmp(line + 7, "resumed ", 8);
+    return !strncmp(line, "epoch: ", 7);
+}
+
+/* Parts what stood on standard error into c->err and c->progress. Of a line that was rewritten in
+ * place, and of one that ends as on a terminal, counts what stands there in the end. */
+static inline void cli_split(struct cli *c, const char *text) {
+    FILE *file[2];
+    size_t bytes[2];
+    file[0] = open_memstream(&c->err, &bytes[0]);
+    file[1] = open_memstream(&c->progress, &bytes[1]);
+    for (const char *end; *text; text = *end ? end + 1 : end) {
+        end = text + strcspn(text, "\n");
+        const char *last = end > text && end[-1] == '\r' ? end - 1 : end, *first = last;
+        while (first > text && first[-1] != '\r')
+            first--;
+        if (*end || last > first)
+            fprintf(file[cli_is_progress(first)], "%.*s\n", (int)(last - first), first);
+    }
+    fclose(file[0]);
+    fclose(file[1]);
+}
+
 /* Waits for the command's end. others 1: other commands of this test may still be running. */
 static inline void cli_wait_beside(struct cli *c, int others) {
     int status = 0;
@@ -281,11 +310,11 @@ static inline void cli_wait_beside(struct cli *c, int others) {
     }
     cli_listen(c);
     c->status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    c->err = cli_text(c->fds[1]);
-    if (c->terminal < 0)
-        c->out = cli_text(c->fds[0]);
-    else
-        close(c->fds[0]), close(c->terminal);
+    c->out = cli_text(c->fds[0]);
+    char *errors = cli_text(c->fds[1]);
+    if (c->terminal >= 0) close(c->terminal);
+    cli_split(c, c->terminal >= 0 && c->shown ? c->shown : errors);
+    free(errors);
     cr_assert(in_time, "the command did not end within %g s: %s", CLI_SECONDS, c->err);
     if (!others)
         cr_assert(cli_nobody_left(killed ? CLI_LEFT_SECONDS : 0),
@@ -308,6 +337,8 @@ __attribute__((format(printf, 2, 3))) static inline void cli_run(struct cli *c, 
 static inline void cli_free(struct cli *c) {
     free(c->out);
     free(c->err);
+    free(c->progress);
+    free(c->shown);
     *c = (struct cli){.status = -1};
 }
 

@@ -226,7 +226,7 @@ Test(cli_limits, all_ranks_stopped, .timeout = 200, .init = cli_folder_make,
         struct cli c;
         cli_start_on_terminal(&c, "%s --data-dir d --batch-size 30 --epochs 100000 --timeout 2",
                               commands[i]);
-        cr_assert(cli_shows(&c, "epoch 2/"), "%s", c.out);
+        cr_assert(cli_shows(&c, "epoch 2/"), "%s", c.shown);
         for (int r = 0; r < ranks[i]; r++)
             kill(cli_find_rank(&c, r), SIGSTOP);
         cli_wait(&c);

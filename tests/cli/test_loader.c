@@ -43,7 +43,7 @@ Test(cli_loader, log_interval, .timeout = 60, .init = cli_folder_make, .fini = c
         cr_assert(c.status == 0 && !*c.err, "%s", c.err);
         char *text = cli_read("l.csv", NULL), *line = strchr(text, '\n');
         int lines = 0;
-        for (char *p = c.out; (p = strstr(p, "training loss: ")); p++)
+        for (char *p = c.progress; (p = strstr(p, "training loss: ")); p++)
             lines++;
         cr_expect_eq(lines, 6, "%s", c.out);
         for (int step = 0; step < 20; step++, line = strchr(line + 1, '\n')) {
@@ -52,7 +52,8 @@ Test(cli_loader, log_interval, .timeout = 60, .init = cli_folder_make, .fini = c
             sscanf(line + 1, "%*d,%*d,%lf", &loss);
             snprintf(want, sizeof want, "epoch: %d [%d/10 (%d%%)] training loss: %.6f\n", step / 10,
                      step % 10, step % 10 * 10, loss);
-            cr_expect_eq(!!strstr(c.out, want), step % 10 % 4 == 0, "%s in %s", want, c.out);
+            cr_expect_eq(!!strstr(c.progress, want), step % 10 % 4 == 0, "%s in %s", want,
+                         c.progress);
         }
         free(text);
         cli_free(&c);

@@ -14,8 +14,8 @@ static int lines(const char *text) {
     return n;
 }
 
-/* The output is one line that says what is trained, then one line for each epoch, from one rank
- * alone. */
+/* Standard output has one line that says what is trained and one with the result, standard error
+ * one line for each epoch, from one rank alone. */
 Test(cli_train, plain_lines, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
     put_data(60, 20);
     for (int m = 0; m < 3; m++) {
@@ -24,14 +24,17 @@ Test(cli_train, plain_lines, .timeout = 120, .init = cli_folder_make, .fini = cl
         cli_run(&c, "train --mode %s %s --data-dir d --batch-size 20 --epochs 4", MODES[m],
                 of_mode(MODES[m], "--devices 3"));
         cr_assert(c.status == 0 && !*c.err, "%s: status %d: %s", MODES[m], c.status, c.err);
-        cr_expect(lines(c.out) == 6 && plain_lines(c.out), "%s", c.out);
+        cr_expect(lines(c.out) == 2 && plain_lines(c.out), "%s", c.out);
+        cr_expect(lines(c.progress) == 4 && plain_lines(c.progress), "%s", c.progress);
         snprintf(line, sizeof line,
                  "^%s: lenet on fashion-mnist, batch global 20 = [0-9.]+ per device x %d, sgd lr "
                  "0.2, virtual "
                  "devices %d$",
                  TITLES[m], m ? 3 : 1, m ? 3 : 1);
         cr_expect(matches(c.out, line), "%s", c.out);
-        snprintf(line, sizeof line, "^%s +wall time [0-9.]+ s, [0-9.]+ s of it training$",
+        snprintf(line, sizeof line,
+                 "^%s +step 12  loss [0-9.]+  test acc [01]\\.[0-9]{4}  wall time [0-9.]+ s, "
+                 "[0-9.]+ s of it training$",
                  TITLES[m]);
         cr_expect(matches(c.out, line), "%s", c.out);
         for (int epoch = 1; epoch <= 4; epoch++) {
@@ -40,7 +43,7 @@ Test(cli_train, plain_lines, .timeout = 120, .init = cli_folder_make, .fini = cl
                      "images/s  "
                      "[0-9.]+ s$",
                      TITLES[m], epoch, epoch * 3);
-            cr_expect(matches(c.out, line), "no '%s' in %s", line, c.out);
+            cr_expect(matches(c.progress, line), "no '%s' in %s", line, c.progress);
         }
         cli_free(&c);
         cli_run(&c, "train --mode %s %s --data-dir d --batch-size 20 --epochs 4 --quiet", MODES[m],
@@ -72,7 +75,7 @@ Test(cli_train, remarks, .timeout = 120, .init = cli_folder_make, .fini = cli_fo
     for (size_t i = 0; i < sizeof with / sizeof *with; i++) {
         struct cli c;
         cli_run(&c, "train --data-dir d --batch-size 20 --epochs 1 %s", with[i].words);
-        cr_expect(c.status == 0 && lines(c.out) == 4 && matches(c.out, with[i].remark), "%s: %s",
+        cr_expect(c.status == 0 && lines(c.out) == 3 && matches(c.out, with[i].remark), "%s: %s",
                   with[i].words, c.out);
         cli_free(&c);
     }
@@ -94,13 +97,13 @@ Test(cli_train, terminal, .timeout = 120, .init = cli_folder_make, .fini = cli_f
                               MODES[m]);
         cli_wait(&c);
         cr_assert(c.status == 0 && !*c.err, "%s: status %d: %s", MODES[m], c.status, c.err);
-        cr_expect(matches(c.out,
+        cr_expect(matches(c.shown,
                           "\r(single|DP|DDP) +epoch 1/2  step 1/6  loss [0-9.]+  [0-9]+ images/s  "
                           "[0-9]+:[0-9]{2} left"),
-                  "%s", c.out);
-        cr_expect(matches(c.out, "\r(single|DP|DDP) +epoch 2/2  step 6  loss [0-9.]+  test acc"),
-                  "%s", c.out);
-        cr_expect(!strchr(c.out, '\033') && c.out[strlen(c.out) - 1] == '\n');
+                  "%s", c.shown);
+        cr_expect(matches(c.shown, "\r(single|DP|DDP) +epoch 2/2  step 6  loss [0-9.]+  test acc"),
+                  "%s", c.shown);
+        cr_expect(!strchr(c.shown, '\033') && c.shown[strlen(c.shown) - 1] == '\n');
         cli_free(&c);
     }
 }
@@ -116,13 +119,13 @@ Test(cli_train, narrow_terminal, .timeout = 120, .init = cli_folder_make,
     cli_wait(&c);
     cr_assert_eq(c.status, 0, "%s", c.err);
     int rewritten = 0;
-    for (const char *at = c.out; (at = strchr(at, '\r')); at++) {
+    for (const char *at = c.shown; (at = strchr(at, '\r')); at++) {
         size_t length = strcspn(at + 1, "\r\n");
         if (at[1 + length] != '\r' || at[2 + length] == '\n') continue; /* it keeps its line */
         rewritten++;
         cr_expect_lt(length, COLUMNS, "'%.*s'", (int)length, at + 1);
     }
-    cr_expect_gt(rewritten, 0, "%s", c.out);
+    cr_expect_gt(rewritten, 0, "%s", c.shown);
     cli_free(&c);
 }
 
@@ -133,7 +136,7 @@ Test(cli_train, more_steps_than_an_int, .timeout = 120, .init = cli_folder_make,
     char command[PATH_MAX + 256], line[256] = "";
     snprintf(command, sizeof command,
              "exec %s train --mode single --device cpu --model mlp --mlp-hidden 1 --data-dir d "
-             "--batch-size 1 --epochs 1000000",
+             "--batch-size 1 --epochs 1000000 2>&1",
              cli_program);
     FILE *from = popen(command, "r");
     for (int i = 0; i < 2; i++)
@@ -323,7 +326,8 @@ Test(cli_train, loss_that_is_no_number, .timeout = 120, .init = cli_folder_make,
                 "--save w",
                 MODES[m]);
         cr_assert_eq(c.status, 0, "%s: status %d: %s", MODES[m], c.status, c.err);
-        cr_expect(matches(c.out, "loss (-?nan|inf).*not finite since step [0-9]+"), "%s", c.out);
+        cr_expect(matches(c.progress, "loss (-?nan|inf).*not finite since step [0-9]+"), "%s",
+                  c.out);
         cr_expect(says_not_finite(c.err), "%s: '%s'", MODES[m], c.err);
         char *text = cli_read("l", NULL);
         cr_expect(lines(text) == 13 && matches(text, "^11,3,(-?nan|inf)$"), "%s", text);

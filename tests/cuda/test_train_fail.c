@@ -101,7 +101,7 @@ static void hit(int signal, const char *algorithm, int rank) {
                           "--mlp-hidden 20 --batch-size 12 "
                           "--epochs 100000 --allreduce %s --save w --timeout %g",
                           algorithm, signal == SIGSTOP ? SHORT_S : LONG_S);
-    cr_assert(cli_shows(&c, "epoch 3/"), "%s", c.out);
+    cr_assert(cli_shows(&c, "epoch 3/"), "%s", c.shown);
     pid_t pid = cli_find_rank(&c, rank);
     int64_t begun = now_ns();
     kill(pid, signal);

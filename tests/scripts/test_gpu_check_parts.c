@@ -90,7 +90,7 @@ Test(gpu_check, kills_that_end_badly_are_noticed, .timeout = 300, .init = make_p
         {"\"$DUET\" \"$@\"; exit 9", "status 9, not 137"},
         {"echo 'duet: more' >&2; exec \"$DUET\" \"$@\"", "not one line with"},
         {"sleep 300 & exec \"$DUET\" \"$@\"", "left processes "},
-        {"echo epoch 2/; exit 137", "no process of rank "}};
+        {"echo epoch 2/ >&2; exit 137", "no process of rank "}};
     setenv("GPU_CHECK_KILLS", "rank", 1);
     for (int i = 0; i < 4; i++) {
         wrap(wrappers[i][0]);
