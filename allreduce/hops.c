@@ -1,0 +1,323 @@
+/* The moves of a call and the hop of each: see hops.h. All ranks' plans are run on integers, each
+ * step as soon as the flags that it awaits have been posted. Of every stretch of memory it is kept
+ * in which hop it was last copied to, added to and read; a move that touches it comes behind
+ * those. Additions into one stretch do not wait for each other, since their order plays no part. */
+#include "allreduce/hops.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "allreduce/hops_parts.h"
+#include "base/error.h"
+
+enum { BUFFERS = 2 }; /* DATA and SCRATCH; SUM is of one step alone */
+
+/* The hops in which a stretch of memory was last touched; 0: never, or before the call. */
+struct touched {
+    int copied, added, read;
+};
+
+struct builder {
+    struct hops *out;
+    const struct plan *plans;
+    int n;
+    struct cuts cuts[BUFFERS];
+    struct touched *touched[BUFFERS]; /* [n][stretches] */
+    int *ended[MAX_DEVICES]; /* [rank][step]: the hop of the last move of a step that ran */
+    int at[MAX_DEVICES];     /* the next step of each rank */
+    /* [reader][kind][writer]: the step of `writer` that posts what `reader` awaited last */
+    int (*poster)[PLAN_FLAG_KINDS][MAX_DEVICES];
+};
+
+/* One move of a step, before its hop is known. */
+struct place {
+    int rank, buffer;
+    uint64_t offset;
+};
+
+/* ---- which move comes behind which ---- */
+
+static int later(int a, int b) {
+    return a > b ? a : b;
+}
+
+/* The hop of a move that depends on moves of `hop`. What stays within a rank takes no hop. */
+static int next_hop(int hop, int over_link) {
+    return hop + (over_link ? 1 : 0);
+}
+
+static struct touched *touched_at(const struct builder *b, struct place p, uint64_t count,
+                                  size_t *stretches) {
+    const struct cuts *cuts = &b->cuts[p.buffer];
+    size_t first = cuts_find(cuts, p.offset);
+    *stretches = cuts_find(cuts, p.offset + count) - first;
+    return b->touched[p.buffer] + (size_t)p.rank * cuts->count + first;
+}
+
+static int hop_of_read(const struct builder *b, struct place from, uint64_t count, int hop) {
+    size_t stretches;
+    if (from.buffer == HOP_SUM) return hop;
+    const struct touched *t = touched_at(b, from, count, &stretches);
+    for (size_t i = 0; i < stretches; i++)
+        hop = later(hop, later(t[i].copied, t[i].added));
+    return hop;
+}
+
+static int hop_of_write(const struct builder *b, struct place to, uint64_t count, int action,
+                        int hop) {
+    size_t stretches;
+    if (to.buffer == HOP_SUM) return hop;
+    const struct touched *t = touched_at(b, to, count, &stretches);
+    for (size_t i = 0; i < stretches; i++) {
+        hop = later(hop, later(t[i].copied, t[i].read));
+        if (action == HOP_COPY) hop = later(hop, t[i].added);
+    }
+    return hop;
+}
+
+static void touch(const struct builder *b, const struct hop_move *m) {
+    size_t stretches;
+    if (m->from_buffer != HOP_SUM) {
+        struct place from = {m->from, m->from_buffer, m->from_offset};
+        struct touched *t = touched_at(b, from, m->count, &stretches);
+        for (size_t i = 0; i < stretches; i++)
+            t[i].read = later(t[i].read, m->hop);
+    }
+    if (m->to_buffer != HOP_SUM) {
+        struct place to = {m->to, m->to_buffer, m->to_offset};
+        struct touched *t = touched_at(b, to, m->count, &stretches);
+        for (size_t i = 0; i < stretches; i++) {
+            int *hop = m->action == HOP_COPY ? &t[i].copied : &t[i].added;
+            *hop = later(*hop, m->hop);
+        }
+    }
+}
+
+/* ---- the moves of a step ---- */
+
+static int append(struct hops *h, const struct hop_move *move) {
+    if (h->move_count == HOPS_MOST_MOVES)
+        return fail(ERR_USAGE, "hops: more than %d moves: give fewer bytes or ranks",
+                    HOPS_MOST_MOVES);
+    if (h->move_count == h->move_capacity) {
+        int capacity = h->move_capacity ? 2 * h->move_capacity : 64;
+        struct hop_move *moves = realloc(h->moves, (size_t)capacity * sizeof *moves);
+        if (!moves) return fail(ERR_MEMORY, "hops: no host memory for %d moves", capacity);
+        h->moves = moves;
+        h->move_capacity = capacity;
+    }
+    h->moves[h->move_count++] = *move;
+    return OK;
+}
+
+/* Appends one move behind everything that it depends on, and behind hop `after`; sets *hop to the
+ * hop that it takes. A range onto itself is no move. */
+static int add_move(struct builder *b, int rank, struct place from, struct place to, int action,
+                    uint64_t count, int after, int *hop) {
+    *hop = after;
+    if (!memcmp(&from, &to, sizeof from)) return OK;
+    *hop = next_hop(hop_of_write(b, to, count, action, hop_of_read(b, from, count, after)),
+                    from.rank != to.rank);
+    struct hop_move move = {.hop = *hop,
+                            .from = (int16_t)from.rank,
+                            .to = (int16_t)to.rank,
+                            .by = (int16_t)rank,
+                            .action = (uint8_t)action,
+                            .from_buffer = (uint8_t)from.buffer,
+                            .to_buffer = (uint8_t)to.buffer,
+                            .step = b->at[rank],
+                            .order = b->out->move_count,
+                            .from_offset = from.offset,
+                            .to_offset = to.offset,
+                            .count = count};
+    CHECK(append(b->out, &move));
+    touch(b, &move);
+    if (from.rank != to.rank) b->out->hops = later(b->out->hops, *hop);
+    return OK;
+}
+
+/* The two halves of a step. The rank first brings together what the step reads: at its own
+ * destination, or in a sum in registers where it keeps nothing itself. A copy of its own data needs
+ * no first half. Then it stores to the other destinations. *hop: the hop of the flags going in,
+ * that of the last move coming out. */
+static int add_moves(struct builder *b, const struct plan *p, const struct plan_step *s, int *hop) {
+    int me = p->rank, keeps = s->dest_ranks >> me & 1, after = *hop, loaded = *hop;
+    int reduces = s->op == PLAN_REDUCE || s->op == PLAN_REDUCE_COPY;
+    struct place own_source = {me, s->source_buffer, s->source_offset},
+                 own_dest = {me, s->dest_buffer, s->dest_offset}, held = own_dest;
+    if (!keeps) held.buffer = HOP_SUM;
+    if (s->op == PLAN_SUM) {
+        CHECK(add_move(b, me, own_source, held, HOP_COPY, s->length, after, hop));
+        loaded = later(loaded, *hop);
+    } else if (s->source_rank == me && !reduces) {
+        held = own_source;
+        if (keeps) CHECK(add_move(b, me, own_source, own_dest, HOP_COPY, s->length, after, hop));
+    } else {
+        struct place from = {s->source_rank, s->source_buffer, s->source_offset};
+        CHECK(add_move(b, me, from, held, reduces ? HOP_REDUCE : HOP_COPY, s->length, after, hop));
+        loaded = later(loaded, *hop);
+    }
+    int summed = loaded;
+    for (int r = 0; s->op == PLAN_SUM && r < p->n; r++) {
+        struct place from = {r, s->source_buffer, s->source_offset};
+        if (r == me) continue;
+        CHECK(add_move(b, me, from, held, HOP_REDUCE, s->length,
+                       held.buffer == HOP_SUM ? loaded : after, hop));
+        summed = later(summed, *hop);
+    }
+    int last = summed;
+    for (int r = 0; r < p->n; r++) {
+        struct place to = {r, s->dest_buffer, s->dest_offset};
+        if (r == me || !(s->dest_ranks >> r & 1)) continue;
+        CHECK(add_move(b, me, held, to, HOP_COPY, s->length, summed, hop));
+        last = later(last, *hop);
+    }
+    *hop = last;
+    return OK;
+}
+
+/* ---- all steps of all ranks ---- */
+
+/* The step of rank w that posts what step s of rank r awaits from it; -1: there is none. The epochs
+ * of a flag only grow, so the search goes on where the last one ended. */
+static int poster_of(struct builder *b, int r, int w, const struct plan_step *s) {
+    const struct plan *p = &b->plans[w];
+    int *at = &b->poster[r][s->wait_kind][w];
+    if (*at < p->step_count && p->steps[*at].post_epoch > s->wait_epoch) *at = 0;
+    for (; *at < p->step_count; ++*at) {
+        const struct plan_step *post = &p->steps[*at];
+        if (post->post_kind == s->wait_kind && post->post_ranks >> r & 1 &&
+            post->post_epoch >= s->wait_epoch)
+            return *at;
+    }
+    *at = 0;
+    return -1;
+}
+
+/* 1 if all flags that the step awaits have been posted; *hop is then the hop of the latest. */
+static int flags_are_there(struct builder *b, int rank, const struct plan_step *s, int *hop) {
+    *hop = 0;
+    for (int w = 0; w < b->n; w++) {
+        if (!(s->wait_ranks >> w & 1)) continue;
+        int step = poster_of(b, rank, w, s);
+        if (step < 0 || step >= b->at[w]) return 0;
+        *hop = later(*hop, b->ended[w][step]);
+    }
+    return 1;
+}
+
+static int run_rank(struct builder *b, int rank, int *moved) {
+    const struct plan *p = &b->plans[rank];
+    for (int hop; b->at[rank] < p->step_count; b->at[rank]++, *moved = 1) {
+        const struct plan_step *s = &p->steps[b->at[rank]];
+        if (!flags_are_there(b, rank, s, &hop)) return OK;
+        if (s->op != PLAN_NONE && s->length) CHECK(add_moves(b, p, s, &hop));
+        b->ended[rank][b->at[rank]] = hop;
+    }
+    return OK;
+}
+
+static int run_ranks(struct builder *b) {
+    int ended = 0;
+    for (int moved = 1; moved && ended < b->n;) {
+        moved = ended = 0;
+        for (int r = 0; r < b->n; r++) {
+            CHECK(run_rank(b, r, &moved));
+            ended += b->at[r] == b->plans[r].step_count;
+        }
+    }
+    if (ended == b->n) return OK;
+    return fail(ERR_FAILED, "hops of %s: a rank waits in vain: a bug in the planner",
+                allreduce_algorithm_name(b->plans[0].algorithm));
+}
+
+/* ---- memory ---- */
+
+static int builder_init(struct builder *b) {
+    for (int r = 0; r < b->n; r++) {
+        const struct plan *p = &b->plans[r];
+        if (p->n != b->n || p->rank != r || p->count != b->plans[0].count)
+            return fail(ERR_FAILED, "hops: the plan of rank %d is of another call: a bug", r);
+        b->out->scratch = p->scratch > b->out->scratch ? p->scratch : b->out->scratch;
+        b->ended[r] = calloc((size_t)p->step_count + 1, sizeof *b->ended[r]);
+        if (!b->ended[r]) return fail(ERR_MEMORY, "hops: no host memory for steps: free some");
+        for (int i = 0; i < p->step_count; i++) {
+            const struct plan_step *s = &p->steps[i];
+            if (s->op == PLAN_NONE || !s->length) continue;
+            CHECK(cuts_add(&b->cuts[s->source_buffer], s->source_offset, s->length));
+            CHECK(cuts_add(&b->cuts[s->dest_buffer], s->dest_offset, s->length));
+        }
+    }
+    b->poster = calloc((size_t)b->n, sizeof *b->poster);
+    for (int k = 0; k < BUFFERS; k++) {
+        cuts_sort(&b->cuts[k]);
+        b->touched[k] = calloc((size_t)b->n * b->cuts[k].count + 1, sizeof *b->touched[k]);
+    }
+    if (!b->poster || !b->touched[HOP_DATA] || !b->touched[HOP_SCRATCH])
+        return fail(ERR_MEMORY, "hops: no host memory for %d ranks: free some", b->n);
+    return OK;
+}
+
+static void builder_free(struct builder *b) {
+    free(b->poster);
+    for (int k = 0; k < BUFFERS; k++) {
+        free(b->touched[k]);
+        cuts_free(&b->cuts[k]);
+    }
+    for (int r = 0; r < b->n; r++)
+        free(b->ended[r]);
+}
+
+int hops_of_plans(struct hops *hops, const struct plan *plans, int n) {
+    memset(hops, 0, sizeof *hops);
+    if (n < 1 || n > MAX_DEVICES)
+        return fail(ERR_USAGE, "hops: %d ranks: give 1 to %d", n, MAX_DEVICES);
+    struct builder b = {.out = hops, .plans = plans, .n = n};
+    hops->algorithm = plans[0].algorithm;
+    hops->n = n;
+    hops->count = plans[0].count;
+    int code = builder_init(&b);
+    if (!code) code = run_ranks(&b);
+    if (!code) code = hops_join(hops);
+    builder_free(&b);
+    if (code) hops_free(hops);
+    return code;
+}
+
+static int build_plan(struct plan *plan, enum allreduce_algorithm what, int n, int rank,
+                      size_t count, const struct plan_config *config) {
+    if (what == COLLECTIVE_BROADCAST) return plan_build_broadcast(plan, n, rank, count);
+    if (what != COLLECTIVE_ALL_GATHER) return plan_build(plan, what, n, rank, count, config);
+    if (count % (size_t)n)
+        return fail(ERR_USAGE, "all-gather: %zu elements over %d ranks: give a multiple of %d",
+                    count, n, n);
+    return plan_build_all_gather(plan, n, rank, (size_t)n, count / (size_t)n);
+}
+
+int hops_of_call(struct hops *hops, enum allreduce_algorithm algorithm, int n, size_t count,
+                 const struct plan_config *config) {
+    struct plan_config usual = plan_config_default();
+    struct plan plans[MAX_DEVICES] = {{.n = 0}};
+    int code = OK;
+    memset(hops, 0, sizeof *hops);
+    if (n < 1 || n > MAX_DEVICES)
+        return fail(ERR_USAGE, "hops: %d ranks: give 1 to %d", n, MAX_DEVICES);
+    for (int r = 0; !code && r < n; r++)
+        code = build_plan(&plans[r], algorithm, n, r, count, config ? config : &usual);
+    if (!code) code = hops_of_plans(hops, plans, n);
+    for (int r = 0; r < n; r++)
+        plan_free(&plans[r]);
+    return code;
+}
+
+void hops_free(struct hops *hops) {
+    if (!hops) return;
+    free(hops->moves);
+    free(hops->chunks);
+    memset(hops, 0, sizeof *hops);
+}
+
+const char *hop_buffer_name(enum hop_buffer buffer) {
+    static const char *const names[] = {"data", "scratch", "sum"};
+    return (unsigned)buffer <= HOP_SUM ? names[buffer] : "?";
+}

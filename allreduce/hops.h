@@ -1,0 +1,107 @@
+/* Hops: a collective as people draw it, made from the plans that really run.
+ *
+ * A plan says what each rank does in turn (plan.h). A drawing says what all ranks do at the same
+ * time: in hop 1 these ranges go from these ranks to those, in hop 2 those, and so on.
+ * hops_of_plans turns all ranks' plans of one call into such a list of moves.
+ *
+ *     ring, 4 ranks, chunks 0 .. 3             hop 1   rank 0 --chunk 0--> rank 1, which adds it
+ *                                                      rank 1 --chunk 1--> rank 2, which adds it
+ *     hop h = 1 .. 6: chunk c goes from                ...
+ *     rank c + h - 1 to rank c + h             hop 6   rank 1 --chunk 0--> rank 2, which keeps it
+ *
+ * The hop of a move is logical time: 1 + the hop of the latest move that it depends on. It depends
+ * on the step whose flag its own step awaits, on moves that wrote what it reads, and on moves that
+ * read or wrote what it overwrites. That a rank does one step after another is no dependency, so
+ * the slices of a pipelined chunk are moves of one hop, and they are joined into one move again.
+ * So moves of one hop could all be under way at the same time; the number of hops is the length of
+ * the longest chain of moves over links.
+ *
+ * A move within one rank (from == to) crosses no link. It has the hop of the latest move that it
+ * depends on, and comes behind the moves over links of that hop. Moves of hop 0 come first of all.
+ *
+ * To replay a call: DATA of rank r holds its input (each element multiplied by the call's scale
+ * already); SCRATCH and SUM hold nothing. Carry out the moves in the order of the list, each as a
+ * whole. Then every rank's DATA holds its result, up to the roundings of sums: a step that adds the
+ * terms of all ranks does so in fold order (base/fold.h), of which the list knows nothing. */
+#ifndef ALLREDUCE_HOPS_H
+#define ALLREDUCE_HOPS_H
+
+#include "allreduce/plan.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum hop_action {
+    HOP_COPY,   /* destination = source */
+    HOP_REDUCE, /* destination += source */
+};
+
+/* Where a range lies in a rank. HOP_SUM is a sum in registers: of a rank that adds what it does not
+ * keep itself. Its offsets are those of the range that is written in the end. */
+enum hop_buffer { HOP_DATA, HOP_SCRATCH, HOP_SUM };
+const char *hop_buffer_name(enum hop_buffer buffer); /* "data", ...: static storage */
+
+struct hop_move {
+    int hop;                         /* 1 .. hops.hops; a move within one rank also 0 */
+    int16_t from, to;                /* ranks; equal: within one rank, over no link */
+    int16_t by;                      /* the rank whose step moves it: it loads, or it stores */
+    uint8_t action;                  /* enum hop_action */
+    uint8_t from_buffer, to_buffer;  /* enum hop_buffer */
+    int step;                        /* the first step of `by` that is part of it */
+    int order;                       /* how many moves came before it; the list is sorted anew */
+    uint64_t from_offset, to_offset; /* elements */
+    uint64_t count;                  /* elements, at least 1 */
+};
+
+struct hop_chunk {
+    uint64_t offset, count; /* elements of DATA */
+};
+
+struct hops {
+    enum allreduce_algorithm algorithm;
+    int n;                  /* ranks */
+    int hops;               /* 0: nothing crosses a link */
+    uint64_t count;         /* elements of the call */
+    uint64_t scratch;       /* elements of SCRATCH that are used */
+    struct hop_move *moves; /* owned; [move_count], in an order in which they can be replayed */
+    int move_count;
+    /* DATA cut wherever a move's range begins or ends: each move takes some whole chunks. */
+    struct hop_chunk *chunks; /* owned; [chunk_count], in the order of their offsets */
+    int chunk_count;
+    int move_capacity;
+};
+
+/* The hops of the call whose plans are plans[0 .. n). hops_free releases them. ERR_FAILED: the
+ * plans do not fit together (plan_check in reference.h says where), or a rank waits in vain;
+ * ERR_USAGE: more than HOPS_MOST_MOVES moves; ERR_MEMORY. After a failure *hops is zeroed. */
+enum { HOPS_MOST_MOVES = 1 << 20 };
+int hops_of_plans(struct hops *hops, const struct plan *plans, int n);
+
+/* The hops of an algorithm or copying collective over n ranks, cut as `config` says (NULL: by
+ * default). An all-gather has one block for each rank: `count` is a multiple of n. ERR_USAGE: as
+ * plan_build. */
+int hops_of_call(struct hops *hops, enum allreduce_algorithm algorithm, int n, size_t count,
+                 const struct plan_config *config);
+void hops_free(struct hops *hops); /* NULL and zeroed are fine */
+
+/* A replay on sets of ranks: whose inputs have been added into what lies where. */
+struct hops_state;
+
+/* Before the first move: every rank's DATA holds its own term. The hops stay the caller's and must
+ * outlive the state. ERR_MEMORY: *out is NULL. */
+int hops_state_init(struct hops_state **out, const struct hops *hops);
+void hops_state_free(struct hops_state *state); /* NULL is fine */
+
+/* Carries out the moves up to the end of hop `hop`; those that are done already stay done.
+ * ERR_FAILED: a term is added to a sum that has it already, or memory is read that holds nothing;
+ * ERR_MEMORY. */
+int hops_state_run(struct hops_state *state, int hop);
+
+/* The ranks whose terms all elements of chunk c of the rank's DATA hold. */
+uint64_t hops_state_terms(const struct hops_state *state, int rank, int chunk);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

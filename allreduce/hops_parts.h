@@ -1,0 +1,21 @@
+/* What the files of hops share: cutting memory into stretches. Private to this folder. */
+#ifndef ALLREDUCE_HOPS_PARTS_H
+#define ALLREDUCE_HOPS_PARTS_H
+
+#include "allreduce/hops.h"
+
+/* Where ranges of one buffer begin and end. Sorted, the places [i] and [i + 1] bound stretch i,
+ * which every range has whole or not at all. */
+struct cuts {
+    uint64_t *at; /* owned */
+    size_t count, capacity;
+};
+int cuts_add(struct cuts *cuts, uint64_t offset, uint64_t length); /* ERR_MEMORY */
+void cuts_sort(struct cuts *cuts);                                 /* each place once */
+size_t cuts_find(const struct cuts *cuts, uint64_t place); /* the index of a place that is there */
+void cuts_free(struct cuts *cuts);
+
+/* Sorts the moves into the order of a replay, joins slices, and cuts DATA into chunks. */
+int hops_join(struct hops *hops);
+
+#endif

@@ -1,0 +1,158 @@
+/* What lies where after each hop, as sets of terms: see hops.h. It also checks the list of moves: a
+ * term that is added twice, or memory that is read before anything came into it, is a failure. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "allreduce/hops.h"
+#include "base/error.h"
+
+/* One buffer of one rank in runs of elements that hold the same terms. Run i begins at at[i] and
+ * ends where the next one begins; the last one, without terms, has no end. */
+struct runs {
+    uint64_t *at, *terms; /* owned */
+    size_t count, capacity;
+};
+
+enum { BUFFERS = HOP_SUM + 1 };
+
+struct hops_state {
+    const struct hops *of;
+    int done; /* moves */
+    struct runs runs[MAX_DEVICES][BUFFERS];
+};
+
+/* ---- runs ---- */
+
+static int grow(struct runs *r) {
+    size_t capacity = r->capacity ? 2 * r->capacity : 8;
+    uint64_t *at = realloc(r->at, capacity * sizeof *at);
+    if (at) r->at = at;
+    uint64_t *terms = realloc(r->terms, capacity * sizeof *terms);
+    if (terms) r->terms = terms;
+    if (!at || !terms) return fail(ERR_MEMORY, "hops: no host memory for %zu runs", capacity);
+    r->capacity = capacity;
+    return OK;
+}
+
+/* The run that holds the element at `place`. */
+static size_t run_of(const struct runs *r, uint64_t place) {
+    size_t low = 0, high = r->count;
+    while (high - low > 1) {
+        size_t middle = low + (high - low) / 2;
+        if (r->at[middle] <= place)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Makes a run begin at `place`, and sets *index to it. */
+static int cut(struct runs *r, uint64_t place, size_t *index) {
+    size_t i = run_of(r, place);
+    *index = i;
+    if (r->at[i] == place) return OK;
+    if (r->count == r->capacity) CHECK(grow(r));
+    *index = ++i;
+    memmove(r->at + i + 1, r->at + i, (r->count - i) * sizeof *r->at);
+    memmove(r->terms + i + 1, r->terms + i, (r->count - i) * sizeof *r->terms);
+    r->at[i] = place;
+    r->terms[i] = r->terms[i - 1];
+    r->count++;
+    return OK;
+}
+
+/* Puts `terms` into `count` elements from `place` on, or adds them to what lies there. */
+static int put(struct runs *r, uint64_t place, uint64_t count, uint64_t terms, int add) {
+    size_t first, end;
+    CHECK(cut(r, place, &first));
+    CHECK(cut(r, place + count, &end));
+    for (size_t i = first; i < end; i++) {
+        if (add && (!r->terms[i] || r->terms[i] & terms))
+            return fail(ERR_FAILED, "hops: a term is %s: a bug in the plan",
+                        r->terms[i] ? "added twice" : "added to nothing");
+        r->terms[i] = add ? r->terms[i] | terms : terms;
+    }
+    return OK;
+}
+
+/* Runs that end where the next one holds the same are one run. */
+static void tidy(struct runs *r) {
+    size_t kept = 0;
+    for (size_t i = 0; i < r->count; i++) {
+        if (kept && r->terms[kept - 1] == r->terms[i]) continue;
+        r->at[kept] = r->at[i];
+        r->terms[kept++] = r->terms[i];
+    }
+    r->count = kept;
+}
+
+/* ---- the replay ---- */
+
+int hops_state_init(struct hops_state **out, const struct hops *hops) {
+    int code = OK;
+    struct hops_state *s = calloc(1, sizeof *s);
+    *out = NULL;
+    if (!s) return fail(ERR_MEMORY, "hops: no host memory for a replay: free some");
+    s->of = hops;
+    for (int r = 0; !code && r < hops->n; r++) {
+        for (int b = 0; !code && b < BUFFERS; b++) {
+            struct runs *runs = &s->runs[r][b];
+            code = grow(runs);
+            if (code) break;
+            runs->at[0] = runs->terms[0] = 0;
+            runs->count = 1;
+            if (b == HOP_DATA && hops->count) code = put(runs, 0, hops->count, rank_bit(r), 0);
+        }
+    }
+    if (code) hops_state_free(s), s = NULL;
+    *out = s;
+    return code;
+}
+
+void hops_state_free(struct hops_state *state) {
+    if (!state) return;
+    for (int r = 0; r < state->of->n; r++) {
+        for (int b = 0; b < BUFFERS; b++) {
+            free(state->runs[r][b].at);
+            free(state->runs[r][b].terms);
+        }
+    }
+    free(state);
+}
+
+/* Source and destination may lie in the same buffer, but never overlap, so that the source's runs
+ * stay what they are while the destination's are cut; only their indices move. */
+static int carry_out(struct hops_state *s, const struct hop_move *m) {
+    struct runs *from = &s->runs[m->from][m->from_buffer], *to = &s->runs[m->to][m->to_buffer];
+    uint64_t end = m->from_offset + m->count;
+    for (uint64_t at = m->from_offset; at < end;) {
+        size_t i = run_of(from, at);
+        uint64_t stop = i + 1 < from->count && from->at[i + 1] < end ? from->at[i + 1] : end;
+        uint64_t terms = from->terms[i];
+        if (!terms)
+            return fail(ERR_FAILED, "hops: rank %d reads what holds nothing: a bug in the plan",
+                        m->by);
+        CHECK(put(to, m->to_offset + (at - m->from_offset), stop - at, terms,
+                  m->action == HOP_REDUCE));
+        at = stop;
+    }
+    tidy(to);
+    return OK;
+}
+
+int hops_state_run(struct hops_state *state, int hop) {
+    const struct hops *h = state->of;
+    for (; state->done < h->move_count && h->moves[state->done].hop <= hop; state->done++)
+        CHECK(carry_out(state, &h->moves[state->done]));
+    return OK;
+}
+
+uint64_t hops_state_terms(const struct hops_state *state, int rank, int chunk) {
+    const struct runs *r = &state->runs[rank][HOP_DATA];
+    const struct hop_chunk *c = &state->of->chunks[chunk];
+    uint64_t terms = ~(uint64_t)0;
+    for (size_t i = run_of(r, c->offset); i < r->count && r->at[i] < c->offset + c->count; i++)
+        terms &= r->terms[i];
+    return terms;
+}
