@@ -61,7 +61,7 @@ $(B)/%.o: %.c $(B)/flags
 	$(if $(Q),@echo "cc $<")
 	$(Q)$(COMPILE) -MMD -MP -c $< -o $@
 
-$(B)/cli/main.o: COMPILE += -DDUET_VERSION='"$(VERSION)"'
+$(B)/cli/main.o $(B)/report/origin.o: COMPILE += -DDUET_VERSION='"$(VERSION)"'
 
 # The command, tests and benches see every name inside; a user's program sees duet_* alone.
 $(B)/libinternal.a: $(LIB_OBJ)

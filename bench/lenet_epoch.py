@@ -75,7 +75,7 @@ def duet_epoch(steps=None):
         words = [DUET, "train", "--mode", "single", "--device", "cpu", "--epochs", "1"]
         words += ["--no-shuffle", "--quiet", "--workers", "0", "--json", out]
         subprocess.run(words + (["--steps", str(steps)] if steps else []), check=True)
-        run = json.load(open(out))
+        run = json.load(open(out))["runs"][0]
     return run["training_seconds"], run["losses"]
 
 

@@ -83,7 +83,7 @@ def duet_run(folder, steps):
     seconds = time.perf_counter() - start
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     busy = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return seconds, busy, json.load(open(out))["losses"]
+    return seconds, busy, json.load(open(out))["runs"][0]["losses"]
 
 
 def duet_steps(folder, steps):

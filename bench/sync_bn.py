@@ -41,7 +41,7 @@ def train(folder, flags, batch, steps):
                     "--json", f"{folder}/run.json", "--save", f"{folder}/weights"] + flags,
                    check=True)
     with open(f"{folder}/run.json") as file:
-        return json.load(file), statistics(f"{folder}/weights")
+        return json.load(file)["runs"][0], statistics(f"{folder}/weights")
 
 
 def statistics(path):

@@ -1,4 +1,5 @@
 /* duet compare and duet demo: train in all three modes, then print the table and the verdict. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -6,6 +7,7 @@
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
+#include "cli/results.h"
 #include "report/chrome_trace.h"
 #include "report/compare_table.h"
 #include "report/table.h"
@@ -15,26 +17,24 @@
  * cores. */
 enum { CHAPTER_EPOCHS = 10, DEMO_EPOCHS = 3 };
 
-static int write_json(struct atomic_file *file, const struct comparison *c) {
+/* The runs in the order of the modes; those of DP and DDP with the verdict on them. */
+static int write_json(struct atomic_file *file, const struct comparison *c, const char *command) {
     struct json_writer w;
     if (!file->file) return OK;
-    json_start(&w, file->file);
-    json_object(&w, NULL);
-    for (int mode = 0; mode < MODE_COUNT; mode++)
-        if (c->run[mode].devices) record_write(&c->run[mode], &w, mode_name(mode), 0);
-    for (int mode = 0; mode < MODE_COUNT; mode++)
-        if (*c->full[mode]) {
-            json_object(&w, mode_name(mode));
-            json_string(&w, "does_not_fit", c->full[mode]);
-            json_close(&w);
-        }
-    if (c->run[MODE_DP].devices)
-        verdict_json(&w, "verdict_dp", &c->verdict[MODE_DP], &c->run[MODE_DP]);
-    if (c->run[MODE_DDP].devices)
-        verdict_json(&w, "verdict_ddp", &c->verdict[MODE_DDP], &c->run[MODE_DDP]);
+    CHECK(results_start(&w, file->file, command));
+    json_array(&w, "runs");
+    for (int mode = 0; mode < MODE_COUNT; mode++) {
+        const struct run_record *run = &c->run[mode];
+        if (!run->devices && !*c->full[mode]) continue; /* left out */
+        results_run(&w, mode_name(mode), mode_title(mode), c->full[mode], run);
+        if (mode != MODE_SINGLE && run->devices)
+            verdict_json(&w, "verdict", &c->verdict[mode], run);
+        else
+            json_null(&w, "verdict");
+        json_close(&w);
+    }
     json_close(&w);
-    CHECK(json_finish(&w, c->config.json));
-    return atomic_commit(file);
+    return results_end(&w, file);
 }
 
 static int write_trace(struct atomic_file *file, const struct comparison *c) {
@@ -44,6 +44,14 @@ static int write_trace(struct atomic_file *file, const struct comparison *c) {
         if (c->run[mode].devices)
             runs[count++] = (struct trace_run){mode_title(mode), &c->run[mode]};
     return chrome_trace_write(file, c->config.trace, runs, count);
+}
+
+static void show_allreduce(const struct run_record *ddp) {
+    if (!*ddp->choice) return;
+    printf("allreduce: %s; buckets of", ddp->choice);
+    for (int b = 0; b < ddp->bucket_count; b++)
+        printf("%s %" PRId64, b ? "," : "", ddp->bucket_bytes[b]);
+    printf(" bytes\n");
 }
 
 /* Prints the results of the three runs, whatever the verdict is. */
@@ -56,9 +64,7 @@ static void show(const struct comparison *c) {
     printf(": %d steps in %d epoch%s\n", single->steps, single->epoch_count,
            single->epoch_count > 1 ? "s" : "");
     batch_line(stdout, c->run);
-    if (*c->run[MODE_DDP].choice)
-        printf("allreduce: %s; buckets of %s bytes\n", c->run[MODE_DDP].choice,
-               c->run[MODE_DDP].buckets);
+    show_allreduce(&c->run[MODE_DDP]);
     printf("\n");
     compare_table(stdout, c->run);
     printf("\n");
@@ -98,7 +104,7 @@ static int run(struct run_config *config, int chapter) {
     /* The files are written also where the models differ, and each also where the other fails. */
     struct failures all = {0};
     failures_add(&all, code);
-    failures_add(&all, write_json(&json, &comparison));
+    failures_add(&all, write_json(&json, &comparison, chapter ? "demo" : "compare"));
     failures_add(&all, write_trace(&trace, &comparison));
     code = failures_end(&all);
 done:

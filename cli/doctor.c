@@ -8,6 +8,7 @@
 #include "base/nearest.h"
 #include "base/parse.h"
 #include "cli/commands.h"
+#include "cli/results.h"
 #include "doctor/doctor.h"
 
 static int help(void) {
@@ -104,18 +105,15 @@ static int write_json(struct atomic_file *file, const struct words *w,
                       const struct findings *findings, double seconds) {
     struct json_writer j;
     if (!w->json) return OK;
-    json_start(&j, file->file);
-    json_object(&j, NULL);
+    CHECK(results_start(&j, file->file, "doctor"));
     json_string(&j, "device", target_names[w->config.target]);
-    json_integer(&j, "seed", (int64_t)w->config.seed);
+    json_natural(&j, "seed", w->config.seed);
     json_boolean(&j, "quick", w->config.quick);
     json_boolean(&j, "tf32", w->config.tf32);
     json_number(&j, "seconds", seconds);
     json_integer(&j, "off", findings_count(findings, FINDING_OFF));
     findings_json(findings, &j, "findings");
-    json_close(&j);
-    CHECK(json_finish(&j, w->json));
-    return atomic_commit(file);
+    return results_end(&j, file);
 }
 
 static int examine(const struct words *w, struct findings *findings) {

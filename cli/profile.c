@@ -1,11 +1,13 @@
 /* duet profile: a few steps each of DP, of DP with the loss in forward and of DDP; one table for
  * each. */
+#include <math.h>
 #include <stdio.h>
 
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
+#include "cli/results.h"
 #include "report/chrome_trace.h"
 #include "report/excess.h"
 #include "report/findings.h"
@@ -42,48 +44,39 @@ struct profiles {
     char full[KINDS][ERROR_BYTES];
 };
 
+/* Kind by kind, in each first what is beyond the spread of the steps, the largest first. */
 static void write_excess(struct json_writer *w, const struct run_record *run) {
-    static const char *const heads[] = {"memory_bytes", "link_bytes_a_step", "ns_a_step"};
+    static const char *const kind_names[] = {"memory_bytes", "link_bytes_a_step", "ns_a_step"};
     struct excess list[EXCESS_MAX];
-    json_object(w, "device_0_excess");
+    json_array(w, "device_0_excess");
     for (int kind = EXCESS_MEMORY; kind <= EXCESS_TIME; kind++) {
         int n = profile_excess(run, kind, list);
-        json_object(w, heads[kind]);
-        for (int i = 0; i < n; i++)
-            if (!list[i].within_spread) json_number(w, list[i].name, list[i].amount);
-        json_close(w);
-        if (kind != EXCESS_TIME) continue;
-        json_object(w, "ns_a_step_spread");
-        for (int i = 0; i < n; i++)
-            json_number(w, list[i].name, list[i].spread);
-        json_close(w);
-        json_object(w, "ns_a_step_within_the_spread");
-        for (int i = 0; i < n; i++)
-            if (list[i].within_spread) json_number(w, list[i].name, list[i].amount);
-        json_close(w);
+        for (int i = 0; i < n; i++) {
+            json_object(w, NULL);
+            json_string(w, "kind", kind_names[kind]);
+            json_string(w, "name", list[i].name);
+            json_number(w, "amount", list[i].amount);
+            json_number(w, "spread", kind == EXCESS_TIME ? list[i].spread : NAN);
+            json_boolean(w, "within_spread", list[i].within_spread);
+            json_close(w);
+        }
     }
     json_close(w);
 }
 
-static int write_json(struct atomic_file *file, const char *path, const struct profiles *p) {
+static int write_json(struct atomic_file *file, const struct profiles *p) {
     struct json_writer w;
     if (!file->file) return OK;
-    json_start(&w, file->file);
-    json_object(&w, NULL);
+    CHECK(results_start(&w, file->file, "profile"));
+    json_array(&w, "runs");
     for (int i = 0; i < KINDS; i++) {
         if (!p->run[i].devices && !*p->full[i]) continue; /* left out */
-        json_object(&w, kinds[i].key);
-        if (*p->full[i])
-            json_string(&w, "does_not_fit", p->full[i]);
-        else {
-            record_write(&p->run[i], &w, "run", 0);
-            write_excess(&w, &p->run[i]);
-        }
+        results_run(&w, kinds[i].key, kinds[i].title, p->full[i], &p->run[i]);
+        if (!*p->full[i]) write_excess(&w, &p->run[i]);
         json_close(&w);
     }
     json_close(&w);
-    CHECK(json_finish(&w, path));
-    return atomic_commit(file);
+    return results_end(&w, file);
 }
 
 static int write_trace(struct atomic_file *file, const char *path, const struct run_record *runs) {
@@ -211,7 +204,7 @@ int command_profile(int argc, char **argv) {
     if (code && code != ERR_MEMORY) goto done;
     struct failures all = {0}; /* a file that cannot be written must not cost the other */
     failures_add(&all, code);
-    failures_add(&all, write_json(&json, config.json, &profiles));
+    failures_add(&all, write_json(&json, &profiles));
     failures_add(&all, write_trace(&trace, config.trace, profiles.run));
     code = failures_end(&all);
 done:

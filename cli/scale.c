@@ -3,6 +3,7 @@
  * Without flags it is the table of the text that ConvNet comes from: MNIST, one epoch by Adadelta,
  * a global batch of 128 over 1, 2, 4 and 8 processes. With --batch-per-device and a list of rates
  * it is exercises 1 and 2 of d2l's chapter 13.5. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,7 @@
 #include "base/parse.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
+#include "cli/results.h"
 #include "data/dataset.h"
 #include "report/scale_table.h"
 #include "report/table.h"
@@ -254,15 +256,15 @@ static void show_notes(const struct scale *s, const struct scale_line *lines, in
 
 static void write_row(struct json_writer *w, const struct scale_line *line) {
     const struct run_record *r = line->run;
-    json_object(w, NULL);
-    json_integer(w, "devices", r->devices);
+    char name[64], title[64];
+    snprintf(name, sizeof name, "%d_devices_lr_%g", r->devices, r->lr);
+    snprintf(title, sizeof title, "%d device%s, lr %g", r->devices, r->devices > 1 ? "s" : "",
+             r->lr);
+    results_run(w, name, title, NULL, r);
     json_number(w, "batch_per_device", (double)r->batch_size / r->devices);
-    json_integer(w, "batch_size", r->batch_size);
-    json_number(w, "lr", r->lr);
     json_number(w, "speed_up", line->speed_up);
     json_string(w, "bits", line->bits);
-    if (line->published) json_number(w, "published_seconds", line->published);
-    record_write(r, w, "run", 0);
+    json_number(w, "published_seconds", line->published ? line->published : NAN);
     json_close(w);
 }
 
@@ -270,17 +272,13 @@ static int write_json(struct atomic_file *file, const struct scale *s,
                       const struct scale_line *lines) {
     struct json_writer w;
     if (!file->file) return OK;
-    json_start(&w, file->file);
-    json_object(&w, NULL);
-    json_integer(&w, "cores", usable_cores());
+    CHECK(results_start(&w, file->file, "scale"));
     json_string(&w, "scale_lr", lr_scale_name(s->config.lr_scale));
-    json_array(&w, "rows");
+    json_array(&w, "runs");
     for (int i = 0; i < s->count; i++)
         write_row(&w, &lines[i]);
     json_close(&w);
-    json_close(&w);
-    CHECK(json_finish(&w, s->config.run.json));
-    return atomic_commit(file);
+    return results_end(&w, file);
 }
 
 static int write_csv(struct atomic_file *file, const struct scale *s,

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
+#include "cli/results.h"
 #include "report/chrome_trace.h"
 #include "train/job.h"
 
@@ -50,11 +51,22 @@ static void say_result(const struct run_config *config, const struct run_record 
     fflush(stdout);
 }
 
+static int write_json(struct atomic_file *file, const struct run_record *record) {
+    struct json_writer w;
+    if (!file->file) return OK;
+    CHECK(results_start(&w, file->file, "train"));
+    json_array(&w, "runs");
+    results_run(&w, mode_name(record->mode), mode_title(record->mode), NULL, record);
+    json_close(&w);
+    json_close(&w);
+    return results_end(&w, file);
+}
+
 int command_train(int argc, char **argv) {
     struct run_config config;
     struct run_record record = {0};
     struct job_result result = {.exit_status = 0};
-    struct atomic_file trace = {0};
+    struct atomic_file trace = {0}, json = {0};
     struct trace_run traced = {.run = &record};
     struct failures all = {0};
     int help, code;
@@ -62,6 +74,7 @@ int command_train(int argc, char **argv) {
     CHECK_GOTO(flags_parse(argc, argv, &config, &help, "train"), code, done);
     if (help) return flags_help("train"), 0;
     CHECK_GOTO(run_config_check(&config), code, done);
+    if (*config.json) CHECK_GOTO(atomic_open(&json, config.json), code, done);
     if (*config.trace) CHECK_GOTO(atomic_open(&trace, config.trace), code, done);
     config.spans = *config.trace != 0;
     config.stoppable = 1;
@@ -72,9 +85,12 @@ int command_train(int argc, char **argv) {
     warn_not_finite(NULL, &record);
     say_result(&config, &record);
     failures_add(&all, code); /* one file that cannot be written must not cost the other */
+    /* of a run that was stopped before its first step the old file is worth more */
+    if (record.steps || !result.stopped) failures_add(&all, write_json(&json, &record));
     failures_add(&all, chrome_trace_write(&trace, config.trace, &traced, 1));
     code = failures_end(&all);
 done:
+    atomic_abandon(&json);
     atomic_abandon(&trace);
     record_free(&record);
     int status = report_error(code);

@@ -1,6 +1,6 @@
 /* The run record: everything that a finished run has to report, as data. The trainer fills it in, a
- * job hands it to its launcher as JSON, and the reports and the verdict read it. `duet train --json
- * FILE` writes the same JSON, without the proof. */
+ * job hands it to its launcher as JSON, and the reports and the verdict read it. The files of
+ * --json hold the same JSON, without the proof (docs/json.md). */
 #ifndef TRACE_RECORD_H
 #define TRACE_RECORD_H
 
@@ -22,11 +22,13 @@ struct device_record {
     struct ledger memory;
     uint64_t bytes_in, bytes_out; /* moved over links, in all training steps together */
     /* Compute lane: busy time of each phase (span_busy_ns); of PHASE_LOADER the host's wait. Of
-     * a step's time in each phase also the median and the spread over the steps, half the range
-     * of the middle 68 % (step_times.h). */
-    int64_t phase_ns[PHASE_COUNT], phase_median_ns[PHASE_COUNT], phase_spread_ns[PHASE_COUNT];
-    int64_t step_median_ns, step_spread_ns; /* from the start of a step to the start of the next */
-    int64_t busy_ns;                        /* compute lane: busy in training phases */
+     * a step's time in each phase also the median, the 90th percentile and the spread over the
+     * steps, half the range of the middle 68 % (step_times.h). */
+    int64_t phase_ns[PHASE_COUNT], phase_median_ns[PHASE_COUNT], phase_p90_ns[PHASE_COUNT];
+    int64_t phase_spread_ns[PHASE_COUNT];
+    /* from the start of a step to the start of the next */
+    int64_t step_median_ns, step_p90_ns, step_spread_ns;
+    int64_t busy_ns; /* compute lane: busy in training phases */
     /* Compute lane, training and proof: wall time of its spans beyond their busy time. The thread
      * of an emulated device had no core then. */
     int64_t no_core_ns;
@@ -87,13 +89,14 @@ struct run_record {
     int classes;                 /* of the model, or numbers of a target */
     char loss[16];               /* "cross-entropy" or "mse" */
     int loss_in_forward;
-    int output_device;   /* DP: the device that computes the loss; else 0 */
-    char dp_reduce[16];  /* DP: "first" or "sharded"; else "" */
-    char buckets[1024];  /* DDP: sizes in bytes, "4052088, 1204000" */
-    char choice[256];    /* DDP: the algorithm chosen and why */
-    char **names;        /* [parameters] PyTorch's names; record_free frees each */
-    int buffers;         /* buffers, the length of buffer_names */
-    char **buffer_names; /* [buffers] likewise */
+    int output_device;     /* DP: the device that computes the loss; else 0 */
+    char dp_reduce[16];    /* DP: "first" or "sharded"; else "" */
+    int bucket_count;      /* DDP: buckets of gradients */
+    int64_t *bucket_bytes; /* [bucket_count] their sizes, in the order in which they fill */
+    char choice[256];      /* DDP: the algorithm chosen and why */
+    char **names;          /* [parameters] PyTorch's names; record_free frees each */
+    int buffers;           /* buffers, the length of buffer_names */
+    char **buffer_names;   /* [buffers] likewise */
     /* 1: each rank of DDP keeps its own buffers, so those of rank 0 alone are another mode's */
     int buffers_apart;
 
@@ -163,6 +166,8 @@ double record_last_accuracy(const struct run_record *record); /* -1: never evalu
  * proof 1: with hashes, snapshots and gradients, which only the verdict needs. */
 void record_write(const struct run_record *record, struct json_writer *w, const char *key,
                   int proof);
+/* Writes the same fields, without the proof, into the object that is open. */
+void record_write_fields(const struct run_record *record, struct json_writer *w);
 
 /* Reads what record_write wrote; `kept` stays empty. record_free the record also after a failure.
  * ERR_FAILED: `object` is not such a record; ERR_MEMORY. */

@@ -63,7 +63,11 @@ static int read_number(const struct field *f, void *object, const struct json *i
 }
 
 static void write_text(const struct field *f, const void *object, struct json_writer *w) {
-    json_string(w, f->key, field_member(f, object));
+    const char *text = field_member(f, object);
+    if (*text)
+        json_string(w, f->key, text);
+    else
+        json_null(w, f->key);
 }
 
 static int read_text(const struct field *f, void *object, const struct json *item) {
@@ -106,6 +110,25 @@ static int read_numbers_counted(const struct field *f, void *object, const struc
     return read_numbers(f, object, item);
 }
 
+static void write_sizes(const struct field *f, const void *object, struct json_writer *w) {
+    const int64_t *sizes = *(int64_t *const *)field_member(f, object);
+    json_array(w, f->key);
+    for (int i = 0; i < *length_of(f, object); i++)
+        json_integer(w, NULL, sizes[i]);
+    json_close(w);
+}
+
+static int read_sizes(const struct field *f, void *object, const struct json *item) {
+    int n = item ? item->count : 0;
+    int64_t *sizes = malloc(((size_t)n + 1) * sizeof *sizes);
+    if (!sizes) return fail(ERR_MEMORY, "run record: no host memory");
+    *(int64_t **)field_member(f, object) = sizes;
+    *length_of(f, object) = n;
+    for (const struct json *x = item ? item->child : NULL; x; x = x->next)
+        *sizes++ = x->integer;
+    return OK;
+}
+
 static void write_names(const struct field *f, const void *object, struct json_writer *w) {
     char *const *names = *(char **const *)field_member(f, object);
     json_array(w, f->key);
@@ -137,4 +160,5 @@ const struct field_type FIELD_NUMBER = {write_number, read_number};
 const struct field_type FIELD_TEXT = {write_text, read_text};
 const struct field_type FIELD_NUMBERS = {write_numbers, read_numbers};
 const struct field_type FIELD_NUMBERS_COUNTED = {write_numbers, read_numbers_counted};
+const struct field_type FIELD_SIZES = {write_sizes, read_sizes};
 const struct field_type FIELD_NAMES = {write_names, read_names};

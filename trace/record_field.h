@@ -40,13 +40,14 @@ extern const struct field_type FIELD_YES_NO; /* int, in JSON true or false */
 extern const struct field_type FIELD_INT64;  /* int64_t, or an unsigned type below 2^63 */
 extern const struct field_type FIELD_UINT64; /* uint64_t up to 2^64 - 1 */
 extern const struct field_type FIELD_NUMBER; /* double; NaN and infinities are null in JSON */
-extern const struct field_type FIELD_TEXT;   /* char[]; what does not fit is cut */
+/* char[]; what does not fit is cut. "" is null in JSON. */
+extern const struct field_type FIELD_TEXT;
 
 /* Arrays that the reader allocates, also where it fails: the struct's free function frees them.
- * FIELD_NUMBERS and FIELD_NUMBERS_COUNTED are double *, FIELD_NAMES is char ** with one
- * allocation for each name. Of FIELD_NUMBERS the length must have been read before and must agree;
- * the other two set it. ERR_FAILED: no array of this length; ERR_MEMORY. */
-extern const struct field_type FIELD_NUMBERS, FIELD_NUMBERS_COUNTED, FIELD_NAMES;
+ * FIELD_NUMBERS and FIELD_NUMBERS_COUNTED are double *, FIELD_SIZES is int64_t *, FIELD_NAMES is
+ * char ** with one allocation for each name. Of FIELD_NUMBERS the length must have been read before
+ * and must agree; the others set it. ERR_FAILED: no array of this length; ERR_MEMORY. */
+extern const struct field_type FIELD_NUMBERS, FIELD_NUMBERS_COUNTED, FIELD_SIZES, FIELD_NAMES;
 
 /* Writes every field of `object` into the open JSON object. */
 void fields_write(const struct field *fields, size_t count, const void *object,

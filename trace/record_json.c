@@ -1,5 +1,7 @@
 /* The run record as JSON. The tables below name every field of the record once; record_field.c
  * writes and reads them. */
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -9,18 +11,28 @@
 
 /* ---- one device ---- */
 
+/* "gathered output" as a key: "gathered_output". Returns text. */
+static const char *cause_key(enum mem_cause cause, char text[32]) {
+    snprintf(text, 32, "%s", mem_cause_name(cause));
+    for (char *c = text; *c; c++)
+        if (*c == ' ') *c = '_';
+    return text;
+}
+
 static void write_causes(const struct field *f, const void *object, struct json_writer *w) {
     const uint64_t *bytes = field_member(f, object);
+    char key[32];
     json_object(w, f->key);
     for (int c = 0; c < MEM_CAUSE_COUNT; c++)
-        json_integer(w, mem_cause_name(c), (int64_t)bytes[c]);
+        json_integer(w, cause_key(c, key), (int64_t)bytes[c]);
     json_close(w);
 }
 
 static int read_causes(const struct field *f, void *object, const struct json *item) {
     uint64_t *bytes = field_member(f, object);
+    char key[32];
     for (int c = 0; c < MEM_CAUSE_COUNT; c++) {
-        const struct json *cause = json_find(item, mem_cause_name(c));
+        const struct json *cause = json_find(item, cause_key(c, key));
         bytes[c] = cause ? (uint64_t)cause->integer : 0;
     }
     return OK;
@@ -62,8 +74,10 @@ static const struct field device_fields[] = {
 static const struct field time_fields[] = {
     {"phase_ns", &PHASES, AT(phase_ns)},
     {"phase_median_ns", &PHASES, AT(phase_median_ns)},
+    {"phase_p90_ns", &PHASES, AT(phase_p90_ns)},
     {"phase_spread_ns", &PHASES, AT(phase_spread_ns)},
     {"step_median_ns", &FIELD_INT64, AT(step_median_ns)},
+    {"step_p90_ns", &FIELD_INT64, AT(step_p90_ns)},
     {"step_spread_ns", &FIELD_INT64, AT(step_spread_ns)},
     {"comm_ns", &FIELD_INT64, AT(comm_ns)},
     {"copy_ns", &FIELD_INT64, AT(copy_ns)},
@@ -137,7 +151,28 @@ static void write_not_finite(const struct field *f, const void *object, struct j
 
 static void write_not_finite_since(const struct field *f, const void *object,
                                    struct json_writer *w) {
-    json_integer(w, f->key, record_not_finite(object, NULL));
+    int step = record_not_finite(object, NULL);
+    if (step < 0)
+        json_null(w, f->key);
+    else
+        json_integer(w, f->key, step);
+}
+
+/* -1, not evaluated, is null in JSON. */
+static void write_accuracy(const struct field *f, const void *object, struct json_writer *w) {
+    const struct run_record *r = object;
+    json_array(w, f->key);
+    for (int i = 0; i < r->epoch_count; i++)
+        json_number(w, NULL, r->accuracy[i] < 0 ? NAN : r->accuracy[i]);
+    json_close(w);
+}
+
+static int read_accuracy(const struct field *f, void *object, const struct json *item) {
+    struct run_record *r = object;
+    CHECK(FIELD_NUMBERS.read(f, object, item));
+    for (int i = 0; i < r->epoch_count; i++)
+        if (isnan(r->accuracy[i])) r->accuracy[i] = -1;
+    return OK;
 }
 
 static const struct field_type DEVICES = {write_devices, read_devices};
@@ -146,6 +181,7 @@ static const struct field_type EPOCH_TIME = {write_epoch_time, NULL};
 static const struct field_type EXTRAPOLATED = {write_extrapolated, NULL};
 static const struct field_type SPEED = {write_speed, NULL};
 static const struct field_type NOT_FINITE = {write_not_finite, NULL};
+static const struct field_type ACCURACY = {write_accuracy, read_accuracy};
 static const struct field_type NOT_FINITE_SINCE = {write_not_finite_since, NULL};
 
 #define AT(member) FIELD_AT(struct run_record, member), 0
@@ -167,11 +203,11 @@ static const struct field run_fields[] = {
     {"blocking_copies",    &FIELD_YES_NO, AT(blocking_copies)},
     {"allreduce",          &FIELD_TEXT,   AT(algorithm)},
     {"allreduce_choice",   &FIELD_TEXT,   AT(choice)},
-    {"bucket_sizes",       &FIELD_TEXT,   AT(buckets)},
+    {"bucket_sizes",       &FIELD_SIZES,  ARRAY_AT(bucket_bytes, bucket_count)},
     {"devices",            &FIELD_INT,    AT(devices)},
     {"virtual_devices",    &FIELD_INT,    AT(virtual_devices)},
     {"bits_promised",      &FIELD_YES_NO, AT(bits_promised)},
-    {"why_not",            &FIELD_TEXT,   AT(why_not)},
+    {"bits_not_promised_because", &FIELD_TEXT, AT(why_not)},
     {"batch_size",         &FIELD_INT,    AT(batch_size)},
     {"no_sync_steps",      &FIELD_INT,    AT(passes)},
     {"epochs",             &FIELD_INT,    AT(epochs)},
@@ -219,7 +255,7 @@ static const struct field run_fields[] = {
     {"losses_not_finite",              &NOT_FINITE,       0, 0, 0},
     {"losses_not_finite_since_step",   &NOT_FINITE_SINCE, 0, 0, 0},
     {"epoch_seconds", &FIELD_NUMBERS_COUNTED, ARRAY_AT(epoch_seconds, epoch_count)},
-    {"accuracy",      &FIELD_NUMBERS,         ARRAY_AT(accuracy, epoch_count)},
+    {"accuracy",      &ACCURACY,              ARRAY_AT(accuracy, epoch_count)},
     {"epoch_lr",      &FIELD_NUMBERS,         ARRAY_AT(epoch_lr, epoch_count)},
     {"losses",        &FIELD_NUMBERS,         ARRAY_AT(losses, steps)},
     {"gathered_losses", &FIELD_NUMBERS_COUNTED, ARRAY_AT(gathered_losses, gathered_count)},
@@ -229,9 +265,13 @@ static const struct field run_fields[] = {
 
 /* ---- the whole record ---- */
 
+void record_write_fields(const struct run_record *r, struct json_writer *w) {
+    fields_write(run_fields, FIELD_COUNT(run_fields), r, w);
+}
+
 void record_write(const struct run_record *r, struct json_writer *w, const char *key, int proof) {
     json_object(w, key);
-    fields_write(run_fields, FIELD_COUNT(run_fields), r, w);
+    record_write_fields(r, w);
     if (proof) record_proof_write(r, w);
     json_close(w);
 }

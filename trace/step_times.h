@@ -25,10 +25,14 @@ void step_times_free(struct step_times *times);
  * `passes` of them are one step, and first_step is the run's first step. */
 void step_times_add(struct step_times *times, const struct span *span, int passes, int first_step);
 
-/* Sets the medians and spreads of `device`. */
+/* Sets the medians, 90th percentiles and spreads of `device`. */
 void step_times_sum_up(const struct step_times *times, struct device_record *device);
 
 /* The median of values[0..count) and the spread; sorts them. Both are 0 where count is 0. */
 void median_and_spread(int64_t *values, int count, int64_t *median, int64_t *spread);
+
+/* The value below which `share` of the sorted values lies, interpolated between two of them; 0
+ * where count is 0. */
+int64_t sorted_quantile(const int64_t *sorted, int count, double share);
 
 #endif

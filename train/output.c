@@ -19,7 +19,6 @@ int outputs_open(struct outputs *o, const struct run_config *config) {
     o->config = config;
     if (*config->checkpoint) CHECK(try_checkpoint(config->checkpoint));
     if (*config->save) CHECK(atomic_open(&o->weights, config->save));
-    if (*config->json) CHECK(atomic_open(&o->json, config->json));
     if (!*config->log_loss) return OK;
     CHECK(atomic_open(&o->losses, config->log_loss));
     fprintf(o->losses.file, "step,epoch,loss\n");
@@ -50,23 +49,13 @@ static int save_weights(struct outputs *o, struct session *s) {
     return code ? code : atomic_commit(&o->weights);
 }
 
-static int save_record(struct outputs *o, struct session *s) {
-    struct json_writer w;
-    json_start(&w, o->json.file);
-    record_write(s->record, &w, NULL, 0);
-    CHECK(json_finish(&w, s->config->json));
-    return atomic_commit(&o->json);
-}
-
 void outputs_commit(struct outputs *o, struct session *s, struct failures *unwritten) {
     if (o->weights.file) failures_add(unwritten, save_weights(o, s));
     if (o->losses.file) failures_add(unwritten, atomic_commit(&o->losses));
-    if (o->json.file) failures_add(unwritten, save_record(o, s));
 }
 
 void outputs_abandon(struct outputs *o) {
     if (!o->config) return;
     atomic_abandon(&o->weights);
     atomic_abandon(&o->losses);
-    atomic_abandon(&o->json);
 }

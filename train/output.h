@@ -1,6 +1,6 @@
-/* The files of a run, which rank 0 writes: --log-loss, --save and --json. Each appears whole at the
- * end or not at all. They are opened before training, so that a folder that cannot be written is
- * reported at once. */
+/* The files of a run, which rank 0 writes: --log-loss and --save. Each appears whole at the end or
+ * not at all. They are opened before training, so that a folder that cannot be written is reported
+ * at once. */
 #ifndef TRAIN_OUTPUT_H
 #define TRAIN_OUTPUT_H
 
@@ -10,7 +10,7 @@
 
 struct outputs {
     const struct run_config *config;
-    struct atomic_file weights, losses, json; /* closed where not asked for */
+    struct atomic_file weights, losses; /* closed where not asked for */
 };
 
 /* Opens the files that config asks for; config must outlive them. Zero *o before, and
@@ -19,7 +19,7 @@ int outputs_open(struct outputs *o, const struct run_config *config);
 /* Appends the losses of the record's steps from index `first` on, all of this epoch. If they cannot
  * be written, training goes on for the other outputs, and outputs_commit says so. */
 void outputs_losses(struct outputs *o, const struct run_record *record, int first, int epoch);
-/* Writes the weights and the record, and puts all files in their places. Each is tried, whatever
+/* Writes the weights, and puts both files in their places. Each is tried, whatever
  * becomes of the others; those that cannot be written are added to *unwritten. */
 void outputs_commit(struct outputs *o, struct session *s, struct failures *unwritten);
 /* Removes what was not committed; does nothing after a commit or on zeroed outputs. */

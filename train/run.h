@@ -100,9 +100,9 @@ struct run_config {
 /* The defaults that --help states. */
 void run_config_default(struct run_config *config);
 
-/* Clears the files that a run itself writes: --save, --log-loss, --json and --checkpoint. A command
- * that trains several times, or once for a check, writes its results itself. --trace stays: it only
- * asks the record to keep its spans. */
+/* Clears the files that a run itself writes: --save, --log-loss and --checkpoint, and --json. A
+ * command writes --json itself, from the records. --trace stays: it only asks the record to keep
+ * its spans. */
 void run_config_without_files(struct run_config *config);
 
 /* Finds values that are wrong, alone or together (a batch below the devices, V no multiple of W, an

@@ -103,9 +103,11 @@ static void ddp_strategy_describe(struct session *s) {
     say_if_none_unused(s, d->ddp);
     const struct bucket_plan *plan = ddp_buckets(d->ddp);
     uint64_t largest = 0;
-    for (int b = 0; b < plan->bucket_count; b++)
+    r->bucket_bytes = malloc((size_t)plan->bucket_count * sizeof *r->bucket_bytes);
+    for (int b = 0; b < plan->bucket_count; b++) {
         if (largest < plan->bucket[b].bytes) largest = plan->bucket[b].bytes;
-    bucket_plan_sizes(plan, r->buckets, sizeof r->buckets);
+        if (r->bucket_bytes) r->bucket_bytes[r->bucket_count++] = (int64_t)plan->bucket[b].bytes;
+    }
     ddp_algorithm(d->ddp, largest / sizeof(float), r->choice, sizeof r->choice);
 }
 

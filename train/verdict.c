@@ -187,27 +187,40 @@ void verdict_print(FILE *file, const struct verdict *v, const struct run_record 
     }
 }
 
+static void write_text(struct json_writer *w, const char *key, const char *text) {
+    if (*text)
+        json_string(w, key, text);
+    else
+        json_null(w, key);
+}
+
+/* -1, no such step or device, is null. */
+static void write_step(struct json_writer *w, const char *key, int step) {
+    if (step < 0)
+        json_null(w, key);
+    else
+        json_integer(w, key, step);
+}
+
 void verdict_json(struct json_writer *w, const char *key, const struct verdict *v,
                   const struct run_record *b) {
     static const char *const kinds[] = {"identical", "different", "within bound", "beyond bound"};
     json_object(w, key);
     json_string(w, "verdict", kinds[v->kind]);
     json_integer(w, "steps", v->steps);
-    json_integer(w, "not_finite_at_step", v->not_finite_at);
-    if (v->kind == VERDICT_DIFFERENT || v->kind == VERDICT_BEYOND) {
-        json_integer(w, "step", v->step);
-        json_string(w, "parameter", verdict_name(b, v->parameter));
-        json_integer(w, "device", v->device);
-        json_string(w, "what", v->in_gradient ? "gradient" : "value");
-        json_boolean(w, "among_replicas", v->among_replicas);
-    }
-    if (*v->why_not) {
-        json_string(w, "bits_not_promised_because", v->why_not);
-        json_number(w, "lockstep_distance", v->worst);
-        json_number(w, "lockstep_bound", v->bound);
-        json_integer(w, "bits_apart_at_step", v->bits_apart_at);
-        json_integer(w, "losses_apart_at_step", v->loss_apart_at);
-        json_number(w, "final_loss_gap", v->final_loss_gap);
-    }
+    write_step(w, "not_finite_at_step", v->not_finite_at);
+    int at_one = v->kind == VERDICT_DIFFERENT || v->kind == VERDICT_BEYOND;
+    write_step(w, "step", at_one ? v->step : -1);
+    write_text(w, "parameter", at_one ? verdict_name(b, v->parameter) : "");
+    write_step(w, "device", at_one ? v->device : -1);
+    write_text(w, "what", !at_one ? "" : v->in_gradient ? "gradient" : "value");
+    json_boolean(w, "among_replicas", at_one && v->among_replicas);
+    int in_lockstep = *v->why_not != 0;
+    write_text(w, "bits_not_promised_because", v->why_not);
+    json_number(w, "lockstep_distance", in_lockstep ? v->worst : NAN);
+    json_number(w, "lockstep_bound", in_lockstep ? v->bound : NAN);
+    write_step(w, "bits_apart_at_step", in_lockstep ? v->bits_apart_at : -1);
+    write_step(w, "losses_apart_at_step", in_lockstep ? v->loss_apart_at : -1);
+    json_number(w, "final_loss_gap", in_lockstep ? v->final_loss_gap : NAN);
     json_close(w);
 }

@@ -17,8 +17,21 @@ static inline struct json *json_of(const char *path) {
     return root;
 }
 
+/* A member; where a command's results have none of that name, the run of that name, or the member
+ * of the only run. */
+static inline const struct json *json_member(const struct json *object, const char *key) {
+    const struct json *found = json_find(object, key), *runs = json_find(object, "runs");
+    if (found || !runs) return found;
+    for (const struct json *run = runs->child; run; run = run->next) {
+        const struct json *name = json_find(run, "name");
+        if (name && !strcmp(name->string, key)) return run;
+    }
+    return runs->count == 1 ? json_find(runs->child, key) : NULL;
+}
+
 /* Returns the item at a path of keys separated by '/', as "ddp/per_device/0"; a number selects an
- * item of an array. Fails the test if there is none. */
+ * item of an array. Fails the test if there is none. In the results of a command "dp" is the run of
+ * that name, and of a file with one run its members may be named at once. */
 static inline const struct json *json_at(const struct json *root, const char *path) {
     char keys[128];
     snprintf(keys, sizeof keys, "%s", path);
@@ -28,7 +41,7 @@ static inline const struct json *json_at(const struct json *root, const char *pa
             for (int i = atoi(key); root && i > 0; i--)
                 root = root->next;
         } else {
-            root = json_find(root, key);
+            root = json_member(root, key);
         }
         cr_assert_not_null(root, "%s is not in the file, at %s", path, key);
     }

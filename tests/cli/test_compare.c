@@ -99,9 +99,9 @@ static void check_json(const char *path, int devices) {
             cr_assert(json_int(x, "bytes_in") > 0 && (json_int(x, "bytes_out") > 0) == (m > 0));
         }
     }
-    cr_assert_str_eq(json_text(root, "verdict_dp/verdict"), "identical");
-    cr_assert_str_eq(json_text(root, "verdict_ddp/verdict"), "identical");
-    cr_assert_eq(json_int(root, "verdict_ddp/steps"), 6);
+    cr_assert_str_eq(json_text(root, "dp/verdict/verdict"), "identical");
+    cr_assert_str_eq(json_text(root, "ddp/verdict/verdict"), "identical");
+    cr_assert_eq(json_int(root, "ddp/verdict/steps"), 6);
     json_free(root);
 }
 
@@ -165,11 +165,11 @@ Test(cli_compare, within_the_bound, .timeout = 300, .init = cli_folder_make,
                                  "% apart since step [0-9]+)"),
                   "%s", c.out);
         struct json *root = json_of("j");
-        cr_assert_str_eq(json_text(root, "verdict_ddp/verdict"), "within bound");
-        cr_assert(strstr(json_text(root, "verdict_ddp/bits_not_promised_because"), table[i].why));
-        cr_assert(json_double(root, "verdict_ddp/lockstep_distance") <
-                  json_double(root, "verdict_ddp/lockstep_bound"));
-        cr_assert_geq(json_int(root, "verdict_ddp/bits_apart_at_step"), 0);
+        cr_assert_str_eq(json_text(root, "ddp/verdict/verdict"), "within bound");
+        cr_assert(strstr(json_text(root, "ddp/verdict/bits_not_promised_because"), table[i].why));
+        cr_assert(json_double(root, "ddp/verdict/lockstep_distance") <
+                  json_double(root, "ddp/verdict/lockstep_bound"));
+        cr_assert_geq(json_int(root, "ddp/verdict/bits_apart_at_step"), 0);
         json_free(root);
         cli_free(&c);
     }
@@ -189,8 +189,8 @@ Test(cli_compare, not_finite, .timeout = 120, .init = cli_folder_make, .fini = c
                       "step [1-9]"),
               "%s", c.out);
     struct json *root = json_of("j");
-    cr_expect_str_eq(json_text(root, "verdict_ddp/verdict"), "identical");
-    cr_expect_gt(json_int(root, "verdict_ddp/not_finite_at_step"), 0);
+    cr_expect_str_eq(json_text(root, "ddp/verdict/verdict"), "identical");
+    cr_expect_gt(json_int(root, "ddp/verdict/not_finite_at_step"), 0);
     json_free(root);
     cli_free(&c);
 }

@@ -48,13 +48,12 @@ Test(cli_dp, profile_shows_what_sharding_saves, .timeout = 120, .init = cli_fold
     cli_free(&c);
     struct json *a = json_of("a"), *b = json_of("b");
     int64_t outputs = 10 * 10 * 4, losses = 3 * 16;
-    int64_t first = json_int(a, "dp_loss_in_forward/run/per_device/0/bytes_in"),
-            sharded = json_int(b, "dp_loss_in_forward/run/per_device/0/bytes_in"),
+    int64_t first = json_int(a, "dp_loss_in_forward/per_device/0/bytes_in"),
+            sharded = json_int(b, "dp_loss_in_forward/per_device/0/bytes_in"),
             s = ((first - sharded) / 2 - losses) / 2; /* 2 steps; 3 S and the losses, less S */
     /* mlp of 784, 256 and 10, and pads */
     cr_expect(s >= 4 * 203530 && s < 4 * (203530 + 4 * 64), "S is %lld", (long long)s);
-    cr_expect_eq(json_int(a, "dp/run/per_device/0/bytes_in") -
-                     json_int(b, "dp/run/per_device/0/bytes_in"),
+    cr_expect_eq(json_int(a, "dp/per_device/0/bytes_in") - json_int(b, "dp/per_device/0/bytes_in"),
                  2 * (2 * s + 3 * outputs - outputs), "outputs go to device 1, dL/dy comes back");
     json_free(a);
     json_free(b);

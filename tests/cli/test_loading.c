@@ -50,8 +50,8 @@ Test(cli_loading, the_profile_shows_the_stages, .timeout = 120, .init = cli_fold
     cli_well(line, "b", "--blocking-copies");
     struct json *a = json_of("a"), *b = json_of("b");
     for (int i = 0; i < 3; i++) {
-        const struct json *x = json_at(json_at(a, runs[i]), "run/per_device/0"),
-                          *y = json_at(json_at(b, runs[i]), "run/per_device/0");
+        const struct json *x = json_at(json_at(a, runs[i]), "per_device/0"),
+                          *y = json_at(json_at(b, runs[i]), "per_device/0");
         cr_expect_eq(json_int(x, "bytes_in"), json_int(y, "bytes_in"), "%s", runs[i]);
         cr_expect(json_int(x, "loader_host_ns") > 0 && json_int(x, "loader_pinned_ns") > 0);
         cr_expect(json_int(x, "copy_ns") > 0, "%s: copies beside the kernels", runs[i]);

@@ -32,7 +32,7 @@ static int64_t held(int64_t bytes) {
 
 static const struct json *device(const struct json *root, const char *run, int d) {
     char path[64];
-    snprintf(path, sizeof path, "%s/run/per_device/%d", run, d);
+    snprintf(path, sizeof path, "%s/per_device/%d", run, d);
     return json_at(root, path);
 }
 
@@ -91,7 +91,7 @@ static void check_ddp(const struct json *root, int64_t in_0, int64_t in_others) 
         check_held(root, "ddp", d, "grads", s);
         check_held(root, "ddp", d, "optimizer", 2 * s);
         check_held(root, "ddp", d, "input", held(EACH * PIXELS) + held(EACH * LABEL));
-        check_held(root, "ddp", d, "gathered output", 0);
+        check_held(root, "ddp", d, "gathered_output", 0);
     }
 }
 

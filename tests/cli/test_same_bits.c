@@ -318,7 +318,7 @@ Test(cli_same_bits, data_set_on_the_device, .timeout = 300, .init = cli_folder_m
                   "%s: another accuracy", ways[i]);
         cr_expect(json_at(j, "data_on_device")->integer &&
                   !json_at(staged, "data_on_device")->integer);
-        cr_expect_eq(json_int(j, "per_device/0/memory_now_by_cause/data set"),
+        cr_expect_eq(json_int(j, "per_device/0/memory_now_by_cause/data_set"),
                      occupied(103 * 784) + occupied(103) + occupied(20 * 784) + occupied(20));
         int64_t in = json_int(j, "per_device/0/bytes_in"), steps = json_int(j, "steps");
         if (i == 0)

@@ -34,7 +34,7 @@ Test(cli_scale, the_global_batch_stays, .timeout = 120, .init = cli_folder_make,
     cli_free(&c);
 
     struct json *j = json_of("j");
-    const struct json *rows = json_at(j, "rows");
+    const struct json *rows = json_at(j, "runs");
     cr_assert_eq(rows->count, 3);
     char *csv = cli_read("v", NULL);
     const char *line = csv;
@@ -42,12 +42,11 @@ Test(cli_scale, the_global_batch_stays, .timeout = 120, .init = cli_folder_make,
     for (const struct json *row = rows->child; row; row = row->next, devices *= 2) {
         double seconds, speed, up, loss, accuracy;
         int n, batch;
-        const struct json *run = json_at(row, "run");
-        cr_expect(json_int(row, "devices") == devices && json_int(run, "virtual_devices") == 4 &&
-                  json_int(run, "devices") == devices && json_int(row, "batch_size") == 24);
+        cr_expect(json_int(row, "devices") == devices && json_int(row, "virtual_devices") == 4 &&
+                  json_int(row, "batch_size") == 24);
         cr_expect_str_eq(json_text(row, "bits"), devices == 1 ? "first" : "equal");
-        const struct json *a = json_at(rows->child, "run/losses")->child,
-                          *b = json_at(run, "losses")->child;
+        const struct json *a = json_at(rows->child, "losses")->child,
+                          *b = json_at(row, "losses")->child;
         for (; a && b; a = a->next, b = b->next)
             cr_expect_eq(a->number, b->number);
         cr_expect(!a && !b);
@@ -86,14 +85,14 @@ Test(cli_scale, the_batch_grows_with_the_devices, .timeout = 120, .init = cli_fo
         cli_free(&c);
         struct json *j = json_of("j");
         int k = 0;
-        for (const struct json *row = json_at(j, "rows")->child; row; row = row->next, k++) {
+        for (const struct json *row = json_at(j, "runs")->child; row; row = row->next, k++) {
             int devices = 1 << k / 2;
             double rate = (k % 2 ? 0.3 : 0.1) * ways[i].factor[k / 2];
             cr_expect(json_int(row, "devices") == devices &&
                       json_int(row, "batch_size") == 16 * devices &&
-                      json_int(row, "run/batch_size") == 16 * devices);
-            cr_expect_float_eq(json_double(row, "run/lr"), rate, 1e-15, "%s, row %d: %.17g",
-                               ways[i].scale, k, json_double(row, "run/lr"));
+                      json_double(row, "batch_per_device") == 16);
+            cr_expect_float_eq(json_double(row, "lr"), rate, 1e-15, "%s, row %d: %.17g",
+                               ways[i].scale, k, json_double(row, "lr"));
             cr_expect_str_eq(json_text(row, "bits"), "-");
         }
         cr_expect_eq(k, 6);
@@ -107,7 +106,7 @@ Test(cli_scale, the_defaults_are_those_of_the_text, .timeout = 120, .init = cli_
     put_data(PICTURES, 20);
     cli_well("scale --data-dir d --devices 1,2 --steps 1 --json j");
     struct json *j = json_of("j");
-    const struct json *run = json_at(json_at(j, "rows")->child, "run");
+    const struct json *run = json_at(j, "runs")->child;
     cr_expect_str_eq(json_text(run, "model"), "convnet");
     cr_expect_str_eq(json_text(run, "optimizer"), "adadelta");
     cr_expect_str_eq(json_text(run, "mode"), "ddp");
@@ -116,7 +115,7 @@ Test(cli_scale, the_defaults_are_those_of_the_text, .timeout = 120, .init = cli_
     json_free(j);
     cli_well("scale --data-dir d --devices 2 --model convnet --optimizer sgd --steps 1 --json j");
     j = json_of("j");
-    cr_expect_eq(json_double(json_at(j, "rows")->child, "run/lr"), 0.2, "sgd's own");
+    cr_expect_eq(json_double(json_at(j, "runs")->child, "lr"), 0.2, "sgd's own");
     json_free(j);
 }
 

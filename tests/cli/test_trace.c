@@ -67,7 +67,7 @@ Test(cli_trace, no_overlap, .timeout = 120, .init = cli_folder_make, .fini = cli
 }
 
 static void several(const char *command, const char *const *keys, const char *const *titles,
-                    int runs, const char *under) {
+                    int runs) {
     struct cli c;
     int pid = 0;
     cli_run(&c, "%s --devices 2 %s --steps 9 --epochs 3 --json j --trace t", command, MODEL);
@@ -75,8 +75,7 @@ static void several(const char *command, const char *const *keys, const char *co
     struct json *trace = json_of("t"), *root = json_of("j");
     for (int i = 0; i < runs; i++) {
         char path[64];
-        snprintf(path, sizeof path, "%s%s", keys[i], under);
-        check_traced_run(trace, titles[i], json_at(root, path), 9);
+        check_traced_run(trace, titles[i], json_at(root, keys[i]), 9);
         snprintf(path, sizeof path, "%s: cpu(0)", titles[i]);
         cr_expect_gt(process_of(trace, path), pid, "runs come in the order of the tables");
         pid = process_of(trace, path);
@@ -93,10 +92,10 @@ Test(cli_trace, compare_and_profile, .timeout = 120, .init = cli_folder_make,
     static const char *const kinds[] = {"dp", "dp_loss_in_forward", "ddp"};
     static const char *const kind_titles[] = {"DP", "DP, loss in forward", "DDP"};
     put_data(100, 20);
-    several("compare --virtual-devices 2", modes, mode_titles, 3, "");
+    several("compare --virtual-devices 2", modes, mode_titles, 3);
     /* here lock step reads the parameters of the single run */
-    several("compare --virtual-devices off", modes, mode_titles, 3, "");
-    several("profile", kinds, kind_titles, 3, "/run");
+    several("compare --virtual-devices off", modes, mode_titles, 3);
+    several("profile", kinds, kind_titles, 3);
 }
 
 /* Of a longer run the trace has the first steps, each of them whole. */

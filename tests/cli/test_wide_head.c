@@ -42,8 +42,8 @@ Test(cli_wide_head, outputs_weigh_on_device_0_of_dp, .timeout = 60, .init = cli_
         expect(ddp, d, "params", PARAMS, SMALL);
         expect(dp, d, "activations", (d ? 4 : 3) * SHARE, SMALL);
         expect(ddp, d, "activations", 4 * SHARE, SMALL);
-        expect(dp, d, "gathered output", d ? 0 : 2 * WHOLE, d ? 0 : SMALL);
-        expect(ddp, d, "gathered output", 0, 0);
+        expect(dp, d, "gathered_output", d ? 0 : 2 * WHOLE, d ? 0 : SMALL);
+        expect(ddp, d, "gathered_output", 0, 0);
     }
     json_free(dp);
     json_free(ddp);
@@ -82,7 +82,7 @@ Test(cli_wide_head, profile_goes_on_with_what_fits, .timeout = 60, .init = cli_f
         "%s", c.out);
     struct json *root = json_of("j");
     cr_expect(strstr(json_text(root, "dp/does_not_fit"), "asked for gathered output"));
-    cr_expect_eq(json_int(root, "ddp/run/steps"), 2);
+    cr_expect_eq(json_int(root, "ddp/steps"), 2);
     json_free(root);
     cli_free(&c);
 }

@@ -307,10 +307,10 @@ Test(cuda_train, profile, .timeout = 300, .init = cli_folder_make, .fini = cli_f
               "%s", c.out);
     struct json *j = json_of("j");
     /* The data set lies on device 0 alone in DP, and on every rank in DDP. */
-    cr_expect(json_int(j, "dp/run/per_device/0/memory_now_by_cause/data set") > 0 &&
-              json_int(j, "dp/run/per_device/1/memory_now_by_cause/data set") == 0 &&
-              json_int(j, "ddp/run/per_device/1/memory_now_by_cause/data set") > 0);
-    cr_expect_gt(json_int(j, "ddp/run/per_device/1/comm_ns"), 0);
+    cr_expect(json_int(j, "dp/per_device/0/memory_now_by_cause/data_set") > 0 &&
+              json_int(j, "dp/per_device/1/memory_now_by_cause/data_set") == 0 &&
+              json_int(j, "ddp/per_device/1/memory_now_by_cause/data_set") > 0);
+    cr_expect_gt(json_int(j, "ddp/per_device/1/comm_ns"), 0);
     json_free(j);
     cli_free(&c);
 }

@@ -63,8 +63,9 @@ static struct run_record make(void) {
                            .snapshot_step = {3, 8}};
     r.mode = MODE_DDP, strcpy(r.model, "lenet"), strcpy(r.dataset, "synthetic"),
     strcpy(r.kind, "cpu"), strcpy(r.algorithm, "tree");
-    strcpy(r.why_not, "\"quoted\", with a comma"), strcpy(r.buckets, "16, 32"),
-        strcpy(r.choice, "tree: asked for");
+    strcpy(r.why_not, "\"quoted\", with a comma"), strcpy(r.choice, "tree: asked for");
+    r.bucket_bytes = malloc(2 * sizeof *r.bucket_bytes), r.bucket_count = 2;
+    r.bucket_bytes[0] = 16, r.bucket_bytes[1] = 1ll << 40;
     r.losses = malloc(STEPS * sizeof *r.losses);
     const double losses[STEPS] = {2.3025887909104572, 5e-324, NAN, INFINITY, -0.0};
     memcpy(r.losses, losses, sizeof losses);
@@ -83,9 +84,10 @@ static struct run_record make(void) {
             x->memory.at_peak[c] = x->memory.now[c] + 20;
         for (int p = 0; p < PHASE_COUNT; p++)
             x->phase_ns[p] = 100 * d + p, x->phase_median_ns[p] = 1000 * d + p,
-            x->phase_spread_ns[p] = 2000 * d + p, x->phase_bytes[p] = (uint64_t)(3000 * d + p);
+            x->phase_spread_ns[p] = 2000 * d + p, x->phase_p90_ns[p] = 4000 * d + p,
+            x->phase_bytes[p] = (uint64_t)(3000 * d + p);
         x->step_median_ns = d + 11, x->step_spread_ns = d + 12, x->no_core_ns = d + 13,
-        x->kernels = d + 14;
+        x->step_p90_ns = d + 15, x->kernels = d + 14;
         x->bytes_in = (1ull << 60) + (uint64_t)d, x->bytes_out = (uint64_t)d + 7,
         x->comm_ns = d + 1, x->wait_ns = d + 2, x->busy_ns = d + 3;
         x->flops = 1e12 + d;
@@ -126,6 +128,8 @@ static void same_device(const struct device_record *a, const struct device_recor
     cr_assert(a->step_median_ns == b->step_median_ns && a->step_spread_ns == b->step_spread_ns &&
               a->no_core_ns == b->no_core_ns && a->kernels == b->kernels);
     cr_assert_arr_eq(a->phase_median_ns, b->phase_median_ns, sizeof a->phase_median_ns);
+    cr_assert_eq(a->step_p90_ns, b->step_p90_ns);
+    cr_assert_arr_eq(a->phase_p90_ns, b->phase_p90_ns, sizeof a->phase_p90_ns);
     cr_assert_arr_eq(a->phase_spread_ns, b->phase_spread_ns, sizeof a->phase_spread_ns);
     cr_assert_arr_eq(a->phase_bytes, b->phase_bytes, sizeof a->phase_bytes);
     cr_assert_arr_eq(a->phase_ns, b->phase_ns, sizeof a->phase_ns);
@@ -178,7 +182,8 @@ Test(record, round_trip, .timeout = 30) {
     cr_assert(a.mode == MODE_DDP && b.mode == MODE_DDP && !strcmp(a.model, b.model) &&
               !strcmp(a.dataset, b.dataset) && !strcmp(a.kind, b.kind) &&
               !strcmp(a.algorithm, b.algorithm) && !strcmp(a.why_not, b.why_not) &&
-              !strcmp(a.buckets, b.buckets) && !strcmp(a.choice, b.choice));
+              !strcmp(a.choice, b.choice));
+    cr_assert(b.bucket_count == 2 && b.bucket_bytes[0] == 16 && b.bucket_bytes[1] == 1ll << 40);
     cr_assert(!strcmp(b.names[0], "cn1.weight") && !strcmp(b.names[1], "b\xc3\xa9"));
     free(text), free(again);
     record_free(&a), record_free(&b), record_free(&b), record_free(NULL);

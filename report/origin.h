@@ -1,0 +1,38 @@
+/* Where results come from: which command, on which host, when, and by which version of what. The
+ * files of --json begin with it, so that a number can be traced back to the run that gave it. */
+#ifndef REPORT_ORIGIN_H
+#define REPORT_ORIGIN_H
+
+#include <stdint.h>
+
+#include "base/json.h"
+
+/* The number of the fields in docs/json.md. It grows when a field goes or changes its meaning; new
+ * fields alone do not change it. */
+enum { JSON_SCHEMA = 1 };
+
+struct origin {
+    char **words; /* [word_count] the command line, owned; 0 words: /proc does not tell */
+    int word_count;
+    char date[24];    /* now, in UTC: "2026-03-01T12:30:05Z" */
+    char host[65];    /* the host's name */
+    char system[160]; /* "Linux 6.1.0 x86_64" */
+    char cpu[80];     /* "AMD EPYC 9B14"; "": unknown */
+    int cores;        /* that this process may use */
+    int64_t memory;   /* bytes of the host */
+    char duet[16];    /* the version of Duet: "0.1.0" */
+    char compiler[80];
+    char cuda[16];      /* "13.0", of the build; "": built without CUDA */
+    char libraries[64]; /* that the build found beside it: "cublas 13.1, nccl 2.28"; or "" */
+};
+
+/* Fills in *o, to be freed by origin_free, also after a failure. cuda_build: what gpu_build of
+ * doctor/cuda/gpu.h says. ERR_MEMORY. */
+int origin_find(struct origin *o, const char *cuda_build);
+void origin_free(struct origin *o);
+
+/* Writes schema, command, command_line, date, host and versions into the open JSON object.
+ * command: the subcommand. */
+void origin_write(const struct origin *o, struct json_writer *w, const char *command);
+
+#endif
