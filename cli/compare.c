@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
+#include "cli/lesson.h"
 #include "cli/results.h"
 #include "report/chrome_trace.h"
 #include "report/compare_table.h"
@@ -101,9 +102,10 @@ static int run(struct run_config *config, int chapter) {
         printf("%-7s", mode_title(mode));
         chapter_line(stdout, &comparison.run[mode]);
     }
-    /* The files are written also where the models differ, and each also where the other fails. */
     struct failures all = {0};
     failures_add(&all, code);
+    if (chapter && !code) failures_add(&all, lesson_run(config, &result));
+    /* The files are written also where the models differ, and each also where the other fails. */
     failures_add(&all, write_json(&json, &comparison, chapter ? "demo" : "compare"));
     failures_add(&all, write_trace(&trace, &comparison));
     code = failures_end(&all);

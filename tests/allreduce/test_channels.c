@@ -61,11 +61,11 @@ static void check_plans(enum allreduce_algorithm algorithm, int n, size_t count,
 }
 
 Test(channels, no_element_has_two, .timeout = 240) {
-    static const size_t counts[] = {1, 2, 100, 1023, 1024, 1025, 8193, 33333, 70001};
+    static const size_t counts[] = {1, 2, 1023, 1025, 8193, 33333};
     for (int n = 1; n <= 9; n++)
         for (int a = 0; a < ALGORITHMS; a++)
             for (int g = 0; g < CONFIGS; g++)
-                for (int c = 0; c < 9; c++) {
+                for (int c = 0; c < 6; c++) {
                     uint32_t skew = (uint32_t)(c + n) % 4;
                     if (test_short() && c % 2) continue;
                     check_plans(algorithms[a], n, counts[c], &configs[g], spin_channels(counts[c]),
@@ -77,7 +77,7 @@ Test(channels, no_element_has_two, .timeout = 240) {
 
 Test(channels, no_element_has_two_in_large_calls, .timeout = 240) {
     static const int ranks[] = {2, 5, 8};
-    size_t count = test_short() ? 300001 : 2000003;
+    size_t count = test_short() ? 300001 : 700001;
     for (int i = 0; i < 3; i++)
         for (int a = 0; a < ALGORITHMS; a++)
             check_plans(algorithms[a], ranks[i], count, &configs[i == 1 ? 2 : 0],

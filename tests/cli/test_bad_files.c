@@ -133,11 +133,12 @@ static void put_weights(const char *header, uint64_t length, size_t data) {
 
 static void all_modes_refuse(const char *words) {
     for (int m = 0; m < 3; m++)
-        cli_fails(1, words,
-                  "train --mode %s --model mlp --mlp-hidden 1 --dataset synthetic --steps 1 "
-                  "--init-from w "
-                  "--save w2 --json j",
-                  MODES[m]);
+        cli_fails(
+            1, words,
+            "train --mode %s --model mlp --mlp-hidden 1 --dataset synthetic --samples 64 --steps 1 "
+            "--init-from w "
+            "--save w2 --json j",
+            MODES[m]);
 }
 
 /* A file with the four tensors of mlp with one hidden unit: the name and shape of the first, and
@@ -159,8 +160,9 @@ static void put_mlp(const char *first, const char *shape, const char *place) {
 Test(cli_bad_files, weights, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
     static const char good[] = "[1,784]", place[] = "[3136,3140]";
     put_mlp("fc1.weight", good, place);
-    cli_well("train --mode ddp --model mlp --mlp-hidden 1 --dataset synthetic --steps 1 "
-             "--init-from w --quiet");
+    cli_well(
+        "train --mode ddp --model mlp --mlp-hidden 1 --dataset synthetic --samples 64 --steps 1 "
+        "--init-from w --quiet");
     put_mlp("fc1.weight", "[784,1]", place);
     all_modes_refuse("'fc1.weight'|[784, 1]|[1, 784]");
     put_mlp("fc1.weights", good, place);
@@ -180,10 +182,10 @@ Test(cli_bad_files, weights, .timeout = 300, .init = cli_folder_make, .fini = cl
     unlink("w");
     all_modes_refuse("cannot read|w|No such file");
     cli_fails(1, "cannot read|missing",
-              "compare --dataset synthetic --steps 1 --init-from missing --json j");
+              "compare --dataset synthetic --samples 64 --steps 1 --init-from missing --json j");
     cli_fails(1, "cannot read|missing",
-              "profile --dataset synthetic --steps 1 --init-from missing --json j");
-    cli_fails(
-        1, "'fc1.weight'|lenet_300",
-        "train --model mlp --dataset synthetic --steps 1 --init-from golden/lenet_300.safetensors");
+              "profile --dataset synthetic --samples 64 --steps 1 --init-from missing --json j");
+    cli_fails(1, "'fc1.weight'|lenet_300",
+              "train --model mlp --dataset synthetic --samples 64 --steps 1 --init-from "
+              "golden/lenet_300.safetensors");
 }

@@ -98,7 +98,10 @@ Test(cli_closed_streams, compare_profile_and_demo, .timeout = 300, .init = cli_f
     put_data(100, 20);
     run_subsets("compare" SMALL " --json j", NULL, "j");
     run_subsets("profile" SMALL " --json j --trace t", NULL, "t");
-    run_subsets("demo" SMALL " --json j", NULL, "j");
+    for (int closed = 0; closed < SUBSETS; closed += SUBSETS - 1) { /* it compares and profiles */
+        cr_expect_eq(run_closed("demo" SMALL " --json j", closed), 0, "demo: closed %d", closed);
+        check_texts("demo", closed, "j");
+    }
 }
 
 Test(cli_closed_streams, doctor, .timeout = 300, .init = cli_folder_make,

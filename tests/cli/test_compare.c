@@ -195,6 +195,15 @@ Test(cli_compare, not_finite, .timeout = 120, .init = cli_folder_make, .fini = c
     cli_free(&c);
 }
 
+/* Behind its lines the demo profiles a wide head, whose memory follows from its sizes: outputs and
+ * their gradient 2 x 256 x 20000 floats, Adam's means 2 x 11 x 20000. */
+static void check_lesson(const char *out) {
+    cr_expect(matches(out, "^Where DataParallel hurts: 20000 classes, Adam, 4 devices"), "%s", out);
+    cr_expect(matches(out, "^  gathered outputs, gradient +39\\.1 MiB +0 B +0 B$"), "%s", out);
+    cr_expect(matches(out, "^  Adam's two means +1\\.68 MiB +0 B +1\\.68 MiB$"), "%s", out);
+    cr_expect(matches(out, "^ms a step, busy( +[0-9.]+){3}$"), "%s", out);
+}
+
 /* The demo ends with the line of the chapter for each mode, and says that it trains for less. */
 Test(cli_compare, demo, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
     const char *data = few_pictures(PICTURES);
@@ -217,6 +226,7 @@ Test(cli_compare, demo, .timeout = 300, .init = cli_folder_make, .fini = cli_fol
               "%s", c.out);
     cr_expect(matches(c.out, "^DDP = single: identical to the bit after 3 steps"), "%s", c.out);
     check_rows(c.out, 2);
+    check_lesson(c.out);
     struct json *root = json_of("j");
     cr_assert_eq(json_int(root, "ddp/steps"), 3);
     json_free(root);

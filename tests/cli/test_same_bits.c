@@ -48,12 +48,12 @@ static void all_equal(const struct way *ways, const char *options) {
     }
 }
 
-enum { PICTURES = 20 * 256 + 300 }; /* more than 20 steps */
+enum { PICTURES = 12 * 128 + 300 }; /* more than 12 steps of 128 */
 
 /* Of a flag given twice the last one counts: the short form takes fewer and smaller steps. */
 static const char *words(const char *options) {
     static char text[512];
-    snprintf(text, sizeof text, "%s --virtual-devices 4 --lr 0.2 %s%s",
+    snprintf(text, sizeof text, "%s --virtual-devices 4 --lr 0.2 --batch-size 128 %s%s",
              few_pictures(test_short() ? 300 : PICTURES), options,
              test_short() ? " --steps 4 --batch-size 48" : "");
     return text;
@@ -66,19 +66,19 @@ static const struct way *some(void) {
 
 Test(cli_same_bits, every_algorithm, .timeout = 600, .init = cli_folder_make,
      .fini = cli_folder_remove) {
-    all_equal(ALL, words("--steps 20 --init-from golden/lenet_300.safetensors"));
+    all_equal(ALL, words("--steps 12 --init-from golden/lenet_300.safetensors"));
 }
 
 Test(cli_same_bits, from_the_start, .timeout = 600, .init = cli_folder_make,
      .fini = cli_folder_remove) {
     if (test_short()) cr_skip_test("the short form starts from the livelier point alone");
-    all_equal(some(), words("--steps 20"));
+    all_equal(some(), words("--steps 12"));
 }
 
 Test(cli_same_bits, small_buckets_momentum_weight_decay, .timeout = 600, .init = cli_folder_make,
      .fini = cli_folder_remove) {
     all_equal(some(),
-              words("--steps 20 --momentum 0.9 --weight-decay 1e-3 --lr 0.02 --bucket-cap-mb 0.1 "
+              words("--steps 12 --momentum 0.9 --weight-decay 1e-3 --lr 0.02 --bucket-cap-mb 0.1 "
                     "--seed 7 --workers 0 "
                     "--init-from golden/lenet_300.safetensors"));
 }
@@ -86,16 +86,16 @@ Test(cli_same_bits, small_buckets_momentum_weight_decay, .timeout = 600, .init =
 /* The sums do not depend on when the allreduce runs. */
 Test(cli_same_bits, no_overlap, .timeout = 600, .init = cli_folder_make,
      .fini = cli_folder_remove) {
-    all_equal(some(), words("--steps 20 --no-overlap --bucket-cap-mb 0.1 "
+    all_equal(some(), words("--steps 12 --no-overlap --bucket-cap-mb 0.1 "
                             "--init-from golden/lenet_300.safetensors"));
 }
 
 /* These optimizers keep two means for each parameter, and adam counts its updates. */
 Test(cli_same_bits, adam_and_adadelta, .timeout = 600, .init = cli_folder_make,
      .fini = cli_folder_remove) {
-    all_equal(FEW, words("--steps 20 --optimizer adam --lr 0.01 --weight-decay 1e-3 --init-from "
+    all_equal(FEW, words("--steps 12 --optimizer adam --lr 0.01 --weight-decay 1e-3 --init-from "
                          "golden/lenet_300.safetensors"));
-    all_equal(FEW, words("--steps 20 --model mlp --optimizer adadelta --lr 1 --bucket-cap-mb 0.1"));
+    all_equal(FEW, words("--steps 12 --model mlp --optimizer adadelta --lr 1 --bucket-cap-mb 0.1"));
 }
 
 static const struct way EACH_COUNT[] = {
@@ -130,7 +130,7 @@ Test(cli_same_bits, each_optimizer_and_schedule, .timeout = 600, .init = cli_fol
 Test(cli_same_bits, loss_in_forward, .timeout = 600, .init = cli_folder_make,
      .fini = cli_folder_remove) {
     all_equal(some(),
-              words("--steps 20 --loss-in-forward --init-from golden/lenet_300.safetensors"));
+              words("--steps 12 --loss-in-forward --init-from golden/lenet_300.safetensors"));
 }
 
 Test(cli_same_bits, convnet_with_dropout, .timeout = 600, .init = cli_folder_make,
@@ -139,7 +139,7 @@ Test(cli_same_bits, convnet_with_dropout, .timeout = 600, .init = cli_folder_mak
 }
 
 Test(cli_same_bits, mlp, .timeout = 600, .init = cli_folder_make, .fini = cli_folder_remove) {
-    all_equal(some(), words("--model mlp --mlp-hidden 100,30 --batch-size 65 --steps 20 --seed "
+    all_equal(some(), words("--model mlp --mlp-hidden 100,30 --batch-size 65 --steps 12 --seed "
                             "-3 --workers 3"));
 }
 
