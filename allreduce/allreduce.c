@@ -17,7 +17,8 @@ struct allreduce_config allreduce_config_default(void) {
 static const struct executor_kind *executors_of(enum device_kind kind) {
     switch (kind) {
     case DEVICE_HOST:
-    case DEVICE_HOST_LATE: return &host_executors;
+    case DEVICE_HOST_LATE:
+    case DEVICE_DRY: return &host_executors;
     case DEVICE_CUDA: return cuda_executors;
     }
     return NULL;

@@ -69,7 +69,8 @@ static int choose_by_offers(struct allreduce *ar, const struct offer *offers) {
 static int import_all(struct allreduce *ar, const struct offer *offers, const int *fds,
                       struct shared *memory) {
     for (int r = 0; r < ar->ranks.n; r++) {
-        ar->ranks.link[r] = offers[r].handle.device;
+        /* a dry rank has imagined its peers' offers (comm_imagine): they are copies of its own */
+        ar->ranks.link[r] = device_is_dry(ar->device) ? r : offers[r].handle.device;
         if (r == ar->ranks.rank || !ar->ops->maps_peers) continue;
         void *mapped;
         CHECK(device_import(ar->device, &offers[r].handle, fds[r], &mapped));

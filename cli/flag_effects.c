@@ -46,6 +46,7 @@ int by_train_or_scale(const struct flag *flag, const struct asked *asked) {
 }
 
 int by_all_but_scale(const struct flag *flag, const struct asked *asked) {
+    CHECK(unless_command(!is(asked, "estimate"), flag, asked, "nothing runs, so there is no time"));
     return unless_command(!is(asked, "scale"), flag, asked, "it trains more than one model");
 }
 

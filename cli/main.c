@@ -23,6 +23,8 @@ static const struct {
     {"compare", "train all three ways from the same weights; proves that they agree",
      command_compare},
     {"profile", "where time and memory go: DP, DP with the loss in forward, DDP", command_profile},
+    {"estimate", "what memory and links would bear: profile's table by arithmetic, without devices",
+     command_estimate},
     {"scale", "the same training on 1, 2, 4 and 8 devices, as a table", command_scale},
     {"sampler", "print DistributedSampler's indices of one rank", command_sampler},
     {"devices", "list the devices of this machine", command_devices},

@@ -114,7 +114,7 @@ int announced_by_all(struct comm *comm) {
 }
 
 int comm_announce(struct comm *comm, const struct comm_call *call) {
-    if (comm->world == 1) return OK;
+    if (comm->world == 1 || comm_is_imagined(comm)) return OK;
     CHECK(announce(comm, call));
     if (!comm->debug) return OK;
     CHECK(meet_before(comm, call->collective));

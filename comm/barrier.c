@@ -40,6 +40,7 @@ static int barrier(struct comm *comm, const char *collective, const char *what) 
 
 int comm_barrier(struct comm *comm, const char *what) {
     struct comm_call call = {.collective = "BARRIER", .bucket = -1, .step = -1, .what = what};
+    if (comm_is_imagined(comm)) return OK;
     CHECK(announce(comm, &call));
     CHECK(barrier(comm, "barrier", what));
     return announced_by_all(comm);
@@ -73,6 +74,7 @@ static int gather_piece(struct comm *comm, const char *mine, size_t piece, size_
 int comm_gather(struct comm *comm, const void *mine, size_t bytes, void *all) {
     size_t done = 0;
     struct comm_call call = {.collective = "ALLGATHER", .bucket = -1, .step = -1};
+    if (comm_is_imagined(comm)) return imagine_all(comm, mine, bytes, all), OK;
     CHECK(announce(comm, &call));
     do {
         size_t left = bytes - done, piece = left < COMM_BLOB_BYTES ? left : COMM_BLOB_BYTES;

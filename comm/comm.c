@@ -124,7 +124,8 @@ int comm_open_was_reported(int code) {
 
 void comm_close(struct comm *comm) {
     if (!comm) return;
-    __atomic_store_n(&comm->board->slots[comm->rank].left, 1, __ATOMIC_RELEASE);
+    if (comm->board)
+        __atomic_store_n(&comm->board->slots[comm->rank].left, 1, __ATOMIC_RELEASE);
     release(comm);
 }
 
@@ -137,7 +138,7 @@ int comm_world_size(const struct comm *comm) {
 }
 
 void comm_abort(struct comm *comm, int code, const char *text) {
-    if (!comm || code == OK || code == ERR_PEER) return;
+    if (!comm || !comm->board || code == OK || code == ERR_PEER) return;
     char prefix[16] = "", line[BOARD_TEXT]; /* a rank that is alone needs no number */
     if (comm->world > 1) snprintf(prefix, sizeof prefix, "rank %d: ", comm->rank);
     /* error texts of comm/ begin with the rank already */
@@ -147,6 +148,7 @@ void comm_abort(struct comm *comm, int code, const char *text) {
 }
 
 int comm_check(struct comm *comm) {
+    if (!comm->board) return OK;
     board_beat(comm->board, comm->rank);
     return board_aborted(comm->board) ? failure_of_job(comm, "") : OK;
 }

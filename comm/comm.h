@@ -46,6 +46,12 @@ struct comm_options {
  * be mapped. With both the launcher does not know the reason, so the process should print it. */
 int comm_open(struct comm **out, const struct comm_options *options);
 
+/* A rank of a world that is not there, for a dry run (device_is_dry): in every collective its peers
+ * bring what it brings itself, no descriptors come back, and no wait is one. Nothing of the job is
+ * there either: no launcher, no abort word. ERR_MEMORY. */
+int comm_imagine(struct comm **out, int rank, int world);
+int comm_is_imagined(const struct comm *comm); /* 0 for NULL */
+
 /* For the code that comm_open returned: 1 if the launcher knows of the failure and prints it. */
 int comm_open_was_reported(int code);
 

@@ -19,7 +19,7 @@ struct comm {
     int64_t timeout_ns; /* of every single wait */
     int spin;           /* every rank has a core of its own, so a short spin beats a sleep */
     int socket;         /* to the launcher */
-    struct board *board;
+    struct board *board; /* NULL: the peers are imagined (imagine.c) */
     uint64_t barriers, exchanges, gathers; /* how many of each this rank has begun */
     uint64_t looks;                        /* calls of comm_look_for_stop */
     uint64_t announced;                    /* collectives of all kinds that this rank has begun */
@@ -37,6 +37,8 @@ void watch_stop(struct comm *comm); /* also after a watch_start that failed half
 int announce(struct comm *comm, const struct comm_call *call);
 /* With comm->debug, once all ranks have announced the call: the same, of all of them. */
 int announced_by_all(struct comm *comm);
+/* imagine.c: what every rank of an imagined world brings to a gather. */
+void imagine_all(const struct comm *comm, const void *mine, size_t bytes, void *all);
 /* barrier.c: a barrier that is not announced. */
 int meet_before(struct comm *comm, const char *what);
 

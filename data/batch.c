@@ -39,9 +39,9 @@ static void add_segment(struct batch_plan *plan, int device, int v, const int32_
                         int64_t from, int64_t end, int stride, int32_t *sample) {
     struct segment *g = &plan->segments.seg[plan->segments.count++];
     g->v = v;
-    g->n = 0;
-    for (int64_t p = from; p < end; p += stride)
-        sample[plan->n + g->n++] = order[p];
+    g->n = from < end ? (int)((end - from + stride - 1) / stride) : 0;
+    for (int i = 0; order && i < g->n; i++)
+        sample[plan->n + i] = order[from + (int64_t)i * stride];
     plan->n += g->n;
     plan->device_n[device] += g->n;
 }

@@ -89,7 +89,8 @@ int batch_capacity(const struct split *s, int batch_size, int devices);
 
 /* Plans batch k. order[0 .. length) is the epoch's order: order[p] is the data set index at
  * position p. sample[0 .. plan->n), sized by batch_capacity, receives the data set index of each
- * sample: segment by segment, and within a segment in the order of positions. */
+ * sample: segment by segment, and within a segment in the order of positions. Both NULL: only the
+ * numbers are wanted. */
 void batch_plan(const struct split *s, const int32_t *order, int64_t length, int batch_size, int k,
                 int first, int devices, struct batch_plan *plan, int32_t *sample);
 

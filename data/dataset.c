@@ -63,7 +63,7 @@ static int check_made(const struct dataset_config *c, enum kind kind) {
                     text, SYNTHETIC_LEAST, SYNTHETIC_LEAST);
     double each = (double)sample_shape_count(&shape) * (kind == RANDOM ? sizeof(float) : 1) +
                   (c->targets ? (double)classes_of(c) : 1) * sizeof(float);
-    if (each * count <= MOST_BYTES) return OK;
+    if (c->outline || each * count <= MOST_BYTES) return OK;
     return fail(ERR_USAGE,
                 "--samples: %d of %s take %.1f GiB of host memory: give at most %.0f, or a smaller "
                 "--shape",
@@ -171,6 +171,41 @@ int dataset_make(struct dataset *set, const struct dataset_config *c, int train)
                      : fail(ERR_USAGE, "data set random: has no test part: train without one");
     default: return dataset_files(set, c, train);
     }
+}
+
+/* Fashion-MNIST was made to take MNIST's place, so both have the same sizes. */
+enum { MNIST_TRAIN = 60000, MNIST_TEST = 10000 };
+
+int dataset_outline(struct dataset *set, const struct dataset_config *c, int train) {
+    static const char nothing[1]; /* never read */
+    enum kind kind = kind_of(c->name);
+    int made = dataset_made_samples(c), classes = classes_of(c);
+    memset(set, 0, sizeof *set);
+    CHECK(dataset_check(c));
+    if (c->folder)
+        return fail(ERR_USAGE,
+                    "--data-dir: %s: its files are not read: give --dataset synthetic or random "
+                    "with --shape, --classes and --samples",
+                    c->folder);
+    if (!train) made = made < TEST_SHARE ? 1 : made / TEST_SHARE;
+    *set = (struct dataset){.name = c->name,
+                            .count = made,
+                            .shape = shape_of(c),
+                            .classes = c->targets ? 0 : classes,
+                            .outputs = c->targets ? classes : 0,
+                            .outline = 1};
+    if (kind == FILES) {
+        set->count = train ? MNIST_TRAIN : MNIST_TEST;
+        set->classes = DATASET_CLASSES;
+    }
+    if (kind == SYNTHETIC && classes > SYNTHETIC_MOST) set->classes = SYNTHETIC_MOST;
+    if (kind == RANDOM) {
+        set->numbers = (const float *)(const void *)nothing;
+        set->answers = nothing;
+    } else {
+        set->images = set->labels = (const uint8_t *)nothing;
+    }
+    return OK;
 }
 
 int dataset_open(struct dataset *set, const char *name, const char *folder, int train) {

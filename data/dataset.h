@@ -31,6 +31,7 @@ struct dataset {
     /* Memory of either kind that dataset_free unmaps instead (data/shared_dataset.h). */
     void *map;
     size_t map_bytes;
+    int outline; /* 1: sizes alone (dataset_outline); no sample may be read */
 };
 
 /* Numbers that answer a sample: 1 for a label. */
@@ -49,6 +50,7 @@ struct dataset_config {
                   * them, of random none */
     /* Of random alone: */
     int targets;   /* 1: targets in place of labels */
+    int outline;   /* 1: for dataset_outline alone, so of any size */
     uint64_t seed; /* of the draws; synthetic pictures have their own */
 };
 
@@ -78,6 +80,11 @@ int dataset_open(struct dataset *set, const char *name, const char *folder, int 
 
 /* Makes `count` synthetic pictures of 1x28x28 and ten classes. ERR_USAGE: fewer than 1. */
 int dataset_synthetic(struct dataset *set, uint64_t seed, int count, int train);
+
+/* The same without the samples: how many there are and of which shape, for a dry run (device_is_dry).
+ * Opens nothing. Its arrays are no NULL where dataset_make would give one, but must not be read.
+ * ERR_USAGE as dataset_check; and files in a folder, whose sizes nobody knows unread. */
+int dataset_outline(struct dataset *set, const struct dataset_config *config, int train);
 
 void dataset_free(struct dataset *set); /* takes a zeroed struct and one whose open failed */
 

@@ -44,9 +44,10 @@ struct piece {
     struct event *sent; /* recorded after the copy from it; once done, it may be filled again */
 };
 
-/* Copies the host's tensor to memory of the device, which `there` then names. */
+/* Copies the host's tensor to memory of the device, which `there` then names. outline: there is
+ * nothing to read. */
 static int upload(struct stream *stream, struct piece pieces[2], const struct tensor *host,
-                  struct tensor *there) {
+                  struct tensor *there, int outline) {
     size_t bytes = tensor_bytes(host);
     const char *from = host->data;
     char *to = there->data;
@@ -54,7 +55,7 @@ static int upload(struct stream *stream, struct piece pieces[2], const struct te
         struct piece *p = &pieces[turn];
         size_t size = bytes - at < DATASET_PIECE ? bytes - at : DATASET_PIECE;
         CHECK(event_sync(p->sent));
-        memcpy(p->memory, from + at, size);
+        if (!outline) memcpy(p->memory, from + at, size);
         CHECK(copy_to_device(stream, to + at, p->memory, size));
         CHECK(event_record(p->sent, stream));
     }
@@ -107,8 +108,8 @@ int device_dataset_init(struct device_dataset *d, struct device *device,
     CHECK_GOTO(place(device, &labels, &d->labels), code, out);
     CHECK_GOTO(make_pieces(device, pieces, larger(tensor_bytes(&images), tensor_bytes(&labels))),
                code, out);
-    CHECK_GOTO(upload(stream, pieces, &images, &d->images), code, out);
-    CHECK_GOTO(upload(stream, pieces, &labels, &d->labels), code, out);
+    CHECK_GOTO(upload(stream, pieces, &images, &d->images, set->outline), code, out);
+    CHECK_GOTO(upload(stream, pieces, &labels, &d->labels, set->outline), code, out);
 out:
     CHECK_KEEP(stream_sync(stream), code);
     /* A stuck device may still use this memory, so it is not freed. */

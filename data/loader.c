@@ -64,11 +64,12 @@ struct loader {
 static void fill_slot(struct loader *l, struct slot *s) {
     const struct loader_config *c = &l->config;
     struct batch_plan plan;
-    batch_plan(&c->split, l->index, l->length, c->batch_size, s->batch.step, c->first_device,
-               c->device_count, &plan, s->index);
+    int outline = c->set->outline;
+    batch_plan(&c->split, outline ? NULL : l->index, l->length, c->batch_size, s->batch.step,
+               c->first_device, c->device_count, &plan, outline ? NULL : s->index);
     s->batch.segments = plan.segments;
     s->batch.global_n = plan.global_n;
-    if (c->on_device) return;
+    if (c->on_device || outline) return;
     const struct prepare what = {.set = c->set,
                                  .pixel = l->pixel,
                                  .index = s->index,
@@ -181,9 +182,9 @@ static int make_slots(struct loader *l) {
             s->batch.index = s->index = s->memory;
             continue;
         }
-        s->index = malloc(most * sizeof *s->index);
-        s->rows = malloc(most * sample_shape_count(&c->set->shape));
-        if (!s->index || !s->rows)
+        if (!c->set->outline) s->index = malloc(most * sizeof *s->index);
+        if (!c->set->outline) s->rows = malloc(most * sample_shape_count(&c->set->shape));
+        if (!c->set->outline && (!s->index || !s->rows))
             return fail(ERR_MEMORY, "loader: no memory for a batch: %zu samples: use fewer", most);
         CHECK(c->alloc(c->context, &s->memory, pixel_bytes + answer_bytes));
         s->batch.pixels = s->pixels = s->memory;
@@ -283,7 +284,7 @@ int loader_start_epoch(struct loader *l, int epoch, int first_step) {
     if (!code) {
         for (int i = 0; i < l->slots; i++)
             if (l->slot[i].state == READY) l->slot[i].state = FREE;
-        order_epoch(&l->order, epoch, l->index);
+        if (!l->config.set->outline) order_epoch(&l->order, epoch, l->index);
         l->epoch = epoch;
         l->claim = l->wanted = first_step;
         pthread_cond_broadcast(&l->work);

@@ -32,7 +32,9 @@ extern "C" {
 enum { LOADER_WORKERS = 64, LOADER_SPARE = 3 };
 
 struct loader_config {
-    const struct dataset *set; /* must outlive the loader */
+    /* Must outlive the loader. An outline (dataset_outline) gives batches that are cut but empty:
+     * with segments, and with addresses that must not be read. */
+    const struct dataset *set;
     struct split split;
     int batch_size; /* B, of the global batch: at least split.devices */
     int shuffle;    /* enum order_shuffle */

@@ -90,6 +90,10 @@ const struct device_config *device_config(const struct device *device) {
     return &device->config;
 }
 
+int device_is_dry(const struct device *device) {
+    return device->config.kind == DEVICE_DRY;
+}
+
 enum layout device_layout(const struct device *device) {
     return device->layout;
 }

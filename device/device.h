@@ -11,6 +11,7 @@
  *     host         the compute stream runs in the caller, the other two in threads of their own
  *     host-late    everything is queued, and runs only when somebody waits for it: in tests this
  *                  catches every program that relies on an early completion
+ *     dry          as host, but only counts: what a run would hold and move, without the run
  *     cuda         a GPU
  *
  * Threads: a device's compute stream is used by one thread at a time, and so is its communication
@@ -37,7 +38,7 @@ struct stream;
 struct event;
 struct recording;
 
-enum device_kind { DEVICE_HOST, DEVICE_HOST_LATE, DEVICE_CUDA };
+enum device_kind { DEVICE_HOST, DEVICE_HOST_LATE, DEVICE_DRY, DEVICE_CUDA };
 
 /* What computes products on a GPU: Duet's own kernels, or cuBLAS and, where it is found, cuDNN
  * (device/cuda/library.h). */
@@ -90,6 +91,13 @@ const char *device_name(const struct device *device);
 const struct device_config *device_config(const struct device *device);
 /* What computes side by side in it: the multiprocessors of a GPU; 1 on emulated devices. */
 int device_cores(const struct device *device);
+
+/* 1: a dry device. It allocates as an emulated device of kind host does, byte for byte, and keeps
+ * the same ledger, traffic and spans (whose times are zero), but there is nothing behind its
+ * addresses. Ops compute nothing and copies move nothing; a copy to the host writes zeros. Nothing
+ * of it may be read, host memory of device_host_alloc included. A host function that touches
+ * device memory must ask, and on a dry device only charge the traffic. */
+int device_is_dry(const struct device *device);
 
 /* The layout of activations: N16 on the host kinds, PLAIN with reference math and on cuda. */
 enum layout device_layout(const struct device *device);

@@ -148,7 +148,7 @@ static inline int device_interrupted(const struct device *device) {
 const struct device_ops *device_kind_ops(enum device_kind kind);
 const char *device_kind_name(enum device_kind kind); /* "cpu": static storage */
 
-/* DEVICE_HOST and DEVICE_HOST_LATE, in host/device.c. */
+/* DEVICE_HOST, DEVICE_HOST_LATE and DEVICE_DRY, in host/device.c. */
 extern const struct device_ops host_device_ops;
 /* DEVICE_CUDA, in cuda/device.c; NULL from cuda/absent.c. */
 extern const struct device_ops *const cuda_device_ops;

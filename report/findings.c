@@ -136,7 +136,9 @@ static void loss_in_forward(const struct page *page, const struct run_record *dp
              "The loss in forward changes device 0's peak by %s, its link bytes by %s a step",
              signed_bytes(peak_of(other, 0) - peak_of(dp, 0), memory),
              signed_bytes(link_bytes(other, 0) - link_bytes(dp, 0), moved));
-    if (outputs_saved(dp, other, &ns))
+    if (dp->computed)
+        text_add(&text, ".");
+    else if (outputs_saved(dp, other, &ns))
         text_add(&text, " and its median time in gather, loss and scatter_grad by %+.3f ms.",
                  -ns * 1e-6);
     else
@@ -280,10 +282,10 @@ void profile_findings(FILE *file, int width, const struct profiled *runs) {
     struct page page = {file, width};
     const struct run_record *dp = runs->dp, *ddp = runs->ddp;
     if ((dp ? dp : ddp ? ddp : &(struct run_record){.devices = 1})->devices < 2) return;
-    fprintf(file, "what that means\n");
+    fprintf(file, "what that means%s\n", (dp ? dp : ddp)->computed ? " (all of it computed)" : "");
     if (dp) {
         memory_excess(&page, dp);
-        time_excess(&page, dp);
+        if (!dp->computed) time_excess(&page, dp);
     }
     if (dp && runs->loss_in_forward) loss_in_forward(&page, dp, runs->loss_in_forward);
     if (dp && ddp) ddp_saves(&page, dp, ddp);

@@ -1,7 +1,7 @@
 /* What a profile means, in sentences: how much of device 0's excess in DP is outputs, optimizer,
  * batch and reduction; what the loss in forward saves; what DDP saves and what it does not; what
  * PyTorch's defaults would add; which mode is faster and why. Every number is measured, by spans
- * and ledgers, unless the sentence says that it is computed. */
+ * and ledgers, unless the sentence or the head says that it is computed. */
 #ifndef REPORT_FINDINGS_H
 #define REPORT_FINDINGS_H
 
@@ -13,7 +13,8 @@ struct profiled {
     const struct run_record *dp, *loss_in_forward, *ddp; /* NULL: was not run */
 };
 
-/* Prints the findings in at most `width` columns (text.h); nothing for runs on one device. */
+/* Prints the findings in at most `width` columns (text.h); nothing for runs on one device. Of runs
+ * that were computed and not measured there are no times. */
 void profile_findings(FILE *file, int width, const struct profiled *runs);
 
 /* The time of a step if every device had a core of its own and never waited, in ns; computed from

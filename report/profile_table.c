@@ -237,7 +237,10 @@ static void tables(FILE *file, int width, const struct run_record *r) {
         head(&t);
         all_memory_rows(&t);
         byte_rows(&t);
-        time_rows(&t);
+        if (r->computed)
+            row(&t, 0, "kernels a step", kernels, 0, print_count);
+        else
+            time_rows(&t);
     }
 }
 
@@ -267,7 +270,7 @@ static void imbalance_lines(FILE *file, int width, const struct run_record *r) {
     if (r->devices < 2) return;
     struct text text = {.used = 0};
     text_add(&text, "imbalance, most over mean (and least over most):");
-    for (int load = 0; load < LOAD_COUNT; load++) {
+    for (int load = 0; load < (r->computed ? LOAD_BUSY : LOAD_COUNT); load++) {
         struct imbalance i = imbalance_of(r, load);
         text_add(&text, "%s %s %.2f (%.0f %%%s", load ? "," : "", i.name, i.max_to_mean,
                  100 * i.min_to_max, i.min_to_max < IMBALANCE_BOUND ? ", below 75 %" : "");
@@ -315,17 +318,21 @@ void profile_table(FILE *file, int width, const char *title, const struct run_re
     struct text text = {.used = 0};
     int shared = run->gpus ? run->gpus : run->cores;
     text_add(&text, "%s: %d device%s", title, run->devices, run->devices > 1 ? "s" : "");
-    if (shared && run->devices > shared)
+    if (shared && run->devices > shared && !run->computed)
         text_add(&text, " on %d %s%s", shared, run->gpus ? "GPU" : "core", shared > 1 ? "s" : "");
     text_add(&text, ", global batch %d", run->batch_size);
     if (run->passes > 1) text_add(&text, " x %d batches a step", run->passes);
-    text_add(&text, ", mean of %d step%s, %.0f images/s", run->steps, run->steps == 1 ? "" : "s",
-             record_images_per_second(run));
+    text_add(&text, ", mean of %d step%s", run->steps, run->steps == 1 ? "" : "s");
+    if (run->computed)
+        text_add(&text, ", computed");
+    else
+        text_add(&text, ", %.0f images/s", record_images_per_second(run));
     text_wrap(file, width, 0, 2, text.words);
     tables(file, width, run);
-    loader_line(file, width, run);
+    if (!run->computed) loader_line(file, width, run);
     imbalance_lines(file, width, run);
+    if (run->computed && run->devices < 2) return;
     text_wrap(file, width, 0, 2, "device 0 over the mean of the others, largest first:");
-    for (int kind = EXCESS_MEMORY; kind <= EXCESS_TIME; kind++)
+    for (int kind = EXCESS_MEMORY; kind <= (run->computed ? EXCESS_TRAFFIC : EXCESS_TIME); kind++)
         excess_line(file, width, run, kind);
 }

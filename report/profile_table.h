@@ -1,5 +1,6 @@
 /* The profile of one run: where memory, bytes and time go, device by device, and what device 0 has
- * more of than the others. All of it comes from ledgers and spans; nothing is estimated.
+ * more of than the others. All of it comes from ledgers and spans; nothing is estimated, unless the
+ * record is (run_record.computed): then the title says so, and there are no times.
  *
  *                               device 0   devices 1-7
  *     memory at its peak        2.55 MiB      1.85 MiB

@@ -83,7 +83,7 @@ static int reduce_step(void *args) {
     const struct reduce_call *call = args;
     struct device_group *group = call->plan->group;
     struct device *root = group->device[call->plan->root];
-    reduce_add_range(call->plan, call->range.first, call->range.count);
+    if (!device_is_dry(root)) reduce_add_range(call->plan, call->range.first, call->range.count);
     for (int r = 0; r < group->count; r++)
         if (group->device[r] != root)
             traffic_add(device_traffic_mutable(root), device_index(group->device[r]),

@@ -60,6 +60,9 @@ struct run_record {
     int cores;          /* cores that the process may use */
     /* 1: spans were recorded. 0: times by phase and flops are 0 and not written to JSON. */
     int timed;
+    /* 1: nothing ran. Memory, bytes, kernels and flops were counted without devices and data
+     * (`duet estimate`); there are no times and no losses. */
+    int computed;
     int graph;           /* 1: steps are recorded once and replayed as a CUDA graph */
     double data_seconds; /* the disk stage: to read the data sets, once for all jobs of a command */
     int pinned;          /* 1: batches are prepared in pinned memory */

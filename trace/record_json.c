@@ -70,6 +70,12 @@ static const struct field device_fields[] = {
     {"bytes_in", &FIELD_INT64, AT(bytes_in)},
     {"bytes_out", &FIELD_INT64, AT(bytes_out)},
 };
+/* There only where the record is computed; of one that is measured they are among the next. */
+static const struct field counted_fields[] = {
+    {"kernels", &FIELD_INT64, AT(kernels)},
+    {"phase_bytes", &PHASES, AT(phase_bytes)},
+    {"flops", &FIELD_NUMBER, AT(flops)},
+};
 /* There only where the record's phases_measured is true. */
 static const struct field time_fields[] = {
     {"phase_ns", &PHASES, AT(phase_ns)},
@@ -98,6 +104,8 @@ static void write_devices(const struct field *f, const void *object, struct json
     for (int d = 0; d < r->devices; d++) {
         json_object(w, NULL);
         fields_write(device_fields, FIELD_COUNT(device_fields), &r->device[d], w);
+        if (r->computed)
+            fields_write(counted_fields, FIELD_COUNT(counted_fields), &r->device[d], w);
         if (r->timed) fields_write(time_fields, FIELD_COUNT(time_fields), &r->device[d], w);
         json_close(w);
     }
@@ -196,6 +204,7 @@ static const struct field run_fields[] = {
     {"gpus",               &FIELD_INT,    AT(gpus)},
     {"cores",              &FIELD_INT,    AT(cores)},
     {"phases_measured",    &FIELD_YES_NO, AT(timed)},
+    {"computed",           &FIELD_YES_NO, AT(computed)},
     {"graph",              &FIELD_YES_NO, AT(graph)},
     {"data_on_device",     &FIELD_YES_NO, AT(data_on_device)},
     {"data_seconds",       &FIELD_NUMBER, AT(data_seconds)},
@@ -247,6 +256,9 @@ static const struct field run_fields[] = {
     {"resumed_from_step",  &FIELD_INT,    AT(resumed_from_step)},
     {"steps",              &FIELD_INT,    AT(steps)},
     {"images",             &FIELD_INT64,  AT(images)},
+};
+/* There only where the record is not computed. */
+static const struct field outcome_fields[] = {
     {"training_seconds",   &FIELD_NUMBER, AT(training_seconds)},
     {"first_step_seconds", &FIELD_NUMBER, AT(first_step_seconds)},
     {"seconds_per_epoch",              &EPOCH_TIME,   0, 0, 0},
@@ -259,14 +271,16 @@ static const struct field run_fields[] = {
     {"epoch_lr",      &FIELD_NUMBERS,         ARRAY_AT(epoch_lr, epoch_count)},
     {"losses",        &FIELD_NUMBERS,         ARRAY_AT(losses, steps)},
     {"gathered_losses", &FIELD_NUMBERS_COUNTED, ARRAY_AT(gathered_losses, gathered_count)},
-    {"per_device",    &DEVICES,               AT(device)},
 };
+static const struct field device_list = {"per_device", &DEVICES, AT(device)};
 // clang-format on
 
 /* ---- the whole record ---- */
 
 void record_write_fields(const struct run_record *r, struct json_writer *w) {
     fields_write(run_fields, FIELD_COUNT(run_fields), r, w);
+    if (!r->computed) fields_write(outcome_fields, FIELD_COUNT(outcome_fields), r, w);
+    fields_write(&device_list, 1, r, w);
 }
 
 void record_write(const struct run_record *r, struct json_writer *w, const char *key, int proof) {
@@ -279,5 +293,7 @@ void record_write(const struct run_record *r, struct json_writer *w, const char 
 int record_read(struct run_record *r, const struct json *object) {
     memset(r, 0, sizeof *r);
     CHECK(fields_read(run_fields, FIELD_COUNT(run_fields), r, object));
+    if (!r->computed) CHECK(fields_read(outcome_fields, FIELD_COUNT(outcome_fields), r, object));
+    CHECK(fields_read(&device_list, 1, r, object));
     return record_proof_read(r, object);
 }

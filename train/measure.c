@@ -94,6 +94,15 @@ struct brought {
     uint64_t in[MAX_DEVICES], out[MAX_DEVICES];
 };
 
+/* Whoever imagines ranks runs them one after another and adds up their records (estimate.c). */
+static int add_own(struct session *s, const struct brought *mine) {
+    for (int d = 0; d < s->devices; d++) {
+        s->record->device[d].bytes_in = mine->in[d];
+        s->record->device[d].bytes_out = mine->out[d];
+    }
+    return OK;
+}
+
 int measure_finish(struct session *s) {
     struct run_record *r = s->record;
     struct brought mine, all[MAX_DEVICES];
@@ -109,6 +118,7 @@ int measure_finish(struct session *s) {
     memcpy(mine.in, s->bytes_in, sizeof mine.in);
     memcpy(mine.out, s->bytes_out, sizeof mine.out);
     all[0] = mine;
+    if (comm_is_imagined(s->comm)) return add_own(s, &mine);
     if (s->comm) CHECK(comm_gather(s->comm, &mine, sizeof mine, all));
     for (int k = 1; k < s->ranks; k++) {
         r->device[k] = all[k].device;

@@ -64,6 +64,7 @@ struct dataset_config run_dataset(const struct run_config *config) {
         .classes = o->classes,
         .samples = config->samples,
         .targets = o->loss == LOSS_MSE,
+        .outline = config->dry,
         .seed = config->seed};
 }
 
@@ -74,6 +75,8 @@ int run_evaluates(const struct run_config *config) {
 
 int run_device_kind(const struct run_config *config, enum device_kind *kind, int *count) {
     enum device_kind emulated = config->late ? DEVICE_HOST_LATE : DEVICE_HOST;
+    *kind = DEVICE_DRY;
+    if (config->dry) return device_probe(*kind, count);
     *kind = strcmp(config->device, "cpu") ? DEVICE_CUDA : emulated;
     if (!strcmp(config->device, "auto") && device_probe(DEVICE_CUDA, count)) *kind = emulated;
     CHECK(device_probe(*kind, count));

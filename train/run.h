@@ -91,6 +91,7 @@ struct run_config {
     int spans;          /* compare, profile: time is recorded by phase */
     int evaluate;       /* test accuracy after each epoch */
     int late;           /* tests: devices of kind host-late */
+    int dry;            /* dry devices and no data: see train/estimate.h */
     /* Lock step. */
     int first_step; /* begin at this step, with the data order as if the steps before had run */
     int snapshots[MAX_SNAPSHOTS]; /* record the parameters before these steps; -1 ends the list */

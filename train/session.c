@@ -20,8 +20,12 @@ enum { CHECK_OPERANDS = 1 };
 enum { CHECK_OPERANDS = 0 };
 #endif
 
+/* Where no size is given a dry device is larger than anything that a run asks for. */
+static const uint64_t DRY_MEMORY = 1ull << 50;
+
 static int open_values(struct session *s, const float *initial, size_t initial_count) {
     const struct run_config *c = s->config;
+    if (c->dry) return OK; /* nobody reads them */
     if (initial) {
         if (initial_count != model_count(&s->model))
             return fail(ERR_FAILED, "initial parameters: %zu numbers: model %s has %zu",
@@ -107,7 +111,9 @@ static int open_devices(struct session *s, enum device_kind kind, int physical) 
     const struct run_config *c = s->config;
     s->device_count = c->mode == MODE_DP ? s->devices : 1;
     s->first_device = s->rank;
-    uint64_t usual = kind == DEVICE_CUDA ? 0 : device_default_memory(s->devices);
+    uint64_t usual = kind == DEVICE_CUDA  ? 0
+                     : kind == DEVICE_DRY ? DRY_MEMORY
+                                          : device_default_memory(s->devices);
     s->gpus = kind == DEVICE_CUDA ? (s->devices < physical ? s->devices : physical) : 0;
     /* compare, which hashes, prints this itself */
     if (s->devices > physical && s->rank == 0 && !c->quiet && !c->hashes)

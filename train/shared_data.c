@@ -9,6 +9,7 @@
 
 static int read_set(const struct run_config *c, struct dataset *set, int train) {
     struct dataset_config config = run_dataset(c);
+    if (c->dry) return dataset_outline(set, &config, train);
     return dataset_make(set, &config, train);
 }
 

@@ -13,6 +13,7 @@ struct kernel_call {
 
 static int run_kernel(void *args) {
     struct kernel_call *call = args;
+    if (!call->kernel) return OK; /* a dry device */
     host_race_check(call->op, &call->args);
     call->kernel(&call->args);
     return OK;
@@ -36,7 +37,7 @@ int host_launch(struct stream *stream, enum op op, const struct op_args *args) {
     struct host_device *device = (struct host_device *)stream->device;
     struct command c;
     struct kernel_call *call = (struct kernel_call *)c.args;
-    call->kernel = device->kernels[op];
+    call->kernel = device_is_dry(&device->head) ? NULL : device->kernels[op];
     call->op = op;
     call->args = *args;
     CHECK(make_scratch(device, op, args));
@@ -77,11 +78,14 @@ struct copy_call {
     struct traffic *traffic; /* of the device that executes the copy */
     int from, to;            /* the ends of the link; equal: nothing is charged */
     int pageable;            /* 1: one of the ends is host memory that is not pinned */
+    int dry;                 /* 1: nothing is moved; host memory of the caller becomes zeros */
 };
 
 static int run_copy(void *args) {
     struct copy_call *call = args;
-    if (call->pageable)
+    if (call->dry) {
+        if (call->to == LINK_HOST) memset(call->destination, 0, call->bytes);
+    } else if (call->pageable)
         copy_by_way(call->destination, call->source, call->bytes);
     else
         memcpy(call->destination, call->source, call->bytes);
@@ -94,14 +98,19 @@ static int submit_copy(struct host_stream *s, const char *name, int to, void *de
     struct command c;
     struct copy_call *call = (struct copy_call *)c.args;
     if (bytes == 0) return sticky_get(&s->error);
-    const void *host = from == LINK_HOST ? source : to == LINK_HOST ? destination : NULL;
+    int dry = device_is_dry(s->head.device);
+    const void *host = dry                 ? NULL
+                       : from == LINK_HOST ? source
+                       : to == LINK_HOST   ? destination
+                                           : NULL;
     *call = (struct copy_call){destination,
                                source,
                                bytes,
                                &s->head.device->traffic,
                                from,
                                to,
-                               host && is_pageable(s->head.device, host, bytes)};
+                               host && is_pageable(s->head.device, host, bytes),
+                               dry};
     c.function = run_copy;
     c.control = 0;
     if (s->head.spans.on) host_facts(s, name, from != to ? bytes : 0, &c.facts);
@@ -130,7 +139,7 @@ struct write_call {
 
 static int run_write(void *args) {
     struct write_call *call = args;
-    memcpy(call->destination, call->value, call->bytes);
+    if (!device_is_dry(call->device)) memcpy(call->destination, call->value, call->bytes);
     traffic_add(&call->device->traffic, LINK_HOST, call->device->config.index, call->bytes);
     return OK;
 }

@@ -1,5 +1,5 @@
-/* The emulated GPU put together: an arena, two streams, a table of kernels. `host` and `host-late`
- * differ only in the policy of their streams. */
+/* The emulated GPU put together: an arena, three streams, a table of kernels. `host` and
+ * `host-late` differ only in the policy of their streams; `dry` has no memory behind its arena. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,22 +33,26 @@ static void choose_kernels(struct host_device *d) {
 
 static int start(struct device *device) {
     struct host_device *d = (struct host_device *)device;
-    int late = device->config.kind == DEVICE_HOST_LATE;
+    int dry = device_is_dry(device);
+    enum policy others = device->config.kind == DEVICE_HOST_LATE ? POLICY_LATE
+                         : dry                                   ? POLICY_INLINE
+                                                                 : POLICY_QUEUE;
     size_t bytes = 0;
     d->memfd.fd = -1;
     pthread_mutex_init(&d->imports_lock, NULL);
     CHECK(arena_size(&device->config, &bytes));
-    CHECK(host_memfd_init(&d->memfd, device->config.index, bytes));
-    CHECK(arena_init(&d->arena, d->memfd.base, bytes));
+    if (!dry) CHECK(host_memfd_init(&d->memfd, device->config.index, bytes));
+    CHECK(arena_init(&d->arena, dry ? dry_memory(device->config.index) : d->memfd.base, bytes));
     device->ledger.capacity = bytes;
     device->layout = device->config.reference_math ? LAYOUT_PLAIN : LAYOUT_N16;
     choose_kernels(d);
     device->compute = &d->compute.head;
     device->comm = &d->comm.head;
     device->copy = &d->copy.head;
-    CHECK(host_stream_init(&d->compute, device, LANE_COMPUTE, late ? POLICY_LATE : POLICY_INLINE));
-    CHECK(host_stream_init(&d->comm, device, LANE_COMM, late ? POLICY_LATE : POLICY_QUEUE));
-    return host_stream_init(&d->copy, device, LANE_COPY, late ? POLICY_LATE : POLICY_QUEUE);
+    CHECK(host_stream_init(&d->compute, device, LANE_COMPUTE,
+                           others == POLICY_LATE ? POLICY_LATE : POLICY_INLINE));
+    CHECK(host_stream_init(&d->comm, device, LANE_COMM, others));
+    return host_stream_init(&d->copy, device, LANE_COPY, others);
 }
 
 static void stop(struct device *device) {
@@ -67,7 +71,8 @@ static void stop(struct device *device) {
  * of NaN, which exposes a kernel that relies on zeros. */
 static void *alloc_memory(struct device *device, size_t bytes) {
     void *memory = arena_alloc(&((struct host_device *)device)->arena, bytes);
-    if (memory && device->config.check_operands) memset(memory, 0xff, bytes);
+    if (memory && device->config.check_operands && !device_is_dry(device))
+        memset(memory, 0xff, bytes);
     return memory;
 }
 
@@ -84,6 +89,7 @@ static int alloc_host(struct device *device, void **out, size_t bytes) {
     struct host_device *d = (struct host_device *)device;
     char size[32];
     int code = ERR_MEMORY;
+    if (device_is_dry(device)) return *out = dry_host_memory(), OK;
     if (bytes > PTRDIFF_MAX || posix_memalign(out, 256, bytes ? bytes : 1)) *out = NULL;
     pthread_mutex_lock(&device->lock);
     if (*out) code = allocations_add(&d->pinned, *out, bytes, MEM_INPUT);
@@ -97,6 +103,7 @@ static int alloc_host(struct device *device, void **out, size_t bytes) {
 
 static void free_host(struct device *device, void *memory) {
     struct allocation removed;
+    if (device_is_dry(device)) return;
     pthread_mutex_lock(&device->lock);
     allocations_remove(&((struct host_device *)device)->pinned, memory, &removed);
     pthread_mutex_unlock(&device->lock);

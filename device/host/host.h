@@ -7,6 +7,10 @@
  *     queue    in order, in the stream's own thread                its other two streams
  *     late     the same, but only as far as somebody demanded      all streams of `host-late`
  *
+ * A dry device (device.h) is this device with inline streams and without memory. What differs
+ * stands where it matters: its arena divides addresses behind which there is nothing (dry.c), a
+ * kernel is left out, a copy only charges its link.
+ *
  * The files, from the bottom up: wait.c (errors that stay, timed waits), stream.c (commands and
  * when they run), event.c, copy.c (the commands of ops, copies and writes), memfd.c, memory.c and
  * ipc.c (the memory), race.c, and device.c, which puts the device together.
@@ -35,6 +39,13 @@ struct sticky_error {
  * code; OK if there is none. */
 void sticky_set(struct sticky_error *error, int code, const char *text);
 int sticky_get(struct sticky_error *error);
+
+/* Where the memory of dry device `index` would lie: addresses that no process can map, so that
+ * whoever reads or writes there by mistake is ended at once. dry_host_memory stands for all host
+ * memory of dry devices, dry_imported for all memory of other processes. */
+char *dry_memory(int index);
+char *dry_host_memory(void);
+char *dry_imported(void);
 
 /* The memory of a device: one memfd, mapped shared, divided by the allocator of device/arena.h. */
 struct host_memfd {

@@ -39,6 +39,12 @@ void host_facts(const struct host_stream *stream, const char *name, uint64_t byt
  * The two clocks need not agree to the nanosecond, hence the bounds. */
 static int run_timed(struct host_stream *s, struct command *c) {
     int take_cpu = s->head.lane == LANE_COMPUTE;
+    if (device_is_dry(s->head.device)) { /* no time passes */
+        c->facts.start_ns = c->facts.end_ns = c->facts.cpu_ns = 0;
+        int code = c->function(c->args);
+        span_add(&s->head.spans, &c->facts);
+        return code;
+    }
     c->facts.start_ns = now_ns();
     int64_t before = take_cpu ? thread_cpu_ns() : 0;
     int code = c->function(c->args);

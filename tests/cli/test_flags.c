@@ -102,6 +102,7 @@ static const struct row more[] = {
      "with loss mse|--loss cross-entropy"},
     {"--dampening", "train --optimizer adam --dampening 0.5", "with optimizer adam"},
     {"--log-loss", "demo --log-loss l", "in duet demo"},
+    {"--trace", "estimate --trace t", "in duet estimate|nothing runs"},
 };
 enum { MORE = sizeof more / sizeof *more };
 

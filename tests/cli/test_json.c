@@ -136,6 +136,7 @@ Test(cli_json, every_field_is_documented, .timeout = 120, .init = cli_folder_mak
         {"compare", TINY " --devices 3 --virtual-devices off"},
         {"demo", TINY " --devices 2"},
         {"profile", TINY " --devices 2"},
+        {"estimate", "--devices 2 --steps 2"},
         {"scale", TINY " --devices 1,2"},
         {"doctor", "--quick --device cpu --timeout 100"}};
     static struct page page;

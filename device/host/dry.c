@@ -1,0 +1,25 @@
+/* The addresses of dry devices. Bit 55 is set in all of them: on x86-64 such an address belongs to
+ * no process (it is not canonical, or, with five levels of page tables, above everything that the
+ * kernel hands out unasked), and on aarch64 it belongs to the kernel. So nothing has to be reserved,
+ * and a device may be larger than the machine. */
+#include <stdint.h>
+
+#include "device/host/host.h"
+
+enum { NOWHERE_BIT = 55, DEVICE_BITS = 50 }; /* a device has at most 2^50 bytes */
+
+static char *nowhere(int place) {
+    return (char *)(((uintptr_t)1 << NOWHERE_BIT) + ((uintptr_t)place << DEVICE_BITS));
+}
+
+char *dry_memory(int index) {
+    return nowhere(index);
+}
+
+char *dry_host_memory(void) {
+    return nowhere(MAX_DEVICES);
+}
+
+char *dry_imported(void) {
+    return nowhere(MAX_DEVICES + 1);
+}

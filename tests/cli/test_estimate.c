@@ -1,0 +1,165 @@
+/* duet estimate against duet profile: what is computed is what is measured, to the byte, for every
+ * model in the house; and what cannot be computed is refused. */
+#include "tests/cli/json.h"
+
+static int same(const struct json *estimated, const struct json *measured, const char *path);
+
+/* Each member of the estimate is in the measured object too, and equal. */
+static int same_members(const struct json *estimated, const struct json *measured,
+                        const char *path) {
+    int all = 1;
+    for (const struct json *e = estimated->child; e; e = e->next) {
+        char below[256];
+        snprintf(below, sizeof below, "%s/%s", path, e->key);
+        if (!strcmp(e->key, "memory_capacity")) continue; /* no size was given */
+        all &= same(e, json_find(measured, e->key), below);
+    }
+    return all;
+}
+
+static int same(const struct json *e, const struct json *m, const char *path) {
+    if (m && e->kind == JSON_OBJECT && m->kind == JSON_OBJECT) return same_members(e, m, path);
+    int equal = m && e->kind == m->kind && e->kind == JSON_NUMBER && e->number == m->number;
+    cr_expect(equal, "%s: estimated %.17g, measured %.17g", path, e->number, m ? m->number : -1);
+    return equal;
+}
+
+static const struct json *devices_of(const struct json *root, const char *way) {
+    char path[64];
+    snprintf(path, sizeof path, *way ? "%s/per_device" : "%sper_device", way);
+    return json_at(root, path);
+}
+
+/* Compares all that the estimate says of each device. way "": `measured` is one record. */
+static void compare_devices(const struct json *estimated, const char *way,
+                            const struct json *measured, const char *measured_way,
+                            const char *words) {
+    const struct json *e = devices_of(estimated, way), *m = devices_of(measured, measured_way);
+    cr_assert_eq(e->count, m->count);
+    e = e->child;
+    m = m->child;
+    for (int d = 0; e; e = e->next, m = m->next, d++) {
+        char path[300];
+        snprintf(path, sizeof path, "%s: %s, device %d", words, way, d);
+        cr_expect(json_find(e, "memory_at_peak_by_cause") && json_find(e, "phase_bytes"));
+        cr_expect(same(e, m, path));
+    }
+}
+
+static struct json *output_of(const char *command, const char *words) {
+    struct cli c;
+    cli_run(&c, "%s %s --json j", command, words);
+    cr_assert(c.status == 0, "%s %s: status %d: %s", command, words, c.status, c.err);
+    cli_free(&c);
+    return json_of("j");
+}
+
+/* Without a worker the next batch is always there in time, as it is in a longer run. */
+static void check_ways(const char *words, int with_dp) {
+    static const char *const ways[] = {"ddp", "dp", "dp_loss_in_forward"};
+    char timely[256];
+    snprintf(timely, sizeof timely, "%s --workers 0", words);
+    struct json *estimated = output_of("estimate", words), *measured = output_of("profile", timely);
+    for (int i = 0; i < (with_dp ? 3 : 1); i++)
+        compare_devices(estimated, ways[i], measured, ways[i], words);
+    cr_expect_eq(json_at(estimated, "ddp/computed")->integer, 1);
+    for (int i = 0, n = json_at(measured, "ddp/bucket_sizes")->count; i < n; i++) {
+        char path[64];
+        snprintf(path, sizeof path, "ddp/bucket_sizes/%d", i);
+        cr_expect_eq(json_int(estimated, path), json_int(measured, path), "%s: %s", words, path);
+    }
+    json_free(estimated);
+    json_free(measured);
+}
+
+/* A model, and what else can change memory or traffic: uneven and short batches, virtual devices,
+ * each optimizer, each algorithm, BatchNorm's buffers, where DP computes and reduces. */
+#define SMALL "--dataset random --samples 42 --steps 3 "
+#define PICTURES "--dataset synthetic --samples 42 --steps 3 "
+static const char *const sets[] = {
+    PICTURES "--model lenet --devices 3 --batch-size 20 --optimizer adam --virtual-devices off",
+    PICTURES "--model lenet --devices 2 --batch-size 20 --no-sync-steps 2 --data-on device",
+    PICTURES "--model convnet --devices 3 --batch-size 20 --optimizer adadelta --allreduce tree",
+    PICTURES "--model mlp --devices 2 --virtual-devices 4 --batch-size 20 --allreduce ring "
+             "--bucket-cap-mb 0.1 --momentum 0.9",
+    SMALL "--model simple --devices 4 --batch-size 20 --allreduce naive --loss mse --no-overlap",
+    SMALL "--model complex --devices 3 --batch-size 20 --allreduce oneshot --dp-reduce sharded "
+          "--optimizer adamw",
+    SMALL "--model branches --devices 3 --batch-size 20 --allreduce fused --output-device 1 "
+          "--find-unused-parameters --blocking-copies",
+    "--dataset random --samples 8 --steps 2 --model resnet18 --shape 1x8x8 --devices 2 "
+    "--batch-size 4",
+};
+enum { SETS = sizeof sets / sizeof *sets };
+
+Test(cli_estimate, is_what_profile_measures, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    for (int i = 0; i < SETS; i++)
+        check_ways(sets[i], 1);
+}
+
+Test(cli_estimate, of_sync_bn, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+    check_ways("--dataset random --samples 8 --steps 2 --model resnet18 --shape 1x8x8 --devices 2 "
+               "--batch-size 4 "
+               "--sync-bn",
+               0);
+}
+
+Test(cli_estimate, of_single, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
+    const char *words =
+        SMALL "--model complex --batch-size 20 --virtual-devices 1 --optimizer adam";
+    char timely[256];
+    snprintf(timely, sizeof timely, "%s --workers 0 --device cpu --trace t", words);
+    struct json *estimated = output_of("estimate --devices 1", words),
+                *measured = output_of("train", timely);
+    compare_devices(estimated, "single", measured, "", words);
+    json_free(estimated);
+    json_free(measured);
+}
+
+/* Where a run asks for more than there is, the estimate says what the run says. */
+Test(cli_estimate, of_what_does_not_fit, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    const char *words = "--model simple --dataset random --classes 20000 --devices 4 --steps 2 "
+                        "--samples 512 --device-memory 48M";
+    struct cli c;
+    struct json *estimated = output_of("estimate", words);
+    cli_run(&c, "profile %s --workers 0 --json m", words);
+    cr_assert_eq(c.status, 1);
+    cli_free(&c);
+    struct json *measured = json_of("m");
+    cr_expect_str_eq(json_at(estimated, "dp/does_not_fit")->string,
+                     json_at(measured, "dp/does_not_fit")->string);
+    compare_devices(estimated, "ddp", measured, "ddp", words);
+    json_free(estimated);
+    json_free(measured);
+}
+
+Test(cli_estimate, says_that_it_is_computed, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    struct cli c;
+    cli_run(&c, "estimate --devices 4 --optimizer adam --model resnet18 --batch-size 64 "
+                "--dataset random --shape 3x224x224 --classes 1000 --device-memory 6600M");
+    cr_assert_eq(c.status, 0, "%s", c.err);
+    cr_expect(strstr(c.out, "computed, not measured"), "%s", c.out);
+    cr_expect(strstr(c.out, "what that means (all of it computed)"), "%s", c.out);
+    cr_expect(strstr(c.out, "single: does not fit"), "%s", c.out);
+    cr_expect(strstr(c.out, "DDP: fits, with at most "), "%s", c.out);
+    cr_expect(!strstr(c.out, "ms a step") && !strstr(c.out, "images/s"), "%s", c.out);
+    cli_free(&c);
+}
+
+static void expect_refused(const char *words, const char *what) {
+    struct cli c;
+    cli_run(&c, "estimate %s", words);
+    cr_expect(c.status == 2 && strstr(c.err, what), "%s: status %d: %s", words, c.status, c.err);
+    cli_free(&c);
+}
+
+Test(cli_estimate, refuses_what_cannot_be_computed, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    expect_refused("--device cuda", "--device: cuda: emulated devices are counted");
+    expect_refused("--allreduce nccl", "--allreduce: nccl: what it moves is not known");
+    expect_refused("--join", "--join: a rank without samples");
+    expect_refused("--data-dir .", "--data-dir: .: its files are not read");
+}

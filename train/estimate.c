@@ -1,0 +1,123 @@
+/* Estimates: see estimate.h. */
+#include "train/estimate.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "comm/comm.h"
+#include "train/trainer.h"
+
+int estimate_check(const struct run_config *c) {
+    if (!strcmp(c->device, "cuda"))
+        return fail(ERR_USAGE, "--device: cuda: emulated devices are counted; what kernels and "
+                               "libraries take on a GPU is not known without it: leave it out");
+    if (!strcmp(c->allreduce, "nccl"))
+        return fail(ERR_USAGE, "--allreduce: nccl: what it moves is not known: leave it out, or "
+                               "give an algorithm of Duet");
+    if (c->join)
+        return fail(ERR_USAGE, "--join: a rank without samples cannot be counted alone: leave it "
+                               "out");
+    return OK;
+}
+
+/* ---- one run ---- */
+
+/* What is left is what the sizes follow from. */
+static struct run_config dry_config(const struct run_config *config) {
+    struct run_config c = *config;
+    c.dry = c.spans = c.quiet = c.warned = 1;
+    c.evaluate = c.hashes = c.stoppable = c.workers = 0;
+    c.data_fd[0] = c.data_fd[1] = 0;
+    snprintf(c.device, sizeof c.device, "cpu");
+    run_config_without_files(&c);
+    *c.trace = *c.resume = *c.init_from = 0;
+    return c;
+}
+
+/* What was timed or computed on the way says nothing. */
+static void forget_outcome(struct run_record *r) {
+    for (int i = 0; i < r->steps; i++)
+        r->losses[i] = 0;
+    r->computed = 1;
+    r->timed = 0;
+    r->training_seconds = r->first_step_seconds = r->data_seconds = 0;
+    r->gathered_count = r->epoch_count = 0;
+    for (int d = 0; d < r->devices; d++) {
+        struct device_record *x = &r->device[d];
+        x->busy_ns = x->no_core_ns = x->comm_ns = x->copy_ns = x->wait_ns = 0;
+        x->host_ns = x->pinned_ns = x->step_median_ns = x->step_spread_ns = 0;
+        memset(x->phase_ns, 0, sizeof x->phase_ns);
+        memset(x->phase_median_ns, 0, sizeof x->phase_median_ns);
+        memset(x->phase_spread_ns, 0, sizeof x->phase_spread_ns);
+    }
+}
+
+/* One process of the run: rank `rank` of `ranks`, all devices where there is one. */
+static int run_rank(const struct run_config *config, int rank, int ranks,
+                    struct run_record *record) {
+    struct comm *comm = NULL;
+    struct failures unwritten = {0};
+    int in_use = 0;
+    if (config->mode == MODE_DDP) CHECK(comm_imagine(&comm, rank, ranks));
+    int code = trainer_run(config, comm, NULL, 0, record, &unwritten, &in_use);
+    if (!in_use) comm_close(comm);
+    if (code && ranks > 1) return fail(code, "rank %d: %s", rank, error_message());
+    return code;
+}
+
+/* Adds what rank `rank` held and moved to the record of rank 0. */
+static void add_rank(struct run_record *to, const struct run_record *from, int rank) {
+    uint64_t in = to->device[rank].bytes_in, out = to->device[rank].bytes_out;
+    to->device[rank] = from->device[rank];
+    to->device[rank].bytes_in = in;
+    to->device[rank].bytes_out = out;
+    for (int d = 0; d < to->devices; d++) {
+        to->device[d].bytes_in += from->device[d].bytes_in;
+        to->device[d].bytes_out += from->device[d].bytes_out;
+    }
+}
+
+int estimate_run(const struct run_config *config, struct run_record *record) {
+    struct run_config c = dry_config(config);
+    int ranks = c.mode == MODE_DDP ? c.devices : 1;
+    int code = run_rank(&c, 0, ranks, record);
+    for (int rank = 1; !code && rank < ranks; rank++) {
+        struct run_record *one = calloc(1, sizeof *one);
+        if (!one) return fail(ERR_MEMORY, "estimate: no host memory");
+        code = run_rank(&c, rank, ranks, one);
+        if (!code) add_rank(record, one, rank);
+        record_free(one);
+        free(one);
+    }
+    if (!code) forget_outcome(record);
+    return code;
+}
+
+/* ---- the largest batch ---- */
+
+static int fits(const struct run_config *config, int batch, int *yes) {
+    struct run_config c = *config;
+    struct run_record record = {0};
+    c.batch_size = batch;
+    c.batch_per_device = 0;
+    if (!c.steps || c.steps > ESTIMATE_SETTLED) c.steps = ESTIMATE_SETTLED;
+    int code = estimate_run(&c, &record);
+    record_free(&record);
+    *yes = !code;
+    return code == ERR_MEMORY ? OK : code;
+}
+
+int estimate_largest_batch(const struct run_config *config, int unit, int most, int *batch) {
+    int above = most / unit + 1, good = 0, bad = above; /* in multiples of `unit` */
+    while (good + 1 < bad) {
+        /* as long as all fits, twice as much is tried: the limit may be far below `most` */
+        int twice = 2 * good + 1, middle = good + (bad - good) / 2, yes;
+        int n = bad == above && twice < middle ? twice : middle;
+        CHECK(fits(config, n * unit, &yes));
+        *(yes ? &good : &bad) = n;
+    }
+    *batch = good * unit;
+    return OK;
+}

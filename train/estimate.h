@@ -1,0 +1,33 @@
+/* Estimates: what a run would hold on each device and move over each link, without the run. No
+ * device is opened and no data is read. The very code that trains runs, on devices that only count
+ * (device_is_dry) and on the outline of a data set (dataset_outline), so there is no second set of
+ * formulas that could differ from it. For DDP the ranks run one after another, each with peers that
+ * it imagines (comm_imagine).
+ *
+ * What follows from the sizes alone is therefore the same to the byte as in a run on emulated
+ * devices: memory by cause, at its peak and at the end, and bytes by device and by phase. A run may
+ * hold less where a worker thread is late with the second batch, whose copy then begins later. What
+ * depends on values, on time or on a GPU is not estimated: estimate_check refuses it by name. */
+#ifndef TRAIN_ESTIMATE_H
+#define TRAIN_ESTIMATE_H
+
+#include "trace/record.h"
+#include "train/run.h"
+
+/* ERR_USAGE: the configuration asks for something that cannot be computed. */
+int estimate_check(const struct run_config *config);
+
+/* Computes the record of a run of config: what ran, and per device memory, bytes, kernels and
+ * flops; `computed` is 1, and all times are 0. record_free it. ERR_MEMORY: the run would not fit
+ * into its devices' memory; the text is that of the run. */
+int estimate_run(const struct run_config *config, struct run_record *record);
+
+/* Steps after which a run holds no more than before: a second batch lies on the device from the
+ * first step on, the step arena is one block from the second on, and the buckets are rebuilt. */
+enum { ESTIMATE_SETTLED = 4 };
+
+/* *batch becomes the largest global batch that fits, a multiple of `unit` and at most `most`; 0:
+ * not even `unit` samples fit. One multiple more does not fit, or is above `most`. */
+int estimate_largest_batch(const struct run_config *config, int unit, int most, int *batch);
+
+#endif
