@@ -124,8 +124,7 @@ int comm_open_was_reported(int code) {
 
 void comm_close(struct comm *comm) {
     if (!comm) return;
-    if (comm->board)
-        __atomic_store_n(&comm->board->slots[comm->rank].left, 1, __ATOMIC_RELEASE);
+    if (comm->board) __atomic_store_n(&comm->board->slots[comm->rank].left, 1, __ATOMIC_RELEASE);
     release(comm);
 }
 

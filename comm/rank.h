@@ -16,9 +16,9 @@ struct watch {
 
 struct comm {
     int rank, world;
-    int64_t timeout_ns; /* of every single wait */
-    int spin;           /* every rank has a core of its own, so a short spin beats a sleep */
-    int socket;         /* to the launcher */
+    int64_t timeout_ns;  /* of every single wait */
+    int spin;            /* every rank has a core of its own, so a short spin beats a sleep */
+    int socket;          /* to the launcher */
     struct board *board; /* NULL: the peers are imagined (imagine.c) */
     uint64_t barriers, exchanges, gathers; /* how many of each this rank has begun */
     uint64_t looks;                        /* calls of comm_look_for_stop */

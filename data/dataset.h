@@ -81,7 +81,7 @@ int dataset_open(struct dataset *set, const char *name, const char *folder, int 
 /* Makes `count` synthetic pictures of 1x28x28 and ten classes. ERR_USAGE: fewer than 1. */
 int dataset_synthetic(struct dataset *set, uint64_t seed, int count, int train);
 
-/* The same without the samples: how many there are and of which shape, for a dry run (device_is_dry).
+/* The same without the samples: how many there are and of which shape, for a dry run.
  * Opens nothing. Its arrays are no NULL where dataset_make would give one, but must not be read.
  * ERR_USAGE as dataset_check; and files in a folder, whose sizes nobody knows unread. */
 int dataset_outline(struct dataset *set, const struct dataset_config *config, int train);

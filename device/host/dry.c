@@ -1,7 +1,7 @@
 /* The addresses of dry devices. Bit 55 is set in all of them: on x86-64 such an address belongs to
  * no process (it is not canonical, or, with five levels of page tables, above everything that the
- * kernel hands out unasked), and on aarch64 it belongs to the kernel. So nothing has to be reserved,
- * and a device may be larger than the machine. */
+ * kernel hands out unasked), and on aarch64 it belongs to the kernel. So nothing is reserved, and a
+ * device may be larger than the machine. */
 #include <stdint.h>
 
 #include "device/host/host.h"
