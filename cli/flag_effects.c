@@ -50,6 +50,10 @@ int by_all_but_scale(const struct flag *flag, const struct asked *asked) {
     return unless_command(!is(asked, "scale"), flag, asked, "it trains more than one model");
 }
 
+int by_all_but_profile(const struct flag *flag, const struct asked *asked) {
+    return unless_command(!is(asked, "profile"), flag, asked, "it trains for its times alone");
+}
+
 /* ---- by mode ---- */
 
 static int trains_in(const struct asked *asked, enum run_mode mode) {

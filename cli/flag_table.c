@@ -236,6 +236,10 @@ const struct flag flag_table[] = {
     {"--trace", "FILE",
      "write a timeline of the first 1000 steps, which ui.perfetto.dev opens", read_text, AT(trace),
      NO_LIMITS, by_all_but_scale},
+    {"--tensorboard", "DIR",
+     "write loss, accuracy, images/s and memory as TensorBoard's event files; commands that train "
+     "several times write a folder in DIR for each run",
+     read_text, AT(tensorboard), NO_LIMITS, by_all_but_profile},
     {"--log-interval", "N",
      "print the loss of each N-th step of an epoch (default: of none)", read_int, AT(log_interval),
      1, INT32_MAX - 1, with_progress},

@@ -256,8 +256,8 @@ static void show_notes(const struct scale *s, const struct scale_line *lines, in
 
 static void write_row(struct json_writer *w, const struct scale_line *line) {
     const struct run_record *r = line->run;
-    char name[64], title[64];
-    snprintf(name, sizeof name, "%d_devices_lr_%g", r->devices, r->lr);
+    char name[SCALE_NAME], title[64];
+    scale_run_name(name, r->devices, r->lr);
     snprintf(title, sizeof title, "%d device%s, lr %g", r->devices, r->devices > 1 ? "s" : "",
              r->lr);
     results_run(w, name, title, NULL, r);

@@ -118,7 +118,7 @@ int compare_run(struct comparison *c, const struct run_config *config, struct jo
         if (compare_leaves_out(&c->config, mode)) continue;
         one.mode = mode;
         one.hashes = one.spans = 1;
-        run_config_without_files(&one);
+        CHECK(run_config_of_several(&one, config, mode_name(mode)));
         if (mode == MODE_SINGLE && needs_lockstep(&c->config))
             memcpy(one.snapshots, points, sizeof points);
         int code = job_run_titled(mode_title(mode), &one, &c->run[mode], result);

@@ -19,6 +19,7 @@ int outputs_open(struct outputs *o, const struct run_config *config) {
     o->config = config;
     if (*config->checkpoint) CHECK(try_checkpoint(config->checkpoint));
     if (*config->save) CHECK(atomic_open(&o->weights, config->save));
+    if (*config->tensorboard) CHECK(event_file_open(&o->curves.file, config->tensorboard));
     if (!*config->log_loss) return OK;
     CHECK(atomic_open(&o->losses, config->log_loss));
     fprintf(o->losses.file, "step,epoch,loss\n");
@@ -52,10 +53,12 @@ static int save_weights(struct outputs *o, struct session *s) {
 void outputs_commit(struct outputs *o, struct session *s, struct failures *unwritten) {
     if (o->weights.file) failures_add(unwritten, save_weights(o, s));
     if (o->losses.file) failures_add(unwritten, atomic_commit(&o->losses));
+    failures_add(unwritten, event_file_close(&o->curves.file));
 }
 
 void outputs_abandon(struct outputs *o) {
     if (!o->config) return;
+    event_file_close(&o->curves.file);
     atomic_abandon(&o->weights);
     atomic_abandon(&o->losses);
 }

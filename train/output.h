@@ -1,15 +1,17 @@
-/* The files of a run, which rank 0 writes: --log-loss and --save. Each appears whole at the end or
- * not at all. They are opened before training, so that a folder that cannot be written is reported
- * at once. */
+/* The files of a run, which rank 0 writes: --log-loss and --save, each of which appears whole at
+ * the end or not at all, and --tensorboard, which grows. They are opened before training, so that a
+ * folder that cannot be written is reported at once. */
 #ifndef TRAIN_OUTPUT_H
 #define TRAIN_OUTPUT_H
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "train/curves.h"
 #include "train/session.h"
 
 struct outputs {
     const struct run_config *config;
+    struct curves curves;
     struct atomic_file weights, losses; /* closed where not asked for */
 };
 

@@ -43,6 +43,18 @@ void run_config_default(struct run_config *config) {
 
 void run_config_without_files(struct run_config *config) {
     *config->save = *config->log_loss = *config->json = *config->checkpoint = 0;
+    *config->tensorboard = 0;
+}
+
+int run_config_of_several(struct run_config *config, const struct run_config *base,
+                          const char *name) {
+    run_config_without_files(config);
+    if (!*base->tensorboard) return OK;
+    int bytes = snprintf(config->tensorboard, PATH_BYTES, "%s/%s", base->tensorboard, name);
+    if (bytes < PATH_BYTES) return OK;
+    return fail(ERR_USAGE,
+                "--tensorboard: %.40s...: the path of %s in it is too long: give a shorter one",
+                base->tensorboard, name);
 }
 
 int run_devices(const struct run_config *config) {

@@ -82,8 +82,9 @@ struct run_config {
     int checkpoint_every; /* steps between two checkpoints; 0: one at the end */
     int stoppable;        /* train: SIGINT and SIGTERM end it after a step, with its files */
     char trace
-        [PATH_BYTES];  /* given, and spans on: the record keeps spans, which the command writes */
-    int module_prefix; /* --save: names begin with "module." */
+        [PATH_BYTES]; /* given, and spans on: the record keeps spans, which the command writes */
+    char tensorboard[PATH_BYTES]; /* the folder of this run's event file (train/curves.h) */
+    int module_prefix;            /* --save: names begin with "module." */
     int quiet;
     int warned;         /* 1: no warnings at the start: --quiet, or an earlier job has given them */
     int64_t started_ns; /* now_ns when the run was asked for: first_step_seconds counts from it */
@@ -101,10 +102,15 @@ struct run_config {
 /* The defaults that --help states. */
 void run_config_default(struct run_config *config);
 
-/* Clears the files that a run itself writes: --save, --log-loss and --checkpoint, and --json. A
- * command writes --json itself, from the records. --trace stays: it only asks the record to keep
- * its spans. */
+/* Clears the files that a run itself writes: --save, --log-loss, --checkpoint and --tensorboard,
+ * and --json. A command writes --json itself, from the records. --trace stays: it only asks the
+ * record to keep its spans. */
 void run_config_without_files(struct run_config *config);
+
+/* One of several runs of a command: run_config_without_files, but where `base` has --tensorboard
+ * the run writes to the folder `name` in it. ERR_USAGE: that path is too long. */
+int run_config_of_several(struct run_config *config, const struct run_config *base,
+                          const char *name);
 
 /* Finds values that are wrong, alone or together (a batch below the devices, V no multiple of W, an
  * unknown name), before anything is opened. ERR_USAGE with one line. What has no effect passes

@@ -38,7 +38,13 @@ static double scaled_rate(const struct scale_config *c, int devices, double lr) 
                                           : lr;
 }
 
-static struct run_config row_config(const struct scale_config *c, int devices, double lr) {
+void scale_run_name(char name[SCALE_NAME], int devices, double lr) {
+    snprintf(name, SCALE_NAME, "%d_devices_lr_%g", devices, lr);
+}
+
+static int row_config(const struct scale_config *c, int devices, double lr,
+                      struct run_config *out) {
+    char name[SCALE_NAME];
     struct run_config one = c->run;
     one.devices = devices;
     one.batch_size = global_batch(c, devices);
@@ -46,8 +52,10 @@ static struct run_config row_config(const struct scale_config *c, int devices, d
     if (!c->batch_per_device && one.virtual_devices == VIRTUAL_DEFAULT)
         one.virtual_devices = common_virtual_devices(c);
     one.hashes = one.quiet = 1;
-    run_config_without_files(&one);
-    return one;
+    scale_run_name(name, one.devices, one.lr);
+    CHECK(run_config_of_several(&one, &c->run, name));
+    *out = one;
+    return OK;
 }
 
 /* The first row that does the same work as row i. */
@@ -71,7 +79,7 @@ int scale_plan(struct scale *s, const struct scale_config *c) {
     for (int i = 0; i < c->device_counts; i++)
         for (int j = 0; j < c->rates; j++) {
             struct scale_row *row = &s->rows[s->count];
-            row->config = row_config(c, c->devices[i], c->lr[j]);
+            CHECK(row_config(c, c->devices[i], c->lr[j], &row->config));
             row->first = first_like(s, s->count++);
             CHECK(run_config_check(&row->config));
         }

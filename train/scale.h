@@ -17,6 +17,10 @@ enum { SCALE_MOST = 16, SCALE_ROWS = SCALE_MOST * SCALE_MOST };
 enum lr_scale { LR_SCALE_NONE, LR_SCALE_LINEAR /* times k */, LR_SCALE_SQRT /* times sqrt(k) */ };
 const char *lr_scale_name(enum lr_scale scale); /* "none", "linear", "sqrt" */
 
+/* The name of a run, for files: "4_devices_lr_0.5". lr: after scaling. */
+enum { SCALE_NAME = 64 };
+void scale_run_name(char name[SCALE_NAME], int devices, double lr);
+
 struct scale_config {
     struct run_config run; /* what all runs share; its batch_size counts where batch_per_device is
                             * 0 */

@@ -146,6 +146,7 @@ static int read_logs(struct loop *l, int epoch, int final) {
         progress_loss(&l->progress, r->first_step + i, r->losses[i]);
     outputs_losses(&l->outputs, r, first, epoch);
     double seconds = r->training_seconds + (double)(now_ns() - l->epoch_start_ns) * 1e-9;
+    curves_steps(&l->outputs.curves, r, first, seconds);
     if (!final)
         progress_step(&l->progress, epoch, r->first_step + r->steps, r->losses[r->steps - 1],
                       r->images, seconds);
@@ -261,6 +262,7 @@ static int add_epoch(struct loop *l, int epoch) {
     tests[n] = accuracy;
     rates[n] = l->learning_rate;
     r->epoch_count = n + 1;
+    CHECK(curves_epoch(&l->outputs.curves, l->s));
     if (session_leads(l->s) && r->steps)
         progress_epoch(&l->progress, epoch, r->first_step + r->steps, r->losses[r->steps - 1],
                        accuracy, r->images, r->training_seconds);

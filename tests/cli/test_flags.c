@@ -85,6 +85,7 @@ static const struct row {
     {"--log-loss", "scale --log-loss l", "in duet scale|use duet train"},
     {"--json", NULL, "every command writes its results"},
     {"--trace", "scale --trace t", "in duet scale|use duet train"},
+    {"--tensorboard", "profile --tensorboard d", "in duet profile|use duet train"},
     {"--log-interval", "train --quiet --log-interval 5", "beside --quiet"},
     {"--quiet", NULL, "every command prints"},
 };

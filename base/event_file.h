@@ -1,0 +1,45 @@
+/* Event files, which TensorBoard reads: named numbers over steps, one record for each. No library
+ * in C writes them, and the format is small:
+ *
+ *     file    record, record, ...
+ *     record  uint64 length | uint32 masked CRC of it | length bytes | uint32 masked CRC of those
+ *     bytes   an Event of protocol buffers: wall_time, step, and a Summary with one Value of tag
+ * and
+ *             simple_value; the first one holds file_version "brain.Event:2" instead
+ *
+ * All numbers are little-endian. The CRC is CRC-32C (Castagnoli); masked means rotated by 15 bits
+ * and added to a constant, since a CRC over data that holds CRCs is weak.
+ *
+ * Records are appended and flushed, so that TensorBoard shows them while the run goes on, and what
+ * is there stays when the run is killed. */
+#ifndef BASE_EVENT_FILE_H
+#define BASE_EVENT_FILE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+struct event_file {
+    FILE *file;      /* NULL: not open; event_file_scalar then does nothing */
+    char *path;      /* owned */
+    size_t existed;  /* the first bytes of the path, which name the folder that was there before */
+    int error;       /* errno of the first write that failed; 0: none */
+    int64_t scalars; /* written so far */
+};
+
+/* Opens a new file in `folder`, which is made where it is missing, with the name that TensorBoard
+ * looks for: events.out.tfevents.TIME.HOST.PROCESS. ERR_FAILED: that cannot be done; ERR_MEMORY. */
+int event_file_open(struct event_file *f, const char *folder);
+
+/* Appends `value` for `tag` ("Loss/train") at `step`, at least 0, measured at wall_time, in seconds
+ * since 1970. Failures are reported by event_file_close. */
+void event_file_scalar(struct event_file *f, double wall_time, int64_t step, const char *tag,
+                       double value);
+/* Hands all that was appended to the system: it outlives this process. */
+void event_file_flush(struct event_file *f);
+
+/* Closes the file. One without scalars is removed, and with it the folders that were made for it.
+ * Takes a struct that is zeroed or closed. ERR_FAILED: something could not be written. */
+int event_file_close(struct event_file *f);
+
+#endif
