@@ -33,7 +33,7 @@ static int estimate_ways(const struct run_config *config, struct ways *ways, int
            config->model, config->dataset);
     if (why) printf("DP is left out: %s\n", why);
     for (int i = 0; i < WAYS; i++) {
-        char title[64];
+        char title[WAY_TITLE];
         way_apply(i, &base);
         if (compare_leaves_out(config, base.mode)) continue;
         int code = estimate_run(&base, &ways->run[i]);

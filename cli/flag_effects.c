@@ -75,6 +75,17 @@ int in_dp(const struct flag *flag, const struct asked *asked) {
                   "it belongs to DataParallel", "--mode dp");
 }
 
+int in_dp_with_threads(const struct flag *flag, const struct asked *asked) {
+    enum run_mode mode = asked->config->mode;
+    CHECK(unless_command(!is(asked, "estimate"), flag, asked, "nothing runs, so there is no time"));
+    if (asked->modes != 1U << mode || mode == MODE_DP) return in_dp(flag, asked);
+    return unless(0, flag, "in mode", mode_of(asked),
+                  mode == MODE_DDP ? "each rank is a process, with a lock of its own that no other "
+                                     "thread waits for"
+                                   : "one thread launches, and no other one waits for its lock",
+                  "--mode dp");
+}
+
 int in_dp_one_way(const struct flag *flag, const struct asked *asked) {
     if (is(asked, "profile"))
         return fail(ERR_USAGE,

@@ -30,6 +30,7 @@ flag_effect by_train, by_train_or_scale, by_all_but_scale, by_all_but_profile;
 
 /* By mode. Commands that train in several modes take what any of them can use. */
 flag_effect in_dp, in_ddp, on_several_devices;
+flag_effect in_dp_with_threads; /* what threads of one process share; ranks share nothing */
 flag_effect in_dp_one_way; /* profile runs DP both ways: with the loss in forward and without */
 flag_effect in_ddp_with_buffers; /* DDP, of a model that has buffers */
 

@@ -71,6 +71,19 @@ int read_memory(const struct flag *flag, const char *text, struct run_config *co
     return OK;
 }
 
+/* "20" or "20,forward" */
+int read_host_serial(const struct flag *flag, const char *text, struct run_config *config) {
+    char number[32];
+    size_t length = strcspn(text, ",");
+    const char *where = text[length] ? text + length + 1 : NULL;
+    if (length >= sizeof number || (where && strcmp(where, "forward")))
+        return fail(ERR_USAGE, "%s: '%.40s': give microseconds, as 20 or 20,forward", flag->name,
+                    text);
+    snprintf(number, sizeof number, "%.*s", (int)length, text);
+    config->host_serial_forward = where != NULL;
+    return parse_number(flag->name, number, flag->lowest, flag->highest, &config->host_serial_us);
+}
+
 int read_seed(const struct flag *flag, const char *text, struct run_config *config) {
     return parse_seed(flag->name, text, &config->seed);
 }

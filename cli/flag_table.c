@@ -176,6 +176,10 @@ const struct flag flag_table[] = {
      "dp: who adds the gradients up. first: device 0 (default); sharded: the other devices, each a "
      "part, and device 0 gets the sums",
      read_reduce, NO_MEMBER, NO_LIMITS, in_dp},
+    {"--host-serial", "US[,forward]",
+     "dp: each launch of an op first holds a lock that all devices' threads share, for so many "
+     "microseconds, as the lock of a Python interpreter (docs/gil.md). forward: only in forward",
+     read_host_serial, NO_MEMBER, 0.01, 1e6, in_dp_with_threads},
     {"--allreduce", "NAME",
      "ddp: " ALLREDUCE_WORDS " (default auto)", read_algorithm,
      NO_MEMBER, NO_LIMITS, in_ddp},

@@ -54,7 +54,7 @@ static int profile_ways(const struct run_config *config, struct ways *p,
     for (int i = WAY_DP; i < WAYS; i++) {
         way_apply(i, &base);
         if (compare_leaves_out(config, base.mode)) continue;
-        char title[64];
+        char title[WAY_TITLE];
         int code = job_run_titled(way_name(i), &base, &p->run[i], result);
         base.warned = 1; /* once is enough */
         if (code == ERR_MEMORY && !result->signal) {

@@ -25,11 +25,14 @@ const char *way_key(int way) {
     return ways[way].key;
 }
 
-const char *way_title(int way, const struct run_config *config, char text[64]) {
-    int dp = ways[way].mode == MODE_DP, n = snprintf(text, 64, "%s", ways[way].name);
+const char *way_title(int way, const struct run_config *config, char text[WAY_TITLE]) {
+    int dp = ways[way].mode == MODE_DP, n = snprintf(text, WAY_TITLE, "%s", ways[way].name);
     if (dp && config->output_device)
-        n += snprintf(text + n, 64 - (size_t)n, ", output device %d", config->output_device);
-    if (dp && config->sharded_reduce) snprintf(text + n, 64 - (size_t)n, ", sharded reduce");
+        n += snprintf(text + n, WAY_TITLE - (size_t)n, ", output device %d", config->output_device);
+    if (dp && config->sharded_reduce)
+        n += snprintf(text + n, WAY_TITLE - (size_t)n, ", sharded reduce");
+    if (dp && config->host_serial_us > 0)
+        snprintf(text + n, WAY_TITLE - (size_t)n, ", host serial %g us", config->host_serial_us);
     return text;
 }
 

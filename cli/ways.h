@@ -10,12 +10,14 @@
 
 enum { WAY_SINGLE, WAY_DP, WAY_LOSS_IN_FORWARD, WAY_DDP, WAYS };
 
+enum { WAY_TITLE = 96 }; /* bytes of a title */
+
 /* "DP, loss in forward" and "dp_loss_in_forward", the name in JSON. Static storage. */
 const char *way_name(int way);
 const char *way_key(int way);
 /* "DP, output device 1, sharded reduce": the name with the flags that make it another. Returns
  * text. */
-const char *way_title(int way, const struct run_config *config, char text[64]);
+const char *way_title(int way, const struct run_config *config, char text[WAY_TITLE]);
 /* Makes config one of this way. */
 void way_apply(int way, struct run_config *config);
 

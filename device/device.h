@@ -37,6 +37,7 @@ struct device;
 struct stream;
 struct event;
 struct recording;
+struct launch_lock;
 
 enum device_kind { DEVICE_HOST, DEVICE_HOST_LATE, DEVICE_DRY, DEVICE_CUDA };
 
@@ -56,6 +57,7 @@ struct device_config {
     int allow_tf32;        /* cuda: 1: products and convolutions may round their inputs to tf32 */
     enum device_math math; /* cuda: DEVICE_MATH_LIBRARY where cuBLAS is not found is ERR_USAGE */
     double timeout_s;      /* deadline of every wait inside the device layer; 0: 300 */
+    struct launch_lock *launch_lock; /* borrowed (device/launch_lock.h); NULL: none */
     /* Every wait of the device layer that does not end at once asks this again and again, in the
      * thread that waits. A code other than OK ends the wait with that code and its error text. A
      * job passes comm_check here, so that a rank that waits for its device sees that another rank
@@ -135,6 +137,8 @@ void stream_set_phase(struct stream *stream, enum phase phase, int32_t step);
 /* Waits until all enqueued work is done, and returns its first error. */
 int stream_sync(struct stream *stream);
 struct span_log *stream_spans(struct stream *stream);
+/* The spans of the launch lock, written by the thread that launches; empty without one. */
+struct span_log *device_launch_spans(struct device *device);
 
 /* Events. record marks a point of a stream. wait makes a stream, not the caller, wait for the most
  * recent record; sync makes the caller wait for it; done asks whether it was reached. An event

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/error.h"
+#include "device/launch_lock.h"
 #include "device/table.h"
 
 enum { WRITE_LIMIT = 256, CALL_ARGS_LIMIT = 512 }; /* bytes, as device.h promises */
@@ -27,6 +28,10 @@ void stream_set_phase(struct stream *stream, enum phase phase, int32_t step) {
 
 struct span_log *stream_spans(struct stream *stream) {
     return &stream->spans;
+}
+
+struct span_log *device_launch_spans(struct device *device) {
+    return &device->launch_spans;
 }
 
 int stream_sync(struct stream *stream) {
@@ -118,6 +123,7 @@ static int check_and_launch(struct stream *stream, enum op op, const struct op_a
         if (args->step)
             CHECK(check_own(device, op_name(op), "step", -1, args->step, sizeof *args->step));
     }
+    CHECK(launch_lock_pass(stream, op_name(op)));
     return device->ops->launch(stream, op, args);
 }
 

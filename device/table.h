@@ -117,6 +117,7 @@ struct device {
     struct ledger ledger;
     struct allocations allocations; /* all live ones, by address */
     struct traffic traffic;         /* relaxed atomics */
+    struct span_log launch_spans;   /* written by the thread that uses the compute stream */
 };
 
 /* The common part of each kind's own struct of a stream; set by start. */

@@ -98,8 +98,9 @@ static double no_core_ms(const struct run_record *r, const struct device_record 
 
 /* The rest of a step's wall time. In DP the other devices sleep until device 0 needs them. */
 static double idle_ms(const struct run_record *r, const struct device_record *d) {
-    double used = (double)(d->busy_ns + d->wait_ns + d->phase_ns[PHASE_LOADER] +
-                           d->phase_ns[PHASE_PROOF] + d->no_core_ns);
+    double used = (double)(d->busy_ns + d->wait_ns + d->phase_ns[PHASE_PROOF] + d->no_core_ns);
+    for (int p = 0; p < PHASE_COUNT; p++)
+        if (phase_is_of_host(p)) used += (double)d->phase_ns[p];
     double left = record_per_step(r, r->training_seconds * 1e9 - used) * 1e-6;
     return left > 0 ? left : 0;
 }

@@ -68,7 +68,8 @@ int profile_excess(const struct run_record *r, enum excess_kind kind, struct exc
                                    record_per_step(r, over_the_others(r, traffic_of, k)),
                                    .within_spread = 0};
     for (int p = PHASE_INPUT; kind == EXCESS_TIME && p < PHASE_COUNT; p++)
-        if (p != PHASE_EVALUATE && p != PHASE_PROOF) out[n++] = time_excess(r, p);
+        if (p != PHASE_EVALUATE && p != PHASE_PROOF && !phase_is_of_host(p))
+            out[n++] = time_excess(r, p);
     for (int i = 0; i < n; i++)
         if (out[i].amount > 0) out[kept++] = out[i];
     qsort(out, (size_t)kept, sizeof *out, larger_first);

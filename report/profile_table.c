@@ -149,7 +149,9 @@ static double copy_time(const struct run_record *r, const struct device_record *
 }
 static double idle_time(const struct run_record *r, const struct device_record *d, int key) {
     (void)key;
-    double used = (double)(d->busy_ns + d->wait_ns + d->phase_ns[PHASE_LOADER] + d->no_core_ns);
+    double used = (double)(d->busy_ns + d->wait_ns + d->no_core_ns);
+    for (int p = 0; p < PHASE_COUNT; p++)
+        if (phase_is_of_host(p)) used += (double)d->phase_ns[p];
     double left = r->training_seconds * 1e9 - used;
     return left > 0 ? record_per_step(r, left) : 0;
 }
@@ -165,7 +167,7 @@ static double kernels(const struct run_record *r, const struct device_record *d,
 /* ---- the table ---- */
 
 static int is_of_training(int phase) {
-    return phase != PHASE_NONE && phase != PHASE_LOADER && phase != PHASE_EVALUATE &&
+    return phase != PHASE_NONE && !phase_is_of_host(phase) && phase != PHASE_EVALUATE &&
            phase != PHASE_PROOF;
 }
 
@@ -218,6 +220,10 @@ static void time_rows(const struct table *t) {
         if (is_of_training(p) && any(r, phase_time, p))
             row(t, 2, phase_name(p), phase_time, p, print_ms);
     if (any(r, phase_time, PHASE_LOADER)) row(t, 2, "(loader)", phase_time, PHASE_LOADER, print_ms);
+    if (any(r, phase_time, PHASE_HOST_LAUNCH))
+        row(t, 2, "(host launch)", phase_time, PHASE_HOST_LAUNCH, print_ms);
+    if (any(r, phase_time, PHASE_HOST_SERIAL))
+        row(t, 2, "(host serial)", phase_time, PHASE_HOST_SERIAL, print_ms);
     if (any(r, wait_time, 0)) row(t, 2, "(waiting)", wait_time, 0, print_ms);
     if (any(r, no_core_time, 0)) row(t, 2, "(without a core)", no_core_time, 0, print_ms);
     row(t, 2, "(idle)", idle_time, 0, print_ms);

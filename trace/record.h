@@ -21,9 +21,10 @@ struct device_record {
     int device;
     struct ledger memory;
     uint64_t bytes_in, bytes_out; /* moved over links, in all training steps together */
-    /* Compute lane: busy time of each phase (span_busy_ns); of PHASE_LOADER the host's wait. Of
-     * a step's time in each phase also the median, the 90th percentile and the spread over the
-     * steps, half the range of the middle 68 % (step_times.h). */
+    /* Compute lane: busy time of each phase (span_busy_ns); of a phase of the host
+     * (phase_is_of_host) what its thread took or waited. Of a step's time in each phase also the
+     * median, the 90th percentile and the spread over the steps, half the range of the middle 68 %
+     * (step_times.h). */
     int64_t phase_ns[PHASE_COUNT], phase_median_ns[PHASE_COUNT], phase_p90_ns[PHASE_COUNT];
     int64_t phase_spread_ns[PHASE_COUNT];
     /* from the start of a step to the start of the next */
@@ -92,14 +93,16 @@ struct run_record {
     int classes;                 /* of the model, or numbers of a target */
     char loss[16];               /* "cross-entropy" or "mse" */
     int loss_in_forward;
-    int output_device;     /* DP: the device that computes the loss; else 0 */
-    char dp_reduce[16];    /* DP: "first" or "sharded"; else "" */
-    int bucket_count;      /* DDP: buckets of gradients */
-    int64_t *bucket_bytes; /* [bucket_count] their sizes, in the order in which they fill */
-    char choice[256];      /* DDP: the algorithm chosen and why */
-    char **names;          /* [parameters] PyTorch's names; record_free frees each */
-    int buffers;           /* buffers, the length of buffer_names */
-    char **buffer_names;   /* [buffers] likewise */
+    int output_device;       /* DP: the device that computes the loss; else 0 */
+    double host_serial_us;   /* DP: how long each launch holds the lock of all threads; 0: none */
+    int host_serial_forward; /* and only launches of forward do */
+    char dp_reduce[16];      /* DP: "first" or "sharded"; else "" */
+    int bucket_count;        /* DDP: buckets of gradients */
+    int64_t *bucket_bytes;   /* [bucket_count] their sizes, in the order in which they fill */
+    char choice[256];        /* DDP: the algorithm chosen and why */
+    char **names;            /* [parameters] PyTorch's names; record_free frees each */
+    int buffers;             /* buffers, the length of buffer_names */
+    char **buffer_names;     /* [buffers] likewise */
     /* 1: each rank of DDP keeps its own buffers, so those of rank 0 alone are another mode's */
     int buffers_apart;
 

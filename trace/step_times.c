@@ -25,12 +25,13 @@ static int reach(struct step_times *t, int index) {
 
 void step_times_add(struct step_times *t, const struct span *span, int passes, int first_step) {
     int index = span->step / (passes > 1 ? passes : 1) - first_step;
-    if (span->lane != LANE_COMPUTE || span->waiting || span->step < 0 ||
-        span->phase == PHASE_NONE || span->phase == PHASE_EVALUATE)
-        return;
+    int launches = span->phase == PHASE_HOST_LAUNCH || span->phase == PHASE_HOST_SERIAL;
+    if (launches ? span->lane != LANE_HOST : span->lane != LANE_COMPUTE || span->waiting) return;
+    if (span->step < 0 || span->phase == PHASE_NONE || span->phase == PHASE_EVALUATE) return;
     if (index < 0 || index >= TRACE_STEPS || !reach(t, index)) return;
     struct step_time *step = &t->step[index];
-    if (!step->start_ns || span->start_ns < step->start_ns) step->start_ns = span->start_ns;
+    if (!launches && (!step->start_ns || span->start_ns < step->start_ns))
+        step->start_ns = span->start_ns;
     step->phase_ns[span->phase] += span_busy_ns(span);
 }
 

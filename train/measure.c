@@ -38,6 +38,10 @@ static int is_training(int phase) {
 static void add_span(struct device_record *d, const struct span *span) {
     int64_t ns = span_busy_ns(span);
     d->phase_bytes[span->phase] += span->bytes;
+    if (phase_is_of_host(span->phase)) { /* meanwhile the device has nothing to do */
+        d->phase_ns[span->phase] += ns;
+        return;
+    }
     if (span->lane == LANE_COMM || span->lane == LANE_COPY) {
         if (!span->waiting) *(span->lane == LANE_COMM ? &d->comm_ns : &d->copy_ns) += ns;
         return;
@@ -47,8 +51,6 @@ static void add_span(struct device_record *d, const struct span *span) {
         return;
     }
     d->phase_ns[span->phase] += ns;
-    /* while it waits for the loader, the device has nothing to do */
-    if (span->phase == PHASE_LOADER) return;
     if (is_training(span->phase) || span->phase == PHASE_PROOF)
         d->no_core_ns += span->end_ns - span->start_ns - ns;
     if (!is_training(span->phase)) return;
@@ -74,6 +76,7 @@ static void empty_logs(struct session *s, int into_record) {
         empty_log(s, stream_spans(device_compute(s->device[i])), s->first_device + i, into_record);
         empty_log(s, stream_spans(device_comm(s->device[i])), s->first_device + i, into_record);
         empty_log(s, stream_spans(device_copy(s->device[i])), s->first_device + i, into_record);
+        empty_log(s, device_launch_spans(s->device[i]), s->first_device + i, into_record);
     }
     empty_log(s, &s->loads, s->first_device, into_record);
     if (s->strategy->waits) empty_log(s, s->strategy->waits(s), 0, into_record);

@@ -71,9 +71,11 @@ struct run_config {
     int loss_in_forward;                   /* dp: each device computes its own loss */
     int output_device;                     /* dp: gathers the outputs and computes the loss */
     int sharded_reduce;                    /* dp: every device adds up a shard of the gradients */
-    int no_overlap;                        /* ddp: no allreduce before backward has ended */
-    int no_broadcast_buffers;              /* ddp: each rank keeps buffers of its own */
-    int find_unused;                       /* ddp: as ddp_config.find_unused */
+    double host_serial_us;    /* dp: each launch holds a lock of all threads so long; 0: none */
+    int host_serial_forward;  /* and only launches of forward do */
+    int no_overlap;           /* ddp: no allreduce before backward has ended */
+    int no_broadcast_buffers; /* ddp: each rank keeps buffers of its own */
+    int find_unused;          /* ddp: as ddp_config.find_unused */
     enum run_join join;
     int debug_collectives; /* ddp: as comm_options.debug */
     double timeout;        /* seconds */

@@ -43,7 +43,7 @@ static int dp_strategy_open(struct session *s) {
                                .update = run_optimizer(c),
                                .hashes = c->hashes,
                                .blocking_copies = c->blocking_copies,
-                               .graph = !c->no_graph,
+                               .graph = !c->no_graph && !c->host_serial_us,
                                .log_rows = session_log_rows(s),
                                .passes = c->passes,
                                .timeout_s = c->timeout};

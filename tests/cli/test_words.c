@@ -219,6 +219,7 @@ Test(cli_words, help_is_true, .timeout = 120, .init = cli_folder_make, .fini = c
                  {"--find-unused-parameters", NULL},
                  {"--join", NULL},
                  {"--dp-reduce", "sharded"},
+                 {"--host-serial", "20,forward"},
                  {"--module-prefix", NULL},
                  {"--cuda-math", "own"},
                  {"--tf32", NULL},

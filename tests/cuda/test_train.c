@@ -64,6 +64,7 @@ static const struct way WAYS[] = {
     {"dp", 2, ""},
     {"dp", 2, "--no-graph"},
     {"dp", 2, "--loss-in-forward"},
+    {"dp", 2, "--host-serial 20"},
     {"dp", 4, ""},
     {"dp", 4, "--loss-in-forward --workers 0 --data-on host"},
     {"dp", 4, "--dp-reduce sharded --output-device 2"},
