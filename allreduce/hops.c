@@ -284,8 +284,8 @@ int hops_of_plans(struct hops *hops, const struct plan *plans, int n) {
     return code;
 }
 
-static int build_plan(struct plan *plan, enum allreduce_algorithm what, int n, int rank,
-                      size_t count, const struct plan_config *config) {
+int hops_plan(struct plan *plan, enum allreduce_algorithm what, int n, int rank, size_t count,
+              const struct plan_config *config) {
     if (what == COLLECTIVE_BROADCAST) return plan_build_broadcast(plan, n, rank, count);
     if (what != COLLECTIVE_ALL_GATHER) return plan_build(plan, what, n, rank, count, config);
     if (count % (size_t)n)
@@ -303,7 +303,7 @@ int hops_of_call(struct hops *hops, enum allreduce_algorithm algorithm, int n, s
     if (n < 1 || n > MAX_DEVICES)
         return fail(ERR_USAGE, "hops: %d ranks: give 1 to %d", n, MAX_DEVICES);
     for (int r = 0; !code && r < n; r++)
-        code = build_plan(&plans[r], algorithm, n, r, count, config ? config : &usual);
+        code = hops_plan(&plans[r], algorithm, n, r, count, config ? config : &usual);
     if (!code) code = hops_of_plans(hops, plans, n);
     for (int r = 0; r < n; r++)
         plan_free(&plans[r]);

@@ -83,6 +83,10 @@ int hops_of_plans(struct hops *hops, const struct plan *plans, int n);
  * plan_build. */
 int hops_of_call(struct hops *hops, enum allreduce_algorithm algorithm, int n, size_t count,
                  const struct plan_config *config);
+
+/* One rank's plan of that call, as hops_of_call takes it. plan_free releases it. */
+int hops_plan(struct plan *plan, enum allreduce_algorithm algorithm, int n, int rank, size_t count,
+              const struct plan_config *config);
 void hops_free(struct hops *hops); /* NULL and zeroed are fine */
 
 /* A replay on sets of ranks: whose inputs have been added into what lies where. */

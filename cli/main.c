@@ -27,6 +27,8 @@ static const struct {
      command_estimate},
     {"scale", "the same training on 1, 2, 4 and 8 devices, as a table", command_scale},
     {"sampler", "print DistributedSampler's indices of one rank", command_sampler},
+    {"collective", "draw a collective from its plan, hop by hop, with flags and bytes",
+     command_collective},
     {"devices", "list the devices of this machine", command_devices},
     {"doctor", "check this machine: every device, operation and collective against its reference",
      command_doctor},
@@ -38,7 +40,7 @@ static int help(void) {
            "DistributedDataParallel\n\n"
            "usage: duet COMMAND [flags]\n\n");
     for (int i = 0; i < COMMAND_COUNT; i++)
-        printf("  %-8s %s\n", commands[i].name, commands[i].help);
+        printf("  %-10s %s\n", commands[i].name, commands[i].help);
     printf("\n");
     flags_help(NULL);
     printf("\nexit status: 0 done, 1 failed at run time, 2 wrong usage, 3 a check of the result "

@@ -1,0 +1,48 @@
+/* Formulas: how many bytes a collective moves into and out of each rank, without its plan.
+ *
+ * The textbook's formulas hold for chunks of equal length. Here chunks end at multiples of `align`
+ * elements, so the last ones may be shorter or empty. So each algorithm has two formulas: the
+ * textbook's, and the exact one over the lengths of the chunks, to which a plan is held to the byte.
+ * With S bytes of data in each of n ranks, and c[i] bytes in part i of n:
+ *
+ *     algorithm    textbook, each rank     exactly into rank r         exactly out of rank r
+ *     naive        rank 0: (n-1) S; else S                    the same
+ *     fused        rank 0: (n-1) S; else S                    the same
+ *     oneshot      (n-1) S                                    the same
+ *     direct       2 (n-1)/n S             S + (n-2) c[r]              S + (n-2) c[r]
+ *     ring         2 (n-1)/n S             2 S - c[r] - c[r+1]         2 S - c[r+1] - c[r+2]
+ *     tree         at most 2 S             of each tree's half of S, once for each neighbour
+ *     all-gather   (n-1)/n S               S - c[r]                    (n-1) c[r]
+ *     broadcast    rank 0: 0, else S       the same                    rank 0: (n-1) S, else 0
+ *
+ * Of naive and fused the numbers hold for each direction, as those of every allreduce: what comes
+ * in equals what goes out, but for the ring's chunks of unequal length. */
+#ifndef ALLREDUCE_FORMULA_H
+#define ALLREDUCE_FORMULA_H
+
+#include "allreduce/plan.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct formula {
+    uint64_t in, out;   /* bytes, exactly */
+    double textbook_in; /* bytes; of a tree the most that a rank may have */
+    double textbook_out;
+    const char *in_words; /* "2S - c[r] - c[r+1]"; static storage */
+    const char *out_words;
+    const char *textbook_words; /* "2(n-1)/n S" */
+    int at_most;                /* 1: the textbook's is a bound */
+};
+
+/* Of `rank` among n ranks and `count` elements, cut at multiples of `align`; an all-gather has one
+ * block for each rank, whatever align is. n = 1 or count = 0: nothing moves. Returns 0 where there
+ * is no formula for the algorithm; *out is zeroed then. */
+int formula_of(enum allreduce_algorithm algorithm, int n, int rank, size_t count, size_t align,
+               struct formula *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,78 @@
+/* A collective drawn: which chunk goes from which rank to which in which hop, what is complete where
+ * after it, which flags the ranks await and post, and how many bytes each of them moves, counted
+ * from the plan and by formula. It is what `duet collective` prints and writes.
+ *
+ *     hop 1 of 6
+ *       rank 0 --chunk 0--> rank 1 +        rank 2 --chunk 2--> rank 3 +
+ *       rank 1 --chunk 1--> rank 2 +        rank 3 --chunk 3--> rank 0 +
+ *
+ * Everything is made from the plans that run (allreduce/plan.h). DataParallel's own collectives have
+ * no plans: they are copies and additions that the leading device enqueues (scatter_gather/). They
+ * are drawn from plans that say the same (collective_dp.c), and a test holds those to the bytes that
+ * the real ones count. */
+#ifndef REPORT_COLLECTIVE_H
+#define REPORT_COLLECTIVE_H
+
+#include <stdio.h>
+
+#include "allreduce/formula.h"
+#include "allreduce/hops.h"
+#include "base/json.h"
+
+/* What can be drawn: the algorithms of allreduce, the collectives that copy, then DataParallel's:
+ * "dp-scatter", "dp-gather", "dp-broadcast", "dp-reduce", "dp-reduce-sharded". Static storage; NULL
+ * from the end of the list on. */
+const char *collective_word(int i);
+
+struct collective {
+    char word[24];                  /* of collective_word */
+    const char *what;               /* "allreduce", "all-gather", ...: static storage */
+    int n;                          /* ranks */
+    size_t count, align;            /* elements of the call; where parts are cut */
+    struct plan plans[MAX_DEVICES]; /* [n] owned */
+    struct hops hops;
+    uint64_t *traffic;       /* [n][n] bytes from rank to rank, counted from the plans; owned */
+    struct formula *formula; /* [n] owned */
+    int has_formula;
+};
+
+/* Makes all of it for `count` elements in each of n ranks, cut as the library cuts them. ERR_USAGE:
+ * the word, n, or too large a plan; ERR_FAILED: the plans are wrong; ERR_MEMORY. After a failure
+ * *c is zeroed. */
+int collective_make(struct collective *c, const char *word, int n, size_t count);
+void collective_free(struct collective *c); /* zeroed is fine */
+
+/* Bytes into and out of a rank, counted from the plans. */
+uint64_t collective_in(const struct collective *c, int rank);
+uint64_t collective_out(const struct collective *c, int rank);
+
+/* 1 if every rank moves exactly the bytes of its formula; also where there is no formula. */
+int collective_is_equal(const struct collective *c);
+
+/* Which parts of the text are printed, and how much of them. */
+struct collective_view {
+    int first_hop, last_hop; /* 1 .. hops; last_hop 0: all */
+    int rank;                /* whose steps are listed; -1: as many ranks as fit */
+    int full;                /* 1: nothing is left out, however long it gets */
+};
+
+/* Prints the drawing on 80 columns. ERR_FAILED: the replay finds a mistake in the plans; ERR_MEMORY.
+ */
+int collective_print(FILE *file, const struct collective *c, const struct collective_view *view);
+
+/* Its parts: the steps of ranks with their flags; the bytes. */
+void collective_print_steps(FILE *file, const struct collective *c,
+                            const struct collective_view *view);
+void collective_print_bytes(FILE *file, const struct collective *c);
+
+/* Writes all of it as one object; docs/collectives.md says how it is nested. ERR_FAILED, ERR_MEMORY:
+ * as collective_print. */
+int collective_json(struct json_writer *w, const struct collective *c);
+
+/* The plan of one device for one of DataParallel's collectives over `count` floats, device 0
+ * leading: what the leading device enqueues, and what the others do in it. ERR_MEMORY. */
+enum dp_collective { DP_SCATTER, DP_GATHER, DP_BROADCAST, DP_REDUCE, DP_REDUCE_SHARDED, DP_KINDS };
+int dp_plan(struct plan *plan, enum dp_collective kind, int n, int device, size_t count);
+void dp_formula(enum dp_collective kind, int n, int device, size_t count, struct formula *out);
+
+#endif

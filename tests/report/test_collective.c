@@ -1,0 +1,303 @@
+/* What `duet collective` draws, judged from outside. The JSON is replayed by an interpreter that
+ * knows nothing but docs/collectives.md, and must give the right result in every rank; the bytes
+ * are counted anew from it and held to the textbook; DataParallel's drawings are held to the bytes
+ * that its real collectives count. */
+#include "tests/cli/json.h"
+#include "tests/scatter_gather/bed.h"
+
+#include "report/collective.h"
+#include "scatter_gather/shards.h"
+
+static struct json *json_of_collective(const struct collective *c) {
+    char *text = NULL;
+    size_t bytes;
+    struct json *root = NULL;
+    struct json_writer w;
+    FILE *file = open_memstream(&text, &bytes);
+    json_start(&w, file);
+    cr_assert_eq(collective_json(&w, c), OK, "%s", error_message());
+    cr_assert_eq(json_finish(&w, "memory"), OK);
+    fclose(file);
+    cr_assert_eq(json_parse("memory", text, bytes, &root), OK, "%s", error_message());
+    free(text);
+    return root;
+}
+
+static void make(struct collective *c, const char *word, int n, size_t count) {
+    cr_assert_eq(collective_make(c, word, n, count), OK, "%s, %d ranks, %zu: %s", word, n, count,
+                 error_message());
+}
+
+/* ---- the interpreter ---- */
+
+enum { MOST = 8 };
+struct memory {
+    size_t count, scratch;
+    double *data[MOST], *scratch_of[MOST], *sum[MOST];
+};
+
+/* Whole numbers below 2^20: sums of them are exact. */
+static double term(int r, size_t i) {
+    return (double)(((uint64_t)(r + 1) * 2654435761u + i * 40503u) >> 3 & 0xfffff);
+}
+
+static double *place(const struct memory *m, const struct json *move, const char *rank,
+                     const char *buffer, const char *offset) {
+    int r = (int)json_int(move, rank);
+    const char *name = json_text(move, buffer);
+    size_t at = (size_t)json_int(move, offset), count = (size_t)json_int(move, "count");
+    double *memory = !strcmp(name, "data")      ? m->data[r]
+                     : !strcmp(name, "scratch") ? m->scratch_of[r]
+                                                : m->sum[r];
+    cr_assert(at + count <= (!strcmp(name, "scratch") ? m->scratch : m->count));
+    return memory + at;
+}
+
+/* Carries out all moves, and counts the bytes that they bring into each rank. */
+static void replay(const struct json *root, struct memory *m, uint64_t *in, uint64_t *out) {
+    const struct json *hop = json_at(root, "hop_list")->child;
+    for (int number = 0; hop; hop = hop->next, number++) {
+        cr_assert_eq(json_int(hop, "hop"), number);
+        for (const struct json *move = json_at(hop, "moves")->child; move; move = move->next) {
+            const char *action = json_text(move, "action");
+            double *from = place(m, move, "from", "from_buffer", "from_offset"),
+                   *to = place(m, move, "to", "to_buffer", "to_offset");
+            int64_t count = json_int(move, "count");
+            cr_assert(json_int(move, "hop") == number && count > 0);
+            for (int64_t i = 0; i < count; i++)
+                to[i] = !strcmp(action, "reduce") ? to[i] + from[i] : from[i];
+            if (json_int(move, "from") == json_int(move, "to")) continue;
+            out[json_int(move, "from")] += (uint64_t)count * 4;
+            in[json_int(move, "to")] += (uint64_t)count * 4;
+        }
+    }
+}
+
+static double *new_memory(size_t count) {
+    double *x = malloc((count + 1) * sizeof *x);
+    cr_assert_not_null(x);
+    for (size_t i = 0; i < count; i++)
+        x[i] = NAN;
+    return x;
+}
+
+/* What must lie in element i of rank r at the end; the collective's own definition. */
+static double wanted(const char *word, int n, int r, size_t count, size_t i) {
+    size_t share = (count + (size_t)n - 1) / (size_t)n;
+    int owner = share ? (int)(i / share) : 0;
+    double sum = 0;
+    for (int q = 0; q < n; q++)
+        sum += term(q, i);
+    if (!strcmp(word, "all-gather")) return term(owner, i);
+    if (strstr(word, "broadcast")) return term(0, i);
+    if (!strcmp(word, "dp-scatter")) return term(owner == r ? 0 : r, i);
+    if (!strcmp(word, "dp-gather")) return term(r == 0 ? owner : r, i);
+    if (!strcmp(word, "dp-reduce") && r) return term(r, i);
+    if (!strcmp(word, "dp-reduce-sharded") && r) {
+        struct param_range mine = shard_of((struct param_range){0, count}, n, r);
+        return i >= mine.first && i < mine.first + mine.count ? sum : term(r, i);
+    }
+    return sum;
+}
+
+static void check_replay(const char *word, int n, size_t count) {
+    struct collective c;
+    uint64_t in[MOST] = {0}, out[MOST] = {0};
+    make(&c, word, n, count);
+    struct json *root = json_of_collective(&c);
+    struct memory m = {.count = count, .scratch = (size_t)json_int(root, "scratch")};
+    for (int r = 0; r < n; r++) {
+        m.data[r] = new_memory(count);
+        m.scratch_of[r] = new_memory(m.scratch);
+        m.sum[r] = new_memory(count);
+        for (size_t i = 0; i < count; i++)
+            m.data[r][i] = term(r, i);
+    }
+    replay(root, &m, in, out);
+    const struct json *x = json_at(root, "per_rank")->child;
+    for (int r = 0; r < n; r++, x = x->next) {
+        for (size_t i = 0; i < count; i++)
+            cr_assert_eq(m.data[r][i], wanted(word, n, r, count, i),
+                         "%s, %d ranks, %zu floats: rank %d, element %zu: %g", word, n, count, r, i,
+                         m.data[r][i]);
+        cr_assert_eq(json_int(x, "bytes_in"), (int64_t)in[r]);
+        cr_assert_eq(json_int(x, "bytes_out"), (int64_t)out[r]);
+        cr_assert_eq(json_int(x, "formula_in"), (int64_t)in[r], "%s, %d ranks, %zu", word, n,
+                     count);
+        cr_assert_eq(json_int(x, "formula_out"), (int64_t)out[r]);
+        cr_assert_eq(json_at(x, "steps")->count, c.plans[r].step_count);
+        free(m.data[r]), free(m.scratch_of[r]), free(m.sum[r]);
+    }
+    json_free(root);
+    collective_free(&c);
+}
+
+/* Every collective that can be drawn, up to 8 ranks, and sizes around the ends of chunks (16 n) and
+ * of shares (n). */
+Test(report_collective, the_json_replayed_gives_the_result, .timeout = 60) {
+    for (int n = 1; n <= (test_short() ? 5 : MOST); n++) {
+        size_t chunks = (size_t)n * 16,
+               counts[] = {0, 1, chunks - 1, chunks, chunks + 1, 17 * 16, 333};
+        for (size_t k = 0; k < sizeof counts / sizeof *counts; k++)
+            for (int i = 0; collective_word(i); i++) {
+                size_t count = counts[k];
+                if (!strcmp(collective_word(i), "all-gather")) count -= count % (size_t)n;
+                check_replay(collective_word(i), n, count);
+            }
+    }
+}
+
+/* Rounds through scratch, and slices of a pipeline: what only larger data has. */
+Test(report_collective, large_data_too, .timeout = 60) {
+    check_replay("naive", 4, 140000);
+    check_replay("oneshot", 3, 200001);
+    check_replay("ring", 3, 262147);
+    check_replay("tree", 3, 262147);
+}
+
+/* ---- bytes ---- */
+
+/* Any ranks, any size: to the byte. Of chunks of equal length also the textbook's. */
+Test(report_collective, bytes_are_those_of_the_formulas, .timeout = 60) {
+    for (int n = 1; n <= 64; n += n < 10 || test_short() ? 1 + 8 * test_short() : 7) {
+        size_t even = (size_t)n * 16 * (size_t)(n > 2 ? n - 1 : 1) * 4;
+        size_t counts[] = {0, 1, 15, 16, 17, 1000, 4097, even, 20 * even + 3};
+        for (size_t k = 0; k < sizeof counts / sizeof *counts; k++)
+            for (int i = 0; collective_word(i); i++) {
+                const char *word = collective_word(i);
+                struct collective c;
+                size_t count = counts[k] - (strcmp(word, "all-gather") ? 0 : counts[k] % (size_t)n);
+                make(&c, word, n, count);
+                cr_assert(c.has_formula);
+                for (int r = 0; r < n; r++) {
+                    const struct formula *f = &c.formula[r];
+                    uint64_t in = collective_in(&c, r), out = collective_out(&c, r);
+                    cr_assert(in == f->in && out == f->out, "%s, %d ranks, %zu floats, rank %d",
+                              word, n, count, r);
+                    if (f->at_most)
+                        cr_assert(counts[k] != even || (double)in <= f->textbook_in);
+                    else if (counts[k] == even)
+                        cr_assert(fabs((double)in - f->textbook_in) < 0.5 &&
+                                      fabs((double)out - f->textbook_out) < 0.5,
+                                  "%s, %d ranks, %zu floats, rank %d: %g", word, n, count, r,
+                                  f->textbook_in);
+                }
+                cr_assert(collective_is_equal(&c));
+                c.traffic[n > 1 ? 1 : 0] += 4; /* a difference is seen */
+                cr_assert_not(collective_is_equal(&c));
+                collective_free(&c);
+            }
+    }
+}
+
+/* The numbers that a student works out by hand: 1 MiB over 4 ranks. */
+Test(report_collective, bytes_by_hand, .timeout = 30) {
+    static const struct {
+        const char *word;
+        int hops;
+        uint64_t in0, out0, in1, out1; /* KiB */
+    } table[] = {{"ring", 6, 1536, 1536, 1536, 1536},    {"direct", 2, 1536, 1536, 1536, 1536},
+                 {"naive", 2, 3072, 3072, 1024, 1024},   {"fused", 2, 3072, 3072, 1024, 1024},
+                 {"oneshot", 1, 3072, 3072, 3072, 3072}, {"all-gather", 1, 768, 768, 768, 768},
+                 {"broadcast", 1, 0, 3072, 1024, 0},     {"dp-scatter", 1, 0, 768, 256, 0},
+                 {"dp-gather", 1, 768, 0, 0, 256},       {"dp-broadcast", 1, 0, 3072, 1024, 0},
+                 {"dp-reduce", 1, 3072, 0, 0, 1024}};
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        struct collective c;
+        make(&c, table[i].word, 4, 262144);
+        cr_expect(collective_in(&c, 0) == table[i].in0 << 10 &&
+                      collective_out(&c, 0) == table[i].out0 << 10 &&
+                      collective_in(&c, 1) == table[i].in1 << 10 &&
+                      collective_out(&c, 1) == table[i].out1 << 10,
+                  "%s", table[i].word);
+        int rounds = c.hops.scratch && c.hops.scratch < c.count; /* several, through scratch */
+        if (!rounds) cr_expect_eq(c.hops.hops, table[i].hops, "%s", table[i].word);
+        collective_free(&c);
+    }
+}
+
+/* ---- DataParallel's: the real ones ---- */
+
+enum { COUNT = 1000 };
+
+static void run_real(struct bed *bed, const char *word, float **arenas) {
+    struct param_range whole = {0, COUNT};
+    int sizes[MOST], share = (COUNT + bed->n - 1) / bed->n, left = COUNT;
+    struct tensor rows[MOST];
+    void *parts[MOST];
+    for (int r = 0, at = 0; r < bed->n; r++, at += share) {
+        sizes[r] = left < share ? left : share, left -= sizes[r];
+        rows[r] = (struct tensor){
+            .data = arenas[r] + at, .dtype = DTYPE_F32, .rank = 2, .dims = {sizes[r], 1}};
+        parts[r] = rows[r].data;
+    }
+    struct tensor all_rows = rows[0];
+    all_rows.dims[0] = COUNT;
+    all(bed, group_ready);
+    if (!strcmp(word, "dp-scatter"))
+        cr_assert_eq(scatter(&bed->group, &all_rows, sizes, parts), OK, "%s", error_message());
+    if (!strcmp(word, "dp-gather"))
+        cr_assert_eq(gather(&bed->group, rows, sizes, &all_rows), OK, "%s", error_message());
+    if (!strcmp(word, "dp-broadcast"))
+        cr_assert_eq(broadcast_coalesced(&bed->group, arenas, &whole, 1), OK);
+    if (!strcmp(word, "dp-reduce")) {
+        struct reduce_plan plan;
+        cr_assert_eq(reduce_plan_init(&plan, &bed->group, 0, arenas, COUNT), OK);
+        cr_assert_eq(reduce_add_coalesced(&plan, &whole, 1), OK);
+        cr_assert_eq(stream_sync(device_compute(bed->device[0])), OK);
+        reduce_plan_free(&plan);
+    }
+    if (!strcmp(word, "dp-reduce-sharded")) {
+        struct sharded_reduce s;
+        cr_assert_eq(sharded_reduce_init(&s, &bed->group, arenas, &whole, 1), OK);
+        for (int r = 0; r < bed->n; r++)
+            cr_assert_eq(sharded_reduce_add(&s, r), OK);
+        cr_assert_eq(sharded_reduce_collect(&s), OK);
+        for (int r = 0; r < bed->n; r++)
+            cr_assert_eq(stream_sync(device_compute(bed->device[r])), OK);
+        sharded_reduce_free(&s);
+    }
+    all(bed, group_follow);
+}
+
+/* The drawing says of every link and of every element what the real collective does. */
+static void compare_with_real(const char *word, int n) {
+    struct bed bed;
+    struct collective c;
+    float *arenas[MOST], host[COUNT];
+    make_bed(&bed, n, DEVICE_HOST, 8 << 20);
+    make(&c, word, n, COUNT);
+    for (int r = 0; r < n; r++) {
+        for (int i = 0; i < COUNT; i++)
+            host[i] = (float)term(r, (size_t)i) / 64; /* sums of 8 stay below 2^24 units of 1/64 */
+        arenas[r] = alloc(&bed, r, sizeof host);
+        put(&bed, r, arenas[r], host, sizeof host);
+        cr_assert_eq(stream_sync(device_compute(bed.device[r])), OK);
+    }
+    forget_traffic(&bed);
+    run_real(&bed, word, arenas);
+    for (int a = 0; a < n; a++)
+        for (int b = 0; b < n; b++) {
+            uint64_t moved = 0;
+            for (int d = 0; d < n; d++) {
+                cr_assert_eq(stream_sync(device_compute(bed.device[d])), OK);
+                moved += device_traffic(bed.device[d])->bytes[a][b] - bed.before[d].bytes[a][b];
+            }
+            cr_expect_eq(moved, c.traffic[a * n + b], "%s over %d: %d to %d", word, n, a, b);
+        }
+    for (int r = 0; r < n; r++) {
+        get(&bed, r, host, arenas[r], sizeof host);
+        for (int i = 0; i < COUNT; i++)
+            cr_assert_eq((double)host[i] * 64, wanted(word, n, r, COUNT, (size_t)i),
+                         "%s over %d: device %d, element %d", word, n, r, i);
+        device_free(bed.device[r], arenas[r]);
+    }
+    collective_free(&c);
+    free_bed(&bed);
+}
+
+Test(report_collective, data_parallel_s_are_the_real_ones, .timeout = 60) {
+    for (int i = 0; collective_word(i); i++)
+        for (int n = 1; !strncmp(collective_word(i), "dp-", 3) && n <= MOST; n += n < 4 ? 1 : 4)
+            compare_with_real(collective_word(i), n);
+}
