@@ -8,6 +8,7 @@
 #include "base/nearest.h"
 #include "base/parse.h"
 #include "cli/commands.h"
+#include "cli/results.h"
 #include "report/collective.h"
 #include "report/text.h"
 
@@ -142,10 +143,9 @@ static int draw(const struct words *w, const struct collective *c, struct atomic
     int code = collective_print(stdout, c, &w->view);
     if (!code && w->json) {
         fflush(stdout);
-        json_start(&j, json->file);
-        code = collective_json(&j, c);
-        if (!code) code = json_finish(&j, w->json);
-        if (!code) code = atomic_commit(json);
+        code = results_start(&j, json->file, "collective");
+        if (!code) code = collective_json(&j, c);
+        if (!code) code = results_end(&j, json);
     }
     if (code || collective_is_equal(c)) return code;
     return fail(ERR_CHECK,

@@ -1,15 +1,15 @@
 /* A collective drawn: which chunk goes from which rank to which in which hop, what is complete where
  * after it, which flags the ranks await and post, and how many bytes each of them moves, counted
- * from the plan and by formula. It is what `duet collective` prints and writes.
+ * from the plan and by formula. `duet collective` prints and writes it.
  *
  *     hop 1 of 6
  *       rank 0 --chunk 0--> rank 1 +        rank 2 --chunk 2--> rank 3 +
  *       rank 1 --chunk 1--> rank 2 +        rank 3 --chunk 3--> rank 0 +
  *
- * Everything is made from the plans that run (allreduce/plan.h). DataParallel's own collectives have
- * no plans: they are copies and additions that the leading device enqueues (scatter_gather/). They
- * are drawn from plans that say the same (collective_dp.c), and a test holds those to the bytes that
- * the real ones count. */
+ * All is made from the plans that run (allreduce/plan.h). DataParallel's own collectives have no
+ * plans: they are copies and additions that the leading device enqueues (scatter_gather/). They are
+ * drawn from plans that say the same (collective_dp.c), and a test holds those to the bytes and
+ * results of the real ones. */
 #ifndef REPORT_COLLECTIVE_H
 #define REPORT_COLLECTIVE_H
 
@@ -56,8 +56,7 @@ struct collective_view {
     int full;                /* 1: nothing is left out, however long it gets */
 };
 
-/* Prints the drawing on 80 columns. ERR_FAILED: the replay finds a mistake in the plans; ERR_MEMORY.
- */
+/* Prints the drawing on 80 columns. ERR_FAILED: the replay finds a mistake; ERR_MEMORY. */
 int collective_print(FILE *file, const struct collective *c, const struct collective_view *view);
 
 /* Its parts: the steps of ranks with their flags; the bytes. */
@@ -65,8 +64,8 @@ void collective_print_steps(FILE *file, const struct collective *c,
                             const struct collective_view *view);
 void collective_print_bytes(FILE *file, const struct collective *c);
 
-/* Writes all of it as one object; docs/collectives.md says how it is nested. ERR_FAILED, ERR_MEMORY:
- * as collective_print. */
+/* Writes all of it into the open object; docs/json.md names the fields. ERR_FAILED, ERR_MEMORY: as
+ * collective_print. */
 int collective_json(struct json_writer *w, const struct collective *c);
 
 /* The plan of one device for one of DataParallel's collectives over `count` floats, device 0

@@ -1,5 +1,5 @@
 /* A collective as JSON: hops with their moves, the plans with their flags, and the bytes. How it is
- * nested stands in docs/collectives.md. */
+ * nested stands in docs/json.md. */
 #include <stdlib.h>
 
 #include "base/error.h"
@@ -30,6 +30,9 @@ static void write_move(struct json_writer *w, const struct hops *h, const struct
     if (hops_chunks_of(h, m, &first, &last)) {
         json_integer(w, "first_chunk", first);
         json_integer(w, "last_chunk", last);
+    } else {
+        json_null(w, "first_chunk");
+        json_null(w, "last_chunk");
     }
     json_integer(w, "by", m->by);
     json_integer(w, "step", m->step);
@@ -81,7 +84,10 @@ static int write_hops(struct json_writer *w, const struct hops *h) {
 
 static void write_flag(struct json_writer *w, const char *key, int kind, uint32_t epoch,
                        uint64_t ranks) {
-    if (!ranks) return;
+    if (!ranks) {
+        json_null(w, key);
+        return;
+    }
     json_object(w, key);
     json_string(w, "flag", plan_flag_name((enum plan_flag)kind));
     json_natural(w, "epoch", epoch);
@@ -95,8 +101,19 @@ static void write_step(struct json_writer *w, const struct plan_step *s) {
     json_object(w, NULL);
     json_string(w, "op", ops[s->op]);
     write_flag(w, "awaits", s->wait_kind, s->wait_epoch, s->wait_ranks);
-    if (s->op != PLAN_NONE) {
-        if (s->op != PLAN_SUM) json_integer(w, "source_rank", s->source_rank);
+    if (s->op == PLAN_NONE) {
+        static const char *const empty[] = {"source_rank", "source_buffer", "source_offset",
+                                            "dest_buffer", "dest_offset",   "scales_source",
+                                            "scales_dest"};
+        for (size_t i = 0; i < sizeof empty / sizeof *empty; i++)
+            json_null(w, empty[i]);
+        write_ranks(w, "dest_ranks", 0);
+        json_natural(w, "count", 0);
+    } else {
+        if (s->op == PLAN_SUM)
+            json_null(w, "source_rank");
+        else
+            json_integer(w, "source_rank", s->source_rank);
         json_string(w, "source_buffer", buffers[s->source_buffer]);
         json_natural(w, "source_offset", s->source_offset);
         write_ranks(w, "dest_ranks", s->dest_ranks);
@@ -110,6 +127,19 @@ static void write_step(struct json_writer *w, const struct plan_step *s) {
     json_close(w);
 }
 
+static void write_formula(struct json_writer *w, const struct formula *f) {
+    json_object(w, "formula");
+    json_natural(w, "bytes_in", f->in);
+    json_natural(w, "bytes_out", f->out);
+    json_string(w, "in_words", f->in_words);
+    json_string(w, "out_words", f->out_words);
+    json_number(w, "textbook_in", f->textbook_in);
+    json_number(w, "textbook_out", f->textbook_out);
+    json_string(w, "textbook_words", f->textbook_words);
+    json_boolean(w, "textbook_is_bound", f->at_most);
+    json_close(w);
+}
+
 static void write_ranks_of(struct json_writer *w, const struct collective *c) {
     json_array(w, "per_rank");
     for (int r = 0; r < c->n; r++) {
@@ -118,16 +148,10 @@ static void write_ranks_of(struct json_writer *w, const struct collective *c) {
         json_integer(w, "rank", r);
         json_natural(w, "bytes_in", collective_in(c, r));
         json_natural(w, "bytes_out", collective_out(c, r));
-        if (c->has_formula) {
-            json_natural(w, "formula_in", f->in);
-            json_natural(w, "formula_out", f->out);
-            json_string(w, "formula_in_words", f->in_words);
-            json_string(w, "formula_out_words", f->out_words);
-            json_number(w, "textbook_in", f->textbook_in);
-            json_number(w, "textbook_out", f->textbook_out);
-            json_string(w, "textbook_words", f->textbook_words);
-            json_boolean(w, "textbook_is_bound", f->at_most);
-        }
+        if (c->has_formula)
+            write_formula(w, f);
+        else
+            json_null(w, "formula");
         json_array(w, "steps");
         for (int i = 0; i < c->plans[r].step_count; i++)
             write_step(w, &c->plans[r].steps[i]);
@@ -149,7 +173,6 @@ static void write_chunks(struct json_writer *w, const struct hops *h) {
 }
 
 int collective_json(struct json_writer *w, const struct collective *c) {
-    json_object(w, NULL);
     json_string(w, "collective", c->what);
     json_string(w, "algorithm", c->word);
     json_integer(w, "ranks", c->n);
@@ -161,6 +184,5 @@ int collective_json(struct json_writer *w, const struct collective *c) {
     write_chunks(w, &c->hops);
     CHECK(write_hops(w, &c->hops));
     write_ranks_of(w, c);
-    json_close(w);
     return OK;
 }

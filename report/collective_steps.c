@@ -149,7 +149,8 @@ static void print_exact(FILE *file, const struct collective *c) {
         text_wrap(file, TEXT_USUAL, 2, 4, text.words);
     }
     if (parts)
-        fprintf(file, "  c[i]: the bytes of part i of n, counted around; uneven: they differ\n");
+        fprintf(file,
+                "  c[i]: bytes of part i of n (c[n] is c[0]); uneven: their lengths differ\n");
     if (shards) fprintf(file, "  s[i]: the bytes of the shard that rank i adds up\n");
 }
 

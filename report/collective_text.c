@@ -1,4 +1,4 @@
-/* The drawing of a collective as text: a picture of each hop, and what every rank holds after it. */
+/* A collective drawn as text: a picture of each hop, and what every rank holds after it. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

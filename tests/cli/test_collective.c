@@ -1,5 +1,5 @@
-/* duet collective: the text that a student reads, what is left out of long ones, the file of --json,
- * and bad input. What is drawn is judged in tests/report/test_collective.c. */
+/* duet collective: the text that a student reads, what is left out of long ones, the file of
+ * --json, and bad input. What is drawn is judged in tests/report/test_collective.c. */
 #include "report/collective.h"
 #include "tests/cli/data.h"
 #include "tests/cli/json.h"
@@ -108,7 +108,7 @@ Test(cli_collective, json, .timeout = 60, .init = cli_folder_make, .fini = cli_f
     cr_expect_eq(json_at(root, "hop_list/2/completes")->count, 3);
     cr_expect_str_eq(json_text(root, "per_rank/1/steps/1/awaits/flag"), "slice");
     cr_expect_eq(json_int(root, "per_rank/1/steps/1/awaits/ranks/0"), 0);
-    cr_expect_str_eq(json_text(root, "per_rank/2/textbook_words"), "2(n-1)/n S");
+    cr_expect_str_eq(json_text(root, "per_rank/2/formula/textbook_words"), "2(n-1)/n S");
     json_free(root);
     cli_free(&c);
 }

@@ -138,6 +138,7 @@ Test(cli_json, every_field_is_documented, .timeout = 120, .init = cli_folder_mak
         {"profile", TINY " --devices 2"},
         {"estimate", "--devices 2 --steps 2"},
         {"scale", TINY " --devices 1,2"},
+        {"collective", "--algorithm naive --ranks 4 --count 64"},
         {"doctor", "--quick --device cpu --timeout 100"}};
     static struct page page;
     char path[PATH_MAX + 64];

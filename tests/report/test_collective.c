@@ -1,5 +1,5 @@
 /* What `duet collective` draws, judged from outside. The JSON is replayed by an interpreter that
- * knows nothing but docs/collectives.md, and must give the right result in every rank; the bytes
+ * knows nothing but what docs/json.md says, and must give the right result in every rank; the bytes
  * are counted anew from it and held to the textbook; DataParallel's drawings are held to the bytes
  * that its real collectives count. */
 #include "tests/cli/json.h"
@@ -15,7 +15,9 @@ static struct json *json_of_collective(const struct collective *c) {
     struct json_writer w;
     FILE *file = open_memstream(&text, &bytes);
     json_start(&w, file);
+    json_object(&w, NULL);
     cr_assert_eq(collective_json(&w, c), OK, "%s", error_message());
+    json_close(&w);
     cr_assert_eq(json_finish(&w, "memory"), OK);
     fclose(file);
     cr_assert_eq(json_parse("memory", text, bytes, &root), OK, "%s", error_message());
@@ -122,9 +124,9 @@ static void check_replay(const char *word, int n, size_t count) {
                          m.data[r][i]);
         cr_assert_eq(json_int(x, "bytes_in"), (int64_t)in[r]);
         cr_assert_eq(json_int(x, "bytes_out"), (int64_t)out[r]);
-        cr_assert_eq(json_int(x, "formula_in"), (int64_t)in[r], "%s, %d ranks, %zu", word, n,
+        cr_assert_eq(json_int(x, "formula/bytes_in"), (int64_t)in[r], "%s, %d ranks, %zu", word, n,
                      count);
-        cr_assert_eq(json_int(x, "formula_out"), (int64_t)out[r]);
+        cr_assert_eq(json_int(x, "formula/bytes_out"), (int64_t)out[r]);
         cr_assert_eq(json_at(x, "steps")->count, c.plans[r].step_count);
         free(m.data[r]), free(m.scratch_of[r]), free(m.sum[r]);
     }
