@@ -1,8 +1,8 @@
 /* Formulas: how many bytes a collective moves into and out of each rank, without its plan.
  *
- * The textbook's formulas hold for chunks of equal length. Here chunks end at multiples of `align`
+ * The textbook's formulas hold for parts of equal length. Here parts end at multiples of `align`
  * elements, so the last ones may be shorter or empty. So each algorithm has two formulas: the
- * textbook's, and the exact one over the lengths of the chunks, to which a plan is held to the byte.
+ * textbook's, and the exact one over the lengths of its parts, to which a plan is held to the byte.
  * With S bytes of data in each of n ranks, and c[i] bytes in part i of n:
  *
  *     algorithm    textbook, each rank     exactly into rank r         exactly out of rank r

@@ -1,6 +1,6 @@
-/* A collective drawn: which chunk goes from which rank to which in which hop, what is complete where
- * after it, which flags the ranks await and post, and how many bytes each of them moves, counted
- * from the plan and by formula. `duet collective` prints and writes it.
+/* A collective drawn: which chunk goes from which rank to which in which hop, what is complete
+ * where after it, which flags the ranks await and post, and how many bytes each of them moves,
+ * counted from the plan and by formula. `duet collective` prints and writes it.
  *
  *     hop 1 of 6
  *       rank 0 --chunk 0--> rank 1 +        rank 2 --chunk 2--> rank 3 +
