@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+"""Runs every command that README.md and docs/ show, and compares what it prints with the page.
+
+    tests/check_docs.py [--write] [BUILD_DIR [PAGE...]]       default: build, all pages
+
+A page shows a command in a block that is fenced as `console`. A line that begins with `$ ` is a
+command of bash, and the lines below it, up to the next such line, are its output on both streams:
+
+    ```console
+    $ duet sampler --dataset-size 4 --world-size 2 --rank 1 --no-shuffle
+    1
+    3
+    ```
+
+All commands of a page run one after another in one empty folder, with the build folder on PATH. In
+a block `console exact` the output must be equal. Otherwise numbers, their units and runs of spaces
+may differ, since times do; words and the number of lines must be equal. A command whose output on
+the page has a line `duet: ...` must fail, and every other one must end with 0. A block `console
+shown` is not run: it needs what a machine may lack.
+
+--write puts the real outputs into the pages. Blocks that need Fashion-MNIST are skipped, with a
+line that says so, where it is not installed."""
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+FASHION = "/usr/share/datasets/fashion-mnist"
+SECONDS = 300  # the longest command is a short training run
+NUMBER = re.compile(
+    r"[-+]?\d[\d.]*(e[-+]\d+)?( ?(B|KiB|MiB|GiB|ns|us|ms|s|%|images/s|GB/s)\b)?|\bnothing\b")
+
+
+def shape(line):
+    """The line without what may differ from run to run."""
+    return " ".join(NUMBER.sub("#", line).split())
+
+
+def blocks(lines):
+    """Yields (kind, first line of the block, line of its closing fence)."""
+    start = kind = None
+    for number, line in enumerate(lines):
+        if not line.startswith("```"):
+            continue
+        if start is None:
+            start, kind = number + 1, line[3:].strip()
+        else:
+            yield kind, start, number
+            start = None
+
+
+def commands(lines):
+    """Splits a block into [command, [lines of output]]; a command ending in \\ goes on."""
+    found = []
+    for line in lines:
+        if line.startswith("$ "):
+            found.append([line[2:], []])
+        elif found and found[-1][0].endswith("\\") and not found[-1][1]:
+            found[-1][0] += "\n" + line
+        elif found:
+            found[-1][1].append(line)
+        else:
+            sys.exit(f"check_docs: output before the first command: {line!r}")
+    return found
+
+
+def run(command, folder, build):
+    env = dict(os.environ, PATH=build + ":" + os.environ["PATH"], COLUMNS="80", LC_ALL="C.UTF-8")
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], cwd=folder, env=env,
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, timeout=SECONDS, check=False)
+    return done.returncode, done.stdout.decode(errors="replace").rstrip("\n").split("\n")
+
+
+def compare(exact, want, got):
+    """The first difference of two outputs in words, or None."""
+    same = (lambda a, b: a == b) if exact else (lambda a, b: shape(a) == shape(b))
+    for i in range(max(len(want), len(got))):
+        a = want[i] if i < len(want) else "(no line)"
+        b = got[i] if i < len(got) else "(no line)"
+        if not same(a, b):
+            return f"line {i + 1} of its output is\n        {b}\n    and the page has\n        {a}"
+    return None
+
+
+def check_page(page, build, write):
+    """Returns (commands that did as the page says, the others, blocks that were skipped)."""
+    with open(page, encoding="utf-8") as file:
+        lines = file.read().split("\n")
+    good = bad = skipped = 0
+    name = os.path.relpath(page, ROOT)
+    out, done = [], 0
+    with tempfile.TemporaryDirectory() as folder:
+        for kind, start, end in blocks(lines):
+            words = kind.split()
+            if not words or words[0] != "console" or "shown" in words:
+                continue
+            out += lines[done:start]
+            done = end
+            # What takes the default data set needs its files.
+            if "fashion" in words and not os.path.isdir(FASHION):
+                print(f"[SKIP] {name}:{start}: dataset-fashion-mnist is not installed")
+                skipped += 1
+                out += lines[start:end]
+                continue
+            for command, want in commands(lines[start:end]):
+                status, got = run(command, folder, build)
+                got = [line.rstrip() for line in got] if got != [""] else []
+                wrong = compare("exact" in words, want, got)
+                fails = any(line.startswith("duet: ") for line in want)
+                if fails != (status != 0):
+                    wrong = f"its status is {status}" + (f"; {wrong}" if wrong else "")
+                out += ["$ " + command] + got
+                good, bad = good + (not wrong), bad + bool(wrong)
+                if wrong:
+                    print(f"{name}:{start}: $ {command}\n    {wrong}")
+    if write:
+        with open(page, "w", encoding="utf-8") as file:
+            file.write("\n".join(out + lines[done:]))
+    return good, bad, skipped
+
+
+def main():
+    words = [word for word in sys.argv[1:] if word != "--write"]
+    build = os.path.abspath(words[0] if words else os.path.join(ROOT, "build"))
+    pages = [os.path.abspath(word) for word in words[1:]]
+    if not pages:
+        pages = [os.path.join(ROOT, "README.md")]
+        for folder, _, files in sorted(os.walk(os.path.join(ROOT, "docs"))):
+            pages += [os.path.join(folder, f) for f in sorted(files) if f.endswith(".md")]
+    sums = [0, 0, 0]
+    for page in pages:
+        result = check_page(page, build, "--write" in sys.argv)
+        sums = [a + b for a, b in zip(sums, result)]
+    print(f"{sums[0]} passed, {sums[1]} failed" + (f", {sums[2]} skipped" if sums[2] else ""))
+    return 1 if sums[1] or not sums[0] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
