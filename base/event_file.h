@@ -3,9 +3,8 @@
  *
  *     file    record, record, ...
  *     record  uint64 length | uint32 masked CRC of it | length bytes | uint32 masked CRC of those
- *     bytes   an Event of protocol buffers: wall_time, step, and a Summary with one Value of tag
- * and
- *             simple_value; the first one holds file_version "brain.Event:2" instead
+ *     bytes   an Event of protocol buffers: wall_time, step, and a Summary whose one Value has a
+ *             tag and a simple_value; the first one holds file_version "brain.Event:2" instead
  *
  * All numbers are little-endian. The CRC is CRC-32C (Castagnoli); masked means rotated by 15 bits
  * and added to a constant, since a CRC over data that holds CRCs is weak.

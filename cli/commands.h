@@ -11,6 +11,7 @@ int command_compare(int argc, char **argv);
 int command_profile(int argc, char **argv);
 int command_estimate(int argc, char **argv);
 int command_scale(int argc, char **argv);
+int command_diff(int argc, char **argv);
 int command_sampler(int argc, char **argv);
 int command_collective(int argc, char **argv);
 int command_devices(int argc, char **argv);

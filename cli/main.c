@@ -27,6 +27,7 @@ static const struct {
     {"estimate", "what memory and links would bear: profile's table by arithmetic, without devices",
      command_estimate},
     {"scale", "the same training on 1, 2, 4 and 8 devices, as a table", command_scale},
+    {"diff", "what changed between two runs, from two files of --json", command_diff},
     {"sampler", "print DistributedSampler's indices of one rank", command_sampler},
     {"collective", "draw a collective from its plan, hop by hop, with flags and bytes",
      command_collective},

@@ -121,6 +121,8 @@ static int read_devices(const struct field *f, void *object, const struct json *
     struct device_record *device = r->device;
     for (const struct json *one = item->child; one; one = one->next, device++) {
         CHECK(fields_read(device_fields, FIELD_COUNT(device_fields), device, one));
+        if (r->computed)
+            CHECK(fields_read(counted_fields, FIELD_COUNT(counted_fields), device, one));
         if (r->timed) CHECK(fields_read(time_fields, FIELD_COUNT(time_fields), device, one));
     }
     return OK;

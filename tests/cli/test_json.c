@@ -139,6 +139,7 @@ Test(cli_json, every_field_is_documented, .timeout = 120, .init = cli_folder_mak
         {"estimate", "--devices 2 --steps 2"},
         {"scale", TINY " --devices 1,2"},
         {"collective", "--algorithm naive --ranks 4 --count 64"},
+        {"diff", "j2 j3"}, /* the files of compare */
         {"doctor", "--quick --device cpu --timeout 100"}};
     static struct page page;
     char path[PATH_MAX + 64];
@@ -147,8 +148,10 @@ Test(cli_json, every_field_is_documented, .timeout = 120, .init = cli_folder_mak
     read_page(&page);
     put_data(16, 8);
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
-        cli_well("%s %s --json j", commands[i][0], commands[i][1]);
-        look_at_file(&page, "j", commands[i][0]);
+        char file[16];
+        snprintf(file, sizeof file, "j%zu", i);
+        cli_well("%s %s --json %s", commands[i][0], commands[i][1], file);
+        look_at_file(&page, file, commands[i][0]);
     }
     for (int i = 0; i < page.count; i++)
         cr_expect(page.row[i].written, "docs/json.md names %s, which no command writes",

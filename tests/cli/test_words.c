@@ -92,7 +92,8 @@ Test(cli_words, help_is_one_text, .timeout = 60, .init = cli_folder_make,
     static const char *const ways[] = {"--help", "-h", "help", ""}, *const commands[] = {
                                                                         "demo",    "train",
                                                                         "compare", "profile",
-                                                                        "sampler", "devices"};
+                                                                        "sampler", "devices",
+                                                                        "diff"};
     struct cli first, c;
     cli_run(&first, "--help");
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
@@ -233,6 +234,7 @@ Test(cli_words, help_is_true, .timeout = 120, .init = cli_folder_make, .fini = c
                  {"--resume", "f"},
                  {"--json", "f"},
                  {"--trace", "f"},
+                 {"--tensorboard", "t"},
                  {"--quiet", NULL}};
     struct cli help, c;
     int listed = 0, known = (int)(sizeof flags / sizeof *flags);
