@@ -11,7 +11,6 @@
 #include <strings.h>
 
 #include "base/error.h"
-#include "base/number.h"
 
 /* The length of the number at the start of the text, [sign] digits [. digits] [e [sign] digits];
  * 0 if there is none. */
@@ -84,17 +83,9 @@ int parse_seed(const char *what, const char *text, uint64_t *seed) {
     return OK;
 }
 
-/* strtod for a text that number_length() has measured. */
-static double read_number(const char *text) {
-    locale_t before = numbers_of_c();
-    double value = strtod(text, NULL);
-    numbers_end(before);
-    return value;
-}
-
 int parse_number(const char *what, const char *text, double lowest, double highest, double *value) {
     size_t length = number_length(text);
-    double v = length && !text[length] ? read_number(text) : NAN;
+    double v = length && !text[length] ? strtod(text, NULL) : NAN;
     if (!isfinite(v) || v < lowest || v > highest) {
         if (highest == HUGE_VAL || highest >= 1e300)
             return fail(ERR_USAGE, "%s: '%s': give a finite number of at least %g", what, text,
@@ -127,6 +118,26 @@ int parse_number_list(const char *what, const char *text, double lowest, double 
     return OK;
 }
 
+/* What a letter behind a count stands for; 0 if it is none of them. */
+static double unit_count(const char *unit) {
+    static const char units[] = "KMGBT";
+    static const double counts[] = {1e3, 1e6, 1e9, 1e9, 1e12};
+    if (!*unit) return 1;
+    const char *at = unit[1] ? NULL : strchr(units, *unit >= 'a' ? *unit - ('a' - 'A') : *unit);
+    return at ? counts[at - units] : 0;
+}
+
+int parse_count(const char *what, const char *text, int64_t lowest, int64_t highest,
+                int64_t *count) {
+    size_t length = number_length(text);
+    double unit = length ? unit_count(text + length) : 0, value = unit * strtod(text, NULL);
+    if (unit == 0 || !(value >= (double)lowest && value <= (double)highest))
+        return fail(ERR_USAGE, "%s: '%s': give a count from %lld to %lld, as 25.6M", what, text,
+                    (long long)lowest, (long long)highest);
+    *count = (int64_t)(value + 0.5);
+    return OK;
+}
+
 /* A size as a user would type it: 2M, 1536K, 7. */
 static const char *size_text(uint64_t bytes, char text[32]) {
     static const char units[] = {'K', 'M', 'G'};
@@ -156,7 +167,7 @@ int parse_size(const char *what, const char *text, uint64_t lowest, uint64_t hig
                uint64_t *bytes) {
     size_t length = number_length(text);
     double unit = length && *text != '-' ? unit_bytes(text + length) : 0;
-    double v = unit > 0 ? floor(read_number(text) * unit) : -1;
+    double v = unit > 0 ? floor(strtod(text, NULL) * unit) : -1;
     char low[32], high[32];
     if (v < 0)
         return fail(ERR_USAGE, "%s: '%s': give a size such as 65536, 512K, 64M or 1.5G", what,

@@ -17,6 +17,12 @@ int parse_int(const char *what, const char *text, int64_t lowest, int64_t highes
  * stands for 2^64 + seed. */
 int parse_seed(const char *what, const char *text, uint64_t *seed);
 
+/* A count: a decimal number, fractions allowed, with an optional K, M, G, B or T in upper or lower
+ * case: thousands, millions, billions (G and B) and so on, as in "25.6M parameters". Rounded
+ * to a whole number. lowest <= *count <= highest. */
+int parse_count(const char *what, const char *text, int64_t lowest, int64_t highest,
+                int64_t *count);
+
 /* A number of bytes: a decimal number, fractions allowed, with an optional unit B, K, KB, KiB, M,
  * MB, MiB, G, GB or GiB in upper or lower case. K is always 1024, as in nccl-tests.
  * lowest <= *bytes <= highest. */

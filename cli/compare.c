@@ -1,7 +1,6 @@
 /* duet compare and duet demo: train in all three modes, then print the table and the verdict. */
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/atomic_file.h"
@@ -87,36 +86,33 @@ static int is_complete(const struct comparison *c, int code) {
 }
 
 static int run(struct run_config *config, int chapter) {
-    struct comparison *comparison = NULL; /* three records: too large for a small stack */
+    struct comparison comparison = {0};
     struct atomic_file json = {0}, trace = {0};
     struct job_result result = {.exit_status = 0};
     int code = OK;
     CHECK_GOTO(run_config_check(config), code, done);
     if (*config->json) CHECK_GOTO(atomic_open(&json, config->json), code, done);
     if (*config->trace) CHECK_GOTO(atomic_open(&trace, config->trace), code, done);
-    comparison = calloc(1, sizeof *comparison);
-    if (!comparison) CHECK_GOTO(fail(ERR_MEMORY, "compare: no host memory"), code, done);
-    code = compare_run(comparison, config, &result);
-    if (!is_complete(comparison, code)) goto done;
-    show(comparison);
+    code = compare_run(&comparison, config, &result);
+    if (!is_complete(&comparison, code)) goto done;
+    show(&comparison);
     if (chapter) printf("\n");
     for (int mode = 0; chapter && mode < MODE_COUNT; mode++) {
-        if (!comparison->run[mode].devices) continue;
+        if (!comparison.run[mode].devices) continue;
         printf("%-7s", mode_title(mode));
-        chapter_line(stdout, &comparison->run[mode]);
+        chapter_line(stdout, &comparison.run[mode]);
     }
     struct failures all = {0};
     failures_add(&all, code);
     if (chapter && !code) failures_add(&all, lesson_run(config, &result));
     /* The files are written also where the models differ, and each also where the other fails. */
-    failures_add(&all, write_json(&json, comparison, chapter ? "demo" : "compare"));
-    failures_add(&all, write_trace(&trace, comparison));
+    failures_add(&all, write_json(&json, &comparison, chapter ? "demo" : "compare"));
+    failures_add(&all, write_trace(&trace, &comparison));
     code = failures_end(&all);
 done:
     atomic_abandon(&json);
     atomic_abandon(&trace);
-    if (comparison) comparison_free(comparison);
-    free(comparison);
+    comparison_free(&comparison);
     report_error(code);
     return code && result.exit_status ? result.exit_status : error_exit_status(code);
 }

@@ -11,17 +11,45 @@
 #include "report/findings.h"
 #include "report/profile_table.h"
 #include "report/text.h"
+#include "report/transfer.h"
 #include "train/compare.h"
 #include "train/estimate.h"
 
 enum { DEFAULT_STEPS = 50 }; /* as of profile */
 
-static int write_json(struct atomic_file *file, const struct ways *ways) {
+static int write_json(struct atomic_file *file, const struct run_config *config,
+                      const struct ways *ways) {
+    const struct link_speed *link = &config->link;
     struct json_writer w;
     if (!file->file) return OK;
     CHECK(results_start(&w, file->file, "estimate"));
-    ways_write(ways, &w);
+    if (*link->name) {
+        json_object(&w, "link");
+        json_string(&w, "name", link->name);
+        json_number(&w, "gigabytes_per_second", link->gbs);
+        json_number(&w, "microseconds", link->us);
+        json_close(&w);
+    }
+    ways_write(ways, *link->name ? link : NULL, &w);
     return results_end(&w, file);
+}
+
+static void print_head(const struct run_config *config, int width) {
+    const struct model_options *o = &config->model_options;
+    struct text text = {.used = 0};
+    char size[32], shape[SAMPLE_SHAPE_BYTES];
+    if (o->params) {
+        text_add(&text,
+                 "a model of %lld parameters, as tensors of at most 2^20, and %lld elements of "
+                 "buffers; a sample of %s has %d outputs and leaves %s for backward",
+                 (long long)o->params, (long long)o->buffers, sample_shape_text(&o->sample, shape),
+                 o->classes, format_bytes(o->activation_bytes, size, sizeof size));
+        if (!o->activation_bytes) text_add(&text, " (--activations was not given)");
+    } else {
+        text_add(&text, "%s on %s", config->model, config->dataset);
+    }
+    text_add(&text, ": computed, not measured: no device is opened and no data is read");
+    text_wrap(stdout, width, 0, 2, text.words);
 }
 
 /* ERR_MEMORY: some way does not fit; the others are there all the same. */
@@ -29,8 +57,7 @@ static int estimate_ways(const struct run_config *config, struct ways *ways, int
     struct run_config base = *config;
     const char *why = compare_leaves_out(config, MODE_DP);
     int full = -1;
-    printf("%s on %s: computed, not measured: no device is opened and no data is read\n",
-           config->model, config->dataset);
+    print_head(config, width);
     if (why) printf("DP is left out: %s\n", why);
     for (int i = 0; i < WAYS; i++) {
         char title[WAY_TITLE];
@@ -49,6 +76,58 @@ static int estimate_ways(const struct run_config *config, struct ways *ways, int
     return full < 0 ? OK : ERR_MEMORY;
 }
 
+/* What each device must have at least. A step may need some room beside it, since memory is handed
+ * out in pieces; --device-memory tries a size. */
+static void show_needs(const struct ways *ways, int width) {
+    struct text text = {.used = 0};
+    char peak[32];
+    int n = 0;
+    text_add(&text, "At its peak a device holds at most");
+    for (int i = 0; i < WAYS; i++) {
+        const struct run_record *r = way_run(ways, i);
+        uint64_t most = 0;
+        for (int d = 0; r && d < r->devices; d++)
+            if (r->device[d].memory.total_peak > most) most = r->device[d].memory.total_peak;
+        if (r)
+            text_add(&text, "%s %s %s", n++ ? ";" : "", way_name(i),
+                     format_bytes(most, peak, sizeof peak));
+    }
+    text_add(&text, ". What a GPU's driver, its libraries and PyTorch's caching allocator take "
+                    "beside it is not known here.");
+    if (n) text_wrap(stdout, width, 0, 2, text.words);
+}
+
+/* A model that fits here need not fit under PyTorch's default. */
+static void show_default_buckets(const struct run_record *ddp, int width) {
+    struct text text = {.used = 0};
+    char more[32];
+    int fits = 1;
+    if (!ddp) return;
+    for (int d = 0; d < ddp->devices; d++) {
+        const struct ledger *m = &ddp->device[d].memory;
+        fits &= m->total_peak + 4 * ddp->parameter_count <= m->capacity;
+    }
+    text_add(
+        &text, "PyTorch's DDP with its default, gradient_as_bucket_view=False: %s, with %s more",
+        fits ? "fits" : "does not fit", format_bytes(4 * ddp->parameter_count, more, sizeof more));
+    text_wrap(stdout, width, 2, 4, text.words);
+}
+
+static void show_transfers(const struct run_config *config, const struct ways *ways, int width) {
+    const struct link_speed *link = &config->link;
+    struct text text = {.used = 0};
+    text_add(&text,
+             "Transfers between the devices over %s, by formula from these bytes, %g GB/s in each "
+             "direction and %g us to begin (computed; no kernel is in it)",
+             link->name, link->gbs, link->us);
+    text_wrap(stdout, width, 0, 2, text.words);
+    for (int i = WAY_DP; i < WAYS; i++) {
+        char title[WAY_TITLE];
+        if (way_run(ways, i))
+            transfer_print(stdout, width, way_title(i, config, title), way_run(ways, i), link);
+    }
+}
+
 static int show(const struct run_config *config, struct ways *ways) {
     int width = text_width(stdout);
     int code = estimate_ways(config, ways, width);
@@ -57,28 +136,32 @@ static int show(const struct run_config *config, struct ways *ways) {
     profile_findings(stdout, width,
                      &(struct profiled){way_run(ways, WAY_DP), way_run(ways, WAY_LOSS_IN_FORWARD),
                                         way_run(ways, WAY_DDP)});
-    if (config->device_memory_count) ways_show_what_fits(ways, width);
+    show_needs(ways, width);
+    if (config->device_memory_count) {
+        ways_show_what_fits(ways, width);
+        show_default_buckets(way_run(ways, WAY_DDP), width);
+    }
+    if (*config->link.name) show_transfers(config, ways, width);
     return OK;
 }
 
 int command_estimate(int argc, char **argv) {
     struct run_config config;
-    struct ways *ways = NULL;
+    struct ways ways = {0};
     struct atomic_file json = {0};
     int help = 0, code;
     run_config_default(&config);
     config.dry = 1;
     CHECK_GOTO(flags_parse_all_modes(argc, argv, &config, &help, "estimate"), code, done);
     if (help) return flags_help("estimate"), 0;
+    CHECK_GOTO(estimate_prepare(&config), code, done);
     CHECK_GOTO(run_config_check(&config), code, done);
-    CHECK_GOTO(estimate_check(&config), code, done);
     if (!config.steps) config.steps = DEFAULT_STEPS;
     if (*config.json) CHECK_GOTO(atomic_open(&json, config.json), code, done);
-    ways = ways_new();
-    CHECK_GOTO(ways ? show(&config, ways) : ERR_MEMORY, code, done);
-    code = write_json(&json, ways);
+    CHECK_GOTO(show(&config, &ways), code, done);
+    code = write_json(&json, &config, &ways);
 done:
     atomic_abandon(&json);
-    ways_free(ways);
+    ways_free(&ways);
     return report_error(code);
 }

@@ -40,6 +40,20 @@ int by_train(const struct flag *flag, const struct asked *asked) {
     return unless_command(is(asked, "train"), flag, asked, "it trains more than one model");
 }
 
+int by_estimate(const struct flag *flag, const struct asked *asked) {
+    if (is(asked, "estimate")) return OK;
+    return fail(ERR_USAGE,
+                "%s: no effect in duet %s: it runs, and computes nothing from numbers: use duet "
+                "estimate, or leave it out",
+                flag->name, asked->command);
+}
+
+int beside_params(const struct flag *flag, const struct asked *asked) {
+    CHECK(by_estimate(flag, asked));
+    return unless(asked->config->model_options.params > 0, flag, "without", "--params",
+                  "the models in the house know their sizes", "--params N");
+}
+
 int by_train_or_scale(const struct flag *flag, const struct asked *asked) {
     return unless_command(is(asked, "train") || is(asked, "scale"), flag, asked,
                           "it trains in several modes");
@@ -131,7 +145,12 @@ int with_graphs(const struct flag *flag, const struct asked *asked) {
 /* Opens the model with every option that some model takes, and sees what it made of them: one that
  * has no such option ignores it. ERR_USAGE: there is no such model. */
 static int try_model(const struct asked *asked, struct model *model) {
-    const struct model_options all = {.dropout = 0.5, .hidden_count = 1, .hidden = {1}};
+    const struct model_options *given = &asked->config->model_options;
+    const struct model_options all = {.dropout = 0.5,
+                                      .hidden_count = 1,
+                                      .hidden = {1},
+                                      .params = given->params,
+                                      .buffers = given->buffers};
     return model_open(model, asked->config->model, &all);
 }
 
@@ -195,6 +214,7 @@ static int is_made(const struct asked *asked) {
 }
 
 int of_made_data(const struct flag *flag, const struct asked *asked) {
+    if (asked->config->model_options.params) return OK; /* it is described, too */
     return unless(is_made(asked), flag, "with data set", asked->config->dataset,
                   "its files say that", "--dataset synthetic or random");
 }

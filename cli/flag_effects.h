@@ -26,7 +26,7 @@ typedef int flag_effect(const struct flag *flag, const struct asked *asked);
 flag_effect always;
 
 /* By command. One run: train; scale trains in one mode, but several times. */
-flag_effect by_train, by_train_or_scale, by_all_but_scale, by_all_but_profile;
+flag_effect by_train, by_train_or_scale, by_all_but_scale, by_all_but_profile, by_estimate;
 
 /* By mode. Commands that train in several modes take what any of them can use. */
 flag_effect in_dp, in_ddp, on_several_devices;
@@ -47,7 +47,7 @@ flag_effect of_made_data, of_files, from_the_host;
 flag_effect by_sgd, by_adam, by_adadelta, by_adadelta_or_adam;
 
 /* By another flag. */
-flag_effect beside_momentum, beside_lr_step, beside_save, beside_checkpoint;
+flag_effect beside_params, beside_momentum, beside_lr_step, beside_save, beside_checkpoint;
 
 /* Where progress is printed. */
 flag_effect with_progress;

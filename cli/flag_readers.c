@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/nearest.h"
 #include "base/parse.h"
+#include "trace/link.h"
 
 static void *member(const struct flag *flag, struct run_config *config) {
     return (char *)config + flag->offset;
@@ -82,6 +83,29 @@ int read_host_serial(const struct flag *flag, const char *text, struct run_confi
     snprintf(number, sizeof number, "%.*s", (int)length, text);
     config->host_serial_forward = where != NULL;
     return parse_number(flag->name, number, flag->lowest, flag->highest, &config->host_serial_us);
+}
+
+int read_bytes(const struct flag *flag, const char *text, struct run_config *config) {
+    uint64_t *bytes = member(flag, config);
+    return parse_size(flag->name, text, (uint64_t)flag->lowest, (uint64_t)flag->highest, bytes);
+}
+
+int read_count(const struct flag *flag, const char *text, struct run_config *config) {
+    int64_t *count = member(flag, config);
+    return parse_count(flag->name, text, (int64_t)flag->lowest, (int64_t)flag->highest, count);
+}
+
+/* The model is described by its numbers, and so are its samples. */
+int read_params(const struct flag *flag, const char *text, struct run_config *config) {
+    if (strcmp(config->model, "lenet") && strcmp(config->model, "described"))
+        return fail(ERR_USAGE, "%s: %s: --model %s is given too: give one", flag->name, text,
+                    config->model);
+    snprintf(config->model, sizeof config->model, "described");
+    return read_count(flag, text, config);
+}
+
+int read_link(const struct flag *flag, const char *text, struct run_config *config) {
+    return link_parse(flag->name, text, &config->link);
 }
 
 int read_seed(const struct flag *flag, const char *text, struct run_config *config) {

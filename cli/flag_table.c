@@ -12,7 +12,8 @@ enum {
 
     MOST_WORKERS = 64,
     MOST_PASSES = 4096,
-    MOST_SAMPLES = 100000000
+    MOST_SAMPLES = 100000000,
+    MOST_PARAMS = 2000000000
 };
 #define LARGEST_FLOAT 3.4e38      /* about FLT_MAX: devices compute in float */
 #define SMALLEST_MEMORY (2 << 20) /* memory comes in pieces of 2 MiB */
@@ -48,6 +49,16 @@ const struct flag flag_table[] = {
     HEADING("model"),
     {"--model", "NAME", "lenet (default), convnet, mlp, resnet18, simple, complex or branches",
      read_text, AT(model), NO_LIMITS, always},
+    {"--params", "N",
+     "estimate: a model that is not here, described by numbers: N parameters, as 25.6M or 1.1B, "
+     "with the sizes below",
+     read_params, AT(model_options.params), 2, MOST_PARAMS, by_estimate},
+    {"--buffers", "N", "estimate: elements of its buffers, as the running statistics (default 0)",
+     read_count, AT(model_options.buffers), 0, MOST_PARAMS, beside_params},
+    {"--activations", "SIZE",
+     "estimate: what one sample leaves on the device for its backward pass, without parameters "
+     "and outputs, as 90M",
+     read_bytes, AT(model_options.activation_bytes), 0, 0x1p50, beside_params},
     {"--classes", "K",
      "the number of classes, or of numbers that the loss mse compares (default: 1 + the largest "
      "label, at least 10; of synthetic and random data 10)",
@@ -208,6 +219,11 @@ const struct flag flag_table[] = {
      "ddp: before each collective all ranks meet and compare what they are about to call; so does "
      "TORCH_DISTRIBUTED_DEBUG=DETAIL in the environment",
      read_on, AT(debug_collectives), NO_LIMITS, in_ddp},
+
+    {"--link", "NAME|GB/s,us",
+     "estimate: the link between the devices, for the times of transfers: pcie3, pcie4, nvlink2, "
+     "nvlink3, nvlink4, or gigabytes per second in each direction and microseconds to begin",
+     read_link, NO_MEMBER, NO_LIMITS, by_estimate},
 
     HEADING("GPUs"),
     {"--cuda-math", "own|library",

@@ -2,7 +2,6 @@
 #include "cli/lesson.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -104,8 +103,7 @@ static int runs(struct run_config *config, struct run_record *dp, struct run_rec
 
 int lesson_run(const struct run_config *demo, struct job_result *result) {
     struct run_config config;
-    struct run_record *two = calloc(2, sizeof *two); /* DP, DDP: too large for a small stack */
-    if (!two) return fail(ERR_MEMORY, "demo: no host memory");
+    struct run_record dp = {0}, ddp = {0};
     settings(&config, demo);
     printf("\nWhere DataParallel hurts: %d classes, Adam, %d devices, %d steps of `duet profile\n"
            "--model %s --dataset %s --classes %d --optimizer adam --devices %d`:\n",
@@ -113,11 +111,10 @@ int lesson_run(const struct run_config *demo, struct job_result *result) {
            LESSON_CLASSES, config.devices);
     fflush(stdout);
     int code = shared_data_open(&config);
-    if (!code) code = runs(&config, &two[0], &two[1], result);
+    if (!code) code = runs(&config, &dp, &ddp, result);
     shared_data_close(&config);
-    record_free(&two[0]);
-    record_free(&two[1]);
-    free(two);
+    record_free(&dp);
+    record_free(&ddp);
     if (code != ERR_MEMORY || result->signal) return code;
     text_wrap(stdout, text_width(stdout), 0, 0, error_message());
     result->exit_status = 0;

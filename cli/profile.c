@@ -23,7 +23,7 @@ static int write_json(struct atomic_file *file, const struct ways *ways) {
     struct json_writer w;
     if (!file->file) return OK;
     CHECK(results_start(&w, file->file, "profile"));
-    ways_write(ways, &w);
+    ways_write(ways, NULL, &w);
     return results_end(&w, file);
 }
 
@@ -97,7 +97,7 @@ static int profile(const struct run_config *config, struct ways *ways, struct jo
 
 int command_profile(int argc, char **argv) {
     struct run_config config;
-    struct ways *ways = NULL;
+    struct ways ways = {0};
     struct atomic_file json = {0}, trace = {0};
     struct job_result result = {.exit_status = 0};
     int help = 0, code;
@@ -107,19 +107,17 @@ int command_profile(int argc, char **argv) {
     CHECK_GOTO(run_config_check(&config), code, done);
     if (*config.json) CHECK_GOTO(atomic_open(&json, config.json), code, done);
     if (*config.trace) CHECK_GOTO(atomic_open(&trace, config.trace), code, done);
-    ways = ways_new();
-    CHECK_GOTO(ways ? OK : ERR_MEMORY, code, done);
-    code = profile(&config, ways, &result);
+    code = profile(&config, &ways, &result);
     if (code && code != ERR_MEMORY) goto done;
     struct failures all = {0}; /* a file that cannot be written must not cost the other */
     failures_add(&all, code);
-    failures_add(&all, write_json(&json, ways));
-    failures_add(&all, write_trace(&trace, config.trace, ways));
+    failures_add(&all, write_json(&json, &ways));
+    failures_add(&all, write_trace(&trace, config.trace, &ways));
     code = failures_end(&all);
 done:
     atomic_abandon(&json);
     atomic_abandon(&trace);
-    ways_free(ways);
+    ways_free(&ways);
     report_error(code);
     return code && result.exit_status ? result.exit_status : error_exit_status(code);
 }

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "trace/link.h"
 #include "trace/record.h"
 #include "train/run.h"
 
@@ -25,10 +26,6 @@ struct ways {
     struct run_record run[WAYS];  /* devices 0: it was left out, or did not fit */
     char full[WAYS][ERROR_BYTES]; /* the error of one that did not fit its devices' memory; or "" */
 };
-
-/* On the heap: the records are too large for a small stack. NULL: no host memory, with the error
- * set. */
-struct ways *ways_new(void);
 void ways_free(struct ways *ways);
 
 /* The run of a way; NULL where there is none. */
@@ -42,7 +39,8 @@ void way_note_full(struct ways *ways, int way, int width);
 void ways_show_what_fits(const struct ways *ways, int width);
 
 /* Writes the list `runs` of --json (results.h): of each way the record and what device 0 has more
- * of than the others, or that it does not fit. */
-void ways_write(const struct ways *ways, struct json_writer *w);
+ * of than the others, or that it does not fit; where there is a link (NULL: none) also how long its
+ * transfers would take (report/transfer.h). */
+void ways_write(const struct ways *ways, const struct link_speed *link, struct json_writer *w);
 
 #endif

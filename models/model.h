@@ -45,6 +45,7 @@ struct model {
     int graph_changes;      /* 1: forward is not the same in every step: cannot be recorded */
     int hidden_count;       /* mlp: number of hidden layers */
     int hidden[MODEL_HIDDEN_MAX]; /* mlp: their widths */
+    uint64_t activation_bytes;    /* described: that a sample leaves for backward */
     /* Draws the initial values of all parameters from `engine`, in the order in which PyTorch
      * would. values[i] has room for parameter i, row-major. */
     int (*init)(const struct model *model, struct rng *engine, float **values);
@@ -65,6 +66,10 @@ struct model_options {
     struct sample_shape sample;
     int classes; /* or numbers of a target */
     enum loss_kind loss;
+    /* described, of a model that is not here: elements of its parameters and of its buffers, and
+     * the bytes that a sample leaves on the device for backward. params 0: not given. */
+    int64_t params, buffers;
+    uint64_t activation_bytes;
 };
 
 /* The most classes, and parameters of a model. */

@@ -15,6 +15,7 @@ int mlp_describe(struct model *model, const struct model_options *options);
 int resnet18_describe(struct model *model, const struct model_options *options);
 int simple_describe(struct model *model, const struct model_options *options);
 int complex_describe(struct model *model, const struct model_options *options);
+int described_describe(struct model *model, const struct model_options *options);
 
 /* ERR_USAGE: the samples have fewer than side x side pixels. */
 int model_needs_pixels(const struct model *model, int side);

@@ -243,6 +243,7 @@ static void tables(FILE *file, int width, const struct run_record *r) {
         head(&t);
         all_memory_rows(&t);
         byte_rows(&t);
+        if (r->computed && !strcmp(r->model, "described")) continue; /* nobody knows its kernels */
         if (r->computed)
             row(&t, 0, "kernels a step", kernels, 0, print_count);
         else

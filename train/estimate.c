@@ -9,7 +9,24 @@
 #include "comm/comm.h"
 #include "train/trainer.h"
 
-int estimate_check(const struct run_config *c) {
+enum { ENOUGH_SAMPLES = 100000000 };
+
+/* The samples of a described model. Without sizes those of some data set would be taken for its
+ * own. */
+static int describe_samples(struct run_config *c) {
+    struct model_options *o = &c->model_options;
+    if (strcmp(c->model, "described"))
+        return fail(ERR_USAGE, "--params: --model %s is given too: give one", c->model);
+    if (!o->sample.channels || !o->classes)
+        return fail(ERR_USAGE,
+                    "--params: the sizes of a sample and of its output are missing: give "
+                    "--shape and --classes");
+    if (!strcmp(c->dataset, "fashion-mnist")) snprintf(c->dataset, sizeof c->dataset, "random");
+    if (!c->samples) c->samples = ENOUGH_SAMPLES;
+    return OK;
+}
+
+int estimate_prepare(struct run_config *c) {
     if (!strcmp(c->device, "cuda"))
         return fail(ERR_USAGE, "--device: cuda: emulated devices are counted; what kernels and "
                                "libraries take on a GPU is not known without it: leave it out");
@@ -19,7 +36,7 @@ int estimate_check(const struct run_config *c) {
     if (c->join)
         return fail(ERR_USAGE, "--join: a rank without samples cannot be counted alone: leave it "
                                "out");
-    return OK;
+    return c->model_options.params ? describe_samples(c) : OK;
 }
 
 /* ---- one run ---- */

@@ -7,15 +7,18 @@
  * What follows from the sizes alone is therefore the same to the byte as in a run on emulated
  * devices: memory by cause, at its peak and at the end, and bytes by device and by phase. A run may
  * hold less where a worker thread is late with the second batch, whose copy then begins later. What
- * depends on values, on time or on a GPU is not estimated: estimate_check refuses it by name. */
+ * depends on values, on time or on a GPU is not estimated: estimate_prepare refuses it by name. */
 #ifndef TRAIN_ESTIMATE_H
 #define TRAIN_ESTIMATE_H
 
 #include "trace/record.h"
 #include "train/run.h"
 
-/* ERR_USAGE: the configuration asks for something that cannot be computed. */
-int estimate_check(const struct run_config *config);
+/* To be called before run_config_check. Of a model that is described by numbers (--params) it also
+ * describes the data: random samples, as many as any run asks for, unless others are given.
+ * ERR_USAGE: the configuration asks for something that cannot be computed, or a number is
+ * missing. */
+int estimate_prepare(struct run_config *config);
 
 /* Computes the record of a run of config: what ran, and per device memory, bytes, kernels and
  * flops; `computed` is 1, and all times are 0. record_free it. ERR_MEMORY: the run would not fit

@@ -119,7 +119,7 @@ int job_run(const struct run_config *config, const float *initial, size_t initia
     CHECK_GOTO(make_memfd("duet-record", &fds[JOB_RECORD]), code, done);
     CHECK_GOTO(make_memfd("duet-spans", &fds[JOB_SPANS]), code, done);
     if (fcntl(fds[JOB_SPANS], F_SETFL, O_APPEND))
-        CHECK_GOTO(fail_system(errno, "job: spans: fcntl"), code, done);
+        CHECK_GOTO(fail(ERR_FAILED, "job: spans cannot be appended"), code, done);
     CHECK_GOTO(write_all(fds[JOB_CONFIG], &stamped, sizeof stamped), code, done);
     CHECK_GOTO(write_all(fds[JOB_CONFIG], &count, sizeof count), code, done);
     CHECK_GOTO(write_all(fds[JOB_CONFIG], initial, count * sizeof *initial), code, done);

@@ -9,6 +9,7 @@
 #include "models/model.h"
 #include "nn/optimizer.h"
 #include "nn/schedule.h"
+#include "trace/link.h"
 #include "trace/record.h"
 
 enum { VIRTUAL_OFF = 0, VIRTUAL_DEFAULT = -1, PATH_BYTES = 512 };
@@ -94,7 +95,8 @@ struct run_config {
     int spans;          /* compare, profile: time is recorded by phase */
     int evaluate;       /* test accuracy after each epoch */
     int late;           /* tests: devices of kind host-late */
-    int dry;            /* dry devices and no data: see train/estimate.h */
+    struct link_speed link; /* estimate: for the times of transfers */
+    int dry;                /* dry devices and no data: see train/estimate.h */
     /* Lock step. */
     int first_step; /* begin at this step, with the data order as if the steps before had run */
     int snapshots[MAX_SNAPSHOTS]; /* record the parameters before these steps; -1 ends the list */

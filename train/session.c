@@ -22,7 +22,7 @@ enum { CHECK_OPERANDS = 0 };
 #endif
 
 /* Where no size is given a dry device is larger than anything that a run asks for. */
-static const uint64_t DRY_MEMORY = 1ull << 50;
+static const uint64_t DRY_MEMORY = 1ull << 48;
 
 static int open_values(struct session *s, const float *initial, size_t initial_count) {
     const struct run_config *c = s->config;

@@ -6,7 +6,7 @@
 
 #include "device/host/host.h"
 
-enum { NOWHERE_BIT = 55, DEVICE_BITS = 50 }; /* a device has at most 2^50 bytes */
+enum { NOWHERE_BIT = 55, DEVICE_BITS = 48 }; /* 256 TiB for each device */
 
 static char *nowhere(int place) {
     return (char *)(((uintptr_t)1 << NOWHERE_BIT) + ((uintptr_t)place << DEVICE_BITS));

@@ -147,3 +147,21 @@ Test(parse, lists_of_numbers, .timeout = 30) {
     cr_assert_eq(parse_number_list("--flag", "0.1,2e-1,5", 0, 5, v, 3, &n), OK);
     cr_assert(n == 3 && v[0] == 0.1 && v[1] == 0.2 && v[2] == 5);
 }
+
+Test(parse, counts, .timeout = 10) {
+    static const struct {
+        const char *text;
+        int64_t count;
+    } right[] = {{"7", 7},       {"25.6M", 25600000}, {"1.1b", 1100000000}, {"1.5G", 1500000000},
+                 {"0.11K", 110}, {"2e3", 2000},       {"3T", 3000000000000}};
+    static const char *const wrong[] = {"", "M", "1MB", "1 M", "-1", "1.5P", "4T", "nan", "0x10"};
+    int64_t count;
+    for (size_t i = 0; i < sizeof right / sizeof *right; i++) {
+        cr_expect_eq(parse_count("--n", right[i].text, 0, 3000000000000, &count), OK, "%s",
+                     right[i].text);
+        cr_expect_eq(count, right[i].count, "%s: %lld", right[i].text, (long long)count);
+    }
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        cr_expect_eq(parse_count("--n", wrong[i], 0, 3000000000000, &count), ERR_USAGE, "%s",
+                     wrong[i]);
+}

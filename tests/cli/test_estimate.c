@@ -149,6 +149,45 @@ Test(cli_estimate, says_that_it_is_computed, .timeout = 60, .init = cli_folder_m
     cli_free(&c);
 }
 
+/* A model of the house, described by its numbers: its two tensors have 100 elements each, as
+ * the two pieces of 200. All that does not follow from its layers is the same. */
+Test(cli_estimate, of_a_described_model, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    static const char *const causes[] = {"params", "grads",           "optimizer",
+                                         "input",  "gathered_output", "comm"};
+    static const char *const ways[] = {"single", "dp", "dp_loss_in_forward", "ddp"};
+    const char *sizes = "--shape 1 --classes 100 --devices 3 --batch-size 24 --steps 3 --optimizer "
+                        "adam --link 1,0";
+    char words[256];
+    snprintf(words, sizeof words, "--model simple --dataset random %s", sizes);
+    struct json *house = output_of("estimate", words);
+    snprintf(words, sizeof words, "--params 0.2K --activations 4K %s", sizes);
+    struct json *described = output_of("estimate", words);
+    for (int way = 0; way < 4; way++)
+        for (int d = 0; d < (way ? 3 : 1); d++) {
+            char path[96];
+            for (int c = 0; c < 6; c++) {
+                snprintf(path, sizeof path, "%s/per_device/%d/memory_at_peak_by_cause/%s",
+                         ways[way], d, causes[c]);
+                cr_expect_eq(json_int(described, path), json_int(house, path), "%s", path);
+            }
+            for (int out = 0; out < 2; out++) {
+                snprintf(path, sizeof path, "%s/per_device/%d/bytes_%s", ways[way], d,
+                         out ? "out" : "in");
+                cr_expect_eq(json_int(described, path), json_int(house, path), "%s", path);
+            }
+        }
+    /* 4 KiB of each of 24 samples, their 100 outputs, and what the loss takes */
+    int64_t held = json_int(described, "single/per_device/0/memory_at_peak_by_cause/activations");
+    cr_expect(held >= 24 * 4096 + 24 * 100 * 4 && held < 24 * 4096 + 64 * 1024, "%lld",
+              (long long)held);
+    int64_t scattered = json_int(described, "dp/per_device/0/phase_bytes/scatter");
+    cr_expect_eq(json_double(described, "dp/phase_transfer_seconds/scatter"),
+                 (double)scattered / 3 / 1e9);
+    json_free(house);
+    json_free(described);
+}
+
 static void expect_refused(const char *words, const char *what) {
     struct cli c;
     cli_run(&c, "estimate %s", words);
@@ -162,4 +201,11 @@ Test(cli_estimate, refuses_what_cannot_be_computed, .timeout = 60, .init = cli_f
     expect_refused("--allreduce nccl", "--allreduce: nccl: what it moves is not known");
     expect_refused("--join", "--join: a rank without samples");
     expect_refused("--data-dir .", "--data-dir: .: its files are not read");
+    expect_refused("--host-serial 20", "nothing runs, so there is no time");
+    expect_refused("--params 1M", "give --shape and --classes");
+    expect_refused("--params 1M --shape 10 --classes 2 --model mlp", "--model mlp is given too");
+    expect_refused("--params 1", "--params: '1': give a count from 2");
+    expect_refused("--params 3B --shape 10 --classes 2", "--params: '3B': give a count");
+    expect_refused("--model described", "give --params N");
+    expect_refused("--link nvlink9", "did you mean nvlink");
 }

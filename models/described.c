@@ -1,0 +1,90 @@
+/* A model that is not here, described by numbers: how many parameters and buffers it has, and how
+ * many bytes a sample leaves on the device for the backward pass. It computes nothing, so it is for
+ * dry runs alone (device_is_dry), which answer what such a model would hold and move.
+ *
+ *     (N, input) -> activations: N times so many bytes -> (N, outputs); cross entropy or mse
+ *
+ * Nobody knows how its parameters are cut into tensors. They count as tensors of at most
+ * DESCRIBED_PIECE elements, in pairs of equal size; this decides how the buckets of DDP are filled
+ * and where DP's ranges end, and hardly anything else. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "models/models.h"
+#include "nn/tape_internal.h"
+
+enum { DESCRIBED_PIECE = 1 << 20 }; /* elements: 4 MiB */
+
+/* There is nothing to compute. */
+static int no_gradients(struct tape *t, const struct node *node, int s, const struct tensor *dw,
+                        const struct tensor *db) {
+    (void)t, (void)node, (void)s, (void)dw, (void)db;
+    return OK;
+}
+
+static int backward(struct tape *t, struct node *n) {
+    return tape_weight_grads(t, OP_LINEAR_BACKWARD_WEIGHT, n);
+}
+
+/* What the samples leave behind, as one piece. It is a var, so that backward reaches all nodes. */
+static struct var *activations(const struct model *model, struct tape *t, struct var *x) {
+    const int one = 1;
+    size_t bytes = (size_t)x->value.dims[0] * (size_t)model->activation_bytes;
+    if (!bytes) return tape_var(t, x->value, 1);
+    return tape_var(t, tensor_plain(tape_alloc(t, bytes), DTYPE_F32, 1, &one), 1);
+}
+
+static struct var *forward(const struct model *model, struct tape *t, struct param *p,
+                           struct buffer *b, struct var *x) {
+    (void)b;
+    if (!device_is_dry(t->device)) {
+        tape_fail(t, fail(ERR_USAGE, "model described: it can be estimated alone: duet estimate"));
+        return NULL;
+    }
+    if (tape_stuck(t, x)) return NULL;
+    const int shape[2] = {x->value.dims[0], model->classes};
+    struct var *h = activations(model, t, x);
+    for (int i = 0; i < model->param_count && !t->error; i += 2) {
+        int last = i + 2 == model->param_count;
+        struct tensor y = last ? tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, 2, shape) : h->value;
+        struct node n = {.backward = backward,
+                         .x = h,
+                         .y = tape_var(t, y, 1),
+                         .w = &p[i],
+                         .b = &p[i + 1],
+                         .segment_grads = no_gradients};
+        tape_node(t, &n);
+        h = n.y;
+    }
+    return t->error ? NULL : h;
+}
+
+static int set_params(struct model *model, int64_t count) {
+    int64_t pairs = (count + 2 * DESCRIBED_PIECE - 1) / (2 * DESCRIBED_PIECE), done = 0;
+    int tensors = (int)(2 * pairs);
+    struct param_spec *specs = calloc((size_t)tensors, sizeof *specs);
+    if (!specs) return fail(ERR_MEMORY, "model described: no host memory");
+    for (int i = 0; i < tensors; i++) {
+        int64_t end = count * (i + 1) / tensors;
+        specs[i] = (struct param_spec){"piece", 1, {(int)(end - done)}};
+        done = end;
+    }
+    int code = model_set_params(model, specs, tensors);
+    free(specs);
+    return code;
+}
+
+static int set_buffers(struct model *model, int64_t count) {
+    const struct buffer_spec spec = {"buffers", DTYPE_F32, 1, {(int)count}, 0};
+    return count ? model_set_buffers(model, &spec, 1) : OK;
+}
+
+int described_describe(struct model *model, const struct model_options *options) {
+    if (options->params < 2)
+        return fail(ERR_USAGE, "model described: it is described by numbers: give --params N");
+    model->forward = forward;
+    model->activation_bytes = options->activation_bytes;
+    CHECK(set_params(model, options->params));
+    return set_buffers(model, options->buffers);
+}
