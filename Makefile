@@ -22,7 +22,8 @@ B       := build$(if $(EMULATION),/emulation)$(if $(SAN),$(if $(EMULATION),-,/)$
 
 # The library's folders; mk/cuda.mk adds those named `cuda`.
 FOLDERS := base trace device device/host device/host/kernels data nn models comm scatter_gather \
-           allreduce allreduce/plans allreduce/host dp ddp syncbn train report doctor api
+           allreduce allreduce/plans allreduce/host dp ddp syncbn train report report/page \
+           doctor api
 LIB_OBJ  = $(patsubst %,$(B)/%.o,$(basename $(wildcard $(FOLDERS:=/*.c)) $(CUDA_SOURCES)))
 CLI_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard cli/*.c))
 
@@ -60,6 +61,9 @@ $(B)/%.o: %.c $(B)/flags
 	@mkdir -p $(@D)
 	$(if $(Q),@echo "cc $<")
 	$(Q)$(COMPILE) -MMD -MP -c $< -o $@
+
+# The assembler reads these, which the compiler cannot know.
+$(B)/report/page/assets.o: $(wildcard report/page/*.css report/page/*.js)
 
 $(B)/cli/main.o $(B)/report/origin.o: COMPILE += -DDUET_VERSION='"$(VERSION)"'
 

@@ -8,6 +8,7 @@
 #include "cli/commands.h"
 #include "cli/flags.h"
 #include "cli/lesson.h"
+#include "cli/report.h"
 #include "cli/results.h"
 #include "report/chrome_trace.h"
 #include "report/compare_table.h"
@@ -45,6 +46,46 @@ static int write_trace(struct atomic_file *file, const struct comparison *c) {
         if (c->run[mode].devices)
             runs[count++] = (struct trace_run){mode_title(mode), &c->run[mode]};
     return chrome_trace_write(file, c->config.trace, runs, count);
+}
+
+/* The verdict as the command prints it, and in a word. `text` is to be freed. */
+static void judge_page(struct page_run *page, const struct comparison *c, enum run_mode mode,
+                       char **text) {
+    static const enum page_judgement judged[] = {[VERDICT_EQUAL] = PAGE_EQUAL,
+                                                 [VERDICT_DIFFERENT] = PAGE_APART,
+                                                 [VERDICT_WITHIN] = PAGE_WITHIN,
+                                                 [VERDICT_BEYOND] = PAGE_APART};
+    size_t bytes;
+    FILE *file = open_memstream(text, &bytes);
+    if (!file) return;
+    verdict_print(file, &c->verdict[mode], &c->run[MODE_SINGLE], &c->run[mode]);
+    if (fclose(file)) return;
+    page->verdict = *text;
+    page->judged = judged[c->verdict[mode].kind];
+}
+
+/* stopped: what ended the comparison early; NULL: nothing did. What was measured until then is
+ * shown, without verdicts on runs that were not judged. */
+static int write_report(struct report *report, const struct comparison *c, const char *command,
+                        const char *stopped) {
+    struct page page = {.stopped = stopped};
+    char *text[MODE_COUNT] = {NULL};
+    for (int mode = 0; mode < MODE_COUNT; mode++) {
+        const char *out = compare_leaves_out(&c->config, mode);
+        const struct run_record *run = c->run[mode].devices ? &c->run[mode] : NULL;
+        if (!run && !*c->full[mode] && !stopped) continue; /* left out */
+        struct page_run *one = &page.run[page.count++];
+        *one = (struct page_run){.title = mode_title(mode),
+                                 .run = run,
+                                 .missing = *c->full[mode] ? c->full[mode]
+                                            : out          ? out
+                                                           : "it did not come to its end"};
+        if (run && mode != MODE_SINGLE && c->judged[mode]) judge_page(one, c, mode, &text[mode]);
+    }
+    int code = report_write(report, &page, command);
+    for (int mode = 0; mode < MODE_COUNT; mode++)
+        free(text[mode]);
+    return code;
 }
 
 static void show_allreduce(const struct run_record *ddp) {
@@ -85,16 +126,34 @@ static int is_complete(const struct comparison *c, int code) {
            (code == ERR_MEMORY && (*c->full[MODE_DP] || *c->full[MODE_DDP]));
 }
 
+/* A comparison that ended in the middle: the page shows the runs that came to their end, if there
+ * are any. The failure stays what it was. */
+static int show_what_there_is(struct report *report, const struct comparison *c,
+                              const char *command, int failure) {
+    char why[ERROR_BYTES];
+    struct failures all = {0};
+    snprintf(why, sizeof why, "%s", error_message());
+    failures_add(&all, fail(failure, "%s", why));
+    if (c->run[MODE_SINGLE].devices) failures_add(&all, write_report(report, c, command, why));
+    return failures_end(&all);
+}
+
 static int run(struct run_config *config, int chapter) {
     struct comparison comparison = {0};
+    struct report report = {.made = 0};
+    const char *command = chapter ? "demo" : "compare";
     struct atomic_file json = {0}, trace = {0};
     struct job_result result = {.exit_status = 0};
     int code = OK;
     CHECK_GOTO(run_config_check(config), code, done);
     if (*config->json) CHECK_GOTO(atomic_open(&json, config->json), code, done);
     if (*config->trace) CHECK_GOTO(atomic_open(&trace, config->trace), code, done);
+    CHECK_GOTO(report_open(&report, config), code, done);
     code = compare_run(&comparison, config, &result);
-    if (!is_complete(&comparison, code)) goto done;
+    if (!is_complete(&comparison, code)) {
+        code = show_what_there_is(&report, &comparison, command, code);
+        goto done;
+    }
     show(&comparison);
     if (chapter) printf("\n");
     for (int mode = 0; chapter && mode < MODE_COUNT; mode++) {
@@ -106,12 +165,14 @@ static int run(struct run_config *config, int chapter) {
     failures_add(&all, code);
     if (chapter && !code) failures_add(&all, lesson_run(config, &result));
     /* The files are written also where the models differ, and each also where the other fails. */
-    failures_add(&all, write_json(&json, &comparison, chapter ? "demo" : "compare"));
+    failures_add(&all, write_json(&json, &comparison, command));
     failures_add(&all, write_trace(&trace, &comparison));
+    failures_add(&all, write_report(&report, &comparison, command, NULL));
     code = failures_end(&all);
 done:
     atomic_abandon(&json);
     atomic_abandon(&trace);
+    report_abandon(&report);
     comparison_free(&comparison);
     report_error(code);
     return code && result.exit_status ? result.exit_status : error_exit_status(code);

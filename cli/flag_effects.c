@@ -133,11 +133,15 @@ int with_graphs(const struct flag *flag, const struct asked *asked) {
     CHECK(on_gpus(flag, asked));
     int timed = is(asked, "compare") || is(asked, "demo") || is(asked, "profile");
     CHECK(unless_command(!timed, flag, asked, "times are taken without graphs anyway"));
-    if (!*asked->config->trace) return OK;
+    const struct run_config *c = asked->config;
+    if (!run_keeps_spans(c)) return OK;
     return fail(ERR_USAGE,
-                "%s: no effect beside --trace: times are taken without graphs anyway: leave out "
+                "%s: no effect beside %s: times are taken without graphs anyway: leave out "
                 "one of them",
-                flag->name);
+                flag->name,
+                *c->trace    ? "--trace"
+                : *c->report ? "--report"
+                             : "--pictures");
 }
 
 /* ---- by model and loss ---- */

@@ -260,6 +260,12 @@ const struct flag flag_table[] = {
      "write loss, accuracy, images/s and memory as TensorBoard's event files; commands that train "
      "several times write a folder in DIR for each run",
      read_text, AT(tensorboard), NO_LIMITS, by_all_but_profile},
+    {"--report", "FILE",
+     "write the results as a page for a browser: one file that needs nothing else", read_text,
+     AT(report), NO_LIMITS, by_all_but_scale},
+    {"--pictures", "DIR",
+     "write the pictures of that page into a folder, as SVG for slides", read_text, AT(pictures),
+     NO_LIMITS, by_all_but_scale},
     {"--log-interval", "N",
      "print the loss of each N-th step of an epoch (default: of none)", read_int, AT(log_interval),
      1, INT32_MAX - 1, with_progress},

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
+#include "cli/report.h"
 #include "cli/results.h"
 #include "cli/ways.h"
 #include "report/chrome_trace.h"
@@ -33,6 +34,32 @@ static int write_trace(struct atomic_file *file, const char *path, const struct 
     for (int i = 0; i < WAYS; i++)
         if (way_run(ways, i)) list[count++] = (struct trace_run){way_name(i), &ways->run[i]};
     return chrome_trace_write(file, path, list, count);
+}
+
+/* stopped: what ended the profile early; NULL: nothing did. */
+static int write_report(struct report *report, const struct ways *ways, const char *stopped) {
+    struct page page = {.stopped = stopped};
+    for (int i = WAY_DP; i < WAYS; i++) {
+        const struct run_record *run = way_run(ways, i);
+        if (!run && !*ways->full[i] && !stopped) continue; /* left out */
+        page.run[page.count++] = (struct page_run){
+            .title = way_name(i), .run = run, .missing = *ways->full[i] ? ways->full[i] : NULL};
+    }
+    return report_write(report, &page, "profile");
+}
+
+/* A profile that ended in the middle: the page shows what was measured until then, if anything was.
+ * The failure stays what it was. */
+static int show_what_there_is(struct report *report, const struct ways *ways, int failure) {
+    char why[ERROR_BYTES];
+    struct failures all = {0};
+    int any = 0;
+    snprintf(why, sizeof why, "%s", error_message());
+    for (int i = 0; i < WAYS; i++)
+        any |= way_run(ways, i) != NULL;
+    failures_add(&all, fail(failure, "%s", why));
+    if (any) failures_add(&all, write_report(report, ways, why));
+    return failures_end(&all);
 }
 
 static void show_findings(const struct ways *ways, int width) {
@@ -87,6 +114,7 @@ static int profile(const struct run_config *config, struct ways *ways, struct jo
     struct run_config base = *config;
     base.spans = base.quiet = 1;
     base.evaluate = 0;
+    base.stoppable = *config->report || *config->pictures;
     if (!base.steps) base.steps = DEFAULT_STEPS;
     run_config_without_files(&base);
     int code = shared_data_open(&base);
@@ -99,6 +127,7 @@ int command_profile(int argc, char **argv) {
     struct run_config config;
     struct ways ways = {0};
     struct atomic_file json = {0}, trace = {0};
+    struct report report = {.made = 0};
     struct job_result result = {.exit_status = 0};
     int help = 0, code;
     run_config_default(&config);
@@ -107,16 +136,22 @@ int command_profile(int argc, char **argv) {
     CHECK_GOTO(run_config_check(&config), code, done);
     if (*config.json) CHECK_GOTO(atomic_open(&json, config.json), code, done);
     if (*config.trace) CHECK_GOTO(atomic_open(&trace, config.trace), code, done);
+    CHECK_GOTO(report_open(&report, &config), code, done);
     code = profile(&config, &ways, &result);
-    if (code && code != ERR_MEMORY) goto done;
+    if (code && code != ERR_MEMORY) {
+        code = show_what_there_is(&report, &ways, code);
+        goto done;
+    }
     struct failures all = {0}; /* a file that cannot be written must not cost the other */
     failures_add(&all, code);
     failures_add(&all, write_json(&json, &ways));
     failures_add(&all, write_trace(&trace, config.trace, &ways));
+    failures_add(&all, write_report(&report, &ways, NULL));
     code = failures_end(&all);
 done:
     atomic_abandon(&json);
     atomic_abandon(&trace);
+    report_abandon(&report);
     ways_free(&ways);
     report_error(code);
     return code && result.exit_status ? result.exit_status : error_exit_status(code);

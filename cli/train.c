@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
+#include "cli/report.h"
 #include "cli/results.h"
 #include "report/chrome_trace.h"
 #include "train/job.h"
@@ -62,13 +63,23 @@ static int write_json(struct atomic_file *file, const struct run_record *record)
     return results_end(&w, file);
 }
 
+/* stopped: what ended the run early; "": nothing did. */
+static int write_report(struct report *report, const struct run_record *record,
+                        const char *stopped) {
+    struct page page = {.stopped = *stopped ? stopped : NULL, .count = 1};
+    page.run[0] = (struct page_run){.title = mode_title(record->mode), .run = record};
+    return report_write(report, &page, "train");
+}
+
 int command_train(int argc, char **argv) {
     struct run_config config;
     struct run_record record = {0};
     struct job_result result = {.exit_status = 0};
     struct atomic_file trace = {0}, json = {0};
     struct trace_run traced = {.run = &record};
+    struct report report = {.made = 0};
     struct failures all = {0};
+    char stopped[ERROR_BYTES] = "";
     int help, code;
     run_config_default(&config);
     CHECK_GOTO(flags_parse(argc, argv, &config, &help, "train"), code, done);
@@ -76,22 +87,27 @@ int command_train(int argc, char **argv) {
     CHECK_GOTO(run_config_check(&config), code, done);
     if (*config.json) CHECK_GOTO(atomic_open(&json, config.json), code, done);
     if (*config.trace) CHECK_GOTO(atomic_open(&trace, config.trace), code, done);
-    config.spans = *config.trace != 0;
+    CHECK_GOTO(report_open(&report, &config), code, done);
+    config.spans = run_keeps_spans(&config);
     config.stoppable = 1;
     traced.title = mode_title(config.mode);
     describe(&config);
     code = job_run(&config, NULL, 0, &record, &result);
     if (code && !result.unwritten && !result.stopped) goto done;
+    if (result.stopped) snprintf(stopped, sizeof stopped, "%s", error_message());
     warn_not_finite(NULL, &record);
     say_result(&config, &record);
     failures_add(&all, code); /* one file that cannot be written must not cost the other */
     /* of a run that was stopped before its first step the old file is worth more */
     if (record.steps || !result.stopped) failures_add(&all, write_json(&json, &record));
     failures_add(&all, chrome_trace_write(&trace, config.trace, &traced, 1));
+    if (record.steps || !result.stopped)
+        failures_add(&all, write_report(&report, &record, stopped));
     code = failures_end(&all);
 done:
     atomic_abandon(&json);
     atomic_abandon(&trace);
+    report_abandon(&report);
     record_free(&record);
     int status = report_error(code);
     return code && result.exit_status ? result.exit_status : status;

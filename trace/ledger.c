@@ -59,6 +59,18 @@ void traffic_add(struct traffic *traffic, int source, int destination, uint64_t 
     __atomic_fetch_add(&traffic->bytes[source][destination], bytes, __ATOMIC_RELAXED);
 }
 
+void traffic_join(struct traffic *sum, const struct traffic *more) {
+    for (int a = 0; a < LINK_COUNT; a++)
+        for (int b = 0; b < LINK_COUNT; b++)
+            sum->bytes[a][b] += __atomic_load_n(&more->bytes[a][b], __ATOMIC_RELAXED);
+}
+
+void traffic_leave(struct traffic *sum, const struct traffic *less) {
+    for (int a = 0; a < LINK_COUNT; a++)
+        for (int b = 0; b < LINK_COUNT; b++)
+            sum->bytes[a][b] -= less->bytes[a][b];
+}
+
 uint64_t traffic_into(const struct traffic *traffic, int device) {
     uint64_t sum = 0;
     for (int other = 0; is_link(device) && other < LINK_COUNT; other++)

@@ -52,6 +52,10 @@ struct traffic {
 };
 /* Counts a move. Ends that are no devices and traffic NULL are ignored. */
 void traffic_add(struct traffic *traffic, int source, int destination, uint64_t bytes);
+/* Adds all that `more` counted. `sum` has one writer here; `more` may be counting. */
+void traffic_join(struct traffic *sum, const struct traffic *more);
+/* Takes away what `less` counted, which is no longer counting. */
+void traffic_leave(struct traffic *sum, const struct traffic *less);
 /* Bytes that came into a device from other devices and the host. */
 uint64_t traffic_into(const struct traffic *traffic, int device);
 /* Bytes that went out of a device to other devices and the host. */

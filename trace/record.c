@@ -21,6 +21,7 @@ void record_free(struct run_record *record) {
     for (int k = 0; k < MAX_SNAPSHOTS; k++)
         free(record->snapshots[k]);
     free(record->grads);
+    free(record->traffic);
     span_log_free(&record->kept);
     for (int i = 0; record->names && i < record->parameters; i++)
         free(record->names[i]);

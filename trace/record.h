@@ -50,7 +50,8 @@ struct device_record {
 /* The steps whose spans are kept for --trace. A step of LeNet has about 45 spans, so 1000 steps
  * take 3 MiB per device and give a trace file of 7 MB. */
 enum { TRACE_STEPS = 1000 };
-enum { MAX_SNAPSHOTS = 8 }; /* snapshots of all parameters in one run */
+enum { REPORT_STEPS = 100 }; /* for --report and --pictures, which show few of them */
+enum { MAX_SNAPSHOTS = 8 };  /* snapshots of all parameters in one run */
 
 struct run_record {
     /* ---- what ran ---- */
@@ -101,6 +102,7 @@ struct run_record {
     int bucket_count;        /* DDP: buckets of gradients */
     int64_t *bucket_bytes;   /* [bucket_count] their sizes, in the order in which they fill */
     char choice[256];        /* DDP: the algorithm chosen and why */
+    char chosen[16];         /* DDP: its name, for the largest bucket */
     char **names;            /* [parameters] PyTorch's names; record_free frees each */
     int buffers;             /* buffers, the length of buffer_names */
     char **buffer_names;     /* [buffers] likewise */
@@ -127,9 +129,11 @@ struct run_record {
     double first_step_seconds;
     int64_t images; /* samples trained on, duplicates included */
     struct device_record device[MAX_DEVICES];
+    struct traffic *traffic; /* over each link, in all training steps together; NULL: not counted */
 
-    /* The spans of the first TRACE_STEPS steps, device by device, where a trace was asked for. They
-     * are not in the JSON: a job hands them to its launcher beside it. */
+    /* The spans of the first TRACE_STEPS steps (REPORT_STEPS without a trace), device by device,
+     * where a trace, a report or pictures were asked for. They are not in
+     * the JSON: a job hands them to its launcher beside it. */
     struct span_log kept;
     /* Spans of all ranks that host memory was too short for. Above 0, times and trace have gaps. */
     int64_t spans_lost;

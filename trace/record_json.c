@@ -2,6 +2,7 @@
  * writes and reads them. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -128,6 +129,46 @@ static int read_devices(const struct field *f, void *object, const struct json *
     return OK;
 }
 
+/* ---- traffic: the links over which something moved ---- */
+
+/* The host is -1 in files, so that it stays so if devices become more. */
+static void write_end(struct json_writer *w, const char *key, int end) {
+    json_integer(w, key, end == LINK_HOST ? -1 : end);
+}
+
+static void write_traffic(const struct field *f, const void *object, struct json_writer *w) {
+    const struct traffic *t = *(struct traffic **)field_member(f, object);
+    json_array(w, f->key);
+    for (int a = 0; t && a < LINK_COUNT; a++)
+        for (int b = 0; b < LINK_COUNT; b++) {
+            if (!t->bytes[a][b] || a == b) continue;
+            json_object(w, NULL);
+            write_end(w, "from", a);
+            write_end(w, "to", b);
+            json_natural(w, "bytes", t->bytes[a][b]);
+            json_close(w);
+        }
+    json_close(w);
+}
+
+/* -1: no end of a link. */
+static int read_end(const struct json *link, const char *key) {
+    const struct json *end = json_find(link, key);
+    if (!end || !end->is_integer || end->integer < -1 || end->integer >= LINK_HOST) return -1;
+    return end->integer < 0 ? LINK_HOST : (int)end->integer;
+}
+
+static int read_traffic(const struct field *f, void *object, const struct json *item) {
+    struct traffic *t = calloc(1, sizeof *t);
+    if (!t) return fail(ERR_MEMORY, "run record: no host memory");
+    *(struct traffic **)field_member(f, object) = t;
+    for (const struct json *link = item ? item->child : NULL; link; link = link->next) {
+        const struct json *bytes = json_find(link, "bytes");
+        traffic_add(t, read_end(link, "from"), read_end(link, "to"), bytes ? bytes->natural : 0);
+    }
+    return OK;
+}
+
 /* ---- the run ---- */
 
 static void write_mode(const struct field *f, const void *object, struct json_writer *w) {
@@ -186,6 +227,7 @@ static int read_accuracy(const struct field *f, void *object, const struct json 
 }
 
 static const struct field_type DEVICES = {write_devices, read_devices};
+static const struct field_type TRAFFIC = {write_traffic, read_traffic};
 static const struct field_type MODE = {write_mode, read_mode};
 static const struct field_type EPOCH_TIME = {write_epoch_time, NULL};
 static const struct field_type EXTRAPOLATED = {write_extrapolated, NULL};
@@ -214,6 +256,7 @@ static const struct field run_fields[] = {
     {"blocking_copies",    &FIELD_YES_NO, AT(blocking_copies)},
     {"allreduce",          &FIELD_TEXT,   AT(algorithm)},
     {"allreduce_choice",   &FIELD_TEXT,   AT(choice)},
+    {"allreduce_chosen",   &FIELD_TEXT,   AT(chosen)},
     {"bucket_sizes",       &FIELD_SIZES,  ARRAY_AT(bucket_bytes, bucket_count)},
     {"devices",            &FIELD_INT,    AT(devices)},
     {"virtual_devices",    &FIELD_INT,    AT(virtual_devices)},
@@ -276,7 +319,10 @@ static const struct field outcome_fields[] = {
     {"losses",        &FIELD_NUMBERS,         ARRAY_AT(losses, steps)},
     {"gathered_losses", &FIELD_NUMBERS_COUNTED, ARRAY_AT(gathered_losses, gathered_count)},
 };
-static const struct field device_list = {"per_device", &DEVICES, AT(device)};
+static const struct field device_lists[] = {
+    {"traffic",    &TRAFFIC, AT(traffic)},
+    {"per_device", &DEVICES, AT(device)},
+};
 // clang-format on
 
 /* ---- the whole record ---- */
@@ -284,7 +330,7 @@ static const struct field device_list = {"per_device", &DEVICES, AT(device)};
 void record_write_fields(const struct run_record *r, struct json_writer *w) {
     fields_write(run_fields, FIELD_COUNT(run_fields), r, w);
     if (!r->computed) fields_write(outcome_fields, FIELD_COUNT(outcome_fields), r, w);
-    fields_write(&device_list, 1, r, w);
+    fields_write(device_lists, FIELD_COUNT(device_lists), r, w);
 }
 
 void record_write(const struct run_record *r, struct json_writer *w, const char *key, int proof) {
@@ -298,6 +344,6 @@ int record_read(struct run_record *r, const struct json *object) {
     memset(r, 0, sizeof *r);
     CHECK(fields_read(run_fields, FIELD_COUNT(run_fields), r, object));
     if (!r->computed) CHECK(fields_read(outcome_fields, FIELD_COUNT(outcome_fields), r, object));
-    CHECK(fields_read(&device_list, 1, r, object));
+    CHECK(fields_read(device_lists, FIELD_COUNT(device_lists), r, object));
     return record_proof_read(r, object);
 }

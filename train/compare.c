@@ -54,10 +54,20 @@ const char *compare_leaves_out(const struct run_config *config, enum run_mode mo
 static int judge(struct comparison *c, enum run_mode mode, struct job_result *result) {
     struct verdict *v = &c->verdict[mode];
     if (!c->run[mode].devices) return OK; /* left out, or it did not fit */
-    if (verdict_judge(&c->run[MODE_SINGLE], &c->run[mode], v)) return OK;
+    c->judged[mode] = verdict_judge(&c->run[MODE_SINGLE], &c->run[mode], v);
+    if (c->judged[mode]) return OK;
     struct run_config config = c->config;
     config.mode = mode;
-    return lockstep_check(&config, &c->run[MODE_SINGLE], v, result);
+    CHECK(lockstep_check(&config, &c->run[MODE_SINGLE], v, result));
+    c->judged[mode] = 1;
+    return OK;
+}
+
+/* The run in `last` failed or was stopped. Those before it came to their end. */
+static void judge_those_before(struct comparison *c, enum run_mode last) {
+    for (enum run_mode mode = MODE_DP; mode < last; mode++)
+        if (c->run[mode].devices)
+            c->judged[mode] = verdict_judge(&c->run[MODE_SINGLE], &c->run[mode], &c->verdict[mode]);
 }
 
 /* The outcome of both verdicts. Where the loss is not finite in both modes, gradients beyond the
@@ -118,6 +128,7 @@ int compare_run(struct comparison *c, const struct run_config *config, struct jo
         if (compare_leaves_out(&c->config, mode)) continue;
         one.mode = mode;
         one.hashes = one.spans = 1;
+        one.stoppable = *config->report || *config->pictures;
         CHECK(run_config_of_several(&one, config, mode_name(mode)));
         if (mode == MODE_SINGLE && needs_lockstep(&c->config))
             memcpy(one.snapshots, points, sizeof points);
@@ -127,6 +138,7 @@ int compare_run(struct comparison *c, const struct run_config *config, struct jo
             record_free(&c->run[mode]);
             continue;
         }
+        if (code) judge_those_before(c, mode);
         CHECK(code);
         /* The device that `auto` found is used for all modes: another kind gives other bits. */
         if (mode == MODE_SINGLE)

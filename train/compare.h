@@ -13,6 +13,7 @@ struct comparison {
     struct run_config config;
     struct run_record run[MODE_COUNT];  /* by mode; of a mode that was left out zeroed */
     struct verdict verdict[MODE_COUNT]; /* each mode against single; [MODE_SINGLE] is unused */
+    int judged[MODE_COUNT];             /* 1: the verdict is there */
     char full[MODE_COUNT]
              [ERROR_BYTES]; /* the error of a mode that did not fit its devices; or "" */
 };
@@ -21,7 +22,11 @@ struct comparison {
  * also after a failure. ERR_CHECK: a verdict is DIFFERENT or BEYOND, or a loss is
  * not finite; the comparison is complete then, for the caller to print. DP or DDP that ran out of
  * memory is in `full`, with no record and no verdict; the others are compared. Single that did so
- * is a failure, since it judges the others. */
+ * is a failure, since it judges the others.
+ *
+ * After another failure c->run has the runs that came to their end, judged where their hashes
+ * decide. Where a report is asked for, SIGINT and SIGTERM stop the run under way after a step, and
+ * c->run has that one, too, as far as it came. */
 int compare_run(struct comparison *c, const struct run_config *config, struct job_result *result);
 
 /* Why the mode takes no part in a comparison with this configuration; NULL: it does. */

@@ -49,7 +49,7 @@ static struct run_config dry_config(const struct run_config *config) {
     c.data_fd[0] = c.data_fd[1] = 0;
     snprintf(c.device, sizeof c.device, "cpu");
     run_config_without_files(&c);
-    *c.trace = *c.resume = *c.init_from = 0;
+    *c.trace = *c.report = *c.pictures = *c.resume = *c.init_from = 0;
     return c;
 }
 
@@ -86,13 +86,11 @@ static int run_rank(const struct run_config *config, int rank, int ranks,
 
 /* Adds what rank `rank` held and moved to the record of rank 0. */
 static void add_rank(struct run_record *to, const struct run_record *from, int rank) {
-    uint64_t in = to->device[rank].bytes_in, out = to->device[rank].bytes_out;
     to->device[rank] = from->device[rank];
-    to->device[rank].bytes_in = in;
-    to->device[rank].bytes_out = out;
+    traffic_join(to->traffic, from->traffic);
     for (int d = 0; d < to->devices; d++) {
-        to->device[d].bytes_in += from->device[d].bytes_in;
-        to->device[d].bytes_out += from->device[d].bytes_out;
+        to->device[d].bytes_in = traffic_into(to->traffic, d);
+        to->device[d].bytes_out = traffic_out_of(to->traffic, d);
     }
 }
 

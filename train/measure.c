@@ -5,30 +5,16 @@
 #include "base/error.h"
 #include "train/session.h"
 
-/* What this process has moved so far into and out of each device of the run. */
-static void sum_traffic(const struct session *s, uint64_t *in, uint64_t *out) {
-    memset(in, 0, MAX_DEVICES * sizeof *in);
-    memset(out, 0, MAX_DEVICES * sizeof *out);
-    for (int i = 0; i < s->device_count; i++) {
-        const struct traffic *t = device_traffic(s->device[i]);
-        for (int d = 0; d < s->devices; d++) {
-            in[d] += traffic_into(t, d);
-            out[d] += traffic_out_of(t, d);
-        }
-    }
-}
-
 void measure_mark(struct session *s) {
-    sum_traffic(s, s->mark_in, s->mark_out);
+    memset(&s->mark, 0, sizeof s->mark);
+    for (int i = 0; i < s->device_count; i++)
+        traffic_join(&s->mark, device_traffic(s->device[i]));
 }
 
 void measure_count(struct session *s) {
-    uint64_t in[MAX_DEVICES], out[MAX_DEVICES];
-    sum_traffic(s, in, out);
-    for (int d = 0; d < s->devices; d++) {
-        s->bytes_in[d] += in[d] - s->mark_in[d];
-        s->bytes_out[d] += out[d] - s->mark_out[d];
-    }
+    for (int i = 0; i < s->device_count; i++)
+        traffic_join(&s->moved, device_traffic(s->device[i]));
+    traffic_leave(&s->moved, &s->mark);
 }
 
 static int is_training(int phase) {
@@ -65,7 +51,7 @@ static void empty_log(struct session *s, struct span_log *log, int device, int i
     for (size_t i = 0; into_record && i < log->count; i++) {
         add_span(&r->device[device], &log->spans[i]);
         step_times_add(&s->step_times[device], &log->spans[i], s->config->passes, s->first_step);
-        if (log->spans[i].step < s->first_step + TRACE_STEPS) span_add(&r->kept, &log->spans[i]);
+        if (log->spans[i].step < s->first_step + s->steps_kept) span_add(&r->kept, &log->spans[i]);
     }
     if (into_record) r->spans_lost += (int64_t)log->dropped;
     log->count = log->dropped = 0;
@@ -91,20 +77,28 @@ void measure_spans(struct session *s) {
     empty_logs(s, 1);
 }
 
-/* What each rank contributes: the record of its device, and what it moved between any devices. */
+/* What each rank contributes: the record of its device, and how many of its spans are lost. */
 struct brought {
     struct device_record device;
     int64_t spans_lost;
-    uint64_t in[MAX_DEVICES], out[MAX_DEVICES];
 };
 
-/* Whoever imagines ranks runs them one after another and adds up their records (estimate.c). */
-static int add_own(struct session *s, const struct brought *mine) {
-    for (int d = 0; d < s->devices; d++) {
-        s->record->device[d].bytes_in = mine->in[d];
-        s->record->device[d].bytes_out = mine->out[d];
+/* Sums what every rank moved over each link into the record. Whoever imagines ranks runs them one
+ * after another and adds up their records (estimate.c). */
+static int gather_traffic(struct session *s) {
+    struct traffic *sum = s->record->traffic = calloc(1, sizeof *sum);
+    if (!sum) return fail(ERR_MEMORY, "traffic: no host memory");
+    if (!s->comm || comm_is_imagined(s->comm)) {
+        *sum = s->moved;
+        return OK;
     }
-    return OK;
+    struct traffic *all = malloc((size_t)s->ranks * sizeof *all);
+    int code = all ? OK : fail(ERR_MEMORY, "traffic: no host memory");
+    if (!code) code = comm_gather(s->comm, &s->moved, sizeof s->moved, all);
+    for (int k = 0; !code && k < s->ranks; k++)
+        traffic_join(sum, &all[k]);
+    free(all);
+    return code;
 }
 
 int measure_finish(struct session *s) {
@@ -119,21 +113,17 @@ int measure_finish(struct session *s) {
     r->spans_lost += (int64_t)r->kept.dropped;
     mine.device = r->device[s->first_device];
     mine.spans_lost = r->spans_lost;
-    memcpy(mine.in, s->bytes_in, sizeof mine.in);
-    memcpy(mine.out, s->bytes_out, sizeof mine.out);
+    int alone = !s->comm || comm_is_imagined(s->comm);
     all[0] = mine;
-    if (comm_is_imagined(s->comm)) return add_own(s, &mine);
-    if (s->comm) CHECK(comm_gather(s->comm, &mine, sizeof mine, all));
-    for (int k = 1; k < s->ranks; k++) {
+    if (!alone) CHECK(comm_gather(s->comm, &mine, sizeof mine, all));
+    for (int k = 1; !alone && k < s->ranks; k++) {
         r->device[k] = all[k].device;
         r->spans_lost += all[k].spans_lost;
     }
+    CHECK(gather_traffic(s));
     for (int d = 0; d < s->devices; d++) {
-        r->device[d].bytes_in = r->device[d].bytes_out = 0;
-        for (int k = 0; k < s->ranks; k++) {
-            r->device[d].bytes_in += all[k].in[d];
-            r->device[d].bytes_out += all[k].out[d];
-        }
+        r->device[d].bytes_in = traffic_into(r->traffic, d);
+        r->device[d].bytes_out = traffic_out_of(r->traffic, d);
     }
     return OK;
 }

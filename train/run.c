@@ -57,6 +57,10 @@ int run_config_of_several(struct run_config *config, const struct run_config *ba
                 base->tensorboard, name);
 }
 
+int run_keeps_spans(const struct run_config *config) {
+    return *config->trace || *config->report || *config->pictures;
+}
+
 int run_devices(const struct run_config *config) {
     return config->mode == MODE_SINGLE ? 1 : config->devices;
 }

@@ -87,7 +87,8 @@ struct run_config {
     char trace
         [PATH_BYTES]; /* given, and spans on: the record keeps spans, which the command writes */
     char tensorboard[PATH_BYTES]; /* the folder of this run's event file (train/curves.h) */
-    int module_prefix;            /* --save: names begin with "module." */
+    char report[PATH_BYTES], pictures[PATH_BYTES]; /* likewise, of fewer steps */
+    int module_prefix;                             /* --save: names begin with "module." */
     int quiet;
     int warned;         /* 1: no warnings at the start: --quiet, or an earlier job has given them */
     int64_t started_ns; /* now_ns when the run was asked for: first_step_seconds counts from it */
@@ -126,6 +127,9 @@ int run_check_device_word(const char *word);
 
 /* The memory that was asked for device `index`, in bytes; 0: not given. */
 uint64_t run_device_memory(const struct run_config *config, int index);
+
+/* 1: the record keeps the spans of its first steps, for a file that the command writes. */
+int run_keeps_spans(const struct run_config *config);
 
 /* W and V in force: 1 device for single; V is VIRTUAL_OFF, or a number. */
 int run_devices(const struct run_config *config);

@@ -268,7 +268,8 @@ static void describe(struct session *s) {
     r->pinned = !c->no_pin_memory;
     r->blocking_copies = c->blocking_copies;
     span_log_init(&s->loads, c->spans);
-    span_log_init(&r->kept, c->spans && *c->trace);
+    span_log_init(&r->kept, c->spans && run_keeps_spans(c));
+    s->steps_kept = *c->trace ? TRACE_STEPS : REPORT_STEPS;
     r->steps_per_epoch = session_steps(s);
     r->parameter_count = model_count(&s->model);
     r->train_samples = s->train_set.count;

@@ -69,10 +69,10 @@ struct session {
     struct span_log loads; /* the spans in which the loader was waited for (LANE_HOST) */
     struct segments last;  /* how the last training batch was cut */
 
-    /* Bytes that this process moved into and out of each device of the run: in training so far, and
-     * in all at the last mark (measure.c). */
-    uint64_t bytes_in[MAX_DEVICES], bytes_out[MAX_DEVICES];
-    uint64_t mark_in[MAX_DEVICES], mark_out[MAX_DEVICES];
+    /* Bytes that this process moved over each link: in training so far, and in all at the last mark
+     * (measure.c). */
+    struct traffic moved, mark;
+    int steps_kept; /* of so many steps the record keeps the spans, if it keeps any */
     struct step_times step_times[MAX_DEVICES]; /* of this process's devices, by device of the run */
 };
 

@@ -108,7 +108,9 @@ static void ddp_strategy_describe(struct session *s) {
         if (largest < plan->bucket[b].bytes) largest = plan->bucket[b].bytes;
         if (r->bucket_bytes) r->bucket_bytes[r->bucket_count++] = (int64_t)plan->bucket[b].bytes;
     }
-    ddp_algorithm(d->ddp, largest / sizeof(float), r->choice, sizeof r->choice);
+    enum allreduce_algorithm chosen =
+        ddp_algorithm(d->ddp, largest / sizeof(float), r->choice, sizeof r->choice);
+    snprintf(r->chosen, sizeof r->chosen, "%s", allreduce_algorithm_name(chosen));
 }
 
 static int ddp_strategy_close(struct session *s) {

@@ -91,6 +91,8 @@ static const struct row {
     {"--json", NULL, "every command writes its results"},
     {"--trace", "scale --trace t", "in duet scale|use duet train"},
     {"--tensorboard", "profile --tensorboard d", "in duet profile|use duet train"},
+    {"--report", "scale --report r.html", "in duet scale|use duet train"},
+    {"--pictures", "scale --pictures d", "in duet scale|use duet train"},
     {"--log-interval", "train --quiet --log-interval 5", "beside --quiet"},
     {"--quiet", NULL, "every command prints"},
 };
@@ -100,6 +102,8 @@ enum { ROWS = sizeof rows / sizeof *rows };
 static const struct row more[] = {
     {"--no-graph", "profile --device auto --no-graph", "in duet profile"},
     {"--no-graph", "train --device cuda --no-graph --trace t", "beside --trace"},
+    {"--no-graph", "train --device cuda --no-graph --report t", "beside --report"},
+    {"--no-graph", "train --device cuda --no-graph --pictures t", "beside --pictures"},
     {"--loss-in-forward", "profile --loss-in-forward", "in duet profile|leave it out"},
     {"--dp-reduce", "compare --model resnet18 --sync-bn --dp-reduce sharded", "beside --sync-bn"},
     {"--no-broadcast-buffers", "train --mode dp --model resnet18 --no-broadcast-buffers",

@@ -239,6 +239,8 @@ Test(cli_words, help_is_true, .timeout = 120, .init = cli_folder_make, .fini = c
                  {"--json", "f"},
                  {"--trace", "f"},
                  {"--tensorboard", "t"},
+                 {"--report", "f"},
+                 {"--pictures", "f"},
                  {"--quiet", NULL}};
     struct cli help, c;
     int listed = 0, known = (int)(sizeof flags / sizeof *flags);

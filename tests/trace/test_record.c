@@ -96,6 +96,9 @@ static struct run_record make(void) {
              (unsigned)d);
         fill(r.final_hashes[d] = malloc(PARAMETERS * 8), PARAMETERS * 8, (unsigned)d + 9);
     }
+    r.traffic = calloc(1, sizeof *r.traffic);
+    traffic_add(r.traffic, LINK_HOST, 0, 1ull << 60), traffic_add(r.traffic, 1, LINK_HOST, 3);
+    traffic_add(r.traffic, 0, 1, 4096);
     for (int k = 0; k < 2; k++)
         fill(r.snapshots[k] = malloc(COUNT * 4), COUNT * 4, (unsigned)k + 40);
     fill(r.grads = malloc(COUNT * 4), COUNT * 4, 50);
@@ -155,6 +158,7 @@ Test(record, round_trip, .timeout = 30) {
         cr_assert_arr_eq(a.hashes[d], b.hashes[d], STEPS * 2 * PARAMETERS * 8);
         cr_assert_arr_eq(a.final_hashes[d], b.final_hashes[d], PARAMETERS * 8);
     }
+    cr_assert_arr_eq(a.traffic, b.traffic, sizeof *a.traffic);
     for (int k = 0; k < 2; k++)
         cr_assert_arr_eq(a.snapshots[k], b.snapshots[k], COUNT * 4);
     cr_assert_arr_eq(a.grads, b.grads, COUNT * 4);

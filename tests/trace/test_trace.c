@@ -164,4 +164,9 @@ Test(traffic, into_and_out_of_leave_out_moves_within_a_device, .timeout = 30) {
     cr_assert_eq(traffic_into(&traffic, LINK_HOST), 10000);
     cr_assert_eq(traffic_into(&traffic, 1), 10);
     cr_assert_eq(traffic_into(&traffic, LINK_COUNT), 0);
+    static struct traffic sum;
+    traffic_join(&sum, &traffic), traffic_join(&sum, &traffic);
+    cr_assert(sum.bytes[LINK_HOST][0] == 2 && sum.bytes[1][0] == 200 && sum.bytes[0][0] == 2000);
+    traffic_leave(&sum, &traffic);
+    cr_assert_arr_eq(&sum, &traffic, sizeof sum);
 }

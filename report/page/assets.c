@@ -1,0 +1,17 @@
+/* The files of this folder inside the program: the assembler copies them into its constant data, so
+ * that a build needs no other tool and the files stay readable. */
+#include "report/page/assets.h"
+
+#define ASSET(name, path)                      \
+    __asm__(".pushsection .rodata\n"           \
+            ".type " #name ", %object\n"       \
+            ".globl " #name "\n" #name ":\n"   \
+            ".incbin \"" path "\"\n"           \
+            ".byte 0\n"                        \
+            ".size " #name ", . - " #name "\n" \
+            ".popsection\n")
+
+ASSET(asset_page_css, "report/page/page.css");
+ASSET(asset_page_js, "report/page/page.js");
+ASSET(asset_timeline_js, "report/page/timeline.js");
+ASSET(asset_playback_js, "report/page/playback.js");

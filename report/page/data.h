@@ -1,0 +1,23 @@
+/* What the page's JavaScript needs, as JSON: the spans of the timeline one by one, and the states
+ * of the allreduce hop by hop.
+ *
+ *     {"phases": [{"name": "forward", "css": "forward"}, ...],
+ *      "names": ["conv2d forward", ...],
+ *      "axis_ns": 12345678,
+ *      "runs": [{"title": "DP", "devices": 4, "comm": 0, "copy": 1, "first_step": 12, "steps": 2,
+ *                "lanes": [{"device": 0, "row": 0, "spans": [start, length, phase, name, waiting,
+ *                                                            cpu, bytes,  start, ...]}]}],
+ *      "collective": {"algorithm": "ring", "ranks": 4, "chunks": [elements, ...],
+ *                     "hops": [{"moves": [from, to, added, first chunk, chunks, ...],
+ *                               "cells": [rank, chunk, "terms as hexadecimal bits", ...]}]}}
+ *
+ * Times are nanoseconds from the start of the run's window. */
+#ifndef REPORT_PAGE_DATA_H
+#define REPORT_PAGE_DATA_H
+
+#include "report/page/draw.h"
+
+/* Writes it as the content of a script element. ERR_MEMORY. */
+int page_data(FILE *file, const struct page *page);
+
+#endif

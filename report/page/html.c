@@ -1,0 +1,86 @@
+/* Pieces of HTML: see html.h. */
+#include "report/page/html.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include "base/error.h"
+
+const char *cause_key(int cause, char key[32]) {
+    snprintf(key, 32, "%s", mem_cause_name((enum mem_cause)cause));
+    for (char *at = key; *at; at++)
+        if (*at == ' ') *at = '_';
+    return key;
+}
+
+static void put_data(FILE *file, double value, int index, const char *format, va_list list) {
+    fprintf(file, "<data value=\"%.17g\" data-json=\"runs.%d.", value, index);
+    vfprintf(file, format, list);
+    fprintf(file, "\"");
+}
+
+void put_number(FILE *file, double value, const char *words, int index, const char *format, ...) {
+    va_list list;
+    if (!isfinite(value)) {
+        html_text(file, words);
+        return;
+    }
+    va_start(list, format);
+    put_data(file, value, index, format, list);
+    va_end(list);
+    fprintf(file, ">");
+    html_text(file, words);
+    fprintf(file, "</data>");
+}
+
+void put_per_step(FILE *file, const struct run_record *run, double sum, const char *words,
+                  int index, const char *format, ...) {
+    va_list list;
+    va_start(list, format);
+    put_data(file, record_per_step(run, sum), index, format, list);
+    va_end(list);
+    fprintf(file, " data-by=\"runs.%d.steps\">", index);
+    html_text(file, words);
+    fprintf(file, "</data>");
+}
+
+void put_paragraph(FILE *file, const char *css_class, const char *format, ...) {
+    char text[2048];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(text, sizeof text, format, list);
+    va_end(list);
+    fprintf(file, *css_class ? "<p class=\"%s\">" : "<p>", css_class);
+    html_text(file, text);
+    fprintf(file, "</p>\n");
+}
+
+void open_table(FILE *file, const char *summary, const char *head) {
+    fprintf(file, "<details class=\"numbers\"><summary>%s</summary>\n", summary);
+    fprintf(file, "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"%s\">",
+            summary);
+    fprintf(file, "<table><thead><tr>");
+    for (size_t n; *head; head += n + (head[n] == '|')) {
+        n = strcspn(head, "|");
+        fprintf(file, "<th scope=\"col\">%.*s</th>", (int)n, head);
+    }
+    fprintf(file, "</tr></thead><tbody>\n");
+}
+
+void close_table(FILE *file) {
+    fprintf(file, "</tbody></table></div></details>\n");
+}
+
+int put_figure(FILE *file, const struct page *page, const char *id, draw_function *draw, int index,
+               const char *caption) {
+    fprintf(file, "<figure%s%s%s>\n", id ? " id=\"" : "", id ? id : "", id ? "\"" : "");
+    for (int form = PICTURE_WIDE; form <= PICTURE_NARROW; form++) {
+        struct picture p = picture_of(file, (enum picture_form)form);
+        CHECK(draw(&p, page, index));
+    }
+    fprintf(file, "<figcaption>");
+    html_text(file, caption);
+    fprintf(file, "</figcaption></figure>\n");
+    return OK;
+}

@@ -1,0 +1,294 @@
+/* The document: see page.h. */
+#include "report/page/page.h"
+
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "report/page/assets.h"
+#include "report/page/buckets.h"
+#include "report/page/collective.h"
+#include "report/page/data.h"
+#include "report/page/html.h"
+#include "report/page/tables.h"
+#include "report/page/words.h"
+
+/* ---- head and foot ---- */
+
+static void put_title(FILE *file, const struct page *page) {
+    const struct run_record *r = first_run(page);
+    fprintf(file, "Duet %s", page->command);
+    if (!r) return;
+    fprintf(file, ": ");
+    html_text(file, r->model);
+    fprintf(file, " on ");
+    html_text(file, r->dataset);
+    if (most_devices(page) > 1) fprintf(file, ", %d devices", most_devices(page));
+}
+
+/* The policy lets the page load nothing at all: it is complete. */
+static void put_start(FILE *file, const struct page *page) {
+    fprintf(file, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+                  "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+                  "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
+                  "style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n"
+                  "<link rel=\"icon\" href=\"data:,\">\n<title>");
+    put_title(file, page);
+    fprintf(file, "</title>\n<style>\n");
+    palette_css(file);
+    fprintf(file, "%s</style>\n</head>\n<body>\n", asset_page_css);
+    fprintf(file, "<a class=\"skip\" href=\"#verdict\">to the verdict</a>\n<header><h1>");
+    put_title(file, page);
+    fprintf(file, "</h1><button type=\"button\" id=\"theme\" hidden>dark or light</button>"
+                  "</header>\n");
+}
+
+static const struct {
+    const char *id, *name;
+} sections[] = {{"verdict", "Verdict"},   {"timelines", "Timeline"}, {"memory", "Memory"},
+                {"traffic", "Traffic"},   {"phases", "Time"},        {"curves", "Loss"},
+                {"equality", "Equality"}, {"buckets", "Buckets"},    {"collective", "Allreduce"},
+                {"about", "What ran"}};
+enum { SECTIONS = sizeof sections / sizeof *sections };
+
+static void put_navigation(FILE *file) {
+    fprintf(file, "<nav aria-label=\"Sections\"><ul>");
+    for (int i = 0; i < SECTIONS; i++)
+        fprintf(file, "<li><a href=\"#%s\">%s</a></li>", sections[i].id, sections[i].name);
+    fprintf(file, "</ul></nav>\n<main>\n");
+}
+
+static void open_section(FILE *file, const char *id, const char *title) {
+    fprintf(file, "<section id=\"%s\" aria-labelledby=\"%s-title\">\n<h2 id=\"%s-title\">%s</h2>\n",
+            id, id, id, title);
+}
+
+static void close_section(FILE *file) {
+    fprintf(file, "</section>\n");
+}
+
+/* ---- the sections ---- */
+
+/* What is missing, and why; and how far a run came that was stopped. */
+static void put_gaps(FILE *file, const struct page *page) {
+    if (page->stopped)
+        put_paragraph(file, "warning",
+                      "Stopped early: %s. What follows was "
+                      "measured until then.",
+                      page->stopped);
+    for (int i = 0; i < page->count; i++) {
+        const struct page_run *one = &page->run[i];
+        if (!one->run)
+            put_paragraph(file, "warning", "%s is missing: %s", one->title,
+                          one->missing ? one->missing : "it was not run");
+        else if (one->run->spans_lost)
+            put_paragraph(file, "warning",
+                          "%s: %lld spans were lost for want of host memory, so "
+                          "its times have gaps.",
+                          one->title, (long long)one->run->spans_lost);
+        if (one->run && !one->run->steps)
+            put_paragraph(file, "warning", "%s did no step.", one->title);
+        int step = one->run ? record_not_finite(one->run, NULL) : -1;
+        if (step >= 0)
+            put_paragraph(file, "warning", "%s: the loss is not finite since step %d.", one->title,
+                          step);
+    }
+}
+
+static void put_verdict(FILE *file, const struct page *page) {
+    struct text sentence[3];
+    open_section(file, "verdict", "Verdict");
+    put_gaps(file, page);
+    verdict_words(page, sentence);
+    fprintf(file, "<ol class=\"verdict\">\n");
+    for (int i = 0; i < 3; i++) {
+        if (!sentence[i].used) continue;
+        fprintf(file, "<li>");
+        html_text(file, sentence[i].words);
+        fprintf(file, "</li>\n");
+    }
+    fprintf(file, "</ol>\n");
+    if (first_run(page)) summary_table(file, page);
+    close_section(file);
+}
+
+static int put_timeline(FILE *file, const struct page *page) {
+    open_section(file, "timelines", "Timeline");
+    if (!has_timeline(page)) {
+        put_paragraph(file, "", "No spans of a step were recorded.");
+        return close_section(file), OK;
+    }
+    put_paragraph(file, "",
+                  "What each device did in a typical step: the one whose length is nearest "
+                  "to the median of the first %d. All runs begin at 0 on the same axis, "
+                  "in wall time. Below a device's work lie its communication and its "
+                  "copies of the next batch.",
+                  REPORT_STEPS);
+    CHECK(put_figure(file, page, "timeline", draw_timeline, 0,
+                     "Each box is measured by a span. Here neighbours of one phase are joined; "
+                     "zoom in to see every kernel."));
+    timeline_table(file, page);
+    close_section(file);
+    return OK;
+}
+
+static int put_memory(FILE *file, const struct page *page) {
+    open_section(file, "memory", "Memory by cause");
+    put_paragraph(file, "",
+                  "What each device held at the moment at which it held most, as its "
+                  "ledger counted it at every allocation, and the memory that it has.");
+    CHECK(put_figure(file, page, NULL, draw_memory, 0,
+                     "Memory of each device at its peak, in bytes, by cause."));
+    memory_table(file, page);
+    close_section(file);
+    return OK;
+}
+
+static int put_traffic(FILE *file, const struct page *page) {
+    int any = 0;
+    open_section(file, "traffic", "Traffic");
+    put_paragraph(file, "",
+                  "Bytes that moved from device to device in a step, counted at every "
+                  "move: DP sends everything through one device, DDP does not.");
+    for (int i = 0; i < page->count; i++) {
+        if (!page->run[i].run || page->run[i].run->devices < 2 || !has_traffic(page, i)) continue;
+        char caption[200];
+        fprintf(file, "<div class=\"pair\">\n");
+        snprintf(caption, sizeof caption, "%s: bytes a step; the thicker an arrow, the more.",
+                 page->run[i].title);
+        CHECK(put_figure(file, page, NULL, draw_links, i, caption));
+        snprintf(caption, sizeof caption, "%s: from the row to the column.", page->run[i].title);
+        CHECK(put_figure(file, page, NULL, draw_matrix, i, caption));
+        fprintf(file, "</div>\n");
+        any = 1;
+    }
+    if (!any) put_paragraph(file, "", "Nothing moved between devices.");
+    traffic_table(file, page);
+    close_section(file);
+    return OK;
+}
+
+static int put_phases(FILE *file, const struct page *page) {
+    open_section(file, "phases", "Time by phase");
+    if (has_phases(page)) {
+        put_paragraph(file, "", "The mean time of a step over the whole run. Busy times are %s.",
+                      first_run(page)->gpus ? "wall times of the GPU"
+                                            : "CPU times of emulated devices; where these share "
+                                              "cores, the time without a core stands beside them");
+        CHECK(put_figure(file, page, NULL, draw_phases, 0, "Milliseconds a step, by phase."));
+        phase_table(file, page);
+    } else {
+        put_paragraph(file, "", "No times by phase were measured.");
+    }
+    close_section(file);
+    return OK;
+}
+
+static int put_curves(FILE *file, const struct page *page) {
+    open_section(file, "curves", "Loss and accuracy");
+    if (has_curves(page, 0)) {
+        CHECK(put_figure(file, page, NULL, draw_loss, 0,
+                         "The loss of each step. Runs that agree lie on each other: the first is "
+                         "drawn thickest, the last thinnest."));
+        if (has_curves(page, 1))
+            CHECK(put_figure(file, page, NULL, draw_accuracy, 0,
+                             "Accuracy on the test set after each epoch."));
+        curve_table(file, page);
+    } else {
+        put_paragraph(file, "", "There is no finite loss to draw.");
+    }
+    close_section(file);
+    return OK;
+}
+
+static int put_equality(FILE *file, const struct page *page) {
+    int judged = 0;
+    open_section(file, "equality", "Equality");
+    for (int i = 0; i < page->count; i++) {
+        static const char *const classes[] = {"", "equal", "within", "apart"};
+        if (page->run[i].judged == PAGE_NOT_JUDGED || !page->run[i].verdict) continue;
+        put_paragraph(file, classes[page->run[i].judged], "%s", page->run[i].verdict);
+        judged++;
+    }
+    if (!judged)
+        put_paragraph(file, "",
+                      "This command compares no models with each other; duet compare "
+                      "does.");
+    if (has_equality(page)) {
+        CHECK(put_figure(file, page, NULL, draw_equality, 0,
+                         "Fingerprints of all parameters, from the hashes that every device took "
+                         "at every step. What equals the first run is green; what does not "
+                         "has the sign \xe2\x89\xa0."));
+        equality_table(file, page);
+    }
+    close_section(file);
+    return OK;
+}
+
+static int put_buckets(FILE *file, const struct page *page) {
+    open_section(file, "buckets", "Buckets of gradients");
+    if (has_buckets(page)) {
+        put_paragraph(file, "",
+                      "DDP sums gradients bucket by bucket while backward still runs. "
+                      "Overlapped is the time in which the device worked beside the "
+                      "allreduce, exposed the time in which it did not. Both are computed "
+                      "from spans, in wall time, and are means over devices and steps.");
+        CHECK(put_figure(file, page, NULL, draw_buckets, 0, "Milliseconds of each bucket."));
+        bucket_table(file, page);
+    } else {
+        put_paragraph(file, "",
+                      "There are no spans of allreduce: no run of DDP over several "
+                      "devices was measured.");
+    }
+    close_section(file);
+    return OK;
+}
+
+static int put_collective(FILE *file, const struct page *page) {
+    struct hops hops;
+    char size[32];
+    int instead;
+    open_section(file, "collective", "Allreduce, hop by hop");
+    if (!has_collective(page)) {
+        put_paragraph(file, "", "No run of DDP over several devices was measured.");
+        return close_section(file), OK;
+    }
+    const struct run_record *r = page->run[index_of_ddp(page)].run;
+    CHECK(hops_of_run(r, &hops, &instead));
+    put_paragraph(
+        file, "",
+        "%sThe largest bucket has %s and was summed by the algorithm %s over %d "
+        "ranks. This is the plan that the ranks ran, move by move; the order is "
+        "that of the plan, not a measured time.",
+        instead ? "What the library does inside is not known here; a ring stands for it. " : "",
+        bytes_words(largest_bucket(r), size), *r->chosen ? r->chosen : "ring", r->devices);
+    hops_free(&hops);
+    CHECK(put_figure(file, page, "playback", draw_collective, 0,
+                     "What the data of each rank (row) holds, chunk by chunk (column). A stripe is "
+                     "the term of a rank; a full cell is the sum of all. What a hop wrote is "
+                     "underlined."));
+    CHECK(collective_table(file, page));
+    close_section(file);
+    return OK;
+}
+
+int page_write(FILE *file, const struct page *page) {
+    put_start(file, page);
+    put_navigation(file);
+    put_verdict(file, page);
+    CHECK(put_timeline(file, page));
+    CHECK(put_memory(file, page));
+    CHECK(put_traffic(file, page));
+    CHECK(put_phases(file, page));
+    CHECK(put_curves(file, page));
+    CHECK(put_equality(file, page));
+    CHECK(put_buckets(file, page));
+    CHECK(put_collective(file, page));
+    open_section(file, "about", "What ran");
+    about_table(file, page);
+    close_section(file);
+    fprintf(file, "</main>\n<script type=\"application/json\" id=\"data\">");
+    CHECK(page_data(file, page));
+    fprintf(file, "</script>\n<script>\n%s%s%s</script>\n</body>\n</html>\n", asset_timeline_js,
+            asset_playback_js, asset_page_js);
+    return OK;
+}

@@ -1,0 +1,224 @@
+/* Pictures as SVG: see picture.h. */
+#include "report/page/picture.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include "base/json.h"
+
+struct picture picture_of(FILE *file, enum picture_form form) {
+    static const struct { double width, font; } forms[] = {{940, 13}, {350, 12}, {960, 18}};
+    return (struct picture){
+        .file = file, .form = form, .width = forms[form].width, .font = forms[form].font};
+}
+
+void html_text(FILE *file, const char *text) {
+    size_t left = strlen(text);
+    for (int n; left; text += n, left -= (size_t)n) {
+        unsigned char c = (unsigned char)*text;
+        n = utf8_length((const unsigned char *)text, left);
+        if (!n || (c < ' ' && c != '\n' && c != '\t') || c == 127) {
+            fputs("\xef\xbf\xbd", file);
+            n = 1;
+        } else if (strchr("<>&\"'", c)) {
+            fprintf(file, "&#%d;", c);
+        } else {
+            fwrite(text, 1, (size_t)n, file);
+        }
+    }
+}
+
+void picture_open(struct picture *p, const char *name, const char *title, const char *said) {
+    int slide = p->form == PICTURE_SLIDE;
+    fprintf(p->file, "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"%s %s\" role=\"img\" ",
+            name, p->form == PICTURE_NARROW ? "narrow" : "wide");
+    fprintf(p->file, "viewBox=\"0 0 %.0f %.0f\"", p->width, p->height);
+    if (slide) fprintf(p->file, " width=\"%.0f\" height=\"%.0f\"", p->width, p->height);
+    fprintf(p->file, " font-size=\"%.4g\"", p->font);
+    if (slide) fprintf(p->file, " font-family=\"Helvetica, Arial, sans-serif\"");
+    fprintf(p->file, ">\n<title>");
+    html_text(p->file, title);
+    fprintf(p->file, "</title>\n<desc>");
+    html_text(p->file, said);
+    fprintf(p->file, "</desc>\n");
+    if (!slide) return;
+    picture_box(p, 0, 0, p->width, p->height, SHADE_PAPER, NULL);
+}
+
+void picture_close(struct picture *p) {
+    fprintf(p->file, "</svg>\n");
+}
+
+/* ---- shapes ---- */
+
+static void put_fill(struct picture *p, enum shade shade) {
+    if (p->form == PICTURE_SLIDE)
+        fprintf(p->file, " fill=\"%s\"", shade_colour(shade));
+    else
+        fprintf(p->file, " class=\"%s\"", shade_class(shade));
+}
+
+static void put_stroke(struct picture *p, enum shade shade, double thickness) {
+    if (p->form == PICTURE_SLIDE)
+        fprintf(p->file, " fill=\"none\" stroke=\"%s\"", shade_colour(shade));
+    else
+        fprintf(p->file, " class=\"s-%s\"", shade_class(shade));
+    fprintf(p->file, " stroke-width=\"%.3g\"", thickness);
+}
+
+static void put_end(struct picture *p, const char *element, const char *tip) {
+    if (!tip) {
+        fprintf(p->file, "/>\n");
+        return;
+    }
+    fprintf(p->file, "><title>");
+    html_text(p->file, tip);
+    fprintf(p->file, "</title></%s>\n", element);
+}
+
+static void put_place(struct picture *p, double x, double y, double width, double height) {
+    fprintf(p->file, "<rect x=\"%.5g\" y=\"%.5g\" width=\"%.4g\" height=\"%.4g\"", x, y, width,
+            height);
+}
+
+void picture_box(struct picture *p, double x, double y, double width, double height,
+                 enum shade shade, const char *tip) {
+    if (!(width > 0) || !(height > 0)) return;
+    put_place(p, x, y, width, height);
+    put_fill(p, shade);
+    put_end(p, "rect", tip);
+}
+
+void picture_frame(struct picture *p, double x, double y, double width, double height,
+                   enum shade shade, const char *tip) {
+    if (!(width > 1) || !(height > 1)) return;
+    put_place(p, x + .5, y + .5, width - 1, height - 1);
+    put_stroke(p, shade, 1);
+    fprintf(p->file, " stroke-dasharray=\"2 2\"");
+    put_end(p, "rect", tip);
+}
+
+void picture_line(struct picture *p, double x1, double y1, double x2, double y2, enum shade shade,
+                  double thickness) {
+    fprintf(p->file, "<line x1=\"%.5g\" y1=\"%.5g\" x2=\"%.5g\" y2=\"%.5g\"", x1, y1, x2, y2);
+    put_stroke(p, shade, thickness);
+    put_end(p, "line", NULL);
+}
+
+void picture_arrow(struct picture *p, double x1, double y1, double x2, double y2, double bend,
+                   enum shade shade, double thickness, const char *tip) {
+    double dx = x2 - x1, dy = y2 - y1, length = hypot(dx, dy);
+    if (!(length > 0)) return;
+    double cx = (x1 + x2) / 2 + bend * dy, cy = (y1 + y2) / 2 - bend * dx;
+    double tx = x2 - cx, ty = y2 - cy, t = hypot(tx, ty), head = 4 + 1.6 * thickness;
+    tx /= t, ty /= t;
+    double bx = x2 - tx * head, by = y2 - ty * head, half = 0.5 * head;
+    fprintf(p->file, "<path d=\"M%.5g %.5gQ%.5g %.5g %.5g %.5g\"", x1, y1, cx, cy, bx, by);
+    put_stroke(p, shade, thickness);
+    put_end(p, "path", tip);
+    fprintf(p->file, "<path d=\"M%.5g %.5gL%.5g %.5gL%.5g %.5gZ\"", x2, y2, bx - ty * half,
+            by + tx * half, bx + ty * half, by - tx * half);
+    put_fill(p, shade);
+    put_end(p, "path", NULL);
+}
+
+void picture_circle(struct picture *p, double x, double y, double radius, enum shade shade) {
+    fprintf(p->file, "<circle cx=\"%.5g\" cy=\"%.5g\" r=\"%.4g\"", x, y, radius);
+    put_fill(p, shade);
+    put_end(p, "circle", NULL);
+}
+
+void picture_curve_begin(struct picture *p, enum shade shade, double thickness, double opacity) {
+    fprintf(p->file, "<polyline stroke-linejoin=\"round\" opacity=\"%.3g\"", opacity);
+    put_stroke(p, shade, thickness);
+    fprintf(p->file, " points=\"");
+}
+
+void picture_curve_point(struct picture *p, double x, double y) {
+    fprintf(p->file, "%.5g,%.5g ", x, y);
+}
+
+void picture_curve_end(struct picture *p) {
+    fprintf(p->file, "\"/>\n");
+}
+
+/* ---- text ---- */
+
+static void put_text(struct picture *p, double x, double y, enum anchor anchor, enum shade shade,
+                     int bold, const char *format, va_list list) {
+    static const char *const anchors[] = {"", " text-anchor=\"middle\"", " text-anchor=\"end\""};
+    char text[512];
+    vsnprintf(text, sizeof text, format, list);
+    fprintf(p->file, "<text x=\"%.5g\" y=\"%.5g\"%s%s", x, y, anchors[anchor],
+            bold ? " font-weight=\"bold\"" : "");
+    put_fill(p, shade);
+    fprintf(p->file, ">");
+    html_text(p->file, text);
+    fprintf(p->file, "</text>\n");
+}
+
+void picture_text(struct picture *p, double x, double y, enum anchor anchor, enum shade shade,
+                  const char *format, ...) {
+    va_list list;
+    va_start(list, format);
+    put_text(p, x, y, anchor, shade, 0, format, list);
+    va_end(list);
+}
+
+void picture_head(struct picture *p, double x, double y, const char *format, ...) {
+    va_list list;
+    va_start(list, format);
+    put_text(p, x, y, ANCHOR_START, SHADE_TEXT, 1, format, list);
+    va_end(list);
+}
+
+double picture_text_width(const struct picture *p, const char *text) {
+    return 0.57 * p->font * (double)strlen(text);
+}
+
+void picture_label(struct picture *p, double x, double y, double width, double height,
+                   enum shade on, const char *text) {
+    if (picture_text_width(p, text) > width - 4 || height < p->font) return;
+    picture_text(p, x + width / 2, y + height / 2 + 0.36 * p->font, ANCHOR_MIDDLE,
+                 shade_of_text_on(on), "%s", text);
+}
+
+double picture_key(struct picture *p, double y, const struct key_item *items, int count, int draw) {
+    double x = 0, row = 1.6 * p->font, box = 0.85 * p->font, top = y;
+    for (int i = 0; i < count; i++) {
+        double width = box + 0.5 * p->font + picture_text_width(p, items[i].name) + p->font;
+        if (x > 0 && x + width > p->width + p->font) x = 0, y += row;
+        if (draw) {
+            (items[i].framed ? picture_frame : picture_box)(p, x, y + 0.2 * p->font, box, box,
+                                                            items[i].shade, NULL);
+            picture_text(p, x + box + 0.4 * p->font, y + 0.95 * p->font, ANCHOR_START, SHADE_TEXT,
+                         "%s", items[i].name);
+        }
+        x += width;
+    }
+    return count ? y + row - top : 0;
+}
+
+double picture_scale_step(double most, int marks, int binary) {
+    double least = most / (marks > 0 ? marks : 1), step;
+    if (!(least > 0)) return 1;
+    if (binary) return exp2(ceil(log2(least)));
+    step = pow(10, floor(log10(least)));
+    return step >= least       ? step
+           : 2 * step >= least ? 2 * step
+           : 5 * step >= least ? 5 * step
+                               : 10 * step;
+}
+
+char *time_words(double ns, char text[32]) {
+    if (ns >= 1e9)
+        snprintf(text, 32, "%.3g s", ns * 1e-9);
+    else if (ns >= 1e6)
+        snprintf(text, 32, "%.3g ms", ns * 1e-6);
+    else if (ns >= 1e3)
+        snprintf(text, 32, "%.3g \xc2\xb5s", ns * 1e-3);
+    else
+        snprintf(text, 32, "%.0f ns", ns);
+    return text;
+}

@@ -1,0 +1,205 @@
+"use strict";
+// The allreduce played hop by hop: chunks travel from rank to rank, and each cell shows whose terms
+// its chunk holds. It takes the place of the strip of still pictures.
+
+const RANK_COLOURS = ["backward", "gather", "loss", "replicate", "allreduce", "forward",
+  "optimizer", "input"];
+
+class Playback {
+  constructor(figure, data) {
+    this.data = data;
+    this.hops = data.hops.length - 1;
+    this.states = this.readStates();
+    this.hop = 0;
+    this.timer = 0;
+    this.still = matchMedia("(prefers-reduced-motion: reduce)").matches;
+    this.tools = document.createElement("div");
+    this.tools.className = "tools";
+    this.said = document.createElement("p");
+    this.said.className = "said";
+    this.said.setAttribute("aria-live", "polite");
+    this.stage = svgElement("svg", {class: "stage playback", role: "img"});
+    figure.classList.add("drawn");
+    figure.prepend(this.tools, this.said, this.stage);
+    this.playButton = addButton(this.tools, "play", "play or pause", () => this.playOrPause());
+    addButton(this.tools, "back", "one hop back", () => this.step(-1));
+    addButton(this.tools, "step", "one hop forward", () => this.step(1));
+    this.slider = document.createElement("input");
+    Object.assign(this.slider, {type: "range", min: 0, max: this.hops, step: 1, value: 0});
+    this.slider.setAttribute("aria-label", "hop");
+    this.slider.addEventListener("input", () => {
+      this.pause();
+      this.show(+this.slider.value);
+    });
+    this.tools.appendChild(this.slider);
+    new ResizeObserver(() => this.draw()).observe(figure);
+    this.show(0);
+  }
+
+  // states[hop][rank][chunk]: the set of ranks whose terms are there, as a BigInt.
+  readStates() {
+    const {ranks, chunks, hops} = this.data, states = [];
+    let state = Array.from({length: ranks}, () => new Array(chunks.length).fill(0n));
+    for (const hop of hops) {
+      state = state.map((row) => row.slice());
+      for (let i = 0; i < hop.cells.length; i += 3)
+        state[hop.cells[i]][hop.cells[i + 1]] = BigInt(`0x${hop.cells[i + 2]}`);
+      states.push(state);
+    }
+    return states;
+  }
+
+  movesOf(hop) {
+    const list = [], flat = this.data.hops[hop].moves;
+    for (let i = 0; i < flat.length; i += 5) {
+      const [from, to, added, first, count] = flat.slice(i, i + 5);
+      list.push({from, to, added, first, count});
+    }
+    return list;
+  }
+
+  // ---- play, pause, step ----
+
+  playOrPause() {
+    if (this.timer) {
+      this.pause();
+      return;
+    }
+    if (this.hop === this.hops) this.show(0);
+    this.playButton.textContent = "pause";
+    this.timer = setTimeout(() => this.next(), 500);
+  }
+
+  next() {
+    if (this.hop === this.hops) {
+      this.pause();
+      return;
+    }
+    this.show(this.hop + 1, !this.still);
+    this.timer = setTimeout(() => this.next(), 1800);
+  }
+
+  pause() {
+    clearTimeout(this.timer);
+    this.timer = 0;
+    this.playButton.textContent = "play";
+  }
+
+  step(by) {
+    this.pause();
+    this.show(Math.max(0, Math.min(this.hops, this.hop + by)), by > 0 && !this.still);
+  }
+
+  show(hop, moving) {
+    this.hop = hop;
+    this.slider.value = hop;
+    this.slider.setAttribute("aria-valuetext", `hop ${hop} of ${this.hops}`);
+    this.say();
+    this.draw(moving);
+  }
+
+  // ---- in words ----
+
+  say() {
+    const all = this.data.chunks.length * this.data.ranks;
+    const full = (1n << BigInt(this.data.ranks)) - 1n;
+    const done = this.states[this.hop].flat().filter((terms) => terms === full).length;
+    if (!this.hop) {
+      this.said.textContent = `Before: each rank holds its own gradients alone, cut into ` +
+        `${this.data.chunks.length} chunks. ${this.hops} hops follow.`;
+      return;
+    }
+    const moves = this.movesOf(this.hop), adds = moves.filter((move) => move.added).length;
+    const kind = adds === moves.length ? "Reduce: what arrives is added to what is there"
+      : adds ? "Some ranks add what arrives, others take a result"
+        : this.states[this.hop].flat().some((terms) => terms === full)
+          ? "Gather: complete sums are copied" : "Gather: terms are copied";
+    const text = moves.slice(0, 4).map((move) => {
+      const what = move.count === 0 ? "a part" : move.count > 1
+        ? `chunks ${move.first} to ${move.first + move.count - 1}` : `chunk ${move.first}`;
+      return `${what} from rank ${move.from} to ${move.to}`;
+    }).join(", ");
+    const more = moves.length > 4 ? ` and ${moves.length - 4} more` : "";
+    this.said.textContent = `Hop ${this.hop} of ${this.hops}. ${kind}: ${text}${more}. ` +
+      `${done} of ${all} cells hold the complete sum.`;
+  }
+
+  // ---- drawing ----
+
+  draw(moving) {
+    const total = Math.max(280, this.stage.parentNode.clientWidth);
+    const {ranks, chunks} = this.data, columns = chunks.length;
+    this.gutter = ranks > 16 ? 26 : 60;
+    this.cell = Math.min(96, (total - this.gutter - 2) / columns);
+    this.row = ranks > 16 ? 9 : ranks > 8 ? 20 : 40;
+    const top = 22, gap = this.cell > 12 ? 4 : 1, before = this.states[Math.max(0, this.hop - 1)];
+    this.stage.replaceChildren();
+    const height = top + ranks * this.row + 4;
+    this.stage.setAttribute("viewBox", `0 0 ${total} ${height}`);
+    this.stage.setAttribute("height", height);
+    this.stage.setAttribute("aria-label", this.said.textContent);
+    for (let c = 0; c < columns; c++) {
+      if (this.cell < 20 && c % 8) continue;
+      svgElement("text", {x: this.gutter + (c + 0.5) * this.cell, y: 14, class: "quiet",
+        "font-size": 12, "text-anchor": "middle"}, this.stage).textContent =
+        this.cell > 60 ? `chunk ${c}` : c;
+    }
+    for (let r = 0; r < ranks; r++) {
+      const y = top + r * this.row;
+      if (ranks <= 16 || r % 8 === 0) {
+        svgElement("text", {x: this.gutter - 8, y: y + this.row / 2 + 4, class: "quiet",
+          "font-size": 12, "text-anchor": "end"}, this.stage).textContent =
+          ranks > 16 ? r : `rank ${r}`;
+      }
+      for (let c = 0; c < columns; c++) {
+        const terms = this.states[this.hop][r][c], changed = terms !== before[r][c];
+        this.drawCell(this.gutter + c * this.cell, y, this.cell - gap, this.row - gap, terms,
+          changed, moving ? before[r][c] : null);
+      }
+    }
+    if (this.hop) this.drawMoves(top, gap, moving);
+  }
+
+  // old: what stood there before the hop, shown until the chunk has arrived.
+  drawCell(x, y, width, height, terms, changed, old) {
+    const group = svgElement("g", {}, this.stage), {ranks} = this.data;
+    svgElement("rect", {x, y, width, height, class: "raised"}, group);
+    const put = (set, parent) => {
+      if (ranks > 8) { // as many as there are, without their names
+        const count = set.toString(2).replaceAll("0", "").length;
+        svgElement("rect", {x, y, width: width * count / ranks, height,
+          class: count === ranks ? "loss" : "backward"}, parent);
+        return;
+      }
+      for (let r = 0; r < ranks; r++)
+        if (set >> BigInt(r) & 1n)
+          svgElement("rect", {x: x + r * width / ranks, y, width: width / ranks + 0.3, height,
+            class: RANK_COLOURS[r % 8]}, parent);
+    };
+    const now = svgElement("g", {}, group);
+    put(terms, now);
+    if (changed && this.hop) svgElement("rect", {x, y: y + height - 2, width, height: 3,
+      class: "ink"}, now);
+    if (old === null || !changed) return;
+    put(old, group);
+    now.setAttribute("opacity", 0);
+    setTimeout(() => {
+      now.setAttribute("opacity", 1);
+    }, 1000);
+  }
+
+  // Each chunk travels in its column from the rank that it leaves to the rank that takes it.
+  drawMoves(top, gap, moving) {
+    if (!moving || this.data.ranks > 16) return;
+    for (const move of this.movesOf(this.hop)) {
+      const columns = move.count || this.data.chunks.length;
+      const box = svgElement("rect", {x: this.gutter + move.first * this.cell,
+        width: columns * this.cell - gap, height: this.row - gap - 6,
+        y: top + move.from * this.row + 3, rx: 4, opacity: 0.85,
+        class: `moving-chunk ${RANK_COLOURS[move.from % 8]}`}, this.stage);
+      const by = (move.to - move.from) * this.row;
+      box.animate([{transform: "translateY(0)"}, {transform: `translateY(${by}px)`}],
+        {duration: 1000, easing: "ease-in-out"}).onfinish = () => box.remove();
+    }
+  }
+}

@@ -1,0 +1,160 @@
+/* The timeline: what every device did in one or two steps, all runs on one axis. Spans of a phase
+ * that follow each other are one box here; JavaScript shows each kernel. */
+#include <string.h>
+
+#include "base/error.h"
+#include "report/page/draw.h"
+#include "report/page/window.h"
+
+struct layout {
+    double gutter, width; /* left of the axis, and along it */
+    double row[ROW_COUNT], gap, head;
+    double axis_ns; /* what `width` stands for */
+    const struct window *windows;
+};
+
+static int many(const struct page *page) {
+    return most_devices(page) > 16;
+}
+
+static double device_height(const struct layout *l, const struct window *w) {
+    double height = l->row[ROW_COMPUTE] + l->gap;
+    for (int row = ROW_COMM; row < ROW_COUNT; row++)
+        if (window_has_row(w, row)) height += l->row[row] + 1;
+    return height;
+}
+
+static struct layout lay_out(const struct picture *p, const struct page *page,
+                             const struct window *windows) {
+    int small = many(page), narrow = p->form == PICTURE_NARROW;
+    struct layout l = {.gutter = narrow ? 2 * p->font : 5.2 * p->font, .windows = windows};
+    l.width = p->width - l.gutter - 2;
+    l.row[ROW_COMPUTE] = small ? 0.5 * p->font : 1.5 * p->font;
+    l.row[ROW_COMM] = small ? 0.3 * p->font : 1.1 * p->font;
+    l.row[ROW_COPY] = small ? 0.2 * p->font : 0.45 * p->font;
+    l.gap = small ? 2 : 0.45 * p->font;
+    l.head = 2 * p->font;
+    for (int i = 0; i < page->count; i++)
+        if (windows[i].steps && l.axis_ns < (double)(windows[i].end_ns - windows[i].start_ns))
+            l.axis_ns = (double)(windows[i].end_ns - windows[i].start_ns);
+    return l;
+}
+
+/* The phases that occur, and waiting, as a key. */
+static int key_of(const struct page *page, const struct window *windows,
+                  struct key_item items[PHASE_COUNT + 1]) {
+    char seen[PHASE_COUNT + 1] = {0};
+    int n = 0;
+    for (int i = 0; i < page->count; i++)
+        for (size_t k = 0; k < windows[i].count; k++)
+            seen[windows[i].spans[k]->waiting ? PHASE_COUNT : windows[i].spans[k]->phase] = 1;
+    for (int phase = 0; phase < PHASE_COUNT; phase++)
+        if (seen[phase])
+            items[n++] = (struct key_item){shade_of_phase(phase), phase_name(phase), 0};
+    if (seen[PHASE_COUNT]) items[n++] = (struct key_item){SHADE_QUIET, "waiting", 1};
+    return n;
+}
+
+/* The spans from spans[0] on that are drawn as one box: the same row, phase and kind, and no gap
+ * that could be seen. */
+static size_t together(const struct span **spans, size_t count, double least_gap) {
+    size_t n = 1;
+    int64_t end = spans[0]->end_ns;
+    while (n < count && spans[n]->device == spans[0]->device &&
+           window_row_of(spans[n]) == window_row_of(spans[0]) &&
+           spans[n]->phase == spans[0]->phase && spans[n]->waiting == spans[0]->waiting &&
+           (double)(spans[n]->start_ns - end) <= least_gap &&
+           /* buckets are drawn one by one */
+           (spans[n]->lane != LANE_COMM || !strcmp(spans[n]->name, spans[0]->name))) {
+        if (spans[n]->end_ns > end) end = spans[n]->end_ns;
+        n++;
+    }
+    return n;
+}
+
+static void draw_spans(struct picture *p, const struct layout *l, const struct window *w,
+                       double top, double each) {
+    double scale = l->width / l->axis_ns;
+    for (size_t i = 0, n; i < w->count; i += n) {
+        const struct span *s = w->spans[i];
+        char text[32], tip[128];
+        int64_t end = s->end_ns;
+        n = together(w->spans + i, w->count - i, 0.6 / scale);
+        for (size_t k = 1; k < n; k++)
+            if (w->spans[i + k]->end_ns > end) end = w->spans[i + k]->end_ns;
+        double x = l->gutter + (double)(s->start_ns - w->start_ns) * scale,
+               width = (double)(end - s->start_ns) * scale, y = top + s->device * each;
+        enum window_row row = window_row_of(s);
+        if (row > ROW_COMPUTE) y += l->row[ROW_COMPUTE] + 1;
+        if (row > ROW_COMM && window_has_row(w, ROW_COMM)) y += l->row[ROW_COMM] + 1;
+        if (width < 0.25) continue; /* not to be seen */
+        snprintf(tip, sizeof tip, "%s%s: %s", s->waiting ? "waiting in " : "",
+                 s->lane == LANE_COMM ? s->name : phase_name(s->phase),
+                 time_words((double)(end - s->start_ns), text));
+        if (s->waiting) {
+            picture_frame(p, x, y, width, l->row[row], SHADE_QUIET, tip);
+            continue;
+        }
+        enum shade shade = shade_of_phase(s->phase);
+        picture_box(p, x, y, width < 0.6 ? 0.6 : width, l->row[row], shade, tip);
+        picture_label(p, x, y, width, l->row[row], shade,
+                      row == ROW_COMM ? s->name : phase_name(s->phase));
+    }
+}
+
+static double draw_run(struct picture *p, const struct layout *l, const struct page *page, int i,
+                       double y) {
+    const struct window *w = &l->windows[i];
+    const struct run_record *r = page->run[i].run;
+    double each = device_height(l, w), top = y + l->head;
+    int every = label_every(r->devices);
+    char text[32];
+    picture_head(p, 0, y + 1.35 * p->font, "%s", page->run[i].title);
+    time_words((double)(w->end_ns - w->start_ns), text);
+    if (w->steps > 1)
+        picture_text(p, p->width - 2, y + 1.35 * p->font, ANCHOR_END, SHADE_QUIET,
+                     "steps %d and %d: %s", w->first_step, w->first_step + 1, text);
+    else
+        picture_text(p, p->width - 2, y + 1.35 * p->font, ANCHOR_END, SHADE_QUIET, "step %d: %s",
+                     w->first_step, text);
+    for (int d = 0; d < r->devices; d++) {
+        picture_box(p, l->gutter, top + d * each, l->width, each - l->gap, SHADE_RAISED, NULL);
+        if (d % every) continue;
+        device_label(p, d, text);
+        picture_text(p, l->gutter - 0.5 * p->font, top + d * each + 1.1 * p->font - (every > 1) * 5,
+                     ANCHOR_END, SHADE_QUIET, "%s", text);
+    }
+    draw_spans(p, l, w, top, each);
+    return top + r->devices * each;
+}
+
+static void close_windows(struct window *windows) {
+    for (int i = 0; i < PAGE_RUNS; i++)
+        window_free(&windows[i]);
+}
+
+int draw_timeline(struct picture *p, const struct page *page, int index) {
+    struct window windows[PAGE_RUNS] = {{0}};
+    struct key_item items[PHASE_COUNT + 1];
+    int code = OK, steps = steps_to_show(page);
+    (void)index;
+    for (int i = 0; !code && i < page->count; i++)
+        if (page->run[i].run) code = window_open(&windows[i], page->run[i].run, steps);
+    if (code) return close_windows(windows), code;
+    struct layout l = lay_out(p, page, windows);
+    int count = key_of(page, windows, items);
+    double y = picture_key(p, 0, items, count, 0) + 0.4 * p->font, top = y;
+    for (int i = 0; i < page->count; i++)
+        if (windows[i].steps)
+            y += l.head + page->run[i].run->devices * device_height(&l, &windows[i]);
+    p->height = y + 2 * p->font;
+    picture_open(p, "timeline", "Timeline",
+                 "What each device did in a typical step, all runs on one time axis.");
+    picture_key(p, 0, items, count, 1);
+    draw_axis(p, l.gutter, y, l.width, y - top - 1.5 * p->font, l.axis_ns, AXIS_TIME);
+    for (int i = 0; i < page->count; i++)
+        if (windows[i].steps) top = draw_run(p, &l, page, i, top);
+    picture_close(p);
+    close_windows(windows);
+    return OK;
+}

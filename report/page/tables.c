@@ -1,0 +1,227 @@
+/* The tables of a page: each number of a picture, and the place of each in the JSON. */
+#include "report/page/tables.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "report/page/html.h"
+#include "report/page/times.h"
+#include "report/text.h"
+
+static void put_head(FILE *file, const struct page *page, int i, int device) {
+    fprintf(file, "<tr><th scope=\"row\">");
+    html_text(file, page->run[i].title);
+    fprintf(file, "</th><td>%d</td>", device);
+}
+
+static void put_bytes(FILE *file, uint64_t bytes, int i, const char *path, int d, const char *key) {
+    char words[32];
+    fprintf(file, "<td>");
+    put_number(file, (double)bytes,
+               bytes ? format_bytes(bytes, words, sizeof words) : "\xe2\x80\x93", i,
+               "per_device.%d.%s%s%s", d, path, *key ? "." : "", key);
+    fprintf(file, "</td>");
+}
+
+/* ---- at the top: each run in a column ---- */
+
+static void cells(FILE *file, const char *name, const struct page *page,
+                  void (*put)(FILE *, const struct page *, int)) {
+    fprintf(file, "<tr><th scope=\"row\">%s</th>", name);
+    for (int i = 0; i < page->count; i++) {
+        if (!page->run[i].run) continue;
+        fprintf(file, "<td>");
+        put(file, page, i);
+        fprintf(file, "</td>");
+    }
+    fprintf(file, "</tr>\n");
+}
+
+static void put_devices(FILE *file, const struct page *page, int i) {
+    char words[32];
+    snprintf(words, sizeof words, "%d", page->run[i].run->devices);
+    put_number(file, page->run[i].run->devices, words, i, "devices");
+}
+
+static void put_steps(FILE *file, const struct page *page, int i) {
+    char words[32];
+    snprintf(words, sizeof words, "%d", page->run[i].run->steps);
+    put_number(file, page->run[i].run->steps, words, i, "steps");
+}
+
+static void put_step_time(FILE *file, const struct page *page, int i) {
+    const struct run_record *r = page->run[i].run;
+    char words[32];
+    if (!r->steps) {
+        fprintf(file, "\xe2\x80\x93");
+        return;
+    }
+    time_words(record_per_step(r, r->training_seconds * 1e9), words);
+    put_per_step(file, r, r->training_seconds, words, i, "training_seconds");
+}
+
+static void put_speed(FILE *file, const struct page *page, int i) {
+    char words[32];
+    double speed = record_images_per_second(page->run[i].run);
+    snprintf(words, sizeof words, "%.0f", speed);
+    put_number(file, speed, words, i, "images_per_second");
+}
+
+static void put_loss(FILE *file, const struct page *page, int i) {
+    const struct run_record *r = page->run[i].run;
+    char words[32];
+    if (!r->steps) {
+        fprintf(file, "\xe2\x80\x93");
+        return;
+    }
+    snprintf(words, sizeof words, "%.6g", r->losses[r->steps - 1]);
+    put_number(file, r->losses[r->steps - 1], words, i, "losses.%d", r->steps - 1);
+}
+
+static void put_accuracy(FILE *file, const struct page *page, int i) {
+    const struct run_record *r = page->run[i].run;
+    double accuracy = record_last_accuracy(r);
+    char words[32];
+    if (accuracy < 0) {
+        fprintf(file, "\xe2\x80\x93");
+        return;
+    }
+    snprintf(words, sizeof words, "%.4f", accuracy);
+    put_number(file, accuracy, words, i, "accuracy.%d", r->epoch_count - 1);
+}
+
+static void put_peak(FILE *file, const struct page *page, int i) {
+    char words[32];
+    uint64_t peak = page->run[i].run->device[0].memory.total_peak;
+    put_number(file, (double)peak, format_bytes(peak, words, sizeof words), i,
+               "per_device.0.memory_peak");
+}
+
+static void put_others_peak(FILE *file, const struct page *page, int i) {
+    const struct run_record *r = page->run[i].run;
+    char words[32];
+    int most = 1;
+    if (r->devices < 2) {
+        fprintf(file, "\xe2\x80\x93");
+        return;
+    }
+    for (int d = 2; d < r->devices; d++)
+        if (r->device[d].memory.total_peak > r->device[most].memory.total_peak) most = d;
+    uint64_t peak = r->device[most].memory.total_peak;
+    put_number(file, (double)peak, format_bytes(peak, words, sizeof words), i,
+               "per_device.%d.memory_peak", most);
+}
+
+void summary_table(FILE *file, const struct page *page) {
+    fprintf(file, "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"The runs\">"
+                  "<table class=\"summary\"><thead><tr><td></td>");
+    for (int i = 0; i < page->count; i++) {
+        if (!page->run[i].run) continue;
+        fprintf(file, "<th scope=\"col\"><span class=\"swatch b-%s\"></span>",
+                shade_class(shade_of_run(page, i)));
+        html_text(file, page->run[i].title);
+        fprintf(file, "</th>");
+    }
+    fprintf(file, "</tr></thead><tbody>\n");
+    cells(file, "devices", page, put_devices);
+    cells(file, "steps", page, put_steps);
+    cells(file, "time of a step", page, put_step_time);
+    cells(file, "images per second", page, put_speed);
+    cells(file, "last loss", page, put_loss);
+    if (has_curves(page, 1)) cells(file, "test accuracy", page, put_accuracy);
+    cells(file, "peak memory of device 0", page, put_peak);
+    cells(file, "largest peak of others", page, put_others_peak);
+    fprintf(file, "</tbody></table></div>\n");
+}
+
+/* ---- below the pictures: each device in a row ---- */
+
+void memory_table(FILE *file, const struct page *page) {
+    char head[400] = "run|device|limit|peak", key[32];
+    for (int c = 0; c < MEM_CAUSE_COUNT; c++)
+        snprintf(head + strlen(head), sizeof head - strlen(head), "|%s",
+                 mem_cause_name((enum mem_cause)c));
+    open_table(file, "memory at the peak, by cause", head);
+    for (int i = 0; i < page->count; i++)
+        for (int d = 0; page->run[i].run && d < page->run[i].run->devices; d++) {
+            const struct ledger *m = &page->run[i].run->device[d].memory;
+            put_head(file, page, i, d);
+            put_bytes(file, m->capacity, i, "memory_capacity", d, "");
+            put_bytes(file, m->total_peak, i, "memory_peak", d, "");
+            for (int c = 0; c < MEM_CAUSE_COUNT; c++)
+                put_bytes(file, m->at_peak[c], i, "memory_at_peak_by_cause", d, cause_key(c, key));
+            fprintf(file, "</tr>\n");
+        }
+    close_table(file);
+}
+
+static void put_ms(FILE *file, const struct run_record *r, int64_t ns, int i, int d,
+                   const char *path, const char *key) {
+    char words[32];
+    double each = record_per_step(r, (double)ns) * 1e-6;
+    snprintf(words, sizeof words, each > 0 ? "%.3f" : "\xe2\x80\x93", each);
+    fprintf(file, "<td>");
+    put_per_step(file, r, (double)ns, words, i, "per_device.%d.%s%s%s", d, path, *key ? "." : "",
+                 key);
+    fprintf(file, "</td>");
+}
+
+static int any_time(const struct page *page, int phase) {
+    for (int i = 0; i < page->count; i++)
+        for (int d = 0; page->run[i].run && d < page->run[i].run->devices; d++)
+            if (time_part(page->run[i].run, d, phase) > 0) return 1;
+    return 0;
+}
+
+void phase_table(FILE *file, const struct page *page) {
+    char head[400] = "run|device";
+    for (int k = 0; k < PHASE_COUNT; k++)
+        if (any_time(page, k))
+            snprintf(head + strlen(head), sizeof head - strlen(head), "|%s", time_name(k));
+    strcat(head, "|waiting|without a core|allreduce, beside|copies, beside");
+    open_table(file, "milliseconds a step", head);
+    for (int i = 0; i < page->count; i++) {
+        const struct run_record *r = page->run[i].run;
+        for (int d = 0; r && r->timed && r->steps && d < r->devices; d++) {
+            put_head(file, page, i, d);
+            for (int k = 0; k < PHASE_COUNT; k++)
+                if (any_time(page, k))
+                    put_ms(file, r, r->device[d].phase_ns[k], i, d, "phase_ns",
+                           phase_name((enum phase)k));
+            put_ms(file, r, r->device[d].wait_ns, i, d, "wait_ns", "");
+            put_ms(file, r, r->device[d].no_core_ns, i, d, "no_core_ns", "");
+            put_ms(file, r, r->device[d].comm_ns, i, d, "comm_ns", "");
+            put_ms(file, r, r->device[d].copy_ns, i, d, "copy_ns", "");
+            fprintf(file, "</tr>\n");
+        }
+    }
+    close_table(file);
+}
+
+static const char *link_words(int end, char text[16]) {
+    snprintf(text, 16, end == LINK_HOST ? "host" : "device %d", end);
+    return text;
+}
+
+void traffic_table(FILE *file, const struct page *page) {
+    open_table(file, "bytes a step over each link", "run|from|to|bytes a step");
+    for (int i = 0; i < page->count; i++) {
+        const struct run_record *r = page->run[i].run;
+        int link = 0;
+        for (int a = 0; r && r->traffic && a < LINK_COUNT; a++)
+            for (int b = 0; b < LINK_COUNT; b++) {
+                char from[16], to[16], words[32];
+                uint64_t bytes = r->traffic->bytes[a][b];
+                if (!bytes || a == b) continue;
+                fprintf(file, "<tr><th scope=\"row\">");
+                html_text(file, page->run[i].title);
+                fprintf(file, "</th><td>%s</td><td>%s</td><td>", link_words(a, from),
+                        link_words(b, to));
+                put_per_step(file, r, (double)bytes,
+                             bytes_words(record_per_step(r, (double)bytes), words), i,
+                             "traffic.%d.bytes", link++);
+                fprintf(file, "</td></tr>\n");
+            }
+    }
+    close_table(file);
+}

@@ -1,0 +1,20 @@
+/* The tables of a page, each with the numbers of a picture. */
+#ifndef REPORT_PAGE_TABLES_H
+#define REPORT_PAGE_TABLES_H
+
+#include "report/page/draw.h"
+
+void summary_table(FILE *file, const struct page *page); /* each run a column */
+void memory_table(FILE *file, const struct page *page);
+void traffic_table(FILE *file, const struct page *page);
+void phase_table(FILE *file, const struct page *page);
+
+/* tables_more.c */
+void timeline_table(FILE *file, const struct page *page);
+void curve_table(FILE *file, const struct page *page);
+void equality_table(FILE *file, const struct page *page);
+void bucket_table(FILE *file, const struct page *page);
+int collective_table(FILE *file, const struct page *page);
+void about_table(FILE *file, const struct page *page);
+
+#endif

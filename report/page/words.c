@@ -1,0 +1,161 @@
+/* The verdict in three sentences: do the modes train the same model, how long does a step take, and
+ * what does device 0 hold. Then what was not measured, where something was not. */
+#include "report/page/words.h"
+
+#include <string.h>
+
+#include "report/text.h"
+
+/* ---- the model ---- */
+
+static void list_titles(struct text *text, const struct page *page, enum page_judgement judged) {
+    int all = 0, n = 0;
+    for (int i = 0; i < page->count; i++)
+        all += page->run[i].judged == judged;
+    for (int i = 0; i < page->count; i++)
+        if (page->run[i].judged == judged)
+            text_add(text, "%s%s", n++ ? n == all ? " and " : ", " : "", page->run[i].title);
+}
+
+static int count_judged(const struct page *page, enum page_judgement judged) {
+    int n = 0;
+    for (int i = 0; i < page->count; i++)
+        n += page->run[i].judged == judged;
+    return n;
+}
+
+static void say_training(struct text *text, const struct run_record *r) {
+    double accuracy = record_last_accuracy(r);
+    text_add(text, "%s was trained on %s for %d step%s", r->model, r->dataset, r->steps,
+             r->steps == 1 ? "" : "s");
+    if (r->steps) text_add(text, ", to a loss of %.4g", r->losses[r->steps - 1]);
+    if (accuracy >= 0) text_add(text, " and a test accuracy of %.4f", accuracy);
+    text_add(text, ".");
+}
+
+/* One sentence, also where the verdicts on two runs differ. */
+static void say_equality(struct text *text, const struct page *page) {
+    const struct run_record *first = first_run(page);
+    int equal = count_judged(page, PAGE_EQUAL), within = count_judged(page, PAGE_WITHIN),
+        apart = count_judged(page, PAGE_APART);
+    if (!equal && !within && !apart) {
+        say_training(text, first);
+        return;
+    }
+    if (equal) {
+        list_titles(text, page, PAGE_EQUAL);
+        text_add(text,
+                 " trained the very same model as single: every parameter and every reduced "
+                 "gradient was identical to the bit in all %d steps",
+                 first->steps);
+    }
+    if (within) {
+        text_add(text, equal ? "; " : "");
+        list_titles(text, page, PAGE_WITHIN);
+        text_add(text, " agreed with single in lock step within the bound on rounding, where equal "
+                       "bits are not promised");
+    }
+    if (apart) {
+        text_add(text, equal || within ? "; " : "");
+        list_titles(text, page, PAGE_APART);
+        text_add(text, " did not train the same model as single");
+    }
+    text_add(text, ".");
+}
+
+/* ---- the time ---- */
+
+/* Devices that share cores are not what they would be with one each. */
+static void say_sharing(struct text *text, const struct page *page) {
+    const struct run_record *first = first_run(page);
+    int shared = first->gpus ? first->gpus : first->cores, devices = most_devices(page);
+    if (shared && devices > shared)
+        text_add(text, "; the %d devices share %d %s%s", devices, shared,
+                 first->gpus ? "GPU" : "core", shared > 1 ? "s" : "");
+}
+
+static void say_time(struct text *text, const struct page *page) {
+    const struct run_record *first = first_run(page);
+    double one = record_images_per_second(first);
+    int n = 0;
+    for (int i = 0; i < page->count; i++) {
+        const struct run_record *r = page->run[i].run;
+        char words[32];
+        if (!r || !r->steps) continue;
+        text_add(text, "%s %s in %s", n ? "," : "A step took",
+                 time_words(r->training_seconds / r->steps * 1e9, words), page->run[i].title);
+        if (r->devices > 1) text_add(text, " on %d devices", r->devices);
+        if (n++ && first->mode == MODE_SINGLE && one > 0)
+            text_add(text, " (%.2f times the speed)", record_images_per_second(r) / one);
+    }
+    if (!n) {
+        text_add(text, "No step was done, so there are no times.");
+        return;
+    }
+    say_sharing(text, page);
+    text_add(text, ".");
+}
+
+/* ---- the memory ---- */
+
+static double mean_of_others(const struct run_record *r) {
+    double sum = 0;
+    for (int d = 1; d < r->devices; d++)
+        sum += (double)r->device[d].memory.total_peak;
+    return sum / (r->devices - 1);
+}
+
+/* The cause that device 0 holds most of over the others. */
+static int worst_cause(const struct run_record *r, double *excess) {
+    int worst = 0;
+    *excess = 0;
+    for (int c = 0; c < MEM_CAUSE_COUNT; c++) {
+        double rest = 0;
+        for (int d = 1; d < r->devices; d++)
+            rest += (double)r->device[d].memory.at_peak[c] / (r->devices - 1);
+        double more = (double)r->device[0].memory.at_peak[c] - rest;
+        if (more > *excess) *excess = more, worst = c;
+    }
+    return worst;
+}
+
+static void say_memory(struct text *text, const struct page *page) {
+    int n = 0;
+    for (int i = 0; i < page->count; i++) {
+        const struct run_record *r = page->run[i].run;
+        char first[32], others[32], more[32];
+        double excess;
+        if (!r) continue;
+        text_add(text, "%s", n++ ? "; " : "");
+        bytes_words((double)r->device[0].memory.total_peak, first);
+        if (r->devices < 2) {
+            text_add(text, "%s needs %s", page->run[i].title, first);
+            continue;
+        }
+        bytes_words(mean_of_others(r), others);
+        if (!strcmp(first, others)) {
+            text_add(text, "each device of %s holds %s at its peak", page->run[i].title, first);
+            continue;
+        }
+        int cause = worst_cause(r, &excess);
+        text_add(text, "device 0 of %s holds %s at its peak and each other one %s",
+                 page->run[i].title, first, others);
+        if (excess > 0)
+            text_add(text, ", most of the difference for %s (%s)",
+                     mem_cause_name((enum mem_cause)cause), signed_bytes(excess, more));
+    }
+    if (n) text_add(text, ".");
+    for (char *at = text->words; *at; at++)
+        if (at == text->words && *at >= 'a' && *at <= 'z') *at = (char)(*at - 'a' + 'A');
+}
+
+void verdict_words(const struct page *page, struct text sentence[3]) {
+    memset(sentence, 0, 3 * sizeof *sentence);
+    if (!first_run(page)) {
+        text_add(&sentence[0], "Nothing was measured: no run came to its end.");
+        return;
+    }
+    say_equality(&sentence[0], page);
+    say_time(&sentence[1], page);
+    say_memory(&sentence[2], page);
+}
