@@ -1,6 +1,7 @@
 /* duet compare and duet demo: train in all three modes, then print the table and the verdict. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/atomic_file.h"

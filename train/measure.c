@@ -1,5 +1,6 @@
 /* Measurement: what each device moved, how long each phase took, how much memory it held. All of it
  * is summed from what the device layer counted; nothing is estimated. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
