@@ -36,6 +36,8 @@ static const struct {
     [SHADE_PHASES + PHASE_REDUCE] = {"reduce", "#9c3d00", "#b34a07", 1},
     [SHADE_PHASES + PHASE_ALLREDUCE] = {"allreduce", "#cc79a7", "#cc79a7", 0},
     [SHADE_PHASES + PHASE_OPTIMIZER] = {"optimizer", "#e8d92f", "#e8d92f", 0},
+    [SHADE_PHASES + PHASE_HOST_LAUNCH] = {"host-launch", "#8f7cc0", "#a594d4", 0},
+    [SHADE_PHASES + PHASE_HOST_SERIAL] = {"host-serial", "#cfc6e6", "#cfc6e6", 0},
     [SHADE_PHASES + PHASE_EVALUATE] = {"evaluate", "#b9c0c8", "#98a2ad", 0},
     [SHADE_PHASES + PHASE_PROOF] = {"proof", "#b9c0c8", "#98a2ad", 0},
     [SHADE_CAUSES + MEM_PARAMS] = {"m-params", "#0072b2", "#1f86c6", 1},
@@ -60,18 +62,24 @@ enum shade shade_of_text_on(enum shade shade) {
     return shades[shade].strong ? SHADE_ON_DARK : SHADE_ON_LIGHT;
 }
 
+/* A phase or cause that is new has no colour yet, and takes that of "none". */
+static int known(enum shade shade) {
+    return shades[shade].name ? (int)shade : SHADE_PHASES + PHASE_NONE;
+}
+
 const char *shade_class(enum shade shade) {
-    return shades[shade].name;
+    return shades[known(shade)].name;
 }
 
 const char *shade_colour(enum shade shade) {
-    return shades[shade].light;
+    return shades[known(shade)].light;
 }
 
 static void variables(FILE *file, const char *selector, int dark) {
     fprintf(file, "%s{color-scheme:%s", selector, dark ? "dark" : "light");
     for (int s = 0; s < SHADE_COUNT; s++)
-        fprintf(file, ";--%s:%s", shades[s].name, dark ? shades[s].dark : shades[s].light);
+        if (shades[s].name)
+            fprintf(file, ";--%s:%s", shades[s].name, dark ? shades[s].dark : shades[s].light);
     fprintf(file, "}\n");
 }
 
@@ -83,6 +91,7 @@ void palette_css(FILE *file) {
     variables(file, ":root[data-theme=dark]", 1);
     fprintf(file, "}\n");
     for (int s = 0; s < SHADE_COUNT; s++)
-        fprintf(file, ".%s{fill:var(--%s)}.s-%s{stroke:var(--%s);fill:none}\n", shades[s].name,
-                shades[s].name, shades[s].name, shades[s].name);
+        if (shades[s].name)
+            fprintf(file, ".%s{fill:var(--%s)}.s-%s{stroke:var(--%s);fill:none}\n", shades[s].name,
+                    shades[s].name, shades[s].name, shades[s].name);
 }
