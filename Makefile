@@ -31,8 +31,10 @@ CLI_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard cli/*.c))
 has = $(shell $(CC) -E -x c -include $(1) /dev/null >/dev/null 2>&1 && echo yes)
 HAVE_ZLIB := $(call has,zlib.h)
 
+# The largest frame of a function in bytes: the command runs with a stack of 256 KiB (cli/main.c).
+FRAME := 81920
 FLAGS := -std=c11 -D_GNU_SOURCE -Wall -Wextra $(if $(WERROR),-Werror) -ffp-contract=off -pthread \
-         -I. $(if $(HAVE_ZLIB),-DHAVE_ZLIB)
+         -I. $(if $(HAVE_ZLIB),-DHAVE_ZLIB) $(if $(SAN),,-Wframe-larger-than=$(FRAME))
 LIBS   = -lm -pthread $(if $(HAVE_ZLIB),-lz) $(CUDA_LIBS)
 # -O2, or a folder's own OPT_<folder>.
 OPT_device/host/kernels := -O3

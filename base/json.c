@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/number.h"
 
 struct cursor {
     const char *name, *start, *at, *end;
@@ -145,7 +146,9 @@ static int read_number(struct cursor *c, struct json *j) {
     if (length >= sizeof text) return wrong(c, "a number too long");
     memcpy(text, from, length); /* the input may have no terminator, and strtod needs one */
     text[length] = 0;
+    locale_t before = numbers_of_c();
     j->number = strtod(text, NULL);
+    numbers_end(before);
     errno = 0;
     if (j->is_integer && *text != '-') j->natural = strtoull(text, NULL, 10);
     if (errno) j->natural = 0;

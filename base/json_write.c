@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/number.h"
 
 void json_start(struct json_writer *w, FILE *file) {
     memset(w, 0, sizeof *w);
@@ -91,11 +92,13 @@ void json_string(struct json_writer *w, const char *key, const char *text) {
 }
 
 void json_number(struct json_writer *w, const char *key, double value) {
+    locale_t before = numbers_of_c();
     before_value(w, key);
     if (isfinite(value))
         fprintf(w->file, "%.17g", value);
     else
         fputs("null", w->file);
+    numbers_end(before);
 }
 
 void json_integer(struct json_writer *w, const char *key, int64_t value) {

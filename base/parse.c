@@ -11,6 +11,7 @@
 #include <strings.h>
 
 #include "base/error.h"
+#include "base/number.h"
 
 /* The length of the number at the start of the text, [sign] digits [. digits] [e [sign] digits];
  * 0 if there is none. */
@@ -83,9 +84,17 @@ int parse_seed(const char *what, const char *text, uint64_t *seed) {
     return OK;
 }
 
+/* strtod for a text that number_length() has measured. */
+static double read_number(const char *text) {
+    locale_t before = numbers_of_c();
+    double value = strtod(text, NULL);
+    numbers_end(before);
+    return value;
+}
+
 int parse_number(const char *what, const char *text, double lowest, double highest, double *value) {
     size_t length = number_length(text);
-    double v = length && !text[length] ? strtod(text, NULL) : NAN;
+    double v = length && !text[length] ? read_number(text) : NAN;
     if (!isfinite(v) || v < lowest || v > highest) {
         if (highest == HUGE_VAL || highest >= 1e300)
             return fail(ERR_USAGE, "%s: '%s': give a finite number of at least %g", what, text,
@@ -167,7 +176,7 @@ int parse_size(const char *what, const char *text, uint64_t lowest, uint64_t hig
                uint64_t *bytes) {
     size_t length = number_length(text);
     double unit = length && *text != '-' ? unit_bytes(text + length) : 0;
-    double v = unit > 0 ? floor(strtod(text, NULL) * unit) : -1;
+    double v = unit > 0 ? floor(read_number(text) * unit) : -1;
     char low[32], high[32];
     if (v < 0)
         return fail(ERR_USAGE, "%s: '%s': give a size such as 65536, 512K, 64M or 1.5G", what,

@@ -76,7 +76,8 @@ int write_whole(int fd, const char *bytes, size_t count) {
     while (count) {
         ssize_t n = write(fd, bytes, count);
         if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return -1;
+        if (n == 0) errno = ENOSPC; /* a device that takes nothing, again and again */
+        if (n <= 0) return -1;
         bytes += n;
         count -= (size_t)n;
     }

@@ -140,7 +140,7 @@ static int show_what_there_is(struct report *report, const struct comparison *c,
 }
 
 static int run(struct run_config *config, int chapter) {
-    struct comparison comparison = {0};
+    struct comparison *comparison = NULL; /* three records: too large for a small stack */
     struct report report = {.made = 0};
     const char *command = chapter ? "demo" : "compare";
     struct atomic_file json = {0}, trace = {0};
@@ -150,31 +150,34 @@ static int run(struct run_config *config, int chapter) {
     if (*config->json) CHECK_GOTO(atomic_open(&json, config->json), code, done);
     if (*config->trace) CHECK_GOTO(atomic_open(&trace, config->trace), code, done);
     CHECK_GOTO(report_open(&report, config), code, done);
-    code = compare_run(&comparison, config, &result);
-    if (!is_complete(&comparison, code)) {
-        code = show_what_there_is(&report, &comparison, command, code);
+    comparison = calloc(1, sizeof *comparison);
+    if (!comparison) CHECK_GOTO(fail(ERR_MEMORY, "compare: no host memory"), code, done);
+    code = compare_run(comparison, config, &result);
+    if (!is_complete(comparison, code)) {
+        code = show_what_there_is(&report, comparison, command, code);
         goto done;
     }
-    show(&comparison);
+    show(comparison);
     if (chapter) printf("\n");
     for (int mode = 0; chapter && mode < MODE_COUNT; mode++) {
-        if (!comparison.run[mode].devices) continue;
+        if (!comparison->run[mode].devices) continue;
         printf("%-7s", mode_title(mode));
-        chapter_line(stdout, &comparison.run[mode]);
+        chapter_line(stdout, &comparison->run[mode]);
     }
     struct failures all = {0};
     failures_add(&all, code);
     if (chapter && !code) failures_add(&all, lesson_run(config, &result));
     /* The files are written also where the models differ, and each also where the other fails. */
-    failures_add(&all, write_json(&json, &comparison, command));
-    failures_add(&all, write_trace(&trace, &comparison));
-    failures_add(&all, write_report(&report, &comparison, command, NULL));
+    failures_add(&all, write_json(&json, comparison, command));
+    failures_add(&all, write_trace(&trace, comparison));
+    failures_add(&all, write_report(&report, comparison, command, NULL));
     code = failures_end(&all);
 done:
     atomic_abandon(&json);
     atomic_abandon(&trace);
     report_abandon(&report);
-    comparison_free(&comparison);
+    if (comparison) comparison_free(comparison);
+    free(comparison);
     report_error(code);
     return code && result.exit_status ? result.exit_status : error_exit_status(code);
 }

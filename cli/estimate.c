@@ -147,7 +147,7 @@ static int show(const struct run_config *config, struct ways *ways) {
 
 int command_estimate(int argc, char **argv) {
     struct run_config config;
-    struct ways ways = {0};
+    struct ways *ways = NULL;
     struct atomic_file json = {0};
     int help = 0, code;
     run_config_default(&config);
@@ -158,10 +158,11 @@ int command_estimate(int argc, char **argv) {
     CHECK_GOTO(run_config_check(&config), code, done);
     if (!config.steps) config.steps = DEFAULT_STEPS;
     if (*config.json) CHECK_GOTO(atomic_open(&json, config.json), code, done);
-    CHECK_GOTO(show(&config, &ways), code, done);
-    code = write_json(&json, &config, &ways);
+    ways = ways_new();
+    CHECK_GOTO(ways ? show(&config, ways) : ERR_MEMORY, code, done);
+    code = write_json(&json, &config, ways);
 done:
     atomic_abandon(&json);
-    ways_free(&ways);
+    ways_free(ways);
     return report_error(code);
 }

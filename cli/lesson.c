@@ -2,6 +2,7 @@
 #include "cli/lesson.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -103,7 +104,8 @@ static int runs(struct run_config *config, struct run_record *dp, struct run_rec
 
 int lesson_run(const struct run_config *demo, struct job_result *result) {
     struct run_config config;
-    struct run_record dp = {0}, ddp = {0};
+    struct run_record *two = calloc(2, sizeof *two); /* DP, DDP: too large for a small stack */
+    if (!two) return fail(ERR_MEMORY, "demo: no host memory");
     settings(&config, demo);
     printf("\nWhere DataParallel hurts: %d classes, Adam, %d devices, %d steps of `duet profile\n"
            "--model %s --dataset %s --classes %d --optimizer adam --devices %d`:\n",
@@ -111,10 +113,11 @@ int lesson_run(const struct run_config *demo, struct job_result *result) {
            LESSON_CLASSES, config.devices);
     fflush(stdout);
     int code = shared_data_open(&config);
-    if (!code) code = runs(&config, &dp, &ddp, result);
+    if (!code) code = runs(&config, &two[0], &two[1], result);
     shared_data_close(&config);
-    record_free(&dp);
-    record_free(&ddp);
+    record_free(&two[0]);
+    record_free(&two[1]);
+    free(two);
     if (code != ERR_MEMORY || result->signal) return code;
     text_wrap(stdout, text_width(stdout), 0, 0, error_message());
     result->exit_status = 0;

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -93,9 +94,20 @@ static void set_signals(void) {
     signal(SIGCHLD, SIG_DFL);
 }
 
+/* Every thread's stack is as large as this limit too, and a stack that is too small ends a program
+ * with signal 11, without a word. The kernels keep panels of up to 70 KiB on it. */
+static int check_stack(void) {
+    enum { LEAST_KIB = 256 };
+    struct rlimit stack;
+    if (getrlimit(RLIMIT_STACK, &stack) || stack.rlim_cur >= (rlim_t)LEAST_KIB << 10) return OK;
+    return fail(ERR_FAILED, "stack: limited to %lu KiB: raise the limit to %d or more (ulimit -s)",
+                (unsigned long)(stack.rlim_cur >> 10), LEAST_KIB);
+}
+
 int main(int argc, char **argv) {
     const char *command = argc > 1 ? argv[1] : "--help";
     int code = open_closed_streams();
+    if (!code) code = check_stack();
     if (code) return report_error(code);
     set_signals();
     ask_for_queues();

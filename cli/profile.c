@@ -125,7 +125,7 @@ static int profile(const struct run_config *config, struct ways *ways, struct jo
 
 int command_profile(int argc, char **argv) {
     struct run_config config;
-    struct ways ways = {0};
+    struct ways *ways = NULL;
     struct atomic_file json = {0}, trace = {0};
     struct report report = {.made = 0};
     struct job_result result = {.exit_status = 0};
@@ -137,22 +137,24 @@ int command_profile(int argc, char **argv) {
     if (*config.json) CHECK_GOTO(atomic_open(&json, config.json), code, done);
     if (*config.trace) CHECK_GOTO(atomic_open(&trace, config.trace), code, done);
     CHECK_GOTO(report_open(&report, &config), code, done);
-    code = profile(&config, &ways, &result);
+    ways = ways_new();
+    CHECK_GOTO(ways ? OK : ERR_MEMORY, code, done);
+    code = profile(&config, ways, &result);
     if (code && code != ERR_MEMORY) {
-        code = show_what_there_is(&report, &ways, code);
+        code = show_what_there_is(&report, ways, code);
         goto done;
     }
     struct failures all = {0}; /* a file that cannot be written must not cost the other */
     failures_add(&all, code);
-    failures_add(&all, write_json(&json, &ways));
-    failures_add(&all, write_trace(&trace, config.trace, &ways));
-    failures_add(&all, write_report(&report, &ways, NULL));
+    failures_add(&all, write_json(&json, ways));
+    failures_add(&all, write_trace(&trace, config.trace, ways));
+    failures_add(&all, write_report(&report, ways, NULL));
     code = failures_end(&all);
 done:
     atomic_abandon(&json);
     atomic_abandon(&trace);
     report_abandon(&report);
-    ways_free(&ways);
+    ways_free(ways);
     report_error(code);
     return code && result.exit_status ? result.exit_status : error_exit_status(code);
 }

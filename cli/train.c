@@ -73,10 +73,10 @@ static int write_report(struct report *report, const struct run_record *record,
 
 int command_train(int argc, char **argv) {
     struct run_config config;
-    struct run_record record = {0};
+    struct run_record *record = NULL;
     struct job_result result = {.exit_status = 0};
     struct atomic_file trace = {0}, json = {0};
-    struct trace_run traced = {.run = &record};
+    struct trace_run traced = {.run = NULL};
     struct report report = {.made = 0};
     struct failures all = {0};
     char stopped[ERROR_BYTES] = "";
@@ -90,25 +90,26 @@ int command_train(int argc, char **argv) {
     CHECK_GOTO(report_open(&report, &config), code, done);
     config.spans = run_keeps_spans(&config);
     config.stoppable = 1;
-    traced.title = mode_title(config.mode);
+    CHECK_GOTO(record_new(&record), code, done);
+    traced = (struct trace_run){mode_title(config.mode), record};
     describe(&config);
-    code = job_run(&config, NULL, 0, &record, &result);
+    code = job_run(&config, NULL, 0, record, &result);
     if (code && !result.unwritten && !result.stopped) goto done;
     if (result.stopped) snprintf(stopped, sizeof stopped, "%s", error_message());
-    warn_not_finite(NULL, &record);
-    say_result(&config, &record);
+    warn_not_finite(NULL, record);
+    say_result(&config, record);
     failures_add(&all, code); /* one file that cannot be written must not cost the other */
     /* of a run that was stopped before its first step the old file is worth more */
-    if (record.steps || !result.stopped) failures_add(&all, write_json(&json, &record));
+    if (record->steps || !result.stopped) failures_add(&all, write_json(&json, record));
     failures_add(&all, chrome_trace_write(&trace, config.trace, &traced, 1));
-    if (record.steps || !result.stopped)
-        failures_add(&all, write_report(&report, &record, stopped));
+    if (record->steps || !result.stopped)
+        failures_add(&all, write_report(&report, record, stopped));
     code = failures_end(&all);
 done:
     atomic_abandon(&json);
     atomic_abandon(&trace);
     report_abandon(&report);
-    record_free(&record);
+    record_delete(record);
     int status = report_error(code);
     return code && result.exit_status ? result.exit_status : status;
 }

@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "cli/results.h"
 #include "report/excess.h"
@@ -42,9 +43,16 @@ void way_apply(int way, struct run_config *config) {
     config->loss_in_forward = ways[way].loss_in_forward;
 }
 
+struct ways *ways_new(void) {
+    struct ways *all = calloc(1, sizeof *all);
+    if (!all) fail(ERR_MEMORY, "the records of the runs: no host memory");
+    return all;
+}
+
 void ways_free(struct ways *all) {
-    for (int i = 0; i < WAYS; i++)
+    for (int i = 0; all && i < WAYS; i++)
         record_free(&all->run[i]);
+    free(all);
 }
 
 const struct run_record *way_run(const struct ways *all, int way) {

@@ -26,6 +26,10 @@ struct ways {
     struct run_record run[WAYS];  /* devices 0: it was left out, or did not fit */
     char full[WAYS][ERROR_BYTES]; /* the error of one that did not fit its devices' memory; or "" */
 };
+
+/* On the heap: the records are too large for a small stack. NULL: no host memory, with the error
+ * set. */
+struct ways *ways_new(void);
 void ways_free(struct ways *ways);
 
 /* The run of a way; NULL where there is none. */

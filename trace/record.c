@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/error.h"
+
 void record_free(struct run_record *record) {
     if (!record) return;
     free(record->bucket_bytes);
@@ -30,6 +32,16 @@ void record_free(struct run_record *record) {
         free(record->buffer_names[i]);
     free(record->buffer_names);
     memset(record, 0, sizeof *record);
+}
+
+int record_new(struct run_record **record) {
+    *record = calloc(1, sizeof **record);
+    return *record ? OK : fail(ERR_MEMORY, "run record: no host memory");
+}
+
+void record_delete(struct run_record *record) {
+    record_free(record);
+    free(record);
 }
 
 int record_has_grads(const struct run_record *record, int device) {

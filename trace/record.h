@@ -155,6 +155,11 @@ struct run_record {
     float *grads;
 };
 
+/* An empty record on the heap: some 70 KiB are much for a small stack. ERR_MEMORY. */
+int record_new(struct run_record **record);
+/* record_free, and the record itself. */
+void record_delete(struct run_record *record);
+
 /* Frees what the record owns and zeroes it. NULL, zeroed and half-read records are fine. */
 void record_free(struct run_record *record);
 

@@ -114,12 +114,13 @@ int estimate_run(const struct run_config *config, struct run_record *record) {
 
 static int fits(const struct run_config *config, int batch, int *yes) {
     struct run_config c = *config;
-    struct run_record record = {0};
+    struct run_record *record;
+    CHECK(record_new(&record));
     c.batch_size = batch;
     c.batch_per_device = 0;
     if (!c.steps || c.steps > ESTIMATE_SETTLED) c.steps = ESTIMATE_SETTLED;
-    int code = estimate_run(&c, &record);
-    record_free(&record);
+    int code = estimate_run(&c, record);
+    record_delete(record);
     *yes = !code;
     return code == ERR_MEMORY ? OK : code;
 }

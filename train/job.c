@@ -119,7 +119,7 @@ int job_run(const struct run_config *config, const float *initial, size_t initia
     CHECK_GOTO(make_memfd("duet-record", &fds[JOB_RECORD]), code, done);
     CHECK_GOTO(make_memfd("duet-spans", &fds[JOB_SPANS]), code, done);
     if (fcntl(fds[JOB_SPANS], F_SETFL, O_APPEND))
-        CHECK_GOTO(fail(ERR_FAILED, "job: spans cannot be appended"), code, done);
+        CHECK_GOTO(fail_system(errno, "job: spans: fcntl"), code, done);
     CHECK_GOTO(write_all(fds[JOB_CONFIG], &stamped, sizeof stamped), code, done);
     CHECK_GOTO(write_all(fds[JOB_CONFIG], &count, sizeof count), code, done);
     CHECK_GOTO(write_all(fds[JOB_CONFIG], initial, count * sizeof *initial), code, done);
@@ -204,7 +204,7 @@ static int run_rank(int config_fd, int record_fd, int spans_fd, int *told, int *
     size_t bytes;
     uint64_t count;
     struct run_config config;
-    struct run_record record = {0};
+    struct run_record *record = NULL;
     struct comm *comm = NULL;
     struct failures unwritten = {0};
     CHECK(map_all(config_fd, &data, &bytes));
@@ -219,17 +219,18 @@ static int run_rank(int config_fd, int record_fd, int spans_fd, int *told, int *
     int code = comm_open(&comm, &options);
     *told = comm_open_was_reported(code);
     if (code) goto done;
+    CHECK_GOTO(record_new(&record), code, done);
     CHECK_GOTO(
-        trainer_run(&config, comm, count ? initial : NULL, count, &record, &unwritten, in_use),
-        code, done);
-    if (comm_rank(comm) == 0) CHECK_GOTO(write_record(record_fd, &record, &unwritten), code, done);
-    CHECK_GOTO(
-        write_all(spans_fd, record.kept.spans, record.kept.count * sizeof *record.kept.spans), code,
+        trainer_run(&config, comm, count ? initial : NULL, count, record, &unwritten, in_use), code,
         done);
+    if (comm_rank(comm) == 0) CHECK_GOTO(write_record(record_fd, record, &unwritten), code, done);
+    CHECK_GOTO(
+        write_all(spans_fd, record->kept.spans, record->kept.count * sizeof *record->kept.spans),
+        code, done);
 done:
     if (comm) comm_abort(comm, code, error_message());
     if (!*in_use) comm_close(comm);
-    record_free(&record);
+    if (!*in_use) record_delete(record);
     munmap(data, bytes);
     return code;
 }

@@ -3,6 +3,7 @@
 #include "train/lockstep.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/distance.h"
@@ -81,12 +82,14 @@ int lockstep_check(const struct run_config *config, const struct run_record *sin
     v->in_gradient = 1;
     v->device = 0;
     for (int k = 0; k < single->snapshot_count; k++) {
-        struct run_record a = {0}, b = {0};
-        int code = one_step(config, MODE_SINGLE, single, k, &a, result);
-        if (!code) code = one_step(config, config->mode, single, k, &b, result);
-        if (!code) code = compare_point(config, single, k, &a, &b, v);
-        record_free(&a);
-        record_free(&b);
+        struct run_record *two = calloc(2, sizeof *two);
+        if (!two) return fail(ERR_MEMORY, "lock step: no host memory");
+        int code = one_step(config, MODE_SINGLE, single, k, &two[0], result);
+        if (!code) code = one_step(config, config->mode, single, k, &two[1], result);
+        if (!code) code = compare_point(config, single, k, &two[0], &two[1], v);
+        record_free(&two[0]);
+        record_free(&two[1]);
+        free(two);
         CHECK(code);
     }
     v->kind = v->worst <= v->bound ? VERDICT_WITHIN : VERDICT_BEYOND;

@@ -104,7 +104,8 @@ static int gather_traffic(struct session *s) {
 
 int measure_finish(struct session *s) {
     struct run_record *r = s->record;
-    struct brought mine, all[MAX_DEVICES];
+    struct brought mine, *all = NULL; /* [ranks] */
+    int code = OK;
     for (int i = 0; i < s->device_count; i++) {
         struct device_record *d = &r->device[s->first_device + i];
         d->device = s->first_device + i;
@@ -115,16 +116,20 @@ int measure_finish(struct session *s) {
     mine.device = r->device[s->first_device];
     mine.spans_lost = r->spans_lost;
     int alone = !s->comm || comm_is_imagined(s->comm);
+    all = calloc((size_t)s->ranks, sizeof *all);
+    if (!all) return fail(ERR_MEMORY, "what each device did: no host memory");
     all[0] = mine;
-    if (!alone) CHECK(comm_gather(s->comm, &mine, sizeof mine, all));
+    if (!alone) CHECK_GOTO(comm_gather(s->comm, &mine, sizeof mine, all), code, out);
     for (int k = 1; !alone && k < s->ranks; k++) {
         r->device[k] = all[k].device;
         r->spans_lost += all[k].spans_lost;
     }
-    CHECK(gather_traffic(s));
+    CHECK_GOTO(gather_traffic(s), code, out);
     for (int d = 0; d < s->devices; d++) {
         r->device[d].bytes_in = traffic_into(r->traffic, d);
         r->device[d].bytes_out = traffic_out_of(r->traffic, d);
     }
-    return OK;
+out:
+    free(all);
+    return code;
 }

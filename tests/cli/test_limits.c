@@ -15,12 +15,13 @@ enum { NOT_POSSIBLE = 125, NO_LIMIT = -1 };
 /* What a command is started under. */
 struct spoilt {
     /* soft and hard limits; NO_LIMIT: as they are */
-    long file_bytes, open_files, memory, processes, cpu_seconds;
+    long file_bytes, open_files, memory, processes, cpu_seconds, stack;
     int no_proc;         /* /proc is an empty folder */
     int ignore_children; /* SIGCHLD is ignored */
     int user;            /* the command runs as this user; 0: as who runs the test */
 };
-static const struct spoilt WHOLE = {NO_LIMIT, NO_LIMIT, NO_LIMIT, NO_LIMIT, NO_LIMIT, 0, 0, 0};
+static const struct spoilt WHOLE = {NO_LIMIT, NO_LIMIT, NO_LIMIT, NO_LIMIT, NO_LIMIT,
+                                    NO_LIMIT, 0,        0,        0};
 
 static int set_limit(int resource, long most) {
     struct rlimit limits;
@@ -52,7 +53,8 @@ static void become(const struct spoilt *s, const char *line, int err) {
     if (s->ignore_children) signal(SIGCHLD, SIG_IGN);
     if (!set_limit(RLIMIT_FSIZE, s->file_bytes) || !set_limit(RLIMIT_NOFILE, s->open_files) ||
         !set_limit(RLIMIT_NPROC, s->processes) || !set_limit(RLIMIT_CPU, s->cpu_seconds) ||
-        (s->user && setuid((uid_t)s->user)) || !set_limit(RLIMIT_AS, s->memory))
+        !set_limit(RLIMIT_STACK, s->stack) || (s->user && setuid((uid_t)s->user)) ||
+        !set_limit(RLIMIT_AS, s->memory))
         _exit(NOT_POSSIBLE);
     execv(cli_program, argv);
     _exit(NOT_POSSIBLE);
@@ -187,6 +189,28 @@ Test(cli_limits, cpu_time, .timeout = 100, .init = cli_folder_make, .fini = cli_
     s.cpu_seconds = 1;
     cr_expect_eq(run_spoilt(&s, "train" SMALL " --epochs 1000000", err, sizeof err), 137);
     is_one_line("cpu", err, "(ulimit -t)");
+}
+
+/* With the smallest stack that is allowed all goes well, and a smaller one is refused: a program
+ * whose stack is too small for it ends by signal 11, without a word. */
+Test(cli_limits, stack, .timeout = 100, .init = cli_folder_make, .fini = cli_folder_remove) {
+    static const char *const lines[] = {
+        "train --mode ddp" SMALL " --steps 2", "train --mode dp" SMALL " --steps 2",
+        "compare --device cpu --device-memory 64M --data-dir d --batch-size 30 --steps 2",
+        "profile --device cpu --device-memory 64M --data-dir d --batch-size 30 --steps 2"};
+    enum { LEAST_KIB = 256 };
+    char err[1024];
+    struct spoilt s = WHOLE;
+    skip_under_sanitizers();
+    put_data(100, 20);
+    for (int l = 0; l < 4; l++) {
+        s.stack = LEAST_KIB << 10;
+        int status = run_spoilt(&s, lines[l], err, sizeof err);
+        cr_expect_eq(status, 0, "%s: status %d: %s", lines[l], status, err);
+        s.stack = (LEAST_KIB - 4) << 10;
+        cr_expect_eq(run_spoilt(&s, lines[l], err, sizeof err), 1, "%s", lines[l]);
+        is_one_line(lines[l], err, "(ulimit -s)");
+    }
 }
 
 Test(cli_limits, without_proc, .timeout = 200, .init = cli_folder_make, .fini = cli_folder_remove) {
