@@ -22,7 +22,7 @@ B       := build$(if $(EMULATION),/emulation)$(if $(SAN),$(if $(EMULATION),-,/)$
 
 # The library's folders; mk/cuda.mk adds those named `cuda`.
 FOLDERS := base trace device device/host device/host/kernels data nn models comm scatter_gather \
-           allreduce allreduce/plans allreduce/host dp ddp syncbn train report report/page \
+           allreduce allreduce/plans allreduce/host group dp ddp syncbn train report report/page \
            doctor api
 LIB_OBJ  = $(patsubst %,$(B)/%.o,$(basename $(wildcard $(FOLDERS:=/*.c)) $(CUDA_SOURCES)))
 CLI_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard cli/*.c))

@@ -59,6 +59,8 @@ typedef struct duet_var duet_var;
 typedef struct duet_rng duet_rng;
 typedef struct duet_dataset duet_dataset;
 typedef struct duet_loader duet_loader;
+typedef struct duet_group duet_group;
+typedef struct duet_work duet_work;
 
 enum { DUET_MAX_DEVICES = 64, DUET_MAX_RANK = 4 };
 
@@ -120,7 +122,9 @@ int duet_parallel(int n, int (*work)(void *context, int i), void *context);
 
 /* ---- tensors ---- */
 
-enum duet_type { DUET_F32, DUET_I32, DUET_F64 }; /* float, int32_t, double */
+/* float, int32_t, double; IEEE's half and bfloat16, as uint16_t in host memory; int64_t, uint8_t.
+ * The last four are for process groups and copies; layers take none of them. */
+enum duet_type { DUET_F32, DUET_I32, DUET_F64, DUET_F16, DUET_BF16, DUET_I64, DUET_U8 };
 
 /* Makes a tensor on the device. Its elements are copied from `host`, which is row-major and may be
  * reused at once; host = NULL makes zeros. rank is 1 to DUET_MAX_RANK, shape[0] at least 0, and
@@ -309,7 +313,15 @@ duet_var *duet_log_softmax(duet_tape *tape, duet_var *x);
  * sample, double (N). The reduction says where backward starts: from the mean over the samples of
  * this pass, from their sum, or, with DUET_NONE, from the gradient that you give to
  * duet_backward_from. */
-enum duet_reduction { DUET_MEAN, DUET_SUM, DUET_NONE };
+enum duet_reduction {
+    DUET_MEAN,
+    DUET_SUM,
+    DUET_NONE,
+    /* of process groups alone, which take the mean and the sum too */
+    DUET_PRODUCT,
+    DUET_MIN,
+    DUET_MAX
+};
 duet_var *duet_cross_entropy(duet_tape *tape, duet_var *scores, const duet_tensor *labels,
                              enum duet_reduction r);
 /* With a part of each target, 0 to 1, spread evenly over all classes. */
@@ -384,6 +396,115 @@ struct duet_batch {
  * memory of a batch belongs to the loader and stays valid until the next call. */
 int duet_loader_start(duet_loader *loader, int epoch);
 int duet_loader_next(duet_loader *loader, struct duet_batch *batch);
+
+/* ---- process groups: torch.distributed ----
+ *
+ * Several processes, the ranks, that compute together; each has devices and tensors of its own.
+ * They come from the program itself, as with torch.multiprocessing.spawn,
+ *
+ *     static int work(int rank, void *context) {
+ *         duet_group *group;
+ *         if (duet_group_init(&group, 0)) return DUET_FAILED;
+ *         ...
+ *         int code = duet_all_reduce(group, tensor, DUET_SUM, NULL);
+ *         duet_group_destroy(&group);
+ *         return code;
+ *     }
+ *     ...     return duet_exit_status(duet_spawn(4, work, NULL));
+ *
+ * or from torchrun, mpirun or n shells, with RANK and WORLD_SIZE in the environment of each. All
+ * ranks are on one machine. Of jobs that are started by hand at the same time each needs a
+ * MASTER_PORT of its own; no port is opened, it is a name.
+ *
+ * Calls are collective: all ranks of the group make the same calls in the same order, each with a
+ * tensor of the same type and size. The ranks that differ are told so, and a rank that does not
+ * come is named when the timeout has passed. After any error but DUET_USAGE the job has failed: all
+ * that is left is to destroy the group and to end.
+ *
+ * The last argument of a call is its handle. NULL: the call returns when its result is there
+ * (async_op=False). Else it returns at once, and *work is to be waited for; until then the tensors
+ * must be neither used nor freed.
+ *
+ * Terms are added in one fixed order, whatever the number of elements, so all ranks get the same
+ * bits, run after run. DUET_MEAN multiplies each term by 1/n before it is added; it takes floats of
+ * any width. Sums of 16-bit floats are rounded after each addition, and integers wrap around.
+ *
+ * Threads: one thread at a time uses a group. */
+
+enum { DUET_ANY_SOURCE = -1 };
+
+/* Starts n processes, each of which runs work(rank, context) on a copy of this program, and waits
+ * for all of them. work returns a code of enum duet_code, and has destroyed its group. If a rank
+ * fails, the others are ended, and the result is the first failure. Call it while no device
+ * and no group is open (else DUET_USAGE), and while no other thread runs. */
+int duet_spawn(int n, int (*work)(int rank, void *context), void *context);
+
+/* init_process_group: waits until all ranks have come. timeout_s: after how many seconds a wait
+ * fails; 0: 300. */
+int duet_group_init(duet_group **out, double timeout_s);
+
+/* new_group: a group of n ranks of `world`, the group of all ranks, which numbers them 0 .. n-1 in
+ * the order of the list. All ranks of `world` call it with the same arguments; on those that are not
+ * in the list *out becomes NULL. timeout_s 0: that of `world`. It may outlive `world`. */
+int duet_group_new(duet_group **out, duet_group *world, const int *ranks, int n, double timeout_s);
+
+/* Ends the calls under way, leaves the group and sets *group to NULL. Waits for no other rank. Free
+ * the handles of its calls before. */
+void duet_group_destroy(duet_group **group);
+
+/* The rank in this group, the number of its ranks, the rank on this machine (for the choice of a
+ * device), and the rank in the job of rank `rank` of the group. Of NULL: -1. */
+int duet_group_rank(const duet_group *group);
+int duet_group_size(const duet_group *group);
+int duet_group_local_rank(const duet_group *group);
+int duet_group_global_rank(const duet_group *group, int rank);
+
+/* The collectives. n: the size of the group.
+ *     broadcast        every rank's tensor becomes that of `root`
+ *     reduce           the root's tensor becomes the sum; the others stay as they are
+ *     all_reduce       every rank's tensor becomes the sum
+ *     gather           output (n times as many elements) on the root: the tensors of all ranks, one
+ *                      after another; NULL elsewhere
+ *     all_gather       the same on every rank
+ *     scatter          input (n times as many) on the root, NULL elsewhere: output becomes part
+ *                      number `rank` of it
+ *     reduce_scatter   the sum of the inputs, of which each rank gets part number `rank`
+ *     all_to_all       output part r becomes part number `rank` of rank r's input (same size)
+ * "Sum" stands for op: DUET_SUM, DUET_PRODUCT, DUET_MIN, DUET_MAX or DUET_MEAN. */
+int duet_barrier(duet_group *group, duet_work **work);
+int duet_broadcast(duet_group *group, duet_tensor *tensor, int root, duet_work **work);
+int duet_reduce(duet_group *group, duet_tensor *tensor, int root, enum duet_reduction op,
+                duet_work **work);
+int duet_all_reduce(duet_group *group, duet_tensor *tensor, enum duet_reduction op,
+                    duet_work **work);
+int duet_gather(duet_group *group, duet_tensor *output, const duet_tensor *input, int root,
+                duet_work **work);
+int duet_all_gather(duet_group *group, duet_tensor *output, const duet_tensor *input,
+                    duet_work **work);
+int duet_scatter(duet_group *group, duet_tensor *output, const duet_tensor *input, int root,
+                 duet_work **work);
+int duet_reduce_scatter(duet_group *group, duet_tensor *output, const duet_tensor *input,
+                        enum duet_reduction op, duet_work **work);
+int duet_all_to_all(duet_group *group, duet_tensor *output, const duet_tensor *input,
+                    duet_work **work);
+
+/* Messages from one rank to one other, which arrive in the order in which they were sent. A short
+ * message is on its way when send returns; a long one waits for its receiver. from:
+ * DUET_ANY_SOURCE takes the first message that comes, of whichever rank; *source (NULL: not wanted,
+ * and with a handle it must be) says whose it was. */
+int duet_send(duet_group *group, const duet_tensor *tensor, int to, duet_work **work);
+int duet_recv(duet_group *group, duet_tensor *tensor, int from, int *source, duet_work **work);
+
+/* A barrier that finds out who does not come within timeout_s: rank 0 names all missing ranks, or
+ * with all = 0 the first one. */
+int duet_monitored_barrier(duet_group *group, double timeout_s, int all);
+
+/* wait: returns when the call has ended, with its code; done: 1 if it has ended, never waits;
+ * source: of a recv that was waited for, the rank it came from; free waits too. */
+int duet_work_wait(duet_work *work);
+int duet_work_done(duet_work *work);
+int duet_work_source(const duet_work *work);
+void duet_work_free(duet_work *work);
 
 #ifdef __cplusplus
 }

@@ -15,6 +15,7 @@
 #ifndef ALLREDUCE_EXECUTOR_H
 #define ALLREDUCE_EXECUTOR_H
 
+#include "allreduce/element.h"
 #include "allreduce/plan.h"
 #include "allreduce/select.h"
 #include "comm/comm.h"
@@ -44,10 +45,16 @@ struct executor_call {
     size_t offset, count;    /* the call's data in that buffer, elements */
     uint64_t base;           /* what the plan's epochs are added to */
     int half;                /* which half of scratch: 0 and 1 take turns */
-    float scale;             /* each term is multiplied by it, and rounded, before it is added */
+    double scale;            /* each term is multiplied by it, and rounded, before it is added */
     int bucket;              /* for errors; -1: unknown */
     long step;               /* for errors; -1: unknown */
     uint64_t moved;          /* bytes over links by this rank, for the span */
+
+    /* Of process groups alone, run by the host's executor; zero: the sum of floats, in place. data
+     * and scratch then hold elements of this type. */
+    struct arithmetic how;
+    const void *input; /* the plan's INPUT and OUTPUT: host memory of this rank */
+    void *output;
 };
 
 struct executor; /* an executor's own state: of one rank, for one object */

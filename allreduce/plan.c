@@ -28,9 +28,22 @@ static int known(enum allreduce_algorithm algorithm) {
     return (unsigned)algorithm < ALLREDUCE_ALGORITHM_COUNT;
 }
 
+static const char *const collectives[COLLECTIVE_COUNT] = {[COLLECTIVE_ALL_GATHER] = "all-gather",
+                                                          [COLLECTIVE_BROADCAST] = "broadcast",
+                                                          [WINDOW_BARRIER] = "barrier",
+                                                          [WINDOW_BROADCAST] = "broadcast",
+                                                          [WINDOW_REDUCE] = "reduce",
+                                                          [WINDOW_ALL_GATHER] = "all_gather",
+                                                          [WINDOW_REDUCE_SCATTER] =
+                                                              "reduce_scatter",
+                                                          [WINDOW_GATHER] = "gather",
+                                                          [WINDOW_SCATTER] = "scatter",
+                                                          [WINDOW_ALL_TO_ALL] = "all_to_all",
+                                                          [WINDOW_SEND] = "send"};
+
 const char *allreduce_algorithm_name(enum allreduce_algorithm algorithm) {
-    if (algorithm == COLLECTIVE_ALL_GATHER) return "all-gather";
-    if (algorithm == COLLECTIVE_BROADCAST) return "broadcast";
+    if ((unsigned)algorithm < COLLECTIVE_COUNT && collectives[algorithm])
+        return collectives[algorithm];
     return known(algorithm) ? algorithms[algorithm].word : "?";
 }
 
@@ -63,8 +76,8 @@ int allreduce_uses_scratch(enum allreduce_algorithm algorithm) {
 }
 
 const char *plan_flag_name(enum plan_flag kind) {
-    static const char *const names[PLAN_FLAG_KINDS] = {"ready", "done",   "slice", "up A",
-                                                       "up B",  "down A", "down B"};
+    static const char *const names[PLAN_FLAG_KINDS] = {"ready",  "done",   "slice", "up A", "up B",
+                                                       "down A", "down B", "sent",  "taken"};
     return (unsigned)kind < PLAN_FLAG_KINDS ? names[kind] : "?";
 }
 
@@ -102,7 +115,7 @@ int plan_build(struct plan *plan, enum allreduce_algorithm algorithm, int n, int
     plan->algorithm = algorithm;
     plan->n = n;
     plan->rank = rank;
-    plan->count = count;
+    plan->count = plan->data = count;
     if (count == 0) return OK;
     if (n == 1)
         plan_alone(plan);

@@ -72,7 +72,18 @@ enum allreduce_algorithm {
     ALLREDUCE_ALGORITHM_COUNT,
     /* What else has plans (plans/copies.c); no allreduce, so no list of algorithms has them. */
     COLLECTIVE_ALL_GATHER = ALLREDUCE_ALGORITHM_COUNT,
-    COLLECTIVE_BROADCAST
+    COLLECTIVE_BROADCAST,
+    /* The collectives of process groups (windows.h). */
+    WINDOW_BARRIER,
+    WINDOW_BROADCAST,
+    WINDOW_REDUCE,
+    WINDOW_ALL_GATHER,
+    WINDOW_REDUCE_SCATTER,
+    WINDOW_GATHER,
+    WINDOW_SCATTER,
+    WINDOW_ALL_TO_ALL,
+    WINDOW_SEND,
+    COLLECTIVE_COUNT
 };
 // clang-format on
 
@@ -83,7 +94,7 @@ enum allreduce_algorithm {
 /* "auto", "naive", ...: static storage. */
 const char *allreduce_algorithm_name(enum allreduce_algorithm algorithm);
 
-/* "allreduce", "all-gather" or "broadcast": what the plan's call is, for errors. */
+/* "allreduce", "broadcast", "send", ...: what the plan's call is, for errors. */
 struct plan;
 const char *plan_collective(const struct plan *plan);
 
@@ -108,8 +119,12 @@ enum plan_op {
     PLAN_REDUCE_COPY, /* own dest += source, and the result goes to the other dest_ranks too */
     PLAN_SUM,         /* the source ranges of all n ranks, in fold order; goes to dest_ranks */
 };
+/* "+" and "sum" stand for the call's operation: collectives of process groups also know the
+ * product, the smallest and the largest. */
 
-enum plan_buffer { PLAN_DATA, PLAN_SCRATCH };
+/* INPUT and OUTPUT are a rank's own: no other rank can reach them. Plans of process groups copy
+ * from INPUT and to OUTPUT, and DATA is a window of fixed size between them (windows.h). */
+enum plan_buffer { PLAN_DATA, PLAN_SCRATCH, PLAN_INPUT, PLAN_OUTPUT, PLAN_BUFFERS };
 
 /* Kinds of flags. The file of each algorithm says what its flags mean there. */
 enum plan_flag {
@@ -120,6 +135,8 @@ enum plan_flag {
     PLAN_UP_B,   /* tree B, to the parent */
     PLAN_DOWN_A, /* tree A, to a child: this many slices of your data hold the result */
     PLAN_DOWN_B, /* tree B, to a child */
+    PLAN_SENT,   /* send: this many pieces of all messages to you lie in your mailbox */
+    PLAN_TAKEN,  /* send, back to the sender: this many pieces have a place */
     PLAN_FLAG_KINDS
 };
 const char *plan_flag_name(enum plan_flag kind); /* "ready", ...: static storage */
@@ -170,6 +187,9 @@ struct plan {
     int n, rank;
     size_t count;            /* elements of the call */
     size_t scratch;          /* elements of one half that the steps use: up to config.scratch */
+    size_t data;             /* elements of DATA: `count`, or those of the window */
+    size_t input, output;    /* elements of INPUT and OUTPUT; 0: the plan has none */
+    uint32_t credits;        /* send: pieces that had a place before the first message; else 0 */
     uint32_t epochs;         /* how far a call moves the base: the same on every rank */
     struct plan_step *steps; /* owned */
     int step_count, step_capacity;

@@ -12,52 +12,81 @@
 /* flags[reader][kind][writer] is the epoch that was posted last. */
 typedef uint32_t flag_table[MAX_DEVICES][PLAN_FLAG_KINDS][MAX_DEVICES];
 
-static float *range_of(float *const *data, float *const *scratch, int buffer, int rank,
-                       size_t offset) {
-    return (buffer == PLAN_DATA ? data[rank] : scratch[rank]) + offset;
+/* Where element `offset` of a rank's buffer lies. */
+static char *place_of(const struct reference_memory *m, int buffer, int rank, size_t offset) {
+    char *start = buffer == PLAN_DATA      ? m->data[rank]
+                  : buffer == PLAN_SCRATCH ? m->scratch[rank]
+                  : buffer == PLAN_OUTPUT  ? m->output[rank]
+                                           : (char *)m->input[rank];
+    return start + offset * element_bytes(m->how.type);
+}
+
+enum { WIDEST = 8 }; /* bytes of an element */
+
+/* The n terms combined in fold order, in term[0]. */
+static void fold_terms(struct arithmetic how, char term[][WIDEST], int n) {
+    for (struct fold f = fold_begin(n); fold_next(&f);)
+        element_combine(how, term[f.to], term[f.to], term[f.from]);
+}
+
+void reference_step_of(const struct plan *plan, const struct plan_step *s,
+                       const struct reference_memory *m) {
+    size_t bytes = element_bytes(m->how.type);
+    if (s->op == PLAN_NONE) return;
+    double source_scale = s->scale & PLAN_SCALE_SOURCE ? m->scale : 1,
+           dest_scale = s->scale & PLAN_SCALE_DEST ? m->scale : 1;
+    for (size_t i = 0; i < s->length; i++) {
+        char term[MAX_DEVICES][WIDEST], own[WIDEST];
+        int sums = s->op == PLAN_SUM;
+        for (int r = 0; r < (sums ? plan->n : 1); r++)
+            element_scale(
+                m->how.type, term[r],
+                place_of(m, s->source_buffer, sums ? r : s->source_rank, s->source_offset + i),
+                source_scale);
+        if (sums) fold_terms(m->how, term, plan->n);
+        if (s->op == PLAN_REDUCE || s->op == PLAN_REDUCE_COPY) {
+            element_scale(m->how.type, own,
+                          place_of(m, s->dest_buffer, plan->rank, s->dest_offset + i), dest_scale);
+            element_combine(m->how, term[0], own, term[0]);
+        }
+        for (int r = 0; r < plan->n; r++)
+            if (s->dest_ranks >> r & 1)
+                memcpy(place_of(m, s->dest_buffer, r, s->dest_offset + i), term[0], bytes);
+    }
+}
+
+static struct reference_memory of_floats(float *const *data, float *const *scratch, float scale) {
+    return (struct reference_memory){
+        .data = (void *const *)data, .scratch = (void *const *)scratch, .scale = scale};
 }
 
 void reference_step(const struct plan *plan, const struct plan_step *s, float *const *data,
                     float *const *scratch, float scale) {
-    if (s->op == PLAN_NONE) return;
-    float source_scale = s->scale & PLAN_SCALE_SOURCE ? scale : 1.0f,
-          dest_scale = s->scale & PLAN_SCALE_DEST ? scale : 1.0f;
-    for (size_t i = 0; i < s->length; i++) {
-        float term[MAX_DEVICES], result;
-        if (s->op == PLAN_SUM) {
-            for (int r = 0; r < plan->n; r++)
-                term[r] = *range_of(data, scratch, s->source_buffer, r, s->source_offset + i) *
-                          source_scale;
-            result = fold_sum_float(term, plan->n);
-        } else {
-            result =
-                *range_of(data, scratch, s->source_buffer, s->source_rank, s->source_offset + i) *
-                source_scale;
-        }
-        if (s->op == PLAN_REDUCE || s->op == PLAN_REDUCE_COPY) {
-            float own = *range_of(data, scratch, s->dest_buffer, plan->rank, s->dest_offset + i) *
-                        dest_scale;
-            result = own + result;
-        }
-        for (int r = 0; r < plan->n; r++)
-            if (s->dest_ranks >> r & 1)
-                *range_of(data, scratch, s->dest_buffer, r, s->dest_offset + i) = result;
-    }
+    struct reference_memory memory = of_floats(data, scratch, scale);
+    reference_step_of(plan, s, &memory);
 }
 
 /* ---- checks ---- */
 
 static int check_range(const struct plan *plan, int i, int buffer, uint64_t offset, uint64_t length,
                        size_t scratch) {
-    uint64_t end = buffer == PLAN_DATA ? plan->count : scratch;
+    static const char *const names[] = {"data", "scratch", "input", "output"};
+    const uint64_t ends[] = {plan->data, scratch, plan->input, plan->output}, end = ends[buffer];
     if (offset <= end && length <= end - offset) return OK;
     return fail(
         ERR_FAILED,
         "%s plan of rank %d, step %d: range %llu + %llu lies outside of %llu elements of %s: a bug "
         "in the planner",
         allreduce_algorithm_name(plan->algorithm), plan->rank, i, (unsigned long long)offset,
-        (unsigned long long)length, (unsigned long long)end,
-        buffer == PLAN_DATA ? "data" : "scratch");
+        (unsigned long long)length, (unsigned long long)end, names[buffer]);
+}
+
+static int senseless(const struct plan *plan, int i) {
+    return fail(
+        ERR_FAILED,
+        "%s plan of rank %d, step %d: op %d: its ranks, buffers or flags make no sense: a bug "
+        "in the planner",
+        allreduce_algorithm_name(plan->algorithm), plan->rank, i, plan->steps[i].op);
 }
 
 static int check_step(const struct plan *plan, int i, size_t scratch) {
@@ -68,21 +97,25 @@ static int check_step(const struct plan *plan, int i, size_t scratch) {
                s->post_kind < PLAN_FLAG_KINDS && !(s->wait_ranks & ~others) &&
                !(s->post_ranks & ~others) && !(s->dest_ranks & ~all) &&
                !s->wait_ranks == !s->wait_epoch && !s->post_ranks == !s->post_epoch &&
-               s->wait_epoch <= plan->epochs && s->post_epoch <= plan->epochs &&
+               s->wait_epoch <= plan->epochs && s->post_epoch <= plan->epochs + plan->credits &&
                s->source_rank >= 0 && s->source_rank < plan->n;
     if (s->op == PLAN_NONE) {
         sane = sane && s->length == 0 && (s->wait_ranks || s->post_ranks);
     } else {
+        /* INPUT is read by its own rank alone and never written; OUTPUT is written by it alone */
+        sane =
+            sane && s->source_buffer < PLAN_OUTPUT && s->dest_buffer < PLAN_BUFFERS &&
+            s->dest_buffer != PLAN_INPUT &&
+            (s->source_buffer != PLAN_INPUT ||
+             (s->op == PLAN_COPY && s->source_rank == plan->rank)) &&
+            (s->dest_buffer != PLAN_OUTPUT || (!reduces && s->dest_ranks == rank_bit(plan->rank)));
+        if (!sane) return senseless(plan, i);
         sane = sane && s->dest_ranks && (!reduces || s->dest_ranks >> plan->rank & 1) &&
                (s->op != PLAN_REDUCE || s->dest_ranks == rank_bit(plan->rank));
         CHECK(check_range(plan, i, s->source_buffer, s->source_offset, s->length, scratch));
         CHECK(check_range(plan, i, s->dest_buffer, s->dest_offset, s->length, scratch));
     }
-    return sane ? OK
-                : fail(ERR_FAILED,
-                       "%s plan of rank %d, step %d: op %d: its ranks or flags make no sense: a "
-                       "bug in the planner",
-                       allreduce_algorithm_name(plan->algorithm), plan->rank, i, s->op);
+    return sane ? OK : senseless(plan, i);
 }
 
 /* Posts what the step posts. A flag that does not grow is an error. */
@@ -101,6 +134,13 @@ static int post_flags(flag_table flags, const struct plan *plan, const struct pl
     return OK;
 }
 
+/* What the mailboxes of a send have room for is posted before any call. */
+static void post_credits(flag_table flags, const struct plan *plans, int n) {
+    for (int reader = 0; reader < n; reader++)
+        for (int writer = 0; writer < n; writer++)
+            flags[reader][PLAN_TAKEN][writer] = plans[0].credits;
+}
+
 /* The first rank that the step still waits for; -1: none, it may go on. */
 static int missing(flag_table flags, const struct plan *plan, const struct plan_step *s) {
     for (int w = 0; w < plan->n; w++)
@@ -112,11 +152,12 @@ int plan_check(const struct plan *plans, int n, size_t scratch) {
     flag_table *flags = calloc(1, sizeof *flags);
     if (!flags) return fail(ERR_MEMORY, "plan check: no host memory for flags: free some");
     int code = OK;
+    post_credits(*flags, plans, n);
     for (int r = 0; r < n; r++) {
         const struct plan *p = &plans[r];
         if (p->rank != r || p->n != n || p->count != plans[0].count ||
-            p->epochs != plans[0].epochs || p->algorithm != plans[0].algorithm ||
-            p->scratch > scratch)
+            p->epochs != plans[0].epochs || p->credits != plans[0].credits ||
+            p->algorithm != plans[0].algorithm || p->scratch > scratch)
             CHECK_GOTO(fail(ERR_FAILED,
                             "plan of rank %d: differs from rank 0's in n, count, epochs or "
                             "algorithm: a bug in the planner",
@@ -162,15 +203,21 @@ static int deadlock(const struct plan *plans, int n, const int *at, flag_table f
 
 int reference_run(const struct plan *plans, int n, float *const *data, float *const *scratch,
                   float scale) {
+    struct reference_memory memory = of_floats(data, scratch, scale);
+    return reference_run_of(plans, n, &memory);
+}
+
+int reference_run_of(const struct plan *plans, int n, const struct reference_memory *memory) {
     flag_table *flags = calloc(1, sizeof *flags);
     if (!flags) return fail(ERR_MEMORY, "reference executor: no host memory for flags: free some");
     int at[MAX_DEVICES] = {0}, code = OK, ended = 0, moved = 1;
+    post_credits(*flags, plans, n);
     while (moved && ended < n) {
         moved = ended = 0;
         for (int r = 0; r < n; r++) {
             const struct plan *p = &plans[r];
             if (at[r] < p->step_count && missing(*flags, p, &p->steps[at[r]]) < 0) {
-                reference_step(p, &p->steps[at[r]], data, scratch, scale);
+                reference_step_of(p, &p->steps[at[r]], memory);
                 CHECK_GOTO(post_flags(*flags, p, &p->steps[at[r]]), code, out);
                 at[r]++;
                 moved = 1;

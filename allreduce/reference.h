@@ -7,6 +7,7 @@
 #ifndef ALLREDUCE_REFERENCE_H
 #define ALLREDUCE_REFERENCE_H
 
+#include "allreduce/element.h"
 #include "allreduce/plan.h"
 
 #ifdef __cplusplus
@@ -24,10 +25,23 @@ int plan_check(const struct plan *plans, int n, size_t scratch);
 void reference_step(const struct plan *plan, const struct plan_step *step, float *const *data,
                     float *const *scratch, float scale);
 
+/* The same for elements of any type and any operation; data, scratch and scale as above. input and
+ * output: the INPUT and OUTPUT of each rank, for plans that have them. */
+struct reference_memory {
+    struct arithmetic how;
+    void *const *data, *const *scratch, *const *output;
+    const void *const *input;
+    double scale;
+};
+void reference_step_of(const struct plan *plan, const struct plan_step *step,
+                       const struct reference_memory *memory);
+
 /* Runs plans[0..n) to their end: in turn, each rank whose wait is satisfied takes one step.
  * ERR_FAILED on a deadlock: names each rank that is stuck, its step, and the flag it waits for. */
 int reference_run(const struct plan *plans, int n, float *const *data, float *const *scratch,
                   float scale);
+
+int reference_run_of(const struct plan *plans, int n, const struct reference_memory *memory);
 
 /* All of it: builds the plans, checks them, and runs them with a scratch that is filled with NaN,
  * so that what was never written shows. data[r][0..count) is rank r's input and becomes its

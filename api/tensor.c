@@ -8,7 +8,10 @@
 #include <stdlib.h>
 
 static const enum dtype dtypes[] = {
-    [DUET_F32] = DTYPE_F32, [DUET_I32] = DTYPE_I32, [DUET_F64] = DTYPE_F64};
+    [DUET_F32] = DTYPE_F32, [DUET_I32] = DTYPE_I32,   [DUET_F64] = DTYPE_F64,
+    [DUET_F16] = DTYPE_F16, [DUET_BF16] = DTYPE_BF16, [DUET_I64] = DTYPE_I64,
+    [DUET_U8] = DTYPE_U8};
+enum { TYPES = sizeof dtypes / sizeof *dtypes };
 
 int api_check_shape(const char *what, int rank, const int *shape) {
     int64_t count = 1;
@@ -46,10 +49,12 @@ int api_zero(struct device *device, const struct tensor *t) {
 }
 
 static int zero_any_type(struct device *device, const struct tensor *t) {
-    /* Zero bits mean zero in every type, so the memory is filled as floats. */
+    /* Zero bits mean zero in every type, so the memory is filled as floats. What is narrower than a
+     * float is rounded up: device memory comes in multiples of 256 bytes. */
     int words = (int)(dtype_bytes(t->dtype) / sizeof(float));
+    int rows = words ? (int)tensor_count(t) : (int)((tensor_bytes(t) + 3) / sizeof(float));
     struct tensor as_floats =
-        tensor_plain(t->data, DTYPE_F32, 2, (int[2]){(int)tensor_count(t), words});
+        tensor_plain(t->data, DTYPE_F32, 2, (int[2]){rows, words ? words : 1});
     return api_zero(device, &as_floats);
 }
 
@@ -57,8 +62,8 @@ int duet_tensor_create(duet_tensor **out, duet_device *device, enum duet_type ty
                        const int *shape, const void *host) {
     CHECK_OUT(out);
     if (!device) return fail(ERR_USAGE, "tensor: no device was given");
-    if ((unsigned)type > DUET_F64)
-        return fail(ERR_USAGE, "tensor: type %d: there are 0 to %d", (int)type, DUET_F64);
+    if ((unsigned)type >= TYPES)
+        return fail(ERR_USAGE, "tensor: type %d: there are 0 to %d", (int)type, TYPES - 1);
     CHECK(api_check_shape("tensor", rank, shape));
     struct duet_tensor *tensor;
     CHECK(api_tensor_new(&tensor, device_of(device), dtypes[type], rank, shape, MEM_INPUT));
@@ -82,11 +87,9 @@ duet_device *duet_tensor_device(const duet_tensor *tensor) {
 }
 
 enum duet_type duet_tensor_type(const duet_tensor *tensor) {
-    switch (tensor ? tensor->t.dtype : DTYPE_F32) {
-    case DTYPE_I32: return DUET_I32;
-    case DTYPE_F64: return DUET_F64;
-    default: return DUET_F32;
-    }
+    for (int type = 0; tensor && type < TYPES; type++)
+        if (dtypes[type] == tensor->t.dtype) return (enum duet_type)type;
+    return DUET_F32;
 }
 
 int duet_tensor_rank(const duet_tensor *tensor) {

@@ -28,8 +28,8 @@ union words {
     uint64_t word[WORDS];
 };
 
-static struct announcement *place(const struct comm *comm, int rank, uint64_t number) {
-    return &comm->board->announced[rank][number % ANNOUNCED];
+static struct announcement *place(const struct announcer *a, int k, uint64_t number) {
+    return &a->shown[k][number % ANNOUNCED];
 }
 
 /* `number` is 0 while the call is being written: no word is stored before that 0 (release), and a
@@ -49,51 +49,63 @@ static int read_one(struct announcement *from, uint64_t number, union words *cal
     return __atomic_load_n(&from->number, __ATOMIC_RELAXED) == number;
 }
 
-/* "ALLREDUCE bucket 1 step 7, 5120 elements from element 64, direct", "BARRIER (start of epoch)" */
-static void describe(const union words *words, char *text, size_t bytes) {
+/* "ALLREDUCE bucket 1 step 7, 5120 elements from element 64, direct", "BARRIER (start of epoch)";
+ * of a group "#3 BROADCAST, 8 elements, float32, source 1" */
+static void describe(const struct announcer *a, const union words *words, char *text,
+                     size_t bytes) {
     const struct announced_call *call = &words->call;
-    size_t used = (size_t)snprintf(text, bytes, "%s", call->collective);
+    size_t used = 0;
+    if (a->numbered) used = (size_t)snprintf(text, bytes, "#%llu ", (unsigned long long)a->number);
+    used += (size_t)snprintf(text + used, bytes - used, "%s", call->collective);
     if (call->bucket >= 0)
         used +=
             (size_t)snprintf(text + used, bytes - used, " bucket %lld", (long long)call->bucket);
     if (call->step >= 0)
         used += (size_t)snprintf(text + used, bytes - used, " step %lld", (long long)call->step);
     if (call->count)
-        used += (size_t)snprintf(text + used, bytes - used, ", %llu elements from element %llu",
-                                 (unsigned long long)call->count, (unsigned long long)call->offset);
+        used += (size_t)snprintf(text + used, bytes - used, ", %llu elements",
+                                 (unsigned long long)call->count);
+    if (call->count && !a->numbered)
+        used += (size_t)snprintf(text + used, bytes - used, " from element %llu",
+                                 (unsigned long long)call->offset);
     if (*call->what)
-        snprintf(text + used, bytes - used, call->count ? ", %s" : " (%s)", call->what);
+        snprintf(text + used, bytes - used, call->count || a->numbered ? ", %s" : " (%s)",
+                 call->what);
+}
+
+static int rank_of(const struct announcer *a, int k) {
+    return a->ranks ? a->ranks[k] : k;
 }
 
 /* The job ends here: a call that differs has no result. */
-static int mismatch(struct comm *comm, int peer, const union words *mine,
+static int mismatch(struct announcer *a, int peer, const union words *mine,
                     const union words *theirs) {
     char text[BOARD_TEXT], my_call[192], their_call[192];
-    describe(mine, my_call, sizeof my_call);
-    describe(theirs, their_call, sizeof their_call);
+    describe(a, mine, my_call, sizeof my_call);
+    describe(a, theirs, their_call, sizeof their_call);
     snprintf(text, sizeof text,
              "Detected mismatch between collectives on ranks. Rank %d is running collective: %s, "
              "but Rank %d is running collective: %s: all ranks must make the same calls in the "
              "same order",
-             comm->rank, my_call, peer, their_call);
-    comm_abort(comm, ERR_FAILED, text);
+             rank_of(a, a->me), my_call, rank_of(a, peer), their_call);
+    comm_abort(a->comm, ERR_FAILED, text);
     return fail(ERR_FAILED, "%s", text);
 }
 
 /* Compares call `number` of this rank with that of each peer that has announced it. A job that has
  * failed has a reason already. */
-static int compare(struct comm *comm, uint64_t number, const union words *mine) {
+static int compare(struct announcer *a, uint64_t number, const union words *mine) {
     union words theirs;
-    if (board_aborted(comm->board)) return OK;
-    for (int r = 0; r < comm->world; r++) {
-        if (r == comm->rank || !read_one(place(comm, r, number), number, &theirs)) continue;
-        if (memcmp(mine, &theirs, sizeof theirs)) return mismatch(comm, r, mine, &theirs);
+    if (board_aborted(a->comm->board)) return OK;
+    for (int k = 0; k < a->n; k++) {
+        if (k == a->me || !read_one(place(a, k, number), number, &theirs)) continue;
+        if (memcmp(mine, &theirs, sizeof theirs)) return mismatch(a, k, mine, &theirs);
     }
     return OK;
 }
 
-int announce(struct comm *comm, const struct comm_call *call) {
-    uint64_t number = ++comm->announced;
+int announcer_announce(struct announcer *a, const struct comm_call *call) {
+    uint64_t number = ++a->number;
     union words mine;
     memset(&mine, 0, sizeof mine);
     strncpy(mine.call.collective, call->collective, sizeof mine.call.collective - 1);
@@ -102,15 +114,22 @@ int announce(struct comm *comm, const struct comm_call *call) {
     mine.call.step = call->step;
     mine.call.count = call->count;
     mine.call.offset = call->offset;
-    publish(place(comm, comm->rank, number), number, &mine);
-    return compare(comm, number, &mine);
+    publish(place(a, a->me, number), number, &mine);
+    return compare(a, number, &mine);
+}
+
+int announcer_compare(struct announcer *a) {
+    union words mine;
+    read_one(place(a, a->me, a->number), a->number, &mine);
+    return compare(a, a->number, &mine);
+}
+
+int announce(struct comm *comm, const struct comm_call *call) {
+    return announcer_announce(&comm->announcer, call);
 }
 
 int announced_by_all(struct comm *comm) {
-    union words mine;
-    if (!comm->debug) return OK;
-    read_one(place(comm, comm->rank, comm->announced), comm->announced, &mine);
-    return compare(comm, comm->announced, &mine);
+    return comm->debug ? announcer_compare(&comm->announcer) : OK;
 }
 
 int comm_announce(struct comm *comm, const struct comm_call *call) {

@@ -17,6 +17,7 @@
 #define COMM_BOARD_H
 
 #include "base/limits.h"
+#include "comm/announce.h"
 #include "comm/comm.h"
 
 enum {
@@ -49,18 +50,6 @@ struct slot {
     uint64_t gather_bytes[2]; /* what the rank brings to the gather in box 0 and 1 */
     char where[BOARD_WHERE];  /* what the rank was waiting in when a peer failed */
 } __attribute__((aligned(128)));
-
-/* A collective that a rank has begun (announce.c); the fields are those of struct comm_call. */
-enum { ANNOUNCED = 64 }; /* the last calls of a rank that are kept */
-struct announced_call {
-    char collective[24], what[48];
-    int64_t bucket, step;
-    uint64_t count, offset;
-};
-struct announcement {
-    uint64_t number; /* counted from 1; 0: none, or being written */
-    uint64_t word[sizeof(struct announced_call) / sizeof(uint64_t)];
-};
 
 struct board {
     uint64_t magic;

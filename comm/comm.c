@@ -1,6 +1,7 @@
 /* Joining a job and leaving it.
  *
- * comm_open:  1. read from the environment which rank this is and which descriptors it inherited
+ * comm_open:  1. read from the environment which rank this is, and which descriptors it inherited;
+ *                without those, meet the other ranks (meet.h)
  *             2. map the board and write this process's id on it
  *             3. rendezvous: an exchange through the launcher, complete when all ranks have come
  *             4. open a pidfd of every peer and start the watching thread
@@ -16,27 +17,14 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "comm/rank.h"
+#include "comm/environment.h"
+#include "comm/meet.h"
 
 static const double DEFAULT_TIMEOUT_S = 300;
 static const double LONGEST_TIMEOUT_S = 1e9; /* thirty years, which fit 64 bits as nanoseconds */
 enum { MOST_FDS = 1 << 20 };                 /* a descriptor's number is below this */
-
-static int read_number(const char *name, int least, int most, int *out) {
-    const char *text = getenv(name);
-    if (!text)
-        return fail(
-            ERR_USAGE,
-            "environment variable %s: not set: ranks are started by `duet train --mode ddp`", name);
-    char *end;
-    errno = 0;
-    long value = strtol(text, &end, 10);
-    if (end == text || *end || errno || value < least || value > most)
-        return fail(ERR_USAGE, "environment variable %s: %s: a number from %d to %d is expected",
-                    name, text, least, most);
-    *out = (int)value;
-    return OK;
-}
+static const char BY_TRAIN[] = "ranks are started by `duet train --mode ddp`";
+static const char BY_RUN[] = "start the ranks by duet_spawn, torchrun or mpirun, or set it";
 
 /* PyTorch's way to ask for comm_options.debug. */
 static int wants_detail(void) {
@@ -51,12 +39,13 @@ static int is_packet_socket(int fd) {
 }
 
 /* Takes over the two inherited descriptors, which this process's own children must not inherit. */
-static int read_environment(struct comm *comm) {
+static int take_descriptors(struct comm *comm) {
     int board = -1, socket = -1;
-    CHECK(read_number("WORLD_SIZE", 1, MAX_DEVICES, &comm->world));
-    CHECK(read_number("RANK", 0, comm->world - 1, &comm->rank));
-    CHECK(read_number("DUET_SHARED_FD", 0, MOST_FDS, &board));
-    CHECK(read_number("DUET_COMM_FD", 0, MOST_FDS, &socket));
+    CHECK(environment_number("DUET_SHARED_FD", 0, MOST_FDS, &board));
+    CHECK(environment_number("DUET_COMM_FD", 0, MOST_FDS, &socket));
+    if (board < 0 || socket < 0)
+        return fail(ERR_USAGE, "environment variable %s: expected, but not set: %s",
+                    board < 0 ? "DUET_SHARED_FD" : "DUET_COMM_FD", BY_TRAIN);
     CHECK(board_map(&comm->board, board, comm->world));
     close(board);
     if (!is_packet_socket(socket))
@@ -67,6 +56,16 @@ static int read_environment(struct comm *comm) {
     comm->socket = socket;
     fcntl(socket, F_SETFD, FD_CLOEXEC);
     return OK;
+}
+
+/* Finds the job's board and the way to whoever serves the rendezvous. */
+static int find_job(struct comm *comm, int meet) {
+    struct place place;
+    int alone = meet && !getenv("DUET_SHARED_FD");
+    CHECK(read_place(&place, meet ? BY_RUN : BY_TRAIN));
+    comm->world = place.world;
+    comm->rank = place.rank;
+    return alone ? meet_ranks(comm) : take_descriptors(comm);
 }
 
 static int enough_cores(int ranks) {
@@ -85,6 +84,7 @@ static int meet(struct comm *comm) {
 /* Frees everything. The peers are not told: comm_close has done so, or comm_open failed. */
 static void release(struct comm *comm) {
     watch_stop(comm);
+    meeting_end(comm->meeting);
     if (comm->socket >= 0) close(comm->socket);
     board_unmap(comm->board);
     free(comm);
@@ -104,7 +104,9 @@ int comm_open(struct comm **out, const struct comm_options *options) {
         comm->watch.pidfds[r] = -1;
 
     int code = OK;
-    CHECK_GOTO(read_environment(comm), code, out);
+    CHECK_GOTO(find_job(comm, options && options->meet), code, out);
+    comm->announcer = (struct announcer){
+        .comm = comm, .shown = comm->board->announced, .n = comm->world, .me = comm->rank};
     comm->spin = enough_cores(comm->world);
     CHECK_GOTO(meet(comm), code, out);
     *out = comm;

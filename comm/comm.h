@@ -37,13 +37,17 @@ struct comm_options {
      * TORCH_DISTRIBUTED_DEBUG=DETAIL, which sets it too. It costs a barrier a call, and streams no
      * longer overlap. */
     int debug;
+    /* 1: where no launcher of Duet started this process, the ranks find each other by RANK,
+     * WORLD_SIZE, MASTER_ADDR and MASTER_PORT (comm/meet.h). */
+    int meet;
 };
 
 /* Joins the job that this process was started for: reads RANK, WORLD_SIZE and the two inherited
  * file descriptors from the environment, meets all other ranks (it returns once all have come) and
  * starts the thread that watches them. options NULL: defaults. On failure *out is NULL.
  * ERR_USAGE: this process was not started by the launcher. ERR_MEMORY: the shared memory could not
- * be mapped. With both the launcher does not know the reason, so the process should print it. */
+ * be mapped. With both the launcher does not know the reason, so the process should print it. In a
+ * job that has no launcher it should print every reason. */
 int comm_open(struct comm **out, const struct comm_options *options);
 
 /* A rank of a world that is not there, for a dry run (device_is_dry): in every collective its peers
@@ -124,6 +128,8 @@ struct comm_wait_reason {
     /* The rank that is to post the flag. If that rank has left the job, the wait ends at once
      * instead of at its deadline. */
     int peer;
+    uint64_t number;  /* of the call in its process group; 0: none */
+    double timeout_s; /* deadline of this wait; 0: that of comm_open */
 };
 
 /* Returns OK once flag->epoch >= epoch. What the poster wrote before it posted is then visible.

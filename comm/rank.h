@@ -22,9 +22,10 @@ struct comm {
     struct board *board; /* NULL: the peers are imagined (imagine.c) */
     uint64_t barriers, exchanges, gathers; /* how many of each this rank has begun */
     uint64_t looks;                        /* calls of comm_look_for_stop */
-    uint64_t announced;                    /* collectives of all kinds that this rank has begun */
+    struct announcer announcer;            /* of the collectives of all kinds */
     int debug;                             /* 1: all ranks meet before each collective */
     struct watch watch;
+    struct meeting *meeting; /* of rank 0 in a job without a launcher: meet.h; else NULL */
 };
 
 /* Opens a pidfd of every peer and starts the thread. Called between rendezvous and first
@@ -55,7 +56,7 @@ struct wait {
     const uint64_t *epoch;
     uint64_t target;
     int64_t last_poll; /* ns, of now_ns() */
-    int64_t left;      /* ns until the deadline */
+    int64_t left, all; /* ns until the deadline, now and at the start */
 };
 
 void wait_start(struct wait *wait, struct comm *comm, const struct comm_wait_reason *reason);

@@ -15,15 +15,18 @@
 static const int64_t SLICE_NS = 50 * 1000000;
 static const int64_t MOST_CHARGED_NS = 1000000000; /* per poll, see struct wait */
 
-static const char ADVICE[] =
-    "it may be stopped or far behind: see its output, or give a longer --timeout";
+/* The command has a flag for it, the calls of process groups an argument. */
+static const char *longer(const struct wait *wait) {
+    return wait->reason.number ? "give a longer timeout" : "give a longer --timeout";
+}
 
 void wait_start(struct wait *wait, struct comm *comm, const struct comm_wait_reason *reason) {
     *wait = (struct wait){
         .comm = comm, .reason = {.bucket = -1, .step = -1, .peer = -1}, .counter = -1};
     if (reason) wait->reason = *reason;
     wait->last_poll = now_ns();
-    wait->left = comm->timeout_ns;
+    wait->left = wait->all =
+        wait->reason.timeout_s > 0 ? (int64_t)(wait->reason.timeout_s * 1e9) : comm->timeout_ns;
 }
 
 /* "allreduce bucket 3 step 118", "barrier (start of epoch)" */
@@ -36,7 +39,9 @@ static void describe(const struct wait *wait, char *text, size_t size) {
     if (reason->bucket >= 0 && used < size)
         used += (size_t)snprintf(text + used, size - used, " bucket %d", reason->bucket);
     if (reason->step >= 0 && used < size)
-        snprintf(text + used, size - used, " step %ld", reason->step);
+        used += (size_t)snprintf(text + used, size - used, " step %ld", reason->step);
+    if (reason->number && used < size)
+        snprintf(text + used, size - used, " #%llu", (unsigned long long)reason->number);
 }
 
 /* The ranks that have not done their part, one bit each; 0 also if they are not known. */
@@ -98,17 +103,21 @@ static int fail_job(struct wait *wait, int code, int blamed, const char *where, 
 static int deadline_passed(struct wait *wait, const char *where) {
     char ranks[4 * MAX_DEVICES], text[BOARD_TEXT];
     uint64_t missing = missing_ranks(wait);
-    double seconds = (double)wait->comm->timeout_ns * 1e-9;
+    double seconds = (double)wait->all * 1e-9;
     name_ranks(missing, ranks, sizeof ranks);
     if (missing)
-        snprintf(text, sizeof text, "rank %d: %s: no word from rank%s %s after %g s: %s",
-                 wait->comm->rank, where, missing & (missing - 1) ? "s" : "", ranks, seconds,
-                 ADVICE);
-    else
         snprintf(
-            text, sizeof text, "rank %d: %s: nothing came within %g s: %s", wait->comm->rank, where,
-            seconds,
-            "a rank or the launcher may be stopped: see their output, or give a longer --timeout");
+            text, sizeof text,
+            "rank %d: %s: no word from rank%s %s after %g s: it may be stopped or far behind: see "
+            "its output, or %s",
+            wait->comm->rank, where, missing & (missing - 1) ? "s" : "", ranks, seconds,
+            longer(wait));
+    else
+        snprintf(text, sizeof text,
+                 "rank %d: %s: nothing came within %g s: a rank or the launcher may be stopped: "
+                 "see their output, or "
+                 "%s",
+                 wait->comm->rank, where, seconds, longer(wait));
     return fail_job(wait, ERR_TIMEOUT, wait->comm->rank, where, text);
 }
 

@@ -10,6 +10,8 @@ size_t dtype_bytes(enum dtype dtype) {
     case DTYPE_F64:
     case DTYPE_I64:
     case DTYPE_U64: return 8;
+    case DTYPE_F16:
+    case DTYPE_BF16: return 2;
     case DTYPE_U8: return 1;
     }
     return 0;

@@ -28,7 +28,16 @@ extern "C" {
 enum { MAX_RANK = 4, GROUP = 16 };
 
 enum layout { LAYOUT_PLAIN, LAYOUT_N16 };
-enum dtype { DTYPE_F32, DTYPE_F64, DTYPE_I32, DTYPE_I64, DTYPE_U64, DTYPE_U8 };
+enum dtype {
+    DTYPE_F32,
+    DTYPE_F64,
+    DTYPE_I32,
+    DTYPE_I64,
+    DTYPE_U64,
+    DTYPE_U8,
+    DTYPE_F16, /* IEEE's half, and the upper half of a float: no op takes them, copies do */
+    DTYPE_BF16
+};
 size_t dtype_bytes(enum dtype dtype);
 
 struct tensor {

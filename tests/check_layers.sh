@@ -25,6 +25,7 @@ trace
 device
 comm nn data
 allreduce scatter_gather
+group
 models
 dp ddp syncbn
 report train

@@ -55,7 +55,10 @@ static int look_after_peer(struct cuda_calls *c) {
     case CUDA_AWAITS_PEER: break;
     }
     if (last->call != now.call || last->step != now.step || last->peer != now.peer) {
-        struct comm_wait_reason reason = {"allreduce", call->bucket, call->step, now.peer};
+        struct comm_wait_reason reason = {.collective = "allreduce",
+                                          .bucket = call->bucket,
+                                          .step = call->step,
+                                          .peer = now.peer};
         comm_distant_begin(comm, &c->wait, &reason);
         *last = now;
     }

@@ -84,7 +84,8 @@ static ncclResult_t state_of(struct executor *e) {
 static int settle(struct executor *e, ncclResult_t result, const char *what) {
     struct comm *comm = e->calls.ranks->comm;
     const struct device_config *config = &e->calls.device->head.config;
-    struct comm_wait_reason reason = {"allreduce", -1, -1, -1};
+    struct comm_wait_reason reason = {
+        .collective = "allreduce", .bucket = -1, .step = -1, .peer = -1};
     int64_t deadline = deadline_after(comm ? comm_timeout_s(comm) : config->timeout_s);
     while (result == ncclInProgress) {
         struct timespec pause = {0, PAUSE_NS};

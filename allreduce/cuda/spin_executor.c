@@ -37,7 +37,10 @@ static int look_at_page(struct cuda_calls *c, int waiting) {
     const struct spin_page *page = executor_of(c)->page;
     (void)waiting;
     if (__atomic_load_n(&page->code, __ATOMIC_ACQUIRE) == SPIN_FINE) return OK;
-    struct comm_wait_reason reason = {"allreduce", page->bucket, (long)page->step, page->peer};
+    struct comm_wait_reason reason = {.collective = "allreduce",
+                                      .bucket = page->bucket,
+                                      .step = (long)page->step,
+                                      .peer = page->peer};
     char what[128];
     spin_describe(page, what, sizeof what);
     return comm_distant_late(c->ranks->comm, &reason, what);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "allreduce/host/typed.h"
 #include "base/error.h"
 
 size_t host_flags_bytes(int n) {
@@ -19,8 +20,10 @@ static int wait_flags(const struct host_ranks *ranks, const struct executor_call
                       const struct plan_step *step) {
     for (int peer = 0; peer < ranks->all.n; peer++) {
         if (!(step->wait_ranks >> peer & 1)) continue;
-        struct comm_wait_reason reason = {plan_collective(call->plan), call->bucket, call->step,
-                                          peer};
+        struct comm_wait_reason reason = {.collective = plan_collective(call->plan),
+                                          .bucket = call->bucket,
+                                          .step = call->step,
+                                          .peer = peer};
         struct comm_flag *flag = flag_of(ranks, ranks->all.rank, step->wait_kind, peer);
         uint64_t epoch = call->base + step->wait_epoch;
         if (ranks->wait)
@@ -39,34 +42,61 @@ static void post_flags(const struct host_ranks *ranks, const struct executor_cal
                            call->base + step->post_epoch);
 }
 
-static float *range_of(const struct host_ranks *ranks, const struct executor_call *call, int buffer,
-                       int rank, uint64_t offset) {
-    if (buffer == PLAN_DATA) return call->data[rank] + call->offset + offset;
-    return ranks->all.scratch[rank] + (size_t)call->half * ranks->all.half + offset;
+static void *range_of(const struct host_ranks *ranks, const struct executor_call *call, int buffer,
+                      int rank, uint64_t offset) {
+    size_t bytes = element_bytes(call->how.type);
+    switch (buffer) {
+    case PLAN_DATA: return (char *)call->data[rank] + (call->offset + offset) * bytes;
+    case PLAN_INPUT: return (char *)call->input + offset * bytes;
+    case PLAN_OUTPUT: return (char *)call->output + offset * bytes;
+    default: break;
+    }
+    float *half = ranks->all.scratch[rank] + (size_t)call->half * ranks->all.half;
+    return (char *)half + offset * bytes;
+}
+
+/* Sums of floats, as DDP makes them. */
+static void move_floats(const struct plan_step *s, void *const *dests, int count,
+                        const void *const *sources, int n, const void *own, float source_scale,
+                        float own_scale) {
+    float *const *dest = (float *const *)dests;
+    if (s->op == PLAN_SUM)
+        move_fold(dest, count, (const float *const *)sources, n, source_scale, s->length);
+    else if (s->op == PLAN_COPY)
+        move_copy(dest, count, sources[0], source_scale, s->length);
+    else
+        move_reduce(dest, count, own, own_scale, sources[0], source_scale, s->length);
+}
+
+static void move_typed(struct arithmetic how, const struct plan_step *s, void *const *dest,
+                       int count, const void *const *sources, int n, const void *own,
+                       double source_scale, double own_scale) {
+    if (s->op == PLAN_SUM)
+        typed_fold(how, dest, count, sources, n, source_scale, s->length);
+    else if (s->op == PLAN_COPY)
+        typed_copy(how.type, dest, count, sources[0], source_scale, s->length);
+    else
+        typed_reduce(how, dest, count, own, own_scale, sources[0], source_scale, s->length);
 }
 
 static void move(const struct host_ranks *ranks, const struct executor_call *call,
                  const struct plan_step *s) {
-    float *dest[MAX_DEVICES];
-    int dests = 0;
-    for (int r = 0; r < ranks->all.n; r++)
+    int n = ranks->all.n, dests = 0, sums = s->op == PLAN_SUM;
+    void *dest[MAX_DEVICES];
+    const void *source[MAX_DEVICES],
+        *own = range_of(ranks, call, s->dest_buffer, ranks->all.rank, s->dest_offset);
+    for (int r = 0; r < n; r++)
         if (s->dest_ranks >> r & 1)
             dest[dests++] = range_of(ranks, call, s->dest_buffer, r, s->dest_offset);
-    float source_scale = s->scale & PLAN_SCALE_SOURCE ? call->scale : 1,
-          own_scale = s->scale & PLAN_SCALE_DEST ? call->scale : 1;
-    if (s->op == PLAN_SUM) {
-        const float *source[MAX_DEVICES];
-        for (int r = 0; r < ranks->all.n; r++)
-            source[r] = range_of(ranks, call, s->source_buffer, r, s->source_offset);
-        move_fold(dest, dests, source, ranks->all.n, source_scale, s->length);
-        return;
-    }
-    const float *source = range_of(ranks, call, s->source_buffer, s->source_rank, s->source_offset);
-    const float *own = range_of(ranks, call, s->dest_buffer, ranks->all.rank, s->dest_offset);
-    if (s->op == PLAN_COPY)
-        move_copy(dest, dests, source, source_scale, s->length);
+    for (int r = 0; r < (sums ? n : 1); r++)
+        source[r] =
+            range_of(ranks, call, s->source_buffer, sums ? r : s->source_rank, s->source_offset);
+    double source_scale = s->scale & PLAN_SCALE_SOURCE ? call->scale : 1,
+           own_scale = s->scale & PLAN_SCALE_DEST ? call->scale : 1;
+    if (call->how.type == ELEMENT_F32 && call->how.op == ELEMENT_SUM)
+        move_floats(s, dest, dests, source, n, own, (float)source_scale, (float)own_scale);
     else
-        move_reduce(dest, dests, own, own_scale, source, source_scale, s->length);
+        move_typed(call->how, s, dest, dests, source, n, own, source_scale, own_scale);
 }
 
 /* On a dry device: what the plan moves, without moving it or waiting for anybody. */

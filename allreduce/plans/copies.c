@@ -31,7 +31,7 @@ static int begin(struct plan *plan, enum allreduce_algorithm what, int n, int ra
     plan->algorithm = what;
     plan->n = n;
     plan->rank = rank;
-    plan->count = count;
+    plan->count = plan->data = count;
     plan->epochs = 1;
     return OK;
 }

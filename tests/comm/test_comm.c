@@ -190,7 +190,8 @@ static int ring_entry(void *context) {
     if (own >= 0) close(own);
     int before = (rank + world - 1) % world;
     for (uint64_t epoch = 1; epoch <= 2000; epoch++) {
-        struct comm_wait_reason why = {"token", -1, (long)epoch, before};
+        struct comm_wait_reason why = {
+            .collective = "token", .bucket = -1, .step = (long)epoch, .peer = before};
         uint64_t due = rank == 0 ? epoch - 1 : epoch;
         RANK_OK(comm, test->page, comm_wait_flag(comm, &ring->flags[before], due, &why));
         RANK_CHECK(comm, test->page,

@@ -46,7 +46,8 @@ static int look_after(struct comm *comm, const struct comm_wait_reason *why) {
 }
 
 static int call_of_phase(struct comm *comm, const struct kill_case *test) {
-    struct comm_wait_reason why = {"allreduce", 3, 118, test->job.victim};
+    struct comm_wait_reason why = {
+        .collective = "allreduce", .bucket = 3, .step = 118, .peer = test->job.victim};
     int all[MAX_DEVICES] = {0};
     switch (test->job.phase) {
     case IN_GATHER: return comm_gather(comm, all, 0, all);

@@ -1,0 +1,98 @@
+/* The loops of typed.c for one type: T is what lies in memory, C what is computed with. LOAD makes
+ * a C of a T and STORE a T of a C; ROUND is a C after a STORE and a LOAD; ADD and MUL combine two
+ * C; SCALE multiplies one; IS_NAN asks. Blocks stay in the nearest cache, and each loop is one that compilers
+ * turn into vectors. */
+
+static void SUFFIX(load)(C *to, const T *from, double scale, size_t m) {
+    if (scale == 1) {
+        for (size_t i = 0; i < m; i++)
+            to[i] = LOAD(from[i]);
+    } else {
+        for (size_t i = 0; i < m; i++)
+            to[i] = ROUND(SCALE(LOAD(from[i]), scale));
+    }
+}
+
+static void SUFFIX(combine)(enum element_op op, C *a, const C *b, size_t m) {
+    switch (op) {
+    case ELEMENT_PRODUCT:
+        for (size_t i = 0; i < m; i++)
+            a[i] = ROUND(MUL(a[i], b[i]));
+        break;
+    case ELEMENT_MIN:
+        for (size_t i = 0; i < m; i++)
+            a[i] = a[i] < b[i] || IS_NAN(a[i]) ? a[i] : b[i];
+        break;
+    case ELEMENT_MAX:
+        for (size_t i = 0; i < m; i++)
+            a[i] = a[i] > b[i] || IS_NAN(a[i]) ? a[i] : b[i];
+        break;
+    default:
+        for (size_t i = 0; i < m; i++)
+            a[i] = ROUND(ADD(a[i], b[i]));
+    }
+}
+
+static void SUFFIX(store)(void *const *dest, int dests, size_t at, const C *from, size_t m) {
+    for (int d = 0; d < dests; d++) {
+        T *to = (T *)dest[d] + at;
+        for (size_t i = 0; i < m; i++)
+            to[i] = STORE(from[i]);
+    }
+}
+
+static void SUFFIX(scale_copy)(void *const *dest, int dests, const void *source, double scale,
+                               size_t length) {
+    C block[BLOCK];
+    for (size_t at = 0; at < length; at += BLOCK) {
+        size_t m = length - at < BLOCK ? length - at : BLOCK;
+        SUFFIX(load)(block, (const T *)source + at, scale, m);
+        SUFFIX(store)(dest, dests, at, block, m);
+    }
+}
+
+static void SUFFIX(reduce)(enum element_op op, void *const *dest, int dests, const void *own,
+                           double own_scale, const void *source, double source_scale,
+                           size_t length) {
+    C a[BLOCK], b[BLOCK];
+    for (size_t at = 0; at < length; at += BLOCK) {
+        size_t m = length - at < BLOCK ? length - at : BLOCK;
+        SUFFIX(load)(a, (const T *)own + at, own_scale, m);
+        SUFFIX(load)(b, (const T *)source + at, source_scale, m);
+        SUFFIX(combine)(op, a, b, m);
+        SUFFIX(store)(dest, dests, at, a, m);
+    }
+}
+
+/* The first halving is done while the sources are loaded, so that half of the terms need a place. */
+static void SUFFIX(fold)(enum element_op op, void *const *dest, int dests,
+                         const void *const *source, int n, double scale, size_t length) {
+    C term[(MAX_DEVICES + 1) / 2][BLOCK], other[BLOCK];
+    for (size_t at = 0; at < length; at += BLOCK) {
+        size_t m = length - at < BLOCK ? length - at : BLOCK;
+        int half = fold_half(n);
+        for (int r = 0; r < half; r++) {
+            SUFFIX(load)(term[r], (const T *)source[r] + at, scale, m);
+            if (r + half >= n) continue;
+            SUFFIX(load)(other, (const T *)source[r + half] + at, scale, m);
+            SUFFIX(combine)(op, term[r], other, m);
+        }
+        for (int left = half; left > 1; left = half) {
+            half = fold_half(left);
+            for (int r = 0; r + half < left; r++)
+                SUFFIX(combine)(op, term[r], term[r + half], m);
+        }
+        SUFFIX(store)(dest, dests, at, term[0], m);
+    }
+}
+
+#undef T
+#undef C
+#undef LOAD
+#undef STORE
+#undef ROUND
+#undef ADD
+#undef MUL
+#undef SCALE
+#undef IS_NAN
+#undef SUFFIX

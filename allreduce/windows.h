@@ -1,0 +1,66 @@
+/* The plans of process groups: every collective of torch.distributed.
+ *
+ * A tensor of a process group lies in memory that only its own rank can reach, and it comes and
+ * goes. So a call reads INPUT and writes OUTPUT, and between them the elements pass through memory
+ * that all ranks share, made once: each rank's window (the plan's DATA), and for messages from one
+ * rank to one other a mailbox (in the plan's SCRATCH).
+ *
+ *     INPUT  --->  own window  --->  flags  --->  others read it  --->  their OUTPUT
+ *
+ * A window is small enough to stay in a cache, so the way through it costs little; what is longer
+ * goes through it piece by piece. INPUT and OUTPUT may be the same memory.
+ *
+ *     what              INPUT of each rank      OUTPUT of each rank
+ *     an allreduce      count                   count: the sum over all ranks
+ *     BARRIER           nothing                 nothing
+ *     BROADCAST         root: count             others: root's
+ *     REDUCE            count                   root: the sum
+ *     ALL_GATHER        count                   n blocks: block r is rank r's
+ *     GATHER            count                   root: n blocks
+ *     SCATTER           root: n blocks          block `rank` of root's
+ *     REDUCE_SCATTER    n blocks                the sum of all ranks' blocks `rank`
+ *     ALL_TO_ALL        n blocks                n blocks: block r is rank r's block `rank`
+ *     SEND              root: count             rank `peer`: root's; the others take no part
+ *
+ * "Sum" stands for the call's operation, in fold order (base/fold.h) whatever the algorithm is, but
+ * for ring and tree. */
+#ifndef ALLREDUCE_WINDOWS_H
+#define ALLREDUCE_WINDOWS_H
+
+#include "allreduce/plan.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Pieces of one mailbox. A sender waits for the receiver only when all of them are full. */
+enum { MAIL_PIECES = 4 };
+
+struct window_request {
+    enum allreduce_algorithm what; /* WINDOW_..., or an algorithm that has a plan: allreduce */
+    int n, rank;
+    int root;      /* of BROADCAST, REDUCE, GATHER, SCATTER; SEND: the rank that sends */
+    int peer;      /* SEND: the rank that receives */
+    size_t count;  /* elements of one block; of an allreduce at most `window` */
+    size_t stride; /* elements from one block of INPUT or OUTPUT to the next, at least count */
+    size_t window; /* elements of a window; of SEND: of one mailbox, which `scratch` holds n of */
+    size_t first;  /* SEND: pieces that this sender has sent to this receiver before */
+    struct plan_config config; /* of an allreduce: its scratch; of all others: align */
+};
+
+/* Builds the list of request->rank; plan_free releases it. All ranks give the same request. A
+ * barrier has elements to wait for though count is 0; a message of no elements is one empty piece;
+ * in all other cases a count of 0 gives no steps. ERR_USAGE; ERR_MEMORY. */
+int plan_build_window(struct plan *plan, const struct window_request *request);
+
+/* The longest count that one plan should take: longer calls are made of several, which keeps plans
+ * short. */
+size_t window_longest(const struct window_request *request);
+
+/* The name of the collective in messages, as PyTorch has it: "ALLREDUCE". Static storage. */
+const char *window_name(enum allreduce_algorithm what);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

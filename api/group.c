@@ -1,0 +1,313 @@
+/* Process groups. The calls of group/ move host memory. The memory of an emulated device is host
+ * memory; the tensors of a GPU are copied to host memory before a call and back behind it. */
+#include <stdlib.h>
+
+#include "api/api.h"
+#include "group/group.h"
+
+struct duet_work {
+    struct work *work;
+    /* On a GPU: where the call's tensors are meanwhile, NULL on other devices. */
+    void *staged_input, *staged_output;
+    duet_tensor *output;
+    struct device *device;
+    int back; /* 1: staged_output is still to be copied back */
+};
+
+_Static_assert(DUET_ANY_SOURCE == (int)ANY_SOURCE, "duet.h repeats it");
+
+static struct group *group_of(const duet_group *group) {
+    return (struct group *)group;
+}
+
+/* ---- groups ---- */
+
+int duet_group_init(duet_group **out, double timeout_s) {
+    CHECK_OUT(out);
+    if (!(timeout_s >= 0 && timeout_s <= 1e9))
+        return fail(ERR_USAGE, "process group: timeout %g: give seconds, or 0 for 300", timeout_s);
+    return group_open((struct group **)out, timeout_s);
+}
+
+int duet_group_new(duet_group **out, duet_group *world, const int *ranks, int n, double timeout_s) {
+    CHECK_OUT(out);
+    if (!world || !ranks)
+        return fail(ERR_USAGE, "new group: no %s given", world ? "ranks were" : "group was");
+    if (!(timeout_s >= 0 && timeout_s <= 1e9))
+        return fail(ERR_USAGE, "new group: timeout %g: give seconds, or 0 for that of the world",
+                    timeout_s);
+    return group_new((struct group **)out, group_of(world), ranks, n, timeout_s);
+}
+
+void duet_group_destroy(duet_group **group) {
+    if (!group) return;
+    group_close(group_of(*group));
+    *group = NULL;
+}
+
+int duet_group_rank(const duet_group *group) {
+    return group ? group_rank(group_of(group)) : -1;
+}
+
+int duet_group_size(const duet_group *group) {
+    return group ? group_size(group_of(group)) : -1;
+}
+
+int duet_group_local_rank(const duet_group *group) {
+    return group ? group_local_rank(group_of(group)) : -1;
+}
+
+int duet_group_global_rank(const duet_group *group, int rank) {
+    return group ? group_world_rank(group_of(group), rank) : -1;
+}
+
+/* ---- memory of a call ---- */
+
+static int on_gpu(const duet_tensor *t) {
+    return t && device_config(t->device)->kind == DEVICE_CUDA;
+}
+
+/* A place in host memory for a tensor of a GPU, with its elements if `read`. */
+static int stage(const duet_tensor *t, void **staged, int read) {
+    size_t bytes = tensor_bytes(&t->t);
+    struct stream *stream = device_compute(t->device);
+    CHECK(device_host_alloc(t->device, staged, bytes ? bytes : 1));
+    if (read && bytes) CHECK(copy_to_host(stream, *staged, t->t.data, bytes));
+    return stream_sync(stream);
+}
+
+static void drop_stage(struct duet_work *w) {
+    if (w->staged_input) device_host_free(w->device, w->staged_input);
+    if (w->staged_output && w->staged_output != w->staged_input)
+        device_host_free(w->device, w->staged_output);
+    w->staged_input = w->staged_output = NULL;
+}
+
+/* Sets the call's memory. What is still to be computed on the tensors is waited for. */
+static int prepare(struct duet_work *w, struct group_call *call, duet_tensor *output,
+                   const duet_tensor *input) {
+    const duet_tensor *t = output ? output : input;
+    if (!t) return OK;
+    w->device = t->device;
+    w->output = output;
+    if (!on_gpu(t)) {
+        call->input = input ? input->t.data : NULL;
+        call->output = output ? output->t.data : NULL;
+        CHECK(stream_sync(device_compute(t->device)));
+        return input && input->device != t->device ? stream_sync(device_compute(input->device))
+                                                   : OK;
+    }
+    if (input) CHECK(stage(input, &w->staged_input, 1));
+    if (output == input)
+        w->staged_output = w->staged_input;
+    else if (output)
+        CHECK(stage(output, &w->staged_output, 1)); /* a call may leave parts of it as they are */
+    w->back = output != NULL;
+    call->input = w->staged_input;
+    call->output = w->staged_output;
+    return OK;
+}
+
+/* Behind the call: brings the result back to the GPU. */
+static int finish(struct duet_work *w, int code) {
+    size_t bytes = w->output ? tensor_bytes(&w->output->t) : 0;
+    int back = w->back && !code;
+    w->back = 0;
+    if (!back || !bytes) return code;
+    struct stream *stream = device_compute(w->device);
+    CHECK(copy_to_device(stream, w->output->t.data, w->staged_output, bytes));
+    return stream_sync(stream);
+}
+
+static int run(duet_group *group, struct group_call *call, duet_tensor *output,
+               const duet_tensor *input, int *source, duet_work **out) {
+    struct duet_work *w = calloc(1, sizeof *w);
+    if (!w) return fail(ERR_MEMORY, "process group: no host memory: free some");
+    int code = prepare(w, call, output, input);
+    if (!code) code = group_run(group_of(group), call, out || source ? &w->work : NULL);
+    if (!code && out) {
+        *out = w;
+        return OK;
+    }
+    if (!code && w->work) code = work_wait(w->work);
+    if (!code && source) *source = work_source(w->work);
+    code = finish(w, code);
+    work_free(w->work);
+    drop_stage(w);
+    free(w);
+    return code;
+}
+
+int duet_work_wait(duet_work *work) {
+    if (!work) return fail(ERR_USAGE, "wait: no handle was given");
+    return finish(work, work_wait(work->work));
+}
+
+int duet_work_done(duet_work *work) {
+    return work ? work_done(work->work) : 0;
+}
+
+int duet_work_source(const duet_work *work) {
+    return work ? work_source(work->work) : -1;
+}
+
+void duet_work_free(duet_work *work) {
+    if (!work) return;
+    duet_work_wait(work); /* who wants the result has waited already */
+    work_free(work->work);
+    drop_stage(work);
+    free(work);
+}
+
+/* ---- arguments ---- */
+
+static const enum element_type element_types[] = {
+    [DUET_F32] = ELEMENT_F32, [DUET_I32] = ELEMENT_I32,   [DUET_F64] = ELEMENT_F64,
+    [DUET_F16] = ELEMENT_F16, [DUET_BF16] = ELEMENT_BF16, [DUET_I64] = ELEMENT_I64,
+    [DUET_U8] = ELEMENT_U8};
+
+/* Sets what every call has: its group, its handle, and the tensor that says type and count. */
+static int check_call(const char *name, const duet_group *group, const duet_tensor *tensor,
+                      duet_work **work, struct group_call *call) {
+    if (work) *work = NULL;
+    if (!group) return fail(ERR_USAGE, "%s: no group was given: this rank is not in it", name);
+    if (!tensor) return fail(ERR_USAGE, "%s: no tensor was given", name);
+    call->how.type = element_types[duet_tensor_type(tensor)];
+    call->count = tensor_count(&tensor->t);
+    return OK;
+}
+
+static int check_op(const char *name, enum duet_reduction op, struct group_call *call) {
+    call->average = op == DUET_MEAN;
+    switch (op) {
+    case DUET_MEAN:
+    case DUET_SUM: call->how.op = ELEMENT_SUM; return OK;
+    case DUET_PRODUCT: call->how.op = ELEMENT_PRODUCT; return OK;
+    case DUET_MIN: call->how.op = ELEMENT_MIN; return OK;
+    case DUET_MAX: call->how.op = ELEMENT_MAX; return OK;
+    default: break;
+    }
+    return fail(ERR_USAGE,
+                "%s: operation %d: there are DUET_SUM, DUET_PRODUCT, DUET_MIN, DUET_MAX and "
+                "DUET_MEAN",
+                name, (int)op);
+}
+
+/* `many` must have `times` as many elements as `one`, and be another tensor of the same type and
+ * kind of device. NULL: it is missing where it is needed. */
+static int check_pair(const char *name, const char *which, const duet_tensor *many,
+                      const duet_tensor *one, int times) {
+    if (!many) return fail(ERR_USAGE, "%s: no %s tensor was given", name, which);
+    if (many->t.dtype != one->t.dtype)
+        return fail(ERR_USAGE, "%s: input and output are of different types", name);
+    if (on_gpu(many) != on_gpu(one) || (on_gpu(one) && many->device != one->device))
+        return fail(ERR_USAGE, "%s: input and output are on different devices", name);
+    if (tensor_count(&many->t) == (size_t)times * tensor_count(&one->t)) return OK;
+    return fail(ERR_USAGE,
+                "%s: %s tensor of %zu elements for tensors of %zu: its size must be equal to "
+                "world_size times theirs",
+                name, which, tensor_count(&many->t), tensor_count(&one->t));
+}
+
+/* ---- the calls ---- */
+
+int duet_barrier(duet_group *group, duet_work **work) {
+    struct group_call call = {.what = WINDOW_BARRIER};
+    if (work) *work = NULL;
+    if (!group) return fail(ERR_USAGE, "barrier: no group was given: this rank is not in it");
+    return run(group, &call, NULL, NULL, NULL, work);
+}
+
+int duet_monitored_barrier(duet_group *group, double timeout_s, int all) {
+    if (!group) return fail(ERR_USAGE, "monitored_barrier: no group was given");
+    if (!(timeout_s >= 0 && timeout_s <= 1e9))
+        return fail(ERR_USAGE, "monitored_barrier: timeout %g: give seconds", timeout_s);
+    return group_monitored_barrier(group_of(group), timeout_s, all);
+}
+
+int duet_broadcast(duet_group *group, duet_tensor *tensor, int root, duet_work **work) {
+    struct group_call call = {.what = WINDOW_BROADCAST, .root = root};
+    CHECK(check_call("broadcast", group, tensor, work, &call));
+    return run(group, &call, tensor, tensor, NULL, work);
+}
+
+int duet_reduce(duet_group *group, duet_tensor *tensor, int root, enum duet_reduction op,
+                duet_work **work) {
+    struct group_call call = {.what = WINDOW_REDUCE, .root = root};
+    CHECK(check_call("reduce", group, tensor, work, &call));
+    CHECK(check_op("reduce", op, &call));
+    return run(group, &call, tensor, tensor, NULL, work);
+}
+
+int duet_all_reduce(duet_group *group, duet_tensor *tensor, enum duet_reduction op,
+                    duet_work **work) {
+    struct group_call call = {.what = ALLREDUCE_AUTO};
+    CHECK(check_call("all_reduce", group, tensor, work, &call));
+    CHECK(check_op("all_reduce", op, &call));
+    return run(group, &call, tensor, tensor, NULL, work);
+}
+
+int duet_gather(duet_group *group, duet_tensor *output, const duet_tensor *input, int root,
+                duet_work **work) {
+    struct group_call call = {.what = WINDOW_GATHER, .root = root};
+    CHECK(check_call("gather", group, input, work, &call));
+    int here = duet_group_rank(group) == root;
+    if (here) CHECK(check_pair("gather", "output", output, input, duet_group_size(group)));
+    return run(group, &call, here ? output : NULL, input, NULL, work);
+}
+
+int duet_all_gather(duet_group *group, duet_tensor *output, const duet_tensor *input,
+                    duet_work **work) {
+    struct group_call call = {.what = WINDOW_ALL_GATHER};
+    CHECK(check_call("all_gather", group, input, work, &call));
+    CHECK(check_pair("all_gather", "output", output, input, duet_group_size(group)));
+    return run(group, &call, output, input, NULL, work);
+}
+
+int duet_scatter(duet_group *group, duet_tensor *output, const duet_tensor *input, int root,
+                 duet_work **work) {
+    struct group_call call = {.what = WINDOW_SCATTER, .root = root};
+    CHECK(check_call("scatter", group, output, work, &call));
+    int here = duet_group_rank(group) == root;
+    if (here) CHECK(check_pair("scatter", "input", input, output, duet_group_size(group)));
+    return run(group, &call, output, here ? input : NULL, NULL, work);
+}
+
+int duet_reduce_scatter(duet_group *group, duet_tensor *output, const duet_tensor *input,
+                        enum duet_reduction op, duet_work **work) {
+    struct group_call call = {.what = WINDOW_REDUCE_SCATTER};
+    CHECK(check_call("reduce_scatter", group, output, work, &call));
+    CHECK(check_op("reduce_scatter", op, &call));
+    CHECK(check_pair("reduce_scatter", "input", input, output, duet_group_size(group)));
+    return run(group, &call, output, input, NULL, work);
+}
+
+int duet_all_to_all(duet_group *group, duet_tensor *output, const duet_tensor *input,
+                    duet_work **work) {
+    struct group_call call = {.what = WINDOW_ALL_TO_ALL};
+    size_t n = group ? (size_t)duet_group_size(group) : 1;
+    CHECK(check_call("all_to_all", group, input, work, &call));
+    CHECK(check_pair("all_to_all", "output", output, input, 1));
+    if (call.count % n)
+        return fail(ERR_USAGE, "all_to_all: %zu elements for %zu ranks: give a multiple",
+                    call.count, n);
+    call.count /= n;
+    return run(group, &call, output, input, NULL, work);
+}
+
+int duet_send(duet_group *group, const duet_tensor *tensor, int to, duet_work **work) {
+    struct group_call call = {.what = WINDOW_SEND, .peer = to};
+    CHECK(check_call("send", group, tensor, work, &call));
+    if (to < 0) return fail(ERR_USAGE, "send: to rank %d: give a rank of the group", to);
+    return run(group, &call, NULL, tensor, NULL, work);
+}
+
+int duet_recv(duet_group *group, duet_tensor *tensor, int from, int *source, duet_work **work) {
+    struct group_call call = {.what = WINDOW_SEND, .peer = from, .receive = 1};
+    CHECK(check_call("recv", group, tensor, work, &call));
+    if (source && work)
+        return fail(ERR_USAGE,
+                    "recv: with a handle the source is not known yet: give NULL, and ask "
+                    "duet_work_source");
+    return run(group, &call, tensor, NULL, source, work);
+}

@@ -1,0 +1,77 @@
+/* Ranks that a program starts from within itself: copies of its process (fork), under the launcher
+ * of comm/. A rank leaves its error text in memory that the parent shares, so that the parent can
+ * give it to its caller, as torch.multiprocessing.spawn raises the exception of the child. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "api/api.h"
+#include "base/system_error.h"
+#include "comm/launch.h"
+
+struct outcome {
+    int code;
+    char text[ERROR_BYTES];
+};
+
+struct spawn {
+    int (*work)(int rank, void *context);
+    void *context;
+    struct outcome *outcomes; /* by rank; shared with the ranks */
+};
+
+/* What runs in a rank. Its number is in the environment, where the launcher has put it. */
+static int run_rank(void *argument) {
+    struct spawn *s = argument;
+    const char *number = getenv("RANK");
+    int rank = number ? atoi(number) : 0, code = s->work(rank, s->context);
+    s->outcomes[rank].code = code;
+    if (code) snprintf(s->outcomes[rank].text, ERROR_BYTES, "%s", error_message());
+    return error_exit_status(code);
+}
+
+/* Has this process a device open? Its memory is shared with a fork, and its threads are not. What is
+ * mapped tells: an emulated device's memory, or a GPU's. 0 where /proc cannot be read. */
+static int has_device(void) {
+    char line[512];
+    int found = 0;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    while (maps && !found && fgets(line, sizeof line, maps))
+        found = strstr(line, "/memfd:duet-device") != NULL ||
+                strstr(line, "/memfd:duet-job") != NULL || strstr(line, "/dev/nvidia") != NULL;
+    if (maps) fclose(maps);
+    return found;
+}
+
+static int launch_them(struct spawn *s, int n) {
+    struct launch launch = {.world_size = n, .entry = run_rank, .context = s};
+    struct launch_result result;
+    int code = launch_ranks(&launch, &result);
+    if (!code || result.rank < 0 || result.rank >= n) return code;
+    const struct outcome *first = &s->outcomes[result.rank];
+    if (!first->code || !first->text[0] || first->code == ERR_PEER) return code;
+    char prefix[24];
+    snprintf(prefix, sizeof prefix, "rank %d: ", result.rank);
+    return fail(first->code, "%s%s", strncmp(first->text, prefix, strlen(prefix)) ? prefix : "",
+                first->text);
+}
+
+int duet_spawn(int n, int (*work)(int rank, void *context), void *context) {
+    struct spawn s = {.work = work, .context = context};
+    if (n < 1 || n > MAX_DEVICES)
+        return fail(ERR_USAGE, "spawn: %d ranks: give 1 to %d", n, MAX_DEVICES);
+    if (!work) return fail(ERR_USAGE, "spawn: no function was given");
+    if (has_device())
+        return fail(ERR_USAGE,
+                    "spawn: this process has a device open, or a group: spawn before that, "
+                    "and open it in each rank");
+    size_t bytes = (size_t)n * sizeof *s.outcomes;
+    s.outcomes = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (s.outcomes == MAP_FAILED)
+        return fail_system(errno, "spawn: %zu bytes of shared memory", bytes);
+    int code = launch_them(&s, n);
+    munmap(s.outcomes, bytes);
+    return code;
+}

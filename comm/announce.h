@@ -1,0 +1,45 @@
+/* Sequences of calls that several ranks make in the same order, shown to each other: what
+ * announce.c compares. The job has one such sequence (comm_announce); each process group has one of
+ * its own, in memory that its ranks share. */
+#ifndef COMM_ANNOUNCE_H
+#define COMM_ANNOUNCE_H
+
+#include "comm/comm.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A call that a rank has begun; the fields are those of struct comm_call. */
+enum { ANNOUNCED = 64 }; /* the last calls of a rank that are kept */
+struct announced_call {
+    char collective[24], what[48];
+    int64_t bucket, step;
+    uint64_t count, offset;
+};
+struct announcement {
+    uint64_t number; /* counted from 1; 0: none, or being written */
+    uint64_t word[sizeof(struct announced_call) / sizeof(uint64_t)];
+};
+
+/* One rank's view of a sequence. The announcements start as zero; rank k writes shown[k]. */
+struct announcer {
+    struct comm *comm;
+    struct announcement (*shown)[ANNOUNCED]; /* [n], shared by these ranks */
+    int n, me;                               /* ranks, and this one's place among them */
+    const int *ranks; /* [n]: what they are called in messages; NULL: 0 .. n-1 */
+    int numbered;     /* 1: messages give the number of a call */
+    uint64_t number;  /* calls that this rank has announced */
+};
+
+/* This rank is about to begin the call. Waits for nobody. ERR_FAILED: a peer has announced another
+ * one under the same number; that ends the job, with both calls named. */
+int announcer_announce(struct announcer *announcer, const struct comm_call *call);
+
+/* Compares the last call once more, with those of all peers that have announced it since. */
+int announcer_compare(struct announcer *announcer);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,74 @@
+/* Reading the variables of torchrun, of Duet's launcher and of mpirun. */
+#include "comm/environment.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/limits.h"
+
+/* PyTorch's name of a number, and those of Open MPI and of MPICH. */
+static const char *const RANKS[] = {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", NULL};
+static const char *const WORLDS[] = {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", NULL};
+static const char *const LOCAL_RANKS[] = {"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK",
+                                          "MPI_LOCALRANKID", NULL};
+static const char *const LOCAL_WORLDS[] = {"LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE",
+                                           "MPI_LOCALNRANKS", NULL};
+
+int environment_number(const char *name, int least, int most, int *out) {
+    const char *text = getenv(name);
+    if (!text) return OK;
+    char *end;
+    errno = 0;
+    long value = strtol(text, &end, 10);
+    if (end == text || *end || errno || value < least || value > most)
+        return fail(ERR_USAGE, "environment variable %s: %s: a number from %d to %d is expected",
+                    name, text, least, most);
+    *out = (int)value;
+    return OK;
+}
+
+/* The first of the names that is set; the first of all if none is. */
+static const char *name_in_use(const char *const *names) {
+    for (int i = 0; names[i]; i++)
+        if (getenv(names[i])) return names[i];
+    return names[0];
+}
+
+int read_place(struct place *out, const char *advice) {
+    const char *const rank = name_in_use(RANKS), *const world = name_in_use(WORLDS);
+    int local_world;
+    for (int i = 0; i < 2; i++)
+        if (!getenv(i ? rank : world))
+            return fail(ERR_USAGE, "environment variable %s: expected, but not set: %s",
+                        i ? rank : world, advice);
+    CHECK(environment_number(world, 1, MAX_DEVICES, &out->world));
+    CHECK(environment_number(rank, 0, out->world - 1, &out->rank));
+    out->local_rank = out->rank;
+    local_world = out->world;
+    CHECK(environment_number(name_in_use(LOCAL_RANKS), 0, MAX_DEVICES - 1, &out->local_rank));
+    CHECK(environment_number(name_in_use(LOCAL_WORLDS), 1, MAX_DEVICES, &local_world));
+    if (local_world != out->world)
+        return fail(ERR_USAGE,
+                    "environment variable %s: %d of %d ranks are on this machine: several machines "
+                    "come later: start all ranks on one",
+                    name_in_use(LOCAL_WORLDS), local_world, out->world);
+    return OK;
+}
+
+void describe_job(char *text, size_t bytes, const char **address, const char **port) {
+    /* What launchers give each of their jobs; a job that torchrun has restarted is another one. */
+    static const char *const IDS[] = {"TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT",
+                                      "PMIX_NAMESPACE", "PMI_JOBID", "SLURM_JOB_ID"};
+    *address = getenv("MASTER_ADDR");
+    *port = getenv("MASTER_PORT");
+    if (!*address) *address = "127.0.0.1";
+    if (!*port) *port = "29500"; /* PyTorch's default */
+    size_t used = (size_t)snprintf(text, bytes, "%s:%s", *address, *port);
+    for (size_t i = 0; i < sizeof IDS / sizeof *IDS && used < bytes; i++) {
+        const char *id = getenv(IDS[i]);
+        used += (size_t)snprintf(text + used, bytes - used, "/%s", id ? id : "");
+    }
+}

@@ -1,0 +1,32 @@
+/* What the environment says about this process's place in its job. torchrun and the launcher of
+ * Duet set RANK, WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE; Open MPI's and MPICH's mpirun have
+ * names of their own for the same numbers. */
+#ifndef COMM_ENVIRONMENT_H
+#define COMM_ENVIRONMENT_H
+
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct place {
+    int rank, world, local_rank;
+};
+
+/* ERR_USAGE names the variable that is missing or no number, or that asks for several machines;
+ * `advice` ends the text of one that is missing: how to start the ranks. */
+int read_place(struct place *out, const char *advice);
+
+/* The value of the variable `name`, a number of least .. most. *out stays where it is not set. */
+int environment_number(const char *name, int least, int most, int *out);
+
+/* Text that is the same for all ranks of a job and, as far as the environment tells, for no other
+ * job of this machine. *address (static storage, or the environment's): where the ranks meet, for
+ * messages. */
+void describe_job(char *text, size_t bytes, const char **address, const char **port);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,18 @@
+/* A job without a launcher of Duet: its ranks were started by torchrun, by mpirun or by hand, and
+ * find each other. Rank 0 then serves the rendezvous, as the launcher does elsewhere. */
+#ifndef COMM_MEET_H
+#define COMM_MEET_H
+
+#include "comm/rank.h"
+
+/* Brings comm->board and comm->socket to life: rank 0 makes the board and waits until all ranks
+ * have come, the others ask it for the board. comm has rank, world, timeout_ns. ERR_TIMEOUT names
+ * the ranks that did not come; ERR_USAGE: another job meets at the same place, or the ranks were
+ * started for jobs of different sizes. */
+int meet_ranks(struct comm *comm);
+
+/* Rank 0: delivers what the others still wait for, for a second or two at most, and ends the thread
+ * that served them. NULL is fine. */
+void meeting_end(struct meeting *meeting);
+
+#endif

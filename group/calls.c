@@ -1,0 +1,235 @@
+/* A call becomes plans: one for each part of a long call, all but the last alike. What a call needs
+ * of the group it takes when it is called, in the order that all ranks share: its number, the base
+ * of its epochs, its half of scratch. So it may run later, in another thread. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "allreduce/select.h"
+#include "base/error.h"
+#include "group/state.h"
+
+enum { KEPT_PLANS = 128 };
+
+/* ---- one thread at a time ---- */
+
+int enter_group(struct group *g, const char *what) {
+    if (!__atomic_exchange_n(&g->used, 1, __ATOMIC_ACQUIRE)) return OK;
+    return fail(ERR_USAGE,
+                "rank %d: %s: another thread is inside a call of this group: one thread at a time "
+                "may use it",
+                g->ranks[g->rank], what);
+}
+
+void leave_group(struct group *g) {
+    __atomic_store_n(&g->used, 0, __ATOMIC_RELEASE);
+}
+
+/* ---- plans ---- */
+
+static int same_request(const struct window_request *a, const struct window_request *b) {
+    return a->what == b->what && a->root == b->root && a->peer == b->peer && a->count == b->count &&
+           a->stride == b->stride && a->window == b->window && a->first == b->first;
+}
+
+/* Plans that no work uses make room for others, those that were asked for last stay. */
+static void drop_old_plans(struct group *g) {
+    int seen = 0;
+    for (struct group_plan **p = &g->plans; *p;) {
+        struct group_plan *plan = *p;
+        if (++seen <= KEPT_PLANS / 2 || plan->users) {
+            p = &plan->next;
+            continue;
+        }
+        *p = plan->next;
+        plan_free(&plan->plan);
+        free(plan);
+        g->plan_count--;
+    }
+}
+
+int take_plan(struct group *g, const struct window_request *request, struct group_plan **out) {
+    for (struct group_plan **p = &g->plans; *p; p = &(*p)->next) {
+        struct group_plan *found = *p;
+        if (!same_request(&found->request, request)) continue;
+        *p = found->next; /* to the front */
+        found->next = g->plans;
+        g->plans = *out = found;
+        found->users++;
+        return OK;
+    }
+    struct group_plan *made = calloc(1, sizeof *made);
+    if (!made) return fail(ERR_MEMORY, "process group: no host memory for a plan: free some");
+    made->request = *request;
+    int code = plan_build_window(&made->plan, request);
+    if (code) {
+        free(made);
+        return code;
+    }
+    made->users = 1;
+    made->next = g->plans;
+    g->plans = *out = made;
+    if (++g->plan_count > KEPT_PLANS) drop_old_plans(g);
+    return OK;
+}
+
+struct window_request request_of(const struct group *g, const struct group_call *call) {
+    size_t bytes = element_bytes(call->how.type);
+    struct window_request q = {.what = call->what,
+                               .n = g->n,
+                               .rank = g->rank,
+                               .root = call->root,
+                               .count = call->count,
+                               .stride = call->count,
+                               .window = g->memory.sizes.window / bytes,
+                               .config = plan_config_default()};
+    q.config.align = 64 / bytes; /* a cache line */
+    q.config.slice = g->memory.sizes.window / 4 / bytes;
+    q.config.scratch = g->memory.sizes.half / bytes;
+    if (call->what == WINDOW_SEND) {
+        q.window = g->memory.sizes.mail / bytes;
+        q.root = call->receive ? call->peer : g->rank;
+        q.peer = call->receive ? g->rank : call->peer;
+    }
+    return q;
+}
+
+/* ---- issuing ---- */
+
+/* The plans and the number of parts. */
+static int plan_parts(struct work *work) {
+    struct group *g = work->group;
+    struct window_request q = request_of(g, &work->call);
+    size_t count = work->call.count;
+    work->longest = window_longest(&q);
+    work->parts = count > work->longest ? (count + work->longest - 1) / work->longest : 1;
+    q.count = count - (work->parts - 1) * work->longest;
+    if (work->call.what == ALLREDUCE_AUTO)
+        q.what = allreduce_choose(g->n, q.count, 0, &g->link, NULL, 0);
+    CHECK(take_plan(g, &q, &work->last));
+    if (work->parts == 1) return OK;
+    q.count = work->longest;
+    if (work->call.what == ALLREDUCE_AUTO)
+        q.what = allreduce_choose(g->n, q.count, 0, &g->link, NULL, 0);
+    return take_plan(g, &q, &work->full);
+}
+
+static uint64_t epochs_of(const struct work *work) {
+    uint64_t full = work->full ? work->full->plan.epochs : 0;
+    return (work->parts - 1) * full + work->last->plan.epochs;
+}
+
+static int announce(struct work *work) {
+    const struct group_call *call = &work->call;
+    struct group *g = work->group;
+    char what[48];
+    int used = snprintf(what, sizeof what, "%s", element_type_name(call->how.type));
+    int sums = call->what == ALLREDUCE_AUTO || call->what == WINDOW_REDUCE ||
+               call->what == WINDOW_REDUCE_SCATTER;
+    int rooted = call->what == WINDOW_BROADCAST || call->what == WINDOW_REDUCE ||
+                 call->what == WINDOW_GATHER || call->what == WINDOW_SCATTER;
+    if (call->what == WINDOW_BARRIER) used = 0, *what = 0;
+    if (sums)
+        used += snprintf(what + used, sizeof what - (size_t)used, " %s",
+                         call->average ? "average" : element_op_name(call->how.op));
+    if (rooted) snprintf(what + used, sizeof what - (size_t)used, ", root %d", call->root);
+    struct comm_call told = {.collective = window_name(call->what),
+                             .bucket = -1,
+                             .step = -1,
+                             .count = call->count,
+                             .what = what};
+    work->number = g->announcer.number + 1;
+    return g->n > 1 ? announcer_announce(&g->announcer, &told) : (g->announcer.number++, OK);
+}
+
+static int begin_collective(struct work *work, struct runner **runner) {
+    struct group *g = work->group;
+    CHECK(plan_parts(work));
+    CHECK(announce(work));
+    work->base = g->base;
+    work->calls = g->calls;
+    g->base += epochs_of(work);
+    /* An empty call moves no epochs, and only calls that may use scratch are counted. */
+    if (work->call.what == ALLREDUCE_AUTO && work->call.count) g->calls += work->parts;
+    *runner = g->collectives;
+    return OK;
+}
+
+/* ---- running ---- */
+
+int run_parts(struct runner *runner, struct work *work) {
+    const struct group *g = work->group;
+    const struct group_call *call = &work->call;
+    size_t bytes = element_bytes(call->how.type);
+    CHECK(comm_check(g->job->comm));
+    for (size_t i = 0; i < work->parts; i++) {
+        size_t at = i * work->longest * bytes;
+        uint64_t epochs = work->full ? work->full->plan.epochs : 0;
+        struct executor_call part = {
+            .plan = i + 1 < work->parts ? &work->full->plan : &work->last->plan,
+            .data = g->memory.window,
+            .count = call->count,
+            .base = work->base + i * epochs,
+            .half = call->what == WINDOW_SEND ? 0 : (int)((work->calls + i) % 2),
+            .scale = call->average ? 1.0 / g->n : 1,
+            .bucket = -1,
+            .step = -1,
+            .how = call->how,
+            .input = call->input ? (const char *)call->input + at : NULL,
+            .output = call->output ? (char *)call->output + at : NULL};
+        CHECK(host_execute(&runner->ranks, &part));
+    }
+    return OK;
+}
+
+/* ---- the call ---- */
+
+static int check(const struct group *g, const struct group_call *call) {
+    int me = g->ranks[g->rank];
+    const char *name = window_name(call->what);
+    if (call->what == WINDOW_SEND && (call->peer < (call->receive ? ANY_SOURCE : 0) ||
+                                      call->peer >= g->n || call->peer == g->rank))
+        return fail(ERR_USAGE, "rank %d: %s rank %d: give another rank of 0 to %d", me,
+                    call->receive ? "recv from" : "send to", call->peer, g->n - 1);
+    if (call->root < 0 || call->root >= g->n)
+        return fail(ERR_USAGE, "rank %d: %s: root %d: give 0 to %d", me, name, call->root,
+                    g->n - 1);
+    if (call->average && (!element_is_float(call->how.type) || call->how.op != ELEMENT_SUM))
+        return fail(ERR_USAGE,
+                    "rank %d: %s: average of %s: floats have averages: take the sum and divide it",
+                    me, name, element_type_name(call->how.type));
+    return OK;
+}
+
+static int begin(struct group *g, const struct group_call *call, struct work **out, int wait) {
+    struct runner *runner = NULL;
+    struct work *work = calloc(1, sizeof *work);
+    if (!work) return fail(ERR_MEMORY, "process group: no host memory: free some");
+    work->group = g;
+    work->call = *call;
+    work->source = call->receive ? call->peer : -1;
+    int code =
+        call->what == WINDOW_SEND ? begin_message(work, &runner) : begin_collective(work, &runner);
+    if (!code) code = run_on(runner, work, wait);
+    if (code) {
+        work->runner = NULL;
+        work_free(work);
+    } else {
+        *out = work;
+    }
+    return code;
+}
+
+int group_run(struct group *g, const struct group_call *call, struct work **out) {
+    struct work *work = NULL;
+    if (out) *out = NULL;
+    CHECK(check(g, call));
+    CHECK(enter_group(g, window_name(call->what)));
+    int code = begin(g, call, &work, !out);
+    leave_group(g);
+    if (!code && out) *out = work;
+    if (code || out) return code;
+    code = work_wait(work);
+    work_free(work);
+    return code;
+}

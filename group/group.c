@@ -1,0 +1,177 @@
+/* The beginning and the end of a group, and groups made of some ranks of another. */
+#include "group/group.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "comm/environment.h"
+#include "group/state.h"
+
+static void release_job(struct membership *job) {
+    if (!job || --job->users > 0) return;
+    comm_close(job->comm);
+    free(job);
+}
+
+static void free_group(struct group *g) {
+    runner_close(g->collectives);
+    runner_close(g->anybody);
+    for (int r = 0; r < g->n; r++) {
+        runner_close(g->sends[r]);
+        runner_close(g->receives[r]);
+    }
+    while (g->plans) {
+        struct group_plan *next = g->plans->next;
+        plan_free(&g->plans->plan);
+        free(g->plans);
+        g->plans = next;
+    }
+    unmap_memory(&g->memory);
+    pthread_mutex_destroy(&g->mail_lock);
+    release_job(g->job);
+    free(g);
+}
+
+/* What all ranks must agree on when a group is made. */
+struct agreement {
+    int32_t n, ranks[MAX_DEVICES]; /* without gaps: the bytes are compared */
+    struct group_sizes sizes;
+    double timeout_s;
+};
+
+static struct group *new_group(struct membership *job, const struct agreement *a) {
+    struct group *g = calloc(1, sizeof *g);
+    if (!g) return NULL;
+    g->job = job;
+    job->users++;
+    g->n = a->n;
+    g->timeout_s = a->timeout_s;
+    g->memory.sizes = a->sizes;
+    g->rank = -1;
+    for (int r = 0; r < g->n; r++) {
+        g->ranks[r] = a->ranks[r];
+        if (g->ranks[r] == comm_rank(job->comm)) g->rank = r;
+    }
+    g->link = allreduce_link_host(g->n);
+    pthread_mutex_init(&g->mail_lock, NULL);
+    return g;
+}
+
+static int open_group(struct group *g, const struct agreement *a) {
+    CHECK(share_memory(&g->memory, g->job->comm, g->n, g->rank, a, sizeof *a));
+    if (g->rank < 0) return OK;
+    g->announcer = (struct announcer){.comm = g->job->comm,
+                                      .shown = g->memory.announced,
+                                      .n = g->n,
+                                      .me = g->rank,
+                                      .ranks = g->ranks,
+                                      .numbered = 1};
+    /* Every place of every mailbox is free: allreduce/plans/windows.c, `taken`. */
+    for (int r = 0; r < g->n; r++)
+        comm_post_flag(&g->memory.flags[g->rank][PLAN_TAKEN * g->n + r], MAIL_PIECES);
+    return runner_open(&g->collectives, g, 0);
+}
+
+/* A rank that is no member takes part in the making alone. */
+static int make_group(struct group **out, struct membership *job, const struct agreement *a) {
+    struct group *g = new_group(job, a);
+    if (!g) return fail(ERR_MEMORY, "process group: no host memory: free some");
+    int code = open_group(g, a);
+    if (code || g->rank < 0)
+        free_group(g);
+    else
+        *out = g;
+    return code;
+}
+
+struct group_sizes group_sizes_default(void) {
+    struct group_sizes sizes = {.window = 512 << 10, .half = 256 << 10, .mail = 128 << 10};
+    return sizes;
+}
+
+int group_open(struct group **out, double timeout_s) {
+    struct group_sizes sizes = group_sizes_default();
+    return group_open_sized(out, timeout_s, &sizes);
+}
+
+int group_open_sized(struct group **out, double timeout_s, const struct group_sizes *sizes) {
+    struct agreement all = {.timeout_s = timeout_s, .sizes = *sizes};
+    struct comm_options options = {.timeout_s = timeout_s, .meet = 1};
+    struct membership *job = calloc(1, sizeof *job);
+    struct place place;
+    *out = NULL;
+    if (!job) return fail(ERR_MEMORY, "process group: no host memory: free some");
+    int code = comm_open(&job->comm, &options);
+    if (code) {
+        free(job);
+        return code;
+    }
+    job->local_rank = comm_rank(job->comm);
+    if (!read_place(&place, "")) job->local_rank = place.local_rank;
+    all.n = comm_world_size(job->comm);
+    for (int r = 0; r < all.n; r++)
+        all.ranks[r] = r;
+    job->users = 1; /* until the group is made: a failure must be told before the rank leaves */
+    code = make_group(out, job, &all);
+    if (code) comm_abort(job->comm, code, error_message());
+    release_job(job);
+    return code;
+}
+
+static int check_ranks(const struct group *world, const int *ranks, int n) {
+    if (n < 1 || n > world->n)
+        return fail(ERR_USAGE, "new group: %d ranks: give 1 to %d", n, world->n);
+    for (int i = 0; i < n; i++) {
+        if (ranks[i] < 0 || ranks[i] >= world->n)
+            return fail(ERR_USAGE, "new group: rank %d: give ranks 0 to %d", ranks[i],
+                        world->n - 1);
+        for (int j = 0; j < i; j++)
+            if (ranks[i] == ranks[j])
+                return fail(ERR_USAGE, "new group: rank %d twice: give each rank once", ranks[i]);
+    }
+    return OK;
+}
+
+int group_new(struct group **out, struct group *world, const int *ranks, int n, double timeout_s) {
+    struct agreement some = {.n = n,
+                             .timeout_s = timeout_s > 0 ? timeout_s : world->timeout_s,
+                             .sizes = world->memory.sizes};
+    *out = NULL;
+    CHECK(check_ranks(world, ranks, n));
+    if (world->n != comm_world_size(world->job->comm))
+        return fail(ERR_USAGE,
+                    "new group: of %d ranks out of %d: make it of the group of all ranks", world->n,
+                    comm_world_size(world->job->comm));
+    CHECK(enter_group(world, "new group"));
+    for (int i = 0; i < n; i++)
+        some.ranks[i] = world->ranks[ranks[i]];
+    int code = make_group(out, world->job, &some);
+    if (code) comm_abort(world->job->comm, code, error_message());
+    leave_group(world);
+    return code;
+}
+
+void group_close(struct group *group) {
+    if (group) free_group(group);
+}
+
+int group_rank(const struct group *group) {
+    return group->rank;
+}
+
+int group_size(const struct group *group) {
+    return group->n;
+}
+
+int group_local_rank(const struct group *group) {
+    return group->job->local_rank;
+}
+
+int group_check(const struct group *group) {
+    return comm_check(group->job->comm);
+}
+
+int group_world_rank(const struct group *group, int rank) {
+    return rank >= 0 && rank < group->n ? group->ranks[rank] : -1;
+}

@@ -1,0 +1,98 @@
+/* Process groups: the collectives of torch.distributed, and messages from rank to rank.
+ *
+ *     group.h     what api/ calls
+ *     group.c     beginning, sub-groups, end
+ *     memory.c    the memory that the ranks of a group share
+ *     calls.c     a call becomes plans (allreduce/windows.h) with their epochs
+ *     runners.c     who runs them: the caller itself, or a thread beside it
+ *     mail.c      messages: send, receive, receive from anybody
+ *     monitored.c the barrier that names who is missing
+ *
+ * All memory of calls is host memory. A call moves `count` elements a block, any number of them.
+ *
+ * Order. The collectives of a group are called by all its ranks in the same order. Messages from
+ * one rank to one other arrive in the order in which they were sent; apart from that messages and
+ * collectives do not wait for each other.
+ *
+ * Threads: one thread at a time uses a group (ERR_USAGE says where two do), different threads may
+ * use different groups. Errors as in comm/comm.h; after any but ERR_USAGE the job has failed. */
+#ifndef GROUP_GROUP_H
+#define GROUP_GROUP_H
+
+#include "allreduce/element.h"
+#include "allreduce/windows.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct group;
+struct work;
+
+enum { ANY_SOURCE = -1 };
+
+/* Joins the job that the environment names (comm_open with options.meet): all its ranks are the
+ * group. timeout_s: of every wait; 0: 300. Returns once all ranks have come. */
+int group_open(struct group **out, double timeout_s);
+
+/* The same with other sizes of the memory that the ranks share, in bytes: multiples of 256, for
+ * tests. All ranks give the same. */
+struct group_sizes {
+    uint32_t window; /* of each rank: at least 256 for each rank */
+    uint32_t half;   /* of its scratch */
+    uint32_t mail;   /* of one mailbox */
+};
+struct group_sizes group_sizes_default(void); /* 512, 256, 128 KiB */
+int group_open_sized(struct group **out, double timeout_s, const struct group_sizes *sizes);
+
+/* Collective over `world`, whose every rank gives the same list: n different ranks of `world`, in
+ * the order in which they are to be ranks 0 .. n-1 of the new group. On a rank that is not in the
+ * list *out is NULL. timeout_s 0: world's. The group may outlive `world`. */
+int group_new(struct group **out, struct group *world, const int *ranks, int n, double timeout_s);
+
+/* Ends what is under way, each call within its deadline, and leaves; waits for no other rank that
+ * has made the same calls. Works that were not freed must not be used any more. NULL is fine. */
+void group_close(struct group *group);
+
+int group_rank(const struct group *group);
+int group_size(const struct group *group);
+int group_local_rank(const struct group *group);
+/* OK while the job runs, else its failure. */
+int group_check(const struct group *group);
+
+int group_world_rank(const struct group *group,
+                     int rank); /* in the job; -1: there is no such rank */
+
+/* One call. */
+struct group_call {
+    enum allreduce_algorithm what; /* WINDOW_...; ALLREDUCE_AUTO: an allreduce */
+    size_t count;                  /* elements of a block: windows.h */
+    struct arithmetic how;
+    int average; /* 1: each term is multiplied by 1/n before it is added: floats alone */
+    int root;    /* where there is one */
+    int peer;    /* WINDOW_SEND: the other rank; ANY_SOURCE */
+    int receive; /* WINDOW_SEND: 1: this rank receives */
+    const void *input;
+    void *output; /* may be the input */
+};
+
+/* Runs the call to its end; or, where work is not NULL, begins it, and *work is to be waited for and
+ * then freed. Memory of the call must not be touched until the end. ERR_USAGE: no rank has begun
+ * anything. */
+int group_run(struct group *group, const struct group_call *call, struct work **work);
+
+/* Waits for the end of the call and returns how it went, with the error text; as often as it is
+ * called. */
+int work_wait(struct work *work);
+int work_done(struct work *work);         /* 1: it has ended, 0: not yet */
+int work_source(const struct work *work); /* of a receive that has ended: the rank it came from */
+void work_free(struct work *work);        /* waits for the end; NULL is fine */
+
+/* A barrier at which rank 0 finds out who does not come within timeout_s: all of them, or the first
+ * one. ERR_TIMEOUT: "[Rank 0]: Ranks 1, 2 failed to pass monitoredBarrier in 2000 ms". */
+int group_monitored_barrier(struct group *group, double timeout_s, int all);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

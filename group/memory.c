@@ -1,0 +1,98 @@
+/* The memory that the ranks of a group share: one memfd, which member 0 makes and whose descriptor
+ * goes to all. It has no name and is gone with the last rank that maps it.
+ *
+ *     announcements of all | of each rank: flags, heads of messages, window, two halves of scratch,
+ *                            a mailbox for each other rank
+ *
+ * It is taken from the machine page by page as it is used: a mailbox between two ranks that never
+ * talk costs nothing. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/system_error.h"
+#include "group/state.h"
+
+enum { PAGE = 4096 };
+
+static size_t pages(size_t bytes) {
+    return (bytes + PAGE - 1) / PAGE * PAGE;
+}
+
+/* Lays the memory out; start NULL: only counts its bytes. */
+static size_t lay_out(struct shared_memory *m, int n, char *start) {
+    size_t at = 0, ranks = (size_t)n;
+    m->start = start;
+    m->announced = (void *)(start + at);
+    at += pages(ranks * sizeof *m->announced);
+    for (int r = 0; r < n; r++) {
+        m->flags[r] = (void *)(start + at);
+        at += pages(host_flags_bytes(n));
+        m->heads[r] = (void *)(start + at);
+        at += pages(ranks * MAIL_PIECES * sizeof *m->heads[r]);
+        m->window[r] = (void *)(start + at);
+        at += pages(m->sizes.window);
+        m->scratch[r] = (void *)(start + at);
+        at += pages(2 * (size_t)m->sizes.half);
+        m->mail[r] = (void *)(start + at);
+        at += pages(ranks * m->sizes.mail);
+    }
+    return m->bytes = at;
+}
+
+static int make(size_t bytes, int *fd) {
+    *fd = memfd_create("duet-group", MFD_CLOEXEC);
+    if (*fd < 0 || ftruncate(*fd, (off_t)bytes))
+        return fail_system(errno, "process group: %zu bytes of shared memory", bytes);
+    return OK;
+}
+
+static int map(struct shared_memory *memory, int n, int fd) {
+    size_t bytes = memory->bytes;
+    void *start = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (start == MAP_FAILED)
+        return fail_system(errno, "process group: %zu bytes of shared memory: mmap", bytes);
+    lay_out(memory, n, start);
+    return OK;
+}
+
+static int compare(struct comm *comm, const char *blobs, size_t bytes) {
+    int me = comm_rank(comm);
+    for (int r = 0; r < comm_world_size(comm); r++)
+        if (memcmp(blobs + (size_t)r * bytes, blobs + (size_t)me * bytes, bytes))
+            return fail(
+                ERR_USAGE,
+                "new group: rank %d names other ranks, or another timeout, than rank %d: all "
+                "ranks of the job must give the same",
+                me, r);
+    return OK;
+}
+
+int share_memory(struct shared_memory *memory, struct comm *comm, int n, int me, const void *blob,
+                 size_t bytes) {
+    int fd = -1, fds[MAX_DEVICES], code = OK, world = comm_world_size(comm);
+    char *blobs = malloc((size_t)world * bytes + 1);
+    for (int r = 0; r < world; r++)
+        fds[r] = -1;
+    lay_out(memory, n, NULL);
+    if (!blobs) return fail(ERR_MEMORY, "process group: no host memory: free some");
+    if (me == 0) CHECK_GOTO(make(memory->bytes, &fd), code, out);
+    CHECK_GOTO(comm_exchange(comm, blob, bytes, fd, blobs, fds), code, out);
+    CHECK_GOTO(compare(comm, blobs, bytes), code, out);
+    for (int r = 0; r < world && me >= 0 && !memory->start && !code; r++)
+        if (fds[r] >= 0) code = map(memory, n, fds[r]);
+out:
+    if (fd >= 0) close(fd);
+    for (int r = 0; r < world; r++)
+        if (fds[r] >= 0) close(fds[r]);
+    free(blobs);
+    return code;
+}
+
+void unmap_memory(struct shared_memory *memory) {
+    if (memory->start) munmap(memory->start, memory->bytes);
+    memory->start = NULL;
+}

@@ -1,0 +1,159 @@
+/* Who runs a call. A call that the caller waits for runs in the caller, which costs nothing, unless
+ * calls of the same runner are still under way before it. A call that it does not wait for runs in
+ * the runner's thread, which starts with the first such call.
+ *
+ * There is a runner for the collectives, one for the messages to each rank and one for those from
+ * each. So two ranks may begin to send each other long messages, and neither waits for the other to
+ * receive first. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "base/system_error.h"
+#include "group/state.h"
+
+int wait_on(struct runner *runner, struct comm_flag *flag, uint64_t epoch, int peer) {
+    const struct group *g = runner->group;
+    const struct work *work = runner->now;
+    struct comm_wait_reason reason = {
+        .collective = work->call.receive ? "recv" : allreduce_algorithm_name(work->call.what),
+        .bucket = -1,
+        .step = -1,
+        .peer = g->ranks[peer],
+        .number = work->number,
+        .timeout_s = g->timeout_s};
+    if (work->call.what == ALLREDUCE_AUTO) reason.collective = "all_reduce";
+    return comm_wait_flag(g->job->comm, flag, epoch, &reason);
+}
+
+static int wait_for_plan(void *context, struct comm_flag *flag, uint64_t epoch,
+                         const struct comm_wait_reason *reason) {
+    return wait_on(context, flag, epoch, reason->peer);
+}
+
+int runner_open(struct runner **out, struct group *g, int mail) {
+    struct runner *runner = *out = calloc(1, sizeof *runner);
+    if (!runner) return fail(ERR_MEMORY, "process group: no host memory: free some");
+    runner->group = g;
+    runner->ranks.all = (struct executor_ranks){.n = g->n,
+                                                .rank = g->rank,
+                                                .comm = g->job->comm,
+                                                .half = g->memory.sizes.half / sizeof(float)};
+    for (int r = 0; r < g->n; r++) {
+        runner->ranks.flags[r] = g->memory.flags[r];
+        runner->ranks.all.scratch[r] = mail ? g->memory.mail[r] : g->memory.scratch[r];
+    }
+    runner->ranks.wait = wait_for_plan;
+    runner->ranks.wait_context = runner;
+    pthread_mutex_init(&runner->lock, NULL);
+    pthread_cond_init(&runner->changed, NULL);
+    return OK;
+}
+
+/* Runs one work; the lock is held before and after, not meanwhile. */
+static void run_now(struct runner *runner, struct work *work) {
+    runner->now = work;
+    pthread_mutex_unlock(&runner->lock);
+    int code = work->call.what == WINDOW_SEND ? run_message(runner, work) : run_parts(runner, work);
+    pthread_mutex_lock(&runner->lock);
+    work->code = code;
+    if (code) snprintf(work->text, sizeof work->text, "%s", error_message());
+    work->ended = 1;
+    runner->now = NULL;
+    pthread_cond_broadcast(&runner->changed);
+}
+
+static void *runner_main(void *argument) {
+    struct runner *runner = argument;
+    pthread_mutex_lock(&runner->lock);
+    for (;;) {
+        while (!runner->first && !runner->stop)
+            pthread_cond_wait(&runner->changed, &runner->lock);
+        if (!runner->first) break;
+        struct work *work = runner->first;
+        runner->first = work->next;
+        run_now(runner, work);
+    }
+    pthread_mutex_unlock(&runner->lock);
+    return NULL;
+}
+
+static int start_thread(struct runner *runner) {
+    sigset_t all, before;
+    sigfillset(&all); /* signals are for the program's own threads */
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(&runner->thread, NULL, runner_main, runner);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (error) return fail_system(error, "process group: a thread for calls under way");
+    runner->threaded = 1;
+    return OK;
+}
+
+static int queue(struct runner *runner, struct work *work) {
+    if (!runner->threaded) CHECK(start_thread(runner));
+    work->next = NULL;
+    if (runner->first)
+        runner->last_queued->next = work;
+    else
+        runner->first = work;
+    runner->last_queued = work;
+    pthread_cond_broadcast(&runner->changed);
+    return OK;
+}
+
+int run_on(struct runner *runner, struct work *work, int wait) {
+    int code = OK;
+    work->runner = runner;
+    pthread_mutex_lock(&runner->lock);
+    if (wait && !runner->first && !runner->now)
+        run_now(runner, work);
+    else
+        code = queue(runner, work);
+    while (wait && !code && !work->ended)
+        pthread_cond_wait(&runner->changed, &runner->lock);
+    pthread_mutex_unlock(&runner->lock);
+    return code;
+}
+
+void runner_close(struct runner *runner) {
+    if (!runner) return;
+    pthread_mutex_lock(&runner->lock);
+    runner->stop = 1;
+    pthread_cond_broadcast(&runner->changed);
+    pthread_mutex_unlock(&runner->lock);
+    if (runner->threaded) pthread_join(runner->thread, NULL);
+    pthread_cond_destroy(&runner->changed);
+    pthread_mutex_destroy(&runner->lock);
+    free(runner);
+}
+
+/* ---- works ---- */
+
+int work_wait(struct work *work) {
+    struct runner *runner = work->runner;
+    pthread_mutex_lock(&runner->lock);
+    while (!work->ended)
+        pthread_cond_wait(&runner->changed, &runner->lock);
+    pthread_mutex_unlock(&runner->lock);
+    return work->code ? fail(work->code, "%s", work->text) : OK;
+}
+
+int work_done(struct work *work) {
+    pthread_mutex_lock(&work->runner->lock);
+    int ended = work->ended;
+    pthread_mutex_unlock(&work->runner->lock);
+    return ended;
+}
+
+int work_source(const struct work *work) {
+    return work->source;
+}
+
+void work_free(struct work *work) {
+    if (!work) return;
+    if (work->runner) work_wait(work);
+    if (work->full) work->full->users--;
+    if (work->last) work->last->users--;
+    free(work);
+}

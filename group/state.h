@@ -1,0 +1,123 @@
+/* Inside group/: what a group holds. */
+#ifndef GROUP_STATE_H
+#define GROUP_STATE_H
+
+#include <pthread.h>
+
+#include "allreduce/host/executor.h"
+#include "comm/announce.h"
+#include "comm/comm.h"
+#include "group/group.h"
+
+/* The job that a world and the groups made of it belong to. */
+struct membership {
+    struct comm *comm;
+    int users; /* groups */
+    int local_rank;
+};
+
+/* What the sender writes about a message before its first piece. */
+struct mail_head {
+    uint64_t count;
+    uint32_t type, op; /* op: unused, 0 */
+};
+
+/* ---- memory that the ranks share: memory.c ---- */
+
+struct shared_memory {
+    struct group_sizes sizes;
+    char *start;
+    size_t bytes;
+    struct announcement (*announced)[ANNOUNCED]; /* [n] */
+    struct comm_flag *flags[MAX_DEVICES];        /* rank r's */
+    struct mail_head *heads[MAX_DEVICES];        /* rank r's: [receiver][MAIL_PIECES] */
+    float *window[MAX_DEVICES], *scratch[MAX_DEVICES], *mail[MAX_DEVICES];
+};
+
+/* memory->sizes is set. Collective over the job: member 0 brings the memory, all members map it; `blob` of `bytes` is
+ * checked to be the same on all ranks of the job. me < 0: not a member, nothing is mapped. */
+int share_memory(struct shared_memory *memory, struct comm *comm, int n, int me, const void *blob,
+                 size_t bytes);
+void unmap_memory(struct shared_memory *memory);
+
+/* ---- plans ---- */
+
+struct group_plan {
+    struct window_request request;
+    struct plan plan;
+    int users; /* works that use it */
+    struct group_plan *next;
+};
+
+/* ---- works and who runs them ---- */
+
+enum { ERROR_TEXT = 1024 };
+
+struct work {
+    struct group *group;
+    struct group_call call;
+    uint64_t number; /* of the call, from 1: collectives and messages count apart */
+    /* The parts of a long call: all but the last follow `full`, the last follows `last`. */
+    struct group_plan *full, *last;
+    size_t parts, longest;
+    uint64_t base;  /* of the first part's epochs */
+    uint64_t calls; /* counted calls before this one: the half of scratch */
+
+    struct runner *runner; /* whose lock guards what follows; NULL: never begun */
+    int ended, code, source;
+    char text[ERROR_TEXT];
+    struct work *next;
+};
+
+/* Works that are run one after another: all collectives of a group, all messages to one rank, all
+ * messages from one rank. */
+struct runner {
+    struct host_ranks ranks; /* the executor's view; its waits end up in wait_on */
+    struct group *group;
+    struct work *now; /* what is run */
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    pthread_t thread;
+    int threaded, stop;
+    struct work *first, *last_queued;
+};
+
+/* Runs `work` on the runner: at once in the caller where the runner is idle and `wait` is 1, else on
+ * the runner's thread. wait 1: returns at the end. */
+int run_on(struct runner *runner, struct work *work, int wait);
+int runner_open(struct runner **out, struct group *group, int mail);
+void runner_close(struct runner *runner); /* behind all its works; NULL is fine */
+
+/* Waits for a flag on behalf of runner->now. peer: rank of the group. */
+int wait_on(struct runner *runner, struct comm_flag *flag, uint64_t epoch, int peer);
+
+struct group {
+    struct membership *job;
+    int n, rank, ranks[MAX_DEVICES]; /* ranks[r]: in the job */
+    double timeout_s;                /* 0: the job's */
+    struct shared_memory memory;
+    struct announcer announcer;
+    struct allreduce_link link; /* for the choice of an algorithm */
+    struct group_plan *plans;
+    int plan_count;
+    uint64_t base, calls, messages;
+    pthread_mutex_t mail_lock;                         /* guards `received` */
+    uint64_t sent[MAX_DEVICES], received[MAX_DEVICES]; /* pieces, by the other rank */
+    struct runner *collectives, *sends[MAX_DEVICES], *receives[MAX_DEVICES], *anybody;
+    int used; /* 1: a thread is inside; atomic */
+};
+
+/* calls.c: one thread at a time. */
+int enter_group(struct group *group, const char *what);
+void leave_group(struct group *group);
+
+/* calls.c: finds or builds a plan, and holds it for a work. */
+int take_plan(struct group *group, const struct window_request *request, struct group_plan **out);
+struct window_request request_of(const struct group *group, const struct group_call *call);
+int run_parts(struct runner *runner, struct work *work); /* all parts of a work */
+
+/* mail.c: claims the pieces of a message that is to be received or sent; runs it. */
+int begin_message(struct work *work, struct runner **runner);
+int run_message(struct runner *runner, struct work *work);
+
+#endif

@@ -1,0 +1,101 @@
+/* Jobs for the tests of group/: ranks by fork, each of which opens the group of all. */
+#ifndef TESTS_GROUP_SHARED_H
+#define TESTS_GROUP_SHARED_H
+
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "comm/launch.h"
+#include "group/group.h"
+#include "tests/allreduce/expected.h"
+#include "tests/harness/harness.h"
+
+/* What ranks tell the test, in memory that all of them share. */
+struct page {
+    int code[MAX_DEVICES];
+    char text[MAX_DEVICES][1024];
+    int counter; /* atomic */
+};
+
+static inline struct page *new_page(void) {
+    struct page *page =
+        mmap(NULL, sizeof *page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    cr_assert(page != MAP_FAILED);
+    return page;
+}
+
+/* Runs `entry`, which returns an exit status, in n ranks. */
+static inline struct launch_result run_ranks(int n, int (*entry)(void *), void *context) {
+    struct launch launch = {.world_size = n, .entry = entry, .context = context};
+    struct launch_result result;
+    launch_ranks(&launch, &result);
+    return result;
+}
+
+static inline void run_well(int n, int (*entry)(void *), void *context) {
+    struct launch_result result = run_ranks(n, entry, context);
+    cr_assert_eq(result.exit_status, 0, "%d ranks: status %d: %s", n, result.exit_status,
+                 error_message());
+}
+
+#if defined __SANITIZE_ADDRESS__
+int __lsan_do_recoverable_leak_check(void);
+#endif
+
+/* The end of a rank: its status, and its message where it failed. */
+static inline int end_rank(struct group *group, struct page *page, int code) {
+    int rank = group ? group_rank(group) : atoi(getenv("RANK"));
+    if (page) {
+        page->code[rank] = code;
+        if (code) snprintf(page->text[rank], sizeof page->text[0], "%s", error_message());
+    }
+    if (code && !page) fprintf(stderr, "rank %d: %s\n", rank, error_message());
+    group_close(group);
+#if defined __SANITIZE_ADDRESS__
+    if (__lsan_do_recoverable_leak_check()) return 99;
+#endif
+    return error_exit_status(code);
+}
+
+/* One call in the group, with inputs made of e->seed, and its judgement. in_place: where input and
+ * output have one size. Begun and waited for where `async`. */
+static inline int try_call(struct group *g, struct expected *e, int in_place, int async) {
+    size_t bytes = element_bytes(e->how.type);
+    int rank = group_rank(g), sends = e->what == WINDOW_SEND;
+    if (sends && rank != e->root && rank != e->peer) return OK;
+    char untouched[WIDEST], *input = malloc(expected_input(e) * bytes + 1),
+                            *output = malloc(expected_output(e) * bytes + 1);
+    if (!input || !output) return fail(ERR_MEMORY, "test: no memory");
+    memset(untouched, 0xff, sizeof untouched);
+    memset(output, 0xff, expected_output(e) * bytes);
+    expected_fill(e, input, rank);
+    char *to = in_place ? input : output;
+    struct group_call call = {.what =
+                                  e->what < ALLREDUCE_ALGORITHM_COUNT ? ALLREDUCE_AUTO : e->what,
+                              .count = e->count,
+                              .how = e->how,
+                              .average = e->scale != 1,
+                              .root = sends ? 0 : e->root,
+                              .peer = rank == e->peer ? e->root : e->peer,
+                              .receive = sends && rank == e->peer,
+                              .input = input,
+                              .output = to};
+    struct work *work = NULL;
+    int code = group_run(g, &call, async ? &work : NULL);
+    if (!code && work) code = work_wait(work);
+    work_free(work);
+    long wrong = code ? -1 : expected_wrong(e, to, rank, in_place ? NULL : untouched);
+    if (wrong >= 0 && (!sends || rank == e->peer))
+        code =
+            fail(ERR_CHECK, "%s of %zu %s by %s over %d ranks, root %d, in place %d: element %ld",
+                 allreduce_algorithm_name(e->what), e->count, element_type_name(e->how.type),
+                 element_op_name(e->how.op), e->n, e->root, in_place, wrong);
+    free(input);
+    free(output);
+    return code;
+}
+
+#endif

@@ -1,0 +1,130 @@
+/* Messages: in order, of any size, both ways at once, from anybody; and what is under way beside
+ * them. */
+#include "tests/group/shared.h"
+
+static const struct group_sizes tiny = {.window = 4096, .half = 2048, .mail = 1024};
+
+static int begin(struct group *g, int receive, int peer, float *x, size_t count,
+                 struct work **work) {
+    struct group_call call = {.what = WINDOW_SEND,
+                              .count = count,
+                              .peer = peer,
+                              .receive = receive,
+                              .input = x,
+                              .output = x};
+    return group_run(g, &call, work);
+}
+
+static float value(int from, int message, size_t i) {
+    return (float)(from * 1000 + message * 10) + (float)(i % 10) * 0.5f;
+}
+
+static int check(const float *x, int from, int message, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (x[i] != value(from, message, i))
+            return fail(ERR_CHECK, "message %d from rank %d: element %zu is %g, not %g", message,
+                        from, i, (double)x[i], (double)value(from, message, i));
+    return OK;
+}
+
+/* Every rank begins to send every other a long message, and only then receives. */
+static int exchange(struct group *g, int message, size_t count) {
+    int n = group_size(g), me = group_rank(g), code = OK;
+    struct work *sends[8] = {0}, *receives[8] = {0};
+    float *out = malloc((count + 1) * sizeof *out), *in = malloc(8 * (count + 1) * sizeof *in);
+    for (size_t i = 0; i < count; i++)
+        out[i] = value(me, message, i);
+    for (int k = 1; k < n && !code; k++)
+        code = begin(g, 0, (me + k) % n, out, count, &sends[k]);
+    for (int k = 1; k < n && !code; k++)
+        code = begin(g, 1, (me + k) % n, in + (size_t)k * count, count, &receives[k]);
+    for (int k = 1; k < n; k++) {
+        if (receives[k] && !code) code = work_wait(receives[k]);
+        if (sends[k] && !code) code = work_wait(sends[k]);
+        if (!code) code = check(in + (size_t)k * count, (me + k) % n, message, count);
+        if (!code && work_source(receives[k]) != (me + k) % n) code = fail(ERR_CHECK, "source");
+        work_free(sends[k]);
+        work_free(receives[k]);
+    }
+    free(out);
+    free(in);
+    return code;
+}
+
+/* Short messages do not wait for their receiver: as many as the mailbox has places. */
+static int eager(struct group *g) {
+    float x[4] = {0};
+    int n = group_size(g), me = group_rank(g), code = OK;
+    for (int m = 0; m < MAIL_PIECES && !code; m++) {
+        for (size_t i = 0; i < 4; i++)
+            x[i] = value(me, m, i);
+        code = begin(g, 0, (me + 1) % n, x, 4, NULL);
+    }
+    for (int m = 0; m < MAIL_PIECES && !code; m++) {
+        code = begin(g, 1, (me + n - 1) % n, x, 4, NULL);
+        if (!code) code = check(x, (me + n - 1) % n, m, 4);
+    }
+    return code;
+}
+
+/* Rank 0 takes what comes, of whomever: messages of one rank keep their order. */
+static int from_anybody(struct group *g, size_t count) {
+    enum { EACH = 6 };
+    int n = group_size(g), me = group_rank(g), code = OK, next[8] = {0};
+    float *x = malloc((count + 1) * sizeof *x);
+    for (int m = 0; me && m < EACH && !code; m++) {
+        for (size_t i = 0; i < count; i++)
+            x[i] = value(me, m, i);
+        code = begin(g, 0, 0, x, count, NULL);
+    }
+    for (int m = 0; !me && m < EACH * (n - 1) && !code; m++) {
+        struct work *work = NULL;
+        code = begin(g, 1, ANY_SOURCE, x, count, &work);
+        if (!code) code = work_wait(work);
+        int source = work && !code ? work_source(work) : 0;
+        if (!code && (source < 1 || source >= n)) code = fail(ERR_CHECK, "source %d", source);
+        if (!code) code = check(x, source, next[source]++, count);
+        work_free(work);
+    }
+    free(x);
+    return code;
+}
+
+/* A collective does not wait for messages that are under way. */
+static int beside(struct group *g) {
+    int me = group_rank(g);
+    float *x = calloc(20000, sizeof *x);
+    struct work *send = NULL;
+    struct group_call barrier = {.what = WINDOW_BARRIER};
+    int code = me == 0 ? begin(g, 0, 1, x, 20000, &send) : OK;
+    if (!code) code = group_run(g, &barrier, NULL);
+    if (!code && send && work_done(send)) code = fail(ERR_CHECK, "a long message went nowhere");
+    if (!code && me == 1) code = begin(g, 1, 0, x, 20000, NULL);
+    if (!code && send) code = work_wait(send);
+    if (!code && send && !work_done(send)) code = fail(ERR_CHECK, "not done");
+    work_free(send);
+    free(x);
+    return code;
+}
+
+static int mail_entry(void *context) {
+    static const size_t counts[] = {0, 1, 63, 64, 65, 255, 256, 257, 5000, 70000};
+    struct group *g;
+    (void)context;
+    int code = group_open_sized(&g, 30, &tiny);
+    for (int m = 0; m < 10 && !code; m++)
+        code = exchange(g, m, counts[m]);
+    if (!code) code = eager(g);
+    struct group_call barrier = {.what = WINDOW_BARRIER};
+    if (!code) code = from_anybody(g, 3);
+    if (!code) code = group_run(g, &barrier, NULL); /* else a fast rank's long ones come early */
+    if (!code) code = from_anybody(g, 700);
+    if (!code) code = beside(g);
+    if (!code) code = exchange(g, 11, 129);
+    return end_rank(g, NULL, code);
+}
+
+Test(mail, messages_arrive, .timeout = 60) {
+    run_well(2, mail_entry, NULL);
+    run_well(4, mail_entry, NULL);
+}
