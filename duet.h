@@ -444,8 +444,8 @@ int duet_spawn(int n, int (*work)(int rank, void *context), void *context);
 int duet_group_init(duet_group **out, double timeout_s);
 
 /* new_group: a group of n ranks of `world`, the group of all ranks, which numbers them 0 .. n-1 in
- * the order of the list. All ranks of `world` call it with the same arguments; on those that are not
- * in the list *out becomes NULL. timeout_s 0: that of `world`. It may outlive `world`. */
+ * the order of the list. All ranks of `world` call it with the same arguments; on those that are
+ * not in the list *out becomes NULL. timeout_s 0: that of `world`. It may outlive `world`. */
 int duet_group_new(duet_group **out, duet_group *world, const int *ranks, int n, double timeout_s);
 
 /* Ends the calls under way, leaves the group and sets *group to NULL. Waits for no other rank. Free

@@ -44,7 +44,7 @@ const char *element_op_name(enum element_op op);
 void element_combine(struct arithmetic how, void *to, const void *a, const void *b);
 void element_scale(enum element_type type, void *to, const void *from, double scale);
 
-/* ---- 16-bit floats: IEEE's half, and the upper half of a float; both round to nearest even ---- */
+/* ---- 16-bit floats: IEEE's half, and the upper half of a float; to nearest even ---- */
 
 static inline float float_of_bits(uint32_t bits) {
     float x;

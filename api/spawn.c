@@ -32,8 +32,8 @@ static int run_rank(void *argument) {
     return error_exit_status(code);
 }
 
-/* Has this process a device open? Its memory is shared with a fork, and its threads are not. What is
- * mapped tells: an emulated device's memory, or a GPU's. 0 where /proc cannot be read. */
+/* Has this process a device open? Its memory is shared with a fork, and its threads are not. What
+ * is mapped tells: an emulated device's memory, or a GPU's. 0 where /proc cannot be read. */
 static int has_device(void) {
     char line[512];
     int found = 0;

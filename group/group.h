@@ -76,8 +76,8 @@ struct group_call {
     void *output; /* may be the input */
 };
 
-/* Runs the call to its end; or, where work is not NULL, begins it, and *work is to be waited for and
- * then freed. Memory of the call must not be touched until the end. ERR_USAGE: no rank has begun
+/* Runs the call to its end; or, where work is not NULL, begins it, and *work is to be waited for
+ * and then freed. Memory of the call must not be touched until the end. ERR_USAGE: no rank has begun
  * anything. */
 int group_run(struct group *group, const struct group_call *call, struct work **work);
 

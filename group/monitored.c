@@ -28,7 +28,7 @@ static int late(struct group *g, uint64_t epoch, double timeout_s, int all) {
     return code;
 }
 
-/* Rank 0: a wait with a deadline of its own, which ends without failing the job at the first one. */
+/* Rank 0: a wait with a deadline of its own, which does not fail the job at the first one. */
 static int wait_for_all(struct group *g, uint64_t epoch, double timeout_s, int all) {
     int64_t deadline = deadline_after(timeout_s);
     for (int r = 1; r < g->n; r++) {

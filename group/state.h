@@ -34,8 +34,9 @@ struct shared_memory {
     float *window[MAX_DEVICES], *scratch[MAX_DEVICES], *mail[MAX_DEVICES];
 };
 
-/* memory->sizes is set. Collective over the job: member 0 brings the memory, all members map it; `blob` of `bytes` is
- * checked to be the same on all ranks of the job. me < 0: not a member, nothing is mapped. */
+/* memory->sizes is set. Collective over the job: member 0 brings the memory, all members map it;
+ * `blob` of `bytes` is checked to be the same on all ranks of the job. me < 0: not a member, nothing
+ * is mapped. */
 int share_memory(struct shared_memory *memory, struct comm *comm, int n, int me, const void *blob,
                  size_t bytes);
 void unmap_memory(struct shared_memory *memory);
@@ -82,8 +83,8 @@ struct runner {
     struct work *first, *last_queued;
 };
 
-/* Runs `work` on the runner: at once in the caller where the runner is idle and `wait` is 1, else on
- * the runner's thread. wait 1: returns at the end. */
+/* Runs `work` on the runner: at once in the caller where the runner is idle and `wait` is 1, else
+ * on the runner's thread. wait 1: returns at the end. */
 int run_on(struct runner *runner, struct work *work, int wait);
 int runner_open(struct runner **out, struct group *group, int mail);
 void runner_close(struct runner *runner); /* behind all its works; NULL is fine */

@@ -1,7 +1,7 @@
 /* The loops of typed.c for one type: T is what lies in memory, C what is computed with. LOAD makes
  * a C of a T and STORE a T of a C; ROUND is a C after a STORE and a LOAD; ADD and MUL combine two
- * C; SCALE multiplies one; IS_NAN asks. Blocks stay in the nearest cache, and each loop is one that compilers
- * turn into vectors. */
+ * C; SCALE multiplies one; IS_NAN asks. Blocks stay in the nearest cache, and each loop is one that
+ * compilers turn into vectors. */
 
 static void SUFFIX(load)(C *to, const T *from, double scale, size_t m) {
     if (scale == 1) {
@@ -64,7 +64,7 @@ static void SUFFIX(reduce)(enum element_op op, void *const *dest, int dests, con
     }
 }
 
-/* The first halving is done while the sources are loaded, so that half of the terms need a place. */
+/* The first halving is done while the sources are loaded, so half of the terms need a place. */
 static void SUFFIX(fold)(enum element_op op, void *const *dest, int dests,
                          const void *const *source, int n, double scale, size_t length) {
     C term[(MAX_DEVICES + 1) / 2][BLOCK], other[BLOCK];
