@@ -77,8 +77,8 @@ struct group_call {
 };
 
 /* Runs the call to its end; or, where work is not NULL, begins it, and *work is to be waited for
- * and then freed. Memory of the call must not be touched until the end. ERR_USAGE: no rank has begun
- * anything. */
+ * and then freed. Memory of the call must not be touched until the end. ERR_USAGE: nothing was
+ * begun. */
 int group_run(struct group *group, const struct group_call *call, struct work **work);
 
 /* Waits for the end of the call and returns how it went, with the error text; as often as it is

@@ -35,8 +35,8 @@ struct shared_memory {
 };
 
 /* memory->sizes is set. Collective over the job: member 0 brings the memory, all members map it;
- * `blob` of `bytes` is checked to be the same on all ranks of the job. me < 0: not a member, nothing
- * is mapped. */
+ * `blob` of `bytes` is checked to be the same on all ranks of the job. me < 0: not a member,
+ * nothing is mapped. */
 int share_memory(struct shared_memory *memory, struct comm *comm, int n, int me, const void *blob,
                  size_t bytes);
 void unmap_memory(struct shared_memory *memory);
