@@ -37,6 +37,9 @@ static int n16_operands(enum op op) {
     case OP_LINEAR_FORWARD:
     case OP_LINEAR_BACKWARD_DATA:
     case OP_RELU_FORWARD:
+    case OP_NEGATE:
+    case OP_TANH_FORWARD:
+    case OP_SIGMOID_FORWARD:
     case OP_AVG_POOL_FORWARD:
     case OP_AVG_POOL_BACKWARD:
     case OP_MAX_POOL_FORWARD:
@@ -49,6 +52,10 @@ static int n16_operands(enum op op) {
     case OP_BATCH_NORM_SUMS:
     case OP_CONV2D_BACKWARD_WEIGHT:
     case OP_LINEAR_BACKWARD_WEIGHT: return 1 | 2;
+    case OP_SUBTRACT_FORWARD:
+    case OP_MULTIPLY_FORWARD:
+    case OP_TANH_BACKWARD:
+    case OP_SIGMOID_BACKWARD:
     case OP_ADD_FORWARD:
     case OP_BATCH_NORM_BACKWARD_DATA:
     case OP_RELU_BACKWARD:

@@ -25,6 +25,13 @@
  *   RELU_FORWARD              x [any]       -             -         y (may be x)   -
  *   RELU_BACKWARD             y [any]       dy            -         dx (may be dy) -
  *   ADD_FORWARD               a [any]       b             -         y              -
+ *   SUBTRACT_FORWARD          a [any]       b             -         y              -
+ *   MULTIPLY_FORWARD          a [any]       b             -         y              -
+ *   NEGATE                    x [any]       -             -         y (may be x)   -
+ *   TANH_FORWARD              x [any]       -             -         y (may be x)   -
+ *   TANH_BACKWARD             y [any]       dy            -         dx (may be dy) -
+ *   SIGMOID_FORWARD           x [any]       -             -         y (may be x)   -
+ *   SIGMOID_BACKWARD          y [any]       dy            -         dx (may be dy) -
  *   AVG_POOL_FORWARD          x (N,C,H,W)   -             -         y (N,C,P,Q)    -
  *   AVG_POOL_BACKWARD         dy            -             -         dx             -
  *   MAX_POOL_FORWARD          x             -             -         y              -
@@ -71,12 +78,14 @@
  *
  * - N16 layout (device/tensor.h): the activations x, y, dx, dy of CONV2D, LINEAR, RELU, the pools,
  *   both DROPOUTs and BATCH_NORM may all lie in N16, then w, b, dw and db stay PLAIN. A linear
- *   layer's x (N,K) lies as [group][K][16]. Softmax and the losses take PLAIN alone. ADD_FORWARD,
- *   FILL, ADD and SCALE take either layout. TO_N16 writes zeros into the lanes past the last
- *   sample.
+ *   layer's x (N,K) lies as [group][K][16]. Softmax and the losses take PLAIN alone. The ops from
+ *   ADD_FORWARD to SIGMOID_BACKWARD, FILL, ADD and SCALE take either layout. TO_N16 writes zeros
+ *   into the lanes past the last sample.
  * - One segment a launch: TO_N16, TO_PLAIN, CONV2D_BACKWARD_WEIGHT, LINEAR_BACKWARD_WEIGHT,
  *   both DROPOUTs, LOSS_SUM and the BATCH_NORM ops that take x. They sum over samples, or need a
  *   sample's place in its segment.
+ * - TANH and SIGMOID are computed in double and rounded once; TANH_BACKWARD: dx = dy (1 - y y),
+ *   SIGMOID_BACKWARD: dx = dy (1 - y) y, each product and difference rounded to float.
  * - RELU_BACKWARD: dx = y > 0 ? dy : 0. MAX_POOL_BACKWARD: the first of equal maxima gets dy.
  *   DROPOUT_BACKWARD makes the mask of the forward pass again. DROPOUT2D drops whole planes.
  * - ADAPTIVE_AVG_POOL: row p of y is the mean of the rows floor(p H / P) to ceil((p+1) H / P) - 1
@@ -122,6 +131,13 @@ extern "C" {
     OP(RELU_FORWARD,           relu_forward,            "relu forward") \
     OP(RELU_BACKWARD,          relu_backward,           "relu backward") \
     OP(ADD_FORWARD,            add_forward,             "add forward") \
+    OP(SUBTRACT_FORWARD,       subtract_forward,        "subtract forward") \
+    OP(MULTIPLY_FORWARD,       multiply_forward,        "multiply forward") \
+    OP(NEGATE,                 negate,                  "negate") \
+    OP(TANH_FORWARD,           tanh_forward,            "tanh forward") \
+    OP(TANH_BACKWARD,          tanh_backward,           "tanh backward") \
+    OP(SIGMOID_FORWARD,        sigmoid_forward,         "sigmoid forward") \
+    OP(SIGMOID_BACKWARD,       sigmoid_backward,        "sigmoid backward") \
     OP(AVG_POOL_FORWARD,       avg_pool_forward,        "avg pool forward") \
     OP(AVG_POOL_BACKWARD,      avg_pool_backward,       "avg pool backward") \
     OP(MAX_POOL_FORWARD,       max_pool_forward,        "max pool forward") \

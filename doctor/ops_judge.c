@@ -38,6 +38,8 @@ const struct tolerance *op_tolerance(enum op op, int tf32) {
     case OP_LINEAR_FORWARD:
     case OP_LINEAR_BACKWARD_DATA:
     case OP_LINEAR_BACKWARD_WEIGHT: return &table[tf32 ? 4 : 1];
+    case OP_TANH_FORWARD:
+    case OP_SIGMOID_FORWARD:
     case OP_SOFTMAX_FORWARD:
     case OP_SOFTMAX_BACKWARD:
     case OP_LOG_SOFTMAX_FORWARD:

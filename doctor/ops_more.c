@@ -33,6 +33,10 @@ static int elementwise(struct op_testbed *bed, enum op op) {
         put_special_values(&x);
         if (op != OP_FILL && op != OP_SCALE) a.in[0] = x;
         switch (op) {
+        case OP_SUBTRACT_FORWARD:
+        case OP_MULTIPLY_FORWARD:
+        case OP_TANH_BACKWARD:
+        case OP_SIGMOID_BACKWARD:
         case OP_ADD_FORWARD:
         case OP_RELU_BACKWARD: a.in[1] = dy; break;
         case OP_ADD: a.out[0] = dy; break;

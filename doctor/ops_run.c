@@ -69,6 +69,9 @@ static struct in_n16 operands_in_n16(enum op op) {
     case OP_CONV2D_BACKWARD_DATA:
     case OP_LINEAR_FORWARD:
     case OP_LINEAR_BACKWARD_DATA:
+    case OP_NEGATE:
+    case OP_TANH_FORWARD:
+    case OP_SIGMOID_FORWARD:
     case OP_RELU_FORWARD:
     case OP_AVG_POOL_FORWARD:
     case OP_AVG_POOL_BACKWARD:
@@ -85,6 +88,10 @@ static struct in_n16 operands_in_n16(enum op op) {
     case OP_CONV2D_BACKWARD_WEIGHT:
     case OP_BATCH_NORM_SUMS:
     case OP_LINEAR_BACKWARD_WEIGHT: return (struct in_n16){3, 0};
+    case OP_SUBTRACT_FORWARD:
+    case OP_MULTIPLY_FORWARD:
+    case OP_TANH_BACKWARD:
+    case OP_SIGMOID_BACKWARD:
     case OP_ADD_FORWARD:
     case OP_RELU_BACKWARD:
     case OP_BATCH_NORM_BACKWARD_DATA:

@@ -274,6 +274,6 @@ struct var *batch_norm_add_relu(struct tape *t, struct var *x, struct param *w, 
                                 const struct norm_config *config, struct var *residual) {
     residual = to_device_layout(t, residual);
     if (tape_stuck(t, x) || !residual) return NULL;
-    if (tape_fail(t, tape_check_terms(&x->value, &residual->value))) return NULL;
+    if (tape_fail(t, tape_check_terms("add", &x->value, &residual->value))) return NULL;
     return layer(t, x, w, b, config, residual, 1);
 }

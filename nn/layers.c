@@ -25,31 +25,26 @@ static int launch_segments(struct tape *t, enum op op, const struct op_args *who
     return OK;
 }
 
-/* An op that treats each sample alike takes the whole batch in one launch, unless the bits of this
- * device's kernel depend on the size of the batch. */
-static int launch_batch(struct tape *t, enum op op, const struct op_args *args) {
+int tape_launch_batch(struct tape *t, enum op op, const struct op_args *args) {
     return device_whole_batch(t->device, op) ? launch(t->stream, op, args)
                                              : launch_segments(t, op, args);
 }
 
-/* Launches node->args and appends the node; returns y, the var of out[0]. */
-static struct var *append_op(struct tape *t, enum op op, struct node *node, int needs_grad) {
-    if (t->error || tape_fail(t, launch_batch(t, op, &node->args))) return NULL;
+struct var *tape_append_op(struct tape *t, enum op op, struct node *node, int needs_grad) {
+    if (t->error || tape_fail(t, tape_launch_batch(t, op, &node->args))) return NULL;
     node->y = tape_var(t, node->args.out[0], needs_grad);
     if (tape_node(t, node)) return NULL;
     return node->y;
 }
 
-/* Launches the op that computes dx from the operands in `args`. in_place 1: dx may take dy's
- * memory. */
-static int backward_to_x(struct tape *t, enum op op, struct node *n, struct op_args *args,
-                         int in_place) {
+int tape_backward_to_x(struct tape *t, enum op op, struct node *n, struct op_args *args,
+                       int in_place) {
     if (!n->x->needs_grad) return OK;
     args->out[0] = in_place && grad_may_reuse(n->y) ? n->y->grad : grad_target(t, n->x);
     args->p = n->args.p;
     args->step = n->args.step;
     CHECK(tape_error(t));
-    CHECK(launch_batch(t, op, args));
+    CHECK(tape_launch_batch(t, op, args));
     return grad_done(t, n->x, &args->out[0]);
 }
 
@@ -114,7 +109,7 @@ static int window_count(int pixels, int size, int stride, int padding) {
 static int conv2d_backward(struct tape *t, struct node *n) {
     CHECK(tape_weight_grads(t, OP_CONV2D_BACKWARD_WEIGHT, n));
     struct op_args args = {.in = {n->y->grad, n->w->value}};
-    return backward_to_x(t, OP_CONV2D_BACKWARD_DATA, n, &args, 0);
+    return tape_backward_to_x(t, OP_CONV2D_BACKWARD_DATA, n, &args, 0);
 }
 
 struct var *conv2d(struct tape *t, struct var *x, struct param *w, struct param *b, int stride,
@@ -139,13 +134,13 @@ struct var *conv2d(struct tape *t, struct var *x, struct param *w, struct param 
     node.args = (struct op_args){.in = {x->value, w->value, b->value},
                                  .out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, 4, dims),
                                  .p.conv = {stride, padding}};
-    return append_op(t, OP_CONV2D_FORWARD, &node, 1);
+    return tape_append_op(t, OP_CONV2D_FORWARD, &node, 1);
 }
 
 static int linear_backward(struct tape *t, struct node *n) {
     CHECK(tape_weight_grads(t, OP_LINEAR_BACKWARD_WEIGHT, n));
     struct op_args args = {.in = {n->y->grad, n->w->value}};
-    return backward_to_x(t, OP_LINEAR_BACKWARD_DATA, n, &args, 0);
+    return tape_backward_to_x(t, OP_LINEAR_BACKWARD_DATA, n, &args, 0);
 }
 
 static struct var *linear_op(struct tape *t, struct var *x, struct param *w, struct param *b,
@@ -166,7 +161,7 @@ static struct var *linear_op(struct tape *t, struct var *x, struct param *w, str
     node.args = (struct op_args){.in = {x->value, w->value, b->value},
                                  .out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, 2, dims),
                                  .p.linear = {weight_is_in_out}};
-    return append_op(t, OP_LINEAR_FORWARD, &node, 1);
+    return tape_append_op(t, OP_LINEAR_FORWARD, &node, 1);
 }
 
 struct var *linear(struct tape *t, struct var *x, struct param *w, struct param *b) {
@@ -179,62 +174,14 @@ struct var *matmul_add(struct tape *t, struct var *x, struct param *w, struct pa
 
 /* ---- layers without parameters ---- */
 
-static int relu_backward(struct tape *t, struct node *n) {
-    struct op_args args = {.in = {n->y->value, n->y->grad}};
-    return backward_to_x(t, OP_RELU_BACKWARD, n, &args, 1);
-}
-
-struct var *relu(struct tape *t, struct var *x) {
-    if (tape_stuck(t, x)) return NULL;
-    struct node node = {.backward = relu_backward, .x = x};
-    node.args.in[0] = x->value;
-    node.args.out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, x->value.rank, x->value.dims);
-    return append_op(t, OP_RELU_FORWARD, &node, x->needs_grad);
-}
-
-/* PyTorch's words; its broadcasting is not here. */
-int tape_check_terms(const struct tensor *a, const struct tensor *b) {
-    if (a->rank != b->rank)
-        return fail(ERR_USAGE, "add: a tensor of rank %d and one of rank %d: check the model",
-                    a->rank, b->rank);
-    for (int i = 0; i < a->rank; i++)
-        if (a->dims[i] != b->dims[i])
-            return fail(ERR_USAGE,
-                        "add: The size of tensor a (%d) must match the size of tensor b (%d) at "
-                        "non-singleton dimension %d: check the model",
-                        a->dims[i], b->dims[i], i);
-    return OK;
-}
-
-/* Both get dy itself, which neither may then write to. */
-static int add_backward(struct tape *t, struct node *n) {
-    if (n->x->needs_grad) CHECK(grad_share(t, n->x, &n->y->grad));
-    return n->x2->needs_grad ? grad_share(t, n->x2, &n->y->grad) : OK;
-}
-
-struct var *add(struct tape *t, struct var *a, struct var *b) {
-    if (tape_stuck(t, a) || tape_stuck(t, b)) return NULL;
-    if (a->value.layout != b->value.layout) {
-        a = to_device_layout(t, a);
-        b = to_device_layout(t, b);
-        if (!a || !b) return NULL;
-    }
-    if (tape_fail(t, tape_check_terms(&a->value, &b->value))) return NULL;
-    struct node node = {.backward = add_backward, .x = a, .x2 = b};
-    node.args.in[0] = a->value;
-    node.args.in[1] = b->value;
-    node.args.out[0] = tape_tensor(t, DTYPE_F32, a->value.layout, a->value.rank, a->value.dims);
-    return append_op(t, OP_ADD_FORWARD, &node, a->needs_grad || b->needs_grad);
-}
-
 static int avg_pool_backward(struct tape *t, struct node *n) {
     struct op_args args = {.in = {n->y->grad}};
-    return backward_to_x(t, OP_AVG_POOL_BACKWARD, n, &args, 0);
+    return tape_backward_to_x(t, OP_AVG_POOL_BACKWARD, n, &args, 0);
 }
 
 static int max_pool_backward(struct tape *t, struct node *n) {
     struct op_args args = {.in = {n->x->value, n->y->grad}};
-    return backward_to_x(t, OP_MAX_POOL_BACKWARD, n, &args, 0);
+    return tape_backward_to_x(t, OP_MAX_POOL_BACKWARD, n, &args, 0);
 }
 
 static struct var *pool(struct tape *t, struct var *x, struct pool_args p, enum op op,
@@ -254,7 +201,7 @@ static struct var *pool(struct tape *t, struct var *x, struct pool_args p, enum 
     struct node node = {.backward = backward, .x = x};
     node.args = (struct op_args){.in = {x->value}, .p.pool = p};
     node.args.out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, 4, dims);
-    return append_op(t, op, &node, x->needs_grad);
+    return tape_append_op(t, op, &node, x->needs_grad);
 }
 
 struct var *avg_pool2d(struct tape *t, struct var *x, int size, int stride) {
@@ -267,7 +214,7 @@ struct var *max_pool2d(struct tape *t, struct var *x, int size, int stride) {
 
 static int adaptive_avg_pool_backward(struct tape *t, struct node *n) {
     struct op_args args = {.in = {n->y->grad}};
-    return backward_to_x(t, OP_ADAPTIVE_AVG_POOL_BACKWARD, n, &args, 0);
+    return tape_backward_to_x(t, OP_ADAPTIVE_AVG_POOL_BACKWARD, n, &args, 0);
 }
 
 struct var *adaptive_avg_pool2d(struct tape *t, struct var *x, int height, int width) {
@@ -284,31 +231,7 @@ struct var *adaptive_avg_pool2d(struct tape *t, struct var *x, int height, int w
     struct node node = {.backward = adaptive_avg_pool_backward, .x = x};
     node.args.in[0] = x->value;
     node.args.out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, 4, dims);
-    return append_op(t, OP_ADAPTIVE_AVG_POOL_FORWARD, &node, x->needs_grad);
-}
-
-/* A view of a tensor as (N, elements per sample). The memory is the same, in both layouts. */
-static struct tensor flat(const struct tensor *x) {
-    struct tensor y = *x;
-    y.rank = 2;
-    y.dims[1] = (int)tensor_sample_count(x);
-    return y;
-}
-
-static int flatten_backward(struct tape *t, struct node *n) {
-    if (!n->x->needs_grad) return OK;
-    struct tensor dx = n->y->grad;
-    dx.rank = n->x->value.rank;
-    for (int i = 0; i < MAX_RANK; i++)
-        dx.dims[i] = n->x->value.dims[i];
-    return grad_may_reuse(n->y) ? grad_done(t, n->x, &dx) : grad_share(t, n->x, &dx);
-}
-
-struct var *flatten(struct tape *t, struct var *x) {
-    if (tape_stuck(t, x)) return NULL;
-    struct node node = {.backward = flatten_backward, .x = x};
-    node.y = tape_var(t, flat(&x->value), x->needs_grad);
-    return tape_node(t, &node) ? NULL : node.y;
+    return tape_append_op(t, OP_ADAPTIVE_AVG_POOL_FORWARD, &node, x->needs_grad);
 }
 
 /* The mask depends on the virtual device, so each segment is a launch of its own, forward and

@@ -160,13 +160,23 @@ struct var *batch_norm_add_relu(struct tape *t, struct var *x, struct param *w, 
                                 const struct norm_config *config, struct var *residual);
 
 struct var *relu(struct tape *t, struct var *x);
-struct var *add(struct tape *t, struct var *a, struct var *b); /* a + b of the same shape */
+struct var *tanh_of(struct tape *t, struct var *x); /* torch.tanh; C has a tanh of its own */
+struct var *sigmoid(struct tape *t, struct var *x); /* 1 / (1 + exp(-x)) */
+
+/* a + b, a - b, a * b of two operands of the same shape, element by element. */
+struct var *add(struct tape *t, struct var *a, struct var *b);
+struct var *subtract(struct tape *t, struct var *a, struct var *b);
+struct var *multiply(struct tape *t, struct var *a, struct var *b);
+
 struct var *avg_pool2d(struct tape *t, struct var *x, int size, int stride);
 struct var *max_pool2d(struct tape *t, struct var *x, int size, int stride);
 /* y (N,C,height,width): each pixel is the mean of its share of x (N,C,H,W), cut as PyTorch's
  * AdaptiveAvgPool2d cuts; 1 x 1 is the mean of the plane. */
 struct var *adaptive_avg_pool2d(struct tape *t, struct var *x, int height, int width);
 struct var *flatten(struct tape *t, struct var *x); /* (N,C,H,W) -> (N,C*H*W), a view */
+/* (N,..) -> (N,shape[0],..), a view: each sample has the same numbers in the same order. rank: of
+ * the result, 2 to MAX_RANK; shape[rank - 1]. */
+struct var *reshape(struct tape *t, struct var *x, int rank, const int *shape);
 
 /* Zeroes elements with probability p and scales the rest by 1/(1-p). Returns x itself when not
  * training, and when p is 0. The mask is a function of (seed, virtual device, step, layer,

@@ -111,12 +111,24 @@ static inline int tape_accumulates(const struct tape *t) {
  * and fires their hooks. */
 int tape_complete_kept(struct tape *t);
 
+/* One launch of an op that treats each sample alike, over the whole batch; where the bits of this
+ * device's kernel depend on the size of the batch, one for each segment. */
+int tape_launch_batch(struct tape *t, enum op op, const struct op_args *args);
+
+/* Launches node->args so and appends the node; returns y, the var of out[0]. */
+struct var *tape_append_op(struct tape *t, enum op op, struct node *node, int needs_grad);
+
+/* Launches the op that computes dx from the operands in `args`. in_place 1: dx may take dy's
+ * memory. */
+int tape_backward_to_x(struct tape *t, enum op op, struct node *n, struct op_args *args,
+                       int in_place);
+
 /* Are w and b parameters of the set given to tape_begin? Backward counts their uses by place. */
 int tape_check_params(struct tape *t, const char *layer, const struct param *w,
                       const struct param *b);
 
-/* May two tensors be added? */
-int tape_check_terms(const struct tensor *a, const struct tensor *b);
+/* Have the operands of `op` ("add") the same shape? */
+int tape_check_terms(const char *op, const struct tensor *a, const struct tensor *b);
 
 /* x in the device's own activation layout, converted if it is PLAIN there. */
 struct var *to_device_layout(struct tape *t, struct var *x);

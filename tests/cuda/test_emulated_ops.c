@@ -64,7 +64,13 @@ static void try_elementwise(struct bed *b, int count) {
                   m = tensor_random(&b->heap, 3, 1, count, 1, 1, 1);
     check(b, OP_RELU_FORWARD, &(struct op_args){.in = {x}, .out = {y}}, 0, NULL);
     check(b, OP_RELU_BACKWARD, &(struct op_args){.in = {x, y}, .out = {m}}, 0, NULL);
-    check(b, OP_ADD_FORWARD, &(struct op_args){.in = {x, y}, .out = {m}}, 0, NULL);
+    static const enum op of_one[] = {OP_NEGATE, OP_TANH_FORWARD, OP_SIGMOID_FORWARD},
+                         of_two[] = {OP_ADD_FORWARD, OP_SUBTRACT_FORWARD, OP_MULTIPLY_FORWARD,
+                                     OP_TANH_BACKWARD, OP_SIGMOID_BACKWARD};
+    for (int k = 0; k < 3; k++)
+        check(b, of_one[k], &(struct op_args){.in = {x}, .out = {m}}, 0, NULL);
+    for (int k = 0; k < 5; k++)
+        check(b, of_two[k], &(struct op_args){.in = {x, y}, .out = {m}}, 0, NULL);
     check(b, OP_DROPOUT_FORWARD,
           &(struct op_args){.in = {x}, .out = {y}, .step = &step, .p.dropout = {.25f, 1, 2}}, 0,
           NULL);

@@ -91,8 +91,18 @@ Test(cuda_index, elementwise_equals_the_reference, .timeout = 120) {
                               in_place - 1);
             check_elementwise(OP_RELU_BACKWARD, &(struct op_args){.in = {x, y}, .out = {y}},
                               in_place ? 1 : -1);
-            if (!in_place)
-                check_elementwise(OP_ADD_FORWARD, &(struct op_args){.in = {x, y}, .out = {y}}, -1);
+            static const enum op of_one[] = {OP_NEGATE, OP_TANH_FORWARD, OP_SIGMOID_FORWARD},
+                                 of_y_and_dy[] = {OP_TANH_BACKWARD, OP_SIGMOID_BACKWARD},
+                                 of_two[] = {OP_ADD_FORWARD, OP_SUBTRACT_FORWARD,
+                                             OP_MULTIPLY_FORWARD};
+            for (int k = 0; k < 3; k++)
+                check_elementwise(of_one[k], &(struct op_args){.in = {x}, .out = {y}},
+                                  in_place - 1);
+            for (int k = 0; k < 2; k++)
+                check_elementwise(of_y_and_dy[k], &(struct op_args){.in = {x, y}, .out = {y}},
+                                  in_place ? 1 : -1);
+            for (int k = 0; k < 3 && !in_place; k++)
+                check_elementwise(of_two[k], &(struct op_args){.in = {x, y}, .out = {y}}, -1);
             for (int v = 0; v < 3; v++)
                 check_elementwise(
                     v ? OP_DROPOUT_FORWARD : OP_DROPOUT_BACKWARD,

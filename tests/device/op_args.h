@@ -66,6 +66,9 @@ static inline struct op_args good_args(enum op op, enum layout layout) {
     case OP_MAX_POOL_BACKWARD:
         a.in[0] = x4, a.in[1] = pool_y, a.out[0] = L(2, 4, N, 3, 9, 8);
         break;
+    case OP_NEGATE:
+    case OP_TANH_FORWARD:
+    case OP_SIGMOID_FORWARD:
     case OP_RELU_FORWARD:
     case OP_DROPOUT_FORWARD:
     case OP_DROPOUT_BACKWARD:
@@ -74,6 +77,10 @@ static inline struct op_args good_args(enum op op, enum layout layout) {
     case OP_ADD: a.in[0] = x4, a.out[0] = L(4, 4, N, 3, 9, 8); break;
     case OP_ADAPTIVE_AVG_POOL_FORWARD: a.in[0] = x4, a.out[0] = L(1, 4, N, 3, 2, 11); break;
     case OP_ADAPTIVE_AVG_POOL_BACKWARD: a.in[0] = L(1, 4, N, 3, 2, 11), a.out[0] = x4; break;
+    case OP_SUBTRACT_FORWARD:
+    case OP_MULTIPLY_FORWARD:
+    case OP_TANH_BACKWARD:
+    case OP_SIGMOID_BACKWARD:
     case OP_ADD_FORWARD:
     case OP_RELU_BACKWARD:
         a.in[0] = x4, a.in[1] = L(2, 4, N, 3, 9, 8), a.out[0] = L(4, 4, N, 3, 9, 8);

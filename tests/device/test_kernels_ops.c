@@ -60,20 +60,34 @@ Test(math_ops, relu, .timeout = 60) {
     heap_free(&heap);
 }
 
-Test(math_ops, add_forward, .timeout = 60) {
-    for (int i = 0; i < SAMPLE_COUNTS; i++) {
-        struct heap heap = {0};
-        struct tensor a = tensor_random(&heap, 1, 2, sample_counts[i], 7, 1, 1),
-                      b = tensor_random(&heap, 2, 2, sample_counts[i], 7, 1, 1),
-                      y = tensor_like(&heap, &a);
-        for (size_t j = 0; j < tensor_count(&a); j++)
-            tensor_f32(&y)[j] = tensor_f32(&a)[j] + tensor_f32(&b)[j];
-        struct tensor an = n16_of(&heap, &a, 3), bn = n16_of(&heap, &b, 4);
-        expect_all(OP_ADD_FORWARD, &(struct op_args){.in = {a, b}, .out = {a}}, -1, &y, "add");
-        expect_all(OP_ADD_FORWARD, &(struct op_args){.in = {an, bn}, .out = {an}}, -1, &y,
-                   "add, n16");
-        heap_free(&heap);
+/* The formulas once more, with C's own operators. */
+static float of_two(enum op op, float a, float b) {
+    switch (op) {
+    case OP_ADD_FORWARD: return a + b;
+    case OP_SUBTRACT_FORWARD: return a - b;
+    case OP_MULTIPLY_FORWARD: return a * b;
+    case OP_TANH_BACKWARD: return b * (1 - a * a);
+    default: return b * (1 - a) * a; /* SIGMOID_BACKWARD */
     }
+}
+
+Test(math_ops, of_two_operands, .timeout = 60) {
+    static const enum op ops[] = {OP_ADD_FORWARD, OP_SUBTRACT_FORWARD, OP_MULTIPLY_FORWARD,
+                                  OP_TANH_BACKWARD, OP_SIGMOID_BACKWARD};
+    for (int i = 0; i < SAMPLE_COUNTS; i++)
+        for (int k = 0; k < 5; k++) {
+            struct heap heap = {0};
+            struct tensor a = tensor_random(&heap, 1, 2, sample_counts[i], 7, 1, 1),
+                          b = tensor_random(&heap, 2, 2, sample_counts[i], 7, 1, 1),
+                          y = tensor_like(&heap, &a);
+            for (size_t j = 0; j < tensor_count(&a); j++)
+                tensor_f32(&y)[j] = of_two(ops[k], tensor_f32(&a)[j], tensor_f32(&b)[j]);
+            struct tensor an = n16_of(&heap, &a, 3), bn = n16_of(&heap, &b, 4);
+            expect_all(ops[k], &(struct op_args){.in = {a, b}, .out = {a}}, -1, &y,
+                       op_name(ops[k]));
+            expect_all(ops[k], &(struct op_args){.in = {an, bn}, .out = {an}}, -1, &y, "n16");
+            heap_free(&heap);
+        }
 }
 
 /* --- dropout --- */

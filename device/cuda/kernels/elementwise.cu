@@ -7,6 +7,13 @@
 THREAD_KERNEL(relu_forward, struct elementwise, SIMPLE_THREADS)
 THREAD_KERNEL(relu_backward, struct elementwise, SIMPLE_THREADS)
 THREAD_KERNEL(add_forward, struct elementwise, SIMPLE_THREADS)
+THREAD_KERNEL(subtract_forward, struct elementwise, SIMPLE_THREADS)
+THREAD_KERNEL(multiply_forward, struct elementwise, SIMPLE_THREADS)
+THREAD_KERNEL(negate, struct elementwise, SIMPLE_THREADS)
+THREAD_KERNEL(tanh_forward, struct elementwise, SIMPLE_THREADS)
+THREAD_KERNEL(tanh_backward, struct elementwise, SIMPLE_THREADS)
+THREAD_KERNEL(sigmoid_forward, struct elementwise, SIMPLE_THREADS)
+THREAD_KERNEL(sigmoid_backward, struct elementwise, SIMPLE_THREADS)
 THREAD_KERNEL(dropout, struct elementwise, SIMPLE_THREADS)
 THREAD_KERNEL(dropout2d, struct elementwise, SIMPLE_THREADS)
 THREAD_KERNEL(fill, struct elementwise, SIMPLE_THREADS)
@@ -20,6 +27,13 @@ static const struct op_kernel kernels[] = {
     {OP_RELU_FORWARD, DUET_KERNEL(relu_forward)},
     {OP_RELU_BACKWARD, DUET_KERNEL(relu_backward)},
     {OP_ADD_FORWARD, DUET_KERNEL(add_forward)},
+    {OP_SUBTRACT_FORWARD, DUET_KERNEL(subtract_forward)},
+    {OP_MULTIPLY_FORWARD, DUET_KERNEL(multiply_forward)},
+    {OP_NEGATE, DUET_KERNEL(negate)},
+    {OP_TANH_FORWARD, DUET_KERNEL(tanh_forward)},
+    {OP_TANH_BACKWARD, DUET_KERNEL(tanh_backward)},
+    {OP_SIGMOID_FORWARD, DUET_KERNEL(sigmoid_forward)},
+    {OP_SIGMOID_BACKWARD, DUET_KERNEL(sigmoid_backward)},
     {OP_DROPOUT_FORWARD, DUET_KERNEL(dropout)},
     {OP_DROPOUT_BACKWARD, DUET_KERNEL(dropout)},
     {OP_DROPOUT2D_FORWARD, DUET_KERNEL(dropout2d)},

@@ -133,6 +133,43 @@ DUET_HD void k_add_forward(const struct elementwise *e, struct place at) {
     }
 }
 
+/* Writes y = EXPRESSION of x, or of a and b, element by element. */
+#define K_OF_ONE(name, expression)                                        \
+    DUET_HD void k_##name(const struct elementwise *e, struct place at) { \
+        FOR_EACH_QUAD(q, e, at) {                                         \
+            float v[4];                                                   \
+            quad_load(e, v, e->in0, q);                                   \
+            DUET_UNROLL                                                   \
+            for (int i = 0; i < 4; i++) {                                 \
+                float x = v[i];                                           \
+                v[i] = expression;                                        \
+            }                                                             \
+            quad_store(e, e->out, q, v);                                  \
+        }                                                                 \
+    }
+#define K_OF_TWO(name, expression)                                        \
+    DUET_HD void k_##name(const struct elementwise *e, struct place at) { \
+        FOR_EACH_QUAD(q, e, at) {                                         \
+            float v[4], w[4];                                             \
+            quad_load(e, v, e->in0, q);                                   \
+            quad_load(e, w, e->in1, q);                                   \
+            DUET_UNROLL                                                   \
+            for (int i = 0; i < 4; i++) {                                 \
+                float a = v[i], b = w[i];                                 \
+                v[i] = expression;                                        \
+            }                                                             \
+            quad_store(e, e->out, q, v);                                  \
+        }                                                                 \
+    }
+
+K_OF_TWO(subtract_forward, a - b)
+K_OF_TWO(multiply_forward, mul_f32(a, b))
+K_OF_ONE(negate, -x)
+K_OF_ONE(tanh_forward, (float)tanh((double)x))
+K_OF_TWO(tanh_backward, mul_f32(b, 1 - mul_f32(a, a)))
+K_OF_ONE(sigmoid_forward, (float)(1 / (1 + exp(-(double)x))))
+K_OF_TWO(sigmoid_backward, mul_f32(mul_f32(b, 1 - a), a))
+
 /* Forward and backward are the same: the mask is a function of (seed, virtual device, step, layer,
  * element). A quad of elements takes exactly one call of Philox. */
 DUET_HD void k_dropout(const struct elementwise *e, struct place at) {

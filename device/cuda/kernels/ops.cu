@@ -22,6 +22,13 @@ static int enqueue_op(struct cuda_stream *stream, enum op op, const struct op_ar
     case OP_RELU_FORWARD:
     case OP_RELU_BACKWARD:
     case OP_ADD_FORWARD:
+    case OP_SUBTRACT_FORWARD:
+    case OP_MULTIPLY_FORWARD:
+    case OP_NEGATE:
+    case OP_TANH_FORWARD:
+    case OP_TANH_BACKWARD:
+    case OP_SIGMOID_FORWARD:
+    case OP_SIGMOID_BACKWARD:
     case OP_DROPOUT_FORWARD:
     case OP_DROPOUT_BACKWARD:
     case OP_DROPOUT2D_FORWARD:

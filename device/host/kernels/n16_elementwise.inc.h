@@ -68,6 +68,50 @@ static void fast_add_forward(const struct op_args *a) {
         y[i] = x[i] + b[i];
 }
 
+static void fast_subtract_forward(const struct op_args *a) {
+    const float *x = tensor_f32(&a->in[0]), *b = tensor_f32(&a->in[1]);
+    float *y = tensor_f32(&a->out[0]);
+    size_t i = 0, count = tensor_stored_count(&a->out[0]);
+    for (; i + LANES <= count; i += LANES)
+        store(y + i, load(x + i) - load(b + i));
+    for (; i < count; i++)
+        y[i] = x[i] - b[i];
+}
+
+static void fast_multiply_forward(const struct op_args *a) {
+    const float *x = tensor_f32(&a->in[0]), *b = tensor_f32(&a->in[1]);
+    float *y = tensor_f32(&a->out[0]);
+    size_t i = 0, count = tensor_stored_count(&a->out[0]);
+    for (; i + LANES <= count; i += LANES)
+        store(y + i, load(x + i) * load(b + i));
+    for (; i < count; i++)
+        y[i] = x[i] * b[i];
+}
+
+static void fast_tanh_backward(const struct op_args *a) {
+    const float *y = tensor_f32(&a->in[0]), *dy = tensor_f32(&a->in[1]);
+    float *dx = tensor_f32(&a->out[0]);
+    size_t i = 0, count = tensor_stored_count(&a->out[0]);
+    for (; i + LANES <= count; i += LANES) {
+        vec v = load(y + i);
+        store(dx + i, load(dy + i) * (splat(1) - v * v));
+    }
+    for (; i < count; i++)
+        dx[i] = dy[i] * (1 - y[i] * y[i]);
+}
+
+static void fast_sigmoid_backward(const struct op_args *a) {
+    const float *y = tensor_f32(&a->in[0]), *dy = tensor_f32(&a->in[1]);
+    float *dx = tensor_f32(&a->out[0]);
+    size_t i = 0, count = tensor_stored_count(&a->out[0]);
+    for (; i + LANES <= count; i += LANES) {
+        vec v = load(y + i);
+        store(dx + i, load(dy + i) * (splat(1) - v) * v);
+    }
+    for (; i < count; i++)
+        dx[i] = dy[i] * (1 - y[i]) * y[i];
+}
+
 static void fast_fill(const struct op_args *a) {
     float *y = tensor_f32(&a->out[0]), value = a->p.fill.value;
     size_t i = 0, count = tensor_stored_count(&a->out[0]);

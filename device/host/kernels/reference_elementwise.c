@@ -1,7 +1,7 @@
-/* Kernels that work on one element at a time: relu, add, dropout, fill, sums, the optimizers, the
- * hash, and the change of layout. The place of an element does not matter to most of them, so they
- * take PLAIN and N16 alike. Dropout alone has to know the element's place in the plain segment,
- * because its mask depends on it. */
+/* Kernels that work on one element at a time: relu, tanh, sigmoid, sums, products, dropout, fill,
+ * the optimizers, the hash, and the change of layout. The place of an element does not matter to
+ * most of them, so they take PLAIN and N16 alike. Dropout alone has to know the element's place in
+ * the plain segment, because its mask depends on it. */
 #include "device/host/kernels/reference.h"
 
 #include <math.h>
@@ -49,6 +49,56 @@ void reference_add_forward(const struct op_args *a) {
     float *y = tensor_f32(&a->out[0]);
     for (size_t i = 0, count = tensor_stored_count(&a->out[0]); i < count; i++)
         y[i] = x[i] + b[i];
+}
+
+void reference_subtract_forward(const struct op_args *a) {
+    const float *x = tensor_f32(&a->in[0]), *b = tensor_f32(&a->in[1]);
+    float *y = tensor_f32(&a->out[0]);
+    for (size_t i = 0, count = tensor_stored_count(&a->out[0]); i < count; i++)
+        y[i] = x[i] - b[i];
+}
+
+void reference_multiply_forward(const struct op_args *a) {
+    const float *x = tensor_f32(&a->in[0]), *b = tensor_f32(&a->in[1]);
+    float *y = tensor_f32(&a->out[0]);
+    for (size_t i = 0, count = tensor_stored_count(&a->out[0]); i < count; i++)
+        y[i] = x[i] * b[i];
+}
+
+void reference_negate(const struct op_args *a) {
+    const float *x = tensor_f32(&a->in[0]);
+    float *y = tensor_f32(&a->out[0]);
+    for (size_t i = 0, count = tensor_stored_count(&a->out[0]); i < count; i++)
+        y[i] = -x[i];
+}
+
+/* In double, so that one rounding to float is all that an element can be off. */
+void reference_tanh_forward(const struct op_args *a) {
+    const float *x = tensor_f32(&a->in[0]);
+    float *y = tensor_f32(&a->out[0]);
+    for (size_t i = 0, count = tensor_stored_count(&a->out[0]); i < count; i++)
+        y[i] = (float)tanh((double)x[i]);
+}
+
+void reference_tanh_backward(const struct op_args *a) {
+    const float *y = tensor_f32(&a->in[0]), *dy = tensor_f32(&a->in[1]);
+    float *dx = tensor_f32(&a->out[0]);
+    for (size_t i = 0, count = tensor_stored_count(&a->out[0]); i < count; i++)
+        dx[i] = dy[i] * (1 - y[i] * y[i]);
+}
+
+void reference_sigmoid_forward(const struct op_args *a) {
+    const float *x = tensor_f32(&a->in[0]);
+    float *y = tensor_f32(&a->out[0]);
+    for (size_t i = 0, count = tensor_stored_count(&a->out[0]); i < count; i++)
+        y[i] = (float)(1 / (1 + exp(-(double)x[i])));
+}
+
+void reference_sigmoid_backward(const struct op_args *a) {
+    const float *y = tensor_f32(&a->in[0]), *dy = tensor_f32(&a->in[1]);
+    float *dx = tensor_f32(&a->out[0]);
+    for (size_t i = 0, count = tensor_stored_count(&a->out[0]); i < count; i++)
+        dx[i] = dy[i] * (1 - y[i]) * y[i];
 }
 
 /* y = x * (kept ? 1 / (1 - p) : 0), the scale in float as in PyTorch; p = 1 keeps nothing. */

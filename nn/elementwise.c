@@ -1,0 +1,158 @@
+/* The layers that treat each element alone, and the views: relu, tanh, sigmoid, sums and products
+ * of two operands, flatten and reshape. They follow the pattern of layers.c. */
+#include <string.h>
+
+#include "base/error.h"
+#include "nn/tape_internal.h"
+
+/* ---- of one operand ---- */
+
+static int relu_backward(struct tape *t, struct node *n) {
+    struct op_args args = {.in = {n->y->value, n->y->grad}};
+    return tape_backward_to_x(t, OP_RELU_BACKWARD, n, &args, 1);
+}
+
+static int tanh_backward(struct tape *t, struct node *n) {
+    struct op_args args = {.in = {n->y->value, n->y->grad}};
+    return tape_backward_to_x(t, OP_TANH_BACKWARD, n, &args, 1);
+}
+
+static int sigmoid_backward(struct tape *t, struct node *n) {
+    struct op_args args = {.in = {n->y->value, n->y->grad}};
+    return tape_backward_to_x(t, OP_SIGMOID_BACKWARD, n, &args, 1);
+}
+
+static struct var *of_one(struct tape *t, struct var *x, enum op op, node_backward *backward) {
+    if (tape_stuck(t, x)) return NULL;
+    struct node node = {.backward = backward, .x = x};
+    node.args.in[0] = x->value;
+    node.args.out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, x->value.rank, x->value.dims);
+    return tape_append_op(t, op, &node, x->needs_grad);
+}
+
+struct var *relu(struct tape *t, struct var *x) {
+    return of_one(t, x, OP_RELU_FORWARD, relu_backward);
+}
+
+struct var *tanh_of(struct tape *t, struct var *x) {
+    return of_one(t, x, OP_TANH_FORWARD, tanh_backward);
+}
+
+struct var *sigmoid(struct tape *t, struct var *x) {
+    return of_one(t, x, OP_SIGMOID_FORWARD, sigmoid_backward);
+}
+
+/* ---- of two operands ---- */
+
+/* PyTorch's words; its broadcasting is not here. */
+int tape_check_terms(const char *op, const struct tensor *a, const struct tensor *b) {
+    if (a->rank != b->rank)
+        return fail(ERR_USAGE, "%s: a tensor of rank %d and one of rank %d: check the model", op,
+                    a->rank, b->rank);
+    for (int i = 0; i < a->rank; i++)
+        if (a->dims[i] != b->dims[i])
+            return fail(ERR_USAGE,
+                        "%s: The size of tensor a (%d) must match the size of tensor b (%d) at "
+                        "non-singleton dimension %d: check the model",
+                        op, a->dims[i], b->dims[i], i);
+    return OK;
+}
+
+static struct var *of_two(struct tape *t, struct var *a, struct var *b, const char *name,
+                          enum op op, node_backward *backward) {
+    if (tape_stuck(t, a) || tape_stuck(t, b)) return NULL;
+    if (a->value.layout != b->value.layout) {
+        a = to_device_layout(t, a);
+        b = to_device_layout(t, b);
+        if (!a || !b) return NULL;
+    }
+    if (tape_fail(t, tape_check_terms(name, &a->value, &b->value))) return NULL;
+    struct node node = {.backward = backward, .x = a, .x2 = b};
+    node.args.in[0] = a->value;
+    node.args.in[1] = b->value;
+    node.args.out[0] = tape_tensor(t, DTYPE_F32, a->value.layout, a->value.rank, a->value.dims);
+    return tape_append_op(t, op, &node, a->needs_grad || b->needs_grad);
+}
+
+/* Both get dy itself, which neither may then write to. */
+static int add_backward(struct tape *t, struct node *n) {
+    if (n->x->needs_grad) CHECK(grad_share(t, n->x, &n->y->grad));
+    return n->x2->needs_grad ? grad_share(t, n->x2, &n->y->grad) : OK;
+}
+
+/* The gradient of x by `op` of dy and `other` (NULL: of dy alone), in memory of its own: dy may be
+ * read again. */
+static int gradient_of(struct tape *t, struct var *x, enum op op, const struct tensor *dy,
+                       const struct tensor *other) {
+    if (!x->needs_grad) return OK;
+    struct op_args args = {.in[0] = *dy, .out[0] = grad_target(t, x)};
+    if (other) args.in[1] = *other;
+    CHECK(tape_error(t));
+    CHECK(tape_launch_batch(t, op, &args));
+    return grad_done(t, x, &args.out[0]);
+}
+
+static int subtract_backward(struct tape *t, struct node *n) {
+    CHECK(gradient_of(t, n->x2, OP_NEGATE, &n->y->grad, NULL));
+    return n->x->needs_grad ? grad_share(t, n->x, &n->y->grad) : OK;
+}
+
+static int multiply_backward(struct tape *t, struct node *n) {
+    CHECK(gradient_of(t, n->x, OP_MULTIPLY_FORWARD, &n->y->grad, &n->x2->value));
+    return gradient_of(t, n->x2, OP_MULTIPLY_FORWARD, &n->y->grad, &n->x->value);
+}
+
+struct var *add(struct tape *t, struct var *a, struct var *b) {
+    return of_two(t, a, b, "add", OP_ADD_FORWARD, add_backward);
+}
+
+struct var *subtract(struct tape *t, struct var *a, struct var *b) {
+    return of_two(t, a, b, "subtract", OP_SUBTRACT_FORWARD, subtract_backward);
+}
+
+struct var *multiply(struct tape *t, struct var *a, struct var *b) {
+    return of_two(t, a, b, "multiply", OP_MULTIPLY_FORWARD, multiply_backward);
+}
+
+/* ---- views ---- */
+
+static int view_backward(struct tape *t, struct node *n) {
+    if (!n->x->needs_grad) return OK;
+    struct tensor dx = n->y->grad;
+    dx.rank = n->x->value.rank;
+    memcpy(dx.dims, n->x->value.dims, sizeof dx.dims);
+    return grad_may_reuse(n->y) ? grad_done(t, n->x, &dx) : grad_share(t, n->x, &dx);
+}
+
+/* The memory is the same, in both layouts: in N16 the 16 samples lie innermost, behind all other
+ * dimensions. */
+static struct var *view(struct tape *t, struct var *x, int rank, const int *shape) {
+    struct tensor y = x->value;
+    y.rank = rank;
+    for (int i = 1; i < MAX_RANK; i++)
+        y.dims[i] = i < rank ? shape[i - 1] : 0;
+    struct node node = {.backward = view_backward, .x = x};
+    node.y = tape_var(t, y, x->needs_grad);
+    return tape_node(t, &node) ? NULL : node.y;
+}
+
+struct var *flatten(struct tape *t, struct var *x) {
+    if (tape_stuck(t, x)) return NULL;
+    return view(t, x, 2, (int[]){(int)tensor_sample_count(&x->value)});
+}
+
+struct var *reshape(struct tape *t, struct var *x, int rank, const int *shape) {
+    if (tape_stuck(t, x)) return NULL;
+    size_t count = 1, want = tensor_sample_count(&x->value);
+    int good = rank >= 2 && rank <= MAX_RANK && shape;
+    for (int i = 0; good && i < rank - 1; i++) {
+        good = shape[i] >= 1 && count * (size_t)shape[i] <= want;
+        if (good) count *= (size_t)shape[i];
+    }
+    if (good && count == want) return view(t, x, rank, shape);
+    tape_fail(t, fail(ERR_USAGE,
+                      "reshape: the shape of rank %d is invalid for samples of %zu numbers: check "
+                      "the model",
+                      rank, want));
+    return NULL;
+}
