@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
+#include "cli/max_batch.h"
 #include "cli/results.h"
 #include "cli/ways.h"
 #include "report/findings.h"
@@ -158,6 +159,11 @@ int command_estimate(int argc, char **argv) {
     CHECK_GOTO(run_config_check(&config), code, done);
     if (!config.steps) config.steps = DEFAULT_STEPS;
     if (*config.json) CHECK_GOTO(atomic_open(&json, config.json), code, done);
+    if (config.find_max_batch) {
+        struct job_result unused = {0};
+        code = max_batch_command("estimate", &config, 0, &json, &unused);
+        goto done;
+    }
     ways = ways_new();
     CHECK_GOTO(ways ? show(&config, ways) : ERR_MEMORY, code, done);
     code = write_json(&json, &config, ways);

@@ -48,6 +48,22 @@ int by_estimate(const struct flag *flag, const struct asked *asked) {
                 flag->name, asked->command);
 }
 
+int by_profile_or_estimate(const struct flag *flag, const struct asked *asked) {
+    if (is(asked, "estimate") || is(asked, "profile")) return OK;
+    return fail(ERR_USAGE,
+                "%s: no effect in duet %s: it trains with the batch that was asked for: use duet "
+                "profile or estimate, or leave it out",
+                flag->name, asked->command);
+}
+
+int where_no_batch_is_sought(const struct flag *flag, const struct asked *asked) {
+    if (!asked->config->find_max_batch) return OK;
+    return fail(ERR_USAGE,
+                "%s: no effect beside --find-max-batch: that finds the batch: leave one "
+                "out",
+                flag->name);
+}
+
 int beside_params(const struct flag *flag, const struct asked *asked) {
     CHECK(by_estimate(flag, asked));
     return unless(asked->config->model_options.params > 0, flag, "without", "--params",

@@ -26,7 +26,8 @@ typedef int flag_effect(const struct flag *flag, const struct asked *asked);
 flag_effect always;
 
 /* By command. One run: train; scale trains in one mode, but several times. */
-flag_effect by_train, by_train_or_scale, by_all_but_scale, by_all_but_profile, by_estimate;
+flag_effect by_train, by_train_or_scale, by_all_but_scale, by_all_but_profile, by_estimate,
+    by_profile_or_estimate;
 
 /* By mode. Commands that train in several modes take what any of them can use. */
 flag_effect in_dp, in_ddp, on_several_devices;
@@ -47,7 +48,8 @@ flag_effect of_made_data, of_files, from_the_host;
 flag_effect by_sgd, by_adam, by_adadelta, by_adadelta_or_adam;
 
 /* By another flag. */
-flag_effect beside_params, beside_momentum, beside_lr_step, beside_save, beside_checkpoint;
+flag_effect where_no_batch_is_sought, beside_params, beside_momentum, beside_lr_step, beside_save,
+    beside_checkpoint;
 
 /* Where progress is printed. */
 flag_effect with_progress;

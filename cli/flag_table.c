@@ -129,9 +129,13 @@ const struct flag flag_table[] = {
      INT32_MAX - 1, always},
     {"--batch-per-device", "B",
      "samples of each device's batch: the global batch is B times the number of devices",
-     read_int, AT(batch_per_device), 1, LARGEST_BATCH, always},
+     read_int, AT(batch_per_device), 1, LARGEST_BATCH, where_no_batch_is_sought},
     {"--batch-size", "B", "samples of the GLOBAL batch, split over the devices (default 256)",
-     read_int, AT(batch_size), 1, LARGEST_BATCH, always},
+     read_int, AT(batch_size), 1, LARGEST_BATCH, where_no_batch_is_sought},
+    {"--find-max-batch", NULL,
+     "profile, estimate: find the largest global batch of each way that fits the given memory of a "
+     "device; profile confirms it by runs of that batch and of the next larger one",
+     read_on, AT(find_max_batch), NO_LIMITS, by_profile_or_estimate},
     {"--no-sync-steps", "K",
      "accumulate the gradients of K batches before each update, as PyTorch's no_sync: ddp sums "
      "over the ranks once in K batches (default 1)",

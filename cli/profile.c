@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
+#include "cli/max_batch.h"
 #include "cli/report.h"
 #include "cli/results.h"
 #include "cli/ways.h"
@@ -110,7 +111,9 @@ static int profile_ways(const struct run_config *config, struct ways *p,
                 way_name(full), "what was held, and what fits, stands above");
 }
 
-static int profile(const struct run_config *config, struct ways *ways, struct job_result *result) {
+/* max_batch: where the batches that --find-max-batch finds are written. */
+static int profile(const struct run_config *config, struct ways *ways,
+                   struct atomic_file *max_batch, struct job_result *result) {
     struct run_config base = *config;
     base.spans = base.quiet = 1;
     base.evaluate = 0;
@@ -118,7 +121,10 @@ static int profile(const struct run_config *config, struct ways *ways, struct jo
     if (!base.steps) base.steps = DEFAULT_STEPS;
     run_config_without_files(&base);
     int code = shared_data_open(&base);
-    if (!code) code = profile_ways(&base, ways, result);
+    if (!code && base.find_max_batch)
+        code = max_batch_command("profile", &base, 1, max_batch, result);
+    else if (!code)
+        code = profile_ways(&base, ways, result);
     shared_data_close(&base);
     return code;
 }
@@ -139,7 +145,8 @@ int command_profile(int argc, char **argv) {
     CHECK_GOTO(report_open(&report, &config), code, done);
     ways = ways_new();
     CHECK_GOTO(ways ? OK : ERR_MEMORY, code, done);
-    code = profile(&config, ways, &result);
+    code = profile(&config, ways, &json, &result);
+    if (config.find_max_batch) goto done;
     if (code && code != ERR_MEMORY) {
         code = show_what_there_is(&report, ways, code);
         goto done;

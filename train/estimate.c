@@ -109,31 +109,3 @@ int estimate_run(const struct run_config *config, struct run_record *record) {
     if (!code) forget_outcome(record);
     return code;
 }
-
-/* ---- the largest batch ---- */
-
-static int fits(const struct run_config *config, int batch, int *yes) {
-    struct run_config c = *config;
-    struct run_record *record;
-    CHECK(record_new(&record));
-    c.batch_size = batch;
-    c.batch_per_device = 0;
-    if (!c.steps || c.steps > ESTIMATE_SETTLED) c.steps = ESTIMATE_SETTLED;
-    int code = estimate_run(&c, record);
-    record_delete(record);
-    *yes = !code;
-    return code == ERR_MEMORY ? OK : code;
-}
-
-int estimate_largest_batch(const struct run_config *config, int unit, int most, int *batch) {
-    int above = most / unit + 1, good = 0, bad = above; /* in multiples of `unit` */
-    while (good + 1 < bad) {
-        /* as long as all fits, twice as much is tried: the limit may be far below `most` */
-        int twice = 2 * good + 1, middle = good + (bad - good) / 2, yes;
-        int n = bad == above && twice < middle ? twice : middle;
-        CHECK(fits(config, n * unit, &yes));
-        *(yes ? &good : &bad) = n;
-    }
-    *batch = good * unit;
-    return OK;
-}

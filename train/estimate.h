@@ -25,12 +25,4 @@ int estimate_prepare(struct run_config *config);
  * into its devices' memory; the text is that of the run. */
 int estimate_run(const struct run_config *config, struct run_record *record);
 
-/* Steps after which a run holds no more than before: a second batch lies on the device from the
- * first step on, the step arena is one block from the second on, and the buckets are rebuilt. */
-enum { ESTIMATE_SETTLED = 4 };
-
-/* *batch becomes the largest global batch that fits, a multiple of `unit` and at most `most`; 0:
- * not even `unit` samples fit. One multiple more does not fit, or is above `most`. */
-int estimate_largest_batch(const struct run_config *config, int unit, int most, int *batch);
-
 #endif

@@ -30,6 +30,18 @@ static const struct json *devices_of(const struct json *root, const char *way) {
     return json_at(root, path);
 }
 
+/* The bytes over each link, from device to device. */
+static void compare_links(const struct json *estimated, const struct json *measured,
+                          const char *words) {
+    const struct json *e = json_at(estimated, "traffic"), *m = json_at(measured, "traffic");
+    cr_expect(e->count > 0 && e->count == m->count, "%s: %d links, %d", words, e->count, m->count);
+    for (e = e->child, m = m->child; e && m; e = e->next, m = m->next)
+        for (const struct json *x = e->child, *y = m->child; x && y; x = x->next, y = y->next)
+            cr_expect(!strcmp(x->key, y->key) && x->number == y->number &&
+                          !strcmp(x->string ? x->string : "", y->string ? y->string : ""),
+                      "%s: %s of a link: %.17g, %.17g", words, x->key, x->number, y->number);
+}
+
 /* Compares all that the estimate says of each device. way "": `measured` is one record. */
 static void compare_devices(const struct json *estimated, const char *way,
                             const struct json *measured, const char *measured_way,
@@ -60,8 +72,10 @@ static void check_ways(const char *words, int with_dp) {
     char timely[256];
     snprintf(timely, sizeof timely, "%s --workers 0", words);
     struct json *estimated = output_of("estimate", words), *measured = output_of("profile", timely);
-    for (int i = 0; i < (with_dp ? 3 : 1); i++)
+    for (int i = 0; i < (with_dp ? 3 : 1); i++) {
         compare_devices(estimated, ways[i], measured, ways[i], words);
+        compare_links(json_at(estimated, ways[i]), json_at(measured, ways[i]), words);
+    }
     cr_expect_eq(json_at(estimated, "ddp/computed")->integer, 1);
     for (int i = 0, n = json_at(measured, "ddp/bucket_sizes")->count; i < n; i++) {
         char path[64];

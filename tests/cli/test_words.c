@@ -190,6 +190,7 @@ Test(cli_words, help_is_true, .timeout = 120, .init = cli_folder_make, .fini = c
                  {"--steps", "3"},
                  {"--batch-size", "64"},
                  {"--batch-per-device", "64"},
+                 {"--find-max-batch", NULL},
                  {"--log-interval", "10"},
                  {"--sampler", "random"},
                  {"--no-sync-steps", "2"},
