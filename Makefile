@@ -23,15 +23,15 @@ B       := build$(if $(EMULATION),/emulation)$(if $(SAN),$(if $(EMULATION),-,/)$
 # The library's folders; mk/cuda.mk adds those named `cuda`.
 FOLDERS := base trace device device/host device/host/kernels data nn models comm scatter_gather \
            allreduce allreduce/plans allreduce/host group dp ddp syncbn train report report/page \
-           doctor api
-LIB_OBJ  = $(patsubst %,$(B)/%.o,$(basename $(wildcard $(FOLDERS:=/*.c)) $(CUDA_SOURCES)))
-CLI_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard cli/*.c))
+           doctor api cli
+LIB_C    = $(filter-out cli/main.c,$(wildcard $(FOLDERS:=/*.c)))
+LIB_OBJ  = $(patsubst %,$(B)/%.o,$(basename $(LIB_C) $(CUDA_SOURCES)))
 
 # zlib is optional. `make HAVE_ZLIB=` builds as if it were absent.
 has = $(shell $(CC) -E -x c -include $(1) /dev/null >/dev/null 2>&1 && echo yes)
 HAVE_ZLIB := $(call has,zlib.h)
 
-# The largest frame of a function in bytes: the command runs with a stack of 256 KiB (cli/main.c).
+# The largest frame of a function: the command runs with a stack of 256 KiB (cli/command.c).
 FRAME := 81920
 FLAGS := -std=c11 -D_GNU_SOURCE -Wall -Wextra $(if $(WERROR),-Werror) -ffp-contract=off -pthread \
          -I. $(if $(HAVE_ZLIB),-DHAVE_ZLIB) $(if $(SAN),,-Wframe-larger-than=$(FRAME))
@@ -67,7 +67,7 @@ $(B)/%.o: %.c $(B)/flags
 # The assembler reads these, which the compiler cannot know.
 $(B)/report/page/assets.o: $(wildcard report/page/*.css report/page/*.js)
 
-$(B)/cli/main.o $(B)/report/origin.o: COMPILE += -DDUET_VERSION='"$(VERSION)"'
+$(B)/cli/command.o $(B)/report/origin.o: COMPILE += -DDUET_VERSION='"$(VERSION)"'
 
 # The command, tests and benches see every name inside; a user's program sees duet_* alone.
 $(B)/libinternal.a: $(LIB_OBJ)
@@ -80,7 +80,7 @@ $(B)/libduet.a: $(LIB_OBJ)
 	$(Q)objcopy --wildcard --keep-global-symbol='duet_*' $(B)/libduet-all.o $(B)/libduet.o
 	$(Q)$(AR) rcs $@ $(B)/libduet.o
 
-$(B)/duet: $(CLI_OBJ) $(B)/libinternal.a $(EMULATION_LIB)
+$(B)/duet: $(B)/cli/main.o $(B)/libinternal.a $(EMULATION_LIB)
 	$(Q)$(LINK) $(LIBS) -o $@
 
 clean:
@@ -90,5 +90,5 @@ FORCE:
 .PHONY: all found clean FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
--include $(patsubst %.o,%.d,$(LIB_OBJ) $(CLI_OBJ))
+-include $(patsubst %.o,%.d,$(LIB_OBJ) $(B)/cli/main.o)
 -include $(wildcard $(B)/bench/*.d $(B)/tests/*/*.d $(B)/tests/*/*/*.d)

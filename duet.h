@@ -20,8 +20,10 @@
  *     duet_backward(tape, duet_cross_entropy(tape, scores, y, DUET_MEAN));
  *     duet_sgd(params, 0.1, 1);
  *
- * Not in the library: the two finished strategies, DataParallel and DistributedDataParallel, which
- * the command `duet` runs; and gradients that are added up over several backward passes.
+ * The two finished strategies, DataParallel and DistributedDataParallel, are not functions here:
+ * the command `duet` runs them. duet_command gives a program of yours that command, with a model of
+ * your own; examples/my_model.c is such a program. Not in the library: gradients that are added up
+ * over several backward passes.
  *
  * Errors. A function that returns int returns DUET_OK (0) or a code of enum duet_code, and then
  * duet_error() has one line of text that says what failed. The few that return a number instead
@@ -61,6 +63,7 @@ typedef struct duet_dataset duet_dataset;
 typedef struct duet_loader duet_loader;
 typedef struct duet_group duet_group;
 typedef struct duet_work duet_work;
+typedef struct duet_module duet_module;
 
 enum { DUET_MAX_DEVICES = 64, DUET_MAX_RANK = 4 };
 
@@ -289,23 +292,37 @@ int duet_tape_error(duet_tape *tape);
 duet_var *duet_input(duet_tape *tape, const duet_tensor *x);
 duet_var *duet_leaf(duet_tape *tape, const duet_tensor *x);
 
-/* The layers. w and b are indices of parameters of the pass. x is (N,C,H,W), or (N,K) for linear
- * and matmul_add. size and stride are 1 to 2^20, padding is 0 to 2^20.
+/* The layers. w and b are indices of parameters of the pass; DUET_NO_BIAS as b of conv2d, linear
+ * and matmul_add adds nothing. x is (N,C,H,W), or (N,K) for linear and matmul_add. size and stride
+ * are 1 to 2^20, padding is 0 to 2^20.
  *     conv2d       w (O,C,k,k), b (O)    y (N,O,P,Q), P = (H + 2 padding - k) / stride + 1
  *     linear       w (M,K), b (M)        y (N,M) = x wT + b, as PyTorch's Linear
  *     matmul_add   w (K,M), b (M)        y (N,M) = x w + b, as "Dive into Deep Learning" writes it
  *     pools        no padding            y (N,C,P,Q), P = (H - size) / stride + 1
+ *     adaptive     averages              y (N,C,height,width), cut as AdaptiveAvgPool2d cuts
+ *     batch_norm   w (C), b (C)          of (N,C,H,W) or (N,C). `running`: a buffer of C numbers,
+ *                  the running mean, before that of the running variance (see "a model of your
+ *                  own"); DUET_NO_BUFFERS: none. momentum below 0: PyTorch's None
+ *     add          a + b, of one shape
  *     flatten                            y (N,C*H*W)
- *     dropout      zeroes each element with probability p and scales the others by 1 / (1 - p)
- *     log_softmax  over the last dimension of (N,M) */
+ *     dropout      zeroes each element with probability p and scales the others by 1 / (1 - p);
+ *                  dropout2d: each plane
+ *     softmax, log_softmax               over the last dimension of (N,M) */
+enum { DUET_NO_BIAS = -1, DUET_NO_BUFFERS = -1 };
 duet_var *duet_conv2d(duet_tape *tape, duet_var *x, int w, int b, int stride, int padding);
 duet_var *duet_linear(duet_tape *tape, duet_var *x, int w, int b);
 duet_var *duet_matmul_add(duet_tape *tape, duet_var *x, int w, int b);
 duet_var *duet_relu(duet_tape *tape, duet_var *x);
 duet_var *duet_avg_pool2d(duet_tape *tape, duet_var *x, int size, int stride);
 duet_var *duet_max_pool2d(duet_tape *tape, duet_var *x, int size, int stride);
+duet_var *duet_adaptive_avg_pool2d(duet_tape *tape, duet_var *x, int height, int width);
+duet_var *duet_batch_norm(duet_tape *tape, duet_var *x, int w, int b, int running, double eps,
+                          double momentum);
+duet_var *duet_add(duet_tape *tape, duet_var *a, duet_var *b);
 duet_var *duet_flatten(duet_tape *tape, duet_var *x);
 duet_var *duet_dropout(duet_tape *tape, duet_var *x, double p);
+duet_var *duet_dropout2d(duet_tape *tape, duet_var *x, double p);
+duet_var *duet_softmax(duet_tape *tape, duet_var *x);
 duet_var *duet_log_softmax(duet_tape *tape, duet_var *x);
 
 /* The losses. cross_entropy takes scores (N,M), nll_loss the result of log_softmax. labels are
@@ -328,6 +345,9 @@ duet_var *duet_cross_entropy(duet_tape *tape, duet_var *scores, const duet_tenso
 duet_var *duet_cross_entropy_smoothed(duet_tape *tape, duet_var *scores, const duet_tensor *labels,
                                       double label_smoothing, enum duet_reduction r);
 duet_var *duet_nll_loss(duet_tape *tape, duet_var *log_probabilities, const duet_tensor *labels,
+                        enum duet_reduction r);
+/* targets: float, shaped as x (N,M). A sample's loss is the mean of its (x - target)^2. */
+duet_var *duet_mse_loss(duet_tape *tape, duet_var *x, const duet_tensor *targets,
                         enum duet_reduction r);
 
 /* Waits, then stores the sum of the losses of all samples, whatever the reduction, and how many
@@ -505,6 +525,113 @@ int duet_work_wait(duet_work *work);
 int duet_work_done(duet_work *work);
 int duet_work_source(const duet_work *work);
 void duet_work_free(duet_work *work);
+
+/* ---- a model of your own, and the command for it ----
+ *
+ * Describe the model, write its forward function, and hand both to duet_command. The program
+ * then is the command `duet` with this model: train, compare, profile, every flag, the proof of
+ * equal bits.
+ *
+ *     enum { FC1, FC2 };                               // the layers, in the order of describe
+ *
+ *     static void describe(duet_module *m, void *context) {
+ *         duet_module_linear(m, "fc1", 784, 100, 1);
+ *         duet_module_linear(m, "fc2", 100, duet_module_classes(m), 1);
+ *     }
+ *     static duet_var *forward(duet_tape *t, duet_var *x, void *context) {
+ *         return duet_layer(t, FC2, duet_relu(t, duet_layer(t, FC1, duet_flatten(t, x))));
+ *     }
+ *     int main(int argc, char **argv) {
+ *         const struct duet_model model = {
+ *             .name = "mynet", .describe = describe, .forward = forward};
+ *         return duet_command(argc, argv, &model);
+ *     }
+ *
+ * The models of `duet` itself are made in this way: models/convnet.c with layers, models/lenet.c
+ * with parameters alone. */
+
+enum duet_loss { DUET_CROSS_ENTROPY, DUET_NLL, DUET_MSE };
+
+struct duet_model {
+    const char *name; /* as --model takes it */
+    /* The samples that it is made for: channels, height, width; zeros: 1, 28, 28. Random data has
+     * this shape; else the data set says what a sample is, and describe is told. */
+    int sample[3];
+    double mean, std; /* pixels enter as (x - mean) / std; std 0: as they are, 0 to 1 */
+    /* Lists the parameters, buffers and layers. It may be called often, and must do the same. */
+    void (*describe)(duet_module *module, void *context);
+    /* NULL, or called when the initialisers below have drawn all parameters, to change what they
+     * drew: values[i] is parameter i, row-major. */
+    void (*init)(const duet_module *module, duet_rng *rng, float *const *values, void *context);
+    /* x is (N,channels,height,width). Returns (N,classes): scores, or log-probabilities where loss
+     * is DUET_NLL. Several threads may call it at once, each with a tape of its own. */
+    duet_var *(*forward)(duet_tape *tape, duet_var *x, void *context);
+    enum duet_loss loss;
+    int forward_changes; /* 1: forward is not the same in every step, so none can be replayed */
+    void *context;       /* passed on to these functions; may be NULL */
+};
+
+/* What describe is told: channels, height and width of a sample, and the number of classes. */
+const int *duet_module_sample(const duet_module *module);
+int duet_module_classes(const duet_module *module);
+
+/* Registers a layer of PyTorch's name, parameters, buffers and initial values: NAME.weight and,
+ * with bias 1, NAME.bias; of a batch_norm also NAME.running_mean, NAME.running_var and
+ * NAME.num_batches_tracked. Returns its number for duet_layer: layers count from 0. */
+int duet_module_conv2d(duet_module *module, const char *name, int in, int out, int kernel,
+                       int stride, int padding, int bias);
+int duet_module_linear(duet_module *module, const char *name, int in, int out, int bias);
+int duet_module_batch_norm(duet_module *module, const char *name, int channels, double eps,
+                           double momentum); /* PyTorch's defaults: 1e-5, 0.1 */
+int duet_module_dropout(duet_module *module, const char *name, double p); /* as --dropout sets it */
+int duet_module_dropout2d(duet_module *module, const char *name, double p);
+
+/* The initial values of a parameter that belongs to no layer. DUET_WEIGHT and DUET_BIAS are
+ * those of PyTorch's Linear and Conv2d, where a is the fan-in: how many inputs an output sums. */
+enum duet_init_kind {
+    DUET_CONSTANT, /* a */
+    DUET_NORMAL,   /* mean a, standard deviation b */
+    DUET_UNIFORM,  /* from a to b */
+    DUET_WEIGHT,
+    DUET_BIAS
+};
+struct duet_init {
+    enum duet_init_kind kind;
+    double a, b;
+};
+
+/* Register a parameter, and a buffer of floats that are all `value` at first. They return its
+ * index, for the functions that take one: all parameters count from 0, those of layers too, and
+ * so do all buffers. Values are drawn in the order of registration. */
+int duet_module_parameter(duet_module *module, const char *name, int rank, const int *shape,
+                          struct duet_init init);
+int duet_module_buffer(duet_module *module, const char *name, int rank, const int *shape,
+                       double value);
+
+/* The elements of parameter i; 0: there is none. */
+size_t duet_module_count(const duet_module *module, int i);
+
+/* Says that the model cannot be made for these samples or classes; `why` ends the error text. The
+ * second does so where the picture is lower or narrower than `side`. After the first failure the
+ * functions above do nothing and return -1, so describe needs no checks. */
+void duet_module_refuse(duet_module *module, const char *why);
+void duet_module_needs_pixels(duet_module *module, int side);
+
+/* In forward: layer number `layer` of x; relu of that; and relu of that plus `residual`. The latter
+ * two take one pass where the layer is a batch_norm. */
+duet_var *duet_layer(duet_tape *tape, int layer, duet_var *x);
+duet_var *duet_layer_relu(duet_tape *tape, int layer, duet_var *x);
+duet_var *duet_layer_add_relu(duet_tape *tape, int layer, duet_var *x, duet_var *residual);
+int duet_layer_count(const duet_tape *tape);
+
+/* For a forward that changes: 1 in a training step, and the number of the batch in the run. */
+int duet_tape_training(const duet_tape *tape);
+int64_t duet_tape_number(const duet_tape *tape);
+
+/* The command `duet` with this model, which is what --model stands at. Call it first in main, and
+ * return what it returns. It starts this program anew for each process of a job: main then runs
+ * again, up to this call, with other words in argv. */
+int duet_command(int argc, char **argv, const struct duet_model *model);
 
 #ifdef __cplusplus
 }

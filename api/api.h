@@ -5,19 +5,27 @@
  *     duet_tensor             a struct tensor and the device it is on
  *     duet_params             a param_set, plain SGD, and a duet_tensor per value and gradient
  *     duet_optimizer          an optimizer, its step block, the number of updates
- *     duet_tape               a tape whose batch is one segment, its step block, a one-row log */
+ *     duet_tape               a tape whose batch is one segment, its step block, a one-row log; or,
+ *                             for a model's forward function, the tape of a replica */
 #ifndef API_API_H
 #define API_API_H
 
 #include "base/error.h"
+#include "base/random.h"
 #include "duet.h"
 #include "nn/optimizer.h"
 #include "nn/tape.h"
+
+struct model;
 
 struct duet_tensor {
     struct device *device;
     struct tensor t; /* in the layout PLAIN */
     int borrowed;    /* 1: belongs to a duet_params, and duet_tensor_free leaves it alone */
+};
+
+struct duet_rng {
+    struct rng engine;
 };
 
 struct duet_params {
@@ -55,6 +63,34 @@ int api_tensor_new(duet_tensor **out, struct device *device, enum dtype dtype, i
 /* Enqueues the filling of a float tensor with zeros. */
 int api_zero(struct device *device, const struct tensor *t);
 
+/* ERR_USAGE: a file could not have a parameter, a buffer or a layer of this name, or would not find
+ * it there again. The error text begins with `what`. */
+int api_check_name(const char *what, const char *name);
+
+/* ERR_USAGE: two of the names are equal. `what`: "parameters". */
+int api_check_names_differ(const char *what, const char *const *names, int count);
+
+/* ---- layers of a model ---- */
+
+enum api_layer_kind {
+    LAYER_CONV2D,
+    LAYER_LINEAR,
+    LAYER_BATCH_NORM,
+    LAYER_DROPOUT,
+    LAYER_DROPOUT2D
+};
+
+/* A layer that models/module.c has registered. */
+struct api_layer {
+    enum api_layer_kind kind;
+    char *name;               /* owned by the model */
+    int weight, bias;         /* indices of parameters; -1: there is none */
+    int buffers;              /* batch_norm: the index of running_mean, the first of three */
+    int stride, padding;      /* conv2d */
+    double p;                 /* dropout */
+    double epsilon, momentum; /* batch_norm */
+};
+
 /* ---- the tape ---- */
 
 /* Larger numbers than these are mistakes, and smaller ones overflow nowhere. */
@@ -69,14 +105,22 @@ enum { API_LEAVES = 16 }; /* leaves in a pass, at most */
 struct duet_tape {
     struct device *device;
     struct tape *tape;
-    struct duet_params *params;     /* the parameters of this pass; NULL: none */
-    struct segments segments;       /* the batch of this pass, one segment */
-    struct step_block *step;        /* in device memory */
-    struct tensor losses, hits;     /* the log of duet_loss_read, (1,1) each, in device memory */
-    uint64_t seed;                  /* of dropout */
-    uint64_t passes;                /* training passes begun so far */
-    unsigned char *fired;           /* [parameter]: 1 if this backward has written its gradient */
-    int fired_capacity;             /* room in `fired` */
+    struct param_set *params;   /* the parameters of this pass; NULL: none */
+    struct segments segments;   /* the batch of this pass, one segment */
+    struct step_block *step;    /* in device memory */
+    struct tensor losses, hits; /* the log of duet_loss_read, (1,1) each, in device memory */
+    uint64_t seed;              /* of dropout */
+    uint64_t passes;            /* training passes begun so far */
+    unsigned char *fired;       /* [parameter]: 1 if this backward has written its gradient */
+    int fired_capacity;         /* room in `fired` */
+    /* The rest of a model, where the tape is that of a replica (models/module.c). */
+    const struct api_layer *layers; /* [layer_count] */
+    int layer_count;
+    struct buffer_set *buffers; /* NULL: none */
+    double dropout;             /* the probability of all its dropout layers; < 0: their own */
+    int sync_bn;                /* 1: every batch_norm is synchronised */
+    const struct model *model;  /* NULL: a tape of the program\'s own. For models/ alone */
+    int inside_model;           /* 1: the pass belongs to the replica, which begins and ends it */
     struct var *leaves[API_LEAVES]; /* the vars of this pass that duet_leaf made */
     int leaf_count;
     int error; /* the code of the wrapper's first failure; the tape keeps those of the ops */

@@ -26,10 +26,6 @@ double duet_time(void) {
     return (double)now_ns() * 1e-9;
 }
 
-struct duet_rng {
-    struct rng engine;
-};
-
 int duet_rng_create(duet_rng **out, uint64_t seed) {
     CHECK_OUT(out);
     *out = malloc(sizeof **out);

@@ -4,7 +4,7 @@
 /* Parameter i of this pass. If there is none, or its rank is not the one that the layer needs, the
  * tape keeps the error and the result is NULL. */
 static struct param *param_at(duet_tape *t, const char *layer, int i, int rank) {
-    struct param_set *set = t->params ? &t->params->set : NULL;
+    struct param_set *set = t->params;
     int count = set ? set->count : 0;
     if (i < 0 || i >= count) {
         api_tape_fail(t, fail(ERR_USAGE, "%s: parameter %d: the pass was begun with %d of them",
@@ -15,6 +15,13 @@ static struct param *param_at(duet_tape *t, const char *layer, int i, int rank) 
     api_tape_fail(t, fail(ERR_USAGE, "%s: %s is of rank %d: must be %d", layer,
                           set->param[i].spec->name, set->param[i].value.rank, rank));
     return NULL;
+}
+
+/* The same of a bias, where DUET_NO_BIAS stands for none. *wrong: the tape has an error. */
+static struct param *bias_at(duet_tape *t, const char *layer, int i, int *wrong) {
+    struct param *bias = i == DUET_NO_BIAS ? NULL : param_at(t, layer, i, 1);
+    *wrong = i != DUET_NO_BIAS && !bias;
+    return bias;
 }
 
 /* 1 if a size, stride or padding is no number for a layer; the tape then has the error. */
@@ -57,23 +64,27 @@ duet_var *duet_conv2d(duet_tape *t, duet_var *x, int w, int b, int stride, int p
     if (api_stuck(t, x) || beyond(t, "conv2d", "stride", stride, 1) ||
         beyond(t, "conv2d", "padding", padding, 0))
         return NULL;
-    struct param *weight = param_at(t, "conv2d", w, 4), *bias = param_at(t, "conv2d", b, 1);
-    if (!weight || !bias || conv2d_too_large(t, var_of(x), weight, stride, padding)) return NULL;
+    int wrong;
+    struct param *weight = param_at(t, "conv2d", w, 4), *bias = bias_at(t, "conv2d", b, &wrong);
+    if (!weight || wrong || conv2d_too_large(t, var_of(x), weight, stride, padding)) return NULL;
     return public_var(conv2d(t->tape, var_of(x), weight, bias, stride, padding));
 }
 
 duet_var *duet_linear(duet_tape *t, duet_var *x, int w, int b) {
     if (api_stuck(t, x)) return NULL;
-    struct param *weight = param_at(t, "linear", w, 2), *bias = param_at(t, "linear", b, 1);
-    if (!weight || !bias || too_large(t, "linear", var_of(x), weight->value.dims[0], 1, 1))
+    int wrong;
+    struct param *weight = param_at(t, "linear", w, 2), *bias = bias_at(t, "linear", b, &wrong);
+    if (!weight || wrong || too_large(t, "linear", var_of(x), weight->value.dims[0], 1, 1))
         return NULL;
     return public_var(linear(t->tape, var_of(x), weight, bias));
 }
 
 duet_var *duet_matmul_add(duet_tape *t, duet_var *x, int w, int b) {
     if (api_stuck(t, x)) return NULL;
-    struct param *weight = param_at(t, "matmul_add", w, 2), *bias = param_at(t, "matmul_add", b, 1);
-    if (!weight || !bias || too_large(t, "matmul_add", var_of(x), weight->value.dims[1], 1, 1))
+    int wrong;
+    struct param *weight = param_at(t, "matmul_add", w, 2),
+                 *bias = bias_at(t, "matmul_add", b, &wrong);
+    if (!weight || wrong || too_large(t, "matmul_add", var_of(x), weight->value.dims[1], 1, 1))
         return NULL;
     return public_var(matmul_add(t->tape, var_of(x), weight, bias));
 }
@@ -96,6 +107,51 @@ duet_var *duet_max_pool2d(duet_tape *t, duet_var *x, int size, int stride) {
     return public_var(max_pool2d(t->tape, var_of(x), size, stride));
 }
 
+duet_var *duet_adaptive_avg_pool2d(duet_tape *t, duet_var *x, int height, int width) {
+    if (api_stuck(t, x) || beyond(t, "adaptive_avg_pool2d", "height", height, 1) ||
+        beyond(t, "adaptive_avg_pool2d", "width", width, 1))
+        return NULL;
+    if (var_of(x)->value.rank == 4 &&
+        too_large(t, "adaptive_avg_pool2d", var_of(x), var_of(x)->value.dims[1], height, width))
+        return NULL;
+    return public_var(adaptive_avg_pool2d(t->tape, var_of(x), height, width));
+}
+
+/* The running statistics lie side by side, as buffers of one shape do. */
+static int find_running(duet_tape *t, int i, int channels, struct tensor *running) {
+    struct buffer_set *set = t->buffers;
+    const int dims[2] = {2, channels};
+    *running = (struct tensor){0};
+    if (i == DUET_NO_BUFFERS) return OK;
+    if (!set || i < 0 || i + 1 >= set->count)
+        return fail(ERR_USAGE, "batch_norm: buffers %d and %d: the model has %d of them", i, i + 1,
+                    set ? set->count : 0);
+    for (int k = i; k <= i + 1; k++) {
+        const struct buffer_spec *spec = set->buffer[k].spec;
+        if (spec->dtype != DTYPE_F32 || spec->rank != 1 || spec->dims[0] != channels)
+            return fail(ERR_USAGE, "batch_norm: buffer %s: must be %d numbers", spec->name,
+                        channels);
+    }
+    *running = tensor_plain(set->buffer[i].value.data, DTYPE_F32, 2, dims);
+    return OK;
+}
+
+duet_var *duet_batch_norm(duet_tape *t, duet_var *x, int w, int b, int running, double eps,
+                          double momentum) {
+    if (api_stuck(t, x)) return NULL;
+    struct param *weight = param_at(t, "batch_norm", w, 1), *bias = param_at(t, "batch_norm", b, 1);
+    struct norm_config config = {.epsilon = eps, .momentum = momentum, .synchronised = t->sync_bn};
+    if (!weight || !bias ||
+        api_tape_fail(t, find_running(t, running, weight->value.dims[0], &config.running)))
+        return NULL;
+    return public_var(batch_norm(t->tape, var_of(x), weight, bias, &config));
+}
+
+duet_var *duet_add(duet_tape *t, duet_var *a, duet_var *b) {
+    return api_stuck(t, a) || api_stuck(t, b) ? NULL
+                                              : public_var(add(t->tape, var_of(a), var_of(b)));
+}
+
 duet_var *duet_flatten(duet_tape *t, duet_var *x) {
     return api_stuck(t, x) ? NULL : public_var(flatten(t->tape, var_of(x)));
 }
@@ -104,57 +160,14 @@ duet_var *duet_dropout(duet_tape *t, duet_var *x, double p) {
     return api_stuck(t, x) ? NULL : public_var(dropout(t->tape, var_of(x), p));
 }
 
+duet_var *duet_dropout2d(duet_tape *t, duet_var *x, double p) {
+    return api_stuck(t, x) ? NULL : public_var(dropout2d(t->tape, var_of(x), p));
+}
+
+duet_var *duet_softmax(duet_tape *t, duet_var *x) {
+    return api_stuck(t, x) ? NULL : public_var(softmax(t->tape, var_of(x)));
+}
+
 duet_var *duet_log_softmax(duet_tape *t, duet_var *x) {
     return api_stuck(t, x) ? NULL : public_var(log_softmax(t->tape, var_of(x)));
-}
-
-/* ---- losses ---- */
-
-_Static_assert(DUET_MEAN == (int)REDUCE_MEAN && DUET_SUM == (int)REDUCE_SUM &&
-                   DUET_NONE == (int)REDUCE_NONE,
-               "duet.h repeats the reductions of device/op.h");
-
-static int check_loss(const duet_tape *t, const char *op, const struct var *x,
-                      const duet_tensor *labels, enum duet_reduction r) {
-    CHECK(api_operand(t, op, "labels", labels, DTYPE_I32));
-    if ((unsigned)r > DUET_NONE)
-        return fail(ERR_USAGE, "%s: reduction %d: there are DUET_MEAN, DUET_SUM and DUET_NONE", op,
-                    (int)r);
-    if (x->value.dtype != DTYPE_F32 || x->value.rank != 2)
-        return fail(ERR_USAGE, "%s: scores of rank %d: must be (samples, classes)", op,
-                    x->value.rank);
-    if (labels->t.rank == 1 && labels->t.dims[0] == x->value.dims[0]) return OK;
-    return fail(ERR_USAGE, "%s: labels of rank %d, %d of them, for %d samples: give one each", op,
-                labels->t.rank, labels->t.dims[0], x->value.dims[0]);
-}
-
-duet_var *duet_cross_entropy(duet_tape *t, duet_var *scores, const duet_tensor *labels,
-                             enum duet_reduction r) {
-    if (api_stuck(t, scores) ||
-        api_tape_fail(t, check_loss(t, "cross entropy", var_of(scores), labels, r)))
-        return NULL;
-    return public_var(cross_entropy(t->tape, var_of(scores), &labels->t, (enum reduction)r));
-}
-
-duet_var *duet_cross_entropy_smoothed(duet_tape *t, duet_var *scores, const duet_tensor *labels,
-                                      double label_smoothing, enum duet_reduction r) {
-    if (api_stuck(t, scores) ||
-        api_tape_fail(t, check_loss(t, "cross entropy", var_of(scores), labels, r)))
-        return NULL;
-    if (!(label_smoothing >= 0 && label_smoothing <= 1)) {
-        api_tape_fail(t, fail(ERR_USAGE,
-                              "cross entropy: label_smoothing must be between 0.0 and 1.0. Got: %g",
-                              label_smoothing));
-        return NULL;
-    }
-    return public_var(cross_entropy_smoothed(t->tape, var_of(scores), &labels->t, (enum reduction)r,
-                                             label_smoothing));
-}
-
-duet_var *duet_nll_loss(duet_tape *t, duet_var *log_probabilities, const duet_tensor *labels,
-                        enum duet_reduction r) {
-    if (api_stuck(t, log_probabilities) ||
-        api_tape_fail(t, check_loss(t, "nll loss", var_of(log_probabilities), labels, r)))
-        return NULL;
-    return public_var(nll_loss(t->tape, var_of(log_probabilities), &labels->t, (enum reduction)r));
 }

@@ -3,11 +3,11 @@
 #include "api/api.h"
 
 #include <float.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/atomic_file.h"
-#include "base/json.h"
 #include "data/safetensors.h"
 
 static void free_specs(struct param_spec *specs, int count) {
@@ -16,38 +16,19 @@ static void free_specs(struct param_spec *specs, int count) {
     free(specs);
 }
 
-/* A name that a file could not have, or that would not be found there again. */
-static int check_name(const struct duet_param *params, int i) {
-    const char *name = params[i].name;
-    if (!name) return fail(ERR_USAGE, "parameter %d: it has no name: give one", i);
-    if (!strcmp(name, "__metadata__") || !strncmp(name, "module.", 7))
-        return fail(ERR_USAGE,
-                    "parameter %d: '%.100s': files use %s for something else: give another name", i,
-                    name, *name == '_' ? "__metadata__" : "the prefix module.");
-    for (size_t left = strlen(name); left;) {
-        int n = utf8_length((const unsigned char *)name, left);
-        if (!n) return fail(ERR_USAGE, "parameter %d: its name is not UTF-8: give another", i);
-        name += n;
-        left -= (size_t)n;
-    }
-    return OK;
-}
-
-static int by_name(const void *a, const void *b) {
-    return strcmp(((const struct param_spec *)a)->name, ((const struct param_spec *)b)->name);
+static int check_name(int i, const char *name) {
+    char what[32];
+    snprintf(what, sizeof what, "parameter %d", i);
+    return api_check_name(what, name);
 }
 
 static int check_names_differ(const struct param_spec *specs, int count) {
-    struct param_spec *sorted = malloc((size_t)count * sizeof *sorted);
-    if (!sorted) return fail(ERR_MEMORY, "parameters: no host memory for %d of them", count);
-    memcpy(sorted, specs, (size_t)count * sizeof *sorted);
-    qsort(sorted, (size_t)count, sizeof *sorted, by_name);
-    int code = OK;
-    for (int i = 1; i < count && !code; i++)
-        if (!by_name(&sorted[i - 1], &sorted[i]))
-            code = fail(ERR_USAGE, "parameters: two have the name '%.100s': give each its own",
-                        sorted[i].name);
-    free(sorted);
+    const char **names = malloc((size_t)count * sizeof *names);
+    if (!names) return fail(ERR_MEMORY, "parameters: no host memory for %d of them", count);
+    for (int i = 0; i < count; i++)
+        names[i] = specs[i].name;
+    int code = api_check_names_differ("parameters", names, count);
+    free(names);
     return code;
 }
 
@@ -55,7 +36,7 @@ static int copy_specs(struct param_spec **out, const struct duet_param *params, 
     struct param_spec *specs = *out = calloc((size_t)count + 1, sizeof *specs);
     if (!specs) return fail(ERR_MEMORY, "parameters: no host memory for %d of them", count);
     for (int i = 0; i < count; i++) {
-        CHECK(check_name(params, i));
+        CHECK(check_name(i, params[i].name));
         CHECK(api_check_shape(params[i].name, params[i].rank, params[i].shape));
         if (params[i].shape[0] == 0)
             return fail(ERR_USAGE, "%s: dimension 0 is 0: give at least 1", params[i].name);

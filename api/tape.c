@@ -85,6 +85,14 @@ int api_operand(const struct duet_tape *t, const char *op, const char *what, con
     return OK;
 }
 
+/* In the forward function of a model the command has begun the pass, and it goes on from there. */
+static int refuse_inside(duet_tape *t, const char *function) {
+    return api_tape_fail(t, fail(ERR_USAGE,
+                                 "%s: the forward function of a model has called it: return the "
+                                 "scores, the rest is done by the command",
+                                 function));
+}
+
 /* ---- a pass ---- */
 
 static int check_begin(struct duet_tape *t, const duet_params *params, int samples,
@@ -108,6 +116,7 @@ static int check_begin(struct duet_tape *t, const duet_params *params, int sampl
 
 int duet_tape_begin(duet_tape *t, duet_params *params, int samples, enum duet_pass pass) {
     if (!t) return fail(ERR_USAGE, "tape: none was given");
+    if (t->inside_model) return refuse_inside(t, "duet_tape_begin");
     int code = check_begin(t, params, samples, pass);
     if (code) { /* the pass is empty, so that nothing of the previous pass can be used */
         params = NULL;
@@ -116,7 +125,7 @@ int duet_tape_begin(duet_tape *t, duet_params *params, int samples, enum duet_pa
     }
     t->error = OK;
     t->leaf_count = 0;
-    t->params = params;
+    t->params = params ? &params->set : NULL;
     t->segments =
         (struct segments){.count = 1, .n = samples, .seg = {{device_index(t->device), samples}}};
     struct step_block block = {
@@ -161,14 +170,15 @@ duet_var *duet_leaf(duet_tape *t, const duet_tensor *x) {
 
 /* Zeroes each gradient that this backward did not write: it is still that of an earlier pass. */
 static int zero_unused(duet_tape *t) {
-    struct param_set *set = &t->params->set;
+    struct param_set *set = t->params;
     for (int i = 0; i < set->count; i++)
         if (!t->fired[i]) CHECK(api_zero(t->device, &set->param[i].grad));
     return OK;
 }
 
 static int backward(duet_tape *t, struct var *root, const struct tensor *grad) {
-    if (t->params) memset(t->fired, 0, (size_t)t->params->set.count);
+    if (t->inside_model) return refuse_inside(t, "duet_backward");
+    if (t->params) memset(t->fired, 0, (size_t)t->params->count);
     CHECK(tape_backward(t->tape, root, grad));
     return t->params ? zero_unused(t) : OK;
 }
@@ -193,6 +203,7 @@ int duet_loss_read(duet_tape *t, duet_var *loss, double *sum, int64_t *right) {
     int64_t right_here = 0;
     CHECK(duet_tape_error(t));
     if (!loss) return fail(ERR_USAGE, "loss: none was given");
+    if (t->inside_model) return refuse_inside(t, "duet_loss_read");
     CHECK(tape_log_loss(t->tape, var_of(loss), &t->losses, &t->hits));
     struct stream *stream = device_compute(t->device);
     CHECK(copy_to_host(stream, &sum_here, t->losses.data, sizeof sum_here));

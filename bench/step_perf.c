@@ -328,7 +328,7 @@ done:
 
 int main(int argc, char **argv) {
     /* a rank of a run */
-    if (argc > 1 && !strcmp(argv[1], "job")) return job_main(argc - 2, argv + 2);
+    if (argc > 1 && !strcmp(argv[1], "job")) return job_main(argc - 2, argv + 2, NULL);
     int code = run(argc, argv);
     if (code) fprintf(stderr, "step_perf: %s\n", error_message());
     return error_exit_status(code);

@@ -173,7 +173,8 @@ static int make_and_draw(struct words *w) {
     return code;
 }
 
-int command_collective(int argc, char **argv) {
+int command_collective(int argc, char **argv, const struct duet_model *own) {
+    (void)own;
     struct words w = {.algorithm = "ring", .ranks = USUAL_RANKS, .count = -1, .view = {.rank = -1}};
     int code = read_words(argc, argv, &w);
     if (!code && w.help) return help();

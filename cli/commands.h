@@ -3,22 +3,18 @@
 #ifndef CLI_COMMANDS_H
 #define CLI_COMMANDS_H
 
+#include "duet.h"
 #include "trace/record.h"
 
-int command_demo(int argc, char **argv);
-int command_train(int argc, char **argv);
-int command_compare(int argc, char **argv);
-int command_profile(int argc, char **argv);
-int command_estimate(int argc, char **argv);
-int command_scale(int argc, char **argv);
-int command_diff(int argc, char **argv);
-int command_sampler(int argc, char **argv);
-int command_collective(int argc, char **argv);
-int command_devices(int argc, char **argv);
-int command_doctor(int argc, char **argv);
+/* own: the program's own model, NULL in `duet` itself. */
+typedef int subcommand(int argc, char **argv, const struct duet_model *own);
+subcommand command_demo, command_train, command_compare, command_profile, command_estimate,
+    command_scale, command_diff, command_sampler, command_collective, command_devices,
+    command_doctor;
 
-/* Prints "duet: " and the error text on stderr and returns the exit status for `code`. Prints
- * nothing for OK, and for ERR_READER, where the reader of the output has gone. */
+/* Prints the name of the program, ": " and the error text on stderr and returns the exit status
+ * for `code`. Prints nothing for OK, and for ERR_READER, where the reader of the output has
+ * gone. */
 int report_error(int code);
 
 /* If losses of the run are not finite, prints one line on stderr that says since which step.

@@ -182,18 +182,20 @@ done:
     return code && result.exit_status ? result.exit_status : error_exit_status(code);
 }
 
-int command_compare(int argc, char **argv) {
+int command_compare(int argc, char **argv, const struct duet_model *own) {
     struct run_config config;
     int help = 0;
     run_config_default(&config);
+    run_config_own(&config, own);
     int code = flags_parse_all_modes(argc, argv, &config, &help, "compare");
     if (code) return report_error(code);
-    return help ? flags_help("compare"), 0 : run(&config, 0);
+    return help ? flags_help("compare", own), 0 : run(&config, 0);
 }
 
 /* Says what the demo trains, and where it trains for less than the chapter does. */
 static void announce(const struct run_config *config) {
-    printf("d2l's multi-GPU chapter, three ways: %s, ", config->model);
+    const char *chapter = config->model_options.own ? "" : "d2l's multi-GPU chapter, three ways: ";
+    printf("%s%s, ", chapter, config->model);
     if (config->steps) printf("at most %d step%s of ", config->steps, config->steps > 1 ? "s" : "");
     printf("%d epoch%s", config->epochs, config->epochs > 1 ? "s" : "");
     if (config->epochs < CHAPTER_EPOCHS || config->steps)
@@ -203,14 +205,15 @@ static void announce(const struct run_config *config) {
     fflush(stdout);
 }
 
-int command_demo(int argc, char **argv) {
+int command_demo(int argc, char **argv, const struct duet_model *own) {
     struct run_config config;
     int help = 0;
     run_config_default(&config);
+    run_config_own(&config, own);
     config.epochs = 0; /* not given */
     int code = flags_parse_all_modes(argc, argv, &config, &help, "demo");
     if (code) return report_error(code);
-    if (help) return flags_help("demo"), 0;
+    if (help) return flags_help("demo", own), 0;
     if (!config.epochs) config.epochs = DEMO_EPOCHS;
     announce(&config);
     return run(&config, 1);

@@ -7,6 +7,7 @@
 
 #include "allreduce/allreduce.h"
 #include "base/error.h"
+#include "base/program.h"
 #include "cli/commands.h"
 #include "device/device.h"
 #include "doctor/cuda/gpu.h"
@@ -50,7 +51,7 @@ static void list_gpus(void) {
         printf("cuda    none: %s\n", error_message());
         return;
     }
-    printf("cuda    %d GPU%s; duet doctor checks %s\n", gpus, gpus > 1 ? "s" : "",
+    printf("cuda    %d GPU%s; %s doctor checks %s\n", gpus, gpus > 1 ? "s" : "", program_name(),
            gpus > 1 ? "them" : "it");
     for (int gpu = 0; gpu < gpus; gpu++)
         list_gpu(gpu);
@@ -66,7 +67,8 @@ static void list_gpus(void) {
     printf("        for --allreduce nccl: %s\n", libraries);
 }
 
-int command_devices(int argc, char **argv) {
+int command_devices(int argc, char **argv, const struct duet_model *own) {
+    (void)own;
     if (argc && (!strcmp(argv[0], "--help") || !strcmp(argv[0], "-h")))
         return printf("usage: duet devices\n\nLists the devices that --device and --devices choose "
                       "from.\n"),

@@ -80,7 +80,8 @@ static int compare(const struct words *words, struct results file[2], struct ato
     return results_end(&w, json);
 }
 
-int command_diff(int argc, char **argv) {
+int command_diff(int argc, char **argv, const struct duet_model *own) {
+    (void)own;
     struct words words = {.json = NULL};
     struct results file[2] = {{.path = NULL}, {.path = NULL}};
     struct atomic_file json = {0};

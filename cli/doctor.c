@@ -8,11 +8,12 @@
 #include "base/nearest.h"
 #include "base/parse.h"
 #include "cli/commands.h"
+#include "cli/say.h"
 #include "cli/results.h"
 #include "doctor/doctor.h"
 
 static int help(void) {
-    printf(
+    say(stdout,
         "usage: duet doctor [flags]\n\n"
         "Checks what Duet needs of this machine: memory, streams, copies between devices, the\n"
         "memory of other processes, every operation and allreduce against its reference, and a\n"
@@ -139,7 +140,8 @@ static int examine(const struct words *w, struct findings *findings) {
     return code;
 }
 
-int command_doctor(int argc, char **argv) {
+int command_doctor(int argc, char **argv, const struct duet_model *own) {
+    (void)own;
     struct words w = {.config = doctor_config_default()};
     int code = read_words(argc, argv, &w);
     if (code) return report_error(code);

@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/program.h"
 #include "cli/commands.h"
+#include "cli/say.h"
 
 /* On a terminal a line of progress that was to be rewritten may stand where the error goes: a job
  * that was killed cannot end it. */
@@ -18,7 +20,11 @@ static void clear_line(void) {
 
 int report_error(int code) {
     if (code && code != ERR_READER) clear_line();
-    if (code && code != ERR_READER) fprintf(stderr, "duet: %s\n", error_message());
+    if (code && code != ERR_READER) {
+        fprintf(stderr, "%s: ", program_name());
+        say(stderr, error_message());
+        fputc('\n', stderr);
+    }
     return error_exit_status(code);
 }
 
@@ -27,6 +33,6 @@ void warn_not_finite(const char *title, const struct run_record *run) {
     if (first < 0) return;
     fflush(stdout); /* before the line on stderr */
     fprintf(stderr,
-            "duet: %s%sloss: not finite since step %d, in %d of %d steps: try a smaller --lr\n",
-            title ? title : "", title ? ": " : "", first, count, run->steps);
+            "%s: %s%sloss: not finite since step %d, in %d of %d steps: try a smaller --lr\n",
+            program_name(), title ? title : "", title ? ": " : "", first, count, run->steps);
 }

@@ -146,15 +146,16 @@ static int show(const struct run_config *config, struct ways *ways) {
     return OK;
 }
 
-int command_estimate(int argc, char **argv) {
+int command_estimate(int argc, char **argv, const struct duet_model *own) {
     struct run_config config;
     struct ways *ways = NULL;
     struct atomic_file json = {0};
     int help = 0, code;
     run_config_default(&config);
+    run_config_own(&config, own);
     config.dry = 1;
     CHECK_GOTO(flags_parse_all_modes(argc, argv, &config, &help, "estimate"), code, done);
-    if (help) return flags_help("estimate"), 0;
+    if (help) return flags_help("estimate", own), 0;
     CHECK_GOTO(estimate_prepare(&config), code, done);
     CHECK_GOTO(run_config_check(&config), code, done);
     if (!config.steps) config.steps = DEFAULT_STEPS;

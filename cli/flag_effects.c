@@ -170,7 +170,8 @@ static int try_model(const struct asked *asked, struct model *model) {
                                       .hidden_count = 1,
                                       .hidden = {1},
                                       .params = given->params,
-                                      .buffers = given->buffers};
+                                      .buffers = given->buffers,
+                                      .own = given->own};
     return model_open(model, asked->config->model, &all);
 }
 

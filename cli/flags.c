@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/nearest.h"
+#include "base/program.h"
 #include "cli/flag_table.h"
 #include "train/compare.h"
 
@@ -120,6 +121,14 @@ static int resolve_batch(struct run_config *config, int none) {
     return OK;
 }
 
+/* The loss where none is given: cross entropy, unless it is the program's own model that says
+ * otherwise. */
+static enum loss_kind own_loss(const struct run_config *config) {
+    const struct duet_model *own = config->model_options.own;
+    int is_own = own && !strcmp(config->model, own->name);
+    return is_own && own->loss == DUET_MSE ? LOSS_MSE : LOSS_CROSS_ENTROPY;
+}
+
 /* given[i]: row i of the table was given. */
 static int read_words(int argc, char **argv, struct run_config *config, int *help,
                       char given[MOST_FLAGS]) {
@@ -127,6 +136,7 @@ static int read_words(int argc, char **argv, struct run_config *config, int *hel
     *help = 0;
     config->batch_size = 0; /* not given */
     config->lr = -1;        /* not given */
+    config->model_options.loss = LOSS_COUNT;
     for (int i = 0; i < argc; i++) {
         if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
             *help = 1;
@@ -148,6 +158,7 @@ static int read_words(int argc, char **argv, struct run_config *config, int *hel
         CHECK(flag->read(flag, text, config));
         given[flag - flag_table] = 1;
     }
+    if (config->model_options.loss == LOSS_COUNT) config->model_options.loss = own_loss(config);
     if (config->lr < 0) config->lr = optimizer_learning_rate(config->optimizer);
     config->warned = config->quiet;
     return resolve_batch(config, batch_size);
@@ -213,12 +224,24 @@ static void print_wrapped(const char *text, int column) {
     printf("\n");
 }
 
-void flags_help(const char *command) {
-    if (command) printf("usage: duet %s [flags]\n\n", command);
+/* In a program with a model of its own, that is the one that is trained by default. */
+static const char *help_of(const struct flag *flag, const struct duet_model *own, char *text,
+                           size_t bytes) {
+    if (!own || strcmp(flag->name, "--model")) return flag->help;
+    const char *second = strstr(flag->help, " (default)");
+    int until = second ? (int)(second - flag->help) : 0;
+    snprintf(text, bytes, "%s (default), %.*s%s", own->name, until, flag->help,
+             second ? second + strlen(" (default)") : flag->help);
+    return text;
+}
+
+void flags_help(const char *command, const struct duet_model *own) {
+    if (command) printf("usage: %s %s [flags]\n\n", program_name(), command);
     printf("flags, as --flag value or --flag=value; an underscore is the same as a dash:\n");
     for (const struct flag *flag = flag_table; flag->help; flag++) {
+        char model[512];
         if (flag->name)
-            print_wrapped(flag->help,
+            print_wrapped(help_of(flag, own, model, sizeof model),
                           printf("  %s %s", flag->name, flag->value ? flag->value : ""));
         else
             printf("\n%s:\n", flag->help);

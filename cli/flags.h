@@ -25,7 +25,8 @@ int flags_parse_all_modes(int argc, char **argv, struct run_config *config, int 
  * another's value. */
 int flags_read(int argc, char **argv, struct run_config *config, int *help);
 
-/* Prints every flag with its meaning and default. command NULL: without a usage line above it. */
-void flags_help(const char *command);
+/* Prints every flag with its meaning and default. command NULL: without a usage line above it. own:
+ * the program's own model, or NULL. */
+void flags_help(const char *command, const struct duet_model *own);
 
 #endif

@@ -129,7 +129,7 @@ static int profile(const struct run_config *config, struct ways *ways,
     return code;
 }
 
-int command_profile(int argc, char **argv) {
+int command_profile(int argc, char **argv, const struct duet_model *own) {
     struct run_config config;
     struct ways *ways = NULL;
     struct atomic_file json = {0}, trace = {0};
@@ -137,8 +137,9 @@ int command_profile(int argc, char **argv) {
     struct job_result result = {.exit_status = 0};
     int help = 0, code;
     run_config_default(&config);
+    run_config_own(&config, own);
     CHECK_GOTO(flags_parse_all_modes(argc, argv, &config, &help, "profile"), code, done);
-    if (help) return flags_help("profile"), 0;
+    if (help) return flags_help("profile", own), 0;
     CHECK_GOTO(run_config_check(&config), code, done);
     if (*config.json) CHECK_GOTO(atomic_open(&json, config.json), code, done);
     if (*config.trace) CHECK_GOTO(atomic_open(&trace, config.trace), code, done);

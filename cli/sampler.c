@@ -7,16 +7,18 @@
 #include "base/nearest.h"
 #include "base/parse.h"
 #include "cli/commands.h"
+#include "cli/say.h"
 #include "data/sampler.h"
 
 static int help(void) {
-    printf("usage: duet sampler --dataset-size N --world-size W --rank R [flags]\n\n"
-           "Prints the indices that torch.utils.data.DistributedSampler gives to rank R of W, one\n"
-           "per line.\n\n"
-           "  --seed S      the seed of the order (default 0)\n"
-           "  --epoch E     the epoch, which sets the order too (default 0)\n"
-           "  --drop-last   cut the order to a multiple of W instead of repeating indices\n"
-           "  --no-shuffle  take the indices in order\n");
+    say(stdout,
+        "usage: duet sampler --dataset-size N --world-size W --rank R [flags]\n\n"
+        "Prints the indices that torch.utils.data.DistributedSampler gives to rank R of W, one\n"
+        "per line.\n\n"
+        "  --seed S      the seed of the order (default 0)\n"
+        "  --epoch E     the epoch, which sets the order too (default 0)\n"
+        "  --drop-last   cut the order to a multiple of W instead of repeating indices\n"
+        "  --no-shuffle  take the indices in order\n");
     return 0;
 }
 
@@ -74,7 +76,8 @@ static int read_words(int argc, char **argv, struct words *w) {
     return OK;
 }
 
-int command_sampler(int argc, char **argv) {
+int command_sampler(int argc, char **argv, const struct duet_model *own) {
+    (void)own;
     struct words w = {.size = -1, .world = -1, .rank = INT64_MIN};
     int code = read_words(argc, argv, &w);
     if (code) return report_error(code);

@@ -16,6 +16,7 @@
 #include "cli/commands.h"
 #include "cli/flags.h"
 #include "cli/results.h"
+#include "cli/say.h"
 #include "data/dataset.h"
 #include "report/scale_table.h"
 #include "report/table.h"
@@ -29,8 +30,8 @@ static const struct {
     double seconds;
 } text_runs[TEXT_COUNTS] = {{1, 30}, {2, 20}, {4, 15}, {8, 18}};
 
-static int help(void) {
-    printf(
+static int help(const struct duet_model *own) {
+    say(stdout,
         "usage: duet scale [flags]\n\n"
         "Trains the same model on several numbers of devices, one after another, and prints\n"
         "seconds, speed-up, loss and accuracy of each, and whether the bits are equal.\n\n"
@@ -53,7 +54,7 @@ static int help(void) {
         "larger\n"
         "  duet scale --model lenet --devices 1,2 --batch-per-device 256 --lr 0.1,0.2,0.4\n"
         "                                           exercise 2: accuracy by learning rate\n\n");
-    flags_help(NULL);
+    flags_help(NULL, own);
     return 0;
 }
 
@@ -61,6 +62,7 @@ static int help(void) {
 
 /* What this command reads itself; the rest goes to flags_parse. */
 struct words {
+    const struct duet_model *own;
     const char *devices, *lr, *batch_per_device, *scale_lr, *csv; /* NULL: not given */
     char **rest;                                                  /* [rest_count], owned */
     int rest_count;
@@ -113,10 +115,12 @@ static int read_run(const struct words *w, struct run_config *run, int *asked_fo
     struct run_config first;
     run_config_default(&first);
     snprintf(first.model, sizeof first.model, "convnet");
+    run_config_own(&first, w->own);
     *first.dataset = 0;
     CHECK(flags_read(w->rest_count, w->rest, &first, asked_for_help));
     if (*asked_for_help) return OK;
     run_config_default(run);
+    run_config_own(run, w->own);
     run->mode = MODE_DDP;
     if (!strcmp(first.model, "convnet")) {
         snprintf(run->model, sizeof run->model, "convnet");
@@ -300,8 +304,8 @@ static int finish(const struct scale *s, int with_text, struct atomic_file *json
     return failures_end(&all);
 }
 
-int command_scale(int argc, char **argv) {
-    struct words words = {.rest = NULL};
+int command_scale(int argc, char **argv, const struct duet_model *own) {
+    struct words words = {.own = own};
     struct scale_config config = {.rates = 0};
     struct scale scale = {.count = 0};
     struct atomic_file json = {0}, csv = {0};
@@ -310,7 +314,7 @@ int command_scale(int argc, char **argv) {
     CHECK_GOTO(read_words(argc, argv, &words, &config, &asked_for_help), code, done);
     if (asked_for_help) {
         free(words.rest);
-        return help();
+        return help(own);
     }
     CHECK_GOTO(scale_plan(&scale, &config), code, done);
     if (*config.run.json) CHECK_GOTO(atomic_open(&json, config.run.json), code, done);

@@ -71,7 +71,7 @@ static int write_report(struct report *report, const struct run_record *record,
     return report_write(report, &page, "train");
 }
 
-int command_train(int argc, char **argv) {
+int command_train(int argc, char **argv, const struct duet_model *own) {
     struct run_config config;
     struct run_record *record = NULL;
     struct job_result result = {.exit_status = 0};
@@ -82,8 +82,9 @@ int command_train(int argc, char **argv) {
     char stopped[ERROR_BYTES] = "";
     int help, code;
     run_config_default(&config);
+    run_config_own(&config, own);
     CHECK_GOTO(flags_parse(argc, argv, &config, &help, "train"), code, done);
-    if (help) return flags_help("train"), 0;
+    if (help) return flags_help("train", own), 0;
     CHECK_GOTO(run_config_check(&config), code, done);
     if (*config.json) CHECK_GOTO(atomic_open(&json, config.json), code, done);
     if (*config.trace) CHECK_GOTO(atomic_open(&trace, config.trace), code, done);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "base/program.h"
 #include "doctor/ranks.h"
 
 int doctor_rank_main(int argc, char **argv) {
@@ -12,6 +13,6 @@ int doctor_rank_main(int argc, char **argv) {
     int code = task && task->work < WORK_KINDS
                    ? rank_run(task, works[task->work], &reported)
                    : fail(ERR_USAGE, "doctor-rank: is started by duet itself: use duet doctor");
-    if (code && !reported) fprintf(stderr, "duet: %s\n", error_message());
+    if (code && !reported) fprintf(stderr, "%s: %s\n", program_name(), error_message());
     return error_exit_status(code);
 }

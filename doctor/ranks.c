@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/program.h"
 #include "comm/launch.h"
 
 /* A task and the descriptor of its memory, which the ranks inherit. */
@@ -96,7 +97,7 @@ int ranks_run(struct doctor *d, int world, struct rank_task *task, rank_main *wo
     int fd = ((struct shared_task *)task)->fd;
     char number[16];
     snprintf(number, sizeof number, "%d", fd);
-    char *argv[] = {"duet", "doctor-rank", number, NULL};
+    char *argv[] = {(char *)program_name(), "doctor-rank", number, NULL};
     struct forked_rank forked = {task, work};
     struct launch launch = {.world_size = world,
                             .pass_fds = &fd,

@@ -18,9 +18,7 @@ fuzz:
 # The rest is made by the make that `fuzz` starts, in its own build folder.
 FUZZERS    := $(FUZZ_TARGETS:%=$(B)/tests/fuzz/fuzz_%)
 LIBFUZZER  := $(findstring fuzzer,$(SAN))
-FUZZ_CLI   := $(filter $(B)/cli/flag%,$(CLI_OBJ))
-$(FUZZERS): $(B)/%: $(B)/%.o $(FUZZ_CLI) $(if $(LIBFUZZER),,$(B)/tests/fuzz/loop.o) \
-                    $(B)/libinternal.a
+$(FUZZERS): $(B)/%: $(B)/%.o $(if $(LIBFUZZER),,$(B)/tests/fuzz/loop.o) $(B)/libinternal.a
 	$(Q)$(LINK) $(if $(LIBFUZZER),-fsanitize=fuzzer) $(LIBS) -o $@
 
 # One target decides itself which sends the kernel refuses.

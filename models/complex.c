@@ -8,34 +8,22 @@
  * --classes 20000 makes outputs that weigh on the device which gathers them. Parameters are
  * conv.weight, conv.bias, fc.weight and fc.bias, with PyTorch's default initialisation. */
 #include "models/models.h"
-#include "nn/init.h"
 
-enum { MAPS = 64, CONV_W = 0, CONV_B, FC_W, FC_B };
+enum { MAPS = 64 };
+enum { CONV, FC };
 
-static int init(const struct model *model, struct rng *engine, float **values) {
-    const int *fc = model->params[FC_W].dims;
-    init_conv2d(engine, MAPS, model->channels, 1, 3, 3, values[CONV_W], values[CONV_B]);
-    init_linear(engine, fc[0], fc[1], values[FC_W], values[FC_B]);
-    return 0;
+static void describe(duet_module *m, void *context) {
+    (void)context;
+    const int *in = duet_module_sample(m);
+    duet_module_conv2d(m, "conv", in[0], MAPS, 3, 1, 1, 1);
+    duet_module_linear(m, "fc", MAPS * in[1] * in[2], duet_module_classes(m), 1);
 }
 
-static struct var *forward(const struct model *model, struct tape *t, struct param *p,
-                           struct buffer *b, struct var *x) {
-    (void)model, (void)b;
-    struct var *h = relu(t, conv2d(t, x, &p[CONV_W], &p[CONV_B], 1, 1)); /* (N,64,32,32) */
-    return to_plain(t, linear(t, flatten(t, h), &p[FC_W], &p[FC_B]));    /* (N,10) */
+static duet_var *forward(duet_tape *t, duet_var *x, void *context) {
+    (void)context;
+    duet_var *h = duet_relu(t, duet_layer(t, CONV, x)); /* (N,64,32,32) */
+    return duet_layer(t, FC, duet_flatten(t, h));       /* (N,10) */
 }
 
-int complex_describe(struct model *model, const struct model_options *options) {
-    int classes = model->classes;
-    const struct param_spec specs[] = {
-        {"conv.weight", 4, {MAPS, model->channels, 3, 3}},
-        {"conv.bias", 1, {MAPS}},
-        {"fc.weight", 2, {classes, MAPS * model->height * model->width}},
-        {"fc.bias", 1, {classes}},
-    };
-    (void)options;
-    model->init = init;
-    model->forward = forward;
-    return model_set_params(model, specs, sizeof specs / sizeof *specs);
-}
+const struct duet_model complex_model = {
+    .name = "complex", .sample = {3, 32, 32}, .describe = describe, .forward = forward};

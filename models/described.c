@@ -7,9 +7,9 @@
  * Nobody knows how its parameters are cut into tensors. They count as tensors of at most
  * DESCRIBED_PIECE elements, in pairs of equal size; this decides how the buckets of DDP are filled
  * and where DP's ranges end, and hardly anything else. */
-#include <stdlib.h>
-#include <string.h>
+#include <stdio.h>
 
+#include "api/api.h"
 #include "base/error.h"
 #include "models/models.h"
 #include "nn/tape_internal.h"
@@ -35,14 +35,17 @@ static struct var *activations(const struct model *model, struct tape *t, struct
     return tape_var(t, tensor_plain(tape_alloc(t, bytes), DTYPE_F32, 1, &one), 1);
 }
 
-static struct var *forward(const struct model *model, struct tape *t, struct param *p,
-                           struct buffer *b, struct var *x) {
-    (void)b;
+/* It looks behind the public tape, whose functions compute. */
+static duet_var *forward(duet_tape *tape, duet_var *input, void *context) {
+    (void)context;
+    const struct model *model = tape->model;
+    struct param *p = tape->params->param;
+    struct var *x = var_of(input);
+    struct tape *t = tape->tape;
     if (!device_is_dry(t->device)) {
         tape_fail(t, fail(ERR_USAGE, "model described: it can be estimated alone: duet estimate"));
         return NULL;
     }
-    if (tape_stuck(t, x)) return NULL;
     const int shape[2] = {x->value.dims[0], model->classes};
     struct var *h = activations(model, t, x);
     for (int i = 0; i < model->param_count && !t->error; i += 2) {
@@ -57,34 +60,28 @@ static struct var *forward(const struct model *model, struct tape *t, struct par
         tape_node(t, &n);
         h = n.y;
     }
-    return t->error ? NULL : h;
+    return t->error ? NULL : public_var(h);
 }
 
-static int set_params(struct model *model, int64_t count) {
-    int64_t pairs = (count + 2 * DESCRIBED_PIECE - 1) / (2 * DESCRIBED_PIECE), done = 0;
-    int tensors = (int)(2 * pairs);
-    struct param_spec *specs = calloc((size_t)tensors, sizeof *specs);
-    if (!specs) return fail(ERR_MEMORY, "model described: no host memory");
+static void describe(duet_module *m, void *context) {
+    (void)context;
+    const struct model_options *options = module_options(m);
+    int64_t count = options->params, done = 0;
+    int tensors = (int)(2 * ((count + 2 * DESCRIBED_PIECE - 1) / (2 * DESCRIBED_PIECE)));
+    if (count < 2)
+        module_fail(m, fail(ERR_USAGE, "model described: it is described by numbers: give "
+                                       "--params N"));
+    model_of(m)->activation_bytes = options->activation_bytes;
     for (int i = 0; i < tensors; i++) {
         int64_t end = count * (i + 1) / tensors;
-        specs[i] = (struct param_spec){"piece", 1, {(int)(end - done)}};
+        char name[24];
+        snprintf(name, sizeof name, "piece%d", i);
+        duet_module_parameter(m, name, 1, (int[]){(int)(end - done)},
+                              (struct duet_init){DUET_CONSTANT, 0, 0});
         done = end;
     }
-    int code = model_set_params(model, specs, tensors);
-    free(specs);
-    return code;
+    if (options->buffers) duet_module_buffer(m, "buffers", 1, (int[]){(int)options->buffers}, 0);
 }
 
-static int set_buffers(struct model *model, int64_t count) {
-    const struct buffer_spec spec = {"buffers", DTYPE_F32, 1, {(int)count}, 0};
-    return count ? model_set_buffers(model, &spec, 1) : OK;
-}
-
-int described_describe(struct model *model, const struct model_options *options) {
-    if (options->params < 2)
-        return fail(ERR_USAGE, "model described: it is described by numbers: give --params N");
-    model->forward = forward;
-    model->activation_bytes = options->activation_bytes;
-    CHECK(set_params(model, options->params));
-    return set_buffers(model, options->buffers);
-}
+const struct duet_model described_model = {
+    .name = "described", .describe = describe, .forward = forward};

@@ -7,11 +7,7 @@
  * W3 and W4 are (in, out), as X @ W reads them. Weights start as 0.01 * randn, biases as 0. For
  * other samples W1 follows the channels, W3 the 50 maps that are left of the picture, W4 the
  * classes. */
-#include <string.h>
-
-#include "base/error.h"
 #include "models/models.h"
-#include "nn/init.h"
 
 enum { W1, B1, W2, B2, W3, B3, W4, B4 };
 
@@ -22,45 +18,31 @@ static int side_left(int side) {
     return ((side - 2) / 2 - 4) / 2;
 }
 
-static int init(const struct model *model, struct rng *engine, float **values) {
-    for (int i = 0; i < model->param_count; i++) {
-        size_t count = param_spec_count(&model->params[i]);
-        if (i % 2 == 0)
-            init_scaled_normal(engine, values[i], count, 0.01f);
-        else
-            memset(values[i], 0, count * sizeof(float));
-    }
-    return 0;
+static void describe(duet_module *m, void *context) {
+    (void)context;
+    const int *in = duet_module_sample(m), classes = duet_module_classes(m);
+    const int left = 50 * side_left(in[1]) * side_left(in[2]);
+    const struct duet_init randn = {DUET_NORMAL, 0, 0.01f}, zeros = {DUET_CONSTANT, 0, 0};
+    duet_module_needs_pixels(m, SMALLEST);
+    duet_module_parameter(m, "W1", 4, (int[]){20, in[0], 3, 3}, randn);
+    duet_module_parameter(m, "b1", 1, (int[]){20}, zeros);
+    duet_module_parameter(m, "W2", 4, (int[]){50, 20, 5, 5}, randn);
+    duet_module_parameter(m, "b2", 1, (int[]){50}, zeros);
+    duet_module_parameter(m, "W3", 2, (int[]){left, 128}, randn);
+    duet_module_parameter(m, "b3", 1, (int[]){128}, zeros);
+    duet_module_parameter(m, "W4", 2, (int[]){128, classes}, randn);
+    duet_module_parameter(m, "b4", 1, &classes, zeros);
 }
 
-static struct var *forward(const struct model *model, struct tape *t, struct param *p,
-                           struct buffer *b, struct var *x) {
-    (void)b;
-    (void)model;
+static duet_var *forward(duet_tape *t, duet_var *x, void *context) {
+    (void)context;
     /* (N,20,13,13) */
-    struct var *h1 = avg_pool2d(t, relu(t, conv2d(t, x, &p[W1], &p[B1], 1, 0)), 2, 2);
+    duet_var *h1 = duet_avg_pool2d(t, duet_relu(t, duet_conv2d(t, x, W1, B1, 1, 0)), 2, 2);
     /* (N,50,4,4) */
-    struct var *h2 = avg_pool2d(t, relu(t, conv2d(t, h1, &p[W2], &p[B2], 1, 0)), 2, 2);
+    duet_var *h2 = duet_avg_pool2d(t, duet_relu(t, duet_conv2d(t, h1, W2, B2, 1, 0)), 2, 2);
     /* (N,128) */
-    struct var *h3 = relu(t, matmul_add(t, flatten(t, h2), &p[W3], &p[B3]));
-    return to_plain(t, matmul_add(t, h3, &p[W4], &p[B4])); /* (N,10) */
+    duet_var *h3 = duet_relu(t, duet_matmul_add(t, duet_flatten(t, h2), W3, B3));
+    return duet_matmul_add(t, h3, W4, B4); /* (N,10) */
 }
 
-int lenet_describe(struct model *model, const struct model_options *options) {
-    (void)options;
-    CHECK(model_needs_pixels(model, SMALLEST));
-    int left = 50 * side_left(model->height) * side_left(model->width);
-    const struct param_spec specs[] = {
-        {"W1", 4, {20, model->channels, 3, 3}},
-        {"b1", 1, {20}},
-        {"W2", 4, {50, 20, 5, 5}},
-        {"b2", 1, {50}},
-        {"W3", 2, {left, 128}},
-        {"b3", 1, {128}},
-        {"W4", 2, {128, model->classes}},
-        {"b4", 1, {model->classes}},
-    };
-    model->init = init;
-    model->forward = forward;
-    return model_set_params(model, specs, sizeof specs / sizeof *specs);
-}
+const struct duet_model lenet_model = {.name = "lenet", .describe = describe, .forward = forward};

@@ -6,35 +6,20 @@
  * It takes samples of any shape, and any number of classes.
  *
  * Parameters are fc1.weight (out, in), fc1.bias, ... with PyTorch's default initialisation. */
+#include <stdio.h>
+
 #include "base/error.h"
 #include "models/models.h"
-#include "nn/init.h"
 
 enum { DEFAULT_HIDDEN = 256 };
-#define LAYER(n) \
-    { "fc" #n ".weight", "fc" #n ".bias" }
-static const char *const names[MODEL_MAX_LAYERS][2] = {
-    LAYER(1),  LAYER(2),  LAYER(3),  LAYER(4),  LAYER(5),  LAYER(6),
-    LAYER(7),  LAYER(8),  LAYER(9),  LAYER(10), LAYER(11), LAYER(12),
-    LAYER(13), LAYER(14), LAYER(15), LAYER(16), LAYER(17),
-};
 
-static int init(const struct model *model, struct rng *engine, float **values) {
-    for (int i = 0; i < model->param_count; i += 2)
-        init_linear(engine, model->params[i].dims[0], model->params[i].dims[1], values[i],
-                    values[i + 1]);
-    return 0;
-}
-
-static struct var *forward(const struct model *model, struct tape *t, struct param *p,
-                           struct buffer *b, struct var *x) {
-    (void)b;
-    struct var *h = flatten(t, x); /* (N,784) */
-    for (int i = 0; i < model->param_count; i += 2) {
-        h = linear(t, h, &p[i], &p[i + 1]);
-        if (i + 2 < model->param_count) h = relu(t, h);
-    }
-    return to_plain(t, h); /* (N,10) */
+static duet_var *forward(duet_tape *t, duet_var *x, void *context) {
+    (void)context;
+    int last = duet_layer_count(t) - 1;
+    duet_var *h = duet_flatten(t, x); /* (N,784) */
+    for (int i = 0; i < last; i++)
+        h = duet_relu(t, duet_layer(t, i, h));
+    return duet_layer(t, last, h); /* (N,10) */
 }
 
 /* Sets the widths of the hidden layers. */
@@ -53,25 +38,33 @@ static int choose_hidden(struct model *model, const struct model_options *option
     return OK;
 }
 
-int mlp_describe(struct model *model, const struct model_options *options) {
-    CHECK(choose_hidden(model, options));
-    struct param_spec specs[2 * MODEL_MAX_LAYERS];
-    int layers = model->hidden_count + 1;
-    int in = model->channels * model->height * model->width;
+static int check_widths(const struct model *model, double in) {
     double count = 0;
-    for (int i = 0; i < layers; i++) {
-        int out = i == layers - 1 ? model->classes : model->hidden[i];
-        specs[2 * i] = (struct param_spec){.name = names[i][0], .rank = 2, .dims = {out, in}};
-        specs[2 * i + 1] = (struct param_spec){.name = names[i][1], .rank = 1, .dims = {out}};
-        count += (double)out * in + out;
+    for (int i = 0; i <= model->hidden_count; i++) {
+        double out = i == model->hidden_count ? model->classes : model->hidden[i];
+        count += out * in + out;
         in = out;
     }
-    if (count > MODEL_MAX_COUNT)
-        return fail(
-            ERR_USAGE,
-            "--mlp-hidden: these widths make %.0f parameters: give widths that make at most %d",
-            count, MODEL_MAX_COUNT);
-    model->init = init;
-    model->forward = forward;
-    return model_set_params(model, specs, 2 * layers);
+    if (count <= MODEL_MAX_COUNT) return OK;
+    return fail(ERR_USAGE,
+                "--mlp-hidden: these widths make %.0f parameters: give widths that make at most %d",
+                count, MODEL_MAX_COUNT);
 }
+
+static void describe(duet_module *m, void *context) {
+    (void)context;
+    struct model *model = model_of(m);
+    int in = model->channels * model->height * model->width;
+    int code = choose_hidden(model, module_options(m));
+    if (!code) code = check_widths(model, in);
+    module_fail(m, code);
+    for (int i = 0; !code && i <= model->hidden_count; i++) {
+        int out = i == model->hidden_count ? model->classes : model->hidden[i];
+        char name[16];
+        snprintf(name, sizeof name, "fc%d", i + 1);
+        duet_module_linear(m, name, in, out, 1);
+        in = out;
+    }
+}
+
+const struct duet_model mlp_model = {.name = "mlp", .describe = describe, .forward = forward};

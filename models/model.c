@@ -8,35 +8,34 @@
 #include "base/error.h"
 #include "base/nearest.h"
 
-static const struct {
-    const char *name;
-    int (*describe)(struct model *model, const struct model_options *options);
-    struct sample_shape sample; /* that it is made for */
-} known[] = {
-    {"lenet", lenet_describe, {1, 28, 28}},       {"convnet", convnet_describe, {1, 28, 28}},
-    {"mlp", mlp_describe, {1, 28, 28}},           {"resnet18", resnet18_describe, {1, 28, 28}},
-    {"simple", simple_describe, {10, 1, 1}},      {"complex", complex_describe, {3, 32, 32}},
-    {"branches", branches_describe, {1, 28, 28}}, {"described", described_describe, {1, 28, 28}},
+static const struct duet_model *const known[] = {
+    &lenet_model,  &convnet_model, &mlp_model,      &resnet18_model,
+    &simple_model, &complex_model, &branches_model, &described_model,
 };
 /* The last one is for estimates alone and is not offered. */
 enum { KNOWN = sizeof known / sizeof *known, OFFERED = KNOWN - 1, DEFAULT_CLASSES = 10 };
 
-static int find(const char *name) {
+/* The program's own model goes before one of Duet's that has its name. NULL: there is none. */
+static const struct duet_model *find(const char *name, const struct model_options *options) {
+    if (options->own && !strcmp(options->own->name, name)) return options->own;
     for (int i = 0; i < KNOWN; i++)
-        if (!strcmp(known[i].name, name)) return i;
-    return -1;
+        if (!strcmp(known[i]->name, name)) return known[i];
+    return NULL;
 }
 
-static int unknown_model(const char *name) {
-    const char *words[OFFERED];
+static int unknown_model(const char *name, const struct model_options *options) {
+    const char *words[OFFERED + 1];
+    int count = 0;
+    if (options->own) words[count++] = options->own->name;
     for (int i = 0; i < OFFERED; i++)
-        words[i] = known[i].name;
-    return unknown_value("model", name, words, OFFERED);
+        words[count++] = known[i]->name;
+    return unknown_value("model", name, words, count);
 }
 
-struct sample_shape model_sample(const char *name) {
-    int i = find(name);
-    return i < 0 ? (struct sample_shape){1, 28, 28} : known[i].sample;
+struct sample_shape model_sample(const char *name, const struct model_options *options) {
+    const struct duet_model *from = find(name, options);
+    if (!from || !from->sample[0]) return (struct sample_shape){1, 28, 28};
+    return (struct sample_shape){from->sample[0], from->sample[1], from->sample[2]};
 }
 
 static int check_limits(const char *name, const struct sample_shape *s, int classes) {
@@ -82,25 +81,30 @@ static int check_options(const struct model *model) {
 }
 
 int model_open(struct model *model, const char *name, const struct model_options *options) {
-    struct sample_shape sample = options->sample.channels ? options->sample : model_sample(name);
-    int i = find(name), classes = options->classes ? options->classes : DEFAULT_CLASSES;
+    const struct duet_model *from = find(name, options);
+    int classes = options->classes ? options->classes : DEFAULT_CLASSES;
     memset(model, 0, sizeof *model);
-    if (i < 0) return unknown_model(name);
+    if (!from) return unknown_model(name, options);
+    struct sample_shape sample =
+        options->sample.channels ? options->sample : model_sample(name, options);
     CHECK(check_limits(name, &sample, classes));
-    *model = (struct model){.name = known[i].name,
+    *model = (struct model){.name = from->name,
                             .channels = sample.channels,
                             .height = sample.height,
                             .width = sample.width,
                             .classes = classes,
-                            .mean = 0,
-                            .std = 1,
+                            .normalised = from->std != 0,
+                            .mean = (float)from->mean,
+                            .std = from->std != 0 ? (float)from->std : 1,
                             .loss = options->loss,
+                            .log_probabilities = from->loss == DUET_NLL,
+                            .graph_changes = from->forward_changes,
                             .sync_bn = options->sync_bn,
                             .init_d2l = options->init_d2l,
                             .dropout = -1,
                             .label_smoothing = options->label_smoothing};
-    int code = known[i].describe(model, options);
-    if (!code && i < OFFERED) code = check_count(model);
+    int code = module_describe(model, from, options);
+    if (!code && from != &described_model) code = check_count(model);
     if (!code) code = check_options(model);
     if (code) model_free(model);
     return code;
@@ -108,17 +112,8 @@ int model_open(struct model *model, const char *name, const struct model_options
 
 void model_free(struct model *model) {
     if (!model) return;
-    free(model->params);
-    free(model->buffers);
+    module_free(model);
     memset(model, 0, sizeof *model);
-}
-
-int model_needs_pixels(const struct model *model, int side) {
-    struct sample_shape s = {model->channels, model->height, model->width};
-    char text[SAMPLE_SHAPE_BYTES];
-    if (s.height >= side && s.width >= side) return OK;
-    return fail(ERR_USAGE, "model %s: samples of %s: it takes pictures of at least %d x %d",
-                model->name, sample_shape_text(&s, text), side, side);
 }
 
 const char *loss_name(enum loss_kind kind) {

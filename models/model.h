@@ -1,10 +1,15 @@
-/* A model is a list of parameters and a forward function. It knows neither devices nor strategies:
- * the same description trains as single, DP and DDP, which is what makes the comparison honest. */
+/* A model is a list of parameters and a forward function. It knows neither devices nor
+ * strategies: the same description trains as single, DP and DDP, which is what makes the
+ * comparison honest.
+ *
+ * Every model comes through one door, struct duet_model of duet.h: those of this folder, the one
+ * that a user's program hands to duet_command, and the one that is read from a file. */
 #ifndef MODELS_MODEL_H
 #define MODELS_MODEL_H
 
 #include "base/random.h"
 #include "data/sample_shape.h"
+#include "duet.h"
 #include "nn/buffer.h"
 #include "nn/tape.h"
 
@@ -12,7 +17,9 @@
 extern "C" {
 #endif
 
+struct api_layer;
 struct atomic_file;
+struct model_build;
 struct safetensors;
 struct safetensors_item;
 struct safetensors_pair;
@@ -31,9 +38,9 @@ struct model {
     int normalised; /* 1: pixels enter as (x - mean) / std, float32 */
     float mean, std;
     int param_count;
-    struct param_spec *params; /* registration order, owned */
+    struct param_spec *params; /* registration order; owned, with their names */
     int buffer_count;
-    struct buffer_spec *buffers; /* registration order, owned; NULL: none */
+    struct buffer_spec *buffers; /* registration order; owned, with their names; NULL: none */
     enum loss_kind loss;
     /* 1: forward ends in log_softmax, and cross entropy is nll; 0: it ends in scores */
     int log_probabilities;
@@ -46,13 +53,14 @@ struct model {
     int hidden_count;       /* mlp: number of hidden layers */
     int hidden[MODEL_HIDDEN_MAX]; /* mlp: their widths */
     uint64_t activation_bytes;    /* described: that a sample leaves for backward */
-    /* Draws the initial values of all parameters from `engine`, in the order in which PyTorch
-     * would. values[i] has room for parameter i, row-major. */
-    int (*init)(const struct model *model, struct rng *engine, float **values);
-    /* x PLAIN (N,channels,height,width) -> scores or log-probabilities PLAIN (N,classes). `p` and
-     * `b`: the parameters and the buffers in registration order. */
-    struct var *(*forward)(const struct model *model, struct tape *tape, struct param *p,
-                           struct buffer *b, struct var *x);
+    /* As in struct duet_model. */
+    void (*init_more)(const duet_module *, duet_rng *, float *const *values, void *context);
+    duet_var *(*forward)(duet_tape *tape, duet_var *x, void *context);
+    void *context;
+    struct duet_init *inits; /* [param_count], owned */
+    int layer_count;
+    struct api_layer *layers;  /* what duet_layer is given the numbers of; owned */
+    struct model_build *build; /* while it is being described; else NULL */
 };
 
 struct model_options {
@@ -70,17 +78,19 @@ struct model_options {
      * the bytes that a sample leaves on the device for backward. params 0: not given. */
     int64_t params, buffers;
     uint64_t activation_bytes;
+    const struct duet_model *own; /* the model of the program that runs; NULL: it is duet itself */
 };
 
 /* The most classes, and parameters of a model. */
 enum { MODEL_MAX_CLASSES = 1 << 20, MODEL_MAX_COUNT = 100000000 };
 
-/* "lenet", "convnet" or "mlp", for samples of options->sample: the layers that depend on the shape
- * of a sample or on the number of classes follow them. ERR_USAGE: an unknown model, which lists the
- * known ones; a sample that the model cannot take; a number beyond the limits above. */
+/* The program's own model, or "lenet", "convnet", "mlp" and so on, for samples of
+ * options->sample: the layers that depend on the shape of a sample or on the number of classes
+ * follow them. ERR_USAGE: an unknown model, which lists the known ones; a sample that the model
+ * cannot take; a number beyond the limits above. */
 int model_open(struct model *model, const char *name, const struct model_options *options);
 /* The samples that a model is made for: 1x28x28 of an unknown one. */
-struct sample_shape model_sample(const char *name);
+struct sample_shape model_sample(const char *name, const struct model_options *options);
 void model_free(struct model *model);          /* zeroed is fine */
 size_t model_count(const struct model *model); /* elements of all parameters */
 /* Hashes of a step in the proof of equal bits: of each parameter the value and the gradient, and
@@ -90,6 +100,12 @@ int model_hashes(const struct model *model);
 /* What the loss compares with the outputs of n samples, over `memory`: labels I32 (n), or targets
  * F32 (n,classes) of LOSS_MSE. */
 struct tensor model_answers(const struct model *model, void *memory, int n);
+
+/* x PLAIN (N,channels,height,width) -> scores or log-probabilities PLAIN (N,classes), by the
+ * model's forward function, on a tape that has begun with these parameters. NULL on failure,
+ * which the tape keeps. */
+struct var *model_forward(const struct model *model, struct tape *tape, struct param_set *params,
+                          struct buffer_set *buffers, struct var *x);
 
 /* The model's loss, with reduction MEAN over the global batch. */
 struct var *model_loss(const struct model *model, struct tape *tape, struct var *output,

@@ -1,4 +1,5 @@
-/* Inside models/: each model's file describes its model to model_open, which knows them by name. */
+/* Inside models/: the models that --model knows by name, and what a few of them are told beyond
+ * duet.h. */
 #ifndef MODELS_MODELS_H
 #define MODELS_MODELS_H
 
@@ -6,22 +7,28 @@
 
 enum { MODEL_MAX_LAYERS = MODEL_HIDDEN_MAX + 1 }; /* linear layers of an mlp */
 
-/* Each fills in what model_open leaves open: init, forward, parameters, normalisation, the kind of
- * loss. ERR_USAGE names an option that the model cannot have. */
-int lenet_describe(struct model *model, const struct model_options *options);
-int convnet_describe(struct model *model, const struct model_options *options);
-int branches_describe(struct model *model, const struct model_options *options);
-int mlp_describe(struct model *model, const struct model_options *options);
-int resnet18_describe(struct model *model, const struct model_options *options);
-int simple_describe(struct model *model, const struct model_options *options);
-int complex_describe(struct model *model, const struct model_options *options);
-int described_describe(struct model *model, const struct model_options *options);
+extern const struct duet_model lenet_model, convnet_model, mlp_model, resnet18_model, simple_model,
+    complex_model, branches_model, described_model;
 
-/* ERR_USAGE: the samples have fewer than side x side pixels. */
-int model_needs_pixels(const struct model *model, int side);
+/* A duet_module is the model that is being made, under another name. */
+static inline struct model *model_of(duet_module *module) {
+    return (struct model *)module;
+}
+static inline const struct model *const_model_of(const duet_module *module) {
+    return (const struct model *)module;
+}
 
-/* Give the model a copy of `count` specs of its parameters and of its buffers. */
-int model_set_params(struct model *model, const struct param_spec *specs, int count);
-int model_set_buffers(struct model *model, const struct buffer_spec *specs, int count);
+/* While a model is described: what was asked for, and a refusal with a text of its own. */
+const struct model_options *module_options(const duet_module *module);
+void module_fail(duet_module *module, int code);
+
+/* Fills in parameters, buffers and layers by `describe`, and the functions. The first failure of
+ * describe is returned. The model's name, sample and classes are set. */
+int module_describe(struct model *model, const struct duet_model *from,
+                    const struct model_options *options);
+void module_free(struct model *model);
+
+/* Draws the values of all parameters, in the order of registration. */
+void module_init(const struct model *model, struct rng *engine, float *const *values);
 
 #endif

@@ -172,8 +172,7 @@ int replica_forward(struct replica *r, const struct segments *segments, int trai
     CHECK(tape_begin(r->tape, &step));
     const int shape[4] = {segments->n, m->channels, m->height, m->width};
     struct tensor pixels = tensor_plain(r->pixels, DTYPE_F32, 4, shape);
-    *output =
-        m->forward(m, r->tape, r->params.param, r->buffers.buffer, tape_leaf(r->tape, &pixels, 0));
+    *output = model_forward(m, r->tape, &r->params, &r->buffers, tape_leaf(r->tape, &pixels, 0));
     return tape_error(r->tape);
 }
 

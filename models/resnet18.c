@@ -17,30 +17,23 @@
  * Names, order and initial values are PyTorch's: the layers below stand in the order in which the
  * chapter registers them. --init d2l then draws all weights of convolutions and of fc.1 anew, from
  * a normal distribution with deviation 0.01. */
-#include "base/error.h"
 #include "models/models.h"
-#include "nn/init.h"
 
 enum kind { CONVOLUTION, NORM, FULL };
 
-/* Each layer has a weight and a bias, so layer i owns the parameters 2 i and 2 i + 1. */
 struct layer {
     enum kind kind;
-    const char *weight, *bias;
-    const char *mean, *variance, *batches; /* NORM */
-    int in, out;                           /* channels; in 0: the data set's, out 0: its classes */
-    int size, stride, padding;             /* CONVOLUTION */
+    const char *name;
+    int in, out;               /* channels; in 0: the data set's, out 0: its classes */
+    int size, stride, padding; /* CONVOLUTION */
 };
 
 #define CONV(NAME, in, out, size, stride, padding) \
-    { CONVOLUTION, NAME ".weight", NAME ".bias", 0, 0, 0, in, out, size, stride, padding }
-#define BATCH_NORM(NAME, channels)                                                     \
-    {                                                                                  \
-        NORM, NAME ".weight", NAME ".bias", NAME ".running_mean", NAME ".running_var", \
-            NAME ".num_batches_tracked", channels, channels, 0, 0, 0                   \
-    }
+    { CONVOLUTION, NAME, in, out, size, stride, padding }
+#define BATCH_NORM(NAME, channels) \
+    { NORM, NAME, channels, channels, 0, 0, 0 }
 #define LINEAR(NAME, in, out) \
-    { FULL, NAME ".weight", NAME ".bias", 0, 0, 0, in, out, 0, 0, 0 }
+    { FULL, NAME, in, out, 0, 0, 0 }
 #define RESIDUAL(NAME, c)                                                   \
     CONV(NAME ".conv1", c, c, 3, 1, 1), CONV(NAME ".conv2", c, c, 3, 1, 1), \
         BATCH_NORM(NAME ".bn1", c), BATCH_NORM(NAME ".bn2", c)
@@ -62,120 +55,50 @@ static const struct layer layers[] = {
     RESIDUAL("resnet_block4.1", 512),
     LINEAR("fc.1", 512, 0),
 };
-enum { LAYERS = sizeof layers / sizeof *layers, BUFFERS_OF_NORM = 3 };
+enum { LAYERS = sizeof layers / sizeof *layers };
 
-static int inputs(const struct model *model, const struct layer *l) {
-    return l->in ? l->in : model->channels;
-}
-
-static int outputs(const struct model *model, const struct layer *l) {
-    return l->out ? l->out : model->classes;
-}
-
-/* ---- initial values ---- */
-
-static void init_norm(float *weight, float *bias, int channels) {
-    for (int c = 0; c < channels; c++) {
-        weight[c] = 1;
-        bias[c] = 0;
-    }
-}
-
-static int init(const struct model *model, struct rng *engine, float **values) {
+static void describe(duet_module *m, void *context) {
+    (void)context;
     for (int i = 0; i < LAYERS; i++) {
         const struct layer *l = &layers[i];
-        int in = inputs(model, l), out = outputs(model, l);
-        float *weight = values[2 * i], *bias = values[2 * i + 1];
-        if (l->kind == CONVOLUTION) init_conv2d(engine, out, in, 1, l->size, l->size, weight, bias);
-        if (l->kind == FULL) init_linear(engine, out, in, weight, bias);
-        if (l->kind == NORM) init_norm(weight, bias, out);
+        int in = l->in ? l->in : duet_module_sample(m)[0],
+            out = l->out ? l->out : duet_module_classes(m);
+        if (l->kind == CONVOLUTION)
+            duet_module_conv2d(m, l->name, in, out, l->size, l->stride, l->padding, 1);
+        if (l->kind == NORM) duet_module_batch_norm(m, l->name, out, 1e-5, 0.1);
+        if (l->kind == FULL) duet_module_linear(m, l->name, in, out, 1);
     }
-    for (int i = 0; model->init_d2l && i < LAYERS; i++)
+}
+
+/* Each layer has a weight and a bias, so the weight of layer i is parameter 2 i. */
+static void init(const duet_module *m, duet_rng *rng, float *const *values, void *context) {
+    (void)context;
+    for (int i = 0; const_model_of(m)->init_d2l && i < LAYERS; i++)
         if (layers[i].kind != NORM)
-            rng_normal(engine, values[2 * i], param_spec_count(&model->params[2 * i]), 0, 0.01);
-    return 0;
+            duet_rng_normal(rng, values[2 * i], duet_module_count(m, 2 * i), 0, 0.01);
 }
 
 /* ---- forward ---- */
 
-struct net {
-    const struct model *model;
-    struct tape *tape;
-    struct param *p;
-    struct buffer *b;
-};
-
-static struct var *convolve(struct net *n, int layer, struct var *x) {
-    const struct layer *l = &layers[layer];
-    return conv2d(n->tape, x, &n->p[2 * layer], &n->p[2 * layer + 1], l->stride, l->padding);
-}
-
-/* relu(norm(x) + residual); residual NULL: relu(norm(x)). */
-static struct var *norm_relu(struct net *n, int layer, struct var *x, struct var *residual) {
-    int norms_before = 0;
-    for (int i = 0; i < layer; i++)
-        norms_before += layers[i].kind == NORM;
-    struct norm_config config = norm_config_default(&n->b[BUFFERS_OF_NORM * norms_before]);
-    config.synchronised = n->model->sync_bn;
-    struct param *w = &n->p[2 * layer], *b = w + 1;
-    return residual ? batch_norm_add_relu(n->tape, x, w, b, &config, residual)
-                    : batch_norm_relu(n->tape, x, w, b, &config);
-}
-
 /* The block whose conv1 is layer *at, which moves on to the next block. */
-static struct var *residual(struct net *n, int *at, struct var *x) {
+static duet_var *residual(duet_tape *t, int *at, duet_var *x) {
     int conv1 = *at, conv2 = conv1 + 1, conv3 = conv1 + 2;
     int halves = layers[conv3].kind == CONVOLUTION, bn1 = conv3 + halves, bn2 = bn1 + 1;
     *at = bn2 + 1;
-    struct var *y = norm_relu(n, bn1, convolve(n, conv1, x), NULL);
-    y = convolve(n, conv2, y);
-    return norm_relu(n, bn2, y, halves ? convolve(n, conv3, x) : x);
+    duet_var *y = duet_layer_relu(t, bn1, duet_layer(t, conv1, x));
+    y = duet_layer(t, conv2, y);
+    return duet_layer_add_relu(t, bn2, y, halves ? duet_layer(t, conv3, x) : x);
 }
 
-static struct var *forward(const struct model *model, struct tape *t, struct param *p,
-                           struct buffer *b, struct var *x) {
-    struct net n = {model, t, p, b};
+static duet_var *forward(duet_tape *t, duet_var *x, void *context) {
+    (void)context;
     int at = 2, fc = LAYERS - 1;
-    struct var *h = norm_relu(&n, 1, convolve(&n, 0, x), NULL);
+    duet_var *h = duet_layer_relu(t, 1, duet_layer(t, 0, x));
     while (at < fc)
-        h = residual(&n, &at, h);
-    h = flatten(t, adaptive_avg_pool2d(t, h, 1, 1));
-    return to_plain(t, linear(t, h, &p[2 * fc], &p[2 * fc + 1]));
+        h = residual(t, &at, h);
+    h = duet_flatten(t, duet_adaptive_avg_pool2d(t, h, 1, 1));
+    return duet_layer(t, fc, h);
 }
 
-/* ---- the model ---- */
-
-static void describe_params(const struct model *model, struct param_spec *specs) {
-    for (int i = 0; i < LAYERS; i++) {
-        const struct layer *l = &layers[i];
-        int in = inputs(model, l), out = outputs(model, l), k = l->size;
-        specs[2 * i] = (struct param_spec){l->weight, 1, {out}};
-        specs[2 * i + 1] = (struct param_spec){l->bias, 1, {out}};
-        if (l->kind == CONVOLUTION)
-            specs[2 * i] = (struct param_spec){l->weight, 4, {out, in, k, k}};
-        if (l->kind == FULL) specs[2 * i] = (struct param_spec){l->weight, 2, {out, in}};
-    }
-}
-
-static int describe_buffers(struct buffer_spec *specs) {
-    int count = 0;
-    for (int i = 0; i < LAYERS; i++) {
-        const struct layer *l = &layers[i];
-        if (l->kind != NORM) continue;
-        specs[count++] = (struct buffer_spec){l->mean, DTYPE_F32, 1, {l->out}, 0};
-        specs[count++] = (struct buffer_spec){l->variance, DTYPE_F32, 1, {l->out}, 1};
-        specs[count++] = (struct buffer_spec){l->batches, DTYPE_I64, 0, {0}, 0};
-    }
-    return count;
-}
-
-int resnet18_describe(struct model *model, const struct model_options *options) {
-    struct param_spec params[2 * LAYERS];
-    struct buffer_spec buffers[BUFFERS_OF_NORM * LAYERS];
-    (void)options;
-    model->init = init;
-    model->forward = forward;
-    describe_params(model, params);
-    CHECK(model_set_params(model, params, 2 * LAYERS));
-    return model_set_buffers(model, buffers, describe_buffers(buffers));
-}
+const struct duet_model resnet18_model = {
+    .name = "resnet18", .describe = describe, .init = init, .forward = forward};

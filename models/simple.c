@@ -7,27 +7,17 @@
  * Samples of any shape are flattened, and the scores follow the classes. Parameters are
  * linear.weight (out, in) and linear.bias, with PyTorch's default initialisation. */
 #include "models/models.h"
-#include "nn/init.h"
 
-enum { WEIGHT, BIAS };
-
-static int init(const struct model *model, struct rng *engine, float **values) {
-    const int *dims = model->params[WEIGHT].dims;
-    init_linear(engine, dims[0], dims[1], values[WEIGHT], values[BIAS]);
-    return 0;
+static void describe(duet_module *m, void *context) {
+    (void)context;
+    const int *in = duet_module_sample(m);
+    duet_module_linear(m, "linear", in[0] * in[1] * in[2], duet_module_classes(m), 1);
 }
 
-static struct var *forward(const struct model *model, struct tape *t, struct param *p,
-                           struct buffer *b, struct var *x) {
-    (void)model, (void)b;
-    return to_plain(t, linear(t, flatten(t, x), &p[WEIGHT], &p[BIAS])); /* (N,10) */
+static duet_var *forward(duet_tape *t, duet_var *x, void *context) {
+    (void)context;
+    return duet_layer(t, 0, duet_flatten(t, x)); /* (N,10) */
 }
 
-int simple_describe(struct model *model, const struct model_options *options) {
-    int in = model->channels * model->height * model->width, out = model->classes;
-    const struct param_spec specs[] = {{"linear.weight", 2, {out, in}}, {"linear.bias", 1, {out}}};
-    (void)options;
-    model->init = init;
-    model->forward = forward;
-    return model_set_params(model, specs, sizeof specs / sizeof *specs);
-}
+const struct duet_model simple_model = {
+    .name = "simple", .sample = {10, 1, 1}, .describe = describe, .forward = forward};

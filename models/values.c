@@ -8,22 +8,6 @@
 #include "data/safetensors.h"
 #include "models/models.h"
 
-int model_set_params(struct model *model, const struct param_spec *specs, int count) {
-    model->params = malloc((size_t)count * sizeof *specs);
-    if (!model->params) return fail(ERR_MEMORY, "model %s: no host memory", model->name);
-    memcpy(model->params, specs, (size_t)count * sizeof *specs);
-    model->param_count = count;
-    return OK;
-}
-
-int model_set_buffers(struct model *model, const struct buffer_spec *specs, int count) {
-    model->buffers = malloc((size_t)count * sizeof *specs);
-    if (!model->buffers) return fail(ERR_MEMORY, "model %s: no host memory", model->name);
-    memcpy(model->buffers, specs, (size_t)count * sizeof *specs);
-    model->buffer_count = count;
-    return OK;
-}
-
 size_t model_count(const struct model *model) {
     size_t count = 0;
     for (int i = 0; i < model->param_count; i++)
@@ -64,12 +48,9 @@ int model_values_init(const struct model *model, uint64_t seed, float ***out) {
     float **values;
     CHECK(model_values_alloc(model, &values));
     rng_seed(&engine, seed);
-    int code = model->init(model, &engine, values);
-    if (code)
-        model_values_free(values);
-    else
-        *out = values;
-    return code;
+    module_init(model, &engine, values);
+    *out = values;
+    return OK;
 }
 
 static int64_t *shape_of(const struct param_spec *spec, int64_t *shape) {

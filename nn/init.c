@@ -13,24 +13,11 @@ void init_kaiming_uniform(struct rng *r, float *x, size_t count, int fan_in, dou
     rng_uniform(r, x, count, -bound, bound);
 }
 
-static void init_layer(struct rng *r, int out, int fan_in, float *weight, float *bias) {
-    init_kaiming_uniform(r, weight, (size_t)out * (size_t)fan_in, fan_in, sqrt(5.0));
-    if (!bias) return;
+void init_weight(struct rng *r, float *x, size_t count, int fan_in) {
+    init_kaiming_uniform(r, x, count, fan_in, sqrt(5.0));
+}
+
+void init_bias(struct rng *r, float *x, size_t count, int fan_in) {
     double bound = 1.0 / sqrt((double)fan_in);
-    rng_uniform(r, bias, (size_t)out, -bound, bound);
-}
-
-void init_linear(struct rng *r, int out, int in, float *weight, float *bias) {
-    init_layer(r, out, in, weight, bias);
-}
-
-void init_conv2d(struct rng *r, int out, int in, int groups, int kh, int kw, float *weight,
-                 float *bias) {
-    init_layer(r, out, in / groups * kh * kw, weight, bias);
-}
-
-void init_scaled_normal(struct rng *r, float *x, size_t count, float scale) {
-    rng_normal(r, x, count, 0.0, 1.0);
-    for (size_t i = 0; i < count; i++)
-        x[i] *= scale;
+    rng_uniform(r, x, count, -bound, bound);
 }

@@ -1,10 +1,7 @@
-/* Initial weights: PyTorch's defaults for Linear and Conv layers, and plain normals, from one
- * engine.
+/* Initial weights: PyTorch's defaults for Linear and Conv layers, from one engine.
  *
- * Arrays are plain host memory, row-major in PyTorch's shapes: weight (out, in) or (out, in /
- * groups, kh, kw), bias (out) or NULL for a layer without. The order of draws is part of the
- * result: layers in the order the model registers them, in each the weight before the bias.
- * Nothing here fails. */
+ * Arrays are plain host memory, row-major. The order of draws is part of the result: layers in the
+ * order the model registers them, in each the weight before the bias. Nothing here fails. */
 #ifndef NN_INIT_H
 #define NN_INIT_H
 
@@ -20,18 +17,12 @@ extern "C" {
  * 2015; slope is that of the leaky relu. fan_in: how many inputs one output sums. */
 void init_kaiming_uniform(struct rng *r, float *x, size_t count, int fan_in, double slope);
 
-/* torch.nn.Linear: kaiming uniform with slope sqrt(5), then the bias uniform in
- * +-1/sqrt(fan_in); fan_in = in. */
-void init_linear(struct rng *r, int out, int in, float *weight, float *bias);
+/* The weight of torch.nn.Linear and torch.nn.Conv2d: kaiming uniform with slope sqrt(5). fan_in is
+ * in, or in / groups * kh * kw. */
+void init_weight(struct rng *r, float *x, size_t count, int fan_in);
 
-/* torch.nn.Conv2d, likewise with fan_in = in / groups * kh * kw. */
-void init_conv2d(struct rng *r, int out, int in, int groups, int kh, int kw, float *weight,
-                 float *bias);
-
-/* torch.randn(count) * scale: drawn with deviation 1 and multiplied in float. Below 16 elements
- * that differs in the last bit from a draw with deviation `scale`, which is rng_normal(r, x,
- * count, 0, scale). */
-void init_scaled_normal(struct rng *r, float *x, size_t count, float scale);
+/* Their bias, drawn behind the weight: uniform in +-1/sqrt(fan_in). */
+void init_bias(struct rng *r, float *x, size_t count, int fan_in);
 
 #ifdef __cplusplus
 }

@@ -98,7 +98,15 @@ static int check_param(const struct tape *t, const char *layer, const struct par
 int tape_check_params(struct tape *t, const char *layer, const struct param *w,
                       const struct param *b) {
     CHECK(tape_fail(t, check_param(t, layer, w)));
-    return tape_fail(t, check_param(t, layer, b));
+    return b ? tape_fail(t, check_param(t, layer, b)) : OK;
+}
+
+/* What a layer adds to its outputs: the value of its bias, or zeros where it has none. */
+static struct tensor bias_of(struct tape *t, const struct param *b, int outputs) {
+    if (b) return b->value;
+    struct op_args args = {.out[0] = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, 1, &outputs)};
+    if (!t->error) tape_fail(t, launch(t->stream, OP_FILL, &args));
+    return args.out[0];
 }
 
 /* How many places a window of `size` pixels has along a side of `pixels`. */
@@ -131,7 +139,7 @@ struct var *conv2d(struct tape *t, struct var *x, struct param *w, struct param 
         columns = window_count(d[3], k[3], stride, padding);
     int dims[4] = {d[0], k[0], rows, columns};
     struct node node = {.backward = conv2d_backward, .x = x, .w = w, .b = b};
-    node.args = (struct op_args){.in = {x->value, w->value, b->value},
+    node.args = (struct op_args){.in = {x->value, w->value, bias_of(t, b, k[0])},
                                  .out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, 4, dims),
                                  .p.conv = {stride, padding}};
     return tape_append_op(t, OP_CONV2D_FORWARD, &node, 1);
@@ -158,7 +166,7 @@ static struct var *linear_op(struct tape *t, struct var *x, struct param *w, str
     }
     int dims[2] = {x->value.dims[0], out};
     struct node node = {.backward = linear_backward, .x = x, .w = w, .b = b};
-    node.args = (struct op_args){.in = {x->value, w->value, b->value},
+    node.args = (struct op_args){.in = {x->value, w->value, bias_of(t, b, out)},
                                  .out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, 2, dims),
                                  .p.linear = {weight_is_in_out}};
     return tape_append_op(t, OP_LINEAR_FORWARD, &node, 1);

@@ -124,12 +124,13 @@ struct var *tape_leaf(struct tape *tape, const struct tensor *value, int needs_g
  *
  * x is (N,C,H,W) or (N,K); parameters are those of the param_set given to tape_begin. */
 
-/* y (N,O,P,Q) = x * w + b with w (O,C,k,k) and b (O), as F.conv2d of PyTorch. */
+/* y (N,O,P,Q) = x * w + b with w (O,C,k,k) and b (O), as F.conv2d of PyTorch. b NULL: there is no
+ * bias. */
 struct var *conv2d(struct tape *t, struct var *x, struct param *w, struct param *b, int stride,
                    int padding);
 
-/* y (N,M) from x (N,K) and b (M). linear: x wT + b with w (M,K), as PyTorch's Linear. matmul_add:
- * x @ w + b with w (K,M), as d2l writes it. */
+/* y (N,M) from x (N,K) and b (M), which may be NULL. linear: x wT + b with w (M,K), as PyTorch's
+ * Linear. matmul_add: x @ w + b with w (K,M), as d2l writes it. */
 struct var *linear(struct tape *t, struct var *x, struct param *w, struct param *b);
 struct var *matmul_add(struct tape *t, struct var *x, struct param *w, struct param *b);
 

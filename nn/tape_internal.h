@@ -123,7 +123,8 @@ struct var *tape_append_op(struct tape *t, enum op op, struct node *node, int ne
 int tape_backward_to_x(struct tape *t, enum op op, struct node *n, struct op_args *args,
                        int in_place);
 
-/* Are w and b parameters of the set given to tape_begin? Backward counts their uses by place. */
+/* Are w and b (NULL: there is none) parameters of the set given to tape_begin? Backward counts
+ * their uses by place. */
 int tape_check_params(struct tape *t, const char *layer, const struct param *w,
                       const struct param *b);
 

@@ -35,15 +35,22 @@ static struct tensor like(struct tape *t, const struct tensor *x) {
     return tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, x->rank, x->dims);
 }
 
+/* Room for the gradient of a bias. The kernels write one for a layer without bias too, which nobody
+ * reads. */
+static struct tensor like_bias(struct tape *t, const struct node *n) {
+    return like(t, n->b ? &n->b->grad : &n->args.in[2]);
+}
+
 /* The only use of both parameters: made and folded at once. Buffer 0 is the gradient itself. */
 static int fold_once(struct tape *t, enum op op, struct node *n) {
     struct fold_step steps[2 * MAX_DEVICES];
-    struct tensor w[FOLD_MAX_BUFFERS] = {n->w->grad}, b[FOLD_MAX_BUFFERS] = {n->b->grad};
+    struct tensor w[FOLD_MAX_BUFFERS] = {n->w->grad}, b[FOLD_MAX_BUFFERS];
     int buffers, count = fold_schedule(t->segments.count, steps, &buffers);
     struct step_arena_mark mark = t->arena.mark;
+    b[0] = n->b ? n->b->grad : like_bias(t, n);
     for (int i = 1; i < buffers; i++) {
         w[i] = like(t, &n->w->grad);
-        b[i] = like(t, &n->b->grad);
+        b[i] = like_bias(t, n);
     }
     if (t->error) return t->error;
     for (int i = 0; i < count; i++) {
@@ -53,7 +60,7 @@ static int fold_once(struct tape *t, enum op op, struct node *n) {
             continue;
         }
         CHECK(tape_add(t, &w[s->from], &w[s->to]));
-        CHECK(tape_add(t, &b[s->from], &b[s->to]));
+        if (n->b) CHECK(tape_add(t, &b[s->from], &b[s->to]));
     }
     step_arena_release(&t->arena, mark);
     return OK;
@@ -88,17 +95,18 @@ static int first_use(struct tape *t, const struct param *p) {
 
 /* The first use of a parameter writes the kept gradients; each further use is added to them. */
 static int keep_use(struct tape *t, enum op op, struct node *n) {
-    int first_w = first_use(t, n->w), first_b = first_use(t, n->b);
+    int first_w = first_use(t, n->w), first_b = n->b && first_use(t, n->b);
     struct step_arena_mark mark = t->arena.mark;
     struct tensor w = {0}, b = {0};
     if (!first_w) w = like(t, &n->w->grad);
-    if (!first_b) b = like(t, &n->b->grad);
+    if (!first_b) b = like_bias(t, n);
     if (t->error) return t->error;
     for (int s = 0; s < t->segments.count; s++) {
-        struct tensor kept_w = segment_grad(t, n->w, s), kept_b = segment_grad(t, n->b, s);
+        struct tensor kept_w = segment_grad(t, n->w, s), kept_b = b;
+        if (n->b) kept_b = segment_grad(t, n->b, s);
         CHECK(launch_segment(t, op, n, s, first_w ? &kept_w : &w, first_b ? &kept_b : &b));
         if (!first_w) CHECK(tape_add(t, &w, &kept_w));
-        if (!first_b) CHECK(tape_add(t, &b, &kept_b));
+        if (n->b && !first_b) CHECK(tape_add(t, &b, &kept_b));
     }
     step_arena_release(&t->arena, mark);
     return OK;
@@ -136,9 +144,9 @@ int tape_complete_kept(struct tape *t) {
 
 int tape_weight_grads(struct tape *t, enum op op, struct node *n) {
     struct param *base = t->step.params->param;
-    int once =
-        t->uses_total[n->w - base] == 1 && t->uses_total[n->b - base] == 1 && !tape_accumulates(t);
+    int once = t->uses_total[n->w - base] == 1 && !tape_accumulates(t) &&
+               (!n->b || t->uses_total[n->b - base] == 1);
     CHECK(once ? fold_once(t, op, n) : keep_use(t, op, n));
-    CHECK(complete(t, n->b, !once));
+    if (n->b) CHECK(complete(t, n->b, !once));
     return complete(t, n->w, !once);
 }

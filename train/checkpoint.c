@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/atomic_file.h"
+#include "base/program.h"
 #include "base/system_error.h"
 #include "data/safetensors.h"
 #include "train/bits.h"
@@ -171,8 +172,8 @@ static void warn(struct checkpoint *c) {
     char kept[64] = "";
     if (c->good_step) snprintf(kept, sizeof kept, ", and that of step %d stays", c->good_step);
     if (!c->warned && !c->last)
-        fprintf(stderr, "duet: warning: checkpoint of step %d: %s: training goes on%s\n", c->step,
-                c->error, kept);
+        fprintf(stderr, "%s: warning: checkpoint of step %d: %s: training goes on%s\n",
+                program_name(), c->step, c->error, kept);
 }
 
 /* Waits for the checkpoint under way and looks at how it went. */

@@ -23,6 +23,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/program.h"
 #include "base/system_error.h"
 #include "comm/comm.h"
 #include "comm/launch.h"
@@ -128,9 +129,14 @@ int job_run(const struct run_config *config, const float *initial, size_t initia
     for (int i = 0; i < JOB_FILES; i++)
         snprintf(words[i], sizeof words[i], "%d", fds[i]);
     /* the last word is for those who look with ps */
-    snprintf(title, sizeof title, "%s:%s", mode_name(config->mode), config->model);
-    char *argv[] = {"duet", "job", words[JOB_CONFIG], words[JOB_RECORD], words[JOB_SPANS],
-                    title,  NULL};
+    snprintf(title, sizeof title, "%s:%.20s", mode_name(config->mode), config->model);
+    char *argv[] = {(char *)program_name(),
+                    "job",
+                    words[JOB_CONFIG],
+                    words[JOB_RECORD],
+                    words[JOB_SPANS],
+                    title,
+                    NULL};
     struct launch launch = {.world_size = config->mode == MODE_DDP ? config->devices : 1,
                             .argv = argv,
                             .pass_fds = fds,
@@ -199,7 +205,8 @@ _Noreturn void job_leave(int status) {
 
 /* Runs this process's part of the job. *told: the launcher learns of the failure and prints it,
  * once for all ranks. */
-static int run_rank(int config_fd, int record_fd, int spans_fd, int *told, int *in_use) {
+static int run_rank(int config_fd, int record_fd, int spans_fd, const struct duet_model *own,
+                    int *told, int *in_use) {
     void *data = NULL;
     size_t bytes;
     uint64_t count;
@@ -211,6 +218,7 @@ static int run_rank(int config_fd, int record_fd, int spans_fd, int *told, int *
     if (bytes < sizeof config + sizeof count)
         return fail(ERR_USAGE, "job: no configuration: start it with duet train");
     memcpy(&config, data, sizeof config);
+    config.model_options.own = own; /* the launcher's address means nothing here */
     /* Ctrl-C goes to the launcher and to the ranks alike; the launcher then asks them to stop */
     if (config.stoppable) signal(SIGINT, SIG_IGN), signal(SIGTERM, SIG_IGN);
     memcpy(&count, (char *)data + sizeof config, sizeof count);
@@ -235,12 +243,12 @@ done:
     return code;
 }
 
-int job_main(int argc, char **argv) {
+int job_main(int argc, char **argv, const struct duet_model *own) {
     int told = 0, in_use = 0;
     int code = argc < JOB_FILES ? fail(ERR_USAGE, "job: duet starts it itself: use duet train")
                                 : run_rank(atoi(argv[JOB_CONFIG]), atoi(argv[JOB_RECORD]),
-                                           atoi(argv[JOB_SPANS]), &told, &in_use);
-    if (code && !told) fprintf(stderr, "duet: %s\n", error_message());
+                                           atoi(argv[JOB_SPANS]), own, &told, &in_use);
+    if (code && !told) fprintf(stderr, "%s: %s\n", program_name(), error_message());
     if (in_use) job_leave(error_exit_status(code));
     return error_exit_status(code);
 }

@@ -35,8 +35,9 @@ int job_run_titled(const char *title, const struct run_config *config, struct ru
  * user should not wait for the other modes to learn it. Error texts are those of the run itself. */
 int job_try_nccl(const struct run_config *config, struct job_result *result);
 
-/* The main of such a process, `duet job CONFIG_FD RECORD_FD SPANS_FD`. Returns the exit status. */
-int job_main(int argc, char **argv);
+/* The main of such a process, `duet job CONFIG_FD RECORD_FD SPANS_FD`. Returns the exit status.
+ * own: the program's own model, which is the same in all its processes, or NULL. */
+int job_main(int argc, char **argv, const struct duet_model *own);
 
 /* Ends the process after trainer_run has left something in use. Output is flushed, but the exit
  * handlers of libraries do not run: a driver may wait there for its GPU without a deadline. */

@@ -41,6 +41,12 @@ void run_config_default(struct run_config *config) {
     };
 }
 
+void run_config_own(struct run_config *config, const struct duet_model *own) {
+    if (!own) return;
+    config->model_options.own = own;
+    snprintf(config->model, sizeof config->model, "%s", own->name);
+}
+
 void run_config_without_files(struct run_config *config) {
     *config->save = *config->log_loss = *config->json = *config->checkpoint = 0;
     *config->tensorboard = 0;
@@ -76,7 +82,7 @@ struct dataset_config run_dataset(const struct run_config *config) {
     return (struct dataset_config){
         .name = config->dataset,
         .folder = *config->data_dir ? config->data_dir : NULL,
-        .shape = !o->sample.channels && random ? model_sample(config->model) : o->sample,
+        .shape = !o->sample.channels && random ? model_sample(config->model, o) : o->sample,
         .classes = o->classes,
         .samples = config->samples,
         .targets = o->loss == LOSS_MSE,

@@ -1,5 +1,6 @@
-/* The configuration of a run: what the user asked for. Plain data without pointers, so that a
- * launcher can hand it to its ranks as bytes. */
+/* The configuration of a run: what the user asked for. Plain data, so that a launcher can hand
+ * it to its ranks as bytes. One pointer is in it, model_options.own, which each process sets
+ * itself. */
 #ifndef TRAIN_RUN_H
 #define TRAIN_RUN_H
 
@@ -36,7 +37,7 @@ struct run_config {
     enum device_math cuda_math; /* cuda: who computes the products */
     int tf32;                   /* cuda: products may round their inputs to tf32 */
     int no_graph;               /* cuda: steps are not recorded and replayed */
-    char model[16];
+    char model[PATH_BYTES];     /* its name */
     struct model_options model_options;
     char dataset[16];
     char data_dir[PATH_BYTES];
@@ -107,6 +108,10 @@ struct run_config {
 
 /* The defaults that --help states. */
 void run_config_default(struct run_config *config);
+
+/* Makes `own`, the program's own model, the one that is trained where no other is asked for. NULL:
+ * nothing changes. */
+void run_config_own(struct run_config *config, const struct duet_model *own);
 
 /* Clears the files that a run itself writes: --save, --log-loss, --checkpoint and --tensorboard,
  * and --json. A command writes --json itself, from the records. --trace stays: it only asks the

@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "base/error.h"
+#include "base/program.h"
 #include "dp/balance.h"
 #include "dp/dp.h"
 #include "train/session.h"
@@ -17,11 +18,12 @@ static void warn(const struct session *s) {
         cores[i] = device_cores(s->device[i]);
     }
     if (dp_imbalance(memory, cores, s->devices, text, sizeof text))
-        fprintf(stderr, "duet: warning: %s\n", text);
+        fprintf(stderr, "%s: warning: %s\n", program_name(), text);
     if (s->config->loss_in_forward)
         fprintf(stderr,
-                "duet: warning: Was asked to gather along dimension 0, but all input tensors were "
-                "scalars; will instead unsqueeze and return a vector.\n");
+                "%s: warning: Was asked to gather along dimension 0, but all input tensors were "
+                "scalars; will instead unsqueeze and return a vector.\n",
+                program_name());
 }
 
 static int dp_strategy_open(struct session *s) {

@@ -198,25 +198,20 @@ Test(ddp, without_overlap_the_same_bits, .timeout = 60) {
 
 /* Two square layers in the middle, which even ranks apply in the opposite order: not sensible, but
  * legal. */
-static struct var *through(struct tape *t, struct param *p, struct var *x, struct param *one,
-                           struct param *two) {
-    struct var *h = relu(t, linear(t, flatten(t, x), &p[0], &p[1]));
-    h = linear(t, linear(t, h, one, one + 1), two, two + 1);
-    return to_plain(t, linear(t, relu(t, h), &p[6], &p[7]));
+static duet_var *through(duet_tape *t, duet_var *x, int one, int two) {
+    duet_var *h = duet_relu(t, duet_layer(t, 0, duet_flatten(t, x)));
+    h = duet_layer(t, two, duet_layer(t, one, h));
+    return duet_layer(t, 3, duet_relu(t, h));
 }
 
-static struct var *straight(const struct model *m, struct tape *t, struct param *p,
-                            struct buffer *b, struct var *x) {
-    (void)b;
-    (void)m;
-    return through(t, p, x, &p[2], &p[4]);
+static duet_var *straight(duet_tape *t, duet_var *x, void *context) {
+    (void)context;
+    return through(t, x, 1, 2);
 }
 
-static struct var *twisted(const struct model *m, struct tape *t, struct param *p, struct buffer *b,
-                           struct var *x) {
-    (void)b;
-    (void)m;
-    return through(t, p, x, &p[4], &p[2]);
+static duet_var *twisted(duet_tape *t, duet_var *x, void *context) {
+    (void)context;
+    return through(t, x, 2, 1);
 }
 
 static void twist(struct model *model, int rank) {

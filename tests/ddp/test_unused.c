@@ -6,22 +6,20 @@
  * step 2 rank 0 leaves it out too. */
 enum { FC1 = 0, FC2 = 2, FC3 = 4, PARAMS = 6, STEPS = 4 };
 
-static struct var *short_forward(const struct model *model, struct tape *t, struct param *p,
-                                 struct buffer *b, struct var *x, int skip) {
-    (void)model, (void)b;
-    struct var *h = relu(t, linear(t, flatten(t, x), &p[FC1], &p[FC1 + 1]));
-    if (!skip) h = relu(t, linear(t, h, &p[FC2], &p[FC2 + 1]));
-    return to_plain(t, linear(t, h, &p[FC3], &p[FC3 + 1]));
+static duet_var *short_forward(duet_tape *t, duet_var *x, int skip) {
+    duet_var *h = duet_relu(t, duet_layer(t, 0, duet_flatten(t, x)));
+    if (!skip) h = duet_relu(t, duet_layer(t, 1, h));
+    return duet_layer(t, 2, h);
 }
 
-static struct var *forward_0(const struct model *model, struct tape *t, struct param *p,
-                             struct buffer *b, struct var *x) {
-    return short_forward(model, t, p, b, x, tape_number(t) == 2);
+static duet_var *forward_0(duet_tape *t, duet_var *x, void *context) {
+    (void)context;
+    return short_forward(t, x, duet_tape_number(t) == 2);
 }
 
-static struct var *forward_1(const struct model *model, struct tape *t, struct param *p,
-                             struct buffer *b, struct var *x) {
-    return short_forward(model, t, p, b, x, tape_number(t) != 1);
+static duet_var *forward_1(duet_tape *t, duet_var *x, void *context) {
+    (void)context;
+    return short_forward(t, x, duet_tape_number(t) != 1);
 }
 
 static void by_rank(struct model *model, int rank) {

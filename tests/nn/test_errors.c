@@ -49,7 +49,7 @@ static struct var *misuse(struct tape *t, struct var *x, int which) {
     case 11: return dropout(t, x, NAN);
     case 12: return cross_entropy(t, flatten(t, x), &few, REDUCE_MEAN);
     case 13: return linear(t, flatten(t, x), stranger_param, &p[5]);
-    case 14: return conv2d(t, x, &p[0], NULL, 1, 0);
+    case 14: return conv2d(t, x, &p[0], stranger_param, 1, 0);
     case 15: return conv2d(t, x, &p[0], &p[3], 1, 0);
     default: return NULL;
     }

@@ -60,7 +60,7 @@ __attribute__((constructor)) static void become_a_job(int argc, char **argv) {
         snprintf(words, sizeof words, "%d", faulty(atoi(argv[2]), fault));
         argv[2] = words;
     }
-    _exit(job_main(argc - 2, argv + 2));
+    _exit(job_main(argc - 2, argv + 2, NULL));
 }
 
 /* ---- the tests ---- */

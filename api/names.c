@@ -1,0 +1,40 @@
+/* The names of parameters, buffers and layers. They are kept in files, so they follow a file's
+ * rules. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/api.h"
+#include "base/json.h"
+
+int api_check_name(const char *what, const char *name) {
+    if (!name) return fail(ERR_USAGE, "%s: it has no name: give one", what);
+    if (!strcmp(name, "__metadata__") || !strncmp(name, "module.", 7))
+        return fail(ERR_USAGE, "%s: '%.100s': files use %s for something else: give another name",
+                    what, name, *name == '_' ? "__metadata__" : "the prefix module.");
+    for (size_t left = strlen(name); left;) {
+        int n = utf8_length((const unsigned char *)name, left);
+        if (!n) return fail(ERR_USAGE, "%s: its name is not UTF-8: give another", what);
+        name += n;
+        left -= (size_t)n;
+    }
+    return OK;
+}
+
+static int by_name(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+int api_check_names_differ(const char *what, const char *const *names, int count) {
+    const char **sorted = malloc((size_t)count * sizeof *sorted + 1);
+    if (!sorted) return fail(ERR_MEMORY, "%s: no host memory for %d of them", what, count);
+    for (int i = 0; i < count; i++)
+        sorted[i] = names[i];
+    qsort(sorted, (size_t)count, sizeof *sorted, by_name);
+    int code = OK;
+    for (int i = 1; i < count && !code; i++)
+        if (!strcmp(sorted[i - 1], sorted[i]))
+            code = fail(ERR_USAGE, "%s: two have the name '%.100s': give each its own", what,
+                        sorted[i]);
+    free(sorted);
+    return code;
+}

@@ -1,0 +1,147 @@
+/* duet_command: finds the subcommand, whose status is the exit status. Each process of a job is
+ * this program, started anew with the word `job`: its main calls duet_command again, which finds
+ * the program's own model in the same place. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/nearest.h"
+#include "base/program.h"
+#include "cli/commands.h"
+#include "cli/flags.h"
+#include "cli/say.h"
+#include "doctor/doctor.h"
+#include "train/job.h"
+
+static const struct {
+    const char *name, *help;
+    subcommand *run;
+} commands[] = {
+    {"demo", "train LeNet as single, DP and DDP side by side; prints the comparison", command_demo},
+    {"train", "train one way: --mode single, dp or ddp", command_train},
+    {"compare", "train all three ways from the same weights; proves that they agree",
+     command_compare},
+    {"profile", "where time and memory go: DP, DP with the loss in forward, DDP", command_profile},
+    {"estimate", "what memory and links would bear: profile's table by arithmetic, without devices",
+     command_estimate},
+    {"scale", "the same training on 1, 2, 4 and 8 devices, as a table", command_scale},
+    {"diff", "what changed between two runs, from two files of --json", command_diff},
+    {"sampler", "print DistributedSampler's indices of one rank", command_sampler},
+    {"collective", "draw a collective from its plan, hop by hop, with flags and bytes",
+     command_collective},
+    {"devices", "list the devices of this machine", command_devices},
+    {"doctor", "check this machine: every device, operation and collective against its reference",
+     command_doctor},
+};
+enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
+
+static int help(const struct duet_model *own) {
+    if (own)
+        printf("%s: the model %s, trained by Duet as ", program_name(), own->name);
+    else
+        printf("duet: one model, two ways to train it on several devices: ");
+    printf("DataParallel and DistributedDataParallel\n\nusage: %s COMMAND [flags]\n\n",
+           program_name());
+    for (int i = 0; i < COMMAND_COUNT; i++)
+        printf("  %-10s %s\n", commands[i].name, commands[i].help);
+    printf("\n");
+    flags_help(NULL, own);
+    printf("\nexit status: 0 done, 1 failed at run time, 2 wrong usage, 3 a check of the result "
+           "failed, "
+           "128+n ended by signal n\n");
+    return 0;
+}
+
+/* Passes the status on if all that was printed has reached its reader; else the run was in vain. */
+static int flushed(int status) {
+    if (!fflush(stdout) && !ferror(stdout)) return status;
+    return status ? status
+                  : report_error(
+                        fail(ERR_FAILED, "standard output: cannot be written: is the disk full?"));
+}
+
+/* CUDA maps the streams of a process to a number of hardware queues. Two streams in one queue run
+ * one after the other, so a wait for another rank at its head would hold up both. So this asks for
+ * the largest number of queues. CUDA reads the variable when it first opens a GPU; ranks inherit
+ * it. */
+static void ask_for_queues(void) {
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+}
+
+static int unknown_command(const char *word) {
+    const char *known[COMMAND_COUNT];
+    for (int i = 0; i < COMMAND_COUNT; i++)
+        known[i] = commands[i].name;
+    const char *nearest = nearest_word(word, known, COMMAND_COUNT);
+    if (nearest) return fail(ERR_USAGE, "unknown command: %s: did you mean %s?", word, nearest);
+    return fail(ERR_USAGE, "unknown command: %s: see duet --help", word);
+}
+
+/* A shell may start this program with one of descriptors 0, 1 and 2 closed (`>&-`). The first file
+ * that is opened would get that number, and what is printed would be written into the file. So
+ * whatever is closed is opened on /dev/null. Ranks inherit it. */
+static int open_closed_streams(void) {
+    for (int fd = 0; fd <= STDERR_FILENO; fd++) /* open() returns the lowest number that is free */
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF && open("/dev/null", O_RDWR) != fd)
+            return fail_errno(ERR_FAILED, errno, "descriptor %d: is closed: /dev/null", fd);
+    return OK;
+}
+
+/* A write beyond a limit of file sizes (ulimit -f) then fails with EFBIG, and whoever writes can
+ * say so, instead of ending this program. And the launcher needs the exit status of its ranks,
+ * which the kernel drops where SIGCHLD is ignored. Ranks inherit both. */
+static void set_signals(void) {
+    signal(SIGXFSZ, SIG_IGN);
+    signal(SIGCHLD, SIG_DFL);
+}
+
+/* Every thread's stack is as large as this limit too, and a stack that is too small ends a program
+ * with signal 11, without a word. The kernels keep panels of up to 70 KiB on it. */
+static int check_stack(void) {
+    enum { LEAST_KIB = 256 };
+    struct rlimit stack;
+    if (getrlimit(RLIMIT_STACK, &stack) || stack.rlim_cur >= (rlim_t)LEAST_KIB << 10) return OK;
+    return fail(ERR_FAILED, "stack: limited to %lu KiB: raise the limit to %d or more (ulimit -s)",
+                (unsigned long)(stack.rlim_cur >> 10), LEAST_KIB);
+}
+
+/* A model of which nothing can be made is a mistake of the program, and no flag could mend it. */
+static int check_own(const struct duet_model *own) {
+    enum { NAME_BYTES = 64 }; /* as long as names are in results */
+    if (!own) return OK;
+    if (!own->name || !*own->name || strlen(own->name) >= NAME_BYTES)
+        return fail(ERR_USAGE, "struct duet_model: name: give it 1 to %d characters",
+                    NAME_BYTES - 1);
+    if (!own->describe || !own->forward)
+        return fail(ERR_USAGE, "struct duet_model %s: no %s: give it one", own->name,
+                    own->describe ? "forward" : "describe");
+    if ((unsigned)own->loss > DUET_MSE)
+        return fail(ERR_USAGE, "struct duet_model %s: loss %d: see duet.h", own->name,
+                    (int)own->loss);
+    return OK;
+}
+
+int duet_command(int argc, char **argv, const struct duet_model *own) {
+    const char *command = argc > 1 ? argv[1] : "--help";
+    int code = open_closed_streams();
+    if (!code) code = check_stack();
+    if (!code) code = check_own(own);
+    if (code) return report_error(code);
+    set_signals();
+    ask_for_queues();
+    if (!strcmp(command, "--help") || !strcmp(command, "-h") || !strcmp(command, "help"))
+        return flushed(help(own));
+    if (!strcmp(command, "--version")) return printf("duet %s\n", DUET_VERSION), flushed(0);
+    if (!strcmp(command, "job")) return job_main(argc - 2, argv + 2, own);
+    if (!strcmp(command, "doctor-rank")) return doctor_rank_main(argc - 2, argv + 2);
+    for (int i = 0; i < COMMAND_COUNT; i++)
+        if (!strcmp(commands[i].name, command))
+            return flushed(commands[i].run(argc - 2, argv + 2, own));
+    return report_error(unknown_command(command));
+}

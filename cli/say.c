@@ -1,0 +1,28 @@
+/* Naming this program in help and messages, which are written for `duet`: see say.h. */
+#include "cli/say.h"
+
+#include <ctype.h>
+#include <string.h>
+
+#include "base/program.h"
+
+static const char NAME[] = "duet";
+enum { NAME_LENGTH = sizeof NAME - 1 };
+
+/* 1: "duet" at `at` is a command to type, and no part of a path or of another word. */
+static int is_command(const char *text, const char *at) {
+    const char *next = at + NAME_LENGTH;
+    if (at > text && (isalnum((unsigned char)at[-1]) || strchr("_/.-", at[-1]))) return 0;
+    if (*next != ' ' && *next != '\n') return 0;
+    next += strspn(next, " \n");
+    return !strncmp(next, "--", 2) || isalpha((unsigned char)*next);
+}
+
+void say(FILE *file, const char *text) {
+    const char *name = program_name();
+    for (const char *at; strcmp(name, NAME) && (at = strstr(text, NAME)); text = at + NAME_LENGTH) {
+        fwrite(text, 1, (size_t)(at - text), file);
+        fputs(is_command(text, at) ? name : NAME, file);
+    }
+    fputs(text, file);
+}

@@ -1,0 +1,11 @@
+/* Texts that name this program. */
+#ifndef CLI_SAY_H
+#define CLI_SAY_H
+
+#include <stdio.h>
+
+/* Prints `text`, in which "duet train", "duet --help" and the like stand for this program: in
+ * another program each becomes its name, "mynet train". */
+void say(FILE *file, const char *text);
+
+#endif
