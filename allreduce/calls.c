@@ -38,6 +38,22 @@ static int build_steps(struct allreduce *ar, struct kept_plan *kept) {
                       kept->count, &ar->config.plan);
 }
 
+/* The devices that the rank's own steps load from and store to, itself included. */
+static struct span_ends ends_of(const struct allreduce *ar, const struct plan *plan) {
+    int n = plan->n, me = plan->rank;
+    uint64_t loads = rank_bit(me), stores = rank_bit(me);
+    struct span_ends ends = {.kind = SPAN_COLLECTIVE};
+    for (int i = 0; i < plan->step_count; i++) {
+        loads |= plan_step_loads(&plan->steps[i], n, me);
+        stores |= plan_step_stores(&plan->steps[i], me);
+    }
+    for (int r = 0; r < n; r++) {
+        if (loads >> r & 1) ends.sources |= rank_bit(ar->ranks.link[r]);
+        if (stores >> r & 1) ends.destinations |= rank_bit(ar->ranks.link[r]);
+    }
+    return ends;
+}
+
 static int build_plan(struct allreduce *ar, struct kept_plan *kept) {
     if (!ar->ops->runs_plans && kept->what != ALLREDUCE_AUTO)
         return fail(ERR_USAGE, "%s by %s: it runs no plans: give the object an algorithm by name",
@@ -45,6 +61,7 @@ static int build_plan(struct allreduce *ar, struct kept_plan *kept) {
     if (!ar->ops->runs_plans) return OK;
     CHECK(build_steps(ar, kept));
     kept->moved = plan_traffic(&kept->plan, NULL);
+    kept->ends = ends_of(ar, &kept->plan);
     int code = ar->ops->keep_plan ? ar->ops->keep_plan(ar->executor, &kept->plan, &kept->kept) : OK;
     if (code) plan_free(&kept->plan);
     return code;
@@ -136,7 +153,10 @@ static int enqueue(struct allreduce *ar, struct stream *stream, float *data,
         .step = q->step,
         .moved = kept->moved,
     };
-    CHECK(ar->ops->enqueue(ar->executor, stream, &call, q->name));
+    stream_set_ends(stream, &kept->ends);
+    int code = ar->ops->enqueue(ar->executor, stream, &call, q->name);
+    stream_set_ends(stream, NULL);
+    CHECK(code);
     ar->stream = stream;
     ar->base += kept->plan.epochs;
     if (q->what != COLLECTIVE_BROADCAST) ar->calls++; /* plans/copies.c says why */

@@ -29,8 +29,9 @@ struct kept_plan {
     enum allreduce_algorithm what; /* AUTO: an allreduce */
     size_t count, block;           /* elements; block: of an all-gather, else 0 */
     struct plan plan;
-    void *kept;     /* the executor's own form of it */
-    uint64_t moved; /* bytes that this rank's steps move over links */
+    void *kept;            /* the executor's own form of it */
+    uint64_t moved;        /* bytes that this rank's steps move over links */
+    struct span_ends ends; /* the devices that they read and write */
     struct kept_plan *next;
 };
 

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "device/table.h"
 
@@ -57,6 +58,7 @@ int device_open(struct device **out, const struct device_config *config) {
     snprintf(device->name, sizeof device->name, "%s(%d)", ops->name, config->index);
     pthread_mutex_init(&device->lock, NULL);
     span_log_init(&device->launch_spans, config->spans);
+    span_log_init(&device->memory_log, config->spans);
 
     int code = ops->start(device);
     if (code) {
@@ -72,6 +74,7 @@ void device_close(struct device *device) {
     device->ops->stop(device);
     allocations_free(&device->allocations);
     span_log_free(&device->launch_spans);
+    span_log_free(&device->memory_log);
     pthread_mutex_destroy(&device->lock);
     free(device);
 }
@@ -135,6 +138,20 @@ static size_t occupied(size_t bytes) {
     return bytes > SIZE_MAX - ALIGNMENT ? 0 : (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
+/* Notes what the device holds now for this cause; the lock is held. */
+static void sample_memory(struct device *device, enum mem_cause cause) {
+    if (!device->memory_log.on) return;
+    struct span sample = {.bytes = device->ledger.now[cause],
+                          .step = -1,
+                          .rank = (int16_t)device->config.rank,
+                          .device = (int16_t)device->config.index,
+                          .lane = LANE_MEMORY,
+                          .phase = (uint8_t)cause};
+    sample.start_ns = sample.end_ns = device_is_dry(device) ? 0 : now_ns();
+    snprintf(sample.name, sizeof sample.name, "%s", mem_cause_name(cause));
+    span_add(&device->memory_log, &sample);
+}
+
 static int alloc_locked(struct device *device, void **out, size_t bytes, enum mem_cause cause) {
     size_t size = occupied(bytes);
     void *memory = size ? device->ops->alloc(device, size) : NULL;
@@ -145,6 +162,7 @@ static int alloc_locked(struct device *device, void **out, size_t bytes, enum me
         return code;
     }
     ledger_add(&device->ledger, cause, size);
+    sample_memory(device, cause);
     *out = memory;
     return OK;
 }
@@ -165,6 +183,7 @@ void device_free(struct device *device, void *memory) {
     if (allocations_remove(&device->allocations, memory, &a)) {
         device->ops->free(device, a.address, a.bytes);
         ledger_remove(&device->ledger, a.cause, a.bytes);
+        sample_memory(device, a.cause);
     }
     pthread_mutex_unlock(&device->lock);
 }

@@ -134,11 +134,20 @@ struct stream *device_compute(struct device *device);
 struct stream *device_comm(struct device *device);
 struct stream *device_copy(struct device *device);
 void stream_set_phase(struct stream *stream, enum phase phase, int32_t step);
+/* Between what and what the next work of the stream moves data, for its span; NULL: it moves none,
+ * as at the start. For work that the device layer cannot look into. */
+void stream_set_ends(struct stream *stream, const struct span_ends *ends);
 /* Waits until all enqueued work is done, and returns its first error. */
 int stream_sync(struct stream *stream);
 struct span_log *stream_spans(struct stream *stream);
 /* The spans of the launch lock, written by the thread that launches; empty without one. */
 struct span_log *device_launch_spans(struct device *device);
+/* How far the times of the device's spans may be off the host's clock (base/clock.h): 0 where they
+ * are taken from it. Of GPUs half of the widest anchor's window (event_clock.h). */
+int64_t device_clock_error_ns(const struct device *device);
+/* With spans on: a sample (LANE_MEMORY) for each change of what the device holds, since it was
+ * opened. Read it while no other thread allocates or frees. */
+const struct span_log *device_memory_log(const struct device *device);
 
 /* Events. record marks a point of a stream. wait makes a stream, not the caller, wait for the most
  * recent record; sync makes the caller wait for it; done asks whether it was reached. An event

@@ -26,12 +26,52 @@ void stream_set_phase(struct stream *stream, enum phase phase, int32_t step) {
     stream->step = step;
 }
 
+void stream_set_ends(struct stream *stream, const struct span_ends *ends) {
+    stream->ends = ends ? *ends : (struct span_ends){0, 0, 0};
+}
+
+/* The bit of a device; 0 of the host, and of devices that no set can hold. */
+static uint64_t bit_of(const struct device *device) {
+    int index = device ? device->config.index : -1;
+    return index >= 0 && index < MAX_DEVICES ? (uint64_t)1 << index : 0;
+}
+
+/* The ends of a copy; NULL: the host. */
+static struct span_ends ends_of(const struct device *from, const struct device *to) {
+    return (struct span_ends){.sources = bit_of(from),
+                              .destinations = bit_of(to),
+                              .kind =
+                                  (uint8_t)((from ? 0 : SPAN_FROM_HOST) | (to ? 0 : SPAN_TO_HOST))};
+}
+
+/* A copy as the kind of device makes it, its span with both ends. */
+static int copy_between(struct stream *stream, struct device *to, void *destination,
+                        struct device *from, const void *source, size_t bytes) {
+    struct span_ends ends = ends_of(from, to);
+    stream_set_ends(stream, &ends);
+    int code = stream->device->ops->copy(stream, to, destination, from, source, bytes);
+    stream_set_ends(stream, NULL);
+    return code;
+}
+
 struct span_log *stream_spans(struct stream *stream) {
     return &stream->spans;
 }
 
 struct span_log *device_launch_spans(struct device *device) {
     return &device->launch_spans;
+}
+
+int64_t device_clock_error_ns(const struct device *device) {
+    const struct stream *streams[] = {device->compute, device->comm, device->copy};
+    int64_t most = 0;
+    for (int i = 0; i < 3; i++)
+        if (streams[i]->clock_error_ns > most) most = streams[i]->clock_error_ns;
+    return most;
+}
+
+const struct span_log *device_memory_log(const struct device *device) {
+    return &device->memory_log;
 }
 
 int stream_sync(struct stream *stream) {
@@ -137,7 +177,7 @@ int copy_to_device(struct stream *stream, void *destination, const void *host_so
     CHECK(record_refuse(stream, "copy to device"));
     if (device->config.check_operands)
         CHECK(check_own(device, "copy to device", "destination", -1, destination, bytes));
-    return device->ops->copy(stream, device, destination, NULL, host_source, bytes);
+    return copy_between(stream, device, destination, NULL, host_source, bytes);
 }
 
 int copy_to_host(struct stream *stream, void *host_destination, const void *source, size_t bytes) {
@@ -145,7 +185,7 @@ int copy_to_host(struct stream *stream, void *host_destination, const void *sour
     CHECK(record_refuse(stream, "copy to host"));
     if (device->config.check_operands)
         CHECK(check_own(device, "copy to host", "source", -1, source, bytes));
-    return device->ops->copy(stream, NULL, host_destination, device, source, bytes);
+    return copy_between(stream, NULL, host_destination, device, source, bytes);
 }
 
 static int check_and_copy_peer(struct stream *stream, struct device *to, void *destination,
@@ -161,7 +201,7 @@ static int check_and_copy_peer(struct stream *stream, struct device *to, void *d
         CHECK(check_own(to, "copy peer", "destination", -1, destination, bytes));
         CHECK(check_own(from, "copy peer", "source", -1, source, bytes));
     }
-    return ops->copy(stream, to, destination, from, source, bytes);
+    return copy_between(stream, to, destination, from, source, bytes);
 }
 
 int copy_peer(struct stream *stream, struct device *to, void *destination, struct device *from,
@@ -178,7 +218,12 @@ int copy_imported(struct stream *stream, void *destination, const void *imported
                     device->name, source_device);
     if (device->config.check_operands)
         CHECK(check_own(device, "copy imported", "destination", -1, destination, bytes));
-    return device->ops->copy_imported(stream, destination, imported, source_device, bytes);
+    struct span_ends ends = ends_of(device, device);
+    ends.sources = (uint64_t)1 << source_device;
+    stream_set_ends(stream, &ends);
+    int code = device->ops->copy_imported(stream, destination, imported, source_device, bytes);
+    stream_set_ends(stream, NULL);
+    return code;
 }
 
 int stream_write(struct stream *stream, void *destination, const void *value, size_t bytes) {
@@ -189,7 +234,11 @@ int stream_write(struct stream *stream, void *destination, const void *value, si
                     device->name, bytes, WRITE_LIMIT);
     if (device->config.check_operands)
         CHECK(check_own(device, "write", "destination", -1, destination, bytes));
-    return device->ops->write(stream, destination, value, bytes);
+    struct span_ends ends = ends_of(NULL, device);
+    stream_set_ends(stream, &ends);
+    int code = device->ops->write(stream, destination, value, bytes);
+    stream_set_ends(stream, NULL);
+    return code;
 }
 
 int stream_call_host(struct stream *stream, const char *span_name, uint64_t span_bytes,

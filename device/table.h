@@ -117,6 +117,7 @@ struct device {
     struct ledger ledger;
     struct allocations allocations; /* all live ones, by address */
     struct traffic traffic;         /* relaxed atomics */
+    struct span_log memory_log;     /* a sample for each change of the ledger; guarded by lock */
     struct span_log launch_spans;   /* written by the thread that uses the compute stream */
 };
 
@@ -126,7 +127,11 @@ struct stream {
     enum lane lane;
     enum phase phase;      /* of what is enqueued next; set by the thread that uses the stream */
     int32_t step;          /* of what is enqueued next; set by the thread that uses the stream */
+    struct span_ends ends; /* likewise; all zero but within a call that copies */
     struct span_log spans; /* written by the thread that executes the stream */
+    /* The times of its spans are off the host's clock by this much at most; 0: they are the host's.
+     * Set by the kind, with spans on. */
+    int64_t clock_error_ns;
     /* The thread that is recording this stream; 0: none. Relaxed atomic: other threads read it. */
     uintptr_t recorder;
     int record_error;      /* code of the first call that failed while recording */

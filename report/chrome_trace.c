@@ -6,29 +6,16 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/error.h"
-#include "base/json.h"
+#include "report/chrome_writer.h"
 
-/* Process ids, which viewers show: 100, 101, ... for the devices of the first run, 200, ... for
- * those of the second. */
-enum { RUN_PROCESSES = 100 };
-_Static_assert(MAX_DEVICES <= RUN_PROCESSES, "two runs would share process ids");
-/* Thread ids: TRACK_STEPS, and TRACK_LANES + lane. Perfetto takes a thread for the main thread
- * where its id is that of its process; none is. */
-enum track { TRACK_STEPS = 1, TRACK_LANES };
 static const char *const lane_titles[LANE_COUNT] = {"compute", "communication", "copy", "host"};
-
-struct writer {
-    struct json_writer json;
-    const struct trace_run *run;
-    int process;     /* id of the device being written */
-    int64_t zero_ns; /* when the run's first span began */
-};
 
 /* ---- events ---- */
 
-static void open_event(struct writer *w, const char *kind, int track, const char *name) {
+void open_event(struct writer *w, const char *kind, int track, const char *name) {
     fputc('\n', w->json.file); /* one event per line, for people and for grep */
     json_object(&w->json, NULL);
     json_string(&w->json, "ph", kind);
@@ -37,17 +24,22 @@ static void open_event(struct writer *w, const char *kind, int track, const char
     json_string(&w->json, "name", name);
 }
 
+/* In microseconds, with all digits. */
+void write_time(struct writer *w, const char *key, int64_t ns) {
+    json_thousandths(&w->json, key, ns);
+}
+
 /* Writes a slice up to its args, to which the caller adds; close_event ends it. */
 static void open_slice(struct writer *w, int track, const char *name, const char *category,
                        int64_t start_ns, int64_t end_ns) {
     open_event(w, "X", track, name);
     json_string(&w->json, "cat", category);
-    json_thousandths(&w->json, "ts", start_ns - w->zero_ns);
-    json_thousandths(&w->json, "dur", end_ns - start_ns);
+    write_time(w, "ts", start_ns - w->zero_ns);
+    write_time(w, "dur", end_ns - start_ns);
     json_object(&w->json, "args");
 }
 
-static void close_event(struct writer *w) {
+void close_event(struct writer *w) {
     json_close(&w->json);
     json_close(&w->json);
 }
@@ -66,6 +58,18 @@ static void write_place(struct writer *w, const char *what, int track, int place
     close_event(w);
 }
 
+/* "cpu(1)", "cpu(0), cpu(2), host": an end of a copy. */
+static void write_end(struct writer *w, const char *key, uint64_t devices, int host) {
+    char text[1024] = "";
+    size_t used = 0;
+    for (int d = 0; d < MAX_DEVICES; d++)
+        if (devices >> d & 1)
+            used += (size_t)snprintf(text + used, sizeof text - used, "%s%s(%d)", used ? ", " : "",
+                                     w->run->run->kind, d);
+    if (host) snprintf(text + used, sizeof text - used, "%shost", used ? ", " : "");
+    if (*text) json_string(&w->json, key, text);
+}
+
 static void write_span(struct writer *w, const struct span *s) {
     open_slice(w, TRACK_LANES + s->lane, s->name, s->waiting ? "waiting" : phase_name(s->phase),
                s->start_ns, s->end_ns);
@@ -73,6 +77,8 @@ static void write_span(struct writer *w, const struct span *s) {
     json_string(&w->json, "phase", phase_name(s->phase));
     if (s->cpu_ns) json_integer(&w->json, "cpu_ns", s->cpu_ns);
     if (s->bytes) json_natural(&w->json, "bytes", s->bytes);
+    write_end(w, "source", s->sources, s->ends_kind & SPAN_FROM_HOST);
+    write_end(w, "destination", s->destinations, s->ends_kind & SPAN_TO_HOST);
     if (s->flops > 0) json_number(&w->json, "flops", s->flops);
     close_event(w);
 }
@@ -157,19 +163,50 @@ static int write_run(struct writer *w, int first_process) {
     const struct span **spans = malloc((kept->count + 1) * sizeof *spans);
     if (!spans) return fail(ERR_MEMORY, "trace: no host memory for %zu spans", kept->count);
     w->zero_ns = INT64_MAX;
+    w->end_ns = INT64_MIN;
     for (size_t i = 0; i < kept->count; i++) {
         spans[i] = &kept->spans[i];
         if (spans[i]->start_ns < w->zero_ns) w->zero_ns = spans[i]->start_ns;
+        if (spans[i]->end_ns > w->end_ns) w->end_ns = spans[i]->end_ns;
     }
+    w->first_process = first_process;
+    w->spans = spans;
+    w->count = kept->count;
     qsort(spans, kept->count, sizeof *spans, compare_spans);
     for (size_t i = 0, n; i < kept->count; i += n) {
         for (n = 1; i + n < kept->count && spans[i + n]->device == spans[i]->device;)
             n++;
         w->process = first_process + spans[i]->device;
         write_device(w, spans + i, n);
+        write_memory(w, spans[i]->device);
     }
+    int code = write_flows(w);
     free(spans);
-    return OK;
+    return code;
+}
+
+/* How exact times are, of one device against another's. */
+static void write_clock(struct json_writer *w, const char *title, const struct run_record *r) {
+    struct timespec step;
+    char key[64], text[256];
+    int64_t error = 0;
+    for (int d = 0; d < r->devices; d++)
+        if (r->device[d].clock_error_ns > error) error = r->device[d].clock_error_ns;
+    clock_getres(CLOCK_MONOTONIC, &step);
+    int used = snprintf(text, sizeof text,
+                        "CLOCK_MONOTONIC of the host, one clock for all processes, in steps of %ld "
+                        "ns",
+                        step.tv_sec ? 1000000000L : step.tv_nsec);
+    if (error)
+        snprintf(text + used, sizeof text - (size_t)used,
+                 "; times of GPUs are set on it within %" PRId64 " ns", error);
+    snprintf(key, sizeof key, "%s, clock", title);
+    json_string(w, key, text);
+    if (steps_with_flows(r) < r->steps && steps_with_flows(r) < TRACE_STEPS) {
+        snprintf(key, sizeof key, "%s, arrows", title);
+        snprintf(text, sizeof text, "in the first %d steps", steps_with_flows(r));
+        json_string(w, key, text);
+    }
 }
 
 /* Says what the runs were, for those who find the file later. Perfetto shows it under "Info and
@@ -187,6 +224,7 @@ static void write_facts(struct json_writer *w, const struct trace_run *runs, int
                  r->model, r->dataset, r->optimizer, r->kind, r->devices, r->batch_size, kept,
                  r->steps, lost);
         json_string(w, runs[i].title, text);
+        write_clock(w, runs[i].title, r);
     }
     json_close(w);
 }

@@ -104,7 +104,16 @@ int reduce_add_one(const struct reduce_plan *plan, struct param_range range) {
     if (range.count > plan->most)
         return fail(ERR_FAILED, "reduce add: a range of %zu elements: the plan was made for %zu",
                     range.count, plan->most);
-    return range.count && plan->group->count > 1 ? plan->executor->add(plan, range) : OK;
+    if (!range.count || plan->group->count == 1) return OK;
+    struct span_ends ends = {0, 0, 0};
+    for (int r = 0; r < plan->group->count; r++)
+        ends.sources |= (uint64_t)1 << device_index(plan->group->device[r]);
+    ends.destinations = (uint64_t)1 << device_index(plan->group->device[plan->root]);
+    struct stream *stream = device_compute(plan->group->device[plan->root]);
+    stream_set_ends(stream, &ends);
+    int code = plan->executor->add(plan, range);
+    stream_set_ends(stream, NULL);
+    return code;
 }
 
 int reduce_add_coalesced(const struct reduce_plan *plan, const struct param_range *groups,

@@ -45,6 +45,9 @@ struct device_record {
      * thread waits for the other threads, too. */
     int64_t wait_ns;
     double flops; /* floating point operations of the training phases */
+    /* The times of its spans are off the clock of the host, which all processes share, by this much
+     * at most; 0: they were taken from that clock. */
+    int64_t clock_error_ns;
 };
 
 /* The steps whose spans are kept for --trace. A step of LeNet has about 45 spans, so 1000 steps
@@ -135,6 +138,8 @@ struct run_record {
      * where a trace, a report or pictures were asked for. They are not in
      * the JSON: a job hands them to its launcher beside it. */
     struct span_log kept;
+    struct span_log
+        memory; /* likewise, the samples of every device's memory, since it was opened */
     /* Spans of all ranks that host memory was too short for. Above 0, times and trace have gaps. */
     int64_t spans_lost;
 

@@ -93,6 +93,7 @@ static const struct field time_fields[] = {
     {"wait_ns", &FIELD_INT64, AT(wait_ns)},
     {"busy_ns", &FIELD_INT64, AT(busy_ns)},
     {"no_core_ns", &FIELD_INT64, AT(no_core_ns)},
+    {"clock_error_ns", &FIELD_INT64, AT(clock_error_ns)},
     {"kernels", &FIELD_INT64, AT(kernels)},
     {"phase_bytes", &PHASES, AT(phase_bytes)},
     {"flops", &FIELD_NUMBER, AT(flops)},

@@ -43,8 +43,27 @@ const char *phase_name(enum phase phase); /* "forward", "scatter_grad", ...: sta
 
 /* Where on its device a span ran. LANE_COPY: batches on their way to the device, beside the
  * kernels. LANE_HOST: a thread of the program that waits or prepares. */
-enum lane { LANE_COMPUTE, LANE_COMM, LANE_COPY, LANE_HOST, LANE_COUNT };
+enum lane {
+    LANE_COMPUTE,
+    LANE_COMM,
+    LANE_COPY,
+    LANE_HOST,
+    LANE_COUNT,
+    /* No lane, and no time passes: from start_ns on the device holds `bytes` bytes for the cause of
+     * memory in `phase` (enum mem_cause). Such samples have a log of their own. */
+    LANE_MEMORY = LANE_COUNT
+};
 const char *lane_name(enum lane lane);
+
+/* The two ends of a copy or a collective: the devices that it reads and those that it writes, as
+ * sets of bits, device d being 1 << d. All zero: neither (a kernel, a wait). */
+enum { SPAN_FROM_HOST = 1, SPAN_TO_HOST = 2, SPAN_COLLECTIVE = 4 };
+struct span_ends {
+    uint64_t sources, destinations;
+    /* Host memory is an end, too. SPAN_COLLECTIVE: the other devices have a span of the same name
+     * in the same step, and so many in one step. */
+    uint8_t kind;
+};
 
 struct span {
     int64_t start_ns, end_ns; /* now_ns of base/clock.h: the same clock in all processes */
@@ -52,15 +71,23 @@ struct span {
      * taken, so the wall time counts. Devices that share cores take turns on them: the wall time of
      * a kernel then holds the turns of other devices as well, and its CPU time does not. */
     int64_t cpu_ns;
-    uint64_t bytes; /* moved over a link by a copy or collective; 0 for kernels */
-    double flops;   /* floating point operations of a kernel; else 0 */
-    int32_t step;   /* global step, from 0; -1 outside steps */
+    uint64_t bytes;                 /* moved over a link by a copy or collective; 0 for kernels */
+    double flops;                   /* floating point operations of a kernel; else 0 */
+    uint64_t sources, destinations; /* of struct span_ends */
+    int32_t step;                   /* global step, from 0; -1 outside steps */
     int16_t rank, device;
     uint8_t lane, phase; /* enum lane, enum phase */
     uint8_t waiting;     /* 1: the lane only waited */
+    uint8_t ends_kind;   /* kind of struct span_ends */
     /* "conv2d forward", "allreduce bucket 1", "wait"; cut to fit, always ended by 0 */
-    char name[29];
+    char name[28];
 };
+
+static inline void span_set_ends(struct span *span, const struct span_ends *ends) {
+    span->sources = ends->sources;
+    span->destinations = ends->destinations;
+    span->ends_kind = ends->kind;
+}
 
 /* How long the device was busy with a span: what profile and compare add up. */
 static inline int64_t span_busy_ns(const struct span *span) {

@@ -89,8 +89,9 @@ static int read_spans(int fd, struct run_record *record) {
     CHECK(map_all(fd, &data, &bytes));
     const struct span *spans = data;
     span_log_init(kept, 1);
+    span_log_init(&record->memory, 1);
     for (size_t i = 0; i < bytes / sizeof *spans; i++)
-        span_add(kept, &spans[i]);
+        span_add(spans[i].lane == LANE_MEMORY ? &record->memory : kept, &spans[i]);
     if (data) munmap(data, bytes);
     if (bytes % sizeof *spans)
         return fail(ERR_FAILED,
@@ -198,6 +199,10 @@ static int write_record(int fd, const struct run_record *record, const struct fa
     return code;
 }
 
+static int write_spans(int fd, const struct span_log *log) {
+    return write_all(fd, log->spans, log->count * sizeof *log->spans);
+}
+
 _Noreturn void job_leave(int status) {
     fflush(NULL);
     _exit(status);
@@ -232,9 +237,8 @@ static int run_rank(int config_fd, int record_fd, int spans_fd, const struct due
         trainer_run(&config, comm, count ? initial : NULL, count, record, &unwritten, in_use), code,
         done);
     if (comm_rank(comm) == 0) CHECK_GOTO(write_record(record_fd, record, &unwritten), code, done);
-    CHECK_GOTO(
-        write_all(spans_fd, record->kept.spans, record->kept.count * sizeof *record->kept.spans),
-        code, done);
+    CHECK_GOTO(write_spans(spans_fd, &record->kept), code, done);
+    CHECK_GOTO(write_spans(spans_fd, &record->memory), code, done);
 done:
     if (comm) comm_abort(comm, code, error_message());
     if (!*in_use) comm_close(comm);

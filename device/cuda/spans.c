@@ -35,6 +35,8 @@ int cuda_spans_anchor(struct cuda_stream *s) {
     if (interrupted) return interrupted;
     CUDA_STREAM_CHECK(s, error, "aligning clocks");
     int best = event_clock_anchor(&spans->clock, before, after, CUDA_ANCHOR_TRIES);
+    int64_t error_ns = (spans->clock.window_ns + 1) / 2;
+    if (error_ns > s->head.clock_error_ns) s->head.clock_error_ns = error_ns;
     cudaEvent_t old = spans->anchor;
     spans->anchor = spans->tries[best];
     spans->tries[best] = old;
@@ -144,6 +146,7 @@ int cuda_span_begin(struct cuda_stream *s, const char *name, uint64_t bytes, dou
     facts->lane = (uint8_t)s->head.lane;
     facts->phase = (uint8_t)s->head.phase;
     facts->waiting = (uint8_t)waiting;
+    span_set_ends(facts, &s->head.ends);
     snprintf(facts->name, sizeof facts->name, "%s", name);
     CUDA_STREAM_CHECK(s, cudaEventRecord(p->start, s->stream), name);
     return OK;

@@ -31,6 +31,7 @@ void host_facts(const struct host_stream *stream, const char *name, uint64_t byt
     facts->device = (int16_t)s->device->config.index;
     facts->lane = (uint8_t)s->lane;
     facts->phase = (uint8_t)s->phase;
+    span_set_ends(facts, &s->ends);
     snprintf(facts->name, sizeof facts->name, "%s", name);
 }
 

@@ -1,7 +1,7 @@
 /* --trace of train, compare and profile: a file that Perfetto can draw, whose times are those of
  * --json to the nanosecond; the limit in steps; and no file after a failure. */
 #include "tests/cli/data.h"
-#include "tests/cli/trace.h"
+#include "tests/cli/trace_rules.h"
 
 static const char MODEL[] = "--data-dir d --model mlp --mlp-hidden 20 --batch-size 24";
 
@@ -14,6 +14,7 @@ static void train(const char *mode, const char *title, int devices, int steps, c
     cr_expect_eq(processes(trace), devices);
     check_traced_run(trace, title, run, steps);
     begins_at_zero(trace, 100, devices);
+    check_rules(trace, run, 100);
     json_free(trace), json_free(run);
     cli_free(&c);
 }
@@ -80,6 +81,7 @@ static void several(const char *command, const char *const *keys, const char *co
         cr_expect_gt(process_of(trace, path), pid, "runs come in the order of the tables");
         pid = process_of(trace, path);
         begins_at_zero(trace, pid, 2);
+        check_rules(trace, json_at(root, keys[i]), pid);
     }
     json_free(trace), json_free(root);
     cli_free(&c);
@@ -96,6 +98,68 @@ Test(cli_trace, compare_and_profile, .timeout = 120, .init = cli_folder_make,
     /* here lock step reads the parameters of the single run */
     several("compare --virtual-devices off", modes, mode_titles, 3);
     several("profile", kinds, kind_titles, 3);
+}
+
+/* ---- who sends what to whom ---- */
+
+/* Arrows of a run of one bucket and 2 steps, between slices of this name. */
+static void arrows(const char *words, const char *name, int a_step) {
+    struct cli c;
+    cli_run(&c, "train %s %s --quiet --trace t --steps 2", words, MODEL);
+    cr_assert_eq(c.status, 0, "%s", c.err);
+    cli_free(&c);
+    struct json *trace = json_of("t");
+    cr_expect_eq(check_arrows(trace, name), 2 * a_step, "%s", words);
+    json_free(trace);
+}
+
+/* An arrow of a collective for each pair of ranks between which its plan moves data. */
+Test(cli_trace, arrows_are_those_of_the_plan, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    put_data(100, 20);
+    arrows("--mode ddp --devices 3 --allreduce ring", "allreduce bucket 0", 3);
+    arrows("--mode ddp --devices 3 --allreduce direct", "allreduce bucket 0", 6);
+    arrows("--mode ddp --devices 3 --allreduce naive", "allreduce bucket 0", 4);
+    arrows("--mode ddp --devices 3 --allreduce oneshot", "allreduce bucket 0", 6);
+}
+
+/* Bytes of all slices of training whose args name these ends. */
+static int64_t bytes_between(const struct json *trace, const char *source,
+                             const char *destination) {
+    int64_t sum = 0;
+    for (const struct json *e = first_event(trace); e; e = e->next) {
+        const struct json *args = strcmp(json_text(e, "ph"), "X") ? NULL : json_find(e, "args");
+        const struct json *from = args ? json_find(args, "source") : NULL,
+                          *to = args ? json_find(args, "destination") : NULL,
+                          *bytes = args ? json_find(args, "bytes") : NULL;
+        if (from && to && bytes && strcmp(json_text(args, "phase"), "evaluate") &&
+            strcmp(json_text(args, "phase"), "none") && !strcmp(from->string, source) &&
+            !strcmp(to->string, destination))
+            sum += bytes->integer;
+    }
+    return sum;
+}
+
+/* What DP moves by hand: per step, the parameters to device 1, its rows and labels too, its outputs
+ * and gradients back. */
+Test(cli_trace, copies_name_their_ends, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    struct cli c;
+    put_data(48, 8);
+    cli_run(&c, "train --mode dp --devices 2 %s --epochs 1 --quiet --json j --trace t", MODEL);
+    cr_assert_eq(c.status, 0, "%s", c.err);
+    struct json *trace = json_of("t"), *run = json_of("j");
+    int64_t to_1 = bytes_between(trace, "cpu(0)", "cpu(1)"),
+            host_to_1 = bytes_between(trace, "host", "cpu(1)"),
+            gathered = bytes_between(trace, "cpu(1)", "cpu(0)"),
+            reduced = bytes_between(trace, "cpu(0), cpu(1)", "cpu(0)");
+    const struct json *x = json_at(run, "per_device/1");
+    cr_expect_eq(to_1 + host_to_1, json_int(x, "bytes_in"));
+    cr_expect_eq(gathered + reduced, json_int(x, "bytes_out"));
+    cr_expect(to_1 > reduced && reduced > gathered && gathered == 2 * 12 * 10 * 4, "%ld %ld %ld",
+              (long)to_1, (long)reduced, (long)gathered);
+    json_free(trace), json_free(run);
+    cli_free(&c);
 }
 
 /* Of a longer run the trace has the first steps, each of them whole. */

@@ -40,10 +40,12 @@ Test(spans, tell_what_ran_where_and_when, .timeout = 30) {
             int phase, step;
             uint64_t bytes;
             double flops;
-        } expected[] = {{"copy to device", PHASE_INPUT, 11, 400, 0},
-                        {"scale", PHASE_FORWARD, 12, 0, 100},
-                        {"copy peer", PHASE_FORWARD, 12, 80, 0},
-                        {"copy peer", PHASE_FORWARD, 12, 0, 0}};
+            uint64_t sources, destinations;
+            int ends_kind;
+        } expected[] = {{"copy to device", PHASE_INPUT, 11, 400, 0, 0, 1 << 2, SPAN_FROM_HOST},
+                        {"scale", PHASE_FORWARD, 12, 0, 100, 0, 0, 0},
+                        {"copy peer", PHASE_FORWARD, 12, 80, 0, 1 << 2, 1 << 4, 0},
+                        {"copy peer", PHASE_FORWARD, 12, 0, 0, 1 << 2, 1 << 2, 0}};
         cr_assert_eq(log->count, 4);
         for (int i = 0; i < 4; i++) {
             const struct span *span = &log->spans[i];
@@ -52,18 +54,55 @@ Test(spans, tell_what_ran_where_and_when, .timeout = 30) {
             cr_assert_eq(span->step, expected[i].step);
             cr_assert_eq(span->bytes, expected[i].bytes, "%s", span->name);
             cr_assert_eq(span->flops, expected[i].flops, "%s", span->name);
+            cr_assert(span->sources == expected[i].sources &&
+                          span->destinations == expected[i].destinations &&
+                          span->ends_kind == expected[i].ends_kind,
+                      "%s", span->name);
             cr_assert(span->rank == 6 && span->device == 2 && span->lane == LANE_COMPUTE &&
                       !span->waiting);
             cr_assert(span->start_ns >= (i ? log->spans[i - 1].end_ns : before) &&
                       span->end_ns >= span->start_ns);
         }
         const struct span *called = &stream_spans(comm)->spans[0];
-        cr_assert_str_eq(called->name, "a name of more than twenty-n");
+        cr_assert_str_eq(called->name, "a name of more than twenty-");
         cr_assert(called->lane == LANE_COMM && called->bytes == 123 &&
                   called->phase == PHASE_ALLREDUCE);
         cr_assert(called->start_ns >= log->spans[3].end_ns && called->end_ns <= after);
         device_close(d);
         device_close(peer);
+    }
+}
+
+/* Each allocation and release is a sample of what its cause holds then; without spans there are
+ * none. */
+Test(spans, memory_has_samples, .timeout = 30) {
+    for (int k = 0; k < HOST_KINDS; k++) {
+        struct device_config config = test_config(host_kinds[k], 1);
+        struct device *d, *without;
+        void *x, *y;
+        MUST(device_open(&d, &config));
+        const struct span_log *log = device_memory_log(d);
+        size_t before = log->count;
+        MUST(device_alloc(d, &x, 512, MEM_GRADS));
+        MUST(device_alloc(d, &y, 256, MEM_GRADS));
+        device_free(d, x);
+        cr_assert_eq(log->count, before + 3);
+        for (int i = 0; i < 3; i++) {
+            static const uint64_t held[] = {512, 768, 256};
+            const struct span *s = &log->spans[before + (size_t)i];
+            cr_assert(s->bytes == held[i] && s->phase == MEM_GRADS && s->lane == LANE_MEMORY &&
+                      s->device == 1 && s->end_ns == s->start_ns);
+            cr_assert(i == 0 || s->start_ns >= s[-1].start_ns);
+        }
+        device_free(d, y);
+        device_close(d);
+        config.spans = 0;
+        MUST(device_open(&without, &config));
+        MUST(device_alloc(without, &x, 512, MEM_GRADS));
+        cr_assert_eq(device_memory_log(without)->count, 0);
+        cr_assert_eq(device_clock_error_ns(without), 0);
+        device_free(without, x);
+        device_close(without);
     }
 }
 
