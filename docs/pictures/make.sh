@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Makes the pictures of docs/ again that the program draws: docs/pictures/make.sh [DUET]
+#
+# Times in them are those of the machine. three_splits.svg and dp_and_ddp.svg are drawn by hand.
+set -eu
+duet=$(realpath "${1:-build/duet}")
+cd "$(dirname "$0")"
+all=$(mktemp -d)
+trap 'rm -rf "$all"' EXIT
+
+pictures() { # FOLDER NAMES -- COMMAND...: keeps these of the pictures
+    local folder=$1 names=()
+    shift
+    while [[ $1 != -- ]]; do names+=("$1.svg") && shift; done
+    shift
+    "$duet" "$@" --pictures "$all/$folder" >"$all/$folder.txt"
+    mkdir -p "$folder"
+    for name in "${names[@]}"; do cp "$all/$folder/$name" "$folder/$name"; done
+}
+
+pictures lenet timeline traffic-dp traffic-ddp phases buckets collective -- \
+    compare --devices 4 --steps 40 --epochs 1 --allreduce ring --bucket-cap-mb 0.1 --quiet
+pictures wide_head memory phases -- \
+    profile --model simple --dataset random --classes 20000 --optimizer adam --devices 4 --steps 12
+pictures batch_norm loss -- \
+    compare --model resnet18 --dataset synthetic --shape 1x12x12 --samples 320 --batch-size 32 \
+    --devices 4 --epochs 1 --lr 0.05 --sync-bn --quiet
