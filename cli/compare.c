@@ -21,23 +21,20 @@
 enum { CHAPTER_EPOCHS = 10, DEMO_EPOCHS = 3 };
 
 /* The runs in the order of the modes; those of DP and DDP with the verdict on them. */
-static int write_json(struct atomic_file *file, const struct comparison *c, const char *command) {
-    struct json_writer w;
-    if (!file->file) return OK;
-    CHECK(results_start(&w, file->file, command));
-    json_array(&w, "runs");
+static void write_runs(const void *what, struct json_writer *w) {
+    const struct comparison *c = what;
+    json_array(w, "runs");
     for (int mode = 0; mode < MODE_COUNT; mode++) {
         const struct run_record *run = &c->run[mode];
         if (!run->devices && !*c->full[mode]) continue; /* left out */
-        results_run(&w, mode_name(mode), mode_title(mode), c->full[mode], run);
+        results_run(w, mode_name(mode), mode_title(mode), c->full[mode], run);
         if (mode != MODE_SINGLE && run->devices)
-            verdict_json(&w, "verdict", &c->verdict[mode], run);
+            verdict_json(w, "verdict", &c->verdict[mode], run);
         else
-            json_null(&w, "verdict");
-        json_close(&w);
+            json_null(w, "verdict");
+        json_close(w);
     }
-    json_close(&w);
-    return results_end(&w, file);
+    json_close(w);
 }
 
 static int write_trace(struct atomic_file *file, const struct comparison *c) {
@@ -143,11 +140,12 @@ static int run(struct run_config *config, int chapter) {
     struct comparison *comparison = NULL; /* three records: too large for a small stack */
     struct report report = {.made = 0};
     const char *command = chapter ? "demo" : "compare";
-    struct atomic_file json = {0}, trace = {0};
+    struct atomic_file trace = {0};
+    struct results_files files = {.json = {0}};
     struct job_result result = {.exit_status = 0};
     int code = OK;
     CHECK_GOTO(run_config_check(config), code, done);
-    if (*config->json) CHECK_GOTO(atomic_open(&json, config->json), code, done);
+    CHECK_GOTO(results_open(&files, config), code, done);
     if (*config->trace) CHECK_GOTO(atomic_open(&trace, config->trace), code, done);
     CHECK_GOTO(report_open(&report, config), code, done);
     comparison = calloc(1, sizeof *comparison);
@@ -168,12 +166,12 @@ static int run(struct run_config *config, int chapter) {
     failures_add(&all, code);
     if (chapter && !code) failures_add(&all, lesson_run(config, &result));
     /* The files are written also where the models differ, and each also where the other fails. */
-    failures_add(&all, write_json(&json, comparison, command));
+    failures_add(&all, results_write(&files, command, write_runs, comparison));
     failures_add(&all, write_trace(&trace, comparison));
     failures_add(&all, write_report(&report, comparison, command, NULL));
     code = failures_end(&all);
 done:
-    atomic_abandon(&json);
+    results_abandon(&files);
     atomic_abandon(&trace);
     report_abandon(&report);
     if (comparison) comparison_free(comparison);

@@ -18,21 +18,22 @@
 
 enum { DEFAULT_STEPS = 50 }; /* as of profile */
 
-static int write_json(struct atomic_file *file, const struct run_config *config,
-                      const struct ways *ways) {
-    const struct link_speed *link = &config->link;
-    struct json_writer w;
-    if (!file->file) return OK;
-    CHECK(results_start(&w, file->file, "estimate"));
+struct estimated {
+    const struct run_config *config;
+    const struct ways *ways;
+};
+
+static void write_runs(const void *what, struct json_writer *w) {
+    const struct estimated *e = what;
+    const struct link_speed *link = &e->config->link;
     if (*link->name) {
-        json_object(&w, "link");
-        json_string(&w, "name", link->name);
-        json_number(&w, "gigabytes_per_second", link->gbs);
-        json_number(&w, "microseconds", link->us);
-        json_close(&w);
+        json_object(w, "link");
+        json_string(w, "name", link->name);
+        json_number(w, "gigabytes_per_second", link->gbs);
+        json_number(w, "microseconds", link->us);
+        json_close(w);
     }
-    ways_write(ways, *link->name ? link : NULL, &w);
-    return results_end(&w, file);
+    ways_write(e->ways, *link->name ? link : NULL, w);
 }
 
 static void print_head(const struct run_config *config, int width) {
@@ -149,7 +150,7 @@ static int show(const struct run_config *config, struct ways *ways) {
 int command_estimate(int argc, char **argv, const struct duet_model *own) {
     struct run_config config;
     struct ways *ways = NULL;
-    struct atomic_file json = {0};
+    struct results_files files = {.json = {0}};
     int help = 0, code;
     run_config_default(&config);
     run_config_own(&config, own);
@@ -159,17 +160,18 @@ int command_estimate(int argc, char **argv, const struct duet_model *own) {
     CHECK_GOTO(estimate_prepare(&config), code, done);
     CHECK_GOTO(run_config_check(&config), code, done);
     if (!config.steps) config.steps = DEFAULT_STEPS;
-    if (*config.json) CHECK_GOTO(atomic_open(&json, config.json), code, done);
+    CHECK_GOTO(results_open(&files, &config), code, done);
     if (config.find_max_batch) {
         struct job_result unused = {0};
-        code = max_batch_command("estimate", &config, 0, &json, &unused);
+        code = max_batch_command("estimate", &config, 0, &files.json, &unused);
         goto done;
     }
     ways = ways_new();
     CHECK_GOTO(ways ? show(&config, ways) : ERR_MEMORY, code, done);
-    code = write_json(&json, &config, ways);
+    struct estimated estimated = {&config, ways};
+    code = results_write(&files, "estimate", write_runs, &estimated);
 done:
-    atomic_abandon(&json);
+    results_abandon(&files);
     ways_free(ways);
     return report_error(code);
 }

@@ -56,6 +56,13 @@ int by_profile_or_estimate(const struct flag *flag, const struct asked *asked) {
                 flag->name, asked->command);
 }
 
+int of_runs(const struct flag *flag, const struct asked *asked) {
+    if (!asked->config->find_max_batch) return OK;
+    return fail(ERR_USAGE,
+                "%s: no effect beside --find-max-batch: no table of runs is made: leave one out",
+                flag->name);
+}
+
 int where_no_batch_is_sought(const struct flag *flag, const struct asked *asked) {
     if (!asked->config->find_max_batch) return OK;
     return fail(ERR_USAGE,

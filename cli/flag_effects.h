@@ -48,8 +48,8 @@ flag_effect of_made_data, of_files, from_the_host;
 flag_effect by_sgd, by_adam, by_adadelta, by_adadelta_or_adam;
 
 /* By another flag. */
-flag_effect where_no_batch_is_sought, beside_params, beside_momentum, beside_lr_step, beside_save,
-    beside_checkpoint;
+flag_effect of_runs, where_no_batch_is_sought, beside_params, beside_momentum, beside_lr_step,
+    beside_save, beside_checkpoint;
 
 /* Where progress is printed. */
 flag_effect with_progress;

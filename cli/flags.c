@@ -51,12 +51,13 @@ static int file_of(const char *path, char real[PATH_MAX]) {
  * Weights may be saved to the file that they came from, and a checkpoint replaces the one from
  * which the run goes on. */
 static int refuse_one_file(const struct run_config *config) {
-    enum { INIT_FROM, RESUME, SAVE, CHECKPOINT, LOG_LOSS, JSON, TRACE, REPORT, FILES };
-    const char *const names[] = {"--init-from", "--resume", "--save",  "--checkpoint",
-                                 "--log-loss",  "--json",   "--trace", "--report"};
+    enum { INIT_FROM, RESUME, SAVE, CHECKPOINT, LOG_LOSS, JSON, TRACE, REPORT, CSV, FILES };
+    const char *const names[] = {"--init-from",  "--resume",   "--save",
+                                 "--checkpoint", "--log-loss", "--json",
+                                 "--trace",      "--report",   "--csv"};
     const char *const paths[] = {config->init_from,  config->resume,   config->save,
                                  config->checkpoint, config->log_loss, config->json,
-                                 config->trace,      config->report};
+                                 config->trace,      config->report,   config->csv};
     static const char source[FILES] = {[SAVE] = INIT_FROM, [CHECKPOINT] = RESUME};
     char real[FILES][PATH_MAX];
     for (int i = 0; i < FILES; i++) {

@@ -21,12 +21,8 @@
 
 enum { DEFAULT_STEPS = 50 };
 
-static int write_json(struct atomic_file *file, const struct ways *ways) {
-    struct json_writer w;
-    if (!file->file) return OK;
-    CHECK(results_start(&w, file->file, "profile"));
-    ways_write(ways, NULL, &w);
-    return results_end(&w, file);
+static void write_runs(const void *ways, struct json_writer *w) {
+    ways_write(ways, NULL, w);
 }
 
 static int write_trace(struct atomic_file *file, const char *path, const struct ways *ways) {
@@ -132,7 +128,8 @@ static int profile(const struct run_config *config, struct ways *ways,
 int command_profile(int argc, char **argv, const struct duet_model *own) {
     struct run_config config;
     struct ways *ways = NULL;
-    struct atomic_file json = {0}, trace = {0};
+    struct atomic_file trace = {0};
+    struct results_files files = {.json = {0}};
     struct report report = {.made = 0};
     struct job_result result = {.exit_status = 0};
     int help = 0, code;
@@ -141,12 +138,12 @@ int command_profile(int argc, char **argv, const struct duet_model *own) {
     CHECK_GOTO(flags_parse_all_modes(argc, argv, &config, &help, "profile"), code, done);
     if (help) return flags_help("profile", own), 0;
     CHECK_GOTO(run_config_check(&config), code, done);
-    if (*config.json) CHECK_GOTO(atomic_open(&json, config.json), code, done);
+    CHECK_GOTO(results_open(&files, &config), code, done);
     if (*config.trace) CHECK_GOTO(atomic_open(&trace, config.trace), code, done);
     CHECK_GOTO(report_open(&report, &config), code, done);
     ways = ways_new();
     CHECK_GOTO(ways ? OK : ERR_MEMORY, code, done);
-    code = profile(&config, ways, &json, &result);
+    code = profile(&config, ways, &files.json, &result);
     if (config.find_max_batch) goto done;
     if (code && code != ERR_MEMORY) {
         code = show_what_there_is(&report, ways, code);
@@ -154,12 +151,12 @@ int command_profile(int argc, char **argv, const struct duet_model *own) {
     }
     struct failures all = {0}; /* a file that cannot be written must not cost the other */
     failures_add(&all, code);
-    failures_add(&all, write_json(&json, ways));
+    failures_add(&all, results_write(&files, "profile", write_runs, ways));
     failures_add(&all, write_trace(&trace, config.trace, ways));
     failures_add(&all, write_report(&report, ways, NULL));
     code = failures_end(&all);
 done:
-    atomic_abandon(&json);
+    results_abandon(&files);
     atomic_abandon(&trace);
     report_abandon(&report);
     ways_free(ways);

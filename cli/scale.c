@@ -43,7 +43,7 @@ static int help(const struct duet_model *own) {
         "                          with --batch-per-device: multiply the learning rate by k, or\n"
         "                          by its root, where the global batch is k times the first\n"
         "                          one (default none)\n"
-        "  --csv FILE              write the table as comma-separated values\n\n"
+        "  --csv FILE              write this table as comma-separated values\n\n"
         "and the flags of duet train. For convnet, which is the model here where none is given,\n"
         "the defaults are --dataset mnist where it is found, --optimizer adadelta --lr 0.5\n"
         "--epochs 1 --batch-size 128; for other models those of train. --mode is dp or ddp\n"
@@ -63,8 +63,8 @@ static int help(const struct duet_model *own) {
 /* What this command reads itself; the rest goes to flags_parse. */
 struct words {
     const struct duet_model *own;
-    const char *devices, *lr, *batch_per_device, *scale_lr, *csv; /* NULL: not given */
-    char **rest;                                                  /* [rest_count], owned */
+    const char *devices, *lr, *batch_per_device, *scale_lr; /* NULL: not given */
+    char **rest;                                            /* [rest_count], owned */
     int rest_count;
 };
 
@@ -82,8 +82,7 @@ static int split_words(int argc, char **argv, struct words *w) {
     } own[] = {{"--devices", &w->devices},
                {"--lr", &w->lr},
                {"--batch-per-device", &w->batch_per_device},
-               {"--scale-lr", &w->scale_lr},
-               {"--csv", &w->csv}};
+               {"--scale-lr", &w->scale_lr}};
     w->rest = calloc((size_t)argc + 1, sizeof *w->rest);
     if (!w->rest) return fail(ERR_MEMORY, "scale: no host memory");
     for (int i = 0; i < argc; i++) {
@@ -182,8 +181,6 @@ static int read_words(int argc, char **argv, struct words *w, struct scale_confi
     CHECK(check_run(&c->run));
     CHECK(read_counts(w, c));
     CHECK(read_rates(w, c));
-    if (w->csv && !strcmp(w->csv, c->run.json))
-        return fail(ERR_USAGE, "--json and --csv: both are %s: give two files", w->csv);
     return OK;
 }
 
@@ -318,7 +315,7 @@ int command_scale(int argc, char **argv, const struct duet_model *own) {
     }
     CHECK_GOTO(scale_plan(&scale, &config), code, done);
     if (*config.run.json) CHECK_GOTO(atomic_open(&json, config.run.json), code, done);
-    if (words.csv) CHECK_GOTO(atomic_open(&csv, words.csv), code, done);
+    if (*config.run.csv) CHECK_GOTO(atomic_open(&csv, config.run.csv), code, done);
     code = scale_run(&scale, show_row, &with_text, &result);
     if (code && code != ERR_CHECK) goto done;
     /* The table is whole also where bits differ, which stays the error to report. */

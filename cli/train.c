@@ -52,15 +52,12 @@ static void say_result(const struct run_config *config, const struct run_record 
     fflush(stdout);
 }
 
-static int write_json(struct atomic_file *file, const struct run_record *record) {
-    struct json_writer w;
-    if (!file->file) return OK;
-    CHECK(results_start(&w, file->file, "train"));
-    json_array(&w, "runs");
-    results_run(&w, mode_name(record->mode), mode_title(record->mode), NULL, record);
-    json_close(&w);
-    json_close(&w);
-    return results_end(&w, file);
+static void write_run(const void *what, struct json_writer *w) {
+    const struct run_record *record = what;
+    json_array(w, "runs");
+    results_run(w, mode_name(record->mode), mode_title(record->mode), NULL, record);
+    json_close(w);
+    json_close(w);
 }
 
 /* stopped: what ended the run early; "": nothing did. */
@@ -75,7 +72,8 @@ int command_train(int argc, char **argv, const struct duet_model *own) {
     struct run_config config;
     struct run_record *record = NULL;
     struct job_result result = {.exit_status = 0};
-    struct atomic_file trace = {0}, json = {0};
+    struct atomic_file trace = {0};
+    struct results_files files = {.json = {0}};
     struct trace_run traced = {.run = NULL};
     struct report report = {.made = 0};
     struct failures all = {0};
@@ -86,7 +84,7 @@ int command_train(int argc, char **argv, const struct duet_model *own) {
     CHECK_GOTO(flags_parse(argc, argv, &config, &help, "train"), code, done);
     if (help) return flags_help("train", own), 0;
     CHECK_GOTO(run_config_check(&config), code, done);
-    if (*config.json) CHECK_GOTO(atomic_open(&json, config.json), code, done);
+    CHECK_GOTO(results_open(&files, &config), code, done);
     if (*config.trace) CHECK_GOTO(atomic_open(&trace, config.trace), code, done);
     CHECK_GOTO(report_open(&report, &config), code, done);
     config.spans = run_keeps_spans(&config);
@@ -101,13 +99,14 @@ int command_train(int argc, char **argv, const struct duet_model *own) {
     say_result(&config, record);
     failures_add(&all, code); /* one file that cannot be written must not cost the other */
     /* of a run that was stopped before its first step the old file is worth more */
-    if (record->steps || !result.stopped) failures_add(&all, write_json(&json, record));
+    if (record->steps || !result.stopped)
+        failures_add(&all, results_write(&files, "train", write_run, record));
     failures_add(&all, chrome_trace_write(&trace, config.trace, &traced, 1));
     if (record->steps || !result.stopped)
         failures_add(&all, write_report(&report, record, stopped));
     code = failures_end(&all);
 done:
-    atomic_abandon(&json);
+    results_abandon(&files);
     atomic_abandon(&trace);
     report_abandon(&report);
     record_delete(record);

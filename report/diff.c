@@ -50,7 +50,11 @@ static int is_result(const char *key) {
                                        "bits",
                                        "device_0_excess",
                                        "speed_up",
-                                       "published_seconds"};
+                                       "published_seconds",
+                                       "final_loss",
+                                       "final_accuracy",
+                                       "transfer_seconds",
+                                       "phase_transfer_seconds"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (!strcmp(keys[i], key)) return 1;
     return 0;
@@ -70,6 +74,12 @@ static void value_text(const struct json *x, char text[DIFF_VALUE]) {
         value_text(i, item);
         used += (size_t)snprintf(text + used, DIFF_VALUE - used, "%s%s", used ? "," : "", item);
     }
+}
+
+/* A list of objects is a result. */
+static int is_setting(const struct json *x) {
+    int has_objects = x->kind == JSON_ARRAY && x->child && x->child->kind == JSON_OBJECT;
+    return x->kind != JSON_OBJECT && !has_objects && !is_result(x->key);
 }
 
 static int same_value(const struct json *a, const struct json *b) {
@@ -97,10 +107,10 @@ static int add_fields(const struct json *a, const struct json *b, struct diff_se
     int count = 0;
     for (const struct json *x = a->child; x; x = x->next) {
         const struct json *y = json_find(b, x->key);
-        if (!is_result(x->key) && !same_value(x, y)) count = add(list, count, x->key, x, y);
+        if (is_setting(x) && !same_value(x, y)) count = add(list, count, x->key, x, y);
     }
     for (const struct json *y = b->child; y; y = y->next)
-        if (!is_result(y->key) && !json_find(a, y->key)) count = add(list, count, y->key, NULL, y);
+        if (is_setting(y) && !json_find(a, y->key)) count = add(list, count, y->key, NULL, y);
     return count;
 }
 

@@ -160,20 +160,29 @@ static void print_bytes(FILE *file, const char *name, double a, double b) {
     print_row(file, &row);
 }
 
-/* Of device 0, and of the mean of the others, what differs. */
+/* What differs, with a title above it if anything does. others 1: of the mean of all devices but
+ * device 0. */
+static void print_part(FILE *file, const struct run_record *a, const struct run_record *b,
+                       const char *title, count_of *of, const char *const *names, int kinds,
+                       int others) {
+    int printed = 0;
+    for (int k = 0; k < kinds; k++) {
+        double x = others ? mean_of_others(a, of, k) : of(a, 0, k),
+               y = others ? mean_of_others(b, of, k) : of(b, 0, k);
+        if (x != y && !printed++)
+            fprintf(file, "%s, %s\n", title, others ? "the other devices, their mean" : "device 0");
+        print_bytes(file, names[k], x, y);
+    }
+}
+
 static void print_counts(FILE *file, const struct run_record *a, const struct run_record *b,
                          const char *title, count_of *of, const char *const *names, int kinds) {
     if (same_counts(a, b, of, kinds)) {
         fprintf(file, "%s: the same on every device\n", title);
         return;
     }
-    fprintf(file, "%s, device 0\n", title);
-    for (int k = 0; k < kinds; k++)
-        print_bytes(file, names[k], of(a, 0, k), of(b, 0, k));
-    if (a->devices < 2 || b->devices < 2) return;
-    fprintf(file, "%s, the other devices, their mean\n", title);
-    for (int k = 0; k < kinds; k++)
-        print_bytes(file, names[k], mean_of_others(a, of, k), mean_of_others(b, of, k));
+    print_part(file, a, b, title, of, names, kinds, 0);
+    if (a->devices > 1 && b->devices > 1) print_part(file, a, b, title, of, names, kinds, 1);
 }
 
 static void print_memory(FILE *file, const struct run_record *a, const struct run_record *b) {

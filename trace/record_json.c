@@ -195,6 +195,16 @@ static void write_speed(const struct field *f, const void *object, struct json_w
     json_number(w, f->key, record_images_per_second(object));
 }
 
+static void write_final_loss(const struct field *f, const void *object, struct json_writer *w) {
+    const struct run_record *r = object;
+    json_number(w, f->key, r->steps && r->losses ? r->losses[r->steps - 1] : NAN);
+}
+
+static void write_final_accuracy(const struct field *f, const void *object, struct json_writer *w) {
+    double accuracy = record_last_accuracy(object);
+    json_number(w, f->key, accuracy < 0 ? NAN : accuracy);
+}
+
 static void write_not_finite(const struct field *f, const void *object, struct json_writer *w) {
     int count;
     record_not_finite(object, &count);
@@ -232,6 +242,8 @@ static const struct field_type TRAFFIC = {write_traffic, read_traffic};
 static const struct field_type MODE = {write_mode, read_mode};
 static const struct field_type EPOCH_TIME = {write_epoch_time, NULL};
 static const struct field_type EXTRAPOLATED = {write_extrapolated, NULL};
+static const struct field_type FINAL_LOSS = {write_final_loss, NULL};
+static const struct field_type FINAL_ACCURACY = {write_final_accuracy, NULL};
 static const struct field_type SPEED = {write_speed, NULL};
 static const struct field_type NOT_FINITE = {write_not_finite, NULL};
 static const struct field_type ACCURACY = {write_accuracy, read_accuracy};
@@ -312,6 +324,8 @@ static const struct field outcome_fields[] = {
     {"seconds_per_epoch",              &EPOCH_TIME,   0, 0, 0},
     {"seconds_per_epoch_extrapolated", &EXTRAPOLATED, 0, 0, 0},
     {"images_per_second",              &SPEED,        0, 0, 0},
+    {"final_loss",                     &FINAL_LOSS,   0, 0, 0},
+    {"final_accuracy",                 &FINAL_ACCURACY, 0, 0, 0},
     {"losses_not_finite",              &NOT_FINITE,       0, 0, 0},
     {"losses_not_finite_since_step",   &NOT_FINITE_SINCE, 0, 0, 0},
     {"epoch_seconds", &FIELD_NUMBERS_COUNTED, ARRAY_AT(epoch_seconds, epoch_count)},

@@ -198,7 +198,8 @@ int checkpoint_take(struct checkpoint *c, int step, int last) {
     struct replica *r = c->replica;
     struct stream *stream = device_compute(r->device);
     join(c);
-    measure_count(c->s); /* a copy of the state is no part of training */
+    /* a copy of the state is no part of training, and neither is the evaluation before the last */
+    if (!last) measure_count(c->s);
     stream_set_phase(stream, PHASE_NONE, step);
     CHECK(copy_to_host(stream, c->values, r->params.values, r->params.arena_count * sizeof(float)));
     CHECK(buffer_set_read(&r->buffers, c->buffers));

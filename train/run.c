@@ -49,6 +49,7 @@ void run_config_own(struct run_config *config, const struct duet_model *own) {
 
 void run_config_without_files(struct run_config *config) {
     *config->save = *config->log_loss = *config->json = *config->checkpoint = 0;
+    *config->csv = 0;
     *config->tensorboard = 0;
 }
 

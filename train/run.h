@@ -81,7 +81,8 @@ struct run_config {
     enum run_join join;
     int debug_collectives; /* ddp: as comm_options.debug */
     double timeout;        /* seconds */
-    char init_from[PATH_BYTES], save[PATH_BYTES], log_loss[PATH_BYTES], json[PATH_BYTES];
+    char init_from[PATH_BYTES], save[PATH_BYTES], log_loss[PATH_BYTES], json[PATH_BYTES],
+        csv[PATH_BYTES];
     char checkpoint[PATH_BYTES], resume[PATH_BYTES];
     int checkpoint_every; /* steps between two checkpoints; 0: one at the end */
     int stoppable;        /* train: SIGINT and SIGTERM end it after a step, with its files */
@@ -114,8 +115,8 @@ void run_config_default(struct run_config *config);
 void run_config_own(struct run_config *config, const struct duet_model *own);
 
 /* Clears the files that a run itself writes: --save, --log-loss, --checkpoint and --tensorboard,
- * and --json. A command writes --json itself, from the records. --trace stays: it only asks the
- * record to keep its spans. */
+ * and --json and --csv. A command writes those itself, from the records. --trace stays: it only
+ * asks the record to keep its spans. */
 void run_config_without_files(struct run_config *config);
 
 /* One of several runs of a command: run_config_without_files, but where `base` has --tensorboard

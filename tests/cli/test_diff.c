@@ -88,7 +88,8 @@ Test(cli_diff, losses_and_other_subcommands, .timeout = 120, .init = cli_folder_
         const char *files, *says[3], *lacks;
     } table[] = {
         {"a a2",
-         {"what was asked: the same", "equal in all digits at the 5 steps"},
+         {"^what was asked: the same$", "equal in all digits at the 5 steps",
+          "^bytes a step over links: the same on every device$"},
          "first differ"},
         {"a other", {"^  lr +0\\.2 +0\\.3$", "^losses: first differ at step 1: "}, "all digits"},
         {"a longer", {"^  steps +5 +7$", "equal in all digits at the 5 steps"}, "first differ"},

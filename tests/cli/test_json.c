@@ -34,7 +34,8 @@ static void read_page(struct page *page) {
     for (const char *at = page->text; *at; at += strcspn(at, "\n"), at += *at == '\n') {
         snprintf(line, sizeof line, "%.*s", (int)strcspn(at, "\n"), at);
         if (!strncmp(line, "## ", 3)) snprintf(section, sizeof section, "%.79s", line + 3);
-        if (strncmp(line, "| `", 3) || !strcmp(section, "TensorBoard")) continue;
+        if (strncmp(line, "| `", 3) || !strcmp(section, "TensorBoard") || !strcmp(section, "CSV"))
+            continue;
         const char *words = line;
         struct row *row = &page->row[page->count++];
         cr_assert(page->count < ROWS && next_word(&words, row->path, sizeof row->path));

@@ -238,6 +238,7 @@ Test(cli_words, help_is_true, .timeout = 120, .init = cli_folder_make, .fini = c
                  {"--checkpoint-every", "5"},
                  {"--resume", "f"},
                  {"--json", "f"},
+                 {"--csv", "f"},
                  {"--trace", "f"},
                  {"--tensorboard", "t"},
                  {"--report", "f"},
