@@ -29,20 +29,28 @@ void html_text(FILE *file, const char *text) {
     }
 }
 
+/* A title inside a page would follow the pointer everywhere, so a label says there what a title and
+ * a description say in a file. */
 void picture_open(struct picture *p, const char *name, const char *title, const char *said) {
     int slide = p->form == PICTURE_SLIDE;
-    fprintf(p->file, "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"%s %s\" role=\"img\" ",
-            name, p->form == PICTURE_NARROW ? "narrow" : "wide");
-    fprintf(p->file, "viewBox=\"0 0 %.0f %.0f\"", p->width, p->height);
-    if (slide) fprintf(p->file, " width=\"%.0f\" height=\"%.0f\"", p->width, p->height);
-    fprintf(p->file, " font-size=\"%.4g\"", p->font);
-    if (slide) fprintf(p->file, " font-family=\"Helvetica, Arial, sans-serif\"");
-    fprintf(p->file, ">\n<title>");
+    fprintf(p->file, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" ",
+            p->width, p->height);
+    fprintf(p->file, "font-size=\"%.4g\" role=\"img\"", p->font);
+    if (!slide) {
+        fprintf(p->file, " class=\"%s %s\" aria-label=\"", name,
+                p->form == PICTURE_NARROW ? "narrow" : "wide");
+        html_text(p->file, title);
+        fprintf(p->file, ": ");
+        html_text(p->file, said);
+        fprintf(p->file, "\">\n");
+        return;
+    }
+    fprintf(p->file, " width=\"%.0f\" height=\"%.0f\"", p->width, p->height);
+    fprintf(p->file, " font-family=\"Helvetica, Arial, sans-serif\">\n<title>");
     html_text(p->file, title);
     fprintf(p->file, "</title>\n<desc>");
     html_text(p->file, said);
     fprintf(p->file, "</desc>\n");
-    if (!slide) return;
     picture_box(p, 0, 0, p->width, p->height, SHADE_PAPER, NULL);
 }
 

@@ -1,0 +1,151 @@
+/* --report and --pictures of real runs: files that appear whole or not at all, pages of runs that
+ * were stopped, and the page in a browser where there is one. */
+#include <signal.h>
+
+#include "tests/cli/data.h"
+#include "tests/cli/json.h"
+#include "tests/report/pages.h"
+
+#define TINY "--model lenet --data-dir d --batch-size 16 "
+
+static void page_has(const char *path, const char *words) {
+    char *text = cli_read(path, NULL);
+    cr_expect(strstr(text, words), "%s: no '%s'", path, words);
+    cr_expect(strstr(text, "</html>"), "%s is not whole", path);
+    free(text);
+}
+
+static void is_svg(const char *path) {
+    char *text = cli_read(path, NULL);
+    cr_expect(!strncmp(text, "<svg xmlns=", 11) && strstr(text, "<desc>"), "%s: %.40s", path, text);
+    cr_expect_null(strstr(text, "class="), "%s: a colour that needs the page's style", path);
+    free(text);
+}
+
+Test(cli_report, pictures, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+    static const char *const names[] = {"timeline",   "memory",    "phases",      "loss",
+                                        "accuracy",   "equality",  "buckets",     "collective",
+                                        "traffic-dp", "matrix-dp", "traffic-ddp", "matrix-ddp"};
+    put_data(32, 16);
+    cli_well("compare " TINY "--devices 2 --steps 2 --quiet --pictures p");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char path[64];
+        snprintf(path, sizeof path, "p/%s.svg", names[i]);
+        is_svg(path);
+    }
+    cli_well("profile " TINY
+             "--devices 2 --steps 2 --pictures p"); /* the folder is there already */
+    is_svg("p/traffic-dp-loss-in-forward.svg");
+}
+
+Test(cli_report, what_cannot_be_written, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    put_data(32, 16);
+    cr_assert_eq(close(open("file", O_CREAT | O_WRONLY, 0666)), 0);
+    cr_assert_eq(close(open("kept", O_CREAT | O_WRONLY, 0444)), 0);
+    int files = cli_files();
+    /* told before anything is trained */
+    cli_fails(1, "nowhere/r|No such file", "train " TINY "--epochs 100000 --report nowhere/r");
+    cli_fails(1, "kept|read-only", "compare " TINY "--epochs 100000 --report kept");
+    cli_fails(2, "-: give /dev/stdout", "profile " TINY "--steps 100000 --report -");
+    cli_fails(1, "--pictures: file: is no folder", "demo " TINY "--epochs 100000 --pictures file");
+    cli_fails(1, "--pictures: no/p: the folder cannot be made|No such file",
+              "train " TINY "--epochs 100000 --pictures no/p");
+    cli_fails(2, "--json and --report|same file", "train " TINY "--json r --report ./r");
+    /* a disk that is full at the end; the other file is written */
+    cli_fails(1, "/dev/full|No space left",
+              "train " TINY "--steps 1 --quiet --report /dev/full "
+              "--json j");
+    json_free(json_of("j"));
+    cr_expect_eq(cli_files(), files + 1);
+    /* what failed after the folder was made does not leave it behind */
+    cli_fails(1, "out of memory", "train " TINY "--device-memory 2M --batch-size 32 --pictures p");
+    cr_expect_eq(cli_files(), files + 1);
+}
+
+/* Without UTF-8, in 20 columns: the page is UTF-8 all the same. */
+Test(cli_report, any_locale, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+    put_data(32, 16);
+    cr_assert_eq(rename("d", "\xff<b>d&"), 0);
+    setenv("LC_ALL", "C", 1), setenv("COLUMNS", "20", 1);
+    cli_well("train --model mlp --data-dir \xff<b>d& --batch-size 16 --steps 2 --quiet --report r");
+    page_has("r", "\xef\xbf\xbd&#60;b&#62;d&#38;");
+    size_t bytes;
+    char *text = cli_read("r", &bytes);
+    for (size_t at = 0, n; at < bytes; at += n) {
+        n = (size_t)utf8_length((unsigned char *)text + at, bytes - at);
+        cr_assert(n, "byte %zu is not UTF-8", at);
+    }
+    free(text);
+}
+
+/* Ctrl-C in the middle of a run, and of a comparison: the page is of what was measured. */
+Test(cli_report, stopped_half_way, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    struct cli c;
+    put_data(32, 16);
+    cli_start_on_terminal(&c, "train " TINY "--mode ddp --devices 2 --epochs 100000 --report r");
+    cr_assert(cli_shows(&c, "epoch 2/"), "%s", c.out);
+    kill(c.pid, SIGINT);
+    cli_wait(&c);
+    cr_expect_eq(c.status, 128 + SIGINT, "%s", c.err);
+    page_has("r", "Stopped early: ended by signal 2 (Interrupt) after ");
+    page_has("r", "data-json=\"runs.0.losses.");
+    cli_free(&c);
+    cli_start_on_terminal(&c, "compare " TINY "--devices 2 --epochs 300 --report r");
+    cr_assert(cli_shows(&c, "DP     epoch 2/"), "%s", c.out);
+    kill(c.pid, SIGTERM);
+    cli_wait(&c);
+    cr_expect_eq(c.status, 128 + SIGTERM, "%s", c.err);
+    page_has("r", "Stopped early: ");
+    page_has("r", "DDP is missing: it did not come to its end");
+    page_has("r", "runs.1.losses.1"); /* DP, as far as it came */
+    cli_free(&c);
+}
+
+/* What does not fit keeps its place. */
+Test(cli_report, what_does_not_fit, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    cli_fails(1, "out of memory",
+              "profile --model simple --dataset random --classes 20000 --samples 256 --devices 4 "
+              "--steps 1 --device-memory 48M --report r");
+    page_has("r", "DP is missing: DP: out of memory on device 0");
+}
+
+static void write_page(const char *path, int devices) {
+    static struct run_record runs[3];
+    struct page page = {.count = 3};
+    size_t bytes;
+    for (int i = 0; i < 3; i++) {
+        runs[i] = full_record((enum run_mode)i, i ? devices : 1);
+        page.run[i] = (struct page_run){.title = mode_title((enum run_mode)i), .run = &runs[i]};
+    }
+    char *text = page_text(&page, &bytes);
+    FILE *file = fopen(path, "w");
+    cr_assert_eq(fwrite(text, 1, bytes, file), bytes);
+    fclose(file);
+    free(text);
+    for (int i = 0; i < 3; i++)
+        record_free(&runs[i]);
+}
+
+/* All that can only be seen in a browser: tests/report/check_page.py. */
+Test(cli_report, in_a_browser, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
+    char command[PATH_MAX + 200];
+    put_data(64, 16);
+    cli_well("compare " TINY "--devices 4 --steps 4 --allreduce ring --quiet --report r --json j");
+    cli_well("train " TINY "--steps 1 --quiet --report one");
+    write_page("many", 64);
+    cr_assert_eq(rename("r", "<b>r&.html"), 0); /* browsers go by the ending */
+    cr_assert(!rename("one", "one.html") && !rename("many", "many.html"));
+    snprintf(command, sizeof command,
+             "PYTHONDONTWRITEBYTECODE=1 python3 %s/tests/report/check_page.py --json j "
+             "'<b>r&.html' one.html many.html >said 2>&1",
+             cli_root_path);
+    int status = system(command);
+    if (WEXITSTATUS(status) == 77 || WEXITSTATUS(status) == 127)
+        cr_skip_test("no Chromium or no python3 here: nobody opened the page in a browser");
+    char *said = cli_read("said", NULL);
+    cr_expect_eq(status, 0, "%s", said);
+    free(said);
+}

@@ -1,0 +1,215 @@
+#!/usr/bin/env python3
+"""Opens pages of --report in a headless Chromium, as people would use them.
+
+    tests/report/check_page.py [--json FILE PAGE] PAGE...
+
+Each PAGE must load without a network and without a message on the console, must not overflow at 390
+and 1600 pixels in either theme, and must have every section, a text for every picture and a caption
+for every figure. The PAGE behind --json is that of a `duet compare` over several devices: its
+controls are worked by mouse and by keyboard, its numbers are compared with the JSON of the same
+run, and it is opened once without JavaScript. Prints what is wrong, and ends with 1 if anything is;
+77: there is no browser.
+"""
+import json
+import math
+import os
+import sys
+import time
+
+import browser
+
+SECTIONS = ["verdict", "timelines", "memory", "traffic", "phases", "curves", "equality", "buckets",
+            "collective", "about"]
+WIDTHS = [(390, 844), (1600, 1000)]
+wrong = []
+
+
+def expect(good, what):
+    if not good:
+        wrong.append(what)
+
+
+def look(driver, path):
+    """What must hold for every page."""
+    for theme in ("light", "dark"):
+        page = driver.open("file://" + os.path.abspath(path), *WIDTHS[0], theme)
+        name = f"{path}, {theme}"
+        for width, height in WIDTHS:
+            page.size(width, height)
+            # observers of the size draw anew in the next frame
+            page.evaluate("new Promise(r => requestAnimationFrame(() => requestAnimationFrame(r)))")
+            wide = page.evaluate("document.documentElement.scrollWidth")
+            expect(wide <= width, f"{name}: {wide} pixels wide in a window of {width}")
+        sections = page.evaluate("[...document.querySelectorAll('main > section')].map(s => s.id)")
+        expect(sections == SECTIONS, f"{name}: sections {sections}")
+        empty = page.evaluate(
+            "[...document.querySelectorAll('main > section')].filter("
+            "s => !s.querySelector('h2').textContent || s.children.length < 2).map(s => s.id)")
+        expect(not empty, f"{name}: nothing in {empty}")
+        silent = page.evaluate(
+            "[...document.querySelectorAll('svg')].filter(s => !s.getAttribute('aria-label'))"
+            ".length + [...document.querySelectorAll('figure')].filter("
+            "f => !f.querySelector('figcaption')?.textContent).length")
+        expect(silent == 0, f"{name}: {silent} pictures without text")
+        foreign = [u for u in page.requests if not u.startswith(("file://", "data:"))]
+        expect(not foreign and len([u for u in page.requests if u.startswith("file:")]) == 1,
+               f"{name}: asked for {page.requests}")
+        expect(not page.problems, f"{name}: console: {page.problems}")
+        dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        expect((sum(map(int, dark[4:-1].split(","))) < 200) == (theme == "dark"),
+               f"{name}: the paper is {dark}")
+        page.close()
+    expect(os.path.getsize(path) < 2e6, f"{path}: {os.path.getsize(path)} bytes")
+
+
+def at(root, path):
+    for key in path.split("."):
+        root = root[int(key)] if isinstance(root, list) else root[key]
+    return root
+
+
+def compare_numbers(page, results):
+    """Every number that names its place in the JSON is the one that stands there."""
+    cells = page.evaluate(
+        "[...document.querySelectorAll('data')].map("
+        "d => [d.getAttribute('value'), d.dataset.json, d.dataset.by || '', d.textContent])")
+    expect(len(cells) > 300, f"only {len(cells)} numbers")
+    for value, path, by, text in cells:
+        want = at(results, path) / (at(results, by) if by else 1)
+        expect(math.isclose(float(value), want, rel_tol=1e-15), f"{path}: {value}, JSON {want}")
+        expect(text, f"{path}: is not shown")
+        shown = text.split()[0]
+        if not path.endswith("ns") and "phase_ns" not in path and shown.replace(".", "").isdigit():
+            unit = {"ms": 1e3, "\u00b5s": 1e6, "KiB": 2**-10, "MiB": 2**-20,
+                    "GiB": 2**-30}.get(text.split()[-1], 1)
+            expect(abs(float(shown) - want * unit) <= 0.006 * abs(want * unit) + 1e-9,
+                   f"{path}: shown as {text}, JSON {want}")
+    seen = {path for _, path, _, _ in cells}
+    for i, run in enumerate(results["runs"]):
+        for d, device in enumerate(run["per_device"]):
+            for cause in device["memory_at_peak_by_cause"]:
+                path = f"runs.{i}.per_device.{d}.memory_at_peak_by_cause.{cause}"
+                expect(path in seen, f"{path} is not on the page")
+        for k in range(len(run["traffic"])):
+            expect(f"runs.{i}.traffic.{k}.bytes" in seen, f"traffic {k} of run {i} is missing")
+
+
+def said(page, figure):
+    return page.evaluate(f"document.querySelector('#{figure} .said').textContent")
+
+
+def work_timeline(page):
+    first = "document.querySelector('#timeline g[clip-path] rect')"
+    ticks = "[...document.querySelectorAll('#timeline .stage text')].map(t => t.textContent).join()"
+    button = "#timeline .tools button:nth-child(%d)"
+    whole = page.evaluate(ticks)
+    page.click(button % 1)
+    zoomed = page.evaluate(ticks)
+    expect(zoomed != whole, "+ does not zoom")
+    page.click(button % 4)
+    expect(page.evaluate(ticks) != zoomed, "later does not pan")
+    page.click(button % 5)
+    expect(page.evaluate(ticks) == whole, "all does not show all")
+    # by keyboard
+    page.evaluate("document.querySelector('#timeline .stage').focus()")
+    page.key("ArrowRight")
+    one = said(page, "timeline")
+    page.key("ArrowRight")
+    expect("device 0" in one and said(page, "timeline") != one, f"arrows do not move: {one}")
+    page.key("ArrowDown")
+    expect("DP, device" in said(page, "timeline"), f"down: {said(page, 'timeline')}")
+    page.key("+")
+    expect(page.evaluate(ticks) != whole, "the key + does not zoom")
+    shifted = page.evaluate(ticks)
+    page.key("ArrowRight", modifiers=8)
+    expect(page.evaluate(ticks) != shifted, "Shift and an arrow do not pan")
+    page.key("0")
+    expect(page.evaluate(ticks) == whole, "the key 0 does not show all")
+    # by mouse: rest on a box, drag
+    box = page.evaluate(f"(() => {{ const b = {first}.getBoundingClientRect();"
+                        " return [b.x, b.y, b.width, b.height] })()")
+    x, y = box[0] + box[2] / 2, box[1] + box[3] / 2
+    page.mouse("mouseMoved", x, y)
+    expect("single, device 0" in said(page, "timeline"), f"hover: {said(page, 'timeline')}")
+    page.click(button % 1)
+    before = page.evaluate(ticks)
+    x, y = page.place("#timeline .stage")
+    page.mouse("mousePressed", x, y, button="left", clickCount=1)
+    for k in range(1, 6):
+        page.mouse("mouseMoved", x - 30 * k, y, button="left", buttons=1)
+    page.mouse("mouseReleased", x - 150, y, button="left", clickCount=1)
+    expect(page.evaluate(ticks) != before, "dragging does not pan")
+
+
+def work_playback(page, results):
+    button = "#playback .tools button:nth-child(%d)"
+    hop = "+document.querySelector('#playback input').value"
+    last = page.evaluate("+document.querySelector('#playback input').max")
+    ranks = results["runs"][-1]["devices"]
+    expect(results["runs"][-1]["allreduce_chosen"] != "ring" or last == 2 * (ranks - 1),
+           f"a ring of {ranks} has {last} hops")
+    page.click(button % 3)
+    expect(page.evaluate(hop) == 1 and said(page, "playback").startswith("Hop 1 of"), "step")
+    page.click(button % 2)
+    expect(page.evaluate(hop) == 0, "back")
+    page.evaluate("document.querySelector('#playback input').focus()")
+    for _ in range(int(last)):
+        page.key("ArrowRight")
+    expect(page.evaluate(hop) == last, "the slider does not follow the keyboard")
+    words = said(page, "playback").split(". ")[-1].split()
+    expect(words[0] == words[2], f"at the end not all cells are full: {said(page, 'playback')}")
+    page.evaluate(f"document.querySelector('{button % 1}').focus()")
+    page.key("Enter")
+    expect(page.evaluate(f"document.querySelector('{button % 1}').textContent") == "pause", "play")
+    until = time.monotonic() + 10
+    while page.evaluate(hop) == 0 and time.monotonic() < until:
+        time.sleep(0.05)
+    expect(page.evaluate(hop) >= 1, "play does not go on")
+    page.key("Enter")
+    expect(page.evaluate(f"document.querySelector('{button % 1}').textContent") == "play", "pause")
+
+
+def work_theme(page):
+    paper = "getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(paper)
+    page.click("#theme")
+    expect(page.evaluate(paper) != light, "the button does not change the theme")
+    page.key("Enter")
+    expect(page.evaluate(paper) == light, "nor does Enter change it back")
+
+
+def without_javascript(driver, path):
+    page = driver.open("file://" + os.path.abspath(path), 1600, 1000, javascript=False)
+    data = page.call("Page.captureSnapshot", format="mhtml")["data"]
+    expect(data.count("<svg") >= 16, "without JavaScript there are no pictures")
+    page.close()
+
+
+def main():
+    words = sys.argv[1:]
+    if not browser.find():
+        sys.exit(77)
+    with browser.Browser() as driver:
+        if words[0] == "--json":
+            with open(words[1], encoding="utf-8") as file:
+                results = json.load(file)
+            words = words[2:]
+            page = driver.open("file://" + os.path.abspath(words[0]))
+            compare_numbers(page, results)
+            work_timeline(page)
+            work_playback(page, results)
+            work_theme(page)
+            images = page.evaluate("document.querySelectorAll('img, main a').length")
+            expect(images == 0, "a name on the page became an element")
+            expect(not page.problems, f"console: {page.problems}")
+            page.close()
+            without_javascript(driver, words[0])
+        for path in words:
+            look(driver, path)
+    for line in wrong[:20]:
+        print(line)
+    sys.exit(1 if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()

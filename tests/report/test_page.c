@@ -1,0 +1,193 @@
+/* The page of --report, from records made by hand: what is computed is right, names are escaped,
+ * and the page stands whatever is missing. tests/cli/test_report.c has pages of real runs, and opens
+ * them in a browser. */
+#include <math.h>
+
+#include "report/page/prints.h"
+#include "report/page/window.h"
+#include "tests/report/pages.h"
+
+static int count_of(const char *text, const char *word) {
+    int n = 0;
+    for (; (text = strstr(text, word)); text += strlen(word))
+        n++;
+    return n;
+}
+
+/* Every element that was opened is closed, in order, but for those that HTML never closes; and
+ * quotes of attributes are paired. */
+static void is_well_formed(const char *html) {
+    static const char *const alone[] = {"meta", "link", "!DOCTYPE"};
+    char open[64][24];
+    int depth = 0;
+    for (const char *at = html; (at = strchr(at, '<')); at++) {
+        char name[24];
+        int closes = at[1] == '/', is_alone = 0;
+        if (sscanf(at + 1 + closes, "%23[a-zA-Z0-9!]", name) != 1) cr_assert_fail("%.60s", at);
+        const char *end = at;
+        for (int quoted = 0; *end && (quoted || *end != '>'); end++)
+            quoted ^= *end == '"';
+        cr_assert(*end, "%.60s", at);
+        for (int i = 0; i < 3; i++)
+            is_alone |= !strcmp(name, alone[i]);
+        if (closes) {
+            cr_assert(depth && !strcmp(open[--depth], name), "</%s> closes <%s>", name,
+                      depth < 64 ? open[depth] : "");
+        } else if (!is_alone && end[-1] != '/') {
+            cr_assert_lt(depth, 64);
+            strcpy(open[depth++], name);
+        }
+        at = end;
+        if (closes || (strcmp(name, "script") && strcmp(name, "style"))) continue;
+        char close[32];
+        snprintf(close, sizeof close, "</%s>", name);
+        at = strstr(end, close) - 1; /* what is inside is no HTML */
+    }
+    cr_assert_eq(depth, 0, "<%s> is not closed", open[0]);
+}
+
+static void check_page(struct page *page, const char *has_word, const char *has_not) {
+    size_t bytes;
+    char *text = page_text(page, &bytes);
+    is_well_formed(text);
+    cr_expect_eq(count_of(text, "<section id="), 10);
+    cr_expect(strstr(text, has_word), "no '%s'", has_word);
+    cr_expect(!has_not || !strstr(text, has_not), "'%s'", has_not);
+    cr_expect_lt(bytes, 2000000);
+    cr_expect(!strstr(text, "nan") || strstr(text, "nanoseconds"), "a number is none");
+    free(text);
+}
+
+static struct run_record runs[3];
+
+static struct page three_runs(int devices) {
+    struct page page = {.count = 3};
+    static const enum run_mode modes[] = {MODE_SINGLE, MODE_DP, MODE_DDP};
+    for (int i = 0; i < 3; i++) {
+        runs[i] = full_record(modes[i], i ? devices : 1);
+        page.run[i] = (struct page_run){.title = mode_title(modes[i]), .run = &runs[i]};
+    }
+    return page;
+}
+
+static void free_runs(void) {
+    for (int i = 0; i < 3; i++)
+        record_free(&runs[i]);
+}
+
+/* Names with HTML in them stand on the page as text, also inside the JSON of the script. */
+Test(page, names_are_escaped, .timeout = 30) {
+    struct page page = three_runs(4);
+    size_t bytes;
+    page.run[1].title = "<img src=x onerror=alert(1)>";
+    page.run[1].judged = PAGE_APART, page.run[1].verdict = "<script>x</script>\n";
+    page.stopped = "ended \"by\" <signal> 2";
+    check_page(&page, "&#60;img src=x onerror=alert(1)&#62;", "<img");
+    char *text = page_text(&page, &bytes);
+    cr_expect(!strstr(text, "<i>m</i>") && !strstr(text, "<b>conv"));
+    cr_expect(strstr(text, "&#60;i&#62;m") && strstr(text, "\\u003cb>conv\\u003c/b>"));
+    cr_expect_eq(count_of(text, "<script"), 2, "the data and the scripts, and no other");
+    cr_expect_eq(count_of(text, "</script>"), 2);
+    cr_expect(strstr(text, "did not train the same model"));
+    free(text);
+    free_runs();
+}
+
+/* 64 devices: the page is whole, and not too large. */
+Test(page, many_devices, .timeout = 60) {
+    struct page page = three_runs(64);
+    check_page(&page, "runs.2.per_device.63.memory_peak", NULL);
+    free_runs();
+}
+
+Test(page, what_is_missing_is_said, .timeout = 60) {
+    struct page page = three_runs(2);
+    page.run[1].run = NULL, page.run[1].missing = "out of <memory>";
+    check_page(&page, "DP is missing: out of &#60;memory&#62;", NULL);
+    page.stopped = "ended by signal 2";
+    check_page(&page, "Stopped early: ended by signal 2", NULL);
+    page.run[0].run = page.run[2].run = NULL;
+    check_page(&page, "Nothing was measured", NULL);
+    free_runs();
+    /* a run without a step */
+    page = three_runs(2);
+    for (int i = 0; i < 3; i++) {
+        span_log_free(&runs[i].kept);
+        runs[i].steps = runs[i].epoch_count = runs[i].images = 0;
+        runs[i].training_seconds = 0;
+    }
+    check_page(&page, "DDP did no step.", NULL);
+    free_runs();
+    /* without spans, and a loss that is not finite */
+    page = three_runs(2);
+    for (int i = 0; i < 3; i++) {
+        span_log_free(&runs[i].kept);
+        runs[i].timed = 0;
+        runs[i].losses[3] = NAN, runs[i].losses[4] = INFINITY;
+        free(runs[i].traffic), runs[i].traffic = NULL;
+    }
+    page.stopped = NULL;
+    runs[2].spans_lost = 5;
+    check_page(&page, "No spans of a step were recorded", "Stopped early");
+    check_page(&page, "the loss is not finite since step 3", NULL);
+    check_page(&page, "5 spans were lost", NULL);
+    free_runs();
+}
+
+/* Of one bucket half lies beside backward, of the other nothing. */
+Test(page, exposed_time_of_buckets, .timeout = 30) {
+    struct run_record r = full_record(MODE_DDP, 3);
+    struct bucket_time times[MOST_BUCKETS];
+    cr_assert_eq(bucket_times(&r, times), 2);
+    cr_expect(times[0].overlapped_ns == 10000 && times[0].exposed_ns == 10000, "%g %g",
+              times[0].overlapped_ns, times[0].exposed_ns);
+    cr_expect(times[1].overlapped_ns == 0 && times[1].exposed_ns == 10000 && times[1].calls == 3);
+    cr_expect_eq(times[0].bytes, 4096);
+    /* a wait beside it is no work */
+    for (size_t i = 0; i < r.kept.count; i++)
+        if (r.kept.spans[i].phase == PHASE_BACKWARD) r.kept.spans[i].waiting = 1;
+    bucket_times(&r, times);
+    cr_expect(times[0].overlapped_ns == 0 && times[0].exposed_ns == 20000);
+    record_free(&r);
+}
+
+/* Steps of 100 us each, the third of 5, 9 and 1 ms: those of the usual length are shown. */
+Test(page, the_window_is_a_usual_step, .timeout = 30) {
+    static const int64_t lengths[] = {9000, 100, 5000, 100, 101, 100, 1000};
+    struct run_record r = {.mode = MODE_SINGLE, .devices = 1, .steps = 7};
+    struct window w;
+    int64_t start = 5000000;
+    span_log_init(&r.kept, 1);
+    for (int step = 0; step < 7; step++) {
+        struct span s = {.step = step, .phase = PHASE_FORWARD, .start_ns = start};
+        s.end_ns = start + lengths[step] - 10;
+        span_add(&r.kept, &s);
+        start += lengths[step];
+    }
+    cr_assert_eq(window_open(&w, &r, 2), OK);
+    cr_expect(w.first_step == 4 || w.first_step == 3, "%d", w.first_step);
+    cr_expect(w.steps == 2 && w.count == 2);
+    window_free(&w);
+    cr_assert_eq(window_open(&w, &r, 20), OK); /* it has fewer */
+    cr_expect_eq(w.steps, 7);
+    window_free(&w);
+    span_log_free(&r.kept);
+    cr_assert_eq(window_open(&w, &r, 2), OK);
+    cr_expect(w.steps == 0 && w.count == 0);
+    window_free(&w);
+}
+
+/* A fingerprint changes with any hash of its part, and with no other. */
+Test(page, fingerprints, .timeout = 30) {
+    struct run_record r = {.steps = 2, .parameters = 2, .buffers = 1, .devices = 1};
+    uint64_t hashes[2 * 5] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, final[3] = {1, 2, 3};
+    r.hashes[0] = hashes, r.final_hashes[0] = final;
+    uint32_t values = fingerprint(&r, 0, 1, 0, 1), grads = fingerprint(&r, 0, 1, 1, 1),
+             parameters = fingerprint(&r, 0, 1, 0, 0), end = fingerprint(&r, 0, 2, 0, 1);
+    hashes[9] ^= 1ull << 63; /* a buffer */
+    cr_expect(fingerprint(&r, 0, 1, 0, 1) != values && fingerprint(&r, 0, 1, 0, 0) == parameters);
+    hashes[7] ^= 1; /* a gradient */
+    cr_expect(fingerprint(&r, 0, 1, 1, 1) != grads && fingerprint(&r, 0, 1, 0, 0) == parameters);
+    final[0] = 9;
+    cr_expect_neq(fingerprint(&r, 0, 2, 0, 1), end);
+}
