@@ -61,9 +61,14 @@ void open_table(FILE *file, const char *summary, const char *head) {
     fprintf(file, "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"%s\">",
             summary);
     fprintf(file, "<table><thead><tr>");
-    for (size_t n; *head; head += n + (head[n] == '|')) {
-        n = strcspn(head, "|");
-        fprintf(file, "<th scope=\"col\">%.*s</th>", (int)n, head);
+    while (*head) {
+        char name[200];
+        size_t n = strcspn(head, "|");
+        snprintf(name, sizeof name, "%.*s", (int)n, head);
+        fprintf(file, "<th scope=\"col\">");
+        html_text(file, name);
+        fprintf(file, "</th>");
+        head += n + (head[n] == '|');
     }
     fprintf(file, "</tr></thead><tbody>\n");
 }

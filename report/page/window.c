@@ -59,7 +59,7 @@ static int choose(const struct starts *starts, int steps) {
         if (starts->ns[i] && starts->ns[i + steps])
             lengths[n++] = starts->ns[i + steps] - starts->ns[i];
     qsort(lengths, (size_t)n, sizeof *lengths, by_size);
-    int64_t median = n ? lengths[n / 2] : 0;
+    int64_t median = n ? lengths[(n - 1) / 2] : 0;
     free(lengths);
     for (int i = from; i < places; i++) {
         if (!starts->ns[i] || !starts->ns[i + steps]) continue;

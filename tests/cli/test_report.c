@@ -53,9 +53,10 @@ Test(cli_report, what_cannot_be_written, .timeout = 120, .init = cli_folder_make
               "train " TINY "--epochs 100000 --pictures no/p");
     cli_fails(2, "--json and --report|same file", "train " TINY "--json r --report ./r");
     /* a disk that is full at the end; the other file is written */
-    cli_fails(1, "/dev/full|No space left",
-              "train " TINY "--steps 1 --quiet --report /dev/full "
-              "--json j");
+    struct cli c;
+    cli_run(&c, "train " TINY "--steps 1 --quiet --report /dev/full --json j");
+    cr_expect(c.status == 1 && strstr(c.err, "/dev/full: No space left"), "%s", c.err);
+    cli_free(&c);
     json_free(json_of("j"));
     cr_expect_eq(cli_files(), files + 1);
     /* what failed after the folder was made does not leave it behind */
@@ -99,16 +100,18 @@ Test(cli_report, stopped_half_way, .timeout = 120, .init = cli_folder_make,
     cr_expect_eq(c.status, 128 + SIGTERM, "%s", c.err);
     page_has("r", "Stopped early: ");
     page_has("r", "DDP is missing: it did not come to its end");
-    page_has("r", "runs.1.losses.1"); /* DP, as far as it came */
+    page_has("r", "runs.1.losses."); /* DP, as far as it came */
     cli_free(&c);
 }
 
 /* What does not fit keeps its place. */
 Test(cli_report, what_does_not_fit, .timeout = 120, .init = cli_folder_make,
      .fini = cli_folder_remove) {
-    cli_fails(1, "out of memory",
-              "profile --model simple --dataset random --classes 20000 --samples 256 --devices 4 "
-              "--steps 1 --device-memory 48M --report r");
+    struct cli c;
+    cli_run(&c, "profile --model simple --dataset random --classes 20000 --samples 256 --devices 4 "
+                "--steps 1 --device-memory 48M --report r");
+    cr_expect(c.status == 1 && strstr(c.err, "out of memory"), "%s", c.err);
+    cli_free(&c);
     page_has("r", "DP is missing: DP: out of memory on device 0");
 }
 
