@@ -1,6 +1,6 @@
 /* The page of --report, from records made by hand: what is computed is right, names are escaped,
- * and the page stands whatever is missing. tests/cli/test_report.c has pages of real runs, and opens
- * them in a browser. */
+ * and the page stands whatever is missing. tests/cli/test_report.c has pages of real runs, and
+ * opens them in a browser. */
 #include <math.h>
 
 #include "report/page/prints.h"
