@@ -264,7 +264,7 @@ static void run_real(struct bed *bed, const char *word, float **arenas) {
 
 /* The drawing says of every link and of every element what the real collective does. */
 static void compare_with_real(const char *word, int n) {
-    struct bed bed;
+    static struct bed bed; /* too large for the stack */
     struct collective c;
     float *arenas[MOST], host[COUNT];
     make_bed(&bed, n, DEVICE_HOST, 8 << 20);
