@@ -9,8 +9,9 @@
  * Two events of each place keep them in order: `loaded` is recorded behind a copy, and the step
  * that takes the place waits for it; `used` is recorded on the compute stream when the next step
  * takes the other place, and the next copy waits for it. A batch that no one announced is copied
- * on the compute stream itself, into the place that is in use. The second place is made when a
- * batch is first announced. */
+ * on the compute stream itself, into the place that is in use. The second place is made with
+ * the first batch that comes from the host, whether or not the next one is there already: so the
+ * memory of a run does not depend on how fast its loader is. */
 #include "base/error.h"
 #include "models/replica.h"
 #include "models/replica_internal.h"
@@ -83,7 +84,6 @@ static int announce(struct replica *r, const struct batch *batch) {
     struct batch_place *p = &r->place[1 - r->place_now];
     struct stream *stream = device_copy(r->device);
     CHECK(replica_check_samples(r, "load", batch->segments.n));
-    if (!p->used) CHECK(make_place(r, p));
     stream_set_phase(stream, PHASE_INPUT, r->step_number);
     CHECK(stream_wait(stream, p->used));
     CHECK(copy_batch(r, stream, p, batch));
@@ -121,6 +121,7 @@ int replica_load(struct replica *r, const struct batch *batch) {
     r->packed = NULL;
     CHECK(replica_check_samples(r, "load", batch->segments.n));
     if (batch->from) return load_index(r, batch);
+    if (!r->config.blocking_copies && !r->place[1].used) CHECK(make_place(r, &r->place[1]));
     CHECK(take(r, batch));
     if (r->config.blocking_copies) return stream_sync(device_compute(r->device));
     return batch->next ? announce(r, batch->next) : OK;

@@ -127,6 +127,7 @@ Test(replica, the_ledger_is_exact, .timeout = 30) {
     struct ledger after = device_ledger(device);
     cr_assert_gt(after.now[MEM_ACTIVATIONS], 0);
     after.now[MEM_ACTIVATIONS] = 0;
+    l.now[MEM_INPUT] *= 2; /* the second place comes with the first batch */
     cr_assert_arr_eq(after.now, l.now, sizeof l.now);
     replica_free(&r);
 
