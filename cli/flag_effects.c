@@ -211,14 +211,25 @@ int with_buffers(const struct flag *flag, const struct asked *asked) {
     return unless_model(has, flag, asked, "it has no BatchNorm", "--model resnet18");
 }
 
+int of_sync_bn(const struct flag *flag, const struct asked *asked) {
+    CHECK(with_buffers(flag, asked));
+    return asked->modes == 1U << MODE_DP ? run_check_sync_bn(asked->config) : OK;
+}
+
 int in_ddp_with_buffers(const struct flag *flag, const struct asked *asked) {
     CHECK(in_ddp(flag, asked));
     return with_buffers(flag, asked);
 }
 
-int with_resnet18(const struct flag *flag, const struct asked *asked) {
-    return unless_model(!strcmp(asked->config->model, "resnet18"), flag, asked,
-                        "it has one way to begin", "--model resnet18");
+int of_first_weights(const struct flag *flag, const struct asked *asked) {
+    const char *file = *asked->config->init_from ? "--init-from"
+                       : *asked->config->resume  ? "--resume"
+                                                 : NULL;
+    CHECK(unless_model(!strcmp(asked->config->model, "resnet18"), flag, asked,
+                       "it has one way to begin", "--model resnet18"));
+    if (!file) return OK;
+    return fail(ERR_USAGE, "%s: no effect beside %s: the weights come from its file: leave out one",
+                flag->name, file);
 }
 
 /* Neither PyTorch's mse_loss nor its nll_loss can smooth labels. */

@@ -39,7 +39,9 @@ flag_effect in_ddp_with_buffers; /* DDP, of a model that has buffers */
 flag_effect on_gpus, with_graphs;
 
 /* By model and loss. */
-flag_effect with_mlp, with_dropout, with_resnet18, with_buffers, of_scores;
+flag_effect with_mlp, with_dropout, with_buffers, of_scores;
+flag_effect of_sync_bn;       /* with buffers, and not in DP alone */
+flag_effect of_first_weights; /* resnet18, whose weights come from no file */
 
 /* By data set: those that are made, and those in files; and batches that come from the host. */
 flag_effect of_made_data, of_files, from_the_host;

@@ -73,11 +73,11 @@ const struct flag flag_table[] = {
     {"--init", "default|d2l",
      "initial weights. default: PyTorch's; d2l: those of the chapter, normal with deviation 0.01 "
      "(resnet18 alone; lenet always has the chapter's)",
-     read_init, NO_MEMBER, NO_LIMITS, with_resnet18},
+     read_init, NO_MEMBER, NO_LIMITS, of_first_weights},
     {"--sync-bn", NULL,
      "every BatchNorm of the model is a SyncBatchNorm: normalised over the whole global batch "
      "(single and ddp)",
-     read_on, AT(model_options.sync_bn), NO_LIMITS, with_buffers},
+     read_on, AT(model_options.sync_bn), NO_LIMITS, of_sync_bn},
     {"--init-from", "FILE", "start from the weights in a safetensors file", read_text,
      AT(init_from), NO_LIMITS, always},
 

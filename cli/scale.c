@@ -19,6 +19,7 @@
 #include "cli/say.h"
 #include "data/dataset.h"
 #include "report/scale_table.h"
+#include "report/text.h"
 #include "report/table.h"
 #include "train/scale.h"
 
@@ -142,8 +143,13 @@ static int read_counts(const struct words *w, struct scale_config *c) {
     int64_t counts[SCALE_MOST], each = 0;
     CHECK(parse_int_list("--devices", w->devices ? w->devices : "1,2,4,8", 1, MAX_DEVICES, counts,
                          SCALE_MOST, &c->device_counts));
-    for (int i = 0; i < c->device_counts; i++)
+    for (int i = 0; i < c->device_counts; i++) {
         c->devices[i] = (int)counts[i];
+        for (int k = 0; k < i; k++)
+            if (counts[k] == counts[i])
+                return fail(ERR_USAGE, "--devices: %d: it is in the list twice: give it once",
+                            c->devices[i]);
+    }
     if (w->batch_per_device)
         CHECK(parse_int("--batch-per-device", w->batch_per_device, 1, 1 << 24, &each));
     c->batch_per_device = (int)each;
@@ -155,6 +161,10 @@ static int read_rates(const struct words *w, struct scale_config *c) {
     c->lr[0] = is_text ? TEXT_RATE : c->run.lr;
     c->rates = 1;
     if (w->lr) CHECK(parse_number_list("--lr", w->lr, 0, 3.4e38, c->lr, SCALE_MOST, &c->rates));
+    for (int i = 0; i < c->rates; i++)
+        for (int k = 0; k < i; k++)
+            if (c->lr[k] == c->lr[i])
+                return fail(ERR_USAGE, "--lr: %g: it is in the list twice: give it once", c->lr[i]);
     if (!w->scale_lr) return OK;
     enum { KINDS = LR_SCALE_SQRT + 1 };
     const char *words[KINDS];
@@ -234,6 +244,30 @@ static void show_row(void *context, const struct scale *s, int row) {
     warn_not_finite(title, r);
 }
 
+/* Why a row has no word about bits; NULL: it has one. */
+static const char *why_no_bits(const struct scale *s, int row) {
+    const struct scale_row *r = &s->rows[row];
+    if (r->bits == SCALE_BITS_FIRST && !is_compared_with(s, row))
+        return "no other run has the same batch and learning rate";
+    if (r->bits != SCALE_BITS_NOT_PROMISED) return NULL;
+    return r->verdict.not_finite_at >= 0 ? "losses that are not finite prove nothing"
+                                         : r->verdict.why_not;
+}
+
+/* Each reason once, with the first row that it belongs to. */
+static void show_why_no_bits(const struct scale *s) {
+    for (int i = 0; i < s->count; i++) {
+        const char *why = why_no_bits(s, i), *before = NULL;
+        struct text text = {.used = 0};
+        for (int k = 0; why && k < i; k++)
+            if ((before = why_no_bits(s, k)) && !strcmp(before, why)) why = NULL;
+        if (!why) continue;
+        text_add(&text, "bits of %d device%s, lr %g: -: %s", s->rows[i].run.devices,
+                 s->rows[i].run.devices > 1 ? "s" : "", s->rows[i].run.lr, why);
+        text_wrap(stdout, text_width(stdout), 0, 2, text.words);
+    }
+}
+
 /* What the table cannot say. */
 static void show_notes(const struct scale *s, const struct scale_line *lines, int with_text) {
     int equal = 0, compared = 0;
@@ -246,7 +280,9 @@ static void show_notes(const struct scale *s, const struct scale_line *lines, in
         printf("%d run%s equal to the first with the same batch and rate to the bit, at\n"
                "every step on every device\n",
                equal, equal > 1 ? "s are" : " is");
-    else if (!compared)
+    if (compared)
+        show_why_no_bits(s);
+    else
         printf("bits: no two runs have the same batch and learning rate\n");
     scale_sharing(stdout, lines, s->count, usable_cores());
     if (with_text)

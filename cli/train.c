@@ -10,7 +10,9 @@
 #include "cli/report.h"
 #include "cli/results.h"
 #include "report/chrome_trace.h"
+#include "report/text.h"
 #include "train/job.h"
+#include "train/resume.h"
 
 /* How the learning rate goes on after the first epoch; "" where it stays. */
 static const char *schedule_words(const struct run_config *config, char *text, size_t bytes) {
@@ -26,11 +28,12 @@ static const char *schedule_words(const struct run_config *config, char *text, s
 /* Prints what is about to be trained. */
 static void describe(const struct run_config *config) {
     int w = run_devices(config), v = run_virtual_devices(config);
-    char virtual[16] = "off", schedule[64];
+    char virtual[16] = "off", schedule[64], share[32];
     if (config->quiet) return;
     if (v) snprintf(virtual, sizeof virtual, "%d", v);
-    printf("%s: %s on %s, batch global %d = %g per device x %d", mode_title(config->mode),
-           config->model, config->dataset, config->batch_size, (double)config->batch_size / w, w);
+    printf("%s: %s on %s, batch global %d = %s per device x %d", mode_title(config->mode),
+           config->model, config->dataset, config->batch_size,
+           share_words(config->batch_size, w, !v && config->mode == MODE_DP, share), w);
     if (config->passes > 1) printf(", %d batches an update", config->passes);
     printf(", %s lr %g%s, virtual devices %s\n", optimizer_name(config->optimizer), config->lr,
            schedule_words(config, schedule, sizeof schedule), virtual);
@@ -84,6 +87,7 @@ int command_train(int argc, char **argv, const struct duet_model *own) {
     CHECK_GOTO(flags_parse(argc, argv, &config, &help, "train"), code, done);
     if (help) return flags_help("train", own), 0;
     CHECK_GOTO(run_config_check(&config), code, done);
+    CHECK_GOTO(resume_check_files(&config), code, done);
     CHECK_GOTO(results_open(&files, &config), code, done);
     if (*config.trace) CHECK_GOTO(atomic_open(&trace, config.trace), code, done);
     CHECK_GOTO(report_open(&report, &config), code, done);

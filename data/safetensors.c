@@ -17,8 +17,10 @@
 enum { HEADER_LIMIT = 100000000 }; /* bytes; the format's own limit */
 
 static int wrong(const struct safetensors *s, const char *tensor, const char *why) {
-    return fail(ERR_FAILED, "not a valid safetensors file: %s: %s%.100s%s%s: write it again",
-                s->path, tensor ? "tensor '" : "", tensor ? tensor : "", tensor ? "': " : "", why);
+    return fail(
+        ERR_FAILED,
+        "not a valid safetensors file: %s: %s%.100s%s%s: take another copy, or write it anew",
+        s->path, tensor ? "tensor '" : "", tensor ? tensor : "", tensor ? "': " : "", why);
 }
 
 static unsigned dtype_size(const char *dtype) {

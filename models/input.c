@@ -119,6 +119,7 @@ static int take(struct replica *r, const struct batch *batch) {
 
 int replica_load(struct replica *r, const struct batch *batch) {
     r->packed = NULL;
+    r->global_n = batch->global_n;
     CHECK(replica_check_samples(r, "load", batch->segments.n));
     if (batch->from) return load_index(r, batch);
     if (!r->config.blocking_copies && !r->place[1].used) CHECK(make_place(r, &r->place[1]));

@@ -84,6 +84,7 @@ struct replica {
      * of samples; NULL: there is none. */
     const struct device_dataset *packed;
     int packed_n;
+    int global_n; /* of the batch that was loaded last */
 
     struct tensor losses; /* F64 (log_rows, log_segments) */
     struct tensor hits;   /* I64 (log_rows, log_segments) */

@@ -191,13 +191,14 @@ static int check(const struct tape *t, const struct var *x, const struct param *
     return OK;
 }
 
-/* PyTorch's error, where a segment has one value per channel; synchronised: where the batch has. */
+/* PyTorch's error, where a segment has one value per channel; synchronised: where the batch of all
+ * ranks has. */
 static int check_count(const struct tape *t, const struct var *x,
                        const struct norm_config *config) {
     const int *d = x->value.dims;
     size_t spatial = tensor_sample_count(&x->value) / (size_t)d[1];
-    if (is_exchanged(t, config)) return OK; /* this rank does not know the others' counts */
-    int one = config->synchronised && (size_t)d[0] * spatial == 1;
+    size_t all = (size_t)(is_exchanged(t, config) ? t->step.global_n : d[0]);
+    int one = config->synchronised && all * spatial == 1;
     for (int s = 0; s < t->segments.count && !config->synchronised; s++)
         one |= (size_t)t->segments.seg[s].n * spatial == 1;
     if (!one) return OK;

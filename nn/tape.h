@@ -72,6 +72,7 @@ struct tape_step {
     int training;                    /* 0: no nodes are kept, and dropout returns its input */
     int add_grads;                   /* 1: gradients are added to those of the passes before */
     int more_passes;                 /* 1: passes follow before the gradients are complete */
+    int global_n;                    /* samples of the batch on all ranks; 0: those of `segments` */
     int64_t number; /* of the batch, for a forward function that is not the same every time */
 };
 int64_t tape_number(const struct tape *tape); /* of the step under way */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "report/table.h"
+#include "report/text.h"
 
 enum { RUNS = MODE_COUNT };
 
@@ -194,8 +195,10 @@ void batch_line(FILE *file, const struct run_record *run) {
     const struct columns c = columns_of(run);
     for (int i = 0; i < c.count; i++) {
         const struct run_record *r = c.run[i];
-        fprintf(file, "%s%s: %g x %d", i ? ", " : "batch: ", mode_title(r->mode),
-                (double)r->batch_size / r->devices, r->devices);
+        char share[32];
+        share_words(r->batch_size, r->devices, !r->virtual_devices && r->mode == MODE_DP, share);
+        fprintf(file, "%s%s: %s x %d", i ? ", " : "batch: ", mode_title(r->mode), share,
+                r->devices);
     }
     fprintf(file, " = global %d; ", run[0].batch_size);
     if (run[0].passes > 1) fprintf(file, "%d batches an update; ", run[0].passes);

@@ -20,9 +20,12 @@ static double last_loss(const struct run_record *r) {
 void scale_table_line(FILE *file, const struct scale_line *line, int published) {
     const struct run_record *r = line->run;
     double accuracy = record_last_accuracy(r);
-    fprintf(file, "%7d %5.6g %6d %7.4g %8.4g %8.2f %10.7g ", r->devices,
-            (double)r->batch_size / r->devices, r->batch_size, r->lr, r->training_seconds,
-            line->speed_up, last_loss(r));
+    int least = r->batch_size / r->devices;
+    char each[32];
+    snprintf(each, sizeof each, "%d", least);
+    if (r->batch_size % r->devices) snprintf(each, sizeof each, "%d-%d", least, least + 1);
+    fprintf(file, "%7d %5s %6d %7.4g %8.4g %8.2f %10.7g ", r->devices, each, r->batch_size, r->lr,
+            r->training_seconds, line->speed_up, last_loss(r));
     if (accuracy >= 0)
         fprintf(file, "%8.4f", accuracy);
     else

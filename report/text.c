@@ -51,3 +51,14 @@ char *signed_bytes(double bytes, char text[32]) {
     snprintf(text, 32, "%s%s", bytes < 0 ? "-" : "+", amount);
     return strcmp(amount, "0 B") ? text : strcpy(text, "nothing");
 }
+
+char *share_words(int batch, int devices, int chunked, char text[32]) {
+    int least = batch / devices;
+    if (batch % devices == 0)
+        snprintf(text, 32, "%d", least);
+    else if (chunked)
+        snprintf(text, 32, "at most %d", least + 1);
+    else
+        snprintf(text, 32, "%d or %d", least, least + 1);
+    return text;
+}

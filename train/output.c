@@ -9,7 +9,7 @@
 #include "base/number.h"
 
 /* A folder that takes no checkpoint is noticed at once, not after the first N steps. */
-static int try_checkpoint(const char *path) {
+int outputs_try_checkpoint(const char *path) {
     struct atomic_file file = {0};
     int code = atomic_open(&file, path);
     atomic_abandon(&file);
@@ -18,7 +18,7 @@ static int try_checkpoint(const char *path) {
 
 int outputs_open(struct outputs *o, const struct run_config *config) {
     o->config = config;
-    if (*config->checkpoint) CHECK(try_checkpoint(config->checkpoint));
+    if (*config->checkpoint) CHECK(outputs_try_checkpoint(config->checkpoint));
     if (*config->save) CHECK(atomic_open(&o->weights, config->save));
     if (*config->tensorboard) CHECK(event_file_open(&o->curves.file, config->tensorboard));
     if (!*config->log_loss) return OK;

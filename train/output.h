@@ -15,6 +15,9 @@ struct outputs {
     struct atomic_file weights, losses; /* closed where not asked for */
 };
 
+/* Fails where a checkpoint of this name could not be written. */
+int outputs_try_checkpoint(const char *path);
+
 /* Opens the files that config asks for; config must outlive them. Zero *o before, and
  * outputs_abandon it afterwards, also after a failure. */
 int outputs_open(struct outputs *o, const struct run_config *config);

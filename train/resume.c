@@ -9,6 +9,7 @@
 #include "base/parse.h"
 #include "data/safetensors.h"
 #include "train/bits.h"
+#include "train/output.h"
 #include "train/settings.h"
 
 /* ---- its settings ---- */
@@ -66,6 +67,16 @@ static int read_step(struct session *s, const struct safetensors *file) {
                     file->path);
     s->first_step = (int)step;
     return OK;
+}
+
+int resume_check_files(const struct run_config *config) {
+    const char *path = *config->resume ? config->resume : config->init_from;
+    struct safetensors file = {0};
+    int code = *path ? safetensors_open(&file, path) : OK;
+    if (!code && *config->resume) code = check_version(&file);
+    safetensors_close(&file);
+    CHECK(code);
+    return *config->checkpoint ? outputs_try_checkpoint(config->checkpoint) : OK;
 }
 
 int resume_open(struct session *s) {

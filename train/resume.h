@@ -20,6 +20,10 @@
 
 #define CHECKPOINT_VERSION "1"
 
+/* Before data, model and devices are opened: is the file of --resume a checkpoint, that of
+ * --init-from a safetensors file, and can that of --checkpoint be written? */
+int resume_check_files(const struct run_config *config);
+
 /* Opens config->resume, demands that its settings are those of this run, and reads parameters,
  * buffers and position into s->values, s->buffers and s->first_step. Data, model and devices must
  * be open. ERR_USAGE names the first setting that differs; ERR_FAILED: no checkpoint, or a broken

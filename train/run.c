@@ -107,6 +107,9 @@ int run_device_kind(const struct run_config *config, enum device_kind *kind, int
         return fail(ERR_USAGE,
                     "--cuda-math: library: emulated devices have only Duet's own kernels: give "
                     "--device cuda where there is a GPU");
+    if (*kind != DEVICE_CUDA && config->tf32)
+        return fail(ERR_USAGE, "--tf32: no effect on emulated devices: no GPU was found: give "
+                               "--device cuda where there is one, or leave it out");
     return OK;
 }
 
@@ -211,6 +214,12 @@ static int check_join(const struct run_config *c) {
         return fail(ERR_USAGE, "--join: initial, active and throw do not go with --no-sync-steps: "
                                "give --join alone");
     return OK;
+}
+
+int run_check_sync_bn(const struct run_config *config) {
+    if (config->mode != MODE_DP || !config->model_options.sync_bn) return OK;
+    return fail(ERR_USAGE, "--sync-bn: SyncBatchNorm is only supported within "
+                           "torch.nn.parallel.DistributedDataParallel: give --mode ddp, or single");
 }
 
 int run_config_check(const struct run_config *config) {

@@ -149,6 +149,8 @@ struct optimizer_config run_optimizer(const struct run_config *config);
 struct schedule run_schedule(const struct run_config *config);
 /* ERR_USAGE: a number is wrong, or two do not go together. */
 int run_check_update(const struct run_config *config);
+/* ERR_USAGE: SyncBatchNorm in DP. */
+int run_check_sync_bn(const struct run_config *config);
 
 /* The data set of the run. It points into config. */
 struct dataset_config run_dataset(const struct run_config *config);

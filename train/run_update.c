@@ -47,5 +47,10 @@ int run_check_update(const struct run_config *c) {
     if (c->lr_step && c->lr_cosine)
         return fail(ERR_USAGE,
                     "--lr-step and --lr-cosine: both set the learning rate of an epoch: give one");
+    if (c->lr_step && c->lr_step >= c->epochs)
+        return fail(ERR_USAGE,
+                    "--lr-step: no effect in %d epoch%s: the rate would change after %d: give "
+                    "less than --epochs, or leave it out",
+                    c->epochs, c->epochs > 1 ? "s" : "", c->lr_step);
     return OK;
 }

@@ -29,10 +29,7 @@ static void warn(const struct session *s) {
 static int dp_strategy_open(struct session *s) {
     const struct run_config *c = s->config;
     struct dp *dp;
-    if (s->model.sync_bn)
-        return fail(ERR_USAGE,
-                    "--sync-bn: SyncBatchNorm is only supported within "
-                    "torch.nn.parallel.DistributedDataParallel: give --mode ddp, or single");
+    CHECK(run_check_sync_bn(c));
     struct dp_config config = {.devices = s->devices,
                                .device = s->device,
                                .model = &s->model,

@@ -132,8 +132,14 @@ Test(cli_batch_norm, what_is_refused, .timeout = 120, .init = cli_folder_make,
          "Expected more than 1 value per channel when training, got input size "
          "torch.Size([1, 512, 1, 1])",
          "train --mode ddp --devices 2 " DATA " --shape 1x8x8 --batch-size 2"},
+        /* the last batch of an epoch has one sample, on rank 1; what is said by single too */
+        {1, "torch.Size([1, 512, 1, 1])",
+         "train --mode ddp --devices 2 --sync-bn " DATA
+         " --shape 1x8x8 --samples 4 --batch-size 3 --epochs 1 --quiet"},
+        /* before the data are read */
+        {2, "SyncBatchNorm is only", "train --mode dp --sync-bn --model resnet18 --data-dir none"},
     };
-    for (int i = 0; i < 5; i++) {
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct cli c;
         cli_run(&c, "%s", cases[i].command);
         cr_expect_eq(c.status, cases[i].status, "%s: %s", cases[i].command, c.err);

@@ -52,7 +52,7 @@ static const struct row {
     {"--no-sync-steps", NULL, "every mode accumulates"},
     {"--optimizer", NULL, "every run updates its parameters"},
     {"--lr", NULL, "every optimizer has one"},
-    {"--lr-step", NULL, "every optimizer has a learning rate"},
+    {"--lr-step", "train --epochs 2 --lr-step 2", "in 2 epochs|less than --epochs"},
     {"--lr-gamma", "train --lr-gamma 0.5", "without --lr-step|--lr-step N"},
     {"--lr-cosine", NULL, "every optimizer has a learning rate"},
     {"--momentum", "train --momentum 0.9 --optimizer adam", "with optimizer adam|--optimizer sgd"},
@@ -115,6 +115,9 @@ static const struct row more[] = {
     {"--label-smoothing", "train --dataset random --loss mse --label-smoothing 0.1",
      "with loss mse|--loss cross-entropy"},
     {"--dampening", "train --optimizer adam --dampening 0.5", "with optimizer adam"},
+    {"--init", "train --model resnet18 --init d2l --init-from w", "beside --init-from"},
+    {"--init", "train --model resnet18 --init d2l --resume c", "beside --resume"},
+    {"--lr-step", "scale --model mlp --lr-step 4 --epochs 3", "in 3 epochs"},
     {"--log-loss", "demo --log-loss l", "in duet demo"},
     {"--trace", "estimate --trace t", "in duet estimate|nothing runs"},
 };

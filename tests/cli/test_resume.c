@@ -219,6 +219,11 @@ Test(cli_resume, bad_files_and_words, .timeout = 120, .init = cli_folder_make,
     cli_fails(2, "--checkpoint|more than one model", "compare --checkpoint x");
     cli_fails(2, "--resume|more than one model", "profile --resume ck");
     cli_fails(1, "cannot write: no/ck", RUN "--checkpoint no/ck");
+    /* before the data are read */
+    cli_fails(1, "cannot read: nope", "train --data-dir none --resume nope");
+    cli_fails(1, "cannot read: nope", "train --data-dir none --init-from nope");
+    cli_fails(1, "--resume: w: it is no checkpoint", "train --data-dir none --resume w");
+    cli_fails(1, "cannot write: no/ck", "train --data-dir none --checkpoint no/ck");
     cli_well(RUN "--init-from ck --steps 1"); /* its weights are those of any file */
 }
 

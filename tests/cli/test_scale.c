@@ -128,6 +128,14 @@ Test(cli_scale, devices_that_do_not_fit_one_another, .timeout = 120, .init = cli
     cr_assert_eq(c.status, 0, "%s", c.err);
     cr_expect(matches(c.out, "^ +3 +8 +24 .* -$"), "%s", c.out);
     cr_expect(!strstr(c.out, "equal to the first"));
+    cr_expect(matches(c.out, "^bits of 3 devices, lr 0.2: -: 2 virtual devices against 3"), "%s",
+              c.out);
+    cli_free(&c);
+    cli_run(&c, "scale --data-dir d --model mlp --mlp-hidden 9 --batch-size 25 --epochs 1 "
+                "--devices 1,2 --virtual-devices off");
+    cr_expect(c.status == 0 && matches(c.out, "^ +2 12-13 +25 .* -$"), "%s%s", c.err, c.out);
+    cr_expect(matches(c.out, "^bits of 2 devices, lr 0.2: -: virtual devices are off"), "%s",
+              c.out);
     cli_free(&c);
     /* a rate too large: no failure, but it is said, and equal NaNs are no proof */
     cli_run(&c, "scale --data-dir d --model mlp --mlp-hidden 9 --batch-size 24 --epochs 1 "
@@ -135,6 +143,8 @@ Test(cli_scale, devices_that_do_not_fit_one_another, .timeout = 120, .init = cli
     cr_expect(c.status == 0 && matches(c.err, "^duet: 2 devices, lr 1e\\+30: loss: not finite"),
               "%s", c.err);
     cr_expect(matches(c.out, "^ +2 +12 +24 .* -$"), "%s", c.out);
+    cr_expect(matches(c.out, "^bits of 2 devices, lr 1e\\+30: -: losses that are not finite"), "%s",
+              c.out);
     cli_free(&c);
 }
 
@@ -148,6 +158,8 @@ Test(cli_scale, what_is_refused, .timeout = 120, .init = cli_folder_make,
         {"--devices|'0'|1 to 64", "--devices 1,0"},
         {"--devices|no value", "--devices"},
         {"--lr|'x' in '0.1,x'", "--lr 0.1,x"},
+        {"--devices: 2|twice", "--devices 2,1,2"},
+        {"--lr: 0.1|twice", "--lr 0.1,0.10"},
         {"--lr|at most 16", "--lr 1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1"},
         {"--batch-per-device|'0'", "--batch-per-device=0"},
         {"--batch-size|4|8 devices", "--batch-size 4"},

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "report/scale_table.h"
+#include "report/text.h"
 #include "tests/harness/harness.h"
 
 enum { RUNS = 4, WIDEST = 80 };
@@ -87,4 +88,12 @@ Test(scale_table, the_best_rate_of_each_device_count, .timeout = 30) {
     cr_expect_str_eq(text, "1 device: best test accuracy 0.9100 at learning rate 0.25\n"
                            "4 devices: best test accuracy 0.9200 at learning rate 0.000125\n");
     free(text);
+}
+
+Test(scale_table, shares_of_a_batch, .timeout = 30) {
+    char text[32];
+    cr_expect_str_eq(share_words(256, 2, 0, text), "128");
+    cr_expect_str_eq(share_words(32, 3, 0, text), "10 or 11");
+    cr_expect_str_eq(share_words(10, 4, 1, text), "at most 3"); /* 3 3 3 1 */
+    cr_expect_str_eq(share_words(8, 4, 1, text), "2");
 }
