@@ -31,14 +31,12 @@ LIB_OBJ  = $(patsubst %,$(B)/%.o,$(basename $(LIB_C) $(CUDA_SOURCES)))
 has = $(shell $(CC) -E -x c -include $(1) /dev/null >/dev/null 2>&1 && echo yes)
 HAVE_ZLIB := $(call has,zlib.h)
 
-# The largest frame of a function: the command runs with a stack of 256 KiB (cli/command.c).
-FRAME := 81920
 FLAGS := -std=c11 -D_GNU_SOURCE -Wall -Wextra $(if $(WERROR),-Werror) -ffp-contract=off -pthread \
-         -I. $(if $(HAVE_ZLIB),-DHAVE_ZLIB) $(if $(SAN),,-Wframe-larger-than=$(FRAME))
+         -I. $(if $(HAVE_ZLIB),-DHAVE_ZLIB)
 LIBS   = -lm -pthread $(if $(HAVE_ZLIB),-lz) $(CUDA_LIBS)
 # -O2, or a folder's own OPT_<folder>.
 OPT_device/host/kernels := -O3
-# The largest frame of a function, in bytes: the command runs with a stack of 256 KiB (cli/main.c).
+# The largest frame of a function, in bytes: the command runs with a stack of 256 KiB (cli/command.c).
 COMMAND_FRAME = -Wframe-larger-than=81920
 FRAME = $(if $(SAN)$(filter $(B)/tests/% $(B)/bench/% $(B)/examples/%,$@),,$(COMMAND_FRAME))
 COMPILE = $(CC) $(FLAGS) $(FRAME) $(or $(OPT_$(*D)),-O2) $(CFLAGS)
