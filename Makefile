@@ -36,7 +36,7 @@ FLAGS := -std=c11 -D_GNU_SOURCE -Wall -Wextra $(if $(WERROR),-Werror) -ffp-contr
 LIBS   = -lm -pthread $(if $(HAVE_ZLIB),-lz) $(CUDA_LIBS)
 # -O2, or a folder's own OPT_<folder>.
 OPT_device/host/kernels := -O3
-# The largest frame of a function, in bytes: the command runs with a stack of 256 KiB (cli/command.c).
+# The largest frame of a function: the command runs with a stack of 256 KiB (cli/command.c).
 COMMAND_FRAME = -Wframe-larger-than=81920
 FRAME = $(if $(SAN)$(filter $(B)/tests/% $(B)/bench/% $(B)/examples/%,$@),,$(COMMAND_FRAME))
 COMPILE = $(CC) $(FLAGS) $(FRAME) $(or $(OPT_$(*D)),-O2) $(CFLAGS)
