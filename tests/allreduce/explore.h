@@ -9,17 +9,7 @@
 
 #include "allreduce/reference.h"
 #include "base/error.h"
-
-enum { RANKS = 4, CALLS = 3, COUNT = 6, HALF = 12, EVENTS = 192 };
-
-static const enum allreduce_algorithm algorithms[] = {ALLREDUCE_NAIVE,  ALLREDUCE_ONESHOT,
-                                                      ALLREDUCE_DIRECT, ALLREDUCE_RING,
-                                                      ALLREDUCE_TREE,   ALLREDUCE_FUSED};
-enum { ALGORITHMS = sizeof algorithms / sizeof *algorithms };
-
-/* The collectives that only copy have plans as well. */
-static const enum allreduce_algorithm copies[] = {COLLECTIVE_ALL_GATHER, COLLECTIVE_BROADCAST};
-enum { COPIES = sizeof copies / sizeof *copies };
+#include "tests/allreduce/explored.h"
 
 /* ---- the model: for each rank the events of all calls, one after another ---- */
 
@@ -34,6 +24,8 @@ struct event {
 struct model {
     int n;
     int same_half; /* a planted bug: scratch does not alternate */
+    int windowed;  /* 1: all calls are those of a process group */
+    int root;
     struct plan plans[CALLS][RANKS];
     struct event events[RANKS][EVENTS];
     int count[RANKS];
@@ -50,28 +42,19 @@ struct state {
     struct memory memory;
 };
 
-/* Integers below 2^20 that look random, so that a sum is wrong where a term is missing, taken twice
- * or taken from another call. */
-static inline float input(int call, int rank, int i) {
-    uint64_t x = (uint64_t)((call * RANKS + rank) * COUNT + i + 1) * 0x9e3779b97f4a7c15u;
-    x ^= x >> 29;
-    x *= 0xbf58476d1ce4e5b9u;
-    return (float)(x >> 44);
-}
-
-/* Cuts the data into 1, 2 or 3 slices or rounds. */
-static inline struct plan_config tiny_config(int slices) {
-    size_t slice = (size_t)(COUNT / slices);
-    struct plan_config config = {
-        .align = 1, .slice = slice, .pipeline_from = 0, .slices = slices, .scratch = 2 * slice};
-    return config;
-}
-
-static inline int build(struct plan *plan, enum allreduce_algorithm what, int n, int rank,
-                        const struct plan_config *config) {
-    if (what == COLLECTIVE_ALL_GATHER) return plan_build_all_gather(plan, n, rank, COUNT, 1);
-    if (what == COLLECTIVE_BROADCAST) return plan_build_broadcast(plan, n, rank, COUNT);
-    return plan_build(plan, what, n, rank, COUNT, config);
+static inline struct model *windowed_new(int n, int root, int slices,
+                                         const enum allreduce_algorithm *sequence) {
+    struct model *m = calloc(1, sizeof *m);
+    cr_assert_not_null(m);
+    m->n = n;
+    m->windowed = 1;
+    m->root = root;
+    for (int call = 0; call < CALLS; call++)
+        for (int r = 0; r < n; r++)
+            cr_assert_eq(
+                build_windowed(&m->plans[call][r], sequence[call], n, r, root, slices, call), OK,
+                "%s", error_message());
+    return m;
 }
 
 static inline struct model *model_new(int n, int slices, const enum allreduce_algorithm *sequence) {
@@ -99,6 +82,8 @@ static inline void model_prepare(struct model *m) {
     for (int r = 0; r < m->n; r++) {
         uint32_t base = 0;
         m->count[r] = 0;
+        for (int to = 0; to < m->n; to++)
+            m->flags[r][0][PLAN_TAKEN][to] = m->plans[0][r].credits;
         for (int call = 0; call < CALLS; call++) {
             const struct plan *p = &m->plans[call][r];
             cr_assert(m->count[r] + p->step_count + 1 <= EVENTS);
@@ -125,11 +110,12 @@ struct access {
     uint64_t from, to;
 };
 
-/* A broadcast is not counted: see allreduce/plans/copies.c. */
+/* A broadcast is not counted: see allreduce/plans/copies.c; nor is what goes through windows and is
+ * no allreduce: plans/windows.c. A mailbox does not alternate. */
 static inline int half_of(const struct model *m, const struct event *e) {
     int counted = 0;
     for (int call = 0; call < e->call; call++)
-        counted += m->plans[call][0].algorithm != COLLECTIVE_BROADCAST;
+        counted += m->plans[call][0].algorithm <= COLLECTIVE_ALL_GATHER;
     return m->same_half ? 0 : counted % 2;
 }
 
@@ -138,16 +124,16 @@ static inline int accesses(const struct model *m, int rank, const struct event *
     int count = 0;
     if (!e->step) {
         out[0] = (struct access){rank, 0, 1, 0, COUNT};
-        return 1;
+        return !m->windowed;
     }
     const struct plan_step *s = e->step;
     int source = s->source_buffer == PLAN_DATA ? 0 : 1 + half_of(m, e),
         dest = s->dest_buffer == PLAN_DATA ? 0 : 1 + half_of(m, e);
     for (int r = 0; r < m->n && s->op != PLAN_NONE; r++) {
-        if (s->op == PLAN_SUM || r == s->source_rank)
+        if (s->source_buffer < PLAN_INPUT && (s->op == PLAN_SUM || r == s->source_rank))
             out[count++] =
                 (struct access){r, source, 0, s->source_offset, s->source_offset + s->length};
-        if (s->dest_ranks >> r & 1)
+        if (s->dest_buffer < PLAN_INPUT && s->dest_ranks >> r & 1)
             out[count++] = (struct access){r, dest, 1, s->dest_offset, s->dest_offset + s->length};
     }
     return count;
@@ -243,8 +229,32 @@ static inline float result(const struct model *m, int call, int i) {
     return sum;
 }
 
+static inline int end_windowed(const struct model *m, struct state *s, const struct event *e) {
+    float in[RANKS][WIDE], out[RANKS][WIDE];
+    void *data[RANKS], *scratch[RANKS], *outputs[RANKS];
+    const void *inputs[RANKS];
+    if (!e->step) return FINE;
+    for (int r = 0; r < m->n; r++) {
+        for (int i = 0; i < WIDE; i++)
+            in[r][i] = input(e->call, r, i);
+        data[r] = s->memory.data[r];
+        scratch[r] = s->memory.scratch[r][half_of(m, e)];
+        inputs[r] = in[r];
+        outputs[r] = out[r];
+    }
+    struct reference_memory memory = {
+        .data = data, .scratch = scratch, .input = inputs, .output = outputs, .scale = 1};
+    reference_step_of(e->plan, e->step, &memory);
+    for (size_t i = 0; e->step->dest_buffer == PLAN_OUTPUT && i < e->step->length; i++) {
+        int at = (int)(e->step->dest_offset + i);
+        if (out[e->plan->rank][at] != output(e->plan, m->root, e->call, at)) return WRONG;
+    }
+    return FINE;
+}
+
 static inline int end_event(const struct model *m, struct state *s, int rank,
                             const struct event *e) {
+    if (m->windowed) return end_windowed(m, s, e);
     if (!e->step) {
         for (int i = 0; i < COUNT; i++) {
             if (s->memory.data[rank][i] != result(m, e->call, i)) return WRONG;
@@ -296,7 +306,7 @@ static inline enum verdict explore(struct model *m, size_t *states, char *text, 
     enum verdict verdict = FINE;
     model_prepare(m);
     memset(&start, 0, sizeof start);
-    for (int r = 0; r < m->n; r++)
+    for (int r = 0; r < m->n && !m->windowed; r++)
         for (int i = 0; i < COUNT; i++)
             start.memory.data[r][i] = input(0, r, i);
     push(&search, &start);

@@ -1,0 +1,91 @@
+/* The calls that the explorer walks through: which collectives, of how many elements, with which
+ * numbers, and what they must give. */
+#ifndef TESTS_ALLREDUCE_EXPLORED_H
+#define TESTS_ALLREDUCE_EXPLORED_H
+
+#include <stdint.h>
+
+#include "allreduce/windows.h"
+
+enum { RANKS = 4, CALLS = 3, COUNT = 6, HALF = 12, EVENTS = 192 };
+
+static const enum allreduce_algorithm algorithms[] = {ALLREDUCE_NAIVE,  ALLREDUCE_ONESHOT,
+                                                      ALLREDUCE_DIRECT, ALLREDUCE_RING,
+                                                      ALLREDUCE_TREE,   ALLREDUCE_FUSED};
+enum { ALGORITHMS = sizeof algorithms / sizeof *algorithms };
+
+/* The collectives that only copy have plans as well. */
+static const enum allreduce_algorithm copies[] = {COLLECTIVE_ALL_GATHER, COLLECTIVE_BROADCAST};
+enum { COPIES = sizeof copies / sizeof *copies };
+
+/* So have the collectives of process groups, which go through windows: INPUT and OUTPUT are not
+ * part of a state, since INPUT never changes and what is written to OUTPUT is judged at once. */
+static const enum allreduce_algorithm windows[] = {
+    WINDOW_BROADCAST, WINDOW_REDUCE,  WINDOW_ALL_GATHER, WINDOW_REDUCE_SCATTER,
+    WINDOW_GATHER,    WINDOW_SCATTER, WINDOW_ALL_TO_ALL, WINDOW_SEND};
+enum { WINDOWS = sizeof windows / sizeof *windows, WIDE = 16, MAILBOX = 4 };
+
+/* Integers below 2^20 that look random, so that a sum is wrong where a term is missing, taken twice
+ * or taken from another call. */
+static inline float input(int call, int rank, int i) {
+    uint64_t x = (uint64_t)((call * RANKS + rank) * WIDE + i + 1) * 0x9e3779b97f4a7c15u;
+    x ^= x >> 29;
+    x *= 0xbf58476d1ce4e5b9u;
+    return (float)(x >> 44);
+}
+
+/* Cuts the data into 1, 2 or 3 slices or rounds. */
+static inline struct plan_config tiny_config(int slices) {
+    size_t slice = (size_t)(COUNT / slices);
+    struct plan_config config = {
+        .align = 1, .slice = slice, .pipeline_from = 0, .slices = slices, .scratch = 2 * slice};
+    return config;
+}
+
+static inline int build(struct plan *plan, enum allreduce_algorithm what, int n, int rank,
+                        const struct plan_config *config) {
+    if (what == COLLECTIVE_ALL_GATHER) return plan_build_all_gather(plan, n, rank, COUNT, 1);
+    if (what == COLLECTIVE_BROADCAST) return plan_build_broadcast(plan, n, rank, COUNT);
+    return plan_build(plan, what, n, rank, COUNT, config);
+}
+
+/* Of a window of COUNT elements, in `slices` pieces; of a mailbox, in two more than it holds. */
+static inline int build_windowed(struct plan *plan, enum allreduce_algorithm what, int n, int rank,
+                                 int root, int slices, int call) {
+    struct window_request q = {.what = what,
+                               .n = n,
+                               .rank = rank,
+                               .root = root,
+                               .peer = (root + 1) % n,
+                               .window = what == WINDOW_SEND ? MAILBOX : COUNT,
+                               .config = tiny_config(slices)};
+    int parts =
+        what == WINDOW_SCATTER || what == WINDOW_ALL_TO_ALL || what == WINDOW_REDUCE_SCATTER;
+    size_t piece = parts ? COUNT / 2 / (size_t)n : COUNT / 2;
+    q.count = what < ALLREDUCE_ALGORITHM_COUNT ? COUNT
+              : what == WINDOW_SEND            ? MAILBOX + 2
+                                               : piece * (size_t)slices;
+    q.stride = q.count;
+    q.first = (size_t)call * q.count;
+    return plan_build_window(plan, &q);
+}
+
+/* What OUTPUT of the rank must hold in element i. */
+static inline float output(const struct plan *plan, int root, int call, int i) {
+    int count = (int)plan->count, mine = plan->rank * count + i;
+    float sum = 0;
+    switch ((int)plan->algorithm) {
+    case WINDOW_BROADCAST:
+    case WINDOW_SEND: return input(call, root, i);
+    case WINDOW_GATHER:
+    case WINDOW_ALL_GATHER: return input(call, i / count, i % count);
+    case WINDOW_SCATTER: return input(call, root, mine);
+    case WINDOW_ALL_TO_ALL: return input(call, i / count, plan->rank * count + i % count);
+    default: break;
+    }
+    for (int r = 0; r < plan->n; r++)
+        sum += input(call, r, plan->algorithm == WINDOW_REDUCE_SCATTER ? mine : i);
+    return sum;
+}
+
+#endif

@@ -1,0 +1,86 @@
+/* Every interleaving of the collectives of process groups, as test_protocol.c explores those of the
+ * allreduces: calls in a row through the same windows and mailboxes, alone and mixed; and every
+ * wait that is dropped is found. */
+#include "tests/allreduce/explore.h"
+
+static size_t check(int n, int root, int slices, const enum allreduce_algorithm *sequence) {
+    struct model *m = windowed_new(n, root, slices, sequence);
+    size_t states;
+    char text[200];
+    enum verdict verdict = explore(m, &states, text, sizeof text);
+    cr_assert_eq(verdict, FINE, "%d ranks, root %d, %d pieces, %s, %s, %s: %s: %s", n, root, slices,
+                 allreduce_algorithm_name(sequence[0]), allreduce_algorithm_name(sequence[1]),
+                 allreduce_algorithm_name(sequence[2]), verdict_names[verdict], text);
+    model_free(m);
+    if (getenv("DUET_SHOW"))
+        printf("%d ranks, root %d, %d pieces, %s, %s: %zu states\n", n, root, slices,
+               allreduce_algorithm_name(sequence[0]), allreduce_algorithm_name(sequence[1]),
+               states);
+    return states;
+}
+
+Test(windows_protocol, every_interleaving_of_three_calls_is_right, .timeout = 120) {
+    for (int n = 2; n <= 3; n++)
+        for (int k = 0; k < WINDOWS; k++)
+            for (int slices = 1; slices <= (n == 2 ? 4 : test_short() ? 1 : 2); slices++)
+                check(n, n - 1, slices,
+                      (enum allreduce_algorithm[]){windows[k], windows[k], windows[k]});
+}
+
+/* Any two collectives, and an allreduce that uses scratch on both sides of one that does not. */
+Test(windows_protocol, collectives_may_follow_each_other, .timeout = 120) {
+    for (int a = 0; a < WINDOWS - 1; a++) {
+        for (int b = 0; b < WINDOWS - 1; b++)
+            check(2, 0, 2, (enum allreduce_algorithm[]){windows[a], windows[b], windows[a]});
+        for (int n = 2; n <= 3; n++) {
+            check(n, 1, 1,
+                  (enum allreduce_algorithm[]){ALLREDUCE_ONESHOT, windows[a], ALLREDUCE_ONESHOT});
+            check(n, 1, 1, (enum allreduce_algorithm[]){windows[a], ALLREDUCE_DIRECT, windows[a]});
+            check(n, 0, 1,
+                  (enum allreduce_algorithm[]){ALLREDUCE_NAIVE, windows[a], ALLREDUCE_ONESHOT});
+        }
+    }
+}
+
+/* Where all ranks show and take, one kind of wait is superfluous. A rank takes piece j - 1 behind its
+ * show of piece j, so who has awaited its `done` of piece j - 1 knows that piece j is shown. To look
+ * at a flag that is already there is cheaper than the rule would be. */
+static int heard_before(const struct plan *plan, int i, int peer) {
+    for (int j = 0; j < i; j++)
+        if (plan->steps[j].wait_ranks >> peer & 1 && plan->steps[j].wait_kind == PLAN_DONE &&
+            plan->steps[i].wait_kind == PLAN_READY &&
+            plan->steps[j].wait_epoch + 1 >= plan->steps[i].wait_epoch)
+            return 1;
+    return 0;
+}
+
+/* So no other wait is superfluous, and the explorer finds every one that is missing. */
+Test(windows_protocol, any_dropped_wait_is_found, .timeout = 120) {
+    for (int n = 2; n <= 3; n++)
+        for (int k = 0; k < WINDOWS; k++) {
+            const enum allreduce_algorithm sequence[] = {windows[k], windows[k], windows[k]};
+            int dropped = 0, slices = n == 2 ? 3 : 1;
+            for (int r = 0; r < n; r++) {
+                struct model *probe = windowed_new(n, 0, slices, sequence);
+                const struct plan *plan = &probe->plans[0][r];
+                for (int i = 0; i < plan->step_count; i++)
+                    for (int peer = 0; peer < n; peer++) {
+                        if (!(plan->steps[i].wait_ranks >> peer & 1)) continue;
+                        struct model *m = windowed_new(n, 0, slices, sequence);
+                        for (int call = 0; call < CALLS; call++)
+                            m->plans[call][r].steps[i].wait_ranks &= ~rank_bit(peer);
+                        enum verdict verdict = explore(m, NULL, NULL, 0);
+                        cr_expect(verdict == RACE || verdict == WRONG ||
+                                      (verdict == FINE && heard_before(plan, i, peer)),
+                                  "%s, %d ranks: rank %d, step %d does without its wait for rank "
+                                  "%d: %s",
+                                  allreduce_algorithm_name(windows[k]), n, r, i, peer,
+                                  verdict_names[verdict]);
+                        model_free(m);
+                        dropped++;
+                    }
+                model_free(probe);
+            }
+            cr_assert_geq(dropped, n - 1, "%s", allreduce_algorithm_name(windows[k]));
+        }
+}
