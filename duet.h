@@ -460,7 +460,7 @@ enum { DUET_ANY_SOURCE = -1 };
 int duet_spawn(int n, int (*work)(int rank, void *context), void *context);
 
 /* init_process_group: waits until all ranks have come. timeout_s: after how many seconds a wait
- * fails; 0: 300. */
+ * fails; 0: 300. A process that duet_spawn started can do so once. */
 int duet_group_init(duet_group **out, double timeout_s);
 
 /* new_group: a group of n ranks of `world`, the group of all ranks, which numbers them 0 .. n-1 in

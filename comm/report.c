@@ -26,7 +26,7 @@ void describe_end(const struct job *job, int rank, char *text, size_t size) {
                  strsignal(process->signal));
     else
         snprintf(text + used, size - used, "ended with status %d%s", process->exit_code,
-                 process->exit_code ? "" : " without leaving the job (comm_close)");
+                 process->exit_code ? "" : " without leaving the job");
 }
 
 /* A rank ends well with status 0 after comm_close, or in a job that no rank has joined. */
@@ -58,7 +58,9 @@ static const char *advice_on_start(const struct launch *launch, int error) {
 /* A rank of Duet's own records why it fails, once it has joined. Before that it can only print. */
 static const char *advice_on_status(const struct job *job, int rank) {
     int own = !job->launch->entry && !job->launch->program;
-    if (!job->ranks[rank].exit_code) return "a rank must leave before it ends";
+    if (!job->ranks[rank].exit_code)
+        return "a rank must leave before it ends (in a program of process groups: "
+               "duet_group_destroy)";
     if (own && !job->board->slots[rank].pid) return "see its own message above";
     return "it recorded no reason: if it printed one, that stands above";
 }

@@ -25,7 +25,7 @@ if ((${#names[@]} == 0)); then
     mapfile -t names < <(grep -lE "$words" tests/*/test_*.c | xargs grep -L cuda_stand_in.h |
         sed 's|tests/||; s|\.c$||' | grep -vx scripts/test_gpu_check)
 fi
-started=(tests/*/helper_*.c bench/*.c) # programs that tests start
+started=(tests/*/helper_*.c bench/*.c examples/*.c) # programs that tests start
 started=("${started[@]/#/$build/}")
 make -j"$(nproc)" EMULATION=1 SAN="$san" "$build/duet" "${started[@]%.c}" \
     "${names[@]/#/$build/tests/}" || exit 1

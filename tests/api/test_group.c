@@ -179,6 +179,7 @@ out:
     return code;
 }
 
+/* With CUDA_EMULATION on GPUs too. */
 Test(group, every_call_on_every_kind_of_device, .timeout = 60) {
     for (int k = 0; k < API_KINDS; k++)
         MUST(duet_spawn(3, work, (void *)api_kinds[k]));
@@ -300,12 +301,47 @@ Test(group, a_strange_environment_is_told) {
     setenv("RANK", "1", 1);
     MUST_FAIL(duet_group_init(&group, 0.1), DUET_TIMEOUT, "no word from rank 0 after 0.1 s");
     MUST_FAIL(duet_group_init(NULL, 1), DUET_USAGE, "out is NULL");
-    setenv("RANK", "0", 1), setenv("WORLD_SIZE", "1", 1);
+    unsetenv("RANK"), unsetenv("WORLD_SIZE"); /* as Open MPI's mpirun says it */
+    setenv("OMPI_COMM_WORLD_RANK", "0", 1), setenv("OMPI_COMM_WORLD_SIZE", "1", 1);
     MUST(duet_group_init(&group, 1));
     MUST(duet_barrier(group, NULL));
     duet_group_destroy(&group);
     MUST(duet_group_init(&group, 1)); /* and again */
     duet_group_destroy(&group);
+}
+
+/* Nobody started these ranks together, so they watch each other by themselves. */
+Test(group, a_rank_that_dies_is_noticed, .timeout = 30) {
+    char port[16];
+    int status;
+    duet_group *group;
+    snprintf(port, sizeof port, "%d", (int)getpid() * 2);
+    setenv("MASTER_PORT", port, 1), setenv("WORLD_SIZE", "2", 1);
+    pid_t other = fork();
+    cr_assert(other >= 0);
+    setenv("RANK", other ? "0" : "1", 1);
+    int code = duet_group_init(&group, 20);
+    if (!other) {
+        if (!code) code = duet_barrier(group, NULL);
+        _exit(code ? 1 : 0); /* without leaving */
+    }
+    MUST(code);
+    MUST(duet_barrier(group, NULL));
+    MUST_FAIL(duet_barrier(group, NULL), DUET_PEER, "barrier #2: a peer failed first: rank 1 (pid");
+    duet_group_destroy(&group);
+    cr_assert(waitpid(other, &status, 0) == other && status == 0);
+}
+
+/* A rank that forgets to leave is told so. */
+static int forgets(int rank, void *context) {
+    duet_group *group;
+    (void)rank, (void)context;
+    return duet_group_init(&group, 20);
+}
+
+Test(group, a_rank_has_to_leave, .timeout = 30) {
+    cr_assert_neq(duet_spawn(2, forgets, NULL), DUET_OK);
+    MUST_SAY("duet_group_destroy");
 }
 
 /* ---- threads ---- */

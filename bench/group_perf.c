@@ -1,0 +1,138 @@
+/* How fast are the calls of process groups here?
+ *
+ *     group_perf [-n RANKS] [-b BYTES] [-e BYTES] [-c CALL]
+ *
+ * For each call and each size from -b to -e, times four: microseconds of a call, the median over
+ * many, of the slowest rank. BYTES are those of the larger tensor of a rank. The results are
+ * checked before they are timed. bench/torch_group.py times the same calls of PyTorch's gloo and
+ * prints the same columns, so that both can be run in turn. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "comm/comm.h"
+#include "comm/launch.h"
+#include "group/group.h"
+
+static const struct {
+    const char *name;
+    enum allreduce_algorithm what;
+    int parts, stacks; /* 1: the input, the output has a block for each rank */
+} calls[] = {
+    {"all_reduce", ALLREDUCE_AUTO, 0, 0},
+    {"broadcast", WINDOW_BROADCAST, 0, 0},
+    {"reduce", WINDOW_REDUCE, 0, 0},
+    {"all_gather", WINDOW_ALL_GATHER, 0, 1},
+    {"reduce_scatter", WINDOW_REDUCE_SCATTER, 1, 0},
+    {"all_to_all", WINDOW_ALL_TO_ALL, 1, 1},
+    {"gather", WINDOW_GATHER, 0, 1},
+    {"scatter", WINDOW_SCATTER, 1, 0},
+    {"send_recv", WINDOW_SEND, 0, 0}, /* rank 0 to rank 1 and back: half of the time */
+    {"barrier", WINDOW_BARRIER, 0, 0},
+};
+enum { CALLS = sizeof calls / sizeof *calls, MOST_TIMES = 2000 };
+
+struct options {
+    int n;
+    size_t from, to;
+    const char *call;
+};
+
+static int by_time(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static int make_call(struct group *g, struct group_call call) {
+    if (call.what != WINDOW_SEND) return group_run(g, &call, NULL);
+    int rank = group_rank(g);
+    if (rank > 1) return OK;
+    call.peer = 1 - rank;
+    for (int turn = 0; turn < 2; turn++) {
+        call.receive = rank != turn;
+        CHECK(group_run(g, &call, NULL));
+    }
+    return OK;
+}
+
+/* Every input is ones, so a result is ones or, of a sum, n. */
+static int check(struct group *g, int k, const struct group_call *call, size_t count) {
+    const float *out = call->output;
+    int n = group_size(g), rank = group_rank(g);
+    enum allreduce_algorithm what = calls[k].what;
+    int sums = what == ALLREDUCE_AUTO || what == WINDOW_REDUCE_SCATTER ||
+               (what == WINDOW_REDUCE && rank == 0);
+    if (rank && (what == WINDOW_REDUCE || what == WINDOW_GATHER)) return OK;
+    if (what == WINDOW_BARRIER || what == WINDOW_BROADCAST || what == WINDOW_SEND) return OK;
+    for (size_t i = 0; i < count * (calls[k].stacks ? (size_t)n : 1); i++)
+        if (out[i] != (sums ? (float)n : 1))
+            return fail(ERR_CHECK, "%s: element %zu is %g", calls[k].name, i, (double)out[i]);
+    return OK;
+}
+
+/* The median of a call's time in microseconds, of this rank. */
+static int time_call(struct group *g, int k, size_t bytes, float *in, float *out, double *us) {
+    int n = group_size(g), wide = calls[k].parts || calls[k].stacks;
+    size_t count = bytes / sizeof(float) / (wide ? (size_t)n : 1);
+    struct group_call call = {.what = calls[k].what, .count = count, .input = in, .output = out};
+    double *times = malloc(MOST_TIMES * sizeof *times);
+    for (size_t i = 0; i < bytes / sizeof(float); i++)
+        in[i] = 1;
+    int code = make_call(g, call), most = bytes > 1 << 20 ? 20 : bytes > 1 << 16 ? 200 : MOST_TIMES;
+    if (!code) code = check(g, k, &call, count);
+    for (int i = 0; i < most && !code; i++) {
+        int64_t start = now_ns();
+        code = make_call(g, call);
+        times[i] = (double)(now_ns() - start) * 1e-3 / (calls[k].what == WINDOW_SEND ? 2 : 1);
+    }
+    qsort(times, (size_t)most, sizeof *times, by_time);
+    *us = times[most / 2];
+    free(times);
+    return code;
+}
+
+static int rank_main(void *context) {
+    const struct options *o = context;
+    struct group *g;
+    float *in = malloc(o->to + 4), *out = malloc(o->to + 4);
+    int code = in && out ? group_open(&g, 60) : fail(ERR_MEMORY, "no host memory");
+    for (int k = 0; k < CALLS && !code; k++)
+        for (size_t bytes = o->from; bytes <= o->to && !code; bytes *= 4) {
+            double us = 0;
+            float worst;
+            if (o->call && strcmp(o->call, calls[k].name)) break;
+            code = time_call(g, k, bytes, in, out, &us);
+            worst = (float)us;
+            struct group_call slowest = {.what = ALLREDUCE_AUTO,
+                                         .count = 1,
+                                         .how = {ELEMENT_F32, ELEMENT_MAX},
+                                         .input = &worst,
+                                         .output = &worst};
+            if (!code) code = group_run(g, &slowest, NULL);
+            if (!code && group_rank(g) == 0)
+                printf("%-15s %3d %12zu %12.2f\n", calls[k].name, o->n, bytes, (double)worst);
+            if (calls[k].what == WINDOW_BARRIER) break;
+        }
+    if (code) fprintf(stderr, "group_perf: %s\n", error_message());
+    if (in && out) group_close(g);
+    free(in);
+    free(out);
+    return error_exit_status(code);
+}
+
+int main(int argc, char **argv) {
+    struct options o = {.n = 2, .from = 4, .to = 16 << 20};
+    for (int i = 1; i + 1 < argc; i += 2) {
+        if (!strcmp(argv[i], "-n")) o.n = atoi(argv[i + 1]);
+        if (!strcmp(argv[i], "-b")) o.from = (size_t)atol(argv[i + 1]);
+        if (!strcmp(argv[i], "-e")) o.to = (size_t)atol(argv[i + 1]);
+        if (!strcmp(argv[i], "-c")) o.call = argv[i + 1];
+    }
+    struct launch launch = {.world_size = o.n, .entry = rank_main, .context = &o};
+    struct launch_result result;
+    printf("%-15s %3s %12s %12s\n", "call", "n", "bytes", "us");
+    if (launch_ranks(&launch, &result)) fprintf(stderr, "group_perf: %s\n", error_message());
+    return result.exit_status;
+}
