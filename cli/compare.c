@@ -28,7 +28,7 @@ static void write_runs(const void *what, struct json_writer *w) {
         const struct run_record *run = &c->run[mode];
         if (!run->devices && !*c->full[mode]) continue; /* left out */
         results_run(w, mode_name(mode), mode_title(mode), c->full[mode], run);
-        if (mode != MODE_SINGLE && run->devices)
+        if ((enum run_mode)mode != c->reference && run->devices)
             verdict_json(w, "verdict", &c->verdict[mode], run);
         else
             json_null(w, "verdict");
@@ -56,7 +56,7 @@ static void judge_page(struct page_run *page, const struct comparison *c, enum r
     size_t bytes;
     FILE *file = open_memstream(text, &bytes);
     if (!file) return;
-    verdict_print(file, &c->verdict[mode], &c->run[MODE_SINGLE], &c->run[mode]);
+    verdict_print(file, &c->verdict[mode], &c->run[c->reference], &c->run[mode]);
     if (fclose(file)) return;
     page->verdict = *text;
     page->judged = judged[c->verdict[mode].kind];
@@ -78,7 +78,8 @@ static int write_report(struct report *report, const struct comparison *c, const
                                  .missing = *c->full[mode] ? c->full[mode]
                                             : out          ? out
                                                            : "it did not come to its end"};
-        if (run && mode != MODE_SINGLE && c->judged[mode]) judge_page(one, c, mode, &text[mode]);
+        if (run && (enum run_mode)mode != c->reference && c->judged[mode])
+            judge_page(one, c, mode, &text[mode]);
     }
     int code = report_write(report, &page, command);
     for (int mode = 0; mode < MODE_COUNT; mode++)
@@ -96,13 +97,13 @@ static void show_allreduce(const struct run_record *ddp) {
 
 /* Prints the results of the three runs, whatever the verdict is. */
 static void show(const struct comparison *c) {
-    const struct run_record *single = &c->run[MODE_SINGLE];
-    printf("\n%s on %s, ", single->model, single->dataset);
+    const struct run_record *first = &c->run[c->reference];
+    printf("\n%s on %s, ", first->model, first->dataset);
     device_words(stdout, &c->run[c->run[MODE_DDP].devices  ? MODE_DDP
                                  : c->run[MODE_DP].devices ? MODE_DP
                                                            : MODE_SINGLE]);
-    printf(": %d steps in %d epoch%s\n", single->steps, single->epoch_count,
-           single->epoch_count > 1 ? "s" : "");
+    printf(": %d steps in %d epoch%s\n", first->steps, first->epoch_count,
+           first->epoch_count > 1 ? "s" : "");
     batch_line(stdout, c->run);
     show_allreduce(&c->run[MODE_DDP]);
     printf("\n");
@@ -110,18 +111,21 @@ static void show(const struct comparison *c) {
     printf("\n");
     const char *why = compare_leaves_out(&c->config, MODE_DP);
     if (why) printf("DP was left out: %s\n", why);
-    for (enum run_mode mode = MODE_DP; mode < MODE_COUNT; mode++) {
-        if (c->run[mode].devices) verdict_print(stdout, &c->verdict[mode], single, &c->run[mode]);
+    for (enum run_mode mode = 0; mode < MODE_COUNT; mode++) {
+        if (c->run[mode].devices && mode != c->reference)
+            verdict_print(stdout, &c->verdict[mode], first, &c->run[mode]);
         if (*c->full[mode])
             printf("%s does not fit into the memory of its devices\n", mode_title(mode));
     }
+    if (*c->full[MODE_SINGLE] && c->reference == MODE_DDP)
+        printf("there is no other run to compare DDP with\n");
     fflush(stdout);
 }
 
 /* 1: the comparison is to be shown, whatever compare_run returned. */
 static int is_complete(const struct comparison *c, int code) {
     return code == OK || code == ERR_CHECK ||
-           (code == ERR_MEMORY && (*c->full[MODE_DP] || *c->full[MODE_DDP]));
+           (code == ERR_MEMORY && c->reference < MODE_COUNT && c->run[c->reference].devices);
 }
 
 /* A comparison that ended in the middle: the page shows the runs that came to their end, if there
@@ -132,7 +136,8 @@ static int show_what_there_is(struct report *report, const struct comparison *c,
     struct failures all = {0};
     snprintf(why, sizeof why, "%s", error_message());
     failures_add(&all, fail(failure, "%s", why));
-    if (c->run[MODE_SINGLE].devices) failures_add(&all, write_report(report, c, command, why));
+    if (c->reference < MODE_COUNT && c->run[c->reference].devices)
+        failures_add(&all, write_report(report, c, command, why));
     return failures_end(&all);
 }
 

@@ -158,12 +158,12 @@ static void accuracy_row(FILE *file, const struct columns *c) {
 
 void compare_table(FILE *file, const struct run_record *run) {
     const struct columns present = columns_of(run), *c = &present;
-    double single = record_images_per_second(&run[0]);
-    char head[RUNS][TABLE_CELL];
+    double first = record_images_per_second(c->run[0]); /* single, where it fits */
+    char head[RUNS][TABLE_CELL], over[32];
     int extrapolated = 0;
     for (int i = 0; i < c->count; i++) {
-        snprintf(head[i], sizeof head[i], i ? "%s x %d" : "%s", mode_title(c->run[i]->mode),
-                 c->run[i]->devices);
+        snprintf(head[i], sizeof head[i], c->run[i]->mode ? "%s x %d" : "%s",
+                 mode_title(c->run[i]->mode), c->run[i]->devices);
         extrapolated |= record_extrapolated(c->run[i]);
     }
     table_row(file, "", head, c->count);
@@ -171,7 +171,8 @@ void compare_table(FILE *file, const struct run_record *run) {
     ROW(extrapolated ? "seconds an epoch, extrapolated" : "seconds an epoch", "%.2f",
         record_seconds_per_epoch(r));
     ROW("images/s", "%.0f", record_images_per_second(r));
-    ROW("speed-up over single", "%.2f", single > 0 ? record_images_per_second(r) / single : 0);
+    snprintf(over, sizeof over, "speed-up over %s", mode_title(c->run[0]->mode));
+    ROW(over, "%.2f", first > 0 ? record_images_per_second(r) / first : 0);
     accuracy_row(file, c);
     ROW("last loss", "%.9g", r->steps ? r->losses[r->steps - 1] : 0);
     row_bytes(file, "peak memory, device 0", c, peak, 0, 0);
@@ -193,6 +194,7 @@ void compare_table(FILE *file, const struct run_record *run) {
 
 void batch_line(FILE *file, const struct run_record *run) {
     const struct columns c = columns_of(run);
+    const struct run_record *first = c.run[0];
     for (int i = 0; i < c.count; i++) {
         const struct run_record *r = c.run[i];
         char share[32];
@@ -200,16 +202,16 @@ void batch_line(FILE *file, const struct run_record *run) {
         fprintf(file, "%s%s: %s x %d", i ? ", " : "batch: ", mode_title(r->mode), share,
                 r->devices);
     }
-    fprintf(file, " = global %d; ", run[0].batch_size);
-    if (run[0].passes > 1) fprintf(file, "%d batches an update; ", run[0].passes);
-    fprintf(file, "%s, learning rate %g", run[0].optimizer, run[0].lr);
-    if (run[0].lr_step)
-        fprintf(file, " x %g every %d epoch%s", run[0].lr_gamma, run[0].lr_step,
-                run[0].lr_step > 1 ? "s" : "");
-    if (!strcmp(run[0].lr_schedule, "cosine")) fprintf(file, " along a cosine");
-    if (run[0].virtual_devices)
-        fprintf(file, "; %d virtual devices, %d duplicates an epoch\n", run[0].virtual_devices,
-                run[0].duplicates);
+    fprintf(file, " = global %d; ", first->batch_size);
+    if (first->passes > 1) fprintf(file, "%d batches an update; ", first->passes);
+    fprintf(file, "%s, learning rate %g", first->optimizer, first->lr);
+    if (first->lr_step)
+        fprintf(file, " x %g every %d epoch%s", first->lr_gamma, first->lr_step,
+                first->lr_step > 1 ? "s" : "");
+    if (!strcmp(first->lr_schedule, "cosine")) fprintf(file, " along a cosine");
+    if (first->virtual_devices)
+        fprintf(file, "; %d virtual devices, %d duplicates an epoch\n", first->virtual_devices,
+                first->duplicates);
     else
         fprintf(file, "; virtual devices off\n");
 }

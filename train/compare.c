@@ -54,27 +54,28 @@ const char *compare_leaves_out(const struct run_config *config, enum run_mode mo
 static int judge(struct comparison *c, enum run_mode mode, struct job_result *result) {
     struct verdict *v = &c->verdict[mode];
     if (!c->run[mode].devices) return OK; /* left out, or it did not fit */
-    c->judged[mode] = verdict_judge(&c->run[MODE_SINGLE], &c->run[mode], v);
+    c->judged[mode] = verdict_judge(&c->run[c->reference], &c->run[mode], v);
     if (c->judged[mode]) return OK;
     struct run_config config = c->config;
     config.mode = mode;
-    CHECK(lockstep_check(&config, &c->run[MODE_SINGLE], v, result));
+    CHECK(lockstep_check(&config, &c->run[c->reference], v, result));
     c->judged[mode] = 1;
     return OK;
 }
 
 /* The run in `last` failed or was stopped. Those before it came to their end. */
 static void judge_those_before(struct comparison *c, enum run_mode last) {
-    for (enum run_mode mode = MODE_DP; mode < last; mode++)
+    for (enum run_mode mode = c->reference + 1; mode < last; mode++)
         if (c->run[mode].devices)
-            c->judged[mode] = verdict_judge(&c->run[MODE_SINGLE], &c->run[mode], &c->verdict[mode]);
+            c->judged[mode] =
+                verdict_judge(&c->run[c->reference], &c->run[mode], &c->verdict[mode]);
 }
 
 /* The outcome of both verdicts. Where the loss is not finite in both modes, gradients beyond the
  * bound say nothing of the modes, and equal bits are no proof either. */
 static int conclude(const struct comparison *c, struct job_result *result) {
     int not_finite_at = -1;
-    for (enum run_mode mode = MODE_DP; mode < MODE_COUNT; mode++) {
+    for (enum run_mode mode = c->reference + 1; mode < MODE_COUNT; mode++) {
         const struct verdict *v = &c->verdict[mode];
         if (!c->run[mode].devices) continue;
         int good = v->kind == VERDICT_EQUAL || v->kind == VERDICT_WITHIN;
@@ -85,9 +86,10 @@ static int conclude(const struct comparison *c, struct job_result *result) {
         if (good) continue;
         result->exit_status = error_exit_status(ERR_CHECK);
         return fail(ERR_CHECK,
-                    "%s and single did not train the same model: step %d, %s of %s, device %d: see "
+                    "%s and %s did not train the same model: step %d, %s of %s, device %d: see "
                     "the verdict above",
-                    mode_title(mode), v->step, v->in_gradient ? "gradient" : "value",
+                    mode_title(mode), mode_title(c->reference), v->step,
+                    v->in_gradient ? "gradient" : "value",
                     verdict_name(&c->run[mode], v->parameter), v->device);
     }
     if (not_finite_at < 0) return OK;
@@ -113,6 +115,13 @@ static int check_norms(const struct run_config *config, struct job_result *resul
                 "modes train different models: leave it out, or give --sync-bn");
 }
 
+/* The mode that takes the place of one that did not fit. */
+static enum run_mode next_reference(const struct run_config *config, enum run_mode mode) {
+    for (mode++; mode < MODE_COUNT && compare_leaves_out(config, mode);)
+        mode++;
+    return mode;
+}
+
 int compare_run(struct comparison *c, const struct run_config *config, struct job_result *result) {
     int points[MAX_SNAPSHOTS];
     memset(result, 0, sizeof *result);
@@ -130,22 +139,23 @@ int compare_run(struct comparison *c, const struct run_config *config, struct jo
         one.hashes = one.spans = 1;
         one.stoppable = *config->report || *config->pictures;
         CHECK(run_config_of_several(&one, config, mode_name(mode)));
-        if (mode == MODE_SINGLE && needs_lockstep(&c->config))
+        if (mode == c->reference && needs_lockstep(&c->config))
             memcpy(one.snapshots, points, sizeof points);
         int code = job_run_titled(mode_title(mode), &one, &c->run[mode], result);
-        if (code == ERR_MEMORY && mode != MODE_SINGLE && !result->signal) {
+        if (code == ERR_MEMORY && !result->signal) {
             snprintf(c->full[mode], sizeof c->full[mode], "%s", error_message());
             record_free(&c->run[mode]);
+            if (mode == c->reference) c->reference = next_reference(&c->config, mode);
             continue;
         }
         if (code) judge_those_before(c, mode);
         CHECK(code);
         /* The device that `auto` found is used for all modes: another kind gives other bits. */
-        if (mode == MODE_SINGLE)
+        if (mode == c->reference)
             snprintf(c->config.device, sizeof c->config.device, "%s", c->run[mode].kind);
     }
-    CHECK(judge(c, MODE_DP, result));
-    CHECK(judge(c, MODE_DDP, result));
+    for (enum run_mode mode = c->reference + 1; mode < MODE_COUNT; mode++)
+        CHECK(judge(c, mode, result));
     CHECK(conclude(c, result));
     for (enum run_mode mode = 0; mode < MODE_COUNT; mode++) {
         if (!*c->full[mode]) continue;

@@ -11,8 +11,10 @@ struct comparison {
     /* as given to compare_run, but with the virtual devices and the kind of device that were
      * used */
     struct run_config config;
-    struct run_record run[MODE_COUNT];  /* by mode; of a mode that was left out zeroed */
-    struct verdict verdict[MODE_COUNT]; /* each mode against single; [MODE_SINGLE] is unused */
+    struct run_record run[MODE_COUNT]; /* by mode; of a mode that was left out zeroed */
+    /* What the others are judged against: single, or the first mode that fits its devices. */
+    enum run_mode reference;
+    struct verdict verdict[MODE_COUNT]; /* each mode against the reference, whose own is unused */
     int judged[MODE_COUNT];             /* 1: the verdict is there */
     char full[MODE_COUNT]
              [ERROR_BYTES]; /* the error of a mode that did not fit its devices; or "" */
@@ -20,9 +22,9 @@ struct comparison {
 
 /* Runs all of it; the jobs print their progress. Zero *c before, and comparison_free it afterwards,
  * also after a failure. ERR_CHECK: a verdict is DIFFERENT or BEYOND, or a loss is
- * not finite; the comparison is complete then, for the caller to print. DP or DDP that ran out of
- * memory is in `full`, with no record and no verdict; the others are compared. Single that did so
- * is a failure, since it judges the others.
+ * not finite; the comparison is complete then, for the caller to print. ERR_MEMORY: a mode that ran
+ * out of memory is in `full`, with no record and no verdict; the others are compared, DDP with DP
+ * where it was single. Where no mode fits there is nothing to print.
  *
  * After another failure c->run has the runs that came to their end, judged where their hashes
  * decide. Where a report is asked for, SIGINT and SIGTERM stop the run under way after a step, and

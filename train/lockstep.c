@@ -74,19 +74,19 @@ static int compare_point(const struct run_config *config, const struct run_recor
     return OK;
 }
 
-int lockstep_check(const struct run_config *config, const struct run_record *single,
+int lockstep_check(const struct run_config *config, const struct run_record *reference,
                    struct verdict *v, struct job_result *result) {
     v->worst = 0;
     v->bound = LOCKSTEP_BOUND;
-    v->steps = single->snapshot_count;
+    v->steps = reference->snapshot_count;
     v->in_gradient = 1;
     v->device = 0;
-    for (int k = 0; k < single->snapshot_count; k++) {
+    for (int k = 0; k < reference->snapshot_count; k++) {
         struct run_record *two = calloc(2, sizeof *two);
         if (!two) return fail(ERR_MEMORY, "lock step: no host memory");
-        int code = one_step(config, MODE_SINGLE, single, k, &two[0], result);
-        if (!code) code = one_step(config, config->mode, single, k, &two[1], result);
-        if (!code) code = compare_point(config, single, k, &two[0], &two[1], v);
+        int code = one_step(config, reference->mode, reference, k, &two[0], result);
+        if (!code) code = one_step(config, config->mode, reference, k, &two[1], result);
+        if (!code) code = compare_point(config, reference, k, &two[0], &two[1], v);
         record_free(&two[0]);
         record_free(&two[1]);
         free(two);

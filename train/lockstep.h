@@ -1,7 +1,8 @@
 /* Lock step: where equal bits are not promised, two modes are compared one step at a time. From the
- * same parameters, those of the single run before some of its steps, each mode takes one step, and
- * their gradients must agree within a bound. Over a whole run no bound would hold: SGD turns a
- * difference in the last bit into 10 percent of the loss within 30 steps. */
+ * same parameters, those of the reference run before some of its steps, each mode takes one step,
+ * and their gradients must agree within a bound. The reference is single, where that fits. Over a
+ * whole run no bound would hold: SGD turns a difference in the last bit into 10 percent of the loss
+ * within 30 steps. */
 #ifndef TRAIN_LOCKSTEP_H
 #define TRAIN_LOCKSTEP_H
 
@@ -24,10 +25,10 @@
  * the list. */
 void lockstep_points(int steps, int points[MAX_SNAPSHOTS]);
 
-/* Compares config's mode with the single mode at every snapshot of `single`, and sets kind, worst,
+/* Compares config's mode with that of `reference` at every snapshot of it, and sets kind, worst,
  * bound, steps, step and parameter of *v. Gradients that are not finite are beyond any bound.
  * Dropout is turned off, because its masks belong to virtual devices, and those may differ. */
-int lockstep_check(const struct run_config *config, const struct run_record *single,
+int lockstep_check(const struct run_config *config, const struct run_record *reference,
                    struct verdict *v, struct job_result *result);
 
 #endif

@@ -33,8 +33,9 @@ struct verdict {
     double final_loss_gap; /* relative difference of the losses at the last step */
 };
 
-/* Judges b against a, the single run, by their hashes. Returns 1 if that decides. It returns 0
- * where equal bits are not promised and b's replicas agree: then lockstep.h decides. */
+/* Judges b against a, the reference run (single, where it fits), by their hashes. Returns 1 if that
+ * decides. It returns 0 where equal bits are not promised and b's replicas agree: then lockstep.h
+ * decides. */
 int verdict_judge(const struct run_record *a, const struct run_record *b, struct verdict *v);
 
 /* The name of a parameter or, behind them, a buffer: verdict.parameter counts so. */

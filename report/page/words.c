@@ -45,20 +45,22 @@ static void say_equality(struct text *text, const struct page *page) {
     if (equal) {
         list_titles(text, page, PAGE_EQUAL);
         text_add(text,
-                 " trained the very same model as single: every parameter and every reduced "
+                 " trained the very same model as %s: every parameter and every reduced "
                  "gradient was identical to the bit in all %d steps",
-                 first->steps);
+                 mode_title(first->mode), first->steps);
     }
     if (within) {
         text_add(text, equal ? "; " : "");
         list_titles(text, page, PAGE_WITHIN);
-        text_add(text, " agreed with single in lock step within the bound on rounding, where equal "
-                       "bits are not promised");
+        text_add(text,
+                 " agreed with %s in lock step within the bound on rounding, where equal "
+                 "bits are not promised",
+                 mode_title(first->mode));
     }
     if (apart) {
         text_add(text, equal || within ? "; " : "");
         list_titles(text, page, PAGE_APART);
-        text_add(text, " did not train the same model as single");
+        text_add(text, " did not train the same model as %s", mode_title(first->mode));
     }
     text_add(text, ".");
 }

@@ -109,3 +109,37 @@ Test(cli_wide_head, compare_goes_on_with_what_fits, .timeout = 60, .init = cli_f
     json_free(root);
     cli_free(&c);
 }
+
+/* Where single does not fit, DDP is judged against DP, by hashes or in lock step; and what is left
+ * alone is measured without a verdict. Single and DP's device 0 hold the outputs of all samples:
+ * single 6 times the whole, with what was said above; DP 2 times, and 3 of one device. */
+Test(cli_wide_head, compare_goes_on_without_single, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    struct cli c;
+    cr_assert(2 * PARAMS + 3 * SHARE + 2 * WHOLE + MIB < 18 * MIB && 4 * WHOLE > 18 * MIB);
+    cli_run(&c, "compare " COMMON " --device-memory 18M --steps 2 --quiet --json j");
+    cr_expect(c.status == 1 && matches(c.err, "^duet: single: .*out of memory on device 0: "), "%s",
+              c.err);
+    cr_expect(matches(c.out, "^ +DP x 4 +DDP x 4$") && matches(c.out, "^speed-up over DP +1.00 ") &&
+                  matches(c.out, "^single does not fit into the memory of its devices$") &&
+                  matches(c.out, "^DDP = DP: identical to the bit after 2 steps"),
+              "%s", c.out);
+    struct json *root = json_of("j");
+    cr_expect(strstr(json_text(root, "single/does_not_fit"), "out of memory on device 0"));
+    cr_expect_str_eq(json_text(root, "ddp/verdict/verdict"), "identical");
+    cr_expect_eq(json_at(root, "dp/verdict")->kind, JSON_NULL);
+    json_free(root);
+    cli_free(&c);
+
+    cli_run(&c, "compare " COMMON " --device-memory 18M --steps 2 --quiet --allreduce ring");
+    cr_expect(c.status == 1 && matches(c.out, "^DDP ~ DP: gradients in lock step at 2 points"),
+              "%s%s", c.out, c.err);
+    cli_free(&c);
+    cli_run(&c, "compare " COMMON " --device-memory 12M --steps 2 --quiet");
+    cr_expect(c.status == 1 && matches(c.out, "^ +DDP x 4$") &&
+                  matches(c.out, "^DP does not fit into the memory of its devices$") &&
+                  strstr(c.out, "there is no other run to compare DDP with"),
+              "%s%s", c.out, c.err);
+    cli_free(&c);
+    cli_fails(1, "single: out of memory on device 0", "compare " COMMON " --device-memory 4M");
+}

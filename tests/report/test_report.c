@@ -5,7 +5,10 @@
 #include "tests/report/records.h"
 
 Test(report, compare_table, .timeout = 30) {
-    struct run_record run[3] = {make(MODE_SINGLE, 1), make(MODE_DP, 2), make(MODE_DDP, 3)};
+    static struct run_record run[3]; /* too large for a small stack */
+    run[0] = make(MODE_SINGLE, 1);
+    run[1] = make(MODE_DP, 2);
+    run[2] = make(MODE_DDP, 3);
     /* whole epochs, except in DDP */
     run[0].steps_per_epoch = run[1].steps_per_epoch = STEPS;
     char *head = text_of(compare_table, run);
@@ -49,7 +52,10 @@ Test(report, compare_table, .timeout = 30) {
 }
 
 Test(report, lines, .timeout = 30) {
-    struct run_record run[3] = {make(MODE_SINGLE, 1), make(MODE_DP, 2), make(MODE_DDP, 2)};
+    static struct run_record run[3]; /* too large for a small stack */
+    run[0] = make(MODE_SINGLE, 1);
+    run[1] = make(MODE_DP, 2);
+    run[2] = make(MODE_DDP, 2);
     char *text = text_of(batch_line, run);
     has(text, "^batch: single: 250 x 1, DP: 125 x 2, DDP: 125 x 2 = global 250; adam, learning "
               "rate 0.125; 4 "

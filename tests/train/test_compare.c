@@ -100,7 +100,8 @@ static struct run_config config_of(int devices, const char *allreduce) {
  * `mode`. */
 static struct verdict judged(const char *planted, enum run_mode mode,
                              const struct run_config *config, int status) {
-    struct comparison c = {0};
+    static struct comparison c; /* too large for a small stack */
+    memset(&c, 0, sizeof c);
     struct job_result result;
     setenv("PLANT", planted, 1);
     int code = compare_run(&c, config, &result);
@@ -176,7 +177,8 @@ Test(compare, diverged, .timeout = 120, .init = folder_make, .fini = folder_remo
     static const char *const algorithms[] = {"direct", "tree"};
     for (int i = 0; i < 2; i++) {
         struct run_config config = config_of(4, algorithms[i]);
-        struct comparison c = {0};
+        static struct comparison c; /* too large for a small stack */
+        memset(&c, 0, sizeof c);
         struct job_result result;
         char words[64];
         setenv("PLANT", "", 1);
@@ -228,7 +230,8 @@ Test(compare, a_rank_without_memory, .timeout = 120, .init = folder_make, .fini 
     /* 6 MiB of parameters; memory comes in pieces of 2 MiB */
     config.model_options.hidden[0] = 2000;
     for (int kib = 2048; !went_well; kib += test_short() ? 8192 : 2048) {
-        struct comparison c = {0};
+        static struct comparison c; /* too large for a small stack */
+        memset(&c, 0, sizeof c);
         struct job_result result;
         char planted[32];
         snprintf(planted, sizeof planted, "ddp:2:memory %d", kib);
