@@ -24,16 +24,21 @@ B       := build$(if $(EMULATION),/emulation)$(if $(SAN),$(if $(EMULATION),-,/)$
 FOLDERS := base trace device device/host device/host/kernels data nn models comm scatter_gather \
            allreduce allreduce/plans allreduce/host group dp ddp syncbn train report report/page \
            doctor api cli
-LIB_C    = $(filter-out cli/main.c,$(wildcard $(FOLDERS:=/*.c)))
+LIB_C    = $(filter-out cli/main.c cli/screen_$(if $(HAVE_NCURSES),absent,curses).c,\
+           $(wildcard $(FOLDERS:=/*.c)))
 LIB_OBJ  = $(patsubst %,$(B)/%.o,$(basename $(LIB_C) $(CUDA_SOURCES)))
 
 # zlib is optional. `make HAVE_ZLIB=` builds as if it were absent.
 has = $(shell $(CC) -E -x c -include $(1) /dev/null >/dev/null 2>&1 && echo yes)
 HAVE_ZLIB := $(call has,zlib.h)
 
+# So is ncurses, which draws the dashboard of --live (cli/screen.h).
+HAVE_NCURSES := $(shell echo 'int main(void) { return endwin(); }' | \
+                  $(CC) -include curses.h -x c - -lncursesw -o /dev/null 2>/dev/null && echo yes)
+
 FLAGS := -std=c11 -D_GNU_SOURCE -Wall -Wextra $(if $(WERROR),-Werror) -ffp-contract=off -pthread \
          -I. $(if $(HAVE_ZLIB),-DHAVE_ZLIB)
-LIBS   = -lm -pthread $(if $(HAVE_ZLIB),-lz) $(CUDA_LIBS)
+LIBS   = -lm -pthread $(if $(HAVE_ZLIB),-lz) $(if $(HAVE_NCURSES),-lncursesw) $(CUDA_LIBS)
 # -O2, or a folder's own OPT_<folder>.
 OPT_device/host/kernels := -O3
 # The largest frame of a function: the command runs with a stack of 256 KiB (cli/command.c).
@@ -51,10 +56,11 @@ found:
 	@scripts/find_cuda.sh report '$(CUDA_USE)' $(CUDA_FOUND)
 	@echo "math:      own kernels, no library needed"
 	@echo "zlib:      $(or $(HAVE_ZLIB:yes=found),not found: raw IDX files only)"
+	@echo "ncurses:   $(or $(HAVE_NCURSES:yes=found),not found: --live is refused)"
 	@echo "criterion: $(CRITERION_USE)"
 
 # Every object depends on the words of its command, so that other flags never meet old objects.
-ALL_FLAGS = $(CC) $(FLAGS) $(CFLAGS) $(CUDA_ALL_FLAGS)
+ALL_FLAGS = $(CC) $(FLAGS) $(CFLAGS) $(CUDA_ALL_FLAGS) $(if $(HAVE_NCURSES),ncurses)
 $(B)/flags: FORCE
 	@mkdir -p $(@D)
 	@echo '$(ALL_FLAGS)' > $@.new

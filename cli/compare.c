@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "cli/flags.h"
 #include "cli/lesson.h"
+#include "cli/live.h"
 #include "cli/report.h"
 #include "cli/results.h"
 #include "report/chrome_trace.h"
@@ -148,6 +149,7 @@ static int run(struct run_config *config, int chapter) {
     struct atomic_file trace = {0};
     struct results_files files = {.json = {0}};
     struct job_result result = {.exit_status = 0};
+    struct live *live = NULL;
     int code = OK;
     CHECK_GOTO(run_config_check(config), code, done);
     CHECK_GOTO(results_open(&files, config), code, done);
@@ -155,7 +157,9 @@ static int run(struct run_config *config, int chapter) {
     CHECK_GOTO(report_open(&report, config), code, done);
     comparison = calloc(1, sizeof *comparison);
     if (!comparison) CHECK_GOTO(fail(ERR_MEMORY, "compare: no host memory"), code, done);
+    CHECK_GOTO(live_screen_open(&live, config), code, done);
     code = compare_run(comparison, config, &result);
+    live_screen_close(&live);
     if (!is_complete(comparison, code)) {
         code = show_what_there_is(&report, comparison, command, code);
         goto done;

@@ -157,13 +157,14 @@ int with_graphs(const struct flag *flag, const struct asked *asked) {
     int timed = is(asked, "compare") || is(asked, "demo") || is(asked, "profile");
     CHECK(unless_command(!timed, flag, asked, "times are taken without graphs anyway"));
     const struct run_config *c = asked->config;
-    if (!run_keeps_spans(c)) return OK;
+    if (!run_keeps_spans(c) && !c->live) return OK;
     return fail(ERR_USAGE,
                 "%s: no effect beside %s: times are taken without graphs anyway: leave out "
                 "one of them",
                 flag->name,
                 *c->trace    ? "--trace"
                 : *c->report ? "--report"
+                : c->live    ? "--live"
                              : "--pictures");
 }
 
@@ -332,5 +333,19 @@ int with_progress(const struct flag *flag, const struct asked *asked) {
     if (!asked->config->quiet) return OK;
     return fail(ERR_USAGE,
                 "%s: no effect beside --quiet: no progress is printed: leave out one of them",
+                flag->name);
+}
+
+int with_dashboard(const struct flag *flag, const struct asked *asked) {
+    CHECK(unless_command(!is(asked, "estimate"), flag, asked, "nothing runs"));
+    CHECK(unless_command(!is(asked, "scale"), flag, asked, "its table grows while it runs"));
+    if (asked->config->find_max_batch)
+        return fail(ERR_USAGE,
+                    "%s: no effect beside --find-max-batch: its tries are too short to be watched: "
+                    "leave out one of them",
+                    flag->name);
+    if (!asked->config->quiet) return OK;
+    return fail(ERR_USAGE,
+                "%s: no effect beside --quiet: no progress is shown: leave out one of them",
                 flag->name);
 }

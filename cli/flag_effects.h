@@ -54,6 +54,6 @@ flag_effect of_runs, where_no_batch_is_sought, beside_params, beside_momentum, b
     beside_save, beside_checkpoint;
 
 /* Where progress is printed. */
-flag_effect with_progress;
+flag_effect with_progress, with_dashboard;
 
 #endif

@@ -276,6 +276,10 @@ const struct flag flag_table[] = {
     {"--log-interval", "N",
      "print the loss of each N-th step of an epoch (default: of none)", read_int, AT(log_interval),
      1, INT32_MAX - 1, with_progress},
+    {"--live", NULL,
+     "a dashboard in the terminal instead of lines of progress: memory, times, loss and accuracy "
+     "of the run that goes on",
+     read_on, AT(live), NO_LIMITS, with_dashboard},
     {"--quiet", NULL, "print no progress, and no warnings before training", read_on, AT(quiet),
      NO_LIMITS, always},
     {NULL, NULL, NULL, NULL, NO_MEMBER, NO_LIMITS, NULL},

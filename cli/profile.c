@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
+#include "cli/live.h"
 #include "cli/max_batch.h"
 #include "cli/report.h"
 #include "cli/results.h"
@@ -68,15 +69,16 @@ static void show_findings(const struct ways *ways, int width) {
 
 /* Runs DP, DP with the loss in forward and DDP with the settings of `config`. ERR_MEMORY: one of
  * them did not fit; the others ran all the same. */
-static int profile_ways(const struct run_config *config, struct ways *p,
+static int profile_ways(const struct run_config *config, struct ways *p, int width,
                         struct job_result *result) {
     struct run_config base = *config;
     const char *why = compare_leaves_out(config, MODE_DP);
-    int first = 1, full = -1, width = text_width(stdout);
+    int first = 1, full = -1;
     if (why) printf("DP is left out: %s\n", why);
     CHECK(job_try_nccl(&base, result));
     for (int i = WAY_DP; i < WAYS; i++) {
         way_apply(i, &base);
+        base.live_run = i;
         if (compare_leaves_out(config, base.mode)) continue;
         char title[WAY_TITLE];
         int code = job_run_titled(way_name(i), &base, &p->run[i], result);
@@ -108,7 +110,7 @@ static int profile_ways(const struct run_config *config, struct ways *p,
 }
 
 /* max_batch: where the batches that --find-max-batch finds are written. */
-static int profile(const struct run_config *config, struct ways *ways,
+static int profile(const struct run_config *config, struct ways *ways, int width,
                    struct atomic_file *max_batch, struct job_result *result) {
     struct run_config base = *config;
     base.spans = base.quiet = 1;
@@ -120,7 +122,7 @@ static int profile(const struct run_config *config, struct ways *ways,
     if (!code && base.find_max_batch)
         code = max_batch_command("profile", &base, 1, max_batch, result);
     else if (!code)
-        code = profile_ways(&base, ways, result);
+        code = profile_ways(&base, ways, width, result);
     shared_data_close(&base);
     return code;
 }
@@ -132,7 +134,8 @@ int command_profile(int argc, char **argv, const struct duet_model *own) {
     struct results_files files = {.json = {0}};
     struct report report = {.made = 0};
     struct job_result result = {.exit_status = 0};
-    int help = 0, code;
+    struct live *live = NULL;
+    int help = 0, width = text_width(stdout), code; /* a dashboard takes the terminal for itself */
     run_config_default(&config);
     run_config_own(&config, own);
     CHECK_GOTO(flags_parse_all_modes(argc, argv, &config, &help, "profile"), code, done);
@@ -143,7 +146,9 @@ int command_profile(int argc, char **argv, const struct duet_model *own) {
     CHECK_GOTO(report_open(&report, &config), code, done);
     ways = ways_new();
     CHECK_GOTO(ways ? OK : ERR_MEMORY, code, done);
-    code = profile(&config, ways, &files.json, &result);
+    CHECK_GOTO(live_screen_open(&live, &config), code, done);
+    code = profile(&config, ways, width, &files.json, &result);
+    live_screen_close(&live);
     if (config.find_max_batch) goto done;
     if (code && code != ERR_MEMORY) {
         code = show_what_there_is(&report, ways, code);

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
+#include "cli/live.h"
 #include "cli/report.h"
 #include "cli/results.h"
 #include "report/chrome_trace.h"
@@ -81,6 +82,7 @@ int command_train(int argc, char **argv, const struct duet_model *own) {
     struct report report = {.made = 0};
     struct failures all = {0};
     char stopped[ERROR_BYTES] = "";
+    struct live *live = NULL;
     int help, code;
     run_config_default(&config);
     run_config_own(&config, own);
@@ -96,7 +98,9 @@ int command_train(int argc, char **argv, const struct duet_model *own) {
     CHECK_GOTO(record_new(&record), code, done);
     traced = (struct trace_run){mode_title(config.mode), record};
     describe(&config);
+    CHECK_GOTO(live_screen_open(&live, &config), code, done);
     code = job_run(&config, NULL, 0, record, &result);
+    live_screen_close(&live);
     if (code && !result.unwritten && !result.stopped) goto done;
     if (result.stopped) snprintf(stopped, sizeof stopped, "%s", error_message());
     warn_not_finite(NULL, record);

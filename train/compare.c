@@ -138,6 +138,7 @@ int compare_run(struct comparison *c, const struct run_config *config, struct jo
         one.mode = mode;
         one.hashes = one.spans = 1;
         one.stoppable = *config->report || *config->pictures;
+        one.live_run = (int)mode;
         CHECK(run_config_of_several(&one, config, mode_name(mode)));
         if (mode == c->reference && needs_lockstep(&c->config))
             memcpy(one.snapshots, points, sizeof points);

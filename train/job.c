@@ -32,8 +32,8 @@
 
 /* The descriptors that a rank inherits, in the order of its arguments. */
 enum { JOB_CONFIG, JOB_RECORD, JOB_SPANS, JOB_FILES };
-/* Behind these come the data sets, whose descriptors the configuration names. */
-enum { JOB_DATA_SETS = 2, JOB_FDS = JOB_FILES + JOB_DATA_SETS };
+/* Behind these come those that the configuration names: the data sets and the live page. */
+enum { JOB_DATA_SETS = 2, JOB_FDS = JOB_FILES + JOB_DATA_SETS + 1 };
 
 /* ---- memfds ---- */
 
@@ -109,14 +109,16 @@ static int say_stopped(const struct run_record *record, int signal) {
 
 int job_run(const struct run_config *config, const float *initial, size_t initial_count,
             struct run_record *record, struct job_result *result) {
-    int code = OK, fds[JOB_FDS] = {-1, -1, -1, 0, 0};
+    int code = OK, fds[JOB_FDS] = {-1, -1, -1}, fd_count = JOB_FILES;
     uint64_t count = initial ? initial_count : 0;
     struct run_config stamped = *config;
     stamped.started_ns = now_ns();
     memset(result, 0, sizeof *result);
     result->exit_status = 1;
     CHECK_GOTO(shared_data_open(&stamped), code, done);
-    memcpy(&fds[JOB_FILES], stamped.data_fd, sizeof stamped.data_fd);
+    for (int i = 0; i < JOB_DATA_SETS; i++)
+        if (stamped.data_fd[i]) fds[fd_count++] = stamped.data_fd[i];
+    if (stamped.live_fd) fds[fd_count++] = stamped.live_fd;
     CHECK_GOTO(make_memfd("duet-config", &fds[JOB_CONFIG]), code, done);
     CHECK_GOTO(make_memfd("duet-record", &fds[JOB_RECORD]), code, done);
     CHECK_GOTO(make_memfd("duet-spans", &fds[JOB_SPANS]), code, done);
@@ -141,7 +143,7 @@ int job_run(const struct run_config *config, const float *initial, size_t initia
     struct launch launch = {.world_size = config->mode == MODE_DDP ? config->devices : 1,
                             .argv = argv,
                             .pass_fds = fds,
-                            .pass_count = stamped.data_fd[1] ? JOB_FDS : JOB_FDS - 1,
+                            .pass_count = fd_count,
                             .start_timeout_s = config->timeout,
                             .stall_timeout_s = config->timeout,
                             .stoppable = config->stoppable};
@@ -178,7 +180,7 @@ int job_try_nccl(const struct run_config *config, struct job_result *result) {
     if (strcmp(config->allreduce, "nccl")) return OK;
     one.mode = MODE_DDP;
     one.steps = one.quiet = 1;
-    one.evaluate = 0;
+    one.evaluate = one.live_fd = 0;
     run_config_without_files(&one);
     return job_run_titled(mode_title(MODE_DDP), &one, NULL, result);
 }
@@ -208,6 +210,14 @@ _Noreturn void job_leave(int status) {
     _exit(status);
 }
 
+/* The launcher keeps some signals from itself while it has the terminal (cli/live.h), and a rank
+ * inherits that. */
+static void take_signals(void) {
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
 /* Runs this process's part of the job. *told: the launcher learns of the failure and prints it,
  * once for all ranks. */
 static int run_rank(int config_fd, int record_fd, int spans_fd, const struct duet_model *own,
@@ -226,6 +236,7 @@ static int run_rank(int config_fd, int record_fd, int spans_fd, const struct due
     config.model_options.own = own; /* the launcher's address means nothing here */
     /* Ctrl-C goes to the launcher and to the ranks alike; the launcher then asks them to stop */
     if (config.stoppable) signal(SIGINT, SIG_IGN), signal(SIGTERM, SIG_IGN);
+    if (config.live_fd) take_signals();
     memcpy(&count, (char *)data + sizeof config, sizeof count);
     const float *initial = (const float *)((char *)data + sizeof config + sizeof count);
     struct comm_options options = {.timeout_s = config.timeout, .debug = config.debug_collectives};

@@ -23,7 +23,7 @@ static int one_step(const struct run_config *config, enum run_mode mode,
     one.mode = mode;
     one.first_step = single->snapshot_step[k];
     one.steps = 1;
-    one.hashes = one.spans = one.evaluate = 0;
+    one.hashes = one.spans = one.evaluate = one.live_fd = 0;
     one.dump_grads = one.quiet = one.warned = 1;
     one.snapshots[0] = -1;
     one.model_options.dropout = 0;

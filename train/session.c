@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "device/launch_lock.h"
 #include "train/bits.h"
+#include "train/live.h"
 #include "train/resume.h"
 #include "train/shared_data.h"
 
@@ -297,6 +298,7 @@ int session_open(struct session *s, const struct run_config *config, struct comm
     s->rank = comm ? comm_rank(comm) : 0;
     s->ranks = comm ? comm_world_size(comm) : 1;
     CHECK(agree_on_devices(s, kind, physical));
+    CHECK(live_open(s));
     s->devices = run_devices(config);
     s->virtual_devices = run_virtual_devices(config);
     s->record = record;
@@ -352,6 +354,7 @@ int session_close(struct session *s) {
     free(s->buffers);
     for (int d = 0; d < MAX_DEVICES; d++)
         step_times_free(&s->step_times[d]);
+    live_close(s);
     safetensors_close(&s->checkpoint);
     model_free(&s->model);
     memset(s, 0, sizeof *s);

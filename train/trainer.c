@@ -21,10 +21,12 @@
 #include "base/error.h"
 #include "train/checkpoint.h"
 #include "train/feed.h"
+#include "train/live.h"
 #include "train/output.h"
 #include "train/progress.h"
 #include "train/remarks.h"
 #include "train/session.h"
+#include "train/snapshot.h"
 #include "train/step_log.h"
 
 struct loop {
@@ -36,6 +38,8 @@ struct loop {
     int step;                         /* the next step, counted from the start of the run */
     int stopped;                      /* a signal has asked for the end: no step follows */
     int last_step;                    /* the run ends before this step */
+    int pace;                         /* steps after which the logs are to be read */
+    int64_t read_ns;                  /* when they were read last */
     int logged;                       /* steps enqueued since the logs were read */
     struct logged_step log[LOG_ROWS]; /* [logged] what they were */
     int snapshot;                     /* index of the next entry of config->snapshots */
@@ -45,27 +49,6 @@ struct loop {
 };
 
 /* ---- a step ---- */
-
-static int snapshot_if_due(struct loop *l) {
-    struct session *s = l->s;
-    struct run_record *r = s->record;
-    if (l->snapshot == MAX_SNAPSHOTS || s->config->snapshots[l->snapshot] != l->step) return OK;
-    l->snapshot++;
-    if (!session_leads(s)) return OK;
-    measure_count(s); /* reading the parameters is no part of training */
-    stream_set_phase(device_compute(s->device[0]), PHASE_NONE, l->step);
-    float *to = malloc(r->parameter_count * sizeof *to);
-    if (!to) return fail(ERR_MEMORY, "snapshot: no host memory");
-    int k = r->snapshot_count++;
-    r->snapshots[k] = to;
-    r->snapshot_step[k] = l->step;
-    for (int i = 0; i < s->model.param_count; i++) {
-        CHECK(param_read_value(&s->replicas[0]->params, i, to));
-        to += s->replicas[0]->params.param[i].count;
-    }
-    measure_mark(s);
-    return OK;
-}
 
 /* One pass of a step: forward and backward of one batch, and behind the last pass the update. more:
  * another batch of this epoch will be trained on. */
@@ -89,7 +72,7 @@ static int one_step(struct loop *l, int batch) {
     int most = s->config->passes, left = loader_steps(s->train_loader) - batch;
     struct logged_step logged = {.passes = left < most ? left : most};
     logged.samples = loader_samples(s->train_loader, batch, logged.passes);
-    CHECK(snapshot_if_due(l));
+    CHECK(snapshot_if_due(s, l->step, &l->snapshot));
     for (int pass = 0; pass < logged.passes; pass++) {
         struct step_block step = {.seed = s->config->seed,
                                   .step = (uint64_t)l->step * (uint64_t)most + (uint64_t)pass,
@@ -103,7 +86,7 @@ static int one_step(struct loop *l, int batch) {
     }
     s->record->images += logged.samples;
     l->log[l->logged++] = logged;
-    l->step++;
+    live_step(s, ++l->step);
     return OK;
 }
 
@@ -139,6 +122,9 @@ static int read_logs(struct loop *l, int epoch, int final) {
     CHECK(step_log_read(s, l->log, l->logged));
     measure_mark(s);
     measure_spans(s);
+    live_measured(s, (double)(now_ns() - l->epoch_start_ns) * 1e-9);
+    CHECK(live_pace(s, l->logged, (double)(now_ns() - l->read_ns) * 1e-9, LOG_ROWS, &l->pace));
+    l->read_ns = now_ns();
     l->logged = 0;
     if (!session_leads(s)) return OK;
     if (first == 0) r->first_step_seconds = (double)(now_ns() - s->config->started_ns) * 1e-9;
@@ -169,7 +155,8 @@ static int train_epoch(struct loop *l, int epoch) {
     CHECK(loader_start_epoch(s->train_loader, epoch, first));
     if (s->comm) CHECK(comm_barrier(s->comm, "start of epoch"));
     measure_mark(s);
-    l->epoch_start_ns = now_ns();
+    l->epoch_start_ns = l->read_ns = now_ns();
+    live_state(s, LIVE_TRAINING);
     set_learning_rate(l, epoch);
     for (int batch = first; l->step < l->last_step && batch < batches; batch += passes) {
         CHECK(look_for_stop(l));
@@ -178,7 +165,8 @@ static int train_epoch(struct loop *l, int epoch) {
         CHECK(checkpoint_if_due(l));
         in_epoch++;
         int full = (l->logged + 1) * passes > session_log_rows(s);
-        if (full || is_power_of_two(in_epoch)) CHECK(read_logs(l, epoch, 0));
+        if (full || l->logged >= l->pace || is_power_of_two(in_epoch))
+            CHECK(read_logs(l, epoch, 0));
     }
     CHECK(feed_finish(&l->feed));
     CHECK(sync_devices(s));
@@ -224,6 +212,7 @@ static int evaluate(struct loop *l, double *accuracy) {
     *accuracy = -1;
     if (!s->test_loader) return OK;
     if (l->stopped) return OK;
+    live_state(s, LIVE_EVALUATING);
     CHECK(loader_start_epoch(s->test_loader, 0, 0));
     for (;;) {
         CHECK(look_for_stop(l));
@@ -262,6 +251,7 @@ static int add_epoch(struct loop *l, int epoch) {
     tests[n] = accuracy;
     rates[n] = l->learning_rate;
     r->epoch_count = n + 1;
+    live_epoch(l->s, accuracy);
     CHECK(curves_epoch(&l->outputs.curves, l->s));
     if (session_leads(l->s) && r->steps)
         progress_epoch(&l->progress, epoch, r->first_step + r->steps, r->losses[r->steps - 1],
@@ -284,18 +274,6 @@ static int name_parameters(struct session *s) {
         CHECK(add_name(r->names, &r->parameters, m->params[r->parameters].name));
     while (r->buffers < m->buffer_count)
         CHECK(add_name(r->buffer_names, &r->buffers, m->buffers[r->buffers].name));
-    return OK;
-}
-
-static int dump_grads(struct session *s) {
-    struct run_record *r = s->record;
-    if (!s->config->dump_grads || !session_leads(s)) return OK;
-    float *to = r->grads = malloc(r->parameter_count * sizeof *to);
-    if (!to) return fail(ERR_MEMORY, "run record: no host memory");
-    for (int i = 0; i < s->model.param_count; i++) {
-        CHECK(param_read_grad(&s->replicas[0]->params, i, to));
-        to += s->replicas[0]->params.param[i].count;
-    }
     return OK;
 }
 
@@ -333,6 +311,8 @@ static int run_loop(struct loop *l) {
     progress_start(&l->progress, mode_title(c->mode), per_epoch, l->last_step, c->log_interval,
                    c->quiet || !session_leads(s));
     l->progress.first = l->step;
+    l->pace = LOG_ROWS;
+    live_begin(s, l->last_step);
     if (*c->resume) CHECK(start_resumed(l, per_epoch));
     for (int epoch = l->step / per_epoch; l->step < l->last_step && !l->stopped; epoch++) {
         int before = l->step;
@@ -340,9 +320,10 @@ static int run_loop(struct loop *l) {
         if (l->step > before) CHECK(add_epoch(l, epoch));
     }
     if (l->step > s->first_step) CHECK(checkpoint_take(l->checkpoint, l->step, 1));
-    CHECK(dump_grads(s));
+    CHECK(snapshot_grads(s));
     CHECK(step_log_final(s));
     if (s->strategy->describe) s->strategy->describe(s);
+    live_state(s, LIVE_DONE);
     remarks_print(s, &l->progress);
     return measure_finish(s);
 }

@@ -98,6 +98,7 @@ static const struct row {
     {"--report", "scale --report r.html", "in duet scale|use duet train"},
     {"--pictures", "scale --pictures d", "in duet scale|use duet train"},
     {"--log-interval", "train --quiet --log-interval 5", "beside --quiet"},
+    {"--live", "scale --live", "in duet scale|use duet train"},
     {"--quiet", NULL, "every command prints"},
 };
 enum { ROWS = sizeof rows / sizeof *rows };

@@ -243,6 +243,7 @@ Test(cli_words, help_is_true, .timeout = 120, .init = cli_folder_make, .fini = c
                  {"--tensorboard", "t"},
                  {"--report", "f"},
                  {"--pictures", "f"},
+                 {"--live", NULL},
                  {"--quiet", NULL}};
     struct cli help, c;
     int listed = 0, known = (int)(sizeof flags / sizeof *flags);

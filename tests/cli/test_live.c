@@ -1,0 +1,332 @@
+/* --live: the dashboard on a terminal of the test's own. What stands there is what the run's JSON
+ * says; the terminal is given back as it was, however the command ends; and where there is no
+ * dashboard not one escape byte is sent. */
+#include <termios.h>
+
+#include "tests/cli/data.h"
+#include "tests/cli/json.h"
+#include "tests/cli/terminal.h"
+#include "trace/ledger.h"
+
+enum { ROWS = 24 }; /* of the terminals that tests/cli/run.h makes */
+
+#define RUN "--data-dir d --model mlp --mlp-hidden 16 --batch-size 20"
+
+/* A command on a terminal, and how that was set before. */
+struct session {
+    struct cli c;
+    struct terminal t;
+    struct termios before;
+    int side; /* another descriptor of the terminal, which outlives that of `c` */
+};
+
+static void begin(struct session *s, int columns, const char *words) {
+    term_init(&s->t, ROWS, columns);
+    cli_start_on_narrow_terminal(&s->c, columns, "%s", words);
+    /* the modes of a terminal that nobody has touched; the command may be at its own already */
+    int fresh = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+    cr_assert(fresh >= 0 && !tcgetattr(fresh, &s->before));
+    close(fresh);
+    s->side = fcntl(s->c.terminal, F_DUPFD_CLOEXEC, 0);
+    cr_assert_geq(s->side, 0);
+}
+
+/* Waits until `text` stands on the screen. */
+static int screen_shows(struct session *s, const char *text) {
+    for (int64_t deadline = deadline_after(CLI_SECONDS); now_ns() < deadline; cli_pause()) {
+        cli_listen(&s->c);
+        term_listen(&s->t, &s->c);
+        char *all = term_text(&s->t, &s->t.screen[s->t.alternate]);
+        int found = strstr(all, text) != NULL;
+        free(all);
+        if (found) return 1;
+    }
+    return 0;
+}
+
+static void is_given_back(struct session *s, const char *what) {
+    struct termios now;
+    cr_assert_eq(tcgetattr(s->side, &now), 0);
+    cr_expect(!s->t.alternate && !s->t.hidden_cursor, "%s: alternate screen %d, no cursor %d", what,
+              s->t.alternate, s->t.hidden_cursor);
+    cr_expect(now.c_lflag == s->before.c_lflag && now.c_iflag == s->before.c_iflag &&
+                  now.c_oflag == s->before.c_oflag,
+              "%s: the terminal's modes are others", what);
+}
+
+/* Waits for the end. The terminal has been given back, and what was held back stands on it. */
+static void end(struct session *s, int status, const char *what) {
+    cli_wait(&s->c);
+    term_listen(&s->t, &s->c);
+    cr_assert_eq(s->c.status, status, "%s: status %d: %s", what, s->c.status, s->c.err);
+    cr_expect_eq(s->t.used, s->c.seen, "%s: half a character or sequence at the end", what);
+    cr_expect_gt(s->t.times_taken, 0, "%s: no dashboard", what);
+    is_given_back(s, what);
+    close(s->side);
+}
+
+static void has(const char *screen, const char *text) {
+    cr_expect(strstr(screen, text), "'%s' is not on\n%s", text, screen);
+}
+
+/* The last screen says what the JSON of the run does. */
+static void says_what_json_says(const struct session *s, const char *path, const char *title) {
+    struct json *root = json_of(path);
+    char *screen = term_text(&s->t, &s->t.left), want[128];
+    int steps = (int)json_int(root, "steps");
+    double seconds = json_double(root, "training_seconds");
+    has(screen, title);
+    snprintf(want, sizeof want, "step %d/%d ", steps, steps);
+    has(screen, want);
+    snprintf(want, sizeof want, "%.0f images/s", (double)json_int(root, "images") / seconds);
+    has(screen, want);
+    snprintf(want, sizeof want, "losses/%d", steps - 1);
+    double loss = json_double(root, want);
+    snprintf(want, sizeof want, "loss %.4f", loss);
+    has(screen, want);
+    snprintf(want, sizeof want, "o test acc %.4f", json_double(root, "accuracy/1"));
+    has(screen, want);
+    for (int d = 0; d < (int)json_int(root, "devices"); d++) {
+        char key[64], held[32], all[32];
+        int shown = -1;
+        snprintf(key, sizeof key, "per_device/%d", d);
+        const struct json *device = json_at(root, key);
+        snprintf(want, sizeof want, "cpu(%d)   %s of %s ", d,
+                 format_bytes((uint64_t)json_int(device, "memory_now"), held, sizeof held),
+                 format_bytes((uint64_t)json_int(device, "memory_capacity"), all, sizeof all));
+        has(screen, want);
+        const char *line = strstr(screen, want), *busy = line ? strstr(line, "busy") : NULL;
+        double share = (double)json_int(device, "busy_ns") * 1e-9 / seconds;
+        cr_expect(busy && sscanf(busy, "busy %d", &shown) == 1);
+        /* every rank takes its share of its own time; that in the file is rank 0's, and a run of
+         * a few milliseconds is not equally long for all */
+        double bound = d && !strncmp(title, "DDP", 3) ? 5 + 50 * share : 1;
+        cr_expect(fabs(shown - 100 * share) <= bound, "busy %d %%, not %.1f", shown, 100 * share);
+    }
+    free(screen);
+    json_free(root);
+}
+
+static int has_byte_above(const char *text, int most) {
+    for (; *text; text++)
+        if ((unsigned char)*text > most) return 1;
+    return 0;
+}
+
+Test(cli_live, the_screen_says_what_the_json_says, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    static const struct {
+        int columns;
+        const char *terminal, *locale, *no_colour, *mode, *title;
+    } ways[] = {
+        {80, "xterm-256color", "C.UTF-8", "", "dp --devices 2", "DP x 2: mlp on fashion-mnist"},
+        {60, "xterm", "C", "", "ddp --devices 3", "DDP x 3: mlp on fashion-mnist"},
+        {200, "xterm-256color", "C.UTF-8", "1", "ddp --devices 2", "DDP x 2: mlp on"},
+        {80, "vt100", "C", "", "single", "single x 1: mlp on fashion-mnist, batch 20"}};
+    put_data(60, 20);
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        struct session s;
+        char words[256];
+        int utf8 = !strcmp(ways[i].locale, "C.UTF-8");
+        setenv("TERM", ways[i].terminal, 1);
+        setenv("LC_ALL", ways[i].locale, 1);
+        setenv("NO_COLOR", ways[i].no_colour, 1);
+        snprintf(words, sizeof words, "train --live --mode %s " RUN " --epochs 2 --json j",
+                 ways[i].mode);
+        begin(&s, ways[i].columns, words);
+        cli_wait(&s.c);
+        term_listen(&s.t, &s.c);
+        cr_assert(s.c.status == 0 && !strstr(s.c.err, "duet: "), "%s: %s", words, s.c.err);
+        cr_expect_eq(s.t.used, s.c.seen);
+        is_given_back(&s, words);
+        cr_expect(matches(s.c.out, "wall time") && plain_lines(s.c.out), "results: %s", s.c.out);
+        cr_expect(matches(s.c.progress, "^(single|DP|DDP) +epoch 2/2  step 6 "), "%s",
+                  s.c.progress);
+        /* a vt100 has no second screen: what is printed behind the dashboard scrolls it up */
+        if (strcmp(ways[i].terminal, "vt100") != 0) says_what_json_says(&s, "j", ways[i].title);
+        char *below = term_text(&s.t, &s.t.screen[0]);
+        cr_expect(strstr(below, "o test acc "), "the last picture stays: %s", below);
+        free(below);
+        cr_expect_eq(has_byte_above(s.c.shown, 0x7e), utf8, "%s in locale %s", words,
+                     ways[i].locale);
+        cr_expect_eq(s.t.coloured, !*ways[i].no_colour && i != 3, "colours: %s", words);
+        close(s.side);
+        cli_free(&s.c);
+    }
+}
+
+/* compare: the runs before stand above the one that goes on; the table follows when the terminal is
+ * given back. profile likewise. */
+Test(cli_live, several_runs, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+    static const char *const commands[] = {"compare --live " RUN " --epochs 2",
+                                           "profile --live " RUN " --steps 5"};
+    static const char *const above[][2] = {{"single: step 6  loss ", "DP: step 6  loss "},
+                                           {"DP: step 5  loss ", "DP, loss in forward: step 5"}};
+    put_data(60, 20);
+    setenv("TERM", "xterm", 1);
+    for (int i = 0; i < 2; i++) {
+        struct session s;
+        begin(&s, 100, commands[i]);
+        end(&s, 0, commands[i]);
+        char *screen = term_text(&s.t, &s.t.left);
+        has(screen, above[i][0]);
+        has(screen, above[i][1]);
+        has(screen, "DDP x 2: mlp on fashion-mnist");
+        free(screen);
+        cr_expect(plain_lines(s.c.out) && matches(s.c.out, i ? "^DDP: 2 devices" : "^DDP = single"),
+                  "%s", s.c.out);
+        cli_free(&s.c);
+    }
+}
+
+#define LONG "train --live --mode ddp --devices 2 " RUN " --epochs 100000"
+
+/* Ctrl-C, SIGTERM, a hangup, a killed rank, a run that fails in its middle: the terminal is as
+ * before, the files are written, and the error is one line below the dashboard. */
+Test(cli_live, every_end_gives_the_terminal_back, .timeout = 240, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    static const struct {
+        int signal, rank, status, files;
+        const char *words, *said;
+    } ends[] = {
+        {SIGINT, -1, 130, 3, LONG " --save w --json j --log-loss l", "signal 2"},
+        {SIGTERM, -1, 143, 3, LONG " --save w --json j --log-loss l", "signal 15"},
+        {SIGHUP, -1, 129, 0, LONG " --save w", "signal 1"},
+        {SIGKILL, 1, 137, 0, LONG " --save w", "rank 1 .*signal 9"},
+        {0, -1, 1, 0,
+         "train --live --mode dp --model simple --dataset random --classes 20000 --device-memory "
+         "48M --devices 4",
+         "out of memory"},
+        {SIGINT, -1, 130, 0, "compare --live " RUN " --epochs 100000 --json j", "signal 2"}};
+    put_data(60, 20);
+    setenv("TERM", "xterm", 1);
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        struct session s;
+        int files = cli_files();
+        begin(&s, 80, ends[i].words);
+        if (ends[i].signal) cr_assert(screen_shows(&s, "images/s"), "%s", ends[i].words);
+        if (ends[i].rank >= 0)
+            kill(cli_find_rank(&s.c, ends[i].rank), ends[i].signal);
+        else if (ends[i].signal)
+            kill(ends[i].signal == SIGINT ? -s.c.pid : s.c.pid, ends[i].signal);
+        end(&s, ends[i].status, ends[i].words);
+        cr_expect(matches(s.c.err, "^duet: ") && matches(s.c.err, ends[i].said), "%s: '%s'",
+                  ends[i].words, s.c.err);
+        cr_expect_eq(cli_files(), files + ends[i].files, "%s", ends[i].words);
+        cr_assert_eq(system("rm -f w j l"), 0);
+        cli_free(&s.c);
+    }
+}
+
+/* 1 if the line of progress fills the window: it ends in the last column. */
+static int fills_the_window(const struct session *s) {
+    char *screen = term_text(&s->t, &s->t.screen[1]), *left = strstr(screen, " left\n");
+    const char *start = left;
+    while (start && start > screen && start[-1] != '\n')
+        start--;
+    int fills = left && left + 5 - start == s->t.columns && strchr(start, '[');
+    free(screen);
+    return fills;
+}
+
+/* The window grows, shrinks below what fits, and grows again. */
+Test(cli_live, the_window_changes, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    static const int sizes[][2] = {{30, 120}, {8, 30}, {1, 1}, {40, 61}};
+    struct session s;
+    put_data(60, 20);
+    setenv("TERM", "xterm", 1);
+    begin(&s, 80, LONG);
+    cr_assert(screen_shows(&s, "images/s"));
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        struct winsize size = {.ws_row = (unsigned short)sizes[i][0],
+                               .ws_col = (unsigned short)sizes[i][1]};
+        size_t used = s.t.used;
+        int fills = 0;
+        cr_assert_eq(ioctl(s.c.terminal, TIOCSWINSZ, &size), 0);
+        term_init(&s.t, sizes[i][0], sizes[i][1]); /* all of it must be drawn anew */
+        s.t.used = used;
+        s.t.alternate = s.t.hidden_cursor = s.t.times_taken = 1;
+        int64_t deadline = deadline_after(sizes[i][1] < 60 ? 0.5 : CLI_SECONDS);
+        for (; !fills && now_ns() < deadline; cli_pause()) {
+            cli_listen(&s.c);
+            term_listen(&s.t, &s.c);
+            fills = fills_the_window(&s);
+        }
+        cr_expect(fills || sizes[i][1] < 60, "%d x %d", sizes[i][0], sizes[i][1]);
+    }
+    kill(s.c.pid, SIGINT);
+    end(&s, 130, "a changed window");
+    cli_free(&s.c);
+}
+
+/* Ctrl-Z: the terminal is given back before the command stops, and `fg` takes it again. */
+Test(cli_live, stopped_and_continued, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    struct session s;
+    put_data(60, 20);
+    setenv("TERM", "xterm", 1);
+    begin(&s, 80, LONG);
+    for (int time = 1; time <= 2; time++) {
+        siginfo_t about = {0};
+        cr_assert(screen_shows(&s, "images/s"));
+        cr_expect(s.t.alternate && s.t.hidden_cursor && s.t.times_taken == time);
+        kill(-s.c.pid, SIGTSTP);
+        for (int64_t deadline = deadline_after(CLI_SECONDS); now_ns() < deadline; cli_pause())
+            if (!waitid(P_PID, (id_t)s.c.pid, &about, WSTOPPED | WNOHANG | WNOWAIT) && about.si_pid)
+                break;
+        cr_assert_eq(about.si_code, CLD_STOPPED, "it does not stop");
+        cr_expect_eq(about.si_status, SIGTSTP);
+        cli_listen(&s.c);
+        term_listen(&s.t, &s.c);
+        is_given_back(&s, "stopped");
+        kill(-s.c.pid, SIGCONT);
+    }
+    cr_assert(screen_shows(&s, "images/s"));
+    cr_expect_eq(s.t.times_taken, 3);
+    kill(s.c.pid, SIGINT);
+    end(&s, 130, "continued");
+    cli_free(&s.c);
+}
+
+/* Lines as ever, and no escape byte: a narrow window, a terminal that can do nothing, none. */
+Test(cli_live, plain_lines_elsewhere, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    static const struct {
+        int columns; /* 0: no terminal */
+        const char *terminal;
+    } ways[] = {{20, "xterm"}, {59, "xterm"}, {80, "dumb"}, {80, ""}, {80, "no-such-terminal"},
+                {0, "xterm"}};
+    put_data(60, 20);
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        struct cli c;
+        setenv("TERM", ways[i].terminal, 1);
+        if (ways[i].columns)
+            cli_start_on_narrow_terminal(&c, ways[i].columns,
+                                         "train --live --mode ddp " RUN " --epochs 2 --json j");
+        else
+            cli_start(&c, "train --live --mode ddp " RUN " --epochs 2 --json j");
+        cli_wait(&c);
+        cr_assert_eq(c.status, 0, "%s", c.err);
+        cr_expect(!*c.err && !strchr(c.out, '\033') && !strchr(c.progress, '\033') &&
+                      (!c.shown || !strchr(c.shown, '\033')),
+                  "%s, %d columns: %s", ways[i].terminal, ways[i].columns, c.err);
+        cr_expect(matches(c.progress, "^DDP    epoch 2/2  step 6 "), "%s", c.progress);
+        cli_free(&c);
+    }
+}
+
+/* The bits of a run do not depend on being looked at. */
+Test(cli_live, same_bits, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
+    struct session s;
+    put_data(60, 20);
+    setenv("TERM", "xterm", 1);
+    cli_well("train --mode ddp " RUN " --epochs 3 --save w0 --log-loss l0 --quiet");
+    begin(&s, 80, "train --live --mode ddp " RUN " --epochs 3 --save w --log-loss l");
+    end(&s, 0, "train --live");
+    cr_expect(cli_same_file("w", "w0") && cli_same_file("l", "l0"));
+    cli_free(&s.c);
+    cli_fails(2, "--live: no effect beside --quiet", "train --live --quiet");
+    cli_fails(2, "--live: no effect in duet scale", "scale --live");
+    cli_fails(2, "--live: no effect in duet estimate", "estimate --live");
+}
