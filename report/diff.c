@@ -8,6 +8,18 @@
 
 #include "trace/step_times.h"
 
+/* The run of B with the name of A's run i; of several of that name, the one at the same place among
+ * them. NULL: there is none. */
+static const struct results_run *namesake(const struct results *a, int i, const struct results *b) {
+    const char *name = a->run[i].name;
+    int before = 0;
+    for (int k = 0; k < i; k++)
+        before += !strcmp(a->run[k].name, name);
+    for (int k = 0; k < b->count; k++)
+        if (!strcmp(b->run[k].name, name) && !before--) return &b->run[k];
+    return NULL;
+}
+
 int diff_pairs(const struct results *a, const struct results *b,
                struct diff_pair pairs[DIFF_PAIRS]) {
     int count = 0;
@@ -16,7 +28,7 @@ int diff_pairs(const struct results *a, const struct results *b,
         return 1;
     }
     for (int i = 0; i < a->count && count < DIFF_PAIRS; i++) {
-        const struct results_run *other = results_find(b, a->run[i].name);
+        const struct results_run *other = namesake(a, i, b);
         if (other) pairs[count++] = (struct diff_pair){&a->run[i], other};
     }
     return count;

@@ -33,14 +33,16 @@ static void head(FILE *file, const char *title) {
     fputc('\n', file);
 }
 
-static const char *percent(double a, double b, char text[CELL]) {
+/* known 0: a "?" says that no spread is known that could judge it. */
+static void percent(double a, double b, int known, char text[CELL]) {
+    double more = 100 * (b - a) / a;
     if (a == b)
         snprintf(text, CELL, "equal");
     else if (a == 0)
         snprintf(text, CELL, "new");
     else
-        snprintf(text, CELL, "%+.1f %%", 100 * (b - a) / a);
-    return text;
+        snprintf(text, CELL, fabs(more) < 1e6 ? "%+.1f %%%s" : "%+.1e %%%s", more,
+                 known ? "" : " ?");
 }
 
 /* ---- what was asked ---- */
@@ -61,14 +63,12 @@ static void print_settings(FILE *file, const struct diff_pair *pair, const struc
 
 /* ---- times ---- */
 
-/* "?" behind a difference says that no spread is known that could judge it. */
 static void change_of(double a, double b, int known, int within, char text[CELL]) {
     if (within && a != b) {
         snprintf(text, CELL, "within spread");
         return;
     }
-    percent(a, b, text);
-    if (!known && a != b) strcat(text, " ?");
+    percent(a, b, known, text);
 }
 
 static void print_time(FILE *file, const char *name, const struct diff_time *t) {
