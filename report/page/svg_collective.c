@@ -98,7 +98,7 @@ static int draw_strip(struct picture *p, const struct hops *h, struct hops_state
     if (s.columns > h->hops + 1) s.columns = h->hops + 1;
     int rows = (h->hops + s.columns) / s.columns;
     struct key_item items[MOST_RANKS];
-    char names[MOST_RANKS][16];
+    char names[MOST_RANKS][32];
     for (int r = 0; r < h->n; r++) {
         snprintf(names[r], sizeof names[r], "term of rank %d", r);
         items[r] = (struct key_item){shade_of_rank(r), names[r], 0};
