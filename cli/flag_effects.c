@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "cli/flag_table.h"
+#include "cli/screen.h"
 
 /* `where` and `name`: "in mode", "dp". `what`: what to give. */
 static int unless(int effect, const struct flag *flag, const char *where, const char *name,
@@ -343,6 +344,11 @@ int with_dashboard(const struct flag *flag, const struct asked *asked) {
         return fail(ERR_USAGE,
                     "%s: no effect beside --find-max-batch: its tries are too short to be watched: "
                     "leave out one of them",
+                    flag->name);
+    if (!screen_is_built_in())
+        return fail(ERR_USAGE,
+                    "%s: this build has no ncurses: install libncurses-dev and build again, or "
+                    "leave it out",
                     flag->name);
     if (!asked->config->quiet) return OK;
     return fail(ERR_USAGE,

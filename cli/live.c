@@ -179,10 +179,6 @@ static int start(struct live *l) {
 int live_screen_open(struct live **out, struct run_config *config) {
     *out = NULL;
     if (!config->live) return OK;
-    if (!screen_is_built_in())
-        return fail(ERR_USAGE,
-                    "--live: this build has no ncurses: install libncurses-dev and build "
-                    "again, or leave it out");
     if (!fits(STDERR_FILENO)) return OK;
     struct live *l = *out = calloc(1, sizeof *l);
     if (!l) return fail(ERR_MEMORY, "--live: no host memory");

@@ -20,7 +20,17 @@ struct session {
     int side; /* another descriptor of the terminal, which outlives that of `c` */
 };
 
+/* A build without ncurses refuses --live, and says what to install. */
+static void skip_without_ncurses(void) {
+    struct cli c;
+    cli_run(&c, "train --live --quiet");
+    int absent = strstr(c.err, "no ncurses: install libncurses-dev") != NULL;
+    cli_free(&c);
+    if (absent) cr_skip_test("built without ncurses");
+}
+
 static void begin(struct session *s, int columns, const char *words) {
+    skip_without_ncurses();
     term_init(&s->t, ROWS, columns);
     cli_start_on_narrow_terminal(&s->c, columns, "%s", words);
     /* the modes of a terminal that nobody has touched; the command may be at its own already */
@@ -297,6 +307,7 @@ Test(cli_live, plain_lines_elsewhere, .timeout = 60, .init = cli_folder_make,
         const char *terminal;
     } ways[] = {{20, "xterm"}, {59, "xterm"}, {80, "dumb"}, {80, ""}, {80, "no-such-terminal"},
                 {0, "xterm"}};
+    skip_without_ncurses();
     put_data(60, 20);
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         struct cli c;
