@@ -74,7 +74,8 @@ $(B)/%.o: %.c $(B)/flags
 # The assembler reads these, which the compiler cannot know.
 $(B)/report/page/assets.o: $(wildcard report/page/*.css report/page/*.js)
 
-$(B)/cli/command.o $(B)/report/origin.o: COMPILE += -DDUET_VERSION='"$(VERSION)"'
+$(B)/cli/command.o $(B)/cli/manual.o $(B)/report/origin.o: COMPILE += \
+    -DDUET_VERSION='"$(VERSION)"'
 
 # The command, tests and benches see every name inside; a user's program sees duet_* alone.
 $(B)/libinternal.a: $(LIB_OBJ)

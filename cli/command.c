@@ -38,8 +38,17 @@ static const struct {
     {"devices", "list the devices of this machine", command_devices},
     {"doctor", "check this machine: every device, operation and collective against its reference",
      command_doctor},
+    {"manual", "print the man page, or the completion of bash", command_manual},
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
+
+const char *command_name(int i) {
+    return i < COMMAND_COUNT ? commands[i].name : NULL;
+}
+
+const char *command_help(int i) {
+    return i < COMMAND_COUNT ? commands[i].help : NULL;
+}
 
 static int help(const struct duet_model *own) {
     if (own)

@@ -10,7 +10,11 @@
 typedef int subcommand(int argc, char **argv, const struct duet_model *own);
 subcommand command_demo, command_train, command_compare, command_profile, command_estimate,
     command_scale, command_diff, command_sampler, command_collective, command_devices,
-    command_doctor;
+    command_doctor, command_manual;
+
+/* The subcommands in the order of --help: NULL behind the last. */
+const char *command_name(int i);
+const char *command_help(int i);
 
 /* Prints the name of the program, ": " and the error text on stderr and returns the exit status
  * for `code`. Prints nothing for OK, and for ERR_READER, where the reader of the output has

@@ -6,6 +6,12 @@ set -x
 install -D -m 755 "$build/duet" "$root/bin/duet"
 install -D -m 644 "$build/libduet.a" "$root/lib/libduet.a"
 install -D -m 644 duet.h "$root/include/duet.h"
+install -d "$root/share/man/man1" "$root/share/bash-completion/completions" "$root/share/doc/duet"
+"$build/duet" manual man >"$root/share/man/man1/duet.1"
+"$build/duet" manual bash >"$root/share/bash-completion/completions/duet"
+for example in examples/*; do
+    install -D -m 644 "$example" "$root/share/doc/duet/$example"
+done
 install -d "$root/lib/pkgconfig"
 sed "s|@PREFIX@|$PREFIX|; s|@VERSION@|$VERSION|; s|@LIBS@|$LIBS|" duet.pc.in \
     >"$root/lib/pkgconfig/duet.pc"

@@ -121,6 +121,16 @@ Test(api_library, installs_for_pkg_config, .timeout = 300, .init = scratch_make,
            "--libs duet) -o program");
     RUN(0, "{}/program --steps 1 --epochs 1 --dataset synthetic --devices 1");
     cr_assert_not_null(strstr(output(), "sec/epoch on [cpu(0)]"), "%s", output());
+    RUN(0, "cd {}/stage/opt/duet/share && grep -q '^.TH \"duet\" 1' man/man1/duet.1"
+           " && bash -n bash-completion/completions/duet && ls doc/duet/examples/my_model.c");
+    /* The library links into programs that are built in other ways. */
+    RUN(0,
+        "printf '#include <duet.h>\\nint main(void) { return duet_time() > 0 ? 0 : 1; }\\n' >{}/p.c"
+        " && cp {}/p.c {}/p.cc && export PKG_CONFIG_PATH={}/stage/opt/duet/lib/pkgconfig"
+        " && words=$(pkg-config --static --define-variable=prefix={}/stage/opt/duet --cflags "
+        "--libs duet)"
+        " && cc -fsanitize=address {}/p.c $words -o {}/p && {}/p"
+        " && { ! command -v c++ || { c++ {}/p.cc $words -o {}/p && {}/p; }; }");
 }
 
 /* ---- the example ---- */

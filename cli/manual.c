@@ -1,0 +1,163 @@
+/* duet manual: the man page and the completion of bash, made from the tables of subcommands and of
+ * flags, as --help is. `make install` installs both. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/program.h"
+#include "cli/commands.h"
+#include "cli/flag_table.h"
+#include "cli/say.h"
+
+/* ---- the man page ---- */
+
+/* In roff a backslash begins an escape, a dash may become a hyphen, and a dot or a quote at the
+ * start of a line begins a request. */
+static void roff(const char *text) {
+    if (*text == '.' || *text == '\'') printf("\\&");
+    for (; *text; text++) {
+        if (*text == '\\')
+            printf("\\e");
+        else if (*text == '-')
+            printf("\\-");
+        else
+            putchar(*text);
+    }
+}
+
+static void paragraph(const char *tag, const char *value, const char *help) {
+    printf(".TP\n\\fB");
+    roff(tag);
+    printf("\\fR");
+    if (value) {
+        printf(" \\fI");
+        roff(value);
+        printf("\\fR");
+    }
+    printf("\n");
+    roff(help);
+    printf("\n");
+}
+
+static const struct {
+    const char *status, *meaning;
+} statuses[] = {{"0", "done"},
+                {"1", "failed at run time"},
+                {"2", "wrong usage"},
+                {"3", "a check of the result failed"},
+                {"128+n", "ended by signal n"}};
+enum { STATUSES = sizeof statuses / sizeof *statuses };
+
+static void man_page(void) {
+    const char *name = program_name(), *help;
+    printf(".TH \"%s\" 1 \"\" \"Duet %s\" \"User Commands\"\n.SH NAME\n%s \\- ", name, DUET_VERSION,
+           name);
+    roff("one model, two ways to train it on several devices: DataParallel and "
+         "DistributedDataParallel");
+    printf("\n.SH SYNOPSIS\n.B %s\n.I COMMAND\n[\\fIflags\\fR]\n.SH COMMANDS\n", name);
+    for (int i = 0; (help = command_help(i)); i++)
+        paragraph(command_name(i), NULL, help);
+    printf(".PP\n");
+    roff("train, compare, profile, demo, scale and estimate take the flags below. A flag that can "
+         "have no effect in what was asked is refused. The flags of the others are in");
+    printf("\n.BI \"%s \" COMMAND \" \\-\\-help\" .\n.SH FLAGS\n", name);
+    roff("As --flag value or --flag=value; an underscore is the same as a dash.");
+    printf("\n");
+    for (const struct flag *flag = flag_table; flag->help; flag++) {
+        if (flag->name)
+            paragraph(flag->name, flag->value, flag->help);
+        else {
+            printf(".SS ");
+            roff(flag->help);
+            printf("\n");
+        }
+    }
+    printf(".SH EXIT STATUS\n");
+    for (int i = 0; i < STATUSES; i++)
+        paragraph(statuses[i].status, NULL, statuses[i].meaning);
+}
+
+/* ---- completion ---- */
+
+/* Prints the words of a value such as "single|dp|ddp"; nothing where a value is not one of some
+ * words. Returns 1 where it was. */
+static int print_choices(const struct flag *flag) {
+    const char *value = flag->value;
+    if (!strchr(value, '|') || strpbrk(value, "[]")) return 0;
+    printf("    %s) words=\"", flag->name);
+    for (; *value; value++) {
+        if (strspn(value, "ABCDEFGHIJKLMNOPQRSTUVWXYZ")) { /* V, a number: no word */
+            value += strcspn(value, "|");
+            if (!*value) break;
+        }
+        putchar(*value == '|' ? ' ' : *value);
+    }
+    printf("\" ;;\n");
+    return 1;
+}
+
+/* The same for a value NAME, whose words the help lists: "ddp: auto, naive, ... or nccl (default
+ * auto)". What stands in brackets is no word, and the words end at a colon. */
+static int print_names(const struct flag *flag) {
+    if (strcmp(flag->value, "NAME")) return 0;
+    const char *colon = strchr(flag->help, ':'), *at = flag->help;
+    if (colon && colon < at + strcspn(at, " ,")) at = colon + 1; /* the mode that it is for */
+    printf("    %s) words=\"", flag->name);
+    while (*at && *at != ':') {
+        at += strspn(at, " ,");
+        int length = (int)strcspn(at, " ,:");
+        if (*at == '(')
+            at += strcspn(at, ")") + 1;
+        else {
+            if (length != 2 || strncmp(at, "or", 2)) printf("%.*s ", length, at);
+            at += length;
+        }
+    }
+    printf("\" ;;\n");
+    return 1;
+}
+
+static void bash_completion(void) {
+    const char *name = program_name();
+    printf("# Completion of bash for %s, made by `%s manual bash`.\n_%s() {\n"
+           "  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} words=\n"
+           "  COMPREPLY=()\n"
+           "  if ((COMP_CWORD == 1)); then\n    words=\"",
+           name, name, name);
+    for (int i = 0; command_help(i); i++)
+        printf("%s ", command_name(i));
+    printf("\"\n  else\n    case $before in\n");
+    for (const struct flag *flag = flag_table; flag->help; flag++) {
+        if (!flag->name || !flag->value || print_choices(flag) || print_names(flag)) continue;
+        int file = !strncmp(flag->value, "FILE", 4) || !strncmp(flag->value, "DIR", 3);
+        if (file)
+            printf("    %s) COMPREPLY=($(compgen -f -- \"$word\")); return ;;\n", flag->name);
+        else if (*flag->value != '[')
+            printf("    %s) return ;;\n", flag->name);
+    }
+    printf("    *) words=\"--help ");
+    for (const struct flag *flag = flag_table; flag->help; flag++)
+        if (flag->name) printf("%s ", flag->name);
+    printf("\" ;;\n    esac\n  fi\n"
+           "  COMPREPLY=($(compgen -W \"$words\" -- \"$word\"))\n}\ncomplete -F _%s %s\n",
+           name, name);
+}
+
+int command_manual(int argc, char **argv, const struct duet_model *own) {
+    (void)own;
+    const char *word = argc ? argv[0] : "--help";
+    if (argc > 1)
+        return report_error(
+            fail(ERR_USAGE, "manual: %s: one word is enough: give man or bash", argv[1]));
+    if (!strcmp(word, "man"))
+        man_page();
+    else if (!strcmp(word, "bash"))
+        bash_completion();
+    else if (!strcmp(word, "--help") || !strcmp(word, "-h"))
+        say(stdout, "usage: duet manual man|bash\n\n"
+                    "Prints the man page in roff, or the completion for bash, made from the same "
+                    "tables as\n--help. To read the page: duet manual man | man -l -\n");
+    else
+        return report_error(fail(ERR_USAGE, "manual: %s: there are man and bash", word));
+    return 0;
+}
