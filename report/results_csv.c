@@ -102,10 +102,14 @@ static void print_row(FILE *file, const struct columns *of_run, const struct jso
 }
 
 static void print_head(FILE *file, const struct columns *of_run, const struct columns *of_device) {
-    for (int i = 0; i < of_run->count; i++)
-        fprintf(file, "%s%s", i ? "," : "", of_run->name[i]);
-    for (int i = 0; i < of_device->count; i++)
-        fprintf(file, ",%s", of_device->name[i]);
+    for (int i = 0; i < of_run->count; i++) {
+        if (i) fputc(',', file);
+        print_text(file, of_run->name[i]);
+    }
+    for (int i = 0; i < of_device->count; i++) {
+        fputc(',', file);
+        print_text(file, of_device->name[i]);
+    }
     fputc('\n', file);
 }
 
