@@ -29,6 +29,9 @@ void record_free(struct run_record *record) {
     for (int i = 0; record->names && i < record->parameters; i++)
         free(record->names[i]);
     free(record->names);
+    for (int i = 0; record->bucket_algorithms && i < record->bucket_algorithm_count; i++)
+        free(record->bucket_algorithms[i]);
+    free(record->bucket_algorithms);
     for (int i = 0; record->buffer_names && i < record->buffers; i++)
         free(record->buffer_names[i]);
     free(record->buffer_names);

@@ -105,10 +105,11 @@ struct run_record {
     int bucket_count;        /* DDP: buckets of gradients */
     int64_t *bucket_bytes;   /* [bucket_count] their sizes, in the order in which they fill */
     char choice[256];        /* DDP: the algorithm chosen and why */
-    char chosen[16];         /* DDP: its name, for the largest bucket */
-    char **names;            /* [parameters] PyTorch's names; record_free frees each */
-    int buffers;             /* buffers, the length of buffer_names */
-    char **buffer_names;     /* [buffers] likewise */
+    int bucket_algorithm_count;
+    char **bucket_algorithms; /* DDP: [bucket_algorithm_count] the algorithm of each bucket */
+    char **names;             /* [parameters] PyTorch's names; record_free frees each */
+    int buffers;              /* buffers, the length of buffer_names */
+    char **buffer_names;      /* [buffers] likewise */
     /* 1: each rank of DDP keeps its own buffers, so those of rank 0 alone are another mode's */
     int buffers_apart;
 

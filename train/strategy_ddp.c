@@ -2,6 +2,7 @@
  * step. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "ddp/ddp.h"
@@ -96,6 +97,18 @@ static void say_if_none_unused(const struct session *s, const struct ddp *ddp) {
         "slower with it\n");
 }
 
+/* Records which algorithm each bucket takes; without host memory, of none. */
+static void describe_algorithms(struct ddp_strategy *d, struct run_record *r) {
+    const struct bucket_plan *plan = ddp_buckets(d->ddp);
+    r->bucket_algorithms = calloc((size_t)plan->bucket_count + 1, sizeof *r->bucket_algorithms);
+    for (int b = 0; r->bucket_algorithms && b < plan->bucket_count; b++) {
+        size_t count = plan->bucket[b].bytes / sizeof(float);
+        const char *name = allreduce_algorithm_name(ddp_algorithm(d->ddp, count, NULL, 0));
+        if (!(r->bucket_algorithms[b] = strdup(name))) return;
+        r->bucket_algorithm_count++;
+    }
+}
+
 /* Records the sizes of the buckets, and which algorithm the largest takes and why. */
 static void ddp_strategy_describe(struct session *s) {
     struct ddp_strategy *d = s->state;
@@ -108,9 +121,8 @@ static void ddp_strategy_describe(struct session *s) {
         if (largest < plan->bucket[b].bytes) largest = plan->bucket[b].bytes;
         if (r->bucket_bytes) r->bucket_bytes[r->bucket_count++] = (int64_t)plan->bucket[b].bytes;
     }
-    enum allreduce_algorithm chosen =
-        ddp_algorithm(d->ddp, largest / sizeof(float), r->choice, sizeof r->choice);
-    snprintf(r->chosen, sizeof r->chosen, "%s", allreduce_algorithm_name(chosen));
+    ddp_algorithm(d->ddp, largest / sizeof(float), r->choice, sizeof r->choice);
+    describe_algorithms(d, r);
 }
 
 static int ddp_strategy_close(struct session *s) {

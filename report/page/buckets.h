@@ -1,13 +1,12 @@
-/* The buckets of a run of DDP: their sizes and the times of their allreduces. */
+/* The buckets of a run of DDP. */
 #ifndef REPORT_PAGE_BUCKETS_H
 #define REPORT_PAGE_BUCKETS_H
 
 #include "report/page/window.h"
 
-/* The size of bucket b in bytes, from the record's list; 0: the list is shorter. */
-double bucket_bytes(const struct run_record *run, int b);
-
-/* The size of the largest bucket in bytes. */
-double largest_bucket(const struct run_record *run);
+/* The size of bucket b in bytes; 0: there is no such bucket. */
+static inline double bucket_bytes(const struct run_record *run, int b) {
+    return b >= 0 && b < run->bucket_count ? (double)run->bucket_bytes[b] : 0;
+}
 
 #endif

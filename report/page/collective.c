@@ -1,20 +1,27 @@
-/* The allreduce of a run as hops: see collective.h. */
+/* The allreduces of a run as hops: see collective.h. */
 #include "report/page/collective.h"
 
 #include "base/error.h"
-#include "report/page/buckets.h"
 
-size_t largest_bucket_count(const struct run_record *run) {
-    return (size_t)largest_bucket(run) / sizeof(float);
+int largest_bucket_of(const struct run_record *run) {
+    int largest = -1;
+    for (int b = 0; b < run->bucket_count; b++)
+        if (largest < 0 || run->bucket_bytes[b] > run->bucket_bytes[largest]) largest = b;
+    return largest;
 }
 
-int hops_of_run(const struct run_record *run, struct hops *hops, int *instead) {
+const char *bucket_algorithm(const struct run_record *run, int bucket) {
+    return bucket < run->bucket_algorithm_count ? run->bucket_algorithms[bucket] : "";
+}
+
+int hops_of_bucket(const struct run_record *run, int bucket, struct hops *hops, int *instead) {
     enum allreduce_algorithm algorithm;
-    int known =
-        !allreduce_algorithm_parse(run->chosen, &algorithm) && allreduce_has_plan(algorithm);
+    int known = !allreduce_algorithm_parse(bucket_algorithm(run, bucket), &algorithm) &&
+                allreduce_has_plan(algorithm);
     if (!known) algorithm = ALLREDUCE_RING;
     if (instead) *instead = !known;
-    return hops_of_call(hops, algorithm, run->devices, largest_bucket_count(run), NULL);
+    return hops_of_call(hops, algorithm, run->devices,
+                        (size_t)run->bucket_bytes[bucket] / sizeof(float), NULL);
 }
 
 double hops_bytes(const struct hops *hops) {

@@ -1,16 +1,20 @@
-/* The allreduce that a run of DDP used, as hops between ranks (allreduce/hops.h). */
+/* The allreduces of a step of DDP, as hops between ranks (allreduce/hops.h). */
 #ifndef REPORT_PAGE_COLLECTIVE_H
 #define REPORT_PAGE_COLLECTIVE_H
 
 #include "allreduce/hops.h"
 #include "trace/record.h"
 
-/* Elements of the largest bucket; 0: the run has none. */
-size_t largest_bucket_count(const struct run_record *run);
+/* The bucket whose allreduce stands for all where only one can be shown: the largest. -1: the run
+ * has none. */
+int largest_bucket_of(const struct run_record *run);
 
-/* The hops of the algorithm that the largest bucket took. One without a plan of ours (NCCL) is
- * shown as a ring, and *instead is 1 then (NULL: not wanted). hops_free it. */
-int hops_of_run(const struct run_record *run, struct hops *hops, int *instead);
+/* The algorithm by which a bucket was summed; "": not known. */
+const char *bucket_algorithm(const struct run_record *run, int bucket);
+
+/* The hops of that bucket's allreduce. An algorithm without a plan of ours (NCCL) is shown as a
+ * ring, and *instead is 1 then (NULL: not wanted). hops_free it. */
+int hops_of_bucket(const struct run_record *run, int bucket, struct hops *hops, int *instead);
 
 /* What all moves carry between ranks, in bytes. */
 double hops_bytes(const struct hops *hops);

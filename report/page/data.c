@@ -32,11 +32,12 @@ static int number_of(struct names *names, const char *text) {
     return names->count++;
 }
 
-static int write_span(struct json_writer *w, const struct span *s, int64_t zero_ns,
+/* before_ns: the start of the span before it on its lane. */
+static int write_span(struct json_writer *w, const struct span *s, int64_t before_ns,
                       struct names *names) {
     int name = number_of(names, s->name);
     if (name < 0) return fail(ERR_MEMORY, "report: no host memory");
-    json_integer(w, NULL, s->start_ns - zero_ns);
+    json_integer(w, NULL, s->start_ns - before_ns);
     json_integer(w, NULL, s->end_ns - s->start_ns);
     json_integer(w, NULL, s->phase);
     json_integer(w, NULL, name);
@@ -48,6 +49,7 @@ static int write_span(struct json_writer *w, const struct span *s, int64_t zero_
 
 static int write_lanes(struct json_writer *w, const struct window *window, struct names *names) {
     const struct span *last = NULL;
+    int64_t before_ns = 0;
     json_array(w, "lanes");
     for (size_t i = 0; i < window->count; i++) {
         const struct span *s = window->spans[i];
@@ -57,8 +59,10 @@ static int write_lanes(struct json_writer *w, const struct window *window, struc
             json_integer(w, "device", s->device);
             json_integer(w, "row", window_row_of(s));
             json_array(w, "spans");
+            before_ns = window->start_ns;
         }
-        CHECK(write_span(w, s, window->start_ns, names));
+        CHECK(write_span(w, s, before_ns, names));
+        before_ns = s->start_ns;
         last = s;
     }
     if (last) json_close(w), json_close(w);
@@ -84,6 +88,7 @@ static int write_timeline(struct json_writer *w, const struct page *page, struct
             json_integer(w, "copy", window_has_row(&window, ROW_COPY));
             json_integer(w, "first_step", window.first_step);
             json_integer(w, "steps", window.steps);
+            json_integer(w, "length", window.end_ns - window.start_ns);
             int code = write_lanes(w, &window, names);
             json_close(w);
             if (code) return window_free(&window), code;
@@ -171,24 +176,35 @@ static int write_hops(struct json_writer *w, const struct hops *h, struct hops_s
     return code;
 }
 
-static int write_collective(struct json_writer *w, const struct run_record *r) {
+static int write_collective(struct json_writer *w, const struct run_record *r, int bucket) {
     struct hops hops;
     struct hops_state *state = NULL;
-    CHECK(hops_of_run(r, &hops, NULL));
+    CHECK(hops_of_bucket(r, bucket, &hops, NULL));
     int code = hops_state_init(&state, &hops);
     if (!code) {
-        json_object(w, "collective");
+        json_object(w, NULL);
+        json_integer(w, "bucket", bucket);
+        json_integer(w, "bytes", r->bucket_bytes[bucket]);
         json_string(w, "algorithm", allreduce_algorithm_name(hops.algorithm));
         json_integer(w, "ranks", hops.n);
-        json_array(w, "chunks");
-        for (int c = 0; c < hops.chunk_count; c++)
-            json_natural(w, NULL, hops.chunks[c].count);
-        json_close(w);
+        json_integer(w, "chunks", hops.chunk_count);
         code = write_hops(w, &hops, state);
         json_close(w);
     }
     hops_state_free(state);
     hops_free(&hops);
+    return code;
+}
+
+/* With more ranks or buckets the largest bucket stands for all. */
+enum { ALL_BUCKETS = 12, ALL_RANKS = 8 };
+
+static int write_collectives(struct json_writer *w, const struct run_record *r) {
+    int all = r->devices <= ALL_RANKS && r->bucket_count <= ALL_BUCKETS, code = OK;
+    json_array(w, "collectives");
+    for (int b = 0; !code && b < r->bucket_count; b++)
+        if (all || b == largest_bucket_of(r)) code = write_collective(w, r, b);
+    json_close(w);
     return code;
 }
 
@@ -202,7 +218,7 @@ static int write_all(FILE *file, const struct page *page) {
     int code = write_timeline(&w, page, &names);
     free(names.text);
     if (!code && has_collective(page))
-        code = write_collective(&w, page->run[index_of_ddp(page)].run);
+        code = write_collectives(&w, page->run[index_of_ddp(page)].run);
     CHECK(code);
     json_close(&w);
     return json_finish(&w, "report");

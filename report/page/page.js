@@ -21,5 +21,5 @@
   const timeline = document.getElementById("timeline");
   if (timeline && data.runs.length) new Timeline(timeline, data);
   const playback = document.getElementById("playback");
-  if (playback && data.collective) new Playback(playback, data.collective);
+  if (playback && data.collectives?.length) new Playback(playback, data.collectives);
 }

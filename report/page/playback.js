@@ -1,16 +1,21 @@
 "use strict";
-// The allreduce played hop by hop: chunks travel from rank to rank, and each cell shows whose terms
-// its chunk holds. It takes the place of the strip of still pictures.
+// The allreduces of a step, bucket by bucket, played hop by hop: chunks travel from rank to rank,
+// and each cell shows whose terms its chunk holds. It takes the place of the strip of still
+// pictures.
 
 const RANK_COLOURS = ["backward", "gather", "loss", "replicate", "allreduce", "forward",
   "optimizer", "input"];
 
 class Playback {
-  constructor(figure, data) {
-    this.data = data;
-    this.hops = data.hops.length - 1;
-    this.states = this.readStates();
-    this.hop = 0;
+  // collectives: in the order in which their buckets are launched.
+  constructor(figure, collectives) {
+    this.frames = [];
+    for (const data of collectives) {
+      const states = this.readStates(data);
+      states.forEach((state, hop) => this.frames.push({data, states, hop}));
+    }
+    this.last = this.frames.length - 1;
+    this.at = 0;
     this.timer = 0;
     this.still = matchMedia("(prefers-reduced-motion: reduce)").matches;
     this.tools = document.createElement("div");
@@ -25,7 +30,7 @@ class Playback {
     addButton(this.tools, "back", "one hop back", () => this.step(-1));
     addButton(this.tools, "step", "one hop forward", () => this.step(1));
     this.slider = document.createElement("input");
-    Object.assign(this.slider, {type: "range", min: 0, max: this.hops, step: 1, value: 0});
+    Object.assign(this.slider, {type: "range", min: 0, max: this.last, step: 1, value: 0});
     this.slider.setAttribute("aria-label", "hop");
     this.slider.addEventListener("input", () => {
       this.pause();
@@ -37,9 +42,9 @@ class Playback {
   }
 
   // states[hop][rank][chunk]: the set of ranks whose terms are there, as a BigInt.
-  readStates() {
-    const {ranks, chunks, hops} = this.data, states = [];
-    let state = Array.from({length: ranks}, () => new Array(chunks.length).fill(0n));
+  readStates({ranks, chunks, hops}) {
+    const states = [];
+    let state = Array.from({length: ranks}, () => new Array(chunks).fill(0n));
     for (const hop of hops) {
       state = state.map((row) => row.slice());
       for (let i = 0; i < hop.cells.length; i += 3)
@@ -49,8 +54,8 @@ class Playback {
     return states;
   }
 
-  movesOf(hop) {
-    const list = [], flat = this.data.hops[hop].moves;
+  movesNow() {
+    const {data, hop} = this.frames[this.at], list = [], flat = data.hops[hop].moves;
     for (let i = 0; i < flat.length; i += 5) {
       const [from, to, added, first, count] = flat.slice(i, i + 5);
       list.push({from, to, added, first, count});
@@ -65,17 +70,17 @@ class Playback {
       this.pause();
       return;
     }
-    if (this.hop === this.hops) this.show(0);
+    if (this.at === this.last) this.show(0);
     this.playButton.textContent = "pause";
     this.timer = setTimeout(() => this.next(), 500);
   }
 
   next() {
-    if (this.hop === this.hops) {
+    if (this.at === this.last) {
       this.pause();
       return;
     }
-    this.show(this.hop + 1, !this.still);
+    this.show(this.at + 1, !this.still);
     this.timer = setTimeout(() => this.next(), 1800);
   }
 
@@ -87,13 +92,14 @@ class Playback {
 
   step(by) {
     this.pause();
-    this.show(Math.max(0, Math.min(this.hops, this.hop + by)), by > 0 && !this.still);
+    this.show(Math.max(0, Math.min(this.last, this.at + by)), by > 0 && !this.still);
   }
 
-  show(hop, moving) {
-    this.hop = hop;
-    this.slider.value = hop;
-    this.slider.setAttribute("aria-valuetext", `hop ${hop} of ${this.hops}`);
+  show(at, moving) {
+    const {data, hop, states} = this.frames[this.at = at];
+    this.slider.value = at;
+    this.slider.setAttribute("aria-valuetext",
+      `bucket ${data.bucket}, hop ${hop} of ${states.length - 1}`);
     this.say();
     this.draw(moving);
   }
@@ -101,18 +107,19 @@ class Playback {
   // ---- in words ----
 
   say() {
-    const all = this.data.chunks.length * this.data.ranks;
-    const full = (1n << BigInt(this.data.ranks)) - 1n;
-    const done = this.states[this.hop].flat().filter((terms) => terms === full).length;
-    if (!this.hop) {
-      this.said.textContent = `Before: each rank holds its own gradients alone, cut into ` +
-        `${this.data.chunks.length} chunks. ${this.hops} hops follow.`;
+    const {data, hop, states} = this.frames[this.at], hops = states.length - 1;
+    const all = data.chunks * data.ranks, full = (1n << BigInt(data.ranks)) - 1n;
+    const done = states[hop].flat().filter((terms) => terms === full).length;
+    const name = `Bucket ${data.bucket}, ${byteWords(data.bytes)} by ${data.algorithm}.`;
+    if (!hop) {
+      this.said.textContent = `${name} Before: each rank holds its own gradients alone, cut into ` +
+        `${data.chunks} chunks. ${hops} hops follow.`;
       return;
     }
-    const moves = this.movesOf(this.hop), adds = moves.filter((move) => move.added).length;
+    const moves = this.movesNow(), adds = moves.filter((move) => move.added).length;
     const kind = adds === moves.length ? "Reduce: what arrives is added to what is there"
       : adds ? "Some ranks add what arrives, others take a result"
-        : this.states[this.hop].flat().some((terms) => terms === full)
+        : states[hop - 1].flat().some((terms) => terms === full)
           ? "Gather: complete sums are copied" : "Gather: terms are copied";
     const text = moves.slice(0, 4).map((move) => {
       const what = move.count === 0 ? "a part" : move.count > 1
@@ -120,7 +127,7 @@ class Playback {
       return `${what} from rank ${move.from} to ${move.to}`;
     }).join(", ");
     const more = moves.length > 4 ? ` and ${moves.length - 4} more` : "";
-    this.said.textContent = `Hop ${this.hop} of ${this.hops}. ${kind}: ${text}${more}. ` +
+    this.said.textContent = `${name} Hop ${hop} of ${hops}. ${kind}: ${text}${more}. ` +
       `${done} of ${all} cells hold the complete sum.`;
   }
 
@@ -128,11 +135,12 @@ class Playback {
 
   draw(moving) {
     const total = Math.max(280, this.stage.parentNode.clientWidth);
-    const {ranks, chunks} = this.data, columns = chunks.length;
+    const {data, hop, states} = this.frames[this.at], {ranks} = data, columns = data.chunks;
+    this.ranks = ranks;
     this.gutter = ranks > 16 ? 26 : 60;
-    this.cell = Math.min(96, (total - this.gutter - 2) / columns);
+    this.cell = Math.min(130, (total - this.gutter - 2) / columns);
     this.row = ranks > 16 ? 9 : ranks > 8 ? 20 : 40;
-    const top = 22, gap = this.cell > 12 ? 4 : 1, before = this.states[Math.max(0, this.hop - 1)];
+    const top = 22, gap = this.cell > 12 ? 4 : 1, before = states[Math.max(0, hop - 1)];
     this.stage.replaceChildren();
     const height = top + ranks * this.row + 4;
     this.stage.setAttribute("viewBox", `0 0 ${total} ${height}`);
@@ -152,17 +160,17 @@ class Playback {
           ranks > 16 ? r : `rank ${r}`;
       }
       for (let c = 0; c < columns; c++) {
-        const terms = this.states[this.hop][r][c], changed = terms !== before[r][c];
+        const terms = states[hop][r][c], changed = terms !== before[r][c];
         this.drawCell(this.gutter + c * this.cell, y, this.cell - gap, this.row - gap, terms,
           changed, moving ? before[r][c] : null);
       }
     }
-    if (this.hop) this.drawMoves(top, gap, moving);
+    if (hop) this.drawMoves(top, gap, moving);
   }
 
   // old: what stood there before the hop, shown until the chunk has arrived.
   drawCell(x, y, width, height, terms, changed, old) {
-    const group = svgElement("g", {}, this.stage), {ranks} = this.data;
+    const group = svgElement("g", {}, this.stage), {ranks} = this;
     svgElement("rect", {x, y, width, height, class: "raised"}, group);
     const put = (set, parent) => {
       if (ranks > 8) { // as many as there are, without their names
@@ -178,7 +186,7 @@ class Playback {
     };
     const now = svgElement("g", {}, group);
     put(terms, now);
-    if (changed && this.hop) svgElement("rect", {x, y: y + height - 2, width, height: 3,
+    if (changed) svgElement("rect", {x, y: y + height - 2, width, height: 3,
       class: "ink"}, now);
     if (old === null || !changed) return;
     put(old, group);
@@ -190,9 +198,9 @@ class Playback {
 
   // Each chunk travels in its column from the rank that it leaves to the rank that takes it.
   drawMoves(top, gap, moving) {
-    if (!moving || this.data.ranks > 16) return;
-    for (const move of this.movesOf(this.hop)) {
-      const columns = move.count || this.data.chunks.length;
+    if (!moving || this.ranks > 16) return;
+    for (const move of this.movesNow()) {
+      const columns = move.count || this.frames[this.at].data.chunks;
       const box = svgElement("rect", {x: this.gutter + move.first * this.cell,
         width: columns * this.cell - gap, height: this.row - gap - 6,
         y: top + move.from * this.row + 3, rx: 4, opacity: 0.85,

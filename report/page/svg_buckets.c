@@ -16,7 +16,7 @@ int draw_buckets(struct picture *p, const struct page *page, int index) {
     struct bucket_time times[MOST_BUCKETS];
     int buckets = bucket_times(r, times), seen = 0;
     double f = p->font, row = 1.6 * f, gap = 0.4 * f, most = 1;
-    double gutter = p->form == PICTURE_NARROW ? 7.2 * f : 9.5 * f, room = 5.5 * f,
+    double gutter = p->form == PICTURE_NARROW ? 7.2 * f : 11 * f, room = 5.5 * f,
            width = p->width - gutter - room;
     static const struct key_item items[] = {
         {SHADE_OVERLAPPED, "beside work of the device (overlapped)", 0},

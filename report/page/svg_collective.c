@@ -13,7 +13,8 @@ enum { MOST_FRAMES = 16, MOST_RANKS = 8, MOST_CHUNKS = 24 };
 
 int has_collective(const struct page *page) {
     int ddp = index_of_ddp(page);
-    return ddp >= 0 && page->run[ddp].run->devices > 1 && largest_bucket_count(page->run[ddp].run);
+    return ddp >= 0 && page->run[ddp].run->devices > 1 &&
+           largest_bucket_of(page->run[ddp].run) >= 0;
 }
 
 struct strip {
@@ -122,7 +123,8 @@ int draw_collective(struct picture *p, const struct page *page, int index) {
     struct hops hops;
     struct hops_state *state = NULL;
     (void)index;
-    CHECK(hops_of_run(page->run[index_of_ddp(page)].run, &hops, NULL));
+    const struct run_record *r = page->run[index_of_ddp(page)].run;
+    CHECK(hops_of_bucket(r, largest_bucket_of(r), &hops, NULL));
     int code = OK;
     if (hops.n > MOST_RANKS || hops.hops > MOST_FRAMES || hops.chunk_count > MOST_CHUNKS) {
         draw_many(p, &hops);

@@ -49,8 +49,8 @@ int has_phases(const struct page *page) {
     return 0;
 }
 
-/* A page should stay below 2 MB, and a span takes about 35 bytes. */
-enum { MOST_SPANS = 20000 };
+/* A page should stay small enough to be sent around, and a span takes about 25 bytes. */
+enum { MOST_SPANS = 6000 };
 
 int steps_to_show(const struct page *page) {
     double spans = 0;

@@ -149,7 +149,8 @@ enum { MOST_MOVES = 200 };
 
 int collective_table(FILE *file, const struct page *page) {
     struct hops hops;
-    CHECK(hops_of_run(page->run[index_of_ddp(page)].run, &hops, NULL));
+    const struct run_record *r = page->run[index_of_ddp(page)].run;
+    CHECK(hops_of_bucket(r, largest_bucket_of(r), &hops, NULL));
     open_table(file,
                hops.move_count > MOST_MOVES ? "the first moves, in their order"
                                             : "every move, in its order",

@@ -69,8 +69,10 @@ class Timeline {
     this.data.runs.forEach((run, index) => {
       for (const lane of run.lanes) {
         const spans = [];
+        let before = 0;
         for (let i = 0; i < lane.spans.length; i += 7) {
-          const [start, length, phase, name, waiting, cpu, bytes] = lane.spans.slice(i, i + 7);
+          const [later, length, phase, name, waiting, cpu, bytes] = lane.spans.slice(i, i + 7);
+          const start = before += later;
           spans.push({start, length, phase, name, waiting, cpu, bytes});
         }
         lanes.push({run: index, device: lane.device, row: lane.row, spans});
@@ -147,6 +149,10 @@ class Timeline {
       const head = svgElement("text", {x: 0, y: y + 18, class: "ink", "font-weight": "bold",
         "font-size": 14}, back);
       head.textContent = run.title;
+      svgElement("text", {x: total - 2, y: y + 18, class: "quiet", "font-size": 12,
+        "text-anchor": "end"}, back).textContent = run.steps > 1
+        ? `steps ${run.first_step} and ${run.first_step + 1}: ${timeWords(run.length)}`
+        : `step ${run.first_step}: ${timeWords(run.length)}`;
       y += 26;
       for (let device = 0; device < run.devices; device++) {
         const top = y;
@@ -183,7 +189,8 @@ class Timeline {
       drawn = left + width;
       const phase = this.data.phases[span.phase];
       const box = svgElement("rect", {x: this.gutter + left, y, height,
-        width: Math.max(0.6, width - 0.4), class: span.waiting ? "s-quiet waits" : phase.css}, parent);
+        width: width > 8 ? width - 0.4 : Math.max(0.7, width),
+        class: span.waiting ? "s-quiet waits" : phase.css}, parent);
       if (span.waiting) box.setAttribute("stroke-dasharray", "2 2");
       if (span === this.chosen) box.classList.add("chosen");
       box.span = span;

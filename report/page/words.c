@@ -2,6 +2,7 @@
  * what does device 0 hold. Then what was not measured, where something was not. */
 #include "report/page/words.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "report/text.h"
@@ -100,6 +101,9 @@ static void say_time(struct text *text, const struct page *page) {
 
 /* ---- the memory ---- */
 
+/* A difference smaller than this is not worth a sentence; the table has it. */
+static const double SAME = 0.01;
+
 static double mean_of_others(const struct run_record *r) {
     double sum = 0;
     for (int d = 1; d < r->devices; d++)
@@ -134,8 +138,9 @@ static void say_memory(struct text *text, const struct page *page) {
             text_add(text, "%s needs %s", page->run[i].title, first);
             continue;
         }
-        bytes_words(mean_of_others(r), others);
-        if (!strcmp(first, others)) {
+        double rest = mean_of_others(r), mine = (double)r->device[0].memory.total_peak;
+        bytes_words(rest, others);
+        if (fabs(mine - rest) < SAME * mine) {
             text_add(text, "each device of %s holds %s at its peak", page->run[i].title, first);
             continue;
         }

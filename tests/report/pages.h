@@ -46,7 +46,10 @@ static inline struct run_record full_record(enum run_mode mode, int devices) {
         r.bucket_count = 2;
         r.bucket_bytes = calloc(2, sizeof *r.bucket_bytes);
         r.bucket_bytes[0] = 400000, r.bucket_bytes[1] = 40000;
-        strcpy(r.chosen, "ring"), strcpy(r.choice, "ring: asked for by name");
+        r.bucket_algorithm_count = 2;
+        r.bucket_algorithms = calloc(2, sizeof *r.bucket_algorithms);
+        r.bucket_algorithms[0] = strdup("ring"), r.bucket_algorithms[1] = strdup("direct");
+        strcpy(r.choice, "ring: asked for by name");
     }
     return r;
 }
