@@ -136,7 +136,8 @@ fi
 mapfile -t written < <(find . -path ./build -prune -o -path ./tests/golden -prune -o \
     -path ./.git -prune -o -path ./bench/results -prune -o -type f \
     \( -name '*.[ch]' -o -name '*.cu' -o -name '*.sh' -o -name '*.py' -o -name '*.md' \
-    -o -name '*.css' -o -name '*.js' -o -name '*.mk' -o -name Makefile -o -path ./.ci/run \) -print | sort)
+    -o -name '*.css' -o -name '*.js' \
+    -o -name '*.mk' -o -name Makefile -o -path ./.ci/run \) -print | sort)
 rule "lines over 100 columns" "$(
     awk 'FNR == 1 { shown = 0 } /^ *```/ { shown = !shown }
         { gsub(/[\200-\277]/, "") } # a character of several bytes counts once
