@@ -303,7 +303,7 @@ duet_var *duet_leaf(duet_tape *tape, const duet_tensor *x);
  *     batch_norm   w (C), b (C)          of (N,C,H,W) or (N,C). `running`: a buffer of C numbers,
  *                  the running mean, before that of the running variance (see "a model of your
  *                  own"); DUET_NO_BUFFERS: none. momentum below 0: PyTorch's None
- *     add          a + b, of one shape
+ *     add, subtract, multiply            a + b, a - b, a * b, of one shape
  *     flatten                            y (N,C*H*W)
  *     dropout      zeroes each element with probability p and scales the others by 1 / (1 - p);
  *                  dropout2d: each plane
@@ -313,12 +313,16 @@ duet_var *duet_conv2d(duet_tape *tape, duet_var *x, int w, int b, int stride, in
 duet_var *duet_linear(duet_tape *tape, duet_var *x, int w, int b);
 duet_var *duet_matmul_add(duet_tape *tape, duet_var *x, int w, int b);
 duet_var *duet_relu(duet_tape *tape, duet_var *x);
+duet_var *duet_tanh(duet_tape *tape, duet_var *x);
+duet_var *duet_sigmoid(duet_tape *tape, duet_var *x);
 duet_var *duet_avg_pool2d(duet_tape *tape, duet_var *x, int size, int stride);
 duet_var *duet_max_pool2d(duet_tape *tape, duet_var *x, int size, int stride);
 duet_var *duet_adaptive_avg_pool2d(duet_tape *tape, duet_var *x, int height, int width);
 duet_var *duet_batch_norm(duet_tape *tape, duet_var *x, int w, int b, int running, double eps,
                           double momentum);
 duet_var *duet_add(duet_tape *tape, duet_var *a, duet_var *b);
+duet_var *duet_subtract(duet_tape *tape, duet_var *a, duet_var *b);
+duet_var *duet_multiply(duet_tape *tape, duet_var *a, duet_var *b);
 duet_var *duet_flatten(duet_tape *tape, duet_var *x);
 duet_var *duet_dropout(duet_tape *tape, duet_var *x, double p);
 duet_var *duet_dropout2d(duet_tape *tape, duet_var *x, double p);

@@ -93,6 +93,14 @@ duet_var *duet_relu(duet_tape *t, duet_var *x) {
     return api_stuck(t, x) ? NULL : public_var(relu(t->tape, var_of(x)));
 }
 
+duet_var *duet_tanh(duet_tape *t, duet_var *x) {
+    return api_stuck(t, x) ? NULL : public_var(tanh_of(t->tape, var_of(x)));
+}
+
+duet_var *duet_sigmoid(duet_tape *t, duet_var *x) {
+    return api_stuck(t, x) ? NULL : public_var(sigmoid(t->tape, var_of(x)));
+}
+
 duet_var *duet_avg_pool2d(duet_tape *t, duet_var *x, int size, int stride) {
     if (api_stuck(t, x) || beyond(t, "pooling", "size", size, 1) ||
         beyond(t, "pooling", "stride", stride, 1))
@@ -150,6 +158,16 @@ duet_var *duet_batch_norm(duet_tape *t, duet_var *x, int w, int b, int running, 
 duet_var *duet_add(duet_tape *t, duet_var *a, duet_var *b) {
     return api_stuck(t, a) || api_stuck(t, b) ? NULL
                                               : public_var(add(t->tape, var_of(a), var_of(b)));
+}
+
+duet_var *duet_subtract(duet_tape *t, duet_var *a, duet_var *b) {
+    if (api_stuck(t, a) || api_stuck(t, b)) return NULL;
+    return public_var(subtract(t->tape, var_of(a), var_of(b)));
+}
+
+duet_var *duet_multiply(duet_tape *t, duet_var *a, duet_var *b) {
+    if (api_stuck(t, a) || api_stuck(t, b)) return NULL;
+    return public_var(multiply(t->tape, var_of(a), var_of(b)));
 }
 
 duet_var *duet_flatten(duet_tape *t, duet_var *x) {

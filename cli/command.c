@@ -17,6 +17,7 @@
 #include "cli/flags.h"
 #include "cli/say.h"
 #include "doctor/doctor.h"
+#include "models/sequential.h"
 #include "train/job.h"
 
 static const struct {
@@ -120,6 +121,18 @@ static int check_stack(void) {
                 (unsigned long)(stack.rlim_cur >> 10), LEAST_KIB);
 }
 
+/* --model FILE: the file is read once, here, since it may be a pipe; its model then stands where
+ * the program's own stands. NULL: no file is named. A word that names a model is no file. */
+static const char *find_model_file(int argc, char **argv, const struct duet_model *own) {
+    const char *path = NULL;
+    for (int i = 2; i < argc; i++) {
+        if (!strncmp(argv[i], "--model=", 8)) path = argv[i] + 8;
+        if (!strcmp(argv[i], "--model") && i + 1 < argc) path = argv[++i];
+    }
+    if (!path || !*path || model_is_known(path) || (own && !strcmp(own->name, path))) return NULL;
+    return strpbrk(path, "/.") || !access(path, F_OK) ? path : NULL;
+}
+
 /* A model of which nothing can be made is a mistake of the program, and no flag could mend it. */
 static int check_own(const struct duet_model *own) {
     enum { NAME_BYTES = 64 }; /* as long as names are in results */
@@ -136,8 +149,16 @@ static int check_own(const struct duet_model *own) {
     return OK;
 }
 
+static int run_command(int argc, char **argv, const struct duet_model *own) {
+    for (int i = 0; i < COMMAND_COUNT; i++)
+        if (!strcmp(commands[i].name, argv[1]))
+            return flushed(commands[i].run(argc - 2, argv + 2, own));
+    return report_error(unknown_command(argv[1]));
+}
+
 int duet_command(int argc, char **argv, const struct duet_model *own) {
     const char *command = argc > 1 ? argv[1] : "--help";
+    struct sequential *file = NULL;
     int code = open_closed_streams();
     if (!code) code = check_stack();
     if (!code) code = check_own(own);
@@ -149,8 +170,9 @@ int duet_command(int argc, char **argv, const struct duet_model *own) {
     if (!strcmp(command, "--version")) return printf("duet %s\n", DUET_VERSION), flushed(0);
     if (!strcmp(command, "job")) return job_main(argc - 2, argv + 2, own);
     if (!strcmp(command, "doctor-rank")) return doctor_rank_main(argc - 2, argv + 2);
-    for (int i = 0; i < COMMAND_COUNT; i++)
-        if (!strcmp(commands[i].name, command))
-            return flushed(commands[i].run(argc - 2, argv + 2, own));
-    return report_error(unknown_command(command));
+    const char *path = find_model_file(argc, argv, own);
+    if (path && (code = sequential_open(&file, path))) return report_error(code);
+    int status = run_command(argc, argv, file ? &file->model : own);
+    sequential_free(file);
+    return status;
 }

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/nearest.h"
 #include "base/parse.h"
+#include "models/sequential.h"
 #include "trace/link.h"
 
 static void *member(const struct flag *flag, struct run_config *config) {
@@ -33,6 +34,20 @@ int read_text(const struct flag *flag, const char *text, struct run_config *conf
                     flag->bytes - 1);
     if (!*text) return fail(ERR_USAGE, "%s: the value is empty: give %s", flag->name, flag->value);
     memcpy(member(flag, config), text, strlen(text) + 1);
+    return OK;
+}
+
+/* The command has read a file already (cli/command.c), and put its model in place of the program's
+ * own. */
+int read_model(const struct flag *flag, const char *text, struct run_config *config) {
+    const struct duet_model *own = config->model_options.own;
+    const struct sequential *file = sequential_of(own);
+    if (!*text) return fail(ERR_USAGE, "%s: the value is empty: give %s", flag->name, flag->value);
+    if (file && !strcmp(file->path, text)) text = own->name;
+    if (strlen(text) >= sizeof config->model)
+        return fail(ERR_USAGE, "%s: %.40s...: give at most %zu characters", flag->name, text,
+                    sizeof config->model - 1);
+    memcpy(config->model, text, strlen(text) + 1);
     return OK;
 }
 

@@ -5,9 +5,9 @@
 
 #include "cli/flag_table.h"
 
-flag_reader read_int, read_number, read_text, read_on, read_off, read_mode, read_join, read_virtual,
-    read_math, read_init, read_optimizer, read_memory, read_reduce, read_seed, read_algorithm,
-    read_shape, read_loss, read_hidden, read_sampler, read_host_serial, read_params, read_count,
-    read_bytes, read_link;
+flag_reader read_model, read_int, read_number, read_text, read_on, read_off, read_mode, read_join,
+    read_virtual, read_math, read_init, read_optimizer, read_memory, read_reduce, read_seed,
+    read_algorithm, read_shape, read_loss, read_hidden, read_sampler, read_host_serial, read_params,
+    read_count, read_bytes, read_link;
 
 #endif

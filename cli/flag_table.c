@@ -47,8 +47,10 @@ const struct flag flag_table[] = {
      read_memory, NO_MEMBER, SMALLEST_MEMORY, 0x1p50, always},
 
     HEADING("model"),
-    {"--model", "NAME", "lenet (default), convnet, mlp, resnet18, simple, complex or branches",
-     read_text, AT(model), NO_LIMITS, always},
+    {"--model", "NAME|FILE",
+     "lenet (default), convnet, mlp, resnet18, simple, complex or branches; or a file that holds "
+     "what Python's print(model) says of an nn.Sequential (scripts/export_model.py)",
+     read_model, NO_MEMBER, NO_LIMITS, always},
     {"--params", "N",
      "estimate: a model that is not here, described by numbers: N parameters, as 25.6M or 1.1B, "
      "with the sizes below",

@@ -6,8 +6,10 @@ $(BENCHES): $(B)/%: $(B)/%.o $(B)/libinternal.a $(EMULATION_LIB)
 	$(Q)$(LINK) $(LIBS) -o $@
 
 # Examples are compiled as a user would: duet.h in a folder of its own, libduet.a, nothing else.
-$(B)/examples/%: examples/%.c duet.h $(B)/libduet.a $(EMULATION_LIB)
-	@mkdir -p $(@D) $(B)/include && cp duet.h $(B)/include/
+$(B)/include/duet.h: duet.h
+	@mkdir -p $(@D) && cp $< $@
+$(B)/examples/%: examples/%.c $(B)/include/duet.h $(B)/libduet.a $(EMULATION_LIB)
+	@mkdir -p $(@D)
 	$(if $(Q),@echo "cc $<")
 	$(Q)$(CC) $(filter-out -I.,$(FLAGS)) -I$(B)/include -O2 $(CFLAGS) $< $(B)/libduet.a \
 	    $(EMULATION_LIB) $(LIBS) -o $@

@@ -23,6 +23,10 @@ static const struct duet_model *find(const char *name, const struct model_option
     return NULL;
 }
 
+int model_is_known(const char *name) {
+    return find(name, &(struct model_options){.classes = 0}) != NULL;
+}
+
 static int unknown_model(const char *name, const struct model_options *options) {
     const char *words[OFFERED + 1];
     int count = 0;

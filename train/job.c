@@ -1,6 +1,7 @@
 /* Jobs: see job.h. The launcher writes a memfd that every rank reads:
  *
  *     [struct run_config][uint64_t count][count floats: the initial parameters; count may be 0]
+ *     [where --model is a file: its path, a zero byte, its text]
  *
  * The same program writes and reads it, so the struct travels as bytes. Rank 0 writes to a second
  * memfd how the run went:
@@ -27,6 +28,7 @@
 #include "base/system_error.h"
 #include "comm/comm.h"
 #include "comm/launch.h"
+#include "models/sequential.h"
 #include "train/shared_data.h"
 #include "train/trainer.h"
 
@@ -127,6 +129,10 @@ int job_run(const struct run_config *config, const float *initial, size_t initia
     CHECK_GOTO(write_all(fds[JOB_CONFIG], &stamped, sizeof stamped), code, done);
     CHECK_GOTO(write_all(fds[JOB_CONFIG], &count, sizeof count), code, done);
     CHECK_GOTO(write_all(fds[JOB_CONFIG], initial, count * sizeof *initial), code, done);
+    const struct sequential *file = sequential_of(config->model_options.own);
+    if (file)
+        CHECK_GOTO(write_all(fds[JOB_CONFIG], file->path, strlen(file->path) + 1), code, done);
+    if (file) CHECK_GOTO(write_all(fds[JOB_CONFIG], file->text, file->bytes), code, done);
 
     char words[JOB_FILES][16], title[32];
     for (int i = 0; i < JOB_FILES; i++)
@@ -218,6 +224,12 @@ static void take_signals(void) {
     sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
+/* The model of the file whose path and text are at `at`; nothing where there are none. */
+static int read_file_model(struct sequential **file, const char *at, size_t bytes) {
+    size_t path = strnlen(at, bytes) + 1;
+    return path < bytes ? sequential_parse(file, at, at + path, bytes - path) : OK;
+}
+
 /* Runs this process's part of the job. *told: the launcher learns of the failure and prints it,
  * once for all ranks. */
 static int run_rank(int config_fd, int record_fd, int spans_fd, const struct duet_model *own,
@@ -228,19 +240,23 @@ static int run_rank(int config_fd, int record_fd, int spans_fd, const struct due
     struct run_config config;
     struct run_record *record = NULL;
     struct comm *comm = NULL;
+    struct sequential *file = NULL;
     struct failures unwritten = {0};
     CHECK(map_all(config_fd, &data, &bytes));
     if (bytes < sizeof config + sizeof count)
         return fail(ERR_USAGE, "job: no configuration: start it with duet train");
     memcpy(&config, data, sizeof config);
-    config.model_options.own = own; /* the launcher's address means nothing here */
     /* Ctrl-C goes to the launcher and to the ranks alike; the launcher then asks them to stop */
     if (config.stoppable) signal(SIGINT, SIG_IGN), signal(SIGTERM, SIG_IGN);
     if (config.live_fd) take_signals();
     memcpy(&count, (char *)data + sizeof config, sizeof count);
     const float *initial = (const float *)((char *)data + sizeof config + sizeof count);
+    size_t used = sizeof config + sizeof count + (size_t)count * sizeof *initial;
+    int code = read_file_model(&file, (char *)data + used, bytes - used);
+    config.model_options.own = file ? &file->model : own; /* the launcher's address means nothing */
+    if (code) goto done;
     struct comm_options options = {.timeout_s = config.timeout, .debug = config.debug_collectives};
-    int code = comm_open(&comm, &options);
+    code = comm_open(&comm, &options);
     *told = comm_open_was_reported(code);
     if (code) goto done;
     CHECK_GOTO(record_new(&record), code, done);
@@ -254,6 +270,7 @@ done:
     if (comm) comm_abort(comm, code, error_message());
     if (!*in_use) comm_close(comm);
     if (!*in_use) record_delete(record);
+    if (!*in_use) sequential_free(file);
     munmap(data, bytes);
     return code;
 }

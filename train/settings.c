@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "models/sequential.h"
 #include "base/number.h"
 #include "train/bits.h"
 
@@ -77,12 +78,20 @@ static void add_data(struct list *l, const struct session *s) {
         fingerprint(set));
 }
 
+/* A file may be moved, but must say the same. */
+static void add_model_name(struct list *l, const struct model *m, const struct sequential *file) {
+    if (file && !strcmp(file->name, m->name))
+        put(l, "--model", "a file, fingerprint %016" PRIx64,
+            mix(1, (const uint8_t *)file->text, file->bytes));
+    else
+        put(l, "--model", "%s", m->name);
+}
+
 static void add_model(struct list *l, const struct model *m) {
     char widths[SETTING_BYTES] = "";
     for (int i = 0, used = 0; i < m->hidden_count; i++)
         used +=
             snprintf(widths + used, sizeof widths - (size_t)used, i ? ",%d" : "%d", m->hidden[i]);
-    put(l, "--model", "%s", m->name);
     put(l, "--mlp-hidden", "%s", *widths ? widths : "none");
     add_number(l, "--dropout", m->dropout);
     add_number(l, "--label-smoothing", m->label_smoothing);
@@ -121,6 +130,7 @@ int settings_list(const struct session *s, struct setting settings[SETTINGS_MOST
                                         [JOIN_THROW] = "throw"};
     const struct run_config *c = s->config;
     struct list l = {.settings = settings};
+    add_model_name(&l, &s->model, sequential_of(c->model_options.own));
     add_model(&l, &s->model);
     add_data(&l, s);
     add_count(&l, "--virtual-devices", s->virtual_devices);

@@ -1,0 +1,217 @@
+/* Reading print(model): see sequential.h. Each line opens a Sequential, closes one, or is a layer:
+ *
+ *     Sequential(    (name): Sequential(    )    (name): Kind(arguments)
+ *
+ * How far a line is indented does not matter. */
+#include "models/sequential.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "api/api.h"
+#include "base/error.h"
+#include "base/system_error.h"
+
+/* Where line number `line` begins; *length: without the spaces at its ends. */
+static const char *find_line(const struct sequential *s, int line, int *length) {
+    const char *at = s->text;
+    for (int i = 1; i < line && *at; i++)
+        at += strcspn(at, "\n") + (at[strcspn(at, "\n")] != 0);
+    at += strspn(at, " \t\r");
+    *length = (int)strcspn(at, "\n");
+    while (*length && strchr(" \t\r", at[*length - 1]))
+        --*length;
+    return at;
+}
+
+int sequential_fail(const struct sequential *s, int line, const char *format, ...) {
+    char why[256], shown[81];
+    int length;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(why, sizeof why, format, args);
+    va_end(args);
+    const char *at = find_line(s, line, &length);
+    snprintf(shown, sizeof shown, "%.*s", length, at);
+    for (char *c = shown; *c; c++)
+        if ((unsigned char)*c < ' ' || (unsigned char)*c >= 127) *c = '?';
+    return fail(ERR_USAGE, "%.200s: line %d: '%s': %s", s->path, line, shown, why);
+}
+
+/* ---- lines ---- */
+
+struct reader {
+    struct sequential *s;
+    int line;  /* that is being read */
+    int depth; /* Sequentials that are open; 0: not yet, or the last one is closed */
+    int closed;
+    char path[SEQUENTIAL_NAME];    /* of the innermost one, with a dot behind it */
+    size_t ends[SEQUENTIAL_DEPTH]; /* the length of `path` in each that is open */
+};
+
+static int open_block(struct reader *r, const char *name, size_t length) {
+    size_t used = r->depth ? r->ends[r->depth - 1] : 0;
+    if (r->depth == SEQUENTIAL_DEPTH)
+        return sequential_fail(r->s, r->line, "more than %d Sequentials in each other",
+                               SEQUENTIAL_DEPTH);
+    if (used + length + 2 > sizeof r->path)
+        return sequential_fail(r->s, r->line, "its name is too long: give at most %d characters",
+                               SEQUENTIAL_NAME - 2);
+    if (r->depth) used += (size_t)sprintf(r->path + used, "%.*s.", (int)length, name);
+    r->ends[r->depth++] = used;
+    return OK;
+}
+
+static int add_item(struct reader *r, const char *name, size_t name_length, const char *text,
+                    size_t length) {
+    struct sequential *s = r->s;
+    struct sequential_item item = {.line = r->line, .layer = -1};
+    size_t used = r->ends[r->depth - 1];
+    if (used + name_length + 1 > sizeof item.name)
+        return sequential_fail(s, r->line, "its name is too long: give at most %d characters",
+                               SEQUENTIAL_NAME - 1);
+    snprintf(item.name, sizeof item.name, "%.*s%.*s", (int)used, r->path, (int)name_length, name);
+    CHECK(sequential_read_layer(s, text, length, &item));
+    if (s->count == s->room) {
+        int room = s->room ? 2 * s->room : 16;
+        struct sequential_item *items = realloc(s->items, (size_t)room * sizeof *items);
+        if (!items) return fail(ERR_MEMORY, "%s: no host memory", s->path);
+        s->items = items;
+        s->room = room;
+    }
+    s->items[s->count++] = item;
+    return OK;
+}
+
+static int is_word(const char *text, size_t length, const char *word) {
+    return strlen(word) == length && !memcmp(text, word, length);
+}
+
+/* "(name): rest" */
+static int read_child(struct reader *r, const char *text, size_t length) {
+    const char *end = memchr(text, ')', length);
+    if (*text != '(' || !end || end == text + 1 || (size_t)(end - text) + 3 > length ||
+        memcmp(end, "): ", 3))
+        return sequential_fail(r->s, r->line, "must be (name): Layer(...), or )");
+    const char *name = text + 1, *rest = end + 3;
+    size_t name_length = (size_t)(end - name), left = length - (size_t)(rest - text);
+    if (memchr(name, '.', name_length)) return sequential_fail(r->s, r->line, "a name has no dot");
+    if (is_word(rest, left, "Sequential(")) return open_block(r, name, name_length);
+    if (is_word(rest, left, "Sequential()")) return OK;
+    return add_item(r, name, name_length, rest, left);
+}
+
+static int read_line(struct reader *r, const char *text, size_t length) {
+    if (!length) return OK;
+    if (r->closed) return sequential_fail(r->s, r->line, "the model has ended in the line before");
+    if (is_word(text, length, ")") && r->depth) {
+        r->closed = !--r->depth;
+        return OK;
+    }
+    if (r->depth) return read_child(r, text, length);
+    if (is_word(text, length, "Sequential(")) return open_block(r, "", 0);
+    return sequential_fail(r->s, r->line,
+                           "only nn.Sequential can be read, since no other prints its "
+                           "forward: it begins with Sequential(");
+}
+
+static int read_text(struct sequential *s) {
+    struct reader r = {.s = s};
+    if (strlen(s->text) != s->bytes)
+        return fail(ERR_USAGE, "%.200s: it has a zero byte: give the text of print(model)",
+                    s->path);
+    for (const char *at = s->text; *at;) {
+        int length;
+        const char *text = find_line(&(struct sequential){.text = (char *)at}, 1, &length);
+        r.line++;
+        CHECK(read_line(&r, text, (size_t)length));
+        at += strcspn(at, "\n");
+        at += *at == '\n';
+    }
+    if (!r.line) return fail(ERR_USAGE, "%.200s: it is empty: give print(model)", s->path);
+    if (!r.closed)
+        return sequential_fail(s, r.line, "the text ends before the model does: a ) is missing");
+    if (!s->count) return sequential_fail(s, 1, "the model has no layers");
+    return OK;
+}
+
+/* ---- files ---- */
+
+static int read_all(struct sequential *s, int fd) {
+    s->text = malloc(SEQUENTIAL_BYTES + 1);
+    if (!s->text) return fail(ERR_MEMORY, "%s: no host memory", s->path);
+    for (ssize_t n = 1; n;) {
+        n = read(fd, s->text + s->bytes, SEQUENTIAL_BYTES + 1 - s->bytes);
+        if (n < 0 && errno != EINTR) return fail_system(errno, "%s: cannot be read", s->path);
+        if (n > 0) s->bytes += (size_t)n;
+        if (s->bytes > SEQUENTIAL_BYTES)
+            return fail(ERR_USAGE, "%.200s: more than %d bytes: give the text of print(model)",
+                        s->path, SEQUENTIAL_BYTES);
+        if (n < 0) n = 1;
+    }
+    s->text[s->bytes] = 0;
+    return OK;
+}
+
+/* What has no name of its own, as /dev/fd/63, is called a sequential. */
+static void name_it(struct sequential *s) {
+    const char *slash = strrchr(s->path, '/'), *base = slash ? slash + 1 : s->path;
+    int unnamed = !strncmp(s->path, "/dev/", 5) || !strncmp(s->path, "/proc/", 6);
+    snprintf(s->name, sizeof s->name, "%s", unnamed || !*base ? "sequential" : base);
+}
+
+static int start(struct sequential **out, const char *path) {
+    struct sequential *s = calloc(1, sizeof *s);
+    *out = NULL;
+    if (s) s->path = strdup(path);
+    if (!s || !s->path) {
+        sequential_free(s);
+        return fail(ERR_MEMORY, "%s: no host memory", path);
+    }
+    name_it(s);
+    *out = s;
+    return OK;
+}
+
+static int finish(struct sequential **out, int code) {
+    if (!code) code = read_text(*out);
+    if (!code) {
+        sequential_make_model(*out);
+        return OK;
+    }
+    sequential_free(*out);
+    *out = NULL;
+    return code;
+}
+
+int sequential_open(struct sequential **out, const char *path) {
+    CHECK(start(out, path));
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int code = fd < 0 ? fail_system(errno, "--model: %s", path) : read_all(*out, fd);
+    if (fd >= 0) close(fd);
+    return finish(out, code);
+}
+
+int sequential_parse(struct sequential **out, const char *path, const char *text, size_t bytes) {
+    CHECK(start(out, path));
+    struct sequential *s = *out;
+    s->text = malloc(bytes + 1);
+    if (!s->text) return finish(out, fail(ERR_MEMORY, "%s: no host memory", path));
+    memcpy(s->text, text, bytes);
+    s->text[bytes] = 0;
+    s->bytes = bytes;
+    return finish(out, OK);
+}
+
+void sequential_free(struct sequential *s) {
+    if (!s) return;
+    free(s->path);
+    free(s->text);
+    free(s->items);
+    free(s);
+}

@@ -1,0 +1,92 @@
+/* A model without C: what Python's print(model) says of an nn.Sequential.
+ *
+ *     Sequential(
+ *       (0): Conv2d(1, 20, kernel_size=(3, 3), stride=(1, 1))
+ *       (1): ReLU()
+ *       (2): Sequential(
+ *         (0): Flatten(start_dim=1, end_dim=-1)
+ *         (1): Linear(in_features=13520, out_features=10, bias=True)
+ *       )
+ *     )
+ *
+ * Parameters and buffers have the names of its state_dict: 0.weight, 2.1.bias. The text holds all
+ * there is to know of the layers but their weights, which --init-from reads. It becomes a struct
+ * duet_model (duet.h), so it is trained like every other model.
+ *
+ *     sequential.c        reads the text
+ *     sequential_args.c   reads the arguments of one layer
+ *     sequential_model.c  the model: shapes, layers, forward */
+#ifndef MODELS_SEQUENTIAL_H
+#define MODELS_SEQUENTIAL_H
+
+#include "data/sample_shape.h"
+#include "duet.h"
+
+enum { SEQUENTIAL_NAME = 256, SEQUENTIAL_BYTES = 1 << 20, SEQUENTIAL_DEPTH = 16 };
+
+enum sequential_kind {
+    SEQ_CONV2D,
+    SEQ_LINEAR,
+    SEQ_BATCH_NORM1D,
+    SEQ_BATCH_NORM2D,
+    SEQ_RELU,
+    SEQ_TANH,
+    SEQ_SIGMOID,
+    SEQ_IDENTITY,
+    SEQ_MAX_POOL2D,
+    SEQ_AVG_POOL2D,
+    SEQ_ADAPTIVE_AVG_POOL2D,
+    SEQ_DROPOUT,
+    SEQ_DROPOUT2D,
+    SEQ_FLATTEN,
+    SEQ_SOFTMAX,
+    SEQ_LOG_SOFTMAX,
+    SEQ_KINDS
+};
+
+/* One layer. What its kind has not is 0. */
+struct sequential_item {
+    enum sequential_kind kind;
+    char name[SEQUENTIAL_NAME]; /* its path: "2.1" */
+    int line;                   /* of the text, from 1 */
+    int in, out;                /* channels or features */
+    int kernel, stride, padding;
+    int bias;
+    int height, width; /* of the output of an adaptive pool */
+    double eps, momentum, p;
+    int layer; /* its number for duet_layer; -1: it is none */
+};
+
+struct sequential {
+    char *path; /* as it was given; owned */
+    char *text; /* the whole text, ended by a zero byte; owned */
+    size_t bytes;
+    char name[64];                 /* of the model: the file's, without folders */
+    struct sequential_item *items; /* in order, owned */
+    int count, room;
+    struct duet_model model; /* names this struct as its context */
+};
+
+/* Reads the file, or a pipe. ERR_USAGE: the text is no such model; the error names its line. */
+int sequential_open(struct sequential **out, const char *path);
+/* The same of a text in memory; `path` is what errors call it. */
+int sequential_parse(struct sequential **out, const char *path, const char *text, size_t bytes);
+void sequential_free(struct sequential *s); /* NULL is fine */
+
+/* The sequential behind a model, or NULL where it is none. */
+const struct sequential *sequential_of(const struct duet_model *model);
+
+/* ---- between the files ---- */
+
+/* An error of the text in `line`, which is shown. */
+int sequential_fail(const struct sequential *s, int line, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Reads "Kind(arguments)" into *item, whose line and name are set. */
+int sequential_read_layer(const struct sequential *s, const char *text, size_t length,
+                          struct sequential_item *item);
+
+/* Fills in s->model; s->items are read. */
+void sequential_make_model(struct sequential *s);
+
+#endif

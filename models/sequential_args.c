@@ -1,0 +1,266 @@
+/* The arguments of one layer, as its extra_repr prints them: positions first, then key=value. What
+ * is read is crossed out, and what is left over at the end, or has a value that Duet's layer cannot
+ * have, is an error. */
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/api.h"
+#include "base/error.h"
+#include "models/sequential.h"
+
+enum { ARGS = 16, WORD = 40 };
+
+struct args {
+    const struct sequential *s;
+    int line;
+    int code; /* of the first failure */
+    int count;
+    char key[ARGS][WORD]; /* a position as "0", "1"; "": crossed out */
+    char value[ARGS][WORD];
+};
+
+static void refuse(struct args *a, const char *what, const char *value, const char *why) {
+    if (!a->code) a->code = sequential_fail(a->s, a->line, "%s=%s: %s", what, value, why);
+}
+
+/* ---- splitting ---- */
+
+static int add_arg(struct args *a, const char *text, size_t length) {
+    const char *equals = memchr(text, '=', length);
+    int i = a->count;
+    size_t key = equals ? (size_t)(equals - text) : 0, skip = equals ? key + 1 : 0;
+    if (i == ARGS || key >= WORD || length - skip >= WORD || length == skip)
+        return sequential_fail(a->s, a->line, "'%.*s': cannot be read as an argument",
+                               (int)(length < 40 ? length : 40), text);
+    if (equals)
+        snprintf(a->key[i], WORD, "%.*s", (int)key, text);
+    else
+        snprintf(a->key[i], WORD, "%d", i);
+    snprintf(a->value[i], WORD, "%.*s", (int)(length - skip), text + skip);
+    a->count++;
+    return OK;
+}
+
+/* At each ", " that is in no parentheses. */
+static int split(struct args *a, const char *text, size_t length) {
+    size_t begin = 0;
+    int depth = 0;
+    for (size_t i = 0; i < length; i++) {
+        depth += (text[i] == '(') - (text[i] == ')');
+        if (depth < 0) break;
+        if (depth || text[i] != ',') continue;
+        CHECK(add_arg(a, text + begin, i - begin));
+        begin = i + 1 + strspn(text + i + 1, " ");
+        if (begin >= length) break;
+    }
+    if (depth || (length && begin >= length))
+        return sequential_fail(a->s, a->line, "its parentheses do not close");
+    return length ? add_arg(a, text + begin, length - begin) : OK;
+}
+
+/* ---- taking ---- */
+
+/* The value of an argument, which is crossed out; NULL: it is not there. */
+static const char *take(struct args *a, const char *key) {
+    for (int i = 0; i < a->count; i++)
+        if (!strcmp(a->key[i], key)) {
+            *a->key[i] = 0;
+            return a->value[i];
+        }
+    return NULL;
+}
+
+static int whole(const char *text, const char **end, int *value) {
+    char *stop;
+    long n = isdigit((unsigned char)*text) ? strtol(text, &stop, 10) : -1;
+    if (n < 0 || n > API_WINDOW * 64L) return 0;
+    *value = (int)n;
+    *end = stop;
+    return 1;
+}
+
+/* "3" or "(3, 3)". */
+static int pair(const char *text, int out[2]) {
+    const char *at = text;
+    if (*at != '(') {
+        if (!whole(at, &at, &out[0]) || *at) return 0;
+        out[1] = out[0];
+        return 1;
+    }
+    return whole(at + 1, &at, &out[0]) && !strncmp(at, ", ", 2) && whole(at + 2, &at, &out[1]) &&
+           !strcmp(at, ")");
+}
+
+static const char *needed(struct args *a, const char *key) {
+    const char *text = take(a, key);
+    if (!text && !a->code) a->code = sequential_fail(a->s, a->line, "%s is missing", key);
+    return text;
+}
+
+static int take_int(struct args *a, const char *key) {
+    const char *text = needed(a, key), *end;
+    int value = 0;
+    if (text && (!whole(text, &end, &value) || *end || value < 1))
+        refuse(a, key, text, "must be a whole number of at least 1");
+    return value;
+}
+
+/* A size that is the same in both directions. */
+static int take_square(struct args *a, const char *key, int least, int otherwise) {
+    const char *text = otherwise < 0 ? needed(a, key) : take(a, key);
+    int sides[2] = {otherwise, otherwise};
+    if (!text) return otherwise;
+    if (!pair(text, sides) || sides[0] < least)
+        refuse(a, key, text, "must be a size, as 3 or (3, 3)");
+    else if (sides[0] != sides[1])
+        refuse(a, key, text, "height and width must be equal: Duet's windows are squares");
+    return sides[0];
+}
+
+static int take_bool(struct args *a, const char *key, int otherwise) {
+    const char *text = take(a, key);
+    if (!text) return otherwise;
+    if (strcmp(text, "True") && strcmp(text, "False"))
+        refuse(a, key, text, "must be True or False");
+    return !strcmp(text, "True");
+}
+
+static double take_number(struct args *a, const char *key, double otherwise) {
+    const char *text = take(a, key);
+    char *end;
+    if (!text) return otherwise;
+    double value = strtod(text, &end);
+    if (end == text || *end || !(value >= 0 && value < 1e6))
+        refuse(a, key, text, "must be a number");
+    return value;
+}
+
+/* Duet's layer has only one value here, which may be written in two ways. */
+static void expect(struct args *a, const char *key, const char *one, const char *other) {
+    const char *text = take(a, key);
+    if (text && strcmp(text, one) && strcmp(text, other)) {
+        char why[80];
+        snprintf(why, sizeof why, "Duet's layer has %s=%s alone", key, one);
+        refuse(a, key, text, why);
+    }
+}
+
+/* ---- kinds ---- */
+
+static void read_conv(struct args *a, struct sequential_item *item) {
+    item->in = take_int(a, "0");
+    item->out = take_int(a, "1");
+    item->kernel = take_square(a, "kernel_size", 1, -1);
+    item->stride = take_square(a, "stride", 1, 1);
+    item->padding = take_square(a, "padding", 0, 0);
+    item->bias = take_bool(a, "bias", 1);
+    expect(a, "dilation", "(1, 1)", "1");
+    expect(a, "groups", "1", "1");
+    expect(a, "padding_mode", "zeros", "zeros");
+}
+
+static void read_norm(struct args *a, struct sequential_item *item) {
+    item->out = item->in = take_int(a, "0");
+    item->eps = take_number(a, "eps", 1e-5);
+    for (int i = 0; i < a->count; i++) /* None: the mean of all batches */
+        if (!strcmp(a->key[i], "momentum") && !strcmp(a->value[i], "None"))
+            strcpy(a->key[i], ""), item->momentum = -1;
+    if (item->momentum == 0) item->momentum = take_number(a, "momentum", 0.1);
+    expect(a, "affine", "True", "True");
+    expect(a, "bias", "True", "True");
+    expect(a, "track_running_stats", "True", "True");
+}
+
+static void read_pool(struct args *a, struct sequential_item *item) {
+    item->kernel = take_square(a, "kernel_size", 1, -1);
+    item->stride = take_square(a, "stride", 1, item->kernel);
+    expect(a, "padding", "0", "(0, 0)");
+    expect(a, "dilation", "1", "(1, 1)");
+    expect(a, "ceil_mode", "False", "False");
+}
+
+static void read_adaptive(struct args *a, struct sequential_item *item) {
+    const char *text = needed(a, "output_size");
+    int sides[2] = {0, 0};
+    if (text && (!pair(text, sides) || sides[0] < 1 || sides[1] < 1))
+        refuse(a, "output_size", text, "must be a size, as 1 or (2, 3)");
+    item->height = sides[0];
+    item->width = sides[1];
+}
+
+static const char *const kinds[SEQ_KINDS] = {
+    [SEQ_CONV2D] = "Conv2d",
+    [SEQ_LINEAR] = "Linear",
+    [SEQ_BATCH_NORM1D] = "BatchNorm1d",
+    [SEQ_BATCH_NORM2D] = "BatchNorm2d",
+    [SEQ_RELU] = "ReLU",
+    [SEQ_TANH] = "Tanh",
+    [SEQ_SIGMOID] = "Sigmoid",
+    [SEQ_IDENTITY] = "Identity",
+    [SEQ_MAX_POOL2D] = "MaxPool2d",
+    [SEQ_AVG_POOL2D] = "AvgPool2d",
+    [SEQ_ADAPTIVE_AVG_POOL2D] = "AdaptiveAvgPool2d",
+    [SEQ_DROPOUT] = "Dropout",
+    [SEQ_DROPOUT2D] = "Dropout2d",
+    [SEQ_FLATTEN] = "Flatten",
+    [SEQ_SOFTMAX] = "Softmax",
+    [SEQ_LOG_SOFTMAX] = "LogSoftmax",
+};
+
+static void read_args(struct args *a, struct sequential_item *item) {
+    switch (item->kind) {
+    case SEQ_CONV2D: read_conv(a, item); break;
+    case SEQ_LINEAR:
+        item->in = take_int(a, "in_features");
+        item->out = take_int(a, "out_features");
+        item->bias = take_bool(a, "bias", 1);
+        break;
+    case SEQ_BATCH_NORM1D:
+    case SEQ_BATCH_NORM2D: read_norm(a, item); break;
+    case SEQ_MAX_POOL2D:
+    case SEQ_AVG_POOL2D: read_pool(a, item); break;
+    case SEQ_ADAPTIVE_AVG_POOL2D: read_adaptive(a, item); break;
+    case SEQ_DROPOUT:
+    case SEQ_DROPOUT2D:
+        item->p = take_number(a, "p", 0.5);
+        if (item->p > 1) refuse(a, "p", "more than 1", "must be 0 to 1");
+        take_bool(a, "inplace", 0);
+        break;
+    case SEQ_RELU: take_bool(a, "inplace", 0); break;
+    case SEQ_FLATTEN:
+        expect(a, "start_dim", "1", "1");
+        expect(a, "end_dim", "-1", "3");
+        break;
+    case SEQ_SOFTMAX:
+    case SEQ_LOG_SOFTMAX: expect(a, "dim", "1", "-1"); break;
+    default: break;
+    }
+}
+
+static int unknown_kind(const struct sequential *s, int line) {
+    char known[SEQ_KINDS * 20] = "";
+    for (int i = 0, used = 0; i < SEQ_KINDS; i++)
+        used += snprintf(known + used, sizeof known - (size_t)used, i ? ", %s" : "%s", kinds[i]);
+    return sequential_fail(s, line, "there are Sequential, %s", known);
+}
+
+int sequential_read_layer(const struct sequential *s, const char *text, size_t length,
+                          struct sequential_item *item) {
+    struct args a = {.s = s, .line = item->line};
+    const char *open = memchr(text, '(', length);
+    size_t word = open ? (size_t)(open - text) : 0;
+    int kind = 0;
+    while (kind < SEQ_KINDS && (strlen(kinds[kind]) != word || memcmp(kinds[kind], text, word)))
+        kind++;
+    if (kind == SEQ_KINDS) return unknown_kind(s, item->line);
+    if (text[length - 1] != ')')
+        return sequential_fail(s, item->line, "its parentheses do not close in this line");
+    item->kind = (enum sequential_kind)kind;
+    if (kind != SEQ_IDENTITY) CHECK(split(&a, open + 1, length - word - 2));
+    read_args(&a, item);
+    for (int i = 0; !a.code && i < a.count; i++)
+        if (*a.key[i]) refuse(&a, a.key[i], a.value[i], "Duet's layer has no such argument");
+    return a.code;
+}
