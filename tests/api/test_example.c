@@ -131,6 +131,14 @@ Test(api_library, installs_for_pkg_config, .timeout = 300, .init = scratch_make,
         "--libs duet)"
         " && cc -fsanitize=address {}/p.c $words -o {}/p && {}/p"
         " && { ! command -v c++ || { c++ {}/p.cc $words -o {}/p && {}/p; }; }");
+    /* A program that is the whole command. */
+    RUN(0, "cp examples/my_model.c {}/mynet.c && cd {} && export "
+           "PKG_CONFIG_PATH={}/stage/opt/duet/lib/pkgconfig"
+           " && cc mynet.c $(pkg-config --define-variable=prefix={}/stage/opt/duet --cflags "
+           "--libs duet) -o mynet");
+    RUN(0, "{}/mynet compare --device cpu --steps 1 --dataset synthetic --samples 64 --batch-size "
+           "32");
+    cr_assert_not_null(strstr(output(), "DDP = single: identical to the bit"), "%s", output());
 }
 
 /* ---- the example ---- */

@@ -46,6 +46,8 @@ struct cli {
 
 static char cli_folder[] = "/tmp/duet-cli-XXXXXX", cli_root_path[PATH_MAX],
             cli_program[PATH_MAX + 64];
+/* How the program is called: another one than duet has cli_be_program. */
+static const char *cli_name = "duet";
 
 static inline void cli_folder_make(void) {
     char golden[PATH_MAX + 64];
@@ -64,6 +66,14 @@ static inline void cli_folder_remove(void) {
     cr_assert_eq(chdir(cli_root_path), 0);
     snprintf(command, sizeof command, "rm -rf %s", cli_folder);
     cr_assert_eq(system(command), 0);
+}
+
+/* From here on the command is this program of BUILD_DIR, under this name. */
+static inline void cli_be_program(const char *path, const char *name) {
+    char below[PATH_MAX + 64];
+    snprintf(below, sizeof below, "%s/%s/%s", cli_root_path, BUILD_DIR, path);
+    cr_assert_not_null(realpath(below, cli_program), "%s is not there: build it", below);
+    cli_name = name;
 }
 
 /* The number of files in the folder, which shows a partial or temporary file that a command
@@ -115,7 +125,7 @@ static inline int cli_takes_device(const char *command) {
 
 /* Makes the child the command: with a process group of its own, its output and its words. */
 static inline void cli_become(const struct cli *c, const char *terminal, char *words) {
-    char *argv[66] = {"duet"};
+    char *argv[66] = {(char *)cli_name};
     int argc = 1, in = open("/dev/null", O_RDONLY);
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* if the test is stopped, its command ends too */
@@ -355,7 +365,7 @@ __attribute__((format(printf, 1, 2))) static inline void cli_well(const char *fo
 }
 
 /* Runs a command that must fail with this status and one line on stderr. The line begins with
- * "duet: " and contains each of `words`, which are separated by '|'. The command must not leave a
+ * cli_name and ": " and contains each of `words`, which are separated by '|'. The command must not leave a
  * new file in the folder. */
 __attribute__((format(printf, 3, 4))) static inline void cli_fails(int status, const char *words,
                                                                    const char *format, ...) {
@@ -369,8 +379,9 @@ __attribute__((format(printf, 3, 4))) static inline void cli_fails(int status, c
     cli_run(&c, "%s", line);
     cr_expect_eq(c.status, status, "%s: status %d, not %d: %s", line, c.status, status, c.err);
     const char *end = strchr(c.err, '\n');
-    cr_expect(!strncmp(c.err, "duet: ", 6) && end && !end[1],
-              "%s: not one line that begins with duet: '%s'", line, c.err);
+    size_t name = strlen(cli_name);
+    cr_expect(!strncmp(c.err, cli_name, name) && !strncmp(c.err + name, ": ", 2) && end && !end[1],
+              "%s: not one line that begins with %s: '%s'", line, cli_name, c.err);
     snprintf(all, sizeof all, "%s", words);
     for (char *save, *word = strtok_r(all, "|", &save); word; word = strtok_r(NULL, "|", &save))
         cr_expect(strstr(c.err, word), "%s: '%s' is not in: %s", line, word, c.err);

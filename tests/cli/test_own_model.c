@@ -1,0 +1,117 @@
+/* A model that is not Duet's: a user's program, which is the whole command by duet_command, and a
+ * file by --model FILE. */
+#include "tests/cli/data.h"
+#include "tests/cli/json.h"
+
+#define SMALL "--dataset synthetic --samples 96 --batch-size 32 --epochs 1"
+
+/* DP and DDP have the bits of single, and so the model is what trained. */
+static void expect_identical(const char *path, const char *model, int parameters) {
+    struct json *root = json_of(path);
+    static const char *const ways[] = {"dp", "ddp"};
+    for (int i = 0; i < 2; i++) {
+        char key[64];
+        snprintf(key, sizeof key, "%s/verdict/verdict", ways[i]);
+        cr_expect_str_eq(json_text(root, key), "identical");
+        snprintf(key, sizeof key, "%s/model", ways[i]);
+        cr_expect_str_eq(json_text(root, key), model);
+        snprintf(key, sizeof key, "%s/parameters", ways[i]);
+        cr_expect_eq(json_at(root, key)->count, parameters);
+    }
+    json_free(root);
+}
+
+/* ---- a program ---- */
+
+Test(own_model, a_program_is_the_whole_command, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    struct cli c;
+    cli_be_program("examples/my_model", "mynet");
+    cli_well("compare --devices 4 " SMALL " --json compare.json");
+    expect_identical("compare.json", "mynet", 10);
+
+    cli_well("profile --devices 2 --steps 2 " SMALL " --json profile.json --trace trace.json");
+    struct json *root = json_of("profile.json");
+    cr_expect_str_eq(json_text(root, "ddp/model"), "mynet");
+    cr_expect(json_int(root, "ddp/per_device/0/memory_peak") > 0);
+    json_free(root);
+
+    cli_run(&c, "train --mode ddp --steps 2 " SMALL " --json train.json --save mynet.safetensors");
+    cr_assert_eq(c.status, 0, "%s", c.err);
+    cr_expect(strstr(c.out, "DDP: mynet on synthetic"), "%s", c.out);
+    cli_free(&c);
+    root = json_of("train.json");
+    cr_expect_str_eq(json_text(root, "parameters/0"), "conv1.weight");
+    cr_expect_str_eq(json_text(root, "buffers/2"), "bn1.num_batches_tracked");
+    json_free(root);
+    cli_well("train --init-from mynet.safetensors --steps 1 --sync-bn --mode ddp " SMALL);
+    cli_well("train --model convnet --steps 1 " SMALL); /* Duet's own are still there */
+}
+
+Test(own_model, a_program_has_its_own_name, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    struct cli c;
+    cli_be_program("examples/my_model", "mynet");
+    cli_run(&c, "--help");
+    cr_expect_eq(c.status, 0);
+    cr_expect(strstr(c.out, "mynet: the model mynet") && strstr(c.out, "usage: mynet COMMAND") &&
+                  strstr(c.out, "mynet (default), lenet, convnet"),
+              "%s", c.out);
+    cli_free(&c);
+    cli_run(&c, "scale --help");
+    cr_expect(strstr(c.out, "usage: mynet scale [flags]") && !strstr(c.out, "duet scale"), "%s",
+              c.out);
+    cli_free(&c);
+    cli_fails(2, "unknown command: tarin: did you mean train?", "tarin");
+    cli_fails(2, "no effect in mynet compare|use mynet train", "compare --save x " SMALL);
+    cli_fails(2, "there are mynet, lenet|did you mean mynet?", "train --model mynett");
+    cli_fails(2, "no effect with model mynet", "train --init d2l");
+    cli_fails(2, "fc1.weight: dimension 1 is 0",
+              "train --dataset random --shape 1x3x3 --samples 8 --batch-size 4");
+}
+
+/* ---- a file ---- */
+
+Test(own_model, a_file_trains_with_equal_bits, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    cli_well("compare --devices 4 --model golden/sequential_net.txt " SMALL " --json j");
+    expect_identical("j", "sequential_net.txt", 10);
+    cli_well("train --model=golden/sequential_net.txt --mode ddp --steps 2 " SMALL
+             " --save w --checkpoint c");
+    cli_well("train --model golden/sequential_net.txt --steps 1 --init-from w " SMALL);
+    /* It goes on wherever the file lies, but not with another text. */
+    cr_assert_eq(system("cp golden/sequential_net.txt moved.txt && "
+                        "sed s/eps=0.001/eps=0.002/ moved.txt >other.txt"),
+                 0);
+    cli_well("train --model moved.txt --mode ddp --resume c " SMALL);
+    cli_fails(2, "--model|a file, fingerprint",
+              "train --model other.txt --mode ddp --resume c " SMALL);
+}
+
+Test(own_model, a_file_that_is_a_pipe_is_read_once, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    cr_assert_eq(mkfifo("pipe", 0600), 0);
+    struct cli c;
+    cli_start(&c, "train --model ./pipe --mode ddp --steps 1 " SMALL);
+    cr_assert_eq(system("cat golden/sequential_net.txt >pipe"), 0);
+    cli_wait(&c);
+    cr_expect_eq(c.status, 0, "%s", c.err);
+    cli_free(&c);
+}
+
+Test(own_model, what_is_wrong_with_a_file_is_named, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    FILE *file = fopen("net.txt", "w");
+    fputs("Sequential(\n  (0): Flatten(start_dim=1, end_dim=-1)\n"
+          "  (1): Linear(in_features=100, out_features=10, bias=True)\n)\n",
+          file);
+    fclose(file);
+    cli_fails(2,
+              "net.txt: line 3: '(1): Linear(in_features=100|layer 1 takes 100 features, but "
+              "is given 784 features",
+              "train --model net.txt " SMALL);
+    cli_fails(2, "no effect with model net.txt: it has no BatchNorm",
+              "train --mode ddp --sync-bn --model net.txt --dataset random --shape 100x1x1");
+    cli_fails(1, "--model: nowhere/net.txt: No such file", "train --model nowhere/net.txt");
+    cli_fails(2, "there are lenet, convnet", "train --model alexnet");
+}
