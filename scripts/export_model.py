@@ -1,4 +1,5 @@
-"""Writes an nn.Sequential for `duet --model FILE`: net.txt says what it is, net.safetensors has its weights.
+"""Writes an nn.Sequential for `duet --model FILE`: net.txt says what it is, net.safetensors holds its
+weights.
 
     from export_model import export
     export(model, "net")

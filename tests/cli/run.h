@@ -365,8 +365,8 @@ __attribute__((format(printf, 1, 2))) static inline void cli_well(const char *fo
 }
 
 /* Runs a command that must fail with this status and one line on stderr. The line begins with
- * cli_name and ": " and contains each of `words`, which are separated by '|'. The command must not leave a
- * new file in the folder. */
+ * cli_name and ": ", and contains each of `words`, which are separated by '|'. The command must not
+ * leave a new file in the folder. */
 __attribute__((format(printf, 3, 4))) static inline void cli_fails(int status, const char *words,
                                                                    const char *format, ...) {
     struct cli c;
