@@ -1,4 +1,4 @@
-"""Writes an nn.Sequential for `duet --model FILE`: net.txt says what it is, net.safetensors holds its
+"""Writes an nn.Sequential for `duet --model FILE`: net.txt says what it is, net.safetensors has its
 weights.
 
     from export_model import export
