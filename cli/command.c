@@ -36,6 +36,7 @@ static const struct {
     {"sampler", "print DistributedSampler's indices of one rank", command_sampler},
     {"collective", "draw a collective from its plan, hop by hop, with flags and bytes",
      command_collective},
+    {"run", "start N copies of a program as the ranks of a job, as torchrun does", command_run},
     {"devices", "list the devices of this machine", command_devices},
     {"doctor", "check this machine: every device, operation and collective against its reference",
      command_doctor},

@@ -10,7 +10,7 @@
 typedef int subcommand(int argc, char **argv, const struct duet_model *own);
 subcommand command_demo, command_train, command_compare, command_profile, command_estimate,
     command_scale, command_diff, command_sampler, command_collective, command_devices,
-    command_doctor, command_manual;
+    command_doctor, command_manual, command_run;
 
 /* The subcommands in the order of --help: NULL behind the last. */
 const char *command_name(int i);

@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/process.h"
 #include "comm/job.h"
@@ -55,6 +56,7 @@ static void escalate(struct job *job) {
 static void rank_ended(struct job *job, int rank, const siginfo_t *info) {
     struct process *process = &job->ranks[rank];
     process->ended = 1;
+    process->ended_ns = now_ns();
     if (info->si_code == CLD_EXITED)
         process->exit_code = info->si_status;
     else

@@ -26,6 +26,7 @@ struct process {
     int wait_errno; /* why the launcher could not get its exit status, 0 if it could */
     int exit_code;  /* once it has ended; 0 if a signal ended it */
     int signal;     /* that ended it, else 0 */
+    int64_t ended_ns; /* when that was seen, of now_ns() */
 
     /* when it last made progress, on the job's clock; its beats and its CPU time then */
     int64_t progress_at, cpu_ns;

@@ -11,9 +11,20 @@
 #ifndef COMM_LAUNCH_H
 #define COMM_LAUNCH_H
 
+#include <stdint.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* How a rank ended. */
+struct rank_end {
+    long pid;        /* 0: not started */
+    int exit_code;   /* where signal is 0 */
+    int signal;      /* that ended it, else 0 */
+    int by_launcher; /* 1: the launcher had sent it a signal before */
+    int64_t when_ns; /* of base/clock.h */
+};
 
 struct launch {
     int world_size; /* 1 .. MAX_DEVICES */
@@ -27,6 +38,9 @@ struct launch {
      * (0..255). For tests and benchmarks: the caller must have no other thread at that time. */
     int (*entry)(void *context);
     void *context;
+
+    int master_port;       /* MASTER_PORT of the ranks; 0: 29500, as in PyTorch */
+    struct rank_end *ends; /* [world_size], filled in where the job has run; NULL: not wanted */
 
     /* File descriptors that the ranks inherit under the same numbers, beside 0, 1 and 2. Whether
      * they are close-on-exec does not matter. */

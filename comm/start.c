@@ -27,8 +27,8 @@
 /* torchrun's variables, and the two that comm_open needs. No port is opened: MASTER_PORT is set
  * because some programs read it. */
 static const char *const NAMES[] = {
-    "RANK",        "LOCAL_RANK",   "WORLD_SIZE",     "LOCAL_WORLD_SIZE", "MASTER_ADDR",
-    "MASTER_PORT", "DUET_COMM_FD", "DUET_SHARED_FD", "OMP_NUM_THREADS"};
+    "RANK",        "LOCAL_RANK", "WORLD_SIZE",   "LOCAL_WORLD_SIZE", "MASTER_ADDR",
+    "MASTER_PORT", "ROLE_RANK",  "DUET_COMM_FD", "DUET_SHARED_FD",   "OMP_NUM_THREADS"};
 enum { NAME_COUNT = sizeof NAMES / sizeof *NAMES, VALUE_BYTES = 40 };
 enum { MASTER_PORT = 29500 }; /* PyTorch's default */
 
@@ -51,8 +51,9 @@ static char **environment_of(const struct job *job, int rank, int socket) {
         if (!ours) list[kept++] = environ[i];
     }
     char *text = (char *)(list + count + NAME_COUNT + 1);
-    const int values[NAME_COUNT] = {rank,        rank,   job->world,    job->world, 0,
-                                    MASTER_PORT, socket, job->board_fd, 1};
+    int port = job->launch->master_port ? job->launch->master_port : MASTER_PORT;
+    const int values[NAME_COUNT] = {rank, rank, job->world, job->world,    0,
+                                    port, rank, socket,     job->board_fd, 1};
     for (int n = 0; n < names; n++, text += VALUE_BYTES) {
         if (!strcmp(NAMES[n], "MASTER_ADDR"))
             snprintf(text, VALUE_BYTES, "MASTER_ADDR=127.0.0.1");

@@ -1,0 +1,217 @@
+/* The output of ranks. What is redirected goes to a file by itself: the rank has the file as its
+ * stdout. What is to go to both ends is written into a pipe. One process beside the launcher reads
+ * all pipes, writes what comes to the files, and prints it line by line with the rank in front,
+ * "[default0]:", as torchrun does. It is a process and not a thread, because the launcher forks. */
+#include "cli/run_output.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/parse.h"
+#include "base/system_error.h"
+
+enum { LINE = 8192, STREAMS = 2 };
+static const char *const NAMES[STREAMS] = {"stdout.log", "stderr.log"};
+
+int run_output_parse(const char *flag, const char *text, int *by_rank) {
+    char word[32];
+    int64_t rank, value;
+    if (!strchr(text, ':')) {
+        CHECK(parse_int(flag, text, 0, 3, &value));
+        for (int r = 0; r < MAX_DEVICES; r++)
+            by_rank[r] = (int)value;
+        return OK;
+    }
+    for (const char *at = text; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
+        snprintf(word, sizeof word, "%.*s", (int)strcspn(at, ","), at);
+        char *colon = strchr(word, ':');
+        if (!colon)
+            return fail(ERR_USAGE, "%s: %s: give 0 to 3, or RANK:0 to 3 with commas between", flag,
+                        text);
+        *colon = 0;
+        CHECK(parse_int(flag, word, 0, MAX_DEVICES - 1, &rank));
+        CHECK(parse_int(flag, colon + 1, 0, 3, &value));
+        by_rank[rank] = (int)value;
+    }
+    return OK;
+}
+
+/* ---- files ---- */
+
+static void file_of(const struct run_output *o, int rank, int stream, char *path, size_t bytes) {
+    snprintf(path, bytes, "%s/%d/%s", o->attempt, rank, NAMES[stream]);
+}
+
+static int open_file(const struct run_output *o, int rank, int stream) {
+    char path[4200];
+    file_of(o, rank, stream, path, sizeof path);
+    return open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+}
+
+static int make_folder(const char *path) {
+    if (!mkdir(path, 0777) || errno == EEXIST) return OK;
+    return fail_system(errno, "--log-dir: %s", path);
+}
+
+static int make_folders(struct run_output *o, int ranks, int attempt) {
+    char path[4200];
+    CHECK(make_folder(o->folder));
+    int length = snprintf(o->attempt, sizeof o->attempt, "%s/attempt_%d", o->folder, attempt);
+    if (length >= (int)sizeof o->attempt) return fail(ERR_USAGE, "--log-dir: too long a path");
+    CHECK(make_folder(o->attempt));
+    for (int r = 0; r < ranks; r++) {
+        snprintf(path, sizeof path, "%s/%d", o->attempt, r);
+        CHECK(make_folder(path));
+        for (int s = 0; s < STREAMS; s++) {
+            if (!((o->redirect[r] | o->tee[r]) >> s & 1)) continue;
+            int fd = open_file(o, r, s);
+            if (fd < 0) return fail_system(errno, "--log-dir: %s/%s", path, NAMES[s]);
+            close(fd);
+        }
+    }
+    return OK;
+}
+
+/* ---- the process that copies ---- */
+
+struct stream {
+    int from, file, to; /* file -1: none */
+    char prefix[24], line[LINE];
+    size_t used;
+};
+
+static void write_all(int fd, const char *text, size_t bytes) {
+    while (bytes > 0) {
+        ssize_t wrote = write(fd, text, bytes);
+        if (wrote < 0 && errno != EINTR) return; /* nobody reads any more */
+        if (wrote < 0) continue;
+        text += wrote;
+        bytes -= (size_t)wrote;
+    }
+}
+
+/* One write a line, so that the lines of ranks do not mix. */
+static void print_line(struct stream *s, size_t length) {
+    char out[LINE + 32];
+    int used = snprintf(out, sizeof out, "%s", s->prefix);
+    memcpy(out + used, s->line, length);
+    if (!length || s->line[length - 1] != '\n') out[used + (int)length++] = '\n';
+    write_all(s->to, out, (size_t)used + length);
+}
+
+static void take(struct stream *s, const char *text, size_t bytes) {
+    if (s->file >= 0) write_all(s->file, text, bytes);
+    for (size_t i = 0; i < bytes; i++) {
+        s->line[s->used++] = text[i];
+        if (text[i] != '\n' && s->used < LINE) continue;
+        print_line(s, s->used);
+        s->used = 0;
+    }
+}
+
+static void pump(struct stream *streams, int count) {
+    struct pollfd polled[MAX_DEVICES * STREAMS];
+    char text[LINE];
+    for (int open = count; open > 0;) {
+        for (int i = 0; i < count; i++)
+            polled[i] = (struct pollfd){.fd = streams[i].from, .events = POLLIN};
+        if (poll(polled, (nfds_t)count, -1) < 0) continue;
+        for (int i = 0; i < count; i++) {
+            if (!polled[i].revents) continue;
+            ssize_t got = read(streams[i].from, text, sizeof text);
+            if (got > 0) take(&streams[i], text, (size_t)got);
+            if (got > 0 || (got < 0 && errno == EINTR)) continue;
+            if (streams[i].used) print_line(&streams[i], streams[i].used);
+            close(streams[i].from);
+            streams[i].from = -1; /* poll skips it from now on */
+            open--;
+        }
+    }
+}
+
+static void close_pipes(struct run_output *o, int ranks) {
+    for (int r = 0; r < ranks; r++)
+        for (int s = 0; s < STREAMS; s++) {
+            if (o->pipes[r][s] >= 0) close(o->pipes[r][s]);
+            o->pipes[r][s] = -1;
+        }
+}
+
+static int start_pump(struct run_output *o, int ranks, struct stream *streams) {
+    int count = 0;
+    for (int r = 0; r < ranks; r++)
+        for (int s = 0; s < STREAMS; s++) {
+            int ends[2];
+            if (!(o->tee[r] >> s & 1)) continue;
+            if (pipe2(ends, O_CLOEXEC)) return fail_system(errno, "--tee: pipe");
+            o->pipes[r][s] = ends[1];
+            streams[count] = (struct stream){
+                .from = ends[0], .file = o->folder ? open_file(o, r, s) : -1, .to = s + 1};
+            snprintf(streams[count++].prefix, sizeof streams->prefix, "[default%d]:", r);
+        }
+    if (!count) return OK;
+    fflush(NULL);
+    o->pump = fork();
+    if (o->pump == 0) {
+        close_pipes(o, ranks);
+        signal(SIGINT, SIG_IGN); /* it ends behind the ranks, with their last words */
+        signal(SIGTERM, SIG_IGN);
+        signal(SIGPIPE, SIG_IGN);
+        pump(streams, count);
+        _exit(0);
+    }
+    for (int i = 0; i < count; i++) {
+        close(streams[i].from);
+        if (streams[i].file >= 0) close(streams[i].file);
+    }
+    return o->pump < 0 ? fail_system(errno, "--tee: fork") : OK;
+}
+
+int run_output_begin(struct run_output *o, int ranks, int attempt) {
+    memset(o->pipes, -1, sizeof o->pipes);
+    o->pump = 0;
+    if (o->folder) CHECK(make_folders(o, ranks, attempt));
+    struct stream *streams = calloc(MAX_DEVICES * STREAMS, sizeof *streams);
+    if (!streams) return fail(ERR_MEMORY, "--tee: no host memory");
+    int code = start_pump(o, ranks, streams);
+    free(streams);
+    return code;
+}
+
+/* A process that a rank left behind may hold a pipe open for ever: it is waited for a moment. */
+void run_output_end(struct run_output *o, int ranks) {
+    close_pipes(o, ranks);
+    for (int i = 0; o->pump > 0 && i < 200; i++) {
+        if (waitpid(o->pump, NULL, WNOHANG)) {
+            o->pump = 0;
+            return;
+        }
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+    }
+    if (o->pump <= 0) return;
+    kill(o->pump, SIGKILL);
+    waitpid(o->pump, NULL, 0);
+    o->pump = 0;
+}
+
+int run_output_enter(const struct run_output *o, int rank) {
+    for (int s = 0; s < STREAMS; s++) {
+        int fd = o->pipes[rank][s];
+        if (fd < 0 && o->redirect[rank] >> s & 1)
+            fd = open_file(o, rank, s);
+        else if (fd < 0)
+            continue;
+        if (fd < 0 || dup2(fd, s + 1) < 0) return errno;
+    }
+    return 0;
+}

@@ -1,0 +1,31 @@
+/* Where the ranks of `duet run` print: to the terminal, to files, or to both. */
+#ifndef CLI_RUN_OUTPUT_H
+#define CLI_RUN_OUTPUT_H
+
+#include <sys/types.h>
+
+#include "base/limits.h"
+
+/* Which streams of a rank: bits, as torchrun counts them. */
+enum { TO_OUT = 1, TO_ERR = 2 };
+
+struct run_output {
+    const char *folder;                          /* of the files; NULL: there are none */
+    int redirect[MAX_DEVICES], tee[MAX_DEVICES]; /* by rank */
+    char attempt[4096];                          /* the folder of this attempt */
+    int pipes[MAX_DEVICES][2];                   /* what a rank writes to: stdout, stderr */
+    pid_t pump;                                  /* copies from the pipes; 0: nobody */
+};
+
+/* Reads the value of --redirects or --tee: 0 to 3 for all ranks, or "0:3,1:1" by rank. */
+int run_output_parse(const char *flag, const char *text, int *by_rank);
+
+/* Before the ranks of an attempt start: makes folders and pipes, and starts the process that copies
+ * from them. end: behind the last rank; waits until all of it is written. */
+int run_output_begin(struct run_output *output, int ranks, int attempt);
+void run_output_end(struct run_output *output, int ranks);
+
+/* In a rank, before exec: its streams. 0, or an errno value. */
+int run_output_enter(const struct run_output *output, int rank);
+
+#endif

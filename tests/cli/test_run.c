@@ -1,0 +1,127 @@
+/* duet run: what torchrun promises. The environment of each rank, output in files and with its rank
+ * in front, restarts of all ranks, the report of a failure, and no process left behind. */
+#include <signal.h>
+
+#include "tests/cli/run.h"
+
+/* A program of shell words in the test's folder. */
+static void script(const char *name, const char *text) {
+    FILE *file = fopen(name, "w");
+    cr_assert_not_null(file);
+    fprintf(file, "#!/bin/sh\n%s\n", text);
+    cr_assert_eq(fclose(file), 0);
+    cr_assert_eq(chmod(name, 0755), 0);
+}
+
+static void holds(const char *path, const char *want) {
+    char text[256] = "";
+    FILE *file = fopen(path, "r");
+    cr_assert_not_null(file, "%s: not there", path);
+    text[fread(text, 1, sizeof text - 1, file)] = 0;
+    fclose(file);
+    cr_assert_str_eq(text, want, "%s: '%s'", path, text);
+}
+
+#define HAS(text, word) cr_assert_not_null(strstr((text), (word)), "no '%s' in: %s", (word), (text))
+
+Test(cli_run, ranks_get_torchruns_environment, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    struct cli c;
+    script("show", "echo \"$RANK $LOCAL_RANK $ROLE_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $MASTER_ADDR "
+                   "$GROUP_RANK $GROUP_WORLD_SIZE $ROLE_WORLD_SIZE $ROLE_NAME "
+                   "$TORCHELASTIC_RESTART_COUNT $TORCHELASTIC_MAX_RESTARTS $1 $2\"\n"
+                   "[ $MASTER_PORT -gt 0 ] && [ -n \"$TORCHELASTIC_RUN_ID\" ]");
+    cli_run(&c, "run --standalone --nproc_per_node=3 --max_restarts 2 --nnodes=1:1 "
+                "--monitor-interval 0.1 --no-python ./show --a b");
+    cr_assert_eq(c.status, 0, "%s", c.err);
+    HAS(c.out, "0 0 0 3 3 127.0.0.1 0 1 3 default 0 2 --a b\n");
+    HAS(c.out, "1 1 1 3 3 127.0.0.1 0 1 3 default 0 2 --a b\n");
+    HAS(c.out, "2 2 2 3 3 127.0.0.1 0 1 3 default 0 2 --a b\n");
+    cli_free(&c);
+    cli_run(&c, "run --nproc-per-node cpu --master-port 4711 sh -c true");
+    cr_assert_eq(c.status, 0, "%s", c.err);
+    cli_free(&c);
+}
+
+/* Programs of process groups, found along PATH or by a path. */
+Test(cli_run, process_groups_meet, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    struct cli c;
+    cli_run(&c, "run --nproc-per-node 4 %s/" BUILD_DIR "/examples/scatter", cli_root_path);
+    cr_assert_eq(c.status, 0, "%s", c.err);
+    HAS(c.out, "rank 0: [0, 1, 2, 3, 4]\n");
+    HAS(c.out, "rank 3: [15, 16, 17, 18, 19]\n");
+    cli_free(&c);
+}
+
+Test(cli_run, output_goes_to_files_and_with_its_rank, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    struct cli c;
+    script("talk", "echo out $RANK; echo err $RANK >&2; printf 'no end of line'");
+    cli_run(&c, "run --nproc-per-node 2 --log-dir logs --redirects 0:1,1:0 --tee 1:3 ./talk");
+    cr_assert_eq(c.status, 0, "%s", c.err);
+    holds("logs/attempt_0/0/stdout.log", "out 0\nno end of line");
+    holds("logs/attempt_0/1/stdout.log", "out 1\nno end of line");
+    holds("logs/attempt_0/1/stderr.log", "err 1\n");
+    cr_assert(access("logs/attempt_0/0/stderr.log", F_OK), "nobody asked for it");
+    cr_assert_str_eq(c.out, "[default1]:out 1\n[default1]:no end of line\n");
+    HAS(c.err, "err 0\n");
+    HAS(c.err, "[default1]:err 1\n");
+    cli_free(&c);
+    cli_run(&c, "run -t 1 ./talk"); /* without files */
+    cr_assert_str_eq(c.out, "[default0]:out 0\n[default0]:no end of line\n");
+    cli_free(&c);
+}
+
+Test(cli_run, all_ranks_start_anew, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    struct cli c;
+    script("third", "echo attempt $TORCHELASTIC_RESTART_COUNT rank $RANK\n"
+                    "[ $TORCHELASTIC_RESTART_COUNT = 2 ] && exit 0\n"
+                    "[ $RANK = 1 ] && exit 5\nexec sleep 20");
+    cli_run(&c, "run --nproc-per-node 2 --max-restarts 3 ./third");
+    cr_assert_eq(c.status, 0, "%s", c.err);
+    HAS(c.out, "attempt 2 rank 0\n");
+    HAS(c.out, "attempt 2 rank 1\n");
+    HAS(c.err, "starting all 2 ranks anew, restart 2 of 3");
+    cr_assert_null(strstr(c.err, "restart 3 of 3"));
+    cli_free(&c);
+    cli_run(&c, "run --nproc-per-node 2 --max-restarts 1 ./third");
+    cr_assert_eq(c.status, 5, "%s", c.err);
+    HAS(c.err, "attempt 2 of 2");
+    cli_free(&c);
+}
+
+/* The first failure comes first, with the signal's name. */
+Test(cli_run, a_failure_is_reported, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    struct cli c;
+    script("dies", "[ $RANK = 1 ] && kill -SEGV $$\nexec sleep 20");
+    cli_run(&c, "run --nproc-per-node 3 ./dies");
+    cr_assert_eq(c.status, 128 + SIGSEGV, "%s", c.err);
+    HAS(c.err, "./dies FAILED, attempt 1 of 1\n  root cause (first failure)   rank 1 ");
+    HAS(c.err, "signal 11 (SIGSEGV)\n");
+    HAS(c.err, "ended by duet run, after the first failure\n");
+    HAS(c.err, "duet: rank 1 (pid");
+    cli_free(&c);
+    script("status", "[ $RANK = 1 ] && exit 42\nexec sleep 20");
+    cli_run(&c, "run --nproc-per-node 2 ./status");
+    cr_assert_eq(c.status, 42, "%s", c.err);
+    HAS(c.err, "exit status 42\n");
+    cli_free(&c);
+}
+
+Test(cli_run, misuse, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
+    cli_fails(2, "no program was given", "run");
+    cli_fails(2, "no program was given", "run --nproc-per-node 2");
+    cli_fails(2, "run: nosuch: there is no such program", "run nosuch");
+    cli_fails(2, "several machines come later", "run --nnodes 2 true");
+    cli_fails(2, "--nproc-per-node|1 to 64", "run --nproc-per-node 65 true");
+    cli_fails(2, "did you mean --max-restarts?", "run --max-restart 1 true");
+    cli_fails(2, "give --log-dir too", "run --redirects 3 true");
+    cli_fails(2, "--tee|0 to 3", "run --tee 4 true");
+    cli_fails(2, "--tee|RANK:0 to 3", "run --tee 0:1,2 true");
+    cli_fails(2, "--standalone: takes no value", "run --standalone=1 true");
+    cli_fails(2, "--log-dir: no value", "run --log-dir");
+    cli_fails(1, "--log-dir: /proc/nowhere", "run --log-dir /proc/nowhere --tee 1 true");
+}
