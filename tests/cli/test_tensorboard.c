@@ -94,6 +94,28 @@ static void check_package(const char *folder, const struct json *run) {
     cr_expect_eq(count, json_int(run, "steps"));
 }
 
+/* docs/json.md names every tag that is written, with D for the number of a device, and no other. */
+static void check_page(const struct events *all) {
+    char path[PATH_MAX + 64], tag[80];
+    int named = 0, known = 0;
+    snprintf(path, sizeof path, "%s/docs/json.md", cli_root_path);
+    char *text = cli_read(path, NULL), *section = strstr(text, "\n## TensorBoard\n");
+    cr_assert_not_null(section);
+    for (char *row = section; (row = strstr(row, "\n| `")); row += 4, named++) {
+        snprintf(tag, sizeof tag, "%.*s", (int)strcspn(row + 4, "`"), row + 4);
+        char *device = strstr(tag, "device_D");
+        if (device) device[7] = '0';
+        int written = events_count(all, tag);
+        cr_expect(written > 0, "%s is not written", tag);
+        known += written;
+    }
+    cr_expect_eq(named, 7);
+    for (int i = 0; i < all->count; i++) /* of the other devices; and the version */
+        known += strstr(all->event[i].tag, "device_1") != NULL || !*all->event[i].tag;
+    cr_expect_eq(known, all->count, "%d events of %d have a tag of the page", known, all->count);
+    free(text);
+}
+
 Test(cli_tensorboard, holds_what_json_holds, .timeout = 120, .init = cli_folder_make,
      .fini = cli_folder_remove) {
     static const char *const modes[] = {"single", "dp", "ddp"};
@@ -106,6 +128,9 @@ Test(cli_tensorboard, holds_what_json_holds, .timeout = 120, .init = cli_folder_
         check_run(folder, json_at(root, modes[m]));
     }
     reader_finds("new/t/ddp");
+    struct events all = events_of("new/t/dp", 1, 0);
+    check_page(&all);
+    free(all.event);
     json_free(root);
 }
 
