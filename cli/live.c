@@ -153,6 +153,7 @@ static int block_signals(struct live *l) {
     sigaddset(&all, SIGTERM);
     sigaddset(&all, SIGHUP);
     sigaddset(&all, SIGQUIT);
+    sigaddset(&all, SIGPIPE);
     pthread_sigmask(SIG_BLOCK, &all, &l->mask_before);
     l->signal_fd = signalfd(-1, &stop, SFD_CLOEXEC | SFD_NONBLOCK);
     l->stop_fd = eventfd(0, EFD_CLOEXEC);

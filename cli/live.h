@@ -11,9 +11,9 @@
  * Where there is no terminal, or TERM is dumb, or the window has fewer than 60 columns, or another
  * process group has the terminal, there is no dashboard and the command prints its usual lines.
  *
- * The terminal is given back in every case but SIGKILL. SIGINT, SIGTERM, SIGHUP and SIGQUIT are
- * blocked from live_open to live_close: a job takes the first three in order, as ever
- * (comm/launch.h), and otherwise they wait until the terminal is as it was. Ctrl-Z gives it back
+ * The terminal is given back in every case but SIGKILL. SIGINT, SIGTERM, SIGHUP, SIGQUIT and
+ * SIGPIPE are blocked meanwhile: a job takes the first three in order, as ever (comm/launch.h), and
+ * otherwise they wait until the terminal is as it was. Ctrl-Z gives it back
  * before this process stops, and `fg` takes it again; in the background nothing is drawn. */
 #ifndef CLI_LIVE_H
 #define CLI_LIVE_H
