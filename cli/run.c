@@ -195,6 +195,9 @@ static int become_program(void *context) {
         return 126;
     }
     signal(SIGXFSZ, SIG_DFL);
+    setpgid(0, 0); /* so the terminal is not its own any more: reads fail, nothing stops it */
+    signal(SIGTTIN, SIG_IGN);
+    signal(SIGTTOU, SIG_IGN);
     execvp(w->program[0], w->program);
     fprintf(stderr, "%s: %s: %s\n", program_name(), w->program[0], strerror(errno));
     return errno == ENOENT ? 127 : 126;
@@ -251,7 +254,8 @@ static int run_once(struct words *w, int attempt, struct launch_result *result) 
                             .entry = become_program,
                             .context = w,
                             .master_port = (int)w->port,
-                            .ends = ends};
+                            .ends = ends,
+                            .groups = 1};
     int64_t start = now_ns();
     set_environment(w, attempt);
     *result = (struct launch_result){.exit_status = 1, .rank = -1};

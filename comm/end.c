@@ -28,8 +28,9 @@ static void signal_all(struct job *job, int signal) {
         struct process *process = &job->ranks[r];
         if (!process->pid || process->ended) continue;
         process->signalled = 1;
-        /* cannot hit another process: one that has ended stays a zombie until reap_ranks() */
-        kill(process->pid, signal);
+        /* cannot hit another process: one that has ended stays a zombie until reap_ranks(). A rank
+         * that was started a moment ago may not have its group yet. */
+        if (!job->launch->groups || kill(-process->pid, signal)) kill(process->pid, signal);
     }
 }
 
@@ -61,6 +62,9 @@ static void rank_ended(struct job *job, int rank, const siginfo_t *info) {
         process->exit_code = info->si_status;
     else
         process->signal = info->si_status;
+    /* what a rank that failed has left behind, in a group of its own whose name its zombie keeps */
+    if (job->launch->groups && (process->signal || process->exit_code))
+        kill(-process->pid, SIGKILL);
 }
 
 /* Ends the job if a rank has ended badly. The programs of a job either all use the communicator or

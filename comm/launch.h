@@ -42,6 +42,10 @@ struct launch {
     int master_port;       /* MASTER_PORT of the ranks; 0: 29500, as in PyTorch */
     struct rank_end *ends; /* [world_size], filled in where the job has run; NULL: not wanted */
 
+    /* 1: each rank is the leader of a process group of its own (setpgid, by `entry`), and what ends
+     * it is sent to all of that group: to the programs that it has started, too. */
+    int groups;
+
     /* File descriptors that the ranks inherit under the same numbers, beside 0, 1 and 2. Whether
      * they are close-on-exec does not matter. */
     const int *pass_fds;

@@ -104,8 +104,11 @@ Test(cli_run, a_failure_is_reported, .timeout = 60, .init = cli_folder_make,
     HAS(c.err, "ended by duet run, after the first failure\n");
     HAS(c.err, "duet: rank 1 (pid");
     cli_free(&c);
-    script("status", "[ $RANK = 1 ] && exit 42\nexec sleep 20");
-    cli_run(&c, "run --nproc-per-node 2 ./status");
+    /* what ranks have started ends with them */
+    script("status", "sleep 20 &\n[ $RANK = 1 ] && exit 42\nsleep 20");
+    cli_start(&c, "run --nproc-per-node 2 ./status");
+    cli_wait_beside(&c, 1);
+    cr_assert(cli_nobody_left(CLI_LEFT_SECONDS));
     cr_assert_eq(c.status, 42, "%s", c.err);
     HAS(c.err, "exit status 42\n");
     cli_free(&c);
