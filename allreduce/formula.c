@@ -55,6 +55,54 @@ static void of_all_gather(struct formula *f, int n, int rank, size_t count) {
     f->out_words = "(n-1) c[r]";
 }
 
+static void set(struct formula *f, uint64_t in, const char *in_words, uint64_t out,
+                const char *out_words, const char *textbook) {
+    f->in = in;
+    f->out = out;
+    f->textbook_in = (double)in;
+    f->textbook_out = (double)out;
+    f->in_words = in_words;
+    f->out_words = out_words;
+    f->textbook_words = textbook;
+}
+
+/* One rank, the first, has all the others' traffic. */
+static void from_root(struct formula *f, int n, int rank, uint64_t S) {
+    if (rank)
+        set(f, S, "S", 0, "0", "S in");
+    else
+        set(f, 0, "0", (uint64_t)(n - 1) * S, "(n-1) S", "(n-1) S out");
+}
+
+static void to_root(struct formula *f, int n, int rank, uint64_t S) {
+    if (rank)
+        set(f, 0, "0", S, "S", "S out");
+    else
+        set(f, (uint64_t)(n - 1) * S, "(n-1) S", 0, "0", "(n-1) S in");
+}
+
+static int of_window(struct formula *f, enum allreduce_algorithm what, int n, int rank,
+                     uint64_t S) {
+    uint64_t all = (uint64_t)(n - 1) * S;
+    switch ((int)what) {
+    case WINDOW_BARRIER: set(f, 0, "0", 0, "0", "0"); return 1;
+    case WINDOW_BROADCAST:
+    case WINDOW_SCATTER: from_root(f, n, rank, S); return 1;
+    case WINDOW_REDUCE:
+    case WINDOW_GATHER: to_root(f, n, rank, S); return 1;
+    case WINDOW_ALL_GATHER:
+    case WINDOW_ALL_TO_ALL:
+    case WINDOW_REDUCE_SCATTER: set(f, all, "(n-1) S", all, "(n-1) S", "(n-1) S"); return 1;
+    case WINDOW_SEND:
+        set(f, rank == 1 ? S : 0, rank == 1 ? "S" : "0", rank == 0 ? S : 0, rank == 0 ? "S" : "0",
+            rank == 0   ? "S out"
+            : rank == 1 ? "S in"
+                        : "0");
+        return 1;
+    default: return 0;
+    }
+}
+
 int formula_of(enum allreduce_algorithm algorithm, int n, int rank, size_t count, size_t align,
                struct formula *f) {
     uint64_t S = count * sizeof(float), own = part_bytes(count, n, rank, align);
@@ -80,16 +128,10 @@ int formula_of(enum allreduce_algorithm algorithm, int n, int rank, size_t count
         of_all_gather(f, n, rank, count);
         f->textbook_in = f->textbook_out = textbook;
         break;
-    case COLLECTIVE_BROADCAST:
-        f->in = rank ? S : 0;
-        f->out = rank ? 0 : (uint64_t)(n - 1) * S;
-        f->textbook_in = (double)f->in;
-        f->textbook_out = (double)f->out;
-        f->in_words = rank ? "S" : "0";
-        f->out_words = rank ? "0" : "(n-1) S";
-        f->textbook_words = rank ? "S in" : "(n-1) S out";
-        break;
-    default: memset(f, 0, sizeof *f); return 0;
+    case COLLECTIVE_BROADCAST: from_root(f, n, rank, S); break;
+    default:
+        memset(f, 0, sizeof *f);
+        if (!of_window(f, algorithm, n, rank, S)) return 0;
     }
     if (n == 1 || !count) f->in = f->out = 0, f->textbook_in = f->textbook_out = 0;
     return 1;

@@ -15,6 +15,15 @@
  *     all-gather   (n-1)/n S               S - c[r]                    (n-1) c[r]
  *     broadcast    rank 0: 0, else S       the same                    rank 0: (n-1) S, else 0
  *
+ * Process groups (windows.h; S is one block, the root and the sender are rank 0, the receiver is
+ * rank 1) move blocks whole, so there both are the same:
+ *
+ *     BROADCAST, SCATTER         rank 0 gives (n-1) S, the others take S
+ *     REDUCE, GATHER             rank 0 takes (n-1) S, the others give S
+ *     ALL_GATHER, ALL_TO_ALL,
+ *     REDUCE_SCATTER             (n-1) S into each rank, and out of it
+ *     SEND                       S
+ *
  * Of naive and fused the numbers hold for each direction, as those of every allreduce: what comes
  * in equals what goes out, but for the ring's chunks of unequal length. */
 #ifndef ALLREDUCE_FORMULA_H

@@ -10,7 +10,9 @@
 #include "allreduce/hops_parts.h"
 #include "base/error.h"
 
-enum { BUFFERS = 2 }; /* DATA and SCRATCH; SUM is of one step alone */
+_Static_assert((int)HOP_OUTPUT == (int)PLAN_OUTPUT && (int)HOP_SUM == (int)PLAN_BUFFERS,
+               "the buffers of a plan come first");
+enum { BUFFERS = PLAN_BUFFERS }; /* SUM is of one step alone */
 
 /* The hops in which a stretch of memory was last touched; 0: never, or before the call. */
 struct touched {
@@ -199,6 +201,8 @@ static int flags_are_there(struct builder *b, int rank, const struct plan_step *
     *hop = 0;
     for (int w = 0; w < b->n; w++) {
         if (!(s->wait_ranks >> w & 1)) continue;
+        /* places that were free before the first message (windows.h) need no post */
+        if (s->wait_kind == PLAN_TAKEN && s->wait_epoch <= b->plans[rank].credits) continue;
         int step = poster_of(b, rank, w, s);
         if (step < 0 || step >= b->at[w]) return 0;
         *hop = later(*hop, b->ended[w][step]);
@@ -238,7 +242,10 @@ static int builder_init(struct builder *b) {
         const struct plan *p = &b->plans[r];
         if (p->n != b->n || p->rank != r || p->count != b->plans[0].count)
             return fail(ERR_FAILED, "hops: the plan of rank %d is of another call: a bug", r);
-        b->out->scratch = p->scratch > b->out->scratch ? p->scratch : b->out->scratch;
+        const size_t sizes[] = {p->data ? p->data : p->count, p->scratch, p->input, p->output,
+                                p->output > p->count ? p->output : p->count};
+        for (int k = 0; k < HOP_BUFFERS; k++)
+            if (sizes[k] > b->out->sizes[k]) b->out->sizes[k] = sizes[k];
         b->ended[r] = calloc((size_t)p->step_count + 1, sizeof *b->ended[r]);
         if (!b->ended[r]) return fail(ERR_MEMORY, "hops: no host memory for steps: free some");
         for (int i = 0; i < p->step_count; i++) {
@@ -253,8 +260,11 @@ static int builder_init(struct builder *b) {
         cuts_sort(&b->cuts[k]);
         b->touched[k] = calloc((size_t)b->n * b->cuts[k].count + 1, sizeof *b->touched[k]);
     }
-    if (!b->poster || !b->touched[HOP_DATA] || !b->touched[HOP_SCRATCH])
-        return fail(ERR_MEMORY, "hops: no host memory for %d ranks: free some", b->n);
+    for (int k = 0; k < BUFFERS; k++)
+        if (!b->poster || !b->touched[k])
+            return fail(ERR_MEMORY, "hops: no host memory for %d ranks: free some", b->n);
+    int of_group = b->plans[0].algorithm >= WINDOW_BARRIER || b->out->sizes[HOP_OUTPUT];
+    b->out->result = of_group ? HOP_OUTPUT : HOP_DATA;
     return OK;
 }
 
@@ -318,6 +328,6 @@ void hops_free(struct hops *hops) {
 }
 
 const char *hop_buffer_name(enum hop_buffer buffer) {
-    static const char *const names[] = {"data", "scratch", "sum"};
-    return (unsigned)buffer <= HOP_SUM ? names[buffer] : "?";
+    static const char *const names[] = {"data", "scratch", "input", "output", "sum"};
+    return (unsigned)buffer < HOP_BUFFERS ? names[buffer] : "?";
 }

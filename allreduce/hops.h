@@ -20,8 +20,9 @@
  * depends on, and comes behind the moves over links of that hop. Moves of hop 0 come first of all.
  *
  * To replay a call: DATA of rank r holds its input (each element multiplied by the call's scale
- * already); SCRATCH and SUM hold nothing. Carry out the moves in the order of the list, each as a
- * whole. Then every rank's DATA holds its result, up to the roundings of sums: a step that adds the
+ * already), and all else holds nothing; in plans of process groups INPUT holds it, and DATA holds
+ * nothing. Carry out the moves in the order of the list, each as a whole. Then every rank's DATA,
+ * or OUTPUT, holds its result, up to the roundings of sums: a step that adds the
  * terms of all ranks does so in fold order (base/fold.h), of which the list knows nothing. */
 #ifndef ALLREDUCE_HOPS_H
 #define ALLREDUCE_HOPS_H
@@ -37,9 +38,10 @@ enum hop_action {
     HOP_REDUCE, /* destination += source */
 };
 
-/* Where a range lies in a rank. HOP_SUM is a sum in registers: of a rank that adds what it does not
- * keep itself. Its offsets are those of the range that is written in the end. */
-enum hop_buffer { HOP_DATA, HOP_SCRATCH, HOP_SUM };
+/* Where a range lies in a rank: in a buffer of the plan, or in HOP_SUM, a sum in registers: of a
+ * rank that adds what it does not keep itself. Its offsets are those of the range that is written
+ * in the end. */
+enum hop_buffer { HOP_DATA, HOP_SCRATCH, HOP_INPUT, HOP_OUTPUT, HOP_SUM, HOP_BUFFERS };
 const char *hop_buffer_name(enum hop_buffer buffer); /* "data", ...: static storage */
 
 struct hop_move {
@@ -55,18 +57,20 @@ struct hop_move {
 };
 
 struct hop_chunk {
-    uint64_t offset, count; /* elements of DATA */
+    uint64_t offset, count; /* elements of the result's buffer */
 };
 
 struct hops {
     enum allreduce_algorithm algorithm;
-    int n;                  /* ranks */
-    int hops;               /* 0: nothing crosses a link */
-    uint64_t count;         /* elements of the call */
-    uint64_t scratch;       /* elements of SCRATCH that are used */
+    int n;                       /* ranks */
+    int hops;                    /* 0: nothing crosses a link */
+    uint64_t count;              /* elements of the call */
+    uint64_t sizes[HOP_BUFFERS]; /* elements of each buffer of a rank */
+    enum hop_buffer result;      /* DATA, or OUTPUT where the plans have one */
     struct hop_move *moves; /* owned; [move_count], in an order in which they can be replayed */
     int move_count;
-    /* DATA cut wherever a move's range begins or ends: each move takes some whole chunks. */
+    /* The result's buffer, cut wherever a move's range begins or ends in it: each move takes some
+     * whole chunks. */
     struct hop_chunk *chunks; /* owned; [chunk_count], in the order of their offsets */
     int chunk_count;
     int move_capacity;
@@ -92,7 +96,7 @@ void hops_free(struct hops *hops); /* NULL and zeroed are fine */
 /* A replay on sets of ranks: whose inputs have been added into what lies where. */
 struct hops_state;
 
-/* Before the first move: every rank's DATA holds its own term. The hops stay the caller's and must
+/* Before the first move: every rank's input is its own term. The hops stay the caller's and must
  * outlive the state. ERR_MEMORY: *out is NULL. */
 int hops_state_init(struct hops_state **out, const struct hops *hops);
 void hops_state_free(struct hops_state *state); /* NULL is fine */
@@ -102,7 +106,7 @@ void hops_state_free(struct hops_state *state); /* NULL is fine */
  * ERR_MEMORY. */
 int hops_state_run(struct hops_state *state, int hop);
 
-/* The ranks whose terms all elements of chunk c of the rank's DATA hold. */
+/* The ranks whose terms all elements of chunk c of the rank's result hold; 0: nothing is there. */
 uint64_t hops_state_terms(const struct hops_state *state, int rank, int chunk);
 
 #ifdef __cplusplus

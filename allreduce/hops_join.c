@@ -1,6 +1,6 @@
 /* From slices to chunks. Executors cut long ranges into slices, so that one can be on its way while
  * the next is added; all slices of a chunk have the same hop. Here neighbouring slices are joined
- * into one move again, and DATA is cut into the chunks that a drawing names. */
+ * into one move again, and the result is cut into the chunks that a drawing names. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -99,11 +99,11 @@ static void join_slices(struct hops *hops) {
 }
 
 static int cut_chunks(struct hops *hops, struct cuts *cuts) {
-    CHECK(cuts_add(cuts, 0, hops->count));
+    CHECK(cuts_add(cuts, 0, hops->sizes[hops->result]));
     for (int i = 0; i < hops->move_count; i++) {
         const struct hop_move *m = &hops->moves[i];
-        if (m->from_buffer == HOP_DATA) CHECK(cuts_add(cuts, m->from_offset, m->count));
-        if (m->to_buffer == HOP_DATA) CHECK(cuts_add(cuts, m->to_offset, m->count));
+        if (m->from_buffer == hops->result) CHECK(cuts_add(cuts, m->from_offset, m->count));
+        if (m->to_buffer == hops->result) CHECK(cuts_add(cuts, m->to_offset, m->count));
     }
     cuts_sort(cuts);
     hops->chunk_count = (int)cuts->count - 1;

@@ -13,12 +13,10 @@ struct runs {
     size_t count, capacity;
 };
 
-enum { BUFFERS = HOP_SUM + 1 };
-
 struct hops_state {
     const struct hops *of;
     int done; /* moves */
-    struct runs runs[MAX_DEVICES][BUFFERS];
+    struct runs runs[MAX_DEVICES][HOP_BUFFERS];
 };
 
 /* ---- runs ---- */
@@ -96,13 +94,14 @@ int hops_state_init(struct hops_state **out, const struct hops *hops) {
     if (!s) return fail(ERR_MEMORY, "hops: no host memory for a replay: free some");
     s->of = hops;
     for (int r = 0; !code && r < hops->n; r++) {
-        for (int b = 0; !code && b < BUFFERS; b++) {
+        for (int b = 0; !code && b < HOP_BUFFERS; b++) {
             struct runs *runs = &s->runs[r][b];
             code = grow(runs);
             if (code) break;
             runs->at[0] = runs->terms[0] = 0;
             runs->count = 1;
-            if (b == HOP_DATA && hops->count) code = put(runs, 0, hops->count, rank_bit(r), 0);
+            int is_input = b == (hops->result == HOP_OUTPUT ? HOP_INPUT : HOP_DATA);
+            if (is_input && hops->sizes[b]) code = put(runs, 0, hops->sizes[b], rank_bit(r), 0);
         }
     }
     if (code) hops_state_free(s), s = NULL;
@@ -113,7 +112,7 @@ int hops_state_init(struct hops_state **out, const struct hops *hops) {
 void hops_state_free(struct hops_state *state) {
     if (!state) return;
     for (int r = 0; r < state->of->n; r++) {
-        for (int b = 0; b < BUFFERS; b++) {
+        for (int b = 0; b < HOP_BUFFERS; b++) {
             free(state->runs[r][b].at);
             free(state->runs[r][b].terms);
         }
@@ -149,7 +148,7 @@ int hops_state_run(struct hops_state *state, int hop) {
 }
 
 uint64_t hops_state_terms(const struct hops_state *state, int rank, int chunk) {
-    const struct runs *r = &state->runs[rank][HOP_DATA];
+    const struct runs *r = &state->runs[rank][state->of->result];
     const struct hop_chunk *c = &state->of->chunks[chunk];
     uint64_t terms = ~(uint64_t)0;
     for (size_t i = run_of(r, c->offset); i < r->count && r->at[i] < c->offset + c->count; i++)

@@ -17,8 +17,9 @@ enum { MOST_BYTES = 256 << 20, USUAL_BYTES = 1 << 20, USUAL_RANKS = 4 };
 
 static int help(void) {
     struct text words = {.used = 0};
-    for (int i = 0; collective_word(i); i++)
-        text_add(&words, "%s%s", i ? ", " : "", collective_word(i));
+    char word[COLLECTIVE_WORD];
+    for (int i = 0; collective_word(i, word); i++)
+        text_add(&words, "%s%s", i ? ", " : "", word);
     text_add(&words,
              "; auto: the allreduce that DDP would take on emulated devices (default ring)");
     printf(

@@ -1,11 +1,14 @@
 /* Makes what is drawn of a collective: see collective.h. */
 #include "report/collective.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "allreduce/windows.h"
 #include "base/error.h"
 #include "base/nearest.h"
+#include "group/group.h"
 
 /* By enum dp_collective. */
 static const struct {
@@ -25,23 +28,63 @@ static const struct {
 #undef WORD
 enum { PLANNED = sizeof planned / sizeof *planned };
 
-const char *collective_word(int i) {
-    if (i < 0 || i >= PLANNED + DP_KINDS) return NULL;
-    return i < PLANNED ? planned[i].word : dp_words[i - PLANNED].word;
+/* The collectives of process groups stand behind these. */
+static enum allreduce_algorithm window_of(int i) {
+    return (enum allreduce_algorithm)(WINDOW_BARRIER + (i - PLANNED - DP_KINDS));
+}
+
+const char *collective_word(int i, char word[COLLECTIVE_WORD]) {
+    if (i < 0 || (i >= PLANNED + DP_KINDS && window_of(i) >= COLLECTIVE_COUNT)) return NULL;
+    if (i < PLANNED + DP_KINDS) {
+        const char *known = i < PLANNED ? planned[i].word : dp_words[i - PLANNED].word;
+        snprintf(word, COLLECTIVE_WORD, "%s", known);
+        return word;
+    }
+    snprintf(word, COLLECTIVE_WORD, "group-%s", window_name(window_of(i)));
+    for (char *c = word; *c; c++)
+        *c = *c == '_' ? '-' : (char)tolower((unsigned char)*c);
+    return word;
 }
 
 static int find_word(const char *word, int *index) {
-    const char *known[PLANNED + DP_KINDS];
-    for (int i = 0; i < PLANNED + DP_KINDS; i++) {
-        known[i] = collective_word(i);
+    enum { MOST = PLANNED + DP_KINDS + COLLECTIVE_COUNT - WINDOW_BARRIER };
+    static const int most = MOST;
+    char words[MOST][COLLECTIVE_WORD];
+    const char *known[MOST];
+    for (int i = 0; i < most; i++) {
+        known[i] = collective_word(i, words[i]);
         if (!strcmp(word, known[i])) return *index = i, OK;
     }
-    return unknown_value("--algorithm", word, known, PLANNED + DP_KINDS);
+    return unknown_value("--algorithm", word, known, most);
+}
+
+/* A call of a process group from rank 0, with the group's usual windows (group/group.h). */
+static int window_plan(struct plan *plan, enum allreduce_algorithm what, int n, int rank,
+                       size_t count) {
+    struct group_sizes sizes = group_sizes_default();
+    size_t window = what == WINDOW_SEND ? sizes.mail : sizes.window;
+    struct window_request q = {.what = what,
+                               .n = n,
+                               .rank = rank,
+                               .root = 0,
+                               .peer = what == WINDOW_SEND,
+                               .count = count,
+                               .stride = count,
+                               .window = window / sizeof(float),
+                               .config = plan_config_default()};
+    if (count > window_longest(&q))
+        return fail(ERR_USAGE,
+                    "--count: %zu: a process group makes several calls of it: give at "
+                    "most %zu",
+                    count, window_longest(&q));
+    return plan_build_window(plan, &q);
 }
 
 static int make_plans(struct collective *c, int index, const struct plan_config *config) {
     for (int r = 0; r < c->n; r++) {
-        if (index >= PLANNED)
+        if (index >= PLANNED + DP_KINDS)
+            CHECK(window_plan(&c->plans[r], window_of(index), c->n, r, c->count));
+        else if (index >= PLANNED)
             CHECK(dp_plan(&c->plans[r], (enum dp_collective)(index - PLANNED), c->n, r, c->count));
         else
             CHECK(hops_plan(&c->plans[r], planned[index].algorithm, c->n, r, c->count, config));
@@ -49,15 +92,28 @@ static int make_plans(struct collective *c, int index, const struct plan_config 
     return OK;
 }
 
+/* The algorithm of the plans; only DataParallel's have none. */
+static enum allreduce_algorithm algorithm_of(int index) {
+    return index < PLANNED ? planned[index].algorithm : window_of(index);
+}
+
 static void make_numbers(struct collective *c, int index) {
     c->has_formula = 1;
     for (int r = 0; r < c->n; r++) {
         plan_traffic(&c->plans[r], c->traffic);
-        if (index >= PLANNED)
+        if (index >= PLANNED && index < PLANNED + DP_KINDS)
             dp_formula((enum dp_collective)(index - PLANNED), c->n, r, c->count, &c->formula[r]);
-        else if (!formula_of(planned[index].algorithm, c->n, r, c->count, c->align, &c->formula[r]))
+        else if (!formula_of(algorithm_of(index), c->n, r, c->count, c->align, &c->formula[r]))
             c->has_formula = 0;
     }
+}
+
+static void name_it(struct collective *c, int index) {
+    if (index >= PLANNED + DP_KINDS)
+        snprintf(c->what, sizeof c->what, "%s of a process group", window_name(window_of(index)));
+    else
+        snprintf(c->what, sizeof c->what, "%s",
+                 index >= PLANNED ? dp_words[index - PLANNED].what : plan_collective(&c->plans[0]));
 }
 
 int collective_make(struct collective *c, const char *word, int n, size_t count) {
@@ -77,7 +133,7 @@ int collective_make(struct collective *c, const char *word, int n, size_t count)
         CHECK_GOTO(fail(ERR_MEMORY, "collective: no host memory for %d ranks", n), code, failed);
     CHECK_GOTO(make_plans(c, index, &config), code, failed);
     CHECK_GOTO(hops_of_plans(&c->hops, c->plans, n), code, failed);
-    c->what = index >= PLANNED ? dp_words[index - PLANNED].what : plan_collective(&c->plans[0]);
+    name_it(c, index);
     make_numbers(c, index);
     return OK;
 

@@ -19,14 +19,17 @@
 #include "allreduce/hops.h"
 #include "base/json.h"
 
+enum { COLLECTIVE_WORD = 24 }; /* bytes of a word, its end included */
+
 /* What can be drawn: the algorithms of allreduce, the collectives that copy, then DataParallel's:
- * "dp-scatter", "dp-gather", "dp-broadcast", "dp-reduce", "dp-reduce-sharded". Static storage; NULL
- * from the end of the list on. */
-const char *collective_word(int i);
+ * "dp-scatter", "dp-gather", "dp-broadcast", "dp-reduce", "dp-reduce-sharded", then all of process
+ * groups: "group-reduce-scatter". Writes the i-th into word; returns NULL from the end of the list
+ * on. */
+const char *collective_word(int i, char word[COLLECTIVE_WORD]);
 
 struct collective {
-    char word[24];                  /* of collective_word */
-    const char *what;               /* "allreduce", "all-gather", ...: static storage */
+    char word[COLLECTIVE_WORD];     /* of collective_word */
+    char what[48];                  /* "allreduce", "REDUCE_SCATTER of a process group" */
     int n;                          /* ranks */
     size_t count, align;            /* elements of the call; where parts are cut */
     struct plan plans[MAX_DEVICES]; /* [n] owned */

@@ -97,7 +97,6 @@ static void write_flag(struct json_writer *w, const char *key, int kind, uint32_
 
 static void write_step(struct json_writer *w, const struct plan_step *s) {
     static const char *const ops[] = {"none", "copy", "reduce", "reduce_copy", "sum"};
-    static const char *const buffers[] = {"data", "scratch"};
     json_object(w, NULL);
     json_string(w, "op", ops[s->op]);
     write_flag(w, "awaits", s->wait_kind, s->wait_epoch, s->wait_ranks);
@@ -114,10 +113,10 @@ static void write_step(struct json_writer *w, const struct plan_step *s) {
             json_null(w, "source_rank");
         else
             json_integer(w, "source_rank", s->source_rank);
-        json_string(w, "source_buffer", buffers[s->source_buffer]);
+        json_string(w, "source_buffer", hop_buffer_name((enum hop_buffer)s->source_buffer));
         json_natural(w, "source_offset", s->source_offset);
         write_ranks(w, "dest_ranks", s->dest_ranks);
-        json_string(w, "dest_buffer", buffers[s->dest_buffer]);
+        json_string(w, "dest_buffer", hop_buffer_name((enum hop_buffer)s->dest_buffer));
         json_natural(w, "dest_offset", s->dest_offset);
         json_natural(w, "count", s->length);
         json_boolean(w, "scales_source", s->scale & PLAN_SCALE_SOURCE);
@@ -178,7 +177,11 @@ int collective_json(struct json_writer *w, const struct collective *c) {
     json_integer(w, "ranks", c->n);
     json_natural(w, "count", c->count);
     json_natural(w, "bytes", c->count * sizeof(float));
-    json_natural(w, "scratch", c->hops.scratch);
+    json_object(w, "sizes");
+    for (int b = 0; b < HOP_BUFFERS; b++)
+        json_natural(w, hop_buffer_name((enum hop_buffer)b), c->hops.sizes[b]);
+    json_close(w);
+    json_string(w, "result", hop_buffer_name(c->hops.result));
     json_integer(w, "hops", c->hops.hops);
     json_boolean(w, "bytes_equal_formula", collective_is_equal(c));
     write_chunks(w, &c->hops);

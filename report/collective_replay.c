@@ -19,17 +19,19 @@ static int chunk_at(const struct hops *h, uint64_t offset) {
 }
 
 int hops_chunks_of(const struct hops *h, const struct hop_move *m, int *first, int *last) {
-    if (m->to_buffer != HOP_DATA && m->from_buffer != HOP_DATA) return 0;
-    uint64_t offset = m->to_buffer == HOP_DATA ? m->to_offset : m->from_offset;
+    if (m->to_buffer != h->result && m->from_buffer != h->result) return 0;
+    uint64_t offset = m->to_buffer == h->result ? m->to_offset : m->from_offset;
     *first = chunk_at(h, offset);
     *last = chunk_at(h, offset + m->count) - 1;
     return 1;
 }
 
-/* Several terms are a sum; one rank's are a result where another rank has them, too. */
+/* What lies in OUTPUT has come there. Of DATA several terms are a sum, and one rank's are a result
+ * where another rank has them, too. */
 static int is_result(const struct replay *r, int rank, int chunk) {
     int n = r->of->n, chunks = r->of->chunk_count;
     uint64_t terms = r->final[rank * chunks + chunk];
+    if (r->of->result == HOP_OUTPUT) return terms != 0;
     if (terms & (terms - 1)) return 1;
     if (terms != rank_bit(rank)) return 1;
     for (int q = 0; q < n; q++)

@@ -23,8 +23,9 @@ static void flag_words(int kind, uint32_t epoch, uint64_t ranks, const char *of,
 }
 
 static void range_words(int buffer, uint64_t offset, uint64_t length, char text[64]) {
-    snprintf(text, 64, "%s%" PRIu64 "+%" PRIu64, buffer == PLAN_SCRATCH ? "scratch " : "", offset,
-             length);
+    snprintf(text, 64, "%s%s%" PRIu64 "+%" PRIu64,
+             buffer == PLAN_DATA ? "" : hop_buffer_name((enum hop_buffer)buffer),
+             buffer == PLAN_DATA ? "" : " ", offset, length);
 }
 
 static void step_words(const struct plan_step *s, int rank, char text[160]) {
@@ -57,9 +58,10 @@ static void print_step(FILE *file, const struct plan *plan, int i) {
     flag_words(s->wait_kind, s->wait_epoch, s->wait_ranks, "of", waits);
     flag_words(s->post_kind, s->post_epoch, s->post_ranks, "to", posts);
     step_words(s, plan->rank, moves);
-    if (*posts && strlen(moves) > MOVES)
-        fprintf(file, "%6d  %-*s %s\n%*s%s\n", i, AWAITS, waits, moves, AWAITS + MOVES + 10, "",
-                posts);
+    int room = TEXT_USUAL - (AWAITS + MOVES + 10), length = (int)strlen(posts);
+    if (*posts && (strlen(moves) > MOVES || length > room)) /* a line of its own */
+        fprintf(file, "%6d  %-*s %s\n%*s%s\n", i, AWAITS, waits, moves,
+                TEXT_USUAL - (length > room ? length : room), "", posts);
     else if (*posts)
         fprintf(file, "%6d  %-*s %-*s %s\n", i, AWAITS, waits, MOVES, moves, posts);
     else if (*moves)
@@ -111,6 +113,10 @@ static void print_textbook(FILE *file, const struct formula *f, uint64_t in, uin
     double textbook = by_in ? f->textbook_in : f->textbook_out;
     int equal = (double)in == f->textbook_in && (double)out == f->textbook_out;
     int within = f->at_most && (double)in <= f->textbook_in && (double)out <= f->textbook_out;
+    if (!strcmp(f->textbook_words, "0")) {
+        fprintf(file, "0%s", equal ? ", equal" : "");
+        return;
+    }
     fprintf(file, "%s%s = %.*f%s", f->at_most ? "at most " : "", f->textbook_words,
             textbook == floor(textbook) ? 0 : 1, textbook,
             within  ? ""

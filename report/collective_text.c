@@ -123,6 +123,7 @@ static void cell_words(const struct replay *r, int rank, int chunk, char cell[16
     }
     for (int q = 0, used = 0; q < r->of->n; q++)
         if (terms >> q & 1) text[used++] = (char)('0' + q), text[used] = 0;
+    if (!terms) strcpy(text, "-");
     snprintf(cell, 16, "%s%s", text, replay_is_complete(r, rank, chunk) ? "*" : "");
 }
 
@@ -212,9 +213,10 @@ static void print_head(FILE *file, const struct collective *c) {
     char size[32];
     text_add(&head, "%s", c->what);
     if (!strcmp(c->what, "allreduce")) text_add(&head, " by %s", c->word);
-    text_add(&head, ", %d rank%s: %zu float%s (%s) in each, in %d chunk%s: %d hop%s", c->n,
+    text_add(&head, ", %d rank%s: %zu float%s (%s) in each%s, in %d chunk%s: %d hop%s", c->n,
              s_of((size_t)c->n), c->count, s_of(c->count),
-             format_bytes(c->count * sizeof(float), size, sizeof size), h->chunk_count,
+             format_bytes(c->count * sizeof(float), size, sizeof size),
+             strncmp(c->word, "group-", 6) ? "" : " block", h->chunk_count,
              s_of((size_t)h->chunk_count), h->hops, s_of((size_t)h->hops));
     text_wrap(file, TEXT_USUAL, 0, 0, head.words);
     if (!h->move_count)

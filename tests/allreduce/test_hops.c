@@ -45,8 +45,8 @@ static double wanted(enum allreduce_algorithm what, int n, size_t count, size_t 
     return sum;
 }
 
-static void carry_out(const struct hops *h, const struct hop_move *m, double *memory[3]) {
-    size_t widths[3] = {h->count, h->scratch, h->count};
+static void carry_out(const struct hops *h, const struct hop_move *m, double **memory) {
+    const uint64_t *widths = h->sizes;
     const double *from =
         memory[m->from_buffer] + (size_t)m->from * widths[m->from_buffer] + m->from_offset;
     double *to = memory[m->to_buffer] + (size_t)m->to * widths[m->to_buffer] + m->to_offset;
@@ -58,9 +58,10 @@ static void carry_out(const struct hops *h, const struct hop_move *m, double *me
 
 /* Replays the moves. backwards: those over links of each hop in the opposite order. */
 static void replay(const struct hops *h, enum allreduce_algorithm what, int backwards) {
-    size_t n = (size_t)h->n, widths[3] = {h->count, h->scratch, h->count};
-    double *memory[3];
-    for (int b = 0; b < 3; b++) {
+    size_t n = (size_t)h->n;
+    const uint64_t *widths = h->sizes;
+    double *memory[HOP_BUFFERS];
+    for (int b = 0; b < HOP_BUFFERS; b++) {
         memory[b] = malloc((n * widths[b] + 1) * sizeof(double));
         cr_assert_not_null(memory[b]);
         for (size_t i = 0; i < n * widths[b]; i++)
@@ -78,7 +79,7 @@ static void replay(const struct hops *h, enum allreduce_algorithm what, int back
                      "%s, %d ranks, %zu elements: rank %zu, element %zu%s",
                      allreduce_algorithm_name(what), h->n, (size_t)h->count, i / h->count,
                      i % h->count, backwards ? ", backwards" : "");
-    for (int b = 0; b < 3; b++)
+    for (int b = 0; b < HOP_BUFFERS; b++)
         free(memory[b]);
 }
 

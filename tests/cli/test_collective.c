@@ -63,6 +63,9 @@ Test(cli_collective, other_collectives_by_eye, .timeout = 60, .init = cli_folder
         "before hop 1\n  within ranks 0-1: copies data to scratch, copies scratch to data\n");
     has("--algorithm all-gather --ranks 2 --count 8", "  rank 1  0*       1*\n");
     has("--algorithm dp-scatter --ranks 3 --count 99", "  rank 1  1        0*       1\n");
+    has("--algorithm group-gather --ranks 2 --count 8", "  rank 0  0*       -\n");
+    has("--algorithm group-reduce --ranks 2 --count 8",
+        "REDUCE of a process group, 2 ranks: 8 floats (32 B) in each block, in 1 chunk");
     has("--algorithm tree --ranks 8 --count 512", "6 hops");
     has("--algorithm auto --ranks 4 --count 4096", " for 16 KiB over 4 ranks (host shared memory");
     has("--ranks 1 --count 8", "nothing moves\n");
@@ -73,10 +76,11 @@ Test(cli_collective, other_collectives_by_eye, .timeout = 60, .init = cli_folder
 /* Every collective over 2, 8 and 64 ranks fits on the page; what is left out is said. */
 Test(cli_collective, long_ones_are_folded, .timeout = 60, .init = cli_folder_make,
      .fini = cli_folder_remove) {
-    for (int i = 0; collective_word(i); i++) {
+    char word[COLLECTIVE_WORD];
+    for (int i = 0; collective_word(i, word); i++) {
         for (int n = 2; n <= 64; n += n < 8 ? 6 : 56) {
             char words[80];
-            snprintf(words, sizeof words, "--algorithm %s --ranks %d", collective_word(i), n);
+            snprintf(words, sizeof words, "--algorithm %s --ranks %d --bytes 64K", word, n);
             struct cli c = draws(words);
             int lines = 0;
             for (const char *p = c.out; *p; p++)
@@ -127,6 +131,8 @@ Test(cli_collective, bad_input, .timeout = 60, .init = cli_folder_make, .fini = 
     cli_fails(2, "this collective has none", "collective --ranks 1 --hops 1");
     cli_fails(2, "give 0 to 3", "collective --rank 4");
     cli_fails(2, "multiple of 4", "collective --algorithm all-gather --count 7");
+    cli_fails(2, "several calls of it", "collective --algorithm group-gather --bytes 64M");
+    cli_fails(2, "two different ranks", "collective --algorithm group-send --ranks 1");
     cli_fails(2, "fewer bytes or ranks", "collective --algorithm naive --ranks 64 --bytes 64M");
     cli_fails(2, "did you mean --json?", "collective --jsn x");
     cli_fails(2, "no value", "collective --ranks");
