@@ -107,5 +107,7 @@ int estimate_run(const struct run_config *config, struct run_record *record) {
         free(one);
     }
     if (!code) forget_outcome(record);
+    for (int d = 0; !code && !c.device_memory_count && d < record->devices; d++)
+        record->device[d].memory.capacity = 0; /* nobody has said */
     return code;
 }

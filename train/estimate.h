@@ -21,8 +21,9 @@
 int estimate_prepare(struct run_config *config);
 
 /* Computes the record of a run of config: what ran, and per device memory, bytes, kernels and
- * flops; `computed` is 1, and all times are 0. record_free it. ERR_MEMORY: the run would not fit
- * into its devices' memory; the text is that of the run. */
+ * flops. `computed` is 1; all times are 0, and so is the capacity of devices whose memory was not
+ * given. record_free it. ERR_MEMORY: the run would not fit into its devices' memory; the text is
+ * that of the run. */
 int estimate_run(const struct run_config *config, struct run_record *record);
 
 #endif
