@@ -70,8 +70,9 @@ static int faulty(struct group *g, struct fault *f) {
         return call_of(g, WINDOW_BROADCAST, 8, 1, floats);
     case LEAVES: return odd ? OK : call_of(g, WINDOW_GATHER, 8, 0, floats);
     case OTHER_MESSAGE:
-        if (group_rank(g) == 2) return call_of(g, WINDOW_BARRIER, 0, 0, floats);
-        return message(g, odd, !odd, odd ? 5 : 6);
+        if (odd) return message(g, 1, 0, 5);
+        if (group_rank(g) == 0) CHECK(message(g, 0, 1, 6));
+        return call_of(g, WINDOW_BARRIER, 0, 0, floats); /* rank 0's message is on its way */
     case NO_MESSAGE:
         if (group_rank(g) == 0) return message(g, 1, ANY_SOURCE, 5);
         return call_of(g, WINDOW_BARRIER, 0, 0, floats);

@@ -99,6 +99,7 @@ static int beside(struct group *g) {
     int code = me == 0 ? begin(g, 0, 1, x, 20000, &send) : OK;
     if (!code) code = group_run(g, &barrier, NULL);
     if (!code && send && work_done(send)) code = fail(ERR_CHECK, "a long message went nowhere");
+    if (!code) code = group_run(g, &barrier, NULL); /* only then it is received */
     if (!code && me == 1) code = begin(g, 1, 0, x, 20000, NULL);
     if (!code && send) code = work_wait(send);
     if (!code && send && !work_done(send)) code = fail(ERR_CHECK, "not done");
