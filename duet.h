@@ -302,7 +302,7 @@ duet_var *duet_leaf(duet_tape *tape, const duet_tensor *x);
  *     adaptive     averages              y (N,C,height,width), cut as AdaptiveAvgPool2d cuts
  *     batch_norm   w (C), b (C)          of (N,C,H,W) or (N,C). `running`: a buffer of C numbers,
  *                  the running mean, before that of the running variance (see "a model of your
- *                  own"); DUET_NO_BUFFERS: none. momentum below 0: PyTorch's None
+ *                  own"); DUET_NO_BUFFERS: none. momentum is at least 0
  *     add, subtract, multiply            a + b, a - b, a * b, of one shape
  *     flatten                            y (N,C*H*W)
  *     dropout      zeroes each element with probability p and scales the others by 1 / (1 - p);

@@ -1,5 +1,6 @@
 /* The layers: each looks its parameters up by index and calls the internal op. */
 #include "api/api.h"
+#include "nn/tape_internal.h"
 
 /* Parameter i of this pass. If there is none, or its rank is not the one that the layer needs, the
  * tape keeps the error and the result is NULL. */
@@ -144,13 +145,30 @@ static int find_running(duet_tape *t, int i, int channels, struct tensor *runnin
     return OK;
 }
 
+/* The kernel counts batches in a buffer of batch_norm layers. Here it counts into memory of the
+ * step, which nobody reads: the count matters only where momentum is None. */
+static int count_nothing(duet_tape *t, struct norm_config *config) {
+    const int one = 1, words = 2;
+    if (!config->running.data) return OK;
+    if (config->momentum < 0)
+        return fail(ERR_USAGE,
+                    "batch_norm: momentum %g: the mean of all batches needs their "
+                    "number: use duet_module_batch_norm",
+                    config->momentum);
+    config->batches = tape_tensor(t->tape, DTYPE_I64, LAYOUT_PLAIN, 1, &one);
+    CHECK(tape_error(t->tape));
+    struct tensor bits = tensor_plain(config->batches.data, DTYPE_F32, 1, &words);
+    return api_zero(t->device, &bits);
+}
+
 duet_var *duet_batch_norm(duet_tape *t, duet_var *x, int w, int b, int running, double eps,
                           double momentum) {
     if (api_stuck(t, x)) return NULL;
     struct param *weight = param_at(t, "batch_norm", w, 1), *bias = param_at(t, "batch_norm", b, 1);
     struct norm_config config = {.epsilon = eps, .momentum = momentum, .synchronised = t->sync_bn};
     if (!weight || !bias ||
-        api_tape_fail(t, find_running(t, running, weight->value.dims[0], &config.running)))
+        api_tape_fail(t, find_running(t, running, weight->value.dims[0], &config.running)) ||
+        api_tape_fail(t, count_nothing(t, &config)))
         return NULL;
     return public_var(batch_norm(t->tape, var_of(x), weight, bias, &config));
 }
