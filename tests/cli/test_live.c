@@ -257,7 +257,7 @@ Test(cli_live, the_window_changes, .timeout = 60, .init = cli_folder_make,
         term_init(&s.t, sizes[i][0], sizes[i][1]); /* all of it must be drawn anew */
         s.t.used = used;
         s.t.alternate = s.t.hidden_cursor = s.t.times_taken = 1;
-        int64_t deadline = deadline_after(sizes[i][1] < 60 ? 0.5 : CLI_SECONDS);
+        int64_t deadline = deadline_after(sizes[i][1] < 60 ? 0.3 : CLI_SECONDS);
         for (; !fills && now_ns() < deadline; cli_pause()) {
             cli_listen(&s.c);
             term_listen(&s.t, &s.c);
