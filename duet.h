@@ -62,6 +62,7 @@ typedef struct duet_rng duet_rng;
 typedef struct duet_dataset duet_dataset;
 typedef struct duet_loader duet_loader;
 typedef struct duet_group duet_group;
+typedef struct duet_ddp duet_ddp;
 typedef struct duet_work duet_work;
 typedef struct duet_module duet_module;
 
@@ -281,6 +282,12 @@ void duet_tape_seed(duet_tape *tape, uint64_t seed);
  * In a pass of DUET_EVALUATE nothing is kept for backward, and dropout does nothing. */
 enum duet_pass { DUET_EVALUATE, DUET_TRAIN };
 int duet_tape_begin(duet_tape *tape, duet_params *params, int samples, enum duet_pass pass);
+
+/* From the next pass on the gradients of `passes` training passes, each with a backward of its own,
+ * are added up: they are complete, and the optimizer may use them, behind each such number of
+ * passes. 1, as at first: each backward overwrites them. With a duet_ddp the ranks then meet once
+ * for all these passes, as with PyTorch's no_sync. */
+int duet_tape_accumulate(duet_tape *tape, int passes);
 
 /* The code of the first failure since duet_tape_begin, with its text in duet_error(); DUET_OK if
  * there was none. */
@@ -529,6 +536,41 @@ int duet_work_wait(duet_work *work);
 int duet_work_done(duet_work *work);
 int duet_work_source(const duet_work *work);
 void duet_work_free(duet_work *work);
+
+/* ---- DistributedDataParallel ----
+ *
+ * Around the parameters of each rank: from then on duet_backward leaves gradients that are averaged
+ * over the ranks, summed in buckets while backward still runs. All else stays as in a program of
+ * one process:
+ *
+ *     duet_ddp_create(&ddp, group, params, NULL);
+ *     for (...) {                                     // on every rank, with samples of its own
+ *         duet_tape_begin(tape, params, n, DUET_TRAIN);
+ *         ...
+ *         duet_backward(tape, loss);                  // the ranks meet here
+ *         duet_sgd(params, 0.1, 1);
+ *     }
+ *     duet_ddp_free(ddp);
+ *
+ * All ranks do the same number of training passes. A parameter that has no part in the loss of some
+ * rank makes the next duet_tape_begin fail, in PyTorch's words, unless find_unused_parameters is
+ * set. After an error the job has failed, as in process groups. */
+struct duet_ddp_options {
+    double bucket_cap_mb;       /* size of a bucket in MiB; 0: PyTorch's 25, the first one 1 */
+    const char *allreduce;      /* as --allreduce of the command; NULL: auto */
+    int find_unused_parameters; /* 1: a pass may leave parameters out: each step is slower */
+    int no_overlap;             /* 1: sums only behind backward, to see what the overlap is worth */
+};
+
+/* Collective. Copies the values of rank 0 to all ranks and checks that all have parameters of the
+ * same shapes. options NULL: zeros. `group` must be that of all ranks; it and the parameters must
+ * outlive the ddp. */
+int duet_ddp_create(duet_ddp **out, duet_group *group, duet_params *params,
+                    const struct duet_ddp_options *options);
+void duet_ddp_free(duet_ddp *ddp); /* collective, unless the job has failed */
+
+/* The number of buckets: one in the first step, which finds out the order of the gradients. */
+int duet_ddp_buckets(const duet_ddp *ddp);
 
 /* ---- a model of your own, and the command for it ----
  *

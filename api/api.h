@@ -32,8 +32,9 @@ struct duet_params {
     struct param_set set;
     struct param_spec *specs; /* owned, and so are the names in it */
     struct optimizer sgd;
-    struct step_block *step;   /* in device memory; holds the learning rate */
-    struct duet_tensor *views; /* the values of all parameters, then their gradients */
+    struct step_block *step;           /* in device memory; holds the learning rate */
+    struct duet_tensor *views;         /* the values of all parameters, then their gradients */
+    const struct api_reducer *reducer; /* NULL: gradients are those of this process */
 };
 
 /* Sets *out to NULL, as a result that is not there yet. ERR_USAGE: out itself is NULL. */
@@ -91,6 +92,23 @@ struct api_layer {
     double epsilon, momentum; /* batch_norm */
 };
 
+/* ---- who sums gradients over ranks ---- */
+
+/* What the tape calls where its parameters have a ddp; api/ knows none: ddp/program.c is behind
+ * these functions. */
+struct api_reducer {
+    /* Before the forward of an update's first pass. It may move the gradients. */
+    int (*begin)(void *context);
+    /* Before the backward of its last pass from `root`: what becomes of unused parameters. */
+    int (*before)(void *context, struct tape *tape, struct var *root);
+    /* The gradient of parameter `index` is complete. */
+    int (*ready)(void *context, int index);
+    /* Behind that backward: later work on the compute stream reads the sums. */
+    int (*finish)(void *context);
+    int finds_unused; /* 1: `before` has zeroed the gradients of unused parameters */
+    void *context;
+};
+
 /* ---- the tape ---- */
 
 /* Larger numbers than these are mistakes, and smaller ones overflow nowhere. */
@@ -105,7 +123,10 @@ enum { API_LEAVES = 16 }; /* leaves in a pass, at most */
 struct duet_tape {
     struct device *device;
     struct tape *tape;
-    struct param_set *params;   /* the parameters of this pass; NULL: none */
+    struct duet_params *owner;  /* the parameters of this pass; NULL: none, or a model's */
+    struct param_set *params;   /* the same; NULL: none */
+    int passes_of_update;       /* training passes whose gradients are added up; 1: none */
+    int pass_of_update;         /* of this one among them, from 0 */
     struct segments segments;   /* the batch of this pass, one segment */
     struct step_block *step;    /* in device memory */
     struct tensor losses, hits; /* the log of duet_loss_read, (1,1) each, in device memory */

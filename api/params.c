@@ -53,6 +53,8 @@ static int build(struct duet_params *p, struct device *device, const struct duet
                  int count) {
     CHECK(copy_specs(&p->specs, params, count));
     CHECK(param_set_init(&p->set, device, p->specs, count));
+    CHECK(
+        param_set_keep_segments(&p->set, 1)); /* for duet_tape_accumulate: a pass is one segment */
     CHECK(optimizer_init(&p->sgd, &p->set, &(struct optimizer_config){.kind = OPTIMIZER_SGD}));
     CHECK(device_alloc(device, (void **)&p->step, sizeof *p->step, MEM_WORKSPACE));
     p->views = calloc(2 * (size_t)count + 1, sizeof *p->views);

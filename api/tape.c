@@ -9,8 +9,10 @@
 #include <string.h>
 
 static int note_fired(void *context, int index) {
-    ((struct duet_tape *)context)->fired[index] = 1;
-    return OK;
+    struct duet_tape *t = context;
+    t->fired[index] = 1;
+    const struct api_reducer *reducer = t->owner ? t->owner->reducer : NULL;
+    return reducer ? reducer->ready(reducer->context, index) : OK;
 }
 
 static int build(struct duet_tape *t) {
@@ -30,6 +32,7 @@ int duet_tape_create(duet_tape **out, duet_device *device) {
     struct duet_tape *t = calloc(1, sizeof *t);
     if (!t) return fail(ERR_MEMORY, "tape: no host memory");
     t->device = device_of(device);
+    t->passes_of_update = 1;
     int code = build(t);
     /* An empty pass, so that a forgotten duet_tape_begin is an error and not a crash. */
     if (!code) code = duet_tape_begin(t, NULL, 0, DUET_EVALUATE);
@@ -125,7 +128,9 @@ int duet_tape_begin(duet_tape *t, duet_params *params, int samples, enum duet_pa
     }
     t->error = OK;
     t->leaf_count = 0;
+    t->owner = params;
     t->params = params ? &params->set : NULL;
+    if (t->pass_of_update == t->passes_of_update) t->pass_of_update = 0; /* a new update begins */
     t->segments =
         (struct segments){.count = 1, .n = samples, .seg = {{device_index(t->device), samples}}};
     struct step_block block = {
@@ -134,6 +139,12 @@ int duet_tape_begin(duet_tape *t, duet_params *params, int samples, enum duet_pa
                              .params = params ? &params->set : NULL,
                              .step = t->step,
                              .training = pass == DUET_TRAIN};
+    if (pass == DUET_TRAIN) {
+        step.add_grads = t->pass_of_update > 0;
+        step.more_passes = t->pass_of_update + 1 < t->passes_of_update;
+        if (!code && !step.add_grads && params && params->reducer)
+            code = params->reducer->begin(params->reducer->context);
+    }
     t->passes += pass == DUET_TRAIN;
     if (tape_begin(t->tape, &step)) return tape_error(t->tape);
     api_tape_fail(t, code);
@@ -176,11 +187,29 @@ static int zero_unused(duet_tape *t) {
     return OK;
 }
 
+int duet_tape_accumulate(duet_tape *t, int passes) {
+    enum { MOST = 1 << 20 };
+    if (!t) return fail(ERR_USAGE, "tape: none was given");
+    if (t->inside_model) return refuse_inside(t, "duet_tape_accumulate");
+    if (passes < 1 || passes > MOST)
+        return fail(ERR_USAGE, "accumulate: %d passes: give 1 to %d", passes, (int)MOST);
+    t->passes_of_update = passes;
+    t->pass_of_update = 0;
+    return OK;
+}
+
+/* The gradients of an update are complete behind its last pass, and with a ddp summed then. */
 static int backward(duet_tape *t, struct var *root, const struct tensor *grad) {
     if (t->inside_model) return refuse_inside(t, "duet_backward");
+    int last = t->pass_of_update + 1 >= t->passes_of_update;
+    const struct api_reducer *reducer = last && t->owner ? t->owner->reducer : NULL;
     if (t->params) memset(t->fired, 0, (size_t)t->params->count);
+    if (reducer) CHECK(reducer->before(reducer->context, t->tape, root));
     CHECK(tape_backward(t->tape, root, grad));
-    return t->params ? zero_unused(t) : OK;
+    if (t->pass_of_update < t->passes_of_update) t->pass_of_update++;
+    if (!last || !t->params) return OK;
+    if (!reducer || !reducer->finds_unused) CHECK(zero_unused(t));
+    return reducer ? reducer->finish(reducer->context) : OK;
 }
 
 int duet_backward(duet_tape *t, duet_var *loss) {

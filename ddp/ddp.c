@@ -42,7 +42,7 @@ int ddp_ended(struct ddp *ddp, int code) {
 
 static int plan_buckets(struct ddp *ddp, const int *order, const uint64_t *limits,
                         int limit_count) {
-    const struct param_set *params = &ddp->replica->params;
+    const struct param_set *params = ddp->params;
     uint64_t *bytes = malloc((size_t)params->count * sizeof *bytes);
     if (!bytes)
         return fail(ERR_MEMORY, "ddp: sizes of %d parameters: the host is out of memory",
@@ -55,9 +55,9 @@ static int plan_buckets(struct ddp *ddp, const int *order, const uint64_t *limit
     return code;
 }
 
-static int make_events(struct ddp *ddp) {
+int ddp_make_events(struct ddp *ddp) {
     for (; ddp->events < ddp->plan.bucket_count; ddp->events++)
-        CHECK(event_create(ddp->replica->device, &ddp->ready[ddp->events]));
+        CHECK(event_create(ddp->device, &ddp->ready[ddp->events]));
     return OK;
 }
 
@@ -65,9 +65,9 @@ static int make_events(struct ddp *ddp) {
  * last parameter comes first. With find_unused a step need not show the order of any other, so
  * the buckets are cut at once and stay: the parameters are walked as they were registered, and what
  * was registered last is reduced first. */
-static int plan_first_step(struct ddp *ddp) {
+int ddp_plan_first_step(struct ddp *ddp) {
     uint64_t no_limit = BUCKET_NO_LIMIT;
-    int count = ddp->replica->params.count;
+    int count = ddp->params->count;
     for (int i = 0; i < count; i++)
         ddp->ready_order[i] = ddp->config.find_unused ? i : count - 1 - i;
     if (ddp->config.find_unused) {
@@ -82,11 +82,11 @@ static int plan_first_step(struct ddp *ddp) {
  * are about to get other addresses; and a rank that may wait outside of its streams, as the
  * broadcast does, must have nothing left in them that a peer needs. */
 static int rebuild(struct ddp *ddp) {
-    struct param_set *params = &ddp->replica->params;
-    CHECK(stream_sync(device_compute(ddp->replica->device)));
+    struct param_set *params = ddp->params;
+    CHECK(stream_sync(device_compute(ddp->device)));
     CHECK(ddp_broadcast_order(ddp->comm, ddp->ready_order, params->count));
     CHECK(plan_buckets(ddp, ddp->ready_order, ddp->limits, 2));
-    CHECK(make_events(ddp));
+    CHECK(ddp_make_events(ddp));
     CHECK(param_set_relayout_grads(params, ddp->plan.order));
     ddp->rebuilt = 1;
     return OK;
@@ -95,7 +95,7 @@ static int rebuild(struct ddp *ddp) {
 /* A bucket in the gradient arena, where its parameters lie one behind the other, each padded with
  * zeros to a multiple of PARAM_ALIGN elements. The pads are summed too: zeros stay zeros. */
 static float *bucket_data(const struct ddp *ddp, const struct bucket *bucket, size_t *count) {
-    const struct param_set *params = &ddp->replica->params;
+    const struct param_set *params = ddp->params;
     const struct param *first = &params->param[ddp->plan.order[bucket->first]];
     const struct param *last = &params->param[ddp->plan.order[bucket->first + bucket->count - 1]];
     size_t end = last->grad_offset + param_padded(last->count);
@@ -123,7 +123,7 @@ int ddp_register_comm_hook(struct ddp *ddp, ddp_comm_hook *hook, void *context) 
 
 /* Launches the allreduce of a bucket; its ready event has been recorded. */
 static int launch_bucket(struct ddp *ddp, int index) {
-    struct stream *comm = device_comm(ddp->replica->device);
+    struct stream *comm = device_comm(ddp->device);
     size_t count;
     float *data = bucket_data(ddp, &ddp->plan.bucket[index], &count);
     stream_set_phase(comm, PHASE_ALLREDUCE, ddp->step);
@@ -142,9 +142,9 @@ static int launch_bucket(struct ddp *ddp, int index) {
 /* In index order: a bucket that is full before its turn waits. While the step is being recorded the
  * events alone are recorded with it. */
 static int launch_full_buckets(struct ddp *ddp) {
-    int recording = recorded_is_recording(&ddp->replica->recorded);
+    int recording = ddp->replica && recorded_is_recording(&ddp->replica->recorded);
     for (; ddp->next < ddp->plan.bucket_count && ddp->pending[ddp->next] == 0; ddp->next++) {
-        CHECK(event_record(ddp->ready[ddp->next], device_compute(ddp->replica->device)));
+        CHECK(event_record(ddp->ready[ddp->next], device_compute(ddp->device)));
         if (!recording) CHECK(launch_bucket(ddp, ddp->next));
     }
     return OK;
@@ -170,16 +170,15 @@ int ddp_count_gradient(struct ddp *ddp, int index) {
             ERR_FAILED,
             "Expected to mark a variable ready only once. Parameter at index %d with name %s has "
             "been marked as ready twice: run one backward between ddp_begin and ddp_finish",
-            index, ddp->replica->params.param[index].spec->name);
+            index, ddp->params->param[index].spec->name);
     ddp->is_ready[index] = 1;
     ddp->ready_order[ddp->ready_count++] = index;
     ddp->pending[ddp->plan.bucket_of[index]]--;
     return ddp->config.no_overlap ? OK : launch_full_buckets(ddp);
 }
 
-/* The hook of the tape. A backward outside of begin and finish is not reduced. */
-static int on_gradient_ready(void *context, int index) {
-    struct ddp *ddp = context;
+/* A backward outside of begin and finish is not reduced. */
+int ddp_gradient_ready(struct ddp *ddp, int index) {
     return ddp->expecting ? ddp_ended(ddp, ddp_count_gradient(ddp, index)) : OK;
 }
 
@@ -194,7 +193,7 @@ static int unfinished(const struct ddp *ddp) {
     for (int i = 0; i < ddp->plan.param_count; i++) {
         if (ddp->is_ready[i]) continue;
         snprintf(number, sizeof number, "%d", i);
-        list(names, sizeof names, ", ", ddp->replica->params.param[i].spec->name);
+        list(names, sizeof names, ", ", ddp->params->param[i].spec->name);
         list(indices, sizeof indices, " ", number);
     }
     return fail(
@@ -227,7 +226,7 @@ int ddp_begin(struct ddp *ddp, int32_t step) {
 }
 
 int ddp_close_step(struct ddp *ddp) {
-    struct device *device = ddp->replica->device;
+    struct device *device = ddp->device;
     struct stream *compute = device_compute(device);
     ddp->expecting = 0;
     CHECK(launch_full_buckets(ddp)); /* with no_overlap all of them; else none is left */
@@ -243,7 +242,7 @@ int ddp_finish(struct ddp *ddp) {
 }
 
 static int broadcast_buffers(struct ddp *ddp, int32_t step) {
-    stream_set_phase(device_compute(ddp->replica->device), PHASE_REPLICATE, step);
+    stream_set_phase(device_compute(ddp->device), PHASE_REPLICATE, step);
     return ddp_buffers_broadcast(ddp->buffers, step);
 }
 
@@ -279,89 +278,7 @@ int ddp_step(struct ddp *ddp, const struct step_block *block, const struct batch
     return ddp_ended(ddp, step(ddp, block, batch));
 }
 
-/* ---- its life ---- */
-
-static int init(struct ddp *ddp) {
-    struct replica *r = ddp->replica;
-    size_t count = (size_t)r->params.count;
-    CHECK(ddp_check_shapes(ddp->comm, &r->params));
-    if (!count)
-        return fail(
-            ERR_FAILED,
-            "DistributedDataParallel is not needed when a module doesn't have any parameter that "
-            "requires a gradient.");
-    CHECK(bucket_limits(ddp->config.bucket_cap_mb, ddp->config.first_bucket_mb, ddp->limits));
-    ddp->pending = malloc(count * sizeof *ddp->pending); /* at most a bucket per parameter */
-    ddp->ready_order = malloc(count * sizeof *ddp->ready_order);
-    ddp->is_ready = calloc(count, 1);
-    ddp->all_used = calloc(count * (size_t)comm_world_size(ddp->comm), 1);
-    ddp->ready = calloc(count, sizeof *ddp->ready);
-    if (!ddp->pending || !ddp->ready_order || !ddp->is_ready || !ddp->ready || !ddp->all_used)
-        return fail(ERR_MEMORY, "ddp: counters of %zu parameters: the host is out of memory",
-                    count);
-    CHECK(plan_first_step(ddp));
-    CHECK(ddp_broadcast_values(ddp->comm, &r->params));
-    CHECK(make_events(ddp));
-    CHECK(event_create(r->device, &ddp->reduced));
-    struct allreduce_config config = allreduce_config_default();
-    config.algorithm = ddp->config.algorithm;
-    config.any_order = ddp->config.any_order;
-    CHECK(allreduce_init(&ddp->allreduce, ddp->comm, r->device, &config));
-    CHECK(allreduce_register(ddp->allreduce, r->params.grads, r->params.arena_count));
-    if (!ddp->config.own_buffers) CHECK(ddp_buffers_init(&ddp->buffers, ddp->comm, &r->buffers));
-    recorded_forget(&r->recorded); /* a step recorded before this has no ready events in it */
-    tape_set_hook(r->tape, on_gradient_ready, ddp);
-    if (ddp->config.find_unused) r->unused_hook = on_gradient_ready;
-    r->unused_context = ddp;
-    return OK;
-}
-
-int ddp_init(struct ddp **out, struct comm *comm, struct replica *replica,
-             const struct ddp_config *config) {
-    *out = NULL;
-    struct ddp *ddp = calloc(1, sizeof *ddp);
-    if (!ddp) {
-        int code = fail(ERR_MEMORY, "ddp: the host is out of memory");
-        comm_abort(comm, code, error_message());
-        return code;
-    }
-    ddp->comm = comm;
-    ddp->replica = replica;
-    ddp->config = *config;
-    ddp->hook = ddp_allreduce_hook;
-    ddp->scale = config->divide ? 1.0f / (float)comm_world_size(comm) : 1.0f;
-    int code = ddp_ended(ddp, init(ddp));
-    if (code) {
-        char text[1024];
-        snprintf(text, sizeof text, "%s", error_message()); /* freeing may fail in its own words */
-        ddp_free(ddp);
-        return fail(code, "%s", text);
-    }
-    *out = ddp;
-    return OK;
-}
-
-void ddp_free(struct ddp *ddp) {
-    if (!ddp) return;
-    struct device *device = ddp->replica->device;
-    tape_set_hook(ddp->replica->tape, NULL, NULL);
-    ddp->replica->unused_hook = NULL;
-    recorded_forget(&ddp->replica->recorded); /* recorded steps hold our events */
-    /* an error of the stream has been returned by an earlier call */
-    stream_sync(device_comm(device));
-    allreduce_free(ddp->allreduce);
-    ddp_buffers_free(ddp->buffers);
-    for (int b = 0; b < ddp->events; b++)
-        event_destroy(ddp->ready[b]);
-    free(ddp->ready);
-    event_destroy(ddp->reduced);
-    bucket_plan_free(&ddp->plan);
-    free(ddp->pending);
-    free(ddp->ready_order);
-    free(ddp->is_ready);
-    free(ddp->all_used);
-    free(ddp);
-}
+/* ---- what is asked of it ---- */
 
 const struct bucket_plan *ddp_buckets(const struct ddp *ddp) {
     return &ddp->plan;

@@ -6,6 +6,8 @@
  *     ddp/bucket.h       which gradients travel together
  *     ddp/setup.h        at the start: do all ranks hold one model? rank 0's values to all
  *     ddp/buffers.h      before each forward: rank 0's buffers to all
+ *     ddp/init.c         makes it around a replica, or around a program's parameters
+ *     ddp/program.c      duet_ddp of duet.h, for programs
  *     ddp/ddp.c          counts the gradients that are ready and launches the allreduce of each
  *                        full bucket, in order; waits for the last
  *     allreduce/         sums a bucket over all ranks, in place, on the communication stream
@@ -89,6 +91,21 @@ struct ddp_config ddp_config_default(void);
  * ERR_FAILED with PyTorch's words where models differ. On failure *out is NULL. */
 int ddp_init(struct ddp **out, struct comm *comm, struct replica *replica,
              const struct ddp_config *config);
+
+/* The same around the parameters of a program, which runs forward and backward itself: between
+ * ddp_begin and ddp_finish it calls ddp_gradient_ready for each parameter once the last kernel of
+ * its gradient is enqueued on the device's compute stream. With find_unused it calls ddp_set_used
+ * and fills the gradients of the others with zeros before. ddp_step, ddp_shadow and buffers are the
+ * trainer's alone. device and params are borrowed, as comm is. ddp_begin may give the gradients
+ * other places. */
+int ddp_init_around(struct ddp **out, struct comm *comm, struct device *device,
+                    struct param_set *params, const struct ddp_config *config);
+int ddp_gradient_ready(struct ddp *ddp, int index);
+
+/* used[parameters]: 1: it has a part in the loss of this step. The others count as ready. */
+int ddp_set_used(struct ddp *ddp, const char *used);
+/* After ddp_finish, with find_unused: 1: some rank used parameter `index` in this step. */
+int ddp_was_used(const struct ddp *ddp, int index);
 
 /* Collective, unless the job has failed; so after a failure of the caller's own call comm_abort
  * first. Waits for what is enqueued. NULL is fine. */

@@ -18,11 +18,11 @@
 
 /* The gradients of a rank without input: zeros, ready at once in the order of the buckets. */
 static int bring_zeros(struct ddp *ddp) {
-    struct param_set *params = &ddp->replica->params;
+    struct param_set *params = ddp->params;
     int count = (int)params->arena_count;
     struct op_args args = {.out[0] = tensor_plain(params->grads, DTYPE_F32, 1, &count)};
-    CHECK(launch(device_compute(ddp->replica->device), OP_FILL, &args));
-    memset(ddp->replica->used, !ddp->config.find_unused, (size_t)params->count);
+    CHECK(launch(device_compute(ddp->device), OP_FILL, &args));
+    memset(ddp->used, !ddp->config.find_unused, (size_t)params->count);
     for (int i = 0; i < params->count; i++)
         CHECK(ddp_count_gradient(ddp, ddp->plan.order[i]));
     return OK;

@@ -17,7 +17,7 @@ int ddp_count_active(struct ddp *ddp, int mine, int *active) {
     int all[MAX_DEVICES], world = comm_world_size(ddp->comm);
     *active = world;
     if (ddp->config.join == DDP_JOIN_OFF) return OK;
-    CHECK(stream_sync(device_compute(ddp->replica->device)));
+    CHECK(stream_sync(device_compute(ddp->device)));
     CHECK(comm_gather(ddp->comm, &mine, sizeof mine, all));
     *active = 0;
     for (int r = 0; r < world; r++)
@@ -32,16 +32,27 @@ int ddp_count_active(struct ddp *ddp, int mine, int *active) {
  * zero; one that none used is left alone. What a rank used is known on its host alone. */
 int ddp_agree_on_used(struct ddp *ddp) {
     size_t count = (size_t)ddp->plan.param_count;
-    struct replica *r = ddp->replica;
     if (!ddp->config.find_unused) return OK;
-    CHECK(stream_sync(device_compute(r->device)));
-    CHECK(comm_gather(ddp->comm, r->used, count, ddp->all_used));
+    CHECK(stream_sync(device_compute(ddp->device)));
+    CHECK(comm_gather(ddp->comm, ddp->used, count, ddp->all_used));
     for (int rank = 0; rank < comm_world_size(ddp->comm); rank++) {
         const char *used = ddp->all_used + (size_t)rank * count;
         ddp->found_unused |= memchr(used, 0, count) != NULL;
-        replica_add_used(r, used);
+        for (size_t i = 0; i < count; i++)
+            ddp->used[i] |= used[i];
     }
     return OK;
+}
+
+int ddp_set_used(struct ddp *ddp, const char *used) {
+    memcpy(ddp->used, used, (size_t)ddp->plan.param_count);
+    for (int i = 0; i < ddp->plan.param_count; i++)
+        if (!used[i]) CHECK(ddp_gradient_ready(ddp, i));
+    return OK;
+}
+
+int ddp_was_used(const struct ddp *ddp, int index) {
+    return ddp->used[index];
 }
 
 int ddp_found_unused(const struct ddp *ddp) {

@@ -8,7 +8,10 @@
 
 struct ddp {
     struct comm *comm;
-    struct replica *replica;
+    struct device *device;
+    struct param_set *params;
+    char *used; /* [parameters] 1: it has a part in the loss of this step; with find_unused */
+    struct replica *replica; /* of the trainer; NULL: a program runs forward and backward itself */
     struct ddp_config config;
     struct allreduce *allreduce;
     struct ddp_buffers *buffers; /* NULL: there are none to broadcast */
@@ -38,6 +41,10 @@ struct ddp {
 /* Every public function and every hook ends with it: a failure becomes that of the job. */
 int ddp_ended(struct ddp *ddp, int code);
 
+/* The buckets of the first step, and an event for each bucket. */
+int ddp_plan_first_step(struct ddp *ddp);
+int ddp_make_events(struct ddp *ddp);
+
 /* The ends of a step: counters set back, and buckets rebuilt in the second step; and the wait for
  * the last allreduce. Between the two each gradient is counted once it is ready. */
 int ddp_open_step(struct ddp *ddp, int32_t step);
@@ -46,7 +53,7 @@ int ddp_close_step(struct ddp *ddp);
 
 /* ---- meet.c ---- */
 
-/* With find_unused: the replica's list of used parameters becomes that of all ranks together. */
+/* With find_unused: the list of used parameters becomes that of all ranks together. */
 int ddp_agree_on_used(struct ddp *ddp);
 
 /* With config.join, else nothing: how many ranks have input for the step that begins. `mine` 1:

@@ -175,3 +175,7 @@ int group_check(const struct group *group) {
 int group_world_rank(const struct group *group, int rank) {
     return rank >= 0 && rank < group->n ? group->ranks[rank] : -1;
 }
+
+struct comm *group_comm(const struct group *group) {
+    return group->n == comm_world_size(group->job->comm) ? group->job->comm : NULL;
+}

@@ -60,6 +60,9 @@ int group_local_rank(const struct group *group);
 /* OK while the job runs, else its failure. */
 int group_check(const struct group *group);
 
+/* The job, of which the group is all ranks; NULL: it is a sub-group. Borrowed from the group. */
+struct comm *group_comm(const struct group *group);
+
 int group_world_rank(const struct group *group,
                      int rank); /* in the job; -1: there is no such rank */
 

@@ -232,7 +232,7 @@ static duet_var *mistake(struct wrong *w, int i, const char **says) {
     flat = duet_input(t, w->flat);
     switch (i) {
     case 0: return *says = "parameter 7", duet_conv2d(t, x, PARAMS, CONV_B, 1, 0);
-    case 1: return *says = "parameter -1", duet_linear(t, flat, LINEAR_W, -1);
+    case 1: return *says = "parameter -2", duet_linear(t, flat, LINEAR_W, -2);
     case 2: return *says = "conv.bias is of rank 1", duet_conv2d(t, x, CONV_B, CONV_B, 1, 0);
     case 3: return *says = "stride 0", duet_conv2d(t, x, CONV_W, CONV_B, 0, 0);
     case 4: return *says = "conv.weight", duet_conv2d(t, flat, CONV_W, CONV_B, 1, 0);

@@ -1,0 +1,127 @@
+/* The beginning and the end of a ddp: around a replica of the trainer, or around the parameters of
+ * a program that runs forward and backward itself. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "ddp/setup.h"
+#include "ddp/state.h"
+
+/* The hook of the replica's tape. */
+static int on_gradient_ready(void *context, int index) {
+    return ddp_gradient_ready(context, index);
+}
+
+static int make_counters(struct ddp *ddp) {
+    size_t count = (size_t)ddp->params->count;
+    ddp->pending = malloc(count * sizeof *ddp->pending); /* at most a bucket per parameter */
+    ddp->ready_order = malloc(count * sizeof *ddp->ready_order);
+    ddp->is_ready = calloc(count, 1);
+    ddp->all_used = calloc(count * (size_t)comm_world_size(ddp->comm), 1);
+    ddp->ready = calloc(count, sizeof *ddp->ready);
+    if (!ddp->replica) ddp->used = calloc(count, 1);
+    if (!ddp->pending || !ddp->ready_order || !ddp->is_ready || !ddp->ready || !ddp->all_used ||
+        !ddp->used)
+        return fail(ERR_MEMORY, "ddp: counters of %zu parameters: the host is out of memory",
+                    count);
+    return OK;
+}
+
+/* The replica's backward fires the hook, and its buffers are rank 0's. */
+static int attach(struct ddp *ddp) {
+    struct replica *r = ddp->replica;
+    if (!ddp->config.own_buffers) CHECK(ddp_buffers_init(&ddp->buffers, ddp->comm, &r->buffers));
+    recorded_forget(&r->recorded); /* a step recorded before this has no ready events in it */
+    tape_set_hook(r->tape, on_gradient_ready, ddp);
+    if (ddp->config.find_unused) r->unused_hook = on_gradient_ready;
+    r->unused_context = ddp;
+    return OK;
+}
+
+static int init(struct ddp *ddp) {
+    CHECK(ddp_check_shapes(ddp->comm, ddp->params));
+    if (!ddp->params->count)
+        return fail(
+            ERR_FAILED,
+            "DistributedDataParallel is not needed when a module doesn't have any parameter that "
+            "requires a gradient.");
+    CHECK(bucket_limits(ddp->config.bucket_cap_mb, ddp->config.first_bucket_mb, ddp->limits));
+    CHECK(make_counters(ddp));
+    CHECK(ddp_plan_first_step(ddp));
+    CHECK(ddp_broadcast_values(ddp->comm, ddp->params));
+    CHECK(ddp_make_events(ddp));
+    CHECK(event_create(ddp->device, &ddp->reduced));
+    struct allreduce_config config = allreduce_config_default();
+    config.algorithm = ddp->config.algorithm;
+    config.any_order = ddp->config.any_order;
+    CHECK(allreduce_init(&ddp->allreduce, ddp->comm, ddp->device, &config));
+    CHECK(allreduce_register(ddp->allreduce, ddp->params->grads, ddp->params->arena_count));
+    return ddp->replica ? attach(ddp) : OK;
+}
+
+/* `parts` has the device, the parameters and the replica. */
+static int create(struct ddp **out, struct comm *comm, const struct ddp *parts,
+                  const struct ddp_config *config) {
+    *out = NULL;
+    struct ddp *ddp = malloc(sizeof *ddp);
+    if (!ddp) {
+        int code = fail(ERR_MEMORY, "ddp: the host is out of memory");
+        comm_abort(comm, code, error_message());
+        return code;
+    }
+    *ddp = *parts;
+    ddp->comm = comm;
+    ddp->config = *config;
+    ddp->hook = ddp_allreduce_hook;
+    ddp->scale = config->divide ? 1.0f / (float)comm_world_size(comm) : 1.0f;
+    int code = ddp_ended(ddp, init(ddp));
+    if (code) {
+        char text[1024];
+        snprintf(text, sizeof text, "%s", error_message()); /* freeing may fail in its own words */
+        ddp_free(ddp);
+        return fail(code, "%s", text);
+    }
+    *out = ddp;
+    return OK;
+}
+
+int ddp_init(struct ddp **out, struct comm *comm, struct replica *replica,
+             const struct ddp_config *config) {
+    const struct ddp parts = {.device = replica->device,
+                              .params = &replica->params,
+                              .used = replica->used,
+                              .replica = replica};
+    return create(out, comm, &parts, config);
+}
+
+int ddp_init_around(struct ddp **out, struct comm *comm, struct device *device,
+                    struct param_set *params, const struct ddp_config *config) {
+    return create(out, comm, &(struct ddp){.device = device, .params = params}, config);
+}
+
+static void detach(struct replica *r) {
+    tape_set_hook(r->tape, NULL, NULL);
+    r->unused_hook = NULL;
+    recorded_forget(&r->recorded); /* recorded steps hold our events */
+}
+
+void ddp_free(struct ddp *ddp) {
+    if (!ddp) return;
+    if (ddp->replica) detach(ddp->replica);
+    /* an error of the stream has been returned by an earlier call */
+    stream_sync(device_comm(ddp->device));
+    allreduce_free(ddp->allreduce);
+    ddp_buffers_free(ddp->buffers);
+    for (int b = 0; b < ddp->events; b++)
+        event_destroy(ddp->ready[b]);
+    free(ddp->ready);
+    event_destroy(ddp->reduced);
+    bucket_plan_free(&ddp->plan);
+    free(ddp->pending);
+    free(ddp->ready_order);
+    free(ddp->is_ready);
+    free(ddp->all_used);
+    if (!ddp->replica) free(ddp->used);
+    free(ddp);
+}

@@ -1,0 +1,106 @@
+/* duet_ddp: DDP around the parameters of a program. ddp.c has the step; the public tape calls it
+ * through struct api_reducer. */
+#include <stdlib.h>
+
+#include "allreduce/select.h"
+#include "api/api.h"
+#include "ddp/ddp.h"
+#include "group/group.h"
+
+struct duet_ddp {
+    struct ddp *ddp;
+    struct duet_params *params;
+    struct api_reducer reducer;
+    int32_t step; /* for spans and errors */
+};
+
+/* ---- what the tape calls ---- */
+
+/* In the second step the gradients get other places. */
+static int begin(void *context) {
+    struct duet_ddp *d = context;
+    struct param_set *set = &d->params->set;
+    CHECK(ddp_begin(d->ddp, d->step++));
+    for (int i = 0; i < set->count; i++)
+        d->params->views[set->count + i].t = set->param[i].grad;
+    return OK;
+}
+
+/* With find_unused_parameters the gradients of the others are zero, and count as ready. */
+static int before(void *context, struct tape *tape, struct var *root) {
+    struct duet_ddp *d = context;
+    struct param_set *set = &d->params->set;
+    if (!d->reducer.finds_unused) return OK;
+    CHECK(tape_error(tape));
+    const char *used = tape_uses(tape, root);
+    for (int i = 0; i < set->count; i++)
+        if (!used[i]) CHECK(api_zero(set->device, &set->param[i].grad));
+    return ddp_set_used(d->ddp, used);
+}
+
+static int ready(void *context, int index) {
+    return ddp_gradient_ready(((struct duet_ddp *)context)->ddp, index);
+}
+
+static int finish(void *context) {
+    return ddp_finish(((struct duet_ddp *)context)->ddp);
+}
+
+/* ---- its life ---- */
+
+static int config_of(const struct duet_ddp_options *options, struct ddp_config *config) {
+    *config = ddp_config_default();
+    config->divide = 1; /* as PyTorch: the mean over the ranks */
+    if (!options) return OK;
+    if (!(options->bucket_cap_mb >= 0 && options->bucket_cap_mb <= 1e6))
+        return fail(ERR_USAGE, "ddp: bucket_cap_mb %g: give MiB, or 0 for PyTorch's 25",
+                    options->bucket_cap_mb);
+    if (options->bucket_cap_mb > 0) config->bucket_cap_mb = options->bucket_cap_mb;
+    config->find_unused = options->find_unused_parameters;
+    config->no_overlap = options->no_overlap;
+    return options->allreduce ? allreduce_algorithm_parse(options->allreduce, &config->algorithm)
+                              : OK;
+}
+
+static int check(const duet_group *group, const duet_params *params) {
+    if (!group || !params)
+        return fail(ERR_USAGE, "ddp: no %s given", group ? "parameters were" : "group was");
+    if (params->reducer)
+        return fail(ERR_USAGE, "ddp: the parameters have one already: free it first");
+    if (!group_comm((const struct group *)group))
+        return fail(ERR_USAGE, "ddp: a group of %d ranks of the job: give the group of all ranks",
+                    group_size((const struct group *)group));
+    return OK;
+}
+
+int duet_ddp_create(duet_ddp **out, duet_group *group, duet_params *params,
+                    const struct duet_ddp_options *options) {
+    struct ddp_config config;
+    CHECK_OUT(out);
+    CHECK(check(group, params));
+    CHECK(config_of(options, &config));
+    struct duet_ddp *d = calloc(1, sizeof *d);
+    if (!d) return fail(ERR_MEMORY, "ddp: no host memory");
+    int code = ddp_init_around(&d->ddp, group_comm((struct group *)group), params->set.device,
+                               &params->set, &config);
+    if (code) {
+        free(d);
+        return code;
+    }
+    d->params = params;
+    d->reducer = (struct api_reducer){begin, before, ready, finish, config.find_unused, d};
+    params->reducer = &d->reducer;
+    *out = d;
+    return OK;
+}
+
+void duet_ddp_free(duet_ddp *d) {
+    if (!d) return;
+    d->params->reducer = NULL;
+    ddp_free(d->ddp);
+    free(d);
+}
+
+int duet_ddp_buckets(const duet_ddp *d) {
+    return d ? ddp_buckets(d->ddp)->bucket_count : 0;
+}
