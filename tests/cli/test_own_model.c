@@ -1,5 +1,7 @@
 /* A model that is not Duet's: a user's program, which is the whole command by duet_command, and a
  * file by --model FILE. */
+#include "base/error.h"
+#include "cli/flags.h"
 #include "tests/cli/data.h"
 #include "tests/cli/json.h"
 
@@ -68,6 +70,43 @@ Test(own_model, a_program_has_its_own_name, .timeout = 60, .init = cli_folder_ma
     cli_fails(2, "no effect with model mynet", "train --init d2l");
     cli_fails(2, "fc1.weight: dimension 1 is 0",
               "train --dataset random --shape 1x3x3 --samples 8 --batch-size 4");
+}
+
+static void describe(duet_module *m, void *context) {
+    (void)context;
+    duet_module_linear(m, "fc", 10, duet_module_classes(m), 1);
+}
+
+static duet_var *forward(duet_tape *t, duet_var *x, void *context) {
+    (void)context;
+    return duet_layer(t, 0, duet_flatten(t, x));
+}
+
+/* Where no loss is given, it is the model's. */
+Test(own_model, a_program_has_its_own_loss, .timeout = 60) {
+    const struct duet_model own = {.name = "own",
+                                   .sample = {10, 1, 1},
+                                   .describe = describe,
+                                   .forward = forward,
+                                   .loss = DUET_MSE};
+    static const struct {
+        char words[3][24];
+        enum loss_kind loss;
+    } cases[] = {{{"--steps=1", "--dataset=random", "--seed=1"}, LOSS_MSE},
+                 {{"--model=own", "--dataset=random", "--seed=1"}, LOSS_MSE},
+                 {{"--model=lenet", "--dataset=random", "--seed=1"}, LOSS_CROSS_ENTROPY},
+                 {{"--loss=cross-entropy", "--dataset=random", "--seed=1"}, LOSS_CROSS_ENTROPY}};
+    for (int i = 0; i < 4; i++) {
+        struct run_config config;
+        char words[3][24], *argv[3] = {words[0], words[1], words[2]};
+        int help;
+        memcpy(words, cases[i].words, sizeof words);
+        run_config_default(&config);
+        run_config_own(&config, &own);
+        cr_expect_eq(flags_parse(3, argv, &config, &help, "train"), OK, "%s", error_message());
+        cr_expect_eq(run_config_check(&config), OK, "%s", error_message());
+        cr_expect_eq(config.model_options.loss, cases[i].loss, "case %d", i);
+    }
 }
 
 /* ---- a file ---- */
