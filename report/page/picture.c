@@ -29,29 +29,42 @@ void html_text(FILE *file, const char *text) {
     }
 }
 
-/* A title inside a page would follow the pointer everywhere, so a label says there what a title and
- * a description say in a file. */
-void picture_open(struct picture *p, const char *name, const char *title, const char *said) {
-    int slide = p->form == PICTURE_SLIDE;
-    fprintf(p->file, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" ",
-            p->width, p->height);
-    fprintf(p->file, "font-size=\"%.4g\" role=\"img\"", p->font);
-    if (!slide) {
-        fprintf(p->file, " class=\"%s %s\" aria-label=\"", name,
-                p->form == PICTURE_NARROW ? "narrow" : "wide");
-        html_text(p->file, title);
-        fprintf(p->file, ": ");
-        html_text(p->file, said);
-        fprintf(p->file, "\">\n");
-        return;
-    }
-    fprintf(p->file, " width=\"%.0f\" height=\"%.0f\"", p->width, p->height);
-    fprintf(p->file, " font-family=\"Helvetica, Arial, sans-serif\">\n<title>");
+/* A file of its own has a margin, and its title on it. */
+enum { MARGIN = 28, TITLE = 44 };
+
+static void open_slide(struct picture *p, const char *title, const char *said) {
+    double width = p->width + 2 * MARGIN, height = p->height + 2 * MARGIN + TITLE;
+    fprintf(p->file,
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"%d %d %.0f %.0f\" width=\"%.0f\" "
+            "height=\"%.0f\" font-size=\"%.4g\" font-family=\"Helvetica, Arial, sans-serif\" "
+            "role=\"img\">\n<title>",
+            -MARGIN, -MARGIN - TITLE, width, height, width, height, p->font);
     html_text(p->file, title);
     fprintf(p->file, "</title>\n<desc>");
     html_text(p->file, said);
     fprintf(p->file, "</desc>\n");
-    picture_box(p, 0, 0, p->width, p->height, SHADE_PAPER, NULL);
+    picture_box(p, -MARGIN, -MARGIN - TITLE, width, height, SHADE_PAPER, NULL);
+    fprintf(p->file, "<text x=\"0\" y=\"%d\" font-size=\"%.4g\" font-weight=\"bold\" fill=\"%s\">",
+            -TITLE / 2, 1.35 * p->font, shade_colour(SHADE_TEXT));
+    html_text(p->file, title);
+    fprintf(p->file, "</text>\n");
+}
+
+/* A title inside a page would follow the pointer everywhere, so a label says there what a title and
+ * a description say in a file. */
+void picture_open(struct picture *p, const char *name, const char *title, const char *said) {
+    if (p->form == PICTURE_SLIDE) {
+        open_slide(p, title, said);
+        return;
+    }
+    fprintf(p->file,
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" "
+            "font-size=\"%.4g\" role=\"img\" class=\"%s %s\" aria-label=\"",
+            p->width, p->height, p->font, name, p->form == PICTURE_NARROW ? "narrow" : "wide");
+    html_text(p->file, title);
+    fprintf(p->file, ": ");
+    html_text(p->file, said);
+    fprintf(p->file, "\">\n");
 }
 
 void picture_close(struct picture *p) {

@@ -90,7 +90,7 @@ static void draw_many(struct picture *p, const struct hops *h) {
 static int draw_strip(struct picture *p, const struct hops *h, struct hops_state *state) {
     double f = p->font, gap = 1.5 * f;
     struct strip s = {.hops = h, .state = state};
-    s.cell = h->chunk_count > 8 ? 1.2 * f : 2.4 * f;
+    s.cell = (h->chunk_count > 8 ? 1.2 : h->hops < 4 ? 3.4 : 2.4) * f;
     s.row = 1.5 * f;
     s.frame_width = 1.6 * f + h->chunk_count * s.cell;
     s.frame_height = 1.5 * f + h->n * s.row;
