@@ -30,7 +30,8 @@ libcriterion-dev|the test framework|the tests run in the small runner of tests/h
 [[ $purpose == ci ]] && table+="
 clang-format|checks the format of C files|the format is not checked
 clang|a second compiler, and libFuzzer|no build with clang, and fuzzing goes without coverage
-libclang-rt-dev|libFuzzer and the sanitizers of clang|fuzzing goes without coverage"
+libclang-rt-dev|libFuzzer and the sanitizers of clang|fuzzing goes without coverage
+chromium|opens the pages of --report in tests|no test opens a page in a browser"
 
 # A tool counts as present whatever package it came from (pkgconf, a gcc built by hand).
 present() { # PACKAGE INSTALLED-LIST

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Makes the pictures of docs/ again that the program draws: docs/pictures/make.sh [DUET]
+# Makes the pictures and pages of docs/ again that the program writes: docs/pictures/make.sh [DUET]
 #
-# Times in them are those of the machine. three_splits.svg and dp_and_ddp.svg are drawn by hand.
+# Times in them are those of the machine. screenshots.py takes the pictures of a page. three_splits.svg and dp_and_ddp.svg are drawn by hand.
 set -eu
 duet=$(realpath "${1:-build/duet}")
 cd "$(dirname "$0")"
@@ -18,6 +18,13 @@ pictures() { # FOLDER NAMES -- COMMAND...: keeps these of the pictures
     for name in "${names[@]}"; do cp "$all/$folder/$name" "$folder/$name"; done
 }
 
+PATH=$(dirname "$duet"):$PATH # the pages show the command line
+duet=duet
+pictures report timeline -- \
+    compare --model simple --dataset random --classes 20000 --devices 4 --device-memory 96M \
+    --steps 20 --quiet --report ../reports/wide_head.html
+duet compare --model resnet18 --dataset synthetic --samples 512 --batch-size 64 --devices 4 \
+    --steps 6 --quiet --report ../reports/resnet18.html >"$all/resnet18.txt"
 pictures lenet timeline traffic-dp traffic-ddp phases buckets collective -- \
     compare --devices 4 --steps 40 --epochs 1 --allreduce ring --bucket-cap-mb 0.1 --quiet
 pictures wide_head memory phases -- \
