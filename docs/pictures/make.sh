@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Makes the pictures and pages of docs/ again that the program writes: docs/pictures/make.sh [DUET]
 #
-# Times in them are those of the machine. screenshots.py takes the pictures of a page. three_splits.svg and dp_and_ddp.svg are drawn by hand.
+# Times in them are those of the machine. screenshots.py takes the pictures of a page.
+# three_splits.svg and dp_and_ddp.svg are drawn by hand.
 set -eu
 duet=$(realpath "${1:-build/duet}")
 cd "$(dirname "$0")"
