@@ -23,7 +23,7 @@ enum { COPIES = sizeof copies / sizeof *copies };
 static const enum allreduce_algorithm windows[] = {
     WINDOW_BROADCAST, WINDOW_REDUCE,  WINDOW_ALL_GATHER, WINDOW_REDUCE_SCATTER,
     WINDOW_GATHER,    WINDOW_SCATTER, WINDOW_ALL_TO_ALL, WINDOW_SEND};
-enum { WINDOWS = sizeof windows / sizeof *windows, WIDE = 16, MAILBOX = 4 };
+enum { WINDOWS = sizeof windows / sizeof *windows, WIDE = 32, MAILBOX = 4 };
 
 /* Integers below 2^20 that look random, so that a sum is wrong where a term is missing, taken twice
  * or taken from another call. */
