@@ -26,7 +26,9 @@ struct place {
 struct links {
     const struct run_record *run;
     struct place place[LINK_COUNT];
+    double x, y;   /* the middle */
     double radius; /* of a device */
+    int crowded;   /* 1: devices are dots, and some are named beside them */
     int centre;    /* the device in the middle; -1: none */
     double most;   /* bytes over the busiest link between devices */
     int arrows;
@@ -82,7 +84,8 @@ static void draw_link(struct picture *p, const struct links *l, int from, int to
     /* The arrow leaves its end a little to the left, so that two of opposite directions part. */
     double ox = uy * r * 0.35, oy = -ux * r * 0.35;
     picture_arrow(p, a->x + ux * r + ox, a->y + uy * r + oy, b->x - ux * (r + 2) + ox,
-                  b->y - uy * (r + 2) + oy, bend, SHADE_QUIET, 0.8 + 5 * bytes / l->most, tip);
+                  b->y - uy * (r + 2) + oy, bend, SHADE_QUIET,
+                  (0.8 + 5 * bytes / l->most) * (l->crowded ? 0.15 : 1), tip);
     if (!l->labels) return;
     /* nearer to the end that stands outside, where the arrows are further apart */
     double t = from == l->centre ? 0.62 : to == l->centre ? 0.38 : 0.5, bow = 2 * t * (1 - t);
@@ -100,9 +103,14 @@ static void draw_device(struct picture *p, const struct page *page, const struct
     const struct place *at = &l->place[device];
     enum shade shade = shade_of_run(page, index);
     picture_circle(p, at->x, at->y, l->radius, shade);
-    if (l->radius > 0.6 * p->font || device % label_every(l->run->devices) == 0)
+    if (!l->crowded) {
         picture_text(p, at->x, at->y + 0.36 * p->font, ANCHOR_MIDDLE, shade_of_text_on(shade), "%d",
                      device);
+    } else if (device != l->centre && device % label_every(l->run->devices) == 0) {
+        double out = 1 + 1.1 * p->font / hypot(at->x - l->x, at->y - l->y);
+        picture_text(p, l->x + (at->x - l->x) * out, l->y + (at->y - l->y) * out + 0.36 * p->font,
+                     ANCHOR_MIDDLE, SHADE_QUIET, "%d", device);
+    }
 }
 
 /* Below the arrows: what they carry if it is the same, and what came from the host and went there,
@@ -145,19 +153,20 @@ int draw_links(struct picture *p, const struct page *page, int index) {
     if (p->form != PICTURE_SLIDE) p->width = size;
     double radius = r->devices <= 2 ? 0.28 * size : 0.33 * size;
     double height = r->devices <= 2 ? 9 * f : 2 * radius + 6 * f;
-    l.radius = r->devices > 16 ? 0.7 * f : r->devices > 8 ? f : 1.5 * f;
+    l.crowded = r->devices > 16;
+    l.radius = l.crowded ? 0.35 * f : r->devices > 8 ? f : 1.5 * f;
+    l.x = p->width / 2, l.y = 2 * f + height / 2;
     p->height = height + (l.labels ? 3.6 : 5) * f;
     picture_open(p, "links", "Traffic between devices",
                  "Bytes that moved from device to device in a step, as counted.");
     picture_head(p, 0, 1.3 * f, "%s", page->run[index].title);
-    place_devices(&l, p->width / 2, 2 * f + height / 2, radius);
+    place_devices(&l, l.x, l.y, radius);
     if (l.arrows <= MOST_ARROWS)
         for (int a = 0; a < r->devices; a++)
             for (int b = 0; b < r->devices; b++)
                 draw_link(p, &l, a, b);
     else
-        picture_text(p, p->width / 2, 2 * f + height / 2, ANCHOR_MIDDLE, SHADE_QUIET,
-                     "%d links: see the matrix", l.arrows);
+        picture_text(p, l.x, l.y, ANCHOR_MIDDLE, SHADE_QUIET, "%d links: see the matrix", l.arrows);
     for (int d = 0; d < r->devices; d++)
         draw_device(p, page, &l, index, d);
     say_below(p, &l, p->height - 0.5 * f);

@@ -72,7 +72,7 @@ int draw_matrix(struct picture *p, const struct page *page, int index) {
         for (int b = 0; b < m.ends; b++)
             draw_cell(p, page, index, &m, a, b);
         if (a % label_every(m.ends) && a < m.ends - 1) continue;
-        if (a == r->devices - r->devices % 8 && m.ends > 20) continue; /* the host stands there */
+        if (a < m.ends - 1 && a > m.ends - 4 && m.ends > 20) continue; /* the host stands there */
         end_words(&m, a, text);
         picture_text(p, m.x + (a + 0.5) * m.cell, m.y - 0.4 * f, ANCHOR_MIDDLE, SHADE_QUIET, "%s",
                      text);

@@ -147,7 +147,7 @@ static void say_memory(struct text *text, const struct page *page) {
         int cause = worst_cause(r, &excess);
         text_add(text, "device 0 of %s holds %s at its peak and each other one %s",
                  page->run[i].title, first, others);
-        if (excess > 0)
+        if (mine > rest && excess >= 1)
             text_add(text, ", most of the difference for %s (%s)",
                      mem_cause_name((enum mem_cause)cause), signed_bytes(excess, more));
     }
