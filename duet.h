@@ -413,6 +413,14 @@ int duet_dataset_classes(const duet_dataset *set);
  * duet_loader_next prepares each batch itself. */
 int duet_loader_create(duet_loader **out, const duet_dataset *set, int batch_size, int shuffle,
                        uint64_t seed, int workers);
+
+/* The batches of one rank of `world_size`: those of PyTorch's DataLoader(set, batch_size,
+ * sampler=DistributedSampler(set, world_size, rank, shuffle, seed, drop_last)). batch_size is that
+ * of each rank. The order of an epoch is padded with its first samples until it divides by the
+ * ranks, or with drop_last cut, and then a last batch that is not full is left out too. */
+int duet_loader_create_distributed(duet_loader **out, const duet_dataset *set, int batch_size,
+                                   int shuffle, int drop_last, uint64_t seed, int workers, int rank,
+                                   int world_size);
 void duet_loader_free(duet_loader *loader);
 int duet_loader_steps(const duet_loader *loader); /* the number of batches in an epoch */
 

@@ -55,28 +55,63 @@ int duet_dataset_classes(const duet_dataset *set) {
     return set ? set->set.classes : 0;
 }
 
-int duet_loader_create(duet_loader **out, const duet_dataset *set, int batch_size, int shuffle,
-                       uint64_t seed, int workers) {
-    CHECK_OUT(out);
-    if (!set) return fail(ERR_USAGE, "loader: no data set was given");
-    struct loader_config config = {
-        .set = &set->set,
-        .split = {.kind = SPLIT_CHUNKED, .devices = 1, .virtual_devices = 1},
-        .batch_size = batch_size,
-        .shuffle = !!shuffle,
-        .seed = seed,
-        .end = ORDER_EXACT,
-        .device_count = 1,
-        .workers = workers};
+static int create(duet_loader **out, const duet_dataset *set, const struct loader_config *config) {
     struct duet_loader *l = calloc(1, sizeof *l);
     if (!l) return fail(ERR_MEMORY, "loader: no host memory");
     duet_dataset_shape(set, l->shape);
-    int code = loader_init(&l->loader, &config);
+    int code = loader_init(&l->loader, config);
     if (code)
         free(l);
     else
         *out = l;
     return code;
+}
+
+int duet_loader_create(duet_loader **out, const duet_dataset *set, int batch_size, int shuffle,
+                       uint64_t seed, int workers) {
+    CHECK_OUT(out);
+    if (!set) return fail(ERR_USAGE, "loader: no data set was given");
+    return create(out, set,
+                  &(struct loader_config){
+                      .set = &set->set,
+                      .split = {.kind = SPLIT_CHUNKED, .devices = 1, .virtual_devices = 1},
+                      .batch_size = batch_size,
+                      .shuffle = !!shuffle,
+                      .seed = seed,
+                      .end = ORDER_EXACT,
+                      .device_count = 1,
+                      .workers = workers});
+}
+
+/* The order of DistributedSampler is padded or cut to a multiple of the ranks, and rank r has its
+ * positions r, r + n, ...: so every rank has equally many batches of equal sizes. */
+int duet_loader_create_distributed(duet_loader **out, const duet_dataset *set, int batch_size,
+                                   int shuffle, int drop_last, uint64_t seed, int workers, int rank,
+                                   int world_size) {
+    CHECK_OUT(out);
+    if (!set) return fail(ERR_USAGE, "loader: no data set was given");
+    if (world_size < 1 || world_size > MAX_DEVICES)
+        return fail(ERR_USAGE, "loader: %d ranks: give 1 to %d", world_size, MAX_DEVICES);
+    if (rank < 0 || rank >= world_size)
+        return fail(ERR_USAGE,
+                    "Invalid rank %d, rank should be in the interval [0, %d]: give the rank of "
+                    "this process",
+                    rank, world_size - 1);
+    if (batch_size < 1 || batch_size > API_SAMPLES / world_size)
+        return fail(ERR_USAGE, "loader: batches of %d on each of %d ranks: give 1 to %d", batch_size,
+                    world_size, API_SAMPLES / world_size);
+    return create(out, set,
+                  &(struct loader_config){.set = &set->set,
+                                          .split = {.kind = SPLIT_STRIDED,
+                                                    .devices = world_size,
+                                                    .virtual_devices = world_size},
+                                          .batch_size = batch_size * world_size,
+                                          .shuffle = !!shuffle,
+                                          .seed = seed,
+                                          .end = drop_last ? ORDER_CUT : ORDER_PAD,
+                                          .first_device = rank,
+                                          .device_count = 1,
+                                          .workers = workers});
 }
 
 void duet_loader_free(duet_loader *loader) {
