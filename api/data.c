@@ -98,20 +98,20 @@ int duet_loader_create_distributed(duet_loader **out, const duet_dataset *set, i
                     "this process",
                     rank, world_size - 1);
     if (batch_size < 1 || batch_size > API_SAMPLES / world_size)
-        return fail(ERR_USAGE, "loader: batches of %d on each of %d ranks: give 1 to %d", batch_size,
-                    world_size, API_SAMPLES / world_size);
-    return create(out, set,
-                  &(struct loader_config){.set = &set->set,
-                                          .split = {.kind = SPLIT_STRIDED,
-                                                    .devices = world_size,
-                                                    .virtual_devices = world_size},
-                                          .batch_size = batch_size * world_size,
-                                          .shuffle = !!shuffle,
-                                          .seed = seed,
-                                          .end = drop_last ? ORDER_CUT : ORDER_PAD,
-                                          .first_device = rank,
-                                          .device_count = 1,
-                                          .workers = workers});
+        return fail(ERR_USAGE, "loader: batches of %d on each of %d ranks: give 1 to %d",
+                    batch_size, world_size, API_SAMPLES / world_size);
+    return create(
+        out, set,
+        &(struct loader_config){
+            .set = &set->set,
+            .split = {.kind = SPLIT_STRIDED, .devices = world_size, .virtual_devices = world_size},
+            .batch_size = batch_size * world_size,
+            .shuffle = !!shuffle,
+            .seed = seed,
+            .end = drop_last ? ORDER_CUT : ORDER_PAD,
+            .first_device = rank,
+            .device_count = 1,
+            .workers = workers});
 }
 
 void duet_loader_free(duet_loader *loader) {

@@ -10,8 +10,8 @@
 
 #include "duet.h"
 
-#define TRY(call)                    \
-    do {                             \
+#define TRY(call)                      \
+    do {                               \
         if ((code = (call))) goto out; \
     } while (0)
 
@@ -87,9 +87,9 @@ static int train(duet_group *group, duet_device *device, const struct options *o
     struct duet_optimizer_options adadelta;
     TRY(make_params(&params, device));
     TRY(duet_tape_create(&tape, device));
-    duet_tape_seed(tape, (uint64_t)rank);                 /* other dropout masks on each rank */
-    TRY(duet_ddp_create(&ddp, group, params, NULL));      /* DDP(model, device_ids=[rank]) */
-    TRY(duet_optimizer_defaults(&adadelta, "adadelta"));  /* optim.Adadelta(..., lr=1.0) */
+    duet_tape_seed(tape, (uint64_t)rank);                /* other dropout masks on each rank */
+    TRY(duet_ddp_create(&ddp, group, params, NULL));     /* DDP(model, device_ids=[rank]) */
+    TRY(duet_optimizer_defaults(&adadelta, "adadelta")); /* optim.Adadelta(..., lr=1.0) */
     TRY(duet_optimizer_create(&optimizer, params, &adadelta));
     TRY(duet_dataset_open(&set, o->dataset, NULL, 1));
     /* DataLoader(set, 32, sampler=DistributedSampler(set)) */

@@ -2,6 +2,7 @@
  * alone, in every step, whatever the buckets; ranks start from rank 0's values; parameters left
  * out, accumulated passes, misuse. */
 #include <math.h>
+#include <stdlib.h>
 
 #include "tests/api/shared.h"
 
@@ -224,4 +225,50 @@ out:
 
 Test(api_ddp, misuse_is_one_line, .timeout = 120) {
     MUST(duet_spawn(2, misuse, NULL));
+}
+
+/* Each rank's batches are those of its DistributedSampler: together an epoch's samples, padded with
+ * its first ones, and of equal numbers. */
+Test(api_ddp, the_loader_of_a_rank, .timeout = 60) {
+    enum { WORLD = 3, EACH = 7 };
+    duet_dataset *set;
+    duet_loader *loader;
+    MUST(duet_dataset_open(&set, "random", NULL, 1));
+    int count = duet_dataset_count(set), padded = (count + WORLD - 1) / WORLD * WORLD, seen = 0;
+    for (int drop = 0; drop < 2; drop++)
+        for (int r = 0; r < WORLD; r++) {
+            struct duet_batch b;
+            int mine = 0, steps = 0;
+            MUST(duet_loader_create_distributed(&loader, set, EACH, 1, drop, 5, 0, r, WORLD));
+            MUST(duet_loader_start(loader, 1));
+            for (;; steps++) {
+                MUST(duet_loader_next(loader, &b));
+                if (!b.n) break;
+                cr_assert(b.n <= EACH);
+                mine += b.n;
+            }
+            cr_assert_eq(steps, duet_loader_steps(loader));
+            cr_assert_eq(mine, drop ? count / WORLD / EACH * EACH : padded / WORLD);
+            seen += drop ? 0 : mine;
+            duet_loader_free(loader);
+        }
+    cr_assert_eq(seen, padded);
+    MUST_FAIL(duet_loader_create_distributed(&loader, set, 1, 1, 0, 0, 0, 3, 3), DUET_USAGE,
+              "Invalid rank 3, rank should be in the interval [0, 2]");
+    MUST_FAIL(duet_loader_create_distributed(&loader, set, 1, 1, 0, 0, 0, 0, 65), DUET_USAGE, "65");
+    MUST_FAIL(duet_loader_create_distributed(&loader, set, 0, 1, 0, 0, 0, 0, 1), DUET_USAGE, "0");
+    MUST_FAIL(duet_loader_create_distributed(&loader, NULL, 1, 1, 0, 0, 0, 0, 1), DUET_USAGE,
+              "set");
+    duet_dataset_free(set);
+}
+
+/* The example trains, and rank 0 saves, once however many ranks there are. */
+Test(api_ddp, the_example_trains, .timeout = 200) {
+    char line[256];
+    snprintf(line, sizeof line,
+             "d=$(mktemp -d) && %s/examples/ddp_mnist 2 random 1 $d/w >$d/out && "
+             "grep -q '^epoch 0: mean loss of rank 0 2\\.[0-9]*$' $d/out && "
+             "[ $(wc -l <$d/out) = 1 ] && [ -s $d/w ]; s=$?; rm -rf $d; exit $s",
+             BUILD_DIR);
+    cr_assert_eq(system(line), 0);
 }
