@@ -39,7 +39,7 @@ enum shade shade_of_run(const struct page *page, int index) {
 
 int has_timeline(const struct page *page) {
     for (int i = 0; i < page->count; i++)
-        if (page->run[i].run && page->run[i].run->kept.count) return 1;
+        if (page->run[i].run && has_steps(page->run[i].run)) return 1;
     return 0;
 }
 

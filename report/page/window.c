@@ -14,6 +14,17 @@ static int is_of_step(const struct span *s) {
     return s->step >= 0 && s->phase != PHASE_NONE && s->phase != PHASE_EVALUATE;
 }
 
+/* On device 0's compute lane, which says when a step begins. */
+static int begins_step(const struct span *s) {
+    return is_of_step(s) && !s->device && s->lane == LANE_COMPUTE;
+}
+
+int has_steps(const struct run_record *run) {
+    for (size_t i = 0; i < run->kept.count; i++)
+        if (begins_step(&run->kept.spans[i])) return 1;
+    return 0;
+}
+
 /* ---- which steps ---- */
 
 /* When each of the kept steps began on device 0; 0: not seen. */
@@ -27,7 +38,7 @@ static int find_starts(const struct run_record *run, struct starts *starts) {
     int first = INT_MAX, last = -1;
     for (size_t i = 0; i < log->count; i++) {
         const struct span *s = &log->spans[i];
-        if (!is_of_step(s) || s->device || s->lane != LANE_COMPUTE) continue;
+        if (!begins_step(s)) continue;
         if (s->step < first) first = s->step;
         if (s->step > last) last = s->step;
     }
@@ -36,7 +47,7 @@ static int find_starts(const struct run_record *run, struct starts *starts) {
     if (!starts->ns) return fail(ERR_MEMORY, "report: no host memory");
     for (size_t i = 0; i < log->count; i++) {
         const struct span *s = &log->spans[i];
-        if (!is_of_step(s) || s->device || s->lane != LANE_COMPUTE) continue;
+        if (!begins_step(s)) continue;
         int64_t *start = &starts->ns[s->step - first], *end = &starts->ns[starts->count];
         if (!*start || s->start_ns < *start) *start = s->start_ns;
         if (s->end_ns > *end) *end = s->end_ns;

@@ -19,6 +19,9 @@ struct window {
 int window_open(struct window *window, const struct run_record *run, int steps);
 void window_free(struct window *window);
 
+/* 1 if the record kept spans of a step: then a window of it has some. */
+int has_steps(const struct run_record *run);
+
 /* The rows of a timeline: one for each device and kind of lane. Waiting of a host thread stands on
  * the compute lane, since that is what has nothing to do meanwhile. */
 enum window_row { ROW_COMPUTE, ROW_COMM, ROW_COPY, ROW_COUNT };
