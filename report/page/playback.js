@@ -117,10 +117,12 @@ class Playback {
       return;
     }
     const moves = this.movesNow(), adds = moves.filter((move) => move.added).length;
-    const kind = adds === moves.length ? "Reduce: what arrives is added to what is there"
+    const slices = ["ring", "direct"].includes(data.algorithm);
+    const add = slices ? "Reduce-scatter" : "Reduce", copy = slices ? "All-gather" : "Broadcast";
+    const kind = adds === moves.length ? `${add}: what arrives is added to what is there`
       : adds ? "Some ranks add what arrives, others take a result"
         : states[hop - 1].flat().some((terms) => terms === full)
-          ? "Gather: complete sums are copied" : "Gather: terms are copied";
+          ? `${copy}: complete sums are copied` : "Gather: terms are copied";
     const text = moves.slice(0, 4).map((move) => {
       const what = move.count === 0 ? "a part" : move.count > 1
         ? `chunks ${move.first} to ${move.first + move.count - 1}` : `chunk ${move.first}`;

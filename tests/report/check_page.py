@@ -150,13 +150,15 @@ def work_playback(page, results):
     expect(results["runs"][-1]["bucket_algorithms"] == ["ring"] and last == 2 * (ranks - 1),
            f"a ring of {ranks} has {last} hops")
     page.click(button % 3)
-    expect(page.evaluate(hop) == 1 and ". Hop 1 of" in said(page, "playback"), "step")
+    expect(page.evaluate(hop) == 1 and ". Hop 1 of" in said(page, "playback") and
+           "Reduce-scatter" in said(page, "playback"), "step")
     page.click(button % 2)
     expect(page.evaluate(hop) == 0, "back")
     page.evaluate("document.querySelector('#playback input').focus()")
     for _ in range(int(last)):
         page.key("ArrowRight")
     expect(page.evaluate(hop) == last, "the slider does not follow the keyboard")
+    expect("All-gather" in said(page, "playback"), "the last hop")
     words = said(page, "playback").split(". ")[-1].split()
     expect(words[0] == words[2], f"at the end not all cells are full: {said(page, 'playback')}")
     page.evaluate(f"document.querySelector('{button % 1}').focus()")
