@@ -97,15 +97,16 @@ static int print_choices(const struct flag *flag) {
 }
 
 /* The same for a value NAME, whose words the help lists: "ddp: auto, naive, ... or nccl (default
- * auto)". What stands in brackets is no word, and the words end at a colon. */
+ * auto)". What stands in brackets is no word, and the words end at a colon or a
+ * semicolon. */
 static int print_names(const struct flag *flag) {
-    if (strcmp(flag->value, "NAME")) return 0;
+    if (strcmp(flag->value, "NAME") && strcmp(flag->value, "NAME|FILE")) return 0;
     const char *colon = strchr(flag->help, ':'), *at = flag->help;
     if (colon && colon < at + strcspn(at, " ,")) at = colon + 1; /* the mode that it is for */
     printf("    %s) words=\"", flag->name);
-    while (*at && *at != ':') {
+    while (*at && *at != ':' && *at != ';') {
         at += strspn(at, " ,");
-        int length = (int)strcspn(at, " ,:");
+        int length = (int)strcspn(at, " ,:;");
         if (*at == '(')
             at += strcspn(at, ")") + 1;
         else {
@@ -128,7 +129,7 @@ static void bash_completion(void) {
         printf("%s ", command_name(i));
     printf("\"\n  else\n    case $before in\n");
     for (const struct flag *flag = flag_table; flag->help; flag++) {
-        if (!flag->name || !flag->value || print_choices(flag) || print_names(flag)) continue;
+        if (!flag->name || !flag->value || print_names(flag) || print_choices(flag)) continue;
         int file = !strncmp(flag->value, "FILE", 4) || !strncmp(flag->value, "DIR", 3);
         if (file)
             printf("    %s) COMPREPLY=($(compgen -f -- \"$word\")); return ;;\n", flag->name);

@@ -12,9 +12,11 @@ static const struct buffer_spec specs[] = {{"mean", DTYPE_F32, 1, {NUMBERS}, 0},
 static void give_buffers(struct model *model, int rank) {
     (void)rank;
     model->buffer_count = 2;
-    model->buffers = malloc(sizeof specs); /* model_free frees it */
+    model->buffers = malloc(sizeof specs); /* model_free frees it, and the names */
     cr_assert_not_null(model->buffers);
     memcpy(model->buffers, specs, sizeof specs);
+    for (int i = 0; i < 2; i++)
+        cr_assert_not_null(model->buffers[i].name = strdup(specs[i].name));
 }
 
 /* Rank r's buffers: signalling NaNs, denormal numbers and minus zero among them. */
