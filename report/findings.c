@@ -247,13 +247,18 @@ static void why(struct text *text, const struct run_record *dp, const struct run
              mean_wait(ddp) * 1e-6);
 }
 
+/* Three steps have two lengths, from start to start: fewer have no spread, so a difference between
+ * two runs could be chance and nobody would see it. */
+enum { STEPS_TO_JUDGE = 3 };
+
 static void which_is_faster(const struct page *page, const struct run_record *dp,
                             const struct run_record *ddp) {
     const struct device_record *a = &dp->device[0], *b = &ddp->device[0];
     double spread = hypot((double)a->step_spread_ns, (double)b->step_spread_ns);
     double gain = (double)(a->step_median_ns - b->step_median_ns);
     struct text text = {.used = 0};
-    if (!a->step_median_ns || !b->step_median_ns) return; /* fewer than two steps */
+    if (dp->steps < STEPS_TO_JUDGE || ddp->steps < STEPS_TO_JUDGE) return;
+    if (!a->step_median_ns || !b->step_median_ns) return; /* no times were measured */
     if (fabs(gain) <= spread)
         text_add(&text,
                  "Neither is faster: the median step of DP takes %.2f ms and that of DDP %.2f, and "

@@ -148,9 +148,9 @@ void verdict_print(FILE *file, const struct verdict *v, const struct run_record 
             return;
         }
         fprintf(file,
-                "%s = %s: identical to the bit after %d steps (every parameter%s and reduced "
+                "%s = %s: identical to the bit after %d step%s (every parameter%s and reduced "
                 "gradient, every step, every device)\n",
-                y, x, v->steps,
+                y, x, v->steps, v->steps == 1 ? "" : "s",
                 !b->buffers        ? ""
                 : b->buffers_apart ? ", buffer of device 0"
                                    : ", buffer");

@@ -210,9 +210,10 @@ static int put_equality(FILE *file, const struct page *page) {
         judged++;
     }
     if (!judged)
-        put_paragraph(file, "",
-                      "This command compares no models with each other; duet compare "
-                      "does.");
+        put_paragraph(file, "", "%s",
+                      page->stopped && page->count > 1
+                          ? "The command ended before two runs could be compared."
+                          : "This command compares no models with each other; duet compare does.");
     if (has_equality(page)) {
         CHECK(put_figure(file, page, NULL, draw_equality, 0,
                          "Fingerprints of all parameters, from the hashes that every device took "

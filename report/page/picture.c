@@ -103,9 +103,12 @@ static void put_place(struct picture *p, double x, double y, double width, doubl
             height);
 }
 
+/* A thinner box cannot be seen or rested on, and a page of 64 devices would have thousands. */
+static const double LEAST_SEEN = 0.03;
+
 void picture_box(struct picture *p, double x, double y, double width, double height,
                  enum shade shade, const char *tip) {
-    if (!(width > 0) || !(height > 0)) return;
+    if (!(width > LEAST_SEEN) || !(height > LEAST_SEEN)) return;
     put_place(p, x, y, width, height);
     put_fill(p, shade);
     put_end(p, "rect", tip);

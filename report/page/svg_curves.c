@@ -65,9 +65,28 @@ static void draw_grid(struct picture *p, const struct frame *f) {
                      f->y + 1.3 * p->font, ANCHOR_MIDDLE, SHADE_QUIET, "%.0f", at);
 }
 
-static void put_point(struct picture *p, const struct frame *f, double x, double value) {
-    picture_curve_point(p, f->x + (x - f->first) / fmax(f->last - f->first, 1) * f->width,
-                        f->y - (value - f->low) / (f->high - f->low) * f->height);
+static double x_of(const struct frame *f, double place) {
+    return f->x + (place - f->first) / fmax(f->last - f->first, 1) * f->width;
+}
+
+static double y_of(const struct frame *f, double value) {
+    return f->y - (value - f->low) / (f->high - f->low) * f->height;
+}
+
+static void put_point(struct picture *p, const struct frame *f, double place, double value) {
+    picture_curve_point(p, x_of(f, place), y_of(f, value));
+}
+
+/* A line through one point shows nothing, so the point of a run of one epoch is a dot. */
+static void draw_only_point(struct picture *p, const struct frame *f, const struct run_record *r,
+                            int accuracy, double radius, enum shade shade) {
+    int count, shown = 0, only = 0;
+    const double *value = values_of(r, accuracy, &count);
+    for (int i = 0; i < count && shown < 2; i++)
+        if (is_shown(value[i], accuracy)) only = i, shown++;
+    if (shown == 1)
+        picture_circle(p, x_of(f, place_of(r, accuracy, only)), y_of(f, value[only]), radius,
+                       shade);
 }
 
 /* Of many values the smallest and the largest of each stretch are drawn, in their order. */
@@ -118,6 +137,7 @@ static int draw_curves(struct picture *p, const struct page *page, int accuracy)
         picture_curve_begin(p, shade_of_run(page, i), thickness, 1);
         draw_curve(p, &f, page->run[i].run, accuracy);
         picture_curve_end(p);
+        draw_only_point(p, &f, page->run[i].run, accuracy, thickness + 1, shade_of_run(page, i));
         drawn++;
     }
     picture_close(p);

@@ -27,6 +27,10 @@ static void end_words(const struct matrix *m, int end, char text[32]) {
         snprintf(text, 32, "%d", end);
 }
 
+/* Thousands of tips would make the page slow, and their squares are too small to rest on: from here
+ * on the table below the picture has the numbers alone. */
+enum { MOST_WITH_TIPS = 33 };
+
 /* Four strengths of one colour: a class each would be as many colours, so the strength is the size
  * of the square in its cell, which also prints well. */
 static void draw_cell(struct picture *p, const struct page *page, int index, const struct matrix *m,
@@ -40,7 +44,7 @@ static void draw_cell(struct picture *p, const struct page *page, int index, con
     end_words(m, to, b);
     snprintf(tip, sizeof tip, "%s to %s: %s a step", a, b, bytes_words(bytes, words));
     picture_box(p, x + (m->cell - side) / 2, y + (m->cell - side) / 2, side, side,
-                shade_of_run(page, index), tip);
+                shade_of_run(page, index), m->ends > MOST_WITH_TIPS ? NULL : tip);
 }
 
 int draw_matrix(struct picture *p, const struct page *page, int index) {

@@ -203,24 +203,49 @@ static const char *link_words(int end, char text[16]) {
     return text;
 }
 
+/* From how many devices on neighbours that get the same share a row. */
+enum { MOST_ROWS_EACH = 32 };
+
+/* The end of the links from `a` that begin with the one to `b` and move as much as that. */
+static int end_of_equal(const struct run_record *r, int a, int b) {
+    int end = b + 1;
+    if (r->devices <= MOST_ROWS_EACH || b == LINK_HOST) return end;
+    while (end < r->devices && end != a && r->traffic->bytes[a][end] == r->traffic->bytes[a][b])
+        end++;
+    return end;
+}
+
+static void traffic_row(FILE *file, const struct page *page, int i, int a, int b, int link) {
+    const struct run_record *r = page->run[i].run;
+    int end = end_of_equal(r, a, b);
+    char from[16], to[16], words[32];
+    double bytes = (double)r->traffic->bytes[a][b];
+    fprintf(file, "<tr><th scope=\"row\">");
+    html_text(file, page->run[i].title);
+    fprintf(file, "</th><td>%s</td><td>", link_words(a, from));
+    if (end > b + 1)
+        fprintf(file, "each of devices %d to %d", b, end - 1);
+    else
+        fprintf(file, "%s", link_words(b, to));
+    fprintf(file, "</td><td>");
+    put_per_step(file, r, bytes, bytes_words(record_per_step(r, bytes), words), i,
+                 "traffic.%d.bytes", link);
+    fprintf(file, "</td></tr>\n");
+}
+
 void traffic_table(FILE *file, const struct page *page) {
     open_table(file, "bytes a step over each link", "run|from|to|bytes a step");
     for (int i = 0; i < page->count; i++) {
         const struct run_record *r = page->run[i].run;
         int link = 0;
         for (int a = 0; r && r->traffic && a < LINK_COUNT; a++)
-            for (int b = 0; b < LINK_COUNT; b++) {
-                char from[16], to[16], words[32];
-                uint64_t bytes = r->traffic->bytes[a][b];
-                if (!bytes || a == b) continue;
-                fprintf(file, "<tr><th scope=\"row\">");
-                html_text(file, page->run[i].title);
-                fprintf(file, "</th><td>%s</td><td>%s</td><td>", link_words(a, from),
-                        link_words(b, to));
-                put_per_step(file, r, (double)bytes,
-                             bytes_words(record_per_step(r, (double)bytes), words), i,
-                             "traffic.%d.bytes", link++);
-                fprintf(file, "</td></tr>\n");
+            for (int b = 0, next = 0; b < LINK_COUNT; b++) {
+                if (!r->traffic->bytes[a][b] || a == b) continue;
+                if (b >= next) {
+                    traffic_row(file, page, i, a, b, link);
+                    next = end_of_equal(r, a, b);
+                }
+                link++;
             }
     }
     close_table(file);
