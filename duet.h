@@ -108,6 +108,16 @@ double duet_time(void);
 int duet_devices_open(duet_device **devices, int n, const char *kind, uint64_t memory_bytes);
 void duet_devices_close(duet_device **devices, int n); /* sets each to NULL */
 
+/* Opens one device by its number, 0 to DUET_MAX_DEVICES - 1, as a rank of a process group does with
+ * its local rank. With a number that no GPU has, "cuda" takes GPU `index` modulo their number.
+ * Processes that share a GPU or the memory of the host must each give memory_bytes: the default
+ * is that of a device alone. Close it with duet_devices_close(&device, 1). */
+int duet_device_open(duet_device **out, const char *kind, int index, uint64_t memory_bytes);
+
+/* torch.cuda.device_count(): the number of GPUs, for "cuda"; of emulated devices there can be
+ * DUET_MAX_DEVICES. 0: there is none, or no such kind, and duet_error() says why. */
+int duet_device_count(const char *kind);
+
 /* "cpu(0)". The text belongs to the device. */
 const char *duet_device_name(const duet_device *device);
 
@@ -136,8 +146,8 @@ enum duet_type { DUET_F32, DUET_I32, DUET_F64, DUET_F16, DUET_BF16, DUET_I64, DU
 int duet_tensor_create(duet_tensor **out, duet_device *device, enum duet_type type, int rank,
                        const int *shape, const void *host);
 
-/* Waits for work that may still use the tensor, then frees it. Does nothing to a tensor that
- * belongs to a duet_params. */
+/* Waits for work that may still use the tensor, then frees it; its memory lives on while views of
+ * its rows do. Does nothing to a tensor that belongs to a duet_params. */
 void duet_tensor_free(duet_tensor *tensor);
 
 duet_device *duet_tensor_device(const duet_tensor *tensor);
@@ -162,6 +172,30 @@ int duet_tensor_to(duet_tensor **out, const duet_tensor *tensor, duet_device *de
 int duet_tensor_copy(duet_tensor *to, const duet_tensor *from);
 int duet_tensor_add(duet_tensor *to, const duet_tensor *from);
 int duet_tensor_scale(duet_tensor *tensor, float factor);
+
+/* ---- rows and parts ---- */
+
+/* A view of the rows first .. first+n-1, tensor[first:first+n] in PyTorch: no copy, the same
+ * memory. Every function that takes a tensor takes it. n may be 0. Free it like any tensor. The
+ * memory lives until the tensor and all its views are freed; a view of a parameter or a gradient
+ * ends with its duet_params, and one of a gradient with the next duet_tape_begin if there is a
+ * duet_ddp. */
+int duet_tensor_rows(duet_tensor **out, duet_tensor *tensor, int first, int n);
+
+/* torch.cat: makes a tensor on `device` with the rows of n tensors, at least 1, one after another.
+ * They may lie on different devices. All have the same type, and the same shape but for the rows. */
+int duet_tensor_cat(duet_tensor **out, duet_tensor *const *tensors, int n, duet_device *device);
+
+/* torch.cuda.comm.scatter: parts[i] becomes a new tensor on devices[i] with the next rows. The
+ * sizes are those of torch.chunk: each part has rows / n, rounded up, and the last one what is
+ * left. Few rows may make fewer parts than n; the rest of parts[0 .. n) is then NULL. Without rows,
+ * each part has none. n is 1 to DUET_MAX_DEVICES. After a failure all are NULL. */
+int duet_tensor_scatter(duet_tensor **parts, int n, const duet_tensor *tensor,
+                        duet_device *const *devices);
+
+/* torch.cuda.comm.gather: as duet_tensor_cat, but parts that are NULL are left out, as they come
+ * from duet_tensor_scatter. */
+int duet_tensor_gather(duet_tensor **out, duet_tensor *const *parts, int n, duet_device *device);
 
 /* ---- parameters ---- */
 
@@ -193,6 +227,14 @@ int duet_params_count(const duet_params *params);
  * number of all samples, on all devices, as batch_size; if it is a mean, pass 1. lr is at least 0.
  * The gradients stay as they are. */
 int duet_sgd(duet_params *params, double lr, int batch_size);
+
+/* torch.nn.utils.clip_grad_norm_: multiplies all gradients by max_norm / (norm + 1e-6), where that
+ * is below 1. norm is the 2-norm of all gradients taken as one vector, as it was before. It is
+ * stored in *norm, unless that is NULL. It is summed in double, in the order of the parameters, so
+ * it has the same bits on every device and rank. A norm that is not finite is not an error: as in
+ * PyTorch, infinite gradients become NaN and the others 0, and NaN spoils all. max_norm is at least
+ * 0. Waits, and reads all gradients into host memory. Call it between duet_backward and the step. */
+int duet_clip_grad_norm(duet_params *params, double max_norm, double *norm);
 
 /* Saves all values as a safetensors file, which appears whole or not at all. */
 int duet_params_save(duet_params *params, const char *file);
@@ -387,6 +429,12 @@ void duet_rng_free(duet_rng *rng);
  * `count` elements. */
 void duet_rng_normal(duet_rng *rng, float *x, size_t count, double mean, double std);
 void duet_rng_uniform(duet_rng *rng, float *x, size_t count, double from, double to);
+
+/* x[0 .. count) = torch.randint(low, high, (count,)), of int32 or of int64 numbers: low is at least
+ * the type's smallest, and high - 1 at most its largest. The engine gives both types the same
+ * numbers. */
+int duet_rng_integers(duet_rng *rng, int32_t *x, size_t count, int64_t low, int64_t high);
+int duet_rng_integers64(duet_rng *rng, int64_t *x, size_t count, int64_t low, int64_t high);
 
 /* order[0 .. n) = torch.randperm(n), for n below 214748364. */
 int duet_rng_permutation(duet_rng *rng, int32_t *order, int n);

@@ -22,6 +22,10 @@ struct duet_tensor {
     struct device *device;
     struct tensor t; /* in the layout PLAIN */
     int borrowed;    /* 1: belongs to a duet_params, and duet_tensor_free leaves it alone */
+    int view;        /* 1: its memory is that of another tensor */
+    int views;       /* how many views keep its memory alive */
+    int freed;       /* 1: the caller has freed it; it goes with the last of its views */
+    struct duet_tensor *base; /* of a view: the tensor whose memory it is; NULL: a duet_params' */
 };
 
 struct duet_rng {
@@ -60,6 +64,9 @@ int api_check_shape(const char *what, int rank, const int *shape);
 /* Makes a tensor with memory of its own; its contents are undefined. */
 int api_tensor_new(duet_tensor **out, struct device *device, enum dtype dtype, int rank,
                    const int *dims, enum mem_cause cause);
+
+/* 1: the two share some memory, but not all of it: no op may take both, unless it only reads. */
+int api_overlap(const struct tensor *a, const struct tensor *b);
 
 /* Enqueues the filling of a float tensor with zeros. */
 int api_zero(struct device *device, const struct tensor *t);

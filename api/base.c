@@ -1,6 +1,7 @@
 /* Errors, time and random numbers. The public error codes equal the internal ones. */
 #include "api/api.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -44,6 +45,37 @@ void duet_rng_normal(duet_rng *rng, float *x, size_t count, double mean, double 
 
 void duet_rng_uniform(duet_rng *rng, float *x, size_t count, double from, double to) {
     if (rng && x) rng_uniform(&rng->engine, x, count, from, to);
+}
+
+/* torch.randint's own words; `low` and `high` are those of the caller. */
+static int check_integers(const duet_rng *rng, const void *x, size_t count, int64_t low,
+                          int64_t high) {
+    if (!rng || (!x && count))
+        return fail(ERR_USAGE, "integers: no %s given", rng ? "memory was" : "engine was");
+    if (low < high) return OK;
+    return fail(ERR_USAGE,
+                "integers: expected 'from' to be less than 'to', but got from=%" PRId64
+                " >= to=%" PRId64,
+                low, high);
+}
+
+int duet_rng_integers(duet_rng *rng, int32_t *x, size_t count, int64_t low, int64_t high) {
+    CHECK(check_integers(rng, x, count, low, high));
+    if (low < INT32_MIN || high - 1 > INT32_MAX)
+        return fail(ERR_USAGE,
+                    "integers: %" PRId64 " to %" PRId64
+                    " are out of bounds for int: use duet_rng_integers64",
+                    low, high);
+    for (size_t i = 0; i < count; i++)
+        x[i] = (int32_t)rng_integer(&rng->engine, low, (uint64_t)high - (uint64_t)low);
+    return OK;
+}
+
+int duet_rng_integers64(duet_rng *rng, int64_t *x, size_t count, int64_t low, int64_t high) {
+    CHECK(check_integers(rng, x, count, low, high));
+    for (size_t i = 0; i < count; i++)
+        x[i] = rng_integer(&rng->engine, low, (uint64_t)high - (uint64_t)low);
+    return OK;
 }
 
 int duet_rng_permutation(duet_rng *rng, int32_t *order, int n) {

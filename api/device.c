@@ -26,19 +26,27 @@ static int kind_of(const char *name, enum device_kind *kind) {
                 name ? name : "none given");
 }
 
-int duet_devices_open(duet_device **devices, int n, const char *kind, uint64_t memory_bytes) {
-    if (n < 1 || n > MAX_DEVICES)
-        return fail(ERR_USAGE, "devices: %d: give 1 to %d", n, MAX_DEVICES);
-    if (!devices) return fail(ERR_USAGE, "devices: no place for them was given");
-    memset(devices, 0, (size_t)n * sizeof *devices);
-    struct device_config config = {.memory_bytes = memory_bytes, .devices = n};
+int duet_device_count(const char *kind) {
+    enum device_kind of;
+    int count;
+    if (kind && !strcmp(kind, "cuda")) return device_probe(DEVICE_CUDA, &count) ? 0 : count;
+    if (kind_of(kind, &of)) return 0;
+    return of == DEVICE_CUDA && !device_probe(of, &count) ? count : MAX_DEVICES;
+}
+
+/* Opens the devices first .. first+n-1 of a job; memory for `sharing` devices where none is given.
+ */
+static int open_devices(duet_device **devices, int first, int n, int sharing, const char *kind,
+                        uint64_t memory_bytes) {
+    struct device_config config = {.memory_bytes = memory_bytes, .devices = sharing};
     CHECK(kind_of(kind, &config.kind));
     config.check_operands = config.kind == DEVICE_HOST_LATE;
     /* A GPU has its own default. */
-    if (!memory_bytes && config.kind != DEVICE_CUDA) config.memory_bytes = device_default_memory(n);
+    if (!memory_bytes && config.kind != DEVICE_CUDA)
+        config.memory_bytes = device_default_memory(sharing);
     for (int i = 0; i < n; i++) {
         struct device *device;
-        config.index = i;
+        config.index = first + i;
         int code = device_open(&device, &config);
         if (code) {
             duet_devices_close(devices, i);
@@ -47,6 +55,21 @@ int duet_devices_open(duet_device **devices, int n, const char *kind, uint64_t m
         devices[i] = (duet_device *)device;
     }
     return OK;
+}
+
+int duet_devices_open(duet_device **devices, int n, const char *kind, uint64_t memory_bytes) {
+    if (n < 1 || n > MAX_DEVICES)
+        return fail(ERR_USAGE, "devices: %d: give 1 to %d", n, MAX_DEVICES);
+    if (!devices) return fail(ERR_USAGE, "devices: no place for them was given");
+    memset(devices, 0, (size_t)n * sizeof *devices);
+    return open_devices(devices, 0, n, n, kind, memory_bytes);
+}
+
+int duet_device_open(duet_device **out, const char *kind, int index, uint64_t memory_bytes) {
+    CHECK_OUT(out);
+    if (index < 0 || index >= MAX_DEVICES)
+        return fail(ERR_USAGE, "device %d: give 0 to %d", index, MAX_DEVICES - 1);
+    return open_devices(out, index, 1, 1, kind, memory_bytes);
 }
 
 void duet_devices_close(duet_device **devices, int n) {

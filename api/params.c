@@ -49,6 +49,10 @@ static int copy_specs(struct param_spec **out, const struct duet_param *params, 
     return check_names_differ(specs, count);
 }
 
+static struct duet_tensor borrowed(struct device *device, const struct tensor *t) {
+    return (struct duet_tensor){.device = device, .t = *t, .borrowed = 1};
+}
+
 static int build(struct duet_params *p, struct device *device, const struct duet_param *params,
                  int count) {
     CHECK(copy_specs(&p->specs, params, count));
@@ -60,8 +64,8 @@ static int build(struct duet_params *p, struct device *device, const struct duet
     p->views = calloc(2 * (size_t)count + 1, sizeof *p->views);
     if (!p->views) return fail(ERR_MEMORY, "parameters: no host memory for %d of them", count);
     for (int i = 0; i < count; i++) {
-        p->views[i] = (struct duet_tensor){device, p->set.param[i].value, 1};
-        p->views[count + i] = (struct duet_tensor){device, p->set.param[i].grad, 1};
+        p->views[i] = borrowed(device, &p->set.param[i].value);
+        p->views[count + i] = borrowed(device, &p->set.param[i].grad);
         if (params[i].values) CHECK(param_write_value(&p->set, i, params[i].values));
     }
     return stream_sync(device_compute(device));

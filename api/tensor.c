@@ -75,8 +75,21 @@ int duet_tensor_create(duet_tensor **out, duet_device *device, enum duet_type ty
     return code;
 }
 
+/* Ends a view. The memory goes if its tensor was freed before, and this was the last view. */
+static void free_view(duet_tensor *view) {
+    duet_tensor *base = view->base;
+    free(view);
+    if (base && --base->views == 0 && base->freed) duet_tensor_free(base);
+}
+
 void duet_tensor_free(duet_tensor *tensor) {
     if (!tensor || tensor->borrowed) return;
+    if (tensor->view) {
+        free_view(tensor);
+        return;
+    }
+    tensor->freed = 1;
+    if (tensor->views) return;
     stream_sync(device_compute(tensor->device)); /* whoever reads a result gets its errors */
     device_free(tensor->device, tensor->t.data);
     free(tensor);
@@ -137,8 +150,18 @@ int duet_tensor_to(duet_tensor **out, const duet_tensor *tensor, duet_device *de
 
 /* ---- in place ---- */
 
+int api_overlap(const struct tensor *a, const struct tensor *b) {
+    uintptr_t a_at = (uintptr_t)a->data, b_at = (uintptr_t)b->data;
+    size_t a_bytes = tensor_bytes(a), b_bytes = tensor_bytes(b);
+    if (!a_bytes || !b_bytes || (a_at == b_at && a_bytes == b_bytes)) return 0;
+    return a_at < b_at + b_bytes && b_at < a_at + a_bytes;
+}
+
 static int check_pair(const char *what, const duet_tensor *to, const duet_tensor *from) {
     if (!to || !from) return fail(ERR_USAGE, "%s: no tensor was given", what);
+    if (to->device == from->device && api_overlap(&to->t, &from->t))
+        return fail(ERR_USAGE, "%s: the two tensors overlap: copy one with duet_tensor_to first",
+                    what);
     int same = to->t.rank == from->t.rank && to->t.dtype == from->t.dtype;
     for (int i = 0; same && i < to->t.rank; i++)
         same = to->t.dims[i] == from->t.dims[i];

@@ -59,9 +59,14 @@ void rng_uniform(struct rng *r, float *x, size_t count, double from, double to) 
         x[i] = fmaf(unit_float(r), width, low);
 }
 
+int64_t rng_integer(struct rng *r, int64_t low, uint64_t range) {
+    uint64_t above = range < RNG_WIDE_RANGE ? rng_u32(r) % range : rng_u64(r) % range;
+    return (int64_t)((uint64_t)low + above);
+}
+
 void rng_integers(struct rng *r, int32_t *x, size_t count, int32_t range) {
     for (size_t i = 0; i < count; i++)
-        x[i] = (int32_t)(rng_u32(r) % (uint32_t)range);
+        x[i] = (int32_t)rng_integer(r, 0, (uint64_t)range);
 }
 
 void rng_permutation(struct rng *r, int32_t *order, int n) {

@@ -43,7 +43,14 @@ void rng_uniform(struct rng *r, float *x, size_t count, double from, double to);
  * keeps the second value for later; from 16 on it computes blocks of 16 in float. */
 void rng_normal(struct rng *r, float *x, size_t count, double mean, double std);
 
-/* x[0..count) = torch.randint(0, range, (count,)), for 1 <= range < 2^28: one word per element. */
+/* From this range on, torch.randint takes two words per element. */
+enum { RNG_WIDE_RANGE = 1 << 28 };
+
+/* One element of torch.randint(low, low + range), for range >= 1: the remainder of a word, or of
+ * two words, by the range. The type of PyTorch's tensor, int32 or int64, makes no difference. */
+int64_t rng_integer(struct rng *r, int64_t low, uint64_t range);
+
+/* x[0..count) = torch.randint(0, range, (count,)), for range >= 1. */
 void rng_integers(struct rng *r, int32_t *x, size_t count, int32_t range);
 
 /* order[0..n) = torch.randperm(n), for n < RNG_PERMUTATION_LIMIT. */

@@ -85,6 +85,25 @@ Test(random, permutations_are_pytorchs, .timeout = 60) {
     cr_assert_arr_eq(order, known, sizeof known);
 }
 
+Test(random, integers_as_pytorch, .timeout = 60) {
+    static int64_t x[1001];
+    for (int i = 0; i < COUNT(golden_integers); i++) {
+        struct rng r;
+        int count = golden_integers[i].count;
+        int64_t low = golden_integers[i].low;
+        uint64_t range = (uint64_t)golden_integers[i].high_less_1 - (uint64_t)low + 1;
+        float next;
+        rng_seed(&r, golden_integers[i].seed);
+        for (int k = 0; k < count; k++)
+            x[k] = rng_integer(&r, low, range);
+        cr_assert_eq(x[0], golden_integers[i].first, "row %d", i);
+        cr_assert_eq(x[count - 1], golden_integers[i].last, "row %d", i);
+        cr_assert_eq(fnv_words(FNV_START, x, 2 * count), golden_integers[i].hash, "row %d", i);
+        rng_uniform(&r, &next, 1, 0, 1); /* it took as many words */
+        cr_assert_arr_eq(&next, &golden_integers[i].next, sizeof next, "row %d", i);
+    }
+}
+
 Test(random, layers_start_as_pytorchs, .timeout = 60) {
     static float weight[128 * 9216], bias[128];
     struct rng r;

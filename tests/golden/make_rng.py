@@ -67,6 +67,27 @@ for seed in (0, 1, 42, 1234, 2**40 + 7):
         row(f"{seed}u", n, hex(fnv(torch.randperm(n, generator=g).tolist())) + "u")
 print("};")
 
+print("/* randint(low, high, (count,)), and the rand(1) that follows; high_less_1 is high - 1. The hash is over 64-bit words. */")
+print("static const struct { uint64_t seed; int wide, count; int64_t low, high_less_1, first, last; uint64_t hash; "
+      "uint32_t next; } golden_integers[] = {")
+
+
+def c_int64(v):
+    return f"{v}" if v != -2**63 else "INT64_MIN"
+
+
+for seed in (0, 42, 2**40 + 7):
+    for wide, low, high in ((0, 0, 1), (0, 0, 10), (0, -5, 6), (0, 0, 2**28 - 1), (0, 0, 2**28), (0, 0, 2**31 - 1),
+                            (0, -2**31, 2**31), (1, 0, 10), (1, -7, 2**28 - 8), (1, -7, 2**28 - 7),
+                            (1, 2**40, 2**40 + 1000), (1, 0, 2**32), (1, -2**62, 2**62), (1, -2**63, 2**63 - 1)):
+        for count in (1, 1001):
+            torch.manual_seed(seed)
+            v = torch.randint(low, high, (count,), dtype=torch.int64 if wide else torch.int32).tolist()
+            words = [w for x in v for w in (x & 0xFFFFFFFF, x >> 32 & 0xFFFFFFFF)]
+            row(f"{seed}u", wide, count, c_int64(low), c_int64(high - 1), c_int64(v[0]), c_int64(v[-1]),
+                hex(fnv(words)) + "u", hex(bits(torch.rand(1))[0]))
+print("};")
+
 print("enum layer_kind { LINEAR, CONV2D };")
 print("/* Layers in the order they were made after one manual_seed(seed). */")
 print("static const struct { int seed; enum layer_kind kind; int out, in, groups, k; uint64_t weight, bias; } "
