@@ -183,7 +183,7 @@ int duet_tensor_scale(duet_tensor *tensor, float factor);
 int duet_tensor_rows(duet_tensor **out, duet_tensor *tensor, int first, int n);
 
 /* torch.cat: makes a tensor on `device` with the rows of n tensors, at least 1, one after another.
- * They may lie on different devices. All have the same type, and the same shape but for the rows. */
+ * They may lie on different devices. All have one type, and the same shape but for the rows. */
 int duet_tensor_cat(duet_tensor **out, duet_tensor *const *tensors, int n, duet_device *device);
 
 /* torch.cuda.comm.scatter: parts[i] becomes a new tensor on devices[i] with the next rows. The
@@ -232,8 +232,8 @@ int duet_sgd(duet_params *params, double lr, int batch_size);
  * is below 1. norm is the 2-norm of all gradients taken as one vector, as it was before. It is
  * stored in *norm, unless that is NULL. It is summed in double, in the order of the parameters, so
  * it has the same bits on every device and rank. A norm that is not finite is not an error: as in
- * PyTorch, infinite gradients become NaN and the others 0, and NaN spoils all. max_norm is at least
- * 0. Waits, and reads all gradients into host memory. Call it between duet_backward and the step. */
+ * PyTorch, infinite gradients become NaN and the others 0, and NaN spoils all. max_norm: 0 or more.
+ * Waits, and reads all gradients into host memory. Call it between duet_backward and the step. */
 int duet_clip_grad_norm(duet_params *params, double max_norm, double *norm);
 
 /* Saves all values as a safetensors file, which appears whole or not at all. */
