@@ -39,16 +39,28 @@ void end_job(struct job *job, int rank, int code, const char *text) {
     if (!job->ending_since) job->ending_since = job->clock;
 }
 
+/* The signal of the launcher goes to the ranks. The board says nothing: a rank that saves its state
+ * may still need the others. A stopped rank handles a signal only once it continues. */
+void pass_on_signal(struct job *job, int signal) {
+    if (job->ending_since) return;
+    job->ending_since = job->clock + (now_ns() - job->last_look); /* the clock stands at the look */
+    job->passed_on = 1;
+    job->ending = ENDING_TERM;
+    signal_all(job, signal);
+    signal_all(job, SIGCONT);
+}
+
 /* Goes on to the next stage when its time has come. A stopped process handles SIGTERM only once it
  * continues, hence SIGCONT; SIGKILL needs no such help. A second Ctrl-C means: now. */
 static void escalate(struct job *job) {
     int64_t passed = job->clock - job->ending_since;
+    int64_t kill_after = job->passed_on ? (int64_t)(job->launch->grace_s * 1e9) : KILL_AFTER_NS;
     if (job->ending == ENDING_LEAVE && passed >= TERM_AFTER_NS) {
         signal_all(job, SIGTERM);
         signal_all(job, SIGCONT);
         job->ending = ENDING_TERM;
     }
-    if (job->ending != ENDING_KILL && (passed >= KILL_AFTER_NS || job->signals > 1)) {
+    if (job->ending != ENDING_KILL && (passed >= kill_after || job->signals > 1)) {
         signal_all(job, SIGKILL);
         job->ending = ENDING_KILL;
     }
@@ -135,7 +147,8 @@ int watch_processes(struct job *job) {
     /* A rank may have aborted the job and still be running. */
     if (!job->ending_since && board_aborted(job->board)) job->ending_since = job->clock;
     if (job->ending_since) escalate(job);
-    int hopeless = job->ending_since && job->clock - job->ending_since > GIVE_UP_NS;
+    int64_t grace_ns = job->passed_on ? (int64_t)(job->launch->grace_s * 1e9) : 0;
+    int hopeless = job->ending_since && job->clock - job->ending_since > GIVE_UP_NS + grace_ns;
     return hopeless ? 0 : running;
 }
 

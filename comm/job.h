@@ -60,6 +60,7 @@ struct job {
     int signal;           /* the first one that the launcher received, 0: none */
     int signals;          /* how many it received */
     int64_t signal_ns;    /* now_ns() when the first came */
+    int passed_on;        /* 1: that signal was passed on, and the ranks have launch->grace_s */
     int64_t ending_since; /* on the job's clock; 0: the job runs */
     enum ending ending;   /* the stage reached */
 };
@@ -77,6 +78,7 @@ void serve_stop(struct job *job);
 /* end.c: notices which ranks have ended, then begins and drives the end of the job. */
 int watch_processes(struct job *job);                                /* returns how many run */
 void end_job(struct job *job, int rank, int code, const char *text); /* the first call wins */
+void pass_on_signal(struct job *job, int signal);                    /* where grace_s is set */
 void reap_ranks(struct job *job); /* collects the zombies once no rank runs */
 
 /* progress.c: if no rank has made progress for launch->stall_timeout_s, the rank to blame and the

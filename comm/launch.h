@@ -5,9 +5,10 @@
  *
  * The first failure ends the job. The abort word is set; the ranks get half a second to leave by
  * themselves, then SIGTERM, then SIGKILL, all within a second. SIGINT, SIGTERM and SIGHUP to the
- * launcher end the ranks in the same way. If the launcher itself is killed, the kernel kills the
- * ranks (PR_SET_PDEATHSIG). The kernel ties that signal to the THREAD that forked the ranks; that
- * thread stays in launch_ranks until all of them have ended, so the tie holds. */
+ * launcher end the ranks in the same way, unless grace_s is set. If the launcher itself is killed,
+ * the kernel kills the ranks (PR_SET_PDEATHSIG). The kernel ties that signal to the THREAD that
+ * forked the ranks; that thread stays in launch_ranks until all of them have ended, so the tie
+ * holds. */
 #ifndef COMM_LAUNCH_H
 #define COMM_LAUNCH_H
 
@@ -45,6 +46,12 @@ struct launch {
     /* 1: each rank is the leader of a process group of its own (setpgid, by `entry`), and what ends
      * it is sent to all of that group: to the programs that it has started, too. */
     int groups;
+
+    /* Above 0: SIGINT, SIGTERM or SIGHUP to the launcher is passed on to the ranks at once, and the
+     * job is not aborted: they have this many seconds to end in their own way, with each other's
+     * help. What still runs then gets SIGKILL, and all of them at a second such signal (one within
+     * a tenth of a second counts as the first, as below). */
+    double grace_s;
 
     /* File descriptors that the ranks inherit under the same numbers, beside 0, 1 and 2. Whether
      * they are close-on-exec does not matter. */

@@ -129,8 +129,11 @@ int report_end(const struct job *job, struct launch_result *out) {
         out->exit_status = 128 + job->signal;
         out->stopped = __atomic_load_n(&job->board->asked, __ATOMIC_ACQUIRE) &&
                        !board_failure(job->board, &failure);
-        return fail(ERR_FAILED, "ended by signal %d (%s) to the launcher", job->signal,
-                    strsignal(job->signal));
+        return fail(ERR_FAILED, "ended by signal %d (%s) to the launcher%s", job->signal,
+                    strsignal(job->signal),
+                    job->passed_on && job->ending == ENDING_KILL
+                        ? ": ranks that did not end by it were killed"
+                        : "");
     }
     if (!board_failure(job->board, &failure)) return OK;
     const struct process *culprit =

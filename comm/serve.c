@@ -153,9 +153,12 @@ static int next_signal(int signal_fd) {
     return read(signal_fd, &info, sizeof info) == (ssize_t)sizeof info ? (int)info.ssi_signo : 0;
 }
 
+/* `timeout` sends a signal to a command and then to its group: within this time it is the same
+ * one. */
+static const int64_t SAME_NS = 100000000;
+
 /* Returns 1 if this signal asks the ranks to stop, or belongs to the one that did. */
 static int ask_to_stop(struct job *job, int signal) {
-    static const int64_t SAME_NS = 100000000;
     struct board *board = job->board;
     if (!job->launch->stoppable || job->ending_since || (signal != SIGINT && signal != SIGTERM))
         return 0;
@@ -177,6 +180,12 @@ static void receive_signal(struct job *job) {
     if (!job->signal) job->signal = signal, job->signal_ns = now_ns();
     job->signals++;
     if (ask_to_stop(job, signal)) return;
+    if (job->launch->grace_s > 0) {
+        int same = job->signals > 1 && signal == job->signal;
+        if (same && now_ns() - job->signal_ns < SAME_NS) job->signals--;
+        pass_on_signal(job, signal);
+        return;
+    }
     snprintf(text, sizeof text, "signal %d (%s) to the launcher", job->signal,
              strsignal(job->signal));
     end_job(job, -1, ERR_PEER, text);

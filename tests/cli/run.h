@@ -145,8 +145,10 @@ static inline void cli_start_va(struct cli *c, int terminal, const char *format,
     char text[4096], *side = NULL;
     vsnprintf(text, sizeof text, format, words);
     *c = (struct cli){.status = -1, .terminal = -1};
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++) { /* appending: of two processes that write at once none is lost */
         cr_assert_geq(c->fds[i] = memfd_create("cli", MFD_CLOEXEC), 0);
+        cr_assert_eq(fcntl(c->fds[i], F_SETFL, O_APPEND), 0);
+    }
     if (terminal) {
         c->terminal = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
         if (c->terminal < 0 || grantpt(c->terminal) != 0 || unlockpt(c->terminal) != 0)

@@ -32,7 +32,8 @@ Test(cli_run, ranks_get_torchruns_environment, .timeout = 60, .init = cli_folder
                    "$TORCHELASTIC_RESTART_COUNT $TORCHELASTIC_MAX_RESTARTS $1 $2\"\n"
                    "[ $MASTER_PORT -gt 0 ] && [ -n \"$TORCHELASTIC_RUN_ID\" ]");
     cli_run(&c, "run --standalone --nproc_per_node=3 --max_restarts 2 --nnodes=1:1 "
-                "--monitor-interval 0.1 --no-python ./show --a b");
+                "--monitor-interval 0.1 --no-python --node-rank 0 --master-addr localhost "
+                "--rdzv-backend c10d ./show --a b");
     cr_assert_eq(c.status, 0, "%s", c.err);
     HAS(c.out, "0 0 0 3 3 127.0.0.1 0 1 3 default 0 2 --a b\n");
     HAS(c.out, "1 1 1 3 3 127.0.0.1 0 1 3 default 0 2 --a b\n");
@@ -99,7 +100,8 @@ Test(cli_run, a_failure_is_reported, .timeout = 60, .init = cli_folder_make,
     script("dies", "[ $RANK = 1 ] && kill -SEGV $$\nexec sleep 20");
     cli_run(&c, "run --nproc-per-node 3 ./dies");
     cr_assert_eq(c.status, 128 + SIGSEGV, "%s", c.err);
-    HAS(c.err, "./dies FAILED, attempt 1 of 1\n  root cause (first failure)   rank 1 ");
+    HAS(c.err, "./dies FAILED, attempt 1 of 1, 20");
+    HAS(c.err, "\n  root cause (first failure)   rank 1 ");
     HAS(c.err, "signal 11 (SIGSEGV)\n");
     HAS(c.err, "ended by duet run, after the first failure\n");
     HAS(c.err, "duet: rank 1 (pid");
@@ -114,11 +116,117 @@ Test(cli_run, a_failure_is_reported, .timeout = 60, .init = cli_folder_make,
     cli_free(&c);
 }
 
+/* Two jobs at once, which meet each its own ranks: sums of 2 and of 4 of them. */
+Test(cli_run, two_jobs_never_meet, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    struct cli jobs[2];
+    for (int j = 0; j < 2; j++)
+        cli_start(&jobs[j],
+                  "run --master-port 4711 --nproc-per-node %d %s/" BUILD_DIR "/examples/all_reduce",
+                  2 + 2 * j, cli_root_path);
+    for (int j = 0; j < 2; j++) {
+        cli_wait_beside(&jobs[j], 2);
+        cr_assert_eq(jobs[j].status, 0, "%s", jobs[j].err);
+        for (int r = 0; r < 2 + 2 * j; r++) {
+            char line[64];
+            snprintf(line, sizeof line, "rank %d: [[%d, %d]]\n", r, j ? 10 : 3, j ? 10 : 3);
+            HAS(jobs[j].out, line);
+        }
+        cli_free(&jobs[j]);
+    }
+    cr_assert(cli_nobody_left(CLI_LEFT_SECONDS));
+}
+
+/* Waits until each of two ranks has made its file. */
+static void wait_for_ranks(void) {
+    int64_t deadline = deadline_after(CLI_SECONDS);
+    while (access("ready0", F_OK) || access("ready1", F_OK)) {
+        cr_assert_lt(now_ns(), deadline, "the ranks did not start");
+        usleep(2000);
+    }
+    unlink("ready0");
+    unlink("ready1");
+}
+
+/* A signal reaches the ranks as it is, and they may end in their own way. What does not end is
+ * killed when its time is over. */
+Test(cli_run, signals_are_passed_on, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    static const int signals[] = {SIGTERM, SIGINT, SIGHUP};
+    struct cli c;
+    for (int i = 0; i < 3; i++) /* in the background of a script they are ignored */
+        signal(signals[i], SIG_DFL);
+    script("saves", "for s in TERM INT HUP; do trap \"echo $RANK: $s; exit 0\" $s; done\n"
+                    ">ready$RANK\nwhile :; do sleep 0.01; done");
+    for (int i = 0; i < 3; i++) {
+        cli_start(&c, "run --nproc-per-node 2 --max-restarts 3 ./saves");
+        wait_for_ranks();
+        kill(c.pid, signals[i]);
+        cli_wait_beside(&c, 1);
+        cr_assert(cli_nobody_left(CLI_LEFT_SECONDS));
+        cr_assert_eq(c.status, 128 + signals[i], "%s", c.err);
+        for (int r = 0; r < 2; r++) {
+            char line[32];
+            snprintf(line, sizeof line, "%d: %s\n", r, i == 0 ? "TERM" : i == 1 ? "INT" : "HUP");
+            HAS(c.out, line);
+        }
+        cr_assert_null(strstr(c.err, "were killed"));
+        cli_free(&c);
+    }
+    script("hangs", "trap '' TERM\n>ready$RANK\nwhile :; do sleep 0.01; done");
+    for (int twice = 0; twice < 2; twice++) { /* a second signal does not wait for the deadline */
+        cli_start(&c, "run --nproc-per-node 2 --shutdown-timeout %s ./hangs",
+                  twice ? "100" : "0.2");
+        wait_for_ranks();
+        int64_t start = now_ns();
+        kill(c.pid, SIGTERM);
+        for (siginfo_t ended = {0}; twice && !ended.si_pid; usleep(20000)) {
+            kill(c.pid, SIGTERM); /* within a tenth of a second it is still the first one */
+            cr_assert_eq(waitid(P_PID, (id_t)c.pid, &ended, WEXITED | WNOHANG | WNOWAIT), 0);
+        }
+        cli_wait_beside(&c, 1);
+        cr_assert(cli_nobody_left(CLI_LEFT_SECONDS));
+        cr_assert_eq(c.status, 128 + SIGTERM, "%s", c.err);
+        HAS(c.err, "signal 15 (Terminated) to the launcher: ranks that did not end by it were");
+        cr_assert(twice || now_ns() - start >= 200000000);
+        cli_free(&c);
+    }
+}
+
+/* Whoever kills the launcher ends the ranks. */
+Test(cli_run, ranks_end_with_the_launcher, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    struct cli c;
+    script("waits", ">ready$RANK\nexec sleep 100");
+    cli_start(&c, "run --nproc-per-node 2 --tee 3 ./waits");
+    wait_for_ranks();
+    kill(c.pid, SIGKILL);
+    cli_wait_beside(&c, 1);
+    cr_assert(cli_nobody_left(CLI_LEFT_SECONDS));
+    cr_assert_eq(c.status, 128 + SIGKILL, "%s", c.err);
+    cli_free(&c);
+}
+
 Test(cli_run, misuse, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
     cli_fails(2, "no program was given", "run");
     cli_fails(2, "no program was given", "run --nproc-per-node 2");
     cli_fails(2, "run: nosuch: there is no such program", "run nosuch");
-    cli_fails(2, "several machines come later", "run --nnodes 2 true");
+    cli_fails(2, "--nnodes: 2: several machines come later: give 1", "run --nnodes 2 true");
+    cli_fails(2, "--node-rank: 1: several machines come later", "run --node_rank=1 true");
+    cli_fails(2, "--master-addr: far: several machines come later", "run --master-addr far true");
+    cli_fails(2, "--rdzv-endpoint: host:1: several machines come later",
+              "run --rdzv-backend c10d --rdzv_endpoint host:1 true");
+    cli_fails(2, "Unsupported nproc_per_node value: two", "run --nproc-per-node two true");
+    cli_fails(2, "--nproc-per-node|1 to 64", "run --nproc-per-node 0 true");
+    cli_fails(2, "--max-restarts|-1", "run --max-restarts -1 true");
+    cli_fails(2, "--monitor-interval|soon", "run --monitor-interval soon true");
+    cli_fails(2, "--shutdown-timeout|-1", "run --shutdown-timeout -1 true");
+    cli_fails(2, "run: .: is a folder", "run .");
+    script("train.py", "");
+    cr_assert_eq(chmod("train.py", 0644), 0);
+    cli_fails(2, "may not be executed: start it as `python ./train.py`", "run ./train.py");
+    script("here", "");
+    cli_fails(2, "no such program along PATH: give ./here", "run here");
     cli_fails(2, "--nproc-per-node|1 to 64", "run --nproc-per-node 65 true");
     cli_fails(2, "did you mean --max-restarts?", "run --max-restart 1 true");
     cli_fails(2, "give --log-dir too", "run --redirects 3 true");
