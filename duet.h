@@ -20,10 +20,9 @@
  *     duet_backward(tape, duet_cross_entropy(tape, scores, y, DUET_MEAN));
  *     duet_sgd(params, 0.1, 1);
  *
- * The two finished strategies, DataParallel and DistributedDataParallel, are not functions here:
- * the command `duet` runs them. duet_command gives a program of yours that command, with a model of
- * your own; examples/my_model.c is such a program. Not in the library: gradients that are added up
- * over several backward passes.
+ * Of the two finished strategies, duet_data_parallel is DataParallel around your forward function
+ * and duet_ddp is DistributedDataParallel around your parameters. duet_command gives a program of
+ * yours the whole command `duet`, with a model of your own; examples/my_model.c is such a program.
  *
  * Errors. A function that returns int returns DUET_OK (0) or a code of enum duet_code, and then
  * duet_error() has one line of text that says what failed. The few that return a number instead
@@ -62,6 +61,7 @@ typedef struct duet_rng duet_rng;
 typedef struct duet_dataset duet_dataset;
 typedef struct duet_loader duet_loader;
 typedef struct duet_group duet_group;
+typedef struct duet_data_parallel duet_data_parallel;
 typedef struct duet_ddp duet_ddp;
 typedef struct duet_work duet_work;
 typedef struct duet_module duet_module;
@@ -627,6 +627,81 @@ void duet_ddp_free(duet_ddp *ddp); /* collective, unless the job has failed */
 
 /* The number of buckets: one in the first step, which finds out the order of the gradients. */
 int duet_ddp_buckets(const duet_ddp *ddp);
+
+/* ---- DataParallel ----
+ *
+ * One process, several devices: each forward cuts the samples among the devices, copies the
+ * parameters to all of them, runs your forward function on each in a thread of its own, and gathers
+ * the outputs; each backward sums the gradients on the first device. In PyTorch:
+ * nn.DataParallel(model, device_ids, output_device).
+ *
+ *     duet_data_parallel_create(&dp, devices, n, params, forward, context, NULL);
+ *     for (...) {
+ *         duet_data_parallel_forward(dp, x, &output, DUET_TRAIN);
+ *         duet_tape_begin(tape, NULL, N, DUET_TRAIN);           // a tape on the output device
+ *         duet_var *y = duet_leaf(tape, output);
+ *         duet_backward(tape, duet_cross_entropy(tape, y, labels, DUET_MEAN));
+ *         duet_var_grad(&grad, tape, y);
+ *         duet_data_parallel_backward(dp, grad);                // into the gradients of params
+ *         duet_sgd(params, 0.1, 1);
+ *         duet_tensor_free(grad);
+ *         duet_tensor_free(output);
+ *     }
+ *     duet_data_parallel_free(dp);
+ *
+ * Samples are cut as torch.chunk cuts: 10 over 4 devices are 3 3 3 1, and 9 are 3 3 3 0. A device
+ * without samples calls no forward, and its gradients count as zeros. The n gradients are added in
+ * the fold order of docs/design.md, whatever the devices: each sum has the bits of the same chunks
+ * on one device, added in that order. One pass over all samples on one device adds in another
+ * order, and so differs in the last bits.
+ *
+ * Where replicas fail, all threads come to an end first. Then the call returns the code of the
+ * lowest replica that failed, and "Caught RuntimeError in replica 1 on device 1. " stands before
+ * its text; the parameters stay, the gradients are undefined. After DUET_TIMEOUT every later call
+ * fails, duet_data_parallel_free frees nothing, and devices and parameters must stay open.
+ *
+ * Threads: one thread makes all calls. Meanwhile the library's threads use all devices. */
+struct duet_data_parallel_options {
+    int output_device; /* gathers outputs or losses: its place in devices[0 .. n) */
+    uint64_t seed;     /* of dropout */
+    double timeout_s;  /* how long a replica may take for forward or backward; 0: 300 */
+    /* For duet_data_parallel_loss: the loss of a replica, with DUET_MEAN or DUET_SUM, from the
+     * output of forward and the replica's rows of y. NULL: that function is not used. */
+    duet_var *(*loss)(duet_tape *tape, duet_var *output, const duet_tensor *y, void *context);
+    /* Is given PyTorch's warnings, a line each. NULL: they go to stderr. */
+    void (*warn)(const char *text, void *context);
+};
+
+/* devices[0 .. n) are different and of one kind; params are on devices[0] and have no duet_ddp.
+ * forward may be called by several threads at once, each with a tape of its own, in which parameter
+ * i is the replica's copy of parameter i. It must not begin a pass or run one backward. options
+ * NULL: zeros. Devices and params must outlive the result. */
+int duet_data_parallel_create(duet_data_parallel **out, duet_device *const *devices, int n,
+                              duet_params *params,
+                              duet_var *(*forward)(duet_tape *tape, duet_var *x, void *context),
+                              void *context, const struct duet_data_parallel_options *options);
+void duet_data_parallel_free(duet_data_parallel *dp);
+
+/* x: float (N, ...) on devices[0], which must live until backward is done; N may be 0. *output is a
+ * new tensor (N, ...) on the output device, and the caller's. */
+int duet_data_parallel_forward(duet_data_parallel *dp, const duet_tensor *x, duet_tensor **output,
+                               enum duet_pass pass);
+
+/* The same with the loss in forward. y: labels or targets of the N samples, on devices[0]; it must
+ * live as long as x. *losses is a new tensor, double (R), on the output device: the loss of each of
+ * the R replicas that had samples, the mean or the sum over its own. */
+int duet_data_parallel_loss(duet_data_parallel *dp, const duet_tensor *x, const duet_tensor *y,
+                            duet_tensor **losses, enum duet_pass pass);
+
+/* Once after each of these forwards with DUET_TRAIN. Overwrites the gradients of params; a
+ * parameter that took no part gets zeros. After duet_data_parallel_forward: grad is the gradient
+ * with respect to the output, of its shape and on its device, and is only read. After
+ * duet_data_parallel_loss: grad is NULL, and backward starts from the mean of the R losses, as
+ * losses.mean().backward() does. That weighs replicas alike, not samples. */
+int duet_data_parallel_backward(duet_data_parallel *dp, const duet_tensor *grad);
+
+/* The replicas that took part in the last forward; before it: n. */
+int duet_data_parallel_replicas(const duet_data_parallel *dp);
 
 /* ---- a model of your own, and the command for it ----
  *

@@ -132,16 +132,6 @@ static int hash_values_task(void *dp, int r) {
     return in_order(dp, r, hash_values);
 }
 
-/* The words of PyTorch for an exception in a replica, because users search for them. */
-static int caught(struct dp *dp, int r) {
-    int code = workers_code(dp->workers, r);
-    const char *what = code == ERR_MEMORY    ? "OutOfMemoryError"
-                       : code == ERR_TIMEOUT ? "TimeoutError"
-                                             : "RuntimeError";
-    return fail(code, "Caught %s in replica %d on device %d. %s", what, r,
-                device_index(dp->group.device[r]), workers_text(dp->workers, r));
-}
-
 static int on_all_devices(struct dp *dp, enum phase phase, worker_task *task) {
     struct span wait = {.step = dp->replica[0].step_number,
                         .phase = (uint8_t)(dp->training ? phase : PHASE_EVALUATE),
@@ -152,7 +142,8 @@ static int on_all_devices(struct dp *dp, enum phase phase, worker_task *task) {
     int failed = workers_run(dp->workers, task, dp, &wait.start_ns);
     wait.end_ns = now_ns();
     if (dp->count > 1) span_add(&dp->waits, &wait);
-    return failed < 0 ? OK : caught(dp, failed);
+    return failed < 0 ? OK
+                      : workers_caught(dp->workers, failed, device_index(dp->group.device[failed]));
 }
 
 /* ---- the parts on device 0's thread ---- */

@@ -176,3 +176,12 @@ const char *workers_text(const struct workers *w, int index) {
                                  "or raise --timeout"
                                : w->slot[index].text;
 }
+
+int workers_caught(const struct workers *w, int index, int device) {
+    int code = workers_code(w, index);
+    const char *what = code == ERR_MEMORY    ? "OutOfMemoryError"
+                       : code == ERR_TIMEOUT ? "TimeoutError"
+                                             : "RuntimeError";
+    return fail(code, "Caught %s in replica %d on device %d. %s", what, index, device,
+                workers_text(w, index));
+}

@@ -98,6 +98,7 @@ static struct var *loss(struct tape *t, struct var *x, const struct tensor *answ
     node.y = tape_var(t, node.args.out[0], x->needs_grad);
     if (!node.y) return NULL;
     ((struct tape_var *)node.y)->hits = node.args.out[1];
+    ((struct tape_var *)node.y)->reduction = r;
     return tape_node(t, &node) ? NULL : node.y;
 }
 
@@ -120,6 +121,13 @@ struct var *nll_loss(struct tape *t, struct var *log_probabilities, const struct
 struct var *mse_loss(struct tape *t, struct var *x, const struct tensor *targets,
                      enum reduction r) {
     return loss(t, x, targets, r, 0, OP_MSE_FORWARD, mse_backward);
+}
+
+int tape_loss_reduction(const struct var *loss, enum reduction *r) {
+    const struct tape_var *v = (const struct tape_var *)loss;
+    if (!v->hits.data) return fail(ERR_USAGE, "loss: the value given was made by no loss");
+    *r = v->reduction;
+    return OK;
 }
 
 int tape_log_loss(struct tape *t, const struct var *loss, const struct tensor *losses,

@@ -212,6 +212,9 @@ struct var *nll_loss(struct tape *t, struct var *log_probabilities, const struct
  * 0. */
 struct var *mse_loss(struct tape *t, struct var *x, const struct tensor *targets, enum reduction r);
 
+/* The reduction of a loss. ERR_USAGE: the value given was made by no loss. */
+int tape_loss_reduction(const struct var *loss, enum reduction *r);
+
 /* For each segment s, enqueues the sum of its losses into row step->slot, column s of `losses`
  * (F64 (R,S)) and its number of right answers into `hits` (I64 (R,S)). `loss` must come from one of
  * the losses above. */

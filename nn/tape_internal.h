@@ -11,9 +11,10 @@
  * can be cast to one of these. */
 struct tape_var {
     struct var var;
-    int borrowed;       /* 1: others read the memory of grad too, so it is never written to */
-    int reached;        /* 1: the root depends on it */
-    struct tensor hits; /* of a loss: I32 (N), 1 where the largest score was the label's */
+    int borrowed;             /* 1: others read the memory of grad too, so it is never written to */
+    int reached;              /* 1: the root depends on it */
+    struct tensor hits;       /* of a loss: I32 (N), 1 where the largest score was the label's */
+    enum reduction reduction; /* of a loss */
 };
 
 struct node;

@@ -1,0 +1,56 @@
+/* The inside of duet_data_parallel, DataParallel around a forward function of a program. program.c
+ * has the step, wrap.c makes and frees what it works on. dp.h is the same for the command, which
+ * knows its model and its largest batch beforehand; here every step may be of another shape. */
+#ifndef DP_PROGRAM_H
+#define DP_PROGRAM_H
+
+#include "api/api.h"
+#include "dp/worker.h"
+#include "scatter_gather/scatter_gather.h"
+
+/* A tensor cut into rows: those of the device it lies on are a view of it, the others a copy. */
+struct pieces {
+    struct duet_tensor part[MAX_DEVICES];
+    void *memory[MAX_DEVICES]; /* owned, device memory, kept from step to step */
+    size_t room[MAX_DEVICES];  /* its bytes */
+};
+
+/* What backward can start from. */
+enum roots { NO_ROOTS, OUTPUTS, LOSSES };
+
+struct duet_data_parallel {
+    int count, output_device;
+    duet_var *(*forward)(duet_tape *tape, duet_var *x, void *context);
+    duet_var *(*loss)(duet_tape *tape, duet_var *output, const duet_tensor *y, void *context);
+    void (*warn)(const char *text, void *context);
+    void *context;
+    int warned; /* 1: of scalar losses */
+
+    struct duet_params *params[MAX_DEVICES]; /* [0] is the program's, the others are copies */
+    uint64_t layout_version;                 /* of params[0], as it was at the beginning */
+    struct duet_tape *tape[MAX_DEVICES];
+    struct device_group group;
+    struct workers *workers;
+    struct param_range *groups; /* of the parameter arenas, values and gradients alike */
+    int group_count;
+    struct reduce_plan reduce;
+
+    /* The step under way. The caller writes it while the threads sleep; thread r writes root[r] and
+     * losses[r]. */
+    enum duet_pass pass;
+    int sizes[MAX_DEVICES]; /* samples of each device */
+    int used;               /* devices 0 .. used-1 take part */
+    struct pieces x, y, grad;
+    enum roots roots;              /* after a forward in training */
+    int in_forward;                /* 1: the loss is computed there */
+    struct var *root[MAX_DEVICES]; /* on tape[r]: the output, PLAIN, or the loss */
+    double losses[MAX_DEVICES];
+};
+
+/* Gives a warning, a line of text, to the program. */
+void data_parallel_warn(const struct duet_data_parallel *dp, const char *text);
+
+/* ERR_USAGE, in PyTorch's words: the parameters are not on the first device, or a ddp has them. */
+int data_parallel_check_module(const struct duet_params *params, struct device *first);
+
+#endif
