@@ -141,6 +141,27 @@ Test(api_library, installs_for_pkg_config, .timeout = 300, .init = scratch_make,
     cr_assert_not_null(strstr(output(), "DDP = single: identical to the bit"), "%s", output());
 }
 
+/* PyTorch's text on DataParallel: 30 samples over 4 devices are 8 8 8 6, the last 10 are 3 3 3 1.
+ * The threads' lines come in any order. */
+Test(api_data_parallel_example, says_what_each_replica_sees, .timeout = 60, .init = scratch_make,
+     .fini = scratch_remove) {
+    RUN(0, BUILD_DIR
+        "/examples/data_parallel 4 | sed 's/ [a-z]*(\\([0-9]\\))$/ \\1/' | sort | uniq -c");
+    for (int r = 0; r < 4; r++) {
+        char line[96];
+        snprintf(line, sizeof line, "3 inside model: input (%d, 10), output (%d, 10) on %d\n",
+                 r < 3 ? 8 : 6, r < 3 ? 8 : 6, r);
+        cr_assert_not_null(strstr(output(), line), "%s: %s", line, output());
+        snprintf(line, sizeof line, "1 inside model: input (%d, 10), output (%d, 10) on %d\n",
+                 r < 3 ? 3 : 1, r < 3 ? 3 : 1, r);
+        cr_assert_not_null(strstr(output(), line), "%s: %s", line, output());
+    }
+    cr_assert_not_null(strstr(output(), "3 outside: input (30, 10), output (30, 10)"), "%s",
+                       output());
+    RUN(2, BUILD_DIR "/examples/data_parallel 0");
+    cr_assert_not_null(strstr(output(), "data_parallel: devices: 0: give 1 to 64"), "%s", output());
+}
+
 /* ---- the example ---- */
 
 enum { PARAMS = 8, LARGEST = 800 * 128 };
