@@ -28,6 +28,11 @@ static duet_var *forward(duet_tape *t, duet_var *x, void *context) {
     const struct wrong *wrong = context;
     duet_tensor *value;
     int samples = duet_var_value(&value, t, x) ? 0 : duet_tensor_dim(value, 0);
+    float seen[SAMPLES * K];
+    /* A device other than the first looks at its rows while the first has run nothing yet: on late
+     * devices they are there only if its stream waits for the scatter. */
+    if (value && !strstr(duet_device_name(duet_tensor_device(value)), "(0)"))
+        duet_tensor_read(value, seen);
     duet_tensor_free(value);
     int here = samples == wrong->samples ? (int)wrong->how : NOT_AT_ALL;
     duet_var *h = duet_relu(t, duet_linear(t, x, W1, here == BAD_LAYER ? PARAMS : B1));
