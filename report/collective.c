@@ -50,12 +50,13 @@ static int find_word(const char *word, int *index) {
     enum { MOST = PLANNED + DP_KINDS + COLLECTIVE_COUNT - WINDOW_BARRIER };
     static const int most = MOST;
     char words[MOST][COLLECTIVE_WORD];
-    const char *known[MOST];
+    const char *known[MOST + 1];
     for (int i = 0; i < most; i++) {
         known[i] = collective_word(i, words[i]);
         if (!strcmp(word, known[i])) return *index = i, OK;
     }
-    return unknown_value("--algorithm", word, known, most);
+    known[MOST] = "auto"; /* the command puts a choice in its place before it asks here */
+    return unknown_value("--algorithm", word, known, MOST + 1);
 }
 
 /* A call of a process group from rank 0, with the group's usual windows (group/group.h). */

@@ -10,7 +10,7 @@
 
 /* Steps that are listed of one rank; how many ranks are, unless one was asked for. */
 enum { MOST_STEPS = 16, FIRST_STEPS = 10, LAST_STEPS = 4, MOST_RANKS = 4, FEW_RANKS = 2 };
-enum { AWAITS = 22, MOVES = 31, RANKS = 9 }; /* columns */
+enum { AWAITS = 22, MOVES = 31, RANKS = 9, SET_LINE = 76 }; /* columns */
 
 /* ---- steps ---- */
 
@@ -124,12 +124,24 @@ static void print_textbook(FILE *file, const struct formula *f, uint64_t in, uin
                     : ", uneven");
 }
 
+/* A set of ranks on lines of its own, which break behind commas. */
+static void print_long_set(FILE *file, const char *set) {
+    while (*set) {
+        int n = (int)strlen(set);
+        if (n > SET_LINE)
+            for (n = SET_LINE; n > 1 && set[n - 1] != ',';)
+                n--;
+        fprintf(file, "  %.*s\n", n, set);
+        set += n;
+    }
+}
+
 static void print_group(FILE *file, const struct collective *c, int rank, uint64_t ranks) {
     const struct formula *f = &c->formula[rank];
     uint64_t in = collective_in(c, rank), out = collective_out(c, rank);
     char set[200];
     set_words(ranks, set, sizeof set);
-    if (strlen(set) > RANKS) fprintf(file, "  %s\n", set);
+    if (strlen(set) > RANKS) print_long_set(file, set);
     fprintf(file, "  %-*s %12" PRIu64 " %12" PRIu64, RANKS, strlen(set) > RANKS ? "" : set, in,
             out);
     if (c->has_formula) {

@@ -16,6 +16,10 @@ enum { COLUMN = 39 }; /* two moves stand beside each other */
 
 /* ---- words ---- */
 
+static const char *s_of(size_t n) {
+    return n == 1 ? "" : "s";
+}
+
 void set_words(uint64_t ranks, char *text, size_t bytes) {
     size_t used = 0;
     if (bytes) text[0] = 0;
@@ -157,8 +161,8 @@ static void print_state(FILE *file, const struct replay *r) {
             in_the_end += r->counts[(size_t)rank * (size_t)h->chunk_count + (size_t)c];
         }
     }
-    fprintf(file, "  complete: %" PRId64 " of %" PRId64 " (%d ranks, %d chunks)\n", complete,
-            in_the_end, h->n, h->chunk_count);
+    fprintf(file, "  complete: %" PRId64 " of %" PRId64 " (%d ranks, %d chunk%s)\n", complete,
+            in_the_end, h->n, h->chunk_count, s_of((size_t)h->chunk_count));
 }
 
 /* ---- all hops ---- */
@@ -201,10 +205,6 @@ static int print_hops(FILE *file, const struct hops *h, const struct collective_
     }
     replay_free(&r);
     return code;
-}
-
-static const char *s_of(size_t n) {
-    return n == 1 ? "" : "s";
 }
 
 static void print_head(FILE *file, const struct collective *c) {

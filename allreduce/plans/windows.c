@@ -284,6 +284,9 @@ static int check(const struct window_request *q, const struct pattern *p) {
                     q->n, MAX_DEVICES);
     if (q->root < 0 || q->root >= q->n)
         return fail(ERR_USAGE, "%s: root %d: give 0 to %d", name, q->root, q->n - 1);
+    if (sends && q->n < 2)
+        return fail(ERR_USAGE, "%s: of %d rank: two different ranks are needed: give 2 or more",
+                    name, q->n);
     if (sends && (q->peer < 0 || q->peer >= q->n || q->peer == q->root))
         return fail(ERR_USAGE, "%s: from rank %d to rank %d of %d: give two different ranks", name,
                     q->root, q->peer, q->n);

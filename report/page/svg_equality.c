@@ -71,7 +71,7 @@ static void draw_heads(struct picture *p, const struct sheet *s, double y) {
 int draw_equality(struct picture *p, const struct page *page, int index) {
     double f = p->font, y = 2 * f;
     struct sheet s = {.first = first_run(page),
-                      .gutter = p->form == PICTURE_NARROW ? 2 * f : 5.2 * f,
+                      .gutter = p->form == PICTURE_NARROW ? 2 * f : 5.8 * f,
                       .row = 1.8 * f};
     (void)index;
     s.count = steps_to_print(s.first, s.steps) + 1;

@@ -59,7 +59,7 @@ int draw_memory(struct picture *p, const struct page *page, int index) {
     int count = key_of(page, items), small = most_devices(page) > 16,
         in_sight = e.limit <= LIMIT_IN_SIGHT * e.peak;
     double most = in_sight && e.limit > e.peak ? e.limit : e.peak, f = p->font;
-    double gutter = p->form == PICTURE_NARROW ? 2 * f : 5.2 * f,
+    double gutter = p->form == PICTURE_NARROW ? 2 * f : 5.8 * f,
            room = small ? 2 : 6 * f, /* for the peak in words behind a bar */
         width = p->width - gutter - room, row = small ? 0.55 * f : 1.5 * f,
            gap = small ? 2 : 0.4 * f;

@@ -37,7 +37,7 @@ static void draw_bar(struct picture *p, const struct run_record *r, int d, doubl
 int draw_phases(struct picture *p, const struct page *page, int index) {
     struct key_item items[PHASE_COUNT + TIME_PARTS];
     int count = key_of(page, items), small = most_devices(page) > 16;
-    double most = 1, f = p->font, gutter = p->form == PICTURE_NARROW ? 2 * f : 5.2 * f,
+    double most = 1, f = p->font, gutter = p->form == PICTURE_NARROW ? 2 * f : 5.8 * f,
            width = p->width - gutter - 2, row = small ? 0.55 * f : 1.5 * f,
            gap = small ? 2 : 0.4 * f, y = picture_key(p, 0, items, count, 0), top = y;
     (void)index;

@@ -27,7 +27,7 @@ static double device_height(const struct layout *l, const struct window *w) {
 static struct layout lay_out(const struct picture *p, const struct page *page,
                              const struct window *windows) {
     int small = many(page), narrow = p->form == PICTURE_NARROW;
-    struct layout l = {.gutter = narrow ? 2 * p->font : 5.2 * p->font, .windows = windows};
+    struct layout l = {.gutter = narrow ? 2 * p->font : 5.8 * p->font, .windows = windows};
     l.width = p->width - l.gutter - 2;
     l.row[ROW_COMPUTE] = small ? 0.5 * p->font : 1.5 * p->font;
     l.row[ROW_COMM] = small ? 0.3 * p->font : 1.1 * p->font;

@@ -137,7 +137,7 @@ class Timeline {
     const total = Math.max(280, this.stage.parentNode.clientWidth), narrow = total < 560;
     const small = Math.max(...this.data.runs.map((run) => run.devices)) > 16;
     const heights = small ? [7, 4, 3] : [20, 14, 6];
-    this.gutter = narrow ? 22 : 66;
+    this.gutter = narrow ? 22 : 74;
     this.width = total - this.gutter - 2;
     this.stage.replaceChildren();
     const clip = svgElement("clipPath", {id: "axis-clip"}, this.stage);

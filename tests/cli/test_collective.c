@@ -62,6 +62,7 @@ Test(cli_collective, other_collectives_by_eye, .timeout = 60, .init = cli_folder
     has("--algorithm oneshot --ranks 2 --count 64",
         "before hop 1\n  within ranks 0-1: copies data to scratch, copies scratch to data\n");
     has("--algorithm all-gather --ranks 2 --count 8", "  rank 1  0*       1*\n");
+    has("--algorithm tree --ranks 64 --count 7", "(64 ranks, 1 chunk)\n"); /* a long set of ranks */
     has("--algorithm dp-scatter --ranks 3 --count 99", "  rank 1  1        0*       1\n");
     has("--algorithm group-gather --ranks 2 --count 8", "  rank 0  0*       -\n");
     has("--algorithm group-reduce --ranks 2 --count 8",
@@ -132,6 +133,7 @@ Test(cli_collective, bad_input, .timeout = 60, .init = cli_folder_make, .fini = 
     cli_fails(2, "give 0 to 3", "collective --rank 4");
     cli_fails(2, "multiple of 4", "collective --algorithm all-gather --count 7");
     cli_fails(2, "several calls of it", "collective --algorithm group-gather --bytes 64M");
+    cli_fails(2, "group-send and auto", "collective --algorithm rings");
     cli_fails(2, "two different ranks", "collective --algorithm group-send --ranks 1");
     cli_fails(2, "fewer bytes or ranks", "collective --algorithm naive --ranks 64 --bytes 64M");
     cli_fails(2, "did you mean --json?", "collective --jsn x");

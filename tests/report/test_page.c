@@ -93,10 +93,26 @@ Test(page, names_are_escaped, .timeout = 30) {
     free_runs();
 }
 
-/* 64 devices: the page is whole, and not too large. */
+/* 64 devices that all send to all: the page is whole, and not too large. */
 Test(page, many_devices, .timeout = 60) {
     struct page page = three_runs(64);
-    check_page(&page, "runs.2.per_device.63.memory_peak", NULL);
+    for (int a = 0; a < 64; a++)
+        for (int b = 0; b < 64; b++)
+            if (a != b) traffic_add(runs[2].traffic, a, b, 700 * (uint64_t)(1 + (b > 40)));
+    check_page(&page, "runs.2.per_device.63.memory_peak", "nan to");
+    check_page(&page, "each of devices 41 to 63", "device 63 to device 62");
+    free_runs();
+}
+
+/* After one epoch there is one accuracy, and a line through one point would show nothing. */
+Test(page, one_point_is_a_dot, .timeout = 30) {
+    struct page page = three_runs(2);
+    size_t bytes;
+    char *text = page_text(&page, &bytes), *curves = strstr(text, "class=\"accuracy wide\"");
+    cr_assert_not_null(curves);
+    *strstr(curves, "</svg>") = 0;
+    cr_expect_eq(count_of(curves, "<circle"), 3);
+    free(text);
     free_runs();
 }
 
@@ -106,6 +122,7 @@ Test(page, what_is_missing_is_said, .timeout = 60) {
     check_page(&page, "DP is missing: out of &#60;memory&#62;", NULL);
     page.stopped = "ended by signal 2";
     check_page(&page, "Stopped early: ended by signal 2", NULL);
+    check_page(&page, "The command ended before two runs could be compared.", "compares no models");
     page.run[0].run = page.run[2].run = NULL;
     check_page(&page, "Nothing was measured", NULL);
     free_runs();
