@@ -58,10 +58,22 @@ static int take_descriptors(struct comm *comm) {
     return OK;
 }
 
+/* Have the launcher's descriptors come as far as here? A program between it and this one may have
+ * closed them, as Python's subprocess does. Under `duet run` the ranks then meet by the name of
+ * their job; the ranks of other launchers have no name of their own. */
+static int were_closed(void) {
+    int board = -1, socket = -1;
+    if (!getenv("TORCHELASTIC_RUN_ID") ||
+        environment_number("DUET_SHARED_FD", 0, MOST_FDS, &board) ||
+        environment_number("DUET_COMM_FD", 0, MOST_FDS, &socket))
+        return 0;
+    return fcntl(board, F_GETFD) < 0 || !is_packet_socket(socket);
+}
+
 /* Finds the job's board and the way to whoever serves the rendezvous. */
 static int find_job(struct comm *comm, int meet) {
     struct place place;
-    int alone = meet && !getenv("DUET_SHARED_FD");
+    int alone = meet && (!getenv("DUET_SHARED_FD") || were_closed());
     CHECK(read_place(&place, meet ? BY_RUN : BY_TRAIN));
     comm->world = place.world;
     comm->rank = place.rank;

@@ -137,6 +137,24 @@ Test(cli_run, two_jobs_never_meet, .timeout = 60, .init = cli_folder_make,
     cr_assert(cli_nobody_left(CLI_LEFT_SECONDS));
 }
 
+/* A program in between that closes what it has inherited, as Python's subprocess does. Two jobs at
+ * once, since the ranks now meet by a name. */
+Test(cli_run, ranks_behind_a_program_meet, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    struct cli jobs[2];
+    script("between", "exec 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-\n\"$@\"");
+    for (int j = 0; j < 2; j++)
+        cli_start(&jobs[j], "run --nproc-per-node 3 ./between %s/" BUILD_DIR "/examples/all_reduce",
+                  cli_root_path);
+    for (int j = 0; j < 2; j++) {
+        cli_wait_beside(&jobs[j], 2);
+        cr_assert_eq(jobs[j].status, 0, "%s", jobs[j].err);
+        HAS(jobs[j].out, "rank 2: [[6, 6]]\n");
+        cli_free(&jobs[j]);
+    }
+    cr_assert(cli_nobody_left(CLI_LEFT_SECONDS));
+}
+
 /* Waits until each of two ranks has made its file. */
 static void wait_for_ranks(void) {
     int64_t deadline = deadline_after(CLI_SECONDS);
