@@ -492,6 +492,7 @@ int duet_loader_next(duet_loader *loader, struct duet_batch *batch);
  *     static int work(int rank, void *context) {
  *         duet_group *group;
  *         if (duet_group_init(&group, 0)) return DUET_FAILED;
+ *         duet_device_open(&device, "auto", duet_group_local_rank(group), 0);
  *         ...
  *         int code = duet_all_reduce(group, tensor, DUET_SUM, NULL);
  *         duet_group_destroy(&group);
@@ -557,7 +558,8 @@ int duet_group_global_rank(const duet_group *group, int rank);
  *                      number `rank` of it
  *     reduce_scatter   the sum of the inputs, of which each rank gets part number `rank`
  *     all_to_all       output part r becomes part number `rank` of rank r's input (same size)
- * "Sum" stands for op: DUET_SUM, DUET_PRODUCT, DUET_MIN, DUET_MAX or DUET_MEAN. */
+ * "Sum" stands for op: DUET_SUM, DUET_PRODUCT, DUET_MIN, DUET_MAX or DUET_MEAN. A tensor may be a
+ * view of rows, but an output must not overlap its input. */
 int duet_barrier(duet_group *group, duet_work **work);
 int duet_broadcast(duet_group *group, duet_tensor *tensor, int root, duet_work **work);
 int duet_reduce(duet_group *group, duet_tensor *tensor, int root, enum duet_reduction op,

@@ -202,6 +202,9 @@ static int check_pair(const char *name, const char *which, const duet_tensor *ma
         return fail(ERR_USAGE, "%s: input and output are of different types", name);
     if (on_gpu(many) != on_gpu(one) || (on_gpu(one) && many->device != one->device))
         return fail(ERR_USAGE, "%s: input and output are on different devices", name);
+    if (many->device == one->device && api_overlap(&many->t, &one->t))
+        return fail(ERR_USAGE, "%s: input and output overlap: copy one with duet_tensor_to first",
+                    name);
     if (tensor_count(&many->t) == (size_t)times * tensor_count(&one->t)) return OK;
     return fail(ERR_USAGE,
                 "%s: %s tensor of %zu elements for tensors of %zu: its size must be equal to "

@@ -123,7 +123,7 @@ static int work(int rank, void *context) {
     duet_device *device = NULL;
     (void)rank;
     int code = duet_group_init(&group, 0); /* dist.init_process_group() */
-    if (!code) code = duet_devices_open(&device, 1, "auto", 0);
+    if (!code) code = duet_device_open(&device, "auto", duet_group_local_rank(group), 0);
     if (!code) code = train(group, device, context);
     duet_devices_close(&device, 1);
     duet_group_destroy(&group); /* dist.destroy_process_group() */

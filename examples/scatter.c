@@ -35,7 +35,7 @@ static int work(int rank, void *context) {
     duet_device *device = NULL;
     (void)rank, (void)context;
     int code = duet_group_init(&group, 0);
-    if (!code) code = duet_devices_open(&device, 1, "auto", 128 << 20);
+    if (!code) code = duet_device_open(&device, "auto", duet_group_local_rank(group), 128 << 20);
     if (!code) code = take_a_row(group, device);
     duet_devices_close(&device, 1);
     duet_group_destroy(&group);
