@@ -50,6 +50,7 @@ static void set_environment(const struct run_words *w, int attempt) {
     set_number("ROLE_WORLD_SIZE", w->ranks);
     setenv("ROLE_NAME", "default", 1);
     setenv("TORCHELASTIC_USE_AGENT_STORE", "False", 1); /* rank 0 of a PyTorch program opens one */
+    setenv("TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP,SIGQUIT", 1);
     setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1", 0);
 }
 

@@ -166,6 +166,8 @@ static int start_pump(struct run_output *o, int ranks, struct stream *streams) {
         close_pipes(o, ranks);
         signal(SIGINT, SIG_IGN); /* it ends behind the ranks, with their last words */
         signal(SIGTERM, SIG_IGN);
+        signal(SIGHUP, SIG_IGN);
+        signal(SIGQUIT, SIG_IGN);
         signal(SIGPIPE, SIG_IGN);
         pump(streams, count);
         _exit(0);

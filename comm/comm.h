@@ -38,7 +38,8 @@ struct comm_options {
      * longer overlap. */
     int debug;
     /* 1: where no launcher of Duet started this process, the ranks find each other by RANK,
-     * WORLD_SIZE, MASTER_ADDR and MASTER_PORT (comm/meet.h). */
+     * WORLD_SIZE, MASTER_ADDR and MASTER_PORT (comm/meet.h); behind a program under `duet run` that
+     * has closed the inherited descriptors, too. */
     int meet;
 };
 

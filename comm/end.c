@@ -155,6 +155,8 @@ int watch_processes(struct job *job) {
 void reap_ranks(struct job *job) {
     for (int r = 0; r < job->world; r++) {
         struct process *process = &job->ranks[r];
+        /* what ranks of a job that was ended have left behind: see rank_ended */
+        if (job->launch->groups && job->ending_since && process->pid) kill(-process->pid, SIGKILL);
         if (process->pid) waitpid(process->pid, NULL, WNOHANG);
         if (process->pidfd >= 0) close(process->pidfd);
         process->pidfd = -1;

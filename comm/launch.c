@@ -20,13 +20,15 @@ static int check_arguments(const struct launch *launch) {
     return OK;
 }
 
-/* SIGINT, SIGTERM and SIGHUP no longer end this process: it reads them from signal_fd. One that is
- * ignored (nohup, a job in the background of a script) stays ignored. */
+/* SIGINT, SIGTERM and SIGHUP no longer end this process: it reads them from signal_fd, and SIGQUIT
+ * where signals are passed on. One that is ignored (nohup, a job in the background of a script)
+ * stays ignored. */
 static int catch_signals(struct job *job) {
-    static const int deadly[] = {SIGINT, SIGTERM, SIGHUP};
+    static const int deadly[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+    const size_t count = sizeof deadly / sizeof *deadly - !(job->launch->grace_s > 0);
     sigset_t caught;
     sigemptyset(&caught);
-    for (size_t i = 0; i < sizeof deadly / sizeof *deadly; i++) {
+    for (size_t i = 0; i < count; i++) {
         struct sigaction action;
         if (!sigaction(deadly[i], NULL, &action) && action.sa_handler != SIG_IGN)
             sigaddset(&caught, deadly[i]);

@@ -47,10 +47,10 @@ struct launch {
      * it is sent to all of that group: to the programs that it has started, too. */
     int groups;
 
-    /* Above 0: SIGINT, SIGTERM or SIGHUP to the launcher is passed on to the ranks at once, and the
-     * job is not aborted: they have this many seconds to end in their own way, with each other's
-     * help. What still runs then gets SIGKILL, and all of them at a second such signal (one within
-     * a tenth of a second counts as the first, as below). */
+    /* Above 0: SIGINT, SIGTERM, SIGHUP or SIGQUIT to the launcher is passed on to the ranks, and
+     * the job is not aborted: they have this many seconds to end in their own way, with each
+     * other's help. What still runs then gets SIGKILL, and all of them at a second such signal (one
+     * within a tenth of a second counts as the first, as below). */
     double grace_s;
 
     /* File descriptors that the ranks inherit under the same numbers, beside 0, 1 and 2. Whether

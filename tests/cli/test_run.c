@@ -80,8 +80,10 @@ Test(cli_run, all_ranks_start_anew, .timeout = 60, .init = cli_folder_make,
     script("third", "echo attempt $TORCHELASTIC_RESTART_COUNT rank $RANK\n"
                     "[ $TORCHELASTIC_RESTART_COUNT = 2 ] && exit 0\n"
                     "[ $RANK = 1 ] && exit 5\nexec sleep 20");
-    cli_run(&c, "run --nproc-per-node 2 --max-restarts 3 ./third");
+    cli_run(&c, "run --nproc-per-node 2 --max-restarts 3 --log-dir logs --tee 1 ./third");
     cr_assert_eq(c.status, 0, "%s", c.err);
+    holds("logs/attempt_0/1/stdout.log", "attempt 0 rank 1\n");
+    holds("logs/attempt_2/1/stdout.log", "attempt 2 rank 1\n");
     HAS(c.out, "attempt 2 rank 0\n");
     HAS(c.out, "attempt 2 rank 1\n");
     HAS(c.err, "starting all 2 ranks anew, restart 2 of 3");
@@ -170,14 +172,17 @@ static void wait_for_ranks(void) {
  * killed when its time is over. */
 Test(cli_run, signals_are_passed_on, .timeout = 60, .init = cli_folder_make,
      .fini = cli_folder_remove) {
-    static const int signals[] = {SIGTERM, SIGINT, SIGHUP};
+    static const int signals[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
+    static const char *const names[] = {"TERM", "INT", "HUP", "QUIT"};
+    enum { SIGNALS = sizeof signals / sizeof *signals };
     struct cli c;
-    for (int i = 0; i < 3; i++) /* in the background of a script they are ignored */
+    for (int i = 0; i < SIGNALS; i++) /* in the background of a script they are ignored */
         signal(signals[i], SIG_DFL);
-    script("saves", "for s in TERM INT HUP; do trap \"echo $RANK: $s; exit 0\" $s; done\n"
+    script("saves", "(trap '' TERM INT HUP QUIT; exec sleep 100) &\n"
+                    "for s in TERM INT HUP QUIT; do trap \"echo $RANK: $s; exit 0\" $s; done\n"
                     ">ready$RANK\nwhile :; do sleep 0.01; done");
-    for (int i = 0; i < 3; i++) {
-        cli_start(&c, "run --nproc-per-node 2 --max-restarts 3 ./saves");
+    for (int i = 0; i < SIGNALS; i++) {
+        cli_start(&c, "run --nproc-per-node 2 --max-restarts 3 --tee 1 ./saves");
         wait_for_ranks();
         kill(c.pid, signals[i]);
         cli_wait_beside(&c, 1);
@@ -185,7 +190,7 @@ Test(cli_run, signals_are_passed_on, .timeout = 60, .init = cli_folder_make,
         cr_assert_eq(c.status, 128 + signals[i], "%s", c.err);
         for (int r = 0; r < 2; r++) {
             char line[32];
-            snprintf(line, sizeof line, "%d: %s\n", r, i == 0 ? "TERM" : i == 1 ? "INT" : "HUP");
+            snprintf(line, sizeof line, "[default%d]:%d: %s\n", r, r, names[i]);
             HAS(c.out, line);
         }
         cr_assert_null(strstr(c.err, "were killed"));
