@@ -114,6 +114,20 @@ void picture_box(struct picture *p, double x, double y, double width, double hei
     put_end(p, "rect", tip);
 }
 
+void picture_squares_begin(struct picture *p, enum shade shade) {
+    fprintf(p->file, "<path");
+    put_fill(p, shade);
+    fprintf(p->file, " d=\"");
+}
+
+void picture_square(struct picture *p, double x, double y, double side) {
+    fprintf(p->file, "M%.4g %.4gh%.3gv%.3gh-%.3gz", x, y, side, side, side);
+}
+
+void picture_squares_end(struct picture *p) {
+    fprintf(p->file, "\"/>\n");
+}
+
 void picture_frame(struct picture *p, double x, double y, double width, double height,
                    enum shade shade, const char *tip) {
     if (!(width > 1) || !(height > 1)) return;

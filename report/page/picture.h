@@ -32,6 +32,10 @@ void picture_close(struct picture *p);
  * out. */
 void picture_box(struct picture *p, double x, double y, double width, double height,
                  enum shade shade, const char *tip);
+/* Thousands of squares of one shade without tips, as one shape: begin, a square at a time, end. */
+void picture_squares_begin(struct picture *p, enum shade shade);
+void picture_square(struct picture *p, double x, double y, double side);
+void picture_squares_end(struct picture *p);
 /* A box that is only outlined, for time in which nothing was done. */
 void picture_frame(struct picture *p, double x, double y, double width, double height,
                    enum shade shade, const char *tip);

@@ -40,11 +40,25 @@ static void draw_cell(struct picture *p, const struct page *page, int index, con
     char words[32], a[32], b[32], tip[128];
     if (!(bytes > 0)) return;
     double side = (m->cell - 1) * (0.2 + 0.8 * share);
+    x += (m->cell - side) / 2, y += (m->cell - side) / 2;
+    if (m->ends > MOST_WITH_TIPS) {
+        picture_square(p, x, y, side);
+        return;
+    }
     end_words(m, from, a);
     end_words(m, to, b);
     snprintf(tip, sizeof tip, "%s to %s: %s a step", a, b, bytes_words(bytes, words));
-    picture_box(p, x + (m->cell - side) / 2, y + (m->cell - side) / 2, side, side,
-                shade_of_run(page, index), m->ends > MOST_WITH_TIPS ? NULL : tip);
+    picture_box(p, x, y, side, side, shade_of_run(page, index), tip);
+}
+
+static void draw_cells(struct picture *p, const struct page *page, int index,
+                       const struct matrix *m) {
+    int many = m->ends > MOST_WITH_TIPS;
+    if (many) picture_squares_begin(p, shade_of_run(page, index));
+    for (int a = 0; a < m->ends; a++)
+        for (int b = 0; b < m->ends; b++)
+            draw_cell(p, page, index, m, a, b);
+    if (many) picture_squares_end(p);
 }
 
 int draw_matrix(struct picture *p, const struct page *page, int index) {
@@ -71,10 +85,9 @@ int draw_matrix(struct picture *p, const struct page *page, int index) {
         picture_line(p, m.x + at, m.y, m.x + at, m.y + all, SHADE_GRID, 1);
         picture_line(p, m.x, m.y + at, m.x + all, m.y + at, SHADE_GRID, 1);
     }
+    draw_cells(p, page, index, &m);
     for (int a = 0; a < m.ends; a++) {
         char text[32];
-        for (int b = 0; b < m.ends; b++)
-            draw_cell(p, page, index, &m, a, b);
         if (a % label_every(m.ends) && a < m.ends - 1) continue;
         if (a < m.ends - 1 && a > m.ends - 4 && m.ends > 20) continue; /* the host stands there */
         end_words(&m, a, text);
