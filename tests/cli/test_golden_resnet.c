@@ -164,6 +164,7 @@ static void check_initial(const struct model *m) {
     cr_assert_eq(atomic_open(&file, "F"), OK);
     cr_assert_eq(model_values_save(m, &file, values, buffers, ""), OK);
     cr_assert_eq(atomic_commit(&file), OK, "%s", error_message());
+    atomic_abandon(&file);
     free(buffers);
     model_values_free(values);
 }
