@@ -14,10 +14,9 @@ CRITERION_USE := $(if $(SAN),not used: under a sanitizer tests use the small run
 TEST_FLAGS := -Wno-frame-larger-than -DBUILD_DIR='"$(B)"' $(if $(PLAIN),-DHARNESS_PLAIN) \
               $(if $(EMULATION),-DCUDA_EMULATION)
 
-# What `make check` runs. A test of a shell script learns nothing from a sanitizer, nor does one that
-# waits for processes which are stopped or die. A race takes two
-# threads: under SAN=thread programs with one thread are left out, and so are those that only run
-# what other programs run there too.
+# What `make check` runs. A test of a shell script learns nothing from a sanitizer, nor does one
+# that waits for processes which are stopped or die. A race takes two threads: under SAN=thread
+# programs with one thread are left out, and so are those that only run what others run there too.
 SKIP_SAN    := scripts/test_% comm/test_stall doctor/test_ranks doctor/test_guard
 SKIP_THREAD := device/test_kernels_% cuda/test_index% allreduce/test_plan allreduce/test_channels \
                doctor/test_% cli/test_bad_files base/test_random cli/test_closed_streams \
