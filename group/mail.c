@@ -139,6 +139,10 @@ static int check_head(struct runner *runner, struct work *work) {
     const struct group *g = work->group;
     const struct group_call *call = &work->call;
     int from = call->peer;
+    /* A piece that this rank reports as taken stands for all before it. So of two runners that
+     * receive from one sender, one of them from anybody, the later message waits for the other. */
+    CHECK(wait_on(runner, &g->memory.flags[from][PLAN_TAKEN * g->n + g->rank],
+                  work->base + MAIL_PIECES, g->rank));
     CHECK(wait_on(runner, flag_from(g, PLAN_SENT, from), work->base + 1, from));
     const struct mail_head *head = head_of(g, from, g->rank, work->base);
     if (head->count == call->count && head->type == (uint32_t)call->how.type) return OK;

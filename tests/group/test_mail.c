@@ -90,6 +90,41 @@ static int from_anybody(struct group *g, size_t count) {
     return code;
 }
 
+/* Receives of both kinds under way at once: whichever takes the first message, the other's pieces
+ * must not be taken before it is through, or the sender writes over what still lies there. */
+static int both_kinds(struct group *g, size_t count) {
+    enum { ROUNDS = 50 };
+    int me = group_rank(g), code = OK;
+    float *x[2] = {calloc(count, sizeof **x), calloc(count, sizeof **x)};
+    for (int m = 0; me == 1 && m < 2 * ROUNDS && !code; m++) {
+        for (size_t i = 0; i < count; i++)
+            x[0][i] = value(1, m, i);
+        code = begin(g, 0, 0, x[0], count, NULL);
+    }
+    for (int round = 0; me == 0 && round < ROUNDS && !code; round++) {
+        struct work *work = NULL;
+        code = begin(g, 1, ANY_SOURCE, x[0], count, &work);
+        if (!code) code = begin(g, 1, 1, x[1], count, NULL);
+        if (!code) code = work_wait(work);
+        int swapped = x[1][0] < x[0][0];
+        for (int k = 0; k < 2 && !code; k++)
+            code = check(x[k ^ swapped], 1, 2 * round + k, count);
+        work_free(work);
+    }
+    free(x[0]);
+    free(x[1]);
+    return code;
+}
+
+static int both_kinds_entry(void *context) {
+    static const struct group_sizes wide = {.window = 4096, .half = 2048, .mail = 1 << 18};
+    struct group *g;
+    (void)context;
+    int code = group_open_sized(&g, 30, &wide);
+    if (!code) code = both_kinds(g, 3 * (wide.mail / MAIL_PIECES / sizeof(float)));
+    return end_rank(g, NULL, code);
+}
+
 /* A collective does not wait for messages that are under way. */
 static int beside(struct group *g) {
     int me = group_rank(g);
@@ -128,4 +163,8 @@ static int mail_entry(void *context) {
 Test(mail, messages_arrive, .timeout = 60) {
     run_well(2, mail_entry, NULL);
     run_well(4, mail_entry, NULL);
+}
+
+Test(mail, receives_of_both_kinds_take_turns, .timeout = 60) {
+    run_well(2, both_kinds_entry, NULL);
 }
