@@ -129,7 +129,7 @@ static int run_once(struct run_words *w, int attempt, struct launch_result *resu
     struct launch launch = {.world_size = (int)w->ranks,
                             .entry = become_program,
                             .context = w,
-                            .master_port = (int)w->port,
+                            .master_port = w->port ? (int)w->port : free_port(),
                             .ends = ends,
                             .groups = 1,
                             .grace_s = w->grace_s > 0 ? w->grace_s : 1e-9};
@@ -151,7 +151,6 @@ int command_run(int argc, char **argv, const struct duet_model *own) {
     int code = run_words_read(argc, argv, &w);
     if (code) return report_error(code);
     if (w.help) return run_help();
-    if (!w.port) w.port = free_port();
     for (int attempt = 0;; attempt++) {
         code = run_once(&w, attempt, &result);
         if (!code) return 0;
