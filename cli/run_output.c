@@ -11,9 +11,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -119,24 +119,47 @@ static void take(struct stream *s, const char *text, size_t bytes) {
     }
 }
 
-static void pump(struct stream *streams, int count) {
-    struct pollfd polled[MAX_DEVICES * STREAMS];
+/* Takes at most `most` bytes; 0: nothing more comes. */
+static int copy_some(struct stream *s, size_t most) {
     char text[LINE];
+    ssize_t got = read(s->from, text, most < LINE ? most : LINE);
+    if (got > 0) take(s, text, (size_t)got);
+    return got > 0 || (got < 0 && errno == EINTR);
+}
+
+static void end_stream(struct stream *s) {
+    if (s->used) print_line(s, s->used);
+    close(s->from);
+    s->from = -1; /* poll skips it from now on */
+}
+
+/* Takes what lies in the pipe now. */
+static void copy_rest(struct stream *s) {
+    int left = 0;
+    if (s->from < 0) return;
+    while (!ioctl(s->from, FIONREAD, &left) && left > 0 && copy_some(s, (size_t)left))
+        continue;
+    end_stream(s);
+}
+
+/* Until nobody holds a pipe any more, or until `running` hangs up behind the last rank: a process
+ * that a rank left behind may hold a pipe open for ever. */
+static void pump(struct stream *streams, int count, int running) {
+    struct pollfd polled[MAX_DEVICES * STREAMS + 1];
     for (int open = count; open > 0;) {
         for (int i = 0; i < count; i++)
             polled[i] = (struct pollfd){.fd = streams[i].from, .events = POLLIN};
-        if (poll(polled, (nfds_t)count, -1) < 0) continue;
+        polled[count] = (struct pollfd){.fd = running};
+        if (poll(polled, (nfds_t)count + 1, -1) < 0) continue;
+        if (polled[count].revents) break;
         for (int i = 0; i < count; i++) {
-            if (!polled[i].revents) continue;
-            ssize_t got = read(streams[i].from, text, sizeof text);
-            if (got > 0) take(&streams[i], text, (size_t)got);
-            if (got > 0 || (got < 0 && errno == EINTR)) continue;
-            if (streams[i].used) print_line(&streams[i], streams[i].used);
-            close(streams[i].from);
-            streams[i].from = -1; /* poll skips it from now on */
+            if (!polled[i].revents || copy_some(&streams[i], LINE)) continue;
+            end_stream(&streams[i]);
             open--;
         }
     }
+    for (int i = 0; i < count; i++)
+        copy_rest(&streams[i]);
 }
 
 static void close_pipes(struct run_output *o, int ranks) {
@@ -145,42 +168,58 @@ static void close_pipes(struct run_output *o, int ranks) {
             if (o->pipes[r][s] >= 0) close(o->pipes[r][s]);
             o->pipes[r][s] = -1;
         }
+    if (o->running >= 0) close(o->running);
+    o->running = -1;
 }
 
-static int start_pump(struct run_output *o, int ranks, struct stream *streams) {
-    int count = 0;
+/* In the process that copies: it ends behind the ranks, with their last words. */
+static void be_pump(struct stream *streams, int count, int running) {
+    static const int ignored[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE};
+    for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++)
+        signal(ignored[i], SIG_IGN);
+    pump(streams, count, running);
+    _exit(0);
+}
+
+static int open_streams(struct run_output *o, int ranks, struct stream *streams, int *count) {
     for (int r = 0; r < ranks; r++)
         for (int s = 0; s < STREAMS; s++) {
             int ends[2];
             if (!(o->tee[r] >> s & 1)) continue;
             if (pipe2(ends, O_CLOEXEC)) return fail_system(errno, "--tee: pipe");
             o->pipes[r][s] = ends[1];
-            streams[count] = (struct stream){
+            streams[*count] = (struct stream){
                 .from = ends[0], .file = o->folder ? open_file(o, r, s) : -1, .to = s + 1};
-            snprintf(streams[count++].prefix, sizeof streams->prefix, "[default%d]:", r);
+            snprintf(streams[(*count)++].prefix, sizeof streams->prefix, "[default%d]:", r);
         }
+    return OK;
+}
+
+static int start_pump(struct run_output *o, int ranks, struct stream *streams) {
+    int count = 0, ends[2] = {-1, -1}, code = OK;
+    CHECK_GOTO(open_streams(o, ranks, streams, &count), code, out);
     if (!count) return OK;
+    if (pipe2(ends, O_CLOEXEC)) CHECK_GOTO(fail_system(errno, "--tee: pipe"), code, out);
+    o->running = ends[1];
     fflush(NULL);
     o->pump = fork();
     if (o->pump == 0) {
         close_pipes(o, ranks);
-        signal(SIGINT, SIG_IGN); /* it ends behind the ranks, with their last words */
-        signal(SIGTERM, SIG_IGN);
-        signal(SIGHUP, SIG_IGN);
-        signal(SIGQUIT, SIG_IGN);
-        signal(SIGPIPE, SIG_IGN);
-        pump(streams, count);
-        _exit(0);
+        be_pump(streams, count, ends[0]);
     }
+    if (o->pump < 0) code = fail_system(errno, "--tee: fork");
+out:
     for (int i = 0; i < count; i++) {
         close(streams[i].from);
         if (streams[i].file >= 0) close(streams[i].file);
     }
-    return o->pump < 0 ? fail_system(errno, "--tee: fork") : OK;
+    if (ends[0] >= 0) close(ends[0]);
+    return code;
 }
 
 int run_output_begin(struct run_output *o, int ranks, int attempt) {
     memset(o->pipes, -1, sizeof o->pipes);
+    o->running = -1;
     o->pump = 0;
     if (o->folder) CHECK(make_folders(o, ranks, attempt));
     struct stream *streams = calloc(MAX_DEVICES * STREAMS, sizeof *streams);
@@ -190,19 +229,12 @@ int run_output_begin(struct run_output *o, int ranks, int attempt) {
     return code;
 }
 
-/* A process that a rank left behind may hold a pipe open for ever: it is waited for a moment. */
+/* As long as whoever reads the output takes for it: as a program that prints waits for its reader.
+ * A signal to this command ends the wait. */
 void run_output_end(struct run_output *o, int ranks) {
     close_pipes(o, ranks);
-    for (int i = 0; o->pump > 0 && i < 200; i++) {
-        if (waitpid(o->pump, NULL, WNOHANG)) {
-            o->pump = 0;
-            return;
-        }
-        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
-    }
-    if (o->pump <= 0) return;
-    kill(o->pump, SIGKILL);
-    waitpid(o->pump, NULL, 0);
+    while (o->pump > 0 && waitpid(o->pump, NULL, 0) < 0 && errno == EINTR)
+        continue;
     o->pump = 0;
 }
 

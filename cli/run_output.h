@@ -15,13 +15,14 @@ struct run_output {
     char attempt[4096];                          /* the folder of this attempt */
     int pipes[MAX_DEVICES][2];                   /* what a rank writes to: stdout, stderr */
     pid_t pump;                                  /* copies from the pipes; 0: nobody */
+    int running;                                 /* a pipe that is closed behind the last rank */
 };
 
 /* Reads the value of --redirects or --tee: 0 to 3 for all ranks, or "0:3,1:1" by rank. */
 int run_output_parse(const char *flag, const char *text, int *by_rank);
 
 /* Before the ranks of an attempt start: makes folders and pipes, and starts the process that copies
- * from them. end: behind the last rank; waits until all of it is written. */
+ * from them. end: behind the last rank; waits until all that the ranks have printed is written. */
 int run_output_begin(struct run_output *output, int ranks, int attempt);
 void run_output_end(struct run_output *output, int ranks);
 

@@ -74,10 +74,29 @@ Test(cli_run, output_goes_to_files_and_with_its_rank, .timeout = 60, .init = cli
     cli_free(&c);
 }
 
+/* The reader of the output takes its time, and a process that a rank left behind holds the pipe
+ * open: all that the rank has printed still comes. */
+Test(cli_run, output_waits_for_its_reader, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    enum { LINES = 110, LINE = 1000 }; /* more than one pipe holds, less than two */
+    char command[PATH_MAX + 256];
+    script("much",
+           "sleep 100 &\necho $! >left\nfor i in $(seq 110); do printf '%0999d\\n' $i; done");
+    snprintf(command, sizeof command,
+             "%s/" BUILD_DIR "/duet run --tee 1 ./much | (sleep 2.2; wc -c >counted); "
+             "kill $(cat left)",
+             cli_root_path);
+    cr_assert_eq(system(command), 0);
+    char want[32];
+    snprintf(want, sizeof want, "%d\n", LINES * (LINE + (int)strlen("[default0]:")));
+    holds("counted", want);
+}
+
 Test(cli_run, all_ranks_start_anew, .timeout = 60, .init = cli_folder_make,
      .fini = cli_folder_remove) {
     struct cli c;
     script("third", "echo attempt $TORCHELASTIC_RESTART_COUNT rank $RANK\n"
+                    "echo $MASTER_PORT >port$TORCHELASTIC_RESTART_COUNT\n"
                     "[ $TORCHELASTIC_RESTART_COUNT = 2 ] && exit 0\n"
                     "[ $RANK = 1 ] && exit 5\nexec sleep 20");
     cli_run(&c, "run --nproc-per-node 2 --max-restarts 3 --log-dir logs --tee 1 ./third");
@@ -88,6 +107,8 @@ Test(cli_run, all_ranks_start_anew, .timeout = 60, .init = cli_folder_make,
     HAS(c.out, "attempt 2 rank 1\n");
     HAS(c.err, "starting all 2 ranks anew, restart 2 of 3");
     cr_assert_null(strstr(c.err, "restart 3 of 3"));
+    /* the first attempt's port may be taken meanwhile: each has its own */
+    cr_assert(!cli_same_file("port0", "port1") || !cli_same_file("port1", "port2"));
     cli_free(&c);
     cli_run(&c, "run --nproc-per-node 2 --max-restarts 1 ./third");
     cr_assert_eq(c.status, 5, "%s", c.err);
