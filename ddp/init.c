@@ -49,6 +49,8 @@ static int init(struct ddp *ddp) {
     CHECK(bucket_limits(ddp->config.bucket_cap_mb, ddp->config.first_bucket_mb, ddp->limits));
     CHECK(make_counters(ddp));
     CHECK(ddp_plan_first_step(ddp));
+    /* A ddp before this one has moved the gradients. */
+    if (ddp->params->layout_version) CHECK(param_set_relayout_grads(ddp->params, ddp->plan.order));
     CHECK(ddp_broadcast_values(ddp->comm, ddp->params));
     CHECK(ddp_make_events(ddp));
     CHECK(event_create(ddp->device, &ddp->reduced));

@@ -16,13 +16,18 @@ struct duet_ddp {
 
 /* ---- what the tape calls ---- */
 
+/* duet_params_grad hands out the gradients where they are now. */
+static void show_gradients(struct duet_params *params) {
+    struct param_set *set = &params->set;
+    for (int i = 0; i < set->count; i++)
+        params->views[set->count + i].t = set->param[i].grad;
+}
+
 /* In the second step the gradients get other places. */
 static int begin(void *context) {
     struct duet_ddp *d = context;
-    struct param_set *set = &d->params->set;
     CHECK(ddp_begin(d->ddp, d->step++));
-    for (int i = 0; i < set->count; i++)
-        d->params->views[set->count + i].t = set->param[i].grad;
+    show_gradients(d->params);
     return OK;
 }
 
@@ -88,6 +93,7 @@ int duet_ddp_create(duet_ddp **out, duet_group *group, duet_params *params,
         return code;
     }
     d->params = params;
+    show_gradients(params);
     d->reducer = (struct api_reducer){begin, before, ready, finish, config.find_unused, d};
     params->reducer = &d->reducer;
     *out = d;

@@ -6,8 +6,10 @@
 
 #include "tests/api/shared.h"
 
-/* The mean by DDP adds in the order of its algorithm, that of the group in its own. */
-static const double TOLERANCE = 1e-6;
+/* The mean by DDP adds in the order of its algorithm, that of the group in its own: terms of up to
+ * about 10, so each of the few roundings is up to 1e-6, and from step to step the weights of the
+ * two differ by it too. */
+static const double TOLERANCE = 1e-5;
 
 #define TRY(call)           \
     do {                    \
@@ -23,12 +25,13 @@ static const double TOLERANCE = 1e-6;
         }                                                                                 \
     } while (0)
 
-enum { W1, B1, W2, B2, EXTRA, PARAMS };
+/* Registered in another order than they are used, so that the buckets move the gradients. */
+enum { W2, B2, W1, B1, EXTRA, PARAMS };
 enum { N = 5, K = 9, HIDDEN = 300, CLASSES = 4, LARGEST = K * HIDDEN };
-static const struct duet_param shapes[PARAMS] = {{"fc1.weight", 2, {HIDDEN, K}, NULL},
-                                                 {"fc1.bias", 1, {HIDDEN}, NULL},
-                                                 {"fc2.weight", 2, {CLASSES, HIDDEN}, NULL},
+static const struct duet_param shapes[PARAMS] = {{"fc2.weight", 2, {CLASSES, HIDDEN}, NULL},
                                                  {"fc2.bias", 1, {CLASSES}, NULL},
+                                                 {"fc1.weight", 2, {HIDDEN, K}, NULL},
+                                                 {"fc1.bias", 1, {HIDDEN}, NULL},
                                                  {"extra.weight", 2, {CLASSES, K}, NULL}};
 
 /* A rank's model: `ours` has a ddp around it, `alone` the same values and none. */
@@ -142,6 +145,13 @@ out:
     return code;
 }
 
+/* A ddp after another, whose buckets have moved the gradients. */
+static int renew(struct rank *r, const struct duet_ddp_options *options) {
+    duet_ddp_free(r->ddp);
+    r->ddp = NULL;
+    return duet_ddp_create(&r->ddp, r->group, r->ours, options);
+}
+
 static int averages(int number, void *context) {
     const struct duet_ddp_options *options = context;
     struct rank r;
@@ -151,6 +161,8 @@ static int averages(int number, void *context) {
     if (!code) code = compare_steps(&r, 3, 0); /* once in three passes, as no_sync */
     if (!code && options && options->bucket_cap_mb > 0 && duet_ddp_buckets(r.ddp) < 2)
         code = DUET_CHECK;
+    if (!code) code = renew(&r, options);
+    if (!code) code = compare_steps(&r, 1, 0);
     close_rank(&r);
     return code;
 }
