@@ -408,7 +408,8 @@ duet_var *duet_mse_loss(duet_tape *tape, duet_var *x, const duet_tensor *targets
 int duet_loss_read(duet_tape *tape, duet_var *loss, double *sum, int64_t *right);
 
 /* Runs the tape backward from a loss with the reduction mean or sum, and writes the gradient of
- * every parameter; a parameter that took no part gets zeros. */
+ * every parameter; a parameter that took no part gets zeros. Where gradients are added up, over
+ * passes or by a duet_ddp over ranks, a pass has one backward. */
 int duet_backward(duet_tape *tape, duet_var *loss);
 
 /* Runs the tape backward from any var, given the gradient with respect to it: a float tensor of the

@@ -134,6 +134,8 @@ struct duet_tape {
     struct param_set *params;   /* the same; NULL: none */
     int passes_of_update;       /* training passes whose gradients are added up; 1: none */
     int pass_of_update;         /* of this one among them, from 0 */
+    int passes_of_next;         /* what the next pass makes of passes_of_update; 0: nothing */
+    int went_back;              /* 1: this pass has had its backward */
     struct segments segments;   /* the batch of this pass, one segment */
     struct step_block *step;    /* in device memory */
     struct tensor losses, hits; /* the log of duet_loss_read, (1,1) each, in device memory */

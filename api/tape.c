@@ -117,6 +117,13 @@ static int check_begin(struct duet_tape *t, const duet_params *params, int sampl
     return OK;
 }
 
+/* A new update begins behind the last pass of another, or where their number changes. */
+static void begin_update(duet_tape *t) {
+    if (t->pass_of_update == t->passes_of_update || t->passes_of_next) t->pass_of_update = 0;
+    if (t->passes_of_next) t->passes_of_update = t->passes_of_next;
+    t->passes_of_next = 0;
+}
+
 int duet_tape_begin(duet_tape *t, duet_params *params, int samples, enum duet_pass pass) {
     if (!t) return fail(ERR_USAGE, "tape: none was given");
     if (t->inside_model) return refuse_inside(t, "duet_tape_begin");
@@ -130,7 +137,8 @@ int duet_tape_begin(duet_tape *t, duet_params *params, int samples, enum duet_pa
     t->leaf_count = 0;
     t->owner = params;
     t->params = params ? &params->set : NULL;
-    if (t->pass_of_update == t->passes_of_update) t->pass_of_update = 0; /* a new update begins */
+    begin_update(t);
+    t->went_back = 0;
     t->segments =
         (struct segments){.count = 1, .n = samples, .seg = {{device_index(t->device), samples}}};
     struct step_block block = {
@@ -193,8 +201,7 @@ int duet_tape_accumulate(duet_tape *t, int passes) {
     if (t->inside_model) return refuse_inside(t, "duet_tape_accumulate");
     if (passes < 1 || passes > MOST)
         return fail(ERR_USAGE, "accumulate: %d passes: give 1 to %d", passes, (int)MOST);
-    t->passes_of_update = passes;
-    t->pass_of_update = 0;
+    t->passes_of_next = passes; /* the pass under way, if there is one, was begun as it is */
     return OK;
 }
 
@@ -202,8 +209,12 @@ int duet_tape_accumulate(duet_tape *t, int passes) {
 static int backward(duet_tape *t, struct var *root, const struct tensor *grad) {
     if (t->inside_model) return refuse_inside(t, "duet_backward");
     int last = t->pass_of_update + 1 >= t->passes_of_update;
+    if (t->went_back && (t->passes_of_update > 1 || (t->owner && t->owner->reducer)))
+        return fail(ERR_USAGE, "Trying to backward through the graph a second time: gradients "
+                               "that are added up take one backward of each pass: begin another");
     const struct api_reducer *reducer = last && t->owner ? t->owner->reducer : NULL;
     if (t->params) memset(t->fired, 0, (size_t)t->params->count);
+    t->went_back = 1;
     if (reducer) CHECK(reducer->before(reducer->context, t->tape, root));
     CHECK(tape_backward(t->tape, root, grad));
     if (t->pass_of_update < t->passes_of_update) t->pass_of_update++;

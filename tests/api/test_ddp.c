@@ -37,6 +37,7 @@ static const struct duet_param shapes[PARAMS] = {{"fc2.weight", 2, {CLASSES, HID
 /* A rank's model: `ours` has a ddp around it, `alone` the same values and none. */
 struct rank {
     int rank, n, params; /* 4 of them, or with the extra layer 5 */
+    int change;          /* not 0: the passes of an update, set in the middle of a pass */
     duet_group *group;
     duet_device *device;
     duet_params *ours, *alone;
@@ -99,7 +100,11 @@ static int pass(struct rank *r, duet_params *params, int number, int extra) {
         duet_var *in = duet_input(t, x);
         duet_var *y = duet_linear(t, duet_relu(t, duet_linear(t, in, W1, B1)), W2, B2);
         if (extra) y = duet_add(t, y, duet_linear(t, in, EXTRA, DUET_NO_BIAS));
-        code = duet_backward(t, duet_cross_entropy(t, y, labels, DUET_MEAN));
+        duet_var *loss = duet_cross_entropy(t, y, labels, DUET_MEAN);
+        if (r->change) code = duet_tape_accumulate(t, r->change);
+        if (!code) code = duet_backward(t, loss);
+        /* Another one would leave gradients of this rank alone. */
+        if (!code && params == r->ours && duet_backward(t, loss) != DUET_USAGE) code = DUET_CHECK;
     }
     duet_tensor_free(x);
     duet_tensor_free(labels);
@@ -152,6 +157,29 @@ static int renew(struct rank *r, const struct duet_ddp_options *options) {
     return duet_ddp_create(&r->ddp, r->group, r->ours, options);
 }
 
+/* The number of passes changes from the next pass on, and not for the one under way. */
+static int change_accumulation(struct rank *r) {
+    int code = DUET_OK;
+    TRY(pass(r, r->alone, 0, 0));
+    r->change = 2;
+    TRY(pass(r, r->ours, 0, 0));
+    TRY(check_means(r));
+    r->change = 0;
+    for (int p = 1; p <= 2; p++)
+        TRY(pass(r, r->ours, p, 0));
+    for (int p = 1; p <= 2; p++)
+        TRY(pass(r, r->alone, p, 0));
+    TRY(check_means(r));
+    r->change = 1; /* this update comes to nothing */
+    TRY(pass(r, r->ours, 3, 0));
+    r->change = 0;
+    TRY(pass(r, r->ours, 4, 0));
+    TRY(pass(r, r->alone, 4, 0));
+    TRY(check_means(r));
+out:
+    return code;
+}
+
 static int averages(int number, void *context) {
     const struct duet_ddp_options *options = context;
     struct rank r;
@@ -163,6 +191,7 @@ static int averages(int number, void *context) {
         code = DUET_CHECK;
     if (!code) code = renew(&r, options);
     if (!code) code = compare_steps(&r, 1, 0);
+    if (!code) code = change_accumulation(&r);
     close_rank(&r);
     return code;
 }
