@@ -4,15 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/atomic_file.h"
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
 #include "cli/lesson.h"
 #include "cli/live.h"
-#include "cli/report.h"
-#include "cli/results.h"
-#include "report/chrome_trace.h"
+#include "cli/run_files.h"
 #include "report/compare_table.h"
 #include "report/table.h"
 #include "train/compare.h"
@@ -29,22 +26,13 @@ static void write_runs(const void *what, struct json_writer *w) {
         const struct run_record *run = &c->run[mode];
         if (!run->devices && !*c->full[mode]) continue; /* left out */
         results_run(w, mode_name(mode), mode_title(mode), c->full[mode], run);
-        if ((enum run_mode)mode != c->reference && run->devices)
+        if (c->judged[mode])
             verdict_json(w, "verdict", &c->verdict[mode], run);
         else
             json_null(w, "verdict");
         json_close(w);
     }
     json_close(w);
-}
-
-static int write_trace(struct atomic_file *file, const struct comparison *c) {
-    struct trace_run runs[MODE_COUNT];
-    int count = 0;
-    for (int mode = 0; mode < MODE_COUNT; mode++)
-        if (c->run[mode].devices)
-            runs[count++] = (struct trace_run){mode_title(mode), &c->run[mode]};
-    return chrome_trace_write(file, c->config.trace, runs, count);
 }
 
 /* The verdict as the command prints it, and in a word. `text` is to be freed. */
@@ -64,25 +52,22 @@ static void judge_page(struct page_run *page, const struct comparison *c, enum r
 }
 
 /* stopped: what ended the comparison early; NULL: nothing did. What was measured until then is
- * shown, without verdicts on runs that were not judged. */
-static int write_report(struct report *report, const struct comparison *c, const char *command,
-                        const char *stopped) {
+ * written, without verdicts on runs that were not judged. */
+static int write_files(struct run_files *files, const struct comparison *c, const char *command,
+                       const char *stopped) {
     struct page page = {.stopped = stopped};
     char *text[MODE_COUNT] = {NULL};
     for (int mode = 0; mode < MODE_COUNT; mode++) {
-        const char *out = compare_leaves_out(&c->config, mode);
         const struct run_record *run = c->run[mode].devices ? &c->run[mode] : NULL;
-        if (!run && !*c->full[mode] && !stopped) continue; /* left out */
+        if (compare_leaves_out(&c->config, mode)) continue;
         struct page_run *one = &page.run[page.count++];
         *one = (struct page_run){.title = mode_title(mode),
                                  .run = run,
-                                 .missing = *c->full[mode] ? c->full[mode]
-                                            : out          ? out
-                                                           : "it did not come to its end"};
-        if (run && (enum run_mode)mode != c->reference && c->judged[mode])
-            judge_page(one, c, mode, &text[mode]);
+                                 .missing =
+                                     *c->full[mode] ? c->full[mode] : "it did not come to its end"};
+        if (run && c->judged[mode]) judge_page(one, c, mode, &text[mode]);
     }
-    int code = report_write(report, &page, command);
+    int code = run_files_write(files, command, write_runs, c, &page);
     for (int mode = 0; mode < MODE_COUNT; mode++)
         free(text[mode]);
     return code;
@@ -113,8 +98,7 @@ static void show(const struct comparison *c) {
     const char *why = compare_leaves_out(&c->config, MODE_DP);
     if (why) printf("DP was left out: %s\n", why);
     for (enum run_mode mode = 0; mode < MODE_COUNT; mode++) {
-        if (c->run[mode].devices && mode != c->reference)
-            verdict_print(stdout, &c->verdict[mode], first, &c->run[mode]);
+        if (c->judged[mode]) verdict_print(stdout, &c->verdict[mode], first, &c->run[mode]);
         if (*c->full[mode])
             printf("%s does not fit into the memory of its devices\n", mode_title(mode));
     }
@@ -129,39 +113,35 @@ static int is_complete(const struct comparison *c, int code) {
            (code == ERR_MEMORY && c->reference < MODE_COUNT && c->run[c->reference].devices);
 }
 
-/* A comparison that ended in the middle: the page shows the runs that came to their end, if there
- * are any. The failure stays what it was. */
-static int show_what_there_is(struct report *report, const struct comparison *c,
+/* A comparison that ended in the middle: the files have the runs up to there, if one made a step.
+ * The failure stays what it was. */
+static int keep_what_there_is(struct run_files *files, const struct comparison *c,
                               const char *command, int failure) {
     char why[ERROR_BYTES];
     struct failures all = {0};
     snprintf(why, sizeof why, "%s", error_message());
-    failures_add(&all, fail(failure, "%s", why));
+    failures_add(&all, failure);
     if (c->reference < MODE_COUNT && c->run[c->reference].devices)
-        failures_add(&all, write_report(report, c, command, why));
+        failures_add(&all, write_files(files, c, command, why));
     return failures_end(&all);
 }
 
 static int run(struct run_config *config, int chapter) {
     struct comparison *comparison = NULL; /* three records: too large for a small stack */
-    struct report report = {.made = 0};
+    struct run_files files = {.report = {.made = 0}};
     const char *command = chapter ? "demo" : "compare";
-    struct atomic_file trace = {0};
-    struct results_files files = {.json = {0}};
     struct job_result result = {.exit_status = 0};
     struct live *live = NULL;
     int code = OK;
     CHECK_GOTO(run_config_check(config), code, done);
-    CHECK_GOTO(results_open(&files, config), code, done);
-    if (*config->trace) CHECK_GOTO(atomic_open(&trace, config->trace), code, done);
-    CHECK_GOTO(report_open(&report, config), code, done);
+    CHECK_GOTO(run_files_open(&files, config), code, done);
     comparison = calloc(1, sizeof *comparison);
     if (!comparison) CHECK_GOTO(fail(ERR_MEMORY, "compare: no host memory"), code, done);
     CHECK_GOTO(live_screen_open(&live, config), code, done);
     code = compare_run(comparison, config, &result);
     live_screen_close(&live);
     if (!is_complete(comparison, code)) {
-        code = show_what_there_is(&report, comparison, command, code);
+        code = keep_what_there_is(&files, comparison, command, code);
         goto done;
     }
     show(comparison);
@@ -174,15 +154,10 @@ static int run(struct run_config *config, int chapter) {
     struct failures all = {0};
     failures_add(&all, code);
     if (chapter && !code) failures_add(&all, lesson_run(config, &result));
-    /* The files are written also where the models differ, and each also where the other fails. */
-    failures_add(&all, results_write(&files, command, write_runs, comparison));
-    failures_add(&all, write_trace(&trace, comparison));
-    failures_add(&all, write_report(&report, comparison, command, NULL));
+    failures_add(&all, write_files(&files, comparison, command, NULL)); /* also if models differ */
     code = failures_end(&all);
 done:
-    results_abandon(&files);
-    atomic_abandon(&trace);
-    report_abandon(&report);
+    run_files_abandon(&files);
     if (comparison) comparison_free(comparison);
     free(comparison);
     report_error(code);

@@ -8,10 +8,8 @@
 #include "cli/flags.h"
 #include "cli/live.h"
 #include "cli/max_batch.h"
-#include "cli/report.h"
-#include "cli/results.h"
+#include "cli/run_files.h"
 #include "cli/ways.h"
-#include "report/chrome_trace.h"
 #include "report/findings.h"
 #include "report/profile_table.h"
 #include "report/table.h"
@@ -26,37 +24,26 @@ static void write_runs(const void *ways, struct json_writer *w) {
     ways_write(ways, NULL, w);
 }
 
-static int write_trace(struct atomic_file *file, const char *path, const struct ways *ways) {
-    struct trace_run list[WAYS];
-    int count = 0;
-    for (int i = 0; i < WAYS; i++)
-        if (way_run(ways, i)) list[count++] = (struct trace_run){way_name(i), &ways->run[i]};
-    return chrome_trace_write(file, path, list, count);
-}
-
-/* stopped: what ended the profile early; NULL: nothing did. */
-static int write_report(struct report *report, const struct ways *ways, const char *stopped) {
-    struct page page = {.stopped = stopped};
-    for (int i = WAY_DP; i < WAYS; i++) {
-        const struct run_record *run = way_run(ways, i);
-        if (!run && !*ways->full[i] && !stopped) continue; /* left out */
-        page.run[page.count++] = (struct page_run){
-            .title = way_name(i), .run = run, .missing = *ways->full[i] ? ways->full[i] : NULL};
-    }
-    return report_write(report, &page, "profile");
-}
-
-/* A profile that ended in the middle: the page shows what was measured until then, if anything was.
- * The failure stays what it was. */
-static int show_what_there_is(struct report *report, const struct ways *ways, int failure) {
+/* The profile has ended with `code`. The files have the ways that ran until then; of a profile that
+ * ended before its first step old files are worth more. */
+static int write_files(struct run_files *files, const struct run_config *config,
+                       const struct ways *ways, int code) {
     char why[ERROR_BYTES];
     struct failures all = {0};
-    int any = 0;
+    int early = code && code != ERR_MEMORY, any = 0;
+    struct page page = {.stopped = early ? why : NULL};
     snprintf(why, sizeof why, "%s", error_message());
-    for (int i = 0; i < WAYS; i++)
+    failures_add(&all, code);
+    for (int i = WAY_DP; i < WAYS; i++) {
+        if (compare_leaves_out(config, way_mode(i))) continue;
+        page.run[page.count++] =
+            (struct page_run){.title = way_name(i),
+                              .run = way_run(ways, i),
+                              .missing = *ways->full[i] ? ways->full[i] : NULL};
         any |= way_run(ways, i) != NULL;
-    failures_add(&all, fail(failure, "%s", why));
-    if (any) failures_add(&all, write_report(report, ways, why));
+    }
+    if (any || !early)
+        failures_add(&all, run_files_write(files, "profile", write_runs, ways, &page));
     return failures_end(&all);
 }
 
@@ -87,6 +74,7 @@ static int profile_ways(const struct run_config *config, struct ways *p, int wid
             way_note_full(p, full = i, width);
             continue;
         }
+        if (code && !p->run[i].steps) record_free(&p->run[i]); /* there is nothing in it */
         CHECK(code);
         if (first) { /* only now, since a job looks for GPUs and the launcher does not */
             printf("%s%s on %s, ", full < 0 ? "" : "\n", base.model, base.dataset);
@@ -115,7 +103,7 @@ static int profile(const struct run_config *config, struct ways *ways, int width
     struct run_config base = *config;
     base.spans = base.quiet = 1;
     base.evaluate = 0;
-    base.stoppable = *config->report || *config->pictures;
+    base.stoppable = run_writes_results(config);
     if (!base.steps) base.steps = DEFAULT_STEPS;
     run_config_without_files(&base);
     int code = shared_data_open(&base);
@@ -130,9 +118,7 @@ static int profile(const struct run_config *config, struct ways *ways, int width
 int command_profile(int argc, char **argv, const struct duet_model *own) {
     struct run_config config;
     struct ways *ways = NULL;
-    struct atomic_file trace = {0};
-    struct results_files files = {.json = {0}};
-    struct report report = {.made = 0};
+    struct run_files files = {.report = {.made = 0}};
     struct job_result result = {.exit_status = 0};
     struct live *live = NULL;
     int help = 0, width = text_width(stdout), code; /* a dashboard takes the terminal for itself */
@@ -141,29 +127,15 @@ int command_profile(int argc, char **argv, const struct duet_model *own) {
     CHECK_GOTO(flags_parse_all_modes(argc, argv, &config, &help, "profile"), code, done);
     if (help) return flags_help("profile", own), 0;
     CHECK_GOTO(run_config_check(&config), code, done);
-    CHECK_GOTO(results_open(&files, &config), code, done);
-    if (*config.trace) CHECK_GOTO(atomic_open(&trace, config.trace), code, done);
-    CHECK_GOTO(report_open(&report, &config), code, done);
+    CHECK_GOTO(run_files_open(&files, &config), code, done);
     ways = ways_new();
     CHECK_GOTO(ways ? OK : ERR_MEMORY, code, done);
     CHECK_GOTO(live_screen_open(&live, &config), code, done);
-    code = profile(&config, ways, width, &files.json, &result);
+    code = profile(&config, ways, width, &files.results.json, &result);
     live_screen_close(&live);
-    if (config.find_max_batch) goto done;
-    if (code && code != ERR_MEMORY) {
-        code = show_what_there_is(&report, ways, code);
-        goto done;
-    }
-    struct failures all = {0}; /* a file that cannot be written must not cost the other */
-    failures_add(&all, code);
-    failures_add(&all, results_write(&files, "profile", write_runs, ways));
-    failures_add(&all, write_trace(&trace, config.trace, ways));
-    failures_add(&all, write_report(&report, ways, NULL));
-    code = failures_end(&all);
+    if (!config.find_max_batch) code = write_files(&files, &config, ways, code);
 done:
-    results_abandon(&files);
-    atomic_abandon(&trace);
-    report_abandon(&report);
+    run_files_abandon(&files);
     ways_free(ways);
     report_error(code);
     return code && result.exit_status ? result.exit_status : error_exit_status(code);

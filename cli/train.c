@@ -2,15 +2,12 @@
  * DDP. */
 #include <stdio.h>
 
-#include "base/atomic_file.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
 #include "cli/live.h"
-#include "cli/report.h"
-#include "cli/results.h"
-#include "report/chrome_trace.h"
+#include "cli/run_files.h"
 #include "report/text.h"
 #include "train/job.h"
 #include "train/resume.h"
@@ -65,21 +62,18 @@ static void write_run(const void *what, struct json_writer *w) {
 }
 
 /* stopped: what ended the run early; "": nothing did. */
-static int write_report(struct report *report, const struct run_record *record,
-                        const char *stopped) {
+static int write_files(struct run_files *files, const struct run_record *record,
+                       const char *stopped) {
     struct page page = {.stopped = *stopped ? stopped : NULL, .count = 1};
     page.run[0] = (struct page_run){.title = mode_title(record->mode), .run = record};
-    return report_write(report, &page, "train");
+    return run_files_write(files, "train", write_run, record, &page);
 }
 
 int command_train(int argc, char **argv, const struct duet_model *own) {
     struct run_config config;
     struct run_record *record = NULL;
     struct job_result result = {.exit_status = 0};
-    struct atomic_file trace = {0};
-    struct results_files files = {.json = {0}};
-    struct trace_run traced = {.run = NULL};
-    struct report report = {.made = 0};
+    struct run_files files = {.report = {.made = 0}};
     struct failures all = {0};
     char stopped[ERROR_BYTES] = "";
     struct live *live = NULL;
@@ -90,13 +84,10 @@ int command_train(int argc, char **argv, const struct duet_model *own) {
     if (help) return flags_help("train", own), 0;
     CHECK_GOTO(run_config_check(&config), code, done);
     CHECK_GOTO(resume_check_files(&config), code, done);
-    CHECK_GOTO(results_open(&files, &config), code, done);
-    if (*config.trace) CHECK_GOTO(atomic_open(&trace, config.trace), code, done);
-    CHECK_GOTO(report_open(&report, &config), code, done);
+    CHECK_GOTO(run_files_open(&files, &config), code, done);
     config.spans = run_keeps_spans(&config);
     config.stoppable = 1;
     CHECK_GOTO(record_new(&record), code, done);
-    traced = (struct trace_run){mode_title(config.mode), record};
     describe(&config);
     CHECK_GOTO(live_screen_open(&live, &config), code, done);
     code = job_run(&config, NULL, 0, record, &result);
@@ -106,17 +97,11 @@ int command_train(int argc, char **argv, const struct duet_model *own) {
     warn_not_finite(NULL, record);
     say_result(&config, record);
     failures_add(&all, code); /* one file that cannot be written must not cost the other */
-    /* of a run that was stopped before its first step the old file is worth more */
-    if (record->steps || !result.stopped)
-        failures_add(&all, results_write(&files, "train", write_run, record));
-    failures_add(&all, chrome_trace_write(&trace, config.trace, &traced, 1));
-    if (record->steps || !result.stopped)
-        failures_add(&all, write_report(&report, record, stopped));
+    /* of a run that was stopped before its first step the old files are worth more */
+    if (record->steps || !result.stopped) failures_add(&all, write_files(&files, record, stopped));
     code = failures_end(&all);
 done:
-    results_abandon(&files);
-    atomic_abandon(&trace);
-    report_abandon(&report);
+    run_files_abandon(&files);
     record_delete(record);
     int status = report_error(code);
     return code && result.exit_status ? result.exit_status : status;

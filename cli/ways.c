@@ -27,6 +27,10 @@ const char *way_key(int way) {
     return ways[way].key;
 }
 
+enum run_mode way_mode(int way) {
+    return ways[way].mode;
+}
+
 const char *way_title(int way, const struct run_config *config, char text[WAY_TITLE]) {
     int dp = ways[way].mode == MODE_DP, n = snprintf(text, WAY_TITLE, "%s", ways[way].name);
     if (dp && config->output_device)

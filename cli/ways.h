@@ -19,6 +19,7 @@ const char *way_key(int way);
 /* "DP, output device 1, sharded reduce": the name with the flags that make it another. Returns
  * text. */
 const char *way_title(int way, const struct run_config *config, char text[WAY_TITLE]);
+enum run_mode way_mode(int way);
 /* Makes config one of this way. */
 void way_apply(int way, struct run_config *config);
 

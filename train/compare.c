@@ -137,7 +137,7 @@ int compare_run(struct comparison *c, const struct run_config *config, struct jo
         if (compare_leaves_out(&c->config, mode)) continue;
         one.mode = mode;
         one.hashes = one.spans = 1;
-        one.stoppable = *config->report || *config->pictures;
+        one.stoppable = run_writes_results(config);
         one.live_run = (int)mode;
         CHECK(run_config_of_several(&one, config, mode_name(mode)));
         if (mode == c->reference && needs_lockstep(&c->config))
@@ -149,6 +149,7 @@ int compare_run(struct comparison *c, const struct run_config *config, struct jo
             if (mode == c->reference) c->reference = next_reference(&c->config, mode);
             continue;
         }
+        if (code && !c->run[mode].steps) record_free(&c->run[mode]); /* there is nothing in it */
         if (code) judge_those_before(c, mode);
         CHECK(code);
         /* The device that `auto` found is used for all modes: another kind gives other bits. */

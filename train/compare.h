@@ -27,8 +27,8 @@ struct comparison {
  * where it was single. Where no mode fits there is nothing to print.
  *
  * After another failure c->run has the runs that came to their end, judged where their hashes
- * decide. Where a report is asked for, SIGINT and SIGTERM stop the run under way after a step, and
- * c->run has that one, too, as far as it came. */
+ * decide. Where a file of results is asked for (run_writes_results), SIGINT and SIGTERM stop the
+ * run under way after a step, and c->run has that one, too, as far as it came. */
 int compare_run(struct comparison *c, const struct run_config *config, struct job_result *result);
 
 /* Why the mode takes no part in a comparison with this configuration; NULL: it does. */

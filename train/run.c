@@ -68,6 +68,10 @@ int run_keeps_spans(const struct run_config *config) {
     return *config->trace || *config->report || *config->pictures;
 }
 
+int run_writes_results(const struct run_config *config) {
+    return run_keeps_spans(config) || *config->json || *config->csv;
+}
+
 int run_devices(const struct run_config *config) {
     return config->mode == MODE_SINGLE ? 1 : config->devices;
 }

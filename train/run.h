@@ -85,7 +85,7 @@ struct run_config {
         csv[PATH_BYTES];
     char checkpoint[PATH_BYTES], resume[PATH_BYTES];
     int checkpoint_every; /* steps between two checkpoints; 0: one at the end */
-    int stoppable;        /* train: SIGINT and SIGTERM end it after a step, with its files */
+    int stoppable;        /* SIGINT and SIGTERM end it after a step, so that it has a record */
     char trace
         [PATH_BYTES]; /* given, and spans on: the record keeps spans, which the command writes */
     char tensorboard[PATH_BYTES]; /* the folder of this run's event file (train/curves.h) */
@@ -139,6 +139,9 @@ uint64_t run_device_memory(const struct run_config *config, int index);
 
 /* 1: the record keeps the spans of its first steps, for a file that the command writes. */
 int run_keeps_spans(const struct run_config *config);
+
+/* 1: the command writes a file of results, with --json, --csv, --trace, --report or --pictures. */
+int run_writes_results(const struct run_config *config);
 
 /* W and V in force: 1 device for single; V is VIRTUAL_OFF, or a number. */
 int run_devices(const struct run_config *config);

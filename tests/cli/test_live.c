@@ -207,7 +207,7 @@ Test(cli_live, every_end_gives_the_terminal_back, .timeout = 240, .init = cli_fo
          "train --live --mode dp --model simple --dataset random --classes 20000 --device-memory "
          "48M --devices 4",
          "out of memory"},
-        {SIGINT, -1, 130, 0, "compare --live " RUN " --epochs 100000 --json j", "signal 2"}};
+        {SIGINT, -1, 130, 1, "compare --live " RUN " --epochs 100000 --json j", "signal 2"}};
     put_data(60, 20);
     setenv("TERM", "xterm", 1);
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {

@@ -80,7 +80,48 @@ Test(cli_report, any_locale, .timeout = 120, .init = cli_folder_make, .fini = cl
     free(text);
 }
 
-/* Ctrl-C in the middle of a run, and of a comparison: the page is of what was measured. */
+/* The other files beside the page have the same runs: all end with `last`, or the one before it
+ * where that made no step, and none was judged. */
+static void has_runs_to(const char *last) {
+    struct json *j = json_of("j"), *t = json_of("t");
+    const struct json *runs = json_at(j, "runs");
+    int count = runs->count, in_last = 0, lines = 0;
+    cr_expect(count == 1 || count == 2, "%d runs", count);
+    for (const struct json *run = runs->child; run; run = run->next) {
+        const struct json *verdict = json_find(run, "verdict");
+        cr_expect_gt(json_int(run, "steps"), 0);
+        cr_expect(!verdict || verdict->kind == JSON_NULL, "judged");
+        cr_expect(json_find(json_at(t, "otherData"), json_find(run, "title")->string));
+        in_last |= !strcmp(json_find(run, "name")->string, last);
+    }
+    cr_expect_eq(in_last, count == 2, "%s", last);
+    cr_expect(!json_find(json_at(t, "otherData"), "DDP"));
+    json_free(j), json_free(t);
+    char *csv = cli_read("c", NULL);
+    for (const char *at = csv; (at = strchr(at, '\n')); at++)
+        lines++;
+    cr_expect_gt(lines, count, "%d lines of %d runs", lines, count);
+    free(csv);
+}
+
+/* Ctrl-C as soon as the first table has begun to appear. */
+static void stop_profile(struct cli *c) {
+    struct stat out = {.st_size = 0};
+    cr_assert_eq(system("rm r j c t"), 0);
+    cli_start(c, "profile " TINY "--devices 2 --steps 400 --report r --json j --csv c --trace t");
+    for (int64_t end = deadline_after(CLI_SECONDS); !out.st_size && now_ns() < end; cli_pause())
+        cr_assert_eq(fstat(c->fds[0], &out), 0);
+    kill(c->pid, SIGINT);
+    cli_wait(c);
+    cr_expect_eq(c->status, 128 + SIGINT, "%s", c->err);
+    page_has("r", "Stopped early: ");
+    page_has("r", "DDP is missing: it was not run");
+    page_has("r", "runs.0.losses.");
+    cli_free(c);
+}
+
+/* Ctrl-C in the middle of a run, of a comparison and of a profile: the page and the other files are
+ * of what was measured. */
 Test(cli_report, stopped_half_way, .timeout = 120, .init = cli_folder_make,
      .fini = cli_folder_remove) {
     struct cli c;
@@ -93,7 +134,8 @@ Test(cli_report, stopped_half_way, .timeout = 120, .init = cli_folder_make,
     page_has("r", "Stopped early: ended by signal 2 (Interrupt) after ");
     page_has("r", "data-json=\"runs.0.losses.");
     cli_free(&c);
-    cli_start_on_terminal(&c, "compare " TINY "--devices 2 --epochs 300 --report r");
+    cli_start_on_terminal(&c, "compare " TINY
+                              "--devices 2 --epochs 300 --report r --json j --csv c --trace t");
     cr_assert(cli_shows(&c, "DP     epoch 2/"), "%s", c.out);
     kill(c.pid, SIGTERM);
     cli_wait(&c);
@@ -102,6 +144,12 @@ Test(cli_report, stopped_half_way, .timeout = 120, .init = cli_folder_make,
     page_has("r", "DDP is missing: it did not come to its end");
     page_has("r", "runs.1.losses."); /* DP, as far as it came */
     cli_free(&c);
+    has_runs_to("dp");
+    struct json *j = json_of("j");
+    cr_expect_gt(json_int(j, "single/steps"), json_int(j, "dp/steps"));
+    json_free(j);
+    stop_profile(&c);
+    has_runs_to("dp_loss_in_forward");
 }
 
 /* What does not fit keeps its place. */

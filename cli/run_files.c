@@ -1,0 +1,35 @@
+/* All files of a command's runs: see files.h. */
+#include "cli/run_files.h"
+
+#include "base/error.h"
+#include "report/chrome_trace.h"
+
+int run_files_open(struct run_files *o, const struct run_config *config) {
+    CHECK(results_open(&o->results, config));
+    if (*config->trace) CHECK(atomic_open(&o->trace, config->trace));
+    return report_open(&o->report, config);
+}
+
+static int write_trace(struct atomic_file *file, const struct page *page) {
+    struct trace_run runs[PAGE_RUNS];
+    int count = 0;
+    for (int i = 0; i < page->count; i++)
+        if (page->run[i].run)
+            runs[count++] = (struct trace_run){page->run[i].title, page->run[i].run};
+    return chrome_trace_write(file, file->name, runs, count);
+}
+
+int run_files_write(struct run_files *o, const char *command, results_body *body, const void *what,
+                    struct page *page) {
+    struct failures all = {0};
+    failures_add(&all, results_write(&o->results, command, body, what));
+    failures_add(&all, write_trace(&o->trace, page));
+    failures_add(&all, report_write(&o->report, page, command));
+    return failures_end(&all);
+}
+
+void run_files_abandon(struct run_files *o) {
+    results_abandon(&o->results);
+    atomic_abandon(&o->trace);
+    report_abandon(&o->report);
+}
