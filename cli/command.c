@@ -64,8 +64,7 @@ static int help(const struct duet_model *own) {
     printf("\n");
     flags_help(NULL, own);
     printf("\nexit status: 0 done, 1 failed at run time, 2 wrong usage, 3 a check of the result "
-           "failed, "
-           "128+n ended by signal n\n");
+           "failed,\n  128+n ended by signal n\n");
     return 0;
 }
 

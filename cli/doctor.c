@@ -17,7 +17,7 @@ static int help(void) {
         "usage: duet doctor [flags]\n\n"
         "Checks what Duet needs of this machine: memory, streams, copies between devices, the\n"
         "memory of other processes, every operation and allreduce against its reference, and a\n"
-        "training step of two models.\n\n"
+        "training step of three models.\n\n"
         "  --device auto|cpu|cuda  auto: emulated devices, and GPUs where there are any\n"
         "                          (default); cpu: emulated devices alone; cuda: GPUs, and that\n"
         "                          there is none counts as off\n"
