@@ -1,31 +1,34 @@
 #!/usr/bin/env bash
 # Makes the pictures and pages of docs/ again that the program writes: docs/pictures/make.sh [DUET]
 #
-# Times in them are those of the machine. screenshots.py takes the pictures of a page.
+# Times in them are those of the machine. The commands run in an empty folder, because a page shows
+# its command line, which should name no path. screenshots.py takes the pictures of a page.
 # three_splits.svg and dp_and_ddp.svg are drawn by hand.
 set -eu
 duet=$(realpath "${1:-build/duet}")
-cd "$(dirname "$0")"
+docs=$(realpath "$(dirname "$0")/..")
 all=$(mktemp -d)
 trap 'rm -rf "$all"' EXIT
+PATH=$(dirname "$duet"):$PATH
+cd "$all"
 
 pictures() { # FOLDER NAMES -- COMMAND...: keeps these of the pictures
     local folder=$1 names=()
     shift
     while [[ $1 != -- ]]; do names+=("$1.svg") && shift; done
     shift
-    "$duet" "$@" --pictures "$all/$folder" >"$all/$folder.txt"
-    mkdir -p "$folder"
-    for name in "${names[@]}"; do cp "$all/$folder/$name" "$folder/$name"; done
+    duet "$@" --pictures "$folder" >"$folder.txt"
+    mkdir -p "$docs/pictures/$folder"
+    for name in "${names[@]}"; do cp "$folder/$name" "$docs/pictures/$folder/$name"; done
 }
 
-PATH=$(dirname "$duet"):$PATH # the pages show the command line
-duet=duet
 pictures report timeline -- \
     compare --model simple --dataset random --classes 20000 --devices 4 --device-memory 96M \
-    --steps 20 --quiet --report ../reports/wide_head.html
+    --steps 20 --quiet --report wide_head.html
 duet compare --model resnet18 --dataset synthetic --samples 512 --batch-size 64 --devices 4 \
-    --steps 6 --quiet --report ../reports/resnet18.html >"$all/resnet18.txt"
+    --steps 6 --quiet --report resnet18.html >resnet18.txt
+mkdir -p "$docs/reports"
+cp wide_head.html resnet18.html "$docs/reports/"
 pictures lenet timeline traffic-dp traffic-ddp phases buckets collective -- \
     compare --devices 4 --steps 40 --epochs 1 --allreduce ring --bucket-cap-mb 0.1 --quiet
 pictures wide_head memory phases -- \
