@@ -53,13 +53,22 @@ static struct group *new_group(struct membership *job, const struct agreement *a
         g->ranks[r] = a->ranks[r];
         if (g->ranks[r] == comm_rank(job->comm)) g->rank = r;
     }
-    g->link = allreduce_link_host(g->n);
     pthread_mutex_init(&g->mail_lock, NULL);
     return g;
 }
 
+/* What an algorithm costs depends on the cores that a rank may use, and mpirun and taskset may give
+ * each rank others: member 0's view holds for all, so that all choose alike. */
+static int agree_on_link(struct group *g) {
+    struct allreduce_link views[MAX_DEVICES], mine = allreduce_link_host(g->n);
+    CHECK(comm_gather(g->job->comm, &mine, sizeof mine, views));
+    g->link = views[g->ranks[0]];
+    return OK;
+}
+
 static int open_group(struct group *g, const struct agreement *a) {
     CHECK(share_memory(&g->memory, g->job->comm, g->n, g->rank, a, sizeof *a));
+    CHECK(agree_on_link(g));
     if (g->rank < 0) return OK;
     g->announcer = (struct announcer){.comm = g->job->comm,
                                       .shown = g->memory.announced,

@@ -98,7 +98,7 @@ struct group {
     double timeout_s;                /* 0: the job's */
     struct shared_memory memory;
     struct announcer announcer;
-    struct allreduce_link link; /* for the choice of an algorithm */
+    struct allreduce_link link; /* for the choice of an algorithm: on all ranks the same */
     struct group_plan *plans;
     int plan_count;
     uint64_t base, calls, messages;

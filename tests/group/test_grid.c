@@ -3,6 +3,8 @@
  * waited for and begun, and in two groups at once. Windows are small here, so that few elements go
  * around every corner. DUET_TEST_LONG=1 runs the whole grid; else types, roots and ways take
  * turns. */
+#include <sched.h>
+
 #include "tests/group/shared.h"
 
 static const enum allreduce_algorithm whats[] = {
@@ -97,6 +99,40 @@ static int large_entry(void *context) {
 
 Test(grid, longer_than_every_window, .timeout = 60) {
     run_well(3, large_entry, NULL);
+}
+
+/* ---- ranks that mpirun or taskset has bound ---- */
+
+/* Rank 1 may use one core, the others all: all must choose the same algorithm for each length. */
+static int bound_entry(void *context) {
+    cpu_set_t all, one;
+    struct group *g, *pair = NULL;
+    int code = OK, first = 0;
+    (void)context;
+    sched_getaffinity(0, sizeof all, &all);
+    while (!CPU_ISSET(first, &all))
+        first++;
+    CPU_ZERO(&one);
+    CPU_SET(first, &one);
+    if (!strcmp(getenv("RANK"), "1")) sched_setaffinity(0, sizeof one, &one);
+    code = group_open(&g, 5);
+    if (!code) code = group_new(&pair, g, (int[]){1, 2}, 2, 0);
+    for (size_t count = 64; count <= 1 << 17 && !code; count *= 2)
+        for (int k = 0; k < 2 && !code; k++) {
+            struct group *which = k ? pair : g;
+            struct expected e = {.what = ALLREDUCE_ONESHOT, /* in fold order, as all of auto's */
+                                 .n = k ? 2 : 3,
+                                 .count = count,
+                                 .stride = count,
+                                 .scale = 1};
+            if (which) code = try_call(which, &e, 0, 0);
+        }
+    group_close(pair);
+    return end_rank(g, NULL, code);
+}
+
+Test(grid, ranks_bound_to_fewer_cores_choose_alike, .timeout = 60) {
+    run_well(3, bound_entry, NULL);
 }
 
 /* ---- two groups at once ---- */
