@@ -46,6 +46,7 @@ int duet_dataset_count(const duet_dataset *set) {
 
 void duet_dataset_shape(const duet_dataset *set, int shape[3]) {
     struct sample_shape none = {0}, of = set ? set->set.shape : none;
+    if (!shape) return;
     shape[0] = of.channels;
     shape[1] = of.height;
     shape[2] = of.width;

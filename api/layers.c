@@ -150,7 +150,7 @@ static int find_running(duet_tape *t, int i, int channels, struct tensor *runnin
 static int count_nothing(duet_tape *t, struct norm_config *config) {
     const int one = 1, words = 2;
     if (!config->running.data) return OK;
-    if (config->momentum < 0)
+    if (!(config->momentum >= 0))
         return fail(ERR_USAGE,
                     "batch_norm: momentum %g: the mean of all batches needs their "
                     "number: use duet_module_batch_norm",

@@ -52,9 +52,13 @@ static int led_by(struct duet_data_parallel *dp, int lead,
     return code ? fail(code, "%s", text) : back;
 }
 
-static int on_all_devices(struct duet_data_parallel *dp, worker_task *task) {
-    int r = workers_run(dp->workers, task, dp, NULL);
+/* r: a replica that failed; -1: none did. */
+static int caught(const struct duet_data_parallel *dp, int r) {
     return r < 0 ? OK : workers_caught(dp->workers, r, device_index(dp->group.device[r]));
+}
+
+static int on_all_devices(struct duet_data_parallel *dp, worker_task *task) {
+    return caught(dp, workers_run(dp->workers, task, dp, NULL));
 }
 
 /* ---- scatter ---- */
@@ -205,8 +209,10 @@ static int check_input(const struct duet_data_parallel *dp, const char *what,
     return OK;
 }
 
-/* PyTorch, too, asks it before every forward. */
-static int check_module(const struct duet_data_parallel *dp) {
+/* Before anything is touched: a thread that is lost may still use it. PyTorch, too, asks the rest
+ * before every forward. */
+static int check_ready(const struct duet_data_parallel *dp) {
+    CHECK(caught(dp, workers_lost(dp->workers)));
     CHECK(data_parallel_check_module(dp->params[0], dp->group.device[0]));
     if (dp->params[0]->set.layout_version != dp->layout_version)
         return fail(ERR_USAGE, "DataParallel: a duet_ddp has moved the gradients: make new "
@@ -218,7 +224,7 @@ static int check_module(const struct duet_data_parallel *dp) {
 static int forward(struct duet_data_parallel *dp, const duet_tensor *x, const duet_tensor *y,
                    enum duet_pass pass) {
     dp->roots = NO_ROOTS;
-    CHECK(check_module(dp));
+    CHECK(check_ready(dp));
     if (x->t.dtype != DTYPE_F32)
         return fail(ERR_USAGE, "DataParallel: x is of type %d: must be float",
                     (int)duet_tensor_type(x));
@@ -316,7 +322,7 @@ int duet_data_parallel_backward(duet_data_parallel *dp, const duet_tensor *grad)
     if (!dp) return fail(ERR_USAGE, "DataParallel: none was given");
     if (dp->roots == NO_ROOTS)
         return fail(ERR_USAGE, "DataParallel: backward without a forward in DUET_TRAIN before it");
-    CHECK(check_module(dp));
+    CHECK(check_ready(dp));
     if (dp->roots == LOSSES) {
         if (grad) return fail(ERR_USAGE, "DataParallel: a gradient for losses: give NULL");
     } else {

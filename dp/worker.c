@@ -177,6 +177,12 @@ const char *workers_text(const struct workers *w, int index) {
                                : w->slot[index].text;
 }
 
+int workers_lost(const struct workers *w) {
+    for (int i = 0; i < w->count; i++)
+        if (w->slot[i].lost) return i;
+    return -1;
+}
+
 int workers_caught(const struct workers *w, int index, int device) {
     int code = workers_code(w, index);
     const char *what = code == ERR_MEMORY    ? "OutOfMemoryError"

@@ -1,6 +1,8 @@
 /* duet_data_parallel: outputs, gradients and losses are those of the same chunks on one device,
  * whatever the number of devices, with uneven and empty chunks; failures in replicas; misuse. */
 #include <math.h>
+#include <stdatomic.h>
+#include <unistd.h>
 
 #include "tests/api/shared.h"
 
@@ -293,6 +295,48 @@ Test(api_data_parallel, a_failure_names_its_replica, .timeout = 60) {
     duet_tensor_free(x);
     duet_tensor_free(y);
     close_world(&w);
+}
+
+/* Replica 1 is late, and looks at its samples when everybody has given it up. */
+struct late {
+    atomic_int done;
+    float seen[2 * K];
+};
+
+static duet_var *late_forward(duet_tape *t, duet_var *x, void *context) {
+    struct late *late = context;
+    duet_tensor *value;
+    if (duet_var_value(&value, t, x)) return NULL;
+    int is_late = strstr(duet_device_name(duet_tensor_device(value)), "(1)") != NULL;
+    duet_tensor_free(value);
+    if (!is_late) return duet_linear(t, x, W1, B1);
+    usleep(400000);
+    if (duet_var_value(&value, t, x)) return NULL;
+    duet_tensor_read(value, late->seen);
+    duet_tensor_free(value);
+    atomic_store(&late->done, 1);
+    return duet_linear(t, x, W1, B1);
+}
+
+Test(api_data_parallel, what_a_lost_thread_uses_is_left_alone, .timeout = 60) {
+    const struct duet_data_parallel_options soon = {.timeout_s = 0.1};
+    struct world w;
+    struct late late = {0};
+    duet_tensor *out;
+    open_devices(&w, "cpu", 2);
+    MUST(duet_data_parallel_create(&w.dp, w.devices, 2, w.params, late_forward, &late, &soon));
+    duet_tensor *x = samples(&w, 0, 4), *other = samples(&w, 8, 4), *more = samples(&w, 0, SAMPLES);
+    MUST_FAIL(duet_data_parallel_forward(w.dp, x, &out, DUET_TRAIN), DUET_TIMEOUT,
+              "Caught TimeoutError in replica 1 on device 1. ");
+    MUST_FAIL(duet_data_parallel_forward(w.dp, other, &out, DUET_TRAIN), DUET_TIMEOUT, "replica 1");
+    MUST_FAIL(duet_data_parallel_forward(w.dp, more, &out, DUET_TRAIN), DUET_TIMEOUT, "replica 1");
+    double end = duet_time() + 30;
+    while (!atomic_load(&late.done) && duet_time() < end)
+        usleep(1000);
+    cr_assert(atomic_load(&late.done));
+    cr_assert_arr_eq(late.seen, w.x + 2 * K, sizeof late.seen); /* rows 2 and 3 of x */
+    duet_tensor_free(x), duet_tensor_free(other), duet_tensor_free(more);
+    close_world(&w); /* the thread has ended, so everything can be freed */
 }
 
 static int create(struct world *w, duet_device *const *devices, int n, duet_params *params,

@@ -58,6 +58,7 @@ Test(api_limits, null_objects, .timeout = 30) {
     cr_assert(x[0] == 1 && x[1] == 2);
     MUST_FAIL(duet_rng_permutation(NULL, order, 2), DUET_USAGE, "no engine");
     cr_assert_eq(duet_dataset_count(NULL), 0);
+    duet_dataset_shape(NULL, NULL);
     cr_assert_eq(duet_loader_steps(NULL), 0);
     MUST_FAIL(duet_loader_start(NULL, 0), DUET_USAGE, "none was given");
     MUST_FAIL(duet_loader_next(NULL, &batch), DUET_USAGE, "none was given");
