@@ -351,7 +351,7 @@ duet_var *duet_leaf(duet_tape *tape, const duet_tensor *x);
  *     adaptive     averages              y (N,C,height,width), cut as AdaptiveAvgPool2d cuts
  *     batch_norm   w (C), b (C)          of (N,C,H,W) or (N,C). `running`: a buffer of C numbers,
  *                  the running mean, before that of the running variance (see "a model of your
- *                  own"); DUET_NO_BUFFERS: none. momentum is at least 0
+ *                  own"); DUET_NO_BUFFERS: none. eps and momentum are at least 0
  *     add, subtract, multiply            a + b, a - b, a * b, of one shape
  *     flatten                            y (N,C*H*W)
  *     dropout      zeroes each element with probability p and scales the others by 1 / (1 - p);
@@ -762,7 +762,7 @@ int duet_module_conv2d(duet_module *module, const char *name, int in, int out, i
                        int stride, int padding, int bias);
 int duet_module_linear(duet_module *module, const char *name, int in, int out, int bias);
 int duet_module_batch_norm(duet_module *module, const char *name, int channels, double eps,
-                           double momentum); /* PyTorch's defaults: 1e-5, 0.1 */
+                           double momentum); /* PyTorch's defaults: 1e-5, 0.1; below 0: its None */
 int duet_module_dropout(duet_module *module, const char *name, double p); /* as --dropout sets it */
 int duet_module_dropout2d(duet_module *module, const char *name, double p);
 

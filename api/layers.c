@@ -166,7 +166,8 @@ duet_var *duet_batch_norm(duet_tape *t, duet_var *x, int w, int b, int running, 
     if (api_stuck(t, x)) return NULL;
     struct param *weight = param_at(t, "batch_norm", w, 1), *bias = param_at(t, "batch_norm", b, 1);
     struct norm_config config = {.epsilon = eps, .momentum = momentum, .synchronised = t->sync_bn};
-    if (!weight || !bias ||
+    if (!(eps >= 0)) api_tape_fail(t, fail(ERR_USAGE, "batch_norm: eps %g: give at least 0", eps));
+    if (!weight || !bias || t->error ||
         api_tape_fail(t, find_running(t, running, weight->value.dims[0], &config.running)) ||
         api_tape_fail(t, count_nothing(t, &config)))
         return NULL;

@@ -203,6 +203,13 @@ Test(api_limits, extreme_layers, .timeout = 60) {
         cr_assert_null(duet_dropout(t, duet_input(t, X), i ? NAN : -INFINITY));
         cr_assert_eq(duet_tape_error(t), DUET_USAGE);
     }
+    for (int i = 0; i < 2; i++) {
+        MUST(duet_tape_begin(t, net.params, N, DUET_TRAIN));
+        duet_var *y = duet_conv2d(t, duet_input(t, X), CONV_W, CONV_B, 1, 0);
+        cr_assert_null(
+            duet_batch_norm(t, y, CONV_B, CONV_B, DUET_NO_BUFFERS, i ? NAN : -1e-5, 0.1));
+        MUST_FAIL(duet_tape_error(t), DUET_USAGE, "eps");
+    }
     duet_tensor_free(X);
     net_close(&net);
 }
