@@ -49,8 +49,8 @@ int workers_run(struct workers *workers, worker_task *task, void *context, int64
 int workers_code(const struct workers *workers, int index);
 const char *workers_text(const struct workers *workers, int index);
 
-/* The lowest index whose thread did not come back from an earlier run and may still use its context;
- * -1: there is none. */
+/* The lowest index whose thread did not come back from an earlier run, and may still use its
+ * context; -1: there is none. */
 int workers_lost(const struct workers *workers);
 
 /* Fails with that code and text behind PyTorch's words for an exception in a replica, because users
