@@ -212,6 +212,8 @@ static int begin(struct group *g, const struct group_call *call, struct work **o
         call->what == WINDOW_SEND ? begin_message(work, &runner) : begin_collective(work, &runner);
     if (!code) code = run_on(runner, work, wait);
     if (code) {
+        /* the peers make this call, and would wait for it */
+        if (code != ERR_USAGE) comm_abort(g->job->comm, code, error_message());
         work->runner = NULL;
         work_free(work);
     } else {

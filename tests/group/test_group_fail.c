@@ -1,6 +1,7 @@
 /* What a group says when something is wrong: ranks that make different calls, do not come, die, or
  * send what nobody expects. Each text names rank, call and number. */
 #include <signal.h>
+#include <sys/resource.h>
 
 #include "tests/group/shared.h"
 
@@ -21,6 +22,7 @@ enum kind {
     LEAVES,
     OTHER_MESSAGE,
     NO_MESSAGE,
+    NO_THREAD,
     OTHER_LIST
 };
 
@@ -45,6 +47,19 @@ static int message(struct group *g, int receive, int peer, size_t count) {
                               .input = memory,
                               .output = memory};
     return group_run(g, &call, NULL);
+}
+
+/* A call that needs a thread, in a process that gets no more memory for its stack. */
+static int without_memory(struct group *g) {
+    struct rlimit before, none = {.rlim_cur = 1 << 20};
+    struct group_call barrier = {.what = WINDOW_BARRIER};
+    struct work *work;
+    getrlimit(RLIMIT_AS, &before);
+    none.rlim_max = before.rlim_max;
+    setrlimit(RLIMIT_AS, &none);
+    int code = group_run(g, &barrier, &work);
+    setrlimit(RLIMIT_AS, &before);
+    return code;
 }
 
 /* Three calls that are right, then the fault of rank 1. */
@@ -75,6 +90,9 @@ static int faulty(struct group *g, struct fault *f) {
         return call_of(g, WINDOW_BARRIER, 0, 0, floats); /* rank 0's message is on its way */
     case NO_MESSAGE:
         if (group_rank(g) == 0) return message(g, 1, ANY_SOURCE, 5);
+        return call_of(g, WINDOW_BARRIER, 0, 0, floats);
+    case NO_THREAD:
+        if (odd) return without_memory(g);
         return call_of(g, WINDOW_BARRIER, 0, 0, floats);
     case OTHER_LIST: return group_new(&sub, g, ranks, 2, 0);
     }
@@ -121,6 +139,13 @@ Test(group_fail, a_rank_that_does_not_come_is_named, .timeout = 60) {
 Test(group_fail, messages_must_fit, .timeout = 60) {
     must_say(OTHER_MESSAGE, 20, "rank 1: recv #1 from rank 0: it sent 6 elements of float32",
              "5 of float32 are expected");
+}
+
+/* The peers get the reason, not that this rank has left. Sanitizers need the memory themselves. */
+Test(group_fail, a_call_that_cannot_begin_fails_the_job, .timeout = 60) {
+#if !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__
+    must_say(NO_THREAD, 20, "rank 1: process group: a thread for calls under way", "");
+#endif
 }
 
 /* ---- the barrier that names who is missing ---- */
