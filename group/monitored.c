@@ -20,6 +20,7 @@ static int late(struct group *g, uint64_t epoch, double timeout_s, int all) {
         if (!has_come(g, r, epoch))
             used += (size_t)snprintf(ranks + used, sizeof ranks - used, missing++ ? ", %d" : "%d",
                                      g->ranks[r]);
+    if (!missing) return OK; /* they have come in this moment */
     int code =
         fail(ERR_TIMEOUT, "[Rank %d]: Rank%s %s failed to pass monitoredBarrier #%llu in %.0f ms",
              g->ranks[0], missing > 1 ? "s" : "", ranks, (unsigned long long)g->announcer.number,
@@ -34,7 +35,7 @@ static int wait_for_all(struct group *g, uint64_t epoch, double timeout_s, int a
     for (int r = 1; r < g->n; r++) {
         while (!has_come(g, r, epoch)) {
             CHECK(comm_check(g->job->comm));
-            if (now_ns() >= deadline) return late(g, epoch, timeout_s, all);
+            if (now_ns() >= deadline) CHECK(late(g, epoch, timeout_s, all));
             nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
         }
     }
