@@ -13,7 +13,7 @@
 #include "report/text.h"
 
 /* The most that is drawn: a plan grows with its data, and no drawing gets clearer by that. */
-enum { MOST_BYTES = 256 << 20, USUAL_BYTES = 1 << 20, USUAL_RANKS = 4 };
+enum { MOST_BYTES = 256 << 20, USUAL_COUNT = 1 << 18, USUAL_RANKS = 4 };
 
 static int help(void) {
     struct text words = {.used = 0};
@@ -44,8 +44,7 @@ static int help(void) {
 
 struct words {
     const char *algorithm, *json; /* json NULL: not asked for */
-    int64_t ranks, count;         /* count -1: not given */
-    uint64_t bytes;               /* 0: not given */
+    int64_t ranks, count, bytes;  /* count, bytes -1: not given */
     const char *hops;             /* NULL: all */
     struct collective_view view;
     int help;
@@ -57,8 +56,13 @@ enum { KNOWN = sizeof known / sizeof *known, VALUED = KNOWN - 1 };
 
 static int read_value(struct words *w, const char *flag, const char *text) {
     int64_t rank;
+    uint64_t bytes;
     if (!strcmp(flag, "--ranks")) return parse_int(flag, text, 1, MAX_DEVICES, &w->ranks);
-    if (!strcmp(flag, "--bytes")) return parse_size(flag, text, 4, MOST_BYTES, &w->bytes);
+    if (!strcmp(flag, "--bytes")) {
+        CHECK(parse_size(flag, text, 0, MOST_BYTES, &bytes));
+        w->bytes = (int64_t)bytes;
+        return OK;
+    }
     if (!strcmp(flag, "--count")) return parse_int(flag, text, 0, MOST_BYTES / 4, &w->count);
     if (!strcmp(flag, "--rank")) {
         CHECK(parse_int(flag, text, 0, MAX_DEVICES - 1, &rank));
@@ -100,13 +104,14 @@ static int read_words(int argc, char **argv, struct words *w) {
 /* ---- what was asked for ---- */
 
 static int count_of(const struct words *w, size_t *count) {
-    if (w->count >= 0 && w->bytes)
+    const int64_t each = sizeof(float);
+    if (w->count >= 0 && w->bytes >= 0)
         return fail(ERR_USAGE, "--bytes and --count: both were given: give one of them");
-    if (w->bytes % sizeof(float))
-        return fail(ERR_USAGE, "--bytes: %llu: give a multiple of 4, for whole floats",
-                    (unsigned long long)w->bytes);
-    *count = w->count >= 0 ? (size_t)w->count : (w->bytes ? w->bytes : USUAL_BYTES) / sizeof(float);
-    if (w->count < 0 && !w->bytes) *count -= *count % (size_t)w->ranks; /* equal blocks for all */
+    if (w->bytes >= 0 && w->bytes % each)
+        return fail(ERR_USAGE, "--bytes: %lld: give a multiple of 4, for whole floats",
+                    (long long)w->bytes);
+    *count = (size_t)(w->count >= 0 ? w->count : w->bytes >= 0 ? w->bytes / each : USUAL_COUNT);
+    if (w->count < 0 && w->bytes < 0) *count -= *count % (size_t)w->ranks; /* equal blocks */
     return OK;
 }
 
@@ -176,7 +181,8 @@ static int make_and_draw(struct words *w) {
 
 int command_collective(int argc, char **argv, const struct duet_model *own) {
     (void)own;
-    struct words w = {.algorithm = "ring", .ranks = USUAL_RANKS, .count = -1, .view = {.rank = -1}};
+    struct words w = {
+        .algorithm = "ring", .ranks = USUAL_RANKS, .count = -1, .bytes = -1, .view = {.rank = -1}};
     int code = read_words(argc, argv, &w);
     if (!code && w.help) return help();
     return report_error(code ? code : make_and_draw(&w));

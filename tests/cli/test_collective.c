@@ -72,6 +72,7 @@ Test(cli_collective, other_collectives_by_eye, .timeout = 60, .init = cli_folder
     has("--ranks 1 --count 8", "nothing moves\n");
     has("--ranks 1 --count 8", "scale 0+8");
     has("--count 0", "nothing moves\n");
+    has("--bytes 0", "nothing moves\n");
 }
 
 /* Every collective over 2, 8 and 64 ranks fits on the page; what is left out is said. */
@@ -126,6 +127,7 @@ Test(cli_collective, bad_input, .timeout = 60, .init = cli_folder_make, .fini = 
     cli_fails(2, "multiple of 4", "collective --bytes 6");
     cli_fails(2, "--bytes", "collective --bytes 1G");
     cli_fails(2, "give one of them", "collective --bytes 8 --count 2");
+    cli_fails(2, "give one of them", "collective --bytes 0 --count 0");
     cli_fails(2, "--count", "collective --count -1");
     cli_fails(2, "1 to 6", "collective --hops 7");
     cli_fails(2, "3 to 6", "collective --hops 3-2");
