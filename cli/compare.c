@@ -11,6 +11,7 @@
 #include "cli/live.h"
 #include "cli/run_files.h"
 #include "report/compare_table.h"
+#include "report/machine.h"
 #include "report/table.h"
 #include "train/compare.h"
 
@@ -84,16 +85,17 @@ static void show_allreduce(const struct run_record *ddp) {
 /* Prints the results of the three runs, whatever the verdict is. */
 static void show(const struct comparison *c) {
     const struct run_record *first = &c->run[c->reference];
-    printf("\n%s on %s, ", first->model, first->dataset);
-    device_words(stdout, &c->run[c->run[MODE_DDP].devices  ? MODE_DDP
-                                 : c->run[MODE_DP].devices ? MODE_DP
-                                                           : MODE_SINGLE]);
-    printf(": %d steps in %d epoch%s\n", first->steps, first->epoch_count,
-           first->epoch_count > 1 ? "s" : "");
+    struct text devices = {.used = 0};
+    add_devices(&devices, &c->run[c->run[MODE_DDP].devices  ? MODE_DDP
+                                  : c->run[MODE_DP].devices ? MODE_DP
+                                                            : MODE_SINGLE]);
+    printf("\n%s on %s, %s: %d steps in %d epoch%s\n", first->model, first->dataset, devices.words,
+           first->steps, first->epoch_count, first->epoch_count > 1 ? "s" : "");
     batch_line(stdout, c->run);
     show_allreduce(&c->run[MODE_DDP]);
     printf("\n");
     compare_table(stdout, c->run);
+    busy_line(stdout, c->run);
     printf("\n");
     const char *why = compare_leaves_out(&c->config, MODE_DP);
     if (why) printf("DP was left out: %s\n", why);

@@ -11,8 +11,8 @@
 #include "cli/run_files.h"
 #include "cli/ways.h"
 #include "report/findings.h"
+#include "report/machine.h"
 #include "report/profile_table.h"
-#include "report/table.h"
 #include "report/text.h"
 #include "train/compare.h"
 #include "train/job.h"
@@ -77,9 +77,11 @@ static int profile_ways(const struct run_config *config, struct ways *p, int wid
         if (code && !p->run[i].steps) record_free(&p->run[i]); /* there is nothing in it */
         CHECK(code);
         if (first) { /* only now, since a job looks for GPUs and the launcher does not */
-            printf("%s%s on %s, ", full < 0 ? "" : "\n", base.model, base.dataset);
-            device_words(stdout, &p->run[i]);
-            printf("\n");
+            struct text head = {.used = 0};
+            text_add(&head, "%s on %s, ", base.model, base.dataset);
+            add_devices(&head, &p->run[i]);
+            if (full >= 0) printf("\n");
+            text_wrap(stdout, width, 0, 2, head.words);
             snprintf(base.device, sizeof base.device, "%s", p->run[i].kind); /* for all the same */
         }
         first = 0;

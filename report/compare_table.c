@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "report/machine.h"
 #include "report/table.h"
 #include "report/text.h"
 
@@ -97,13 +98,9 @@ static double no_core_ms(const struct run_record *r, const struct device_record 
     return record_per_step(r, (double)d->no_core_ns) * 1e-6;
 }
 
-/* The rest of a step's wall time. In DP the other devices sleep until device 0 needs them. */
+/* The rest of a step's wall time. */
 static double idle_ms(const struct run_record *r, const struct device_record *d) {
-    double used = (double)(d->busy_ns + d->wait_ns + d->phase_ns[PHASE_PROOF] + d->no_core_ns);
-    for (int p = 0; p < PHASE_COUNT; p++)
-        if (phase_is_of_host(p)) used += (double)d->phase_ns[p];
-    double left = record_per_step(r, r->training_seconds * 1e9 - used) * 1e-6;
-    return left > 0 ? left : 0;
+    return record_per_step(r, record_idle_ns(r, (int)(d - r->device))) * 1e-6;
 }
 
 static void row_lane(FILE *file, const char *name, const struct columns *c,
@@ -190,6 +187,17 @@ void compare_table(FILE *file, const struct run_record *run) {
     row_lane(file, "  waiting for the others", c, waiting_ms);
     row_lane(file, "  without a core", c, no_core_ms);
     row_lane(file, "  idle", c, idle_ms);
+}
+
+void busy_line(FILE *file, const struct run_record *run) {
+    const struct columns c = columns_of(run);
+    struct text text = {.used = 0};
+    int count = 0;
+    for (int i = 0; i < c.count; i++)
+        count += add_busy(&text, count, mode_title(c.run[i]->mode), c.run[i]);
+    if (!count) return;
+    text_add(&text, ", so the speed-ups are not those of the modes alone");
+    text_wrap(file, TEXT_USUAL, 0, 2, text.words);
 }
 
 void batch_line(FILE *file, const struct run_record *run) {

@@ -308,7 +308,9 @@ void profile_findings(FILE *file, int width, const struct profiled *runs) {
     struct page page = {file, width};
     const struct run_record *dp = runs->dp, *ddp = runs->ddp;
     if ((dp ? dp : ddp ? ddp : &(struct run_record){.devices = 1})->devices < 2) return;
-    fprintf(file, "what that means%s\n", (dp ? dp : ddp)->computed ? " (all of it computed)" : "");
+    text_wrap(file, width, 0, 2,
+              (dp ? dp : ddp)->computed ? "what that means (all of it computed)"
+                                        : "what that means");
     if (dp) {
         memory_excess(&page, dp);
         if (!dp->computed) time_excess(&page, dp);

@@ -149,11 +149,7 @@ static double copy_time(const struct run_record *r, const struct device_record *
 }
 static double idle_time(const struct run_record *r, const struct device_record *d, int key) {
     (void)key;
-    double used = (double)(d->busy_ns + d->wait_ns + d->no_core_ns);
-    for (int p = 0; p < PHASE_COUNT; p++)
-        if (phase_is_of_host(p)) used += (double)d->phase_ns[p];
-    double left = r->training_seconds * 1e9 - used;
-    return left > 0 ? record_per_step(r, left) : 0;
+    return record_per_step(r, record_idle_ns(r, (int)(d - r->device)));
 }
 static double busy_share(const struct run_record *r, const struct device_record *d, int key) {
     (void)key;

@@ -13,11 +13,3 @@ void table_rule(FILE *file, int columns) {
         fputc('-', file);
     fputc('\n', file);
 }
-
-void device_words(FILE *file, const struct run_record *r) {
-    fprintf(file, "%s devices", r->kind);
-    int shared = r->gpus ? r->gpus : r->cores;
-    if (shared && r->devices > shared)
-        fprintf(file, " (%d devices share %d %s%s)", r->devices, shared, r->gpus ? "GPU" : "core",
-                shared > 1 ? "s" : "");
-}

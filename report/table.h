@@ -4,8 +4,6 @@
 
 #include <stdio.h>
 
-#include "trace/record.h"
-
 /* Columns on paper: of the row's name, and of each value. */
 enum { TABLE_NAME = 30, TABLE_VALUE = 16 };
 enum { TABLE_CELL = 32 }; /* bytes of a value's text, its end included */
@@ -14,9 +12,5 @@ enum { TABLE_CELL = 32 }; /* bytes of a value's text, its end included */
 void table_row(FILE *file, const char *name, char (*values)[TABLE_CELL], int columns);
 /* Prints a line of dashes as wide as such a row. */
 void table_rule(FILE *file, int columns);
-
-/* Prints what the run's devices are: "cuda devices", "cuda devices (4 devices share 1 GPU)", "cpu
- * devices (8 devices share 2 cores)". Without a newline. */
-void device_words(FILE *file, const struct run_record *run);
 
 #endif

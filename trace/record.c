@@ -79,6 +79,23 @@ double record_images_per_second(const struct run_record *record) {
     return record->training_seconds > 0 ? (double)record->images / record->training_seconds : 0;
 }
 
+double record_idle_ns(const struct run_record *record, int device) {
+    const struct device_record *d = &record->device[device];
+    double used = (double)(d->busy_ns + d->wait_ns + d->phase_ns[PHASE_PROOF] + d->no_core_ns);
+    for (int p = 0; p < PHASE_COUNT; p++)
+        if (phase_is_of_host(p)) used += (double)d->phase_ns[p];
+    double left = record->training_seconds * 1e9 - used;
+    return left > 0 ? left : 0;
+}
+
+double record_busy_machine(const struct run_record *record) {
+    int64_t most = 0;
+    if (record->gpus || record->devices > record->cores || record->training_seconds <= 0) return 0;
+    for (int d = 0; d < record->devices; d++)
+        if (record->device[d].no_core_ns > most) most = record->device[d].no_core_ns;
+    return (double)most * 1e-9 / record->training_seconds;
+}
+
 int record_not_finite(const struct run_record *record, int *count) {
     int first = -1, n = 0;
     for (int i = 0; i < record->steps; i++) {

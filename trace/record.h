@@ -179,6 +179,13 @@ int record_extrapolated(const struct run_record *record);
 /* A total over the run's steps as a mean per step; 0 for a run without steps. */
 double record_per_step(const struct run_record *record, double total);
 double record_images_per_second(const struct run_record *record);
+/* What is left of the training time of a device when its phases, its waits, proof and the time
+ * without a core are taken off, in ns. In DP the other devices sleep until device 0 needs them. */
+double record_idle_ns(const struct run_record *record, int device);
+/* The largest part of the training time in which an emulated device had no core although there were
+ * as many as devices: the machine was busy with something else. 0 where devices share cores, for
+ * then it is their own doing, or on GPUs. */
+double record_busy_machine(const struct run_record *record);
 /* The first step, counted over the whole run, whose loss is not finite; -1: none. *count (NULL: not
  * wanted) is the number of such steps. */
 int record_not_finite(const struct run_record *record, int *count);

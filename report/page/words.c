@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "report/text.h"
+#include "report/machine.h"
 
 /* ---- the model ---- */
 
@@ -77,6 +77,15 @@ static void say_sharing(struct text *text, const struct page *page) {
                  first->gpus ? "GPU" : "core", shared > 1 ? "s" : "");
 }
 
+/* Nor is a machine with something else to do. */
+static void say_busy(struct text *text, const struct page *page) {
+    struct text busy = {.used = 0};
+    int count = 0;
+    for (int i = 0; i < page->count; i++)
+        if (page->run[i].run) count += add_busy(&busy, count, page->run[i].title, page->run[i].run);
+    if (count) text_add(text, "; %s", busy.words);
+}
+
 static void say_time(struct text *text, const struct page *page) {
     const struct run_record *first = first_run(page);
     double one = record_images_per_second(first);
@@ -96,6 +105,7 @@ static void say_time(struct text *text, const struct page *page) {
         return;
     }
     say_sharing(text, page);
+    say_busy(text, page);
     text_add(text, ".");
 }
 

@@ -104,6 +104,18 @@ Test(page, many_devices, .timeout = 60) {
     free_runs();
 }
 
+/* A speed that another program took a core from is said to be so, and no other. */
+Test(page, a_busy_machine_is_said, .timeout = 30) {
+    struct page page = three_runs(2);
+    for (int i = 0; i < 3; i++)
+        runs[i].cores = 2;
+    check_page(&page, "A step took", "the machine was busy");
+    runs[2].device[1].no_core_ns = (int64_t)(runs[2].training_seconds * 0.4e9);
+    check_page(&page, "; the machine was busy: DDP was without a core for 40 % of its time.",
+               "single was without");
+    free_runs();
+}
+
 /* After one epoch there is one accuracy, and a line through one point would show nothing. */
 Test(page, one_point_is_a_dot, .timeout = 30) {
     struct page page = three_runs(2);

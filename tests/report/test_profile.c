@@ -43,7 +43,7 @@ Test(profile, table, .timeout = 30) {
     has(text, "^  \\(waiting\\) +0.500 +- +-$");
     has(text, "^  \\(without a core\\) +0.200 +0.300 +0.400$");
     /* the rest of 200 ms */
-    has(text, "^  \\(idle\\) +193.300 +195.600 +195.400$");
+    has(text, "^  \\(idle\\) +192.600 +195.600 +195.400$");
     has(text, "^busy share of a step +3 % +2 % +2 %$");
     has(text, "memory at peak 1.50 \\(44 %,$");
     has(text, "^  below 75 %, most on device 0\\), bytes in 2.33 \\(14 %, below 75 %, most on");
@@ -240,9 +240,12 @@ Test(profile, findings, .timeout = 30) {
     /* DP: 3 ms on device 0 alone, and the longest forward, 4.3 ms. DDP: 6 ms. */
     has(text, "^But 4 devices share 2 cores. .* 7.30 ms in DP and 6.00 in DDP \\(computed");
     free(text);
-    text = text_of(narrow_findings, NULL);
-    fits(text, 20);
-    free(text);
+    for (dp.computed = 0; dp.computed < 2; dp.computed++) {
+        text = text_of(narrow_findings, NULL);
+        fits(text, 20);
+        free(text);
+    }
+    dp.computed = 0;
     /* less than their spread apart; no state */
     first->step_median_ns = 8400000;
     for (int d = 0; d < 4; d++)
