@@ -10,8 +10,8 @@
 /* Prints the table. run[MODE_COUNT]: by mode; a mode that was left out has 0 devices. */
 void compare_table(FILE *file, const struct run_record *run);
 
-/* Prints that the machine was busy, and in which runs, where it was (report/text.h); nothing where it
- * was not. run[MODE_COUNT]: by mode. */
+/* Prints that the machine was busy, and in which runs (report/machine.h); nothing where it was not.
+ * run[MODE_COUNT]: by mode. */
 void busy_line(FILE *file, const struct run_record *run);
 
 /* Prints how each mode cuts the batch, and the optimizer: "batch: single: 256 x 1, DP: 128 x 2,

@@ -1,8 +1,8 @@
 /* The machine of a run in words: see machine.h. */
 #include "report/machine.h"
 
-/* Two runs of the same training differ in speed by a few parts in a hundred also where nobody else is
- * at work. A share above that is worth a word. */
+/* Two runs of the same training differ in speed by a few parts in a hundred also where nobody else
+ * is at work. A share above that is worth a word. */
 static const double BUSY = 0.05;
 
 void add_devices(struct text *text, const struct run_record *r) {
