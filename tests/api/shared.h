@@ -16,6 +16,22 @@
         cr_assert(strstr(duet_error(), (word)), "'%s' lacks '%s'", duet_error(), (word)); \
     } while (0)
 
+/* In a rank, which is no test and must clean up: a call that fails, or what does not hold, goes to
+ * `out` with `code`, and the rank ends with it. */
+#define TRY(call)           \
+    do {                    \
+        code = (call);      \
+        if (code) goto out; \
+    } while (0)
+#define HOLDS(condition)                                                                  \
+    do {                                                                                  \
+        if (!(condition)) {                                                               \
+            fprintf(stderr, "rank %d: not so: %s: %s\n", rank, #condition, duet_error()); \
+            code = DUET_CHECK;                                                            \
+            goto out;                                                                     \
+        }                                                                                 \
+    } while (0)
+
 #ifdef CUDA_EMULATION
 static const char *const api_kinds[] = {"cpu", "cpu-late", "cuda"};
 #else

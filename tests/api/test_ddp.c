@@ -11,20 +11,6 @@
  * two differ by it too. */
 static const double TOLERANCE = 1e-5;
 
-#define TRY(call)           \
-    do {                    \
-        code = (call);      \
-        if (code) goto out; \
-    } while (0)
-#define HOLDS(condition)                                                                  \
-    do {                                                                                  \
-        if (!(condition)) {                                                               \
-            fprintf(stderr, "rank %d: not so: %s: %s\n", rank, #condition, duet_error()); \
-            code = DUET_CHECK;                                                            \
-            goto out;                                                                     \
-        }                                                                                 \
-    } while (0)
-
 /* Registered in another order than they are used, so that the buckets move the gradients. */
 enum { W2, B2, W1, B1, EXTRA, PARAMS };
 enum { N = 5, K = 9, HIDDEN = 300, CLASSES = 4, LARGEST = K * HIDDEN };

@@ -9,20 +9,6 @@
 
 #define EXAMPLES BUILD_DIR "/examples/"
 
-#define TRY(call)           \
-    do {                    \
-        code = (call);      \
-        if (code) goto out; \
-    } while (0)
-#define HOLDS(condition)                                                                  \
-    do {                                                                                  \
-        if (!(condition)) {                                                               \
-            fprintf(stderr, "rank %d: not so: %s: %s\n", rank, #condition, duet_error()); \
-            code = DUET_CHECK;                                                            \
-            goto out;                                                                     \
-        }                                                                                 \
-    } while (0)
-
 /* A tensor of `count` floats, the first of which is `first`, the next one more, ... */
 static duet_tensor *floats(duet_device *device, int count, float first) {
     duet_tensor *t = NULL;
