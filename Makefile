@@ -14,7 +14,7 @@
 #     EMULATION=1       all of CUDA's files on the CPU, in build/emulation: mk/emulation.mk
 VERSION := 0.1.0
 PREFIX  ?= /usr/local
-CFLAGS  ?= -g
+CFLAGS  ?= $(if $(SAN),-g1,-g)
 comma   := ,
 Q       := $(if $(V),,@)
 SAN_NAME := san-$(subst $(comma),-,$(SAN))
@@ -39,12 +39,13 @@ HAVE_NCURSES := $(shell echo 'int main(void) { return endwin(); }' | \
 FLAGS := -std=c11 -D_GNU_SOURCE -Wall -Wextra $(if $(WERROR),-Werror) -ffp-contract=off -pthread \
          -I. $(if $(HAVE_ZLIB),-DHAVE_ZLIB)
 LIBS   = -lm -pthread $(if $(HAVE_ZLIB),-lz) $(if $(HAVE_NCURSES),-lncursesw) $(CUDA_LIBS)
-# -O2, or a folder's own OPT_<folder>.
+# OPT, or a folder's own OPT_<folder>.
+OPT := -O2
 OPT_device/host/kernels := -O3
 # The largest frame of a function: the command runs with a stack of 256 KiB (cli/command.c).
 COMMAND_FRAME = -Wframe-larger-than=81920
 FRAME = $(if $(SAN)$(filter $(B)/tests/% $(B)/bench/% $(B)/examples/%,$@),,$(COMMAND_FRAME))
-COMPILE = $(CC) $(FLAGS) $(FRAME) $(or $(OPT_$(*D)),-O2) $(CFLAGS)
+COMPILE = $(CC) $(FLAGS) $(FRAME) $(or $(OPT_$(*D)),$(OPT)) $(CFLAGS)
 LINK    = $(CC) $(FLAGS) $(CFLAGS) $(LDFLAGS) $(filter %.o %.a,$^)
 
 all: found $(B)/duet $(B)/libduet.a
