@@ -86,7 +86,8 @@ static int make_plans(struct collective *c, int index, const struct plan_config 
         if (index >= PLANNED + DP_KINDS)
             CHECK(window_plan(&c->plans[r], window_of(index), c->n, r, c->count));
         else if (index >= PLANNED)
-            CHECK(dp_plan(&c->plans[r], (enum dp_collective)(index - PLANNED), c->n, r, c->count));
+            CHECK(
+                dp_plan(&c->plans[r], (enum dp_collective)(index - PLANNED), c->n, 0, r, c->count));
         else
             CHECK(hops_plan(&c->plans[r], planned[index].algorithm, c->n, r, c->count, config));
     }

@@ -71,10 +71,12 @@ void collective_print_bytes(FILE *file, const struct collective *c);
  * collective_print. */
 int collective_json(struct json_writer *w, const struct collective *c);
 
-/* The plan of one device for one of DataParallel's collectives over `count` floats, device 0
- * leading: what the leading device enqueues, and what the others do in it. ERR_MEMORY. */
+/* The plan of one device for one of DataParallel's collectives over `count` floats: what the device
+ * `leader` enqueues, and what the others do in it. Both reduces are led by device 0. ERR_MEMORY. */
 enum dp_collective { DP_SCATTER, DP_GATHER, DP_BROADCAST, DP_REDUCE, DP_REDUCE_SHARDED, DP_KINDS };
-int dp_plan(struct plan *plan, enum dp_collective kind, int n, int device, size_t count);
+int dp_plan(struct plan *plan, enum dp_collective kind, int n, int leader, int device,
+            size_t count);
+/* The bytes of one device, device 0 leading. */
 void dp_formula(enum dp_collective kind, int n, int device, size_t count, struct formula *out);
 
 #endif

@@ -54,21 +54,22 @@ static struct plan_step *new_move(struct plan *plan, enum plan_op op, int source
     return s;
 }
 
-/* The steps of device 0 between ready and done. */
+/* The steps of the leading device between ready and done. */
 static void lead(struct plan *plan, enum dp_collective kind) {
-    int n = plan->n;
+    int n = plan->n, me = plan->rank;
     struct param_range whole = {0, plan->count};
-    awaits(new_step(plan), rank_others(n, 0), PLAN_READY);
-    if (kind == DP_REDUCE) new_move(plan, PLAN_SUM, 0, rank_bit(0), whole);
-    for (int r = 1; r < n; r++) {
+    awaits(new_step(plan), rank_others(n, me), PLAN_READY);
+    if (kind == DP_REDUCE) new_move(plan, PLAN_SUM, me, rank_bit(me), whole);
+    for (int r = 0; r < n; r++) {
+        if (r == me) continue;
         struct param_range part = chunk_of(plan->count, n, r), shard = shard_of(whole, n, r);
-        if (kind == DP_SCATTER && part.count) new_move(plan, PLAN_COPY, 0, rank_bit(r), part);
-        if (kind == DP_BROADCAST) new_move(plan, PLAN_COPY, 0, rank_bit(r), whole);
-        if (kind == DP_GATHER && part.count) new_move(plan, PLAN_COPY, r, rank_bit(0), part);
+        if (kind == DP_SCATTER && part.count) new_move(plan, PLAN_COPY, me, rank_bit(r), part);
+        if (kind == DP_BROADCAST) new_move(plan, PLAN_COPY, me, rank_bit(r), whole);
+        if (kind == DP_GATHER && part.count) new_move(plan, PLAN_COPY, r, rank_bit(me), part);
         if (kind == DP_REDUCE_SHARDED && shard.count)
-            awaits(new_move(plan, PLAN_COPY, r, rank_bit(0), shard), rank_bit(r), PLAN_DONE);
+            awaits(new_move(plan, PLAN_COPY, r, rank_bit(me), shard), rank_bit(r), PLAN_DONE);
     }
-    posts(new_step(plan), rank_others(n, 0), PLAN_DONE);
+    posts(new_step(plan), rank_others(n, me), PLAN_DONE);
 }
 
 /* Every device with a shard adds it up, once the gradients of all are ready. */
@@ -81,7 +82,8 @@ static void add_shard(struct plan *plan) {
     if (me) posts(sum, rank_bit(0), PLAN_DONE);
 }
 
-int dp_plan(struct plan *plan, enum dp_collective kind, int n, int device, size_t count) {
+int dp_plan(struct plan *plan, enum dp_collective kind, int n, int leader, int device,
+            size_t count) {
     memset(plan, 0, sizeof *plan);
     plan->algorithm = ALLREDUCE_AUTO; /* it is none of them */
     plan->n = n;
@@ -92,11 +94,11 @@ int dp_plan(struct plan *plan, enum dp_collective kind, int n, int device, size_
     if (!plan->steps) return fail(ERR_MEMORY, "collective: no host memory for a plan");
     if (n == 1 || !count) return OK;
     int sharded = kind == DP_REDUCE_SHARDED;
-    if (device || sharded)
-        posts(new_step(plan), sharded ? rank_others(n, device) : rank_bit(0), PLAN_READY);
+    if (device != leader || sharded)
+        posts(new_step(plan), sharded ? rank_others(n, device) : rank_bit(leader), PLAN_READY);
     if (sharded) add_shard(plan);
-    if (device)
-        awaits(new_step(plan), rank_bit(0), PLAN_DONE);
+    if (device != leader)
+        awaits(new_step(plan), rank_bit(leader), PLAN_DONE);
     else
         lead(plan, kind);
     return OK;

@@ -29,7 +29,7 @@ duet compare --model resnet18 --dataset synthetic --samples 512 --batch-size 64 
     --steps 6 --quiet --report resnet18.html >resnet18.txt
 mkdir -p "$docs/reports"
 cp wide_head.html resnet18.html "$docs/reports/"
-pictures lenet timeline traffic-dp traffic-ddp phases buckets collective -- \
+pictures lenet timeline traffic-dp traffic-ddp phases buckets collective moves-dp -- \
     compare --devices 4 --steps 40 --epochs 1 --allreduce ring --bucket-cap-mb 0.1 --quiet
 pictures wide_head memory phases -- \
     profile --model simple --dataset random --classes 20000 --optimizer adam --devices 4 --steps 12

@@ -1,13 +1,11 @@
 /* The page's data for JavaScript: see data.h. */
 #include "report/page/data.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/json.h"
-#include "report/page/collective.h"
 #include "report/page/window.h"
 
 /* ---- the timeline ---- */
@@ -113,101 +111,6 @@ static int write_timeline(struct json_writer *w, const struct page *page, struct
     return OK;
 }
 
-/* ---- the collective ---- */
-
-/* The chunks first .. first + count - 1 that a range of DATA covers. */
-static int chunks_of(const struct hops *h, uint64_t offset, uint64_t count, int *first) {
-    int n = 0;
-    *first = 0;
-    for (int c = 0; c < h->chunk_count; c++) {
-        if (h->chunks[c].offset < offset || h->chunks[c].offset >= offset + count) continue;
-        if (!n++) *first = c;
-    }
-    return n;
-}
-
-/* Between ranks alone. What goes to or comes from SCRATCH or a sum in registers is shown at the
- * place in DATA that the range belongs to where it has one, and else without a place. */
-static void write_moves(struct json_writer *w, const struct hops *h, int hop) {
-    json_array(w, "moves");
-    for (int i = 0; i < h->move_count; i++) {
-        const struct hop_move *m = &h->moves[i];
-        int first = 0, n = 0;
-        if (m->hop != hop || m->from == m->to) continue;
-        if (m->to_buffer != HOP_SCRATCH)
-            n = chunks_of(h, m->to_offset, m->count, &first);
-        else if (m->from_buffer != HOP_SCRATCH)
-            n = chunks_of(h, m->from_offset, m->count, &first);
-        json_integer(w, NULL, m->from);
-        json_integer(w, NULL, m->to);
-        json_integer(w, NULL, m->action == HOP_REDUCE);
-        json_integer(w, NULL, first);
-        json_integer(w, NULL, n);
-    }
-    json_close(w);
-}
-
-static int write_hops(struct json_writer *w, const struct hops *h, struct hops_state *state) {
-    size_t cells = (size_t)h->n * (size_t)h->chunk_count;
-    uint64_t *before = calloc(cells + 1, sizeof *before);
-    if (!before) return fail(ERR_MEMORY, "report: no host memory");
-    int code = OK;
-    json_array(w, "hops");
-    for (int hop = 0; !code && hop <= h->hops; hop++) {
-        code = hops_state_run(state, hop);
-        json_object(w, NULL);
-        write_moves(w, h, hop);
-        json_array(w, "cells");
-        for (int r = 0; !code && r < h->n; r++)
-            for (int c = 0; c < h->chunk_count; c++) {
-                uint64_t *was = &before[r * h->chunk_count + c], is = hops_state_terms(state, r, c);
-                char hex[24];
-                if (*was == is) continue;
-                snprintf(hex, sizeof hex, "%" PRIx64, *was = is);
-                json_integer(w, NULL, r);
-                json_integer(w, NULL, c);
-                json_string(w, NULL, hex);
-            }
-        json_close(w);
-        json_close(w);
-    }
-    json_close(w);
-    free(before);
-    return code;
-}
-
-static int write_collective(struct json_writer *w, const struct run_record *r, int bucket) {
-    struct hops hops;
-    struct hops_state *state = NULL;
-    CHECK(hops_of_bucket(r, bucket, &hops, NULL));
-    int code = hops_state_init(&state, &hops);
-    if (!code) {
-        json_object(w, NULL);
-        json_integer(w, "bucket", bucket);
-        json_integer(w, "bytes", r->bucket_bytes[bucket]);
-        json_string(w, "algorithm", allreduce_algorithm_name(hops.algorithm));
-        json_integer(w, "ranks", hops.n);
-        json_integer(w, "chunks", hops.chunk_count);
-        code = write_hops(w, &hops, state);
-        json_close(w);
-    }
-    hops_state_free(state);
-    hops_free(&hops);
-    return code;
-}
-
-/* With more ranks or buckets the largest bucket stands for all. */
-enum { ALL_BUCKETS = 12, ALL_RANKS = 8 };
-
-static int write_collectives(struct json_writer *w, const struct run_record *r) {
-    int all = r->devices <= ALL_RANKS && r->bucket_count <= ALL_BUCKETS, code = OK;
-    json_array(w, "collectives");
-    for (int b = 0; !code && b < r->bucket_count; b++)
-        if (all || b == largest_bucket_of(r)) code = write_collective(w, r, b);
-    json_close(w);
-    return code;
-}
-
 /* ---- the whole ---- */
 
 static int write_all(FILE *file, const struct page *page) {
@@ -217,8 +120,7 @@ static int write_all(FILE *file, const struct page *page) {
     json_object(&w, NULL);
     int code = write_timeline(&w, page, &names);
     free(names.text);
-    if (!code && has_collective(page))
-        code = write_collectives(&w, page->run[index_of_ddp(page)].run);
+    if (!code) code = playback_data(&w, page);
     CHECK(code);
     json_close(&w);
     return json_finish(&w, "report");

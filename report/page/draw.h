@@ -17,6 +17,7 @@ draw_function draw_accuracy;   /* of all runs that evaluated */
 draw_function draw_links;      /* one run: what moved over each link, as arrows */
 draw_function draw_matrix;     /* one run: the same as a matrix */
 draw_function draw_collective; /* the run of DDP: its allreduce, hop by hop */
+draw_function draw_moves;      /* one run of DP: what it moves, before and after each move */
 draw_function draw_buckets;    /* the run of DDP: overlapped and exposed time of each bucket */
 draw_function draw_equality;   /* the hashes of some steps in all runs */
 
@@ -27,6 +28,7 @@ int has_traffic(const struct page *page, int index);
 int has_equality(const struct page *page);
 int index_of_ddp(const struct page *page); /* of its run with a record; -1: none */
 int has_collective(const struct page *page);
+int has_moves(const struct page *page, int index);
 int has_buckets(const struct page *page);
 int has_phases(const struct page *page);
 

@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "report/page/assets.h"
 #include "report/page/buckets.h"
-#include "report/page/collective.h"
 #include "report/page/data.h"
 #include "report/page/html.h"
 #include "report/page/tables.h"
@@ -46,7 +45,7 @@ static const struct {
     const char *id, *name;
 } sections[] = {{"verdict", "Verdict"},   {"timelines", "Timeline"}, {"memory", "Memory"},
                 {"traffic", "Traffic"},   {"phases", "Time"},        {"curves", "Loss"},
-                {"equality", "Equality"}, {"buckets", "Buckets"},    {"collective", "Allreduce"},
+                {"equality", "Equality"}, {"buckets", "Buckets"},    {"collective", "Collectives"},
                 {"about", "What ran"}};
 enum { SECTIONS = sizeof sections / sizeof *sections };
 
@@ -244,34 +243,9 @@ static int put_buckets(FILE *file, const struct page *page) {
     return OK;
 }
 
-static int put_collective(FILE *file, const struct page *page) {
-    struct hops hops;
-    char size[32];
-    int instead;
-    open_section(file, "collective", "Allreduce, hop by hop");
-    if (!has_collective(page)) {
-        put_paragraph(file, "", "No run of DDP over several devices was measured.");
-        return close_section(file), OK;
-    }
-    const struct run_record *r = page->run[index_of_ddp(page)].run;
-    int bucket = largest_bucket_of(r);
-    CHECK(hops_of_bucket(r, bucket, &hops, &instead));
-    put_paragraph(
-        file, "",
-        "Every step sums %d bucket%s over %d ranks. The picture is of the largest, %s by the "
-        "algorithm %s, as the plan says that all ranks run: the order is that of the "
-        "plan, computed and not measured.%s",
-        r->bucket_count, r->bucket_count == 1 ? "" : "s", r->devices,
-        bytes_words(bucket_bytes(r, bucket), size), bucket_algorithm(r, bucket),
-        instead ? " What the library does inside is not known here, and a ring stands for "
-                  "it."
-                : "");
-    hops_free(&hops);
-    CHECK(put_figure(file, page, "playback", draw_collective, 0,
-                     "What the data of each rank (row) holds, chunk by chunk (column). A stripe is "
-                     "the term of a rank; a full cell is the sum of all. What a hop wrote is "
-                     "underlined."));
-    CHECK(collective_table(file, page));
+static int put_collectives(FILE *file, const struct page *page) {
+    open_section(file, "collective", "Collectives, hop by hop");
+    CHECK(collectives_content(file, page));
     close_section(file);
     return OK;
 }
@@ -287,7 +261,7 @@ int page_write(FILE *file, const struct page *page) {
     CHECK(put_curves(file, page));
     CHECK(put_equality(file, page));
     CHECK(put_buckets(file, page));
-    CHECK(put_collective(file, page));
+    CHECK(put_collectives(file, page));
     open_section(file, "about", "What ran");
     about_table(file, page);
     close_section(file);

@@ -8,11 +8,12 @@
  *
  *     page.c       the document: its sections in order
  *     words.c      the verdict in three sentences
- *     tables.c     the numbers under each picture
- *     facts.c      command line, machine, versions
+ *     tables.c, tables_more.c   the numbers under each picture; command line, machine, versions
+ *     collectives_section.c     what DP and DDP move, hop by hop
  *     svg_*.c      the pictures, which --pictures writes as files too
  *     window.c     which steps the timeline shows; how much of a bucket's time is exposed
- *     data.c       what JavaScript needs, as JSON
+ *     moves.c      what DP moves in a step; strip.c draws collectives as still pictures
+ *     data.c, data_playback.c   what JavaScript needs, as JSON
  *     page.css, page.js, timeline.js, playback.js: as they are, inside the page */
 #ifndef REPORT_PAGE_PAGE_H
 #define REPORT_PAGE_PAGE_H

@@ -20,6 +20,6 @@
   const data = JSON.parse(document.getElementById("data").textContent);
   const timeline = document.getElementById("timeline");
   if (timeline && data.runs.length) new Timeline(timeline, data);
-  const playback = document.getElementById("playback");
-  if (playback && data.collectives?.length) new Playback(playback, data.collectives);
+  for (const [figure, collectives] of Object.entries(data.playbacks))
+    if (collectives.length) new Playback(document.getElementById(figure), collectives);
 }

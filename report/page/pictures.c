@@ -20,6 +20,8 @@ static int put_traffic(const struct page *page, const struct picture_files *file
         CHECK(put_picture(page, files, name, draw_links, i));
         snprintf(name, sizeof name, "matrix-%s.svg", mode);
         CHECK(put_picture(page, files, name, draw_matrix, i));
+        snprintf(name, sizeof name, "moves-%s.svg", mode);
+        if (has_moves(page, i)) CHECK(put_picture(page, files, name, draw_moves, i));
     }
     return OK;
 }

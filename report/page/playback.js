@@ -1,13 +1,13 @@
 "use strict";
-// The allreduces of a step, bucket by bucket, played hop by hop: chunks travel from rank to rank,
-// and each cell shows whose terms its chunk holds. It takes the place of the strip of still
-// pictures.
+// The collectives of a step, one after another, played hop by hop: the allreduces of DDP's buckets,
+// or what DP moves. Chunks travel from rank to rank, and each cell shows whose terms its chunk
+// holds. It takes the place of the strip of still pictures.
 
 const RANK_COLOURS = ["backward", "gather", "loss", "replicate", "allreduce", "forward",
   "optimizer", "input"];
 
 class Playback {
-  // collectives: in the order in which their buckets are launched.
+  // collectives: in the order in which they are launched.
   constructor(figure, collectives) {
     this.frames = [];
     for (const data of collectives) {
@@ -99,7 +99,7 @@ class Playback {
     const {data, hop, states} = this.frames[this.at = at];
     this.slider.value = at;
     this.slider.setAttribute("aria-valuetext",
-      `bucket ${data.bucket}, hop ${hop} of ${states.length - 1}`);
+      `${data.title} Hop ${hop} of ${states.length - 1}`);
     this.say();
     this.draw(moving);
   }
@@ -107,14 +107,36 @@ class Playback {
   // ---- in words ----
 
   say() {
+    const {data} = this.frames[this.at];
+    this.said.textContent = `${data.title} ${data.before ? this.sayMove() : this.sayAllreduce()}`;
+  }
+
+  sayMove() {
+    const {data, hop, states} = this.frames[this.at], hops = states.length - 1;
+    if (!hop) return `Before: ${data.before}`;
+    const part = data.chunks > 1 ? "part" : "";
+    return `Hop ${hop} of ${hops}. ${data.after[hop - 1]} Over links: ` +
+      `${this.listMoves("device", part)}.`;
+  }
+
+  // "chunk 2 from rank 0 to 1, ..."; chunk "": there is one alone, which needs no name.
+  listMoves(rank, chunk) {
+    const moves = this.movesNow(), text = moves.slice(0, 4).map((move) => {
+      const what = !chunk || move.count === 0 ? "" : move.count > 1
+        ? `${chunk}s ${move.first} to ${move.first + move.count - 1} `
+        : `${chunk} ${move.first} `;
+      return `${what}from ${rank} ${move.from} to ${move.to}`;
+    }).join(", ");
+    return moves.length > 4 ? `${text} and ${moves.length - 4} more` : text;
+  }
+
+  sayAllreduce() {
     const {data, hop, states} = this.frames[this.at], hops = states.length - 1;
     const all = data.chunks * data.ranks, full = (1n << BigInt(data.ranks)) - 1n;
     const done = states[hop].flat().filter((terms) => terms === full).length;
-    const name = `Bucket ${data.bucket}, ${byteWords(data.bytes)} by ${data.algorithm}.`;
     if (!hop) {
-      this.said.textContent = `${name} Before: each rank holds its own gradients alone, cut into ` +
+      return "Before: each rank holds its own gradients alone, cut into " +
         `${data.chunks} chunks. ${hops} hops follow.`;
-      return;
     }
     const moves = this.movesNow(), adds = moves.filter((move) => move.added).length;
     const slices = ["ring", "direct"].includes(data.algorithm);
@@ -123,13 +145,7 @@ class Playback {
       : adds ? "Some ranks add what arrives, others take a result"
         : states[hop - 1].flat().some((terms) => terms === full)
           ? `${copy}: complete sums are copied` : "Gather: terms are copied";
-    const text = moves.slice(0, 4).map((move) => {
-      const what = move.count === 0 ? "a part" : move.count > 1
-        ? `chunks ${move.first} to ${move.first + move.count - 1}` : `chunk ${move.first}`;
-      return `${what} from rank ${move.from} to ${move.to}`;
-    }).join(", ");
-    const more = moves.length > 4 ? ` and ${moves.length - 4} more` : "";
-    this.said.textContent = `${name} Hop ${hop} of ${hops}. ${kind}: ${text}${more}. ` +
+    return `Hop ${hop} of ${hops}. ${kind}: ${this.listMoves("rank", "chunk")}. ` +
       `${done} of ${all} cells hold the complete sum.`;
   }
 
@@ -139,7 +155,7 @@ class Playback {
     const total = Math.max(280, this.stage.parentNode.clientWidth);
     const {data, hop, states} = this.frames[this.at], {ranks} = data, columns = data.chunks;
     this.ranks = ranks;
-    this.gutter = ranks > 16 ? 26 : 60;
+    this.gutter = ranks > 16 ? 26 : data.before ? 74 : 60;
     this.cell = Math.min(130, (total - this.gutter - 2) / columns);
     this.row = ranks > 16 ? 9 : ranks > 8 ? 20 : 40;
     const top = 22, gap = this.cell > 12 ? 4 : 1, before = states[Math.max(0, hop - 1)];
@@ -152,14 +168,14 @@ class Playback {
       if (this.cell < 20 && c % 8) continue;
       svgElement("text", {x: this.gutter + (c + 0.5) * this.cell, y: 14, class: "quiet",
         "font-size": 12, "text-anchor": "middle"}, this.stage).textContent =
-        this.cell > 60 ? `chunk ${c}` : c;
+        columns === 1 ? "all" : this.cell > 60 ? `${data.before ? "part" : "chunk"} ${c}` : c;
     }
     for (let r = 0; r < ranks; r++) {
       const y = top + r * this.row;
       if (ranks <= 16 || r % 8 === 0) {
         svgElement("text", {x: this.gutter - 8, y: y + this.row / 2 + 4, class: "quiet",
           "font-size": 12, "text-anchor": "end"}, this.stage).textContent =
-          ranks > 16 ? r : `rank ${r}`;
+          ranks > 16 ? r : `${data.before ? "device" : "rank"} ${r}`;
       }
       for (let c = 0; c < columns; c++) {
         const terms = states[hop][r][c], changed = terms !== before[r][c];
@@ -174,7 +190,13 @@ class Playback {
   drawCell(x, y, width, height, terms, changed, old) {
     const group = svgElement("g", {}, this.stage), {ranks} = this;
     svgElement("rect", {x, y, width, height, class: "raised"}, group);
+    const whole = this.frames[this.at].data.copies;
     const put = (set, parent) => {
+      if (whole) { // copied data has one colour, that of the device that it came from
+        const from = set.toString(2).length - 1;
+        if (set) svgElement("rect", {x, y, width, height, class: RANK_COLOURS[from % 8]}, parent);
+        return;
+      }
       if (ranks > 8) { // as many as there are, without their names
         const count = set.toString(2).replaceAll("0", "").length;
         svgElement("rect", {x, y, width: width * count / ranks, height,

@@ -14,7 +14,9 @@ void timeline_table(FILE *file, const struct page *page);
 void curve_table(FILE *file, const struct page *page);
 void equality_table(FILE *file, const struct page *page);
 void bucket_table(FILE *file, const struct page *page);
-int collective_table(FILE *file, const struct page *page);
 void about_table(FILE *file, const struct page *page);
+
+/* collectives_section.c: the section with its figures. ERR_FAILED, ERR_MEMORY. */
+int collectives_content(FILE *file, const struct page *page);
 
 #endif

@@ -1,11 +1,10 @@
-/* More tables of a page: steps of the timeline, curves, equality, buckets, moves, and what ran. */
+/* More tables of a page: steps of the timeline, curves, equality, buckets, and what ran. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "report/page/buckets.h"
-#include "report/page/collective.h"
 #include "report/page/html.h"
 #include "report/page/prints.h"
 #include "report/page/tables.h"
@@ -142,31 +141,6 @@ void bucket_table(FILE *file, const struct page *page) {
         fprintf(file, "<td>%s</td></tr>\n", time_words(times[b].exposed_ns, words));
     }
     close_table(file);
-}
-
-/* A table of thousands of rows helps nobody. */
-enum { MOST_MOVES = 200 };
-
-int collective_table(FILE *file, const struct page *page) {
-    struct hops hops;
-    const struct run_record *r = page->run[index_of_ddp(page)].run;
-    CHECK(hops_of_bucket(r, largest_bucket_of(r), &hops, NULL));
-    open_table(file,
-               hops.move_count > MOST_MOVES ? "the first moves, in their order"
-                                            : "every move, in its order",
-               "hop|from rank|to rank|what|elements");
-    for (int k = 0; k < hops.move_count && k < MOST_MOVES; k++) {
-        const struct hop_move *m = &hops.moves[k];
-        if (m->from == m->to) continue;
-        fprintf(file,
-                "<tr><th scope=\"row\">%d</th><td>%d</td><td>%d</td><td>%s</td>"
-                "<td>%" PRIu64 " to %" PRIu64 "</td></tr>\n",
-                m->hop, m->from, m->to, m->action == HOP_REDUCE ? "is added" : "is copied",
-                m->to_offset, m->to_offset + m->count - 1);
-    }
-    close_table(file);
-    hops_free(&hops);
-    return OK;
 }
 
 /* ---- what ran ---- */

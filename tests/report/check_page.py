@@ -172,6 +172,26 @@ def work_playback(page, results):
     expect(page.evaluate(f"document.querySelector('{button % 1}').textContent") == "play", "pause")
 
 
+def work_moves(page, results):
+    """What DP moves: bytes as counted, and at the end of its step device 0 has the sum."""
+    button = "#moves-1 .tools button:nth-child(%d)"
+    dp = results["runs"][1]
+    names = ["scatter", "replicate", "gather", "scatter_grad", "reduce"]
+    bytes_of = [dp["per_device"][0]["phase_bytes"][name] for name in names]
+    last = page.evaluate("+document.querySelector('#moves-1 input').max")
+    expect(min(bytes_of) > 0 and last == 9, f"DP moves {bytes_of}, {last} frames")
+    expect(said(page, "moves-1").startswith("scatter: the batch,"), said(page, "moves-1"))
+    page.click(button % 3)
+    expect("part 3 from device 0 to 3" in said(page, "moves-1"), said(page, "moves-1"))
+    page.evaluate("document.querySelector('#moves-1 input').focus()")
+    for _ in range(int(last)):
+        page.key("ArrowRight")
+    expect("Hop 1 of 1. Device 0 reads" in said(page, "moves-1"), said(page, "moves-1"))
+    full = page.evaluate("[...document.querySelectorAll('#moves-1 .stage > g')].map("
+                         "g => g.querySelectorAll('g:first-of-type rect').length)")
+    expect(full[0] > 4 and full[1:] == [1] * 3, f"cells at the end: {full}")
+
+
 def work_theme(page):
     paper = "getComputedStyle(document.body).backgroundColor"
     light = page.evaluate(paper)
@@ -201,6 +221,7 @@ def main():
             compare_numbers(page, results)
             work_timeline(page)
             work_playback(page, results)
+            work_moves(page, results)
             work_theme(page)
             images = page.evaluate("document.querySelectorAll('img, main a').length")
             expect(images == 0, "a name on the page became an element")

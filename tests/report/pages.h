@@ -42,6 +42,13 @@ static inline struct run_record full_record(enum run_mode mode, int devices) {
     strcpy(r.model, "<i>m</i>"), strcpy(r.dataset, "a&b\"'");
     add_spans(&r, 7);
     add_traffic(&r);
+    if (mode == MODE_DP && devices > 1) {
+        static const enum phase moved[] = {PHASE_SCATTER, PHASE_REPLICATE, PHASE_GATHER,
+                                           PHASE_SCATTER_GRAD, PHASE_REDUCE};
+        for (int k = 0; k < 5; k++)
+            r.device[0].phase_bytes[moved[k]] = (uint64_t)(1000 * (k + 1));
+        r.parameter_count = 110000;
+    }
     if (mode == MODE_DDP && devices > 1) {
         r.bucket_count = 2;
         r.bucket_bytes = calloc(2, sizeof *r.bucket_bytes);

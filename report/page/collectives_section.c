@@ -1,0 +1,122 @@
+/* The section of collectives: what DP moves in a step, and how DDP sums its largest bucket, each
+ * with a figure that is played back and a table of its moves. */
+#include <inttypes.h>
+
+#include "base/error.h"
+#include "report/page/buckets.h"
+#include "report/page/collective.h"
+#include "report/page/html.h"
+#include "report/page/moves.h"
+#include "report/page/tables.h"
+#include "report/text.h"
+
+static void put_title_of(FILE *file, const struct page_run *run) {
+    fprintf(file, "<h3>");
+    html_text(file, run->title);
+    fprintf(file, "</h3>\n");
+}
+
+/* ---- DP ---- */
+
+/* The bytes of each move, by the device whose stream moves them. */
+static void moves_table(FILE *file, const struct page *page, int i) {
+    const struct run_record *r = page->run[i].run;
+    struct dp_move moves[MOST_DP_MOVES];
+    int count = dp_moves_of(r, moves);
+    open_table(file, "what each move brings over links, a step",
+               "move|of what|enqueued by device|bytes a step");
+    for (int k = 0; k < count; k++)
+        for (int d = 0; d < r->devices; d++) {
+            double bytes = (double)r->device[d].phase_bytes[moves[k].phase];
+            char words[32];
+            if (!(bytes > 0)) continue;
+            fprintf(file, "<tr><th scope=\"row\">%s</th><td>%s</td><td>%d</td><td>",
+                    dp_move_name(&moves[k]), moves[k].what, d);
+            put_per_step(file, r, bytes, bytes_words(record_per_step(r, bytes), words), i,
+                         "per_device.%d.phase_bytes.%s", d, dp_move_name(&moves[k]));
+            fprintf(file, "</td></tr>\n");
+        }
+    close_table(file);
+}
+
+/* One figure for each run of DP: what device 0 sends and takes. */
+static int put_moves(FILE *file, const struct page *page, int i) {
+    char id[24];
+    snprintf(id, sizeof id, "moves-%d", i);
+    put_title_of(file, &page->run[i]);
+    put_paragraph(file, "",
+                  "What DataParallel moves in every step, in this order. Bytes were counted. Who "
+                  "sends what to whom is drawn as duet collective draws it; copies of one hop are "
+                  "enqueued one after another on one device's stream.");
+    CHECK(put_figure(file, page, id, draw_moves, i,
+                     "What each device (row) holds, part by part (column). The colour is that of "
+                     "the device that it came from; in reduce a stripe is the term of a device, "
+                     "and a full cell is the sum of all. What a hop wrote is underlined."));
+    moves_table(file, page, i);
+    return OK;
+}
+
+/* ---- DDP ---- */
+
+/* A table of thousands of rows helps nobody. */
+enum { MOST_MOVES = 200 };
+
+static int collective_table(FILE *file, const struct page *page) {
+    struct hops hops;
+    const struct run_record *r = page->run[index_of_ddp(page)].run;
+    CHECK(hops_of_bucket(r, largest_bucket_of(r), &hops, NULL));
+    open_table(file,
+               hops.move_count > MOST_MOVES ? "the first moves, in their order"
+                                            : "every move, in its order",
+               "hop|from rank|to rank|what|elements");
+    for (int k = 0; k < hops.move_count && k < MOST_MOVES; k++) {
+        const struct hop_move *m = &hops.moves[k];
+        if (m->from == m->to) continue;
+        fprintf(file,
+                "<tr><th scope=\"row\">%d</th><td>%d</td><td>%d</td><td>%s</td>"
+                "<td>%" PRIu64 " to %" PRIu64 "</td></tr>\n",
+                m->hop, m->from, m->to, m->action == HOP_REDUCE ? "is added" : "is copied",
+                m->to_offset, m->to_offset + m->count - 1);
+    }
+    close_table(file);
+    hops_free(&hops);
+    return OK;
+}
+
+static int put_allreduce(FILE *file, const struct page *page) {
+    struct hops hops;
+    char size[32];
+    int instead, index = index_of_ddp(page);
+    const struct run_record *r = page->run[index].run;
+    int bucket = largest_bucket_of(r);
+    CHECK(hops_of_bucket(r, bucket, &hops, &instead));
+    put_title_of(file, &page->run[index]);
+    put_paragraph(
+        file, "",
+        "Every step sums %d bucket%s over %d ranks. The picture is of the largest, %s by the "
+        "algorithm %s, as the plan says that all ranks run: the order is that of the "
+        "plan, computed and not measured.%s",
+        r->bucket_count, r->bucket_count == 1 ? "" : "s", r->devices,
+        bytes_words(bucket_bytes(r, bucket), size), bucket_algorithm(r, bucket),
+        instead ? " What the library does inside is not known here, and a ring stands for "
+                  "it."
+                : "");
+    hops_free(&hops);
+    CHECK(put_figure(file, page, "playback", draw_collective, 0,
+                     "What the data of each rank (row) holds, chunk by chunk (column). A stripe is "
+                     "the term of a rank; a full cell is the sum of all. What a hop wrote is "
+                     "underlined."));
+    return collective_table(file, page);
+}
+
+int collectives_content(FILE *file, const struct page *page) {
+    int any = has_collective(page);
+    for (int i = 0; i < page->count; i++) {
+        if (!has_moves(page, i)) continue;
+        CHECK(put_moves(file, page, i));
+        any = 1;
+    }
+    if (has_collective(page)) CHECK(put_allreduce(file, page));
+    if (!any) put_paragraph(file, "", "No run of DP or DDP over several devices was measured.");
+    return OK;
+}

@@ -1,0 +1,78 @@
+/* Strips of still pictures: see strip.h. */
+#include "report/page/strip.h"
+
+struct strip strip_of(const struct picture *p, const struct hops *hops,
+                      const struct hops_state *state, const struct dp_move *move) {
+    double width = hops->chunk_count > 8 ? 1.2 : hops->hops < 4 ? 3.4 : 2.4;
+    return (struct strip){hops, state, move, width * p->font, 1.5 * p->font};
+}
+
+double strip_frame_width(const struct picture *p, const struct strip *s) {
+    return 1.6 * p->font + s->hops->chunk_count * s->cell;
+}
+
+double strip_frame_height(const struct picture *p, const struct strip *s) {
+    return 1.5 * p->font + s->hops->n * s->row;
+}
+
+/* Colours of ranks: the strongest of the palette, in an order in which neighbours differ. */
+static enum shade shade_of_rank(int rank) {
+    static const enum shade shades[] = {
+        SHADE_PHASES + PHASE_BACKWARD,  SHADE_PHASES + PHASE_GATHER,
+        SHADE_PHASES + PHASE_LOSS,      SHADE_PHASES + PHASE_REPLICATE,
+        SHADE_PHASES + PHASE_ALLREDUCE, SHADE_PHASES + PHASE_FORWARD,
+        SHADE_PHASES + PHASE_OPTIMIZER, SHADE_PHASES + PHASE_INPUT};
+    return shades[rank % 8];
+}
+
+static void draw_cell(struct picture *p, const struct strip *s, double x, double y, uint64_t terms,
+                      int changed) {
+    int n = s->hops->n, whole = s->move && dp_move_copies(s->move);
+    double stripe = (s->cell - 2) / n;
+    picture_box(p, x, y, s->cell - 2, s->row - 2, SHADE_RAISED, NULL);
+    for (int r = 0; r < n; r++)
+        if (terms >> r & 1)
+            picture_box(p, whole ? x : x + r * stripe, y, whole ? s->cell - 2 : stripe + 0.2,
+                        s->row - 2, shade_of_rank(r), NULL);
+    if (changed) picture_line(p, x, y + s->row - 1, x + s->cell - 2, y + s->row - 1, SHADE_TEXT, 2);
+}
+
+/* 1 if this hop writes chunk c of the rank. */
+static int is_written(const struct hops *h, int hop, int rank, int chunk) {
+    const struct hop_chunk *c = &h->chunks[chunk];
+    for (int i = 0; i < h->move_count; i++) {
+        const struct hop_move *m = &h->moves[i];
+        if (m->hop == hop && m->to == rank && m->from != rank && m->to_buffer == HOP_DATA &&
+            m->to_offset <= c->offset && c->offset < m->to_offset + m->count)
+            return 1;
+    }
+    return 0;
+}
+
+void strip_frame(struct picture *p, const struct strip *s, int hop, const char *head, double x,
+                 double y) {
+    const struct hops *h = s->hops;
+    double f = p->font;
+    picture_text(p, x, y + f, ANCHOR_START, SHADE_TEXT, "%s", head);
+    y += 1.5 * f;
+    for (int r = 0; r < h->n; r++) {
+        picture_text(p, x + 1.2 * f, y + r * s->row + 0.7 * s->row, ANCHOR_END, SHADE_QUIET, "%d",
+                     r);
+        for (int c = 0; c < h->chunk_count; c++) {
+            uint64_t terms = hops_state_terms(s->state, r, c);
+            if (s->move) terms = dp_move_terms(s->move, c, terms);
+            draw_cell(p, s, x + 1.6 * f + c * s->cell, y + r * s->row, terms,
+                      hop && is_written(h, hop, r, c));
+        }
+    }
+}
+
+double strip_key(struct picture *p, double y, int n, const char *name, int draw) {
+    struct key_item items[STRIP_RANKS];
+    char names[STRIP_RANKS][32];
+    for (int r = 0; r < n; r++) {
+        snprintf(names[r], sizeof names[r], "%s %d", name, r);
+        items[r] = (struct key_item){shade_of_rank(r), names[r], 0};
+    }
+    return picture_key(p, y, items, n, draw);
+}
