@@ -236,12 +236,35 @@ int duet_sgd(duet_params *params, double lr, int batch_size);
  * Waits, and reads all gradients into host memory. Call it between duet_backward and the step. */
 int duet_clip_grad_norm(duet_params *params, double max_norm, double *norm);
 
-/* Saves all values as a safetensors file, which appears whole or not at all. */
+/* A buffer: state of a model that no gradient changes, as the running statistics of a batch_norm.
+ * That has three of them, in this order; the last may be left out, unless momentum is below 0:
+ *
+ *     {"bn1.running_mean", DUET_F32, 1, {16}, 0},
+ *     {"bn1.running_var", DUET_F32, 1, {16}, 1},
+ *     {"bn1.num_batches_tracked", DUET_I64, 0, {0}, 0}
+ */
+struct duet_buffer {
+    const char *name;    /* its name in files, which differs from those of parameters */
+    enum duet_type type; /* DUET_F32 or DUET_I64 */
+    int rank;            /* 0 to DUET_MAX_RANK; 0: one number */
+    int shape[DUET_MAX_RANK];
+    double value; /* of all its elements at the start */
+};
+
+/* register_buffer: gives the parameters all their buffers, in one call, before a duet_ddp or a
+ * duet_data_parallel is made of them. Nothing of `buffers` is used after the call. */
+int duet_params_register_buffers(duet_params *params, const struct duet_buffer *buffers, int count);
+
+/* Buffer i, which belongs to `params`; of rank 0 it is a tensor of one element. NULL: there is
+ * no buffer i. */
+duet_tensor *duet_params_buffer(duet_params *params, int i);
+
+/* Saves all values and buffers as a safetensors file, which appears whole or not at all. */
 int duet_params_save(duet_params *params, const char *file);
 
-/* Loads all values from a safetensors file. The file must have every parameter by its name, with
- * its shape; a prefix "module." of a name in the file is ignored. If anything is missing, no
- * parameter changes. */
+/* Loads all values and buffers from a safetensors file. The file must have every one of them by its
+ * name, with its shape; a prefix "module." of a name in the file is ignored. If anything is
+ * missing, no parameter changes. */
 int duet_params_load(duet_params *params, const char *file);
 
 /* ---- optimizers ----
@@ -349,9 +372,9 @@ duet_var *duet_leaf(duet_tape *tape, const duet_tensor *x);
  *     matmul_add   w (K,M), b (M)        y (N,M) = x w + b, as "Dive into Deep Learning" writes it
  *     pools        no padding            y (N,C,P,Q), P = (H - size) / stride + 1
  *     adaptive     averages              y (N,C,height,width), cut as AdaptiveAvgPool2d cuts
- *     batch_norm   w (C), b (C)          of (N,C,H,W) or (N,C). `running`: a buffer of C numbers,
- *                  the running mean, before that of the running variance (see "a model of your
- *                  own"); DUET_NO_BUFFERS: none. eps and momentum are at least 0
+ *     batch_norm   w (C), b (C)          of (N,C,H,W) or (N,C). `running`: the buffer with the
+ *                  running mean, before that of the running variance; DUET_NO_BUFFERS: none. eps
+ *                  is at least 0; momentum below 0 is PyTorch's None, the mean of all batches
  *     add, subtract, multiply            a + b, a - b, a * b, of one shape
  *     flatten                            y (N,C*H*W)
  *     dropout      zeroes each element with probability p and scales the others by 1 / (1 - p);
@@ -619,14 +642,25 @@ struct duet_ddp_options {
     const char *allreduce;      /* as --allreduce of the command; NULL: auto */
     int find_unused_parameters; /* 1: a pass may leave parameters out: each step is slower */
     int no_overlap;             /* 1: sums only behind backward, to see what the overlap is worth */
+    int no_broadcast_buffers;   /* 1: broadcast_buffers=False: each rank keeps its own buffers */
 };
 
-/* Collective. Copies the values of rank 0 to all ranks and checks that all have parameters of the
- * same shapes. options NULL: zeros. `group` must be that of all ranks; it and the parameters must
- * outlive the ddp. */
+/* Collective. Copies the values and buffers of rank 0 to all ranks and checks that all have
+ * parameters of the same shapes. options NULL: zeros. `group` must be that of all ranks; it and the
+ * parameters must outlive the ddp.
+ *
+ * From then on rank 0's buffers go to all ranks before each forward that follows one whose
+ * gradients were averaged, be it in training or in evaluation. So where there are buffers, all
+ * ranks evaluate, as in PyTorch; else the others are waited for until the timeout. */
 int duet_ddp_create(duet_ddp **out, duet_group *group, duet_params *params,
                     const struct duet_ddp_options *options);
 void duet_ddp_free(duet_ddp *ddp); /* collective, unless the job has failed */
+
+/* Collective, once: from now on every duet_batch_norm in a training pass with these parameters
+ * normalises over the samples of all ranks, and the running statistics are theirs. A rank may have
+ * any number of samples, 0 too. `group` must be that of all ranks. duet_params_free then is
+ * collective, unless the job has failed, and must come before duet_group_destroy. */
+int duet_convert_sync_batchnorm(duet_params *params, duet_group *group);
 
 /* The number of buckets: one in the first step, which finds out the order of the gradients. */
 int duet_ddp_buckets(const duet_ddp *ddp);

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "data/safetensors.h"
 #include "duet.h"
 #include "nn/optimizer.h"
 #include "nn/tape.h"
@@ -39,6 +40,10 @@ struct duet_params {
     struct step_block *step;           /* in device memory; holds the learning rate */
     struct duet_tensor *views;         /* the values of all parameters, then their gradients */
     const struct api_reducer *reducer; /* NULL: gradients are those of this process */
+    struct buffer_set buffers;         /* zeroed: there are none */
+    struct buffer_spec *buffer_specs;  /* owned, and so are the names in it */
+    struct duet_tensor *buffer_views;
+    struct api_sync *sync; /* NULL: a batch_norm normalises the samples of this process */
 };
 
 /* Sets *out to NULL, as a result that is not there yet. ERR_USAGE: out itself is NULL. */
@@ -78,6 +83,12 @@ int api_check_name(const char *what, const char *name);
 /* ERR_USAGE: two of the names are equal. `what`: "parameters". */
 int api_check_names_differ(const char *what, const char *const *names, int count);
 
+/* Frees the buffers, also half-built ones; `count` of them were asked for. */
+void api_free_buffers(duet_params *params, int count);
+
+/* Buffer i as a file has it. `arena`: a host copy of all buffers. */
+struct safetensors_item api_buffer_item(const duet_params *params, int i, const void *arena);
+
 /* ---- layers of a model ---- */
 
 enum api_layer_kind {
@@ -104,7 +115,9 @@ struct api_layer {
 /* What the tape calls where its parameters have a ddp; api/ knows none: ddp/program.c is behind
  * these functions. */
 struct api_reducer {
-    /* Before the forward of an update's first pass. It may move the gradients. */
+    /* Before each pass, in evaluation too. reduces 1: gradients are summed behind it. */
+    int (*enter)(void *context, int reduces);
+    /* Then, before the forward of an update's first pass. It may move the gradients. */
     int (*begin)(void *context);
     /* Before the backward of its last pass from `root`: what becomes of unused parameters. */
     int (*before)(void *context, struct tape *tape, struct var *root);
@@ -114,6 +127,12 @@ struct api_reducer {
     int (*finish)(void *context);
     int finds_unused; /* 1: `before` has zeroed the gradients of unused parameters */
     void *context;
+};
+
+/* How a batch_norm reaches the other ranks; syncbn/program.c is behind it. */
+struct api_sync {
+    struct tape_exchange exchange; /* segments 0: there is one rank */
+    void (*free)(struct api_sync *sync);
 };
 
 /* ---- the tape ---- */

@@ -132,8 +132,8 @@ static int find_running(duet_tape *t, int i, int channels, struct tensor *runnin
     const int dims[2] = {2, channels};
     *running = (struct tensor){0};
     if (i == DUET_NO_BUFFERS) return OK;
-    if (!set || i < 0 || i + 1 >= set->count)
-        return fail(ERR_USAGE, "batch_norm: buffers %d and %d: the model has %d of them", i, i + 1,
+    if (!set || i < 0 || i >= set->count - 1)
+        return fail(ERR_USAGE, "batch_norm: buffers %d and %d: there are %d of them", i, i + 1,
                     set ? set->count : 0);
     for (int k = i; k <= i + 1; k++) {
         const struct buffer_spec *spec = set->buffer[k].spec;
@@ -145,15 +145,21 @@ static int find_running(duet_tape *t, int i, int channels, struct tensor *runnin
     return OK;
 }
 
-/* The kernel counts batches in a buffer of batch_norm layers. Here it counts into memory of the
- * step, which nobody reads: the count matters only where momentum is None. */
-static int count_nothing(duet_tape *t, struct norm_config *config) {
+/* The kernel counts batches in num_batches_tracked, the buffer behind the running variance. Where
+ * there is none, it counts into memory of the step, which nobody reads: the count matters only
+ * where momentum is None. */
+static int find_batches(duet_tape *t, int i, struct norm_config *config) {
     const int one = 1, words = 2;
     if (!config->running.data) return OK;
+    if (i + 2 < t->buffers->count) {
+        const struct buffer *b = &t->buffers->buffer[i + 2];
+        config->batches = b->value;
+        if (b->spec->dtype == DTYPE_I64 && !b->spec->rank) return OK;
+    }
     if (!(config->momentum >= 0))
         return fail(ERR_USAGE,
-                    "batch_norm: momentum %g: the mean of all batches needs their "
-                    "number: use duet_module_batch_norm",
+                    "batch_norm: momentum %g: the mean of all batches needs their number: "
+                    "register num_batches_tracked, an int64 of rank 0, behind the running variance",
                     config->momentum);
     config->batches = tape_tensor(t->tape, DTYPE_I64, LAYOUT_PLAIN, 1, &one);
     CHECK(tape_error(t->tape));
@@ -169,7 +175,7 @@ duet_var *duet_batch_norm(duet_tape *t, duet_var *x, int w, int b, int running, 
     if (!(eps >= 0)) api_tape_fail(t, fail(ERR_USAGE, "batch_norm: eps %g: give at least 0", eps));
     if (!weight || !bias || t->error ||
         api_tape_fail(t, find_running(t, running, weight->value.dims[0], &config.running)) ||
-        api_tape_fail(t, count_nothing(t, &config)))
+        api_tape_fail(t, find_batches(t, running, &config)))
         return NULL;
     return public_var(batch_norm(t->tape, var_of(x), weight, bias, &config));
 }

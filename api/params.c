@@ -93,10 +93,12 @@ int duet_params_create(duet_params **out, duet_device *device, const struct duet
 void duet_params_free(duet_params *params) {
     if (!params) return;
     int count = params->set.count;
+    if (params->sync) params->sync->free(params->sync);
     if (params->set.device) {
         stream_sync(device_compute(params->set.device));
         device_free(params->set.device, params->step);
     }
+    api_free_buffers(params, params->buffers.count);
     optimizer_free(&params->sgd);
     param_set_free(&params->set);
     free_specs(params->specs, count);
@@ -158,27 +160,66 @@ static struct safetensors_item item_of(const struct param_spec *spec, const floa
     return item;
 }
 
+/* The items of a file: 8-byte elements first, so that every tensor in it is aligned. */
+static int list_items(duet_params *params, struct safetensors_item *items, float *const *values,
+                      const void *buffers) {
+    int count = 0;
+    for (int wide = 1; wide >= 0; wide--) {
+        for (int i = 0; !wide && i < params->set.count; i++)
+            items[count++] = item_of(params->set.param[i].spec, values[i]);
+        for (int i = 0; i < params->buffers.count; i++)
+            if ((params->buffers.buffer[i].spec->dtype == DTYPE_I64) == wide)
+                items[count++] = api_buffer_item(params, i, buffers);
+    }
+    return count;
+}
+
+/* Host memory for the arena of the buffers, zeros. */
+static int host_buffers(const duet_params *params, void **out) {
+    *out = calloc(1, params->buffers.bytes + 1);
+    if (*out) return OK;
+    return fail(ERR_MEMORY, "buffers: no host memory for %zu bytes", params->buffers.bytes);
+}
+
 int duet_params_save(duet_params *params, const char *file) {
     if (!params || !file)
         return fail(ERR_USAGE, "save: no %s given", params ? "file was" : "parameters were");
     const struct safetensors_pair about = {"format", "pt"};
     struct param_set *set = &params->set;
-    struct safetensors_item *items = calloc((size_t)set->count, sizeof *items);
+    struct safetensors_item *items =
+        calloc((size_t)(set->count + params->buffers.count), sizeof *items);
     float **values = NULL;
-    int code = items ? OK : fail(ERR_MEMORY, "%s: no host memory", file);
+    void *buffers = NULL;
+    int code = items ? OK : fail(ERR_MEMORY, "%s: no host memory", file), count = 0;
     if (!code) code = host_values(set, &values);
-    for (int i = 0; i < set->count && !code; i++) {
+    if (!code) code = host_buffers(params, &buffers);
+    for (int i = 0; i < set->count && !code; i++)
         code = param_read_value(set, i, values[i]);
-        items[i] = item_of(set->param[i].spec, values[i]);
-    }
+    if (!code) code = buffer_set_read(&params->buffers, buffers);
+    if (!code) count = list_items(params, items, values, buffers);
     struct atomic_file f = {0};
     if (!code) code = atomic_open(&f, file);
-    if (!code) code = safetensors_write(&f, items, set->count, &about, 1);
+    if (!code) code = safetensors_write(&f, items, count, &about, 1);
     if (!code) code = atomic_commit(&f);
     atomic_abandon(&f);
     free_values(values);
+    free(buffers);
     free(items);
     return code;
+}
+
+static int read_items(const duet_params *params, const struct safetensors *s, float *const *values,
+                      void *buffers) {
+    for (int i = 0; i < params->set.count; i++) {
+        struct safetensors_item item = item_of(params->set.param[i].spec, NULL);
+        CHECK(safetensors_read(s, item.name, item.dims, item.shape, values[i]));
+    }
+    for (int i = 0; i < params->buffers.count; i++) {
+        struct safetensors_item item = api_buffer_item(params, i, buffers);
+        char *to = (char *)buffers + params->buffers.buffer[i].offset;
+        CHECK(safetensors_read_as(s, item.dtype, item.name, item.dims, item.shape, to));
+    }
+    return OK;
 }
 
 int duet_params_load(duet_params *params, const char *file) {
@@ -187,15 +228,16 @@ int duet_params_load(duet_params *params, const char *file) {
     struct param_set *set = &params->set;
     struct safetensors s = {0};
     float **values = NULL;
+    void *buffers = NULL;
     CHECK(safetensors_open(&s, file));
     int code = host_values(set, &values);
-    for (int i = 0; i < set->count && !code; i++) {
-        struct safetensors_item item = item_of(set->param[i].spec, NULL);
-        code = safetensors_read(&s, item.name, item.dims, item.shape, values[i]);
-    }
+    if (!code) code = host_buffers(params, &buffers);
+    if (!code) code = read_items(params, &s, values, buffers);
     for (int i = 0; i < set->count && !code; i++)
         code = param_write_value(set, i, values[i]);
+    if (!code) code = buffer_set_write(&params->buffers, buffers);
     free_values(values);
+    free(buffers);
     safetensors_close(&s);
     return code;
 }

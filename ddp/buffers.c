@@ -12,6 +12,20 @@ struct ddp_buffers {
     struct allreduce *collectives;
 };
 
+int ddp_buffers_check(struct comm *comm, const struct buffer_set *set) {
+    const uint64_t mine[2] = {(uint64_t)set->count, set->bytes};
+    uint64_t all[MAX_DEVICES][2];
+    CHECK(comm_exchange(comm, mine, sizeof mine, -1, all, NULL));
+    for (int r = 0; r < comm_world_size(comm); r++)
+        if (all[r][0] != mine[0] || all[r][1] != mine[1])
+            return fail(ERR_FAILED,
+                        "DDP expects same model across all ranks, but Rank %d has %d buffers of "
+                        "%zu bytes, while rank %d has inconsistent %d buffers of %zu bytes.",
+                        comm_rank(comm), set->count, set->bytes, r, (int)all[r][0],
+                        (size_t)all[r][1]);
+    return OK;
+}
+
 /* A broadcast needs no scratch; any algorithm by name has an executor that runs plans. */
 static int init(struct ddp_buffers *b, struct comm *comm) {
     struct allreduce_config config = allreduce_config_default();

@@ -13,6 +13,9 @@ extern "C" {
 
 struct ddp_buffers;
 
+/* Collective. ERR_FAILED: a rank has other buffers than this one. */
+int ddp_buffers_check(struct comm *comm, const struct buffer_set *set);
+
 /* Collective. Shares the arena of `set` with all ranks. *out is NULL where the model has no
  * buffers. comm and set are borrowed and must outlive the object. */
 int ddp_buffers_init(struct ddp_buffers **out, struct comm *comm, struct buffer_set *set);

@@ -95,11 +95,13 @@ int ddp_init(struct ddp **out, struct comm *comm, struct replica *replica,
 /* The same around the parameters of a program, which runs forward and backward itself: between
  * ddp_begin and ddp_finish it calls ddp_gradient_ready for each parameter once the last kernel of
  * its gradient is enqueued on the device's compute stream. With find_unused it calls ddp_set_used
- * and fills the gradients of the others with zeros before. ddp_step, ddp_shadow and buffers are the
- * trainer's alone. device and params are borrowed, as comm is. ddp_begin may give the gradients
- * other places. */
+ * and fills the gradients of the others with zeros before. Before a forward it calls
+ * ddp_broadcast_buffers; rank 0's buffers have come once already. ddp_step and ddp_shadow are the
+ * trainer's alone. device, params and buffers are borrowed, as comm is. ddp_begin may give the
+ * gradients other places. */
 int ddp_init_around(struct ddp **out, struct comm *comm, struct device *device,
-                    struct param_set *params, const struct ddp_config *config);
+                    struct param_set *params, struct buffer_set *buffers,
+                    const struct ddp_config *config);
 int ddp_gradient_ready(struct ddp *ddp, int index);
 
 /* used[parameters]: 1: it has a part in the loss of this step. The others count as ready. */

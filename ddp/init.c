@@ -28,10 +28,17 @@ static int make_counters(struct ddp *ddp) {
     return OK;
 }
 
-/* The replica's backward fires the hook, and its buffers are rank 0's. */
+/* Rank 0's buffers, before any forward and now. */
+static int share_buffers(struct ddp *ddp, struct buffer_set *set) {
+    if (ddp->config.own_buffers) return OK;
+    CHECK(ddp_buffers_check(ddp->comm, set));
+    CHECK(ddp_buffers_init(&ddp->buffers, ddp->comm, set));
+    return ddp->replica ? OK : ddp_broadcast_buffers(ddp, -1);
+}
+
+/* The replica's backward fires the hook. */
 static int attach(struct ddp *ddp) {
     struct replica *r = ddp->replica;
-    if (!ddp->config.own_buffers) CHECK(ddp_buffers_init(&ddp->buffers, ddp->comm, &r->buffers));
     recorded_forget(&r->recorded); /* a step recorded before this has no ready events in it */
     tape_set_hook(r->tape, on_gradient_ready, ddp);
     if (ddp->config.find_unused) r->unused_hook = on_gradient_ready;
@@ -39,7 +46,7 @@ static int attach(struct ddp *ddp) {
     return OK;
 }
 
-static int init(struct ddp *ddp) {
+static int init(struct ddp *ddp, struct buffer_set *buffers) {
     CHECK(ddp_check_shapes(ddp->comm, ddp->params));
     if (!ddp->params->count)
         return fail(
@@ -59,12 +66,13 @@ static int init(struct ddp *ddp) {
     config.any_order = ddp->config.any_order;
     CHECK(allreduce_init(&ddp->allreduce, ddp->comm, ddp->device, &config));
     CHECK(allreduce_register(ddp->allreduce, ddp->params->grads, ddp->params->arena_count));
+    CHECK(share_buffers(ddp, buffers));
     return ddp->replica ? attach(ddp) : OK;
 }
 
 /* `parts` has the device, the parameters and the replica. */
 static int create(struct ddp **out, struct comm *comm, const struct ddp *parts,
-                  const struct ddp_config *config) {
+                  struct buffer_set *buffers, const struct ddp_config *config) {
     *out = NULL;
     struct ddp *ddp = malloc(sizeof *ddp);
     if (!ddp) {
@@ -77,7 +85,7 @@ static int create(struct ddp **out, struct comm *comm, const struct ddp *parts,
     ddp->config = *config;
     ddp->hook = ddp_allreduce_hook;
     ddp->scale = config->divide ? 1.0f / (float)comm_world_size(comm) : 1.0f;
-    int code = ddp_ended(ddp, init(ddp));
+    int code = ddp_ended(ddp, init(ddp, buffers));
     if (code) {
         char text[1024];
         snprintf(text, sizeof text, "%s", error_message()); /* freeing may fail in its own words */
@@ -94,12 +102,14 @@ int ddp_init(struct ddp **out, struct comm *comm, struct replica *replica,
                               .params = &replica->params,
                               .used = replica->used,
                               .replica = replica};
-    return create(out, comm, &parts, config);
+    return create(out, comm, &parts, &replica->buffers, config);
 }
 
 int ddp_init_around(struct ddp **out, struct comm *comm, struct device *device,
-                    struct param_set *params, const struct ddp_config *config) {
-    return create(out, comm, &(struct ddp){.device = device, .params = params}, config);
+                    struct param_set *params, struct buffer_set *buffers,
+                    const struct ddp_config *config) {
+    const struct ddp parts = {.device = device, .params = params};
+    return create(out, comm, &parts, buffers, config);
 }
 
 static void detach(struct replica *r) {

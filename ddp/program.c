@@ -11,7 +11,8 @@ struct duet_ddp {
     struct ddp *ddp;
     struct duet_params *params;
     struct api_reducer reducer;
-    int32_t step; /* for spans and errors */
+    int32_t step;     /* for spans and errors */
+    int sync_buffers; /* 1: the next pass begins with rank 0's buffers */
 };
 
 /* ---- what the tape calls ---- */
@@ -21,6 +22,15 @@ static void show_gradients(struct duet_params *params) {
     struct param_set *set = &params->set;
     for (int i = 0; i < set->count; i++)
         params->views[set->count + i].t = set->param[i].grad;
+}
+
+/* PyTorch's rule: rank 0's buffers come before each forward, in evaluation too, if the forward
+ * before it was one whose gradients were summed, for only such a one follows all ranks' update. */
+static int enter(void *context, int reduces) {
+    struct duet_ddp *d = context;
+    if (d->sync_buffers) CHECK(ddp_broadcast_buffers(d->ddp, d->step));
+    d->sync_buffers = reduces;
+    return OK;
 }
 
 /* In the second step the gradients get other places. */
@@ -63,6 +73,7 @@ static int config_of(const struct duet_ddp_options *options, struct ddp_config *
     if (options->bucket_cap_mb > 0) config->bucket_cap_mb = options->bucket_cap_mb;
     config->find_unused = options->find_unused_parameters;
     config->no_overlap = options->no_overlap;
+    config->own_buffers = options->no_broadcast_buffers;
     return options->allreduce ? allreduce_algorithm_parse(options->allreduce, &config->algorithm)
                               : OK;
 }
@@ -87,14 +98,15 @@ int duet_ddp_create(duet_ddp **out, duet_group *group, duet_params *params,
     struct duet_ddp *d = calloc(1, sizeof *d);
     if (!d) return fail(ERR_MEMORY, "ddp: no host memory");
     int code = ddp_init_around(&d->ddp, group_comm((struct group *)group), params->set.device,
-                               &params->set, &config);
+                               &params->set, &params->buffers, &config);
     if (code) {
         free(d);
         return code;
     }
     d->params = params;
     show_gradients(params);
-    d->reducer = (struct api_reducer){begin, before, ready, finish, config.find_unused, d};
+    d->reducer = (struct api_reducer){enter, begin, before, ready, finish, config.find_unused, d};
+    d->sync_buffers = 1;
     params->reducer = &d->reducer;
     *out = d;
     return OK;

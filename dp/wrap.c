@@ -24,6 +24,10 @@ int data_parallel_check_module(const struct duet_params *params, struct device *
                     device_name(first), device_name(params->set.device));
     if (params->reducer)
         return fail(ERR_USAGE, "DataParallel: the parameters have a duet_ddp: free it first");
+    if (params->sync)
+        return fail(ERR_USAGE, "SyncBatchNorm is only supported within "
+                               "torch.nn.parallel.DistributedDataParallel: make parameters that "
+                               "are not converted");
     return OK;
 }
 

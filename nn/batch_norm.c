@@ -50,7 +50,8 @@ static int take_parts(struct tape *t, int exchanged, int rows, int channels, str
 
 /* The matrix of segment s among those parts. */
 static struct tensor part(const struct tape *t, const struct tensor *parts, int s) {
-    return matrix(parts, parts->dims[0] == t->segments.count ? s : t->segments.seg[s].v);
+    if (parts->dims[0] == t->segments.count) return matrix(parts, s);
+    return matrix(parts, t->exchange.place >= 0 ? t->exchange.place : t->segments.seg[s].v);
 }
 
 static int make_moments(struct tape *t, struct node *n, struct tensor *parts) {

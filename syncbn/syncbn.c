@@ -37,7 +37,7 @@ enum { MOST_ROWS = 3 }; /* mean, M2, count */
 
 struct syncbn {
     struct device *device;
-    struct tape *tape;
+    struct tape *tape; /* NULL: a program's tapes */
     struct allreduce *collectives;
     int segments, channels;
     double *parts; /* (segments, MOST_ROWS, channels), owned device memory that all ranks share */
@@ -65,29 +65,30 @@ static int gather(void *context, const struct tensor *parts) {
                               (size_t)s->segments, block, -1);
 }
 
-static int init(struct syncbn *s, struct comm *comm) {
+static int init(struct syncbn *s, struct comm *comm, struct tape_exchange *exchange) {
     size_t count = 2 * (size_t)s->segments * MOST_ROWS * (size_t)s->channels; /* floats */
     struct allreduce_config config = allreduce_config_default();
     config.algorithm = ALLREDUCE_DIRECT; /* by name, for an executor that runs plans */
     CHECK(device_alloc(s->device, (void **)&s->parts, count * sizeof(float), MEM_COMM));
     CHECK(allreduce_init(&s->collectives, comm, s->device, &config));
     CHECK(allreduce_register(s->collectives, (float *)s->parts, count));
-    struct tape_exchange exchange = {
-        .segments = s->segments, .parts = take_parts, .gather = gather, .context = s};
-    tape_set_exchange(s->tape, &exchange);
+    *exchange = (struct tape_exchange){.segments = s->segments,
+                                       .place = s->tape ? -1 : comm_rank(comm),
+                                       .parts = take_parts,
+                                       .gather = gather,
+                                       .context = s};
+    if (s->tape) tape_set_exchange(s->tape, exchange);
     return OK;
 }
 
-int syncbn_init(struct syncbn **out, struct comm *comm, struct device *device, struct tape *tape,
-                int segments, int channels) {
+/* `parts` has all that is given. */
+static int create(struct syncbn **out, struct comm *comm, const struct syncbn *parts,
+                  struct tape_exchange *exchange) {
     *out = NULL;
-    struct syncbn *s = calloc(1, sizeof *s);
+    struct syncbn *s = malloc(sizeof *s);
     if (!s) return fail(ERR_MEMORY, "SyncBatchNorm: the host is out of memory");
-    s->device = device;
-    s->tape = tape;
-    s->segments = segments;
-    s->channels = channels;
-    int code = init(s, comm);
+    *s = *parts;
+    int code = init(s, comm, exchange);
     if (code)
         syncbn_free(s);
     else
@@ -95,9 +96,24 @@ int syncbn_init(struct syncbn **out, struct comm *comm, struct device *device, s
     return code;
 }
 
+int syncbn_init(struct syncbn **out, struct comm *comm, struct device *device, struct tape *tape,
+                int segments, int channels) {
+    const struct syncbn parts = {
+        .device = device, .tape = tape, .segments = segments, .channels = channels};
+    struct tape_exchange exchange;
+    return create(out, comm, &parts, &exchange);
+}
+
+int syncbn_init_alone(struct syncbn **out, struct comm *comm, struct device *device, int channels,
+                      struct tape_exchange *exchange) {
+    const struct syncbn parts = {
+        .device = device, .segments = comm_world_size(comm), .channels = channels};
+    return create(out, comm, &parts, exchange);
+}
+
 void syncbn_free(struct syncbn *s) {
     if (!s) return;
-    tape_set_exchange(s->tape, NULL);
+    if (s->tape) tape_set_exchange(s->tape, NULL);
     allreduce_free(s->collectives);
     device_free(s->device, s->parts);
     free(s);

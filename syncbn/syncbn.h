@@ -1,5 +1,5 @@
 /* SyncBatchNorm across the ranks of DDP: batch statistics of the whole global batch, although each
- * rank sees its own samples alone. syncbn.c tells how. */
+ * rank sees its own samples alone. syncbn.c tells how; program.c is the call of duet.h. */
 #ifndef SYNCBN_SYNCBN_H
 #define SYNCBN_SYNCBN_H
 
@@ -18,6 +18,11 @@ struct syncbn;
  * ERR_MEMORY; on failure *out is NULL. */
 int syncbn_init(struct syncbn **out, struct comm *comm, struct device *device, struct tape *tape,
                 int segments, int channels);
+
+/* The same for a program, whose tapes come and go: each of them holds the one segment of its rank.
+ * *exchange is to be given to all of them, and is valid until syncbn_free. */
+int syncbn_init_alone(struct syncbn **out, struct comm *comm, struct device *device, int channels,
+                      struct tape_exchange *exchange);
 
 /* Collective, unless the job has failed. NULL is fine. */
 void syncbn_free(struct syncbn *syncbn);

@@ -1,0 +1,100 @@
+/* Buffers beside the parameters of a program: the internal buffer_set, with names of its own. They
+ * are registered once; a tape's batch_norm finds them by index, files keep them by name. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/api.h"
+
+static int check_buffer(const struct duet_buffer *b) {
+    if (b->type != DUET_F32 && b->type != DUET_I64)
+        return fail(ERR_USAGE, "buffer %.100s: type %d: give DUET_F32 or DUET_I64", b->name,
+                    (int)b->type);
+    if (!b->rank) return OK;
+    CHECK(api_check_shape(b->name, b->rank, b->shape));
+    return b->shape[0] ? OK : fail(ERR_USAGE, "%s: dimension 0 is 0: give at least 1", b->name);
+}
+
+/* The names of parameters and buffers are those of one file. */
+static int check_names_differ(const duet_params *params, const struct duet_buffer *buffers,
+                              int count) {
+    int own = params->set.count;
+    const char **names = malloc((size_t)(own + count) * sizeof *names);
+    if (!names) return fail(ERR_MEMORY, "buffers: no host memory for %d of them", count);
+    for (int i = 0; i < own + count; i++)
+        names[i] = i < own ? params->specs[i].name : buffers[i - own].name;
+    int code = api_check_names_differ("parameters and buffers", names, own + count);
+    free(names);
+    return code;
+}
+
+static int copy_spec(struct buffer_spec *spec, const struct duet_buffer *b) {
+    *spec = (struct buffer_spec){
+        .dtype = b->type == DUET_I64 ? DTYPE_I64 : DTYPE_F32, .rank = b->rank, .initial = b->value};
+    memcpy(spec->dims, b->shape, sizeof spec->dims);
+    spec->name = strdup(b->name);
+    return spec->name ? OK : fail(ERR_MEMORY, "buffers: no host memory for a name");
+}
+
+static int build(duet_params *p, const struct duet_buffer *buffers, int count) {
+    p->buffer_specs = calloc((size_t)count, sizeof *p->buffer_specs);
+    p->buffer_views = calloc((size_t)count, sizeof *p->buffer_views);
+    if (!p->buffer_specs || !p->buffer_views)
+        return fail(ERR_MEMORY, "buffers: no host memory for %d of them", count);
+    for (int i = 0; i < count; i++)
+        CHECK(copy_spec(&p->buffer_specs[i], &buffers[i]));
+    CHECK(buffer_set_init(&p->buffers, p->set.device, p->buffer_specs, count));
+    for (int i = 0; i < count; i++)
+        p->buffer_views[i] = (struct duet_tensor){
+            .device = p->set.device, .t = p->buffers.buffer[i].value, .borrowed = 1};
+    return OK;
+}
+
+void api_free_buffers(duet_params *p, int count) {
+    buffer_set_free(&p->buffers);
+    for (int i = 0; p->buffer_specs && i < count; i++)
+        free((char *)p->buffer_specs[i].name);
+    free(p->buffer_specs);
+    free(p->buffer_views);
+    p->buffer_specs = NULL;
+    p->buffer_views = NULL;
+}
+
+int duet_params_register_buffers(duet_params *params, const struct duet_buffer *buffers,
+                                 int count) {
+    char what[32];
+    if (!params || !buffers)
+        return fail(ERR_USAGE, "buffers: no %s given",
+                    params ? "description was" : "parameters were");
+    if (count < 1 || count > API_PARAMS)
+        return fail(ERR_USAGE, "buffers: %d of them: give 1 to %d", count, API_PARAMS);
+    if (params->buffers.count)
+        return fail(ERR_USAGE, "buffers: the parameters have %d already: register all in one call",
+                    params->buffers.count);
+    if (params->reducer)
+        return fail(ERR_USAGE, "buffers: the parameters have a duet_ddp: register them before");
+    for (int i = 0; i < count; i++) {
+        snprintf(what, sizeof what, "buffer %d", i);
+        CHECK(api_check_name(what, buffers[i].name));
+        CHECK(check_buffer(&buffers[i]));
+    }
+    CHECK(check_names_differ(params, buffers, count));
+    int code = build(params, buffers, count);
+    if (code) api_free_buffers(params, count);
+    return code;
+}
+
+duet_tensor *duet_params_buffer(duet_params *params, int i) {
+    return params && i >= 0 && i < params->buffers.count ? &params->buffer_views[i] : NULL;
+}
+
+struct safetensors_item api_buffer_item(const duet_params *params, int i, const void *arena) {
+    const struct buffer *b = &params->buffers.buffer[i];
+    struct safetensors_item item = {.name = b->spec->name,
+                                    .dtype = b->spec->dtype == DTYPE_I64 ? "I64" : "F32",
+                                    .dims = b->spec->rank,
+                                    .data = (const char *)arena + b->offset};
+    for (int d = 0; d < item.dims; d++)
+        item.shape[d] = b->spec->dims[d];
+    return item;
+}
